@@ -1,0 +1,215 @@
+#include "client/client.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "core/base/status.h"
+#include "core/base/utf8.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "grpc/health/v1/health.grpc.pb.h"
+
+namespace moed {
+namespace {
+
+std::chrono::system_clock::time_point After(double seconds) {
+  return std::chrono::system_clock::now() +
+         std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+// What google.rpc.BadRequest and RetryInfo add to a status, as text.
+std::string DetailText(const grpc::Status& status) {
+  google::rpc::Status rich;
+  if (status.error_details().empty() || !rich.ParseFromString(status.error_details())) return "";
+  std::string text;
+  for (const google::protobuf::Any& detail : rich.details()) {
+    google::rpc::BadRequest bad;
+    google::rpc::RetryInfo retry;
+    if (detail.UnpackTo(&bad)) {
+      for (const auto& violation : bad.field_violations()) {
+        text += StrCat("\n  ", violation.field(), ": ", violation.description());
+      }
+    } else if (detail.UnpackTo(&retry)) {
+      text += StrCat("\n  retry after ", retry.retry_delay().seconds() + retry.retry_delay().nanos() * 1e-9, " s");
+    }
+  }
+  return text;
+}
+
+absl::Status FromGrpc(const grpc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  const std::string message = StrCat(status.error_message(), DetailText(status));
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), message);
+}
+
+// gRPC takes almost any string as a target and then waits; a typing error should be told at once.
+absl::Status CheckAddress(const std::string& address) {
+  if (address.rfind("unix:", 0) == 0 && address.size() > 5) return absl::OkStatus();
+  const size_t colon = address.rfind(':');
+  const bool has_host = colon != std::string::npos && colon > 0;
+  const std::string port = has_host ? address.substr(colon + 1) : "";
+  const bool digits = !port.empty() && port.size() <= 5 && std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; });
+  const bool bare_v6 = has_host && address[0] != '[' && address.find(':') != colon;
+  if (!digits || std::stoi(port) < 1 || std::stoi(port) > 65535 || bare_v6) {
+    return InvalidArgument("bad server address '", address, "': expected host:port, [ipv6]:port or unix:PATH");
+  }
+  return absl::OkStatus();
+}
+
+// gRPC would end a call whose strings are no UTF-8 with a status that names nothing.
+absl::Status CheckText(const std::string& text) {
+  const size_t valid = ValidUtf8Prefix(text);
+  if (valid == text.size()) return absl::OkStatus();
+  return InvalidArgument("the text is not UTF-8: byte ", valid, " starts no valid character");
+}
+
+}  // namespace
+
+void Cancellation::Cancel() {
+  absl::MutexLock lock(&mutex_);
+  cancelled_ = true;
+  for (grpc::ClientContext* context : active_) context->TryCancel();
+}
+
+bool Cancellation::cancelled() const {
+  absl::MutexLock lock(&mutex_);
+  return cancelled_;
+}
+
+void Cancellation::Add(grpc::ClientContext* context) {
+  absl::MutexLock lock(&mutex_);
+  active_.push_back(context);
+  if (cancelled_) context->TryCancel();
+}
+
+void Cancellation::Remove(grpc::ClientContext* context) {
+  absl::MutexLock lock(&mutex_);
+  active_.erase(std::find(active_.begin(), active_.end(), context));
+}
+
+Client::Client(std::shared_ptr<grpc::Channel> channel, const ClientOptions& options)
+    : options_(options),
+      channel_(std::move(channel)),
+      inference_(moe::v1::Inference::NewStub(channel_)),
+      control_(moe::v1::Control::NewStub(channel_)) {}
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& address, const ClientOptions& options) {
+  MOED_RETURN_IF_ERROR(CheckAddress(address));
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(options.max_receive_bytes);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
+  auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  if (!channel->WaitForConnected(After(options.connect_timeout_seconds))) {
+    return absl::UnavailableError(StrCat("no server answers at ", address, " within ", options.connect_timeout_seconds,
+                                         " s (is moed running and listening there?)"));
+  }
+  return std::unique_ptr<Client>(new Client(std::move(channel), options));
+}
+
+void Client::SetDeadline(grpc::ClientContext& context) const {
+  if (options_.call_timeout_seconds.has_value()) context.set_deadline(After(*options_.call_timeout_seconds));
+}
+
+template <class Response, class Call>
+absl::StatusOr<Response> Client::Unary(Cancellation* cancellation, Call call) {
+  grpc::ClientContext context;
+  SetDeadline(context);
+  Response response;
+  if (cancellation != nullptr) cancellation->Add(&context);
+  const grpc::Status status = call(&context, &response);
+  if (cancellation != nullptr) cancellation->Remove(&context);
+  if (!status.ok()) return FromGrpc(status);
+  return response;
+}
+
+absl::Status Client::GenerateStream(const moe::v1::GenerateRequest& request,
+                                    absl::FunctionRef<bool(const moe::v1::GenerateResponse&)> on_response,
+                                    Cancellation* cancellation) {
+  MOED_RETURN_IF_ERROR(CheckText(request.text()));
+  grpc::ClientContext context;
+  SetDeadline(context);
+  if (cancellation != nullptr) cancellation->Add(&context);
+  auto reader = inference_->GenerateStream(&context, request);
+  moe::v1::GenerateResponse response;
+  while (reader->Read(&response)) {
+    if (!on_response(response)) {
+      context.TryCancel();
+      break;
+    }
+  }
+  const grpc::Status status = reader->Finish();
+  if (cancellation != nullptr) cancellation->Remove(&context);
+  return FromGrpc(status);
+}
+
+absl::StatusOr<moe::v1::GenerateResponse> Client::Generate(const moe::v1::GenerateRequest& request, Cancellation* cancellation) {
+  MOED_RETURN_IF_ERROR(CheckText(request.text()));
+  return Unary<moe::v1::GenerateResponse>(cancellation,
+                                          [&](auto* context, auto* out) { return inference_->Generate(context, request, out); });
+}
+
+absl::StatusOr<moe::v1::ScoreResponse> Client::Score(const moe::v1::ScoreRequest& request, Cancellation* cancellation) {
+  MOED_RETURN_IF_ERROR(CheckText(request.text()));
+  return Unary<moe::v1::ScoreResponse>(cancellation,
+                                       [&](auto* context, auto* out) { return inference_->Score(context, request, out); });
+}
+
+absl::StatusOr<moe::v1::TokenizeResponse> Client::Tokenize(const moe::v1::TokenizeRequest& request) {
+  MOED_RETURN_IF_ERROR(CheckText(request.text()));
+  return Unary<moe::v1::TokenizeResponse>(nullptr,
+                                          [&](auto* context, auto* out) { return inference_->Tokenize(context, request, out); });
+}
+
+absl::StatusOr<moe::v1::DetokenizeResponse> Client::Detokenize(const moe::v1::DetokenizeRequest& request) {
+  return Unary<moe::v1::DetokenizeResponse>(
+      nullptr, [&](auto* context, auto* out) { return inference_->Detokenize(context, request, out); });
+}
+
+absl::StatusOr<moe::v1::ServerInfo> Client::GetServerInfo() {
+  return Unary<moe::v1::ServerInfo>(nullptr, [&](auto* context, auto* out) { return control_->GetServerInfo(context, {}, out); });
+}
+
+absl::StatusOr<moe::v1::ModelInfo> Client::GetModelInfo() {
+  return Unary<moe::v1::ModelInfo>(nullptr, [&](auto* context, auto* out) { return control_->GetModelInfo(context, {}, out); });
+}
+
+absl::StatusOr<moe::v1::Stats> Client::GetStats(double window_seconds) {
+  moe::v1::GetStatsRequest request;
+  request.mutable_window()->set_seconds(static_cast<int64_t>(window_seconds));
+  request.mutable_window()->set_nanos(static_cast<int32_t>((window_seconds - std::floor(window_seconds)) * 1e9));
+  return Unary<moe::v1::Stats>(nullptr, [&](auto* context, auto* out) { return control_->GetStats(context, request, out); });
+}
+
+absl::StatusOr<moe::v1::CacheState> Client::GetCacheState(int hottest) {
+  moe::v1::GetCacheStateRequest request;
+  request.set_hottest(hottest);
+  return Unary<moe::v1::CacheState>(nullptr, [&](auto* context, auto* out) { return control_->GetCacheState(context, request, out); });
+}
+
+absl::Status Client::Abort(const std::string& request_id) {
+  moe::v1::AbortRequest request;
+  request.set_request_id(request_id);
+  return Unary<moe::v1::AbortResponse>(nullptr, [&](auto* context, auto* out) { return control_->Abort(context, request, out); }).status();
+}
+
+absl::StatusOr<moe::v1::DrainResponse> Client::Drain() {
+  return Unary<moe::v1::DrainResponse>(nullptr, [&](auto* context, auto* out) { return control_->Drain(context, {}, out); });
+}
+
+absl::Status Client::CheckHealth(const std::string& service) {
+  auto stub = grpc::health::v1::Health::NewStub(channel_);
+  grpc::health::v1::HealthCheckRequest request;
+  request.set_service(service);
+  const auto answer = Unary<grpc::health::v1::HealthCheckResponse>(
+      nullptr, [&](auto* context, auto* out) { return stub->Check(context, request, out); });
+  if (!answer.ok()) return answer.status();
+  if (answer->status() == grpc::health::v1::HealthCheckResponse::SERVING) return absl::OkStatus();
+  return absl::UnavailableError("not serving");
+}
+
+}  // namespace moed

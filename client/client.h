@@ -1,0 +1,86 @@
+// A C++ client of moed: blocking calls over one channel, streams by callback, cancellation from any thread.
+//
+//   MOED_ASSIGN_OR_RETURN(auto client, Client::Connect("127.0.0.1:50051"));
+//   moe::v1::GenerateRequest request;
+//   request.set_text("Once upon a time");
+//   absl::Status status = client->GenerateStream(request, [](const moe::v1::GenerateResponse& part) {
+//     std::cout << part.text() << std::flush;
+//     return true;  // false cancels
+//   });
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "moe/v1/control.grpc.pb.h"
+#include "moe/v1/inference.grpc.pb.h"
+
+namespace moed {
+
+struct ClientOptions {
+  double connect_timeout_seconds = 5;            // Connect fails with UNAVAILABLE after it
+  std::optional<double> call_timeout_seconds;    // the deadline of every call; none by default
+  int max_receive_bytes = 64 << 20;
+};
+
+// Ends the calls it was given to, now or as soon as they start. Thread-safe.
+class Cancellation {
+ public:
+  void Cancel();
+  bool cancelled() const;
+
+ private:
+  friend class Client;
+  void Add(grpc::ClientContext* context);
+  void Remove(grpc::ClientContext* context);
+  mutable absl::Mutex mutex_;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<grpc::ClientContext*> active_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Thread-safe. Statuses carry the server's code and message; `field: what is wrong` lines of its details are appended.
+class Client {
+ public:
+  // `address`: host:port, [v6]:port or unix:PATH. INVALID_ARGUMENT for another form; UNAVAILABLE when nobody answers in time.
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& address, const ClientOptions& options = {});
+
+  // `cancellation` may be null. `on_response` runs on the caller's thread; false cancels the call (CANCELLED).
+  absl::Status GenerateStream(const moe::v1::GenerateRequest& request,
+                              absl::FunctionRef<bool(const moe::v1::GenerateResponse&)> on_response,
+                              Cancellation* cancellation = nullptr);
+  absl::StatusOr<moe::v1::GenerateResponse> Generate(const moe::v1::GenerateRequest& request, Cancellation* cancellation = nullptr);
+  absl::StatusOr<moe::v1::ScoreResponse> Score(const moe::v1::ScoreRequest& request, Cancellation* cancellation = nullptr);
+  absl::StatusOr<moe::v1::TokenizeResponse> Tokenize(const moe::v1::TokenizeRequest& request);
+  absl::StatusOr<moe::v1::DetokenizeResponse> Detokenize(const moe::v1::DetokenizeRequest& request);
+
+  absl::StatusOr<moe::v1::ServerInfo> GetServerInfo();
+  absl::StatusOr<moe::v1::ModelInfo> GetModelInfo();
+  absl::StatusOr<moe::v1::Stats> GetStats(double window_seconds);
+  absl::StatusOr<moe::v1::CacheState> GetCacheState(int hottest);
+  absl::Status Abort(const std::string& request_id);
+  absl::StatusOr<moe::v1::DrainResponse> Drain();
+
+  // grpc.health.v1. OK = SERVING, UNAVAILABLE = not serving, NOT_FOUND = no such service. "" = the whole server.
+  absl::Status CheckHealth(const std::string& service);
+
+ private:
+  Client(std::shared_ptr<grpc::Channel> channel, const ClientOptions& options);
+
+  template <class Response, class Call>
+  absl::StatusOr<Response> Unary(Cancellation* cancellation, Call call);
+  void SetDeadline(grpc::ClientContext& context) const;
+
+  const ClientOptions options_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<moe::v1::Inference::Stub> inference_;
+  std::unique_ptr<moe::v1::Control::Stub> control_;
+};
+
+}  // namespace moed

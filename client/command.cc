@@ -1,0 +1,118 @@
+#include "client/command.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "core/base/status.h"
+
+namespace moed {
+
+int ExitCodeFor(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk: return kExitOk;
+    case absl::StatusCode::kUnavailable: return kExitNoServer;
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kOutOfRange: return kExitInvalid;
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kAborted: return kExitBusy;
+    case absl::StatusCode::kDeadlineExceeded: return kExitDeadline;
+    case absl::StatusCode::kCancelled: return kExitCancelled;
+    default: return kExitFailed;
+  }
+}
+
+namespace {
+
+template <class Message, class Value>
+CLI::Option* Optional(CLI::App& app, const std::string& flag, Message* message, void (Message::*set)(Value), const std::string& help) {
+  return app.add_option_function<Value>(flag, [message, set](const Value& value) { (message->*set)(value); }, help);
+}
+
+}  // namespace
+
+void GenerateFlags::Define(CLI::App& app) {
+  using moe::v1::Sampling;
+  using moe::v1::Stopping;
+  Optional(app, "--max-new-tokens", &stopping, &Stopping::set_max_new_tokens, "most tokens to generate (default: the server's limit)");
+  Optional(app, "--min-new-tokens", &stopping, &Stopping::set_min_new_tokens, "no end of sequence before that many");
+  Optional(app, "--temperature", &sampling, &Sampling::set_temperature, "0 = greedy; default 1");
+  Optional(app, "--top-k", &sampling, &Sampling::set_top_k, "sample among the k most probable; 0 = all");
+  Optional(app, "--top-p", &sampling, &Sampling::set_top_p, "nucleus sampling, (0, 1]");
+  Optional(app, "--min-p", &sampling, &Sampling::set_min_p, "drop tokens below min-p times the highest probability, [0, 1)");
+  Optional(app, "--repetition-penalty", &sampling, &Sampling::set_repetition_penalty, "> 0; 1 = off");
+  Optional(app, "--frequency-penalty", &sampling, &Sampling::set_frequency_penalty, "[-2, 2]");
+  Optional(app, "--presence-penalty", &sampling, &Sampling::set_presence_penalty, "[-2, 2]");
+  Optional(app, "--seed", &sampling, &Sampling::set_seed, "same seed, same tokens");
+  app.add_option("--logit-bias", logit_bias, "ID=BIAS, may be repeated");
+  app.add_option_function<std::vector<std::string>>(
+      "--stop", [this](const std::vector<std::string>& stops) { for (const auto& s : stops) stopping.add_stop_strings(s); },
+      "end before this string, may be repeated");
+  app.add_option_function<std::vector<int>>(
+      "--stop-token-id", [this](const std::vector<int>& ids) { for (int id : ids) stopping.add_stop_token_ids(id); },
+      "end at this token, may be repeated");
+  app.add_flag_callback("--include-stop-string", [this] { stopping.set_include_stop_string(true); }, "keep the stop string in the text");
+  app.add_flag_callback("--ignore-eos", [this] { stopping.set_ignore_eos(true); }, "go on at the end of sequence");
+  app.add_option("--time-limit", time_limit_seconds, "seconds after which the text so far is the answer")->check(CLI::PositiveNumber);
+}
+
+absl::Status GenerateFlags::Apply(moe::v1::GenerateRequest& request) const {
+  *request.mutable_sampling() = sampling;
+  *request.mutable_stopping() = stopping;
+  for (const std::string& entry : logit_bias) {
+    int id = 0;
+    float bias = 0;
+    int used = 0;
+    if (std::sscanf(entry.c_str(), "%d=%f%n", &id, &bias, &used) != 2 || used != static_cast<int>(entry.size())) {
+      return InvalidArgument("--logit-bias '", entry, "': expected ID=BIAS, for example 17=-2.5");
+    }
+    (*request.mutable_sampling()->mutable_logit_bias())[id] = bias;
+  }
+  if (time_limit_seconds > 0) {
+    auto* limit = request.mutable_stopping()->mutable_time_limit();
+    limit->set_seconds(static_cast<int64_t>(time_limit_seconds));
+    limit->set_nanos(static_cast<int32_t>((time_limit_seconds - static_cast<double>(limit->seconds())) * 1e9));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadWholeFile(const std::string& path) {
+  std::ostringstream contents;
+  if (path == "-") {
+    contents << std::cin.rdbuf();
+    return contents.str();
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return InvalidArgument("cannot read '", path, "': ", std::string(std::strerror(errno)));
+  contents << file.rdbuf();
+  if (file.bad()) return InvalidArgument("cannot read '", path, "'");
+  return contents.str();
+}
+
+std::string FinishName(moe::v1::FinishReason reason) {
+  switch (reason) {
+    case moe::v1::FINISH_REASON_STOP: return "stop";
+    case moe::v1::FINISH_REASON_STOP_STRING: return "stop_string";
+    case moe::v1::FINISH_REASON_LENGTH: return "length";
+    case moe::v1::FINISH_REASON_TIME_LIMIT: return "time_limit";
+    default: return "unspecified";
+  }
+}
+
+std::string BytesText(double bytes) {
+  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  int unit = 0;
+  while (bytes >= 1024 && unit < 4) {
+    bytes /= 1024;
+    ++unit;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, kUnits[unit]);
+  return text;
+}
+
+}  // namespace moed

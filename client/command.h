@@ -1,0 +1,67 @@
+// What the subcommands of moectl share: the connection they are given, how they report, how they end.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "client/client.h"
+
+namespace moed {
+
+// Exit codes, part of the command line's contract.
+enum ExitCode : int {
+  kExitOk = 0,
+  kExitFailed = 1,       // anything not below
+  kExitUsage = 2,        // bad flag, value or address; unreadable file
+  kExitNoServer = 3,     // UNAVAILABLE: nobody listens, draining, not serving
+  kExitInvalid = 4,      // the server refused the request's contents
+  kExitBusy = 5,         // queue full, session busy
+  kExitDeadline = 6,
+  kExitCancelled = 130,  // Ctrl-C
+};
+int ExitCodeFor(const absl::Status& status);
+
+struct GlobalOptions {
+  std::string server = "127.0.0.1:50051";
+  double connect_timeout_seconds = 5;
+  double deadline_seconds = 0;  // 0 = none
+};
+
+// Given to a command when it runs.
+struct CommandContext {
+  Client& client;
+  Cancellation& cancellation;  // Ctrl-C cancels it
+  const GlobalOptions& global;
+};
+
+// A subcommand defines its flags on `app` and returns what to run.
+using CommandRun = std::function<absl::Status(CommandContext&)>;
+CommandRun DefineGenerate(CLI::App& app);
+CommandRun DefineScore(CLI::App& app);
+CommandRun DefineTokenize(CLI::App& app);
+CommandRun DefineInfo(CLI::App& app);
+CommandRun DefineStats(CLI::App& app);
+CommandRun DefineHealth(CLI::App& app);
+CommandRun DefineBench(CLI::App& app);
+
+// Flags of sampling and stopping, shared by generate and bench.
+struct GenerateFlags {
+  moe::v1::Sampling sampling;
+  moe::v1::Stopping stopping;
+  double time_limit_seconds = 0;
+  std::vector<std::string> logit_bias;
+
+  void Define(CLI::App& app);
+  absl::Status Apply(moe::v1::GenerateRequest& request) const;
+};
+
+// INVALID_ARGUMENT naming the file. "-" is standard input.
+absl::StatusOr<std::string> ReadWholeFile(const std::string& path);
+std::string FinishName(moe::v1::FinishReason reason);  // "stop", "stop_string", "length", "time_limit"
+std::string BytesText(double bytes);                   // "7.5 MiB"
+
+}  // namespace moed

@@ -1,0 +1,103 @@
+// moectl: the command line client of moed.
+#include <csignal>
+#include <cstdio>
+#include <thread>
+
+#include "client/command.h"
+#include "core/base/command_line.h"
+#include "core/base/status.h"
+#include "core/base/version.h"
+
+namespace moed {
+namespace {
+
+struct Command {
+  const char* name;
+  const char* help;
+  CommandRun (*define)(CLI::App& app);
+};
+
+constexpr Command kCommands[] = {
+    {"generate", "Continue a text; streams the answer. Ctrl-C cancels it.", DefineGenerate},
+    {"score", "Perplexity of a text.", DefineScore},
+    {"tokenize", "Token ids of a text.", DefineTokenize},
+    {"info", "What the server is and what it serves.", DefineInfo},
+    {"stats", "Hit ratio, read bandwidth, TPOT and the cache, layer by layer; refreshes on a terminal.", DefineStats},
+    {"health", "Ends with 0 when the server is serving.", DefineHealth},
+    {"bench", "Load: TTFT, TPOT and tokens/s under concurrency or an arrival rate.", DefineBench},
+};
+
+// The first Ctrl-C cancels what is under way, the second ends the process. The signals must be blocked in every thread.
+void WatchSignals(const sigset_t signals, Cancellation& cancellation) {
+  int signal = 0;
+  sigwait(&signals, &signal);
+  cancellation.Cancel();
+  sigwait(&signals, &signal);
+  _exit(kExitCancelled);
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app(
+      "moectl talks to a moed server.\n\n"
+      "  moectl generate --prompt \"Once upon a time\" --max-new-tokens 64\n"
+      "  moectl score --file book.txt --window 256 --json\n"
+      "  moectl bench --concurrency 4 --requests 64 --max-new-tokens 64",
+      "moectl");
+  app.footer("Exit codes: 0 done, 1 failed, 2 bad usage, 3 no server or not serving, 4 request refused as invalid, 5 queue full or session "
+             "busy,\n            6 deadline, 130 cancelled.");
+  app.set_version_flag("--version", std::string("moectl ") + BuildVersion());
+  app.require_subcommand(1);
+  app.failure_message(CommandLineFailure);
+  app.fallthrough();
+  GlobalOptions global;
+  app.add_option("--server,-s", global.server, "host:port, [ipv6]:port or unix:PATH")->envname("MOECTL_SERVER")->capture_default_str();
+  app.add_option("--connect-timeout", global.connect_timeout_seconds, "seconds to wait for the server")->check(CLI::Range(0.05, 3600.0))
+      ->capture_default_str();
+  app.add_option("--deadline", global.deadline_seconds, "seconds after which a call fails")->check(CLI::PositiveNumber);
+
+  std::vector<std::pair<CLI::App*, CommandRun>> commands;
+  for (const Command& command : kCommands) {
+    CLI::App* sub = app.add_subcommand(command.name, command.help);
+    commands.emplace_back(sub, command.define(*sub));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    app.exit(error);
+    return kExitUsage;
+  }
+
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  static Cancellation cancellation;
+  std::thread([signals] { WatchSignals(signals, cancellation); }).detach();
+
+  ClientOptions options;
+  options.connect_timeout_seconds = global.connect_timeout_seconds;
+  if (global.deadline_seconds > 0) options.call_timeout_seconds = global.deadline_seconds;
+  auto client = Client::Connect(global.server, options);
+  if (!client.ok()) {
+    std::fprintf(stderr, "moectl: %s\n", std::string(client.status().message()).c_str());
+    return client.status().code() == absl::StatusCode::kInvalidArgument ? kExitUsage : kExitNoServer;
+  }
+  CommandContext context{**client, cancellation, global};
+  for (auto& [sub, run] : commands) {
+    if (!sub->parsed()) continue;
+    absl::Status status = run(context);
+    if (cancellation.cancelled() && !status.ok()) status = absl::CancelledError("cancelled");
+    if (status.ok()) return kExitOk;
+    std::fprintf(stderr, "moectl: %s: %s\n", absl::StatusCodeToString(status.code()).c_str(), std::string(status.message()).c_str());
+    return ExitCodeFor(status);
+  }
+  return kExitUsage;
+}
+
+}  // namespace
+}  // namespace moed
+
+int main(int argc, char** argv) { return moed::Main(argc, argv); }

@@ -1,0 +1,75 @@
+// Page-aligned memory straight from the kernel, so that what is freed leaves the process (the memory budget is a contract
+// over resident bytes, and malloc keeps what it was given back).
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <utility>
+
+#include "absl/status/statusor.h"
+
+namespace moed {
+
+inline constexpr size_t kPageBytes = 4096;
+
+constexpr size_t RoundUp(size_t value, size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+// Owns one anonymous mapping: zero-filled, 4 KiB-aligned (fit for O_DIRECT), returned to the kernel on destruction.
+// Movable. Not synchronised.
+class Buffer {
+ public:
+  Buffer() = default;
+  ~Buffer() { Reset(); }
+  Buffer(Buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Buffer& operator=(Buffer&& other) noexcept {
+    if (this != &other) {
+      Reset();
+      data_ = std::exchange(other.data_, nullptr);
+      bytes_ = std::exchange(other.bytes_, 0);
+    }
+    return *this;
+  }
+
+  // RESOURCE_EXHAUSTED when the kernel refuses. `bytes` is rounded up to whole pages. Pages count as resident once touched.
+  static absl::StatusOr<Buffer> Allocate(size_t bytes);
+
+  std::byte* data() const { return data_; }
+  size_t size() const { return bytes_; }
+  std::span<std::byte> span() const { return {data_, bytes_}; }
+
+ private:
+  Buffer(std::byte* data, size_t bytes) : data_(data), bytes_(bytes) {}
+  void Reset();
+
+  std::byte* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// Where buffers come from; a device tier brings its own.
+class Allocator {
+ public:
+  virtual ~Allocator() = default;
+  virtual absl::StatusOr<Buffer> Allocate(size_t bytes) = 0;
+
+  static Allocator& Host();
+};
+
+// Carves typed arrays out of one Buffer in order; used for scratch whose size was planned up front.
+class Arena {
+ public:
+  explicit Arena(std::span<std::byte> storage) : storage_(storage) {}
+
+  // 64-byte aligned. CHECK-fails when the plan was too small: sizes are ours, never input.
+  template <class T>
+  std::span<T> Take(size_t count) {
+    return {reinterpret_cast<T*>(TakeBytes(count * sizeof(T))), count};
+  }
+  std::byte* TakeBytes(size_t bytes);
+  static constexpr size_t Rounded(size_t bytes) { return RoundUp(bytes, 64); }
+
+ private:
+  std::span<std::byte> storage_;
+  size_t used_ = 0;
+};
+
+}  // namespace moed
