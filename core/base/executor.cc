@@ -16,7 +16,8 @@ inline void SpinPause() {
 #endif
 }
 
-// One generation number announces a loop; ranges are taken from a shared counter, so a slow thread takes fewer.
+// A loop is cut into ranges that threads claim one by one, so a slow thread takes fewer and nobody waits for one that has not
+// woken.
 class ThreadPool final : public Executor {
  public:
   explicit ThreadPool(int threads) {
@@ -35,25 +36,40 @@ class ThreadPool final : public Executor {
   void ParallelFor(int count, int grain, absl::FunctionRef<void(int, int)> body) override {
     if (count <= 0) return;
     if (workers_.empty() || count <= grain) return body(0, count);
-    body_ = &body;
+    const int64_t grains = (int64_t{count} + grain - 1) / grain;
+    step_ = std::max<int64_t>(1, grains / (threads() * kRangesPerThread)) * grain;
+    ranges_ = static_cast<uint32_t>((count + step_ - 1) / step_);
     count_ = count;
-    const int grains = (count + grain - 1) / grain;
-    step_ = std::max(1, grains / (threads() * kRangesPerThread)) * grain;
-    next_.store(0, std::memory_order_relaxed);
-    running_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
-    generation_.fetch_add(1, std::memory_order_release);
+    body_ = &body;
+    unfinished_.store(ranges_, std::memory_order_relaxed);
+    const uint32_t generation = generation_.load(std::memory_order_relaxed) + 1;
+    claims_.store(uint64_t{generation} << 32 | ranges_, std::memory_order_release);
+    generation_.store(generation, std::memory_order_release);
     generation_.notify_all();
-    RunRanges();
-    while (running_.load(std::memory_order_acquire) != 0) SpinPause();
+    RunRanges(generation);
+    for (int spins = 0; unfinished_.load(std::memory_order_acquire) != 0; ++spins) {
+      if (spins < kSpins) {
+        SpinPause();
+      } else {
+        std::this_thread::yield();  // the thread that holds the last range may need this core
+      }
+    }
   }
 
  private:
   static constexpr int kRangesPerThread = 4;
   static constexpr int kSpins = 2000;
 
-  void RunRanges() {
-    for (int begin; (begin = next_.fetch_add(step_, std::memory_order_relaxed)) < count_;) {
-      (*body_)(begin, std::min(begin + step_, count_));
+  // Claims and runs ranges of loop `generation` until none is left. A claim keeps the loop from ending, so what describes it is
+  // read only after one.
+  void RunRanges(uint32_t generation) {
+    uint64_t claims = claims_.load(std::memory_order_acquire);
+    while (claims >> 32 == generation && static_cast<uint32_t>(claims) != 0) {
+      if (!claims_.compare_exchange_weak(claims, claims - 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+      const int64_t begin = (ranges_ - static_cast<uint32_t>(claims)) * step_;
+      (*body_)(static_cast<int>(begin), static_cast<int>(std::min<int64_t>(begin + step_, count_)));
+      unfinished_.fetch_sub(1, std::memory_order_release);
+      claims = claims_.load(std::memory_order_acquire);
     }
   }
 
@@ -64,20 +80,20 @@ class ThreadPool final : public Executor {
       generation_.wait(seen, std::memory_order_acquire);
       seen = generation_.load(std::memory_order_acquire);
       if (stop_) return;
-      RunRanges();
-      running_.fetch_sub(1, std::memory_order_release);
+      RunRanges(seen);
     }
   }
 
   std::vector<std::thread> workers_;
   std::atomic<bool> stop_{false};
-  std::atomic<uint32_t> generation_{0};
-  std::atomic<int> next_{0};
-  std::atomic<int> running_{0};
-  // Written before a generation is announced, read after it was seen.
+  std::atomic<uint32_t> generation_{0};  // of the latest loop; what sleeping workers watch
+  std::atomic<uint64_t> claims_{0};      // generation << 32 | ranges nobody has claimed yet
+  std::atomic<uint32_t> unfinished_{0};  // ranges whose body has not returned
+  // The loop: written before claims_ announces it.
   const absl::FunctionRef<void(int, int)>* body_ = nullptr;
   int count_ = 0;
-  int step_ = 1;
+  int64_t step_ = 1;
+  uint32_t ranges_ = 0;
 };
 
 }  // namespace

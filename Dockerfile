@@ -1,0 +1,29 @@
+# moed in a container: build stage and a small runtime, both from the same Debian 12 base (amd64 and arm64).
+#   docker build -t moed .                                    # from Docker's Debian image
+#   buildah build --build-arg BASE=localhost/debian12 -t moed .  # from a base of your own (debootstrap bookworm)
+ARG BASE=debian:12-slim
+
+FROM ${BASE} AS build
+WORKDIR /src
+COPY tools/packages.sh tools/packages.sh
+RUN bash tools/packages.sh build
+COPY . .
+RUN cmake --preset release -DMOED_BUILD_TESTS=OFF \
+ && cmake --build --preset release --target moed moectl moed-pack \
+ && DESTDIR=/install cmake --install build/release --prefix /usr --strip
+
+FROM ${BASE} AS runtime
+RUN apt-get update -q \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
+      libgrpc++1.51 libprotobuf32 libprometheus-cpp-core1.0 libprometheus-cpp-pull1.0 liburing2 libpcre2-8-0 libutf8proc2 libxxhash0 libspdlog1.10 libcivetweb1 ca-certificates \
+ && rm -rf /var/lib/apt/lists/* \
+ && useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin moed
+COPY --from=build /install/usr/ /usr/
+USER moed
+# The root file system may be read-only: moed writes nothing but its log to standard output. The store is mounted at /models.
+EXPOSE 50051 9464
+ENV MOED_LISTEN=0.0.0.0:50051 MOED_METRICS_LISTEN=0.0.0.0:9464
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["moectl", "--server", "127.0.0.1:50051", "--connect-timeout", "3", "health"]
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["moed"]
+CMD ["--store", "/models/model.moed"]

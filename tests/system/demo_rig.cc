@@ -1,0 +1,146 @@
+#include "tests/system/demo_rig.h"
+
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+
+#include "core/base/check.h"
+#include "core/base/status.h"
+
+namespace moed::testing {
+namespace {
+
+template <class T>
+T Must(absl::StatusOr<T> value) {
+  if (!value.ok()) {
+    std::fprintf(stderr, "%s\n", value.status().ToString().c_str());
+    std::abort();
+  }
+  return *std::move(value);
+}
+
+}  // namespace
+
+const std::string& DemoStorePath(const std::string& expert_formats) {
+  static std::map<std::string, std::string> paths;
+  std::string& path = paths[expert_formats];
+  if (path.empty()) {
+    path = StrCat(::testing::TempDir(), "/demo-", expert_formats, "-", static_cast<int>(getpid()), ".moed");
+    const std::string command = StrCat(MOED_BIN_DIR, "/moed-pack ", MOED_SOURCE_DIR, "/models/tales-qwen ", path, " --expert-formats ",
+                                       expert_formats, " --trunk-format q8 >/dev/null");
+    MOED_CHECK(std::system(command.c_str()) == 0);
+    std::atexit([] {
+      for (const auto& [formats, file] : paths) std::remove(file.c_str());
+    });
+  }
+  return path;
+}
+
+struct Rig::Stream {
+  SessionId session;
+  std::vector<TokenId> tokens;  // prompt, then what was generated
+  size_t prompt_tokens = 0;
+  size_t wanted = 0;            // tokens in the end
+  KvSequence kv;
+  bool done() const { return tokens.size() >= wanted; }
+};
+
+Rig::Rig(const RigOptions& options) : Rig(options, nullptr, nullptr) {}
+
+Rig::Rig(const RigOptions& options, ReadBackend* reads, Backend* backend) {
+  const std::string& path = DemoStorePath(options.expert_formats);
+  store_ = Must(StoreReader::Open(path));
+  const ModelSpec spec = Must(SpecFromJson(store_->description().model_spec));
+  executor_ = MakeThreadPool(options.threads);
+  if (backend == nullptr) backend = (own_backend_ = Must(MakeBackend(options.compute, *executor_))).get();
+  if (reads == nullptr) reads = (own_reads_ = Must(OpenReadBackend(options.io_backend, path, {}))).get();
+  kv_ = Must(KvPool::Create(spec, options.kv_pages));
+  model_ = Must(Model::Load(*store_, spec, {options.max_step_tokens, options.max_context, 4}, *backend, *kv_, options.trace));
+
+  const PolicyContext context{store_->description().moe_layers, spec.experts, spec.top_k,
+                              static_cast<int>(store_->description().precisions.size())};
+  ProviderParts parts;
+  parts.store = store_.get();
+  parts.reads = reads;
+  parts.policy = Must(MakePolicy(options.policy, context));
+  parts.predictor = Must(MakePredictor(
+      options.predictor, {context, spec.hidden, [this](LayerId layer, std::span<const float> hidden, std::span<float> out) {
+                            model_->GateProbabilities(layer, hidden, out);
+                          }}));
+  parts.mask = Must(MakeRouterMask("none", context));
+  parts.fidelity = Must(MakeFidelityRule("exact", context));
+  parts.clock = &Clock::Real();
+  parts.allocator = &Allocator::Host();
+  parts.trace = options.trace;
+  ProviderOptions provider_options;
+  provider_options.capacity_bytes = static_cast<uint64_t>(options.slots) * store_->expert_bytes(kReferencePrecision);
+  provider_options.max_reads_in_flight = options.max_reads_in_flight;
+  provider_ = Must(CachingProvider::Create(std::move(parts), provider_options));
+}
+
+void Rig::Step(std::vector<Stream*>& streams, int chunk, std::vector<float>* logits) {
+  std::vector<SequenceChunk> chunks;
+  for (Stream* stream : streams) {
+    const size_t computed = static_cast<size_t>(stream->kv.length);
+    const bool decoding = computed >= stream->prompt_tokens;
+    const size_t count = decoding ? 1 : std::min<size_t>(chunk, stream->prompt_tokens - computed);
+    MOED_CHECK(kv_->Reserve(stream->kv, static_cast<int>(computed + count)));
+    SequenceChunk piece{stream->session, decoding ? Phase::kDecode : Phase::kPrefill, {stream->tokens.data() + computed, count}, &stream->kv};
+    piece.first_logits = static_cast<int>(computed + count == stream->tokens.size() ? count - 1 : count);
+    chunks.push_back(piece);
+  }
+  std::vector<TokenId> chosen(chunks.size(), TokenId(-1));
+  model_->Forward(chunks, recorder != nullptr ? *recorder : *provider_, [&](int index, int, std::span<float> row) {
+    chosen[static_cast<size_t>(index)] = TokenId(static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin()));
+    if (logits != nullptr) logits->insert(logits->end(), row.begin(), row.end());
+  });
+  for (size_t i = 0; i < streams.size(); ++i) {
+    EXPECT_TRUE(chunks[i].status.ok()) << chunks[i].status;
+    if (chosen[i].value() >= 0) streams[i]->tokens.push_back(chosen[i]);
+  }
+}
+
+std::vector<TokenId> Rig::Greedy(const std::vector<TokenId>& prompt, int new_tokens, int chunk, std::vector<float>* logits) {
+  Stream stream{SessionId(next_session_++), prompt, prompt.size(), prompt.size() + static_cast<size_t>(new_tokens), {}};
+  provider_->OnSequenceStart(stream.session);
+  std::vector<Stream*> streams{&stream};
+  while (!stream.done()) Step(streams, chunk, logits);
+  provider_->OnSequenceEnd(stream.session);
+  kv_->Release(stream.kv);
+  return {stream.tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), stream.tokens.end()};
+}
+
+std::vector<std::vector<TokenId>> Rig::GreedyTogether(const std::vector<std::vector<TokenId>>& prompts, int new_tokens, int chunk) {
+  std::vector<Stream> streams;
+  for (const auto& prompt : prompts) {
+    streams.push_back({SessionId(next_session_++), prompt, prompt.size(), prompt.size() + static_cast<size_t>(new_tokens), {}});
+    provider_->OnSequenceStart(streams.back().session);
+  }
+  for (;;) {
+    std::vector<Stream*> live;
+    for (Stream& stream : streams) {
+      if (!stream.done()) live.push_back(&stream);
+    }
+    if (live.empty()) break;
+    Step(live, chunk, nullptr);
+  }
+  std::vector<std::vector<TokenId>> answers;
+  for (Stream& stream : streams) {
+    answers.emplace_back(stream.tokens.begin() + static_cast<std::ptrdiff_t>(stream.prompt_tokens), stream.tokens.end());
+    provider_->OnSequenceEnd(stream.session);
+    kv_->Release(stream.kv);
+  }
+  return answers;
+}
+
+std::vector<TokenId> Tokens(std::initializer_list<int> ids) {
+  std::vector<TokenId> tokens;
+  for (int id : ids) tokens.emplace_back(id);
+  return tokens;
+}
+
+}  // namespace moed::testing

@@ -1,0 +1,69 @@
+// The demo model on the real expert path, put together as the daemon does it, for tests that vary one part at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/executor.h"
+#include "core/base/trace.h"
+#include "core/expert/caching_provider.h"
+#include "core/io/read_backend.h"
+#include "core/kernels/backend.h"
+#include "core/model/kv_pool.h"
+#include "core/model/model.h"
+#include "core/store/store.h"
+
+namespace moed::testing {
+
+// models/tales-qwen packed by moed-pack at these formats; packed once for each test program and format list.
+const std::string& DemoStorePath(const std::string& expert_formats);
+
+struct RigOptions {
+  std::string expert_formats = "q8";
+  std::string policy = "lru";
+  std::string predictor = "none";
+  std::string io_backend = "direct";
+  std::string compute = "auto";
+  int threads = 1;
+  int slots = 64;  // capacity in records
+  int max_step_tokens = 32;
+  int max_context = 128;
+  int kv_pages = 32;
+  int max_reads_in_flight = 0;
+  Trace* trace = nullptr;
+};
+
+// Owns everything between the store and the logits. Failures end the test program: the rig is no subject of a test.
+class Rig {
+ public:
+  explicit Rig(const RigOptions& options);
+  // With parts of the test's own in place of the real ones; null = the real one. They outlive the rig.
+  Rig(const RigOptions& options, ReadBackend* reads, Backend* backend);
+
+  // Greedy tokens after `prompt`; the prompt is computed in pieces of `chunk`. `logits` collects every row computed, when not null.
+  std::vector<TokenId> Greedy(const std::vector<TokenId>& prompt, int new_tokens, int chunk, std::vector<float>* logits = nullptr);
+  // The same for several prompts at once: decode steps share one batch.
+  std::vector<std::vector<TokenId>> GreedyTogether(const std::vector<std::vector<TokenId>>& prompts, int new_tokens, int chunk);
+
+  Model& model() { return *model_; }
+  CachingProvider& provider() { return *provider_; }
+  ExpertProvider* recorder = nullptr;  // stands before the provider when set
+
+ private:
+  struct Stream;
+  void Step(std::vector<Stream*>& streams, int chunk, std::vector<float>* logits);
+
+  std::unique_ptr<StoreReader> store_;
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<Backend> own_backend_;
+  std::unique_ptr<ReadBackend> own_reads_;
+  std::unique_ptr<KvPool> kv_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<CachingProvider> provider_;
+  uint64_t next_session_ = 1;
+};
+
+std::vector<TokenId> Tokens(std::initializer_list<int> ids);
+
+}  // namespace moed::testing

@@ -1,0 +1,65 @@
+// The lookup counters against an independent count from the recorded routing of the same requests.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "tests/system/demo_rig.h"
+
+namespace moed::testing {
+namespace {
+
+// Passes everything on and keeps, for each layer step, the distinct experts and the phase.
+class RoutingRecorder final : public ExpertProvider {
+ public:
+  explicit RoutingRecorder(ExpertProvider& next) : next_(next) {}
+  void OnSequenceStart(SessionId s) override { next_.OnSequenceStart(s); }
+  void OnSequenceEnd(SessionId s) override { next_.OnSequenceEnd(s); }
+  void OnToken(SessionId s, TokenId t) override { next_.OnToken(s, t); }
+  void OnGateInput(SessionId s, LayerId l, std::span<const float> h) override { next_.OnGateInput(s, l, h); }
+  void MaskRouter(LayerId l, std::span<float> logits) override { next_.MaskRouter(l, logits); }
+  void Begin(const LayerRouting& routing) override {
+    std::map<int, Phase> wanted;
+    for (const TokenRouting& token : routing.tokens) {
+      for (const ExpertChoice& choice : token.choices) {
+        auto [at, added] = wanted.emplace(choice.expert, token.phase);
+        if (!added && token.phase == Phase::kDecode) at->second = Phase::kDecode;
+      }
+    }
+    for (const auto& [expert, phase] : wanted) ++counts[{routing.layer, phase}];
+    next_.Begin(routing);
+  }
+  std::optional<ReadyExpert> Next() override { return next_.Next(); }
+  SequenceCounters sequence_counters(SessionId s) const override { return next_.sequence_counters(s); }
+
+  std::map<std::pair<LayerId, Phase>, uint64_t> counts;
+
+ private:
+  ExpertProvider& next_;
+};
+
+TEST(LookupCounters, EqualTheRecordedRouting) {
+  for (const PredictorRow& predictor : Predictors()) {
+    RigOptions options;
+    options.slots = 40;
+    options.predictor = predictor.name;
+    Rig rig(options);
+    RoutingRecorder recorder(rig.provider());
+    rig.recorder = &recorder;
+    rig.GreedyTogether({Tokens({0, 5, 9, 1300, 77}), Tokens({0, 2000, 2001}), Tokens({0, 31})}, 12, 4);
+    const ExpertStats stats = rig.provider().Stats();
+    uint64_t hits = 0;
+    for (const LayerStats& layer : stats.layers) {
+      for (const Phase phase : {Phase::kPrefill, Phase::kDecode}) {
+        const auto& by_result = layer.lookups[static_cast<size_t>(phase)];
+        EXPECT_EQ(by_result[0] + by_result[1] + by_result[2], (recorder.counts[{layer.layer, phase}]))
+            << predictor.name << ", layer " << layer.layer.value();
+        hits += by_result[static_cast<size_t>(LookupResult::kHit)];
+      }
+    }
+    EXPECT_GT(hits, 0u) << predictor.name;
+  }
+}
+
+}  // namespace
+}  // namespace moed::testing

@@ -1,0 +1,127 @@
+// Reads lie under compute: on a slow device and with slow kernels, the trace must show most of the read time while an expert or
+// attention computes. Both are slowed by much more than this machine's noise; the bound is a share, not a time.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "core/io/file.h"
+#include "tests/system/demo_rig.h"
+
+namespace moed::testing {
+namespace {
+
+constexpr auto kReadTime = std::chrono::microseconds(2000);
+constexpr auto kProductTime = std::chrono::microseconds(1500);
+
+// A device that takes its time for every read.
+class SlowFile final : public RandomAccessFile {
+ public:
+  explicit SlowFile(std::unique_ptr<RandomAccessFile> file) : file_(std::move(file)) {}
+  uint64_t size() const override { return file_->size(); }
+  const std::string& path() const override { return file_->path(); }
+  absl::Status ReadAt(uint64_t offset, std::span<std::byte> out) const override {
+    std::this_thread::sleep_for(kReadTime);
+    return file_->ReadAt(offset, out);
+  }
+
+ private:
+  std::unique_ptr<RandomAccessFile> file_;
+};
+
+// A processor whose matrix products take their time.
+class SlowBackend final : public Backend {
+ public:
+  explicit SlowBackend(Backend& next) : next_(next) {}
+  std::string_view name() const override { return "slow"; }
+  Activations Prepare(const float* x, int tokens, int cols, int64_t stride, std::span<std::byte> storage) override {
+    return next_.Prepare(x, tokens, cols, stride, storage);
+  }
+  void MatMul(std::span<const MatMulJob> jobs) override {
+    std::this_thread::sleep_for(kProductTime);
+    next_.MatMul(jobs);
+  }
+  void RmsNorm(const float* x, const float* w, float eps, int rows, int cols, float* y) override { next_.RmsNorm(x, w, eps, rows, cols, y); }
+  void Rope(float* x, int tokens, int64_t stride, int heads, int head_dim, const int32_t* positions, const float* inv_freq) override {
+    next_.Rope(x, tokens, stride, heads, head_dim, positions, inv_freq);
+  }
+  void Attention(const AttentionShape& shape, std::span<const AttentionJob> jobs, std::span<float> scores) override {
+    next_.Attention(shape, jobs, scores);
+  }
+  void SwiGlu(const float* gate, const float* up, int64_t n, float* out) override { next_.SwiGlu(gate, up, n, out); }
+  void Softmax(float* x, int rows, int cols) override { next_.Softmax(x, rows, cols); }
+  float Sigmoid(float x) override { return next_.Sigmoid(x); }
+  void AddScaled(float* y, const float* x, float scale, int64_t n) override { next_.AddScaled(y, x, scale, n); }
+  void Add(float* y, const float* x, int64_t n) override { next_.Add(y, x, n); }
+  int threads() const override { return next_.threads(); }
+
+ private:
+  Backend& next_;
+};
+
+using Interval = std::pair<int64_t, int64_t>;
+
+// Overlapping intervals joined, ascending.
+std::vector<Interval> Union(std::vector<Interval> intervals) {
+  std::sort(intervals.begin(), intervals.end());
+  std::vector<Interval> joined;
+  for (const Interval& i : intervals) {
+    if (!joined.empty() && i.first <= joined.back().second) {
+      joined.back().second = std::max(joined.back().second, i.second);
+    } else {
+      joined.push_back(i);
+    }
+  }
+  return joined;
+}
+
+double ShareUnder(const std::vector<Interval>& reads, const std::vector<Interval>& compute) {
+  int64_t total = 0;
+  int64_t covered = 0;
+  for (const Interval& read : reads) {
+    total += read.second - read.first;
+    for (const Interval& c : compute) covered += std::max<int64_t>(0, std::min(read.second, c.second) - std::max(read.first, c.first));
+  }
+  return static_cast<double>(covered) / static_cast<double>(total);
+}
+
+double OverlapShare(const std::string& predictor) {
+  Trace trace(Clock::Real(), 1 << 16);
+  RigOptions options;
+  options.predictor = predictor;
+  options.slots = 24;
+  options.max_reads_in_flight = 1;
+  options.trace = &trace;
+  auto executor = MakeThreadPool(1);
+  auto backend = *MakeBackend("auto", *executor);
+  SlowBackend slow(*backend);
+  std::shared_ptr<const RandomAccessFile> file =
+      std::make_shared<SlowFile>(*OpenBuffered(DemoStorePath(options.expert_formats)));
+  auto reads = MakeThreadedReadBackend("slow", file, 1);
+  {
+    Rig rig(options, reads.get(), &slow);
+    rig.Greedy(Tokens({0, 700, 701, 15}), 10, 4);
+  }
+  EXPECT_EQ(trace.dropped(), 0u);
+  std::vector<Interval> read_spans;
+  std::vector<Interval> compute_spans;
+  for (const TraceEvent& e : trace.Events()) {
+    const std::string_view name = e.name;
+    if (name == "read") read_spans.emplace_back(e.begin_nanos, e.end_nanos);
+    if (name == "expert" || name == "attention") compute_spans.emplace_back(e.begin_nanos, e.end_nanos);
+  }
+  EXPECT_GT(read_spans.size(), 100u);
+  return ShareUnder(Union(read_spans), Union(compute_spans));
+}
+
+TEST(Overlap, MostReadTimeLiesUnderCompute) {
+  for (const PredictorRow& predictor : Predictors()) {
+    const double share = OverlapShare(std::string(predictor.name));
+    std::printf("%.0f %% of the read time lies under compute with predictor %s\n", 100 * share, std::string(predictor.name).c_str());
+    EXPECT_GE(share, 0.6) << predictor.name;
+  }
+}
+
+}  // namespace
+}  // namespace moed::testing
