@@ -85,6 +85,17 @@ class EndToEnd(unittest.TestCase):
             too_long = daemon.moectl("generate", "--prompt", "word " * 3000, check=False)
             self.assertEqual(too_long.returncode, 4, too_long.stderr)
 
+    def test_the_python_example_streams(self):
+        example = os.path.join(options.source, "client", "python")
+        stubs = os.path.join(self.folder.name, "stubs")
+        subprocess.run(["bash", os.path.join(example, "generate_stubs.sh"), stubs, sys.executable], check=True)
+        with programs.running(options.bin, "--store", self.store, "--memory-budget", "8MiB") as daemon:
+            run = subprocess.run([sys.executable, os.path.join(example, "stream.py"), PROMPT, "--server", daemon.address, "--max-new-tokens", "12"],
+                                 capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": stubs})
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertGreater(len(run.stdout.strip()), 0)
+        self.assertIn("12 tokens", run.stderr)
+
     def test_ctrl_c_cancels_cleanly(self):
         with programs.running(options.bin, "--store", self.store, "--memory-budget", "10MiB") as daemon:
             client = subprocess.Popen([os.path.join(options.bin, "moectl"), "--server", daemon.address, "generate", "--prompt", PROMPT,

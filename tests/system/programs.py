@@ -22,8 +22,8 @@ class Daemon:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **(environment or {})})
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
-        self.address = self._find(r"gRPC.*listening on (127\.0\.0\.1:\d+)")
-        self.metrics_address = self._find(r"metrics.*listening on (127\.0\.0\.1:\d+)")
+        self.address = self._find(r"listening on (127\.0\.0\.1:\d+)")
+        self.metrics_address = self._find(r"metrics on http://(127\.0\.0\.1:\d+)/metrics")
         self._wait(lambda: self.moectl("health", check=False).returncode == 0, "moed to serve")
 
     def _read(self):

@@ -1,0 +1,36 @@
+"""Streams an answer from moed and prints what it cost. Stubs: generate_stubs.sh."""
+import argparse
+import sys
+
+import grpc
+from moe.v1 import inference_pb2, inference_pb2_grpc
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("prompt")
+    parser.add_argument("--server", default="127.0.0.1:50051")
+    parser.add_argument("--max-new-tokens", type=int, default=64)
+    parser.add_argument("--temperature", type=float, default=0.8)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+
+    request = inference_pb2.GenerateRequest(
+        text=options.prompt,
+        sampling=inference_pb2.Sampling(temperature=options.temperature, seed=options.seed),
+        stopping=inference_pb2.Stopping(max_new_tokens=options.max_new_tokens))
+    with grpc.insecure_channel(options.server) as channel:
+        stub = inference_pb2_grpc.InferenceStub(channel)
+        try:
+            for response in stub.GenerateStream(request):
+                print(response.text, end="", flush=True)
+                if response.HasField("finish"):
+                    stats = response.finish.stats
+                    print(f"\n[{response.finish.usage.completion_tokens} tokens, TTFT {stats.ttft_seconds:.3f} s, "
+                          f"TPOT {stats.tpot_seconds * 1e3:.1f} ms]", file=sys.stderr)
+        except grpc.RpcError as error:
+            sys.exit(f"{error.code().name}: {error.details()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+// The operations a decoder needs. One op = contract here, scalar definition in reference.cc, one file per instruction set in
+// cpu/.
+//
+// Exact arithmetic. The scalar definition fixes every rounding and every order of additions, so that all backends give the same
+// bits (compiled with -ffp-contract=off, fused multiply-adds written out):
+//   activations   blocks of 32: d = max|x| / 127, q = round-to-nearest-even(x * (127 / max|x|));
+//                 d = 0, q = 0 where max|x| < 2^-100; d = NaN, q = 0 where an infinity or a NaN is in the block, so that it shows
+//   q8, q4, q2    per row: acc = 0; per block in order: acc = fma(float(integer dot), d_w * d_x, acc);
+//                 q4's dot is sum(q x) - 8 sum(x); q2 adds acc = fma(float(sum(x)), m_w * d_x, acc) after each block
+//   f32, f16, bf16  per row: acc = fma(w[k], x[k], acc), k ascending, over the padded width
+//   lane sums     where a vector is reduced (norms, attention scores, softmax): 8 partial sums, element i into partial i mod 8
+//                 by fma in ascending order, then ((s0+s4)+(s2+s6))+((s1+s5)+(s3+s7))
+//   RMS norm      (x * (1 / sqrt(sum / cols + eps))) * weight
+//   softmax       e = exp(x - max), e / lane sum of e
+//   attention     score = scale * lane sum of q k; softmax; per column acc = fma(p[t], v[t], acc), t ascending
+//   exp           own polynomial (kernels/math.h); silu(x) = x / (1 + exp(-x)), sigmoid(x) = 1 / (1 + exp(-x))
+//   RoPE          angle = float(position) * inv_freq[i] in float32, sine and cosine by own double polynomial, rounded to float32;
+//                 (a cos - b sin, b cos + a sin), each product rounded
+// The result for one token never depends on which other tokens are in the call, nor on the number of threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/base/executor.h"
+#include "core/quant/format.h"
+
+namespace moed {
+
+// A packed matrix (rows, cols) somewhere in memory, 16-byte aligned at least.
+struct MatrixView {
+  FormatId format = FormatId::kF32;
+  int rows = 0;
+  int cols = 0;
+  const std::byte* data = nullptr;
+};
+
+// The input of a product in both forms a format may want. Made by Backend::Prepare; padding columns are zero.
+struct Activations {
+  int tokens = 0;
+  int cols = 0;                   // unpadded
+  const float* values = nullptr;  // (tokens, Blocks(cols) * 32)
+  const int8_t* codes = nullptr;  // (tokens, Blocks(cols) * 32)
+  const float* scales = nullptr;  // (tokens, Blocks(cols))
+  const int32_t* sums = nullptr;  // (tokens, Blocks(cols)): sum of the block's codes
+};
+
+struct MatMulJob {
+  MatrixView weights;                  // (rows, cols)
+  const Activations* input = nullptr;  // (tokens, cols)
+  float* output = nullptr;             // (tokens, rows), row-major with `output_stride` floats from token to token
+  int64_t output_stride = 0;
+};
+
+// One query token of one sequence against its cached keys and values.
+struct AttentionJob {
+  const float* query = nullptr;  // (heads, head_dim)
+  float* output = nullptr;       // (heads, head_dim)
+  // Page p holds positions [p * page_tokens, ...): keys (page_tokens, kv_heads, head_dim), values the same.
+  std::span<const float* const> key_pages;
+  std::span<const float* const> value_pages;
+  int length = 0;  // positions attended, the token's own included; >= 1
+};
+
+struct AttentionShape {
+  int heads = 0;
+  int kv_heads = 0;  // divides heads
+  int head_dim = 0;
+  int page_tokens = 0;
+  float scale = 0;  // score = scale * dot(q, k)
+};
+
+// Thread contract: one call at a time; work inside goes over the executor given at construction. Never fails: shapes are checked
+// by the caller, which built them from a validated model.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const = 0;  // "scalar", "avx2"
+
+  // Bytes of storage Prepare needs (64-byte aligned storage).
+  static size_t ActivationBytes(int tokens, int cols);
+  // x (tokens, cols) with `stride` floats from token to token. The result points into `storage`.
+  virtual Activations Prepare(const float* x, int tokens, int cols, int64_t stride, std::span<std::byte> storage) = 0;
+
+  // All jobs in one parallel region (query, key and value; gate and up).
+  virtual void MatMul(std::span<const MatMulJob> jobs) = 0;
+
+  // y = x * weight / sqrt(mean(x^2) + eps), row by row. x, y (rows, cols), may alias; weight (cols).
+  virtual void RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) = 0;
+
+  // Rotates pairs (i, i + head_dim / 2), the Hugging Face half-split form. x (tokens, heads, head_dim) with `stride` floats from
+  // token to token, in place; positions (tokens); inv_freq (head_dim / 2).
+  virtual void Rope(float* x, int tokens, int64_t stride, int heads, int head_dim, const int32_t* positions,
+                    const float* inv_freq) = 0;
+
+  // softmax(scale * q K^T) V per head; head h reads kv head h / (heads / kv_heads). `scores`: storage of
+  // AttentionScratchFloats(shape, threads, longest) floats.
+  virtual void Attention(const AttentionShape& shape, std::span<const AttentionJob> jobs, std::span<float> scores) = 0;
+  static size_t AttentionScratchFloats(int threads, int longest) { return static_cast<size_t>(threads) * RoundUpTo8(longest); }
+
+  // out = silu(gate) * up, n elements; out may alias either.
+  virtual void SwiGlu(const float* gate, const float* up, int64_t n, float* out) = 0;
+  // In place over rows of cols.
+  virtual void Softmax(float* x, int rows, int cols) = 0;
+  virtual float Sigmoid(float x) = 0;
+  // y = fma(scale, x, y), n elements.
+  virtual void AddScaled(float* y, const float* x, float scale, int64_t n) = 0;
+  // y = y + x.
+  virtual void Add(float* y, const float* x, int64_t n) = 0;
+
+  virtual int threads() const = 0;
+
+ private:
+  static constexpr size_t RoundUpTo8(int n) { return (static_cast<size_t>(n) + 7) / 8 * 8; }
+};
+
+// One row per implementation, slowest first; "scalar" always works.
+struct BackendRow {
+  std::string_view name;
+  bool (*supported)();  // by this processor
+  std::unique_ptr<Backend> (*make)(Executor& executor);
+};
+std::span<const BackendRow> Backends();
+// `name` from the table, or "auto": the last supported row. INVALID_ARGUMENT names the known ones; FAILED_PRECONDITION when this
+// processor lacks it. The executor must outlive the backend.
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name, Executor& executor);
+
+}  // namespace moed

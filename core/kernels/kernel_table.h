@@ -1,0 +1,77 @@
+// What an instruction set implements: plain functions over plain arguments, each on the calling thread. Every table gives the
+// bits of the scalar one (reference.cc). Files compiled for one instruction set include this, so it holds declarations only.
+#pragma once
+
+#include <stdint.h>
+
+namespace moed {
+
+inline constexpr int kFormatCount = 6;
+
+// One product over a packed matrix; rows of `output` beyond `rows` are never written.
+struct MatMulArguments {
+  const unsigned char* weights;
+  int rows;
+  int blocks;  // of 32 columns
+  int tokens;
+  const float* values;  // (tokens, blocks * 32)
+  const int8_t* codes;  // (tokens, blocks * 32)
+  const float* scales;  // (tokens, blocks)
+  const int32_t* sums;  // (tokens, blocks)
+  float* output;        // (tokens, output_stride)
+  int64_t output_stride;
+};
+
+// One token's activations.
+struct PrepareArguments {
+  const float* x;  // (cols)
+  int cols;
+  float* values;
+  int8_t* codes;
+  float* scales;
+  int32_t* sums;
+};
+
+// One token.
+struct RopeArguments {
+  float* x;  // (heads, head_dim)
+  int heads;
+  int head_dim;
+  float position;
+  const float* inv_freq;  // (head_dim / 2)
+};
+
+// One head of one token. Page p's key of position i: key_pages[p] + offset + i * token_stride.
+struct HeadArguments {
+  const float* query;  // (head_dim)
+  float* output;       // (head_dim)
+  const float* const* key_pages;
+  const float* const* value_pages;
+  int64_t offset;
+  int64_t token_stride;
+  int page_tokens;
+  int length;
+  int head_dim;
+  float scale;
+  float* scores;  // (length)
+};
+
+struct KernelTable {
+  // Indexed by FormatId. Computes the rows of panels [begin, end).
+  void (*mat_mul[kFormatCount])(const MatMulArguments& arguments, int begin, int end);
+  void (*prepare)(const PrepareArguments& arguments);
+  void (*rms_norm)(const float* x, const float* weight, float eps, int cols, float* y);
+  void (*rope)(const RopeArguments& arguments);
+  void (*attention)(const HeadArguments& arguments);
+  void (*swi_glu)(const float* gate, const float* up, int64_t n, float* out);
+  void (*softmax)(float* x, int n);
+  void (*add_scaled)(float* y, const float* x, float scale, int64_t n);
+  void (*add)(float* y, const float* x, int64_t n);
+};
+
+extern const KernelTable kScalarKernels;
+#if defined(__x86_64__)
+extern const KernelTable kAvx2Kernels;
+#endif
+
+}  // namespace moed

@@ -1,0 +1,212 @@
+// The scalar definition of every operation: what it computes, in which order, with which roundings. See backend.h.
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "core/kernels/kernel_table.h"
+#include "core/kernels/math.h"
+#include "core/quant/format.h"
+#include "core/quant/half.h"
+
+namespace moed {
+namespace {
+
+constexpr int kLanes = 8;
+
+float LaneSum(const float (&s)[kLanes]) { return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7])); }
+
+float Dot(const float* a, const float* b, int n) {
+  float partial[kLanes] = {};
+  for (int i = 0; i < n; ++i) partial[i % kLanes] = std::fma(a[i], b[i], partial[i % kLanes]);
+  return LaneSum(partial);
+}
+
+template <class T>
+T Load(const unsigned char* at) {
+  T value;
+  std::memcpy(&value, at, sizeof(T));
+  return value;
+}
+
+float LoadHalf(const unsigned char* array, int row) { return Float16ToFloat(Load<uint16_t>(array + 2 * row)); }
+
+struct F32 {
+  static constexpr int kBytes = 4;
+  static float Weight(const unsigned char* at) { return Load<float>(at); }
+};
+struct F16 {
+  static constexpr int kBytes = 2;
+  static float Weight(const unsigned char* at) { return Float16ToFloat(Load<uint16_t>(at)); }
+};
+struct BF16 {
+  static constexpr int kBytes = 2;
+  static float Weight(const unsigned char* at) { return BFloat16ToFloat(Load<uint16_t>(at)); }
+};
+
+// Over the padded width, as vectors do.
+template <class Element>
+float FloatRow(const MatMulArguments& a, const unsigned char* panel, int row, int token) {
+  const int width = a.blocks * kBlockColumns;
+  const float* x = a.values + static_cast<int64_t>(token) * width;
+  float sum = 0;
+  for (int k = 0; k < width; ++k) sum = std::fma(Element::Weight(panel + Element::kBytes * (kPanelRows * k + row)), x[k], sum);
+  return sum;
+}
+
+struct Q8 {
+  static constexpr int kBytes = 272;
+  static float Add(const unsigned char* block, int row, const int8_t* x, float x_scale, int32_t, float sum) {
+    int32_t dot = 0;
+    for (int k = 0; k < kBlockColumns; ++k) dot += Load<int8_t>(block + 16 + 32 * (k / 4) + 4 * row + k % 4) * x[k];
+    return std::fma(static_cast<float>(dot), LoadHalf(block, row) * x_scale, sum);
+  }
+};
+struct Q4 {
+  static constexpr int kBytes = 144;
+  static float Add(const unsigned char* block, int row, const int8_t* x, float x_scale, int32_t x_sum, float sum) {
+    int32_t dot = -8 * x_sum;
+    for (int k = 0; k < kBlockColumns / 2; ++k) {
+      const int codes = block[16 + 32 * (k / 4) + 4 * row + k % 4];
+      dot += (codes & 15) * x[k] + (codes >> 4) * x[16 + k];
+    }
+    return std::fma(static_cast<float>(dot), LoadHalf(block, row) * x_scale, sum);
+  }
+};
+struct Q2 {
+  static constexpr int kBytes = 96;
+  static float Add(const unsigned char* block, int row, const int8_t* x, float x_scale, int32_t x_sum, float sum) {
+    int32_t dot = 0;
+    for (int k = 0; k < kBlockColumns; ++k) {
+      const int codes = block[32 + 32 * (k % 8 / 4) + 4 * row + k % 4];
+      dot += ((codes >> (2 * (k / 8))) & 3) * x[k];
+    }
+    sum = std::fma(static_cast<float>(dot), LoadHalf(block, row) * x_scale, sum);
+    return std::fma(static_cast<float>(x_sum), LoadHalf(block + 16, row) * x_scale, sum);
+  }
+};
+
+template <class Block>
+float BlockRow(const MatMulArguments& a, const unsigned char* panel, int row, int token) {
+  const int64_t first = static_cast<int64_t>(token) * a.blocks;
+  float sum = 0;
+  for (int b = 0; b < a.blocks; ++b) {
+    sum = Block::Add(panel + static_cast<int64_t>(b) * Block::kBytes, row, a.codes + (first + b) * kBlockColumns,
+                     a.scales[first + b], a.sums[first + b], sum);
+  }
+  return sum;
+}
+
+template <int kPanelBlockBytes, float (*kRow)(const MatMulArguments&, const unsigned char*, int, int)>
+void MatMul(const MatMulArguments& a, int begin, int end) {
+  for (int token = 0; token < a.tokens; ++token) {
+    for (int row = begin * kPanelRows; row < end * kPanelRows && row < a.rows; ++row) {
+      const unsigned char* panel = a.weights + static_cast<int64_t>(row / kPanelRows) * a.blocks * kPanelBlockBytes;
+      a.output[token * a.output_stride + row] = kRow(a, panel, row % kPanelRows, token);
+    }
+  }
+}
+
+template <class Element>
+constexpr auto kFloatMatMul = MatMul<Element::kBytes * kPanelRows * kBlockColumns, FloatRow<Element>>;
+template <class Block>
+constexpr auto kBlockMatMul = MatMul<Block::kBytes, BlockRow<Block>>;
+
+// Magnitudes compare as integers, which puts NaN above infinity; a block with either has a NaN scale, so that it shows.
+void QuantizeBlock(const float* x, int8_t* codes, float* scale, int32_t* sum) {
+  uint32_t largest_bits = 0;
+  for (int i = 0; i < kBlockColumns; ++i) {
+    const uint32_t bits = std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu;
+    largest_bits = bits > largest_bits ? bits : largest_bits;
+  }
+  const float largest = std::bit_cast<float>(largest_bits);
+  const bool finite = largest_bits < 0x7f800000u;
+  const bool zero = !finite || largest < kSmallestActivation;
+  const float inverse = zero ? 0.0f : 127.0f / largest;
+  *scale = !finite ? std::numeric_limits<float>::quiet_NaN() : zero ? 0.0f : largest / 127.0f;
+  *sum = 0;
+  for (int i = 0; i < kBlockColumns; ++i) {
+    codes[i] = zero ? int8_t{0} : static_cast<int8_t>((x[i] * inverse + kRoundFloat) - kRoundFloat);
+    *sum += codes[i];
+  }
+}
+
+void Prepare(const PrepareArguments& a) {
+  const int blocks = Blocks(a.cols);
+  for (int k = 0; k < blocks * kBlockColumns; ++k) a.values[k] = k < a.cols ? a.x[k] : 0.0f;
+  for (int b = 0; b < blocks; ++b) {
+    QuantizeBlock(a.values + kBlockColumns * b, a.codes + kBlockColumns * b, a.scales + b, a.sums + b);
+  }
+}
+
+void RmsNorm(const float* x, const float* weight, float eps, int cols, float* y) {
+  const float scale = 1.0f / std::sqrt(Dot(x, x, cols) / static_cast<float>(cols) + eps);
+  for (int i = 0; i < cols; ++i) y[i] = x[i] * scale * weight[i];
+}
+
+void Rope(const RopeArguments& a) {
+  const int half = a.head_dim / 2;
+  for (int i = 0; i < half; ++i) {
+    const auto [sin, cos] = SineCosine(a.position * a.inv_freq[i]);
+    for (int head = 0; head < a.heads; ++head) {
+      float* pair = a.x + static_cast<int64_t>(head) * a.head_dim + i;
+      const float first = pair[0];
+      const float second = pair[half];
+      pair[0] = first * cos - second * sin;
+      pair[half] = second * cos + first * sin;
+    }
+  }
+}
+
+void Softmax(float* x, int n) {
+  float largest = -std::numeric_limits<float>::infinity();
+  for (int i = 0; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
+  float partial[kLanes] = {};
+  for (int i = 0; i < n; ++i) {
+    x[i] = Exp(x[i] - largest);
+    partial[i % kLanes] += x[i];
+  }
+  const float sum = LaneSum(partial);
+  for (int i = 0; i < n; ++i) x[i] /= sum;
+}
+
+void Attention(const HeadArguments& a) {
+  const auto at = [&a](const float* const* pages, int position) {
+    return pages[position / a.page_tokens] + a.offset + position % a.page_tokens * a.token_stride;
+  };
+  for (int t = 0; t < a.length; ++t) a.scores[t] = a.scale * Dot(a.query, at(a.key_pages, t), a.head_dim);
+  Softmax(a.scores, a.length);
+  for (int d = 0; d < a.head_dim; ++d) a.output[d] = 0;
+  for (int t = 0; t < a.length; ++t) {
+    const float* value = at(a.value_pages, t);
+    for (int d = 0; d < a.head_dim; ++d) a.output[d] = std::fma(a.scores[t], value[d], a.output[d]);
+  }
+}
+
+void SwiGlu(const float* gate, const float* up, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = Silu(gate[i]) * up[i];
+}
+
+void AddScaled(float* y, const float* x, float scale, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = std::fma(scale, x[i], y[i]);
+}
+
+void Add(float* y, const float* x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] += x[i];
+}
+
+}  // namespace
+
+const KernelTable kScalarKernels = {
+    .mat_mul = {kFloatMatMul<F32>, kFloatMatMul<F16>, kFloatMatMul<BF16>, kBlockMatMul<Q8>, kBlockMatMul<Q4>, kBlockMatMul<Q2>},
+    .prepare = Prepare,
+    .rms_norm = RmsNorm,
+    .rope = Rope,
+    .attention = Attention,
+    .swi_glu = SwiGlu,
+    .softmax = Softmax,
+    .add_scaled = AddScaled,
+    .add = Add,
+};
+
+}  // namespace moed

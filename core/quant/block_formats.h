@@ -1,0 +1,49 @@
+// The encoders and decoders behind the table of format.h, one family a file. Layouts: format.h.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "core/quant/format.h"
+#include "core/quant/half.h"
+
+namespace moed::quant {
+
+static_assert(std::endian::native == std::endian::little, "packed weights are little-endian");
+
+inline constexpr float kLargestFloat16 = 65504.0f;
+inline constexpr int kGroupColumns = 4;  // columns that share one 32-bit lane of the integer formats
+
+template <class T>
+T Load(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof(T));
+  return value;
+}
+
+template <class T>
+void Store(std::byte* at, T value) {
+  std::memcpy(at, &value, sizeof(T));
+}
+
+// One of the float16 arrays (8 values, one a row) at the head of an integer block.
+inline float LoadScale(const std::byte* array, int row) { return Float16ToFloat(Load<uint16_t>(array + 2 * row)); }
+
+// Encoders: `weights` 8 x 32 row-major. Decoders: one row of 32.
+void EncodeF32(const float* weights, std::byte* out);
+void EncodeF16(const float* weights, std::byte* out);
+void EncodeBF16(const float* weights, std::byte* out);
+void EncodeQ8(const float* weights, std::byte* out);
+void EncodeQ4(const float* weights, std::byte* out);
+void EncodeQ2(const float* weights, std::byte* out);
+
+void DecodeRowF32(const std::byte* in, int row, float* weights);
+void DecodeRowF16(const std::byte* in, int row, float* weights);
+void DecodeRowBF16(const std::byte* in, int row, float* weights);
+void DecodeRowQ8(const std::byte* in, int row, float* weights);
+void DecodeRowQ4(const std::byte* in, int row, float* weights);
+void DecodeRowQ2(const std::byte* in, int row, float* weights);
+
+}  // namespace moed::quant

@@ -1,0 +1,65 @@
+// Weight formats as rows of one table: layout, scalar encode and decode. The byte layouts are part of the store format
+// (docs/store-format.md) and the same for every instruction set.
+//
+// A matrix (rows, cols) is cut into panels of 8 rows and blocks of 32 columns, both padded with zeros; panel after panel, and
+// inside a panel block after block. One panel block holds 8 x 32 weights, interleaved so that the 32-bit lane r of every vector
+// belongs to row r and no kernel needs a horizontal sum:
+//   f32        32 columns, each 8 float32 (row 0..7)                                                      1024 bytes
+//   f16, bf16  32 columns, each 8 halfwords (row 0..7)                                                     512 bytes
+//   q8         8 float16 scales d[r]; 8 vectors v of 32 bytes: byte 4r+j = int8 q[r][4v+j], q in -127..127;   272 bytes
+//              weight = d * q
+//   q4         8 float16 scales d[r]; 4 vectors v of 32 bytes: byte 4r+j = q[r][4v+j] | q[r][16+4v+j] << 4;   144 bytes
+//              weight = d * (q - 8), q in 0..15
+//   q2         8 float16 scales d[r], 8 float16 offsets m[r]; 2 vectors v of 32 bytes:                        96 bytes
+//              bits 2i..2i+1 of byte 4r+j = q[r][8i+4v+j], i in 0..3; weight = d * q + m, q in 0..3
+// All little-endian. Everything here is pure and thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace moed {
+
+inline constexpr int kPanelRows = 8;
+inline constexpr int kBlockColumns = 32;
+
+// Stored in files: never renumber.
+enum class FormatId : uint8_t { kF32 = 0, kF16 = 1, kBF16 = 2, kQ8 = 3, kQ4 = 4, kQ2 = 5 };
+
+struct Format {
+  FormatId id;
+  std::string_view name;     // "q8"
+  size_t panel_block_bytes;  // bytes of 8 rows x 32 columns
+  bool integer_activations;  // true: products with int8-quantised activations; false: with float activations
+  float largest;             // greatest magnitude of a weight that it can hold
+  // `weights`: 8 x 32 row-major, magnitudes up to `largest` (checked by EncodeRows). `out`, `in`: panel_block_bytes.
+  void (*encode_block)(const float* weights, std::byte* out);
+  void (*decode_block)(const std::byte* in, float* weights);
+  void (*decode_row)(const std::byte* in, int row, float* weights);  // row 0..7 of the block, 32 weights
+};
+
+// The table. Order is that of FormatId.
+std::span<const Format> Formats();
+const Format& FormatOf(FormatId id);
+// INVALID_ARGUMENT naming the known formats.
+absl::StatusOr<FormatId> ParseFormat(std::string_view name);
+
+constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int Panels(int rows) { return static_cast<int>(CeilDiv(rows, kPanelRows)); }
+constexpr int Blocks(int cols) { return static_cast<int>(CeilDiv(cols, kBlockColumns)); }
+size_t PackedBytes(FormatId format, int rows, int cols);
+
+// Encodes rows [first_panel * 8, ...) of a matrix: `weights` (rows, cols) row-major holds just these rows, `out` their
+// PackedBytes. INVALID_ARGUMENT for a weight that the format cannot hold (NaN, infinity, beyond float16), naming row, column,
+// value and format; rows are counted from `first_row` there.
+absl::Status EncodeRows(FormatId format, const float* weights, int rows, int cols, std::span<std::byte> out, int first_row = 0);
+
+// Decodes row `row` of a packed matrix into `out` (cols).
+void DecodeRow(FormatId format, const std::byte* packed, int cols, int row, float* out);
+
+}  // namespace moed

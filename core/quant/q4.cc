@@ -1,0 +1,91 @@
+// q4: weight = d * (q - 8), one float16 scale a row of a block, q in 0..15.
+#include <cmath>
+
+#include "core/quant/block_formats.h"
+#include "core/quant/lanes.h"
+
+namespace moed::quant {
+namespace {
+
+constexpr int kCodesOffset = 2 * kPanelRows;
+constexpr int kVectorBytes = kGroupColumns * kPanelRows;
+constexpr int kHalfColumns = kBlockColumns / 2;  // the low nibbles' columns, then the high ones'
+constexpr float kZeroCode = 8;
+constexpr int kCandidates = 8;  // scales tried on each side of the plain one
+
+// q - 8.
+Lanes Level(Lanes weight, Lanes inverse_scale) { return RoundWithin(weight * inverse_scale, -kZeroCode, kZeroCode - 1); }
+
+struct Choice {
+  Lanes scale;
+  Lanes squared_error;
+};
+
+// Keeps, per row, whichever of `best` and `scale` has the smaller sum of squared errors.
+void KeepBetter(const LaneColumns& columns, Lanes scale, Choice& best) {
+  const Lanes inverse = InverseOrZero(scale);
+  Lanes error = Splat(0);
+  for (const Lanes& weight : columns.at) {
+    const Lanes miss = weight - scale * Level(weight, inverse);
+    error += miss * miss;
+  }
+  best.scale = Select(error < best.squared_error, scale, best.scale);
+  best.squared_error = Select(error < best.squared_error, error, best.squared_error);
+}
+
+// The scale that fits best the codes which `scale` gives.
+Lanes Refit(const LaneColumns& columns, Lanes scale) {
+  const Lanes inverse = InverseOrZero(scale);
+  Lanes cross = Splat(0);
+  Lanes square = Splat(0);
+  for (const Lanes& weight : columns.at) {
+    const Lanes level = Level(weight, inverse);
+    cross += level * weight;
+    square += level * level;
+  }
+  return AsFloat16(cross * InverseOrZero(square));
+}
+
+// The weight of greatest magnitude maps to -8, the longer side of the range; scales around that one share the error better.
+Lanes ChooseScales(const LaneColumns& columns) {
+  Lanes extreme = Splat(0);
+  for (const Lanes& weight : columns.at) extreme = Select(weight * weight > extreme * extreme, weight, extreme);
+  Choice best{Splat(0), Splat(HUGE_VALF)};
+  for (int step = -kCandidates; step <= kCandidates; ++step) {
+    KeepBetter(columns, AsFloat16(extreme / Splat(-kZeroCode + 0.125f * static_cast<float>(step))), best);
+  }
+  KeepBetter(columns, Refit(columns, best.scale), best);
+  return best.scale;
+}
+
+}  // namespace
+
+void EncodeQ4(const float* weights, std::byte* out) {
+  for (int first_row = 0; first_row < kPanelRows; first_row += kLaneRows) {
+    const LaneColumns columns = Transpose(weights, first_row);
+    const Lanes scales = ChooseScales(columns);
+    const Lanes inverse = InverseOrZero(scales);
+    for (int lane = 0; lane < kLaneRows; ++lane) Store(out + 2 * (first_row + lane), FloatToFloat16(scales[lane]));
+    for (int column = 0; column < kHalfColumns; ++column) {
+      const Lanes low = Level(columns.at[column], inverse) + Splat(kZeroCode);
+      const Lanes high = Level(columns.at[kHalfColumns + column], inverse) + Splat(kZeroCode);
+      std::byte* at = out + kCodesOffset + kVectorBytes * (column / kGroupColumns) + column % kGroupColumns;
+      for (int lane = 0; lane < kLaneRows; ++lane) {
+        at[kGroupColumns * (first_row + lane)] = std::byte(static_cast<int>(low[lane]) | static_cast<int>(high[lane]) << 4);
+      }
+    }
+  }
+}
+
+void DecodeRowQ4(const std::byte* in, int row, float* weights) {
+  const float scale = LoadScale(in, row);
+  for (int column = 0; column < kHalfColumns; ++column) {
+    const int v = column / kGroupColumns;
+    const int j = column % kGroupColumns;
+    const int codes = Load<uint8_t>(in + kCodesOffset + kVectorBytes * v + kGroupColumns * row + j);
+    weights[column] = scale * (static_cast<float>(codes & 15) - kZeroCode);
+    weights[kHalfColumns + column] = scale * (static_cast<float>(codes >> 4) - kZeroCode);
+  }
+}
+
+}  // namespace moed::quant

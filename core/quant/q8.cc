@@ -1,0 +1,48 @@
+// q8: weight = d * q, one float16 scale a row of a block, q in -127..127.
+#include <algorithm>
+#include <cmath>
+
+#include "core/quant/block_formats.h"
+#include "core/quant/rounding.h"
+
+namespace moed::quant {
+namespace {
+
+constexpr int kCodesOffset = 2 * kPanelRows;
+constexpr int kVectorBytes = kGroupColumns * kPanelRows;
+
+// The scale is rounded to float16 first and the codes follow the rounded one.
+uint16_t EncodeRow(const float* weights, int8_t* codes) {
+  float largest = 0;
+  for (int i = 0; i < kBlockColumns; ++i) largest = std::max(largest, std::fabs(weights[i]));
+  const uint16_t half = FloatToFloat16(largest / 127.0f);
+  const float scale = Float16ToFloat(half);
+  for (int i = 0; i < kBlockColumns; ++i) {
+    const float ratio = scale > 0 ? weights[i] / scale : 0.0f;
+    codes[i] = static_cast<int8_t>(RoundToEven(std::min(std::max(ratio, -127.0f), 127.0f)));
+  }
+  return half;
+}
+
+}  // namespace
+
+void EncodeQ8(const float* weights, std::byte* out) {
+  for (int row = 0; row < kPanelRows; ++row) {
+    int8_t codes[kBlockColumns];
+    Store(out + 2 * row, EncodeRow(weights + kBlockColumns * row, codes));
+    for (int v = 0; v < kBlockColumns / kGroupColumns; ++v) {
+      std::memcpy(out + kCodesOffset + kVectorBytes * v + kGroupColumns * row, codes + kGroupColumns * v, kGroupColumns);
+    }
+  }
+}
+
+void DecodeRowQ8(const std::byte* in, int row, float* weights) {
+  const float scale = LoadScale(in, row);
+  for (int column = 0; column < kBlockColumns; ++column) {
+    const int v = column / kGroupColumns;
+    const int j = column % kGroupColumns;
+    weights[column] = scale * Load<int8_t>(in + kCodesOffset + kVectorBytes * v + kGroupColumns * row + j);
+  }
+}
+
+}  // namespace moed::quant

@@ -1,0 +1,103 @@
+#include "core/engine/batch_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+namespace moed {
+
+void PrintTo(const PlannedChunk& chunk, std::ostream* out) { *out << chunk.sequence << ":" << chunk.tokens; }
+
+namespace {
+
+PlanSequence Decodes(int held, int required) { return {true, true, 1, held, required}; }
+PlanSequence Prefills(int pending, int pages) { return {true, false, pending, pages, pages}; }
+PlanSequence Waits(int pending, int required, int held = 0) { return {false, false, pending, held, required}; }
+
+struct PlanCase {
+  std::string name;
+  std::vector<PlanSequence> sequences;
+  PlanBudget budget;
+  int running;
+  std::vector<PlannedChunk> chunks;
+};
+
+const PlanCase kCases[] = {
+    {"nothing", {}, {8, 4, 10}, 0, {}},
+    {"a prompt in chunks", {Waits(20, 2)}, {8, 4, 10}, 1, {{0, 8}}},
+    {"its rest", {Prefills(4, 2)}, {8, 4, 10}, 1, {{0, 4}}},
+    {"decoding goes first", {Prefills(20, 2), Decodes(1, 1), Decodes(1, 1)}, {8, 4, 10}, 3, {{0, 6}, {1, 1}, {2, 1}}},
+    {"prompts in order of arrival", {Prefills(5, 1), Prefills(5, 1), Prefills(5, 1)}, {8, 4, 10}, 3, {{0, 5}, {1, 3}}},
+    {"no more than max_sessions", {Decodes(1, 1), Waits(2, 1), Waits(2, 1)}, {8, 2, 10}, 2, {{0, 1}, {1, 2}}},
+    {"growth takes a free page", {Decodes(1, 2)}, {8, 4, 1}, 1, {{0, 1}}},
+    {"growth preempts the youngest", {Decodes(1, 2), Decodes(1, 1), Decodes(1, 1)}, {8, 4, 0}, 2, {{0, 1}, {1, 1}}},
+    {"the youngest gives way to itself", {Decodes(1, 1), Decodes(1, 2)}, {8, 4, 0}, 1, {{0, 1}}},
+    {"both must grow, one can", {Decodes(2, 3), Decodes(2, 3)}, {8, 4, 1}, 1, {{0, 1}}},
+    {"freed pages serve several", {Decodes(1, 2), Decodes(1, 2), Prefills(9, 3)}, {8, 4, 0}, 2, {{0, 1}, {1, 1}}},
+    {"no admission in a step with preemption", {Decodes(1, 2), Decodes(5, 5), Waits(1, 1)}, {8, 4, 0}, 1, {{0, 1}}},
+    {"admission needs all pages and one for each that runs", {Decodes(1, 1), Waits(20, 2)}, {8, 4, 2}, 1, {{0, 1}}},
+    {"just enough", {Decodes(1, 1), Waits(20, 2)}, {8, 4, 3}, 2, {{0, 1}, {1, 7}}},
+    {"nobody overtakes", {Decodes(1, 1), Waits(50, 9), Waits(1, 1)}, {8, 4, 5}, 1, {{0, 1}}},
+    {"the first runs with the last page", {Waits(50, 4)}, {8, 4, 4}, 1, {{0, 8}}},
+    {"a session's own pages count", {Decodes(1, 1), Waits(3, 3, 2)}, {8, 4, 4}, 2, {{0, 1}, {1, 3}}},
+    {"a waiting session's pages may be needed by its elders", {Decodes(1, 2), Waits(3, 3, 3)}, {8, 4, 3}, 1, {{0, 1}}},
+    {"nothing to compute", {Waits(0, 0), Waits(3, 1)}, {8, 4, 4}, 2, {{1, 3}}},
+};
+
+TEST(BatchPlanTest, Table) {
+  for (const PlanCase& c : kCases) {
+    const BatchPlan plan = PlanStep(c.sequences, c.budget);
+    EXPECT_EQ(plan.running, c.running) << c.name;
+    EXPECT_EQ(plan.chunks, c.chunks) << c.name;
+  }
+}
+
+TEST(BatchPlanTest, InvariantsHoldForRandomSnapshots) {
+  std::mt19937 random(17);
+  for (int round = 0; round < 20000; ++round) {
+    PlanBudget budget;
+    budget.max_sessions = 1 + random() % 6;
+    budget.max_step_tokens = budget.max_sessions + random() % 8;
+    const int total_pages = 4 + random() % 12;
+    std::vector<PlanSequence> sequences(random() % 9);
+    const int running = std::min<int>(random() % (budget.max_sessions + 1), sequences.size());
+    int held_by_running = 0;
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      PlanSequence& s = sequences[i];
+      s.running = static_cast<int>(i) < running;
+      s.required_pages = 1 + random() % 4;
+      s.held_pages = s.running ? std::min<int>(s.required_pages, total_pages - held_by_running) : 0;
+      s.decoding = s.running && random() % 2 == 0;
+      s.pending_tokens = s.decoding ? 1 : 1 + random() % 40;
+      if (s.running) held_by_running += s.held_pages;
+    }
+    budget.available_pages = total_pages - held_by_running;
+    const BatchPlan plan = PlanStep(sequences, budget);
+
+    ASSERT_LE(plan.running, budget.max_sessions);
+    ASSERT_GE(plan.running, sequences.empty() ? 0 : 1) << "someone always makes progress";
+    int pages = 0, tokens = 0, last = -1;
+    for (int i = 0; i < plan.running; ++i) pages += std::max(sequences[i].required_pages, sequences[i].held_pages);
+    ASSERT_LE(pages, total_pages);
+    std::vector<int> planned(sequences.size());
+    for (const PlannedChunk& chunk : plan.chunks) {
+      ASSERT_GT(chunk.sequence, last);
+      last = chunk.sequence;
+      ASSERT_LT(chunk.sequence, plan.running);
+      ASSERT_GE(chunk.tokens, 1);
+      ASSERT_LE(chunk.tokens, sequences[chunk.sequence].pending_tokens);
+      planned[chunk.sequence] = chunk.tokens;
+      tokens += chunk.tokens;
+    }
+    ASSERT_LE(tokens, budget.max_step_tokens);
+    ASSERT_GE(tokens, sequences.empty() ? 0 : 1);
+    for (int i = 0; i < plan.running; ++i) {
+      ASSERT_TRUE(!sequences[i].decoding || planned[i] == 1) << "every decoding sequence, every step";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace moed

@@ -1,0 +1,132 @@
+// A model that can be predicted: its logits are a hash of the tokens that it finds in the pages of the sequence, where it wrote
+// them itself. Pages mixed up, a recompute forgotten or a chunk out of place change what is generated.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/engine/step_engine.h"
+#include "core/model/model.h"
+#include "core/tokenizer/tokenizer.h"
+
+namespace moed {
+
+// Bytes are tokens 0..255; the letters a..h and the end of sequence are by far the likeliest.
+inline constexpr int kVocabulary = 258;
+inline constexpr TokenId kEos{256};    // "<eos>", special
+inline constexpr TokenId kOther{257};  // "<other>", special
+
+void FakeLogits(std::span<const TokenId> history, std::span<float> logits);
+const Tokenizer& ByteTokenizer();
+std::vector<TokenId> Bytes(std::string_view text);
+
+class FakeModel final : public Model {
+ public:
+  FakeModel(KvPool& kv, const ModelSpec& spec) : kv_(kv), spec_(spec) {}
+
+  const ModelSpec& spec() const override { return spec_; }
+  uint64_t trunk_bytes() const override { return 0; }
+  void Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink) override;
+  void GateProbabilities(LayerId, std::span<const float>, std::span<float>) override {}
+
+  std::function<void(std::span<SequenceChunk>)> on_forward;  // before anything else
+  std::function<absl::Status(const SequenceChunk&)> fails;   // not OK: this chunk does
+  std::function<void(std::span<const TokenId>, std::span<float>)> logits = FakeLogits;
+  int max_step_tokens = 0;  // seen so far
+  int computed_tokens = 0;
+
+ private:
+  std::vector<TokenId> History(const KvSequence& kv, int length) const;
+  KvPool& kv_;
+  const ModelSpec spec_;
+};
+
+// Counts what it is told; hits of a sequence = tokens computed for it.
+class NullProvider final : public ExpertProvider {
+ public:
+  void OnSequenceStart(SessionId session) override;
+  void OnSequenceEnd(SessionId session) override;
+  void OnToken(SessionId session, TokenId) override { ++computed[session]; }
+  void OnGateInput(SessionId, LayerId, std::span<const float>) override {}
+  void MaskRouter(LayerId, std::span<float>) override {}
+  void Begin(const LayerRouting&) override {}
+  std::optional<ReadyExpert> Next() override { return std::nullopt; }
+  SequenceCounters sequence_counters(SessionId session) const override;
+
+  std::set<SessionId> live, ended;
+  std::map<SessionId, uint64_t> computed;
+};
+
+// Writes down what it hears and checks the order of it.
+class Recorder final : public RequestObserver {
+ public:
+  void OnStarted(int prompt_tokens, int cached_tokens) override;
+  void OnTokens(TokenDelta delta) override;
+  void OnFinish(const FinishInfo& info) override;
+
+  std::vector<TokenId> tokens() const;
+
+  bool started = false;
+  int prompt_tokens = 0;
+  int cached_tokens = 0;
+  std::string text;
+  std::vector<TokenInfo> infos;
+  std::vector<std::string> pieces;  // text of each delta
+  std::optional<FinishInfo> finish;
+  std::function<void()> on_tokens = [] {};
+  std::function<void()> on_finish = [] {};
+};
+
+struct HarnessOptions {
+  StepEngineOptions engine{.max_context = 96,
+                           .max_new_tokens = 64,
+                           .max_sessions = 4,
+                           .queue_capacity = 32,
+                           .max_step_tokens = 16,
+                           .max_kept_sessions = 8};
+  int pages = 64;
+  Trace* trace = nullptr;
+};
+
+struct Harness {
+  explicit Harness(const HarnessOptions& options = {});
+
+  std::shared_ptr<Recorder> Submit(EngineRequest request);  // expects that it is admitted
+  absl::Status SubmitError(EngineRequest request);
+  void RunAll();  // until nothing is left
+  // What every test may ask at its end: no page and no sequence is left but those of kept sessions.
+  void ExpectClean();
+
+  FakeClock clock;
+  std::unique_ptr<KvPool> kv;
+  std::unique_ptr<FakeModel> model;
+  NullProvider provider;
+  std::unique_ptr<StepEngine> engine;
+  std::map<std::string, RequestId> ids;  // by name
+};
+
+// A request with a name of its own: greedy, EOS ignored, `new_tokens` long.
+EngineRequest GreedyRequest(std::string_view prompt, int new_tokens);
+
+struct Expected {
+  std::vector<TokenId> tokens;
+  std::string text;
+  FinishReason reason = FinishReason::kLength;
+  int completion_tokens = 0;
+};
+
+// The same answer by a naive loop: no pages, no chunks, no batch. `history`: of the session. Greedy, seeded sampling and stop
+// tokens, no stop strings.
+Expected Reference(const EngineRequest& request, std::vector<TokenId> history = {}, int max_context = 96,
+                   int max_new_tokens = 64);
+
+void ExpectAnswer(const Recorder& recorder, const Expected& expected);
+
+}  // namespace moed

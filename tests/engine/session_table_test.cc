@@ -1,0 +1,52 @@
+#include "core/engine/session_table.h"
+
+#include <gtest/gtest.h>
+
+namespace moed {
+namespace {
+
+std::unique_ptr<Sequence> Conversation(const std::string& name, int pages = 0) {
+  auto sequence = std::make_unique<Sequence>();
+  sequence->session = name;
+  sequence->tokens = {TokenId(1)};
+  sequence->kv.pages.resize(pages);
+  return sequence;
+}
+
+TEST(SessionTableTest, TheLeastRecentlyKeptOneGoes) {
+  SessionTable table(2);
+  EXPECT_EQ(table.Keep(Conversation("a")), nullptr);
+  EXPECT_EQ(table.Keep(Conversation("b")), nullptr);
+  EXPECT_EQ(table.Keep(table.Take("a")), nullptr);  // used again: b is the oldest now
+  auto gone = table.Keep(Conversation("c"));
+  ASSERT_NE(gone, nullptr);
+  EXPECT_EQ(gone->session, "b");
+  EXPECT_EQ(table.size(), 2);
+  EXPECT_EQ(table.Find("b"), nullptr);
+  EXPECT_NE(table.Find("a"), nullptr);
+  EXPECT_EQ(table.Take("b"), nullptr);
+  EXPECT_EQ(table.TakeOldest()->session, "a");
+  EXPECT_EQ(table.TakeOldest()->session, "c");
+  EXPECT_EQ(table.TakeOldest(), nullptr);
+}
+
+TEST(SessionTableTest, WithoutCapacityNothingIsKept) {
+  SessionTable table(0);
+  EXPECT_EQ(table.Keep(Conversation("a"))->session, "a");
+  EXPECT_EQ(table.size(), 0);
+}
+
+TEST(SessionTableTest, PagesAreFoundOldestFirst) {
+  SessionTable table(4);
+  table.Keep(Conversation("none"));
+  table.Keep(Conversation("two", 2));
+  table.Keep(Conversation("three", 3));
+  EXPECT_EQ(table.OldestWithPages()->session, "two");
+  table.Take("two");
+  EXPECT_EQ(table.OldestWithPages()->session, "three");
+  table.Take("three");
+  EXPECT_EQ(table.OldestWithPages(), nullptr);
+}
+
+}  // namespace
+}  // namespace moed

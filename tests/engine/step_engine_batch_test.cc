@@ -1,0 +1,209 @@
+// Whatever the batch, the chunks and the pages are: the tokens are those of a naive loop.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "core/base/trace.h"
+#include "tests/engine/engine_harness.h"
+
+namespace moed {
+namespace {
+
+std::string Letters(std::mt19937& random, int least, int most) {
+  std::string text;
+  for (int i = least + random() % (most - least + 1); i-- > 0;) text += static_cast<char>('a' + random() % 26);
+  return text;
+}
+
+// Greedy and sampled, with and without an end of sequence.
+EngineRequest RandomRequest(std::mt19937& random) {
+  EngineRequest request = GreedyRequest(Letters(random, 1, 50), 1 + random() % 40);
+  request.stopping.ignore_eos = random() % 2 == 0;
+  if (random() % 2 == 0) {
+    request.sampling.temperature = 1.5f;
+    request.sampling.seed = random();
+    request.sampling.top_k = random() % 2 == 0 ? 5 : 0;
+    request.sampling.repetition_penalty = random() % 2 == 0 ? 1.3f : 1.0f;
+    request.sampling.frequency_penalty = random() % 2 == 0 ? 0.5f : 0.0f;
+  }
+  return request;
+}
+
+struct Shape {
+  int max_sessions;
+  int max_step_tokens;
+  int pages;  // a context of 96 needs 6
+};
+
+class StepEngineShapeTest : public testing::TestWithParam<Shape> {};
+
+TEST_P(StepEngineShapeTest, TokensAreThoseOfANaiveLoop) {
+  HarnessOptions options;
+  options.engine.max_sessions = GetParam().max_sessions;
+  options.engine.max_step_tokens = GetParam().max_step_tokens;
+  options.pages = GetParam().pages;
+  Harness harness(options);
+  std::mt19937 random(23);
+  std::vector<std::pair<std::shared_ptr<Recorder>, Expected>> answers;
+  int computed = 0;
+  for (int i = 0; i < 24; ++i) {
+    EngineRequest request = RandomRequest(random);
+    const Expected expected = Reference(request);
+    answers.emplace_back(harness.Submit(std::move(request)), expected);
+    if (i % 3 == 0) harness.engine->RunOneStep();  // some arrive while others run
+  }
+  harness.RunAll();
+  int preemptions = 0, generated = 0;
+  for (const auto& [recorder, expected] : answers) {
+    ExpectAnswer(*recorder, expected);
+    preemptions += recorder->finish->preemptions;
+    generated += recorder->finish->completion_tokens;
+    computed += static_cast<int>(recorder->finish->expert_hits);
+  }
+  EXPECT_EQ(computed, harness.model->computed_tokens);
+  EXPECT_LE(harness.model->max_step_tokens, GetParam().max_step_tokens);
+  const EngineStats stats = harness.engine->Stats();
+  EXPECT_EQ(stats.preemptions, static_cast<uint64_t>(preemptions));
+  EXPECT_EQ(stats.generated_tokens, static_cast<uint64_t>(generated));
+  EXPECT_EQ(stats.kv_pages_used, 0);
+  EXPECT_TRUE(preemptions > 0 || GetParam().max_sessions <= 2 || GetParam().pages > 8) << "too few pages for all";
+  EXPECT_TRUE(preemptions == 0 || GetParam().pages < 48) << "pages enough for all";
+  harness.ExpectClean();
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, StepEngineShapeTest,
+                         testing::Values(Shape{1, 1, 6}, Shape{1, 7, 6}, Shape{2, 2, 6}, Shape{2, 3, 8}, Shape{4, 4, 6},
+                                         Shape{4, 5, 8}, Shape{4, 16, 8}, Shape{4, 16, 64}, Shape{8, 8, 6}, Shape{8, 17, 7},
+                                         Shape{8, 64, 48}, Shape{8, 200, 64}),
+                         [](const auto& info) {
+                           return "sessions" + std::to_string(info.param.max_sessions) + "_tokens" +
+                                  std::to_string(info.param.max_step_tokens) + "_pages" + std::to_string(info.param.pages);
+                         });
+
+TEST(StepEngineBatchTest, EveryChunkSizeGivesTheSame) {
+  const EngineRequest request = GreedyRequest("the quick brown fox jumps over the dog", 8);
+  const Expected expected = Reference(request);
+  for (int step_tokens = 1; step_tokens <= 40; ++step_tokens) {
+    HarnessOptions options;
+    options.engine.max_sessions = 1;
+    options.engine.max_step_tokens = step_tokens;
+    Harness harness(options);
+    auto recorder = harness.Submit(request);
+    harness.RunAll();
+    ExpectAnswer(*recorder, expected);
+    EXPECT_EQ(harness.engine->Stats().steps, 7u + (request.prompt.size() + step_tokens - 1) / step_tokens);
+  }
+}
+
+TEST(StepEngineBatchTest, DecodingIsNotHeldUpByALongPrompt) {
+  HarnessOptions options;
+  options.engine.max_step_tokens = 4;
+  Harness harness(options);
+  auto first = harness.Submit(GreedyRequest("a", 30));
+  harness.engine->RunOneStep();
+  auto second = harness.Submit(GreedyRequest(std::string(60, 'x'), 5));
+  for (int step = 0; step < 19; ++step) {
+    const size_t before = first->infos.size();
+    harness.engine->RunOneStep();
+    EXPECT_EQ(first->infos.size(), before + 1);
+    EXPECT_TRUE(second->infos.empty());  // 60 tokens, 3 a step
+  }
+  harness.engine->RunOneStep();
+  EXPECT_EQ(second->infos.size(), 1u);
+  harness.RunAll();
+  harness.ExpectClean();
+}
+
+TEST(StepEngineBatchTest, ChunksCarryTheirPhase) {
+  Harness harness;
+  std::vector<std::pair<Phase, size_t>> chunks;
+  harness.model->on_forward = [&](std::span<SequenceChunk> step) { chunks.emplace_back(step[0].phase, step[0].tokens.size()); };
+  harness.Submit(GreedyRequest(std::string(20, 'x'), 3));
+  harness.RunAll();
+  const std::vector<std::pair<Phase, size_t>> expected{
+      {Phase::kPrefill, 16}, {Phase::kPrefill, 4}, {Phase::kDecode, 1}, {Phase::kDecode, 1}};
+  EXPECT_EQ(chunks, expected);
+}
+
+TEST(StepEngineBatchTest, OldestFirst) {
+  HarnessOptions options;
+  options.engine.max_sessions = 2;
+  Harness harness(options);
+  std::vector<int> finished;
+  for (int i = 0; i < 6; ++i) {
+    auto recorder = harness.Submit(GreedyRequest("p", 5));
+    recorder->on_finish = [&finished, i] { finished.push_back(i); };
+  }
+  harness.RunAll();
+  EXPECT_THAT(finished, testing::ElementsAre(0, 1, 2, 3, 4, 5));
+}
+
+TEST(StepEngineBatchTest, EveryStepIsInTheTrace) {
+  HarnessOptions options;
+  Harness clocked;
+  Trace trace(clocked.clock, 100);
+  options.trace = &trace;
+  Harness harness(options);
+  harness.Submit(GreedyRequest("abc", 4));
+  harness.RunAll();
+  const auto events = trace.Events();
+  ASSERT_EQ(events.size(), 4u);
+  for (const TraceEvent& event : events) {
+    EXPECT_STREQ(event.name, "step");
+    EXPECT_EQ(event.track, kComputeTrack);
+  }
+}
+
+// Random arrivals, cancellations and time: order of calls (the recorder checks it), one end each, nothing left behind.
+TEST(StepEngineBatchTest, RandomInterleavingsKeepTheInvariants) {
+  for (uint32_t seed = 0; seed < 30; ++seed) {
+    std::mt19937 random(seed);
+    HarnessOptions options;
+    options.engine.max_sessions = 1 + random() % 5;
+    options.engine.max_step_tokens = options.engine.max_sessions + random() % 10;
+    options.engine.max_kept_sessions = random() % 3;
+    options.pages = 6 + random() % 10;
+    Harness harness(options);
+    harness.model->fails = [&](const SequenceChunk&) {
+      return random() % 50 == 0 ? absl::DataLossError("bad") : absl::OkStatus();
+    };
+    std::vector<std::shared_ptr<Recorder>> recorders;
+    for (int event = 0; event < 200; ++event) {
+      switch (random() % 5) {
+        case 0: {
+          EngineRequest request = RandomRequest(random);
+          if (random() % 2 == 0) request.session_id = std::string(1, static_cast<char>('A' + random() % 4));
+          if (random() % 4 == 0) request.stopping.time_limit_seconds = 0.01 * (1 + random() % 30);
+          if (request.session_id.empty() && random() % 3 == 0) {
+            request.kind = RequestKind::kScore;
+            request.stopping.time_limit_seconds.reset();
+          }
+          const std::string name = request.name;
+          auto recorder = std::make_shared<Recorder>();
+          auto id = harness.engine->Submit(request, recorder);
+          if (!id.ok()) break;  // busy session or longer than the context
+          harness.ids[name] = *id;
+          recorders.push_back(recorder);
+          break;
+        }
+        case 1:
+          if (!harness.ids.empty() && random() % 3 == 0) {
+            auto victim = std::next(harness.ids.begin(), random() % harness.ids.size());
+            harness.engine->Cancel(victim->second, absl::CancelledError("gone"));
+          }
+          break;
+        default:
+          harness.clock.AdvanceNanos(random() % 10'000'000);
+          harness.engine->RunOneStep();
+      }
+    }
+    harness.RunAll();
+    EXPECT_GT(recorders.size(), 10u);
+    for (const auto& recorder : recorders) EXPECT_TRUE(recorder->finish);
+    harness.ExpectClean();
+  }
+}
+
+}  // namespace
+}  // namespace moed

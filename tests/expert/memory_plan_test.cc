@@ -1,0 +1,185 @@
+#include "core/expert/memory_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "core/base/status.h"
+
+namespace moed {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint64_t kMiB = 1 << 20;
+
+std::string TextOf(const absl::Status& status) { return {status.message().data(), status.message().size()}; }
+
+MemoryNeeds Needs() {
+  return {.trunk = 2 * kMiB,
+          .tokenizer = 300'000,
+          .scratch = 500'000,
+          .tables = 70'000,
+          .queues = 40'000,
+          .kv_page = 16 * 1024,
+          .page_tokens = 16,
+          .record = 28'672,
+          .all_experts = 256 * 28'672,
+          .model_context = 512};
+}
+constexpr uint64_t kFixed = 2 * kMiB + 300'000 + 500'000 + 70'000 + 40'000;
+
+uint64_t SumOf(const MemoryPlan& plan) {
+  uint64_t sum = 0;
+  for (const MemoryPart& part : plan.parts) sum += part.bytes;
+  return sum;
+}
+
+struct PlanCase {
+  std::string name;
+  MemoryRequest request;
+  int kv_pages;
+  int max_context;
+  uint64_t cache;
+};
+
+TEST(MemoryPlan, DividesTheBudget) {
+  const MemoryNeeds needs = Needs();
+  const PlanCase cases[] = {
+      // An eighth of what is left is 41 pages, a session of the whole context needs 32.
+      {"defaults, one session", {.budget = 8 * kMiB}, 32, 512, 8 * kMiB - kFixed - 32 * 16384},
+      {"defaults, eight sessions", {.budget = 8 * kMiB, .max_sessions = 8}, 41, 512, 8 * kMiB - kFixed - 41 * 16384},
+      {"at least 256 positions", {.budget = 4 * kMiB, .max_sessions = 8}, 16, 256, 4 * kMiB - kFixed - 16 * 16384},
+      {"more than everything", {.budget = 64 * kMiB, .max_sessions = 2}, 64, 512, needs.all_experts},
+      {"given KV", {.budget = 8 * kMiB, .kv_budget = 10 * 16384 + 5}, 10, 160, 8 * kMiB - kFixed - 10 * 16384},
+      {"given context", {.budget = 4 * kMiB, .max_context = 400}, 25, 400, 4 * kMiB - kFixed - 25 * 16384},
+      {"small context", {.budget = 8 * kMiB, .max_context = 20, .max_sessions = 3}, 6, 20, 8 * kMiB - kFixed - 6 * 16384},
+      {"given both", {.budget = 8 * kMiB, .kv_budget = kMiB, .max_context = 100}, 64, 100, 8 * kMiB - kFixed - kMiB},
+  };
+  for (const PlanCase& test : cases) {
+    SCOPED_TRACE(test.name);
+    const auto plan = PlanMemory(needs, test.request);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(plan->kv_pages, test.kv_pages);
+    EXPECT_EQ(plan->kv, test.kv_pages * needs.kv_page);
+    EXPECT_EQ(plan->max_context, test.max_context);
+    EXPECT_EQ(plan->cache, test.cache);
+    EXPECT_LE(SumOf(*plan), test.request.budget);
+    EXPECT_EQ(SumOf(*plan), kFixed + plan->kv + plan->cache);
+    for (const char* name : {"trunk", "kv", "cache", "scratch", "tokenizer", "tables", "queues"}) {
+      EXPECT_THAT(plan->Table(), HasSubstr(name));
+    }
+  }
+}
+
+// The number in the error is right to the byte.
+TEST(MemoryPlan, TheSmallestBudgetWorksAndOneByteLessDoesNot) {
+  MemoryNeeds large_records = Needs();
+  large_records.record = 40 * kMiB;  // an eighth of the rest would be more KV than there is room for
+  MemoryNeeds short_model = Needs();
+  short_model.model_context = 40;
+  const MemoryRequest requests[] = {{.budget = 1},
+                                    {.budget = 1, .max_sessions = 8},
+                                    {.budget = 1, .kv_budget = 3 * kMiB},
+                                    {.budget = 1, .max_context = 33},
+                                    {.budget = 1, .kv_budget = kMiB, .max_context = 30}};
+  for (const MemoryNeeds& needs : {Needs(), large_records, short_model}) {
+    for (MemoryRequest request : requests) {
+      const absl::Status refused = PlanMemory(needs, request).status();
+      EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+      const std::string text = TextOf(refused);
+      for (const char* part : {"trunk", "kv", "cache", "scratch", "tokenizer", "tables", "queues"})
+        EXPECT_THAT(text, HasSubstr(part));
+      std::smatch smallest;
+      ASSERT_TRUE(std::regex_search(text, smallest, std::regex("smallest budget that works: ([0-9]+) bytes"))) << text;
+      request.budget = ParseBytes(smallest[1].str()).value();
+      const auto plan = PlanMemory(needs, request);
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      EXPECT_GE(plan->cache, needs.record);
+      EXPECT_LE(SumOf(*plan), request.budget);
+      --request.budget;
+      EXPECT_EQ(PlanMemory(needs, request).status().code(), absl::StatusCode::kResourceExhausted);
+    }
+  }
+}
+
+TEST(MemoryPlan, ContradictionsAreNamed) {
+  struct Contradiction {
+    MemoryRequest request;
+    std::vector<std::string> says;
+  };
+  const Contradiction cases[] = {
+      {{.budget = 8 * kMiB, .max_context = 513}, {"513", "512"}},
+      {{.budget = 8 * kMiB, .max_context = 0}, {"max context 0"}},
+      {{.budget = 8 * kMiB, .max_context = -5}, {"-5"}},
+      {{.budget = 8 * kMiB, .kv_budget = 16383}, {"16383", "no page", "16384"}},
+      {{.budget = 8 * kMiB, .kv_budget = 16384, .max_context = 17}, {"16 positions", "17", "32768"}},
+      {{.budget = 8 * kMiB, .max_sessions = 0}, {"max sessions 0"}},
+  };
+  for (const Contradiction& test : cases) {
+    const absl::Status status = PlanMemory(Needs(), test.request).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    for (const std::string& part : test.says) EXPECT_THAT(TextOf(status), HasSubstr(part));
+  }
+}
+
+TEST(Bytes, AreParsed) {
+  const std::pair<const char*, uint64_t> cases[] = {{"0", 0},
+                                                    {"4096", 4096},
+                                                    {"12B", 12},
+                                                    {"8MiB", 8 << 20},
+                                                    {"8 MiB", 8 << 20},
+                                                    {"1.5GiB", 3ull << 29},
+                                                    {"900MB", 900'000'000},
+                                                    {"2kB", 2000},
+                                                    {"0.5KiB", 512},
+                                                    {"1TiB", 1ull << 40},
+                                                    {"18446744073709551615", UINT64_MAX}};
+  for (const auto& [text, bytes] : cases) {
+    const auto parsed = ParseBytes(text);
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(*parsed, bytes) << text;
+  }
+}
+
+TEST(Bytes, AnythingElseIsRefusedWithWhatIsAllowed) {
+  for (const char* text : {"",
+                           " ",
+                           "MiB",
+                           "-1",
+                           "+1",
+                           "1e6",
+                           "0x10",
+                           "1.",
+                           ".5",
+                           "1.5.2MiB",
+                           "8mib",
+                           "8Mi",
+                           "8M",
+                           "8  MiB",
+                           "8MiB ",
+                           "8 ",
+                           "inf",
+                           "nan",
+                           "18446744073709551616",
+                           "16777216TiB",
+                           "99999999999999999999999",
+                           "1,5GiB"}) {
+    const absl::Status status = ParseBytes(text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << '"' << text << '"';
+    EXPECT_THAT(TextOf(status), testing::AllOf(HasSubstr(StrCat("\"", text, "\"")), HasSubstr("8MiB"), HasSubstr("KiB")));
+  }
+}
+
+TEST(Bytes, AreFormatted) {
+  EXPECT_EQ(FormatBytes(0), "0 B");
+  EXPECT_EQ(FormatBytes(1023), "1023 B");
+  EXPECT_EQ(FormatBytes(1024), "1.0 KiB");
+  EXPECT_EQ(FormatBytes(7864320), "7.5 MiB");
+  EXPECT_EQ(FormatBytes((1 << 20) - 1), "1.0 MiB");
+  EXPECT_EQ(FormatBytes(UINT64_MAX), "16.0 EiB");
+}
+
+}  // namespace
+}  // namespace moed

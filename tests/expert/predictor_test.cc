@@ -1,0 +1,128 @@
+#include "tests/expert/provider_rig.h"
+
+namespace moed {
+namespace {
+
+using testing::ElementsAre;
+
+struct SeenGate {
+  LayerId layer;
+  std::vector<float> hidden;
+};
+
+std::vector<int32_t> ExpertsOf(const std::vector<Guess>& guesses) {
+  std::vector<int32_t> experts;
+  for (const Guess& guess : guesses) experts.push_back(guess.key.expert);
+  return experts;
+}
+
+TEST(NoPredictor, GuessesNothing) {
+  auto predictor = MakePredictor("none", {}).value();
+  predictor->OnSequenceStart(kSession);
+  std::vector<Guess> guesses;
+  predictor->Predict(kSession, LayerId(0), guesses);
+  EXPECT_TRUE(guesses.empty());
+}
+
+TEST(CrossLayerGate, AsksTheNextGateWithThisLayersInput) {
+  std::vector<SeenGate> seen;
+  const GateFn gate = [&](LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
+    seen.push_back({layer, {hidden.begin(), hidden.end()}});
+    const float given[kExperts] = {.05f, .3f, .01f, .02f, .4f, .1f, .07f, .05f};
+    std::copy(std::begin(given), std::end(given), probabilities.begin());
+  };
+  auto predictor = MakePredictor("cross-layer-gate", {StoreContext(), 2, gate}).value();
+  predictor->OnSequenceStart(kSession);
+  const std::vector<float> hidden = {1.5f, -2};
+  predictor->OnGateInput(kSession, LayerId(0), hidden);
+  EXPECT_TRUE(seen.empty());  // the demands go first
+  std::vector<Guess> guesses;
+  predictor->Predict(kSession, LayerId(0), guesses);
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_EQ(seen[0].layer, LayerId(2));  // the next MoE layer; 1 is dense
+  EXPECT_EQ(seen[0].hidden, hidden);
+  // Sorted: .01 .02 .05 .05 .07 .1 .3 .4; the 75th percentile lies a quarter of the way from .1 to .3.
+  EXPECT_THAT(ExpertsOf(guesses), ElementsAre(4, 1));
+  EXPECT_EQ(guesses[0].key.layer, LayerId(2));
+  EXPECT_FLOAT_EQ(guesses[0].probability, .4f);
+  EXPECT_EQ(guesses[0].layer_distance, 1);
+}
+
+TEST(CrossLayerGate, SaysNothingAfterTheLastLayerOrWithoutAnInput) {
+  int calls = 0;
+  auto predictor = MakePredictor("cross-layer-gate", {StoreContext(), 1,
+                                                      [&](LayerId, std::span<const float>, std::span<float> p) {
+                                                        ++calls;
+                                                        std::fill(p.begin(), p.end(), .125f);
+                                                      }})
+                       .value();
+  predictor->OnSequenceStart(kSession);
+  const float hidden = 1;
+  std::vector<Guess> guesses;
+  predictor->Predict(kSession, LayerId(0), guesses);  // nothing seen
+  predictor->OnGateInput(kSession, LayerId(0), {&hidden, 1});
+  predictor->Predict(kSession, LayerId(2), guesses);       // seen at another layer
+  predictor->Predict(SessionId(99), LayerId(0), guesses);  // another sequence
+  predictor->OnGateInput(kSession, LayerId(3), {&hidden, 1});
+  predictor->Predict(kSession, LayerId(3), guesses);  // no layer follows
+  EXPECT_EQ(calls, 0);
+  predictor->OnGateInput(kSession, LayerId(2), {&hidden, 1});
+  predictor->Predict(kSession, LayerId(2), guesses);  // a flat gate prefers nobody
+  EXPECT_EQ(calls, 1);
+  EXPECT_TRUE(guesses.empty());
+}
+
+TEST(CrossLayerGate, KeepsOneInputPerLiveSequence) {
+  const GateFn gate = [](LayerId, std::span<const float> hidden, std::span<float> probabilities) {
+    std::fill(probabilities.begin(), probabilities.end(), 0.f);
+    probabilities[static_cast<int>(hidden[0])] = 1;
+  };
+  auto predictor = MakePredictor("cross-layer-gate", {StoreContext(), 1, gate}).value();
+  const size_t without = predictor->memory_bytes();
+  const SessionId sessions[] = {SessionId(1), SessionId(2)};
+  for (const SessionId session : sessions) predictor->OnSequenceStart(session);
+  EXPECT_GT(predictor->memory_bytes(), without);
+  for (const SessionId session : sessions) {
+    const float hidden = static_cast<float>(session.value() + 3);
+    predictor->OnGateInput(session, LayerId(0), {&hidden, 1});
+  }
+  std::vector<Guess> guesses;
+  for (const SessionId session : sessions) predictor->Predict(session, LayerId(0), guesses);
+  EXPECT_THAT(ExpertsOf(guesses), ElementsAre(4, 5));
+  for (const SessionId session : sessions) predictor->OnSequenceEnd(session);
+  EXPECT_EQ(predictor->memory_bytes(), without);
+}
+
+class FixedView final : public ResidencyView {
+ public:
+  FixedView(std::vector<int32_t> resident, std::vector<int32_t> loading)
+      : resident_(std::move(resident)), loading_(std::move(loading)) {}
+  bool Resident(CachedKey key) const override { return std::ranges::count(resident_, key.expert) > 0; }
+  bool Loading(CachedKey key) const override { return std::ranges::count(loading_, key.expert) > 0; }
+
+ private:
+  std::vector<int32_t> resident_, loading_;
+};
+
+TEST(PlanPrefetch, TakesTheBestOfWhatIsAbsent) {
+  const auto guess = [](int32_t expert, float p) { return Guess{{LayerId(2), expert}, p}; };
+  const std::vector<Guess> guesses = {guess(0, .9f),  guess(1, .8f), guess(2, .7f), guess(0, .9f),
+                                      guess(3, .05f), guess(4, .6f), guess(5, .5f)};
+  const FixedView view({1}, {4});
+  const auto plan = [&](int loads, float least) {
+    std::vector<int32_t> experts;
+    for (const CachedKey& key : PlanPrefetch(view, guesses, {loads, least})) {
+      EXPECT_EQ(key.layer, LayerId(2));
+      EXPECT_EQ(key.precision, kReferencePrecision);
+      experts.push_back(key.expert);
+    }
+    return experts;
+  };
+  EXPECT_THAT(plan(10, .1f), ElementsAre(0, 2, 5));
+  EXPECT_THAT(plan(10, 0), ElementsAre(0, 2, 3, 5));
+  EXPECT_THAT(plan(2, .1f), ElementsAre(0, 2));
+  EXPECT_THAT(plan(0, .1f), ElementsAre());
+}
+
+}  // namespace
+}  // namespace moed

@@ -1,0 +1,203 @@
+// Guesses: when they are read, what they may evict, what becomes of them.
+#include "tests/expert/provider_rig.h"
+
+namespace moed {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr LayerId kFirst(0);
+constexpr LayerId kSecond(2);
+constexpr LayerId kThird(3);
+
+uint64_t At(LayerId layer, int expert) { return ExpertStore::Get().OffsetOf(layer, expert); }
+Guess Likely(LayerId layer, int32_t expert) { return {{layer, expert}, 0.5f}; }
+
+class Prefetch : public testing::Test {
+ protected:
+  std::unique_ptr<CachingProvider> Make(int records, std::map<LayerId, std::vector<Guess>> script, ReadBackend& reads) {
+    RigParts parts;
+    parts.predictor = std::make_unique<ScriptedPredictor>(std::move(script));
+    return MakeProvider(reads, Records(records), std::move(parts));
+  }
+  // Answers everything and takes it.
+  static std::vector<int32_t> Run(CachingProvider& provider, ManualReadBackend& reads, LayerId layer,
+                                  std::vector<int32_t> experts) {
+    Routing routing(layer, std::move(experts));
+    provider.Begin(routing.Get());
+    return Drain(provider, reads);
+  }
+  static std::vector<int32_t> Drain(CachingProvider& provider, ManualReadBackend& reads) {
+    std::vector<int32_t> order;
+    reads.CompleteAll();
+    while (auto ready = provider.Next()) {
+      EXPECT_TRUE(ready->status.ok());
+      order.push_back(ready->expert);
+      ready.reset();
+      reads.CompleteAll();
+    }
+    return order;
+  }
+
+  const std::shared_ptr<const RandomAccessFile> store_ = MakeMemoryFile("experts.moed", ExpertStore::Get().contents());
+  ManualReadBackend reads_{8, store_};
+  ManualReadBackend single_{1, store_};  // one read in flight, the others queue
+};
+
+TEST_F(Prefetch, DemandsAreQueuedBeforeGuesses) {
+  auto provider = Make(8, {{kFirst, {Likely(kSecond, 4), Likely(kSecond, 5)}}}, reads_);
+  Routing routing(kFirst, {1, 2});
+  provider->Begin(routing.Get());
+  EXPECT_THAT(reads_.submitted(), ElementsAre(At(kFirst, 1), At(kFirst, 2), At(kSecond, 4), At(kSecond, 5)));
+  Drain(*provider, reads_);
+}
+
+TEST_F(Prefetch, AGuessInTimeIsAHit) {
+  auto provider = Make(8, {{kFirst, {Likely(kSecond, 4)}}}, reads_);
+  Run(*provider, reads_, kFirst, {1});
+  Run(*provider, reads_, kSecond, {4});
+  EXPECT_THAT(Lookups(*provider), ElementsAre(1, 1, 0));
+  EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kUsed), 1u);
+  EXPECT_EQ(reads_.submitted().size(), 2u);
+  const ExpertStats stats = provider->Stats();
+  const uint64_t record = ExpertStore::Get().record_bytes();
+  EXPECT_THAT(stats.load_bytes[0], ElementsAre(record, record));
+  EXPECT_EQ(stats.loads[0].count, 1u);
+  EXPECT_EQ(stats.loads[1].count, 1u);
+  EXPECT_EQ(provider->sequence_counters(kSession).bytes_read, record);
+  Run(*provider, reads_, kSecond, {4});
+  EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kUsed), 1u);  // once
+}
+
+TEST_F(Prefetch, AGuessInFlightIsJoined) {
+  auto provider = Make(8, {{kFirst, {Likely(kSecond, 4)}}}, reads_);
+  Routing first(kFirst, {1});
+  provider->Begin(first.Get());
+  ASSERT_TRUE(reads_.Complete(At(kFirst, 1)));
+  EXPECT_EQ(provider->Next()->expert, 1);
+  Routing second(kSecond, {4});
+  provider->Begin(second.Get());
+  EXPECT_THAT(reads_.pending(), ElementsAre(At(kSecond, 4)));
+  EXPECT_THAT(Lookups(*provider), ElementsAre(1 - 1, 1, 1));
+  EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kLate), 1u);
+  EXPECT_THAT(Drain(*provider, reads_), ElementsAre(4));
+  EXPECT_EQ(reads_.submitted().size(), 2u);
+  EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kUsed), 0u);
+}
+
+TEST_F(Prefetch, AQueuedGuessThatIsWantedGoesBeforeTheOtherGuesses) {
+  auto provider = Make(8, {{kFirst, {Likely(kSecond, 4), Likely(kThird, 5), Likely(kSecond, 6)}}}, single_);
+  Routing first(kFirst, {1});
+  provider->Begin(first.Get());
+  ASSERT_TRUE(single_.CompleteNext());
+  EXPECT_EQ(provider->Next()->expert, 1);
+  EXPECT_THAT(single_.pending(), ElementsAre(At(kSecond, 4)));
+  Routing second(kSecond, {6, 4});
+  provider->Begin(second.Get());
+  ASSERT_TRUE(single_.CompleteNext());
+  EXPECT_THAT(single_.pending(), ElementsAre(At(kSecond, 6)));  // past the guess for the third layer
+  EXPECT_THAT(Drain(*provider, single_), ElementsAre(4, 6));
+  EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kLate), 2u);
+  EXPECT_EQ(Lookups(*provider)[static_cast<int>(LookupResult::kInflight)], 2u);
+}
+
+TEST_F(Prefetch, QueuedGuessesOfAPassedLayerAreCancelled) {
+  auto provider = Make(8, {{kFirst, {Likely(kSecond, 4), Likely(kSecond, 5), Likely(kThird, 6)}}}, single_);
+  Routing first(kFirst, {1});
+  provider->Begin(first.Get());
+  ASSERT_TRUE(single_.CompleteNext());
+  EXPECT_EQ(provider->Next()->expert, 1);
+  Routing second(kSecond, {2});
+  provider->Begin(second.Get());
+  EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kCancelled), 1u);  // 5; 4 is in flight and goes on
+  EXPECT_THAT(Drain(*provider, single_), ElementsAre(2));
+  EXPECT_THAT(single_.submitted(), ElementsAre(At(kFirst, 1), At(kSecond, 4), At(kSecond, 2), At(kThird, 6)));
+  EXPECT_THAT(Run(*provider, single_, kSecond, {5}), ElementsAre(5));  // absent again, and readable
+  EXPECT_EQ(provider->Stats().failed_loads, 0u);
+}
+
+TEST_F(Prefetch, QueuedGuessesGiveTheirSlotsToWaitingDemands) {
+  auto provider = Make(4, {{kFirst, {Likely(kThird, 4), Likely(kThird, 5), Likely(kThird, 6)}}}, single_);
+  Routing first(kFirst, {1});
+  provider->Begin(first.Get());
+  ASSERT_TRUE(single_.CompleteNext());
+  EXPECT_EQ(provider->Next()->expert, 1);
+  EXPECT_THAT(single_.pending(), ElementsAre(At(kThird, 4)));
+  // Four wanted, four slots: 1 can be evicted, 4 is in flight, 5 and 6 are queued.
+  EXPECT_THAT(Run(*provider, single_, kSecond, {0, 1, 2, 3}), testing::UnorderedElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kCancelled), 2u);
+  EXPECT_LE(provider->Stats().cache_bytes, provider->Stats().cache_capacity_bytes);
+}
+
+TEST_F(Prefetch, GuessesTakeNothingWhileDemandsWait) {
+  auto provider = Make(2, {{kFirst, {Likely(kSecond, 4)}}}, reads_);
+  EXPECT_THAT(Run(*provider, reads_, kFirst, {0, 1, 2}), testing::UnorderedElementsAre(0, 1, 2));
+  EXPECT_THAT(reads_.submitted(), testing::Not(testing::Contains(At(kSecond, 4))));
+}
+
+TEST_F(Prefetch, GuessesSpareWhatTheLayerWantsAndOtherGuesses) {
+  auto provider = Make(4, {{kFirst, {Likely(kThird, 4)}}, {kSecond, {Likely(kThird, 5), Likely(kThird, 6)}}}, reads_);
+  Run(*provider, reads_, kFirst, {0});   // slots: 0, guess 4
+  Run(*provider, reads_, kSecond, {1});  // + 1, guess 5; guess 6 may take only 0's slot
+  EXPECT_THAT(reads_.submitted(), ElementsAre(At(kFirst, 0), At(kThird, 4), At(kSecond, 1), At(kThird, 5), At(kThird, 6)));
+  EXPECT_EQ(provider->Stats().evictions[0][static_cast<int>(EvictionReason::kPrefetch)], 1u);
+  Run(*provider, reads_, kThird, {4, 5, 6});
+  EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kUsed), 3u);
+  EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kWasted), 0u);
+}
+
+TEST_F(Prefetch, NoRoomForAGuessLeavesEverythingAlone) {
+  auto provider = Make(3, {{kFirst, {Likely(kSecond, 4)}}}, reads_);
+  Run(*provider, reads_, kFirst, {0, 1, 2});
+  EXPECT_EQ(reads_.submitted().size(), 3u);
+  EXPECT_EQ(Lookups(*provider)[1], 3u);
+}
+
+TEST_F(Prefetch, AGuessEvictedUnusedIsWasted) {
+  auto provider = Make(2, {{kFirst, {Likely(kSecond, 4)}}}, reads_);
+  Run(*provider, reads_, kFirst, {0});
+  Run(*provider, reads_, kSecond, {1, 2});
+  EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kWasted), 1u);
+  EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kUsed), 0u);
+}
+
+TEST_F(Prefetch, AtMostTheAllowedNumberALayer) {
+  RigParts parts;
+  std::vector<Guess> guesses;
+  for (int e = 0; e < kExperts; ++e) guesses.push_back(Likely(kSecond, e));
+  parts.predictor = std::make_unique<ScriptedPredictor>(std::map<LayerId, std::vector<Guess>>{{kFirst, guesses}});
+  ProviderOptions options = Records(24);
+  options.max_prefetch_loads = 3;
+  auto provider = MakeProvider(reads_, options, std::move(parts));
+  Run(*provider, reads_, kFirst, {0});
+  EXPECT_EQ(reads_.submitted().size(), 1u + 3u);
+}
+
+TEST_F(Prefetch, TheBestGuessOfEverySequenceComesFirst) {
+  // Each sequence's own order holds, whatever the probabilities of the other.
+  class BySession final : public ExpertPredictor {
+   public:
+    void Predict(SessionId session, LayerId, std::vector<Guess>& best_first) const override {
+      if (session == kSession) {
+        best_first.insert(best_first.end(), {{{kSecond, 0}, .9f}, {{kSecond, 1}, .8f}});
+      } else {
+        best_first.insert(best_first.end(), {{{kSecond, 2}, .3f}, {{kSecond, 3}, .2f}});
+      }
+    }
+  };
+  RigParts parts;
+  parts.predictor = std::make_unique<BySession>();
+  ProviderOptions options = Records(24);
+  options.max_prefetch_loads = 3;
+  auto provider = MakeProvider(reads_, options, std::move(parts));
+  provider->OnSequenceStart(SessionId(2));
+  Routing routing(kFirst, {7});
+  routing.Add(SessionId(2), {7});
+  provider->Begin(routing.Get());
+  EXPECT_THAT(reads_.submitted(), ElementsAre(At(kFirst, 7), At(kSecond, 0), At(kSecond, 2), At(kSecond, 1)));
+  Drain(*provider, reads_);
+}
+
+}  // namespace
+}  // namespace moed

@@ -1,0 +1,226 @@
+// A provider over a small random store, with everything around it in the test's hands.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/buffer.h"
+#include "core/base/clock.h"
+#include "core/base/trace.h"
+#include "core/expert/caching_provider.h"
+#include "core/io/file.h"
+#include "core/io/read_backend.h"
+#include "core/store/store.h"
+#include "core/store/writer.h"
+#include "tests/io/lying_file.h"
+#include "tests/store/small_store.h"
+
+namespace moed {
+
+inline constexpr int kExperts = 8;
+inline constexpr int kTopK = 4;
+inline const LayerId kLayers[] = {LayerId(0), LayerId(2), LayerId(3)};
+
+// Three MoE layers of eight experts at two precisions whose records differ in size; written once.
+class ExpertStore {
+ public:
+  static const ExpertStore& Get() {
+    static const ExpertStore store;
+    return store;
+  }
+
+  const StoreDescription& description() const { return description_; }
+  const std::string& path() const { return path_; }
+  const std::string& contents() const { return contents_; }
+  const StoreReader& reader() const { return *reader_; }
+  uint64_t record_bytes(Precision precision = kReferencePrecision) const { return reader_->expert_bytes(precision); }
+  uint64_t OffsetOf(LayerId layer, int expert, Precision precision = kReferencePrecision) const {
+    return reader_->RecordOffset({layer, expert, precision});
+  }
+  FileRange RangeOf(LayerId layer, int expert) const {
+    return {OffsetOf(layer, expert), OffsetOf(layer, expert) + record_bytes()};
+  }
+  uint64_t down_offset() const { return description_.precisions[0].segments[2].offset; }
+
+ private:
+  ExpertStore() : description_(SmallDescription()), path_(folder_ / "experts.moed") {
+    description_.moe_layers.assign(std::begin(kLayers), std::end(kLayers));
+    description_.experts_per_layer = kExperts;
+    description_.precisions.clear();
+    const std::array<MatrixShape, kExpertParts> shapes = {MatrixShape{64, 96}, MatrixShape{64, 96}, MatrixShape{96, 64}};
+    for (const FormatId format : {FormatId::kQ8, FormatId::kQ4}) description_.precisions.push_back(LayOutExpert(format, shapes));
+    auto writer = StoreWriter::Open(path_, description_, {});
+    MOED_CHECK(writer.ok());
+    WritePieces(**writer, description_);
+    MOED_CHECK((*writer)->Finish().ok());
+    contents_ = FileContents(path_);
+    reader_ = StoreReader::Open(path_).value();
+    MOED_CHECK(record_bytes(0) != record_bytes(1));
+  }
+
+  TemporaryFolder folder_;
+  StoreDescription description_;
+  std::string path_;
+  std::string contents_;
+  std::unique_ptr<StoreReader> reader_;
+};
+
+inline PolicyContext StoreContext() { return {kLayers, kExperts, kTopK, 2}; }
+
+// Says what the test told it to say about the layers after `from`.
+class ScriptedPredictor final : public ExpertPredictor {
+ public:
+  explicit ScriptedPredictor(std::map<LayerId, std::vector<Guess>> script) : script_(std::move(script)) {}
+  void Predict(SessionId, LayerId from, std::vector<Guess>& best_first) const override {
+    const auto found = script_.find(from);
+    if (found != script_.end()) best_first.insert(best_first.end(), found->second.begin(), found->second.end());
+  }
+
+ private:
+  const std::map<LayerId, std::vector<Guess>> script_;
+};
+
+inline const SessionId kSession(1);
+
+// Parts that a test does not set are the plain ones.
+struct RigParts {
+  std::unique_ptr<EvictionPolicy> policy = MakePolicy("lru", StoreContext()).value();
+  std::unique_ptr<ExpertPredictor> predictor = MakePredictor("none", {}).value();
+  std::unique_ptr<FidelityRule> fidelity = MakeFidelityRule("exact", StoreContext()).value();
+  const Clock* clock = &Clock::Real();
+  Allocator* allocator = &Allocator::Host();
+  Trace* trace = nullptr;
+};
+
+inline ProviderOptions Records(int records) {
+  return {.capacity_bytes = records * ExpertStore::Get().record_bytes(), .split_read_bytes = UINT64_MAX};
+}
+
+inline absl::StatusOr<std::unique_ptr<CachingProvider>> TryMakeProvider(ReadBackend& reads, const ProviderOptions& options,
+                                                                        RigParts parts = {}) {
+  ProviderParts all{.store = &ExpertStore::Get().reader(),
+                    .reads = &reads,
+                    .policy = std::move(parts.policy),
+                    .predictor = std::move(parts.predictor),
+                    .mask = MakeRouterMask("none", StoreContext()).value(),
+                    .fidelity = std::move(parts.fidelity),
+                    .clock = parts.clock,
+                    .allocator = parts.allocator,
+                    .trace = parts.trace};
+  return CachingProvider::Create(std::move(all), options);
+}
+
+// With one sequence, kSession, started.
+inline std::unique_ptr<CachingProvider> MakeProvider(ReadBackend& reads, const ProviderOptions& options, RigParts parts = {}) {
+  auto provider = TryMakeProvider(reads, options, std::move(parts));
+  MOED_CHECK(provider.ok());
+  (*provider)->OnSequenceStart(kSession);
+  return *std::move(provider);
+}
+
+// Routing that owns its choices. Probabilities fall with the rank: 0.5, 0.25, ...
+class Routing {
+ public:
+  explicit Routing(LayerId layer) : layer_(layer) {}
+  Routing(LayerId layer, std::vector<int32_t> experts, Phase phase = Phase::kDecode) : layer_(layer) {
+    Add(kSession, std::move(experts), phase);
+  }
+  Routing& Add(SessionId session, std::vector<int32_t> experts, Phase phase = Phase::kDecode) {
+    std::vector<ExpertChoice>& choices = choices_.emplace_back();
+    float probability = 1;
+    for (const int32_t expert : experts) choices.push_back({expert, probability /= 2});
+    sessions_.push_back({session, phase});
+    return *this;
+  }
+  LayerRouting Get() {
+    tokens_.clear();
+    for (size_t i = 0; i < choices_.size(); ++i) {
+      tokens_.push_back({.session = sessions_[i].first, .phase = sessions_[i].second, .choices = choices_[i]});
+    }
+    return {layer_, tokens_};
+  }
+
+ private:
+  LayerId layer_;
+  std::vector<std::vector<ExpertChoice>> choices_;
+  std::vector<std::pair<SessionId, Phase>> sessions_;
+  std::vector<TokenRouting> tokens_;
+};
+
+// Every part has the bytes that were packed.
+inline void ExpectRightBytes(const ReadyExpert& ready, LayerId layer) {
+  const StoreDescription& description = ExpertStore::Get().description();
+  for (int p = 0; p < kExpertParts; ++p) {
+    const auto part = static_cast<ExpertPart>(p);
+    const auto bytes = ready.handle.Part(part);
+    ASSERT_TRUE(bytes.ok()) << bytes.status();
+    const std::string expected = SegmentContents(description, {layer, ready.expert, ready.precision}, part);
+    EXPECT_TRUE(std::ranges::equal(*bytes, Bytes(expected)))
+        << "layer " << layer.value() << " expert " << ready.expert << " part " << p;
+  }
+}
+
+// What a layer handed out, in order.
+struct Delivered {
+  std::vector<int32_t> experts;
+  std::map<int32_t, absl::Status> failures;
+};
+// Begins the layer and takes everything, one handle at a time. All reads are answered by someone else.
+inline Delivered RunLayer(CachingProvider& provider, Routing& routing) {
+  const LayerRouting layer = routing.Get();
+  provider.Begin(layer);
+  Delivered delivered;
+  while (auto ready = provider.Next()) {
+    delivered.experts.push_back(ready->expert);
+    if (!ready->status.ok()) {
+      delivered.failures[ready->expert] = ready->status;
+      continue;
+    }
+    ExpectRightBytes(*ready, layer.layer);
+  }
+  return delivered;
+}
+inline Delivered RunLayer(CachingProvider& provider, LayerId layer, std::vector<int32_t> experts) {
+  Routing routing(layer, std::move(experts));
+  return RunLayer(provider, routing);
+}
+
+inline std::shared_ptr<LyingFile> StoreFile() {
+  return std::make_shared<LyingFile>("experts.moed", ExpertStore::Get().contents());
+}
+
+// Reference-precision residents.
+inline std::vector<ExpertKey> ResidentExperts(const CachingProvider& provider) {
+  std::vector<ExpertKey> residents;
+  for (const ExpertHeat& heat : provider.HottestExperts(INT32_MAX)) {
+    if (heat.resident && heat.key.precision == kReferencePrecision) residents.push_back(heat.key.expert_key());
+  }
+  std::ranges::sort(residents);
+  return residents;
+}
+
+inline std::array<uint64_t, kLookupResults> Lookups(const CachingProvider& provider) {
+  std::array<uint64_t, kLookupResults> sum{};
+  for (const LayerStats& layer : provider.Stats().layers) {
+    for (const auto& phase : layer.lookups) {
+      for (int result = 0; result < kLookupResults; ++result) sum[result] += phase[result];
+    }
+  }
+  return sum;
+}
+
+inline uint64_t Outcomes(const CachingProvider& provider, PrefetchOutcome outcome) {
+  return provider.Stats().prefetches[static_cast<size_t>(outcome)];
+}
+
+inline std::string MessageText(const absl::Status& status) { return {status.message().data(), status.message().size()}; }
+
+}  // namespace moed

@@ -1,0 +1,139 @@
+// What holds for every backend: names, batches, jobs side by side.
+#include "core/kernels/backend.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/kernels/fixtures.h"
+
+namespace moed {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Backends, MadeByName) {
+  InlineExecutor executor;
+  ASSERT_EQ(Backends().front().name, "scalar");
+  EXPECT_TRUE(Backends().front().supported());
+  std::string_view best;
+  for (const BackendRow& row : Backends()) {
+    const auto backend = MakeBackend(row.name, executor);
+    if (row.supported()) {
+      ASSERT_TRUE(backend.ok()) << backend.status();
+      EXPECT_EQ((*backend)->name(), row.name);
+      EXPECT_EQ((*backend)->threads(), 1);
+      best = row.name;
+    } else {
+      EXPECT_EQ(backend.status().code(), absl::StatusCode::kFailedPrecondition);
+      EXPECT_THAT(std::string(backend.status().message()), HasSubstr(std::string(row.name)));
+    }
+  }
+  EXPECT_EQ(MakeBackend("auto", executor).value()->name(), best);
+}
+
+TEST(Backends, UnknownNameListsTheKnown) {
+  InlineExecutor executor;
+  for (std::string_view name : {"", "AVX2", "cuda9"}) {
+    const absl::Status status = MakeBackend(name, executor).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("auto"));
+    for (const BackendRow& row : Backends()) EXPECT_THAT(std::string(status.message()), HasSubstr(std::string(row.name)));
+  }
+}
+
+class EveryBackend : public ::testing::TestWithParam<std::string_view> {
+ protected:
+  void SetUp() override {
+    auto backend = MakeBackend(GetParam(), *executor_);
+    if (backend.status().code() == absl::StatusCode::kFailedPrecondition) GTEST_SKIP() << backend.status();
+    backend_ = std::move(backend).value();
+  }
+  std::unique_ptr<Executor> executor_ = MakeThreadPool(2);
+  std::unique_ptr<Backend> backend_;
+};
+
+TEST_P(EveryBackend, ATokenNeverDependsOnItsBatch) {
+  const int tokens = 9, rows = 43, cols = 130;
+  const std::vector<float> x = Gaussian(tokens * cols, 5);
+  for (const Format& format : Formats()) {
+    const PackedMatrix matrix = RandomMatrix(format.id, rows, cols, 6);
+    const std::vector<float> together = Multiply(*backend_, matrix.view, x, tokens);
+    for (int first = 0; first < tokens; ++first) {
+      for (int count = 1; first + count <= tokens; ++count) {
+        const std::vector<float> some = Multiply(*backend_, matrix.view, std::span(x).subspan(first * cols, count * cols), count);
+        EXPECT_TRUE(SameBits(some, std::span(together).subspan(first * rows, count * rows)))
+            << format.name << " tokens " << first << " to " << first + count;
+      }
+    }
+  }
+}
+
+TEST_P(EveryBackend, JobsSideBySideAreTheSameAsAlone) {
+  struct Shape {
+    FormatId format;
+    int rows, cols, tokens;
+  };
+  const Shape shapes[] = {{FormatId::kQ8, 100, 64, 3},   {FormatId::kF32, 1, 40, 1}, {FormatId::kQ4, 17, 640, 8},
+                          {FormatId::kBF16, 333, 96, 2}, {FormatId::kQ2, 64, 33, 1}, {FormatId::kF16, 7, 128, 5}};
+  std::vector<PackedMatrix> matrices;
+  std::vector<std::vector<float>> inputs, outputs, expected;
+  std::vector<Buffer> storage;
+  std::vector<Activations> activations;
+  for (const Shape& s : shapes) {
+    matrices.push_back(RandomMatrix(s.format, s.rows, s.cols, s.rows));
+    inputs.push_back(Gaussian(s.tokens * s.cols, s.cols));
+    expected.push_back(Multiply(*backend_, matrices.back().view, inputs.back(), s.tokens));
+    outputs.emplace_back(s.tokens * s.rows);
+    storage.push_back(Buffer::Allocate(Backend::ActivationBytes(s.tokens, s.cols)).value());
+    activations.push_back(backend_->Prepare(inputs.back().data(), s.tokens, s.cols, s.cols, storage.back().span()));
+  }
+  std::vector<MatMulJob> jobs;
+  for (size_t i = 0; i < std::size(shapes); ++i) {
+    jobs.push_back({matrices[i].view, &activations[i], outputs[i].data(), shapes[i].rows});
+  }
+  backend_->MatMul(jobs);
+  for (size_t i = 0; i < jobs.size(); ++i) EXPECT_TRUE(SameBits(outputs[i], expected[i])) << "job " << i;
+}
+
+TEST_P(EveryBackend, WritesOnlyTheRowsThereAre) {
+  for (const Format& format : Formats()) {
+    for (int rows = 1; rows <= 17; ++rows) {
+      const int tokens = 5, cols = 32, stride = rows + 11;
+      const PackedMatrix matrix = RandomMatrix(format.id, rows, cols, 1);
+      const std::vector<float> x = Gaussian(tokens * cols, 2);
+      Buffer storage = Buffer::Allocate(Backend::ActivationBytes(tokens, cols)).value();
+      const Activations activations = backend_->Prepare(x.data(), tokens, cols, cols, storage.span());
+      std::vector<float> y(tokens * stride, -77.0f);
+      const MatMulJob job{matrix.view, &activations, y.data(), stride};
+      backend_->MatMul({&job, 1});
+      for (int i = 0; i < tokens * stride; ++i) EXPECT_EQ(y[i] == -77.0f, i % stride >= rows) << format.name << " " << rows;
+    }
+  }
+}
+
+TEST_P(EveryBackend, NothingToDoIsFine) {
+  backend_->MatMul({});
+  backend_->Attention({.heads = 2, .kv_heads = 1, .head_dim = 4, .page_tokens = 4, .scale = 1}, {}, {});
+  backend_->SwiGlu(nullptr, nullptr, 0, nullptr);
+  backend_->Softmax(nullptr, 0, 5);
+  backend_->Add(nullptr, nullptr, 0);
+  Buffer storage = Buffer::Allocate(Backend::ActivationBytes(0, 64) + 1).value();
+  const Activations activations = backend_->Prepare(nullptr, 0, 64, 64, storage.span());
+  const PackedMatrix matrix = RandomMatrix(FormatId::kQ8, 8, 64, 1);
+  const MatMulJob job{matrix.view, &activations, nullptr, 8};
+  backend_->MatMul({&job, 1});
+  EXPECT_EQ(activations.tokens, 0);
+}
+
+std::vector<std::string_view> Names() {
+  std::vector<std::string_view> names;
+  for (const BackendRow& row : Backends()) names.push_back(row.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, EveryBackend, ::testing::ValuesIn(Names()),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace moed

@@ -1,0 +1,248 @@
+// Every backend gives the bits of "scalar": each operation, every length below two vectors and awkward ones above, any alignment,
+// any number of threads.
+#include <limits>
+#include <string>
+#include <tuple>
+
+#include "gtest/gtest.h"
+#include "tests/kernels/fixtures.h"
+
+namespace moed {
+namespace {
+
+constexpr int kLengths[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12,  13,  14,  15,  16,
+                            17, 23, 24, 31, 32, 33, 63, 64, 65, 96, 97, 100, 127, 250, 1000};
+
+class Exactness : public ::testing::TestWithParam<std::tuple<std::string_view, int>> {
+ protected:
+  void SetUp() override {
+    const auto [name, threads] = GetParam();
+    executor_ = MakeThreadPool(threads);
+    auto backend = MakeBackend(name, *executor_);
+    if (backend.status().code() == absl::StatusCode::kFailedPrecondition) GTEST_SKIP() << backend.status();
+    backend_ = std::move(backend).value();
+  }
+
+  // Runs `operation(backend, data)` on a copy of `data` on both, the second one misaligned.
+  template <class Operation>
+  void Compare(std::span<const float> data, size_t misalignment, const Operation& operation) {
+    Misaligned<float> expected(data, 0);
+    Misaligned<float> found(data, misalignment);
+    operation(*scalar_, expected.data());
+    operation(*backend_, found.data());
+    EXPECT_TRUE(SameBits(found.copy(), expected.copy())) << "misaligned by " << misalignment;
+  }
+
+  InlineExecutor inline_;
+  std::unique_ptr<Backend> scalar_ = MakeBackend("scalar", inline_).value();
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<Backend> backend_;
+};
+
+// Values where roundings, signs of zero, overflow and underflow show.
+std::vector<float> Awkward(size_t count, uint32_t seed) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kSpecial[] = {
+      0.0f,   -0.0f,   1e-38f, -1e-42f, 3e38f, -3e38f,    88.7f,      -88.8f,
+      104.0f, -104.0f, 1e-20f, -1e-20f, 0.5f,  kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()};
+  std::vector<float> values = Gaussian(count, seed, 10.0f);
+  std::mt19937 random(seed);
+  for (float& value : values) {
+    if (random() % 3 == 0) value = kSpecial[random() % std::size(kSpecial)];
+  }
+  return values;
+}
+
+TEST_P(Exactness, Prepare) {
+  for (int cols : kLengths) {
+    for (int tokens : {1, 3, 20}) {
+      for (bool awkward : {false, true}) {
+        const std::vector<float> x = awkward ? Awkward(tokens * cols, cols) : Gaussian(tokens * cols, cols);
+        Misaligned<float> input(x, cols % 8);
+        const size_t bytes = Backend::ActivationBytes(tokens, cols);
+        Buffer expected_storage = Buffer::Allocate(bytes).value(), storage = Buffer::Allocate(bytes).value();
+        const Activations expected = scalar_->Prepare(x.data(), tokens, cols, cols, expected_storage.span());
+        const Activations found = backend_->Prepare(input.data(), tokens, cols, cols, storage.span());
+        const size_t blocks = static_cast<size_t>(tokens) * Blocks(cols);
+        EXPECT_TRUE(SameBits({found.values, blocks * 32}, {expected.values, blocks * 32})) << cols;
+        EXPECT_TRUE(SameBits({found.scales, blocks}, {expected.scales, blocks})) << cols;
+        EXPECT_EQ(std::memcmp(found.codes, expected.codes, blocks * 32), 0) << cols;
+        EXPECT_EQ(std::memcmp(found.sums, expected.sums, blocks * 4), 0) << cols;
+      }
+    }
+  }
+}
+
+TEST_P(Exactness, MatMulShapes) {
+  for (const Format& format : Formats()) {
+    for (int rows : {1, 5, 7, 8, 9, 16, 17, 31, 33, 40, 71}) {
+      for (int cols : {1, 31, 32, 33, 64, 95, 160}) {
+        const PackedMatrix matrix = RandomMatrix(format.id, rows, cols, rows * 1000 + cols);
+        for (int tokens = 1; tokens <= 9; ++tokens) {
+          const std::vector<float> x = Gaussian(tokens * cols, tokens);
+          EXPECT_TRUE(SameBits(Multiply(*backend_, matrix.view, x, tokens, tokens), Multiply(*scalar_, matrix.view, x, tokens)))
+              << format.name << " " << rows << "x" << cols << " tokens " << tokens;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Exactness, MatMulLargeEnoughForThreads) {
+  for (const Format& format : Formats()) {
+    const int rows = 500, cols = 608;
+    const PackedMatrix matrix = RandomMatrix(format.id, rows, cols, 3);
+    for (int tokens : {1, 6}) {
+      const std::vector<float> x = Gaussian(tokens * cols, tokens);
+      EXPECT_TRUE(SameBits(Multiply(*backend_, matrix.view, x, tokens), Multiply(*scalar_, matrix.view, x, tokens)))
+          << format.name << " tokens " << tokens;
+    }
+  }
+}
+
+// Stores are input: any byte may stand where a code or a scale belongs.
+TEST_P(Exactness, MatMulOfAnyBytes) {
+  const int rows = 24, cols = 96;
+  std::mt19937 random(4);
+  for (const Format& format : Formats()) {
+    for (int round = 0; round < 20; ++round) {
+      PackedMatrix matrix = RandomMatrix(format.id, rows, cols, 1);
+      for (std::byte& byte : matrix.bytes) byte = std::byte(random() & 0xff);
+      const std::vector<float> x = round % 2 == 0 ? Gaussian(3 * cols, round) : Awkward(3 * cols, round);
+      EXPECT_TRUE(SameBits(Multiply(*backend_, matrix.view, x, 3), Multiply(*scalar_, matrix.view, x, 3))) << format.name;
+    }
+  }
+}
+
+TEST_P(Exactness, MatMulExtremeCodes) {
+  const int cols = 64;
+  for (FormatId id : {FormatId::kQ8, FormatId::kQ4, FormatId::kQ2}) {
+    for (int fill : {0x00, 0x7f, 0x80, 0x81, 0xff}) {
+      PackedMatrix matrix = RandomMatrix(id, 8, cols, 1);
+      const size_t header = id == FormatId::kQ2 ? 32 : 16;
+      for (size_t block = 0; block < 2; ++block) {
+        const size_t bytes = FormatOf(id).panel_block_bytes;
+        for (size_t i = header; i < bytes; ++i) matrix.bytes[block * bytes + i] = std::byte(fill);
+      }
+      for (float value : {1.0f, -1.0f}) {  // codes of 127 or -127 throughout
+        const std::vector<float> x(cols, value);
+        EXPECT_TRUE(SameBits(Multiply(*backend_, matrix.view, x, 1), Multiply(*scalar_, matrix.view, x, 1)))
+            << FormatOf(id).name << " " << fill;
+      }
+    }
+  }
+}
+
+TEST_P(Exactness, RmsNorm) {
+  for (int cols : kLengths) {
+    for (int rows : {1, 3, 40}) {
+      const std::vector<float> weight = Gaussian(cols, 2);
+      const auto operation = [&](Backend& backend, float* x) { backend.RmsNorm(x, weight.data(), 1e-6f, rows, cols, x); };
+      Compare(Gaussian(rows * cols, cols), cols % 8, operation);
+      Compare(Gaussian(rows * cols, cols, 1e-23f), 1, operation);
+      Compare(Awkward(rows * cols, cols), 3, operation);
+    }
+  }
+}
+
+TEST_P(Exactness, Rope) {
+  for (int head_dim = 2; head_dim <= 40; head_dim += 2) {
+    for (int tokens : {1, 5}) {
+      const int heads = 3, stride = heads * head_dim + 5;
+      std::vector<int32_t> positions(tokens);
+      for (int t = 0; t < tokens; ++t) positions[t] = t * t * 7919 + 1;
+      std::vector<float> inv_freq(head_dim / 2);
+      for (int i = 0; i < head_dim / 2; ++i) inv_freq[i] = static_cast<float>(std::pow(1e6, -2.0 * i / head_dim));
+      Compare(Gaussian(tokens * stride, head_dim), head_dim % 8, [&](Backend& backend, float* x) {
+        backend.Rope(x, tokens, stride, heads, head_dim, positions.data(), inv_freq.data());
+      });
+    }
+  }
+}
+
+TEST_P(Exactness, RopeAngles) {
+  constexpr int kHeadDim = 128;
+  std::vector<float> inv_freq(kHeadDim / 2);
+  for (int i = 0; i < kHeadDim / 2; ++i) inv_freq[i] = static_cast<float>(std::pow(10000.0, -2.0 * i / kHeadDim));
+  for (int32_t position : {0, 1, 2, 3, 100, 4095, 32768, 131071, 999999, std::numeric_limits<int32_t>::max()}) {
+    Compare(Gaussian(kHeadDim, 1), 1,
+            [&](Backend& backend, float* x) { backend.Rope(x, 1, kHeadDim, 1, kHeadDim, &position, inv_freq.data()); });
+  }
+}
+
+TEST_P(Exactness, Attention) {
+  for (int head_dim : {1, 4, 7, 8, 9, 16, 20, 33, 48, 64, 72, 128, 130}) {
+    const AttentionShape shape{.heads = 4, .kv_heads = 2, .head_dim = head_dim, .page_tokens = 5, .scale = 0.3f};
+    const int longest = 43, pages = 9;
+    std::vector<float> cache = Gaussian(2 * pages * shape.page_tokens * shape.kv_heads * head_dim, head_dim);
+    std::vector<const float*> key_pages, value_pages;
+    const size_t page_floats = static_cast<size_t>(shape.page_tokens) * shape.kv_heads * head_dim;
+    Misaligned<float> misaligned(cache, head_dim % 8);
+    for (int page = 0; page < pages; ++page) {
+      key_pages.push_back(misaligned.data() + 2 * page * page_floats);
+      value_pages.push_back(misaligned.data() + (2 * page + 1) * page_floats);
+    }
+    const std::vector<float> query = Gaussian(longest * shape.heads * head_dim, 8);
+    const size_t token_floats = static_cast<size_t>(shape.heads) * head_dim;
+    // One job for every length from 1 to `longest`, all in one call.
+    Compare(std::vector<float>(query.size()), 1, [&](Backend& backend, float* output) {
+      std::vector<AttentionJob> jobs;
+      for (int i = 0; i < longest; ++i) {
+        jobs.push_back({query.data() + i * token_floats, output + i * token_floats, key_pages, value_pages, i + 1});
+      }
+      std::vector<float> scores(Backend::AttentionScratchFloats(backend.threads(), longest));
+      backend.Attention(shape, jobs, scores);
+    });
+  }
+}
+
+TEST_P(Exactness, Softmax) {
+  for (int cols : kLengths) {
+    for (int rows : {1, 4, 30}) {
+      const auto operation = [&](Backend& backend, float* x) { backend.Softmax(x, rows, cols); };
+      Compare(Gaussian(rows * cols, cols, 4.0f), cols % 8, operation);
+      Compare(Gaussian(rows * cols, cols, 60.0f), 1, operation);  // many underflow
+      Compare(Awkward(rows * cols, cols), 2, operation);
+    }
+  }
+}
+
+TEST_P(Exactness, Elementwise) {
+  for (int n : kLengths) {
+    for (bool awkward : {false, true}) {
+      const std::vector<float> x = awkward ? Awkward(n, n) : Gaussian(n, n);
+      const std::vector<float> other = awkward ? Awkward(n, n + 1) : Gaussian(n, n + 1);
+      const size_t misalignment = n % 8;
+      Compare(x, misalignment, [&](Backend& backend, float* y) { backend.SwiGlu(y, other.data(), n, y); });
+      Compare(x, misalignment, [&](Backend& backend, float* y) { backend.SwiGlu(other.data(), y, n, y); });
+      Compare(x, misalignment, [&](Backend& backend, float* y) { backend.AddScaled(y, other.data(), 0.37f, n); });
+      Compare(x, misalignment, [&](Backend& backend, float* y) { backend.Add(y, other.data(), n); });
+    }
+  }
+}
+
+TEST_P(Exactness, SwiGluOverTheWholeRange) {
+  std::vector<float> gate;
+  for (float x = -130.0f; x < 130.0f; x += 0.0037f) gate.push_back(x);
+  const std::vector<float> up(gate.size(), 1.0f);
+  Compare(gate, 0, [&](Backend& backend, float* y) { backend.SwiGlu(y, up.data(), static_cast<int64_t>(gate.size()), y); });
+}
+
+TEST_P(Exactness, Sigmoid) {
+  for (float x : Awkward(1000, 9)) EXPECT_TRUE(SameBits({{backend_->Sigmoid(x)}}, {{scalar_->Sigmoid(x)}})) << x;
+}
+
+std::vector<std::string_view> Names() {
+  std::vector<std::string_view> names;
+  for (const BackendRow& row : Backends()) names.push_back(row.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, Exactness, ::testing::Combine(::testing::ValuesIn(Names()), ::testing::Values(1, 2, 3)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) + "_" + std::to_string(std::get<1>(info.param)) +
+                                  "_threads";
+                         });
+
+}  // namespace
+}  // namespace moed

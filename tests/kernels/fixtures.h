@@ -1,0 +1,81 @@
+// Inputs for kernel tests: random, reproducible, at any alignment.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "core/base/buffer.h"
+#include "core/kernels/backend.h"
+#include "core/quant/format.h"
+#include "gtest/gtest.h"
+
+namespace moed {
+
+inline std::vector<float> Gaussian(size_t count, uint32_t seed, float deviation = 1.0f) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.0f, deviation);
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+// `count` elements that start `misalignment` elements after a 64-byte border.
+template <class T>
+class Misaligned {
+ public:
+  Misaligned(std::span<const T> values, size_t misalignment)
+      : buffer_(Buffer::Allocate((values.size() + misalignment + 1) * sizeof(T)).value()),
+        span_(reinterpret_cast<T*>(buffer_.data()) + misalignment, values.size()) {
+    std::memcpy(span_.data(), values.data(), values.size_bytes());
+  }
+  T* data() { return span_.data(); }
+  std::vector<T> copy() const { return {span_.begin(), span_.end()}; }
+
+ private:
+  Buffer buffer_;
+  std::span<T> span_;
+};
+
+struct PackedMatrix {
+  MatrixView view;
+  std::vector<std::byte> bytes;
+};
+
+inline PackedMatrix Pack(FormatId format, std::span<const float> weights, int rows, int cols) {
+  PackedMatrix matrix{{format, rows, cols, nullptr}, std::vector<std::byte>(PackedBytes(format, rows, cols))};
+  EXPECT_TRUE(EncodeRows(format, weights.data(), rows, cols, matrix.bytes).ok());
+  matrix.view.data = matrix.bytes.data();
+  return matrix;
+}
+
+inline PackedMatrix RandomMatrix(FormatId format, int rows, int cols, uint32_t seed) {
+  return Pack(format, Gaussian(static_cast<size_t>(rows) * cols, seed, 0.1f), rows, cols);
+}
+
+// y (tokens, rows) of one product on `backend`, `misalignment` floats off for the input.
+inline std::vector<float> Multiply(Backend& backend, const MatrixView& weights, std::span<const float> x, int tokens,
+                                   size_t misalignment = 0) {
+  Misaligned<float> input(x, misalignment);
+  Buffer storage = Buffer::Allocate(Backend::ActivationBytes(tokens, weights.cols)).value();
+  const Activations activations = backend.Prepare(input.data(), tokens, weights.cols, weights.cols, storage.span());
+  std::vector<float> y(static_cast<size_t>(tokens) * weights.rows);
+  const MatMulJob job{weights, &activations, y.data(), weights.rows};
+  backend.MatMul({&job, 1});
+  return y;
+}
+
+// The same bits, any NaN standing for every other.
+inline ::testing::AssertionResult SameBits(std::span<const float> a, std::span<const float> b) {
+  if (a.size() != b.size()) return ::testing::AssertionFailure() << a.size() << " values against " << b.size();
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (std::bit_cast<uint32_t>(a[i]) == std::bit_cast<uint32_t>(b[i]) || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
+    return ::testing::AssertionFailure() << "element " << i << ": " << std::hexfloat << a[i] << " against " << b[i];
+  }
+  return ::testing::AssertionSuccess();
+}
+
+}  // namespace moed

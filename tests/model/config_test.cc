@@ -1,0 +1,244 @@
+// config.json to ModelSpec: whatever changes what a model computes is understood or refused by name.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "core/base/status.h"
+#include "core/model/family.h"
+#include "nlohmann/json.hpp"
+#include "tests/model/packed_model.h"
+
+namespace moed {
+namespace {
+
+using Json = nlohmann::json;
+
+absl::StatusOr<ModelSpec> Read(const Json& config, const std::string& generation_config = "") {
+  const std::string text = config.dump();
+  auto family = FamilyOf(text);
+  if (!family.ok()) return family.status();
+  return (*family)->read_spec(text, generation_config);
+}
+
+Json ConfigOf(std::string_view family) {
+  return Json::parse(ReadText(DataFolder() + "/" + std::string(family) + "/config.json"));
+}
+
+void ExpectRefusal(const absl::Status& status, std::string_view named, std::string_view value) {
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find(ToAbsl(named)), absl::string_view::npos) << status << "\nshould name " << named;
+  EXPECT_NE(status.message().find(ToAbsl(value)), absl::string_view::npos) << status << "\nshould show " << value;
+}
+
+class ConfigTest : public testing::TestWithParam<std::string> {
+ protected:
+  const Json good_ = ConfigOf(GetParam());
+  Json With(const std::string& key, const Json& value) const {
+    Json config = good_;
+    config[key] = value;
+    return config;
+  }
+};
+
+TEST_P(ConfigTest, IsReadAndTravelsAsJson) {
+  const auto spec = Read(good_);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->family, GetParam());
+  const std::string json = SpecToJson(*spec);
+  const auto again = SpecFromJson(json);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(SpecToJson(*again), json);
+}
+
+TEST_P(ConfigTest, RefusesWhatNoFamilyComputes) {
+  struct Refusal {
+    std::string key;
+    Json value;
+  };
+  const Refusal refusals[] = {
+      {"hidden_act", "gelu"},
+      {"hidden_act", "relu"},
+      {"attention_bias", true},
+      {"mlp_bias", true},
+      {"clip_qkv", 8.0},
+      {"use_sliding_window", true},
+      {"partial_rotary_factor", 0.5},
+      {"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}},
+      {"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}},
+      {"rope_scaling", {{"rope_type", "default"}, {"factor", 4.0}}},
+      {"rope_scaling", "linear"},
+      {"rope_parameters", {{"rope_type", "llama3"}, {"rope_theta", good_.at("rope_theta")}}},
+      {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 3.0}}},
+      {"rope_parameters", {{"rope_type", "default"}, {"partial_rotary_factor", 0.25}}},
+      {"quantization_config", {{"quant_method", "gptq"}}},
+      {"layer_types", {"sliding_attention", "full_attention"}},
+      {"is_encoder_decoder", true},
+      {"pruned_heads", {{"0", {1}}}},
+      {"logits_scaling", 6.0},
+      {"final_logit_softcapping", 30.0},
+      {"auto_map", {{"AutoModel", "modeling_other.Model"}}},
+  };
+  for (const Refusal& refusal : refusals) {
+    const absl::Status status = Read(With(refusal.key, refusal.value)).status();
+    ExpectRefusal(status, refusal.key == "rope_parameters" && refusal.value.contains("rope_theta") && refusal.value["rope_theta"] == 3.0
+                              ? "rope_theta"
+                              : refusal.key,
+                  "");
+  }
+}
+
+TEST_P(ConfigTest, RefusesNumbersOutOfRangeAndOtherTypes) {
+  struct Range {
+    std::string key;
+    std::vector<Json> bad;
+  };
+  const Range ranges[] = {
+      {"hidden_size", {0, -1, 1.5, "64", true, 1e30, 18446744073709551615ull, Json::array()}},
+      {"num_hidden_layers", {0, -3, 5000, 1e9}},
+      {"num_attention_heads", {0, -1, 100000}},
+      {"num_key_value_heads", {0, 4, 1 << 20}},  // 4 divides none of the head counts
+      {"vocab_size", {0, -261, 1 << 30}},
+      {"max_position_embeddings", {0, 1 << 30}},
+      {"rms_norm_eps", {0, -1e-6, 2, "small"}},
+      {"rope_theta", {0, -10000, "10000"}},
+      {"num_experts_per_tok", {0, 100, -2}},
+      {"tie_word_embeddings", {"yes", 1}},
+      {"eos_token_id", {-1, 261, "2", {2, 1000}}},
+      {"bos_token_id", {-1, 261, {1, 2}}},
+  };
+  for (const Range& range : ranges) {
+    for (const Json& bad : range.bad) {
+      const absl::Status status = Read(With(range.key, bad)).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << range.key << " = " << bad << ": " << status;
+    }
+  }
+  ExpectRefusal(Read(With("hidden_size", -1)).status(), "hidden_size", "-1");
+  ExpectRefusal(Read(With("vocab_size", "many")).status(), "vocab_size", "\"many\"");
+}
+
+TEST_P(ConfigTest, RefusesMissingKeys) {
+  for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "max_position_embeddings",
+                          "rms_norm_eps", "rope_theta", "num_experts_per_tok", "intermediate_size"}) {
+    Json config = good_;
+    config.erase(key);
+    ExpectRefusal(Read(config).status(), key, "missing");
+  }
+}
+
+TEST_P(ConfigTest, RefusesUnknownKeysByName) {
+  ExpectRefusal(Read(With("residual_multiplier", 0.22)).status(), "residual_multiplier", "0.22");
+  EXPECT_TRUE(Read(With("initializer_range", 0.5)).ok());
+  EXPECT_TRUE(Read(With("transformers_version", "5.0.0")).ok());
+  EXPECT_TRUE(Read(With("attention_dropout", 0.1)).ok()) << "dropout is for training";
+}
+
+// transformers 5 writes rope_parameters and dtype, and names the experts alike in all families.
+TEST_P(ConfigTest, BothSpellingsGiveTheSameSpec) {
+  const std::string expected = SpecToJson(*Read(good_));
+  Json config = good_;
+  config.erase("rope_scaling");
+  config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", config["rope_theta"]}};
+  config.erase("rope_theta");
+  config["torch_dtype"] = config["dtype"];
+  config.erase("dtype");
+  const bool local = config.contains("num_local_experts");
+  const std::string from = local ? "num_local_experts" : "num_experts";
+  const std::string to = local ? "num_experts" : "num_local_experts";
+  config[to] = config[from];
+  EXPECT_TRUE(Read(config).ok()) << "both spellings, same number";
+  config.erase(from);
+  const auto spec = Read(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(SpecToJson(*spec), expected);
+  config[from] = config[to].get<int>() + 1;
+  ExpectRefusal(Read(config).status(), from, to);
+}
+
+TEST_P(ConfigTest, EosComesFromBothFiles) {
+  const auto ids = [](const std::vector<TokenId>& tokens) {
+    std::vector<int> values;
+    for (TokenId token : tokens) values.push_back(token.value());
+    return values;
+  };
+  EXPECT_EQ(ids(Read(good_)->eos), (std::vector<int>{2}));
+  EXPECT_EQ(ids(Read(good_, R"({"eos_token_id": [7, 2, 5], "temperature": 0.7})")->eos), (std::vector<int>{2, 5, 7}));
+  EXPECT_EQ(ids(Read(With("eos_token_id", {9, 3}), R"({"eos_token_id": 4})")->eos), (std::vector<int>{3, 4, 9}));
+  EXPECT_EQ(ids(Read(With("eos_token_id", nullptr))->eos), (std::vector<int>{}));
+  EXPECT_EQ(ids(Read(With("bos_token_id", nullptr), R"({"bos_token_id": 6})")->bos), (std::vector<int>{6}));
+  ExpectRefusal(Read(good_, R"({"eos_token_id": 100000})").status(), "generation_config.json", "100000");
+  ExpectRefusal(Read(good_, "[]").status(), "generation_config.json", "");
+  ExpectRefusal(Read(good_, "{").status(), "generation_config.json", "");
+}
+
+std::vector<std::string> FamilyNames() {
+  std::vector<std::string> names;
+  for (const Family& family : Families()) names.emplace_back(family.model_type);
+  return names;
+}
+INSTANTIATE_TEST_SUITE_P(Families, ConfigTest, testing::ValuesIn(FamilyNames()), [](const auto& info) { return info.param; });
+
+TEST(FamilyTest, UnknownTypesAreRefusedWithTheKnownOnes) {
+  for (const Family& family : Families()) {
+    ExpectRefusal(FamilyOf(R"({"model_type": "gpt_oss"})").status(), "gpt_oss", family.model_type);
+  }
+  ExpectRefusal(FamilyOf("{}").status(), "model_type", "missing");
+  ExpectRefusal(FamilyOf(R"({"model_type": 3})").status(), "model_type", "3");
+  ExpectRefusal(FamilyOf("not json").status(), "config.json", "");
+  ExpectRefusal(FamilyOf("[1]").status(), "config.json", "object");
+}
+
+TEST(FamilyTest, SlidingWindowCountsOnlyWhereItIsUsed) {
+  Json mixtral = ConfigOf("mixtral");
+  mixtral["sliding_window"] = 4096;
+  ExpectRefusal(Read(mixtral).status(), "sliding_window", "4096");
+  for (const char* family : {"qwen2_moe", "qwen3_moe"}) {
+    Json qwen = ConfigOf(family);
+    qwen["sliding_window"] = 32768;
+    qwen["use_sliding_window"] = false;
+    EXPECT_TRUE(Read(qwen).ok()) << Read(qwen).status();
+  }
+}
+
+TEST(FamilyTest, SparsityFollowsStepAndList) {
+  Json config = ConfigOf("qwen2_moe");
+  config["num_hidden_layers"] = 6;
+  config["decoder_sparse_step"] = 2;
+  config["mlp_only_layers"] = {3};
+  const auto spec = Read(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->moe, (std::vector<bool>{false, true, false, false, false, true}));
+  EXPECT_EQ(spec->dense_ffn, config["intermediate_size"].get<int>());
+  config["mlp_only_layers"] = {1, 3, 5};
+  ExpectRefusal(Read(config).status(), "no layer has experts", "");
+  config["mlp_only_layers"] = {6};
+  ExpectRefusal(Read(config).status(), "mlp_only_layers", "6");
+}
+
+TEST(FamilyTest, HeadDimMayDifferOnlyWhereTheFamilyAllowsIt) {
+  for (const Family& family : Families()) {
+    Json config = ConfigOf(family.model_type);
+    config["head_dim"] = 16;
+    const bool allowed = family.model_type == "mixtral" || family.model_type == "qwen3_moe";
+    EXPECT_EQ(Read(config).ok(), allowed) << family.model_type;
+    config["head_dim"] = 15;
+    EXPECT_FALSE(Read(config).ok()) << "odd";
+  }
+}
+
+TEST(FamilyTest, TensorNamesAreUnique) {
+  for (const Family& family : Families()) {
+    const ModelSpec spec = *Read(ConfigOf(family.model_type));
+    std::map<std::string, int> stored, read;
+    for (const TrunkTensor& tensor : family.trunk_tensors(spec)) ++stored[tensor.store_name], ++read[tensor.checkpoint_name];
+    for (LayerId layer : spec.MoeLayers()) {
+      for (int expert = 0; expert < spec.experts; ++expert) {
+        for (int part = 0; part < kExpertParts; ++part) ++read[family.expert_tensor(layer, expert, static_cast<ExpertPart>(part))];
+      }
+    }
+    for (const auto& [name, count] : stored) EXPECT_EQ(count, 1) << name;
+    for (const auto& [name, count] : read) EXPECT_EQ(count, 1) << name;
+  }
+}
+
+}  // namespace
+}  // namespace moed

@@ -1,0 +1,162 @@
+// The bits of a sequence's logits depend on its tokens alone: not on chunks, other sequences, threads, instruction set, order of
+// arrival or where its pages lie.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/model/packed_model.h"
+
+namespace moed {
+namespace {
+
+constexpr int kPromptTokens = 37;
+
+std::vector<TokenId> RandomTokens(int count, uint64_t seed, int vocabulary) {
+  std::mt19937_64 random(seed);
+  std::vector<TokenId> tokens;
+  for (int i = 0; i < count; ++i) tokens.push_back(TokenId(static_cast<int32_t>(random() % vocabulary)));
+  return tokens;
+}
+
+struct Case {
+  std::string checkpoint;
+  FormatId format;
+};
+
+std::vector<Case> Cases(std::span<const Format> formats) {
+  std::vector<Case> cases;
+  for (const std::string& name : CheckpointNames()) {
+    for (const Format& format : formats) cases.push_back({name, format.id});
+  }
+  return cases;
+}
+
+std::string CaseName(const testing::TestParamInfo<Case>& info) {
+  return info.param.checkpoint + "_" + std::string(FormatOf(info.param.format).name);
+}
+
+class ExactnessTest : public testing::TestWithParam<Case> {
+ protected:
+  const StoreReader& store_ = PackedStore(GetParam().checkpoint, GetParam().format);
+  const int vocabulary_ = SpecFromJson(store_.description().model_spec)->vocabulary;
+  const std::vector<TokenId> tokens_ = RandomTokens(kPromptTokens, 1, vocabulary_);
+  MemoryProvider provider_{store_};
+  const Logits expected_ = Alone(ModelSetup{}, tokens_, tokens_.size());
+
+  Logits Alone(const ModelSetup& setup, const std::vector<TokenId>& tokens, size_t chunk_tokens) {
+    PackedModel model(store_, setup);
+    TestSequence sequence;
+    return model.Feed(provider_, sequence, tokens, chunk_tokens);
+  }
+};
+
+TEST_P(ExactnessTest, Chunks) {
+  for (const size_t chunk_tokens : {1, 3, 7, 16, 17}) {
+    EXPECT_TRUE(SameBits(Alone({}, tokens_, chunk_tokens), expected_)) << "chunks of " << chunk_tokens;
+  }
+}
+
+TEST_P(ExactnessTest, BackendsAndThreads) {
+  for (const BackendRow& backend : Backends()) {
+    if (!backend.supported()) continue;
+    for (const int threads : {1, 2}) {
+      for (const size_t chunk_tokens : {5, kPromptTokens}) {
+        EXPECT_TRUE(SameBits(Alone({.backend = std::string(backend.name), .threads = threads}, tokens_, chunk_tokens), expected_))
+            << backend.name << ", " << threads << " threads, chunks of " << chunk_tokens;
+      }
+    }
+  }
+}
+
+TEST_P(ExactnessTest, OrderOfArrival) {
+  for (const uint64_t seed : {1, 2, 3}) {
+    provider_.ShuffleWith(seed);
+    EXPECT_TRUE(SameBits(Alone({}, tokens_, 11), expected_)) << "seed " << seed;
+  }
+}
+
+TEST_P(ExactnessTest, LogitsRowsAtATime) {
+  for (const int rows : {1, 2, 1000}) {
+    EXPECT_TRUE(SameBits(Alone({.logits_rows = rows}, tokens_, tokens_.size()), expected_)) << rows << " rows";
+  }
+}
+
+TEST_P(ExactnessTest, ScatteredPages) {
+  PackedModel model(store_);
+  TestSequence left, right, sequence;
+  ASSERT_TRUE(model.kv().Reserve(left.kv, 4 * kKvPageTokens));
+  for (int pages = 1; pages <= 4; ++pages) {  // pages of two sequences alternate
+    ASSERT_TRUE(model.kv().Reserve(right.kv, pages * kKvPageTokens) && model.kv().Reserve(left.kv, (4 + pages) * kKvPageTokens));
+  }
+  model.kv().Release(right.kv);
+  EXPECT_TRUE(SameBits(model.Feed(provider_, sequence, tokens_, 9), expected_));
+  EXPECT_NE(sequence.kv.pages[1], sequence.kv.pages[0] + 1);
+}
+
+// Three sequences of different lengths go through the model in steps of random pieces, together and with changing partners.
+TEST_P(ExactnessTest, BatchComposition) {
+  provider_.ShuffleWith(5);
+  std::vector<std::vector<TokenId>> prompts = {tokens_, RandomTokens(23, 2, vocabulary_), RandomTokens(50, 3, vocabulary_)};
+  std::vector<Logits> expected = {expected_};
+  for (size_t i = 1; i < prompts.size(); ++i) expected.push_back(Alone({}, prompts[i], prompts[i].size()));
+
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 3; ++round) {
+    PackedModel model(store_, {.threads = 2});
+    std::vector<TestSequence> sequences(prompts.size());
+    std::vector<Logits> got(prompts.size());
+    while (true) {
+      std::vector<SequenceChunk> chunks;
+      std::vector<size_t> owners;
+      for (size_t i = 0; i < prompts.size(); ++i) {
+        const size_t left = prompts[i].size() - sequences[i].kv.length;
+        if (left == 0 || (random() % 3 == 0 && !chunks.empty())) continue;
+        const size_t count = 1 + random() % std::min<size_t>(left, 12);
+        owners.push_back(i);
+        chunks.push_back({.session = SessionId(i),
+                          .phase = count == 1 ? Phase::kDecode : Phase::kPrefill,
+                          .tokens = std::span(prompts[i]).subspan(sequences[i].kv.length, count),
+                          .kv = &sequences[i].kv});
+      }
+      if (chunks.empty()) break;
+      const std::vector<Logits> step = model.Step(provider_, chunks);
+      for (size_t c = 0; c < chunks.size(); ++c) got[owners[c]].insert(got[owners[c]].end(), step[c].begin(), step[c].end());
+    }
+    for (size_t i = 0; i < prompts.size(); ++i) EXPECT_TRUE(SameBits(got[i], expected[i])) << "sequence " << i << ", round " << round;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Stores, ExactnessTest, testing::ValuesIn(Cases(Formats())), CaseName);
+
+class LargestStepTest : public ExactnessTest {};
+
+// As many tokens and positions as the model was loaded for: scratch is large enough, and more whole contexts than there are page
+// pointers for are attended in groups.
+TEST_P(LargestStepTest, HasTheBitsOfSmallOnes) {
+  constexpr int kSequences = 18;
+  const int context = SpecFromJson(store_.description().model_spec)->max_positions;
+  const std::vector<TokenId> tokens = RandomTokens(context, 4, vocabulary_);
+  const Logits expected = Alone({.backend = "auto", .max_step_tokens = context}, tokens, tokens.size());
+  EXPECT_TRUE(SameBits(Alone({.backend = "auto", .max_step_tokens = 8, .logits_rows = 3}, tokens, 8), expected));
+
+  constexpr int kPiece = 8;
+  ASSERT_EQ(context % kPiece, 0);
+  PackedModel model(store_, {.backend = "auto",
+                             .max_step_tokens = kSequences * kPiece,
+                             .kv_pages = kSequences * KvPool::PagesFor(context)});
+  std::vector<TestSequence> sequences(kSequences);
+  for (int position = 0; position < context; position += kPiece) {
+    std::vector<SequenceChunk> chunks;
+    for (TestSequence& sequence : sequences) {
+      chunks.push_back({.tokens = std::span(tokens).subspan(position, kPiece), .kv = &sequence.kv, .first_logits = kPiece - 1});
+    }
+    for (const Logits& logits : model.Step(provider_, chunks)) {
+      EXPECT_TRUE(SameBits(logits, {expected[position + kPiece - 1]}));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Stores, LargestStepTest, testing::ValuesIn(Cases(std::span(&FormatOf(FormatId::kQ8), 1))), CaseName);
+
+}  // namespace
+}  // namespace moed

@@ -1,0 +1,232 @@
+// What Forward promises beside the numbers: failures stay with their sequence, hooks see what they should, nothing is allocated twice.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "core/model/scratch.h"
+#include "tests/model/packed_model.h"
+
+namespace moed {
+namespace {
+
+std::vector<TokenId> Tokens(int first, int count) {
+  std::vector<TokenId> tokens;
+  for (int i = 0; i < count; ++i) tokens.push_back(TokenId((first + 17 * i) % 256));
+  return tokens;
+}
+
+class ForwardTest : public testing::TestWithParam<std::string> {
+ protected:
+  const StoreReader& store_ = PackedStore(GetParam(), FormatId::kQ8);
+  MemoryProvider provider_{store_};
+};
+
+struct Batch3 {
+  std::vector<std::vector<TokenId>> prompts = {Tokens(3, 2), Tokens(90, 1), Tokens(201, 2)};
+  std::vector<TestSequence> sequences = std::vector<TestSequence>(3);
+  std::vector<SequenceChunk> Chunks() {
+    std::vector<SequenceChunk> chunks;
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      chunks.push_back({.session = SessionId(i), .tokens = prompts[i], .kv = &sequences[i].kv});
+    }
+    return chunks;
+  }
+};
+
+// By layer and expert: the sessions whose tokens choose it in a step of Batch3.
+std::map<ExpertKey, std::set<SessionId>> ChoosersOf(PackedModel& model, MemoryProvider& provider) {
+  std::map<ExpertKey, std::set<SessionId>> choosers;
+  provider.on_begin = [&](const LayerRouting& routing) {
+    for (const TokenRouting& token : routing.tokens) {
+      for (const ExpertChoice& choice : token.choices) choosers[{routing.layer, choice.expert}].insert(token.session);
+    }
+  };
+  Batch3 batch;
+  auto chunks = batch.Chunks();
+  model.Step(provider, chunks);
+  for (TestSequence& sequence : batch.sequences) model.kv().Release(sequence.kv);
+  provider.on_begin = nullptr;
+  return choosers;
+}
+
+TEST_P(ForwardTest, AFailedExpertHurtsOnlyTheChunksThatChoseIt) {
+  PackedModel model(store_);
+  Batch3 clean;
+  auto clean_chunks = clean.Chunks();
+  const std::vector<Logits> expected = model.Step(provider_, clean_chunks);
+  for (TestSequence& sequence : clean.sequences) model.kv().Release(sequence.kv);
+
+  int partial = 0;
+  for (const auto& [key, sessions] : ChoosersOf(model, provider_)) {
+    partial += sessions.size() < 3;
+    for (const std::optional<ExpertPart> part :
+         {std::optional<ExpertPart>(), std::optional(ExpertPart::kGate), std::optional(ExpertPart::kUp), std::optional(ExpertPart::kDown)}) {
+      Batch3 batch;
+      auto chunks = batch.Chunks();
+      provider_.FailWith(ExpertFault{key, part});
+      const std::vector<Logits> got = model.Step(provider_, chunks);
+      provider_.FailWith(std::nullopt);
+      for (size_t i = 0; i < chunks.size(); ++i) {
+        const bool failed = sessions.contains(SessionId(i));
+        EXPECT_EQ(chunks[i].status.code(), failed ? absl::StatusCode::kDataLoss : absl::StatusCode::kOk);
+        EXPECT_EQ(batch.sequences[i].kv.length, failed ? 0 : static_cast<int>(batch.prompts[i].size()));
+        EXPECT_TRUE(failed ? got[i].empty() : SameBits(got[i], expected[i]));
+        if (!failed) continue;  // the same chunk again, now that the expert can be read
+        const std::vector<Logits> again = model.Step(provider_, std::span(&chunks[i], 1));
+        EXPECT_TRUE(chunks[i].status.ok() && SameBits(again[0], expected[i]));
+      }
+      for (TestSequence& sequence : batch.sequences) model.kv().Release(sequence.kv);
+    }
+  }
+  EXPECT_GT(partial, 0) << "no expert was chosen by only some of the sequences: the test shows nothing";
+}
+
+TEST_P(ForwardTest, HooksSeeEveryTokenAndTheLastGateInputOfEachChunk) {
+  PackedModel model(store_);
+  std::vector<std::pair<SessionId, TokenId>> tokens;
+  std::vector<std::pair<LayerId, SessionId>> gate_inputs;
+  std::map<LayerId, int> masked;
+  provider_.on_token = [&](SessionId session, TokenId token) { tokens.emplace_back(session, token); };
+  provider_.on_gate_input = [&](SessionId session, LayerId layer, std::span<const float> hidden) {
+    EXPECT_EQ(static_cast<int>(hidden.size()), model.spec().hidden);
+    gate_inputs.emplace_back(layer, session);
+  };
+  provider_.mask_router = [&](LayerId layer, std::span<float> logits) {
+    EXPECT_EQ(static_cast<int>(logits.size()), model.spec().experts);
+    ++masked[layer];
+  };
+  Batch3 batch;
+  auto chunks = batch.Chunks();
+  model.Step(provider_, chunks);
+
+  std::vector<std::pair<SessionId, TokenId>> expected_tokens;
+  std::vector<std::pair<LayerId, SessionId>> expected_inputs;
+  std::map<LayerId, int> expected_masked;
+  for (size_t i = 0; i < 3; ++i) {
+    for (const TokenId token : batch.prompts[i]) expected_tokens.emplace_back(SessionId(i), token);
+  }
+  for (const LayerId layer : model.spec().MoeLayers()) {
+    for (size_t i = 0; i < 3; ++i) expected_inputs.emplace_back(layer, SessionId(i));
+    expected_masked[layer] = static_cast<int>(expected_tokens.size());
+  }
+  EXPECT_EQ(tokens, expected_tokens);
+  EXPECT_EQ(gate_inputs, expected_inputs);
+  EXPECT_EQ(masked, expected_masked);
+}
+
+TEST_P(ForwardTest, AMaskedExpertIsNotChosen) {
+  PackedModel model(store_);
+  provider_.mask_router = [](LayerId, std::span<float> logits) { logits[1] = -INFINITY; };
+  provider_.on_begin = [](const LayerRouting& routing) {
+    for (const TokenRouting& token : routing.tokens) {
+      for (const ExpertChoice& choice : token.choices) EXPECT_NE(choice.expert, 1);
+    }
+  };
+  TestSequence sequence;
+  model.Feed(provider_, sequence, Tokens(5, 40), 40);
+}
+
+// Asked for in the middle of a step, as a predictor does.
+TEST_P(ForwardTest, GateProbabilitiesAreTheRoutersOwn) {
+  PackedModel model(store_);
+  TestSequence first, second;
+  const auto tokens = Tokens(40, 9);
+  const Logits expected = model.Feed(provider_, first, tokens, 4);
+  std::vector<float> probabilities(model.spec().experts);
+  provider_.on_gate_input = [&](SessionId, LayerId layer, std::span<const float> hidden) {
+    model.model().GateProbabilities(layer, hidden, probabilities);
+  };
+  provider_.on_begin = [&](const LayerRouting& routing) {
+    const std::span<const ExpertChoice> choices = routing.tokens.back().choices;
+    float sum = 0;
+    for (const ExpertChoice& choice : choices) sum += probabilities[choice.expert];
+    for (const ExpertChoice& choice : choices) {
+      const float probability = probabilities[choice.expert];
+      EXPECT_EQ(choice.probability, model.spec().norm_topk_prob ? probability / sum : probability);
+    }
+  };
+  EXPECT_TRUE(SameBits(model.Feed(provider_, second, tokens, 4), expected));
+}
+
+TEST_P(ForwardTest, TraceHasAttentionOfEachLayerAndBothHalvesOfEachExpert) {
+  FakeClock clock;
+  Trace trace(clock, 1000);
+  PackedModel model(store_, {.trace = &trace});
+  std::map<ExpertKey, int> experts;
+  provider_.on_begin = [&](const LayerRouting& routing) {
+    for (const ExpertChoice& choice : routing.tokens[0].choices) experts[{routing.layer, choice.expert}] = 2;
+  };
+  TestSequence sequence;
+  model.Feed(provider_, sequence, Tokens(8, 1), 1);
+  std::vector<int> attention(model.spec().layers);
+  std::map<ExpertKey, int> traced;
+  for (const TraceEvent& event : trace.Events()) {
+    EXPECT_EQ(event.track, kComputeTrack);
+    if (std::string_view(event.name) == "attention") ++attention[event.layer];
+    if (std::string_view(event.name) == "expert") ++traced[{LayerId(event.layer), event.expert}];
+  }
+  EXPECT_EQ(attention, std::vector<int>(model.spec().layers, 1));
+  EXPECT_EQ(traced, experts);
+}
+
+TEST_P(ForwardTest, LogitsOnlyWhereTheyAreWanted) {
+  PackedModel model(store_);
+  const auto tokens = Tokens(1, 6);
+  TestSequence whole, tail, none;
+  const Logits all = model.Feed(provider_, whole, tokens, 6);
+  SequenceChunk chunks[] = {{.tokens = tokens, .kv = &tail.kv, .first_logits = 5}, {.tokens = tokens, .kv = &none.kv, .first_logits = 6}};
+  const std::vector<Logits> got = model.Step(provider_, chunks);
+  EXPECT_TRUE(SameBits(got[0], {all.back()}));
+  EXPECT_TRUE(got[1].empty());
+  EXPECT_EQ(none.kv.length, 6);
+}
+
+TEST_P(ForwardTest, ScratchBytesAreExact) {
+  const ModelSpec spec = *SpecFromJson(store_.description().model_spec);
+  for (const ModelOptions& options : {ModelOptions{1, 1, 1}, ModelOptions{7, 33, 3}, ModelOptions{64, 160, 200}}) {
+    for (const int threads : {1, 2, 5}) {
+      const uint64_t bytes = Model::ScratchBytes(spec, options, threads);
+      auto buffer = Buffer::Allocate(bytes);
+      ASSERT_TRUE(buffer.ok());
+      const Scratch scratch = CarveScratch(spec, options, threads, buffer->span());  // ends the process when it does not fit
+      const auto* end = reinterpret_cast<const std::byte*>(scratch.row_chunks.data() + scratch.row_chunks.size());
+      EXPECT_LT(buffer->data() + buffer->size() - end, static_cast<ptrdiff_t>(kPageBytes));
+    }
+  }
+}
+
+TEST_P(ForwardTest, LoadRefusesOptionsAndSpecsThatDoNotFit) {
+  const ModelSpec spec = *SpecFromJson(store_.description().model_spec);
+  InlineExecutor executor;
+  auto backend = *MakeBackend("scalar", executor);
+  auto kv = *KvPool::Create(spec, 1);
+  const auto load = [&](const ModelSpec& other, const ModelOptions& options) {
+    return Model::Load(store_, other, options, *backend, *kv, nullptr).status();
+  };
+  const ModelOptions good = {8, 16, 1};
+  EXPECT_TRUE(load(spec, good).ok());
+  for (const ModelOptions& bad : {ModelOptions{0, 16, 1}, ModelOptions{8, 0, 1}, ModelOptions{8, spec.max_positions + 1, 1}, ModelOptions{8, 16, 0}}) {
+    EXPECT_EQ(load(spec, bad).code(), absl::StatusCode::kInvalidArgument);
+  }
+  const auto change = [&](auto&& edit) {
+    ModelSpec other = spec;
+    edit(other);
+    return load(other, good);
+  };
+  const auto expect_loss = [](const absl::Status& status, std::string_view named) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_NE(status.message().find(ToAbsl(named)), absl::string_view::npos) << status;
+  };
+  expect_loss(change([](ModelSpec& s) { s.vocabulary += 8; }), "tensor embed has shape");
+  expect_loss(change([](ModelSpec& s) { s.head_dim += 2; }), "rope.inv_freq has shape");
+  expect_loss(change([](ModelSpec& s) { s.experts += 1; }), "experts a layer");
+  expect_loss(change([](ModelSpec& s) { s.expert_ffn += 1; }), "experts has shape");
+  expect_loss(change([](ModelSpec& s) { s.tied_embeddings = !s.tied_embeddings; }), "head");
+  expect_loss(change([](ModelSpec& s) { s.qkv_bias = !s.qkv_bias; }), "q_bias");
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, ForwardTest, testing::ValuesIn(CheckpointNames()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace moed

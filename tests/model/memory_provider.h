@@ -1,0 +1,128 @@
+// All experts of a store in memory, handed out in any order; single experts can be made to fail. A test double for ExpertProvider.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "core/base/buffer.h"
+#include "core/base/status.h"
+#include "core/expert/provider.h"
+#include "core/io/file.h"
+#include "core/store/store.h"
+
+namespace moed {
+
+// One expert that cannot be read: as a whole, or from one part on.
+struct ExpertFault {
+  ExpertKey key;
+  std::optional<ExpertPart> part;
+  absl::Status status = DataLoss("injected");
+};
+
+class MemoryProvider final : public ExpertProvider {
+ public:
+  explicit MemoryProvider(const StoreReader& store, Precision precision = kReferencePrecision) : precision_(precision) {
+    const auto file = OpenBuffered(store.path());
+    EXPECT_TRUE(file.ok()) << file.status();
+    const StoreDescription& description = store.description();
+    for (LayerId layer : description.moe_layers) {
+      for (int expert = 0; expert < description.experts_per_layer; ++expert) {
+        auto record = Buffer::Allocate(store.expert_bytes(precision));
+        EXPECT_TRUE(record.ok() && (*file)->ReadAt(store.RecordOffset({layer, expert, precision}), record->span()).ok());
+        auto& entry = experts_[{layer, expert}];
+        entry = std::make_unique<Expert>(*this, ExpertKey{layer, expert}, *std::move(record));
+        for (const ExpertSegment& segment : description.precisions[precision].segments) {
+          entry->parts.push_back(entry->record.span().subspan(segment.offset, segment.bytes));
+        }
+      }
+    }
+    order_.reserve(description.experts_per_layer);
+  }
+  ~MemoryProvider() override { EXPECT_EQ(pins_, 0) << "a handle outlived its use"; }
+
+  // Experts of a layer arrive in ascending order, or shuffled by this seed.
+  void ShuffleWith(uint64_t seed) { random_.emplace(seed); }
+  void FailWith(std::optional<ExpertFault> fault) { fault_ = std::move(fault); }
+
+  // Called when set.
+  std::function<void(SessionId, TokenId)> on_token;
+  std::function<void(SessionId, LayerId, std::span<const float>)> on_gate_input;
+  std::function<void(LayerId, std::span<float>)> mask_router;
+  std::function<void(const LayerRouting&)> on_begin;
+
+  void OnSequenceStart(SessionId) override {}
+  void OnSequenceEnd(SessionId) override {}
+  void OnToken(SessionId session, TokenId token) override {
+    if (on_token) on_token(session, token);
+  }
+  void OnGateInput(SessionId session, LayerId layer, std::span<const float> hidden) override {
+    if (on_gate_input) on_gate_input(session, layer, hidden);
+  }
+  void MaskRouter(LayerId layer, std::span<float> logits) override {
+    if (mask_router) mask_router(layer, logits);
+  }
+
+  void Begin(const LayerRouting& routing) override {
+    EXPECT_TRUE(order_.empty()) << "Begin before Next was empty";
+    if (on_begin) on_begin(routing);
+    layer_ = routing.layer;
+    for (const TokenRouting& token : routing.tokens) {
+      for (const ExpertChoice& choice : token.choices) {
+        if (std::find(order_.begin(), order_.end(), choice.expert) == order_.end()) order_.push_back(choice.expert);
+      }
+    }
+    std::sort(order_.begin(), order_.end(), std::greater<>());
+    if (random_) std::shuffle(order_.begin(), order_.end(), *random_);
+  }
+
+  std::optional<ReadyExpert> Next() override {
+    if (order_.empty()) return std::nullopt;
+    ReadyExpert ready;
+    ready.expert = order_.back();
+    ready.precision = precision_;
+    order_.pop_back();
+    Expert& expert = *experts_.at({layer_, ready.expert});
+    if (fault_ && fault_->key == expert.key && !fault_->part) {
+      ready.status = fault_->status;
+      return ready;
+    }
+    ++pins_;
+    ready.handle = ExpertHandle(&expert);
+    return ready;
+  }
+
+  SequenceCounters sequence_counters(SessionId) const override { return {}; }
+
+ private:
+  struct Expert final : internal::PinnedExpert {
+    Expert(MemoryProvider& provider, ExpertKey key, Buffer record) : provider(provider), key(key), record(std::move(record)) {}
+    absl::StatusOr<std::span<const std::byte>> WaitPart(ExpertPart part) override {
+      const std::optional<ExpertFault>& fault = provider.fault_;
+      if (fault && fault->key == key && fault->part && part >= *fault->part) return fault->status;
+      return parts[static_cast<size_t>(part)];
+    }
+    void Unpin() override { --provider.pins_; }
+
+    MemoryProvider& provider;
+    const ExpertKey key;
+    Buffer record;
+    std::vector<std::span<const std::byte>> parts;
+  };
+
+  const Precision precision_;
+  std::map<ExpertKey, std::unique_ptr<Expert>> experts_;
+  std::optional<std::mt19937_64> random_;
+  std::optional<ExpertFault> fault_;
+  LayerId layer_;
+  std::vector<int32_t> order_;  // the next one last
+  int pins_ = 0;
+};
+
+}  // namespace moed

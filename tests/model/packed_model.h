@@ -1,0 +1,146 @@
+// The tiny checkpoints of tests/model/data, packed with the real packer, and a loaded model to feed tokens to.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/kernels/backend.h"
+#include "core/model/model.h"
+#include "core/store/writer.h"
+#include "tests/model/memory_provider.h"
+#include "tests/store/small_store.h"
+#include "tools/pack/packer.h"
+
+namespace moed {
+
+inline std::string DataFolder() { return std::string(MOED_SOURCE_DIR) + "/tests/model/data"; }
+
+// "mixtral", "olmoe", ...: one a folder, sorted.
+inline std::vector<std::string> CheckpointNames() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(DataFolder())) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+inline std::string ReadText(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  EXPECT_TRUE(file.good()) << path;
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// Packs once for each checkpoint and format and keeps the store for the life of the program.
+inline const StoreReader& PackedStore(const std::string& checkpoint_name, FormatId format) {
+  static TemporaryFolder folder;
+  static std::map<std::pair<std::string, FormatId>, std::unique_ptr<StoreReader>> stores;
+  std::unique_ptr<StoreReader>& store = stores[{checkpoint_name, format}];
+  if (store != nullptr) return *store;
+  const std::string path = folder / (checkpoint_name + "." + std::string(FormatOf(format).name));
+  auto checkpoint = Checkpoint::Open(DataFolder() + "/" + checkpoint_name);
+  EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
+  auto plan = MakePlan(*checkpoint, {.experts = {format}, .trunk = format});
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  auto writer = StoreWriter::Open(path, plan->description, {.identity = plan->identity});
+  EXPECT_TRUE(writer.ok()) << writer.status();
+  InlineExecutor executor;
+  std::FILE* nowhere = std::fopen("/dev/null", "w");
+  Progress progress("packing", plan->piece_bytes(), 0, nowhere, Clock::Real());
+  const absl::Status packed = Pack(*plan, **writer, executor, progress);
+  std::fclose(nowhere);
+  EXPECT_TRUE(packed.ok()) << packed;
+  auto opened = StoreReader::Open(path);
+  EXPECT_TRUE(opened.ok()) << opened.status();
+  store = *std::move(opened);
+  return *store;
+}
+
+struct ModelSetup {
+  std::string backend = "scalar";
+  int threads = 1;
+  int max_step_tokens = 96;
+  int logits_rows = 5;
+  int kv_pages = 40;
+  Trace* trace = nullptr;
+};
+
+using Logits = std::vector<std::vector<float>>;  // [wanted token][vocabulary]
+
+inline bool SameBits(const Logits& a, const Logits& b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i].size() != b[i].size() || std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(float)) != 0) return false;
+  }
+  return true;
+}
+
+// One conversation of a test.
+struct TestSequence {
+  SessionId session;
+  KvSequence kv;
+};
+
+class PackedModel {
+ public:
+  explicit PackedModel(const StoreReader& store, const ModelSetup& setup = {}) : store_(store), executor_(MakeThreadPool(setup.threads)) {
+    auto spec = SpecFromJson(store.description().model_spec);
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    auto backend = MakeBackend(setup.backend, *executor_);
+    EXPECT_TRUE(backend.ok()) << backend.status();
+    backend_ = *std::move(backend);
+    auto kv = KvPool::Create(*spec, setup.kv_pages);
+    EXPECT_TRUE(kv.ok()) << kv.status();
+    kv_ = *std::move(kv);
+    const ModelOptions options = {setup.max_step_tokens, spec->max_positions, setup.logits_rows};
+    auto model = Model::Load(store, *spec, options, *backend_, *kv_, setup.trace);
+    EXPECT_TRUE(model.ok()) << model.status();
+    model_ = *std::move(model);
+  }
+
+  Model& model() { return *model_; }
+  KvPool& kv() { return *kv_; }
+  const ModelSpec& spec() const { return model_->spec(); }
+
+  // All chunks in one step. [chunk]: logits of all its tokens.
+  std::vector<Logits> Step(ExpertProvider& provider, std::span<SequenceChunk> chunks) {
+    std::vector<Logits> logits(chunks.size());
+    for (SequenceChunk& chunk : chunks) {
+      EXPECT_TRUE(kv_->Reserve(*chunk.kv, chunk.kv->length + static_cast<int>(chunk.tokens.size())));
+    }
+    model_->Forward(chunks, provider, [&](int chunk, int token, std::span<float> row) {
+      EXPECT_EQ(static_cast<int>(logits[chunk].size()), token - chunks[chunk].first_logits);
+      logits[chunk].emplace_back(row.begin(), row.end());
+    });
+    return logits;
+  }
+
+  // One sequence alone, cut into chunks of `chunk_tokens`.
+  Logits Feed(ExpertProvider& provider, TestSequence& sequence, std::span<const TokenId> tokens, size_t chunk_tokens) {
+    Logits all;
+    for (size_t begin = 0; begin < tokens.size(); begin += chunk_tokens) {
+      const auto piece = tokens.subspan(begin, std::min(chunk_tokens, tokens.size() - begin));
+      SequenceChunk chunk = {.session = sequence.session, .phase = Phase::kPrefill, .tokens = piece, .kv = &sequence.kv};
+      const Logits logits = Step(provider, std::span(&chunk, 1))[0];
+      all.insert(all.end(), logits.begin(), logits.end());
+      EXPECT_TRUE(chunk.status.ok()) << chunk.status;
+    }
+    return all;
+  }
+
+ private:
+  const StoreReader& store_;
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<KvPool> kv_;
+  std::unique_ptr<Model> model_;
+};
+
+}  // namespace moed

@@ -1,0 +1,94 @@
+// The tiny checkpoints against what transformers computed from them in float32 (tools/parity/make_golden.py).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "nlohmann/json.hpp"
+#include "tests/model/packed_model.h"
+
+namespace moed {
+namespace {
+
+constexpr double kTolerance = 2e-3;  // of the standard deviation of the logits
+
+struct Golden {
+  std::vector<TokenId> prompt;
+  std::vector<TokenId> greedy;
+  Logits logits;  // of the last positions of the prompt
+  double deviation = 0;
+  std::vector<std::vector<std::vector<int32_t>>> experts;  // [MoE layer][prompt token][slot]
+};
+
+std::vector<TokenId> Tokens(const nlohmann::json& numbers) {
+  const auto values = numbers.get<std::vector<int32_t>>();
+  return std::vector<TokenId>(values.begin(), values.end());
+}
+
+Golden ReadGolden(const std::string& checkpoint) {
+  const auto json = nlohmann::json::parse(ReadText(DataFolder() + "/" + checkpoint + "/golden.json"));
+  Golden golden{Tokens(json.at("prompt")), Tokens(json.at("greedy"))};
+  json.at("logits").get_to(golden.logits);
+  json.at("logits_std").get_to(golden.deviation);
+  json.at("experts").get_to(golden.experts);
+  return golden;
+}
+
+double LargestDifference(const Logits& got, const Logits& expected) {
+  EXPECT_GE(got.size(), expected.size());
+  double largest = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const std::vector<float>& row = got[got.size() - expected.size() + i];
+    EXPECT_EQ(row.size(), expected[i].size());
+    for (size_t j = 0; j < row.size(); ++j) largest = std::max(largest, std::abs(double{row[j]} - double{expected[i][j]}));
+  }
+  return largest;
+}
+
+class ParityTest : public testing::TestWithParam<std::string> {
+ protected:
+  const StoreReader& store_ = PackedStore(GetParam(), FormatId::kBF16);
+  PackedModel model_{store_};
+  MemoryProvider provider_{store_};
+  const Golden golden_ = ReadGolden(GetParam());
+};
+
+TEST_P(ParityTest, LogitsAreThoseOfTransformers) {
+  TestSequence sequence;
+  const Logits logits = model_.Feed(provider_, sequence, golden_.prompt, golden_.prompt.size());
+  const double difference = LargestDifference(logits, golden_.logits) / golden_.deviation;
+  RecordProperty("difference_in_deviations", std::to_string(difference));
+  std::printf("%s: largest logit difference %.2e standard deviations\n", GetParam().c_str(), difference);
+  EXPECT_LE(difference, kTolerance);
+}
+
+TEST_P(ParityTest, GreedyTokensAreThoseOfTransformers) {
+  TestSequence sequence;
+  std::vector<float> last = model_.Feed(provider_, sequence, golden_.prompt, golden_.prompt.size()).back();
+  std::vector<TokenId> greedy;
+  for (size_t i = 0; i < golden_.greedy.size(); ++i) {
+    greedy.push_back(TokenId(static_cast<int32_t>(std::max_element(last.begin(), last.end()) - last.begin())));
+    last = model_.Feed(provider_, sequence, std::span(&greedy.back(), 1), 1).back();
+  }
+  EXPECT_EQ(greedy, golden_.greedy);
+}
+
+TEST_P(ParityTest, ExpertsAreThoseOfTransformersInTheirOrder) {
+  std::vector<std::vector<std::vector<int32_t>>> experts;
+  provider_.on_begin = [&](const LayerRouting& routing) {
+    auto& layer = experts.emplace_back();
+    for (const TokenRouting& token : routing.tokens) {
+      auto& slots = layer.emplace_back();
+      for (const ExpertChoice& choice : token.choices) slots.push_back(choice.expert);
+    }
+  };
+  TestSequence sequence;
+  model_.Feed(provider_, sequence, golden_.prompt, golden_.prompt.size());
+  EXPECT_EQ(experts, golden_.experts);
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, ParityTest, testing::ValuesIn(CheckpointNames()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace moed

@@ -1,0 +1,98 @@
+// The spec's JSON comes from a file: it may be anything.
+#include "core/model/spec.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "core/base/status.h"
+#include "core/model/spec_check.h"
+#include "nlohmann/json.hpp"
+
+namespace moed {
+namespace {
+
+using Json = nlohmann::json;
+
+ModelSpec GoodSpec() {
+  ModelSpec spec;
+  spec.family = "qwen2_moe";
+  spec.layers = 3, spec.hidden = 48, spec.heads = 6, spec.kv_heads = 2, spec.head_dim = 8;
+  spec.vocabulary = 300, spec.max_positions = 512, spec.rms_eps = 1e-6f, spec.rope_theta = 1e6;
+  spec.qkv_bias = true;
+  spec.experts = 5, spec.top_k = 2, spec.expert_ffn = 24, spec.shared_ffn = 40, spec.shared_gate = true, spec.dense_ffn = 96;
+  spec.moe = {true, false, true};
+  spec.bos = {TokenId(1)};
+  spec.eos = {TokenId(2), TokenId(7)};
+  return spec;
+}
+
+TEST(SpecTest, EveryFieldTravels) {
+  const ModelSpec spec = GoodSpec();
+  const auto read = SpecFromJson(SpecToJson(spec));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->family, spec.family);
+  for (const SpecInteger& field : SpecIntegers()) EXPECT_EQ((*read).*field.member, spec.*field.member) << field.name;
+  for (const SpecFlag& field : SpecFlags()) EXPECT_EQ((*read).*field.member, spec.*field.member) << field.name;
+  EXPECT_EQ(read->rms_eps, spec.rms_eps);
+  EXPECT_EQ(read->rope_theta, spec.rope_theta);
+  EXPECT_EQ(read->qk_norm, spec.qk_norm);
+  EXPECT_EQ(read->moe, spec.moe);
+  EXPECT_EQ(read->bos, spec.bos);
+  EXPECT_EQ(read->eos, spec.eos);
+  EXPECT_EQ(read->MoeLayers(), (std::vector<LayerId>{LayerId(0), LayerId(2)}));
+}
+
+TEST(SpecTest, ChangedFieldsAreDataLoss) {
+  const std::string text = SpecToJson(GoodSpec());
+  for (const SpecInteger& field : SpecIntegers()) {
+    for (const Json& value : {Json(field.low - 1), Json(field.high + 1), Json(1e300), Json("1"), Json(nullptr), Json(2.5)}) {
+      Json json = Json::parse(text);
+      json[std::string(field.name)] = value;
+      EXPECT_EQ(SpecFromJson(json.dump()).status().code(), absl::StatusCode::kDataLoss) << field.name << " = " << value;
+    }
+  }
+  const std::pair<const char*, Json> others[] = {
+      {"family", "gpt2"},        {"family", 3},        {"rms_eps", 0.0},     {"rms_eps", 7.0},     {"rope_theta", 0.5},
+      {"rope_theta", 1e300},     {"qk_norm", "some"},  {"moe", {true}},      {"moe", {0, 0, 1}},   {"moe", {false, false, false}},
+      {"bos", {1, 2}},           {"bos", {300}},       {"eos", {7, 2}},      {"eos", {2, 2}},      {"eos", {-1}},
+      {"kv_heads", 4},           {"head_dim", 7},      {"top_k", 6},         {"shared_ffn", 0},    {"dense_ffn", 0},
+      {"unknown", 1},            {"tied_embeddings", 1}, {"eos", {1ull << 40}},
+  };
+  for (const auto& [key, value] : others) {
+    Json json = Json::parse(text);
+    json[key] = value;
+    EXPECT_EQ(SpecFromJson(json.dump()).status().code(), absl::StatusCode::kDataLoss) << key << " = " << value;
+  }
+}
+
+TEST(SpecTest, OtherTextIsDataLoss) {
+  const std::string text = SpecToJson(GoodSpec());
+  for (size_t length = 0; length < text.size(); ++length) {
+    EXPECT_EQ(SpecFromJson(text.substr(0, length)).status().code(), absl::StatusCode::kDataLoss) << length;
+  }
+  for (const std::string& other : {text + " ", " " + text, text + text, std::string("null"), std::string("[]"), std::string("{}"),
+                                   std::string(100000, '['), std::string(1000, '\0'), std::string("\xff\xfe\x80")}) {
+    EXPECT_EQ(SpecFromJson(other).status().code(), absl::StatusCode::kDataLoss) << other.substr(0, 40);
+  }
+}
+
+// A changed byte gives an error or another valid spec, never anything else.
+TEST(SpecTest, FlippedBytesNeverGiveAnInvalidSpec) {
+  const std::string text = SpecToJson(GoodSpec());
+  std::mt19937_64 random(9);
+  for (int round = 0; round < 20000; ++round) {
+    std::string changed = text;
+    for (uint64_t flips = 1 + random() % 3; flips > 0; --flips) changed[random() % changed.size()] = static_cast<char>(random());
+    const auto read = SpecFromJson(changed);
+    if (read.ok()) {
+      EXPECT_TRUE(CheckSpec(*read).ok());
+      EXPECT_EQ(SpecToJson(*read), changed);
+    } else {
+      EXPECT_EQ(read.status().code(), absl::StatusCode::kDataLoss);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace moed

@@ -1,0 +1,97 @@
+#include "tools/pack/checkpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/pack/tiny_checkpoint.h"
+
+namespace moed {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(CheckpointTest, ShardsAndOneFileHoldTheSameTensors) {
+  TemporaryFolder folder;
+  const TinyCheckpoint tiny = MakeTinyCheckpoint("mixtral");
+  tiny.Write(folder / "single");
+  tiny.WriteSharded(folder / "sharded", 3);
+  for (const std::string name : {"single", "sharded"}) {
+    auto checkpoint = Checkpoint::Open(folder / name);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+    EXPECT_EQ(checkpoint->tensor_count(), tiny.tensors.size());
+    EXPECT_EQ(checkpoint->config(), tiny.config.dump());
+    for (const auto& [tensor, expected] : tiny.tensors) {
+      const SourceTensor* found = checkpoint->Find(tensor);
+      ASSERT_NE(found, nullptr) << tensor;
+      std::string bytes(found->bytes, '\0');
+      ASSERT_TRUE(found->file->ReadAt(found->offset, std::as_writable_bytes(std::span(bytes))).ok());
+      EXPECT_EQ(bytes, expected.bytes) << tensor;
+    }
+    EXPECT_EQ(checkpoint->Find("no such tensor"), nullptr);
+  }
+}
+
+struct BrokenCheckpoint {
+  std::string name;
+  std::function<void(const std::string& folder)> damage;
+  std::vector<std::string> expected;
+};
+
+// Damages a checkpoint of 3 shards.
+TEST(CheckpointTest, SaysWhatIsMissingOrContradictory) {
+  using nlohmann::json;
+  const std::string index_name = "/model.safetensors.index.json";
+  const auto edit_index = [&](const std::function<void(json&)>& change) {
+    return [=](const std::string& folder) {
+      json index = json::parse(FileContents(folder + index_name));
+      change(index);
+      WriteContents(folder + index_name, index.dump());
+    };
+  };
+  const BrokenCheckpoint cases[] = {
+      {"no config", [](auto& f) { std::filesystem::remove(f + "/config.json"); }, {"config.json"}},
+      {"no tokenizer", [](auto& f) { std::filesystem::remove(f + "/tokenizer.json"); }, {"tokenizer.json"}},
+      {"missing shard", [](auto& f) { std::filesystem::remove(f + "/shard-1.safetensors"); }, {"shard-1.safetensors is missing", index_name}},
+      {"no weights", [&](auto& f) { std::filesystem::remove(f + index_name); }, {"neither model.safetensors nor model.safetensors.index.json"}},
+      {"both", [](auto& f) { WriteContents(f + "/model.safetensors", Safetensors({})); }, {"both model.safetensors and"}},
+      {"truncated shard", [](auto& f) { std::filesystem::resize_file(f + "/shard-2.safetensors", 500); }, {"shard-2.safetensors", "500 bytes"}},
+      {"index is no JSON", [&](auto& f) { WriteContents(f + index_name, "{"); }, {index_name, "not valid JSON"}},
+      {"no weight map", [&](auto& f) { WriteContents(f + index_name, "{}"); }, {"weight_map"}},
+      {"path", edit_index([](json& i) { i["weight_map"]["model.norm.weight"] = "../x"; }), {"model.norm.weight", "\"../x\"", "without folder"}},
+      {"not a string", edit_index([](json& i) { i["weight_map"]["model.norm.weight"] = 3; }), {"model.norm.weight", "lie in 3"}},
+      {"named but absent", edit_index([](json& i) { i["weight_map"]["ghost"] = "shard-0.safetensors"; }),
+       {"shard-0.safetensors has no tensor \"ghost\""}},
+      {"present but unnamed", edit_index([](json& i) { i["weight_map"].erase("model.norm.weight"); }), {"\"model.norm.weight\"", "does not name"}},
+      {"in two shards",
+       [](auto& f) {
+         WriteContents(f + "/shard-1.safetensors", Safetensors({{"twice", RandomTensor("F32", {1}, 1)}}));
+         WriteContents(f + "/shard-2.safetensors", Safetensors({{"twice", RandomTensor("F32", {1}, 1)}}));
+       },
+       {"\"twice\"", "shard-1.safetensors", "shard-2.safetensors"}},
+  };
+  const TinyCheckpoint tiny = MakeTinyCheckpoint("mixtral");
+  for (const BrokenCheckpoint& broken : cases) {
+    TemporaryFolder folder;
+    tiny.WriteSharded(folder / "in", 3);
+    broken.damage(folder / "in");
+    const absl::Status status = Checkpoint::Open(folder / "in").status();
+    EXPECT_FALSE(status.ok()) << broken.name;
+    for (const std::string& expected : broken.expected) EXPECT_THAT(std::string(status.message()), HasSubstr(expected)) << broken.name;
+  }
+  EXPECT_THAT(std::string(Checkpoint::Open("/no/such/folder").status().message()), HasSubstr("/no/such/folder is not a folder"));
+}
+
+TEST(CheckpointTest, FingerprintFollowsTheFiles) {
+  TemporaryFolder folder;
+  const TinyCheckpoint tiny = MakeTinyCheckpoint("mixtral");
+  tiny.Write(folder / "in");
+  const std::string before = Checkpoint::Open(folder / "in")->fingerprint();
+  EXPECT_EQ(Checkpoint::Open(folder / "in")->fingerprint(), before);
+  const std::filesystem::path weights = folder / "in/model.safetensors";
+  std::filesystem::last_write_time(weights, std::filesystem::last_write_time(weights) + std::chrono::seconds(3));
+  EXPECT_NE(Checkpoint::Open(folder / "in")->fingerprint(), before);
+}
+
+}  // namespace
+}  // namespace moed

@@ -1,0 +1,253 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <sstream>
+
+#include "core/model/family.h"
+#include "core/quant/format.h"
+#include "core/store/file_write.h"
+#include "core/store/store.h"
+#include "core/tokenizer/tokenizer.h"
+#include "tests/pack/command.h"
+#include "tests/pack/tiny_checkpoint.h"
+#include "tools/pack/checkpoint.h"
+
+namespace moed {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::vector<float> SourceFloats(const SourceTensor& tensor) {
+  std::vector<std::byte> raw(tensor.bytes);
+  EXPECT_TRUE(tensor.file->ReadAt(tensor.offset, raw).ok());
+  std::vector<float> numbers(tensor.bytes / tensor.type->bytes);
+  tensor.type->to_float(raw.data(), numbers.size(), numbers.data());
+  return numbers;
+}
+
+std::vector<float> Unpacked(FormatId format, const std::byte* packed, int rows, int cols) {
+  std::vector<float> numbers(static_cast<size_t>(rows) * cols);
+  for (int row = 0; row < rows; ++row) DecodeRow(format, packed, cols, row, numbers.data() + static_cast<size_t>(row) * cols);
+  return numbers;
+}
+
+// From bf16 numbers, a bf16 store holds exactly these numbers under the right names.
+TEST(PackCommandTest, EveryFamilyArrivesExactly) {
+  for (const Family& family : Families()) {
+    TemporaryFolder folder;
+    MakeTinyCheckpoint(family.model_type).Write(folder / "in");
+    const std::string out = folder / "out.store";
+    const CommandResult packed = RunPack({folder / "in", out, "--expert-formats", "bf16,f32,q8", "--trunk-format", "bf16"});
+    ASSERT_EQ(packed.exit_code, 0) << packed.err;
+    EXPECT_THAT(packed.err, HasSubstr("packing"));
+
+    auto store = StoreReader::Open(out);
+    ASSERT_TRUE(store.ok()) << store.status();
+    auto checkpoint = Checkpoint::Open(folder / "in");
+    ASSERT_TRUE(checkpoint.ok());
+    const StoreDescription& description = (*store)->description();
+    auto spec = SpecFromJson(description.model_spec);
+    ASSERT_TRUE(spec.ok());
+    EXPECT_EQ(SpecToJson(*spec), description.model_spec);
+    EXPECT_TRUE(Tokenizer::FromBlob(description.tokenizer).ok());
+
+    std::vector<std::byte> trunk(description.trunk_bytes);
+    ASSERT_TRUE((*store)->ReadTrunk(trunk).ok());
+    for (const TrunkTensor& tensor : family.trunk_tensors(*spec)) {
+      auto found = (*store)->FindTensor(tensor.store_name);
+      ASSERT_TRUE(found.ok()) << found.status();
+      const std::byte* bytes = trunk.data() + (*found)->offset;
+      const std::vector<float> expected = SourceFloats(*checkpoint->Find(tensor.checkpoint_name));
+      if ((*found)->vector) {
+        EXPECT_EQ(std::memcmp(bytes, expected.data(), expected.size() * sizeof(float)), 0) << tensor.store_name;
+      } else {
+        EXPECT_EQ(Unpacked((*found)->format, bytes, tensor.rows, tensor.cols), expected) << tensor.store_name;
+      }
+    }
+    const std::string file = FileContents(out);
+    for (const LayerId layer : description.moe_layers) {
+      for (int expert = 0; expert < description.experts_per_layer; ++expert) {
+        for (const Precision precision : {Precision{0}, Precision{1}}) {
+          const uint64_t record = (*store)->RecordOffset({layer, expert, precision});
+          for (const ExpertSegment& segment : description.precisions[precision].segments) {
+            const auto* bytes = reinterpret_cast<const std::byte*>(file.data() + record + segment.offset);
+            EXPECT_EQ(Unpacked(description.precisions[precision].format, bytes, segment.rows, segment.cols),
+                      SourceFloats(*checkpoint->Find(family.expert_tensor(layer, expert, segment.part))));
+          }
+        }
+      }
+    }
+    EXPECT_EQ(RunPack({"verify", out}).exit_code, 0);
+  }
+}
+
+TEST(PackCommandTest, SameInputsSameBytesWhateverTheThreads) {
+  TemporaryFolder folder;
+  MakeTinyCheckpoint("qwen3_moe").WriteSharded(folder / "in", 2);
+  std::string first;
+  for (const std::string threads : {"1", "2", "3"}) {
+    const std::string out = folder / ("out" + threads);
+    ASSERT_EQ(RunPack({folder / "in", out, "--expert-formats", "q8,q4,q2", "--threads", threads}).exit_code, 0);
+    if (first.empty()) first = FileContents(out);
+    EXPECT_TRUE(FileContents(out) == first) << threads << " threads";
+  }
+}
+
+TEST(PackCommandTest, DryRunSaysTheExactSizeAndWritesNothing) {
+  const std::string formats = "q8,q4";
+  TemporaryFolder folder;
+  const std::string out = folder / "out.store";
+  const CommandResult dry = RunPack({DemoCheckpoint(), out, "--expert-formats", formats, "--dry-run"});
+  ASSERT_EQ(dry.exit_code, 0) << dry.err;
+  EXPECT_THAT(dry.out, AllOf(HasSubstr("experts q8"), HasSubstr("experts q4"), HasSubstr("about ")));
+  EXPECT_FALSE(std::filesystem::exists(out));
+  EXPECT_FALSE(std::filesystem::exists(out + ".partial"));
+  ASSERT_EQ(RunPack({DemoCheckpoint(), out, "--expert-formats", formats}).exit_code, 0);
+  // The rows add up to the last one, which is the file.
+  std::istringstream lines(dry.out.substr(dry.out.find("\n\n") + 2));
+  uint64_t sum = 0, file = 0;
+  for (std::string line; std::getline(lines, line) && !line.empty();) {
+    std::string digits = line.substr(0, line.find(" bytes")).substr(14);
+    std::erase_if(digits, [](char c) { return c < '0' || c > '9'; });
+    (line.starts_with("file") ? file : sum) += std::stoull(digits);
+  }
+  EXPECT_EQ(file, std::filesystem::file_size(out));
+  EXPECT_EQ(sum, file);
+}
+
+TEST(PackCommandTest, InspectAgreesWithTheStore) {
+  TemporaryFolder folder;
+  MakeTinyCheckpoint("olmoe").Write(folder / "in");
+  const std::string out = folder / "out.store";
+  ASSERT_EQ(RunPack({folder / "in", out, "--expert-formats", "q8,q4"}).exit_code, 0);
+  const CommandResult text = RunPack({"inspect", out});
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_THAT(text.out, AllOf(HasSubstr("\"family\": \"olmoe\""), HasSubstr("layers.2.router"), HasSubstr("experts q4")));
+  const auto json = nlohmann::json::parse(RunPack({"inspect", out, "--json"}).out, nullptr, false);
+  ASSERT_FALSE(json.is_discarded());
+  EXPECT_EQ(json["file_bytes"], std::filesystem::file_size(out));
+  EXPECT_EQ(json["precisions"].size(), 2u);
+  EXPECT_EQ(json["precisions"][1]["format"], "q4");
+  EXPECT_EQ(json["model_spec"]["family"], "olmoe");
+  EXPECT_EQ(json["moe_layers"], nlohmann::json({0, 1, 2}));
+}
+
+TEST(PackCommandTest, VerifyNamesTheDamage) {
+  TemporaryFolder folder;
+  MakeTinyCheckpoint("mixtral").Write(folder / "in");
+  const std::string out = folder / "out.store";
+  ASSERT_EQ(RunPack({folder / "in", out}).exit_code, 0);
+  auto store = StoreReader::Open(out);
+  ASSERT_TRUE(store.ok());
+  const uint64_t at = (*store)->RecordOffset({LayerId(2), 4, 0});
+  std::string bytes = FileContents(out);
+  bytes[at + 3] ^= 16;
+  WriteContents(out, bytes);
+  const CommandResult verified = RunPack({"verify", out});
+  EXPECT_EQ(verified.exit_code, 1);
+  EXPECT_THAT(verified.err, HasSubstr("expert 4 of layer 2 at precision 0 (q8), gate is damaged"));
+  EXPECT_EQ(RunPack({"verify", folder / "none"}).exit_code, 1);
+}
+
+TEST(PackCommandTest, ReplacesAStoreOnlyWhenTold) {
+  TemporaryFolder folder;
+  MakeTinyCheckpoint("mixtral").Write(folder / "in");
+  const std::string out = folder / "out.store";
+  WriteContents(out, "precious");
+  const CommandResult refused = RunPack({folder / "in", out});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("--force"));
+  EXPECT_EQ(FileContents(out), "precious");
+  EXPECT_EQ(RunPack({folder / "in", out, "--force"}).exit_code, 0);
+  EXPECT_EQ(RunPack({"verify", out}).exit_code, 0);
+  EXPECT_THAT(RunPack({folder / "in", folder / "in", "--force"}).err, HasSubstr("is a folder"));
+}
+
+TEST(PackCommandTest, WrongCommandLinesSayWhatIsAllowed) {
+  const struct {
+    std::vector<std::string> arguments;
+    std::string expected;
+  } cases[] = {
+      {{}, "IN and OUT"},
+      {{"a"}, "IN and OUT"},
+      {{"a", "b", "c"}, "c"},
+      {{"a", "b", "--speed"}, "--expert-formats, --trunk-format, --threads, --sync-mib, --dry-run, --force"},
+      {{"a", "b", "--expert-formats", "q8,q5"}, "'q5'; known: f32, f16, bf16, q8, q4, q2"},
+      {{"a", "b", "--trunk-format", "int8"}, "'int8'; known: f32"},
+      {{"a", "b", "--threads", "0"}, "--threads"},
+      {{"verify"}, "STORE"},
+      {{"inspect", "a", "--yaml"}, "allowed: --help, --json"},
+  };
+  for (const auto& [arguments, expected] : cases) {
+    const CommandResult result = RunPack(arguments);
+    EXPECT_EQ(result.exit_code, 2) << expected;
+    EXPECT_THAT(result.err, HasSubstr(expected));
+  }
+  EXPECT_THAT(RunPack({"a", "b", "--expert-formats", "q8,q8"}).err, HasSubstr("names q8 twice"));
+  EXPECT_THAT(RunPack({"--help"}).out, AllOf(HasSubstr("moed-pack IN OUT"), HasSubstr("Example"), HasSubstr("verify")));
+  EXPECT_THAT(RunPack({"--version"}).out, HasSubstr("moed-pack "));
+}
+
+TEST(PackCommandTest, AWeightThatIsNoNumberEndsThePack) {
+  TemporaryFolder folder;
+  TinyCheckpoint tiny = MakeTinyCheckpoint("mixtral");
+  const std::string name = "model.layers.1.block_sparse_moe.experts.3.w3.weight";
+  const uint16_t nan = 0x7fc0;
+  std::memcpy(tiny.tensors[name].bytes.data() + (9 * 40 + 2) * 2, &nan, 2);
+  tiny.Write(folder / "in");
+  const CommandResult result = RunPack({folder / "in", folder / "out.store"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("model.safetensors"), HasSubstr(name), HasSubstr("row 9, column 2")));
+  EXPECT_FALSE(std::filesystem::exists(folder / "out.store"));
+}
+
+TEST(PackCommandTest, AFileSizeLimitIsAClearError) {
+  TemporaryFolder folder;
+  MakeTinyCheckpoint("mixtral").Write(folder / "in");
+  Command command({folder / "in", folder / "out.store"}, [] {
+    const rlimit limit{100000, 100000};
+    return setrlimit(RLIMIT_FSIZE, &limit) == 0;
+  });
+  const CommandResult result = command.Wait();
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("out.store.partial"), HasSubstr("larger than allowed"), HasSubstr("bytes are needed")));
+  EXPECT_FALSE(std::filesystem::exists(folder / "out.store"));
+}
+
+TEST(PackCommandTest, TooLittleSpaceIsSaidBeforeTheWorkBegins) {
+  TemporaryFolder folder;
+  MakeTinyCheckpoint("mixtral").Write(folder / "in");
+  std::filesystem::create_directory(folder / "small");
+  const std::string mount_point = folder / "small";
+  // A file system of its own, seen by the child alone.
+  Command command({folder / "in", folder / "small/out.store"}, [&] {
+    return unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+           mount("small", mount_point.c_str(), "tmpfs", 0, "size=256k") == 0;
+  });
+  const CommandResult result = command.Wait();
+  if (result.exit_code == 77) GTEST_SKIP() << "mounting is not possible here";
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("not enough room in"), HasSubstr("the store needs"), HasSubstr("free are")));
+}
+
+TEST(PackCommandTest, AFullDiskIsCalledThat) {
+  const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(full, 0);
+  const std::string bytes = "more than fits";
+  const absl::Status status = WriteAt(full, "/mnt/out.store.partial", 0, std::as_bytes(std::span(bytes)));
+  close(full);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("/mnt/out.store.partial"), HasSubstr("disk is full")));
+}
+
+}  // namespace
+}  // namespace moed

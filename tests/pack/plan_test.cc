@@ -1,0 +1,202 @@
+#include "tools/pack/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/model/family.h"
+#include "tests/pack/tiny_checkpoint.h"
+
+namespace moed {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const PackFormats kFormats{{FormatId::kQ8, FormatId::kQ4}, FormatId::kQ8};
+
+// Keeps the checkpoint that the plan points into.
+struct Planned {
+  TemporaryFolder folder;
+  absl::StatusOr<Checkpoint> checkpoint;
+  absl::StatusOr<PackPlan> plan;
+
+  explicit Planned(const TinyCheckpoint& tiny) : checkpoint(absl::UnknownError("")), plan(absl::UnknownError("")) {
+    tiny.Write(folder / "in");
+    checkpoint = Checkpoint::Open(folder / "in");
+    if (checkpoint.ok()) plan = MakePlan(*checkpoint, kFormats);
+  }
+  std::string error() const { return std::string((checkpoint.ok() ? plan.status() : checkpoint.status()).message()); }
+};
+
+TEST(PlanTest, EveryFamilyHasItsTensorsInTheStore) {
+  for (const Family& family : Families()) {
+    const Planned planned(MakeTinyCheckpoint(family.model_type));
+    ASSERT_TRUE(planned.plan.ok()) << planned.error();
+    const PackPlan& plan = *planned.plan;
+    const StoreDescription& description = plan.description;
+    EXPECT_EQ(plan.spec.family, family.model_type);
+    EXPECT_EQ(description.precisions.size(), 2u);
+    EXPECT_EQ(description.experts_per_layer, 5);
+    EXPECT_EQ(description.moe_layers, plan.spec.MoeLayers());
+    EXPECT_EQ(plan.experts.size(), description.moe_layers.size() * 5 * kExpertParts);
+    ASSERT_EQ(plan.trunk.size(), description.trunk.size());
+    EXPECT_EQ(plan.trunk.size() + plan.experts.size(), planned.checkpoint->tensor_count() + 1) << "one more: rope.inv_freq";
+    EXPECT_EQ(description.trunk.back().name, "rope.inv_freq");
+    EXPECT_EQ(description.trunk.back().cols, plan.spec.head_dim / 2);
+    EXPECT_EQ(plan.trunk.back(), nullptr);
+    EXPECT_TRUE(SpecFromJson(description.model_spec).ok());
+  }
+}
+
+TEST(PlanTest, RoutersKeepTheNumbersOfTheCheckpoint) {
+  const std::pair<std::string, FormatId> cases[] = {{"BF16", FormatId::kBF16}, {"F16", FormatId::kF16}, {"F32", FormatId::kF32}};
+  for (const auto& [dtype, format] : cases) {
+    const Planned planned(FillTinyCheckpoint(TinyConfig("qwen2_moe"), dtype));
+    ASSERT_TRUE(planned.plan.ok()) << planned.error();
+    int routers = 0;
+    for (const TensorInfo& tensor : planned.plan->description.trunk) {
+      const bool router = tensor.name.ends_with(".router") || tensor.name.ends_with(".shared_gate");
+      EXPECT_EQ(tensor.format, router ? format : tensor.vector ? FormatId::kF32 : FormatId::kQ8) << tensor.name;
+      routers += router;
+    }
+    EXPECT_EQ(routers, 4);  // of 3 layers, one has no experts
+  }
+}
+
+TEST(PlanTest, TiedEmbeddingsAreStoredOnce) {
+  json config = TinyConfig("mixtral");
+  config["tie_word_embeddings"] = true;
+  TinyCheckpoint tiny = FillTinyCheckpoint(config);
+  ASSERT_EQ(tiny.tensors.count("lm_head.weight"), 0u);
+  const auto has_head = [](const Planned& planned) {
+    for (const TensorInfo& tensor : planned.plan->description.trunk) {
+      if (tensor.name == "head") return true;
+    }
+    return false;
+  };
+  const Planned without(tiny);
+  ASSERT_TRUE(without.plan.ok()) << without.error();
+  EXPECT_FALSE(has_head(without));
+
+  tiny.tensors["lm_head.weight"] = tiny.tensors["model.embed_tokens.weight"];
+  const Planned same(tiny);
+  ASSERT_TRUE(same.plan.ok()) << same.error();
+  EXPECT_FALSE(has_head(same));
+
+  tiny.tensors["lm_head.weight"].bytes.back() ^= 1;
+  EXPECT_THAT(Planned(tiny).error(), AllOf(HasSubstr("\"lm_head.weight\" differs"), HasSubstr("tie_word_embeddings")));
+
+  const Planned untied(MakeTinyCheckpoint("mixtral"));
+  ASSERT_TRUE(untied.plan.ok()) << untied.error();
+  EXPECT_TRUE(has_head(untied));
+}
+
+TEST(PlanTest, NamesTheTensorThatIsWrong) {
+  const std::string expert = "model.layers.2.block_sparse_moe.experts.4.w2.weight";
+  const struct {
+    std::function<void(TestTensors&)> damage;
+    std::vector<std::string> expected;
+  } cases[] = {
+      {[&](TestTensors& t) { t.erase(expert); }, {"\"" + expert + "\"", "(40, 36)", "is missing"}},
+      {[](TestTensors& t) { t.erase("model.norm.weight"); }, {"\"model.norm.weight\" of shape (40) is missing"}},
+      {[&](TestTensors& t) { t[expert] = RandomTensor("BF16", {36, 40}, 1); },
+       {"model.safetensors", "\"" + expert + "\" has shape (36, 40), expected (40, 36)"}},
+      {[](TestTensors& t) { t["model.norm.weight"] = RandomTensor("BF16", {1, 40}, 1); }, {"has shape (1, 40), expected (40)"}},
+      {[](TestTensors& t) { t["model.layers.0.self_attn.q_proj.bias"] = RandomTensor("BF16", {40}, 1); },
+       {"model.safetensors", "unknown tensor \"model.layers.0.self_attn.q_proj.bias\" of shape (40)", "mixtral"}},
+      {[](TestTensors& t) { t["x.1"] = t["x.2"] = RandomTensor("F32", {1}, 1); }, {"unknown tensor \"x.1\"", "1 more unknown"}},
+  };
+  const TinyCheckpoint good = MakeTinyCheckpoint("mixtral");
+  for (const auto& [damage, expected] : cases) {
+    TinyCheckpoint tiny = good;
+    damage(tiny.tensors);
+    const Planned planned(tiny);
+    EXPECT_FALSE(planned.plan.ok());
+    for (const std::string& text : expected) EXPECT_THAT(planned.error(), HasSubstr(text));
+  }
+}
+
+// A key that changes what the model computes is never passed over.
+TEST(PlanTest, RefusesWhatIsNotImplemented) {
+  const struct {
+    std::string key;
+    json value;
+  } cases[] = {
+      {"sliding_window", 4096},
+      {"clip_qkv", 8.0},
+      {"hidden_act", "gelu"},
+      {"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}},
+      {"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}},
+      {"rope_parameters", {{"rope_type", "llama3"}, {"rope_theta", 10000.0}}},
+      {"attention_bias", true},
+      {"quantization_config", {{"quant_method", "awq"}}},
+      {"some_new_key", 1},
+  };
+  const TinyCheckpoint good = MakeTinyCheckpoint("olmoe");
+  for (const auto& [key, value] : cases) {
+    TinyCheckpoint tiny = good;
+    tiny.config[key] = value;
+    const Planned planned(tiny);
+    EXPECT_FALSE(planned.plan.ok()) << key;
+    EXPECT_THAT(planned.error(), AllOf(HasSubstr("config.json"), HasSubstr(key)));
+  }
+}
+
+TEST(PlanTest, RefusesUnknownArchitectures) {
+  TinyCheckpoint tiny = MakeTinyCheckpoint("mixtral");
+  tiny.config["model_type"] = "llama";
+  std::vector<std::string> parts = {"\"llama\""};
+  const Planned planned(tiny);
+  EXPECT_THAT(planned.error(), HasSubstr("llama"));
+  for (const Family& family : Families()) EXPECT_THAT(planned.error(), HasSubstr(std::string(family.model_type)));
+}
+
+TEST(PlanTest, BothSpellingsOfTransformersMeanTheSame) {
+  for (const Family& family : Families()) {
+    TinyCheckpoint tiny = MakeTinyCheckpoint(family.model_type);
+    const Planned old_spelling(tiny);
+    ASSERT_TRUE(old_spelling.plan.ok()) << old_spelling.error();
+    tiny.config.erase("torch_dtype");
+    tiny.config.erase("rope_theta");
+    tiny.config["dtype"] = "bfloat16";
+    tiny.config["rope_parameters"] = {{"rope_theta", 10000.0}, {"rope_type", "default"}};
+    const Planned new_spelling(tiny);
+    ASSERT_TRUE(new_spelling.plan.ok()) << new_spelling.error();
+    EXPECT_EQ(old_spelling.plan->description.model_spec, new_spelling.plan->description.model_spec);
+  }
+}
+
+TEST(PlanTest, EndTokensOfBothFilesAreKept) {
+  TinyCheckpoint tiny = MakeTinyCheckpoint("mixtral");
+  tiny.generation_config = {{"eos_token_id", {7, 3}}, {"temperature", 0.6}};
+  const Planned planned(tiny);
+  ASSERT_TRUE(planned.plan.ok()) << planned.error();
+  EXPECT_THAT(planned.plan->spec.eos, ::testing::ElementsAre(TokenId(0), TokenId(3), TokenId(7)));
+}
+
+TEST(PlanTest, RefusesATokenizerThatDoesNotFit) {
+  json config = TinyConfig("mixtral");
+  config["vocab_size"] = 4000;  // the tokenizer has 4096 pieces
+  EXPECT_THAT(Planned(FillTinyCheckpoint(config)).error(), AllOf(HasSubstr("up to 4095"), HasSubstr("vocab_size = 4000")));
+  TinyCheckpoint tiny = MakeTinyCheckpoint("mixtral");
+  tiny.tokenizer = "{}";
+  EXPECT_FALSE(Planned(tiny).plan.ok());
+}
+
+// Values of torch: 1.0 / theta ** (arange(0, dim, 2) / dim) in float32.
+TEST(PlanTest, InverseFrequenciesAreThoseOfTheReference) {
+  const std::vector<float> d10 = {0x1p+0, 0x1.28dea6p-4, 0x1.5843a6p-8, 0x1.8f399cp-12, 0x1.cef5dcp-16};
+  EXPECT_EQ(InverseFrequencies(500000.0, 10), d10);
+  const std::vector<float> d32 = {0x1p+0,         0x1.1feb34p-1, 0x1.43d136p-2, 0x1.6c310ep-3, 0x1.99999ap-4,
+                                  0x1.ccab84p-5, 0x1.030dc6p-5, 0x1.235a72p-6, 0x1.47ae14p-7};
+  std::vector<float> found = InverseFrequencies(10000.0, 32);
+  ASSERT_EQ(found.size(), 16u);
+  EXPECT_EQ(found.back(), 0x1.74eea6p-13f);
+  found.resize(d32.size());
+  EXPECT_EQ(found, d32);
+  EXPECT_EQ(InverseFrequencies(1000000.0, 128).back(), 0x1.4d1c98p-20f);
+}
+
+}  // namespace
+}  // namespace moed

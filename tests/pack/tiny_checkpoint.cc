@@ -1,0 +1,157 @@
+#include "tests/pack/tiny_checkpoint.h"
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include "core/base/check.h"
+#include "core/model/family.h"
+#include "core/quant/half.h"
+
+namespace moed {
+namespace {
+
+using nlohmann::json;
+
+void AppendNumber(const std::string& dtype, float value, std::string& out) {
+  const auto append = [&out](auto bits) { out.append(reinterpret_cast<const char*>(&bits), sizeof bits); };
+  if (dtype == "F32") return append(value);
+  append(dtype == "F16" ? FloatToFloat16(value) : FloatToBFloat16(value));
+}
+
+}  // namespace
+
+TemporaryFolder::TemporaryFolder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "moed-pack-XXXXXX").string();
+  MOED_CHECK(mkdtemp(pattern.data()) != nullptr);
+  path_ = pattern;
+}
+TemporaryFolder::~TemporaryFolder() { std::filesystem::remove_all(path_); }
+
+std::string FileContents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+void WriteContents(const std::string& path, std::string_view contents) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(contents.data(), static_cast<std::streamsize>(contents.size()));
+  file.close();
+  MOED_CHECK(file.good());
+}
+
+TestTensor RandomTensor(const std::string& dtype, std::vector<uint64_t> shape, uint64_t seed) {
+  TestTensor tensor{dtype, std::move(shape), ""};
+  uint64_t count = 1;
+  for (const uint64_t extent : tensor.shape) count *= extent;
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal(0, 0.05f);
+  for (uint64_t i = 0; i < count; ++i) AppendNumber(dtype, normal(random), tensor.bytes);
+  return tensor;
+}
+
+std::string Safetensors(const TestTensors& tensors) {
+  json header = {{"__metadata__", {{"format", "pt"}}}};
+  std::string data;
+  for (const auto& [name, tensor] : tensors) {
+    header[name] = {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {data.size(), data.size() + tensor.bytes.size()}}};
+    data += tensor.bytes;
+  }
+  const std::string text = header.dump();
+  const uint64_t length = text.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text + data;
+}
+
+void TinyCheckpoint::Write(const std::string& folder) const {
+  std::filesystem::create_directories(folder);
+  WriteContents(folder + "/config.json", config.dump());
+  if (!generation_config.is_null()) WriteContents(folder + "/generation_config.json", generation_config.dump());
+  WriteContents(folder + "/tokenizer.json", tokenizer);
+  WriteContents(folder + "/model.safetensors", Safetensors(tensors));
+}
+
+json TinyCheckpoint::WriteSharded(const std::string& folder, int shards) const {
+  Write(folder);
+  std::filesystem::remove(folder + "/model.safetensors");
+  std::vector<TestTensors> parts(shards);
+  json weight_map;
+  int i = 0;
+  for (const auto& [name, tensor] : tensors) {
+    const int shard = i++ % shards;
+    parts[shard][name] = tensor;
+    weight_map[name] = "shard-" + std::to_string(shard) + ".safetensors";
+  }
+  for (int shard = 0; shard < shards; ++shard) {
+    WriteContents(folder + "/shard-" + std::to_string(shard) + ".safetensors", Safetensors(parts[shard]));
+  }
+  const json index = {{"metadata", {{"total_size", 0}}}, {"weight_map", weight_map}};
+  WriteContents(folder + "/model.safetensors.index.json", index.dump());
+  return index;
+}
+
+json TinyConfig(std::string_view model_type) {
+  json config = {{"model_type", model_type},
+                 {"hidden_size", 40},
+                 {"num_hidden_layers", 3},
+                 {"num_attention_heads", 5},
+                 {"num_key_value_heads", 1},
+                 {"vocab_size", 4100},
+                 {"max_position_embeddings", 64},
+                 {"rms_norm_eps", 1e-5},
+                 {"rope_theta", 10000.0},
+                 {"hidden_act", "silu"},
+                 {"tie_word_embeddings", false},
+                 {"num_experts_per_tok", 2},
+                 {"intermediate_size", 36},
+                 {"eos_token_id", 0},
+                 {"torch_dtype", "bfloat16"}};
+  const std::map<std::string_view, json> rows = {
+      {"mixtral", {{"num_local_experts", 5}}},
+      {"qwen2_moe",
+       {{"num_experts", 5},
+        {"moe_intermediate_size", 20},
+        {"shared_expert_intermediate_size", 28},
+        {"norm_topk_prob", false},
+        {"decoder_sparse_step", 1},
+        {"mlp_only_layers", {1}}}},
+      {"qwen3_moe", {{"num_experts", 5}, {"moe_intermediate_size", 20}, {"head_dim", 16}, {"norm_topk_prob", true}}},
+      {"olmoe", {{"num_experts", 5}, {"norm_topk_prob", false}}},
+  };
+  const auto row = rows.find(model_type);
+  MOED_CHECK(row != rows.end());
+  config.update(row->second);
+  return config;
+}
+
+TinyCheckpoint FillTinyCheckpoint(const json& config, const std::string& dtype) {
+  const auto family = FamilyOf(config.dump());
+  MOED_CHECK(family.ok());
+  const auto spec = (*family)->read_spec(config.dump(), "");
+  MOED_CHECK(spec.ok());
+  TinyCheckpoint checkpoint{config, nullptr, FileContents(DemoCheckpoint() + "/tokenizer.json"), {}};
+  uint64_t seed = 0;
+  for (const TrunkTensor& tensor : (*family)->trunk_tensors(*spec)) {
+    std::vector<uint64_t> shape = {static_cast<uint64_t>(tensor.cols)};
+    if (tensor.role != TensorRole::kVector) shape.insert(shape.begin(), static_cast<uint64_t>(tensor.rows));
+    checkpoint.tensors[tensor.checkpoint_name] = RandomTensor(dtype, shape, ++seed);
+  }
+  const auto ffn = static_cast<uint64_t>(spec->expert_ffn), hidden = static_cast<uint64_t>(spec->hidden);
+  for (const LayerId layer : spec->MoeLayers()) {
+    for (int expert = 0; expert < spec->experts; ++expert) {
+      const auto add = [&](ExpertPart part, std::vector<uint64_t> shape) {
+        checkpoint.tensors[(*family)->expert_tensor(layer, expert, part)] = RandomTensor(dtype, std::move(shape), ++seed);
+      };
+      add(ExpertPart::kGate, {ffn, hidden});
+      add(ExpertPart::kUp, {ffn, hidden});
+      add(ExpertPart::kDown, {hidden, ffn});
+    }
+  }
+  return checkpoint;
+}
+
+TinyCheckpoint MakeTinyCheckpoint(std::string_view model_type) { return FillTinyCheckpoint(TinyConfig(model_type)); }
+
+std::string DemoCheckpoint() { return std::string(MOED_SOURCE_DIR) + "/models/tales-qwen"; }
+
+}  // namespace moed

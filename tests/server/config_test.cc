@@ -1,0 +1,204 @@
+// Flags, environment, file; addresses; the default of the memory budget.
+#include "server/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "core/expert/policy.h"
+#include "core/expert/predictor.h"
+#include "core/io/read_backend.h"
+#include "core/kernels/backend.h"
+#include "server/memory_default.h"
+
+namespace moed {
+namespace {
+
+using ::testing::HasSubstr;
+using Variables = std::map<std::string, std::string>;
+
+class ConfigTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "moed-config-XXXXXX").string();
+    directory_ = mkdtemp(pattern.data());
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  std::string File(const std::string& name, const std::string& text) {
+    const std::filesystem::path path = directory_ / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+    return path.string();
+  }
+  static absl::StatusOr<ConfigOutcome> Read(std::vector<std::string> arguments, Variables variables = {}) {
+    return ReadConfig(arguments, [&](const char* name) -> const char* {
+      const auto found = variables.find(name);
+      return found == variables.end() ? nullptr : found->second.c_str();
+    });
+  }
+  static std::string Error(std::vector<std::string> arguments, Variables variables = {}) {
+    const auto outcome = Read(std::move(arguments), std::move(variables));
+    EXPECT_FALSE(outcome.ok());
+    EXPECT_TRUE(absl::IsInvalidArgument(outcome.status()));
+    return outcome.ok() ? "" : std::string(outcome.status().message().data(), outcome.status().message().size());
+  }
+
+  std::filesystem::path directory_;
+};
+
+TEST_F(ConfigTest, DefaultsAreSafe) {
+  const auto outcome = Read({"--store", "a.moed"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  const Config& config = outcome->config;
+  EXPECT_EQ(config.store, "a.moed");
+  EXPECT_FALSE(config.memory_budget.has_value());
+  EXPECT_EQ(config.listen.Text(), "127.0.0.1:50051");
+  EXPECT_EQ(config.metrics_listen->Text(), "127.0.0.1:9464");
+  EXPECT_FALSE(config.control_listen.has_value());
+  EXPECT_GE(config.threads, 1);
+}
+
+TEST_F(ConfigTest, FlagBeforeEnvironmentBeforeFileBeforeDefault) {
+  const std::string file = File("moed.toml",
+                                "# a comment\n"
+                                "store = \"from file.moed\"\n"
+                                "max-sessions = 3\n"
+                                "policy = \"lfu\"\n"
+                                "threads = 3\n"
+                                "metrics-listen = \"off\"\n");
+  const auto outcome = Read({"--config", file, "--threads", "1"}, {{"MOED_THREADS", "2"}, {"MOED_MAX_SESSIONS", "2"}});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->config.threads, 1) << "flag";
+  EXPECT_EQ(outcome->config.max_sessions, 2) << "environment";
+  EXPECT_EQ(outcome->config.policy, "lfu") << "file";
+  EXPECT_EQ(outcome->config.store, "from file.moed");
+  EXPECT_FALSE(outcome->config.metrics_listen.has_value());
+  EXPECT_EQ(outcome->config.prefill_chunk, 64) << "default";
+  const auto by_variable = Read({}, {{"MOED_CONFIG", file}});
+  ASSERT_TRUE(by_variable.ok()) << by_variable.status();
+  EXPECT_EQ(by_variable->config.threads, 3);
+}
+
+TEST_F(ConfigTest, EverySettingIsTakenFromEverySource) {
+  const std::map<std::string, std::string> kValues = {
+      {"store", "x"},           {"memory-budget", "8MiB"}, {"kv-budget", "1MiB"},      {"max-context", "128"},     {"listen", "[::1]:1"},
+      {"control-listen", "a:2"}, {"metrics-listen", "off"}, {"policy", "lfu"},          {"predictor", "none"},      {"io-backend", "buffered"},
+      {"io-queue-depth", "4"},  {"backend", "scalar"},     {"threads", "2"},           {"max-sessions", "4"},      {"queue-capacity", "5"},
+      {"prefill-chunk", "32"},  {"max-kept-sessions", "6"}, {"drain-seconds", "7"},     {"log-level", "debug"},     {"request-log", "r.log"},
+      {"trace", "t.json"}};
+  for (const Setting& setting : Settings()) {
+    const std::string name(setting.name);
+    SCOPED_TRACE(name);
+    ASSERT_TRUE(kValues.contains(name)) << "give the new setting a value here";
+    const std::string& value = kValues.at(name);
+    std::string variable = "MOED_" + name;
+    for (char& c : variable) c = c == '-' ? '_' : static_cast<char>(std::toupper(c));
+    std::vector<std::string> store;
+    if (name != "store") store = {"--store", "s"};
+    const auto with = [&](std::vector<std::string> more) {
+      more.insert(more.end(), store.begin(), store.end());
+      return more;
+    };
+    EXPECT_TRUE(Read(with({"--" + name, value})).ok()) << Read(with({"--" + name, value})).status();
+    EXPECT_TRUE(Read(with({}), {{variable, value}}).ok());
+    EXPECT_TRUE(Read(with({"--config", File("one.toml", name + " = \"" + value + "\"\n")})).ok());
+    EXPECT_THAT(Read({"--help"})->answer, HasSubstr("--" + name));
+  }
+}
+
+TEST_F(ConfigTest, ErrorsSayWhatIsAllowedAndWhereItStood) {
+  const struct {
+    std::vector<std::string> arguments;
+    std::vector<const char*> named;
+  } kCases[] = {
+      {{}, {"--store is missing"}},
+      {{"--stoer", "x"}, {"--stoer", "allowed are: --store, --memory-budget"}},
+      {{"extra"}, {"extra", "--store"}},
+      {{"--store"}, {"--store"}},
+      {{"--store", ""}, {"--store (flag)", "a path"}},
+      {{"--store", "a", "--store", "b"}, {"--store"}},
+      {{"--store", "x", "--threads", "0"}, {"--threads (flag)", "\"0\"", "from 1 to 256"}},
+      {{"--store", "x", "--threads", "two"}, {"--threads (flag)", "\"two\""}},
+      {{"--store", "x", "--threads", "2x"}, {"\"2x\""}},
+      {{"--store", "x", "--max-sessions", "99999999999999"}, {"--max-sessions"}},
+      {{"--store", "x", "--max-context", "1"}, {"--max-context", "from 2"}},
+      {{"--store", "x", "--memory-budget", "8XB"}, {"--memory-budget (flag)", "8XB"}},
+      {{"--store", "x", "--kv-budget", "-1"}, {"--kv-budget"}},
+      {{"--store", "x", "--listen", "50051"}, {"--listen", "HOST:PORT"}},
+      {{"--store", "x", "--listen", "::1:50051"}, {"--listen", "brackets"}},
+      {{"--store", "x", "--listen", "a:70000"}, {"--listen", "65535"}},
+      {{"--store", "x", "--listen", "a:"}, {"--listen"}},
+      {{"--store", "x", "--metrics-listen", "on"}, {"--metrics-listen"}},
+      {{"--store", "x", "--log-level", "loud"}, {"loud", "trace, debug, info, warning, error, critical, off"}},
+      {{"--store", "x", "--trace", ""}, {"--trace"}},
+      {{"--store", "x", "--prefill-chunk", "4"}, {"--prefill-chunk: 4", "--max-sessions 8"}},
+      {{"--store", "x", "--config", "/no/such/file"}, {"/no/such/file"}},
+  };
+  for (const auto& test : kCases) {
+    const std::string error = Error(test.arguments);
+    for (const char* named : test.named) EXPECT_THAT(error, HasSubstr(named));
+  }
+  EXPECT_THAT(Error({"--store", "x"}, {{"MOED_THREADS", "0"}}), HasSubstr("--threads (MOED_THREADS)"));
+  const std::string unknown = File("unknown.toml", "polciy = \"lru\"\n");
+  EXPECT_THAT(Error({"--config", unknown}), HasSubstr("unknown key \"polciy\"; allowed are: store, memory-budget"));
+  EXPECT_THAT(Error({"--config", File("section.toml", "[cache]\npolicy = \"lru\"\n")}), HasSubstr("sections are not used"));
+  EXPECT_THAT(Error({"--config", File("list.toml", "store = [\"a\", \"b\"]\n")}), HasSubstr("one value"));
+  EXPECT_THAT(Error({"--config", File("value.toml", "store = \"s\"\nthreads = 0\n")}), HasSubstr("key threads of "));
+}
+
+template <class Rows>
+std::vector<std::string> NamesOf(const Rows& rows) {
+  std::vector<std::string> names;
+  for (const auto& row : rows) names.emplace_back(row.name);
+  return names;
+}
+
+TEST_F(ConfigTest, NamesComeFromTheTables) {
+  const std::map<std::string, std::vector<std::string>> kTables = {{"policy", NamesOf(Policies())},
+                                                                   {"predictor", NamesOf(Predictors())},
+                                                                   {"io-backend", NamesOf(ReadBackends())},
+                                                                   {"backend", NamesOf(Backends())}};
+  for (const auto& [flag, names] : kTables) {
+    const std::string error = Error({"--store", "x", "--" + flag, "nonsense"});
+    EXPECT_THAT(error, HasSubstr("nonsense"));
+    for (const std::string& name : names) {
+      EXPECT_THAT(error, HasSubstr(name));
+      EXPECT_TRUE(Read({"--store", "x", "--" + flag, name}).ok()) << flag << " " << name;
+    }
+  }
+}
+
+TEST_F(ConfigTest, VersionTellsTheBuild) { EXPECT_THAT(Read({"--version"})->answer, HasSubstr("moed 0.")); }
+
+TEST_F(ConfigTest, DefaultBudgetIsTheSmallestLimitOfTheGroupAndItsAncestors) {
+  const auto budget = [&] { return FindDefaultBudget(directory_.string()); };
+  EXPECT_TRUE(absl::IsNotFound(budget().status()));
+  File("proc/meminfo", "MemTotal: 9999 kB\nMemAvailable: 10485760 kB\n");
+  const uint64_t beside = 64 << 20;
+  ASSERT_TRUE(budget().ok());
+  EXPECT_EQ(budget()->bytes, (uint64_t{10} << 30) / 100 * 80 - beside);
+  EXPECT_THAT(budget()->reason, HasSubstr("available"));
+
+  File("proc/self/cgroup", "0::/a/b\n");
+  File("sys/fs/cgroup/a/b/memory.max", "max\n");
+  EXPECT_THAT(budget()->reason, HasSubstr("available"));
+  File("sys/fs/cgroup/a/memory.max", "1073741824\n");
+  EXPECT_EQ(budget()->bytes, (uint64_t{1} << 30) / 100 * 80 - beside);
+  EXPECT_THAT(budget()->reason, HasSubstr("/sys/fs/cgroup/a/memory.max"));
+  File("sys/fs/cgroup/memory.max", "536870912\n");
+  EXPECT_EQ(budget()->bytes, (uint64_t{512} << 20) / 100 * 80 - beside) << "a container sees its own group as the root";
+
+  File("proc/self/cgroup", "5:cpu,memory:/c\n4:pids:/d\n");
+  File("sys/fs/cgroup/memory/c/memory.limit_in_bytes", "9223372036854771712\n");
+  EXPECT_THAT(budget()->reason, HasSubstr("available")) << "no limit, as version 1 writes it";
+  File("sys/fs/cgroup/memory/c/memory.limit_in_bytes", "2147483648\n");
+  EXPECT_EQ(budget()->bytes, (uint64_t{2} << 30) / 100 * 80 - beside);
+}
+
+}  // namespace
+}  // namespace moed

@@ -1,0 +1,266 @@
+// What /metrics says: names, labels, invariants, zeros from the start; windowed rates; the request log's line.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "nlohmann/json.hpp"
+#include "server/error_details.h"
+#include "server/prompt_workers.h"
+#include "server/request_log.h"
+#include "server/window_rates.h"
+#include "tests/server/server_harness.h"
+
+namespace moed {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Family -> label names, from a scrape.
+std::map<std::string, std::string> LabelNames(const std::string& scrape) {
+  std::map<std::string, std::string> found;
+  std::istringstream lines(scrape);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    const size_t end = line.find_first_of("{ ");
+    std::set<std::string> labels;
+    for (size_t at = line.find('{'); at != std::string::npos && line[at] != '}'; at = line.find_first_of(",}", line.find('"', line.find('"', at) + 1))) {
+      labels.insert(line.substr(at + 1, line.find('=', at) - at - 1));
+      if (line.find('=', at) == std::string::npos) break;
+    }
+    labels.erase("le");
+    std::string joined;
+    for (const std::string& label : labels) joined += (joined.empty() ? "" : ",") + label;
+    found[line.substr(0, end)] = joined;
+  }
+  return found;
+}
+
+TEST(MetricsTest, NamesAndLabelsAreThereFromTheStart) {
+  ServerHarness server;
+  const std::map<std::string, std::string> kExpected = {
+      {"moe_requests_total", "code,method"},
+      {"moe_requests_finished_total", "reason"},
+      {"moe_requests_rejected_total", "reason"},
+      {"moe_requests_running", ""},
+      {"moe_requests_waiting", ""},
+      {"moe_queue_capacity", ""},
+      {"moe_time_to_first_token_seconds_bucket", ""},
+      {"moe_time_per_output_token_seconds_bucket", ""},
+      {"moe_inter_token_latency_seconds_bucket", ""},
+      {"moe_request_duration_seconds_bucket", ""},
+      {"moe_request_queue_seconds_bucket", ""},
+      {"moe_request_prefill_seconds_bucket", ""},
+      {"moe_request_decode_seconds_bucket", ""},
+      {"moe_cancel_to_idle_seconds_bucket", ""},
+      {"moe_prompt_tokens_total", ""},
+      {"moe_generated_tokens_total", ""},
+      {"moe_prompt_tokens_cached_total", ""},
+      {"moe_expert_lookups_total", "layer,phase,result"},
+      {"moe_expert_load_bytes_total", "precision,reason,source"},
+      {"moe_expert_load_seconds_bucket", "reason,source"},
+      {"moe_expert_prefetch_total", "outcome"},
+      {"moe_expert_stall_seconds_total", "phase"},
+      {"moe_expert_layer_stall_seconds_total", "layer"},
+      {"moe_expert_evictions_total", "precision,reason"},
+      {"moe_expert_lowered_total", "layer"},
+      {"moe_expert_skipped_total", "layer"},
+      {"moe_expert_cache_bytes", "tier"},
+      {"moe_expert_cache_capacity_bytes", "tier"},
+      {"moe_expert_resident", "layer,precision"},
+      {"moe_memory_bytes", "part"},
+      {"moe_memory_budget_bytes", ""},
+      {"moe_build_info", "build,version"},
+      {"moe_model_info", "expert_format,family,hash,trunk_format"},
+      {"moe_ready", ""},
+      {"moe_draining", ""},
+      {"moe_expert_cache_hit_ratio", ""},
+      {"moe_io_read_bytes_per_second", ""},
+      {"moe_tokens_per_second", ""},
+      {"process_resident_memory_bytes", ""},
+      {"process_cpu_seconds_total", ""},
+      {"process_open_fds", ""},
+      {"process_start_time_seconds", ""},
+  };
+  const auto found = LabelNames(server.Scrape());
+  for (const auto& [name, labels] : kExpected) {
+    ASSERT_TRUE(found.contains(name)) << name;
+    EXPECT_EQ(found.at(name), labels) << name;
+  }
+  for (const char* reason : {"stop", "stop_string", "length", "time_limit", "cancelled", "deadline", "slow_client", "error"}) {
+    EXPECT_EQ(server.Metric(std::string("moe_requests_finished_total{reason=\"") + reason + "\"}"), 0) << reason;
+  }
+}
+
+TEST(MetricsTest, NoFamilyTwiceAndCumulativeHistograms) {
+  ServerHarness server;
+  std::istringstream lines(server.Scrape());
+  std::set<std::string> types;
+  std::map<std::string, double> last;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("# TYPE ", 0) == 0) {
+      EXPECT_TRUE(types.insert(line).second) << line;
+    }
+    const size_t le = line.find("le=\"");
+    if (le == std::string::npos) continue;
+    double& before = last[line.substr(0, le)];
+    const double value = std::stod(line.substr(line.rfind(' ')));
+    EXPECT_GE(value, before) << line;
+    before = value;
+  }
+}
+
+TEST(MetricsTest, ExpertCountersAreTheProvidersAndLookupsAddUp) {
+  ServerHarness server;
+  const ExpertStats stats = TestExpertStats();
+  double lookups = 0;
+  for (const LayerStats& layer : stats.layers) {
+    for (const char* phase : {"prefill", "decode"}) {
+      for (const char* result : {"hit", "miss", "inflight"}) {
+        lookups += server.Metric("moe_expert_lookups_total{layer=\"" + std::to_string(layer.layer.value()) + "\",phase=\"" + phase +
+                                 "\",result=\"" + result + "\"}");
+      }
+    }
+  }
+  const LookupTotals totals = TotalsOf(stats);
+  EXPECT_EQ(lookups, static_cast<double>(totals.hits + totals.misses));
+  EXPECT_EQ(server.Metric(R"(moe_expert_lookups_total{layer="1",phase="decode",result="hit"})"), static_cast<double>(stats.layers[0].lookups[1][0]));
+  EXPECT_EQ(server.Metric(R"(moe_expert_load_bytes_total{source="disk",reason="prefetch",precision="q4"})"),
+            static_cast<double>(stats.load_bytes[1][1]));
+  EXPECT_EQ(server.Metric(R"(moe_expert_load_seconds_bucket{source="disk",reason="demand",le="+Inf"})"), static_cast<double>(stats.loads[0].count));
+  EXPECT_EQ(server.Metric(R"(moe_expert_resident{layer="3",precision="bf16"})"), static_cast<double>(stats.layers[1].resident[0]));
+  EXPECT_EQ(server.Metric(R"(moe_memory_bytes{part="cache"})"), static_cast<double>(stats.cache_bytes));
+  EXPECT_EQ(server.Metric("moe_memory_budget_bytes"), 6000);
+}
+
+TEST(MetricsTest, RequestsAreCountedWhenTheyEnd) {
+  ServerHarness server({.script = [](const EngineRequest&) { return ScriptOfText("abc"); }});
+  server.RunFreely();
+  for (int tokens : {1, 3}) {
+    moe::v1::GenerateRequest request = TextRequest("x");
+    request.mutable_stopping()->set_max_new_tokens(tokens);
+    grpc::ClientContext context;
+    moe::v1::GenerateResponse response;
+    ASSERT_TRUE(server.inference().Generate(&context, request, &response).ok());
+  }
+  EXPECT_EQ(server.Metric(R"(moe_requests_total{method="Generate",code="OK"})"), 2);
+  EXPECT_EQ(server.Metric(R"(moe_requests_finished_total{reason="length"})"), 1);
+  EXPECT_EQ(server.Metric(R"(moe_requests_finished_total{reason="stop"})"), 1);
+  EXPECT_EQ(server.Metric("moe_time_to_first_token_seconds_count"), 2);
+  EXPECT_EQ(server.Metric("moe_time_per_output_token_seconds_count"), 1) << "only where two or more tokens came out";
+  EXPECT_EQ(server.Metric("moe_inter_token_latency_seconds_count"), 2);
+}
+
+TEST(MetricsTest, HealthIsTheEnginesAndNotTheLoad) {
+  ServerHarness server({.load = false});
+  EXPECT_EQ(HttpGet(server.metrics_address(), "/healthz").code, 200);
+  EXPECT_EQ(HttpGet(server.metrics_address(), "/readyz").code, 503);
+  EXPECT_EQ(HttpGet(server.metrics_address(), "/metrics").code, 200) << "also while loading";
+  server.Load();
+  EXPECT_EQ(HttpGet(server.metrics_address(), "/readyz").code, 200);
+  server.alive = false;
+  EXPECT_EQ(HttpGet(server.metrics_address(), "/healthz").code, 503);
+  EXPECT_EQ(HttpGet(server.metrics_address(), "/other").code, 404);
+}
+
+TEST(WindowRatesTest, RatesCoverTheWindowAskedFor) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  WindowRates windows;
+  CounterSnapshot now;
+  EXPECT_EQ(windows.Over(10 * kSecond, now).window_seconds, 0);
+  for (int second = 0; second <= 100; ++second) {  // 3 of 4 hit, 1000 bytes and 2 tokens a second, ten times as much from second 90 on
+    const uint64_t factor = second > 90 ? 10 : 1;
+    now.nanos = second * kSecond;
+    now.hits += 3 * factor;
+    now.lookups += 4 * factor;
+    now.bytes_read += 1000 * factor;
+    now.generated_tokens += 2 * factor;
+    now.tpot_sum_seconds += 0.5;
+    now.tpot_count += 1;
+    windows.Add(now);
+  }
+  const Rates ten = windows.Over(10 * kSecond, now);
+  EXPECT_DOUBLE_EQ(ten.window_seconds, 10);
+  EXPECT_DOUBLE_EQ(ten.hit_ratio, 0.75);
+  EXPECT_DOUBLE_EQ(ten.bytes_per_second, 10000);
+  EXPECT_DOUBLE_EQ(ten.tokens_per_second, 20);
+  EXPECT_DOUBLE_EQ(ten.mean_tpot_seconds, 0.5);
+  const Rates longest = windows.Over(1000 * kSecond, now);
+  EXPECT_DOUBLE_EQ(longest.window_seconds, 60);
+  EXPECT_DOUBLE_EQ(longest.bytes_per_second, (50 * 1000 + 10 * 10000) / 60.0);
+  CounterSnapshot later = now;
+  later.nanos += 100 * kSecond;
+  const Rates idle = windows.Over(10 * kSecond, later);
+  EXPECT_DOUBLE_EQ(idle.bytes_per_second, 0);
+  EXPECT_DOUBLE_EQ(idle.hit_ratio, 0) << "no lookups, no ratio";
+}
+
+TEST(PromptWorkersTest, TheQueueIsBoundedInJobsAndBytesAndEveryJobRuns) {
+  std::atomic<int> ran{0};
+  {
+    absl::Mutex gate;
+    gate.Lock();
+    PromptWorkers workers({.threads = 1, .max_jobs = 2, .max_bytes = 100});
+    std::atomic<bool> started{false};
+    const auto job = [&] { ++ran; };
+    ASSERT_TRUE(workers.Submit(1000, [&] {
+      started = true;
+      absl::MutexLock lock(&gate);
+      ++ran;
+    })) << "alone, however large";
+    while (!started) std::this_thread::yield();
+    EXPECT_FALSE(workers.Submit(1, job)) << "beyond the bytes";
+    EXPECT_FALSE(workers.Submit(0, job)) << "beyond the bytes already";
+    gate.Unlock();
+    while (!workers.Submit(40, job)) std::this_thread::yield();
+  }
+  EXPECT_EQ(ran, 2) << "the end runs what is queued";
+}
+
+TEST(RequestLogTest, OneLineOfJsonWithCountsAndNoText) {
+  RequestRecord record;
+  record.id = "a\"b\n";
+  record.method = Method::kGenerateStream;
+  auto line = nlohmann::json::parse(RequestLog::Line(record));
+  EXPECT_EQ(line["code"], "OK");
+  EXPECT_FALSE(line.contains("prompt_tokens")) << "not admitted";
+  record.admitted = true;
+  record.status = record.finish.status = absl::DataLossError("checksum");
+  record.reason = EndReason::kError;
+  record.finish.prompt_tokens = 5;
+  record.finish.timings.ttft_seconds = 0.25;
+  const std::string text = RequestLog::Line(record);
+  EXPECT_EQ(text.find('\n'), std::string::npos);
+  line = nlohmann::json::parse(text);
+  EXPECT_EQ(line["id"], "a\"b\n");
+  EXPECT_EQ(line["method"], "GenerateStream");
+  EXPECT_EQ(line["code"], "DATA_LOSS");
+  EXPECT_EQ(line["reason"], "error");
+  EXPECT_EQ(line["prompt_tokens"], 5);
+  EXPECT_EQ(line["ttft_seconds"], 0.25);
+}
+
+TEST(ErrorDetailsTest, StaysUnderSixKilobytesWhateverIsWrong) {
+  FieldErrors errors;
+  for (int i = 0; i < 200; ++i) errors.Add(std::string(1000, 'f'), std::string(5000, '\xff'));
+  const grpc::Status status = ToGrpcStatus(errors.ToStatus());
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_GE(ViolatedFields(status).size(), 1u);
+  EXPECT_LT(3 * status.error_message().size() + status.error_details().size() * 4 / 3, 6u * 1024 + 1024);
+  EXPECT_LT(status.error_message().size() + status.error_details().size(), 6u * 1024);
+  const grpc::Status long_message = ToGrpcStatus(absl::InternalError(std::string(100000, 'x')));
+  EXPECT_LT(long_message.error_message().size(), 1024u);
+}
+
+TEST(ErrorDetailsTest, OnlyMessagesThatBeginWithAFieldNameOne) {
+  EXPECT_THAT(ViolatedFields(ToGrpcStatus(absl::InvalidArgumentError("sampling.top_p: 2 is not in (0, 1]"))), ::testing::ElementsAre("sampling.top_p"));
+  EXPECT_TRUE(ViolatedFields(ToGrpcStatus(absl::InvalidArgumentError("Something else: broken"))).empty());
+  EXPECT_TRUE(ViolatedFields(ToGrpcStatus(absl::InternalError("a.b: c"))).empty());
+  EXPECT_GT(RetrySeconds(ToGrpcStatus(absl::ResourceExhaustedError("full"))), 0);
+  EXPECT_DOUBLE_EQ(RetrySeconds(ToGrpcStatus(WithRetryAfter(absl::UnavailableError("x"), 2.5))), 2.5);
+}
+
+}  // namespace
+}  // namespace moed

@@ -1,0 +1,248 @@
+// The stream state machine under random interleavings, on a transport that ends the test's process when gRPC would.
+#include "server/response_pump.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/clock.h"
+
+namespace moed {
+
+namespace {
+
+struct Words {
+  std::string text;
+};
+void AppendWords(Words& to, Words&& from) { to.text += from.text; }
+
+// Checks gRPC's rules itself; answers when told to.
+class FakeTransport final : public ResponseTransport<Words> {
+ public:
+  void SendInitialMetadata() override { Begin("metadata"); }
+  void SendMessage(const Words* message) override {
+    Begin("message");
+    received += message->text;
+    ++messages;
+  }
+  void SendFinish(const Words* last, const grpc::Status& given) override {
+    EXPECT_FALSE(in_flight) << "finish while an operation was in flight";
+    EXPECT_EQ(finishes.fetch_add(1), 0);
+    EXPECT_TRUE(last == nullptr || given.ok());
+    if (last != nullptr) received += last->text;
+    status = given;
+  }
+  void Abandon() override { abandoned = true; }
+
+  void Begin(const char* what) {
+    EXPECT_FALSE(in_flight.exchange(true)) << what << " while an operation was in flight";
+    EXPECT_EQ(finishes, 0) << what << " after the finish";
+  }
+
+  std::atomic<bool> in_flight{false};
+  std::atomic<int> finishes{0};
+  std::atomic<bool> abandoned{false};
+  std::string received;
+  int messages = 0;
+  grpc::Status status;
+};
+
+using Pump = ResponsePump<Words>;
+constexpr Pump::Options kStreaming{.streaming = true, .max_unsent_tokens = 8, .append = AppendWords};
+
+void Answer(FakeTransport& transport, Pump& pump, bool ok) {
+  transport.in_flight = false;
+  pump.OperationDone(ok);
+}
+
+class PumpTest : public ::testing::Test {
+ protected:
+  FakeClock clock_;
+  FakeTransport transport_;
+};
+
+TEST_F(PumpTest, SendsMetadataThenMessagesThenTheEndWithTheLastMessage) {
+  Pump pump(transport_, clock_, kStreaming);
+  EXPECT_EQ(pump.Push({"a"}, 1), PushResult::kTaken);
+  EXPECT_FALSE(transport_.in_flight) << "nothing goes out before admission";
+  pump.Open();
+  EXPECT_EQ(transport_.messages, 0);
+  Answer(transport_, pump, true);
+  EXPECT_EQ(transport_.received, "a");
+  EXPECT_EQ(pump.Push({"b"}, 1), PushResult::kTaken);
+  EXPECT_EQ(pump.Push({"c"}, 1), PushResult::kTaken);
+  pump.End(grpc::Status::OK, Words{"d"});
+  EXPECT_EQ(pump.Push({"e"}, 1), PushResult::kEnded);
+  EXPECT_EQ(transport_.finishes, 0);
+  Answer(transport_, pump, true);
+  EXPECT_EQ(transport_.finishes, 1);
+  EXPECT_EQ(transport_.received, "abcd");
+  EXPECT_EQ(transport_.messages, 1) << "what piled up goes out with the end";
+}
+
+TEST_F(PumpTest, CapsUnsentTokensAndCountsThoseInFlight) {
+  Pump pump(transport_, clock_, kStreaming);
+  pump.Open();
+  Answer(transport_, pump, true);
+  EXPECT_EQ(pump.Push({"a"}, 5), PushResult::kTaken);
+  EXPECT_EQ(pump.Push({"b"}, 3), PushResult::kTaken);
+  EXPECT_EQ(pump.Push({"c"}, 1), PushResult::kTooSlow);
+  Answer(transport_, pump, true);
+  EXPECT_EQ(pump.Push({"d"}, 5), PushResult::kTaken);
+  EXPECT_EQ(pump.Push({"e"}, 1), PushResult::kTooSlow);
+}
+
+TEST_F(PumpTest, StallsOnlyWhileAnOperationIsInFlightTooLong) {
+  Pump pump(transport_, clock_, kStreaming);
+  clock_.AdvanceNanos(1000);
+  EXPECT_FALSE(pump.Stalled(10));
+  pump.Open();
+  clock_.AdvanceNanos(10);
+  EXPECT_FALSE(pump.Stalled(10));
+  clock_.AdvanceNanos(1);
+  EXPECT_TRUE(pump.Stalled(10));
+  pump.End(grpc::Status(grpc::StatusCode::CANCELLED, "slow"));
+  pump.Abandon();
+  EXPECT_TRUE(transport_.abandoned);
+  Answer(transport_, pump, false);
+  EXPECT_EQ(transport_.finishes, 1);
+  EXPECT_EQ(transport_.status.error_message(), "slow") << "the first end counts";
+  EXPECT_FALSE(pump.Stalled(10));
+}
+
+TEST_F(PumpTest, AnErrorBeforeAdmissionFinishesAtOnce) {
+  Pump pump(transport_, clock_, kStreaming);
+  pump.End(grpc::Status(grpc::StatusCode::ABORTED, "busy"));
+  EXPECT_EQ(transport_.finishes, 1);
+  EXPECT_EQ(transport_.status.error_code(), grpc::StatusCode::ABORTED);
+  pump.Open();
+  pump.End(grpc::Status::OK);
+  EXPECT_EQ(transport_.finishes, 1);
+}
+
+TEST_F(PumpTest, AnEngineThatEndsBeforeAdmissionWasToldWaitsForIt) {
+  Pump pump(transport_, clock_, kStreaming);
+  pump.Push({"a"}, 1);
+  pump.End(grpc::Status::OK, Words{"b"});
+  EXPECT_EQ(transport_.finishes, 0);
+  pump.Open();
+  Answer(transport_, pump, true);
+  EXPECT_EQ(transport_.finishes, 1);
+  EXPECT_EQ(transport_.received, "ab");
+}
+
+TEST_F(PumpTest, WithoutStreamingEverythingComesWithTheEndAndNothingIsCapped) {
+  Pump pump(transport_, clock_, {.streaming = false, .append = AppendWords});
+  pump.Open();
+  Answer(transport_, pump, true);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(pump.Push({"x"}, 1), PushResult::kTaken);
+  EXPECT_EQ(transport_.messages, 0);
+  pump.End(grpc::Status::OK, Words{"y"});
+  EXPECT_EQ(transport_.received, std::string(100, 'x') + "y");
+}
+
+// Push, write-done, cancel, engine error, drain and stall in random order: exactly one finish, never two operations, nothing after it.
+TEST(PumpRandomTest, KeepsTheRulesInEveryInterleaving) {
+  for (uint32_t seed = 0; seed < 3000; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    FakeClock clock;
+    FakeTransport transport;
+    Pump pump(transport, clock, {.streaming = seed % 4 != 0, .max_unsent_tokens = 4, .append = AppendWords});
+    std::string pushed;
+    bool ok = true;
+    bool ended = false;
+    for (int step = 0; step < 30; ++step) {
+      switch (random() % 8) {
+        case 0:
+        case 1:
+        case 2: {
+          const std::string text(1, static_cast<char>('a' + step % 26));
+          if (pump.Push({text}, 1) == PushResult::kTaken) pushed += text;
+          break;
+        }
+        case 3:
+        case 4:
+          if (transport.in_flight && transport.finishes == 0) {
+            const bool done_ok = random() % 10 != 0;
+            if (!done_ok) ok = false;
+            Answer(transport, pump, done_ok);
+          }
+          break;
+        case 5:
+          pump.Open();
+          break;
+        case 6:
+          if (random() % 3 == 0) pump.Abandon();
+          break;
+        case 7:
+          if (random() % 4 == 0) {  // engine's end, a cancellation, a drain: whoever is first
+            const bool success = random() % 2 == 0;
+            if (!ended && !success) ok = false;
+            ended = true;
+            pump.End(success ? grpc::Status::OK : grpc::Status(grpc::StatusCode::CANCELLED, "x"));
+          }
+          break;
+      }
+    }
+    pump.Open();
+    pump.End(grpc::Status::OK);
+    for (int i = 0; i < 100 && transport.finishes == 0; ++i) Answer(transport, pump, true);
+    EXPECT_EQ(transport.finishes, 1);
+    EXPECT_EQ(transport.status.ok(), ok);
+    if (ok) {
+      EXPECT_EQ(transport.received, pushed) << "nothing lost, nothing twice, in order";
+    } else {
+      EXPECT_EQ(pushed.compare(0, transport.received.size(), transport.received), 0);
+    }
+  }
+}
+
+// The same from four threads, for the sanitizers.
+TEST(PumpThreadsTest, KeepsTheRulesAcrossThreads) {
+  for (int round = 0; round < 200; ++round) {
+    FakeClock clock;
+    FakeTransport transport;
+    Pump pump(transport, clock, {.streaming = true, .max_unsent_tokens = 1 << 20, .append = AppendWords});
+    std::atomic<bool> finished{false};
+    std::thread engine([&] {
+      for (int i = 0; i < 50; ++i) pump.Push({"x"}, 1);
+      pump.End(grpc::Status::OK, Words{"."});
+    });
+    std::thread completions([&] {
+      while (transport.finishes == 0) {
+        bool expected = true;
+        if (transport.finishes == 0 && transport.in_flight.compare_exchange_strong(expected, false)) {
+          if (transport.finishes != 0) break;
+          pump.OperationDone(true);
+        }
+        std::this_thread::yield();
+      }
+      finished = true;
+    });
+    std::thread canceller([&] {
+      if (round % 2 == 0) pump.End(grpc::Status(grpc::StatusCode::CANCELLED, "x"));
+    });
+    std::thread ticker([&] {
+      while (!finished) {
+        pump.Stalled(1);
+        std::this_thread::yield();
+      }
+    });
+    pump.Open();
+    for (std::thread* thread : {&engine, &completions, &canceller, &ticker}) thread->join();
+    EXPECT_EQ(transport.finishes, 1);
+    if (transport.status.ok()) {
+      EXPECT_EQ(transport.received, std::string(50, 'x') + ".");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace moed

@@ -1,0 +1,224 @@
+#include "tests/server/server_harness.h"
+
+#include <arpa/inet.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "google/rpc/status.pb.h"
+#include "server/process_metrics.h"
+#include "server/server_metrics.h"
+
+namespace moed {
+
+const Tokenizer& TestTokenizer() {
+  static const std::unique_ptr<Tokenizer> tokenizer = [] {
+    std::ifstream file(MOED_SOURCE_DIR "/models/tales-qwen/tokenizer.json");
+    std::stringstream text;
+    text << file.rdbuf();
+    auto blob = CompileTokenizer(text.str());
+    EXPECT_TRUE(blob.ok()) << blob.status();
+    return *Tokenizer::FromBlob(*std::move(blob));
+  }();
+  return *tokenizer;
+}
+
+ExpertStats TestExpertStats() {
+  ExpertStats stats;
+  uint64_t next = 1;
+  for (int layer : {1, 3}) {
+    LayerStats& out = stats.layers.emplace_back();
+    out.layer = LayerId(layer);
+    for (auto& by_result : out.lookups) {
+      for (uint64_t& count : by_result) count = next++;
+    }
+    out.stall_seconds = static_cast<double>(next++);
+    out.lowered = next++;
+    out.skipped = next++;
+    out.resident = {static_cast<uint32_t>(next++), static_cast<uint32_t>(next++)};
+  }
+  stats.stall_seconds = {1.5, 2.5};
+  for (LoadHistogram& load : stats.loads) {
+    for (uint64_t& bucket : load.buckets) load.count += bucket = next++;
+    load.sum_seconds = static_cast<double>(next++);
+  }
+  stats.load_bytes = {{next++, next++}, {next++, next++}};
+  stats.prefetches = {next++, next++, next++, next++};
+  stats.evictions = {{next++, next++, next++}, {next++, next++, next++}};
+  stats.cache_bytes = next++;
+  stats.cache_capacity_bytes = next++;
+  return stats;
+}
+
+LoadedModel TestModel(Engine& engine) {
+  LoadedModel model;
+  model.engine = &engine;
+  model.tokenizer = &TestTokenizer();
+  model.expert_stats = TestExpertStats;
+  model.hottest_experts = [](int top) {
+    std::vector<ExpertHeat> heat = {{{LayerId(3), 7, 1}, 40, true}, {{LayerId(1), 2, 0}, 30, false}};
+    heat.resize(std::min<size_t>(heat.size(), top));
+    return heat;
+  };
+  model.expert_formats = {"bf16", "q4"};
+  model.memory = {{"trunk", 100, ""}, {"kv", 200, ""}, {"cache", 5000, ""}};
+  model.info.set_family("mixtral");
+  model.info.set_layers(4);
+  return model;
+}
+
+ServerHarness::ServerHarness(HarnessOptions options)
+    : engine_(options.engine, call_clock_, std::move(options.script)),
+      registry_(std::make_shared<prometheus::Registry>()),
+      requests_(*registry_),
+      sampler_(state_, requests_, call_clock_),
+      log_(*RequestLog::Open("/dev/null")),
+      workers_({.threads = 1, .max_jobs = 64, .max_bytes = 1 << 20}),
+      environment_{state_, workers_, requests_, *log_, live_, call_clock_, options.calls},
+      inference_(environment_),
+      control_({state_, sampler_, requests_, info_, call_clock_, [this] {
+                  state_.SetDraining();
+                  engine_.Drain();
+                }}) {
+  info_.set_version("1.2.3");
+  info_.set_memory_budget_bytes(6000);
+  model_ = TestModel(engine_);
+  MetricsServerParts parts;
+  parts.collectables = {registry_, std::make_shared<ServerMetrics>(state_, sampler_, info_), std::make_shared<ProcessMetrics>()};
+  parts.alive = [this] { return alive; };
+  parts.ready = [this] { return state_.ready(); };
+  metrics_server_ = *MetricsServer::Listen({"127.0.0.1", 0}, std::move(parts));
+  server_ = *RpcServer::Listen({"127.0.0.1", 0}, {&inference_, &control_}, quota_, {});
+  inference_stub_ = moe::v1::Inference::NewStub(Channel());
+  control_stub_ = moe::v1::Control::NewStub(Channel());
+  if (options.load) Load();
+}
+
+ServerHarness::~ServerHarness() {
+  engine_.Stop(absl::UnavailableError("the test ends"));
+  server_.reset();
+}
+
+void ServerHarness::Load() {
+  state_.SetLoaded(model_);
+  server_->SetServing(true);
+}
+
+void ServerHarness::StepUntilIdle() {
+  while (!engine_.Idle() || live_.size() > 0) {
+    engine_.Step();
+    std::this_thread::yield();
+  }
+}
+
+std::shared_ptr<grpc::Channel> ServerHarness::Channel() const {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return grpc::CreateCustomChannel(server_->address().Text(), grpc::InsecureChannelCredentials(), arguments);
+}
+
+std::string ServerHarness::Scrape() const { return HttpGet(metrics_address(), "/metrics").body; }
+
+double ServerHarness::Metric(const std::string& name_and_labels) const {
+  std::istringstream lines(Scrape());
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind(name_and_labels + " ", 0) == 0) return std::stod(line.substr(name_and_labels.size() + 1));
+  }
+  return -1;
+}
+
+moe::v1::GenerateRequest TextRequest(const std::string& text) {
+  moe::v1::GenerateRequest request;
+  request.set_text(text);
+  return request;
+}
+
+HttpResponse HttpGet(const Address& address, const std::string& path) {
+  HttpResponse response;
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(address.port));
+  inet_pton(AF_INET, address.host.c_str(), &to.sin_addr);
+  if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0) {
+    const std::string request = "GET " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    EXPECT_EQ(send(fd, request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
+    std::string answer;
+    char buffer[65536];
+    for (ssize_t n; (n = recv(fd, buffer, sizeof(buffer), 0)) > 0;) answer.append(buffer, n);
+    const size_t body = answer.find("\r\n\r\n");
+    if (answer.size() > 12 && body != std::string::npos) response = {std::stoi(answer.substr(9, 3)), answer.substr(body + 4)};
+  }
+  close(fd);
+  return response;
+}
+
+namespace {
+
+template <class Detail>
+std::optional<Detail> FindDetail(const grpc::Status& status) {
+  google::rpc::Status details;
+  if (!details.ParseFromString(status.error_details())) return std::nullopt;
+  EXPECT_EQ(details.code(), static_cast<int>(status.error_code()));
+  EXPECT_EQ(details.message(), status.error_message());
+  Detail detail;
+  for (const auto& any : details.details()) {
+    if (any.UnpackTo(&detail)) return detail;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<std::string> ViolatedFields(const grpc::Status& status) {
+  std::vector<std::string> fields;
+  if (auto bad_request = FindDetail<google::rpc::BadRequest>(status)) {
+    for (const auto& violation : bad_request->field_violations()) {
+      EXPECT_NE(violation.description(), "");
+      fields.push_back(violation.field());
+    }
+  }
+  return fields;
+}
+
+double RetrySeconds(const grpc::Status& status) {
+  const auto retry = FindDetail<google::rpc::RetryInfo>(status);
+  return retry.has_value() ? static_cast<double>(retry->retry_delay().seconds()) + retry->retry_delay().nanos() * 1e-9 : -1;
+}
+
+grpc::Status CallRaw(const std::shared_ptr<grpc::Channel>& channel, const std::string& method, const std::string& request,
+                     std::string* response) {
+  grpc::GenericStub stub(channel);
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  grpc::Slice slice(request);
+  auto call = stub.PrepareUnaryCall(&context, method, grpc::ByteBuffer(&slice, 1), &queue);
+  call->StartCall();
+  grpc::ByteBuffer answer;
+  grpc::Status status;
+  call->Finish(&answer, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  grpc::Slice joined;
+  if (response != nullptr && status.ok() && answer.DumpToSingleSlice(&joined).ok()) {
+    response->assign(reinterpret_cast<const char*>(joined.begin()), joined.size());
+  }
+  return status;
+}
+
+Health CheckHealth(const std::shared_ptr<grpc::Channel>& channel, const std::string& service) {
+  // grpc.health.v1: request {1: service}, response {1: status}.
+  std::string request;
+  if (!service.empty()) request = std::string("\x0a") + static_cast<char>(service.size()) + service;
+  std::string response;
+  if (!CallRaw(channel, "/grpc.health.v1.Health/Check", request, &response).ok() || response.size() != 2) return Health::kUnknown;
+  return static_cast<Health>(response[1]);
+}
+
+}  // namespace moed

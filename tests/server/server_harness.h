@@ -1,0 +1,103 @@
+// A real server on loopback around a scripted engine.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/engine/scripted_engine.h"
+#include "google/rpc/error_details.pb.h"
+#include "moe/v1/control.grpc.pb.h"
+#include "moe/v1/inference.grpc.pb.h"
+#include "server/control_service.h"
+#include "server/engine_call.h"
+#include "server/inference_service.h"
+#include "server/metrics_server.h"
+#include "server/rate_sampler.h"
+#include "server/rpc_server.h"
+
+namespace moed {
+
+const Tokenizer& TestTokenizer();
+ExpertStats TestExpertStats();  // two layers, two precisions, every counter different
+LoadedModel TestModel(Engine& engine);
+
+struct HarnessOptions {
+  EngineLimits engine{.max_context = 64, .max_new_tokens = 63, .max_sessions = 2, .queue_capacity = 2, .vocabulary = 4096};
+  CallLimits calls;
+  ScriptedEngine::ScriptFor script = [](const EngineRequest&) { return ScriptOfText("one two"); };
+  bool load = true;
+};
+
+// The engine steps only when told to (Step, StepUntilIdle), so that a test decides what happens when.
+class ServerHarness {
+ public:
+  explicit ServerHarness(HarnessOptions options = {});
+  ~ServerHarness();
+
+  void Load();
+  void StepUntilIdle();              // also waits for every call's transport
+  void RunFreely() { engine_.RunFreely(10000); }
+
+  std::shared_ptr<grpc::Channel> Channel() const;
+  std::string Scrape() const;        // GET /metrics
+  // Value of a sample as it stands in the scrape ("moe_requests_total{...}"); -1 when it is absent.
+  double Metric(const std::string& name_and_labels) const;
+
+  ScriptedEngine& engine() { return engine_; }
+  ServerState& state() { return state_; }
+  RpcServer& server() { return *server_; }
+  LiveCalls& live() { return live_; }
+  FakeClock& call_clock() { return call_clock_; }
+  moe::v1::Inference::Stub& inference() { return *inference_stub_; }
+  moe::v1::Control::Stub& control() { return *control_stub_; }
+  const Address& metrics_address() const { return metrics_server_->address(); }
+  bool alive = true;
+
+ private:
+  FakeClock call_clock_;
+  ScriptedEngine engine_;
+  ServerState state_;
+  moe::v1::ServerInfo info_;
+  LoadedModel model_;
+  std::shared_ptr<prometheus::Registry> registry_;
+  RequestMetrics requests_;
+  RateSampler sampler_;
+  std::unique_ptr<RequestLog> log_;
+  LiveCalls live_;
+  PromptWorkers workers_;
+  CallEnvironment environment_;
+  InferenceService inference_;
+  ControlService control_;
+  grpc::ResourceQuota quota_;
+  std::unique_ptr<MetricsServer> metrics_server_;
+  std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<moe::v1::Inference::Stub> inference_stub_;
+  std::unique_ptr<moe::v1::Control::Stub> control_stub_;
+};
+
+moe::v1::GenerateRequest TextRequest(const std::string& text);
+
+// Status and body of GET path.
+struct HttpResponse {
+  int code = 0;
+  std::string body;
+};
+HttpResponse HttpGet(const Address& address, const std::string& path);
+
+// The fields that a google.rpc.BadRequest names.
+std::vector<std::string> ViolatedFields(const grpc::Status& status);
+// Seconds of google.rpc.RetryInfo; -1 when there is none.
+double RetrySeconds(const grpc::Status& status);
+
+// A unary call of raw bytes.
+grpc::Status CallRaw(const std::shared_ptr<grpc::Channel>& channel, const std::string& method, const std::string& request,
+                     std::string* response = nullptr);
+enum class Health { kUnknown = 0, kServing = 1, kNotServing = 2 };
+Health CheckHealth(const std::shared_ptr<grpc::Channel>& channel, const std::string& service);
+
+}  // namespace moed

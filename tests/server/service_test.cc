@@ -1,0 +1,569 @@
+// The Inference service on a real socket: answers, admission, ends, and gRPC's traps.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <thread>
+
+#include "tests/server/server_harness.h"
+
+namespace moed {
+namespace {
+
+using moe::v1::GenerateRequest;
+using moe::v1::GenerateResponse;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A stream that is open on the server: admitted, its initial metadata received.
+struct OpenStream {
+  OpenStream(ServerHarness& server, const GenerateRequest& request) {
+    reader = server.inference().GenerateStream(&context, request);
+    reader->WaitForInitialMetadata();
+  }
+  grpc::Status ReadAll() {
+    for (GenerateResponse message; reader->Read(&message);) messages.push_back(message);
+    return reader->Finish();
+  }
+  std::string Text() const {
+    std::string text;
+    for (const auto& message : messages) text += message.text();
+    return text;
+  }
+  int QueuePosition() const {
+    const auto& metadata = context.GetServerInitialMetadata();
+    const auto found = metadata.find(kQueuePositionKey);
+    return found == metadata.end() ? -1 : std::stoi(std::string(found->second.data(), found->second.size()));
+  }
+
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReader<GenerateResponse>> reader;
+  std::vector<GenerateResponse> messages;
+};
+
+grpc::Status Generate(ServerHarness& server, const GenerateRequest& request, GenerateResponse* response = nullptr) {
+  grpc::ClientContext context;
+  GenerateResponse ignored;
+  return server.inference().Generate(&context, request, response == nullptr ? &ignored : response);
+}
+
+TEST(StreamTest, PromptInfoComesFirstFinishLastAndTheTextIsWhole) {
+  const std::string text = "Gr\u00fc\u00dfe, \u4e16\u754c \U0001F600!";
+  ServerHarness server({.script = [&](const EngineRequest&) { return ScriptOfText(text); }});
+  GenerateRequest request = TextRequest("Hello");
+  request.set_request_id("mine");
+  request.mutable_response()->set_return_prompt_tokens(true);
+  OpenStream stream(server, request);
+  EXPECT_EQ(stream.QueuePosition(), 0);
+  server.RunFreely();
+  ASSERT_TRUE(stream.ReadAll().ok());
+  EXPECT_EQ(stream.Text(), text);
+  ASSERT_GE(stream.messages.size(), 1u);
+  int tokens = 0;
+  for (size_t i = 0; i < stream.messages.size(); ++i) {
+    const GenerateResponse& message = stream.messages[i];
+    EXPECT_EQ(message.request_id(), "mine");
+    EXPECT_EQ(message.has_prompt_info(), i == 0);
+    EXPECT_EQ(message.has_finish(), i + 1 == stream.messages.size());
+    tokens += message.token_ids_size();
+  }
+  const auto& info = stream.messages.front().prompt_info();
+  EXPECT_GT(info.prompt_tokens(), 0);
+  EXPECT_EQ(info.token_ids_size(), info.prompt_tokens());
+  const auto& finish = stream.messages.back().finish();
+  EXPECT_EQ(finish.reason(), moe::v1::FINISH_REASON_STOP);
+  EXPECT_EQ(finish.usage().completion_tokens(), tokens);
+  EXPECT_EQ(finish.usage().prompt_tokens(), info.prompt_tokens());
+}
+
+TEST(UnaryTest, TheWholeAnswerInOneMessage) {
+  ServerHarness server;
+  server.RunFreely();
+  GenerateResponse response;
+  GenerateRequest request = TextRequest("Hello");
+  request.mutable_sampling()->set_seed(7);
+  ASSERT_TRUE(Generate(server, request, &response).ok());
+  EXPECT_EQ(response.text(), "one two");
+  EXPECT_EQ(response.token_ids_size(), 7);
+  EXPECT_TRUE(response.has_prompt_info());
+  EXPECT_EQ(response.finish().seed(), 7u);
+  EXPECT_EQ(response.request_id().size(), 16u) << "made up";
+}
+
+TEST(UnaryTest, RequestIdsComeFromTheRequestThenTheMetadata) {
+  ServerHarness server;
+  server.RunFreely();
+  for (const char* id : {"", "from-request"}) {
+    grpc::ClientContext context;
+    context.AddMetadata(kRequestIdKey, "from-metadata");
+    GenerateRequest request = TextRequest("x");
+    request.set_request_id(id);
+    GenerateResponse response;
+    ASSERT_TRUE(server.inference().Generate(&context, request, &response).ok());
+    EXPECT_EQ(response.request_id(), *id == 0 ? "from-metadata" : id);
+  }
+}
+
+TEST(UnaryTest, LogprobsCarryTheTokensBytes) {
+  ServerHarness server({.script = [](const EngineRequest& request) {
+    Script script;
+    EXPECT_TRUE(request.logprobs);
+    EXPECT_EQ(request.top_logprobs, 1);
+    script.deltas.push_back({"a", {TokenInfo{TokenId(65), -0.5f, {{TokenId(66), -1.5f}}}}});
+    return script;
+  }});
+  server.RunFreely();
+  GenerateRequest request = TextRequest("x");
+  request.mutable_response()->set_logprobs(true);
+  request.mutable_response()->set_top_logprobs(1);
+  GenerateResponse response;
+  ASSERT_TRUE(Generate(server, request, &response).ok());
+  ASSERT_EQ(response.logprobs_size(), 1);
+  EXPECT_EQ(response.logprobs(0).token(), TestTokenizer().TokenBytes(TokenId(65)));
+  EXPECT_FLOAT_EQ(response.logprobs(0).logprob(), -0.5f);
+  ASSERT_EQ(response.logprobs(0).top_size(), 1);
+  EXPECT_EQ(response.logprobs(0).top(0).token_id(), 66);
+}
+
+TEST(UnaryTest, EveryFieldReachesTheEngine) {
+  EngineRequest seen;
+  ServerHarness server({.script = [&](const EngineRequest& request) {
+    seen = request;
+    return ScriptOfText("x");
+  }});
+  server.RunFreely();
+  GenerateRequest request;
+  for (int id : {5, 6, 7}) request.mutable_token_ids()->add_ids(id);
+  request.set_session_id("s");
+  auto& sampling = *request.mutable_sampling();
+  sampling.set_temperature(0.5f);
+  sampling.set_top_k(3);
+  sampling.set_top_p(0.25f);
+  sampling.set_min_p(0.125f);
+  sampling.set_repetition_penalty(1.5f);
+  sampling.set_frequency_penalty(-0.5f);
+  sampling.set_presence_penalty(0.75f);
+  sampling.set_seed(9);
+  (*sampling.mutable_logit_bias())[4] = -1;
+  (*sampling.mutable_logit_bias())[2] = 1;
+  auto& stopping = *request.mutable_stopping();
+  stopping.set_max_new_tokens(11);
+  stopping.set_min_new_tokens(2);
+  stopping.add_stop_strings("end");
+  stopping.add_stop_token_ids(8);
+  stopping.set_include_stop_string(true);
+  stopping.set_ignore_eos(true);
+  stopping.mutable_time_limit()->set_seconds(1);
+  stopping.mutable_time_limit()->set_nanos(500000000);
+  request.mutable_response()->set_skip_special_tokens(false);
+  ASSERT_TRUE(Generate(server, request).ok());
+  EXPECT_THAT(seen.prompt, ElementsAre(TokenId(5), TokenId(6), TokenId(7)));
+  EXPECT_EQ(seen.session_id, "s");
+  EXPECT_FALSE(seen.continues_session);
+  EXPECT_EQ(seen.sampling.temperature, 0.5f);
+  EXPECT_EQ(seen.sampling.top_k, 3);
+  EXPECT_EQ(seen.sampling.top_p, 0.25f);
+  EXPECT_EQ(seen.sampling.min_p, 0.125f);
+  EXPECT_EQ(seen.sampling.repetition_penalty, 1.5f);
+  EXPECT_EQ(seen.sampling.frequency_penalty, -0.5f);
+  EXPECT_EQ(seen.sampling.presence_penalty, 0.75f);
+  EXPECT_EQ(seen.sampling.seed, 9u);
+  EXPECT_THAT(seen.sampling.logit_bias, ElementsAre(std::pair(TokenId(2), 1.0f), std::pair(TokenId(4), -1.0f)));
+  EXPECT_EQ(seen.stopping.max_new_tokens, 11);
+  EXPECT_EQ(seen.stopping.min_new_tokens, 2);
+  EXPECT_THAT(seen.stopping.stop_strings, ElementsAre("end"));
+  EXPECT_THAT(seen.stopping.stop_tokens, ElementsAre(TokenId(8)));
+  EXPECT_TRUE(seen.stopping.include_stop_string);
+  EXPECT_TRUE(seen.stopping.ignore_eos);
+  EXPECT_DOUBLE_EQ(*seen.stopping.time_limit_seconds, 1.5);
+  EXPECT_FALSE(seen.skip_special_tokens);
+  ASSERT_TRUE(Generate(server, request).ok());
+  EXPECT_TRUE(seen.continues_session) << "the second request with this session_id";
+}
+
+TEST(ScoreTest, ReturnsALogprobForEveryTokenButTheFirst) {
+  ServerHarness server({.script = [](const EngineRequest& request) {
+    Script script;
+    EXPECT_EQ(request.kind, RequestKind::kScore);
+    for (size_t i = 1; i < request.prompt.size(); ++i) script.finish.prompt_logprobs.push_back(-0.5f);
+    return script;
+  }});
+  server.RunFreely();
+  moe::v1::ScoreRequest request;
+  for (int id : {1, 2, 3}) request.mutable_token_ids()->add_ids(id);
+  moe::v1::ScoreResponse response;
+  grpc::ClientContext context;
+  ASSERT_TRUE(server.inference().Score(&context, request, &response).ok());
+  EXPECT_THAT(response.token_ids(), ElementsAre(1, 2, 3));
+  EXPECT_EQ(response.logprobs_size(), 2);
+  EXPECT_DOUBLE_EQ(response.nll(), 1.0);
+}
+
+TEST(TokenizeTest, ThereAndBack) {
+  ServerHarness server;
+  moe::v1::TokenizeRequest request;
+  request.set_text("Once upon a time");
+  moe::v1::TokenizeResponse tokens;
+  grpc::ClientContext context;
+  ASSERT_TRUE(server.inference().Tokenize(&context, request, &tokens).ok());
+  EXPECT_GT(tokens.token_ids_size(), 0);
+  moe::v1::DetokenizeRequest back;
+  *back.mutable_token_ids() = tokens.token_ids();
+  moe::v1::DetokenizeResponse text;
+  grpc::ClientContext second;
+  ASSERT_TRUE(server.inference().Detokenize(&second, back, &text).ok());
+  EXPECT_EQ(text.text(), "Once upon a time");
+  back.add_token_ids(1 << 30);
+  grpc::ClientContext third;
+  const grpc::Status status = server.inference().Detokenize(&third, back, &text);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(ViolatedFields(status), ElementsAre("token_ids"));
+}
+
+// Every wrong value is INVALID_ARGUMENT and its field is named.
+TEST(ValidationTest, NamesTheField) {
+  const struct {
+    const char* field;
+    std::function<void(GenerateRequest&)> spoil;
+  } kCases[] = {
+      {"request_id", [](auto& r) { r.set_request_id(std::string(129, 'x')); }},
+      {"session_id", [](auto& r) { r.set_session_id(std::string(129, 'x')); }},
+      {"prompt", [](auto& r) { r.clear_prompt(); }},
+      {"text", [](auto& r) { r.set_text(""); }},
+      {"token_ids", [](auto& r) { r.mutable_token_ids(); }},
+      {"prompt[1]", [](auto& r) { r.mutable_token_ids()->add_ids(1), r.mutable_token_ids()->add_ids(4096); }},
+      {"prompt[0]", [](auto& r) { r.mutable_token_ids()->add_ids(-1); }},
+      {"sampling.temperature", [](auto& r) { r.mutable_sampling()->set_temperature(-1); }},
+      {"sampling.temperature", [](auto& r) { r.mutable_sampling()->set_temperature(std::nanf("")); }},
+      {"sampling.top_k", [](auto& r) { r.mutable_sampling()->set_top_k(-1); }},
+      {"sampling.top_p", [](auto& r) { r.mutable_sampling()->set_top_p(0); }},
+      {"sampling.top_p", [](auto& r) { r.mutable_sampling()->set_top_p(1.5f); }},
+      {"sampling.min_p", [](auto& r) { r.mutable_sampling()->set_min_p(1); }},
+      {"sampling.repetition_penalty", [](auto& r) { r.mutable_sampling()->set_repetition_penalty(0); }},
+      {"sampling.frequency_penalty", [](auto& r) { r.mutable_sampling()->set_frequency_penalty(2.5f); }},
+      {"sampling.presence_penalty", [](auto& r) { r.mutable_sampling()->set_presence_penalty(-2.5f); }},
+      {"sampling.logit_bias[3]", [](auto& r) { (*r.mutable_sampling()->mutable_logit_bias())[3] = 101; }},
+      {"sampling.logit_bias[0]", [](auto& r) { (*r.mutable_sampling()->mutable_logit_bias())[99999] = 1; }},
+      {"stopping.max_new_tokens", [](auto& r) { r.mutable_stopping()->set_max_new_tokens(0); }},
+      {"stopping.max_new_tokens", [](auto& r) { r.mutable_stopping()->set_max_new_tokens(1000); }},
+      {"stopping.min_new_tokens", [](auto& r) { r.mutable_stopping()->set_min_new_tokens(-1); }},
+      {"stopping.stop_strings", [](auto& r) { for (int i = 0; i < 17; ++i) r.mutable_stopping()->add_stop_strings("x"); }},
+      {"stopping.stop_strings[0]", [](auto& r) { r.mutable_stopping()->add_stop_strings(""); }},
+      {"stopping.stop_strings[0]", [](auto& r) { r.mutable_stopping()->add_stop_strings(std::string(257, 'x')); }},
+      {"stopping.stop_token_ids", [](auto& r) { for (int i = 0; i < 65; ++i) r.mutable_stopping()->add_stop_token_ids(1); }},
+      {"stopping.stop_token_ids[0]", [](auto& r) { r.mutable_stopping()->add_stop_token_ids(4096); }},
+      {"stopping.time_limit", [](auto& r) { r.mutable_stopping()->mutable_time_limit()->set_seconds(-1); }},
+      {"stopping.time_limit", [](auto& r) { r.mutable_stopping()->mutable_time_limit()->set_nanos(2000000000); }},
+      {"stopping.time_limit", [](auto& r) { r.mutable_stopping()->mutable_time_limit(); }},
+      {"response.top_logprobs", [](auto& r) { r.mutable_response()->set_logprobs(true), r.mutable_response()->set_top_logprobs(21); }},
+      {"response.top_logprobs", [](auto& r) { r.mutable_response()->set_top_logprobs(1); }},
+  };
+  ServerHarness server;
+  for (const auto& test : kCases) {
+    SCOPED_TRACE(test.field);
+    GenerateRequest request = TextRequest("Hello");
+    test.spoil(request);
+    const grpc::Status status = Generate(server, request);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
+    EXPECT_THAT(ViolatedFields(status), ElementsAre(test.field));
+    EXPECT_THAT(status.error_message(), HasSubstr(test.field));
+    EXPECT_LT(status.error_message().size() + status.error_details().size(), 6144u);
+  }
+  EXPECT_EQ(server.Metric(R"(moe_requests_total{method="Generate",code="INVALID_ARGUMENT"})"), static_cast<double>(std::size(kCases)));
+  EXPECT_TRUE(server.engine().Idle());
+}
+
+TEST(ValidationTest, SeveralWrongFieldsAreAllNamed) {
+  ServerHarness server;
+  GenerateRequest request;
+  request.mutable_stopping()->mutable_time_limit()->set_seconds(-1);
+  EXPECT_THAT(ViolatedFields(Generate(server, request)), ElementsAre("prompt", "stopping.time_limit"));
+}
+
+TEST(TooLargeTest, PromptsBeyondContextOrBytesAndMessagesBeyondTheLimit) {
+  ServerHarness server({.calls = {.max_prompt_bytes = 1000}});
+  GenerateRequest request;
+  for (int i = 0; i < 64; ++i) request.mutable_token_ids()->add_ids(1);
+  grpc::Status status = Generate(server, request);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("a context of 64 tokens leaves room for 63"));
+  EXPECT_THAT(ViolatedFields(status), ElementsAre("token_ids"));
+  status = Generate(server, TextRequest(std::string(1001, 'x')));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(ViolatedFields(status), ElementsAre("text"));
+  EXPECT_EQ(server.Metric(R"(moe_requests_rejected_total{reason="too_large"})"), 2);
+  EXPECT_EQ(Generate(server, TextRequest(std::string(5 << 20, 'x'))).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED)
+      << "gRPC's own limit on a message";
+  server.RunFreely();
+  EXPECT_TRUE(Generate(server, TextRequest("x")).ok()) << "the server lives";
+}
+
+TEST(UndecodableTest, BytesThatAreNoRequestDoNotHurtTheServer) {
+  ServerHarness server;
+  const auto channel = server.Channel();
+  for (const std::string& bytes : {std::string("\xff\xff\xff\xff"), std::string("\x12\x02\xc3\x28", 4)}) {  // the second: text that is not UTF-8
+    EXPECT_FALSE(CallRaw(channel, "/moe.v1.Inference/Generate", bytes).ok());
+    EXPECT_FALSE(CallRaw(channel, "/moe.v1.Inference/Tokenize", bytes).ok());
+  }
+  server.RunFreely();
+  EXPECT_TRUE(Generate(server, TextRequest("x")).ok());
+}
+
+TEST(AdmissionTest, AFullQueueIsResourceExhaustedWithRetryInfo) {
+  ServerHarness server;  // two run, two wait
+  std::vector<std::unique_ptr<OpenStream>> streams;
+  for (int i = 0; i < 4; ++i) streams.push_back(std::make_unique<OpenStream>(server, TextRequest("x")));
+  const grpc::Status status = Generate(server, TextRequest("x"));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_GT(RetrySeconds(status), 0);
+  EXPECT_EQ(server.Metric(R"(moe_requests_rejected_total{reason="queue_full"})"), 1);
+  EXPECT_EQ(server.Metric("moe_requests_waiting"), 4) << "the engine did not take a step yet";
+  EXPECT_EQ(streams[3]->QueuePosition(), 3);
+  server.RunFreely();
+  for (auto& stream : streams) EXPECT_TRUE(stream->ReadAll().ok());
+}
+
+TEST(AdmissionTest, BusySessionsAndNamesInUse) {
+  ServerHarness server;
+  GenerateRequest request = TextRequest("x");
+  request.set_request_id("name");
+  request.set_session_id("session");
+  OpenStream first(server, request);
+  EXPECT_EQ(Generate(server, request).error_code(), grpc::StatusCode::ALREADY_EXISTS);
+  request.set_request_id("other");
+  EXPECT_EQ(Generate(server, request).error_code(), grpc::StatusCode::ABORTED);
+  server.RunFreely();
+  EXPECT_TRUE(first.ReadAll().ok());
+}
+
+TEST(AdmissionTest, UnavailableWhileLoadingAndWhileDrainingWithHealthToMatch) {
+  ServerHarness server({.load = false});
+  const auto channel = server.Channel();
+  for (const char* service : {"", "moe.v1.Inference"}) EXPECT_EQ(CheckHealth(channel, service), Health::kNotServing) << service;
+  EXPECT_EQ(HttpGet(server.metrics_address(), "/readyz").code, 503);
+  EXPECT_EQ(Generate(server, TextRequest("x")).error_code(), grpc::StatusCode::UNAVAILABLE);
+  server.Load();
+  for (const char* service : {"", "moe.v1.Inference"}) EXPECT_EQ(CheckHealth(channel, service), Health::kServing) << service;
+  EXPECT_EQ(CheckHealth(channel, "no.such.Service"), Health::kUnknown);
+  EXPECT_EQ(HttpGet(server.metrics_address(), "/readyz").code, 200);
+
+  OpenStream running(server, TextRequest("x"));
+  grpc::ClientContext context;
+  moe::v1::DrainResponse drained;
+  ASSERT_TRUE(server.control().Drain(&context, {}, &drained).ok());
+  EXPECT_EQ(drained.waiting(), 1);
+  EXPECT_EQ(Generate(server, TextRequest("x")).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(HttpGet(server.metrics_address(), "/readyz").code, 503);
+  EXPECT_EQ(HttpGet(server.metrics_address(), "/healthz").code, 200) << "alive, though draining";
+  EXPECT_EQ(server.Metric(R"(moe_requests_rejected_total{reason="not_ready"})"), 1);
+  EXPECT_EQ(server.Metric(R"(moe_requests_rejected_total{reason="draining"})"), 1);
+  server.RunFreely();
+  EXPECT_TRUE(running.ReadAll().ok()) << "what runs goes on";
+}
+
+TEST(EndTest, CancellationMidStreamReachesTheEngine) {
+  ServerHarness server({.script = [](const EngineRequest&) { return ScriptOfText(std::string(40, 'x')); }});
+  OpenStream stream(server, TextRequest("x"));
+  for (int i = 0; i < 3; ++i) server.engine().Step();
+  GenerateResponse message;
+  ASSERT_TRUE(stream.reader->Read(&message));
+  stream.context.TryCancel();
+  EXPECT_EQ(stream.reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  server.engine().Step();
+  while (server.engine().Stats().generated_tokens == 0 && !server.engine().Idle()) std::this_thread::yield(), server.engine().Step();
+  server.StepUntilIdle();
+  EXPECT_EQ(server.Metric(R"(moe_requests_total{method="GenerateStream",code="CANCELLED"})"), 1);
+  EXPECT_EQ(server.Metric(R"(moe_requests_finished_total{reason="cancelled"})"), 1);
+  EXPECT_EQ(server.Metric("moe_cancel_to_idle_seconds_count"), 1);
+  EXPECT_EQ(server.Metric("moe_requests_running"), 0);
+}
+
+TEST(EndTest, ADeadlineIsToldFromACancellation) {
+  ServerHarness server;
+  GenerateRequest request = TextRequest("x");
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(100));
+  GenerateResponse response;
+  EXPECT_EQ(server.inference().Generate(&context, request, &response).error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  while (server.live().size() > 0) std::this_thread::yield();
+  server.StepUntilIdle();
+  EXPECT_EQ(server.Metric(R"(moe_requests_total{method="Generate",code="DEADLINE_EXCEEDED"})"), 1);
+  EXPECT_EQ(server.Metric(R"(moe_requests_finished_total{reason="deadline"})"), 1);
+}
+
+TEST(EndTest, AClientThatDoesNotReadIsCutOffByTheCap) {
+  ServerHarness server({.engine = {.max_context = 1024, .max_new_tokens = 1000, .max_sessions = 2, .queue_capacity = 2, .vocabulary = 4096},
+                        .calls = {.max_unsent_tokens = 16},
+                        .script = [](const EngineRequest&) {
+                          Script script;
+                          for (int i = 0; i < 1000; ++i) script.deltas.push_back({std::string(32 << 10, 'x'), {TokenInfo{TokenId(1)}}});
+                          return script;
+                        }});
+  OpenStream stream(server, TextRequest("x"));
+  // The client reads nothing: flow control stops the writes, tokens pile up, the engine is told.
+  while (!server.engine().Idle()) server.engine().Step();
+  EXPECT_EQ(server.Metric(R"(moe_requests_finished_total{reason="slow_client"})"), 1);
+  EXPECT_LT(server.engine().Stats().generated_tokens, 1000u);
+  server.StepUntilIdle();
+  EXPECT_EQ(stream.ReadAll().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+TEST(EndTest, AClientThatDoesNotTakeTheEndIsCutOffByTime) {
+  ServerHarness server({.script = [](const EngineRequest&) {
+    Script script;
+    for (int i = 0; i < 40; ++i) script.deltas.push_back({std::string(100 << 10, 'x'), {TokenInfo{TokenId(1)}}});
+    return script;
+  }});
+  OpenStream stream(server, TextRequest("x"));
+  while (!server.engine().Idle()) server.engine().Step();
+  EXPECT_EQ(server.Metric(R"(moe_requests_finished_total{reason="stop"})"), 1) << "the engine is done, the client is not";
+  while (server.live().size() > 0) {
+    server.call_clock().AdvanceNanos(60'000'000'000);
+    server.live().CheckStalled();
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(stream.ReadAll().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+TEST(EndTest, TextThatIsNotUtf8NeverReachesTheWire) {
+  for (const char* text : {"\xe2\x82", "\xff", "a\xc3"}) {
+    ServerHarness server({.script = [&](const EngineRequest&) {
+      Script script;
+      script.deltas.push_back({text, {TokenInfo{TokenId(1)}}});
+      script.deltas.push_back({"never", {TokenInfo{TokenId(1)}}});
+      script.deltas.push_back({"never", {TokenInfo{TokenId(1)}}});
+      return script;
+    }});
+    OpenStream stream(server, TextRequest("x"));
+    server.StepUntilIdle();
+    EXPECT_EQ(stream.ReadAll().error_code(), grpc::StatusCode::INTERNAL);
+    EXPECT_EQ(stream.Text(), "");
+    EXPECT_EQ(server.Metric(R"(moe_requests_finished_total{reason="error"})"), 1);
+  }
+}
+
+TEST(EndTest, TheEnginesErrorsKeepTheirCodes) {
+  for (const absl::Status& error : {absl::DataLossError("expert 3 of layer 1: checksum"), absl::InternalError("broken"),
+                                    absl::UnavailableError("stopped"), absl::UnimplementedError("never said"), absl::UnknownError("?")}) {
+    ServerHarness server({.script = [&](const EngineRequest&) {
+      Script script = ScriptOfText("ab");
+      script.finish.status = error;
+      return script;
+    }});
+    server.RunFreely();
+    const grpc::Status status = Generate(server, TextRequest("x"));
+    const bool hidden = absl::IsUnimplemented(error) || absl::IsUnknown(error);
+    EXPECT_EQ(status.error_code(), hidden ? grpc::StatusCode::INTERNAL : static_cast<grpc::StatusCode>(error.code()));
+    EXPECT_EQ(status.error_message(), std::string(error.message().data(), error.message().size()));
+  }
+}
+
+TEST(EndTest, StoppingTheEngineEndsEveryStreamSoThatTheServerCanShutDown) {
+  ServerHarness server;
+  OpenStream running(server, TextRequest("x"));
+  OpenStream waiting(server, TextRequest("x"));
+  server.engine().Step();
+  server.engine().Stop(absl::UnavailableError("ended"));
+  EXPECT_EQ(running.ReadAll().error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(waiting.ReadAll().error_code(), grpc::StatusCode::UNAVAILABLE);
+  server.server().Shutdown(std::chrono::system_clock::now() + std::chrono::hours(1));
+}
+
+TEST(EndTest, ManyOpenedAndCancelledStreamsLeaveNothingBehind) {
+  ServerHarness server({.engine = {.max_context = 64, .max_new_tokens = 63, .max_sessions = 4, .queue_capacity = 60, .vocabulary = 4096}});
+  for (int round = 0; round < 5; ++round) {
+    std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+    std::vector<std::unique_ptr<grpc::ClientReader<GenerateResponse>>> readers;
+    for (int i = 0; i < 60; ++i) {
+      contexts.push_back(std::make_unique<grpc::ClientContext>());
+      readers.push_back(server.inference().GenerateStream(contexts.back().get(), TextRequest("x")));
+    }
+    for (int i = 0; i < 60; ++i) {
+      if (i % 3 == 0) server.engine().Step();
+      contexts[i]->TryCancel();
+    }
+    for (auto& reader : readers) reader->Finish();
+    server.StepUntilIdle();
+  }
+  EXPECT_EQ(server.live().size(), 0);
+  EXPECT_EQ(server.Metric("moe_requests_running"), 0);
+  EXPECT_EQ(server.Metric("moe_requests_waiting"), 0);
+}
+
+TEST(ListenTest, ASecondServerOnThePortAndBadAddressesAreErrors) {
+  ServerHarness server;
+  grpc::ResourceQuota quota;
+  InferenceService* none = nullptr;
+  const auto second = RpcServer::Listen(server.server().address(), {none}, quota, {});
+  ASSERT_FALSE(second.ok());
+  EXPECT_THAT(second.status().ToString(), HasSubstr("in use"));
+  EXPECT_THAT(second.status().ToString(), HasSubstr(server.server().address().Text()));
+  const auto metrics = MetricsServer::Listen(server.metrics_address(), {});
+  ASSERT_FALSE(metrics.ok());
+  EXPECT_THAT(metrics.status().ToString(), HasSubstr("in use"));
+  EXPECT_FALSE(RpcServer::Listen({"192.0.2.1", 0}, {none}, quota, {}).ok()) << "not an address of this machine";
+  EXPECT_FALSE(RpcServer::Listen({"no host", 0}, {none}, quota, {}).ok());
+}
+
+TEST(ControlTest, AnswersWhatTheServerKnows) {
+  ServerHarness server;
+  moe::v1::ServerInfo info;
+  grpc::ClientContext c1;
+  ASSERT_TRUE(server.control().GetServerInfo(&c1, {}, &info).ok());
+  EXPECT_EQ(info.version(), "1.2.3");
+  EXPECT_FALSE(info.draining());
+  moe::v1::ModelInfo model;
+  grpc::ClientContext c2;
+  ASSERT_TRUE(server.control().GetModelInfo(&c2, {}, &model).ok());
+  EXPECT_EQ(model.family(), "mixtral");
+
+  moe::v1::Stats stats;
+  grpc::ClientContext c3;
+  ASSERT_TRUE(server.control().GetStats(&c3, {}, &stats).ok());
+  const LookupTotals totals = TotalsOf(TestExpertStats());
+  EXPECT_EQ(stats.expert_hits(), totals.hits);
+  EXPECT_EQ(stats.expert_misses(), totals.misses);
+  EXPECT_EQ(stats.bytes_read(), totals.bytes_read);
+  EXPECT_DOUBLE_EQ(stats.stall_seconds(), 4.0);
+  EXPECT_EQ(stats.memory_size(), 3);
+  EXPECT_EQ(stats.memory(2).bytes(), TestExpertStats().cache_bytes) << "what the cache holds, not what it may hold";
+  EXPECT_GT(stats.resident_set_bytes(), 1u << 20);
+  moe::v1::GetStatsRequest too_long;
+  too_long.mutable_window()->set_seconds(61);
+  grpc::ClientContext c4;
+  EXPECT_THAT(ViolatedFields(server.control().GetStats(&c4, too_long, &stats)), ElementsAre("window"));
+
+  moe::v1::CacheState cache;
+  moe::v1::GetCacheStateRequest hottest;
+  hottest.set_hottest(1);
+  grpc::ClientContext c5;
+  ASSERT_TRUE(server.control().GetCacheState(&c5, hottest, &cache).ok());
+  ASSERT_EQ(cache.layers_size(), 2);
+  EXPECT_EQ(cache.layers(1).layer(), 3);
+  ASSERT_EQ(cache.hottest_size(), 1);
+  EXPECT_EQ(cache.hottest(0).format(), "q4");
+  hottest.set_hottest(1001);
+  grpc::ClientContext c6;
+  EXPECT_THAT(ViolatedFields(server.control().GetCacheState(&c6, hottest, &cache)), ElementsAre("hottest"));
+}
+
+TEST(ControlTest, AbortEndsTheNamedRequest) {
+  ServerHarness server;
+  GenerateRequest request = TextRequest("x");
+  request.set_request_id("victim");
+  OpenStream stream(server, request);
+  moe::v1::AbortRequest abort;
+  moe::v1::AbortResponse response;
+  abort.set_request_id("victim");
+  grpc::ClientContext c1;
+  EXPECT_TRUE(server.control().Abort(&c1, abort, &response).ok());
+  server.StepUntilIdle();
+  const grpc::Status status = stream.ReadAll();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_THAT(status.error_message(), HasSubstr("Abort"));
+  grpc::ClientContext c2;
+  EXPECT_EQ(server.control().Abort(&c2, abort, &response).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+}  // namespace
+}  // namespace moed

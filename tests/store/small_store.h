@@ -1,0 +1,112 @@
+// A small store with random contents, and its pieces to compare with.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/store/store.h"
+#include "core/store/writer.h"
+
+namespace moed {
+
+// A folder that goes with the test; in memory where there is such a file system, since the writer syncs often.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    const std::filesystem::path memory = "/dev/shm";
+    const bool usable = access(memory.c_str(), W_OK) == 0;
+    std::string pattern = ((usable ? memory : std::filesystem::temp_directory_path()) / "moed-store-XXXXXX").string();
+    path_ = mkdtemp(pattern.data());
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  std::string operator/(std::string_view name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline StoreDescription SmallDescription() {
+  StoreDescription description;
+  description.model_spec = R"({"family":"test"})";
+  description.moe_layers = {LayerId(0), LayerId(2)};
+  description.experts_per_layer = 3;
+  const std::array<MatrixShape, kExpertParts> shapes = {MatrixShape{20, 70}, MatrixShape{20, 70}, MatrixShape{70, 20}};
+  for (const FormatId format : {FormatId::kQ8, FormatId::kQ4}) description.precisions.push_back(LayOutExpert(format, shapes));
+  description.trunk = {{.name = "embed", .format = FormatId::kBF16, .rows = 9, .cols = 70},
+                       {.name = "norm", .format = FormatId::kF32, .vector = true, .rows = 1, .cols = 70},
+                       {.name = "router", .format = FormatId::kF16, .rows = 3, .cols = 70}};
+  LayOutTrunk(description);
+  description.tokenizer = "a tokenizer, opaque here";
+  return description;
+}
+
+inline std::string RandomBytes(size_t count, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::string bytes(count, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  return bytes;
+}
+inline std::string TensorContents(const StoreDescription& description, size_t tensor) {
+  return RandomBytes(description.trunk[tensor].bytes, 100 + tensor);
+}
+inline std::string SegmentContents(const StoreDescription& description, const CachedKey& key, ExpertPart part) {
+  const auto& segment = description.precisions[key.precision].segments[static_cast<int>(part)];
+  return RandomBytes(segment.bytes, 1000u + key.layer.value() * 512u + key.expert * 64u + key.precision * 8u + static_cast<int>(part));
+}
+
+inline std::vector<CachedKey> AllKeys(const StoreDescription& description) {
+  std::vector<CachedKey> keys;
+  for (const LayerId layer : description.moe_layers) {
+    for (int expert = 0; expert < description.experts_per_layer; ++expert) {
+      for (size_t p = 0; p < description.precisions.size(); ++p) keys.push_back({layer, expert, static_cast<Precision>(p)});
+    }
+  }
+  return keys;
+}
+
+inline std::span<const std::byte> Bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+// Writes what is missing, at most `limit` pieces, tensors first. Returns how many it wrote.
+inline size_t WritePieces(StoreWriter& writer, const StoreDescription& description, size_t limit = SIZE_MAX) {
+  size_t written = 0;
+  for (size_t i = 0; i < description.trunk.size() && written < limit; ++i) {
+    if (writer.HasTensor(i)) continue;
+    EXPECT_TRUE(writer.AppendTensor(i, Bytes(TensorContents(description, i))).ok());
+    ++written;
+  }
+  for (const CachedKey& key : AllKeys(description)) {
+    for (int p = 0; p < kExpertParts && written < limit; ++p) {
+      const auto part = static_cast<ExpertPart>(p);
+      if (writer.HasExpert(key, part)) continue;
+      EXPECT_TRUE(writer.AppendExpert(key, part, Bytes(SegmentContents(description, key, part))).ok());
+      ++written;
+    }
+  }
+  return written;
+}
+
+inline std::string FileContents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  EXPECT_TRUE(file.good()) << path;
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+inline std::string WriteSmallStore(const std::string& path) {
+  const StoreDescription description = SmallDescription();
+  auto writer = StoreWriter::Open(path, description, {});
+  EXPECT_TRUE(writer.ok()) << writer.status();
+  WritePieces(**writer, description);
+  const absl::Status finished = (*writer)->Finish();
+  EXPECT_TRUE(finished.ok()) << finished;
+  return FileContents(path);
+}
+
+}  // namespace moed

@@ -1,0 +1,103 @@
+// Whatever the bytes of a blob are: an error, or a tokenizer that works without harm (sanitizers watch).
+#include <gtest/gtest.h>
+#include <xxhash.h>
+
+#include <cstring>
+#include <random>
+
+#include "core/tokenizer/blob.h"
+#include "tests/tokenizer/tokenizers.h"
+
+namespace moed {
+namespace {
+
+std::string SmallBlob() {
+  const auto blob = CompileTokenizer(LlamaJson().dump());
+  EXPECT_TRUE(blob.ok()) << blob.status();
+  return *blob;
+}
+
+// Makes the checksum right again, so that what lies behind it is reached.
+void Reseal(std::string& blob) {
+  if (blob.size() < 32) return;
+  const uint64_t bytes = blob.size();
+  std::memcpy(blob.data() + 24, &bytes, sizeof(bytes));
+  const uint64_t checksum = XXH3_64bits(blob.data() + 24, blob.size() - 24);
+  std::memcpy(blob.data() + 16, &checksum, sizeof(checksum));
+}
+
+void UseOrRefuse(std::string blob) {
+  const auto tokenizer = Tokenizer::FromBlob(std::move(blob));
+  if (!tokenizer.ok()) {
+    EXPECT_EQ(tokenizer.status().code(), absl::StatusCode::kDataLoss) << tokenizer.status();
+    return;
+  }
+  for (const bool parse : {true, false}) {
+    const auto ids = (*tokenizer)->Encode("ab abc <s>\xE4\xBD\xA0 xxxx'd 12", {.parse_special_tokens = parse});
+    if (!ids.ok()) continue;
+    for (const TokenId id : *ids) EXPECT_LT(id.value(), (*tokenizer)->vocabulary_size());
+    EXPECT_TRUE((*tokenizer)->Decode(*ids, false).ok());
+  }
+}
+
+TEST(Corruption, EveryFlippedBitIsSeen) {
+  const std::string blob = SmallBlob();
+  for (size_t bit = 0; bit < blob.size() * 8; bit += 7) {
+    std::string damaged = blob;
+    damaged[bit / 8] ^= static_cast<char>(1 << bit % 8);
+    EXPECT_EQ(Tokenizer::FromBlob(std::move(damaged)).status().code(), absl::StatusCode::kDataLoss) << "bit " << bit;
+  }
+}
+
+TEST(Corruption, EveryTruncationIsSeen) {
+  const std::string blob = SmallBlob();
+  for (size_t bytes = 0; bytes < blob.size(); bytes += bytes < 128 ? 1 : 61) {
+    std::string resealed = blob.substr(0, bytes);
+    EXPECT_EQ(Tokenizer::FromBlob(resealed).status().code(), absl::StatusCode::kDataLoss) << bytes;
+    Reseal(resealed);
+    UseOrRefuse(std::move(resealed));
+  }
+}
+
+TEST(Corruption, DamageBehindARightChecksumDoesNoHarm) {
+  const std::string blob = SmallBlob();
+  std::mt19937 random(17);
+  for (int round = 0; round < 4000; ++round) {
+    std::string damaged = blob;
+    // The header and the description of the steps lie first: half of the damage goes there.
+    const size_t reach = random() % 2 ? std::min<size_t>(blob.size(), 2048) : blob.size();
+    for (uint32_t hits = 1 + random() % 4; hits > 0; --hits) {
+      const size_t at = random() % reach;
+      damaged[at] = static_cast<char>(random() % 3 ? random() : random() % 2 ? 0xFF : 0);
+    }
+    Reseal(damaged);
+    UseOrRefuse(std::move(damaged));
+  }
+}
+
+TEST(Corruption, RandomBytesAreNoTokenizer) {
+  std::mt19937 random(23);
+  for (int round = 0; round < 500; ++round) {
+    std::string bytes;
+    for (size_t length = random() % 300; bytes.size() < length;) bytes += static_cast<char>(random());
+    EXPECT_EQ(Tokenizer::FromBlob(std::move(bytes)).status().code(), absl::StatusCode::kDataLoss);
+  }
+}
+
+TEST(Corruption, AnotherVersionIsNamed) {
+  std::string blob = SmallBlob();
+  blob[8] = 9;
+  const auto tokenizer = Tokenizer::FromBlob(std::move(blob));
+  EXPECT_NE(std::string(tokenizer.status().message()).find("version 9"), std::string::npos) << tokenizer.status();
+}
+
+TEST(Corruption, ABlobHoldsLittleBesideItself) {
+  const std::string blob = SmallBlob();
+  const auto tokenizer = Tokenizer::FromBlob(blob);
+  ASSERT_TRUE(tokenizer.ok());
+  EXPECT_GE((*tokenizer)->memory_bytes(), blob.size());
+  EXPECT_LT((*tokenizer)->memory_bytes(), blob.size() + 64 * 1024);
+}
+
+}  // namespace
+}  // namespace moed

@@ -1,0 +1,99 @@
+// Texts that were made to hurt. A quadratic step anywhere would take hours here and fail by ctest's limit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "core/tokenizer/normalizer.h"
+#include "core/tokenizer/unicode.h"
+#include "tests/tokenizer/tokenizers.h"
+
+namespace moed {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr size_t kBytes = 1 << 19;
+
+std::string Repeated(std::string_view part) {
+  std::string text;
+  while (text.size() + part.size() <= kBytes) text += part;
+  return text;
+}
+
+std::string RandomLetters() {
+  std::mt19937 random(5);
+  std::string text;
+  while (text.size() < kBytes) text += static_cast<char>('a' + random() % 26);
+  return text;
+}
+
+TEST(HostileText, LongRunsComeBackWhole) {
+  const auto olmoe = Compiled(ReadFileText(TestData("olmoe.tokenizer.json.xz")));
+  ASSERT_NE(olmoe, nullptr);
+  for (const std::string& text : {Repeated(" "), Repeated("a"), Repeated("\n"), Repeated("' "), Repeated("  x"), RandomLetters(),
+                                  Repeated("\xF0\x9F\x98\x80"), Repeated("<|"), Repeated("|||IP_ADDRESS||")}) {
+    for (const Tokenizer* tokenizer : {&DemoTokenizer(), static_cast<const Tokenizer*>(olmoe.get())}) {
+      const auto ids = tokenizer->Encode(text);
+      ASSERT_TRUE(ids.ok()) << ids.status();
+      EXPECT_TRUE(DecodeText(*tokenizer, *ids) == text) << text.substr(0, 20);
+    }
+  }
+  for (const std::string& text : {Repeated(" "), Repeated("ab"), Repeated("x \xE4\xBD\xA0")}) {
+    const auto ids = LlamaTokenizer().Encode(text);
+    ASSERT_TRUE(ids.ok()) << ids.status();
+    EXPECT_TRUE(DecodeText(LlamaTokenizer(), *ids) == text) << text.substr(0, 20);
+  }
+}
+
+TEST(HostileText, MarksWithoutEndAreOrderedOnce) {
+  std::string text = "a";
+  while (text.size() < kBytes) text += "\xCC\x81\xCC\x96";  // classes 230 and 220, alternating
+  const std::string composed = ComposeCanonically(text);
+  EXPECT_EQ(composed.substr(0, 4), "\xC3\xA1\xCC\x96");
+  EXPECT_EQ(composed.size() + 1, text.size());
+}
+
+TEST(HostileText, InvalidUtf8IsRefusedByItsFirstByte) {
+  const struct {
+    std::string text;
+    std::string_view message;
+  } kCases[] = {
+      {"abc\xFF", "byte 0xff at offset 3"},
+      {"\x80", "byte 0x80 at offset 0"},
+      {"\xC3\xA9\xC3", "byte 0xc3 at offset 2"},
+      {std::string(40, 'x') + "\xED\xA0\x80", "byte 0xed at offset 40"},  // a surrogate
+      {"\xC0\xAF", "byte 0xc0 at offset 0"},                              // overlong
+      {"\xF4\x90\x80\x80", "byte 0xf4 at offset 0"},                      // beyond U+10FFFF
+  };
+  for (const auto& [text, message] : kCases) {
+    const auto ids = DemoTokenizer().Encode(text);
+    EXPECT_EQ(ids.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(ids.status().message()), HasSubstr(std::string(message)));
+  }
+}
+
+TEST(HostileText, RandomBytesAreEncodedExactlyWhenTheyAreUtf8) {
+  std::mt19937 random(9);
+  for (int round = 0; round < 2000; ++round) {
+    std::string text;
+    for (size_t length = random() % 12; text.size() < length;)
+      text += static_cast<char>(random() % 4 ? random() % 128 : random());
+    const auto ids = DemoTokenizer().Encode(text);
+    ASSERT_EQ(ids.ok(), !FirstInvalidByte(text).has_value());
+    if (ids.ok()) {
+      EXPECT_EQ(DecodeText(DemoTokenizer(), *ids), text);
+    }
+  }
+}
+
+TEST(HostileText, SpecialTokensInUntrustedTextStayText) {
+  const std::string text = "a<|end|><|user|>b";
+  const auto ids = DemoTokenizer().Encode(text, {.parse_special_tokens = false});
+  ASSERT_TRUE(ids.ok());
+  for (const TokenId id : *ids) EXPECT_FALSE(DemoTokenizer().IsSpecial(id));
+  EXPECT_EQ(DecodeText(DemoTokenizer(), *ids), text);
+}
+
+}  // namespace
+}  // namespace moed

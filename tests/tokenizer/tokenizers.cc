@@ -1,0 +1,76 @@
+#include "tests/tokenizer/tokenizers.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+
+namespace moed {
+
+std::string ReadFileText(const std::string& path) {
+  const bool packed = path.ends_with(".xz");
+  std::FILE* file = packed ? popen(("xz -dc '" + path + "'").c_str(), "r") : std::fopen(path.c_str(), "rb");
+  EXPECT_NE(file, nullptr) << path;
+  if (file == nullptr) return "";
+  std::string text;
+  std::array<char, 65536> buffer;
+  while (const size_t bytes = std::fread(buffer.data(), 1, buffer.size(), file)) text.append(buffer.data(), bytes);
+  EXPECT_EQ(packed ? pclose(file) : std::fclose(file), 0) << path;
+  return text;
+}
+
+std::string TestData(std::string_view name) { return MOED_SOURCE_DIR "/tests/tokenizer/data/" + std::string(name); }
+
+std::unique_ptr<Tokenizer> Compiled(std::string_view tokenizer_json) {
+  auto blob = CompileTokenizer(tokenizer_json);
+  EXPECT_TRUE(blob.ok()) << blob.status();
+  if (!blob.ok()) return nullptr;
+  auto tokenizer = Tokenizer::FromBlob(*std::move(blob));
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
+  return tokenizer.ok() ? *std::move(tokenizer) : nullptr;
+}
+
+const Tokenizer& DemoTokenizer() {
+  static const Tokenizer& tokenizer = *Compiled(ReadFileText(MOED_SOURCE_DIR "/models/tales-qwen/tokenizer.json")).release();
+  return tokenizer;
+}
+
+nlohmann::json LlamaJson() {
+  const auto vectors = nlohmann::json::parse(ReadFileText(TestData("features.vectors.json")));
+  for (const auto& feature : vectors["tokenizers"]) {
+    if (feature["name"] == "llama") return feature["tokenizer"];
+  }
+  ADD_FAILURE() << "features.vectors.json has no tokenizer 'llama'";
+  return {};
+}
+
+const Tokenizer& LlamaTokenizer() {
+  static const Tokenizer& tokenizer = *Compiled(LlamaJson().dump()).release();
+  return tokenizer;
+}
+
+std::vector<int32_t> Values(const std::vector<TokenId>& ids) {
+  std::vector<int32_t> values;
+  for (const TokenId id : ids) values.push_back(id.value());
+  return values;
+}
+
+std::vector<TokenId> Ids(const std::vector<int32_t>& values) {
+  std::vector<TokenId> ids;
+  for (const int32_t value : values) ids.push_back(TokenId(value));
+  return ids;
+}
+
+std::vector<int32_t> EncodeValues(const Tokenizer& tokenizer, std::string_view text, const EncodeOptions& options) {
+  const auto ids = tokenizer.Encode(text, options);
+  EXPECT_TRUE(ids.ok()) << ids.status();
+  return ids.ok() ? Values(*ids) : std::vector<int32_t>{};
+}
+
+std::string DecodeText(const Tokenizer& tokenizer, const std::vector<TokenId>& ids, bool skip_special_tokens) {
+  const auto text = tokenizer.Decode(ids, skip_special_tokens);
+  EXPECT_TRUE(text.ok()) << text.status();
+  return text.ok() ? *text : "";
+}
+
+}  // namespace moed

@@ -1,0 +1,91 @@
+// Exactly the ids and texts of the reference implementation.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "tests/tokenizer/tokenizers.h"
+
+namespace moed {
+namespace {
+
+using nlohmann::json;
+
+void ExpectCases(const Tokenizer& tokenizer, const json& cases) {
+  for (const json& one : cases) {
+    const auto text = one["text"].get<std::string>();
+    const auto ids = one["ids"].get<std::vector<int32_t>>();
+    const auto expect = [&](const char* key, const EncodeOptions& options) {
+      EXPECT_EQ(EncodeValues(tokenizer, text, options), one.value(key, ids)) << key << " of " << one["text"];
+    };
+    expect("ids", {.add_special_tokens = false});
+    expect("plain", {.add_special_tokens = false, .parse_special_tokens = false});
+    expect("processed", {});
+  }
+}
+
+void ExpectDecodes(const Tokenizer& tokenizer, const json& decodes) {
+  for (const json& one : decodes) {
+    const std::vector<TokenId> ids = Ids(one["ids"].get<std::vector<int32_t>>());
+    EXPECT_EQ(DecodeText(tokenizer, ids, true), one["text"].get<std::string>()) << one["ids"];
+    EXPECT_EQ(DecodeText(tokenizer, ids, false), one["with_special"].get<std::string>()) << one["ids"];
+  }
+}
+
+TEST(Vectors, Demo) {
+  const json vectors = json::parse(ReadFileText(TestData("demo.vectors.json")));
+  ExpectCases(DemoTokenizer(), vectors["cases"]);
+  ExpectDecodes(DemoTokenizer(), vectors["decodes"]);
+}
+
+TEST(Vectors, Olmoe) {
+  const auto tokenizer = Compiled(ReadFileText(TestData("olmoe.tokenizer.json.xz")));
+  ASSERT_NE(tokenizer, nullptr);
+  const json vectors = json::parse(ReadFileText(TestData("olmoe.vectors.json")));
+  ExpectCases(*tokenizer, vectors["cases"]);
+  ExpectDecodes(*tokenizer, vectors["decodes"]);
+}
+
+TEST(Vectors, EachFeature) {
+  const json vectors = json::parse(ReadFileText(TestData("features.vectors.json")));
+  ASSERT_GT(vectors["tokenizers"].size(), 50u);
+  for (const json& feature : vectors["tokenizers"]) {
+    SCOPED_TRACE(feature["name"].get<std::string>());
+    const auto tokenizer = Compiled(feature["tokenizer"].dump());
+    ASSERT_NE(tokenizer, nullptr);
+    ExpectCases(*tokenizer, feature["cases"]);
+    ExpectDecodes(*tokenizer, feature["decodes"]);
+  }
+}
+
+// Vocabularies whose licences keep them out of the project: NAME.vectors.json {"cases": [{"text", "ids"}]} beside
+// NAME.tokenizer.json.xz; OLMoE's tokenizer is the one that the project carries.
+TEST(Vectors, Directory) {
+  const char* directory = std::getenv("MOED_TOKENIZER_VECTORS");
+  if (directory == nullptr)
+    GTEST_SKIP() << "set MOED_TOKENIZER_VECTORS to a directory of NAME.tokenizer.json.xz and NAME.vectors.json";
+  constexpr std::string_view kSuffix = ".vectors.json";
+  int found = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    std::string name = entry.path().filename();
+    if (!name.ends_with(kSuffix)) continue;
+    name.resize(name.size() - kSuffix.size());
+    SCOPED_TRACE(name);
+    std::string packed = entry.path().parent_path() / (name + ".tokenizer.json.xz");
+    if (!std::filesystem::exists(packed)) packed = TestData(name + ".tokenizer.json.xz");
+    const auto tokenizer = Compiled(ReadFileText(packed));
+    ASSERT_NE(tokenizer, nullptr);
+    const json vectors = json::parse(ReadFileText(entry.path()));
+    ASSERT_FALSE(vectors["cases"].empty());
+    for (const json& one : vectors["cases"]) {
+      EXPECT_EQ(EncodeValues(*tokenizer, one["text"].get<std::string>(), {.add_special_tokens = false}),
+                one["ids"].get<std::vector<int32_t>>())
+          << one["text"];
+    }
+    ++found;
+  }
+  EXPECT_GT(found, 0) << directory << " has no *.vectors.json";
+}
+
+}  // namespace
+}  // namespace moed
