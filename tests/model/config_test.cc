@@ -80,9 +80,10 @@ TEST_P(ConfigTest, RefusesWhatNoFamilyComputes) {
   };
   for (const Refusal& refusal : refusals) {
     const absl::Status status = Read(With(refusal.key, refusal.value)).status();
-    ExpectRefusal(status, refusal.key == "rope_parameters" && refusal.value.contains("rope_theta") && refusal.value["rope_theta"] == 3.0
-                              ? "rope_theta"
-                              : refusal.key,
+    ExpectRefusal(status,
+                  refusal.key == "rope_parameters" && refusal.value.contains("rope_theta") && refusal.value["rope_theta"] == 3.0
+                      ? "rope_theta"
+                      : refusal.key,
                   "");
   }
 }
@@ -232,7 +233,8 @@ TEST(FamilyTest, TensorNamesAreUnique) {
     for (const TrunkTensor& tensor : family.trunk_tensors(spec)) ++stored[tensor.store_name], ++read[tensor.checkpoint_name];
     for (LayerId layer : spec.MoeLayers()) {
       for (int expert = 0; expert < spec.experts; ++expert) {
-        for (int part = 0; part < kExpertParts; ++part) ++read[family.expert_tensor(layer, expert, static_cast<ExpertPart>(part))];
+        for (int part = 0; part < kExpertParts; ++part)
+          ++read[family.expert_tensor(layer, expert, static_cast<ExpertPart>(part))];
       }
     }
     for (const auto& [name, count] : stored) EXPECT_EQ(count, 1) << name;

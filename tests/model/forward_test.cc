@@ -1,4 +1,5 @@
-// What Forward promises beside the numbers: failures stay with their sequence, hooks see what they should, nothing is allocated twice.
+// What Forward promises beside the numbers: failures stay with their sequence, hooks see what they should, nothing is allocated
+// twice.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -59,8 +60,8 @@ TEST_P(ForwardTest, AFailedExpertHurtsOnlyTheChunksThatChoseIt) {
   int partial = 0;
   for (const auto& [key, sessions] : ChoosersOf(model, provider_)) {
     partial += sessions.size() < 3;
-    for (const std::optional<ExpertPart> part :
-         {std::optional<ExpertPart>(), std::optional(ExpertPart::kGate), std::optional(ExpertPart::kUp), std::optional(ExpertPart::kDown)}) {
+    for (const std::optional<ExpertPart> part : {std::optional<ExpertPart>(), std::optional(ExpertPart::kGate),
+                                                 std::optional(ExpertPart::kUp), std::optional(ExpertPart::kDown)}) {
       Batch3 batch;
       auto chunks = batch.Chunks();
       provider_.FailWith(ExpertFault{key, part});
@@ -174,7 +175,8 @@ TEST_P(ForwardTest, LogitsOnlyWhereTheyAreWanted) {
   const auto tokens = Tokens(1, 6);
   TestSequence whole, tail, none;
   const Logits all = model.Feed(provider_, whole, tokens, 6);
-  SequenceChunk chunks[] = {{.tokens = tokens, .kv = &tail.kv, .first_logits = 5}, {.tokens = tokens, .kv = &none.kv, .first_logits = 6}};
+  SequenceChunk chunks[] = {{.tokens = tokens, .kv = &tail.kv, .first_logits = 5},
+                            {.tokens = tokens, .kv = &none.kv, .first_logits = 6}};
   const std::vector<Logits> got = model.Step(provider_, chunks);
   EXPECT_TRUE(SameBits(got[0], {all.back()}));
   EXPECT_TRUE(got[1].empty());
@@ -205,7 +207,8 @@ TEST_P(ForwardTest, LoadRefusesOptionsAndSpecsThatDoNotFit) {
   };
   const ModelOptions good = {8, 16, 1};
   EXPECT_TRUE(load(spec, good).ok());
-  for (const ModelOptions& bad : {ModelOptions{0, 16, 1}, ModelOptions{8, 0, 1}, ModelOptions{8, spec.max_positions + 1, 1}, ModelOptions{8, 16, 0}}) {
+  for (const ModelOptions& bad :
+       {ModelOptions{0, 16, 1}, ModelOptions{8, 0, 1}, ModelOptions{8, spec.max_positions + 1, 1}, ModelOptions{8, 16, 0}}) {
     EXPECT_EQ(load(spec, bad).code(), absl::StatusCode::kInvalidArgument);
   }
   const auto change = [&](auto&& edit) {

@@ -1,4 +1,5 @@
-// All experts of a store in memory, handed out in any order; single experts can be made to fail. A test double for ExpertProvider.
+// All experts of a store in memory, handed out in any order; single experts can be made to fail. A test double for
+// ExpertProvider.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -90,7 +90,8 @@ struct TestSequence {
 
 class PackedModel {
  public:
-  explicit PackedModel(const StoreReader& store, const ModelSetup& setup = {}) : store_(store), executor_(MakeThreadPool(setup.threads)) {
+  explicit PackedModel(const StoreReader& store, const ModelSetup& setup = {})
+      : store_(store), executor_(MakeThreadPool(setup.threads)) {
     auto spec = SpecFromJson(store.description().model_spec);
     EXPECT_TRUE(spec.ok()) << spec.status();
     auto backend = MakeBackend(setup.backend, *executor_);

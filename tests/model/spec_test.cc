@@ -53,11 +53,11 @@ TEST(SpecTest, ChangedFieldsAreDataLoss) {
     }
   }
   const std::pair<const char*, Json> others[] = {
-      {"family", "gpt2"},        {"family", 3},        {"rms_eps", 0.0},     {"rms_eps", 7.0},     {"rope_theta", 0.5},
-      {"rope_theta", 1e300},     {"qk_norm", "some"},  {"moe", {true}},      {"moe", {0, 0, 1}},   {"moe", {false, false, false}},
-      {"bos", {1, 2}},           {"bos", {300}},       {"eos", {7, 2}},      {"eos", {2, 2}},      {"eos", {-1}},
-      {"kv_heads", 4},           {"head_dim", 7},      {"top_k", 6},         {"shared_ffn", 0},    {"dense_ffn", 0},
-      {"unknown", 1},            {"tied_embeddings", 1}, {"eos", {1ull << 40}},
+      {"family", "gpt2"},    {"family", 3},          {"rms_eps", 0.0},      {"rms_eps", 7.0},   {"rope_theta", 0.5},
+      {"rope_theta", 1e300}, {"qk_norm", "some"},    {"moe", {true}},       {"moe", {0, 0, 1}}, {"moe", {false, false, false}},
+      {"bos", {1, 2}},       {"bos", {300}},         {"eos", {7, 2}},       {"eos", {2, 2}},    {"eos", {-1}},
+      {"kv_heads", 4},       {"head_dim", 7},        {"top_k", 6},          {"shared_ffn", 0},  {"dense_ffn", 0},
+      {"unknown", 1},        {"tied_embeddings", 1}, {"eos", {1ull << 40}},
   };
   for (const auto& [key, value] : others) {
     Json json = Json::parse(text);

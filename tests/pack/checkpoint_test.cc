@@ -52,17 +52,28 @@ TEST(CheckpointTest, SaysWhatIsMissingOrContradictory) {
   const BrokenCheckpoint cases[] = {
       {"no config", [](auto& f) { std::filesystem::remove(f + "/config.json"); }, {"config.json"}},
       {"no tokenizer", [](auto& f) { std::filesystem::remove(f + "/tokenizer.json"); }, {"tokenizer.json"}},
-      {"missing shard", [](auto& f) { std::filesystem::remove(f + "/shard-1.safetensors"); }, {"shard-1.safetensors is missing", index_name}},
-      {"no weights", [&](auto& f) { std::filesystem::remove(f + index_name); }, {"neither model.safetensors nor model.safetensors.index.json"}},
+      {"missing shard",
+       [](auto& f) { std::filesystem::remove(f + "/shard-1.safetensors"); },
+       {"shard-1.safetensors is missing", index_name}},
+      {"no weights",
+       [&](auto& f) { std::filesystem::remove(f + index_name); },
+       {"neither model.safetensors nor model.safetensors.index.json"}},
       {"both", [](auto& f) { WriteContents(f + "/model.safetensors", Safetensors({})); }, {"both model.safetensors and"}},
-      {"truncated shard", [](auto& f) { std::filesystem::resize_file(f + "/shard-2.safetensors", 500); }, {"shard-2.safetensors", "500 bytes"}},
+      {"truncated shard",
+       [](auto& f) { std::filesystem::resize_file(f + "/shard-2.safetensors", 500); },
+       {"shard-2.safetensors", "500 bytes"}},
       {"index is no JSON", [&](auto& f) { WriteContents(f + index_name, "{"); }, {index_name, "not valid JSON"}},
       {"no weight map", [&](auto& f) { WriteContents(f + index_name, "{}"); }, {"weight_map"}},
-      {"path", edit_index([](json& i) { i["weight_map"]["model.norm.weight"] = "../x"; }), {"model.norm.weight", "\"../x\"", "without folder"}},
+      {"path",
+       edit_index([](json& i) { i["weight_map"]["model.norm.weight"] = "../x"; }),
+       {"model.norm.weight", "\"../x\"", "without folder"}},
       {"not a string", edit_index([](json& i) { i["weight_map"]["model.norm.weight"] = 3; }), {"model.norm.weight", "lie in 3"}},
-      {"named but absent", edit_index([](json& i) { i["weight_map"]["ghost"] = "shard-0.safetensors"; }),
+      {"named but absent",
+       edit_index([](json& i) { i["weight_map"]["ghost"] = "shard-0.safetensors"; }),
        {"shard-0.safetensors has no tensor \"ghost\""}},
-      {"present but unnamed", edit_index([](json& i) { i["weight_map"].erase("model.norm.weight"); }), {"\"model.norm.weight\"", "does not name"}},
+      {"present but unnamed",
+       edit_index([](json& i) { i["weight_map"].erase("model.norm.weight"); }),
+       {"\"model.norm.weight\"", "does not name"}},
       {"in two shards",
        [](auto& f) {
          WriteContents(f + "/shard-1.safetensors", Safetensors({{"twice", RandomTensor("F32", {1}, 1)}}));
@@ -77,7 +88,8 @@ TEST(CheckpointTest, SaysWhatIsMissingOrContradictory) {
     broken.damage(folder / "in");
     const absl::Status status = Checkpoint::Open(folder / "in").status();
     EXPECT_FALSE(status.ok()) << broken.name;
-    for (const std::string& expected : broken.expected) EXPECT_THAT(std::string(status.message()), HasSubstr(expected)) << broken.name;
+    for (const std::string& expected : broken.expected)
+      EXPECT_THAT(std::string(status.message()), HasSubstr(expected)) << broken.name;
   }
   EXPECT_THAT(std::string(Checkpoint::Open("/no/such/folder").status().message()), HasSubstr("/no/such/folder is not a folder"));
 }

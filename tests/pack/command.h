@@ -19,7 +19,8 @@ struct CommandResult {
 class Command {
  public:
   // `prepare` runs in the child before moed-pack starts; false ends it with exit code 77.
-  explicit Command(std::vector<std::string> arguments, const std::function<bool()>& prepare = [] { return true; });
+  explicit Command(
+      std::vector<std::string> arguments, const std::function<bool()>& prepare = [] { return true; });
   ~Command();
   Command(const Command&) = delete;
   Command& operator=(const Command&) = delete;

@@ -97,7 +97,8 @@ TEST_F(KillTest, OtherWeightsOrFormatsStartOver) {
     EXPECT_NE(command.Wait().exit_code, 0);
   };
   interrupt();
-  std::filesystem::last_write_time(in + "/model.safetensors", std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
+  std::filesystem::last_write_time(in + "/model.safetensors",
+                                   std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
   const CommandResult touched = RunPack(Arguments(in, out_));
   EXPECT_EQ(touched.exit_code, 0);
   EXPECT_THAT(touched.err, HasSubstr("starting over"));

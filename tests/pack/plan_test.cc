@@ -100,9 +100,14 @@ TEST(PlanTest, NamesTheTensorThatIsWrong) {
   } cases[] = {
       {[&](TestTensors& t) { t.erase(expert); }, {"\"" + expert + "\"", "(40, 36)", "is missing"}},
       {[](TestTensors& t) { t.erase("model.norm.weight"); }, {"\"model.norm.weight\" of shape (40) is missing"}},
-      {[&](TestTensors& t) { t[expert] = RandomTensor("BF16", {36, 40}, 1); },
+      {[&](TestTensors& t) {
+         t[expert] = RandomTensor("BF16", {36, 40}, 1);
+       },
        {"model.safetensors", "\"" + expert + "\" has shape (36, 40), expected (40, 36)"}},
-      {[](TestTensors& t) { t["model.norm.weight"] = RandomTensor("BF16", {1, 40}, 1); }, {"has shape (1, 40), expected (40)"}},
+      {[](TestTensors& t) {
+         t["model.norm.weight"] = RandomTensor("BF16", {1, 40}, 1);
+       },
+       {"has shape (1, 40), expected (40)"}},
       {[](TestTensors& t) { t["model.layers.0.self_attn.q_proj.bias"] = RandomTensor("BF16", {40}, 1); },
        {"model.safetensors", "unknown tensor \"model.layers.0.self_attn.q_proj.bias\" of shape (40)", "mixtral"}},
       {[](TestTensors& t) { t["x.1"] = t["x.2"] = RandomTensor("F32", {1}, 1); }, {"unknown tensor \"x.1\"", "1 more unknown"}},
@@ -188,7 +193,7 @@ TEST(PlanTest, RefusesATokenizerThatDoesNotFit) {
 TEST(PlanTest, InverseFrequenciesAreThoseOfTheReference) {
   const std::vector<float> d10 = {0x1p+0, 0x1.28dea6p-4, 0x1.5843a6p-8, 0x1.8f399cp-12, 0x1.cef5dcp-16};
   EXPECT_EQ(InverseFrequencies(500000.0, 10), d10);
-  const std::vector<float> d32 = {0x1p+0,         0x1.1feb34p-1, 0x1.43d136p-2, 0x1.6c310ep-3, 0x1.99999ap-4,
+  const std::vector<float> d32 = {0x1p+0,        0x1.1feb34p-1, 0x1.43d136p-2, 0x1.6c310ep-3, 0x1.99999ap-4,
                                   0x1.ccab84p-5, 0x1.030dc6p-5, 0x1.235a72p-6, 0x1.47ae14p-7};
   std::vector<float> found = InverseFrequencies(10000.0, 32);
   ASSERT_EQ(found.size(), 16u);

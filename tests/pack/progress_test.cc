@@ -37,7 +37,8 @@ TEST(ProgressTest, RateCountsOnlyWhatThisRunDid) {
   char text[400] = {};
   const size_t count = std::fread(text, 1, sizeof text - 1, out);
   std::fclose(out);
-  EXPECT_EQ(std::string(text, count), "packing 70.0 MiB of 100.0 MiB (70 %), 5.0 MiB/s, 0:06 left\npacking 60.0 MiB in 6.0 s (10.0 MiB/s)\n");
+  EXPECT_EQ(std::string(text, count),
+            "packing 70.0 MiB of 100.0 MiB (70 %), 5.0 MiB/s, 0:06 left\npacking 60.0 MiB in 6.0 s (10.0 MiB/s)\n");
 }
 
 }  // namespace

@@ -27,8 +27,10 @@ std::string WithHeader(std::string_view header, size_t data_bytes) {
 }
 
 TEST(SafetensorsTest, ReadsNamesShapesAndPlaces) {
-  const TestTensors tensors = {{"a", RandomTensor("F32", {3, 5}, 1)}, {"b", RandomTensor("BF16", {7}, 2)},
-                               {"c", RandomTensor("F16", {2, 2, 2}, 3)}, {"empty", RandomTensor("F16", {0, 9}, 4)}};
+  const TestTensors tensors = {{"a", RandomTensor("F32", {3, 5}, 1)},
+                               {"b", RandomTensor("BF16", {7}, 2)},
+                               {"c", RandomTensor("F16", {2, 2, 2}, 3)},
+                               {"empty", RandomTensor("F16", {0, 9}, 4)}};
   const std::string bytes = Safetensors(tensors);
   auto read = Read(bytes);
   ASSERT_TRUE(read.ok()) << read.status();
@@ -79,7 +81,8 @@ TEST(SafetensorsTest, RefusesWhatTheFormatForbids) {
       {WithHeader(R"({"a":1})", 0), "tensor \"a\": its entry is number"},
       {WithHeader(R"({"a":{"dtype":"F32","shape":[1]}})", 4), "no \"data_offsets\""},
       {WithHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"extra":0}})", 4), "4 keys"},
-      {WithHeader(R"({"a":{"dtype":"I8","shape":[4],"data_offsets":[0,4]}})", 4), "dtype is \"I8\", expected one of BF16, F16, F32"},
+      {WithHeader(R"({"a":{"dtype":"I8","shape":[4],"data_offsets":[0,4]}})", 4),
+       "dtype is \"I8\", expected one of BF16, F16, F32"},
       {WithHeader(R"({"a":{"dtype":3,"shape":[4],"data_offsets":[0,4]}})", 4), "dtype is 3"},
       {WithHeader(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4), "shape holds -1"},
       {WithHeader(R"({"a":{"dtype":"F32","shape":[1.5],"data_offsets":[0,4]}})", 4), "shape holds 1.5"},
@@ -89,11 +92,13 @@ TEST(SafetensorsTest, RefusesWhatTheFormatForbids) {
       {WithHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4,8]}})", 4), "3 numbers, expected 2"},
       {WithHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", 4), "are 4..0"},
       {WithHeader(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 4), "within the file's 4 bytes of data"},
-      {WithHeader(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})", 12),
+      {WithHeader(
+           R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})", 12),
        "tensor \"b\" begins at byte 4 of the data, inside \"a\""},
       {WithHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8), "bytes 0..4 of the data"},
       {WithHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 5), "end at byte 4 of the data, expected 5"},
-      {WithHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8),
+      {WithHeader(
+           R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8),
        "\"a\" appears twice"},
       {WithHeader(R"({"a":{"dtype":"F32","dtype":"F16","shape":[1],"data_offsets":[0,4]}})", 4), "\"dtype\" appears twice"},
       {WithHeader(R"({"__metadata__":{"format":1}})", 0), "__metadata__"},

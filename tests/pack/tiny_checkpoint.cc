@@ -55,7 +55,8 @@ std::string Safetensors(const TestTensors& tensors) {
   json header = {{"__metadata__", {{"format", "pt"}}}};
   std::string data;
   for (const auto& [name, tensor] : tensors) {
-    header[name] = {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {data.size(), data.size() + tensor.bytes.size()}}};
+    header[name] = {
+        {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {data.size(), data.size() + tensor.bytes.size()}}};
     data += tensor.bytes;
   }
   const std::string text = header.dump();
@@ -91,21 +92,10 @@ json TinyCheckpoint::WriteSharded(const std::string& folder, int shards) const {
 }
 
 json TinyConfig(std::string_view model_type) {
-  json config = {{"model_type", model_type},
-                 {"hidden_size", 40},
-                 {"num_hidden_layers", 3},
-                 {"num_attention_heads", 5},
-                 {"num_key_value_heads", 1},
-                 {"vocab_size", 4100},
-                 {"max_position_embeddings", 64},
-                 {"rms_norm_eps", 1e-5},
-                 {"rope_theta", 10000.0},
-                 {"hidden_act", "silu"},
-                 {"tie_word_embeddings", false},
-                 {"num_experts_per_tok", 2},
-                 {"intermediate_size", 36},
-                 {"eos_token_id", 0},
-                 {"torch_dtype", "bfloat16"}};
+  json config = {{"model_type", model_type}, {"hidden_size", 40},    {"num_hidden_layers", 3},        {"num_attention_heads", 5},
+                 {"num_key_value_heads", 1}, {"vocab_size", 4100},   {"max_position_embeddings", 64}, {"rms_norm_eps", 1e-5},
+                 {"rope_theta", 10000.0},    {"hidden_act", "silu"}, {"tie_word_embeddings", false},  {"num_experts_per_tok", 2},
+                 {"intermediate_size", 36},  {"eos_token_id", 0},    {"torch_dtype", "bfloat16"}};
   const std::map<std::string_view, json> rows = {
       {"mixtral", {{"num_local_experts", 5}}},
       {"qwen2_moe",

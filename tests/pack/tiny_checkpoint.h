@@ -50,7 +50,8 @@ struct TinyCheckpoint {
   nlohmann::json WriteSharded(const std::string& folder, int shards) const;
 };
 
-// config.json of a tiny model of the family, with awkward sizes. CHECK-fails for a family without one: add it here with the family.
+// config.json of a tiny model of the family, with awkward sizes. CHECK-fails for a family without one: add it here with the
+// family.
 nlohmann::json TinyConfig(std::string_view model_type);
 // All tensors that the family wants for this config, in `dtype`.
 TinyCheckpoint FillTinyCheckpoint(const nlohmann::json& config, const std::string& dtype = "BF16");

@@ -85,12 +85,27 @@ TEST_F(ConfigTest, FlagBeforeEnvironmentBeforeFileBeforeDefault) {
 }
 
 TEST_F(ConfigTest, EverySettingIsTakenFromEverySource) {
-  const std::map<std::string, std::string> kValues = {
-      {"store", "x"},           {"memory-budget", "8MiB"}, {"kv-budget", "1MiB"},      {"max-context", "128"},     {"listen", "[::1]:1"},
-      {"control-listen", "a:2"}, {"metrics-listen", "off"}, {"policy", "lfu"},          {"predictor", "none"},      {"io-backend", "buffered"},
-      {"io-queue-depth", "4"},  {"backend", "scalar"},     {"threads", "2"},           {"max-sessions", "4"},      {"queue-capacity", "5"},
-      {"prefill-chunk", "32"},  {"max-kept-sessions", "6"}, {"drain-seconds", "7"},     {"log-level", "debug"},     {"request-log", "r.log"},
-      {"trace", "t.json"}};
+  const std::map<std::string, std::string> kValues = {{"store", "x"},
+                                                      {"memory-budget", "8MiB"},
+                                                      {"kv-budget", "1MiB"},
+                                                      {"max-context", "128"},
+                                                      {"listen", "[::1]:1"},
+                                                      {"control-listen", "a:2"},
+                                                      {"metrics-listen", "off"},
+                                                      {"policy", "lfu"},
+                                                      {"predictor", "none"},
+                                                      {"io-backend", "buffered"},
+                                                      {"io-queue-depth", "4"},
+                                                      {"backend", "scalar"},
+                                                      {"threads", "2"},
+                                                      {"max-sessions", "4"},
+                                                      {"queue-capacity", "5"},
+                                                      {"prefill-chunk", "32"},
+                                                      {"max-kept-sessions", "6"},
+                                                      {"drain-seconds", "7"},
+                                                      {"log-level", "debug"},
+                                                      {"request-log", "r.log"},
+                                                      {"trace", "t.json"}};
   for (const Setting& setting : Settings()) {
     const std::string name(setting.name);
     SCOPED_TRACE(name);

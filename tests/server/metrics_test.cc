@@ -26,7 +26,8 @@ std::map<std::string, std::string> LabelNames(const std::string& scrape) {
     if (line.empty() || line[0] == '#') continue;
     const size_t end = line.find_first_of("{ ");
     std::set<std::string> labels;
-    for (size_t at = line.find('{'); at != std::string::npos && line[at] != '}'; at = line.find_first_of(",}", line.find('"', line.find('"', at) + 1))) {
+    for (size_t at = line.find('{'); at != std::string::npos && line[at] != '}';
+         at = line.find_first_of(",}", line.find('"', line.find('"', at) + 1))) {
       labels.insert(line.substr(at + 1, line.find('=', at) - at - 1));
       if (line.find('=', at) == std::string::npos) break;
     }
@@ -119,18 +120,21 @@ TEST(MetricsTest, ExpertCountersAreTheProvidersAndLookupsAddUp) {
   for (const LayerStats& layer : stats.layers) {
     for (const char* phase : {"prefill", "decode"}) {
       for (const char* result : {"hit", "miss", "inflight"}) {
-        lookups += server.Metric("moe_expert_lookups_total{layer=\"" + std::to_string(layer.layer.value()) + "\",phase=\"" + phase +
-                                 "\",result=\"" + result + "\"}");
+        lookups += server.Metric("moe_expert_lookups_total{layer=\"" + std::to_string(layer.layer.value()) + "\",phase=\"" +
+                                 phase + "\",result=\"" + result + "\"}");
       }
     }
   }
   const LookupTotals totals = TotalsOf(stats);
   EXPECT_EQ(lookups, static_cast<double>(totals.hits + totals.misses));
-  EXPECT_EQ(server.Metric(R"(moe_expert_lookups_total{layer="1",phase="decode",result="hit"})"), static_cast<double>(stats.layers[0].lookups[1][0]));
+  EXPECT_EQ(server.Metric(R"(moe_expert_lookups_total{layer="1",phase="decode",result="hit"})"),
+            static_cast<double>(stats.layers[0].lookups[1][0]));
   EXPECT_EQ(server.Metric(R"(moe_expert_load_bytes_total{source="disk",reason="prefetch",precision="q4"})"),
             static_cast<double>(stats.load_bytes[1][1]));
-  EXPECT_EQ(server.Metric(R"(moe_expert_load_seconds_bucket{source="disk",reason="demand",le="+Inf"})"), static_cast<double>(stats.loads[0].count));
-  EXPECT_EQ(server.Metric(R"(moe_expert_resident{layer="3",precision="bf16"})"), static_cast<double>(stats.layers[1].resident[0]));
+  EXPECT_EQ(server.Metric(R"(moe_expert_load_seconds_bucket{source="disk",reason="demand",le="+Inf"})"),
+            static_cast<double>(stats.loads[0].count));
+  EXPECT_EQ(server.Metric(R"(moe_expert_resident{layer="3",precision="bf16"})"),
+            static_cast<double>(stats.layers[1].resident[0]));
   EXPECT_EQ(server.Metric(R"(moe_memory_bytes{part="cache"})"), static_cast<double>(stats.cache_bytes));
   EXPECT_EQ(server.Metric("moe_memory_budget_bytes"), 6000);
 }
@@ -145,7 +149,7 @@ TEST(MetricsTest, RequestsAreCountedWhenTheyEnd) {
     moe::v1::GenerateResponse response;
     ASSERT_TRUE(server.inference().Generate(&context, request, &response).ok());
   }
-  EXPECT_EQ(server.Metric(R"(moe_requests_total{method="Generate",code="OK"})"), 2);
+  EXPECT_EQ(server.Metric(R"(moe_requests_total{code="OK",method="Generate"})"), 2);
   EXPECT_EQ(server.Metric(R"(moe_requests_finished_total{reason="length"})"), 1);
   EXPECT_EQ(server.Metric(R"(moe_requests_finished_total{reason="stop"})"), 1);
   EXPECT_EQ(server.Metric("moe_time_to_first_token_seconds_count"), 2);
@@ -157,7 +161,7 @@ TEST(MetricsTest, HealthIsTheEnginesAndNotTheLoad) {
   ServerHarness server({.load = false});
   EXPECT_EQ(HttpGet(server.metrics_address(), "/healthz").code, 200);
   EXPECT_EQ(HttpGet(server.metrics_address(), "/readyz").code, 503);
-  EXPECT_EQ(HttpGet(server.metrics_address(), "/metrics").code, 200) << "also while loading";
+  EXPECT_THAT(HttpGet(server.metrics_address(), "/metrics").body, HasSubstr("moe_ready 0")) << "also while loading";
   server.Load();
   EXPECT_EQ(HttpGet(server.metrics_address(), "/readyz").code, 200);
   server.alive = false;
@@ -170,7 +174,8 @@ TEST(WindowRatesTest, RatesCoverTheWindowAskedFor) {
   WindowRates windows;
   CounterSnapshot now;
   EXPECT_EQ(windows.Over(10 * kSecond, now).window_seconds, 0);
-  for (int second = 0; second <= 100; ++second) {  // 3 of 4 hit, 1000 bytes and 2 tokens a second, ten times as much from second 90 on
+  for (int second = 0; second <= 100;
+       ++second) {  // 3 of 4 hit, 1000 bytes and 2 tokens a second, ten times as much from second 90 on
     const uint64_t factor = second > 90 ? 10 : 1;
     now.nanos = second * kSecond;
     now.hits += 3 * factor;
@@ -255,7 +260,8 @@ TEST(ErrorDetailsTest, StaysUnderSixKilobytesWhateverIsWrong) {
 }
 
 TEST(ErrorDetailsTest, OnlyMessagesThatBeginWithAFieldNameOne) {
-  EXPECT_THAT(ViolatedFields(ToGrpcStatus(absl::InvalidArgumentError("sampling.top_p: 2 is not in (0, 1]"))), ::testing::ElementsAre("sampling.top_p"));
+  EXPECT_THAT(ViolatedFields(ToGrpcStatus(absl::InvalidArgumentError("sampling.top_p: 2 is not in (0, 1]"))),
+              ::testing::ElementsAre("sampling.top_p"));
   EXPECT_TRUE(ViolatedFields(ToGrpcStatus(absl::InvalidArgumentError("Something else: broken"))).empty());
   EXPECT_TRUE(ViolatedFields(ToGrpcStatus(absl::InternalError("a.b: c"))).empty());
   EXPECT_GT(RetrySeconds(ToGrpcStatus(absl::ResourceExhaustedError("full"))), 0);

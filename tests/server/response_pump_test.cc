@@ -98,7 +98,7 @@ TEST_F(PumpTest, CapsUnsentTokensAndCountsThoseInFlight) {
   EXPECT_EQ(pump.Push({"e"}, 1), PushResult::kTooSlow);
 }
 
-TEST_F(PumpTest, StallsOnlyWhileAnOperationIsInFlightTooLong) {
+TEST_F(PumpTest, StallsWhileTheClientDoesNotTakeWhatWasSent) {
   Pump pump(transport_, clock_, kStreaming);
   clock_.AdvanceNanos(1000);
   EXPECT_FALSE(pump.Stalled(10));
@@ -114,6 +114,13 @@ TEST_F(PumpTest, StallsOnlyWhileAnOperationIsInFlightTooLong) {
   EXPECT_EQ(transport_.finishes, 1);
   EXPECT_EQ(transport_.status.error_message(), "slow") << "the first end counts";
   EXPECT_FALSE(pump.Stalled(10));
+  clock_.AdvanceNanos(11);
+  EXPECT_TRUE(pump.Stalled(10)) << "the client does not take the end";
+  pump.Close();
+  EXPECT_FALSE(pump.Stalled(10));
+  transport_.abandoned = false;
+  pump.Abandon();
+  EXPECT_FALSE(transport_.abandoned) << "nothing touches a closed transport";
 }
 
 TEST_F(PumpTest, AnErrorBeforeAdmissionFinishesAtOnce) {
@@ -147,7 +154,8 @@ TEST_F(PumpTest, WithoutStreamingEverythingComesWithTheEndAndNothingIsCapped) {
   EXPECT_EQ(transport_.received, std::string(100, 'x') + "y");
 }
 
-// Push, write-done, cancel, engine error, drain and stall in random order: exactly one finish, never two operations, nothing after it.
+// Push, write-done, cancel, engine error, drain and stall in random order: exactly one finish, never two operations, nothing
+// after it.
 TEST(PumpRandomTest, KeepsTheRulesInEveryInterleaving) {
   for (uint32_t seed = 0; seed < 3000; ++seed) {
     SCOPED_TRACE(seed);

@@ -40,11 +40,11 @@ class ServerHarness {
   ~ServerHarness();
 
   void Load();
-  void StepUntilIdle();              // also waits for every call's transport
+  void StepUntilIdle();  // also waits for every call's transport
   void RunFreely() { engine_.RunFreely(10000); }
 
   std::shared_ptr<grpc::Channel> Channel() const;
-  std::string Scrape() const;        // GET /metrics
+  std::string Scrape() const { return SerializeMetrics(collectables_); }
   // Value of a sample as it stands in the scrape ("moe_requests_total{...}"); -1 when it is absent.
   double Metric(const std::string& name_and_labels) const;
 
@@ -55,7 +55,7 @@ class ServerHarness {
   FakeClock& call_clock() { return call_clock_; }
   moe::v1::Inference::Stub& inference() { return *inference_stub_; }
   moe::v1::Control::Stub& control() { return *control_stub_; }
-  const Address& metrics_address() const { return metrics_server_->address(); }
+  const Address& metrics_address();  // listens from here on
   bool alive = true;
 
  private:
@@ -67,6 +67,7 @@ class ServerHarness {
   std::shared_ptr<prometheus::Registry> registry_;
   RequestMetrics requests_;
   RateSampler sampler_;
+  std::vector<std::shared_ptr<prometheus::Collectable>> collectables_;
   std::unique_ptr<RequestLog> log_;
   LiveCalls live_;
   PromptWorkers workers_;

@@ -184,7 +184,8 @@ TEST_F(StoreReaderTest, NamesTheDamagedSegmentAndTrunkTensor) {
   auto reader = OpenBytes(*bytes_);
   ASSERT_TRUE(reader.ok());
   std::string segment = SegmentContents(SmallDescription(), key, ExpertPart::kGate);
-  EXPECT_THAT(std::string((*reader)->VerifySegment(key, ExpertPart::kGate, Bytes(segment).subspan(1)).message()), HasSubstr("bytes"));
+  EXPECT_THAT(std::string((*reader)->VerifySegment(key, ExpertPart::kGate, Bytes(segment).subspan(1)).message()),
+              HasSubstr("bytes"));
   segment[5] ^= 1;
   const absl::Status status = (*reader)->VerifySegment(key, ExpertPart::kGate, Bytes(segment));
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
@@ -195,7 +196,8 @@ TEST_F(StoreReaderTest, NamesTheDamagedSegmentAndTrunkTensor) {
   auto bad = OpenBytes(damaged);
   ASSERT_TRUE(bad.ok());
   std::string trunk(SmallDescription().trunk_bytes, '\0');
-  EXPECT_THAT(std::string((*bad)->ReadTrunk(std::as_writable_bytes(std::span(trunk))).message()), HasSubstr("trunk tensor \"norm\""));
+  EXPECT_THAT(std::string((*bad)->ReadTrunk(std::as_writable_bytes(std::span(trunk))).message()),
+              HasSubstr("trunk tensor \"norm\""));
 }
 
 TEST_F(StoreReaderTest, VerifyCountsFurtherDamageAndCanBeEnded) {
@@ -240,7 +242,8 @@ TEST_F(StoreReaderTest, SaysWhatIsNotAFinishedStoreOfThisVersion) {
 
 // Headers whose checksum fits but whose contents lie: each field, with values that overflow, overlap or ask for much memory.
 TEST_F(StoreReaderTest, RefusesHostileHeaders) {
-  const std::vector<uint64_t> values = {0, 1, 4096, bytes_->size(), uint64_t{1} << 31, uint64_t{1} << 62, UINT64_MAX, UINT64_MAX - 4095};
+  const std::vector<uint64_t> values = {
+      0, 1, 4096, bytes_->size(), uint64_t{1} << 31, uint64_t{1} << 62, UINT64_MAX, UINT64_MAX - 4095};
   const uint64_t end = kHeaderBytes + Layout().description_bytes() - Layout().expert_piece_count() * 8;
   for (uint64_t at = 12; at + 4 <= end; ++at) {
     if (at >= 120 && at < kHeaderBytes) continue;
@@ -270,7 +273,7 @@ TEST_F(StoreReaderTest, NamesTheLyingField) {
       {56, 9000, "expected"},
       {72, 0, "records offset is 0"},
       {80, 1, "reserved byte 80 is not 0"},
-      {128 + 4 + 17, 4, "2 layers x 4 experts"},                  // experts per layer, behind the spec of 17 bytes
+      {128 + 4 + 17, 4, "2 layers x 4 experts"},                   // experts per layer, behind the spec of 17 bytes
       {128 + 4 + 17 + 4, 1u << 30, "MoE layers: 1073741824 x 4"},  // number of MoE layers
       {128 + 4 + 17 + 8, 2, "not ascending: 2 follows 2"},
       {128 + 4 + 17 + 12, 70000, "MoE layer is 70000"},
@@ -279,8 +282,9 @@ TEST_F(StoreReaderTest, NamesTheLyingField) {
       {128 + 4 + 17 + 24, 4, "an expert has 4 segments"},
   };
   for (const auto& [at, value, expected] : cases) {
-    const absl::Status status =
-        OpenBytes(WithHeader([at = at, value = value](std::string& bytes) { std::memcpy(bytes.data() + at, &value, 4); })).status();
+    const absl::Status status = OpenBytes(WithHeader([at = at, value = value](std::string& bytes) {
+                                  std::memcpy(bytes.data() + at, &value, 4);
+                                })).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << expected;
     EXPECT_THAT(std::string(status.message()), HasSubstr(expected));
   }

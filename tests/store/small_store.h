@@ -59,7 +59,8 @@ inline std::string TensorContents(const StoreDescription& description, size_t te
 }
 inline std::string SegmentContents(const StoreDescription& description, const CachedKey& key, ExpertPart part) {
   const auto& segment = description.precisions[key.precision].segments[static_cast<int>(part)];
-  return RandomBytes(segment.bytes, 1000u + key.layer.value() * 512u + key.expert * 64u + key.precision * 8u + static_cast<int>(part));
+  return RandomBytes(segment.bytes,
+                     1000u + key.layer.value() * 512u + key.expert * 64u + key.precision * 8u + static_cast<int>(part));
 }
 
 inline std::vector<CachedKey> AllKeys(const StoreDescription& description) {

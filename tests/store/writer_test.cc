@@ -202,7 +202,10 @@ TEST(StoreWriterTest, RefusesADescriptionThatIsNotLaidOut) {
   const std::pair<std::string, std::function<void(StoreDescription&)>> cases[] = {
       {"up: offset", [](StoreDescription& d) { d.precisions[0].segments[1].offset += 1; }},
       {"record bytes", [](StoreDescription& d) { d.precisions[1].record_bytes += 4096; }},
-      {"as at the reference precision", [](StoreDescription& d) { d.precisions[1] = LayOutExpert(FormatId::kQ4, {{{8, 8}, {8, 8}, {8, 8}}}); }},
+      {"as at the reference precision",
+       [](StoreDescription& d) {
+         d.precisions[1] = LayOutExpert(FormatId::kQ4, {{{8, 8}, {8, 8}, {8, 8}}});
+       }},
       {"\"norm\": offset", [](StoreDescription& d) { d.trunk[1].offset += 64; }},
       {"\"embed\" appears twice", [](StoreDescription& d) { d.trunk[1].name = "embed"; }},
       {"expected 1 row in f32", [](StoreDescription& d) { d.trunk[1].format = FormatId::kQ8; }},

@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include "core/base/status.h"
 #include "core/tokenizer/unicode.h"
 #include "tests/tokenizer/tokenizers.h"
 
@@ -85,7 +86,7 @@ TEST_P(EveryTokenizer, TokenBytesAddUpToTheTextThatContinues) {
     std::string bytes;
     for (const TokenId id : *ids) bytes += tokenizer().TokenBytes(id);
     EXPECT_EQ(bytes, Stream(tokenizer(), *ids, false, /*continues=*/true).text);
-    EXPECT_EQ(bytes, (tokenizer().StripsLeadingSpace() ? " " : "") + std::string(text));
+    EXPECT_EQ(bytes, StrCat(tokenizer().StripsLeadingSpace() ? " " : "", text));
     EXPECT_EQ(DecodeText(tokenizer(), *ids), text);
   }
 }

@@ -1,0 +1,43 @@
+#include "core/engine/admission.h"
+
+#include <utility>
+
+#include "core/base/status.h"
+
+namespace moed {
+
+absl::Status Admission::Check(const std::string& name, const std::string& session) const {
+  if (!closed_.ok()) return closed_;
+  if (names_.contains(name)) return absl::AlreadyExistsError(StrCat("request_id: \"", name, "\" is the name of a live request"));
+  if (busy(session)) return absl::AbortedError(StrCat("session_id: \"", session, "\" is being answered"));
+  if (static_cast<int>(ids_.size()) >= capacity_) {
+    return ResourceExhausted("the queue is full: ", ids_.size(), " requests are live, at most ", capacity_, " may be");
+  }
+  return absl::OkStatus();
+}
+
+RequestId Admission::Admit(const std::string& name, const std::string& session) {
+  const RequestId id(++last_id_);
+  ids_.insert(id);
+  names_.emplace(name, id);
+  if (!session.empty()) busy_sessions_.insert(session);
+  return id;
+}
+
+void Admission::Release(RequestId id, const std::string& name, const std::string& session) {
+  ids_.erase(id);
+  names_.erase(name);
+  busy_sessions_.erase(session);
+}
+
+void Admission::Close(absl::Status reason) {
+  if (closed_.ok()) closed_ = std::move(reason);
+}
+
+std::optional<RequestId> Admission::Find(const std::string& name) const {
+  auto found = names_.find(name);
+  if (found == names_.end()) return std::nullopt;
+  return found->second;
+}
+
+}  // namespace moed

@@ -1,0 +1,45 @@
+// Who may come in: names, busy sessions and the number of live requests. The same rules for every engine.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/base/ids.h"
+
+namespace moed {
+
+// Not synchronised: its engine's mutex guards it.
+class Admission {
+ public:
+  // `capacity`: live requests at most, running and waiting.
+  explicit Admission(int capacity) : capacity_(capacity) {}
+
+  // ABORTED, ALREADY_EXISTS, RESOURCE_EXHAUSTED, UNAVAILABLE as Engine::Submit says. "" = no session.
+  absl::Status Check(const std::string& name, const std::string& session) const;
+  RequestId Admit(const std::string& name, const std::string& session);  // after an OK Check
+  void Release(RequestId id, const std::string& name, const std::string& session);
+
+  // No one comes in any more; the first reason stays.
+  void Close(absl::Status reason);
+
+  std::optional<RequestId> Find(const std::string& name) const;
+  bool live(RequestId id) const { return ids_.contains(id); }
+  bool busy(const std::string& session) const { return busy_sessions_.contains(session); }
+  int busy_sessions() const { return static_cast<int>(busy_sessions_.size()); }
+  int live_requests() const { return static_cast<int>(ids_.size()); }
+
+ private:
+  const int capacity_;
+  absl::Status closed_;
+  uint64_t last_id_ = 0;
+  absl::flat_hash_map<std::string, RequestId> names_;
+  absl::flat_hash_set<RequestId> ids_;
+  absl::flat_hash_set<std::string> busy_sessions_;
+};
+
+}  // namespace moed

@@ -1,0 +1,45 @@
+// Which tokens of which sequences go into the next step. A pure function of a snapshot.
+//
+// Live requests are listed in order of arrival and those that run are the first ones of the list: only the oldest is ever
+// admitted and only the youngest ever gives way. Pages for all known tokens of a sequence are taken at admission; a decoding
+// sequence grows.
+#pragma once
+
+#include <span>
+#include <vector>
+
+namespace moed {
+
+struct PlanSequence {
+  bool running = false;    // true for a prefix of the list
+  bool decoding = false;   // one token to compute, and it is of the answer
+  int pending_tokens = 0;  // known, not computed yet
+  int held_pages = 0;
+  int required_pages = 0;  // for all known tokens
+};
+
+struct PlanBudget {
+  int max_step_tokens = 0;  // >= max_sessions, so that whoever prefills beside the others' decoding gets a token at least
+  int max_sessions = 0;
+  int available_pages = 0;  // free, or held by sequences that do not run (those give them back without loss of work in progress)
+};
+
+struct PlannedChunk {
+  int sequence = 0;  // index in the snapshot
+  int tokens = 0;    // >= 1
+  friend bool operator==(const PlannedChunk&, const PlannedChunk&) = default;
+};
+
+// sequences[0, running) run after this plan: those of them that did not are admitted, those beyond that did are preempted.
+struct BatchPlan {
+  int running = 0;
+  std::vector<PlannedChunk> chunks;  // ascending by sequence
+};
+
+// Every running sequence that decodes gets its token; what is left of max_step_tokens goes to the others in order of arrival.
+// When growth lacks pages the youngest running sequence gives way (perhaps the growing one itself, never the first). Admission is
+// first come, first served, needs all pages of the known tokens and leaves one page for each that already runs; none in a step
+// with preemption. The first sequence always runs: the caller sees to it that all pages together hold any one sequence.
+BatchPlan PlanStep(std::span<const PlanSequence> sequences, const PlanBudget& budget);
+
+}  // namespace moed

@@ -1,0 +1,152 @@
+// The engine as servers see it: requests in, tokens out. One step loop; nothing here blocks its caller.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/base/ids.h"
+
+namespace moed {
+
+struct SamplingParams {
+  float temperature = 1;
+  int top_k = 0;  // 0 = all
+  float top_p = 1;
+  float min_p = 0;
+  float repetition_penalty = 1;
+  float frequency_penalty = 0;
+  float presence_penalty = 0;
+  std::optional<uint64_t> seed;
+  std::vector<std::pair<TokenId, float>> logit_bias;
+};
+
+struct StoppingParams {
+  std::optional<int> max_new_tokens;
+  int min_new_tokens = 0;
+  std::vector<std::string> stop_strings;
+  std::vector<TokenId> stop_tokens;
+  bool include_stop_string = false;
+  bool ignore_eos = false;
+  std::optional<double> time_limit_seconds;
+};
+
+enum class RequestKind : uint8_t { kGenerate, kScore };
+
+struct EngineRequest {
+  std::string name;  // the client's request_id; unique among the live requests
+  RequestKind kind = RequestKind::kGenerate;
+  std::vector<TokenId> prompt;     // >= 1 token (for a continued session: the new ones)
+  std::string session_id;          // "" = none; kGenerate only
+  bool continues_session = false;  // the prompt was made to follow a session's tokens: ABORTED when that session is gone
+  SamplingParams sampling;
+  StoppingParams stopping;
+  bool logprobs = false;
+  int top_logprobs = 0;
+  bool skip_special_tokens = true;
+  int64_t arrival_nanos = 0;  // Clock time when the call came in, before tokenisation; 0 = now
+};
+
+struct TokenInfo {
+  TokenId token;
+  float logprob = 0;                           // of the model's own distribution; set when asked for
+  std::vector<std::pair<TokenId, float>> top;  // alternatives, best first
+};
+
+struct TokenDelta {
+  std::string text;  // whole UTF-8
+  std::vector<TokenInfo> tokens;
+};
+
+enum class FinishReason : uint8_t { kStop, kStopString, kLength, kTimeLimit };
+
+struct RequestTimings {
+  double queue_seconds = 0;
+  double prefill_seconds = 0;
+  double decode_seconds = 0;
+  double ttft_seconds = 0;
+  double duration_seconds = 0;  // arrival to end
+  double tpot_seconds = 0;      // 0 below two tokens
+};
+
+struct FinishInfo {
+  absl::Status status;  // OK: `reason` holds. CANCELLED, DATA_LOSS, UNAVAILABLE (engine stopped), ...
+  FinishReason reason = FinishReason::kStop;
+  std::string stop_string;
+  TokenId stop_token;  // kStop: counted in completion_tokens, but neither its id nor its text was in a TokenDelta
+  int prompt_tokens = 0;
+  int cached_tokens = 0;
+  int completion_tokens = 0;
+  uint64_t seed = 0;
+  RequestTimings timings;
+  uint64_t expert_hits = 0;
+  uint64_t expert_misses = 0;
+  uint64_t bytes_read = 0;
+  double stall_seconds = 0;
+  int preemptions = 0;
+  std::vector<float> prompt_logprobs;  // kScore: one for each prompt token but the first
+};
+
+// Called on the engine's thread in this order: OnStarted once, OnTokens any number of times, OnFinish exactly once (also without
+// the others). Must not block and must not call the engine back, Cancel aside.
+class RequestObserver {
+ public:
+  virtual ~RequestObserver() = default;
+  virtual void OnStarted(int prompt_tokens, int cached_tokens) = 0;  // prefill begins
+  virtual void OnTokens(TokenDelta delta) = 0;
+  virtual void OnFinish(const FinishInfo& finish) = 0;
+};
+
+// What admission and sizes are; constant.
+struct EngineLimits {
+  int max_context = 0;
+  int max_new_tokens = 0;  // most a request may ask for
+  int max_sessions = 0;    // run at once
+  int queue_capacity = 0;  // wait at most
+  int vocabulary = 0;
+};
+
+struct EngineStats {
+  int running = 0;
+  int waiting = 0;
+  int sessions = 0;  // kept conversations
+  uint64_t steps = 0;
+  uint64_t prompt_tokens = 0;
+  uint64_t cached_tokens = 0;
+  uint64_t generated_tokens = 0;
+  uint64_t preemptions = 0;
+  int kv_pages_used = 0;
+  int64_t heartbeat_nanos = 0;  // Clock time of the loop's last turn (idle turns count)
+};
+
+// Thread-safe. The real one is StepEngine; ScriptedEngine answers from a script, so that clients and dashboards can be built
+// without a model.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  virtual const EngineLimits& limits() const = 0;
+
+  // Admission. Errors, at once, and then the observer is never called:
+  //   INVALID_ARGUMENT    a value out of range (names it), a prompt longer than the context, a token outside the vocabulary
+  //   ABORTED             the session is busy (or gone: continues_session);  ALREADY_EXISTS  a live request has this name
+  //   RESOURCE_EXHAUSTED  the queue is full;    UNAVAILABLE     draining or stopped
+  virtual absl::StatusOr<RequestId> Submit(EngineRequest request, std::shared_ptr<RequestObserver> observer) = 0;
+  // The observer gets OnFinish with `status` soon. False when there is no such live request.
+  virtual bool Cancel(RequestId id, absl::Status status) = 0;
+  virtual std::optional<RequestId> FindRequest(const std::string& name) const = 0;
+  // Whether a request with this session_id would continue a conversation (kept, or being answered).
+  virtual bool HasSession(const std::string& session_id) const = 0;
+
+  virtual void Drain() = 0;                    // no new requests; those here go on
+  virtual bool Idle() const = 0;               // nothing running or waiting, every OnFinish returned
+  virtual void Stop(absl::Status reason) = 0;  // ends every request with `reason`, then the loop; idempotent; blocks until done
+  virtual EngineStats Stats() const = 0;
+};
+
+}  // namespace moed

@@ -1,0 +1,126 @@
+#include "core/engine/intake.h"
+
+#include <iterator>
+#include <utility>
+
+#include "core/base/status.h"
+#include "core/engine/request_check.h"
+
+namespace moed {
+
+absl::StatusOr<RequestId> Intake::Submit(
+    const EngineRequest& request, const EngineLimits& limits,
+    absl::FunctionRef<std::unique_ptr<LiveRequest>(RequestId, std::unique_ptr<Sequence>)> build) {
+  absl::MutexLock lock(&mutex_);
+  MOED_RETURN_IF_ERROR(admission_.Check(request.name, request.session_id));
+  const Sequence* known = sessions_.Find(request.session_id);
+  if (request.continues_session && known == nullptr) {
+    return absl::AbortedError(StrCat("session_id: \"", request.session_id, "\" is no longer kept"));
+  }
+  if (known != nullptr) MOED_RETURN_IF_ERROR(CheckContext(request, limits, static_cast<int>(known->tokens.size())));
+
+  std::unique_ptr<Sequence> sequence = sessions_.Take(request.session_id);
+  if (sequence == nullptr) {
+    sequence = std::make_unique<Sequence>();
+    sequence->id = SessionId(++last_sequence_);
+    sequence->session = request.session_id;
+  }
+  const RequestId id = admission_.Admit(request.name, request.session_id);
+  incoming_.push_back(build(id, std::move(sequence)));
+  ++unfinished_;
+  return id;
+}
+
+bool Intake::Cancel(RequestId id, absl::Status status) {
+  absl::MutexLock lock(&mutex_);
+  if (!admission_.live(id)) return false;
+  cancellations_.emplace(id, std::move(status));
+  return true;
+}
+
+std::optional<RequestId> Intake::Find(const std::string& name) const {
+  absl::MutexLock lock(&mutex_);
+  return admission_.Find(name);
+}
+
+bool Intake::HasSession(const std::string& session) const {
+  absl::MutexLock lock(&mutex_);
+  return sessions_.Find(session) != nullptr || admission_.busy(session);
+}
+
+void Intake::Close(absl::Status reason) {
+  absl::MutexLock lock(&mutex_);
+  admission_.Close(std::move(reason));
+}
+
+void Intake::Stop(absl::Status reason) {
+  absl::MutexLock lock(&mutex_);
+  admission_.Close(absl::UnavailableError("the server is stopping"));
+  if (!stop_reason_) stop_reason_ = std::move(reason);
+}
+
+bool Intake::Idle() const {
+  absl::MutexLock lock(&mutex_);
+  return unfinished_ == 0;
+}
+
+int Intake::live() const {
+  absl::MutexLock lock(&mutex_);
+  return admission_.live_requests();
+}
+
+int Intake::sessions() const {
+  absl::MutexLock lock(&mutex_);
+  return sessions_.size() + admission_.busy_sessions();
+}
+
+std::optional<absl::Status> Intake::stop_reason() const {
+  absl::MutexLock lock(&mutex_);
+  return stop_reason_;
+}
+
+void Intake::WaitForWork(absl::Duration timeout) {
+  absl::MutexLock lock(&mutex_);
+  mutex_.AwaitWithTimeout(absl::Condition(this, &Intake::HasWork), timeout);
+}
+
+void Intake::WaitForStop(absl::Duration timeout) {
+  absl::MutexLock lock(&mutex_);
+  mutex_.AwaitWithTimeout(absl::Condition(this, &Intake::Stopping), timeout);
+}
+
+void Intake::Receive(std::vector<std::unique_ptr<LiveRequest>>& requests,
+                     absl::flat_hash_map<RequestId, absl::Status>& cancellations) {
+  absl::MutexLock lock(&mutex_);
+  std::move(incoming_.begin(), incoming_.end(), std::back_inserter(requests));
+  incoming_.clear();
+  for (auto& [id, status] : cancellations_) cancellations.emplace(id, std::move(status));
+  cancellations_.clear();
+}
+
+bool Intake::DropIdlePages(KvPool& kv) {
+  absl::MutexLock lock(&mutex_);
+  Sequence* oldest = sessions_.OldestWithPages();
+  if (oldest == nullptr) return false;
+  kv.Release(oldest->kv);
+  return true;
+}
+
+std::unique_ptr<Sequence> Intake::Release(const LiveRequest& live, std::unique_ptr<Sequence> kept) {
+  absl::MutexLock lock(&mutex_);
+  admission_.Release(live.id, live.request.name, live.request.session_id);
+  cancellations_.erase(live.id);
+  return kept == nullptr ? nullptr : sessions_.Keep(std::move(kept));
+}
+
+void Intake::Finished() {
+  absl::MutexLock lock(&mutex_);
+  --unfinished_;
+}
+
+std::unique_ptr<Sequence> Intake::TakeOldestSession() {
+  absl::MutexLock lock(&mutex_);
+  return sessions_.TakeOldest();
+}
+
+}  // namespace moed

@@ -1,0 +1,73 @@
+// What callers' threads and the engine's thread share: requests on their way in, cancellations, idle sessions.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "core/engine/admission.h"
+#include "core/engine/engine.h"
+#include "core/engine/live_request.h"
+#include "core/engine/session_table.h"
+#include "core/model/kv_pool.h"
+
+namespace moed {
+
+// Thread-safe.
+class Intake {
+ public:
+  Intake(int capacity, int max_kept_sessions) : admission_(capacity), sessions_(max_kept_sessions) {}
+
+  // Callers' threads.
+  // `request` was checked but for its session. `build` makes the live request; it has the id and the sequence, its new tokens
+  // missing.
+  absl::StatusOr<RequestId> Submit(const EngineRequest& request, const EngineLimits& limits,
+                                   absl::FunctionRef<std::unique_ptr<LiveRequest>(RequestId, std::unique_ptr<Sequence>)> build);
+  bool Cancel(RequestId id, absl::Status status);
+  std::optional<RequestId> Find(const std::string& name) const;
+  bool HasSession(const std::string& session) const;
+  void Close(absl::Status reason);  // Submit fails with it from now on
+  void Stop(absl::Status reason);   // the loop shall end and Submit fails; the first reason stays
+  bool Idle() const;                // no live request whose OnFinish has not returned
+  int live() const;                 // submitted and not released
+  int sessions() const;             // idle and busy
+
+  // The engine's thread.
+  std::optional<absl::Status> stop_reason() const;
+  void WaitForWork(absl::Duration timeout);  // until requests or cancellations are there, or Stop
+  void WaitForStop(absl::Duration timeout);
+  // Moves them to the end of `requests` and into `cancellations`.
+  void Receive(std::vector<std::unique_ptr<LiveRequest>>& requests, absl::flat_hash_map<RequestId, absl::Status>& cancellations);
+  // Drops keys and values of the idle session that was kept longest; false when none holds any.
+  bool DropIdlePages(KvPool& kv);
+  // Name and session are free again; `kept` (may be null) becomes an idle session. Returns one that must be ended for it, or
+  // null.
+  std::unique_ptr<Sequence> Release(const LiveRequest& live, std::unique_ptr<Sequence> kept);
+  void Finished();  // after OnFinish
+  std::unique_ptr<Sequence> TakeOldestSession();
+
+ private:
+  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !incoming_.empty() || !cancellations_.empty() || stop_reason_.has_value();
+  }
+  bool Stopping() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_reason_.has_value(); }
+
+  mutable absl::Mutex mutex_;
+  Admission admission_ ABSL_GUARDED_BY(mutex_);
+  SessionTable sessions_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<LiveRequest>> incoming_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<RequestId, absl::Status> cancellations_ ABSL_GUARDED_BY(mutex_);
+  std::optional<absl::Status> stop_reason_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
+  int unfinished_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace moed

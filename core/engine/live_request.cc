@@ -1,0 +1,52 @@
+#include "core/engine/live_request.h"
+
+#include <utility>
+
+#include "core/base/clock.h"
+
+namespace moed {
+
+RequestTimings TimingsOf(const LiveRequest& live, int completion_tokens, int64_t now) {
+  RequestTimings timings;
+  const int64_t arrival = live.request.arrival_nanos;
+  timings.duration_seconds = SecondsBetween(arrival, now);
+  timings.queue_seconds = SecondsBetween(arrival, live.started ? live.started_nanos : now);
+  if (!live.started) return timings;
+  const bool answered = completion_tokens > 0;
+  timings.prefill_seconds = SecondsBetween(live.started_nanos, answered ? live.first_token_nanos : now);
+  if (!answered) return timings;
+  timings.decode_seconds = SecondsBetween(live.first_token_nanos, now);
+  timings.ttft_seconds = SecondsBetween(arrival, live.first_token_nanos);
+  if (completion_tokens > 1) timings.tpot_seconds = timings.decode_seconds / (completion_tokens - 1);
+  return timings;
+}
+
+bool LiveRequest::Overdue(int64_t now_nanos) const {
+  const auto& limit = request.stopping.time_limit_seconds;
+  return limit && SecondsBetween(request.arrival_nanos, now_nanos) >= *limit;
+}
+
+FinishInfo Summarize(const LiveRequest& live, absl::Status status, FinishReason reason, const SequenceCounters& now,
+                     int64_t now_nanos) {
+  FinishInfo finish;
+  finish.status = std::move(status);
+  finish.reason = reason;
+  finish.prompt_tokens = live.prompt_tokens;
+  finish.cached_tokens = live.cached_tokens;
+  if (live.answer) {
+    finish.completion_tokens = live.answer->completion_tokens();
+    if (reason == FinishReason::kStopString) finish.stop_string = live.answer->stop_string();
+    finish.stop_token = live.answer->stop_token();
+  }
+  finish.seed = live.seed;
+  finish.timings = TimingsOf(live, finish.completion_tokens, now_nanos);
+  finish.expert_hits = now.hits - live.counters_before.hits;
+  finish.expert_misses = now.misses - live.counters_before.misses;
+  finish.bytes_read = now.bytes_read - live.counters_before.bytes_read;
+  finish.stall_seconds = now.stall_seconds - live.counters_before.stall_seconds;
+  finish.preemptions = live.preemptions;
+  if (finish.status.ok()) finish.prompt_logprobs = live.prompt_logprobs;
+  return finish;
+}
+
+}  // namespace moed

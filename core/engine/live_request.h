@@ -1,0 +1,54 @@
+// A request between admission and end.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/base/ids.h"
+#include "core/engine/answer.h"
+#include "core/engine/engine.h"
+#include "core/engine/session_table.h"
+#include "core/expert/provider.h"
+
+namespace moed {
+
+struct LiveRequest {
+  RequestId id;
+  EngineRequest request;  // its prompt has moved to the end of the sequence
+  std::shared_ptr<RequestObserver> observer;
+  std::unique_ptr<Sequence> sequence;
+  int session_tokens = 0;  // of the sequence before this request: what a failed one leaves
+  int prompt_tokens = 0;
+  std::optional<Answer> answer;        // kGenerate
+  std::vector<float> prompt_logprobs;  // kScore
+  uint64_t seed = 0;
+
+  bool running = false;
+  bool started = false;  // OnStarted was called
+  int cached_tokens = 0;
+  int preemptions = 0;
+  SequenceCounters counters_before;  // of the sequence when this request started
+  int64_t started_nanos = 0;
+  int64_t first_token_nanos = 0;
+
+  // Of the current step, set while it computes.
+  std::optional<TokenInfo> choice;
+  absl::Status failure;
+
+  // Tokens whose keys and values this request needs next. To score, the last token of the prompt need not be computed.
+  int Goal() const { return static_cast<int>(sequence->tokens.size()) - (answer ? 0 : 1); }
+  int Pending() const { return Goal() - sequence->kv.length; }
+  bool Decoding() const { return answer && answer->completion_tokens() > 0 && Pending() == 1; }
+  bool Overdue(int64_t now_nanos) const;
+};
+
+RequestTimings TimingsOf(const LiveRequest& live, int completion_tokens, int64_t now_nanos);
+
+// What OnFinish tells. `now`: what the sequence's counters are at the end.
+FinishInfo Summarize(const LiveRequest& live, absl::Status status, FinishReason reason, const SequenceCounters& now,
+                     int64_t now_nanos);
+
+}  // namespace moed

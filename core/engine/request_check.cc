@@ -1,0 +1,152 @@
+#include "core/engine/request_check.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include "core/base/status.h"
+
+namespace moed {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+struct Range {
+  double low;
+  double high;
+  bool low_excluded = false;
+  bool high_excluded = false;
+
+  bool Holds(double value) const {  // never a NaN
+    return (low_excluded ? value > low : value >= low) && (high_excluded ? value < high : value <= high);
+  }
+  std::string Text() const {
+    return StrCat(low_excluded ? "(" : "[", low, ", ", high == kInfinity ? std::string("infinity") : StrCat(high),
+                  high_excluded ? ")" : "]");
+  }
+};
+
+absl::Status CheckRange(std::string_view field, double value, const Range& range) {
+  if (range.Holds(value)) return absl::OkStatus();
+  return InvalidArgument(field, ": ", value, " is not in ", range.Text());
+}
+
+struct SamplingRule {
+  std::string_view field;
+  float SamplingParams::*value;
+  Range range;
+};
+constexpr SamplingRule kSamplingRules[] = {
+    {"sampling.temperature", &SamplingParams::temperature, {0, kInfinity, false, true}},
+    {"sampling.top_p", &SamplingParams::top_p, {0, 1, true, false}},
+    {"sampling.min_p", &SamplingParams::min_p, {0, 1, false, true}},
+    {"sampling.repetition_penalty", &SamplingParams::repetition_penalty, {0, kInfinity, true, true}},
+    {"sampling.frequency_penalty", &SamplingParams::frequency_penalty, {-2, 2}},
+    {"sampling.presence_penalty", &SamplingParams::presence_penalty, {-2, 2}},
+};
+
+absl::Status CheckBytes(std::string_view field, const std::string& value, int least, int most) {
+  if (static_cast<int>(value.size()) >= least && value.size() <= static_cast<size_t>(most)) return absl::OkStatus();
+  return InvalidArgument(field, ": ", value.size(), " bytes, allowed are ", least, " to ", most);
+}
+
+absl::Status CheckCount(std::string_view field, size_t count, int most) {
+  if (count <= static_cast<size_t>(most)) return absl::OkStatus();
+  return InvalidArgument(field, ": ", count, " entries, at most ", most, " are allowed");
+}
+
+absl::Status CheckToken(std::string_view field, size_t index, TokenId token, int vocabulary) {
+  if (token.value() >= 0 && token.value() < vocabulary) return absl::OkStatus();
+  return InvalidArgument(field, "[", index, "]: token ", token.value(), " is not in the vocabulary [0, ", vocabulary - 1, "]");
+}
+
+// Length of the character that `text` begins with; 0 when it is no UTF-8 (too long forms, surrogates and truncation included).
+size_t CharacterBytes(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  const size_t length = lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
+  if (length == 0 || text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  const bool wrong = (lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xed && byte(1) > 0x9f) || (lead == 0xf0 && byte(1) < 0x90) ||
+                     (lead == 0xf4 && byte(1) > 0x8f);
+  return wrong ? 0 : length;
+}
+
+bool IsUtf8(std::string_view text) {
+  while (!text.empty()) {
+    const size_t bytes = CharacterBytes(text);
+    if (bytes == 0) return false;
+    text.remove_prefix(bytes);
+  }
+  return true;
+}
+
+absl::Status CheckSampling(const SamplingParams& sampling, int vocabulary) {
+  for (const SamplingRule& rule : kSamplingRules) MOED_RETURN_IF_ERROR(CheckRange(rule.field, sampling.*rule.value, rule.range));
+  MOED_RETURN_IF_ERROR(CheckRange("sampling.top_k", sampling.top_k, {0, std::numeric_limits<int>::max()}));
+  MOED_RETURN_IF_ERROR(CheckCount("sampling.logit_bias", sampling.logit_bias.size(), kMaxLogitBiases));
+  for (size_t i = 0; i < sampling.logit_bias.size(); ++i) {
+    const auto& [token, bias] = sampling.logit_bias[i];
+    MOED_RETURN_IF_ERROR(CheckToken("sampling.logit_bias", i, token, vocabulary));
+    MOED_RETURN_IF_ERROR(CheckRange(StrCat("sampling.logit_bias[", token.value(), "]"), bias, {-100, 100}));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckStopping(const StoppingParams& stopping, const EngineLimits& limits) {
+  const int most_tokens = stopping.max_new_tokens.value_or(limits.max_new_tokens);
+  MOED_RETURN_IF_ERROR(CheckRange("stopping.max_new_tokens", most_tokens, {1, static_cast<double>(limits.max_new_tokens)}));
+  MOED_RETURN_IF_ERROR(CheckRange("stopping.min_new_tokens", stopping.min_new_tokens, {0, static_cast<double>(most_tokens)}));
+  MOED_RETURN_IF_ERROR(CheckCount("stopping.stop_strings", stopping.stop_strings.size(), kMaxStopStrings));
+  for (size_t i = 0; i < stopping.stop_strings.size(); ++i) {
+    const std::string field = StrCat("stopping.stop_strings[", i, "]");
+    MOED_RETURN_IF_ERROR(CheckBytes(field, stopping.stop_strings[i], 1, kMaxStopStringBytes));
+    if (!IsUtf8(stopping.stop_strings[i])) return InvalidArgument(field, ": not UTF-8");
+  }
+  MOED_RETURN_IF_ERROR(CheckCount("stopping.stop_token_ids", stopping.stop_tokens.size(), kMaxStopTokens));
+  for (size_t i = 0; i < stopping.stop_tokens.size(); ++i) {
+    MOED_RETURN_IF_ERROR(CheckToken("stopping.stop_token_ids", i, stopping.stop_tokens[i], limits.vocabulary));
+  }
+  if (!stopping.time_limit_seconds) return absl::OkStatus();
+  return CheckRange("stopping.time_limit", *stopping.time_limit_seconds, {0, kInfinity, true, true});
+}
+
+absl::Status CheckScore(const EngineRequest& request) {
+  if (!request.session_id.empty()) return InvalidArgument("session_id: a text to score belongs to no session");
+  if (request.stopping.time_limit_seconds) return InvalidArgument("stopping.time_limit: does not apply to scoring");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckRequest(const EngineRequest& request, const EngineLimits& limits) {
+  MOED_RETURN_IF_ERROR(CheckBytes("request_id", request.name, 1, kMaxNameBytes));
+  MOED_RETURN_IF_ERROR(CheckBytes("session_id", request.session_id, request.continues_session ? 1 : 0, kMaxNameBytes));
+  if (request.prompt.empty()) return InvalidArgument("prompt: empty, at least one token is needed");
+  MOED_RETURN_IF_ERROR(CheckContext(request, limits, 0));
+  for (size_t i = 0; i < request.prompt.size(); ++i) {
+    MOED_RETURN_IF_ERROR(CheckToken("prompt", i, request.prompt[i], limits.vocabulary));
+  }
+  MOED_RETURN_IF_ERROR(CheckSampling(request.sampling, limits.vocabulary));
+  MOED_RETURN_IF_ERROR(CheckStopping(request.stopping, limits));
+  MOED_RETURN_IF_ERROR(CheckRange("response.top_logprobs", request.top_logprobs, {0, kMaxTopLogprobs}));
+  if (request.top_logprobs > 0 && !request.logprobs) {
+    return InvalidArgument("response.top_logprobs: ", request.top_logprobs, " needs response.logprobs = true");
+  }
+  return request.kind == RequestKind::kScore ? CheckScore(request) : absl::OkStatus();
+}
+
+absl::Status CheckContext(const EngineRequest& request, const EngineLimits& limits, int session_tokens) {
+  const int64_t most = limits.max_context - (request.kind == RequestKind::kGenerate ? 1 : 0) - session_tokens;
+  if (static_cast<int64_t>(request.prompt.size()) <= most) return absl::OkStatus();
+  return InvalidArgument("prompt: ", request.prompt.size(), " tokens",
+                         session_tokens > 0 ? StrCat(" after ", session_tokens, " of the session") : "",
+                         " are too many: a context of ", limits.max_context, " tokens leaves room for ",
+                         std::max<int64_t>(most, 0));
+}
+
+}  // namespace moed

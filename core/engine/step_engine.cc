@@ -1,0 +1,135 @@
+#include "core/engine/step_engine.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "core/base/check.h"
+#include "core/base/status.h"
+#include "core/engine/request_check.h"
+
+namespace moed {
+namespace {
+
+constexpr absl::Duration kIdleTurn = absl::Seconds(1);  // the heartbeat of an idle engine
+
+absl::Status CheckAtLeast(std::string_view name, int value, int least) {
+  if (value >= least) return absl::OkStatus();
+  return InvalidArgument(name, " is ", value, ", at least ", least, " is needed");
+}
+
+absl::Status CheckOptions(const StepEngineOptions& options, const ModelSpec& spec, const KvPool& kv) {
+  MOED_RETURN_IF_ERROR(CheckAtLeast("max_context", options.max_context, 2));
+  if (options.max_context > spec.max_positions) {
+    return InvalidArgument("max_context is ", options.max_context, ", the model knows ", spec.max_positions, " positions");
+  }
+  MOED_RETURN_IF_ERROR(CheckAtLeast("max_new_tokens", options.max_new_tokens, 1));
+  MOED_RETURN_IF_ERROR(CheckAtLeast("max_sessions", options.max_sessions, 1));
+  MOED_RETURN_IF_ERROR(CheckAtLeast("queue_capacity", options.queue_capacity, 0));
+  MOED_RETURN_IF_ERROR(CheckAtLeast("max_step_tokens", options.max_step_tokens, options.max_sessions));
+  MOED_RETURN_IF_ERROR(CheckAtLeast("max_kept_sessions", options.max_kept_sessions, 0));
+  MOED_RETURN_IF_ERROR(CheckAtLeast("pages of keys and values", kv.pages(), KvPool::PagesFor(options.max_context)));
+  for (TokenId token : spec.eos) {
+    if (token.value() < 0 || token.value() >= spec.vocabulary) {
+      return InvalidArgument("end of sequence token ", token.value(), " is not in the vocabulary [0, ", spec.vocabulary - 1, "]");
+    }
+  }
+  return absl::OkStatus();
+}
+
+uint64_t RandomSeed() {
+  std::random_device device;
+  return (static_cast<uint64_t>(device()) << 32) | device();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StepEngine>> StepEngine::Create(const StepEngineOptions& options, const EngineParts& parts) {
+  MOED_RETURN_IF_ERROR(CheckOptions(options, parts.model.spec(), parts.kv));
+  return std::unique_ptr<StepEngine>(new StepEngine(options, parts));
+}
+
+uint64_t StepEngine::MemoryBytes(const StepEngineOptions& options, int vocabulary) {
+  // Token vectors grow by doubling; a prompt to score is accompanied by its log probabilities.
+  const uint64_t sequence_bytes = uint64_t{3} * options.max_context * sizeof(TokenId);
+  const uint64_t stopping_bytes =
+      kMaxStopStrings * (2 * kMaxStopStringBytes + sizeof(std::string)) + kMaxLogitBiases * 8 + kMaxStopTokens * 8;
+  const uint64_t live = static_cast<uint64_t>(options.max_sessions) + options.queue_capacity;
+  const uint64_t step_bytes = options.max_sessions * (sizeof(SequenceChunk) + sizeof(PlanSequence) + sizeof(PlannedChunk));
+  return live * (sizeof(LiveRequest) + sequence_bytes + 2 * stopping_bytes) + options.max_kept_sessions * sequence_bytes +
+         step_bytes + Sampler::ScratchBytes(vocabulary);
+}
+
+StepEngine::StepEngine(const StepEngineOptions& options, const EngineParts& parts)
+    : parts_(parts),
+      limits_{options.max_context, options.max_new_tokens, options.max_sessions, options.queue_capacity,
+              parts.model.spec().vocabulary},
+      intake_(options.max_sessions + options.queue_capacity, options.max_kept_sessions),
+      loop_(parts, options.max_sessions, options.max_step_tokens, intake_) {}
+
+StepEngine::~StepEngine() { Stop(absl::UnavailableError("the engine has stopped")); }
+
+void StepEngine::Start() {
+  MOED_CHECK(!thread_.joinable());
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void StepEngine::Loop() {
+  while (!intake_.stop_reason()) {
+    if (!loop_.Turn()) intake_.WaitForWork(kIdleTurn);
+  }
+  loop_.EndAll(*intake_.stop_reason());
+}
+
+absl::StatusOr<RequestId> StepEngine::Submit(EngineRequest request, std::shared_ptr<RequestObserver> observer) {
+  MOED_RETURN_IF_ERROR(CheckRequest(request, limits_));
+  if (request.arrival_nanos == 0) request.arrival_nanos = parts_.clock.NowNanos();
+  if (!request.sampling.seed) request.sampling.seed = RandomSeed();
+  return intake_.Submit(request, limits_, [&](RequestId id, std::unique_ptr<Sequence> sequence) {
+    return MakeLive(id, std::move(request), std::move(observer), std::move(sequence));
+  });
+}
+
+std::unique_ptr<LiveRequest> StepEngine::MakeLive(RequestId id, EngineRequest request, std::shared_ptr<RequestObserver> observer,
+                                                  std::unique_ptr<Sequence> sequence) const {
+  auto live = std::make_unique<LiveRequest>();
+  live->id = id;
+  live->seed = *request.sampling.seed;
+  live->session_tokens = static_cast<int>(sequence->tokens.size());
+  const std::vector<TokenId> prompt = std::exchange(request.prompt, {});
+  live->prompt_tokens = static_cast<int>(prompt.size());
+  sequence->tokens.insert(sequence->tokens.end(), prompt.begin(), prompt.end());
+  if (request.kind == RequestKind::kGenerate) {
+    AnswerLimits limits;
+    limits.eos = parts_.model.spec().eos;
+    limits.max_new_tokens = std::min(request.stopping.max_new_tokens.value_or(limits_.max_new_tokens),
+                                     limits_.max_context - static_cast<int>(sequence->tokens.size()));
+    limits.continues = std::any_of(sequence->tokens.begin(), sequence->tokens.end(),
+                                   [&](TokenId token) { return !parts_.tokenizer.IsSpecial(token); });
+    live->answer.emplace(parts_.tokenizer, request, limits);
+  }
+  live->sequence = std::move(sequence);
+  live->request = std::move(request);
+  live->observer = std::move(observer);
+  return live;
+}
+
+void StepEngine::Drain() { intake_.Close(absl::UnavailableError("the server is draining: it takes no new requests")); }
+
+void StepEngine::Stop(absl::Status reason) {
+  intake_.Stop(std::move(reason));
+  absl::MutexLock lock(&stop_mutex_);
+  if (stopped_) return;
+  stopped_ = true;
+  if (!thread_.joinable()) return loop_.EndAll(*intake_.stop_reason());
+  thread_.join();
+}
+
+EngineStats StepEngine::Stats() const {
+  EngineStats stats = loop_.Stats();
+  stats.waiting = std::max(0, intake_.live() - stats.running);
+  stats.sessions = intake_.sessions();
+  return stats;
+}
+
+}  // namespace moed

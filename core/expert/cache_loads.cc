@@ -1,0 +1,229 @@
+// The half of ExpertCache that moves bytes: room for a record, eviction, loads from their start to their end.
+#include <algorithm>
+#include <utility>
+
+#include "core/base/check.h"
+#include "core/base/status.h"
+#include "core/expert/cache.h"
+
+namespace moed {
+
+void ExpertCache::StartWaitingDemands(Cancels& cancels) {
+  if (closing_) return;
+  while (!waiting_.empty()) {
+    if (!StartDemand(waiting_.front())) {
+      // What is queued for later layers gives its slots up; what is in flight will be evictable once it has arrived.
+      CancelGuesses(cancels, [](const Slot&) { return true; });
+      return;
+    }
+    waiting_.pop_front();
+  }
+}
+
+// False when it has to wait for a slot.
+bool ExpertCache::StartDemand(int item_number) {
+  Item& item = items_[item_number];
+  const uint64_t bytes = store_.expert_bytes(item.key.precision);
+  Buffer room;
+  absl::StatusOr<Admission> admission = MakeRoom({item.key, bytes, LoadReason::kDemand, layer_}, room);
+  const bool bypass = admission.ok() && *admission == Admission::kRefused;
+  if (bypass) admission = MakeBypassRoom(bytes, room);
+  if (!admission.ok()) {
+    ++stats_.failed_loads;
+    item.status = admission.status();
+    ready_.push_back(item_number);
+    return true;
+  }
+  if (*admission == Admission::kNotNow) return false;
+  Slot& slot = StartLoad(item.key, LoadReason::kDemand, std::move(room), bypass);
+  slot.pins = 1;
+  slot.wanted_at = layers_begun_;
+  slot.item = item_number;
+  item.slot = &slot;
+  item.read_bytes = bytes;
+  return true;
+}
+
+ExpertCache::Slot& ExpertCache::StartLoad(const CachedKey& key, LoadReason reason, Buffer room, bool bypass) {
+  if (free_slots_.empty()) free_slots_.push_back(slots_.emplace_back(std::make_unique<Slot>(*this)).get());
+  Slot& slot = *free_slots_.back();
+  free_slots_.pop_back();
+  slot.key = key;
+  slot.buffer = std::move(room);
+  slot.bytes = slot.buffer.span();
+  slot.state = SlotState::kLoading;
+  slot.reason = reason;
+  slot.bypass = bypass;
+  slot.queued_nanos = clock_.NowNanos();
+  slot.reads_left = loader_.ReadsOf(key.precision);
+  by_key_[index_.Of(key)] = &slot;
+  if (bypass) {
+    bypass_bytes_ += slot.bytes.size();
+    ++stats_.bypass_loads;
+  } else {
+    policy_->OnInsert(key, slot.bytes.size());
+  }
+  // Reads report on threads of the backend, which wait for the lock held here: the tickets are set before anyone looks at them.
+  slot.tickets = loader_.Start(slot, reason == LoadReason::kDemand ? ReadPriority::kDemand : ReadPriority::kPrefetch);
+  return slot;
+}
+
+absl::StatusOr<ExpertCache::Admission> ExpertCache::MakeRoom(const Incoming& incoming, Buffer& room) {
+  if (pool_.capacity_bytes() < bypass_reserve_bytes_ + incoming.bytes) return Admission::kRefused;
+  for (;;) {
+    MOED_ASSIGN_OR_RETURN(room, pool_.Take(incoming.bytes, bypass_reserve_bytes_ - bypass_bytes_));
+    if (room.size() > 0) return Admission::kAdmitted;
+    const bool any = std::any_of(slots_.begin(), slots_.end(),
+                                 [&](const std::unique_ptr<Slot>& slot)
+                                     ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Evictable(*slot, incoming.reason); });
+    if (!any) return Admission::kNotNow;
+    const auto evictable = [&](CachedKey key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      const Slot* slot = by_key_[index_.Of(key)];
+      return slot != nullptr && Evictable(*slot, incoming.reason);
+    };
+    const std::optional<CachedKey> victim = policy_->Victim(incoming, evictable);
+    if (!victim) return Admission::kRefused;
+    MOED_CHECK(evictable(*victim));
+    Evict(*by_key_[index_.Of(*victim)], incoming.reason);
+  }
+}
+
+// The policy says who is admitted, the capacity who fits: the first refusal takes room from the admitted and keeps it for records
+// that are used once. Two of them where that leaves as much for the others, so that one is read while the other is used.
+absl::StatusOr<ExpertCache::Admission> ExpertCache::MakeBypassRoom(uint64_t bytes, Buffer& room) {
+  if (bypass_reserve_bytes_ == 0) {
+    bypass_reserve_bytes_ = largest_record_bytes_ * (pool_.capacity_bytes() >= 4 * largest_record_bytes_ ? 2 : 1);
+  }
+  if (bypass_bytes_ + bytes > bypass_reserve_bytes_) return Admission::kNotNow;
+  for (;;) {
+    MOED_ASSIGN_OR_RETURN(room, pool_.Take(bytes, 0));
+    if (room.size() > 0) return Admission::kAdmitted;
+    Slot* coldest = Coldest();
+    if (coldest == nullptr) return Admission::kNotNow;
+    Evict(*coldest, LoadReason::kDemand);
+  }
+}
+
+ExpertCache::Slot* ExpertCache::Coldest() const {
+  Slot* coldest = nullptr;
+  for (const std::unique_ptr<Slot>& slot : slots_) {
+    if (!Evictable(*slot, LoadReason::kDemand)) continue;
+    if (coldest == nullptr || uses_[index_.Of(slot->key)] < uses_[index_.Of(coldest->key)]) coldest = slot.get();
+  }
+  return coldest;
+}
+
+// A demand takes what nobody holds. A guess also spares what this layer wants and other guesses whose layer is still to come.
+bool ExpertCache::Evictable(const Slot& slot, LoadReason reason) const {
+  if (slot.state != SlotState::kResident || slot.pins > 0 || slot.bypass) return false;
+  if (reason == LoadReason::kDemand) return true;
+  return slot.wanted_at != layers_begun_ && !(slot.unused_guess && slot.due_at > layers_begun_);
+}
+
+void ExpertCache::Evict(Slot& slot, LoadReason reason) {
+  constexpr EvictionReason kReasons[kLoadReasons] = {EvictionReason::kDemand, EvictionReason::kPrefetch};
+  ++stats_.evictions[slot.key.precision][EnumIndex(kReasons[EnumIndex(reason)])];
+  if (slot.unused_guess) ForgetGuess(slot, PrefetchOutcome::kWasted);
+  policy_->OnEvict(slot.key);
+  Release(slot);
+}
+
+void ExpertCache::Release(Slot& slot) {
+  MOED_CHECK(slot.pins == 0 && slot.reads_left == 0);
+  if (slot.state == SlotState::kResident) {
+    by_key_[index_.Of(slot.key)] = nullptr;
+    --ResidentCount(slot.key);
+  }
+  if (slot.bypass) bypass_bytes_ -= slot.bytes.size();
+  pool_.Return(std::move(slot.buffer));
+  slot.bytes = {};
+  slot.tickets = {};
+  slot.status = absl::OkStatus();
+  slot.wanted_at = 0;
+  slot.due_at = 0;
+  slot.arrived = 0;
+  slot.cancelling = false;
+  slot.state = SlotState::kFree;
+  free_slots_.push_back(&slot);
+}
+
+void ExpertCache::OnRead(LoadTarget& target, int read, absl::Status outcome) {
+  Slot& slot = static_cast<Slot&>(target);
+  Cancels cancels;
+  {
+    absl::MutexLock lock(&mutex_);
+    --slot.reads_left;
+    if (slot.state == SlotState::kLoading && !outcome.ok()) Fail(slot, std::move(outcome));
+    if (slot.state == SlotState::kLoading) {
+      slot.arrived |= 1 << read;
+      if (read == 0 && slot.item != kNoItem) ready_.push_back(std::exchange(slot.item, kNoItem));
+    }
+    if (slot.reads_left == 0) Finish(slot);
+    StartWaitingDemands(cancels);
+  }
+  RunCancels(cancels);
+}
+
+// Absent from now on: a later demand reads again, into another slot. Handles keep what had arrived.
+void ExpertCache::Fail(Slot& slot, absl::Status status) {
+  const bool cancelled = slot.cancelling && absl::IsCancelled(status);
+  if (!cancelled && !closing_) ++stats_.failed_loads;
+  if (slot.unused_guess) ForgetGuess(slot, cancelled ? PrefetchOutcome::kCancelled : PrefetchOutcome::kWasted);
+  by_key_[index_.Of(slot.key)] = nullptr;
+  if (!slot.bypass) policy_->OnEvict(slot.key);
+  slot.state = SlotState::kFailed;
+  slot.status = std::move(status);
+  if (slot.item == kNoItem) return;
+  Item& item = items_[slot.item];
+  if (cancelled) {  // wanted after its cancellation was decided and before it was done
+    waiting_.push_front(slot.item);
+  } else {
+    item.status = slot.status;
+    ready_.push_back(slot.item);
+  }
+  item.slot = nullptr;
+  slot.item = kNoItem;
+  --slot.pins;
+}
+
+// After the last read.
+void ExpertCache::Finish(Slot& slot) {
+  if (slot.state == SlotState::kLoading) {
+    slot.state = SlotState::kResident;
+    ++ResidentCount(slot.key);
+    if (slot.unused_guess) std::erase(loading_guesses_, &slot);
+    const double seconds = SecondsBetween(slot.queued_nanos, clock_.NowNanos());
+    LoadHistogram& histogram = stats_.loads[EnumIndex(slot.reason)];
+    const auto bucket = std::lower_bound(kLoadSecondsBounds.begin(), kLoadSecondsBounds.end(), seconds);
+    ++histogram.buckets[bucket - kLoadSecondsBounds.begin()];
+    ++histogram.count;
+    histogram.sum_seconds += seconds;
+    stats_.load_bytes[slot.key.precision][EnumIndex(slot.reason)] += slot.bytes.size();
+  }
+  const bool leaves = slot.state == SlotState::kFailed || slot.bypass;
+  if (slot.pins == 0 && leaves) Release(slot);
+}
+
+void ExpertCache::ForgetGuess(Slot& slot, PrefetchOutcome outcome) {
+  ++stats_.prefetches[EnumIndex(outcome)];
+  slot.unused_guess = false;
+  if (slot.state == SlotState::kLoading) std::erase(loading_guesses_, &slot);
+}
+
+void ExpertCache::CancelGuesses(Cancels& cancels, absl::FunctionRef<bool(const Slot&)> which) {
+  for (Slot* slot : loading_guesses_) {
+    if (slot->cancelling || !which(*slot)) continue;
+    slot->cancelling = true;
+    cancels.push_back(slot->tickets);
+  }
+}
+
+void ExpertCache::RunCancels(const Cancels& cancels) {
+  for (const Loader::Tickets& tickets : cancels) loader_.Cancel(tickets);
+}
+
+uint32_t& ExpertCache::ResidentCount(const CachedKey& key) {
+  return stats_.layers[index_.Position(key.layer)].resident[key.precision];
+}
+
+}  // namespace moed

@@ -1,0 +1,57 @@
+// The provider that owns the one expert cache of the process: residency, pins, byte budget, loader, policies.
+// An entry is absent -> queued -> reading -> resident or failed; failed entries become absent once their waiters were told.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/base/buffer.h"
+#include "core/base/clock.h"
+#include "core/base/trace.h"
+#include "core/expert/fidelity.h"
+#include "core/expert/policy.h"
+#include "core/expert/predictor.h"
+#include "core/expert/provider.h"
+#include "core/expert/stats.h"
+#include "core/io/read_backend.h"
+#include "core/store/store.h"
+
+namespace moed {
+
+struct ProviderOptions {
+  uint64_t capacity_bytes = 0;       // slots, everything read included; at least one record
+  int max_reads_in_flight = 0;       // 0: the backend's
+  int max_prefetch_loads = 4;        // guesses added per layer step
+  float min_prefetch_probability = 0.1f;
+  uint64_t split_read_bytes = 1 << 20;  // records from this size on are read part by part, so that compute starts before their end
+  bool verify_checksums = true;
+};
+
+struct ProviderParts {  // all outlive the provider unless owned
+  const StoreReader* store = nullptr;
+  ReadBackend* reads = nullptr;
+  std::unique_ptr<EvictionPolicy> policy;
+  std::unique_ptr<ExpertPredictor> predictor;
+  std::unique_ptr<RouterMask> mask;
+  std::unique_ptr<FidelityRule> fidelity;
+  const Clock* clock = nullptr;
+  Allocator* allocator = nullptr;
+  Trace* trace = nullptr;  // may be null
+};
+
+class CachingProvider : public ExpertProvider {
+ public:
+  // INVALID_ARGUMENT when the capacity holds no record. No thread of its own.
+  static absl::StatusOr<std::unique_ptr<CachingProvider>> Create(ProviderParts parts, const ProviderOptions& options);
+  // What table_bytes() can become for a store of this shape, the predictor's tables aside.
+  static uint64_t CacheTableBytes(const StoreDescription& store);
+
+  virtual ExpertStats Stats() const = 0;                          // any thread
+  virtual std::vector<ExpertHeat> HottestExperts(int top) const = 0;  // any thread; by uses, highest first
+  // Bytes of tables beside the slots (entries, predictor), planned for up front.
+  virtual uint64_t table_bytes() const = 0;
+};
+
+}  // namespace moed

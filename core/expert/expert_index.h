@@ -1,0 +1,65 @@
+// Dense numbers for the keys of a store, so that tables over experts are plain arrays.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/base/check.h"
+#include "core/base/ids.h"
+
+namespace moed {
+
+// Of an enumerator that numbers the elements of an array.
+template <class Enum>
+constexpr size_t EnumIndex(Enum value) {
+  return static_cast<size_t>(value);
+}
+
+// Order: [MoE layer][expert][precision]. Immutable.
+class ExpertIndex {
+ public:
+  ExpertIndex(std::span<const LayerId> moe_layers, int experts_per_layer, int precisions)
+      : layers_(moe_layers.begin(), moe_layers.end()), experts_(experts_per_layer), precisions_(precisions) {
+    MOED_CHECK(std::is_sorted(layers_.begin(), layers_.end()));
+    position_.assign(layers_.empty() ? 0 : layers_.back().value() + 1, -1);
+    for (size_t i = 0; i < layers_.size(); ++i) position_[layers_[i].value()] = static_cast<int32_t>(i);
+  }
+
+  int layers() const { return static_cast<int>(layers_.size()); }
+  int experts_per_layer() const { return experts_; }
+  int precisions() const { return precisions_; }
+  size_t size() const { return layers_.size() * experts_ * precisions_; }
+
+  LayerId Layer(int position) const { return layers_[position]; }
+  // Among the MoE layers, from 0. A dense layer is a broken invariant of the caller.
+  int Position(LayerId layer) const {
+    MOED_CHECK(layer.value() >= 0 && static_cast<size_t>(layer.value()) < position_.size());
+    const int32_t position = position_[layer.value()];
+    MOED_CHECK(position >= 0);
+    return position;
+  }
+  // MoE layers from `from` on to `to`, wrapping into the next token: 1 for the next one, layers() for the same one.
+  int Distance(LayerId from, LayerId to) const {
+    const int ahead = (Position(to) - Position(from) + layers()) % layers();
+    return ahead == 0 ? layers() : ahead;
+  }
+
+  size_t Of(const CachedKey& key) const {
+    MOED_CHECK(key.expert >= 0 && key.expert < experts_ && key.precision < precisions_);
+    return (static_cast<size_t>(Position(key.layer)) * experts_ + key.expert) * precisions_ + key.precision;
+  }
+  CachedKey KeyAt(size_t index) const {
+    const size_t record = index / precisions_;
+    return {layers_[record / experts_], static_cast<int32_t>(record % experts_), static_cast<Precision>(index % precisions_)};
+  }
+
+ private:
+  std::vector<LayerId> layers_;
+  std::vector<int32_t> position_;  // by layer id, -1 for dense
+  int experts_;
+  int precisions_;
+};
+
+}  // namespace moed

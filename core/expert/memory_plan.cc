@@ -1,0 +1,181 @@
+#include "core/expert/memory_plan.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "core/base/check.h"
+#include "core/base/status.h"
+
+namespace moed {
+namespace {
+
+constexpr uint64_t kLeastPositions = 256;
+constexpr uint64_t kKvShare = 8;  // one part in so many of what the fixed parts leave
+
+uint64_t DivideUp(uint64_t value, uint64_t by) { return (value + by - 1) / by; }
+
+// What the request allows for the KV pages.
+struct KvBounds {
+  uint64_t least_pages = 0;
+  uint64_t most_pages = 0;
+  uint64_t context = 0;  // no session is longer than this
+};
+
+absl::StatusOr<KvBounds> BoundKv(const MemoryNeeds& needs, const MemoryRequest& request) {
+  const uint64_t page_tokens = needs.page_tokens;
+  if (request.max_sessions < 1) return InvalidArgument("max sessions ", request.max_sessions, ": allowed are 1 and more");
+  if (request.max_context && (*request.max_context < 1 || *request.max_context > needs.model_context)) {
+    return InvalidArgument("max context ", *request.max_context, ": allowed are 1 to ", needs.model_context,
+                           ", the positions that the model was made for");
+  }
+  KvBounds bounds;
+  bounds.context = request.max_context.value_or(needs.model_context);
+  if (!request.kv_budget) {
+    bounds.least_pages = DivideUp(request.max_context ? bounds.context : std::min(kLeastPositions, bounds.context), page_tokens);
+    bounds.most_pages = std::max(bounds.least_pages, DivideUp(bounds.context, page_tokens) * request.max_sessions);
+    return bounds;
+  }
+  bounds.least_pages = bounds.most_pages = *request.kv_budget / needs.kv_page;
+  if (bounds.least_pages == 0) {
+    return InvalidArgument("KV budget of ", *request.kv_budget, " bytes holds no page: one page of ", needs.page_tokens,
+                           " positions needs ", needs.kv_page, " bytes");
+  }
+  const uint64_t positions = bounds.least_pages * page_tokens;
+  if (request.max_context && bounds.context > positions) {
+    return InvalidArgument("KV budget of ", *request.kv_budget, " bytes holds ", positions,
+                           " positions, less than the max context of ", bounds.context, "; that needs ",
+                           DivideUp(bounds.context, page_tokens) * needs.kv_page, " bytes");
+  }
+  bounds.context = std::min(bounds.context, positions);
+  return bounds;
+}
+
+std::vector<MemoryPart> FixedParts(const MemoryNeeds& needs) {
+  return {{"trunk", needs.trunk, "weights outside the experts"},
+          {"scratch", needs.scratch, "activations and logits"},
+          {"tokenizer", needs.tokenizer, ""},
+          {"tables", needs.tables, "cache entries, store index, predictor"},
+          {"queues", needs.queues, "requests and tokens on their way"}};
+}
+
+uint64_t SumBytes(const std::vector<MemoryPart>& parts) {
+  uint64_t sum = 0;
+  for (const MemoryPart& part : parts) sum += part.bytes;
+  return sum;
+}
+
+std::string Rows(const std::vector<MemoryPart>& parts) {
+  std::string rows;
+  for (const MemoryPart& part : parts) {
+    rows += absl::StrFormat("  %-10s %12s", part.name, FormatBytes(part.bytes));
+    if (!part.note.empty()) rows += "  " + part.note;
+    rows += "\n";
+  }
+  return rows;
+}
+
+MemoryPart KvPart(const MemoryNeeds& needs, uint64_t pages) {
+  return {"kv", pages * needs.kv_page, StrCat(pages * needs.page_tokens, " positions in ", pages, " pages")};
+}
+
+MemoryPart CachePart(const MemoryNeeds& needs, const MemoryRequest& request, uint64_t bytes) {
+  return {"cache", bytes,
+          StrCat(bytes / needs.record, " of ", needs.all_experts / needs.record, " experts; a token uses ", request.top_k,
+                 " a layer")};
+}
+
+absl::Status TooSmall(const MemoryNeeds& needs, const MemoryRequest& request, const KvBounds& kv) {
+  std::vector<MemoryPart> least = FixedParts(needs);
+  least.push_back(KvPart(needs, kv.least_pages));
+  least.push_back(CachePart(needs, request, needs.record));
+  const uint64_t smallest = SumBytes(least);
+  return ResourceExhausted("a memory budget of ", request.budget, " bytes (", FormatBytes(request.budget),
+                           ") is too small; at least needed are\n", Rows(least), "the smallest budget that works: ", smallest,
+                           " bytes (", FormatBytes(smallest), ")");
+}
+
+struct Unit {
+  std::string_view name;
+  uint64_t bytes;
+};
+constexpr Unit kUnits[] = {
+    {"B", 1},
+    {"kB", 1000},
+    {"MB", 1000 * 1000},
+    {"GB", 1000ull * 1000 * 1000},
+    {"TB", 1000ull * 1000 * 1000 * 1000},
+    {"KiB", 1ull << 10},
+    {"MiB", 1ull << 20},
+    {"GiB", 1ull << 30},
+    {"TiB", 1ull << 40},
+};
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+absl::Status BadBytes(std::string_view text) {
+  return InvalidArgument("\"", text,
+                         "\" is no number of bytes; allowed are numbers like 4096, 8MiB or 1.5GiB below 2^64 bytes, units: ",
+                         JoinNames(kUnits, [](const Unit& unit) { return unit.name; }));
+}
+
+}  // namespace
+
+absl::StatusOr<MemoryPlan> PlanMemory(const MemoryNeeds& needs, const MemoryRequest& request) {
+  MOED_CHECK(needs.kv_page > 0 && needs.page_tokens > 0 && needs.record > 0 && needs.model_context > 0);
+  MOED_ASSIGN_OR_RETURN(const KvBounds kv, BoundKv(needs, request));
+  std::vector<MemoryPart> parts = FixedParts(needs);
+  const uint64_t fixed = SumBytes(parts);
+  if (request.budget < fixed + kv.least_pages * needs.kv_page + needs.record) return TooSmall(needs, request, kv);
+
+  const uint64_t left = request.budget - fixed;
+  const uint64_t share_pages = std::clamp(left / kKvShare / needs.kv_page, kv.least_pages, kv.most_pages);
+  const uint64_t pages = std::min({share_pages, (left - needs.record) / needs.kv_page, uint64_t{INT32_MAX}});
+  MemoryPlan plan{.budget = request.budget, .kv = pages * needs.kv_page, .kv_pages = static_cast<int>(pages)};
+  plan.max_context = static_cast<int>(std::min<uint64_t>(kv.context, pages * needs.page_tokens));
+  plan.cache = std::min(left - plan.kv, std::max(needs.all_experts, needs.record));
+  parts.push_back(KvPart(needs, pages));
+  parts.push_back(CachePart(needs, request, plan.cache));
+  plan.parts = std::move(parts);
+  return plan;
+}
+
+std::string MemoryPlan::Table() const {
+  return StrCat("memory budget ", FormatBytes(budget), "\n", Rows(parts),
+                absl::StrFormat("  %-10s %12s", "unused", FormatBytes(budget - SumBytes(parts))));
+}
+
+absl::StatusOr<uint64_t> ParseBytes(std::string_view text) {
+  size_t i = 0;
+  uint64_t whole = 0;
+  for (; i < text.size() && IsDigit(text[i]); ++i) {
+    if (__builtin_mul_overflow(whole, 10, &whole) || __builtin_add_overflow(whole, text[i] - '0', &whole)) return BadBytes(text);
+  }
+  if (i == 0) return BadBytes(text);
+  double fraction = 0;
+  if (i < text.size() && text[i] == '.') {
+    const size_t first = ++i;
+    for (double digit = 0.1; i < text.size() && IsDigit(text[i]); ++i, digit /= 10) fraction += digit * (text[i] - '0');
+    if (i == first) return BadBytes(text);
+  }
+  std::string_view name = text.substr(i);
+  if (name.starts_with(' ')) name.remove_prefix(1);
+  const auto unit = std::find_if(std::begin(kUnits), std::end(kUnits), [name](const Unit& u) { return u.name == name; });
+  if (unit == std::end(kUnits) && i != text.size()) return BadBytes(text);
+  const uint64_t scale = i == text.size() ? 1 : unit->bytes;
+  uint64_t bytes = 0;
+  if (__builtin_mul_overflow(whole, scale, &bytes)) return BadBytes(text);
+  if (__builtin_add_overflow(bytes, static_cast<uint64_t>(fraction * static_cast<double>(scale) + 0.5), &bytes))
+    return BadBytes(text);
+  return bytes;
+}
+
+std::string FormatBytes(uint64_t bytes) {
+  if (bytes < 1024) return StrCat(bytes, " B");
+  constexpr std::string_view kNames[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  double value = static_cast<double>(bytes) / 1024;
+  size_t unit = 0;
+  for (; value >= 1023.95 && unit + 1 < std::size(kNames); ++unit) value /= 1024;
+  return absl::StrFormat("%.1f %s", value, std::string(kNames[unit]));
+}
+
+}  // namespace moed

@@ -1,0 +1,63 @@
+// The memory budget as a contract: what gets how much, decided before anything is allocated.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace moed {
+
+// Needs in bytes, measured from store and options before allocation.
+struct MemoryNeeds {
+  uint64_t trunk = 0;
+  uint64_t tokenizer = 0;
+  uint64_t scratch = 0;      // activations, logits, attention scores, prefill chunk
+  uint64_t tables = 0;       // cache entries, store index, predictor
+  uint64_t queues = 0;       // bounded queues of requests and tokens
+  uint64_t kv_page = 0;      // one page, all layers
+  int page_tokens = 0;
+  uint64_t record = 0;       // the largest expert record
+  uint64_t all_experts = 0;  // every record: more cache than this is useless
+  int model_context = 0;     // positions the model was made for
+};
+
+struct MemoryRequest {
+  uint64_t budget = 0;
+  std::optional<uint64_t> kv_budget;   // --kv-budget
+  std::optional<int> max_context;      // --max-context
+  int top_k = 1;
+  int max_sessions = 1;
+};
+
+struct MemoryPart {
+  std::string name;   // "trunk", "kv", "cache", "scratch", "tokenizer", "tables", "queues"
+  uint64_t bytes = 0;
+  std::string note;   // "256 positions in 16 pages"
+};
+
+struct MemoryPlan {
+  uint64_t budget = 0;
+  uint64_t kv = 0;       // whole pages
+  int kv_pages = 0;
+  int max_context = 0;   // <= kv_pages * page_tokens
+  uint64_t cache = 0;    // the rest
+  std::vector<MemoryPart> parts;  // sums to <= budget
+
+  std::string Table() const;  // for the log
+};
+
+// Defaults: KV gets an eighth of what the fixed parts leave, at least 256 positions (or the model's context if smaller), at most
+// max_sessions whole contexts; max_context = what the KV holds, at most the model's. The cache gets the rest.
+// RESOURCE_EXHAUSTED with a table of what needs how much and the smallest budget that works; INVALID_ARGUMENT for contradictions
+// (max_context beyond the model's, KV too small for max_context).
+absl::StatusOr<MemoryPlan> PlanMemory(const MemoryNeeds& needs, const MemoryRequest& request);
+
+// "8MiB", "1.5GiB", "900MB", "4096" to bytes. INVALID_ARGUMENT says what is allowed.
+absl::StatusOr<uint64_t> ParseBytes(std::string_view text);
+std::string FormatBytes(uint64_t bytes);  // "7.5 MiB"
+
+}  // namespace moed

@@ -1,0 +1,67 @@
+// Which resident leaves. One row of a table per policy; tests iterate the table.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "core/base/ids.h"
+#include "core/expert/routing.h"
+
+namespace moed {
+
+struct AccessContext {
+  SessionId session;
+  float probability = 0;  // highest gate weight among this sequence's tokens
+  int rank = 0;           // best slot among them, 0 = highest probability
+  Phase phase = Phase::kDecode;
+  bool hit = false;
+};
+
+enum class LoadReason : uint8_t { kDemand = 0, kPrefetch = 1 };
+inline constexpr int kLoadReasons = 2;
+
+struct Incoming {
+  CachedKey key;
+  uint64_t bytes = 0;
+  LoadReason reason = LoadReason::kDemand;
+  LayerId current_layer;  // the layer being computed
+};
+
+// What a policy may know of the model.
+struct PolicyContext {
+  std::span<const LayerId> moe_layers;
+  int experts_per_layer = 0;
+  int top_k = 0;
+  int precisions = 1;
+};
+
+// Ranks residents; owns no bytes and no locks. Called under the cache's lock, must not call back.
+// Statistics of a sequence live with the sequence; starting one never touches another's.
+class EvictionPolicy {
+ public:
+  virtual ~EvictionPolicy() = default;
+  virtual void OnSequenceStart(SessionId) {}
+  virtual void OnSequenceEnd(SessionId) {}
+  virtual void OnToken(SessionId, TokenId) {}
+  virtual void OnAccess(CachedKey key, const AccessContext& context) = 0;  // key may be absent
+  virtual void OnInsert(CachedKey key, uint64_t bytes) = 0;
+  virtual void OnEvict(CachedKey key) = 0;
+  // Who leaves for `incoming`; nullopt = do not admit (used once from a bypass slot). Only keys for which `evictable` holds.
+  virtual std::optional<CachedKey> Victim(const Incoming& incoming, absl::FunctionRef<bool(CachedKey)> evictable) = 0;
+};
+
+struct PolicyRow {
+  std::string_view name;
+  std::string_view description;
+  std::unique_ptr<EvictionPolicy> (*make)(const PolicyContext& context);
+};
+std::span<const PolicyRow> Policies();
+// INVALID_ARGUMENT lists the known names.
+absl::StatusOr<std::unique_ptr<EvictionPolicy>> MakePolicy(std::string_view name, const PolicyContext& context);
+
+}  // namespace moed

@@ -1,0 +1,102 @@
+// The only view of experts that the model has: tell what the router chose, take the experts as they become ready, give them back.
+//
+//   provider.Begin(routing);                        // demands are queued before anything else, then guesses for the layers ahead
+//   while (auto ready = provider.Next()) {          // residents first, then in order of arrival
+//     if (!ready->status.ok()) ...                  // this expert could not be read: only the tokens that chose it fail
+//     auto gate = ready->handle.Part(ExpertPart::kGate);   // waits for that part alone
+//   }                                               // the handle's end unpins; the next read already runs while this one computes
+//
+// The order of arrival differs from run to run; whoever adds the outputs up does so in slot order (exact mode).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/base/ids.h"
+#include "core/expert/routing.h"
+#include "core/store/store.h"
+
+namespace moed {
+
+namespace internal {
+// One cached expert, pinned through this interface; implemented by the cache.
+class PinnedExpert {
+ public:
+  virtual absl::StatusOr<std::span<const std::byte>> WaitPart(ExpertPart part) = 0;
+  virtual void Unpin() = 0;
+
+ protected:
+  ~PinnedExpert() = default;
+};
+}  // namespace internal
+
+// RAII pin: its bytes stay where they are while it lives. Move-only. Must die before its provider.
+class ExpertHandle {
+ public:
+  ExpertHandle() = default;
+  explicit ExpertHandle(internal::PinnedExpert* pinned) : pinned_(pinned) {}
+  ~ExpertHandle() { Reset(); }
+  ExpertHandle(ExpertHandle&& other) noexcept : pinned_(std::exchange(other.pinned_, nullptr)) {}
+  ExpertHandle& operator=(ExpertHandle&& other) noexcept {
+    if (this != &other) {
+      Reset();
+      pinned_ = std::exchange(other.pinned_, nullptr);
+    }
+    return *this;
+  }
+  // The packed matrix of one part; waits until it is read and its checksum was right. DATA_LOSS or the read's error otherwise.
+  absl::StatusOr<std::span<const std::byte>> Part(ExpertPart part) const { return pinned_->WaitPart(part); }
+  void Reset() {
+    if (pinned_ != nullptr) std::exchange(pinned_, nullptr)->Unpin();
+  }
+
+ private:
+  internal::PinnedExpert* pinned_ = nullptr;
+};
+
+struct ReadyExpert {
+  int32_t expert = 0;
+  Precision precision = kReferencePrecision;  // what the fidelity rule decided
+  absl::Status status;                        // not OK: no handle
+  ExpertHandle handle;
+};
+
+// Cumulative since the sequence started. A lookup = one distinct expert of one layer in one step, as far as this sequence's tokens chose it.
+struct SequenceCounters {
+  uint64_t hits = 0;
+  uint64_t misses = 0;     // in flight counted here as well
+  uint64_t bytes_read = 0;  // demand reads that this sequence's tokens caused (shared ones are counted for one sequence)
+  double stall_seconds = 0;  // waits of steps this sequence took part in
+  uint64_t lowered = 0;
+  uint64_t skipped = 0;
+};
+
+// Thread contract: hooks, Begin and Next from one thread (the engine's); Stats from any.
+class ExpertProvider {
+ public:
+  virtual ~ExpertProvider() = default;
+
+  // Hooks for policies and predictors; cheap.
+  virtual void OnSequenceStart(SessionId session) = 0;
+  virtual void OnSequenceEnd(SessionId session) = 0;
+  virtual void OnToken(SessionId session, TokenId token) = 0;
+  // The gate's input (hidden) of one token of `layer`, before its router ran. Called for the last token of each sequence in the step.
+  virtual void OnGateInput(SessionId session, LayerId layer, std::span<const float> hidden) = 0;
+  // Before top-k; the default mask leaves the logits alone. (experts)
+  virtual void MaskRouter(LayerId layer, std::span<float> logits) = 0;
+
+  // One layer at a time: Begin, then Next until it is empty. Spans need to live until then.
+  virtual void Begin(const LayerRouting& routing) = 0;
+  virtual std::optional<ReadyExpert> Next() = 0;
+
+  virtual SequenceCounters sequence_counters(SessionId session) const = 0;
+};
+
+}  // namespace moed

@@ -1,0 +1,34 @@
+// What the router chose, as the expert path sees it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/base/ids.h"
+
+namespace moed {
+
+enum class Phase : uint8_t { kPrefill = 0, kDecode = 1 };
+inline constexpr int kPhases = 2;
+
+struct ExpertChoice {
+  int32_t expert = 0;
+  float probability = 0;  // the weight its output is multiplied with
+};
+
+// The k experts of one token in one layer, highest probability first.
+struct TokenRouting {
+  SessionId session;
+  TokenId token;
+  Phase phase = Phase::kDecode;
+  std::span<const ExpertChoice> choices;
+};
+
+// One layer of one step: all tokens of the batch.
+struct LayerRouting {
+  LayerId layer;
+  std::span<const TokenRouting> tokens;
+};
+
+}  // namespace moed

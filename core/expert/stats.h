@@ -1,0 +1,60 @@
+// Counters of the expert path, for metrics, GetStats and GetCacheState.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/expert/policy.h"
+#include "core/expert/routing.h"
+
+namespace moed {
+
+enum class LookupResult : uint8_t { kHit = 0, kMiss = 1, kInflight = 2 };
+inline constexpr int kLookupResults = 3;
+enum class PrefetchOutcome : uint8_t { kUsed = 0, kLate = 1, kWasted = 2, kCancelled = 3 };
+inline constexpr int kPrefetchOutcomes = 4;
+enum class EvictionReason : uint8_t { kDemand = 0, kPrefetch = 1, kResize = 2 };
+inline constexpr int kEvictionReasons = 3;
+
+// Upper bounds (seconds) of the load time histogram; one more bucket for everything above.
+inline constexpr std::array<double, 16> kLoadSecondsBounds = {.00005, .0001, .00025, .0005, .001, .0025, .005, .01,
+                                                              .025,   .05,   .1,     .25,   .5,   1,     2.5,  5};
+struct LoadHistogram {
+  std::array<uint64_t, kLoadSecondsBounds.size() + 1> buckets{};
+  double sum_seconds = 0;
+  uint64_t count = 0;
+};
+
+struct LayerStats {
+  LayerId layer;
+  std::array<std::array<uint64_t, kLookupResults>, kPhases> lookups{};  // [phase][result]
+  double stall_seconds = 0;
+  uint64_t lowered = 0;
+  uint64_t skipped = 0;
+  std::vector<uint32_t> resident;  // [precision], now
+};
+
+// A consistent copy. Cumulative since start except what says "now".
+struct ExpertStats {
+  std::vector<LayerStats> layers;  // MoE layers only, ascending
+  std::array<double, kPhases> stall_seconds{};
+  std::array<LoadHistogram, kLoadReasons> loads{};
+  std::vector<std::array<uint64_t, kLoadReasons>> load_bytes;          // [precision][reason]
+  std::array<uint64_t, kPrefetchOutcomes> prefetches{};
+  std::vector<std::array<uint64_t, kEvictionReasons>> evictions;       // [precision][reason]
+  uint64_t cache_bytes = 0;           // now: mapped slots
+  uint64_t cache_capacity_bytes = 0;  // now
+  uint64_t bypass_loads = 0;
+  uint64_t failed_loads = 0;
+  int64_t read_busy_nanos = 0;        // time with at least one read in flight
+};
+
+struct ExpertHeat {
+  CachedKey key;
+  uint64_t uses = 0;
+  bool resident = false;
+};
+
+}  // namespace moed

@@ -1,0 +1,66 @@
+#include "core/expert/wanted.h"
+
+#include <algorithm>
+
+#include "core/base/check.h"
+
+namespace moed {
+
+void WantedSet::Collect(const LayerRouting& routing) {
+  experts_.clear();
+  choices_.clear();
+  sessions_.clear();
+  for (const TokenRouting& token : routing.tokens) AddToken(token);
+  MergeUses();
+  for (const WantedExpert& wanted : experts_) position_[wanted.expert] = -1;
+}
+
+void WantedSet::AddToken(const TokenRouting& token) {
+  if (std::find(sessions_.begin(), sessions_.end(), token.session) == sessions_.end()) sessions_.push_back(token.session);
+  float mass_before = 0;
+  int rank = 0;
+  for (const ExpertChoice& choice : token.choices) {
+    MOED_CHECK(choice.expert >= 0 && static_cast<size_t>(choice.expert) < position_.size());
+    int32_t& position = position_[choice.expert];
+    if (position < 0) {
+      position = static_cast<int32_t>(experts_.size());
+      experts_.push_back({choice.expert, choice.probability, mass_before});
+    } else {
+      WantedExpert& wanted = experts_[position];
+      wanted.probability = std::max(wanted.probability, choice.probability);
+      wanted.mass_before = std::min(wanted.mass_before, mass_before);
+    }
+    choices_.push_back({position, {token.session, choice.probability, rank, token.phase}});
+    mass_before += choice.probability;
+    ++rank;
+  }
+}
+
+void WantedSet::MergeUses() {
+  std::sort(choices_.begin(), choices_.end(), [](const Choice& a, const Choice& b) {
+    return a.position != b.position ? a.position < b.position : a.use.session < b.use.session;
+  });
+  uses_.clear();
+  first_use_.assign(1, 0);
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const Choice& choice = choices_[i];
+    const bool same_expert = i > 0 && choices_[i - 1].position == choice.position;
+    if (same_expert && uses_.back().session == choice.use.session) {
+      SequenceUse& use = uses_.back();
+      use.probability = std::max(use.probability, choice.use.probability);
+      use.rank = std::min(use.rank, choice.use.rank);
+      use.phase = std::max(use.phase, choice.use.phase);
+      continue;
+    }
+    if (i > 0 && !same_expert) first_use_.push_back(uses_.size());
+    uses_.push_back(choice.use);
+  }
+  if (!choices_.empty()) first_use_.push_back(uses_.size());
+}
+
+Phase WantedSet::PhaseOf(std::span<const SequenceUse> uses) {
+  const bool decode = std::any_of(uses.begin(), uses.end(), [](const SequenceUse& use) { return use.phase == Phase::kDecode; });
+  return decode ? Phase::kDecode : Phase::kPrefill;
+}
+
+}  // namespace moed

@@ -1,0 +1,132 @@
+#include "core/model/attention_block.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/check.h"
+
+namespace moed {
+namespace {
+
+void AddBias(Backend& backend, float* x, const float* bias, int rows, int width) {
+  if (bias == nullptr) return;
+  for (int row = 0; row < rows; ++row) backend.Add(x + static_cast<int64_t>(row) * width, bias, width);
+}
+
+}  // namespace
+
+void AttentionBlock::Run(LayerId layer, const LayerWeights& weights) {
+  const TraceSpan span(step_.trace, "attention", kComputeTrack, layer);
+  Scratch& scratch = step_.scratch;
+  step_.backend.RmsNorm(scratch.x.data(), weights.attn_norm, step_.spec.rms_eps, step_.batch.rows(), step_.spec.hidden,
+                        scratch.normed.data());
+  ProjectQkv(weights);
+  NormalizeQk(weights);
+  RotateQk();
+  StoreKv(layer);
+  Attend(layer);
+  ProjectOutput(weights);
+}
+
+void AttentionBlock::ProjectQkv(const LayerWeights& weights) {
+  Scratch& scratch = step_.scratch;
+  Backend& backend = step_.backend;
+  const int rows = step_.batch.rows();
+  const Activations input =
+      backend.Prepare(scratch.normed.data(), rows, step_.spec.hidden, step_.spec.hidden, scratch.normed_storage);
+  const MatMulJob jobs[] = {
+      {weights.q, &input, scratch.q.data(), q_width()},
+      {weights.k, &input, scratch.k.data(), kv_width()},
+      {weights.v, &input, scratch.v.data(), kv_width()},
+  };
+  backend.MatMul(jobs);
+  AddBias(backend, scratch.q.data(), weights.q_bias, rows, q_width());
+  AddBias(backend, scratch.k.data(), weights.k_bias, rows, kv_width());
+  AddBias(backend, scratch.v.data(), weights.v_bias, rows, kv_width());
+}
+
+void AttentionBlock::NormalizeQk(const LayerWeights& weights) {
+  const ModelSpec& spec = step_.spec;
+  if (spec.qk_norm == ModelSpec::QkNorm::kNone) return;
+  const bool per_head = spec.qk_norm == ModelSpec::QkNorm::kPerHead;
+  const auto normalize = [&](std::span<float> x, const float* weight, int heads) {
+    const int rows = step_.batch.rows() * (per_head ? heads : 1);
+    const int cols = spec.head_dim * (per_head ? 1 : heads);
+    step_.backend.RmsNorm(x.data(), weight, spec.rms_eps, rows, cols, x.data());
+  };
+  normalize(step_.scratch.q, weights.q_norm, spec.heads);
+  normalize(step_.scratch.k, weights.k_norm, spec.kv_heads);
+}
+
+void AttentionBlock::RotateQk() {
+  const ModelSpec& spec = step_.spec;
+  const int rows = step_.batch.rows();
+  const int32_t* positions = step_.batch.positions().data();
+  step_.backend.Rope(step_.scratch.q.data(), rows, q_width(), spec.heads, spec.head_dim, positions, inv_freq_);
+  step_.backend.Rope(step_.scratch.k.data(), rows, kv_width(), spec.kv_heads, spec.head_dim, positions, inv_freq_);
+}
+
+void AttentionBlock::StoreKv(LayerId layer) {
+  const int width = kv_width();
+  const Batch& batch = step_.batch;
+  for (int row = 0; row < batch.rows(); ++row) {
+    const int position = batch.positions()[row];
+    const int32_t page = batch.chunk_of(row).chunk->kv->pages[position / kKvPageTokens];
+    const int64_t to = static_cast<int64_t>(position % kKvPageTokens) * width;
+    const int64_t from = static_cast<int64_t>(row) * width;
+    std::copy_n(&step_.scratch.k[from], width, step_.kv.Keys(page, layer) + to);
+    std::copy_n(&step_.scratch.v[from], width, step_.kv.Values(page, layer) + to);
+  }
+}
+
+void AttentionBlock::Attend(LayerId layer) {
+  const ModelSpec& spec = step_.spec;
+  const AttentionShape shape = {spec.heads, spec.kv_heads, spec.head_dim, kKvPageTokens,
+                                static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec.head_dim)))};
+  for (size_t chunk = 0; chunk < step_.batch.chunks().size();) {
+    std::span<const AttentionJob> jobs;
+    chunk = PlanAttention(layer, chunk, jobs);
+    step_.backend.Attention(shape, jobs, step_.scratch.scores);
+  }
+}
+
+size_t AttentionBlock::PlanAttention(LayerId layer, size_t first, std::span<const AttentionJob>& jobs) {
+  Scratch& scratch = step_.scratch;
+  const std::span<const BatchChunk> chunks = step_.batch.chunks();
+  size_t pages_used = 0;
+  size_t jobs_used = 0;
+  size_t chunk = first;
+  for (; chunk < chunks.size(); ++chunk) {
+    const BatchChunk& at = chunks[chunk];
+    const int start = at.chunk->kv->length;
+    const size_t pages = KvPool::PagesFor(start + at.rows());
+    if (pages_used + pages > scratch.key_pages.size()) break;
+    for (size_t i = 0; i < pages; ++i) {
+      scratch.key_pages[pages_used + i] = step_.kv.Keys(at.chunk->kv->pages[i], layer);
+      scratch.value_pages[pages_used + i] = step_.kv.Values(at.chunk->kv->pages[i], layer);
+    }
+    for (int i = 0; i < at.rows(); ++i) {
+      const int64_t offset = static_cast<int64_t>(at.first_row + i) * q_width();
+      const size_t seen = KvPool::PagesFor(start + i + 1);
+      scratch.attention_jobs[jobs_used++] = {&scratch.q[offset], &scratch.attended[offset],
+                                             scratch.key_pages.subspan(pages_used, seen),
+                                             scratch.value_pages.subspan(pages_used, seen), start + i + 1};
+    }
+    pages_used += pages;
+  }
+  MOED_CHECK(chunk > first);  // one context fits: no sequence is longer than max_context
+  jobs = scratch.attention_jobs.first(jobs_used);
+  return chunk;
+}
+
+void AttentionBlock::ProjectOutput(const LayerWeights& weights) {
+  Scratch& scratch = step_.scratch;
+  const int rows = step_.batch.rows();
+  const int hidden = step_.spec.hidden;
+  const Activations input = step_.backend.Prepare(scratch.attended.data(), rows, q_width(), q_width(), scratch.inner_storage);
+  const MatMulJob jobs[] = {{weights.o, &input, scratch.projected.data(), hidden}};
+  step_.backend.MatMul(jobs);
+  step_.backend.Add(scratch.x.data(), scratch.projected.data(), static_cast<int64_t>(rows) * hidden);
+}
+
+}  // namespace moed

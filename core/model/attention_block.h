@@ -1,0 +1,32 @@
+// x += o(attention(rope(qk_norm(qkv(attn_norm(x)))))), step by step.
+#pragma once
+
+#include "core/model/step.h"
+#include "core/model/weights.h"
+
+namespace moed {
+
+class AttentionBlock {
+ public:
+  // Both outlive the block.
+  AttentionBlock(Step& step, const float* inv_freq) : step_(step), inv_freq_(inv_freq) {}
+  void Run(LayerId layer, const LayerWeights& weights);
+
+ private:
+  void ProjectQkv(const LayerWeights& weights);
+  void NormalizeQk(const LayerWeights& weights);
+  void RotateQk();
+  void StoreKv(LayerId layer);
+  void Attend(LayerId layer);
+  // Jobs of the chunks from `first` on, as many as there are page pointers for; returns the next chunk.
+  size_t PlanAttention(LayerId layer, size_t first, std::span<const AttentionJob>& jobs);
+  void ProjectOutput(const LayerWeights& weights);
+
+  int q_width() const { return step_.spec.heads * step_.spec.head_dim; }
+  int kv_width() const { return step_.spec.kv_heads * step_.spec.head_dim; }
+
+  Step& step_;
+  const float* inv_freq_;  // (head_dim / 2)
+};
+
+}  // namespace moed

@@ -1,0 +1,46 @@
+// The tokens of one step as rows: those of a chunk are consecutive, chunks follow each other in the order given.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/model/model.h"
+
+namespace moed {
+
+struct BatchChunk {
+  SequenceChunk* chunk = nullptr;
+  int index = 0;  // in Forward's chunks
+  int first_row = 0;
+  int rows() const { return static_cast<int>(chunk->tokens.size()); }
+  int last_row() const { return first_row + rows() - 1; }
+};
+
+// Storage is the caller's, sized for the largest step.
+class Batch {
+ public:
+  Batch() = default;
+  Batch(std::span<BatchChunk> chunks, std::span<int32_t> positions, std::span<int32_t> row_chunks)
+      : chunk_storage_(chunks), positions_(positions), row_chunks_(row_chunks) {}
+
+  void Assign(std::span<SequenceChunk> chunks);
+  // Removes the chunks whose status is an error together with their rows of `x` (rows, width). The others keep their order.
+  void DropFailed(float* x, int width);
+
+  int rows() const { return rows_; }
+  std::span<const BatchChunk> chunks() const { return chunk_storage_.first(chunk_count_); }
+  std::span<const int32_t> positions() const { return positions_.first(rows_); }  // of each row in its sequence
+  const BatchChunk& chunk_of(int row) const { return chunk_storage_[row_chunks_[row]]; }
+  TokenId token_of(int row) const { return chunk_of(row).chunk->tokens[row - chunk_of(row).first_row]; }
+
+ private:
+  void Append(SequenceChunk& chunk, int index);
+
+  std::span<BatchChunk> chunk_storage_;
+  std::span<int32_t> positions_;
+  std::span<int32_t> row_chunks_;
+  int chunk_count_ = 0;
+  int rows_ = 0;
+};
+
+}  // namespace moed

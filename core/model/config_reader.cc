@@ -1,0 +1,279 @@
+#include "core/model/config_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/base/status.h"
+#include "core/model/spec_check.h"
+
+namespace moed {
+namespace {
+
+using Json = nlohmann::json;
+
+// Training, bookkeeping and output options: none changes the logits of inference.
+constexpr std::string_view kHarmless[] = {
+    "_attn_implementation",
+    "_commit_hash",
+    "_name_or_path",
+    "architectures",
+    "attention_dropout",
+    "attn_implementation",
+    "attn_pdrop",
+    "chunk_size_feed_forward",
+    "decoder_start_token_id",
+    "dtype",
+    "embd_pdrop",
+    "finetuning_task",
+    "gradient_checkpointing",
+    "hidden_dropout",
+    "id2label",
+    "initializer_range",
+    "label2id",
+    "max_window_layers",
+    "name_or_path",
+    "num_labels",
+    "output_attentions",
+    "output_hidden_states",
+    "output_router_logits",
+    "pad_token_id",
+    "prefix",
+    "problem_type",
+    "resid_pdrop",
+    "return_dict",
+    "router_aux_loss_coef",
+    "router_jitter_noise",
+    "sep_token_id",
+    "task_specific_params",
+    "tf_legacy_loss",
+    "tokenizer_class",
+    "torch_dtype",
+    "torchscript",
+    "transformers_version",
+    "unk_token_id",
+    "use_bfloat16",
+    "use_cache",
+};
+
+std::string Shown(const Json& value) {
+  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  if (text.size() > 120) text = text.substr(0, 120) + "...";
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<ConfigReader> ConfigReader::Parse(std::string name, std::string_view text) {
+  try {
+    Json root = Json::parse(text.begin(), text.end());
+    if (!root.is_object()) return InvalidArgument(name, ": the top level is no object");
+    return ConfigReader(std::move(name), std::move(root));
+  } catch (const Json::exception& error) {
+    return InvalidArgument(name, ": ", error.what());
+  }
+}
+
+void ConfigReader::Fail(absl::Status status) {
+  if (status_.ok()) status_ = std::move(status);
+}
+
+void ConfigReader::FailValue(std::string_view key, const Json& value, std::string_view allowed) {
+  Fail(InvalidArgument(name_, ": ", key, " = ", Shown(value), " is not supported; allowed: ", allowed));
+}
+
+bool ConfigReader::Has(std::string_view key) const {
+  const auto at = root_.find(key);
+  return at != root_.end() && !at->is_null();
+}
+
+const Json* ConfigReader::Find(std::string_view key) {
+  read_.emplace(key);
+  const auto at = root_.find(key);
+  return at == root_.end() || at->is_null() ? nullptr : &*at;
+}
+
+const Json* ConfigReader::Required(std::string_view key) {
+  const Json* value = Find(key);
+  if (value == nullptr) Fail(InvalidArgument(name_, ": key ", key, " is missing"));
+  return value;
+}
+
+int ConfigReader::CheckedInt(std::string_view key, const Json& value, int64_t low, int64_t high) {
+  const bool too_big = value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
+  if (value.is_number_integer() && !too_big) {
+    const auto number = value.get<int64_t>();
+    if (number >= low && number <= high) return static_cast<int>(number);
+  }
+  FailValue(key, value, StrCat("an integer from ", low, " to ", high));
+  return static_cast<int>(low);
+}
+
+int ConfigReader::Int(std::string_view key, int64_t low, int64_t high) {
+  const Json* value = Required(key);
+  return value == nullptr ? static_cast<int>(low) : CheckedInt(key, *value, low, high);
+}
+
+int ConfigReader::IntOr(std::string_view key, int otherwise, int64_t low, int64_t high) {
+  const Json* value = Find(key);
+  return value == nullptr ? otherwise : CheckedInt(key, *value, low, high);
+}
+
+double ConfigReader::Number(std::string_view key, double low, double high) {
+  const Json* value = Required(key);
+  if (value == nullptr) return low;
+  if (value->is_number() && value->get<double>() >= low && value->get<double>() <= high) return value->get<double>();
+  FailValue(key, *value, StrCat("a number from ", low, " to ", high));
+  return low;
+}
+
+bool ConfigReader::BoolOr(std::string_view key, bool otherwise) {
+  const Json* value = Find(key);
+  if (value == nullptr) return otherwise;
+  if (!value->is_boolean()) FailValue(key, *value, "true, false");
+  return value->is_boolean() && value->get<bool>();
+}
+
+std::vector<int> ConfigReader::IntsOr(std::string_view key, int64_t low, int64_t high) {
+  std::vector<int> numbers;
+  const Json* value = Find(key);
+  if (value == nullptr) return numbers;
+  if (!value->is_array()) return {CheckedInt(key, *value, low, high)};
+  for (const Json& item : *value) numbers.push_back(CheckedInt(key, item, low, high));
+  return numbers;
+}
+
+std::string ConfigReader::String(std::string_view key) {
+  const Json* value = Required(key);
+  if (value == nullptr) return "";
+  if (!value->is_string()) FailValue(key, *value, "a string");
+  return value->is_string() ? value->get<std::string>() : "";
+}
+
+void ConfigReader::Only(std::string_view key, std::initializer_list<Json> allowed) {
+  const Json* value = Find(key);
+  if (value == nullptr || std::find(allowed.begin(), allowed.end(), *value) != allowed.end()) return;
+  FailValue(key, *value, JoinNames(allowed, [](const Json& item) { return Shown(item); }));
+}
+
+std::string_view ConfigReader::Spelling(std::string_view one, std::string_view other) {
+  const Json* first = Find(one);
+  const Json* second = Find(other);
+  if (first != nullptr && second != nullptr && *first != *second) {
+    Fail(InvalidArgument(name_, ": ", one, " = ", Shown(*first), " contradicts ", other, " = ", Shown(*second)));
+  }
+  return first == nullptr && second != nullptr ? other : one;
+}
+
+std::optional<double> ConfigReader::ReadRopeObject(std::string_view key) {
+  const Json* object = Find(key);
+  if (object == nullptr) return std::nullopt;
+  if (!object->is_object()) {
+    FailValue(key, *object, "null or an object");
+    return std::nullopt;
+  }
+  std::optional<double> theta;
+  for (const auto& [name, value] : object->items()) {
+    const std::string path = StrCat(key, ".", name);
+    if (name == "rope_theta" && value.is_number()) {
+      theta = value.get<double>();
+    } else if (name == "rope_type" || name == "type") {
+      if (value != "default") FailValue(path, value, "\"default\"");
+    } else if (name != "partial_rotary_factor" || value != 1) {
+      FailValue(path, value, "rope_type = \"default\", rope_theta = a number, partial_rotary_factor = 1");
+    }
+  }
+  return theta;
+}
+
+double ConfigReader::RopeTheta() {
+  const std::optional<double> scaled = ReadRopeObject("rope_scaling");
+  const std::optional<double> parameters = ReadRopeObject("rope_parameters");
+  Only("partial_rotary_factor", {1});
+  std::optional<double> theta;
+  if (Has("rope_theta")) theta = Number("rope_theta", 1, 1e15);
+  Find("rope_theta");
+  for (const std::optional<double>& other : {scaled, parameters}) {
+    if (theta && other && *theta != *other)
+      Fail(InvalidArgument(name_, ": rope_theta is given twice: ", *theta, " and ", *other));
+    if (!theta) theta = other;
+  }
+  if (!theta) Fail(InvalidArgument(name_, ": key rope_theta is missing"));
+  return theta.value_or(1);
+}
+
+absl::Status ConfigReader::Finish() const {
+  MOED_RETURN_IF_ERROR(status_);
+  for (const auto& [key, value] : root_.items()) {
+    if (read_.contains(key) || std::find(std::begin(kHarmless), std::end(kHarmless), key) != std::end(kHarmless)) continue;
+    return InvalidArgument(name_, ": unknown key ", Shown(key), " = ", Shown(value),
+                           " might change what the model computes; keys that are understood: ",
+                           JoinNames(read_, [](const std::string& name) { return name; }));
+  }
+  return absl::OkStatus();
+}
+
+ModelSpec ReadDecoder(ConfigReader& config) {
+  ModelSpec spec;
+  spec.family = config.String("model_type");
+  spec.layers = config.Int("num_hidden_layers", 1, 4096);
+  spec.hidden = config.Int("hidden_size", 1, 1 << 17);
+  spec.heads = config.Int("num_attention_heads", 1, 1024);
+  spec.kv_heads = config.IntOr("num_key_value_heads", spec.heads, 1, 1024);
+  if (!config.Has("head_dim") && spec.hidden % spec.heads != 0) {
+    config.Fail(InvalidArgument("config.json: hidden_size = ", spec.hidden,
+                                " is no multiple of num_attention_heads = ", spec.heads, " and there is no head_dim"));
+  }
+  spec.head_dim = config.IntOr("head_dim", spec.hidden / spec.heads, 2, 1024);
+  spec.vocabulary = config.Int("vocab_size", 1, 1 << 24);
+  spec.max_positions = config.Int("max_position_embeddings", 1, 1 << 24);
+  spec.rms_eps = static_cast<float>(config.Number("rms_norm_eps", 1e-12, 0.5));
+  spec.rope_theta = config.RopeTheta();
+  spec.tied_embeddings = config.BoolOr("tie_word_embeddings", false);
+  spec.top_k = config.Int("num_experts_per_tok", 1, 1024);
+  spec.moe.assign(spec.layers, true);
+
+  config.Only("hidden_act", {"silu"});
+  config.Only("attention_bias", {false});
+  config.Only("mlp_bias", {false});
+  config.Only("clip_qkv", {});
+  config.Only("quantization_config", {});
+  config.Only("use_sliding_window", {false});
+  config.Only("is_encoder_decoder", {false});
+  config.Only("is_decoder", {false});
+  config.Only("add_cross_attention", {false});
+  config.Only("cross_attention_hidden_size", {});
+  config.Only("tie_encoder_decoder", {false});
+  config.Only("pruned_heads", {Json::object()});
+  config.Only("layer_types", {Json(std::vector<std::string>(spec.layers, "full_attention"))});
+  return spec;
+}
+
+void ReadSparsity(ConfigReader& config, ModelSpec& spec) {
+  const int step = config.IntOr("decoder_sparse_step", 1, 1, 4096);
+  for (int layer = 0; layer < spec.layers; ++layer) spec.moe[layer] = (layer + 1) % step == 0;
+  for (int layer : config.IntsOr("mlp_only_layers", 0, spec.layers - 1)) spec.moe[layer] = false;
+  const int dense_ffn = config.Int("intermediate_size", 1, 1 << 20);
+  if (std::count(spec.moe.begin(), spec.moe.end(), false) > 0) spec.dense_ffn = dense_ffn;
+}
+
+absl::StatusOr<ModelSpec> FinishSpec(ConfigReader config, std::string_view generation_config, ModelSpec spec) {
+  std::vector<int> bos = config.IntsOr("bos_token_id", 0, spec.vocabulary - 1);
+  std::vector<int> eos = config.IntsOr("eos_token_id", 0, spec.vocabulary - 1);
+  MOED_RETURN_IF_ERROR(config.Finish());
+  if (!generation_config.empty()) {
+    MOED_ASSIGN_OR_RETURN(ConfigReader generation, ConfigReader::Parse("generation_config.json", generation_config));
+    const std::vector<int> more = generation.IntsOr("eos_token_id", 0, spec.vocabulary - 1);
+    eos.insert(eos.end(), more.begin(), more.end());
+    if (bos.empty()) bos = generation.IntsOr("bos_token_id", 0, spec.vocabulary - 1);
+    MOED_RETURN_IF_ERROR(generation.status());  // its other keys steer sampling, which requests decide
+  }
+  std::sort(eos.begin(), eos.end());
+  eos.erase(std::unique(eos.begin(), eos.end()), eos.end());
+  spec.bos = std::vector<TokenId>(bos.begin(), bos.end());
+  spec.eos = std::vector<TokenId>(eos.begin(), eos.end());
+  if (const absl::Status checked = CheckSpec(spec); !checked.ok()) return InvalidArgument("config.json: ", checked.message());
+  return spec;
+}
+
+}  // namespace moed

@@ -1,0 +1,67 @@
+// Reads one config.json so that nothing in it is overlooked: every key is either read, known not to change what the model
+// computes, or an error. The first error sticks; values read after it are defaults.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/model/spec.h"
+#include "nlohmann/json.hpp"
+
+namespace moed {
+
+class ConfigReader {
+ public:
+  // `name` ("config.json") appears in every message.
+  static absl::StatusOr<ConfigReader> Parse(std::string name, std::string_view text);
+
+  // A key that must be there, between low and high inclusive.
+  int Int(std::string_view key, int64_t low, int64_t high);
+  double Number(std::string_view key, double low, double high);
+  // `otherwise` where the key is absent or null: the meaning transformers gives to its absence.
+  int IntOr(std::string_view key, int otherwise, int64_t low, int64_t high);
+  bool BoolOr(std::string_view key, bool otherwise);
+  std::vector<int> IntsOr(std::string_view key, int64_t low, int64_t high);  // absent, null: empty; one number: a list of one
+  std::string String(std::string_view key);
+
+  // An error unless the key is absent or has one of these values. Numbers compare by value.
+  void Only(std::string_view key, std::initializer_list<nlohmann::json> allowed);
+  // Two spellings of one key: the one that is there; an error when both are and differ.
+  std::string_view Spelling(std::string_view one, std::string_view other);
+  // theta from rope_theta or rope_parameters; every kind of scaling but "default" is an error.
+  double RopeTheta();
+
+  bool Has(std::string_view key) const;  // present and not null
+  void Fail(absl::Status status);
+  const absl::Status& status() const { return status_; }
+  // The first error, or one for a key nobody asked for.
+  absl::Status Finish() const;
+
+ private:
+  ConfigReader(std::string name, nlohmann::json root) : name_(std::move(name)), root_(std::move(root)) {}
+  const nlohmann::json* Find(std::string_view key);  // marks it as read; null when absent or null
+  const nlohmann::json* Required(std::string_view key);
+  int CheckedInt(std::string_view key, const nlohmann::json& value, int64_t low, int64_t high);
+  void FailValue(std::string_view key, const nlohmann::json& value, std::string_view allowed);
+  std::optional<double> ReadRopeObject(std::string_view key);
+
+  std::string name_;
+  nlohmann::json root_;
+  std::set<std::string, std::less<>> read_;
+  absl::Status status_;
+};
+
+// The keys that all families share: sizes of attention and embeddings, norms, rope, and refusals of what no family implements.
+ModelSpec ReadDecoder(ConfigReader& config);
+// mlp_only_layers and decoder_sparse_step into spec.moe; dense_ffn from intermediate_size where a layer has no experts.
+void ReadSparsity(ConfigReader& config, ModelSpec& spec);
+// BOS and EOS of both files, then everything checked.
+absl::StatusOr<ModelSpec> FinishSpec(ConfigReader config, std::string_view generation_config, ModelSpec spec);
+
+}  // namespace moed

@@ -1,0 +1,92 @@
+#include "core/model/decoder.h"
+
+#include <utility>
+
+#include "core/base/check.h"
+
+namespace moed {
+
+Decoder::Decoder(const ModelSpec& spec, const ModelOptions& options, Weights weights, std::vector<FormatId> expert_formats,
+                 Buffer scratch, Backend& backend, KvPool& kv, Trace* trace)
+    : spec_(spec),
+      weights_(std::move(weights)),
+      scratch_buffer_(std::move(scratch)),
+      step_{spec_,
+            backend,
+            kv,
+            trace,
+            std::move(expert_formats),
+            CarveScratch(spec_, options, backend.threads(), scratch_buffer_.span())},
+      attention_(step_, weights_.inv_freq),
+      ffn_(step_) {
+  step_.batch = Batch(step_.scratch.chunks, step_.scratch.positions, step_.scratch.row_chunks);
+}
+
+void Decoder::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink) {
+  step_.batch.Assign(chunks);
+  Embed(provider);
+  for (int layer = 0; layer < spec_.layers && step_.batch.rows() > 0; ++layer) RunLayer(LayerId(layer), provider);
+  for (const BatchChunk& chunk : step_.batch.chunks()) chunk.chunk->kv->length += chunk.rows();
+  ComputeLogits(sink);
+}
+
+void Decoder::Embed(ExpertProvider& provider) {
+  const MatrixView& embed = weights_.embed;
+  for (int row = 0; row < step_.batch.rows(); ++row) {
+    const TokenId token = step_.batch.token_of(row);
+    MOED_CHECK(token.value() >= 0 && token.value() < spec_.vocabulary);
+    provider.OnToken(step_.batch.chunk_of(row).chunk->session, token);
+    DecodeRow(embed.format, embed.data, embed.cols, token.value(), &step_.scratch.x[static_cast<size_t>(row) * spec_.hidden]);
+  }
+}
+
+void Decoder::RunLayer(LayerId layer, ExpertProvider& provider) {
+  const LayerWeights& weights = weights_.layers[layer.value()];
+  attention_.Run(layer, weights);
+  if (spec_.moe[layer.value()]) {
+    ffn_.RunExperts(layer, weights, provider);
+  } else {
+    ffn_.RunDense(weights);
+  }
+}
+
+void Decoder::ComputeLogits(LogitsSink sink) {
+  Scratch& scratch = step_.scratch;
+  const int hidden = spec_.hidden;
+  size_t pending = 0;
+  for (int row = 0; row < step_.batch.rows(); ++row) {
+    const BatchChunk& chunk = step_.batch.chunk_of(row);
+    if (row - chunk.first_row < chunk.chunk->first_logits) continue;
+    step_.backend.RmsNorm(&scratch.x[static_cast<size_t>(row) * hidden], weights_.final_norm, spec_.rms_eps, 1, hidden,
+                          &scratch.normed[pending * hidden]);
+    scratch.logits_rows[pending++] = row;
+    if (pending == scratch.logits_rows.size()) ProjectLogits(scratch.logits_rows.first(std::exchange(pending, 0)), sink);
+  }
+  ProjectLogits(scratch.logits_rows.first(pending), sink);
+}
+
+void Decoder::ProjectLogits(std::span<const int32_t> rows, LogitsSink sink) {
+  if (rows.empty()) return;
+  Scratch& scratch = step_.scratch;
+  const int count = static_cast<int>(rows.size());
+  const Activations input =
+      step_.backend.Prepare(scratch.normed.data(), count, spec_.hidden, spec_.hidden, scratch.normed_storage);
+  const MatMulJob jobs[] = {{weights_.head, &input, scratch.logits.data(), spec_.vocabulary}};
+  step_.backend.MatMul(jobs);
+  for (int i = 0; i < count; ++i) {
+    const BatchChunk& chunk = step_.batch.chunk_of(rows[i]);
+    sink(chunk.index, rows[i] - chunk.first_row,
+         scratch.logits.subspan(static_cast<size_t>(i) * spec_.vocabulary, spec_.vocabulary));
+  }
+}
+
+void Decoder::GateProbabilities(LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
+  MOED_CHECK(spec_.moe[layer.value()]);
+  MOED_CHECK(static_cast<int>(hidden.size()) == spec_.hidden && static_cast<int>(probabilities.size()) == spec_.experts);
+  const Activations input = step_.backend.Prepare(hidden.data(), 1, spec_.hidden, spec_.hidden, step_.scratch.gate_storage);
+  const MatMulJob jobs[] = {{weights_.layers[layer.value()].router, &input, probabilities.data(), spec_.experts}};
+  step_.backend.MatMul(jobs);
+  step_.backend.Softmax(probabilities.data(), 1, spec_.experts);
+}
+
+}  // namespace moed

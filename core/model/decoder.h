@@ -1,0 +1,37 @@
+// The one decoder of all families; what a family lacks is absent from its spec and weights.
+#pragma once
+
+#include "core/model/attention_block.h"
+#include "core/model/ffn_block.h"
+#include "core/model/model.h"
+#include "core/model/step.h"
+#include "core/model/weights.h"
+
+namespace moed {
+
+class Decoder final : public Model {
+ public:
+  Decoder(const ModelSpec& spec, const ModelOptions& options, Weights weights, std::vector<FormatId> expert_formats,
+          Buffer scratch, Backend& backend, KvPool& kv, Trace* trace);
+
+  const ModelSpec& spec() const override { return spec_; }
+  uint64_t trunk_bytes() const override { return weights_.bytes; }
+  void Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink) override;
+  void GateProbabilities(LayerId layer, std::span<const float> hidden, std::span<float> probabilities) override;
+
+ private:
+  void Embed(ExpertProvider& provider);
+  void RunLayer(LayerId layer, ExpertProvider& provider);
+  void ComputeLogits(LogitsSink sink);
+  // Logits of `rows`, whose normalised hidden states are the first of scratch.normed.
+  void ProjectLogits(std::span<const int32_t> rows, LogitsSink sink);
+
+  const ModelSpec spec_;
+  const Weights weights_;
+  const Buffer scratch_buffer_;
+  Step step_;
+  AttentionBlock attention_;
+  FfnBlock ffn_;
+};
+
+}  // namespace moed

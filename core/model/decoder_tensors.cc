@@ -1,0 +1,88 @@
+#include "core/model/decoder_tensors.h"
+
+#include "core/base/status.h"
+
+namespace moed {
+namespace {
+
+class TensorList {
+ public:
+  void Matrix(std::string store_name, std::string checkpoint_name, int rows, int cols) {
+    tensors_.push_back({std::move(store_name), std::move(checkpoint_name), TensorRole::kMatrix, rows, cols});
+  }
+  void Router(std::string store_name, std::string checkpoint_name, int rows, int cols) {
+    tensors_.push_back({std::move(store_name), std::move(checkpoint_name), TensorRole::kRouter, rows, cols});
+  }
+  void Vector(std::string store_name, std::string checkpoint_name, int cols) {
+    tensors_.push_back({std::move(store_name), std::move(checkpoint_name), TensorRole::kVector, 1, cols});
+  }
+  void GatedFfn(const std::string& store_prefix, const std::string& checkpoint_prefix, int hidden, int ffn) {
+    Matrix(store_prefix + "gate", checkpoint_prefix + "gate_proj.weight", ffn, hidden);
+    Matrix(store_prefix + "up", checkpoint_prefix + "up_proj.weight", ffn, hidden);
+    Matrix(store_prefix + "down", checkpoint_prefix + "down_proj.weight", hidden, ffn);
+  }
+  std::vector<TrunkTensor> Take() { return std::move(tensors_); }
+
+ private:
+  std::vector<TrunkTensor> tensors_;
+};
+
+void AddAttention(TensorList& list, const ModelSpec& spec, const std::string& store, const std::string& checkpoint) {
+  const int q_width = spec.heads * spec.head_dim;
+  const int kv_width = spec.kv_heads * spec.head_dim;
+  list.Vector(store + "attn_norm", checkpoint + "input_layernorm.weight", spec.hidden);
+  list.Matrix(store + "q", checkpoint + "self_attn.q_proj.weight", q_width, spec.hidden);
+  list.Matrix(store + "k", checkpoint + "self_attn.k_proj.weight", kv_width, spec.hidden);
+  list.Matrix(store + "v", checkpoint + "self_attn.v_proj.weight", kv_width, spec.hidden);
+  list.Matrix(store + "o", checkpoint + "self_attn.o_proj.weight", spec.hidden, q_width);
+  if (spec.qkv_bias) {
+    list.Vector(store + "q_bias", checkpoint + "self_attn.q_proj.bias", q_width);
+    list.Vector(store + "k_bias", checkpoint + "self_attn.k_proj.bias", kv_width);
+    list.Vector(store + "v_bias", checkpoint + "self_attn.v_proj.bias", kv_width);
+  }
+  if (spec.qk_norm != ModelSpec::QkNorm::kNone) {
+    const bool per_head = spec.qk_norm == ModelSpec::QkNorm::kPerHead;
+    list.Vector(store + "q_norm", checkpoint + "self_attn.q_norm.weight", per_head ? spec.head_dim : q_width);
+    list.Vector(store + "k_norm", checkpoint + "self_attn.k_norm.weight", per_head ? spec.head_dim : kv_width);
+  }
+}
+
+void AddFfn(TensorList& list, const ModelSpec& spec, bool moe, std::string_view moe_block, const std::string& store,
+            const std::string& checkpoint) {
+  list.Vector(store + "ffn_norm", checkpoint + "post_attention_layernorm.weight", spec.hidden);
+  if (!moe) {
+    list.GatedFfn(store + "dense.", checkpoint + "mlp.", spec.hidden, spec.dense_ffn);
+    return;
+  }
+  const std::string block = StrCat(checkpoint, moe_block, ".");
+  list.Router(store + "router", block + "gate.weight", spec.experts, spec.hidden);
+  if (spec.shared_ffn > 0) list.GatedFfn(store + "shared.", block + "shared_expert.", spec.hidden, spec.shared_ffn);
+  if (spec.shared_gate) list.Router(store + "shared_gate", block + "shared_expert_gate.weight", 1, spec.hidden);
+}
+
+}  // namespace
+
+std::vector<TrunkTensor> DecoderTensors(const ModelSpec& spec, std::string_view moe_block) {
+  TensorList list;
+  list.Matrix("embed", "model.embed_tokens.weight", spec.vocabulary, spec.hidden);
+  if (!spec.tied_embeddings) list.Matrix("head", "lm_head.weight", spec.vocabulary, spec.hidden);
+  list.Vector("final_norm", "model.norm.weight", spec.hidden);
+  for (int layer = 0; layer < spec.layers; ++layer) {
+    const std::string store = StrCat("layers.", layer, ".");
+    const std::string checkpoint = StrCat("model.layers.", layer, ".");
+    AddAttention(list, spec, store, checkpoint);
+    AddFfn(list, spec, spec.moe[layer], moe_block, store, checkpoint);
+  }
+  return list.Take();
+}
+
+std::string ExpertTensorName(LayerId layer, std::string_view moe_block, int expert, std::string_view projection) {
+  return StrCat("model.layers.", layer.value(), ".", moe_block, ".experts.", expert, ".", projection, ".weight");
+}
+
+std::string MlpExpertTensor(LayerId layer, int expert, ExpertPart part) {
+  static constexpr std::string_view kProjections[kExpertParts] = {"gate_proj", "up_proj", "down_proj"};
+  return ExpertTensorName(layer, "mlp", expert, kProjections[static_cast<size_t>(part)]);
+}
+
+}  // namespace moed

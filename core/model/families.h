@@ -1,0 +1,13 @@
+// One function a family; each lives in its own file.
+#pragma once
+
+#include "core/model/family.h"
+
+namespace moed {
+
+Family MixtralFamily();
+Family Qwen2MoeFamily();
+Family Qwen3MoeFamily();
+Family OlmoeFamily();
+
+}  // namespace moed

@@ -1,0 +1,31 @@
+#include "core/model/family.h"
+
+#include <array>
+
+#include "core/base/status.h"
+#include "core/model/config_reader.h"
+#include "core/model/families.h"
+
+namespace moed {
+
+std::span<const Family> Families() {
+  static const std::array kFamilies = {MixtralFamily(), Qwen2MoeFamily(), Qwen3MoeFamily(), OlmoeFamily()};
+  return kFamilies;
+}
+
+absl::StatusOr<const Family*> FamilyNamed(std::string_view model_type) {
+  for (const Family& family : Families()) {
+    if (family.model_type == model_type) return &family;
+  }
+  return InvalidArgument("unknown model_type \"", model_type,
+                         "\"; known: ", JoinNames(Families(), [](const Family& family) { return family.model_type; }));
+}
+
+absl::StatusOr<const Family*> FamilyOf(std::string_view config_json) {
+  MOED_ASSIGN_OR_RETURN(ConfigReader config, ConfigReader::Parse("config.json", config_json));
+  const std::string model_type = config.String("model_type");
+  MOED_RETURN_IF_ERROR(config.status());
+  return FamilyNamed(model_type);
+}
+
+}  // namespace moed

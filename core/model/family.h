@@ -1,0 +1,52 @@
+// Model families as rows of one table: how config.json becomes a ModelSpec and which checkpoint tensor becomes which store
+// tensor. A family is one file (family_mixtral.cc, ...) and one row.
+//
+// Store tensors have the same names in every family:
+//   embed, head (absent when tied), final_norm, rope.inv_freq (made by the packer),
+//   layers.N.{attn_norm, q, k, v, o, q_bias, k_bias, v_bias, q_norm, k_norm, ffn_norm, router,
+//             shared.gate, shared.up, shared.down, shared_gate, dense.gate, dense.up, dense.down}
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/model/spec.h"
+#include "core/store/store.h"
+
+namespace moed {
+
+enum class TensorRole : uint8_t {
+  kMatrix,  // (rows, cols) at the trunk format
+  kVector,  // (cols), float32
+  kRouter,  // (rows, cols) at the checkpoint's own precision: routing must not be rounded
+};
+
+struct TrunkTensor {
+  std::string store_name;
+  std::string checkpoint_name;
+  TensorRole role = TensorRole::kMatrix;
+  int rows = 0;
+  int cols = 0;
+};
+
+struct Family {
+  std::string_view model_type;
+  // `config`, `generation_config`: texts of the files ("" where the second is absent). Both spellings of transformers 4 and 5.
+  // A key that changes the function and is not implemented is an INVALID_ARGUMENT that names key and value; so are missing keys
+  // and values out of range.
+  absl::StatusOr<ModelSpec> (*read_spec)(std::string_view config, std::string_view generation_config);
+  // "block_sparse_moe.experts.{e}.w1.weight" with its layer: the whole checkpoint name of a part of an expert.
+  std::string (*expert_tensor)(LayerId layer, int expert, ExpertPart part);
+  // Every trunk tensor the checkpoint must have; with the experts' the checkpoint's tensors are complete.
+  std::vector<TrunkTensor> (*trunk_tensors)(const ModelSpec& spec);
+};
+
+std::span<const Family> Families();
+// By config.json's model_type. INVALID_ARGUMENT lists the known ones.
+absl::StatusOr<const Family*> FamilyOf(std::string_view config_json);
+absl::StatusOr<const Family*> FamilyNamed(std::string_view model_type);
+
+}  // namespace moed

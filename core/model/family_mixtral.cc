@@ -1,0 +1,33 @@
+// Mixtral: every layer has experts, the chosen probabilities are divided by their sum.
+#include "core/base/status.h"
+#include "core/model/config_reader.h"
+#include "core/model/decoder_tensors.h"
+#include "core/model/families.h"
+
+namespace moed {
+namespace {
+
+constexpr std::string_view kBlock = "block_sparse_moe";
+
+absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_view generation_config) {
+  MOED_ASSIGN_OR_RETURN(ConfigReader config, ConfigReader::Parse("config.json", config_json));
+  ModelSpec spec = ReadDecoder(config);
+  config.Only("sliding_window", {});
+  spec.experts = config.Int(config.Spelling("num_local_experts", "num_experts"), 1, 1 << 14);
+  spec.expert_ffn = config.Int("intermediate_size", 1, 1 << 20);
+  spec.norm_topk_prob = true;
+  return FinishSpec(std::move(config), generation_config, std::move(spec));
+}
+
+std::string ExpertTensor(LayerId layer, int expert, ExpertPart part) {
+  static constexpr std::string_view kProjections[kExpertParts] = {"w1", "w3", "w2"};  // gate, up, down
+  return ExpertTensorName(layer, kBlock, expert, kProjections[static_cast<size_t>(part)]);
+}
+
+std::vector<TrunkTensor> TrunkTensors(const ModelSpec& spec) { return DecoderTensors(spec, kBlock); }
+
+}  // namespace
+
+Family MixtralFamily() { return {"mixtral", ReadSpec, ExpertTensor, TrunkTensors}; }
+
+}  // namespace moed

@@ -1,0 +1,46 @@
+#include "core/model/model.h"
+
+#include <utility>
+
+#include "core/base/status.h"
+#include "core/model/decoder.h"
+#include "core/model/scratch.h"
+#include "core/model/spec_check.h"
+#include "core/model/weights.h"
+
+namespace moed {
+namespace {
+
+absl::Status CheckOptions(const ModelSpec& spec, const ModelOptions& options) {
+  if (options.max_step_tokens < 1)
+    return InvalidArgument("max_step_tokens = ", options.max_step_tokens, "; at least 1 is needed");
+  if (options.logits_rows < 1) return InvalidArgument("logits_rows = ", options.logits_rows, "; at least 1 is needed");
+  if (options.max_context < 1 || options.max_context > spec.max_positions) {
+    return InvalidArgument("max_context = ", options.max_context, " is outside 1..", spec.max_positions,
+                           ", the model's positions");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+uint64_t Model::ScratchBytes(const ModelSpec& spec, const ModelOptions& options, int threads) {
+  return moed::ScratchBytes(spec, options, threads);
+}
+
+absl::StatusOr<std::unique_ptr<Model>> Model::Load(const StoreReader& store, const ModelSpec& spec, const ModelOptions& options,
+                                                   Backend& backend, KvPool& kv, Trace* trace) {
+  MOED_RETURN_IF_ERROR(CheckSpec(spec));
+  MOED_RETURN_IF_ERROR(CheckOptions(spec, options));
+  if (const absl::Status experts = CheckExperts(store.description(), spec); !experts.ok()) {
+    return DataLoss(store.path(), ": ", experts.message());
+  }
+  MOED_ASSIGN_OR_RETURN(Weights weights, LoadWeights(store, spec));
+  MOED_ASSIGN_OR_RETURN(Buffer scratch, Buffer::Allocate(moed::ScratchBytes(spec, options, backend.threads())));
+  std::vector<FormatId> expert_formats;
+  for (const ExpertLayout& layout : store.description().precisions) expert_formats.push_back(layout.format);
+  return std::make_unique<Decoder>(spec, options, std::move(weights), std::move(expert_formats), std::move(scratch), backend, kv,
+                                   trace);
+}
+
+}  // namespace moed

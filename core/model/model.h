@@ -1,0 +1,61 @@
+// A loaded model: resident trunk, experts through the provider, one Forward per step of the engine.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "core/base/ids.h"
+#include "core/base/trace.h"
+#include "core/expert/provider.h"
+#include "core/kernels/backend.h"
+#include "core/model/kv_pool.h"
+#include "core/model/spec.h"
+#include "core/store/store.h"
+
+namespace moed {
+
+// Consecutive tokens of one sequence in one step: a piece of a prompt, or one token to decode.
+struct SequenceChunk {
+  SessionId session;
+  Phase phase = Phase::kDecode;
+  std::span<const TokenId> tokens;  // >= 1
+  KvSequence* kv = nullptr;  // holds positions [0, kv->length); room for tokens.size() more is reserved. Forward adds to length
+  int first_logits = 0;      // logits are wanted for tokens [first_logits, tokens.size()); == size: none
+  absl::Status status;       // out: DATA_LOSS etc. when an expert of one of its tokens could not be read (kv->length unchanged)
+};
+
+struct ModelOptions {
+  int max_step_tokens = 0;  // most tokens of one Forward
+  int max_context = 0;
+  int logits_rows = 0;  // rows of logits computed at a time, >= 1
+};
+
+// Wanted logits (vocabulary) of token `token` of chunk `chunk`, in order; writable, valid during the call.
+using LogitsSink = absl::FunctionRef<void(int chunk, int token, std::span<float> logits)>;
+
+// Engine thread only, except the const members.
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  // Bytes that Load will hold beside the trunk (scratch), known before anything is allocated.
+  static uint64_t ScratchBytes(const ModelSpec& spec, const ModelOptions& options, int threads);
+  // Reads the trunk whole. Shapes are checked against the spec. All arguments outlive the model. `trace` may be null.
+  static absl::StatusOr<std::unique_ptr<Model>> Load(const StoreReader& store, const ModelSpec& spec, const ModelOptions& options,
+                                                     Backend& backend, KvPool& kv, Trace* trace);
+
+  virtual const ModelSpec& spec() const = 0;
+  virtual uint64_t trunk_bytes() const = 0;
+
+  // One step: every chunk's tokens go through all layers; experts come from `provider`. The bits of a sequence's logits do not
+  // depend on the other chunks, on how its tokens are cut into chunks, or on the order in which experts arrive.
+  virtual void Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink) = 0;
+
+  // Router probabilities of `layer` (experts) for `hidden`, as the layer's own router would give (softmax over all experts).
+  virtual void GateProbabilities(LayerId layer, std::span<const float> hidden, std::span<float> probabilities) = 0;
+};
+
+}  // namespace moed

@@ -1,0 +1,88 @@
+#include "core/model/scratch.h"
+
+#include <algorithm>
+
+namespace moed {
+namespace {
+
+// Long contexts: attention of a step goes in groups of sequences that fill this many whole contexts of page pointers.
+constexpr int kContextsOfPagePointers = 16;
+
+// Counts what Arena would hand out.
+class ArenaSizer {
+ public:
+  template <class T>
+  std::span<T> Take(size_t count) {
+    bytes_ += Arena::Rounded(count * sizeof(T));
+    return {};
+  }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  uint64_t bytes_ = 0;
+};
+
+template <class Source>
+Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, Source& source) {
+  const size_t tokens = options.max_step_tokens;
+  const size_t q_width = static_cast<size_t>(spec.heads) * spec.head_dim;
+  const size_t kv_width = static_cast<size_t>(spec.kv_heads) * spec.head_dim;
+  const int ffn = std::max({spec.expert_ffn, spec.shared_ffn, spec.dense_ffn});
+  const int widest = std::max({spec.hidden, static_cast<int>(q_width), ffn});
+  const size_t logits_rows = std::min(options.logits_rows, options.max_step_tokens);
+  const size_t page_pointers =
+      static_cast<size_t>(KvPool::PagesFor(options.max_context)) * std::min(kContextsOfPagePointers, options.max_step_tokens);
+
+  Scratch scratch;
+  const auto floats = [&](size_t count) { return source.template Take<float>(count); };
+  scratch.x = floats(tokens * spec.hidden);
+  scratch.normed = floats(tokens * spec.hidden);
+  scratch.projected = floats(tokens * spec.hidden);
+  if (spec.shared_ffn > 0) scratch.shared = floats(tokens * spec.hidden);
+  scratch.q = floats(tokens * q_width);
+  scratch.k = floats(tokens * kv_width);
+  scratch.v = floats(tokens * kv_width);
+  scratch.attended = floats(tokens * q_width);
+  scratch.gate = floats(tokens * ffn);
+  scratch.up = floats(tokens * ffn);
+  scratch.slots = floats(tokens * spec.top_k * spec.hidden);
+  scratch.router = floats(tokens * spec.experts);
+  if (spec.shared_gate) scratch.shared_gate = floats(tokens);
+  scratch.logits = floats(logits_rows * spec.vocabulary);
+  scratch.scores = floats(Backend::AttentionScratchFloats(threads, options.max_context));
+
+  scratch.normed_storage = source.template Take<std::byte>(Backend::ActivationBytes(options.max_step_tokens, spec.hidden));
+  scratch.inner_storage = source.template Take<std::byte>(Backend::ActivationBytes(options.max_step_tokens, widest));
+  scratch.gate_storage = source.template Take<std::byte>(Backend::ActivationBytes(1, spec.hidden));
+
+  scratch.key_pages = source.template Take<const float*>(page_pointers);
+  scratch.value_pages = source.template Take<const float*>(page_pointers);
+  scratch.attention_jobs = source.template Take<AttentionJob>(tokens);
+
+  scratch.choices = source.template Take<ExpertChoice>(tokens * spec.top_k);
+  scratch.routing = source.template Take<TokenRouting>(tokens);
+  scratch.expert_begin = source.template Take<int32_t>(spec.experts + 1);
+  scratch.expert_slots = source.template Take<int32_t>(tokens * spec.top_k);
+  scratch.delivered = source.template Take<uint8_t>(spec.experts);
+
+  scratch.logits_rows = source.template Take<int32_t>(logits_rows);
+  scratch.chunks = source.template Take<BatchChunk>(tokens);
+  scratch.positions = source.template Take<int32_t>(tokens);
+  scratch.row_chunks = source.template Take<int32_t>(tokens);
+  return scratch;
+}
+
+}  // namespace
+
+uint64_t ScratchBytes(const ModelSpec& spec, const ModelOptions& options, int threads) {
+  ArenaSizer sizer;
+  Carve(spec, options, threads, sizer);
+  return RoundUp(sizer.bytes(), kPageBytes);
+}
+
+Scratch CarveScratch(const ModelSpec& spec, const ModelOptions& options, int threads, std::span<std::byte> storage) {
+  Arena arena(storage);
+  return Carve(spec, options, threads, arena);
+}
+
+}  // namespace moed

@@ -1,0 +1,91 @@
+#include "core/model/spec.h"
+
+#include <limits>
+#include <utility>
+
+#include "core/base/status.h"
+#include "core/model/family.h"
+#include "core/model/spec_check.h"
+#include "nlohmann/json.hpp"
+
+namespace moed {
+namespace {
+
+using Json = nlohmann::json;  // objects sorted by key: one text for one spec
+
+struct NamedQkNorm {
+  ModelSpec::QkNorm value;
+  const char* name;
+};
+constexpr NamedQkNorm kQkNorms[] = {
+    {ModelSpec::QkNorm::kNone, "none"}, {ModelSpec::QkNorm::kPerHead, "per_head"}, {ModelSpec::QkNorm::kWhole, "whole"}};
+
+std::vector<int32_t> Values(const std::vector<TokenId>& tokens) {
+  std::vector<int32_t> values;
+  for (TokenId token : tokens) values.push_back(token.value());
+  return values;
+}
+
+std::vector<TokenId> Tokens(const std::vector<int32_t>& values) { return std::vector<TokenId>(values.begin(), values.end()); }
+
+// Throws what nlohmann throws for a missing key or another type.
+ModelSpec Decode(const Json& json) {
+  ModelSpec spec;
+  json.at("family").get_to(spec.family);
+  for (const SpecInteger& field : SpecIntegers()) {
+    const auto value = json.at(std::string(field.name)).get<int64_t>();
+    spec.*field.member = value < field.low || value > field.high ? -1 : static_cast<int>(value);  // -1: refused by CheckSpec
+  }
+  spec.rms_eps = json.at("rms_eps").get<float>();
+  spec.rope_theta = json.at("rope_theta").get<double>();
+  for (const SpecFlag& field : SpecFlags()) spec.*field.member = json.at(std::string(field.name)).get<bool>();
+  const auto qk_norm = json.at("qk_norm").get<std::string>();
+  for (const NamedQkNorm& row : kQkNorms) {
+    if (qk_norm == row.name) spec.qk_norm = row.value;
+  }
+  spec.moe = json.at("moe").get<std::vector<bool>>();
+  spec.bos = Tokens(json.at("bos").get<std::vector<int32_t>>());
+  spec.eos = Tokens(json.at("eos").get<std::vector<int32_t>>());
+  return spec;
+}
+
+}  // namespace
+
+std::vector<LayerId> ModelSpec::MoeLayers() const {
+  std::vector<LayerId> result;
+  for (size_t i = 0; i < moe.size(); ++i) {
+    if (moe[i]) result.push_back(LayerId(static_cast<int32_t>(i)));
+  }
+  return result;
+}
+
+std::string SpecToJson(const ModelSpec& spec) {
+  Json json;
+  json["family"] = spec.family;
+  for (const SpecInteger& field : SpecIntegers()) json[std::string(field.name)] = spec.*field.member;
+  json["rms_eps"] = static_cast<double>(spec.rms_eps);
+  json["rope_theta"] = spec.rope_theta;
+  for (const SpecFlag& field : SpecFlags()) json[std::string(field.name)] = spec.*field.member;
+  for (const NamedQkNorm& row : kQkNorms) {
+    if (spec.qk_norm == row.value) json["qk_norm"] = row.name;
+  }
+  json["moe"] = spec.moe;
+  json["bos"] = Values(spec.bos);
+  json["eos"] = Values(spec.eos);
+  return json.dump();
+}
+
+absl::StatusOr<ModelSpec> SpecFromJson(std::string_view json) {
+  ModelSpec spec;
+  try {
+    spec = Decode(Json::parse(json.begin(), json.end()));
+    // Unknown keys, other spellings of numbers and lost values all show up here: the text of a spec is unique.
+    if (const absl::Status checked = CheckSpec(spec); !checked.ok()) return DataLoss("model spec: ", checked.message());
+    if (SpecToJson(spec) != json) return DataLoss("model spec: not in canonical form: ", json.substr(0, 200));
+  } catch (const nlohmann::json::exception& error) {
+    return DataLoss("model spec: ", error.what());
+  }
+  return spec;
+}
+
+}  // namespace moed

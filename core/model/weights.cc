@@ -1,0 +1,146 @@
+#include "core/model/weights.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "core/base/status.h"
+#include "core/model/family.h"
+
+namespace moed {
+namespace {
+
+std::string Shape(int rows, int cols) { return StrCat("(", rows, ", ", cols, ")"); }
+
+// Hands out views of the tensors that the family wants. The first error sticks.
+class TrunkBinder {
+ public:
+  TrunkBinder(const StoreReader& store, const std::byte* trunk, std::vector<TrunkTensor> wanted) : store_(store), trunk_(trunk) {
+    for (TrunkTensor& tensor : wanted) {
+      std::string name = tensor.store_name;
+      wanted_.emplace(std::move(name), std::move(tensor));
+    }
+  }
+
+  // Null data when the family has no such tensor.
+  MatrixView Matrix(const std::string& name) {
+    const TensorInfo* info = Find(name);
+    if (info == nullptr) return {};
+    return {info->format, info->rows, info->cols, trunk_ + info->offset};
+  }
+  const float* Vector(const std::string& name) {
+    const TensorInfo* info = Find(name);
+    return info == nullptr ? nullptr : reinterpret_cast<const float*>(trunk_ + info->offset);
+  }
+  FfnWeights Ffn(const std::string& prefix) { return {Matrix(prefix + "gate"), Matrix(prefix + "up"), Matrix(prefix + "down")}; }
+
+  absl::Status Finish() const {
+    MOED_RETURN_IF_ERROR(status_);
+    for (const TensorInfo& info : store_.description().trunk) {
+      if (!wanted_.contains(info.name)) return DataLoss(store_.path(), ": unknown trunk tensor ", info.name);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const TensorInfo* Find(const std::string& name) {
+    const auto wanted = wanted_.find(name);
+    if (wanted == wanted_.end() || !status_.ok()) return nullptr;
+    absl::StatusOr<const TensorInfo*> info = store_.FindTensor(name);
+    status_ = info.ok() ? Check(**info, wanted->second) : DataLoss(store_.path(), ": ", info.status().message());
+    return status_.ok() ? *info : nullptr;
+  }
+
+  absl::Status Check(const TensorInfo& info, const TrunkTensor& wanted) const {
+    if (info.rows != wanted.rows || info.cols != wanted.cols) {
+      return DataLoss(store_.path(), ": tensor ", info.name, " has shape ", Shape(info.rows, info.cols), ", expected ",
+                      Shape(wanted.rows, wanted.cols));
+    }
+    const bool vector = wanted.role == TensorRole::kVector;
+    if (info.vector != vector) {
+      return DataLoss(store_.path(), ": tensor ", info.name, " is stored as a ", info.vector ? "vector" : "matrix");
+    }
+    const uint64_t bytes =
+        vector ? sizeof(float) * static_cast<uint64_t>(info.cols) : PackedBytes(info.format, info.rows, info.cols);
+    const uint64_t trunk_bytes = store_.description().trunk_bytes;
+    if (info.bytes != bytes || info.offset % 64 != 0 || bytes > trunk_bytes || info.offset > trunk_bytes - bytes) {
+      return DataLoss(store_.path(), ": tensor ", info.name, " of ", info.bytes, " bytes at ", info.offset, ", expected ", bytes,
+                      " bytes inside a trunk of ", trunk_bytes);
+    }
+    return absl::OkStatus();
+  }
+
+  const StoreReader& store_;
+  const std::byte* trunk_;
+  absl::flat_hash_map<std::string, TrunkTensor> wanted_;
+  absl::Status status_;
+};
+
+LayerWeights BindLayer(TrunkBinder& trunk, int layer) {
+  const std::string prefix = StrCat("layers.", layer, ".");
+  LayerWeights weights;
+  weights.attn_norm = trunk.Vector(prefix + "attn_norm");
+  weights.q = trunk.Matrix(prefix + "q");
+  weights.k = trunk.Matrix(prefix + "k");
+  weights.v = trunk.Matrix(prefix + "v");
+  weights.o = trunk.Matrix(prefix + "o");
+  weights.q_bias = trunk.Vector(prefix + "q_bias");
+  weights.k_bias = trunk.Vector(prefix + "k_bias");
+  weights.v_bias = trunk.Vector(prefix + "v_bias");
+  weights.q_norm = trunk.Vector(prefix + "q_norm");
+  weights.k_norm = trunk.Vector(prefix + "k_norm");
+  weights.ffn_norm = trunk.Vector(prefix + "ffn_norm");
+  weights.router = trunk.Matrix(prefix + "router");
+  weights.shared_gate = trunk.Matrix(prefix + "shared_gate");
+  weights.shared = trunk.Ffn(prefix + "shared.");
+  weights.dense = trunk.Ffn(prefix + "dense.");
+  return weights;
+}
+
+}  // namespace
+
+absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& spec) {
+  MOED_ASSIGN_OR_RETURN(const Family* family, FamilyNamed(spec.family));
+  Weights weights;
+  weights.bytes = store.description().trunk_bytes;
+  MOED_ASSIGN_OR_RETURN(weights.buffer, Buffer::Allocate(weights.bytes));
+  std::vector<TrunkTensor> wanted = family->trunk_tensors(spec);
+  wanted.push_back({"rope.inv_freq", "", TensorRole::kVector, 1, spec.head_dim / 2});
+  TrunkBinder trunk(store, weights.buffer.data(), std::move(wanted));
+  weights.embed = trunk.Matrix("embed");
+  weights.head = spec.tied_embeddings ? weights.embed : trunk.Matrix("head");
+  weights.final_norm = trunk.Vector("final_norm");
+  weights.inv_freq = trunk.Vector("rope.inv_freq");
+  for (int layer = 0; layer < spec.layers; ++layer) weights.layers.push_back(BindLayer(trunk, layer));
+  MOED_RETURN_IF_ERROR(trunk.Finish());
+  MOED_RETURN_IF_ERROR(store.ReadTrunk(weights.buffer.span().first(weights.bytes)));
+  return weights;
+}
+
+absl::Status CheckExperts(const StoreDescription& description, const ModelSpec& spec) {
+  if (description.moe_layers != spec.MoeLayers()) return DataLoss("the store's layers with experts are not the model's");
+  if (description.experts_per_layer != spec.experts) {
+    return DataLoss("the store has ", description.experts_per_layer, " experts a layer, the model ", spec.experts);
+  }
+  if (description.precisions.empty()) return DataLoss("the store has no expert precision");
+  for (const ExpertLayout& layout : description.precisions) {
+    if (layout.segments.size() != kExpertParts)
+      return DataLoss("an expert record has ", layout.segments.size(), " parts, expected 3");
+    for (int i = 0; i < kExpertParts; ++i) {
+      const ExpertSegment& segment = layout.segments[i];
+      const bool down = i == static_cast<int>(ExpertPart::kDown);
+      const int rows = down ? spec.hidden : spec.expert_ffn;
+      const int cols = down ? spec.expert_ffn : spec.hidden;
+      if (static_cast<int>(segment.part) != i || segment.rows != rows || segment.cols != cols ||
+          segment.bytes != PackedBytes(layout.format, rows, cols)) {
+        return DataLoss("part ", i, " of the ", FormatOf(layout.format).name, " experts has shape ",
+                        Shape(segment.rows, segment.cols), " and ", segment.bytes, " bytes, expected ", Shape(rows, cols),
+                        " and ", PackedBytes(layout.format, rows, cols), " bytes");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace moed

@@ -1,0 +1,57 @@
+// The resident trunk: one buffer, and views of its tensors by their role in a layer.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/base/buffer.h"
+#include "core/kernels/backend.h"
+#include "core/model/spec.h"
+#include "core/store/store.h"
+
+namespace moed {
+
+// down(silu(gate x) * (up x))
+struct FfnWeights {
+  MatrixView gate;  // (ffn, hidden)
+  MatrixView up;    // (ffn, hidden)
+  MatrixView down;  // (hidden, ffn)
+};
+
+// What a layer does not have is null.
+struct LayerWeights {
+  const float* attn_norm = nullptr;  // (hidden)
+  MatrixView q;                      // (heads * head_dim, hidden)
+  MatrixView k;                      // (kv_heads * head_dim, hidden)
+  MatrixView v;
+  MatrixView o;  // (hidden, heads * head_dim)
+  const float* q_bias = nullptr;
+  const float* k_bias = nullptr;
+  const float* v_bias = nullptr;
+  const float* q_norm = nullptr;  // (head_dim) or (heads * head_dim), as spec.qk_norm says
+  const float* k_norm = nullptr;
+  const float* ffn_norm = nullptr;  // (hidden)
+  MatrixView router;                // (experts, hidden)
+  MatrixView shared_gate;           // (1, hidden)
+  FfnWeights shared;
+  FfnWeights dense;
+};
+
+struct Weights {
+  Buffer buffer;
+  uint64_t bytes = 0;
+  MatrixView embed;                   // (vocabulary, hidden)
+  MatrixView head;                    // the same as embed when tied
+  const float* final_norm = nullptr;  // (hidden)
+  const float* inv_freq = nullptr;    // (head_dim / 2)
+  std::vector<LayerWeights> layers;
+};
+
+// Reads the trunk whole. DATA_LOSS when a tensor is missing, unknown or of another shape than the spec asks for.
+absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& spec);
+
+// DATA_LOSS unless layers, number and shapes of the stored experts are the spec's, at every precision.
+absl::Status CheckExperts(const StoreDescription& description, const ModelSpec& spec);
+
+}  // namespace moed

@@ -1,0 +1,58 @@
+// What a store holds, as plain data: given to the writer, returned by the reader.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/quant/format.h"
+
+namespace moed {
+
+inline constexpr uint64_t kStoreAlignment = 4096;
+inline constexpr uint64_t kTensorAlignment = 64;
+
+// Matrices are packed (quant/format.h); vectors (rows = 1) are plain float32 in the order of their elements and have `vector`
+// set.
+struct TensorInfo {
+  std::string name;
+  FormatId format = FormatId::kF32;
+  bool vector = false;
+  int rows = 0;
+  int cols = 0;
+  uint64_t offset = 0;  // from the start of the trunk segment, 64-byte aligned
+  uint64_t bytes = 0;
+};
+
+// The matrices of an expert in record order: compute can start once gate and up are there.
+enum class ExpertPart : uint8_t { kGate = 0, kUp = 1, kDown = 2 };
+inline constexpr int kExpertParts = 3;
+
+struct ExpertSegment {
+  ExpertPart part = ExpertPart::kGate;
+  int rows = 0;
+  int cols = 0;
+  uint64_t offset = 0;  // from the start of the record; multiple of 4096
+  uint64_t bytes = 0;   // without padding
+};
+
+// Every record of one precision has the same layout.
+struct ExpertLayout {
+  FormatId format = FormatId::kF32;
+  std::vector<ExpertSegment> segments;  // gate, up, down
+  uint64_t record_bytes = 0;            // with padding; multiple of 4096
+};
+
+// Plain description of a store; what the writer is given and the reader returns.
+struct StoreDescription {
+  std::string model_spec;           // opaque here; canonical JSON written by the model module
+  std::vector<LayerId> moe_layers;  // ascending
+  int experts_per_layer = 0;
+  std::vector<ExpertLayout> precisions;  // index = Precision; 0 is the reference
+  std::vector<TensorInfo> trunk;
+  uint64_t trunk_bytes = 0;  // with padding
+  std::string tokenizer;     // opaque here; compiled by the tokenizer module
+};
+
+}  // namespace moed

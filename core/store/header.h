@@ -1,0 +1,31 @@
+// The first bytes of a store: fixed header and description (docs/store-format.md), both ways.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/io/file.h"
+#include "core/store/description.h"
+#include "core/store/layout.h"
+
+namespace moed {
+
+inline constexpr std::string_view kStoreMagic = "MOEDSTOR";
+inline constexpr uint32_t kStoreVersion = 1;
+
+struct StoreHeader {
+  StoreDescription description;  // tokenizer left empty: it lies behind the trunk
+  FileLayout layout;
+  std::vector<uint64_t> checksums;  // by piece (layout.h)
+  uint64_t model_hash = 0;          // XXH3-64 of the description: spec, shapes and the checksums of trunk and experts
+};
+
+// The header with its padding, layout.trunk_offset() bytes. `checksums` by piece.
+std::string EncodeHeader(const StoreDescription& description, const FileLayout& layout, const std::vector<uint64_t>& checksums);
+
+// Reads and checks everything before the trunk. Codes as StoreReader::Open.
+absl::StatusOr<StoreHeader> ReadHeader(const RandomAccessFile& file);
+
+}  // namespace moed

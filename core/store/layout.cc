@@ -1,0 +1,218 @@
+#include "core/store/layout.h"
+
+#include "absl/container/flat_hash_set.h"
+#include "core/base/buffer.h"
+#include "core/base/check.h"
+#include "core/base/status.h"
+
+namespace moed {
+namespace {
+
+constexpr std::string_view kPartNames[kExpertParts] = {"gate", "up", "down"};
+constexpr uint64_t kMaxFileBytes = 1ull << 62;
+
+absl::Status CheckRange(std::string_view field, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return InvalidArgument(field, " is ", value, ", expected ", low, "..", high);
+}
+
+absl::Status CheckEqual(std::string_view field, uint64_t found, uint64_t expected) {
+  if (found == expected) return absl::OkStatus();
+  return InvalidArgument(field, " is ", found, ", expected ", expected);
+}
+
+absl::Status CheckFormat(std::string_view what, FormatId format) {
+  if (static_cast<size_t>(format) < Formats().size()) return absl::OkStatus();
+  return InvalidArgument(what, " has format number ", static_cast<int>(format), ", expected one of ",
+                         JoinNames(Formats(), [](const Format& f) { return StrCat(static_cast<int>(f.id), " (", f.name, ")"); }));
+}
+
+absl::Status CheckShape(std::string_view what, int rows, int cols) {
+  MOED_RETURN_IF_ERROR(CheckRange(StrCat(what, ": rows"), rows, 1, kMaxRowsOrColumns));
+  return CheckRange(StrCat(what, ": columns"), cols, 1, kMaxRowsOrColumns);
+}
+
+absl::Status CheckLayers(const StoreDescription& description) {
+  MOED_RETURN_IF_ERROR(CheckRange("number of MoE layers", static_cast<int64_t>(description.moe_layers.size()), 1, kMaxLayers));
+  MOED_RETURN_IF_ERROR(CheckRange("experts per layer", description.experts_per_layer, 1, kMaxExpertsPerLayer));
+  int previous = -1;
+  for (const LayerId layer : description.moe_layers) {
+    if (layer.value() <= previous) {
+      return InvalidArgument("MoE layers are not ascending: ", layer.value(), " follows ", previous);
+    }
+    MOED_RETURN_IF_ERROR(CheckRange("MoE layer", layer.value(), 0, kMaxLayers - 1));
+    previous = layer.value();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckExpertLayout(const StoreDescription& description, size_t precision) {
+  const ExpertLayout& layout = description.precisions[precision];
+  const std::string what = StrCat("expert precision ", precision);
+  MOED_RETURN_IF_ERROR(CheckFormat(what, layout.format));
+  MOED_RETURN_IF_ERROR(CheckEqual(StrCat(what, ": number of segments"), layout.segments.size(), kExpertParts));
+  std::array<MatrixShape, kExpertParts> shapes;
+  for (int p = 0; p < kExpertParts; ++p) {
+    const ExpertSegment& segment = layout.segments[p];
+    MOED_RETURN_IF_ERROR(CheckEqual(StrCat(what, ": part of segment ", p), static_cast<uint64_t>(segment.part), p));
+    MOED_RETURN_IF_ERROR(CheckShape(StrCat(what, " ", kPartNames[p]), segment.rows, segment.cols));
+    shapes[p] = {segment.rows, segment.cols};
+    const ExpertSegment& reference = description.precisions[0].segments[p];
+    if (segment.rows != reference.rows || segment.cols != reference.cols) {
+      return InvalidArgument(what, " ", kPartNames[p], " is (", segment.rows, ", ", segment.cols, "), expected (", reference.rows,
+                             ", ", reference.cols, ") as at the reference precision");
+    }
+  }
+  const ExpertLayout expected = LayOutExpert(layout.format, shapes);
+  for (int p = 0; p < kExpertParts; ++p) {
+    const std::string part = StrCat(what, " ", kPartNames[p]);
+    MOED_RETURN_IF_ERROR(CheckEqual(StrCat(part, ": offset"), layout.segments[p].offset, expected.segments[p].offset));
+    MOED_RETURN_IF_ERROR(CheckEqual(StrCat(part, ": bytes"), layout.segments[p].bytes, expected.segments[p].bytes));
+  }
+  return CheckEqual(StrCat(what, ": record bytes"), layout.record_bytes, expected.record_bytes);
+}
+
+absl::Status CheckTrunk(const StoreDescription& description) {
+  absl::flat_hash_set<std::string> names;
+  StoreDescription expected;
+  expected.trunk = description.trunk;
+  uint64_t total = 0;
+  for (const TensorInfo& tensor : description.trunk) {
+    MOED_RETURN_IF_ERROR(CheckRange("bytes of a trunk tensor's name", static_cast<int64_t>(tensor.name.size()), 1,
+                                    static_cast<int64_t>(kMaxTensorNameBytes)));
+    const std::string what = StrCat("trunk tensor \"", tensor.name, "\"");
+    if (!names.insert(tensor.name).second) return InvalidArgument(what, " appears twice");
+    MOED_RETURN_IF_ERROR(CheckFormat(what, tensor.format));
+    MOED_RETURN_IF_ERROR(CheckShape(what, tensor.rows, tensor.cols));
+    if (tensor.vector && (tensor.rows != 1 || tensor.format != FormatId::kF32)) {
+      return InvalidArgument(what, " is a vector with ", tensor.rows, " rows in format ", FormatOf(tensor.format).name,
+                             ", expected 1 row in f32");
+    }
+    total += kStoreAlignment + PackedBytes(tensor.format, tensor.rows, tensor.cols);  // at most 2^51 each
+    if (total > kMaxFileBytes) return InvalidArgument("the trunk would be larger than ", kMaxFileBytes, " bytes");
+  }
+  LayOutTrunk(expected);
+  for (size_t i = 0; i < description.trunk.size(); ++i) {
+    const std::string what = StrCat("trunk tensor \"", description.trunk[i].name, "\"");
+    MOED_RETURN_IF_ERROR(CheckEqual(StrCat(what, ": offset"), description.trunk[i].offset, expected.trunk[i].offset));
+    MOED_RETURN_IF_ERROR(CheckEqual(StrCat(what, ": bytes"), description.trunk[i].bytes, expected.trunk[i].bytes));
+  }
+  return CheckEqual("trunk bytes", description.trunk_bytes, expected.trunk_bytes);
+}
+
+absl::Status CheckDescription(const StoreDescription& description) {
+  MOED_RETURN_IF_ERROR(CheckLayers(description));
+  MOED_RETURN_IF_ERROR(
+      CheckRange("number of expert precisions", static_cast<int64_t>(description.precisions.size()), 1, kMaxPrecisions));
+  for (size_t p = 0; p < description.precisions.size(); ++p) MOED_RETURN_IF_ERROR(CheckExpertLayout(description, p));
+  return CheckTrunk(description);
+}
+
+}  // namespace
+
+std::string_view PartName(ExpertPart part) { return kPartNames[static_cast<int>(part)]; }
+
+ExpertLayout LayOutExpert(FormatId format, const std::array<MatrixShape, kExpertParts>& shapes) {
+  ExpertLayout layout;
+  layout.format = format;
+  for (int p = 0; p < kExpertParts; ++p) {
+    const uint64_t bytes = PackedBytes(format, shapes[p].rows, shapes[p].cols);
+    layout.segments.push_back({static_cast<ExpertPart>(p), shapes[p].rows, shapes[p].cols, layout.record_bytes, bytes});
+    layout.record_bytes += RoundUp(bytes, kStoreAlignment);
+  }
+  return layout;
+}
+
+void LayOutTrunk(StoreDescription& description) {
+  uint64_t end = 0;
+  for (TensorInfo& tensor : description.trunk) {
+    tensor.offset = RoundUp(end, kTensorAlignment);
+    tensor.bytes =
+        tensor.vector ? sizeof(float) * static_cast<uint64_t>(tensor.cols) : PackedBytes(tensor.format, tensor.rows, tensor.cols);
+    end = tensor.offset + tensor.bytes;
+  }
+  description.trunk_bytes = RoundUp(end, kStoreAlignment);
+}
+
+absl::StatusOr<FileLayout> FileLayout::Plan(const StoreDescription& description, uint64_t tokenizer_bytes) {
+  MOED_RETURN_IF_ERROR(CheckDescription(description));
+  FileLayout layout;
+  layout.description_bytes_ = DescriptionBytes(description);
+  if (layout.description_bytes_ > kMaxDescriptionBytes) {
+    return InvalidArgument("the description has ", layout.description_bytes_, " bytes, at most ", kMaxDescriptionBytes,
+                           " are allowed");
+  }
+  if (tokenizer_bytes > kMaxTokenizerBytes) {
+    return InvalidArgument("the tokenizer has ", tokenizer_bytes, " bytes, at most ", kMaxTokenizerBytes, " are allowed");
+  }
+  layout.moe_layers_ = description.moe_layers;
+  layout.moe_index_.assign(static_cast<size_t>(description.moe_layers.back().value()) + 1, -1);
+  for (size_t i = 0; i < description.moe_layers.size(); ++i) {
+    layout.moe_index_[description.moe_layers[i].value()] = static_cast<int32_t>(i);
+  }
+  layout.experts_per_layer_ = description.experts_per_layer;
+  layout.tokenizer_bytes_ = tokenizer_bytes;
+  layout.trunk_offset_ = RoundUp(kHeaderBytes + layout.description_bytes_, kStoreAlignment);
+  for (const TensorInfo& tensor : description.trunk) {
+    layout.trunk_.push_back({layout.trunk_offset_ + tensor.offset, tensor.bytes});
+  }
+  layout.tokenizer_offset_ = layout.trunk_offset_ + description.trunk_bytes;
+  MOED_RETURN_IF_ERROR(layout.PlaceRecords(description, RoundUp(layout.tokenizer_offset_ + tokenizer_bytes, kStoreAlignment)));
+  return layout;
+}
+
+absl::Status FileLayout::PlaceRecords(const StoreDescription& description, uint64_t first_record) {
+  unsigned __int128 end = first_record;  // cannot overflow: 2^16 layers x 2^16 experts x 2^53 bytes x 16 precisions
+  for (const ExpertLayout& expert : description.precisions) {
+    PrecisionLayout& placed = precisions_.emplace_back();
+    placed.first_record = static_cast<uint64_t>(end);
+    placed.record_bytes = expert.record_bytes;
+    for (int p = 0; p < kExpertParts; ++p) placed.segments[p] = {expert.segments[p].offset, expert.segments[p].bytes};
+    end += static_cast<unsigned __int128>(expert.record_bytes) * records_per_precision();
+    if (end > kMaxFileBytes) return InvalidArgument("the store would be larger than ", kMaxFileBytes, " bytes");
+  }
+  file_bytes_ = static_cast<uint64_t>(end);
+  return absl::OkStatus();
+}
+
+bool FileLayout::Contains(const CachedKey& key) const {
+  const int32_t layer = key.layer.value();
+  return layer >= 0 && static_cast<size_t>(layer) < moe_index_.size() && moe_index_[layer] >= 0 && key.expert >= 0 &&
+         key.expert < experts_per_layer_ && key.precision < precisions_.size();
+}
+
+size_t FileLayout::RecordIndex(const CachedKey& key) const {
+  MOED_CHECK(Contains(key));
+  return static_cast<size_t>(moe_index_[key.layer.value()]) * experts_per_layer_ + key.expert;
+}
+
+uint64_t FileLayout::RecordOffset(const CachedKey& key) const {
+  const size_t index = RecordIndex(key);
+  const PrecisionLayout& precision = precisions_[key.precision];
+  return precision.first_record + precision.record_bytes * index;
+}
+
+size_t FileLayout::ExpertPiece(const CachedKey& key, ExpertPart part) const {
+  const size_t record = key.precision * records_per_precision() + RecordIndex(key);
+  return TokenizerPiece() + 1 + record * kExpertParts + static_cast<size_t>(part);
+}
+
+std::pair<CachedKey, ExpertPart> FileLayout::ExpertAt(size_t expert_piece) const {
+  MOED_CHECK(expert_piece < expert_piece_count());
+  const size_t record = expert_piece / kExpertParts;
+  const size_t in_precision = record % records_per_precision();
+  const CachedKey key{moe_layers_[in_precision / experts_per_layer_], static_cast<int32_t>(in_precision % experts_per_layer_),
+                      static_cast<Precision>(record / records_per_precision())};
+  return {key, static_cast<ExpertPart>(expert_piece % kExpertParts)};
+}
+
+Piece FileLayout::PieceAt(size_t index) const {
+  MOED_CHECK(index < piece_count());
+  if (index < trunk_.size()) return trunk_[index];
+  if (index == TokenizerPiece()) return {tokenizer_offset_, tokenizer_bytes_};
+  const auto [key, part] = ExpertAt(index - TokenizerPiece() - 1);
+  const Piece& segment = precisions_[key.precision].segments[static_cast<int>(part)];
+  return {RecordOffset(key) + segment.offset, segment.bytes};
+}
+
+}  // namespace moed

@@ -1,0 +1,152 @@
+#include <algorithm>
+
+#include "core/base/buffer.h"
+#include "core/base/check.h"
+#include "core/base/status.h"
+#include "core/store/checksum.h"
+#include "core/store/header.h"
+#include "core/store/store.h"
+
+namespace moed {
+namespace {
+
+constexpr size_t kScratchBytes = 1 << 20;
+
+bool AllZero(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StoreReader>> StoreReader::Open(const std::string& path) {
+  MOED_ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file, OpenBuffered(path));
+  return Open(std::shared_ptr<const RandomAccessFile>(std::move(file)));
+}
+
+absl::StatusOr<std::unique_ptr<StoreReader>> StoreReader::Open(std::shared_ptr<const RandomAccessFile> file) {
+  MOED_ASSIGN_OR_RETURN(StoreHeader header, ReadHeader(*file));
+  auto reader = std::unique_ptr<StoreReader>(new StoreReader());
+  reader->file_ = std::move(file);
+  reader->description_ = std::move(header.description);
+  reader->layout_ = std::move(header.layout);
+  reader->checksums_ = std::move(header.checksums);
+  reader->model_hash_ = header.model_hash;
+
+  const size_t piece = reader->layout_.TokenizerPiece();
+  const Piece tokenizer = reader->layout_.PieceAt(piece);
+  reader->description_.tokenizer.resize(tokenizer.bytes);
+  const auto bytes = std::as_writable_bytes(std::span(reader->description_.tokenizer));
+  MOED_RETURN_IF_ERROR(reader->file_->ReadAt(tokenizer.offset, bytes));
+  MOED_RETURN_IF_ERROR(reader->CheckPiece(piece, Checksum(bytes)));
+  return reader;
+}
+
+uint64_t StoreReader::all_expert_bytes() const {
+  return expert_bytes(kReferencePrecision) * description_.moe_layers.size() *
+         static_cast<uint64_t>(description_.experts_per_layer);
+}
+
+absl::Status StoreReader::CheckKey(const CachedKey& key) const {
+  if (layout_.Contains(key)) return absl::OkStatus();
+  return InvalidArgument("the store has no expert ", key.expert, " of layer ", key.layer.value(), " at precision ",
+                         static_cast<int>(key.precision), ": its MoE layers are ",
+                         JoinNames(description_.moe_layers, [](LayerId layer) { return layer.value(); }), " with ",
+                         description_.experts_per_layer, " experts each at ", description_.precisions.size(), " precisions");
+}
+
+uint64_t StoreReader::RecordOffset(const CachedKey& key) const { return layout_.RecordOffset(key); }
+
+uint64_t StoreReader::SegmentChecksum(const CachedKey& key, ExpertPart part) const {
+  return checksums_[layout_.ExpertPiece(key, part)];
+}
+
+absl::Status StoreReader::VerifySegment(const CachedKey& key, ExpertPart part, std::span<const std::byte> segment) const {
+  const size_t piece = layout_.ExpertPiece(key, part);
+  const uint64_t expected_bytes = layout_.PieceAt(piece).bytes;
+  if (segment.size() != expected_bytes) {
+    return DataLoss(path(), ": ", PieceName(piece), " has ", segment.size(), " bytes, expected ", expected_bytes);
+  }
+  return CheckPiece(piece, Checksum(segment));
+}
+
+absl::Status StoreReader::ReadTrunk(std::span<std::byte> out) const {
+  MOED_CHECK(out.size() == description_.trunk_bytes);
+  MOED_RETURN_IF_ERROR(file_->ReadAt(layout_.trunk_offset(), out));
+  uint64_t end = 0;
+  for (size_t i = 0; i < description_.trunk.size(); ++i) {
+    const TensorInfo& tensor = description_.trunk[i];
+    if (!AllZero(out.subspan(end, tensor.offset - end))) {
+      return DataLoss(path(), ": the padding before ", PieceName(layout_.TensorPiece(i)), " is not zero");
+    }
+    MOED_RETURN_IF_ERROR(CheckPiece(layout_.TensorPiece(i), Checksum(out.subspan(tensor.offset, tensor.bytes))));
+    end = tensor.offset + tensor.bytes;
+  }
+  if (!AllZero(out.subspan(end))) return DataLoss(path(), ": the padding behind the trunk is not zero");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const TensorInfo*> StoreReader::FindTensor(std::string_view name) const {
+  for (const TensorInfo& tensor : description_.trunk) {
+    if (tensor.name == name) return &tensor;
+  }
+  return NotFound(path(), " has no trunk tensor \"", name, "\"");
+}
+
+std::string StoreReader::PieceName(size_t piece) const {
+  if (piece < layout_.TokenizerPiece()) return StrCat("trunk tensor \"", description_.trunk[piece].name, "\"");
+  if (piece == layout_.TokenizerPiece()) return "tokenizer";
+  const auto [key, part] = layout_.ExpertAt(piece - layout_.TokenizerPiece() - 1);
+  return StrCat("expert ", key.expert, " of layer ", key.layer.value(), " at precision ", static_cast<int>(key.precision), " (",
+                FormatOf(description_.precisions[key.precision].format).name, "), ", PartName(part));
+}
+
+absl::Status StoreReader::CheckPiece(size_t piece, uint64_t checksum) const {
+  if (checksum == checksums_[piece]) return absl::OkStatus();
+  return DataLoss(path(), ": ", PieceName(piece), " is damaged: its checksum is ", absl::Hex(checksum, absl::kZeroPad16),
+                  ", expected ", absl::Hex(checksums_[piece], absl::kZeroPad16));
+}
+
+absl::StatusOr<uint64_t> StoreReader::ChecksumInFile(size_t piece, std::span<std::byte> scratch,
+                                                     const std::function<absl::Status(uint64_t)>& advance) const {
+  const Piece place = layout_.PieceAt(piece);
+  ChecksumStream stream;
+  for (uint64_t done = 0; done < place.bytes;) {
+    const auto chunk = scratch.first(std::min<uint64_t>(scratch.size(), place.bytes - done));
+    MOED_RETURN_IF_ERROR(file_->ReadAt(place.offset + done, chunk));
+    stream.Update(chunk);
+    done += chunk.size();
+    MOED_RETURN_IF_ERROR(advance(place.offset + done));
+  }
+  return stream.Value();
+}
+
+absl::Status StoreReader::VerifyAll(const std::function<bool(uint64_t, uint64_t)>& progress) const {
+  MOED_ASSIGN_OR_RETURN(const Buffer scratch, Buffer::Allocate(kScratchBytes));
+  const auto advance = [&](uint64_t done) {
+    return progress(done, file_bytes()) ? absl::OkStatus()
+                                        : absl::CancelledError(StrCat("verification of ", path(), " was ended"));
+  };
+  absl::Status first_damage;
+  size_t damaged = 0;
+  const auto note = [&](absl::Status status) {
+    if (status.ok() || damaged++ > 0) return;
+    first_damage = std::move(status);
+  };
+  uint64_t end = layout_.trunk_offset();  // the header was checked by Open
+  for (size_t piece = 0; piece <= layout_.piece_count(); ++piece) {
+    const bool last = piece == layout_.piece_count();
+    const uint64_t next = last ? file_bytes() : layout_.PieceAt(piece).offset;
+    const auto padding = scratch.span().first(next - end);
+    MOED_RETURN_IF_ERROR(file_->ReadAt(end, padding));
+    if (!AllZero(padding)) note(DataLoss(path(), ": the padding at byte ", end, " is not zero"));
+    if (last) break;
+    MOED_ASSIGN_OR_RETURN(const uint64_t checksum, ChecksumInFile(piece, scratch.span(), advance));
+    note(CheckPiece(piece, checksum));
+    end = next + layout_.PieceAt(piece).bytes;
+  }
+  MOED_RETURN_IF_ERROR(advance(file_bytes()));
+  if (damaged > 1) return DataLoss(first_damage.message(), "; ", damaged - 1, " more damaged places");
+  return first_damage;
+}
+
+}  // namespace moed

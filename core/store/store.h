@@ -1,0 +1,71 @@
+// A packed model on disk: header, trunk, expert records, tokenizer. Byte by byte in docs/store-format.md.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/base/ids.h"
+#include "core/io/file.h"
+#include "core/store/description.h"
+#include "core/store/layout.h"
+
+namespace moed {
+
+// An opened, validated store: header checked against its checksum, every offset inside the file. Immutable, thread-safe.
+class StoreReader {
+ public:
+  // DATA_LOSS for a truncated or corrupted file, FAILED_PRECONDITION for an unfinished pack or another version, each saying what
+  // was expected and found.
+  static absl::StatusOr<std::unique_ptr<StoreReader>> Open(const std::string& path);
+  static absl::StatusOr<std::unique_ptr<StoreReader>> Open(std::shared_ptr<const RandomAccessFile> file);
+
+  const StoreDescription& description() const { return description_; }
+  const std::string& path() const { return file_->path(); }
+  uint64_t file_bytes() const { return file_->size(); }
+  uint64_t expert_bytes(Precision precision) const { return description_.precisions[precision].record_bytes; }
+  // Sum over all experts at the reference precision.
+  uint64_t all_expert_bytes() const;
+  const FileLayout& layout() const { return layout_; }
+  uint64_t model_hash() const { return model_hash_; }  // XXH3-64 of spec, shapes, trunk checksums and record checksums
+
+  // INVALID_ARGUMENT for a key outside the store.
+  absl::Status CheckKey(const CachedKey& key) const;
+  // Key valid. Offset of the record in the file, multiple of 4096.
+  uint64_t RecordOffset(const CachedKey& key) const;
+  uint64_t SegmentChecksum(const CachedKey& key, ExpertPart part) const;  // XXH3-64 over the segment's bytes without padding
+  // DATA_LOSS naming layer, expert, precision and part when `segment` (its bytes) does not have the stored checksum.
+  absl::Status VerifySegment(const CachedKey& key, ExpertPart part, std::span<const std::byte> segment) const;
+
+  // Reads the trunk whole (trunk_bytes) and checks it.
+  absl::Status ReadTrunk(std::span<std::byte> out) const;
+  // NOT_FOUND naming the tensor.
+  absl::StatusOr<const TensorInfo*> FindTensor(std::string_view name) const;
+  // The tokenizer's blob is dropped from description() once it was taken, so that it is not held twice.
+  std::string TakeTokenizer() { return std::move(description_.tokenizer); }
+
+  // Reads the whole file and checks every checksum. `progress(done_bytes, total_bytes)`; returning false ends it with CANCELLED.
+  absl::Status VerifyAll(const std::function<bool(uint64_t, uint64_t)>& progress) const;
+
+ private:
+  StoreReader() = default;
+  // "trunk tensor \"x\"", "tokenizer", "expert 3 of layer 1 at precision 0 (q8), up".
+  std::string PieceName(size_t piece) const;
+  absl::Status CheckPiece(size_t piece, uint64_t checksum) const;
+  absl::StatusOr<uint64_t> ChecksumInFile(size_t piece, std::span<std::byte> scratch,
+                                          const std::function<absl::Status(uint64_t)>& advance) const;
+
+  std::shared_ptr<const RandomAccessFile> file_;
+  StoreDescription description_;
+  FileLayout layout_;
+  std::vector<uint64_t> checksums_;  // by piece of the layout
+  uint64_t model_hash_ = 0;
+};
+
+}  // namespace moed

@@ -1,0 +1,45 @@
+// Added tokens cut the text before anything else sees it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "core/tokenizer/spec.h"
+#include "core/tokenizer/text_pattern.h"
+
+namespace moed {
+
+// Finds a set of tokens: leftmost first, of those that begin together the longest. Immutable, thread-safe.
+class AddedTokenMatcher {
+ public:
+  // A stretch of text that is one added token, or has none in it.
+  struct Section {
+    std::string_view text;
+    std::optional<uint32_t> token;
+  };
+
+  // Takes those of `tokens` whose `normalized` is as given.
+  static absl::StatusOr<AddedTokenMatcher> Make(const std::vector<AddedToken>& tokens, bool normalized);
+
+  bool empty() const { return tokens_.empty(); }
+  // Calls `section` for each non-empty one in order until one fails. `match_special` false: special tokens are text like any
+  // other.
+  absl::Status Split(std::string_view text, bool match_special, absl::FunctionRef<absl::Status(const Section&)> section) const;
+
+  size_t memory_bytes() const;
+
+ private:
+  const AddedToken* LongestAt(std::string_view text) const;
+  absl::StatusOr<bool> IsSingleWord(std::string_view text, size_t begin, size_t end) const;
+
+  std::vector<AddedToken> tokens_;          // by content, each content once
+  std::array<uint32_t, 257> first_byte_{};  // tokens_ that begin with byte b: [first_byte_[b], first_byte_[b + 1])
+  std::optional<TextPattern> word_character_;
+};
+
+}  // namespace moed

@@ -1,0 +1,150 @@
+#include "core/tokenizer/tokenizer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/status.h"
+#include "core/tokenizer/added_tokens.h"
+#include "core/tokenizer/blob.h"
+#include "core/tokenizer/bpe.h"
+#include "core/tokenizer/decoder.h"
+#include "core/tokenizer/normalizer.h"
+#include "core/tokenizer/pre_tokenizer.h"
+#include "core/tokenizer/tokenizer_impl.h"
+#include "core/tokenizer/unicode.h"
+
+namespace moed {
+namespace {
+
+constexpr size_t kLongestText = size_t{1} << 30;  // symbols are counted in int32
+
+void AppendIds(const std::vector<uint32_t>& ids, std::vector<TokenId>& out) {
+  for (const uint32_t id : ids) out.push_back(TokenId(static_cast<int32_t>(id)));
+}
+
+absl::Status CheckText(std::string_view text) {
+  if (text.size() > kLongestText)
+    return InvalidArgument("text of ", text.size(), " bytes; at most ", kLongestText, " can be tokenised");
+  if (const auto bad = FirstInvalidByte(text)) {
+    return InvalidArgument("text is not UTF-8: byte 0x", absl::Hex(static_cast<uint8_t>(text[*bad]), absl::kZeroPad2),
+                           " at offset ", *bad);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Tokenizer::Tokenizer() = default;
+Tokenizer::~Tokenizer() = default;
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromBlob(std::string blob) {
+  auto impl = std::make_unique<Impl>();
+  impl->blob = std::move(blob);
+  MOED_RETURN_IF_ERROR(impl->Open());
+  std::unique_ptr<Tokenizer> tokenizer(new Tokenizer);
+  tokenizer->impl_ = std::move(impl);
+  return tokenizer;
+}
+
+absl::Status Tokenizer::Impl::Open() {
+  MOED_ASSIGN_OR_RETURN(const auto sections, OpenBlob(blob));
+  MOED_ASSIGN_OR_RETURN(vocabulary, Vocabulary::Open(sections));
+  MOED_ASSIGN_OR_RETURN(TokenizerSpec spec, ParseSpec(sections[static_cast<size_t>(BlobSection::kSpec)], vocabulary.size()));
+  const auto make_steps = [&]() -> absl::Status {
+    MOED_ASSIGN_OR_RETURN(raw_added, AddedTokenMatcher::Make(spec.added, false));
+    MOED_ASSIGN_OR_RETURN(normalized_added, AddedTokenMatcher::Make(spec.added, true));
+    MOED_ASSIGN_OR_RETURN(normalizer, Normalizer::Make(spec.normalizer));
+    MOED_ASSIGN_OR_RETURN(pre_tokenizer, PreTokenizer::Make(spec.pre_tokenizer));
+    return absl::OkStatus();
+  };
+  if (const absl::Status made = make_steps(); !made.ok()) return DataLoss("compiled tokenizer: ", made.message());
+  byte_level = spec.bpe.byte_level;
+  if (!byte_level) {
+    for (uint32_t id = 0; id < vocabulary.size(); ++id) {
+      if (FirstInvalidByte(vocabulary.piece(id))) return DataLoss("compiled tokenizer: piece ", id, " is not UTF-8");
+    }
+  }
+  for (const AddedToken& token : spec.added) {
+    if (token.special) special_ids.push_back(token.id);
+  }
+  std::ranges::sort(special_ids);
+  bpe.emplace(vocabulary, std::move(spec.bpe));
+  prefix_ids = std::move(spec.prefix_ids);
+  suffix_ids = std::move(spec.suffix_ids);
+  decoder = std::move(spec.decoder);
+  return absl::OkStatus();
+}
+
+// Added tokens of the raw text, then normalisation of what lies between them, then added tokens of the normalised text, then
+// words: each section goes all the way before the next begins.
+absl::Status Tokenizer::Impl::AppendText(std::string_view text, bool parse_special, std::vector<TokenId>& out) const {
+  BpeScratch scratch;
+  const auto append_words = [&](std::string_view words, bool text_begins) {
+    return pre_tokenizer.Split(words, text_begins, [&](std::string_view word) { bpe->Append(word, scratch, out); });
+  };
+  const auto append_normalized = [&](std::string_view normalized, bool text_begins) {
+    return normalized_added.Split(normalized, parse_special, [&](const AddedTokenMatcher::Section& section) {
+      if (!section.token) return append_words(section.text, text_begins && section.text.data() == normalized.data());
+      out.push_back(TokenId(static_cast<int32_t>(*section.token)));
+      return absl::OkStatus();
+    });
+  };
+  return raw_added.Split(text, parse_special, [&](const AddedTokenMatcher::Section& section) -> absl::Status {
+    if (section.token) {
+      out.push_back(TokenId(static_cast<int32_t>(*section.token)));
+      return absl::OkStatus();
+    }
+    const bool text_begins = section.text.data() == text.data();
+    if (normalizer.empty()) return append_normalized(section.text, text_begins);
+    MOED_ASSIGN_OR_RETURN(const std::string normalized, normalizer.Apply(section.text));
+    return append_normalized(normalized, text_begins);
+  });
+}
+
+absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(std::string_view text, const EncodeOptions& options) const {
+  MOED_RETURN_IF_ERROR(CheckText(text));
+  std::vector<TokenId> ids;
+  if (options.add_special_tokens) AppendIds(impl_->prefix_ids, ids);
+  MOED_RETURN_IF_ERROR(impl_->AppendText(text, options.parse_special_tokens, ids));
+  if (options.add_special_tokens) AppendIds(impl_->suffix_ids, ids);
+  return ids;
+}
+
+absl::StatusOr<std::string> Tokenizer::Decode(std::span<const TokenId> tokens, bool skip_special_tokens) const {
+  StreamDecoder stream(*this, skip_special_tokens, /*continues=*/false);
+  std::string text;
+  for (const TokenId token : tokens) {
+    if (token.value() < 0 || token.value() >= vocabulary_size()) {
+      return InvalidArgument("token id ", token.value(), " is outside the vocabulary: 0 to ", vocabulary_size() - 1);
+    }
+    text += stream.Push(token);
+  }
+  return text += stream.Flush();
+}
+
+int Tokenizer::vocabulary_size() const { return static_cast<int>(impl_->vocabulary.size()); }
+
+bool Tokenizer::IsSpecial(TokenId token) const {
+  return token.value() >= 0 && std::ranges::binary_search(impl_->special_ids, static_cast<uint32_t>(token.value()));
+}
+
+std::string Tokenizer::TokenBytes(TokenId token) const {
+  const std::string_view piece = impl_->Piece(token);
+  if (impl_->byte_level) return std::string(piece);
+  const std::string text = DecodedPiece(impl_->decoder, piece, /*first=*/false);
+  const auto byte = impl_->decoder.byte_fallback ? SpelledByte(text) : std::nullopt;
+  return byte ? std::string(1, static_cast<char>(*byte)) : text;
+}
+
+bool Tokenizer::StripsLeadingSpace() const {
+  return (impl_->decoder.strip_count > 0 && impl_->decoder.strip == " ") || !impl_->decoder.first_piece_drops.empty();
+}
+
+size_t Tokenizer::memory_bytes() const {
+  const auto of_ids = [](const std::vector<uint32_t>& ids) { return ids.capacity() * sizeof(uint32_t); };
+  return sizeof(Tokenizer) + sizeof(Impl) + impl_->blob.capacity() + impl_->raw_added.memory_bytes() +
+         impl_->normalized_added.memory_bytes() + impl_->normalizer.memory_bytes() + impl_->pre_tokenizer.memory_bytes() +
+         of_ids(impl_->special_ids) + of_ids(impl_->prefix_ids) + of_ids(impl_->suffix_ids);
+}
+
+}  // namespace moed

@@ -1,0 +1,26 @@
+// "127.0.0.1:50051", "[::1]:50051", "localhost:0": where to listen.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace moed {
+
+struct Address {
+  std::string host;  // without brackets
+  int port = 0;      // 0: any free one
+
+  std::string Text() const { return WithPort(port); }
+  std::string WithPort(int other) const;
+};
+
+// INVALID_ARGUMENT says what an address looks like.
+absl::StatusOr<Address> ParseAddress(std::string_view text);
+
+// Why nobody can listen there now: "Address already in use". OK when a trial succeeds (and was undone).
+absl::Status TryToListen(const Address& address);
+
+}  // namespace moed

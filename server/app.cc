@@ -1,0 +1,374 @@
+#include "server/app.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "core/base/executor.h"
+#include "core/base/status.h"
+#include "core/base/version.h"
+#include "core/engine/step_engine.h"
+#include "core/expert/caching_provider.h"
+#include "core/model/model.h"
+#include "core/quant/format.h"
+#include "core/store/store.h"
+#include "core/tokenizer/tokenizer.h"
+#include "server/control_service.h"
+#include "server/engine_call.h"
+#include "server/inference_service.h"
+#include "server/memory_default.h"
+#include "server/memory_needs.h"
+#include "server/metrics_server.h"
+#include "server/process_metrics.h"
+#include "server/rate_sampler.h"
+#include "server/rpc_server.h"
+#include "server/server_metrics.h"
+#include "server/ticker.h"
+#include "spdlog/spdlog.h"
+
+namespace moed {
+namespace {
+
+constexpr size_t kRpcMemoryBytes = 24 << 20;  // gRPC's own buffers, beside the budget
+constexpr int64_t kHeartbeatLimitNanos = 120'000'000'000;
+constexpr absl::Duration kShutdownLimit = absl::Seconds(10);  // for calls to end once they are cancelled
+
+absl::Status Annotate(const absl::Status& status, std::string_view what) {
+  return status.ok() ? status : absl::Status(status.code(), StrCat(what, ": ", status.message()));
+}
+
+void LogTable(std::string_view title, const std::string& table) { spdlog::info("{}\n{}", title, table); }
+
+moe::v1::ModelInfo DescribeModel(const StoreReader& store, const ModelSpec& spec, int max_context) {
+  const StoreDescription& description = store.description();
+  moe::v1::ModelInfo info;
+  info.set_store_path(store.path());
+  info.set_family(spec.family);
+  info.set_model_hash(absl::StrFormat("%016x", store.model_hash()));
+  info.set_layers(spec.layers);
+  info.set_hidden(spec.hidden);
+  info.set_heads(spec.heads);
+  info.set_kv_heads(spec.kv_heads);
+  info.set_head_dim(spec.head_dim);
+  info.set_vocabulary(spec.vocabulary);
+  info.set_moe_layers(static_cast<int>(description.moe_layers.size()));
+  info.set_experts(spec.experts);
+  info.set_top_k(spec.top_k);
+  info.set_shared_ffn(spec.shared_ffn);
+  info.set_max_context(max_context);
+  info.set_model_context(spec.max_positions);
+  for (const ExpertLayout& layout : description.precisions) info.add_expert_formats(std::string(FormatOf(layout.format).name));
+  if (auto embed = store.FindTensor("embed"); embed.ok()) info.set_trunk_format(std::string(FormatOf((*embed)->format).name));
+  info.set_expert_bytes(store.expert_bytes(kReferencePrecision));
+  info.set_all_expert_bytes(store.all_expert_bytes());
+  info.set_trunk_bytes(description.trunk_bytes);
+  for (TokenId token : spec.eos) info.add_eos_token_ids(token.value());
+  return info;
+}
+
+}  // namespace
+
+// Members in the order in which they are needed; they end in the opposite one, apart from what Run ends.
+class App::Impl {
+ public:
+  explicit Impl(Config config) : config_(std::move(config)) {}
+
+  absl::Status Start();
+  bool RequestStop();
+  absl::Status Run();
+
+ private:
+  absl::Status Plan();
+  absl::Status OpenServers();
+  absl::Status OpenRpcServer(std::string_view what, const Address& address, const std::vector<grpc::Service*>& services);
+  void SetServing(bool serving);
+  absl::Status LoadModel();
+  absl::StatusOr<std::unique_ptr<CachingProvider>> MakeProvider();
+  PolicyContext ContextOfPolicy() const;
+  absl::StatusOr<std::unique_ptr<ExpertPredictor>> MakeConfiguredPredictor(GateFn gate) const;
+  void Publish();
+
+  void BeginDrain();
+  void WaitForRunning();
+  void ShutDownServers();
+  bool Alive() const;
+
+  const Config config_;
+  Clock& clock_ = Clock::Real();
+  absl::Notification stop_;
+  std::atomic<bool> stop_requested_{false};
+  ServerState state_;
+  moe::v1::ServerInfo info_;
+
+  std::unique_ptr<Trace> trace_;
+  std::unique_ptr<StoreReader> store_;
+  ModelSpec spec_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  ServingPlan plan_;
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<KvPool> kv_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<ReadBackend> reads_;
+  std::unique_ptr<CachingProvider> provider_;
+  std::unique_ptr<StepEngine> engine_;
+  LoadedModel loaded_;
+
+  std::unique_ptr<RequestLog> request_log_;
+  std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
+  RequestMetrics request_metrics_{*registry_};
+  RateSampler sampler_{state_, request_metrics_, clock_};
+  LiveCalls live_;
+  std::unique_ptr<PromptWorkers> workers_;
+  std::unique_ptr<CallEnvironment> environment_;
+  std::unique_ptr<InferenceService> inference_;
+  std::unique_ptr<ControlService> control_;
+  std::unique_ptr<Ticker> ticker_;
+  grpc::ResourceQuota quota_{"moed"};
+  std::unique_ptr<MetricsServer> metrics_server_;
+  absl::Mutex servers_mutex_;  // Control.Drain may come before all of them listen
+  std::vector<std::unique_ptr<RpcServer>> servers_ ABSL_GUARDED_BY(servers_mutex_);
+};
+
+absl::Status App::Impl::Start() {
+  MOED_RETURN_IF_ERROR(Plan());
+  MOED_RETURN_IF_ERROR(OpenServers());
+  MOED_RETURN_IF_ERROR(LoadModel());
+  Publish();
+  return absl::OkStatus();
+}
+
+absl::Status App::Impl::Plan() {
+  MOED_ASSIGN_OR_RETURN(store_, StoreReader::Open(config_.store));
+  MOED_ASSIGN_OR_RETURN(spec_, SpecFromJson(store_->description().model_spec));
+  MOED_ASSIGN_OR_RETURN(tokenizer_, Tokenizer::FromBlob(store_->TakeTokenizer()));
+
+  uint64_t budget = config_.memory_budget.value_or(0);
+  if (!config_.memory_budget.has_value()) {
+    MOED_ASSIGN_OR_RETURN(const DefaultBudget found, FindDefaultBudget());
+    budget = found.bytes;
+    spdlog::info("--memory-budget is absent: {} ({})", FormatBytes(budget), found.reason);
+  }
+  MOED_ASSIGN_OR_RETURN(const auto predictor, MakeConfiguredPredictor(nullptr));
+  MOED_ASSIGN_OR_RETURN(plan_,
+                        PlanServing(config_, budget, *store_, spec_, tokenizer_->memory_bytes(), predictor->memory_bytes()));
+  LogTable("memory plan", plan_.memory.Table());
+  spdlog::info(
+      "context of {} tokens (--max-context), {} for keys and values (--kv-budget); {} requests run (--max-sessions), {} wait "
+      "(--queue-capacity), {} idle conversations are kept (--max-kept-sessions)",
+      plan_.memory.max_context, FormatBytes(plan_.memory.kv), plan_.engine.max_sessions, plan_.engine.queue_capacity,
+      plan_.engine.max_kept_sessions);
+  return absl::OkStatus();
+}
+
+absl::Status App::Impl::OpenServers() {
+  info_.set_version(Version());
+  info_.set_build(BuildDetails());
+  info_.set_memory_budget_bytes(plan_.memory.budget);
+  for (const MemoryPart& part : plan_.memory.parts) {
+    auto* memory = info_.add_memory();
+    memory->set_part(part.name);
+    memory->set_bytes(part.bytes);
+  }
+  info_.set_policy(config_.policy);
+  info_.set_predictor(config_.predictor);
+  info_.set_threads(config_.threads);
+  info_.set_max_sessions(config_.max_sessions);
+  info_.set_queue_capacity(plan_.engine.queue_capacity);
+
+  MOED_ASSIGN_OR_RETURN(request_log_, RequestLog::Open(config_.request_log));
+  workers_ = std::make_unique<PromptWorkers>(
+      PromptWorkers::Options{.threads = 1,
+                             .max_jobs = static_cast<size_t>(plan_.engine.max_sessions + plan_.engine.queue_capacity),
+                             .max_bytes = plan_.prompt_queue_bytes});
+  environment_ = std::make_unique<CallEnvironment>(CallEnvironment{state_, *workers_, request_metrics_, *request_log_, live_,
+                                                                   clock_, CallLimits{.max_unsent_tokens = kMaxUnsentTokens}});
+  inference_ = std::make_unique<InferenceService>(*environment_);
+  control_ =
+      std::make_unique<ControlService>(ControlParts{state_, sampler_, request_metrics_, info_, clock_, [this] { BeginDrain(); }});
+  ticker_ = std::make_unique<Ticker>([this] {
+    sampler_.Sample();
+    live_.CheckStalled();
+  });
+
+  if (config_.metrics_listen.has_value()) {
+    MetricsServerParts parts;
+    parts.collectables = {registry_, std::make_shared<ServerMetrics>(state_, sampler_, info_),
+                          std::make_shared<ProcessMetrics>()};
+    parts.alive = [this] { return Alive(); };
+    parts.ready = [this] { return state_.ready(); };
+    MOED_ASSIGN_OR_RETURN(metrics_server_, MetricsServer::Listen(*config_.metrics_listen, std::move(parts)));
+    spdlog::info("metrics on http://{}/metrics", metrics_server_->address().Text());
+  }
+  quota_.Resize(kRpcMemoryBytes);
+  std::vector<grpc::Service*> services = {inference_.get()};
+  if (config_.control_listen.has_value()) {
+    MOED_RETURN_IF_ERROR(OpenRpcServer("control", *config_.control_listen, {control_.get()}));
+  } else {
+    services.push_back(control_.get());
+  }
+  return OpenRpcServer("listening", config_.listen, services);
+}
+
+absl::Status App::Impl::OpenRpcServer(std::string_view what, const Address& address,
+                                      const std::vector<grpc::Service*>& services) {
+  MOED_ASSIGN_OR_RETURN(auto server, RpcServer::Listen(address, services, quota_, {}));
+  spdlog::info("{} on {}", what, server->address().Text());
+  absl::MutexLock lock(&servers_mutex_);
+  servers_.push_back(std::move(server));
+  return absl::OkStatus();
+}
+
+void App::Impl::SetServing(bool serving) {
+  absl::MutexLock lock(&servers_mutex_);
+  for (const auto& server : servers_) server->SetServing(serving);
+}
+
+PolicyContext App::Impl::ContextOfPolicy() const {
+  const StoreDescription& description = store_->description();
+  return {.moe_layers = description.moe_layers,
+          .experts_per_layer = description.experts_per_layer,
+          .top_k = spec_.top_k,
+          .precisions = static_cast<int>(description.precisions.size())};
+}
+
+absl::StatusOr<std::unique_ptr<ExpertPredictor>> App::Impl::MakeConfiguredPredictor(GateFn gate) const {
+  return MakePredictor(config_.predictor, {.model = ContextOfPolicy(), .hidden = spec_.hidden, .gate = std::move(gate)});
+}
+
+absl::StatusOr<std::unique_ptr<CachingProvider>> App::Impl::MakeProvider() {
+  const PolicyContext context = ContextOfPolicy();
+  ProviderParts parts;
+  parts.store = store_.get();
+  parts.reads = reads_.get();
+  MOED_ASSIGN_OR_RETURN(parts.policy, MakePolicy(config_.policy, context));
+  MOED_ASSIGN_OR_RETURN(parts.predictor, MakeConfiguredPredictor([this](LayerId layer, std::span<const float> hidden,
+                                                                        std::span<float> probabilities) {
+                          model_->GateProbabilities(layer, hidden, probabilities);
+                        }));
+  MOED_ASSIGN_OR_RETURN(parts.mask, MakeRouterMask("none", context));
+  MOED_ASSIGN_OR_RETURN(parts.fidelity, MakeFidelityRule("exact", context));
+  parts.clock = &clock_;
+  parts.allocator = &Allocator::Host();
+  parts.trace = trace_.get();
+  ProviderOptions options;
+  options.capacity_bytes = plan_.memory.cache;
+  return CachingProvider::Create(std::move(parts), options);
+}
+
+absl::Status App::Impl::LoadModel() {
+  if (!config_.trace.empty()) trace_ = std::make_unique<Trace>(clock_, plan_.trace_events);
+  executor_ = MakeThreadPool(config_.threads);
+  MOED_ASSIGN_OR_RETURN(backend_, MakeBackend(config_.backend, *executor_));
+  MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, plan_.memory.kv_pages));
+  MOED_ASSIGN_OR_RETURN(model_, Model::Load(*store_, spec_, plan_.model, *backend_, *kv_, trace_.get()));
+  MOED_ASSIGN_OR_RETURN(reads_, OpenReadBackend(config_.io_backend, store_->path(), {.queue_depth = config_.io_queue_depth}));
+  spdlog::info("kernels: {}; reads: {}", backend_->name(), reads_->description());
+  MOED_ASSIGN_OR_RETURN(provider_, MakeProvider());
+  const EngineParts parts{*model_, *provider_, *kv_, *tokenizer_, clock_, trace_.get()};
+  MOED_ASSIGN_OR_RETURN(engine_, StepEngine::Create(plan_.engine, parts));
+  engine_->Start();
+  return absl::OkStatus();
+}
+
+void App::Impl::Publish() {
+  loaded_.engine = engine_.get();
+  loaded_.tokenizer = tokenizer_.get();
+  loaded_.expert_stats = [this] { return provider_->Stats(); };
+  loaded_.hottest_experts = [this](int top) { return provider_->HottestExperts(top); };
+  loaded_.info = DescribeModel(*store_, spec_, plan_.memory.max_context);
+  for (const auto& format : loaded_.info.expert_formats()) loaded_.expert_formats.push_back(format);
+  loaded_.memory = plan_.memory.parts;
+  loaded_.backends.set_compute_backend(std::string(backend_->name()));
+  loaded_.backends.set_io_backend(std::string(reads_->name()));
+  loaded_.backends.set_io_backend_reason(reads_->description());
+  state_.SetLoaded(loaded_);
+  SetServing(true);
+  if (state_.draining()) BeginDrain();  // Control.Drain came while loading
+  spdlog::info("ready: {} ({} layers, {} experts of which {} at a time) from {}", spec_.family, spec_.layers, spec_.experts,
+               spec_.top_k, store_->path());
+}
+
+bool App::Impl::Alive() const {
+  const LoadedModel* model = state_.loaded();
+  return model == nullptr || clock_.NowNanos() - model->engine->Stats().heartbeat_nanos < kHeartbeatLimitNanos;
+}
+
+bool App::Impl::RequestStop() {
+  if (state_.loaded() == nullptr) return false;
+  if (!stop_requested_.exchange(true)) stop_.Notify();
+  return true;
+}
+
+absl::Status App::Impl::Run() {
+  stop_.WaitForNotification();
+  spdlog::info("draining: new requests are refused, running ones may take {} s more", config_.drain_seconds);
+  BeginDrain();
+  WaitForRunning();
+  engine_->Stop(absl::UnavailableError("the server ended before the answer was complete"));
+  ShutDownServers();
+  ticker_.reset();
+  workers_.reset();
+  absl::Status written;
+  if (trace_ != nullptr) {
+    written = Annotate(trace_->WriteJson(config_.trace), "--trace");
+    if (written.ok()) spdlog::info("trace written to {} ({} events did not fit)", config_.trace, trace_->dropped());
+  }
+  metrics_server_.reset();
+  spdlog::info("ended");
+  return written;
+}
+
+void App::Impl::BeginDrain() {
+  state_.SetDraining();
+  SetServing(false);
+  if (const LoadedModel* model = state_.loaded()) model->engine->Drain();
+}
+
+void App::Impl::WaitForRunning() {
+  const absl::Time limit = absl::Now() + absl::Seconds(config_.drain_seconds);
+  while (!(engine_->Idle() && live_.size() == 0)) {
+    if (absl::Now() >= limit) {
+      const EngineStats stats = engine_->Stats();
+      spdlog::warn("drain limit reached: {} running and {} waiting requests are cancelled", stats.running, stats.waiting);
+      return;
+    }
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+}
+
+// A call that never ends would hold gRPC's Shutdown for ever.
+void App::Impl::ShutDownServers() {
+  std::vector<std::unique_ptr<RpcServer>> servers;
+  {
+    absl::MutexLock lock(&servers_mutex_);
+    servers = std::move(servers_);
+  }
+  absl::Notification done;
+  std::thread shutdown([&servers, &done] {
+    for (const auto& server : servers) server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+    done.Notify();
+  });
+  if (!done.WaitForNotificationWithTimeout(kShutdownLimit)) {
+    spdlog::critical("{} calls do not end: ending without them", live_.size());
+    spdlog::default_logger()->flush();
+    _exit(1);
+  }
+  shutdown.join();
+}
+
+App::App(Config config) : impl_(std::make_unique<Impl>(std::move(config))) {}
+App::~App() = default;
+absl::Status App::Start() { return impl_->Start(); }
+bool App::RequestStop() { return impl_->RequestStop(); }
+absl::Status App::Run() { return impl_->Run(); }
+
+}  // namespace moed

@@ -1,0 +1,30 @@
+// The daemon: the only place that names concrete classes, and the order in which they start and end.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "server/config.h"
+
+namespace moed {
+
+class App {
+ public:
+  explicit App(Config config);
+  ~App();
+
+  // Plans memory, listens (health says not serving), loads the model, serves. RESOURCE_EXHAUSTED with the table of needs when the
+  // memory budget is too small.
+  absl::Status Start();
+
+  // Asks Run to return after a drain. False while loading. Thread-safe.
+  bool RequestStop();
+  // Serves until RequestStop, then drains: new calls fail, running ones go on for --drain-seconds, the rest is cancelled. Once.
+  absl::Status Run();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace moed

@@ -1,0 +1,103 @@
+#include "server/memory_needs.h"
+
+#include <algorithm>
+
+#include "core/base/status.h"
+#include "core/base/trace.h"
+#include "core/expert/caching_provider.h"
+#include "core/model/kv_pool.h"
+
+namespace moed {
+namespace {
+
+constexpr uint64_t kLeastPromptQueueBytes = 64 << 10;
+constexpr uint64_t kMostPromptQueueBytes = 16 << 20;
+constexpr uint64_t kMostTraceEvents = 1 << 16;
+constexpr uint64_t kUnsentTokenBytes = 64;  // id, text and framing of one token that waits to be sent
+
+ModelOptions OptionsOfModel(const Config& config, uint64_t budget, const ModelSpec& spec, int max_context) {
+  // One pass over the output matrix serves the logits of all sessions, as far as they do not take more than a share of the
+  // budget.
+  const uint64_t row_bytes = static_cast<uint64_t>(spec.vocabulary) * sizeof(float);
+  const int rows = static_cast<int>(std::clamp<uint64_t>(budget / 32 / row_bytes, 1, config.max_sessions));
+  return {.max_step_tokens = config.prefill_chunk, .max_context = max_context, .logits_rows = rows};
+}
+
+// How many more of what `count` counts fit into `bytes`, from 4 to 64.
+int DefaultCount(StepEngineOptions options, int vocabulary, int StepEngineOptions::*count, uint64_t bytes) {
+  const uint64_t none = StepEngine::MemoryBytes(options, vocabulary);
+  ++(options.*count);
+  const uint64_t each = std::max<uint64_t>(StepEngine::MemoryBytes(options, vocabulary) - none, 1);
+  return static_cast<int>(std::clamp<uint64_t>(bytes / each, 4, 64));
+}
+
+StepEngineOptions OptionsOfEngine(const Config& config, uint64_t budget, const ModelSpec& spec, int max_context) {
+  StepEngineOptions options{.max_context = max_context,
+                            .max_new_tokens = max_context - 1,
+                            .max_sessions = config.max_sessions,
+                            .queue_capacity = 0,
+                            .max_step_tokens = config.prefill_chunk,
+                            .max_kept_sessions = 0};
+  const auto fitting = [&](int StepEngineOptions::*count, uint64_t bytes) {
+    return DefaultCount(options, spec.vocabulary, count, bytes);
+  };
+  const int waiting = fitting(&StepEngineOptions::queue_capacity, budget / 32);
+  const int kept = fitting(&StepEngineOptions::max_kept_sessions, budget / 64);
+  options.queue_capacity = config.queue_capacity.value_or(waiting);
+  options.max_kept_sessions = config.max_kept_sessions.value_or(kept);
+  return options;
+}
+
+size_t PromptQueueBytes(uint64_t budget) { return std::clamp(budget / 128, kLeastPromptQueueBytes, kMostPromptQueueBytes); }
+
+size_t TraceEvents(const Config& config, uint64_t budget) {
+  return config.trace.empty() ? 0 : std::min<uint64_t>(budget / 32 / sizeof(TraceEvent), kMostTraceEvents);
+}
+
+MemoryNeeds MeasureNeeds(const Config& config, uint64_t budget, const StoreReader& store, const ModelSpec& spec,
+                         uint64_t tokenizer_bytes, uint64_t predictor_bytes, int max_context) {
+  const StoreDescription& description = store.description();
+  const uint64_t experts =
+      static_cast<uint64_t>(description.experts_per_layer) * description.moe_layers.size() * description.precisions.size();
+  MemoryNeeds needs;
+  needs.trunk = description.trunk_bytes;
+  needs.tokenizer = tokenizer_bytes;
+  needs.scratch = Model::ScratchBytes(spec, OptionsOfModel(config, budget, spec, max_context), config.threads);
+  needs.tables = CachingProvider::CacheTableBytes(description) + predictor_bytes + experts * kExpertParts * sizeof(uint64_t) +
+                 description.trunk.size() * sizeof(TensorInfo);
+  needs.queues = StepEngine::MemoryBytes(OptionsOfEngine(config, budget, spec, max_context), spec.vocabulary) +
+                 PromptQueueBytes(budget) + static_cast<uint64_t>(config.max_sessions) * kMaxUnsentTokens * kUnsentTokenBytes +
+                 TraceEvents(config, budget) * sizeof(TraceEvent);
+  needs.kv_page = KvPool::PageBytes(spec);
+  needs.page_tokens = kKvPageTokens;
+  for (const ExpertLayout& layout : description.precisions) needs.record = std::max(needs.record, layout.record_bytes);
+  needs.all_experts = store.all_expert_bytes();
+  needs.model_context = spec.max_positions;
+  return needs;
+}
+
+}  // namespace
+
+absl::StatusOr<ServingPlan> PlanServing(const Config& config, uint64_t budget, const StoreReader& store, const ModelSpec& spec,
+                                        uint64_t tokenizer_bytes, uint64_t predictor_bytes) {
+  const MemoryRequest request{.budget = budget,
+                              .kv_budget = config.kv_budget,
+                              .max_context = config.max_context,
+                              .top_k = spec.top_k,
+                              .max_sessions = config.max_sessions};
+  const auto plan_for = [&](int max_context) {
+    return PlanMemory(MeasureNeeds(config, budget, store, spec, tokenizer_bytes, predictor_bytes, max_context), request);
+  };
+  // Scratch and queues grow with the context, which is what they leave room for: first as if they needed nothing for it, then for
+  // the context that came out, which can only shrink.
+  MOED_ASSIGN_OR_RETURN(const MemoryPlan loose, plan_for(kKvPageTokens));
+  ServingPlan plan;
+  MOED_ASSIGN_OR_RETURN(plan.memory, plan_for(loose.max_context));
+  plan.model = OptionsOfModel(config, budget, spec, plan.memory.max_context);
+  plan.engine = OptionsOfEngine(config, budget, spec, plan.memory.max_context);
+  plan.prompt_queue_bytes = PromptQueueBytes(budget);
+  plan.trace_events = TraceEvents(config, budget);
+  return plan;
+}
+
+}  // namespace moed

@@ -1,0 +1,28 @@
+// From store, model and settings to the plan of the memory budget.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "core/engine/step_engine.h"
+#include "core/expert/memory_plan.h"
+#include "core/expert/predictor.h"
+#include "core/model/model.h"
+#include "core/store/store.h"
+#include "server/config.h"
+
+namespace moed {
+
+inline constexpr int kMaxUnsentTokens = 128;  // of one stream
+
+struct ServingPlan {
+  MemoryPlan memory;
+  ModelOptions model;
+  StepEngineOptions engine;
+  size_t prompt_queue_bytes = 0;
+  size_t trace_events = 0;  // 0 without --trace
+};
+
+// `predictor_bytes`: the tables of the predictor chosen.
+absl::StatusOr<ServingPlan> PlanServing(const Config& config, uint64_t budget, const StoreReader& store, const ModelSpec& spec,
+                                        uint64_t tokenizer_bytes, uint64_t predictor_bytes);
+
+}  // namespace moed

@@ -1,0 +1,196 @@
+// The one place from which a call's transport is driven.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "core/base/check.h"
+#include "core/base/clock.h"
+#include "grpcpp/support/status.h"
+
+namespace moed {
+
+// What gRPC's server reactors offer. Each of the first two ends with one ResponsePump::OperationDone; nothing follows SendFinish.
+template <class Message>
+class ResponseTransport {
+ public:
+  virtual ~ResponseTransport() = default;
+  virtual void SendInitialMetadata() = 0;
+  virtual void SendMessage(const Message* message) = 0;                          // stays valid until OperationDone
+  virtual void SendFinish(const Message* last, const grpc::Status& status) = 0;  // `last` may be null; only with OK
+  virtual void Abandon() = 0;  // makes what the client did not take fail soon; any thread, until ResponsePump::Close returned
+};
+
+enum class PushResult { kTaken, kTooSlow, kEnded };
+
+// Keeps gRPC's rules whatever comes in whatever order from whichever thread: at most one operation in flight, exactly one
+// SendFinish, nothing after it. What piles up behind an operation in flight goes out as one message. The transport calls Close
+// last of all and must live until then. Thread-safe, never blocks.
+template <class Message>
+class ResponsePump {
+ public:
+  struct Options {
+    bool streaming = true;                                  // false: everything is held for SendFinish
+    int max_unsent_tokens = 0;                              // beyond, a streaming client is too slow
+    void (*append)(Message& to, Message&& from) = nullptr;  // null: there is never more than one message
+  };
+  ResponsePump(ResponseTransport<Message>& transport, const Clock& clock, const Options& options)
+      : transport_(transport), clock_(clock), options_(options) {}
+
+  // Admitted: initial metadata goes out; messages wait for this.
+  void Open() {
+    {
+      absl::MutexLock lock(&mutex_);
+      opened_ = true;
+    }
+    Pump();
+  }
+
+  // kTooSlow: not taken, since the cap on unsent tokens would be passed. kEnded: End was before.
+  PushResult Push(Message message, int tokens) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (end_.has_value()) return PushResult::kEnded;
+      if (options_.streaming && unsent_tokens_ + in_flight_tokens_ + tokens > options_.max_unsent_tokens)
+        return PushResult::kTooSlow;
+      Append(std::move(message));
+      unsent_tokens_ += tokens;
+    }
+    Pump();
+    return PushResult::kTaken;
+  }
+
+  // The first End counts. With OK, everything pushed and `last` are delivered before; with an error what is unsent is dropped.
+  void End(grpc::Status status, std::optional<Message> last = std::nullopt) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (end_.has_value()) return;
+      if (last.has_value()) Append(*std::move(last));
+      end_ = std::move(status);
+    }
+    Pump();
+  }
+
+  // The transport's operation ended; `ok` false: the client is gone, only the finish remains.
+  void OperationDone(bool ok) {
+    {
+      absl::MutexLock lock(&mutex_);
+      in_flight_ = false;
+      in_flight_tokens_ = 0;
+      if (!ok && (!end_.has_value() || end_->ok())) end_ = grpc::Status(grpc::StatusCode::CANCELLED, "the client is gone");
+    }
+    Pump();
+  }
+
+  // The client has not taken something for longer than `limit_nanos`: an operation, or the finish.
+  bool Stalled(int64_t limit_nanos) const {
+    absl::MutexLock lock(&mutex_);
+    return (in_flight_ || finished_) && !closed_ && clock_.NowNanos() - sent_nanos_ > limit_nanos;
+  }
+  // Lets what is in flight fail soon, so that the call can end. Not from a transport's callback.
+  void Abandon() {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (closed_ || abandoning_) return;
+      abandoning_ = true;
+    }
+    transport_.Abandon();
+    absl::MutexLock lock(&mutex_);
+    abandoning_ = false;
+  }
+  // The transport's last word: it is not touched from here on.
+  void Close() {
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(this, &ResponsePump::NotAbandoning));
+    closed_ = true;
+  }
+
+ private:
+  enum class Action { kNone, kMetadata, kMessage, kFinish };
+
+  void Append(Message&& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (pending_.has_value()) {
+      MOED_CHECK(options_.append != nullptr);
+      options_.append(*pending_, std::move(message));
+    } else {
+      pending_ = std::move(message);
+    }
+  }
+
+  Action Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (in_flight_ || finished_) return Action::kNone;
+    if (end_.has_value() && !end_->ok()) {
+      pending_.reset();
+      return Finish();
+    }
+    if (!opened_) return Action::kNone;
+    if (!metadata_sent_) {
+      metadata_sent_ = true;
+      return Begin(Action::kMetadata);
+    }
+    if (end_.has_value()) return Finish();
+    return options_.streaming && pending_.has_value() ? Begin(Action::kMessage) : Action::kNone;
+  }
+
+  Action Begin(Action action) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    in_flight_ = true;
+    sent_nanos_ = clock_.NowNanos();
+    if (action == Action::kMessage) in_flight_tokens_ = std::exchange(unsent_tokens_, 0);
+    return action;
+  }
+
+  Action Finish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    finished_ = true;
+    sent_nanos_ = clock_.NowNanos();
+    return Action::kFinish;
+  }
+
+  bool NotAbandoning() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !abandoning_; }
+
+  // The transport is called without the lock (it may call back at once); in_flight_ and finished_ keep every other thread from
+  // it.
+  void Pump() {
+    Action action;
+    {
+      absl::MutexLock lock(&mutex_);
+      action = Next();
+      if (action == Action::kMessage || action == Action::kFinish) sending_ = std::exchange(pending_, std::nullopt);
+    }
+    switch (action) {
+      case Action::kNone:
+        break;
+      case Action::kMetadata:
+        transport_.SendInitialMetadata();
+        break;
+      case Action::kMessage:
+        transport_.SendMessage(&*sending_);
+        break;
+      case Action::kFinish:
+        transport_.SendFinish(sending_.has_value() ? &*sending_ : nullptr, *end_);
+        break;
+    }
+  }
+
+  ResponseTransport<Message>& transport_;
+  const Clock& clock_;
+  const Options options_;
+
+  mutable absl::Mutex mutex_;
+  bool opened_ ABSL_GUARDED_BY(mutex_) = false;
+  bool metadata_sent_ ABSL_GUARDED_BY(mutex_) = false;
+  bool in_flight_ ABSL_GUARDED_BY(mutex_) = false;
+  bool abandoning_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t sent_nanos_ ABSL_GUARDED_BY(mutex_) = 0;  // when the last operation or the finish was given to the transport
+  std::optional<Message> pending_ ABSL_GUARDED_BY(mutex_);
+  int unsent_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
+  int in_flight_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::optional<grpc::Status> end_;  // guarded by mutex_ until finished_, constant after
+  std::optional<Message> sending_;   // belongs to the operation in flight
+};
+
+}  // namespace moed

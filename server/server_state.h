@@ -1,0 +1,55 @@
+// What the daemon is able to do at this moment: loading, ready or draining.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/engine/engine.h"
+#include "core/expert/memory_plan.h"
+#include "core/expert/stats.h"
+#include "core/tokenizer/tokenizer.h"
+#include "moe/v1/control.pb.h"
+
+namespace moed {
+
+// Everything that is there once the model is. Pointers and functions are thread-safe and outlive every server.
+struct LoadedModel {
+  Engine* engine = nullptr;
+  const Tokenizer* tokenizer = nullptr;
+  std::function<ExpertStats()> expert_stats;
+  std::function<std::vector<ExpertHeat>(int top)> hottest_experts;
+  std::vector<std::string> expert_formats;  // [precision]
+  std::vector<MemoryPart> memory;           // as planned, "cache" included
+  moe::v1::ModelInfo info;
+  moe::v1::ServerInfo backends;             // compute_backend, io_backend and io_backend_reason only
+
+  // The plan, with what the cache really holds now.
+  std::vector<MemoryPart> MemoryNow(const ExpertStats& experts) const {
+    std::vector<MemoryPart> parts = memory;
+    for (MemoryPart& part : parts) {
+      if (part.name == "cache") part.bytes = experts.cache_bytes;
+    }
+    return parts;
+  }
+};
+
+// Thread-safe. Loading -> ready -> draining; a drain may also come while loading.
+class ServerState {
+ public:
+  // Once. `model` must outlive the state.
+  void SetLoaded(const LoadedModel& model) { loaded_.store(&model, std::memory_order_release); }
+  const LoadedModel* loaded() const { return loaded_.load(std::memory_order_acquire); }  // null while loading
+
+  void SetDraining() { draining_.store(true, std::memory_order_release); }
+  bool draining() const { return draining_.load(std::memory_order_acquire); }
+
+  bool ready() const { return loaded() != nullptr && !draining(); }
+
+ private:
+  std::atomic<const LoadedModel*> loaded_{nullptr};
+  std::atomic<bool> draining_{false};
+};
+
+}  // namespace moed

@@ -1,0 +1,46 @@
+// Checkpoint tensors to store bytes, a few panels at a time on several threads; never a whole matrix in memory.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "core/base/executor.h"
+#include "core/quant/format.h"
+#include "tools/pack/safetensors.h"
+
+namespace moed {
+
+// The bytes do not depend on the number of threads. Not synchronised.
+class TensorEncoder {
+ public:
+  // `index` into the formats asked for; the chunks of one format come in order.
+  using Sink = absl::FunctionRef<absl::Status(size_t index, std::span<const std::byte> bytes)>;
+
+  explicit TensorEncoder(Executor& executor) : executor_(executor) {}
+
+  // `source` is a matrix (rows, cols). Reads every row once and packs it in each of `formats`.
+  // Errors name file and tensor; an error of the sink ends it and is returned as it is.
+  absl::Status EncodeMatrix(const SourceTensor& source, std::span<const FormatId> formats, Sink sink);
+  // `source` is a vector: its numbers as float32. A number that is not finite is an error.
+  absl::Status EncodeVector(const SourceTensor& source, Sink sink);
+
+ private:
+  // Some panels of a matrix on their way; one thread at a time.
+  struct Chunk {
+    int first_row = 0;
+    int rows = 0;
+    std::vector<std::byte> raw;
+    std::vector<float> weights;                  // (rows, cols)
+    std::vector<std::vector<std::byte>> packed;  // by format
+    absl::Status status;
+  };
+  static void Encode(const SourceTensor& source, std::span<const FormatId> formats, Chunk& chunk);
+
+  Executor& executor_;
+  std::vector<Chunk> chunks_;  // kept from call to call for their memory
+};
+
+}  // namespace moed

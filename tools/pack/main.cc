@@ -1,0 +1,242 @@
+// moed-pack: the command line of the converter.
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/executor.h"
+#include "core/base/status.h"
+#include "core/base/version.h"
+#include "core/store/store.h"
+#include "core/store/writer.h"
+#include "tools/pack/amount.h"
+#include "tools/pack/checkpoint.h"
+#include "tools/pack/estimate.h"
+#include "tools/pack/interrupt.h"
+#include "tools/pack/packer.h"
+#include "tools/pack/plan.h"
+#include "tools/pack/progress.h"
+#include "tools/pack/report.h"
+
+namespace moed {
+namespace {
+
+constexpr int kExitOk = 0;
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 2;
+constexpr int kExitInterrupted = 130;
+
+constexpr int kMaxThreads = 256;
+constexpr int kMaxDefaultThreads = 16;
+
+constexpr const char* kDescription = "Packs a Hugging Face Mixture-of-Experts checkpoint into a store that moed serves.";
+constexpr const char* kFooter =
+    "An expert is stored once at each of --expert-formats; the first is the reference that exact mode computes with.\n"
+    "Formats: f32, f16, bf16 keep the number format; q8, q4, q2 are blocks of 32 weights of 8, 4, 2 bits (8.5, 4.5, 3 with "
+    "scales).\n"
+    "A pack that was interrupted or killed is taken up by running the same command again; until it is whole there is only "
+    "OUT.partial.\n\n"
+    "Example: moed-pack models/qwen3-30b-a3b qwen3.store --expert-formats q8,q4 --dry-run\n"
+    "Exit status: 0 done, 1 failed, 2 wrong command line, 130 interrupted.";
+
+struct Flags {
+  std::string input;
+  std::string output;
+  std::vector<std::string> expert_formats = {"q8"};
+  std::string trunk_format = "q8";
+  int threads = 0;
+  int sync_mib = 64;
+  bool dry_run = false;
+  bool force = false;
+
+  std::string store;
+  bool json = false;
+};
+
+void PrintError(const absl::Status& status) { std::fprintf(stderr, "moed-pack: %s\n", std::string(status.message()).c_str()); }
+
+absl::StatusOr<PackFormats> ReadFormats(const Flags& flags) {
+  PackFormats formats;
+  MOED_ASSIGN_OR_RETURN(formats.trunk, ParseFormat(flags.trunk_format));
+  for (const std::string& name : flags.expert_formats) {
+    MOED_ASSIGN_OR_RETURN(const FormatId format, ParseFormat(name));
+    for (const FormatId earlier : formats.experts) {
+      if (earlier == format) return InvalidArgument("--expert-formats names ", name, " twice");
+    }
+    formats.experts.push_back(format);
+  }
+  return formats;
+}
+
+int DefaultThreads() { return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxDefaultThreads); }
+
+absl::Status DryRun(const Checkpoint& checkpoint, const PackPlan& plan, const Flags& flags, Executor& executor) {
+  std::printf("%s: %s, %zu tensors, %s\n\n%s", checkpoint.folder().c_str(), plan.spec.family.c_str(), checkpoint.tensor_count(),
+              BytesText(static_cast<double>(checkpoint.weight_bytes())).c_str(),
+              SizeTable(plan.description, plan.layout).c_str());
+  std::fflush(stdout);
+  MOED_ASSIGN_OR_RETURN(const double seconds, EstimateSeconds(plan, executor, Clock::Real()));
+  std::printf("\nabout %s of encoding with %d threads, measured on a sample (a disk slower than %s/s takes longer)\n",
+              SecondsText(seconds).c_str(), executor.threads(),
+              BytesText(static_cast<double>(plan.layout.file_bytes()) / std::max(seconds, 1e-3)).c_str());
+  const absl::Status space = CheckFreeSpace(flags.output, plan.layout.file_bytes());
+  if (!space.ok()) std::printf("warning: %s\n", std::string(space.message()).c_str());
+  return absl::OkStatus();
+}
+
+void ReportStart(const StoreWriter& writer, const std::string& output) {
+  switch (writer.start()) {
+    case StoreWriter::Start::kFresh:
+      return;
+    case StoreWriter::Start::kResumed:
+      std::fprintf(stderr, "resuming %s.partial: %s are already there\n", output.c_str(),
+                   BytesText(static_cast<double>(writer.resumed_bytes())).c_str());
+      return;
+    case StoreWriter::Start::kRestarted:
+      std::fprintf(stderr, "starting over: %s.partial was left by other inputs, options or another version\n", output.c_str());
+      return;
+  }
+}
+
+absl::Status RunPack(const Flags& flags) {
+  MOED_ASSIGN_OR_RETURN(const PackFormats formats, ReadFormats(flags));
+  std::error_code ignored;
+  if (std::filesystem::is_directory(flags.output, ignored))
+    return InvalidArgument(flags.output, " is a folder, expected the name of a file");
+  MOED_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(flags.input));
+  MOED_ASSIGN_OR_RETURN(const PackPlan plan, MakePlan(checkpoint, formats));
+  const std::unique_ptr<Executor> executor = MakeThreadPool(flags.threads > 0 ? flags.threads : DefaultThreads());
+  if (flags.dry_run) return DryRun(checkpoint, plan, flags, *executor);
+  if (std::filesystem::exists(flags.output, ignored) && !flags.force) {
+    return absl::AlreadyExistsError(StrCat(flags.output, " exists already; --force replaces it once the new store is whole"));
+  }
+  MOED_RETURN_IF_ERROR(CheckFreeSpace(flags.output, plan.layout.file_bytes()));
+  const StoreWriterOptions options{.identity = plan.identity, .sync_bytes = static_cast<uint64_t>(flags.sync_mib) << 20};
+  MOED_ASSIGN_OR_RETURN(const std::unique_ptr<StoreWriter> writer, StoreWriter::Open(flags.output, plan.description, options));
+  ReportStart(*writer, flags.output);
+  Progress progress("packing", plan.piece_bytes(), writer->resumed_bytes(), stderr, Clock::Real());
+  const absl::Status status = Pack(plan, *writer, *executor, progress);
+  if (!status.ok()) {
+    progress.Break();
+    if (absl::IsInvalidArgument(status)) {  // a weight that cannot be packed: no later run with these inputs gets further
+      MOED_RETURN_IF_ERROR(writer->Discard());
+      return status;
+    }
+    return absl::Status(status.code(), StrCat(status.message(), "; what is finished is kept in ", flags.output,
+                                              ".partial: run the same command again to resume"));
+  }
+  progress.Finish();
+  std::printf("%s: %s bytes\n", flags.output.c_str(), Grouped(plan.layout.file_bytes()).c_str());
+  return absl::OkStatus();
+}
+
+absl::Status RunInspect(const Flags& flags) {
+  MOED_ASSIGN_OR_RETURN(const std::unique_ptr<StoreReader> store, StoreReader::Open(flags.store));
+  std::fputs((flags.json ? InspectJson(*store) : InspectText(*store)).c_str(), stdout);
+  return absl::OkStatus();
+}
+
+absl::Status RunVerify(const Flags& flags) {
+  MOED_ASSIGN_OR_RETURN(const std::unique_ptr<StoreReader> store, StoreReader::Open(flags.store));
+  Progress progress("verifying", store->file_bytes(), 0, stderr, Clock::Real());
+  const absl::Status status = store->VerifyAll([&](uint64_t done, uint64_t) {
+    progress.Update(done);
+    return !Interrupted();
+  });
+  if (!status.ok()) {
+    progress.Break();
+    return status;
+  }
+  progress.Finish();
+  std::printf("%s: every checksum is right\n", flags.store.c_str());
+  return absl::OkStatus();
+}
+
+// "--help, --version, ..." of the command that was being parsed.
+std::string AllowedFlags(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  const CLI::App& command = chosen.empty() ? app : *chosen.front();
+  std::string names;
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->nonpositional()) names += StrCat(names.empty() ? "" : ", ", option->get_name());
+  }
+  return names;
+}
+
+// The usage lines of a program that is its own main command.
+class UsageFormatter final : public CLI::Formatter {
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    if (app->get_parent() != nullptr) return Formatter::make_usage(app, name);
+    return "Usage: moed-pack IN OUT [OPTIONS]\n       moed-pack inspect STORE [--json]\n       moed-pack verify STORE\n";
+  }
+};
+
+// "" for a known format, else the message that lists them.
+std::string CheckFormatName(const std::string& name) { return std::string(ParseFormat(name).status().message()); }
+
+void DefinePack(CLI::App& app, Flags& flags) {
+  app.add_option("IN", flags.input, "checkpoint: a folder with config.json, tokenizer.json and safetensors")->option_text(" ");
+  app.add_option("OUT", flags.output, "the store to write")->option_text(" ");
+  app.add_option("--expert-formats", flags.expert_formats, "formats of the experts, the reference first")
+      ->delimiter(',')
+      ->check(CheckFormatName)
+      ->option_text("F,F,... (default: q8)");
+  app.add_option("--trunk-format", flags.trunk_format,
+                 "format of all other matrices (norms and biases stay f32, routers as they are)")
+      ->check(CheckFormatName)
+      ->option_text("F (default: q8)");
+  app.add_option("--threads", flags.threads,
+                 StrCat("threads that encode (default: one per processor, here ", DefaultThreads(), ")"))
+      ->check(CLI::Range(1, kMaxThreads))
+      ->option_text(StrCat("N (1..", kMaxThreads, ")"));
+  app.add_option("--sync-mib", flags.sync_mib,
+                 "write to the disk and note as finished every so many MiB; a killed pack loses no more")
+      ->check(CLI::Range(1, 1 << 20))
+      ->option_text("N (default: 64)");
+  app.add_flag("--dry-run", flags.dry_run, "only print exact sizes and an estimate of the time");
+  app.add_flag("--force", flags.force, "replace OUT if it exists");
+}
+
+int Run(int argc, char** argv) {
+  Flags flags;
+  CLI::App app(kDescription, "moed-pack");
+  app.formatter(std::make_shared<UsageFormatter>());
+  app.set_version_flag("--version", StrCat("moed-pack ", BuildVersion()));
+  app.set_help_flag("-h,--help", "print this help");
+  DefinePack(app, flags);
+  CLI::App* inspect = app.add_subcommand("inspect", "print what a store holds");
+  inspect->add_option("STORE", flags.store, "a packed store")->required();
+  inspect->add_flag("--json", flags.json, "as JSON");
+  CLI::App* verify = app.add_subcommand("verify", "check every checksum of a store");
+  verify->add_option("STORE", flags.store, "a packed store")->required();
+  app.require_subcommand(0, 1);
+  app.footer(kFooter);  // last: subcommands inherit what is there when they are added
+  try {
+    app.parse(argc, argv);
+    if (app.get_subcommands().empty() && flags.output.empty()) {
+      throw CLI::RequiredError("IN and OUT (or: inspect STORE, verify STORE)");
+    }
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    std::fprintf(stderr, "moed-pack: %s\nallowed: %s\n", error.what(), AllowedFlags(app).c_str());
+    return kExitUsage;
+  }
+  CatchInterrupts();
+  signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is an error of the write, not death
+  const absl::Status status = inspect->parsed() ? RunInspect(flags) : verify->parsed() ? RunVerify(flags) : RunPack(flags);
+  if (status.ok()) return kExitOk;
+  PrintError(status);
+  return absl::IsCancelled(status) ? kExitInterrupted : kExitFailed;
+}
+
+}  // namespace
+}  // namespace moed
+
+int main(int argc, char** argv) { return moed::Run(argc, argv); }

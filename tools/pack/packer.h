@@ -1,0 +1,23 @@
+// Carries out a plan: encodes what the store does not have yet and writes it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "core/base/executor.h"
+#include "core/store/writer.h"
+#include "tools/pack/plan.h"
+#include "tools/pack/progress.h"
+
+namespace moed {
+
+// RESOURCE_EXHAUSTED when the file system of `path` has less room than the store still needs, what an unfinished pack of `path`
+// already takes counted in.
+absl::Status CheckFreeSpace(const std::string& path, uint64_t file_bytes);
+
+// `writer` was opened with the plan's description and identity. CANCELLED after an interrupt, with everything that is finished
+// journalled; any error leaves the unfinished pack to be resumed.
+absl::Status Pack(const PackPlan& plan, StoreWriter& writer, Executor& executor, Progress& progress);
+
+}  // namespace moed

@@ -1,0 +1,40 @@
+// How far a long pass over bytes is: one line that is redrawn on a terminal, a line every few seconds elsewhere.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "core/base/clock.h"
+
+namespace moed {
+
+// Not synchronised.
+class Progress {
+ public:
+  // `verb`: "packing". Bytes below `start` were there before and do not count for the rate.
+  Progress(std::string verb, uint64_t total_bytes, uint64_t start_bytes, std::FILE* out, const Clock& clock);
+
+  void Update(uint64_t done_bytes);
+  // The last line, with the whole time; call it once, at the end.
+  void Finish();
+  // Ends a redrawn line, so that what is printed next stands alone.
+  void Break();
+
+  // "packing 12.0 MiB of 1.0 GiB (1 %), 210.0 MiB/s, 0:05 left"
+  std::string Line() const;
+
+ private:
+  const std::string verb_;
+  const uint64_t total_bytes_;
+  const uint64_t start_bytes_;
+  std::FILE* const out_;
+  const Clock& clock_;
+  const bool terminal_;
+  const int64_t begin_nanos_;
+  int64_t last_print_nanos_;
+  uint64_t done_bytes_;
+  bool line_open_ = false;
+};
+
+}  // namespace moed
