@@ -46,7 +46,7 @@ void Decoder::RunLayer(LayerId layer, ExpertProvider& provider) {
   if (spec_.moe[layer.value()]) {
     ffn_.RunExperts(layer, weights, provider);
   } else {
-    ffn_.RunDense(weights);
+    ffn_.RunDense(layer, weights);
   }
 }
 
@@ -67,6 +67,7 @@ void Decoder::ComputeLogits(LogitsSink sink) {
 
 void Decoder::ProjectLogits(std::span<const int32_t> rows, LogitsSink sink) {
   if (rows.empty()) return;
+  const TraceSpan span(step_.trace, "logits", kComputeTrack);
   Scratch& scratch = step_.scratch;
   const int count = static_cast<int>(rows.size());
   const Activations input =
@@ -83,6 +84,7 @@ void Decoder::ProjectLogits(std::span<const int32_t> rows, LogitsSink sink) {
 void Decoder::GateProbabilities(LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
   MOED_CHECK(spec_.moe[layer.value()]);
   MOED_CHECK(static_cast<int>(hidden.size()) == spec_.hidden && static_cast<int>(probabilities.size()) == spec_.experts);
+  const TraceSpan span(step_.trace, "look-ahead gate", kComputeTrack, layer);
   const Activations input = step_.backend.Prepare(hidden.data(), 1, spec_.hidden, spec_.hidden, step_.scratch.gate_storage);
   const MatMulJob jobs[] = {{weights_.layers[layer.value()].router, &input, probabilities.data(), spec_.experts}};
   step_.backend.MatMul(jobs);

@@ -30,7 +30,8 @@ void FfnBlock::Down(const MatrixView& down, const Activations& inner, float* out
   step_.backend.MatMul(jobs);
 }
 
-void FfnBlock::RunDense(const LayerWeights& weights) {
+void FfnBlock::RunDense(LayerId layer, const LayerWeights& weights) {
+  const TraceSpan span(step_.trace, "dense", kComputeTrack, layer);
   Scratch& scratch = step_.scratch;
   const Activations input = NormalizeInput(weights);
   Down(weights.dense.down, GateAndUp(weights.dense.gate, weights.dense.up, input), scratch.projected.data());
@@ -40,9 +41,12 @@ void FfnBlock::RunDense(const LayerWeights& weights) {
 void FfnBlock::RunExperts(LayerId layer, const LayerWeights& weights, ExpertProvider& provider) {
   Scratch& scratch = step_.scratch;
   const Activations input = NormalizeInput(weights);
-  Route(layer, weights, input, provider);
+  {
+    const TraceSpan span(step_.trace, "router", kComputeTrack, layer);
+    Route(layer, weights, input, provider);
+  }
   provider.Begin({layer, scratch.routing.first(step_.batch.rows())});
-  ComputeShared(weights, input);  // while the reads that Begin queued are under way
+  ComputeShared(layer, weights, input);  // while the reads that Begin queued are under way
   while (std::optional<ReadyExpert> ready = provider.Next()) {
     const std::span<const int32_t> slots = SlotsOf(ready->expert);
     const absl::Status status = ComputeExpert(layer, *ready, slots, input);
@@ -93,14 +97,15 @@ std::span<const int32_t> FfnBlock::SlotsOf(int32_t expert) const {
   return scratch.expert_slots.subspan(begin, scratch.expert_begin[expert + 1] - begin);
 }
 
-void FfnBlock::ComputeShared(const LayerWeights& weights, const Activations& input) {
+void FfnBlock::ComputeShared(LayerId layer, const LayerWeights& weights, const Activations& input) {
   if (step_.spec.shared_ffn == 0) return;
+  const TraceSpan span(step_.trace, "shared expert", kComputeTrack, layer);
   Down(weights.shared.down, GateAndUp(weights.shared.gate, weights.shared.up, input), step_.scratch.shared.data());
 }
 
 Activations FfnBlock::Gather(std::span<const int32_t> slots, const Activations& input) {
-  if (static_cast<int>(slots.size()) == input.tokens)
-    return input;  // a token chooses an expert once: these are all tokens, in order
+  // A token chooses an expert once, so these are all tokens in their order.
+  if (static_cast<int>(slots.size()) == input.tokens) return input;
   Scratch& scratch = step_.scratch;
   const int hidden = step_.spec.hidden;
   float* to = scratch.projected.data();

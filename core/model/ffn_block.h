@@ -11,7 +11,7 @@ class FfnBlock {
  public:
   explicit FfnBlock(Step& step) : step_(step) {}
 
-  void RunDense(const LayerWeights& weights);
+  void RunDense(LayerId layer, const LayerWeights& weights);
   // Chunks whose tokens chose an expert that could not be read leave the batch with its error.
   void RunExperts(LayerId layer, const LayerWeights& weights, ExpertProvider& provider);
 
@@ -19,7 +19,7 @@ class FfnBlock {
   Activations NormalizeInput(const LayerWeights& weights);
   void Route(LayerId layer, const LayerWeights& weights, const Activations& input, ExpertProvider& provider);
   void ChooseForAllTokens();
-  void ComputeShared(const LayerWeights& weights, const Activations& input);
+  void ComputeShared(LayerId layer, const LayerWeights& weights, const Activations& input);
   absl::Status ComputeExpert(LayerId layer, const ReadyExpert& ready, std::span<const int32_t> slots, const Activations& input);
   // The inputs of the tokens that chose an expert.
   Activations Gather(std::span<const int32_t> slots, const Activations& input);

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Perplexity of a text as transformers computes it in float32 from a checkpoint's weights.
 
-The counterpart of `moectl score --file F --window N --json`: the text is tokenised whole without adding tokens, cut into consecutive
-windows, each is scored alone, and tokens 2..N of each window count. Prints {"tokens": N, "nll": sum, "perplexity": exp(nll / N)}.
+The counterpart of `moectl score --file F --window N --json`: the text is tokenised whole without adding tokens, cut into
+consecutive windows, each is scored alone, and tokens 2..N of each window count. Prints
+{"tokens": N, "nll": sum, "perplexity": exp(nll / N)}.
 
 Measured with transformers 4.57.6 and torch 2.15.0.
 """

@@ -165,13 +165,13 @@ def transformers_config(shape: Shape):
     """The config.json that goes with checkpoint_tensors()."""
     from transformers import MixtralConfig, Qwen2MoeConfig
 
-    common = dict(vocab_size=shape.vocab, hidden_size=shape.hidden, num_hidden_layers=shape.layers, num_attention_heads=shape.heads,
-                  num_key_value_heads=shape.kv_heads, num_experts_per_tok=shape.top_k, max_position_embeddings=2048,
+    common = dict(vocab_size=shape.vocab, hidden_size=shape.hidden, num_hidden_layers=shape.layers,
+                  num_attention_heads=shape.heads, num_key_value_heads=shape.kv_heads, num_experts_per_tok=shape.top_k, max_position_embeddings=2048,
                   rope_theta=ROPE_THETA, rms_norm_eps=shape.eps, tie_word_embeddings=True, bos_token_id=0, eos_token_id=0,
                   dtype="bfloat16")
     if shape.qwen:
         return Qwen2MoeConfig(architectures=["Qwen2MoeForCausalLM"], intermediate_size=shape.shared_ffn,
                               moe_intermediate_size=shape.expert_ffn, shared_expert_intermediate_size=shape.shared_ffn,
                               num_experts=shape.experts, decoder_sparse_step=1, norm_topk_prob=False, **common)
-    return MixtralConfig(architectures=["MixtralForCausalLM"], intermediate_size=shape.expert_ffn, num_local_experts=shape.experts,
-                         sliding_window=None, **common)
+    return MixtralConfig(architectures=["MixtralForCausalLM"], intermediate_size=shape.expert_ffn,
+                         num_local_experts=shape.experts, sliding_window=None, **common)

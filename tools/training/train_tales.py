@@ -3,8 +3,8 @@
 
 Muon for the matrices, AdamW for the rest, float32 on the CPU. models/tales-qwen was made with
     train_tales.py models/tales-qwen --data DATA --minutes 100
-(training.json beside the weights has every argument; the result depends on the speed of the machine through --minutes). At the end
-the saved checkpoint is compared with the model that was trained, as transformers computes it.
+(training.json beside the weights has every argument; the result depends on the speed of the machine through --minutes). At
+the end the saved checkpoint is compared with the model that was trained, as transformers computes it.
 
 Needs torch, transformers, tokenizers, safetensors and numpy.
 """
@@ -25,8 +25,8 @@ import tales_corpus
 from tales_model import Network, Shape, checkpoint_tensors, transformers_config
 
 CHAT_TEMPLATE = (
-    "{% for m in messages %}{% if m['role'] == 'user' %}<|user|>{{ m['content'] }}{% else %}<|assistant|>{{ m['content'] }}<|end|>"
-    "{% endif %}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}")
+    "{% for m in messages %}{% if m['role'] == 'user' %}<|user|>{{ m['content'] }}{% else %}<|assistant|>{{ m['content'] }}"
+    "<|end|>{% endif %}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}")
 WARM_UP_STEPS = 40
 SAVE_SECONDS = 1200
 SAMPLES = (
@@ -71,7 +71,8 @@ def make_tokenizer(out: pathlib.Path, texts: list[str], vocab: int) -> Tokenizer
         tokenizer.decoder = decoders.ByteLevel()
         trainer = trainers.BpeTrainer(vocab_size=vocab, special_tokens=list(tales_corpus.SPECIAL_TOKENS),
                                       initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
-        tokenizer.train_from_iterator((text[i:i + 100_000] for text in texts for i in range(0, len(text), 100_000)), trainer=trainer)
+        pieces = (text[i:i + 100_000] for text in texts for i in range(0, len(text), 100_000))
+        tokenizer.train_from_iterator(pieces, trainer=trainer)
         tokenizer.save(str(file))
     tokenizer = Tokenizer.from_file(str(file))
     end = tales_corpus.END_OF_TEXT
@@ -174,7 +175,8 @@ def train(network: Network, source: np.ndarray, arguments: argparse.Namespace) -
 
 
 @torch.no_grad()
-def compare_with_transformers(network: Network, tokenizer: Tokenizer, held_out: np.ndarray, arguments: argparse.Namespace) -> None:
+def compare_with_transformers(network: Network, tokenizer: Tokenizer, held_out: np.ndarray,
+                              arguments: argparse.Namespace) -> None:
     model = AutoModelForCausalLM.from_pretrained(arguments.out, dtype=torch.float32).eval()
     ids = random_batch(held_out, np.random.default_rng(2), 4, arguments.ctx)[:, :-1]
     difference = (model(ids).logits - network(ids)[0]).abs().max().item()
