@@ -127,7 +127,8 @@ void EngineCall::Reject(absl::Status status, std::optional<Rejection> rejection)
 }
 
 void EngineCall::Cancel(absl::Status status) {
-  CancelAs(absl::IsDeadlineExceeded(status) ? EndReason::kDeadline : EndReason::kCancelled, std::move(status));
+  const EndReason reason = absl::IsDeadlineExceeded(status) ? EndReason::kDeadline : EndReason::kCancelled;
+  CancelAs(reason, std::move(status));
 }
 
 void EngineCall::CancelSlow() {

@@ -23,7 +23,7 @@ struct LoadedModel {
   std::vector<std::string> expert_formats;  // [precision]
   std::vector<MemoryPart> memory;           // as planned, "cache" included
   moe::v1::ModelInfo info;
-  moe::v1::ServerInfo backends;             // compute_backend, io_backend and io_backend_reason only
+  moe::v1::ServerInfo backends;  // compute_backend, io_backend and io_backend_reason only
 
   // The plan, with what the cache really holds now.
   std::vector<MemoryPart> MemoryNow(const ExpertStats& experts) const {

@@ -249,9 +249,9 @@ TEST(ValidationTest, NamesTheField) {
       {"stopping.min_new_tokens", [](auto& r) { r.mutable_stopping()->set_min_new_tokens(-1); }},
       {"stopping.stop_strings",
        [](auto& r) {
-         for (int i = 0; i < 17; ++i) r.mutable_stopping()->add_stop_strings("x");
+         for (int i = 0; i < 17; ++i) r.mutable_stopping()->add_stop_strings();
        }},
-      {"stopping.stop_strings[0]", [](auto& r) { r.mutable_stopping()->add_stop_strings(""); }},
+      {"stopping.stop_strings[0]", [](auto& r) { r.mutable_stopping()->add_stop_strings(); }},
       {"stopping.stop_strings[0]", [](auto& r) { r.mutable_stopping()->add_stop_strings(std::string(257, 'x')); }},
       {"stopping.stop_token_ids",
        [](auto& r) {
