@@ -1,6 +1,6 @@
-# moed in a container: build stage and a small runtime, both from the same Debian 12 base (amd64 and arm64).
-#   docker build -t moed .                                    # from Docker's Debian image
-#   buildah build --build-arg BASE=localhost/debian12 -t moed .  # from a base of your own (debootstrap bookworm)
+# moed in a container: build stage and a small runtime, both from the same Debian 12 base (amd64 or arm64).
+#   docker build -t moed .                                        # from Docker's Debian image
+#   buildah build --format docker --build-arg BASE=localhost/debian12 -t moed .   # from a base of your own (debootstrap bookworm)
 ARG BASE=debian:12-slim
 
 FROM ${BASE} AS build
@@ -15,11 +15,14 @@ RUN cmake --preset release -DMOED_BUILD_TESTS=OFF \
 FROM ${BASE} AS runtime
 RUN apt-get update -q \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
-      libgrpc++1.51 libprotobuf32 libprometheus-cpp-core1.0 libprometheus-cpp-pull1.0 liburing2 libpcre2-8-0 libutf8proc2 libxxhash0 libspdlog1.10 libcivetweb1 ca-certificates \
+      libabsl20220623 libcivetweb1 libfmt9 libgrpc++1.51 libgrpc29 libpcre2-8-0 libprometheus-cpp-core1.0 libprotobuf32 \
+      libspdlog1.10 libstdc++6 liburing2 libutf8proc2 libxxhash0 \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin moed
 COPY --from=build /install/usr/ /usr/
-USER moed
+# A library that the list above lacks ends the build here, not the container later.
+RUN ! ldd /usr/bin/moed /usr/bin/moectl /usr/bin/moed-pack | grep 'not found'
+USER 10001
 # The root file system may be read-only: moed writes nothing but its log to standard output. The store is mounted at /models.
 EXPOSE 50051 9464
 ENV MOED_LISTEN=0.0.0.0:50051 MOED_METRICS_LISTEN=0.0.0.0:9464

@@ -93,7 +93,7 @@ class App::Impl {
   absl::Status LoadModel();
   absl::StatusOr<std::unique_ptr<CachingProvider>> MakeProvider();
   PolicyContext ContextOfPolicy() const;
-  absl::StatusOr<std::unique_ptr<ExpertPredictor>> MakeConfiguredPredictor(GateFn gate) const;
+  absl::StatusOr<std::unique_ptr<ExpertPredictor>> MakeConfiguredPredictor() const;
   void Publish();
 
   void BeginDrain();
@@ -157,15 +157,15 @@ absl::Status App::Impl::Plan() {
     budget = found.bytes;
     spdlog::info("--memory-budget is absent: {} ({})", FormatBytes(budget), found.reason);
   }
-  MOED_ASSIGN_OR_RETURN(const auto predictor, MakeConfiguredPredictor(nullptr));
+  MOED_ASSIGN_OR_RETURN(const auto predictor, MakeConfiguredPredictor());
   MOED_ASSIGN_OR_RETURN(plan_,
                         PlanServing(config_, budget, *store_, spec_, tokenizer_->memory_bytes(), predictor->memory_bytes()));
   LogTable("memory plan", plan_.memory.Table());
   spdlog::info(
       "context of {} tokens (--max-context), {} for keys and values (--kv-budget); {} requests run (--max-sessions), {} wait "
-      "(--queue-capacity), {} idle conversations are kept (--max-kept-sessions)",
+      "(--queue-capacity), {} idle conversations are kept (--max-kept-sessions), steps of {} tokens (--prefill-chunk)",
       plan_.memory.max_context, FormatBytes(plan_.memory.kv), plan_.engine.max_sessions, plan_.engine.queue_capacity,
-      plan_.engine.max_kept_sessions);
+      plan_.engine.max_kept_sessions, plan_.engine.max_step_tokens);
   return absl::OkStatus();
 }
 
@@ -240,8 +240,12 @@ PolicyContext App::Impl::ContextOfPolicy() const {
           .precisions = static_cast<int>(description.precisions.size())};
 }
 
-absl::StatusOr<std::unique_ptr<ExpertPredictor>> App::Impl::MakeConfiguredPredictor(GateFn gate) const {
-  return MakePredictor(config_.predictor, {.model = ContextOfPolicy(), .hidden = spec_.hidden, .gate = std::move(gate)});
+// The gate is called once sequences run, when the model is there.
+absl::StatusOr<std::unique_ptr<ExpertPredictor>> App::Impl::MakeConfiguredPredictor() const {
+  const GateFn gate = [this](LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
+    model_->GateProbabilities(layer, hidden, probabilities);
+  };
+  return MakePredictor(config_.predictor, {.model = ContextOfPolicy(), .hidden = spec_.hidden, .gate = gate});
 }
 
 absl::StatusOr<std::unique_ptr<CachingProvider>> App::Impl::MakeProvider() {
@@ -250,10 +254,7 @@ absl::StatusOr<std::unique_ptr<CachingProvider>> App::Impl::MakeProvider() {
   parts.store = store_.get();
   parts.reads = reads_.get();
   MOED_ASSIGN_OR_RETURN(parts.policy, MakePolicy(config_.policy, context));
-  MOED_ASSIGN_OR_RETURN(parts.predictor, MakeConfiguredPredictor([this](LayerId layer, std::span<const float> hidden,
-                                                                        std::span<float> probabilities) {
-                          model_->GateProbabilities(layer, hidden, probabilities);
-                        }));
+  MOED_ASSIGN_OR_RETURN(parts.predictor, MakeConfiguredPredictor());
   MOED_ASSIGN_OR_RETURN(parts.mask, MakeRouterMask("none", context));
   MOED_ASSIGN_OR_RETURN(parts.fidelity, MakeFidelityRule("exact", context));
   parts.clock = &clock_;

@@ -138,8 +138,8 @@ absl::StatusOr<ConfigOutcome> ReadConfig(std::span<const std::string> arguments,
   if (outcome.config.store.empty()) {
     return InvalidArgument("--store is missing: the packed model to serve (made by moed-pack); see moed --help");
   }
-  if (outcome.config.prefill_chunk < outcome.config.max_sessions) {
-    return InvalidArgument("--prefill-chunk: ", outcome.config.prefill_chunk, " is less than --max-sessions ",
+  if (outcome.config.prefill_chunk && *outcome.config.prefill_chunk < outcome.config.max_sessions) {
+    return InvalidArgument("--prefill-chunk: ", *outcome.config.prefill_chunk, " is less than --max-sessions ",
                            outcome.config.max_sessions, ": a step holds one token of every running request");
   }
   return outcome;

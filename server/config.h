@@ -35,7 +35,7 @@ struct Config {
 
   int max_sessions = 8;
   std::optional<int> queue_capacity;  // absent: as the budget allows
-  int prefill_chunk = 64;
+  std::optional<int> prefill_chunk;        // absent: 64, fewer in a small budget
   std::optional<int> max_kept_sessions;  // absent: as the budget allows
 
   std::string trace;  // "" = off

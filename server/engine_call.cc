@@ -56,11 +56,7 @@ void EngineCall::Start(absl::StatusOr<PendingRequest> translated) {
   record_.session_id = request.engine.session_id;
   request.engine.arrival_nanos = arrival_nanos_;
   auto job = [self = shared_from_this(), request = std::make_shared<PendingRequest>(std::move(request))] {
-    try {
-      self->Admit(std::move(*request));
-    } catch (const std::exception& error) {
-      self->CancelAs(EndReason::kError, Internal("the request could not be prepared: ", error.what()));
-    }
+    self->Prepare(std::move(*request));
   };
   if (!environment_.workers.Submit(bytes, std::move(job))) {
     Reject(ResourceExhausted("the queue is full: too many prompts wait to be tokenised"), Rejection::kQueueFull);
@@ -83,17 +79,35 @@ absl::Status EngineCall::Tokenize(PendingRequest& request) {
   return absl::OkStatus();
 }
 
-void EngineCall::Admit(PendingRequest request) {
+void EngineCall::Prepare(PendingRequest request) {
+  bool admitted = false;
+  try {
+    admitted = Admit(std::move(request));
+  } catch (const std::exception& error) {
+    return Reject(Internal("the request could not be prepared: ", error.what()), std::nullopt);
+  }
+  if (admitted) Guarded([this] { Announce(); });
+}
+
+// False: the call has ended. True: the engine has it and will call OnFinish.
+bool EngineCall::Admit(PendingRequest request) {
+  const auto reject = [this](absl::Status status, std::optional<Rejection> rejection) {
+    Reject(std::move(status), rejection);
+    return false;
+  };
   {
     absl::MutexLock lock(&mutex_);
-    if (cancellation_.has_value()) return Account(cancellation_->status);
+    if (cancellation_.has_value()) {
+      Account(cancellation_->status);
+      return false;
+    }
   }
-  if (absl::Status status = Tokenize(request); !status.ok()) return Reject(status, std::nullopt);
+  if (absl::Status status = Tokenize(request); !status.ok()) return reject(std::move(status), std::nullopt);
   EngineRequest& engine_request = request.engine;
   const EngineLimits& limits = model_->engine->limits();
   const size_t room = static_cast<size_t>(limits.max_context) - (engine_request.kind == RequestKind::kGenerate ? 1 : 0);
   if (engine_request.prompt.size() > room) {
-    return Reject(FieldError(request.prompt_field(), engine_request.prompt.size(), " tokens are too many: a context of ",
+    return reject(FieldError(request.prompt_field(), engine_request.prompt.size(), " tokens are too many: a context of ",
                              limits.max_context, " tokens leaves room for ", room),
                   Rejection::kTooLarge);
   }
@@ -105,16 +119,23 @@ void EngineCall::Admit(PendingRequest request) {
     std::optional<Rejection> rejection;
     if (absl::IsResourceExhausted(id.status())) rejection = Rejection::kQueueFull;
     if (absl::IsUnavailable(id.status())) rejection = Rejection::kDraining;
-    return Reject(id.status(), rejection);
+    return reject(id.status(), rejection);
   }
+  absl::MutexLock lock(&mutex_);
+  engine_id_ = *id;
+  return true;
+}
+
+void EngineCall::Announce() {
   std::optional<absl::Status> cancelled;
+  RequestId id;
   {
     absl::MutexLock lock(&mutex_);
-    engine_id_ = *id;
+    id = *engine_id_;
     if (cancellation_.has_value()) cancelled = cancellation_->status;
   }
   if (cancelled.has_value()) {
-    model_->engine->Cancel(*id, *cancelled);
+    model_->engine->Cancel(id, *cancelled);
   } else {
     Open();
   }
@@ -148,6 +169,13 @@ void EngineCall::CancelAs(EndReason reason, absl::Status status) {
   Fail(status);
 }
 
+// The client first: it must not wait, whatever else breaks.
+void EngineCall::EndBroken(const std::exception& error) {
+  const absl::Status status = Internal("the request failed: ", error.what());
+  Fail(status);
+  CancelAs(EndReason::kError, status);
+}
+
 void EngineCall::CheckStalled() {
   if (Stalled()) CancelSlow();
 }
@@ -158,6 +186,10 @@ void EngineCall::OnStarted(int prompt_tokens, int cached_tokens) {
 }
 
 void EngineCall::OnTokens(TokenDelta delta) {
+  Guarded([&] { Deliver(std::move(delta)); });
+}
+
+void EngineCall::Deliver(TokenDelta delta) {
   const int64_t now = environment_.clock.NowNanos();
   if (last_tokens_nanos_.has_value() && !delta.tokens.empty()) {
     environment_.metrics.ObserveInterToken(SecondsBetween(*last_tokens_nanos_, now) / static_cast<double>(delta.tokens.size()));
@@ -182,11 +214,7 @@ void EngineCall::OnFinish(const FinishInfo& finish) {
   if (cancelled) environment_.metrics.ObserveCancelToIdle(SecondsBetween(cancellation->nanos, environment_.clock.NowNanos()));
   if (method_ != Method::kScore) environment_.metrics.ObserveFinish(record_.reason, finish);
   Account(finish.status);
-  if (finish.status.ok()) {
-    Complete(finish);
-  } else {
-    Fail(finish.status);
-  }
+  Guarded([&] { finish.status.ok() ? Complete(finish) : Fail(finish.status); });
 }
 
 void EngineCall::Account(absl::Status status) {

@@ -1,6 +1,7 @@
 // One call to the engine from arrival to its end, transport aside: prompt work, admission, tokens, cancellation, accounting.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,6 +51,16 @@ class EngineCall : public RequestObserver, public std::enable_shared_from_this<E
   void Cancel(absl::Status status);
   // The client reads too slowly: beyond the write time-out. Called about once a second.
   void CheckStalled();
+  // Runs `body`. An exception ends the call with INTERNAL: gRPC would swallow it and leave the client waiting, and it must not
+  // reach the engine either.
+  template <class Body>
+  void Guarded(Body&& body) {
+    try {
+      body();
+    } catch (const std::exception& error) {
+      EndBroken(error);
+    }
+  }
 
   const std::string& id() const { return record_.id; }    // constant once Start was called
   int queue_position() const { return queue_position_; }  // constant once the transport sends initial metadata
@@ -77,11 +88,16 @@ class EngineCall : public RequestObserver, public std::enable_shared_from_this<E
   int cached_tokens_ = 0;
 
  private:
-  void Admit(PendingRequest request);  // on a worker
+  // On a worker: Prepare = Admit, then Announce when it was admitted.
+  void Prepare(PendingRequest request);
+  bool Admit(PendingRequest request);
+  void Announce();
   absl::Status Tokenize(PendingRequest& request);
   void Reject(absl::Status status, std::optional<Rejection> rejection);
   void CancelAs(EndReason reason, absl::Status status);
   void CancelSlow();
+  void EndBroken(const std::exception& error);
+  void Deliver(TokenDelta delta);
   void Account(absl::Status status);
 
   const Method method_;

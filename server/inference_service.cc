@@ -67,7 +67,7 @@ grpc::ServerUnaryReactor* InferenceService::Generate(grpc::CallbackServerContext
                                                      const moe::v1::GenerateRequest* request, GenerateResponse* response) {
   auto* reactor = new UnaryEngineReactor<GenerateResponse, GenerateCall>(context, environment_.live, response);
   reactor->Begin([&](auto& transport) { return std::make_shared<GenerateCall>(environment_, /*streaming=*/false, transport); },
-                 TranslateGenerate(*request));
+                 [&] { return TranslateGenerate(*request); });
   return reactor;
 }
 
@@ -75,14 +75,14 @@ grpc::ServerWriteReactor<GenerateResponse>* InferenceService::GenerateStream(grp
                                                                              const moe::v1::GenerateRequest* request) {
   auto* reactor = new StreamEngineReactor<GenerateResponse, GenerateCall>(context, environment_.live);
   reactor->Begin([&](auto& transport) { return std::make_shared<GenerateCall>(environment_, /*streaming=*/true, transport); },
-                 TranslateGenerate(*request));
+                 [&] { return TranslateGenerate(*request); });
   return reactor;
 }
 
 grpc::ServerUnaryReactor* InferenceService::Score(grpc::CallbackServerContext* context, const moe::v1::ScoreRequest* request,
                                                   ScoreResponse* response) {
   auto* reactor = new UnaryEngineReactor<ScoreResponse, ScoreCall>(context, environment_.live, response);
-  reactor->Begin([&](auto& transport) { return std::make_shared<ScoreCall>(environment_, transport); }, TranslateScore(*request));
+  reactor->Begin([&](auto& transport) { return std::make_shared<ScoreCall>(environment_, transport); }, [&] { return TranslateScore(*request); });
   return reactor;
 }
 

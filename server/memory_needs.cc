@@ -1,6 +1,7 @@
 #include "server/memory_needs.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/status.h"
 #include "core/base/trace.h"
@@ -12,15 +13,29 @@ namespace {
 
 constexpr uint64_t kLeastPromptQueueBytes = 64 << 10;
 constexpr uint64_t kMostPromptQueueBytes = 16 << 20;
+constexpr uint64_t kLargestBudget = uint64_t{1} << 50;
+constexpr int kMostStepTokens = 64;
 constexpr uint64_t kMostTraceEvents = 1 << 16;
 constexpr uint64_t kUnsentTokenBytes = 64;  // id, text and framing of one token that waits to be sent
+
+// Tokens of one step: as set, or the most up to 64 whose scratch takes no more than a share of the budget.
+int StepTokens(const Config& config, uint64_t budget, const ModelSpec& spec, ModelOptions options) {
+  if (config.prefill_chunk.has_value()) return *config.prefill_chunk;
+  for (int tokens = kMostStepTokens; tokens > config.max_sessions; tokens /= 2) {
+    options.max_step_tokens = tokens;
+    if (Model::ScratchBytes(spec, options, config.threads) <= budget / 16) return tokens;
+  }
+  return config.max_sessions;
+}
 
 ModelOptions OptionsOfModel(const Config& config, uint64_t budget, const ModelSpec& spec, int max_context) {
   // One pass over the output matrix serves the logits of all sessions, as far as they do not take more than a share of the
   // budget.
   const uint64_t row_bytes = static_cast<uint64_t>(spec.vocabulary) * sizeof(float);
-  const int rows = static_cast<int>(std::clamp<uint64_t>(budget / 32 / row_bytes, 1, config.max_sessions));
-  return {.max_step_tokens = config.prefill_chunk, .max_context = max_context, .logits_rows = rows};
+  const int rows = static_cast<int>(std::clamp<uint64_t>(budget / 64 / row_bytes, 1, config.max_sessions));
+  ModelOptions options{.max_context = max_context, .logits_rows = rows};
+  options.max_step_tokens = StepTokens(config, budget, spec, options);
+  return options;
 }
 
 // How many more of what `count` counts fit into `bytes`, from 4 to 64.
@@ -31,12 +46,13 @@ int DefaultCount(StepEngineOptions options, int vocabulary, int StepEngineOption
   return static_cast<int>(std::clamp<uint64_t>(bytes / each, 4, 64));
 }
 
-StepEngineOptions OptionsOfEngine(const Config& config, uint64_t budget, const ModelSpec& spec, int max_context) {
+StepEngineOptions OptionsOfEngine(const Config& config, uint64_t budget, const ModelSpec& spec, const ModelOptions& model) {
+  const int max_context = model.max_context;
   StepEngineOptions options{.max_context = max_context,
                             .max_new_tokens = max_context - 1,
                             .max_sessions = config.max_sessions,
                             .queue_capacity = 0,
-                            .max_step_tokens = config.prefill_chunk,
+                            .max_step_tokens = model.max_step_tokens,
                             .max_kept_sessions = 0};
   const auto fitting = [&](int StepEngineOptions::*count, uint64_t bytes) {
     return DefaultCount(options, spec.vocabulary, count, bytes);
@@ -62,10 +78,11 @@ MemoryNeeds MeasureNeeds(const Config& config, uint64_t budget, const StoreReade
   MemoryNeeds needs;
   needs.trunk = description.trunk_bytes;
   needs.tokenizer = tokenizer_bytes;
-  needs.scratch = Model::ScratchBytes(spec, OptionsOfModel(config, budget, spec, max_context), config.threads);
+  const ModelOptions model = OptionsOfModel(config, budget, spec, max_context);
+  needs.scratch = Model::ScratchBytes(spec, model, config.threads);
   needs.tables = CachingProvider::CacheTableBytes(description) + predictor_bytes + experts * kExpertParts * sizeof(uint64_t) +
                  description.trunk.size() * sizeof(TensorInfo);
-  needs.queues = StepEngine::MemoryBytes(OptionsOfEngine(config, budget, spec, max_context), spec.vocabulary) +
+  needs.queues = StepEngine::MemoryBytes(OptionsOfEngine(config, budget, spec, model), spec.vocabulary) +
                  PromptQueueBytes(budget) + static_cast<uint64_t>(config.max_sessions) * kMaxUnsentTokens * kUnsentTokenBytes +
                  TraceEvents(config, budget) * sizeof(TraceEvent);
   needs.kv_page = KvPool::PageBytes(spec);
@@ -76,25 +93,63 @@ MemoryNeeds MeasureNeeds(const Config& config, uint64_t budget, const StoreReade
   return needs;
 }
 
+// What a memory plan is made from, whatever the budget.
+struct Planner {
+  const Config& config;
+  const StoreReader& store;
+  const ModelSpec& spec;
+  uint64_t tokenizer_bytes;
+  uint64_t predictor_bytes;
+
+  // The plan of `budget` with shares (queues, scratch) as `shares_of` gives them. Scratch and queues grow with the context, which is
+  // what they leave room for: first as if they needed nothing for it, then for the context that came out, which can only shrink.
+  absl::StatusOr<MemoryPlan> Plan(uint64_t budget, uint64_t shares_of, int max_context) const {
+    const MemoryRequest request{.budget = budget,
+                                .kv_budget = config.kv_budget,
+                                .max_context = config.max_context,
+                                .top_k = spec.top_k,
+                                .max_sessions = config.max_sessions};
+    return PlanMemory(MeasureNeeds(config, shares_of, store, spec, tokenizer_bytes, predictor_bytes, max_context), request);
+  }
+  absl::StatusOr<MemoryPlan> Plan(uint64_t budget) const {
+    MOED_ASSIGN_OR_RETURN(const MemoryPlan loose, Plan(budget, budget, kKvPageTokens));
+    return Plan(budget, budget, loose.max_context);
+  }
+
+  // The shares shrink with the budget, so the smallest one that works is searched for. INVALID_ARGUMENT of the plan where none does.
+  absl::StatusOr<uint64_t> SmallestBudget() const {
+    uint64_t works = 1 << 20;
+    for (; !Plan(works).ok(); works *= 2) {
+      if (works > kLargestBudget) return Plan(works).status();
+    }
+    uint64_t fails = works / 2;
+    while (works - fails > 1) {
+      const uint64_t middle = fails + (works - fails) / 2;
+      (Plan(middle).ok() ? works : fails) = middle;
+    }
+    return works;
+  }
+
+  // RESOURCE_EXHAUSTED with the table of the smallest budget that works.
+  absl::Status TooSmall(uint64_t budget) const {
+    MOED_ASSIGN_OR_RETURN(const uint64_t smallest, SmallestBudget());
+    MOED_ASSIGN_OR_RETURN(const MemoryPlan plan, Plan(smallest));
+    return Plan(budget, smallest, plan.max_context).status();
+  }
+};
+
 }  // namespace
 
 absl::StatusOr<ServingPlan> PlanServing(const Config& config, uint64_t budget, const StoreReader& store, const ModelSpec& spec,
                                         uint64_t tokenizer_bytes, uint64_t predictor_bytes) {
-  const MemoryRequest request{.budget = budget,
-                              .kv_budget = config.kv_budget,
-                              .max_context = config.max_context,
-                              .top_k = spec.top_k,
-                              .max_sessions = config.max_sessions};
-  const auto plan_for = [&](int max_context) {
-    return PlanMemory(MeasureNeeds(config, budget, store, spec, tokenizer_bytes, predictor_bytes, max_context), request);
-  };
-  // Scratch and queues grow with the context, which is what they leave room for: first as if they needed nothing for it, then for
-  // the context that came out, which can only shrink.
-  MOED_ASSIGN_OR_RETURN(const MemoryPlan loose, plan_for(kKvPageTokens));
+  const Planner planner{config, store, spec, tokenizer_bytes, predictor_bytes};
+  absl::StatusOr<MemoryPlan> memory = planner.Plan(budget);
+  if (memory.status().code() == absl::StatusCode::kResourceExhausted) return planner.TooSmall(budget);
+  MOED_RETURN_IF_ERROR(memory.status());
   ServingPlan plan;
-  MOED_ASSIGN_OR_RETURN(plan.memory, plan_for(loose.max_context));
+  plan.memory = *std::move(memory);
   plan.model = OptionsOfModel(config, budget, spec, plan.memory.max_context);
-  plan.engine = OptionsOfEngine(config, budget, spec, plan.memory.max_context);
+  plan.engine = OptionsOfEngine(config, budget, spec, plan.model);
   plan.prompt_queue_bytes = PromptQueueBytes(budget);
   plan.trace_events = TraceEvents(config, budget);
   return plan;

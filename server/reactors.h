@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,16 +18,6 @@
 #include "server/response_pump.h"
 
 namespace moed {
-
-// An exception out of a reaction is swallowed by gRPC and the client hangs: here it ends the call instead.
-template <class Body>
-void Guarded(EngineCall& call, Body&& body) {
-  try {
-    body();
-  } catch (const std::exception& error) {
-    call.Cancel(Internal("the request failed: ", error.what()));
-  }
-}
 
 // The context and cancellation of one call. A deadline arrives as a cancellation, either by the server's own timer or, as a rule
 // a little earlier, by the client's.
@@ -59,18 +48,11 @@ class EngineReactor : public Reactor, public ResponseTransport<Message> {
  public:
   EngineReactor(grpc::CallbackServerContext* context, LiveCalls& live) : context_(context), live_(live), deadline_(*context) {}
 
-  // Called once, right after construction; `make_call(transport)`.
-  template <class MakeCall>
-  void Begin(MakeCall&& make_call, absl::StatusOr<PendingRequest> request) {
+  // Called once, right after construction; `make_call(transport)`, `translate()` gives an absl::StatusOr<PendingRequest>.
+  template <class MakeCall, class Translate>
+  void Begin(MakeCall&& make_call, Translate&& translate) {
     call_ = make_call(*this);
-    if (request.ok() && request->engine.name.empty()) {
-      const auto& metadata = context_->client_metadata();
-      if (auto found = metadata.find(kRequestIdKey); found != metadata.end()) {
-        request->engine.name.assign(found->second.data(), found->second.size());
-        if (!IsValidUtf8(request->engine.name)) request = FieldError(kRequestIdKey, "is not UTF-8");
-      }
-    }
-    Guarded(*call_, [&] { call_->Start(std::move(request)); });
+    call_->Guarded([&] { call_->Start(Named(translate())); });
   }
 
   void SendInitialMetadata() override {
@@ -81,7 +63,7 @@ class EngineReactor : public Reactor, public ResponseTransport<Message> {
 
   void OnSendInitialMetadataDone(bool ok) override { OperationDone(ok); }
   void OnCancel() override {
-    Guarded(*call_, [&] { call_->Cancel(deadline_.CancelStatus()); });
+    call_->Guarded([&] { call_->Cancel(deadline_.CancelStatus()); });
   }
   void OnDone() override {
     live_.Remove(call_.get());
@@ -91,13 +73,24 @@ class EngineReactor : public Reactor, public ResponseTransport<Message> {
 
  protected:
   void OperationDone(bool ok) {
-    Guarded(*call_, [&] {
+    call_->Guarded([&] {
       call_->pump().OperationDone(ok);
       if (!ok) call_->Cancel(deadline_.CancelStatus());
     });
   }
 
  private:
+  // A request without an id takes that of the metadata.
+  absl::StatusOr<PendingRequest> Named(absl::StatusOr<PendingRequest> request) const {
+    if (!request.ok() || !request->engine.name.empty()) return request;
+    const auto& metadata = context_->client_metadata();
+    if (auto found = metadata.find(kRequestIdKey); found != metadata.end()) {
+      request->engine.name.assign(found->second.data(), found->second.size());
+      if (!IsValidUtf8(request->engine.name)) request = FieldError(kRequestIdKey, "is not UTF-8");
+    }
+    return request;
+  }
+
   grpc::CallbackServerContext* const context_;
   LiveCalls& live_;
   const CallDeadline deadline_;

@@ -13,7 +13,8 @@
 
 namespace moed {
 
-// What gRPC's server reactors offer. Each of the first two ends with one ResponsePump::OperationDone; nothing follows SendFinish.
+// What gRPC's server reactors offer. Each of the first two ends with one ResponsePump::OperationDone, unless it throws; nothing
+// follows SendFinish.
 template <class Message>
 class ResponseTransport {
  public:
@@ -159,6 +160,15 @@ class ResponsePump {
       action = Next();
       if (action == Action::kMessage || action == Action::kFinish) sending_ = std::exchange(pending_, std::nullopt);
     }
+    try {
+      Perform(action);
+    } catch (...) {
+      if (action != Action::kFinish) OperationNotBegun();
+      throw;
+    }
+  }
+
+  void Perform(Action action) {
     switch (action) {
       case Action::kNone:
         break;
@@ -172,6 +182,17 @@ class ResponsePump {
         transport_.SendFinish(sending_.has_value() ? &*sending_ : nullptr, *end_);
         break;
     }
+  }
+
+  // The transport threw: no OperationDone follows, and what was to be sent is lost.
+  void OperationNotBegun() {
+    {
+      absl::MutexLock lock(&mutex_);
+      in_flight_ = false;
+      in_flight_tokens_ = 0;
+      if (!end_.has_value() || end_->ok()) end_ = grpc::Status(grpc::StatusCode::INTERNAL, "the answer could not be sent");
+    }
+    Pump();
   }
 
   ResponseTransport<Message>& transport_;

@@ -15,6 +15,7 @@ namespace moed {
 
 struct RpcServerOptions {
   int max_message_bytes = 4 << 20;
+  int min_ping_interval_ms = 5000;  // clients may ping that often, also during a long silent prefill; who does more is cut off
 };
 
 // Thread-safe. Not serving (health of "" and "moe.v1.Inference") until SetServing(true).

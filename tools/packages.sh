@@ -7,7 +7,7 @@ build=(g++ cmake ninja-build ccache pkg-config git ca-certificates
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libabsl-dev prometheus-cpp-dev libcivetweb-dev
   liburing-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libxxhash-dev libspdlog-dev)
 test=("${build[@]}" libgtest-dev libgmock-dev libbenchmark-dev curl xz-utils prometheus
-  python3 python3-grpcio python3-grpc-tools python3-protobuf python3-yaml)
+  python3 python3-grpcio python3-protobuf python3-yaml)
 
 case "${1:-}" in
   build) wanted=("${build[@]}") ;;

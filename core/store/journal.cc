@@ -45,8 +45,9 @@ absl::StatusOr<std::optional<JournalContents>> Journal::Read(const std::string& 
   if (!file) return std::nullopt;
   const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   std::vector<Row> rows(bytes.size() / kRowBytes);
+  if (rows.empty()) return std::nullopt;
   std::memcpy(rows.data(), bytes.data(), rows.size() * kRowBytes);
-  if (rows.empty() || !Same(rows[0], HeaderRow(rows[0].words[1]))) return std::nullopt;
+  if (!Same(rows[0], HeaderRow(rows[0].words[1]))) return std::nullopt;
   JournalContents contents{rows[0].words[1], {}};
   for (size_t i = 1; i < rows.size(); ++i) {
     const JournalEntry entry{rows[i].words[0], rows[i].words[1]};

@@ -78,7 +78,7 @@ TEST_F(ConfigTest, FlagBeforeEnvironmentBeforeFileBeforeDefault) {
   EXPECT_EQ(outcome->config.policy, "lfu") << "file";
   EXPECT_EQ(outcome->config.store, "from file.moed");
   EXPECT_FALSE(outcome->config.metrics_listen.has_value());
-  EXPECT_EQ(outcome->config.prefill_chunk, 64) << "default";
+  EXPECT_EQ(outcome->config.io_queue_depth, 8) << "default";
   const auto by_variable = Read({}, {{"MOED_CONFIG", file}});
   ASSERT_TRUE(by_variable.ok()) << by_variable.status();
   EXPECT_EQ(by_variable->config.threads, 3);

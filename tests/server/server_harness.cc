@@ -88,7 +88,8 @@ ServerHarness::ServerHarness(HarnessOptions options)
                 }}) {
   info_.set_version("1.2.3");
   info_.set_memory_budget_bytes(6000);
-  model_ = TestModel(engine_);
+  if (options.wrap) wrapped_ = options.wrap(engine_);
+  model_ = TestModel(wrapped_ != nullptr ? *wrapped_ : engine_);
   collectables_ = {registry_, std::make_shared<ServerMetrics>(state_, sampler_, info_), std::make_shared<ProcessMetrics>()};
   server_ = *RpcServer::Listen({"127.0.0.1", 0}, {&inference_, &control_}, quota_, {});
   inference_stub_ = moe::v1::Inference::NewStub(Channel());

@@ -31,6 +31,7 @@ struct HarnessOptions {
   CallLimits calls;
   ScriptedEngine::ScriptFor script = [](const EngineRequest&) { return ScriptOfText("one two"); };
   bool load = true;
+  std::function<std::unique_ptr<Engine>(Engine&)> wrap;  // what the server takes for its engine; absent: the scripted one
 };
 
 // The engine steps only when told to (Step, StepUntilIdle), so that a test decides what happens when.
@@ -52,6 +53,7 @@ class ServerHarness {
   ServerState& state() { return state_; }
   RpcServer& server() { return *server_; }
   LiveCalls& live() { return live_; }
+  const CallEnvironment& environment() const { return environment_; }
   FakeClock& call_clock() { return call_clock_; }
   moe::v1::Inference::Stub& inference() { return *inference_stub_; }
   moe::v1::Control::Stub& control() { return *control_stub_; }
@@ -61,6 +63,7 @@ class ServerHarness {
  private:
   FakeClock call_clock_;
   ScriptedEngine engine_;
+  std::unique_ptr<Engine> wrapped_;
   ServerState state_;
   moe::v1::ServerInfo info_;
   LoadedModel model_;
@@ -95,7 +98,7 @@ std::vector<std::string> ViolatedFields(const grpc::Status& status);
 // Seconds of google.rpc.RetryInfo; -1 when there is none.
 double RetrySeconds(const grpc::Status& status);
 
-// A unary call of raw bytes.
+// A call of raw bytes with one request and one response.
 grpc::Status CallRaw(const std::shared_ptr<grpc::Channel>& channel, const std::string& method, const std::string& request,
                      std::string* response = nullptr);
 enum class Health { kUnknown = 0, kServing = 1, kNotServing = 2 };

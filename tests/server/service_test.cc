@@ -90,7 +90,7 @@ TEST(UnaryTest, TheWholeAnswerInOneMessage) {
   EXPECT_EQ(response.request_id().size(), 16u) << "made up";
 }
 
-TEST(UnaryTest, RequestIdsComeFromTheRequestThenTheMetadata) {
+TEST(RequestIdTest, ComesFromTheRequestThenTheMetadataThenTheServer) {
   ServerHarness server;
   server.RunFreely();
   for (const char* id : {"", "from-request"}) {
@@ -102,6 +102,35 @@ TEST(UnaryTest, RequestIdsComeFromTheRequestThenTheMetadata) {
     ASSERT_TRUE(server.inference().Generate(&context, request, &response).ok());
     EXPECT_EQ(response.request_id(), *id == 0 ? "from-metadata" : id);
   }
+  grpc::ClientContext context;
+  context.AddMetadata(kRequestIdKey, "of-a-score");
+  moe::v1::ScoreRequest score;
+  score.set_text("x y");
+  moe::v1::ScoreResponse scored;
+  ASSERT_TRUE(server.inference().Score(&context, score, &scored).ok());
+  EXPECT_EQ(scored.request_id(), "of-a-score");
+}
+
+TEST(RequestIdTest, OfTheMetadataNamesTheStreamForAbortAndHasTheSameLimit) {
+  ServerHarness server;
+  grpc::ClientContext context;
+  context.AddMetadata(kRequestIdKey, "victim");
+  const auto reader = server.inference().GenerateStream(&context, TextRequest("x"));
+  reader->WaitForInitialMetadata();
+  EXPECT_TRUE(server.engine().FindRequest("victim").has_value());
+
+  grpc::ClientContext too_long;
+  too_long.AddMetadata(kRequestIdKey, std::string(129, 'x'));
+  GenerateResponse response;
+  const grpc::Status refused = server.inference().Generate(&too_long, TextRequest("x"), &response);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(ViolatedFields(refused), ElementsAre("request_id"));
+  server.RunFreely();
+  ASSERT_TRUE(reader->Read(&response));
+  EXPECT_EQ(response.request_id(), "victim");
+  while (reader->Read(&response)) {
+  }
+  EXPECT_TRUE(reader->Finish().ok());
 }
 
 TEST(UnaryTest, LogprobsCarryTheTokensBytes) {
@@ -306,18 +335,6 @@ TEST(TooLargeTest, PromptsBeyondContextOrBytesAndMessagesBeyondTheLimit) {
   EXPECT_TRUE(Generate(server, TextRequest("x")).ok()) << "the server lives";
 }
 
-TEST(UndecodableTest, BytesThatAreNoRequestDoNotHurtTheServer) {
-  ServerHarness server;
-  const auto channel = server.Channel();
-  for (const std::string& bytes :
-       {std::string("\xff\xff\xff\xff"), std::string("\x12\x02\xc3\x28", 4)}) {  // the second: text that is not UTF-8
-    EXPECT_FALSE(CallRaw(channel, "/moe.v1.Inference/Generate", bytes).ok());
-    EXPECT_FALSE(CallRaw(channel, "/moe.v1.Inference/Tokenize", bytes).ok());
-  }
-  server.RunFreely();
-  EXPECT_TRUE(Generate(server, TextRequest("x")).ok());
-}
-
 TEST(AdmissionTest, AFullQueueIsResourceExhaustedWithRetryInfo) {
   ServerHarness server;  // two run, two wait
   std::vector<std::unique_ptr<OpenStream>> streams;
@@ -505,21 +522,6 @@ TEST(EndTest, ManyOpenedAndCancelledStreamsLeaveNothingBehind) {
   EXPECT_EQ(server.live().size(), 0);
   EXPECT_EQ(server.Metric("moe_requests_running"), 0);
   EXPECT_EQ(server.Metric("moe_requests_waiting"), 0);
-}
-
-TEST(ListenTest, ASecondServerOnThePortAndBadAddressesAreErrors) {
-  ServerHarness server;
-  grpc::ResourceQuota quota;
-  InferenceService* none = nullptr;
-  const auto second = RpcServer::Listen(server.server().address(), {none}, quota, {});
-  ASSERT_FALSE(second.ok());
-  EXPECT_THAT(second.status().ToString(), HasSubstr("in use"));
-  EXPECT_THAT(second.status().ToString(), HasSubstr(server.server().address().Text()));
-  const auto metrics = MetricsServer::Listen(server.metrics_address(), {});
-  ASSERT_FALSE(metrics.ok());
-  EXPECT_THAT(metrics.status().ToString(), HasSubstr("in use"));
-  EXPECT_FALSE(RpcServer::Listen({"192.0.2.1", 0}, {none}, quota, {}).ok()) << "not an address of this machine";
-  EXPECT_FALSE(RpcServer::Listen({"no host", 0}, {none}, quota, {}).ok());
 }
 
 TEST(ControlTest, AnswersWhatTheServerKnows) {

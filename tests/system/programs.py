@@ -74,6 +74,8 @@ def running(binaries, *flags, environment=None):
         if daemon.process.poll() is None:
             daemon.process.kill()
             daemon.process.wait()
+        daemon.reader.join(timeout=10)
+        daemon.process.stdout.close()
 
 
 def pack(binaries, checkpoint, store, *flags):

@@ -1,0 +1,204 @@
+// An exception on the way ends its call with INTERNAL: gRPC would swallow it, the client would wait for ever and the server's
+// Shutdown with it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <thread>
+
+#include "absl/synchronization/notification.h"
+#include "server/generate_call.h"
+#include "server/reactors.h"
+#include "tests/server/server_harness.h"
+
+namespace moed {
+namespace {
+
+using moe::v1::GenerateRequest;
+using moe::v1::GenerateResponse;
+using ::testing::HasSubstr;
+
+// Where a stream's transport throws. `gate` holds the reactions to messages back, so that the next message goes out from one.
+struct Fault {
+  bool at_metadata = false;
+  int at_message = 0;  // from 1; 0 = never
+  absl::Notification gate;
+  std::atomic<std::thread::id> thread{};
+};
+
+class FaultyReactor final : public EngineReactor<grpc::ServerWriteReactor<GenerateResponse>, GenerateResponse, GenerateCall> {
+ public:
+  FaultyReactor(grpc::CallbackServerContext* context, LiveCalls& live, Fault& fault) : EngineReactor(context, live), fault_(fault) {}
+
+  void SendInitialMetadata() override {
+    if (fault_.at_metadata) Throw();
+    EngineReactor::SendInitialMetadata();
+  }
+  void SendMessage(const GenerateResponse* message) override {
+    if (++messages_ == fault_.at_message) Throw();
+    StartWrite(message);
+  }
+  void SendFinish(const GenerateResponse* last, const grpc::Status& status) override {
+    last != nullptr ? StartWriteAndFinish(last, grpc::WriteOptions(), status) : Finish(status);
+  }
+  void OnWriteDone(bool ok) override {
+    fault_.gate.WaitForNotification();
+    OperationDone(ok);
+  }
+
+ private:
+  [[noreturn]] void Throw() {
+    fault_.thread = std::this_thread::get_id();
+    throw std::runtime_error("a fault");
+  }
+
+  Fault& fault_;
+  int messages_ = 0;
+};
+
+// GenerateStream alone, with a transport that throws.
+class FaultyService final : public moe::v1::Inference::CallbackService {
+ public:
+  FaultyService(const CallEnvironment& environment, Fault& fault) : environment_(environment), fault_(fault) {}
+
+  grpc::ServerWriteReactor<GenerateResponse>* GenerateStream(grpc::CallbackServerContext* context,
+                                                             const GenerateRequest* request) override {
+    auto* reactor = new FaultyReactor(context, environment_.live, fault_);
+    reactor->Begin([&](auto& transport) { return std::make_shared<GenerateCall>(environment_, /*streaming=*/true, transport); },
+                   [request]() -> absl::StatusOr<PendingRequest> {
+                     if (request->text() == "untranslatable") throw std::runtime_error("a fault");
+                     return TranslateGenerate(*request);
+                   });
+    return reactor;
+  }
+
+ private:
+  const CallEnvironment& environment_;
+  Fault& fault_;
+};
+
+class TransportFaultTest : public ::testing::Test {
+ protected:
+  // Status of a stream with the server's steps in between.
+  grpc::Status Stream(const std::string& text) {
+    FaultyService service(harness_.environment(), fault_);
+    grpc::ResourceQuota quota;
+    auto server = *RpcServer::Listen({"127.0.0.1", 0}, {&service}, quota, {});
+    auto stub = moe::v1::Inference::NewStub(
+        grpc::CreateChannel(server->address().Text(), grpc::InsecureChannelCredentials()));
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    auto reader = stub->GenerateStream(&context, TextRequest(text));
+    reader->WaitForInitialMetadata();
+    for (int i = 0; i < 4; ++i) harness_.engine().Step();
+    fault_.gate.Notify();
+    GenerateResponse response;
+    while (reader->Read(&response)) ++received_;
+    const grpc::Status status = reader->Finish();
+    harness_.StepUntilIdle();
+    server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    return status;
+  }
+  void ExpectInternal(const grpc::Status& status) {
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INTERNAL) << status.error_message();
+    EXPECT_NE(status.error_message(), "");
+    EXPECT_EQ(harness_.live().size(), 0);
+    EXPECT_TRUE(harness_.engine().Idle());
+  }
+
+  Fault fault_;
+  ServerHarness harness_{{.script = [](const EngineRequest&) { return ScriptOfText(std::string(40, 'x')); }}};
+  int received_ = 0;
+};
+
+TEST_F(TransportFaultTest, WithoutAFaultTheDoubleWorks) {
+  EXPECT_TRUE(Stream("x").ok());
+  EXPECT_GT(received_, 0);
+}
+
+TEST_F(TransportFaultTest, InTheHandler) {
+  ExpectInternal(Stream("untranslatable"));
+}
+
+TEST_F(TransportFaultTest, WhereInitialMetadataIsSent) {
+  fault_.at_metadata = true;
+  ExpectInternal(Stream("x"));
+  EXPECT_EQ(harness_.Metric(R"(moe_requests_finished_total{reason="error"})"), 1);
+}
+
+TEST_F(TransportFaultTest, WhereTheEngineGivesTokens) {
+  fault_.at_message = 1;
+  ExpectInternal(Stream("x"));
+  EXPECT_EQ(fault_.thread.load(), std::this_thread::get_id()) << "which is the engine's here";
+  EXPECT_EQ(harness_.Metric(R"(moe_requests_finished_total{reason="error"})"), 1);
+  EXPECT_LT(harness_.engine().Stats().generated_tokens, 40u) << "the engine was told";
+}
+
+TEST_F(TransportFaultTest, InAReaction) {
+  fault_.at_message = 2;
+  ExpectInternal(Stream("x"));
+  EXPECT_NE(fault_.thread.load(), std::thread::id());
+  EXPECT_NE(fault_.thread.load(), std::this_thread::get_id()) << "one of gRPC's";
+  EXPECT_EQ(received_, 1);
+  EXPECT_EQ(harness_.Metric(R"(moe_requests_finished_total{reason="error"})"), 1);
+}
+
+// Throws where it is told to; apart from that it is the engine that it wraps.
+class FaultyEngine final : public Engine {
+ public:
+  struct Faults {
+    bool submit = false;
+    bool cancel = false;
+  };
+  FaultyEngine(Engine& engine, Faults faults) : engine_(engine), faults_(faults) {}
+
+  const EngineLimits& limits() const override { return engine_.limits(); }
+  absl::StatusOr<RequestId> Submit(EngineRequest request, std::shared_ptr<RequestObserver> observer) override {
+    if (faults_.submit) throw std::runtime_error("a fault");
+    return engine_.Submit(std::move(request), std::move(observer));
+  }
+  bool Cancel(RequestId id, absl::Status status) override {
+    if (faults_.cancel) throw std::runtime_error("a fault");
+    return engine_.Cancel(id, std::move(status));
+  }
+  std::optional<RequestId> FindRequest(const std::string& name) const override { return engine_.FindRequest(name); }
+  bool HasSession(const std::string& session_id) const override { return engine_.HasSession(session_id); }
+  void Drain() override { engine_.Drain(); }
+  bool Idle() const override { return engine_.Idle(); }
+  void Stop(absl::Status reason) override { engine_.Stop(std::move(reason)); }
+  EngineStats Stats() const override { return engine_.Stats(); }
+
+ private:
+  Engine& engine_;
+  const Faults faults_;
+};
+
+HarnessOptions WithFaults(FaultyEngine::Faults faults) {
+  return {.wrap = [faults](Engine& engine) { return std::make_unique<FaultyEngine>(engine, faults); }};
+}
+
+TEST(EngineFaultTest, AtAdmission) {
+  ServerHarness server(WithFaults({.submit = true}));
+  grpc::ClientContext context;
+  GenerateResponse response;
+  const grpc::Status status = server.inference().Generate(&context, TextRequest("x"), &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INTERNAL);
+  EXPECT_THAT(status.error_message(), HasSubstr("a fault"));
+  EXPECT_EQ(server.Metric(R"(moe_requests_total{code="INTERNAL",method="Generate"})"), 1);
+}
+
+TEST(EngineFaultTest, AtACancellationTheCallEndsAllTheSame) {
+  ServerHarness server(WithFaults({.cancel = true}));
+  grpc::ClientContext context;
+  const auto reader = server.inference().GenerateStream(&context, TextRequest("x"));
+  reader->WaitForInitialMetadata();
+  context.TryCancel();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  while (server.live().size() > 0) std::this_thread::yield();  // while the engine has not ended it
+  EXPECT_FALSE(server.engine().Idle());
+  server.StepUntilIdle();
+}
+
+}  // namespace
+}  // namespace moed

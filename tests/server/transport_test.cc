@@ -1,0 +1,207 @@
+// What gRPC itself does around the services: ports, keepalive, reflection, bytes that are no request.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "tests/server/server_harness.h"
+
+namespace moed {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// A TCP socket on loopback, without gRPC.
+class PlainSocket {
+ public:
+  PlainSocket() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
+  ~PlainSocket() { close(fd_); }
+  PlainSocket(const PlainSocket&) = delete;
+  PlainSocket& operator=(const PlainSocket&) = delete;
+
+  bool BindTo(int port, bool reuse_port) {
+    const int on = reuse_port ? 1 : 0;
+    setsockopt(fd_, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
+    const sockaddr_in address = Loopback(port);
+    return bind(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 && listen(fd_, 1) == 0;
+  }
+  bool ConnectTo(int port) {
+    const sockaddr_in address = Loopback(port);
+    return connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  }
+  int port() const {
+    sockaddr_in address{};
+    socklen_t length = sizeof(address);
+    getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &length);
+    return ntohs(address.sin_port);
+  }
+  void Send(const std::string& bytes) { ASSERT_EQ(send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL), ssize_t(bytes.size())); }
+  // Exactly `size` bytes; fewer when the other side closed.
+  std::string Receive(size_t size) {
+    std::string bytes(size, '\0');
+    const ssize_t n = recv(fd_, bytes.data(), size, MSG_WAITALL);
+    bytes.resize(n < 0 ? 0 : n);
+    return bytes;
+  }
+
+ private:
+  static sockaddr_in Loopback(int port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    return address;
+  }
+  const int fd_;
+};
+
+// The server end of an HTTP/2 connection sees: the preface, settings, and then pings as often as the test likes, without any call.
+// gRPC's own client would not ping more than once a second.
+class PingingClient {
+ public:
+  enum Type : uint8_t { kSettings = 4, kPing = 6, kGoAway = 7 };
+
+  explicit PingingClient(int port) {
+    EXPECT_TRUE(socket_.ConnectTo(port));
+    socket_.Send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(kSettings, ""));
+  }
+  void Ping() { socket_.Send(Frame(kPing, "8 bytes.")); }
+  // The payload of the next ping's answer or of a GOAWAY; "" when the server closed.
+  std::string Answer() {
+    while (true) {
+      const std::string head = socket_.Receive(9);
+      if (head.size() < 9) return "";
+      const auto byte = [&](int i) { return static_cast<size_t>(static_cast<uint8_t>(head[i])); };
+      std::string payload = socket_.Receive(byte(0) << 16 | byte(1) << 8 | byte(2));
+      if (byte(3) == kPing || byte(3) == kGoAway) return payload;
+    }
+  }
+
+ private:
+  static std::string Frame(Type type, const std::string& payload) {
+    const char head[] = {0, 0, static_cast<char>(payload.size()), static_cast<char>(type), 0, 0, 0, 0, 0};
+    return std::string(head, sizeof(head)) + payload;
+  }
+  PlainSocket socket_;
+};
+
+TEST(KeepaliveTest, PingsAtTheAllowedIntervalAreAnsweredAlsoWithoutACall) {
+  ServerHarness server;
+  grpc::ResourceQuota quota;
+  const auto listening = RpcServer::Listen({"127.0.0.1", 0}, {}, quota, {.min_ping_interval_ms = 20});
+  ASSERT_TRUE(listening.ok()) << listening.status();
+  PingingClient client((*listening)->address().port);
+  for (int i = 0; i < 10; ++i) {  // far beyond the two that gRPC forgives
+    client.Ping();
+    ASSERT_EQ(client.Answer(), "8 bytes.") << "ping " << i;
+    std::this_thread::sleep_for(std::chrono::milliseconds(40));
+  }
+}
+
+TEST(KeepaliveTest, PingsFasterThanAllowedCutTheClientOffAndNobodyElse) {
+  ServerHarness server;
+  PingingClient client(server.server().address().port);
+  for (int i = 0; i < 10; ++i) client.Ping();
+  std::string answer;
+  while ((answer = client.Answer()) == "8 bytes.") {
+  }
+  EXPECT_THAT(answer, HasSubstr("too_many_pings"));
+  server.RunFreely();
+  moe::v1::GenerateResponse response;
+  grpc::ClientContext context;
+  EXPECT_TRUE(server.inference().Generate(&context, TextRequest("x"), &response).ok());
+}
+
+TEST(ListenTest, ASecondServerOnThePortIsRefused) {
+  ServerHarness server;
+  grpc::ResourceQuota quota;
+  const auto second = RpcServer::Listen(server.server().address(), {}, quota, {});
+  ASSERT_FALSE(second.ok());
+  EXPECT_THAT(second.status().ToString(), HasSubstr("in use"));
+  EXPECT_THAT(second.status().ToString(), HasSubstr(server.server().address().Text()));
+  const auto metrics = MetricsServer::Listen(server.metrics_address(), {});
+  ASSERT_FALSE(metrics.ok());
+  EXPECT_THAT(metrics.status().ToString(), HasSubstr("in use"));
+}
+
+TEST(ListenTest, APortOfAnotherProgramIsRefused) {
+  PlainSocket other;
+  ASSERT_TRUE(other.BindTo(0, /*reuse_port=*/false));
+  grpc::ResourceQuota quota;
+  const Address taken{"127.0.0.1", other.port()};
+  for (const absl::Status& status : {RpcServer::Listen(taken, {}, quota, {}).status(), MetricsServer::Listen(taken, {}).status()}) {
+    EXPECT_THAT(status.ToString(), HasSubstr("in use"));
+    EXPECT_THAT(status.ToString(), HasSubstr(taken.Text()));
+  }
+}
+
+// With SO_REUSEPORT, which is gRPC's default, the kernel would give a second listener every other call.
+TEST(ListenTest, ThePortIsNotShared) {
+  PlainSocket shared, sharing;
+  ASSERT_TRUE(shared.BindTo(0, /*reuse_port=*/true));
+  ASSERT_TRUE(sharing.BindTo(shared.port(), /*reuse_port=*/true)) << "two that both want to can share";
+  ServerHarness server;
+  PlainSocket thief;
+  EXPECT_FALSE(thief.BindTo(server.server().address().port, /*reuse_port=*/true));
+}
+
+TEST(ListenTest, AddressesThatAreNotOursAreRefused) {
+  grpc::ResourceQuota quota;
+  for (const char* host : {"192.0.2.1", "no host"}) {
+    const auto server = RpcServer::Listen({host, 0}, {}, quota, {});
+    ASSERT_FALSE(server.ok()) << host;
+    EXPECT_THAT(server.status().ToString(), HasSubstr(host));
+  }
+}
+
+TEST(UndecodableTest, BytesThatAreNoRequestDoNotHurtTheServer) {
+  ServerHarness server;
+  const auto channel = server.Channel();
+  const std::string kBytes[] = {
+      "\xff\xff\xff\xff",
+      std::string("\x12\x02\xc3\x28", 4),  // a field of text that is not UTF-8
+      "\x12\x7f short",                    // a field longer than the message
+      "\x0b\x0b\x0b",                      // groups that do not end
+  };
+  for (const std::string& bytes : kBytes) {
+    for (const char* method : {"Generate", "GenerateStream", "Score", "Tokenize", "Detokenize"}) {
+      SCOPED_TRACE(testing::Message() << method << " " << testing::PrintToString(bytes));
+      EXPECT_FALSE(CallRaw(channel, std::string("/moe.v1.Inference/") + method, bytes).ok());
+    }
+  }
+  EXPECT_TRUE(server.engine().Idle());
+  EXPECT_EQ(server.live().size(), 0);
+  server.RunFreely();
+  moe::v1::GenerateResponse response;
+  grpc::ClientContext context;
+  EXPECT_TRUE(server.inference().Generate(&context, TextRequest("x"), &response).ok());
+}
+
+// grpc.reflection.v1alpha: {7: list_services} and {4: file_containing_symbol}; no package brings its proto.
+TEST(ReflectionTest, NamesTheServicesAndGivesTheirFiles) {
+  ServerHarness server;
+  const auto ask = [&](char field, const std::string& value) {
+    std::string response;
+    const std::string request = std::string(1, static_cast<char>(field << 3 | 2)) + static_cast<char>(value.size()) + value;
+    const grpc::Status status = CallRaw(
+        server.Channel(), "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response;
+  };
+  const std::string services = ask(7, "*");
+  for (const char* service : {"moe.v1.Inference", "moe.v1.Control", "grpc.health.v1.Health"}) {
+    EXPECT_THAT(services, HasSubstr(service));
+  }
+  const std::string file = ask(4, "moe.v1.Inference");
+  for (const char* name : {"GenerateStream", "Detokenize", "moe/v1/inference.proto"}) EXPECT_THAT(file, HasSubstr(name));
+  EXPECT_THAT(ask(4, "no.such.Symbol"), Not(HasSubstr("proto")));
+}
+
+}  // namespace
+}  // namespace moed
