@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "client/command.h"
-#include "core/base/command_line.h"
+#include "client/command_line.h"
 #include "core/base/status.h"
 #include "core/base/version.h"
 

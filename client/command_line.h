@@ -1,5 +1,4 @@
-// How the three programs report a bad command line: what was wrong, and what is allowed there. Header only; nothing else in core
-// knows CLI11.
+// How a bad command line is reported: what was wrong, and what is allowed there.
 #pragma once
 
 #include <string>

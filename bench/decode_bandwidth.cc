@@ -1,0 +1,163 @@
+// decode_bandwidth: decode with every expert resident as a share of the memory's read bandwidth. Both are measured in turns in one run
+// (A B A B), since machines are noisy; medians and the spread between the turns are printed.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "core/base/buffer.h"
+#include "core/base/clock.h"
+#include "core/base/executor.h"
+#include "core/base/status.h"
+#include "core/expert/caching_provider.h"
+#include "core/io/read_backend.h"
+#include "core/kernels/backend.h"
+#include "core/model/model.h"
+
+namespace moed {
+namespace {
+
+constexpr size_t kReadBytes = 512 << 20;  // beyond every cache
+constexpr int kWarmTokens = 64;
+
+struct Options {
+  std::string store;
+  std::string backend = "auto";
+  int threads = 2;
+  int tokens = 64;
+  int turns = 7;
+};
+
+// GB/s of reading memory once from first to last byte with the threads of `executor`.
+double ReadBandwidth(Executor& executor, const Buffer& memory, const Clock& clock) {
+  const int64_t start = clock.NowNanos();
+  std::vector<uint64_t> sums(1024);
+  const size_t piece = memory.size() / sums.size();
+  executor.ParallelFor(static_cast<int>(sums.size()), 1, [&](int begin, int end) {
+    for (int i = begin; i < end; ++i) {
+      const auto* words = reinterpret_cast<const uint64_t*>(memory.data() + static_cast<size_t>(i) * piece);
+      uint64_t lanes[8] = {};
+      for (size_t w = 0; w < piece / sizeof(uint64_t); w += 8) {
+        for (size_t lane = 0; lane < 8; ++lane) lanes[lane] += words[w + lane];
+      }
+      sums[static_cast<size_t>(i)] = std::accumulate(lanes, lanes + 8, uint64_t{0});
+    }
+  });
+  const double seconds = SecondsBetween(start, clock.NowNanos());
+  [[maybe_unused]] static volatile uint64_t keep;  // the sums are wanted
+  keep = std::accumulate(sums.begin(), sums.end(), uint64_t{0});
+  return static_cast<double>(memory.size()) / seconds * 1e-9;
+}
+
+// Weights that one decoded token touches: the whole trunk but an untied embedding (one row of it), and top-k experts a layer.
+double BytesPerToken(const StoreReader& store, const ModelSpec& spec) {
+  double bytes = 0;
+  for (const TensorInfo& tensor : store.description().trunk) {
+    if (tensor.name != "embed" || spec.tied_embeddings) bytes += static_cast<double>(tensor.bytes);
+  }
+  const double experts = static_cast<double>(store.description().moe_layers.size()) * spec.top_k;
+  double expert_bytes = 0;
+  for (const ExpertSegment& segment : store.description().precisions[0].segments) expert_bytes += static_cast<double>(segment.bytes);
+  return bytes + experts * expert_bytes;
+}
+
+// One greedy sequence; starts over when the context is full.
+class Decoding {
+ public:
+  Decoding(Model& model, KvPool& kv, ExpertProvider& provider, int context)
+      : model_(model), kv_(kv), provider_(provider), context_(context) {
+    provider_.OnSequenceStart(session_);
+  }
+  ~Decoding() { provider_.OnSequenceEnd(session_); }
+
+  absl::Status Run(int tokens) {
+    for (int i = 0; i < tokens; ++i) {
+      if (sequence_.length + 1 > context_) kv_.Release(sequence_);
+      if (!kv_.Reserve(sequence_, sequence_.length + 1)) return ResourceExhausted("no page left");
+      SequenceChunk chunk{session_, Phase::kDecode, {&token_, 1}, &sequence_};
+      model_.Forward({&chunk, 1}, provider_, [this](int, int, std::span<float> logits) {
+        token_ = TokenId(static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
+      });
+      MOED_RETURN_IF_ERROR(chunk.status);
+      // A greedy walk of a random model may run in circles; the walk over the vocabulary keeps the routing moving.
+      token_ = TokenId((token_.value() + 7919 * i) % model_.spec().vocabulary);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  Model& model_;
+  KvPool& kv_;
+  ExpertProvider& provider_;
+  const int context_;
+  const SessionId session_{1};
+  KvSequence sequence_;
+  TokenId token_{1};
+};
+
+struct Spread {
+  double median, low, high;
+};
+Spread SpreadOf(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return {values[values.size() / 2], values.front(), values.back()};
+}
+
+absl::Status Run(const Options& options) {
+  MOED_ASSIGN_OR_RETURN(auto store, StoreReader::Open(options.store));
+  MOED_ASSIGN_OR_RETURN(const ModelSpec spec, SpecFromJson(store->description().model_spec));
+  auto executor = MakeThreadPool(options.threads);
+  MOED_ASSIGN_OR_RETURN(auto backend, MakeBackend(options.backend, *executor));
+  MOED_ASSIGN_OR_RETURN(auto reads, OpenReadBackend("auto", options.store, {}));
+  const int context = std::min(256, spec.max_positions);
+  MOED_ASSIGN_OR_RETURN(auto kv, KvPool::Create(spec, KvPool::PagesFor(context)));
+  MOED_ASSIGN_OR_RETURN(auto model, Model::Load(*store, spec, {1, context, 1}, *backend, *kv, nullptr));
+
+  const PolicyContext policy{store->description().moe_layers, spec.experts, spec.top_k, 1};
+  ProviderParts parts{.store = store.get(), .reads = reads.get(), .clock = &Clock::Real(), .allocator = &Allocator::Host()};
+  MOED_ASSIGN_OR_RETURN(parts.policy, MakePolicy("lru", policy));
+  MOED_ASSIGN_OR_RETURN(parts.predictor, MakePredictor("none", {policy, spec.hidden, nullptr}));
+  MOED_ASSIGN_OR_RETURN(parts.mask, MakeRouterMask("none", policy));
+  MOED_ASSIGN_OR_RETURN(parts.fidelity, MakeFidelityRule("exact", policy));
+  MOED_ASSIGN_OR_RETURN(auto provider, CachingProvider::Create(std::move(parts), {.capacity_bytes = store->all_expert_bytes()}));
+
+  MOED_ASSIGN_OR_RETURN(Buffer memory, Buffer::Allocate(kReadBytes));
+  std::memset(memory.data(), 1, memory.size());
+  const double token_bytes = BytesPerToken(*store, spec);
+  Decoding decoding(*model, *kv, *provider, context);
+  MOED_RETURN_IF_ERROR(decoding.Run(kWarmTokens));
+  std::vector<double> read, decode, share;
+  for (int turn = 0; turn < options.turns; ++turn) {
+    read.push_back(ReadBandwidth(*executor, memory, Clock::Real()));
+    const int64_t start = Clock::Real().NowNanos();
+    MOED_RETURN_IF_ERROR(decoding.Run(options.tokens));
+    decode.push_back(token_bytes * options.tokens / SecondsBetween(start, Clock::Real().NowNanos()) * 1e-9);
+    share.push_back(decode.back() / read.back());
+  }
+  std::printf("%s, %d threads, %.1f MB of weights a token\n", std::string(backend->name()).c_str(), options.threads, token_bytes * 1e-6);
+  const auto print = [](const char* what, const Spread& s) { std::printf("%-22s %7.2f  (%.2f to %.2f)\n", what, s.median, s.low, s.high); };
+  print("memory read, GB/s", SpreadOf(read));
+  print("decode, GB/s", SpreadOf(decode));
+  print("share", SpreadOf(share));
+  std::printf("%-22s %7.1f\n", "tokens/s", SpreadOf(decode).median * 1e9 / token_bytes);
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace moed
+
+int main(int argc, char** argv) {
+  CLI::App app("Decode with all experts in memory as a share of the memory's read bandwidth.");
+  moed::Options options;
+  app.add_option("store", options.store, "store to decode with; larger than the processor's caches")->required();
+  app.add_option("--backend", options.backend, "kernels")->capture_default_str();
+  app.add_option("--threads", options.threads, "threads")->check(CLI::Range(1, 256))->capture_default_str();
+  app.add_option("--tokens", options.tokens, "tokens a turn")->check(CLI::Range(1, 100000))->capture_default_str();
+  app.add_option("--turns", options.turns, "turns")->check(CLI::Range(1, 1000))->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  const absl::Status status = moed::Run(options);
+  if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  return status.ok() ? 0 : 1;
+}
