@@ -60,6 +60,10 @@ void Loader::Finish(LoadTarget& target, int read, absl::Status outcome) {
     trace_->Add({"read", kReadTrack, *begin, clock_.NowNanos(), target.key.layer.value(), target.key.expert, bytes});
   }
   if (outcome.ok() && verify_checksums_) outcome = Verify(target, range);
+  // Whatever the device called it: these bytes of the store cannot be had.
+  if (!outcome.ok() && !absl::IsCancelled(outcome) && !absl::IsDataLoss(outcome)) {
+    outcome = DataLoss("reading expert ", target.key.expert, " of layer ", target.key.layer.value(), ": ", outcome.message());
+  }
   listener_.OnRead(target, read, std::move(outcome));
 }
 

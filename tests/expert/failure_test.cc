@@ -17,7 +17,7 @@ struct Fault {
   absl::StatusCode code;
 };
 const Fault kFaults[] = {
-    {"EIO", [](LyingFile& file, FileRange record) { file.FailWithErrno(record, EIO); }, absl::ErrnoToStatusCode(EIO)},
+    {"EIO", [](LyingFile& file, FileRange record) { file.FailWithErrno(record, EIO); }, absl::StatusCode::kDataLoss},
     {"short read",
      [](LyingFile& file, FileRange record) {
        file.CutShort({record.begin + 100, record.end});
