@@ -82,7 +82,8 @@ grpc::ServerWriteReactor<GenerateResponse>* InferenceService::GenerateStream(grp
 grpc::ServerUnaryReactor* InferenceService::Score(grpc::CallbackServerContext* context, const moe::v1::ScoreRequest* request,
                                                   ScoreResponse* response) {
   auto* reactor = new UnaryEngineReactor<ScoreResponse, ScoreCall>(context, environment_.live, response);
-  reactor->Begin([&](auto& transport) { return std::make_shared<ScoreCall>(environment_, transport); }, [&] { return TranslateScore(*request); });
+  reactor->Begin([&](auto& transport) { return std::make_shared<ScoreCall>(environment_, transport); },
+                 [&] { return TranslateScore(*request); });
   return reactor;
 }
 

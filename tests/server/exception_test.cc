@@ -19,17 +19,21 @@ using moe::v1::GenerateRequest;
 using moe::v1::GenerateResponse;
 using ::testing::HasSubstr;
 
+constexpr int kTokens = 40;
+
 // Where a stream's transport throws. `gate` holds the reactions to messages back, so that the next message goes out from one.
 struct Fault {
   bool at_metadata = false;
   int at_message = 0;  // from 1; 0 = never
   absl::Notification gate;
+  absl::Notification metadata_done;
   std::atomic<std::thread::id> thread{};
 };
 
 class FaultyReactor final : public EngineReactor<grpc::ServerWriteReactor<GenerateResponse>, GenerateResponse, GenerateCall> {
  public:
-  FaultyReactor(grpc::CallbackServerContext* context, LiveCalls& live, Fault& fault) : EngineReactor(context, live), fault_(fault) {}
+  FaultyReactor(grpc::CallbackServerContext* context, LiveCalls& live, Fault& fault)
+      : EngineReactor(context, live), fault_(fault) {}
 
   void SendInitialMetadata() override {
     if (fault_.at_metadata) Throw();
@@ -41,6 +45,10 @@ class FaultyReactor final : public EngineReactor<grpc::ServerWriteReactor<Genera
   }
   void SendFinish(const GenerateResponse* last, const grpc::Status& status) override {
     last != nullptr ? StartWriteAndFinish(last, grpc::WriteOptions(), status) : Finish(status);
+  }
+  void OnSendInitialMetadataDone(bool ok) override {
+    OperationDone(ok);
+    fault_.metadata_done.Notify();
   }
   void OnWriteDone(bool ok) override {
     fault_.gate.WaitForNotification();
@@ -80,18 +88,18 @@ class FaultyService final : public moe::v1::Inference::CallbackService {
 
 class TransportFaultTest : public ::testing::Test {
  protected:
-  // Status of a stream with the server's steps in between.
-  grpc::Status Stream(const std::string& text) {
+  // The status of a stream; the engine takes `steps` once initial metadata is sent, and before any message counts as written.
+  grpc::Status Stream(const std::string& text, int steps) {
     FaultyService service(harness_.environment(), fault_);
     grpc::ResourceQuota quota;
     auto server = *RpcServer::Listen({"127.0.0.1", 0}, {&service}, quota, {});
-    auto stub = moe::v1::Inference::NewStub(
-        grpc::CreateChannel(server->address().Text(), grpc::InsecureChannelCredentials()));
+    auto stub = moe::v1::Inference::NewStub(grpc::CreateChannel(server->address().Text(), grpc::InsecureChannelCredentials()));
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
     auto reader = stub->GenerateStream(&context, TextRequest(text));
     reader->WaitForInitialMetadata();
-    for (int i = 0; i < 4; ++i) harness_.engine().Step();
+    if (steps > 0) fault_.metadata_done.WaitForNotification();
+    for (int i = 0; i < steps; ++i) harness_.engine().Step();
     fault_.gate.Notify();
     GenerateResponse response;
     while (reader->Read(&response)) ++received_;
@@ -108,36 +116,34 @@ class TransportFaultTest : public ::testing::Test {
   }
 
   Fault fault_;
-  ServerHarness harness_{{.script = [](const EngineRequest&) { return ScriptOfText(std::string(40, 'x')); }}};
+  ServerHarness harness_{{.script = [](const EngineRequest&) { return ScriptOfText(std::string(kTokens, 'x')); }}};
   int received_ = 0;
 };
 
 TEST_F(TransportFaultTest, WithoutAFaultTheDoubleWorks) {
-  EXPECT_TRUE(Stream("x").ok());
+  EXPECT_TRUE(Stream("x", kTokens + 2).ok());
   EXPECT_GT(received_, 0);
 }
 
-TEST_F(TransportFaultTest, InTheHandler) {
-  ExpectInternal(Stream("untranslatable"));
-}
+TEST_F(TransportFaultTest, InTheHandler) { ExpectInternal(Stream("untranslatable", 0)); }
 
 TEST_F(TransportFaultTest, WhereInitialMetadataIsSent) {
   fault_.at_metadata = true;
-  ExpectInternal(Stream("x"));
+  ExpectInternal(Stream("x", 0));
   EXPECT_EQ(harness_.Metric(R"(moe_requests_finished_total{reason="error"})"), 1);
 }
 
 TEST_F(TransportFaultTest, WhereTheEngineGivesTokens) {
   fault_.at_message = 1;
-  ExpectInternal(Stream("x"));
+  ExpectInternal(Stream("x", 4));
   EXPECT_EQ(fault_.thread.load(), std::this_thread::get_id()) << "which is the engine's here";
   EXPECT_EQ(harness_.Metric(R"(moe_requests_finished_total{reason="error"})"), 1);
-  EXPECT_LT(harness_.engine().Stats().generated_tokens, 40u) << "the engine was told";
+  EXPECT_LT(harness_.engine().Stats().generated_tokens, uint64_t{kTokens}) << "the engine was told";
 }
 
 TEST_F(TransportFaultTest, InAReaction) {
   fault_.at_message = 2;
-  ExpectInternal(Stream("x"));
+  ExpectInternal(Stream("x", 4));
   EXPECT_NE(fault_.thread.load(), std::thread::id());
   EXPECT_NE(fault_.thread.load(), std::this_thread::get_id()) << "one of gRPC's";
   EXPECT_EQ(received_, 1);

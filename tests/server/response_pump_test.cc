@@ -7,8 +7,10 @@
 #include <deque>
 #include <functional>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/base/clock.h"
@@ -41,6 +43,7 @@ class FakeTransport final : public ResponseTransport<Words> {
   void Abandon() override { abandoned = true; }
 
   void Begin(const char* what) {
+    if (std::exchange(throws, false)) throw std::runtime_error(what);
     EXPECT_FALSE(in_flight.exchange(true)) << what << " while an operation was in flight";
     EXPECT_EQ(finishes, 0) << what << " after the finish";
   }
@@ -48,6 +51,7 @@ class FakeTransport final : public ResponseTransport<Words> {
   std::atomic<bool> in_flight{false};
   std::atomic<int> finishes{0};
   std::atomic<bool> abandoned{false};
+  bool throws = false;  // once: the next operation does not begin
   std::string received;
   int messages = 0;
   grpc::Status status;
@@ -142,6 +146,28 @@ TEST_F(PumpTest, AnEngineThatEndsBeforeAdmissionWasToldWaitsForIt) {
   Answer(transport_, pump, true);
   EXPECT_EQ(transport_.finishes, 1);
   EXPECT_EQ(transport_.received, "ab");
+}
+
+TEST_F(PumpTest, AnOperationThatThrowsEndsTheCallAndTellsTheCaller) {
+  const std::function<void(Pump&)> kOperations[] = {
+      [](Pump& pump) { pump.Open(); },
+      [&](Pump& pump) { Answer(transport_, pump, true), pump.Push({"a"}, 1); },
+      [&](Pump& pump) { pump.Push({"b"}, 1), Answer(transport_, pump, true); },
+  };
+  for (size_t faulty = 0; faulty < std::size(kOperations); ++faulty) {
+    SCOPED_TRACE(faulty);
+    transport_.in_flight = false;
+    transport_.finishes = 0;
+    Pump pump(transport_, clock_, kStreaming);
+    for (size_t i = 0; i < faulty; ++i) kOperations[i](pump);
+    transport_.throws = true;
+    EXPECT_THROW(kOperations[faulty](pump), std::runtime_error);
+    EXPECT_EQ(transport_.finishes, 1);
+    EXPECT_EQ(transport_.status.error_code(), grpc::StatusCode::INTERNAL);
+    EXPECT_EQ(pump.Push({"c"}, 1), PushResult::kEnded);
+    pump.End(grpc::Status::OK);
+    EXPECT_EQ(transport_.finishes, 1);
+  }
 }
 
 TEST_F(PumpTest, WithoutStreamingEverythingComesWithTheEndAndNothingIsCapped) {

@@ -145,6 +145,12 @@ moe::v1::GenerateRequest TextRequest(const std::string& text) {
   return request;
 }
 
+grpc::Status Generate(ServerHarness& server, const moe::v1::GenerateRequest& request, moe::v1::GenerateResponse* response) {
+  grpc::ClientContext context;
+  moe::v1::GenerateResponse ignored;
+  return server.inference().Generate(&context, request, response == nullptr ? &ignored : response);
+}
+
 HttpResponse HttpGet(const Address& address, const std::string& path) {
   HttpResponse response;
   const int fd = socket(AF_INET, SOCK_STREAM, 0);

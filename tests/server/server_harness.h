@@ -86,6 +86,35 @@ class ServerHarness {
 
 moe::v1::GenerateRequest TextRequest(const std::string& text);
 
+// A stream that is open on the server: admitted, its initial metadata received.
+struct OpenStream {
+  OpenStream(ServerHarness& server, const moe::v1::GenerateRequest& request) {
+    reader = server.inference().GenerateStream(&context, request);
+    reader->WaitForInitialMetadata();
+  }
+  grpc::Status ReadAll() {
+    for (moe::v1::GenerateResponse message; reader->Read(&message);) messages.push_back(message);
+    return reader->Finish();
+  }
+  std::string Text() const {
+    std::string text;
+    for (const auto& message : messages) text += message.text();
+    return text;
+  }
+  int QueuePosition() const {
+    const auto& metadata = context.GetServerInitialMetadata();
+    const auto found = metadata.find(kQueuePositionKey);
+    return found == metadata.end() ? -1 : std::stoi(std::string(found->second.data(), found->second.size()));
+  }
+
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReader<moe::v1::GenerateResponse>> reader;
+  std::vector<moe::v1::GenerateResponse> messages;
+};
+
+grpc::Status Generate(ServerHarness& server, const moe::v1::GenerateRequest& request,
+                      moe::v1::GenerateResponse* response = nullptr);
+
 // Status and body of GET path.
 struct HttpResponse {
   int code = 0;

