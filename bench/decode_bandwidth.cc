@@ -1,5 +1,5 @@
-// decode_bandwidth: decode with every expert resident as a share of the memory's read bandwidth. Both are measured in turns in one run
-// (A B A B), since machines are noisy; medians and the spread between the turns are printed.
+// decode_bandwidth: decode with every expert resident as a share of the memory's read bandwidth. Both are measured in turns in
+// one run (A B A B), since machines are noisy; medians and the spread between the turns are printed.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -59,7 +59,8 @@ double BytesPerToken(const StoreReader& store, const ModelSpec& spec) {
   }
   const double experts = static_cast<double>(store.description().moe_layers.size()) * spec.top_k;
   double expert_bytes = 0;
-  for (const ExpertSegment& segment : store.description().precisions[0].segments) expert_bytes += static_cast<double>(segment.bytes);
+  for (const ExpertSegment& segment : store.description().precisions[0].segments)
+    expert_bytes += static_cast<double>(segment.bytes);
   return bytes + experts * expert_bytes;
 }
 
@@ -136,8 +137,11 @@ absl::Status Run(const Options& options) {
     decode.push_back(token_bytes * options.tokens / SecondsBetween(start, Clock::Real().NowNanos()) * 1e-9);
     share.push_back(decode.back() / read.back());
   }
-  std::printf("%s, %d threads, %.1f MB of weights a token\n", std::string(backend->name()).c_str(), options.threads, token_bytes * 1e-6);
-  const auto print = [](const char* what, const Spread& s) { std::printf("%-22s %7.2f  (%.2f to %.2f)\n", what, s.median, s.low, s.high); };
+  std::printf("%s, %d threads, %.1f MB of weights a token\n", std::string(backend->name()).c_str(), options.threads,
+              token_bytes * 1e-6);
+  const auto print = [](const char* what, const Spread& s) {
+    std::printf("%-22s %7.2f  (%.2f to %.2f)\n", what, s.median, s.low, s.high);
+  };
   print("memory read, GB/s", SpreadOf(read));
   print("decode, GB/s", SpreadOf(decode));
   print("share", SpreadOf(share));

@@ -52,7 +52,8 @@ absl::Status CheckAddress(const std::string& address) {
   const size_t colon = address.rfind(':');
   const bool has_host = colon != std::string::npos && colon > 0;
   const std::string port = has_host ? address.substr(colon + 1) : "";
-  const bool digits = !port.empty() && port.size() <= 5 && std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; });
+  const bool digits =
+      !port.empty() && port.size() <= 5 && std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; });
   const bool bare_v6 = has_host && address[0] != '[' && address.find(':') != colon;
   if (!digits || std::stoi(port) < 1 || std::stoi(port) > 65535 || bare_v6) {
     return InvalidArgument("bad server address '", address, "': expected host:port, [ipv6]:port or unix:PATH");
@@ -188,13 +189,15 @@ absl::StatusOr<moe::v1::Stats> Client::GetStats(double window_seconds) {
 absl::StatusOr<moe::v1::CacheState> Client::GetCacheState(int hottest) {
   moe::v1::GetCacheStateRequest request;
   request.set_hottest(hottest);
-  return Unary<moe::v1::CacheState>(nullptr, [&](auto* context, auto* out) { return control_->GetCacheState(context, request, out); });
+  return Unary<moe::v1::CacheState>(nullptr,
+                                    [&](auto* context, auto* out) { return control_->GetCacheState(context, request, out); });
 }
 
 absl::Status Client::Abort(const std::string& request_id) {
   moe::v1::AbortRequest request;
   request.set_request_id(request_id);
-  return Unary<moe::v1::AbortResponse>(nullptr, [&](auto* context, auto* out) { return control_->Abort(context, request, out); }).status();
+  return Unary<moe::v1::AbortResponse>(nullptr, [&](auto* context, auto* out) { return control_->Abort(context, request, out); })
+      .status();
 }
 
 absl::StatusOr<moe::v1::DrainResponse> Client::Drain() {

@@ -25,8 +25,8 @@
 namespace moed {
 
 struct ClientOptions {
-  double connect_timeout_seconds = 5;            // Connect fails with UNAVAILABLE after it
-  std::optional<double> call_timeout_seconds;    // the deadline of every call; none by default
+  double connect_timeout_seconds = 5;          // Connect fails with UNAVAILABLE after it
+  std::optional<double> call_timeout_seconds;  // the deadline of every call; none by default
   int max_receive_bytes = 64 << 20;
 };
 
@@ -55,7 +55,8 @@ class Client {
   absl::Status GenerateStream(const moe::v1::GenerateRequest& request,
                               absl::FunctionRef<bool(const moe::v1::GenerateResponse&)> on_response,
                               Cancellation* cancellation = nullptr);
-  absl::StatusOr<moe::v1::GenerateResponse> Generate(const moe::v1::GenerateRequest& request, Cancellation* cancellation = nullptr);
+  absl::StatusOr<moe::v1::GenerateResponse> Generate(const moe::v1::GenerateRequest& request,
+                                                     Cancellation* cancellation = nullptr);
   absl::StatusOr<moe::v1::ScoreResponse> Score(const moe::v1::ScoreRequest& request, Cancellation* cancellation = nullptr);
   absl::StatusOr<moe::v1::TokenizeResponse> Tokenize(const moe::v1::TokenizeRequest& request);
   absl::StatusOr<moe::v1::DetokenizeResponse> Detokenize(const moe::v1::DetokenizeRequest& request);

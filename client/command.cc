@@ -12,25 +12,34 @@ namespace moed {
 
 int ExitCodeFor(const absl::Status& status) {
   switch (status.code()) {
-    case absl::StatusCode::kOk: return kExitOk;
-    case absl::StatusCode::kUnavailable: return kExitNoServer;
+    case absl::StatusCode::kOk:
+      return kExitOk;
+    case absl::StatusCode::kUnavailable:
+      return kExitNoServer;
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kAlreadyExists:
-    case absl::StatusCode::kOutOfRange: return kExitInvalid;
+    case absl::StatusCode::kOutOfRange:
+      return kExitInvalid;
     case absl::StatusCode::kResourceExhausted:
-    case absl::StatusCode::kAborted: return kExitBusy;
-    case absl::StatusCode::kDeadlineExceeded: return kExitDeadline;
-    case absl::StatusCode::kCancelled: return kExitCancelled;
-    default: return kExitFailed;
+    case absl::StatusCode::kAborted:
+      return kExitBusy;
+    case absl::StatusCode::kDeadlineExceeded:
+      return kExitDeadline;
+    case absl::StatusCode::kCancelled:
+      return kExitCancelled;
+    default:
+      return kExitFailed;
   }
 }
 
 namespace {
 
 template <class Message, class Value>
-CLI::Option* Optional(CLI::App& app, const std::string& flag, Message* message, void (Message::*set)(Value), const std::string& help) {
-  return app.add_option_function<Value>(flag, [message, set](const Value& value) { (message->*set)(value); }, help);
+CLI::Option* Optional(CLI::App& app, const std::string& flag, Message* message, void (Message::*set)(Value),
+                      const std::string& help) {
+  return app.add_option_function<Value>(
+      flag, [message, set](const Value& value) { (message->*set)(value); }, help);
 }
 
 }  // namespace
@@ -38,7 +47,8 @@ CLI::Option* Optional(CLI::App& app, const std::string& flag, Message* message, 
 void GenerateFlags::Define(CLI::App& app) {
   using moe::v1::Sampling;
   using moe::v1::Stopping;
-  Optional(app, "--max-new-tokens", &stopping, &Stopping::set_max_new_tokens, "most tokens to generate (default: the server's limit)");
+  Optional(app, "--max-new-tokens", &stopping, &Stopping::set_max_new_tokens,
+           "most tokens to generate (default: the server's limit)");
   Optional(app, "--min-new-tokens", &stopping, &Stopping::set_min_new_tokens, "no end of sequence before that many");
   Optional(app, "--temperature", &sampling, &Sampling::set_temperature, "0 = greedy; default 1");
   Optional(app, "--top-k", &sampling, &Sampling::set_top_k, "sample among the k most probable; 0 = all");
@@ -50,14 +60,23 @@ void GenerateFlags::Define(CLI::App& app) {
   Optional(app, "--seed", &sampling, &Sampling::set_seed, "same seed, same tokens");
   app.add_option("--logit-bias", logit_bias, "ID=BIAS, may be repeated");
   app.add_option_function<std::vector<std::string>>(
-      "--stop", [this](const std::vector<std::string>& stops) { for (const auto& s : stops) stopping.add_stop_strings(s); },
+      "--stop",
+      [this](const std::vector<std::string>& stops) {
+        for (const auto& s : stops) stopping.add_stop_strings(s);
+      },
       "end before this string, may be repeated");
   app.add_option_function<std::vector<int>>(
-      "--stop-token-id", [this](const std::vector<int>& ids) { for (int id : ids) stopping.add_stop_token_ids(id); },
+      "--stop-token-id",
+      [this](const std::vector<int>& ids) {
+        for (int id : ids) stopping.add_stop_token_ids(id);
+      },
       "end at this token, may be repeated");
-  app.add_flag_callback("--include-stop-string", [this] { stopping.set_include_stop_string(true); }, "keep the stop string in the text");
-  app.add_flag_callback("--ignore-eos", [this] { stopping.set_ignore_eos(true); }, "go on at the end of sequence");
-  app.add_option("--time-limit", time_limit_seconds, "seconds after which the text so far is the answer")->check(CLI::PositiveNumber);
+  app.add_flag_callback(
+      "--include-stop-string", [this] { stopping.set_include_stop_string(true); }, "keep the stop string in the text");
+  app.add_flag_callback(
+      "--ignore-eos", [this] { stopping.set_ignore_eos(true); }, "go on at the end of sequence");
+  app.add_option("--time-limit", time_limit_seconds, "seconds after which the text so far is the answer")
+      ->check(CLI::PositiveNumber);
 }
 
 absl::Status GenerateFlags::Apply(moe::v1::GenerateRequest& request) const {
@@ -95,11 +114,16 @@ absl::StatusOr<std::string> ReadWholeFile(const std::string& path) {
 
 std::string FinishName(moe::v1::FinishReason reason) {
   switch (reason) {
-    case moe::v1::FINISH_REASON_STOP: return "stop";
-    case moe::v1::FINISH_REASON_STOP_STRING: return "stop_string";
-    case moe::v1::FINISH_REASON_LENGTH: return "length";
-    case moe::v1::FINISH_REASON_TIME_LIMIT: return "time_limit";
-    default: return "unspecified";
+    case moe::v1::FINISH_REASON_STOP:
+      return "stop";
+    case moe::v1::FINISH_REASON_STOP_STRING:
+      return "stop_string";
+    case moe::v1::FINISH_REASON_LENGTH:
+      return "length";
+    case moe::v1::FINISH_REASON_TIME_LIMIT:
+      return "time_limit";
+    default:
+      return "unspecified";
   }
 }
 

@@ -15,11 +15,11 @@ namespace moed {
 // Exit codes, part of the command line's contract.
 enum ExitCode : int {
   kExitOk = 0,
-  kExitFailed = 1,       // anything not below
-  kExitUsage = 2,        // bad flag, value or address; unreadable file
-  kExitNoServer = 3,     // UNAVAILABLE: nobody listens, draining, not serving
-  kExitInvalid = 4,      // the server refused the request's contents
-  kExitBusy = 5,         // queue full, session busy
+  kExitFailed = 1,    // anything not below
+  kExitUsage = 2,     // bad flag, value or address; unreadable file
+  kExitNoServer = 3,  // UNAVAILABLE: nobody listens, draining, not serving
+  kExitInvalid = 4,   // the server refused the request's contents
+  kExitBusy = 5,      // queue full, session busy
   kExitDeadline = 6,
   kExitCancelled = 130,  // Ctrl-C
 };

@@ -30,7 +30,9 @@ absl::StatusOr<std::vector<std::string>> Prompts(const Flags& flags) {
   return prompts;
 }
 
-nlohmann::json PercentilesJson(const Percentiles& p) { return {{"p50", p.p50}, {"p90", p.p90}, {"p99", p.p99}, {"mean", p.mean}}; }
+nlohmann::json PercentilesJson(const Percentiles& p) {
+  return {{"p50", p.p50}, {"p90", p.p90}, {"p99", p.p99}, {"mean", p.mean}};
+}
 
 void PrintJson(const LoadReport& report) {
   std::printf("%s\n", nlohmann::json{{"ok", report.ok},
@@ -79,14 +81,18 @@ absl::Status Run(const Flags& flags, CommandContext& context) {
 CommandRun DefineBench(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
   app.add_option("--requests,-n", flags->load.requests, "how many")->check(CLI::Range(1, 1'000'000))->capture_default_str();
-  app.add_option("--concurrency,-c", flags->load.concurrency, "requests at once")->check(CLI::Range(1, 1024))->capture_default_str();
-  app.add_option("--rate", flags->load.arrivals_per_second, "arrivals a second (open loop); --concurrency is then the most under way")
+  app.add_option("--concurrency,-c", flags->load.concurrency, "requests at once")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--rate", flags->load.arrivals_per_second,
+                 "arrivals a second (open loop); --concurrency is then the most under way")
       ->check(CLI::PositiveNumber);
   app.add_option("--arrival-seed", flags->load.seed, "seed of the gaps between arrivals")->capture_default_str();
   app.add_option("--prompts", flags->prompts_file, "file with one prompt a line, used in turn");
   app.add_option("--prompt,-p", flags->prompt, "the prompt when no file is given")->capture_default_str();
   flags->generate.Define(app);
-  app.add_flag("--json", flags->json, "JSON: ok, errors, tokens_per_second, and p50, p90, p99, mean of TTFT, TPOT, latency in seconds");
+  app.add_flag("--json", flags->json,
+               "JSON: ok, errors, tokens_per_second, and p50, p90, p99, mean of TTFT, TPOT, latency in seconds");
   return [flags](CommandContext& context) { return Run(*flags, context); };
 }
 

@@ -41,22 +41,23 @@ nlohmann::json LogprobJson(const moe::v1::TokenLogprob& token) {
 }
 
 nlohmann::json StatsJson(const moe::v1::RequestStats& s) {
-  return {{"queue_seconds", s.queue_seconds()},   {"prefill_seconds", s.prefill_seconds()}, {"decode_seconds", s.decode_seconds()},
-          {"ttft_seconds", s.ttft_seconds()},     {"tpot_seconds", s.tpot_seconds()},       {"expert_hits", s.expert_hits()},
-          {"expert_misses", s.expert_misses()},   {"bytes_read", s.bytes_read()},           {"stall_seconds", s.stall_seconds()},
+  return {{"queue_seconds", s.queue_seconds()}, {"prefill_seconds", s.prefill_seconds()}, {"decode_seconds", s.decode_seconds()},
+          {"ttft_seconds", s.ttft_seconds()},   {"tpot_seconds", s.tpot_seconds()},       {"expert_hits", s.expert_hits()},
+          {"expert_misses", s.expert_misses()}, {"bytes_read", s.bytes_read()},           {"stall_seconds", s.stall_seconds()},
           {"preemptions", s.preemptions()}};
 }
 
 nlohmann::json AnswerJson(const Answer& answer, bool with_logprobs) {
   const auto& usage = answer.finish.usage();
-  nlohmann::json json = {
-      {"text", answer.text},
-      {"token_ids", answer.token_ids},
-      {"finish_reason", FinishName(answer.finish.reason())},
-      {"seed", answer.finish.seed()},
-      {"usage",
-       {{"prompt_tokens", usage.prompt_tokens()}, {"completion_tokens", usage.completion_tokens()}, {"cached_tokens", usage.cached_tokens()}}},
-      {"stats", StatsJson(answer.finish.stats())}};
+  nlohmann::json json = {{"text", answer.text},
+                         {"token_ids", answer.token_ids},
+                         {"finish_reason", FinishName(answer.finish.reason())},
+                         {"seed", answer.finish.seed()},
+                         {"usage",
+                          {{"prompt_tokens", usage.prompt_tokens()},
+                           {"completion_tokens", usage.completion_tokens()},
+                           {"cached_tokens", usage.cached_tokens()}}},
+                         {"stats", StatsJson(answer.finish.stats())}};
   if (answer.finish.reason() == moe::v1::FINISH_REASON_STOP) json["stop_token_id"] = answer.finish.stop_token_id();
   if (answer.finish.reason() == moe::v1::FINISH_REASON_STOP_STRING) json["stop_string"] = answer.finish.stop_string();
   if (with_logprobs) json["logprobs"] = answer.logprobs;
@@ -66,11 +67,13 @@ nlohmann::json AnswerJson(const Answer& answer, bool with_logprobs) {
 void PrintSummary(const moe::v1::Finish& finish) {
   const auto& s = finish.stats();
   const double lookups = static_cast<double>(s.expert_hits() + s.expert_misses());
-  std::fprintf(stderr, "\n[%s] %d prompt + %d new tokens | TTFT %.3f s | TPOT %.2f ms (%.1f tokens/s) | expert hit ratio %.1f %%, %s read, %.3f s stalled\n",
-               FinishName(finish.reason()).c_str(), finish.usage().prompt_tokens(), finish.usage().completion_tokens(), s.ttft_seconds(),
-               s.tpot_seconds() * 1e3, s.tpot_seconds() > 0 ? 1 / s.tpot_seconds() : 0.0,
-               lookups > 0 ? 100.0 * static_cast<double>(s.expert_hits()) / lookups : 0.0, BytesText(static_cast<double>(s.bytes_read())).c_str(),
-               s.stall_seconds());
+  std::fprintf(stderr,
+               "\n[%s] %d prompt + %d new tokens | TTFT %.3f s | TPOT %.2f ms (%.1f tokens/s) | expert hit ratio %.1f %%, %s "
+               "read, %.3f s stalled\n",
+               FinishName(finish.reason()).c_str(), finish.usage().prompt_tokens(), finish.usage().completion_tokens(),
+               s.ttft_seconds(), s.tpot_seconds() * 1e3, s.tpot_seconds() > 0 ? 1 / s.tpot_seconds() : 0.0,
+               lookups > 0 ? 100.0 * static_cast<double>(s.expert_hits()) / lookups : 0.0,
+               BytesText(static_cast<double>(s.bytes_read())).c_str(), s.stall_seconds());
 }
 
 absl::StatusOr<moe::v1::GenerateRequest> MakeRequest(const Flags& flags) {
@@ -135,12 +138,15 @@ CommandRun DefineGenerate(CLI::App& app) {
   flags->generate.Define(app);
   app.add_option("--session", flags->session, "continue (or begin) the conversation of this name");
   app.add_option("--request-id", flags->request_id, "name of this request in logs and for abort");
-  app.add_option("--logprobs", flags->logprobs, "log probabilities of the chosen tokens and of N alternatives (0..20); with --json")
+  app.add_option("--logprobs", flags->logprobs,
+                 "log probabilities of the chosen tokens and of N alternatives (0..20); with --json")
       ->check(CLI::Range(0, 20));
-  app.add_flag("--plain-special", flags->plain_special, "special tokens written in the prompt are plain text (for text from strangers)");
+  app.add_flag("--plain-special", flags->plain_special,
+               "special tokens written in the prompt are plain text (for text from strangers)");
   app.add_flag("--no-added-tokens", flags->no_special, "do not add BOS or EOS to the prompt");
   app.add_flag("--show-special", flags->show_special, "print special tokens of the answer");
-  app.add_flag("--json", flags->json, "one JSON object at the end instead of the stream: text, token_ids, finish_reason, usage, stats");
+  app.add_flag("--json", flags->json,
+               "one JSON object at the end instead of the stream: text, token_ids, finish_reason, usage, stats");
   return [flags](CommandContext& context) { return Run(*flags, context); };
 }
 

@@ -37,18 +37,19 @@ absl::Status RunInfo(const InfoFlags& flags, CommandContext& context) {
               server.draining() ? ", draining" : "");
   std::printf("  compute %s on %d threads, reads by %s\n", server.compute_backend().c_str(), server.threads(),
               server.io_backend_reason().c_str());
-  std::printf("  policy %s, predictor %s, %d sessions at once, %d may wait\n", server.policy().c_str(), server.predictor().c_str(),
-              server.max_sessions(), server.queue_capacity());
+  std::printf("  policy %s, predictor %s, %d sessions at once, %d may wait\n", server.policy().c_str(),
+              server.predictor().c_str(), server.max_sessions(), server.queue_capacity());
   std::printf("  memory budget %s:", BytesText(static_cast<double>(server.memory_budget_bytes())).c_str());
-  for (const auto& part : server.memory()) std::printf(" %s %s", part.part().c_str(), BytesText(static_cast<double>(part.bytes())).c_str());
+  for (const auto& part : server.memory())
+    std::printf(" %s %s", part.part().c_str(), BytesText(static_cast<double>(part.bytes())).c_str());
   std::printf("\nmodel %s, %s (%s)\n", model.store_path().c_str(), model.family().c_str(), model.model_hash().c_str());
-  std::printf("  %d layers (%d with experts), hidden %d, %d heads (%d kv) of %d, vocabulary %d, context %d of %d\n", model.layers(),
-              model.moe_layers(), model.hidden(), model.heads(), model.kv_heads(), model.head_dim(), model.vocabulary(),
-              model.max_context(), model.model_context());
+  std::printf("  %d layers (%d with experts), hidden %d, %d heads (%d kv) of %d, vocabulary %d, context %d of %d\n",
+              model.layers(), model.moe_layers(), model.hidden(), model.heads(), model.kv_heads(), model.head_dim(),
+              model.vocabulary(), model.max_context(), model.model_context());
   std::printf("  %d experts, %d a token, %s each as %s; %s of experts, %s of trunk (%s)\n", model.experts(), model.top_k(),
               BytesText(static_cast<double>(model.expert_bytes())).c_str(), formats.c_str(),
-              BytesText(static_cast<double>(model.all_expert_bytes())).c_str(), BytesText(static_cast<double>(model.trunk_bytes())).c_str(),
-              model.trunk_format().c_str());
+              BytesText(static_cast<double>(model.all_expert_bytes())).c_str(),
+              BytesText(static_cast<double>(model.trunk_bytes())).c_str(), model.trunk_format().c_str());
   return absl::OkStatus();
 }
 
@@ -60,16 +61,19 @@ struct StatsFlags {
 };
 
 void PrintStats(const moe::v1::Stats& s) {
-  std::printf("last %.0f s    hit ratio %5.1f %%   read %s/s   %.1f tokens/s   TPOT %.2f ms\n", s.window_seconds(), 100 * s.hit_ratio(),
-              BytesText(s.read_bytes_per_second()).c_str(), s.tokens_per_second(), 1e3 * s.mean_tpot_seconds());
-  std::printf("now          running %d   waiting %d   sessions %d   cache %s of %s   resident %s of budget %s\n", s.running(), s.waiting(),
-              s.sessions(), BytesText(static_cast<double>(s.cache_bytes())).c_str(),
-              BytesText(static_cast<double>(s.cache_capacity_bytes())).c_str(), BytesText(static_cast<double>(s.resident_set_bytes())).c_str(),
+  std::printf("last %.0f s    hit ratio %5.1f %%   read %s/s   %.1f tokens/s   TPOT %.2f ms\n", s.window_seconds(),
+              100 * s.hit_ratio(), BytesText(s.read_bytes_per_second()).c_str(), s.tokens_per_second(),
+              1e3 * s.mean_tpot_seconds());
+  std::printf("now          running %d   waiting %d   sessions %d   cache %s of %s   resident %s of budget %s\n", s.running(),
+              s.waiting(), s.sessions(), BytesText(static_cast<double>(s.cache_bytes())).c_str(),
+              BytesText(static_cast<double>(s.cache_capacity_bytes())).c_str(),
+              BytesText(static_cast<double>(s.resident_set_bytes())).c_str(),
               BytesText(static_cast<double>(s.memory_budget_bytes())).c_str());
   std::printf("since start  requests %llu   prompt %llu   generated %llu   hits %llu   misses %llu   read %s   stalled %.2f s\n",
               static_cast<unsigned long long>(s.requests()), static_cast<unsigned long long>(s.prompt_tokens()),
               static_cast<unsigned long long>(s.generated_tokens()), static_cast<unsigned long long>(s.expert_hits()),
-              static_cast<unsigned long long>(s.expert_misses()), BytesText(static_cast<double>(s.bytes_read())).c_str(), s.stall_seconds());
+              static_cast<unsigned long long>(s.expert_misses()), BytesText(static_cast<double>(s.bytes_read())).c_str(),
+              s.stall_seconds());
 }
 
 void PrintCache(const moe::v1::CacheState& state) {
@@ -79,8 +83,8 @@ void PrintCache(const moe::v1::CacheState& state) {
     for (int count : layer.resident()) resident += count;
     const double lookups = static_cast<double>(layer.hits() + layer.misses());
     std::printf("%-6d %9d %12llu %12llu %9.1f %11.3f\n", layer.layer(), resident, static_cast<unsigned long long>(layer.hits()),
-                static_cast<unsigned long long>(layer.misses()), lookups > 0 ? 100.0 * static_cast<double>(layer.hits()) / lookups : 0.0,
-                layer.stall_seconds());
+                static_cast<unsigned long long>(layer.misses()),
+                lookups > 0 ? 100.0 * static_cast<double>(layer.hits()) / lookups : 0.0, layer.stall_seconds());
   }
 }
 
@@ -125,8 +129,11 @@ CommandRun DefineInfo(CLI::App& app) {
 CommandRun DefineStats(CLI::App& app) {
   auto flags = std::make_shared<StatsFlags>();
   app.add_option("--window", flags->window, "seconds that the rates cover")->check(CLI::Range(1, 60))->capture_default_str();
-  app.add_option("--interval", flags->interval, "seconds between refreshes")->check(CLI::Range(0.1, 3600.0))->capture_default_str();
-  app.add_option("--count", flags->count, "how many times (default: until Ctrl-C on a terminal, once elsewhere)")->check(CLI::PositiveNumber);
+  app.add_option("--interval", flags->interval, "seconds between refreshes")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  app.add_option("--count", flags->count, "how many times (default: until Ctrl-C on a terminal, once elsewhere)")
+      ->check(CLI::PositiveNumber);
   app.add_flag("--json", flags->json, "one JSON object a line: stats, cache");
   return [flags](CommandContext& context) { return RunStats(*flags, context); };
 }

@@ -21,7 +21,8 @@ inline std::string CommandLineFailure(const CLI::App* app, const CLI::Error& err
   const CLI::App* at = app;
   while (!at->get_subcommands().empty()) at = at->get_subcommands().back();
   std::string text = app->get_name() + ": " + error.what() + "\n";
-  const bool unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr || dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  const bool unknown =
+      dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr || dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
   if (unknown) text += "allowed for " + at->get_name() + ": " + AllowedOn(*at) + "\n";
   return text + "run " + at->get_display_name() + " --help for what they mean\n";
 }

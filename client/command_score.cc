@@ -56,7 +56,8 @@ absl::Status RunScore(const ScoreFlags& flags, CommandContext& context) {
     nll += response.nll();
     counted += response.logprobs_size();
     if (progress) {
-      std::fprintf(stderr, "\r%zu of %zu tokens, perplexity so far %.3f ", end, ids.size(), std::exp(nll / static_cast<double>(counted)));
+      std::fprintf(stderr, "\r%zu of %zu tokens, perplexity so far %.3f ", end, ids.size(),
+                   std::exp(nll / static_cast<double>(counted)));
     }
   }
   if (progress) std::fprintf(stderr, "\n");
@@ -89,7 +90,8 @@ CommandRun DefineScore(CLI::App& app) {
   auto flags = std::make_shared<ScoreFlags>();
   app.add_option("--file,-f", flags->file, "text file to score; - is standard input");
   app.add_option("--text", flags->text, "text to score");
-  app.add_option("--window", flags->window, "tokens scored together; the text is cut into consecutive windows, tokens 2..N of each count")
+  app.add_option("--window", flags->window,
+                 "tokens scored together; the text is cut into consecutive windows, tokens 2..N of each count")
       ->check(CLI::Range(2, 1 << 20))
       ->capture_default_str();
   app.add_flag("--json", flags->json, "JSON: tokens, nll, perplexity");

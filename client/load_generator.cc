@@ -65,7 +65,8 @@ Percentiles PercentilesOf(std::vector<double> values) {
     const auto index = static_cast<size_t>(std::ceil(share * static_cast<double>(values.size())));
     return values[std::min(values.size(), std::max<size_t>(index, 1)) - 1];
   };
-  return {rank(0.5), rank(0.9), rank(0.99), std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size())};
+  return {rank(0.5), rank(0.9), rank(0.99),
+          std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size())};
 }
 
 LoadReport Summarise(const std::vector<LoadSample>& samples, double wall_seconds) {
@@ -90,8 +91,9 @@ LoadReport Summarise(const std::vector<LoadSample>& samples, double wall_seconds
   return report;
 }
 
-std::vector<LoadSample> GenerateLoad(Client& client, const std::vector<std::string>& prompts, const moe::v1::GenerateRequest& form,
-                                     const LoadOptions& options, Cancellation& cancellation, double* wall_seconds) {
+std::vector<LoadSample> GenerateLoad(Client& client, const std::vector<std::string>& prompts,
+                                     const moe::v1::GenerateRequest& form, const LoadOptions& options, Cancellation& cancellation,
+                                     double* wall_seconds) {
   const std::vector<double> arrivals = Arrivals(options);
   std::vector<LoadSample> samples(arrivals.size());
   std::vector<char> done(arrivals.size(), 0);

@@ -13,19 +13,19 @@ namespace moed {
 
 struct LoadOptions {
   int requests = 32;
-  int concurrency = 1;           // requests at once; in an open loop the most that may be under way
+  int concurrency = 1;             // requests at once; in an open loop the most that may be under way
   double arrivals_per_second = 0;  // > 0: open loop with exponential gaps
-  uint64_t seed = 1;             // of the gaps
+  uint64_t seed = 1;               // of the gaps
 };
 
 // One request as the client saw it.
 struct LoadSample {
   absl::Status status;
-  double ttft_seconds = 0;       // to the first message with a token
-  double tpot_seconds = 0;       // (last token - first token) / (tokens - 1); 0 below two tokens
+  double ttft_seconds = 0;  // to the first message with a token
+  double tpot_seconds = 0;  // (last token - first token) / (tokens - 1); 0 below two tokens
   double latency_seconds = 0;
   int tokens = 0;
-  bool late = false;             // open loop: began later than its arrival, all workers were busy
+  bool late = false;  // open loop: began later than its arrival, all workers were busy
 };
 
 struct Percentiles {
@@ -45,7 +45,8 @@ struct LoadReport {
 LoadReport Summarise(const std::vector<LoadSample>& samples, double wall_seconds);
 
 // Request i takes prompts[i mod prompts.size()] with `form`'s sampling and stopping. Blocks until all ended or `cancellation`.
-std::vector<LoadSample> GenerateLoad(Client& client, const std::vector<std::string>& prompts, const moe::v1::GenerateRequest& form,
-                                     const LoadOptions& options, Cancellation& cancellation, double* wall_seconds);
+std::vector<LoadSample> GenerateLoad(Client& client, const std::vector<std::string>& prompts,
+                                     const moe::v1::GenerateRequest& form, const LoadOptions& options, Cancellation& cancellation,
+                                     double* wall_seconds);
 
 }  // namespace moed

@@ -43,15 +43,20 @@ int Main(int argc, char** argv) {
       "  moectl score --file book.txt --window 256 --json\n"
       "  moectl bench --concurrency 4 --requests 64 --max-new-tokens 64",
       "moectl");
-  app.footer("Exit codes: 0 done, 1 failed, 2 bad usage, 3 no server or not serving, 4 request refused as invalid, 5 queue full or session "
-             "busy,\n            6 deadline, 130 cancelled.");
+  app.footer(
+      "Exit codes: 0 done, 1 failed, 2 bad usage, 3 no server or not serving, 4 request refused as invalid, 5 queue full or "
+      "session "
+      "busy,\n            6 deadline, 130 cancelled.");
   app.set_version_flag("--version", std::string("moectl ") + BuildVersion());
   app.require_subcommand(1);
   app.failure_message(CommandLineFailure);
   app.fallthrough();
   GlobalOptions global;
-  app.add_option("--server,-s", global.server, "host:port, [ipv6]:port or unix:PATH")->envname("MOECTL_SERVER")->capture_default_str();
-  app.add_option("--connect-timeout", global.connect_timeout_seconds, "seconds to wait for the server")->check(CLI::Range(0.05, 3600.0))
+  app.add_option("--server,-s", global.server, "host:port, [ipv6]:port or unix:PATH")
+      ->envname("MOECTL_SERVER")
+      ->capture_default_str();
+  app.add_option("--connect-timeout", global.connect_timeout_seconds, "seconds to wait for the server")
+      ->check(CLI::Range(0.05, 3600.0))
       ->capture_default_str();
   app.add_option("--deadline", global.deadline_seconds, "seconds after which a call fails")->check(CLI::PositiveNumber);
 
@@ -91,7 +96,8 @@ int Main(int argc, char** argv) {
     absl::Status status = run(context);
     if (cancellation.cancelled() && !status.ok()) status = absl::CancelledError("cancelled");
     if (status.ok()) return kExitOk;
-    std::fprintf(stderr, "moectl: %s: %s\n", absl::StatusCodeToString(status.code()).c_str(), std::string(status.message()).c_str());
+    std::fprintf(stderr, "moectl: %s: %s\n", absl::StatusCodeToString(status.code()).c_str(),
+                 std::string(status.message()).c_str());
     return ExitCodeFor(status);
   }
   return kExitUsage;

@@ -158,22 +158,34 @@ void EngineCall::CancelSlow() {
 }
 
 void EngineCall::CancelAs(EndReason reason, absl::Status status) {
-  std::optional<RequestId> id;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (cancellation_.has_value()) return;
-    cancellation_ = Cancellation{reason, status, environment_.clock.NowNanos()};
-    id = engine_id_;
-  }
-  if (id.has_value()) model_->engine->Cancel(*id, status);
+  if (!Claim(reason, status)) return;
+  StopEngine(status);
   Fail(status);
 }
 
-// The client first: it must not wait, whatever else breaks.
+// The reason first: gRPC may report a cancellation as soon as the call has failed. Then the client: it must not wait, whatever
+// else breaks.
 void EngineCall::EndBroken(const std::exception& error) {
   const absl::Status status = Internal("the request failed: ", error.what());
+  const bool claimed = Claim(EndReason::kError, status);
   Fail(status);
-  CancelAs(EndReason::kError, status);
+  if (claimed) StopEngine(status);
+}
+
+bool EngineCall::Claim(EndReason reason, const absl::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  if (cancellation_.has_value()) return false;
+  cancellation_ = Cancellation{reason, status, environment_.clock.NowNanos()};
+  return true;
+}
+
+void EngineCall::StopEngine(const absl::Status& status) {
+  std::optional<RequestId> id;
+  {
+    absl::MutexLock lock(&mutex_);
+    id = engine_id_;
+  }
+  if (id.has_value()) model_->engine->Cancel(*id, status);
 }
 
 void EngineCall::CheckStalled() {
@@ -207,14 +219,17 @@ void EngineCall::OnFinish(const FinishInfo& finish) {
     absl::MutexLock lock(&mutex_);
     cancellation = cancellation_;
   }
-  const bool cancelled = cancellation.has_value() && !finish.status.ok();
+  // A client that was told of an error was told so, even if the engine had completed the answer meanwhile.
+  const bool broken = cancellation.has_value() && cancellation->reason == EndReason::kError;
+  const bool cancelled = broken || (cancellation.has_value() && !finish.status.ok());
+  const absl::Status& status = broken ? cancellation->status : finish.status;
   record_.admitted = true;
   record_.finish = finish;
   record_.reason = cancelled ? cancellation->reason : EndReasonOf(finish);
   if (cancelled) environment_.metrics.ObserveCancelToIdle(SecondsBetween(cancellation->nanos, environment_.clock.NowNanos()));
   if (method_ != Method::kScore) environment_.metrics.ObserveFinish(record_.reason, finish);
-  Account(finish.status);
-  Guarded([&] { finish.status.ok() ? Complete(finish) : Fail(finish.status); });
+  Account(status);
+  Guarded([&] { status.ok() ? Complete(finish) : Fail(status); });
 }
 
 void EngineCall::Account(absl::Status status) {

@@ -97,6 +97,9 @@ class EngineCall : public RequestObserver, public std::enable_shared_from_this<E
   void CancelAs(EndReason reason, absl::Status status);
   void CancelSlow();
   void EndBroken(const std::exception& error);
+  // Writes down why the call is ended; false when something else ended it before.
+  bool Claim(EndReason reason, const absl::Status& status);
+  void StopEngine(const absl::Status& status);
   void Deliver(TokenDelta delta);
   void Account(absl::Status status);
 

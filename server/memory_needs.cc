@@ -101,8 +101,9 @@ struct Planner {
   uint64_t tokenizer_bytes;
   uint64_t predictor_bytes;
 
-  // The plan of `budget` with shares (queues, scratch) as `shares_of` gives them. Scratch and queues grow with the context, which is
-  // what they leave room for: first as if they needed nothing for it, then for the context that came out, which can only shrink.
+  // The plan of `budget` with shares (queues, scratch) as `shares_of` gives them. Scratch and queues grow with the context, which
+  // is what they leave room for: first as if they needed nothing for it, then for the context that came out, which can only
+  // shrink.
   absl::StatusOr<MemoryPlan> Plan(uint64_t budget, uint64_t shares_of, int max_context) const {
     const MemoryRequest request{.budget = budget,
                                 .kv_budget = config.kv_budget,
@@ -116,7 +117,8 @@ struct Planner {
     return Plan(budget, budget, loose.max_context);
   }
 
-  // The shares shrink with the budget, so the smallest one that works is searched for. INVALID_ARGUMENT of the plan where none does.
+  // The shares shrink with the budget, so the smallest one that works is searched for. INVALID_ARGUMENT of the plan where none
+  // does.
   absl::StatusOr<uint64_t> SmallestBudget() const {
     uint64_t works = 1 << 20;
     for (; !Plan(works).ok(); works *= 2) {

@@ -68,9 +68,10 @@ class ResponsePump {
   void End(grpc::Status status, std::optional<Message> last = std::nullopt) {
     {
       absl::MutexLock lock(&mutex_);
-      if (end_.has_value()) return;
-      if (last.has_value()) Append(*std::move(last));
-      end_ = std::move(status);
+      if (!end_.has_value()) {
+        if (last.has_value()) Append(*std::move(last));
+        end_ = std::move(status);
+      }
     }
     Pump();
   }
@@ -184,15 +185,13 @@ class ResponsePump {
     }
   }
 
-  // The transport threw: no OperationDone follows, and what was to be sent is lost.
+  // The transport threw: no OperationDone follows, and what was to be sent is lost. The finish waits for the End that the caller
+  // owes, so that the caller can say why the call ended before the client knows that it has.
   void OperationNotBegun() {
-    {
-      absl::MutexLock lock(&mutex_);
-      in_flight_ = false;
-      in_flight_tokens_ = 0;
-      if (!end_.has_value() || end_->ok()) end_ = grpc::Status(grpc::StatusCode::INTERNAL, "the answer could not be sent");
-    }
-    Pump();
+    absl::MutexLock lock(&mutex_);
+    in_flight_ = false;
+    in_flight_tokens_ = 0;
+    if (!end_.has_value() || end_->ok()) end_ = grpc::Status(grpc::StatusCode::INTERNAL, "the answer could not be sent");
   }
 
   ResponseTransport<Message>& transport_;

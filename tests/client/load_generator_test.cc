@@ -34,7 +34,8 @@ TEST(LoadReport, CountsFailuresByNameAndLeavesThemOutOfTheTimes) {
 }
 
 TEST(Client, RefusesAddressesThatAreNone) {
-  for (const char* address : {"", "localhost", "localhost:", ":50051", "localhost:0", "localhost:65536", "localhost:http", "::1:50051", "unix:"}) {
+  for (const char* address :
+       {"", "localhost", "localhost:", ":50051", "localhost:0", "localhost:65536", "localhost:http", "::1:50051", "unix:"}) {
     const auto client = Client::Connect(address, {0.05});
     EXPECT_EQ(client.status().code(), absl::StatusCode::kInvalidArgument) << address << ": " << client.status();
   }

@@ -162,9 +162,11 @@ TEST_F(PumpTest, AnOperationThatThrowsEndsTheCallAndTellsTheCaller) {
     for (size_t i = 0; i < faulty; ++i) kOperations[i](pump);
     transport_.throws = true;
     EXPECT_THROW(kOperations[faulty](pump), std::runtime_error);
+    EXPECT_EQ(transport_.finishes, 0) << "the caller has not said why yet";
+    EXPECT_EQ(pump.Push({"c"}, 1), PushResult::kEnded);
+    pump.End(grpc::Status::OK);
     EXPECT_EQ(transport_.finishes, 1);
     EXPECT_EQ(transport_.status.error_code(), grpc::StatusCode::INTERNAL);
-    EXPECT_EQ(pump.Push({"c"}, 1), PushResult::kEnded);
     pump.End(grpc::Status::OK);
     EXPECT_EQ(transport_.finishes, 1);
   }

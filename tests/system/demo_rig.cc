@@ -1,7 +1,6 @@
 #include "tests/system/demo_rig.h"
 
 #include <gtest/gtest.h>
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,8 +29,8 @@ const std::string& DemoStorePath(const std::string& expert_formats) {
   std::string& path = paths[expert_formats];
   if (path.empty()) {
     path = StrCat(::testing::TempDir(), "/demo-", expert_formats, "-", static_cast<int>(getpid()), ".moed");
-    const std::string command = StrCat(MOED_BIN_DIR, "/moed-pack ", MOED_SOURCE_DIR, "/models/tales-qwen ", path, " --expert-formats ",
-                                       expert_formats, " --trunk-format q8 >/dev/null");
+    const std::string command = StrCat(MOED_BIN_DIR, "/moed-pack ", MOED_SOURCE_DIR, "/models/tales-qwen ", path,
+                                       " --expert-formats ", expert_formats, " --trunk-format q8 >/dev/null");
     MOED_CHECK(std::system(command.c_str()) == 0);
     std::atexit([] {
       for (const auto& [formats, file] : paths) std::remove(file.c_str());
@@ -44,7 +43,7 @@ struct Rig::Stream {
   SessionId session;
   std::vector<TokenId> tokens;  // prompt, then what was generated
   size_t prompt_tokens = 0;
-  size_t wanted = 0;            // tokens in the end
+  size_t wanted = 0;  // tokens in the end
   KvSequence kv;
   bool done() const { return tokens.size() >= wanted; }
 };
@@ -89,7 +88,8 @@ void Rig::Step(std::vector<Stream*>& streams, int chunk, std::vector<float>* log
     const bool decoding = computed >= stream->prompt_tokens;
     const size_t count = decoding ? 1 : std::min<size_t>(chunk, stream->prompt_tokens - computed);
     MOED_CHECK(kv_->Reserve(stream->kv, static_cast<int>(computed + count)));
-    SequenceChunk piece{stream->session, decoding ? Phase::kDecode : Phase::kPrefill, {stream->tokens.data() + computed, count}, &stream->kv};
+    SequenceChunk piece{
+        stream->session, decoding ? Phase::kDecode : Phase::kPrefill, {stream->tokens.data() + computed, count}, &stream->kv};
     piece.first_logits = static_cast<int>(computed + count == stream->tokens.size() ? count - 1 : count);
     chunks.push_back(piece);
   }
@@ -114,7 +114,8 @@ std::vector<TokenId> Rig::Greedy(const std::vector<TokenId>& prompt, int new_tok
   return {stream.tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), stream.tokens.end()};
 }
 
-std::vector<std::vector<TokenId>> Rig::GreedyTogether(const std::vector<std::vector<TokenId>>& prompts, int new_tokens, int chunk) {
+std::vector<std::vector<TokenId>> Rig::GreedyTogether(const std::vector<std::vector<TokenId>>& prompts, int new_tokens,
+                                                      int chunk) {
   std::vector<Stream> streams;
   for (const auto& prompt : prompts) {
     streams.push_back({SessionId(next_session_++), prompt, prompt.size(), prompt.size() + static_cast<size_t>(new_tokens), {}});

@@ -41,8 +41,10 @@ class Rig {
   // With parts of the test's own in place of the real ones; null = the real one. They outlive the rig.
   Rig(const RigOptions& options, ReadBackend* reads, Backend* backend);
 
-  // Greedy tokens after `prompt`; the prompt is computed in pieces of `chunk`. `logits` collects every row computed, when not null.
-  std::vector<TokenId> Greedy(const std::vector<TokenId>& prompt, int new_tokens, int chunk, std::vector<float>* logits = nullptr);
+  // Greedy tokens after `prompt`; the prompt is computed in pieces of `chunk`. `logits` collects every row computed, when not
+  // null.
+  std::vector<TokenId> Greedy(const std::vector<TokenId>& prompt, int new_tokens, int chunk,
+                              std::vector<float>* logits = nullptr);
   // The same for several prompts at once: decode steps share one batch.
   std::vector<std::vector<TokenId>> GreedyTogether(const std::vector<std::vector<TokenId>>& prompts, int new_tokens, int chunk);
 

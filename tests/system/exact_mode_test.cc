@@ -13,8 +13,8 @@ namespace {
 constexpr int kNewTokens = 6;
 
 const std::vector<std::vector<TokenId>>& Prompts() {
-  static const std::vector<std::vector<TokenId>> prompts = {
-      Tokens({0, 1205, 310, 77, 912, 3001, 15, 268, 9, 2047, 640, 88}), Tokens({0, 55}), Tokens({0, 700, 701, 702, 703, 90, 12})};
+  static const std::vector<std::vector<TokenId>> prompts = {Tokens({0, 1205, 310, 77, 912, 3001, 15, 268, 9, 2047, 640, 88}),
+                                                            Tokens({0, 55}), Tokens({0, 700, 701, 702, 703, 90, 12})};
   return prompts;
 }
 
@@ -61,7 +61,8 @@ TEST(ExactMode, EveryPolicyPredictorCapacityAndReadBackend) {
           options.predictor = predictor.name;
           options.slots = slots;
           options.io_backend = reads.name;
-          if (!OpenReadBackend(reads.name, DemoStorePath(options.expert_formats), {}).ok()) continue;  // refused here; tests/io says why
+          if (!OpenReadBackend(reads.name, DemoStorePath(options.expert_formats), {}).ok())
+            continue;  // refused here; tests/io says why
           const std::string what = StrCat(policy.name, " x ", predictor.name, " x ", slots, " slots x ", reads.name);
           Rig rig(options);
           ExpectSameBits(rig, 5, what);
@@ -97,7 +98,8 @@ TEST(ExactMode, EveryBatchComposition) {
       Rig rig(options);
       const auto answers = rig.GreedyTogether(batch, kNewTokens, chunk);
       for (size_t i = 0; i < answers.size(); ++i) {
-        EXPECT_EQ(answers[i], Definition(i % Prompts().size()).tokens) << batch.size() << " together, chunks of " << chunk << ", " << i;
+        EXPECT_EQ(answers[i], Definition(i % Prompts().size()).tokens)
+            << batch.size() << " together, chunks of " << chunk << ", " << i;
       }
     }
   }

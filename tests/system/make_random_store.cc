@@ -1,5 +1,5 @@
-// make_random_store OUT TOKENIZER_JSON BYTES: a store of about BYTES of random q8 experts (Qwen2-MoE shape), for tests of memory and
-// load that need a size, not a language. Deterministic.
+// make_random_store OUT TOKENIZER_JSON BYTES: a store of about BYTES of random q8 experts (Qwen2-MoE shape), for tests of memory
+// and load that need a size, not a language. Deterministic.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -75,8 +75,8 @@ absl::StatusOr<StoreDescription> Describe(const ModelSpec& spec, const std::stri
   description.model_spec = SpecToJson(spec);
   description.moe_layers = spec.MoeLayers();
   description.experts_per_layer = spec.experts;
-  description.precisions = {
-      LayOutExpert(FormatId::kQ8, {{{spec.expert_ffn, spec.hidden}, {spec.expert_ffn, spec.hidden}, {spec.hidden, spec.expert_ffn}}})};
+  description.precisions = {LayOutExpert(
+      FormatId::kQ8, {{{spec.expert_ffn, spec.hidden}, {spec.expert_ffn, spec.hidden}, {spec.hidden, spec.expert_ffn}}})};
   MOED_ASSIGN_OR_RETURN(const Family* family, FamilyNamed(spec.family));
   for (const TrunkTensor& tensor : family->trunk_tensors(spec)) {
     const bool vector = tensor.role == TensorRole::kVector;

@@ -42,8 +42,11 @@ class SlowBackend final : public Backend {
     std::this_thread::sleep_for(kProductTime);
     next_.MatMul(jobs);
   }
-  void RmsNorm(const float* x, const float* w, float eps, int rows, int cols, float* y) override { next_.RmsNorm(x, w, eps, rows, cols, y); }
-  void Rope(float* x, int tokens, int64_t stride, int heads, int head_dim, const int32_t* positions, const float* inv_freq) override {
+  void RmsNorm(const float* x, const float* w, float eps, int rows, int cols, float* y) override {
+    next_.RmsNorm(x, w, eps, rows, cols, y);
+  }
+  void Rope(float* x, int tokens, int64_t stride, int heads, int head_dim, const int32_t* positions,
+            const float* inv_freq) override {
     next_.Rope(x, tokens, stride, heads, head_dim, positions, inv_freq);
   }
   void Attention(const AttentionShape& shape, std::span<const AttentionJob> jobs, std::span<float> scores) override {
@@ -81,7 +84,8 @@ double ShareUnder(const std::vector<Interval>& reads, const std::vector<Interval
   int64_t covered = 0;
   for (const Interval& read : reads) {
     total += read.second - read.first;
-    for (const Interval& c : compute) covered += std::max<int64_t>(0, std::min(read.second, c.second) - std::max(read.first, c.first));
+    for (const Interval& c : compute)
+      covered += std::max<int64_t>(0, std::min(read.second, c.second) - std::max(read.first, c.first));
   }
   return static_cast<double>(covered) / static_cast<double>(total);
 }
@@ -96,8 +100,7 @@ double OverlapShare(const std::string& predictor) {
   auto executor = MakeThreadPool(1);
   auto backend = *MakeBackend("auto", *executor);
   SlowBackend slow(*backend);
-  std::shared_ptr<const RandomAccessFile> file =
-      std::make_shared<SlowFile>(*OpenBuffered(DemoStorePath(options.expert_formats)));
+  std::shared_ptr<const RandomAccessFile> file = std::make_shared<SlowFile>(*OpenBuffered(DemoStorePath(options.expert_formats)));
   auto reads = MakeThreadedReadBackend("slow", file, 1);
   {
     Rig rig(options, reads.get(), &slow);
@@ -118,7 +121,8 @@ double OverlapShare(const std::string& predictor) {
 TEST(Overlap, MostReadTimeLiesUnderCompute) {
   for (const PredictorRow& predictor : Predictors()) {
     const double share = OverlapShare(std::string(predictor.name));
-    std::printf("%.0f %% of the read time lies under compute with predictor %s\n", 100 * share, std::string(predictor.name).c_str());
+    std::printf("%.0f %% of the read time lies under compute with predictor %s\n", 100 * share,
+                std::string(predictor.name).c_str());
     EXPECT_GE(share, 0.6) << predictor.name;
   }
 }
