@@ -25,8 +25,8 @@ class StrongId {
   Int value_ = 0;
 };
 
-using LayerId = StrongId<struct LayerTag, int32_t>;       // decoder layer, 0-based, dense layers counted
-using TokenId = StrongId<struct TokenTag, int32_t>;       // index into the vocabulary
+using LayerId = StrongId<struct LayerTag, int32_t>;      // decoder layer, 0-based, dense layers counted
+using TokenId = StrongId<struct TokenTag, int32_t>;      // index into the vocabulary
 using SessionId = StrongId<struct SessionTag, uint64_t>;  // one conversation inside this process
 using RequestId = StrongId<struct RequestTag, uint64_t>;  // one call inside this process
 

@@ -81,11 +81,11 @@ std::string JoinNames(const Range& range, NameOf&& name_of) {
 #define MOED_CONCAT_INNER(a, b) a##b
 #define MOED_CONCAT(a, b) MOED_CONCAT_INNER(a, b)
 
-#define MOED_RETURN_IF_ERROR(expr)                                \
-  do {                                                            \
-    if (absl::Status moed_status_ = (expr); !moed_status_.ok()) { \
-      return moed_status_;                                        \
-    }                                                             \
+#define MOED_RETURN_IF_ERROR(expr)                                  \
+  do {                                                              \
+    if (absl::Status moed_status_ = (expr); !moed_status_.ok()) {   \
+      return moed_status_;                                          \
+    }                                                               \
   } while (false)
 
 #define MOED_ASSIGN_OR_RETURN(declaration, expr) \

@@ -16,8 +16,7 @@ namespace moed {
 
 // One complete event. `track` is the row it is drawn in: kComputeTrack or kReadTrack.
 struct TraceEvent {
-  const char* name;  // static storage: "read"; on the compute track "step", "wait" for a read, and what computes: "attention",
-                     // "expert", ...
+  const char* name;  // static storage: "read"; on the compute track "step", "wait" for a read, and what computes: "attention", "expert", ...
   int track;
   int64_t begin_nanos;
   int64_t end_nanos;
