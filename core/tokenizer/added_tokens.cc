@@ -39,8 +39,8 @@ absl::StatusOr<AddedTokenMatcher> AddedTokenMatcher::Make(const std::vector<Adde
   auto& sorted = matcher.tokens_;
   const auto content = [](const AddedToken& token) -> const std::string& { return token.content; };
   std::ranges::stable_sort(sorted, {}, content);
-  const auto repeated = std::ranges::unique(sorted, {}, content);
-  sorted.erase(repeated.begin(), repeated.end());
+  const auto same = [](const AddedToken& a, const AddedToken& b) { return a.content == b.content; };
+  sorted.erase(std::unique(sorted.begin(), sorted.end(), same), sorted.end());
   for (const AddedToken& token : sorted) ++matcher.first_byte_[static_cast<uint8_t>(token.content[0]) + 1];
   for (size_t byte = 1; byte < matcher.first_byte_.size(); ++byte) matcher.first_byte_[byte] += matcher.first_byte_[byte - 1];
   if (std::ranges::any_of(sorted, &AddedToken::single_word)) {
@@ -58,9 +58,9 @@ const AddedToken* AddedTokenMatcher::LongestAt(std::string_view text) const {
     if (begin->content.size() == depth) longest = &*begin++;
     if (depth == text.size()) break;
     const auto byte_at_depth = [depth](const AddedToken& token) { return static_cast<uint8_t>(token.content[depth]); };
-    const auto spelled = std::ranges::equal_range(begin, end, static_cast<uint8_t>(text[depth]), {}, byte_at_depth);
-    begin = spelled.begin();
-    end = spelled.end();
+    const auto byte = static_cast<uint8_t>(text[depth]);
+    begin = std::ranges::lower_bound(begin, end, byte, {}, byte_at_depth);
+    end = std::ranges::upper_bound(begin, end, byte, {}, byte_at_depth);
   }
   return longest;
 }

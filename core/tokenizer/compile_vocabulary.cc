@@ -170,7 +170,7 @@ absl::Status Compiler::ReadAdded(const Json& list) {
   uint32_t highest_added = 0;
   Ids seen;
   for (size_t i = 0; i < list.size(); ++i) MOED_RETURN_IF_ERROR(ReadAddedToken(list[i], i, highest_added, seen));
-  std::ranges::stable_partition(spec_.added, &AddedToken::special);
+  std::stable_partition(spec_.added.begin(), spec_.added.end(), [](const AddedToken& token) { return token.special; });
   return NormalizeAdded();
 }
 
