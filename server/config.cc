@@ -26,7 +26,8 @@ constexpr const char* kFooter =
     "  moed --store mixtral.moed --memory-budget 12GiB --listen 0.0.0.0:50051 --control-listen 127.0.0.1:50052\n"
     "  moed --config /etc/moed.toml --log-level debug\n"
     "\n"
-    "Signals: SIGTERM and SIGINT drain (running requests go on for --drain-seconds); a second one ends at once with 128 + its number.";
+    "Signals: SIGTERM and SIGINT drain (running requests go on for --drain-seconds); a second one ends at once with 128 + its "
+    "number.";
 
 std::string FlagName(std::string_view name) { return StrCat("--", name); }
 

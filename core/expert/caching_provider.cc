@@ -16,7 +16,6 @@ class Provider final : public CachingProvider {
  public:
   Provider(ProviderParts parts, const ProviderOptions& options)
       : budget_{options.max_prefetch_loads, options.min_prefetch_probability},
-        cache_tables_bytes_(ExpertCache::TableBytes(parts.store->description())),
         predictor_(std::move(parts.predictor)),
         mask_(std::move(parts.mask)),
         rule_(std::move(parts.fidelity)),
@@ -59,7 +58,6 @@ class Provider final : public CachingProvider {
   SequenceCounters sequence_counters(SessionId session) const override { return cache_.sequence_counters(session); }
   ExpertStats Stats() const override { return cache_.Stats(); }
   std::vector<ExpertHeat> HottestExperts(int top) const override { return cache_.Hottest(top); }
-  uint64_t table_bytes() const override { return cache_tables_bytes_ + predictor_->memory_bytes(); }
 
  private:
   // To merged_: the best guess of every sequence, then the second best, ...
@@ -81,7 +79,6 @@ class Provider final : public CachingProvider {
   }
 
   const PrefetchBudget budget_;
-  const uint64_t cache_tables_bytes_;
   const std::unique_ptr<ExpertPredictor> predictor_;
   const std::unique_ptr<RouterMask> mask_;
   const std::unique_ptr<FidelityRule> rule_;

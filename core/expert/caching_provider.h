@@ -21,11 +21,12 @@
 namespace moed {
 
 struct ProviderOptions {
-  uint64_t capacity_bytes = 0;       // slots, everything read included; at least one record
-  int max_reads_in_flight = 0;       // 0: the backend's
-  int max_prefetch_loads = 4;        // guesses added per layer step
+  uint64_t capacity_bytes = 0;  // slots, everything read included; at least one record
+  int max_reads_in_flight = 0;  // 0: the backend's
+  int max_prefetch_loads = 4;   // guesses added per layer step
   float min_prefetch_probability = 0.1f;
-  uint64_t split_read_bytes = 1 << 20;  // records from this size on are read part by part, so that compute starts before their end
+  uint64_t split_read_bytes =
+      1 << 20;  // records from this size on are read part by part, so that compute starts before their end
   bool verify_checksums = true;
 };
 
@@ -45,13 +46,11 @@ class CachingProvider : public ExpertProvider {
  public:
   // INVALID_ARGUMENT when the capacity holds no record. No thread of its own.
   static absl::StatusOr<std::unique_ptr<CachingProvider>> Create(ProviderParts parts, const ProviderOptions& options);
-  // What table_bytes() can become for a store of this shape, the predictor's tables aside.
+  // An upper bound of the cache's tables beside the slots for a store of this shape; the predictor's own come on top.
   static uint64_t CacheTableBytes(const StoreDescription& store);
 
-  virtual ExpertStats Stats() const = 0;                          // any thread
+  virtual ExpertStats Stats() const = 0;                              // any thread
   virtual std::vector<ExpertHeat> HottestExperts(int top) const = 0;  // any thread; by uses, highest first
-  // Bytes of tables beside the slots (entries, predictor), planned for up front.
-  virtual uint64_t table_bytes() const = 0;
 };
 
 }  // namespace moed

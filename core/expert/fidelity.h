@@ -63,7 +63,7 @@ std::span<const FidelityRow> FidelityRules();
 absl::StatusOr<std::unique_ptr<FidelityRule>> MakeFidelityRule(std::string_view name, const PolicyContext& context);
 
 struct PrefetchBudget {
-  int max_loads = 0;            // reads this plan may add
+  int max_loads = 0;  // reads this plan may add
   float min_probability = 0;
 };
 // Pure: guesses of all sequences, best first, to the loads worth queueing: no duplicates, nothing resident or loading.

@@ -15,10 +15,10 @@ namespace moed {
 struct MemoryNeeds {
   uint64_t trunk = 0;
   uint64_t tokenizer = 0;
-  uint64_t scratch = 0;      // activations, logits, attention scores, prefill chunk
-  uint64_t tables = 0;       // cache entries, store index, predictor
-  uint64_t queues = 0;       // bounded queues of requests and tokens
-  uint64_t kv_page = 0;      // one page, all layers
+  uint64_t scratch = 0;  // activations, logits, attention scores, prefill chunk
+  uint64_t tables = 0;   // cache entries, store index, predictor
+  uint64_t queues = 0;   // bounded queues of requests and tokens
+  uint64_t kv_page = 0;  // one page, all layers
   int page_tokens = 0;
   uint64_t record = 0;       // the largest expert record
   uint64_t all_experts = 0;  // every record: more cache than this is useless
@@ -27,24 +27,24 @@ struct MemoryNeeds {
 
 struct MemoryRequest {
   uint64_t budget = 0;
-  std::optional<uint64_t> kv_budget;   // --kv-budget
-  std::optional<int> max_context;      // --max-context
+  std::optional<uint64_t> kv_budget;  // --kv-budget
+  std::optional<int> max_context;     // --max-context
   int top_k = 1;
   int max_sessions = 1;
 };
 
 struct MemoryPart {
-  std::string name;   // "trunk", "kv", "cache", "scratch", "tokenizer", "tables", "queues"
+  std::string name;  // "trunk", "kv", "cache", "scratch", "tokenizer", "tables", "queues"
   uint64_t bytes = 0;
-  std::string note;   // "256 positions in 16 pages"
+  std::string note;  // "256 positions in 16 pages"
 };
 
 struct MemoryPlan {
   uint64_t budget = 0;
-  uint64_t kv = 0;       // whole pages
+  uint64_t kv = 0;  // whole pages
   int kv_pages = 0;
-  int max_context = 0;   // <= kv_pages * page_tokens
-  uint64_t cache = 0;    // the rest
+  int max_context = 0;            // <= kv_pages * page_tokens
+  uint64_t cache = 0;             // the rest
   std::vector<MemoryPart> parts;  // sums to <= budget
 
   std::string Table() const;  // for the log

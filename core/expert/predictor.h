@@ -20,8 +20,8 @@ struct Guess {
   int layer_distance = 1;  // in MoE layers from the layer it was guessed at
 };
 
-// Router probabilities (experts) that `layer`'s gate gives for `hidden`; injected by the application, since the router's weights belong
-// to the model. Called on the engine's thread.
+// Router probabilities (experts) that `layer`'s gate gives for `hidden`; injected by the application, since the router's weights
+// belong to the model. Called on the engine's thread.
 using GateFn = std::function<void(LayerId layer, std::span<const float> hidden, std::span<float> probabilities)>;
 
 struct PredictorContext {

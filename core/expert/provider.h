@@ -4,7 +4,8 @@
 //   while (auto ready = provider.Next()) {          // residents first, then in order of arrival
 //     if (!ready->status.ok()) ...                  // this expert could not be read: only the tokens that chose it fail
 //     auto gate = ready->handle.Part(ExpertPart::kGate);   // waits for that part alone
-//   }                                               // the handle's end unpins; the next read already runs while this one computes
+//   }                                               // the handle's end unpins; the next read already runs while this one
+//   computes
 //
 // The order of arrival differs from run to run; whoever adds the outputs up does so in slot order (exact mode).
 #pragma once
@@ -68,11 +69,12 @@ struct ReadyExpert {
   ExpertHandle handle;
 };
 
-// Cumulative since the sequence started. A lookup = one distinct expert of one layer in one step, as far as this sequence's tokens chose it.
+// Cumulative since the sequence started. A lookup = one distinct expert of one layer in one step, as far as this sequence's
+// tokens chose it.
 struct SequenceCounters {
   uint64_t hits = 0;
-  uint64_t misses = 0;     // in flight counted here as well
-  uint64_t bytes_read = 0;  // demand reads that this sequence's tokens caused (shared ones are counted for one sequence)
+  uint64_t misses = 0;       // in flight counted here as well
+  uint64_t bytes_read = 0;   // demand reads that this sequence's tokens caused (shared ones are counted for one sequence)
   double stall_seconds = 0;  // waits of steps this sequence took part in
   uint64_t lowered = 0;
   uint64_t skipped = 0;
@@ -87,7 +89,8 @@ class ExpertProvider {
   virtual void OnSequenceStart(SessionId session) = 0;
   virtual void OnSequenceEnd(SessionId session) = 0;
   virtual void OnToken(SessionId session, TokenId token) = 0;
-  // The gate's input (hidden) of one token of `layer`, before its router ran. Called for the last token of each sequence in the step.
+  // The gate's input (hidden) of one token of `layer`, before its router ran. Called for the last token of each sequence in the
+  // step.
   virtual void OnGateInput(SessionId session, LayerId layer, std::span<const float> hidden) = 0;
   // Before top-k; the default mask leaves the logits alone. (experts)
   virtual void MaskRouter(LayerId layer, std::span<float> logits) = 0;

@@ -41,14 +41,14 @@ struct ExpertStats {
   std::vector<LayerStats> layers;  // MoE layers only, ascending
   std::array<double, kPhases> stall_seconds{};
   std::array<LoadHistogram, kLoadReasons> loads{};
-  std::vector<std::array<uint64_t, kLoadReasons>> load_bytes;          // [precision][reason]
+  std::vector<std::array<uint64_t, kLoadReasons>> load_bytes;  // [precision][reason]
   std::array<uint64_t, kPrefetchOutcomes> prefetches{};
-  std::vector<std::array<uint64_t, kEvictionReasons>> evictions;       // [precision][reason]
-  uint64_t cache_bytes = 0;           // now: mapped slots
-  uint64_t cache_capacity_bytes = 0;  // now
+  std::vector<std::array<uint64_t, kEvictionReasons>> evictions;  // [precision][reason]
+  uint64_t cache_bytes = 0;                                       // now: mapped slots
+  uint64_t cache_capacity_bytes = 0;                              // now
   uint64_t bypass_loads = 0;
   uint64_t failed_loads = 0;
-  int64_t read_busy_nanos = 0;        // time with at least one read in flight
+  int64_t read_busy_nanos = 0;  // time with at least one read in flight
 };
 
 struct ExpertHeat {

@@ -188,7 +188,7 @@ TEST(Counters, EvictionsLoadsAndBytesAddUp) {
   EXPECT_EQ(residents + stats.evictions[0][0], stats.loads[0].count);
   EXPECT_EQ(residents, 5u);
   EXPECT_EQ(stats.cache_capacity_bytes, 5 * ExpertStore::Get().record_bytes());
-  EXPECT_GT(provider->table_bytes(), 0u);
+  EXPECT_GT(CachingProvider::CacheTableBytes(ExpertStore::Get().reader().description()), 0u);
 }
 
 TEST(Counters, MayBeReadWhileLayersRun) {
