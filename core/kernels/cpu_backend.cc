@@ -1,17 +1,10 @@
-// One Backend over any kernel table: cuts operations into ranges for the executor.
-#include "core/kernels/backend.h"
-
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
+#include "core/kernels/cpu_backend.h"
 
 #include <algorithm>
 #include <atomic>
 
 #include "core/base/buffer.h"
 #include "core/base/check.h"
-#include "core/base/status.h"
-#include "core/kernels/kernel_table.h"
 #include "core/kernels/math.h"
 
 namespace moed {
@@ -182,52 +175,16 @@ void CpuBackend::Softmax(float* x, int rows, int cols) {
   });
 }
 
-template <const KernelTable& kKernels, const char* kName>
-std::unique_ptr<Backend> Make(Executor& executor) {
-  return std::make_unique<CpuBackend>(kName, kKernels, executor);
-}
-
-constexpr char kScalar[] = "scalar";
-#if defined(__x86_64__)
-constexpr char kAvx2[] = "avx2";
-#endif
-
-#if defined(__x86_64__)
-bool HasAvx2() {
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  const bool f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
-  return f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
-#endif
-
-constexpr BackendRow kBackends[] = {
-    {kScalar, [] { return true; }, Make<kScalarKernels, kScalar>},
-#if defined(__x86_64__)
-    {kAvx2, HasAvx2, Make<kAvx2Kernels, kAvx2>},
-#endif
-};
-
 }  // namespace
+
+std::unique_ptr<Backend> MakeCpuBackend(std::string_view name, const KernelTable& kernels, Executor& executor) {
+  return std::make_unique<CpuBackend>(name, kernels, executor);
+}
 
 size_t Backend::ActivationBytes(int tokens, int cols) {
   const size_t blocks = static_cast<size_t>(tokens) * Blocks(cols);
   return Arena::Rounded(blocks * kBlockColumns * sizeof(float)) + Arena::Rounded(blocks * kBlockColumns * sizeof(int8_t)) +
          Arena::Rounded(blocks * sizeof(float)) + Arena::Rounded(blocks * sizeof(int32_t));
-}
-
-std::span<const BackendRow> Backends() { return kBackends; }
-
-absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name, Executor& executor) {
-  const BackendRow* chosen = nullptr;
-  for (const BackendRow& row : kBackends) {
-    if (name == "auto" ? row.supported() : row.name == name) chosen = &row;
-  }
-  if (chosen == nullptr) {
-    return InvalidArgument("unknown compute backend '", name, "'; known: auto, ",
-                           JoinNames(kBackends, [](const BackendRow& row) { return row.name; }));
-  }
-  if (!chosen->supported()) return FailedPrecondition("this processor does not support the compute backend '", name, "'");
-  return chosen->make(executor);
 }
 
 }  // namespace moed

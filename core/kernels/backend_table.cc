@@ -1,0 +1,55 @@
+// The compute backends of this build and what each asks of the processor.
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include "core/base/status.h"
+#include "core/kernels/backend.h"
+#include "core/kernels/cpu_backend.h"
+
+namespace moed {
+namespace {
+
+template <const KernelTable& kKernels, const char* kName>
+std::unique_ptr<Backend> Make(Executor& executor) {
+  return MakeCpuBackend(kName, kKernels, executor);
+}
+
+constexpr char kScalar[] = "scalar";
+#if defined(__x86_64__)
+constexpr char kAvx2[] = "avx2";
+#endif
+
+#if defined(__x86_64__)
+bool HasAvx2() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  const bool f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+  return f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+#endif
+
+constexpr BackendRow kBackends[] = {
+    {kScalar, [] { return true; }, Make<kScalarKernels, kScalar>},
+#if defined(__x86_64__)
+    {kAvx2, HasAvx2, Make<kAvx2Kernels, kAvx2>},
+#endif
+};
+
+}  // namespace
+
+std::span<const BackendRow> Backends() { return kBackends; }
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name, Executor& executor) {
+  const BackendRow* chosen = nullptr;
+  for (const BackendRow& row : kBackends) {
+    if (name == "auto" ? row.supported() : row.name == name) chosen = &row;
+  }
+  if (chosen == nullptr) {
+    return InvalidArgument("unknown compute backend '", name, "'; known: auto, ",
+                           JoinNames(kBackends, [](const BackendRow& row) { return row.name; }));
+  }
+  if (!chosen->supported()) return FailedPrecondition("this processor does not support the compute backend '", name, "'");
+  return chosen->make(executor);
+}
+
+}  // namespace moed
