@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <cstdint>
 
 #include "core/base/check.h"
 #include "core/base/status.h"
@@ -20,9 +21,18 @@ class HostAllocator final : public Allocator {
 absl::StatusOr<Buffer> Buffer::Allocate(size_t bytes) {
   if (bytes == 0) return Buffer();
   const size_t rounded = RoundUp(bytes, kPageBytes);
-  void* data = mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED) return ResourceExhausted("cannot map ", rounded, " bytes of memory (errno ", errno, ")");
-  return Buffer(static_cast<std::byte*>(data), rounded);
+  const size_t slack = rounded < kLargePageBytes ? 0 : kLargePageBytes;
+  void* mapped = mmap(nullptr, rounded + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return ResourceExhausted("cannot map ", rounded, " bytes of memory (errno ", errno, ")");
+  std::byte* data = static_cast<std::byte*>(mapped);
+  if (slack > 0) {
+    const size_t before = -reinterpret_cast<uintptr_t>(data) % kLargePageBytes;
+    if (before > 0) munmap(data, before);
+    data += before;
+    if (before < slack) munmap(data + rounded, slack - before);
+    madvise(data, rounded, MADV_HUGEPAGE);  // a wish: kernels without large pages refuse
+  }
+  return Buffer(data, rounded);
 }
 
 void Buffer::Reset() {

@@ -161,12 +161,12 @@ void ExpertCache::Prefetch(std::span<const Guess> guesses, const PrefetchBudget&
   absl::MutexLock lock(&mutex_);
   if (!waiting_.empty()) return;
   for (const CachedKey& key : PlanPrefetch(Residents(*this), guesses, budget)) {
-    Buffer room;
+    std::span<std::byte> room;
     const absl::StatusOr<Admission> admission =
         MakeRoom({key, store_.expert_bytes(key.precision), LoadReason::kPrefetch, layer_}, room);
     if (!admission.ok() || *admission == Admission::kNotNow) return;
     if (*admission == Admission::kRefused) continue;
-    Slot& slot = StartLoad(key, LoadReason::kPrefetch, std::move(room), /*bypass=*/false);
+    Slot& slot = StartLoad(key, LoadReason::kPrefetch, room, /*bypass=*/false);
     slot.due_at = layers_begun_ + index_.Distance(layer_, key.layer);
     slot.unused_guess = true;
     loading_guesses_.push_back(&slot);
@@ -268,7 +268,7 @@ SequenceCounters ExpertCache::sequence_counters(SessionId session) const {
 ExpertStats ExpertCache::Stats() const {
   absl::MutexLock lock(&mutex_);
   ExpertStats now = stats_;
-  now.cache_bytes = pool_.mapped_bytes();
+  now.cache_bytes = pool_.touched_bytes();
   now.cache_capacity_bytes = pool_.capacity_bytes();
   now.read_busy_nanos = loader_.stats().busy_nanos;
   return now;

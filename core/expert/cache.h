@@ -18,7 +18,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "core/base/buffer.h"
 #include "core/base/clock.h"
 #include "core/base/trace.h"
 #include "core/expert/expert_index.h"
@@ -76,14 +75,13 @@ class ExpertCache final : Loader::Listener {
   enum class SlotState : uint8_t { kFree, kLoading, kResident, kFailed };
   static constexpr int kNoItem = -1;
 
-  // One record's stay. Everything but key, bytes and buffer (constant while reads are under way) is guarded by the cache's lock.
+  // One record's stay. Everything but key and bytes (constant while reads are under way) is guarded by the cache's lock.
   struct Slot final : LoadTarget, internal::PinnedExpert {
     explicit Slot(ExpertCache& owner) : cache(owner) {}
     absl::StatusOr<std::span<const std::byte>> WaitPart(ExpertPart part) override { return cache.WaitPart(*this, part); }
     void Unpin() override { cache.Unpin(*this); }
 
     ExpertCache& cache;
-    Buffer buffer;
     Loader::Tickets tickets{};
     absl::Status status;  // of a failed slot
     int64_t queued_nanos = 0;
@@ -129,9 +127,9 @@ class ExpertCache final : Loader::Listener {
   void OnRead(LoadTarget& target, int read, absl::Status outcome) override;
   void StartWaitingDemands(Cancels& cancels) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool StartDemand(int item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Slot& StartLoad(const CachedKey& key, LoadReason reason, Buffer room, bool bypass) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<Admission> MakeRoom(const Incoming& incoming, Buffer& room) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<Admission> MakeBypassRoom(uint64_t bytes, Buffer& room) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Slot& StartLoad(const CachedKey& key, LoadReason reason, std::span<std::byte> room, bool bypass) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Admission> MakeRoom(const Incoming& incoming, std::span<std::byte>& room) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Admission> MakeBypassRoom(uint64_t bytes, std::span<std::byte>& room) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Evictable(const Slot& slot, LoadReason reason) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Slot* Coldest() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Evict(Slot& slot, LoadReason reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -24,7 +24,7 @@ void ExpertCache::StartWaitingDemands(Cancels& cancels) {
 bool ExpertCache::StartDemand(int item_number) {
   Item& item = items_[item_number];
   const uint64_t bytes = store_.expert_bytes(item.key.precision);
-  Buffer room;
+  std::span<std::byte> room;
   absl::StatusOr<Admission> admission = MakeRoom({item.key, bytes, LoadReason::kDemand, layer_}, room);
   const bool bypass = admission.ok() && *admission == Admission::kRefused;
   if (bypass) admission = MakeBypassRoom(bytes, room);
@@ -35,7 +35,7 @@ bool ExpertCache::StartDemand(int item_number) {
     return true;
   }
   if (*admission == Admission::kNotNow) return false;
-  Slot& slot = StartLoad(item.key, LoadReason::kDemand, std::move(room), bypass);
+  Slot& slot = StartLoad(item.key, LoadReason::kDemand, room, bypass);
   slot.pins = 1;
   slot.wanted_at = layers_begun_;
   slot.item = item_number;
@@ -44,13 +44,12 @@ bool ExpertCache::StartDemand(int item_number) {
   return true;
 }
 
-ExpertCache::Slot& ExpertCache::StartLoad(const CachedKey& key, LoadReason reason, Buffer room, bool bypass) {
+ExpertCache::Slot& ExpertCache::StartLoad(const CachedKey& key, LoadReason reason, std::span<std::byte> room, bool bypass) {
   if (free_slots_.empty()) free_slots_.push_back(slots_.emplace_back(std::make_unique<Slot>(*this)).get());
   Slot& slot = *free_slots_.back();
   free_slots_.pop_back();
   slot.key = key;
-  slot.buffer = std::move(room);
-  slot.bytes = slot.buffer.span();
+  slot.bytes = room;
   slot.state = SlotState::kLoading;
   slot.reason = reason;
   slot.bypass = bypass;
@@ -68,7 +67,7 @@ ExpertCache::Slot& ExpertCache::StartLoad(const CachedKey& key, LoadReason reaso
   return slot;
 }
 
-absl::StatusOr<ExpertCache::Admission> ExpertCache::MakeRoom(const Incoming& incoming, Buffer& room) {
+absl::StatusOr<ExpertCache::Admission> ExpertCache::MakeRoom(const Incoming& incoming, std::span<std::byte>& room) {
   if (pool_.capacity_bytes() < bypass_reserve_bytes_ + incoming.bytes) return Admission::kRefused;
   for (;;) {
     MOED_ASSIGN_OR_RETURN(room, pool_.Take(incoming.bytes, bypass_reserve_bytes_ - bypass_bytes_));
@@ -90,7 +89,7 @@ absl::StatusOr<ExpertCache::Admission> ExpertCache::MakeRoom(const Incoming& inc
 
 // The policy says who is admitted, the capacity who fits: the first refusal takes room from the admitted and keeps it for records
 // that are used once. Two of them where that leaves as much for the others, so that one is read while the other is used.
-absl::StatusOr<ExpertCache::Admission> ExpertCache::MakeBypassRoom(uint64_t bytes, Buffer& room) {
+absl::StatusOr<ExpertCache::Admission> ExpertCache::MakeBypassRoom(uint64_t bytes, std::span<std::byte>& room) {
   if (bypass_reserve_bytes_ == 0) {
     bypass_reserve_bytes_ = largest_record_bytes_ * (pool_.capacity_bytes() >= 4 * largest_record_bytes_ ? 2 : 1);
   }
@@ -135,7 +134,7 @@ void ExpertCache::Release(Slot& slot) {
     --ResidentCount(slot.key);
   }
   if (slot.bypass) bypass_bytes_ -= slot.bytes.size();
-  pool_.Return(std::move(slot.buffer));
+  pool_.Return(slot.bytes);
   slot.bytes = {};
   slot.tickets = {};
   slot.status = absl::OkStatus();

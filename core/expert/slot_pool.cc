@@ -1,37 +1,47 @@
 #include "core/expert/slot_pool.h"
 
 #include <algorithm>
-#include <utility>
+#include <iterator>
 
 #include "core/base/check.h"
 #include "core/base/status.h"
 
 namespace moed {
 
-absl::StatusOr<Buffer> SlotPool::Take(uint64_t bytes, uint64_t keep_free_bytes) {
-  if (in_use_bytes_ + bytes + keep_free_bytes > capacity_bytes_) return Buffer();
-  const auto same = std::find_if(free_.begin(), free_.end(), [bytes](const Buffer& buffer) { return buffer.size() == bytes; });
-  if (same != free_.end()) {
-    std::swap(*same, free_.back());
-    Buffer taken = std::move(free_.back());
-    free_.pop_back();
-    in_use_bytes_ += bytes;
-    return taken;
-  }
-  while (mapped_bytes_ + bytes > capacity_bytes_) {
-    mapped_bytes_ -= free_.back().size();
-    free_.pop_back();
-  }
-  MOED_ASSIGN_OR_RETURN(Buffer taken, allocator_.Allocate(bytes));
-  MOED_CHECK(taken.size() == bytes);
-  mapped_bytes_ += bytes;
-  in_use_bytes_ += bytes;
-  return taken;
+SlotPool::SlotPool(Allocator& allocator, uint64_t capacity_bytes) : allocator_(allocator), capacity_bytes_(capacity_bytes) {
+  const uint64_t pages = capacity_bytes / kPageBytes;
+  if (pages > 0) holes_[0] = pages * kPageBytes;
 }
 
-void SlotPool::Return(Buffer buffer) {
-  in_use_bytes_ -= buffer.size();
-  free_.push_back(std::move(buffer));
+absl::StatusOr<std::span<std::byte>> SlotPool::Take(uint64_t bytes, uint64_t keep_free_bytes) {
+  if (in_use_bytes_ + bytes + keep_free_bytes > capacity_bytes_) return std::span<std::byte>();
+  const auto hole = std::find_if(holes_.begin(), holes_.end(), [bytes](const auto& entry) { return entry.second >= bytes; });
+  if (hole == holes_.end()) return std::span<std::byte>();
+  if (region_.size() == 0) {
+    MOED_ASSIGN_OR_RETURN(region_, allocator_.Allocate(capacity_bytes_ / kPageBytes * kPageBytes));
+  }
+  const auto [offset, size] = *hole;
+  holes_.erase(hole);
+  if (size > bytes) holes_[offset + bytes] = size - bytes;
+  in_use_bytes_ += bytes;
+  touched_bytes_ = std::max(touched_bytes_, offset + bytes);
+  return region_.span().subspan(offset, bytes);
+}
+
+void SlotPool::Return(std::span<std::byte> extent) {
+  const uint64_t offset = extent.data() - region_.data();
+  MOED_CHECK(offset + extent.size() <= region_.size());
+  in_use_bytes_ -= extent.size();
+  auto hole = holes_.emplace(offset, extent.size()).first;
+  if (const auto next = std::next(hole); next != holes_.end() && hole->first + hole->second == next->first) {
+    hole->second += next->second;
+    holes_.erase(next);
+  }
+  if (hole == holes_.begin()) return;
+  if (const auto before = std::prev(hole); before->first + before->second == hole->first) {
+    before->second += hole->second;
+    holes_.erase(hole);
+  }
 }
 
 }  // namespace moed

@@ -1,8 +1,10 @@
-// The bytes of the cache: page-aligned buffers whose sum never exceeds the capacity, those kept for reuse included.
+// The bytes of the cache: one region of memory as large as the capacity, handed out in extents. One region, because only a large
+// one gets large pages, which reading weights at the memory's speed needs, and because a device wants to know it whole.
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <map>
+#include <span>
 
 #include "absl/status/statusor.h"
 #include "core/base/buffer.h"
@@ -12,23 +14,24 @@ namespace moed {
 // Not synchronised; the cache's lock guards it. Everything taken comes back before the end.
 class SlotPool {
  public:
-  SlotPool(Allocator& allocator, uint64_t capacity_bytes) : allocator_(allocator), capacity_bytes_(capacity_bytes) {}
+  SlotPool(Allocator& allocator, uint64_t capacity_bytes);
 
-  // `bytes` in whole pages. An empty buffer when what is in use leaves no room for `bytes` beside `keep_free_bytes`; the
-  // allocator's error when it refuses. A free buffer of the same size is reused, others are unmapped as far as their room is
-  // needed.
-  absl::StatusOr<Buffer> Take(uint64_t bytes, uint64_t keep_free_bytes);
-  void Return(Buffer buffer);
+  // `bytes` in whole pages, at the lowest address where they fit. Empty when what is in use leaves no room for `bytes` beside
+  // `keep_free_bytes`, or no hole is large enough (where records of several sizes meet); the allocator's error when it refuses the
+  // region, which is asked for at the first call.
+  absl::StatusOr<std::span<std::byte>> Take(uint64_t bytes, uint64_t keep_free_bytes);
+  void Return(std::span<std::byte> extent);
 
-  uint64_t mapped_bytes() const { return mapped_bytes_; }
+  uint64_t touched_bytes() const { return touched_bytes_; }  // of the region: in use now or at any time before
   uint64_t capacity_bytes() const { return capacity_bytes_; }
 
  private:
   Allocator& allocator_;
   const uint64_t capacity_bytes_;
+  Buffer region_;
   uint64_t in_use_bytes_ = 0;
-  uint64_t mapped_bytes_ = 0;  // in use or free
-  std::vector<Buffer> free_;
+  uint64_t touched_bytes_ = 0;
+  std::map<uint64_t, uint64_t> holes_;  // offset -> bytes; no two of them touch
 };
 
 }  // namespace moed

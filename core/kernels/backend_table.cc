@@ -18,6 +18,8 @@ std::unique_ptr<Backend> Make(Executor& executor) {
 constexpr char kScalar[] = "scalar";
 #if defined(__x86_64__)
 constexpr char kAvx2[] = "avx2";
+constexpr char kAvxVnni[] = "avx-vnni";
+constexpr char kAvx512Vnni[] = "avx512-vnni";
 #endif
 
 #if defined(__x86_64__)
@@ -26,12 +28,25 @@ bool HasAvx2() {
   const bool f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
   return f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
+
+// Some compilers' __builtin_cpu_supports does not know this one; the vectors' state is that of AVX2.
+bool HasAvxVnni() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return HasAvx2() && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & (1u << 4)) != 0;
+}
+
+bool HasAvx512Vnni() {
+  return HasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+}
 #endif
 
 constexpr BackendRow kBackends[] = {
     {kScalar, [] { return true; }, Make<kScalarKernels, kScalar>},
 #if defined(__x86_64__)
     {kAvx2, HasAvx2, Make<kAvx2Kernels, kAvx2>},
+    {kAvxVnni, HasAvxVnni, Make<kAvxVnniKernels, kAvxVnni>},
+    {kAvx512Vnni, HasAvx512Vnni, Make<kAvx512VnniKernels, kAvx512Vnni>},
 #endif
 };
 

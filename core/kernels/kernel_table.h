@@ -72,6 +72,8 @@ struct KernelTable {
 extern const KernelTable kScalarKernels;
 #if defined(__x86_64__)
 extern const KernelTable kAvx2Kernels;
+extern const KernelTable kAvxVnniKernels;
+extern const KernelTable kAvx512VnniKernels;
 #endif
 
 }  // namespace moed

@@ -1,6 +1,7 @@
 #include "core/expert/slot_pool.h"
 
 #include <random>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -8,72 +9,84 @@ namespace moed {
 namespace {
 
 constexpr uint64_t kPage = kPageBytes;
+using Extent = std::span<std::byte>;
 
-// Checks at every allocation that the pool has made room before it maps more.
-class StrictAllocator final : public Allocator {
+class CountingAllocator final : public Allocator {
  public:
   absl::StatusOr<Buffer> Allocate(size_t bytes) override {
-    ++allocations;
-    EXPECT_LE(pool->mapped_bytes() + bytes, pool->capacity_bytes());
+    allocated += bytes;
     return Buffer::Allocate(bytes);
   }
-  const SlotPool* pool = nullptr;
-  int allocations = 0;
+  size_t allocated = 0;
 };
 
 class SlotPoolTest : public testing::Test {
  protected:
-  SlotPoolTest() { allocator_.pool = &pool_; }
-  StrictAllocator allocator_;
-  SlotPool pool_{allocator_, 4 * kPage};
+  CountingAllocator allocator_;
+  SlotPool pool_{allocator_, 4 * kPage + 100};
 };
 
-TEST_F(SlotPoolTest, ReusesWhatHasTheSameSize) {
-  Buffer first = pool_.Take(2 * kPage, 0).value();
-  const std::byte* where = first.data();
-  pool_.Return(std::move(first));
-  EXPECT_EQ(pool_.mapped_bytes(), 2 * kPage);
-  const Buffer again = pool_.Take(2 * kPage, 0).value();
-  EXPECT_EQ(again.data(), where);
-  EXPECT_EQ(allocator_.allocations, 1);
+TEST_F(SlotPoolTest, TakesTheRegionOnce) {
+  EXPECT_EQ(allocator_.allocated, 0u);
+  const Extent first = pool_.Take(2 * kPage, 0).value();
+  pool_.Return(first);
+  const Extent again = pool_.Take(2 * kPage, 0).value();
+  EXPECT_EQ(again.data(), first.data());
+  EXPECT_EQ(allocator_.allocated, 4 * kPage);
+  EXPECT_EQ(pool_.touched_bytes(), 2 * kPage);
+  pool_.Return(again);
 }
 
-TEST_F(SlotPoolTest, UnmapsOtherSizesForRoom) {
-  Buffer small = pool_.Take(kPage, 0).value();
-  Buffer other = pool_.Take(kPage, 0).value();
-  pool_.Return(std::move(small));
-  EXPECT_EQ(pool_.Take(4 * kPage, 0).value().size(), 0u);  // `other` is in use
-  EXPECT_EQ(pool_.mapped_bytes(), 2 * kPage);
-  pool_.Return(std::move(other));
-  const Buffer large = pool_.Take(4 * kPage, 0).value();
-  EXPECT_EQ(large.size(), 4 * kPage);
-  EXPECT_EQ(pool_.mapped_bytes(), 4 * kPage);
+TEST_F(SlotPoolTest, HolesGrowTogetherInEveryOrder) {
+  std::vector<int> order = {0, 1, 2, 3};
+  do {
+    std::vector<Extent> pages;
+    for (int i = 0; i < 4; ++i) pages.push_back(pool_.Take(kPage, 0).value());
+    EXPECT_TRUE(pool_.Take(kPage, 0).value().empty());
+    for (const int page : order) pool_.Return(pages[page]);
+    const Extent whole = pool_.Take(4 * kPage, 0).value();
+    EXPECT_EQ(whole.size(), 4 * kPage);
+    pool_.Return(whole);
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST_F(SlotPoolTest, AHoleTooSmallIsNoRoom) {
+  const Extent first = pool_.Take(kPage, 0).value();
+  const Extent second = pool_.Take(kPage, 0).value();
+  pool_.Return(first);
+  EXPECT_TRUE(pool_.Take(3 * kPage, 0).value().empty());  // three pages free, in two holes
+  pool_.Return(second);
+  const Extent large = pool_.Take(3 * kPage, 0).value();
+  EXPECT_EQ(large.size(), 3 * kPage);
+  pool_.Return(large);
 }
 
 TEST_F(SlotPoolTest, KeepsFreeWhatItIsTold) {
-  EXPECT_EQ(pool_.Take(2 * kPage, 3 * kPage).value().size(), 0u);
+  EXPECT_TRUE(pool_.Take(2 * kPage, 3 * kPage).value().empty());
   EXPECT_EQ(pool_.Take(2 * kPage, 2 * kPage).value().size(), 2 * kPage);
 }
 
-TEST_F(SlotPoolTest, RandomSizesNeverExceedTheCapacity) {
+TEST_F(SlotPoolTest, RandomSizesNeverOverlap) {
   std::mt19937_64 random(3);
-  std::vector<Buffer> taken;
-  uint64_t in_use = 0;
-  for (int i = 0; i < 2000; ++i) {
+  SlotPool pool(allocator_, 64 * kPage);
+  std::vector<std::pair<Extent, std::byte>> taken;
+  for (int i = 0; i < 5000; ++i) {
     if (!taken.empty() && random() % 2 == 0) {
       std::swap(taken[random() % taken.size()], taken.back());
-      in_use -= taken.back().size();
-      pool_.Return(std::move(taken.back()));
+      const auto [extent, mark] = taken.back();
+      EXPECT_EQ(extent.front(), mark);
+      EXPECT_EQ(extent.back(), mark);
+      pool.Return(extent);
       taken.pop_back();
       continue;
     }
-    const uint64_t bytes = (1 + random() % 3) * kPage;
-    Buffer buffer = pool_.Take(bytes, 0).value();
-    EXPECT_EQ(buffer.size() > 0, in_use + bytes <= pool_.capacity_bytes());
-    if (buffer.size() == 0) continue;
-    in_use += bytes;
-    taken.push_back(std::move(buffer));
+    const Extent extent = pool.Take((1 + random() % 3) * kPage, 0).value();
+    if (extent.empty()) continue;
+    const std::byte mark{static_cast<unsigned char>(i)};
+    std::fill(extent.begin(), extent.end(), mark);
+    taken.push_back({extent, mark});
   }
+  EXPECT_LE(pool.touched_bytes(), pool.capacity_bytes());
 }
 
 }  // namespace

@@ -144,6 +144,42 @@ inline void QuantizeBlock(const float* x, int8_t* codes, float* scale, int32_t* 
   *sum = RoundCodes(x, _mm256_set1_ps(127.0f / largest), codes);
 }
 
+// NaN is passed over, as `x > largest` does.
+inline float Largest(const float* x, int64_t n) {
+  __m256 largest = _mm256_set1_ps(-__builtin_inff());
+  ForEights(n, [&](int64_t i, auto lanes) { largest = lanes.Keep(largest, _mm256_max_ps(lanes.Load(x + i), largest)); });
+  const __m128 fours = _mm_max_ps(_mm256_castps256_ps128(largest), _mm256_extractf128_ps(largest, 1));
+  const __m128 twos = _mm_max_ps(fours, _mm_movehl_ps(fours, fours));
+  return _mm_cvtss_f32(_mm_max_ss(twos, _mm_shuffle_ps(twos, twos, 1)));
+}
+
+// body(t, vector) for every position, page by page.
+template <class Body>
+inline void ForPositions(const HeadArguments& a, const float* const* pages, const Body& body) {
+  for (int first = 0; first < a.length; first += a.page_tokens) {
+    const float* at = pages[first / a.page_tokens] + a.offset;
+    const int end = a.length - first < a.page_tokens ? a.length : first + a.page_tokens;
+    for (int t = first; t < end; ++t, at += a.token_stride) body(t, at);
+  }
+}
+
+// Weighted sum of the values' columns [d, d + 8 kVectors), or of the last few.
+template <int kVectors, class Lanes>
+inline void SumValues(const HeadArguments& a, int64_t d, Lanes lanes) {
+  __m256 sum[kVectors];
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) sum[v] = _mm256_setzero_ps();
+  ForPositions(a, a.value_pages, [&](int t, const float* value) {
+    const __m256 weight = _mm256_broadcast_ss(a.scores + t);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) sum[v] = _mm256_fmadd_ps(weight, lanes.Load(value + d + kLanes * v), sum[v]);
+  });
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) lanes.Store(a.output + d + kLanes * v, sum[v]);
+}
+
+}  // namespace
+
 void Prepare(const PrepareArguments& a) {
   const int blocks = (a.cols + kBlockColumns - 1) / kBlockColumns;
   ForEights(a.cols, [&](int64_t i, auto lanes) { _mm256_storeu_ps(a.values + i, lanes.Load(a.x + i)); });
@@ -181,15 +217,6 @@ void Rope(const RopeArguments& a) {
   });
 }
 
-// NaN is passed over, as `x > largest` does.
-inline float Largest(const float* x, int64_t n) {
-  __m256 largest = _mm256_set1_ps(-__builtin_inff());
-  ForEights(n, [&](int64_t i, auto lanes) { largest = lanes.Keep(largest, _mm256_max_ps(lanes.Load(x + i), largest)); });
-  const __m128 fours = _mm_max_ps(_mm256_castps256_ps128(largest), _mm256_extractf128_ps(largest, 1));
-  const __m128 twos = _mm_max_ps(fours, _mm_movehl_ps(fours, fours));
-  return _mm_cvtss_f32(_mm_max_ss(twos, _mm_shuffle_ps(twos, twos, 1)));
-}
-
 void Softmax(float* x, int n) {
   const __m256 largest = _mm256_set1_ps(Largest(x, n));
   __m256 partial = _mm256_setzero_ps();
@@ -200,31 +227,6 @@ void Softmax(float* x, int n) {
   });
   const __m256 sum = _mm256_set1_ps(LaneSum(partial));
   ForEights(n, [&](int64_t i, auto lanes) { lanes.Store(x + i, _mm256_div_ps(lanes.Load(x + i), sum)); });
-}
-
-// body(t, vector) for every position, page by page.
-template <class Body>
-inline void ForPositions(const HeadArguments& a, const float* const* pages, const Body& body) {
-  for (int first = 0; first < a.length; first += a.page_tokens) {
-    const float* at = pages[first / a.page_tokens] + a.offset;
-    const int end = a.length - first < a.page_tokens ? a.length : first + a.page_tokens;
-    for (int t = first; t < end; ++t, at += a.token_stride) body(t, at);
-  }
-}
-
-// Weighted sum of the values' columns [d, d + 8 kVectors), or of the last few.
-template <int kVectors, class Lanes>
-inline void SumValues(const HeadArguments& a, int64_t d, Lanes lanes) {
-  __m256 sum[kVectors];
-#pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) sum[v] = _mm256_setzero_ps();
-  ForPositions(a, a.value_pages, [&](int t, const float* value) {
-    const __m256 weight = _mm256_broadcast_ss(a.scores + t);
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) sum[v] = _mm256_fmadd_ps(weight, lanes.Load(value + d + kLanes * v), sum[v]);
-  });
-#pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) lanes.Store(a.output + d + kLanes * v, sum[v]);
 }
 
 void Attention(const HeadArguments& a) {
@@ -251,7 +253,6 @@ void Add(float* y, const float* x, int64_t n) {
   ForEights(n, [&](int64_t i, auto lanes) { lanes.Store(y + i, _mm256_add_ps(lanes.Load(y + i), lanes.Load(x + i))); });
 }
 
-}  // namespace
 }  // namespace avx2
 
 const KernelTable kAvx2Kernels = {

@@ -1,0 +1,78 @@
+// Products with packed matrices in 512-bit vectors: two panels side by side.
+#include <immintrin.h>
+
+#include "core/kernels/cpu/avx2.h"
+#include "core/kernels/cpu/block_formats.h"
+#include "core/kernels/cpu/vectors256.h"
+
+namespace moed {
+namespace {
+
+struct Vnni512 {
+  using Ints = __m512i;
+  using Floats = __m512;
+  static constexpr int kPanels = 2;
+
+  static inline Ints Load(const unsigned char* at, int64_t panel_bytes) {
+    const __m256i first = Vectors256::Load(at, 0);
+    return _mm512_inserti64x4(_mm512_castsi256_si512(first), Vectors256::Load(at + panel_bytes, 0), 1);
+  }
+  static inline Floats LoadHalves(const unsigned char* at, int64_t panel_bytes) {
+    const __m128i first = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+    const __m128i second = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + panel_bytes));
+    return _mm512_cvtph_ps(_mm256_inserti128_si256(_mm256_castsi128_si256(first), second, 1));
+  }
+  static inline Ints Group(const unsigned char* at) {
+    int32_t group;
+    __builtin_memcpy(&group, at, 4);
+    return _mm512_set1_epi32(group);
+  }
+  static inline Floats Broadcast(const unsigned char* at) { return _mm512_castsi512_ps(Group(at)); }
+
+  static inline Ints And(Ints a, char bits) { return _mm512_and_si512(a, _mm512_set1_epi8(bits)); }
+  static inline Ints Xor(Ints a, int bits) { return _mm512_xor_si512(a, _mm512_set1_epi8(static_cast<char>(bits))); }
+  static inline Ints ShiftRight(Ints a, int bits) { return _mm512_srli_epi16(a, bits); }
+
+  static inline Floats Zero() { return _mm512_setzero_ps(); }
+  static inline Floats ToFloats(Ints a) { return _mm512_cvtepi32_ps(a); }
+  static inline Floats Multiply(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
+  static inline Floats MultiplyAdd(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+
+  static inline __mmask16 FirstRows(int64_t rows) { return rows >= 16 ? 0xffff : static_cast<__mmask16>((1u << rows) - 1); }
+  static inline Floats LoadRows(const float* at, int64_t rows) { return _mm512_maskz_loadu_ps(FirstRows(rows), at); }
+  static inline void StoreRows(float* at, int64_t rows, Floats x) { _mm512_mask_storeu_ps(at, FirstRows(rows), x); }
+
+  template <bool kBiased>
+  struct Accumulator {
+    Ints dot;
+    inline void Start(const unsigned char* term) { dot = kBiased ? Group(term) : _mm512_setzero_si512(); }
+    inline void Add(Ints w, Ints x) { dot = _mm512_dpbusd_epi32(dot, w, x); }
+    inline Ints Sum(const unsigned char*) const { return dot; }
+  };
+};
+
+inline __m256i Dot256(__m256i sum, __m256i w, __m256i x) { return _mm256_dpbusd_epi32(sum, w, x); }
+using OnePanel = Vnni256<Dot256>;
+
+template <template <class> class Format>
+void MatMul(const MatMulArguments& a, int begin, int end) {
+  constexpr int kTokens = 12;
+  BlockMatMul<Format<Vnni512>, VectorTiles<Format<Vnni512>, 1, kTokens>, VectorTiles<Format<OnePanel>, 1, kTokens>>(a, begin,
+                                                                                                                    end);
+}
+
+}  // namespace
+
+const KernelTable kAvx512VnniKernels = {
+    .mat_mul = {avx2::MatMulF32, avx2::MatMulF16, avx2::MatMulBF16, MatMul<UnsignedQ8>, MatMul<Q4>, MatMul<Q2>},
+    .prepare = avx2::Prepare,
+    .rms_norm = avx2::RmsNorm,
+    .rope = avx2::Rope,
+    .attention = avx2::Attention,
+    .swi_glu = avx2::SwiGlu,
+    .softmax = avx2::Softmax,
+    .add_scaled = avx2::AddScaled,
+    .add = avx2::Add,
+};
+
+}  // namespace moed

@@ -1,0 +1,34 @@
+// Products with packed matrices by the 256-bit dot product instruction.
+#include <immintrin.h>
+
+#include "core/kernels/cpu/avx2.h"
+#include "core/kernels/cpu/block_formats.h"
+#include "core/kernels/cpu/vectors256.h"
+
+namespace moed {
+namespace {
+
+inline __m256i Dot256(__m256i sum, __m256i w, __m256i x) { return _mm256_dpbusd_avx_epi32(sum, w, x); }
+using Isa = Vnni256<Dot256>;
+
+template <class Format>
+void MatMul(const MatMulArguments& a, int begin, int end) {
+  constexpr int kTokens = 4;
+  BlockMatMul<Format, VectorTiles<Format, 2, kTokens>, VectorTiles<Format, 1, kTokens>>(a, begin, end);
+}
+
+}  // namespace
+
+const KernelTable kAvxVnniKernels = {
+    .mat_mul = {avx2::MatMulF32, avx2::MatMulF16, avx2::MatMulBF16, MatMul<UnsignedQ8<Isa>>, MatMul<Q4<Isa>>, MatMul<Q2<Isa>>},
+    .prepare = avx2::Prepare,
+    .rms_norm = avx2::RmsNorm,
+    .rope = avx2::Rope,
+    .attention = avx2::Attention,
+    .swi_glu = avx2::SwiGlu,
+    .softmax = avx2::Softmax,
+    .add_scaled = avx2::AddScaled,
+    .add = avx2::Add,
+};
+
+}  // namespace moed

@@ -1,0 +1,50 @@
+// The block formats as unsigned codes times signed activation codes, over any vectors whose instruction set multiplies so.
+// Weights(): step s's vector, the lanes of row r holding the codes of its columns 4 s to 4 s + 3.
+#pragma once
+
+#include "core/kernels/cpu/block_matmul.h"
+
+namespace moed {
+namespace {
+
+// Codes with 128 added, which the term takes away: their two's complement with the sign bit turned over.
+template <class AnyIsa>
+struct UnsignedQ8 {
+  using Isa = AnyIsa;
+  using Accumulator = typename Isa::template Accumulator<true>;
+  static constexpr int kBytes = 272;
+  static constexpr bool kHasOffsets = false;
+  static inline int32_t Term(int32_t sum) { return -128 * sum; }
+  static inline typename Isa::Ints Weights(const unsigned char* block, int64_t panel_bytes, int step) {
+    return Isa::Xor(Isa::Load(block + 16 + 32 * step, panel_bytes), 0x80);
+  }
+};
+
+template <class AnyIsa>
+struct Q4 {
+  using Isa = AnyIsa;
+  using Accumulator = typename Isa::template Accumulator<true>;
+  static constexpr int kBytes = 144;
+  static constexpr bool kHasOffsets = false;
+  static inline int32_t Term(int32_t sum) { return -8 * sum; }
+  static inline typename Isa::Ints Weights(const unsigned char* block, int64_t panel_bytes, int step) {
+    const auto both = Isa::Load(block + 16 + 32 * (step % 4), panel_bytes);
+    return Isa::And(step < 4 ? both : Isa::ShiftRight(both, 4), 15);
+  }
+};
+
+template <class AnyIsa>
+struct Q2 {
+  using Isa = AnyIsa;
+  using Accumulator = typename Isa::template Accumulator<false>;
+  static constexpr int kBytes = 96;
+  static constexpr bool kHasOffsets = true;
+  static inline int32_t Term(int32_t sum) { return __builtin_bit_cast(int32_t, static_cast<float>(sum)); }
+  static inline typename Isa::Ints Weights(const unsigned char* block, int64_t panel_bytes, int step) {
+    const auto four = Isa::Load(block + 32 + 32 * (step % 2), panel_bytes);
+    return Isa::And(Isa::ShiftRight(four, 2 * (step / 2)), 3);
+  }
+};
+
+}  // namespace
+}  // namespace moed

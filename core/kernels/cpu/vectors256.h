@@ -1,0 +1,64 @@
+// 256-bit vectors: lane r is row r of one panel. Internal linkage, see block_matmul.h.
+#pragma once
+
+#include <immintrin.h>
+#include <stdint.h>
+
+namespace moed {
+namespace {
+
+struct Vectors256 {
+  using Ints = __m256i;
+  using Floats = __m256;
+  static constexpr int kPanels = 1;
+
+  static inline Ints Load(const unsigned char* at, int64_t) { return _mm256_loadu_si256(reinterpret_cast<const Ints*>(at)); }
+  static inline Floats LoadHalves(const unsigned char* at, int64_t = 0) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+  }
+  // Four bytes in every lane.
+  static inline Ints Group(const unsigned char* at) {
+    int32_t group;
+    __builtin_memcpy(&group, at, 4);
+    return _mm256_set1_epi32(group);
+  }
+  static inline Floats Broadcast(const unsigned char* at) { return _mm256_castsi256_ps(Group(at)); }
+
+  static inline Ints And(Ints a, char bits) { return _mm256_and_si256(a, _mm256_set1_epi8(bits)); }
+  static inline Ints Xor(Ints a, int bits) { return _mm256_xor_si256(a, _mm256_set1_epi8(static_cast<char>(bits))); }
+  static inline Ints ShiftRight(Ints a, int bits) { return _mm256_srli_epi16(a, bits); }
+
+  static inline Floats Zero() { return _mm256_setzero_ps(); }
+  static inline Floats ToFloats(Ints a) { return _mm256_cvtepi32_ps(a); }
+  static inline Floats Multiply(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
+  static inline Floats MultiplyAdd(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
+
+  static inline Ints FirstRows(int64_t rows) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(rows)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+  static inline Floats LoadRows(const float* at, int64_t rows) {
+    return rows >= 8 ? _mm256_loadu_ps(at) : _mm256_maskload_ps(at, FirstRows(rows));
+  }
+  static inline void StoreRows(float* at, int64_t rows, Floats x) {
+    if (rows >= 8) {
+      _mm256_storeu_ps(at, x);
+    } else {
+      _mm256_maskstore_ps(at, FirstRows(rows), x);
+    }
+  }
+};
+
+// With an instruction that adds four products of unsigned and signed bytes to each 32-bit lane.
+template <__m256i (*kDot)(__m256i, __m256i, __m256i)>
+struct Vnni256 : Vectors256 {
+  template <bool kBiased>
+  struct Accumulator {
+    Ints dot;
+    inline void Start(const unsigned char* term) { dot = kBiased ? Group(term) : _mm256_setzero_si256(); }
+    inline void Add(Ints w, Ints x) { dot = kDot(dot, w, x); }
+    inline Ints Sum(const unsigned char*) const { return dot; }
+  };
+};
+
+}  // namespace
+}  // namespace moed
