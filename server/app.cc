@@ -92,8 +92,9 @@ class App::Impl {
   void SetServing(bool serving);
   absl::Status LoadModel();
   absl::StatusOr<std::unique_ptr<CachingProvider>> MakeProvider();
-  PolicyContext ContextOfPolicy() const;
-  absl::StatusOr<std::unique_ptr<ExpertPredictor>> MakeConfiguredPredictor() const;
+  PolicyContext ContextOfPolicy(size_t table_bytes) const;
+  absl::StatusOr<std::unique_ptr<ExpertPredictor>> MakeConfiguredPredictor(const PolicyContext& context) const;
+  absl::StatusOr<LearningNeeds> MeasureLearning() const;
   void Publish();
 
   void BeginDrain();
@@ -157,9 +158,8 @@ absl::Status App::Impl::Plan() {
     budget = found.bytes;
     spdlog::info("--memory-budget is absent: {} ({})", FormatBytes(budget), found.reason);
   }
-  MOED_ASSIGN_OR_RETURN(const auto predictor, MakeConfiguredPredictor());
-  MOED_ASSIGN_OR_RETURN(plan_,
-                        PlanServing(config_, budget, *store_, spec_, tokenizer_->memory_bytes(), predictor->memory_bytes()));
+  MOED_ASSIGN_OR_RETURN(const LearningNeeds learning, MeasureLearning());
+  MOED_ASSIGN_OR_RETURN(plan_, PlanServing(config_, budget, *store_, spec_, tokenizer_->memory_bytes(), learning));
   LogTable("memory plan", plan_.memory.Table());
   spdlog::info(
       "context of {} tokens (--max-context), {} for keys and values (--kv-budget); {} requests run (--max-sessions), {} wait "
@@ -232,29 +232,48 @@ void App::Impl::SetServing(bool serving) {
   for (const auto& server : servers_) server->SetServing(serving);
 }
 
-PolicyContext App::Impl::ContextOfPolicy() const {
+PolicyContext App::Impl::ContextOfPolicy(size_t table_bytes) const {
   const StoreDescription& description = store_->description();
   return {.moe_layers = description.moe_layers,
           .experts_per_layer = description.experts_per_layer,
           .top_k = spec_.top_k,
-          .precisions = static_cast<int>(description.precisions.size())};
+          .precisions = static_cast<int>(description.precisions.size()),
+          .table_bytes = table_bytes};
 }
 
 // The gate is called once sequences run, when the model is there.
-absl::StatusOr<std::unique_ptr<ExpertPredictor>> App::Impl::MakeConfiguredPredictor() const {
+absl::StatusOr<std::unique_ptr<ExpertPredictor>> App::Impl::MakeConfiguredPredictor(const PolicyContext& context) const {
   const GateFn gate = [this](LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
     model_->GateProbabilities(layer, hidden, probabilities);
   };
-  return MakePredictor(config_.predictor, {.model = ContextOfPolicy(), .hidden = spec_.hidden, .gate = gate});
+  return MakePredictor(config_.predictor, {.model = context, .hidden = spec_.hidden, .gate = gate});
+}
+
+// Those that learn about tokens are larger when they are given room for it.
+absl::StatusOr<LearningNeeds> App::Impl::MeasureLearning() const {
+  LearningNeeds needs;
+  const PolicyContext least = ContextOfPolicy(0);
+  const PolicyContext more = ContextOfPolicy(size_t{1} << 20);
+  const auto count = [&needs](const auto& without, const auto& with) {
+    needs.fixed_bytes += without->memory_bytes();
+    needs.token_tables += with->memory_bytes() > without->memory_bytes() ? 1 : 0;
+  };
+  MOED_ASSIGN_OR_RETURN(const auto policy, MakePolicy(config_.policy, least));
+  MOED_ASSIGN_OR_RETURN(const auto learned_policy, MakePolicy(config_.policy, more));
+  count(policy, learned_policy);
+  MOED_ASSIGN_OR_RETURN(const auto predictor, MakeConfiguredPredictor(least));
+  MOED_ASSIGN_OR_RETURN(const auto learned_predictor, MakeConfiguredPredictor(more));
+  count(predictor, learned_predictor);
+  return needs;
 }
 
 absl::StatusOr<std::unique_ptr<CachingProvider>> App::Impl::MakeProvider() {
-  const PolicyContext context = ContextOfPolicy();
+  const PolicyContext context = ContextOfPolicy(TokenTableBytes(plan_.memory.budget));
   ProviderParts parts;
   parts.store = store_.get();
   parts.reads = reads_.get();
   MOED_ASSIGN_OR_RETURN(parts.policy, MakePolicy(config_.policy, context));
-  MOED_ASSIGN_OR_RETURN(parts.predictor, MakeConfiguredPredictor());
+  MOED_ASSIGN_OR_RETURN(parts.predictor, MakeConfiguredPredictor(context));
   MOED_ASSIGN_OR_RETURN(parts.mask, MakeRouterMask("none", context));
   MOED_ASSIGN_OR_RETURN(parts.fidelity, MakeFidelityRule("exact", context));
   parts.clock = &clock_;
@@ -262,6 +281,7 @@ absl::StatusOr<std::unique_ptr<CachingProvider>> App::Impl::MakeProvider() {
   parts.trace = trace_.get();
   ProviderOptions options;
   options.capacity_bytes = plan_.memory.cache;
+  options.checksums = config_.checksums;
   return CachingProvider::Create(std::move(parts), options);
 }
 

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/expert/loader.h"
 #include "server/address.h"
 
 namespace moed {
@@ -26,16 +27,17 @@ struct Config {
   std::optional<Address> control_listen;                               // absent: Control is on `listen`
   std::optional<Address> metrics_listen = Address{"127.0.0.1", 9464};  // absent: off
 
-  std::string policy = "lru";
-  std::string predictor = "none";
+  std::string policy = "learned";
+  std::string predictor = "learned";
   std::string io_backend = "auto";
   int io_queue_depth = 8;
+  ChecksumRule checksums = ChecksumRule::kFirstRead;
   std::string backend = "auto";
   int threads = 1;  // default: the processor's
 
   int max_sessions = 8;
-  std::optional<int> queue_capacity;  // absent: as the budget allows
-  std::optional<int> prefill_chunk;        // absent: 64, fewer in a small budget
+  std::optional<int> queue_capacity;     // absent: as the budget allows
+  std::optional<int> prefill_chunk;      // absent: 512, fewer in a small budget
   std::optional<int> max_kept_sessions;  // absent: as the budget allows
 
   std::string trace;  // "" = off

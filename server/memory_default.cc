@@ -12,9 +12,11 @@
 namespace moed {
 namespace {
 
-// What the process needs beside its budget, and some air for its neighbours.
+// What the process needs beside its budget; then some air for its neighbours. A cgroup's limit is this process's own but for what
+// the kernel holds on its behalf, free memory is not.
 constexpr uint64_t kBesideBudgetBytes = 64 << 20;
-constexpr uint64_t kSharePercent = 80;
+constexpr uint64_t kCgroupPercent = 98;
+constexpr uint64_t kAvailablePercent = 80;
 constexpr uint64_t kSmallestBytes = 4 << 20;
 
 struct Limit {
@@ -70,9 +72,10 @@ std::optional<uint64_t> AvailableBytes(const std::string& root) {
   return std::nullopt;
 }
 
-uint64_t Share(uint64_t bytes) {
-  const uint64_t share = bytes / 100 * kSharePercent;
-  return std::max(kSmallestBytes, share > kBesideBudgetBytes ? share - kBesideBudgetBytes : 0);
+DefaultBudget Share(uint64_t percent, uint64_t bytes, std::string_view what) {
+  const uint64_t share = bytes / 100 * percent;
+  return {std::max(kSmallestBytes, share > kBesideBudgetBytes ? share - kBesideBudgetBytes : 0),
+          StrCat(percent, " % of ", what, ", less ", FormatBytes(kBesideBudgetBytes))};
 }
 
 }  // namespace
@@ -83,14 +86,11 @@ absl::StatusOr<DefaultBudget> FindDefaultBudget(const std::string& root) {
   if (!cgroup.has_value() && !available.has_value()) {
     return NotFound("no memory limit and no MemAvailable can be read under ", root, "/proc: say --memory-budget");
   }
-  const auto of = [](std::string_view what) {
-    return StrCat(kSharePercent, " % of ", what, ", less ", FormatBytes(kBesideBudgetBytes));
-  };
   if (cgroup.has_value() && (!available.has_value() || cgroup->bytes <= *available)) {
-    return DefaultBudget{Share(cgroup->bytes),
-                         of(StrCat("the cgroup's limit of ", FormatBytes(cgroup->bytes), " (", cgroup->path, ")"))};
+    return Share(kCgroupPercent, cgroup->bytes,
+                 StrCat("the cgroup's limit of ", FormatBytes(cgroup->bytes), " (", cgroup->path, ")"));
   }
-  return DefaultBudget{Share(*available), of(StrCat("the ", FormatBytes(*available), " that are available"))};
+  return Share(kAvailablePercent, *available, StrCat("the ", FormatBytes(*available), " that are available"));
 }
 
 }  // namespace moed

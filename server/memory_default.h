@@ -10,7 +10,7 @@ namespace moed {
 
 struct DefaultBudget {
   uint64_t bytes = 0;
-  std::string reason;  // "80 % of the cgroup's limit of 4.0 GiB (/sys/fs/cgroup/x/memory.max)"
+  std::string reason;  // "98 % of the cgroup's limit of 4.0 GiB (/sys/fs/cgroup/x/memory.max)"
 };
 
 // From the smallest memory limit of this process's cgroups (version 2 or 1, ancestors included) or the machine's available

@@ -14,11 +14,11 @@ namespace {
 constexpr uint64_t kLeastPromptQueueBytes = 64 << 10;
 constexpr uint64_t kMostPromptQueueBytes = 16 << 20;
 constexpr uint64_t kLargestBudget = uint64_t{1} << 50;
-constexpr int kMostStepTokens = 64;
+constexpr int kMostStepTokens = 512;
 constexpr uint64_t kMostTraceEvents = 1 << 16;
 constexpr uint64_t kUnsentTokenBytes = 64;  // id, text and framing of one token that waits to be sent
 
-// Tokens of one step: as set, or the most up to 64 whose scratch takes no more than a share of the budget.
+// Tokens of one step: as set, or the most up to 512 whose scratch takes no more than a share of the budget.
 int StepTokens(const Config& config, uint64_t budget, const ModelSpec& spec, ModelOptions options) {
   if (config.prefill_chunk.has_value()) return *config.prefill_chunk;
   for (int tokens = kMostStepTokens; tokens > config.max_sessions; tokens /= 2) {
@@ -71,7 +71,7 @@ size_t TraceEvents(const Config& config, uint64_t budget) {
 }
 
 MemoryNeeds MeasureNeeds(const Config& config, uint64_t budget, const StoreReader& store, const ModelSpec& spec,
-                         uint64_t tokenizer_bytes, uint64_t predictor_bytes, int max_context) {
+                         uint64_t tokenizer_bytes, const LearningNeeds& learning, int max_context) {
   const StoreDescription& description = store.description();
   const uint64_t experts =
       static_cast<uint64_t>(description.experts_per_layer) * description.moe_layers.size() * description.precisions.size();
@@ -80,7 +80,8 @@ MemoryNeeds MeasureNeeds(const Config& config, uint64_t budget, const StoreReade
   needs.tokenizer = tokenizer_bytes;
   const ModelOptions model = OptionsOfModel(config, budget, spec, max_context);
   needs.scratch = Model::ScratchBytes(spec, model, config.threads);
-  needs.tables = CachingProvider::CacheTableBytes(description) + predictor_bytes + experts * kExpertParts * sizeof(uint64_t) +
+  needs.tables = CachingProvider::CacheTableBytes(description) + learning.fixed_bytes +
+                 learning.token_tables * TokenTableBytes(budget) + experts * kExpertParts * sizeof(uint64_t) +
                  description.trunk.size() * sizeof(TensorInfo);
   needs.queues = StepEngine::MemoryBytes(OptionsOfEngine(config, budget, spec, model), spec.vocabulary) +
                  PromptQueueBytes(budget) + static_cast<uint64_t>(config.max_sessions) * kMaxUnsentTokens * kUnsentTokenBytes +
@@ -99,7 +100,7 @@ struct Planner {
   const StoreReader& store;
   const ModelSpec& spec;
   uint64_t tokenizer_bytes;
-  uint64_t predictor_bytes;
+  LearningNeeds learning;
 
   // The plan of `budget` with shares (queues, scratch) as `shares_of` gives them. Scratch and queues grow with the context, which
   // is what they leave room for: first as if they needed nothing for it, then for the context that came out, which can only
@@ -110,7 +111,7 @@ struct Planner {
                                 .max_context = config.max_context,
                                 .top_k = spec.top_k,
                                 .max_sessions = config.max_sessions};
-    return PlanMemory(MeasureNeeds(config, shares_of, store, spec, tokenizer_bytes, predictor_bytes, max_context), request);
+    return PlanMemory(MeasureNeeds(config, shares_of, store, spec, tokenizer_bytes, learning, max_context), request);
   }
   absl::StatusOr<MemoryPlan> Plan(uint64_t budget) const {
     MOED_ASSIGN_OR_RETURN(const MemoryPlan loose, Plan(budget, budget, kKvPageTokens));
@@ -142,9 +143,11 @@ struct Planner {
 
 }  // namespace
 
+uint64_t TokenTableBytes(uint64_t budget) { return std::min<uint64_t>(budget / 128, 8 << 20); }
+
 absl::StatusOr<ServingPlan> PlanServing(const Config& config, uint64_t budget, const StoreReader& store, const ModelSpec& spec,
-                                        uint64_t tokenizer_bytes, uint64_t predictor_bytes) {
-  const Planner planner{config, store, spec, tokenizer_bytes, predictor_bytes};
+                                        uint64_t tokenizer_bytes, const LearningNeeds& learning) {
+  const Planner planner{config, store, spec, tokenizer_bytes, learning};
   absl::StatusOr<MemoryPlan> memory = planner.Plan(budget);
   if (memory.status().code() == absl::StatusCode::kResourceExhausted) return planner.TooSmall(budget);
   MOED_RETURN_IF_ERROR(memory.status());

@@ -21,8 +21,15 @@ struct ServingPlan {
   size_t trace_events = 0;  // 0 without --trace
 };
 
-// `predictor_bytes`: the tables of the predictor chosen.
+// What the policy and the predictor chosen hold: `fixed_bytes`, and so many tables of TokenTableBytes.
+struct LearningNeeds {
+  uint64_t fixed_bytes = 0;
+  int token_tables = 0;
+};
+// PolicyContext::table_bytes in a budget: little in a small one.
+uint64_t TokenTableBytes(uint64_t budget);
+
 absl::StatusOr<ServingPlan> PlanServing(const Config& config, uint64_t budget, const StoreReader& store, const ModelSpec& spec,
-                                        uint64_t tokenizer_bytes, uint64_t predictor_bytes);
+                                        uint64_t tokenizer_bytes, const LearningNeeds& learning);
 
 }  // namespace moed

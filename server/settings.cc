@@ -75,6 +75,20 @@ absl::Status ApplyIoBackend(std::string_view text, Config& config) {
 }
 absl::Status ApplyBackend(std::string_view text, Config& config) { return SetName(text, Backends(), "auto", config.backend); }
 
+struct ChecksumRow {
+  std::string_view name;
+  ChecksumRule rule;
+};
+constexpr ChecksumRow kChecksumRules[] = {{"first", ChecksumRule::kFirstRead}, {"always", ChecksumRule::kEveryRead}};
+absl::Status ApplyVerifyReads(std::string_view text, Config& config) {
+  std::string name;
+  MOED_RETURN_IF_ERROR(SetName(text, kChecksumRules, "", name));
+  for (const ChecksumRow& row : kChecksumRules) {
+    if (row.name == name) config.checksums = row.rule;
+  }
+  return absl::OkStatus();
+}
+
 struct LevelRow {
   std::string_view name;
 };
@@ -112,10 +126,13 @@ constexpr Setting kSettings[] = {
     {"metrics-listen", "Addresses", "HOST:PORT|off", "HTTP for /metrics, /healthz and /readyz", "127.0.0.1:9464",
      ApplyMetricsListen},
 
-    {"policy", "Experts", "NAME", "which expert leaves the cache", "lru", ApplyPolicy},
-    {"predictor", "Experts", "NAME", "which experts are read ahead", "none", ApplyPredictor},
+    {"policy", "Experts", "NAME", "which expert leaves the cache", "learned", ApplyPolicy},
+    {"predictor", "Experts", "NAME", "which experts are read ahead", "learned", ApplyPredictor},
     {"io-backend", "Experts", "NAME", "how experts are read; auto says what it took and why", "auto", ApplyIoBackend},
     {"io-queue-depth", "Experts", "N", "reads in flight at most", "8", ApplyInt<1, 256, &Config::io_queue_depth>},
+    {"verify-reads", "Experts", "first|always",
+     "which reads of an expert are compared with the store's checksum: the first one in this process, or every one", "first",
+     ApplyVerifyReads},
 
     {"backend", "Compute", "NAME", "kernels; auto takes the fastest that this processor has", "auto", ApplyBackend},
     {"threads", "Compute", "N", "threads of the kernels", "the processor's", ApplyInt<1, kMaxThreads, &Config::threads>},
@@ -123,8 +140,9 @@ constexpr Setting kSettings[] = {
     {"max-sessions", "Requests", "N", "requests computed at once", "8", ApplyInt<1, 1024, &Config::max_sessions>},
     {"queue-capacity", "Requests", "N", "requests that may wait; more fail with RESOURCE_EXHAUSTED",
      "64, fewer in a small budget", ApplyOptionalInt<0, 65536, &Config::queue_capacity>},
-    {"prefill-chunk", "Requests", "TOKENS", "most tokens of one step, prompts and answers together",
-     "64, fewer in a small budget", ApplyOptionalInt<1, 8192, &Config::prefill_chunk>},
+    {"prefill-chunk", "Requests", "TOKENS",
+     "most tokens of one step, prompts and answers together; while somebody is answered, at most 64 (or --max-sessions)",
+     "512, fewer in a small budget", ApplyOptionalInt<1, 8192, &Config::prefill_chunk>},
     {"max-kept-sessions", "Requests", "N", "idle conversations that are kept", "64, fewer in a small budget",
      ApplyOptionalInt<0, 65536, &Config::max_kept_sessions>},
     {"drain-seconds", "Requests", "N", "how long running requests may go on after SIGTERM", "30",

@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
-# Installs the Debian 12 (or Ubuntu 24.04) packages that moed needs. usage: packages.sh build|test
+# Installs the Debian 12 (or Ubuntu 24.04) packages that moed needs. usage: packages.sh build|widen|test
 # Does nothing when all are there; otherwise needs root or sudo.
 set -euo pipefail
 
 build=(g++ cmake ninja-build ccache pkg-config git ca-certificates
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libabsl-dev prometheus-cpp-dev libcivetweb-dev
   liburing-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libxxhash-dev libspdlog-dev)
-test=("${build[@]}" libgtest-dev libgmock-dev libbenchmark-dev curl xz-utils prometheus
-  python3 python3-grpcio python3-protobuf python3-yaml)
+widen=(python3 python3-numpy)
+test=("${build[@]}" "${widen[@]}" libgtest-dev libgmock-dev libbenchmark-dev curl xz-utils prometheus
+  python3-grpcio python3-protobuf python3-yaml)
+[ "$(uname -m)" = aarch64 ] || test+=(g++-aarch64-linux-gnu qemu-user-static)  # the ARM kernels are tested in emulation
 
 case "${1:-}" in
   build) wanted=("${build[@]}") ;;
+  widen) wanted=("${widen[@]}") ;;
   test) wanted=("${test[@]}") ;;
-  *) echo "usage: $0 build|test" >&2; exit 2 ;;
+  *) echo "usage: $0 build|widen|test" >&2; exit 2 ;;
 esac
 
 missing=()

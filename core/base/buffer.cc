@@ -22,6 +22,7 @@ absl::StatusOr<Buffer> Buffer::Allocate(size_t bytes) {
   if (bytes == 0) return Buffer();
   const size_t rounded = RoundUp(bytes, kPageBytes);
   const size_t slack = rounded < kLargePageBytes ? 0 : kLargePageBytes;
+  if (rounded < bytes || rounded > SIZE_MAX - slack) return ResourceExhausted("cannot map ", bytes, " bytes of memory");
   void* mapped = mmap(nullptr, rounded + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return ResourceExhausted("cannot map ", rounded, " bytes of memory (errno ", errno, ")");
   std::byte* data = static_cast<std::byte*>(mapped);

@@ -40,8 +40,9 @@ BatchPlan PlanStep(std::span<const PlanSequence> sequences, const PlanBudget& bu
   if (plan.running == before) plan.running = Admit(sequences, before, budget.max_sessions, available);
 
   const auto runs = sequences.first(plan.running);
-  int left = budget.max_step_tokens;
-  for (const PlanSequence& sequence : runs) left -= sequence.decoding ? 1 : 0;
+  const auto decoding = [](const PlanSequence& sequence) { return sequence.decoding; };
+  const int decoders = static_cast<int>(std::count_if(runs.begin(), runs.end(), decoding));
+  int left = (decoders == 0 ? budget.max_step_tokens : std::min(budget.max_step_tokens, budget.max_shared_tokens)) - decoders;
   for (int i = 0; i < plan.running; ++i) {
     const int tokens = runs[i].decoding ? 1 : std::min(runs[i].pending_tokens, left);
     if (!runs[i].decoding) left -= tokens;

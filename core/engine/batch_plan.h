@@ -5,6 +5,7 @@
 // sequence grows.
 #pragma once
 
+#include <climits>
 #include <span>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct PlanBudget {
   int max_step_tokens = 0;  // >= max_sessions, so that whoever prefills beside the others' decoding gets a token at least
   int max_sessions = 0;
   int available_pages = 0;  // free, or held by sequences that do not run (those give them back without loss of work in progress)
+  // Most tokens of a step in which somebody decodes, who waits for all of it; >= max_sessions.
+  int max_shared_tokens = INT_MAX;
 };
 
 struct PlannedChunk {
@@ -36,7 +39,7 @@ struct BatchPlan {
   std::vector<PlannedChunk> chunks;  // ascending by sequence
 };
 
-// Every running sequence that decodes gets its token; what is left of max_step_tokens goes to the others in order of arrival.
+// Every running sequence that decodes gets its token; what is left of the step goes to the others in order of arrival.
 // When growth lacks pages the youngest running sequence gives way (perhaps the growing one itself, never the first). Admission is
 // first come, first served, needs all pages of the known tokens and leaves one page for each that already runs; none in a step
 // with preemption. The first sequence always runs: the caller sees to it that all pages together hold any one sequence.

@@ -65,7 +65,7 @@ void StepLoop::Schedule() {
   batch_.clear();
   chunks_.clear();
   snapshot_.clear();
-  PlanBudget budget{max_step_tokens_, max_sessions_, parts_.kv.pages()};
+  PlanBudget budget{max_step_tokens_, max_sessions_, parts_.kv.pages(), std::max(max_sessions_, kSharedStepTokens)};
   for (const auto& live : live_) {
     const KvSequence& kv = live->sequence->kv;
     const int held = static_cast<int>(kv.pages.size());

@@ -22,6 +22,9 @@
 
 namespace moed {
 
+// Most tokens of a step in which somebody decodes: what a prompt beside it may cost an answer that is streamed.
+inline constexpr int kSharedStepTokens = 64;
+
 // What the engine works with; all outlive it. `trace` may be null.
 struct EngineParts {
   Model& model;

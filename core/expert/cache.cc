@@ -65,7 +65,7 @@ ExpertCache::~ExpertCache() {
 
 uint64_t ExpertCache::TableBytes(const StoreDescription& store) {
   const uint64_t keys = store.moe_layers.size() * store.experts_per_layer * store.precisions.size();
-  return keys * (sizeof(Slot*) + sizeof(uint64_t) + sizeof(Slot) + 2 * sizeof(void*));
+  return keys * (sizeof(Slot*) + sizeof(uint64_t) + sizeof(Slot) + 2 * sizeof(void*) + 1);
 }
 
 void ExpertCache::StartSequence(SessionId session) {
@@ -88,6 +88,11 @@ void ExpertCache::OnToken(SessionId session, TokenId token) {
   policy_->OnToken(session, token);
 }
 
+void ExpertCache::OnRouted(const LayerRouting& routing) {
+  absl::MutexLock lock(&mutex_);
+  policy_->OnRouted(routing);
+}
+
 void ExpertCache::Inspect(absl::FunctionRef<void(const ResidencyView&)> look) const {
   absl::MutexLock lock(&mutex_);
   look(Residents(*this));
@@ -100,6 +105,7 @@ void ExpertCache::BeginLayer(LayerId layer, const WantedSet& wanted, std::span<c
     MOED_CHECK(handed_out_ == items_.size() && actions.size() == wanted.experts().size());
     ++layers_begun_;
     layer_ = layer;
+    planned_.clear();
     phase_ = wanted.phase();
     sessions_.assign(wanted.sessions().begin(), wanted.sessions().end());
     items_.clear();
@@ -108,6 +114,8 @@ void ExpertCache::BeginLayer(LayerId layer, const WantedSet& wanted, std::span<c
     const auto passed = [now = layers_begun_](const Slot& guess) { return guess.due_at <= now; };
     CancelGuesses(cancels, passed);
     StartWaitingDemands(cancels);
+    demands_reading_ = DemandsLeft();
+    pace_.OnLayer(clock_.NowNanos(), demands_reading_);
   }
   RunCancels(cancels);
 }
@@ -160,25 +168,22 @@ void ExpertCache::Join(Slot& slot, int item) {
 void ExpertCache::Prefetch(std::span<const Guess> guesses, const PrefetchBudget& budget) {
   absl::MutexLock lock(&mutex_);
   if (!waiting_.empty()) return;
-  for (const CachedKey& key : PlanPrefetch(Residents(*this), guesses, budget)) {
-    std::span<std::byte> room;
-    const absl::StatusOr<Admission> admission =
-        MakeRoom({key, store_.expert_bytes(key.precision), LoadReason::kPrefetch, layer_}, room);
-    if (!admission.ok() || *admission == Admission::kNotNow) return;
-    if (*admission == Admission::kRefused) continue;
-    Slot& slot = StartLoad(key, LoadReason::kPrefetch, room, /*bypass=*/false);
-    slot.due_at = layers_begun_ + index_.Distance(layer_, key.layer);
-    slot.unused_guess = true;
-    loading_guesses_.push_back(&slot);
-  }
+  planned_ = PlanPrefetch(Residents(*this), guesses, budget);
+  budget_ = budget;
+  StartGuesses();
 }
 
-std::optional<ReadyExpert> ExpertCache::Next() {
+float ExpertCache::LeastGuess() const {
+  absl::MutexLock lock(&mutex_);
+  return pace_.LeastProbability();
+}
+
+std::optional<ReadyExpert> ExpertCache::Next(bool wait) {
   Cancels cancels;
   std::optional<ReadyExpert> ready;
   {
     absl::MutexLock lock(&mutex_);
-    if (handed_out_ == items_.size()) return std::nullopt;
+    if (handed_out_ == items_.size() || (!wait && ready_.empty())) return std::nullopt;
     const auto is_ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !ready_.empty(); };
     AwaitCounted(absl::Condition(&is_ready), -1);
     Item& item = items_[ready_.front()];
@@ -217,6 +222,11 @@ absl::StatusOr<std::span<const std::byte>> ExpertCache::WaitPart(Slot& slot, Exp
   return slot.bytes.subspan(segment.offset, segment.bytes);
 }
 
+bool ExpertCache::Settled(const Slot& slot, ExpertPart part) const {
+  absl::MutexLock lock(&mutex_);
+  return HasPart(slot, part) || slot.state == SlotState::kFailed;
+}
+
 bool ExpertCache::HasPart(const Slot& slot, ExpertPart part) const {
   for (int read = 0; read < loader_.ReadsOf(slot.key.precision); ++read) {
     if (loader_.Covers(slot.key.precision, read, part)) return (slot.arrived >> read) & 1;
@@ -243,6 +253,7 @@ void ExpertCache::Unpin(Slot& slot) {
     --handles_;
     DropPin(slot);
     StartWaitingDemands(cancels);
+    if (!planned_.empty()) StartGuesses();
   }
   RunCancels(cancels);
 }

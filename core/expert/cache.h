@@ -24,6 +24,7 @@
 #include "core/expert/fidelity.h"
 #include "core/expert/loader.h"
 #include "core/expert/policy.h"
+#include "core/expert/prefetch_pace.h"
 #include "core/expert/provider.h"
 #include "core/expert/slot_pool.h"
 #include "core/expert/stats.h"
@@ -55,6 +56,8 @@ class ExpertCache final : Loader::Listener {
   void StartSequence(SessionId session);
   void EndSequence(SessionId session);
   void OnToken(SessionId session, TokenId token);
+  // After BeginLayer, so that learning from it delays no read.
+  void OnRouted(const LayerRouting& routing);
 
   // Under the lock; `look` must not call back.
   void Inspect(absl::FunctionRef<void(const ResidencyView&)> look) const;
@@ -64,8 +67,10 @@ class ExpertCache final : Loader::Listener {
   void BeginLayer(LayerId layer, const WantedSet& wanted, std::span<const Action> actions);
   // Queues what is worth it of `guesses` (best first), for layers after the one that was begun.
   void Prefetch(std::span<const Guess> guesses, const PrefetchBudget& budget);
-  // The next wanted expert whose first read has arrived; waits for it. Nothing once all were handed out.
-  std::optional<ReadyExpert> Next();
+  // The least probability of a guess that is worth reading now; PrefetchPace::kNever while none is.
+  float LeastGuess() const;
+  // The next wanted expert whose first read has arrived, waited for if asked to. Nothing once all were handed out.
+  std::optional<ReadyExpert> Next(bool wait);
 
   SequenceCounters sequence_counters(SessionId session) const;
   ExpertStats Stats() const;
@@ -79,6 +84,7 @@ class ExpertCache final : Loader::Listener {
   struct Slot final : LoadTarget, internal::PinnedExpert {
     explicit Slot(ExpertCache& owner) : cache(owner) {}
     absl::StatusOr<std::span<const std::byte>> WaitPart(ExpertPart part) override { return cache.WaitPart(*this, part); }
+    bool HasPart(ExpertPart part) const override { return cache.Settled(*this, part); }
     void Unpin() override { cache.Unpin(*this); }
 
     ExpertCache& cache;
@@ -113,12 +119,16 @@ class ExpertCache final : Loader::Listener {
 
   // cache.cc: demands, handing out, pins.
   absl::StatusOr<std::span<const std::byte>> WaitPart(Slot& slot, ExpertPart part);
+  bool Settled(const Slot& slot, ExpertPart part) const;
   void Unpin(Slot& slot);
   void Want(const WantedExpert& wanted, const Action& action, std::span<const SequenceUse> uses, Phase phase)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ReadyExpert HandOut(Item& item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Join(Slot& slot, int item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropPin(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool DemandsLeft() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !waiting_.empty() || loading_ > loading_guesses_.size();
+  }
   bool HasPart(const Slot& slot, ExpertPart part) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AwaitCounted(const absl::Condition& condition, int32_t expert) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   SequenceCounters& CountersOf(SessionId session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -126,8 +136,10 @@ class ExpertCache final : Loader::Listener {
   // cache_loads.cc: room, eviction, the life of a load.
   void OnRead(LoadTarget& target, int read, absl::Status outcome) override;
   void StartWaitingDemands(Cancels& cancels) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StartGuesses() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool StartDemand(int item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Slot& StartLoad(const CachedKey& key, LoadReason reason, std::span<std::byte> room, bool bypass) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Slot& StartLoad(const CachedKey& key, LoadReason reason, std::span<std::byte> room, bool bypass)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Admission> MakeRoom(const Incoming& incoming, std::span<std::byte>& room) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Admission> MakeBypassRoom(uint64_t bytes, std::span<std::byte>& room) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Evictable(const Slot& slot, LoadReason reason) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -160,15 +172,21 @@ class ExpertCache final : Loader::Listener {
   int handles_ ABSL_GUARDED_BY(mutex_) = 0;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
 
+  PrefetchPace pace_ ABSL_GUARDED_BY(mutex_);
+  size_t loading_ ABSL_GUARDED_BY(mutex_) = 0;            // slots, guesses included
+  bool demands_reading_ ABSL_GUARDED_BY(mutex_) = false;  // the current layer's, until the last of them has arrived
+
   // The current layer.
   uint64_t layers_begun_ ABSL_GUARDED_BY(mutex_) = 0;
   LayerId layer_ ABSL_GUARDED_BY(mutex_);
   Phase phase_ ABSL_GUARDED_BY(mutex_) = Phase::kPrefill;
   std::vector<SessionId> sessions_ ABSL_GUARDED_BY(mutex_);
   std::vector<Item> items_ ABSL_GUARDED_BY(mutex_);
-  std::deque<int> waiting_ ABSL_GUARDED_BY(mutex_);  // items without a slot
-  std::deque<int> ready_ ABSL_GUARDED_BY(mutex_);    // items to hand out, in order of arrival
-  size_t handed_out_ ABSL_GUARDED_BY(mutex_) = 0;    // of items_
+  std::deque<int> waiting_ ABSL_GUARDED_BY(mutex_);         // items without a slot
+  std::deque<int> ready_ ABSL_GUARDED_BY(mutex_);           // items to hand out, in order of arrival
+  size_t handed_out_ ABSL_GUARDED_BY(mutex_) = 0;           // of items_
+  std::vector<CachedKey> planned_ ABSL_GUARDED_BY(mutex_);  // guesses that have not begun, best first
+  PrefetchBudget budget_ ABSL_GUARDED_BY(mutex_);           // theirs
 
   absl::flat_hash_map<SessionId, SequenceCounters> sequences_ ABSL_GUARDED_BY(mutex_);
   ExpertStats stats_ ABSL_GUARDED_BY(mutex_);

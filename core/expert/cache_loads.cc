@@ -44,6 +44,26 @@ bool ExpertCache::StartDemand(int item_number) {
   return true;
 }
 
+// What is planned and may begin now; the rest stays planned until a read ends or the next layer begins.
+void ExpertCache::StartGuesses() {
+  size_t begun = 0;
+  for (; begun < planned_.size() && waiting_.empty(); ++begun) {
+    if (loading_guesses_.size() >= static_cast<size_t>(budget_.max_loading) || (budget_.when_idle && DemandsLeft())) break;
+    const CachedKey key = planned_[begun];
+    if (by_key_[index_.Of(key)] != nullptr) continue;
+    std::span<std::byte> room;
+    const absl::StatusOr<Admission> admission =
+        MakeRoom({key, store_.expert_bytes(key.precision), LoadReason::kPrefetch, layer_}, room);
+    if (!admission.ok() || *admission == Admission::kNotNow) break;  // until something is unpinned
+    if (*admission == Admission::kRefused) continue;
+    Slot& slot = StartLoad(key, LoadReason::kPrefetch, room, /*bypass=*/false);
+    slot.due_at = layers_begun_ + static_cast<uint64_t>(index_.Distance(layer_, key.layer));
+    slot.unused_guess = true;
+    loading_guesses_.push_back(&slot);
+  }
+  planned_.erase(planned_.begin(), planned_.begin() + static_cast<std::ptrdiff_t>(begun));
+}
+
 ExpertCache::Slot& ExpertCache::StartLoad(const CachedKey& key, LoadReason reason, std::span<std::byte> room, bool bypass) {
   if (free_slots_.empty()) free_slots_.push_back(slots_.emplace_back(std::make_unique<Slot>(*this)).get());
   Slot& slot = *free_slots_.back();
@@ -51,6 +71,7 @@ ExpertCache::Slot& ExpertCache::StartLoad(const CachedKey& key, LoadReason reaso
   slot.key = key;
   slot.bytes = room;
   slot.state = SlotState::kLoading;
+  ++loading_;
   slot.reason = reason;
   slot.bypass = bypass;
   slot.queued_nanos = clock_.NowNanos();
@@ -112,11 +133,12 @@ ExpertCache::Slot* ExpertCache::Coldest() const {
   return coldest;
 }
 
-// A demand takes what nobody holds. A guess also spares what this layer wants and other guesses whose layer is still to come.
+// A demand takes what nobody holds. A guess also spares other guesses whose layer is still to come, and what this layer wants:
+// the next token may want it again. A prompt is through with it.
 bool ExpertCache::Evictable(const Slot& slot, LoadReason reason) const {
   if (slot.state != SlotState::kResident || slot.pins > 0 || slot.bypass) return false;
   if (reason == LoadReason::kDemand) return true;
-  return slot.wanted_at != layers_begun_ && !(slot.unused_guess && slot.due_at > layers_begun_);
+  return (phase_ == Phase::kPrefill || slot.wanted_at != layers_begun_) && !(slot.unused_guess && slot.due_at > layers_begun_);
 }
 
 void ExpertCache::Evict(Slot& slot, LoadReason reason) {
@@ -158,7 +180,12 @@ void ExpertCache::OnRead(LoadTarget& target, int read, absl::Status outcome) {
       if (read == 0 && slot.item != kNoItem) ready_.push_back(std::exchange(slot.item, kNoItem));
     }
     if (slot.reads_left == 0) Finish(slot);
+    if (demands_reading_ && !DemandsLeft()) {
+      demands_reading_ = false;
+      pace_.OnDemandsRead(clock_.NowNanos());
+    }
     StartWaitingDemands(cancels);
+    if (!closing_) StartGuesses();
   }
   RunCancels(cancels);
 }
@@ -171,6 +198,7 @@ void ExpertCache::Fail(Slot& slot, absl::Status status) {
   by_key_[index_.Of(slot.key)] = nullptr;
   if (!slot.bypass) policy_->OnEvict(slot.key);
   slot.state = SlotState::kFailed;
+  --loading_;
   slot.status = std::move(status);
   if (slot.item == kNoItem) return;
   Item& item = items_[slot.item];
@@ -189,6 +217,8 @@ void ExpertCache::Fail(Slot& slot, absl::Status status) {
 void ExpertCache::Finish(Slot& slot) {
   if (slot.state == SlotState::kLoading) {
     slot.state = SlotState::kResident;
+    --loading_;
+    if (!closing_) pace_.OnRecordRead(loader_.stats().busy_nanos);
     ++ResidentCount(slot.key);
     if (slot.unused_guess) std::erase(loading_guesses_, &slot);
     const double seconds = SecondsBetween(slot.queued_nanos, clock_.NowNanos());
@@ -205,6 +235,7 @@ void ExpertCache::Finish(Slot& slot) {
 
 void ExpertCache::ForgetGuess(Slot& slot, PrefetchOutcome outcome) {
   ++stats_.prefetches[EnumIndex(outcome)];
+  if (outcome != PrefetchOutcome::kCancelled) pace_.OnOutcome(outcome != PrefetchOutcome::kWasted);
   slot.unused_guess = false;
   if (slot.state == SlotState::kLoading) std::erase(loading_guesses_, &slot);
 }

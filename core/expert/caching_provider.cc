@@ -12,16 +12,21 @@
 namespace moed {
 namespace {
 
+// Guesses that are read at once where they are paced: a demand that comes waits behind one.
+constexpr int kPacedLoads = 1;
+
 class Provider final : public CachingProvider {
  public:
   Provider(ProviderParts parts, const ProviderOptions& options)
-      : budget_{options.max_prefetch_loads, options.min_prefetch_probability},
+      : layers_(parts.store->description().moe_layers),
+        experts_per_layer_(parts.store->description().experts_per_layer),
+        budget_{options.max_prefetch_loads, options.min_prefetch_probability},
         predictor_(std::move(parts.predictor)),
         mask_(std::move(parts.mask)),
         rule_(std::move(parts.fidelity)),
         wanted_(parts.store->description().experts_per_layer),
         cache_({*parts.store, *parts.reads, *parts.clock, *parts.allocator, parts.trace}, std::move(parts.policy),
-               options.capacity_bytes, {options.max_reads_in_flight, options.split_read_bytes, options.verify_checksums}) {}
+               options.capacity_bytes, {options.max_reads_in_flight, options.split_read_bytes, options.checksums}) {}
 
   void OnSequenceStart(SessionId session) override {
     cache_.StartSequence(session);
@@ -49,17 +54,40 @@ class Provider final : public CachingProvider {
         [&](const ResidencyView& residents) { rule_->Resolve(routing.layer, wanted_.experts(), residents, actions_); });
     cache_.BeginLayer(routing.layer, wanted_, actions_);
     // Only now, while the demands are being read: predicting costs time.
+    cache_.OnRouted(routing);
     predictor_->OnRouted(routing);
+    PrefetchBudget budget = budget_;
+    if (predictor_->paced() && WantsWholeLayers()) {
+      GuessWholeLayerAfter(routing.layer);
+      cache_.Prefetch(merged_, {.max_loads = experts_per_layer_, .max_loading = kPacedLoads, .when_idle = true});
+      return;
+    }
+    if (predictor_->paced()) {
+      budget = {budget_.max_loads, std::max(budget_.min_probability, cache_.LeastGuess()), kPacedLoads, /*when_idle=*/true};
+    }
+    if (budget.min_probability > 1) return;
     Guesses(routing.layer);
-    if (!merged_.empty()) cache_.Prefetch(merged_, budget_);
+    if (!merged_.empty()) cache_.Prefetch(merged_, budget);
   }
-  std::optional<ReadyExpert> Next() override { return cache_.Next(); }
+  std::optional<ReadyExpert> Next() override { return cache_.Next(/*wait=*/true); }
+  std::optional<ReadyExpert> NextReady() override { return cache_.Next(/*wait=*/false); }
 
   SequenceCounters sequence_counters(SessionId session) const override { return cache_.sequence_counters(session); }
   ExpertStats Stats() const override { return cache_.Stats(); }
   std::vector<ExpertHeat> HottestExperts(int top) const override { return cache_.Hottest(top); }
 
  private:
+  // So many tokens of a prompt that they want most of a layer will want most of the next one too, which needs no prediction.
+  bool WantsWholeLayers() const {
+    return wanted_.phase() == Phase::kPrefill && 2 * static_cast<int>(wanted_.experts().size()) >= experts_per_layer_;
+  }
+  void GuessWholeLayerAfter(LayerId layer) {
+    merged_.clear();
+    const auto next = std::upper_bound(layers_.begin(), layers_.end(), layer);
+    if (next == layers_.end()) return;
+    for (int32_t expert = 0; expert < experts_per_layer_; ++expert) merged_.push_back({{*next, expert}, 1.0f, 1});
+  }
+
   // To merged_: the best guess of every sequence, then the second best, ...
   void Guesses(LayerId from) {
     guesses_.clear();
@@ -78,6 +106,8 @@ class Provider final : public CachingProvider {
     }
   }
 
+  const std::vector<LayerId> layers_;  // MoE layers, ascending
+  const int experts_per_layer_;
   const PrefetchBudget budget_;
   const std::unique_ptr<ExpertPredictor> predictor_;
   const std::unique_ptr<RouterMask> mask_;

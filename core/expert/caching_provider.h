@@ -11,6 +11,7 @@
 #include "core/base/clock.h"
 #include "core/base/trace.h"
 #include "core/expert/fidelity.h"
+#include "core/expert/loader.h"
 #include "core/expert/policy.h"
 #include "core/expert/predictor.h"
 #include "core/expert/provider.h"
@@ -27,7 +28,7 @@ struct ProviderOptions {
   float min_prefetch_probability = 0.1f;
   uint64_t split_read_bytes =
       1 << 20;  // records from this size on are read part by part, so that compute starts before their end
-  bool verify_checksums = true;
+  ChecksumRule checksums = ChecksumRule::kFirstRead;
 };
 
 struct ProviderParts {  // all outlive the provider unless owned

@@ -1,6 +1,7 @@
 // What is lowered, masked or prefetched: rows of tables and pure functions over a view of what is resident.
 #pragma once
 
+#include <climits>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -65,6 +66,8 @@ absl::StatusOr<std::unique_ptr<FidelityRule>> MakeFidelityRule(std::string_view 
 struct PrefetchBudget {
   int max_loads = 0;  // reads this plan may add
   float min_probability = 0;
+  int max_loading = INT_MAX;  // guesses being read or waiting for it at once
+  bool when_idle = false;     // nothing is begun while a demand is being read
 };
 // Pure: guesses of all sequences, best first, to the loads worth queueing: no duplicates, nothing resident or loading.
 std::vector<CachedKey> PlanPrefetch(const ResidencyView& residents, std::span<const Guess> guesses, const PrefetchBudget& budget);

@@ -20,8 +20,11 @@ Loader::Loader(const StoreReader& store, ReadBackend& backend, const Clock& cloc
     : store_(store),
       clock_(clock),
       trace_(trace),
-      verify_checksums_(options.verify_checksums),
+      checksums_(options.checksums),
+      index_(store.description().moe_layers, store.description().experts_per_layer,
+             static_cast<int>(store.description().precisions.size())),
       listener_(listener),
+      verified_(index_.size()),
       timer_(backend, clock),
       queue_(timer_, clock, options.max_reads_in_flight) {
   for (const ExpertLayout& layout : store.description().precisions) plans_.push_back(PlanReads(layout, options.split_read_bytes));
@@ -59,12 +62,20 @@ void Loader::Finish(LoadTarget& target, int read, absl::Status outcome) {
   if (trace_ != nullptr && begin) {
     trace_->Add({"read", kReadTrack, *begin, clock_.NowNanos(), target.key.layer.value(), target.key.expert, bytes});
   }
-  if (outcome.ok() && verify_checksums_) outcome = Verify(target, range);
+  if (outcome.ok() && Unverified(target, read)) {
+    outcome = Verify(target, range);
+    if (outcome.ok()) verified_[index_.Of(target.key)].fetch_or(1 << read, std::memory_order_relaxed);
+  }
   // Whatever the device called it: these bytes of the store cannot be had.
   if (!outcome.ok() && !absl::IsCancelled(outcome) && !absl::IsDataLoss(outcome)) {
     outcome = DataLoss("reading expert ", target.key.expert, " of layer ", target.key.layer.value(), ": ", outcome.message());
   }
   listener_.OnRead(target, read, std::move(outcome));
+}
+
+bool Loader::Unverified(const LoadTarget& target, int read) const {
+  return checksums_ == ChecksumRule::kEveryRead ||
+         (verified_[index_.Of(target.key)].load(std::memory_order_relaxed) >> read & 1) == 0;
 }
 
 absl::Status Loader::Verify(const LoadTarget& target, const Range& range) const {

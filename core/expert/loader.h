@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -11,6 +12,7 @@
 #include "core/base/clock.h"
 #include "core/base/ids.h"
 #include "core/base/trace.h"
+#include "core/expert/expert_index.h"
 #include "core/expert/read_timer.h"
 #include "core/io/read_queue.h"
 #include "core/store/store.h"
@@ -25,10 +27,14 @@ struct LoadTarget {
   std::span<std::byte> bytes;  // the record whole
 };
 
+// Which reads are compared with the store's checksums. Hashing takes a pass over the bytes on a core that computes, so by default
+// it is done when a range comes from the file for the first time in this process; later reads of it are trusted.
+enum class ChecksumRule : uint8_t { kFirstRead, kEveryRead };
+
 struct LoaderOptions {
   int max_reads_in_flight = 0;
   uint64_t split_read_bytes = 0;
-  bool verify_checksums = true;
+  ChecksumRule checksums = ChecksumRule::kFirstRead;
 };
 
 // Thread-safe.
@@ -73,14 +79,17 @@ class Loader {
 
   static std::vector<Range> PlanReads(const ExpertLayout& layout, uint64_t split_read_bytes);
   void Finish(LoadTarget& target, int read, absl::Status outcome);
+  bool Unverified(const LoadTarget& target, int read) const;
   absl::Status Verify(const LoadTarget& target, const Range& range) const;
 
   const StoreReader& store_;
   const Clock& clock_;
   Trace* const trace_;
-  const bool verify_checksums_;
+  const ChecksumRule checksums_;
+  const ExpertIndex index_;
   Listener& listener_;
-  std::vector<std::vector<Range>> plans_;  // [precision][read], in record order
+  std::vector<std::vector<Range>> plans_;       // [precision][read], in record order
+  std::vector<std::atomic<uint8_t>> verified_;  // by index_: bit per read that was right once
   ReadTimer timer_;
   ReadQueue queue_;  // last: its end reports to all of the above
 };

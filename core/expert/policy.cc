@@ -1,6 +1,7 @@
 #include "core/expert/policy.h"
 
 #include "core/expert/named_rows.h"
+#include "core/expert/policy_learned.h"
 #include "core/expert/policy_lfu.h"
 #include "core/expert/policy_lru.h"
 
@@ -10,6 +11,7 @@ namespace {
 constexpr PolicyRow kPolicies[] = {
     {"lru", "evicts the least recently used expert", MakeLruPolicy},
     {"lfu", "evicts the expert that the live sequences used least often", MakeLfuPolicy},
+    {"learned", "evicts the expert whose next use is expected last, by a model learned while serving", MakeLearnedPolicy},
 };
 
 }  // namespace

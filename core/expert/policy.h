@@ -38,6 +38,7 @@ struct PolicyContext {
   int experts_per_layer = 0;
   int top_k = 0;
   int precisions = 1;
+  size_t table_bytes = 8 << 20;  // most bytes of a table of what was learned about tokens; one set of its rows is always there
 };
 
 // Ranks residents; owns no bytes and no locks. Called under the cache's lock, must not call back.
@@ -48,11 +49,14 @@ class EvictionPolicy {
   virtual void OnSequenceStart(SessionId) {}
   virtual void OnSequenceEnd(SessionId) {}
   virtual void OnToken(SessionId, TokenId) {}
+  // What the router chose in a layer, after its OnAccess calls.
+  virtual void OnRouted(const LayerRouting&) {}
   virtual void OnAccess(CachedKey key, const AccessContext& context) = 0;  // key may be absent
   virtual void OnInsert(CachedKey key, uint64_t bytes) = 0;
   virtual void OnEvict(CachedKey key) = 0;
   // Who leaves for `incoming`; nullopt = do not admit (used once from a bypass slot). Only keys for which `evictable` holds.
   virtual std::optional<CachedKey> Victim(const Incoming& incoming, absl::FunctionRef<bool(CachedKey)> evictable) = 0;
+  virtual size_t memory_bytes() const { return 0; }  // beyond a few words an expert; counted in the budget
 };
 
 struct PolicyRow {

@@ -2,13 +2,14 @@
 
 #include "core/expert/named_rows.h"
 #include "core/expert/predictor_cross_layer_gate.h"
+#include "core/expert/predictor_learned.h"
 
 namespace moed {
 namespace {
 
 class NoPredictor final : public ExpertPredictor {
  public:
-  void Predict(SessionId, LayerId, std::vector<Guess>&) const override {}
+  void Predict(SessionId, LayerId, std::vector<Guess>&) override {}
 };
 
 constexpr PredictorRow kPredictors[] = {
@@ -16,6 +17,8 @@ constexpr PredictorRow kPredictors[] = {
      [](const PredictorContext&) -> std::unique_ptr<ExpertPredictor> { return std::make_unique<NoPredictor>(); }},
     {"cross-layer-gate", "this layer's gate input through the next layer's gate, every expert above the 75th percentile",
      MakeCrossLayerGatePredictor},
+    {"learned", "next layer's gate and the token's own past, as probabilities learned while serving; only guesses that pay",
+     MakeLearnedPredictor},
 };
 
 }  // namespace

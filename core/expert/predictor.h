@@ -40,12 +40,14 @@ class ExpertPredictor {
   virtual void OnGateInput(SessionId, LayerId, std::span<const float> /*hidden*/) {}
   virtual void OnRouted(const LayerRouting&) {}
   // Appends guesses, best first, for the layers after `from` as far as this sequence is concerned.
-  virtual void Predict(SessionId session, LayerId from, std::vector<Guess>& best_first) const = 0;
+  virtual void Predict(SessionId session, LayerId from, std::vector<Guess>& best_first) = 0;
+  // Its probabilities are true ones: the provider asks only while guesses pay, and reads those that do (prefetch_pace.h).
+  virtual bool paced() const { return false; }
   virtual size_t memory_bytes() const { return 0; }  // tables; counted in the budget
 };
 
 struct PredictorRow {
-  std::string_view name;  // "none", "cross-layer-gate"
+  std::string_view name;  // "none"
   std::string_view description;
   std::unique_ptr<ExpertPredictor> (*make)(const PredictorContext& context);
 };

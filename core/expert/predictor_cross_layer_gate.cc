@@ -44,7 +44,7 @@ class CrossLayerGatePredictor final : public ExpertPredictor {
     std::copy(hidden.begin(), hidden.end(), input->second.hidden.begin());
   }
 
-  void Predict(SessionId session, LayerId from, std::vector<Guess>& best_first) const override {
+  void Predict(SessionId session, LayerId from, std::vector<Guess>& best_first) override {
     const auto input = inputs_.find(session);
     if (input == inputs_.end() || input->second.layer != from) return;
     const auto next = std::upper_bound(layers_.begin(), layers_.end(), from);
@@ -78,8 +78,8 @@ class CrossLayerGatePredictor final : public ExpertPredictor {
   const GateFn gate_;
   absl::flat_hash_map<SessionId, Input> inputs_;
   // Scratch of Predict, which runs on the engine's thread alone. (experts)
-  mutable std::vector<float> probabilities_;
-  mutable std::vector<float> ordered_;
+  std::vector<float> probabilities_;
+  std::vector<float> ordered_;
 };
 
 }  // namespace

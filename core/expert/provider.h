@@ -31,6 +31,7 @@ namespace internal {
 class PinnedExpert {
  public:
   virtual absl::StatusOr<std::span<const std::byte>> WaitPart(ExpertPart part) = 0;
+  virtual bool HasPart(ExpertPart part) const = 0;
   virtual void Unpin() = 0;
 
  protected:
@@ -54,6 +55,8 @@ class ExpertHandle {
   }
   // The packed matrix of one part; waits until it is read and its checksum was right. DATA_LOSS or the read's error otherwise.
   absl::StatusOr<std::span<const std::byte>> Part(ExpertPart part) const { return pinned_->WaitPart(part); }
+  // Whether Part(part) would return at once.
+  bool Has(ExpertPart part) const { return pinned_->HasPart(part); }
   void Reset() {
     if (pinned_ != nullptr) std::exchange(pinned_, nullptr)->Unpin();
   }
@@ -98,6 +101,8 @@ class ExpertProvider {
   // One layer at a time: Begin, then Next until it is empty. Spans need to live until then.
   virtual void Begin(const LayerRouting& routing) = 0;
   virtual std::optional<ReadyExpert> Next() = 0;
+  // The same without waiting: nothing when none is ready now.
+  virtual std::optional<ReadyExpert> NextReady() = 0;
 
   virtual SequenceCounters sequence_counters(SessionId session) const = 0;
 };

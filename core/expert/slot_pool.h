@@ -17,8 +17,8 @@ class SlotPool {
   SlotPool(Allocator& allocator, uint64_t capacity_bytes);
 
   // `bytes` in whole pages, at the lowest address where they fit. Empty when what is in use leaves no room for `bytes` beside
-  // `keep_free_bytes`, or no hole is large enough (where records of several sizes meet); the allocator's error when it refuses the
-  // region, which is asked for at the first call.
+  // `keep_free_bytes`, or no hole is large enough (where records of several sizes meet); the allocator's error when it refuses
+  // the region, which is asked for at the first call.
   absl::StatusOr<std::span<std::byte>> Take(uint64_t bytes, uint64_t keep_free_bytes);
   void Return(std::span<std::byte> extent);
 

@@ -20,6 +20,9 @@ constexpr char kScalar[] = "scalar";
 constexpr char kAvx2[] = "avx2";
 constexpr char kAvxVnni[] = "avx-vnni";
 constexpr char kAvx512Vnni[] = "avx512-vnni";
+#elif defined(__aarch64__)
+constexpr char kNeonDotprod[] = "neon-dotprod";
+constexpr char kNeonI8mm[] = "neon-i8mm";
 #endif
 
 #if defined(__x86_64__)
@@ -47,6 +50,9 @@ constexpr BackendRow kBackends[] = {
     {kAvx2, HasAvx2, Make<kAvx2Kernels, kAvx2>},
     {kAvxVnni, HasAvxVnni, Make<kAvxVnniKernels, kAvxVnni>},
     {kAvx512Vnni, HasAvx512Vnni, Make<kAvx512VnniKernels, kAvx512Vnni>},
+#elif defined(__aarch64__)
+    {kNeonDotprod, HasNeonDotprod, Make<kNeonDotprodKernels, kNeonDotprod>},
+    {kNeonI8mm, HasNeonI8mm, Make<kNeonI8mmKernels, kNeonI8mm>},
 #endif
 };
 

@@ -74,6 +74,11 @@ extern const KernelTable kScalarKernels;
 extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvxVnniKernels;
 extern const KernelTable kAvx512VnniKernels;
+#elif defined(__aarch64__)
+extern const KernelTable kNeonDotprodKernels;
+extern const KernelTable kNeonI8mmKernels;
+bool HasNeonDotprod();
+bool HasNeonI8mm();
 #endif
 
 }  // namespace moed

@@ -15,23 +15,25 @@ void AddBias(Backend& backend, float* x, const float* bias, int rows, int width)
 
 }  // namespace
 
+// Blocks in order: a row attends to keys of earlier rows of its chunk, which their blocks have stored.
 void AttentionBlock::Run(LayerId layer, const LayerWeights& weights) {
   const TraceSpan span(step_.trace, "attention", kComputeTrack, layer);
-  Scratch& scratch = step_.scratch;
-  step_.backend.RmsNorm(scratch.x.data(), weights.attn_norm, step_.spec.rms_eps, step_.batch.rows(), step_.spec.hidden,
-                        scratch.normed.data());
-  ProjectQkv(weights);
-  NormalizeQk(weights);
-  RotateQk();
-  StoreKv(layer);
-  Attend(layer);
-  ProjectOutput(weights);
+  step_.ForBlocks([&](RowBlock block) {
+    ProjectQkv(weights, block);
+    NormalizeQk(weights, block);
+    RotateQk(block);
+    StoreKv(layer, block);
+    Attend(layer, block);
+    ProjectOutput(weights, block);
+  });
 }
 
-void AttentionBlock::ProjectQkv(const LayerWeights& weights) {
+void AttentionBlock::ProjectQkv(const LayerWeights& weights, RowBlock block) {
   Scratch& scratch = step_.scratch;
   Backend& backend = step_.backend;
-  const int rows = step_.batch.rows();
+  const int rows = block.count;
+  const float* x = &scratch.x[static_cast<size_t>(block.begin) * step_.spec.hidden];
+  backend.RmsNorm(x, weights.attn_norm, step_.spec.rms_eps, rows, step_.spec.hidden, scratch.normed.data());
   const Activations input =
       backend.Prepare(scratch.normed.data(), rows, step_.spec.hidden, step_.spec.hidden, scratch.normed_storage);
   const MatMulJob jobs[] = {
@@ -45,12 +47,12 @@ void AttentionBlock::ProjectQkv(const LayerWeights& weights) {
   AddBias(backend, scratch.v.data(), weights.v_bias, rows, kv_width());
 }
 
-void AttentionBlock::NormalizeQk(const LayerWeights& weights) {
+void AttentionBlock::NormalizeQk(const LayerWeights& weights, RowBlock block) {
   const ModelSpec& spec = step_.spec;
   if (spec.qk_norm == ModelSpec::QkNorm::kNone) return;
   const bool per_head = spec.qk_norm == ModelSpec::QkNorm::kPerHead;
   const auto normalize = [&](std::span<float> x, const float* weight, int heads) {
-    const int rows = step_.batch.rows() * (per_head ? heads : 1);
+    const int rows = block.count * (per_head ? heads : 1);
     const int cols = spec.head_dim * (per_head ? 1 : heads);
     step_.backend.RmsNorm(x.data(), weight, spec.rms_eps, rows, cols, x.data());
   };
@@ -58,75 +60,79 @@ void AttentionBlock::NormalizeQk(const LayerWeights& weights) {
   normalize(step_.scratch.k, weights.k_norm, spec.kv_heads);
 }
 
-void AttentionBlock::RotateQk() {
+void AttentionBlock::RotateQk(RowBlock block) {
   const ModelSpec& spec = step_.spec;
-  const int rows = step_.batch.rows();
-  const int32_t* positions = step_.batch.positions().data();
+  const int rows = block.count;
+  const int32_t* positions = step_.batch.positions().data() + block.begin;
   step_.backend.Rope(step_.scratch.q.data(), rows, q_width(), spec.heads, spec.head_dim, positions, inv_freq_);
   step_.backend.Rope(step_.scratch.k.data(), rows, kv_width(), spec.kv_heads, spec.head_dim, positions, inv_freq_);
 }
 
-void AttentionBlock::StoreKv(LayerId layer) {
+void AttentionBlock::StoreKv(LayerId layer, RowBlock block) {
   const int width = kv_width();
   const Batch& batch = step_.batch;
-  for (int row = 0; row < batch.rows(); ++row) {
+  for (int i = 0; i < block.count; ++i) {
+    const int row = block.begin + i;
     const int position = batch.positions()[row];
     const int32_t page = batch.chunk_of(row).chunk->kv->pages[position / kKvPageTokens];
     const int64_t to = static_cast<int64_t>(position % kKvPageTokens) * width;
-    const int64_t from = static_cast<int64_t>(row) * width;
+    const int64_t from = static_cast<int64_t>(i) * width;
     std::copy_n(&step_.scratch.k[from], width, step_.kv.Keys(page, layer) + to);
     std::copy_n(&step_.scratch.v[from], width, step_.kv.Values(page, layer) + to);
   }
 }
 
-void AttentionBlock::Attend(LayerId layer) {
+void AttentionBlock::Attend(LayerId layer, RowBlock block) {
   const ModelSpec& spec = step_.spec;
   const AttentionShape shape = {spec.heads, spec.kv_heads, spec.head_dim, kKvPageTokens,
                                 static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec.head_dim)))};
-  for (size_t chunk = 0; chunk < step_.batch.chunks().size();) {
+  for (int done = 0; done < block.count;) {
     std::span<const AttentionJob> jobs;
-    chunk = PlanAttention(layer, chunk, jobs);
+    done = PlanAttention(layer, block, done, jobs);
     step_.backend.Attention(shape, jobs, step_.scratch.scores);
   }
 }
 
-size_t AttentionBlock::PlanAttention(LayerId layer, size_t first, std::span<const AttentionJob>& jobs) {
+int AttentionBlock::PlanAttention(LayerId layer, RowBlock block, int first, std::span<const AttentionJob>& jobs) {
   Scratch& scratch = step_.scratch;
-  const std::span<const BatchChunk> chunks = step_.batch.chunks();
   size_t pages_used = 0;
   size_t jobs_used = 0;
-  size_t chunk = first;
-  for (; chunk < chunks.size(); ++chunk) {
-    const BatchChunk& at = chunks[chunk];
-    const int start = at.chunk->kv->length;
-    const size_t pages = KvPool::PagesFor(start + at.rows());
+  int i = first;
+  while (i < block.count) {
+    // The rows of one chunk that lie in the block.
+    const BatchChunk& at = step_.batch.chunk_of(block.begin + i);
+    const int end = std::min(block.count, at.first_row + at.rows() - block.begin);
+    const KvSequence& kv = *at.chunk->kv;
+    const size_t pages = KvPool::PagesFor(step_.batch.positions()[block.begin + end - 1] + 1);
     if (pages_used + pages > scratch.key_pages.size()) break;
-    for (size_t i = 0; i < pages; ++i) {
-      scratch.key_pages[pages_used + i] = step_.kv.Keys(at.chunk->kv->pages[i], layer);
-      scratch.value_pages[pages_used + i] = step_.kv.Values(at.chunk->kv->pages[i], layer);
+    for (size_t page = 0; page < pages; ++page) {
+      scratch.key_pages[pages_used + page] = step_.kv.Keys(kv.pages[page], layer);
+      scratch.value_pages[pages_used + page] = step_.kv.Values(kv.pages[page], layer);
     }
-    for (int i = 0; i < at.rows(); ++i) {
-      const int64_t offset = static_cast<int64_t>(at.first_row + i) * q_width();
-      const size_t seen = KvPool::PagesFor(start + i + 1);
+    for (; i < end; ++i) {
+      const int64_t offset = static_cast<int64_t>(i) * q_width();
+      const int length = step_.batch.positions()[block.begin + i] + 1;
+      const size_t seen = KvPool::PagesFor(length);
       scratch.attention_jobs[jobs_used++] = {&scratch.q[offset], &scratch.attended[offset],
                                              scratch.key_pages.subspan(pages_used, seen),
-                                             scratch.value_pages.subspan(pages_used, seen), start + i + 1};
+                                             scratch.value_pages.subspan(pages_used, seen), length};
     }
     pages_used += pages;
   }
-  MOED_CHECK(chunk > first);  // one context fits: no sequence is longer than max_context
+  MOED_CHECK(i > first);  // one context fits: no sequence is longer than max_context
   jobs = scratch.attention_jobs.first(jobs_used);
-  return chunk;
+  return i;
 }
 
-void AttentionBlock::ProjectOutput(const LayerWeights& weights) {
+void AttentionBlock::ProjectOutput(const LayerWeights& weights, RowBlock block) {
   Scratch& scratch = step_.scratch;
-  const int rows = step_.batch.rows();
+  const int rows = block.count;
   const int hidden = step_.spec.hidden;
   const Activations input = step_.backend.Prepare(scratch.attended.data(), rows, q_width(), q_width(), scratch.inner_storage);
   const MatMulJob jobs[] = {{weights.o, &input, scratch.projected.data(), hidden}};
   step_.backend.MatMul(jobs);
-  step_.backend.Add(scratch.x.data(), scratch.projected.data(), static_cast<int64_t>(rows) * hidden);
+  step_.backend.Add(&scratch.x[static_cast<size_t>(block.begin) * hidden], scratch.projected.data(),
+                    static_cast<int64_t>(rows) * hidden);
 }
 
 }  // namespace moed

@@ -13,14 +13,14 @@ class AttentionBlock {
   void Run(LayerId layer, const LayerWeights& weights);
 
  private:
-  void ProjectQkv(const LayerWeights& weights);
-  void NormalizeQk(const LayerWeights& weights);
-  void RotateQk();
-  void StoreKv(LayerId layer);
-  void Attend(LayerId layer);
-  // Jobs of the chunks from `first` on, as many as there are page pointers for; returns the next chunk.
-  size_t PlanAttention(LayerId layer, size_t first, std::span<const AttentionJob>& jobs);
-  void ProjectOutput(const LayerWeights& weights);
+  void ProjectQkv(const LayerWeights& weights, RowBlock block);
+  void NormalizeQk(const LayerWeights& weights, RowBlock block);
+  void RotateQk(RowBlock block);
+  void StoreKv(LayerId layer, RowBlock block);
+  void Attend(LayerId layer, RowBlock block);
+  // Jobs of the block's rows from `first` on, as many as there are page pointers for; returns the next row.
+  int PlanAttention(LayerId layer, RowBlock block, int first, std::span<const AttentionJob>& jobs);
+  void ProjectOutput(const LayerWeights& weights, RowBlock block);
 
   int q_width() const { return step_.spec.heads * step_.spec.head_dim; }
   int kv_width() const { return step_.spec.kv_heads * step_.spec.head_dim; }

@@ -2,18 +2,16 @@
 
 #include <algorithm>
 
-#include "core/base/check.h"
-#include "core/base/status.h"
 #include "core/model/router.h"
 
 namespace moed {
 
-Activations FfnBlock::NormalizeInput(const LayerWeights& weights) {
+Activations FfnBlock::NormalizeInput(const LayerWeights& weights, RowBlock block) {
   Scratch& scratch = step_.scratch;
-  const int rows = step_.batch.rows();
   const int hidden = step_.spec.hidden;
-  step_.backend.RmsNorm(scratch.x.data(), weights.ffn_norm, step_.spec.rms_eps, rows, hidden, scratch.normed.data());
-  return step_.backend.Prepare(scratch.normed.data(), rows, hidden, hidden, scratch.normed_storage);
+  const float* x = &scratch.x[static_cast<size_t>(block.begin) * hidden];
+  step_.backend.RmsNorm(x, weights.ffn_norm, step_.spec.rms_eps, block.count, hidden, scratch.normed.data());
+  return step_.backend.Prepare(scratch.normed.data(), block.count, hidden, hidden, scratch.normed_storage);
 }
 
 Activations FfnBlock::GateAndUp(const MatrixView& gate, const MatrixView& up, const Activations& input) {
@@ -33,45 +31,51 @@ void FfnBlock::Down(const MatrixView& down, const Activations& inner, float* out
 void FfnBlock::RunDense(LayerId layer, const LayerWeights& weights) {
   const TraceSpan span(step_.trace, "dense", kComputeTrack, layer);
   Scratch& scratch = step_.scratch;
-  const Activations input = NormalizeInput(weights);
-  Down(weights.dense.down, GateAndUp(weights.dense.gate, weights.dense.up, input), scratch.projected.data());
-  step_.backend.Add(scratch.x.data(), scratch.projected.data(), static_cast<int64_t>(step_.batch.rows()) * step_.spec.hidden);
+  const int64_t hidden = step_.spec.hidden;
+  step_.ForBlocks([&](RowBlock block) {
+    const Activations input = NormalizeInput(weights, block);
+    Down(weights.dense.down, GateAndUp(weights.dense.gate, weights.dense.up, input), scratch.projected.data());
+    step_.backend.Add(&scratch.x[block.begin * hidden], scratch.projected.data(), block.count * hidden);
+  });
 }
 
 void FfnBlock::RunExperts(LayerId layer, const LayerWeights& weights, ExpertProvider& provider) {
-  Scratch& scratch = step_.scratch;
-  const Activations input = NormalizeInput(weights);
-  {
+  Activations input;  // of the last block
+  step_.ForBlocks([&](RowBlock block) {
     const TraceSpan span(step_.trace, "router", kComputeTrack, layer);
-    Route(layer, weights, input, provider);
+    input = NormalizeInput(weights, block);
+    Route(layer, weights, block, input, provider);
+  });
+  ChooseForAllTokens();
+  provider.Begin({layer, step_.scratch.routing.first(step_.batch.rows())});
+  if (step_.spec.shared_ffn > 0) {  // while the reads that Begin queued are under way
+    step_.ForBlocks([&](RowBlock block) {
+      ComputeShared(layer, weights, block, step_.one_block() ? input : NormalizeInput(weights, block));
+    });
   }
-  provider.Begin({layer, scratch.routing.first(step_.batch.rows())});
-  ComputeShared(layer, weights, input);  // while the reads that Begin queued are under way
-  while (std::optional<ReadyExpert> ready = provider.Next()) {
-    const std::span<const int32_t> slots = SlotsOf(ready->expert);
-    const absl::Status status = ComputeExpert(layer, *ready, slots, input);
-    if (!status.ok()) Fail(slots, status);
-  }
+  experts_.Run(layer, weights.ffn_norm, step_.one_block() ? &input : nullptr, provider);
   Combine();
-  step_.batch.DropFailed(scratch.x.data(), step_.spec.hidden);
+  step_.batch.DropFailed(step_.scratch.x.data(), step_.spec.hidden);
 }
 
-void FfnBlock::Route(LayerId layer, const LayerWeights& weights, const Activations& input, ExpertProvider& provider) {
+void FfnBlock::Route(LayerId layer, const LayerWeights& weights, RowBlock block, const Activations& input,
+                     ExpertProvider& provider) {
   Scratch& scratch = step_.scratch;
   const int hidden = step_.spec.hidden;
   const int experts = step_.spec.experts;
   for (const BatchChunk& chunk : step_.batch.chunks()) {
-    const int64_t row = static_cast<int64_t>(chunk.last_row()) * hidden;
-    provider.OnGateInput(chunk.chunk->session, layer, scratch.normed.subspan(row, hidden));
+    const int row = chunk.last_row() - block.begin;
+    if (row < 0 || row >= block.count) continue;
+    provider.OnGateInput(chunk.chunk->session, layer, scratch.normed.subspan(static_cast<size_t>(row) * hidden, hidden));
   }
-  const MatMulJob jobs[] = {{weights.router, &input, scratch.router.data(), experts},
-                            {weights.shared_gate, &input, scratch.shared_gate.data(), 1}};
+  float* router = &scratch.router[static_cast<size_t>(block.begin) * experts];
+  float* shared_gate = step_.spec.shared_gate ? &scratch.shared_gate[block.begin] : nullptr;
+  const MatMulJob jobs[] = {{weights.router, &input, router, experts}, {weights.shared_gate, &input, shared_gate, 1}};
   step_.backend.MatMul(std::span(jobs).first(step_.spec.shared_gate ? 2 : 1));
-  for (int row = 0; row < step_.batch.rows(); ++row) {
-    provider.MaskRouter(layer, scratch.router.subspan(static_cast<size_t>(row) * experts, experts));
+  for (int row = 0; row < block.count; ++row) {
+    provider.MaskRouter(layer, std::span(router + static_cast<size_t>(row) * experts, experts));
   }
-  step_.backend.Softmax(scratch.router.data(), step_.batch.rows(), experts);
-  ChooseForAllTokens();
+  step_.backend.Softmax(router, block.count, experts);
 }
 
 void FfnBlock::ChooseForAllTokens() {
@@ -87,63 +91,13 @@ void FfnBlock::ChooseForAllTokens() {
   }
   const size_t slots = batch.rows() * top_k;
   GroupByExpert(scratch.choices.first(slots), scratch.expert_begin, scratch.expert_slots.first(slots));
-  std::fill(scratch.delivered.begin(), scratch.delivered.end(), 0);
+  for (size_t place = 0; place < slots; ++place) scratch.slot_places[scratch.expert_slots[place]] = static_cast<int32_t>(place);
 }
 
-std::span<const int32_t> FfnBlock::SlotsOf(int32_t expert) const {
-  const Scratch& scratch = step_.scratch;
-  MOED_CHECK(expert >= 0 && expert < step_.spec.experts);
-  const int32_t begin = scratch.expert_begin[expert];
-  return scratch.expert_slots.subspan(begin, scratch.expert_begin[expert + 1] - begin);
-}
-
-void FfnBlock::ComputeShared(LayerId layer, const LayerWeights& weights, const Activations& input) {
-  if (step_.spec.shared_ffn == 0) return;
+void FfnBlock::ComputeShared(LayerId layer, const LayerWeights& weights, RowBlock block, const Activations& input) {
   const TraceSpan span(step_.trace, "shared expert", kComputeTrack, layer);
-  Down(weights.shared.down, GateAndUp(weights.shared.gate, weights.shared.up, input), step_.scratch.shared.data());
-}
-
-Activations FfnBlock::Gather(std::span<const int32_t> slots, const Activations& input) {
-  // A token chooses an expert once, so these are all tokens in their order.
-  if (static_cast<int>(slots.size()) == input.tokens) return input;
-  Scratch& scratch = step_.scratch;
-  const int hidden = step_.spec.hidden;
-  float* to = scratch.projected.data();
-  for (int32_t slot : slots) {
-    to = std::copy_n(&scratch.normed[static_cast<size_t>(slot / step_.spec.top_k) * hidden], hidden, to);
-  }
-  return step_.backend.Prepare(scratch.projected.data(), static_cast<int>(slots.size()), hidden, hidden, scratch.inner_storage);
-}
-
-// Two spans in the trace, so that waiting for the last part does not look like computing.
-absl::Status FfnBlock::ComputeExpert(LayerId layer, const ReadyExpert& ready, std::span<const int32_t> slots,
-                                     const Activations& input) {
-  MOED_RETURN_IF_ERROR(ready.status);
-  Scratch& scratch = step_.scratch;
-  const int hidden = step_.spec.hidden;
-  const int ffn = step_.spec.expert_ffn;
-  const FormatId format = step_.expert_formats[ready.precision];
-  MOED_ASSIGN_OR_RETURN(const std::span<const std::byte> gate, ready.handle.Part(ExpertPart::kGate));
-  MOED_ASSIGN_OR_RETURN(const std::span<const std::byte> up, ready.handle.Part(ExpertPart::kUp));
-  Activations inner;
-  {
-    const TraceSpan span(step_.trace, "expert", kComputeTrack, layer, ready.expert);
-    inner = GateAndUp({format, ffn, hidden, gate.data()}, {format, ffn, hidden, up.data()}, Gather(slots, input));
-  }
-  MOED_ASSIGN_OR_RETURN(const std::span<const std::byte> down, ready.handle.Part(ExpertPart::kDown));
-  const TraceSpan span(step_.trace, "expert", kComputeTrack, layer, ready.expert);
-  Down({format, hidden, ffn, down.data()}, inner, scratch.projected.data());
-  const float* from = scratch.projected.data();
-  for (int32_t slot : slots) {
-    std::copy_n(from, hidden, &scratch.slots[static_cast<size_t>(slot) * hidden]);
-    from += hidden;
-  }
-  scratch.delivered[ready.expert] = 1;
-  return absl::OkStatus();
-}
-
-void FfnBlock::Fail(std::span<const int32_t> slots, const absl::Status& status) {
-  for (int32_t slot : slots) step_.batch.chunk_of(slot / step_.spec.top_k).chunk->status.Update(status);
+  float* output = &step_.scratch.shared[static_cast<size_t>(block.begin) * step_.spec.hidden];
+  Down(weights.shared.down, GateAndUp(weights.shared.gate, weights.shared.up, input), output);
 }
 
 // Slot order, whatever the order of arrival was. An expert that was not delivered was skipped by the provider's fidelity rule, or
@@ -157,7 +111,8 @@ void FfnBlock::Combine() {
     for (int slot = row * top_k; slot < (row + 1) * top_k; ++slot) {
       const ExpertChoice& choice = scratch.choices[slot];
       if (scratch.delivered[choice.expert] == 0) continue;
-      step_.backend.AddScaled(x, &scratch.slots[static_cast<size_t>(slot) * hidden], choice.probability, hidden);
+      const float* output = &scratch.slots[static_cast<size_t>(scratch.slot_places[slot]) * hidden];
+      step_.backend.AddScaled(x, output, choice.probability, hidden);
     }
     if (step_.spec.shared_ffn == 0) continue;
     const float* shared = &scratch.shared[static_cast<size_t>(row) * hidden];

@@ -25,44 +25,51 @@ class ArenaSizer {
 template <class Source>
 Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, Source& source) {
   const size_t tokens = options.max_step_tokens;
+  const size_t rows = std::min(options.max_step_tokens, kBlockRows);
+  const size_t wide = std::max<size_t>(rows, kGroupRows);
   const size_t q_width = static_cast<size_t>(spec.heads) * spec.head_dim;
   const size_t kv_width = static_cast<size_t>(spec.kv_heads) * spec.head_dim;
   const int ffn = std::max({spec.expert_ffn, spec.shared_ffn, spec.dense_ffn});
   const int widest = std::max({spec.hidden, static_cast<int>(q_width), ffn});
-  const size_t logits_rows = std::min(options.logits_rows, options.max_step_tokens);
+  const size_t logits_rows = std::min<size_t>(options.logits_rows, rows);
   const size_t page_pointers =
-      static_cast<size_t>(KvPool::PagesFor(options.max_context)) * std::min(kContextsOfPagePointers, options.max_step_tokens);
+      static_cast<size_t>(KvPool::PagesFor(options.max_context)) * std::min<size_t>(kContextsOfPagePointers, rows);
 
   Scratch scratch;
+  scratch.block_rows = static_cast<int>(rows);
   const auto floats = [&](size_t count) { return source.template Take<float>(count); };
   scratch.x = floats(tokens * spec.hidden);
-  scratch.normed = floats(tokens * spec.hidden);
-  scratch.projected = floats(tokens * spec.hidden);
   if (spec.shared_ffn > 0) scratch.shared = floats(tokens * spec.hidden);
-  scratch.q = floats(tokens * q_width);
-  scratch.k = floats(tokens * kv_width);
-  scratch.v = floats(tokens * kv_width);
-  scratch.attended = floats(tokens * q_width);
-  scratch.gate = floats(tokens * ffn);
-  scratch.up = floats(tokens * ffn);
   scratch.slots = floats(tokens * spec.top_k * spec.hidden);
   scratch.router = floats(tokens * spec.experts);
   if (spec.shared_gate) scratch.shared_gate = floats(tokens);
   scratch.logits = floats(logits_rows * spec.vocabulary);
   scratch.scores = floats(Backend::AttentionScratchFloats(threads, options.max_context));
 
-  scratch.normed_storage = source.template Take<std::byte>(Backend::ActivationBytes(options.max_step_tokens, spec.hidden));
-  scratch.inner_storage = source.template Take<std::byte>(Backend::ActivationBytes(options.max_step_tokens, widest));
+  scratch.normed = floats(wide * spec.hidden);
+  scratch.gathered = floats(wide * spec.hidden);
+  scratch.projected = floats(rows * spec.hidden);
+  scratch.q = floats(rows * q_width);
+  scratch.k = floats(rows * kv_width);
+  scratch.v = floats(rows * kv_width);
+  scratch.attended = floats(rows * q_width);
+  scratch.gate = floats(wide * ffn);
+  scratch.up = floats(wide * ffn);
+
+  scratch.normed_storage = source.template Take<std::byte>(Backend::ActivationBytes(static_cast<int>(wide), spec.hidden));
+  scratch.gathered_storage = source.template Take<std::byte>(Backend::ActivationBytes(static_cast<int>(wide), spec.hidden));
+  scratch.inner_storage = source.template Take<std::byte>(Backend::ActivationBytes(static_cast<int>(wide), widest));
   scratch.gate_storage = source.template Take<std::byte>(Backend::ActivationBytes(1, spec.hidden));
 
   scratch.key_pages = source.template Take<const float*>(page_pointers);
   scratch.value_pages = source.template Take<const float*>(page_pointers);
-  scratch.attention_jobs = source.template Take<AttentionJob>(tokens);
+  scratch.attention_jobs = source.template Take<AttentionJob>(rows);
 
   scratch.choices = source.template Take<ExpertChoice>(tokens * spec.top_k);
   scratch.routing = source.template Take<TokenRouting>(tokens);
   scratch.expert_begin = source.template Take<int32_t>(spec.experts + 1);
   scratch.expert_slots = source.template Take<int32_t>(tokens * spec.top_k);
+  scratch.slot_places = source.template Take<int32_t>(tokens * spec.top_k);
   scratch.delivered = source.template Take<uint8_t>(spec.experts);
 
   scratch.logits_rows = source.template Take<int32_t>(logits_rows);

@@ -13,36 +13,49 @@
 
 namespace moed {
 
-// Shapes: tokens = most tokens of a step, ffn = the widest of the model's feed-forward blocks.
+// Rows of a block, and of several experts that are computed together.
+inline constexpr int kBlockRows = 64;
+inline constexpr int kGroupRows = 16;
+
+// A step may hold many tokens (each expert is read once for all of them), so only what has to live from one end of a layer to the
+// other has a row for each token; the rest is worked off in blocks of rows.
+// Shapes: tokens = most tokens of a step, rows = those of a block, wide = rows, or kGroupRows where that is more, ffn = the
+// widest of the model's feed-forward blocks.
 struct Scratch {
+  int block_rows = 0;
+
   std::span<float> x;            // (tokens, hidden): the residual stream
-  std::span<float> normed;       // (tokens, hidden)
-  std::span<float> projected;    // (tokens, hidden): outputs of o and down, gathered inputs of an expert
   std::span<float> shared;       // (tokens, hidden): the shared expert's output
-  std::span<float> q;            // (tokens, heads, head_dim)
-  std::span<float> k;            // (tokens, kv_heads, head_dim)
-  std::span<float> v;            // (tokens, kv_heads, head_dim)
-  std::span<float> attended;     // (tokens, heads, head_dim)
-  std::span<float> gate;         // (tokens, ffn)
-  std::span<float> up;           // (tokens, ffn)
-  std::span<float> slots;        // (tokens, top_k, hidden): outputs of the chosen experts
+  std::span<float> slots;        // (tokens * top_k, hidden): outputs of the chosen experts, in the order of expert_slots
   std::span<float> router;       // (tokens, experts): logits, then probabilities
   std::span<float> shared_gate;  // (tokens)
   std::span<float> logits;       // (logits rows, vocabulary)
   std::span<float> scores;       // attention
 
-  std::span<std::byte> normed_storage;  // prepared `normed`; lives through a whole block
-  std::span<std::byte> inner_storage;   // prepared inputs of o, of an expert and of down, one after the other
-  std::span<std::byte> gate_storage;    // one prepared row, for gate probabilities asked for in the middle of a step
+  std::span<float> normed;     // (wide, hidden)
+  std::span<float> gathered;   // (wide, hidden): inputs of experts that not all tokens chose
+  std::span<float> projected;  // (rows, hidden): outputs of o and of a dense down
+  std::span<float> q;          // (rows, heads, head_dim)
+  std::span<float> k;          // (rows, kv_heads, head_dim)
+  std::span<float> v;          // (rows, kv_heads, head_dim)
+  std::span<float> attended;   // (rows, heads, head_dim)
+  std::span<float> gate;       // (wide, ffn)
+  std::span<float> up;         // (wide, ffn)
+
+  std::span<std::byte> normed_storage;    // prepared `normed`
+  std::span<std::byte> gathered_storage;  // prepared `gathered`
+  std::span<std::byte> inner_storage;     // prepared inputs of o and of down, one after the other
+  std::span<std::byte> gate_storage;      // one prepared row, for gate probabilities asked for in the middle of a step
 
   std::span<const float*> key_pages;
   std::span<const float*> value_pages;
-  std::span<AttentionJob> attention_jobs;  // (tokens)
+  std::span<AttentionJob> attention_jobs;  // (rows)
 
   std::span<ExpertChoice> choices;  // (tokens, top_k)
   std::span<TokenRouting> routing;  // (tokens)
   std::span<int32_t> expert_begin;  // (experts + 1): where the slots of each expert begin in expert_slots
   std::span<int32_t> expert_slots;  // (tokens * top_k): token * top_k + slot, ascending within an expert
+  std::span<int32_t> slot_places;   // (tokens * top_k): where a slot stands in expert_slots
   std::span<uint8_t> delivered;     // (experts)
 
   std::span<int32_t> logits_rows;  // rows whose logits are computed together

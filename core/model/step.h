@@ -1,6 +1,7 @@
 // What the blocks of a layer share during one step.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "core/base/trace.h"
@@ -12,6 +13,12 @@
 
 namespace moed {
 
+// Rows [begin, begin + count) of the step's batch.
+struct RowBlock {
+  int begin = 0;
+  int count = 0;
+};
+
 struct Step {
   const ModelSpec& spec;
   Backend& backend;
@@ -20,6 +27,15 @@ struct Step {
   std::vector<FormatId> expert_formats;  // [precision]
   Scratch scratch;
   Batch batch;
+
+  // body(block) over the batch's rows, at most scratch.block_rows at a time.
+  template <class Body>
+  void ForBlocks(const Body& body) const {
+    for (int row = 0; row < batch.rows(); row += scratch.block_rows) {
+      body(RowBlock{row, std::min(scratch.block_rows, batch.rows() - row)});
+    }
+  }
+  bool one_block() const { return batch.rows() <= scratch.block_rows; }
 };
 
 }  // namespace moed

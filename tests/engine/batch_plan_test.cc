@@ -29,6 +29,8 @@ const PlanCase kCases[] = {
     {"a prompt in chunks", {Waits(20, 2)}, {8, 4, 10}, 1, {{0, 8}}},
     {"its rest", {Prefills(4, 2)}, {8, 4, 10}, 1, {{0, 4}}},
     {"decoding goes first", {Prefills(20, 2), Decodes(1, 1), Decodes(1, 1)}, {8, 4, 10}, 3, {{0, 6}, {1, 1}, {2, 1}}},
+    {"a prompt beside decoding is held short", {Prefills(20, 2), Decodes(1, 1)}, {8, 4, 10, 5}, 2, {{0, 4}, {1, 1}}},
+    {"prompts alone are not", {Prefills(20, 2)}, {8, 4, 10, 5}, 1, {{0, 8}}},
     {"prompts in order of arrival", {Prefills(5, 1), Prefills(5, 1), Prefills(5, 1)}, {8, 4, 10}, 3, {{0, 5}, {1, 3}}},
     {"no more than max_sessions", {Decodes(1, 1), Waits(2, 1), Waits(2, 1)}, {8, 2, 10}, 2, {{0, 1}, {1, 2}}},
     {"growth takes a free page", {Decodes(1, 2)}, {8, 4, 1}, 1, {{0, 1}}},
@@ -60,6 +62,7 @@ TEST(BatchPlanTest, InvariantsHoldForRandomSnapshots) {
     PlanBudget budget;
     budget.max_sessions = 1 + random() % 6;
     budget.max_step_tokens = budget.max_sessions + random() % 8;
+    budget.max_shared_tokens = budget.max_sessions + random() % 8;
     const int total_pages = 4 + random() % 12;
     std::vector<PlanSequence> sequences(random() % 9);
     const int running = std::min<int>(random() % (budget.max_sessions + 1), sequences.size());
@@ -92,6 +95,9 @@ TEST(BatchPlanTest, InvariantsHoldForRandomSnapshots) {
       tokens += chunk.tokens;
     }
     ASSERT_LE(tokens, budget.max_step_tokens);
+    const bool shared = std::any_of(plan.chunks.begin(), plan.chunks.end(),
+                                    [&](const PlannedChunk& chunk) { return sequences[chunk.sequence].decoding; });
+    ASSERT_TRUE(!shared || tokens <= budget.max_shared_tokens);
     ASSERT_GE(tokens, sequences.empty() ? 0 : 1);
     for (int i = 0; i < plan.running; ++i) {
       ASSERT_TRUE(!sequences[i].decoding || planned[i] == 1) << "every decoding sequence, every step";

@@ -58,6 +58,7 @@ class NullProvider final : public ExpertProvider {
   void MaskRouter(LayerId, std::span<float>) override {}
   void Begin(const LayerRouting&) override {}
   std::optional<ReadyExpert> Next() override { return std::nullopt; }
+  std::optional<ReadyExpert> NextReady() override { return std::nullopt; }
   SequenceCounters sequence_counters(SessionId session) const override;
 
   std::set<SessionId> live, ended;

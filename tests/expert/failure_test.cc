@@ -117,16 +117,37 @@ TEST(Failures, AWrongChecksumNamesTheExpert) {
               testing::AllOf(testing::HasSubstr("expert 3"), testing::HasSubstr("layer 2")));
 }
 
-TEST(Failures, WithoutVerificationABitGoesUnseen) {
-  const auto file = StoreFile();
-  auto backend = MakeThreadedReadBackend("lying", file, 1);
-  ProviderOptions options = Records(4);
-  options.verify_checksums = false;
-  auto provider = MakeProvider(*backend, options);
-  file->FlipBit(ExpertStore::Get().OffsetOf(kFirst, 3), 0);
-  Routing routing(kFirst, {3});
-  provider->Begin(routing.Get());
-  EXPECT_TRUE(StatusOf(*provider->Next()).ok());
+// Expert 3 is read, evicted, damaged and read again: only the stricter rule sees what happened in between.
+TEST(Failures, ChecksumRulesSayWhichReadIsVerified) {
+  struct Case {
+    ChecksumRule rule;
+    bool before;  // the damage is there from the start
+    bool seen;
+  };
+  constexpr Case kCases[] = {{ChecksumRule::kFirstRead, true, true},
+                             {ChecksumRule::kEveryRead, true, true},
+                             {ChecksumRule::kFirstRead, false, false},
+                             {ChecksumRule::kEveryRead, false, true}};
+  for (const Case& test : kCases) {
+    const auto file = StoreFile();
+    auto backend = MakeThreadedReadBackend("lying", file, 1);
+    ProviderOptions options = Records(1);
+    options.checksums = test.rule;
+    auto provider = MakeProvider(*backend, options);
+    const auto right = [&](int expert) {
+      Routing routing(kFirst, {expert});
+      provider->Begin(routing.Get());
+      const bool ok = StatusOf(*provider->Next()).ok();
+      EXPECT_FALSE(provider->Next());
+      return ok;
+    };
+    if (!test.before) {
+      EXPECT_TRUE(right(3));
+    }
+    EXPECT_TRUE(right(4));
+    file->FlipBit(ExpertStore::Get().OffsetOf(kFirst, 3), 0);
+    EXPECT_EQ(right(3), !test.seen) << static_cast<int>(test.rule) << test.before;
+  }
 }
 
 TEST(Failures, EverySequenceThatWaitsIsTold) {

@@ -178,7 +178,7 @@ TEST_F(Prefetch, TheBestGuessOfEverySequenceComesFirst) {
   // Each sequence's own order holds, whatever the probabilities of the other.
   class BySession final : public ExpertPredictor {
    public:
-    void Predict(SessionId session, LayerId, std::vector<Guess>& best_first) const override {
+    void Predict(SessionId session, LayerId, std::vector<Guess>& best_first) override {
       if (session == kSession) {
         best_first.insert(best_first.end(), {{{kSecond, 0}, .9f}, {{kSecond, 1}, .8f}});
       } else {
@@ -197,6 +197,59 @@ TEST_F(Prefetch, TheBestGuessOfEverySequenceComesFirst) {
   provider->Begin(routing.Get());
   EXPECT_THAT(reads_.submitted(), ElementsAre(At(kFirst, 7), At(kSecond, 0), At(kSecond, 2), At(kSecond, 1)));
   Drain(*provider, reads_);
+}
+
+// Guesses of a paced predictor are read only while no demand is, one at a time, and only while that pays.
+TEST_F(Prefetch, PacedGuessesWaitForTheDiskToBeIdle) {
+  class Paced final : public ExpertPredictor {
+   public:
+    explicit Paced(const bool& guessing) : guessing_(guessing) {}
+    bool paced() const override { return true; }
+    void Predict(SessionId, LayerId from, std::vector<Guess>& best_first) override {
+      if (!guessing_ || from != kFirst) return;
+      for (const int32_t expert : {6, 7}) best_first.push_back({{kSecond, expert}, 0.9f});
+    }
+
+   private:
+    const bool& guessing_;
+  };
+  FakeClock clock;
+  bool guessing = false;
+  RigParts parts;
+  parts.predictor = std::make_unique<Paced>(guessing);
+  parts.clock = &clock;
+  auto provider = MakeProvider(reads_, Records(6), std::move(parts));
+  // `free` of time without demands follows each read of 10.
+  const auto run = [&](int layers, int64_t free) {
+    for (int i = 0; i < layers; ++i) {
+      Routing routing(kLayers[i % 3], {i / 3 % 6});  // always a miss
+      provider->Begin(routing.Get());
+      clock.AdvanceNanos(10);
+      Drain(*provider, reads_);
+      clock.AdvanceNanos(free);
+    }
+  };
+  const auto guesses_read = [&] {
+    return std::ranges::count(reads_.submitted(), At(kSecond, 6)) + std::ranges::count(reads_.submitted(), At(kSecond, 7));
+  };
+  guessing = true;
+  run(300, 0);
+  EXPECT_EQ(guesses_read(), 0);  // no time is free
+  guessing = false;
+  run(300, 10);
+  guessing = true;
+
+  Routing routing(kFirst, {6, 7});
+  provider->Begin(routing.Get());
+  EXPECT_THAT(reads_.pending(), ElementsAre(At(kFirst, 6), At(kFirst, 7)));
+  ASSERT_TRUE(reads_.CompleteNext());
+  EXPECT_THAT(reads_.pending(), ElementsAre(At(kFirst, 7)));
+  ASSERT_TRUE(reads_.CompleteNext());
+  EXPECT_THAT(reads_.pending(), ElementsAre(At(kSecond, 6)));
+  ASSERT_TRUE(reads_.CompleteNext());
+  EXPECT_THAT(reads_.pending(), ElementsAre(At(kSecond, 7)));
+  Drain(*provider, reads_);
+  EXPECT_EQ(guesses_read(), 2);
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ inline PolicyContext StoreContext() { return {kLayers, kExperts, kTopK, 2}; }
 class ScriptedPredictor final : public ExpertPredictor {
  public:
   explicit ScriptedPredictor(std::map<LayerId, std::vector<Guess>> script) : script_(std::move(script)) {}
-  void Predict(SessionId, LayerId from, std::vector<Guess>& best_first) const override {
+  void Predict(SessionId, LayerId from, std::vector<Guess>& best_first) override {
     const auto found = script_.find(from);
     if (found != script_.end()) best_first.insert(best_first.end(), found->second.begin(), found->second.end());
   }

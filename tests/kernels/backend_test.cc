@@ -126,14 +126,8 @@ TEST_P(EveryBackend, NothingToDoIsFine) {
   EXPECT_EQ(activations.tokens, 0);
 }
 
-std::vector<std::string_view> Names() {
-  std::vector<std::string_view> names;
-  for (const BackendRow& row : Backends()) names.push_back(row.name);
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(Backends, EveryBackend, ::testing::ValuesIn(Names()),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Backends, EveryBackend, ::testing::ValuesIn(BackendNames()),
+                         [](const auto& info) { return TestName(info.param); });
 
 }  // namespace
 }  // namespace moed

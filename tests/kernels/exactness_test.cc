@@ -75,15 +75,44 @@ TEST_P(Exactness, Prepare) {
 
 TEST_P(Exactness, MatMulShapes) {
   for (const Format& format : Formats()) {
-    for (int rows : {1, 5, 7, 8, 9, 16, 17, 31, 33, 40, 71}) {
+    for (int rows : {1, 5, 7, 8, 9, 15, 16, 17, 23, 24, 31, 32, 33, 40, 71}) {
       for (int cols : {1, 31, 32, 33, 64, 95, 160}) {
         const PackedMatrix matrix = RandomMatrix(format.id, rows, cols, rows * 1000 + cols);
-        for (int tokens = 1; tokens <= 9; ++tokens) {
+        for (int tokens : {1, 2, 3, 4, 5, 6, 7, 8, 9}) {
           const std::vector<float> x = Gaussian(tokens * cols, tokens);
           EXPECT_TRUE(SameBits(Multiply(*backend_, matrix.view, x, tokens, tokens), Multiply(*scalar_, matrix.view, x, tokens)))
               << format.name << " " << rows << "x" << cols << " tokens " << tokens;
         }
       }
+    }
+  }
+}
+
+TEST_P(Exactness, MatMulTokens) {
+  for (const Format& format : Formats()) {
+    for (int rows : {8, 24, 40}) {
+      const int cols = 96;
+      const PackedMatrix matrix = RandomMatrix(format.id, rows, cols, rows);
+      for (int tokens : {10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 33}) {
+        const std::vector<float> x = Gaussian(tokens * cols, tokens);
+        EXPECT_TRUE(SameBits(Multiply(*backend_, matrix.view, x, tokens), Multiply(*scalar_, matrix.view, x, tokens)))
+            << format.name << " rows " << rows << " tokens " << tokens;
+      }
+    }
+  }
+}
+
+// More tokens and columns than kernels take at once.
+TEST_P(Exactness, MatMulBeyondOneRange) {
+  struct Shape {
+    int rows, cols, tokens;
+  };
+  for (const Format& format : Formats()) {
+    for (const auto [rows, cols, tokens] : {Shape{43, 2500, 100}, Shape{12, 100, 300}, Shape{9, 30000, 7}}) {
+      const PackedMatrix matrix = RandomMatrix(format.id, rows, cols, 5);
+      const std::vector<float> x = Gaussian(static_cast<size_t>(tokens) * cols, 6);
+      EXPECT_TRUE(SameBits(Multiply(*backend_, matrix.view, x, tokens), Multiply(*scalar_, matrix.view, x, tokens)))
+          << format.name << " " << rows << "x" << cols << " tokens " << tokens;
     }
   }
 }
@@ -114,20 +143,43 @@ TEST_P(Exactness, MatMulOfAnyBytes) {
   }
 }
 
-TEST_P(Exactness, MatMulExtremeCodes) {
+// Every byte, so every code (and q8's -128, which no encoder writes), against the largest sums that activations make.
+TEST_P(Exactness, MatMulEveryCode) {
   const int cols = 64;
   for (FormatId id : {FormatId::kQ8, FormatId::kQ4, FormatId::kQ2}) {
-    for (int fill : {0x00, 0x7f, 0x80, 0x81, 0xff}) {
-      PackedMatrix matrix = RandomMatrix(id, 8, cols, 1);
-      const size_t header = id == FormatId::kQ2 ? 32 : 16;
-      for (size_t block = 0; block < 2; ++block) {
-        const size_t bytes = FormatOf(id).panel_block_bytes;
-        for (size_t i = header; i < bytes; ++i) matrix.bytes[block * bytes + i] = std::byte(fill);
+    const size_t header = id == FormatId::kQ2 ? 32 : 16;
+    const size_t bytes = FormatOf(id).panel_block_bytes;
+    PackedMatrix matrix = RandomMatrix(id, 32, cols, 1);
+    for (int fill = 0; fill < 256; ++fill) {
+      for (size_t i = 0; i < matrix.bytes.size(); ++i) {
+        if (i % bytes >= header) matrix.bytes[i] = std::byte(fill);
       }
-      for (float value : {1.0f, -1.0f}) {  // codes of 127 or -127 throughout
-        const std::vector<float> x(cols, value);
-        EXPECT_TRUE(SameBits(Multiply(*backend_, matrix.view, x, 1), Multiply(*scalar_, matrix.view, x, 1)))
-            << FormatOf(id).name << " " << fill;
+      for (int tokens : {1, 3}) {
+        for (float value : {1.0f, -1.0f}) {  // codes of 127 or -127 throughout
+          const std::vector<float> x(tokens * cols, value);
+          EXPECT_TRUE(SameBits(Multiply(*backend_, matrix.view, x, tokens), Multiply(*scalar_, matrix.view, x, tokens)))
+              << FormatOf(id).name << " " << fill;
+        }
+      }
+    }
+  }
+}
+
+// float16 infinity and NaN as the scale of one row, or in one token's activations, show in that row or token alone.
+TEST_P(Exactness, MatMulNonFinite) {
+  const int rows = 32, cols = 96, tokens = 5;
+  for (FormatId id : {FormatId::kQ8, FormatId::kQ4, FormatId::kQ2}) {
+    for (uint16_t scale : {0x7c00, 0xfc00, 0x7e00}) {
+      PackedMatrix matrix = RandomMatrix(id, rows, cols, 2);
+      std::memcpy(matrix.bytes.data() + 3 * sizeof(scale), &scale, sizeof(scale));  // row 3, first block
+      std::vector<float> x = Gaussian(tokens * cols, 3);
+      x[2 * cols + 40] = std::numeric_limits<float>::infinity();
+      const std::vector<float> y = Multiply(*backend_, matrix.view, x, tokens);
+      EXPECT_TRUE(SameBits(y, Multiply(*scalar_, matrix.view, x, tokens))) << FormatOf(id).name << " " << scale;
+      for (int token = 0; token < tokens; ++token) {
+        for (int row = 0; row < rows; ++row) {
+          EXPECT_EQ(std::isfinite(y[token * rows + row]), token != 2 && row != 3) << token << " " << row;
+        }
       }
     }
   }
@@ -171,8 +223,25 @@ TEST_P(Exactness, RopeAngles) {
 }
 
 TEST_P(Exactness, Attention) {
-  for (int head_dim : {1, 4, 7, 8, 9, 16, 20, 33, 48, 64, 72, 128, 130}) {
-    const AttentionShape shape{.heads = 4, .kv_heads = 2, .head_dim = head_dim, .page_tokens = 5, .scale = 0.3f};
+  for (auto [head_dim, page_tokens] : std::vector<std::pair<int, int>>{{1, 5},
+                                                                       {4, 5},
+                                                                       {7, 5},
+                                                                       {8, 5},
+                                                                       {8, 8},
+                                                                       {9, 16},
+                                                                       {16, 8},
+                                                                       {16, 21},
+                                                                       {20, 5},
+                                                                       {32, 16},
+                                                                       {33, 16},
+                                                                       {48, 16},
+                                                                       {64, 5},
+                                                                       {64, 16},
+                                                                       {72, 16},
+                                                                       {128, 5},
+                                                                       {128, 16},
+                                                                       {130, 5}}) {
+    const AttentionShape shape{.heads = 4, .kv_heads = 2, .head_dim = head_dim, .page_tokens = page_tokens, .scale = 0.3f};
     const int longest = 43, pages = 9;
     std::vector<float> cache = Gaussian(2 * pages * shape.page_tokens * shape.kv_heads * head_dim, head_dim);
     std::vector<const float*> key_pages, value_pages;
@@ -232,16 +301,9 @@ TEST_P(Exactness, Sigmoid) {
   for (float x : Awkward(1000, 9)) EXPECT_TRUE(SameBits({{backend_->Sigmoid(x)}}, {{scalar_->Sigmoid(x)}})) << x;
 }
 
-std::vector<std::string_view> Names() {
-  std::vector<std::string_view> names;
-  for (const BackendRow& row : Backends()) names.push_back(row.name);
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(Backends, Exactness, ::testing::Combine(::testing::ValuesIn(Names()), ::testing::Values(1, 2, 3)),
+INSTANTIATE_TEST_SUITE_P(Backends, Exactness, ::testing::Combine(::testing::ValuesIn(BackendNames()), ::testing::Values(1, 2, 3)),
                          [](const auto& info) {
-                           return std::string(std::get<0>(info.param)) + "_" + std::to_string(std::get<1>(info.param)) +
-                                  "_threads";
+                           return TestName(std::get<0>(info.param)) + "_" + std::to_string(std::get<1>(info.param)) + "_threads";
                          });
 
 }  // namespace

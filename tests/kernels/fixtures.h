@@ -6,6 +6,8 @@
 #include <cstring>
 #include <random>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/buffer.h"
@@ -14,6 +16,19 @@
 #include "gtest/gtest.h"
 
 namespace moed {
+
+inline std::vector<std::string_view> BackendNames() {
+  std::vector<std::string_view> names;
+  for (const BackendRow& row : Backends()) names.push_back(row.name);
+  return names;
+}
+
+// As GoogleTest wants the names of parameters: letters, digits and underscores.
+inline std::string TestName(std::string_view name) {
+  std::string result(name);
+  for (char& c : result) c = c == '-' ? '_' : c;
+  return result;
+}
 
 inline std::vector<float> Gaussian(size_t count, uint32_t seed, float deviation = 1.0f) {
   std::mt19937 random(seed);

@@ -2,6 +2,7 @@
 // twice.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "core/model/scratch.h"
@@ -149,25 +150,29 @@ TEST_P(ForwardTest, GateProbabilitiesAreTheRoutersOwn) {
   EXPECT_TRUE(SameBits(model.Feed(provider_, second, tokens, 4), expected));
 }
 
-TEST_P(ForwardTest, TraceHasAttentionOfEachLayerAndBothHalvesOfEachExpert) {
+TEST_P(ForwardTest, TraceHasAttentionOfEachLayerAndBothHalvesOfItsExperts) {
   FakeClock clock;
   Trace trace(clock, 1000);
   PackedModel model(store_, {.trace = &trace});
-  std::map<ExpertKey, int> experts;
+  std::set<ExpertKey> experts;
   provider_.on_begin = [&](const LayerRouting& routing) {
-    for (const ExpertChoice& choice : routing.tokens[0].choices) experts[{routing.layer, choice.expert}] = 2;
+    for (const ExpertChoice& choice : routing.tokens[0].choices) experts.insert({routing.layer, choice.expert});
   };
   TestSequence sequence;
   model.Feed(provider_, sequence, Tokens(8, 1), 1);
   std::vector<int> attention(model.spec().layers);
-  std::map<ExpertKey, int> traced;
+  std::map<int, int> halves;  // by layer
   for (const TraceEvent& event : trace.Events()) {
     EXPECT_EQ(event.track, kComputeTrack);
     if (std::string_view(event.name) == "attention") ++attention[event.layer];
-    if (std::string_view(event.name) == "expert") ++traced[{LayerId(event.layer), event.expert}];
+    if (std::string_view(event.name) != "expert") continue;
+    ++halves[event.layer];
+    EXPECT_TRUE(experts.contains({LayerId(event.layer), event.expert}));
   }
   EXPECT_EQ(attention, std::vector<int>(model.spec().layers, 1));
-  EXPECT_EQ(traced, experts);
+  std::map<int, int> expected;  // all experts were there at once: one group
+  for (const ExpertKey& key : experts) expected[key.layer.value()] = 2;
+  EXPECT_EQ(halves, expected);
 }
 
 TEST_P(ForwardTest, LogitsOnlyWhereTheyAreWanted) {

@@ -99,6 +99,12 @@ class MemoryProvider final : public ExpertProvider {
     return ready;
   }
 
+  // Shuffled: at random, so that experts meet in groups of any size.
+  std::optional<ReadyExpert> NextReady() override {
+    if (random_ && (*random_)() % 4 == 0) return std::nullopt;
+    return Next();
+  }
+
   SequenceCounters sequence_counters(SessionId) const override { return {}; }
 
  private:
@@ -109,6 +115,7 @@ class MemoryProvider final : public ExpertProvider {
       if (fault && fault->key == key && fault->part && part >= *fault->part) return fault->status;
       return parts[static_cast<size_t>(part)];
     }
+    bool HasPart(ExpertPart) const override { return !provider.random_ || (*provider.random_)() % 2 == 0; }
     void Unpin() override { --provider.pins_; }
 
     MemoryProvider& provider;

@@ -85,27 +85,13 @@ TEST_F(ConfigTest, FlagBeforeEnvironmentBeforeFileBeforeDefault) {
 }
 
 TEST_F(ConfigTest, EverySettingIsTakenFromEverySource) {
-  const std::map<std::string, std::string> kValues = {{"store", "x"},
-                                                      {"memory-budget", "8MiB"},
-                                                      {"kv-budget", "1MiB"},
-                                                      {"max-context", "128"},
-                                                      {"listen", "[::1]:1"},
-                                                      {"control-listen", "a:2"},
-                                                      {"metrics-listen", "off"},
-                                                      {"policy", "lfu"},
-                                                      {"predictor", "none"},
-                                                      {"io-backend", "buffered"},
-                                                      {"io-queue-depth", "4"},
-                                                      {"backend", "scalar"},
-                                                      {"threads", "2"},
-                                                      {"max-sessions", "4"},
-                                                      {"queue-capacity", "5"},
-                                                      {"prefill-chunk", "32"},
-                                                      {"max-kept-sessions", "6"},
-                                                      {"drain-seconds", "7"},
-                                                      {"log-level", "debug"},
-                                                      {"request-log", "r.log"},
-                                                      {"trace", "t.json"}};
+  const std::map<std::string, std::string> kValues = {
+      {"store", "x"},           {"memory-budget", "8MiB"},  {"kv-budget", "1MiB"},     {"max-context", "128"},
+      {"listen", "[::1]:1"},    {"control-listen", "a:2"},  {"metrics-listen", "off"}, {"policy", "lfu"},
+      {"predictor", "none"},    {"io-backend", "buffered"}, {"io-queue-depth", "4"},   {"verify-reads", "always"},
+      {"backend", "scalar"},    {"threads", "2"},           {"max-sessions", "4"},     {"queue-capacity", "5"},
+      {"prefill-chunk", "32"},  {"max-kept-sessions", "6"}, {"drain-seconds", "7"},    {"log-level", "debug"},
+      {"request-log", "r.log"}, {"trace", "t.json"}};
   for (const Setting& setting : Settings()) {
     const std::string name(setting.name);
     SCOPED_TRACE(name);
@@ -203,16 +189,16 @@ TEST_F(ConfigTest, DefaultBudgetIsTheSmallestLimitOfTheGroupAndItsAncestors) {
   File("sys/fs/cgroup/a/b/memory.max", "max\n");
   EXPECT_THAT(budget()->reason, HasSubstr("available"));
   File("sys/fs/cgroup/a/memory.max", "1073741824\n");
-  EXPECT_EQ(budget()->bytes, (uint64_t{1} << 30) / 100 * 80 - beside);
+  EXPECT_EQ(budget()->bytes, (uint64_t{1} << 30) / 100 * 98 - beside);
   EXPECT_THAT(budget()->reason, HasSubstr("/sys/fs/cgroup/a/memory.max"));
   File("sys/fs/cgroup/memory.max", "536870912\n");
-  EXPECT_EQ(budget()->bytes, (uint64_t{512} << 20) / 100 * 80 - beside) << "a container sees its own group as the root";
+  EXPECT_EQ(budget()->bytes, (uint64_t{512} << 20) / 100 * 98 - beside) << "a container sees its own group as the root";
 
   File("proc/self/cgroup", "5:cpu,memory:/c\n4:pids:/d\n");
   File("sys/fs/cgroup/memory/c/memory.limit_in_bytes", "9223372036854771712\n");
   EXPECT_THAT(budget()->reason, HasSubstr("available")) << "no limit, as version 1 writes it";
   File("sys/fs/cgroup/memory/c/memory.limit_in_bytes", "2147483648\n");
-  EXPECT_EQ(budget()->bytes, (uint64_t{2} << 30) / 100 * 80 - beside);
+  EXPECT_EQ(budget()->bytes, (uint64_t{2} << 30) / 100 * 98 - beside);
 }
 
 }  // namespace

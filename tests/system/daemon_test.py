@@ -226,7 +226,7 @@ class DaemonTest(unittest.TestCase):
 
     def test_the_trace_shows_reads_and_experts(self):
         trace = self.path("trace.json")
-        with self.running("--memory-budget", "64MiB", "--trace", trace) as daemon:
+        with self.running("--memory-budget", "64MiB", "--predictor", "none", "--trace", trace) as daemon:
             used = daemon.json("generate", "--prompt", PROMPT, "--max-new-tokens", 16, "--ignore-eos")["stats"]
             self.assertEqual(daemon.stop(), 0, daemon.log())
         with open(trace) as file:
@@ -234,7 +234,11 @@ class DaemonTest(unittest.TestCase):
         reads = [event for event in events if event["name"] == "read"]
         experts = [event for event in events if event["name"] == "expert"]
         self.assertEqual(len(reads), used["expert_misses"])
-        self.assertEqual(len(experts), 2 * (used["expert_hits"] + used["expert_misses"]), "one before and one with the last matrix")
+        # One span before and one with the last matrix, for each expert or for several together.
+        lookups = used["expert_hits"] + used["expert_misses"]
+        layer_steps = len({(event["name"], event["ts"]) for event in events if event["name"] == "router"})
+        self.assertGreaterEqual(len(experts), 2 * layer_steps)
+        self.assertLessEqual(len(experts), 2 * lookups)
         self.assertEqual(sum(event["args"]["bytes"] for event in reads), used["bytes_read"])
         for event in events:
             self.assertGreaterEqual(event["dur"], 0)

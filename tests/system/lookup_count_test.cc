@@ -30,6 +30,7 @@ class RoutingRecorder final : public ExpertProvider {
     next_.Begin(routing);
   }
   std::optional<ReadyExpert> Next() override { return next_.Next(); }
+  std::optional<ReadyExpert> NextReady() override { return next_.NextReady(); }
   SequenceCounters sequence_counters(SessionId s) const override { return next_.sequence_counters(s); }
 
   std::map<std::pair<LayerId, Phase>, uint64_t> counts;

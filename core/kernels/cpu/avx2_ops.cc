@@ -229,8 +229,48 @@ void Softmax(float* x, int n) {
   ForEights(n, [&](int64_t i, auto lanes) { lanes.Store(x + i, _mm256_div_ps(lanes.Load(x + i), sum)); });
 }
 
+// LaneSum of eight vectors, the sum of partial[j] in lane j: the same additions, eight at a time.
+inline __m256 LaneSums(const __m256 (&partial)[8]) {
+  const auto halves = [](__m256 low, __m256 high) {  // four sums of one vector in each half
+    return _mm256_add_ps(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
+  };
+  const auto pairs = [](__m256 x, __m256 y) {
+    return _mm256_add_ps(_mm256_shuffle_ps(x, y, _MM_SHUFFLE(1, 0, 1, 0)), _mm256_shuffle_ps(x, y, _MM_SHUFFLE(3, 2, 3, 2)));
+  };
+  const __m256 even = pairs(halves(partial[0], partial[4]), halves(partial[1], partial[5]));
+  const __m256 odd = pairs(halves(partial[2], partial[6]), halves(partial[3], partial[7]));
+  return _mm256_add_ps(_mm256_shuffle_ps(even, odd, _MM_SHUFFLE(2, 0, 2, 0)),
+                       _mm256_shuffle_ps(even, odd, _MM_SHUFFLE(3, 1, 3, 1)));
+}
+
+// Scores of eight keys `stride` apart; head_dim a multiple of 8.
+inline void ScoreEight(const HeadArguments& a, const float* key, float* scores) {
+  __m256 partial[8];
+#pragma GCC unroll 8
+  for (int j = 0; j < 8; ++j) partial[j] = _mm256_setzero_ps();
+  for (int d = 0; d < a.head_dim; d += kLanes) {
+    const __m256 query = _mm256_loadu_ps(a.query + d);
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) {
+      partial[j] = _mm256_fmadd_ps(query, _mm256_loadu_ps(key + j * a.token_stride + d), partial[j]);
+    }
+  }
+  _mm256_storeu_ps(scores, _mm256_mul_ps(_mm256_set1_ps(a.scale), LaneSums(partial)));
+}
+
+inline void Scores(const HeadArguments& a) {
+  const bool whole = a.head_dim % kLanes == 0;
+  for (int first = 0; first < a.length; first += a.page_tokens) {
+    const float* key = a.key_pages[first / a.page_tokens] + a.offset;
+    const int end = a.length - first < a.page_tokens ? a.length : first + a.page_tokens;
+    int t = first;
+    for (; whole && t + 8 <= end; t += 8, key += 8 * a.token_stride) ScoreEight(a, key, a.scores + t);
+    for (; t < end; ++t, key += a.token_stride) a.scores[t] = a.scale * Dot(a.query, key, a.head_dim);
+  }
+}
+
 void Attention(const HeadArguments& a) {
-  ForPositions(a, a.key_pages, [&](int t, const float* key) { a.scores[t] = a.scale * Dot(a.query, key, a.head_dim); });
+  Scores(a);
   Softmax(a.scores, a.length);
   int d = 0;
   for (; d + 8 * kLanes <= a.head_dim; d += 8 * kLanes) SumValues<8>(a, d, Full{});

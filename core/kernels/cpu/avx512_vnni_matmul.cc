@@ -12,6 +12,7 @@ struct Vnni512 {
   using Ints = __m512i;
   using Floats = __m512;
   static constexpr int kPanels = 2;
+  static constexpr int kBlocksAhead = 0;
 
   static inline Ints Load(const unsigned char* at, int64_t panel_bytes) {
     const __m256i first = Vectors256::Load(at, 0);
@@ -56,9 +57,7 @@ using OnePanel = Vnni256<Dot256>;
 
 template <template <class> class Format>
 void MatMul(const MatMulArguments& a, int begin, int end) {
-  constexpr int kTokens = 12;
-  BlockMatMul<Format<Vnni512>, VectorTiles<Format<Vnni512>, 1, kTokens>, VectorTiles<Format<OnePanel>, 1, kTokens>>(a, begin,
-                                                                                                                    end);
+  MatMulFor<Format<Vnni512>, 2, 6, Format<OnePanel>>(a, begin, end);
 }
 
 }  // namespace

@@ -11,16 +11,11 @@ namespace {
 inline __m256i Dot256(__m256i sum, __m256i w, __m256i x) { return _mm256_dpbusd_avx_epi32(sum, w, x); }
 using Isa = Vnni256<Dot256>;
 
-template <class Format>
-void MatMul(const MatMulArguments& a, int begin, int end) {
-  constexpr int kTokens = 4;
-  BlockMatMul<Format, VectorTiles<Format, 2, kTokens>, VectorTiles<Format, 1, kTokens>>(a, begin, end);
-}
-
 }  // namespace
 
 const KernelTable kAvxVnniKernels = {
-    .mat_mul = {avx2::MatMulF32, avx2::MatMulF16, avx2::MatMulBF16, MatMul<UnsignedQ8<Isa>>, MatMul<Q4<Isa>>, MatMul<Q2<Isa>>},
+    .mat_mul = {avx2::MatMulF32, avx2::MatMulF16, avx2::MatMulBF16, MatMulFor<UnsignedQ8<Isa>, 2, 4>, MatMulFor<Q4<Isa>, 2, 4>,
+                MatMulFor<Q2<Isa>, 2, 4>},
     .prepare = avx2::Prepare,
     .rms_norm = avx2::RmsNorm,
     .rope = avx2::Rope,

@@ -27,14 +27,16 @@ struct Tile {
   const unsigned char* x;  // `blocks` packed blocks
   float* output;           // of the first panel and token
   int64_t output_stride;
-  int rows;                       // that the matrix has from the first panel on
-  bool first;                     // false: add to what the output holds
-  const unsigned char* next;      // weights wanted soon
-  int next_lines;                 // of 64 bytes to fetch with each block
+  int rows;       // that the matrix has from the first panel on
+  bool first;     // false: add to what the output holds
+  int64_t ahead;  // bytes from the weights in use to those worth fetching; 0: none
 };
 
-constexpr int kScratchBytes = 160 << 10;
+constexpr int kScratchBytes = 256 << 10;  // packed activations, so that they stay in a second-level cache
 constexpr int kTokensTogether = 96;
+constexpr int kFewTokens = 2;  // so few that memory is the bound
+// Panels of a tile shorter than this end before the processor's prefetch has noticed them: the next ones are fetched meanwhile.
+constexpr int kShortBytes = 48 << 10;
 
 inline int Smaller(int a, int b) { return a < b ? a : b; }
 
@@ -83,7 +85,8 @@ inline void BlockMatMul(const MatMulArguments& a, int begin, int end) {
     for (int block = 0; block < a.blocks; block += blocks_together) {
       const int blocks = Smaller(a.blocks - block, blocks_together);
       for (int i = 0; i < tiles.count; ++i) {
-        PackTile<Format>(a, token + tiles.first(i), tiles.size(i), block, blocks, scratch + tiles.first(i) * blocks * kTokenBytes);
+        PackTile<Format>(a, token + tiles.first(i), tiles.size(i), block, blocks,
+                         scratch + tiles.first(i) * blocks * kTokenBytes);
       }
       for (int panel = begin; panel < end;) {
         const bool wide = panel + Tiles::kPanels <= end;
@@ -93,7 +96,9 @@ inline void BlockMatMul(const MatMulArguments& a, int begin, int end) {
                   .output_stride = a.output_stride,
                   .rows = a.rows - panel * kRows,
                   .first = block == 0};
+        const int64_t panels_bytes = Tiles::kPanels * panel_bytes;
         for (int i = 0; i < tiles.count; ++i) {
+          tile.ahead = i > 0 ? 0 : panels_bytes <= kShortBytes ? panels_bytes : Tiles::Isa::kBlocksAhead * Format::kBytes;
           tile.x = scratch + tiles.first(i) * blocks * kTokenBytes;
           tile.output = a.output + (token + tiles.first(i)) * a.output_stride + panel * kRows;
           if (wide) {
@@ -131,6 +136,12 @@ struct VectorTiles {
     const unsigned char* block = tile.weights;
     const unsigned char* x = tile.x;
     for (int b = 0; b < tile.blocks; ++b, block += Format::kBytes, x += kTileTokens * kTokenBytes) {
+      if (kTileTokens > kFewTokens && tile.ahead > 0) {
+#pragma GCC unroll 4
+        for (int p = 0; p < kPanels; ++p) {
+          for (int i = 0; i < Format::kBytes; i += 64) __builtin_prefetch(block + p * tile.panel_bytes + tile.ahead + i);
+        }
+      }
       typename Format::Accumulator dot[kVectors][kTileTokens];
       const unsigned char* scales = x + kTileTokens * kColumns;
       const unsigned char* terms = scales + kTileTokens * 4;
@@ -174,6 +185,17 @@ struct VectorTiles {
     }
   }
 };
+
+// Wide: the format in the widest vectors; OnePanel: in vectors of one panel. With few tokens one panel at a time, since memory
+// gives most to a single stream of addresses.
+template <class Wide, int kVectors, int kTokens, class OnePanel = Wide>
+inline void MatMulFor(const MatMulArguments& a, int begin, int end) {
+  if (a.tokens <= kFewTokens) {
+    BlockMatMul<OnePanel, VectorTiles<OnePanel, 1, kFewTokens>, VectorTiles<OnePanel, 1, kFewTokens>>(a, begin, end);
+  } else {
+    BlockMatMul<Wide, VectorTiles<Wide, kVectors, kTokens>, VectorTiles<OnePanel, 1, kTokens>>(a, begin, end);
+  }
+}
 
 }  // namespace
 }  // namespace moed

@@ -11,7 +11,8 @@ namespace {
 
 // A block has kHeader bytes of scales, then kVectors vectors of 32 bytes, byte 4 r + j of which is column 4 g + j of row r for
 // each group of columns g in 0..7 that the vector g % kVectors holds. `Unpack` takes the codes of group kGroup out of a vector's
-// bytes; an integer sum of products begins with kBias * sum of the activations; `Add` is what one block contributes to four results.
+// bytes; an integer sum of products begins with kBias * sum of the activations; `Add` is what one block contributes to four
+// results.
 struct Q8 {
   static constexpr int kHeader = 16;
   static constexpr int kVectors = 8;

@@ -60,8 +60,8 @@ struct DotTile {
 #pragma GCC unroll 4
           for (int t = 0; t < kTokens; ++t) {
             const int64_t at = int64_t{t} * a.blocks;
-            sum[p][half][t] = Block::Add(sum[p][half][t], dot[p][half][t], scale, offset, vdupq_n_f32(scales[at]),
-                                         vdupq_n_s32(sums[at]));
+            sum[p][half][t] =
+                Block::Add(sum[p][half][t], dot[p][half][t], scale, offset, vdupq_n_f32(scales[at]), vdupq_n_s32(sums[at]));
           }
         }
       }
@@ -79,7 +79,7 @@ struct DotTile {
 
 template <class Block>
 void DotMatMul(const MatMulArguments& a, int begin, int end) {
-  ForPanelGroups(begin, end, [&](int first, int last) { RunTiles<DotTile<Block>>(a, first, last, 0); });
+  ForPanelGroups(begin, end, [&](int first, int last) { RunTiles<DotTile<Block>>(a, first, last); });
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ struct FloatTile {
 
 template <class Element>
 void FloatMatMul(const MatMulArguments& a, int begin, int end) {
-  ForPanelGroups(begin, end, [&](int first, int last) { RunTiles<FloatTile<Element>>(a, first, last, 0); });
+  ForPanelGroups(begin, end, [&](int first, int last) { RunTiles<FloatTile<Element>>(a, first, last); });
 }
 
 }  // namespace

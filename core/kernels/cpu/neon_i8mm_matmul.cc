@@ -1,6 +1,7 @@
-// Products with quantised matrices by SMMLA: 2 rows x 8 columns times 8 columns x 2 tokens. A pair of tokens' codes is interleaved
-// once for kPanelsTogether panels; a pair of rows comes from two neighbouring vectors of a block. The four lanes of a result are
-// (row, token), (row, next token), (next row, token), (next row, next token); each still does what the scalar definition does.
+// Products with quantised matrices by SMMLA: 2 rows x 8 columns times 8 columns x 2 tokens. A pair of tokens' codes is
+// interleaved once for kPanelsTogether panels; a pair of rows comes from two neighbouring vectors of a block. The four lanes of a
+// result are (row, token), (row, next token), (next row, token), (next row, next token); each still does what the scalar
+// definition does.
 #include "core/kernels/cpu/neon_blocks.h"
 
 namespace moed::neon {
@@ -14,12 +15,13 @@ struct Strip {
   int8x16_t codes[kStripBlocks][4][kPairs];  // eight columns of a token, then of the next
   float32x4_t scales[kStripBlocks][kPairs];  // of a token and the next, twice
   int32x4_t sums[kStripBlocks][kPairs];      // the same
+  int32x4_t starts[kStripBlocks][kPairs];    // kBias times these
 };
 
 template <int kPairs>
 using FourRowSums = float32x4_t[kPairs][2];
 
-template <int kPairs>
+template <class Block, int kPairs>
 inline void FillPair(const MatMulArguments& a, int token, int first, int count, int pair, Strip<kPairs>& strip) {
   const int64_t at = static_cast<int64_t>(token + 2 * pair) * a.blocks + first;
   const int64_t next = at + a.blocks;
@@ -32,6 +34,7 @@ inline void FillPair(const MatMulArguments& a, int token, int first, int count, 
     }
     strip.scales[b][pair] = vzip1q_f32(vdupq_n_f32(a.scales[at + b]), vdupq_n_f32(a.scales[next + b]));
     strip.sums[b][pair] = vzip1q_s32(vdupq_n_s32(a.sums[at + b]), vdupq_n_s32(a.sums[next + b]));
+    strip.starts[b][pair] = vmulq_n_s32(strip.sums[b][pair], Block::kBias);
   }
 }
 
@@ -69,7 +72,9 @@ inline void AddBlocks(const unsigned char* block, int half, const Strip<kPairs>&
   for (int b = 0; b < count; ++b, block += kBlockBytes<Block>) {
     int32x4_t dot[kPairs][2];
 #pragma GCC unroll 4
-    for (int pair = 0; pair < kPairs; ++pair) dot[pair][0] = dot[pair][1] = vmulq_n_s32(strip.sums[b][pair], Block::kBias);
+    for (int pair = 0; pair < kPairs; ++pair) {
+      dot[pair][0] = dot[pair][1] = Block::kBias == 0 ? vdupq_n_s32(0) : strip.starts[b][pair];
+    }
     // In this order formats with several groups in a vector interleave it once.
     AddStep<Block, 0>(block, half, strip.codes[b], dot);
     AddStep<Block, 2>(block, half, strip.codes[b], dot);
@@ -83,8 +88,7 @@ inline void AddBlocks(const unsigned char* block, int half, const Strip<kPairs>&
     for (int pair = 0; pair < kPairs; ++pair) {
 #pragma GCC unroll 2
       for (int i = 0; i < 2; ++i) {
-        sum[pair][i] =
-            Block::Add(sum[pair][i], dot[pair][i], scales[i], offsets[i], strip.scales[b][pair], strip.sums[b][pair]);
+        sum[pair][i] = Block::Add(sum[pair][i], dot[pair][i], scales[i], offsets[i], strip.scales[b][pair], strip.sums[b][pair]);
       }
     }
   }
@@ -114,7 +118,7 @@ void RunPairs(const MatMulArguments& a, int begin, int end, int token) {
   FourRowSums<kPairs> sums[kPanelsTogether][2] = {};
   for (int first = 0; first < a.blocks; first += kStripBlocks) {
     const int count = a.blocks - first < kStripBlocks ? a.blocks - first : kStripBlocks;
-    for (int pair = 0; pair < kPairs; ++pair) FillPair(a, token, first, count, pair, strip);
+    for (int pair = 0; pair < kPairs; ++pair) FillPair<Block>(a, token, first, count, pair, strip);
     for (int panel = begin; panel < end; ++panel) {
       const int64_t block = static_cast<int64_t>(panel) * a.blocks + first;
       const unsigned char* at = a.weights + block * kBlockBytes<Block>;

@@ -13,9 +13,7 @@ constexpr int kRows = 8;
 constexpr int kColumns = 32;
 constexpr int kPanelsTogether = 4;  // share a tile's activations while those are in the first-level cache
 
-inline float32x4_t LoadHalves(const unsigned char* at) {
-  return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(at)));
-}
+inline float32x4_t LoadHalves(const unsigned char* at) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(at))); }
 
 // Rows of the panel that the matrix has, to one token's output.
 inline void StoreRows(float* out, int rows, float32x4_t low, float32x4_t high) {
@@ -30,11 +28,12 @@ inline void StoreRows(float* out, int rows, float32x4_t low, float32x4_t high) {
   for (int r = 0; r < rows; ++r) out[r] = sums[r];
 }
 
-// Tile::Run<kPanels, kTokens>(a, panel, token) over the panels [begin, begin + kPanelsTogether or less) and the tokens from
-// `token`. Few tokens take several panels, so that there are always eight independent sums or more.
+// Tile::Run<kPanels, kTokens>(a, panel, token) over all tokens and the panels [begin, end), kPanelsTogether of them or fewer.
+// Few tokens take several panels at once: eight independent sums hide what an addition takes.
 template <class Tile>
-inline void RunTiles(const MatMulArguments& a, int begin, int end, int token) {
+inline void RunTiles(const MatMulArguments& a, int begin, int end) {
   const bool all = end - begin == kPanelsTogether;
+  int token = 0;
   for (; token + 4 <= a.tokens; token += 4) {
     for (int panel = begin; panel < end; ++panel) Tile::template Run<1, 4>(a, panel, token);
   }

@@ -11,6 +11,7 @@ struct Vectors256 {
   using Ints = __m256i;
   using Floats = __m256;
   static constexpr int kPanels = 1;
+  static constexpr int kBlocksAhead = 0;  // to prefetch where a tile has several tokens; 0 leaves it to the processor
 
   static inline Ints Load(const unsigned char* at, int64_t) { return _mm256_loadu_si256(reinterpret_cast<const Ints*>(at)); }
   static inline Floats LoadHalves(const unsigned char* at, int64_t = 0) {

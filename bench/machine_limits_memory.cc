@@ -1,0 +1,69 @@
+#include "bench/machine_limits_memory.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace moed {
+namespace {
+
+constexpr int kSums = 8;
+
+// Several streams read as many stretches of the same length side by side.
+template <int kStreams>
+uint64_t ReadWords(const std::byte* data, size_t bytes) {
+  uint64_t sums[kSums] = {};
+  const size_t words = bytes / kStreams / sizeof(uint64_t);
+  const auto* from = reinterpret_cast<const uint64_t*>(data);
+  for (size_t i = 0; i < words; i += kSums) {
+    for (int s = 0; s < kStreams; ++s) {
+      for (int lane = 0; lane < kSums; ++lane) sums[lane] += from[s * words + i + lane];
+    }
+  }
+  for (int lane = 1; lane < kSums; ++lane) sums[0] += sums[lane];
+  return sums[0];
+}
+
+#if defined(__x86_64__)
+
+template <int kStreams>
+__attribute__((target("avx2"))) uint64_t Read256(const std::byte* data, size_t bytes) {
+  __m256i sums[2] = {};
+  const size_t stretch = bytes / kStreams;
+  for (size_t i = 0; i < stretch; i += 64) {
+    for (int s = 0; s < kStreams; ++s) {
+      const auto* line = reinterpret_cast<const __m256i*>(data + s * stretch + i);
+      sums[0] = _mm256_add_epi64(sums[0], _mm256_load_si256(line));
+      sums[1] = _mm256_add_epi64(sums[1], _mm256_load_si256(line + 1));
+    }
+  }
+  return static_cast<uint64_t>(_mm256_extract_epi64(_mm256_add_epi64(sums[0], sums[1]), 0));
+}
+
+template <int kStreams>
+__attribute__((target("avx512f"))) uint64_t Read512(const std::byte* data, size_t bytes) {
+  using Words = uint64_t __attribute__((vector_size(64)));
+  Words sum = {};
+  const size_t stretch = bytes / kStreams;
+  for (size_t i = 0; i < stretch; i += sizeof(Words)) {
+    for (int s = 0; s < kStreams; ++s) sum += *reinterpret_cast<const Words*>(data + s * stretch + i);
+  }
+  return sum[0];
+}
+
+#endif
+
+constexpr MemoryRead kReads[] = {
+    {"words/streams:1", "scalar", ReadWords<1>},      {"words/streams:4", "scalar", ReadWords<4>},
+#if defined(__x86_64__)
+    {"256_bit/streams:1", "avx2", Read256<1>},        {"256_bit/streams:2", "avx2", Read256<2>},
+    {"256_bit/streams:4", "avx2", Read256<4>},        {"512_bit/streams:1", "avx512-vnni", Read512<1>},
+    {"512_bit/streams:2", "avx512-vnni", Read512<2>}, {"512_bit/streams:4", "avx512-vnni", Read512<4>},
+#endif
+};
+
+}  // namespace
+
+std::span<const MemoryRead> MemoryReads() { return kReads; }
+
+}  // namespace moed

@@ -1,0 +1,61 @@
+"""The files that are compared: from one checkpoint a store for moed and a GGUF for llama.cpp, made when they are not there."""
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import gguf_from_checkpoint
+from process import ServerError
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+DEMO = os.path.join(ROOT, "models", "tales-qwen")
+WIDEN_FACTOR = 16
+GGUF_TYPES = {"q4": "q4_0", "q8": "q8_0"}
+
+
+@dataclass
+class Files:
+    store: str
+    gguf: str
+
+    @property
+    def bytes(self):
+        """What limits are shares of: the smaller file."""
+        return min(os.path.getsize(self.store), os.path.getsize(self.gguf))
+
+
+def widened_demo(folder, say):
+    target = os.path.join(folder, f"tales-qwen-x{WIDEN_FACTOR}")
+    if not os.path.exists(target):
+        say(f"widening {DEMO} by {WIDEN_FACTOR} into {target}")
+        widen = os.path.join(ROOT, "tools", "widen")
+        subprocess.run([sys.executable, widen, DEMO, target, "--factor", str(WIDEN_FACTOR)], check=True)
+    return target
+
+
+def check_formats(programs, store, format_):
+    """The GGUF has one type for all matrices, so the store has to as well."""
+    output = subprocess.run([programs.path("moed-pack"), "inspect", store, "--json"], capture_output=True, text=True)
+    if output.returncode:
+        raise ServerError(f"{store}: {output.stderr.strip()}")
+    held = json.loads(output.stdout)
+    formats = (held["precisions"][0]["format"], next(tensor["format"] for tensor in held["trunk"] if tensor["name"] == "embed"))
+    if formats != (format_, format_):
+        raise ServerError(f"{store} holds experts in {formats[0]} and the trunk in {formats[1]}; both have to be {format_}: "
+                          "remove it")
+
+
+def prepare(programs, checkpoint, folder, format_, say):
+    name = os.path.join(folder, os.path.basename(os.path.normpath(checkpoint)))
+    files = Files(f"{name}-{format_}.moed", f"{name}-{GGUF_TYPES[format_]}.gguf")
+    if not os.path.exists(files.store):
+        say(f"packing {files.store}")
+        subprocess.run([programs.path("moed-pack"), checkpoint, files.store, "--expert-formats", format_, "--trunk-format",
+                        format_], check=True, stdout=subprocess.DEVNULL)
+    check_formats(programs, files.store, format_)
+    if not os.path.exists(files.gguf):
+        say(f"writing {files.gguf}")
+        gguf_from_checkpoint.write_gguf(checkpoint, files.gguf, GGUF_TYPES[format_])
+    return files

@@ -1,0 +1,160 @@
+"""llama.cpp: fetched from the PyPI source package llama-cpp-python, built for this processor, run as llama-server."""
+import contextlib
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+
+from process import Process, ServerError
+from stream import Answer
+
+PACKAGE, VERSION = "llama-cpp-python", "0.3.36"
+OPTIONS = {"CMAKE_BUILD_TYPE": "Release", "GGML_NATIVE": "ON", "BUILD_SHARED_LIBS": "OFF", "LLAMA_OPENSSL": "OFF",
+           "LLAMA_BUILD_SERVER": "ON", "LLAMA_BUILD_UI": "OFF", "LLAMA_USE_PREBUILT_UI": "OFF", "LLAMA_BUILD_APP": "OFF",
+           "LLAMA_BUILD_TESTS": "OFF", "LLAMA_BUILD_EXAMPLES": "OFF"}
+TARGETS = ("llama-server", "llama-bench")
+
+
+def fetch(cache, say):
+    """The folder of the unpacked package."""
+    name = f"{PACKAGE.replace('-', '_')}-{VERSION}"
+    folder, archive = os.path.join(cache, name), os.path.join(cache, name + ".tar.gz")
+    if os.path.isdir(folder):
+        return folder
+    if not os.path.exists(archive):
+        say(f"downloading the source package {PACKAGE} {VERSION}")
+        subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-binary", ":all:", "--no-deps", "--dest", cache,
+                        f"{PACKAGE}=={VERSION}"], check=True)
+    with tempfile.TemporaryDirectory(dir=cache) as unpacked:
+        subprocess.run(["tar", "--extract", "--file", archive, "--directory", unpacked], check=True)
+        os.rename(os.path.join(unpacked, name), folder)
+    return folder
+
+
+def build(cache, say):
+    """The folder of the programs; downloads and builds whatever is not there."""
+    folder = fetch(cache, say)
+    source, build_folder = os.path.join(folder, "vendor", "llama.cpp"), os.path.join(folder, "build")
+    programs = os.path.join(build_folder, "bin")
+    if not all(os.access(os.path.join(programs, target), os.X_OK) for target in TARGETS):
+        say(f"building llama.cpp in {build_folder} (some minutes)")
+        subprocess.run(["cmake", "-S", source, "-B", build_folder, "-G", "Ninja", *(f"-D{k}={v}" for k, v in OPTIONS.items())],
+                       check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["cmake", "--build", build_folder, "--target", *TARGETS], check=True, stdout=subprocess.DEVNULL)
+    return programs
+
+
+def version(programs):
+    result = subprocess.run([os.path.join(programs, "llama-server"), "--version"], capture_output=True, text=True)
+    lines = (result.stdout + result.stderr).splitlines()
+    return f"{PACKAGE} {VERSION}, {next((line for line in lines if 'version' in line), 'version unknown')}"
+
+
+def bench(programs, model, threads, repack):
+    """What llama-bench itself says: {"prefill": tokens/s, "decode": tokens/s}, on random tokens."""
+    result = subprocess.run([os.path.join(programs, "llama-bench"), "--model", model, "--threads", str(threads), "--n-prompt",
+                             "512", "--n-gen", "64", "--repetitions", "2", "--repack", str(int(repack)), "--output", "json"],
+                            capture_output=True, text=True, timeout=300)
+    if result.returncode:
+        raise ServerError(f"llama-bench ended with status {result.returncode}: {result.stderr.strip()[-300:]}")
+    return parse_bench(result.stdout)
+
+
+def parse_bench(text):
+    rates = {}
+    for row in json.loads(text):
+        rates["prefill" if row["n_prompt"] else "decode"] = row["avg_ts"]
+    return rates
+
+
+def parse_event(line):
+    """(tokens so far, is it the last) of one line of the stream; None for lines that carry no event."""
+    if not line.startswith(b"data: "):
+        return None
+    event = json.loads(line[len(b"data: "):])
+    if "error" in event:
+        raise ServerError(f"llama-server: {event['error'].get('message', event['error'])}")
+    timings = event.get("timings") or {}
+    return timings.get("predicted_n", 0), bool(event.get("stop"))
+
+
+def _free_port():
+    with socket.socket() as any_socket:
+        any_socket.bind(("127.0.0.1", 0))
+        return any_socket.getsockname()[1]
+
+
+class Llama:
+    def __init__(self, programs, model, threads, repack, context_tokens, sessions=1, group=None):
+        self._port = _free_port()
+        self.process = Process(
+            [os.path.join(programs, "llama-server"), "--model", model, "--host", "127.0.0.1", "--port", str(self._port),
+             "--threads", str(threads), "--threads-batch", str(threads), "--ctx-size", str(context_tokens),
+             "--parallel", str(sessions), "--fit", "off", "--cache-ram", "0", "--no-warmup",
+             *([] if repack else ["--no-repack"])], group)
+        try:
+            self.process.wait_for(self._healthy, "llama-server to be healthy")
+        except ServerError:
+            self.process.stop()
+            raise
+
+    def _healthy(self):
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=5)
+        try:
+            connection.request("GET", "/health")
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+    def generate(self, request, on_token=lambda count: None):
+        body = json.dumps({"prompt": request.prompt, "n_predict": request.new_tokens, "stream": True, "timings_per_token": True,
+                           "cache_prompt": False, "ignore_eos": True, "samplers": ["temperature"], "temperature": 1.0,
+                           "seed": request.seed})
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=request.seconds)
+        answer = Answer(len(request.prompt))
+        try:
+            connection.request("POST", "/completion", body, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            if response.status != 200:
+                raise ServerError(f"llama-server: HTTP {response.status}: {response.read(300)!r}")
+            for line in response:
+                event = parse_event(line)
+                if event is None:
+                    continue
+                count, last = event
+                if count > len(answer.times):
+                    answer.arrived(count)
+                    on_token(count)
+                if last or answer.times and answer.times[-1] - answer.started > request.seconds:
+                    break
+        except TimeoutError:
+            pass  # as many tokens as came
+        except (OSError, http.client.HTTPException) as error:
+            self.process.check()
+            raise ServerError(f"llama-server: {error}") from None
+        finally:
+            connection.close()
+        return answer
+
+    def counters(self):
+        return {"read_bytes": self.process.read_bytes()}
+
+    def facts(self):
+        return {}
+
+    def stop(self):
+        self.process.stop()
+
+
+@contextlib.contextmanager
+def running(*arguments, **keywords):
+    server = Llama(*arguments, **keywords)
+    try:
+        yield server
+    finally:
+        server.stop()

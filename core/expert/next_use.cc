@@ -1,0 +1,203 @@
+#include "core/expert/next_use.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/base/check.h"
+
+namespace moed {
+namespace {
+
+constexpr float kDiscount = 0.8f;
+constexpr float kSmallest = 1e-4f;  // of values, so that their logarithms stay finite
+constexpr struct {
+  float decay;  // a visit
+  float scale;
+} kDecays[] = {{0.5f, 1}, {0.8f, 1}, {0.95f, 2}, {0.99f, 2}};
+constexpr float kLogScale = 0.5f;
+// Recency and frequency, in the order of the features; learned from thereon.
+constexpr std::array<float, 8> kFirstWeights = {0.2f, 0, 0.1f, 1, 1.1f, 1, -0.1f, 0.5f};
+constexpr float kUsualValue = 0.4f;
+constexpr float kLearningRate = 0.1f;  // of the gradient's mean over a layer's experts, for each of the two sets of weights
+constexpr float kUsualRate = 0.02f;
+constexpr float kMostVisitsCounted = 2000;  // the frequency forgets what is older
+constexpr float kFrequencyPrior = 4;        // visits
+constexpr size_t kPrefillVisits = 16;       // of one prefill step, its last tokens
+constexpr size_t kTableRows = 8192;
+
+float Logistic(float x) { return 1 / (1 + std::exp(-x)); }
+float LogOdds(float p) {
+  p = std::clamp(p, kSmallest, 1 - kSmallest);
+  return std::log(p / (1 - p));
+}
+float TokensOf(float value) { return std::log(std::max(value, kSmallest)) / std::log(kDiscount); }
+
+}  // namespace
+
+NextUse::NextUse(const PolicyContext& context)
+    : index_(context.moe_layers, context.experts_per_layer, 1),
+      experts_(static_cast<size_t>(context.experts_per_layer)),
+      features_(index_.size() * kFeatures),
+      frequency_(index_.size()),
+      unused_for_(index_.size()),
+      usual_value_(index_.size(), kUsualValue),
+      tokens_away_(index_.size()),
+      visits_(static_cast<size_t>(index_.layers())),
+      shared_(kFirstWeights),
+      own_(static_cast<size_t>(index_.layers())),
+      after_token_(index_.size(), context.table_bytes, kTableRows),
+      used_(experts_),
+      values_(experts_),
+      targets_(experts_),
+      features_before_(kFeatures * experts_),
+      values_before_(experts_) {
+  const float usual = std::min(1.f, static_cast<float>(context.top_k) / static_cast<float>(context.experts_per_layer));
+  std::ranges::fill(frequency_, usual);
+  std::ranges::fill(unused_for_, 1 / usual);
+  for (int position = 0; position < index_.layers(); ++position) {
+    std::ranges::fill(Row(position, kBias), 1.f);
+    CountUses(position);
+    Score(position, LayerFeatures(position), Layer(tokens_away_, position));
+    for (float& value : Layer(tokens_away_, position)) value = TokensOf(value);
+  }
+}
+
+void NextUse::OnSequenceEnd(SessionId session) { sequences_.erase(session); }
+
+void NextUse::OnToken(SessionId session, TokenId token) {
+  step_ += !std::exchange(step_open_, true);
+  Sequence& sequence = sequences_[session];
+  if (sequence.step != step_) sequence.before = sequence.last;
+  sequence.step = step_;
+  sequence.last = token;
+}
+
+void NextUse::OnRouted(const LayerRouting& routing) {
+  step_open_ = false;
+  const int position = index_.Position(routing.layer);
+  const std::span<const TokenRouting> all = routing.tokens;
+  tokens_.clear();
+  for (const TokenRouting& token : all) {
+    if (token.phase == Phase::kDecode) tokens_.push_back({&token, sequences_[token.session].before});
+  }
+  if (!tokens_.empty()) return Visit(position);
+  for (size_t i = all.size() - std::min(all.size(), kPrefillVisits); i < all.size(); ++i) {
+    const bool continues = i > 0 && all[i - 1].session == all[i].session;
+    tokens_.assign({{&all[i], continues ? all[i - 1].token : sequences_[all[i].session].before}});
+    Visit(position);
+  }
+}
+
+void NextUse::Visit(int position) {
+  const std::span<const float> features = LayerFeatures(position);
+  std::ranges::copy(features, features_before_.begin());
+  Score(position, features, values_before_);
+  MarkUsed();
+  visits_[static_cast<size_t>(position)] = std::min(visits_[static_cast<size_t>(position)] + 1, kMostVisitsCounted);
+  CountUses(position);
+  LookUpTokens(position);
+  Score(position, features, values_);
+  for (size_t e = 0; e < experts_; ++e) targets_[e] = used_[e] > 0 ? 1 : kDiscount * values_[e];
+  LearnWeights(position);
+  LearnTable(position);
+  const std::span<float> usual_value = Layer(usual_value_, position);
+  const std::span<float> tokens_away = Layer(tokens_away_, position);
+  for (size_t e = 0; e < experts_; ++e) {
+    usual_value[e] += (targets_[e] - usual_value[e]) * kUsualRate;
+    tokens_away[e] = TokensOf(values_[e]);
+  }
+}
+
+void NextUse::MarkUsed() {
+  std::ranges::fill(used_, 0.f);
+  for (const VisitToken& token : tokens_) {
+    for (const ExpertChoice& choice : token.routing->choices) used_[static_cast<size_t>(choice.expert)] = 1;
+  }
+}
+
+// Features of use, from used_.
+void NextUse::CountUses(int position) {
+  const float rate = 1 / (visits_[static_cast<size_t>(position)] + kFrequencyPrior);
+  const std::span<float> frequency = Layer(frequency_, position);
+  const std::span<float> unused_for = Layer(unused_for_, position);
+  for (size_t d = 0; d < std::size(kDecays); ++d) {
+    const std::span<float> row = Row(position, static_cast<Feature>(kUse2 + d));
+    const float decay = kDecays[d].decay;
+    const float step = (1 - decay) * kDecays[d].scale;
+    for (size_t e = 0; e < experts_; ++e) row[e] = row[e] * decay + used_[e] * step;
+  }
+  const std::span<float> odds = Row(position, kFrequency);
+  const std::span<float> recency = Row(position, kRecency);
+  for (size_t e = 0; e < experts_; ++e) {
+    frequency[e] += (used_[e] - frequency[e]) * rate;
+    unused_for[e] = used_[e] > 0 ? 0 : unused_for[e] + 1;
+    odds[e] = LogOdds(frequency[e]) * kLogScale;
+    recency[e] = std::log1p(unused_for[e]) * kLogScale;
+  }
+}
+
+// How much likelier than usual an expert is after these tokens. Tokens that were never seen before say nothing.
+void NextUse::LookUpTokens(int position) {
+  const std::span<float> after = Row(position, kAfterToken);
+  std::ranges::fill(after, 0.f);
+  const std::span<const float> usual_value = Layer(usual_value_, position);
+  bool any = false;
+  std::ranges::fill(targets_, 1.f);  // scratch: the chance that no sequence uses it
+  for (const VisitToken& token : tokens_) {
+    const int row = after_token_.Find(token.routing->token);
+    const bool known = row != TokenTable::kNoRow && after_token_.occurrences(row) > 0;
+    any |= known;
+    if (!known) continue;
+    const std::span<const uint8_t> values = after_token_.Values(row, At(position), experts_);
+    for (size_t e = 0; e < experts_; ++e) targets_[e] *= 1 - static_cast<float>(values[e]) * (1 / 255.f);
+  }
+  if (!any) return;
+  for (size_t e = 0; e < experts_; ++e) after[e] = LogOdds(1 - targets_[e]) - LogOdds(usual_value[e]);
+}
+
+void NextUse::Score(int position, std::span<const float> features, std::span<float> values) const {
+  const Weights& own = own_[static_cast<size_t>(position)];
+  std::ranges::fill(values, 0.f);
+  for (size_t f = 0; f < kFeatures; ++f) {
+    const float weight = shared_[f] + own[f];
+    const float* row = &features[f * experts_];
+    for (size_t e = 0; e < experts_; ++e) values[e] += weight * row[e];
+  }
+  for (float& value : values) value = Logistic(value);
+}
+
+void NextUse::LearnWeights(int position) {
+  const float rate = kLearningRate / static_cast<float>(experts_);
+  Weights& own = own_[static_cast<size_t>(position)];
+  for (size_t f = 0; f < kFeatures; ++f) {
+    const float* row = &features_before_[f * experts_];
+    float gradient = 0;
+    for (size_t e = 0; e < experts_; ++e) gradient += (targets_[e] - values_before_[e]) * row[e];
+    shared_[f] += rate * gradient;
+    own[f] += rate * gradient;
+  }
+}
+
+// What this visit's tokens show is learned for the tokens before them.
+void NextUse::LearnTable(int position) {
+  const bool first = position == 0, last = position + 1 == index_.layers();
+  for (const VisitToken& token : tokens_) {
+    if (token.before.value() < 0) continue;
+    const int row = first ? after_token_.FindOrAdd(token.before) : after_token_.Find(token.before);
+    if (row == TokenTable::kNoRow) continue;
+    std::span<float> targets = values_before_;  // scratch
+    for (size_t e = 0; e < experts_; ++e) targets[e] = kDiscount * values_[e];
+    for (const ExpertChoice& choice : token.routing->choices) targets[static_cast<size_t>(choice.expert)] = 1;
+    after_token_.Learn(row, At(position), targets, Layer(usual_value_, position));
+    if (last) after_token_.CountOccurrence(row);
+  }
+}
+
+size_t NextUse::memory_bytes() const {
+  const size_t per_expert = kFeatures + 4;
+  return index_.size() * per_expert * sizeof(float) + own_.size() * (sizeof(Weights) + sizeof(float)) +
+         experts_ * (kFeatures + 4) * sizeof(float) + after_token_.memory_bytes();
+}
+
+}  // namespace moed

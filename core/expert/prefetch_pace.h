@@ -1,0 +1,40 @@
+// When does reading a guess pay? Only then is it read.
+//
+// Guesses are read while no demand is. Of a record that takes R seconds to read, a layer step leaves G seconds free, so that a
+// right guess hides G / R of its read and a wrong one delays the demands behind it by the rest. The two balance where the
+// probability is 1 - G / R; a margin on top pays for what the guess evicts. On slow disks nothing is likely enough, on fast ones
+// nearly everything. Where guesses turn out to be right less often than they have to be, more is asked of them; this is forgotten
+// slowly, so that guessing is tried again.
+#pragma once
+
+#include <cstdint>
+
+namespace moed {
+
+// Fed with what happens, in nanoseconds of one clock. Not synchronised.
+class PrefetchPace {
+ public:
+  static constexpr float kNever = 2;  // no probability is as high
+
+  // A layer's demands are queued: with `missing`, some of them have to be read.
+  void OnLayer(int64_t now_nanos, bool missing);
+  // Nothing that the layer wants is left to read.
+  void OnDemandsRead(int64_t now_nanos) { free_since_nanos_ = now_nanos; }
+  // A record was read whole; `busy_nanos` = time with reads in flight since the beginning.
+  void OnRecordRead(int64_t busy_nanos);
+  void OnOutcome(bool useful);
+
+  // The least probability of a guess that pays; kNever while none does.
+  float LeastProbability() const;
+
+ private:
+  double free_nanos_ = 0;    // averages, see kMemory
+  double record_nanos_ = 0;  // 0: none was read yet
+  double missing_ = 0;       // share of layer steps
+  double useful_ = 1;        // share of outcomes
+  double distrust_ = 0;      // added to what is asked
+  int64_t free_since_nanos_ = -1;
+  int64_t busy_nanos_ = 0;
+};
+
+}  // namespace moed

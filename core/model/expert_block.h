@@ -1,0 +1,54 @@
+// The routed experts of a layer, computed as they become ready. Experts of few rows are taken several at a time, so that a
+// token's experts are two parallel loops together and not two each.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <span>
+
+#include "core/expert/provider.h"
+#include "core/model/step.h"
+
+namespace moed {
+
+class ExpertBlock {
+ public:
+  explicit ExpertBlock(Step& step) : step_(step) {}
+
+  // After provider.Begin: the outputs of all chosen experts, to scratch.slots. `norm` (hidden): the weight of the norm before the
+  // block. `whole`: the prepared input of all rows, null where they are more than a block. Chunks whose tokens chose an expert
+  // that could not be read get its error.
+  void Run(LayerId layer, const float* norm, const Activations* whole, ExpertProvider& provider);
+
+ private:
+  // One expert of a group; rows [first_row, first_row + rows) of gate, up and their product.
+  struct Member {
+    ReadyExpert ready;
+    std::span<const int32_t> slots;  // of scratch.expert_slots
+    int first_row = 0;
+    Activations input;
+    int rows() const { return static_cast<int>(slots.size()); }
+  };
+  std::span<Member> members() { return std::span(members_).first(count_); }
+
+  bool Fits(const ReadyExpert& ready) const;
+  void Add(ReadyExpert ready);
+  void ComputeGroup(LayerId layer, const float* norm, const Activations* whole);
+  void ComputeRows(LayerId layer, const float* norm, const Activations* whole);
+  void DropUnreadable(ExpertPart part);
+  void Gather(const float* norm, const Activations* whole);
+  Activations GateAndUp();
+  // Those whose matrix has arrived first, together.
+  void Down(LayerId layer, const Activations& inner);
+  void DownOf(std::span<Member> some, const Activations& inner);
+
+  std::span<const int32_t> SlotsOf(int32_t expert) const;
+  void Fail(std::span<const int32_t> slots, const absl::Status& status);
+
+  Step& step_;
+  std::array<Member, kGroupRows> members_;
+  size_t count_ = 0;
+  int rows_ = 0;  // of all members
+};
+
+}  // namespace moed

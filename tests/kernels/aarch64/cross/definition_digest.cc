@@ -1,0 +1,111 @@
+// Prints a digest of what each operation of the scalar table gives, so that processors can be compared: a line per operation.
+// The inputs come from integers alone, since mathematical libraries differ.
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "core/kernels/kernel_table.h"
+#include "core/quant/format.h"
+
+namespace moed {
+namespace {
+
+class Inputs {
+ public:
+  uint32_t Bits() { return random_(); }
+  // In (-range, range).
+  float Number(float range) { return static_cast<float>(static_cast<int32_t>(random_() | 1)) * 0x1p-31f * range; }
+  std::vector<float> Numbers(size_t count, float range) {
+    std::vector<float> numbers(count);
+    for (float& number : numbers) number = Number(range);
+    return numbers;
+  }
+
+ private:
+  std::mt19937 random_{1};
+};
+
+// Every NaN counts as the same.
+template <class T>
+void Print(const char* name, const std::vector<T>& values) {
+  uint64_t digest = 1469598103934665603u;  // FNV-1a
+  for (const T value : values) {
+    uint32_t bits = 0x7fc00000;
+    if (!std::isnan(static_cast<double>(value))) {
+      bits = 0;
+      std::memcpy(&bits, &value, sizeof(value));
+    }
+    digest = (digest ^ bits) * 1099511628211u;
+  }
+  std::printf("%s %016llx\n", name, static_cast<unsigned long long>(digest));
+}
+
+struct WeightFormat {
+  FormatId id;
+  const char* name;
+  size_t panel_block_bytes;
+};
+constexpr WeightFormat kFormats[] = {{FormatId::kF32, "f32", 1024}, {FormatId::kF16, "f16", 512}, {FormatId::kBF16, "bf16", 512},
+                                     {FormatId::kQ8, "q8", 272},    {FormatId::kQ4, "q4", 144},   {FormatId::kQ2, "q2", 96}};
+
+void PrintProducts(Inputs& inputs) {
+  constexpr int kTokens = 3, kRows = 30, kBlocks = 7, kCols = 200;
+  std::vector<float> values(kTokens * kBlocks * kBlockColumns), scales(kTokens * kBlocks);
+  std::vector<int8_t> codes(values.size());
+  std::vector<int32_t> sums(scales.size());
+  for (int t = 0; t < kTokens; ++t) {
+    const std::vector<float> x = inputs.Numbers(kCols, 4.0f);
+    const int block = t * kBlocks;
+    kScalarKernels.prepare({x.data(), kCols, values.data() + block * kBlockColumns, codes.data() + block * kBlockColumns,
+                            scales.data() + block, sums.data() + block});
+  }
+  Print("codes", codes);
+  Print("scales", scales);
+  Print("sums", sums);
+  for (const WeightFormat& format : kFormats) {
+    std::vector<unsigned char> weights(format.panel_block_bytes * Panels(kRows) * kBlocks);
+    // Without the highest bit of an exponent: floats and scales stay below 2.
+    for (unsigned char& byte : weights) byte = static_cast<unsigned char>(inputs.Bits() & 0xbf);
+    std::vector<float> output(kTokens * kRows);
+    kScalarKernels.mat_mul[static_cast<int>(format.id)](
+        {weights.data(), kRows, kBlocks, kTokens, values.data(), codes.data(), scales.data(), sums.data(), output.data(), kRows},
+        0, Panels(kRows));
+    Print(format.name, output);
+  }
+}
+
+void PrintOthers(Inputs& inputs) {
+  constexpr int kCount = 2000;
+  const std::vector<float> x = inputs.Numbers(kCount, 50.0f), other = inputs.Numbers(kCount, 2.0f);
+  std::vector<float> y(kCount);
+  kScalarKernels.rms_norm(x.data(), other.data(), 1e-6f, kCount, y.data());
+  Print("rms norm", y);
+  kScalarKernels.swi_glu(x.data(), other.data(), kCount, y.data());
+  Print("silu", y);
+  y = x;
+  kScalarKernels.softmax(y.data(), kCount);
+  Print("softmax", y);
+  y = x;
+  kScalarKernels.add_scaled(y.data(), other.data(), 0.37f, kCount);
+  Print("add scaled", y);
+  y = x;
+  kScalarKernels.rope({y.data(), 1, kCount, 12345.0f, other.data()});
+  Print("rope", y);
+  constexpr int kHeadDim = 50, kTokens = 20;
+  const float* keys = x.data();
+  const float* values = other.data();
+  std::vector<float> scores(kTokens), output(kHeadDim);
+  kScalarKernels.attention({values, output.data(), &keys, &values, 0, kHeadDim, kTokens, kTokens, kHeadDim, 0.1f, scores.data()});
+  Print("attention", output);
+}
+
+}  // namespace
+}  // namespace moed
+
+int main() {
+  moed::Inputs inputs;
+  moed::PrintProducts(inputs);
+  moed::PrintOthers(inputs);
+}

@@ -1,0 +1,397 @@
+// Every table of 64-bit ARM gives the bits of the scalar one: each operation, every length below two vectors and awkward ones
+// above, at the end of readable memory. Needs no library but GoogleTest, so that it can be cross-compiled by itself; the
+// program's arguments are the tables that the processor is expected to support.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "core/kernels/kernel_table.h"
+#include "core/quant/half.h"
+#include "gtest/gtest.h"
+#include "tests/kernels/fixtures.h"
+
+namespace moed {
+namespace {
+
+struct Table {
+  std::string name;
+  const KernelTable* kernels;
+  bool (*supported)();
+};
+
+const Table kTables[] = {{"neon-dotprod", &kNeonDotprodKernels, HasNeonDotprod}, {"neon-i8mm", &kNeonI8mmKernels, HasNeonI8mm}};
+
+std::vector<std::string> expected_tables;  // from the command line
+
+constexpr int kLengths[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12,  13,  14,  15,  16,
+                            17, 23, 24, 31, 32, 33, 63, 64, 65, 96, 97, 100, 127, 250, 1000};
+constexpr float kUntouched = -77.25f;
+
+// `count` elements with an inaccessible page right behind them: the start is aligned to the element only.
+template <class T>
+class Guarded {
+ public:
+  explicit Guarded(size_t count) : count_(count) {
+    const size_t page = sysconf(_SC_PAGESIZE);
+    const size_t room = (count * sizeof(T) + page - 1) / page * page;
+    mapped_ = room + page;
+    mapping_ = static_cast<char*>(mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    EXPECT_NE(mapping_, MAP_FAILED);
+    EXPECT_EQ(mprotect(mapping_ + room, page, PROT_NONE), 0);
+    data_ = reinterpret_cast<T*>(mapping_ + room) - count;
+  }
+  explicit Guarded(std::span<const T> values) : Guarded(values.size()) { std::copy(values.begin(), values.end(), data_); }
+  Guarded(const Guarded&) = delete;
+  ~Guarded() { munmap(mapping_, mapped_); }
+
+  T* data() { return data_; }
+  std::span<const T> span() const { return {data_, count_}; }
+
+ private:
+  size_t count_, mapped_;
+  char* mapping_;
+  T* data_;
+};
+
+using GuardedFloats = Guarded<float>;
+
+// Values where roundings, signs of zero, overflow and underflow show.
+std::vector<float> Awkward(size_t count, uint32_t seed) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kSpecial[] = {0.0f,
+                                -0.0f,
+                                1e-38f,
+                                -1e-42f,
+                                3e38f,
+                                -3e38f,
+                                88.7f,
+                                -88.8f,
+                                104.0f,
+                                -104.0f,
+                                1e-20f,
+                                -1e-20f,
+                                0.5f,
+                                kInfinity,
+                                -kInfinity,
+                                std::numeric_limits<float>::quiet_NaN(),
+                                std::numeric_limits<float>::signaling_NaN()};
+  std::vector<float> values = Gaussian(count, seed, 10.0f);
+  std::mt19937 random(seed);
+  for (float& value : values) {
+    if (random() % 3 == 0) value = kSpecial[random() % std::size(kSpecial)];
+  }
+  return values;
+}
+
+// A packed matrix of the size and layout in core/quant/format.h.
+struct WeightFormat {
+  FormatId id;
+  const char* name;
+  int panel_block_bytes;
+  int scale_bytes;  // float16 scales and offsets at the start of a block of codes
+};
+constexpr WeightFormat kFormats[] = {{FormatId::kF32, "f32", 1024, 0},  {FormatId::kF16, "f16", 512, 0},
+                                     {FormatId::kBF16, "bf16", 512, 0}, {FormatId::kQ8, "q8", 272, 16},
+                                     {FormatId::kQ4, "q4", 144, 16},    {FormatId::kQ2, "q2", 96, 32}};
+
+void SetHalf(unsigned char* at, uint16_t half) { std::memcpy(at, &half, 2); }
+
+std::vector<unsigned char> RandomWeights(const WeightFormat& format, int rows, int blocks, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.0f, 0.1f);
+  std::vector<unsigned char> bytes(static_cast<size_t>(format.panel_block_bytes) * Panels(rows) * blocks);
+  for (size_t block = 0; block < bytes.size(); block += format.panel_block_bytes) {
+    unsigned char* const begin = bytes.data() + block;
+    unsigned char* const end = begin + format.panel_block_bytes;
+    const bool codes = format.scale_bytes > 0;
+    for (unsigned char* at = begin; at < (codes ? begin + format.scale_bytes : end);) {
+      const float value = normal(random);
+      if (format.id == FormatId::kF32) std::memcpy(at, &value, 4);
+      if (format.id == FormatId::kBF16) SetHalf(at, FloatToBFloat16(value));
+      if (format.id == FormatId::kF16 || codes) SetHalf(at, FloatToFloat16(value));
+      at += format.id == FormatId::kF32 ? 4 : 2;
+    }
+    if (codes) std::generate(begin + format.scale_bytes, end, [&] { return static_cast<unsigned char>(random()); });
+  }
+  return bytes;
+}
+
+// The activations of some tokens as the scalar table prepares them.
+class PreparedTokens {
+ public:
+  PreparedTokens(std::span<const float> x, int tokens, int cols)
+      : tokens_(tokens), blocks_(Blocks(cols)), values_(Width()), codes_(Width()), scales_(Scales()), sums_(Scales()) {
+    for (int t = 0; t < tokens; ++t) {
+      const size_t block = static_cast<size_t>(t) * blocks_;
+      kScalarKernels.prepare({x.data() + static_cast<size_t>(t) * cols, cols, values_.data() + block * kBlockColumns,
+                              codes_.data() + block * kBlockColumns, scales_.data() + block, sums_.data() + block});
+    }
+  }
+
+  // Of the last `tokens` tokens, which end where memory ends.
+  MatMulArguments Arguments(const unsigned char* weights, int rows, int tokens, float* output, int64_t stride) {
+    const size_t block = static_cast<size_t>(tokens_ - tokens) * blocks_;
+    return {.weights = weights,
+            .rows = rows,
+            .blocks = blocks_,
+            .tokens = tokens,
+            .values = values_.data() + block * kBlockColumns,
+            .codes = codes_.data() + block * kBlockColumns,
+            .scales = scales_.data() + block,
+            .sums = sums_.data() + block,
+            .output = output,
+            .output_stride = stride};
+  }
+
+ private:
+  size_t Scales() const { return static_cast<size_t>(tokens_) * blocks_; }
+  size_t Width() const { return Scales() * kBlockColumns; }
+
+  const int tokens_, blocks_;
+  Guarded<float> values_;
+  Guarded<int8_t> codes_;
+  Guarded<float> scales_;
+  Guarded<int32_t> sums_;
+};
+
+class NeonExactness : public ::testing::TestWithParam<Table> {
+ protected:
+  void SetUp() override {
+    if (!GetParam().supported()) GTEST_SKIP() << "not on this processor";
+  }
+
+  // Runs `operation(table, data)` on a copy of `data` on both.
+  template <class Operation>
+  void Compare(std::span<const float> data, const Operation& operation) {
+    GuardedFloats expected(data), found(data);
+    operation(kScalarKernels, expected.data());
+    operation(kernels_, found.data());
+    EXPECT_TRUE(SameBits(found.span(), expected.span()));
+  }
+
+  void ComparePrepare(const std::vector<float>& values) {
+    GuardedFloats x{values};
+    const int cols = static_cast<int>(values.size());
+    const size_t blocks = Blocks(cols), width = blocks * kBlockColumns;
+    GuardedFloats values_a(width), values_b(width), scales_a(blocks), scales_b(blocks);
+    Guarded<int8_t> codes_a(width), codes_b(width);
+    Guarded<int32_t> sums_a(blocks), sums_b(blocks);
+    kScalarKernels.prepare({x.data(), cols, values_a.data(), codes_a.data(), scales_a.data(), sums_a.data()});
+    kernels_.prepare({x.data(), cols, values_b.data(), codes_b.data(), scales_b.data(), sums_b.data()});
+    EXPECT_TRUE(SameBits(values_b.span(), values_a.span())) << cols;
+    EXPECT_TRUE(SameBits(scales_b.span(), scales_a.span())) << cols;
+    EXPECT_TRUE(std::ranges::equal(codes_b.span(), codes_a.span())) << cols;
+    EXPECT_TRUE(std::ranges::equal(sums_b.span(), sums_a.span())) << cols;
+  }
+
+  // Panels [begin, end) times each of the counts of tokens; everything else stays untouched.
+  void CompareMatMul(const WeightFormat& format, std::span<const unsigned char> bytes, int rows, int cols, int begin, int end,
+                     std::span<const float> x, int most_tokens, std::span<const int> counts) {
+    Guarded<unsigned char> weights(bytes);
+    PreparedTokens prepared(x, most_tokens, cols);
+    const int stride = rows + 3;
+    const std::vector<float> untouched(static_cast<size_t>(most_tokens) * stride - 3, kUntouched);
+    GuardedFloats expected(untouched);
+    const int id = static_cast<int>(format.id);
+    kScalarKernels.mat_mul[id](prepared.Arguments(weights.data(), rows, most_tokens, expected.data(), stride), begin, end);
+    for (int tokens : counts) {
+      GuardedFloats found{std::span(untouched).last(static_cast<size_t>(tokens) * stride - 3)};
+      kernels_.mat_mul[id](prepared.Arguments(weights.data(), rows, tokens, found.data(), stride), begin, end);
+      ASSERT_TRUE(SameBits(found.span(), expected.span().last(found.span().size())))
+          << format.name << " " << rows << "x" << cols << " panels " << begin << " to " << end << " tokens " << tokens;
+    }
+  }
+
+  const KernelTable& kernels_ = *GetParam().kernels;
+};
+
+TEST(NeonTables, SupportedAsExpected) {
+  std::vector<std::string> supported;
+  for (const Table& table : kTables) {
+    if (table.supported()) supported.push_back(table.name);
+  }
+  EXPECT_EQ(supported, expected_tables);
+}
+
+TEST_P(NeonExactness, Prepare) {
+  for (int cols : kLengths) {
+    for (float deviation : {1.0f, 1e-37f, 1e35f}) ComparePrepare(Gaussian(cols, cols, deviation));
+    ComparePrepare(Awkward(cols, cols));
+  }
+}
+
+TEST_P(NeonExactness, PrepareRoundsTiesToEven) {
+  std::vector<float> x;
+  for (int block = 0; block < 16; ++block) {
+    x.push_back(127.0f);  // makes the factor 1
+    for (int i = 1; i < kBlockColumns; ++i) x.push_back(static_cast<float>(8 * block - 64) + static_cast<float>(i) / 4.0f);
+  }
+  ComparePrepare(x);
+}
+
+TEST_P(NeonExactness, MatMulShapes) {
+  const int most = 19;
+  std::vector<int> counts(most);
+  for (int i = 0; i < most; ++i) counts[i] = i + 1;
+  for (const WeightFormat& format : kFormats) {
+    for (int rows : {1, 5, 7, 8, 9, 16, 17, 31, 33, 40, 71}) {
+      for (int cols : {1, 32, 33, 95, 160}) {
+        const std::vector<unsigned char> weights = RandomWeights(format, rows, Blocks(cols), rows * 1000 + cols);
+        const std::vector<float> x = Gaussian(static_cast<size_t>(most) * cols, cols);
+        CompareMatMul(format, weights, rows, cols, 0, Panels(rows), x, most, counts);
+      }
+    }
+  }
+}
+
+TEST_P(NeonExactness, MatMulPartsOfLongRows) {
+  const int rows = 85, cols = 33 * 64 + 7, most = 13;
+  for (const WeightFormat& format : kFormats) {
+    const std::vector<unsigned char> weights = RandomWeights(format, rows, Blocks(cols), 1);
+    const std::vector<float> x = Gaussian(static_cast<size_t>(most) * cols, 2);
+    CompareMatMul(format, weights, rows, cols, 2, 3, x, most, {{1, 2, 3, 13}});
+    CompareMatMul(format, weights, rows, cols, 9, 11, x, most, {{1, 2, 4, 8, 9}});
+    CompareMatMul(format, weights, rows, cols, 3, 3, x, most, {{5}});
+  }
+}
+
+// Stores are input: any byte may stand where a code or a scale belongs, and any number among the activations.
+TEST_P(NeonExactness, MatMulOfAnyBytes) {
+  const int rows = 40, cols = 96, most = 11;
+  std::mt19937 random(4);
+  for (const WeightFormat& format : kFormats) {
+    for (int round = 0; round < 10; ++round) {
+      std::vector<unsigned char> weights = RandomWeights(format, rows, Blocks(cols), 1);
+      for (unsigned char& byte : weights) byte = static_cast<unsigned char>(random());
+      const size_t count = static_cast<size_t>(most) * cols;
+      const std::vector<float> x = round % 2 == 0 ? Gaussian(count, round) : Awkward(count, round);
+      CompareMatMul(format, weights, rows, cols, 0, Panels(rows), x, most, {{1, 2, 3, 11}});
+    }
+  }
+}
+
+TEST_P(NeonExactness, MatMulOfEveryCode) {
+  const int cols = 64, most = 11;
+  std::vector<float> x = Gaussian(most * cols, 3);
+  std::fill_n(x.begin(), cols, 1.0f);  // codes of 127 throughout
+  std::fill_n(x.begin() + cols, cols, -1.0f);
+  std::copy_n(x.begin(), 2 * cols, x.end() - 2 * cols);
+  for (const WeightFormat& format : kFormats) {
+    if (format.scale_bytes == 0) continue;
+    std::vector<unsigned char> weights = RandomWeights(format, kPanelRows, Blocks(cols), 1);
+    for (int byte = 0; byte < 256; ++byte) {
+      for (size_t i = 0; i < weights.size(); ++i) {
+        if (static_cast<int>(i) % format.panel_block_bytes >= format.scale_bytes) weights[i] = static_cast<unsigned char>(byte);
+      }
+      CompareMatMul(format, weights, kPanelRows, cols, 0, 1, x, most, {{1, 2, 11}});
+    }
+  }
+}
+
+TEST_P(NeonExactness, RmsNorm) {
+  for (int cols : kLengths) {
+    GuardedFloats weight(Gaussian(cols, 2));
+    const auto operation = [&](const KernelTable& table, float* x) { table.rms_norm(x, weight.data(), 1e-6f, cols, x); };
+    Compare(Gaussian(cols, cols), operation);
+    Compare(Gaussian(cols, cols, 1e-23f), operation);
+    Compare(Awkward(cols, cols), operation);
+  }
+}
+
+TEST_P(NeonExactness, Rope) {
+  for (int head_dim = 2; head_dim <= 40; head_dim += 2) {
+    const int heads = 3;
+    std::vector<float> frequencies(head_dim / 2);
+    for (int i = 0; i < head_dim / 2; ++i) frequencies[i] = static_cast<float>(std::pow(1e6, -2.0 * i / head_dim));
+    GuardedFloats inv_freq(frequencies);
+    const float position = static_cast<float>(head_dim * head_dim * 7919 + 1);
+    const auto operation = [&](const KernelTable& table, float* x) {
+      table.rope({x, heads, head_dim, position, inv_freq.data()});
+    };
+    Compare(Gaussian(heads * head_dim, head_dim), operation);
+    Compare(Awkward(heads * head_dim, head_dim), operation);
+  }
+}
+
+TEST_P(NeonExactness, RopeAngles) {
+  constexpr int kHeadDim = 128;
+  std::vector<float> inv_freq(kHeadDim / 2);
+  for (int i = 0; i < kHeadDim / 2; ++i) inv_freq[i] = static_cast<float>(std::pow(10000.0, -2.0 * i / kHeadDim));
+  for (float position : {0.0f, 1.0f, 2.0f, 3.0f, 100.0f, 4095.0f, 32768.0f, 131071.0f, 999999.0f, 2147483648.0f}) {
+    Compare(Gaussian(kHeadDim, 1), [&](const KernelTable& table, float* x) {
+      table.rope({x, 1, kHeadDim, position, inv_freq.data()});
+    });
+  }
+}
+
+TEST_P(NeonExactness, Attention) {
+  constexpr int kPageTokens = 7, kPages = 5, kKvHeads = 2;
+  for (int head_dim : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 20, 33, 48, 63, 64, 72, 96, 128, 130}) {
+    const int64_t token_stride = kKvHeads * head_dim;
+    // A page each, the second head's last vector at the end of memory.
+    std::vector<std::unique_ptr<GuardedFloats>> pages;
+    std::vector<const float*> key_pages, value_pages;
+    for (int page = 0; page < 2 * kPages; ++page) {
+      const std::vector<float> values =
+          page == 6 ? Awkward(kPageTokens * token_stride, page) : Gaussian(kPageTokens * token_stride, page);
+      pages.push_back(std::make_unique<GuardedFloats>(values));
+      (page % 2 == 0 ? key_pages : value_pages).push_back(pages.back()->data());
+    }
+    GuardedFloats query(Gaussian(head_dim, 8));
+    for (int length = 1; length <= kPages * kPageTokens; length += length < 22 ? 1 : 5) {
+      GuardedFloats expected_scores(length), found_scores(length);
+      const auto operation = [&](const KernelTable& table, float* output) {
+        float* scores = (&table == &kernels_ ? found_scores : expected_scores).data();
+        table.attention({query.data(), output, key_pages.data(), value_pages.data(), head_dim, token_stride, kPageTokens, length,
+                         head_dim, 0.3f, scores});
+      };
+      Compare(std::vector<float>(head_dim), operation);
+      EXPECT_TRUE(SameBits(found_scores.span(), expected_scores.span())) << head_dim << " length " << length;
+    }
+  }
+}
+
+TEST_P(NeonExactness, Softmax) {
+  for (int n : kLengths) {
+    const auto operation = [n](const KernelTable& table, float* x) { table.softmax(x, n); };
+    Compare(Gaussian(n, n, 4.0f), operation);
+    Compare(Gaussian(n, n, 60.0f), operation);  // many underflow
+    for (int seed = 0; seed < 5; ++seed) Compare(Awkward(n, n + seed), operation);
+    Compare(std::vector<float>(n, -std::numeric_limits<float>::infinity()), operation);
+  }
+}
+
+TEST_P(NeonExactness, Elementwise) {
+  for (int n : kLengths) {
+    for (bool awkward : {false, true}) {
+      const std::vector<float> x = awkward ? Awkward(n, n) : Gaussian(n, n);
+      GuardedFloats other(awkward ? Awkward(n, n + 1) : Gaussian(n, n + 1));
+      Compare(x, [&](const KernelTable& table, float* y) { table.swi_glu(y, other.data(), n, y); });
+      Compare(x, [&](const KernelTable& table, float* y) { table.swi_glu(other.data(), y, n, y); });
+      Compare(x, [&](const KernelTable& table, float* y) { table.add_scaled(y, other.data(), 0.37f, n); });
+      Compare(x, [&](const KernelTable& table, float* y) { table.add(y, other.data(), n); });
+    }
+  }
+}
+
+TEST_P(NeonExactness, SwiGluOverTheWholeRange) {
+  std::vector<float> gate;
+  for (float x = -130.0f; x < 130.0f; x += 0.0037f) gate.push_back(x);
+  GuardedFloats up(std::vector<float>(gate.size(), 1.0f));
+  Compare(gate, [&](const KernelTable& table, float* y) { table.swi_glu(y, up.data(), static_cast<int64_t>(gate.size()), y); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Tables, NeonExactness, ::testing::ValuesIn(kTables),
+                         [](const auto& info) { return TestName(info.param.name); });
+
+}  // namespace
+}  // namespace moed
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  moed::expected_tables.assign(argv + 1, argv + argc);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,2 @@
+class WidenError(Exception):
+    """What is wrong with the input or the machine, in words for the user."""
