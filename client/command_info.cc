@@ -1,6 +1,7 @@
 #include <google/protobuf/util/json_util.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -53,11 +54,46 @@ absl::Status RunInfo(const InfoFlags& flags, CommandContext& context) {
   return absl::OkStatus();
 }
 
+// Milliseconds a step and the share of all steps' time, by part; what no part accounts for is "other".
+void PrintBreakdown(const moe::v1::Stats& stats) {
+  constexpr std::string_view kWhole = "step", kAfter = "hand out";
+  moe::v1::StepPart whole, other;
+  for (const auto& part : stats.step_parts()) {
+    if (part.part() == kWhole) whole = part;
+  }
+  other = whole;
+  other.set_part("other");
+  std::printf("%-16s %14s %9s %14s %9s\n", "part", "prefill ms", "share", "decode ms", "share");
+  const auto cell = [](const moe::v1::StepTime& part, const moe::v1::StepTime& step) {
+    const double steps = static_cast<double>(std::max<uint64_t>(step.count(), 1));
+    std::printf(" %14.3f %7.1f %%", 1e3 * part.seconds() / steps,
+                step.seconds() > 0 ? 100 * part.seconds() / step.seconds() : 0.0);
+  };
+  const auto row = [&](const moe::v1::StepPart& part) {
+    std::printf("%-16s", part.part().c_str());
+    cell(part.prefill(), whole.prefill());
+    cell(part.decode(), whole.decode());
+    std::printf("\n");
+  };
+  for (const auto& part : stats.step_parts()) {
+    if (part.part() == kWhole) continue;
+    row(part);
+    if (part.part() == kAfter) continue;
+    other.mutable_prefill()->set_seconds(other.prefill().seconds() - part.prefill().seconds());
+    other.mutable_decode()->set_seconds(other.decode().seconds() - part.decode().seconds());
+  }
+  row(other);
+  row(whole);
+  std::printf("%-16s %14llu %9s %14llu\n", "steps", static_cast<unsigned long long>(whole.prefill().count()), "",
+              static_cast<unsigned long long>(whole.decode().count()));
+}
+
 struct StatsFlags {
   double window = 10;
   double interval = 1;
   int count = 0;
   bool json = false;
+  bool breakdown = false;
 };
 
 void PrintStats(const moe::v1::Stats& s) {
@@ -111,7 +147,7 @@ absl::Status RunStats(const StatsFlags& flags, CommandContext& context) {
     } else {
       if (terminal && turns != 1) std::printf("\033[H\033[2J");
       PrintStats(stats);
-      PrintCache(state);
+      flags.breakdown ? PrintBreakdown(stats) : PrintCache(state);
     }
     std::fflush(stdout);
   }
@@ -135,6 +171,8 @@ CommandRun DefineStats(CLI::App& app) {
   app.add_option("--count", flags->count, "how many times (default: until Ctrl-C on a terminal, once elsewhere)")
       ->check(CLI::PositiveNumber);
   app.add_flag("--json", flags->json, "one JSON object a line: stats, cache");
+  app.add_flag("--breakdown", flags->breakdown,
+               "where the engine's time went, in place of the cache: milliseconds a step, by part");
   return [flags](CommandContext& context) { return RunStats(*flags, context); };
 }
 

@@ -286,7 +286,7 @@ absl::StatusOr<std::unique_ptr<CachingProvider>> App::Impl::MakeProvider() {
 }
 
 absl::Status App::Impl::LoadModel() {
-  if (!config_.trace.empty()) trace_ = std::make_unique<Trace>(clock_, plan_.trace_events);
+  trace_ = std::make_unique<Trace>(clock_, plan_.trace_events);
   executor_ = MakeThreadPool(config_.threads);
   MOED_ASSIGN_OR_RETURN(backend_, MakeBackend(config_.backend, *executor_));
   MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, plan_.memory.kv_pages));
@@ -303,6 +303,7 @@ absl::Status App::Impl::LoadModel() {
 void App::Impl::Publish() {
   loaded_.engine = engine_.get();
   loaded_.tokenizer = tokenizer_.get();
+  loaded_.step_parts = [this] { return trace_->Parts(); };
   loaded_.expert_stats = [this] { return provider_->Stats(); };
   loaded_.hottest_experts = [this](int top) { return provider_->HottestExperts(top); };
   loaded_.info = DescribeModel(*store_, spec_, plan_.memory.max_context);
@@ -339,7 +340,7 @@ absl::Status App::Impl::Run() {
   ticker_.reset();
   workers_.reset();
   absl::Status written;
-  if (trace_ != nullptr) {
+  if (trace_ != nullptr && !config_.trace.empty()) {
     written = Annotate(trace_->WriteJson(config_.trace), "--trace");
     if (written.ok()) spdlog::info("trace written to {} ({} events did not fit)", config_.trace, trace_->dropped());
   }

@@ -100,6 +100,16 @@ absl::Status ControlService::FillStats(const moe::v1::GetStatsRequest& request, 
   }
   out.set_memory_budget_bytes(parts_.info.memory_budget_bytes());
   out.set_resident_set_bytes(ReadProcessUsage().resident_bytes);
+  for (const TracePart& part : model->step_parts()) {
+    auto* step = out.add_step_parts();
+    step->set_part(std::string(part.name));
+    const auto fill = [&part](StepKind kind, moe::v1::StepTime& time) {
+      time.set_count(part.count[static_cast<size_t>(kind)]);
+      time.set_seconds(static_cast<double>(part.nanos[static_cast<size_t>(kind)]) * 1e-9);
+    };
+    fill(StepKind::kPrefill, *step->mutable_prefill());
+    fill(StepKind::kDecode, *step->mutable_decode());
+  }
   return absl::OkStatus();
 }
 

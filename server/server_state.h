@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/trace.h"
 #include "core/engine/engine.h"
 #include "core/expert/memory_plan.h"
 #include "core/expert/stats.h"
@@ -20,6 +21,7 @@ struct LoadedModel {
   const Tokenizer* tokenizer = nullptr;
   std::function<ExpertStats()> expert_stats;
   std::function<std::vector<ExpertHeat>(int top)> hottest_experts;
+  std::function<std::vector<TracePart>()> step_parts;
   std::vector<std::string> expert_formats;  // [precision]
   std::vector<MemoryPart> memory;           // as planned, "cache" included
   moe::v1::ModelInfo info;

@@ -1,5 +1,6 @@
 #include "core/base/trace.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 
@@ -9,11 +10,28 @@ namespace moed {
 
 void Trace::Add(const TraceEvent& event) {
   absl::MutexLock lock(&mutex_);
+  if (event.track == kComputeTrack) {
+    const std::string_view name = event.name;
+    auto part = std::find_if(parts_.begin(), parts_.end(), [name](const TracePart& other) { return other.name == name; });
+    if (part == parts_.end()) part = parts_.insert(part, TracePart{name});
+    ++part->count[static_cast<size_t>(step_)];
+    part->nanos[static_cast<size_t>(step_)] += event.end_nanos - event.begin_nanos;
+  }
   if (events_.size() < capacity_) {
     events_.push_back(event);
   } else {
     ++dropped_;
   }
+}
+
+void Trace::BeginStep(StepKind kind) {
+  absl::MutexLock lock(&mutex_);
+  step_ = kind;
+}
+
+std::vector<TracePart> Trace::Parts() const {
+  absl::MutexLock lock(&mutex_);
+  return parts_;
 }
 
 std::vector<TraceEvent> Trace::Events() const {

@@ -138,6 +138,9 @@ void StepLoop::AddChunk(LiveRequest& live, int tokens) {
 }
 
 void StepLoop::Compute() {
+  const bool prefills =
+      std::any_of(chunks_.begin(), chunks_.end(), [](const auto& chunk) { return chunk.phase == Phase::kPrefill; });
+  if (parts_.trace != nullptr) parts_.trace->BeginStep(prefills ? StepKind::kPrefill : StepKind::kDecode);
   {
     TraceSpan span(parts_.trace, "step", kComputeTrack);
     parts_.model.Forward(
@@ -145,10 +148,12 @@ void StepLoop::Compute() {
         [this](int chunk, int token, std::span<float> logits) { TakeLogits(*batch_[chunk], chunks_[chunk], token, logits); });
   }
   ++counts_.steps;
+  TraceSpan span(parts_.trace, "hand out", kComputeTrack);
   for (size_t i = 0; i < batch_.size(); ++i) Settle(*batch_[i], chunks_[i].status);
 }
 
 void StepLoop::TakeLogits(LiveRequest& live, const SequenceChunk& chunk, int token, std::span<const float> logits) {
+  TraceSpan span(parts_.trace, "sampling", kComputeTrack);
   // The token after this one lies beyond the chunk's end when it is the chunk's last.
   live.failure.Update(live.answer ? Choose(live, logits) : ScoreNext(live, *(chunk.tokens.data() + token + 1), logits));
 }

@@ -67,13 +67,15 @@ void Decoder::ComputeLogits(LogitsSink sink) {
 
 void Decoder::ProjectLogits(std::span<const int32_t> rows, LogitsSink sink) {
   if (rows.empty()) return;
-  const TraceSpan span(step_.trace, "logits", kComputeTrack);
   Scratch& scratch = step_.scratch;
   const int count = static_cast<int>(rows.size());
-  const Activations input =
-      step_.backend.Prepare(scratch.normed.data(), count, spec_.hidden, spec_.hidden, scratch.normed_storage);
-  const MatMulJob jobs[] = {{weights_.head, &input, scratch.logits.data(), spec_.vocabulary}};
-  step_.backend.MatMul(jobs);
+  {
+    const TraceSpan span(step_.trace, "logits", kComputeTrack);
+    const Activations input =
+        step_.backend.Prepare(scratch.normed.data(), count, spec_.hidden, spec_.hidden, scratch.normed_storage);
+    const MatMulJob jobs[] = {{weights_.head, &input, scratch.logits.data(), spec_.vocabulary}};
+    step_.backend.MatMul(jobs);
+  }
   for (int i = 0; i < count; ++i) {
     const BatchChunk& chunk = step_.batch.chunk_of(rows[i]);
     sink(chunk.index, rows[i] - chunk.first_row,

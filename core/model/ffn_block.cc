@@ -54,7 +54,7 @@ void FfnBlock::RunExperts(LayerId layer, const LayerWeights& weights, ExpertProv
     });
   }
   experts_.Run(layer, weights.ffn_norm, step_.one_block() ? &input : nullptr, provider);
-  Combine();
+  Combine(layer);
   step_.batch.DropFailed(step_.scratch.x.data(), step_.spec.hidden);
 }
 
@@ -102,7 +102,8 @@ void FfnBlock::ComputeShared(LayerId layer, const LayerWeights& weights, RowBloc
 
 // Slot order, whatever the order of arrival was. An expert that was not delivered was skipped by the provider's fidelity rule, or
 // its tokens leave the batch: it adds nothing.
-void FfnBlock::Combine() {
+void FfnBlock::Combine(LayerId layer) {
+  const TraceSpan span(step_.trace, "combine", kComputeTrack, layer);
   Scratch& scratch = step_.scratch;
   const int hidden = step_.spec.hidden;
   const int top_k = step_.spec.top_k;

@@ -23,7 +23,7 @@ class FfnBlock {
   void ChooseForAllTokens();
   // To scratch.shared.
   void ComputeShared(LayerId layer, const LayerWeights& weights, RowBlock block, const Activations& input);
-  void Combine();
+  void Combine(LayerId layer);
 
   // silu(gate x) * (up x), prepared as the input of down.
   Activations GateAndUp(const MatrixView& gate, const MatrixView& up, const Activations& input);

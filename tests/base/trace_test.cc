@@ -76,6 +76,30 @@ TEST(TraceTest, KeepsTheFirstEventsAndCountsTheRest) {
   EXPECT_EQ(Written(trace).at("otherData").at("dropped_events"), "7");
 }
 
+TEST(TraceTest, SumsUpTheComputeTrackByKindOfStep) {
+  FakeClock clock;
+  Trace trace(clock, 0);  // no room for events
+  const auto spend = [&](const char* name, int track, int64_t nanos) {
+    const TraceSpan span(&trace, name, track);
+    clock.AdvanceNanos(nanos);
+  };
+  trace.BeginStep(StepKind::kPrefill);
+  spend("attention", kComputeTrack, 5);
+  spend("read", kReadTrack, 100);
+  trace.BeginStep(StepKind::kDecode);
+  spend("expert", kComputeTrack, 7);
+  spend("attention", kComputeTrack, 2);
+  spend("attention", kComputeTrack, 4);
+  const std::vector<TracePart> parts = trace.Parts();
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(parts[0].name, "attention");
+  EXPECT_THAT(parts[0].count, testing::ElementsAre(1, 2));
+  EXPECT_THAT(parts[0].nanos, testing::ElementsAre(5, 6));
+  EXPECT_EQ(parts[1].name, "expert");
+  EXPECT_THAT(parts[1].count, testing::ElementsAre(0, 1));
+  EXPECT_THAT(parts[1].nanos, testing::ElementsAre(0, 7));
+}
+
 TEST(TraceTest, HoursIntoTheDayNanosecondsAreKept) {
   FakeClock clock;
   Trace trace(clock, 1);

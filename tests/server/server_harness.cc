@@ -60,6 +60,7 @@ LoadedModel TestModel(Engine& engine) {
   model.engine = &engine;
   model.tokenizer = &TestTokenizer();
   model.expert_stats = TestExpertStats;
+  model.step_parts = [] { return std::vector<TracePart>{{"step", {1, 2}, {3'000'000, 4'000'000}}}; };
   model.hottest_experts = [](int top) {
     std::vector<ExpertHeat> heat = {{{LayerId(3), 7, 1}, 40, true}, {{LayerId(1), 2, 0}, 30, false}};
     heat.resize(std::min<size_t>(heat.size(), top));

@@ -222,6 +222,20 @@ class DaemonTest(unittest.TestCase):
             for part in named:
                 self.assertIn(part, run.stderr)
 
+    def test_the_breakdown_accounts_for_the_steps(self):
+        with self.running("--memory-budget", "14MiB") as daemon:
+            daemon.json("generate", "--prompt", PROMPT, "--max-new-tokens", 12, "--ignore-eos")
+            parts = {part["part"]: part for part in stats(daemon)["step_parts"]}
+            self.assertLessEqual({"attention", "router", "expert", "wait", "sampling", "hand out", "step"}, set(parts))
+            self.assertEqual(int(parts["step"]["decode"]["count"]), 11)
+            for kind in ("prefill", "decode"):
+                inside = sum(part[kind]["seconds"] for name, part in parts.items() if name not in ("step", "hand out"))
+                self.assertGreater(inside, 0)
+                self.assertLessEqual(inside, parts["step"][kind]["seconds"], "no part is counted twice")
+            table = daemon.moectl("stats", "--breakdown").stdout
+            for word in ("attention", "decode ms", "other"):
+                self.assertIn(word, table)
+
     # What it writes
 
     def test_the_trace_shows_reads_and_experts(self):
