@@ -77,9 +77,9 @@ class Provider final : public CachingProvider {
   std::vector<ExpertHeat> HottestExperts(int top) const override { return cache_.Hottest(top); }
 
  private:
-  // So many tokens of a prompt that they want most of a layer will want most of the next one too, which needs no prediction.
+  // So many tokens of a prompt that they want nearly all of a layer will want as much of the next one, which needs no prediction.
   bool WantsWholeLayers() const {
-    return wanted_.phase() == Phase::kPrefill && 2 * static_cast<int>(wanted_.experts().size()) >= experts_per_layer_;
+    return wanted_.phase() == Phase::kPrefill && 8 * static_cast<int>(wanted_.experts().size()) >= 7 * experts_per_layer_;
   }
   void GuessWholeLayerAfter(LayerId layer) {
     merged_.clear();
