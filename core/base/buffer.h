@@ -16,8 +16,8 @@ inline constexpr size_t kLargePageBytes = 2 << 20;
 constexpr size_t RoundUp(size_t value, size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 // Owns one anonymous mapping: zero-filled, 4 KiB-aligned (fit for O_DIRECT), returned to the kernel on destruction. One of at
-// least a large page begins at a multiple of it and asks for large pages: walks through page tables cost a third of the read
-// bandwidth. Movable. Not synchronised.
+// least a large page begins at a multiple of it and asks for large pages: walks through page tables cost read bandwidth.
+// Movable. Not synchronised.
 class Buffer {
  public:
   Buffer() = default;
