@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <numeric>
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "bench/machine_limits_memory.h"
 #include "core/base/buffer.h"
 #include "core/base/clock.h"
 #include "core/base/executor.h"
@@ -19,7 +19,7 @@
 namespace moed {
 namespace {
 
-constexpr size_t kReadBytes = 512 << 20;  // beyond every cache
+constexpr size_t kReadBytes = 1024 * kReadPieceBytes;  // beyond every cache
 constexpr int kWarmTokens = 64;
 
 struct Options {
@@ -29,27 +29,6 @@ struct Options {
   int tokens = 64;
   int turns = 7;
 };
-
-// GB/s of reading memory once from first to last byte with the threads of `executor`.
-double ReadBandwidth(Executor& executor, const Buffer& memory, const Clock& clock) {
-  const int64_t start = clock.NowNanos();
-  std::vector<uint64_t> sums(1024);
-  const size_t piece = memory.size() / sums.size();
-  executor.ParallelFor(static_cast<int>(sums.size()), 1, [&](int begin, int end) {
-    for (int i = begin; i < end; ++i) {
-      const auto* words = reinterpret_cast<const uint64_t*>(memory.data() + static_cast<size_t>(i) * piece);
-      uint64_t lanes[8] = {};
-      for (size_t w = 0; w < piece / sizeof(uint64_t); w += 8) {
-        for (size_t lane = 0; lane < 8; ++lane) lanes[lane] += words[w + lane];
-      }
-      sums[static_cast<size_t>(i)] = std::accumulate(lanes, lanes + 8, uint64_t{0});
-    }
-  });
-  const double seconds = SecondsBetween(start, clock.NowNanos());
-  [[maybe_unused]] static volatile uint64_t keep;  // the sums are wanted
-  keep = std::accumulate(sums.begin(), sums.end(), uint64_t{0});
-  return static_cast<double>(memory.size()) / seconds * 1e-9;
-}
 
 // Weights that one decoded token touches: the whole trunk but an untied embedding (one row of it), and top-k experts a layer.
 double BytesPerToken(const StoreReader& store, const ModelSpec& spec) {
@@ -126,12 +105,13 @@ absl::Status Run(const Options& options) {
 
   MOED_ASSIGN_OR_RETURN(Buffer memory, Buffer::Allocate(kReadBytes));
   std::memset(memory.data(), 1, memory.size());
+  const MemoryRead& best_read = BestRead(*executor, memory.span());
   const double token_bytes = BytesPerToken(*store, spec);
   Decoding decoding(*model, *kv, *provider, context);
   MOED_RETURN_IF_ERROR(decoding.Run(kWarmTokens));
   std::vector<double> read, decode, share;
   for (int turn = 0; turn < options.turns; ++turn) {
-    read.push_back(ReadBandwidth(*executor, memory, Clock::Real()));
+    read.push_back(ReadRate(best_read, *executor, memory.span()));
     const int64_t start = Clock::Real().NowNanos();
     MOED_RETURN_IF_ERROR(decoding.Run(options.tokens));
     decode.push_back(token_bytes * options.tokens / SecondsBetween(start, Clock::Real().NowNanos()) * 1e-9);

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <condition_variable>
 #include <cstdio>
 #include <cstring>
@@ -58,11 +57,6 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-bool Runs(std::string_view backend) {
-  InlineExecutor executor;
-  return MakeBackend(backend, executor).ok();
-}
-
 // Memory that every benchmark reads, far larger than caches: any bytes are weights, these with scales of about one.
 class Pool {
  public:
@@ -71,6 +65,7 @@ class Pool {
     for (size_t i = 0; i < memory_.size() / 4; ++i) words[i] = (static_cast<uint32_t>(i) * 2654435761u) & 0x3fff3fffu;
   }
   size_t size() const { return memory_.size(); }
+  std::span<const std::byte> NextToRead() { return {Next(kLimitReadBytes), kLimitReadBytes}; }
   // The next `bytes` of the memory, round and round.
   const std::byte* Next(size_t bytes) {
     bytes = RoundUp(bytes, kPageBytes);
@@ -84,34 +79,6 @@ class Pool {
   Buffer memory_;
   size_t next_ = 0;
 };
-
-// GB/s of one pass over the next `bytes`.
-double ReadRate(const MemoryRead& read, Executor& executor, Pool& pool, size_t bytes) {
-  const std::byte* data = pool.Next(bytes);
-  std::atomic<uint64_t> sum{0};
-  const double start = Now();
-  executor.ParallelFor(static_cast<int>(bytes / kReadPieceBytes), 1, [&](int begin, int end) {
-    for (int i = begin; i < end; ++i) sum += read.run(data + static_cast<size_t>(i) * kReadPieceBytes, kReadPieceBytes);
-  });
-  const double rate = static_cast<double>(bytes) / (Now() - start) * 1e-9;
-  benchmark::DoNotOptimize(sum.load());
-  return rate;
-}
-
-const MemoryRead& BestRead(Executor& executor, Pool& pool) {
-  const MemoryRead* best = nullptr;
-  double best_rate = 0;
-  for (const MemoryRead& read : MemoryReads()) {
-    if (!Runs(read.backend)) continue;
-    std::vector<double> rates;
-    for (int turn = 0; turn < 5; ++turn) rates.push_back(ReadRate(read, executor, pool, kLimitReadBytes));
-    if (Median(rates) > best_rate) {
-      best_rate = Median(rates);
-      best = &read;
-    }
-  }
-  return *best;
-}
 
 // GMAC/s of all threads together.
 double Int8Rate(const Int8Loop& loop, Executor& executor) {
@@ -179,13 +146,13 @@ struct MatMulCase {
 void MatMulShare(benchmark::State& state, Pool& pool, const MatMulCase& c) {
   const auto executor = MakeThreadPool(c.threads);
   const auto backend = MakeBackend(c.backend, *executor).value();
-  const MemoryRead& read = BestRead(*executor, pool);
+  const MemoryRead& read = BestRead(*executor, pool.NextToRead());
   const Int8Loop* loop = FindInt8Loop(c.backend, c.format);
   Product product(*backend, pool, c.format, c.rows, c.cols, c.tokens);
   product.Seconds();  // pages of the output
   std::vector<double> bandwidth, compute, bandwidth_share, compute_share;
   for (auto _ : state) {
-    const double read_rate = ReadRate(read, *executor, pool, kLimitReadBytes);
+    const double read_rate = ReadRate(read, *executor, pool.NextToRead());
     const double peak = loop == nullptr ? 0 : Int8Rate(*loop, *executor);
     const double seconds = product.Seconds();
     state.SetIterationTime(seconds);
@@ -204,7 +171,7 @@ void Memory(benchmark::State& state, Pool& pool, const MemoryRead& read, int thr
   const auto executor = MakeThreadPool(threads);
   std::vector<double> rates;
   for (auto _ : state) {
-    rates.push_back(ReadRate(read, *executor, pool, kLimitReadBytes));
+    rates.push_back(ReadRate(read, *executor, pool.NextToRead()));
     state.SetIterationTime(kLimitReadBytes / (rates.back() * 1e9));
   }
   state.counters["GB/s"] = Median(rates);

@@ -4,6 +4,13 @@
 #include <immintrin.h>
 #endif
 
+#include <algorithm>
+#include <array>
+#include <atomic>
+
+#include "core/base/clock.h"
+#include "core/kernels/backend.h"
+
 namespace moed {
 namespace {
 
@@ -65,5 +72,38 @@ constexpr MemoryRead kReads[] = {
 }  // namespace
 
 std::span<const MemoryRead> MemoryReads() { return kReads; }
+
+bool Runs(std::string_view backend) {
+  InlineExecutor executor;
+  return MakeBackend(backend, executor).ok();
+}
+
+double ReadRate(const MemoryRead& read, Executor& executor, std::span<const std::byte> memory) {
+  std::atomic<uint64_t> sum{0};
+  const int64_t start = Clock::Real().NowNanos();
+  executor.ParallelFor(static_cast<int>(memory.size() / kReadPieceBytes), 1, [&](int begin, int end) {
+    for (int i = begin; i < end; ++i) sum += read.run(memory.data() + static_cast<size_t>(i) * kReadPieceBytes, kReadPieceBytes);
+  });
+  const double seconds = SecondsBetween(start, Clock::Real().NowNanos());
+  [[maybe_unused]] static volatile uint64_t keep;  // the sums are wanted
+  keep = sum.load();
+  return static_cast<double>(memory.size()) / seconds * 1e-9;
+}
+
+const MemoryRead& BestRead(Executor& executor, std::span<const std::byte> memory) {
+  constexpr int kPasses = 5;
+  const MemoryRead* best = nullptr;
+  double best_rate = 0;
+  for (const MemoryRead& read : MemoryReads()) {
+    if (!Runs(read.backend)) continue;
+    std::array<double, kPasses> rates;
+    for (double& rate : rates) rate = ReadRate(read, executor, memory);
+    std::sort(rates.begin(), rates.end());
+    if (rates[kPasses / 2] <= best_rate) continue;
+    best_rate = rates[kPasses / 2];
+    best = &read;
+  }
+  return *best;
+}
 
 }  // namespace moed

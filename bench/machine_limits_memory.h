@@ -6,6 +6,8 @@
 #include <span>
 #include <string_view>
 
+#include "core/base/executor.h"
+
 namespace moed {
 
 inline constexpr size_t kReadPieceBytes = 512 << 10;  // a multiple of it is what `run` reads
@@ -17,5 +19,11 @@ struct MemoryRead {
                   size_t bytes);  // data 64-byte aligned; what is returned has no meaning, it only keeps the loads
 };
 std::span<const MemoryRead> MemoryReads();
+bool Runs(std::string_view backend);
+
+// GB/s of one pass over `memory`, whose bytes are a multiple of kReadPieceBytes, by all threads.
+double ReadRate(const MemoryRead& read, Executor& executor, std::span<const std::byte> memory);
+// The one with the highest median of a few passes.
+const MemoryRead& BestRead(Executor& executor, std::span<const std::byte> memory);
 
 }  // namespace moed

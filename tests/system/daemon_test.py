@@ -1,6 +1,5 @@
 """How the real daemon behaves around its requests: drain and end, addresses, configuration, trace and logs, a full queue, and clients that
 go away in every rude manner."""
-import argparse
 import contextlib
 import json
 import os
@@ -344,14 +343,6 @@ class DaemonTest(unittest.TestCase):
             self.assertEqual(daemon.stop(), 0, daemon.log())
 
 
-def main():
-    global options
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bin", required=True)
-    parser.add_argument("--source", required=True)
-    options, rest = parser.parse_known_args()
-    unittest.main(argv=[sys.argv[0], "-v", *rest])
-
-
 if __name__ == "__main__":
-    main()
+    options = programs.parse_options(__doc__)
+    unittest.main(argv=sys.argv[:1] + ["-v"] + options.rest)

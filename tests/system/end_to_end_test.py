@@ -1,6 +1,5 @@
 """From the demo checkpoint to tokens on a client's screen with the real programs, within a budget far below the store's size; how the
 programs fail; how the daemon ends."""
-import argparse
 import json
 import os
 import signal
@@ -144,14 +143,6 @@ class EndToEnd(unittest.TestCase):
             self.assertEqual(daemon.stop(), 0, daemon.log())
 
 
-def main():
-    global options
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bin", required=True)
-    parser.add_argument("--source", required=True)
-    options, rest = parser.parse_known_args()
-    unittest.main(argv=[sys.argv[0], "-v", *rest])
-
-
 if __name__ == "__main__":
-    main()
+    options = programs.parse_options(__doc__)
+    unittest.main(argv=sys.argv[:1] + ["-v"] + options.rest)

@@ -1,4 +1,5 @@
 """Starts the real programs for the tests of this folder."""
+import argparse
 import contextlib
 import json
 import os
@@ -63,6 +64,16 @@ class Daemon:
         code = self.process.wait(timeout=60)
         self.reader.join(timeout=10)
         return code
+
+
+def parse_options(description):
+    """Where the programs and the project are; `rest` is for unittest."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--bin", required=True)
+    parser.add_argument("--source", required=True)
+    options, rest = parser.parse_known_args()
+    options.rest = rest
+    return options
 
 
 @contextlib.contextmanager

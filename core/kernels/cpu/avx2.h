@@ -1,4 +1,4 @@
-// Between the files compiled for AVX2 (with FMA and F16C): declarations only.
+// Between the files compiled for AVX2 (with FMA and F16C): declarations, and what is gone when they are compiled.
 #pragma once
 
 #include "core/kernels/kernel_table.h"
@@ -23,4 +23,24 @@ void Softmax(float* x, int n);
 void AddScaled(float* y, const float* x, float scale, int64_t n);
 void Add(float* y, const float* x, int64_t n);
 
+namespace {
+
+using MatMulFunction = void (*)(const MatMulArguments& arguments, int begin, int end);
+
+// The table of an instruction set that multiplies block formats its own way.
+consteval KernelTable Table(MatMulFunction q8, MatMulFunction q4, MatMulFunction q2) {
+  return {
+      .mat_mul = {MatMulF32, MatMulF16, MatMulBF16, q8, q4, q2},
+      .prepare = Prepare,
+      .rms_norm = RmsNorm,
+      .rope = Rope,
+      .attention = Attention,
+      .swi_glu = SwiGlu,
+      .softmax = Softmax,
+      .add_scaled = AddScaled,
+      .add = Add,
+  };
+}
+
+}  // namespace
 }  // namespace moed::avx2

@@ -295,16 +295,6 @@ void Add(float* y, const float* x, int64_t n) {
 
 }  // namespace avx2
 
-const KernelTable kAvx2Kernels = {
-    .mat_mul = {avx2::MatMulF32, avx2::MatMulF16, avx2::MatMulBF16, avx2::MatMulQ8, avx2::MatMulQ4, avx2::MatMulQ2},
-    .prepare = avx2::Prepare,
-    .rms_norm = avx2::RmsNorm,
-    .rope = avx2::Rope,
-    .attention = avx2::Attention,
-    .swi_glu = avx2::SwiGlu,
-    .softmax = avx2::Softmax,
-    .add_scaled = avx2::AddScaled,
-    .add = avx2::Add,
-};
+const KernelTable kAvx2Kernels = avx2::Table(avx2::MatMulQ8, avx2::MatMulQ4, avx2::MatMulQ2);
 
 }  // namespace moed

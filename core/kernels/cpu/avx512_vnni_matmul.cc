@@ -62,16 +62,6 @@ void MatMul(const MatMulArguments& a, int begin, int end) {
 
 }  // namespace
 
-const KernelTable kAvx512VnniKernels = {
-    .mat_mul = {avx2::MatMulF32, avx2::MatMulF16, avx2::MatMulBF16, MatMul<UnsignedQ8>, MatMul<Q4>, MatMul<Q2>},
-    .prepare = avx2::Prepare,
-    .rms_norm = avx2::RmsNorm,
-    .rope = avx2::Rope,
-    .attention = avx2::Attention,
-    .swi_glu = avx2::SwiGlu,
-    .softmax = avx2::Softmax,
-    .add_scaled = avx2::AddScaled,
-    .add = avx2::Add,
-};
+const KernelTable kAvx512VnniKernels = avx2::Table(MatMul<UnsignedQ8>, MatMul<Q4>, MatMul<Q2>);
 
 }  // namespace moed

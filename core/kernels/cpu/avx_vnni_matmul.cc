@@ -13,17 +13,7 @@ using Isa = Vnni256<Dot256>;
 
 }  // namespace
 
-const KernelTable kAvxVnniKernels = {
-    .mat_mul = {avx2::MatMulF32, avx2::MatMulF16, avx2::MatMulBF16, MatMulFor<UnsignedQ8<Isa>, 2, 4>, MatMulFor<Q4<Isa>, 2, 4>,
-                MatMulFor<Q2<Isa>, 2, 4>},
-    .prepare = avx2::Prepare,
-    .rms_norm = avx2::RmsNorm,
-    .rope = avx2::Rope,
-    .attention = avx2::Attention,
-    .swi_glu = avx2::SwiGlu,
-    .softmax = avx2::Softmax,
-    .add_scaled = avx2::AddScaled,
-    .add = avx2::Add,
-};
+const KernelTable kAvxVnniKernels =
+    avx2::Table(MatMulFor<UnsignedQ8<Isa>, 2, 4>, MatMulFor<Q4<Isa>, 2, 4>, MatMulFor<Q2<Isa>, 2, 4>);
 
 }  // namespace moed

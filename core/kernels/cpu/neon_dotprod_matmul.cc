@@ -66,14 +66,7 @@ struct DotTile {
         }
       }
     }
-#pragma GCC unroll 4
-    for (int p = 0; p < kPanels; ++p) {
-      const int row = (panel + p) * kRows;
-#pragma GCC unroll 4
-      for (int t = 0; t < kTokens; ++t) {
-        StoreRows(a.output + (token + t) * a.output_stride + row, a.rows - row, sum[p][0][t], sum[p][1][t]);
-      }
-    }
+    StoreTile(a, panel, token, sum);
   }
 };
 

@@ -56,14 +56,7 @@ struct FloatTile {
       for (int t = 0; t < kTokens; ++t) x[t] = vld1q_f32(values + t * width + k);
       AddColumns<0>(weights + k * kColumnBytes, panel_bytes, x, sum);
     }
-#pragma GCC unroll 4
-    for (int p = 0; p < kPanels; ++p) {
-      const int row = (panel + p) * kRows;
-#pragma GCC unroll 4
-      for (int t = 0; t < kTokens; ++t) {
-        StoreRows(a.output + (token + t) * a.output_stride + row, a.rows - row, sum[p][0][t], sum[p][1][t]);
-      }
-    }
+    StoreTile(a, panel, token, sum);
   }
 };
 

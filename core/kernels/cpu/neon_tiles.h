@@ -28,6 +28,19 @@ inline void StoreRows(float* out, int rows, float32x4_t low, float32x4_t high) {
   for (int r = 0; r < rows; ++r) out[r] = sums[r];
 }
 
+// The sums of a tile, in halves of a panel's rows.
+template <int kPanels, int kTokens>
+inline void StoreTile(const MatMulArguments& a, int panel, int token, const float32x4_t (&sum)[kPanels][2][kTokens]) {
+#pragma GCC unroll 4
+  for (int p = 0; p < kPanels; ++p) {
+    const int row = (panel + p) * kRows;
+#pragma GCC unroll 4
+    for (int t = 0; t < kTokens; ++t) {
+      StoreRows(a.output + (token + t) * a.output_stride + row, a.rows - row, sum[p][0][t], sum[p][1][t]);
+    }
+  }
+}
+
 // Tile::Run<kPanels, kTokens>(a, panel, token) over all tokens and the panels [begin, end), kPanelsTogether of them or fewer.
 // Few tokens take several panels at once: eight independent sums hide what an addition takes.
 template <class Tile>
