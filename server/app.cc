@@ -112,6 +112,7 @@ class App::Impl {
   std::unique_ptr<Trace> trace_;
   std::unique_ptr<StoreReader> store_;
   ModelSpec spec_;
+  std::vector<uint64_t> record_bytes_;  // of an expert, by precision
   std::unique_ptr<Tokenizer> tokenizer_;
   ServingPlan plan_;
   std::unique_ptr<Executor> executor_;
@@ -150,6 +151,7 @@ absl::Status App::Impl::Start() {
 absl::Status App::Impl::Plan() {
   MOED_ASSIGN_OR_RETURN(store_, StoreReader::Open(config_.store));
   MOED_ASSIGN_OR_RETURN(spec_, SpecFromJson(store_->description().model_spec));
+  for (const ExpertLayout& layout : store_->description().precisions) record_bytes_.push_back(layout.record_bytes);
   MOED_ASSIGN_OR_RETURN(tokenizer_, Tokenizer::FromBlob(store_->TakeTokenizer()));
 
   uint64_t budget = config_.memory_budget.value_or(0);
@@ -238,6 +240,8 @@ PolicyContext App::Impl::ContextOfPolicy(size_t table_bytes) const {
           .experts_per_layer = description.experts_per_layer,
           .top_k = spec_.top_k,
           .precisions = static_cast<int>(description.precisions.size()),
+          .record_bytes = record_bytes_,
+          .capacity_bytes = plan_.memory.cache,
           .table_bytes = table_bytes};
 }
 

@@ -38,6 +38,8 @@ struct PolicyContext {
   int experts_per_layer = 0;
   int top_k = 0;
   int precisions = 1;
+  std::span<const uint64_t> record_bytes;  // by precision; empty where nothing is cached (measuring what tables need)
+  uint64_t capacity_bytes = 0;             // of the cache; 0 likewise
   size_t table_bytes = 8 << 20;  // most bytes of a table of what was learned about tokens; one set of its rows is always there
 };
 

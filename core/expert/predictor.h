@@ -18,6 +18,7 @@ struct Guess {
   ExpertKey key;
   float probability = 0;
   int layer_distance = 1;  // in MoE layers from the layer it was guessed at
+  Precision precision = kReferencePrecision;
 };
 
 // Router probabilities (experts) that `layer`'s gate gives for `hidden`; injected by the application, since the router's weights

@@ -17,12 +17,17 @@ struct ExpertChoice {
   float probability = 0;  // the weight its output is multiplied with
 };
 
+// Of the gate mass of a token's choices in a layer, the share that may be computed below the reference precision or left out.
+inline constexpr float kLoseNothing = 0;   // exact
+inline constexpr float kLoseAnything = 2;  // whatever the preset does
+
 // The k experts of one token in one layer, highest probability first.
 struct TokenRouting {
   SessionId session;
   TokenId token;
   Phase phase = Phase::kDecode;
   std::span<const ExpertChoice> choices;
+  float may_lose = kLoseNothing;
 };
 
 // One layer of one step: all tokens of the batch.
