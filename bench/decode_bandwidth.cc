@@ -100,7 +100,7 @@ absl::Status Run(const Options& options) {
   MOED_ASSIGN_OR_RETURN(parts.policy, MakePolicy("lru", policy));
   MOED_ASSIGN_OR_RETURN(parts.predictor, MakePredictor("none", {policy, spec.hidden, nullptr}));
   MOED_ASSIGN_OR_RETURN(parts.mask, MakeRouterMask("none", policy));
-  MOED_ASSIGN_OR_RETURN(parts.fidelity, MakeFidelityRule("exact", policy));
+  MOED_ASSIGN_OR_RETURN(parts.fidelity, MakeFidelityRule("exact", {.model = policy}));
   MOED_ASSIGN_OR_RETURN(auto provider, CachingProvider::Create(std::move(parts), {.capacity_bytes = store->all_expert_bytes()}));
 
   MOED_ASSIGN_OR_RETURN(Buffer memory, Buffer::Allocate(kReadBytes));

@@ -77,9 +77,12 @@ void GenerateFlags::Define(CLI::App& app) {
       "--ignore-eos", [this] { stopping.set_ignore_eos(true); }, "go on at the end of sequence");
   app.add_option("--time-limit", time_limit_seconds, "seconds after which the text so far is the answer")
       ->check(CLI::PositiveNumber);
+  app.add_option("--fidelity", fidelity, kFidelityHelp);
 }
 
 absl::Status GenerateFlags::Apply(moe::v1::GenerateRequest& request) const {
+  MOED_ASSIGN_OR_RETURN(const auto wanted, ParseFidelity(fidelity));
+  if (wanted) *request.mutable_fidelity() = *wanted;
   *request.mutable_sampling() = sampling;
   *request.mutable_stopping() = stopping;
   for (const std::string& entry : logit_bias) {
@@ -125,6 +128,15 @@ std::string FinishName(moe::v1::FinishReason reason) {
     default:
       return "unspecified";
   }
+}
+
+std::string LossText(const moe::v1::RequestStats& s) {
+  if (s.experts_lowered() + s.experts_skipped() + s.experts_masked() == 0) return "exact";
+  char text[160];
+  std::snprintf(text, sizeof(text), "%.2f %% of the gate mass lost: %llu experts lowered, %llu skipped, %llu choices masked",
+                100 * s.gate_mass_lost(), static_cast<unsigned long long>(s.experts_lowered()),
+                static_cast<unsigned long long>(s.experts_skipped()), static_cast<unsigned long long>(s.experts_masked()));
+  return text;
 }
 
 std::string BytesText(double bytes) {

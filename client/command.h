@@ -3,12 +3,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "client/client.h"
+#include "client/fidelity.h"
 
 namespace moed {
 
@@ -54,14 +56,21 @@ struct GenerateFlags {
   moe::v1::Stopping stopping;
   double time_limit_seconds = 0;
   std::vector<std::string> logit_bias;
+  std::string fidelity;
 
   void Define(CLI::App& app);
   absl::Status Apply(moe::v1::GenerateRequest& request) const;
 };
 
+inline constexpr const char* kFidelityHelp =
+    "exact, bounded:X (at most the share X of a token's gate mass in a layer is lowered, skipped or masked) or fast; default: "
+    "what the "
+    "server's preset does";
+
 // INVALID_ARGUMENT naming the file. "-" is standard input.
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path);
-std::string FinishName(moe::v1::FinishReason reason);  // "stop", "stop_string", "length", "time_limit"
-std::string BytesText(double bytes);                   // "7.5 MiB"
+std::string FinishName(moe::v1::FinishReason reason);      // "stop", "stop_string", "length", "time_limit"
+std::string LossText(const moe::v1::RequestStats& stats);  // "exact", or what was lowered, skipped and masked
+std::string BytesText(double bytes);                       // "7.5 MiB"
 
 }  // namespace moed

@@ -41,10 +41,12 @@ nlohmann::json LogprobJson(const moe::v1::TokenLogprob& token) {
 }
 
 nlohmann::json StatsJson(const moe::v1::RequestStats& s) {
-  return {{"queue_seconds", s.queue_seconds()}, {"prefill_seconds", s.prefill_seconds()}, {"decode_seconds", s.decode_seconds()},
-          {"ttft_seconds", s.ttft_seconds()},   {"tpot_seconds", s.tpot_seconds()},       {"expert_hits", s.expert_hits()},
-          {"expert_misses", s.expert_misses()}, {"bytes_read", s.bytes_read()},           {"stall_seconds", s.stall_seconds()},
-          {"preemptions", s.preemptions()}};
+  return {
+      {"queue_seconds", s.queue_seconds()},   {"prefill_seconds", s.prefill_seconds()}, {"decode_seconds", s.decode_seconds()},
+      {"ttft_seconds", s.ttft_seconds()},     {"tpot_seconds", s.tpot_seconds()},       {"expert_hits", s.expert_hits()},
+      {"expert_misses", s.expert_misses()},   {"bytes_read", s.bytes_read()},           {"stall_seconds", s.stall_seconds()},
+      {"preemptions", s.preemptions()},       {"experts_lowered", s.experts_lowered()}, {"experts_skipped", s.experts_skipped()},
+      {"experts_masked", s.experts_masked()}, {"gate_mass_lost", s.gate_mass_lost()}};
 }
 
 nlohmann::json AnswerJson(const Answer& answer, bool with_logprobs) {
@@ -69,11 +71,11 @@ void PrintSummary(const moe::v1::Finish& finish) {
   const double lookups = static_cast<double>(s.expert_hits() + s.expert_misses());
   std::fprintf(stderr,
                "\n[%s] %d prompt + %d new tokens | TTFT %.3f s | TPOT %.2f ms (%.1f tokens/s) | expert hit ratio %.1f %%, %s "
-               "read, %.3f s stalled\n",
+               "read, %.3f s stalled | %s\n",
                FinishName(finish.reason()).c_str(), finish.usage().prompt_tokens(), finish.usage().completion_tokens(),
                s.ttft_seconds(), s.tpot_seconds() * 1e3, s.tpot_seconds() > 0 ? 1 / s.tpot_seconds() : 0.0,
                lookups > 0 ? 100.0 * static_cast<double>(s.expert_hits()) / lookups : 0.0,
-               BytesText(static_cast<double>(s.bytes_read())).c_str(), s.stall_seconds());
+               BytesText(static_cast<double>(s.bytes_read())).c_str(), s.stall_seconds(), LossText(s).c_str());
 }
 
 absl::StatusOr<moe::v1::GenerateRequest> MakeRequest(const Flags& flags) {

@@ -15,6 +15,7 @@ struct ScoreFlags {
   std::string file;
   std::string text;
   int window = 256;
+  std::string fidelity;
   bool json = false;
 };
 
@@ -44,17 +45,24 @@ absl::StatusOr<std::vector<int>> TokensOf(Client& client, const std::string& tex
 absl::Status RunScore(const ScoreFlags& flags, CommandContext& context) {
   MOED_ASSIGN_OR_RETURN(const std::string text, TextOf(flags.file, flags.text));
   MOED_ASSIGN_OR_RETURN(const std::vector<int> ids, TokensOf(context.client, text, false, true));
+  MOED_ASSIGN_OR_RETURN(const auto fidelity, ParseFidelity(flags.fidelity));
   const bool progress = isatty(STDERR_FILENO) != 0;
   double nll = 0;
+  moe::v1::RequestStats lost;
   int64_t counted = 0;
   for (size_t begin = 0; begin + 1 < ids.size(); begin += static_cast<size_t>(flags.window)) {
     const size_t end = std::min(ids.size(), begin + static_cast<size_t>(flags.window));
     if (end - begin < 2) break;  // a lone last token has nothing before it
     moe::v1::ScoreRequest request;
+    if (fidelity) *request.mutable_fidelity() = *fidelity;
     for (size_t i = begin; i < end; ++i) request.mutable_token_ids()->add_ids(ids[i]);
     MOED_ASSIGN_OR_RETURN(const moe::v1::ScoreResponse response, context.client.Score(request, &context.cancellation));
     nll += response.nll();
     counted += response.logprobs_size();
+    lost.set_experts_lowered(lost.experts_lowered() + response.stats().experts_lowered());
+    lost.set_experts_skipped(lost.experts_skipped() + response.stats().experts_skipped());
+    lost.set_experts_masked(lost.experts_masked() + response.stats().experts_masked());
+    lost.set_gate_mass_lost(lost.gate_mass_lost() + response.stats().gate_mass_lost() * static_cast<double>(end - begin - 1));
     if (progress) {
       std::fprintf(stderr, "\r%zu of %zu tokens, perplexity so far %.3f ", end, ids.size(),
                    std::exp(nll / static_cast<double>(counted)));
@@ -62,12 +70,21 @@ absl::Status RunScore(const ScoreFlags& flags, CommandContext& context) {
   }
   if (progress) std::fprintf(stderr, "\n");
   if (counted == 0) return InvalidArgument("the text has ", ids.size(), " token(s): scoring needs at least 2");
+  lost.set_gate_mass_lost(lost.gate_mass_lost() / static_cast<double>(counted));
   const double perplexity = std::exp(nll / static_cast<double>(counted));
   if (flags.json) {
-    std::printf("%s\n", nlohmann::json{{"tokens", counted}, {"nll", nll}, {"perplexity", perplexity}}.dump().c_str());
+    std::printf("%s\n", nlohmann::json{{"tokens", counted},
+                                       {"nll", nll},
+                                       {"perplexity", perplexity},
+                                       {"experts_lowered", lost.experts_lowered()},
+                                       {"experts_skipped", lost.experts_skipped()},
+                                       {"experts_masked", lost.experts_masked()},
+                                       {"gate_mass_lost", lost.gate_mass_lost()}}
+                            .dump()
+                            .c_str());
   } else {
-    std::printf("%lld tokens scored, nll %.4f, %.5f nats a token, perplexity %.4f\n", static_cast<long long>(counted), nll,
-                nll / static_cast<double>(counted), perplexity);
+    std::printf("%lld tokens scored, nll %.4f, %.5f nats a token, perplexity %.4f | %s\n", static_cast<long long>(counted), nll,
+                nll / static_cast<double>(counted), perplexity, LossText(lost).c_str());
   }
   return absl::OkStatus();
 }
@@ -94,7 +111,8 @@ CommandRun DefineScore(CLI::App& app) {
                  "tokens scored together; the text is cut into consecutive windows, tokens 2..N of each count")
       ->check(CLI::Range(2, 1 << 20))
       ->capture_default_str();
-  app.add_flag("--json", flags->json, "JSON: tokens, nll, perplexity");
+  app.add_option("--fidelity", flags->fidelity, kFidelityHelp);
+  app.add_flag("--json", flags->json, "JSON: tokens, nll, perplexity and what was lost");
   return [flags](CommandContext& context) { return RunScore(*flags, context); };
 }
 

@@ -17,6 +17,8 @@
 #include "core/base/version.h"
 #include "core/engine/step_engine.h"
 #include "core/expert/caching_provider.h"
+#include "core/expert/preset.h"
+#include "core/io/throttled_backend.h"
 #include "core/model/model.h"
 #include "core/quant/format.h"
 #include "core/store/store.h"
@@ -93,8 +95,8 @@ class App::Impl {
   absl::Status LoadModel();
   absl::StatusOr<std::unique_ptr<CachingProvider>> MakeProvider();
   PolicyContext ContextOfPolicy(size_t table_bytes) const;
-  absl::StatusOr<std::unique_ptr<ExpertPredictor>> MakeConfiguredPredictor(const PolicyContext& context) const;
-  absl::StatusOr<LearningNeeds> MeasureLearning() const;
+  PresetContext ContextOfPreset(size_t table_bytes) const;
+  absl::StatusOr<PresetNeeds> MeasurePreset() const;
   void Publish();
 
   void BeginDrain();
@@ -111,6 +113,7 @@ class App::Impl {
 
   std::unique_ptr<Trace> trace_;
   std::unique_ptr<StoreReader> store_;
+  PresetSetup preset_;
   ModelSpec spec_;
   std::vector<uint64_t> record_bytes_;  // of an expert, by precision
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -120,6 +123,7 @@ class App::Impl {
   std::unique_ptr<KvPool> kv_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<ReadBackend> reads_;
+  std::unique_ptr<RoutingRecorder> recorder_;  // null: nothing is recorded
   std::unique_ptr<CachingProvider> provider_;
   std::unique_ptr<StepEngine> engine_;
   LoadedModel loaded_;
@@ -160,8 +164,13 @@ absl::Status App::Impl::Plan() {
     budget = found.bytes;
     spdlog::info("--memory-budget is absent: {} ({})", FormatBytes(budget), found.reason);
   }
-  MOED_ASSIGN_OR_RETURN(const LearningNeeds learning, MeasureLearning());
-  MOED_ASSIGN_OR_RETURN(plan_, PlanServing(config_, budget, *store_, spec_, tokenizer_->memory_bytes(), learning));
+  MOED_ASSIGN_OR_RETURN(preset_, ChoosePreset(config_.preset, *store_));
+  spdlog::info(
+      "preset {} ({}): policy {}, predictor {}, fidelity rule {}, router mask {}; requests that do not say are served {}",
+      preset_.row->name, preset_.row->description, preset_.policy, preset_.predictor, preset_.rule, preset_.mask,
+      FidelityClassName(preset_.may_lose));
+  MOED_ASSIGN_OR_RETURN(const PresetNeeds needs, MeasurePreset());
+  MOED_ASSIGN_OR_RETURN(plan_, PlanServing(config_, budget, *store_, spec_, tokenizer_->memory_bytes(), needs));
   LogTable("memory plan", plan_.memory.Table());
   spdlog::info(
       "context of {} tokens (--max-context), {} for keys and values (--kv-budget); {} requests run (--max-sessions), {} wait "
@@ -180,8 +189,13 @@ absl::Status App::Impl::OpenServers() {
     memory->set_part(part.name);
     memory->set_bytes(part.bytes);
   }
-  info_.set_policy(config_.policy);
-  info_.set_predictor(config_.predictor);
+  info_.set_preset(std::string(preset_.row->name));
+  info_.set_policy(preset_.policy);
+  info_.set_predictor(preset_.predictor);
+  info_.set_fidelity(std::string(FidelityClassName(preset_.may_lose)));
+  info_.set_fidelity_rule(preset_.rule);
+  info_.set_router_mask(preset_.mask);
+  info_.set_has_cache(preset_.row->cache != CacheKind::kOneToken);
   info_.set_threads(config_.threads);
   info_.set_max_sessions(config_.max_sessions);
   info_.set_queue_capacity(plan_.engine.queue_capacity);
@@ -246,46 +260,54 @@ PolicyContext App::Impl::ContextOfPolicy(size_t table_bytes) const {
 }
 
 // The gate is called once sequences run, when the model is there.
-absl::StatusOr<std::unique_ptr<ExpertPredictor>> App::Impl::MakeConfiguredPredictor(const PolicyContext& context) const {
+PresetContext App::Impl::ContextOfPreset(size_t table_bytes) const {
   const GateFn gate = [this](LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
     model_->GateProbabilities(layer, hidden, probabilities);
   };
-  return MakePredictor(config_.predictor, {.model = context, .hidden = spec_.hidden, .gate = gate});
+  return {{.model = ContextOfPolicy(table_bytes), .hidden = spec_.hidden, .gate = gate}, store_->model_hash()};
 }
 
-// Those that learn about tokens are larger when they are given room for it.
-absl::StatusOr<LearningNeeds> App::Impl::MeasureLearning() const {
-  LearningNeeds needs;
-  const PolicyContext least = ContextOfPolicy(0);
-  const PolicyContext more = ContextOfPolicy(size_t{1} << 20);
+// Parts that learn about tokens are larger when they are given room for it.
+absl::StatusOr<PresetNeeds> App::Impl::MeasurePreset() const {
+  PresetNeeds needs;
+  MOED_ASSIGN_OR_RETURN(const PresetParts least, MakePresetParts(preset_, ContextOfPreset(0)));
+  MOED_ASSIGN_OR_RETURN(const PresetParts more, MakePresetParts(preset_, ContextOfPreset(size_t{1} << 20)));
   const auto count = [&needs](const auto& without, const auto& with) {
     needs.fixed_bytes += without->memory_bytes();
     needs.token_tables += with->memory_bytes() > without->memory_bytes() ? 1 : 0;
   };
-  MOED_ASSIGN_OR_RETURN(const auto policy, MakePolicy(config_.policy, least));
-  MOED_ASSIGN_OR_RETURN(const auto learned_policy, MakePolicy(config_.policy, more));
-  count(policy, learned_policy);
-  MOED_ASSIGN_OR_RETURN(const auto predictor, MakeConfiguredPredictor(least));
-  MOED_ASSIGN_OR_RETURN(const auto learned_predictor, MakeConfiguredPredictor(more));
-  count(predictor, learned_predictor);
+  count(least.policy, more.policy);
+  count(least.predictor, more.predictor);
+  count(least.rule, more.rule);
+  if (least.mask != nullptr) count(least.mask, more.mask);
+  needs.cache = BoundsOfCache(preset_, *store_, spec_.top_k);
   return needs;
 }
 
 absl::StatusOr<std::unique_ptr<CachingProvider>> App::Impl::MakeProvider() {
-  const PolicyContext context = ContextOfPolicy(TokenTableBytes(plan_.memory.budget));
+  MOED_ASSIGN_OR_RETURN(PresetParts preset, MakePresetParts(preset_, ContextOfPreset(TokenTableBytes(plan_.memory.budget))));
   ProviderParts parts;
   parts.store = store_.get();
   parts.reads = reads_.get();
-  MOED_ASSIGN_OR_RETURN(parts.policy, MakePolicy(config_.policy, context));
-  MOED_ASSIGN_OR_RETURN(parts.predictor, MakeConfiguredPredictor(context));
-  MOED_ASSIGN_OR_RETURN(parts.mask, MakeRouterMask("none", context));
-  MOED_ASSIGN_OR_RETURN(parts.fidelity, MakeFidelityRule("exact", context));
+  parts.policy = std::move(preset.policy);
+  parts.predictor = std::move(preset.predictor);
+  parts.mask = std::move(preset.mask);
+  parts.top_k = spec_.top_k;
+  parts.fidelity = std::move(preset.rule);
   parts.clock = &clock_;
   parts.allocator = &Allocator::Host();
   parts.trace = trace_.get();
+  if (!config_.record_routing.empty()) {
+    const RoutingShape shape{store_->description().moe_layers, spec_.top_k, spec_.experts, record_bytes_.front()};
+    absl::StatusOr<std::unique_ptr<RoutingRecorder>> recorder = RoutingRecorder::Create(config_.record_routing, shape);
+    MOED_RETURN_IF_ERROR(Annotate(recorder.status(), "--record-routing"));
+    recorder_ = *std::move(recorder);
+    parts.recorder = recorder_.get();
+  }
   ProviderOptions options;
   options.capacity_bytes = plan_.memory.cache;
   options.checksums = config_.checksums;
+  options.popular_first = preset_.row->popular_first;
   return CachingProvider::Create(std::move(parts), options);
 }
 
@@ -293,12 +315,13 @@ absl::Status App::Impl::LoadModel() {
   trace_ = std::make_unique<Trace>(clock_, plan_.trace_events);
   executor_ = MakeThreadPool(config_.threads);
   MOED_ASSIGN_OR_RETURN(backend_, MakeBackend(config_.backend, *executor_));
-  MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, plan_.memory.kv_pages));
-  MOED_ASSIGN_OR_RETURN(model_, Model::Load(*store_, spec_, plan_.model, *backend_, *kv_, trace_.get()));
+  MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, plan_.memory.kv_pages, config_.kv_format));
   MOED_ASSIGN_OR_RETURN(reads_, OpenReadBackend(config_.io_backend, store_->path(), {.queue_depth = config_.io_queue_depth}));
+  if (config_.read_rate) reads_ = MakeThrottledBackend(std::move(reads_), static_cast<double>(*config_.read_rate), clock_);
+  MOED_ASSIGN_OR_RETURN(model_, Model::Load(*store_, spec_, plan_.model, *backend_, *kv_, trace_.get(), reads_.get()));
   spdlog::info("kernels: {}; reads: {}", backend_->name(), reads_->description());
   MOED_ASSIGN_OR_RETURN(provider_, MakeProvider());
-  const EngineParts parts{*model_, *provider_, *kv_, *tokenizer_, clock_, trace_.get()};
+  const EngineParts parts{*model_, *provider_, *kv_, *tokenizer_, clock_, trace_.get(), preset_.may_lose};
   MOED_ASSIGN_OR_RETURN(engine_, StepEngine::Create(plan_.engine, parts));
   engine_->Start();
   return absl::OkStatus();
@@ -348,6 +371,7 @@ absl::Status App::Impl::Run() {
     written = Annotate(trace_->WriteJson(config_.trace), "--trace");
     if (written.ok()) spdlog::info("trace written to {} ({} events did not fit)", config_.trace, trace_->dropped());
   }
+  if (recorder_ != nullptr) written.Update(Annotate(recorder_->Finish(), "--record-routing"));
   metrics_server_.reset();
   spdlog::info("ended");
   return written;

@@ -11,6 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/expert/loader.h"
+#include "core/kernels/backend.h"
+#include "core/expert/preset.h"
 #include "server/address.h"
 
 namespace moed {
@@ -22,15 +24,16 @@ struct Config {
   std::optional<uint64_t> memory_budget;  // absent: from the machine
   std::optional<uint64_t> kv_budget;
   std::optional<int> max_context;
+  KvFormat kv_format = KvFormat::kF16;
 
   Address listen{"127.0.0.1", 50051};
   std::optional<Address> control_listen;                               // absent: Control is on `listen`
   std::optional<Address> metrics_listen = Address{"127.0.0.1", 9464};  // absent: off
 
-  std::string policy = "learned";
-  std::string predictor = "learned";
+  PresetChoice preset;
   std::string io_backend = "auto";
   int io_queue_depth = 8;
+  std::optional<uint64_t> read_rate;  // bytes a second; absent: what the disk gives
   ChecksumRule checksums = ChecksumRule::kFirstRead;
   std::string backend = "auto";
   int threads = 1;  // default: the processor's
@@ -40,7 +43,8 @@ struct Config {
   std::optional<int> prefill_chunk;      // absent: 512, fewer in a small budget
   std::optional<int> max_kept_sessions;  // absent: as the budget allows
 
-  std::string trace;  // "" = off
+  std::string trace;           // "" = off
+  std::string record_routing;  // "" = off
   std::string log_level = "info";
   std::string request_log;  // "" = with the normal log
   int drain_seconds = 30;

@@ -34,6 +34,17 @@ absl::StatusOr<int64_t> WindowNanos(const moe::v1::GetStatsRequest& request) {
   return nanos;
 }
 
+void FillPhase(const ExpertStats& experts, Phase phase, moe::v1::PhaseStats& out) {
+  const auto index = static_cast<size_t>(phase);
+  for (const LayerStats& layer : experts.layers) {
+    const auto& by_result = layer.lookups[index];
+    out.set_expert_hits(out.expert_hits() + by_result[static_cast<size_t>(LookupResult::kHit)]);
+    out.set_expert_misses(out.expert_misses() + by_result[static_cast<size_t>(LookupResult::kMiss)] +
+                          by_result[static_cast<size_t>(LookupResult::kInflight)]);
+  }
+  out.set_stall_seconds(experts.stall_seconds[index]);
+}
+
 }  // namespace
 
 absl::StatusOr<const LoadedModel*> ControlService::Loaded() const {
@@ -91,6 +102,9 @@ absl::Status ControlService::FillStats(const moe::v1::GetStatsRequest& request, 
   out.set_expert_misses(totals.misses);
   out.set_bytes_read(totals.bytes_read);
   for (double seconds : experts.stall_seconds) out.set_stall_seconds(out.stall_seconds() + seconds);
+  FillPhase(experts, Phase::kPrefill, *out.mutable_prefill());
+  FillPhase(experts, Phase::kDecode, *out.mutable_decode());
+  out.set_read_busy_seconds(static_cast<double>(experts.read_busy_nanos) * 1e-9);
   out.set_cache_bytes(experts.cache_bytes);
   out.set_cache_capacity_bytes(experts.cache_capacity_bytes);
   for (const MemoryPart& part : model->MemoryNow(experts)) {

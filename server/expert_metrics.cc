@@ -64,8 +64,26 @@ void AddLoads(const ExpertStats& stats, const std::vector<std::string>& formats,
       AddFamily(families, "moe_expert_prefetch_total", "Prefetched experts, by what became of them.", MetricType::Counter);
   for (int i = 0; i < kPrefetchOutcomes; ++i)
     AddSample(prefetches, static_cast<double>(stats.prefetches[i]), {{"outcome", kOutcomeNames[i]}});
+  AddCounter(families, "moe_expert_prefetch_wasted_bytes_total",
+             "Bytes of prefetched experts that left before anyone wanted them.",
+             static_cast<double>(stats.wasted_prefetch_bytes));
+  AddCounter(families, "moe_expert_prefetch_saved_seconds_total",
+             "Time of reading that prefetches had done when their experts were wanted.", stats.prefetch_saved_seconds);
   AddCounter(families, "moe_expert_load_failures_total", "Loads of experts that failed.",
              static_cast<double>(stats.failed_loads));
+}
+
+// recall = right / routed, precision = right / guessed
+void AddPredictions(const ExpertStats& stats, MetricFamilies& families) {
+  MetricFamily& experts = AddFamily(families, "moe_expert_predictions_total",
+                                    "Distinct experts of one layer of one step: guessed before its router ran, routed, and both.",
+                                    MetricType::Counter);
+  for (int phase = 0; phase < kPhases; ++phase) {
+    const PredictionCounts& counts = stats.predictions[phase];
+    AddSample(experts, static_cast<double>(counts.guessed), {{"phase", kPhaseNames[phase]}, {"experts", "guessed"}});
+    AddSample(experts, static_cast<double>(counts.routed), {{"phase", kPhaseNames[phase]}, {"experts", "routed"}});
+    AddSample(experts, static_cast<double>(counts.right), {{"phase", kPhaseNames[phase]}, {"experts", "right"}});
+  }
 }
 
 void AddStalls(const ExpertStats& stats, MetricFamilies& families) {
@@ -77,12 +95,19 @@ void AddStalls(const ExpertStats& stats, MetricFamilies& families) {
       "moe_expert_layer_stall_seconds_total", "Time that compute waited for experts.", MetricType::Counter, {}};
   MetricFamily lowered{"moe_expert_lowered_total", "Experts used below the reference precision.", MetricType::Counter, {}};
   MetricFamily skipped{"moe_expert_skipped_total", "Experts left out.", MetricType::Counter, {}};
+  MetricFamily masked{"moe_expert_masked_total", "Choices of tokens that the router was not allowed.", MetricType::Counter, {}};
+  MetricFamily lost{
+      "moe_gate_mass_lost_total", "Shares of tokens' gate mass that were lowered, skipped or masked.", MetricType::Counter, {}};
+  MetricFamily tokens{"moe_routed_tokens_total", "Tokens that were routed.", MetricType::Counter, {}};
   for (const LayerStats& layer : stats.layers) {
     AddSample(layer_stall, layer.stall_seconds, {{"layer", LayerLabel(layer)}});
     AddSample(lowered, static_cast<double>(layer.lowered), {{"layer", LayerLabel(layer)}});
     AddSample(skipped, static_cast<double>(layer.skipped), {{"layer", LayerLabel(layer)}});
+    AddSample(masked, static_cast<double>(layer.masked), {{"layer", LayerLabel(layer)}});
+    AddSample(lost, layer.gate_mass_lost, {{"layer", LayerLabel(layer)}});
+    AddSample(tokens, static_cast<double>(layer.tokens), {{"layer", LayerLabel(layer)}});
   }
-  for (MetricFamily* family : {&layer_stall, &lowered, &skipped}) families.push_back(std::move(*family));
+  for (MetricFamily* family : {&layer_stall, &lowered, &skipped, &masked, &lost, &tokens}) families.push_back(std::move(*family));
 }
 
 void AddCache(const ExpertStats& stats, const std::vector<std::string>& formats, MetricFamilies& families) {
@@ -111,6 +136,7 @@ void AddCache(const ExpertStats& stats, const std::vector<std::string>& formats,
 void AddExpertFamilies(const ExpertStats& stats, const std::vector<std::string>& formats, MetricFamilies& families) {
   AddLookups(stats, families);
   AddLoads(stats, formats, families);
+  AddPredictions(stats, families);
   AddStalls(stats, families);
   AddCache(stats, formats, families);
 }

@@ -24,6 +24,10 @@ void FillStats(const FinishInfo& finish, moe::v1::RequestStats& out) {
   out.set_bytes_read(finish.bytes_read);
   out.set_stall_seconds(finish.stall_seconds);
   out.set_preemptions(finish.preemptions);
+  out.set_experts_lowered(finish.experts_lowered);
+  out.set_experts_skipped(finish.experts_skipped);
+  out.set_experts_masked(finish.experts_masked);
+  out.set_gate_mass_lost(finish.gate_mass_lost);
 }
 
 void FillFinish(const FinishInfo& finish, moe::v1::Finish& out) {
@@ -97,6 +101,13 @@ void ScoreCall::Complete(const FinishInfo& finish) {
     nll -= logprob;
   }
   message.set_nll(nll);
+  for (const auto& alternatives : finish.prompt_top) {
+    auto* top = message.add_top();
+    for (const auto& [token, logprob] : alternatives) {
+      top->add_token_ids(token.value());
+      top->add_logprobs(logprob);
+    }
+  }
   FillStats(finish, *message.mutable_stats());
   pump_.End(grpc::Status::OK, std::move(message));
 }

@@ -71,7 +71,7 @@ size_t TraceEvents(const Config& config, uint64_t budget) {
 }
 
 MemoryNeeds MeasureNeeds(const Config& config, uint64_t budget, const StoreReader& store, const ModelSpec& spec,
-                         uint64_t tokenizer_bytes, const LearningNeeds& learning, int max_context) {
+                         uint64_t tokenizer_bytes, const PresetNeeds& preset, int max_context) {
   const StoreDescription& description = store.description();
   const uint64_t experts =
       static_cast<uint64_t>(description.experts_per_layer) * description.moe_layers.size() * description.precisions.size();
@@ -80,16 +80,18 @@ MemoryNeeds MeasureNeeds(const Config& config, uint64_t budget, const StoreReade
   needs.tokenizer = tokenizer_bytes;
   const ModelOptions model = OptionsOfModel(config, budget, spec, max_context);
   needs.scratch = Model::ScratchBytes(spec, model, config.threads);
-  needs.tables = CachingProvider::CacheTableBytes(description) + learning.fixed_bytes +
-                 learning.token_tables * TokenTableBytes(budget) + experts * kExpertParts * sizeof(uint64_t) +
+  needs.tables = CachingProvider::CacheTableBytes(description) + preset.fixed_bytes +
+                 preset.token_tables * TokenTableBytes(budget) + experts * kExpertParts * sizeof(uint64_t) +
                  description.trunk.size() * sizeof(TensorInfo);
   needs.queues = StepEngine::MemoryBytes(OptionsOfEngine(config, budget, spec, model), spec.vocabulary) +
                  PromptQueueBytes(budget) + static_cast<uint64_t>(config.max_sessions) * kMaxUnsentTokens * kUnsentTokenBytes +
                  TraceEvents(config, budget) * sizeof(TraceEvent);
-  needs.kv_page = KvPool::PageBytes(spec);
+  needs.kv_page = KvPool::PageBytes(spec, config.kv_format);
   needs.page_tokens = kKvPageTokens;
   for (const ExpertLayout& layout : description.precisions) needs.record = std::max(needs.record, layout.record_bytes);
   needs.all_experts = store.all_expert_bytes();
+  needs.least_cache = preset.cache.least;
+  needs.most_cache = preset.cache.most;
   needs.model_context = spec.max_positions;
   return needs;
 }
@@ -100,7 +102,7 @@ struct Planner {
   const StoreReader& store;
   const ModelSpec& spec;
   uint64_t tokenizer_bytes;
-  LearningNeeds learning;
+  PresetNeeds preset;
 
   // The plan of `budget` with shares (queues, scratch) as `shares_of` gives them. Scratch and queues grow with the context, which
   // is what they leave room for: first as if they needed nothing for it, then for the context that came out, which can only
@@ -111,7 +113,7 @@ struct Planner {
                                 .max_context = config.max_context,
                                 .top_k = spec.top_k,
                                 .max_sessions = config.max_sessions};
-    return PlanMemory(MeasureNeeds(config, shares_of, store, spec, tokenizer_bytes, learning, max_context), request);
+    return PlanMemory(MeasureNeeds(config, shares_of, store, spec, tokenizer_bytes, preset, max_context), request);
   }
   absl::StatusOr<MemoryPlan> Plan(uint64_t budget) const {
     MOED_ASSIGN_OR_RETURN(const MemoryPlan loose, Plan(budget, budget, kKvPageTokens));
@@ -146,8 +148,8 @@ struct Planner {
 uint64_t TokenTableBytes(uint64_t budget) { return std::min<uint64_t>(budget / 128, 8 << 20); }
 
 absl::StatusOr<ServingPlan> PlanServing(const Config& config, uint64_t budget, const StoreReader& store, const ModelSpec& spec,
-                                        uint64_t tokenizer_bytes, const LearningNeeds& learning) {
-  const Planner planner{config, store, spec, tokenizer_bytes, learning};
+                                        uint64_t tokenizer_bytes, const PresetNeeds& preset) {
+  const Planner planner{config, store, spec, tokenizer_bytes, preset};
   absl::StatusOr<MemoryPlan> memory = planner.Plan(budget);
   if (memory.status().code() == absl::StatusCode::kResourceExhausted) return planner.TooSmall(budget);
   MOED_RETURN_IF_ERROR(memory.status());

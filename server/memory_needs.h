@@ -4,7 +4,7 @@
 #include "absl/status/statusor.h"
 #include "core/engine/step_engine.h"
 #include "core/expert/memory_plan.h"
-#include "core/expert/predictor.h"
+#include "core/expert/preset.h"
 #include "core/model/model.h"
 #include "core/store/store.h"
 #include "server/config.h"
@@ -21,15 +21,16 @@ struct ServingPlan {
   size_t trace_events = 0;  // 0 without --trace
 };
 
-// What the policy and the predictor chosen hold: `fixed_bytes`, and so many tables of TokenTableBytes.
-struct LearningNeeds {
+// What the parts of the preset hold: `fixed_bytes`, and so many tables of TokenTableBytes; and what cache they need.
+struct PresetNeeds {
   uint64_t fixed_bytes = 0;
   int token_tables = 0;
+  CacheBounds cache;
 };
 // PolicyContext::table_bytes in a budget: little in a small one.
 uint64_t TokenTableBytes(uint64_t budget);
 
 absl::StatusOr<ServingPlan> PlanServing(const Config& config, uint64_t budget, const StoreReader& store, const ModelSpec& spec,
-                                        uint64_t tokenizer_bytes, const LearningNeeds& learning);
+                                        uint64_t tokenizer_bytes, const PresetNeeds& preset);
 
 }  // namespace moed

@@ -76,6 +76,10 @@ std::string RequestLog::Line(const RequestRecord& record) {
     line["bytes_read"] = finish.bytes_read;
     line["stall_seconds"] = finish.stall_seconds;
     line["preemptions"] = finish.preemptions;
+    line["experts_lowered"] = finish.experts_lowered;
+    line["experts_skipped"] = finish.experts_skipped;
+    line["experts_masked"] = finish.experts_masked;
+    line["gate_mass_lost"] = finish.gate_mass_lost;
   }
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }

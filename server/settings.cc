@@ -5,8 +5,10 @@
 
 #include "core/base/status.h"
 #include "core/expert/memory_plan.h"
+#include "core/expert/fidelity.h"
 #include "core/expert/policy.h"
 #include "core/expert/predictor.h"
+#include "core/expert/preset.h"
 #include "core/io/read_backend.h"
 #include "core/kernels/backend.h"
 #include "server/config.h"
@@ -50,6 +52,13 @@ absl::Status ApplyPath(std::string_view text, Config& config) {
   return absl::OkStatus();
 }
 
+absl::Status ApplyReadRate(std::string_view text, Config& config) {
+  MOED_ASSIGN_OR_RETURN(const uint64_t rate, ParseBytes(text));
+  if (rate == 0) return InvalidArgument("\"", text, "\": at least one byte a second is needed");
+  config.read_rate = rate;
+  return absl::OkStatus();
+}
+
 absl::Status ApplyRequestLog(std::string_view text, Config& config) {
   config.request_log = text;
   return absl::OkStatus();
@@ -68,8 +77,18 @@ absl::Status SetName(std::string_view text, const Rows& rows, std::string_view a
   return absl::OkStatus();
 }
 
-absl::Status ApplyPolicy(std::string_view text, Config& config) { return SetName(text, Policies(), "", config.policy); }
-absl::Status ApplyPredictor(std::string_view text, Config& config) { return SetName(text, Predictors(), "", config.predictor); }
+absl::Status ApplyPreset(std::string_view text, Config& config) { return SetName(text, Presets(), "", config.preset.preset); }
+absl::Status ApplyPolicy(std::string_view text, Config& config) { return SetName(text, Policies(), "", config.preset.policy); }
+absl::Status ApplyPredictor(std::string_view text, Config& config) {
+  return SetName(text, Predictors(), "", config.preset.predictor);
+}
+absl::Status ApplyFidelityRule(std::string_view text, Config& config) {
+  return SetName(text, FidelityRules(), "", config.preset.rule);
+}
+absl::Status ApplyPresetOptions(std::string_view text, Config& config) {
+  MOED_ASSIGN_OR_RETURN(config.preset.options, PartOptions::Parse(text));
+  return absl::OkStatus();
+}
 absl::Status ApplyIoBackend(std::string_view text, Config& config) {
   return SetName(text, ReadBackends(), "auto", config.io_backend);
 }
@@ -85,6 +104,20 @@ absl::Status ApplyVerifyReads(std::string_view text, Config& config) {
   MOED_RETURN_IF_ERROR(SetName(text, kChecksumRules, "", name));
   for (const ChecksumRow& row : kChecksumRules) {
     if (row.name == name) config.checksums = row.rule;
+  }
+  return absl::OkStatus();
+}
+
+struct KvFormatRow {
+  std::string_view name;
+  KvFormat format;
+};
+constexpr KvFormatRow kKvFormats[] = {{"f16", KvFormat::kF16}, {"f32", KvFormat::kF32}};
+absl::Status ApplyKvFormat(std::string_view text, Config& config) {
+  std::string name;
+  MOED_RETURN_IF_ERROR(SetName(text, kKvFormats, "", name));
+  for (const KvFormatRow& row : kKvFormats) {
+    if (row.name == name) config.kv_format = row.format;
   }
   return absl::OkStatus();
 }
@@ -116,7 +149,8 @@ constexpr Setting kSettings[] = {
      "trunk, keys and values, expert cache, scratch and queues together (\"8GiB\"); the process needs up to 64 MiB beside it",
      "from the cgroup's limit or the available memory", ApplyBytes<&Config::memory_budget>},
     {"kv-budget", "Model and memory", "BYTES", "keys and values of all conversations, out of the memory budget",
-     "an eighth of what the fixed parts leave", ApplyBytes<&Config::kv_budget>},
+     "a sixteenth of what the fixed parts leave", ApplyBytes<&Config::kv_budget>},
+    {"kv-format", "Model and memory", "f16|f32", "how keys and values are kept; f16 needs half the memory", "f16", ApplyKvFormat},
     {"max-context", "Model and memory", "TOKENS", "longest prompt and answer together", "what the keys and values hold",
      ApplyOptionalInt<2, 1 << 24, &Config::max_context>},
 
@@ -126,10 +160,14 @@ constexpr Setting kSettings[] = {
     {"metrics-listen", "Addresses", "HOST:PORT|off", "HTTP for /metrics, /healthz and /readyz", "127.0.0.1:9464",
      ApplyMetricsListen},
 
-    {"policy", "Experts", "NAME", "which expert leaves the cache", "learned", ApplyPolicy},
-    {"predictor", "Experts", "NAME", "which experts are read ahead", "learned", ApplyPredictor},
+    {"preset", "Experts", "NAME", "what to do with experts, as a whole: a combination of the three below", "auto", ApplyPreset},
+    {"policy", "Experts", "NAME", "which expert leaves the cache", "the preset's", ApplyPolicy},
+    {"predictor", "Experts", "NAME", "which experts are read ahead", "the preset's", ApplyPredictor},
+    {"fidelity-rule", "Experts", "NAME", "what a request that may lose something loses", "the preset's", ApplyFidelityRule},
+    {"preset-options", "Experts", "NAME=VALUE,...", "settings of these parts (docs/policies.md)", "", ApplyPresetOptions},
     {"io-backend", "Experts", "NAME", "how experts are read; auto says what it took and why", "auto", ApplyIoBackend},
     {"io-queue-depth", "Experts", "N", "reads in flight at most", "8", ApplyInt<1, 256, &Config::io_queue_depth>},
+    {"read-rate", "Experts", "BYTES", "reads at most so many bytes a second (\"550MB\"), to try out a slower disk", "", ApplyReadRate},
     {"verify-reads", "Experts", "first|always",
      "which reads of an expert are compared with the store's checksum: the first one in this process, or every one", "first",
      ApplyVerifyReads},
@@ -152,6 +190,8 @@ constexpr Setting kSettings[] = {
     {"request-log", "Diagnosis", "FILE", "one JSON line for each request that ended, never its text", "with the normal log",
      ApplyRequestLog},
     {"trace", "Diagnosis", "FILE", "writes a Chrome trace of reads and compute at the end", "", ApplyPath<&Config::trace>},
+    {"record-routing", "Diagnosis", "DIR", "records which experts served each decoded token, for moe-bench replay", "",
+     ApplyPath<&Config::record_routing>},
 };
 
 }  // namespace

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Measures the demo model with the real programs and prints the tables of README and docs/quality.md.
 
-usage: measure_demo.py [--bin build/release/bin] cache|quality
+usage: measure_demo.py [--bin build/release/bin] cache|quality|quantizers
 
 cache    hit ratio, bytes read and TPOT with 25, 50 and 100 % of the experts in memory, turn by turn (A B C A B C ...), medians and spread
 quality  perplexity on models/tales-qwen/heldout.txt of every weight format, against float32 transformers (heldout.perplexity.json)
+quantizers  the same for experts of 8, 4, 3 and 2 bits made by every quantizer, the trunk in bf16
 """
 import argparse
 import json
@@ -64,12 +65,17 @@ def measure_cache(bin_folder, folder):
               f"{statistics.median(r['read'] for r in rows) / MIB:.2f} MiB | {statistics.median(tpot):.2f} ms ({tpot[0]:.2f} to {tpot[-1]:.2f}) |")
 
 
-def measure_quality(bin_folder, folder):
+QUALITY = [("bf16", "bf16"), ("q8", "bf16"), ("q4", "bf16"), ("q2", "bf16"), ("q8", "q8"), ("q4", "q8"), ("q2", "q8"), ("q4", "q4")]
+QUANTIZERS = [(experts, "bf16") for experts in ("q8", "q8:channel", "q4", "q4:channel", "q4a", "q4a:hqq", "q4a:channel", "q3", "q3:hqq", "q3:channel", "q2",
+                                                "q2:hqq", "q2:channel")]
+
+
+def measure_quality(bin_folder, folder, encodings=QUALITY):
     with open(os.path.join(CHECKPOINT, "heldout.perplexity.json")) as file:
         golden = json.load(file)
     print("| experts | trunk | store | perplexity | against transformers | nats a token more |\n|---|---|---|---|---|---|")
     print(f"| float32 transformers | | | {golden['perplexity']:.4f} | | |")
-    for experts, trunk in (("bf16", "bf16"), ("q8", "bf16"), ("q4", "bf16"), ("q2", "bf16"), ("q8", "q8"), ("q4", "q8"), ("q2", "q8"), ("q4", "q4")):
+    for experts, trunk in encodings:
         store = programs.pack(bin_folder, CHECKPOINT, os.path.join(folder, f"{experts}-{trunk}.moed"), "--expert-formats", experts,
                               "--trunk-format", trunk)
         with programs.running(bin_folder, "--store", store, "--memory-budget", "64MiB") as daemon:
@@ -80,13 +86,17 @@ def measure_quality(bin_folder, folder):
               f"{score['perplexity'] / golden['perplexity'] - 1:+.3%} | {more:+.5f} |", flush=True)
 
 
+def measure_quantizers(bin_folder, folder):
+    measure_quality(bin_folder, folder, QUANTIZERS)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=["cache", "quality"])
+    parser.add_argument("table", choices=["cache", "quality", "quantizers"])
     parser.add_argument("--bin", default=os.path.join(ROOT, "build", "release", "bin"))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        {"cache": measure_cache, "quality": measure_quality}[options.table](options.bin, folder)
+        {"cache": measure_cache, "quality": measure_quality, "quantizers": measure_quantizers}[options.table](options.bin, folder)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,8 @@ struct EngineRequest {
   bool logprobs = false;
   int top_logprobs = 0;
   bool skip_special_tokens = true;
-  int64_t arrival_nanos = 0;  // Clock time when the call came in, before tokenisation; 0 = now
+  std::optional<float> may_lose;  // of a token's gate mass (core/expert/routing.h); absent: what the daemon's preset does
+  int64_t arrival_nanos = 0;      // Clock time when the call came in, before tokenisation; 0 = now
 };
 
 struct TokenInfo {
@@ -90,7 +91,14 @@ struct FinishInfo {
   uint64_t bytes_read = 0;
   double stall_seconds = 0;
   int preemptions = 0;
-  std::vector<float> prompt_logprobs;  // kScore: one for each prompt token but the first
+  // Experts below the reference precision and left out, once for each layer of a step; choices of tokens that the router's mask
+  // took away; and the share of its gate mass that a token lost to all three, on average over tokens and layers.
+  uint64_t experts_lowered = 0;
+  uint64_t experts_skipped = 0;
+  uint64_t experts_masked = 0;
+  double gate_mass_lost = 0;
+  std::vector<float> prompt_logprobs;                              // kScore: one for each prompt token but the first
+  std::vector<std::vector<std::pair<TokenId, float>>> prompt_top;  // beside them with top_logprobs: alternatives, best first
 };
 
 // Called on the engine's thread in this order: OnStarted once, OnTokens any number of times, OnFinish exactly once (also without

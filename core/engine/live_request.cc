@@ -45,7 +45,15 @@ FinishInfo Summarize(const LiveRequest& live, absl::Status status, FinishReason 
   finish.bytes_read = now.bytes_read - live.counters_before.bytes_read;
   finish.stall_seconds = now.stall_seconds - live.counters_before.stall_seconds;
   finish.preemptions = live.preemptions;
-  if (finish.status.ok()) finish.prompt_logprobs = live.prompt_logprobs;
+  finish.experts_lowered = now.lowered - live.counters_before.lowered;
+  finish.experts_skipped = now.skipped - live.counters_before.skipped;
+  finish.experts_masked = now.masked - live.counters_before.masked;
+  const uint64_t routed = now.routed_tokens - live.counters_before.routed_tokens;
+  const double lost = now.gate_mass_lost - live.counters_before.gate_mass_lost;
+  finish.gate_mass_lost = routed > 0 ? lost / static_cast<double>(routed) : 0;
+  if (!finish.status.ok()) return finish;
+  finish.prompt_logprobs = live.prompt_logprobs;
+  finish.prompt_top = live.prompt_top;
   return finish;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,8 +23,9 @@ struct LiveRequest {
   std::unique_ptr<Sequence> sequence;
   int session_tokens = 0;  // of the sequence before this request: what a failed one leaves
   int prompt_tokens = 0;
-  std::optional<Answer> answer;        // kGenerate
-  std::vector<float> prompt_logprobs;  // kScore
+  std::optional<Answer> answer;                                    // kGenerate
+  std::vector<float> prompt_logprobs;                              // kScore
+  std::vector<std::vector<std::pair<TokenId, float>>> prompt_top;  // kScore with top_logprobs
   uint64_t seed = 0;
 
   bool running = false;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/base/status.h"
+#include "core/expert/routing.h"
 
 namespace moed {
 namespace {
@@ -118,6 +119,10 @@ absl::Status CheckStopping(const StoppingParams& stopping, const EngineLimits& l
 absl::Status CheckScore(const EngineRequest& request) {
   if (!request.session_id.empty()) return InvalidArgument("session_id: a text to score belongs to no session");
   if (request.stopping.time_limit_seconds) return InvalidArgument("stopping.time_limit: does not apply to scoring");
+  if (request.prompt.size() * static_cast<size_t>(request.top_logprobs) > kMaxScoredAlternatives) {
+    return InvalidArgument("top_logprobs: ", request.top_logprobs, " for each of ", request.prompt.size(),
+                           " tokens are too many, at most ", kMaxScoredAlternatives, " together are allowed");
+  }
   return absl::OkStatus();
 }
 
@@ -134,8 +139,11 @@ absl::Status CheckRequest(const EngineRequest& request, const EngineLimits& limi
   MOED_RETURN_IF_ERROR(CheckSampling(request.sampling, limits.vocabulary));
   MOED_RETURN_IF_ERROR(CheckStopping(request.stopping, limits));
   MOED_RETURN_IF_ERROR(CheckRange("response.top_logprobs", request.top_logprobs, {0, kMaxTopLogprobs}));
-  if (request.top_logprobs > 0 && !request.logprobs) {
+  if (request.kind == RequestKind::kGenerate && request.top_logprobs > 0 && !request.logprobs) {
     return InvalidArgument("response.top_logprobs: ", request.top_logprobs, " needs response.logprobs = true");
+  }
+  if (request.may_lose && *request.may_lose != kLoseAnything) {
+    MOED_RETURN_IF_ERROR(CheckRange("fidelity.max_gate_mass", *request.may_lose, {0, 1}));
   }
   return request.kind == RequestKind::kScore ? CheckScore(request) : absl::OkStatus();
 }

@@ -21,6 +21,7 @@ struct Sequence {
   std::vector<TokenId> tokens;  // prompts and answers
   KvSequence kv;
   bool begun = false;  // the expert provider was told
+  float kv_lost = 0;   // what a token may have lost when its keys and values were computed; 0: they are exact
 };
 
 // Idle named sequences, least recently kept first. At most `capacity`: whoever is over it is handed out to be ended, and the next

@@ -41,7 +41,16 @@ EngineStats StepLoop::Stats() const {
   return stats_;
 }
 
-void StepLoop::Receive() { intake_.Receive(live_, cancellations_); }
+void StepLoop::Receive() {
+  const size_t known = live_.size();
+  intake_.Receive(live_, cancellations_);
+  for (size_t i = known; i < live_.size(); ++i) {
+    Sequence& sequence = *live_[i]->sequence;
+    if (MayLose(*live_[i]) >= sequence.kv_lost) continue;
+    parts_.kv.Release(sequence.kv);  // computed less strictly than this request asks for: once more
+    sequence.kv_lost = 0;
+  }
+}
 
 void StepLoop::EndCancelled() {
   for (auto& [id, status] : std::exchange(cancellations_, {})) {
@@ -89,6 +98,7 @@ void StepLoop::Preempt(LiveRequest& live) {
   parts_.kv.Release(live.sequence->kv);
   live.running = false;
   live.prompt_logprobs.clear();
+  live.prompt_top.clear();
   ++live.preemptions;
   ++counts_.preemptions;
 }
@@ -132,6 +142,7 @@ void StepLoop::AddChunk(LiveRequest& live, int tokens) {
   chunk.phase = live.Decoding() ? Phase::kDecode : Phase::kPrefill;
   chunk.tokens = std::span<const TokenId>(sequence.tokens).subspan(sequence.kv.length, tokens);
   chunk.kv = &sequence.kv;
+  chunk.may_lose = MayLose(live);
   chunk.first_logits = !live.answer ? 0 : reaches_goal ? tokens - 1 : tokens;
   chunks_.push_back(chunk);
   batch_.push_back(&live);
@@ -159,9 +170,12 @@ void StepLoop::TakeLogits(LiveRequest& live, const SequenceChunk& chunk, int tok
 }
 
 absl::Status StepLoop::ScoreNext(LiveRequest& live, TokenId next, std::span<const float> logits) {
-  const double logprob = logits[next.value()] - LogNormalizer(logits);
+  const double normalizer = LogNormalizer(logits);
+  const double logprob = logits[next.value()] - normalizer;
   if (!std::isfinite(logprob)) return Internal("the model's logits are not finite numbers");
   live.prompt_logprobs.push_back(static_cast<float>(logprob));
+  const int alternatives = live.request.top_logprobs;
+  if (alternatives > 0) live.prompt_top.push_back(TopLogprobs(logits, normalizer, alternatives));
   return absl::OkStatus();
 }
 
@@ -204,6 +218,9 @@ void StepLoop::Finish(LiveRequest& live, absl::Status status, FinishReason reaso
   const bool succeeded = status.ok();
   const SequenceCounters counters = ended->started ? parts_.provider.sequence_counters(ended->sequence->id) : SequenceCounters{};
   const FinishInfo finish = Summarize(*ended, std::move(status), reason, counters, parts_.clock.NowNanos());
+  if (finish.experts_lowered + finish.experts_skipped + finish.experts_masked > 0) {
+    ended->sequence->kv_lost = std::max(ended->sequence->kv_lost, MayLose(*ended));
+  }
   // Its name and session are free, and the figures without it, before its observer hears of the end.
   if (auto dropped = intake_.Release(*ended, Retire(*ended, succeeded))) EndSequence(*dropped);
   Publish();

@@ -33,6 +33,7 @@ struct EngineParts {
   const Tokenizer& tokenizer;
   const Clock& clock;
   Trace* trace = nullptr;
+  float may_lose = 0;  // of a token's gate mass, where a request does not say (core/expert/routing.h)
 };
 
 // Engine thread only, except Stats.
@@ -58,6 +59,7 @@ class StepLoop {
   void Reserve(LiveRequest& live);
   void FreePages();
   void Start(LiveRequest& live);
+  float MayLose(const LiveRequest& live) const { return live.request.may_lose.value_or(parts_.may_lose); }
   void AddChunk(LiveRequest& live, int tokens);
 
   void Compute();

@@ -14,6 +14,12 @@ uint64_t LargestRecordBytes(const StoreDescription& store) {
   return largest;
 }
 
+std::vector<uint64_t> RecordBytes(const StoreDescription& store) {
+  std::vector<uint64_t> bytes;
+  for (const ExpertLayout& layout : store.precisions) bytes.push_back(layout.record_bytes);
+  return bytes;
+}
+
 ExpertStats EmptyStats(const StoreDescription& store) {
   ExpertStats stats;
   for (const LayerId layer : store.moe_layers) {
@@ -48,10 +54,12 @@ ExpertCache::ExpertCache(const CacheParts& parts, std::unique_ptr<EvictionPolicy
       index_(store_.description().moe_layers, store_.description().experts_per_layer,
              static_cast<int>(store_.description().precisions.size())),
       largest_record_bytes_(LargestRecordBytes(store_.description())),
+      popular_first_(parts.popular_first),
       policy_(std::move(policy)),
       pool_(parts.allocator, capacity_bytes),
       by_key_(index_.size()),
       uses_(index_.size()),
+      prices_(RecordBytes(store_.description())),
       stats_(EmptyStats(store_.description())),
       loader_(store_, parts.reads, clock_, trace_, reading, *this) {
   MOED_CHECK(capacity_bytes >= largest_record_bytes_);
@@ -93,31 +101,56 @@ void ExpertCache::OnRouted(const LayerRouting& routing) {
   policy_->OnRouted(routing);
 }
 
-void ExpertCache::Inspect(absl::FunctionRef<void(const ResidencyView&)> look) const {
+void ExpertCache::Inspect(absl::FunctionRef<void(const ResidencyView&, const PriceMeter&)> look) const {
   absl::MutexLock lock(&mutex_);
-  look(Residents(*this));
+  look(Residents(*this), prices_);
 }
 
-void ExpertCache::BeginLayer(LayerId layer, const WantedSet& wanted, std::span<const Action> actions) {
+void ExpertCache::BeginLayer(const LayerRouting& routing, const WantedSet& wanted, std::span<const Action> actions,
+                             std::span<const float> lost) {
   Cancels cancels;
   {
     absl::MutexLock lock(&mutex_);
     MOED_CHECK(handed_out_ == items_.size() && actions.size() == wanted.experts().size());
     ++layers_begun_;
-    layer_ = layer;
+    layer_ = routing.layer;
     planned_.clear();
     phase_ = wanted.phase();
     sessions_.assign(wanted.sessions().begin(), wanted.sessions().end());
     items_.clear();
     handed_out_ = 0;
+    CountLosses(routing, lost);
     for (size_t i = 0; i < actions.size(); ++i) Want(wanted.experts()[i], actions[i], wanted.UsesOf(i), wanted.PhaseOf(i));
+    if (popular_first_ && phase_ == Phase::kPrefill) {
+      const auto more_tokens = [this](int a, int b)
+                                   ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return items_[a].tokens > items_[b].tokens; };
+      std::stable_sort(waiting_.begin(), waiting_.end(), more_tokens);
+    }
     const auto passed = [now = layers_begun_](const Slot& guess) { return guess.due_at <= now; };
     CancelGuesses(cancels, passed);
     StartWaitingDemands(cancels);
     demands_reading_ = DemandsLeft();
-    pace_.OnLayer(clock_.NowNanos(), demands_reading_);
+    const int64_t now = clock_.NowNanos();
+    pace_.OnLayer(now, demands_reading_);
+    prices_.OnLayer(index_.Position(layer_), phase_, now, stalled_nanos_);
   }
   RunCancels(cancels);
+}
+
+void ExpertCache::CountLosses(const LayerRouting& routing, std::span<const float> lost) {
+  MOED_CHECK(lost.size() == routing.tokens.size());
+  LayerStats& stats = stats_.layers[index_.Position(layer_)];
+  SequenceCounters* counters = nullptr;
+  for (size_t t = 0; t < lost.size(); ++t) {
+    const TokenRouting& token = routing.tokens[t];
+    if (t == 0 || token.session != routing.tokens[t - 1].session) counters = &CountersOf(token.session);
+    ++counters->routed_tokens;
+    ++stats.tokens;
+    counters->masked += token.masked;
+    stats.masked += token.masked;
+    counters->gate_mass_lost += lost[t];
+    stats.gate_mass_lost += lost[t];
+  }
 }
 
 void ExpertCache::Want(const WantedExpert& wanted, const Action& action, std::span<const SequenceUse> uses, Phase phase) {
@@ -143,7 +176,7 @@ void ExpertCache::Want(const WantedExpert& wanted, const Action& action, std::sp
     policy_->OnAccess(key, {use.session, use.probability, use.rank, use.phase, hit});
   }
   const int item = static_cast<int>(items_.size());
-  items_.push_back({.key = key, .session = uses.front().session});
+  items_.push_back({.key = key, .session = uses.front().session, .tokens = wanted.tokens});
   if (slot != nullptr) {
     Join(*slot, item);
   } else {
@@ -167,6 +200,7 @@ void ExpertCache::Join(Slot& slot, int item) {
 
 void ExpertCache::Prefetch(std::span<const Guess> guesses, const PrefetchBudget& budget) {
   absl::MutexLock lock(&mutex_);
+  if (budget.keep_guessed) KeepGuessed(guesses);
   if (!waiting_.empty()) return;
   planned_ = PlanPrefetch(Residents(*this), guesses, budget);
   budget_ = budget;
@@ -183,6 +217,7 @@ std::optional<ReadyExpert> ExpertCache::Next(bool wait) {
   std::optional<ReadyExpert> ready;
   {
     absl::MutexLock lock(&mutex_);
+    if (wait && handed_out_ == items_.size()) prices_.OnExpertsDone(clock_.NowNanos(), stalled_nanos_);
     if (handed_out_ == items_.size() || (!wait && ready_.empty())) return std::nullopt;
     const auto is_ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !ready_.empty(); };
     AwaitCounted(absl::Condition(&is_ready), -1);
@@ -240,6 +275,7 @@ void ExpertCache::AwaitCounted(const absl::Condition& condition, int32_t expert)
   mutex_.Await(condition);
   const int64_t end = clock_.NowNanos();
   const double seconds = SecondsBetween(begin, end);
+  stalled_nanos_ += end - begin;
   stats_.stall_seconds[EnumIndex(phase_)] += seconds;
   stats_.layers[index_.Position(layer_)].stall_seconds += seconds;
   for (const SessionId session : sessions_) CountersOf(session).stall_seconds += seconds;

@@ -25,6 +25,7 @@
 #include "core/expert/loader.h"
 #include "core/expert/policy.h"
 #include "core/expert/prefetch_pace.h"
+#include "core/expert/price_meter.h"
 #include "core/expert/provider.h"
 #include "core/expert/slot_pool.h"
 #include "core/expert/stats.h"
@@ -39,7 +40,8 @@ struct CacheParts {
   ReadBackend& reads;
   const Clock& clock;
   Allocator& allocator;
-  Trace* trace;  // may be null
+  Trace* trace;                // may be null
+  bool popular_first = false;  // experts of a prompt that are not resident are read in order of the tokens that chose them
 };
 
 // Layers (BeginLayer, Prefetch, Next) from one thread at a time; handles and everything else from any.
@@ -60,11 +62,12 @@ class ExpertCache final : Loader::Listener {
   void OnRouted(const LayerRouting& routing);
 
   // Under the lock; `look` must not call back.
-  void Inspect(absl::FunctionRef<void(const ResidencyView&)> look) const;
+  void Inspect(absl::FunctionRef<void(const ResidencyView&, const PriceMeter&)> look) const;
 
   // The layer before was handed out whole. Residents are pinned before anything is read, loads on their way are joined, the rest
-  // waits for slots. `actions` as many as wanted.experts().
-  void BeginLayer(LayerId layer, const WantedSet& wanted, std::span<const Action> actions);
+  // waits for slots. `actions` as many as wanted.experts(), `lost` (tokens): the share of its gate mass that each token loses.
+  void BeginLayer(const LayerRouting& routing, const WantedSet& wanted, std::span<const Action> actions,
+                  std::span<const float> lost);
   // Queues what is worth it of `guesses` (best first), for layers after the one that was begun.
   void Prefetch(std::span<const Guess> guesses, const PrefetchBudget& budget);
   // The least probability of a guess that is worth reading now; PrefetchPace::kNever while none is.
@@ -92,7 +95,7 @@ class ExpertCache final : Loader::Listener {
     absl::Status status;  // of a failed slot
     int64_t queued_nanos = 0;
     uint64_t wanted_at = 0;  // the last layer (by layers_begun_) that wanted it
-    uint64_t due_at = 0;     // of a guess: when its layer comes
+    uint64_t due_at = 0;     // of what was guessed: when its layer comes
     int pins = 0;            // handles, and what the current layer has not handed out yet
     int item = kNoItem;      // of the current layer, waiting for the first read
     int reads_left = 0;
@@ -100,6 +103,7 @@ class ExpertCache final : Loader::Listener {
     SlotState state = SlotState::kFree;
     LoadReason reason = LoadReason::kDemand;
     bool unused_guess = false;  // prefetched, and nobody wanted it yet
+    bool kept = false;          // until due_at it leaves only where nothing else can
     bool cancelling = false;
     bool bypass = false;  // not admitted: leaves with its last pin
   };
@@ -111,6 +115,7 @@ class ExpertCache final : Loader::Listener {
     absl::Status status;
     SessionId session;        // whom the read is charged to
     uint64_t read_bytes = 0;  // of the demand read that this item caused
+    int tokens = 0;           // that wanted it
   };
 
   enum class Admission { kAdmitted, kNotNow, kRefused };
@@ -123,6 +128,7 @@ class ExpertCache final : Loader::Listener {
   void Unpin(Slot& slot);
   void Want(const WantedExpert& wanted, const Action& action, std::span<const SequenceUse> uses, Phase phase)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountLosses(const LayerRouting& routing, std::span<const float> lost) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ReadyExpert HandOut(Item& item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Join(Slot& slot, int item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropPin(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -142,7 +148,8 @@ class ExpertCache final : Loader::Listener {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Admission> MakeRoom(const Incoming& incoming, std::span<std::byte>& room) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Admission> MakeBypassRoom(uint64_t bytes, std::span<std::byte>& room) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool Evictable(const Slot& slot, LoadReason reason) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void KeepGuessed(std::span<const Guess> guesses) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Evictable(const Slot& slot, LoadReason reason, bool spare_kept) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Slot* Coldest() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Evict(Slot& slot, LoadReason reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Release(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -158,6 +165,7 @@ class ExpertCache final : Loader::Listener {
   Trace* const trace_;
   const ExpertIndex index_;
   const uint64_t largest_record_bytes_;
+  const bool popular_first_;
 
   mutable absl::Mutex mutex_;
   const std::unique_ptr<EvictionPolicy> policy_ ABSL_PT_GUARDED_BY(mutex_);
@@ -173,6 +181,8 @@ class ExpertCache final : Loader::Listener {
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
 
   PrefetchPace pace_ ABSL_GUARDED_BY(mutex_);
+  PriceMeter prices_ ABSL_GUARDED_BY(mutex_);
+  int64_t stalled_nanos_ ABSL_GUARDED_BY(mutex_) = 0;     // all waits so far
   size_t loading_ ABSL_GUARDED_BY(mutex_) = 0;            // slots, guesses included
   bool demands_reading_ ABSL_GUARDED_BY(mutex_) = false;  // the current layer's, until the last of them has arrived
 

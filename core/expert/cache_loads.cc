@@ -59,6 +59,7 @@ void ExpertCache::StartGuesses() {
     Slot& slot = StartLoad(key, LoadReason::kPrefetch, room, /*bypass=*/false);
     slot.due_at = layers_begun_ + static_cast<uint64_t>(index_.Distance(layer_, key.layer));
     slot.unused_guess = true;
+    slot.kept = budget_.keep_guessed;
     loading_guesses_.push_back(&slot);
   }
   planned_.erase(planned_.begin(), planned_.begin() + static_cast<std::ptrdiff_t>(begun));
@@ -93,13 +94,16 @@ absl::StatusOr<ExpertCache::Admission> ExpertCache::MakeRoom(const Incoming& inc
   for (;;) {
     MOED_ASSIGN_OR_RETURN(room, pool_.Take(incoming.bytes, bypass_reserve_bytes_ - bypass_bytes_));
     if (room.size() > 0) return Admission::kAdmitted;
-    const bool any = std::any_of(slots_.begin(), slots_.end(),
-                                 [&](const std::unique_ptr<Slot>& slot)
-                                     ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Evictable(*slot, incoming.reason); });
-    if (!any) return Admission::kNotNow;
+    const auto any = [&](bool spare) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return std::any_of(slots_.begin(), slots_.end(),
+                         [&](const std::unique_ptr<Slot>& slot)
+                             ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Evictable(*slot, incoming.reason, spare); });
+    };
+    const bool spare_kept = any(true);
+    if (!spare_kept && (incoming.reason == LoadReason::kPrefetch || !any(false))) return Admission::kNotNow;
     const auto evictable = [&](CachedKey key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       const Slot* slot = by_key_[index_.Of(key)];
-      return slot != nullptr && Evictable(*slot, incoming.reason);
+      return slot != nullptr && Evictable(*slot, incoming.reason, spare_kept);
     };
     const std::optional<CachedKey> victim = policy_->Victim(incoming, evictable);
     if (!victim) return Admission::kRefused;
@@ -127,16 +131,29 @@ absl::StatusOr<ExpertCache::Admission> ExpertCache::MakeBypassRoom(uint64_t byte
 ExpertCache::Slot* ExpertCache::Coldest() const {
   Slot* coldest = nullptr;
   for (const std::unique_ptr<Slot>& slot : slots_) {
-    if (!Evictable(*slot, LoadReason::kDemand)) continue;
+    if (!Evictable(*slot, LoadReason::kDemand, /*spare_kept=*/false)) continue;
     if (coldest == nullptr || uses_[index_.Of(slot->key)] < uses_[index_.Of(coldest->key)]) coldest = slot.get();
   }
   return coldest;
 }
 
-// A demand takes what nobody holds. A guess also spares other guesses whose layer is still to come, and what this layer wants:
-// the next token may want it again. A prompt is through with it.
-bool ExpertCache::Evictable(const Slot& slot, LoadReason reason) const {
+// What was guessed stays until its layer has come.
+void ExpertCache::KeepGuessed(std::span<const Guess> guesses) {
+  for (const Guess& guess : guesses) {
+    for (int precision = 0; precision <= guess.precision; ++precision) {
+      Slot* slot = by_key_[index_.Of({guess.key.layer, guess.key.expert, static_cast<Precision>(precision)})];
+      if (slot == nullptr) continue;
+      slot->kept = true;
+      slot->due_at = std::max(slot->due_at, layers_begun_ + static_cast<uint64_t>(index_.Distance(layer_, guess.key.layer)));
+    }
+  }
+}
+
+// A demand takes what nobody holds, last what is kept. A guess also spares other guesses whose layer is still to come, and what
+// this layer wants: the next token may want it again. A prompt is through with it.
+bool ExpertCache::Evictable(const Slot& slot, LoadReason reason, bool spare_kept) const {
   if (slot.state != SlotState::kResident || slot.pins > 0 || slot.bypass) return false;
+  if (spare_kept && slot.kept && slot.due_at > layers_begun_) return false;
   if (reason == LoadReason::kDemand) return true;
   return (phase_ == Phase::kPrefill || slot.wanted_at != layers_begun_) && !(slot.unused_guess && slot.due_at > layers_begun_);
 }
@@ -144,7 +161,10 @@ bool ExpertCache::Evictable(const Slot& slot, LoadReason reason) const {
 void ExpertCache::Evict(Slot& slot, LoadReason reason) {
   constexpr EvictionReason kReasons[kLoadReasons] = {EvictionReason::kDemand, EvictionReason::kPrefetch};
   ++stats_.evictions[slot.key.precision][EnumIndex(kReasons[EnumIndex(reason)])];
-  if (slot.unused_guess) ForgetGuess(slot, PrefetchOutcome::kWasted);
+  if (slot.unused_guess) {
+    stats_.wasted_prefetch_bytes += slot.bytes.size();
+    ForgetGuess(slot, PrefetchOutcome::kWasted);
+  }
   policy_->OnEvict(slot.key);
   Release(slot);
 }
@@ -162,6 +182,7 @@ void ExpertCache::Release(Slot& slot) {
   slot.status = absl::OkStatus();
   slot.wanted_at = 0;
   slot.due_at = 0;
+  slot.kept = false;
   slot.arrived = 0;
   slot.cancelling = false;
   slot.state = SlotState::kFree;
@@ -218,7 +239,11 @@ void ExpertCache::Finish(Slot& slot) {
   if (slot.state == SlotState::kLoading) {
     slot.state = SlotState::kResident;
     --loading_;
-    if (!closing_) pace_.OnRecordRead(loader_.stats().busy_nanos);
+    if (!closing_) {
+      const int64_t busy_nanos = loader_.stats().busy_nanos;
+      pace_.OnRecordRead(busy_nanos);
+      prices_.OnRecordRead(slot.key.precision, busy_nanos);
+    }
     ++ResidentCount(slot.key);
     if (slot.unused_guess) std::erase(loading_guesses_, &slot);
     const double seconds = SecondsBetween(slot.queued_nanos, clock_.NowNanos());
@@ -236,6 +261,11 @@ void ExpertCache::Finish(Slot& slot) {
 void ExpertCache::ForgetGuess(Slot& slot, PrefetchOutcome outcome) {
   ++stats_.prefetches[EnumIndex(outcome)];
   if (outcome != PrefetchOutcome::kCancelled) pace_.OnOutcome(outcome != PrefetchOutcome::kWasted);
+  if (outcome == PrefetchOutcome::kUsed || outcome == PrefetchOutcome::kLate) {
+    const double since_queued = SecondsBetween(slot.queued_nanos, clock_.NowNanos());
+    const std::span<const double> a_read = prices_.prices(phase_).read_seconds;
+    if (!a_read.empty()) stats_.prefetch_saved_seconds += std::min(since_queued, a_read[slot.key.precision]);
+  }
   slot.unused_guess = false;
   if (slot.state == SlotState::kLoading) std::erase(loading_guesses_, &slot);
 }

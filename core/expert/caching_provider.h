@@ -15,6 +15,7 @@
 #include "core/expert/policy.h"
 #include "core/expert/predictor.h"
 #include "core/expert/provider.h"
+#include "core/expert/routing_trace.h"
 #include "core/expert/stats.h"
 #include "core/io/read_backend.h"
 #include "core/store/store.h"
@@ -29,6 +30,8 @@ struct ProviderOptions {
   uint64_t split_read_bytes =
       1 << 20;  // records from this size on are read part by part, so that compute starts before their end
   ChecksumRule checksums = ChecksumRule::kFirstRead;
+  bool take_what_is_free = true;  // an expert that a rule lowers is used at the reference precision where it is resident there
+  bool popular_first = false;     // a prompt's experts are read in order of the tokens that chose them
 };
 
 struct ProviderParts {  // all outlive the provider unless owned
@@ -36,11 +39,13 @@ struct ProviderParts {  // all outlive the provider unless owned
   ReadBackend* reads = nullptr;
   std::unique_ptr<EvictionPolicy> policy;
   std::unique_ptr<ExpertPredictor> predictor;
-  std::unique_ptr<RouterMask> mask;
+  std::unique_ptr<RouterMask> mask;  // null: none
+  int top_k = 0;                     // of the router; used with a mask
   std::unique_ptr<FidelityRule> fidelity;
   const Clock* clock = nullptr;
   Allocator* allocator = nullptr;
-  Trace* trace = nullptr;  // may be null
+  Trace* trace = nullptr;               // may be null
+  RoutingRecorder* recorder = nullptr;  // may be null
 };
 
 class CachingProvider : public ExpertProvider {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -53,6 +54,26 @@ class ExpertIndex {
   CachedKey KeyAt(size_t index) const {
     const size_t record = index / precisions_;
     return {layers_[record / experts_], static_cast<int32_t>(record % experts_), static_cast<Precision>(index % precisions_)};
+  }
+  // Of a key, whatever its precision: its expert among those of all layers, its layer's position. A table for loops over keys,
+  // where divisions would cost more than what is looked up with them.
+  struct Place {
+    uint32_t expert;
+    uint32_t layer;
+  };
+  std::vector<Place> Places() const {
+    std::vector<Place> places;
+    places.reserve(size());
+    for (size_t i = 0; i < size(); ++i) {
+      const size_t expert = i / precisions_;
+      places.push_back({static_cast<uint32_t>(expert), static_cast<uint32_t>(expert / experts_)});
+    }
+    return places;
+  }
+  // Nothing for an index beyond the last, as KeyLists::kNone is.
+  std::optional<CachedKey> KeyIfAny(size_t index) const {
+    if (index >= size()) return std::nullopt;
+    return KeyAt(index);
   }
 
  private:

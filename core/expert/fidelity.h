@@ -1,7 +1,7 @@
-// What is lowered, masked or prefetched: rows of tables and pure functions over a view of what is resident.
+// What is masked, lowered, skipped or prefetched: rows of tables and pure functions over a view of what is resident. What a token
+// may lose is held by fidelity_bound.h, whatever a row proposes.
 #pragma once
 
-#include <climits>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/base/ids.h"
+#include "core/expert/part_options.h"
 #include "core/expert/predictor.h"
 #include "core/expert/routing.h"
 
@@ -23,14 +24,21 @@ class ResidencyView {
   virtual bool Loading(CachedKey key) const = 0;  // queued or reading
 };
 
-// Before top-k (masked gating); changes logits (experts) in place.
+// Before top-k (masked gating). Engine thread only. `token` has no choices yet.
 class RouterMask {
  public:
   virtual ~RouterMask() = default;
-  virtual void Apply(LayerId layer, const ResidencyView& residents, std::span<float> logits) const = 0;
+  // Every token of every layer, exact ones too: the gate's input (hidden) and the logits (experts) as the router gave them.
+  virtual void Observe(LayerId, const TokenRouting& /*token*/, std::span<const float> /*hidden*/,
+                       std::span<const float> /*logits*/) {}
+  // Sets the logits of experts that this token shall do without to minus infinity. Not asked for exact tokens; where it proposes
+  // more than the token may lose, the heaviest experts come back. Under the cache's lock.
+  virtual void Apply(LayerId layer, const TokenRouting& token, const ResidencyView& residents, std::span<float> logits) = 0;
+  virtual size_t memory_bytes() const { return 0; }  // tables; counted in the budget
 };
 struct RouterMaskRow {
-  std::string_view name;  // "none"
+  std::string_view name;  // "none", which makes null: no mask
+  std::string_view description;
   std::unique_ptr<RouterMask> (*make)(const PolicyContext& context);
 };
 std::span<const RouterMaskRow> RouterMasks();
@@ -39,37 +47,75 @@ absl::StatusOr<std::unique_ptr<RouterMask>> MakeRouterMask(std::string_view name
 // One distinct expert wanted by a layer of a step.
 struct WantedExpert {
   int32_t expert = 0;
-  float probability = 0;  // highest among the tokens that chose it
-  float mass_before = 0;  // smallest sum of the probabilities ranked before it, over those tokens (HOBBIT's score s)
+  float share = 0;        // of its token's gate mass: its probability by the sum over the choices; highest among its tokens
+  float mass_before = 0;  // smallest sum of the shares ranked before it, over those tokens (HOBBIT's score s)
+  int tokens = 0;         // that chose it
+  float may_lose = 0;     // least among them
+};
+
+// What waiting costs here and now, measured while serving. 0: not known yet.
+struct Prices {
+  std::span<const double> read_seconds;  // [precision]: the disk's time for one record
+  double layer_seconds = 0;              // a layer's computation, waits left out
+  double experts_seconds = 0;            // its part that runs while the layer's own reads do
+};
+
+// One layer of one step. Valid during the call it is passed to.
+struct LayerDemand {
+  const LayerRouting& routing;
+  std::span<const WantedExpert> wanted;
+  std::span<const int32_t> positions;  // expert -> index into wanted; -1: nobody wants it
+  Phase phase = Phase::kDecode;        // decode when any token is
+  const ResidencyView& residents;
+  const Prices& prices;
+
+  bool Resident(const WantedExpert& expert, Precision precision = kReferencePrecision) const {
+    return residents.Resident({routing.layer, expert.expert, precision});
+  }
+  // Neither resident nor on its way at the reference precision.
+  bool Missing(const WantedExpert& expert) const {
+    return !Resident(expert) && !residents.Loading({routing.layer, expert.expert, kReferencePrecision});
+  }
 };
 
 enum class ActionKind : uint8_t { kUse, kSkip };  // kUse: at `precision`, waiting for the load if it is not resident
 struct Action {
   ActionKind kind = ActionKind::kUse;
   Precision precision = kReferencePrecision;
+  friend bool operator==(const Action&, const Action&) = default;
 };
+inline constexpr Action kExactly{};
 
-// What to do with each wanted expert, after top-k. "exact" uses the reference precision always.
+// What to do with each wanted expert, after top-k. Engine thread only, under the cache's lock.
 class FidelityRule {
  public:
   virtual ~FidelityRule() = default;
-  virtual void Resolve(LayerId layer, std::span<const WantedExpert> wanted, const ResidencyView& residents,
-                       std::span<Action> actions) const = 0;
+  // `actions` are as many as demand.wanted, all kExactly. Not asked in a step whose tokens are all exact.
+  virtual void Resolve(const LayerDemand& demand, std::span<Action> actions) = 0;
+  // At which precision a guess of a sequence that may lose something is read ahead.
+  virtual Precision PrefetchPrecision(const ExpertKey&, Precision guessed) const { return guessed; }
+  virtual size_t memory_bytes() const { return 0; }  // tables; counted in the budget
+};
+
+struct RuleContext {
+  PolicyContext model;
+  uint64_t model_hash = 0;  // of the store
+  PartOptions options;
 };
 struct FidelityRow {
-  std::string_view name;  // "exact"
-  std::unique_ptr<FidelityRule> (*make)(const PolicyContext& context);
+  std::string_view name;
+  std::string_view description;
+  float may_lose = kLoseNothing;  // of requests that do not say: its class
+  int least_precisions = 1;       // that the store has to hold
+  std::span<const OptionRow> options;
+  absl::StatusOr<std::unique_ptr<FidelityRule>> (*make)(const RuleContext& context);
 };
 std::span<const FidelityRow> FidelityRules();
-absl::StatusOr<std::unique_ptr<FidelityRule>> MakeFidelityRule(std::string_view name, const PolicyContext& context);
+// INVALID_ARGUMENT lists the known names, or says what is wrong with an option. FAILED_PRECONDITION: too few precisions.
+absl::StatusOr<std::unique_ptr<FidelityRule>> MakeFidelityRule(std::string_view name, const RuleContext& context);
 
-struct PrefetchBudget {
-  int max_loads = 0;  // reads this plan may add
-  float min_probability = 0;
-  int max_loading = INT_MAX;  // guesses being read or waiting for it at once
-  bool when_idle = false;     // nothing is begun while a demand is being read
-};
-// Pure: guesses of all sequences, best first, to the loads worth queueing: no duplicates, nothing resident or loading.
+// Pure: guesses of all sequences, best first, to the loads worth queueing: no duplicates, nothing resident or loading at the
+// precision of the guess or a better one.
 std::vector<CachedKey> PlanPrefetch(const ResidencyView& residents, std::span<const Guess> guesses, const PrefetchBudget& budget);
 
 }  // namespace moed

@@ -10,7 +10,7 @@ namespace moed {
 namespace {
 
 constexpr uint64_t kLeastPositions = 256;
-constexpr uint64_t kKvShare = 8;  // one part in so many of what the fixed parts leave
+constexpr uint64_t kKvShare = 16;  // one part in so many of what the fixed parts leave
 
 uint64_t DivideUp(uint64_t value, uint64_t by) { return (value + by - 1) / by; }
 
@@ -84,10 +84,12 @@ MemoryPart CachePart(const MemoryNeeds& needs, const MemoryRequest& request, uin
                  " a layer")};
 }
 
+uint64_t LeastCache(const MemoryNeeds& needs) { return std::max(needs.least_cache, needs.record); }
+
 absl::Status TooSmall(const MemoryNeeds& needs, const MemoryRequest& request, const KvBounds& kv) {
   std::vector<MemoryPart> least = FixedParts(needs);
   least.push_back(KvPart(needs, kv.least_pages));
-  least.push_back(CachePart(needs, request, needs.record));
+  least.push_back(CachePart(needs, request, LeastCache(needs)));
   const uint64_t smallest = SumBytes(least);
   return ResourceExhausted("a memory budget of ", request.budget, " bytes (", FormatBytes(request.budget),
                            ") is too small; at least needed are\n", Rows(least), "the smallest budget that works: ", smallest,
@@ -125,14 +127,15 @@ absl::StatusOr<MemoryPlan> PlanMemory(const MemoryNeeds& needs, const MemoryRequ
   MOED_ASSIGN_OR_RETURN(const KvBounds kv, BoundKv(needs, request));
   std::vector<MemoryPart> parts = FixedParts(needs);
   const uint64_t fixed = SumBytes(parts);
-  if (request.budget < fixed + kv.least_pages * needs.kv_page + needs.record) return TooSmall(needs, request, kv);
+  if (request.budget < fixed + kv.least_pages * needs.kv_page + LeastCache(needs)) return TooSmall(needs, request, kv);
 
   const uint64_t left = request.budget - fixed;
   const uint64_t share_pages = std::clamp(left / kKvShare / needs.kv_page, kv.least_pages, kv.most_pages);
-  const uint64_t pages = std::min({share_pages, (left - needs.record) / needs.kv_page, uint64_t{INT32_MAX}});
+  const uint64_t pages = std::min({share_pages, (left - LeastCache(needs)) / needs.kv_page, uint64_t{INT32_MAX}});
   MemoryPlan plan{.budget = request.budget, .kv = pages * needs.kv_page, .kv_pages = static_cast<int>(pages)};
   plan.max_context = static_cast<int>(std::min<uint64_t>(kv.context, pages * needs.page_tokens));
-  plan.cache = std::min(left - plan.kv, std::max(needs.all_experts, needs.record));
+  const uint64_t most_cache = needs.most_cache == 0 ? needs.all_experts : needs.most_cache;
+  plan.cache = std::min(left - plan.kv, std::max(most_cache, LeastCache(needs)));
   parts.push_back(KvPart(needs, pages));
   parts.push_back(CachePart(needs, request, plan.cache));
   plan.parts = std::move(parts);

@@ -22,6 +22,8 @@ struct MemoryNeeds {
   int page_tokens = 0;
   uint64_t record = 0;       // the largest expert record
   uint64_t all_experts = 0;  // every record: more cache than this is useless
+  uint64_t least_cache = 0;  // 0: one record
+  uint64_t most_cache = 0;   // 0: all experts
   int model_context = 0;     // positions the model was made for
 };
 
@@ -50,7 +52,7 @@ struct MemoryPlan {
   std::string Table() const;  // for the log
 };
 
-// Defaults: KV gets an eighth of what the fixed parts leave, at least 256 positions (or the model's context if smaller), at most
+// Defaults: KV gets a sixteenth of what the fixed parts leave, at least 256 positions (or the model's context if smaller), at most
 // max_sessions whole contexts; max_context = what the KV holds, at most the model's. The cache gets the rest.
 // RESOURCE_EXHAUSTED with a table of what needs how much and the smallest budget that works; INVALID_ARGUMENT for contradictions
 // (max_context beyond the model's, KV too small for max_context).

@@ -9,7 +9,7 @@
 namespace moed {
 namespace {
 
-constexpr float kDiscount = 0.8f;
+constexpr float kDiscount = 0.75f;
 constexpr float kSmallest = 1e-4f;  // of values, so that their logarithms stay finite
 constexpr struct {
   float decay;  // a visit
@@ -17,15 +17,25 @@ constexpr struct {
 } kDecays[] = {{0.5f, 1}, {0.8f, 1}, {0.95f, 2}, {0.99f, 2}};
 constexpr float kLogScale = 0.5f;
 // Recency and frequency, in the order of the features; learned from thereon.
-constexpr std::array<float, 8> kFirstWeights = {0.2f, 0, 0.1f, 1, 1.1f, 1, -0.1f, 0.5f};
+constexpr std::array<float, 11> kFirstWeights = {0.2f, 0, 0.1f, 1, 1.1f, 1, -0.1f, 0, 0, 0.5f, 0};
 constexpr float kUsualValue = 0.4f;
-constexpr float kLearningRate = 0.1f;  // of the gradient's mean over a layer's experts, for each of the two sets of weights
+constexpr float kWeightDecay = 0.8f;    // a visit
+constexpr float kLearningRate = 0.02f;  // of the gradient's mean over a layer's experts, for each of the two sets of weights
+constexpr float kPairRate = 0.02f;
+constexpr size_t kPairsShare = 2;  // pairs may take one of so many parts of the table's bytes
+constexpr float kTrust = 2;        // occurrences of a token after which what is known of it counts half
 constexpr float kUsualRate = 0.02f;
 constexpr float kMostVisitsCounted = 2000;  // the frequency forgets what is older
 constexpr float kFrequencyPrior = 4;        // visits
 constexpr size_t kPrefillVisits = 16;       // of one prefill step, its last tokens
 constexpr size_t kTableRows = 8192;
+constexpr float kTableBase = 1;  // occurrences
 
+size_t PairBytes(const PolicyContext& context) {
+  const auto experts = static_cast<size_t>(context.experts_per_layer);
+  const size_t bytes = context.moe_layers.size() * experts * experts * sizeof(float);
+  return bytes <= context.table_bytes / kPairsShare ? bytes : 0;
+}
 float Logistic(float x) { return 1 / (1 + std::exp(-x)); }
 float LogOdds(float p) {
   p = std::clamp(p, kSmallest, 1 - kSmallest);
@@ -38,6 +48,7 @@ float TokensOf(float value) { return std::log(std::max(value, kSmallest)) / std:
 NextUse::NextUse(const PolicyContext& context)
     : index_(context.moe_layers, context.experts_per_layer, 1),
       experts_(static_cast<size_t>(context.experts_per_layer)),
+      top_k_(static_cast<float>(context.top_k)),
       features_(index_.size() * kFeatures),
       frequency_(index_.size()),
       unused_for_(index_.size()),
@@ -46,11 +57,15 @@ NextUse::NextUse(const PolicyContext& context)
       visits_(static_cast<size_t>(index_.layers())),
       shared_(kFirstWeights),
       own_(static_cast<size_t>(index_.layers())),
-      after_token_(index_.size(), context.table_bytes, kTableRows),
+      pairs_(PairBytes(context) / sizeof(float)),
+      used_last_(index_.size()),
+      after_token_(index_.size(), context.table_bytes - PairBytes(context), kTableRows, kTableBase),
       used_(experts_),
+      weight_(experts_),
       values_(experts_),
       targets_(experts_),
       features_before_(kFeatures * experts_),
+      used_before_(experts_),
       values_before_(experts_) {
   const float usual = std::min(1.f, static_cast<float>(context.top_k) / static_cast<float>(context.experts_per_layer));
   std::ranges::fill(frequency_, usual);
@@ -58,7 +73,7 @@ NextUse::NextUse(const PolicyContext& context)
   for (int position = 0; position < index_.layers(); ++position) {
     std::ranges::fill(Row(position, kBias), 1.f);
     CountUses(position);
-    Score(position, LayerFeatures(position), Layer(tokens_away_, position));
+    Score(position, LayerFeatures(position), Layer(used_last_, position), Layer(tokens_away_, position));
     for (float& value : Layer(tokens_away_, position)) value = TokensOf(value);
   }
 }
@@ -91,13 +106,15 @@ void NextUse::OnRouted(const LayerRouting& routing) {
 
 void NextUse::Visit(int position) {
   const std::span<const float> features = LayerFeatures(position);
+  const std::span<const float> used_last = Layer(used_last_, position);
   std::ranges::copy(features, features_before_.begin());
-  Score(position, features, values_before_);
+  std::ranges::copy(used_last, used_before_.begin());
+  Score(position, features, used_last, values_before_);
   MarkUsed();
   visits_[static_cast<size_t>(position)] = std::min(visits_[static_cast<size_t>(position)] + 1, kMostVisitsCounted);
   CountUses(position);
   LookUpTokens(position);
-  Score(position, features, values_);
+  Score(position, features, used_last, values_);
   for (size_t e = 0; e < experts_; ++e) targets_[e] = used_[e] > 0 ? 1 : kDiscount * values_[e];
   LearnWeights(position);
   LearnTable(position);
@@ -111,12 +128,17 @@ void NextUse::Visit(int position) {
 
 void NextUse::MarkUsed() {
   std::ranges::fill(used_, 0.f);
+  std::ranges::fill(weight_, 0.f);
   for (const VisitToken& token : tokens_) {
-    for (const ExpertChoice& choice : token.routing->choices) used_[static_cast<size_t>(choice.expert)] = 1;
+    for (const ExpertChoice& choice : token.routing->choices) {
+      const auto e = static_cast<size_t>(choice.expert);
+      used_[e] = 1;
+      weight_[e] = std::max(weight_[e], choice.probability);
+    }
   }
 }
 
-// Features of use, from used_.
+// Features of use, from used_ and weight_.
 void NextUse::CountUses(int position) {
   const float rate = 1 / (visits_[static_cast<size_t>(position)] + kFrequencyPrior);
   const std::span<float> frequency = Layer(frequency_, position);
@@ -126,6 +148,14 @@ void NextUse::CountUses(int position) {
     const float decay = kDecays[d].decay;
     const float step = (1 - decay) * kDecays[d].scale;
     for (size_t e = 0; e < experts_; ++e) row[e] = row[e] * decay + used_[e] * step;
+  }
+  const std::span<float> weight = Row(position, kWeight);
+  const std::span<float> weight5 = Row(position, kWeight5);
+  const std::span<float> used_last = Layer(used_last_, position);
+  for (size_t e = 0; e < experts_; ++e) {
+    weight[e] = weight_[e];
+    weight5[e] = weight5[e] * kWeightDecay + weight_[e];
+    used_last[e] = weight_[e] * top_k_;
   }
   const std::span<float> odds = Row(position, kFrequency);
   const std::span<float> recency = Row(position, kRecency);
@@ -140,29 +170,41 @@ void NextUse::CountUses(int position) {
 // How much likelier than usual an expert is after these tokens. Tokens that were never seen before say nothing.
 void NextUse::LookUpTokens(int position) {
   const std::span<float> after = Row(position, kAfterToken);
+  const std::span<float> trusted = Row(position, kAfterTrusted);
   std::ranges::fill(after, 0.f);
+  std::ranges::fill(trusted, 0.f);
   const std::span<const float> usual_value = Layer(usual_value_, position);
-  bool any = false;
+  float occurrences = 0;             // of the token that is known least
   std::ranges::fill(targets_, 1.f);  // scratch: the chance that no sequence uses it
   for (const VisitToken& token : tokens_) {
     const int row = after_token_.Find(token.routing->token);
     const bool known = row != TokenTable::kNoRow && after_token_.occurrences(row) > 0;
-    any |= known;
     if (!known) continue;
+    const auto times = static_cast<float>(after_token_.occurrences(row));
+    occurrences = occurrences == 0 ? times : std::min(occurrences, times);
     const std::span<const uint8_t> values = after_token_.Values(row, At(position), experts_);
     for (size_t e = 0; e < experts_; ++e) targets_[e] *= 1 - static_cast<float>(values[e]) * (1 / 255.f);
   }
-  if (!any) return;
-  for (size_t e = 0; e < experts_; ++e) after[e] = LogOdds(1 - targets_[e]) - LogOdds(usual_value[e]);
+  if (occurrences == 0) return;
+  const float trust = occurrences / (occurrences + kTrust);
+  for (size_t e = 0; e < experts_; ++e) {
+    after[e] = LogOdds(1 - targets_[e]) - LogOdds(usual_value[e]);
+    trusted[e] = after[e] * trust;
+  }
 }
 
-void NextUse::Score(int position, std::span<const float> features, std::span<float> values) const {
+void NextUse::Score(int position, std::span<const float> features, std::span<const float> used, std::span<float> values) const {
   const Weights& own = own_[static_cast<size_t>(position)];
   std::ranges::fill(values, 0.f);
   for (size_t f = 0; f < kFeatures; ++f) {
     const float weight = shared_[f] + own[f];
     const float* row = &features[f * experts_];
     for (size_t e = 0; e < experts_; ++e) values[e] += weight * row[e];
+  }
+  for (size_t from = 0; from < (pairs_.empty() ? 0 : experts_); ++from) {
+    if (used[from] == 0) continue;
+    const float* row = &pairs_[(At(position) + from) * experts_];
+    for (size_t e = 0; e < experts_; ++e) values[e] += used[from] * row[e];
   }
   for (float& value : values) value = Logistic(value);
 }
@@ -176,6 +218,12 @@ void NextUse::LearnWeights(int position) {
     for (size_t e = 0; e < experts_; ++e) gradient += (targets_[e] - values_before_[e]) * row[e];
     shared_[f] += rate * gradient;
     own[f] += rate * gradient;
+  }
+  for (size_t from = 0; from < (pairs_.empty() ? 0 : experts_); ++from) {
+    if (used_before_[from] == 0) continue;
+    const float step = kPairRate * used_before_[from];
+    float* row = &pairs_[(At(position) + from) * experts_];
+    for (size_t e = 0; e < experts_; ++e) row[e] += step * (targets_[e] - values_before_[e]);
   }
 }
 
@@ -195,9 +243,9 @@ void NextUse::LearnTable(int position) {
 }
 
 size_t NextUse::memory_bytes() const {
-  const size_t per_expert = kFeatures + 4;
+  const size_t per_expert = kFeatures + 5;
   return index_.size() * per_expert * sizeof(float) + own_.size() * (sizeof(Weights) + sizeof(float)) +
-         experts_ * (kFeatures + 4) * sizeof(float) + after_token_.memory_bytes();
+         (experts_ * (kFeatures + 6) + pairs_.size()) * sizeof(float) + after_token_.memory_bytes();
 }
 
 }  // namespace moed

@@ -1,10 +1,11 @@
 // When will an expert be used again? One small model for all of them, learned while the daemon runs.
 //
 // The value of an expert is E[g^t]: t = tokens until its next use, counted from the next visit to its layer (0 = used there), and
-// g = kDiscount. It is the logistic of a weighted sum of features: how often and how recently the expert was used, and what its
-// use was like in the past after the token that was computed last (a table from tokens to values). Each visit to a layer brings
-// the value before it nearer to what was seen: 1 for a used expert, g times its value after the visit for any other (temporal
-// difference). Weights are a sum of a part for all layers and one for each layer, and begin as recency and frequency.
+// g = kDiscount. It is the logistic of a weighted sum of features: how often, how recently and with what gate weight the expert
+// was used, what its use was like in the past after the token that was computed last (a table from tokens to values), and which
+// experts of its layer were used last (a weight for every pair of a layer's experts). Each visit to a layer brings the value
+// before it nearer to what was seen: 1 for a used expert, g times its value after the visit for any other (temporal difference).
+// Weights of features are a sum of a part for all layers and one for each layer, and begin as recency and frequency.
 //
 // A visit is one decode step, whatever the number of sequences in it, or one of the last tokens of a prefill step.
 #pragma once
@@ -39,7 +40,20 @@ class NextUse {
   size_t memory_bytes() const;
 
  private:
-  enum Feature { kBias, kUse2, kUse5, kUse20, kUse100, kFrequency, kRecency, kAfterToken, kFeatures };
+  enum Feature {
+    kBias,
+    kUse2,
+    kUse5,
+    kUse20,
+    kUse100,
+    kFrequency,
+    kRecency,
+    kWeight,
+    kWeight5,
+    kAfterToken,
+    kAfterTrusted,
+    kFeatures
+  };
   using Weights = std::array<float, kFeatures>;
 
   struct Sequence {
@@ -68,12 +82,13 @@ class NextUse {
   void MarkUsed();
   void CountUses(int position);
   void LookUpTokens(int position);
-  void Score(int position, std::span<const float> features, std::span<float> values) const;
+  void Score(int position, std::span<const float> features, std::span<const float> used, std::span<float> values) const;
   void LearnWeights(int position);
   void LearnTable(int position);
 
   const ExpertIndex index_;
   const size_t experts_;
+  const float top_k_;
 
   std::vector<float> features_;     // (layers, kFeatures, experts), as of the last visit
   std::vector<float> frequency_;    // (layers, experts)
@@ -82,7 +97,9 @@ class NextUse {
   std::vector<float> tokens_away_;  // (layers, experts)
   std::vector<float> visits_;       // (layers)
   Weights shared_;
-  std::vector<Weights> own_;  // (layers)
+  std::vector<Weights> own_;      // (layers)
+  std::vector<float> pairs_;      // (layers, experts used last, experts); empty where it would take too much of the table's bytes
+  std::vector<float> used_last_;  // (layers, experts): top_k times the gate weight at the last visit
   TokenTable after_token_;
 
   absl::flat_hash_map<SessionId, Sequence> sequences_;
@@ -92,9 +109,11 @@ class NextUse {
   // Of the current visit.
   std::vector<VisitToken> tokens_;
   std::vector<float> used_;             // (experts) 0 or 1
+  std::vector<float> weight_;           // (experts) highest gate weight among the tokens
   std::vector<float> values_;           // (experts) after it
   std::vector<float> targets_;          // (experts)
   std::vector<float> features_before_;  // (kFeatures, experts)
+  std::vector<float> used_before_;      // (experts) used_last_
   std::vector<float> values_before_;    // (experts)
 };
 

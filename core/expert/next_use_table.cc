@@ -6,7 +6,8 @@
 
 namespace moed {
 
-TokenTable::TokenTable(size_t values, size_t max_bytes, size_t max_rows) : values_per_row_(values) {
+TokenTable::TokenTable(size_t values, size_t max_bytes, size_t max_rows, float base_weight)
+    : values_per_row_(values), base_weight_(base_weight) {
   const size_t rows = std::min(max_bytes / (values + sizeof(Row)), max_rows);
   const size_t sets = std::max<size_t>(1, rows / kWays);
   rows_.resize(sets * kWays);
@@ -46,7 +47,7 @@ void TokenTable::CountOccurrence(int row) { rows_[row].occurrences = std::min(ro
 void TokenTable::Learn(int row, size_t first, std::span<const float> targets, std::span<const float> base) {
   MOED_CHECK(first + targets.size() <= values_per_row_ && base.size() == targets.size());
   const int before = rows_[row].occurrences;
-  const float rate = 1 / (kBaseWeight + 1 + static_cast<float>(before));
+  const float rate = 1 / (base_weight_ + 1 + static_cast<float>(before));
   uint8_t* values = &values_[row * values_per_row_ + first];
   for (size_t i = 0; i < targets.size(); ++i) {
     const float old = before == 0 ? base[i] : static_cast<float>(values[i]) * (1 / 255.f);

@@ -16,8 +16,9 @@ class TokenTable {
  public:
   static constexpr int kNoRow = -1;
 
-  // As many rows as fit `max_bytes` and no more than `max_rows`, one set at least.
-  TokenTable(size_t values, size_t max_bytes, size_t max_rows);
+  // As many rows as fit `max_bytes` and no more than `max_rows`, one set at least. The base of Learn weighs as much as
+  // `base_weight` occurrences.
+  TokenTable(size_t values, size_t max_bytes, size_t max_rows, float base_weight = 3);
 
   // kNoRow when the token is not there.
   int Find(TokenId token) const;
@@ -37,7 +38,6 @@ class TokenTable {
  private:
   static constexpr size_t kWays = 8;
   static constexpr int kMostOccurrences = 16;
-  static constexpr float kBaseWeight = 3;  // of `base`, in occurrences
 
   struct Row {
     TokenId token{-1};
@@ -48,6 +48,7 @@ class TokenTable {
   size_t SetOf(TokenId token) const;
 
   const size_t values_per_row_;
+  const float base_weight_;
   std::vector<Row> rows_;
   std::vector<uint8_t> values_;  // (rows, values_per_row)
   uint64_t now_ = 0;

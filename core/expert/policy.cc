@@ -1,9 +1,16 @@
 #include "core/expert/policy.h"
 
 #include "core/expert/named_rows.h"
+#include "core/expert/policy_arc.h"
+#include "core/expert/policy_edgemoe.h"
+#include "core/expert/policy_fate.h"
+#include "core/expert/policy_fifo.h"
+#include "core/expert/policy_hobbit.h"
 #include "core/expert/policy_learned.h"
 #include "core/expert/policy_lfu.h"
 #include "core/expert/policy_lru.h"
+#include "core/expert/policy_random.h"
+#include "core/expert/policy_s3_fifo.h"
 
 namespace moed {
 namespace {
@@ -11,6 +18,20 @@ namespace {
 constexpr PolicyRow kPolicies[] = {
     {"lru", "evicts the least recently used expert", MakeLruPolicy},
     {"lfu", "evicts the expert that the live sequences used least often", MakeLfuPolicy},
+    {"fifo", "evicts the expert that entered first", MakeFifoPolicy},
+    {"random", "evicts any expert", MakeRandomPolicy},
+    // EdgeMoE, III-C2: the eviction score by its prose, and as printed.
+    {"edgemoe", "evicts the expert of fewest uses over the distance to its layer", MakeEdgeMoePolicy},
+    {"edgemoe-printed", "edgemoe with the distance since its layer ran", MakeEdgeMoePrintedPolicy},
+    // HOBBIT, 3.4, equation 3.
+    {"hobbit", "evicts by recency, frequency, high-precision frequency and layer distance; a cache for each precision",
+     MakeHobbitPolicy},
+    // Megiddo and Modha, FAST 2003, figure 4.
+    {"arc", "adapts between the least recently and the least often used expert", MakeArcPolicy},
+    // Fate, 4.4.
+    {"fate", "keeps the first layers whole, equal parts of the others, arc inside a layer", MakeFatePolicy},
+    // Yang et al., SOSP 2023, algorithm 1.
+    {"s3-fifo", "evicts what was not used again while it was in a small first-in-first-out queue", MakeS3FifoPolicy},
     {"learned", "evicts the expert whose next use is expected last, by a model learned while serving", MakeLearnedPolicy},
 };
 

@@ -1,68 +1,34 @@
 #include "core/expert/policy_lru.h"
 
-#include <vector>
-
 #include "core/base/check.h"
 #include "core/expert/expert_index.h"
+#include "core/expert/key_lists.h"
 
 namespace moed {
 namespace {
 
-// A ring through arrays: links of key i at [i], the ring's head behind the last key. head.next is the most recently used.
 class LruPolicy final : public EvictionPolicy {
  public:
   explicit LruPolicy(const PolicyContext& context)
-      : index_(context.moe_layers, context.experts_per_layer, context.precisions), head_(index_.size()), links_(head_ + 1) {
-    links_[head_] = {head_, head_};
-    for (size_t i = 0; i < head_; ++i) links_[i] = {kOut, kOut};
-  }
+      : index_(context.moe_layers, context.experts_per_layer, context.precisions), residents_(index_.size(), 1) {}
 
   void OnAccess(CachedKey key, const AccessContext&) override {
     const size_t i = index_.Of(key);
-    if (links_[i].next == kOut) return;
-    Unlink(i);
-    LinkFirst(i);
+    if (residents_.Listed(i)) residents_.PutFirst(0, i);
   }
   void OnInsert(CachedKey key, uint64_t) override {
     const size_t i = index_.Of(key);
-    MOED_CHECK(links_[i].next == kOut);
-    LinkFirst(i);
+    MOED_CHECK(!residents_.Listed(i));
+    residents_.PutFirst(0, i);
   }
-  void OnEvict(CachedKey key) override {
-    const size_t i = index_.Of(key);
-    MOED_CHECK(links_[i].next != kOut);
-    Unlink(i);
-    links_[i] = {kOut, kOut};
-  }
+  void OnEvict(CachedKey key) override { residents_.Remove(index_.Of(key)); }
   std::optional<CachedKey> Victim(const Incoming&, absl::FunctionRef<bool(CachedKey)> evictable) override {
-    for (size_t i = links_[head_].previous; i != head_; i = links_[i].previous) {
-      const CachedKey key = index_.KeyAt(i);
-      if (evictable(key)) return key;
-    }
-    return std::nullopt;
+    return index_.KeyIfAny(residents_.LastOf(0, [&](size_t i) { return evictable(index_.KeyAt(i)); }));
   }
 
  private:
-  struct Link {
-    size_t previous;
-    size_t next;
-  };
-  static constexpr size_t kOut = ~size_t{0};
-
-  void Unlink(size_t i) {
-    links_[links_[i].previous].next = links_[i].next;
-    links_[links_[i].next].previous = links_[i].previous;
-  }
-  void LinkFirst(size_t i) {
-    const size_t second = links_[head_].next;
-    links_[i] = {head_, second};
-    links_[head_].next = i;
-    links_[second].previous = i;
-  }
-
   const ExpertIndex index_;
-  const size_t head_;
-  std::vector<Link> links_;
+  KeyLists residents_;  // most recently used first
 };
 
 }  // namespace

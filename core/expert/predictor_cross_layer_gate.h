@@ -1,4 +1,4 @@
-// The gate input of one MoE layer, seen through the gate of the next (Fate, section 3.2).
+// The gate input of one MoE layer, seen through the gate of the next (Fate, section 4.2).
 #pragma once
 
 #include <memory>

@@ -4,35 +4,36 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "core/base/check.h"
 #include "core/expert/expert_index.h"
-#include "core/expert/next_use_table.h"
+#include "core/expert/route_prior.h"
 
 namespace moed {
 namespace {
 
-constexpr float kLearningRate = 0.1f;    // of the gradient's mean over a layer's experts
-constexpr float kFrequencyRate = 0.02f;  // a token
-constexpr float kLeastGate = 1e-4f;      // gate probabilities below are alike
-constexpr float kLeastProbability = 0.05f;
-constexpr size_t kPrefillTokens = 16;  // learned from in one prefill step, its last ones
-constexpr size_t kTableRows = 8192;
+constexpr float kLearningRate = 0.1f;  // of the gradient's mean over a layer's experts
+constexpr float kFarRate = 0.01f;
+constexpr float kLeastGate = 1e-4f;  // gate probabilities below are alike
+// Less likely guesses cost more bytes than they save time, even where the disk would be idle.
+constexpr float kLeastProbability = 0.45f;
+constexpr float kLeastFar = 0.6f;        // of layers beyond the next one: the path to them will tell more
+constexpr float kWorthPerLayer = 0.02f;  // what a guess is worth less for each layer that it could still wait
+constexpr size_t kPrefillTokens = 16;    // learned from in one prefill step, its last ones
 
-enum Feature { kBias, kGateMargin, kGateChooses, kAfterToken, kFrequency, kFeatures };
+// What the gate says of the next layer, beside the prior.
+enum Feature { kBias, kGateMargin, kGateChooses, kPrior, kFeatures };
 using Weights = std::array<float, kFeatures>;
 // One set for each degree of acquaintance with the token: never seen, a few times, often.
 constexpr int kSets = 3;
-constexpr std::array<Weights, kSets> kFirstWeights = {
-    {{0.f, 0.9f, 1.4f, 0, 0.7f}, {0, 0.9f, 1.4f, 0.6f, 0.2f}, {0, 0.9f, 1.4f, 0.8f, 0}}};
+constexpr std::array<Weights, kSets> kFirstWeights = {{{0.f, 0.9f, 1.4f, 0.3f}, {0, 0.9f, 1.4f, 0.5f}, {0, 0.9f, 1.4f, 0.7f}}};
 constexpr int kOften = 4;  // occurrences
 
-float LogOdds(float p) {
-  p = std::clamp(p, 0.002f, 0.998f);
-  return std::log(p / (1 - p));
-}
+float Logistic(float x) { return 1 / (1 + std::exp(-x)); }
+float LogOdds(float p) { return std::log(p / (1 - p)); }
 
 class LearnedPredictor final : public ExpertPredictor {
  public:
@@ -42,23 +43,24 @@ class LearnedPredictor final : public ExpertPredictor {
         top_k_(static_cast<size_t>(std::min(context.model.top_k, context.model.experts_per_layer))),
         hidden_(static_cast<size_t>(context.hidden)),
         gate_(context.gate),
-        frequency_(index_.size(), static_cast<float>(top_k_) / static_cast<float>(experts_)),
-        of_token_(index_.size(), context.model.table_bytes, kTableRows),
+        prior_(context.model),
         used_(experts_),
         gates_(experts_),
         ordered_(experts_) {
-    MOED_CHECK(gate_ != nullptr && hidden_ > 0 && top_k_ > 0);
+    MOED_CHECK(top_k_ > 0 && (gate_ == nullptr || hidden_ > 0));
   }
 
   bool paced() const override { return true; }
 
   void OnSequenceStart(SessionId session) override {
     Sequence& sequence = sequences_[session];
+    sequence.prior = prior_.Start();
     sequence.hidden.resize(hidden_);
     sequence.features.resize(kFeatures * experts_);
     sequence.probabilities.resize(experts_);
   }
   void OnSequenceEnd(SessionId session) override { sequences_.erase(session); }
+  void OnToken(SessionId session, TokenId) override { Find(session).routed = kNothing; }
   void OnGateInput(SessionId session, LayerId layer, std::span<const float> hidden) override {
     Sequence& sequence = Find(session);
     MOED_CHECK(hidden.size() == hidden_);
@@ -81,35 +83,32 @@ class LearnedPredictor final : public ExpertPredictor {
   void Predict(SessionId session, LayerId from, std::vector<Guess>& best_first) override {
     Sequence& sequence = Find(session);
     const int next = index_.Position(from) + 1;
-    if (!sequence.decodes || sequence.layer != from || next == index_.layers()) return;
-    gate_(index_.Layer(next), sequence.hidden, gates_);
-    FillFeatures(next, sequence);
-    Score(sequence);
-    sequence.guessed = next;
+    if (!sequence.decodes || sequence.routed != next - 1 || next == index_.layers()) return;
+    prior_.Score(sequence.prior, next);
     const size_t first = best_first.size();
-    for (size_t e = 0; e < experts_; ++e) {
-      const float p = sequence.probabilities[e];
-      if (p >= kLeastProbability) best_first.push_back({{index_.Layer(next), static_cast<int32_t>(e)}, p, 1});
+    GuessNext(next, sequence, best_first);
+    for (int position = next + 1; position < index_.layers(); ++position) {
+      GuessFar(position, position - next + 1, sequence, best_first);
     }
     std::sort(best_first.begin() + static_cast<std::ptrdiff_t>(first), best_first.end(), [](const Guess& a, const Guess& b) {
-      return a.probability != b.probability ? a.probability > b.probability : a.key.expert < b.key.expert;
+      return a.probability != b.probability ? a.probability > b.probability : a.key < b.key;
     });
   }
 
   size_t memory_bytes() const override {
-    const size_t a_sequence = sizeof(Sequence) + (hidden_ + (kFeatures + 1) * experts_) * sizeof(float);
-    return sequences_.size() * a_sequence + frequency_.size() * sizeof(float) + 3 * experts_ * sizeof(float) +
-           of_token_.memory_bytes();
+    const size_t a_sequence = sizeof(Sequence) + (hidden_ + (kFeatures + 1) * experts_) * sizeof(float) + prior_.sequence_bytes();
+    return sequences_.size() * a_sequence + 3 * experts_ * sizeof(float) + prior_.memory_bytes();
   }
 
  private:
   static constexpr int kNothing = -1;
 
   struct Sequence {
+    RoutePrior::Sequence prior;
     std::optional<LayerId> layer;  // where `hidden` was seen
     std::vector<float> hidden;
-    TokenId token{-1};  // that was routed last
     bool decodes = false;
+    int routed = kNothing;   // layer position, of this token
     int guessed = kNothing;  // layer position that the rest is about
     int set = 0;
     std::vector<float> features;       // (kFeatures, experts)
@@ -121,23 +120,59 @@ class LearnedPredictor final : public ExpertPredictor {
     MOED_CHECK(found != sequences_.end());
     return found->second;
   }
-  size_t At(int position) const { return static_cast<size_t>(position) * experts_; }
+
+  void GuessNext(int position, Sequence& sequence, std::vector<Guess>& guesses) {
+    std::vector<float>& p = sequence.probabilities;
+    prior_.ScoreNext(sequence.prior, position, p);
+    if (gate_ != nullptr && sequence.layer == index_.Layer(position - 1)) {
+      gate_(index_.Layer(position), sequence.hidden, gates_);
+      FillFeatures(sequence);
+      Score(sequence);
+      sequence.guessed = position;
+    }
+    for (size_t e = 0; e < experts_; ++e) {
+      const float probability = Logistic(p[e]);
+      p[e] = probability;
+      if (probability >= kLeastProbability) Add(position, e, probability, 1, guesses);
+    }
+  }
+
+  // Without the path to it the prior is too sure of itself, or not sure enough: far_ says which.
+  void GuessFar(int position, int distance, const Sequence& sequence, std::vector<Guess>& guesses) const {
+    const float worth = kWorthPerLayer * static_cast<float>(distance - 1);
+    const float least = LogOdds(std::min(0.99f, kLeastFar + worth));
+    const float* logits = &sequence.prior.logits[static_cast<size_t>(position) * experts_];
+    for (size_t e = 0; e < experts_; ++e) {
+      const float odds = far_.bias + far_.scale * logits[e];
+      if (odds >= least) Add(position, e, Logistic(odds) - worth, distance, guesses);
+    }
+  }
+  void Add(int position, size_t expert, float probability, int distance, std::vector<Guess>& guesses) const {
+    guesses.push_back({{index_.Layer(position), static_cast<int32_t>(expert)}, probability, distance});
+  }
 
   void Learn(int position, const TokenRouting& token) {
     std::ranges::fill(used_, 0.f);
     for (const ExpertChoice& choice : token.choices) used_[static_cast<size_t>(choice.expert)] = 1;
     Sequence& sequence = Find(token.session);
-    sequence.token = token.token;
-    sequence.decodes = token.phase == Phase::kDecode;
     if (sequence.guessed == position) LearnWeights(sequence);
+    if (sequence.prior.scored && position > 1 && sequence.decodes) LearnFar(position, sequence);
+    prior_.Learn(position, token, sequence.prior);
+    sequence.decodes = token.phase == Phase::kDecode;
     sequence.guessed = kNothing;
-    const std::span<float> frequency = std::span(frequency_).subspan(At(position), experts_);
-    const int row = position == 0 ? of_token_.FindOrAdd(token.token) : of_token_.Find(token.token);
-    if (row != TokenTable::kNoRow) {
-      of_token_.Learn(row, At(position), used_, frequency);
-      if (position + 1 == index_.layers()) of_token_.CountOccurrence(row);
+    sequence.routed = position;
+  }
+
+  void LearnFar(int position, const Sequence& sequence) {
+    const float* logits = &sequence.prior.logits[static_cast<size_t>(position) * experts_];
+    float bias = 0, scale = 0;
+    for (size_t e = 0; e < experts_; ++e) {
+      const float error = used_[e] - Logistic(far_.bias + far_.scale * logits[e]);
+      bias += error;
+      scale += error * logits[e];
     }
-    for (size_t e = 0; e < experts_; ++e) frequency[e] += (used_[e] - frequency[e]) * kFrequencyRate;
+    far_.bias += bias * kFarRate / static_cast<float>(experts_);
+    far_.scale += scale * kFarRate / static_cast<float>(experts_);
   }
 
   void LearnWeights(const Sequence& sequence) {
@@ -150,27 +185,24 @@ class LearnedPredictor final : public ExpertPredictor {
     }
   }
 
-  void FillFeatures(int position, Sequence& sequence) {
+  // From gates_, and the prior's log-odds in sequence.probabilities.
+  void FillFeatures(Sequence& sequence) {
     std::ranges::copy(gates_, ordered_.begin());
     const auto last_chosen = ordered_.begin() + static_cast<std::ptrdiff_t>(top_k_ - 1);
     std::nth_element(ordered_.begin(), last_chosen, ordered_.end(), std::greater<>());
     const float threshold = *last_chosen;
-    const int row = of_token_.Find(sequence.token);
-    const int occurrences = row == TokenTable::kNoRow ? 0 : of_token_.occurrences(row);
+    const int occurrences = prior_.occurrences(sequence.prior);
     sequence.set = occurrences == 0 ? 0 : occurrences < kOften ? 1 : 2;
     float* features = sequence.features.data();
     for (size_t e = 0; e < experts_; ++e) {
       features[kBias * experts_ + e] = 1;
       features[kGateMargin * experts_ + e] = std::log((gates_[e] + kLeastGate) / (threshold + kLeastGate));
       features[kGateChooses * experts_ + e] = gates_[e] >= threshold ? 1 : 0;
-      features[kAfterToken * experts_ + e] = 0;
-      features[kFrequency * experts_ + e] = LogOdds(frequency_[At(position) + e]);
+      features[kPrior * experts_ + e] = sequence.probabilities[e];
     }
-    if (occurrences == 0) return;
-    const std::span<const uint8_t> values = of_token_.Values(row, At(position), experts_);
-    for (size_t e = 0; e < experts_; ++e) features[kAfterToken * experts_ + e] = LogOdds(static_cast<float>(values[e]) / 255);
   }
 
+  // Log-odds.
   void Score(Sequence& sequence) const {
     const Weights& weights = weights_[static_cast<size_t>(sequence.set)];
     std::ranges::fill(sequence.probabilities, 0.f);
@@ -178,17 +210,19 @@ class LearnedPredictor final : public ExpertPredictor {
       const float* row = &sequence.features[f * experts_];
       for (size_t e = 0; e < experts_; ++e) sequence.probabilities[e] += weights[f] * row[e];
     }
-    for (float& p : sequence.probabilities) p = 1 / (1 + std::exp(-p));
   }
 
   const ExpertIndex index_;
   const size_t experts_;
   const size_t top_k_;
   const size_t hidden_;
-  const GateFn gate_;
+  const GateFn gate_;  // may be null: then the prior alone guesses
   std::array<Weights, kSets> weights_ = kFirstWeights;
-  std::vector<float> frequency_;  // (layers, experts)
-  TokenTable of_token_;
+  struct {
+    float bias = 0;
+    float scale = 1;
+  } far_;  // of the prior's log-odds for layers beyond the next one
+  RoutePrior prior_;
   absl::flat_hash_map<SessionId, Sequence> sequences_;
 
   // Scratch. (experts)

@@ -6,8 +6,9 @@
 
 namespace moed {
 
-// Experts of the next layer, with probabilities that are learned to be true: from the next layer's gate applied to this layer's
-// input, and from what the token's routing was when it came before.
+// Experts of the layers ahead, with probabilities that are learned to be true: from the token and its sequence's past
+// (route_prior.h) for every layer that is still to come, for the next one also from the experts of this layer and from the next
+// layer's gate applied to this layer's input. Without a gate the rest has to do.
 std::unique_ptr<ExpertPredictor> MakeLearnedPredictor(const PredictorContext& context);
 
 }  // namespace moed

@@ -81,6 +81,9 @@ struct SequenceCounters {
   double stall_seconds = 0;  // waits of steps this sequence took part in
   uint64_t lowered = 0;
   uint64_t skipped = 0;
+  uint64_t masked = 0;         // choices of single tokens
+  double gate_mass_lost = 0;   // shares of tokens' gate mass that were lowered, skipped or masked, over all layers
+  uint64_t routed_tokens = 0;  // tokens times layers: gate_mass_lost / routed_tokens is what one lost in a layer
 };
 
 // Thread contract: hooks, Begin and Next from one thread (the engine's); Stats from any.
@@ -95,8 +98,9 @@ class ExpertProvider {
   // The gate's input (hidden) of one token of `layer`, before its router ran. Called for the last token of each sequence in the
   // step.
   virtual void OnGateInput(SessionId session, LayerId layer, std::span<const float> hidden) = 0;
-  // Before top-k; the default mask leaves the logits alone. (experts)
-  virtual void MaskRouter(LayerId layer, std::span<float> logits) = 0;
+  // Before top-k, for every token: the gate's input (hidden) and its logits (experts), of which the mask may set some to minus
+  // infinity. `token` has no choices yet; gets what was masked.
+  virtual void MaskRouter(LayerId layer, std::span<const float> hidden, std::span<float> logits, TokenRouting& token) = 0;
 
   // One layer at a time: Begin, then Next until it is empty. Spans need to live until then.
   virtual void Begin(const LayerRouting& routing) = 0;

@@ -21,14 +21,24 @@ struct ExpertChoice {
 inline constexpr float kLoseNothing = 0;   // exact
 inline constexpr float kLoseAnything = 2;  // whatever the preset does
 
-// The k experts of one token in one layer, highest probability first.
+// The k experts of one token in one layer, highest probability first. After masking, a choice of probability 0 is none.
 struct TokenRouting {
   SessionId session;
   TokenId token;
   Phase phase = Phase::kDecode;
   std::span<const ExpertChoice> choices;
   float may_lose = kLoseNothing;
+  // By the router's mask, before top-k: how many of the unmasked choices are gone, and their share of the unmasked choices' mass.
+  int masked = 0;
+  float masked_share = 0;
 };
+
+// What the shares of a token's choices are taken of.
+inline float GateMass(const TokenRouting& token) {
+  float mass = 0;
+  for (const ExpertChoice& choice : token.choices) mass += choice.probability;
+  return mass;
+}
 
 // One layer of one step: all tokens of the batch.
 struct LayerRouting {

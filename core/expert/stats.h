@@ -33,7 +33,17 @@ struct LayerStats {
   double stall_seconds = 0;
   uint64_t lowered = 0;
   uint64_t skipped = 0;
+  uint64_t masked = 0;             // choices of single tokens
+  double gate_mass_lost = 0;       // shares of tokens' gate mass that were lowered, skipped or masked
+  uint64_t tokens = 0;             // that were routed: gate_mass_lost / tokens is what one lost
   std::vector<uint32_t> resident;  // [precision], now
+};
+
+// Distinct experts of one layer of one step. recall = right / routed, precision = right / guessed.
+struct PredictionCounts {
+  uint64_t guessed = 0;  // before the layer's router ran
+  uint64_t routed = 0;
+  uint64_t right = 0;  // both
 };
 
 // A consistent copy. Cumulative since start except what says "now".
@@ -43,6 +53,9 @@ struct ExpertStats {
   std::array<LoadHistogram, kLoadReasons> loads{};
   std::vector<std::array<uint64_t, kLoadReasons>> load_bytes;  // [precision][reason]
   std::array<uint64_t, kPrefetchOutcomes> prefetches{};
+  uint64_t wasted_prefetch_bytes = 0;  // read and evicted before anyone wanted them
+  double prefetch_saved_seconds = 0;   // of reading: what guesses that were wanted had done by then
+  std::array<PredictionCounts, kPhases> predictions{};
   std::vector<std::array<uint64_t, kEvictionReasons>> evictions;  // [precision][reason]
   uint64_t cache_bytes = 0;                                       // now: mapped slots
   uint64_t cache_capacity_bytes = 0;                              // now

@@ -7,31 +7,42 @@
 namespace moed {
 
 void WantedSet::Collect(const LayerRouting& routing) {
+  for (const WantedExpert& wanted : experts_) position_[wanted.expert] = -1;
   experts_.clear();
   choices_.clear();
   sessions_.clear();
+  session_may_lose_.clear();
+  may_lose_ = 0;
   for (const TokenRouting& token : routing.tokens) AddToken(token);
   MergeUses();
-  for (const WantedExpert& wanted : experts_) position_[wanted.expert] = -1;
 }
 
 void WantedSet::AddToken(const TokenRouting& token) {
-  if (std::find(sessions_.begin(), sessions_.end(), token.session) == sessions_.end()) sessions_.push_back(token.session);
+  if (std::find(sessions_.begin(), sessions_.end(), token.session) == sessions_.end()) {
+    sessions_.push_back(token.session);
+    session_may_lose_.push_back(token.may_lose);
+  }
+  may_lose_ = std::max(may_lose_, token.may_lose);
+  const float mass = GateMass(token);
   float mass_before = 0;
   int rank = 0;
   for (const ExpertChoice& choice : token.choices) {
     MOED_CHECK(choice.expert >= 0 && static_cast<size_t>(choice.expert) < position_.size());
+    if (token.masked > 0 && choice.probability == 0) continue;
     int32_t& position = position_[choice.expert];
+    const float share = mass > 0 ? choice.probability / mass : 0;
     if (position < 0) {
       position = static_cast<int32_t>(experts_.size());
-      experts_.push_back({choice.expert, choice.probability, mass_before});
+      experts_.push_back({choice.expert, share, mass_before, 1, token.may_lose});
     } else {
       WantedExpert& wanted = experts_[position];
-      wanted.probability = std::max(wanted.probability, choice.probability);
+      wanted.share = std::max(wanted.share, share);
       wanted.mass_before = std::min(wanted.mass_before, mass_before);
+      wanted.may_lose = std::min(wanted.may_lose, token.may_lose);
+      ++wanted.tokens;
     }
     choices_.push_back({position, {token.session, choice.probability, rank, token.phase}});
-    mass_before += choice.probability;
+    mass_before += share;
     ++rank;
   }
 }

@@ -27,6 +27,10 @@ class WantedSet {
 
   // In order of first appearance, tokens first, then ranks.
   std::span<const WantedExpert> experts() const { return experts_; }
+  // Expert -> index into experts(), -1 for the others.
+  std::span<const int32_t> positions() const { return position_; }
+  // The most that any token of the step may lose.
+  float may_lose() const { return may_lose_; }
   // Of experts()[i]: one entry a sequence.
   std::span<const SequenceUse> UsesOf(size_t i) const {
     return std::span(uses_).subspan(first_use_[i], first_use_[i + 1] - first_use_[i]);
@@ -37,6 +41,8 @@ class WantedSet {
   Phase phase() const { return PhaseOf(std::span<const SequenceUse>(uses_)); }
   // In order of first appearance.
   std::span<const SessionId> sessions() const { return sessions_; }
+  // Of sessions()[i].
+  float MayLose(size_t i) const { return session_may_lose_[i]; }
 
  private:
   struct Choice {
@@ -48,12 +54,14 @@ class WantedSet {
   void AddToken(const TokenRouting& token);
   void MergeUses();
 
-  std::vector<int32_t> position_;  // expert -> index into experts_, -1 between calls
+  std::vector<int32_t> position_;  // expert -> index into experts_, or -1
+  float may_lose_ = 0;
   std::vector<WantedExpert> experts_;
   std::vector<Choice> choices_;
   std::vector<SequenceUse> uses_;
   std::vector<size_t> first_use_;  // one more than experts_
   std::vector<SessionId> sessions_;
+  std::vector<float> session_may_lose_;
 };
 
 }  // namespace moed

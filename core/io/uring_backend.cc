@@ -19,6 +19,10 @@
 namespace moed {
 namespace {
 
+// Reads from this size on are begun by a thread of the kernel's: beginning one pins its pages, and makes those that were never
+// touched, which would take longer than waking that thread and would be done by the caller, who has computing to do.
+constexpr size_t kBegunByKernelBytes = 1 << 20;
+
 struct SetupFailure {
   int error_number;
   const char* reason;
@@ -57,6 +61,7 @@ class Ring {
     io_uring_sqe* entry = Entry();
     io_uring_prep_read(entry, descriptor, progress.data(), static_cast<unsigned>(progress.size()), progress.offset());
     io_uring_sqe_set_data(entry, tag);
+    if (progress.size() >= kBegunByKernelBytes) io_uring_sqe_set_flags(entry, IOSQE_ASYNC);
   }
   void Nothing(void* tag) {
     io_uring_sqe* entry = Entry();

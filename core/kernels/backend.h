@@ -5,8 +5,8 @@
 // bits (compiled with -ffp-contract=off, fused multiply-adds written out):
 //   activations   blocks of 32: d = max|x| / 127, q = round-to-nearest-even(x * (127 / max|x|));
 //                 d = 0, q = 0 where max|x| < 2^-100; d = NaN, q = 0 where an infinity or a NaN is in the block, so that it shows
-//   q8, q4, q2    per row: acc = 0; per block in order: acc = fma(float(integer dot), d_w * d_x, acc);
-//                 q4's dot is sum(q x) - 8 sum(x); q2 adds acc = fma(float(sum(x)), m_w * d_x, acc) after each block
+//   q8, q4, q2, q4a, q3  per row: acc = 0; per block in order: acc = fma(float(integer dot), d_w * d_x, acc);
+//                 q4's dot is sum(q x) - 8 sum(x); q2, q4a, q3 add acc = fma(float(sum(x)), m_w * d_x, acc) after each block
 //   f32, f16, bf16  per row: acc = fma(w[k], x[k], acc), k ascending, over the padded width
 //   lane sums     where a vector is reduced (norms, attention scores, softmax): 8 partial sums, element i into partial i mod 8
 //                 by fma in ascending order, then ((s0+s4)+(s2+s6))+((s1+s5)+(s3+s7))
@@ -62,10 +62,14 @@ struct AttentionJob {
   const float* query = nullptr;  // (heads, head_dim)
   float* output = nullptr;       // (heads, head_dim)
   // Page p holds positions [p * page_tokens, ...): keys (page_tokens, kv_heads, head_dim), values the same.
-  std::span<const float* const> key_pages;
-  std::span<const float* const> value_pages;
+  // Of the shape's KvFormat.
+  std::span<const void* const> key_pages;
+  std::span<const void* const> value_pages;
   int length = 0;  // positions attended, the token's own included; >= 1
 };
+
+// Keys and values are widened to float32 exactly before they are used.
+enum class KvFormat : uint8_t { kF32 = 0, kF16 = 1 };
 
 struct AttentionShape {
   int heads = 0;
@@ -73,6 +77,7 @@ struct AttentionShape {
   int head_dim = 0;
   int page_tokens = 0;
   float scale = 0;  // score = scale * dot(q, k)
+  KvFormat kv_format = KvFormat::kF32;
 };
 
 // Thread contract: one call at a time; work inside goes over the executor given at construction. Never fails: shapes are checked

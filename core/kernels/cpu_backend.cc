@@ -144,17 +144,17 @@ void CpuBackend::Attention(const AttentionShape& shape, std::span<const Attentio
     for (int pair; (pair = next.fetch_add(1, std::memory_order_relaxed)) < pairs;) {
       const AttentionJob& job = jobs[pair / shape.heads];
       const int head = pair % shape.heads;
-      kernels_.attention({.query = job.query + int64_t{head} * shape.head_dim,
-                          .output = job.output + int64_t{head} * shape.head_dim,
-                          .key_pages = job.key_pages.data(),
-                          .value_pages = job.value_pages.data(),
-                          .offset = int64_t{head / heads_per_kv_head} * shape.head_dim,
-                          .token_stride = int64_t{shape.kv_heads} * shape.head_dim,
-                          .page_tokens = shape.page_tokens,
-                          .length = job.length,
-                          .head_dim = shape.head_dim,
-                          .scale = shape.scale,
-                          .scores = scores.data() + begin * slice});
+      kernels_.attention[static_cast<int>(shape.kv_format)]({.query = job.query + int64_t{head} * shape.head_dim,
+                                                             .output = job.output + int64_t{head} * shape.head_dim,
+                                                             .key_pages = job.key_pages.data(),
+                                                             .value_pages = job.value_pages.data(),
+                                                             .offset = int64_t{head / heads_per_kv_head} * shape.head_dim,
+                                                             .token_stride = int64_t{shape.kv_heads} * shape.head_dim,
+                                                             .page_tokens = shape.page_tokens,
+                                                             .length = job.length,
+                                                             .head_dim = shape.head_dim,
+                                                             .scale = shape.scale,
+                                                             .scores = scores.data() + begin * slice});
     }
   });
 }

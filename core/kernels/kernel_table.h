@@ -6,7 +6,8 @@
 
 namespace moed {
 
-inline constexpr int kFormatCount = 6;
+inline constexpr int kKvFormatCount = 2;
+inline constexpr int kFormatCount = 8;
 
 // One product over a packed matrix; rows of `output` beyond `rows` are never written.
 struct MatMulArguments {
@@ -41,12 +42,12 @@ struct RopeArguments {
   const float* inv_freq;  // (head_dim / 2)
 };
 
-// One head of one token. Page p's key of position i: key_pages[p] + offset + i * token_stride.
+// One head of one token. Page p's key of position i: key_pages[p] + offset + i * token_stride, counted in elements.
 struct HeadArguments {
   const float* query;  // (head_dim)
   float* output;       // (head_dim)
-  const float* const* key_pages;
-  const float* const* value_pages;
+  const void* const* key_pages;
+  const void* const* value_pages;
   int64_t offset;
   int64_t token_stride;
   int page_tokens;
@@ -62,7 +63,7 @@ struct KernelTable {
   void (*prepare)(const PrepareArguments& arguments);
   void (*rms_norm)(const float* x, const float* weight, float eps, int cols, float* y);
   void (*rope)(const RopeArguments& arguments);
-  void (*attention)(const HeadArguments& arguments);
+  void (*attention[kKvFormatCount])(const HeadArguments& arguments);  // indexed by KvFormat
   void (*swi_glu)(const float* gate, const float* up, int64_t n, float* out);
   void (*softmax)(float* x, int n);
   void (*add_scaled)(float* y, const float* x, float scale, int64_t n);

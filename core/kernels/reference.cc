@@ -16,9 +16,13 @@ constexpr int kLanes = 8;
 
 float LaneSum(const float (&s)[kLanes]) { return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7])); }
 
-float Dot(const float* a, const float* b, int n) {
+float Widen(float x) { return x; }
+float Widen(uint16_t half) { return Float16ToFloat(half); }
+
+template <class Element>
+float Dot(const float* a, const Element* b, int n) {
   float partial[kLanes] = {};
-  for (int i = 0; i < n; ++i) partial[i % kLanes] = std::fma(a[i], b[i], partial[i % kLanes]);
+  for (int i = 0; i < n; ++i) partial[i % kLanes] = std::fma(a[i], Widen(b[i]), partial[i % kLanes]);
   return LaneSum(partial);
 }
 
@@ -73,14 +77,33 @@ struct Q4 {
     return std::fma(static_cast<float>(dot), LoadHalf(block, row) * x_scale, sum);
   }
 };
-struct Q2 {
+
+// Codes of block formats with offsets: column k of a row.
+struct Q2Codes {
+  static constexpr int kBytes = 64;
+  static int Code(const unsigned char* codes, int row, int k) {
+    return (codes[32 * (k % 8 / 4) + 4 * row + k % 4] >> (2 * (k / 8))) & 3;
+  }
+};
+struct Q4ACodes {
+  static constexpr int kBytes = 128;
+  static int Code(const unsigned char* codes, int row, int k) {
+    return (codes[32 * (k % 16 / 4) + 4 * row + k % 4] >> (4 * (k / 16))) & 15;
+  }
+};
+struct Q3Codes {
   static constexpr int kBytes = 96;
+  static int Code(const unsigned char* codes, int row, int k) {
+    return Q2Codes::Code(codes, row, k) | ((codes[Q2Codes::kBytes + 4 * row + k % 4] >> (k / 4)) & 1) << 2;
+  }
+};
+
+template <class Codes>
+struct WithOffset {
+  static constexpr int kBytes = 32 + Codes::kBytes;
   static float Add(const unsigned char* block, int row, const int8_t* x, float x_scale, int32_t x_sum, float sum) {
     int32_t dot = 0;
-    for (int k = 0; k < kBlockColumns; ++k) {
-      const int codes = block[32 + 32 * (k % 8 / 4) + 4 * row + k % 4];
-      dot += ((codes >> (2 * (k / 8))) & 3) * x[k];
-    }
+    for (int k = 0; k < kBlockColumns; ++k) dot += Codes::Code(block + 32, row, k) * x[k];
     sum = std::fma(static_cast<float>(dot), LoadHalf(block, row) * x_scale, sum);
     return std::fma(static_cast<float>(x_sum), LoadHalf(block + 16, row) * x_scale, sum);
   }
@@ -170,16 +193,17 @@ void Softmax(float* x, int n) {
   for (int i = 0; i < n; ++i) x[i] /= sum;
 }
 
+template <class Element>
 void Attention(const HeadArguments& a) {
-  const auto at = [&a](const float* const* pages, int position) {
-    return pages[position / a.page_tokens] + a.offset + position % a.page_tokens * a.token_stride;
+  const auto at = [&a](const void* const* pages, int position) {
+    return static_cast<const Element*>(pages[position / a.page_tokens]) + a.offset + position % a.page_tokens * a.token_stride;
   };
   for (int t = 0; t < a.length; ++t) a.scores[t] = a.scale * Dot(a.query, at(a.key_pages, t), a.head_dim);
   Softmax(a.scores, a.length);
   for (int d = 0; d < a.head_dim; ++d) a.output[d] = 0;
   for (int t = 0; t < a.length; ++t) {
-    const float* value = at(a.value_pages, t);
-    for (int d = 0; d < a.head_dim; ++d) a.output[d] = std::fma(a.scores[t], value[d], a.output[d]);
+    const Element* value = at(a.value_pages, t);
+    for (int d = 0; d < a.head_dim; ++d) a.output[d] = std::fma(a.scores[t], Widen(value[d]), a.output[d]);
   }
 }
 
@@ -198,11 +222,12 @@ void Add(float* y, const float* x, int64_t n) {
 }  // namespace
 
 const KernelTable kScalarKernels = {
-    .mat_mul = {kFloatMatMul<F32>, kFloatMatMul<F16>, kFloatMatMul<BF16>, kBlockMatMul<Q8>, kBlockMatMul<Q4>, kBlockMatMul<Q2>},
+    .mat_mul = {kFloatMatMul<F32>, kFloatMatMul<F16>, kFloatMatMul<BF16>, kBlockMatMul<Q8>, kBlockMatMul<Q4>,
+                kBlockMatMul<WithOffset<Q2Codes>>, kBlockMatMul<WithOffset<Q4ACodes>>, kBlockMatMul<WithOffset<Q3Codes>>},
     .prepare = Prepare,
     .rms_norm = RmsNorm,
     .rope = Rope,
-    .attention = Attention,
+    .attention = {Attention<float>, Attention<uint16_t>},
     .swi_glu = SwiGlu,
     .softmax = Softmax,
     .add_scaled = AddScaled,

@@ -73,19 +73,19 @@ void AttentionBlock::StoreKv(LayerId layer, RowBlock block) {
   const Batch& batch = step_.batch;
   for (int i = 0; i < block.count; ++i) {
     const int row = block.begin + i;
-    const int position = batch.positions()[row];
-    const int32_t page = batch.chunk_of(row).chunk->kv->pages[position / kKvPageTokens];
-    const int64_t to = static_cast<int64_t>(position % kKvPageTokens) * width;
     const int64_t from = static_cast<int64_t>(i) * width;
-    std::copy_n(&step_.scratch.k[from], width, step_.kv.Keys(page, layer) + to);
-    std::copy_n(&step_.scratch.v[from], width, step_.kv.Values(page, layer) + to);
+    step_.kv.Store(*batch.chunk_of(row).chunk->kv, batch.positions()[row], layer, &step_.scratch.k[from], &step_.scratch.v[from]);
   }
 }
 
 void AttentionBlock::Attend(LayerId layer, RowBlock block) {
   const ModelSpec& spec = step_.spec;
-  const AttentionShape shape = {spec.heads, spec.kv_heads, spec.head_dim, kKvPageTokens,
-                                static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec.head_dim)))};
+  const AttentionShape shape = {spec.heads,
+                                spec.kv_heads,
+                                spec.head_dim,
+                                kKvPageTokens,
+                                static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec.head_dim))),
+                                step_.kv.format()};
   for (int done = 0; done < block.count;) {
     std::span<const AttentionJob> jobs;
     done = PlanAttention(layer, block, done, jobs);

@@ -188,7 +188,10 @@ std::span<const int32_t> ExpertBlock::SlotsOf(int32_t expert) const {
 }
 
 void ExpertBlock::Fail(std::span<const int32_t> slots, const absl::Status& status) {
-  for (int32_t slot : slots) step_.batch.chunk_of(slot / step_.spec.top_k).chunk->status.Update(status);
+  for (int32_t slot : slots) {
+    if (step_.scratch.choices[slot].probability == 0) continue;  // adds nothing: masked
+    step_.batch.chunk_of(slot / step_.spec.top_k).chunk->status.Update(status);
+  }
 }
 
 }  // namespace moed

@@ -73,7 +73,14 @@ void FfnBlock::Route(LayerId layer, const LayerWeights& weights, RowBlock block,
   const MatMulJob jobs[] = {{weights.router, &input, router, experts}, {weights.shared_gate, &input, shared_gate, 1}};
   step_.backend.MatMul(std::span(jobs).first(step_.spec.shared_gate ? 2 : 1));
   for (int row = 0; row < block.count; ++row) {
-    provider.MaskRouter(layer, std::span(router + static_cast<size_t>(row) * experts, experts));
+    const SequenceChunk& chunk = *step_.batch.chunk_of(block.begin + row).chunk;
+    TokenRouting& token = scratch.routing[block.begin + row];
+    token = {.session = chunk.session,
+             .token = step_.batch.token_of(block.begin + row),
+             .phase = chunk.phase,
+             .may_lose = chunk.may_lose};
+    provider.MaskRouter(layer, scratch.normed.subspan(static_cast<size_t>(row) * hidden, hidden),
+                        std::span(router + static_cast<size_t>(row) * experts, experts), token);
   }
   step_.backend.Softmax(router, block.count, experts);
 }
@@ -86,8 +93,7 @@ void FfnBlock::ChooseForAllTokens() {
   for (int row = 0; row < batch.rows(); ++row) {
     const std::span<ExpertChoice> choices = scratch.choices.subspan(row * top_k, top_k);
     ChooseExperts(scratch.router.subspan(row * experts, experts), step_.spec.norm_topk_prob, choices);
-    const SequenceChunk& chunk = *batch.chunk_of(row).chunk;
-    scratch.routing[row] = {chunk.session, batch.token_of(row), chunk.phase, choices};
+    scratch.routing[row].choices = choices;
   }
   const size_t slots = batch.rows() * top_k;
   GroupByExpert(scratch.choices.first(slots), scratch.expert_begin, scratch.expert_slots.first(slots));

@@ -1,30 +1,47 @@
 #include "core/model/kv_pool.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/base/status.h"
+#include "core/quant/half.h"
 
 namespace moed {
 namespace {
 
-uint64_t LayerFloats(const ModelSpec& spec) { return static_cast<uint64_t>(kKvPageTokens) * spec.kv_heads * spec.head_dim; }
+constexpr float kLargestHalf = 65504;
+
+uint64_t ElementBytes(KvFormat format) { return format == KvFormat::kF32 ? sizeof(float) : sizeof(uint16_t); }
+
+uint64_t LayerBytes(const ModelSpec& spec, KvFormat format) {
+  return static_cast<uint64_t>(kKvPageTokens) * spec.kv_heads * spec.head_dim * ElementBytes(format);
+}
+
+void Narrow(const float* from, int count, uint16_t* to) {
+  for (int i = 0; i < count; ++i) to[i] = FloatToFloat16(std::clamp(from[i], -kLargestHalf, kLargestHalf));
+}
 
 }  // namespace
 
-uint64_t KvPool::PageBytes(const ModelSpec& spec) { return 2 * LayerFloats(spec) * spec.layers * sizeof(float); }
+uint64_t KvPool::PageBytes(const ModelSpec& spec, KvFormat format) { return 2 * LayerBytes(spec, format) * spec.layers; }
 
-absl::StatusOr<std::unique_ptr<KvPool>> KvPool::Create(const ModelSpec& spec, int pages) {
+absl::StatusOr<std::unique_ptr<KvPool>> KvPool::Create(const ModelSpec& spec, int pages, KvFormat format) {
   if (pages < 1) return InvalidArgument("a KV pool of ", pages, " pages; at least one is needed");
-  const uint64_t page_bytes = PageBytes(spec);
+  const uint64_t page_bytes = PageBytes(spec, format);
   if (static_cast<uint64_t>(pages) > SIZE_MAX / 2 / page_bytes) {
     return ResourceExhausted("a KV pool of ", pages, " pages of ", page_bytes, " bytes does not fit the address space");
   }
   MOED_ASSIGN_OR_RETURN(Buffer buffer, Buffer::Allocate(page_bytes * pages));
-  return std::unique_ptr<KvPool>(new KvPool(std::move(buffer), pages, page_bytes / sizeof(float), LayerFloats(spec)));
+  return std::unique_ptr<KvPool>(new KvPool(std::move(buffer), pages, spec, format));
 }
 
-KvPool::KvPool(Buffer buffer, int pages, uint64_t page_floats, uint64_t layer_floats)
-    : buffer_(std::move(buffer)), pages_(pages), page_floats_(page_floats), layer_floats_(layer_floats) {
+KvPool::KvPool(Buffer buffer, int pages, const ModelSpec& spec, KvFormat format)
+    : buffer_(std::move(buffer)),
+      pages_(pages),
+      format_(format),
+      position_elements_(spec.kv_heads * spec.head_dim),
+      page_bytes_(PageBytes(spec, format)),
+      layer_bytes_(LayerBytes(spec, format)) {
   free_.reserve(pages);
   for (int page = pages - 1; page >= 0; --page) free_.push_back(page);  // the lowest goes first
 }
@@ -45,10 +62,23 @@ void KvPool::Release(KvSequence& sequence) {
   sequence.length = 0;
 }
 
-float* KvPool::Keys(int32_t page, LayerId layer) const {
-  return reinterpret_cast<float*>(buffer_.data()) + page * page_floats_ + 2 * layer_floats_ * layer.value();
+const void* KvPool::Keys(int32_t page, LayerId layer) const { return At(page, layer); }
+const void* KvPool::Values(int32_t page, LayerId layer) const { return At(page, layer) + layer_bytes_; }
+
+std::byte* KvPool::At(int32_t page, LayerId layer) const {
+  return buffer_.data() + page * page_bytes_ + 2 * layer_bytes_ * layer.value();
 }
 
-float* KvPool::Values(int32_t page, LayerId layer) const { return Keys(page, layer) + layer_floats_; }
+void KvPool::Store(const KvSequence& sequence, int position, LayerId layer, const float* keys, const float* values) {
+  std::byte* const page = At(sequence.pages[position / kKvPageTokens], layer);
+  const size_t first = static_cast<size_t>(position % kKvPageTokens) * position_elements_;
+  for (const auto& [from, to] : {std::pair(keys, page), std::pair(values, page + layer_bytes_)}) {
+    if (format_ == KvFormat::kF32) {
+      std::copy_n(from, position_elements_, reinterpret_cast<float*>(to) + first);
+    } else {
+      Narrow(from, position_elements_, reinterpret_cast<uint16_t*>(to) + first);
+    }
+  }
+}
 
 }  // namespace moed

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/base/buffer.h"
+#include "core/kernels/backend.h"
 #include "core/model/spec.h"
 
 namespace moed {
@@ -20,11 +21,14 @@ struct KvSequence {
   int length = 0;  // positions written
 };
 
-// Float32. Engine thread only.
+// Float32, or float16 as which a value is stored once (round to nearest even, the largest one instead of infinity) and from which
+// it is widened exactly. Engine thread only.
 class KvPool {
  public:
-  static uint64_t PageBytes(const ModelSpec& spec);
-  static absl::StatusOr<std::unique_ptr<KvPool>> Create(const ModelSpec& spec, int pages);
+  static uint64_t PageBytes(const ModelSpec& spec, KvFormat format = KvFormat::kF32);
+  static absl::StatusOr<std::unique_ptr<KvPool>> Create(const ModelSpec& spec, int pages, KvFormat format = KvFormat::kF32);
+
+  KvFormat format() const { return format_; }
 
   int pages() const { return pages_; }
   int free_pages() const { return static_cast<int>(free_.size()); }
@@ -33,15 +37,21 @@ class KvPool {
   bool Reserve(KvSequence& sequence, int positions);
   void Release(KvSequence& sequence);  // gives all pages back; length becomes 0
 
-  float* Keys(int32_t page, LayerId layer) const;    // (kKvPageTokens, kv_heads, head_dim)
-  float* Values(int32_t page, LayerId layer) const;  // the same
+  const void* Keys(int32_t page, LayerId layer) const;    // (kKvPageTokens, kv_heads, head_dim) of format()
+  const void* Values(int32_t page, LayerId layer) const;  // the same
+  // What one position has in one layer: keys, values (kv_heads, head_dim). Its page is reserved.
+  void Store(const KvSequence& sequence, int position, LayerId layer, const float* keys, const float* values);
 
  private:
-  KvPool(Buffer buffer, int pages, uint64_t page_floats, uint64_t layer_floats);
+  KvPool(Buffer buffer, int pages, const ModelSpec& spec, KvFormat format);
+  std::byte* At(int32_t page, LayerId layer) const;
+
   Buffer buffer_;
   int pages_;
-  uint64_t page_floats_;
-  uint64_t layer_floats_;  // keys of one layer in one page; values follow
+  KvFormat format_;
+  int position_elements_;
+  uint64_t page_bytes_;
+  uint64_t layer_bytes_;  // keys of one layer in one page; values follow
   std::vector<int32_t> free_;
 };
 

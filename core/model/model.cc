@@ -29,13 +29,13 @@ uint64_t Model::ScratchBytes(const ModelSpec& spec, const ModelOptions& options,
 }
 
 absl::StatusOr<std::unique_ptr<Model>> Model::Load(const StoreReader& store, const ModelSpec& spec, const ModelOptions& options,
-                                                   Backend& backend, KvPool& kv, Trace* trace) {
+                                                   Backend& backend, KvPool& kv, Trace* trace, ReadBackend* reads) {
   MOED_RETURN_IF_ERROR(CheckSpec(spec));
   MOED_RETURN_IF_ERROR(CheckOptions(spec, options));
   if (const absl::Status experts = CheckExperts(store.description(), spec); !experts.ok()) {
     return DataLoss(store.path(), ": ", experts.message());
   }
-  MOED_ASSIGN_OR_RETURN(Weights weights, LoadWeights(store, spec));
+  MOED_ASSIGN_OR_RETURN(Weights weights, LoadWeights(store, spec, reads));
   MOED_ASSIGN_OR_RETURN(Buffer scratch, Buffer::Allocate(moed::ScratchBytes(spec, options, backend.threads())));
   std::vector<FormatId> expert_formats;
   for (const ExpertLayout& layout : store.description().precisions) expert_formats.push_back(layout.format);

@@ -24,7 +24,8 @@ struct SequenceChunk {
   std::span<const TokenId> tokens;  // >= 1
   KvSequence* kv = nullptr;  // holds positions [0, kv->length); room for tokens.size() more is reserved. Forward adds to length
   int first_logits = 0;      // logits are wanted for tokens [first_logits, tokens.size()); == size: none
-  absl::Status status;       // out: DATA_LOSS etc. when an expert of one of its tokens could not be read (kv->length unchanged)
+  float may_lose = kLoseNothing;  // routing.h
+  absl::Status status;  // out: DATA_LOSS etc. when an expert of one of its tokens could not be read (kv->length unchanged)
 };
 
 struct ModelOptions {
@@ -43,9 +44,10 @@ class Model {
 
   // Bytes that Load will hold beside the trunk (scratch), known before anything is allocated.
   static uint64_t ScratchBytes(const ModelSpec& spec, const ModelOptions& options, int threads);
-  // Reads the trunk whole. Shapes are checked against the spec. All arguments outlive the model. `trace` may be null.
+  // Reads the trunk whole, through `reads` (used until Load returns) unless it is null. Shapes are checked against the spec. All
+  // other arguments outlive the model. `trace` may be null.
   static absl::StatusOr<std::unique_ptr<Model>> Load(const StoreReader& store, const ModelSpec& spec, const ModelOptions& options,
-                                                     Backend& backend, KvPool& kv, Trace* trace);
+                                                     Backend& backend, KvPool& kv, Trace* trace, ReadBackend* reads = nullptr);
 
   virtual const ModelSpec& spec() const = 0;
   virtual uint64_t trunk_bytes() const = 0;

@@ -61,8 +61,8 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   scratch.inner_storage = source.template Take<std::byte>(Backend::ActivationBytes(static_cast<int>(wide), widest));
   scratch.gate_storage = source.template Take<std::byte>(Backend::ActivationBytes(1, spec.hidden));
 
-  scratch.key_pages = source.template Take<const float*>(page_pointers);
-  scratch.value_pages = source.template Take<const float*>(page_pointers);
+  scratch.key_pages = source.template Take<const void*>(page_pointers);
+  scratch.value_pages = source.template Take<const void*>(page_pointers);
   scratch.attention_jobs = source.template Take<AttentionJob>(rows);
 
   scratch.choices = source.template Take<ExpertChoice>(tokens * spec.top_k);

@@ -47,8 +47,8 @@ struct Scratch {
   std::span<std::byte> inner_storage;     // prepared inputs of o and of down, one after the other
   std::span<std::byte> gate_storage;      // one prepared row, for gate probabilities asked for in the middle of a step
 
-  std::span<const float*> key_pages;
-  std::span<const float*> value_pages;
+  std::span<const void*> key_pages;
+  std::span<const void*> value_pages;
   std::span<AttentionJob> attention_jobs;  // (rows)
 
   std::span<ExpertChoice> choices;  // (tokens, top_k)

@@ -100,7 +100,7 @@ LayerWeights BindLayer(TrunkBinder& trunk, int layer) {
 
 }  // namespace
 
-absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& spec) {
+absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& spec, ReadBackend* reads) {
   MOED_ASSIGN_OR_RETURN(const Family* family, FamilyNamed(spec.family));
   Weights weights;
   weights.bytes = store.description().trunk_bytes;
@@ -114,7 +114,7 @@ absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& s
   weights.inv_freq = trunk.Vector("rope.inv_freq");
   for (int layer = 0; layer < spec.layers; ++layer) weights.layers.push_back(BindLayer(trunk, layer));
   MOED_RETURN_IF_ERROR(trunk.Finish());
-  MOED_RETURN_IF_ERROR(store.ReadTrunk(weights.buffer.span().first(weights.bytes)));
+  MOED_RETURN_IF_ERROR(store.ReadTrunk(weights.buffer.span().first(weights.bytes), reads));
   return weights;
 }
 

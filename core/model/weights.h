@@ -48,8 +48,9 @@ struct Weights {
   std::vector<LayerWeights> layers;
 };
 
-// Reads the trunk whole. DATA_LOSS when a tensor is missing, unknown or of another shape than the spec asks for.
-absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& spec);
+// Reads the trunk whole, through `reads` unless it is null. DATA_LOSS when a tensor is missing, unknown or of another shape than
+// the spec asks for.
+absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& spec, ReadBackend* reads);
 
 // DATA_LOSS unless layers, number and shapes of the stored experts are the spec's, at every precision.
 absl::Status CheckExperts(const StoreDescription& description, const ModelSpec& spec);

@@ -1,4 +1,4 @@
-// The encoders and decoders behind the table of format.h, one family a file. Layouts: format.h.
+// The encoders and decoders behind the tables of format.h and encoding.h, one family a file. Layouts: format.h.
 #pragma once
 
 #include <bit>
@@ -38,6 +38,20 @@ void EncodeBF16(const float* weights, std::byte* out);
 void EncodeQ8(const float* weights, std::byte* out);
 void EncodeQ4(const float* weights, std::byte* out);
 void EncodeQ2(const float* weights, std::byte* out);
+void EncodeQ4A(const float* weights, std::byte* out);
+void EncodeQ3(const float* weights, std::byte* out);
+
+// Half-quadratic offsets.
+void EncodeQ2Hqq(const float* weights, std::byte* out);
+void EncodeQ4AHqq(const float* weights, std::byte* out);
+void EncodeQ3Hqq(const float* weights, std::byte* out);
+
+// `row_largest`: the greatest magnitude of each of the 8 rows over the whole matrix, which alone sets the scale.
+void EncodeQ8Channel(const float* weights, const float* row_largest, std::byte* out);
+void EncodeQ4Channel(const float* weights, const float* row_largest, std::byte* out);
+void EncodeQ2Channel(const float* weights, const float* row_largest, std::byte* out);
+void EncodeQ4AChannel(const float* weights, const float* row_largest, std::byte* out);
+void EncodeQ3Channel(const float* weights, const float* row_largest, std::byte* out);
 
 void DecodeRowF32(const std::byte* in, int row, float* weights);
 void DecodeRowF16(const std::byte* in, int row, float* weights);
@@ -45,5 +59,7 @@ void DecodeRowBF16(const std::byte* in, int row, float* weights);
 void DecodeRowQ8(const std::byte* in, int row, float* weights);
 void DecodeRowQ4(const std::byte* in, int row, float* weights);
 void DecodeRowQ2(const std::byte* in, int row, float* weights);
+void DecodeRowQ4A(const std::byte* in, int row, float* weights);
+void DecodeRowQ3(const std::byte* in, int row, float* weights);
 
 }  // namespace moed::quant

@@ -1,10 +1,8 @@
 #include "core/quant/format.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstring>
-#include <string>
+#include <iterator>
 
 #include "core/base/check.h"
 #include "core/base/status.h"
@@ -12,8 +10,6 @@
 
 namespace moed {
 namespace {
-
-constexpr int kBlockWeights = kPanelRows * kBlockColumns;
 
 template <void (*kDecodeRow)(const std::byte*, int, float*)>
 void DecodeBlock(const std::byte* in, float* weights) {
@@ -34,42 +30,9 @@ constexpr Format kFormats[] = {
     Row<quant::EncodeQ8, quant::DecodeRowQ8>(FormatId::kQ8, "q8", 272, true, 127 * quant::kLargestFloat16),
     Row<quant::EncodeQ4, quant::DecodeRowQ4>(FormatId::kQ4, "q4", 144, true, 8 * quant::kLargestFloat16),
     Row<quant::EncodeQ2, quant::DecodeRowQ2>(FormatId::kQ2, "q2", 96, true, quant::kLargestFloat16),
+    Row<quant::EncodeQ4A, quant::DecodeRowQ4A>(FormatId::kQ4A, "q4a", 160, true, quant::kLargestFloat16),
+    Row<quant::EncodeQ3, quant::DecodeRowQ3>(FormatId::kQ3, "q3", 128, true, quant::kLargestFloat16),
 };
-
-// Copies a block out of a row-major matrix, zeros where the matrix ends. False when a weight exceeds `largest` or is not a
-// number.
-bool GatherBlock(const float* matrix, int rows, int cols, int panel, int block, float largest, float* out) {
-  const int first_row = panel * kPanelRows;
-  const int first_column = block * kBlockColumns;
-  const int width = std::min(kBlockColumns, cols - first_column);
-  const int height = std::min(kPanelRows, rows - first_row);
-  std::memset(out, 0, kBlockWeights * sizeof(float));
-  for (int row = 0; row < height; ++row) {
-    std::memcpy(out + kBlockColumns * row, matrix + static_cast<int64_t>(first_row + row) * cols + first_column,
-                width * sizeof(float));
-  }
-  int misfits = 0;
-  for (int i = 0; i < kBlockWeights; ++i) misfits += !(std::fabs(out[i]) <= largest);
-  return misfits == 0;
-}
-
-// All the digits that tell it from its neighbours.
-std::string ExactText(float value) {
-  char text[32];
-  return std::string(text, std::to_chars(text, text + sizeof(text), value).ptr);
-}
-
-absl::Status MisfitError(const Format& format, const float* matrix, int rows, int cols, int first_row) {
-  for (int row = 0; row < rows; ++row) {
-    for (int column = 0; column < cols; ++column) {
-      const float weight = matrix[static_cast<int64_t>(row) * cols + column];
-      if (std::fabs(weight) <= format.largest) continue;
-      return InvalidArgument("row ", first_row + row, ", column ", column, ": weight ", ExactText(weight), " does not fit ",
-                             format.name, " (finite, magnitude up to ", ExactText(format.largest), ")");
-    }
-  }
-  return Internal("no misfit in a matrix that was said to have one");
-}
 
 }  // namespace
 
@@ -91,23 +54,6 @@ absl::StatusOr<FormatId> ParseFormat(std::string_view name) {
 
 size_t PackedBytes(FormatId format, int rows, int cols) {
   return FormatOf(format).panel_block_bytes * static_cast<size_t>(Panels(rows)) * static_cast<size_t>(Blocks(cols));
-}
-
-absl::Status EncodeRows(FormatId id, const float* weights, int rows, int cols, std::span<std::byte> out, int first_row) {
-  MOED_CHECK(out.size() == PackedBytes(id, rows, cols));
-  const Format& format = FormatOf(id);
-  std::byte* at = out.data();
-  for (int panel = 0; panel < Panels(rows); ++panel) {
-    for (int block = 0; block < Blocks(cols); ++block) {
-      float gathered[kBlockWeights];
-      if (!GatherBlock(weights, rows, cols, panel, block, format.largest, gathered)) {
-        return MisfitError(format, weights, rows, cols, first_row);
-      }
-      format.encode_block(gathered, at);
-      at += format.panel_block_bytes;
-    }
-  }
-  return absl::OkStatus();
 }
 
 void DecodeRow(FormatId id, const std::byte* packed, int cols, int row, float* out) {

@@ -12,6 +12,9 @@
 //              weight = d * (q - 8), q in 0..15
 //   q2         8 float16 scales d[r], 8 float16 offsets m[r]; 2 vectors v of 32 bytes:                        96 bytes
 //              bits 2i..2i+1 of byte 4r+j = q[r][8i+4v+j], i in 0..3; weight = d * q + m, q in 0..3
+//   q4a        8 float16 scales d[r], 8 float16 offsets m[r]; 4 vectors as q4's; weight = d * q + m, q in 0..15   160 bytes
+//   q3         8 float16 scales d[r], 8 float16 offsets m[r]; 2 vectors as q2's with the low two bits of q;       128 bytes
+//              a vector of 32 bytes: bit s of byte 4r+j = third bit of q[r][4s+j]; weight = d * q + m, q in 0..7
 // All little-endian. Everything here is pure and thread-safe.
 #pragma once
 
@@ -20,7 +23,6 @@
 #include <span>
 #include <string_view>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace moed {
@@ -29,7 +31,7 @@ inline constexpr int kPanelRows = 8;
 inline constexpr int kBlockColumns = 32;
 
 // Stored in files: never renumber.
-enum class FormatId : uint8_t { kF32 = 0, kF16 = 1, kBF16 = 2, kQ8 = 3, kQ4 = 4, kQ2 = 5 };
+enum class FormatId : uint8_t { kF32 = 0, kF16 = 1, kBF16 = 2, kQ8 = 3, kQ4 = 4, kQ2 = 5, kQ4A = 6, kQ3 = 7 };
 
 struct Format {
   FormatId id;
@@ -38,6 +40,7 @@ struct Format {
   bool integer_activations;  // true: products with int8-quantised activations; false: with float activations
   float largest;             // greatest magnitude of a weight that it can hold
   // `weights`: 8 x 32 row-major, magnitudes up to `largest` (checked by EncodeRows). `out`, `in`: panel_block_bytes.
+  // Round to nearest; encoding.h has the other ways.
   void (*encode_block)(const float* weights, std::byte* out);
   void (*decode_block)(const std::byte* in, float* weights);
   void (*decode_row)(const std::byte* in, int row, float* weights);  // row 0..7 of the block, 32 weights
@@ -53,11 +56,6 @@ constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int Panels(int rows) { return static_cast<int>(CeilDiv(rows, kPanelRows)); }
 constexpr int Blocks(int cols) { return static_cast<int>(CeilDiv(cols, kBlockColumns)); }
 size_t PackedBytes(FormatId format, int rows, int cols);
-
-// Encodes rows [first_panel * 8, ...) of a matrix: `weights` (rows, cols) row-major holds just these rows, `out` their
-// PackedBytes. INVALID_ARGUMENT for a weight that the format cannot hold (NaN, infinity, beyond float16), naming row, column,
-// value and format; rows are counted from `first_row` there.
-absl::Status EncodeRows(FormatId format, const float* weights, int rows, int cols, std::span<std::byte> out, int first_row = 0);
 
 // Decodes row `row` of a packed matrix into `out` (cols).
 void DecodeRow(FormatId format, const std::byte* packed, int cols, int row, float* out);

@@ -58,12 +58,12 @@ Lanes ChooseScales(const LaneColumns& columns) {
   return best.scale;
 }
 
-}  // namespace
-
-void EncodeQ4(const float* weights, std::byte* out) {
+// Four rows at a time: `choose(columns, first_row)` gives their scales.
+template <class Choose>
+void Encode(const float* weights, std::byte* out, const Choose& choose) {
   for (int first_row = 0; first_row < kPanelRows; first_row += kLaneRows) {
     const LaneColumns columns = Transpose(weights, first_row);
-    const Lanes scales = ChooseScales(columns);
+    const Lanes scales = choose(columns, first_row);
     const Lanes inverse = InverseOrZero(scales);
     for (int lane = 0; lane < kLaneRows; ++lane) Store(out + 2 * (first_row + lane), FloatToFloat16(scales[lane]));
     for (int column = 0; column < kHalfColumns; ++column) {
@@ -75,6 +75,19 @@ void EncodeQ4(const float* weights, std::byte* out) {
       }
     }
   }
+}
+
+}  // namespace
+
+void EncodeQ4(const float* weights, std::byte* out) {
+  Encode(weights, out, [](const LaneColumns& columns, int) { return ChooseScales(columns); });
+}
+
+// Codes -7..7.
+void EncodeQ4Channel(const float* weights, const float* row_largest, std::byte* out) {
+  Encode(weights, out, [row_largest](const LaneColumns&, int first_row) {
+    return AsFloat16(Load<Lanes>(reinterpret_cast<const std::byte*>(row_largest + first_row)) / Splat(kZeroCode - 1));
+  });
 }
 
 void DecodeRowQ4(const std::byte* in, int row, float* weights) {

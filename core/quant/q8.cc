@@ -12,9 +12,7 @@ constexpr int kCodesOffset = 2 * kPanelRows;
 constexpr int kVectorBytes = kGroupColumns * kPanelRows;
 
 // The scale is rounded to float16 first and the codes follow the rounded one.
-uint16_t EncodeRow(const float* weights, int8_t* codes) {
-  float largest = 0;
-  for (int i = 0; i < kBlockColumns; ++i) largest = std::max(largest, std::fabs(weights[i]));
+uint16_t EncodeRow(const float* weights, float largest, int8_t* codes) {
   const uint16_t half = FloatToFloat16(largest / 127.0f);
   const float scale = Float16ToFloat(half);
   for (int i = 0; i < kBlockColumns; ++i) {
@@ -24,12 +22,24 @@ uint16_t EncodeRow(const float* weights, int8_t* codes) {
   return half;
 }
 
+float LargestMagnitude(const float* weights) {
+  float largest = 0;
+  for (int i = 0; i < kBlockColumns; ++i) largest = std::max(largest, std::fabs(weights[i]));
+  return largest;
+}
+
 }  // namespace
 
 void EncodeQ8(const float* weights, std::byte* out) {
+  float row_largest[kPanelRows];
+  for (int row = 0; row < kPanelRows; ++row) row_largest[row] = LargestMagnitude(weights + kBlockColumns * row);
+  EncodeQ8Channel(weights, row_largest, out);
+}
+
+void EncodeQ8Channel(const float* weights, const float* row_largest, std::byte* out) {
   for (int row = 0; row < kPanelRows; ++row) {
     int8_t codes[kBlockColumns];
-    Store(out + 2 * row, EncodeRow(weights + kBlockColumns * row, codes));
+    Store(out + 2 * row, EncodeRow(weights + kBlockColumns * row, row_largest[row], codes));
     for (int v = 0; v < kBlockColumns / kGroupColumns; ++v) {
       std::memcpy(out + kCodesOffset + kVectorBytes * v + kGroupColumns * row, codes + kGroupColumns * v, kGroupColumns);
     }

@@ -1,8 +1,10 @@
 #include <algorithm>
 
+#include "absl/synchronization/mutex.h"
 #include "core/base/buffer.h"
 #include "core/base/check.h"
 #include "core/base/status.h"
+#include "core/io/read_backend.h"
 #include "core/store/checksum.h"
 #include "core/store/header.h"
 #include "core/store/store.h"
@@ -11,9 +13,29 @@ namespace moed {
 namespace {
 
 constexpr size_t kScratchBytes = 1 << 20;
+constexpr size_t kPieceBytes = 4 << 20;
 
 bool AllZero(std::span<const std::byte> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+// In pieces, as many at once as the backend takes. The first error, once every piece has been answered.
+absl::Status ReadThrough(ReadBackend& reads, uint64_t offset, std::span<std::byte> out) {
+  absl::Mutex mutex;
+  absl::Status first_error;
+  size_t unanswered = CeilDiv(out.size(), kPieceBytes);
+  for (size_t begin = 0; begin < out.size(); begin += kPieceBytes) {
+    const auto piece = out.subspan(begin, std::min(kPieceBytes, out.size() - begin));
+    reads.Submit({offset + begin, piece, [&](absl::Status outcome) {
+                    absl::MutexLock lock(&mutex);
+                    first_error.Update(std::move(outcome));
+                    --unanswered;
+                  }});
+  }
+  const auto all_answered = [&] { return unanswered == 0; };
+  absl::MutexLock lock(&mutex);
+  mutex.Await(absl::Condition(&all_answered));
+  return first_error;
 }
 
 }  // namespace
@@ -69,9 +91,10 @@ absl::Status StoreReader::VerifySegment(const CachedKey& key, ExpertPart part, s
   return CheckPiece(piece, Checksum(segment));
 }
 
-absl::Status StoreReader::ReadTrunk(std::span<std::byte> out) const {
+absl::Status StoreReader::ReadTrunk(std::span<std::byte> out, ReadBackend* reads) const {
   MOED_CHECK(out.size() == description_.trunk_bytes);
-  MOED_RETURN_IF_ERROR(file_->ReadAt(layout_.trunk_offset(), out));
+  MOED_RETURN_IF_ERROR(reads == nullptr ? file_->ReadAt(layout_.trunk_offset(), out)
+                                        : ReadThrough(*reads, layout_.trunk_offset(), out));
   uint64_t end = 0;
   for (size_t i = 0; i < description_.trunk.size(); ++i) {
     const TensorInfo& tensor = description_.trunk[i];

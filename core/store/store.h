@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "core/base/ids.h"
 #include "core/io/file.h"
+#include "core/io/read_backend.h"
 #include "core/store/description.h"
 #include "core/store/layout.h"
 
@@ -43,8 +44,9 @@ class StoreReader {
   // DATA_LOSS naming layer, expert, precision and part when `segment` (its bytes) does not have the stored checksum.
   absl::Status VerifySegment(const CachedKey& key, ExpertPart part, std::span<const std::byte> segment) const;
 
-  // Reads the trunk whole (trunk_bytes) and checks it.
-  absl::Status ReadTrunk(std::span<std::byte> out) const;
+  // Reads the trunk whole (trunk_bytes) and checks it. Through `reads`, which has this store's file open, `out` begins and ends
+  // on pages; through the store's own file when it is null.
+  absl::Status ReadTrunk(std::span<std::byte> out, ReadBackend* reads = nullptr) const;
   // NOT_FOUND naming the tensor.
   absl::StatusOr<const TensorInfo*> FindTensor(std::string_view name) const;
   // The tokenizer's blob is dropped from description() once it was taken, so that it is not held twice.

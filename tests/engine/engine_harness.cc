@@ -111,8 +111,8 @@ void FakeModel::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provide
     chunk.status = fails ? fails(chunk) : absl::OkStatus();
     for (int i = 0; i < count; ++i) {
       const int position = start + i;
-      kv_.Keys(chunk.kv->pages[position / kKvPageTokens], LayerId(0))[position % kKvPageTokens] =
-          chunk.status.ok() ? static_cast<float>(chunk.tokens[i].value()) : -1.0f;
+      const float written = chunk.status.ok() ? static_cast<float>(chunk.tokens[i].value()) : -1.0f;
+      kv_.Store(*chunk.kv, position, LayerId(0), &written, &written);
       if (chunk.status.ok()) provider.OnToken(chunk.session, chunk.tokens[i]);
     }
     for (int i = chunk.first_logits; chunk.status.ok() && i < count; ++i) {
@@ -128,7 +128,8 @@ void FakeModel::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provide
 std::vector<TokenId> FakeModel::History(const KvSequence& kv, int length) const {
   std::vector<TokenId> history;
   for (int position = 0; position < length; ++position) {
-    const float token = kv_.Keys(kv.pages[position / kKvPageTokens], LayerId(0))[position % kKvPageTokens];
+    const auto* keys = static_cast<const float*>(kv_.Keys(kv.pages[position / kKvPageTokens], LayerId(0)));
+    const float token = keys[position % kKvPageTokens];
     history.push_back(TokenId(static_cast<int32_t>(token)));
   }
   return history;
@@ -146,8 +147,11 @@ void NullProvider::OnSequenceEnd(SessionId session) {
 
 SequenceCounters NullProvider::sequence_counters(SessionId session) const {
   EXPECT_TRUE(live.contains(session)) << "asked about a sequence that does not live";
-  auto found = computed.find(session);
-  return {.hits = found == computed.end() ? 0 : found->second};
+  const auto known = lost.find(session);
+  SequenceCounters counters = known == lost.end() ? SequenceCounters() : known->second;
+  const auto found = computed.find(session);
+  counters.hits = found == computed.end() ? 0 : found->second;
+  return counters;
 }
 
 void Recorder::OnStarted(int prompt, int cached) {
@@ -183,7 +187,8 @@ std::vector<TokenId> Recorder::tokens() const {
 Harness::Harness(const HarnessOptions& options) {
   kv = *KvPool::Create(FakeSpec(), options.pages);
   model = std::make_unique<FakeModel>(*kv, FakeSpec());
-  auto made = StepEngine::Create(options.engine, {*model, provider, *kv, ByteTokenizer(), clock, options.trace});
+  auto made =
+      StepEngine::Create(options.engine, {*model, provider, *kv, ByteTokenizer(), clock, options.trace, options.may_lose});
   EXPECT_TRUE(made.ok()) << made.status();
   engine = *std::move(made);
 }

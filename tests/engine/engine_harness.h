@@ -55,7 +55,7 @@ class NullProvider final : public ExpertProvider {
   void OnSequenceEnd(SessionId session) override;
   void OnToken(SessionId session, TokenId) override { ++computed[session]; }
   void OnGateInput(SessionId, LayerId, std::span<const float>) override {}
-  void MaskRouter(LayerId, std::span<float>) override {}
+  void MaskRouter(LayerId, std::span<const float>, std::span<float>, TokenRouting&) override {}
   void Begin(const LayerRouting&) override {}
   std::optional<ReadyExpert> Next() override { return std::nullopt; }
   std::optional<ReadyExpert> NextReady() override { return std::nullopt; }
@@ -63,6 +63,7 @@ class NullProvider final : public ExpertProvider {
 
   std::set<SessionId> live, ended;
   std::map<SessionId, uint64_t> computed;
+  std::map<SessionId, SequenceCounters> lost;  // beside the hits, what a test says
 };
 
 // Writes down what it hears and checks the order of it.
@@ -94,6 +95,7 @@ struct HarnessOptions {
                            .max_kept_sessions = 8};
   int pages = 64;
   Trace* trace = nullptr;
+  float may_lose = kLoseNothing;  // of requests that do not say
 };
 
 struct Harness {

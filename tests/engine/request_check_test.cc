@@ -114,6 +114,18 @@ TEST(RequestCheckTest, EveryWrongValueIsNamed) {
   }
 }
 
+TEST(RequestCheckTest, AlternativesOfATextToScoreAreBounded) {
+  EngineLimits wide = kLimits;
+  wide.max_context = 2048;
+  EngineRequest request = Valid();
+  request.kind = RequestKind::kScore;
+  request.top_logprobs = 20;
+  request.prompt.assign(kMaxScoredAlternatives / 20, TokenId(1));
+  EXPECT_TRUE(CheckRequest(request, wide).ok()) << CheckRequest(request, wide);
+  request.prompt.push_back(TokenId(1));
+  EXPECT_THAT(std::string(CheckRequest(request, wide).message()), StartsWith("top_logprobs: 20 for each of 410 tokens"));
+}
+
 const std::function<void(EngineRequest&)> kRight[] = {
     [](auto&) {},
     [](auto& r) { r.name = r.session_id = std::string(128, 'x'); },

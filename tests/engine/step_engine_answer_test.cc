@@ -263,6 +263,31 @@ TEST(StepEngineAnswerTest, ScoresEveryTokenButTheFirst) {
   }
 }
 
+TEST(StepEngineAnswerTest, ScoresWithTheLikeliestTokensAtEachPosition) {
+  for (int step_tokens : {4, 200}) {
+    HarnessOptions options;
+    options.engine.max_step_tokens = step_tokens;
+    options.pages = 8;  // the answers beside force preemption
+    Harness harness(options);
+    harness.Submit(GreedyRequest("generate beside", 40));
+    harness.Submit(GreedyRequest("and once more", 40));
+    EngineRequest request = GreedyRequest(std::string(60, 'c'), 1);
+    request.kind = RequestKind::kScore;
+    request.top_logprobs = 3;
+    const auto recorder = harness.Submit(request);
+    harness.RunAll();
+    ASSERT_TRUE(recorder->finish->status.ok());
+    EXPECT_EQ(recorder->finish->prompt_logprobs, NaiveScore(request.prompt));
+    ASSERT_EQ(recorder->finish->prompt_top.size(), request.prompt.size() - 1);
+    std::vector<float> logits(kVocabulary);
+    for (size_t i = 1; i < request.prompt.size(); ++i) {
+      FakeLogits(std::span(request.prompt).first(i), logits);
+      EXPECT_EQ(recorder->finish->prompt_top[i - 1], TopLogprobs(logits, LogNormalizer(logits), 3));
+    }
+    harness.ExpectClean();
+  }
+}
+
 TEST(StepEngineAnswerTest, LogitsThatAreNoNumbersFailTheirRequestOnly) {
   for (RequestKind kind : {RequestKind::kGenerate, RequestKind::kScore}) {
     Harness harness;

@@ -47,9 +47,10 @@ struct PlanCase {
 TEST(MemoryPlan, DividesTheBudget) {
   const MemoryNeeds needs = Needs();
   const PlanCase cases[] = {
-      // An eighth of what is left is 41 pages, a session of the whole context needs 32.
-      {"defaults, one session", {.budget = 8 * kMiB}, 32, 512, 8 * kMiB - kFixed - 32 * 16384},
-      {"defaults, eight sessions", {.budget = 8 * kMiB, .max_sessions = 8}, 41, 512, 8 * kMiB - kFixed - 41 * 16384},
+      // A sixteenth of what is left is 20 pages of 8 MiB, 36 of 12 MiB; a session of the whole context needs 32.
+      {"defaults, small budget", {.budget = 8 * kMiB}, 20, 320, 8 * kMiB - kFixed - 20 * 16384},
+      {"defaults, one session", {.budget = 12 * kMiB}, 32, 512, needs.all_experts},
+      {"defaults, eight sessions", {.budget = 12 * kMiB, .max_sessions = 8}, 36, 512, needs.all_experts},
       {"at least 256 positions", {.budget = 4 * kMiB, .max_sessions = 8}, 16, 256, 4 * kMiB - kFixed - 16 * 16384},
       {"more than everything", {.budget = 64 * kMiB, .max_sessions = 2}, 64, 512, needs.all_experts},
       {"given KV", {.budget = 8 * kMiB, .kv_budget = 10 * 16384 + 5}, 10, 160, 8 * kMiB - kFixed - 10 * 16384},
@@ -76,7 +77,7 @@ TEST(MemoryPlan, DividesTheBudget) {
 // The number in the error is right to the byte.
 TEST(MemoryPlan, TheSmallestBudgetWorksAndOneByteLessDoesNot) {
   MemoryNeeds large_records = Needs();
-  large_records.record = 40 * kMiB;  // an eighth of the rest would be more KV than there is room for
+  large_records.record = 40 * kMiB;  // a sixteenth of the rest would be more KV than there is room for
   MemoryNeeds short_model = Needs();
   short_model.model_context = 40;
   const MemoryRequest requests[] = {{.budget = 1},

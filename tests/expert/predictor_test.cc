@@ -124,5 +124,42 @@ TEST(PlanPrefetch, TakesTheBestOfWhatIsAbsent) {
   EXPECT_THAT(plan(0, .1f), ElementsAre());
 }
 
+// Experts of one layer each, so that the view can tell them apart: 1x in layer 2, 2x in layer 3, ...
+TEST(PlanPrefetch, TheNearestLayerThatLacksAGuess) {
+  const std::vector<Guess> guesses = {{{LayerId(2), 1}, .9f, 1}, {{LayerId(3), 2}, .9f, 2}, {{LayerId(3), 3}, .05f, 2},
+                                      {{LayerId(3), 4}, .8f, 2}, {{LayerId(4), 5}, .9f, 3}, {{LayerId(2), 6}, .05f, 1}};
+  const auto plan = [&](std::vector<int32_t> resident, std::vector<int32_t> loading) {
+    std::vector<int32_t> experts;
+    const PrefetchBudget budget{.max_loads = 10, .min_probability = .1f, .first_missing_layer_only = true};
+    for (const CachedKey& key : PlanPrefetch(FixedView(resident, loading), guesses, budget)) experts.push_back(key.expert);
+    return experts;
+  };
+  EXPECT_THAT(plan({}, {}), ElementsAre(1));
+  EXPECT_THAT(plan({1}, {}), ElementsAre(2, 4));
+  EXPECT_THAT(plan({4}, {1}), ElementsAre(2));  // what is on its way needs nothing
+  EXPECT_THAT(plan({1, 2, 4}, {}), ElementsAre(5));
+  EXPECT_THAT(plan({1, 2, 4, 5}, {}), ElementsAre());
+}
+
+class PrecisionView final : public ResidencyView {
+ public:
+  explicit PrecisionView(std::vector<CachedKey> resident) : resident_(std::move(resident)) {}
+  bool Resident(CachedKey key) const override { return std::ranges::count(resident_, key) > 0; }
+  bool Loading(CachedKey) const override { return false; }
+
+ private:
+  const std::vector<CachedKey> resident_;
+};
+
+TEST(PlanPrefetch, ABetterPrecisionIsGoodEnoughAWorseOneIsNot) {
+  const auto guess = [](int32_t expert, Precision precision) { return Guess{{LayerId(2), expert}, .9f, 1, precision}; };
+  const PrecisionView view({{LayerId(2), 0, 0}, {LayerId(2), 1, 1}});
+  EXPECT_THAT(PlanPrefetch(view, std::vector{guess(0, 1), guess(1, 0), guess(1, 1)}, {.max_loads = 10}),
+              ElementsAre(CachedKey{LayerId(2), 1, 0}));
+  // Two sequences want it: once, at the better of their precisions.
+  EXPECT_THAT(PlanPrefetch(view, std::vector{guess(5, 1), guess(5, 0), guess(5, 1)}, {.max_loads = 10}),
+              ElementsAre(CachedKey{LayerId(2), 5, 0}));
+}
+
 }  // namespace
 }  // namespace moed

@@ -70,6 +70,25 @@ TEST_F(Prefetch, AGuessInTimeIsAHit) {
   EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kUsed), 1u);  // once
 }
 
+TEST_F(Prefetch, SavesAtMostARead) {
+  FakeClock clock;
+  RigParts parts;
+  parts.predictor = std::make_unique<ScriptedPredictor>(std::map<LayerId, std::vector<Guess>>{{kFirst, {Likely(kSecond, 4)}}});
+  parts.clock = &clock;
+  auto provider = MakeProvider(single_, Records(8), std::move(parts));
+  Routing first(kFirst, {1});
+  provider->Begin(first.Get());
+  clock.AdvanceNanos(1000);
+  ASSERT_TRUE(single_.CompleteNext());
+  clock.AdvanceNanos(1000);
+  ASSERT_TRUE(single_.CompleteNext());  // the guess: as long
+  EXPECT_EQ(provider->Next()->expert, 1);
+  EXPECT_FALSE(provider->Next().has_value());
+  clock.AdvanceNanos(5000);
+  Run(*provider, single_, kSecond, {4});
+  EXPECT_NEAR(provider->Stats().prefetch_saved_seconds, 1e-6, 1e-9);
+}
+
 TEST_F(Prefetch, AGuessInFlightIsJoined) {
   auto provider = Make(8, {{kFirst, {Likely(kSecond, 4)}}}, reads_);
   Routing first(kFirst, {1});
@@ -147,6 +166,75 @@ TEST_F(Prefetch, GuessesSpareWhatTheLayerWantsAndOtherGuesses) {
   EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kWasted), 0u);
 }
 
+// Guesses with a budget of their own.
+class Budgeted final : public ExpertPredictor {
+ public:
+  Budgeted(PrefetchBudget budget, std::map<LayerId, std::vector<Guess>> script) : budget_(budget), script_(std::move(script)) {}
+  std::optional<PrefetchBudget> Budget(const ReadingPace& pace) const override {
+    paces.push_back(pace);
+    return budget_;
+  }
+  void Predict(SessionId session, LayerId from, std::vector<Guess>& best_first) override {
+    script_.Predict(session, from, best_first);
+  }
+  mutable std::vector<ReadingPace> paces;
+
+ private:
+  const PrefetchBudget budget_;
+  ScriptedPredictor script_;
+};
+
+TEST_F(Prefetch, WhatIsGuessedStaysForItsLayerWhereAnythingElseCanLeave) {
+  for (const bool keep : {false, true}) {
+    ManualReadBackend reads(8, store_);
+    RigParts parts;
+    parts.predictor = std::make_unique<Budgeted>(PrefetchBudget{.max_loads = INT_MAX, .keep_guessed = keep},
+                                                 std::map<LayerId, std::vector<Guess>>{{kFirst, {Likely(kThird, 6)}}});
+    auto provider = MakeProvider(reads, Records(3), std::move(parts));
+    Run(*provider, reads, kThird, {6});
+    Run(*provider, reads, kThird, {7});
+    Run(*provider, reads, kFirst, {0});   // 6 is the oldest, and guessed
+    Run(*provider, reads, kSecond, {1});  // 6 or 7 leaves
+    EXPECT_EQ(std::ranges::count(ResidentExperts(*provider), ExpertKey{kThird, 6}), keep ? 1 : 0);
+    Run(*provider, reads, kSecond, {2, 3, 4});  // nothing else is left
+    EXPECT_EQ(std::ranges::count(ResidentExperts(*provider), ExpertKey{kThird, 6}), 0);
+  }
+}
+
+// After its layer has come it leaves like any other.
+TEST_F(Prefetch, WhatWasGuessedIsNotKeptLonger) {
+  RigParts parts;
+  parts.predictor = std::make_unique<Budgeted>(PrefetchBudget{.max_loads = INT_MAX, .keep_guessed = true},
+                                               std::map<LayerId, std::vector<Guess>>{{kFirst, {Likely(kSecond, 6)}}});
+  auto provider = MakeProvider(reads_, Records(3), std::move(parts));
+  Run(*provider, reads_, kSecond, {6});
+  Run(*provider, reads_, kFirst, {0});
+  Run(*provider, reads_, kSecond, {1});
+  Run(*provider, reads_, kThird, {2});
+  EXPECT_EQ(std::ranges::count(ResidentExperts(*provider), ExpertKey{kSecond, 6}), 0);
+}
+
+// A layer computes for 35, a record is read in 10.
+TEST_F(Prefetch, PredictorsAreToldHowManyReadsALayerHides) {
+  FakeClock clock;
+  RigParts parts;
+  auto predictor = std::make_unique<Budgeted>(PrefetchBudget{}, std::map<LayerId, std::vector<Guess>>{});
+  const Budgeted& told = *predictor;
+  parts.predictor = std::move(predictor);
+  parts.clock = &clock;
+  auto provider = MakeProvider(reads_, Records(24), std::move(parts));
+  for (int i = 0; i < 30; ++i) {
+    Routing routing(kLayers[i % 3], {i / 3 % 8});
+    provider->Begin(routing.Get());
+    if (i < 24) clock.AdvanceNanos(10);
+    Drain(*provider, reads_);
+    clock.AdvanceNanos(i < 24 ? 25 : 35);
+  }
+  EXPECT_EQ(told.paces.front().records_a_layer, 0);
+  EXPECT_EQ(told.paces.back().records_a_layer, 3);
+  EXPECT_EQ(told.paces.back().phase, Phase::kDecode);
+}
+
 TEST_F(Prefetch, NoRoomForAGuessLeavesEverythingAlone) {
   auto provider = Make(3, {{kFirst, {Likely(kSecond, 4)}}}, reads_);
   Run(*provider, reads_, kFirst, {0, 1, 2});
@@ -160,6 +248,8 @@ TEST_F(Prefetch, AGuessEvictedUnusedIsWasted) {
   Run(*provider, reads_, kSecond, {1, 2});
   EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kWasted), 1u);
   EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kUsed), 0u);
+  EXPECT_EQ(provider->Stats().wasted_prefetch_bytes, ExpertStore::Get().record_bytes());
+  EXPECT_EQ(provider->Stats().prefetch_saved_seconds, 0);
 }
 
 TEST_F(Prefetch, AtMostTheAllowedNumberALayer) {

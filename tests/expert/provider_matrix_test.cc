@@ -1,4 +1,4 @@
-// Every policy x predictor x capacity x way of reading serves the same bytes, each wanted expert once, inside the capacity.
+// Every policy x predictor x capacity serves the same bytes however they are read, each wanted expert once, inside the capacity.
 #include <deque>
 #include <random>
 #include <set>
@@ -122,25 +122,29 @@ void RunRandomSteps(CachingProvider& provider, int steps, uint64_t seed) {
   for (const SessionId session : sessions) provider.OnSequenceEnd(session);
 }
 
+// Every policy with every predictor at every capacity; ways of reading and splitting take turns.
 TEST(ProviderMatrix, EveryCombinationServesTheRightBytes) {
   const int capacities[] = {1, 2, kTopK - 1, kTopK, 12, 24};
+  const std::vector<Reading> readings = Readings();
+  PolicyContext context = StoreContext();
+  context.table_bytes = 1 << 16;
+  size_t turn = 0;
   for (const PolicyRow& policy : Policies()) {
     for (const PredictorRow& predictor : Predictors()) {
       for (const int capacity : capacities) {
-        for (const Reading& reading : Readings()) {
-          for (const uint64_t split : {uint64_t{1}, UINT64_MAX}) {
-            SCOPED_TRACE(
-                StrCat(policy.name, ", ", predictor.name, ", ", capacity, " records, ", reading.name, ", split from ", split));
-            ProviderOptions options = Records(capacity);
-            options.split_read_bytes = split;
-            RigParts parts;
-            parts.policy = policy.make(StoreContext());
-            parts.predictor = predictor.make({StoreContext(), 1, NoisyGate});
-            auto provider = MakeProvider(*reading.backend, options, std::move(parts));
-            RunRandomSteps(*provider, 5, capacity);
-            if (HasFailure()) return;
-          }
-        }
+        const Reading& reading = readings[turn % readings.size()];
+        const uint64_t split = turn / readings.size() % 2 == 0 ? 1 : UINT64_MAX;
+        ++turn;
+        SCOPED_TRACE(
+            StrCat(policy.name, ", ", predictor.name, ", ", capacity, " records, ", reading.name, ", split from ", split));
+        ProviderOptions options = Records(capacity);
+        options.split_read_bytes = split;
+        RigParts parts;
+        parts.policy = policy.make(context);
+        parts.predictor = predictor.make({context, 1, NoisyGate});
+        auto provider = MakeProvider(*reading.backend, options, std::move(parts));
+        RunRandomSteps(*provider, 5, capacity);
+        if (HasFailure()) return;
       }
     }
   }

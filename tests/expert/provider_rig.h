@@ -74,6 +74,11 @@ class ExpertStore {
 };
 
 inline PolicyContext StoreContext() { return {kLayers, kExperts, kTopK, 2}; }
+// With a cache for as many records of the reference precision.
+inline PolicyContext StoreContext(int records) {
+  static const uint64_t kRecordBytes[] = {ExpertStore::Get().record_bytes(0), ExpertStore::Get().record_bytes(1)};
+  return {kLayers, kExperts, kTopK, 2, kRecordBytes, records * kRecordBytes[0]};
+}
 
 // Says what the test told it to say about the layers after `from`.
 class ScriptedPredictor final : public ExpertPredictor {
@@ -94,7 +99,8 @@ inline const SessionId kSession(1);
 struct RigParts {
   std::unique_ptr<EvictionPolicy> policy = MakePolicy("lru", StoreContext()).value();
   std::unique_ptr<ExpertPredictor> predictor = MakePredictor("none", {}).value();
-  std::unique_ptr<FidelityRule> fidelity = MakeFidelityRule("exact", StoreContext()).value();
+  std::unique_ptr<RouterMask> mask = MakeRouterMask("none", StoreContext()).value();
+  std::unique_ptr<FidelityRule> fidelity = MakeFidelityRule("exact", {.model = StoreContext()}).value();
   const Clock* clock = &Clock::Real();
   Allocator* allocator = &Allocator::Host();
   Trace* trace = nullptr;
@@ -110,7 +116,8 @@ inline absl::StatusOr<std::unique_ptr<CachingProvider>> TryMakeProvider(ReadBack
                     .reads = &reads,
                     .policy = std::move(parts.policy),
                     .predictor = std::move(parts.predictor),
-                    .mask = MakeRouterMask("none", StoreContext()).value(),
+                    .mask = std::move(parts.mask),
+                    .top_k = kTopK,
                     .fidelity = std::move(parts.fidelity),
                     .clock = parts.clock,
                     .allocator = parts.allocator,
@@ -130,28 +137,25 @@ inline std::unique_ptr<CachingProvider> MakeProvider(ReadBackend& reads, const P
 class Routing {
  public:
   explicit Routing(LayerId layer) : layer_(layer) {}
-  Routing(LayerId layer, std::vector<int32_t> experts, Phase phase = Phase::kDecode) : layer_(layer) {
-    Add(kSession, std::move(experts), phase);
+  Routing(LayerId layer, std::vector<int32_t> experts, Phase phase = Phase::kDecode, float may_lose = kLoseNothing)
+      : layer_(layer) {
+    Add(kSession, std::move(experts), phase, may_lose);
   }
-  Routing& Add(SessionId session, std::vector<int32_t> experts, Phase phase = Phase::kDecode) {
+  Routing& Add(SessionId session, std::vector<int32_t> experts, Phase phase = Phase::kDecode, float may_lose = kLoseNothing) {
     std::vector<ExpertChoice>& choices = choices_.emplace_back();
     float probability = 1;
     for (const int32_t expert : experts) choices.push_back({expert, probability /= 2});
-    sessions_.push_back({session, phase});
+    tokens_.push_back({.session = session, .phase = phase, .may_lose = may_lose});
     return *this;
   }
   LayerRouting Get() {
-    tokens_.clear();
-    for (size_t i = 0; i < choices_.size(); ++i) {
-      tokens_.push_back({.session = sessions_[i].first, .phase = sessions_[i].second, .choices = choices_[i]});
-    }
+    for (size_t i = 0; i < choices_.size(); ++i) tokens_[i].choices = choices_[i];
     return {layer_, tokens_};
   }
 
  private:
   LayerId layer_;
   std::vector<std::vector<ExpertChoice>> choices_;
-  std::vector<std::pair<SessionId, Phase>> sessions_;
   std::vector<TokenRouting> tokens_;
 };
 

@@ -18,8 +18,11 @@ TEST(WantedSet, GathersEveryExpertOnce) {
     EXPECT_EQ(wanted.experts()[0].expert, 5);
     EXPECT_EQ(wanted.experts()[1].expert, 1);
     EXPECT_EQ(wanted.experts()[2].expert, 6);
-    EXPECT_FLOAT_EQ(wanted.experts()[0].probability, .5f);
-    EXPECT_FLOAT_EQ(wanted.experts()[1].probability, .5f);
+    EXPECT_FLOAT_EQ(wanted.experts()[0].share, 2 / 3.f);  // of .75
+    EXPECT_FLOAT_EQ(wanted.experts()[1].share, 2 / 3.f);
+    EXPECT_EQ(wanted.experts()[1].tokens, 2);
+    EXPECT_EQ(wanted.positions()[6], 2);
+    EXPECT_EQ(wanted.positions()[0], -1);
     EXPECT_FLOAT_EQ(wanted.experts()[1].mass_before, 0);
     EXPECT_FLOAT_EQ(wanted.experts()[2].mass_before, 0);
 

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "core/base/executor.h"
+#include "core/quant/half.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/fixtures.h"
 
@@ -126,7 +127,7 @@ TEST_F(Definition, AttentionOverPages) {
   const int length = 10, token_floats = shape.kv_heads * shape.head_dim;
   const std::vector<float> query = Gaussian(shape.heads * shape.head_dim, 1);
   std::vector<std::vector<float>> keys, values;
-  std::vector<const float*> key_pages, value_pages;
+  std::vector<const void*> key_pages, value_pages;
   for (int page = 0; page < 3; ++page) {
     keys.push_back(Gaussian(shape.page_tokens * token_floats, 10 + page));
     values.push_back(Gaussian(shape.page_tokens * token_floats, 20 + page));
@@ -152,6 +153,31 @@ TEST_F(Definition, AttentionOverPages) {
       EXPECT_NEAR(output[head * 5 + d], expected, 1e-5);
     }
   }
+}
+
+TEST_F(Definition, AttentionOverHalvesIsAttentionOverWhatTheyWidenTo) {
+  AttentionShape shape{.heads = 2, .kv_heads = 1, .head_dim = 11, .page_tokens = 4, .scale = 0.4f};
+  const int length = 4;
+  const std::vector<float> query = Gaussian(shape.heads * shape.head_dim, 1);
+  std::vector<std::vector<uint16_t>> halves;
+  std::vector<std::vector<float>> widened;
+  for (int kind = 0; kind < 2; ++kind) {
+    halves.emplace_back();
+    for (const float x : Gaussian(length * shape.head_dim, 30 + kind)) halves.back().push_back(FloatToFloat16(x));
+    halves.back()[3] = 0x0001;  // the smallest subnormal
+    widened.emplace_back();
+    for (const uint16_t half : halves.back()) widened.back().push_back(Float16ToFloat(half));
+  }
+  std::vector<float> scratch(Backend::AttentionScratchFloats(1, length));
+  const auto attend = [&](const void* keys, const void* values) {
+    std::vector<float> output(query.size());
+    const AttentionJob job{query.data(), output.data(), {&keys, 1}, {&values, 1}, length};
+    backend_->Attention(shape, {&job, 1}, scratch);
+    return output;
+  };
+  const std::vector<float> expected = attend(widened[0].data(), widened[1].data());
+  shape.kv_format = KvFormat::kF16;
+  EXPECT_TRUE(SameBits(attend(halves[0].data(), halves[1].data()), expected));
 }
 
 TEST_F(Definition, SoftmaxSumsToOneWhateverTheSize) {

@@ -1,9 +1,11 @@
 // Every backend gives the bits of "scalar": each operation, every length below two vectors and awkward ones above, any alignment,
 // any number of threads.
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <tuple>
 
+#include "core/quant/half.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/fixtures.h"
 
@@ -12,6 +14,8 @@ namespace {
 
 constexpr int kLengths[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12,  13,  14,  15,  16,
                             17, 23, 24, 31, 32, 33, 63, 64, 65, 96, 97, 100, 127, 250, 1000};
+
+constexpr FormatId kBlockFormats[] = {FormatId::kQ8, FormatId::kQ4, FormatId::kQ2, FormatId::kQ4A, FormatId::kQ3};
 
 class Exactness : public ::testing::TestWithParam<std::tuple<std::string_view, int>> {
  protected:
@@ -146,8 +150,8 @@ TEST_P(Exactness, MatMulOfAnyBytes) {
 // Every byte, so every code (and q8's -128, which no encoder writes), against the largest sums that activations make.
 TEST_P(Exactness, MatMulEveryCode) {
   const int cols = 64;
-  for (FormatId id : {FormatId::kQ8, FormatId::kQ4, FormatId::kQ2}) {
-    const size_t header = id == FormatId::kQ2 ? 32 : 16;
+  for (FormatId id : kBlockFormats) {
+    const size_t header = id == FormatId::kQ8 || id == FormatId::kQ4 ? 16 : 32;
     const size_t bytes = FormatOf(id).panel_block_bytes;
     PackedMatrix matrix = RandomMatrix(id, 32, cols, 1);
     for (int fill = 0; fill < 256; ++fill) {
@@ -168,7 +172,7 @@ TEST_P(Exactness, MatMulEveryCode) {
 // float16 infinity and NaN as the scale of one row, or in one token's activations, show in that row or token alone.
 TEST_P(Exactness, MatMulNonFinite) {
   const int rows = 32, cols = 96, tokens = 5;
-  for (FormatId id : {FormatId::kQ8, FormatId::kQ4, FormatId::kQ2}) {
+  for (FormatId id : kBlockFormats) {
     for (uint16_t scale : {0x7c00, 0xfc00, 0x7e00}) {
       PackedMatrix matrix = RandomMatrix(id, rows, cols, 2);
       std::memcpy(matrix.bytes.data() + 3 * sizeof(scale), &scale, sizeof(scale));  // row 3, first block
@@ -241,27 +245,37 @@ TEST_P(Exactness, Attention) {
                                                                        {128, 5},
                                                                        {128, 16},
                                                                        {130, 5}}) {
-    const AttentionShape shape{.heads = 4, .kv_heads = 2, .head_dim = head_dim, .page_tokens = page_tokens, .scale = 0.3f};
+    AttentionShape shape{.heads = 4, .kv_heads = 2, .head_dim = head_dim, .page_tokens = page_tokens, .scale = 0.3f};
     const int longest = 43, pages = 9;
-    std::vector<float> cache = Gaussian(2 * pages * shape.page_tokens * shape.kv_heads * head_dim, head_dim);
-    std::vector<const float*> key_pages, value_pages;
-    const size_t page_floats = static_cast<size_t>(shape.page_tokens) * shape.kv_heads * head_dim;
-    Misaligned<float> misaligned(cache, head_dim % 8);
-    for (int page = 0; page < pages; ++page) {
-      key_pages.push_back(misaligned.data() + 2 * page * page_floats);
-      value_pages.push_back(misaligned.data() + (2 * page + 1) * page_floats);
-    }
+    const std::vector<float> cache = Gaussian(2 * pages * shape.page_tokens * shape.kv_heads * head_dim, head_dim);
+    const size_t page_elements = static_cast<size_t>(shape.page_tokens) * shape.kv_heads * head_dim;
+    Misaligned<float> floats(cache, head_dim % 8);
+    std::vector<uint16_t> narrowed(cache.size());
+    std::transform(cache.begin(), cache.end(), narrowed.begin(), FloatToFloat16);
+    Misaligned<uint16_t> halves(narrowed, head_dim % 8);
     const std::vector<float> query = Gaussian(longest * shape.heads * head_dim, 8);
     const size_t token_floats = static_cast<size_t>(shape.heads) * head_dim;
     // One job for every length from 1 to `longest`, all in one call.
-    Compare(std::vector<float>(query.size()), 1, [&](Backend& backend, float* output) {
+    const auto operation = [&](Backend& backend, float* output) {
+      std::vector<const void*> key_pages, value_pages;
+      for (int page = 0; page < pages; ++page) {
+        for (std::vector<const void*>* kind : {&key_pages, &value_pages}) {
+          const size_t at = (2 * page + (kind == &value_pages)) * page_elements;
+          const bool half = shape.kv_format == KvFormat::kF16;
+          kind->push_back(half ? static_cast<const void*>(halves.data() + at) : floats.data() + at);
+        }
+      }
       std::vector<AttentionJob> jobs;
       for (int i = 0; i < longest; ++i) {
         jobs.push_back({query.data() + i * token_floats, output + i * token_floats, key_pages, value_pages, i + 1});
       }
       std::vector<float> scores(Backend::AttentionScratchFloats(backend.threads(), longest));
       backend.Attention(shape, jobs, scores);
-    });
+    };
+    for (const KvFormat format : {KvFormat::kF32, KvFormat::kF16}) {
+      shape.kv_format = format;
+      Compare(std::vector<float>(query.size()), 1, operation);
+    }
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "core/base/buffer.h"
 #include "core/kernels/backend.h"
+#include "core/quant/encoding.h"
 #include "core/quant/format.h"
 #include "gtest/gtest.h"
 

@@ -6,6 +6,8 @@
 #include <random>
 #include <set>
 
+#include "core/quant/half.h"
+
 namespace moed {
 namespace {
 
@@ -19,6 +21,7 @@ ModelSpec SmallSpec() {
 
 TEST(KvPoolTest, PageBytesCountKeysAndValuesOfAllLayers) {
   EXPECT_EQ(KvPool::PageBytes(SmallSpec()), 3u * 2 * kKvPageTokens * 2 * 6 * sizeof(float));
+  EXPECT_EQ(KvPool::PageBytes(SmallSpec(), KvFormat::kF16), 3u * 2 * kKvPageTokens * 2 * 6 * sizeof(uint16_t));
 }
 
 TEST(KvPoolTest, RefusesNoPagesAndMoreThanMemory) {
@@ -68,25 +71,58 @@ TEST(KvPoolTest, BehavesLikeItsNaiveTwin) {
   EXPECT_GT(refused, 100);
 }
 
+// Every position of every page and layer gets values of its own, which are all there in the end.
 TEST(KvPoolTest, PagesLayersKeysAndValuesDoNotOverlap) {
   const ModelSpec spec = SmallSpec();
-  auto pool = *KvPool::Create(spec, 4);
-  const int floats = kKvPageTokens * spec.kv_heads * spec.head_dim;
-  const auto value_of = [&](int page, int layer, int kind, int i) {
-    return static_cast<float>(((page * spec.layers + layer) * 2 + kind) * floats + i);
-  };
-  const auto each = [&](auto&& visit) {
-    for (int page = 0; page < 4; ++page) {
+  const int width = spec.kv_heads * spec.head_dim;
+  for (const KvFormat format : {KvFormat::kF32, KvFormat::kF16}) {
+    auto pool = *KvPool::Create(spec, 4, format);
+    KvSequence sequence;
+    ASSERT_TRUE(pool->Reserve(sequence, 4 * kKvPageTokens));
+    const auto row = [&](int position, int layer, int kind) {
+      std::vector<float> values(width);
+      for (int i = 0; i < width; ++i) {  // whole numbers that float16 has
+        values[i] = static_cast<float>((position * spec.layers + layer) * 2 + kind) + static_cast<float>(i % 4) / 4;
+      }
+      return values;
+    };
+    const int positions = 4 * kKvPageTokens;
+    for (int position = 0; position < positions; ++position) {
       for (int layer = 0; layer < spec.layers; ++layer) {
-        float* const areas[] = {pool->Keys(page, LayerId(layer)), pool->Values(page, LayerId(layer))};
+        pool->Store(sequence, position, LayerId(layer), row(position, layer, 0).data(), row(position, layer, 1).data());
+      }
+    }
+    for (int position = 0; position < positions; ++position) {
+      for (int layer = 0; layer < spec.layers; ++layer) {
+        const int32_t page = sequence.pages[position / kKvPageTokens];
         for (int kind = 0; kind < 2; ++kind) {
-          for (int i = 0; i < floats; ++i) visit(areas[kind][i], value_of(page, layer, kind, i));
+          const void* area = kind == 0 ? pool->Keys(page, LayerId(layer)) : pool->Values(page, LayerId(layer));
+          const int first = position % kKvPageTokens * width;
+          const std::vector<float> expected = row(position, layer, kind);
+          for (int i = 0; i < width; ++i) {
+            const float found = format == KvFormat::kF32 ? static_cast<const float*>(area)[first + i]
+                                                         : Float16ToFloat(static_cast<const uint16_t*>(area)[first + i]);
+            ASSERT_EQ(found, expected[i]);
+          }
         }
       }
     }
-  };
-  each([](float& cell, float value) { cell = value; });
-  each([](float& cell, float value) { ASSERT_EQ(cell, value); });
+  }
+}
+
+TEST(KvPoolTest, HalvesAreRoundedAndNeverInfinite) {
+  const ModelSpec spec = SmallSpec();
+  auto pool = *KvPool::Create(spec, 1, KvFormat::kF16);
+  KvSequence sequence;
+  ASSERT_TRUE(pool->Reserve(sequence, 1));
+  std::vector<float> row(spec.kv_heads * spec.head_dim, 1.0f / 3);
+  row[0] = 1e6f;
+  row[1] = -1e6f;
+  pool->Store(sequence, 0, LayerId(0), row.data(), row.data());
+  const auto* keys = static_cast<const uint16_t*>(pool->Keys(sequence.pages[0], LayerId(0)));
+  EXPECT_EQ(Float16ToFloat(keys[0]), 65504.0f);
+  EXPECT_EQ(Float16ToFloat(keys[1]), -65504.0f);
+  EXPECT_EQ(keys[2], FloatToFloat16(1.0f / 3));
 }
 
 }  // namespace

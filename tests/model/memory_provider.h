@@ -66,7 +66,7 @@ class MemoryProvider final : public ExpertProvider {
   void OnGateInput(SessionId session, LayerId layer, std::span<const float> hidden) override {
     if (on_gate_input) on_gate_input(session, layer, hidden);
   }
-  void MaskRouter(LayerId layer, std::span<float> logits) override {
+  void MaskRouter(LayerId layer, std::span<const float>, std::span<float> logits, TokenRouting&) override {
     if (mask_router) mask_router(layer, logits);
   }
 

@@ -47,7 +47,7 @@ inline const StoreReader& PackedStore(const std::string& checkpoint_name, Format
   const std::string path = folder / (checkpoint_name + "." + std::string(FormatOf(format).name));
   auto checkpoint = Checkpoint::Open(DataFolder() + "/" + checkpoint_name);
   EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
-  auto plan = MakePlan(*checkpoint, {.experts = {format}, .trunk = format});
+  auto plan = MakePlan(*checkpoint, {.experts = {{format}}, .trunk = {format}});
   EXPECT_TRUE(plan.ok()) << plan.status();
   auto writer = StoreWriter::Open(path, plan->description, {.identity = plan->identity});
   EXPECT_TRUE(writer.ok()) << writer.status();
@@ -69,6 +69,7 @@ struct ModelSetup {
   int max_step_tokens = 96;
   int logits_rows = 5;
   int kv_pages = 40;
+  KvFormat kv_format = KvFormat::kF32;
   Trace* trace = nullptr;
 };
 
@@ -97,7 +98,7 @@ class PackedModel {
     auto backend = MakeBackend(setup.backend, *executor_);
     EXPECT_TRUE(backend.ok()) << backend.status();
     backend_ = *std::move(backend);
-    auto kv = KvPool::Create(*spec, setup.kv_pages);
+    auto kv = KvPool::Create(*spec, setup.kv_pages, setup.kv_format);
     EXPECT_TRUE(kv.ok()) << kv.status();
     kv_ = *std::move(kv);
     const ModelOptions options = {setup.max_step_tokens, spec->max_positions, setup.logits_rows};

@@ -62,6 +62,17 @@ TEST_P(ParityTest, LogitsAreThoseOfTransformers) {
   EXPECT_LE(difference, kTolerance);
 }
 
+// Rounding keys and values once is far below what tells two tokens apart.
+TEST_P(ParityTest, KeysAndValuesInHalvesChangeLogitsLittle) {
+  PackedModel halves(store_, {.kv_format = KvFormat::kF16});
+  TestSequence sequence;
+  const Logits logits = halves.Feed(provider_, sequence, golden_.prompt, golden_.prompt.size());
+  const double difference = LargestDifference(logits, golden_.logits) / golden_.deviation;
+  std::printf("%s, float16 keys and values: largest logit difference %.2e standard deviations\n", GetParam().c_str(), difference);
+  EXPECT_LE(difference, kTolerance);
+  EXPECT_GT(difference, 0);
+}
+
 TEST_P(ParityTest, GreedyTokensAreThoseOfTransformers) {
   TestSequence sequence;
   std::vector<float> last = model_.Feed(provider_, sequence, golden_.prompt, golden_.prompt.size()).back();

@@ -24,9 +24,9 @@ std::string Contents(int fd) {
 
 }  // namespace
 
-Command::Command(std::vector<std::string> arguments, const std::function<bool()>& prepare)
+Command::Command(const std::string& program, std::vector<std::string> arguments, const std::function<bool()>& prepare)
     : out_(memfd_create("out", MFD_CLOEXEC)), err_(memfd_create("err", MFD_CLOEXEC)) {
-  arguments.insert(arguments.begin(), std::string(MOED_BIN_DIR) + "/moed-pack");
+  arguments.insert(arguments.begin(), std::string(MOED_BIN_DIR) + "/" + program);
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
@@ -64,6 +64,10 @@ CommandResult Command::Wait() {
   return {WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_), Contents(out_), Contents(err_)};
 }
 
-CommandResult RunPack(std::vector<std::string> arguments) { return Command(std::move(arguments)).Wait(); }
+CommandResult RunProgram(const std::string& program, std::vector<std::string> arguments) {
+  return Command(program, std::move(arguments)).Wait();
+}
+
+CommandResult RunPack(std::vector<std::string> arguments) { return RunProgram("moed-pack", std::move(arguments)); }
 
 }  // namespace moed

@@ -1,4 +1,4 @@
-// Runs the built moed-pack as a user does.
+// Runs the built programs as a user does.
 #pragma once
 
 #include <sys/types.h>
@@ -18,9 +18,9 @@ struct CommandResult {
 // A child process with its output in files; killed at destruction if it still runs.
 class Command {
  public:
-  // `prepare` runs in the child before moed-pack starts; false ends it with exit code 77.
+  // `prepare` runs in the child before the program starts; false ends it with exit code 77.
   explicit Command(
-      std::vector<std::string> arguments, const std::function<bool()>& prepare = [] { return true; });
+      const std::string& program, std::vector<std::string> arguments, const std::function<bool()>& prepare = [] { return true; });
   ~Command();
   Command(const Command&) = delete;
   Command& operator=(const Command&) = delete;
@@ -38,6 +38,7 @@ class Command {
   int status_ = 0;
 };
 
-CommandResult RunPack(std::vector<std::string> arguments);
+CommandResult RunProgram(const std::string& program, std::vector<std::string> arguments);
+CommandResult RunPack(std::vector<std::string> arguments);  // moed-pack
 
 }  // namespace moed

@@ -13,12 +13,13 @@
 #include <sstream>
 
 #include "core/model/family.h"
-#include "core/quant/format.h"
+#include "core/quant/encoding.h"
 #include "core/store/file_write.h"
 #include "core/store/store.h"
 #include "core/tokenizer/tokenizer.h"
 #include "tests/pack/tiny_checkpoint.h"
 #include "tools/pack/checkpoint.h"
+#include "tools/pack/plan.h"
 
 namespace moed {
 namespace {
@@ -103,6 +104,48 @@ TEST(PackCommandTest, SameInputsSameBytesWhateverTheThreads) {
   }
 }
 
+// Each precision, and the trunk, by its own quantizer; another quantizer is another pack, not one to resume.
+TEST(PackCommandTest, EveryEncodingIsWhatItsQuantizerMakes) {
+  TemporaryFolder folder;
+  MakeTinyCheckpoint("olmoe").Write(folder / "in");
+  const std::string out = folder / "out.store";
+  ASSERT_EQ(RunPack({folder / "in", out, "--expert-formats", "q8,q4:channel,q2:hqq,q3", "--trunk-format", "q4a:hqq"}).exit_code,
+            0);
+  auto store = StoreReader::Open(out);
+  ASSERT_TRUE(store.ok());
+  auto checkpoint = Checkpoint::Open(folder / "in");
+  ASSERT_TRUE(checkpoint.ok());
+  const StoreDescription& description = (*store)->description();
+  const Family& family = **FamilyOf((*checkpoint).config());
+  const std::string file = FileContents(out);
+  const auto packed = [](const Encoding& encoding, const SourceTensor& source) {
+    const int rows = static_cast<int>(source.shape[0]), cols = static_cast<int>(source.shape[1]);
+    std::vector<std::byte> bytes(PackedBytes(encoding.format, rows, cols));
+    EXPECT_TRUE(EncodeRows(encoding, SourceFloats(source).data(), rows, cols, bytes).ok());
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  const Encoding encodings[] = {
+      {FormatId::kQ8}, {FormatId::kQ4, QuantizerId::kChannel}, {FormatId::kQ2, QuantizerId::kHqq}, {FormatId::kQ3}};
+  for (size_t p = 0; p < std::size(encodings); ++p) {
+    const LayerId layer = description.moe_layers[1];
+    const uint64_t record = (*store)->RecordOffset({layer, 3, static_cast<Precision>(p)});
+    for (const ExpertSegment& segment : description.precisions[p].segments) {
+      const SourceTensor& source = *checkpoint->Find(family.expert_tensor(layer, 3, segment.part));
+      EXPECT_TRUE(file.substr(record + segment.offset, segment.bytes) == packed(encodings[p], source))
+          << EncodingName(encodings[p]);
+    }
+  }
+  auto embed = (*store)->FindTensor("embed");
+  ASSERT_TRUE(embed.ok());
+  EXPECT_TRUE(file.substr((*store)->layout().trunk_offset() + (*embed)->offset, (*embed)->bytes) ==
+              packed({FormatId::kQ4A, QuantizerId::kHqq}, *checkpoint->Find("model.embed_tokens.weight")));
+
+  auto plan = [&](QuantizerId quantizer) {
+    return MakePlan(*checkpoint, {{{FormatId::kQ2, quantizer}}, {FormatId::kQ8}})->identity;
+  };
+  EXPECT_NE(plan(QuantizerId::kRtn), plan(QuantizerId::kHqq));
+}
+
 TEST(PackCommandTest, DryRunSaysTheExactSizeAndWritesNothing) {
   const std::string formats = "q8,q4";
   TemporaryFolder folder;
@@ -183,6 +226,8 @@ TEST(PackCommandTest, WrongCommandLinesSayWhatIsAllowed) {
       {{"a", "b", "c"}, "c"},
       {{"a", "b", "--speed"}, "--expert-formats, --trunk-format, --threads, --sync-mib, --dry-run, --force"},
       {{"a", "b", "--expert-formats", "q8,q5"}, "'q5'; known: f32, f16, bf16, q8, q4, q2"},
+      {{"a", "b", "--expert-formats", "q8,q2:gptq"}, "'gptq' in 'q2:gptq'; known: rtn, hqq, channel"},
+      {{"a", "b", "--trunk-format", "q8:hqq"}, "'hqq' does not make q8; it makes: q2, q4a, q3"},
       {{"a", "b", "--trunk-format", "int8"}, "'int8'; known: f32"},
       {{"a", "b", "--threads", "0"}, "--threads"},
       {{"verify"}, "STORE"},
@@ -194,7 +239,9 @@ TEST(PackCommandTest, WrongCommandLinesSayWhatIsAllowed) {
     EXPECT_THAT(result.err, HasSubstr(expected));
   }
   EXPECT_THAT(RunPack({"a", "b", "--expert-formats", "q8,q8"}).err, HasSubstr("names q8 twice"));
-  EXPECT_THAT(RunPack({"--help"}).out, AllOf(HasSubstr("moed-pack IN OUT"), HasSubstr("Example"), HasSubstr("verify")));
+  EXPECT_THAT(RunPack({"a", "b", "--expert-formats", "q8,q2,q2:hqq"}).err, HasSubstr("names q2 twice"));
+  EXPECT_THAT(RunPack({"--help"}).out,
+              AllOf(HasSubstr("hqq: half-quadratic"), HasSubstr("moed-pack IN OUT"), HasSubstr("Example"), HasSubstr("verify")));
   EXPECT_THAT(RunPack({"--version"}).out, HasSubstr("moed-pack "));
 }
 
@@ -217,7 +264,7 @@ TEST(PackCommandTest, AWeightThatIsNoNumberEndsThePack) {
 TEST(PackCommandTest, AFileSizeLimitIsAClearError) {
   TemporaryFolder folder;
   MakeTinyCheckpoint("mixtral").Write(folder / "in");
-  Command command({folder / "in", folder / "out.store"}, [] {
+  Command command("moed-pack", {folder / "in", folder / "out.store"}, [] {
     const rlimit limit{100000, 100000};
     return setrlimit(RLIMIT_FSIZE, &limit) == 0;
   });
@@ -233,7 +280,7 @@ TEST(PackCommandTest, TooLittleSpaceIsSaidBeforeTheWorkBegins) {
   std::filesystem::create_directory(folder / "small");
   const std::string mount_point = folder / "small";
   // A file system of its own, seen by the child alone.
-  Command command({folder / "in", folder / "small/out.store"}, [&] {
+  Command command("moed-pack", {folder / "in", folder / "small/out.store"}, [&] {
     return unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
            mount("small", mount_point.c_str(), "tmpfs", 0, "size=256k") == 0;
   });

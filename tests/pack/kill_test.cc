@@ -45,7 +45,7 @@ TEST_F(KillTest, KilledAgainAndAgainItArrivesAtTheSameBytes) {
   std::mt19937 random(11);
   int resumed = 0, killed = 0;
   for (int round = 0; round < 12; ++round) {
-    Command command(Arguments(DemoCheckpoint(), out_));
+    Command command("moed-pack", Arguments(DemoCheckpoint(), out_));
     WaitForJournal(command, JournalBytes() + random() % 3000);
     command.Signal(SIGKILL);
     const CommandResult result = command.Wait();
@@ -69,7 +69,7 @@ TEST_F(KillTest, KilledAgainAndAgainItArrivesAtTheSameBytes) {
 TEST_F(KillTest, AnInterruptSaysHowToGoOn) {
   for (const int number : {SIGINT, SIGTERM}) {
     std::filesystem::remove(out_);
-    Command command(Arguments(DemoCheckpoint(), out_));
+    Command command("moed-pack", Arguments(DemoCheckpoint(), out_));
     WaitForJournal(command, 500);
     command.Signal(number);
     const CommandResult result = command.Wait();
@@ -91,7 +91,7 @@ TEST_F(KillTest, OtherWeightsOrFormatsStartOver) {
   }
   const auto interrupt = [&] {
     std::filesystem::remove(out_);
-    Command command(Arguments(in, out_));
+    Command command("moed-pack", Arguments(in, out_));
     WaitForJournal(command, 500);
     command.Signal(SIGKILL);
     EXPECT_NE(command.Wait().exit_code, 0);

@@ -12,6 +12,9 @@ TEST(AmountTest, ReadsLikePeopleWrite) {
   EXPECT_EQ(BytesText(1023), "1023 B");
   EXPECT_EQ(BytesText(1536), "1.5 KiB");
   EXPECT_EQ(BytesText(3.0 * (1ull << 40)), "3.0 TiB");
+  EXPECT_EQ(CountText(12), "12");
+  EXPECT_EQ(CountText(3.14), "3.1");
+  EXPECT_EQ(CountText(0.014), "0.014");
   EXPECT_EQ(SecondsText(0.2), "0:01");
   EXPECT_EQ(SecondsText(61), "1:01");
   EXPECT_EQ(SecondsText(3723), "1:02:03");
@@ -39,6 +42,14 @@ TEST(ProgressTest, RateCountsOnlyWhatThisRunDid) {
   std::fclose(out);
   EXPECT_EQ(std::string(text, count),
             "packing 70.0 MiB of 100.0 MiB (70 %), 5.0 MiB/s, 0:06 left\npacking 60.0 MiB in 6.0 s (10.0 MiB/s)\n");
+}
+
+TEST(ProgressTest, CountsOtherThingsThanBytes) {
+  FakeClock clock;
+  Progress progress("measuring", 40, 10, stderr, clock, CountText);
+  clock.AdvanceNanos(4'000'000'000);
+  progress.Update(20);
+  EXPECT_EQ(progress.Line(), "measuring 20 of 40 (50 %), 2.5/s, 0:08 left");
 }
 
 }  // namespace

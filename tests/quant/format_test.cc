@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/quant/encoding.h"
 #include "core/quant/half.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -61,7 +62,11 @@ double ErrorBound(FormatId id, std::span<const float> block) {
     case FormatId::kQ4:
       return largest / 8 * 1.2 + 8 * 0x1p-25;  // the far side of the range may be cut by a whole step
     case FormatId::kQ2:
-      return (double{*high} - *low) / 2 + largest * 0x1p-9 + 0x1p-23;
+      return (double{*high} - *low) / 2 + largest * 0x1p-9 + 4 * 0x1p-25;
+    case FormatId::kQ4A:  // as q3: least squares may leave a far weight out by more than half a step
+      return (double{*high} - *low) / 15 * 1.5 + largest * 0x1p-9 + 16 * 0x1p-25;
+    case FormatId::kQ3:
+      return (double{*high} - *low) / 7 * 1.5 + largest * 0x1p-9 + 8 * 0x1p-25;
   }
   return -1;
 }
@@ -76,7 +81,7 @@ TEST(Formats, ParseKnowsEveryRow) {
 }
 
 TEST(Formats, ParseListsTheKnownOnes) {
-  for (std::string_view name : {"", "q3", "Q8", "f32 "}) {
+  for (std::string_view name : {"", "q5", "Q8", "f32 "}) {
     const absl::Status status = ParseFormat(name).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     for (const Format& format : Formats()) EXPECT_THAT(std::string(status.message()), HasSubstr(std::string(format.name)));
@@ -138,7 +143,9 @@ TEST(RoundTrip, SignalToNoise) {
                            {FormatId::kBF16, 1e-5},
                            {FormatId::kQ8, 5e-5},
                            {FormatId::kQ4, 8e-3},
-                           {FormatId::kQ2, 0.1}}) {
+                           {FormatId::kQ2, 0.1},
+                           {FormatId::kQ4A, 8e-3},
+                           {FormatId::kQ3, 3e-2}}) {
     const double noise = SquaredError(weights, Unpack(id, Pack(id, weights, rows, cols), rows, cols));
     EXPECT_LT(noise / power, limit) << FormatOf(id).name;
     EXPECT_GT(noise / power, limit / 100) << FormatOf(id).name << ": the limit says nothing";

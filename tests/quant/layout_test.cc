@@ -1,7 +1,9 @@
 // The bytes of the store: every position and every code, from the layout as format.h words it, not from the code.
+#include <array>
 #include <cstring>
 #include <vector>
 
+#include "core/quant/encoding.h"
 #include "core/quant/format.h"
 #include "core/quant/half.h"
 #include "gmock/gmock.h"
@@ -39,7 +41,7 @@ std::vector<std::byte> Encode(FormatId id, const std::vector<float>& weights) {
 }
 
 TEST(Layout, BlockSizes) {
-  const size_t expected[] = {1024, 512, 512, 272, 144, 96};
+  const size_t expected[] = {1024, 512, 512, 272, 144, 96, 160, 128};
   ASSERT_EQ(Formats().size(), std::size(expected));
   for (size_t i = 0; i < std::size(expected); ++i) {
     EXPECT_EQ(Formats()[i].panel_block_bytes, expected[i]) << Formats()[i].name;
@@ -133,6 +135,44 @@ TEST(Layout, Q2EveryCodeAtEveryPosition) {
   }
 }
 
+TEST(Layout, Q4AEveryCodeAtEveryPosition) {
+  for (int code = 0; code < 16; ++code) {
+    std::vector<std::byte> block = Bytes(FormatId::kQ4A);
+    std::vector<float> expected(8 * 32);
+    for (int row = 0; row < 8; ++row) {
+      PutHalf(block, 2 * row, kOneHalf);
+      PutHalf(block, 16 + 2 * row, FloatToFloat16(static_cast<float>(-row)));
+      for (int v = 0; v < 4; ++v) {
+        for (int j = 0; j < 4; ++j) {
+          const int low = (code + row + j + v) % 16, high = (code + 5 * row + v) % 16;
+          block[32 + 32 * v + 4 * row + j] = std::byte(low | high << 4);
+          expected[32 * row + 4 * v + j] = 0.5f * static_cast<float>(low) - static_cast<float>(row);
+          expected[32 * row + 16 + 4 * v + j] = 0.5f * static_cast<float>(high) - static_cast<float>(row);
+        }
+      }
+    }
+    EXPECT_EQ(Decode(FormatId::kQ4A, block), expected);
+  }
+}
+
+TEST(Layout, Q3EveryCodeAtEveryPosition) {
+  for (int code = 0; code < 8; ++code) {
+    std::vector<std::byte> block = Bytes(FormatId::kQ3);
+    std::vector<float> expected(8 * 32);
+    for (int row = 0; row < 8; ++row) {
+      PutHalf(block, 2 * row, kThree);
+      PutHalf(block, 16 + 2 * row, FloatToFloat16(static_cast<float>(-row)));
+      for (int column = 0; column < 32; ++column) {
+        const int q = (code + row + column + column / 8) % 8, i = column / 8, v = column / 4 % 2, j = column % 4;
+        block[32 + 32 * v + 4 * row + j] |= std::byte((q & 3) << (2 * i));
+        block[32 + 64 + 4 * row + j] |= std::byte((q >> 2) << (column / 4));
+        expected[32 * row + column] = 3.0f * static_cast<float>(q) - static_cast<float>(row);
+      }
+    }
+    EXPECT_EQ(Decode(FormatId::kQ3, block), expected);
+  }
+}
+
 // Scales that the encoder must find again because they leave no error; the bytes are worked out by hand.
 TEST(Layout, EncodedBytesByHand) {
   std::vector<float> weights(8 * 32, 0.0f);
@@ -158,6 +198,14 @@ TEST(Layout, EncodedBytesByHand) {
   EXPECT_EQ(HalfAt(q2, 2 * 7), kThree);
   EXPECT_EQ(HalfAt(q2, 16 + 2 * 7), 0x3c00);
   EXPECT_THAT(std::vector(q2.begin() + 32 + 4 * 7, q2.begin() + 32 + 4 * 7 + 4), Each(std::byte{0xe4}));  // 3 2 1 0
+
+  // Codes 0, 2, 5, 7 by eights: low bits 0 2 1 3, third bits in the upper half.
+  for (int column = 0; column < 32; ++column) weights[32 * 7 + column] = 0.5f * (std::array{0, 2, 5, 7}[column / 8]) - 1;
+  const std::vector<std::byte> q3 = Encode(FormatId::kQ3, weights);
+  EXPECT_EQ(HalfAt(q3, 2 * 7), kOneHalf);
+  EXPECT_EQ(HalfAt(q3, 16 + 2 * 7), 0xbc00);
+  EXPECT_THAT(std::vector(q3.begin() + 32 + 4 * 7, q3.begin() + 32 + 4 * 7 + 4), Each(std::byte{0b11011000}));
+  EXPECT_THAT(std::vector(q3.begin() + 96 + 4 * 7, q3.begin() + 96 + 4 * 7 + 4), Each(std::byte{0xf0}));
 }
 
 TEST(Layout, PanelsThenBlocks) {

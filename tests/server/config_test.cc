@@ -11,6 +11,7 @@
 
 #include "core/expert/policy.h"
 #include "core/expert/predictor.h"
+#include "core/expert/preset.h"
 #include "core/io/read_backend.h"
 #include "core/kernels/backend.h"
 #include "server/memory_default.h"
@@ -75,7 +76,7 @@ TEST_F(ConfigTest, FlagBeforeEnvironmentBeforeFileBeforeDefault) {
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_EQ(outcome->config.threads, 1) << "flag";
   EXPECT_EQ(outcome->config.max_sessions, 2) << "environment";
-  EXPECT_EQ(outcome->config.policy, "lfu") << "file";
+  EXPECT_EQ(outcome->config.preset.policy, "lfu") << "file";
   EXPECT_EQ(outcome->config.store, "from file.moed");
   EXPECT_FALSE(outcome->config.metrics_listen.has_value());
   EXPECT_EQ(outcome->config.io_queue_depth, 8) << "default";
@@ -85,13 +86,34 @@ TEST_F(ConfigTest, FlagBeforeEnvironmentBeforeFileBeforeDefault) {
 }
 
 TEST_F(ConfigTest, EverySettingIsTakenFromEverySource) {
-  const std::map<std::string, std::string> kValues = {
-      {"store", "x"},           {"memory-budget", "8MiB"},  {"kv-budget", "1MiB"},     {"max-context", "128"},
-      {"listen", "[::1]:1"},    {"control-listen", "a:2"},  {"metrics-listen", "off"}, {"policy", "lfu"},
-      {"predictor", "none"},    {"io-backend", "buffered"}, {"io-queue-depth", "4"},   {"verify-reads", "always"},
-      {"backend", "scalar"},    {"threads", "2"},           {"max-sessions", "4"},     {"queue-capacity", "5"},
-      {"prefill-chunk", "32"},  {"max-kept-sessions", "6"}, {"drain-seconds", "7"},    {"log-level", "debug"},
-      {"request-log", "r.log"}, {"trace", "t.json"}};
+  const std::map<std::string, std::string> kValues = {{"store", "x"},
+                                                      {"memory-budget", "8MiB"},
+                                                      {"kv-budget", "1MiB"},
+                                                      {"kv-format", "f32"},
+                                                      {"max-context", "128"},
+                                                      {"preset", "hobbit"},
+                                                      {"fidelity-rule", "priced"},
+                                                      {"preset-options", "hobbit-t1=0.5"},
+                                                      {"listen", "[::1]:1"},
+                                                      {"control-listen", "a:2"},
+                                                      {"metrics-listen", "off"},
+                                                      {"policy", "lfu"},
+                                                      {"predictor", "none"},
+                                                      {"io-backend", "buffered"},
+                                                      {"io-queue-depth", "4"},
+                                                      {"verify-reads", "always"},
+                                                      {"read-rate", "550MB"},
+                                                      {"backend", "scalar"},
+                                                      {"threads", "2"},
+                                                      {"max-sessions", "4"},
+                                                      {"queue-capacity", "5"},
+                                                      {"prefill-chunk", "32"},
+                                                      {"max-kept-sessions", "6"},
+                                                      {"drain-seconds", "7"},
+                                                      {"log-level", "debug"},
+                                                      {"request-log", "r.log"},
+                                                      {"trace", "t.json"},
+                                                      {"record-routing", "routing"}};
   for (const Setting& setting : Settings()) {
     const std::string name(setting.name);
     SCOPED_TRACE(name);
@@ -160,10 +182,9 @@ std::vector<std::string> NamesOf(const Rows& rows) {
 }
 
 TEST_F(ConfigTest, NamesComeFromTheTables) {
-  const std::map<std::string, std::vector<std::string>> kTables = {{"policy", NamesOf(Policies())},
-                                                                   {"predictor", NamesOf(Predictors())},
-                                                                   {"io-backend", NamesOf(ReadBackends())},
-                                                                   {"backend", NamesOf(Backends())}};
+  const std::map<std::string, std::vector<std::string>> kTables = {
+      {"preset", NamesOf(Presets())},       {"policy", NamesOf(Policies())},         {"fidelity-rule", NamesOf(FidelityRules())},
+      {"predictor", NamesOf(Predictors())}, {"io-backend", NamesOf(ReadBackends())}, {"backend", NamesOf(Backends())}};
   for (const auto& [flag, names] : kTables) {
     const std::string error = Error({"--store", "x", "--" + flag, "nonsense"});
     EXPECT_THAT(error, HasSubstr("nonsense"));

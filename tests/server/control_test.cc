@@ -32,6 +32,12 @@ TEST(ControlTest, AnswersWhatTheServerKnows) {
   EXPECT_EQ(stats.expert_misses(), totals.misses);
   EXPECT_EQ(stats.bytes_read(), totals.bytes_read);
   EXPECT_DOUBLE_EQ(stats.stall_seconds(), 4.0);
+  EXPECT_DOUBLE_EQ(stats.prefill().stall_seconds(), 1.5);
+  EXPECT_DOUBLE_EQ(stats.decode().stall_seconds(), 2.5);
+  EXPECT_EQ(stats.prefill().expert_hits() + stats.decode().expert_hits(), totals.hits);
+  EXPECT_EQ(stats.prefill().expert_misses() + stats.decode().expert_misses(), totals.misses);
+  EXPECT_LT(stats.prefill().expert_hits(), stats.decode().expert_hits());
+  EXPECT_DOUBLE_EQ(stats.read_busy_seconds(), 2.5);
   EXPECT_EQ(stats.memory_size(), 3);
   EXPECT_EQ(stats.memory(2).bytes(), TestExpertStats().cache_bytes) << "what the cache holds, not what it may hold";
   EXPECT_GT(stats.resident_set_bytes(), 1u << 20);

@@ -40,6 +40,9 @@ ExpertStats TestExpertStats() {
     out.stall_seconds = static_cast<double>(next++);
     out.lowered = next++;
     out.skipped = next++;
+    out.masked = next++;
+    out.gate_mass_lost = static_cast<double>(next++);
+    out.tokens = next++;
     out.resident = {static_cast<uint32_t>(next++), static_cast<uint32_t>(next++)};
   }
   stats.stall_seconds = {1.5, 2.5};
@@ -52,6 +55,7 @@ ExpertStats TestExpertStats() {
   stats.evictions = {{next++, next++, next++}, {next++, next++, next++}};
   stats.cache_bytes = next++;
   stats.cache_capacity_bytes = next++;
+  stats.read_busy_nanos = 2'500'000'000;
   return stats;
 }
 

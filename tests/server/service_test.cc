@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/expert/routing.h"
 #include "tests/server/server_harness.h"
 
 namespace moed {
@@ -13,6 +14,13 @@ using moe::v1::GenerateRequest;
 using moe::v1::GenerateResponse;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+moe::v1::Fidelity Fidelity(moe::v1::Fidelity::Kind kind, float max_gate_mass = 0) {
+  moe::v1::Fidelity fidelity;
+  fidelity.set_kind(kind);
+  fidelity.set_max_gate_mass(max_gate_mass);
+  return fidelity;
+}
 
 TEST(StreamTest, PromptInfoComesFirstFinishLastAndTheTextIsWhole) {
   const std::string text = "Gr\u00fc\u00dfe, \u4e16\u754c \U0001F600!";
@@ -195,6 +203,78 @@ TEST(ScoreTest, ReturnsALogprobForEveryTokenButTheFirst) {
   EXPECT_DOUBLE_EQ(response.nll(), 1.0);
 }
 
+TEST(ScoreTest, ReturnsTheAlternativesThatWereAskedFor) {
+  ServerHarness server({.script = [](const EngineRequest& request) {
+    Script script;
+    EXPECT_EQ(request.top_logprobs, 2);
+    script.finish.prompt_logprobs = {-2};
+    script.finish.prompt_top = {{{TokenId(7), -0.5f}, {TokenId(4), -1.0f}}};
+    return script;
+  }});
+  server.RunFreely();
+  moe::v1::ScoreRequest request;
+  for (int id : {1, 2}) request.mutable_token_ids()->add_ids(id);
+  request.set_top_logprobs(2);
+  moe::v1::ScoreResponse response;
+  grpc::ClientContext context;
+  ASSERT_TRUE(server.inference().Score(&context, request, &response).ok());
+  ASSERT_EQ(response.top_size(), 1);
+  EXPECT_THAT(response.top(0).token_ids(), ElementsAre(7, 4));
+  EXPECT_THAT(response.top(0).logprobs(), ElementsAre(-0.5f, -1.0f));
+
+  for (int wrong : {-1, 21}) {
+    request.set_top_logprobs(wrong);
+    grpc::ClientContext refused;
+    EXPECT_EQ(server.inference().Score(&refused, request, &response).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  }
+}
+
+TEST(FidelityTest, ReachesTheEngineAndWhatWasLostComesBack) {
+  std::optional<float> seen;
+  ServerHarness server({.script = [&](const EngineRequest& request) {
+    seen = request.may_lose;
+    Script script = ScriptOfText("x");
+    script.finish.experts_lowered = 3;
+    script.finish.experts_skipped = 2;
+    script.finish.experts_masked = 1;
+    script.finish.gate_mass_lost = .125;
+    script.finish.prompt_logprobs = {-1};
+    return script;
+  }});
+  server.RunFreely();
+  const struct {
+    std::optional<moe::v1::Fidelity> asked;
+    std::optional<float> may_lose;
+  } kCases[] = {{std::nullopt, std::nullopt},
+                {Fidelity(moe::v1::Fidelity::KIND_UNSPECIFIED), std::nullopt},
+                {Fidelity(moe::v1::Fidelity::EXACT), kLoseNothing},
+                {Fidelity(moe::v1::Fidelity::BOUNDED), 0.0f},
+                {Fidelity(moe::v1::Fidelity::BOUNDED, .25f), .25f},
+                {Fidelity(moe::v1::Fidelity::BOUNDED, 1), 1.0f},
+                {Fidelity(moe::v1::Fidelity::FAST), kLoseAnything}};
+  for (const auto& test : kCases) {
+    GenerateRequest request = TextRequest("Hello");
+    moe::v1::ScoreRequest score;
+    score.mutable_token_ids()->add_ids(1);
+    score.mutable_token_ids()->add_ids(2);
+    if (test.asked) *request.mutable_fidelity() = *score.mutable_fidelity() = *test.asked;
+    GenerateResponse response;
+    ASSERT_TRUE(Generate(server, request, &response).ok());
+    EXPECT_EQ(seen, test.may_lose);
+    seen = -1;
+    moe::v1::ScoreResponse scored;
+    grpc::ClientContext context;
+    ASSERT_TRUE(server.inference().Score(&context, score, &scored).ok());
+    EXPECT_EQ(seen, test.may_lose);
+    for (const moe::v1::RequestStats& stats : {response.finish().stats(), scored.stats()}) {
+      EXPECT_EQ(stats.experts_lowered(), 3u);
+      EXPECT_EQ(stats.experts_skipped(), 2u);
+      EXPECT_EQ(stats.experts_masked(), 1u);
+      EXPECT_EQ(stats.gate_mass_lost(), .125);
+    }
+  }
+}
+
 TEST(TokenizeTest, ThereAndBack) {
   ServerHarness server;
   moe::v1::TokenizeRequest request;
@@ -260,6 +340,12 @@ TEST(ValidationTest, NamesTheField) {
       {"response.top_logprobs",
        [](auto& r) { r.mutable_response()->set_logprobs(true), r.mutable_response()->set_top_logprobs(21); }},
       {"response.top_logprobs", [](auto& r) { r.mutable_response()->set_top_logprobs(1); }},
+      {"fidelity.kind", [](auto& r) { r.mutable_fidelity()->set_kind(static_cast<moe::v1::Fidelity::Kind>(9)); }},
+      {"fidelity.max_gate_mass", [](auto& r) { *r.mutable_fidelity() = Fidelity(moe::v1::Fidelity::BOUNDED, 1.5f); }},
+      {"fidelity.max_gate_mass", [](auto& r) { *r.mutable_fidelity() = Fidelity(moe::v1::Fidelity::BOUNDED, 2); }},
+      {"fidelity.max_gate_mass", [](auto& r) { *r.mutable_fidelity() = Fidelity(moe::v1::Fidelity::BOUNDED, -.1f); }},
+      {"fidelity.max_gate_mass", [](auto& r) { *r.mutable_fidelity() = Fidelity(moe::v1::Fidelity::BOUNDED, std::nanf("")); }},
+      {"fidelity.max_gate_mass", [](auto& r) { *r.mutable_fidelity() = Fidelity(moe::v1::Fidelity::EXACT, .1f); }},
   };
   ServerHarness server;
   for (const auto& test : kCases) {

@@ -9,6 +9,7 @@
 
 #include "core/base/check.h"
 #include "core/base/status.h"
+#include "core/expert/preset.h"
 
 namespace moed::testing {
 namespace {
@@ -45,12 +46,13 @@ struct Rig::Stream {
   size_t prompt_tokens = 0;
   size_t wanted = 0;  // tokens in the end
   KvSequence kv;
+  float may_lose = kLoseNothing;
   bool done() const { return tokens.size() >= wanted; }
 };
 
 Rig::Rig(const RigOptions& options) : Rig(options, nullptr, nullptr) {}
 
-Rig::Rig(const RigOptions& options, ReadBackend* reads, Backend* backend) {
+Rig::Rig(const RigOptions& options, ReadBackend* reads, Backend* backend) : may_lose_(options.may_lose) {
   const std::string& path = DemoStorePath(options.expert_formats);
   store_ = Must(StoreReader::Open(path));
   const ModelSpec spec = Must(SpecFromJson(store_->description().model_spec));
@@ -60,25 +62,49 @@ Rig::Rig(const RigOptions& options, ReadBackend* reads, Backend* backend) {
   kv_ = Must(KvPool::Create(spec, options.kv_pages));
   model_ = Must(Model::Load(*store_, spec, {options.max_step_tokens, options.max_context, 4}, *backend, *kv_, options.trace));
 
-  const PolicyContext context{store_->description().moe_layers, spec.experts, spec.top_k,
-                              static_cast<int>(store_->description().precisions.size())};
+  for (const ExpertLayout& layout : store_->description().precisions) record_bytes_.push_back(layout.record_bytes);
+  const uint64_t capacity_bytes = static_cast<uint64_t>(options.slots) * store_->expert_bytes(kReferencePrecision);
+  const PolicyContext context{.moe_layers = store_->description().moe_layers,
+                              .experts_per_layer = spec.experts,
+                              .top_k = spec.top_k,
+                              .precisions = static_cast<int>(record_bytes_.size()),
+                              .record_bytes = record_bytes_,
+                              .capacity_bytes = capacity_bytes};
   ProviderParts parts;
   parts.store = store_.get();
   parts.reads = reads;
-  parts.policy = Must(MakePolicy(options.policy, context));
-  parts.predictor = Must(MakePredictor(
-      options.predictor, {context, spec.hidden, [this](LayerId layer, std::span<const float> hidden, std::span<float> out) {
-                            model_->GateProbabilities(layer, hidden, out);
-                          }}));
-  parts.mask = Must(MakeRouterMask("none", context));
-  parts.fidelity = Must(MakeFidelityRule("exact", context));
+  const PredictorContext predictor{context, spec.hidden,
+                                   [this](LayerId layer, std::span<const float> hidden, std::span<float> out) {
+                                     model_->GateProbabilities(layer, hidden, out);
+                                   }};
+  ProviderOptions provider_options;
+  provider_options.capacity_bytes = capacity_bytes;
+  provider_options.max_reads_in_flight = options.max_reads_in_flight;
+  parts.top_k = spec.top_k;
+  if (!options.preset.empty()) {
+    const PresetSetup setup =
+        Must(ChoosePreset({.preset = options.preset, .options = Must(PartOptions::Parse(options.preset_options))}, *store_));
+    PresetParts preset = Must(MakePresetParts(setup, {predictor, store_->model_hash()}));
+    parts.policy = std::move(preset.policy);
+    parts.predictor = std::move(preset.predictor);
+    parts.mask = std::move(preset.mask);
+    parts.fidelity = std::move(preset.rule);
+    provider_options.popular_first = setup.row->popular_first;
+  } else {
+    parts.policy = Must(MakePolicy(options.policy, context));
+    parts.predictor = Must(MakePredictor(options.predictor, predictor));
+    parts.fidelity = Must(MakeFidelityRule("exact", {.model = context, .model_hash = store_->model_hash()}));
+  }
   parts.clock = &Clock::Real();
   parts.allocator = &Allocator::Host();
   parts.trace = options.trace;
-  ProviderOptions provider_options;
-  provider_options.capacity_bytes = static_cast<uint64_t>(options.slots) * store_->expert_bytes(kReferencePrecision);
-  provider_options.max_reads_in_flight = options.max_reads_in_flight;
   provider_ = Must(CachingProvider::Create(std::move(parts), provider_options));
+}
+
+void Rig::EndStream(Stream& stream) {
+  last_counters_ = provider_->sequence_counters(stream.session);
+  provider_->OnSequenceEnd(stream.session);
+  kv_->Release(stream.kv);
 }
 
 void Rig::Step(std::vector<Stream*>& streams, int chunk, std::vector<float>* logits) {
@@ -90,6 +116,7 @@ void Rig::Step(std::vector<Stream*>& streams, int chunk, std::vector<float>* log
     MOED_CHECK(kv_->Reserve(stream->kv, static_cast<int>(computed + count)));
     SequenceChunk piece{
         stream->session, decoding ? Phase::kDecode : Phase::kPrefill, {stream->tokens.data() + computed, count}, &stream->kv};
+    piece.may_lose = stream->may_lose;
     piece.first_logits = static_cast<int>(computed + count == stream->tokens.size() ? count - 1 : count);
     chunks.push_back(piece);
   }
@@ -105,20 +132,25 @@ void Rig::Step(std::vector<Stream*>& streams, int chunk, std::vector<float>* log
 }
 
 std::vector<TokenId> Rig::Greedy(const std::vector<TokenId>& prompt, int new_tokens, int chunk, std::vector<float>* logits) {
-  Stream stream{SessionId(next_session_++), prompt, prompt.size(), prompt.size() + static_cast<size_t>(new_tokens), {}};
+  Stream stream{
+      SessionId(next_session_++), prompt, prompt.size(), prompt.size() + static_cast<size_t>(new_tokens), {}, may_lose_};
   provider_->OnSequenceStart(stream.session);
   std::vector<Stream*> streams{&stream};
   while (!stream.done()) Step(streams, chunk, logits);
-  provider_->OnSequenceEnd(stream.session);
-  kv_->Release(stream.kv);
+  EndStream(stream);
   return {stream.tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), stream.tokens.end()};
 }
 
-std::vector<std::vector<TokenId>> Rig::GreedyTogether(const std::vector<std::vector<TokenId>>& prompts, int new_tokens,
-                                                      int chunk) {
+std::vector<std::vector<TokenId>> Rig::GreedyTogether(const std::vector<std::vector<TokenId>>& prompts, int new_tokens, int chunk,
+                                                      const std::vector<float>& may_lose) {
   std::vector<Stream> streams;
   for (const auto& prompt : prompts) {
-    streams.push_back({SessionId(next_session_++), prompt, prompt.size(), prompt.size() + static_cast<size_t>(new_tokens), {}});
+    streams.push_back({SessionId(next_session_++),
+                       prompt,
+                       prompt.size(),
+                       prompt.size() + static_cast<size_t>(new_tokens),
+                       {},
+                       may_lose.empty() ? may_lose_ : may_lose[streams.size()]});
     provider_->OnSequenceStart(streams.back().session);
   }
   for (;;) {
@@ -132,8 +164,7 @@ std::vector<std::vector<TokenId>> Rig::GreedyTogether(const std::vector<std::vec
   std::vector<std::vector<TokenId>> answers;
   for (Stream& stream : streams) {
     answers.emplace_back(stream.tokens.begin() + static_cast<std::ptrdiff_t>(stream.prompt_tokens), stream.tokens.end());
-    provider_->OnSequenceEnd(stream.session);
-    kv_->Release(stream.kv);
+    EndStream(stream);
   }
   return answers;
 }

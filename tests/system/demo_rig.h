@@ -23,6 +23,9 @@ struct RigOptions {
   std::string expert_formats = "q8";
   std::string policy = "lru";
   std::string predictor = "none";
+  std::string preset;          // not empty: all parts are the preset's, policy and predictor are not looked at
+  std::string preset_options;  // NAME=VALUE,...
+  float may_lose = kLoseNothing;
   std::string io_backend = "direct";
   std::string compute = "auto";
   int threads = 1;
@@ -46,7 +49,11 @@ class Rig {
   std::vector<TokenId> Greedy(const std::vector<TokenId>& prompt, int new_tokens, int chunk,
                               std::vector<float>* logits = nullptr);
   // The same for several prompts at once: decode steps share one batch.
-  std::vector<std::vector<TokenId>> GreedyTogether(const std::vector<std::vector<TokenId>>& prompts, int new_tokens, int chunk);
+  // `may_lose`: of each prompt; empty: as the options say.
+  std::vector<std::vector<TokenId>> GreedyTogether(const std::vector<std::vector<TokenId>>& prompts, int new_tokens, int chunk,
+                                                   const std::vector<float>& may_lose = {});
+  // Of the sequence that ended last.
+  const SequenceCounters& last_counters() const { return last_counters_; }
 
   Model& model() { return *model_; }
   CachingProvider& provider() { return *provider_; }
@@ -54,9 +61,11 @@ class Rig {
 
  private:
   struct Stream;
+  void EndStream(Stream& stream);
   void Step(std::vector<Stream*>& streams, int chunk, std::vector<float>* logits);
 
   std::unique_ptr<StoreReader> store_;
+  std::vector<uint64_t> record_bytes_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<Backend> own_backend_;
   std::unique_ptr<ReadBackend> own_reads_;
@@ -64,6 +73,8 @@ class Rig {
   std::unique_ptr<Model> model_;
   std::unique_ptr<CachingProvider> provider_;
   uint64_t next_session_ = 1;
+  float may_lose_;
+  SequenceCounters last_counters_;
 };
 
 std::vector<TokenId> Tokens(std::initializer_list<int> ids);

@@ -2,9 +2,14 @@
 // thread count, prompt chunking and batch composition. Every table is iterated, so a new row is tested the day it is added.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <functional>
 
+#include "core/base/check.h"
 #include "core/base/status.h"
+#include "core/expert/preset.h"
 #include "tests/system/demo_rig.h"
 
 namespace moed::testing {
@@ -16,6 +21,42 @@ const std::vector<std::vector<TokenId>>& Prompts() {
   static const std::vector<std::vector<TokenId>> prompts = {Tokens({0, 1205, 310, 77, 912, 3001, 15, 268, 9, 2047, 640, 88}),
                                                             Tokens({0, 55}), Tokens({0, 700, 701, 702, 703, 90, 12})};
   return prompts;
+}
+
+// A JSON file that names the store's model; `rest(layers, experts)`: its other members.
+std::string WriteForStore(const std::string& store_path, const std::string& name,
+                          const std::function<std::string(int, int)>& rest) {
+  const auto store = StoreReader::Open(store_path);
+  MOED_CHECK(store.ok());
+  const StoreDescription& description = (*store)->description();
+  const std::string path = ::testing::TempDir() + "/exact-mode-" + name + ".json";
+  char hash[17];
+  std::snprintf(hash, sizeof(hash), "%016llx", static_cast<unsigned long long>((*store)->model_hash()));
+  std::ofstream(path) << "{\"model_hash\":\"" << hash << "\","
+                      << rest(static_cast<int>(description.moe_layers.size()), description.experts_per_layer) << "}";
+  return path;
+}
+
+std::string Repeated(int count, const std::function<std::string(int)>& item) {
+  std::string list;
+  for (int i = 0; i < count; ++i) list += StrCat(i == 0 ? "" : ",", item(i));
+  return "[" + list + "]";
+}
+
+// Every second expert of every layer at the last precision.
+std::string AlternatingWidths(const std::string& store_path) {
+  return WriteForStore(store_path, "widths", [](int layers, int experts) {
+    const auto layer = [=](int) { return Repeated(experts, [](int expert) { return StrCat(expert % 2); }); };
+    return StrCat("\"precisions\":", Repeated(layers, layer));
+  });
+}
+
+// Four slots a layer; norms that rise with the expert.
+std::string FourSlots(const std::string& store_path) {
+  return WriteForStore(store_path, "slots", [](int layers, int experts) {
+    const auto norms = [=](int) { return Repeated(experts, [](int expert) { return StrCat(expert + 1); }); };
+    return StrCat("\"slots\":", Repeated(layers, [](int) { return "4"; }), ",\"norms\":", Repeated(layers, norms));
+  });
 }
 
 struct Expected {
@@ -51,23 +92,41 @@ void ExpectSameBits(Rig& rig, int chunk, const std::string& what) {
   }
 }
 
-TEST(ExactMode, EveryPolicyPredictorCapacityAndReadBackend) {
+void ExpectSameBitsAtEveryCapacity(RigOptions options) {
+  for (const int slots : {1, 2, 3, 5, 64, 256}) {
+    options.slots = slots;
+    Rig rig(options);
+    ExpectSameBits(rig, 5, StrCat(options.policy, " x ", options.predictor, " x ", slots, " slots"));
+  }
+}
+
+TEST(ExactMode, EveryPolicyAndCapacity) {
   for (const PolicyRow& policy : Policies()) {
-    for (const PredictorRow& predictor : Predictors()) {
-      for (const int slots : {1, 2, 3, 5, 64, 256}) {
-        for (const ReadBackendRow& reads : ReadBackends()) {
-          RigOptions options;
-          options.policy = policy.name;
-          options.predictor = predictor.name;
-          options.slots = slots;
-          options.io_backend = reads.name;
-          if (!OpenReadBackend(reads.name, DemoStorePath(options.expert_formats), {}).ok())
-            continue;  // refused here; tests/io says why
-          const std::string what = StrCat(policy.name, " x ", predictor.name, " x ", slots, " slots x ", reads.name);
-          Rig rig(options);
-          ExpectSameBits(rig, 5, what);
-        }
-      }
+    RigOptions options;
+    options.policy = policy.name;
+    options.predictor = "learned";
+    ExpectSameBitsAtEveryCapacity(options);
+  }
+}
+
+TEST(ExactMode, EveryPredictorAndCapacity) {
+  for (const PredictorRow& predictor : Predictors()) {
+    RigOptions options;
+    options.predictor = predictor.name;
+    ExpectSameBitsAtEveryCapacity(options);
+  }
+}
+
+TEST(ExactMode, EveryReadBackend) {
+  for (const ReadBackendRow& reads : ReadBackends()) {
+    for (const int slots : {1, 3, 64}) {
+      RigOptions options;
+      options.predictor = "cross-layer-gate";
+      options.slots = slots;
+      options.io_backend = reads.name;
+      if (!OpenReadBackend(reads.name, DemoStorePath(options.expert_formats), {}).ok()) continue;  // tests/io says why
+      Rig rig(options);
+      ExpectSameBits(rig, 5, StrCat(reads.name, " x ", slots, " slots"));
     }
   }
 }
@@ -102,6 +161,70 @@ TEST(ExactMode, EveryBatchComposition) {
             << batch.size() << " together, chunks of " << chunk << ", " << i;
       }
     }
+  }
+}
+
+constexpr char kTwoPrecisions[] = "q8,q2";
+
+RigOptions PresetOptions(const PresetRow& preset) {
+  RigOptions options;
+  options.expert_formats = kTwoPrecisions;
+  options.preset = preset.name;
+  options.slots = preset.cache == CacheKind::kOneToken ? 4 : preset.cache == CacheKind::kAll ? 256 : 40;
+  if (preset.rule == "widths") options.preset_options = StrCat("widths=", AlternatingWidths(DemoStorePath(kTwoPrecisions)));
+  if (preset.mask == "swapmoe") options.preset_options = StrCat("slots=", FourSlots(DemoStorePath(kTwoPrecisions)));
+  return options;
+}
+
+TEST(ExactMode, EveryPresetServesAnExactRequest) {
+  for (const PresetRow& preset : Presets()) {
+    Rig rig(PresetOptions(preset));
+    ExpectSameBits(rig, 5, StrCat("preset ", preset.name));
+    EXPECT_EQ(rig.last_counters().gate_mass_lost, 0) << preset.name;
+  }
+}
+
+TEST(ExactMode, AnExactRequestBesideFastOnesUnderEveryPreset) {
+  for (const PresetRow& preset : Presets()) {
+    Rig rig(PresetOptions(preset));
+    const auto answers = rig.GreedyTogether({Prompts()[0], Prompts()[1], Prompts()[2]}, kNewTokens, 4,
+                                            {kLoseAnything, kLoseNothing, kLoseAnything});
+    EXPECT_EQ(answers[1], Definition(1).tokens) << preset.name;
+    for (const auto& answer : answers) EXPECT_EQ(answer.size(), static_cast<size_t>(kNewTokens)) << preset.name;
+  }
+}
+
+TEST(ExactMode, PresetsThatLoseSayWhatWasLost) {
+  for (const PresetRow& preset : Presets()) {
+    RigOptions options = PresetOptions(preset);
+    options.may_lose = kLoseAnything;
+    Rig rig(options);
+    std::vector<float> logits;
+    rig.Greedy(Prompts()[0], kNewTokens, 5, &logits);
+    const bool same = logits.size() == Definition(0).logits.size() &&
+                      std::memcmp(logits.data(), Definition(0).logits.data(), logits.size() * sizeof(float)) == 0;
+    const SequenceCounters& lost = rig.last_counters();
+    EXPECT_EQ(same, lost.lowered + lost.skipped + lost.masked == 0) << preset.name;
+    EXPECT_EQ(same, lost.gate_mass_lost == 0) << preset.name;
+    EXPECT_LE(lost.gate_mass_lost, static_cast<double>(lost.routed_tokens)) << preset.name;
+    if (preset.rule == "exact" && preset.mask == "none") {
+      EXPECT_TRUE(same) << preset.name;
+    }
+    if (preset.rule == "lowest") {
+      EXPECT_DOUBLE_EQ(lost.gate_mass_lost, static_cast<double>(lost.routed_tokens));
+    }
+  }
+}
+
+TEST(ExactMode, ABoundIsKeptUnderEveryPreset) {
+  constexpr float kBound = .1f;
+  for (const PresetRow& preset : Presets()) {
+    RigOptions options = PresetOptions(preset);
+    options.may_lose = kBound;
+    Rig rig(options);
+    rig.Greedy(Prompts()[0], kNewTokens, 5);
+    const SequenceCounters& lost = rig.last_counters();
+    EXPECT_LE(lost.gate_mass_lost, kBound * static_cast<double>(lost.routed_tokens)) << preset.name;
   }
 }
 

@@ -17,7 +17,9 @@ class RoutingRecorder final : public ExpertProvider {
   void OnSequenceEnd(SessionId s) override { next_.OnSequenceEnd(s); }
   void OnToken(SessionId s, TokenId t) override { next_.OnToken(s, t); }
   void OnGateInput(SessionId s, LayerId l, std::span<const float> h) override { next_.OnGateInput(s, l, h); }
-  void MaskRouter(LayerId l, std::span<float> logits) override { next_.MaskRouter(l, logits); }
+  void MaskRouter(LayerId l, std::span<const float> hidden, std::span<float> logits, TokenRouting& token) override {
+    next_.MaskRouter(l, hidden, logits, token);
+  }
   void Begin(const LayerRouting& routing) override {
     std::map<int, Phase> wanted;
     for (const TokenRouting& token : routing.tokens) {

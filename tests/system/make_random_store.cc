@@ -10,6 +10,7 @@
 #include "core/base/status.h"
 #include "core/model/family.h"
 #include "core/model/spec.h"
+#include "core/quant/encoding.h"
 #include "core/store/writer.h"
 #include "core/tokenizer/tokenizer.h"
 #include "tools/pack/plan.h"

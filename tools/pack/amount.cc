@@ -16,6 +16,12 @@ std::string BytesText(double bytes) {
   return text;
 }
 
+std::string CountText(double count) {
+  char text[32];
+  std::snprintf(text, sizeof text, count == std::floor(count) ? "%.0f" : "%.2g", count);
+  return text;
+}
+
 std::string SecondsText(double seconds) {
   const auto whole = static_cast<int64_t>(std::ceil(std::clamp(seconds, 0.0, 1e9)));
   char text[48];

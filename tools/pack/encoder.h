@@ -8,7 +8,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "core/base/executor.h"
-#include "core/quant/format.h"
+#include "core/quant/encoding.h"
 #include "tools/pack/safetensors.h"
 
 namespace moed {
@@ -16,14 +16,14 @@ namespace moed {
 // The bytes do not depend on the number of threads. Not synchronised.
 class TensorEncoder {
  public:
-  // `index` into the formats asked for; the chunks of one format come in order.
+  // `index` into the encodings asked for; the chunks of one encoding come in order.
   using Sink = absl::FunctionRef<absl::Status(size_t index, std::span<const std::byte> bytes)>;
 
   explicit TensorEncoder(Executor& executor) : executor_(executor) {}
 
-  // `source` is a matrix (rows, cols). Reads every row once and packs it in each of `formats`.
+  // `source` is a matrix (rows, cols). Reads every row once and packs it in each of `encodings`.
   // Errors name file and tensor; an error of the sink ends it and is returned as it is.
-  absl::Status EncodeMatrix(const SourceTensor& source, std::span<const FormatId> formats, Sink sink);
+  absl::Status EncodeMatrix(const SourceTensor& source, std::span<const Encoding> encodings, Sink sink);
   // `source` is a vector: its numbers as float32. A number that is not finite is an error.
   absl::Status EncodeVector(const SourceTensor& source, Sink sink);
 
@@ -34,10 +34,10 @@ class TensorEncoder {
     int rows = 0;
     std::vector<std::byte> raw;
     std::vector<float> weights;                  // (rows, cols)
-    std::vector<std::vector<std::byte>> packed;  // by format
+    std::vector<std::vector<std::byte>> packed;  // by encoding
     absl::Status status;
   };
-  static void Encode(const SourceTensor& source, std::span<const FormatId> formats, Chunk& chunk);
+  static void Encode(const SourceTensor& source, std::span<const Encoding> encodings, Chunk& chunk);
 
   Executor& executor_;
   std::vector<Chunk> chunks_;  // kept from call to call for their memory

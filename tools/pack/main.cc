@@ -37,10 +37,11 @@ constexpr int kMaxThreads = 256;
 constexpr int kMaxDefaultThreads = 16;
 
 constexpr const char* kDescription = "Packs a Hugging Face Mixture-of-Experts checkpoint into a store that moed serves.";
-constexpr const char* kFooter =
+constexpr const char* kFormatsHelp =
     "An expert is stored once at each of --expert-formats; the first is the reference that exact mode computes with.\n"
     "Formats: f32, f16, bf16 keep the number format; q8, q4, q2 are blocks of 32 weights of 8, 4, 2 bits (8.5, 4.5, 3 with "
-    "scales).\n"
+    "scales), q4a and q3 blocks of 4 and 3 bits with offsets (5, 4).\n";
+constexpr const char* kFooter =
     "A pack that was interrupted or killed is taken up by running the same command again; until it is whole there is only "
     "OUT.partial.\n\n"
     "Example: moed-pack models/qwen3-30b-a3b qwen3.store --expert-formats q8,q4 --dry-run\n"
@@ -62,17 +63,31 @@ struct Flags {
 
 void PrintError(const absl::Status& status) { std::fprintf(stderr, "moed-pack: %s\n", std::string(status.message()).c_str()); }
 
-absl::StatusOr<PackFormats> ReadFormats(const Flags& flags) {
-  PackFormats formats;
-  MOED_ASSIGN_OR_RETURN(formats.trunk, ParseFormat(flags.trunk_format));
-  for (const std::string& name : flags.expert_formats) {
-    MOED_ASSIGN_OR_RETURN(const FormatId format, ParseFormat(name));
-    for (const FormatId earlier : formats.experts) {
-      if (earlier == format) return InvalidArgument("--expert-formats names ", name, " twice");
+absl::StatusOr<PackEncodings> ReadEncodings(const Flags& flags) {
+  PackEncodings encodings;
+  MOED_ASSIGN_OR_RETURN(encodings.trunk, ParseEncoding(flags.trunk_format));
+  for (const std::string& text : flags.expert_formats) {
+    MOED_ASSIGN_OR_RETURN(const Encoding encoding, ParseEncoding(text));
+    for (const Encoding& earlier : encodings.experts) {
+      if (earlier.format == encoding.format) {
+        return InvalidArgument("--expert-formats names ", FormatOf(encoding.format).name, " twice");
+      }
     }
-    formats.experts.push_back(format);
+    encodings.experts.push_back(encoding);
   }
-  return formats;
+  return encodings;
+}
+
+std::string QuantizerLines() {
+  std::string text = "Quantizers, chosen as FORMAT:QUANTIZER (a format alone is FORMAT:rtn):\n";
+  for (const Quantizer& quantizer : Quantizers()) {
+    std::string formats;
+    for (const Format& format : Formats()) {
+      if (Makes(quantizer.id, format.id)) formats += StrCat(formats.empty() ? "" : ", ", format.name);
+    }
+    text += StrCat("  ", quantizer.name, ": ", quantizer.summary, " (", formats, ")\n");
+  }
+  return text;
 }
 
 int DefaultThreads() { return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxDefaultThreads); }
@@ -106,12 +121,12 @@ void ReportStart(const StoreWriter& writer, const std::string& output) {
 }
 
 absl::Status RunPack(const Flags& flags) {
-  MOED_ASSIGN_OR_RETURN(const PackFormats formats, ReadFormats(flags));
+  MOED_ASSIGN_OR_RETURN(const PackEncodings encodings, ReadEncodings(flags));
   std::error_code ignored;
   if (std::filesystem::is_directory(flags.output, ignored))
     return InvalidArgument(flags.output, " is a folder, expected the name of a file");
   MOED_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(flags.input));
-  MOED_ASSIGN_OR_RETURN(const PackPlan plan, MakePlan(checkpoint, formats));
+  MOED_ASSIGN_OR_RETURN(const PackPlan plan, MakePlan(checkpoint, encodings));
   const std::unique_ptr<Executor> executor = MakeThreadPool(flags.threads > 0 ? flags.threads : DefaultThreads());
   if (flags.dry_run) return DryRun(checkpoint, plan, flags, *executor);
   if (std::filesystem::exists(flags.output, ignored) && !flags.force) {
@@ -178,20 +193,20 @@ class UsageFormatter final : public CLI::Formatter {
   }
 };
 
-// "" for a known format, else the message that lists them.
-std::string CheckFormatName(const std::string& name) { return std::string(ParseFormat(name).status().message()); }
+// "" for a known encoding, else the message that lists them.
+std::string CheckEncodingName(const std::string& text) { return std::string(ParseEncoding(text).status().message()); }
 
 void DefinePack(CLI::App& app, Flags& flags) {
   app.add_option("IN", flags.input, "checkpoint: a folder with config.json, tokenizer.json and safetensors")->option_text(" ");
   app.add_option("OUT", flags.output, "the store to write")->option_text(" ");
-  app.add_option("--expert-formats", flags.expert_formats, "formats of the experts, the reference first")
+  app.add_option("--expert-formats", flags.expert_formats, "formats of the experts, each with its quantizer, the reference first")
       ->delimiter(',')
-      ->check(CheckFormatName)
-      ->option_text("F,F,... (default: q8)");
+      ->check(CheckEncodingName)
+      ->option_text("F[:Q],F[:Q],... (default: q8)");
   app.add_option("--trunk-format", flags.trunk_format,
                  "format of all other matrices (norms and biases stay f32, routers as they are)")
-      ->check(CheckFormatName)
-      ->option_text("F (default: q8)");
+      ->check(CheckEncodingName)
+      ->option_text("F[:Q] (default: q8)");
   app.add_option("--threads", flags.threads,
                  StrCat("threads that encode (default: one per processor, here ", DefaultThreads(), ")"))
       ->check(CLI::Range(1, kMaxThreads))
@@ -217,7 +232,7 @@ int Run(int argc, char** argv) {
   CLI::App* verify = app.add_subcommand("verify", "check every checksum of a store");
   verify->add_option("STORE", flags.store, "a packed store")->required();
   app.require_subcommand(0, 1);
-  app.footer(kFooter);  // last: subcommands inherit what is there when they are added
+  app.footer(StrCat(kFormatsHelp, QuantizerLines(), kFooter));  // last: subcommands inherit what is there when they are added
   try {
     app.parse(argc, argv);
     if (app.get_subcommands().empty() && flags.output.empty()) {

@@ -46,25 +46,26 @@ class Packer {
       return append(0, std::as_bytes(std::span(frequencies)));
     }
     if (tensor.vector) return encoder_.EncodeVector(*source, append);
-    return encoder_.EncodeMatrix(*source, std::span(&tensor.format, 1), append);
+    const Encoding encoding = plan_.TrunkEncoding(index);
+    return encoder_.EncodeMatrix(*source, std::span(&encoding, 1), append);
   }
 
   // At every precision that is not there yet.
   absl::Status PackExpertPart(size_t moe_layer, int expert, ExpertPart part) {
     std::vector<CachedKey> keys;
-    std::vector<FormatId> formats;
+    std::vector<Encoding> encodings;
     for (size_t p = 0; p < plan_.description.precisions.size(); ++p) {
       const CachedKey key{plan_.description.moe_layers[moe_layer], expert, static_cast<Precision>(p)};
       if (writer_.HasExpert(key, part)) continue;
       keys.push_back(key);
-      formats.push_back(plan_.description.precisions[p].format);
+      encodings.push_back(plan_.encodings.experts[p]);
     }
     if (keys.empty()) return absl::OkStatus();
     const auto append = [&](size_t index, std::span<const std::byte> bytes) {
       MOED_RETURN_IF_ERROR(writer_.AppendExpert(keys[index], part, bytes));
       return Advance(bytes.size());
     };
-    return encoder_.EncodeMatrix(plan_.ExpertSource(moe_layer, expert, part), formats, append);
+    return encoder_.EncodeMatrix(plan_.ExpertSource(moe_layer, expert, part), encodings, append);
   }
 
   absl::Status Advance(uint64_t bytes) {

@@ -101,14 +101,14 @@ absl::Status PlanTrunk(const Family& family, FormatId trunk_format, TensorFinder
   return absl::OkStatus();
 }
 
-absl::Status PlanExperts(const Family& family, const std::vector<FormatId>& formats, TensorFinder& finder, PackPlan& plan) {
+absl::Status PlanExperts(const Family& family, const std::vector<Encoding>& encodings, TensorFinder& finder, PackPlan& plan) {
   const ModelSpec& spec = plan.spec;
   const std::array<MatrixShape, kExpertParts> shapes = {MatrixShape{spec.expert_ffn, spec.hidden},
                                                         MatrixShape{spec.expert_ffn, spec.hidden},
                                                         MatrixShape{spec.hidden, spec.expert_ffn}};
   plan.description.moe_layers = spec.MoeLayers();
   plan.description.experts_per_layer = spec.experts;
-  for (const FormatId format : formats) plan.description.precisions.push_back(LayOutExpert(format, shapes));
+  for (const Encoding& encoding : encodings) plan.description.precisions.push_back(LayOutExpert(encoding.format, shapes));
   for (const LayerId layer : plan.description.moe_layers) {
     for (int expert = 0; expert < spec.experts; ++expert) {
       for (int p = 0; p < kExpertParts; ++p) {
@@ -149,13 +149,18 @@ std::vector<float> InverseFrequencies(double theta, int head_dim) {
   return frequencies;
 }
 
+Encoding PackPlan::TrunkEncoding(size_t tensor) const {
+  const FormatId format = description.trunk[tensor].format;
+  return format == encodings.trunk.format ? encodings.trunk : Encoding{format};  // routers keep their own
+}
+
 uint64_t PackPlan::piece_bytes() const {
   uint64_t bytes = 0;
   for (size_t i = 0; i < layout.piece_count(); ++i) bytes += layout.PieceAt(i).bytes;
   return bytes;
 }
 
-absl::StatusOr<PackPlan> MakePlan(const Checkpoint& checkpoint, const PackFormats& formats) {
+absl::StatusOr<PackPlan> MakePlan(const Checkpoint& checkpoint, const PackEncodings& encodings) {
   const std::string prefix = checkpoint.folder() + ": ";
   const absl::StatusOr<const Family*> family = FamilyOf(checkpoint.config());
   if (!family.ok()) return WithPrefix(family.status(), prefix);
@@ -164,14 +169,17 @@ absl::StatusOr<PackPlan> MakePlan(const Checkpoint& checkpoint, const PackFormat
 
   PackPlan plan;
   plan.spec = *std::move(spec);
+  plan.encodings = encodings;
   plan.description.model_spec = SpecToJson(plan.spec);
   TensorFinder finder(checkpoint);
-  MOED_RETURN_IF_ERROR(PlanTrunk(**family, formats.trunk, finder, checkpoint, plan));
-  MOED_RETURN_IF_ERROR(PlanExperts(**family, formats.experts, finder, plan));
+  MOED_RETURN_IF_ERROR(PlanTrunk(**family, encodings.trunk.format, finder, checkpoint, plan));
+  MOED_RETURN_IF_ERROR(PlanExperts(**family, encodings.experts, finder, plan));
   MOED_RETURN_IF_ERROR(finder.CheckNothingLeft((*family)->model_type));
   MOED_RETURN_IF_ERROR(PlanTokenizer(checkpoint, plan));
   MOED_ASSIGN_OR_RETURN(plan.layout, FileLayout::Plan(plan.description, plan.description.tokenizer.size()));
-  plan.identity = Checksum(StrCat(Version(), "\n", kStoreVersion, "\n", checkpoint.fingerprint()));
+  const std::string names =
+      StrCat(EncodingName(encodings.trunk), ";", JoinNames(encodings.experts, [](const Encoding& e) { return EncodingName(e); }));
+  plan.identity = Checksum(StrCat(Version(), "\n", kStoreVersion, "\n", names, "\n", checkpoint.fingerprint()));
   return plan;
 }
 

@@ -6,16 +6,18 @@
 #include <string>
 
 #include "core/base/clock.h"
+#include "tools/pack/amount.h"
 
 namespace moed {
 
 // Not synchronised.
 class Progress {
  public:
-  // `verb`: "packing". Bytes below `start` were there before and do not count for the rate.
-  Progress(std::string verb, uint64_t total_bytes, uint64_t start_bytes, std::FILE* out, const Clock& clock);
+  using AmountText = std::string (*)(double amount);
+  // `verb`: "packing". What is below `start` was there before and does not count for the rate.
+  Progress(std::string verb, uint64_t total, uint64_t start, std::FILE* out, const Clock& clock, AmountText amount = BytesText);
 
-  void Update(uint64_t done_bytes);
+  void Update(uint64_t done);
   // The last line, with the whole time; call it once, at the end.
   void Finish();
   // Ends a redrawn line, so that what is printed next stands alone.
@@ -26,14 +28,15 @@ class Progress {
 
  private:
   const std::string verb_;
-  const uint64_t total_bytes_;
-  const uint64_t start_bytes_;
+  const uint64_t total_;
+  const uint64_t start_;
   std::FILE* const out_;
   const Clock& clock_;
+  const AmountText amount_;
   const bool terminal_;
   const int64_t begin_nanos_;
   int64_t last_print_nanos_;
-  uint64_t done_bytes_;
+  uint64_t done_;
   bool line_open_ = false;
 };
 

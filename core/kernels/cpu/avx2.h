@@ -12,12 +12,15 @@ void MatMulBF16(const MatMulArguments& arguments, int begin, int end);
 void MatMulQ8(const MatMulArguments& arguments, int begin, int end);
 void MatMulQ4(const MatMulArguments& arguments, int begin, int end);
 void MatMulQ2(const MatMulArguments& arguments, int begin, int end);
+void MatMulQ4A(const MatMulArguments& arguments, int begin, int end);
+void MatMulQ3(const MatMulArguments& arguments, int begin, int end);
 
 // The rest of the kernel table; wider vectors bring nothing here, so the tables of other instruction sets hold these too.
 void Prepare(const PrepareArguments& arguments);
 void RmsNorm(const float* x, const float* weight, float eps, int cols, float* y);
 void Rope(const RopeArguments& arguments);
-void Attention(const HeadArguments& arguments);
+void AttentionF32(const HeadArguments& arguments);
+void AttentionF16(const HeadArguments& arguments);
 void SwiGlu(const float* gate, const float* up, int64_t n, float* out);
 void Softmax(float* x, int n);
 void AddScaled(float* y, const float* x, float scale, int64_t n);
@@ -27,14 +30,19 @@ namespace {
 
 using MatMulFunction = void (*)(const MatMulArguments& arguments, int begin, int end);
 
+// Of the block formats.
+struct BlockProducts {
+  MatMulFunction q8, q4, q2, q4a, q3;
+};
+
 // The table of an instruction set that multiplies block formats its own way.
-consteval KernelTable Table(MatMulFunction q8, MatMulFunction q4, MatMulFunction q2) {
+consteval KernelTable Table(const BlockProducts& blocks) {
   return {
-      .mat_mul = {MatMulF32, MatMulF16, MatMulBF16, q8, q4, q2},
+      .mat_mul = {MatMulF32, MatMulF16, MatMulBF16, blocks.q8, blocks.q4, blocks.q2, blocks.q4a, blocks.q3},
       .prepare = Prepare,
       .rms_norm = RmsNorm,
       .rope = Rope,
-      .attention = Attention,
+      .attention = {AttentionF32, AttentionF16},
       .swi_glu = SwiGlu,
       .softmax = Softmax,
       .add_scaled = AddScaled,

@@ -65,5 +65,7 @@ struct NibbleQ8 : UnsignedQ8<Avx2> {
 void MatMulQ8(const MatMulArguments& a, int begin, int end) { MatMulFor<NibbleQ8, 1, 6>(a, begin, end); }
 void MatMulQ4(const MatMulArguments& a, int begin, int end) { MatMulFor<Q4<Avx2>, 2, 4>(a, begin, end); }
 void MatMulQ2(const MatMulArguments& a, int begin, int end) { MatMulFor<Q2<Avx2>, 2, 4>(a, begin, end); }
+void MatMulQ4A(const MatMulArguments& a, int begin, int end) { MatMulFor<Q4A<Avx2>, 2, 4>(a, begin, end); }
+void MatMulQ3(const MatMulArguments& a, int begin, int end) { MatMulFor<Q3<Avx2>, 2, 4>(a, begin, end); }
 
 }  // namespace moed::avx2

@@ -29,12 +29,20 @@ inline float LaneSum(__m256 s) {
 // Eight floats, or the last few of an array: those beyond its end are neither read nor written.
 struct Full {
   __m256 Load(const float* at) const { return _mm256_loadu_ps(at); }
+  __m256 Load(const uint16_t* at) const { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at))); }
   void Store(float* at, __m256 x) const { _mm256_storeu_ps(at, x); }
   __m256 Keep(__m256, __m256 updated) const { return updated; }
 };
 struct Tail {
+  explicit Tail(int64_t lanes) : count(lanes), mask(FirstLanes(lanes)) {}
+  int64_t count;
   __m256i mask;
   __m256 Load(const float* at) const { return _mm256_maskload_ps(at, mask); }
+  __m256 Load(const uint16_t* at) const {
+    uint16_t halves[8] = {};
+    __builtin_memcpy(halves, at, static_cast<unsigned long>(count) * sizeof(uint16_t));
+    return Full{}.Load(halves);
+  }
   void Store(float* at, __m256 x) const { _mm256_maskstore_ps(at, mask, x); }
   // Lanes beyond the end stay as they are: adding even a zero would turn -0 into 0.
   __m256 Keep(__m256 old, __m256 updated) const { return _mm256_blendv_ps(old, updated, _mm256_castsi256_ps(mask)); }
@@ -45,10 +53,11 @@ template <class Body>
 inline void ForEights(int64_t n, const Body& body) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) body(i, Full{});
-  if (i < n) body(i, Tail{FirstLanes(n - i)});
+  if (i < n) body(i, Tail{n - i});
 }
 
-inline float Dot(const float* a, const float* b, int64_t n) {
+template <class Element>
+inline float Dot(const float* a, const Element* b, int64_t n) {
   __m256 sum = _mm256_setzero_ps();
   ForEights(n, [&](int64_t i, auto lanes) { sum = lanes.Keep(sum, _mm256_fmadd_ps(lanes.Load(a + i), lanes.Load(b + i), sum)); });
   return LaneSum(sum);
@@ -154,22 +163,22 @@ inline float Largest(const float* x, int64_t n) {
 }
 
 // body(t, vector) for every position, page by page.
-template <class Body>
-inline void ForPositions(const HeadArguments& a, const float* const* pages, const Body& body) {
+template <class Element, class Body>
+inline void ForPositions(const HeadArguments& a, const void* const* pages, const Body& body) {
   for (int first = 0; first < a.length; first += a.page_tokens) {
-    const float* at = pages[first / a.page_tokens] + a.offset;
+    const Element* at = static_cast<const Element*>(pages[first / a.page_tokens]) + a.offset;
     const int end = a.length - first < a.page_tokens ? a.length : first + a.page_tokens;
     for (int t = first; t < end; ++t, at += a.token_stride) body(t, at);
   }
 }
 
 // Weighted sum of the values' columns [d, d + 8 kVectors), or of the last few.
-template <int kVectors, class Lanes>
+template <class Element, int kVectors, class Lanes>
 inline void SumValues(const HeadArguments& a, int64_t d, Lanes lanes) {
   __m256 sum[kVectors];
 #pragma GCC unroll 8
   for (int v = 0; v < kVectors; ++v) sum[v] = _mm256_setzero_ps();
-  ForPositions(a, a.value_pages, [&](int t, const float* value) {
+  ForPositions<Element>(a, a.value_pages, [&](int t, const Element* value) {
     const __m256 weight = _mm256_broadcast_ss(a.scores + t);
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) sum[v] = _mm256_fmadd_ps(weight, lanes.Load(value + d + kLanes * v), sum[v]);
@@ -244,7 +253,8 @@ inline __m256 LaneSums(const __m256 (&partial)[8]) {
 }
 
 // Scores of eight keys `stride` apart; head_dim a multiple of 8.
-inline void ScoreEight(const HeadArguments& a, const float* key, float* scores) {
+template <class Element>
+inline void ScoreEight(const HeadArguments& a, const Element* key, float* scores) {
   __m256 partial[8];
 #pragma GCC unroll 8
   for (int j = 0; j < 8; ++j) partial[j] = _mm256_setzero_ps();
@@ -252,16 +262,17 @@ inline void ScoreEight(const HeadArguments& a, const float* key, float* scores) 
     const __m256 query = _mm256_loadu_ps(a.query + d);
 #pragma GCC unroll 8
     for (int j = 0; j < 8; ++j) {
-      partial[j] = _mm256_fmadd_ps(query, _mm256_loadu_ps(key + j * a.token_stride + d), partial[j]);
+      partial[j] = _mm256_fmadd_ps(query, Full{}.Load(key + j * a.token_stride + d), partial[j]);
     }
   }
   _mm256_storeu_ps(scores, _mm256_mul_ps(_mm256_set1_ps(a.scale), LaneSums(partial)));
 }
 
+template <class Element>
 inline void Scores(const HeadArguments& a) {
   const bool whole = a.head_dim % kLanes == 0;
   for (int first = 0; first < a.length; first += a.page_tokens) {
-    const float* key = a.key_pages[first / a.page_tokens] + a.offset;
+    const Element* key = static_cast<const Element*>(a.key_pages[first / a.page_tokens]) + a.offset;
     const int end = a.length - first < a.page_tokens ? a.length : first + a.page_tokens;
     int t = first;
     for (; whole && t + 8 <= end; t += 8, key += 8 * a.token_stride) ScoreEight(a, key, a.scores + t);
@@ -269,15 +280,19 @@ inline void Scores(const HeadArguments& a) {
   }
 }
 
-void Attention(const HeadArguments& a) {
-  Scores(a);
+template <class Element>
+inline void Attention(const HeadArguments& a) {
+  Scores<Element>(a);
   Softmax(a.scores, a.length);
   int d = 0;
-  for (; d + 8 * kLanes <= a.head_dim; d += 8 * kLanes) SumValues<8>(a, d, Full{});
-  for (; d + 4 * kLanes <= a.head_dim; d += 4 * kLanes) SumValues<4>(a, d, Full{});
-  for (; d + kLanes <= a.head_dim; d += kLanes) SumValues<1>(a, d, Full{});
-  if (d < a.head_dim) SumValues<1>(a, d, Tail{FirstLanes(a.head_dim - d)});
+  for (; d + 8 * kLanes <= a.head_dim; d += 8 * kLanes) SumValues<Element, 8>(a, d, Full{});
+  for (; d + 4 * kLanes <= a.head_dim; d += 4 * kLanes) SumValues<Element, 4>(a, d, Full{});
+  for (; d + kLanes <= a.head_dim; d += kLanes) SumValues<Element, 1>(a, d, Full{});
+  if (d < a.head_dim) SumValues<Element, 1>(a, d, Tail{a.head_dim - d});
 }
+
+void AttentionF32(const HeadArguments& a) { Attention<float>(a); }
+void AttentionF16(const HeadArguments& a) { Attention<uint16_t>(a); }
 
 void SwiGlu(const float* gate, const float* up, int64_t n, float* out) {
   ForEights(n,
@@ -295,6 +310,6 @@ void Add(float* y, const float* x, int64_t n) {
 
 }  // namespace avx2
 
-const KernelTable kAvx2Kernels = avx2::Table(avx2::MatMulQ8, avx2::MatMulQ4, avx2::MatMulQ2);
+const KernelTable kAvx2Kernels = avx2::Table({avx2::MatMulQ8, avx2::MatMulQ4, avx2::MatMulQ2, avx2::MatMulQ4A, avx2::MatMulQ3});
 
 }  // namespace moed

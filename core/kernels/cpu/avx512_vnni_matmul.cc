@@ -32,6 +32,8 @@ struct Vnni512 {
 
   static inline Ints And(Ints a, char bits) { return _mm512_and_si512(a, _mm512_set1_epi8(bits)); }
   static inline Ints Xor(Ints a, int bits) { return _mm512_xor_si512(a, _mm512_set1_epi8(static_cast<char>(bits))); }
+  static inline Ints Or(Ints a, Ints b) { return _mm512_or_si512(a, b); }
+  static inline Ints ShiftLeft(Ints a, int bits) { return _mm512_slli_epi16(a, bits); }
   static inline Ints ShiftRight(Ints a, int bits) { return _mm512_srli_epi16(a, bits); }
 
   static inline Floats Zero() { return _mm512_setzero_ps(); }
@@ -62,6 +64,6 @@ void MatMul(const MatMulArguments& a, int begin, int end) {
 
 }  // namespace
 
-const KernelTable kAvx512VnniKernels = avx2::Table(MatMul<UnsignedQ8>, MatMul<Q4>, MatMul<Q2>);
+const KernelTable kAvx512VnniKernels = avx2::Table({MatMul<UnsignedQ8>, MatMul<Q4>, MatMul<Q2>, MatMul<Q4A>, MatMul<Q3>});
 
 }  // namespace moed

@@ -13,7 +13,7 @@ using Isa = Vnni256<Dot256>;
 
 }  // namespace
 
-const KernelTable kAvxVnniKernels =
-    avx2::Table(MatMulFor<UnsignedQ8<Isa>, 2, 4>, MatMulFor<Q4<Isa>, 2, 4>, MatMulFor<Q2<Isa>, 2, 4>);
+const KernelTable kAvxVnniKernels = avx2::Table({MatMulFor<UnsignedQ8<Isa>, 2, 4>, MatMulFor<Q4<Isa>, 2, 4>,
+                                                 MatMulFor<Q2<Isa>, 2, 4>, MatMulFor<Q4A<Isa>, 2, 4>, MatMulFor<Q3<Isa>, 2, 4>});
 
 }  // namespace moed

@@ -33,16 +33,41 @@ struct Q4 {
   }
 };
 
-template <class AnyIsa>
-struct Q2 {
+template <class AnyIsa, int kCodeBytes>
+struct WithOffsets {
   using Isa = AnyIsa;
   using Accumulator = typename Isa::template Accumulator<false>;
-  static constexpr int kBytes = 96;
+  static constexpr int kBytes = 32 + kCodeBytes;
   static constexpr bool kHasOffsets = true;
   static inline int32_t Term(int32_t sum) { return __builtin_bit_cast(int32_t, static_cast<float>(sum)); }
+};
+
+template <class AnyIsa>
+struct Q2 : WithOffsets<AnyIsa, 64> {
+  using Isa = AnyIsa;
   static inline typename Isa::Ints Weights(const unsigned char* block, int64_t panel_bytes, int step) {
     const auto four = Isa::Load(block + 32 + 32 * (step % 2), panel_bytes);
     return Isa::And(Isa::ShiftRight(four, 2 * (step / 2)), 3);
+  }
+};
+
+// As q4, behind scales and offsets.
+template <class AnyIsa>
+struct Q4A : WithOffsets<AnyIsa, 128> {
+  using Isa = AnyIsa;
+  static inline typename Isa::Ints Weights(const unsigned char* block, int64_t panel_bytes, int step) {
+    return Q4<Isa>::Weights(block + 16, panel_bytes, step);
+  }
+};
+
+// As q2, then a vector with the third bits.
+template <class AnyIsa>
+struct Q3 : WithOffsets<AnyIsa, 96> {
+  using Isa = AnyIsa;
+  static inline typename Isa::Ints Weights(const unsigned char* block, int64_t panel_bytes, int step) {
+    const auto thirds = Isa::Load(block + 96, panel_bytes);
+    const auto third = step < 2 ? Isa::ShiftLeft(thirds, 2 - step) : Isa::ShiftRight(thirds, step - 2);
+    return Isa::Or(Q2<Isa>::Weights(block, panel_bytes, step), Isa::And(third, 4));
   }
 };
 

@@ -15,7 +15,7 @@ struct DotTile {
     for (int p = 0; p < kPanels; ++p) {
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half) {
-        const int8x16_t w = Block::template Unpack<kGroup>(LoadVector<Block>(block + p * panel_bytes, kGroup, half));
+        const int8x16_t w = LoadGroup<Block, kGroup>(block + p * panel_bytes, half);
 #pragma GCC unroll 4
         for (int t = 0; t < kTokens; ++t) dot[p][half][t] = vdotq_laneq_s32(dot[p][half][t], w, codes[t], kGroup % 4);
       }
@@ -80,5 +80,7 @@ void DotMatMul(const MatMulArguments& a, int begin, int end) {
 void DotprodQ8(const MatMulArguments& a, int begin, int end) { DotMatMul<Q8>(a, begin, end); }
 void DotprodQ4(const MatMulArguments& a, int begin, int end) { DotMatMul<Q4>(a, begin, end); }
 void DotprodQ2(const MatMulArguments& a, int begin, int end) { DotMatMul<Q2>(a, begin, end); }
+void DotprodQ4A(const MatMulArguments& a, int begin, int end) { DotMatMul<Q4A>(a, begin, end); }
+void DotprodQ3(const MatMulArguments& a, int begin, int end) { DotMatMul<Q3>(a, begin, end); }
 
 }  // namespace moed::neon

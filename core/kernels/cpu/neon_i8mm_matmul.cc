@@ -44,6 +44,11 @@ struct FourRows {
 };
 template <class Block, int kStep>
 inline FourRows LoadFourRows(const unsigned char* block, int half) {
+  if constexpr (Block::kThirdBits) {  // those of neighbouring groups lie at different bits: unpacked first
+    const uint32x4_t left = vreinterpretq_u32_s8(LoadGroup<Block, 2 * kStep>(block, half));
+    const uint32x4_t right = vreinterpretq_u32_s8(LoadGroup<Block, 2 * kStep + 1>(block, half));
+    return {{vreinterpretq_s8_u32(vzip1q_u32(left, right)), vreinterpretq_s8_u32(vzip2q_u32(left, right))}};
+  }
   const uint32x4_t left = vreinterpretq_u32_u8(LoadVector<Block>(block, 2 * kStep, half));
   const uint32x4_t right = vreinterpretq_u32_u8(LoadVector<Block>(block, 2 * kStep + 1, half));
   return {{Block::template Unpack<2 * kStep>(vreinterpretq_u8_u32(vzip1q_u32(left, right))),
@@ -156,5 +161,7 @@ void PairMatMul(const MatMulArguments& a, int begin, int end) {
 void I8mmQ8(const MatMulArguments& a, int begin, int end) { PairMatMul<Q8, DotprodQ8>(a, begin, end); }
 void I8mmQ4(const MatMulArguments& a, int begin, int end) { PairMatMul<Q4, DotprodQ4>(a, begin, end); }
 void I8mmQ2(const MatMulArguments& a, int begin, int end) { PairMatMul<Q2, DotprodQ2>(a, begin, end); }
+void I8mmQ4A(const MatMulArguments& a, int begin, int end) { PairMatMul<Q4A, DotprodQ4A>(a, begin, end); }
+void I8mmQ3(const MatMulArguments& a, int begin, int end) { PairMatMul<Q3, DotprodQ3>(a, begin, end); }
 
 }  // namespace moed::neon

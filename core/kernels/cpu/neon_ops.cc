@@ -14,6 +14,7 @@ constexpr int kBlockVectors = kBlockColumns / kLanes;
 // Four floats, or the last few of an array: those beyond its end are neither read nor written.
 struct Full {
   float32x4_t Load(const float* at) const { return vld1q_f32(at); }
+  float32x4_t Load(const uint16_t* at) const { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(at))); }
   void Store(float* at, float32x4_t x) const { vst1q_f32(at, x); }
   float32x4_t Keep(float32x4_t, float32x4_t updated) const { return updated; }
 };
@@ -24,6 +25,11 @@ struct Tail {
     if (count > 1) x = vld1q_lane_f32(at + 1, x, 1);
     if (count > 2) x = vld1q_lane_f32(at + 2, x, 2);
     return x;
+  }
+  float32x4_t Load(const uint16_t* at) const {
+    uint16_t halves[kLanes] = {};
+    for (int i = 0; i < count; ++i) halves[i] = at[i];
+    return Full{}.Load(halves);
   }
   void Store(float* at, float32x4_t x) const {
     vst1q_lane_f32(at, x, 0);
@@ -60,9 +66,9 @@ inline float LaneSum(float32x4_t low, float32x4_t high) {
   return vpadds_f32(vadd_f32(vget_low_f32(fours), vget_high_f32(fours)));
 }
 
-// Dot products of `a` with kCount arrays, `stride` floats apart, each in its own order of additions.
-template <int kCount>
-inline void Dots(const float* a, const float* b, int64_t stride, int64_t n, float (&dots)[kCount]) {
+// Dot products of `a` with kCount arrays, `stride` elements apart, each in its own order of additions.
+template <int kCount, class Element>
+inline void Dots(const float* a, const Element* b, int64_t stride, int64_t n, float (&dots)[kCount]) {
   float32x4_t sum[2][kCount] = {};
   ForFours(n, [&](int64_t i, int half, auto lanes) {
     const float32x4_t x = lanes.Load(a + i);
@@ -170,12 +176,12 @@ inline float Largest(const float* x, int64_t n) {
   return vmaxvq_f32(largest);
 }
 
-// body(t, count, vector) for the positions t ... t + count - 1, which stand in one page `token_stride` floats apart; count is
+// body(t, count, vector) for the positions t ... t + count - 1, which stand in one page `token_stride` elements apart; count is
 // kTogether or one.
-template <int kTogether, class Body>
-inline void ForPositions(const HeadArguments& a, const float* const* pages, const Body& body) {
+template <class Element, int kTogether, class Body>
+inline void ForPositions(const HeadArguments& a, const void* const* pages, const Body& body) {
   for (int first = 0; first < a.length; first += a.page_tokens) {
-    const float* at = pages[first / a.page_tokens] + a.offset;
+    const Element* at = static_cast<const Element*>(pages[first / a.page_tokens]) + a.offset;
     const int end = a.length - first < a.page_tokens ? a.length : first + a.page_tokens;
     int t = first;
     for (; end - t >= kTogether; t += kTogether, at += kTogether * a.token_stride) body(t, kTogether, at);
@@ -183,18 +189,18 @@ inline void ForPositions(const HeadArguments& a, const float* const* pages, cons
   }
 }
 
-template <int kCount>
-inline void Scores(const HeadArguments& a, int t, const float* keys) {
+template <int kCount, class Element>
+inline void Scores(const HeadArguments& a, int t, const Element* keys) {
   float dots[kCount];
   Dots<kCount>(a.query, keys, a.token_stride, a.head_dim, dots);
   for (int c = 0; c < kCount; ++c) a.scores[t + c] = a.scale * dots[c];
 }
 
 // Weighted sum of the values' columns [d, d + 4 kVectors), or of the last few.
-template <int kVectors, class Lanes>
+template <class Element, int kVectors, class Lanes>
 inline void SumValues(const HeadArguments& a, int d, Lanes lanes) {
   float32x4_t sum[kVectors] = {};
-  ForPositions<1>(a, a.value_pages, [&](int t, int, const float* value) {
+  ForPositions<Element, 1>(a, a.value_pages, [&](int t, int, const Element* value) {
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) sum[v] = vfmaq_n_f32(sum[v], lanes.Load(value + d + kLanes * v), a.scores[t]);
   });
@@ -253,8 +259,9 @@ void Softmax(float* x, int n) {
   ForFours(n, [&](int64_t i, int, auto lanes) { lanes.Store(x + i, vdivq_f32(lanes.Load(x + i), sum)); });
 }
 
-void Attention(const HeadArguments& a) {
-  ForPositions<4>(a, a.key_pages, [&](int t, int count, const float* keys) {
+template <class Element>
+inline void Attention(const HeadArguments& a) {
+  ForPositions<Element, 4>(a, a.key_pages, [&](int t, int count, const Element* keys) {
     if (count == 4) {
       Scores<4>(a, t, keys);
     } else {
@@ -263,11 +270,14 @@ void Attention(const HeadArguments& a) {
   });
   Softmax(a.scores, a.length);
   int d = 0;
-  for (; d + 16 * kLanes <= a.head_dim; d += 16 * kLanes) SumValues<16>(a, d, Full{});
-  for (; d + 4 * kLanes <= a.head_dim; d += 4 * kLanes) SumValues<4>(a, d, Full{});
-  for (; d + kLanes <= a.head_dim; d += kLanes) SumValues<1>(a, d, Full{});
-  if (d < a.head_dim) SumValues<1>(a, d, Tail{a.head_dim - d});
+  for (; d + 16 * kLanes <= a.head_dim; d += 16 * kLanes) SumValues<Element, 16>(a, d, Full{});
+  for (; d + 4 * kLanes <= a.head_dim; d += 4 * kLanes) SumValues<Element, 4>(a, d, Full{});
+  for (; d + kLanes <= a.head_dim; d += kLanes) SumValues<Element, 1>(a, d, Full{});
+  if (d < a.head_dim) SumValues<Element, 1>(a, d, Tail{a.head_dim - d});
 }
+
+void AttentionF32(const HeadArguments& a) { Attention<float>(a); }
+void AttentionF16(const HeadArguments& a) { Attention<uint16_t>(a); }
 
 void SwiGlu(const float* gate, const float* up, int64_t n, float* out) {
   ForFours(n,

@@ -11,14 +11,22 @@ bool HasNeonI8mm() { return HasNeonDotprod() && (getauxval(AT_HWCAP2) & HWCAP2_I
 
 namespace {
 
-constexpr KernelTable Table(void (*q8)(const MatMulArguments&, int, int), void (*q4)(const MatMulArguments&, int, int),
-                            void (*q2)(const MatMulArguments&, int, int)) {
+// Of the block formats.
+struct BlockProducts {
+  void (*q8)(const MatMulArguments&, int, int);
+  void (*q4)(const MatMulArguments&, int, int);
+  void (*q2)(const MatMulArguments&, int, int);
+  void (*q4a)(const MatMulArguments&, int, int);
+  void (*q3)(const MatMulArguments&, int, int);
+};
+
+constexpr KernelTable Table(const BlockProducts& blocks) {
   return {
-      .mat_mul = {neon::MatMulF32, neon::MatMulF16, neon::MatMulBF16, q8, q4, q2},
+      .mat_mul = {neon::MatMulF32, neon::MatMulF16, neon::MatMulBF16, blocks.q8, blocks.q4, blocks.q2, blocks.q4a, blocks.q3},
       .prepare = neon::Prepare,
       .rms_norm = neon::RmsNorm,
       .rope = neon::Rope,
-      .attention = neon::Attention,
+      .attention = {neon::AttentionF32, neon::AttentionF16},
       .swi_glu = neon::SwiGlu,
       .softmax = neon::Softmax,
       .add_scaled = neon::AddScaled,
@@ -28,7 +36,8 @@ constexpr KernelTable Table(void (*q8)(const MatMulArguments&, int, int), void (
 
 }  // namespace
 
-const KernelTable kNeonDotprodKernels = Table(neon::DotprodQ8, neon::DotprodQ4, neon::DotprodQ2);
-const KernelTable kNeonI8mmKernels = Table(neon::I8mmQ8, neon::I8mmQ4, neon::I8mmQ2);
+const KernelTable kNeonDotprodKernels =
+    Table({neon::DotprodQ8, neon::DotprodQ4, neon::DotprodQ2, neon::DotprodQ4A, neon::DotprodQ3});
+const KernelTable kNeonI8mmKernels = Table({neon::I8mmQ8, neon::I8mmQ4, neon::I8mmQ2, neon::I8mmQ4A, neon::I8mmQ3});
 
 }  // namespace moed

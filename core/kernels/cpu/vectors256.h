@@ -27,6 +27,8 @@ struct Vectors256 {
 
   static inline Ints And(Ints a, char bits) { return _mm256_and_si256(a, _mm256_set1_epi8(bits)); }
   static inline Ints Xor(Ints a, int bits) { return _mm256_xor_si256(a, _mm256_set1_epi8(static_cast<char>(bits))); }
+  static inline Ints Or(Ints a, Ints b) { return _mm256_or_si256(a, b); }
+  static inline Ints ShiftLeft(Ints a, int bits) { return _mm256_slli_epi16(a, bits); }
   static inline Ints ShiftRight(Ints a, int bits) { return _mm256_srli_epi16(a, bits); }
 
   static inline Floats Zero() { return _mm256_setzero_ps(); }

@@ -1,5 +1,6 @@
 // Prints a digest of what each operation of the scalar table gives, so that processors can be compared: a line per operation.
 // The inputs come from integers alone, since mathematical libraries differ.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -8,6 +9,7 @@
 
 #include "core/kernels/kernel_table.h"
 #include "core/quant/format.h"
+#include "core/quant/half.h"
 
 namespace moed {
 namespace {
@@ -48,7 +50,8 @@ struct WeightFormat {
   size_t panel_block_bytes;
 };
 constexpr WeightFormat kFormats[] = {{FormatId::kF32, "f32", 1024}, {FormatId::kF16, "f16", 512}, {FormatId::kBF16, "bf16", 512},
-                                     {FormatId::kQ8, "q8", 272},    {FormatId::kQ4, "q4", 144},   {FormatId::kQ2, "q2", 96}};
+                                     {FormatId::kQ8, "q8", 272},    {FormatId::kQ4, "q4", 144},   {FormatId::kQ2, "q2", 96},
+                                     {FormatId::kQ4A, "q4a", 160},  {FormatId::kQ3, "q3", 128}};
 
 void PrintProducts(Inputs& inputs) {
   constexpr int kTokens = 3, kRows = 30, kBlocks = 7, kCols = 200;
@@ -94,11 +97,17 @@ void PrintOthers(Inputs& inputs) {
   kScalarKernels.rope({y.data(), 1, kCount, 12345.0f, other.data()});
   Print("rope", y);
   constexpr int kHeadDim = 50, kTokens = 20;
-  const float* keys = x.data();
-  const float* values = other.data();
-  std::vector<float> scores(kTokens), output(kHeadDim);
-  kScalarKernels.attention({values, output.data(), &keys, &values, 0, kHeadDim, kTokens, kTokens, kHeadDim, 0.1f, scores.data()});
-  Print("attention", output);
+  std::vector<uint16_t> key_halves(kCount), value_halves(kCount);
+  std::transform(x.begin(), x.end(), key_halves.begin(), FloatToFloat16);
+  std::transform(other.begin(), other.end(), value_halves.begin(), FloatToFloat16);
+  const void* const keys[] = {x.data(), key_halves.data()};
+  const void* const values[] = {other.data(), value_halves.data()};
+  for (int format = 0; format < kKvFormatCount; ++format) {
+    std::vector<float> scores(kTokens), output(kHeadDim);
+    kScalarKernels.attention[format](
+        {other.data(), output.data(), &keys[format], &values[format], 0, kHeadDim, kTokens, kTokens, kHeadDim, 0.1f, scores.data()});
+    Print("attention", output);
+  }
 }
 
 }  // namespace

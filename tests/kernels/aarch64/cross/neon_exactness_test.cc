@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <limits>
 #include <string>
 
@@ -95,7 +97,8 @@ struct WeightFormat {
 };
 constexpr WeightFormat kFormats[] = {{FormatId::kF32, "f32", 1024, 0},  {FormatId::kF16, "f16", 512, 0},
                                      {FormatId::kBF16, "bf16", 512, 0}, {FormatId::kQ8, "q8", 272, 16},
-                                     {FormatId::kQ4, "q4", 144, 16},    {FormatId::kQ2, "q2", 96, 32}};
+                                     {FormatId::kQ4, "q4", 144, 16},    {FormatId::kQ2, "q2", 96, 32},
+                                     {FormatId::kQ4A, "q4a", 160, 32},  {FormatId::kQ3, "q3", 128, 32}};
 
 void SetHalf(unsigned char* at, uint16_t half) { std::memcpy(at, &half, 2); }
 
@@ -333,23 +336,34 @@ TEST_P(NeonExactness, Attention) {
     const int64_t token_stride = kKvHeads * head_dim;
     // A page each, the second head's last vector at the end of memory.
     std::vector<std::unique_ptr<GuardedFloats>> pages;
-    std::vector<const float*> key_pages, value_pages;
+    std::vector<const void*> key_pages[kKvFormatCount], value_pages[kKvFormatCount];
     for (int page = 0; page < 2 * kPages; ++page) {
       const std::vector<float> values =
           page == 6 ? Awkward(kPageTokens * token_stride, page) : Gaussian(kPageTokens * token_stride, page);
       pages.push_back(std::make_unique<GuardedFloats>(values));
-      (page % 2 == 0 ? key_pages : value_pages).push_back(pages.back()->data());
+      (page % 2 == 0 ? key_pages : value_pages)[0].push_back(pages.back()->data());
+      // Halves, two in the place of a float, the last one at the end of memory.
+      const size_t pairs = (values.size() + 1) / 2;
+      std::vector<uint16_t> halves(2 * pairs - values.size());
+      for (const float value : values) halves.push_back(std::isnan(value) ? 0x7e00 : FloatToFloat16(value));
+      std::vector<float> packed(pairs);
+      std::memcpy(packed.data(), halves.data(), pairs * sizeof(float));
+      pages.push_back(std::make_unique<GuardedFloats>(packed));
+      const auto* first = reinterpret_cast<const uint16_t*>(pages.back()->data()) + (2 * pairs - values.size());
+      (page % 2 == 0 ? key_pages : value_pages)[1].push_back(first);
     }
     GuardedFloats query(Gaussian(head_dim, 8));
     for (int length = 1; length <= kPages * kPageTokens; length += length < 22 ? 1 : 5) {
-      GuardedFloats expected_scores(length), found_scores(length);
-      const auto operation = [&](const KernelTable& table, float* output) {
-        float* scores = (&table == &kernels_ ? found_scores : expected_scores).data();
-        table.attention({query.data(), output, key_pages.data(), value_pages.data(), head_dim, token_stride, kPageTokens, length,
-                         head_dim, 0.3f, scores});
-      };
-      Compare(std::vector<float>(head_dim), operation);
-      EXPECT_TRUE(SameBits(found_scores.span(), expected_scores.span())) << head_dim << " length " << length;
+      for (int format = 0; format < kKvFormatCount; ++format) {
+        GuardedFloats expected_scores(length), found_scores(length);
+        const auto operation = [&](const KernelTable& table, float* output) {
+          float* scores = (&table == &kernels_ ? found_scores : expected_scores).data();
+          table.attention[format]({query.data(), output, key_pages[format].data(), value_pages[format].data(), head_dim,
+                                   token_stride, kPageTokens, length, head_dim, 0.3f, scores});
+        };
+        Compare(std::vector<float>(head_dim), operation);
+        EXPECT_TRUE(SameBits(found_scores.span(), expected_scores.span())) << head_dim << " length " << length;
+      }
     }
   }
 }

@@ -1,0 +1,165 @@
+// moe-bench replay: every policy side by side on recorded routing.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "bench/moe_bench/policy_belady.h"
+#include "bench/moe_bench/replay.h"
+#include "bench/moe_bench/subcommand.h"
+#include "bench/moe_bench/workload.h"
+#include "core/base/status.h"
+#include "nlohmann/json.hpp"
+
+namespace moed {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kBelady = "belady";
+constexpr std::string_view kAuto = "auto";
+constexpr std::string_view kLearned = "learned";  // what auto is made of
+constexpr std::string_view kNone = "none";
+
+struct Options {
+  WorkloadOptions workload;
+  std::string policies = "all";
+  std::string predictor{kNone};
+  std::vector<double> budgets = {0.25};
+  bool json = false;
+};
+
+// One name of --policy: an eviction policy and what reads ahead for it.
+struct Method {
+  std::string name;
+  std::string policy;
+  std::string predictor;
+};
+
+struct Figures {
+  std::string name;
+  ReplayResult on_demand;
+  ReplayResult ahead;  // the same result where the method reads nothing ahead
+};
+
+std::vector<std::string> KnownMethods() {
+  std::vector<std::string> names;
+  for (const PolicyRow& row : Policies()) names.emplace_back(row.name);
+  names.emplace_back(kBelady);
+  names.emplace_back(kAuto);
+  return names;
+}
+
+absl::StatusOr<std::vector<Method>> ParseMethods(const Options& options) {
+  const std::vector<std::string> known = KnownMethods();
+  std::vector<std::string> wanted = absl::StrSplit(options.policies, ',');
+  if (options.policies == "all") wanted = known;
+  std::vector<Method> methods;
+  for (const std::string& name : wanted) {
+    const auto found = std::ranges::find(known, name);
+    if (found == known.end()) {
+      return InvalidArgument("--policy: unknown policy \"", name, "\"; known are: all, ", absl::StrJoin(known, ", "));
+    }
+    if (name == kAuto) {
+      methods.push_back({name, std::string(kLearned), std::string(kLearned)});
+    } else {
+      methods.push_back({name, *found, options.predictor});
+    }
+  }
+  return methods;
+}
+
+absl::StatusOr<ReplayResult> Run(const Workload& work, const Method& method, std::string_view predictor_name, uint64_t slots) {
+  const std::vector<const RoutingTrace*> traces = work.Traces();
+  const PolicyContext context = ReplayContext(*work.store, work.trace.shape.top_k, slots);
+  std::unique_ptr<EvictionPolicy> policy;
+  if (method.policy == kBelady) {
+    policy = MakeBeladyPolicy(traces);
+  } else {
+    MOED_ASSIGN_OR_RETURN(policy, MakePolicy(method.policy, context));
+  }
+  MOED_ASSIGN_OR_RETURN(auto predictor, MakePredictor(predictor_name, {.model = context}));
+  size_t total = 0;
+  for (const RoutingTrace* trace : traces) total += trace->replayed_tokens();
+  const auto progress = [&](size_t tokens) {
+    std::fprintf(stderr, "\r%-12s %-10s %5zu of %zu tokens", method.name.c_str(), std::string(predictor_name).c_str(), tokens,
+                 total);
+  };
+  MOED_ASSIGN_OR_RETURN(const ReplayResult result,
+                        Replay({work.store.get(), traces, slots, work.times, progress}, std::move(policy), std::move(predictor)));
+  std::fprintf(stderr, "\r%60s\r", "");
+  return result;
+}
+
+absl::StatusOr<Figures> Measure(const Workload& work, const Method& method, uint64_t slots) {
+  Figures figures{.name = method.name};
+  MOED_ASSIGN_OR_RETURN(figures.on_demand, Run(work, method, kNone, slots));
+  figures.ahead = figures.on_demand;
+  if (method.predictor != kNone) {
+    MOED_ASSIGN_OR_RETURN(figures.ahead, Run(work, method, method.predictor, slots));
+  }
+  const double compute = work.times.layer_seconds * static_cast<double>(work.trace.shape.layers.size());
+  std::fprintf(stderr, "%-12s hit %.4f  ready %.4f  reads/token %.2f (%.3f of on demand)  time/compute %.3f -> %.3f\n",
+               method.name.c_str(), figures.on_demand.ready_ratio(), figures.ahead.ready_ratio(), figures.ahead.reads_per_token(),
+               static_cast<double>(figures.ahead.reads) / static_cast<double>(figures.on_demand.reads),
+               figures.on_demand.seconds / compute / static_cast<double>(figures.on_demand.tokens),
+               figures.ahead.seconds / compute / static_cast<double>(figures.ahead.tokens));
+  return figures;
+}
+
+Json ToJson(const Workload& work, double budget, const std::vector<Figures>& all) {
+  Json policies = Json::array();
+  for (const Figures& figures : all) {
+    policies.push_back({{"name", figures.name},
+                        {"hit_ratio", figures.on_demand.ready_ratio()},
+                        {"ready_ratio", figures.ahead.ready_ratio()},
+                        {"bytes_per_token", figures.ahead.reads_per_token() * static_cast<double>(work.expert_bytes)}});
+  }
+  return {{"budget", budget}, {"policies", policies}};
+}
+
+void PrintTable(const Workload& work, double budget, uint64_t slots, const std::vector<Figures>& all) {
+  std::printf("%g of %zu experts (%llu), %zu tokens\n%-14s %9s %11s %15s\n", budget, work.experts(),
+              static_cast<unsigned long long>(slots), work.trace.replayed_tokens(), "policy", "hit_ratio", "ready_ratio",
+              "bytes_per_token");
+  for (const Figures& figures : all) {
+    std::printf("%-14s %9.4f %11.4f %15.0f\n", figures.name.c_str(), figures.on_demand.ready_ratio(), figures.ahead.ready_ratio(),
+                figures.ahead.reads_per_token() * static_cast<double>(work.expert_bytes));
+  }
+}
+
+absl::Status RunReplay(const Options& options) {
+  MOED_ASSIGN_OR_RETURN(const std::vector<Method> methods, ParseMethods(options));
+  MOED_ASSIGN_OR_RETURN(const Workload work, PrepareWorkload(options.workload));
+  Json results = Json::array();
+  for (const double budget : options.budgets) {
+    MOED_ASSIGN_OR_RETURN(const uint64_t slots, work.Slots(budget));
+    std::vector<Figures> all;
+    for (const Method& method : methods) {
+      MOED_ASSIGN_OR_RETURN(all.emplace_back(), Measure(work, method, slots));
+    }
+    results.push_back(ToJson(work, budget, all));
+    if (!options.json) PrintTable(work, budget, slots, all);
+  }
+  if (options.json) std::printf("%s\n", (results.size() == 1 ? results[0] : results).dump().c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::function<absl::Status()> AddReplay(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  AddWorkloadOptions(app, options->workload);
+  app.add_option("--policy", options->policies, "all, or names separated by commas: " + absl::StrJoin(KnownMethods(), ", "));
+  app.add_option("--predictor", options->predictor, "what reads ahead for every policy but auto");
+  app.add_option("--budget", options->budgets, "experts that the cache holds, as shares of all; separated by commas")
+      ->delimiter(',')
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_flag("--json", options->json, "figures as JSON");
+  return [options] { return RunReplay(*options); };
+}
+
+}  // namespace moed

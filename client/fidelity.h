@@ -1,0 +1,15 @@
+// A request's fidelity as command lines write it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "moe/v1/inference.pb.h"
+
+namespace moed {
+
+// "exact", "fast" or "bounded:X"; "" is nothing. INVALID_ARGUMENT says what is allowed.
+absl::StatusOr<std::optional<moe::v1::Fidelity>> ParseFidelity(const std::string& text);
+
+}  // namespace moed

@@ -1,0 +1,18 @@
+// EdgeMoE, arXiv 2308.14352, section 3.2: expert-wise bit widths, planned offline and read from a file:
+//   {"model_hash": "<16 hexadecimal digits>", "precisions": [[<index into the store's formats> per expert] per MoE layer]}
+#pragma once
+
+#include <string_view>
+
+#include "core/expert/fidelity.h"
+
+namespace moed {
+
+inline constexpr OptionRow kWidthsOptions[] = {
+    {"widths", "file with the precision of every expert (moed-plan widths writes it)", ""},
+};
+// INVALID_ARGUMENT: the file is missing, no such JSON, of another model, of another shape, or names a precision that the store
+// lacks.
+absl::StatusOr<std::unique_ptr<FidelityRule>> MakeWidthsRule(const RuleContext& context);
+
+}  // namespace moed

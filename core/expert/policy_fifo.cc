@@ -1,0 +1,35 @@
+#include "core/expert/policy_fifo.h"
+
+#include "core/base/check.h"
+#include "core/expert/expert_index.h"
+#include "core/expert/key_lists.h"
+
+namespace moed {
+namespace {
+
+class FifoPolicy final : public EvictionPolicy {
+ public:
+  explicit FifoPolicy(const PolicyContext& context)
+      : index_(context.moe_layers, context.experts_per_layer, context.precisions), residents_(index_.size(), 1) {}
+
+  void OnAccess(CachedKey, const AccessContext&) override {}
+  void OnInsert(CachedKey key, uint64_t) override {
+    const size_t i = index_.Of(key);
+    MOED_CHECK(!residents_.Listed(i));
+    residents_.PutFirst(0, i);
+  }
+  void OnEvict(CachedKey key) override { residents_.Remove(index_.Of(key)); }
+  std::optional<CachedKey> Victim(const Incoming&, absl::FunctionRef<bool(CachedKey)> evictable) override {
+    return index_.KeyIfAny(residents_.LastOf(0, [&](size_t i) { return evictable(index_.KeyAt(i)); }));
+  }
+
+ private:
+  const ExpertIndex index_;
+  KeyLists residents_;  // last inserted first
+};
+
+}  // namespace
+
+std::unique_ptr<EvictionPolicy> MakeFifoPolicy(const PolicyContext& context) { return std::make_unique<FifoPolicy>(context); }
+
+}  // namespace moed

@@ -1,0 +1,89 @@
+// Named combinations of the expert path's parts: who leaves the cache, who is read ahead, what is masked, lowered or skipped, how
+// much cache there is. One row of a table per preset; tests iterate the table.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "core/expert/fidelity.h"
+#include "core/expert/part_options.h"
+#include "core/expert/policy.h"
+#include "core/expert/predictor.h"
+#include "core/store/store.h"
+
+namespace moed {
+
+enum class CacheKind : uint8_t {
+  kWhole,     // what the memory budget leaves
+  kOneToken,  // what one token uses in a layer: the baselines without a cache
+  kAll,       // every expert at the precision that the preset uses, or the daemon does not start
+};
+
+struct PresetContext {
+  PredictorContext predictor;  // with the model's PolicyContext
+  uint64_t model_hash = 0;     // of the store
+};
+
+struct PresetParts {
+  std::unique_ptr<EvictionPolicy> policy;
+  std::unique_ptr<ExpertPredictor> predictor;
+  std::unique_ptr<RouterMask> mask;  // null: none
+  std::unique_ptr<FidelityRule> rule;
+};
+
+struct PresetSetup;
+struct PresetRow {
+  std::string_view name;
+  std::string_view description;
+  std::string_view policy;
+  std::string_view predictor;
+  std::string_view mask;
+  std::string_view rule;
+  CacheKind cache = CacheKind::kWhole;
+  bool popular_first = false;               // a prompt's experts are read in order of the tokens that chose them
+  std::span<const OptionRow> options = {};  // beyond those of its parts
+  // For parts that share state; null: by their names, from their tables.
+  absl::StatusOr<PresetParts> (*make)(const PresetSetup& setup, const PresetContext& context) = nullptr;
+};
+std::span<const PresetRow> Presets();
+
+// What the daemon was told.
+struct PresetChoice {
+  std::string preset = "auto";
+  std::string policy;     // "": the preset's
+  std::string predictor;  // "": the preset's
+  std::string rule;       // "": the preset's
+  PartOptions options;
+};
+
+// What is turned on.
+struct PresetSetup {
+  const PresetRow* row = nullptr;
+  std::string policy;
+  std::string predictor;
+  std::string mask;
+  std::string rule;
+  float may_lose = kLoseNothing;  // of requests that do not say: the preset's class
+  PartOptions options;
+};
+
+// INVALID_ARGUMENT: an unknown name or option, with the known ones. FAILED_PRECONDITION: the store lacks a precision; says which
+// pack makes it.
+absl::StatusOr<PresetSetup> ChoosePreset(const PresetChoice& choice, const StoreReader& store);
+// INVALID_ARGUMENT: an option's value; errors of files that options name.
+absl::StatusOr<PresetParts> MakePresetParts(const PresetSetup& setup, const PresetContext& context);
+
+// Bytes of cache that the preset needs at least and can use at most. 0: no bound of its own.
+struct CacheBounds {
+  uint64_t least = 0;
+  uint64_t most = 0;
+};
+CacheBounds BoundsOfCache(const PresetSetup& setup, const StoreReader& store, int top_k);
+
+std::string_view FidelityClassName(float may_lose);  // "exact", "bounded", "fast"
+
+}  // namespace moed

@@ -1,0 +1,114 @@
+#include "core/expert/routing_trace.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <utility>
+
+#include "core/base/status.h"
+#include "nlohmann/json.hpp"
+
+namespace moed {
+namespace {
+
+constexpr size_t kMostTokens = 4096;  // of a sequence before it is written
+
+std::string ShapeJson(const RoutingShape& shape) {
+  nlohmann::ordered_json json;
+  for (const LayerId layer : shape.layers) json["layers"].push_back(layer.value());
+  json["top_k"] = shape.top_k;
+  json["experts"] = shape.experts;
+  if (shape.expert_bytes > 0) json["expert_bytes"] = shape.expert_bytes;
+  return json.dump() + "\n";
+}
+
+}  // namespace
+
+RoutingRecorder::RoutingRecorder(std::string directory, const RoutingShape& shape)
+    : directory_(std::move(directory)), shape_(shape), index_(shape.layers, shape.experts, 1) {}
+
+absl::StatusOr<std::unique_ptr<RoutingRecorder>> RoutingRecorder::Create(const std::string& directory,
+                                                                         const RoutingShape& shape) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) return FailedPrecondition(directory, ": cannot be made: ", error.message());
+  const auto path = [&](std::string_view name) { return StrCat(directory, "/", name); };
+  if (std::filesystem::exists(path(kTraceIndex), error)) {
+    return absl::AlreadyExistsError(StrCat(directory, ": holds a trace already; a new one needs a directory of its own"));
+  }
+  std::unique_ptr<RoutingRecorder> recorder(new RoutingRecorder(directory, shape));
+  recorder->experts_.open(path(shape.wide() ? kTraceExperts16 : kTraceExperts8), std::ios::binary | std::ios::trunc);
+  recorder->probabilities_.open(path(kTraceProbabilities), std::ios::binary | std::ios::trunc);
+  recorder->sequences_index_.open(path(kTraceIndex), std::ios::trunc);
+  std::ofstream shape_file(path(kTraceShape), std::ios::trunc);
+  shape_file << ShapeJson(shape);
+  shape_file.close();
+  if (!shape_file || !recorder->experts_ || !recorder->probabilities_ || !recorder->sequences_index_) {
+    return FailedPrecondition(directory, ": cannot be written to");
+  }
+  return recorder;
+}
+
+void RoutingRecorder::OnRouted(const LayerRouting& routing) {
+  const int position = index_.Position(routing.layer);
+  for (const TokenRouting& token : routing.tokens) {
+    if (token.phase == Phase::kDecode) Record(position, token);
+  }
+}
+
+void RoutingRecorder::Record(int position, const TokenRouting& token) {
+  const size_t layer_values = static_cast<size_t>(shape_.top_k);
+  const size_t token_values = layer_values * shape_.layers.size();
+  Sequence& sequence = sequences_[token.session];
+  if (position == 0) {  // whatever an abandoned step left is dropped
+    sequence.experts.resize(sequence.tokens.size() * token_values);
+    sequence.probabilities.resize(sequence.experts.size());
+    sequence.whole = true;
+  }
+  sequence.whole = sequence.whole && token.choices.size() == layer_values;
+  if (!sequence.whole) return;
+  for (const ExpertChoice& choice : token.choices) {
+    sequence.experts.push_back(static_cast<uint16_t>(choice.expert));
+    sequence.probabilities.push_back(static_cast<uint8_t>(std::lround(std::clamp(choice.probability, 0.f, 1.f) * 255)));
+  }
+  if (sequence.experts.size() < (sequence.tokens.size() + 1) * token_values) return;
+  sequence.tokens.push_back(token.token);
+  if (sequence.tokens.size() == kMostTokens) Write(sequence);
+}
+
+void RoutingRecorder::OnSequenceEnd(SessionId session) {
+  const auto found = sequences_.find(session);
+  if (found == sequences_.end()) return;
+  Write(found->second);
+  sequences_.erase(found);
+}
+
+void RoutingRecorder::Write(Sequence& sequence) {
+  const size_t values = sequence.tokens.size() * static_cast<size_t>(shape_.top_k) * shape_.layers.size();
+  std::string bytes;
+  for (size_t i = 0; i < values; ++i) {
+    bytes.push_back(static_cast<char>(sequence.experts[i] & 0xff));
+    if (shape_.wide()) bytes.push_back(static_cast<char>(sequence.experts[i] >> 8));
+  }
+  if (!sequence.tokens.empty()) {
+    nlohmann::ordered_json line = {{"first", tokens_written_}, {"n", sequence.tokens.size()}};
+    for (const TokenId token : sequence.tokens) line["token_ids"].push_back(token.value());
+    experts_.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    probabilities_.write(reinterpret_cast<const char*>(sequence.probabilities.data()), static_cast<std::streamsize>(values));
+    sequences_index_ << line.dump() << "\n";
+  }
+  tokens_written_ += sequence.tokens.size();
+  sequence = {};
+}
+
+absl::Status RoutingRecorder::Finish() {
+  for (auto& [session, sequence] : sequences_) Write(sequence);
+  sequences_.clear();
+  for (std::ofstream* file : {&experts_, &probabilities_, &sequences_index_}) {
+    file->close();
+    if (!*file) return DataLoss(directory_, ": writing the trace failed; is the disk full?");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace moed

@@ -1,0 +1,69 @@
+// Recorded routing: the files of a trace and who writes them. docs/routing-traces.md describes the format.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/base/ids.h"
+#include "core/expert/expert_index.h"
+#include "core/expert/routing.h"
+
+namespace moed {
+
+inline constexpr std::string_view kTraceExperts8 = "experts.u8";
+inline constexpr std::string_view kTraceExperts16 = "experts.u16";  // little endian; where an id does not fit a byte
+inline constexpr std::string_view kTraceProbabilities = "probs.u8";
+inline constexpr std::string_view kTraceIndex = "index.jsonl";
+inline constexpr std::string_view kTraceShape = "shape.json";
+
+struct RoutingShape {
+  std::vector<LayerId> layers;  // with experts, ascending
+  int top_k = 0;
+  int experts = 0;
+  uint64_t expert_bytes = 0;  // 0: not known
+  bool wide() const { return experts > 256; }
+  bool SameExperts(const RoutingShape& other) const {
+    return layers == other.layers && top_k == other.top_k && experts == other.experts;
+  }
+};
+
+// Writes decoded tokens, a sequence when it ends; long ones in pieces, so that memory stays bounded. A token that was routed to
+// fewer than top_k experts in some layer (masked) is left out. Not synchronised.
+class RoutingRecorder {
+ public:
+  // Makes the directory where it does not exist. ALREADY_EXISTS for one that holds a trace.
+  static absl::StatusOr<std::unique_ptr<RoutingRecorder>> Create(const std::string& directory, const RoutingShape& shape);
+
+  void OnRouted(const LayerRouting& routing);
+  void OnSequenceEnd(SessionId session);
+  // Writes what is left. The first write that failed, if any did; nothing was recorded from there on.
+  absl::Status Finish();
+
+ private:
+  struct Sequence {
+    std::vector<TokenId> tokens;
+    std::vector<uint16_t> experts;       // (tokens, layers, top_k), the last token perhaps in part
+    std::vector<uint8_t> probabilities;  // likewise
+    bool whole = false;                  // no layer of the current token lacks an expert
+  };
+
+  RoutingRecorder(std::string directory, const RoutingShape& shape);
+  void Record(int position, const TokenRouting& token);
+  void Write(Sequence& sequence);
+
+  const std::string directory_;
+  const RoutingShape shape_;
+  const ExpertIndex index_;
+  std::ofstream experts_, probabilities_, sequences_index_;
+  absl::flat_hash_map<SessionId, Sequence> sequences_;
+  uint64_t tokens_written_ = 0;
+};
+
+}  // namespace moed

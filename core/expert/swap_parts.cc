@@ -1,0 +1,164 @@
+#include "core/expert/swap_parts.h"
+
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/expert/swap_slots.h"
+
+namespace moed {
+namespace {
+
+constexpr size_t kLoadsAtOnce = 1;   // a demand of an exact request waits behind one
+constexpr size_t kLoadsALayer = 16;  // that may begin, one after the other, before the next layer says again what is due
+constexpr float kMasked = -std::numeric_limits<float>::infinity();
+
+class SwapMask final : public RouterMask {
+ public:
+  SwapMask(std::shared_ptr<SwapExperts> experts, int experts_per_layer)
+      : experts_(std::move(experts)), usable_(static_cast<size_t>(experts_per_layer)) {}
+
+  void Observe(LayerId layer, const TokenRouting& token, std::span<const float> hidden, std::span<const float> logits) override {
+    experts_->OnToken(layer, token.phase, hidden, logits);
+  }
+  void Apply(LayerId layer, const TokenRouting& token, const ResidencyView& residents, std::span<float> logits) override {
+    const auto resident = [&](int32_t expert) { return residents.Resident({layer, expert, kReferencePrecision}); };
+    experts_->Usable(layer, token.phase, resident, usable_);
+    for (size_t e = 0; e < logits.size(); ++e) {
+      if (!usable_[e]) logits[e] = kMasked;
+    }
+  }
+  size_t memory_bytes() const override { return experts_->memory_bytes() + usable_.size(); }
+
+ private:
+  const std::shared_ptr<SwapExperts> experts_;
+  std::vector<uint8_t> usable_;  // (experts)
+};
+
+// Foresees nothing: its guesses are the loads that are due.
+class SwapPredictor final : public ExpertPredictor {
+ public:
+  explicit SwapPredictor(std::shared_ptr<SwapExperts> experts) : experts_(std::move(experts)) {}
+
+  void OnRouted(const LayerRouting& routing) override {
+    experts_->OnRouted(routing.layer);
+    told_ = false;
+  }
+  void Predict(SessionId, LayerId from, std::vector<Guess>& best_first) override {
+    if (std::exchange(told_, true)) return;  // another sequence of the step asks
+    experts_->Due(from, kLoadsALayer, best_first);
+  }
+  std::optional<PrefetchBudget> Budget(const ReadingPace&) const override {
+    return PrefetchBudget{.max_loads = kLoadsALayer, .max_loading = kLoadsAtOnce, .when_idle = true};
+  }
+
+ private:
+  const std::shared_ptr<SwapExperts> experts_;
+  bool told_ = false;
+};
+
+class SwapPolicy final : public EvictionPolicy {
+ public:
+  explicit SwapPolicy(std::shared_ptr<SwapExperts> experts) : experts_(std::move(experts)) {}
+
+  void OnAccess(CachedKey key, const AccessContext&) override { experts_->OnAccess(key); }
+  void OnInsert(CachedKey key, uint64_t) override { experts_->OnInsert(key); }
+  void OnEvict(CachedKey key) override { experts_->OnEvict(key); }
+  std::optional<CachedKey> Victim(const Incoming& incoming, absl::FunctionRef<bool(CachedKey)> evictable) override {
+    return experts_->Victim(incoming, evictable);
+  }
+
+ private:
+  const std::shared_ptr<SwapExperts> experts_;
+};
+
+enum class SlotsFrom : uint8_t { kPlan, kEqual };
+
+// Slots and norms: the file's, where there is one and it is asked for; else equal slots, norms of 1.
+absl::Status SetSlots(const PresetSetup& setup, const PresetContext& context, SlotsFrom from, SwapOptions& swap) {
+  const PolicyContext& model = context.predictor.model;
+  const auto layers = static_cast<int>(model.moe_layers.size());
+  const int experts = model.experts_per_layer;
+  // Nothing is known of the cache where tables are measured.
+  const bool measuring = model.capacity_bytes == 0 || model.record_bytes.empty();
+  const uint64_t record_bytes = measuring ? 1 : model.record_bytes[kReferencePrecision];
+  const uint64_t records = measuring ? std::numeric_limits<uint32_t>::max() : model.capacity_bytes / record_bytes;
+  const std::string path = setup.options.Text(kSwapOptions[0]);
+  if (path.empty()) {
+    swap.norms.assign(static_cast<size_t>(layers) * static_cast<size_t>(experts), 1);
+  } else {
+    MOED_ASSIGN_OR_RETURN(SlotsPlan plan, ReadSlotsPlan(path, context.model_hash, layers, experts));
+    swap.norms = std::move(plan.norms);
+    swap.slots = std::move(plan.slots);
+  }
+  if (path.empty() || from == SlotsFrom::kEqual) {
+    MOED_ASSIGN_OR_RETURN(swap.slots, EqualSlots(layers, experts, records));
+    return absl::OkStatus();
+  }
+  return CheckSlotsFit(swap.slots, records, record_bytes);
+}
+
+absl::Status SetUpdates(const PresetSetup& setup, SwapOptions& swap) {
+  double values[std::size(kSwapOptions)] = {};
+  for (size_t i = 1; i < std::size(kSwapOptions); ++i) {
+    MOED_ASSIGN_OR_RETURN(values[i], setup.options.Number(kSwapOptions[i]));
+  }
+  swap.frequency = {.window = static_cast<int>(values[1]),
+                    .growth = values[2],
+                    .tolerance = values[3],
+                    .least_window = static_cast<int>(values[4]),
+                    .judged_steps = static_cast<int>(values[5])};
+  swap.fade = values[6];
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PresetParts> MakeUpdating(const PresetSetup& setup, const PresetContext& context, SlotsFrom from,
+                                         SwapScore score) {
+  SwapOptions swap{.score = score, .clock = &Clock::Real()};
+  MOED_RETURN_IF_ERROR(SetSlots(setup, context, from, swap));
+  MOED_RETURN_IF_ERROR(SetUpdates(setup, swap));
+  const PolicyContext& model = context.predictor.model;
+  PresetParts parts = MakeSwapParts(model, std::make_shared<SwapExperts>(model, std::move(swap)));
+  MOED_ASSIGN_OR_RETURN(parts.rule, MakeFidelityRule("exact", {model, context.model_hash, setup.options}));
+  return parts;
+}
+
+}  // namespace
+
+absl::StatusOr<PresetParts> MakeSwapMoe(const PresetSetup& setup, const PresetContext& context) {
+  return MakeUpdating(setup, context, SlotsFrom::kPlan, SwapScore::kMagnitude);
+}
+
+absl::StatusOr<PresetParts> MakeSwapMoeEqual(const PresetSetup& setup, const PresetContext& context) {
+  return MakeUpdating(setup, context, SlotsFrom::kEqual, SwapScore::kMagnitude);
+}
+
+absl::StatusOr<PresetParts> MakeSwapMoeTokens(const PresetSetup& setup, const PresetContext& context) {
+  return MakeUpdating(setup, context, SlotsFrom::kPlan, SwapScore::kTokens);
+}
+
+absl::StatusOr<PresetParts> MakeSwapMoePruning(const PresetSetup& setup, const PresetContext& context) {
+  if (setup.options.Text(kSwapPruningOptions[0]).empty()) {
+    return InvalidArgument("the preset ", setup.row->name,
+                           " keeps the experts of the largest norms, which are in a file of \"moed-plan slots STORE TEXT\": ",
+                           "--preset-options slots=FILE");
+  }
+  SwapOptions swap{.updates = false, .clock = &Clock::Real()};
+  MOED_RETURN_IF_ERROR(SetSlots(setup, context, SlotsFrom::kEqual, swap));
+  const PolicyContext& model = context.predictor.model;
+  PresetParts parts = MakeSwapParts(model, std::make_shared<SwapExperts>(model, std::move(swap)));
+  MOED_ASSIGN_OR_RETURN(parts.rule, MakeFidelityRule("exact", {model, context.model_hash, setup.options}));
+  return parts;
+}
+
+PresetParts MakeSwapParts(const PolicyContext& model, std::shared_ptr<SwapExperts> experts) {
+  PresetParts parts;
+  parts.mask = std::make_unique<SwapMask>(experts, model.experts_per_layer);
+  parts.predictor = std::make_unique<SwapPredictor>(experts);
+  parts.policy = std::make_unique<SwapPolicy>(std::move(experts));
+  return parts;
+}
+
+}  // namespace moed

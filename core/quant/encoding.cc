@@ -1,0 +1,174 @@
+#include "core/quant/encoding.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "core/base/check.h"
+#include "core/base/status.h"
+#include "core/quant/block_formats.h"
+
+namespace moed {
+namespace {
+
+constexpr int kBlockWeights = kPanelRows * kBlockColumns;
+
+constexpr Quantizer kQuantizers[] = {
+    {QuantizerId::kRtn, "rtn", "round to nearest, least squared error of each block"},
+    {QuantizerId::kHqq, "hqq", "half-quadratic: offsets by a sparse norm of each block's error"},
+    {QuantizerId::kChannel, "channel", "one scale a row, from its largest magnitude"},
+};
+
+// `row_largest`: of the whole rows, null where no row of the table needs it.
+using EncodeBlock = void (*)(const float* weights, const float* row_largest, std::byte* out);
+
+template <void (*kEncode)(const float*, std::byte*)>
+void Blockwise(const float* weights, const float*, std::byte* out) {
+  kEncode(weights, out);
+}
+
+// What the quantizers but rtn make; rtn makes every format.
+struct Encoder {
+  QuantizerId quantizer;
+  FormatId format;
+  EncodeBlock encode;
+  bool whole_rows;
+};
+constexpr Encoder kEncoders[] = {
+    {QuantizerId::kHqq, FormatId::kQ2, Blockwise<quant::EncodeQ2Hqq>, false},
+    {QuantizerId::kHqq, FormatId::kQ4A, Blockwise<quant::EncodeQ4AHqq>, false},
+    {QuantizerId::kHqq, FormatId::kQ3, Blockwise<quant::EncodeQ3Hqq>, false},
+    {QuantizerId::kChannel, FormatId::kQ8, quant::EncodeQ8Channel, true},
+    {QuantizerId::kChannel, FormatId::kQ4, quant::EncodeQ4Channel, true},
+    {QuantizerId::kChannel, FormatId::kQ2, quant::EncodeQ2Channel, true},
+    {QuantizerId::kChannel, FormatId::kQ4A, quant::EncodeQ4AChannel, true},
+    {QuantizerId::kChannel, FormatId::kQ3, quant::EncodeQ3Channel, true},
+};
+
+const Encoder* FindEncoder(QuantizerId quantizer, FormatId format) {
+  const auto found = std::find_if(std::begin(kEncoders), std::end(kEncoders),
+                                  [&](const Encoder& e) { return e.quantizer == quantizer && e.format == format; });
+  return found == std::end(kEncoders) ? nullptr : found;
+}
+
+std::string FormatsOf(QuantizerId quantizer) {
+  std::vector<std::string_view> names;
+  for (const Encoder& encoder : kEncoders) {
+    if (encoder.quantizer == quantizer) names.push_back(FormatOf(encoder.format).name);
+  }
+  return JoinNames(names, [](std::string_view name) { return name; });
+}
+
+// Copies a block out of a row-major matrix, zeros where the matrix ends. False when a weight exceeds `largest` or is not a
+// number.
+bool GatherBlock(const float* matrix, int rows, int cols, int panel, int block, float largest, float* out) {
+  const int first_row = panel * kPanelRows;
+  const int first_column = block * kBlockColumns;
+  const int width = std::min(kBlockColumns, cols - first_column);
+  const int height = std::min(kPanelRows, rows - first_row);
+  std::memset(out, 0, kBlockWeights * sizeof(float));
+  for (int row = 0; row < height; ++row) {
+    std::memcpy(out + kBlockColumns * row, matrix + static_cast<int64_t>(first_row + row) * cols + first_column,
+                width * sizeof(float));
+  }
+  int misfits = 0;
+  for (int i = 0; i < kBlockWeights; ++i) misfits += !(std::fabs(out[i]) <= largest);
+  return misfits == 0;
+}
+
+// All the digits that tell it from its neighbours.
+std::string ExactText(float value) {
+  char text[32];
+  return std::string(text, std::to_chars(text, text + sizeof(text), value).ptr);
+}
+
+absl::Status MisfitError(const Format& format, const float* matrix, int rows, int cols, int first_row) {
+  for (int row = 0; row < rows; ++row) {
+    for (int column = 0; column < cols; ++column) {
+      const float weight = matrix[static_cast<int64_t>(row) * cols + column];
+      if (std::fabs(weight) <= format.largest) continue;
+      return InvalidArgument("row ", first_row + row, ", column ", column, ": weight ", ExactText(weight), " does not fit ",
+                             format.name, " (finite, magnitude up to ", ExactText(format.largest), ")");
+    }
+  }
+  return Internal("no misfit in a matrix that was said to have one");
+}
+
+// The greatest magnitude of each row of a panel; zeros below the matrix's last row. Weights that are no number count nothing.
+void RowLargest(const float* matrix, int rows, int cols, int panel, float (&largest)[kPanelRows]) {
+  for (int i = 0; i < kPanelRows; ++i) {
+    largest[i] = 0;
+    const int row = panel * kPanelRows + i;
+    if (row >= rows) continue;
+    const float* at = matrix + static_cast<int64_t>(row) * cols;
+    for (int column = 0; column < cols; ++column) largest[i] = std::max(largest[i], std::fabs(at[column]));
+  }
+}
+
+}  // namespace
+
+std::span<const Quantizer> Quantizers() { return kQuantizers; }
+
+bool Makes(QuantizerId quantizer, FormatId format) {
+  return quantizer == QuantizerId::kRtn || FindEncoder(quantizer, format) != nullptr;
+}
+
+absl::StatusOr<Encoding> ParseEncoding(std::string_view text) {
+  const size_t colon = text.find(':');
+  Encoding encoding;
+  MOED_ASSIGN_OR_RETURN(encoding.format, ParseFormat(text.substr(0, colon)));
+  if (colon == std::string_view::npos) return encoding;
+  const std::string_view name = text.substr(colon + 1);
+  const auto row =
+      std::find_if(std::begin(kQuantizers), std::end(kQuantizers), [&](const Quantizer& q) { return q.name == name; });
+  if (row == std::end(kQuantizers)) {
+    return InvalidArgument("unknown quantizer '", name, "' in '", text,
+                           "'; known: ", JoinNames(kQuantizers, [](const Quantizer& q) { return q.name; }));
+  }
+  encoding.quantizer = row->id;
+  if (!Makes(encoding.quantizer, encoding.format)) {
+    return InvalidArgument("quantizer '", name, "' does not make ", FormatOf(encoding.format).name,
+                           "; it makes: ", FormatsOf(encoding.quantizer));
+  }
+  return encoding;
+}
+
+std::string EncodingName(const Encoding& encoding) {
+  const std::string_view format = FormatOf(encoding.format).name;
+  if (encoding.quantizer == QuantizerId::kRtn) return std::string(format);
+  return StrCat(format, ":", kQuantizers[static_cast<size_t>(encoding.quantizer)].name);
+}
+
+absl::Status EncodeRows(const Encoding& encoding, const float* weights, int rows, int cols, std::span<std::byte> out,
+                        int first_row) {
+  MOED_CHECK(out.size() == PackedBytes(encoding.format, rows, cols));
+  MOED_CHECK(Makes(encoding.quantizer, encoding.format));
+  const Format& format = FormatOf(encoding.format);
+  const Encoder* encoder = FindEncoder(encoding.quantizer, encoding.format);  // null: to nearest
+  std::byte* at = out.data();
+  for (int panel = 0; panel < Panels(rows); ++panel) {
+    float row_largest[kPanelRows];
+    if (encoder != nullptr && encoder->whole_rows) RowLargest(weights, rows, cols, panel, row_largest);
+    for (int block = 0; block < Blocks(cols); ++block) {
+      float gathered[kBlockWeights];
+      if (!GatherBlock(weights, rows, cols, panel, block, format.largest, gathered)) {
+        return MisfitError(format, weights, rows, cols, first_row);
+      }
+      if (encoder == nullptr) {
+        format.encode_block(gathered, at);
+      } else {
+        encoder->encode(gathered, row_largest, at);
+      }
+      at += format.panel_block_bytes;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EncodeRows(FormatId format, const float* weights, int rows, int cols, std::span<std::byte> out, int first_row) {
+  return EncodeRows(Encoding{format}, weights, rows, cols, out, first_row);
+}
+
+}  // namespace moed

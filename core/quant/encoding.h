@@ -1,0 +1,52 @@
+// How weights become the codes of a format: quantizers as rows of one table. A quantizer chooses scales, offsets and codes; the
+// layout, the bytes it takes and the kernels that read it are the format's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/quant/format.h"
+
+namespace moed {
+
+enum class QuantizerId : uint8_t {
+  // To nearest, with scales (and offsets) that make a block's squared error small; the float formats' own rounding.
+  kRtn,
+  // Half-quadratic quantisation: offsets that make a sparse norm of a block's error small (quant/lines.h).
+  kHqq,
+  // Channel-wise linear: one scale for a whole row, from its largest magnitude, repeated in every block of the row.
+  kChannel,
+};
+
+struct Quantizer {
+  QuantizerId id;
+  std::string_view name;
+  std::string_view summary;
+};
+// The table. Order is that of QuantizerId.
+std::span<const Quantizer> Quantizers();
+
+struct Encoding {
+  FormatId format = FormatId::kF32;
+  QuantizerId quantizer = QuantizerId::kRtn;
+};
+
+// "q2" (rtn) or "q2:hqq". INVALID_ARGUMENT naming the known formats, the known quantizers, or the formats a quantizer makes.
+absl::StatusOr<Encoding> ParseEncoding(std::string_view text);
+std::string EncodingName(const Encoding& encoding);  // as ParseEncoding reads it; "q2" for rtn
+bool Makes(QuantizerId quantizer, FormatId format);
+
+// Encodes rows [first_panel * 8, ...) of a matrix: `weights` (rows, cols) row-major holds just these rows, `out` their
+// PackedBytes. The quantizer makes the format. INVALID_ARGUMENT for a weight that the format cannot hold (NaN, infinity, beyond
+// float16), naming row, column, value and format; rows are counted from `first_row` there.
+absl::Status EncodeRows(const Encoding& encoding, const float* weights, int rows, int cols, std::span<std::byte> out,
+                        int first_row = 0);
+// To nearest.
+absl::Status EncodeRows(FormatId format, const float* weights, int rows, int cols, std::span<std::byte> out, int first_row = 0);
+
+}  // namespace moed

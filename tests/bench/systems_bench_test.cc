@@ -1,0 +1,232 @@
+// moe-bench systems without a daemon: what is compared, the journal, quality, tables.
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "bench/moe_bench/energy_meter.h"
+#include "bench/moe_bench/systems_cells.h"
+#include "bench/moe_bench/systems_journal.h"
+#include "bench/moe_bench/systems_quality.h"
+#include "bench/moe_bench/systems_report.h"
+#include "bench/moe_bench/systems_targets.h"
+#include "core/base/status.h"
+#include "core/expert/preset.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace moed {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
+
+class TempFolder {
+ public:
+  TempFolder() : path_(testing::TempDir() + "/systems_bench_" + std::to_string(getpid()) + "_" + std::to_string(++count_)) {
+    std::filesystem::create_directories(path_);
+  }
+  ~TempFolder() { std::filesystem::remove_all(path_); }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
+
+ private:
+  static inline int count_ = 0;
+  const std::string path_;
+};
+
+void Write(const std::string& path, const std::string& text) {
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+TEST(ContendersTest, AllIsEveryPresetAndAutoWithBounds) {
+  const auto all = ParseContenders("all");
+  ASSERT_TRUE(all.ok());
+  std::set<std::string> names;
+  for (const Contender& contender : *all) names.insert(contender.name());
+  for (const PresetRow& row : Presets()) EXPECT_TRUE(names.contains(std::string(row.name))) << row.name;
+  EXPECT_GT(all->size(), Presets().size());
+  EXPECT_TRUE(ParseContenders("auto@exact,auto@fast,auto@bounded:0.25,hobbit").ok());
+}
+
+TEST(ContendersTest, ErrorsSayWhatIsAllowed) {
+  EXPECT_THAT(MessageOf(ParseContenders("auto,nobody").status()), HasSubstr("\"nobody\"; known are: all, auto, edgemoe"));
+  EXPECT_THAT(MessageOf(ParseContenders("auto,auto").status()), HasSubstr("twice"));
+  EXPECT_THAT(MessageOf(ParseContenders("auto@loose").status()), HasSubstr("expected exact, bounded:X"));
+  EXPECT_THAT(MessageOf(ParseContenderOptions({"edgemoe"}).status()), HasSubstr("expected PRESET:NAME=VALUE"));
+  EXPECT_THAT(MessageOf(ParseContenderOptions({"nobody:a=b"}).status()), HasSubstr("unknown preset"));
+  const auto options = ParseContenderOptions({"edgemoe:widths=w", "edgemoe:paths=p", "hobbit:hobbit-t1=0.5"});
+  ASSERT_TRUE(options.ok());
+  EXPECT_EQ(options->at("edgemoe"), "widths=w,paths=p");
+}
+
+TEST(CellsTest, NoCellTakesMoreThanAMinuteAContender) {
+  for (const auto& cells : {AllCells(), QuickCells()}) {
+    for (const Cell& cell : cells) {
+      EXPECT_LE(cell.protocol.turns * cell.protocol.seconds, 60) << cell.name();
+      EXPECT_LE(cell.protocol.prompt_tokens + cell.protocol.skipped_tokens + 1 + cell.protocol.counted_tokens, 256) << cell.name();
+    }
+  }
+}
+
+TEST(PromptsTest, PiecesDifferAndAreWhole) {
+  PromptKind kind{"text", {}};
+  for (int id = 0; id < 10000; ++id) kind.ids.push_back(id);
+  const std::vector<int> first = PromptOf(kind, 64, 0), second = PromptOf(kind, 64, 1);
+  EXPECT_EQ(first.size(), 64u);
+  EXPECT_EQ(first.back(), 63);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(PromptOf({"short", {4, 5, 6}}, 64, 7), (std::vector<int>{4, 5, 6}));
+}
+
+TEST(EnergyTest, AddsPackagesOnlyAndKnowsThatCountersWrap) {
+  const TempFolder folder;
+  EXPECT_FALSE(EnergyMeter(folder / "nowhere").readable());
+  const std::vector<std::pair<std::string, std::string>> zones = {
+      {"intel-rapl:0", "1000000"}, {"intel-rapl:1", "9000000"}, {"intel-rapl:0:0", "5"}};
+  for (const auto& [zone, energy] : zones) {
+    Write(folder / (zone + "/max_energy_range_uj"), "10000000\n");
+    Write(folder / (zone + "/energy_uj"), energy);
+  }
+  EnergyMeter meter(folder.path());
+  ASSERT_TRUE(meter.readable());
+  Write(folder / "intel-rapl:0/energy_uj", "3000000");
+  Write(folder / "intel-rapl:1/energy_uj", "500000");
+  Write(folder / "intel-rapl:0:0/energy_uj", "4000000");
+  EXPECT_DOUBLE_EQ(meter.TakeJoules(), 2 + 1.5);
+  EXPECT_DOUBLE_EQ(meter.TakeJoules(), 0);
+}
+
+const nlohmann::ordered_json kRun = {{"store", "a.moed"}, {"turns", 2}};
+
+Record Speed(const std::string& contender, int turn, Figures figures, const std::string& disk = "native") {
+  return {{"speed", 25, disk, contender, turn}, std::move(figures), ""};
+}
+
+TEST(JournalTest, GoesOnWhereItWas) {
+  const TempFolder folder;
+  const std::string path = folder / "j.jsonl";
+  {
+    auto journal = Journal::Open(path, kRun);
+    ASSERT_TRUE(journal.ok()) << journal.status();
+    ASSERT_TRUE(journal->Add(Speed("auto", 0, {{"decode_tokens_per_second", 2.5}})).ok());
+    ASSERT_TRUE(journal->Add({{"speed", 25, "native", "edgemoe", 0}, {}, "needs \"widths\""}).ok());
+  }
+  std::ofstream(path, std::ios::app) << "{\"kind\":\"speed\",\"sha";  // killed while writing
+  auto journal = Journal::Open(path, kRun);
+  ASSERT_TRUE(journal.ok()) << journal.status();
+  ASSERT_EQ(journal->records().size(), 2u);
+  EXPECT_EQ(journal->Find({"speed", 25, "native", "auto", 0})->figures.at("decode_tokens_per_second"), 2.5);
+  EXPECT_EQ(journal->Find({"speed", 25, "native", "edgemoe", 0})->not_run, "needs \"widths\"");
+  EXPECT_EQ(journal->Find({"speed", 25, "native", "auto", 1}), nullptr);
+  ASSERT_TRUE(journal->Add(Speed("auto", 1, {})).ok());
+  EXPECT_EQ(Journal::Open(path, kRun)->records().size(), 3u) << "what was cut off is gone, what follows is whole";
+}
+
+TEST(JournalTest, RefusesAnotherRunAndWhatIsNoJournal) {
+  const TempFolder folder;
+  ASSERT_TRUE(Journal::Open(folder / "j.jsonl", kRun).ok());
+  nlohmann::ordered_json other = kRun;
+  other["turns"] = 3;
+  EXPECT_THAT(MessageOf(Journal::Open(folder / "j.jsonl", other).status()), HasSubstr("belongs to another run"));
+  Write(folder / "text.jsonl", "Once upon a time\n");
+  EXPECT_THAT(MessageOf(Journal::Open(folder / "text.jsonl", kRun).status()), HasSubstr("line 1"));
+  EXPECT_FALSE(Journal::Open(folder / "no/such/folder.jsonl", kRun).ok());
+}
+
+TEST(QualityTest, DivergenceByHand) {
+  const auto log = [](double p) { return static_cast<float>(std::log(p)); };
+  const std::map<int, float> exact = {{1, log(0.5)}, {2, log(0.25)}, {3, log(0.125)}};
+  EXPECT_NEAR(BucketedDivergence(exact, exact), 0, 1e-6);
+  // Tokens 1 and 2 are shared; the rest is 0.25 against 0.5.
+  const std::map<int, float> lossy = {{1, log(0.25)}, {2, log(0.25)}, {9, log(0.1)}};
+  EXPECT_NEAR(BucketedDivergence(exact, lossy), 0.5 * std::log(2.0) + 0.25 * std::log(0.5), 1e-6);
+  // Nothing is shared: one bucket that holds everything.
+  EXPECT_NEAR(BucketedDivergence(exact, {{7, log(0.9)}}), 0, 1e-6);
+}
+
+TEST(QualityTest, ComparesTheWindowsThatBothHave) {
+  const std::map<int, float> one = {{1, 0}};
+  ScoredText exact{{{{-1, -2}, {one, one}, {1, 1}}, {{-9}, {one}, {1}}}, 0};
+  const ScoredText lossy{{{{-2, -2}, {one, one}, {1, 4}}}, 0.125};
+  const Figures figures = CompareQuality(exact, lossy);
+  EXPECT_DOUBLE_EQ(figures.at("scored_tokens"), 2);
+  EXPECT_DOUBLE_EQ(figures.at("perplexity"), std::exp(2.0));
+  EXPECT_DOUBLE_EQ(figures.at("exact_perplexity"), std::exp(1.5));
+  EXPECT_DOUBLE_EQ(figures.at("top1_agreement"), 0.5);
+  EXPECT_DOUBLE_EQ(figures.at("quality_gate_mass_lost"), 0.125);
+  EXPECT_TRUE(CompareQuality(exact, {}).empty());
+}
+
+class ReportTest : public testing::Test {
+ protected:
+  ReportTest() {
+    bench_.budgets[25] = 100 << 20;
+    for (const char* name : {"hobbit", "load-on-demand-lru", "edgemoe", "auto", "auto@bounded:0.1"}) {
+      contenders_.push_back(ParseContenders(name)->front());
+    }
+    const auto add = [&](const std::string& name, int turn, double rate, double exact, double lost) {
+      EXPECT_TRUE(journal_
+                      .Add(Speed(name, turn, {{"decode_tokens_per_second", rate}, {"exact", exact}, {"gate_mass_lost", lost}}))
+                      .ok());
+    };
+    add("load-on-demand-lru", 0, 2, 1, 0);
+    add("load-on-demand-lru", 1, 4, 1, 0);
+    add("hobbit", 0, 3, 0, 0.2);
+    add("hobbit", 1, 8, 0, 0.2);
+    add("auto", 0, 3, 1, 0);
+    add("auto", 1, 6, 1, 0);
+    add("auto@bounded:0.1", 0, 6, 0, 0.1);
+    add("auto@bounded:0.1", 1, 12, 0, 0.1);
+    EXPECT_TRUE(journal_.Add({{"speed", 25, "native", "edgemoe", 0}, {}, "needs widths"}).ok());
+    EXPECT_TRUE(journal_.Add({{"quality", 25, "native", "hobbit", 0}, {{"perplexity", 31.5}, {"kl", 0.0625}}, ""}).ok());
+  }
+
+  const TempFolder folder_;
+  SystemsBench bench_;
+  const std::vector<Cell> cells_ = {{25, "native", 0, {.turns = 2}}};
+  std::vector<Contender> contenders_;
+  Journal journal_ = *Journal::Open(folder_ / "j.jsonl", kRun);
+  ReportParts parts_{bench_, cells_, contenders_, journal_, kRun};
+};
+
+TEST_F(ReportTest, RatiosAreOfOneTurn) {
+  const auto ratio = RatioOf(journal_, cells_[0], "hobbit", "load-on-demand-lru");
+  ASSERT_TRUE(ratio.has_value());
+  EXPECT_DOUBLE_EQ(ratio->low, 1.5);
+  EXPECT_DOUBLE_EQ(ratio->median, 1.75);
+  EXPECT_DOUBLE_EQ(ratio->high, 2.0);
+  EXPECT_FALSE(RatioOf(journal_, cells_[0], "hobbit", "edgemoe").has_value());
+}
+
+TEST_F(ReportTest, TargetsPickTheirRivals) {
+  std::map<std::string, TargetResult> found;
+  for (const TargetResult& target : Targets(parts_)) found[target.what + StrCat(" ", target.reach)] = target;
+  ASSERT_TRUE(found.contains("hobbit / load-on-demand-lru 1.5"));
+  EXPECT_TRUE(found.at("hobbit / load-on-demand-lru 1.5").met());
+  const auto& exact = found.at("auto / the best exact preset (load-on-demand-lru) 1.2");
+  EXPECT_DOUBLE_EQ(exact.ratio->median, 1.5);
+  const auto& bounded = found.at("auto within hobbit's gate mass (auto@bounded:0.1) / hobbit 1.1");
+  EXPECT_DOUBLE_EQ(bounded.ratio->median, (2 + 1.5) / 2);
+}
+
+TEST_F(ReportTest, TablesNameEveryContender) {
+  const std::string markdown = ReportMarkdown(parts_);
+  EXPECT_THAT(markdown, HasSubstr("| hobbit | 5.50 (3.00 to 8.00) |"));
+  EXPECT_THAT(markdown, HasSubstr("| 31.5 |"));
+  EXPECT_THAT(markdown, HasSubstr("- edgemoe: not run: needs widths"));
+  EXPECT_THAT(markdown, Not(HasSubstr("J a token"))) << "nobody has that figure";
+  const auto json = ReportJson(parts_);
+  EXPECT_EQ(json.at("cells").size(), contenders_.size());
+  EXPECT_EQ(json.at("budgets")[0].at("process_limit_bytes"), (100u << 20) + kBesideBudgetBytes);
+  EXPECT_EQ(json.at("cells")[2].at("not_run"), "needs widths");
+}
+
+}  // namespace
+}  // namespace moed

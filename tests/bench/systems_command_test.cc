@@ -1,0 +1,92 @@
+// `moe-bench systems` on the demo model through the real daemon: a tiny run, its tables, and the same command again.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace moed {
+namespace {
+
+using testing::HasSubstr;
+
+std::string Read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+class SystemsCommandTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(Shell(std::string(MOED_BIN_DIR) + "/moed-pack " MOED_SOURCE_DIR "/models/tales-qwen " + Path("s.moed") +
+                    " --expert-formats q4"),
+              0);
+  }
+  void TearDown() override {
+    for (const char* name : {"s.moed", "j.jsonl", "out.json", "out.md", "log"}) std::remove(Path(name).c_str());
+  }
+  static std::string Path(const std::string& name) {
+    return testing::TempDir() + "/systems_command_" + std::to_string(getpid()) + "_" + name;
+  }
+  static int Shell(const std::string& command) { return WEXITSTATUS(std::system((command + " > " + Path("log") + " 2>&1").c_str())); }
+  static int Systems(const std::string& flags) {
+    return Shell("cd " MOED_SOURCE_DIR " && " MOED_BIN_DIR "/moe-bench systems --store " + Path("s.moed") + " --journal " +
+                 Path("j.jsonl") + " " + flags);
+  }
+};
+
+TEST_F(SystemsCommandTest, MeasuresReportsAndGoesOn) {
+  const std::string flags = "--quick --seconds 0.5 --quality-tokens 32 --presets load-on-demand-lru,load-on-demand,hobbit --json " +
+                            Path("out.json") + " --markdown " + Path("out.md");
+  ASSERT_EQ(Systems(flags), 0) << Read(Path("log"));
+  const auto json = nlohmann::json::parse(Read(Path("out.json")));
+  ASSERT_EQ(json.at("cells").size(), 6u);
+  for (const auto& cell : json.at("cells")) {
+    if (cell.at("contender") == "hobbit") {
+      EXPECT_THAT(cell.at("not_run").get<std::string>(), HasSubstr("moed-pack")) << "one precision is not enough";
+      continue;
+    }
+    const auto& median = cell.at("median");
+    EXPECT_GT(median.at("decode_tokens_per_second"), 0);
+    EXPECT_GT(median.at("prefill_tokens_per_second"), 0);
+    EXPECT_GT(median.at("bytes_per_token"), 0);
+    EXPECT_EQ(median.at("exact"), 1);
+    if (cell.at("contender") == "load-on-demand-lru") {
+      EXPECT_NEAR(median.at("cache_share"), 0.25, 0.03);
+      EXPECT_GT(median.at("decode_hit_ratio"), 0);
+    }
+    if (cell.at("disk") == "native") {
+      EXPECT_EQ(cell.at("quality").at("kl"), 0);
+      EXPECT_GT(cell.at("quality").at("perplexity"), 1);
+    }
+  }
+  EXPECT_THAT(Read(Path("out.md")), HasSubstr("- hobbit: not run:"));
+
+  const std::string journal = Read(Path("j.jsonl"));
+  ASSERT_EQ(Systems(flags), 0) << Read(Path("log"));
+  EXPECT_EQ(Read(Path("j.jsonl")), journal) << "everything had been measured";
+  EXPECT_EQ(Systems(flags + " --moed-flags --threads=1"), 1);
+  EXPECT_THAT(Read(Path("log")), HasSubstr("belongs to another run"));
+}
+
+TEST_F(SystemsCommandTest, WrongUseIsNamed) {
+  EXPECT_EQ(Systems("--presets nobody"), 1);
+  EXPECT_THAT(Read(Path("log")), HasSubstr("unknown preset \"nobody\""));
+  EXPECT_EQ(Systems("--moed /nowhere/moed"), 1);
+  EXPECT_THAT(Read(Path("log")), HasSubstr("/nowhere/moed: no program to run"));
+  EXPECT_EQ(Systems("--shares 33"), 1);
+  EXPECT_THAT(Read(Path("log")), HasSubstr("known are 10, 25, 50, 75, 100"));
+  EXPECT_EQ(Systems("--prompts /nowhere/text"), 1);
+  EXPECT_THAT(Read(Path("log")), HasSubstr("/nowhere/text"));
+}
+
+}  // namespace
+}  // namespace moed

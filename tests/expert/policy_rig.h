@@ -1,0 +1,53 @@
+// A cache of equal records around a policy, as the real one asks it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "core/base/check.h"
+#include "core/expert/policy.h"
+
+namespace moed {
+
+inline const auto kAnyKey = [](CachedKey) { return true; };
+
+class UnitCache {
+ public:
+  UnitCache(std::unique_ptr<EvictionPolicy> policy, size_t capacity, uint64_t record_bytes = 1)
+      : policy_(std::move(policy)), capacity_(capacity), record_bytes_(record_bytes) {}
+
+  EvictionPolicy& policy() { return *policy_; }
+  const std::set<CachedKey>& residents() const { return residents_; }
+  bool Has(const CachedKey& key) const { return residents_.contains(key); }
+
+  // One use by one sequence; true for a hit.
+  bool Use(const CachedKey& key, SessionId session = SessionId(1)) {
+    const bool hit = Has(key);
+    policy_->OnAccess(key, {.session = session, .hit = hit});
+    if (!hit) Load(key, LoadReason::kDemand);
+    return hit;
+  }
+  void Prefetch(const CachedKey& key) { Load(key, LoadReason::kPrefetch); }
+
+ private:
+  void Load(const CachedKey& key, LoadReason reason) {
+    if (residents_.size() == capacity_) {
+      const auto victim = policy_->Victim({key, record_bytes_, reason, key.layer}, kAnyKey);
+      MOED_CHECK(victim && residents_.erase(*victim) == 1);
+      policy_->OnEvict(*victim);
+    }
+    residents_.insert(key);
+    policy_->OnInsert(key, record_bytes_);
+  }
+
+  const std::unique_ptr<EvictionPolicy> policy_;
+  const size_t capacity_;
+  const uint64_t record_bytes_;
+  std::set<CachedKey> residents_;
+};
+
+}  // namespace moed

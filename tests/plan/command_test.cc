@@ -1,0 +1,242 @@
+// moed-plan as a user runs it, on a tiny random checkpoint.
+#include "tests/pack/command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <cmath>
+#include <cstring>
+#include <thread>
+
+#include "core/base/status.h"
+#include "core/expert/fidelity.h"
+#include "nlohmann/json.hpp"
+#include "tests/pack/tiny_checkpoint.h"
+#include "tools/plan/loss_evaluator.h"
+#include "tools/plan/measured_losses.h"
+
+namespace moed {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+class PlanCommandTest : public ::testing::Test {
+ protected:
+  // A random model to whose logits the experts matter: their weights times 2^5.
+  void SetUp() override {
+    TinyCheckpoint tiny = MakeTinyCheckpoint("olmoe");
+    for (auto& [name, tensor] : tiny.tensors) {
+      if (name.find(".experts.") == std::string::npos) continue;
+      for (size_t at = 0; at < tensor.bytes.size(); at += 2) {
+        uint16_t bf16;
+        std::memcpy(&bf16, tensor.bytes.data() + at, 2);
+        bf16 = static_cast<uint16_t>(bf16 + (5 << 7));
+        std::memcpy(tensor.bytes.data() + at, &bf16, 2);
+      }
+    }
+    tiny.Write(folder_ / "in");
+    ASSERT_EQ(RunPack({folder_ / "in", store_, "--expert-formats", "q8,q4:channel,q2:channel"}).exit_code, 0);
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += StrCat("The ", i * 37 % 101, "th wolf of the ", i % 7, " woods said nothing. ");
+    WriteContents(text_, text);
+  }
+  std::vector<std::string> Widths(std::vector<std::string> more = {}) const {
+    std::vector<std::string> arguments = {"widths", store_, text_, "--tokens", "300", "--window", "32", "--threads", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  std::unique_ptr<LossEvaluator> Evaluator(int threads = 1, uint64_t cache_bytes = 1 << 20) const {
+    auto evaluator = LossEvaluator::Open(store_, FileContents(text_), {300, 32, threads, cache_bytes});
+    EXPECT_TRUE(evaluator.ok()) << evaluator.status();
+    return *std::move(evaluator);
+  }
+  static double Nats(LossEvaluator& evaluator, std::vector<Precision> precisions) {
+    AssignedPrecisions rule(evaluator.store().description(), std::move(precisions));
+    const auto nats = evaluator.Loss(rule, nullptr, [] { return false; });
+    EXPECT_TRUE(nats.ok()) << nats.status();
+    return nats.value_or(NAN);
+  }
+
+  TemporaryFolder folder_;
+  const std::string store_ = folder_ / "s.moed";
+  const std::string text_ = folder_ / "text.txt";
+  const std::string out_ = store_ + ".widths.json";
+};
+
+std::vector<Precision> Flat(const Json& layers) {
+  std::vector<Precision> all;
+  for (const Json& layer : layers) {
+    for (const Json& precision : layer) all.push_back(precision.get<Precision>());
+  }
+  return all;
+}
+
+TEST_F(PlanCommandTest, ThePlanMeetsTheLossAndTheDaemonsRuleReadsIt) {
+  const auto evaluator = Evaluator();
+  const int experts = evaluator->experts();
+  const double reference = Nats(*evaluator, std::vector<Precision>(experts, 0));
+  const double worst = Nats(*evaluator, std::vector<Precision>(experts, 2));
+  ASSERT_GT(std::fabs(worst - reference), 1e-6);
+  const double allowed = std::expm1(std::fabs(worst - reference)) * 0.4;
+  const CommandResult result = RunProgram("moed-plan", Widths({"--loss-percent", std::to_string(allowed * 100)}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_FALSE(std::filesystem::exists(out_ + ".journal"));
+  const Json json = Json::parse(FileContents(out_));
+  const std::vector<Precision> precisions = Flat(json["precisions"]);
+  ASSERT_EQ(precisions.size(), static_cast<size_t>(experts));
+  EXPECT_EQ(json["formats"], Json({"q8", "q4", "q2"}));
+  EXPECT_DOUBLE_EQ(json["report"]["nats_per_token"].get<double>(), Nats(*evaluator, precisions));
+  EXPECT_LE(Nats(*evaluator, precisions), reference + std::log1p(allowed) + 1e-6);
+  EXPECT_GT(json["report"]["lowered_experts"], 0);
+  EXPECT_EQ(json["report"]["expert_bytes"], evaluator->store().all_expert_bytes()) << "records of one page at every width";
+
+  auto options = PartOptions::Parse("widths=" + out_);
+  ASSERT_TRUE(options.ok());
+  const StoreDescription& description = evaluator->store().description();
+  PolicyContext model;
+  model.moe_layers = description.moe_layers;
+  model.experts_per_layer = description.experts_per_layer;
+  model.precisions = 3;
+  const auto rule = MakeFidelityRule("widths", {model, evaluator->store().model_hash(), *options});
+  ASSERT_TRUE(rule.ok()) << rule.status();
+  EXPECT_EQ((*rule)->PrefetchPrecision({description.moe_layers[1], 2}, 0), precisions[description.experts_per_layer + 2]);
+
+  const CommandResult again = RunProgram("moed-plan", Widths());
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_THAT(again.err, HasSubstr("--force"));
+}
+
+// The same bits on one thread and three, with all experts cached and with almost none, whatever was measured before.
+TEST_F(PlanCommandTest, ALossDependsOnNothingButTheConfiguration) {
+  const auto one = Evaluator(1, 64 << 20), other = Evaluator(3, 100 << 10);
+  const int experts = one->experts();
+  std::vector<Precision> mixed(experts);
+  for (int e = 0; e < experts; ++e) mixed[e] = static_cast<Precision>(e * 7 % 3);
+  const double first = Nats(*one, mixed);
+  EXPECT_NE(Nats(*one, std::vector<Precision>(experts, 2)), first);
+  EXPECT_EQ(Nats(*one, mixed), first);
+  EXPECT_EQ(Nats(*other, mixed), first);
+}
+
+TEST_F(PlanCommandTest, AllAtOnePrecisionIsTheStoreOfThatPrecision) {
+  const std::string single = folder_ / "single.moed";
+  ASSERT_EQ(RunPack({folder_ / "in", single, "--expert-formats", "q2:channel"}).exit_code, 0);
+  const auto evaluator = Evaluator();
+  auto alone = LossEvaluator::Open(single, FileContents(text_), {300, 32, 1, 1 << 20});
+  ASSERT_TRUE(alone.ok());
+  EXPECT_EQ(Nats(**alone, std::vector<Precision>(evaluator->experts(), 0)),
+            Nats(*evaluator, std::vector<Precision>(evaluator->experts(), 2)));
+}
+
+// A mask that forbids the router's favourite must be asked, and must change what is computed.
+TEST_F(PlanCommandTest, AMaskTakesPart) {
+  class FirstExpertsOnly final : public RouterMask {
+   public:
+    void Apply(LayerId, const TokenRouting&, const ResidencyView&, std::span<float> logits) override {
+      for (size_t e = 3; e < logits.size(); ++e) logits[e] = -INFINITY;
+    }
+  };
+  const auto evaluator = Evaluator();
+  AssignedPrecisions rule(evaluator->store().description(), std::vector<Precision>(evaluator->experts(), 0));
+  FirstExpertsOnly mask;
+  const auto never = [] { return false; };
+  const double plain = *evaluator->Loss(rule, nullptr, never);
+  EXPECT_NE(*evaluator->Loss(rule, &mask, never), plain);
+  EXPECT_EQ(*evaluator->Loss(rule, nullptr, never), plain);
+}
+
+TEST_F(PlanCommandTest, KilledAgainAndAgainItArrivesAtTheSamePlan) {
+  const std::vector<std::string> loss = {"--loss-percent", "0.0001"};
+  const CommandResult whole = RunProgram("moed-plan", Widths({"--loss-percent", "0.0001", "--out", folder_ / "whole.json"}));
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  const std::string journal = out_ + ".journal";
+  const auto journal_bytes = [&] {
+    std::error_code absent;
+    const uintmax_t bytes = std::filesystem::file_size(journal, absent);
+    return absent ? 0 : bytes;
+  };
+  int interrupted = 0;
+  for (const int number : {SIGKILL, SIGINT, SIGTERM}) {
+    const uintmax_t before = journal_bytes();
+    Command command("moed-plan", Widths(loss));
+    while (command.Running() && journal_bytes() <= before + 48) std::this_thread::yield();
+    command.Signal(number);
+    const CommandResult result = command.Wait();
+    if (result.exit_code == 0) break;
+    ++interrupted;
+    EXPECT_FALSE(std::filesystem::exists(out_));
+    if (number != SIGKILL) {
+      EXPECT_EQ(result.exit_code, 130);
+      EXPECT_THAT(result.err, HasSubstr("run the same command again to resume"));
+    }
+  }
+  ASSERT_GE(interrupted, 1);
+  if (!std::filesystem::exists(out_)) {
+    const CommandResult last = RunProgram("moed-plan", Widths(loss));
+    ASSERT_EQ(last.exit_code, 0) << last.err;
+    EXPECT_THAT(last.err, HasSubstr("resuming"));
+  }
+  EXPECT_EQ(FileContents(out_), FileContents(folder_ / "whole.json"));
+}
+
+TEST_F(PlanCommandTest, RefusesWithWhatIsAllowed) {
+  const std::string single = folder_ / "single.moed";
+  ASSERT_EQ(RunPack({folder_ / "in", single}).exit_code, 0);
+  const struct {
+    std::vector<std::string> arguments;
+    int exit_code;
+    std::string expected;
+  } cases[] = {
+      {{}, 2, "commands: widths, dictionary"},
+      {{"length"}, 2, "commands: widths, dictionary"},
+      {{"widths", store_}, 2, "TEXT"},
+      {Widths({"--loss-percent", "-1"}), 2, "--loss-percent"},
+      {Widths({"--speed"}), 2, "--tokens, --window, --threads, --cache-mib, --loss-percent, --widths, --out, --force"},
+      {{"widths", store_, folder_ / "none"}, 1, "none"},
+      {{"widths", folder_ / "none", text_}, 1, "none"},
+      {{"widths", store_, text_, "--tokens", "1000000", "--window", "64"}, 1, "1000000 are to be scored"},
+      {{"widths", store_, text_, "--tokens", "300"}, 1, "a window of 256 tokens is more than the model's context of 64"},
+      {{"widths", single, text_}, 1, "holds experts at q8 alone"},
+      {Widths({"--widths", "q4,q3"}), 1, "no experts at 'q3'; it has: q8, q4, q2"},
+      {Widths({"--widths", "q4,q4"}), 1, "names q4 twice"},
+      {Widths({"--widths", "q4"}), 1, "name two or more"},
+  };
+  for (const auto& [arguments, exit_code, expected] : cases) {
+    std::filesystem::remove(out_);
+    const CommandResult result = RunProgram("moed-plan", arguments);
+    EXPECT_EQ(result.exit_code, exit_code) << expected << ": " << result.err;
+    EXPECT_THAT(result.err, HasSubstr(expected));
+  }
+  WriteContents(text_, "wolf \xff\xfe");
+  EXPECT_THAT(RunProgram("moed-plan", Widths()).err, AllOf(HasSubstr("text.txt"), HasSubstr("UTF-8")));
+}
+
+TEST(MeasuredLossesTest, KeepsThemForTheSameIdentityOnly) {
+  TemporaryFolder folder;
+  const std::string path = folder / "journal";
+  {
+    auto losses = MeasuredLosses::Open(path, 7);
+    ASSERT_TRUE(losses.ok());
+    ASSERT_TRUE(losses->Add(11, 3.25).ok());
+    ASSERT_TRUE(losses->Add(12, -0.0).ok());
+  }
+  {
+    auto losses = MeasuredLosses::Open(path, 7);
+    EXPECT_EQ(losses->size(), 2u);
+    EXPECT_EQ(losses->Find(11), 3.25);
+    EXPECT_EQ(losses->Find(13), std::nullopt);
+    EXPECT_FALSE(losses->started_over());
+  }
+  auto other = MeasuredLosses::Open(path, 8);
+  EXPECT_EQ(other->size(), 0u);
+  EXPECT_TRUE(other->started_over());
+  ASSERT_TRUE(other->Remove().ok());
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+}  // namespace
+}  // namespace moed

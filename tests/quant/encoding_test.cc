@@ -1,0 +1,222 @@
+#include "core/quant/encoding.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/quant/half.h"
+#include "core/quant/lines.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace moed {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr FormatId kOffsetFormats[] = {FormatId::kQ2, FormatId::kQ3, FormatId::kQ4A};
+
+std::vector<Encoding> Encodings() {
+  std::vector<Encoding> encodings;
+  for (const Quantizer& quantizer : Quantizers()) {
+    for (const Format& format : Formats()) {
+      if (Makes(quantizer.id, format.id)) encodings.push_back({format.id, quantizer.id});
+    }
+  }
+  return encodings;
+}
+
+std::vector<float> Gaussian(int count, uint32_t seed, float deviation = 0.05f) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.0f, deviation);
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+std::vector<std::byte> Pack(const Encoding& encoding, const std::vector<float>& weights, int rows, int cols) {
+  std::vector<std::byte> packed(PackedBytes(encoding.format, rows, cols));
+  const absl::Status status = EncodeRows(encoding, weights.data(), rows, cols, packed);
+  EXPECT_TRUE(status.ok()) << status;
+  return packed;
+}
+
+std::vector<float> Decoded(const Encoding& encoding, const std::vector<float>& weights, int rows, int cols) {
+  const std::vector<std::byte> packed = Pack(encoding, weights, rows, cols);
+  std::vector<float> found(weights.size());
+  for (int row = 0; row < rows; ++row) {
+    DecodeRow(encoding.format, packed.data(), cols, row, found.data() + static_cast<size_t>(row) * cols);
+  }
+  return found;
+}
+
+float HalfAt(const std::vector<std::byte>& bytes, size_t offset) {
+  return Float16ToFloat(
+      static_cast<uint16_t>(std::to_integer<int>(bytes[offset]) | std::to_integer<int>(bytes[offset + 1]) << 8));
+}
+
+float LargestCode(FormatId format) { return format == FormatId::kQ2 ? 3 : format == FormatId::kQ3 ? 7 : 15; }
+
+TEST(Encodings, NamesAreReadBack) {
+  for (const Encoding& encoding : Encodings()) {
+    const auto parsed = ParseEncoding(EncodingName(encoding));
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(parsed->format, encoding.format);
+    EXPECT_EQ(parsed->quantizer, encoding.quantizer);
+  }
+  EXPECT_EQ(EncodingName({FormatId::kQ2}), "q2");
+  EXPECT_EQ(EncodingName(*ParseEncoding("q8:rtn")), "q8");
+  EXPECT_EQ(EncodingName({FormatId::kQ3, QuantizerId::kHqq}), "q3:hqq");
+}
+
+TEST(Encodings, WhatIsNotKnownIsAnErrorThatListsWhatIs) {
+  const struct {
+    std::string text;
+    std::string expected;
+  } cases[] = {
+      {"q5:hqq", "'q5'; known: f32, f16, bf16, q8, q4, q2, q4a, q3"},
+      {"q2:gptq", "'gptq' in 'q2:gptq'; known: rtn, hqq, channel"},
+      {"q2:", "'' in 'q2:'; known: rtn"},
+      {"q8:hqq", "'hqq' does not make q8; it makes: q2, q4a, q3"},
+      {"bf16:channel", "'channel' does not make bf16; it makes: q8, q4, q2, q4a, q3"},
+  };
+  for (const auto& [text, expected] : cases) {
+    EXPECT_THAT(std::string(ParseEncoding(text).status().message()), HasSubstr(expected));
+  }
+}
+
+TEST(Encodings, EveryOneIsFiniteAndWithinTheWeights) {
+  for (const Encoding& encoding : Encodings()) {
+    for (float deviation : {1e-6f, 0.02f, 30.0f}) {
+      const int rows = 21, cols = 100;
+      const std::vector<float> weights = Gaussian(rows * cols, 5, deviation);
+      const std::vector<float> found = Decoded(encoding, weights, rows, cols);
+      float largest = 0, widest = 0;
+      for (float w : weights) largest = std::max(largest, std::fabs(w));
+      for (float w : found) widest = std::max(widest, std::fabs(w));
+      EXPECT_LE(widest, largest * 1.25f + 0x1p-22f) << EncodingName(encoding) << " " << deviation;
+      EXPECT_TRUE(std::all_of(found.begin(), found.end(), [](float w) { return std::isfinite(w); }));
+    }
+    const std::vector<float> constant(8 * 64, -0.75f), zeros(8 * 64, 0.0f);
+    EXPECT_EQ(Decoded(encoding, zeros, 8, 64), zeros) << EncodingName(encoding);
+    for (float w : Decoded(encoding, constant, 8, 64)) EXPECT_NEAR(w, -0.75f, 0.001f) << EncodingName(encoding);
+    std::vector<float> extreme(8 * 64, FormatOf(encoding.format).largest);
+    for (size_t i = 0; i < extreme.size(); i += 2) extreme[i] = -extreme[i];
+    for (float w : Decoded(encoding, extreme, 8, 64)) EXPECT_TRUE(std::isfinite(w)) << EncodingName(encoding);
+  }
+}
+
+// By hand, first step from the range's line: 30 weights of 0, one of 3, one of 0.6; scale 1, z = 0, so code(0.6) = 1 and its
+// error e = 0.6 - 1 = -0.4. Shrunk by |e|^(-1/4) / 10 = 0.12574 it is s = -0.27426; z = mean(q - (x - s)) = (1 - 0.6 - 0.27426)
+// / 32.
+TEST(HalfQuadratic, OneStepByHand) {
+  quant::LaneColumns columns{};
+  columns.at[5] = quant::Splat(3);
+  columns.at[9] = quant::Splat(0.6f);
+  const quant::Lines range = quant::RangeLines(columns, 3);
+  EXPECT_EQ(range.scale[0], 1);
+  EXPECT_EQ(range.offset[0], 0);
+  EXPECT_NEAR(quant::SparseError(columns, range, 3)[0], std::pow(0.4, 0.75), 1e-6);
+  // The zero point 0.12574 / 32 would move 31 exact weights off theirs to mend one: its sparse error is larger, and it is not
+  // kept.
+  EXPECT_GT(31 * std::pow(0.12574 / 32, 0.75) + std::pow(0.4 - 0.12574 / 32, 0.75), std::pow(0.4, 0.75));
+  const quant::Lines kept = quant::HalfQuadraticLines(columns, 3);
+  EXPECT_EQ(kept.scale[0], 1);
+  EXPECT_EQ(kept.offset[0], 0);
+  // Least squares moves the line.
+  EXPECT_NE(quant::LeastSquaresLines(columns, 3).offset[0], 0);
+}
+
+// 16 weights of 0.3 and 14 of 1.3 between one 0 and one 3: one unit apart, so moving the offset by 0.3 makes 30 of 32 exact and
+// leaves the range's ends off by 0.3.
+TEST(HalfQuadratic, MostWeightsComeRightAndFarOnesStayFar) {
+  quant::LaneColumns columns{};
+  for (int i = 0; i < 30; ++i) columns.at[i] = quant::Splat(i < 16 ? 0.3f : 1.3f);
+  columns.at[30] = quant::Splat(0);
+  columns.at[31] = quant::Splat(3);
+  const quant::Lines lines = quant::HalfQuadraticLines(columns, 3);
+  EXPECT_EQ(lines.scale[0], 1);
+  EXPECT_NEAR(lines.offset[0], 0.3f, 0.03f);
+  EXPECT_LT(quant::SparseError(columns, lines, 3)[0], 0.5f * quant::SparseError(columns, quant::RangeLines(columns, 3), 3)[0]);
+}
+
+TEST(HalfQuadratic, NeverRaisesTheSparseErrorAndMostlyLowersIt) {
+  for (FormatId format : kOffsetFormats) {
+    int lower = 0, all = 0;
+    for (uint32_t seed = 0; seed < 50; ++seed) {
+      const quant::LaneColumns columns = quant::Transpose(Gaussian(8 * 32, seed).data(), 0);
+      const float largest_code = LargestCode(format);
+      const quant::Lanes before = quant::SparseError(columns, quant::RangeLines(columns, largest_code), largest_code);
+      const quant::Lanes after = quant::SparseError(columns, quant::HalfQuadraticLines(columns, largest_code), largest_code);
+      for (int lane = 0; lane < quant::kLaneRows; ++lane, ++all) {
+        EXPECT_LE(after[lane], before[lane]);
+        lower += after[lane] < before[lane];
+      }
+    }
+    EXPECT_GT(lower, all / 2) << FormatOf(format).name;
+  }
+}
+
+// A matrix times a power of two has the same codes.
+TEST(HalfQuadratic, DoesNotDependOnTheUnit) {
+  const std::vector<float> weights = Gaussian(8 * 32, 3);
+  std::vector<float> doubled = weights;
+  for (float& w : doubled) w *= 8;
+  for (FormatId format : kOffsetFormats) {
+    const std::vector<std::byte> one = Pack({format, QuantizerId::kHqq}, weights, 8, 32);
+    const std::vector<std::byte> other = Pack({format, QuantizerId::kHqq}, doubled, 8, 32);
+    EXPECT_TRUE(std::equal(one.begin() + 32, one.end(), other.begin() + 32)) << FormatOf(format).name;
+  }
+}
+
+// Row r has the magnitude 2^r somewhere in its second block: every block of the row carries the scale that follows from it.
+TEST(Channel, OneScaleARowByHand) {
+  const int rows = 11, cols = 70, blocks = 3;
+  std::vector<float> weights = Gaussian(rows * cols, 7, 0.1f);
+  for (int row = 0; row < rows; ++row)
+    weights[row * cols + 40 + row] = row % 2 == 0 ? std::ldexp(1.0f, row) : -std::ldexp(1.0f, row);
+  const struct {
+    FormatId format;
+    float steps;  // the range of levels, 2 x largest magnitude, has so many steps
+  } cases[] = {{FormatId::kQ8, 254}, {FormatId::kQ4, 14}, {FormatId::kQ2, 3}, {FormatId::kQ3, 7}, {FormatId::kQ4A, 15}};
+  for (const auto& [format, steps] : cases) {
+    const std::vector<std::byte> packed = Pack({format, QuantizerId::kChannel}, weights, rows, cols);
+    for (int row = 0; row < rows; ++row) {
+      const float expected = std::ldexp(2.0f, row) / steps;
+      for (int block = 0; block < blocks; ++block) {
+        const size_t at = FormatOf(format).panel_block_bytes * (row / 8 * blocks + block);
+        EXPECT_NEAR(HalfAt(packed, at + 2 * (row % 8)), expected, expected * 0x1p-10f) << FormatOf(format).name;
+        if (steps == 3) {
+          EXPECT_NEAR(HalfAt(packed, at + 16 + 2 * (row % 8)), -std::ldexp(1.0f, row), std::ldexp(1.0f, row - 9));
+        }
+      }
+    }
+    // No weight is further from its level than half a step, and the largest ones are levels.
+    const std::vector<float> found = Decoded({format, QuantizerId::kChannel}, weights, rows, cols);
+    for (int row = 0; row < rows; ++row) {
+      const float step = std::ldexp(2.0f, row) / steps;
+      for (int column = 0; column < cols; ++column) {
+        EXPECT_NEAR(found[row * cols + column], weights[row * cols + column], step * 0.51f) << FormatOf(format).name;
+      }
+      EXPECT_NEAR(found[row * cols + 40 + row], weights[row * cols + 40 + row], step * 0.01f);
+    }
+  }
+}
+
+TEST(Hostile, EveryQuantizerNamesTheWeightThatDoesNotFit) {
+  for (const Encoding& encoding : Encodings()) {
+    for (float misfit : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      std::vector<float> weights = Gaussian(9 * 40, 1);
+      weights[8 * 40 + 33] = misfit;
+      std::vector<std::byte> packed(PackedBytes(encoding.format, 9, 40));
+      const absl::Status status = EncodeRows(encoding, weights.data(), 9, 40, packed, 100);
+      EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("row 108, column 33"), HasSubstr("does not fit")));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace moed

@@ -1,0 +1,72 @@
+#include "tests/replay/trace_files.h"
+
+namespace moed {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+void Route(RoutingRecorder& recorder, const RoutingShape& shape, SessionId session, TokenId token,
+           const std::vector<std::vector<ExpertChoice>>& layers, Phase phase = Phase::kDecode) {
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const TokenRouting tokens[] = {{.session = session, .token = token, .phase = phase, .choices = layers[i]}};
+    recorder.OnRouted({shape.layers[i], tokens});
+  }
+}
+
+TEST(RoutingRecorder, WhatItWritesIsRead) {
+  for (const int experts : {4, 300}) {  // of a byte and of two
+    TemporaryFolder folder;
+    RoutingShape shape = TinyShape();
+    shape.experts = experts;
+    auto recorder = RoutingRecorder::Create(folder / "trace", shape);
+    ASSERT_TRUE(recorder.ok()) << recorder.status();
+    const SessionId one(1), two(2);
+    const auto last = static_cast<int32_t>(experts - 1);
+    Route(**recorder, shape, one, TokenId(5), {{{0, 1.f}, {1, 0.f}}, {{2, .6f}, {last, .4f}}});
+    Route(**recorder, shape, two, TokenId(6), {{{1, .5f}, {0, .5f}}, {{3, .5f}, {2, .5f}}});
+    Route(**recorder, shape, one, TokenId(9), {{{0, .5f}, {1, .5f}}, {{0, .5f}, {1, .5f}}}, Phase::kPrefill);  // not recorded
+    Route(**recorder, shape, one, TokenId(8), {{{0, .5f}}, {{0, .5f}, {1, .5f}}});                             // nor a masked one
+    Route(**recorder, shape, one, TokenId(7), {{{2, .5f}, {1, .5f}}, {{1, .5f}, {0, .5f}}});
+    (*recorder)->OnSequenceEnd(one);
+    ASSERT_TRUE((*recorder)->Finish().ok());
+
+    TokenTexts texts;
+    const auto trace = ReadRoutingTrace(folder / "trace", std::nullopt, texts);
+    ASSERT_TRUE(trace.ok()) << trace.status();
+    EXPECT_TRUE(trace->shape.SameExperts(shape));
+    EXPECT_EQ(trace->shape.expert_bytes, shape.expert_bytes);
+    EXPECT_THAT(trace->token_ids, ElementsAre(TokenId(5), TokenId(7), TokenId(6)));
+    EXPECT_THAT(trace->experts, ElementsAre(0, 1, 2, last, 2, 1, 1, 0, 1, 0, 3, 2));
+    EXPECT_THAT(std::span(trace->probabilities).first(4), ElementsAre(255, 0, 153, 102));
+    ASSERT_EQ(trace->sequences.size(), 2u);
+    EXPECT_EQ(trace->sequences[0].tokens, 2u);
+  }
+}
+
+TEST(RoutingRecorder, LongSequencesAreWrittenInPieces) {
+  TemporaryFolder folder;
+  const RoutingShape shape = TinyShape();
+  auto recorder = RoutingRecorder::Create(folder / "trace", shape);
+  ASSERT_TRUE(recorder.ok());
+  for (int i = 0; i < 5000; ++i) Route(**recorder, shape, SessionId(1), TokenId(i), {{{0, .5f}, {1, .5f}}, {{2, .5f}, {3, .5f}}});
+  ASSERT_TRUE((*recorder)->Finish().ok());
+  TokenTexts texts;
+  const auto trace = ReadRoutingTrace(folder / "trace", std::nullopt, texts);
+  ASSERT_TRUE(trace.ok()) << trace.status();
+  EXPECT_EQ(trace->replayed_tokens(), 5000u);
+  EXPECT_EQ(trace->sequences.size(), 2u);
+  EXPECT_EQ(trace->token_ids.back(), TokenId(4999));
+}
+
+TEST(RoutingRecorder, NeverWritesOverATrace) {
+  TemporaryFolder folder;
+  ASSERT_TRUE((*RoutingRecorder::Create(folder / "trace", TinyShape()))->Finish().ok());
+  const auto again = RoutingRecorder::Create(folder / "trace", TinyShape());
+  EXPECT_EQ(again.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(Message(again.status()), HasSubstr(folder / "trace"));
+  EXPECT_FALSE(RoutingRecorder::Create("/dev/null/trace", TinyShape()).ok());
+}
+
+}  // namespace
+}  // namespace moed

@@ -1,0 +1,55 @@
+// moed-plan dictionary: which experts follow which in a text (core/expert/activation_path.h).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/expert/activation_path.h"
+#include "core/expert/expert_index.h"
+#include "core/expert/fidelity.h"
+#include "tools/plan/planner.h"
+
+namespace moed {
+
+std::unique_ptr<Planner> MakeDictionaryPlanner();
+
+// How well each token would have been predicted by those before it.
+struct DictionaryReport {
+  struct Source {
+    uint64_t estimates = 0;
+    uint64_t chosen = 0;  // experts that the router chose
+    uint64_t right = 0;   // of them, among as many of the highest estimates
+  };
+  std::array<Source, kPathSources> sources{};
+
+  std::string Text() const;
+};
+
+// Changes nothing; counts the paths of everything that is routed.
+class PathCounter final : public FidelityRule {
+ public:
+  // `paths` and `report` outlive it. From token `report_from` on, every token is estimated before it is counted.
+  PathCounter(const ExpertIndex& experts, size_t report_from, ActivationPaths& paths, DictionaryReport& report);
+
+  void Resolve(const LayerDemand& demand, std::span<Action>) override { Count(demand.routing); }
+  void Count(const LayerRouting& routing);
+  size_t tokens() const { return seen_tokens_; }
+
+ private:
+  void Compare(int position, const PathKey& key, const ExpertSet& chosen);
+
+  const ExpertIndex index_;
+  const size_t report_from_;
+  ActivationPaths& paths_;
+  DictionaryReport& report_;
+  TokenPaths tokens_;
+  size_t seen_tokens_ = 0;
+  // Scratch. (experts)
+  std::vector<float> probabilities_;
+  std::vector<int32_t> order_;
+};
+
+}  // namespace moed

@@ -1,0 +1,84 @@
+// What a text costs a store's model under any rule for its experts: the measure of every planner.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/base/executor.h"
+#include "core/expert/caching_provider.h"
+#include "core/io/read_backend.h"
+#include "core/kernels/backend.h"
+#include "core/model/kv_pool.h"
+#include "core/model/model.h"
+#include "core/store/store.h"
+
+namespace moed {
+
+struct LossOptions {
+  int tokens = 4096;         // of the text, from its start; >= 2
+  int window = 256;          // tokens that see each other; >= 2
+  int threads = 1;           // that compute
+  uint64_t cache_bytes = 0;  // for experts; at least one record of every precision
+};
+
+// Every expert at a precision of its own, by [MoE layer][expert].
+class AssignedPrecisions final : public FidelityRule {
+ public:
+  AssignedPrecisions(const StoreDescription& store, std::vector<Precision> precisions);
+  void Resolve(const LayerDemand& demand, std::span<Action> actions) override;
+
+ private:
+  std::vector<int> first_;  // by layer id: index of its expert 0, -1 for dense
+  std::vector<Precision> precisions_;
+};
+
+// One model, loaded once, on the production's expert path. One thread's at a time.
+class LossEvaluator {
+ public:
+  // INVALID_ARGUMENT for a text that is no UTF-8 or shorter than options.tokens, and for a window that the model cannot hold.
+  static absl::StatusOr<std::unique_ptr<LossEvaluator>> Open(const std::string& store_path, std::string_view text,
+                                                             const LossOptions& options);
+  LossEvaluator(const LossEvaluator&) = delete;
+  ~LossEvaluator();
+
+  // Mean of -log p(token) in nats over all tokens but the first of each window, the true tokens before it being given. `rule` and
+  // `mask` (may be null) decide for every token. The same bits whatever was measured before, and whatever threads and cache.
+  // CANCELLED soon after `cancelled` returns true.
+  absl::StatusOr<double> Loss(FidelityRule& rule, RouterMask* mask, bool (*cancelled)());
+
+  const StoreReader& store() const { return *store_; }
+  const ModelSpec& spec() const { return spec_; }
+  int experts() const;           // of all layers
+  uint64_t tokens_hash() const;  // of the tokens and how they are cut
+  int scored_tokens() const;
+
+ private:
+  class SwitchedRule;
+  class SwitchedMask;
+  LossEvaluator() = default;
+  absl::Status Load(const std::string& store_path, const LossOptions& options);
+  absl::Status TakeTokens(std::string_view text, const LossOptions& options);
+  absl::StatusOr<double> WindowLoss(std::span<const TokenId> window);
+
+  int window_ = 0;
+  uint64_t next_session_ = 1;
+  std::vector<TokenId> tokens_;
+  ModelSpec spec_;
+  std::vector<uint64_t> record_bytes_;  // by precision
+  std::unique_ptr<StoreReader> store_;
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<ReadBackend> reads_;
+  std::unique_ptr<KvPool> kv_;
+  std::unique_ptr<Model> model_;
+  SwitchedRule* rule_ = nullptr;  // the provider's
+  SwitchedMask* mask_ = nullptr;
+  std::unique_ptr<CachingProvider> provider_;
+};
+
+}  // namespace moed

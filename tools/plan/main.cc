@@ -1,0 +1,73 @@
+// moed-plan: the command line of the offline planners.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/base/version.h"
+#include "tools/pack/interrupt.h"
+#include "tools/plan/planner.h"
+
+namespace moed {
+namespace {
+
+constexpr int kExitOk = 0;
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 2;
+constexpr int kExitInterrupted = 130;
+
+constexpr const char* kDescription = "Measures a store on a calibration text and writes what moed shall do with its experts.";
+constexpr const char* kFooter =
+    "A plan that was interrupted is taken up by running the same command again.\n\n"
+    "Example: moed-plan widths qwen3.store calibration.txt --loss-percent 2\n"
+    "Exit status: 0 done, 1 failed, 2 wrong command line, 130 interrupted.";
+
+// "--help, --version, ..." of the command that was being parsed.
+std::string AllowedFlags(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  const CLI::App& command = chosen.empty() ? app : *chosen.front();
+  std::string names;
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->nonpositional()) names += StrCat(names.empty() ? "" : ", ", option->get_name());
+  }
+  return names;
+}
+
+int Run(int argc, char** argv) {
+  CLI::App app(kDescription, "moed-plan");
+  app.set_version_flag("--version", StrCat("moed-plan ", BuildVersion()));
+  app.set_help_flag("-h,--help", "print this help");
+  std::vector<std::pair<CLI::App*, std::unique_ptr<Planner>>> planners;
+  for (const PlannerRow& row : Planners()) {
+    CLI::App* command = app.add_subcommand(std::string(row.name), std::string(row.description));
+    planners.emplace_back(command, row.make());
+    planners.back().second->DefineFlags(*command);
+  }
+  app.require_subcommand(1);
+  app.footer(kFooter);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    std::fprintf(stderr, "moed-plan: %s\ncommands: %s\nallowed: %s\n", error.what(),
+                 JoinNames(Planners(), [](const PlannerRow& row) { return row.name; }).c_str(), AllowedFlags(app).c_str());
+    return kExitUsage;
+  }
+  CatchInterrupts();
+  for (const auto& [command, planner] : planners) {
+    if (!command->parsed()) continue;
+    const absl::Status status = planner->Run();
+    if (status.ok()) continue;
+    std::fprintf(stderr, "moed-plan: %s\n", std::string(status.message()).c_str());
+    return absl::IsCancelled(status) ? kExitInterrupted : kExitFailed;
+  }
+  return kExitOk;
+}
+
+}  // namespace
+}  // namespace moed
+
+int main(int argc, char** argv) { return moed::Run(argc, argv); }

@@ -1,0 +1,20 @@
+#include "tools/plan/planner.h"
+
+#include "tools/plan/dictionary_planner.h"
+#include "tools/plan/swap_planner.h"
+#include "tools/plan/widths_planner.h"
+
+namespace moed {
+namespace {
+
+constexpr PlannerRow kPlanners[] = {
+    {"widths", "choose the precision of every expert under a tolerable loss (EdgeMoE)", MakeWidthsPlanner},
+    {"dictionary", "count which experts follow which in a text (EdgeMoE)", MakeDictionaryPlanner},
+    {"slots", "divide the memory for experts among the layers (SwapMoE)", MakeSlotsPlanner},
+};
+
+}  // namespace
+
+std::span<const PlannerRow> Planners() { return kPlanners; }
+
+}  // namespace moed

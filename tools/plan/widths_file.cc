@@ -1,0 +1,68 @@
+#include "tools/plan/widths_file.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <utility>
+#include <vector>
+
+#include "core/base/status.h"
+#include "nlohmann/json.hpp"
+
+namespace moed {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// [MoE layer][expert]
+template <class T>
+Json ByLayer(const std::vector<T>& by_expert, int experts_per_layer) {
+  Json layers = Json::array();
+  for (size_t first = 0; first < by_expert.size(); first += experts_per_layer) {
+    layers.push_back(std::vector<T>(by_expert.begin() + first, by_expert.begin() + first + experts_per_layer));
+  }
+  return layers;
+}
+
+Json Report(const WidthsQuestion& question, const WidthsPlan& plan, const LossEvaluator& evaluator) {
+  Json report;
+  report["tolerable_loss"] = question.tolerable_loss;
+  report["loss"] = plan.loss;
+  report["nats_per_token"] = plan.nats;
+  report["reference_nats_per_token"] = plan.reference_nats;
+  report["scored_tokens"] = evaluator.scored_tokens();
+  report["upper"] = question.widths[plan.upper].name;
+  report["lower"] = question.widths[plan.lower].name;
+  report["lowered_experts"] = plan.lowered;
+  uint64_t bytes = 0;
+  for (const Precision precision : plan.precisions) bytes += evaluator.store().expert_bytes(precision);
+  report["expert_bytes"] = bytes;
+  report["reference_expert_bytes"] = evaluator.store().all_expert_bytes();
+  for (size_t i = 0; i < question.widths.size(); ++i) {
+    report["uniform"].push_back({{"format", question.widths[i].name}, {"loss", plan.uniform_losses[i]}});
+  }
+  report["importance"] = ByLayer(plan.importance, evaluator.spec().experts);
+  return report;
+}
+
+}  // namespace
+
+absl::Status WriteWidthsFile(const std::string& path, const WidthsQuestion& question, const WidthsPlan& plan,
+                             const LossEvaluator& evaluator) {
+  Json json;
+  json["model_hash"] = StrCat(absl::Hex(evaluator.store().model_hash(), absl::kZeroPad16));
+  for (const ExpertLayout& precision : evaluator.store().description().precisions) {
+    json["formats"].push_back(FormatOf(precision.format).name);
+  }
+  json["precisions"] = ByLayer(std::vector<int>(plan.precisions.begin(), plan.precisions.end()), evaluator.spec().experts);
+  json["report"] = Report(question, plan, evaluator);
+  const std::string partial = path + ".partial";
+  std::ofstream file(partial, std::ios::binary | std::ios::trunc);
+  file << json.dump() << "\n";
+  file.close();
+  if (!file) return ErrnoError(errno, "cannot write ", partial);
+  if (std::rename(partial.c_str(), path.c_str()) != 0) return ErrnoError(errno, "cannot rename ", partial);
+  return absl::OkStatus();
+}
+
+}  // namespace moed

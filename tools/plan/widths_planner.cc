@@ -1,0 +1,153 @@
+#include "tools/plan/widths_planner.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/status.h"
+#include "core/base/version.h"
+#include "core/store/checksum.h"
+#include "tools/pack/amount.h"
+#include "tools/pack/interrupt.h"
+#include "tools/pack/progress.h"
+#include "tools/plan/evaluation_flags.h"
+#include "tools/plan/loss_evaluator.h"
+#include "tools/plan/measured_losses.h"
+#include "tools/plan/widths_file.h"
+#include "tools/plan/widths_search.h"
+
+namespace moed {
+namespace {
+
+constexpr double kLargestLossPercent = 1e6;
+
+std::string_view FormatName(const StoreDescription& store, size_t precision) {
+  return FormatOf(store.precisions[precision].format).name;
+}
+
+std::string FormatNames(const StoreDescription& store) {
+  return JoinNames(store.precisions, [](const ExpertLayout& layout) { return FormatOf(layout.format).name; });
+}
+
+// Those of `names`, all where it is empty; most bytes first.
+absl::StatusOr<std::vector<Width>> ChooseWidths(const StoreReader& reader, const std::vector<std::string>& names) {
+  const StoreDescription& store = reader.description();
+  if (store.precisions.size() < 2) {
+    return FailedPrecondition(reader.path(), " holds experts at ", FormatNames(store),
+                              " alone, which leaves nothing to choose; moed-pack CHECKPOINT STORE --expert-formats ",
+                              "q8,q4:channel,q2:channel makes a store of several");
+  }
+  for (const std::string& name : names) {
+    if (std::count(names.begin(), names.end(), name) > 1) return InvalidArgument("--widths names ", name, " twice");
+    bool found = false;
+    for (size_t p = 0; p < store.precisions.size(); ++p) found = found || FormatName(store, p) == name;
+    if (!found)
+      return InvalidArgument("--widths: ", reader.path(), " has no experts at '", name, "'; it has: ", FormatNames(store));
+  }
+  if (names.size() == 1) return InvalidArgument("--widths names one width, which leaves nothing to choose; name two or more");
+  std::vector<Width> widths;
+  for (size_t p = 0; p < store.precisions.size(); ++p) {
+    const std::string name(FormatName(store, p));
+    if (!names.empty() && std::count(names.begin(), names.end(), name) == 0) continue;
+    widths.push_back({static_cast<Precision>(p), name, store.precisions[p].record_bytes});
+  }
+  std::stable_sort(widths.begin(), widths.end(), [](const Width& a, const Width& b) { return a.record_bytes > b.record_bytes; });
+  return widths;
+}
+
+void PrintPlan(const WidthsQuestion& question, const WidthsPlan& plan, const std::string& path) {
+  for (size_t i = 0; i < question.widths.size(); ++i) {
+    std::printf("all experts at %-6s loss %9.4f %%\n", question.widths[i].name.c_str(), plan.uniform_losses[i] * 100);
+  }
+  uint64_t bytes = 0;
+  for (const Precision precision : plan.precisions) {
+    for (const Width& width : question.widths) bytes += width.precision == precision ? width.record_bytes : 0;
+  }
+  const uint64_t uniform = question.widths[plan.upper].record_bytes * plan.precisions.size();
+  std::printf("%d of %d experts at %s, the others at %s: loss %.4f %% (allowed %.4f %%), %s instead of %s at %s\n%s\n",
+              plan.lowered, question.experts, question.widths[plan.lower].name.c_str(), question.widths[plan.upper].name.c_str(),
+              plan.loss * 100, question.tolerable_loss * 100, BytesText(static_cast<double>(bytes)).c_str(),
+              BytesText(static_cast<double>(uniform)).c_str(), question.widths[plan.upper].name.c_str(), path.c_str());
+}
+
+class WidthsPlanner final : public Planner {
+ public:
+  void DefineFlags(CLI::App& command) override {
+    evaluation_.Define(command);
+    command.add_option("--loss-percent", loss_percent_, "perplexity may grow by so much over that of the store's reference")
+        ->check(CLI::Range(0.0, kLargestLossPercent))
+        ->option_text("P (default: 2)");
+    command.add_option("--widths", widths_, "formats that experts may have (default: all that the store holds)")
+        ->delimiter(',')
+        ->option_text("F,F,...");
+    command.add_option("--out", out_, "the file to write (default: STORE.widths.json)")->option_text("FILE");
+    command.add_flag("--force", force_, "replace the file if it exists");
+  }
+
+  absl::Status Run() override {
+    const std::string out = out_.empty() ? evaluation_.store + ".widths.json" : out_;
+    std::error_code ignored;
+    if (std::filesystem::exists(out, ignored) && !force_) {
+      return absl::AlreadyExistsError(StrCat(out, " exists already; --force replaces it"));
+    }
+    WidthsQuestion question;
+    {
+      MOED_ASSIGN_OR_RETURN(const std::unique_ptr<StoreReader> store, StoreReader::Open(evaluation_.store));
+      MOED_ASSIGN_OR_RETURN(question.widths, ChooseWidths(*store, widths_));
+    }
+    MOED_ASSIGN_OR_RETURN(const std::unique_ptr<LossEvaluator> evaluator, evaluation_.Open());
+    question.experts = evaluator->experts();
+    question.tolerable_loss = loss_percent_ / 100;
+    const std::string journal = out + ".journal";
+    const uint64_t identity = Checksum(StrCat(Version(), "\n", evaluator->store().model_hash(), "\n", evaluator->tokens_hash()));
+    MOED_ASSIGN_OR_RETURN(MeasuredLosses losses, MeasuredLosses::Open(journal, identity));
+    absl::StatusOr<WidthsPlan> plan = Measure(question, *evaluator, losses, journal);
+    if (!plan.ok()) return plan.status();
+    MOED_RETURN_IF_ERROR(WriteWidthsFile(out, question, *plan, *evaluator));
+    PrintPlan(question, *plan, out);
+    return losses.Remove();
+  }
+
+ private:
+  static absl::StatusOr<WidthsPlan> Measure(const WidthsQuestion& question, LossEvaluator& evaluator, MeasuredLosses& losses,
+                                            const std::string& journal) {
+    if (losses.size() > 0) std::fprintf(stderr, "resuming %s: %zu losses are already there\n", journal.c_str(), losses.size());
+    if (losses.started_over()) {
+      std::fprintf(stderr, "starting over: %s was left by another store, text or version\n", journal.c_str());
+    }
+    const auto total = static_cast<uint64_t>(MostMeasurements(question));
+    Progress progress("measuring", total, std::min<uint64_t>(losses.size(), total), stderr, Clock::Real(), CountText);
+    const auto nats_of = [&](const std::vector<Precision>& precisions) -> absl::StatusOr<double> {
+      const uint64_t configuration = Checksum(std::as_bytes(std::span(precisions)));
+      if (const std::optional<double> known = losses.Find(configuration)) return *known;
+      AssignedPrecisions rule(evaluator.store().description(), precisions);
+      MOED_ASSIGN_OR_RETURN(const double nats, evaluator.Loss(rule, nullptr, Interrupted));
+      MOED_RETURN_IF_ERROR(losses.Add(configuration, nats));
+      progress.Update(losses.size());
+      return nats;
+    };
+    absl::StatusOr<WidthsPlan> plan = SearchWidths(question, nats_of);
+    progress.Break();
+    if (plan.ok() || absl::IsOutOfRange(plan.status())) return plan;
+    return absl::Status(plan.status().code(), StrCat(plan.status().message(), "; what was measured is kept in ", journal,
+                                                     ": run the same command again to resume"));
+  }
+
+  EvaluationFlags evaluation_;
+  double loss_percent_ = 2;
+  std::vector<std::string> widths_;
+  std::string out_;
+  bool force_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Planner> MakeWidthsPlanner() { return std::make_unique<WidthsPlanner>(); }
+
+}  // namespace moed
