@@ -9,7 +9,7 @@ COPY tools/packages.sh tools/packages.sh
 RUN bash tools/packages.sh build
 COPY . .
 RUN cmake --preset release -DMOED_BUILD_TESTS=OFF \
- && cmake --build --preset release --target moed moectl moed-pack \
+ && cmake --build --preset release --target moed moectl moed-pack moed-plan \
  && DESTDIR=/install cmake --install build/release --prefix /usr --strip
 
 FROM ${BASE} AS runtime
@@ -21,7 +21,7 @@ RUN apt-get update -q \
  && useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin moed
 COPY --from=build /install/usr/ /usr/
 # A library that the list above lacks ends the build here, not the container later.
-RUN ! ldd /usr/bin/moed /usr/bin/moectl /usr/bin/moed-pack | grep 'not found'
+RUN ! ldd /usr/bin/moed /usr/bin/moectl /usr/bin/moed-pack /usr/bin/moed-plan | grep 'not found'
 USER 10001
 # The root file system may be read-only: moed writes nothing but its log to standard output. The store is mounted at /models.
 EXPOSE 50051 9464

@@ -34,7 +34,7 @@ struct Point {
   bool inside() const { return recency >= 0 && frequency >= 0 && distance() >= 0; }
   HobbitWeights weights() const {
     const double unit = 1.0 / kSteps;
-    return {recency * unit, frequency * unit / 2, frequency * unit / 2, 1 - recency * unit - frequency * unit};
+    return {recency * unit, frequency * unit / 2, frequency * unit / 2, distance() * unit};
   }
 };
 

@@ -33,8 +33,8 @@ def draw_quality(axes, cells, share):
     """Perplexity as a multiple of the exact one: 1 is exact."""
     for cell in cells:
         quality = cell.get("quality", {})
-        if cell["share"] == share and "perplexity" in quality:
-            mark(axes, quality["perplexity"] / quality["exact_perplexity"], cell["median"][RATE], cell["contender"])
+        if cell["share"] == share and "perplexity_ratio" in quality:
+            mark(axes, quality["perplexity_ratio"], cell["median"][RATE], cell["contender"])
     axes.set_title(f"cache {share} %, native disk", fontsize=9)
     axes.set_xlabel("perplexity / exact perplexity", fontsize=8)
     axes.set_ylabel("decode, tokens/s", fontsize=8)

@@ -22,6 +22,7 @@ using Json = nlohmann::ordered_json;
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr int kMaxContext = 256;
+constexpr double kQualitySeconds = 60;
 constexpr char kHeldout[] = "models/tales-qwen/heldout.txt";
 
 struct Options {
@@ -109,13 +110,11 @@ class Run {
     const Record* speed = journal_.Find({"speed", unit.key.share, unit.key.disk, unit.key.contender, 0});
     const bool exact = speed != nullptr && speed->figures.contains("exact") && speed->figures.at("exact") == 1;
     if (!reference_) {
-      const Contender contender{"auto", "exact", moe::v1::Fidelity()};
-      Contender asked = contender;
-      asked.fidelity->set_kind(moe::v1::Fidelity::EXACT);
-      MOED_ASSIGN_OR_RETURN(reference_, ScoreText(bench_, asked, *unit.cell, 2 * unit.cell->protocol.seconds));
+      MOED_ASSIGN_OR_RETURN(const std::vector<Contender> exactly, ParseContenders("auto@exact"));
+      MOED_ASSIGN_OR_RETURN(reference_, ScoreText(bench_, exactly[0], *unit.cell, 2 * kQualitySeconds));
     }
     if (exact) return CompareQuality(*reference_, *reference_);
-    MOED_ASSIGN_OR_RETURN(const ScoredText text, ScoreText(bench_, *unit.contender, *unit.cell, unit.cell->protocol.seconds));
+    MOED_ASSIGN_OR_RETURN(const ScoredText text, ScoreText(bench_, *unit.contender, *unit.cell, kQualitySeconds));
     return CompareQuality(*reference_, text);
   }
 

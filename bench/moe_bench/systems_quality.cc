@@ -85,6 +85,7 @@ Figures CompareQuality(const ScoredText& exact, const ScoredText& lossy) {
   if (tokens == 0) return {};
   return {{"perplexity", std::exp(lossy_nll / tokens)},
           {"exact_perplexity", std::exp(exact_nll / tokens)},
+          {"perplexity_ratio", std::exp((lossy_nll - exact_nll) / tokens)},
           {"top1_agreement", agreed / tokens},
           {"kl", divergence / tokens},
           {"scored_tokens", tokens},

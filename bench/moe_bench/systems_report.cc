@@ -44,6 +44,7 @@ std::string WhyNot(const ReportParts& parts, const Cell& cell, const std::string
 std::string Number(double value) { return absl::StrFormat(value >= 100 ? "%.0f" : value >= 10 ? "%.1f" : "%.2f", value); }
 std::string Percent(double value) { return absl::StrFormat(value < 0.0995 ? "%.1f %%" : "%.0f %%", 100 * value); }
 std::string Megabytes(double value) { return absl::StrFormat(value < 99.5e6 ? "%.1f" : "%.0f", value * 1e-6); }
+std::string Ratio(double value) { return absl::StrFormat("%.3f", value); }
 std::string Fine(double value) { return absl::StrFormat("%.4f", value); }
 
 struct Column {
@@ -66,7 +67,7 @@ constexpr Column kSpeedColumns[] = {
     {"J a token", "joules_per_token", Number},
 };
 constexpr Column kQualityColumns[] = {
-    {"perplexity", "perplexity", Number},
+    {"perplexity / exact", "perplexity_ratio", Ratio},
     {"top-1 as exact", "top1_agreement", Percent},
     {"KL", "kl", Fine},
 };

@@ -139,7 +139,9 @@ void StepLoop::AddChunk(LiveRequest& live, int tokens) {
   const bool reaches_goal = tokens == live.Pending();
   SequenceChunk chunk;
   chunk.session = sequence.id;
-  chunk.phase = live.Decoding() ? Phase::kDecode : Phase::kPrefill;
+  // Where steps are of one token, a text that is scored meets what an answer meets.
+  const bool as_answer = live.Decoding() || (!live.answer && max_step_tokens_ == 1);
+  chunk.phase = as_answer ? Phase::kDecode : Phase::kPrefill;
   chunk.tokens = std::span<const TokenId>(sequence.tokens).subspan(sequence.kv.length, tokens);
   chunk.kv = &sequence.kv;
   chunk.may_lose = MayLose(live);

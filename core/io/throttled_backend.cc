@@ -103,7 +103,8 @@ class ThrottledBackend final : public ReadBackend {
 
 }  // namespace
 
-std::unique_ptr<ReadBackend> MakeThrottledBackend(std::unique_ptr<ReadBackend> device, double bytes_per_second, const Clock& clock) {
+std::unique_ptr<ReadBackend> MakeThrottledBackend(std::unique_ptr<ReadBackend> device, double bytes_per_second,
+                                                  const Clock& clock) {
   return std::make_unique<ThrottledBackend>(std::move(device), bytes_per_second, clock);
 }
 

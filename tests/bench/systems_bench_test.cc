@@ -70,7 +70,8 @@ TEST(CellsTest, NoCellTakesMoreThanAMinuteAContender) {
   for (const auto& cells : {AllCells(), QuickCells()}) {
     for (const Cell& cell : cells) {
       EXPECT_LE(cell.protocol.turns * cell.protocol.seconds, 60) << cell.name();
-      EXPECT_LE(cell.protocol.prompt_tokens + cell.protocol.skipped_tokens + 1 + cell.protocol.counted_tokens, 256) << cell.name();
+      EXPECT_LE(cell.protocol.prompt_tokens + cell.protocol.skipped_tokens + 1 + cell.protocol.counted_tokens, 256)
+          << cell.name();
     }
   }
 }
@@ -159,6 +160,7 @@ TEST(QualityTest, ComparesTheWindowsThatBothHave) {
   EXPECT_DOUBLE_EQ(figures.at("scored_tokens"), 2);
   EXPECT_DOUBLE_EQ(figures.at("perplexity"), std::exp(2.0));
   EXPECT_DOUBLE_EQ(figures.at("exact_perplexity"), std::exp(1.5));
+  EXPECT_DOUBLE_EQ(figures.at("perplexity_ratio"), std::exp(0.5));
   EXPECT_DOUBLE_EQ(figures.at("top1_agreement"), 0.5);
   EXPECT_DOUBLE_EQ(figures.at("quality_gate_mass_lost"), 0.125);
   EXPECT_TRUE(CompareQuality(exact, {}).empty());
@@ -172,9 +174,8 @@ class ReportTest : public testing::Test {
       contenders_.push_back(ParseContenders(name)->front());
     }
     const auto add = [&](const std::string& name, int turn, double rate, double exact, double lost) {
-      EXPECT_TRUE(journal_
-                      .Add(Speed(name, turn, {{"decode_tokens_per_second", rate}, {"exact", exact}, {"gate_mass_lost", lost}}))
-                      .ok());
+      EXPECT_TRUE(
+          journal_.Add(Speed(name, turn, {{"decode_tokens_per_second", rate}, {"exact", exact}, {"gate_mass_lost", lost}})).ok());
     };
     add("load-on-demand-lru", 0, 2, 1, 0);
     add("load-on-demand-lru", 1, 4, 1, 0);
@@ -185,7 +186,7 @@ class ReportTest : public testing::Test {
     add("auto@bounded:0.1", 0, 6, 0, 0.1);
     add("auto@bounded:0.1", 1, 12, 0, 0.1);
     EXPECT_TRUE(journal_.Add({{"speed", 25, "native", "edgemoe", 0}, {}, "needs widths"}).ok());
-    EXPECT_TRUE(journal_.Add({{"quality", 25, "native", "hobbit", 0}, {{"perplexity", 31.5}, {"kl", 0.0625}}, ""}).ok());
+    EXPECT_TRUE(journal_.Add({{"quality", 25, "native", "hobbit", 0}, {{"perplexity_ratio", 1.0625}, {"kl", 0.0625}}, ""}).ok());
   }
 
   const TempFolder folder_;
@@ -219,7 +220,7 @@ TEST_F(ReportTest, TargetsPickTheirRivals) {
 TEST_F(ReportTest, TablesNameEveryContender) {
   const std::string markdown = ReportMarkdown(parts_);
   EXPECT_THAT(markdown, HasSubstr("| hobbit | 5.50 (3.00 to 8.00) |"));
-  EXPECT_THAT(markdown, HasSubstr("| 31.5 |"));
+  EXPECT_THAT(markdown, HasSubstr("| 1.062 |"));
   EXPECT_THAT(markdown, HasSubstr("- edgemoe: not run: needs widths"));
   EXPECT_THAT(markdown, Not(HasSubstr("J a token"))) << "nobody has that figure";
   const auto json = ReportJson(parts_);

@@ -36,7 +36,9 @@ class SystemsCommandTest : public testing::Test {
   static std::string Path(const std::string& name) {
     return testing::TempDir() + "/systems_command_" + std::to_string(getpid()) + "_" + name;
   }
-  static int Shell(const std::string& command) { return WEXITSTATUS(std::system((command + " > " + Path("log") + " 2>&1").c_str())); }
+  static int Shell(const std::string& command) {
+    return WEXITSTATUS(std::system((command + " > " + Path("log") + " 2>&1").c_str()));
+  }
   static int Systems(const std::string& flags) {
     return Shell("cd " MOED_SOURCE_DIR " && " MOED_BIN_DIR "/moe-bench systems --store " + Path("s.moed") + " --journal " +
                  Path("j.jsonl") + " " + flags);
@@ -44,8 +46,9 @@ class SystemsCommandTest : public testing::Test {
 };
 
 TEST_F(SystemsCommandTest, MeasuresReportsAndGoesOn) {
-  const std::string flags = "--quick --seconds 0.5 --quality-tokens 32 --presets load-on-demand-lru,load-on-demand,hobbit --json " +
-                            Path("out.json") + " --markdown " + Path("out.md");
+  const std::string flags =
+      "--quick --seconds 0.5 --quality-tokens 32 --presets load-on-demand-lru,load-on-demand,hobbit --json " + Path("out.json") +
+      " --markdown " + Path("out.md");
   ASSERT_EQ(Systems(flags), 0) << Read(Path("log"));
   const auto json = nlohmann::json::parse(Read(Path("out.json")));
   ASSERT_EQ(json.at("cells").size(), 6u);

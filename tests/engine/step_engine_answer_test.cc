@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "core/engine/logprobs.h"
 #include "tests/engine/engine_harness.h"
@@ -285,6 +286,23 @@ TEST(StepEngineAnswerTest, ScoresWithTheLikeliestTokensAtEachPosition) {
       EXPECT_EQ(recorder->finish->prompt_top[i - 1], TopLogprobs(logits, LogNormalizer(logits), 3));
     }
     harness.ExpectClean();
+  }
+}
+
+TEST(StepEngineAnswerTest, ScoringInStepsOfOneTokenMeetsWhatAnswersMeet) {
+  for (int step_tokens : {1, 8}) {
+    HarnessOptions options;
+    options.engine.max_sessions = 1;
+    options.engine.max_step_tokens = step_tokens;
+    Harness harness(options);
+    std::set<Phase> seen;
+    harness.model->on_forward = [&](std::span<SequenceChunk> step) { seen.insert(step[0].phase); };
+    EngineRequest request = GreedyRequest("seventeen letters", 1);  // its last step has one token whatever their size
+    request.kind = RequestKind::kScore;
+    const auto recorder = harness.Submit(request);
+    harness.RunAll();
+    EXPECT_EQ(recorder->finish->prompt_logprobs, NaiveScore(request.prompt));
+    EXPECT_EQ(seen, std::set<Phase>{step_tokens == 1 ? Phase::kDecode : Phase::kPrefill});
   }
 }
 
