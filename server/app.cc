@@ -94,6 +94,8 @@ class App::Impl {
   void SetServing(bool serving);
   absl::Status LoadModel();
   absl::StatusOr<std::unique_ptr<CachingProvider>> MakeProvider();
+  LearnedFile FileOfLearned() const;
+  absl::Status TakeUpLearned(PresetParts& parts) const;
   PolicyContext ContextOfPolicy(size_t table_bytes) const;
   PresetContext ContextOfPreset(size_t table_bytes) const;
   absl::StatusOr<PresetNeeds> MeasurePreset() const;
@@ -284,8 +286,22 @@ absl::StatusOr<PresetNeeds> App::Impl::MeasurePreset() const {
   return needs;
 }
 
+LearnedFile App::Impl::FileOfLearned() const {
+  return {config_.learned_state, store_->model_hash(), StrCat("policy ", preset_.policy, ", predictor ", preset_.predictor)};
+}
+
+absl::Status App::Impl::TakeUpLearned(PresetParts& parts) const {
+  if (config_.learned_state.empty() || access(config_.learned_state.c_str(), F_OK) != 0) return absl::OkStatus();
+  const absl::StatusOr<LearnedTaken> taken = TakeLearned(FileOfLearned(), *parts.policy, *parts.predictor);
+  MOED_RETURN_IF_ERROR(Annotate(taken.status(), "--learned-state"));
+  spdlog::info("taken up from {}: {} of what was learned; {} start anew, since their size has changed", config_.learned_state,
+               FormatBytes(taken->taken_bytes), FormatBytes(taken->left_bytes));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<CachingProvider>> App::Impl::MakeProvider() {
   MOED_ASSIGN_OR_RETURN(PresetParts preset, MakePresetParts(preset_, ContextOfPreset(TokenTableBytes(plan_.memory.budget))));
+  MOED_RETURN_IF_ERROR(TakeUpLearned(preset));
   ProviderParts parts;
   parts.store = store_.get();
   parts.reads = reads_.get();
@@ -371,6 +387,7 @@ absl::Status App::Impl::Run() {
     written = Annotate(trace_->WriteJson(config_.trace), "--trace");
     if (written.ok()) spdlog::info("trace written to {} ({} events did not fit)", config_.trace, trace_->dropped());
   }
+  if (!config_.learned_state.empty()) written.Update(Annotate(provider_->SaveLearned(FileOfLearned()), "--learned-state"));
   if (recorder_ != nullptr) written.Update(Annotate(recorder_->Finish(), "--record-routing"));
   metrics_server_.reset();
   spdlog::info("ended");

@@ -44,6 +44,7 @@ struct Config {
   std::optional<int> max_kept_sessions;  // absent: as the budget allows
 
   std::string trace;           // "" = off
+  std::string learned_state;  // "" = nothing is kept
   std::string record_routing;  // "" = off
   std::string log_level = "info";
   std::string request_log;  // "" = with the normal log

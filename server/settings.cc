@@ -4,8 +4,8 @@
 #include <string>
 
 #include "core/base/status.h"
-#include "core/expert/memory_plan.h"
 #include "core/expert/fidelity.h"
+#include "core/expert/memory_plan.h"
 #include "core/expert/policy.h"
 #include "core/expert/predictor.h"
 #include "core/expert/preset.h"
@@ -165,9 +165,13 @@ constexpr Setting kSettings[] = {
     {"predictor", "Experts", "NAME", "which experts are read ahead", "the preset's", ApplyPredictor},
     {"fidelity-rule", "Experts", "NAME", "what a request that may lose something loses", "the preset's", ApplyFidelityRule},
     {"preset-options", "Experts", "NAME=VALUE,...", "settings of these parts (docs/policies.md)", "", ApplyPresetOptions},
+    {"learned-state", "Experts", "FILE",
+     "what policy and predictor have learned: taken up at the start if the file is there, written at the end", "",
+     ApplyPath<&Config::learned_state>},
     {"io-backend", "Experts", "NAME", "how experts are read; auto says what it took and why", "auto", ApplyIoBackend},
     {"io-queue-depth", "Experts", "N", "reads in flight at most", "8", ApplyInt<1, 256, &Config::io_queue_depth>},
-    {"read-rate", "Experts", "BYTES", "reads at most so many bytes a second (\"550MB\"), to try out a slower disk", "", ApplyReadRate},
+    {"read-rate", "Experts", "BYTES", "reads at most so many bytes a second (\"550MB\"), to try out a slower disk", "",
+     ApplyReadRate},
     {"verify-reads", "Experts", "first|always",
      "which reads of an expert are compared with the store's checksum: the first one in this process, or every one", "first",
      ApplyVerifyReads},

@@ -9,6 +9,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
+from matplotlib import ticker  # noqa: E402
 
 AUTO, PAPERS, OTHERS = "#1f6f8b", "#c9a227", "#8c8c8c"
 PAPER_PRESETS = ("edgemoe", "hobbit", "swapmoe", "fate")
@@ -18,6 +19,12 @@ RATE = "decode_tokens_per_second"
 def colour(name):
     preset = name.split("@")[0]
     return AUTO if preset == "auto" else PAPERS if preset in PAPER_PRESETS else OTHERS
+
+
+def plain(axis):
+    """Whole numbers instead of powers of ten."""
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(ticker.NullFormatter())
 
 
 def rated(cells, disk):
@@ -30,13 +37,17 @@ def mark(axes, x, y, name):
 
 
 def draw_quality(axes, cells, share):
-    """Perplexity as a multiple of the exact one: 1 is exact."""
+    """How much perplexity grows over the exact one; linear up to a tenth of a percent, so that 0 has a place."""
     for cell in cells:
         quality = cell.get("quality", {})
         if cell["share"] == share and "perplexity_ratio" in quality:
-            mark(axes, quality["perplexity_ratio"], cell["median"][RATE], cell["contender"])
+            mark(axes, 100 * (quality["perplexity_ratio"] - 1), cell["median"][RATE], cell["contender"])
     axes.set_title(f"cache {share} %, native disk", fontsize=9)
-    axes.set_xlabel("perplexity / exact perplexity", fontsize=8)
+    axes.set_xscale("symlog", linthresh=0.1)
+    plain(axes.xaxis)
+    axes.set_yscale("log")
+    plain(axes.yaxis)
+    axes.set_xlabel("perplexity over the exact one, %", fontsize=8)
     axes.set_ylabel("decode, tokens/s", fontsize=8)
 
 
@@ -67,6 +78,7 @@ def draw_disks(axes, cells, share):
     axes.set_yticks([position + 0.4 - 0.4 / len(disks) for position in range(len(names))], names, fontsize=6.5)
     axes.invert_yaxis()
     axes.set_xscale("log")
+    plain(axes.xaxis)
     axes.set_title(f"cache {share} %: {', '.join(disks)} (paler: slower)", fontsize=9)
     axes.set_xlabel("decode, tokens/s (log)", fontsize=8)
 

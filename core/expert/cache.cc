@@ -321,6 +321,11 @@ ExpertStats ExpertCache::Stats() const {
   return now;
 }
 
+absl::Status ExpertCache::SaveLearned(const LearnedFile& file, ExpertPredictor& predictor) {
+  absl::MutexLock lock(&mutex_);
+  return moed::SaveLearned(file, *policy_, predictor);
+}
+
 std::vector<ExpertHeat> ExpertCache::Hottest(int top) const {
   absl::MutexLock lock(&mutex_);
   std::vector<size_t> order;

@@ -22,6 +22,7 @@
 #include "core/base/trace.h"
 #include "core/expert/expert_index.h"
 #include "core/expert/fidelity.h"
+#include "core/expert/learned_state.h"
 #include "core/expert/loader.h"
 #include "core/expert/policy.h"
 #include "core/expert/prefetch_pace.h"
@@ -77,6 +78,7 @@ class ExpertCache final : Loader::Listener {
 
   SequenceCounters sequence_counters(SessionId session) const;
   ExpertStats Stats() const;
+  absl::Status SaveLearned(const LearnedFile& file, ExpertPredictor& predictor);
   std::vector<ExpertHeat> Hottest(int top) const;
 
  private:

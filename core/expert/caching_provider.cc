@@ -95,6 +95,7 @@ class Provider final : public CachingProvider {
     return stats;
   }
   std::vector<ExpertHeat> HottestExperts(int top) const override { return cache_.Hottest(top); }
+  absl::Status SaveLearned(const LearnedFile& file) override { return cache_.SaveLearned(file, *predictor_); }
 
  private:
   void Resolve(const LayerRouting& routing) {

@@ -11,6 +11,7 @@
 #include "core/base/clock.h"
 #include "core/base/trace.h"
 #include "core/expert/fidelity.h"
+#include "core/expert/learned_state.h"
 #include "core/expert/loader.h"
 #include "core/expert/policy.h"
 #include "core/expert/predictor.h"
@@ -57,6 +58,8 @@ class CachingProvider : public ExpertProvider {
 
   virtual ExpertStats Stats() const = 0;                              // any thread
   virtual std::vector<ExpertHeat> HottestExperts(int top) const = 0;  // any thread; by uses, highest first
+  // What policy and predictor have learned. Once nobody calls the others any more.
+  virtual absl::Status SaveLearned(const LearnedFile& file) = 0;
 };
 
 }  // namespace moed

@@ -1,14 +1,12 @@
 #include "core/expert/fidelity_widths.h"
 
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_format.h"
 #include "core/base/status.h"
 #include "core/expert/expert_index.h"
+#include "core/expert/plan_file.h"
 #include "nlohmann/json.hpp"
 
 namespace moed {
@@ -22,12 +20,9 @@ struct WidthsFile {
 };
 
 absl::StatusOr<WidthsFile> ReadWidths(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) return InvalidArgument("cannot be read");
+  MOED_ASSIGN_OR_RETURN(const std::string text, ReadPlanFile(path));
   try {
-    const nlohmann::json json = nlohmann::json::parse(text.str());
+    const nlohmann::json json = nlohmann::json::parse(text);
     return WidthsFile{json.at("model_hash").get<std::string>(), json.at("precisions").get<Widths>()};
   } catch (const nlohmann::json::exception& error) {
     return InvalidArgument("not {\"model_hash\": ..., \"precisions\": [[...]]}: ", error.what());
@@ -35,10 +30,7 @@ absl::StatusOr<WidthsFile> ReadWidths(const std::string& path) {
 }
 
 absl::Status CheckWidths(const WidthsFile& file, const RuleContext& context) {
-  const std::string wanted_hash = absl::StrFormat("%016x", context.model_hash);
-  if (file.model_hash != wanted_hash) {
-    return InvalidArgument("made for the model ", file.model_hash, ", the store holds ", wanted_hash);
-  }
+  MOED_RETURN_IF_ERROR(CheckPlanHash(file.model_hash, context.model_hash));
   const size_t layers = context.model.moe_layers.size();
   if (file.precisions.size() != layers) {
     return InvalidArgument(file.precisions.size(), " layers, the store has ", layers, " with experts");

@@ -242,6 +242,17 @@ void NextUse::LearnTable(int position) {
   }
 }
 
+void NextUse::VisitLearned(LearnedState& state) {
+  for (std::vector<float>* values : {&features_, &frequency_, &unused_for_, &usual_value_, &tokens_away_, &visits_}) {
+    state.Values(*values);
+  }
+  state.Values(shared_);
+  state.Values(own_);
+  state.Values(pairs_);
+  state.Values(used_last_);
+  after_token_.VisitLearned(state);
+}
+
 size_t NextUse::memory_bytes() const {
   const size_t per_expert = kFeatures + 5;
   return index_.size() * per_expert * sizeof(float) + own_.size() * (sizeof(Weights) + sizeof(float)) +

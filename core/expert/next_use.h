@@ -37,6 +37,7 @@ class NextUse {
   // Expected tokens until the next use, beyond the next visit to the expert's layer. (layer position, expert)
   float TokensAway(int position, int32_t expert) const { return tokens_away_[At(position) + static_cast<size_t>(expert)]; }
 
+  void VisitLearned(LearnedState& state);
   size_t memory_bytes() const;
 
  private:

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/ids.h"
+#include "core/expert/learned_state.h"
 
 namespace moed {
 
@@ -33,6 +34,11 @@ class TokenTable {
     return std::span(values_).subspan(row * values_per_row_ + first, count);
   }
 
+  void VisitLearned(LearnedState& state) {
+    state.Values(rows_);
+    state.Values(values_);
+    state.Value(now_);
+  }
   size_t memory_bytes() const { return rows_.size() * sizeof(Row) + values_.size(); }
 
  private:

@@ -14,6 +14,8 @@
 
 namespace moed {
 
+class LearnedState;
+
 struct AccessContext {
   SessionId session;
   float probability = 0;  // highest gate weight among this sequence's tokens
@@ -58,6 +60,8 @@ class EvictionPolicy {
   virtual void OnEvict(CachedKey key) = 0;
   // Who leaves for `incoming`; nullopt = do not admit (used once from a bypass slot). Only keys for which `evictable` holds.
   virtual std::optional<CachedKey> Victim(const Incoming& incoming, absl::FunctionRef<bool(CachedKey)> evictable) = 0;
+  // Shows what is worth keeping for the next start of the daemon (learned_state.h). Overwritten before the first sequence only.
+  virtual void VisitLearned(LearnedState&) {}
   virtual size_t memory_bytes() const { return 0; }  // beyond a few words an expert; counted in the budget
 };
 

@@ -1,5 +1,6 @@
 #include "core/expert/policy_learned.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "core/base/check.h"
@@ -58,6 +59,10 @@ class LearnedPolicy final : public EvictionPolicy {
     return index_.KeyAt(victim);
   }
 
+  void VisitLearned(LearnedState& state) override {
+    next_use_.VisitLearned(state);
+    std::ranges::fill(last_needed_, kUnknown);
+  }
   size_t memory_bytes() const override {
     return next_use_.memory_bytes() + resident_.size() + last_needed_.size() * sizeof(size_t);
   }

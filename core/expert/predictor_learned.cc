@@ -95,6 +95,11 @@ class LearnedPredictor final : public ExpertPredictor {
     });
   }
 
+  void VisitLearned(LearnedState& state) override {
+    state.Values(weights_);
+    state.Value(far_);
+    prior_.VisitLearned(state);
+  }
   size_t memory_bytes() const override {
     const size_t a_sequence = sizeof(Sequence) + (hidden_ + (kFeatures + 1) * experts_) * sizeof(float) + prior_.sequence_bytes();
     return sequences_.size() * a_sequence + 3 * experts_ * sizeof(float) + prior_.memory_bytes();

@@ -168,6 +168,15 @@ void RoutePrior::LearnWeights(int position, const Sequence& sequence) {
   }
 }
 
+void RoutePrior::VisitLearned(LearnedState& state) {
+  state.Values(frequency_);
+  state.Values(shared_);
+  state.Values(own_);
+  state.Values(after_path_);
+  state.Values(after_use_);
+  of_token_.VisitLearned(state);
+}
+
 size_t RoutePrior::memory_bytes() const {
   const size_t floats = frequency_.size() + after_path_.size() + after_use_.size() + (kFeatures + 2) * experts_;
   return floats * sizeof(float) + own_.size() * sizeof(Weights) + of_token_.memory_bytes();

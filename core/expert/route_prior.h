@@ -46,6 +46,7 @@ class RoutePrior {
   // Of the sequence's token, in the table: 0 = never seen.
   int occurrences(const Sequence& sequence) const;
   size_t sequence_bytes() const { return 3 * index_.size() * sizeof(float) + top_k_ * sizeof(int32_t); }
+  void VisitLearned(LearnedState& state);
   size_t memory_bytes() const;
 
  private:

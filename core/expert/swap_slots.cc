@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <numeric>
-#include <sstream>
 
-#include "absl/strings/str_format.h"
 #include "core/base/status.h"
 #include "core/expert/memory_plan.h"
+#include "core/expert/plan_file.h"
 #include "nlohmann/json.hpp"
 
 namespace moed {
@@ -21,12 +19,9 @@ struct SlotsFile {
 };
 
 absl::StatusOr<SlotsFile> ParseSlots(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) return InvalidArgument("cannot be read");
+  MOED_ASSIGN_OR_RETURN(const std::string text, ReadPlanFile(path));
   try {
-    const nlohmann::json json = nlohmann::json::parse(text.str());
+    const nlohmann::json json = nlohmann::json::parse(text);
     for (const nlohmann::json& slots : json.at("slots")) {
       if (!slots.is_number_integer()) return InvalidArgument("slots: ", slots.dump(), " is no whole number");
     }
@@ -38,10 +33,7 @@ absl::StatusOr<SlotsFile> ParseSlots(const std::string& path) {
 }
 
 absl::Status CheckSlots(const SlotsFile& file, uint64_t model_hash, int layers, int experts) {
-  const std::string wanted_hash = absl::StrFormat("%016x", model_hash);
-  if (file.model_hash != wanted_hash) {
-    return InvalidArgument("made for the model ", file.model_hash, ", the store holds ", wanted_hash);
-  }
+  MOED_RETURN_IF_ERROR(CheckPlanHash(file.model_hash, model_hash));
   if (file.slots.size() != static_cast<size_t>(layers) || file.norms.size() != static_cast<size_t>(layers)) {
     return InvalidArgument("slots of ", file.slots.size(), " and norms of ", file.norms.size(), " layers, the store has ", layers,
                            " with experts");

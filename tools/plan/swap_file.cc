@@ -1,13 +1,11 @@
 #include "tools/plan/swap_file.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <fstream>
 #include <numeric>
 
 #include "core/base/status.h"
 #include "nlohmann/json.hpp"
+#include "tools/plan/plan_file.h"
 
 namespace moed {
 namespace {
@@ -55,13 +53,7 @@ absl::Status WriteSlotsFile(const std::string& path, const StoreReader& store, c
     json["norms"].push_back(std::vector<float>(first, first + experts));
   }
   json["report"] = ReportJson(report);
-  const std::string partial = path + ".partial";
-  std::ofstream file(partial, std::ios::binary | std::ios::trunc);
-  file << json.dump() << "\n";
-  file.close();
-  if (!file) return ErrnoError(errno, "cannot write ", partial);
-  if (std::rename(partial.c_str(), path.c_str()) != 0) return ErrnoError(errno, "cannot rename ", partial);
-  return absl::OkStatus();
+  return WritePlanFile(path, json);
 }
 
 }  // namespace moed

@@ -1,13 +1,11 @@
 #include "tools/plan/widths_file.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <fstream>
 #include <utility>
 #include <vector>
 
 #include "core/base/status.h"
 #include "nlohmann/json.hpp"
+#include "tools/plan/plan_file.h"
 
 namespace moed {
 namespace {
@@ -56,13 +54,7 @@ absl::Status WriteWidthsFile(const std::string& path, const WidthsQuestion& ques
   }
   json["precisions"] = ByLayer(std::vector<int>(plan.precisions.begin(), plan.precisions.end()), evaluator.spec().experts);
   json["report"] = Report(question, plan, evaluator);
-  const std::string partial = path + ".partial";
-  std::ofstream file(partial, std::ios::binary | std::ios::trunc);
-  file << json.dump() << "\n";
-  file.close();
-  if (!file) return ErrnoError(errno, "cannot write ", partial);
-  if (std::rename(partial.c_str(), path.c_str()) != 0) return ErrnoError(errno, "cannot rename ", partial);
-  return absl::OkStatus();
+  return WritePlanFile(path, json);
 }
 
 }  // namespace moed

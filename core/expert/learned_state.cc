@@ -1,0 +1,169 @@
+#include "core/expert/learned_state.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+
+#include "core/base/status.h"
+#include "core/expert/policy.h"
+#include "core/expert/predictor.h"
+#include "core/io/file.h"
+#include "core/store/checksum.h"
+#include "core/store/file_write.h"
+
+namespace moed {
+namespace {
+
+// The file: magic, model hash, length and text of the parts' names; for every array its bytes and a 64-bit length before them;
+// at the end XXH3-64 of all of it.
+constexpr std::array<char, 8> kMagic = {'M', 'O', 'E', 'D', 'L', 'R', 'N', '1'};
+constexpr uint64_t kLongestNames = 4096;
+
+std::span<const std::byte> BytesOf(const auto& value) { return std::as_bytes(std::span(&value, 1)); }
+
+class Writer final : public LearnedState {
+ public:
+  Writer(int fd, const std::string& path) : fd_(fd), path_(path) {}
+
+  void Append(std::span<const std::byte> bytes) {
+    checksum_.Update(bytes);
+    if (status_.ok()) status_ = WriteAt(fd_, path_, offset_, bytes);
+    offset_ += bytes.size();
+  }
+  void Visit(std::span<std::byte> bytes) override {
+    const uint64_t size = bytes.size();
+    Append(BytesOf(size));
+    Append(bytes);
+  }
+  absl::Status Finish() {
+    const uint64_t sum = checksum_.Value();
+    Append(BytesOf(sum));
+    if (status_.ok()) status_ = SyncData(fd_, path_);
+    return status_;
+  }
+
+ private:
+  const int fd_;
+  const std::string& path_;
+  ChecksumStream checksum_;
+  uint64_t offset_ = 0;
+  absl::Status status_;
+};
+
+// Reads on in a file whose checksum was right, so that its lengths are true.
+class Reader final : public LearnedState {
+ public:
+  Reader(const RandomAccessFile& file, uint64_t begin, uint64_t end) : file_(file), offset_(begin), end_(end) {}
+
+  void Visit(std::span<std::byte> bytes) override {
+    uint64_t size = 0;
+    if (!status_.ok()) return;
+    if (offset_ + sizeof(size) > end_) {
+      taken_.left_bytes += bytes.size();
+      return;
+    }
+    status_ = file_.ReadAt(offset_, std::as_writable_bytes(std::span(&size, 1)));
+    offset_ += sizeof(size);
+    if (status_.ok() && size == bytes.size()) {
+      status_ = file_.ReadAt(offset_, bytes);
+      taken_.taken_bytes += size;
+    } else {
+      taken_.left_bytes += bytes.size();
+    }
+    offset_ += size;
+  }
+  const absl::Status& status() const { return status_; }
+  const LearnedTaken& taken() const { return taken_; }
+
+ private:
+  const RandomAccessFile& file_;
+  uint64_t offset_;
+  const uint64_t end_;
+  LearnedTaken taken_;
+  absl::Status status_;
+};
+
+absl::StatusOr<uint64_t> ChecksumOf(const RandomAccessFile& file, uint64_t end) {
+  ChecksumStream checksum;
+  std::vector<std::byte> buffer(1 << 16);
+  for (uint64_t offset = 0; offset < end; offset += buffer.size()) {
+    const auto piece = std::span(buffer).first(std::min<uint64_t>(buffer.size(), end - offset));
+    MOED_RETURN_IF_ERROR(file.ReadAt(offset, piece));
+    checksum.Update(piece);
+  }
+  return checksum.Value();
+}
+
+struct Start {
+  std::array<char, 8> magic = kMagic;
+  uint64_t model_hash = 0;
+  uint64_t names_bytes = 0;
+};
+
+// Where the arrays begin.
+absl::StatusOr<uint64_t> CheckFile(const LearnedFile& wanted, const RandomAccessFile& file) {
+  Start start;
+  if (file.size() < sizeof(start) + sizeof(uint64_t))
+    return DataLoss(wanted.path, " holds no learned state: ", file.size(), " bytes");
+  MOED_RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(&start, 1))));
+  if (start.magic != kMagic || start.names_bytes > kLongestNames) return DataLoss(wanted.path, " holds no learned state");
+  uint64_t sum = 0;
+  MOED_RETURN_IF_ERROR(file.ReadAt(file.size() - sizeof(sum), std::as_writable_bytes(std::span(&sum, 1))));
+  MOED_ASSIGN_OR_RETURN(const uint64_t found, ChecksumOf(file, file.size() - sizeof(sum)));
+  if (found != sum) return DataLoss(wanted.path, ": wrong checksum, the file is damaged; remove it to learn anew");
+  if (start.model_hash != wanted.model_hash) {
+    return FailedPrecondition(wanted.path, " was learned with another store (model hash ",
+                              absl::Hex(start.model_hash, absl::kZeroPad16), ", this one's is ",
+                              absl::Hex(wanted.model_hash, absl::kZeroPad16), "); name another file");
+  }
+  std::string names(start.names_bytes, '\0');
+  MOED_RETURN_IF_ERROR(file.ReadAt(sizeof(start), std::as_writable_bytes(std::span(names))));
+  if (names != wanted.parts) {
+    return FailedPrecondition(wanted.path, " was learned by ", names, ", now there are ", wanted.parts, "; name another file");
+  }
+  return sizeof(start) + names.size();
+}
+
+absl::Status WriteAll(int fd, const std::string& path, const LearnedFile& file, EvictionPolicy& policy,
+                      ExpertPredictor& predictor) {
+  Writer writer(fd, path);
+  const Start start{.model_hash = file.model_hash, .names_bytes = file.parts.size()};
+  writer.Append(BytesOf(start));
+  writer.Append(std::as_bytes(std::span(file.parts)));
+  policy.VisitLearned(writer);
+  predictor.VisitLearned(writer);
+  return writer.Finish();
+}
+
+}  // namespace
+
+absl::Status SaveLearned(const LearnedFile& file, EvictionPolicy& policy, ExpertPredictor& predictor) {
+  const std::string partial = file.path + ".partial";
+  const int fd = open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return WriteError(errno, "create", partial);
+  absl::Status status = WriteAll(fd, partial, file, policy, predictor);
+  close(fd);
+  if (status.ok() && std::rename(partial.c_str(), file.path.c_str()) != 0) status = WriteError(errno, "create", file.path);
+  if (!status.ok()) {
+    unlink(partial.c_str());
+    return status;
+  }
+  return SyncFolderOf(file.path);
+}
+
+absl::StatusOr<LearnedTaken> TakeLearned(const LearnedFile& file, EvictionPolicy& policy, ExpertPredictor& predictor) {
+  MOED_ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> bytes, OpenBuffered(file.path));
+  MOED_ASSIGN_OR_RETURN(const uint64_t begin, CheckFile(file, *bytes));
+  Reader reader(*bytes, begin, bytes->size() - sizeof(uint64_t));
+  policy.VisitLearned(reader);
+  predictor.VisitLearned(reader);
+  MOED_RETURN_IF_ERROR(reader.status());
+  return reader.taken();
+}
+
+}  // namespace moed
