@@ -16,8 +16,6 @@
 #include "core/base/status.h"
 #include "core/base/version.h"
 #include "core/engine/step_engine.h"
-#include "core/expert/caching_provider.h"
-#include "core/expert/preset.h"
 #include "core/io/throttled_backend.h"
 #include "core/model/model.h"
 #include "core/quant/format.h"
@@ -25,6 +23,7 @@
 #include "core/tokenizer/tokenizer.h"
 #include "server/control_service.h"
 #include "server/engine_call.h"
+#include "server/expert_path.h"
 #include "server/inference_service.h"
 #include "server/memory_default.h"
 #include "server/memory_needs.h"
@@ -42,10 +41,6 @@ namespace {
 constexpr size_t kRpcMemoryBytes = 24 << 20;  // gRPC's own buffers, beside the budget
 constexpr int64_t kHeartbeatLimitNanos = 120'000'000'000;
 constexpr absl::Duration kShutdownLimit = absl::Seconds(10);  // for calls to end once they are cancelled
-
-absl::Status Annotate(const absl::Status& status, std::string_view what) {
-  return status.ok() ? status : absl::Status(status.code(), StrCat(what, ": ", status.message()));
-}
 
 void LogTable(std::string_view title, const std::string& table) { spdlog::info("{}\n{}", title, table); }
 
@@ -93,12 +88,6 @@ class App::Impl {
   absl::Status OpenRpcServer(std::string_view what, const Address& address, const std::vector<grpc::Service*>& services);
   void SetServing(bool serving);
   absl::Status LoadModel();
-  absl::StatusOr<std::unique_ptr<CachingProvider>> MakeProvider();
-  LearnedFile FileOfLearned() const;
-  absl::Status TakeUpLearned(PresetParts& parts) const;
-  PolicyContext ContextOfPolicy(size_t table_bytes) const;
-  PresetContext ContextOfPreset(size_t table_bytes) const;
-  absl::StatusOr<PresetNeeds> MeasurePreset() const;
   void Publish();
 
   void BeginDrain();
@@ -115,9 +104,7 @@ class App::Impl {
 
   std::unique_ptr<Trace> trace_;
   std::unique_ptr<StoreReader> store_;
-  PresetSetup preset_;
   ModelSpec spec_;
-  std::vector<uint64_t> record_bytes_;  // of an expert, by precision
   std::unique_ptr<Tokenizer> tokenizer_;
   ServingPlan plan_;
   std::unique_ptr<Executor> executor_;
@@ -125,8 +112,7 @@ class App::Impl {
   std::unique_ptr<KvPool> kv_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<ReadBackend> reads_;
-  std::unique_ptr<RoutingRecorder> recorder_;  // null: nothing is recorded
-  std::unique_ptr<CachingProvider> provider_;
+  std::unique_ptr<ExpertPath> experts_;
   std::unique_ptr<StepEngine> engine_;
   LoadedModel loaded_;
 
@@ -157,7 +143,6 @@ absl::Status App::Impl::Start() {
 absl::Status App::Impl::Plan() {
   MOED_ASSIGN_OR_RETURN(store_, StoreReader::Open(config_.store));
   MOED_ASSIGN_OR_RETURN(spec_, SpecFromJson(store_->description().model_spec));
-  for (const ExpertLayout& layout : store_->description().precisions) record_bytes_.push_back(layout.record_bytes);
   MOED_ASSIGN_OR_RETURN(tokenizer_, Tokenizer::FromBlob(store_->TakeTokenizer()));
 
   uint64_t budget = config_.memory_budget.value_or(0);
@@ -166,12 +151,8 @@ absl::Status App::Impl::Plan() {
     budget = found.bytes;
     spdlog::info("--memory-budget is absent: {} ({})", FormatBytes(budget), found.reason);
   }
-  MOED_ASSIGN_OR_RETURN(preset_, ChoosePreset(config_.preset, *store_));
-  spdlog::info(
-      "preset {} ({}): policy {}, predictor {}, fidelity rule {}, router mask {}; requests that do not say are served {}",
-      preset_.row->name, preset_.row->description, preset_.policy, preset_.predictor, preset_.rule, preset_.mask,
-      FidelityClassName(preset_.may_lose));
-  MOED_ASSIGN_OR_RETURN(const PresetNeeds needs, MeasurePreset());
+  MOED_ASSIGN_OR_RETURN(experts_, ExpertPath::Choose(config_, *store_, spec_));
+  MOED_ASSIGN_OR_RETURN(const PresetNeeds needs, experts_->Needs());
   MOED_ASSIGN_OR_RETURN(plan_, PlanServing(config_, budget, *store_, spec_, tokenizer_->memory_bytes(), needs));
   LogTable("memory plan", plan_.memory.Table());
   spdlog::info(
@@ -191,13 +172,14 @@ absl::Status App::Impl::OpenServers() {
     memory->set_part(part.name);
     memory->set_bytes(part.bytes);
   }
-  info_.set_preset(std::string(preset_.row->name));
-  info_.set_policy(preset_.policy);
-  info_.set_predictor(preset_.predictor);
-  info_.set_fidelity(std::string(FidelityClassName(preset_.may_lose)));
-  info_.set_fidelity_rule(preset_.rule);
-  info_.set_router_mask(preset_.mask);
-  info_.set_has_cache(preset_.row->cache != CacheKind::kOneToken);
+  const PresetSetup& preset = experts_->preset();
+  info_.set_preset(std::string(preset.row->name));
+  info_.set_policy(preset.policy);
+  info_.set_predictor(preset.predictor);
+  info_.set_fidelity(std::string(FidelityClassName(preset.may_lose)));
+  info_.set_fidelity_rule(preset.rule);
+  info_.set_router_mask(preset.mask);
+  info_.set_has_cache(preset.row->cache != CacheKind::kOneToken);
   info_.set_threads(config_.threads);
   info_.set_max_sessions(config_.max_sessions);
   info_.set_queue_capacity(plan_.engine.queue_capacity);
@@ -250,83 +232,6 @@ void App::Impl::SetServing(bool serving) {
   for (const auto& server : servers_) server->SetServing(serving);
 }
 
-PolicyContext App::Impl::ContextOfPolicy(size_t table_bytes) const {
-  const StoreDescription& description = store_->description();
-  return {.moe_layers = description.moe_layers,
-          .experts_per_layer = description.experts_per_layer,
-          .top_k = spec_.top_k,
-          .precisions = static_cast<int>(description.precisions.size()),
-          .record_bytes = record_bytes_,
-          .capacity_bytes = plan_.memory.cache,
-          .table_bytes = table_bytes};
-}
-
-// The gate is called once sequences run, when the model is there.
-PresetContext App::Impl::ContextOfPreset(size_t table_bytes) const {
-  const GateFn gate = [this](LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
-    model_->GateProbabilities(layer, hidden, probabilities);
-  };
-  return {{.model = ContextOfPolicy(table_bytes), .hidden = spec_.hidden, .gate = gate}, store_->model_hash()};
-}
-
-// Parts that learn about tokens are larger when they are given room for it.
-absl::StatusOr<PresetNeeds> App::Impl::MeasurePreset() const {
-  PresetNeeds needs;
-  MOED_ASSIGN_OR_RETURN(const PresetParts least, MakePresetParts(preset_, ContextOfPreset(0)));
-  MOED_ASSIGN_OR_RETURN(const PresetParts more, MakePresetParts(preset_, ContextOfPreset(size_t{1} << 20)));
-  const auto count = [&needs](const auto& without, const auto& with) {
-    needs.fixed_bytes += without->memory_bytes();
-    needs.token_tables += with->memory_bytes() > without->memory_bytes() ? 1 : 0;
-  };
-  count(least.policy, more.policy);
-  count(least.predictor, more.predictor);
-  count(least.rule, more.rule);
-  if (least.mask != nullptr) count(least.mask, more.mask);
-  needs.cache = BoundsOfCache(preset_, *store_, spec_.top_k);
-  return needs;
-}
-
-LearnedFile App::Impl::FileOfLearned() const {
-  return {config_.learned_state, store_->model_hash(), StrCat("policy ", preset_.policy, ", predictor ", preset_.predictor)};
-}
-
-absl::Status App::Impl::TakeUpLearned(PresetParts& parts) const {
-  if (config_.learned_state.empty() || access(config_.learned_state.c_str(), F_OK) != 0) return absl::OkStatus();
-  const absl::StatusOr<LearnedTaken> taken = TakeLearned(FileOfLearned(), *parts.policy, *parts.predictor);
-  MOED_RETURN_IF_ERROR(Annotate(taken.status(), "--learned-state"));
-  spdlog::info("taken up from {}: {} of what was learned; {} start anew, since their size has changed", config_.learned_state,
-               FormatBytes(taken->taken_bytes), FormatBytes(taken->left_bytes));
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::unique_ptr<CachingProvider>> App::Impl::MakeProvider() {
-  MOED_ASSIGN_OR_RETURN(PresetParts preset, MakePresetParts(preset_, ContextOfPreset(TokenTableBytes(plan_.memory.budget))));
-  MOED_RETURN_IF_ERROR(TakeUpLearned(preset));
-  ProviderParts parts;
-  parts.store = store_.get();
-  parts.reads = reads_.get();
-  parts.policy = std::move(preset.policy);
-  parts.predictor = std::move(preset.predictor);
-  parts.mask = std::move(preset.mask);
-  parts.top_k = spec_.top_k;
-  parts.fidelity = std::move(preset.rule);
-  parts.clock = &clock_;
-  parts.allocator = &Allocator::Host();
-  parts.trace = trace_.get();
-  if (!config_.record_routing.empty()) {
-    const RoutingShape shape{store_->description().moe_layers, spec_.top_k, spec_.experts, record_bytes_.front()};
-    absl::StatusOr<std::unique_ptr<RoutingRecorder>> recorder = RoutingRecorder::Create(config_.record_routing, shape);
-    MOED_RETURN_IF_ERROR(Annotate(recorder.status(), "--record-routing"));
-    recorder_ = *std::move(recorder);
-    parts.recorder = recorder_.get();
-  }
-  ProviderOptions options;
-  options.capacity_bytes = plan_.memory.cache;
-  options.checksums = config_.checksums;
-  options.popular_first = preset_.row->popular_first;
-  return CachingProvider::Create(std::move(parts), options);
-}
-
 absl::Status App::Impl::LoadModel() {
   trace_ = std::make_unique<Trace>(clock_, plan_.trace_events);
   executor_ = MakeThreadPool(config_.threads);
@@ -336,8 +241,8 @@ absl::Status App::Impl::LoadModel() {
   if (config_.read_rate) reads_ = MakeThrottledBackend(std::move(reads_), static_cast<double>(*config_.read_rate), clock_);
   MOED_ASSIGN_OR_RETURN(model_, Model::Load(*store_, spec_, plan_.model, *backend_, *kv_, trace_.get(), reads_.get()));
   spdlog::info("kernels: {}; reads: {}", backend_->name(), reads_->description());
-  MOED_ASSIGN_OR_RETURN(provider_, MakeProvider());
-  const EngineParts parts{*model_, *provider_, *kv_, *tokenizer_, clock_, trace_.get(), preset_.may_lose};
+  MOED_RETURN_IF_ERROR(experts_->Open({*model_, *reads_, clock_, trace_.get(), plan_.memory}));
+  const EngineParts parts{*model_, experts_->provider(), *kv_, *tokenizer_, clock_, trace_.get(), experts_->preset().may_lose};
   MOED_ASSIGN_OR_RETURN(engine_, StepEngine::Create(plan_.engine, parts));
   engine_->Start();
   return absl::OkStatus();
@@ -347,8 +252,8 @@ void App::Impl::Publish() {
   loaded_.engine = engine_.get();
   loaded_.tokenizer = tokenizer_.get();
   loaded_.step_parts = [this] { return trace_->Parts(); };
-  loaded_.expert_stats = [this] { return provider_->Stats(); };
-  loaded_.hottest_experts = [this](int top) { return provider_->HottestExperts(top); };
+  loaded_.expert_stats = [this] { return experts_->provider().Stats(); };
+  loaded_.hottest_experts = [this](int top) { return experts_->provider().HottestExperts(top); };
   loaded_.info = DescribeModel(*store_, spec_, plan_.memory.max_context);
   for (const auto& format : loaded_.info.expert_formats()) loaded_.expert_formats.push_back(format);
   loaded_.memory = plan_.memory.parts;
@@ -387,8 +292,7 @@ absl::Status App::Impl::Run() {
     written = Annotate(trace_->WriteJson(config_.trace), "--trace");
     if (written.ok()) spdlog::info("trace written to {} ({} events did not fit)", config_.trace, trace_->dropped());
   }
-  if (!config_.learned_state.empty()) written.Update(Annotate(provider_->SaveLearned(FileOfLearned()), "--learned-state"));
-  if (recorder_ != nullptr) written.Update(Annotate(recorder_->Finish(), "--record-routing"));
+  written.Update(experts_->Finish());
   metrics_server_.reset();
   spdlog::info("ended");
   return written;

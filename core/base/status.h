@@ -68,6 +68,11 @@ absl::Status ErrnoError(int error_number, const Parts&... parts) {
   return absl::ErrnoToStatus(error_number, StrCat(parts...));
 }
 
+// The same status with "<what>: " before its message.
+inline absl::Status Annotate(const absl::Status& status, std::string_view what) {
+  return status.ok() ? status : absl::Status(status.code(), StrCat(what, ": ", status.message()));
+}
+
 // "a, b, c": the list of allowed names in an error message.
 template <class Range, class NameOf>
 std::string JoinNames(const Range& range, NameOf&& name_of) {
@@ -81,11 +86,11 @@ std::string JoinNames(const Range& range, NameOf&& name_of) {
 #define MOED_CONCAT_INNER(a, b) a##b
 #define MOED_CONCAT(a, b) MOED_CONCAT_INNER(a, b)
 
-#define MOED_RETURN_IF_ERROR(expr)                                  \
-  do {                                                              \
-    if (absl::Status moed_status_ = (expr); !moed_status_.ok()) {   \
-      return moed_status_;                                          \
-    }                                                               \
+#define MOED_RETURN_IF_ERROR(expr)                                \
+  do {                                                            \
+    if (absl::Status moed_status_ = (expr); !moed_status_.ok()) { \
+      return moed_status_;                                        \
+    }                                                             \
   } while (false)
 
 #define MOED_ASSIGN_OR_RETURN(declaration, expr) \

@@ -113,7 +113,7 @@ TEST_F(ConfigTest, EverySettingIsTakenFromEverySource) {
                                                       {"log-level", "debug"},
                                                       {"request-log", "r.log"},
                                                       {"trace", "t.json"},
-                                                      {"record-routing", "routing"}};
+                                                      {"record-routing", "routing"}, {"learned-state", "learned"}};
   for (const Setting& setting : Settings()) {
     const std::string name(setting.name);
     SCOPED_TRACE(name);
