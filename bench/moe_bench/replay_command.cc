@@ -12,6 +12,8 @@
 #include "bench/moe_bench/subcommand.h"
 #include "bench/moe_bench/workload.h"
 #include "core/base/status.h"
+#include "core/expert/named_rows.h"
+#include "core/expert/preset.h"
 #include "nlohmann/json.hpp"
 
 namespace moed {
@@ -20,8 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kBelady = "belady";
-constexpr std::string_view kAuto = "auto";
-constexpr std::string_view kLearned = "learned";  // what auto is made of
+constexpr std::string_view kAuto = "auto";  // the preset's policy and predictor
 constexpr std::string_view kNone = "none";
 
 struct Options {
@@ -64,7 +65,8 @@ absl::StatusOr<std::vector<Method>> ParseMethods(const Options& options) {
       return InvalidArgument("--policy: unknown policy \"", name, "\"; known are: all, ", absl::StrJoin(known, ", "));
     }
     if (name == kAuto) {
-      methods.push_back({name, std::string(kLearned), std::string(kLearned)});
+      MOED_ASSIGN_OR_RETURN(const PresetRow* preset, FindRow(Presets(), "preset", kAuto));
+      methods.push_back({name, std::string(preset->policy), std::string(preset->predictor)});
     } else {
       methods.push_back({name, *found, options.predictor});
     }

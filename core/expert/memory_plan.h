@@ -52,8 +52,8 @@ struct MemoryPlan {
   std::string Table() const;  // for the log
 };
 
-// Defaults: KV gets a sixteenth of what the fixed parts leave, at least 256 positions (or the model's context if smaller), at most
-// max_sessions whole contexts; max_context = what the KV holds, at most the model's. The cache gets the rest.
+// Defaults: KV gets a sixteenth of what the fixed parts leave, at least 256 positions (or the model's context if smaller), at
+// most max_sessions whole contexts; max_context = what the KV holds, at most the model's. The cache gets the rest.
 // RESOURCE_EXHAUSTED with a table of what needs how much and the smallest budget that works; INVALID_ARGUMENT for contradictions
 // (max_context beyond the model's, KV too small for max_context).
 absl::StatusOr<MemoryPlan> PlanMemory(const MemoryNeeds& needs, const MemoryRequest& request);

@@ -4,7 +4,6 @@
 #include "core/expert/policy_arc.h"
 #include "core/expert/policy_edgemoe.h"
 #include "core/expert/policy_fate.h"
-#include "core/expert/policy_fifo.h"
 #include "core/expert/policy_hobbit.h"
 #include "core/expert/policy_learned.h"
 #include "core/expert/policy_lfu.h"

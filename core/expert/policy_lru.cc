@@ -7,14 +7,16 @@
 namespace moed {
 namespace {
 
-class LruPolicy final : public EvictionPolicy {
+// One list: who was put first last leaves last.
+template <bool kUsePutsFirst>
+class ListPolicy final : public EvictionPolicy {
  public:
-  explicit LruPolicy(const PolicyContext& context)
+  explicit ListPolicy(const PolicyContext& context)
       : index_(context.moe_layers, context.experts_per_layer, context.precisions), residents_(index_.size(), 1) {}
 
   void OnAccess(CachedKey key, const AccessContext&) override {
     const size_t i = index_.Of(key);
-    if (residents_.Listed(i)) residents_.PutFirst(0, i);
+    if (kUsePutsFirst && residents_.Listed(i)) residents_.PutFirst(0, i);
   }
   void OnInsert(CachedKey key, uint64_t) override {
     const size_t i = index_.Of(key);
@@ -28,11 +30,16 @@ class LruPolicy final : public EvictionPolicy {
 
  private:
   const ExpertIndex index_;
-  KeyLists residents_;  // most recently used first
+  KeyLists residents_;
 };
 
 }  // namespace
 
-std::unique_ptr<EvictionPolicy> MakeLruPolicy(const PolicyContext& context) { return std::make_unique<LruPolicy>(context); }
+std::unique_ptr<EvictionPolicy> MakeLruPolicy(const PolicyContext& context) {
+  return std::make_unique<ListPolicy</*kUsePutsFirst=*/true>>(context);
+}
+std::unique_ptr<EvictionPolicy> MakeFifoPolicy(const PolicyContext& context) {
+  return std::make_unique<ListPolicy</*kUsePutsFirst=*/false>>(context);
+}
 
 }  // namespace moed

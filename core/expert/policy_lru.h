@@ -1,4 +1,3 @@
-// Least recently used, over all layers and sequences at once.
 #pragma once
 
 #include <memory>
@@ -7,6 +6,9 @@
 
 namespace moed {
 
+// Least recently used, over all layers and sequences at once.
 std::unique_ptr<EvictionPolicy> MakeLruPolicy(const PolicyContext& context);
+// First in, first out: uses change nothing.
+std::unique_ptr<EvictionPolicy> MakeFifoPolicy(const PolicyContext& context);
 
 }  // namespace moed

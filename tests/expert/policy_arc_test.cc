@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <random>
 
 #include "core/expert/arc_lists.h"
 #include "tests/expert/policy_rig.h"
@@ -127,17 +126,7 @@ TEST(ArcPolicy, AgreesWithThePaperPageByPage) {
     SCOPED_TRACE(capacity);
     UnitCache cache = MakeCache(capacity);
     PlainArc plain(capacity);
-    std::mt19937 random(static_cast<unsigned>(capacity));
-    for (int i = 0; i < 6000; ++i) {
-      // Favourites, scans and a working set that moves.
-      const int kind = static_cast<int>(random() % 3);
-      const int x = kind == 0   ? static_cast<int>(random() % 8)
-                    : kind == 1 ? i % 64
-                                : static_cast<int>((i / 500 * 9 + random() % 20) % 64);
-      cache.Use(Key(x));
-      plain.Use(x);
-      ASSERT_EQ(cache.residents(), plain.Residents()) << "use " << i;
-    }
+    ExpectSameResidents(cache, plain, &Key, static_cast<unsigned>(capacity));
   }
 }
 

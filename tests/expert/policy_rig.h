@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <random>
 #include <set>
 #include <utility>
 #include <vector>
@@ -49,5 +50,20 @@ class UnitCache {
   const uint64_t record_bytes_;
   std::set<CachedKey> residents_;
 };
+
+// Favourites, scans and a working set that moves, over 64 experts: `cache` and `plain` hold the same ones after every use.
+template <class Plain>
+void ExpectSameResidents(UnitCache& cache, Plain& plain, CachedKey (*key)(int), unsigned seed) {
+  std::mt19937 random(seed);
+  for (int i = 0; i < 6000; ++i) {
+    const int kind = static_cast<int>(random() % 3);
+    const int x = kind == 0   ? static_cast<int>(random() % 8)
+                  : kind == 1 ? i % 64
+                              : static_cast<int>((i / 500 * 9 + random() % 20) % 64);
+    cache.Use(key(x));
+    plain.Use(x);
+    ASSERT_EQ(cache.residents(), plain.Residents()) << "use " << i;
+  }
+}
 
 }  // namespace moed

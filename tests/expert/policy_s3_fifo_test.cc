@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <deque>
 #include <map>
-#include <random>
 
 #include "tests/expert/policy_rig.h"
 
@@ -123,16 +122,7 @@ TEST(S3FifoPolicy, AgreesWithThePlainOne) {
     SCOPED_TRACE(capacity);
     UnitCache cache = MakeCache(capacity);
     PlainS3Fifo plain(capacity);
-    std::mt19937 random(static_cast<unsigned>(capacity));
-    for (int i = 0; i < 6000; ++i) {
-      const int kind = static_cast<int>(random() % 3);
-      const int x = kind == 0   ? static_cast<int>(random() % 12)
-                    : kind == 1 ? i % 64
-                                : static_cast<int>((i / 500 * 9 + random() % 20) % 64);
-      cache.Use(Key(x));
-      plain.Use(x);
-      ASSERT_EQ(cache.residents(), plain.Residents()) << "use " << i;
-    }
+    ExpectSameResidents(cache, plain, &Key, static_cast<unsigned>(capacity));
   }
 }
 

@@ -18,6 +18,7 @@
 #include "core/store/writer.h"
 #include "tools/pack/amount.h"
 #include "tools/pack/checkpoint.h"
+#include "tools/pack/command_line.h"
 #include "tools/pack/estimate.h"
 #include "tools/pack/interrupt.h"
 #include "tools/pack/packer.h"
@@ -27,11 +28,6 @@
 
 namespace moed {
 namespace {
-
-constexpr int kExitOk = 0;
-constexpr int kExitFailed = 1;
-constexpr int kExitUsage = 2;
-constexpr int kExitInterrupted = 130;
 
 constexpr int kMaxThreads = 256;
 constexpr int kMaxDefaultThreads = 16;
@@ -172,17 +168,6 @@ absl::Status RunVerify(const Flags& flags) {
   progress.Finish();
   std::printf("%s: every checksum is right\n", flags.store.c_str());
   return absl::OkStatus();
-}
-
-// "--help, --version, ..." of the command that was being parsed.
-std::string AllowedFlags(const CLI::App& app) {
-  const auto chosen = app.get_subcommands();
-  const CLI::App& command = chosen.empty() ? app : *chosen.front();
-  std::string names;
-  for (const CLI::Option* option : command.get_options()) {
-    if (option->nonpositional()) names += StrCat(names.empty() ? "" : ", ", option->get_name());
-  }
-  return names;
 }
 
 // The usage lines of a program that is its own main command.

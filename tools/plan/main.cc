@@ -8,33 +8,18 @@
 
 #include "core/base/status.h"
 #include "core/base/version.h"
+#include "tools/pack/command_line.h"
 #include "tools/pack/interrupt.h"
 #include "tools/plan/planner.h"
 
 namespace moed {
 namespace {
 
-constexpr int kExitOk = 0;
-constexpr int kExitFailed = 1;
-constexpr int kExitUsage = 2;
-constexpr int kExitInterrupted = 130;
-
 constexpr const char* kDescription = "Measures a store on a calibration text and writes what moed shall do with its experts.";
 constexpr const char* kFooter =
     "A plan that was interrupted is taken up by running the same command again.\n\n"
     "Example: moed-plan widths qwen3.store calibration.txt --loss-percent 2\n"
     "Exit status: 0 done, 1 failed, 2 wrong command line, 130 interrupted.";
-
-// "--help, --version, ..." of the command that was being parsed.
-std::string AllowedFlags(const CLI::App& app) {
-  const auto chosen = app.get_subcommands();
-  const CLI::App& command = chosen.empty() ? app : *chosen.front();
-  std::string names;
-  for (const CLI::Option* option : command.get_options()) {
-    if (option->nonpositional()) names += StrCat(names.empty() ? "" : ", ", option->get_name());
-  }
-  return names;
-}
 
 int Run(int argc, char** argv) {
   CLI::App app(kDescription, "moed-plan");
