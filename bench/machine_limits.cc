@@ -33,7 +33,7 @@ namespace {
 
 constexpr int kThreads[] = {1, 2};
 constexpr int kTokens[] = {1, 2, 4, 8, 32, 512};
-constexpr FormatId kFormats[] = {FormatId::kQ8, FormatId::kQ4, FormatId::kQ2};
+constexpr FormatId kFormats[] = {FormatId::kQ8, FormatId::kQ4, FormatId::kQ4A, FormatId::kQ3, FormatId::kQ2};
 constexpr size_t kLimitReadBytes = 64 << 20;  // a turn of reading memory, beyond most caches
 constexpr double kTurnSeconds = 0.01;
 constexpr int kTurns = 9;

@@ -77,12 +77,18 @@ constexpr Int8Loop kLoops[] = {
     {"avx2", FormatId::kQ8, "vpmaddubsw of two nibbles, vpaddw", 32 * kChains / 2, NibblePairs},
     {"avx2", FormatId::kQ4, "vpmaddubsw, vpaddw", 32 * kChains, UnsignedPairs},
     {"avx2", FormatId::kQ2, "vpmaddubsw, vpaddw", 32 * kChains, UnsignedPairs},
+    {"avx2", FormatId::kQ4A, "vpmaddubsw, vpaddw", 32 * kChains, UnsignedPairs},
+    {"avx2", FormatId::kQ3, "vpmaddubsw, vpaddw", 32 * kChains, UnsignedPairs},
     {"avx-vnni", FormatId::kQ8, "vpdpbusd ymm", 32 * kChains, Dots256},
     {"avx-vnni", FormatId::kQ4, "vpdpbusd ymm", 32 * kChains, Dots256},
     {"avx-vnni", FormatId::kQ2, "vpdpbusd ymm", 32 * kChains, Dots256},
+    {"avx-vnni", FormatId::kQ4A, "vpdpbusd ymm", 32 * kChains, Dots256},
+    {"avx-vnni", FormatId::kQ3, "vpdpbusd ymm", 32 * kChains, Dots256},
     {"avx512-vnni", FormatId::kQ8, "vpdpbusd zmm", 64 * kChains, Dots512},
     {"avx512-vnni", FormatId::kQ4, "vpdpbusd zmm", 64 * kChains, Dots512},
     {"avx512-vnni", FormatId::kQ2, "vpdpbusd zmm", 64 * kChains, Dots512},
+    {"avx512-vnni", FormatId::kQ4A, "vpdpbusd zmm", 64 * kChains, Dots512},
+    {"avx512-vnni", FormatId::kQ3, "vpdpbusd zmm", 64 * kChains, Dots512},
 };
 std::span<const Int8Loop> Loops() { return kLoops; }
 

@@ -25,6 +25,11 @@ struct InfoFlags {
   bool json = false;
 };
 
+const char* CacheText(const moe::v1::ServerInfo& server) {
+  if (!server.has_cache()) return "no cache";
+  return server.fills_cache() ? "cache filled while the disk is idle" : "cache filled on demand";
+}
+
 absl::Status RunInfo(const InfoFlags& flags, CommandContext& context) {
   MOED_ASSIGN_OR_RETURN(const moe::v1::ServerInfo server, context.client.GetServerInfo());
   MOED_ASSIGN_OR_RETURN(const moe::v1::ModelInfo model, context.client.GetModelInfo());
@@ -38,9 +43,9 @@ absl::Status RunInfo(const InfoFlags& flags, CommandContext& context) {
               server.draining() ? ", draining" : "");
   std::printf("  compute %s on %d threads, reads by %s\n", server.compute_backend().c_str(), server.threads(),
               server.io_backend_reason().c_str());
-  std::printf("  preset %s: policy %s, predictor %s, fidelity rule %s, router mask %s%s; requests are served %s by default\n",
+  std::printf("  preset %s: policy %s, predictor %s, fidelity rule %s, router mask %s, %s; requests are served %s by default\n",
               server.preset().c_str(), server.policy().c_str(), server.predictor().c_str(), server.fidelity_rule().c_str(),
-              server.router_mask().c_str(), server.has_cache() ? "" : ", no cache", server.fidelity().c_str());
+              server.router_mask().c_str(), CacheText(server), server.fidelity().c_str());
   std::printf("  %d sessions at once, %d may wait\n", server.max_sessions(), server.queue_capacity());
   std::printf("  memory budget %s:", BytesText(static_cast<double>(server.memory_budget_bytes())).c_str());
   for (const auto& part : server.memory())
@@ -114,6 +119,21 @@ void PrintStats(const moe::v1::Stats& s) {
               s.stall_seconds());
 }
 
+void PrintPredictions(const moe::v1::Stats& s) {
+  const auto phase = [](const char* name, const moe::v1::PhaseStats& counts) {
+    const auto share = [&counts](uint64_t whole) {
+      return whole > 0 ? 100.0 * static_cast<double>(counts.predictions_right()) / static_cast<double>(whole) : 0.0;
+    };
+    std::printf("   %s recall %.1f %% precision %.1f %%", name, share(counts.predictions_routed()),
+                share(counts.predictions_guessed()));
+  };
+  std::printf("predictions");
+  phase("prompts", s.prefill());
+  phase("answers", s.decode());
+  std::printf("   wasted %s   saved %.2f s of reading\n", BytesText(static_cast<double>(s.wasted_prefetch_bytes())).c_str(),
+              s.prefetch_saved_seconds());
+}
+
 void PrintCache(const moe::v1::CacheState& state) {
   std::printf("%-6s %9s %12s %12s %9s %11s\n", "layer", "resident", "hits", "misses", "hit %", "stalled s");
   for (const auto& layer : state.layers()) {
@@ -149,6 +169,7 @@ absl::Status RunStats(const StatsFlags& flags, CommandContext& context) {
     } else {
       if (terminal && turns != 1) std::printf("\033[H\033[2J");
       PrintStats(stats);
+      if (stats.prefill().predictions_guessed() + stats.decode().predictions_guessed() > 0) PrintPredictions(stats);
       flags.breakdown ? PrintBreakdown(stats) : PrintCache(state);
     }
     std::fflush(stdout);

@@ -179,6 +179,7 @@ absl::Status App::Impl::OpenServers() {
   info_.set_fidelity(std::string(FidelityClassName(preset.may_lose)));
   info_.set_fidelity_rule(preset.rule);
   info_.set_router_mask(preset.mask);
+  info_.set_fills_cache(preset.fill);
   info_.set_has_cache(preset.row->cache != CacheKind::kOneToken);
   info_.set_threads(config_.threads);
   info_.set_max_sessions(config_.max_sessions);

@@ -43,6 +43,10 @@ void FillPhase(const ExpertStats& experts, Phase phase, moe::v1::PhaseStats& out
                           by_result[static_cast<size_t>(LookupResult::kInflight)]);
   }
   out.set_stall_seconds(experts.stall_seconds[index]);
+  const PredictionCounts& predictions = experts.predictions[index];
+  out.set_predictions_guessed(predictions.guessed);
+  out.set_predictions_routed(predictions.routed);
+  out.set_predictions_right(predictions.right);
 }
 
 }  // namespace
@@ -105,6 +109,8 @@ absl::Status ControlService::FillStats(const moe::v1::GetStatsRequest& request, 
   FillPhase(experts, Phase::kPrefill, *out.mutable_prefill());
   FillPhase(experts, Phase::kDecode, *out.mutable_decode());
   out.set_read_busy_seconds(static_cast<double>(experts.read_busy_nanos) * 1e-9);
+  out.set_wasted_prefetch_bytes(experts.wasted_prefetch_bytes);
+  out.set_prefetch_saved_seconds(experts.prefetch_saved_seconds);
   out.set_cache_bytes(experts.cache_bytes);
   out.set_cache_capacity_bytes(experts.cache_capacity_bytes);
   for (const MemoryPart& part : model->MemoryNow(experts)) {

@@ -14,7 +14,7 @@ using prometheus::MetricType;
 
 constexpr std::array<const char*, kPhases> kPhaseNames = {"prefill", "decode"};
 constexpr std::array<const char*, kLookupResults> kResultNames = {"hit", "miss", "inflight"};
-constexpr std::array<const char*, kLoadReasons> kLoadReasonNames = {"demand", "prefetch"};
+constexpr std::array<const char*, kLoadReasons> kLoadReasonNames = {"demand", "prefetch", "fill"};
 constexpr std::array<const char*, kPrefetchOutcomes> kOutcomeNames = {"used", "late", "wasted", "cancelled"};
 constexpr std::array<const char*, kEvictionReasons> kEvictionNames = {"demand", "prefetch", "resize"};
 constexpr const char* kSource = "disk";  // the only one on a machine with one tier

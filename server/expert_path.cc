@@ -6,6 +6,7 @@
 
 #include "core/base/buffer.h"
 #include "core/base/status.h"
+#include "core/expert/fill_order.h"
 #include "core/expert/learned_state.h"
 #include "core/expert/memory_plan.h"
 #include "spdlog/spdlog.h"
@@ -24,9 +25,10 @@ absl::StatusOr<std::unique_ptr<ExpertPath>> ExpertPath::Choose(const Config& con
   MOED_ASSIGN_OR_RETURN(path->preset_, ChoosePreset(config.preset, store));
   const PresetSetup& preset = path->preset_;
   spdlog::info(
-      "preset {} ({}): policy {}, predictor {}, fidelity rule {}, router mask {}; requests that do not say are served {}",
+      "preset {} ({}): policy {}, predictor {}, fidelity rule {}, router mask {}, cache filled {}; requests that do not say are "
+      "served {}",
       preset.row->name, preset.row->description, preset.policy, preset.predictor, preset.rule, preset.mask,
-      FidelityClassName(preset.may_lose));
+      preset.fill ? "while the disk is idle" : "on demand", FidelityClassName(preset.may_lose));
   return path;
 }
 
@@ -42,7 +44,7 @@ PresetContext ExpertPath::Context(size_t table_bytes, uint64_t capacity_bytes) c
   const GateFn gate = [this](LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
     model_->GateProbabilities(layer, hidden, probabilities);
   };
-  return {{.model = policy, .hidden = spec_.hidden, .gate = gate}, store_.model_hash()};
+  return {{.model = policy, .hidden = spec_.hidden, .gate = gate}};
 }
 
 absl::StatusOr<PresetNeeds> ExpertPath::Needs() const {
@@ -53,21 +55,29 @@ absl::StatusOr<PresetNeeds> ExpertPath::Needs() const {
     needs.fixed_bytes += without->memory_bytes();
     needs.token_tables += with->memory_bytes() > without->memory_bytes() ? 1 : 0;
   };
+  const auto count_sequence = [&needs](const auto& part) {
+    const uint64_t without = part->memory_bytes();
+    part->OnSequenceStart(SessionId(1));
+    needs.sequence_bytes += part->memory_bytes() - without;
+  };
   count(least.policy, more.policy);
   count(least.predictor, more.predictor);
   count(least.rule, more.rule);
   if (least.mask != nullptr) count(least.mask, more.mask);
+  count_sequence(least.policy);
+  count_sequence(least.predictor);
   needs.cache = BoundsOfCache(preset_, store_, spec_.top_k);
   return needs;
 }
 
 absl::Status ExpertPath::Open(const Surroundings& around) {
   model_ = &around.model;
-  MOED_ASSIGN_OR_RETURN(PresetParts preset,
-                        MakePresetParts(preset_, Context(TokenTableBytes(around.memory.budget), around.memory.cache)));
+  const PresetContext context = Context(TokenTableBytes(around.memory.budget), around.memory.cache);
+  MOED_ASSIGN_OR_RETURN(PresetParts preset, MakePresetParts(preset_, context));
   MOED_RETURN_IF_ERROR(TakeUpLearned(preset));
   MOED_RETURN_IF_ERROR(StartRecording());
   ProviderParts parts;
+  parts.fill = FillOrder(preset_, preset, context.predictor.model);
   parts.store = &store_;
   parts.reads = &around.reads;
   parts.policy = std::move(preset.policy);

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "core/base/status.h"
 #include "core/base/trace.h"
+#include "core/engine/request_check.h"
 #include "core/expert/caching_provider.h"
 #include "core/model/kv_pool.h"
 
@@ -13,6 +15,7 @@ namespace {
 
 constexpr uint64_t kLeastPromptQueueBytes = 64 << 10;
 constexpr uint64_t kMostPromptQueueBytes = 16 << 20;
+constexpr uint64_t kPromptTokenBytes = 16;  // of text for a token of a prompt that waits; texts have 3 to 6, rare characters more
 constexpr uint64_t kLargestBudget = uint64_t{1} << 50;
 constexpr int kMostStepTokens = 512;
 constexpr uint64_t kMostTraceEvents = 1 << 16;
@@ -38,15 +41,17 @@ ModelOptions OptionsOfModel(const Config& config, uint64_t budget, const ModelSp
   return options;
 }
 
-// How many more of what `count` counts fit into `bytes`, from 4 to 64.
-int DefaultCount(StepEngineOptions options, int vocabulary, int StepEngineOptions::*count, uint64_t bytes) {
+// How many more of what `count` counts fit into `bytes`, from 4 to 64; the parts of the preset hold `sequence_bytes` for each.
+int DefaultCount(StepEngineOptions options, int vocabulary, int StepEngineOptions::*count, uint64_t sequence_bytes,
+                 uint64_t bytes) {
   const uint64_t none = StepEngine::MemoryBytes(options, vocabulary);
   ++(options.*count);
-  const uint64_t each = std::max<uint64_t>(StepEngine::MemoryBytes(options, vocabulary) - none, 1);
+  const uint64_t each = std::max<uint64_t>(StepEngine::MemoryBytes(options, vocabulary) - none + sequence_bytes, 1);
   return static_cast<int>(std::clamp<uint64_t>(bytes / each, 4, 64));
 }
 
-StepEngineOptions OptionsOfEngine(const Config& config, uint64_t budget, const ModelSpec& spec, const ModelOptions& model) {
+StepEngineOptions OptionsOfEngine(const Config& config, uint64_t budget, const ModelSpec& spec, const PresetNeeds& preset,
+                                  const ModelOptions& model) {
   const int max_context = model.max_context;
   StepEngineOptions options{.max_context = max_context,
                             .max_new_tokens = max_context - 1,
@@ -55,7 +60,7 @@ StepEngineOptions OptionsOfEngine(const Config& config, uint64_t budget, const M
                             .max_step_tokens = model.max_step_tokens,
                             .max_kept_sessions = 0};
   const auto fitting = [&](int StepEngineOptions::*count, uint64_t bytes) {
-    return DefaultCount(options, spec.vocabulary, count, bytes);
+    return DefaultCount(options, spec.vocabulary, count, preset.sequence_bytes, bytes);
   };
   const int waiting = fitting(&StepEngineOptions::queue_capacity, budget / 32);
   const int kept = fitting(&StepEngineOptions::max_kept_sessions, budget / 64);
@@ -64,7 +69,31 @@ StepEngineOptions OptionsOfEngine(const Config& config, uint64_t budget, const M
   return options;
 }
 
-size_t PromptQueueBytes(uint64_t budget) { return std::clamp(budget / 128, kLeastPromptQueueBytes, kMostPromptQueueBytes); }
+// Text that waits to be tokenised: no more than requests that may wait can have, and no more than a share of the budget. A prompt
+// that is longer is tokenised when no other waits, and refused with the tokens that it has.
+size_t PromptQueueBytes(uint64_t budget, const StepEngineOptions& engine) {
+  const auto requests = static_cast<uint64_t>(engine.max_sessions) + static_cast<uint64_t>(engine.queue_capacity);
+  const uint64_t most = requests * static_cast<uint64_t>(engine.max_context) * kPromptTokenBytes;
+  return std::clamp(std::min(most, budget / 128), kLeastPromptQueueBytes, kMostPromptQueueBytes);
+}
+
+// Of texts that are scored with alternatives: what running requests hold of them and what their ends are told with, each a vector
+// of pairs for a token.
+uint64_t ScoredAlternativesBytes(const StepEngineOptions& engine) {
+  using Alternative = std::pair<TokenId, float>;
+  constexpr uint64_t kTokenBytes = sizeof(std::vector<Alternative>) + 32;  // with what the allocator keeps
+  const auto tokens = std::min<uint64_t>(static_cast<uint64_t>(engine.max_context), kMaxScoredAlternatives);
+  const uint64_t alternatives = std::min<uint64_t>(tokens * kMaxTopLogprobs, kMaxScoredAlternatives);
+  const uint64_t each = tokens * kTokenBytes + alternatives * sizeof(Alternative);
+  // Ends come one after the other.
+  return (static_cast<uint64_t>(engine.max_sessions) + 1) * each;
+}
+
+// Conversations that the parts of the preset may know at once: those that run, those that have run and wait, those that are kept.
+uint64_t Sequences(const StepEngineOptions& engine) {
+  return static_cast<uint64_t>(engine.max_sessions) + static_cast<uint64_t>(engine.queue_capacity) +
+         static_cast<uint64_t>(engine.max_kept_sessions);
+}
 
 size_t TraceEvents(const Config& config, uint64_t budget) {
   return config.trace.empty() ? 0 : std::min<uint64_t>(budget / 32 / sizeof(TraceEvent), kMostTraceEvents);
@@ -79,12 +108,14 @@ MemoryNeeds MeasureNeeds(const Config& config, uint64_t budget, const StoreReade
   needs.trunk = description.trunk_bytes;
   needs.tokenizer = tokenizer_bytes;
   const ModelOptions model = OptionsOfModel(config, budget, spec, max_context);
+  const StepEngineOptions engine = OptionsOfEngine(config, budget, spec, preset, model);
   needs.scratch = Model::ScratchBytes(spec, model, config.threads);
-  needs.tables = CachingProvider::CacheTableBytes(description) + preset.fixed_bytes +
+  needs.tables = CachingProvider::CacheTableBytes(description) + preset.fixed_bytes + Sequences(engine) * preset.sequence_bytes +
                  preset.token_tables * TokenTableBytes(budget) + experts * kExpertParts * sizeof(uint64_t) +
                  description.trunk.size() * sizeof(TensorInfo);
-  needs.queues = StepEngine::MemoryBytes(OptionsOfEngine(config, budget, spec, model), spec.vocabulary) +
-                 PromptQueueBytes(budget) + static_cast<uint64_t>(config.max_sessions) * kMaxUnsentTokens * kUnsentTokenBytes +
+  needs.queues = StepEngine::MemoryBytes(engine, spec.vocabulary) + ScoredAlternativesBytes(engine) +
+                 PromptQueueBytes(budget, engine) +
+                 static_cast<uint64_t>(config.max_sessions) * kMaxUnsentTokens * kUnsentTokenBytes +
                  TraceEvents(config, budget) * sizeof(TraceEvent);
   needs.kv_page = KvPool::PageBytes(spec, config.kv_format);
   needs.page_tokens = kKvPageTokens;
@@ -156,8 +187,8 @@ absl::StatusOr<ServingPlan> PlanServing(const Config& config, uint64_t budget, c
   ServingPlan plan;
   plan.memory = *std::move(memory);
   plan.model = OptionsOfModel(config, budget, spec, plan.memory.max_context);
-  plan.engine = OptionsOfEngine(config, budget, spec, plan.model);
-  plan.prompt_queue_bytes = PromptQueueBytes(budget);
+  plan.engine = OptionsOfEngine(config, budget, spec, preset, plan.model);
+  plan.prompt_queue_bytes = PromptQueueBytes(budget, plan.engine);
   plan.trace_events = TraceEvents(config, budget);
   return plan;
 }

@@ -21,9 +21,11 @@ struct ServingPlan {
   size_t trace_events = 0;  // 0 without --trace
 };
 
-// What the parts of the preset hold: `fixed_bytes`, and so many tables of TokenTableBytes; and what cache they need.
+// What the parts of the preset hold: `fixed_bytes`, `sequence_bytes` for every conversation, and so many tables of
+// TokenTableBytes; and what cache they need.
 struct PresetNeeds {
   uint64_t fixed_bytes = 0;
+  uint64_t sequence_bytes = 0;
   int token_tables = 0;
   CacheBounds cache;
 };

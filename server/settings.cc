@@ -85,6 +85,11 @@ absl::Status ApplyPredictor(std::string_view text, Config& config) {
 absl::Status ApplyFidelityRule(std::string_view text, Config& config) {
   return SetName(text, FidelityRules(), "", config.preset.rule);
 }
+absl::Status ApplyFillCache(std::string_view text, Config& config) {
+  if (text != "on" && text != "off") return InvalidArgument("\"", text, "\"; allowed are: on, off");
+  config.preset.fill = text == "on";
+  return absl::OkStatus();
+}
 absl::Status ApplyPresetOptions(std::string_view text, Config& config) {
   MOED_ASSIGN_OR_RETURN(config.preset.options, PartOptions::Parse(text));
   return absl::OkStatus();
@@ -160,10 +165,12 @@ constexpr Setting kSettings[] = {
     {"metrics-listen", "Addresses", "HOST:PORT|off", "HTTP for /metrics, /healthz and /readyz", "127.0.0.1:9464",
      ApplyMetricsListen},
 
-    {"preset", "Experts", "NAME", "what to do with experts, as a whole: a combination of the three below", "auto", ApplyPreset},
+    {"preset", "Experts", "NAME", "what to do with experts, as a whole: a combination of the four below", "auto", ApplyPreset},
     {"policy", "Experts", "NAME", "which expert leaves the cache", "the preset's", ApplyPolicy},
     {"predictor", "Experts", "NAME", "which experts are read ahead", "the preset's", ApplyPredictor},
     {"fidelity-rule", "Experts", "NAME", "what a request that may lose something loses", "the preset's", ApplyFidelityRule},
+    {"fill-cache", "Experts", "on|off", "reads experts into free room of the cache while the disk is idle", "the preset's",
+     ApplyFillCache},
     {"preset-options", "Experts", "NAME=VALUE,...", "settings of these parts (docs/policies.md)", "", ApplyPresetOptions},
     {"learned-state", "Experts", "FILE",
      "what policy and predictor have learned: taken up at the start if the file is there, written at the end", "",

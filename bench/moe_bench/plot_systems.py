@@ -17,7 +17,7 @@ RATE = "decode_tokens_per_second"
 
 
 def colour(name):
-    preset = name.split("@")[0]
+    preset = name.split("@")[0].split("+")[0]
     return AUTO if preset == "auto" else PAPERS if preset in PAPER_PRESETS else OTHERS
 
 
@@ -54,7 +54,7 @@ def draw_quality(axes, cells, share):
 def draw_budget(axes, cells):
     shares = sorted({cell["share"] for cell in cells})
     for name in dict.fromkeys(cell["contender"] for cell in cells):
-        if "@" in name:
+        if "@" in name or "=" in name:
             continue
         points = sorted((cell["share"], cell["median"][RATE]) for cell in cells if cell["contender"] == name)
         axes.plot(*zip(*points), "o-", color=colour(name), markersize=3, linewidth=1)

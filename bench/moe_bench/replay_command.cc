@@ -11,10 +11,13 @@
 #include "bench/moe_bench/replay.h"
 #include "bench/moe_bench/subcommand.h"
 #include "bench/moe_bench/workload.h"
+#include "core/base/clock.h"
 #include "core/base/status.h"
 #include "core/expert/named_rows.h"
 #include "core/expert/preset.h"
 #include "nlohmann/json.hpp"
+#include "tools/pack/amount.h"
+#include "tools/pack/progress.h"
 
 namespace moed {
 namespace {
@@ -86,13 +89,11 @@ absl::StatusOr<ReplayResult> Run(const Workload& work, const Method& method, std
   MOED_ASSIGN_OR_RETURN(auto predictor, MakePredictor(predictor_name, {.model = context}));
   size_t total = 0;
   for (const RoutingTrace* trace : traces) total += trace->replayed_tokens();
-  const auto progress = [&](size_t tokens) {
-    std::fprintf(stderr, "\r%-12s %-10s %5zu of %zu tokens", method.name.c_str(), std::string(predictor_name).c_str(), tokens,
-                 total);
-  };
-  MOED_ASSIGN_OR_RETURN(const ReplayResult result,
-                        Replay({work.store.get(), traces, slots, work.times, progress}, std::move(policy), std::move(predictor)));
-  std::fprintf(stderr, "\r%60s\r", "");
+  Progress progress(StrCat(method.name, ", predictor ", predictor_name, ": tokens"), total, 0, stderr, Clock::Real(), CountText);
+  const auto show = [&progress](size_t tokens) { progress.Update(tokens); };
+  absl::StatusOr<ReplayResult> result =
+      Replay({work.store.get(), traces, slots, work.times, show}, std::move(policy), std::move(predictor));
+  progress.Break();
   return result;
 }
 

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <set>
 #include <sstream>
+#include <utility>
 
+#include "absl/strings/str_replace.h"
 #include "core/base/status.h"
 
 namespace moed {
@@ -54,14 +55,28 @@ absl::StatusOr<uint64_t> FixedBytes(Client& client) {
   return fixed;
 }
 
-absl::Status ReadTexts(SystemsBench& bench, Client& client, const BenchTexts& texts) {
-  MOED_ASSIGN_OR_RETURN(const std::vector<std::string> files, FilesOf(texts.prompts));
-  for (const std::string& path : files) {
-    MOED_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
-    PromptKind kind{std::filesystem::path(path).filename().string(), {}};
+absl::StatusOr<std::vector<PromptKind>> ReadKinds(Client& client, const std::string& path) {
+  constexpr size_t kLeastTokens = 4;
+  MOED_ASSIGN_OR_RETURN(const std::vector<std::string> files, FilesOf(path));
+  std::vector<PromptKind> kinds;
+  for (const std::string& file : files) {
+    MOED_ASSIGN_OR_RETURN(const std::string text, ReadText(file));
+    PromptKind kind{std::filesystem::path(file).filename().string(), {}};
     MOED_ASSIGN_OR_RETURN(kind.ids, Tokenize(client, text));
-    if (kind.ids.size() < 2) return InvalidArgument(path, ": gives ", kind.ids.size(), " tokens, at least 2 are needed");
-    bench.prompts.push_back(std::move(kind));
+    if (kind.ids.size() < kLeastTokens) {
+      return InvalidArgument(file, ": gives ", kind.ids.size(), " tokens, at least ", kLeastTokens, " are needed");
+    }
+    kinds.push_back(std::move(kind));
+  }
+  return kinds;
+}
+
+absl::Status ReadTexts(SystemsBench& bench, Client& client, const BenchTexts& texts) {
+  MOED_ASSIGN_OR_RETURN(bench.prompts, ReadKinds(client, texts.prompts));
+  if (texts.learning.empty()) {
+    bench.learning = SplitForLearning(bench.prompts);
+  } else {
+    MOED_ASSIGN_OR_RETURN(bench.learning, ReadKinds(client, texts.learning));
   }
   MOED_ASSIGN_OR_RETURN(const std::string text, ReadText(texts.quality));
   MOED_ASSIGN_OR_RETURN(bench.quality_ids, Tokenize(client, text));
@@ -75,7 +90,7 @@ absl::Status FindBudget(SystemsBench& bench, const Cell& cell) {
   const uint64_t wanted = bench.reference_expert_bytes() / 100 * static_cast<uint64_t>(cell.share);
   const uint64_t slack = wanted / 64;
   for (int round = 0; round < kBudgetRounds; ++round) {
-    MOED_ASSIGN_OR_RETURN(const auto daemon, bench.StartDaemon({std::string(kReferencePreset), "", std::nullopt}, cell));
+    MOED_ASSIGN_OR_RETURN(const auto daemon, bench.StartDaemon({.preset = std::string(kReferencePreset)}, cell));
     MOED_ASSIGN_OR_RETURN(const uint64_t fixed, FixedBytes(daemon->client()));
     uint64_t& budget = bench.budgets[cell.share];
     const uint64_t right = fixed + wanted;
@@ -95,14 +110,36 @@ std::vector<int> PromptOf(const PromptKind& kind, int tokens, int index) {
   return {kind.ids.begin() + static_cast<std::ptrdiff_t>(begin), kind.ids.begin() + static_cast<std::ptrdiff_t>(begin + count)};
 }
 
+std::vector<PromptKind> SplitForLearning(std::vector<PromptKind>& kinds) {
+  std::vector<PromptKind> first_halves = kinds;
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    const auto half = static_cast<std::ptrdiff_t>(kinds[i].ids.size() / 2);
+    first_halves[i].ids.resize(static_cast<size_t>(half));
+    kinds[i].ids.erase(kinds[i].ids.begin(), kinds[i].ids.begin() + half);
+  }
+  return first_halves;
+}
+
+std::string SystemsBench::LearnedPath(const Contender& contender, int share) const {
+  std::string name = contender.name();
+  std::ranges::replace(name, '/', '_');  // of an option that is a path
+  return StrCat(learned_folder, "/", name, "-", share, ".state");
+}
+
 absl::StatusOr<std::unique_ptr<Daemon>> SystemsBench::StartDaemon(const Contender& contender, const Cell& cell,
                                                                   const std::vector<std::string>& more) const {
-  std::vector<std::string> all = {
-      "--store", store,           "--preset",          contender.preset,  "--max-sessions",
-      "1",       "--max-context", StrCat(max_context), "--memory-budget", StrCat(budgets.at(cell.share))};
+  std::vector<NamedValue> values = OptionsOf(contender, options);
+  for (NamedValue& option : values) option.value = absl::StrReplaceAll(option.value, {{"{share}", StrCat(cell.share)}});
+  std::vector<std::string> all = DaemonFlags(contender, values);
+  all.insert(all.end(), {"--store", store, "--max-sessions", "1", "--max-context", StrCat(max_context), "--memory-budget",
+                         StrCat(budgets.at(cell.share))});
   if (cell.read_rate > 0) all.insert(all.end(), {"--read-rate", StrCat(cell.read_rate)});
-  if (const auto found = options.find(contender.preset); found != options.end()) {
-    all.insert(all.end(), {"--preset-options", found->second});
+  if (contender.learned) {
+    const std::string learned = LearnedPath(contender, cell.share), copy = learned_folder + "/turn.state";
+    std::error_code error;
+    std::filesystem::copy_file(learned, copy, std::filesystem::copy_options::overwrite_existing, error);
+    if (error) return NotFound(learned, ": ", error.message(), "; delete the journal, or name another one, to learn again");
+    all.insert(all.end(), {"--learned-state", copy});
   }
   all.insert(all.end(), more.begin(), more.end());
   all.insert(all.end(), flags.begin(), flags.end());
@@ -120,7 +157,7 @@ absl::Status Prepare(SystemsBench& bench, const BenchTexts& texts, const std::ve
     probe.read_rate = 0;
     bench.budgets[cell.share] = store_bytes + kBesideBudgetBytes;  // holds everything: the model is there to look at
     if (shares.size() == 1) {
-      MOED_ASSIGN_OR_RETURN(const auto daemon, bench.StartDaemon({std::string(kReferencePreset), "", std::nullopt}, probe));
+      MOED_ASSIGN_OR_RETURN(const auto daemon, bench.StartDaemon({.preset = std::string(kReferencePreset)}, probe));
       MOED_ASSIGN_OR_RETURN(bench.model, daemon->client().GetModelInfo());
       MOED_ASSIGN_OR_RETURN(const moe::v1::ServerInfo info, daemon->client().GetServerInfo());
       bench.version = info.version();

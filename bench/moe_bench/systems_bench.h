@@ -5,12 +5,12 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "bench/moe_bench/daemon.h"
 #include "bench/moe_bench/systems_cells.h"
+#include "bench/moe_bench/systems_contender.h"
 
 namespace moed {
 
@@ -25,13 +25,18 @@ struct PromptKind {
 // Piece `index` of `tokens` ids; other indices give other pieces.
 std::vector<int> PromptOf(const PromptKind& kind, int tokens, int index);
 
+// Takes the first half of every kind away and returns it.
+std::vector<PromptKind> SplitForLearning(std::vector<PromptKind>& kinds);
+
 struct SystemsBench {
   std::string program;  // moed
   std::string store;
-  std::vector<std::string> flags;              // of every daemon
-  std::map<std::string, std::string> options;  // --preset-options by preset
+  std::vector<std::string> flags;  // of every daemon
+  std::vector<GivenOption> options;
+  std::string learned_folder;  // what contenders learned before the first turn
   int max_context = 0;
   std::vector<PromptKind> prompts;
+  std::vector<PromptKind> learning;  // other texts than the prompts
   std::vector<int> quality_ids;
   moe::v1::ModelInfo model;
   std::string version;
@@ -40,14 +45,17 @@ struct SystemsBench {
   uint64_t reference_expert_bytes() const {
     return static_cast<uint64_t>(model.moe_layers()) * static_cast<uint64_t>(model.experts()) * model.expert_bytes();
   }
-  // The daemon of a contender in a cell.
+  // Where a contender's --learned-state is that every turn begins with a copy of.
+  std::string LearnedPath(const Contender& contender, int share) const;
+  // The daemon of a contender in a cell. NOT_FOUND: the program, or what the contender has learned.
   absl::StatusOr<std::unique_ptr<Daemon>> StartDaemon(const Contender& contender, const Cell& cell,
                                                       const std::vector<std::string>& more = {}) const;
 };
 
 struct BenchTexts {
-  std::string prompts;  // a file, or a folder whose files are one kind each
-  std::string quality;  // a file
+  std::string prompts;   // a file, or a folder whose files are one kind each
+  std::string learning;  // the same; "": the first half of every kind of prompts, which are then cut from the second half
+  std::string quality;   // a file
   int quality_tokens = 0;
 };
 

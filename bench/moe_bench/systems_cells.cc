@@ -3,10 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "client/fidelity.h"
 #include "core/base/status.h"
-#include "core/expert/preset.h"
 
 namespace moed {
 namespace {
@@ -18,18 +15,13 @@ constexpr Protocol kNative{.prompt_tokens = 64,
                            .skipped_tokens = 4,
                            .counted_tokens = 48,
                            .turns = 3,
-                           .seconds = 20};
-constexpr Protocol kSlow{.prompt_tokens = 16,
-                         .requests = 1,
-                         .warm_up_tokens = 0,
-                         .skipped_tokens = 3,
-                         .counted_tokens = 48,
-                         .turns = 2,
-                         .seconds = 30};
+                           .seconds = 10};
+constexpr Protocol kSlow{
+    .prompt_tokens = 8, .requests = 1, .warm_up_tokens = 0, .skipped_tokens = 2, .counted_tokens = 32, .turns = 3, .seconds = 20};
 constexpr Protocol kSlowest{
-    .prompt_tokens = 8, .requests = 1, .warm_up_tokens = 0, .skipped_tokens = 2, .counted_tokens = 32, .turns = 1, .seconds = 60};
+    .prompt_tokens = 2, .requests = 1, .warm_up_tokens = 0, .skipped_tokens = 1, .counted_tokens = 16, .turns = 1, .seconds = 60};
 constexpr Protocol kQuickNative{
-    .prompt_tokens = 64, .requests = 1, .warm_up_tokens = 8, .skipped_tokens = 2, .counted_tokens = 24, .turns = 2, .seconds = 8};
+    .prompt_tokens = 64, .requests = 1, .warm_up_tokens = 8, .skipped_tokens = 2, .counted_tokens = 24, .turns = 2, .seconds = 6};
 constexpr Protocol kQuickSlow{
     .prompt_tokens = 8, .requests = 1, .warm_up_tokens = 0, .skipped_tokens = 2, .counted_tokens = 16, .turns = 2, .seconds = 9};
 
@@ -38,66 +30,38 @@ constexpr uint64_t kSata = 550'000'000;
 constexpr uint64_t kSdCard = 90'000'000;
 constexpr int kShares[] = {10, 25, 50, 75, 100};
 
-// What auto may lose in some further rows.
-constexpr std::string_view kBounds[] = {"bounded:0.1", "bounded:0.2", "bounded:0.4"};
-
 Cell OnNative(int share, const Protocol& protocol) { return {share, std::string(kNativeDisk), 0, protocol}; }
 Cell OnSlow(int share, uint64_t rate, const Protocol& protocol) {
   return {share, StrCat(rate / 1'000'000, " MB/s"), rate, protocol};
 }
 
-std::vector<std::string> KnownContenders() {
+// "550" of "550 MB/s".
+std::string ShortName(const Cell& cell) { return cell.disk.substr(0, cell.disk.find(' ')); }
+
+// Of the cells' names, each once, in their order.
+std::vector<std::string> Names(const std::vector<Cell>& cells, std::string (*name)(const Cell&)) {
   std::vector<std::string> names;
-  for (const PresetRow& row : Presets()) {
-    names.emplace_back(row.name);
-    if (row.name != "auto") continue;
-    for (std::string_view bound : kBounds) names.push_back(StrCat(row.name, "@", bound));
+  for (const Cell& cell : cells) {
+    if (std::ranges::find(names, name(cell)) == names.end()) names.push_back(name(cell));
   }
   return names;
 }
 
-absl::StatusOr<Contender> ParseContender(const std::string& text) {
-  const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('@', 1));
-  Contender contender{parts.first, parts.second, std::nullopt};
-  const auto presets = Presets();
-  if (std::ranges::find(presets, contender.preset, &PresetRow::name) == presets.end()) {
-    return InvalidArgument("--presets: unknown preset \"", contender.preset, "\"; known are: all, ",
-                           JoinNames(presets, [](const PresetRow& row) { return row.name; }));
+// Leaves the cells whose name is among `wanted`.
+absl::Status Keep(std::string_view flag, const std::vector<std::string>& wanted, std::string (*name)(const Cell&),
+                  std::vector<Cell>& cells) {
+  if (wanted.empty()) return absl::OkStatus();
+  const std::vector<std::string> known = Names(cells, name);
+  for (const std::string& one : wanted) {
+    if (std::ranges::find(known, one) == known.end()) {
+      return InvalidArgument(flag, ": no cell has ", one, "; known are ", absl::StrJoin(known, ", "));
+    }
   }
-  MOED_ASSIGN_OR_RETURN(contender.fidelity, ParseFidelity(contender.fidelity_text));
-  return contender;
+  std::erase_if(cells, [&](const Cell& cell) { return std::ranges::find(wanted, name(cell)) == wanted.end(); });
+  return absl::OkStatus();
 }
 
 }  // namespace
-
-absl::StatusOr<std::vector<Contender>> ParseContenders(const std::string& text) {
-  std::vector<std::string> names = absl::StrSplit(text, ',');
-  if (text == "all") names = KnownContenders();
-  std::vector<Contender> contenders;
-  for (const std::string& name : names) {
-    MOED_ASSIGN_OR_RETURN(Contender contender, ParseContender(name));
-    if (std::ranges::find(contenders, contender.name(), &Contender::name) != contenders.end()) {
-      return InvalidArgument("--presets: \"", contender.name(), "\" is there twice");
-    }
-    contenders.push_back(std::move(contender));
-  }
-  return contenders;
-}
-
-absl::StatusOr<std::map<std::string, std::string>> ParseContenderOptions(const std::vector<std::string>& texts) {
-  std::map<std::string, std::string> options;
-  for (const std::string& text : texts) {
-    const size_t colon = text.find(':');
-    if (colon == std::string::npos || text.find('=', colon) == std::string::npos) {
-      return InvalidArgument("--options \"", text, "\": expected PRESET:NAME=VALUE,...");
-    }
-    const std::string preset = text.substr(0, colon);
-    MOED_RETURN_IF_ERROR(ParseContender(preset).status());
-    std::string& known = options[preset];
-    known += StrCat(known.empty() ? "" : ",", text.substr(colon + 1));
-  }
-  return options;
-}
 
 std::string Cell::name() const { return StrCat(share, " %, ", disk); }
 
@@ -110,5 +74,21 @@ std::vector<Cell> AllCells() {
 }
 
 std::vector<Cell> QuickCells() { return {OnNative(25, kQuickNative), OnSlow(25, kSata, kQuickSlow)}; }
+
+absl::StatusOr<std::vector<Cell>> ChooseCells(const CellChoice& choice) {
+  std::vector<Cell> cells = choice.quick ? QuickCells() : AllCells();
+  const double native_seconds = cells.front().protocol.seconds;
+  std::vector<std::string> shares;
+  for (int share : choice.shares) shares.push_back(StrCat(share));
+  MOED_RETURN_IF_ERROR(Keep(
+      "--shares", shares, [](const Cell& cell) { return StrCat(cell.share); }, cells));
+  MOED_RETURN_IF_ERROR(Keep("--disks", choice.disks, ShortName, cells));
+  for (Cell& cell : cells) {
+    Protocol& protocol = cell.protocol;
+    if (choice.turns > 0) protocol.turns = std::min(protocol.turns, choice.turns);
+    if (choice.seconds > 0) protocol.seconds = std::min(60.0, protocol.seconds * choice.seconds / native_seconds);
+  }
+  return cells;
+}
 
 }  // namespace moed

@@ -1,30 +1,14 @@
-// What is compared: contenders, and the cells in which all of them run.
+// The cells in which all contenders run: how much cache on which disk, and how a turn goes there.
 #pragma once
 
-#include <map>
-#include <optional>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "moe/v1/inference.pb.h"
 
 namespace moed {
-
-// A preset, and what its requests ask for: "hobbit", "auto@bounded:0.2".
-struct Contender {
-  std::string preset;
-  std::string fidelity_text;  // "": requests do not say
-  std::optional<moe::v1::Fidelity> fidelity;
-  std::string name() const { return fidelity_text.empty() ? preset : preset + "@" + fidelity_text; }
-};
-
-// Names separated by commas; "all" is every preset of the table and auto with some bounds. INVALID_ARGUMENT lists the known ones.
-absl::StatusOr<std::vector<Contender>> ParseContenders(const std::string& text);
-
-// "PRESET:NAME=VALUE,..." to the daemon's --preset-options, by preset.
-absl::StatusOr<std::map<std::string, std::string>> ParseContenderOptions(const std::vector<std::string>& texts);
 
 // How a turn goes on one disk. Slower disks get shorter prompts and answers, so that a turn keeps its time.
 struct Protocol {
@@ -47,5 +31,16 @@ struct Cell {
 
 std::vector<Cell> AllCells();
 std::vector<Cell> QuickCells();
+
+// What a command line asks for.
+struct CellChoice {
+  bool quick = false;
+  std::vector<int> shares;         // empty: all
+  std::vector<std::string> disks;  // "native", "550", "90"; empty: all
+  double seconds = 0;              // of a turn on the native disk, slower ones in proportion; 0: the cells' own
+  int turns = 0;                   // at most; 0: the cells' own
+};
+// INVALID_ARGUMENT: a share or a disk that no cell has; lists them.
+absl::StatusOr<std::vector<Cell>> ChooseCells(const CellChoice& choice);
 
 }  // namespace moed

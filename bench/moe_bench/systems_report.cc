@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "bench/moe_bench/systems_ablations.h"
 #include "bench/moe_bench/systems_targets.h"
 #include "core/base/status.h"
 
@@ -211,13 +212,15 @@ Json ReportJson(const ReportParts& parts) {
     if (target.ratio) row.update({{"median", target.ratio->median}, {"low", target.ratio->low}, {"high", target.ratio->high}});
     targets.push_back(std::move(row));
   }
-  return {{"run", parts.run}, {"budgets", budgets}, {"cells", cells}, {"targets", targets}};
+  return {{"run", parts.run}, {"budgets", budgets}, {"cells", cells}, {"ablations", AblationJson(parts)}, {"targets", targets}};
 }
 
 std::string ReportMarkdown(const ReportParts& parts) {
   std::string text;
   for (const Cell& cell : parts.cells) text += CellTable(parts, cell);
-  return text + TargetTable(Targets(parts));
+  text += AblationTables(parts);
+  const std::vector<TargetResult> targets = Targets(parts);
+  return targets.empty() ? text : text + TargetTable(targets);
 }
 
 }  // namespace moed

@@ -29,12 +29,18 @@ double MedianOr(const ReportParts& parts, const Cell& cell, const std::string& n
   return spread ? spread->median : otherwise;
 }
 
+bool TakesPart(const ReportParts& parts, const std::string& name) {
+  return std::ranges::find(parts.contenders, name, &Contender::name) != parts.contenders.end();
+}
+
+// None where the usual baseline is missing: of an ablation's contenders the best says nothing.
 std::string BestExact(const ReportParts& parts, const Cell& cell) {
   std::string best;
+  if (!TakesPart(parts, "load-on-demand-lru")) return best;
   double rate = 0;
   for (const Contender& contender : parts.contenders) {
     const std::string name = contender.name();
-    if (contender.preset == kAuto || MedianOr(parts, cell, name, "exact", 0) != 1) continue;
+    if (!contender.plain() || contender.preset == kAuto || MedianOr(parts, cell, name, "exact", 0) != 1) continue;
     const double here = MedianOr(parts, cell, name, kRate, 0);
     if (here > rate) best = name, rate = here;
   }
@@ -48,7 +54,8 @@ std::string AutoWithin(const ReportParts& parts, const Cell& cell, const std::st
   double rate = 0;
   for (const Contender& contender : parts.contenders) {
     const std::string name = contender.name();
-    if (contender.preset != kAuto || MedianOr(parts, cell, name, "gate_mass_lost", 1) > mass) continue;
+    if (!contender.plain() || contender.learned || contender.preset != kAuto) continue;
+    if (MedianOr(parts, cell, name, "gate_mass_lost", 1) > mass) continue;
     const double here = MedianOr(parts, cell, name, kRate, 0);
     if (here > rate) best = name, rate = here;
   }
@@ -67,17 +74,13 @@ constexpr TargetRow kTargets[] = {
     {"edgemoe", "io-qexp", nullptr, nullptr, 1.2},
     {"auto", "the best exact preset", nullptr, BestExact, 1.0},
     {"auto", "the best exact preset", nullptr, BestExact, 1.2, 25},
+    {"auto+learned", "the best exact preset", nullptr, BestExact, 1.0},
+    {"auto+learned", "the best exact preset", nullptr, BestExact, 1.2, 25},
     {"auto within hobbit's gate mass", "hobbit", AutoWithinHobbit, nullptr, 1.1},
     {"auto within swapmoe's gate mass", "swapmoe", AutoWithinSwapmoe, nullptr, 1.1},
 };
 
-bool TakesPart(const ReportParts& parts, const std::string& name) {
-  return std::ranges::find(parts.contenders, name, &Contender::name) != parts.contenders.end();
-}
-
-std::string Title(std::string_view row, const std::string& name) {
-  return row == name ? name : StrCat(row, " (", name.empty() ? "none" : name, ")");
-}
+std::string Title(std::string_view row, const std::string& name) { return row == name ? name : StrCat(row, " (", name, ")"); }
 
 }  // namespace
 
@@ -88,7 +91,7 @@ std::vector<TargetResult> Targets(const ReportParts& parts) {
       if (row.share != 0 && row.share != cell.share) continue;
       const std::string ours = row.pick_ours != nullptr ? row.pick_ours(parts, cell) : std::string(row.ours);
       const std::string theirs = row.pick_theirs != nullptr ? row.pick_theirs(parts, cell) : std::string(row.theirs);
-      if ((!ours.empty() && !TakesPart(parts, ours)) || (!theirs.empty() && !TakesPart(parts, theirs))) continue;
+      if (!TakesPart(parts, ours) || !TakesPart(parts, theirs)) continue;
       results.push_back({StrCat(Title(row.ours, ours), " / ", Title(row.theirs, theirs)), cell.name(), row.reach,
                          RatioOf(parts.journal, cell, ours, theirs)});
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 
 #include "bench/moe_bench/energy_meter.h"
 #include "core/base/status.h"
@@ -165,6 +166,35 @@ absl::StatusOr<Figures> MeasureTurn(const SystemsBench& bench, const Contender& 
   const bool asks_exact = contender.fidelity && contender.fidelity->kind() == moe::v1::Fidelity::EXACT;
   figures["exact"] = asks_exact || (!contender.fidelity && info.fidelity() == "exact") ? 1 : 0;
   return figures;
+}
+
+absl::StatusOr<Figures> Learn(const SystemsBench& bench, const Contender& contender, const Cell& cell, double seconds) {
+  constexpr int kPromptTokens = 64, kNewTokens = 64;
+  const std::string learned = bench.LearnedPath(contender, cell.share), part = learned + ".part";
+  std::error_code error;
+  std::filesystem::create_directories(bench.learned_folder, error);
+  std::filesystem::remove(part, error);
+  Contender fresh = contender;
+  fresh.learned = false;
+  Cell native = cell;
+  native.read_rate = 0;
+  MOED_ASSIGN_OR_RETURN(auto daemon, bench.StartDaemon(fresh, native, {"--learned-state", part}));
+  const auto start = SteadyClock::now();
+  double tokens = 0;
+  for (int i = 0; SecondsSince(start) < seconds; ++i) {
+    const PromptKind& kind = bench.learning[static_cast<size_t>(i) % bench.learning.size()];
+    const auto request =
+        MakeRequest(fresh, PromptOf(kind, kPromptTokens, i), kNewTokens, i + 1, std::max(seconds - SecondsSince(start), 0.1));
+    MOED_RETURN_IF_ERROR(daemon->client().GenerateStream(request, [&tokens](const moe::v1::GenerateResponse& answer) {
+      tokens += answer.token_ids_size();
+      return true;
+    }));
+  }
+  const double took = SecondsSince(start);
+  daemon.reset();  // writes the file
+  std::filesystem::rename(part, learned, error);
+  if (error) return FailedPrecondition("the daemon left nothing that it learned in ", part, ": ", error.message());
+  return Figures{{"learned_tokens", tokens}, {"learned_seconds", took}};
 }
 
 }  // namespace moed

@@ -14,4 +14,8 @@ namespace moed {
 //   decode_tokens cache_share peak_resident_bytes exact
 absl::StatusOr<Figures> MeasureTurn(const SystemsBench& bench, const Contender& contender, const Cell& cell, int turn);
 
+// Serves other texts for `seconds` on the native disk and keeps what the contender learned, for its turns in cells of this share:
+// learned_tokens learned_seconds. FAILED_PRECONDITION as above.
+absl::StatusOr<Figures> Learn(const SystemsBench& bench, const Contender& contender, const Cell& cell, double seconds);
+
 }  // namespace moed

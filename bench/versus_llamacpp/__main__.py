@@ -29,6 +29,8 @@ def parse():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true",
                         help="some cells, two turns, the settings that have been llama.cpp's best: 15 minutes")
+    parser.add_argument("--best-settings", action="store_true",
+                        help="all cells, but with the settings that have been the best")
     parser.add_argument("--only", metavar="PATTERN", default="",
                         help="only lines of --list that have this in them, such as q4/25 or /ram:")
     parser.add_argument("--list", action="store_true", help="print all cells and contenders, and end")
@@ -41,10 +43,13 @@ def parse():
     parser.add_argument("--text", default=os.path.join(ROOT, "models", "tales-qwen", "heldout.txt"),
                         help="prompts are taken from here [%(default)s]")
     parser.add_argument("--bin", default=os.path.join(ROOT, "build", "release", "bin"), help="moed's programs [%(default)s]")
+    parser.add_argument("--instructions", choices=("native", "avx2"), default="native",
+                        help="hold both programs to AVX2 on a processor that has more [%(default)s]")
     parser.add_argument("--moed-flags", default="", metavar="FLAGS", help="more flags for moed, such as '--predictor none'")
     parser.add_argument("--cache", default=os.path.join(ROOT, "build", "versus"),
                         help="for everything that is made [%(default)s]")
-    parser.add_argument("--json", metavar="FILE", help="results [--cache/results.json, with --quick quick.json]")
+    parser.add_argument("--json", metavar="FILE",
+                        help="results [--cache/results.json, with --quick quick.json, with other instructions quick-avx2.json]")
     parser.add_argument("--fresh", action="store_true", help="forget the results in --json")
     parser.add_argument("--write-docs", action="store_true", help="put tables and picture into docs/benchmarks.md")
     options = parser.parse_args()
@@ -52,7 +57,9 @@ def parse():
         if getattr(options, name):
             setattr(options, name, os.path.abspath(getattr(options, name)))
     options.files = options.files or options.cache
-    options.json = options.json or os.path.join(options.cache, "quick.json" if options.quick else "results.json")
+    if not options.json:
+        suffix = "" if options.instructions == "native" else f"-{options.instructions}"
+        options.json = os.path.join(options.cache, f"{'quick' if options.quick else 'results'}{suffix}.json")
     options.turns = options.turns or (2 if options.quick else 3)
     if options.turns < 1:
         parser.error("--turns has to be 1 or more")

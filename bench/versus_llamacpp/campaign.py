@@ -14,7 +14,7 @@ import moed
 import picture
 import report
 import turn as turns
-from cells import DISKS, all_cells, next_turn, quick_cells
+from cells import DISKS, all_cells, best_settings, next_turn, quick_cells
 from process import ServerError
 from results import Results
 from safetensors_folder import CheckpointError
@@ -35,8 +35,9 @@ class Bench:
 
 
 def prepare(options, read_ahead, say):
-    programs = moed.Programs(options.bin, options.cache, shlex.split(options.moed_flags))
-    llama_programs = llama.build(options.cache, say)
+    flags = shlex.split(options.moed_flags) + ([] if options.instructions == "native" else ["--backend", options.instructions])
+    programs = moed.Programs(options.bin, options.cache, flags)
+    llama_programs = llama.build(options.cache, options.instructions, say)
     checkpoint = options.store_of or files.widened_demo(options.files, say)
     made = {format_: files.prepare(programs, checkpoint, options.files, format_, say) for format_ in options.formats}
     first = made[options.formats[0]]
@@ -64,6 +65,8 @@ def choose_cells(options, read_ahead, say):
             read_aheads = read_aheads[1:]
     chosen = (quick_cells(thread_counts(), read_aheads) if options.quick
               else all_cells(options.formats, thread_counts(), read_aheads))
+    if options.best_settings:
+        chosen = best_settings(chosen, thread_counts())
     chosen = [part for part in (cell.only(options.only) for cell in chosen) if part.contenders]
     if not chosen:
         raise ServerError(f"--only {options.only}: no cell and contender has that in its name; --list names them")
@@ -74,6 +77,8 @@ def command(options):
     """What of the command line decides the results; where files lie does not."""
     words = ["python3", "bench/versus_llamacpp", *(["--quick"] if options.quick else ["--formats", ",".join(options.formats)]),
              "--turns", str(options.turns)]
+    words += ["--best-settings"] if options.best_settings else []
+    words += [] if options.instructions == "native" else ["--instructions", options.instructions]
     words += [f"--moed-flags={options.moed_flags}"] if options.moed_flags else []
     return shlex.join(words + (["--store-of", os.path.basename(options.store_of)] if options.store_of else []))
 
@@ -131,7 +136,8 @@ def turn_text(record):
 
 def measure_cell(cell, options, bench, results, say):
     for turn in range(options.turns):
-        for contender in next_turn(cell, turn, results.medians(cell.name, "decode"), not options.quick):
+        for contender in next_turn(cell, turn, results.medians(cell.name, "decode"),
+                                   not (options.quick or options.best_settings)):
             if results.has(cell.name, contender.name, turn):
                 continue
             begin = time.monotonic()

@@ -93,13 +93,24 @@ def all_cells(formats, threads, read_aheads):
 QUICK = ("q4/ram", "q4/50/native", "q4/25/native", "q4/25/sata")
 
 
+def best_settings(cells, threads):
+    """The cells with moed at all threads and of llama.cpp only the settings that have been its best: repacked at all threads in
+    RAM, the first read-ahead under limits."""
+    for cell in cells:
+        read_ahead = next((c.read_ahead_kib for c in cell.contenders if c.program == "llama.cpp"), None)
+
+        def stays(contender):
+            if contender.program == "moed":
+                return contender.threads == threads[-1]
+            if cell.share is None:
+                return contender.repack and contender.threads == threads[-1]
+            return contender.read_ahead_kib == read_ahead
+        yield replace(cell, contenders=[c for c in cell.contenders if stays(c)])
+
+
 def quick_cells(threads, read_aheads):
-    """Some cells; of llama.cpp only the settings that have been its best: repacked in RAM, a small read-ahead under limits."""
-    for cell in all_cells(("q4",), threads, read_aheads[:1]):
-        if cell.name in QUICK:
-            chosen = [c for c in cell.contenders if (c.program == "llama.cpp" or c.threads == threads[-1]) and
-                      (cell.share is not None or c == Contender("moed", threads[-1]) or (c.repack and c.threads == threads[-1]))]
-            yield Cell(cell.format, cell.share, cell.disk, cell.protocol, chosen)
+    """Some cells, with those settings."""
+    return best_settings((cell for cell in all_cells(("q4",), threads, read_aheads) if cell.name in QUICK), threads)
 
 
 def next_turn(cell, turn, decode_rates, each_thread_count=True):

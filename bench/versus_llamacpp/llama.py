@@ -1,4 +1,4 @@
-"""llama.cpp: fetched from the PyPI source package llama-cpp-python, built for this processor, run as llama-server."""
+"""llama.cpp: fetched from the PyPI source package llama-cpp-python, built for a set of instructions, run as llama-server."""
 import contextlib
 import http.client
 import json
@@ -12,9 +12,13 @@ from process import Process, ServerError
 from stream import Answer
 
 PACKAGE, VERSION = "llama-cpp-python", "0.3.36"
-OPTIONS = {"CMAKE_BUILD_TYPE": "Release", "GGML_NATIVE": "ON", "BUILD_SHARED_LIBS": "OFF", "LLAMA_OPENSSL": "OFF",
+OPTIONS = {"CMAKE_BUILD_TYPE": "Release", "BUILD_SHARED_LIBS": "OFF", "LLAMA_OPENSSL": "OFF",
            "LLAMA_BUILD_SERVER": "ON", "LLAMA_BUILD_UI": "OFF", "LLAMA_USE_PREBUILT_UI": "OFF", "LLAMA_BUILD_APP": "OFF",
            "LLAMA_BUILD_TESTS": "OFF", "LLAMA_BUILD_EXAMPLES": "OFF"}
+# What both programs may use: all that this processor has, or no more than a processor with AVX2.
+INSTRUCTIONS = {"native": {"GGML_NATIVE": "ON"},
+                "avx2": {"GGML_NATIVE": "OFF", "GGML_SSE42": "ON", "GGML_AVX": "ON", "GGML_AVX2": "ON", "GGML_BMI2": "ON",
+                         "GGML_FMA": "ON", "GGML_F16C": "ON"}}
 TARGETS = ("llama-server", "llama-bench")
 
 
@@ -34,15 +38,17 @@ def fetch(cache, say):
     return folder
 
 
-def build(cache, say):
+def build(cache, instructions, say):
     """The folder of the programs; downloads and builds whatever is not there."""
     folder = fetch(cache, say)
-    source, build_folder = os.path.join(folder, "vendor", "llama.cpp"), os.path.join(folder, "build")
+    source = os.path.join(folder, "vendor", "llama.cpp")
+    build_folder = os.path.join(folder, "build" if instructions == "native" else f"build-{instructions}")
     programs = os.path.join(build_folder, "bin")
     if not all(os.access(os.path.join(programs, target), os.X_OK) for target in TARGETS):
         say(f"building llama.cpp in {build_folder} (some minutes)")
-        subprocess.run(["cmake", "-S", source, "-B", build_folder, "-G", "Ninja", *(f"-D{k}={v}" for k, v in OPTIONS.items())],
-                       check=True, stdout=subprocess.DEVNULL)
+        settings = [f"-D{name}={value}" for name, value in (OPTIONS | INSTRUCTIONS[instructions]).items()]
+        subprocess.run(["cmake", "-S", source, "-B", build_folder, "-G", "Ninja", *settings], check=True,
+                       stdout=subprocess.DEVNULL)
         subprocess.run(["cmake", "--build", build_folder, "--target", *TARGETS], check=True, stdout=subprocess.DEVNULL)
     return programs
 

@@ -12,7 +12,7 @@ inline constexpr int kMaxStopStrings = 16;
 inline constexpr int kMaxStopStringBytes = 256;
 inline constexpr int kMaxStopTokens = 64;
 inline constexpr int kMaxTopLogprobs = 20;
-// Of a text to score, tokens x top_logprobs: what a request holds of them lies beside the memory budget, as its messages do.
+// Of a text to score, tokens x top_logprobs: bounds what a request holds of them, which the memory budget counts.
 inline constexpr int kMaxScoredAlternatives = 8192;
 
 // INVALID_ARGUMENT that names field, value and what is allowed. A session's earlier tokens are not known here: CheckContext.

@@ -59,10 +59,13 @@ ExpertCache::ExpertCache(const CacheParts& parts, std::unique_ptr<EvictionPolicy
       pool_(parts.allocator, capacity_bytes),
       by_key_(index_.size()),
       uses_(index_.size()),
+      fill_(parts.fill),
       prices_(RecordBytes(store_.description())),
       stats_(EmptyStats(store_.description())),
       loader_(store_, parts.reads, clock_, trace_, reading, *this) {
   MOED_CHECK(capacity_bytes >= largest_record_bytes_);
+  absl::MutexLock lock(&mutex_);
+  StartFill();
 }
 
 ExpertCache::~ExpertCache() {
@@ -73,7 +76,7 @@ ExpertCache::~ExpertCache() {
 
 uint64_t ExpertCache::TableBytes(const StoreDescription& store) {
   const uint64_t keys = store.moe_layers.size() * store.experts_per_layer * store.precisions.size();
-  return keys * (sizeof(Slot*) + sizeof(uint64_t) + sizeof(Slot) + 2 * sizeof(void*) + 1);
+  return keys * (sizeof(Slot*) + sizeof(uint64_t) + sizeof(Slot) + 3 * sizeof(void*) + sizeof(CachedKey) + 1);
 }
 
 void ExpertCache::StartSequence(SessionId session) {
@@ -190,6 +193,10 @@ void ExpertCache::Join(Slot& slot, int item) {
   items_[item].slot = &slot;
   const bool loading = slot.state == SlotState::kLoading;
   if (slot.unused_guess) ForgetGuess(slot, loading ? PrefetchOutcome::kLate : PrefetchOutcome::kUsed);
+  if (slot.unused_fill) {
+    ForgetFill(slot);
+    policy_->OnInsert(slot.key, slot.bytes.size());
+  }
   if (loading) loader_.Promote(slot.tickets);
   if (slot.arrived & 1) {
     ready_.push_back(item);
@@ -218,6 +225,7 @@ std::optional<ReadyExpert> ExpertCache::Next(bool wait) {
   {
     absl::MutexLock lock(&mutex_);
     if (wait && handed_out_ == items_.size()) prices_.OnExpertsDone(clock_.NowNanos(), stalled_nanos_);
+    if (handed_out_ == items_.size()) StartFill();
     if (handed_out_ == items_.size() || (!wait && ready_.empty())) return std::nullopt;
     const auto is_ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !ready_.empty(); };
     AwaitCounted(absl::Condition(&is_ready), -1);

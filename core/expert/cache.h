@@ -1,7 +1,9 @@
 // The one cache of the process: which experts are in which slots, who pins them, who waits for them, who leaves.
 //
 // A slot goes free -> loading -> resident or failed -> free. Bytes in slots never exceed the capacity. Waiting demands come
-// before guesses for room as they do for reads: no guess is started while a demand waits for a slot.
+// before guesses for room as they do for reads: no guess is started while a demand waits for a slot. While neither is read, free
+// room is filled, one record at a time; what nobody has used of that counts as free room still: it leaves before anything else,
+// and the policy hears of it at its first use.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +43,9 @@ struct CacheParts {
   ReadBackend& reads;
   const Clock& clock;
   Allocator& allocator;
-  Trace* trace;                // may be null
-  bool popular_first = false;  // experts of a prompt that are not resident are read in order of the tokens that chose them
+  Trace* trace;                 // may be null
+  bool popular_first = false;   // experts of a prompt that are not resident are read in order of the tokens that chose them
+  std::vector<CachedKey> fill;  // begun at once: read into free room while nothing else is read, in this order
 };
 
 // Layers (BeginLayer, Prefetch, Next) from one thread at a time; handles and everything else from any.
@@ -105,6 +108,7 @@ class ExpertCache final : Loader::Listener {
     SlotState state = SlotState::kFree;
     LoadReason reason = LoadReason::kDemand;
     bool unused_guess = false;  // prefetched, and nobody wanted it yet
+    bool unused_fill = false;   // filled free room, and nobody wanted it yet
     bool kept = false;          // until due_at it leaves only where nothing else can
     bool cancelling = false;
     bool bypass = false;  // not admitted: leaves with its last pin
@@ -135,7 +139,7 @@ class ExpertCache final : Loader::Listener {
   void Join(Slot& slot, int item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropPin(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool DemandsLeft() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return !waiting_.empty() || loading_ > loading_guesses_.size();
+    return !waiting_.empty() || loading_ > loading_guesses_.size() + (filling_ != nullptr ? 1 : 0);
   }
   bool HasPart(const Slot& slot, ExpertPart part) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AwaitCounted(const absl::Condition& condition, int32_t expert) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -145,6 +149,10 @@ class ExpertCache final : Loader::Listener {
   void OnRead(LoadTarget& target, int read, absl::Status outcome) override;
   void StartWaitingDemands(Cancels& cancels) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartGuesses() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StartFill() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ForgetFill(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ForgetInOrder(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Slot* LastUnusedFill(LoadReason reason, bool spare_kept) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool StartDemand(int item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Slot& StartLoad(const CachedKey& key, LoadReason reason, std::span<std::byte> room, bool bypass)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -177,8 +185,12 @@ class ExpertCache final : Loader::Listener {
   std::vector<Slot*> by_key_ ABSL_GUARDED_BY(mutex_);           // loading or resident; null: absent
   std::vector<uint64_t> uses_ ABSL_GUARDED_BY(mutex_);          // by key: lookups
   std::vector<Slot*> loading_guesses_ ABSL_GUARDED_BY(mutex_);  // exactly those loading with unused_guess
-  uint64_t bypass_reserve_bytes_ ABSL_GUARDED_BY(mutex_) = 0;   // kept from admitted records once the policy has refused one
-  uint64_t bypass_bytes_ ABSL_GUARDED_BY(mutex_) = 0;           // of the reserve, in use
+  const std::vector<CachedKey> fill_;
+  size_t fill_next_ ABSL_GUARDED_BY(mutex_) = 0;               // of fill_: each is tried once
+  Slot* filling_ ABSL_GUARDED_BY(mutex_) = nullptr;            // the one loading with unused_fill
+  std::vector<Slot*> unused_fills_ ABSL_GUARDED_BY(mutex_);    // exactly those with unused_fill, in order of fill_
+  uint64_t bypass_reserve_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // kept from admitted records once the policy has refused one
+  uint64_t bypass_bytes_ ABSL_GUARDED_BY(mutex_) = 0;          // of the reserve, in use
   int handles_ ABSL_GUARDED_BY(mutex_) = 0;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
 

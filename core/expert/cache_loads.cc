@@ -65,6 +65,35 @@ void ExpertCache::StartGuesses() {
   planned_.erase(planned_.begin(), planned_.begin() + static_cast<std::ptrdiff_t>(begun));
 }
 
+// The next absent record, where there is free room and nothing else is read or waits to be.
+void ExpertCache::StartFill() {
+  if (closing_ || loading_ > 0 || !waiting_.empty() || !planned_.empty()) return;
+  while (fill_next_ < fill_.size() && by_key_[index_.Of(fill_[fill_next_])] != nullptr) ++fill_next_;
+  if (fill_next_ == fill_.size()) return;
+  const CachedKey key = fill_[fill_next_];
+  const absl::StatusOr<std::span<std::byte>> room =
+      pool_.Take(store_.expert_bytes(key.precision), bypass_reserve_bytes_ - bypass_bytes_);
+  if (!room.ok() || room->empty()) return;  // a demand will say why there is no memory
+  ++fill_next_;
+  filling_ = &StartLoad(key, LoadReason::kFill, *room, /*bypass=*/false);
+  filling_->unused_fill = true;
+  unused_fills_.push_back(filling_);
+}
+
+// It is wanted, or leaves.
+void ExpertCache::ForgetFill(Slot& slot) {
+  slot.unused_fill = false;
+  std::erase(unused_fills_, &slot);
+  if (filling_ == &slot) filling_ = nullptr;
+}
+
+ExpertCache::Slot* ExpertCache::LastUnusedFill(LoadReason reason, bool spare_kept) const {
+  const auto evictable = [&](const Slot* slot)
+                             ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Evictable(*slot, reason, spare_kept); };
+  const auto last = std::find_if(unused_fills_.rbegin(), unused_fills_.rend(), evictable);
+  return last == unused_fills_.rend() ? nullptr : *last;
+}
+
 ExpertCache::Slot& ExpertCache::StartLoad(const CachedKey& key, LoadReason reason, std::span<std::byte> room, bool bypass) {
   if (free_slots_.empty()) free_slots_.push_back(slots_.emplace_back(std::make_unique<Slot>(*this)).get());
   Slot& slot = *free_slots_.back();
@@ -81,7 +110,7 @@ ExpertCache::Slot& ExpertCache::StartLoad(const CachedKey& key, LoadReason reaso
   if (bypass) {
     bypass_bytes_ += slot.bytes.size();
     ++stats_.bypass_loads;
-  } else {
+  } else if (reason != LoadReason::kFill) {
     policy_->OnInsert(key, slot.bytes.size());
   }
   // Reads report on threads of the backend, which wait for the lock held here: the tickets are set before anyone looks at them.
@@ -101,6 +130,10 @@ absl::StatusOr<ExpertCache::Admission> ExpertCache::MakeRoom(const Incoming& inc
     };
     const bool spare_kept = any(true);
     if (!spare_kept && (incoming.reason == LoadReason::kPrefetch || !any(false))) return Admission::kNotNow;
+    if (Slot* fill = LastUnusedFill(incoming.reason, spare_kept)) {
+      Evict(*fill, incoming.reason);
+      continue;
+    }
     const auto evictable = [&](CachedKey key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       const Slot* slot = by_key_[index_.Of(key)];
       return slot != nullptr && Evictable(*slot, incoming.reason, spare_kept);
@@ -129,6 +162,7 @@ absl::StatusOr<ExpertCache::Admission> ExpertCache::MakeBypassRoom(uint64_t byte
 }
 
 ExpertCache::Slot* ExpertCache::Coldest() const {
+  if (Slot* fill = LastUnusedFill(LoadReason::kDemand, /*spare_kept=*/false)) return fill;
   Slot* coldest = nullptr;
   for (const std::unique_ptr<Slot>& slot : slots_) {
     if (!Evictable(*slot, LoadReason::kDemand, /*spare_kept=*/false)) continue;
@@ -159,14 +193,24 @@ bool ExpertCache::Evictable(const Slot& slot, LoadReason reason, bool spare_kept
 }
 
 void ExpertCache::Evict(Slot& slot, LoadReason reason) {
-  constexpr EvictionReason kReasons[kLoadReasons] = {EvictionReason::kDemand, EvictionReason::kPrefetch};
-  ++stats_.evictions[slot.key.precision][EnumIndex(kReasons[EnumIndex(reason)])];
+  MOED_CHECK(reason != LoadReason::kFill);
+  const EvictionReason why = reason == LoadReason::kDemand ? EvictionReason::kDemand : EvictionReason::kPrefetch;
+  ++stats_.evictions[slot.key.precision][EnumIndex(why)];
   if (slot.unused_guess) {
     stats_.wasted_prefetch_bytes += slot.bytes.size();
     ForgetGuess(slot, PrefetchOutcome::kWasted);
   }
-  policy_->OnEvict(slot.key);
+  ForgetInOrder(slot);
   Release(slot);
+}
+
+// What leaves is among the unused fills or known to the policy, never both; a bypass is neither.
+void ExpertCache::ForgetInOrder(Slot& slot) {
+  if (slot.unused_fill) {
+    ForgetFill(slot);
+  } else if (!slot.bypass) {
+    policy_->OnEvict(slot.key);
+  }
 }
 
 void ExpertCache::Release(Slot& slot) {
@@ -207,6 +251,7 @@ void ExpertCache::OnRead(LoadTarget& target, int read, absl::Status outcome) {
     }
     StartWaitingDemands(cancels);
     if (!closing_) StartGuesses();
+    StartFill();
   }
   RunCancels(cancels);
 }
@@ -217,7 +262,7 @@ void ExpertCache::Fail(Slot& slot, absl::Status status) {
   if (!cancelled && !closing_) ++stats_.failed_loads;
   if (slot.unused_guess) ForgetGuess(slot, cancelled ? PrefetchOutcome::kCancelled : PrefetchOutcome::kWasted);
   by_key_[index_.Of(slot.key)] = nullptr;
-  if (!slot.bypass) policy_->OnEvict(slot.key);
+  ForgetInOrder(slot);
   slot.state = SlotState::kFailed;
   --loading_;
   slot.status = std::move(status);
@@ -246,6 +291,7 @@ void ExpertCache::Finish(Slot& slot) {
     }
     ++ResidentCount(slot.key);
     if (slot.unused_guess) std::erase(loading_guesses_, &slot);
+    if (filling_ == &slot) filling_ = nullptr;
     const double seconds = SecondsBetween(slot.queued_nanos, clock_.NowNanos());
     LoadHistogram& histogram = stats_.loads[EnumIndex(slot.reason)];
     const auto bucket = std::lower_bound(kLoadSecondsBounds.begin(), kLoadSecondsBounds.end(), seconds);

@@ -33,7 +33,8 @@ class Provider final : public CachingProvider {
         recorder_(parts.recorder),
         wanted_(parts.store->description().experts_per_layer),
         score_(ExpertIndex(layers_, experts_per_layer_, 1)),
-        cache_({*parts.store, *parts.reads, *parts.clock, *parts.allocator, parts.trace, options.popular_first},
+        cache_({*parts.store, *parts.reads, *parts.clock, *parts.allocator, parts.trace, options.popular_first,
+                std::move(parts.fill)},
                std::move(parts.policy), options.capacity_bytes,
                {options.max_reads_in_flight, options.split_read_bytes, options.checksums}) {}
 

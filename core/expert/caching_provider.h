@@ -47,6 +47,7 @@ struct ProviderParts {  // all outlive the provider unless owned
   Allocator* allocator = nullptr;
   Trace* trace = nullptr;               // may be null
   RoutingRecorder* recorder = nullptr;  // may be null
+  std::vector<CachedKey> fill;          // read while the disk is idle and the cache has free room, in this order
 };
 
 class CachingProvider : public ExpertProvider {

@@ -97,10 +97,13 @@ class FidelityRule {
   virtual size_t memory_bytes() const { return 0; }  // tables; counted in the budget
 };
 
+// By MoE layer and expert: the precision that an expert has everywhere.
+using ExpertWidths = std::vector<std::vector<int>>;
+
 struct RuleContext {
   PolicyContext model;
-  uint64_t model_hash = 0;  // of the store
   PartOptions options;
+  std::shared_ptr<const ExpertWidths> widths;  // what the option of that name holds; null: it was not given
 };
 struct FidelityRow {
   std::string_view name;

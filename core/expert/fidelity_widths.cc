@@ -12,39 +12,35 @@
 namespace moed {
 namespace {
 
-using Widths = std::vector<std::vector<int>>;  // [MoE layer][expert]
-
 struct WidthsFile {
   std::string model_hash;
-  Widths precisions;
+  ExpertWidths precisions;
 };
 
-absl::StatusOr<WidthsFile> ReadWidths(const std::string& path) {
+absl::StatusOr<WidthsFile> ParseWidths(const std::string& path) {
   MOED_ASSIGN_OR_RETURN(const std::string text, ReadPlanFile(path));
   try {
     const nlohmann::json json = nlohmann::json::parse(text);
-    return WidthsFile{json.at("model_hash").get<std::string>(), json.at("precisions").get<Widths>()};
+    return WidthsFile{json.at("model_hash").get<std::string>(), json.at("precisions").get<ExpertWidths>()};
   } catch (const nlohmann::json::exception& error) {
     return InvalidArgument("not {\"model_hash\": ..., \"precisions\": [[...]]}: ", error.what());
   }
 }
 
-absl::Status CheckWidths(const WidthsFile& file, const RuleContext& context) {
-  MOED_RETURN_IF_ERROR(CheckPlanHash(file.model_hash, context.model_hash));
-  const size_t layers = context.model.moe_layers.size();
-  if (file.precisions.size() != layers) {
+absl::Status CheckWidths(const WidthsFile& file, uint64_t model_hash, int layers, int experts, int precisions) {
+  MOED_RETURN_IF_ERROR(CheckPlanHash(file.model_hash, model_hash));
+  if (file.precisions.size() != static_cast<size_t>(layers)) {
     return InvalidArgument(file.precisions.size(), " layers, the store has ", layers, " with experts");
   }
-  for (size_t layer = 0; layer < layers; ++layer) {
-    const std::vector<int>& experts = file.precisions[layer];
-    if (experts.size() != static_cast<size_t>(context.model.experts_per_layer)) {
-      return InvalidArgument("precisions[", layer, "] has ", experts.size(), " experts, the store ",
-                             context.model.experts_per_layer);
+  for (size_t layer = 0; layer < file.precisions.size(); ++layer) {
+    const std::vector<int>& widths = file.precisions[layer];
+    if (widths.size() != static_cast<size_t>(experts)) {
+      return InvalidArgument("precisions[", layer, "] has ", widths.size(), " experts, the store ", experts);
     }
-    for (size_t expert = 0; expert < experts.size(); ++expert) {
-      if (experts[expert] >= 0 && experts[expert] < context.model.precisions) continue;
-      return InvalidArgument("precisions[", layer, "][", expert, "] is ", experts[expert], ", the store's are 0 to ",
-                             context.model.precisions - 1);
+    for (size_t expert = 0; expert < widths.size(); ++expert) {
+      if (widths[expert] >= 0 && widths[expert] < precisions) continue;
+      return InvalidArgument("precisions[", layer, "][", expert, "] is ", widths[expert], ", the store's are 0 to ",
+                             precisions - 1);
     }
   }
   return absl::OkStatus();
@@ -52,7 +48,7 @@ absl::Status CheckWidths(const WidthsFile& file, const RuleContext& context) {
 
 class WidthsRule final : public FidelityRule {
  public:
-  WidthsRule(const Widths& widths, const PolicyContext& model) : index_(model.moe_layers, model.experts_per_layer, 1) {
+  WidthsRule(const ExpertWidths& widths, const PolicyContext& model) : index_(model.moe_layers, model.experts_per_layer, 1) {
     for (const std::vector<int>& layer : widths) precisions_.insert(precisions_.end(), layer.begin(), layer.end());
   }
 
@@ -73,14 +69,17 @@ class WidthsRule final : public FidelityRule {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<FidelityRule>> MakeWidthsRule(const RuleContext& context) {
-  const std::string path = context.options.Text(kWidthsOptions[0]);
-  if (path.empty()) return InvalidArgument("widths: the file with the precision of every expert is missing");
-  absl::StatusOr<WidthsFile> file = ReadWidths(path);
+absl::StatusOr<ExpertWidths> ReadWidths(const std::string& path, uint64_t model_hash, int layers, int experts, int precisions) {
+  absl::StatusOr<WidthsFile> file = ParseWidths(path);
   absl::Status status = file.status();
-  if (status.ok()) status = CheckWidths(*file, context);
+  if (status.ok()) status = CheckWidths(*file, model_hash, layers, experts, precisions);
   if (!status.ok()) return InvalidArgument("widths: ", path, ": ", status.message());
-  return std::make_unique<WidthsRule>(file->precisions, context.model);
+  return std::move(file->precisions);
+}
+
+absl::StatusOr<std::unique_ptr<FidelityRule>> MakeWidthsRule(const RuleContext& context) {
+  if (context.widths == nullptr) return InvalidArgument("widths: the file with the precision of every expert is missing");
+  return std::make_unique<WidthsRule>(*context.widths, context.model);
 }
 
 }  // namespace moed

@@ -16,18 +16,21 @@ constexpr struct {
   float scale;
 } kDecays[] = {{0.5f, 1}, {0.8f, 1}, {0.95f, 2}, {0.99f, 2}};
 constexpr float kLogScale = 0.5f;
-// Recency and frequency, in the order of the features; learned from thereon.
-constexpr std::array<float, 11> kFirstWeights = {0.2f, 0, 0.1f, 1, 1.1f, 1, -0.1f, 0, 0, 0.5f, 0};
+// In the order of the features; learned from thereon. About the mean of what was learned from the routing of two models (those of
+// docs/policies.md, its parts to learn from).
+constexpr std::array<float, 11> kFirstWeights = {-0.2f, -0.2f, -0.1f, 1, 0.9f, 0.7f, -0.4f, 0.3f, 0.2f, 0.35f, 0.3f};
 constexpr float kUsualValue = 0.4f;
 constexpr float kWeightDecay = 0.8f;    // a visit
 constexpr float kLearningRate = 0.02f;  // of the gradient's mean over a layer's experts, for each of the two sets of weights
 constexpr float kPairRate = 0.02f;
-constexpr size_t kPairsShare = 2;  // pairs may take one of so many parts of the table's bytes
-constexpr float kTrust = 2;        // occurrences of a token after which what is known of it counts half
+constexpr float kFirstRate = 0.1f;   // more of both at first, of which
+constexpr float kFirstVisits = 100;  // half is left after so many visits
+constexpr size_t kPairsShare = 2;    // pairs may take one of so many parts of the table's bytes
+constexpr float kTrust = 2;          // occurrences of a token after which what is known of it counts half
 constexpr float kUsualRate = 0.02f;
 constexpr float kMostVisitsCounted = 2000;  // the frequency forgets what is older
 constexpr float kFrequencyPrior = 4;        // visits
-constexpr size_t kPrefillVisits = 16;       // of one prefill step, its last tokens
+constexpr size_t kPrefillVisits = 64;       // of one prefill step, its last tokens
 constexpr size_t kTableRows = 8192;
 constexpr float kTableBase = 1;  // occurrences
 
@@ -210,7 +213,9 @@ void NextUse::Score(int position, std::span<const float> features, std::span<con
 }
 
 void NextUse::LearnWeights(int position) {
-  const float rate = kLearningRate / static_cast<float>(experts_);
+  const float visits = visits_[static_cast<size_t>(position)] / kFirstVisits;
+  const float at_first = kFirstRate / (1 + visits * visits);
+  const float rate = (kLearningRate + at_first) / static_cast<float>(experts_);
   Weights& own = own_[static_cast<size_t>(position)];
   for (size_t f = 0; f < kFeatures; ++f) {
     const float* row = &features_before_[f * experts_];
@@ -221,7 +226,7 @@ void NextUse::LearnWeights(int position) {
   }
   for (size_t from = 0; from < (pairs_.empty() ? 0 : experts_); ++from) {
     if (used_before_[from] == 0) continue;
-    const float step = kPairRate * used_before_[from];
+    const float step = (kPairRate + at_first) * used_before_[from];
     float* row = &pairs_[(At(position) + from) * experts_];
     for (size_t e = 0; e < experts_; ++e) row[e] += step * (targets_[e] - values_before_[e]);
   }

@@ -37,6 +37,9 @@ class NextUse {
   // Expected tokens until the next use, beyond the next visit to the expert's layer. (layer position, expert)
   float TokensAway(int position, int32_t expert) const { return tokens_away_[At(position) + static_cast<size_t>(expert)]; }
 
+  // Of a layer's experts: the share of its visits that used them, in the long run.
+  std::span<const float> Frequency(int position) const { return std::span(frequency_).subspan(At(position), experts_); }
+
   void VisitLearned(LearnedState& state);
   size_t memory_bytes() const;
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -29,6 +30,8 @@ class PartOptions {
   // What was given, else the row's initial value. INVALID_ARGUMENT names the option and what is allowed.
   absl::StatusOr<double> Number(const OptionRow& row) const;
   std::string Text(const OptionRow& row) const;
+  // What is used where nothing was given, instead of the row's initial value.
+  void SetDefault(const OptionRow& row, std::string value) { values_.emplace(row.name, std::move(value)); }
   bool empty() const { return values_.empty(); }
 
  private:

@@ -26,8 +26,9 @@ void PathTable::Count(uint64_t key, std::span<const int32_t> chosen) {
   MOED_CHECK(key != 0);
   int row = Find(key);
   if (row == kNoRow) {
-    row = static_cast<int>(FirstOfSet(key));
-    for (int other = row; other < row + static_cast<int>(kWays); ++other) {
+    const int first = static_cast<int>(FirstOfSet(key));
+    row = first;
+    for (int other = first; other < first + static_cast<int>(kWays); ++other) {
       if (occurrences(other) < occurrences(row)) row = other;
       if (occurrences(row) == 0) break;
     }

@@ -24,8 +24,8 @@ struct AccessContext {
   bool hit = false;
 };
 
-enum class LoadReason : uint8_t { kDemand = 0, kPrefetch = 1 };
-inline constexpr int kLoadReasons = 2;
+enum class LoadReason : uint8_t { kDemand = 0, kPrefetch = 1, kFill = 2 };  // kFill: of free room, which evicts nothing
+inline constexpr int kLoadReasons = 3;
 
 struct Incoming {
   CachedKey key;
@@ -45,7 +45,8 @@ struct PolicyContext {
   size_t table_bytes = 8 << 20;  // most bytes of a table of what was learned about tokens; one set of its rows is always there
 };
 
-// Ranks residents; owns no bytes and no locks. Called under the cache's lock, must not call back.
+// Ranks residents; owns no bytes and no locks. Called under the cache's lock, must not call back. What was read to fill free room
+// is free room to it until its first use, which is its insertion.
 // Statistics of a sequence live with the sequence; starting one never touches another's.
 class EvictionPolicy {
  public:
@@ -60,6 +61,8 @@ class EvictionPolicy {
   virtual void OnEvict(CachedKey key) = 0;
   // Who leaves for `incoming`; nullopt = do not admit (used once from a bypass slot). Only keys for which `evictable` holds.
   virtual std::optional<CachedKey> Victim(const Incoming& incoming, absl::FunctionRef<bool(CachedKey)> evictable) = 0;
+  // How popular the experts of a layer are, on a scale of all layers; left alone where nothing is known.
+  virtual void Popularity(LayerId, std::span<float> /*of_experts*/) const {}
   // Shows what is worth keeping for the next start of the daemon (learned_state.h). Overwritten before the first sequence only.
   virtual void VisitLearned(LearnedState&) {}
   virtual size_t memory_bytes() const { return 0; }  // beyond a few words an expert; counted in the budget

@@ -59,6 +59,9 @@ class LearnedPolicy final : public EvictionPolicy {
     return index_.KeyAt(victim);
   }
 
+  void Popularity(LayerId layer, std::span<float> of_experts) const override {
+    std::ranges::copy(next_use_.Frequency(index_.Position(layer)), of_experts.begin());
+  }
   void VisitLearned(LearnedState& state) override {
     next_use_.VisitLearned(state);
     std::ranges::fill(last_needed_, kUnknown);

@@ -38,6 +38,7 @@ class LfuPolicy final : public EvictionPolicy {
   }
   void OnInsert(CachedKey key, uint64_t) override { residents_.Insert(index_.Of(key)); }
   void OnEvict(CachedKey key) override { residents_.Remove(index_.Of(key)); }
+  size_t memory_bytes() const override { return uses_.size() * index_.size() * sizeof(uint32_t); }
   std::optional<CachedKey> Victim(const Incoming&, absl::FunctionRef<bool(CachedKey)> evictable) override {
     return index_.KeyIfAny(
         residents_.LeastOf([this](uint32_t i) { return total_[i]; }, [&](size_t i) { return evictable(index_.KeyAt(i)); }));

@@ -74,6 +74,8 @@ class ExpertPredictor {
   virtual bool paced() const { return false; }
   // What its source says is read of its guesses; nullopt: what the provider was told. Not asked where guesses are paced.
   virtual std::optional<PrefetchBudget> Budget(const ReadingPace&) const { return std::nullopt; }
+  // As EvictionPolicy::Popularity.
+  virtual void Popularity(LayerId, std::span<float> /*of_experts*/) const {}
   // Shows what is worth keeping for the next start of the daemon (learned_state.h). Overwritten before the first sequence only.
   virtual void VisitLearned(LearnedState&) {}
   virtual size_t memory_bytes() const { return 0; }  // tables; counted in the budget

@@ -78,6 +78,9 @@ class PathPredictor final : public ExpertPredictor {
     if (rule_.top_k_alone && tokens == 1) best_first.resize(std::min(best_first.size(), first + top_k_));
   }
 
+  void Popularity(LayerId layer, std::span<float> of_experts) const override {
+    paths_->Estimate(index_.Position(layer), {}, of_experts);
+  }
   size_t memory_bytes() const override {
     return paths_->memory_bytes() + probabilities_.size() * 2 * sizeof(float) + tokens_.rows().size() * sizeof(TokenPaths::Row);
   }

@@ -4,15 +4,18 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/expert/fidelity.h"
 #include "core/expert/part_options.h"
 #include "core/expert/policy.h"
 #include "core/expert/predictor.h"
+#include "core/expert/preset_files.h"
 #include "core/store/store.h"
 
 namespace moed {
@@ -25,7 +28,6 @@ enum class CacheKind : uint8_t {
 
 struct PresetContext {
   PredictorContext predictor;  // with the model's PolicyContext
-  uint64_t model_hash = 0;     // of the store
 };
 
 struct PresetParts {
@@ -43,6 +45,7 @@ struct PresetRow {
   std::string_view predictor;
   std::string_view mask;
   std::string_view rule;
+  bool fill = false;  // free room of the cache is filled while the disk is idle
   CacheKind cache = CacheKind::kWhole;
   bool popular_first = false;               // a prompt's experts are read in order of the tokens that chose them
   std::span<const OptionRow> options = {};  // beyond those of its parts
@@ -54,9 +57,10 @@ std::span<const PresetRow> Presets();
 // What the daemon was told.
 struct PresetChoice {
   std::string preset = "auto";
-  std::string policy;     // "": the preset's
-  std::string predictor;  // "": the preset's
-  std::string rule;       // "": the preset's
+  std::string policy;        // "": the preset's
+  std::string predictor;     // "": the preset's
+  std::string rule;          // "": the preset's
+  std::optional<bool> fill;  // absent: the preset's
   PartOptions options;
 };
 
@@ -67,14 +71,19 @@ struct PresetSetup {
   std::string predictor;
   std::string mask;
   std::string rule;
+  bool fill = false;
   float may_lose = kLoseNothing;  // of requests that do not say: the preset's class
-  PartOptions options;
+  PartOptions options;            // with what a plan's file says and nobody else did
+  PresetFiles files;
+  std::shared_ptr<const std::vector<float>> norms;  // (MoE layers, experts), for presets whose mask weighs experts by them
 };
 
-// INVALID_ARGUMENT: an unknown name or option, with the known ones. FAILED_PRECONDITION: the store lacks a precision; says which
-// pack makes it.
+// Options that the preset has with these parts. INVALID_ARGUMENT: an unknown name.
+absl::StatusOr<std::vector<const OptionRow*>> KnownOptions(const PresetChoice& choice);
+// INVALID_ARGUMENT: an unknown name or option, with the known ones; errors of files that options name. FAILED_PRECONDITION: the
+// store lacks a precision; says which pack makes it.
 absl::StatusOr<PresetSetup> ChoosePreset(const PresetChoice& choice, const StoreReader& store);
-// INVALID_ARGUMENT: an option's value; errors of files that options name.
+// INVALID_ARGUMENT: an option's value.
 absl::StatusOr<PresetParts> MakePresetParts(const PresetSetup& setup, const PresetContext& context);
 
 // Bytes of cache that the preset needs at least and can use at most. 0: no bound of its own.

@@ -76,7 +76,7 @@ class SwapPolicy final : public EvictionPolicy {
 
 enum class SlotsFrom : uint8_t { kPlan, kEqual };
 
-// Slots and norms: the file's, where there is one and it is asked for; else equal slots, norms of 1.
+// Slots: the file's, where there is one and they are asked for; else equal ones.
 absl::Status SetSlots(const PresetSetup& setup, const PresetContext& context, SlotsFrom from, SwapOptions& swap) {
   const PolicyContext& model = context.predictor.model;
   const auto layers = static_cast<int>(model.moe_layers.size());
@@ -85,18 +85,13 @@ absl::Status SetSlots(const PresetSetup& setup, const PresetContext& context, Sl
   const bool measuring = model.capacity_bytes == 0 || model.record_bytes.empty();
   const uint64_t record_bytes = measuring ? 1 : model.record_bytes[kReferencePrecision];
   const uint64_t records = measuring ? std::numeric_limits<uint32_t>::max() : model.capacity_bytes / record_bytes;
-  const std::string path = setup.options.Text(kSwapOptions[0]);
-  if (path.empty()) {
-    swap.norms.assign(static_cast<size_t>(layers) * static_cast<size_t>(experts), 1);
-  } else {
-    MOED_ASSIGN_OR_RETURN(SlotsPlan plan, ReadSlotsPlan(path, context.model_hash, layers, experts));
-    swap.norms = std::move(plan.norms);
-    swap.slots = std::move(plan.slots);
-  }
-  if (path.empty() || from == SlotsFrom::kEqual) {
+  swap.norms = *setup.norms;
+  const SlotsPlan* plan = setup.files.slots.get();
+  if (plan == nullptr || from == SlotsFrom::kEqual) {
     MOED_ASSIGN_OR_RETURN(swap.slots, EqualSlots(layers, experts, records));
     return absl::OkStatus();
   }
+  swap.slots = plan->slots;
   return CheckSlotsFit(swap.slots, records, record_bytes);
 }
 
@@ -121,7 +116,7 @@ absl::StatusOr<PresetParts> MakeUpdating(const PresetSetup& setup, const PresetC
   MOED_RETURN_IF_ERROR(SetUpdates(setup, swap));
   const PolicyContext& model = context.predictor.model;
   PresetParts parts = MakeSwapParts(model, std::make_shared<SwapExperts>(model, std::move(swap)));
-  MOED_ASSIGN_OR_RETURN(parts.rule, MakeFidelityRule("exact", {model, context.model_hash, setup.options}));
+  MOED_ASSIGN_OR_RETURN(parts.rule, MakeFidelityRule("exact", {model, setup.options, nullptr}));
   return parts;
 }
 
@@ -140,16 +135,11 @@ absl::StatusOr<PresetParts> MakeSwapMoeTokens(const PresetSetup& setup, const Pr
 }
 
 absl::StatusOr<PresetParts> MakeSwapMoePruning(const PresetSetup& setup, const PresetContext& context) {
-  if (setup.options.Text(kSwapPruningOptions[0]).empty()) {
-    return InvalidArgument("the preset ", setup.row->name,
-                           " keeps the experts of the largest norms, which are in a file of \"moed-plan slots STORE TEXT\": ",
-                           "--preset-options slots=FILE");
-  }
   SwapOptions swap{.updates = false, .clock = &Clock::Real()};
   MOED_RETURN_IF_ERROR(SetSlots(setup, context, SlotsFrom::kEqual, swap));
   const PolicyContext& model = context.predictor.model;
   PresetParts parts = MakeSwapParts(model, std::make_shared<SwapExperts>(model, std::move(swap)));
-  MOED_ASSIGN_OR_RETURN(parts.rule, MakeFidelityRule("exact", {model, context.model_hash, setup.options}));
+  MOED_ASSIGN_OR_RETURN(parts.rule, MakeFidelityRule("exact", {model, setup.options, nullptr}));
   return parts;
 }
 

@@ -9,7 +9,7 @@
 namespace moed {
 
 inline constexpr OptionRow kSwapOptions[] = {
-    {"slots", "file of moed-plan slots: slots of every layer and norms of the experts; none: equal slots, all norms 1", ""},
+    kSlotsOptions[0],
     {"swap-window", "tokens between two choices of the virtual experts, at first", "64", 1, 1 << 20},
     {"swap-growth", "factor of the frequency from one trial to the next, until steps get slower; 1: no search", "2", 1, 16},
     {"swap-tolerance", "share that a step may take longer before it counts as slower", "0.05", 0, 10},
@@ -18,7 +18,7 @@ inline constexpr OptionRow kSwapOptions[] = {
     {"swap-fade", "what the importance of one window counts in the next", "0.5", 0, 1},
 };
 // Where the set never changes.
-inline constexpr OptionRow kSwapPruningOptions[] = {{"slots", "file of moed-plan slots, for its norms; needed", ""}};
+inline constexpr OptionRow kSwapPruningOptions[] = {kSlotsOptions[0]};
 
 // For PresetRow::make. INVALID_ARGUMENT: an option, the file. RESOURCE_EXHAUSTED: a cache of less than one slot a layer and a
 // spare one, a file of more slots than the cache holds.

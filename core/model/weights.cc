@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "core/base/status.h"
 #include "core/model/family.h"
+#include "core/store/expert_norms.h"
 
 namespace moed {
 namespace {
@@ -38,7 +39,8 @@ class TrunkBinder {
   absl::Status Finish() const {
     MOED_RETURN_IF_ERROR(status_);
     for (const TensorInfo& info : store_.description().trunk) {
-      if (!wanted_.contains(info.name)) return DataLoss(store_.path(), ": unknown trunk tensor ", info.name);
+      if (!wanted_.contains(info.name) && info.name != kExpertNorms)
+        return DataLoss(store_.path(), ": unknown trunk tensor ", info.name);
     }
     return absl::OkStatus();
   }

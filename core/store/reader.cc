@@ -115,6 +115,13 @@ absl::StatusOr<const TensorInfo*> StoreReader::FindTensor(std::string_view name)
   return NotFound(path(), " has no trunk tensor \"", name, "\"");
 }
 
+absl::Status StoreReader::ReadTensor(const TensorInfo& tensor, std::span<std::byte> out) const {
+  const auto piece = static_cast<size_t>(&tensor - description_.trunk.data());
+  MOED_CHECK(piece < description_.trunk.size() && out.size() == tensor.bytes);
+  MOED_RETURN_IF_ERROR(file_->ReadAt(layout_.PieceAt(piece).offset, out));
+  return CheckPiece(piece, Checksum(out));
+}
+
 std::string StoreReader::PieceName(size_t piece) const {
   if (piece < layout_.TokenizerPiece()) return StrCat("trunk tensor \"", description_.trunk[piece].name, "\"");
   if (piece == layout_.TokenizerPiece()) return "tokenizer";

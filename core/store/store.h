@@ -49,6 +49,8 @@ class StoreReader {
   absl::Status ReadTrunk(std::span<std::byte> out, ReadBackend* reads = nullptr) const;
   // NOT_FOUND naming the tensor.
   absl::StatusOr<const TensorInfo*> FindTensor(std::string_view name) const;
+  // `tensor` of FindTensor, `out` as many bytes as it has. DATA_LOSS: damaged.
+  absl::Status ReadTensor(const TensorInfo& tensor, std::span<std::byte> out) const;
   // The tokenizer's blob is dropped from description() once it was taken, so that it is not held twice.
   std::string TakeTokenizer() { return std::move(description_.tokenizer); }
 

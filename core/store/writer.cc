@@ -141,6 +141,21 @@ absl::Status StoreWriter::Append(size_t piece, std::span<const std::byte> bytes)
   return Flush();
 }
 
+absl::Status StoreWriter::ReadBack(const CachedKey& key, ExpertPart part, std::span<std::byte> out) const {
+  const size_t piece = layout_.ExpertPiece(key, part);
+  const Piece place = layout_.PieceAt(piece);
+  MOED_CHECK(finished_[piece] && out.size() == place.bytes);
+  for (size_t done = 0; done < out.size();) {
+    const ssize_t count = pread(fd_, out.data() + done, out.size() - done, static_cast<off_t>(place.offset + done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return ErrnoError(errno, "cannot read ", partial_path_);
+    if (count == 0) return DataLoss(partial_path_, " ends at byte ", place.offset + done);
+    done += static_cast<size_t>(count);
+  }
+  if (Checksum(out) == checksums_[piece]) return absl::OkStatus();
+  return DataLoss(partial_path_, ": what was written at byte ", place.offset, " reads back as something else");
+}
+
 absl::Status StoreWriter::Flush() {
   MOED_RETURN_IF_ERROR(SyncData(fd_, partial_path_));
   if (!unsynced_.empty()) MOED_RETURN_IF_ERROR(journal_->Append(unsynced_));

@@ -62,6 +62,8 @@ class StoreWriter {
   absl::Status AppendExpert(const CachedKey& key, ExpertPart part, std::span<const std::byte> bytes) {
     return Append(layout_.ExpertPiece(key, part), bytes);
   }
+  // The bytes of a segment that is whole already, as many as it has. DATA_LOSS when they are not what was written.
+  absl::Status ReadBack(const CachedKey& key, ExpertPart part, std::span<std::byte> out) const;
   // Syncs and journals what is finished.
   absl::Status Flush();
   // Every piece finished. Afterwards PATH opens, and the partial file and the journal are gone.

@@ -8,7 +8,9 @@
 #include <set>
 
 #include "bench/moe_bench/energy_meter.h"
+#include "bench/moe_bench/systems_ablations.h"
 #include "bench/moe_bench/systems_cells.h"
+#include "bench/moe_bench/systems_contender.h"
 #include "bench/moe_bench/systems_journal.h"
 #include "bench/moe_bench/systems_quality.h"
 #include "bench/moe_bench/systems_report.h"
@@ -45,25 +47,67 @@ void Write(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-TEST(ContendersTest, AllIsEveryPresetAndAutoWithBounds) {
+TEST(ContendersTest, AllIsEveryPresetAndAutoInSeveralWays) {
   const auto all = ParseContenders("all");
   ASSERT_TRUE(all.ok());
   std::set<std::string> names;
   for (const Contender& contender : *all) names.insert(contender.name());
   for (const PresetRow& row : Presets()) EXPECT_TRUE(names.contains(std::string(row.name))) << row.name;
-  EXPECT_GT(all->size(), Presets().size());
+  EXPECT_TRUE(names.contains("auto+learned"));
+  EXPECT_TRUE(names.contains("auto@bounded:0.1"));
   EXPECT_TRUE(ParseContenders("auto@exact,auto@fast,auto@bounded:0.25,hobbit").ok());
 }
 
+TEST(ContendersTest, NamesSayWhatIsReplaced) {
+  const auto contenders = ParseContenders("hobbit+policy=lru+stacked-gate-layers=1@bounded:0.5,auto+learned");
+  ASSERT_TRUE(contenders.ok()) << contenders.status();
+  const Contender& hobbit = contenders->front();
+  EXPECT_EQ(hobbit.preset, "hobbit");
+  EXPECT_EQ(hobbit.parts, (std::vector<NamedValue>{{"policy", "lru"}}));
+  EXPECT_EQ(hobbit.options, (std::vector<NamedValue>{{"stacked-gate-layers", "1"}}));
+  EXPECT_EQ(hobbit.name(), "hobbit+policy=lru+stacked-gate-layers=1@bounded:0.5");
+  EXPECT_FALSE(hobbit.plain());
+  EXPECT_TRUE(contenders->back().learned);
+  EXPECT_TRUE(contenders->back().plain());
+  EXPECT_EQ(DaemonFlags(hobbit, hobbit.options),
+            (std::vector<std::string>{"--preset", "hobbit", "--policy", "lru", "--preset-options", "stacked-gate-layers=1"}));
+}
+
 TEST(ContendersTest, ErrorsSayWhatIsAllowed) {
-  EXPECT_THAT(MessageOf(ParseContenders("auto,nobody").status()), HasSubstr("\"nobody\"; known are: all, auto, edgemoe"));
+  EXPECT_THAT(MessageOf(ParseContenders("auto,nobody").status()),
+              HasSubstr("\"nobody\"; known are: all, ablations, auto, edgemoe"));
   EXPECT_THAT(MessageOf(ParseContenders("auto,auto").status()), HasSubstr("twice"));
   EXPECT_THAT(MessageOf(ParseContenders("auto@loose").status()), HasSubstr("expected exact, bounded:X"));
-  EXPECT_THAT(MessageOf(ParseContenderOptions({"edgemoe"}).status()), HasSubstr("expected PRESET:NAME=VALUE"));
-  EXPECT_THAT(MessageOf(ParseContenderOptions({"nobody:a=b"}).status()), HasSubstr("unknown preset"));
-  const auto options = ParseContenderOptions({"edgemoe:widths=w", "edgemoe:paths=p", "hobbit:hobbit-t1=0.5"});
-  ASSERT_TRUE(options.ok());
-  EXPECT_EQ(options->at("edgemoe"), "widths=w,paths=p");
+  EXPECT_THAT(MessageOf(ParseContenders("auto+policy=best").status()), HasSubstr("unknown policy \"best\"; known are: lru"));
+  EXPECT_THAT(MessageOf(ParseContenders("auto+fill-cache=perhaps").status()), HasSubstr("known are: on, off"));
+  EXPECT_THAT(MessageOf(ParseContenders("auto+policy").status()), HasSubstr("NAME one of policy, predictor, fidelity-rule"));
+}
+
+TEST(ContendersTest, OptionsGoToWhoKnowsThem) {
+  EXPECT_THAT(MessageOf(ParseGivenOptions({"edgemoe"}).status()), HasSubstr("expected [PRESET:]NAME=VALUE"));
+  EXPECT_THAT(MessageOf(ParseGivenOptions({"nobody:a=b"}).status()), HasSubstr("unknown preset"));
+  const auto given = ParseGivenOptions({"widths=w", "edgemoe:paths=p", "hobbit-t1=0.5"});
+  ASSERT_TRUE(given.ok()) << given.status();
+  const auto of = [&given](const std::string& name) { return OptionsOf(ParseContenders(name)->front(), *given); };
+  EXPECT_EQ(of("edgemoe"), (std::vector<NamedValue>{{"widths", "w"}, {"paths", "p"}}));
+  EXPECT_EQ(of("edgemoe+fidelity-rule=exact"), (std::vector<NamedValue>{{"paths", "p"}}));
+  EXPECT_EQ(of("load-on-demand+fidelity-rule=widths"), (std::vector<NamedValue>{{"widths", "w"}}));
+  EXPECT_EQ(of("eap"), (std::vector<NamedValue>{})) << "paths are for edgemoe alone";
+  EXPECT_EQ(of("hobbit+hobbit-t1=0.25"), (std::vector<NamedValue>{{"hobbit-t1", "0.25"}})) << "its own wins";
+  EXPECT_TRUE(CheckGivenOptions(*ParseContenders("edgemoe,hobbit"), *given).ok());
+  EXPECT_THAT(MessageOf(CheckGivenOptions(*ParseContenders("auto,edgemoe"), *given)), HasSubstr("\"hobbit-t1\""));
+}
+
+TEST(AblationsTest, EveryRowNamesTwoContendersThatDiffer) {
+  const auto contenders = ParseContenders("ablations");
+  ASSERT_TRUE(contenders.ok()) << contenders.status();
+  std::set<std::string> names;
+  for (const Contender& contender : *contenders) names.insert(contender.name());
+  for (const AblationRow& row : Ablations()) {
+    EXPECT_TRUE(names.contains(std::string(row.with))) << row.with << ": not how the contender calls itself";
+    EXPECT_TRUE(names.contains(std::string(row.without))) << row.without;
+    EXPECT_NE(row.with, row.without);
+  }
 }
 
 TEST(CellsTest, NoCellTakesMoreThanAMinuteAContender) {
@@ -74,6 +118,30 @@ TEST(CellsTest, NoCellTakesMoreThanAMinuteAContender) {
           << cell.name();
     }
   }
+}
+
+TEST(CellsTest, ChoiceOfCells) {
+  const auto grid = ChooseCells({.shares = {10, 25}, .disks = {"native", "90"}, .seconds = 5, .turns = 2});
+  ASSERT_TRUE(grid.ok()) << grid.status();
+  ASSERT_EQ(grid->size(), 3u);
+  EXPECT_EQ(grid->at(0).name(), "10 %, native");
+  EXPECT_DOUBLE_EQ(grid->at(0).protocol.seconds, 5);
+  EXPECT_EQ(grid->at(0).protocol.turns, 2);
+  EXPECT_EQ(grid->at(2).name(), "25 %, 90 MB/s");
+  EXPECT_DOUBLE_EQ(grid->at(2).protocol.seconds, 30) << "in proportion";
+  EXPECT_EQ(grid->at(2).protocol.turns, 1) << "at most";
+  EXPECT_EQ(ChooseCells({})->size(), AllCells().size());
+  EXPECT_THAT(MessageOf(ChooseCells({.shares = {33}}).status()), HasSubstr("known are 10, 25, 50, 75, 100"));
+  EXPECT_THAT(MessageOf(ChooseCells({.disks = {"tape"}}).status()), HasSubstr("known are native, 550, 90"));
+}
+
+TEST(PromptsTest, LearningAndAnsweringUseOtherHalves) {
+  std::vector<PromptKind> kinds = {{"a", {1, 2, 3, 4, 5}}, {"b", {6, 7}}};
+  const std::vector<PromptKind> learning = SplitForLearning(kinds);
+  EXPECT_EQ(learning[0].ids, (std::vector<int>{1, 2}));
+  EXPECT_EQ(kinds[0].ids, (std::vector<int>{3, 4, 5}));
+  EXPECT_EQ(learning[1].ids, (std::vector<int>{6}));
+  EXPECT_EQ(kinds[1].ids, (std::vector<int>{7}));
 }
 
 TEST(PromptsTest, PiecesDifferAndAreWhole) {
@@ -215,6 +283,18 @@ TEST_F(ReportTest, TargetsPickTheirRivals) {
   EXPECT_DOUBLE_EQ(exact.ratio->median, 1.5);
   const auto& bounded = found.at("auto within hobbit's gate mass (auto@bounded:0.1) / hobbit 1.1");
   EXPECT_DOUBLE_EQ(bounded.ratio->median, (2 + 1.5) / 2);
+}
+
+TEST_F(ReportTest, AblationsAreRatiosOfOneTurn) {
+  EXPECT_EQ(AblationTables(parts_), "") << "nobody has his counterpart";
+  contenders_.push_back(ParseContenders("hobbit+fidelity-rule=exact")->front());
+  ASSERT_TRUE(journal_.Add(Speed("hobbit+fidelity-rule=exact", 0, {{"decode_tokens_per_second", 2}, {"exact", 1}})).ok());
+  ASSERT_TRUE(journal_.Add(Speed("hobbit+fidelity-rule=exact", 1, {{"decode_tokens_per_second", 4}, {"exact", 1}})).ok());
+  EXPECT_THAT(AblationTables(parts_),
+              HasSubstr("| hobbit | hobbit+fidelity-rule=exact | 5.5 | 3.0 | 1.75 (1.50 to 2.00) |  | 1.062 | "
+                        "1.000 |"));
+  EXPECT_EQ(AblationJson(parts_).at(0).at("median"), 1.75);
+  for (const TargetResult& target : Targets(parts_)) EXPECT_EQ(target.what.find("fidelity-rule"), std::string::npos);
 }
 
 TEST_F(ReportTest, TablesNameEveryContender) {

@@ -1,8 +1,8 @@
 // `moe-bench systems` on the demo model through the real daemon: a tiny run, its tables, and the same command again.
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -31,7 +31,9 @@ class SystemsCommandTest : public testing::Test {
               0);
   }
   void TearDown() override {
-    for (const char* name : {"s.moed", "j.jsonl", "out.json", "out.md", "log"}) std::remove(Path(name).c_str());
+    for (const char* name : {"s.moed", "j.jsonl", "j.jsonl.learned", "out.json", "out.md", "log"}) {
+      std::filesystem::remove_all(Path(name));
+    }
   }
   static std::string Path(const std::string& name) {
     return testing::TempDir() + "/systems_command_" + std::to_string(getpid()) + "_" + name;
@@ -47,11 +49,12 @@ class SystemsCommandTest : public testing::Test {
 
 TEST_F(SystemsCommandTest, MeasuresReportsAndGoesOn) {
   const std::string flags =
-      "--quick --seconds 0.5 --quality-tokens 32 --presets load-on-demand-lru,load-on-demand,hobbit --json " + Path("out.json") +
-      " --markdown " + Path("out.md");
+      "--quick --seconds 0.5 --quality-tokens 32 --presets load-on-demand-lru,load-on-demand,hobbit,auto+learned --learn-seconds "
+      "0.5 --json " +
+      Path("out.json") + " --markdown " + Path("out.md");
   ASSERT_EQ(Systems(flags), 0) << Read(Path("log"));
   const auto json = nlohmann::json::parse(Read(Path("out.json")));
-  ASSERT_EQ(json.at("cells").size(), 6u);
+  ASSERT_EQ(json.at("cells").size(), 8u);
   for (const auto& cell : json.at("cells")) {
     if (cell.at("contender") == "hobbit") {
       EXPECT_THAT(cell.at("not_run").get<std::string>(), HasSubstr("moed-pack")) << "one precision is not enough";
@@ -72,6 +75,7 @@ TEST_F(SystemsCommandTest, MeasuresReportsAndGoesOn) {
     }
   }
   EXPECT_THAT(Read(Path("out.md")), HasSubstr("- hobbit: not run:"));
+  EXPECT_FALSE(Read(Path("j.jsonl.learned/auto+learned-25.state")).empty());
 
   const std::string journal = Read(Path("j.jsonl"));
   ASSERT_EQ(Systems(flags), 0) << Read(Path("log"));
@@ -87,6 +91,10 @@ TEST_F(SystemsCommandTest, WrongUseIsNamed) {
   EXPECT_THAT(Read(Path("log")), HasSubstr("/nowhere/moed: no program to run"));
   EXPECT_EQ(Systems("--shares 33"), 1);
   EXPECT_THAT(Read(Path("log")), HasSubstr("known are 10, 25, 50, 75, 100"));
+  EXPECT_EQ(Systems("--disks tape"), 1);
+  EXPECT_THAT(Read(Path("log")), HasSubstr("known are native, 550, 90"));
+  EXPECT_EQ(Systems("--presets auto --options widths=FILE"), 1);
+  EXPECT_THAT(Read(Path("log")), HasSubstr("no contender knows the option \"widths\""));
   EXPECT_EQ(Systems("--prompts /nowhere/text"), 1);
   EXPECT_THAT(Read(Path("log")), HasSubstr("/nowhere/text"));
 }

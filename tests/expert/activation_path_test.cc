@@ -187,5 +187,19 @@ TEST(TokenPaths, FollowsEveryTokenThroughItsLayers) {
   EXPECT_THAT(seen, ElementsAre(ExpertSet{}, ExpertSet{}, ExpertSet{}, ExpertSet{}));
 }
 
+// Counts that fall from row to row: the search for the least one stays inside the set.
+TEST(PathTable, TheLeastCountedOfItsSetMakesRoom) {
+  PathTable table(4, 0);  // one set
+  ASSERT_EQ(table.rows(), PathTable::kWays);
+  const int32_t chosen[] = {2};
+  for (uint64_t key = 1; key <= PathTable::kWays; ++key) {
+    for (uint64_t times = key; times <= PathTable::kWays + 1; ++times) table.Count(key, chosen);
+  }
+  table.Count(100, chosen);
+  EXPECT_NE(table.Find(100), PathTable::kNoRow);
+  EXPECT_EQ(table.Find(PathTable::kWays), PathTable::kNoRow);
+  for (uint64_t key = 1; key < PathTable::kWays; ++key) EXPECT_NE(table.Find(key), PathTable::kNoRow) << key;
+}
+
 }  // namespace
 }  // namespace moed

@@ -1,6 +1,7 @@
 // Every rule on cases worked out by hand from its source.
 #include <fstream>
 
+#include "core/expert/fidelity_widths.h"
 #include "core/expert/price_meter.h"
 #include "tests/expert/demand_rig.h"
 
@@ -16,7 +17,7 @@ constexpr Action kSkipped{ActionKind::kSkip};
 constexpr uint64_t kModelHash = 0xabc;
 
 RuleContext Context(std::string_view options = "", int precisions = 2) {
-  RuleContext context{StoreContext(), kModelHash, PartOptions::Parse(options).value()};
+  RuleContext context{StoreContext(), PartOptions::Parse(options).value(), nullptr};
   context.model.precisions = precisions;
   return context;
 }
@@ -173,10 +174,15 @@ TEST(PricedRule, WithoutALowerPrecisionItMayOnlySkip) {
 
 class WidthsFile : public testing::Test {
  protected:
-  std::string Write(const std::string& text) {
+  absl::StatusOr<ExpertWidths> Read(const std::string& text) {
     const std::string path = folder_ / "widths.json";
     std::ofstream(path) << text;
-    return "widths=" + path;
+    return ReadWidths(path, kModelHash, 3, 8, 2);
+  }
+  std::unique_ptr<FidelityRule> RuleOf(const std::string& text) {
+    RuleContext context = Context();
+    context.widths = std::make_shared<const ExpertWidths>(Read(text).value());
+    return MakeFidelityRule("widths", context).value();
   }
   // Three layers of eight; expert 5 of the last one is low.
   static std::string Widths(const std::string& hash = "0000000000000abc", const std::string& last = "[0,0,0,0,0,1,0,0]") {
@@ -186,11 +192,11 @@ class WidthsFile : public testing::Test {
 };
 
 TEST_F(WidthsFile, EveryExpertAtItsOwn) {
-  const auto rule = Rule("widths", Write(Widths()));
+  const auto rule = RuleOf(Widths());
   EXPECT_EQ(rule->PrefetchPrecision({kLayers[2], 5}, 0), 1);
   EXPECT_EQ(rule->PrefetchPrecision({kLayers[2], 4}, 0), 0);
   EXPECT_EQ(rule->PrefetchPrecision({kLayers[1], 5}, 0), 0);
-  const auto first = Rule("widths", Write(Widths("0000000000000abc", "[1,1,1,1,1,1,1,1]")));
+  const auto first = RuleOf(Widths("0000000000000abc", "[1,1,1,1,1,1,1,1]"));
   DemandRig rig;
   rig.Add(kSession, {{5, .75f}, {2, .25f}}, kLoseAnything);
   EXPECT_THAT(rig.Resolve(*first), Each(kExactly));
@@ -198,14 +204,13 @@ TEST_F(WidthsFile, EveryExpertAtItsOwn) {
 
 TEST_F(WidthsFile, HostileFilesAreRefused) {
   EXPECT_THAT(MessageText(Refusal("widths", "")), HasSubstr("missing"));
-  EXPECT_THAT(MessageText(Refusal("widths", "widths=/no/such/file")), HasSubstr("cannot be read"));
-  EXPECT_THAT(MessageText(Refusal("widths", Write("{"))), HasSubstr("precisions"));
-  EXPECT_THAT(MessageText(Refusal("widths", Write(Widths("00000000000000ff")))), HasSubstr("0000000000000abc"));
-  EXPECT_THAT(MessageText(Refusal("widths", Write(Widths("0000000000000abc", "[0]")))), HasSubstr("precisions[2] has 1 experts"));
-  EXPECT_THAT(MessageText(Refusal("widths", Write(Widths("0000000000000abc", "[0,0,0,0,0,2,0,0]")))),
+  EXPECT_THAT(MessageText(ReadWidths("/no/such/file", kModelHash, 3, 8, 2).status()), HasSubstr("cannot be read"));
+  EXPECT_THAT(MessageText(Read("{").status()), HasSubstr("precisions"));
+  EXPECT_THAT(MessageText(Read(Widths("00000000000000ff")).status()), HasSubstr("0000000000000abc"));
+  EXPECT_THAT(MessageText(Read(Widths("0000000000000abc", "[0]")).status()), HasSubstr("precisions[2] has 1 experts"));
+  EXPECT_THAT(MessageText(Read(Widths("0000000000000abc", "[0,0,0,0,0,2,0,0]")).status()),
               HasSubstr("precisions[2][5] is 2, the store's are 0 to 1"));
-  EXPECT_THAT(MessageText(Refusal("widths", Write(R"({"model_hash":"0000000000000abc","precisions":[]})"))),
-              HasSubstr("0 layers"));
+  EXPECT_THAT(MessageText(Read(R"({"model_hash":"0000000000000abc","precisions":[]})").status()), HasSubstr("0 layers"));
 }
 
 TEST(PartOptions, HostileTextIsRefused) {

@@ -62,7 +62,7 @@ TEST_F(Prefetch, AGuessInTimeIsAHit) {
   EXPECT_EQ(reads_.submitted().size(), 2u);
   const ExpertStats stats = provider->Stats();
   const uint64_t record = ExpertStore::Get().record_bytes();
-  EXPECT_THAT(stats.load_bytes[0], ElementsAre(record, record));
+  EXPECT_THAT(stats.load_bytes[0], ElementsAre(record, record, 0));
   EXPECT_EQ(stats.loads[0].count, 1u);
   EXPECT_EQ(stats.loads[1].count, 1u);
   EXPECT_EQ(provider->sequence_counters(kSession).bytes_read, record);

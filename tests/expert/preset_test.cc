@@ -5,6 +5,7 @@
 #include <set>
 
 #include "absl/strings/str_format.h"
+#include "core/expert/fill_order.h"
 #include "core/expert/memory_plan.h"
 #include "tests/expert/provider_rig.h"
 
@@ -19,13 +20,11 @@ class PresetTest : public testing::Test {
   PresetTest() {
     std::ofstream(folder_ / "widths.json") << absl::StrFormat(
         R"({"model_hash":"%016x","precisions":[[0,1,0,1,0,1,0,1],[0,1,0,1,0,1,0,1],[0,1,0,1,0,1,0,1]]})", store_.model_hash());
-    std::ofstream(folder_ / "slots.json") << absl::StrFormat(
-        R"({"model_hash":"%016x","slots":[1,1,1],"norms":[[1,2,1,2,1,2,1,2],[1,2,1,2,1,2,1,2],[1,2,1,2,1,2,1,2]]})",
-        store_.model_hash());
     StoreDescription one = ExpertStore::Get().description();
     one.precisions.resize(1);
     auto writer = StoreWriter::Open(folder_ / "one.moed", one, {});
     MOED_CHECK(writer.ok());
+    WriteNorms(**writer, one);
     WritePieces(**writer, one);
     MOED_CHECK((*writer)->Finish().ok());
     one_precision_ = StoreReader::Open(folder_ / "one.moed").value();
@@ -33,17 +32,12 @@ class PresetTest : public testing::Test {
 
   PartOptions OptionsFor(const PresetRow& row) const {
     if (row.rule == "widths") return PartOptions::Parse("widths=" + (folder_ / "widths.json")).value();
-    if (row.name == "swapmoe-pruning") return PartOptions::Parse("slots=" + (folder_ / "slots.json")).value();
     return {};
   }
   PresetContext Context() const {
-    return {{.model = StoreContext(),
-             .hidden = 96,
-             .gate =
-                 [](LayerId, std::span<const float>, std::span<float> out) {
-                   for (size_t i = 0; i < out.size(); ++i) out[i] = 1.0f / static_cast<float>(i + 2);
-                 }},
-            store_.model_hash()};
+    return {{.model = StoreContext(), .hidden = 96, .gate = [](LayerId, std::span<const float>, std::span<float> out) {
+               for (size_t i = 0; i < out.size(); ++i) out[i] = 1.0f / static_cast<float>(i + 2);
+             }}};
   }
   absl::Status Refusal(const std::string& preset, const std::string& options, const StoreReader& store) const {
     const auto setup = ChoosePreset({.preset = preset, .options = PartOptions::Parse(options).value()}, store);
@@ -77,6 +71,7 @@ TEST_F(PresetTest, EveryRowServesSequencesOfEveryClass) {
     ASSERT_TRUE(made.ok()) << made.status();
     auto reads = MakeThreadedReadBackend("memory", StoreFile(), 2);
     RigParts parts;
+    parts.fill = FillOrder(*setup, *made, StoreContext());
     parts.policy = std::move(made->policy);
     parts.predictor = std::move(made->predictor);
     parts.mask = std::move(made->mask);

@@ -4,6 +4,7 @@
 #include <set>
 #include <thread>
 
+#include "core/expert/fill_order.h"
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
@@ -122,7 +123,7 @@ void RunRandomSteps(CachingProvider& provider, int steps, uint64_t seed) {
   for (const SessionId session : sessions) provider.OnSequenceEnd(session);
 }
 
-// Every policy with every predictor at every capacity; ways of reading and splitting take turns.
+// Every policy with every predictor at every capacity; ways of reading, splitting and filling take turns.
 TEST(ProviderMatrix, EveryCombinationServesTheRightBytes) {
   const int capacities[] = {1, 2, kTopK - 1, kTopK, 12, 24};
   const std::vector<Reading> readings = Readings();
@@ -134,14 +135,20 @@ TEST(ProviderMatrix, EveryCombinationServesTheRightBytes) {
       for (const int capacity : capacities) {
         const Reading& reading = readings[turn % readings.size()];
         const uint64_t split = turn / readings.size() % 2 == 0 ? 1 : UINT64_MAX;
+        PresetSetup setup;
+        setup.fill = turn / readings.size() / 2 % 2 == 0;
         ++turn;
-        SCOPED_TRACE(
-            StrCat(policy.name, ", ", predictor.name, ", ", capacity, " records, ", reading.name, ", split from ", split));
+        SCOPED_TRACE(StrCat(policy.name, ", ", predictor.name, ", ", capacity, " records, ", reading.name, ", split from ", split,
+                            setup.fill ? ", filled" : ""));
         ProviderOptions options = Records(capacity);
         options.split_read_bytes = split;
         RigParts parts;
         parts.policy = policy.make(context);
         parts.predictor = predictor.make({context, 1, NoisyGate});
+        PresetParts popularity;
+        popularity.policy = policy.make(context);
+        popularity.predictor = predictor.make({context, 1, NoisyGate});
+        parts.fill = FillOrder(setup, popularity, context);
         auto provider = MakeProvider(*reading.backend, options, std::move(parts));
         RunRandomSteps(*provider, 5, capacity);
         if (HasFailure()) return;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "core/expert/caching_provider.h"
 #include "core/io/file.h"
 #include "core/io/read_backend.h"
+#include "core/store/expert_norms.h"
 #include "core/store/store.h"
 #include "core/store/writer.h"
 #include "tests/io/lying_file.h"
@@ -28,6 +30,13 @@ namespace moed {
 inline constexpr int kExperts = 8;
 inline constexpr int kTopK = 4;
 inline const LayerId kLayers[] = {LayerId(0), LayerId(2), LayerId(3)};
+
+// 1, 2, 3 ...; the norms are the last tensor.
+inline void WriteNorms(StoreWriter& writer, const StoreDescription& description) {
+  std::vector<float> norms(static_cast<size_t>(description.trunk.back().cols));
+  std::iota(norms.begin(), norms.end(), 1.f);
+  MOED_CHECK(writer.AppendTensor(description.trunk.size() - 1, std::as_bytes(std::span(norms))).ok());
+}
 
 // Three MoE layers of eight experts at two precisions whose records differ in size; written once.
 class ExpertStore {
@@ -57,8 +66,11 @@ class ExpertStore {
     description_.precisions.clear();
     const std::array<MatrixShape, kExpertParts> shapes = {MatrixShape{64, 96}, MatrixShape{64, 96}, MatrixShape{96, 64}};
     for (const FormatId format : {FormatId::kQ8, FormatId::kQ4}) description_.precisions.push_back(LayOutExpert(format, shapes));
+    description_.trunk.push_back(ExpertNormsTensor(description_));
+    LayOutTrunk(description_);
     auto writer = StoreWriter::Open(path_, description_, {});
     MOED_CHECK(writer.ok());
+    WriteNorms(**writer, description_);
     WritePieces(**writer, description_);
     MOED_CHECK((*writer)->Finish().ok());
     contents_ = FileContents(path_);
@@ -104,6 +116,7 @@ struct RigParts {
   const Clock* clock = &Clock::Real();
   Allocator* allocator = &Allocator::Host();
   Trace* trace = nullptr;
+  std::vector<CachedKey> fill;
 };
 
 inline ProviderOptions Records(int records) {
@@ -121,7 +134,8 @@ inline absl::StatusOr<std::unique_ptr<CachingProvider>> TryMakeProvider(ReadBack
                     .fidelity = std::move(parts.fidelity),
                     .clock = parts.clock,
                     .allocator = parts.allocator,
-                    .trace = parts.trace};
+                    .trace = parts.trace,
+                    .fill = std::move(parts.fill)};
   return CachingProvider::Create(std::move(all), options);
 }
 

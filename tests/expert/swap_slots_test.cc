@@ -88,7 +88,7 @@ TEST_F(SlotsFileTest, ThePresetHoldsTheBudget) {
   const auto make = [&](const std::string& preset, const std::string& options, int records) {
     const auto setup = ChoosePreset({.preset = preset, .options = PartOptions::Parse(options).value()}, store);
     if (!setup.ok()) return setup.status();
-    return MakePresetParts(*setup, {{.model = StoreContext(records)}, store.model_hash()}).status();
+    return MakePresetParts(*setup, {{.model = StoreContext(records)}}).status();
   };
   std::ofstream(path_) << absl::StrFormat(R"({"model_hash":"%016x","slots":[4,4,5],"norms":[[1,1,1,1,1,1,1,1],)",
                                           store.model_hash())
@@ -98,11 +98,46 @@ TEST_F(SlotsFileTest, ThePresetHoldsTheBudget) {
   EXPECT_TRUE(make("swapmoe-equal", "slots=" + path_, 13).ok());
   EXPECT_TRUE(make("swapmoe", "", 4).ok());
   EXPECT_THAT(MessageText(make("swapmoe", "", 3)), HasSubstr("need 4"));
-  EXPECT_THAT(MessageText(make("swapmoe-pruning", "", 12)), HasSubstr("moed-plan slots"));
+  EXPECT_TRUE(make("swapmoe-pruning", "", 12).ok());
   EXPECT_TRUE(make("swapmoe-pruning", "slots=" + path_, 12).ok());
   EXPECT_THAT(MessageText(make("swapmoe-pruning", "swap-window=3", 12)), HasSubstr("known here: slots"));
   EXPECT_THAT(MessageText(make("swapmoe", "swap-window=0", 12)), HasSubstr("swap-window"));
   EXPECT_THAT(MessageText(make("swapmoe", "swap-growth=0.5", 12)), HasSubstr("swap-growth"));
+}
+
+// Stores of earlier versions.
+TEST_F(SlotsFileTest, AStoreWithoutNormsIsRefusedWithThePackThatWritesThem) {
+  StoreDescription without = ExpertStore::Get().description();
+  without.trunk.pop_back();
+  LayOutTrunk(without);
+  const std::string path = folder_ / "old.moed";
+  auto writer = StoreWriter::Open(path, without, {});
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  WritePieces(**writer, without);
+  ASSERT_TRUE((*writer)->Finish().ok());
+  const auto store = StoreReader::Open(path);
+  ASSERT_TRUE(store.ok()) << store.status();
+  for (const PresetRow& row : Presets()) {
+    if (row.mask != "swapmoe") continue;
+    const absl::Status refusal = ChoosePreset({.preset = std::string(row.name)}, **store).status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(refusal)) << row.name;
+    EXPECT_THAT(MessageText(refusal),
+                AllOf(HasSubstr(path), HasSubstr("--expert-formats q8,q4\""), HasSubstr("moed-plan slots")));
+  }
+  std::ofstream(path_) << absl::StrFormat(R"({"model_hash":"%016x","slots":[4,4,5],"norms":[[1,1,1,1,1,1,1,1],)",
+                                          (*store)->model_hash())
+                       << "[1,1,1,1,1,1,1,1],[1,1,1,1,1,1,1,1]]}";
+  EXPECT_TRUE(ChoosePreset({.preset = "swapmoe", .options = PartOptions::Parse("slots=" + path_).value()}, **store).ok());
+}
+
+TEST(ExpertNorms, AreThoseOfTheStore) {
+  const auto norms = ReadExpertNorms(ExpertStore::Get().reader());
+  ASSERT_TRUE(norms.ok()) << norms.status();
+  ASSERT_EQ(norms->size(), 24u);
+  EXPECT_EQ(norms->back(), 24);
+  const auto setup = ChoosePreset({.preset = "swapmoe"}, ExpertStore::Get().reader());
+  ASSERT_TRUE(setup.ok()) << setup.status();
+  EXPECT_EQ(*setup->norms, *norms);
 }
 
 }  // namespace

@@ -41,9 +41,12 @@ TEST(PlanTest, EveryFamilyHasItsTensorsInTheStore) {
     EXPECT_EQ(description.moe_layers, plan.spec.MoeLayers());
     EXPECT_EQ(plan.experts.size(), description.moe_layers.size() * 5 * kExpertParts);
     ASSERT_EQ(plan.trunk.size(), description.trunk.size());
-    EXPECT_EQ(plan.trunk.size() + plan.experts.size(), planned.checkpoint->tensor_count() + 1) << "one more: rope.inv_freq";
-    EXPECT_EQ(description.trunk.back().name, "rope.inv_freq");
-    EXPECT_EQ(description.trunk.back().cols, plan.spec.head_dim / 2);
+    EXPECT_EQ(plan.trunk.size() + plan.experts.size(), planned.checkpoint->tensor_count() + 2) << "two more are computed";
+    const TensorInfo& frequencies = description.trunk[description.trunk.size() - 2];
+    EXPECT_EQ(frequencies.name, "rope.inv_freq");
+    EXPECT_EQ(frequencies.cols, plan.spec.head_dim / 2);
+    EXPECT_EQ(description.trunk.back().name, "expert_norms");
+    EXPECT_EQ(static_cast<size_t>(description.trunk.back().cols), description.moe_layers.size() * 5);
     EXPECT_EQ(plan.trunk.back(), nullptr);
     EXPECT_TRUE(SpecFromJson(description.model_spec).ok());
   }

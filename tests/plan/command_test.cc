@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "core/base/status.h"
-#include "core/expert/fidelity.h"
+#include "core/expert/preset.h"
 #include "nlohmann/json.hpp"
 #include "tests/pack/tiny_checkpoint.h"
 #include "tools/plan/loss_evaluator.h"
@@ -94,14 +94,14 @@ TEST_F(PlanCommandTest, ThePlanMeetsTheLossAndTheDaemonsRuleReadsIt) {
   EXPECT_GT(json["report"]["lowered_experts"], 0);
   EXPECT_EQ(json["report"]["expert_bytes"], evaluator->store().all_expert_bytes()) << "records of one page at every width";
 
-  auto options = PartOptions::Parse("widths=" + out_);
-  ASSERT_TRUE(options.ok());
   const StoreDescription& description = evaluator->store().description();
   PolicyContext model;
   model.moe_layers = description.moe_layers;
   model.experts_per_layer = description.experts_per_layer;
   model.precisions = 3;
-  const auto rule = MakeFidelityRule("widths", {model, evaluator->store().model_hash(), *options});
+  const auto setup = ChoosePreset({.preset = "edgemoe", .options = *PartOptions::Parse("widths=" + out_)}, evaluator->store());
+  ASSERT_TRUE(setup.ok()) << setup.status();
+  const auto rule = MakeFidelityRule("widths", {model, setup->options, setup->files.widths});
   ASSERT_TRUE(rule.ok()) << rule.status();
   EXPECT_EQ((*rule)->PrefetchPrecision({description.moe_layers[1], 2}, 0), precisions[description.experts_per_layer + 2]);
 

@@ -1,11 +1,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <thread>
 
 #include "core/base/status.h"
 #include "core/store/store.h"
 #include "tests/pack/command.h"
 #include "tests/pack/tiny_checkpoint.h"
 #include "tools/plan/dictionary_planner.h"
+#include "tools/plan/dictionary_unfinished.h"
 
 namespace moed {
 namespace {
@@ -35,7 +40,7 @@ TEST(PathCounter, ReportsWhatAnsweredAndHowWell) {
   const ExpertIndex experts(layers, 8, 1);
   ActivationPaths paths(3, 8, 2, 1 << 16);
   DictionaryReport report;
-  PathCounter counter(experts, 2, paths, report);
+  PathCounter counter(experts, 2, 0, paths, report);
   Steps steps(counter);
   steps.Token({{0, 1}, {2, 3}, {4, 5}});
   steps.Token({{0, 1}, {2, 3}, {4, 5}});
@@ -81,10 +86,84 @@ TEST(DictionaryCommand, WritesWhatFitsItsStoreAlone) {
   EXPECT_LE((*paths)->memory_bytes(), (64u << 10) + 4096);
   EXPECT_FALSE(ActivationPaths::Read(out, (*reader)->model_hash() ^ 1, layers, (*reader)->description().experts_per_layer).ok());
 
-  EXPECT_THAT(RunProgram("moed-plan", {"dictionary", store, text}).err, HasSubstr("--out"));
+  EXPECT_FALSE(std::filesystem::exists(out + ".unfinished"));
+  const CommandResult again = RunProgram("moed-plan", arguments);
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_THAT(again.err, HasSubstr("--force"));
   EXPECT_NE(
       RunProgram("moed-plan", {"dictionary", store, text, "--tokens", "300", "--out", folder / "no" + "/such/folder"}).exit_code,
       0);
+}
+
+TEST(DictionaryCommand, InterruptedAndResumedItIsTheSameDictionary) {
+  TemporaryFolder folder;
+  MakeTinyCheckpoint("olmoe").Write(folder / "in");
+  const std::string store = folder / "s.moed", text = folder / "text.txt";
+  ASSERT_EQ(RunPack({folder / "in", store}).exit_code, 0);
+  std::string words;
+  for (int i = 0; i < 4000; ++i) words += StrCat("The ", i * 37 % 101, "th wolf of the ", i % 7, " woods said nothing. ");
+  WriteContents(text, words);
+  const auto arguments = [&](const std::string& out) {
+    return std::vector<std::string>{"dictionary", store, text,    "--tokens", "20000",   "--window", "32",
+                                    "--threads",  "1",   "--out", out,        "--table", "64KiB"};
+  };
+  const CommandResult whole = RunProgram("moed-plan", arguments(folder / "whole.paths"));
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  EXPECT_THAT(whole.err, HasSubstr("counting tokens:"));
+  const std::string out = folder / "s.paths";
+  // Earlier and later in its work; what ends before it can be interrupted has left nothing to resume.
+  bool kept = false;
+  for (int yields = 2000; yields <= 64000 && !std::filesystem::exists(out); yields *= 2) {
+    Command command("moed-plan", arguments(out));
+    for (int i = 0; i < yields && command.Running(); ++i) std::this_thread::yield();
+    command.Signal(SIGINT);
+    const CommandResult stopped = command.Wait();
+    EXPECT_EQ(stopped.exit_code == 0, std::filesystem::exists(out));
+    kept = kept || stopped.err.find("run the same command again to resume") != std::string::npos;
+    EXPECT_EQ(std::filesystem::exists(out + ".unfinished"), kept && stopped.exit_code != 0);
+  }
+  if (!std::filesystem::exists(out)) {
+    const CommandResult last = RunProgram("moed-plan", arguments(out));
+    ASSERT_EQ(last.exit_code, 0) << last.err;
+    EXPECT_EQ(last.err.find("resuming") != std::string::npos, kept) << last.err;
+    EXPECT_EQ(last.out.substr(last.out.find(": ")), whole.out.substr(whole.out.find(": ")));
+  }
+  EXPECT_EQ(FileContents(out), FileContents(folder / "whole.paths"));
+  int left = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "")) {
+    left += entry.path().string().find("unfinished") != std::string::npos;
+  }
+  EXPECT_EQ(left, 0);
+}
+
+// Deterministic: taken up after any number of windows, and refused when it is of something else or damaged.
+TEST(UnfinishedDictionary, IsTakenUpWhole) {
+  TemporaryFolder folder;
+  const std::string file = folder / "s.paths";
+  UnfinishedDictionary unfinished(file, 7);
+  EXPECT_EQ(unfinished.Read(3, 8)->paths, nullptr);
+  DictionaryState state;
+  state.paths = std::make_unique<ActivationPaths>(3, 8, 2, 1 << 16);
+  const int32_t chosen[] = {1, 2};
+  for (const int windows : {1, 2}) {
+    state.paths->Add(0, {}, chosen);
+    state.windows = windows;
+    state.tokens = static_cast<uint64_t>(windows) * 31;
+    state.report.sources[2] = {5, 10, 3};
+    ASSERT_TRUE(unfinished.Write(state).ok());
+  }
+  const auto read = unfinished.Read(3, 8);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->windows, 2);
+  EXPECT_EQ(read->tokens, 62u);
+  EXPECT_EQ(read->report.sources[2].chosen, 10u);
+  ASSERT_TRUE(read->paths->Write(folder / "a", 1).ok());
+  ASSERT_TRUE(state.paths->Write(folder / "b", 1).ok());
+  EXPECT_EQ(FileContents(folder / "a"), FileContents(folder / "b"));
+  EXPECT_TRUE(absl::IsFailedPrecondition(UnfinishedDictionary(file, 8).Read(3, 8).status()));
+  EXPECT_FALSE(std::filesystem::exists(file + ".unfinished-1"));
+  WriteContents(file + ".unfinished", "{");
+  EXPECT_TRUE(absl::IsDataLoss(unfinished.Read(3, 8).status()));
 }
 
 }  // namespace

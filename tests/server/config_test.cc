@@ -94,6 +94,7 @@ TEST_F(ConfigTest, EverySettingIsTakenFromEverySource) {
                                                       {"preset", "hobbit"},
                                                       {"fidelity-rule", "priced"},
                                                       {"preset-options", "hobbit-t1=0.5"},
+                                                      {"fill-cache", "off"},
                                                       {"listen", "[::1]:1"},
                                                       {"control-listen", "a:2"},
                                                       {"metrics-listen", "off"},
@@ -113,7 +114,8 @@ TEST_F(ConfigTest, EverySettingIsTakenFromEverySource) {
                                                       {"log-level", "debug"},
                                                       {"request-log", "r.log"},
                                                       {"trace", "t.json"},
-                                                      {"record-routing", "routing"}, {"learned-state", "learned"}};
+                                                      {"record-routing", "routing"},
+                                                      {"learned-state", "learned"}};
   for (const Setting& setting : Settings()) {
     const std::string name(setting.name);
     SCOPED_TRACE(name);
@@ -193,6 +195,13 @@ TEST_F(ConfigTest, NamesComeFromTheTables) {
       EXPECT_TRUE(Read({"--store", "x", "--" + flag, name}).ok()) << flag << " " << name;
     }
   }
+}
+
+TEST_F(ConfigTest, TheCacheIsFilledAsThePresetSaysUnlessTold) {
+  EXPECT_EQ(Read({"--store", "x"})->config.preset.fill, std::nullopt);
+  EXPECT_EQ(Read({"--store", "x", "--fill-cache", "on"})->config.preset.fill, true);
+  EXPECT_EQ(Read({"--store", "x", "--fill-cache", "off"})->config.preset.fill, false);
+  EXPECT_THAT(Error({"--store", "x", "--fill-cache", "maybe"}), testing::AllOf(HasSubstr("maybe"), HasSubstr("on, off")));
 }
 
 TEST_F(ConfigTest, VersionTellsTheBuild) { EXPECT_THAT(Read({"--version"})->answer, HasSubstr("moed 0.")); }

@@ -38,6 +38,11 @@ TEST(ControlTest, AnswersWhatTheServerKnows) {
   EXPECT_EQ(stats.prefill().expert_misses() + stats.decode().expert_misses(), totals.misses);
   EXPECT_LT(stats.prefill().expert_hits(), stats.decode().expert_hits());
   EXPECT_DOUBLE_EQ(stats.read_busy_seconds(), 2.5);
+  EXPECT_EQ(stats.prefill().predictions_guessed(), 40);
+  EXPECT_EQ(stats.decode().predictions_routed(), 60);
+  EXPECT_EQ(stats.decode().predictions_right(), 15);
+  EXPECT_EQ(stats.wasted_prefetch_bytes(), TestExpertStats().wasted_prefetch_bytes);
+  EXPECT_DOUBLE_EQ(stats.prefetch_saved_seconds(), 0.5);
   EXPECT_EQ(stats.memory_size(), 3);
   EXPECT_EQ(stats.memory(2).bytes(), TestExpertStats().cache_bytes) << "what the cache holds, not what it may hold";
   EXPECT_GT(stats.resident_set_bytes(), 1u << 20);

@@ -137,6 +137,8 @@ TEST(MetricsTest, ExpertCountersAreTheProvidersAndLookupsAddUp) {
             static_cast<double>(stats.layers[0].lookups[1][0]));
   EXPECT_EQ(server.Metric(R"(moe_expert_load_bytes_total{source="disk",reason="prefetch",precision="q4"})"),
             static_cast<double>(stats.load_bytes[1][1]));
+  EXPECT_EQ(server.Metric(R"(moe_expert_load_bytes_total{source="disk",reason="fill",precision="q4"})"),
+            static_cast<double>(stats.load_bytes[1][2]));
   EXPECT_EQ(server.Metric(R"(moe_expert_load_seconds_bucket{source="disk",reason="demand",le="+Inf"})"),
             static_cast<double>(stats.loads[0].count));
   EXPECT_EQ(server.Metric(R"(moe_expert_resident{layer="3",precision="bf16"})"),

@@ -50,8 +50,11 @@ ExpertStats TestExpertStats() {
     for (uint64_t& bucket : load.buckets) load.count += bucket = next++;
     load.sum_seconds = static_cast<double>(next++);
   }
-  stats.load_bytes = {{next++, next++}, {next++, next++}};
+  stats.load_bytes = {{next++, next++, next++}, {next++, next++, next++}};
   stats.prefetches = {next++, next++, next++, next++};
+  stats.wasted_prefetch_bytes = next++;
+  stats.prefetch_saved_seconds = 0.5;
+  stats.predictions = {PredictionCounts{40, 50, 20}, PredictionCounts{30, 60, 15}};
   stats.evictions = {{next++, next++, next++}, {next++, next++, next++}};
   stats.cache_bytes = next++;
   stats.cache_capacity_bytes = next++;

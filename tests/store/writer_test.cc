@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <random>
 
 #include "tests/store/small_store.h"
@@ -101,6 +102,28 @@ TEST(StoreWriterTest, KilledAtAnyInstantItResumesToTheSameBytes) {
   WritePieces(*writer, description);
   ASSERT_TRUE(writer->Finish().ok());
   EXPECT_EQ(FileContents(path), expected);
+}
+
+TEST(StoreWriterTest, ReadsBackWhatIsWholeAndSaysWhatIsNot) {
+  TemporaryFolder folder;
+  const std::string path = folder / "back.store";
+  const CachedKey key{LayerId(0), 1, 1};
+  const std::string up = SegmentContents(SmallDescription(), key, ExpertPart::kUp);
+  auto writer = OpenWriter(path);
+  ASSERT_TRUE(writer->AppendExpert(key, ExpertPart::kUp, Bytes(up)).ok());
+  std::string back(up.size(), '\0');
+  const auto out = std::as_writable_bytes(std::span(back));
+  ASSERT_TRUE(writer->ReadBack(key, ExpertPart::kUp, out).ok());
+  EXPECT_EQ(back, up);
+  ASSERT_TRUE(writer->Flush().ok());
+  const uint64_t offset = writer->layout().PieceAt(writer->layout().ExpertPiece(key, ExpertPart::kUp)).offset;
+  writer.reset();
+  std::fstream(path + ".partial", std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(static_cast<std::streamoff>(offset))
+      .put('!');
+  writer = OpenWriter(path);
+  ASSERT_TRUE(writer->HasExpert(key, ExpertPart::kUp));
+  EXPECT_TRUE(absl::IsDataLoss(writer->ReadBack(key, ExpertPart::kUp, out)));
 }
 
 TEST(StoreWriterTest, OtherInputsStartClean) {

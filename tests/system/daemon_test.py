@@ -235,11 +235,24 @@ class DaemonTest(unittest.TestCase):
             for word in ("attention", "decode ms", "other"):
                 self.assertIn(word, table)
 
+    def test_the_cache_is_full_before_the_first_request(self):
+        filled = 'moe_expert_load_seconds_count{source="disk",reason="fill"}'
+        with self.running("--memory-budget", "64MiB") as daemon:
+            self.assertIn("cache filled while the disk is idle", daemon.moectl("info").stdout)
+            eventually(lambda: metric(daemon, filled) == 256, "every expert to be there")
+            used = daemon.json("generate", "--prompt", PROMPT, "--max-new-tokens", 16, "--ignore-eos")["stats"]
+            self.assertEqual(used["expert_misses"], 0)
+            self.assertEqual(used["bytes_read"], 0)
+        with self.running("--memory-budget", "64MiB", "--fill-cache", "off") as daemon:
+            self.assertIn("cache filled on demand", daemon.moectl("info").stdout)
+            daemon.json("generate", "--prompt", PROMPT, "--max-new-tokens", 16, "--ignore-eos")
+            self.assertEqual(metric(daemon, filled), 0)
+
     # What it writes
 
     def test_the_trace_shows_reads_and_experts(self):
         trace = self.path("trace.json")
-        with self.running("--memory-budget", "64MiB", "--predictor", "none", "--trace", trace) as daemon:
+        with self.running("--memory-budget", "64MiB", "--predictor", "none", "--fill-cache", "off", "--trace", trace) as daemon:
             used = daemon.json("generate", "--prompt", PROMPT, "--max-new-tokens", 16, "--ignore-eos")["stats"]
             self.assertEqual(daemon.stop(), 0, daemon.log())
         with open(trace) as file:

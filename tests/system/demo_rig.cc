@@ -9,6 +9,7 @@
 
 #include "core/base/check.h"
 #include "core/base/status.h"
+#include "core/expert/fill_order.h"
 #include "core/expert/preset.h"
 
 namespace moed::testing {
@@ -82,9 +83,10 @@ Rig::Rig(const RigOptions& options, ReadBackend* reads, Backend* backend) : may_
   provider_options.max_reads_in_flight = options.max_reads_in_flight;
   parts.top_k = spec.top_k;
   if (!options.preset.empty()) {
-    const PresetSetup setup =
-        Must(ChoosePreset({.preset = options.preset, .options = Must(PartOptions::Parse(options.preset_options))}, *store_));
-    PresetParts preset = Must(MakePresetParts(setup, {predictor, store_->model_hash()}));
+    const PresetSetup setup = Must(ChoosePreset(
+        {.preset = options.preset, .fill = options.fill, .options = Must(PartOptions::Parse(options.preset_options))}, *store_));
+    PresetParts preset = Must(MakePresetParts(setup, {predictor}));
+    parts.fill = FillOrder(setup, preset, context);
     parts.policy = std::move(preset.policy);
     parts.predictor = std::move(preset.predictor);
     parts.mask = std::move(preset.mask);
@@ -93,7 +95,7 @@ Rig::Rig(const RigOptions& options, ReadBackend* reads, Backend* backend) : may_
   } else {
     parts.policy = Must(MakePolicy(options.policy, context));
     parts.predictor = Must(MakePredictor(options.predictor, predictor));
-    parts.fidelity = Must(MakeFidelityRule("exact", {.model = context, .model_hash = store_->model_hash()}));
+    parts.fidelity = Must(MakeFidelityRule("exact", {.model = context}));
   }
   parts.clock = &Clock::Real();
   parts.allocator = &Allocator::Host();

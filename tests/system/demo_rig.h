@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct RigOptions {
   std::string predictor = "none";
   std::string preset;          // not empty: all parts are the preset's, policy and predictor are not looked at
   std::string preset_options;  // NAME=VALUE,...
+  std::optional<bool> fill;    // absent: the preset's
   float may_lose = kLoseNothing;
   std::string io_backend = "direct";
   std::string compute = "auto";

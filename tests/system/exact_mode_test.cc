@@ -178,9 +178,14 @@ RigOptions PresetOptions(const PresetRow& preset) {
 
 TEST(ExactMode, EveryPresetServesAnExactRequest) {
   for (const PresetRow& preset : Presets()) {
-    Rig rig(PresetOptions(preset));
-    ExpectSameBits(rig, 5, StrCat("preset ", preset.name));
-    EXPECT_EQ(rig.last_counters().gate_mass_lost, 0) << preset.name;
+    for (const bool fill : {false, true}) {
+      if (fill && preset.mask != "none") continue;  // refused
+      RigOptions options = PresetOptions(preset);
+      options.fill = fill;
+      Rig rig(options);
+      ExpectSameBits(rig, 5, StrCat("preset ", preset.name, fill ? ", filled" : ""));
+      EXPECT_EQ(rig.last_counters().gate_mass_lost, 0) << preset.name;
+    }
   }
 }
 

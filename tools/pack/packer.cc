@@ -3,32 +3,46 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <filesystem>
 #include <utility>
 
 #include "core/base/status.h"
+#include "core/store/expert_norms.h"
 #include "tools/pack/amount.h"
 #include "tools/pack/encoder.h"
+#include "tools/pack/expert_norms.h"
 #include "tools/pack/interrupt.h"
 
 namespace moed {
 namespace {
 
+constexpr int kNormsAtOnce = 4;  // experts a thread, between two looks at interrupts
+
 class Packer {
  public:
   Packer(const PackPlan& plan, StoreWriter& writer, Executor& executor, Progress& progress)
-      : plan_(plan), writer_(writer), encoder_(executor), progress_(progress), done_bytes_(writer.resumed_bytes()) {}
+      : plan_(plan),
+        writer_(writer),
+        executor_(executor),
+        encoder_(executor),
+        progress_(progress),
+        done_bytes_(writer.resumed_bytes()) {}
 
   absl::Status Run() {
     for (size_t i = 0; i < plan_.trunk.size(); ++i) {
-      if (!writer_.HasTensor(i)) MOED_RETURN_IF_ERROR(PackTensor(i));
+      if (!writer_.HasTensor(i) && plan_.description.trunk[i].name != kExpertNorms) MOED_RETURN_IF_ERROR(PackTensor(i));
     }
     const StoreDescription& description = plan_.description;
     for (size_t layer = 0; layer < description.moe_layers.size(); ++layer) {
       for (int expert = 0; expert < description.experts_per_layer; ++expert) {
         for (int p = 0; p < kExpertParts; ++p) MOED_RETURN_IF_ERROR(PackExpertPart(layer, expert, static_cast<ExpertPart>(p)));
       }
+    }
+    for (size_t i = 0; i < plan_.trunk.size(); ++i) {
+      if (!writer_.HasTensor(i)) MOED_RETURN_IF_ERROR(PackExpertNorms(i));
     }
     return writer_.Finish();
   }
@@ -68,6 +82,40 @@ class Packer {
     return encoder_.EncodeMatrix(plan_.ExpertSource(moe_layer, expert, part), encodings, append);
   }
 
+  // Of the experts as they were written, whenever that was: nothing has to be kept of a pack that is taken up again.
+  absl::Status PackExpertNorms(size_t index) {
+    std::vector<float> norms(static_cast<size_t>(plan_.description.trunk[index].cols));
+    const int count = static_cast<int>(norms.size()), batch = executor_.threads() * kNormsAtOnce;
+    for (int first = 0; first < count; first += batch) {
+      std::vector<absl::Status> statuses(static_cast<size_t>(std::min(batch, count - first)));
+      executor_.ParallelFor(static_cast<int>(statuses.size()), 1, [&](int begin, int end) {
+        for (int i = begin; i < end; ++i) statuses[i] = NormOf(first + i, norms[first + i]);
+      });
+      for (const absl::Status& status : statuses) MOED_RETURN_IF_ERROR(status);
+      if (Interrupted()) return absl::CancelledError("interrupted");
+    }
+    MOED_RETURN_IF_ERROR(writer_.AppendTensor(index, std::as_bytes(std::span(norms))));
+    return Advance(norms.size() * sizeof(float));
+  }
+
+  // `expert` counts through all layers.
+  absl::Status NormOf(int expert, float& norm) const {
+    const StoreDescription& description = plan_.description;
+    const CachedKey key{description.moe_layers[expert / description.experts_per_layer], expert % description.experts_per_layer,
+                        kReferencePrecision};
+    const ExpertLayout& layout = description.precisions[kReferencePrecision];
+    std::vector<std::byte> packed;
+    std::vector<float> row;
+    double squares = 0;
+    for (const ExpertSegment& segment : layout.segments) {
+      packed.resize(segment.bytes);
+      MOED_RETURN_IF_ERROR(writer_.ReadBack(key, segment.part, packed));
+      squares += SumOfSquares(layout.format, packed, segment.rows, segment.cols, row);
+    }
+    norm = static_cast<float>(std::sqrt(squares));
+    return absl::OkStatus();
+  }
+
   absl::Status Advance(uint64_t bytes) {
     done_bytes_ += bytes;
     progress_.Update(done_bytes_);
@@ -76,6 +124,7 @@ class Packer {
 
   const PackPlan& plan_;
   StoreWriter& writer_;
+  Executor& executor_;
   TensorEncoder encoder_;
   Progress& progress_;
   uint64_t done_bytes_;

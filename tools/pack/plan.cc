@@ -10,6 +10,7 @@
 #include "core/base/version.h"
 #include "core/model/family.h"
 #include "core/store/checksum.h"
+#include "core/store/expert_norms.h"
 #include "core/store/header.h"
 #include "core/tokenizer/tokenizer.h"
 
@@ -97,7 +98,6 @@ absl::Status PlanTrunk(const Family& family, FormatId trunk_format, TensorFinder
                                     .rows = 1,
                                     .cols = plan.spec.head_dim / 2});
   plan.trunk.push_back(nullptr);
-  LayOutTrunk(plan.description);
   return absl::OkStatus();
 }
 
@@ -119,6 +119,8 @@ absl::Status PlanExperts(const Family& family, const std::vector<Encoding>& enco
       }
     }
   }
+  plan.description.trunk.push_back(ExpertNormsTensor(plan.description));
+  plan.trunk.push_back(nullptr);
   return absl::OkStatus();
 }
 
@@ -174,6 +176,7 @@ absl::StatusOr<PackPlan> MakePlan(const Checkpoint& checkpoint, const PackEncodi
   TensorFinder finder(checkpoint);
   MOED_RETURN_IF_ERROR(PlanTrunk(**family, encodings.trunk.format, finder, checkpoint, plan));
   MOED_RETURN_IF_ERROR(PlanExperts(**family, encodings.experts, finder, plan));
+  LayOutTrunk(plan.description);
   MOED_RETURN_IF_ERROR(finder.CheckNothingLeft((*family)->model_type));
   MOED_RETURN_IF_ERROR(PlanTokenizer(checkpoint, plan));
   MOED_ASSIGN_OR_RETURN(plan.layout, FileLayout::Plan(plan.description, plan.description.tokenizer.size()));

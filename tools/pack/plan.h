@@ -24,7 +24,7 @@ struct PackPlan {
   PackEncodings encodings;
   StoreDescription description;
   FileLayout layout;
-  std::vector<const SourceTensor*> trunk;    // by trunk tensor; null for rope.inv_freq, which is computed
+  std::vector<const SourceTensor*> trunk;    // by trunk tensor; null for rope.inv_freq and expert_norms, which are computed
   std::vector<const SourceTensor*> experts;  // [MoE layer][expert][part]
   uint64_t identity = 0;                     // of the weight files, encoder and quantizers; the description says the rest
 

@@ -6,45 +6,99 @@
 #include <numeric>
 
 #include "absl/strings/str_format.h"
+#include "core/base/clock.h"
 #include "core/base/status.h"
+#include "core/base/version.h"
 #include "core/expert/memory_plan.h"
+#include "core/store/checksum.h"
+#include "tools/pack/amount.h"
 #include "tools/pack/interrupt.h"
+#include "tools/pack/progress.h"
+#include "tools/plan/dictionary_unfinished.h"
 #include "tools/plan/evaluation_flags.h"
 #include "tools/plan/loss_evaluator.h"
+#include "tools/plan/plan_output.h"
 
 namespace moed {
 namespace {
+
+constexpr double kKeepSeconds = 30;  // a process that is killed loses no more
 
 class DictionaryPlanner final : public Planner {
  public:
   void DefineFlags(CLI::App& command) override {
     evaluation_.Define(command);
-    command.add_option("--out", out_, "the dictionary: --preset-options paths=FILE; it fits this store alone")
-        ->required()
-        ->option_text("FILE");
     command
         .add_option("--table", table_, "size of the dictionary in memory and on disk; more keys than fit leave the rarest out")
         ->option_text("BYTES (default: 8MiB)");
+    output_.Define(command, ".paths");
   }
 
   absl::Status Run() override {
+    MOED_RETURN_IF_ERROR(output_.Choose(evaluation_.store));
     MOED_ASSIGN_OR_RETURN(const uint64_t table_bytes, ParseBytes(table_));
     MOED_ASSIGN_OR_RETURN(const std::unique_ptr<LossEvaluator> text, evaluation_.Open());
+    UnfinishedDictionary unfinished(output_.path, Checksum(StrCat(Version(), "\n", text->store().model_hash(), "\n",
+                                                                  text->tokens_hash(), "\n", table_bytes)));
+    DictionaryState state = TakeUp(unfinished, *text);
     const ExpertIndex experts(text->store().description().moe_layers, text->spec().experts, 1);
-    ActivationPaths paths(experts.layers(), experts.experts_per_layer(), ActivationPaths::kReach, table_bytes);
-    DictionaryReport report;
-    PathCounter counter(experts, static_cast<size_t>(evaluation_.tokens) / 2, paths, report);
-    std::fprintf(stderr, "counting paths over %d tokens\n", evaluation_.tokens);
-    MOED_RETURN_IF_ERROR(text->Loss(counter, /*mask=*/nullptr, Interrupted).status());
-    MOED_RETURN_IF_ERROR(paths.Write(out_, text->store().model_hash()));
-    std::printf("%s: %zu tokens, %s\n%s", out_.c_str(), counter.tokens(), FormatBytes(paths.memory_bytes()).c_str(),
-                report.Text().c_str());
+    if (state.paths == nullptr) {
+      state.paths =
+          std::make_unique<ActivationPaths>(experts.layers(), experts.experts_per_layer(), ActivationPaths::kReach, table_bytes);
+    }
+    MOED_RETURN_IF_ERROR(Count(experts, *text, unfinished, state));
+    MOED_RETURN_IF_ERROR(state.paths->Write(output_.path, text->store().model_hash()));
+    unfinished.Remove();
+    std::printf("%s: %llu tokens, %s\n%s", output_.path.c_str(), static_cast<unsigned long long>(state.tokens),
+                FormatBytes(state.paths->memory_bytes()).c_str(), state.report.Text().c_str());
     return absl::OkStatus();
   }
 
  private:
+  DictionaryState TakeUp(const UnfinishedDictionary& unfinished, const LossEvaluator& text) const {
+    const auto layers = static_cast<int>(text.store().description().moe_layers.size());
+    absl::StatusOr<DictionaryState> state = unfinished.Read(layers, text.spec().experts);
+    if (!state.ok()) {
+      std::fprintf(stderr, "starting over: %s.unfinished was left by another store, text, setting or version, or is damaged\n",
+                   output_.path.c_str());
+      return {};
+    }
+    if (state->paths != nullptr) {
+      std::fprintf(stderr, "resuming %s.unfinished: %llu tokens are already counted\n", output_.path.c_str(),
+                   static_cast<unsigned long long>(state->tokens));
+    }
+    return *std::move(state);
+  }
+
+  absl::Status Count(const ExpertIndex& experts, LossEvaluator& text, UnfinishedDictionary& unfinished,
+                     DictionaryState& state) const {
+    PathCounter counter(experts, static_cast<size_t>(evaluation_.tokens) / 2, state.tokens, *state.paths, state.report);
+    Progress progress("counting tokens:", static_cast<uint64_t>(text.scored_tokens()), state.tokens, stderr, Clock::Real(),
+                      CountText);
+    int64_t kept_nanos = Clock::Real().NowNanos();
+    const auto keep = [&] {
+      kept_nanos = Clock::Real().NowNanos();
+      return unfinished.Write(state);
+    };
+    while (state.windows < text.windows()) {
+      if (Interrupted()) {
+        progress.Break();
+        MOED_RETURN_IF_ERROR(keep());
+        return absl::CancelledError(StrCat("interrupted; what was counted is kept in ", output_.path,
+                                           ".unfinished: run the same command again to resume"));
+      }
+      MOED_RETURN_IF_ERROR(text.WindowNats(state.windows, counter, /*mask=*/nullptr).status());
+      ++state.windows;
+      state.tokens = counter.tokens();
+      progress.Update(state.tokens);
+      if (SecondsBetween(kept_nanos, Clock::Real().NowNanos()) >= kKeepSeconds) MOED_RETURN_IF_ERROR(keep());
+    }
+    progress.Finish();
+    return absl::OkStatus();
+  }
+
   EvaluationFlags evaluation_;
-  std::string out_;
+  PlanOutput output_;
   std::string table_ = "8MiB";
 };
 
@@ -52,11 +106,13 @@ class DictionaryPlanner final : public Planner {
 
 std::unique_ptr<Planner> MakeDictionaryPlanner() { return std::make_unique<DictionaryPlanner>(); }
 
-PathCounter::PathCounter(const ExpertIndex& experts, size_t report_from, ActivationPaths& paths, DictionaryReport& report)
+PathCounter::PathCounter(const ExpertIndex& experts, size_t report_from, size_t seen, ActivationPaths& paths,
+                         DictionaryReport& report)
     : index_(experts),
       report_from_(report_from),
       paths_(paths),
       report_(report),
+      seen_tokens_(seen),
       probabilities_(static_cast<size_t>(experts.experts_per_layer())),
       order_(probabilities_.size()) {}
 

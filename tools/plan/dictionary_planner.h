@@ -31,8 +31,9 @@ struct DictionaryReport {
 // Changes nothing; counts the paths of everything that is routed.
 class PathCounter final : public FidelityRule {
  public:
-  // `paths` and `report` outlive it. From token `report_from` on, every token is estimated before it is counted.
-  PathCounter(const ExpertIndex& experts, size_t report_from, ActivationPaths& paths, DictionaryReport& report);
+  // `paths` and `report` outlive it. From token `report_from` on, every token is estimated before it is counted; `seen` were
+  // counted before.
+  PathCounter(const ExpertIndex& experts, size_t report_from, size_t seen, ActivationPaths& paths, DictionaryReport& report);
 
   void Resolve(const LayerDemand& demand, std::span<Action>) override { Count(demand.routing); }
   void Count(const LayerRouting& routing);
@@ -46,7 +47,7 @@ class PathCounter final : public FidelityRule {
   ActivationPaths& paths_;
   DictionaryReport& report_;
   TokenPaths tokens_;
-  size_t seen_tokens_ = 0;
+  size_t seen_tokens_;
   // Scratch. (experts)
   std::vector<float> probabilities_;
   std::vector<int32_t> order_;

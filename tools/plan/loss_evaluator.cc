@@ -112,20 +112,32 @@ absl::Status LossEvaluator::Load(const std::string& store_path, const LossOption
 }
 
 absl::StatusOr<double> LossEvaluator::Loss(FidelityRule& rule, RouterMask* mask, bool (*cancelled)()) {
-  rule_->target = &rule;
-  mask_->target = mask;
   double nats = 0;
-  for (size_t first = 0; first + 1 < tokens_.size(); first += window_) {
+  for (int window = 0; window < windows(); ++window) {
     if (cancelled()) return absl::CancelledError("interrupted");
-    const size_t count = std::min<size_t>(window_, tokens_.size() - first);
-    if (count < 2) break;
-    MOED_ASSIGN_OR_RETURN(const double window_nats, WindowLoss(std::span<const TokenId>(tokens_).subspan(first, count)));
+    MOED_ASSIGN_OR_RETURN(const double window_nats, WindowNats(window, rule, mask));
     nats += window_nats;
   }
   return nats / scored_tokens();
 }
 
-absl::StatusOr<double> LossEvaluator::WindowLoss(std::span<const TokenId> window) {
+// A rest of one token scores nothing.
+int LossEvaluator::windows() const {
+  const int count = static_cast<int>(tokens_.size());
+  return count / window_ + (count % window_ > 1 ? 1 : 0);
+}
+
+std::span<const TokenId> LossEvaluator::Window(int window) const {
+  const auto rest = std::span<const TokenId>(tokens_).subspan(static_cast<size_t>(window) * static_cast<size_t>(window_));
+  return rest.first(std::min(rest.size(), static_cast<size_t>(window_)));
+}
+
+int LossEvaluator::WindowTokens(int window) const { return static_cast<int>(Window(window).size()) - 1; }
+
+absl::StatusOr<double> LossEvaluator::WindowNats(int number, FidelityRule& rule, RouterMask* mask) {
+  rule_->target = &rule;
+  mask_->target = mask;
+  const std::span<const TokenId> window = Window(number);
   KvSequence kv;
   MOED_CHECK(kv_->Reserve(kv, static_cast<int>(window.size())));
   SequenceChunk chunk;
@@ -147,6 +159,12 @@ absl::StatusOr<double> LossEvaluator::WindowLoss(std::span<const TokenId> window
 }
 
 int LossEvaluator::experts() const { return static_cast<int>(store_->description().moe_layers.size()) * spec_.experts; }
+
+GateFn LossEvaluator::gate() {
+  return [this](LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
+    model_->GateProbabilities(layer, hidden, probabilities);
+  };
+}
 
 uint64_t LossEvaluator::tokens_hash() const {
   return Checksum(StrCat(window_, ":", JoinNames(tokens_, [](TokenId token) { return token.value(); })));

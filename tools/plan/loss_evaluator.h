@@ -50,12 +50,17 @@ class LossEvaluator {
   // `mask` (may be null) decide for every token. The same bits whatever was measured before, and whatever threads and cache.
   // CANCELLED soon after `cancelled` returns true.
   absl::StatusOr<double> Loss(FidelityRule& rule, RouterMask* mask, bool (*cancelled)());
+  // The text's windows one by one: the sum of a window's nats.
+  int windows() const;
+  absl::StatusOr<double> WindowNats(int window, FidelityRule& rule, RouterMask* mask);
 
   const StoreReader& store() const { return *store_; }
   const ModelSpec& spec() const { return spec_; }
   int experts() const;           // of all layers
   uint64_t tokens_hash() const;  // of the tokens and how they are cut
   int scored_tokens() const;
+  int WindowTokens(int window) const;  // that are computed: all but its last
+  GateFn gate();                       // for rules and masks, while a loss is measured
 
  private:
   class SwitchedRule;
@@ -63,7 +68,7 @@ class LossEvaluator {
   LossEvaluator() = default;
   absl::Status Load(const std::string& store_path, const LossOptions& options);
   absl::Status TakeTokens(std::string_view text, const LossOptions& options);
-  absl::StatusOr<double> WindowLoss(std::span<const TokenId> window);
+  std::span<const TokenId> Window(int window) const;
 
   int window_ = 0;
   uint64_t next_session_ = 1;

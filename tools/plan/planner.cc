@@ -1,6 +1,7 @@
 #include "tools/plan/planner.h"
 
 #include "tools/plan/dictionary_planner.h"
+#include "tools/plan/fate_planner.h"
 #include "tools/plan/swap_planner.h"
 #include "tools/plan/widths_planner.h"
 
@@ -11,6 +12,7 @@ constexpr PlannerRow kPlanners[] = {
     {"widths", "choose the precision of every expert under a tolerable loss (EdgeMoE)", MakeWidthsPlanner},
     {"dictionary", "count which experts follow which in a text (EdgeMoE)", MakeDictionaryPlanner},
     {"slots", "divide the memory for experts among the layers (SwapMoE)", MakeSlotsPlanner},
+    {"fate", "measure what a prompt may read at low precision and how many layers to keep whole (Fate)", MakeFatePlanner},
 };
 
 }  // namespace

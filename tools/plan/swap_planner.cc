@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,15 +13,15 @@
 
 #include "core/base/clock.h"
 #include "core/base/status.h"
-#include "core/base/version.h"
 #include "core/expert/memory_plan.h"
 #include "core/expert/swap_slots.h"
 #include "core/store/checksum.h"
+#include "core/store/expert_norms.h"
 #include "tools/pack/amount.h"
 #include "tools/pack/interrupt.h"
 #include "tools/pack/progress.h"
 #include "tools/plan/evaluation_flags.h"
-#include "tools/plan/measured_losses.h"
+#include "tools/plan/plan_output.h"
 #include "tools/plan/swap_file.h"
 #include "tools/plan/swap_genetic.h"
 #include "tools/plan/swap_mask.h"
@@ -99,16 +98,11 @@ class SlotsPlanner final : public Planner {
     number("--latency-weight", latency_weight_, 0.0, 1e6,
            "nats a token that the computation of all of a token's experts is worth");
     number("--seed", seed_, uint64_t{0}, uint64_t{1} << 62, "of everything random");
-    command.add_option("--out", out_, "the file to write (default: STORE.slots.json)")->option_text("FILE");
-    command.add_flag("--force", force_, "replace the file if it exists");
+    output_.Define(command, ".slots.json");
   }
 
   absl::Status Run() override {
-    const std::string out = out_.empty() ? evaluation_.store + ".slots.json" : out_;
-    std::error_code ignored;
-    if (std::filesystem::exists(out, ignored) && !force_) {
-      return absl::AlreadyExistsError(StrCat(out, " exists already; --force replaces it"));
-    }
+    MOED_RETURN_IF_ERROR(output_.Choose(evaluation_.store));
     MOED_ASSIGN_OR_RETURN(const std::unique_ptr<StoreReader> store, StoreReader::Open(evaluation_.store));
     SlotsReport report;
     report.window = window_;
@@ -118,18 +112,16 @@ class SlotsPlanner final : public Planner {
     MOED_ASSIGN_OR_RETURN(const std::vector<float> norms, Norms(*store));
     report.scored_tokens = evaluator->scored_tokens();
     report.top_k = top_k_ = evaluator->spec().top_k;
-    const std::string journal = out + ".journal";
-    MOED_ASSIGN_OR_RETURN(SlotsLosses losses, OpenLosses(*evaluator, norms, journal));
+    MOED_ASSIGN_OR_RETURN(SlotsLosses losses, OpenLosses(*evaluator, norms));
     if (const absl::Status status = Plan(losses, report); !status.ok()) {
       losses.Break();
-      return absl::Status(status.code(), StrCat(status.message(), "; what was measured is kept in ", journal,
-                                                ": run the same command again to resume"));
+      return output_.Kept(status);
     }
     const int threads = evaluation_.threads > 0 ? evaluation_.threads : static_cast<int>(std::thread::hardware_concurrency());
     MOED_ASSIGN_OR_RETURN(report.profile, ProfileExperts(*store, std::max(threads, 1)));
-    MOED_RETURN_IF_ERROR(WriteSlotsFile(out, *store, report, norms));
+    MOED_RETURN_IF_ERROR(WriteSlotsFile(output_.path, *store, report, norms));
     MOED_RETURN_IF_ERROR(losses.End());
-    Print(report, out);
+    Print(report, output_.path);
     return absl::OkStatus();
   }
 
@@ -151,6 +143,7 @@ class SlotsPlanner final : public Planner {
   }
 
   absl::StatusOr<std::vector<float>> Norms(const StoreReader& store) const {
+    if (store.FindTensor(kExpertNorms).ok()) return ReadExpertNorms(store);
     const auto experts = static_cast<uint64_t>(question_.layers) * static_cast<uint64_t>(question_.experts);
     Progress progress("norms of experts:", experts, 0, stderr, Clock::Real(), CountText);
     auto norms = ExpertNorms(store, [&](uint64_t done) {
@@ -161,15 +154,8 @@ class SlotsPlanner final : public Planner {
     return norms;
   }
 
-  absl::StatusOr<SlotsLosses> OpenLosses(LossEvaluator& evaluator, const std::vector<float>& norms,
-                                         const std::string& journal) const {
-    const uint64_t identity = Checksum(StrCat(Version(), "\nslots\n", evaluator.store().model_hash(), "\n",
-                                              evaluator.tokens_hash(), "\n", window_, "\n", fade_));
-    MOED_ASSIGN_OR_RETURN(MeasuredLosses losses, MeasuredLosses::Open(journal, identity));
-    if (losses.size() > 0) std::fprintf(stderr, "resuming %s: %zu losses are already there\n", journal.c_str(), losses.size());
-    if (losses.started_over()) {
-      std::fprintf(stderr, "starting over: %s was left by another store, text, setting or version\n", journal.c_str());
-    }
+  absl::StatusOr<SlotsLosses> OpenLosses(LossEvaluator& evaluator, const std::vector<float>& norms) const {
+    MOED_ASSIGN_OR_RETURN(MeasuredLosses losses, output_.OpenLosses(evaluator, StrCat(window_, "\n", fade_)));
     const auto total = static_cast<uint64_t>(allocations_ + held_out_ + rounds_ + 2);
     return SlotsLosses(evaluator, norms, window_, fade_, std::move(losses), total);
   }
@@ -262,8 +248,7 @@ class SlotsPlanner final : public Planner {
   uint64_t seed_ = 1;
   AccuracyOptions accuracy_;
   GeneticOptions genetic_;
-  std::string out_;
-  bool force_ = false;
+  PlanOutput output_;
 
   SlotsQuestion question_;
   int top_k_ = 1;

@@ -12,6 +12,7 @@
 #include "core/base/status.h"
 #include "core/io/read_backend.h"
 #include "core/kernels/backend.h"
+#include "tools/pack/expert_norms.h"
 
 namespace moed {
 namespace {
@@ -55,16 +56,6 @@ double SecondsOfProducts(Backend& backend, const ExpertLayout& layout, const std
   return SecondsBetween(begin, Clock::Real().NowNanos()) / (kRepeats - 1);
 }
 
-void AddSquares(const ExpertLayout& layout, std::span<const std::byte> record, std::vector<float>& row, double& squares) {
-  for (const ExpertSegment& segment : layout.segments) {
-    row.resize(static_cast<size_t>(segment.cols));
-    for (int r = 0; r < segment.rows; ++r) {
-      DecodeRow(layout.format, record.data() + segment.offset, segment.cols, r, row.data());
-      for (const float weight : row) squares += static_cast<double>(weight) * weight;
-    }
-  }
-}
-
 }  // namespace
 
 absl::StatusOr<ExpertProfile> ProfileExperts(const StoreReader& store, int threads) {
@@ -100,7 +91,10 @@ absl::StatusOr<std::vector<float>> ExpertNorms(const StoreReader& store, absl::F
       MOED_RETURN_IF_ERROR(store.VerifySegment(key, segment.part, std::span(record).subspan(segment.offset, segment.bytes)));
     }
     double squares = 0;
-    AddSquares(layout, record, row, squares);
+    for (const ExpertSegment& segment : layout.segments) {
+      squares +=
+          SumOfSquares(layout.format, std::span(record).subspan(segment.offset, segment.bytes), segment.rows, segment.cols, row);
+    }
     norms[expert] = static_cast<float>(std::sqrt(squares));
     if (!progress(expert + 1)) return absl::CancelledError("interrupted");
   }

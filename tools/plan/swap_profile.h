@@ -18,7 +18,8 @@ struct ExpertProfile {
 absl::StatusOr<ExpertProfile> ProfileExperts(const StoreReader& store, int threads);
 
 // (MoE layers, experts): the Frobenius norm of gate, up and down together, at the reference precision. Reads every record once
-// and checks it; `progress(done)` is asked after each one and ends it with CANCELLED by returning false.
+// and checks it, for a store that has no
+// norms of its own; `progress(done)` is asked after each one and ends it with CANCELLED by returning false.
 absl::StatusOr<std::vector<float>> ExpertNorms(const StoreReader& store, absl::FunctionRef<bool(uint64_t done)> progress);
 
 }  // namespace moed

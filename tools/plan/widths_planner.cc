@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,14 +10,13 @@
 
 #include "core/base/clock.h"
 #include "core/base/status.h"
-#include "core/base/version.h"
 #include "core/store/checksum.h"
 #include "tools/pack/amount.h"
 #include "tools/pack/interrupt.h"
 #include "tools/pack/progress.h"
 #include "tools/plan/evaluation_flags.h"
 #include "tools/plan/loss_evaluator.h"
-#include "tools/plan/measured_losses.h"
+#include "tools/plan/plan_output.h"
 #include "tools/plan/widths_file.h"
 #include "tools/plan/widths_search.h"
 
@@ -86,16 +84,11 @@ class WidthsPlanner final : public Planner {
     command.add_option("--widths", widths_, "formats that experts may have (default: all that the store holds)")
         ->delimiter(',')
         ->option_text("F,F,...");
-    command.add_option("--out", out_, "the file to write (default: STORE.widths.json)")->option_text("FILE");
-    command.add_flag("--force", force_, "replace the file if it exists");
+    output_.Define(command, ".widths.json");
   }
 
   absl::Status Run() override {
-    const std::string out = out_.empty() ? evaluation_.store + ".widths.json" : out_;
-    std::error_code ignored;
-    if (std::filesystem::exists(out, ignored) && !force_) {
-      return absl::AlreadyExistsError(StrCat(out, " exists already; --force replaces it"));
-    }
+    MOED_RETURN_IF_ERROR(output_.Choose(evaluation_.store));
     WidthsQuestion question;
     {
       MOED_ASSIGN_OR_RETURN(const std::unique_ptr<StoreReader> store, StoreReader::Open(evaluation_.store));
@@ -104,23 +97,16 @@ class WidthsPlanner final : public Planner {
     MOED_ASSIGN_OR_RETURN(const std::unique_ptr<LossEvaluator> evaluator, evaluation_.Open());
     question.experts = evaluator->experts();
     question.tolerable_loss = loss_percent_ / 100;
-    const std::string journal = out + ".journal";
-    const uint64_t identity = Checksum(StrCat(Version(), "\n", evaluator->store().model_hash(), "\n", evaluator->tokens_hash()));
-    MOED_ASSIGN_OR_RETURN(MeasuredLosses losses, MeasuredLosses::Open(journal, identity));
-    absl::StatusOr<WidthsPlan> plan = Measure(question, *evaluator, losses, journal);
-    if (!plan.ok()) return plan.status();
-    MOED_RETURN_IF_ERROR(WriteWidthsFile(out, question, *plan, *evaluator));
-    PrintPlan(question, *plan, out);
+    MOED_ASSIGN_OR_RETURN(MeasuredLosses losses, output_.OpenLosses(*evaluator, ""));
+    absl::StatusOr<WidthsPlan> plan = Measure(question, *evaluator, losses);
+    if (!plan.ok()) return absl::IsOutOfRange(plan.status()) ? plan.status() : output_.Kept(plan.status());
+    MOED_RETURN_IF_ERROR(WriteWidthsFile(output_.path, question, *plan, *evaluator));
+    PrintPlan(question, *plan, output_.path);
     return losses.Remove();
   }
 
  private:
-  static absl::StatusOr<WidthsPlan> Measure(const WidthsQuestion& question, LossEvaluator& evaluator, MeasuredLosses& losses,
-                                            const std::string& journal) {
-    if (losses.size() > 0) std::fprintf(stderr, "resuming %s: %zu losses are already there\n", journal.c_str(), losses.size());
-    if (losses.started_over()) {
-      std::fprintf(stderr, "starting over: %s was left by another store, text or version\n", journal.c_str());
-    }
+  static absl::StatusOr<WidthsPlan> Measure(const WidthsQuestion& question, LossEvaluator& evaluator, MeasuredLosses& losses) {
     const auto total = static_cast<uint64_t>(MostMeasurements(question));
     Progress progress("measuring", total, std::min<uint64_t>(losses.size(), total), stderr, Clock::Real(), CountText);
     const auto nats_of = [&](const std::vector<Precision>& precisions) -> absl::StatusOr<double> {
@@ -134,16 +120,13 @@ class WidthsPlanner final : public Planner {
     };
     absl::StatusOr<WidthsPlan> plan = SearchWidths(question, nats_of);
     progress.Break();
-    if (plan.ok() || absl::IsOutOfRange(plan.status())) return plan;
-    return absl::Status(plan.status().code(), StrCat(plan.status().message(), "; what was measured is kept in ", journal,
-                                                     ": run the same command again to resume"));
+    return plan;
   }
 
   EvaluationFlags evaluation_;
   double loss_percent_ = 2;
   std::vector<std::string> widths_;
-  std::string out_;
-  bool force_ = false;
+  PlanOutput output_;
 };
 
 }  // namespace

@@ -1,0 +1,77 @@
+// moe-bench's subcommands that need no daemon, as programs.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace moed {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+constexpr char kTrace[] = " --trace-dir " MOED_SOURCE_DIR "/tests/replay/data --limit-tokens 40 ";
+
+class MoeBenchTest : public testing::Test {
+ protected:
+  void TearDown() override {
+    std::remove(Path("out").c_str());
+    std::remove(Path("err").c_str());
+  }
+  static std::string Path(const std::string& name) {
+    return testing::TempDir() + "/moe_bench_" + std::to_string(getpid()) + "_" + name;
+  }
+  static std::string Read(const std::string& name) {
+    std::ifstream file(Path(name), std::ios::binary);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+  static int Run(const std::string& arguments) {
+    const std::string command = MOED_BIN_DIR "/moe-bench " + arguments + " > " + Path("out") + " 2> " + Path("err");
+    return WEXITSTATUS(std::system(command.c_str()));
+  }
+};
+
+TEST_F(MoeBenchTest, CalibratedWeightsMissNoMoreThanRecencyOrFrequencyAlone) {
+  ASSERT_EQ(Run("calibrate-hobbit --budget 0.25 --json" + std::string(kTrace)), 0) << Read("err");
+  const json best = json::parse(Read("out"));
+  const double sum =
+      best.at("lru").get<double>() + best.at("lfu").get<double>() + best.at("lhu").get<double>() + best.at("fld").get<double>();
+  EXPECT_NEAR(sum, 1, 1e-9);
+  EXPECT_EQ(best.at("lfu"), best.at("lhu")) << "a trace tells no precisions";
+  ASSERT_EQ(Run("replay --policy lru,hobbit --budget 0.25 --json" + std::string(kTrace)), 0) << Read("err");
+  const json replayed = json::parse(Read("out"));
+  for (const json& policy : replayed.at("policies")) {
+    EXPECT_LE(best.at("miss_penalty").get<double>(), 1 - policy.at("hit_ratio").get<double>() + 0.01) << policy.at("name");
+  }
+  EXPECT_EQ(Run("calibrate-hobbit --budget 0.25 --trace-dir /nowhere"), 1);
+  EXPECT_THAT(Read("err"), HasSubstr("/nowhere"));
+  EXPECT_EQ(Run("calibrate-hobbit --budget 0" + std::string(kTrace)), 1);
+  EXPECT_THAT(Read("err"), HasSubstr("holds no expert"));
+}
+
+TEST_F(MoeBenchTest, CostIsOfTheShapeThatIsAskedFor) {
+  ASSERT_EQ(Run("cost --layers 3 --experts 16 --top-k 2 --tokens 20 --active-bytes 2e9 --memory-bytes-per-second 1e10 --json"), 0)
+      << Read("err");
+  const json cost = json::parse(Read("out"));
+  EXPECT_EQ(cost.at("layers"), 3);
+  EXPECT_GT(cost.at("cache_microseconds"), 0);
+  EXPECT_DOUBLE_EQ(cost.at("decode_microseconds"), 2e5);
+  EXPECT_NEAR(cost.at("share_of_decode").get<double>(),
+              (cost.at("policy_microseconds").get<double>() + cost.at("prediction_microseconds").get<double>()) / 2e5, 1e-9);
+  EXPECT_EQ(Run("cost --experts 4 --top-k 5"), 1);
+  EXPECT_THAT(Read("err"), HasSubstr("--top-k 5"));
+  EXPECT_EQ(Run("cost --policy best --tokens 1"), 1);
+  EXPECT_THAT(Read("err"), HasSubstr("unknown policy \"best\"; known: lru"));
+}
+
+}  // namespace
+}  // namespace moed

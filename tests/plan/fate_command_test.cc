@@ -1,0 +1,176 @@
+// moed-plan fate as a user runs it, on a tiny random checkpoint, and the preset that reads what it wrote.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstring>
+#include <thread>
+
+#include "core/base/status.h"
+#include "core/expert/fidelity_fate.h"
+#include "core/expert/preset.h"
+#include "nlohmann/json.hpp"
+#include "tests/pack/command.h"
+#include "tests/pack/tiny_checkpoint.h"
+
+namespace moed {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+class FateCommandTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    MakeTinyCheckpoint("olmoe").Write(folder_ / "in");
+    ASSERT_EQ(RunPack({folder_ / "in", store_, "--expert-formats", "q8,q2:channel"}).exit_code, 0);
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += StrCat("The ", i * 37 % 101, "th wolf of the ", i % 7, " woods said nothing. ");
+    WriteContents(text_, text);
+  }
+  std::vector<std::string> Fate(std::vector<std::string> more = {}) const {
+    std::vector<std::string> arguments = {"fate", store_, text_, "--tokens", "300", "--window", "32", "--threads", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  TemporaryFolder folder_;
+  const std::string store_ = folder_ / "s.moed";
+  const std::string text_ = folder_ / "text.txt";
+  const std::string out_ = store_ + ".fate.json";
+};
+
+TEST_F(FateCommandTest, ThePresetTakesWhatWasMeasured) {
+  const CommandResult result = RunProgram("moed-plan", Fate({"--loss-percent", "1000"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("p = 1.00"), HasSubstr("above the 75th percentile"), HasSubstr("shallow")));
+  EXPECT_FALSE(std::filesystem::exists(out_ + ".journal"));
+  const Json json = Json::parse(FileContents(out_));
+  EXPECT_EQ(json["prefill_low"], 1.0) << "any loss is allowed";
+  const auto reader = *StoreReader::Open(store_);
+  const size_t layers = reader->description().moe_layers.size();
+  ASSERT_EQ(json["report"]["recall_widened"].size(), layers);
+  for (size_t layer = 0; layer < layers; ++layer) {
+    const double widened = json["report"]["recall_widened"][layer];
+    EXPECT_TRUE(layer == 0 ? widened == 0 : widened >= 0 && widened <= 1) << widened;
+  }
+  EXPECT_EQ(json["report"]["shares"].size(), 11u);
+  EXPECT_EQ(json["report"]["shares"][0]["loss"], 0);
+
+  const auto preset = [&](const std::string& name, const std::string& options) {
+    return ChoosePreset({.preset = name, .options = *PartOptions::Parse(options)}, *reader);
+  };
+  const OptionRow shallow{"fate-shallow-layers", "", "3", 0, 1 << 16};
+  const auto setup = preset("fate", "fate-plan=" + out_);
+  ASSERT_TRUE(setup.ok()) << setup.status();
+  EXPECT_EQ(*setup->options.Number(kFateOptions[0]), 1);
+  EXPECT_EQ(*setup->options.Number(shallow), json["shallow_layers"].get<double>());
+  const auto told = preset("fate", "fate-prefill-low=0.5,fate-plan=" + out_);
+  EXPECT_EQ(*told->options.Number(kFateOptions[0]), .5) << "what is given counts";
+  EXPECT_TRUE(preset("eap", "fate-plan=" + out_).ok());
+  EXPECT_THAT(preset("hobbit", "fate-plan=" + out_).status().ToString(), HasSubstr("unknown preset option"));
+
+  const std::string other = folder_ / "other.moed";
+  ASSERT_EQ(RunPack({folder_ / "in", other, "--expert-formats", "q8,q2"}).exit_code, 0);
+  EXPECT_THAT(ChoosePreset({.preset = "fate", .options = *PartOptions::Parse("fate-plan=" + out_)}, **StoreReader::Open(other))
+                  .status()
+                  .ToString(),
+              AllOf(HasSubstr(out_), HasSubstr("made for the model")));
+  const CommandResult again = RunProgram("moed-plan", Fate());
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_THAT(again.err, HasSubstr("--force"));
+}
+
+TEST_F(FateCommandTest, NothingIsLoweredWhereNothingMayBeLost) {
+  const CommandResult free = RunProgram("moed-plan", Fate({"--loss-percent", "1000", "--out", folder_ / "free.json"}));
+  ASSERT_EQ(free.exit_code, 0) << free.err;
+  const CommandResult result = RunProgram("moed-plan", Fate({"--loss-percent", "0"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json json = Json::parse(FileContents(out_));
+  EXPECT_LE(json["report"]["loss"].get<double>(), 0);
+  const Json all = Json::parse(FileContents(folder_ / "free.json"));
+  EXPECT_EQ(json["report"]["reference_nats_per_token"], all["report"]["reference_nats_per_token"]);
+  EXPECT_EQ(json["shallow_layers"], all["shallow_layers"]);
+}
+
+TEST_F(FateCommandTest, KilledAndResumedItArrivesAtTheSamePlan) {
+  const CommandResult whole = RunProgram("moed-plan", Fate({"--loss-percent", "1000", "--out", folder_ / "whole.json"}));
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  const std::string journal = out_ + ".journal";
+  const auto journal_bytes = [&] {
+    std::error_code absent;
+    const uintmax_t bytes = std::filesystem::file_size(journal, absent);
+    return absent ? 0 : bytes;
+  };
+  Command command("moed-plan", Fate({"--loss-percent", "1000"}));
+  while (command.Running() && journal_bytes() <= 24) std::this_thread::yield();
+  command.Signal(SIGINT);
+  const CommandResult stopped = command.Wait();
+  if (stopped.exit_code != 0) {
+    EXPECT_EQ(stopped.exit_code, 130);
+    EXPECT_THAT(stopped.err, HasSubstr("run the same command again to resume"));
+    EXPECT_FALSE(std::filesystem::exists(out_));
+    const CommandResult resumed = RunProgram("moed-plan", Fate({"--loss-percent", "1000"}));
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    EXPECT_THAT(resumed.err, HasSubstr("resuming"));
+  }
+  EXPECT_EQ(FileContents(out_), FileContents(folder_ / "whole.json"));
+}
+
+TEST_F(FateCommandTest, RefusesWithWhatIsAllowed) {
+  const std::string single = folder_ / "single.moed";
+  ASSERT_EQ(RunPack({folder_ / "in", single}).exit_code, 0);
+  const struct {
+    std::vector<std::string> arguments;
+    int exit_code;
+    std::string expected;
+  } cases[] = {
+      {{"fate", store_}, 2, "TEXT"},
+      {{"fate", single, text_, "--window", "32", "--tokens", "64"}, 1, "--expert-formats q4,q2"},
+      {Fate({"--loss-percent", "-1"}), 2, "--loss-percent"},
+      {Fate({"--shallow-recall", "1.5"}), 2, "--shallow-recall"},
+  };
+  for (const auto& [arguments, exit_code, expected] : cases) {
+    const CommandResult result = RunProgram("moed-plan", arguments);
+    EXPECT_EQ(result.exit_code, exit_code) << expected << ": " << result.err;
+    EXPECT_THAT(result.err, HasSubstr(expected));
+    EXPECT_FALSE(std::filesystem::exists(out_));
+  }
+}
+
+TEST(FatePlanFile, HostileFilesAreRefused) {
+  TemporaryFolder folder;
+  const std::string path = folder / "fate.json";
+  const auto read = [&](const std::string& text) {
+    WriteContents(path, text);
+    return ReadFatePlan(path, 0xab, 4);
+  };
+  const std::string head = R"({"model_hash":"00000000000000ab",)";
+  const auto plan = read(head + R"("prefill_low":0.25,"shallow_layers":4,"report":{}})");
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->prefill_low, .25);
+  EXPECT_EQ(plan->shallow_layers, 4);
+  const struct {
+    std::string text;
+    const char* expected;
+  } cases[] = {
+      {"", "prefill_low"},
+      {R"({"model_hash":"00000000000000ac","prefill_low":0,"shallow_layers":1})", "made for the model 00000000000000ac"},
+      {head + R"("prefill_low":1.5,"shallow_layers":1})", "prefill_low is 1.5, allowed are 0 to 1"},
+      {head + R"("prefill_low":"x","shallow_layers":1})", "not {"},
+      {head + R"("prefill_low":0.5,"shallow_layers":5})", "shallow_layers is 5, allowed are 0 to 4"},
+      {head + R"("prefill_low":0.5,"shallow_layers":-1})", "shallow_layers is -1"},
+      {head + R"("prefill_low":0.5,"shallow_layers":1.5})", "shallow_layers is 1.5"},
+      {head + R"("prefill_low":0.5})", "shallow_layers"},
+  };
+  for (const auto& [text, expected] : cases) {
+    const absl::Status status = read(text).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << text;
+    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(path), HasSubstr(expected)));
+  }
+  EXPECT_THAT(std::string(ReadFatePlan(folder / "none", 0xab, 4).status().message()), HasSubstr("cannot be read"));
+}
+
+}  // namespace
+}  // namespace moed
