@@ -73,7 +73,11 @@ void ExpertCache::StartFill() {
   const CachedKey key = fill_[fill_next_];
   const absl::StatusOr<std::span<std::byte>> room =
       pool_.Take(store_.expert_bytes(key.precision), bypass_reserve_bytes_ - bypass_bytes_);
-  if (!room.ok() || room->empty()) return;  // a demand will say why there is no memory
+  if (!room.ok()) return;  // a demand will say why there is no memory
+  if (room->empty()) {
+    fill_next_ = fill_.size();  // full once is full: what guesses and failures give up later is left to demands
+    return;
+  }
   ++fill_next_;
   filling_ = &StartLoad(key, LoadReason::kFill, *room, /*bypass=*/false);
   filling_->unused_fill = true;
