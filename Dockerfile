@@ -1,14 +1,22 @@
-# moed in a container: build stage and a small runtime, both from the same Debian 12 base (amd64 or arm64).
+# moed in a container: build stage and a small runtime, both from the same Debian 12 base (amd64 or arm64, Jetson included).
 #   docker build -t moed .                                        # from Docker's Debian image
 #   buildah build --format docker --build-arg BASE=localhost/debian12 -t moed .   # from a base of your own (debootstrap bookworm)
+# With the CUDA runtime built in: an image that has a toolkit from 12.6 on below /usr/local. It gives headers and a static library;
+# nothing of it is in the runtime image.
+#   docker build --build-arg TOOLKIT=nvidia/cuda:12.6.3-devel-ubuntu22.04 --build-arg MOED_CUDA=ON -t moed .
 ARG BASE=debian:12-slim
+ARG TOOLKIT=${BASE}
+
+FROM ${TOOLKIT} AS toolkit
 
 FROM ${BASE} AS build
+ARG MOED_CUDA=AUTO
 WORKDIR /src
 COPY tools/packages.sh tools/packages.sh
 RUN bash tools/packages.sh build
 COPY . .
-RUN cmake --preset release -DMOED_BUILD_TESTS=OFF \
+RUN --mount=type=bind,from=toolkit,source=/usr/local,target=/usr/local \
+    cmake --preset release -DMOED_BUILD_TESTS=OFF -DMOED_CUDA=${MOED_CUDA} \
  && cmake --build --preset release --target moed moectl moed-pack moed-plan \
  && DESTDIR=/install cmake --install build/release --prefix /usr --strip
 

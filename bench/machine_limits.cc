@@ -27,6 +27,7 @@
 #include "core/base/status.h"
 #include "core/io/read_backend.h"
 #include "core/kernels/backend.h"
+#include "core/kernels/cuda/device.h"
 
 namespace moed {
 namespace {
@@ -299,6 +300,13 @@ void RegisterMatMul(Pool& pool) {
   }
 }
 
+// Beside the other lines about this machine, which benchmark prints to standard error as well.
+void PrintCudaDevices() {
+  const auto devices = FindCudaDevices();
+  const std::string line = devices.ok() ? StrCat("CUDA: ", Describe(*devices)) : std::string(devices.status().message());
+  std::fprintf(stderr, "%s\n", line.c_str());
+}
+
 }  // namespace
 }  // namespace moed
 
@@ -319,6 +327,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   moed::Pool pool(std::move(memory).value());
+  moed::PrintCudaDevices();
   moed::RegisterLimits(pool, file);
   moed::RegisterMatMul(pool);
   benchmark::RunSpecifiedBenchmarks();

@@ -46,7 +46,8 @@ absl::Status RunInfo(const InfoFlags& flags, CommandContext& context) {
   std::printf("  preset %s: policy %s, predictor %s, fidelity rule %s, router mask %s, %s; requests are served %s by default\n",
               server.preset().c_str(), server.policy().c_str(), server.predictor().c_str(), server.fidelity_rule().c_str(),
               server.router_mask().c_str(), CacheText(server), server.fidelity().c_str());
-  std::printf("  %d sessions at once, %d may wait\n", server.max_sessions(), server.queue_capacity());
+  std::printf("  %d sessions at once, %d may wait; keys and values kept as %s\n", server.max_sessions(), server.queue_capacity(),
+              server.kv_format().c_str());
   std::printf("  memory budget %s:", BytesText(static_cast<double>(server.memory_budget_bytes())).c_str());
   for (const auto& part : server.memory())
     std::printf(" %s %s", part.part().c_str(), BytesText(static_cast<double>(part.bytes())).c_str());

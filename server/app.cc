@@ -31,6 +31,7 @@
 #include "server/process_metrics.h"
 #include "server/rate_sampler.h"
 #include "server/rpc_server.h"
+#include "server/sender.h"
 #include "server/server_metrics.h"
 #include "server/ticker.h"
 #include "spdlog/spdlog.h"
@@ -121,6 +122,7 @@ class App::Impl {
   RequestMetrics request_metrics_{*registry_};
   RateSampler sampler_{state_, request_metrics_, clock_};
   LiveCalls live_;
+  Sender sender_;
   std::unique_ptr<PromptWorkers> workers_;
   std::unique_ptr<CallEnvironment> environment_;
   std::unique_ptr<InferenceService> inference_;
@@ -181,6 +183,7 @@ absl::Status App::Impl::OpenServers() {
   info_.set_router_mask(preset.mask);
   info_.set_fills_cache(preset.fill);
   info_.set_has_cache(preset.row->cache != CacheKind::kOneToken);
+  info_.set_kv_format(kKvFormatNames[static_cast<int>(config_.kv_format)]);
   info_.set_threads(config_.threads);
   info_.set_max_sessions(config_.max_sessions);
   info_.set_queue_capacity(plan_.engine.queue_capacity);
@@ -190,8 +193,9 @@ absl::Status App::Impl::OpenServers() {
       PromptWorkers::Options{.threads = 1,
                              .max_jobs = static_cast<size_t>(plan_.engine.max_sessions + plan_.engine.queue_capacity),
                              .max_bytes = plan_.prompt_queue_bytes});
-  environment_ = std::make_unique<CallEnvironment>(CallEnvironment{state_, *workers_, request_metrics_, *request_log_, live_,
-                                                                   clock_, CallLimits{.max_unsent_tokens = kMaxUnsentTokens}});
+  environment_ =
+      std::make_unique<CallEnvironment>(CallEnvironment{state_, *workers_, sender_, request_metrics_, *request_log_, live_,
+                                                        clock_, CallLimits{.max_unsent_tokens = kMaxUnsentTokens}});
   inference_ = std::make_unique<InferenceService>(*environment_);
   control_ =
       std::make_unique<ControlService>(ControlParts{state_, sampler_, request_metrics_, info_, clock_, [this] { BeginDrain(); }});

@@ -232,6 +232,10 @@ void EngineCall::OnFinish(const FinishInfo& finish) {
   Guarded([&] { status.ok() ? Complete(finish) : Fail(status); });
 }
 
+void EngineCall::Send() {
+  Guarded([this] { SendNow(); });
+}
+
 void EngineCall::Account(absl::Status status) {
   environment_.metrics.CountEnd(method_, status.code());
   record_.status = std::move(status);

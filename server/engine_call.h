@@ -16,6 +16,7 @@
 #include "server/request_metrics.h"
 #include "server/request_translation.h"
 #include "server/response_pump.h"
+#include "server/sender.h"
 #include "server/server_state.h"
 
 namespace moed {
@@ -32,6 +33,7 @@ class LiveCalls;
 struct CallEnvironment {
   const ServerState& state;
   PromptWorkers& workers;
+  Sender& sender;
   RequestMetrics& metrics;
   RequestLog& log;
   LiveCalls& live;
@@ -43,7 +45,7 @@ struct CallEnvironment {
 absl::Status CheckReady(const ServerState& state, RequestMetrics& metrics);
 
 // Held by the transport until its last callback and by the engine until OnFinish. Thread-safe.
-class EngineCall : public RequestObserver, public std::enable_shared_from_this<EngineCall> {
+class EngineCall : public RequestObserver, public Outgoing, public std::enable_shared_from_this<EngineCall> {
  public:
   // `session_id` etc. as in `request`; its engine.name is made up when empty. Runs on the transport's thread, does not block.
   void Start(absl::StatusOr<PendingRequest> request);
@@ -68,6 +70,7 @@ class EngineCall : public RequestObserver, public std::enable_shared_from_this<E
   void OnStarted(int prompt_tokens, int cached_tokens) override;
   void OnTokens(TokenDelta delta) override;
   void OnFinish(const FinishInfo& finish) override;
+  void Send() override;
 
  protected:
   EngineCall(const CallEnvironment& environment, Method method);
@@ -79,6 +82,9 @@ class EngineCall : public RequestObserver, public std::enable_shared_from_this<E
   virtual void Fail(const absl::Status& status) = 0;
   virtual bool Stalled() const = 0;
   virtual void Abandon() = 0;
+  virtual void SendNow() = 0;
+
+  void SendLater() { environment_.sender.Post(shared_from_this()); }
 
   const CallEnvironment& environment_;
   const LoadedModel* model_ = nullptr;  // set by Start

@@ -15,7 +15,8 @@ class GenerateCall final : public EngineCall {
  public:
   GenerateCall(const CallEnvironment& environment, bool streaming, ResponseTransport<moe::v1::GenerateResponse>& transport)
       : EngineCall(environment, streaming ? Method::kGenerateStream : Method::kGenerate),
-        pump_(transport, environment.clock, {streaming, environment.limits.max_unsent_tokens, AppendMessage}) {}
+        pump_(transport, environment.clock,
+              {streaming, environment.limits.max_unsent_tokens, AppendMessage, [this] { SendLater(); }}) {}
   ResponsePump<moe::v1::GenerateResponse>& pump() { return pump_; }
 
  private:
@@ -25,6 +26,7 @@ class GenerateCall final : public EngineCall {
   void Fail(const absl::Status& status) override;
   bool Stalled() const override { return pump_.Stalled(environment_.limits.write_timeout_nanos); }
   void Abandon() override { pump_.Abandon(); }
+  void SendNow() override { pump_.Send(); }
   moe::v1::GenerateResponse NewMessage();
 
   ResponsePump<moe::v1::GenerateResponse> pump_;
@@ -34,7 +36,8 @@ class GenerateCall final : public EngineCall {
 class ScoreCall final : public EngineCall {
  public:
   ScoreCall(const CallEnvironment& environment, ResponseTransport<moe::v1::ScoreResponse>& transport)
-      : EngineCall(environment, Method::kScore), pump_(transport, environment.clock, {.streaming = false}) {}
+      : EngineCall(environment, Method::kScore),
+        pump_(transport, environment.clock, {.streaming = false, .send_later = [this] { SendLater(); }}) {}
   ResponsePump<moe::v1::ScoreResponse>& pump() { return pump_; }
 
  private:
@@ -44,6 +47,7 @@ class ScoreCall final : public EngineCall {
   void Fail(const absl::Status& status) override;
   bool Stalled() const override { return pump_.Stalled(environment_.limits.write_timeout_nanos); }
   void Abandon() override { pump_.Abandon(); }
+  void SendNow() override { pump_.Send(); }
 
   ResponsePump<moe::v1::ScoreResponse> pump_;
 };

@@ -18,27 +18,49 @@ constexpr uint64_t kMostPromptQueueBytes = 16 << 20;
 constexpr uint64_t kPromptTokenBytes = 16;  // of text for a token of a prompt that waits; texts have 3 to 6, rare characters more
 constexpr uint64_t kLargestBudget = uint64_t{1} << 50;
 constexpr int kMostStepTokens = 512;
+constexpr uint64_t kLentShare = 4;  // one part of the cache in so many is lent at most
 constexpr uint64_t kMostTraceEvents = 1 << 16;
 constexpr uint64_t kUnsentTokenBytes = 64;  // id, text and framing of one token that waits to be sent
 
-// Tokens of one step: as set, or the most up to 512 whose scratch takes no more than a share of the budget.
-int StepTokens(const Config& config, uint64_t budget, const ModelSpec& spec, ModelOptions options) {
-  if (config.prefill_chunk.has_value()) return *config.prefill_chunk;
-  for (int tokens = kMostStepTokens; tokens > config.max_sessions; tokens /= 2) {
-    options.max_step_tokens = tokens;
+// Tokens of the largest step, and of the largest one whose activations have memory of their own; the cache lends the rest.
+struct StepTokens {
+  int most = 0;
+  int own = 0;
+};
+
+ModelOptions OptionsOfModel(const Config& config, uint64_t budget, const ModelSpec& spec, StepTokens tokens, int max_context) {
+  // One pass over the output matrix serves the logits of all sessions, as far as they do not take more than a share of the
+  // budget.
+  const uint64_t row_bytes = static_cast<uint64_t>(spec.vocabulary) * sizeof(float);
+  const int rows = static_cast<int>(std::clamp<uint64_t>(budget / 64 / row_bytes, 1, config.max_sessions));
+  return {.max_step_tokens = tokens.most, .max_context = max_context, .logits_rows = rows, .own_step_tokens = tokens.own};
+}
+
+// The most tokens up to `most` whose activations take no more than a share of the budget.
+int TokensWithMemoryOfTheirOwn(const Config& config, uint64_t budget, const ModelSpec& spec, int most) {
+  for (int tokens = most; tokens > config.max_sessions; tokens /= 2) {
+    const ModelOptions options = OptionsOfModel(config, budget, spec, {tokens, tokens}, kKvPageTokens);
     if (Model::ScratchBytes(spec, options, config.threads) <= budget / 16) return tokens;
   }
   return config.max_sessions;
 }
 
-ModelOptions OptionsOfModel(const Config& config, uint64_t budget, const ModelSpec& spec, int max_context) {
-  // One pass over the output matrix serves the logits of all sessions, as far as they do not take more than a share of the
-  // budget.
-  const uint64_t row_bytes = static_cast<uint64_t>(spec.vocabulary) * sizeof(float);
-  const int rows = static_cast<int>(std::clamp<uint64_t>(budget / 64 / row_bytes, 1, config.max_sessions));
-  ModelOptions options{.max_context = max_context, .logits_rows = rows};
-  options.max_step_tokens = StepTokens(config, budget, spec, options);
-  return options;
+// Steps to plan with, the preferred first: all activations with memory of their own, where the cache then still has room for all
+// experts; then as many tokens as are set, or up to 512, with memory of their own only for a step that answers share; at last no
+// larger step than that. Where the cache lends nothing only the first.
+std::vector<StepTokens> StepsToTry(const Config& config, uint64_t budget, const ModelSpec& spec, bool lends) {
+  const auto own = [&](int most) { return TokensWithMemoryOfTheirOwn(config, budget, spec, most); };
+  const int whole = config.prefill_chunk.value_or(own(kMostStepTokens));
+  std::vector<StepTokens> steps = {{whole, whole}};
+  if (!lends) return steps;
+  const int shared = own(kSharedStepTokens);
+  if (config.prefill_chunk.has_value()) {
+    if (shared < whole) steps.push_back({whole, shared});
+    return steps;
+  }
+  for (int tokens = kMostStepTokens; tokens > shared; tokens /= 2) steps.push_back({tokens, shared});
+  steps.push_back({shared, shared});
+  return steps;
 }
 
 // How many more of what `count` counts fit into `bytes`, from 4 to 64; the parts of the preset hold `sequence_bytes` for each.
@@ -100,15 +122,15 @@ size_t TraceEvents(const Config& config, uint64_t budget) {
 }
 
 MemoryNeeds MeasureNeeds(const Config& config, uint64_t budget, const StoreReader& store, const ModelSpec& spec,
-                         uint64_t tokenizer_bytes, const PresetNeeds& preset, int max_context) {
+                         uint64_t tokenizer_bytes, const PresetNeeds& preset, const ModelOptions& model) {
   const StoreDescription& description = store.description();
   const uint64_t experts =
       static_cast<uint64_t>(description.experts_per_layer) * description.moe_layers.size() * description.precisions.size();
   MemoryNeeds needs;
   needs.trunk = description.trunk_bytes;
   needs.tokenizer = tokenizer_bytes;
-  const ModelOptions model = OptionsOfModel(config, budget, spec, max_context);
   const StepEngineOptions engine = OptionsOfEngine(config, budget, spec, preset, model);
+  needs.lent = Model::LentBytes(spec, model);
   needs.scratch = Model::ScratchBytes(spec, model, config.threads);
   needs.tables = CachingProvider::CacheTableBytes(description) + preset.fixed_bytes + Sequences(engine) * preset.sequence_bytes +
                  preset.token_tables * TokenTableBytes(budget) + experts * kExpertParts * sizeof(uint64_t) +
@@ -135,22 +157,43 @@ struct Planner {
   uint64_t tokenizer_bytes;
   PresetNeeds preset;
 
-  // The plan of `budget` with shares (queues, scratch) as `shares_of` gives them. Scratch and queues grow with the context, which
-  // is what they leave room for: first as if they needed nothing for it, then for the context that came out, which can only
-  // shrink.
-  absl::StatusOr<MemoryPlan> Plan(uint64_t budget, uint64_t shares_of, int max_context) const {
+  struct Steps {
+    MemoryPlan memory;
+    StepTokens tokens;
+  };
+
+  // The plan of `budget` with shares (queues, scratch) as `shares_of` gives them.
+  absl::StatusOr<MemoryPlan> Plan(uint64_t budget, uint64_t shares_of, StepTokens tokens, int max_context) const {
     const MemoryRequest request{.budget = budget,
                                 .kv_budget = config.kv_budget,
                                 .max_context = config.max_context,
                                 .top_k = spec.top_k,
                                 .max_sessions = config.max_sessions};
-    return PlanMemory(MeasureNeeds(config, shares_of, store, spec, tokenizer_bytes, preset, max_context), request);
+    const ModelOptions model = OptionsOfModel(config, shares_of, spec, tokens, max_context);
+    return PlanMemory(MeasureNeeds(config, shares_of, store, spec, tokenizer_bytes, preset, model), request);
   }
-  absl::StatusOr<MemoryPlan> Plan(uint64_t budget) const {
-    MOED_ASSIGN_OR_RETURN(const MemoryPlan loose, Plan(budget, budget, kKvPageTokens));
-    return Plan(budget, budget, loose.max_context);
+  // Scratch and queues grow with the context, which is what they leave room for: first as if they needed nothing for it, then for
+  // the context that came out, which can only shrink.
+  absl::StatusOr<MemoryPlan> Plan(uint64_t budget, StepTokens tokens) const {
+    MOED_ASSIGN_OR_RETURN(const MemoryPlan loose, Plan(budget, budget, tokens, kKvPageTokens));
+    return Plan(budget, budget, tokens, loose.max_context);
   }
-
+  absl::StatusOr<Steps> Plan(uint64_t budget) const {
+    std::vector<StepTokens> steps = StepsToTry(config, budget, spec, preset.cache.lends);
+    const StepTokens last = steps.back();
+    steps.pop_back();
+    for (const StepTokens tokens : steps) {
+      absl::StatusOr<MemoryPlan> plan = Plan(budget, tokens);
+      if (plan.ok() && Suits(*plan, tokens)) return Steps{*std::move(plan), tokens};
+    }
+    MOED_ASSIGN_OR_RETURN(MemoryPlan plan, Plan(budget, last));
+    return Steps{std::move(plan), last};
+  }
+  bool Suits(const MemoryPlan& plan, StepTokens tokens) const {
+    const ModelOptions model = OptionsOfModel(config, plan.budget, spec, tokens, plan.max_context);
+    return tokens.own == tokens.most ? plan.cache >= store.all_expert_bytes()
+                                     : Model::LentBytes(spec, model) <= plan.cache / kLentShare;
+  }
   // The shares shrink with the budget, so the smallest one that works is searched for. INVALID_ARGUMENT of the plan where none
   // does.
   absl::StatusOr<uint64_t> SmallestBudget() const {
@@ -169,8 +212,8 @@ struct Planner {
   // RESOURCE_EXHAUSTED with the table of the smallest budget that works.
   absl::Status TooSmall(uint64_t budget) const {
     MOED_ASSIGN_OR_RETURN(const uint64_t smallest, SmallestBudget());
-    MOED_ASSIGN_OR_RETURN(const MemoryPlan plan, Plan(smallest));
-    return Plan(budget, smallest, plan.max_context).status();
+    MOED_ASSIGN_OR_RETURN(const Steps plan, Plan(smallest));
+    return Plan(budget, smallest, plan.tokens, plan.memory.max_context).status();
   }
 };
 
@@ -181,12 +224,12 @@ uint64_t TokenTableBytes(uint64_t budget) { return std::min<uint64_t>(budget / 1
 absl::StatusOr<ServingPlan> PlanServing(const Config& config, uint64_t budget, const StoreReader& store, const ModelSpec& spec,
                                         uint64_t tokenizer_bytes, const PresetNeeds& preset) {
   const Planner planner{config, store, spec, tokenizer_bytes, preset};
-  absl::StatusOr<MemoryPlan> memory = planner.Plan(budget);
-  if (memory.status().code() == absl::StatusCode::kResourceExhausted) return planner.TooSmall(budget);
-  MOED_RETURN_IF_ERROR(memory.status());
+  absl::StatusOr<Planner::Steps> steps = planner.Plan(budget);
+  if (steps.status().code() == absl::StatusCode::kResourceExhausted) return planner.TooSmall(budget);
+  MOED_RETURN_IF_ERROR(steps.status());
   ServingPlan plan;
-  plan.memory = *std::move(memory);
-  plan.model = OptionsOfModel(config, budget, spec, plan.memory.max_context);
+  plan.memory = std::move(steps->memory);
+  plan.model = OptionsOfModel(config, budget, spec, steps->tokens, plan.memory.max_context);
   plan.engine = OptionsOfEngine(config, budget, spec, preset, plan.model);
   plan.prompt_queue_bytes = PromptQueueBytes(budget, plan.engine);
   plan.trace_events = TraceEvents(config, budget);

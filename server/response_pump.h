@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -29,7 +30,8 @@ enum class PushResult { kTaken, kTooSlow, kEnded };
 
 // Keeps gRPC's rules whatever comes in whatever order from whichever thread: at most one operation in flight, exactly one
 // SendFinish, nothing after it. What piles up behind an operation in flight goes out as one message. The transport calls Close
-// last of all and must live until then. Thread-safe, never blocks.
+// last of all and must live until then. Thread-safe, never blocks. Beginning an operation costs system calls: with `send_later`,
+// Push and End leave that to whoever then calls Send.
 template <class Message>
 class ResponsePump {
  public:
@@ -37,9 +39,10 @@ class ResponsePump {
     bool streaming = true;                                  // false: everything is held for SendFinish
     int max_unsent_tokens = 0;                              // beyond, a streaming client is too slow
     void (*append)(Message& to, Message&& from) = nullptr;  // null: there is never more than one message
+    std::function<void()> send_later;                       // has Send called once, soon; empty: Push and End call it
   };
-  ResponsePump(ResponseTransport<Message>& transport, const Clock& clock, const Options& options)
-      : transport_(transport), clock_(clock), options_(options) {}
+  ResponsePump(ResponseTransport<Message>& transport, const Clock& clock, Options options)
+      : transport_(transport), clock_(clock), options_(std::move(options)) {}
 
   // Admitted: initial metadata goes out; messages wait for this.
   void Open() {
@@ -60,7 +63,7 @@ class ResponsePump {
       Append(std::move(message));
       unsent_tokens_ += tokens;
     }
-    Pump();
+    SendSoon();
     return PushResult::kTaken;
   }
 
@@ -73,7 +76,7 @@ class ResponsePump {
         end_ = std::move(status);
       }
     }
-    Pump();
+    SendSoon();
   }
 
   // The transport's operation ended; `ok` false: the client is gone, only the finish remains.
@@ -83,6 +86,15 @@ class ResponsePump {
       in_flight_ = false;
       in_flight_tokens_ = 0;
       if (!ok && (!end_.has_value() || end_->ok())) end_ = grpc::Status(grpc::StatusCode::CANCELLED, "the client is gone");
+    }
+    Pump();
+  }
+
+  // What send_later asked for. Nothing happens when a reaction was faster.
+  void Send() {
+    {
+      absl::MutexLock lock(&mutex_);
+      send_is_due_ = false;
     }
     Pump();
   }
@@ -122,32 +134,39 @@ class ResponsePump {
     }
   }
 
-  Action Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  Action Next() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (in_flight_ || finished_) return Action::kNone;
-    if (end_.has_value() && !end_->ok()) {
-      pending_.reset();
-      return Finish();
-    }
+    if (end_.has_value() && !end_->ok()) return Action::kFinish;
     if (!opened_) return Action::kNone;
-    if (!metadata_sent_) {
-      metadata_sent_ = true;
-      return Begin(Action::kMetadata);
+    if (!metadata_sent_) return Action::kMetadata;
+    if (end_.has_value()) return Action::kFinish;
+    return options_.streaming && pending_.has_value() ? Action::kMessage : Action::kNone;
+  }
+
+  void SendSoon() {
+    if (options_.send_later == nullptr) return Pump();
+    {
+      absl::MutexLock lock(&mutex_);
+      if (send_is_due_ || Next() == Action::kNone) return;
+      send_is_due_ = true;
     }
-    if (end_.has_value()) return Finish();
-    return options_.streaming && pending_.has_value() ? Begin(Action::kMessage) : Action::kNone;
+    options_.send_later();
   }
 
-  Action Begin(Action action) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    in_flight_ = true;
+  Action Begin() {
+    absl::MutexLock lock(&mutex_);
+    const Action action = Next();
+    if (action == Action::kNone) return action;
+    (action == Action::kFinish ? finished_ : in_flight_) = true;
     sent_nanos_ = clock_.NowNanos();
+    if (action == Action::kMetadata) {
+      metadata_sent_ = true;
+      return action;
+    }
     if (action == Action::kMessage) in_flight_tokens_ = std::exchange(unsent_tokens_, 0);
+    if (end_.has_value() && !end_->ok()) pending_.reset();
+    sending_ = std::exchange(pending_, std::nullopt);
     return action;
-  }
-
-  Action Finish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    finished_ = true;
-    sent_nanos_ = clock_.NowNanos();
-    return Action::kFinish;
   }
 
   bool NotAbandoning() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !abandoning_; }
@@ -155,12 +174,7 @@ class ResponsePump {
   // The transport is called without the lock (it may call back at once); in_flight_ and finished_ keep every other thread from
   // it.
   void Pump() {
-    Action action;
-    {
-      absl::MutexLock lock(&mutex_);
-      action = Next();
-      if (action == Action::kMessage || action == Action::kFinish) sending_ = std::exchange(pending_, std::nullopt);
-    }
+    const Action action = Begin();
     try {
       Perform(action);
     } catch (...) {
@@ -202,6 +216,7 @@ class ResponsePump {
   bool opened_ ABSL_GUARDED_BY(mutex_) = false;
   bool metadata_sent_ ABSL_GUARDED_BY(mutex_) = false;
   bool in_flight_ ABSL_GUARDED_BY(mutex_) = false;
+  bool send_is_due_ ABSL_GUARDED_BY(mutex_) = false;  // send_later was called, Send was not
   bool abandoning_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;

@@ -114,10 +114,10 @@ absl::Status ApplyVerifyReads(std::string_view text, Config& config) {
 }
 
 struct KvFormatRow {
-  std::string_view name;
   KvFormat format;
+  std::string_view name = kKvFormatNames[static_cast<int>(format)];
 };
-constexpr KvFormatRow kKvFormats[] = {{"f16", KvFormat::kF16}, {"f32", KvFormat::kF32}};
+constexpr KvFormatRow kKvFormats[] = {{KvFormat::kF16}, {KvFormat::kF32}, {KvFormat::kQ8}};
 absl::Status ApplyKvFormat(std::string_view text, Config& config) {
   std::string name;
   MOED_RETURN_IF_ERROR(SetName(text, kKvFormats, "", name));
@@ -155,7 +155,7 @@ constexpr Setting kSettings[] = {
      "from the cgroup's limit or the available memory", ApplyBytes<&Config::memory_budget>},
     {"kv-budget", "Model and memory", "BYTES", "keys and values of all conversations, out of the memory budget",
      "a sixteenth of what the fixed parts leave", ApplyBytes<&Config::kv_budget>},
-    {"kv-format", "Model and memory", "f16|f32", "how keys and values are kept; f16 needs half the memory", "f16", ApplyKvFormat},
+    {"kv-format", "Model and memory", "f16|f32|q8", "how keys and values are kept: in 16, 32 or 8.5 bits", "f16", ApplyKvFormat},
     {"max-context", "Model and memory", "TOKENS", "longest prompt and answer together", "what the keys and values hold",
      ApplyOptionalInt<2, 1 << 24, &Config::max_context>},
 

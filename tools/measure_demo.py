@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Measures the demo model with the real programs and prints the tables of README and docs/quality.md.
 
-usage: measure_demo.py [--bin build/release/bin] cache|quality|quantizers
+usage: measure_demo.py [--bin build/release/bin] cache|quality|quantizers|kv
 
 cache    hit ratio, bytes read and TPOT with 25, 50 and 100 % of the experts in memory, turn by turn (A B C A B C ...), medians and spread
 quality  perplexity on models/tales-qwen/heldout.txt of every weight format, against float32 transformers (heldout.perplexity.json)
 quantizers  the same for experts of 8, 4, 3 and 2 bits made by every quantizer, the trunk in bf16
+kv       the same for keys and values kept in every format, weights in bf16
 """
 import argparse
 import json
@@ -70,20 +71,36 @@ QUANTIZERS = [(experts, "bf16") for experts in ("q8", "q8:channel", "q4", "q4:ch
                                                 "q2:hqq", "q2:channel")]
 
 
-def measure_quality(bin_folder, folder, encodings=QUALITY):
+def read_golden():
     with open(os.path.join(CHECKPOINT, "heldout.perplexity.json")) as file:
-        golden = json.load(file)
+        return json.load(file)
+
+
+def measure_quality(bin_folder, folder, encodings=QUALITY):
+    golden = read_golden()
     print("| experts | trunk | store | perplexity | against transformers | nats a token more |\n|---|---|---|---|---|---|")
     print(f"| float32 transformers | | | {golden['perplexity']:.4f} | | |")
     for experts, trunk in encodings:
         store = programs.pack(bin_folder, CHECKPOINT, os.path.join(folder, f"{experts}-{trunk}.moed"), "--expert-formats", experts,
                               "--trunk-format", trunk)
-        with programs.running(bin_folder, "--store", store, "--memory-budget", "64MiB") as daemon:
-            score = daemon.json("score", "--file", os.path.join(CHECKPOINT, "heldout.txt"), "--window", golden["window"])
-        assert score["tokens"] == golden["tokens"]
-        more = (score["nll"] - golden["nll"]) / golden["tokens"]
-        print(f"| {experts} | {trunk} | {os.path.getsize(store) / MIB:.1f} MiB | {score['perplexity']:.4f} | "
-              f"{score['perplexity'] / golden['perplexity'] - 1:+.3%} | {more:+.5f} |", flush=True)
+        print(f"| {experts} | {trunk} | {os.path.getsize(store) / MIB:.1f} MiB | {scored(bin_folder, golden, store)} |", flush=True)
+
+
+def scored(bin_folder, golden, store, *flags):
+    """Columns: perplexity, against transformers, nats a token more."""
+    with programs.running(bin_folder, "--store", store, "--memory-budget", "64MiB", *flags) as daemon:
+        score = daemon.json("score", "--file", os.path.join(CHECKPOINT, "heldout.txt"), "--window", golden["window"])
+    assert score["tokens"] == golden["tokens"]
+    more = (score["nll"] - golden["nll"]) / golden["tokens"]
+    return f"{score['perplexity']:.4f} | {score['perplexity'] / golden['perplexity'] - 1:+.3%} | {more:+.5f}"
+
+
+def measure_kv(bin_folder, folder):
+    golden = read_golden()
+    store = programs.pack(bin_folder, CHECKPOINT, os.path.join(folder, "bf16.moed"), "--expert-formats", "bf16", "--trunk-format", "bf16")
+    print("| keys and values | perplexity | against transformers | nats a token more |\n|---|---|---|---|")
+    for kv_format in ("f32", "f16", "q8"):
+        print(f"| {kv_format} | {scored(bin_folder, golden, store, '--kv-format', kv_format)} |", flush=True)
 
 
 def measure_quantizers(bin_folder, folder):
@@ -92,11 +109,12 @@ def measure_quantizers(bin_folder, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=["cache", "quality", "quantizers"])
+    parser.add_argument("table", choices=["cache", "quality", "quantizers", "kv"])
     parser.add_argument("--bin", default=os.path.join(ROOT, "build", "release", "bin"))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        {"cache": measure_cache, "quality": measure_quality, "quantizers": measure_quantizers}[options.table](options.bin, folder)
+        measure = {"cache": measure_cache, "quality": measure_quality, "quantizers": measure_quantizers, "kv": measure_kv}
+        measure[options.table](options.bin, folder)
 
 
 if __name__ == "__main__":

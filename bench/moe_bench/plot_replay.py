@@ -2,13 +2,7 @@
 
     python3 bench/moe_bench/plot_replay.py replay.json docs/replay.png
 """
-import argparse
-import json
-
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
+from plot_file import main, plt
 
 COLOURS = {"learned": "#1f6f8b", "auto": "#1f6f8b", "hobbit": "#c9a227", "fate": "#b5651d", "edgemoe": "#7b5ea7", "belady": "#222222"}
 OTHERS = "#9c9c9c"
@@ -29,7 +23,7 @@ def lines_of(results):
     return lines
 
 
-def draw(results, path):
+def draw(results):
     figure, axes = plt.subplots(figsize=(6.5, 4.6), dpi=110)
     for name, points in lines_of(results).items():
         policy = name.split(",")[0]
@@ -39,21 +33,8 @@ def draw(results, path):
     axes.set_xlabel("cache, % of the experts", fontsize=8)
     axes.set_ylabel("experts that were there when wanted, %", fontsize=8)
     axes.legend(fontsize=7, frameon=False)
-    axes.tick_params(labelsize=7)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(path)
-    plt.close(figure)
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("json")
-    parser.add_argument("png")
-    options = parser.parse_args()
-    with open(options.json) as file:
-        draw(json.load(file), options.png)
+    return figure
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, draw)

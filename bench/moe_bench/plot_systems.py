@@ -2,14 +2,9 @@
 
     python3 bench/moe_bench/plot_systems.py systems.json docs/systems.png
 """
-import argparse
-import json
+from matplotlib import ticker
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
-from matplotlib import ticker  # noqa: E402
+from plot_file import main, plt
 
 AUTO, PAPERS, OTHERS = "#1f6f8b", "#c9a227", "#8c8c8c"
 PAPER_PRESETS = ("edgemoe", "hobbit", "swapmoe", "fate")
@@ -83,7 +78,7 @@ def draw_disks(axes, cells, share):
     axes.set_xlabel("decode, tokens/s (log)", fontsize=8)
 
 
-def draw(report, path):
+def draw(report):
     cells = report["cells"]
     native = rated(cells, "native")
     if not native:
@@ -97,22 +92,9 @@ def draw(report, path):
     else:
         draw_disks(right, cells, share)
     for axes in (left, right):
-        axes.tick_params(labelsize=7)
-        axes.spines[["top", "right"]].set_visible(False)
         axes.margins(x=0.12)
-    figure.tight_layout()
-    figure.savefig(path)
-    plt.close(figure)
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("json")
-    parser.add_argument("png")
-    options = parser.parse_args()
-    with open(options.json) as file:
-        draw(json.load(file), options.png)
+    return figure
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, draw)

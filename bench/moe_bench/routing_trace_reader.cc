@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 
 #include "absl/container/flat_hash_set.h"
 #include "bench/moe_bench/whole_file.h"
+#include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "core/store/layout.h"
 #include "nlohmann/json.hpp"
@@ -49,16 +51,35 @@ absl::Status CheckShape(const std::string& from, const RoutingShape& shape) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<RoutingShape> ParseShape(const WholeFile& file) {
+// Not negative, and what the numbers of this program hold.
+absl::StatusOr<int32_t> Number(std::string_view name, const Json& json) {
+  MOED_ASSIGN_OR_RETURN(const int64_t number, WholeNumber(name, json, 0, std::numeric_limits<int32_t>::max()));
+  return static_cast<int32_t>(number);
+}
+
+absl::StatusOr<std::vector<int32_t>> Numbers(std::string_view name, const Json& json) {
+  std::vector<int32_t> numbers;
+  for (const Json& element : json.get_ref<const Json::array_t&>()) {
+    MOED_ASSIGN_OR_RETURN(const int32_t number, Number(name, element));
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+absl::StatusOr<RoutingShape> ParseShape(const std::string& text) {
   RoutingShape shape;
   try {
-    const Json json = Json::parse(file.contents);
-    for (const int32_t layer : json.at("layers").get<std::vector<int32_t>>()) shape.layers.push_back(LayerId(layer));
-    shape.top_k = json.at("top_k").get<int>();
-    shape.experts = json.at("experts").get<int>();
-    shape.expert_bytes = json.value("expert_bytes", uint64_t{0});
+    const Json json = Json::parse(text);
+    MOED_ASSIGN_OR_RETURN(const std::vector<int32_t> layers, Numbers("a layer", json.at("layers")));
+    for (const int32_t layer : layers) shape.layers.push_back(LayerId(layer));
+    MOED_ASSIGN_OR_RETURN(shape.top_k, Number("top_k", json.at("top_k")));
+    MOED_ASSIGN_OR_RETURN(shape.experts, Number("experts", json.at("experts")));
+    if (json.contains("expert_bytes")) {
+      MOED_ASSIGN_OR_RETURN(const int64_t bytes, WholeNumber("expert_bytes", json.at("expert_bytes"), 0));
+      shape.expert_bytes = static_cast<uint64_t>(bytes);
+    }
   } catch (const Json::exception& error) {
-    return InvalidArgument(file.path, ": ", error.what(), R"(; expected {"layers": [0, ...], "top_k": N, "experts": N})");
+    return InvalidArgument(error.what(), R"(; expected {"layers": [0, ...], "top_k": N, "experts": N})");
   }
   return shape;
 }
@@ -70,10 +91,12 @@ absl::StatusOr<RoutingShape> ShapeOf(const std::string& directory, const std::op
   if (given) {
     shape = *given;
     from = "the given shape";
-  } else if (std::error_code ignored; std::filesystem::exists(path, ignored)) {
+  } else if (std::error_code ignored; std::filesystem::exists(path, ignored) || std::filesystem::exists(path + ".xz", ignored)) {
     MOED_ASSIGN_OR_RETURN(const WholeFile file, ReadPlainOrXz(path));
-    MOED_ASSIGN_OR_RETURN(shape, ParseShape(file));
-    from = path;
+    absl::StatusOr<RoutingShape> parsed = ParseShape(file.contents);
+    if (!parsed.ok()) return Annotate(parsed.status(), file.path);
+    shape = *std::move(parsed);
+    from = file.path;
   }
   MOED_RETURN_IF_ERROR(CheckShape(from, shape));
   return shape;
@@ -120,32 +143,28 @@ absl::Status ReadProbabilities(const WholeFile& file, RoutingTrace& trace) {
 }
 
 // Numbers of the sequence's tokens, from their ids or their texts.
-absl::StatusOr<std::vector<int32_t>> TokensOf(const std::string& at, const Json& line, TokenTexts& texts) {
-  if (line.contains("token_ids")) return line.at("token_ids").get<std::vector<int32_t>>();
-  if (!line.contains("tokens")) return InvalidArgument(at, ": neither \"tokens\" (texts) nor \"token_ids\"");
+absl::StatusOr<std::vector<int32_t>> TokensOf(const Json& line, TokenTexts& texts) {
+  if (line.contains("token_ids")) return Numbers("a token id", line.at("token_ids"));
+  if (!line.contains("tokens")) return InvalidArgument("neither \"tokens\" (texts) nor \"token_ids\"");
   std::vector<int32_t> ids;
-  for (const Json& text : line.at("tokens")) {
+  for (const Json& text : line.at("tokens").get_ref<const Json::array_t&>()) {
     ids.push_back(texts.try_emplace(text.get<std::string>(), static_cast<int32_t>(texts.size())).first->second);
   }
   return ids;
 }
 
-absl::Status ReadSequence(const std::string& at, const Json& line, RoutingTrace& trace, TokenTexts& texts) {
-  const auto first = line.at("first").get<int64_t>();
-  const auto count = line.at("n").get<int64_t>();
+absl::Status ReadSequence(const Json& line, RoutingTrace& trace, TokenTexts& texts) {
+  MOED_ASSIGN_OR_RETURN(const int64_t first, WholeNumber("first", line.at("first"), 0));
+  MOED_ASSIGN_OR_RETURN(const int64_t count, WholeNumber("n", line.at("n"), 1));
   const auto have = static_cast<int64_t>(trace.token_ids.size());
-  if (first < 0 || count < 1 || first > have || count > have - first) {
-    return InvalidArgument(at, ": tokens ", first, " to ", first + count - 1, ": the trace has tokens 0 to ", have - 1,
+  if (first > have || count > have - first) {
+    const uint64_t last = static_cast<uint64_t>(first) + static_cast<uint64_t>(count) - 1;
+    return InvalidArgument("tokens ", first, " to ", last, ": the trace has tokens 0 to ", have - 1,
                            " (truncated, or of another shape", kOtherShapes, ")");
   }
-  MOED_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, TokensOf(at, line, texts));
-  if (ids.size() != static_cast<size_t>(count)) {
-    return InvalidArgument(at, ": ", ids.size(), " tokens are named, n says ", count);
-  }
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] < 0) return InvalidArgument(at, ": token id ", ids[i], ": allowed are 0 and more");
-    trace.token_ids[static_cast<size_t>(first) + i] = TokenId(ids[i]);
-  }
+  MOED_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, TokensOf(line, texts));
+  if (ids.size() != static_cast<size_t>(count)) return InvalidArgument(ids.size(), " tokens are named, n says ", count);
+  for (size_t i = 0; i < ids.size(); ++i) trace.token_ids[static_cast<size_t>(first) + i] = TokenId(ids[i]);
   trace.sequences.push_back({static_cast<size_t>(first), static_cast<size_t>(count), line.value("category", std::string())});
   return absl::OkStatus();
 }
@@ -157,12 +176,13 @@ absl::Status ReadIndex(const WholeFile& file, RoutingTrace& trace, TokenTexts& t
     const std::string_view line = std::string_view(file.contents).substr(begin, end - begin);
     begin = end + 1;
     if (line.empty()) continue;
-    const std::string at = StrCat(file.path, ": line ", number);
+    absl::Status status;
     try {
-      MOED_RETURN_IF_ERROR(ReadSequence(at, Json::parse(line), trace, texts));
+      status = ReadSequence(Json::parse(line), trace, texts);
     } catch (const Json::exception& error) {
-      return InvalidArgument(at, ": ", error.what());
+      status = InvalidArgument(error.what());
     }
+    if (!status.ok()) return Annotate(status, StrCat(file.path, ": line ", number));
   }
   if (trace.sequences.empty()) return InvalidArgument(file.path, ": no sequence; one JSON object a line is expected");
   return absl::OkStatus();

@@ -109,7 +109,7 @@ class Forecast {
 
 class Run {
  public:
-  Run(const SystemsBench& bench, const Options& options, Journal& journal, std::vector<Unit> units)
+  Run(const SystemsBench& bench, const Options& options, SystemsJournal& journal, std::vector<Unit> units)
       : bench_(bench), options_(options), journal_(journal), units_(std::move(units)), forecast_(options) {}
 
   absl::Status All() {
@@ -208,7 +208,7 @@ class Run {
 
   const SystemsBench& bench_;
   const Options& options_;
-  Journal& journal_;
+  SystemsJournal& journal_;
   const std::vector<Unit> units_;
   Forecast forecast_;
   std::optional<ScoredText> reference_;
@@ -265,7 +265,7 @@ absl::Status RunSystems(const Options& options) {
   if (texts.quality_tokens == 0) texts.quality_tokens = options.cells.quick ? 128 : 256;
   MOED_RETURN_IF_ERROR(Prepare(bench, texts, cells));
   const Json run = DescribeRun(bench, options, cells);
-  MOED_ASSIGN_OR_RETURN(Journal journal, Journal::Open(options.journal, run));
+  MOED_ASSIGN_OR_RETURN(SystemsJournal journal, SystemsJournal::Open(options.journal, run));
   MOED_RETURN_IF_ERROR(Run(bench, options, journal, PlanUnits(cells, contenders)).All());
   const ReportParts parts{bench, cells, contenders, journal, run};
   const std::string markdown = ReportMarkdown(parts);

@@ -30,18 +30,18 @@ struct Record {
   std::string not_run;  // why there are no figures
 };
 
-class Journal {
+class SystemsJournal {
  public:
   // Reads what `path` holds. `run` is what decides the figures (store, programs, protocol): FAILED_PRECONDITION when the file was
   // written by another run, DATA_LOSS for a line that is none of its own; a last line that was cut off is dropped.
-  static absl::StatusOr<Journal> Open(const std::string& path, const nlohmann::ordered_json& run);
+  static absl::StatusOr<SystemsJournal> Open(const std::string& path, const nlohmann::ordered_json& run);
 
   absl::Status Add(Record record);
   const Record* Find(const RecordKey& key) const;
   const std::vector<Record>& records() const { return records_; }
 
  private:
-  explicit Journal(std::string path) : path_(std::move(path)) {}
+  explicit SystemsJournal(std::string path) : path_(std::move(path)) {}
   std::string path_;
   std::vector<Record> records_;
 };

@@ -22,7 +22,7 @@ Spread SpreadOfValues(std::vector<double> values) {
   return {median, values.front(), values.back()};
 }
 
-std::vector<const Record*> TurnsOf(const Journal& journal, const Cell& cell, const std::string& contender) {
+std::vector<const Record*> TurnsOf(const SystemsJournal& journal, const Cell& cell, const std::string& contender) {
   std::vector<const Record*> turns;
   for (int turn = 0; turn < cell.protocol.turns; ++turn) {
     const Record* record = journal.Find({"speed", cell.share, cell.disk, contender, turn});
@@ -31,7 +31,7 @@ std::vector<const Record*> TurnsOf(const Journal& journal, const Cell& cell, con
   return turns;
 }
 
-const Record* QualityOf(const Journal& journal, int share, const std::string& contender) {
+const Record* QualityOf(const SystemsJournal& journal, int share, const std::string& contender) {
   return journal.Find({"quality", share, "native", contender, 0});
 }
 
@@ -170,7 +170,7 @@ Json CellJson(const ReportParts& parts, const Cell& cell, const std::string& con
 
 }  // namespace
 
-std::optional<Spread> SpreadOf(const Journal& journal, const Cell& cell, const std::string& contender,
+std::optional<Spread> SpreadOf(const SystemsJournal& journal, const Cell& cell, const std::string& contender,
                                const std::string& figure) {
   std::vector<double> values;
   for (const Record* turn : TurnsOf(journal, cell, contender)) {
@@ -180,7 +180,8 @@ std::optional<Spread> SpreadOf(const Journal& journal, const Cell& cell, const s
   return SpreadOfValues(std::move(values));
 }
 
-std::optional<Spread> RatioOf(const Journal& journal, const Cell& cell, const std::string& ours, const std::string& theirs) {
+std::optional<Spread> RatioOf(const SystemsJournal& journal, const Cell& cell, const std::string& ours,
+                              const std::string& theirs) {
   std::vector<double> ratios;
   for (const Record* turn : TurnsOf(journal, cell, ours)) {
     RecordKey key = turn->key;

@@ -16,7 +16,7 @@ struct ReportParts {
   const SystemsBench& bench;
   const std::vector<Cell>& cells;
   const std::vector<Contender>& contenders;
-  const Journal& journal;
+  const SystemsJournal& journal;
   nlohmann::ordered_json run;  // what decides the figures
 };
 
@@ -24,9 +24,11 @@ struct ReportParts {
 struct Spread {
   double median = 0, low = 0, high = 0;
 };
-std::optional<Spread> SpreadOf(const Journal& journal, const Cell& cell, const std::string& contender, const std::string& figure);
+std::optional<Spread> SpreadOf(const SystemsJournal& journal, const Cell& cell, const std::string& contender,
+                               const std::string& figure);
 // The same of the ratio of two contenders, turn by turn: both were measured at about the same time.
-std::optional<Spread> RatioOf(const Journal& journal, const Cell& cell, const std::string& ours, const std::string& theirs);
+std::optional<Spread> RatioOf(const SystemsJournal& journal, const Cell& cell, const std::string& ours,
+                              const std::string& theirs);
 
 nlohmann::ordered_json ReportJson(const ReportParts& parts);
 std::string ReportMarkdown(const ReportParts& parts);

@@ -40,11 +40,11 @@ BESIDE_BUDGET_BYTES = 64 << 20
 
 
 class Moed:
-    def __init__(self, programs, store, threads, context_tokens, limit_bytes=None, group=None):
+    def __init__(self, programs, store, threads, context_tokens, sessions=1, limit_bytes=None, group=None):
         from moe.v1 import control_pb2, control_pb2_grpc, inference_pb2, inference_pb2_grpc
         self._messages, self._control_messages = inference_pb2, control_pb2
         self.process = Process([programs.path("moed"), "--store", store, "--threads", str(threads), "--listen", "127.0.0.1:0",
-                                "--metrics-listen", "off", "--max-context", str(context_tokens),
+                                "--metrics-listen", "off", "--max-context", str(context_tokens), "--max-sessions", str(sessions),
                                 *(["--memory-budget", str(limit_bytes - BESIDE_BUDGET_BYTES)] if limit_bytes else []),
                                 *programs.flags], group)
         try:

@@ -33,7 +33,7 @@ class Texts:
 def start(contender, cell, bench, limit_bytes, group):
     made, protocol = bench.files[cell.format], cell.protocol
     if contender.program == "moed":
-        return moed.running(bench.moed, made.store, contender.threads, protocol.context_tokens, limit_bytes, group)
+        return moed.running(bench.moed, made.store, contender.threads, protocol.context_tokens, protocol.sessions, limit_bytes, group)
     return llama.running(bench.llama, made.gguf, contender.threads, contender.repack, protocol.context_tokens, protocol.sessions,
                          group)
 

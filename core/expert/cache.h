@@ -68,6 +68,9 @@ class ExpertCache final : Loader::Listener {
   // Under the lock; `look` must not call back.
   void Inspect(absl::FunctionRef<void(const ResidencyView&, const PriceMeter&)> look) const;
 
+  // As ExpertProvider::Lend. The end of the cache's memory: what is on its way there is waited for, all of it leaves.
+  absl::StatusOr<std::span<std::byte>> Lend(uint64_t bytes);
+
   // The layer before was handed out whole. Residents are pinned before anything is read, loads on their way are joined, the rest
   // waits for slots. `actions` as many as wanted.experts(), `lost` (tokens): the share of its gate mass that each token loses.
   void BeginLayer(const LayerRouting& routing, const WantedSet& wanted, std::span<const Action> actions,
@@ -161,7 +164,7 @@ class ExpertCache final : Loader::Listener {
   void KeepGuessed(std::span<const Guess> guesses) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Evictable(const Slot& slot, LoadReason reason, bool spare_kept) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Slot* Coldest() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Evict(Slot& slot, LoadReason reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Evict(Slot& slot, EvictionReason why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Release(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Fail(Slot& slot, absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Finish(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -7,6 +7,14 @@
 #include "core/expert/cache.h"
 
 namespace moed {
+namespace {
+
+EvictionReason EvictionFor(LoadReason reason) {
+  MOED_CHECK(reason != LoadReason::kFill);
+  return reason == LoadReason::kDemand ? EvictionReason::kDemand : EvictionReason::kPrefetch;
+}
+
+}  // namespace
 
 void ExpertCache::StartWaitingDemands(Cancels& cancels) {
   if (closing_) return;
@@ -123,7 +131,7 @@ ExpertCache::Slot& ExpertCache::StartLoad(const CachedKey& key, LoadReason reaso
 }
 
 absl::StatusOr<ExpertCache::Admission> ExpertCache::MakeRoom(const Incoming& incoming, std::span<std::byte>& room) {
-  if (pool_.capacity_bytes() < bypass_reserve_bytes_ + incoming.bytes) return Admission::kRefused;
+  if (pool_.available_bytes() < bypass_reserve_bytes_ + incoming.bytes) return Admission::kRefused;
   for (;;) {
     MOED_ASSIGN_OR_RETURN(room, pool_.Take(incoming.bytes, bypass_reserve_bytes_ - bypass_bytes_));
     if (room.size() > 0) return Admission::kAdmitted;
@@ -135,7 +143,7 @@ absl::StatusOr<ExpertCache::Admission> ExpertCache::MakeRoom(const Incoming& inc
     const bool spare_kept = any(true);
     if (!spare_kept && (incoming.reason == LoadReason::kPrefetch || !any(false))) return Admission::kNotNow;
     if (Slot* fill = LastUnusedFill(incoming.reason, spare_kept)) {
-      Evict(*fill, incoming.reason);
+      Evict(*fill, EvictionFor(incoming.reason));
       continue;
     }
     const auto evictable = [&](CachedKey key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -145,7 +153,7 @@ absl::StatusOr<ExpertCache::Admission> ExpertCache::MakeRoom(const Incoming& inc
     const std::optional<CachedKey> victim = policy_->Victim(incoming, evictable);
     if (!victim) return Admission::kRefused;
     MOED_CHECK(evictable(*victim));
-    Evict(*by_key_[index_.Of(*victim)], incoming.reason);
+    Evict(*by_key_[index_.Of(*victim)], EvictionFor(incoming.reason));
   }
 }
 
@@ -161,7 +169,7 @@ absl::StatusOr<ExpertCache::Admission> ExpertCache::MakeBypassRoom(uint64_t byte
     if (room.size() > 0) return Admission::kAdmitted;
     Slot* coldest = Coldest();
     if (coldest == nullptr) return Admission::kNotNow;
-    Evict(*coldest, LoadReason::kDemand);
+    Evict(*coldest, EvictionReason::kDemand);
   }
 }
 
@@ -196,9 +204,28 @@ bool ExpertCache::Evictable(const Slot& slot, LoadReason reason, bool spare_kept
   return (phase_ == Phase::kPrefill || slot.wanted_at != layers_begun_) && !(slot.unused_guess && slot.due_at > layers_begun_);
 }
 
-void ExpertCache::Evict(Slot& slot, LoadReason reason) {
-  MOED_CHECK(reason != LoadReason::kFill);
-  const EvictionReason why = reason == LoadReason::kDemand ? EvictionReason::kDemand : EvictionReason::kPrefetch;
+absl::StatusOr<std::span<std::byte>> ExpertCache::Lend(uint64_t bytes) {
+  bytes = RoundUp(bytes, kPageBytes);
+  absl::MutexLock lock(&mutex_);
+  MOED_CHECK(handed_out_ == items_.size() && bytes + largest_record_bytes_ <= pool_.capacity_bytes());
+  pool_.Lend(bytes);
+  if (bytes == 0) return std::span<std::byte>();
+  MOED_ASSIGN_OR_RETURN(const std::span<std::byte> lent, pool_.Lent());
+  const auto is_there = [&](const Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !slot.bytes.empty() && pool_.ReachesLent(slot.bytes);
+  };
+  const auto all_read = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return std::ranges::none_of(
+        slots_, [&](const auto& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return is_there(*slot) && slot->reads_left > 0; });
+  };
+  mutex_.Await(absl::Condition(&all_read));
+  for (const std::unique_ptr<Slot>& slot : slots_) {
+    if (is_there(*slot)) Evict(*slot, EvictionReason::kResize);
+  }
+  return lent;
+}
+
+void ExpertCache::Evict(Slot& slot, EvictionReason why) {
   ++stats_.evictions[slot.key.precision][EnumIndex(why)];
   if (slot.unused_guess) {
     stats_.wasted_prefetch_bytes += slot.bytes.size();

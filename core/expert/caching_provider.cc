@@ -62,6 +62,8 @@ class Provider final : public CachingProvider {
     cache_.Inspect([&](const ResidencyView& residents, const PriceMeter&) { mask_->Apply(layer, residents, logits, token); });
   }
 
+  absl::StatusOr<std::span<std::byte>> Lend(uint64_t bytes) override { return cache_.Lend(bytes); }
+
   void Begin(const LayerRouting& routing) override {
     wanted_.Collect(routing);
     actions_.assign(wanted_.experts().size(), kExactly);

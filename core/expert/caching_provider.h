@@ -50,6 +50,8 @@ struct ProviderParts {  // all outlive the provider unless owned
   std::vector<CachedKey> fill;          // read while the disk is idle and the cache has free room, in this order
 };
 
+// Lends of the cache: what lies there leaves, and until the loan ends the cache is smaller by it. At least one record has to
+// stay.
 class CachingProvider : public ExpertProvider {
  public:
   // INVALID_ARGUMENT when the capacity holds no record. No thread of its own.

@@ -1,5 +1,6 @@
 #include "core/expert/fate_plan.h"
 
+#include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "core/expert/plan_file.h"
 #include "nlohmann/json.hpp"
@@ -14,11 +15,8 @@ absl::StatusOr<FatePlan> ParseFatePlan(const std::string& path, uint64_t model_h
     MOED_RETURN_IF_ERROR(CheckPlanHash(json.at("model_hash").get<std::string>(), model_hash));
     const double share = json.at("prefill_low").get<double>();
     if (!(share >= 0 && share <= 1)) return InvalidArgument("prefill_low is ", share, ", allowed are 0 to 1");
-    const nlohmann::json& shallow = json.at("shallow_layers");
-    if (!shallow.is_number_integer() || shallow < 0 || shallow > layers) {
-      return InvalidArgument("shallow_layers is ", shallow.dump(), ", allowed are 0 to ", layers);
-    }
-    return FatePlan{share, shallow.get<int>()};
+    MOED_ASSIGN_OR_RETURN(const int64_t shallow, WholeNumber("shallow_layers", json.at("shallow_layers"), 0, layers));
+    return FatePlan{share, static_cast<int>(shallow)};
   } catch (const nlohmann::json::exception& error) {
     return InvalidArgument("not {\"model_hash\": ..., \"prefill_low\": ..., \"shallow_layers\": ...}: ", error.what());
   }

@@ -1,9 +1,11 @@
 #include "core/expert/fidelity_widths.h"
 
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "core/expert/expert_index.h"
 #include "core/expert/plan_file.h"
@@ -11,6 +13,8 @@
 
 namespace moed {
 namespace {
+
+constexpr int kMostPrecision = std::numeric_limits<Precision>::max();
 
 struct WidthsFile {
   std::string model_hash;
@@ -21,6 +25,10 @@ absl::StatusOr<WidthsFile> ParseWidths(const std::string& path) {
   MOED_ASSIGN_OR_RETURN(const std::string text, ReadPlanFile(path));
   try {
     const nlohmann::json json = nlohmann::json::parse(text);
+    for (const nlohmann::json& layer : json.at("precisions")) {
+      for (const nlohmann::json& width : layer)
+        MOED_RETURN_IF_ERROR(WholeNumber("a precision", width, 0, kMostPrecision).status());
+    }
     return WidthsFile{json.at("model_hash").get<std::string>(), json.at("precisions").get<ExpertWidths>()};
   } catch (const nlohmann::json::exception& error) {
     return InvalidArgument("not {\"model_hash\": ..., \"precisions\": [[...]]}: ", error.what());

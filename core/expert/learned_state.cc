@@ -4,10 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
 #include <memory>
+#include <vector>
 
 #include "core/base/status.h"
 #include "core/expert/policy.h"
@@ -23,6 +25,7 @@ namespace {
 // at the end XXH3-64 of all of it.
 constexpr std::array<char, 8> kMagic = {'M', 'O', 'E', 'D', 'L', 'R', 'N', '1'};
 constexpr uint64_t kLongestNames = 4096;
+constexpr size_t kPieceBytes = 1 << 16;  // that are read at once
 
 std::span<const std::byte> BytesOf(const auto& value) { return std::as_bytes(std::span(&value, 1)); }
 
@@ -35,10 +38,10 @@ class Writer final : public LearnedState {
     if (status_.ok()) status_ = WriteAt(fd_, path_, offset_, bytes);
     offset_ += bytes.size();
   }
-  void Visit(std::span<std::byte> bytes) override {
-    const uint64_t size = bytes.size();
+  void Visit(std::span<std::byte> array, size_t, absl::FunctionRef<bool(const std::byte*)>) override {
+    const uint64_t size = array.size();
     Append(BytesOf(size));
-    Append(bytes);
+    Append(array);
   }
   absl::Status Finish() {
     const uint64_t sum = checksum_.Value();
@@ -55,25 +58,29 @@ class Writer final : public LearnedState {
   absl::Status status_;
 };
 
-// Reads on in a file whose checksum was right, so that its lengths are true.
+// Reads on in a file whose checksum was right. Arrays are either looked at or taken.
 class Reader final : public LearnedState {
  public:
-  Reader(const RandomAccessFile& file, uint64_t begin, uint64_t end) : file_(file), offset_(begin), end_(end) {}
+  enum class Purpose { kCheck, kTake };
+  Reader(Purpose purpose, const RandomAccessFile& file, uint64_t begin, uint64_t end)
+      : purpose_(purpose), file_(file), offset_(begin), end_(end) {}
 
-  void Visit(std::span<std::byte> bytes) override {
+  void Visit(std::span<std::byte> array, size_t element_bytes, absl::FunctionRef<bool(const std::byte*)> sane) override {
     uint64_t size = 0;
     if (!status_.ok()) return;
-    if (offset_ + sizeof(size) > end_) {
-      taken_.left_bytes += bytes.size();
+    if (end_ - offset_ < sizeof(size)) {
+      taken_.left_bytes += array.size();
       return;
     }
     status_ = file_.ReadAt(offset_, std::as_writable_bytes(std::span(&size, 1)));
     offset_ += sizeof(size);
-    if (status_.ok() && size == bytes.size()) {
-      status_ = file_.ReadAt(offset_, bytes);
+    if (status_.ok() && size > end_ - offset_) status_ = DataLoss("an array of ", size, " bytes ends behind the file");
+    if (!status_.ok()) return;
+    if (size == array.size()) {
+      status_ = purpose_ == Purpose::kTake ? file_.ReadAt(offset_, array) : Check(size, element_bytes, sane);
       taken_.taken_bytes += size;
     } else {
-      taken_.left_bytes += bytes.size();
+      taken_.left_bytes += array.size();
     }
     offset_ += size;
   }
@@ -81,8 +88,22 @@ class Reader final : public LearnedState {
   const LearnedTaken& taken() const { return taken_; }
 
  private:
+  absl::Status Check(uint64_t size, size_t element_bytes, absl::FunctionRef<bool(const std::byte*)> sane) {
+    std::vector<std::byte> buffer(kPieceBytes / element_bytes * element_bytes);
+    for (uint64_t at = 0; at < size; at += buffer.size()) {
+      const auto piece = std::span(buffer).first(std::min<uint64_t>(buffer.size(), size - at));
+      MOED_RETURN_IF_ERROR(file_.ReadAt(offset_ + at, piece));
+      for (size_t element = 0; element < piece.size(); element += element_bytes) {
+        if (!sane(&piece[element]))
+          return DataLoss("what it holds at byte ", offset_ + at + element, " cannot have been learned");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const Purpose purpose_;
   const RandomAccessFile& file_;
-  uint64_t offset_;
+  uint64_t offset_;  // at most end_
   const uint64_t end_;
   LearnedTaken taken_;
   absl::Status status_;
@@ -90,7 +111,7 @@ class Reader final : public LearnedState {
 
 absl::StatusOr<uint64_t> ChecksumOf(const RandomAccessFile& file, uint64_t end) {
   ChecksumStream checksum;
-  std::vector<std::byte> buffer(1 << 16);
+  std::vector<std::byte> buffer(kPieceBytes);
   for (uint64_t offset = 0; offset < end; offset += buffer.size()) {
     const auto piece = std::span(buffer).first(std::min<uint64_t>(buffer.size(), end - offset));
     MOED_RETURN_IF_ERROR(file.ReadAt(offset, piece));
@@ -121,6 +142,7 @@ absl::StatusOr<uint64_t> CheckFile(const LearnedFile& wanted, const RandomAccess
                               absl::Hex(start.model_hash, absl::kZeroPad16), ", this one's is ",
                               absl::Hex(wanted.model_hash, absl::kZeroPad16), "); name another file");
   }
+  if (start.names_bytes > file.size() - sizeof(start) - sizeof(sum)) return DataLoss(wanted.path, " ends within its names");
   std::string names(start.names_bytes, '\0');
   MOED_RETURN_IF_ERROR(file.ReadAt(sizeof(start), std::as_writable_bytes(std::span(names))));
   if (names != wanted.parts) {
@@ -159,11 +181,15 @@ absl::Status SaveLearned(const LearnedFile& file, EvictionPolicy& policy, Expert
 absl::StatusOr<LearnedTaken> TakeLearned(const LearnedFile& file, EvictionPolicy& policy, ExpertPredictor& predictor) {
   MOED_ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> bytes, OpenBuffered(file.path));
   MOED_ASSIGN_OR_RETURN(const uint64_t begin, CheckFile(file, *bytes));
-  Reader reader(*bytes, begin, bytes->size() - sizeof(uint64_t));
-  policy.VisitLearned(reader);
-  predictor.VisitLearned(reader);
-  MOED_RETURN_IF_ERROR(reader.status());
-  return reader.taken();
+  LearnedTaken taken;
+  for (const Reader::Purpose purpose : {Reader::Purpose::kCheck, Reader::Purpose::kTake}) {
+    Reader reader(purpose, *bytes, begin, bytes->size() - sizeof(uint64_t));
+    policy.VisitLearned(reader);
+    predictor.VisitLearned(reader);
+    MOED_RETURN_IF_ERROR(Annotate(reader.status(), file.path));
+    taken = reader.taken();
+  }
+  return taken;
 }
 
 }  // namespace moed

@@ -2,15 +2,20 @@
 //
 // A part shows its arrays to a visitor, always the same ones in the same order; the visitor writes them or overwrites them. The
 // file fits one store and one choice of parts. Arrays whose size has changed since, because tables grow with the budget, start
-// anew.
+// anew. A right checksum does not make sense of numbers that cannot have been learned: with each array goes what its elements may
+// be.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <type_traits>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
@@ -19,21 +24,43 @@ namespace moed {
 class EvictionPolicy;
 class ExpertPredictor;
 
+// A number, or an array of them.
+struct Within {
+  float least;
+  float most;
+  bool operator()(float value) const { return value >= least && value <= most; }  // no NaN
+  template <size_t n>
+  bool operator()(const std::array<float, n>& values) const {
+    return std::ranges::all_of(values, *this);
+  }
+};
+// Of weights, features and the like: what can be multiplied and added up and stays finite.
+inline constexpr Within kCalculable{-1e6f, 1e6f};
+
+inline constexpr auto kAnything = [](const auto&) { return true; };
+
 class LearnedState {
  public:
   virtual ~LearnedState() = default;
-  virtual void Visit(std::span<std::byte> bytes) = 0;
 
-  template <class Array>
-  void Values(Array& array) {
-    static_assert(std::is_trivially_copyable_v<typename Array::value_type>);
-    Visit(std::as_writable_bytes(std::span(array)));
-  }
-  template <class T>
-  void Value(T& value) {
+  template <class Array, class Sane>
+  void Values(Array&& array, const Sane& sane) {
+    using T = typename std::remove_cvref_t<Array>::value_type;
     static_assert(std::is_trivially_copyable_v<T>);
-    Visit(std::as_writable_bytes(std::span(&value, 1)));
+    Visit(std::as_writable_bytes(std::span(array)), sizeof(T), [&sane](const std::byte* bytes) {
+      T element;
+      std::memcpy(&element, bytes, sizeof(T));
+      return sane(element);
+    });
   }
+  template <class T, class Sane>
+  void Value(T& value, const Sane& sane) {
+    Values(std::span(&value, 1), sane);
+  }
+
+ protected:
+  // `sane`: of one element as the file has it.
+  virtual void Visit(std::span<std::byte> array, size_t element_bytes, absl::FunctionRef<bool(const std::byte*)> sane) = 0;
 };
 
 struct LearnedFile {

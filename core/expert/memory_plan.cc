@@ -81,10 +81,10 @@ MemoryPart KvPart(const MemoryNeeds& needs, uint64_t pages) {
 MemoryPart CachePart(const MemoryNeeds& needs, const MemoryRequest& request, uint64_t bytes) {
   return {"cache", bytes,
           StrCat(bytes / needs.record, " of ", needs.all_experts / needs.record, " experts; a token uses ", request.top_k,
-                 " a layer")};
+                 " a layer", needs.lent == 0 ? "" : StrCat("; long prompts borrow ", FormatBytes(needs.lent)))};
 }
 
-uint64_t LeastCache(const MemoryNeeds& needs) { return std::max(needs.least_cache, needs.record); }
+uint64_t LeastCache(const MemoryNeeds& needs) { return std::max(needs.least_cache, needs.record) + needs.lent; }
 
 absl::Status TooSmall(const MemoryNeeds& needs, const MemoryRequest& request, const KvBounds& kv) {
   std::vector<MemoryPart> least = FixedParts(needs);

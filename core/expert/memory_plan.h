@@ -24,6 +24,7 @@ struct MemoryNeeds {
   uint64_t all_experts = 0;  // every record: more cache than this is useless
   uint64_t least_cache = 0;  // 0: one record
   uint64_t most_cache = 0;   // 0: all experts
+  uint64_t lent = 0;         // of the cache, to the activations of large steps; comes on top of the least
   int model_context = 0;     // positions the model was made for
 };
 

@@ -28,9 +28,10 @@ constexpr float kFirstVisits = 100;  // half is left after so many visits
 constexpr size_t kPairsShare = 2;    // pairs may take one of so many parts of the table's bytes
 constexpr float kTrust = 2;          // occurrences of a token after which what is known of it counts half
 constexpr float kUsualRate = 0.02f;
-constexpr float kMostVisitsCounted = 2000;  // the frequency forgets what is older
-constexpr float kFrequencyPrior = 4;        // visits
-constexpr size_t kPrefillVisits = 64;       // of one prefill step, its last tokens
+constexpr float kMostVisitsCounted = 2000;   // the frequency forgets what is older
+constexpr float kMostVisitsSince = 1 << 24;  // a float does not count further
+constexpr float kFrequencyPrior = 4;         // visits
+constexpr size_t kPrefillVisits = 64;        // of one prefill step, its last tokens
 constexpr size_t kTableRows = 8192;
 constexpr float kTableBase = 1;  // occurrences
 
@@ -248,13 +249,16 @@ void NextUse::LearnTable(int position) {
 }
 
 void NextUse::VisitLearned(LearnedState& state) {
-  for (std::vector<float>* values : {&features_, &frequency_, &unused_for_, &usual_value_, &tokens_away_, &visits_}) {
-    state.Values(*values);
-  }
-  state.Values(shared_);
-  state.Values(own_);
-  state.Values(pairs_);
-  state.Values(used_last_);
+  state.Values(features_, kCalculable);
+  state.Values(frequency_, Within{0, 1});
+  state.Values(unused_for_, Within{0, kMostVisitsSince});
+  state.Values(usual_value_, Within{0, 1});
+  state.Values(tokens_away_, kCalculable);
+  state.Values(visits_, Within{0, kMostVisitsCounted});
+  state.Values(shared_, kCalculable);
+  state.Values(own_, kCalculable);
+  state.Values(pairs_, kCalculable);
+  state.Values(used_last_, kCalculable);
   after_token_.VisitLearned(state);
 }
 

@@ -35,9 +35,9 @@ class TokenTable {
   }
 
   void VisitLearned(LearnedState& state) {
-    state.Values(rows_);
-    state.Values(values_);
-    state.Value(now_);
+    state.Values(rows_, [](const Row& row) { return row.occurrences >= 0 && row.occurrences <= kMostOccurrences; });
+    state.Values(values_, kAnything);
+    state.Value(now_, kAnything);
   }
   size_t memory_bytes() const { return rows_.size() * sizeof(Row) + values_.size(); }
 

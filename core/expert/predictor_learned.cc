@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "core/base/check.h"
 #include "core/expert/expert_index.h"
+#include "core/expert/learned_state.h"
 #include "core/expert/route_prior.h"
 
 namespace moed {
@@ -96,8 +97,8 @@ class LearnedPredictor final : public ExpertPredictor {
   }
 
   void VisitLearned(LearnedState& state) override {
-    state.Values(weights_);
-    state.Value(far_);
+    state.Values(weights_, kCalculable);
+    state.Value(far_, [](const auto& far) { return kCalculable(far.bias) && kCalculable(far.scale); });
     prior_.VisitLearned(state);
   }
   size_t memory_bytes() const override {

@@ -242,7 +242,7 @@ CacheBounds BoundsOfCache(const PresetSetup& setup, const StoreReader& store, in
   for (const ExpertLayout& layout : description.precisions) largest = std::max(largest, layout.record_bytes);
   switch (setup.row->cache) {
     case CacheKind::kWhole:
-      break;
+      return {.lends = setup.row->make == nullptr};
     case CacheKind::kOneToken:
       return {.most = std::max(static_cast<uint64_t>(top_k) * record, largest)};
     case CacheKind::kAll:

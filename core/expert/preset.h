@@ -86,10 +86,12 @@ absl::StatusOr<PresetSetup> ChoosePreset(const PresetChoice& choice, const Store
 // INVALID_ARGUMENT: an option's value.
 absl::StatusOr<PresetParts> MakePresetParts(const PresetSetup& setup, const PresetContext& context);
 
-// Bytes of cache that the preset needs at least and can use at most. 0: no bound of its own.
+// Bytes of cache that the preset needs at least and can use at most (0: no bound of its own), and whether some of it may be lent:
+// not where all of it is to be resident by plan.
 struct CacheBounds {
   uint64_t least = 0;
   uint64_t most = 0;
+  bool lends = false;
 };
 CacheBounds BoundsOfCache(const PresetSetup& setup, const StoreReader& store, int top_k);
 

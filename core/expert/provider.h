@@ -102,6 +102,10 @@ class ExpertProvider {
   // infinity. `token` has no choices yet; gets what was masked.
   virtual void MaskRouter(LayerId layer, std::span<const float> hidden, std::span<float> logits, TokenRouting& token) = 0;
 
+  // Between steps: memory for `bytes` of the next step's activations, at least as long as until the next call; none for 0. The
+  // error of an allocation that the kernel refused.
+  virtual absl::StatusOr<std::span<std::byte>> Lend(uint64_t bytes) = 0;
+
   // One layer at a time: Begin, then Next until it is empty. Spans need to live until then.
   virtual void Begin(const LayerRouting& routing) = 0;
   virtual std::optional<ReadyExpert> Next() = 0;

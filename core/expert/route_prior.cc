@@ -169,11 +169,11 @@ void RoutePrior::LearnWeights(int position, const Sequence& sequence) {
 }
 
 void RoutePrior::VisitLearned(LearnedState& state) {
-  state.Values(frequency_);
-  state.Values(shared_);
-  state.Values(own_);
-  state.Values(after_path_);
-  state.Values(after_use_);
+  state.Values(frequency_, Within{0, 1});
+  state.Values(shared_, kCalculable);
+  state.Values(own_, kCalculable);
+  state.Values(after_path_, kCalculable);
+  state.Values(after_use_, kCalculable);
   of_token_.VisitLearned(state);
 }
 

@@ -14,18 +14,38 @@ SlotPool::SlotPool(Allocator& allocator, uint64_t capacity_bytes) : allocator_(a
 }
 
 absl::StatusOr<std::span<std::byte>> SlotPool::Take(uint64_t bytes, uint64_t keep_free_bytes) {
-  if (in_use_bytes_ + bytes + keep_free_bytes > capacity_bytes_) return std::span<std::byte>();
-  const auto hole = std::find_if(holes_.begin(), holes_.end(), [bytes](const auto& entry) { return entry.second >= bytes; });
+  if (in_use_bytes_ + bytes + keep_free_bytes > available_bytes()) return std::span<std::byte>();
+  const auto fits = [&](const auto& entry) { return entry.second >= bytes && entry.first + bytes <= lent_begin(); };
+  const auto hole = std::find_if(holes_.begin(), holes_.end(), fits);
   if (hole == holes_.end()) return std::span<std::byte>();
-  if (region_.size() == 0) {
-    MOED_ASSIGN_OR_RETURN(region_, allocator_.Allocate(capacity_bytes_ / kPageBytes * kPageBytes));
-  }
+  MOED_RETURN_IF_ERROR(AllocateRegion());
   const auto [offset, size] = *hole;
   holes_.erase(hole);
   if (size > bytes) holes_[offset + bytes] = size - bytes;
   in_use_bytes_ += bytes;
   touched_bytes_ = std::max(touched_bytes_, offset + bytes);
   return region_.span().subspan(offset, bytes);
+}
+
+absl::Status SlotPool::AllocateRegion() {
+  if (region_.size() > 0) return absl::OkStatus();
+  MOED_ASSIGN_OR_RETURN(region_, allocator_.Allocate(capacity_bytes_ / kPageBytes * kPageBytes));
+  return absl::OkStatus();
+}
+
+void SlotPool::Lend(uint64_t bytes) {
+  MOED_CHECK(bytes % kPageBytes == 0 && bytes <= capacity_bytes_);
+  lent_bytes_ = bytes;
+}
+
+absl::StatusOr<std::span<std::byte>> SlotPool::Lent() {
+  MOED_RETURN_IF_ERROR(AllocateRegion());
+  if (lent_bytes_ > 0) touched_bytes_ = region_.size();
+  return region_.span().subspan(lent_begin());
+}
+
+bool SlotPool::ReachesLent(std::span<const std::byte> extent) const {
+  return static_cast<uint64_t>(extent.data() + extent.size() - region_.data()) > lent_begin();
 }
 
 void SlotPool::Return(std::span<std::byte> extent) {

@@ -22,12 +22,25 @@ class SlotPool {
   absl::StatusOr<std::span<std::byte>> Take(uint64_t bytes, uint64_t keep_free_bytes);
   void Return(std::span<std::byte> extent);
 
+  // The last `bytes` of the region (whole pages, at most the capacity) are lent from now on: nothing is handed out of them. What
+  // is in use there stays until it is returned. 0 ends the loan.
+  void Lend(uint64_t bytes);
+  // What is lent; the borrower's once nothing in use reaches into it. The allocator's error as for Take.
+  absl::StatusOr<std::span<std::byte>> Lent();
+  bool ReachesLent(std::span<const std::byte> extent) const;
+  // What may be handed out: the capacity without what is lent.
+  uint64_t available_bytes() const { return capacity_bytes_ - lent_bytes_; }
+
   uint64_t touched_bytes() const { return touched_bytes_; }  // of the region: in use now or at any time before
   uint64_t capacity_bytes() const { return capacity_bytes_; }
 
  private:
+  absl::Status AllocateRegion();
+  uint64_t lent_begin() const { return capacity_bytes_ / kPageBytes * kPageBytes - lent_bytes_; }
+
   Allocator& allocator_;
   const uint64_t capacity_bytes_;
+  uint64_t lent_bytes_ = 0;
   Buffer region_;
   uint64_t in_use_bytes_ = 0;
   uint64_t touched_bytes_ = 0;

@@ -15,7 +15,7 @@ enum class LookupResult : uint8_t { kHit = 0, kMiss = 1, kInflight = 2 };
 inline constexpr int kLookupResults = 3;
 enum class PrefetchOutcome : uint8_t { kUsed = 0, kLate = 1, kWasted = 2, kCancelled = 3 };
 inline constexpr int kPrefetchOutcomes = 4;
-enum class EvictionReason : uint8_t { kDemand = 0, kPrefetch = 1, kResize = 2 };
+enum class EvictionReason : uint8_t { kDemand = 0, kPrefetch = 1, kResize = 2 };  // kResize: lent to activations
 inline constexpr int kEvictionReasons = 3;
 
 // Upper bounds (seconds) of the load time histogram; one more bucket for everything above.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "core/expert/memory_plan.h"
 #include "core/expert/plan_file.h"
@@ -23,7 +24,7 @@ absl::StatusOr<SlotsFile> ParseSlots(const std::string& path) {
   try {
     const nlohmann::json json = nlohmann::json::parse(text);
     for (const nlohmann::json& slots : json.at("slots")) {
-      if (!slots.is_number_integer()) return InvalidArgument("slots: ", slots.dump(), " is no whole number");
+      if (!slots.is_number_integer()) return InvalidArgument("slots: ", ShownJson(slots), " is no whole number");
     }
     return SlotsFile{json.at("model_hash").get<std::string>(), json.at("slots").get<std::vector<int64_t>>(),
                      json.at("norms").get<std::vector<std::vector<float>>>()};

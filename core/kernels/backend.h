@@ -19,6 +19,7 @@
 // The result for one token never depends on which other tokens are in the call, nor on the number of threads.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -28,6 +29,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/base/executor.h"
+#include "core/kernels/kv_rows.h"
 #include "core/quant/format.h"
 
 namespace moed {
@@ -61,20 +63,16 @@ struct MatMulJob {
 struct AttentionJob {
   const float* query = nullptr;  // (heads, head_dim)
   float* output = nullptr;       // (heads, head_dim)
-  // Page p holds positions [p * page_tokens, ...): keys (page_tokens, kv_heads, head_dim), values the same.
-  // Of the shape's KvFormat.
+  // Page p holds positions [p * page_tokens, ...): keys (kv_heads, page_tokens) rows of the shape's KvFormat, values the same.
   std::span<const void* const> key_pages;
   std::span<const void* const> value_pages;
   int length = 0;  // positions attended, the token's own included; >= 1
 };
 
-// Keys and values are widened to float32 exactly before they are used.
-enum class KvFormat : uint8_t { kF32 = 0, kF16 = 1 };
-
 struct AttentionShape {
   int heads = 0;
   int kv_heads = 0;  // divides heads
-  int head_dim = 0;
+  int head_dim = 0;  // at most kMostHeadDim
   int page_tokens = 0;
   float scale = 0;  // score = scale * dot(q, k)
   KvFormat kv_format = KvFormat::kF32;
@@ -106,7 +104,11 @@ class Backend {
   // softmax(scale * q K^T) V per head; head h reads kv head h / (heads / kv_heads). `scores`: storage of
   // AttentionScratchFloats(shape, threads, longest) floats.
   virtual void Attention(const AttentionShape& shape, std::span<const AttentionJob> jobs, std::span<float> scores) = 0;
-  static size_t AttentionScratchFloats(int threads, int longest) { return static_cast<size_t>(threads) * RoundUpTo8(longest); }
+  static size_t AttentionScratchFloats(const AttentionShape& shape, int threads, int longest) {
+    return static_cast<size_t>(threads) * HeadsTogether(shape) * RoundUpTo8(longest);
+  }
+  // Heads of one kv head whose scores are held at once.
+  static int HeadsTogether(const AttentionShape& shape) { return std::min(4, shape.heads / shape.kv_heads); }
 
   // out = silu(gate) * up, n elements; out may alias either.
   virtual void SwiGlu(const float* gate, const float* up, int64_t n, float* out) = 0;
@@ -127,12 +129,13 @@ class Backend {
 // One row per implementation, slowest first; "scalar" always works.
 struct BackendRow {
   std::string_view name;
-  bool (*supported)();  // by this processor
-  std::unique_ptr<Backend> (*make)(Executor& executor);
+  bool (*supported)();                                   // by this machine
+  absl::Status (*refusal)();                             // why not, where it is not supported
+  std::unique_ptr<Backend> (*make)(Executor& executor);  // null where there are no kernels: never supported
 };
 std::span<const BackendRow> Backends();
 // `name` from the table, or "auto": the last supported row. INVALID_ARGUMENT names the known ones; FAILED_PRECONDITION when this
-// processor lacks it. The executor must outlive the backend.
+// machine lacks it. The executor must outlive the backend.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name, Executor& executor);
 
 }  // namespace moed

@@ -1,4 +1,4 @@
-// The compute backends of this build and what each asks of the processor.
+// The compute backends of this build and what each asks of the machine.
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -6,6 +6,7 @@
 #include "core/base/status.h"
 #include "core/kernels/backend.h"
 #include "core/kernels/cpu_backend.h"
+#include "core/kernels/cuda/device.h"
 
 namespace moed {
 namespace {
@@ -13,6 +14,11 @@ namespace {
 template <const KernelTable& kKernels, const char* kName>
 std::unique_ptr<Backend> Make(Executor& executor) {
   return MakeCpuBackend(kName, kKernels, executor);
+}
+
+template <const char* kName>
+absl::Status NotThisProcessor() {
+  return FailedPrecondition("this processor does not support the compute backend '", kName, "'");
 }
 
 constexpr char kScalar[] = "scalar";
@@ -45,15 +51,17 @@ bool HasAvx512Vnni() {
 #endif
 
 constexpr BackendRow kBackends[] = {
-    {kScalar, [] { return true; }, Make<kScalarKernels, kScalar>},
+    {kScalar, [] { return true; }, NotThisProcessor<kScalar>, Make<kScalarKernels, kScalar>},
 #if defined(__x86_64__)
-    {kAvx2, HasAvx2, Make<kAvx2Kernels, kAvx2>},
-    {kAvxVnni, HasAvxVnni, Make<kAvxVnniKernels, kAvxVnni>},
-    {kAvx512Vnni, HasAvx512Vnni, Make<kAvx512VnniKernels, kAvx512Vnni>},
+    {kAvx2, HasAvx2, NotThisProcessor<kAvx2>, Make<kAvx2Kernels, kAvx2>},
+    {kAvxVnni, HasAvxVnni, NotThisProcessor<kAvxVnni>, Make<kAvxVnniKernels, kAvxVnni>},
+    {kAvx512Vnni, HasAvx512Vnni, NotThisProcessor<kAvx512Vnni>, Make<kAvx512VnniKernels, kAvx512Vnni>},
 #elif defined(__aarch64__)
-    {kNeonDotprod, HasNeonDotprod, Make<kNeonDotprodKernels, kNeonDotprod>},
-    {kNeonI8mm, HasNeonI8mm, Make<kNeonI8mmKernels, kNeonI8mm>},
+    {kNeonDotprod, HasNeonDotprod, NotThisProcessor<kNeonDotprod>, Make<kNeonDotprodKernels, kNeonDotprod>},
+    {kNeonI8mm, HasNeonI8mm, NotThisProcessor<kNeonI8mm>, Make<kNeonI8mmKernels, kNeonI8mm>},
 #endif
+    // Known by name and never taken: its refusal says whether a device is there.
+    {"cuda", [] { return false; }, CudaRefusal, nullptr},
 };
 
 }  // namespace
@@ -69,7 +77,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name, Exec
     return InvalidArgument("unknown compute backend '", name, "'; known: auto, ",
                            JoinNames(kBackends, [](const BackendRow& row) { return row.name; }));
   }
-  if (!chosen->supported()) return FailedPrecondition("this processor does not support the compute backend '", name, "'");
+  if (!chosen->supported()) return chosen->refusal();
   return chosen->make(executor);
 }
 

@@ -134,27 +134,37 @@ void CpuBackend::Attention(const AttentionShape& shape, std::span<const Attentio
     longest = std::max(longest, job.length);
     work += int64_t{2} * job.length * shape.heads * shape.head_dim;
   }
-  const size_t slice = AttentionScratchFloats(1, longest);
+  const size_t slice = AttentionScratchFloats(shape, 1, longest);
   const int slices = static_cast<int>(std::min<int64_t>(threads(), CeilDiv(work, kGrainElements)));
   MOED_CHECK(scores.size() >= slices * slice);
-  const int pairs = static_cast<int>(jobs.size()) * shape.heads;
   const int heads_per_kv_head = shape.heads / shape.kv_heads;
+  const int together = HeadsTogether(shape);
+  const int groups_per_kv_head = static_cast<int>(CeilDiv(heads_per_kv_head, together));
+  const int groups_per_job = shape.kv_heads * groups_per_kv_head;
+  const int64_t row = KvRowElements(shape.kv_format, shape.head_dim);
+  // All tokens of a prompt's block by one group of heads before the next: its keys and values then stay near the processor.
+  const int tokens = static_cast<int>(jobs.size());
+  const int groups = tokens * groups_per_job;
   std::atomic<int> next{0};
   executor_.ParallelFor(slices, 1, [&](int begin, int) {
-    for (int pair; (pair = next.fetch_add(1, std::memory_order_relaxed)) < pairs;) {
-      const AttentionJob& job = jobs[pair / shape.heads];
-      const int head = pair % shape.heads;
+    for (int group; (group = next.fetch_add(1, std::memory_order_relaxed)) < groups;) {
+      const AttentionJob& job = jobs[group % tokens];
+      const int kv_head = group / tokens / groups_per_kv_head;
+      const int first_of_kv_head = group / tokens % groups_per_kv_head * together;
+      const int head = kv_head * heads_per_kv_head + first_of_kv_head;
       kernels_.attention[static_cast<int>(shape.kv_format)]({.query = job.query + int64_t{head} * shape.head_dim,
                                                              .output = job.output + int64_t{head} * shape.head_dim,
                                                              .key_pages = job.key_pages.data(),
                                                              .value_pages = job.value_pages.data(),
-                                                             .offset = int64_t{head / heads_per_kv_head} * shape.head_dim,
-                                                             .token_stride = int64_t{shape.kv_heads} * shape.head_dim,
+                                                             .offset = kv_head * shape.page_tokens * row,
+                                                             .token_stride = row,
                                                              .page_tokens = shape.page_tokens,
                                                              .length = job.length,
                                                              .head_dim = shape.head_dim,
                                                              .scale = shape.scale,
-                                                             .scores = scores.data() + begin * slice});
+                                                             .scores = scores.data() + begin * slice,
+                                                             .heads = std::min(together, heads_per_kv_head - first_of_kv_head),
+                                                             .score_stride = static_cast<int64_t>(slice) / together});
     }
   });
 }

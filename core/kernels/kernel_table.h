@@ -1,12 +1,14 @@
 // What an instruction set implements: plain functions over plain arguments, each on the calling thread. Every table gives the
-// bits of the scalar one (reference.cc). Files compiled for one instruction set include this, so it holds declarations only.
+// bits of the scalar one (reference.cc). Files compiled for one instruction set include this, so nothing in it has code that is
+// shared between them.
 #pragma once
 
 #include <stdint.h>
 
+#include "core/kernels/kv_rows.h"
+
 namespace moed {
 
-inline constexpr int kKvFormatCount = 2;
 inline constexpr int kFormatCount = 8;
 
 // One product over a packed matrix; rows of `output` beyond `rows` are never written.
@@ -42,20 +44,32 @@ struct RopeArguments {
   const float* inv_freq;  // (head_dim / 2)
 };
 
-// One head of one token. Page p's key of position i: key_pages[p] + offset + i * token_stride, counted in elements.
+// Heads of one token that share a kv head. Page p's key of position i is the row at key_pages[p] + offset + i * token_stride,
+// counted in elements (kv_rows.h).
 struct HeadArguments {
-  const float* query;  // (head_dim)
-  float* output;       // (head_dim)
+  const float* query;  // (heads, head_dim)
+  float* output;       // (heads, head_dim)
   const void* const* key_pages;
   const void* const* value_pages;
   int64_t offset;
   int64_t token_stride;
   int page_tokens;
   int length;
-  int head_dim;
+  int head_dim;  // at most kMostHeadDim
   float scale;
-  float* scores;  // (length)
+  float* scores;  // (heads, score_stride), score_stride >= length
+  int heads = 1;
+  int64_t score_stride = 0;
 };
+
+// One of them alone. Static: each file keeps the code that was made for its instruction set.
+static inline HeadArguments HeadOf(HeadArguments a, int head) {
+  a.query += int64_t{head} * a.head_dim;
+  a.output += int64_t{head} * a.head_dim;
+  a.scores += head * a.score_stride;
+  a.heads = 1;
+  return a;
+}
 
 struct KernelTable {
   // Indexed by FormatId. Computes the rows of panels [begin, end).

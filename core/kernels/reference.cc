@@ -16,13 +16,9 @@ constexpr int kLanes = 8;
 
 float LaneSum(const float (&s)[kLanes]) { return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7])); }
 
-float Widen(float x) { return x; }
-float Widen(uint16_t half) { return Float16ToFloat(half); }
-
-template <class Element>
-float Dot(const float* a, const Element* b, int n) {
+float Dot(const float* a, const float* b, int n) {
   float partial[kLanes] = {};
-  for (int i = 0; i < n; ++i) partial[i % kLanes] = std::fma(a[i], Widen(b[i]), partial[i % kLanes]);
+  for (int i = 0; i < n; ++i) partial[i % kLanes] = std::fma(a[i], b[i], partial[i % kLanes]);
   return LaneSum(partial);
 }
 
@@ -193,18 +189,27 @@ void Softmax(float* x, int n) {
   for (int i = 0; i < n; ++i) x[i] /= sum;
 }
 
-template <class Element>
-void Attention(const HeadArguments& a) {
-  const auto at = [&a](const void* const* pages, int position) {
-    return static_cast<const Element*>(pages[position / a.page_tokens]) + a.offset + position % a.page_tokens * a.token_stride;
+template <KvFormat kFormat>
+void AttentionOfHead(const HeadArguments& a) {
+  const int64_t element_bytes = KvRowBytes(kFormat, a.head_dim) / KvRowElements(kFormat, a.head_dim);
+  float row[kMostHeadDim];
+  const auto widen = [&](const void* const* pages, int position) {
+    const int64_t element = a.offset + position % a.page_tokens * a.token_stride;
+    WidenKvRow(kFormat, static_cast<const char*>(pages[position / a.page_tokens]) + element_bytes * element, a.head_dim, row);
+    return row;
   };
-  for (int t = 0; t < a.length; ++t) a.scores[t] = a.scale * Dot(a.query, at(a.key_pages, t), a.head_dim);
+  for (int t = 0; t < a.length; ++t) a.scores[t] = a.scale * Dot(a.query, widen(a.key_pages, t), a.head_dim);
   Softmax(a.scores, a.length);
   for (int d = 0; d < a.head_dim; ++d) a.output[d] = 0;
   for (int t = 0; t < a.length; ++t) {
-    const Element* value = at(a.value_pages, t);
-    for (int d = 0; d < a.head_dim; ++d) a.output[d] = std::fma(a.scores[t], Widen(value[d]), a.output[d]);
+    const float* value = widen(a.value_pages, t);
+    for (int d = 0; d < a.head_dim; ++d) a.output[d] = std::fma(a.scores[t], value[d], a.output[d]);
   }
+}
+
+template <KvFormat kFormat>
+void Attention(const HeadArguments& a) {
+  for (int head = 0; head < a.heads; ++head) AttentionOfHead<kFormat>(HeadOf(a, head));
 }
 
 void SwiGlu(const float* gate, const float* up, int64_t n, float* out) {
@@ -227,7 +232,7 @@ const KernelTable kScalarKernels = {
     .prepare = Prepare,
     .rms_norm = RmsNorm,
     .rope = Rope,
-    .attention = {Attention<float>, Attention<uint16_t>},
+    .attention = {Attention<KvFormat::kF32>, Attention<KvFormat::kF16>, Attention<KvFormat::kQ8>},
     .swi_glu = SwiGlu,
     .softmax = Softmax,
     .add_scaled = AddScaled,

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "core/model/spec_check.h"
 
@@ -56,12 +57,6 @@ constexpr std::string_view kHarmless[] = {
     "use_cache",
 };
 
-std::string Shown(const Json& value) {
-  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
-  if (text.size() > 120) text = text.substr(0, 120) + "...";
-  return text;
-}
-
 }  // namespace
 
 absl::StatusOr<ConfigReader> ConfigReader::Parse(std::string name, std::string_view text) {
@@ -79,7 +74,7 @@ void ConfigReader::Fail(absl::Status status) {
 }
 
 void ConfigReader::FailValue(std::string_view key, const Json& value, std::string_view allowed) {
-  Fail(InvalidArgument(name_, ": ", key, " = ", Shown(value), " is not supported; allowed: ", allowed));
+  Fail(InvalidArgument(name_, ": ", key, " = ", ShownJson(value), " is not supported; allowed: ", allowed));
 }
 
 bool ConfigReader::Has(std::string_view key) const {
@@ -153,14 +148,14 @@ std::string ConfigReader::String(std::string_view key) {
 void ConfigReader::Only(std::string_view key, std::initializer_list<Json> allowed) {
   const Json* value = Find(key);
   if (value == nullptr || std::find(allowed.begin(), allowed.end(), *value) != allowed.end()) return;
-  FailValue(key, *value, JoinNames(allowed, [](const Json& item) { return Shown(item); }));
+  FailValue(key, *value, JoinNames(allowed, [](const Json& item) { return ShownJson(item); }));
 }
 
 std::string_view ConfigReader::Spelling(std::string_view one, std::string_view other) {
   const Json* first = Find(one);
   const Json* second = Find(other);
   if (first != nullptr && second != nullptr && *first != *second) {
-    Fail(InvalidArgument(name_, ": ", one, " = ", Shown(*first), " contradicts ", other, " = ", Shown(*second)));
+    Fail(InvalidArgument(name_, ": ", one, " = ", ShownJson(*first), " contradicts ", other, " = ", ShownJson(*second)));
   }
   return first == nullptr && second != nullptr ? other : one;
 }
@@ -206,7 +201,7 @@ absl::Status ConfigReader::Finish() const {
   MOED_RETURN_IF_ERROR(status_);
   for (const auto& [key, value] : root_.items()) {
     if (read_.contains(key) || std::find(std::begin(kHarmless), std::end(kHarmless), key) != std::end(kHarmless)) continue;
-    return InvalidArgument(name_, ": unknown key ", Shown(key), " = ", Shown(value),
+    return InvalidArgument(name_, ": unknown key ", ShownJson(Json(key)), " = ", ShownJson(value),
                            " might change what the model computes; keys that are understood: ",
                            JoinNames(read_, [](const std::string& name) { return name; }));
   }

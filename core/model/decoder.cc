@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/base/status.h"
 
 namespace moed {
 
@@ -10,6 +11,7 @@ Decoder::Decoder(const ModelSpec& spec, const ModelOptions& options, Weights wei
                  Buffer scratch, Backend& backend, KvPool& kv, Trace* trace)
     : spec_(spec),
       weights_(std::move(weights)),
+      options_(options),
       scratch_buffer_(std::move(scratch)),
       step_{spec_,
             backend,
@@ -17,6 +19,7 @@ Decoder::Decoder(const ModelSpec& spec, const ModelOptions& options, Weights wei
             trace,
             std::move(expert_formats),
             CarveScratch(spec_, options, backend.threads(), scratch_buffer_.span())},
+      own_rows_(step_.scratch),
       attention_(step_, weights_.inv_freq),
       ffn_(step_) {
   step_.batch = Batch(step_.scratch.chunks, step_.scratch.positions, step_.scratch.row_chunks);
@@ -24,10 +27,21 @@ Decoder::Decoder(const ModelSpec& spec, const ModelOptions& options, Weights wei
 
 void Decoder::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink) {
   step_.batch.Assign(chunks);
+  if (const absl::Status placed = PlaceRows(provider); !placed.ok()) {
+    for (SequenceChunk& chunk : chunks) chunk.status = placed;
+    return;
+  }
   Embed(provider);
   for (int layer = 0; layer < spec_.layers && step_.batch.rows() > 0; ++layer) RunLayer(LayerId(layer), provider);
   for (const BatchChunk& chunk : step_.batch.chunks()) chunk.chunk->kv->length += chunk.rows();
   ComputeLogits(sink);
+}
+
+absl::Status Decoder::PlaceRows(ExpertProvider& provider) {
+  const bool lent = options_.own_step_tokens > 0 && step_.batch.rows() > options_.own_step_tokens;
+  MOED_ASSIGN_OR_RETURN(const std::span<std::byte> memory, provider.Lend(lent ? LentBytes(spec_, options_) : 0));
+  static_cast<TokenRows&>(step_.scratch) = lent ? CarveLent(spec_, options_, memory) : own_rows_;
+  return absl::OkStatus();
 }
 
 void Decoder::Embed(ExpertProvider& provider) {

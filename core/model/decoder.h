@@ -20,6 +20,8 @@ class Decoder final : public Model {
   void GateProbabilities(LayerId layer, std::span<const float> hidden, std::span<float> probabilities) override;
 
  private:
+  // The memory that the step's rows are in: the model's own, or lent.
+  absl::Status PlaceRows(ExpertProvider& provider);
   void Embed(ExpertProvider& provider);
   void RunLayer(LayerId layer, ExpertProvider& provider);
   void ComputeLogits(LogitsSink sink);
@@ -28,8 +30,10 @@ class Decoder final : public Model {
 
   const ModelSpec spec_;
   const Weights weights_;
+  const ModelOptions options_;
   const Buffer scratch_buffer_;
   Step step_;
+  const TokenRows own_rows_;
   AttentionBlock attention_;
   FfnBlock ffn_;
 };

@@ -4,21 +4,12 @@
 #include <utility>
 
 #include "core/base/status.h"
-#include "core/quant/half.h"
 
 namespace moed {
 namespace {
 
-constexpr float kLargestHalf = 65504;
-
-uint64_t ElementBytes(KvFormat format) { return format == KvFormat::kF32 ? sizeof(float) : sizeof(uint16_t); }
-
 uint64_t LayerBytes(const ModelSpec& spec, KvFormat format) {
-  return static_cast<uint64_t>(kKvPageTokens) * spec.kv_heads * spec.head_dim * ElementBytes(format);
-}
-
-void Narrow(const float* from, int count, uint16_t* to) {
-  for (int i = 0; i < count; ++i) to[i] = FloatToFloat16(std::clamp(from[i], -kLargestHalf, kLargestHalf));
+  return static_cast<uint64_t>(kKvPageTokens) * spec.kv_heads * KvRowBytes(format, spec.head_dim);
 }
 
 }  // namespace
@@ -39,7 +30,8 @@ KvPool::KvPool(Buffer buffer, int pages, const ModelSpec& spec, KvFormat format)
     : buffer_(std::move(buffer)),
       pages_(pages),
       format_(format),
-      position_elements_(spec.kv_heads * spec.head_dim),
+      kv_heads_(spec.kv_heads),
+      head_dim_(spec.head_dim),
       page_bytes_(PageBytes(spec, format)),
       layer_bytes_(LayerBytes(spec, format)) {
   free_.reserve(pages);
@@ -71,12 +63,10 @@ std::byte* KvPool::At(int32_t page, LayerId layer) const {
 
 void KvPool::Store(const KvSequence& sequence, int position, LayerId layer, const float* keys, const float* values) {
   std::byte* const page = At(sequence.pages[position / kKvPageTokens], layer);
-  const size_t first = static_cast<size_t>(position % kKvPageTokens) * position_elements_;
   for (const auto& [from, to] : {std::pair(keys, page), std::pair(values, page + layer_bytes_)}) {
-    if (format_ == KvFormat::kF32) {
-      std::copy_n(from, position_elements_, reinterpret_cast<float*>(to) + first);
-    } else {
-      Narrow(from, position_elements_, reinterpret_cast<uint16_t*>(to) + first);
+    for (int head = 0; head < kv_heads_; ++head) {
+      const int64_t row = int64_t{head} * kKvPageTokens + position % kKvPageTokens;
+      StoreKvRow(format_, from + int64_t{head} * head_dim_, head_dim_, to + row * KvRowBytes(format_, head_dim_));
     }
   }
 }

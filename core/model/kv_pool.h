@@ -21,8 +21,7 @@ struct KvSequence {
   int length = 0;  // positions written
 };
 
-// Float32, or float16 as which a value is stored once (round to nearest even, the largest one instead of infinity) and from which
-// it is widened exactly. Engine thread only.
+// A number is rounded once, when it is stored (core/kernels/kv_rows.h). Engine thread only.
 class KvPool {
  public:
   static uint64_t PageBytes(const ModelSpec& spec, KvFormat format = KvFormat::kF32);
@@ -37,7 +36,8 @@ class KvPool {
   bool Reserve(KvSequence& sequence, int positions);
   void Release(KvSequence& sequence);  // gives all pages back; length becomes 0
 
-  const void* Keys(int32_t page, LayerId layer) const;    // (kKvPageTokens, kv_heads, head_dim) of format()
+  // (kv_heads, kKvPageTokens) rows of format(): a head's keys lie together, since they are read together.
+  const void* Keys(int32_t page, LayerId layer) const;
   const void* Values(int32_t page, LayerId layer) const;  // the same
   // What one position has in one layer: keys, values (kv_heads, head_dim). Its page is reserved.
   void Store(const KvSequence& sequence, int position, LayerId layer, const float* keys, const float* values);
@@ -49,7 +49,8 @@ class KvPool {
   Buffer buffer_;
   int pages_;
   KvFormat format_;
-  int position_elements_;
+  int kv_heads_;
+  int head_dim_;
   uint64_t page_bytes_;
   uint64_t layer_bytes_;  // keys of one layer in one page; values follow
   std::vector<int32_t> free_;

@@ -14,6 +14,9 @@ namespace {
 absl::Status CheckOptions(const ModelSpec& spec, const ModelOptions& options) {
   if (options.max_step_tokens < 1)
     return InvalidArgument("max_step_tokens = ", options.max_step_tokens, "; at least 1 is needed");
+  if (options.own_step_tokens < 0 || options.own_step_tokens > options.max_step_tokens) {
+    return InvalidArgument("own_step_tokens = ", options.own_step_tokens, " is outside 0..", options.max_step_tokens);
+  }
   if (options.logits_rows < 1) return InvalidArgument("logits_rows = ", options.logits_rows, "; at least 1 is needed");
   if (options.max_context < 1 || options.max_context > spec.max_positions) {
     return InvalidArgument("max_context = ", options.max_context, " is outside 1..", spec.max_positions,
@@ -27,6 +30,8 @@ absl::Status CheckOptions(const ModelSpec& spec, const ModelOptions& options) {
 uint64_t Model::ScratchBytes(const ModelSpec& spec, const ModelOptions& options, int threads) {
   return moed::ScratchBytes(spec, options, threads);
 }
+
+uint64_t Model::LentBytes(const ModelSpec& spec, const ModelOptions& options) { return moed::LentBytes(spec, options); }
 
 absl::StatusOr<std::unique_ptr<Model>> Model::Load(const StoreReader& store, const ModelSpec& spec, const ModelOptions& options,
                                                    Backend& backend, KvPool& kv, Trace* trace, ReadBackend* reads) {

@@ -32,6 +32,9 @@ struct ModelOptions {
   int max_step_tokens = 0;  // most tokens of one Forward
   int max_context = 0;
   int logits_rows = 0;  // rows of logits computed at a time, >= 1
+  // The model has memory of its own for steps of up to so many tokens; for what larger ones need beside it the provider is asked
+  // (ExpertProvider::Lend). 0: for all.
+  int own_step_tokens = 0;
 };
 
 // Wanted logits (vocabulary) of token `token` of chunk `chunk`, in order; writable, valid during the call.
@@ -44,6 +47,8 @@ class Model {
 
   // Bytes that Load will hold beside the trunk (scratch), known before anything is allocated.
   static uint64_t ScratchBytes(const ModelSpec& spec, const ModelOptions& options, int threads);
+  // What it asks the provider for. 0: nothing.
+  static uint64_t LentBytes(const ModelSpec& spec, const ModelOptions& options);
   // Reads the trunk whole, through `reads` (used until Load returns) unless it is null. Shapes are checked against the spec. All
   // other arguments outlive the model. `trace` may be null.
   static absl::StatusOr<std::unique_ptr<Model>> Load(const StoreReader& store, const ModelSpec& spec, const ModelOptions& options,

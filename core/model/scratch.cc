@@ -22,6 +22,22 @@ class ArenaSizer {
   uint64_t bytes_ = 0;
 };
 
+int OwnTokens(const ModelOptions& options) {
+  return options.own_step_tokens > 0 ? options.own_step_tokens : options.max_step_tokens;
+}
+
+template <class Source>
+TokenRows CarveRows(const ModelSpec& spec, size_t tokens, Source& source) {
+  TokenRows rows;
+  const auto floats = [&](size_t count) { return source.template Take<float>(count); };
+  rows.x = floats(tokens * spec.hidden);
+  if (spec.shared_ffn > 0) rows.shared = floats(tokens * spec.hidden);
+  rows.slots = floats(tokens * spec.top_k * spec.hidden);
+  rows.router = floats(tokens * spec.experts);
+  if (spec.shared_gate) rows.shared_gate = floats(tokens);
+  return rows;
+}
+
 template <class Source>
 Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, Source& source) {
   const size_t tokens = options.max_step_tokens;
@@ -35,16 +51,12 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   const size_t page_pointers =
       static_cast<size_t>(KvPool::PagesFor(options.max_context)) * std::min<size_t>(kContextsOfPagePointers, rows);
 
-  Scratch scratch;
+  Scratch scratch{CarveRows(spec, OwnTokens(options), source)};
   scratch.block_rows = static_cast<int>(rows);
   const auto floats = [&](size_t count) { return source.template Take<float>(count); };
-  scratch.x = floats(tokens * spec.hidden);
-  if (spec.shared_ffn > 0) scratch.shared = floats(tokens * spec.hidden);
-  scratch.slots = floats(tokens * spec.top_k * spec.hidden);
-  scratch.router = floats(tokens * spec.experts);
-  if (spec.shared_gate) scratch.shared_gate = floats(tokens);
   scratch.logits = floats(logits_rows * spec.vocabulary);
-  scratch.scores = floats(Backend::AttentionScratchFloats(threads, options.max_context));
+  scratch.scores =
+      floats(Backend::AttentionScratchFloats({.heads = spec.heads, .kv_heads = spec.kv_heads}, threads, options.max_context));
 
   scratch.normed = floats(wide * spec.hidden);
   scratch.gathered = floats(wide * spec.hidden);
@@ -85,6 +97,18 @@ uint64_t ScratchBytes(const ModelSpec& spec, const ModelOptions& options, int th
   ArenaSizer sizer;
   Carve(spec, options, threads, sizer);
   return RoundUp(sizer.bytes(), kPageBytes);
+}
+
+uint64_t LentBytes(const ModelSpec& spec, const ModelOptions& options) {
+  if (OwnTokens(options) == options.max_step_tokens) return 0;
+  ArenaSizer sizer;
+  CarveRows(spec, options.max_step_tokens, sizer);
+  return RoundUp(sizer.bytes(), kPageBytes);
+}
+
+TokenRows CarveLent(const ModelSpec& spec, const ModelOptions& options, std::span<std::byte> storage) {
+  Arena arena(storage);
+  return CarveRows(spec, options.max_step_tokens, arena);
 }
 
 Scratch CarveScratch(const ModelSpec& spec, const ModelOptions& options, int threads, std::span<std::byte> storage) {

@@ -21,16 +21,20 @@ inline constexpr int kGroupRows = 16;
 // other has a row for each token; the rest is worked off in blocks of rows.
 // Shapes: tokens = most tokens of a step, rows = those of a block, wide = rows, or kGroupRows where that is more, ffn = the
 // widest of the model's feed-forward blocks.
-struct Scratch {
-  int block_rows = 0;
-
+struct TokenRows {
   std::span<float> x;            // (tokens, hidden): the residual stream
   std::span<float> shared;       // (tokens, hidden): the shared expert's output
   std::span<float> slots;        // (tokens * top_k, hidden): outputs of the chosen experts, in the order of expert_slots
   std::span<float> router;       // (tokens, experts): logits, then probabilities
   std::span<float> shared_gate;  // (tokens)
-  std::span<float> logits;       // (logits rows, vocabulary)
-  std::span<float> scores;       // attention
+};
+
+// The rows of each token are those of a step of ModelOptions::own_step_tokens, or lent for a larger one (LentBytes).
+struct Scratch : TokenRows {
+  int block_rows = 0;
+
+  std::span<float> logits;  // (logits rows, vocabulary)
+  std::span<float> scores;  // attention
 
   std::span<float> normed;     // (wide, hidden)
   std::span<float> gathered;   // (wide, hidden): inputs of experts that not all tokens chose
@@ -65,7 +69,10 @@ struct Scratch {
 };
 
 uint64_t ScratchBytes(const ModelSpec& spec, const ModelOptions& options, int threads);
+uint64_t LentBytes(const ModelSpec& spec, const ModelOptions& options);
 // `storage` has ScratchBytes.
 Scratch CarveScratch(const ModelSpec& spec, const ModelOptions& options, int threads, std::span<std::byte> storage);
+// Those of the largest step; `storage` has LentBytes.
+TokenRows CarveLent(const ModelSpec& spec, const ModelOptions& options, std::span<std::byte> storage);
 
 }  // namespace moed

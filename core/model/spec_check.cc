@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/base/status.h"
+#include "core/kernels/kv_rows.h"
 #include "core/model/family.h"
 
 namespace moed {
@@ -14,7 +15,7 @@ constexpr SpecInteger kIntegers[] = {
     {"hidden", &ModelSpec::hidden, 1, 1 << 17},
     {"heads", &ModelSpec::heads, 1, 1024},
     {"kv_heads", &ModelSpec::kv_heads, 1, 1024},
-    {"head_dim", &ModelSpec::head_dim, 2, 1024},
+    {"head_dim", &ModelSpec::head_dim, 2, kMostHeadDim},
     {"vocabulary", &ModelSpec::vocabulary, 1, 1 << 24},
     {"max_positions", &ModelSpec::max_positions, 1, 1 << 24},  // float32 counts exactly to 2^24
     {"experts", &ModelSpec::experts, 1, 1 << 14},

@@ -182,31 +182,31 @@ TEST(JournalTest, GoesOnWhereItWas) {
   const TempFolder folder;
   const std::string path = folder / "j.jsonl";
   {
-    auto journal = Journal::Open(path, kRun);
+    auto journal = SystemsJournal::Open(path, kRun);
     ASSERT_TRUE(journal.ok()) << journal.status();
     ASSERT_TRUE(journal->Add(Speed("auto", 0, {{"decode_tokens_per_second", 2.5}})).ok());
     ASSERT_TRUE(journal->Add({{"speed", 25, "native", "edgemoe", 0}, {}, "needs \"widths\""}).ok());
   }
   std::ofstream(path, std::ios::app) << "{\"kind\":\"speed\",\"sha";  // killed while writing
-  auto journal = Journal::Open(path, kRun);
+  auto journal = SystemsJournal::Open(path, kRun);
   ASSERT_TRUE(journal.ok()) << journal.status();
   ASSERT_EQ(journal->records().size(), 2u);
   EXPECT_EQ(journal->Find({"speed", 25, "native", "auto", 0})->figures.at("decode_tokens_per_second"), 2.5);
   EXPECT_EQ(journal->Find({"speed", 25, "native", "edgemoe", 0})->not_run, "needs \"widths\"");
   EXPECT_EQ(journal->Find({"speed", 25, "native", "auto", 1}), nullptr);
   ASSERT_TRUE(journal->Add(Speed("auto", 1, {})).ok());
-  EXPECT_EQ(Journal::Open(path, kRun)->records().size(), 3u) << "what was cut off is gone, what follows is whole";
+  EXPECT_EQ(SystemsJournal::Open(path, kRun)->records().size(), 3u) << "what was cut off is gone, what follows is whole";
 }
 
 TEST(JournalTest, RefusesAnotherRunAndWhatIsNoJournal) {
   const TempFolder folder;
-  ASSERT_TRUE(Journal::Open(folder / "j.jsonl", kRun).ok());
+  ASSERT_TRUE(SystemsJournal::Open(folder / "j.jsonl", kRun).ok());
   nlohmann::ordered_json other = kRun;
   other["turns"] = 3;
-  EXPECT_THAT(MessageOf(Journal::Open(folder / "j.jsonl", other).status()), HasSubstr("belongs to another run"));
+  EXPECT_THAT(MessageOf(SystemsJournal::Open(folder / "j.jsonl", other).status()), HasSubstr("belongs to another run"));
   Write(folder / "text.jsonl", "Once upon a time\n");
-  EXPECT_THAT(MessageOf(Journal::Open(folder / "text.jsonl", kRun).status()), HasSubstr("line 1"));
-  EXPECT_FALSE(Journal::Open(folder / "no/such/folder.jsonl", kRun).ok());
+  EXPECT_THAT(MessageOf(SystemsJournal::Open(folder / "text.jsonl", kRun).status()), HasSubstr("line 1"));
+  EXPECT_FALSE(SystemsJournal::Open(folder / "no/such/folder.jsonl", kRun).ok());
 }
 
 TEST(QualityTest, DivergenceByHand) {
@@ -261,7 +261,7 @@ class ReportTest : public testing::Test {
   SystemsBench bench_;
   const std::vector<Cell> cells_ = {{25, "native", 0, {.turns = 2}}};
   std::vector<Contender> contenders_;
-  Journal journal_ = *Journal::Open(folder_ / "j.jsonl", kRun);
+  SystemsJournal journal_ = *SystemsJournal::Open(folder_ / "j.jsonl", kRun);
   ReportParts parts_{bench_, cells_, contenders_, journal_, kRun};
 };
 

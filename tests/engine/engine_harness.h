@@ -56,6 +56,7 @@ class NullProvider final : public ExpertProvider {
   void OnToken(SessionId session, TokenId) override { ++computed[session]; }
   void OnGateInput(SessionId, LayerId, std::span<const float>) override {}
   void MaskRouter(LayerId, std::span<const float>, std::span<float>, TokenRouting&) override {}
+  absl::StatusOr<std::span<std::byte>> Lend(uint64_t) override { return std::span<std::byte>(); }
   void Begin(const LayerRouting&) override {}
   std::optional<ReadyExpert> Next() override { return std::nullopt; }
   std::optional<ReadyExpert> NextReady() override { return std::nullopt; }

@@ -4,8 +4,6 @@
 namespace moed {
 namespace {
 
-constexpr LayerId kFirst(0);
-
 // Keeps whatever came first.
 class NeverEvict final : public EvictionPolicy {
  public:

@@ -8,9 +8,6 @@ namespace {
 
 using testing::UnorderedElementsAre;
 
-constexpr LayerId kFirst(0);
-constexpr LayerId kSecond(2);
-
 struct Fault {
   std::string name;
   void (*inject)(LyingFile& file, FileRange record);

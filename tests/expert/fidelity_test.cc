@@ -7,8 +7,6 @@ namespace {
 using testing::ElementsAre;
 using testing::UnorderedElementsAre;
 
-constexpr LayerId kFirst(0);
-
 // Below half of the mass at full precision, the next at the lower one, the rest not at all; residents are never skipped.
 class LowerThenSkip final : public FidelityRule {
  public:

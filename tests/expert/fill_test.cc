@@ -17,9 +17,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-constexpr LayerId kFirst(0);
-constexpr LayerId kSecond(2);
-constexpr LayerId kThird(3);
 constexpr int kAll = 24;
 
 PresetParts PlainParts() {
@@ -66,24 +63,6 @@ std::unique_ptr<CachingProvider> MakeFilling(ReadBackend& reads, int records, Ri
 
 class Fill : public testing::Test {
  protected:
-  // Answers everything and takes it.
-  static std::vector<int32_t> Run(CachingProvider& provider, ManualReadBackend& reads, LayerId layer,
-                                  std::vector<int32_t> experts) {
-    Routing routing(layer, std::move(experts));
-    provider.Begin(routing.Get());
-    return Drain(provider, reads);
-  }
-  static std::vector<int32_t> Drain(CachingProvider& provider, ManualReadBackend& reads) {
-    std::vector<int32_t> failed;
-    reads.CompleteAll();
-    while (auto ready = provider.Next()) {
-      if (!ready->status.ok()) failed.push_back(ready->expert);
-      ready.reset();
-      reads.CompleteAll();
-    }
-    return failed;
-  }
-
   const std::shared_ptr<LyingFile> file_ = StoreFile();
   ManualReadBackend reads_{8, file_};
   ManualReadBackend single_{1, file_};  // one read in flight, the others queue
@@ -105,7 +84,7 @@ TEST_F(Fill, NeedsNoRequestAndReadsOneRecordAtATime) {
   EXPECT_THAT(stats.prefetches, testing::Each(0));
   EXPECT_EQ(stats.predictions[0].guessed + stats.predictions[1].guessed, 0u);
   EXPECT_EQ(stats.cache_bytes, kAll * record);
-  Run(*provider, reads_, kFirst, {0, 3, 5, 7});
+  RunLayer(*provider, reads_, kFirst, {0, 3, 5, 7});
   EXPECT_THAT(Lookups(*provider), ElementsAre(4, 0, 0));
   EXPECT_THAT(reads_.submitted(), SizeIs(kAll));
   EXPECT_THAT(provider->Stats().prefetches, testing::Each(0));
@@ -114,17 +93,17 @@ TEST_F(Fill, NeedsNoRequestAndReadsOneRecordAtATime) {
 TEST_F(Fill, WithoutAnOrderNothingIsRead) {
   auto provider = MakeFilling(reads_, kAll, {}, {});
   EXPECT_THAT(reads_.submitted(), IsEmpty());
-  Run(*provider, reads_, kFirst, {0, 1});
+  RunLayer(*provider, reads_, kFirst, {0, 1});
   EXPECT_THAT(reads_.submitted(), ElementsAre(At(kFirst, 0), At(kFirst, 1)));
 }
 
 TEST_F(Fill, StopsWhenTheCacheIsFullAndEvictsNothing) {
   auto provider = MakeFilling(reads_, 5);
-  Run(*provider, reads_, kFirst, {6, 7});
+  RunLayer(*provider, reads_, kFirst, {6, 7});
   EXPECT_EQ(Residents(*provider), 5u);
   EXPECT_THAT(reads_.submitted(), SizeIs(5));
   EXPECT_EQ(Evictions(*provider), 0u);
-  Run(*provider, reads_, kFirst, {6, 7});
+  RunLayer(*provider, reads_, kFirst, {6, 7});
   EXPECT_THAT(reads_.submitted(), SizeIs(5));
 }
 
@@ -168,7 +147,7 @@ TEST_F(Fill, ADemandJoinsTheReadOfItsRecord) {
 
 TEST_F(Fill, WhatIsThereAlreadyIsNotReadAgain) {
   auto provider = MakeFilling(single_, kAll);
-  Run(*provider, single_, kSecond, {0, 1, 2});
+  RunLayer(*provider, single_, kSecond, {0, 1, 2});
   EXPECT_THAT(single_.submitted(), SizeIs(kAll));
   EXPECT_EQ(Residents(*provider), 24u);
 }
@@ -202,19 +181,19 @@ TEST_F(Fill, WhatNobodyUsedLeavesFirstUnderEveryPolicy) {
     parts.policy = policy.make(StoreContext(6));
     auto provider = MakeFilling(reads, 6, std::move(parts));
     reads.CompleteAll();
-    Run(*provider, reads, kFirst, {0, 1});
+    RunLayer(*provider, reads, kFirst, {0, 1});
     EXPECT_THAT(Lookups(*provider), ElementsAre(2, 0, 0));
     const ExpertKey used[] = {{kFirst, 0}, {kFirst, 1}};
     std::vector<ExpertKey> expected(std::begin(used), std::end(used));
     for (const int32_t expert : {4, 5, 6, 7}) {
-      Run(*provider, reads, kSecond, {expert});
+      RunLayer(*provider, reads, kSecond, {expert});
       expected.push_back({kSecond, expert});
       EXPECT_EQ(ResidentExperts(*provider), expected);
     }
     EXPECT_EQ(Evictions(*provider), 4u);
     EXPECT_EQ(provider->Stats().bypass_loads, 0u);
     EXPECT_EQ(provider->Stats().wasted_prefetch_bytes, 0u);
-    for (const LayerId layer : kLayers) Run(*provider, reads, layer, {0, 2, 4, 6});  // from here on it is the policy's
+    for (const LayerId layer : kLayers) RunLayer(*provider, reads, layer, {0, 2, 4, 6});  // from here on it is the policy's
     EXPECT_EQ(Filled(*provider), 6u);
   }
 }
@@ -222,10 +201,10 @@ TEST_F(Fill, WhatNobodyUsedLeavesFirstUnderEveryPolicy) {
 TEST_F(Fill, TheLastOfTheOrderLeavesFirst) {
   auto provider = MakeFilling(reads_, 3);
   reads_.CompleteAll();
-  Run(*provider, reads_, kThird, {7});
+  RunLayer(*provider, reads_, kThird, {7});
   EXPECT_EQ(Residents(*provider), 3u);
-  Run(*provider, reads_, kFirst, {0});   // first of the order
-  Run(*provider, reads_, kSecond, {0});  // second
+  RunLayer(*provider, reads_, kFirst, {0});   // first of the order
+  RunLayer(*provider, reads_, kSecond, {0});  // second
   EXPECT_THAT(Lookups(*provider), ElementsAre(2, 1, 0));
 }
 
@@ -252,12 +231,12 @@ TEST_F(Fill, IsFreeRoomToThePolicyUntilItIsUsed) {
   auto provider = MakeFilling(reads_, 4, std::move(parts));
   reads_.CompleteAll();
   EXPECT_THAT(inserted, IsEmpty());
-  Run(*provider, reads_, kFirst, {0});
+  RunLayer(*provider, reads_, kFirst, {0});
   EXPECT_THAT(inserted, ElementsAre(CachedKey{kFirst, 0}));
-  Run(*provider, reads_, kSecond, {4, 5, 6});
+  RunLayer(*provider, reads_, kSecond, {4, 5, 6});
   EXPECT_THAT(inserted, SizeIs(4));
   EXPECT_EQ(provider->Stats().bypass_loads, 0u);  // there was room, so nothing was refused
-  Run(*provider, reads_, kThird, {1});
+  RunLayer(*provider, reads_, kThird, {1});
   EXPECT_EQ(provider->Stats().bypass_loads, 1u);
   EXPECT_EQ(Filled(*provider), 4u);
 }
@@ -271,9 +250,9 @@ TEST_F(Fill, ARecordThatCannotBeReadIsTriedOnceAndReportedByItsDemand) {
   EXPECT_THAT(reads_.submitted(), SizeIs(kAll));
   EXPECT_EQ(Residents(*provider), 22u);
   EXPECT_EQ(provider->Stats().failed_loads, 2u);
-  EXPECT_THAT(Run(*provider, reads_, order[1].layer, {order[1].expert}), ElementsAre(order[1].expert));
+  RunLayer(*provider, reads_, order[1].layer, {order[1].expert}, /*failing=*/{order[1].expert});
   file_->Heal();
-  EXPECT_THAT(Run(*provider, reads_, order[1].layer, {order[1].expert}), IsEmpty());
+  RunLayer(*provider, reads_, order[1].layer, {order[1].expert});
 }
 
 TEST_F(Fill, WithoutMemoryTheDemandSaysSo) {
@@ -285,7 +264,7 @@ TEST_F(Fill, WithoutMemoryTheDemandSaysSo) {
   parts.allocator = &allocator;
   auto provider = MakeFilling(reads_, 4, std::move(parts));
   EXPECT_THAT(reads_.submitted(), IsEmpty());
-  EXPECT_THAT(Run(*provider, reads_, kFirst, {0}), ElementsAre(0));
+  RunLayer(*provider, reads_, kFirst, {0}, /*failing=*/{0});
 }
 
 TEST_F(Fill, EndsInTheMiddleOfARead) {

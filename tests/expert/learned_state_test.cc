@@ -4,7 +4,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "tests/expert/provider_rig.h"
+#include "tests/expert/learned_parts.h"
 
 namespace moed {
 namespace {
@@ -12,50 +12,15 @@ namespace {
 constexpr uint64_t kHash = 0x1234;
 constexpr std::string_view kParts = "policy learned, predictor learned";
 
-struct Parts {
-  explicit Parts(size_t table_bytes = 1 << 16) {
-    PolicyContext context = StoreContext();
-    context.table_bytes = table_bytes;
-    policy = MakePolicy("learned", context).value();
-    predictor = MakePredictor("learned", {.model = context}).value();
-  }
-
-  // Tokens that take turns, each with experts of its own.
-  void Learn(int tokens) {
-    const SessionId session{1};
-    policy->OnSequenceStart(session);
-    predictor->OnSequenceStart(session);
-    std::vector<Guess> guesses;
-    for (int i = 0; i < tokens; ++i) {
-      const TokenId token(i % 3);
-      policy->OnToken(session, token);
-      predictor->OnToken(session, token);
-      for (const LayerId layer : kLayers) {
-        const ExpertChoice choices[] = {{i % 3, 0.7f}, {3, 0.3f}};
-        const TokenRouting routing[] = {{session, token, Phase::kDecode, choices}};
-        policy->OnRouted({layer, routing});
-        predictor->OnRouted({layer, routing});
-        guesses.clear();
-        predictor->Predict(session, layer, guesses);
-      }
-    }
-    policy->OnSequenceEnd(session);
-    predictor->OnSequenceEnd(session);
-  }
-
-  std::unique_ptr<EvictionPolicy> policy;
-  std::unique_ptr<ExpertPredictor> predictor;
-};
-
 class LearnedStateTest : public testing::Test {
  protected:
   LearnedFile File(std::string_view name = "state") const { return {folder_ / name, kHash, std::string(kParts)}; }
-  absl::Status Save(Parts& parts, const LearnedFile& file) { return SaveLearned(file, *parts.policy, *parts.predictor); }
-  absl::StatusOr<LearnedTaken> Take(Parts& parts, const LearnedFile& file) {
+  absl::Status Save(LearnedParts& parts, const LearnedFile& file) { return SaveLearned(file, *parts.policy, *parts.predictor); }
+  absl::StatusOr<LearnedTaken> Take(LearnedParts& parts, const LearnedFile& file) {
     return TakeLearned(file, *parts.policy, *parts.predictor);
   }
   // All that was learned, as the file has it.
-  std::string Contents(Parts& parts) {
+  std::string Contents(LearnedParts& parts) {
     EXPECT_TRUE(Save(parts, File("contents")).ok());
     return Read("contents");
   }
@@ -81,10 +46,10 @@ class LearnedStateTest : public testing::Test {
 };
 
 TEST_F(LearnedStateTest, WhatWasSavedIsTakenUpWhole) {
-  Parts learned;
+  LearnedParts learned;
   learned.Learn(60);
   ASSERT_TRUE(Save(learned, File()).ok());
-  Parts fresh;
+  LearnedParts fresh;
   ASSERT_NE(Contents(fresh), Contents(learned));
   const auto taken = Take(fresh, File());
   ASSERT_TRUE(taken.ok()) << taken.status();
@@ -98,10 +63,10 @@ TEST_F(LearnedStateTest, WhatWasSavedIsTakenUpWhole) {
 }
 
 TEST_F(LearnedStateTest, ArraysOfAnotherSizeStartAnew) {
-  Parts learned(1 << 16);
+  LearnedParts learned(1 << 16);
   learned.Learn(60);
   ASSERT_TRUE(Save(learned, File()).ok());
-  Parts smaller(1 << 12);
+  LearnedParts smaller(1 << 12);
   const auto taken = Take(smaller, File());
   ASSERT_TRUE(taken.ok()) << taken.status();
   EXPECT_GT(taken->taken_bytes, 0u);
@@ -110,11 +75,11 @@ TEST_F(LearnedStateTest, ArraysOfAnotherSizeStartAnew) {
 }
 
 TEST_F(LearnedStateTest, WhatDoesNotFitIsRefusedAndNothingIsTaken) {
-  Parts learned;
+  LearnedParts learned;
   learned.Learn(60);
   ASSERT_TRUE(Save(learned, File()).ok());
   const std::string good = Read("state");
-  Parts fresh;
+  LearnedParts fresh;
   const std::string before = Contents(fresh);
 
   EXPECT_EQ(Take(fresh, File("absent")).status().code(), absl::StatusCode::kNotFound);

@@ -9,8 +9,6 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-constexpr LayerId kFirst(0);
-
 std::shared_ptr<const RandomAccessFile> MemoryStore() { return MakeMemoryFile("experts.moed", ExpertStore::Get().contents()); }
 uint64_t At(LayerId layer, int expert) { return ExpertStore::Get().OffsetOf(layer, expert); }
 

@@ -80,12 +80,14 @@ TEST(MemoryPlan, TheSmallestBudgetWorksAndOneByteLessDoesNot) {
   large_records.record = 40 * kMiB;  // a sixteenth of the rest would be more KV than there is room for
   MemoryNeeds short_model = Needs();
   short_model.model_context = 40;
+  MemoryNeeds lending = Needs();
+  lending.lent = kMiB;
   const MemoryRequest requests[] = {{.budget = 1},
                                     {.budget = 1, .max_sessions = 8},
                                     {.budget = 1, .kv_budget = 3 * kMiB},
                                     {.budget = 1, .max_context = 33},
                                     {.budget = 1, .kv_budget = kMiB, .max_context = 30}};
-  for (const MemoryNeeds& needs : {Needs(), large_records, short_model}) {
+  for (const MemoryNeeds& needs : {Needs(), large_records, short_model, lending}) {
     for (MemoryRequest request : requests) {
       const absl::Status refused = PlanMemory(needs, request).status();
       EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
@@ -97,7 +99,7 @@ TEST(MemoryPlan, TheSmallestBudgetWorksAndOneByteLessDoesNot) {
       request.budget = ParseBytes(smallest[1].str()).value();
       const auto plan = PlanMemory(needs, request);
       ASSERT_TRUE(plan.ok()) << plan.status();
-      EXPECT_GE(plan->cache, needs.record);
+      EXPECT_GE(plan->cache, needs.record + needs.lent);
       EXPECT_LE(SumOf(*plan), request.budget);
       --request.budget;
       EXPECT_EQ(PlanMemory(needs, request).status().code(), absl::StatusCode::kResourceExhausted);

@@ -5,10 +5,6 @@
 namespace moed {
 namespace {
 
-constexpr LayerId kFirst(0);
-constexpr LayerId kSecond(2);
-constexpr LayerId kThird(3);
-
 std::vector<WantedExpert> Want(std::initializer_list<int32_t> experts) {
   std::vector<WantedExpert> wanted;
   for (const int32_t expert : experts) wanted.push_back({.expert = expert});

@@ -6,8 +6,6 @@
 namespace moed {
 namespace {
 
-constexpr LayerId kFirst(0);
-constexpr LayerId kSecond(2);
 constexpr LayerId kLast(3);
 
 std::unique_ptr<ExpertPredictor> Make(GateFn gate) {

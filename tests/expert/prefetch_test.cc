@@ -7,10 +7,6 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-constexpr LayerId kFirst(0);
-constexpr LayerId kSecond(2);
-constexpr LayerId kThird(3);
-
 uint64_t At(LayerId layer, int expert) { return ExpertStore::Get().OffsetOf(layer, expert); }
 Guess Likely(LayerId layer, int32_t expert) { return {{layer, expert}, 0.5f}; }
 
@@ -20,24 +16,6 @@ class Prefetch : public testing::Test {
     RigParts parts;
     parts.predictor = std::make_unique<ScriptedPredictor>(std::move(script));
     return MakeProvider(reads, Records(records), std::move(parts));
-  }
-  // Answers everything and takes it.
-  static std::vector<int32_t> Run(CachingProvider& provider, ManualReadBackend& reads, LayerId layer,
-                                  std::vector<int32_t> experts) {
-    Routing routing(layer, std::move(experts));
-    provider.Begin(routing.Get());
-    return Drain(provider, reads);
-  }
-  static std::vector<int32_t> Drain(CachingProvider& provider, ManualReadBackend& reads) {
-    std::vector<int32_t> order;
-    reads.CompleteAll();
-    while (auto ready = provider.Next()) {
-      EXPECT_TRUE(ready->status.ok());
-      order.push_back(ready->expert);
-      ready.reset();
-      reads.CompleteAll();
-    }
-    return order;
   }
 
   const std::shared_ptr<const RandomAccessFile> store_ = MakeMemoryFile("experts.moed", ExpertStore::Get().contents());
@@ -55,8 +33,8 @@ TEST_F(Prefetch, DemandsAreQueuedBeforeGuesses) {
 
 TEST_F(Prefetch, AGuessInTimeIsAHit) {
   auto provider = Make(8, {{kFirst, {Likely(kSecond, 4)}}}, reads_);
-  Run(*provider, reads_, kFirst, {1});
-  Run(*provider, reads_, kSecond, {4});
+  RunLayer(*provider, reads_, kFirst, {1});
+  RunLayer(*provider, reads_, kSecond, {4});
   EXPECT_THAT(Lookups(*provider), ElementsAre(1, 1, 0));
   EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kUsed), 1u);
   EXPECT_EQ(reads_.submitted().size(), 2u);
@@ -66,7 +44,7 @@ TEST_F(Prefetch, AGuessInTimeIsAHit) {
   EXPECT_EQ(stats.loads[0].count, 1u);
   EXPECT_EQ(stats.loads[1].count, 1u);
   EXPECT_EQ(provider->sequence_counters(kSession).bytes_read, record);
-  Run(*provider, reads_, kSecond, {4});
+  RunLayer(*provider, reads_, kSecond, {4});
   EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kUsed), 1u);  // once
 }
 
@@ -85,7 +63,7 @@ TEST_F(Prefetch, SavesAtMostARead) {
   EXPECT_EQ(provider->Next()->expert, 1);
   EXPECT_FALSE(provider->Next().has_value());
   clock.AdvanceNanos(5000);
-  Run(*provider, single_, kSecond, {4});
+  RunLayer(*provider, single_, kSecond, {4});
   EXPECT_NEAR(provider->Stats().prefetch_saved_seconds, 1e-6, 1e-9);
 }
 
@@ -132,7 +110,7 @@ TEST_F(Prefetch, QueuedGuessesOfAPassedLayerAreCancelled) {
   EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kCancelled), 1u);  // 5; 4 is in flight and goes on
   EXPECT_THAT(Drain(*provider, single_), ElementsAre(2));
   EXPECT_THAT(single_.submitted(), ElementsAre(At(kFirst, 1), At(kSecond, 4), At(kSecond, 2), At(kThird, 6)));
-  EXPECT_THAT(Run(*provider, single_, kSecond, {5}), ElementsAre(5));  // absent again, and readable
+  EXPECT_THAT(RunLayer(*provider, single_, kSecond, {5}), ElementsAre(5));  // absent again, and readable
   EXPECT_EQ(provider->Stats().failed_loads, 0u);
 }
 
@@ -144,24 +122,24 @@ TEST_F(Prefetch, QueuedGuessesGiveTheirSlotsToWaitingDemands) {
   EXPECT_EQ(provider->Next()->expert, 1);
   EXPECT_THAT(single_.pending(), ElementsAre(At(kThird, 4)));
   // Four wanted, four slots: 1 can be evicted, 4 is in flight, 5 and 6 are queued.
-  EXPECT_THAT(Run(*provider, single_, kSecond, {0, 1, 2, 3}), testing::UnorderedElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(RunLayer(*provider, single_, kSecond, {0, 1, 2, 3}), testing::UnorderedElementsAre(0, 1, 2, 3));
   EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kCancelled), 2u);
   EXPECT_LE(provider->Stats().cache_bytes, provider->Stats().cache_capacity_bytes);
 }
 
 TEST_F(Prefetch, GuessesTakeNothingWhileDemandsWait) {
   auto provider = Make(2, {{kFirst, {Likely(kSecond, 4)}}}, reads_);
-  EXPECT_THAT(Run(*provider, reads_, kFirst, {0, 1, 2}), testing::UnorderedElementsAre(0, 1, 2));
+  EXPECT_THAT(RunLayer(*provider, reads_, kFirst, {0, 1, 2}), testing::UnorderedElementsAre(0, 1, 2));
   EXPECT_THAT(reads_.submitted(), testing::Not(testing::Contains(At(kSecond, 4))));
 }
 
 TEST_F(Prefetch, GuessesSpareWhatTheLayerWantsAndOtherGuesses) {
   auto provider = Make(4, {{kFirst, {Likely(kThird, 4)}}, {kSecond, {Likely(kThird, 5), Likely(kThird, 6)}}}, reads_);
-  Run(*provider, reads_, kFirst, {0});   // slots: 0, guess 4
-  Run(*provider, reads_, kSecond, {1});  // + 1, guess 5; guess 6 may take only 0's slot
+  RunLayer(*provider, reads_, kFirst, {0});   // slots: 0, guess 4
+  RunLayer(*provider, reads_, kSecond, {1});  // + 1, guess 5; guess 6 may take only 0's slot
   EXPECT_THAT(reads_.submitted(), ElementsAre(At(kFirst, 0), At(kThird, 4), At(kSecond, 1), At(kThird, 5), At(kThird, 6)));
   EXPECT_EQ(provider->Stats().evictions[0][static_cast<int>(EvictionReason::kPrefetch)], 1u);
-  Run(*provider, reads_, kThird, {4, 5, 6});
+  RunLayer(*provider, reads_, kThird, {4, 5, 6});
   EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kUsed), 3u);
   EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kWasted), 0u);
 }
@@ -191,12 +169,12 @@ TEST_F(Prefetch, WhatIsGuessedStaysForItsLayerWhereAnythingElseCanLeave) {
     parts.predictor = std::make_unique<Budgeted>(PrefetchBudget{.max_loads = INT_MAX, .keep_guessed = keep},
                                                  std::map<LayerId, std::vector<Guess>>{{kFirst, {Likely(kThird, 6)}}});
     auto provider = MakeProvider(reads, Records(3), std::move(parts));
-    Run(*provider, reads, kThird, {6});
-    Run(*provider, reads, kThird, {7});
-    Run(*provider, reads, kFirst, {0});   // 6 is the oldest, and guessed
-    Run(*provider, reads, kSecond, {1});  // 6 or 7 leaves
+    RunLayer(*provider, reads, kThird, {6});
+    RunLayer(*provider, reads, kThird, {7});
+    RunLayer(*provider, reads, kFirst, {0});   // 6 is the oldest, and guessed
+    RunLayer(*provider, reads, kSecond, {1});  // 6 or 7 leaves
     EXPECT_EQ(std::ranges::count(ResidentExperts(*provider), ExpertKey{kThird, 6}), keep ? 1 : 0);
-    Run(*provider, reads, kSecond, {2, 3, 4});  // nothing else is left
+    RunLayer(*provider, reads, kSecond, {2, 3, 4});  // nothing else is left
     EXPECT_EQ(std::ranges::count(ResidentExperts(*provider), ExpertKey{kThird, 6}), 0);
   }
 }
@@ -207,10 +185,10 @@ TEST_F(Prefetch, WhatWasGuessedIsNotKeptLonger) {
   parts.predictor = std::make_unique<Budgeted>(PrefetchBudget{.max_loads = INT_MAX, .keep_guessed = true},
                                                std::map<LayerId, std::vector<Guess>>{{kFirst, {Likely(kSecond, 6)}}});
   auto provider = MakeProvider(reads_, Records(3), std::move(parts));
-  Run(*provider, reads_, kSecond, {6});
-  Run(*provider, reads_, kFirst, {0});
-  Run(*provider, reads_, kSecond, {1});
-  Run(*provider, reads_, kThird, {2});
+  RunLayer(*provider, reads_, kSecond, {6});
+  RunLayer(*provider, reads_, kFirst, {0});
+  RunLayer(*provider, reads_, kSecond, {1});
+  RunLayer(*provider, reads_, kThird, {2});
   EXPECT_EQ(std::ranges::count(ResidentExperts(*provider), ExpertKey{kSecond, 6}), 0);
 }
 
@@ -237,15 +215,15 @@ TEST_F(Prefetch, PredictorsAreToldHowManyReadsALayerHides) {
 
 TEST_F(Prefetch, NoRoomForAGuessLeavesEverythingAlone) {
   auto provider = Make(3, {{kFirst, {Likely(kSecond, 4)}}}, reads_);
-  Run(*provider, reads_, kFirst, {0, 1, 2});
+  RunLayer(*provider, reads_, kFirst, {0, 1, 2});
   EXPECT_EQ(reads_.submitted().size(), 3u);
   EXPECT_EQ(Lookups(*provider)[1], 3u);
 }
 
 TEST_F(Prefetch, AGuessEvictedUnusedIsWasted) {
   auto provider = Make(2, {{kFirst, {Likely(kSecond, 4)}}}, reads_);
-  Run(*provider, reads_, kFirst, {0});
-  Run(*provider, reads_, kSecond, {1, 2});
+  RunLayer(*provider, reads_, kFirst, {0});
+  RunLayer(*provider, reads_, kSecond, {1, 2});
   EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kWasted), 1u);
   EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kUsed), 0u);
   EXPECT_EQ(provider->Stats().wasted_prefetch_bytes, ExpertStore::Get().record_bytes());
@@ -260,7 +238,7 @@ TEST_F(Prefetch, AtMostTheAllowedNumberALayer) {
   ProviderOptions options = Records(24);
   options.max_prefetch_loads = 3;
   auto provider = MakeProvider(reads_, options, std::move(parts));
-  Run(*provider, reads_, kFirst, {0});
+  RunLayer(*provider, reads_, kFirst, {0});
   EXPECT_EQ(reads_.submitted().size(), 1u + 3u);
 }
 

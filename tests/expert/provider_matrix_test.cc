@@ -91,14 +91,25 @@ std::vector<int32_t> RandomTopK(std::mt19937_64& random, LayerId layer, float hi
   return order;
 }
 
+// Before every other step as much as leaves one record, or less, is lent.
+uint64_t RandomLoan(std::mt19937_64& random, uint64_t capacity) {
+  const uint64_t pages = (capacity - ExpertStore::Get().record_bytes()) / kPageBytes;
+  return random() % 2 == 0 ? 0 : (random() % 2 == 0 ? pages : random() % (pages + 1)) * kPageBytes;
+}
+
 void RunRandomSteps(CachingProvider& provider, int steps, uint64_t seed) {
   std::mt19937_64 random(seed);
   const uint64_t capacity = provider.Stats().cache_capacity_bytes;
+  constexpr std::byte kBorrowers{0x5a};
   const SessionId sessions[] = {SessionId(7), SessionId(8), SessionId(9)};
   for (const SessionId session : sessions) provider.OnSequenceStart(session);
   uint64_t wanted = 0;
   for (int step = 0; step < steps; ++step) {
     const size_t batch = 1 + random() % std::size(sessions);
+    const uint64_t loan = RandomLoan(random, capacity);
+    const std::span<std::byte> lent = provider.Lend(loan).value();
+    ASSERT_EQ(lent.size(), loan);
+    std::ranges::fill(lent, kBorrowers);
     for (const LayerId layer : kLayers) {
       Routing routing(layer);
       std::set<int32_t> expected;
@@ -116,6 +127,7 @@ void RunRandomSteps(CachingProvider& provider, int steps, uint64_t seed) {
       EXPECT_LE(provider.Stats().cache_bytes, capacity);
       wanted += expected.size();
     }
+    EXPECT_EQ(std::ranges::count(lent, kBorrowers), static_cast<std::ptrdiff_t>(loan));
     if (testing::Test::HasFailure()) return;
   }
   const auto lookups = Lookups(provider);

@@ -29,7 +29,8 @@ namespace moed {
 
 inline constexpr int kExperts = 8;
 inline constexpr int kTopK = 4;
-inline const LayerId kLayers[] = {LayerId(0), LayerId(2), LayerId(3)};
+inline constexpr LayerId kFirst(0), kSecond(2), kThird(3);
+inline const LayerId kLayers[] = {kFirst, kSecond, kThird};
 
 // 1, 2, 3 ...; the norms are the last tensor.
 inline void WriteNorms(StoreWriter& writer, const StoreDescription& description) {
@@ -209,6 +210,27 @@ inline Delivered RunLayer(CachingProvider& provider, Routing& routing) {
 inline Delivered RunLayer(CachingProvider& provider, LayerId layer, std::vector<int32_t> experts) {
   Routing routing(layer, std::move(experts));
   return RunLayer(provider, routing);
+}
+
+// Answers every read and takes everything, one handle at a time; of it, `failing` and nothing else has failed. Returns the order.
+inline std::vector<int32_t> Drain(CachingProvider& provider, ManualReadBackend& reads, const std::vector<int32_t>& failing = {}) {
+  std::vector<int32_t> order, failed;
+  reads.CompleteAll();
+  while (auto ready = provider.Next()) {
+    order.push_back(ready->expert);
+    if (!ready->status.ok()) failed.push_back(ready->expert);
+    ready.reset();
+    reads.CompleteAll();
+  }
+  EXPECT_THAT(failed, testing::ElementsAreArray(failing));
+  return order;
+}
+// The same, of a layer that it begins.
+inline std::vector<int32_t> RunLayer(CachingProvider& provider, ManualReadBackend& reads, LayerId layer,
+                                     std::vector<int32_t> experts, const std::vector<int32_t>& failing = {}) {
+  Routing routing(layer, std::move(experts));
+  provider.Begin(routing.Get());
+  return Drain(provider, reads, failing);
 }
 
 inline std::shared_ptr<LyingFile> StoreFile() {

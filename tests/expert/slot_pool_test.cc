@@ -66,6 +66,22 @@ TEST_F(SlotPoolTest, KeepsFreeWhatItIsTold) {
   EXPECT_EQ(pool_.Take(2 * kPage, 2 * kPage).value().size(), 2 * kPage);
 }
 
+TEST_F(SlotPoolTest, WhatIsLentIsNotHandedOut) {
+  const Extent first = pool_.Take(kPage, 0).value();
+  const Extent second = pool_.Take(2 * kPage, 0).value();
+  pool_.Lend(2 * kPage);
+  EXPECT_EQ(pool_.available_bytes(), 2 * kPage + 100);
+  EXPECT_EQ(pool_.Lent()->size(), 2 * kPage);
+  EXPECT_FALSE(pool_.ReachesLent(first));
+  EXPECT_TRUE(pool_.ReachesLent(second));  // with its second page
+  EXPECT_TRUE(pool_.Take(kPage, 0).value().empty());
+  pool_.Return(second);
+  EXPECT_EQ(pool_.Take(kPage, 0)->data(), second.data());
+  EXPECT_TRUE(pool_.Take(kPage, 0).value().empty());
+  pool_.Lend(0);
+  EXPECT_EQ(pool_.Take(2 * kPage, 0)->size(), 2 * kPage);
+}
+
 TEST_F(SlotPoolTest, RandomSizesNeverOverlap) {
   std::mt19937_64 random(3);
   SlotPool pool(allocator_, 64 * kPage);

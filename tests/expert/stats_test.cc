@@ -10,9 +10,6 @@ namespace {
 
 using testing::ElementsAre;
 
-constexpr LayerId kFirst(0);
-constexpr LayerId kSecond(2);
-
 // Says once that the thread that armed it has looked at the time: the moment before a wait begins.
 class AnnouncingClock final : public Clock {
  public:

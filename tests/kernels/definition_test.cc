@@ -3,7 +3,6 @@
 #include <numeric>
 
 #include "core/base/executor.h"
-#include "core/quant/half.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/fixtures.h"
 
@@ -135,49 +134,55 @@ TEST_F(Definition, AttentionOverPages) {
     value_pages.push_back(values.back().data());
   }
   std::vector<float> output(query.size());
-  std::vector<float> scratch(Backend::AttentionScratchFloats(1, length));
+  std::vector<float> scratch(Backend::AttentionScratchFloats(shape, 1, length));
   const AttentionJob job{query.data(), output.data(), key_pages, value_pages, length};
   backend_->Attention(shape, {&job, 1}, scratch);
   for (int head = 0; head < shape.heads; ++head) {
-    const int kv = head / 3 * shape.head_dim;
+    const auto at = [&](int t) { return (head / 3 * shape.page_tokens + t % shape.page_tokens) * shape.head_dim; };
     std::vector<double> weight(length);
     for (int t = 0; t < length; ++t) {
       double score = 0;
-      for (int d = 0; d < shape.head_dim; ++d) score += query[head * 5 + d] * keys[t / 4][t % 4 * token_floats + kv + d];
+      for (int d = 0; d < shape.head_dim; ++d) score += query[head * 5 + d] * keys[t / 4][at(t) + d];
       weight[t] = std::exp(shape.scale * score);
     }
     const double total = std::accumulate(weight.begin(), weight.end(), 0.0);
     for (int d = 0; d < shape.head_dim; ++d) {
       double expected = 0;
-      for (int t = 0; t < length; ++t) expected += weight[t] / total * values[t / 4][t % 4 * token_floats + kv + d];
+      for (int t = 0; t < length; ++t) expected += weight[t] / total * values[t / 4][at(t) + d];
       EXPECT_NEAR(output[head * 5 + d], expected, 1e-5);
     }
   }
 }
 
-TEST_F(Definition, AttentionOverHalvesIsAttentionOverWhatTheyWidenTo) {
-  AttentionShape shape{.heads = 2, .kv_heads = 1, .head_dim = 11, .page_tokens = 4, .scale = 0.4f};
+TEST_F(Definition, AttentionOverNarrowRowsIsAttentionOverWhatTheyWidenTo) {
+  AttentionShape shape{.heads = 2, .kv_heads = 1, .head_dim = 34, .page_tokens = 4, .scale = 0.4f};
   const int length = 4;
   const std::vector<float> query = Gaussian(shape.heads * shape.head_dim, 1);
-  std::vector<std::vector<uint16_t>> halves;
-  std::vector<std::vector<float>> widened;
-  for (int kind = 0; kind < 2; ++kind) {
-    halves.emplace_back();
-    for (const float x : Gaussian(length * shape.head_dim, 30 + kind)) halves.back().push_back(FloatToFloat16(x));
-    halves.back()[3] = 0x0001;  // the smallest subnormal
-    widened.emplace_back();
-    for (const uint16_t half : halves.back()) widened.back().push_back(Float16ToFloat(half));
+  std::vector<float> scratch(Backend::AttentionScratchFloats(shape, 1, length));
+  for (const KvFormat format : {KvFormat::kF16, KvFormat::kQ8}) {
+    std::vector<unsigned char> rows[2];
+    std::vector<float> widened[2];
+    for (int kind = 0; kind < 2; ++kind) {
+      std::vector<float> numbers = Gaussian(length * shape.head_dim, 30 + kind);
+      numbers[3] = 0x1p-24f;  // the smallest subnormal half
+      const int64_t row_bytes = KvRowBytes(format, shape.head_dim);
+      rows[kind].resize(length * row_bytes);
+      widened[kind].resize(numbers.size());
+      for (int t = 0; t < length; ++t) {
+        StoreKvRow(format, &numbers[t * shape.head_dim], shape.head_dim, &rows[kind][t * row_bytes]);
+        WidenKvRow(format, &rows[kind][t * row_bytes], shape.head_dim, &widened[kind][t * shape.head_dim]);
+      }
+    }
+    const auto attend = [&](KvFormat of, const void* keys, const void* values) {
+      shape.kv_format = of;
+      std::vector<float> output(query.size());
+      const AttentionJob job{query.data(), output.data(), {&keys, 1}, {&values, 1}, length};
+      backend_->Attention(shape, {&job, 1}, scratch);
+      return output;
+    };
+    EXPECT_TRUE(
+        SameBits(attend(format, rows[0].data(), rows[1].data()), attend(KvFormat::kF32, widened[0].data(), widened[1].data())));
   }
-  std::vector<float> scratch(Backend::AttentionScratchFloats(1, length));
-  const auto attend = [&](const void* keys, const void* values) {
-    std::vector<float> output(query.size());
-    const AttentionJob job{query.data(), output.data(), {&keys, 1}, {&values, 1}, length};
-    backend_->Attention(shape, {&job, 1}, scratch);
-    return output;
-  };
-  const std::vector<float> expected = attend(widened[0].data(), widened[1].data());
-  shape.kv_format = KvFormat::kF16;
-  EXPECT_TRUE(SameBits(attend(halves[0].data(), halves[1].data()), expected));
 }
 
 TEST_F(Definition, SoftmaxSumsToOneWhateverTheSize) {

@@ -5,7 +5,6 @@
 #include <string>
 #include <tuple>
 
-#include "core/quant/half.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/fixtures.h"
 
@@ -36,6 +35,7 @@ class Exactness : public ::testing::TestWithParam<std::tuple<std::string_view, i
     operation(*backend_, found.data());
     EXPECT_TRUE(SameBits(found.copy(), expected.copy())) << "misaligned by " << misalignment;
   }
+  void CompareAttention(AttentionShape shape);
 
   InlineExecutor inline_;
   std::unique_ptr<Backend> scalar_ = MakeBackend("scalar", inline_).value();
@@ -226,55 +226,50 @@ TEST_P(Exactness, RopeAngles) {
   }
 }
 
+// Jobs of every length up to 43 in one call.
+void Exactness::CompareAttention(AttentionShape shape) {
+  const int longest = 43, pages = 9;
+  const std::vector<float> cache = Gaussian(2 * pages * shape.page_tokens * shape.kv_heads * shape.head_dim, shape.head_dim);
+  const size_t rows_of_page = static_cast<size_t>(shape.page_tokens) * shape.kv_heads;
+  const std::vector<float> query = Gaussian(longest * shape.heads * shape.head_dim, 8);
+  const size_t token_floats = static_cast<size_t>(shape.heads) * shape.head_dim;
+  std::vector<const void*> key_pages, value_pages;
+  // One job for every length from 1 to `longest`, all in one call.
+  const auto operation = [&](Backend& backend, float* output) {
+    std::vector<AttentionJob> jobs;
+    for (int i = 0; i < longest; ++i) {
+      jobs.push_back({query.data() + i * token_floats, output + i * token_floats, key_pages, value_pages, i + 1});
+    }
+    std::vector<float> scores(Backend::AttentionScratchFloats(shape, backend.threads(), longest));
+    backend.Attention(shape, jobs, scores);
+  };
+  for (int format = 0; format < kKvFormatCount; ++format) {
+    shape.kv_format = static_cast<KvFormat>(format);
+    const int64_t row_bytes = KvRowBytes(shape.kv_format, shape.head_dim);
+    const int64_t element_bytes = row_bytes / KvRowElements(shape.kv_format, shape.head_dim);
+    std::vector<unsigned char> rows(2 * pages * rows_of_page * row_bytes);
+    for (size_t row = 0; row < 2 * pages * rows_of_page; ++row) {
+      StoreKvRow(shape.kv_format, &cache[row * shape.head_dim], shape.head_dim, &rows[row * row_bytes]);
+    }
+    Misaligned<unsigned char> misaligned(rows, shape.head_dim % 8 * element_bytes);
+    key_pages.clear();
+    value_pages.clear();
+    for (int page = 0; page < 2 * pages; ++page) {
+      (page % 2 == 0 ? key_pages : value_pages).push_back(misaligned.data() + page * rows_of_page * row_bytes);
+    }
+    Compare(std::vector<float>(query.size()), 1, operation);
+  }
+}
+
+// Whatever number of heads shares keys: computed one by one, in one group, in several.
 TEST_P(Exactness, Attention) {
-  for (auto [head_dim, page_tokens] : std::vector<std::pair<int, int>>{{1, 5},
-                                                                       {4, 5},
-                                                                       {7, 5},
-                                                                       {8, 5},
-                                                                       {8, 8},
-                                                                       {9, 16},
-                                                                       {16, 8},
-                                                                       {16, 21},
-                                                                       {20, 5},
-                                                                       {32, 16},
-                                                                       {33, 16},
-                                                                       {48, 16},
-                                                                       {64, 5},
-                                                                       {64, 16},
-                                                                       {72, 16},
-                                                                       {128, 5},
-                                                                       {128, 16},
-                                                                       {130, 5}}) {
-    AttentionShape shape{.heads = 4, .kv_heads = 2, .head_dim = head_dim, .page_tokens = page_tokens, .scale = 0.3f};
-    const int longest = 43, pages = 9;
-    const std::vector<float> cache = Gaussian(2 * pages * shape.page_tokens * shape.kv_heads * head_dim, head_dim);
-    const size_t page_elements = static_cast<size_t>(shape.page_tokens) * shape.kv_heads * head_dim;
-    Misaligned<float> floats(cache, head_dim % 8);
-    std::vector<uint16_t> narrowed(cache.size());
-    std::transform(cache.begin(), cache.end(), narrowed.begin(), FloatToFloat16);
-    Misaligned<uint16_t> halves(narrowed, head_dim % 8);
-    const std::vector<float> query = Gaussian(longest * shape.heads * head_dim, 8);
-    const size_t token_floats = static_cast<size_t>(shape.heads) * head_dim;
-    // One job for every length from 1 to `longest`, all in one call.
-    const auto operation = [&](Backend& backend, float* output) {
-      std::vector<const void*> key_pages, value_pages;
-      for (int page = 0; page < pages; ++page) {
-        for (std::vector<const void*>* kind : {&key_pages, &value_pages}) {
-          const size_t at = (2 * page + (kind == &value_pages)) * page_elements;
-          const bool half = shape.kv_format == KvFormat::kF16;
-          kind->push_back(half ? static_cast<const void*>(halves.data() + at) : floats.data() + at);
-        }
-      }
-      std::vector<AttentionJob> jobs;
-      for (int i = 0; i < longest; ++i) {
-        jobs.push_back({query.data() + i * token_floats, output + i * token_floats, key_pages, value_pages, i + 1});
-      }
-      std::vector<float> scores(Backend::AttentionScratchFloats(backend.threads(), longest));
-      backend.Attention(shape, jobs, scores);
-    };
-    for (const KvFormat format : {KvFormat::kF32, KvFormat::kF16}) {
-      shape.kv_format = format;
-      Compare(std::vector<float>(query.size()), 1, operation);
+  constexpr std::pair<int, int> kHeads[] = {{3, 3}, {4, 2}, {10, 2}};
+  constexpr std::pair<int, int> kDimsAndPages[] = {{1, 5},   {4, 5},   {7, 5},    {8, 5},   {8, 8},    {9, 16}, {16, 8},
+                                                   {16, 21}, {20, 5},  {32, 16},  {33, 16}, {48, 16},  {64, 5}, {64, 16},
+                                                   {72, 16}, {128, 5}, {128, 16}, {130, 5}, {256, 16}, {264, 8}};
+  for (const auto& [head_dim, page_tokens] : kDimsAndPages) {
+    for (const auto& [heads, kv_heads] : kHeads) {
+      CompareAttention({.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .page_tokens = page_tokens, .scale = 0.3f});
     }
   }
 }

@@ -20,7 +20,9 @@ namespace moed {
 
 inline std::vector<std::string_view> BackendNames() {
   std::vector<std::string_view> names;
-  for (const BackendRow& row : Backends()) names.push_back(row.name);
+  for (const BackendRow& row : Backends()) {
+    if (row.make != nullptr) names.push_back(row.name);
+  }
   return names;
 }
 

@@ -5,7 +5,9 @@
 
 #include "core/base/status.h"
 #include "core/model/family.h"
+#include "core/model/spec_check.h"
 #include "nlohmann/json.hpp"
+#include "tests/base/damaged_json.h"
 #include "tests/model/packed_model.h"
 
 namespace moed {
@@ -13,11 +15,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-absl::StatusOr<ModelSpec> Read(const Json& config, const std::string& generation_config = "") {
-  const std::string text = config.dump();
+absl::StatusOr<ModelSpec> ReadSpec(const std::string& text, const std::string& generation_config = "") {
   auto family = FamilyOf(text);
   if (!family.ok()) return family.status();
   return (*family)->read_spec(text, generation_config);
+}
+absl::StatusOr<ModelSpec> Read(const Json& config, const std::string& generation_config = "") {
+  return ReadSpec(config.dump(), generation_config);
 }
 
 Json ConfigOf(std::string_view family) {
@@ -134,6 +138,12 @@ TEST_P(ConfigTest, RefusesUnknownKeysByName) {
 }
 
 // transformers 5 writes rope_parameters and dtype, and names the experts alike in all families.
+TEST_P(ConfigTest, HostileValuesAreRefusedOrComputable) {
+  ForEachHostileValue(good_.dump(), [](const std::string& text, const std::string& what) {
+    if (const auto spec = ReadSpec(text); spec.ok()) EXPECT_TRUE(CheckSpec(*spec).ok()) << what;
+  });
+}
+
 TEST_P(ConfigTest, BothSpellingsGiveTheSameSpec) {
   const std::string expected = SpecToJson(*Read(good_));
   Json config = good_;

@@ -129,6 +129,36 @@ TEST_P(ExactnessTest, BatchComposition) {
 
 INSTANTIATE_TEST_SUITE_P(Stores, ExactnessTest, testing::ValuesIn(Cases(Formats())), CaseName);
 
+// Whatever part of the activations is lent, and however many tokens the steps before and after had.
+TEST_P(ExactnessTest, LentMemoryGivesTheSameBits) {
+  for (const int own : {1, 7, 8}) {
+    PackedModel model(store_, {.own_step_tokens = own});
+    TestSequence sequence;
+    const int before = provider_.loans;
+    Logits got;
+    for (const size_t piece : {1, 8, 9, 2}) {
+      const auto tokens = std::span(tokens_).subspan(got.size(), piece);
+      const Logits some = model.Feed(provider_, sequence, tokens, piece);
+      got.insert(got.end(), some.begin(), some.end());
+    }
+    EXPECT_EQ(provider_.loans - before, own == 1 ? 3 : own == 7 ? 2 : 1);
+    EXPECT_TRUE(SameBits(got, Logits(expected_.begin(), expected_.begin() + static_cast<std::ptrdiff_t>(got.size()))));
+  }
+}
+
+TEST_P(ExactnessTest, AStepWithoutTheMemoryItNeedsFailsAlone) {
+  PackedModel model(store_, {.own_step_tokens = 4});
+  TestSequence sequence;
+  SequenceChunk chunk = {.phase = Phase::kPrefill, .tokens = std::span(tokens_).first(5), .kv = &sequence.kv};
+  provider_.refuse_loans = true;
+  EXPECT_TRUE(model.Step(provider_, std::span(&chunk, 1))[0].empty());
+  EXPECT_TRUE(absl::IsResourceExhausted(chunk.status)) << chunk.status;
+  EXPECT_EQ(sequence.kv.length, 0);
+  chunk.status = absl::OkStatus();
+  chunk.tokens = chunk.tokens.first(4);
+  EXPECT_TRUE(SameBits(model.Step(provider_, std::span(&chunk, 1))[0], Logits(expected_.begin(), expected_.begin() + 4)));
+}
+
 class LargestStepTest : public ExactnessTest {};
 
 // As many tokens and positions as the model was loaded for: scratch is large enough, and more whole contexts than there are page

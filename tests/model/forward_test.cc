@@ -190,7 +190,13 @@ TEST_P(ForwardTest, LogitsOnlyWhereTheyAreWanted) {
 
 TEST_P(ForwardTest, ScratchBytesAreExact) {
   const ModelSpec spec = *SpecFromJson(store_.description().model_spec);
-  for (const ModelOptions& options : {ModelOptions{1, 1, 1}, ModelOptions{7, 33, 3}, ModelOptions{64, 160, 200}}) {
+  for (const ModelOptions& options :
+       {ModelOptions{1, 1, 1}, ModelOptions{7, 33, 3}, ModelOptions{64, 160, 200}, ModelOptions{64, 160, 200, 5}}) {
+    const uint64_t lent_bytes = Model::LentBytes(spec, options);
+    EXPECT_EQ(lent_bytes > 0, options.own_step_tokens > 0);
+    auto lent = Buffer::Allocate(lent_bytes);
+    ASSERT_TRUE(lent.ok());
+    if (lent_bytes > 0) CarveLent(spec, options, lent->span());  // as below
     for (const int threads : {1, 2, 5}) {
       const uint64_t bytes = Model::ScratchBytes(spec, options, threads);
       auto buffer = Buffer::Allocate(bytes);

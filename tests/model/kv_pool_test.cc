@@ -6,8 +6,6 @@
 #include <random>
 #include <set>
 
-#include "core/quant/half.h"
-
 namespace moed {
 namespace {
 
@@ -22,6 +20,7 @@ ModelSpec SmallSpec() {
 TEST(KvPoolTest, PageBytesCountKeysAndValuesOfAllLayers) {
   EXPECT_EQ(KvPool::PageBytes(SmallSpec()), 3u * 2 * kKvPageTokens * 2 * 6 * sizeof(float));
   EXPECT_EQ(KvPool::PageBytes(SmallSpec(), KvFormat::kF16), 3u * 2 * kKvPageTokens * 2 * 6 * sizeof(uint16_t));
+  EXPECT_EQ(KvPool::PageBytes(SmallSpec(), KvFormat::kQ8), 3u * 2 * kKvPageTokens * 2 * (6 + sizeof(uint16_t)));
 }
 
 TEST(KvPoolTest, RefusesNoPagesAndMoreThanMemory) {
@@ -71,17 +70,26 @@ TEST(KvPoolTest, BehavesLikeItsNaiveTwin) {
   EXPECT_GT(refused, 100);
 }
 
+// A row as `format` keeps it.
+std::vector<float> Kept(KvFormat format, const float* numbers, int head_dim) {
+  std::vector<std::byte> row(KvRowBytes(format, head_dim));
+  std::vector<float> kept(head_dim);
+  StoreKvRow(format, numbers, head_dim, row.data());
+  WidenKvRow(format, row.data(), head_dim, kept.data());
+  return kept;
+}
+
 // Every position of every page and layer gets values of its own, which are all there in the end.
 TEST(KvPoolTest, PagesLayersKeysAndValuesDoNotOverlap) {
   const ModelSpec spec = SmallSpec();
   const int width = spec.kv_heads * spec.head_dim;
-  for (const KvFormat format : {KvFormat::kF32, KvFormat::kF16}) {
+  for (const KvFormat format : {KvFormat::kF32, KvFormat::kF16, KvFormat::kQ8}) {
     auto pool = *KvPool::Create(spec, 4, format);
     KvSequence sequence;
     ASSERT_TRUE(pool->Reserve(sequence, 4 * kKvPageTokens));
     const auto row = [&](int position, int layer, int kind) {
       std::vector<float> values(width);
-      for (int i = 0; i < width; ++i) {  // whole numbers that float16 has
+      for (int i = 0; i < width; ++i) {
         values[i] = static_cast<float>((position * spec.layers + layer) * 2 + kind) + static_cast<float>(i % 4) / 4;
       }
       return values;
@@ -97,32 +105,17 @@ TEST(KvPoolTest, PagesLayersKeysAndValuesDoNotOverlap) {
         const int32_t page = sequence.pages[position / kKvPageTokens];
         for (int kind = 0; kind < 2; ++kind) {
           const void* area = kind == 0 ? pool->Keys(page, LayerId(layer)) : pool->Values(page, LayerId(layer));
-          const int first = position % kKvPageTokens * width;
           const std::vector<float> expected = row(position, layer, kind);
-          for (int i = 0; i < width; ++i) {
-            const float found = format == KvFormat::kF32 ? static_cast<const float*>(area)[first + i]
-                                                         : Float16ToFloat(static_cast<const uint16_t*>(area)[first + i]);
-            ASSERT_EQ(found, expected[i]);
+          for (int head = 0; head < spec.kv_heads; ++head) {
+            const int64_t at = (head * kKvPageTokens + position % kKvPageTokens) * KvRowBytes(format, spec.head_dim);
+            std::vector<float> found(spec.head_dim);
+            WidenKvRow(format, static_cast<const std::byte*>(area) + at, spec.head_dim, found.data());
+            ASSERT_EQ(found, Kept(format, &expected[head * spec.head_dim], spec.head_dim));
           }
         }
       }
     }
   }
-}
-
-TEST(KvPoolTest, HalvesAreRoundedAndNeverInfinite) {
-  const ModelSpec spec = SmallSpec();
-  auto pool = *KvPool::Create(spec, 1, KvFormat::kF16);
-  KvSequence sequence;
-  ASSERT_TRUE(pool->Reserve(sequence, 1));
-  std::vector<float> row(spec.kv_heads * spec.head_dim, 1.0f / 3);
-  row[0] = 1e6f;
-  row[1] = -1e6f;
-  pool->Store(sequence, 0, LayerId(0), row.data(), row.data());
-  const auto* keys = static_cast<const uint16_t*>(pool->Keys(sequence.pages[0], LayerId(0)));
-  EXPECT_EQ(Float16ToFloat(keys[0]), 65504.0f);
-  EXPECT_EQ(Float16ToFloat(keys[1]), -65504.0f);
-  EXPECT_EQ(keys[2], FloatToFloat16(1.0f / 3));
 }
 
 }  // namespace

@@ -70,6 +70,17 @@ class MemoryProvider final : public ExpertProvider {
     if (mask_router) mask_router(layer, logits);
   }
 
+  // Every loan is full of bytes that are no numbers.
+  absl::StatusOr<std::span<std::byte>> Lend(uint64_t bytes) override {
+    loans += bytes > 0;
+    if (refuse_loans && bytes > 0) return ResourceExhausted("injected");
+    if (loan_.size() < bytes) loan_ = Buffer::Allocate(bytes).value();
+    std::ranges::fill(loan_.span(), std::byte{0xff});
+    return loan_.span().first(bytes);
+  }
+  int loans = 0;
+  bool refuse_loans = false;
+
   void Begin(const LayerRouting& routing) override {
     EXPECT_TRUE(order_.empty()) << "Begin before Next was empty";
     if (on_begin) on_begin(routing);
@@ -128,6 +139,7 @@ class MemoryProvider final : public ExpertProvider {
   std::map<ExpertKey, std::unique_ptr<Expert>> experts_;
   std::optional<std::mt19937_64> random_;
   std::optional<ExpertFault> fault_;
+  Buffer loan_;
   LayerId layer_;
   std::vector<int32_t> order_;  // the next one last
   int pins_ = 0;

@@ -69,6 +69,7 @@ struct ModelSetup {
   int max_step_tokens = 96;
   int logits_rows = 5;
   int kv_pages = 40;
+  int own_step_tokens = 0;
   KvFormat kv_format = KvFormat::kF32;
   Trace* trace = nullptr;
 };
@@ -101,7 +102,7 @@ class PackedModel {
     auto kv = KvPool::Create(*spec, setup.kv_pages, setup.kv_format);
     EXPECT_TRUE(kv.ok()) << kv.status();
     kv_ = *std::move(kv);
-    const ModelOptions options = {setup.max_step_tokens, spec->max_positions, setup.logits_rows};
+    const ModelOptions options = {setup.max_step_tokens, spec->max_positions, setup.logits_rows, setup.own_step_tokens};
     auto model = Model::Load(store, *spec, options, *backend_, *kv_, setup.trace);
     EXPECT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);

@@ -63,14 +63,17 @@ TEST_P(ParityTest, LogitsAreThoseOfTransformers) {
 }
 
 // Rounding keys and values once is far below what tells two tokens apart.
-TEST_P(ParityTest, KeysAndValuesInHalvesChangeLogitsLittle) {
-  PackedModel halves(store_, {.kv_format = KvFormat::kF16});
-  TestSequence sequence;
-  const Logits logits = halves.Feed(provider_, sequence, golden_.prompt, golden_.prompt.size());
-  const double difference = LargestDifference(logits, golden_.logits) / golden_.deviation;
-  std::printf("%s, float16 keys and values: largest logit difference %.2e standard deviations\n", GetParam().c_str(), difference);
-  EXPECT_LE(difference, kTolerance);
-  EXPECT_GT(difference, 0);
+TEST_P(ParityTest, RoundedKeysAndValuesChangeLogitsLittle) {
+  for (const auto& [format, tolerance] : {std::pair(KvFormat::kF16, kTolerance), std::pair(KvFormat::kQ8, 20 * kTolerance)}) {
+    PackedModel rounded(store_, {.kv_format = format});
+    TestSequence sequence;
+    const Logits logits = rounded.Feed(provider_, sequence, golden_.prompt, golden_.prompt.size());
+    const double difference = LargestDifference(logits, golden_.logits) / golden_.deviation;
+    std::printf("%s, keys and values %d: largest logit difference %.2e standard deviations\n", GetParam().c_str(),
+                static_cast<int>(format), difference);
+    EXPECT_LE(difference, tolerance);
+    EXPECT_GT(difference, 0);
+  }
 }
 
 TEST_P(ParityTest, GreedyTokensAreThoseOfTransformers) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/status.h"
+#include "tests/base/damaged_json.h"
 #include "tests/pack/tiny_checkpoint.h"
 
 namespace moed {
@@ -67,6 +69,11 @@ TEST(CheckpointTest, SaysWhatIsMissingOrContradictory) {
       {"path",
        edit_index([](json& i) { i["weight_map"]["model.norm.weight"] = "../x"; }),
        {"model.norm.weight", "\"../x\"", "without folder"}},
+      {"deep",
+       [&](auto& f) {
+         WriteContents(f + index_name, StrCat(R"({"weight_map":{"model.norm.weight":)", HostileValues().back(), "}}"));
+       },
+       {"model.norm.weight", "lie in array"}},
       {"not a string", edit_index([](json& i) { i["weight_map"]["model.norm.weight"] = 3; }), {"model.norm.weight", "lie in 3"}},
       {"named but absent",
        edit_index([](json& i) { i["weight_map"]["ghost"] = "shard-0.safetensors"; }),

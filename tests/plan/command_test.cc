@@ -13,7 +13,7 @@
 #include "core/base/status.h"
 #include "core/expert/preset.h"
 #include "nlohmann/json.hpp"
-#include "tests/pack/tiny_checkpoint.h"
+#include "tests/plan/plan_rig.h"
 #include "tools/plan/loss_evaluator.h"
 #include "tools/plan/measured_losses.h"
 
@@ -24,8 +24,9 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-class PlanCommandTest : public ::testing::Test {
+class PlanCommandTest : public PlanRig {
  protected:
+  PlanCommandTest() : PlanRig(".widths.json") {}
   // A random model to whose logits the experts matter: their weights times 2^5.
   void SetUp() override {
     TinyCheckpoint tiny = MakeTinyCheckpoint("olmoe");
@@ -38,17 +39,9 @@ class PlanCommandTest : public ::testing::Test {
         std::memcpy(tensor.bytes.data() + at, &bf16, 2);
       }
     }
-    tiny.Write(folder_ / "in");
-    ASSERT_EQ(RunPack({folder_ / "in", store_, "--expert-formats", "q8,q4:channel,q2:channel"}).exit_code, 0);
-    std::string text;
-    for (int i = 0; i < 400; ++i) text += StrCat("The ", i * 37 % 101, "th wolf of the ", i % 7, " woods said nothing. ");
-    WriteContents(text_, text);
+    Prepare(tiny, "q8,q4:channel,q2:channel");
   }
-  std::vector<std::string> Widths(std::vector<std::string> more = {}) const {
-    std::vector<std::string> arguments = {"widths", store_, text_, "--tokens", "300", "--window", "32", "--threads", "1"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
-  }
+  Arguments Widths(const Arguments& more = {}) const { return Plan("widths", more); }
   std::unique_ptr<LossEvaluator> Evaluator(int threads = 1, uint64_t cache_bytes = 1 << 20) const {
     auto evaluator = LossEvaluator::Open(store_, FileContents(text_), {300, 32, threads, cache_bytes});
     EXPECT_TRUE(evaluator.ok()) << evaluator.status();
@@ -60,11 +53,6 @@ class PlanCommandTest : public ::testing::Test {
     EXPECT_TRUE(nats.ok()) << nats.status();
     return nats.value_or(NAN);
   }
-
-  TemporaryFolder folder_;
-  const std::string store_ = folder_ / "s.moed";
-  const std::string text_ = folder_ / "text.txt";
-  const std::string out_ = store_ + ".widths.json";
 };
 
 std::vector<Precision> Flat(const Json& layers) {
@@ -150,37 +138,8 @@ TEST_F(PlanCommandTest, AMaskTakesPart) {
 }
 
 TEST_F(PlanCommandTest, KilledAgainAndAgainItArrivesAtTheSamePlan) {
-  const std::vector<std::string> loss = {"--loss-percent", "0.0001"};
-  const CommandResult whole = RunProgram("moed-plan", Widths({"--loss-percent", "0.0001", "--out", folder_ / "whole.json"}));
-  ASSERT_EQ(whole.exit_code, 0) << whole.err;
-  const std::string journal = out_ + ".journal";
-  const auto journal_bytes = [&] {
-    std::error_code absent;
-    const uintmax_t bytes = std::filesystem::file_size(journal, absent);
-    return absent ? 0 : bytes;
-  };
-  int interrupted = 0;
-  for (const int number : {SIGKILL, SIGINT, SIGTERM}) {
-    const uintmax_t before = journal_bytes();
-    Command command("moed-plan", Widths(loss));
-    while (command.Running() && journal_bytes() <= before + 48) std::this_thread::yield();
-    command.Signal(number);
-    const CommandResult result = command.Wait();
-    if (result.exit_code == 0) break;
-    ++interrupted;
-    EXPECT_FALSE(std::filesystem::exists(out_));
-    if (number != SIGKILL) {
-      EXPECT_EQ(result.exit_code, 130);
-      EXPECT_THAT(result.err, HasSubstr("run the same command again to resume"));
-    }
-  }
-  ASSERT_GE(interrupted, 1);
-  if (!std::filesystem::exists(out_)) {
-    const CommandResult last = RunProgram("moed-plan", Widths(loss));
-    ASSERT_EQ(last.exit_code, 0) << last.err;
-    EXPECT_THAT(last.err, HasSubstr("resuming"));
-  }
-  EXPECT_EQ(FileContents(out_), FileContents(folder_ / "whole.json"));
+  InterruptAndResume(Widths({"--loss-percent", "0.0001"}), 48);
+  EXPECT_EQ(FileContents(out_), FileContents(whole()));
 }
 
 TEST_F(PlanCommandTest, RefusesWithWhatIsAllowed) {

@@ -7,8 +7,7 @@
 
 #include "core/base/status.h"
 #include "core/store/store.h"
-#include "tests/pack/command.h"
-#include "tests/pack/tiny_checkpoint.h"
+#include "tests/plan/plan_rig.h"
 #include "tools/plan/dictionary_planner.h"
 #include "tools/plan/dictionary_unfinished.h"
 
@@ -65,72 +64,60 @@ TEST(PathCounter, ReportsWhatAnsweredAndHowWell) {
                     HasSubstr("all               100.0 %         75.0 %")));
 }
 
-TEST(DictionaryCommand, WritesWhatFitsItsStoreAlone) {
-  TemporaryFolder folder;
-  MakeTinyCheckpoint("olmoe").Write(folder / "in");
-  const std::string store = folder / "s.moed", text = folder / "text.txt", out = folder / "s.paths";
-  ASSERT_EQ(RunPack({folder / "in", store}).exit_code, 0);
-  std::string words;
-  for (int i = 0; i < 400; ++i) words += StrCat("The ", i * 37 % 101, "th wolf of the ", i % 7, " woods said nothing. ");
-  WriteContents(text, words);
-  const std::vector<std::string> arguments = {"dictionary", store, text,    "--tokens", "300",     "--window", "32",
-                                              "--threads",  "1",   "--out", out,        "--table", "64KiB"};
+class DictionaryCommand : public PlanRig {
+ protected:
+  DictionaryCommand() : PlanRig(".paths") {}
+};
+
+TEST_F(DictionaryCommand, WritesWhatFitsItsStoreAlone) {
+  Prepare(MakeTinyCheckpoint("olmoe"), "q8");
+  const Arguments arguments = Plan("dictionary", {"--table", "64KiB"});
   const CommandResult made = RunProgram("moed-plan", arguments);
   ASSERT_EQ(made.exit_code, 0) << made.err;
   EXPECT_THAT(made.out, AllOf(HasSubstr("whole keys"), HasSubstr("frequency"), HasSubstr("100.0 %")));
-  const auto reader = StoreReader::Open(store);
+  const auto reader = StoreReader::Open(store_);
   ASSERT_TRUE(reader.ok());
   const auto layers = static_cast<int>((*reader)->description().moe_layers.size());
-  const auto paths = ActivationPaths::Read(out, (*reader)->model_hash(), layers, (*reader)->description().experts_per_layer);
+  const auto paths = ActivationPaths::Read(out_, (*reader)->model_hash(), layers, (*reader)->description().experts_per_layer);
   ASSERT_TRUE(paths.ok()) << paths.status();
   EXPECT_LE((*paths)->memory_bytes(), (64u << 10) + 4096);
-  EXPECT_FALSE(ActivationPaths::Read(out, (*reader)->model_hash() ^ 1, layers, (*reader)->description().experts_per_layer).ok());
+  EXPECT_FALSE(ActivationPaths::Read(out_, (*reader)->model_hash() ^ 1, layers, (*reader)->description().experts_per_layer).ok());
 
-  EXPECT_FALSE(std::filesystem::exists(out + ".unfinished"));
+  EXPECT_FALSE(std::filesystem::exists(out_ + ".unfinished"));
   const CommandResult again = RunProgram("moed-plan", arguments);
   EXPECT_EQ(again.exit_code, 1);
   EXPECT_THAT(again.err, HasSubstr("--force"));
-  EXPECT_NE(
-      RunProgram("moed-plan", {"dictionary", store, text, "--tokens", "300", "--out", folder / "no" + "/such/folder"}).exit_code,
-      0);
+  EXPECT_NE(RunProgram("moed-plan", {"dictionary", store_, text_, "--tokens", "300", "--out", folder_ / "no" + "/such/folder"})
+                .exit_code,
+            0);
 }
 
-TEST(DictionaryCommand, InterruptedAndResumedItIsTheSameDictionary) {
-  TemporaryFolder folder;
-  MakeTinyCheckpoint("olmoe").Write(folder / "in");
-  const std::string store = folder / "s.moed", text = folder / "text.txt";
-  ASSERT_EQ(RunPack({folder / "in", store}).exit_code, 0);
-  std::string words;
-  for (int i = 0; i < 4000; ++i) words += StrCat("The ", i * 37 % 101, "th wolf of the ", i % 7, " woods said nothing. ");
-  WriteContents(text, words);
-  const auto arguments = [&](const std::string& out) {
-    return std::vector<std::string>{"dictionary", store, text,    "--tokens", "20000",   "--window", "32",
-                                    "--threads",  "1",   "--out", out,        "--table", "64KiB"};
-  };
-  const CommandResult whole = RunProgram("moed-plan", arguments(folder / "whole.paths"));
+TEST_F(DictionaryCommand, InterruptedAndResumedItIsTheSameDictionary) {
+  Prepare(MakeTinyCheckpoint("olmoe"), "q8", 4000);
+  const auto arguments = [&](const std::string& out) { return Plan("dictionary", {"--out", out, "--table", "64KiB"}, 20000); };
+  const CommandResult whole = RunProgram("moed-plan", arguments(PlanRig::whole()));
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
   EXPECT_THAT(whole.err, HasSubstr("counting tokens:"));
-  const std::string out = folder / "s.paths";
   // Earlier and later in its work; what ends before it can be interrupted has left nothing to resume.
   bool kept = false;
-  for (int yields = 2000; yields <= 64000 && !std::filesystem::exists(out); yields *= 2) {
-    Command command("moed-plan", arguments(out));
+  for (int yields = 2000; yields <= 64000 && !std::filesystem::exists(out_); yields *= 2) {
+    Command command("moed-plan", arguments(out_));
     for (int i = 0; i < yields && command.Running(); ++i) std::this_thread::yield();
     command.Signal(SIGINT);
     const CommandResult stopped = command.Wait();
-    EXPECT_EQ(stopped.exit_code == 0, std::filesystem::exists(out));
+    EXPECT_EQ(stopped.exit_code == 0, std::filesystem::exists(out_));
     kept = kept || stopped.err.find("run the same command again to resume") != std::string::npos;
-    EXPECT_EQ(std::filesystem::exists(out + ".unfinished"), kept && stopped.exit_code != 0);
+    EXPECT_EQ(std::filesystem::exists(out_ + ".unfinished"), kept && stopped.exit_code != 0);
   }
-  if (!std::filesystem::exists(out)) {
-    const CommandResult last = RunProgram("moed-plan", arguments(out));
+  if (!std::filesystem::exists(out_)) {
+    const CommandResult last = RunProgram("moed-plan", arguments(out_));
     ASSERT_EQ(last.exit_code, 0) << last.err;
     EXPECT_EQ(last.err.find("resuming") != std::string::npos, kept) << last.err;
     EXPECT_EQ(last.out.substr(last.out.find(": ")), whole.out.substr(whole.out.find(": ")));
   }
-  EXPECT_EQ(FileContents(out), FileContents(folder / "whole.paths"));
+  EXPECT_EQ(FileContents(out_), FileContents(PlanRig::whole()));
   int left = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder / "")) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "")) {
     left += entry.path().string().find("unfinished") != std::string::npos;
   }
   EXPECT_EQ(left, 0);

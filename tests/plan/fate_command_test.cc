@@ -10,8 +10,7 @@
 #include "core/expert/fidelity_fate.h"
 #include "core/expert/preset.h"
 #include "nlohmann/json.hpp"
-#include "tests/pack/command.h"
-#include "tests/pack/tiny_checkpoint.h"
+#include "tests/plan/plan_rig.h"
 
 namespace moed {
 namespace {
@@ -20,25 +19,11 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-class FateCommandTest : public ::testing::Test {
+class FateCommandTest : public PlanRig {
  protected:
-  void SetUp() override {
-    MakeTinyCheckpoint("olmoe").Write(folder_ / "in");
-    ASSERT_EQ(RunPack({folder_ / "in", store_, "--expert-formats", "q8,q2:channel"}).exit_code, 0);
-    std::string text;
-    for (int i = 0; i < 400; ++i) text += StrCat("The ", i * 37 % 101, "th wolf of the ", i % 7, " woods said nothing. ");
-    WriteContents(text_, text);
-  }
-  std::vector<std::string> Fate(std::vector<std::string> more = {}) const {
-    std::vector<std::string> arguments = {"fate", store_, text_, "--tokens", "300", "--window", "32", "--threads", "1"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
-  }
-
-  TemporaryFolder folder_;
-  const std::string store_ = folder_ / "s.moed";
-  const std::string text_ = folder_ / "text.txt";
-  const std::string out_ = store_ + ".fate.json";
+  FateCommandTest() : PlanRig(".fate.json") {}
+  void SetUp() override { Prepare(MakeTinyCheckpoint("olmoe"), "q8,q2:channel"); }
+  Arguments Fate(const Arguments& more = {}) const { return Plan("fate", more); }
 };
 
 TEST_F(FateCommandTest, ThePresetTakesWhatWasMeasured) {
@@ -95,27 +80,8 @@ TEST_F(FateCommandTest, NothingIsLoweredWhereNothingMayBeLost) {
 }
 
 TEST_F(FateCommandTest, KilledAndResumedItArrivesAtTheSamePlan) {
-  const CommandResult whole = RunProgram("moed-plan", Fate({"--loss-percent", "1000", "--out", folder_ / "whole.json"}));
-  ASSERT_EQ(whole.exit_code, 0) << whole.err;
-  const std::string journal = out_ + ".journal";
-  const auto journal_bytes = [&] {
-    std::error_code absent;
-    const uintmax_t bytes = std::filesystem::file_size(journal, absent);
-    return absent ? 0 : bytes;
-  };
-  Command command("moed-plan", Fate({"--loss-percent", "1000"}));
-  while (command.Running() && journal_bytes() <= 24) std::this_thread::yield();
-  command.Signal(SIGINT);
-  const CommandResult stopped = command.Wait();
-  if (stopped.exit_code != 0) {
-    EXPECT_EQ(stopped.exit_code, 130);
-    EXPECT_THAT(stopped.err, HasSubstr("run the same command again to resume"));
-    EXPECT_FALSE(std::filesystem::exists(out_));
-    const CommandResult resumed = RunProgram("moed-plan", Fate({"--loss-percent", "1000"}));
-    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
-    EXPECT_THAT(resumed.err, HasSubstr("resuming"));
-  }
-  EXPECT_EQ(FileContents(out_), FileContents(folder_ / "whole.json"));
+  InterruptAndResume(Fate({"--loss-percent", "1000"}), 24);
+  EXPECT_EQ(FileContents(out_), FileContents(whole()));
 }
 
 TEST_F(FateCommandTest, RefusesWithWhatIsAllowed) {

@@ -12,8 +12,7 @@
 #include "core/expert/swap_slots.h"
 #include "core/store/expert_norms.h"
 #include "nlohmann/json.hpp"
-#include "tests/pack/command.h"
-#include "tests/pack/tiny_checkpoint.h"
+#include "tests/plan/plan_rig.h"
 #include "tools/plan/swap_profile.h"
 
 namespace moed {
@@ -23,14 +22,11 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-class SlotsCommandTest : public ::testing::Test {
+class SlotsCommandTest : public PlanRig {
  protected:
+  SlotsCommandTest() : PlanRig(".slots.json") {}
   void SetUp() override {
-    MakeTinyCheckpoint("olmoe").Write(folder_ / "in");
-    ASSERT_EQ(RunPack({folder_ / "in", store_}).exit_code, 0);
-    std::string text;
-    for (int i = 0; i < 400; ++i) text += StrCat("The ", i * 37 % 101, "th wolf of the ", i % 7, " woods said nothing. ");
-    WriteContents(text_, text);
+    Prepare(MakeTinyCheckpoint("olmoe"), "q8");
     reader_ = *StoreReader::Open(store_);
     layers_ = static_cast<int>(reader_->description().moe_layers.size());
     experts_ = reader_->description().experts_per_layer;
@@ -38,34 +34,16 @@ class SlotsCommandTest : public ::testing::Test {
   }
   // A budget for half of the experts and the spare slot.
   int Budget() const { return layers_ * experts_ / 2; }
-  std::vector<std::string> Slots(std::vector<std::string> more = {}) const {
-    std::vector<std::string> arguments = {"slots",
-                                          store_,
-                                          text_,
-                                          "--tokens",
-                                          "300",
-                                          "--window",
-                                          "32",
-                                          "--threads",
-                                          "1",
-                                          "--budget",
-                                          std::to_string((Budget() + 1) * record_bytes_),
-                                          "--allocations",
-                                          "6",
-                                          "--held-out",
-                                          "4",
-                                          "--update-tokens",
-                                          "16",
-                                          "--generations",
-                                          "100"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
+  Arguments Slots(const Arguments& more = {}) const {
+    Arguments few = {"--budget",        std::to_string((Budget() + 1) * record_bytes_),
+                     "--allocations",   "6",
+                     "--held-out",      "4",
+                     "--update-tokens", "16",
+                     "--generations",   "100"};
+    few.insert(few.end(), more.begin(), more.end());
+    return Plan("slots", few);
   }
 
-  TemporaryFolder folder_;
-  const std::string store_ = folder_ / "s.moed";
-  const std::string text_ = folder_ / "text.txt";
-  const std::string out_ = store_ + ".slots.json";
   std::unique_ptr<StoreReader> reader_;
   int layers_ = 0;
   int experts_ = 0;
@@ -118,28 +96,10 @@ TEST_F(SlotsCommandTest, NormsAreThoseOfTheDecodedWeights) {
 }
 
 TEST_F(SlotsCommandTest, KilledAndResumedItArrivesAtTheSamePlan) {
-  const CommandResult whole = RunProgram("moed-plan", Slots({"--out", folder_ / "whole.json"}));
-  ASSERT_EQ(whole.exit_code, 0) << whole.err;
-  const std::string journal = out_ + ".journal";
-  const auto journal_bytes = [&] {
-    std::error_code absent;
-    const uintmax_t bytes = std::filesystem::file_size(journal, absent);
-    return absent ? 0 : bytes;
-  };
-  Command command("moed-plan", Slots());
-  while (command.Running() && journal_bytes() <= 64) std::this_thread::yield();
-  command.Signal(SIGINT);
-  const CommandResult stopped = command.Wait();
-  if (stopped.exit_code != 0) {
-    EXPECT_EQ(stopped.exit_code, 130);
-    EXPECT_THAT(stopped.err, HasSubstr("run the same command again to resume"));
-    EXPECT_FALSE(std::filesystem::exists(out_));
-    const CommandResult resumed = RunProgram("moed-plan", Slots());
-    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
-    EXPECT_THAT(resumed.err, HasSubstr("resuming"));
-  }
-  EXPECT_EQ(Json::parse(FileContents(out_))["slots"], Json::parse(FileContents(folder_ / "whole.json"))["slots"]);
-  EXPECT_EQ(Json::parse(FileContents(out_))["norms"], Json::parse(FileContents(folder_ / "whole.json"))["norms"]);
+  InterruptAndResume(Slots(), 64);
+  const Json resumed = Json::parse(FileContents(out_)), at_once = Json::parse(FileContents(whole()));
+  EXPECT_EQ(resumed["slots"], at_once["slots"]);
+  EXPECT_EQ(resumed["norms"], at_once["norms"]);
 }
 
 TEST_F(SlotsCommandTest, RefusesWithWhatIsAllowed) {

@@ -79,7 +79,9 @@ const BadCase kBadCases[] = {
     {"too few tokens",
      [](TraceFiles& f) { f.index = R"({"first": 0, "n": 2, "tokens": ["a"]})"; },
      {"1 tokens are named, n says 2"}},
-    {"negative token", [](TraceFiles& f) { f.index = R"({"first": 0, "n": 1, "token_ids": [-4]})"; }, {"token id -4"}},
+    {"negative token",
+     [](TraceFiles& f) { f.index = R"({"first": 0, "n": 1, "token_ids": [-4]})"; },
+     {"line 1", "token id is -4"}},
     {"huge first", [](TraceFiles& f) { f.index = R"({"first": 9223372036854775807, "n": 1, "token_ids": [4]})"; }, {"line 1"}},
 };
 

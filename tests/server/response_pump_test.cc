@@ -6,6 +6,7 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "core/base/clock.h"
+#include "server/sender.h"
 
 namespace moed {
 
@@ -58,7 +60,7 @@ class FakeTransport final : public ResponseTransport<Words> {
 };
 
 using Pump = ResponsePump<Words>;
-constexpr Pump::Options kStreaming{.streaming = true, .max_unsent_tokens = 8, .append = AppendWords};
+const Pump::Options kStreaming{.streaming = true, .max_unsent_tokens = 8, .append = AppendWords};
 
 void Answer(FakeTransport& transport, Pump& pump, bool ok) {
   transport.in_flight = false;
@@ -182,20 +184,78 @@ TEST_F(PumpTest, WithoutStreamingEverythingComesWithTheEndAndNothingIsCapped) {
   EXPECT_EQ(transport_.received, std::string(100, 'x') + "y");
 }
 
-// Push, write-done, cancel, engine error, drain and stall in random order: exactly one finish, never two operations, nothing
-// after it.
+TEST_F(PumpTest, LeavesSendingToAnotherThread) {
+  int asked = 0;
+  Pump pump(transport_, clock_,
+            {.streaming = true, .max_unsent_tokens = 8, .append = AppendWords, .send_later = [&asked] { ++asked; }});
+  pump.Push({"a"}, 1);
+  EXPECT_EQ(asked, 0) << "nothing may be sent before admission";
+  pump.Open();
+  Answer(transport_, pump, true);
+  EXPECT_EQ(transport_.received, "a") << "who is on the transport's thread sends at once";
+  pump.Push({"b"}, 1);
+  EXPECT_EQ(asked, 0) << "its reaction sends what piled up behind an operation in flight";
+  Answer(transport_, pump, true);
+  Answer(transport_, pump, true);
+  pump.Push({"c"}, 1);
+  pump.Push({"d"}, 1);
+  EXPECT_EQ(asked, 1) << "it is asked for only once";
+  EXPECT_EQ(transport_.received, "ab") << "Push does not touch the transport";
+  pump.Send();
+  EXPECT_EQ(transport_.received, "abcd");
+  EXPECT_EQ(transport_.messages, 3);
+  Answer(transport_, pump, true);
+  pump.End(grpc::Status::OK, Words{"e"});
+  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(transport_.finishes, 0);
+  pump.Send();
+  EXPECT_EQ(transport_.finishes, 1);
+  EXPECT_EQ(transport_.received, "abcde");
+  pump.Close();
+  pump.Send();
+  EXPECT_EQ(transport_.finishes, 1);
+}
+
+TEST_F(PumpTest, AsksAgainAfterAThrownOperation) {
+  int asked = 0;
+  Pump pump(transport_, clock_,
+            {.streaming = true, .max_unsent_tokens = 8, .append = AppendWords, .send_later = [&asked] { ++asked; }});
+  pump.Open();
+  Answer(transport_, pump, true);
+  pump.Push({"a"}, 1);
+  transport_.throws = true;
+  EXPECT_THROW(pump.Send(), std::runtime_error);
+  pump.End(grpc::Status(grpc::StatusCode::INTERNAL, "why"));
+  EXPECT_EQ(asked, 2);
+  pump.Send();
+  EXPECT_EQ(transport_.finishes, 1);
+}
+
+// Push, write-done, cancel, engine error, drain, stall and a late sender in random order: exactly one finish, never two
+// operations, nothing after it.
 TEST(PumpRandomTest, KeepsTheRulesInEveryInterleaving) {
   for (uint32_t seed = 0; seed < 3000; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
     FakeClock clock;
     FakeTransport transport;
-    Pump pump(transport, clock, {.streaming = seed % 4 != 0, .max_unsent_tokens = 4, .append = AppendWords});
+    int due = 0;  // sends that were asked for
+    Pump::Options options{.streaming = seed % 4 != 0, .max_unsent_tokens = 4, .append = AppendWords};
+    if (seed % 3 != 0) {
+      options.send_later = [&due] {
+        EXPECT_EQ(due, 0);
+        ++due;
+      };
+    }
+    Pump pump(transport, clock, options);
+    const auto send = [&] {
+      if (std::exchange(due, 0) > 0) pump.Send();
+    };
     std::string pushed;
     bool ok = true;
     bool ended = false;
     for (int step = 0; step < 30; ++step) {
-      switch (random() % 8) {
+      switch (random() % 10) {
         case 0:
         case 1:
         case 2: {
@@ -225,10 +285,15 @@ TEST(PumpRandomTest, KeepsTheRulesInEveryInterleaving) {
             pump.End(success ? grpc::Status::OK : grpc::Status(grpc::StatusCode::CANCELLED, "x"));
           }
           break;
+        case 8:
+        case 9:
+          send();
+          break;
       }
     }
     pump.Open();
     pump.End(grpc::Status::OK);
+    send();
     for (int i = 0; i < 100 && transport.finishes == 0; ++i) Answer(transport, pump, true);
     EXPECT_EQ(transport.finishes, 1);
     EXPECT_EQ(transport.status.ok(), ok);
@@ -240,12 +305,27 @@ TEST(PumpRandomTest, KeepsTheRulesInEveryInterleaving) {
   }
 }
 
-// The same from four threads, for the sanitizers.
+// What a sender does for the calls of a daemon.
+class PumpSender final : public Outgoing {
+ public:
+  explicit PumpSender(Pump& pump) : pump_(pump) {}
+  void Send() override { pump_.Send(); }
+
+ private:
+  Pump& pump_;
+};
+
+// The same from five threads, for the sanitizers.
 TEST(PumpThreadsTest, KeepsTheRulesAcrossThreads) {
   for (int round = 0; round < 200; ++round) {
     FakeClock clock;
     FakeTransport transport;
-    Pump pump(transport, clock, {.streaming = true, .max_unsent_tokens = 1 << 20, .append = AppendWords});
+    auto sender = std::make_unique<Sender>();
+    std::shared_ptr<PumpSender> outgoing;
+    Pump::Options options{.streaming = true, .max_unsent_tokens = 1 << 20, .append = AppendWords};
+    options.send_later = [&] { sender->Post(outgoing); };
+    Pump pump(transport, clock, options);
+    outgoing = std::make_shared<PumpSender>(pump);
     std::atomic<bool> finished{false};
     std::thread engine([&] {
       for (int i = 0; i < 50; ++i) pump.Push({"x"}, 1);
@@ -273,6 +353,7 @@ TEST(PumpThreadsTest, KeepsTheRulesAcrossThreads) {
     });
     pump.Open();
     for (std::thread* thread : {&engine, &completions, &canceller, &ticker}) thread->join();
+    sender.reset();  // before what it sends for
     EXPECT_EQ(transport.finishes, 1);
     if (transport.status.ok()) {
       EXPECT_EQ(transport.received, std::string(50, 'x') + ".");

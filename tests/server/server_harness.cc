@@ -88,7 +88,7 @@ ServerHarness::ServerHarness(HarnessOptions options)
       sampler_(state_, requests_, call_clock_),
       log_(*RequestLog::Open("/dev/null")),
       workers_({.threads = 1, .max_jobs = 64, .max_bytes = 1 << 20}),
-      environment_{state_, workers_, requests_, *log_, live_, call_clock_, options.calls},
+      environment_{state_, workers_, sender_, requests_, *log_, live_, call_clock_, options.calls},
       inference_(environment_),
       control_({state_, sampler_, requests_, info_, call_clock_, [this] {
                   state_.SetDraining();

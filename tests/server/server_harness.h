@@ -73,6 +73,7 @@ class ServerHarness {
   std::vector<std::shared_ptr<prometheus::Collectable>> collectables_;
   std::unique_ptr<RequestLog> log_;
   LiveCalls live_;
+  Sender sender_;
   PromptWorkers workers_;
   CallEnvironment environment_;
   InferenceService inference_;

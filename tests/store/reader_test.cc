@@ -6,6 +6,7 @@
 
 #include "core/store/checksum.h"
 #include "core/store/header.h"
+#include "tests/base/damaged_bytes.h"
 #include "tests/store/small_store.h"
 
 namespace moed {
@@ -129,21 +130,16 @@ TEST_F(StoreReaderTest, RefusesKeysAndNamesOutsideTheStore) {
 // Header, description, every piece and all padding: no byte of a store is unguarded.
 TEST_F(StoreReaderTest, DetectsEveryFlippedByte) {
   const uint64_t dense = Layout().tokenizer_offset() + kStoreAlignment;  // every byte up to the experts, every 7th from there
-  for (size_t at = 0; at < bytes_->size(); at += at < dense ? 1 : 7) {
-    std::string damaged = *bytes_;
-    damaged[at] ^= static_cast<char>(1u << (at % 8));
-    ASSERT_FALSE(OpenAndVerify(std::move(damaged)).ok()) << "byte " << at;
-  }
+  const auto refused = [](std::string damaged, size_t at) {
+    EXPECT_FALSE(OpenAndVerify(std::move(damaged)).ok()) << "byte " << at;
+  };
+  ForEachFlip(*bytes_, {.end = dense}, 1, refused);
+  ForEachFlip(*bytes_, {.begin = dense, .step = 7}, 1, refused);
 }
 
 TEST_F(StoreReaderTest, RefusesToOpenWithAnyFlippedBitInTheHeader) {
-  for (size_t at = 0; at < Layout().trunk_offset(); ++at) {
-    for (int bit = 0; bit < 8; ++bit) {
-      std::string damaged = *bytes_;
-      damaged[at] ^= static_cast<char>(1u << bit);
-      ASSERT_FALSE(OpenBytes(std::move(damaged)).ok()) << "byte " << at << " bit " << bit;
-    }
-  }
+  ForEachFlip(*bytes_, {.end = Layout().trunk_offset()}, 8,
+              [](std::string damaged, size_t at) { EXPECT_FALSE(OpenBytes(std::move(damaged)).ok()) << "byte " << at; });
 }
 
 TEST_F(StoreReaderTest, RefusesEveryTruncation) {

@@ -61,10 +61,12 @@ Rig::Rig(const RigOptions& options, ReadBackend* reads, Backend* backend) : may_
   if (backend == nullptr) backend = (own_backend_ = Must(MakeBackend(options.compute, *executor_))).get();
   if (reads == nullptr) reads = (own_reads_ = Must(OpenReadBackend(options.io_backend, path, {}))).get();
   kv_ = Must(KvPool::Create(spec, options.kv_pages));
-  model_ = Must(Model::Load(*store_, spec, {options.max_step_tokens, options.max_context, 4}, *backend, *kv_, options.trace));
+  const ModelOptions model_options{options.max_step_tokens, options.max_context, 4, options.own_step_tokens};
+  model_ = Must(Model::Load(*store_, spec, model_options, *backend, *kv_, options.trace));
 
   for (const ExpertLayout& layout : store_->description().precisions) record_bytes_.push_back(layout.record_bytes);
-  const uint64_t capacity_bytes = static_cast<uint64_t>(options.slots) * store_->expert_bytes(kReferencePrecision);
+  const uint64_t capacity_bytes =
+      static_cast<uint64_t>(options.slots) * store_->expert_bytes(kReferencePrecision) + Model::LentBytes(spec, model_options);
   const PolicyContext context{.moe_layers = store_->description().moe_layers,
                               .experts_per_layer = spec.experts,
                               .top_k = spec.top_k,

@@ -33,6 +33,7 @@ struct RigOptions {
   int threads = 1;
   int slots = 64;  // capacity in records
   int max_step_tokens = 32;
+  int own_step_tokens = 0;  // with which the cache lends memory for larger steps, beside its slots
   int max_context = 128;
   int kv_pages = 32;
   int max_reads_in_flight = 0;

@@ -1,5 +1,6 @@
 """From the demo checkpoint to tokens on a client's screen with the real programs, within a budget far below the store's size; how the
 programs fail; how the daemon ends."""
+import ctypes
 import json
 import os
 import signal
@@ -12,6 +13,16 @@ import programs
 
 options = None
 PROMPT = "Once upon a time there was a little"
+
+
+def cuda_devices():
+    """How many the driver counts; none where there is no driver."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_int(0)
+    return count.value if driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 else 0
 
 
 class EndToEnd(unittest.TestCase):
@@ -118,6 +129,33 @@ class EndToEnd(unittest.TestCase):
             run = self.run_program("moed", *flags)
             self.assertNotEqual(run.returncode, 0, flags)
             self.assertIn(named, run.stdout + run.stderr, flags)
+
+    def test_the_cuda_backend_is_refused_with_the_reason(self):
+        if (devices := cuda_devices()) > 0:
+            self.skipTest(f"{devices} CUDA device(s) here, which this version has no kernels for")
+        run = self.run_program("moed", "--store", self.store, "--memory-budget", "8MiB", "--backend", "cuda", "--listen", "127.0.0.1:0",
+                               "--metrics-listen", "off")
+        self.assertEqual(run.returncode, 1)
+        self.assertRegex(run.stderr, r"(?m)^moed: no CUDA device: \S")
+
+    def test_auto_computes_on_the_processor_and_names_what_it_took(self):
+        with programs.running(options.bin, "--store", self.store, "--memory-budget", "8MiB") as daemon:
+            taken = daemon.json("info")["server"]["compute_backend"]
+            self.assertNotIn(taken, ("", "auto", "cuda"))
+            self.assertIn(f"kernels: {taken};", daemon.log())
+
+    def test_narrower_keys_and_values_leave_room_for_a_longer_context(self):
+        contexts = []
+        for kv_format in ("f32", "f16", "q8"):
+            with programs.running(options.bin, "--store", self.store, "--memory-budget", "16MiB", "--kv-budget", "512KiB",
+                                  "--kv-format", kv_format) as daemon:
+                info = daemon.json("info")
+                self.assertEqual(info["server"]["kv_format"], kv_format)
+                contexts.append(info["model"]["max_context"])
+                answer = daemon.moectl("generate", "--prompt", PROMPT, "--max-new-tokens", 24, "--temperature", 0).stdout
+                self.assertGreater(len(answer.strip()), 24)
+        self.assertLess(contexts[0] * 1.9, contexts[1])
+        self.assertLess(contexts[1] * 1.7, contexts[2])
 
     def test_a_second_daemon_on_the_same_port_is_refused(self):
         with programs.running(options.bin, "--store", self.store, "--memory-budget", "8MiB") as daemon:

@@ -117,6 +117,17 @@ TEST(ExactMode, EveryPredictorAndCapacity) {
   }
 }
 
+// Prompts are computed in borrowed memory, answers are not: what lies in the cache's end goes and comes.
+TEST(ExactMode, EveryPolicyThatLends) {
+  for (const PolicyRow& policy : Policies()) {
+    RigOptions options;
+    options.policy = policy.name;
+    options.predictor = "learned";
+    options.own_step_tokens = 2;
+    ExpectSameBitsAtEveryCapacity(options);
+  }
+}
+
 TEST(ExactMode, EveryReadBackend) {
   for (const ReadBackendRow& reads : ReadBackends()) {
     for (const int slots : {1, 3, 64}) {

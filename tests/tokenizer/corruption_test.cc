@@ -6,6 +6,7 @@
 #include <random>
 
 #include "core/tokenizer/blob.h"
+#include "tests/base/damaged_bytes.h"
 #include "tests/tokenizer/tokenizers.h"
 
 namespace moed {
@@ -40,23 +41,22 @@ void UseOrRefuse(std::string blob) {
   }
 }
 
-TEST(Corruption, EveryFlippedBitIsSeen) {
+TEST(Corruption, EveryFlippedByteIsSeen) {
   const std::string blob = SmallBlob();
-  for (size_t bit = 0; bit < blob.size() * 8; bit += 7) {
-    std::string damaged = blob;
-    damaged[bit / 8] ^= static_cast<char>(1 << bit % 8);
-    EXPECT_EQ(Tokenizer::FromBlob(std::move(damaged)).status().code(), absl::StatusCode::kDataLoss) << "bit " << bit;
-  }
+  ForEachFlip(blob, {}, 1, [](std::string damaged, size_t at) {
+    EXPECT_EQ(Tokenizer::FromBlob(std::move(damaged)).status().code(), absl::StatusCode::kDataLoss) << "byte " << at;
+  });
 }
 
 TEST(Corruption, EveryTruncationIsSeen) {
   const std::string blob = SmallBlob();
-  for (size_t bytes = 0; bytes < blob.size(); bytes += bytes < 128 ? 1 : 61) {
-    std::string resealed = blob.substr(0, bytes);
-    EXPECT_EQ(Tokenizer::FromBlob(resealed).status().code(), absl::StatusCode::kDataLoss) << bytes;
-    Reseal(resealed);
-    UseOrRefuse(std::move(resealed));
-  }
+  const auto refused = [](std::string damaged, size_t bytes) {
+    EXPECT_EQ(Tokenizer::FromBlob(damaged).status().code(), absl::StatusCode::kDataLoss) << bytes;
+    Reseal(damaged);
+    UseOrRefuse(std::move(damaged));
+  };
+  ForEachTruncation(blob, {.end = 128}, refused);
+  ForEachTruncation(blob, {.begin = 128, .step = 61}, refused);
 }
 
 TEST(Corruption, DamageBehindARightChecksumDoesNoHarm) {

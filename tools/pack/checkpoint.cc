@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "tools/pack/json_text.h"
 
@@ -34,7 +35,7 @@ absl::StatusOr<std::map<std::string, std::string>> ReadWeightMap(const std::stri
   for (const auto& [tensor, shard] : index["weight_map"].items()) {
     const std::string name = shard.is_string() ? shard.get<std::string>() : "";
     if (name.empty() || name.find('/') != std::string::npos || name == "." || name == "..") {
-      return InvalidArgument(path, ": tensor \"", tensor, "\" is said to lie in ", shard.dump(),
+      return InvalidArgument(path, ": tensor \"", tensor, "\" is said to lie in ", ShownJson(shard),
                              ", expected a file name without folder");
     }
     weight_map[tensor] = name;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "core/quant/half.h"
 #include "nlohmann/json.hpp"
@@ -34,7 +35,7 @@ absl::StatusOr<const SourceType*> FindType(const nlohmann::json& name) {
   for (const SourceType& type : kSourceTypes) {
     if (name == type.name) return &type;
   }
-  return InvalidArgument("dtype is ", name.dump(), ", expected one of ",
+  return InvalidArgument("dtype is ", ShownJson(name), ", expected one of ",
                          JoinNames(kSourceTypes, [](const auto& t) { return t.name; }));
 }
 
@@ -43,7 +44,7 @@ absl::StatusOr<std::vector<uint64_t>> ReadNumbers(std::string_view field, const 
   std::vector<uint64_t> numbers;
   for (const nlohmann::json& number : list) {
     if (!number.is_number_unsigned())
-      return InvalidArgument(field, " holds ", number.dump(), ", expected a non-negative integer");
+      return InvalidArgument(field, " holds ", ShownJson(number), ", expected a non-negative integer");
     numbers.push_back(number.get<uint64_t>());
   }
   return numbers;

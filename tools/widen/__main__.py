@@ -56,6 +56,23 @@ def note(text):
     print(f"widen: {text}", file=sys.stderr)
 
 
+class Interruption:
+    """SIGINT and SIGTERM, answered between pieces: an exception raised wherever a signal happens to arrive may leave NumPy's
+    native code as another one."""
+
+    def __init__(self):
+        self._asked = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._ask)
+
+    def _ask(self, *_):
+        self._asked = True
+
+    def check(self):
+        if self._asked:
+            raise KeyboardInterrupt
+
+
 class Widening:
     """The checked input and the plan of the output."""
 
@@ -138,7 +155,7 @@ def check_space(parent, needed):
         raise WidenError(f"{parent} has {bytes_text(free)} free; {bytes_text(needed)} are needed")
 
 
-def run(options):
+def run(options, interruption):
     target = os.path.abspath(options.target)
     parent = os.path.dirname(target)
     if os.path.lexists(target):
@@ -153,7 +170,12 @@ def run(options):
     try:
         check_space(parent, plan.bytes)
         progress = Progress("widened", plan.bytes, sys.stderr)
-        plan.write(partial, progress.add)
+
+        def on_written(count):
+            interruption.check()
+            progress.add(count)
+
+        plan.write(partial, on_written)
         os.fsync(descriptor)
         os.rename(partial, target)
         progress.finish()
@@ -163,9 +185,9 @@ def run(options):
 
 
 def main():
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    options = arguments()
     try:
-        run(arguments())
+        run(options, Interruption())
     except KeyboardInterrupt:
         note("interrupted, nothing is left behind")
         return 130

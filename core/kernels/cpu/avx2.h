@@ -21,6 +21,7 @@ void RmsNorm(const float* x, const float* weight, float eps, int cols, float* y)
 void Rope(const RopeArguments& arguments);
 void AttentionF32(const HeadArguments& arguments);
 void AttentionF16(const HeadArguments& arguments);
+void AttentionQ8(const HeadArguments& arguments);
 void SwiGlu(const float* gate, const float* up, int64_t n, float* out);
 void Softmax(float* x, int n);
 void AddScaled(float* y, const float* x, float scale, int64_t n);
@@ -42,7 +43,7 @@ consteval KernelTable Table(const BlockProducts& blocks) {
       .prepare = Prepare,
       .rms_norm = RmsNorm,
       .rope = Rope,
-      .attention = {AttentionF32, AttentionF16},
+      .attention = {AttentionF32, AttentionF16, AttentionQ8},
       .swi_glu = SwiGlu,
       .softmax = Softmax,
       .add_scaled = AddScaled,

@@ -162,10 +162,23 @@ inline float Largest(const float* x, int64_t n) {
   return _mm_cvtss_f32(_mm_max_ss(twos, _mm_shuffle_ps(twos, twos, 1)));
 }
 
+constexpr int kPagesAhead = 3;
+
+// What the head has some pages after that of position `first`, towards the cache: pages lie anywhere, so nothing else foresees
+// it.
+template <class Element>
+inline void FetchPageAhead(const HeadArguments& a, const void* const* pages, int first) {
+  if (first + kPagesAhead * a.page_tokens >= a.length) return;
+  const auto* page = static_cast<const Element*>(pages[first / a.page_tokens + kPagesAhead]) + a.offset;
+  const int64_t bytes = a.page_tokens * a.token_stride * static_cast<int64_t>(sizeof(Element));
+  for (int64_t i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(page) + i, _MM_HINT_T1);
+}
+
 // body(t, vector) for every position, page by page.
 template <class Element, class Body>
 inline void ForPositions(const HeadArguments& a, const void* const* pages, const Body& body) {
   for (int first = 0; first < a.length; first += a.page_tokens) {
+    FetchPageAhead<Element>(a, pages, first);
     const Element* at = static_cast<const Element*>(pages[first / a.page_tokens]) + a.offset;
     const int end = a.length - first < a.page_tokens ? a.length : first + a.page_tokens;
     for (int t = first; t < end; ++t, at += a.token_stride) body(t, at);
@@ -254,7 +267,7 @@ inline __m256 LaneSums(const __m256 (&partial)[8]) {
 
 // Scores of eight keys `stride` apart; head_dim a multiple of 8.
 template <class Element>
-inline void ScoreEight(const HeadArguments& a, const Element* key, float* scores) {
+inline void ScoreEight(const HeadArguments& a, const Element* key, int64_t stride, float* scores) {
   __m256 partial[8];
 #pragma GCC unroll 8
   for (int j = 0; j < 8; ++j) partial[j] = _mm256_setzero_ps();
@@ -262,7 +275,7 @@ inline void ScoreEight(const HeadArguments& a, const Element* key, float* scores
     const __m256 query = _mm256_loadu_ps(a.query + d);
 #pragma GCC unroll 8
     for (int j = 0; j < 8; ++j) {
-      partial[j] = _mm256_fmadd_ps(query, Full{}.Load(key + j * a.token_stride + d), partial[j]);
+      partial[j] = _mm256_fmadd_ps(query, Full{}.Load(key + j * stride + d), partial[j]);
     }
   }
   _mm256_storeu_ps(scores, _mm256_mul_ps(_mm256_set1_ps(a.scale), LaneSums(partial)));
@@ -272,16 +285,17 @@ template <class Element>
 inline void Scores(const HeadArguments& a) {
   const bool whole = a.head_dim % kLanes == 0;
   for (int first = 0; first < a.length; first += a.page_tokens) {
+    FetchPageAhead<Element>(a, a.key_pages, first);
     const Element* key = static_cast<const Element*>(a.key_pages[first / a.page_tokens]) + a.offset;
     const int end = a.length - first < a.page_tokens ? a.length : first + a.page_tokens;
     int t = first;
-    for (; whole && t + 8 <= end; t += 8, key += 8 * a.token_stride) ScoreEight(a, key, a.scores + t);
+    for (; whole && t + 8 <= end; t += 8, key += 8 * a.token_stride) ScoreEight(a, key, a.token_stride, a.scores + t);
     for (; t < end; ++t, key += a.token_stride) a.scores[t] = a.scale * Dot(a.query, key, a.head_dim);
   }
 }
 
 template <class Element>
-inline void Attention(const HeadArguments& a) {
+inline void AttentionOfHead(const HeadArguments& a) {
   Scores<Element>(a);
   Softmax(a.scores, a.length);
   int d = 0;
@@ -291,8 +305,98 @@ inline void Attention(const HeadArguments& a) {
   if (d < a.head_dim) SumValues<Element, 1>(a, d, Tail{a.head_dim - d});
 }
 
+constexpr int kTilePositions = 8;
+constexpr int kMostTogether = 256;  // columns of heads that are computed together
+
+inline bool FitsTiles(const HeadArguments& a) { return a.head_dim % kLanes == 0 && a.head_dim <= kMostTogether; }
+
+inline void WidenRow(const uint16_t* row, int head_dim, float* numbers) {
+  for (int d = 0; d < head_dim; d += kLanes) _mm256_store_ps(numbers + d, Full{}.Load(row + d));
+}
+inline void WidenRow(const int8_t* row, int head_dim, float* numbers) {
+  const int8_t* const scales = row + head_dim;
+  for (int d = 0; d < head_dim; d += kLanes) {
+    uint16_t half;
+    __builtin_memcpy(&half, scales + d / kKvScaleColumns * static_cast<int>(sizeof(half)), sizeof(half));
+    const __m256 scale = _mm256_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(half)));
+    const __m256i codes = _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(row + d)));
+    _mm256_store_ps(numbers + d, _mm256_mul_ps(_mm256_cvtepi32_ps(codes), scale));
+  }
+}
+
+// body(t, count, tile): positions [t, t + count) of one page, widened to tile (count, head_dim), head_dim a multiple of 8.
+template <class Element, class Body>
+inline void ForTiles(const HeadArguments& a, const void* const* pages, const Body& body) {
+  alignas(32) float tile[kTilePositions * kMostTogether];
+  for (int first = 0; first < a.length; first += a.page_tokens) {
+    FetchPageAhead<Element>(a, pages, first);
+    const Element* from = static_cast<const Element*>(pages[first / a.page_tokens]) + a.offset;
+    const int end = a.length - first < a.page_tokens ? a.length : first + a.page_tokens;
+    for (int t = first; t < end; t += kTilePositions) {
+      const int count = end - t < kTilePositions ? end - t : kTilePositions;
+      for (int j = 0; j < count; ++j, from += a.token_stride) WidenRow(from, a.head_dim, tile + j * a.head_dim);
+      body(t, count, tile);
+    }
+  }
+}
+
+// output [d, d + 8 kVectors) of one head and the weighted values of a tile.
+template <int kVectors>
+inline void AddTile(const float* weights, const float* tile, int count, int head_dim, float* output) {
+  __m256 sum[kVectors];
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) sum[v] = _mm256_loadu_ps(output + kLanes * v);
+  for (int j = 0; j < count; ++j, tile += head_dim) {
+    const __m256 weight = _mm256_broadcast_ss(weights + j);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) sum[v] = _mm256_fmadd_ps(weight, _mm256_load_ps(tile + kLanes * v), sum[v]);
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) _mm256_storeu_ps(output + kLanes * v, sum[v]);
+}
+
+// Every key and value is widened once for all heads.
+template <class Element>
+inline void AttentionTogether(const HeadArguments& a) {
+  ForTiles<Element>(a, a.key_pages, [&](int t, int count, const float* keys) {
+    for (int head = 0; head < a.heads; ++head) {
+      const HeadArguments one = HeadOf(a, head);
+      if (count == kTilePositions) {
+        ScoreEight(one, keys, a.head_dim, one.scores + t);
+      } else {
+        for (int j = 0; j < count; ++j) one.scores[t + j] = a.scale * Dot(one.query, keys + j * a.head_dim, a.head_dim);
+      }
+    }
+  });
+  for (int head = 0; head < a.heads; ++head) Softmax(a.scores + head * a.score_stride, a.length);
+  for (int i = 0; i < a.heads * a.head_dim; ++i) a.output[i] = 0;
+  ForTiles<Element>(a, a.value_pages, [&](int t, int count, const float* values) {
+    for (int head = 0; head < a.heads; ++head) {
+      const HeadArguments one = HeadOf(a, head);
+      int d = 0;
+      for (; d + 8 * kLanes <= a.head_dim; d += 8 * kLanes) {
+        AddTile<8>(one.scores + t, values + d, count, a.head_dim, one.output + d);
+      }
+      for (; d + 4 * kLanes <= a.head_dim; d += 4 * kLanes) {
+        AddTile<4>(one.scores + t, values + d, count, a.head_dim, one.output + d);
+      }
+      for (; d < a.head_dim; d += kLanes) AddTile<1>(one.scores + t, values + d, count, a.head_dim, one.output + d);
+    }
+  });
+}
+
+template <class Element>
+inline void Attention(const HeadArguments& a) {
+  for (int head = 0; head < a.heads; ++head) AttentionOfHead<Element>(HeadOf(a, head));
+}
+
 void AttentionF32(const HeadArguments& a) { Attention<float>(a); }
-void AttentionF16(const HeadArguments& a) { Attention<uint16_t>(a); }
+void AttentionF16(const HeadArguments& a) {
+  a.heads > 1 && FitsTiles(a) ? AttentionTogether<uint16_t>(a) : Attention<uint16_t>(a);
+}
+void AttentionQ8(const HeadArguments& a) {
+  FitsTiles(a) ? AttentionTogether<int8_t>(a) : kScalarKernels.attention[static_cast<int>(KvFormat::kQ8)](a);
+}
 
 void SwiGlu(const float* gate, const float* up, int64_t n, float* out) {
   ForEights(n,

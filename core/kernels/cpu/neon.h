@@ -30,6 +30,7 @@ void RmsNorm(const float* x, const float* weight, float eps, int cols, float* y)
 void Rope(const RopeArguments& arguments);
 void AttentionF32(const HeadArguments& arguments);
 void AttentionF16(const HeadArguments& arguments);
+void AttentionQ8(const HeadArguments& arguments);
 void SwiGlu(const float* gate, const float* up, int64_t n, float* out);
 void Softmax(float* x, int n);
 void AddScaled(float* y, const float* x, float scale, int64_t n);

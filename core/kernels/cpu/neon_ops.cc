@@ -260,7 +260,7 @@ void Softmax(float* x, int n) {
 }
 
 template <class Element>
-inline void Attention(const HeadArguments& a) {
+inline void AttentionOfHead(const HeadArguments& a) {
   ForPositions<Element, 4>(a, a.key_pages, [&](int t, int count, const Element* keys) {
     if (count == 4) {
       Scores<4>(a, t, keys);
@@ -276,8 +276,84 @@ inline void Attention(const HeadArguments& a) {
   if (d < a.head_dim) SumValues<Element, 1>(a, d, Tail{a.head_dim - d});
 }
 
+template <class Element>
+inline void Attention(const HeadArguments& a) {
+  for (int head = 0; head < a.heads; ++head) AttentionOfHead<Element>(HeadOf(a, head));
+}
+
 void AttentionF32(const HeadArguments& a) { Attention<float>(a); }
 void AttentionF16(const HeadArguments& a) { Attention<uint16_t>(a); }
+
+constexpr int kTilePositions = 8;
+constexpr int kMostTogether = 256;  // columns of heads that are computed together
+
+inline void WidenRow(const int8_t* row, int head_dim, float* numbers) {
+  const int8_t* const scales = row + head_dim;
+  for (int d = 0; d < head_dim; d += 2 * kLanes) {
+    uint16_t half;
+    __builtin_memcpy(&half, scales + d / kKvScaleColumns * static_cast<int>(sizeof(half)), sizeof(half));
+    const float32x4_t scale = vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(half)));
+    const int16x8_t codes = vmovl_s8(vld1_s8(row + d));
+    vst1q_f32(numbers + d, vmulq_f32(vcvtq_f32_s32(vmovl_s16(vget_low_s16(codes))), scale));
+    vst1q_f32(numbers + d + kLanes, vmulq_f32(vcvtq_f32_s32(vmovl_s16(vget_high_s16(codes))), scale));
+  }
+}
+
+// body(t, count, tile): positions [t, t + count) of one page, widened to tile (count, head_dim), head_dim a multiple of 8.
+template <class Body>
+inline void ForTiles(const HeadArguments& a, const void* const* pages, const Body& body) {
+  float tile[kTilePositions * kMostTogether];
+  for (int first = 0; first < a.length; first += a.page_tokens) {
+    const int8_t* from = static_cast<const int8_t*>(pages[first / a.page_tokens]) + a.offset;
+    const int end = a.length - first < a.page_tokens ? a.length : first + a.page_tokens;
+    for (int t = first; t < end; t += kTilePositions) {
+      const int count = end - t < kTilePositions ? end - t : kTilePositions;
+      for (int j = 0; j < count; ++j, from += a.token_stride) WidenRow(from, a.head_dim, tile + j * a.head_dim);
+      body(t, count, tile);
+    }
+  }
+}
+
+// output [d, d + 8) of one head and the weighted values of a tile.
+inline void AddTile(const float* weights, const float* tile, int count, int head_dim, float* output) {
+  float32x4_t low = vld1q_f32(output), high = vld1q_f32(output + kLanes);
+  for (int j = 0; j < count; ++j, tile += head_dim) {
+    low = vfmaq_n_f32(low, vld1q_f32(tile), weights[j]);
+    high = vfmaq_n_f32(high, vld1q_f32(tile + kLanes), weights[j]);
+  }
+  vst1q_f32(output, low);
+  vst1q_f32(output + kLanes, high);
+}
+
+// Every key and value is widened once for all heads.
+inline void AttentionTogether(const HeadArguments& a) {
+  const auto for_heads = [&a](const auto& body) {
+    for (int head = 0; head < a.heads; ++head) {
+      HeadArguments one = HeadOf(a, head);
+      one.token_stride = a.head_dim;
+      body(one);
+    }
+  };
+  ForTiles(a, a.key_pages, [&](int t, int count, const float* keys) {
+    for_heads([&](const HeadArguments& one) {
+      int j = 0;
+      for (; j + 4 <= count; j += 4) Scores<4>(one, t + j, keys + j * a.head_dim);
+      for (; j < count; ++j) Scores<1>(one, t + j, keys + j * a.head_dim);
+    });
+  });
+  for_heads([&](const HeadArguments& one) { Softmax(one.scores, one.length); });
+  for (int i = 0; i < a.heads * a.head_dim; ++i) a.output[i] = 0;
+  ForTiles(a, a.value_pages, [&](int t, int count, const float* values) {
+    for_heads([&](const HeadArguments& one) {
+      for (int d = 0; d < a.head_dim; d += 2 * kLanes) AddTile(one.scores + t, values + d, count, a.head_dim, one.output + d);
+    });
+  });
+}
+
+void AttentionQ8(const HeadArguments& a) {
+  const bool fits = a.head_dim % (2 * kLanes) == 0 && a.head_dim <= kMostTogether;
+  fits ? AttentionTogether(a) : kScalarKernels.attention[static_cast<int>(KvFormat::kQ8)](a);
+}
 
 void SwiGlu(const float* gate, const float* up, int64_t n, float* out) {
   ForFours(n,

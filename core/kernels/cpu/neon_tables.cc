@@ -26,7 +26,7 @@ constexpr KernelTable Table(const BlockProducts& blocks) {
       .prepare = neon::Prepare,
       .rms_norm = neon::RmsNorm,
       .rope = neon::Rope,
-      .attention = {neon::AttentionF32, neon::AttentionF16},
+      .attention = {neon::AttentionF32, neon::AttentionF16, neon::AttentionQ8},
       .swi_glu = neon::SwiGlu,
       .softmax = neon::Softmax,
       .add_scaled = neon::AddScaled,

@@ -1,6 +1,5 @@
 // Prints a digest of what each operation of the scalar table gives, so that processors can be compared: a line per operation.
 // The inputs come from integers alone, since mathematical libraries differ.
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -9,7 +8,6 @@
 
 #include "core/kernels/kernel_table.h"
 #include "core/quant/format.h"
-#include "core/quant/half.h"
 
 namespace moed {
 namespace {
@@ -97,15 +95,18 @@ void PrintOthers(Inputs& inputs) {
   kScalarKernels.rope({y.data(), 1, kCount, 12345.0f, other.data()});
   Print("rope", y);
   constexpr int kHeadDim = 50, kTokens = 20;
-  std::vector<uint16_t> key_halves(kCount), value_halves(kCount);
-  std::transform(x.begin(), x.end(), key_halves.begin(), FloatToFloat16);
-  std::transform(other.begin(), other.end(), value_halves.begin(), FloatToFloat16);
-  const void* const keys[] = {x.data(), key_halves.data()};
-  const void* const values[] = {other.data(), value_halves.data()};
   for (int format = 0; format < kKvFormatCount; ++format) {
+    const KvFormat kv_format = static_cast<KvFormat>(format);
+    const int64_t row_bytes = KvRowBytes(kv_format, kHeadDim);
+    std::vector<unsigned char> key_rows(kTokens * row_bytes), value_rows(kTokens * row_bytes);
+    for (int t = 0; t < kTokens; ++t) {
+      StoreKvRow(kv_format, &x[t * kHeadDim], kHeadDim, &key_rows[t * row_bytes]);
+      StoreKvRow(kv_format, &other[t * kHeadDim], kHeadDim, &value_rows[t * row_bytes]);
+    }
+    const void *keys = key_rows.data(), *values = value_rows.data();
     std::vector<float> scores(kTokens), output(kHeadDim);
-    kScalarKernels.attention[format](
-        {other.data(), output.data(), &keys[format], &values[format], 0, kHeadDim, kTokens, kTokens, kHeadDim, 0.1f, scores.data()});
+    kScalarKernels.attention[format]({other.data(), output.data(), &keys, &values, 0, KvRowElements(kv_format, kHeadDim), kTokens,
+                                      kTokens, kHeadDim, 0.1f, scores.data()});
     Print("attention", output);
   }
 }

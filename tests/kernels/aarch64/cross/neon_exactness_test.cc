@@ -333,24 +333,23 @@ TEST_P(NeonExactness, RopeAngles) {
 TEST_P(NeonExactness, Attention) {
   constexpr int kPageTokens = 7, kPages = 5, kKvHeads = 2;
   for (int head_dim : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 20, 33, 48, 63, 64, 72, 96, 128, 130}) {
-    const int64_t token_stride = kKvHeads * head_dim;
-    // A page each, the second head's last vector at the end of memory.
+    // A page each, the second head's last row at the end of memory.
     std::vector<std::unique_ptr<GuardedFloats>> pages;
     std::vector<const void*> key_pages[kKvFormatCount], value_pages[kKvFormatCount];
     for (int page = 0; page < 2 * kPages; ++page) {
-      const std::vector<float> values =
-          page == 6 ? Awkward(kPageTokens * token_stride, page) : Gaussian(kPageTokens * token_stride, page);
-      pages.push_back(std::make_unique<GuardedFloats>(values));
-      (page % 2 == 0 ? key_pages : value_pages)[0].push_back(pages.back()->data());
-      // Halves, two in the place of a float, the last one at the end of memory.
-      const size_t pairs = (values.size() + 1) / 2;
-      std::vector<uint16_t> halves(2 * pairs - values.size());
-      for (const float value : values) halves.push_back(std::isnan(value) ? 0x7e00 : FloatToFloat16(value));
-      std::vector<float> packed(pairs);
-      std::memcpy(packed.data(), halves.data(), pairs * sizeof(float));
-      pages.push_back(std::make_unique<GuardedFloats>(packed));
-      const auto* first = reinterpret_cast<const uint16_t*>(pages.back()->data()) + (2 * pairs - values.size());
-      (page % 2 == 0 ? key_pages : value_pages)[1].push_back(first);
+      const int rows = kPageTokens * kKvHeads;
+      const std::vector<float> numbers = page == 6 ? Awkward(rows * head_dim, page) : Gaussian(rows * head_dim, page);
+      for (int format = 0; format < kKvFormatCount; ++format) {
+        const int64_t row_bytes = KvRowBytes(static_cast<KvFormat>(format), head_dim);
+        const size_t floats = (rows * row_bytes + sizeof(float) - 1) / sizeof(float);
+        const size_t before = floats * sizeof(float) - rows * row_bytes;
+        pages.push_back(std::make_unique<GuardedFloats>(std::vector<float>(floats)));
+        unsigned char* const first = reinterpret_cast<unsigned char*>(pages.back()->data()) + before;
+        for (int row = 0; row < rows; ++row) {
+          StoreKvRow(static_cast<KvFormat>(format), &numbers[row * head_dim], head_dim, first + row * row_bytes);
+        }
+        (page % 2 == 0 ? key_pages : value_pages)[format].push_back(first);
+      }
     }
     GuardedFloats query(Gaussian(head_dim, 8));
     for (int length = 1; length <= kPages * kPageTokens; length += length < 22 ? 1 : 5) {
@@ -358,8 +357,9 @@ TEST_P(NeonExactness, Attention) {
         GuardedFloats expected_scores(length), found_scores(length);
         const auto operation = [&](const KernelTable& table, float* output) {
           float* scores = (&table == &kernels_ ? found_scores : expected_scores).data();
-          table.attention[format]({query.data(), output, key_pages[format].data(), value_pages[format].data(), head_dim,
-                                   token_stride, kPageTokens, length, head_dim, 0.3f, scores});
+          const int64_t row = KvRowElements(static_cast<KvFormat>(format), head_dim);
+          table.attention[format]({query.data(), output, key_pages[format].data(), value_pages[format].data(), row,
+                                   kKvHeads * row, kPageTokens, length, head_dim, 0.3f, scores});
         };
         Compare(std::vector<float>(head_dim), operation);
         EXPECT_TRUE(SameBits(found_scores.span(), expected_scores.span())) << head_dim << " length " << length;

@@ -1,0 +1,11 @@
+// For builds without the CUDA runtime (MOED_CUDA in cmake/Cuda.cmake).
+#include "core/base/status.h"
+#include "core/kernels/cuda/device.h"
+
+namespace moed {
+
+absl::StatusOr<std::vector<CudaDevice>> FindCudaDevices() {
+  return FailedPrecondition("no CUDA device: this build is without CUDA");
+}
+
+}  // namespace moed

@@ -1,0 +1,75 @@
+// A damaged journal costs work, never a piece: what is read of it is a beginning of what was written.
+#include "core/store/journal.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/base/damaged_bytes.h"
+#include "tests/store/small_store.h"
+
+namespace moed {
+namespace {
+
+constexpr uint64_t kIdentity = 0x1234;
+constexpr size_t kRowBytes = 24;
+
+class DamagedJournal : public ::testing::Test {
+ protected:
+  DamagedJournal() {
+    for (uint64_t piece = 0; piece < 9; ++piece) written_.push_back({piece * 7, ~piece});
+    EXPECT_TRUE(Journal::Create(path_, {kIdentity, written_}).ok());
+    good_ = FileContents(path_);
+  }
+  // Its entries, at most `most` of them.
+  void ExpectABeginning(const std::string& damaged, size_t most, size_t at) {
+    std::ofstream(path_, std::ios::binary) << damaged;
+    const auto read = Journal::Read(path_);
+    ASSERT_TRUE(read.ok()) << read.status();
+    if (!read->has_value()) return;
+    EXPECT_EQ((*read)->identity, kIdentity) << "byte " << at;
+    const std::vector<JournalEntry>& entries = (*read)->entries;
+    ASSERT_LE(entries.size(), most) << "byte " << at;
+    for (size_t i = 0; i < entries.size(); ++i) {
+      EXPECT_EQ(entries[i].piece, written_[i].piece) << "byte " << at;
+      EXPECT_EQ(entries[i].checksum, written_[i].checksum) << "byte " << at;
+    }
+  }
+
+  TemporaryFolder folder_;
+  const std::string path_ = folder_ / "s.journal";
+  std::vector<JournalEntry> written_;
+  std::string good_;
+};
+
+TEST_F(DamagedJournal, UndamagedItIsReadWhole) {
+  const auto read = Journal::Read(path_);
+  ASSERT_TRUE(read.ok() && read->has_value());
+  EXPECT_EQ((*read)->entries.size(), written_.size());
+}
+
+TEST_F(DamagedJournal, TruncatedAnywhere) {
+  ForEachTruncation(good_, {}, [&](const std::string& damaged, size_t at) {
+    ExpectABeginning(damaged, at < kRowBytes ? 0 : at / kRowBytes - 1, at);
+  });
+}
+
+TEST_F(DamagedJournal, AnyByteFlipped) {
+  ForEachFlip(good_, {}, 8, [&](const std::string& damaged, size_t at) {
+    ExpectABeginning(damaged, at < kRowBytes ? 0 : at / kRowBytes - 1, at);
+  });
+}
+
+TEST_F(DamagedJournal, Garbled) {
+  ForGarbled(good_, {}, 3000, 7, [&](const std::string& damaged, size_t at) { ExpectABeginning(damaged, written_.size(), at); });
+}
+
+TEST_F(DamagedJournal, OfRandomBytesNothingIsRead) {
+  for (size_t size = 0; size < 300; ++size) {
+    std::ofstream(path_, std::ios::binary) << RandomBytes(size, size);
+    const auto read = Journal::Read(path_);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_FALSE(read->has_value()) << size;
+  }
+}
+
+}  // namespace
+}  // namespace moed
