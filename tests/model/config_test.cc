@@ -138,12 +138,6 @@ TEST_P(ConfigTest, RefusesUnknownKeysByName) {
 }
 
 // transformers 5 writes rope_parameters and dtype, and names the experts alike in all families.
-TEST_P(ConfigTest, HostileValuesAreRefusedOrComputable) {
-  ForEachHostileValue(good_.dump(), [](const std::string& text, const std::string& what) {
-    if (const auto spec = ReadSpec(text); spec.ok()) EXPECT_TRUE(CheckSpec(*spec).ok()) << what;
-  });
-}
-
 TEST_P(ConfigTest, BothSpellingsGiveTheSameSpec) {
   const std::string expected = SpecToJson(*Read(good_));
   Json config = good_;
@@ -187,6 +181,13 @@ std::vector<std::string> FamilyNames() {
   return names;
 }
 INSTANTIATE_TEST_SUITE_P(Families, ConfigTest, testing::ValuesIn(FamilyNames()), [](const auto& info) { return info.param; });
+
+// The families read their keys by the same reader; none has more than this one.
+TEST(FamilyTest, HostileValuesAreRefusedOrComputable) {
+  ForEachHostileValue(ConfigOf("qwen2_moe").dump(), [](const std::string& text, const std::string& what) {
+    if (const auto spec = ReadSpec(text); spec.ok()) EXPECT_TRUE(CheckSpec(*spec).ok()) << what;
+  });
+}
 
 TEST(FamilyTest, UnknownTypesAreRefusedWithTheKnownOnes) {
   for (const Family& family : Families()) {
