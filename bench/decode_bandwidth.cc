@@ -11,7 +11,8 @@
 #include "core/base/clock.h"
 #include "core/base/executor.h"
 #include "core/base/status.h"
-#include "core/expert/caching_provider.h"
+#include "core/expert/cache/caching_provider.h"
+#include "core/expert/fidelity/mask.h"
 #include "core/io/read_backend.h"
 #include "core/kernels/backend.h"
 #include "core/model/model.h"
@@ -72,7 +73,7 @@ class Decoding {
   KvPool& kv_;
   ExpertProvider& provider_;
   const int context_;
-  const SessionId session_{1};
+  const SequenceId session_{1};
   KvSequence sequence_;
   TokenId token_{1};
 };
@@ -95,7 +96,7 @@ absl::Status Run(const Options& options) {
   MOED_ASSIGN_OR_RETURN(auto kv, KvPool::Create(spec, KvPool::PagesFor(context)));
   MOED_ASSIGN_OR_RETURN(auto model, Model::Load(*store, spec, {1, context, 1}, *backend, *kv, nullptr));
 
-  const PolicyContext policy{store->description().moe_layers, spec.experts, spec.top_k, 1};
+  const ExpertModelShape policy{store->description().moe_layers, spec.experts, spec.top_k, 1};
   ProviderParts parts{.store = store.get(), .reads = reads.get(), .clock = &Clock::Real(), .allocator = &Allocator::Host()};
   MOED_ASSIGN_OR_RETURN(parts.policy, MakePolicy("lru", policy));
   MOED_ASSIGN_OR_RETURN(parts.predictor, MakePredictor("none", {policy, spec.hidden, nullptr}));

@@ -6,13 +6,12 @@ function(moed_library name)
   target_link_libraries(${name} PUBLIC ${ARG_DEPS})
 endfunction()
 
-# moed_test(NAME SOURCES a_test.cc DEPS x): one GoogleTest program, registered with ctest test by test.
-# MOED_SOURCE_DIR and MOED_BIN_DIR are defined for golden files and the built programs.
+# moed_test(NAME SOURCES a_test.cc DEPS x): one GoogleTest program, registered with ctest. tests/paths.h finds golden files and the
+# built programs.
 function(moed_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main)
-  target_compile_definitions(${name} PRIVATE MOED_SOURCE_DIR="${PROJECT_SOURCE_DIR}" MOED_BIN_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} moed_test_paths GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)

@@ -21,18 +21,18 @@
 #include "core/quant/format.h"
 #include "core/store/store.h"
 #include "core/tokenizer/tokenizer.h"
-#include "server/control_service.h"
-#include "server/engine_call.h"
-#include "server/expert_path.h"
-#include "server/inference_service.h"
-#include "server/memory_default.h"
-#include "server/memory_needs.h"
-#include "server/metrics_server.h"
-#include "server/process_metrics.h"
-#include "server/rate_sampler.h"
-#include "server/rpc_server.h"
-#include "server/sender.h"
-#include "server/server_metrics.h"
+#include "server/metrics/metrics_server.h"
+#include "server/metrics/process_metrics.h"
+#include "server/metrics/rate_sampler.h"
+#include "server/metrics/server_metrics.h"
+#include "server/rpc/control_service.h"
+#include "server/rpc/engine_call.h"
+#include "server/rpc/inference_service.h"
+#include "server/rpc/rpc_server.h"
+#include "server/rpc/sender.h"
+#include "server/startup/default_budget.h"
+#include "server/startup/provider_builder.h"
+#include "server/startup/serving_plan.h"
 #include "server/ticker.h"
 #include "spdlog/spdlog.h"
 
@@ -113,7 +113,7 @@ class App::Impl {
   std::unique_ptr<KvPool> kv_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<ReadBackend> reads_;
-  std::unique_ptr<ExpertPath> experts_;
+  std::unique_ptr<ProviderBuilder> experts_;
   std::unique_ptr<StepEngine> engine_;
   LoadedModel loaded_;
 
@@ -153,7 +153,7 @@ absl::Status App::Impl::Plan() {
     budget = found.bytes;
     spdlog::info("--memory-budget is absent: {} ({})", FormatBytes(budget), found.reason);
   }
-  MOED_ASSIGN_OR_RETURN(experts_, ExpertPath::Choose(config_, *store_, spec_));
+  MOED_ASSIGN_OR_RETURN(experts_, ProviderBuilder::Choose(config_, *store_, spec_));
   MOED_ASSIGN_OR_RETURN(const PresetNeeds needs, experts_->Needs());
   MOED_ASSIGN_OR_RETURN(plan_, PlanServing(config_, budget, *store_, spec_, tokenizer_->memory_bytes(), needs));
   LogTable("memory plan", plan_.memory.Table());

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
-#include "server/config.h"
+#include "server/startup/config.h"
 
 namespace moed {
 

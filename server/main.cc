@@ -9,8 +9,8 @@
 
 #include "core/base/version.h"
 #include "server/app.h"
-#include "server/config.h"
-#include "server/termination_signals.h"
+#include "server/startup/config.h"
+#include "server/startup/termination_signals.h"
 #include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
 

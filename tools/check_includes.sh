@@ -32,7 +32,7 @@ for module in core/*/; do
   done < <(grep -rnE '^#include "' "core/$module" --include='*.h' --include='*.cc' || true)
 done
 # Of the expert path the model sees the provider and the handle only.
-if grep -rnE '^#include "core/expert/' core/model --include='*.h' --include='*.cc' | grep -vE 'expert/(provider|routing)\.h"'; then
+if grep -rnE '^#include "core/expert/' core/model --include='*.h' --include='*.cc' | grep -vE 'core/expert/(provider|routing)\.h"'; then
   echo "core/model may include only provider.h and routing.h of core/expert"; bad=1
 fi
 if grep -rnE '^#include "core/' client --include='*.h' --include='*.cc' | grep -vE 'core/base/'; then

@@ -25,9 +25,10 @@ class StrongId {
   Int value_ = 0;
 };
 
-using LayerId = StrongId<struct LayerTag, int32_t>;      // decoder layer, 0-based, dense layers counted
-using TokenId = StrongId<struct TokenTag, int32_t>;      // index into the vocabulary
-using SessionId = StrongId<struct SessionTag, uint64_t>;  // one conversation inside this process
+using LayerId = StrongId<struct LayerTag, int32_t>;  // decoder layer, 0-based, dense layers counted
+using TokenId = StrongId<struct TokenTag, int32_t>;  // index into the vocabulary
+using SequenceId = StrongId<struct SequenceTag,
+                            uint64_t>;  // the tokens of one conversation, or of one request that has none, inside this process
 using RequestId = StrongId<struct RequestTag, uint64_t>;  // one call inside this process
 
 // A routed expert of one layer.

@@ -22,7 +22,7 @@ absl::StatusOr<RequestId> Intake::Submit(
   std::unique_ptr<Sequence> sequence = sessions_.Take(request.session_id);
   if (sequence == nullptr) {
     sequence = std::make_unique<Sequence>();
-    sequence->id = SessionId(++last_sequence_);
+    sequence->id = SequenceId(++last_sequence_);
     sequence->session = request.session_id;
   }
   const RequestId id = admission_.Admit(request.name, request.session_id);

@@ -16,7 +16,7 @@ namespace moed {
 // Known tokens of one conversation or one anonymous request. Keys and values exist for the first kv.length of them; the rest is
 // computed when it is needed.
 struct Sequence {
-  SessionId id;
+  SequenceId id;
   std::string session;          // "" = anonymous
   std::vector<TokenId> tokens;  // prompts and answers
   KvSequence kv;

@@ -138,7 +138,7 @@ void StepLoop::AddChunk(LiveRequest& live, int tokens) {
   Sequence& sequence = *live.sequence;
   const bool reaches_goal = tokens == live.Pending();
   SequenceChunk chunk;
-  chunk.session = sequence.id;
+  chunk.sequence = sequence.id;
   // Where steps are of one token, a text that is scored meets what an answer meets.
   const bool as_answer = live.Decoding() || (!live.answer && max_step_tokens_ == 1);
   chunk.phase = as_answer ? Phase::kDecode : Phase::kPrefill;

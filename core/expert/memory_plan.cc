@@ -18,7 +18,7 @@ uint64_t DivideUp(uint64_t value, uint64_t by) { return (value + by - 1) / by; }
 struct KvBounds {
   uint64_t least_pages = 0;
   uint64_t most_pages = 0;
-  uint64_t context = 0;  // no session is longer than this
+  uint64_t context = 0;  // no sequence is longer than this
 };
 
 absl::StatusOr<KvBounds> BoundKv(const MemoryNeeds& needs, const MemoryRequest& request) {

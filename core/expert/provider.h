@@ -92,12 +92,12 @@ class ExpertProvider {
   virtual ~ExpertProvider() = default;
 
   // Hooks for policies and predictors; cheap.
-  virtual void OnSequenceStart(SessionId session) = 0;
-  virtual void OnSequenceEnd(SessionId session) = 0;
-  virtual void OnToken(SessionId session, TokenId token) = 0;
+  virtual void OnSequenceStart(SequenceId sequence) = 0;
+  virtual void OnSequenceEnd(SequenceId sequence) = 0;
+  virtual void OnToken(SequenceId sequence, TokenId token) = 0;
   // The gate's input (hidden) of one token of `layer`, before its router ran. Called for the last token of each sequence in the
   // step.
-  virtual void OnGateInput(SessionId session, LayerId layer, std::span<const float> hidden) = 0;
+  virtual void OnGateInput(SequenceId sequence, LayerId layer, std::span<const float> hidden) = 0;
   // Before top-k, for every token: the gate's input (hidden) and its logits (experts), of which the mask may set some to minus
   // infinity. `token` has no choices yet; gets what was masked.
   virtual void MaskRouter(LayerId layer, std::span<const float> hidden, std::span<float> logits, TokenRouting& token) = 0;
@@ -112,7 +112,7 @@ class ExpertProvider {
   // The same without waiting: nothing when none is ready now.
   virtual std::optional<ReadyExpert> NextReady() = 0;
 
-  virtual SequenceCounters sequence_counters(SessionId session) const = 0;
+  virtual SequenceCounters sequence_counters(SequenceId sequence) const = 0;
 };
 
 }  // namespace moed

@@ -23,7 +23,7 @@ inline constexpr float kLoseAnything = 2;  // whatever the preset does
 
 // The k experts of one token in one layer, highest probability first. After masking, a choice of probability 0 is none.
 struct TokenRouting {
-  SessionId session;
+  SequenceId sequence;
   TokenId token;
   Phase phase = Phase::kDecode;
   std::span<const ExpertChoice> choices;

@@ -59,7 +59,7 @@ void RoutingRecorder::OnRouted(const LayerRouting& routing) {
 void RoutingRecorder::Record(int position, const TokenRouting& token) {
   const size_t layer_values = static_cast<size_t>(shape_.top_k);
   const size_t token_values = layer_values * shape_.layers.size();
-  Sequence& sequence = sequences_[token.session];
+  Sequence& sequence = sequences_[token.sequence];
   if (position == 0) {  // whatever an abandoned step left is dropped
     sequence.experts.resize(sequence.tokens.size() * token_values);
     sequence.probabilities.resize(sequence.experts.size());
@@ -76,8 +76,8 @@ void RoutingRecorder::Record(int position, const TokenRouting& token) {
   if (sequence.tokens.size() == kMostTokens) Write(sequence);
 }
 
-void RoutingRecorder::OnSequenceEnd(SessionId session) {
-  const auto found = sequences_.find(session);
+void RoutingRecorder::OnSequenceEnd(SequenceId sequence) {
+  const auto found = sequences_.find(sequence);
   if (found == sequences_.end()) return;
   Write(found->second);
   sequences_.erase(found);
@@ -102,7 +102,7 @@ void RoutingRecorder::Write(Sequence& sequence) {
 }
 
 absl::Status RoutingRecorder::Finish() {
-  for (auto& [session, sequence] : sequences_) Write(sequence);
+  for (auto& [id, sequence] : sequences_) Write(sequence);
   sequences_.clear();
   for (std::ofstream* file : {&experts_, &probabilities_, &sequences_index_}) {
     file->close();

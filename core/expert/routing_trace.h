@@ -42,7 +42,7 @@ class RoutingRecorder {
   static absl::StatusOr<std::unique_ptr<RoutingRecorder>> Create(const std::string& directory, const RoutingShape& shape);
 
   void OnRouted(const LayerRouting& routing);
-  void OnSequenceEnd(SessionId session);
+  void OnSequenceEnd(SequenceId sequence);
   // Writes what is left. The first write that failed, if any did; nothing was recorded from there on.
   absl::Status Finish();
 
@@ -62,7 +62,7 @@ class RoutingRecorder {
   const RoutingShape shape_;
   const ExpertIndex index_;
   std::ofstream experts_, probabilities_, sequences_index_;
-  absl::flat_hash_map<SessionId, Sequence> sequences_;
+  absl::flat_hash_map<SequenceId, Sequence> sequences_;
   uint64_t tokens_written_ = 0;
 };
 

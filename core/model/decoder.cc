@@ -49,7 +49,7 @@ void Decoder::Embed(ExpertProvider& provider) {
   for (int row = 0; row < step_.batch.rows(); ++row) {
     const TokenId token = step_.batch.token_of(row);
     MOED_CHECK(token.value() >= 0 && token.value() < spec_.vocabulary);
-    provider.OnToken(step_.batch.chunk_of(row).chunk->session, token);
+    provider.OnToken(step_.batch.chunk_of(row).chunk->sequence, token);
     DecodeRow(embed.format, embed.data, embed.cols, token.value(), &step_.scratch.x[static_cast<size_t>(row) * spec_.hidden]);
   }
 }

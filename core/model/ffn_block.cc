@@ -66,7 +66,7 @@ void FfnBlock::Route(LayerId layer, const LayerWeights& weights, RowBlock block,
   for (const BatchChunk& chunk : step_.batch.chunks()) {
     const int row = chunk.last_row() - block.begin;
     if (row < 0 || row >= block.count) continue;
-    provider.OnGateInput(chunk.chunk->session, layer, scratch.normed.subspan(static_cast<size_t>(row) * hidden, hidden));
+    provider.OnGateInput(chunk.chunk->sequence, layer, scratch.normed.subspan(static_cast<size_t>(row) * hidden, hidden));
   }
   float* router = &scratch.router[static_cast<size_t>(block.begin) * experts];
   float* shared_gate = step_.spec.shared_gate ? &scratch.shared_gate[block.begin] : nullptr;
@@ -75,7 +75,7 @@ void FfnBlock::Route(LayerId layer, const LayerWeights& weights, RowBlock block,
   for (int row = 0; row < block.count; ++row) {
     const SequenceChunk& chunk = *step_.batch.chunk_of(block.begin + row).chunk;
     TokenRouting& token = scratch.routing[block.begin + row];
-    token = {.session = chunk.session,
+    token = {.sequence = chunk.sequence,
              .token = step_.batch.token_of(block.begin + row),
              .phase = chunk.phase,
              .may_lose = chunk.may_lose};

@@ -19,7 +19,7 @@ namespace moed {
 
 // Consecutive tokens of one sequence in one step: a piece of a prompt, or one token to decode.
 struct SequenceChunk {
-  SessionId session;
+  SequenceId sequence;
   Phase phase = Phase::kDecode;
   std::span<const TokenId> tokens;  // >= 1
   KvSequence* kv = nullptr;  // holds positions [0, kv->length); room for tokens.size() more is reserved. Forward adds to length

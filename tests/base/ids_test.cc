@@ -9,7 +9,7 @@ namespace moed {
 namespace {
 
 static_assert(!std::is_convertible_v<int, LayerId> && !std::is_convertible_v<LayerId, int>);
-static_assert(!std::is_convertible_v<LayerId, TokenId> && !std::is_constructible_v<SessionId, RequestId>);
+static_assert(!std::is_convertible_v<LayerId, TokenId> && !std::is_constructible_v<SequenceId, RequestId>);
 
 TEST(IdsTest, CompareByValue) {
   EXPECT_EQ(LayerId(3), LayerId(3));

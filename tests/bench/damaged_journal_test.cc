@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "bench/moe_bench/systems_journal.h"
+#include "bench/systems/journal.h"
 #include "core/base/status.h"
 #include "tests/base/damaged_bytes.h"
 #include "tests/base/damaged_json.h"

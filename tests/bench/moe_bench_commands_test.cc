@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/paths.h"
 
 namespace moed {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-constexpr char kTrace[] = " --trace-dir " MOED_SOURCE_DIR "/tests/replay/data --limit-tokens 40 ";
+const std::string kTrace = " --trace-dir " + SourcePath("tests/replay/data") + " --limit-tokens 40 ";
 
 class MoeBenchTest : public testing::Test {
  protected:
@@ -35,26 +36,26 @@ class MoeBenchTest : public testing::Test {
     return text.str();
   }
   static int Run(const std::string& arguments) {
-    const std::string command = MOED_BIN_DIR "/moe-bench " + arguments + " > " + Path("out") + " 2> " + Path("err");
+    const std::string command = BuiltProgram("moe-bench") + " " + arguments + " > " + Path("out") + " 2> " + Path("err");
     return WEXITSTATUS(std::system(command.c_str()));
   }
 };
 
 TEST_F(MoeBenchTest, CalibratedWeightsMissNoMoreThanRecencyOrFrequencyAlone) {
-  ASSERT_EQ(Run("calibrate-hobbit --budget 0.25 --json" + std::string(kTrace)), 0) << Read("err");
+  ASSERT_EQ(Run("calibrate-hobbit --budget 0.25 --json" + kTrace), 0) << Read("err");
   const json best = json::parse(Read("out"));
   const double sum =
       best.at("lru").get<double>() + best.at("lfu").get<double>() + best.at("lhu").get<double>() + best.at("fld").get<double>();
   EXPECT_NEAR(sum, 1, 1e-9);
   EXPECT_EQ(best.at("lfu"), best.at("lhu")) << "a trace tells no precisions";
-  ASSERT_EQ(Run("replay --policy lru,hobbit --budget 0.25 --json" + std::string(kTrace)), 0) << Read("err");
+  ASSERT_EQ(Run("replay --policy lru,hobbit --budget 0.25 --json" + kTrace), 0) << Read("err");
   const json replayed = json::parse(Read("out"));
   for (const json& policy : replayed.at("policies")) {
     EXPECT_LE(best.at("miss_penalty").get<double>(), 1 - policy.at("hit_ratio").get<double>() + 0.01) << policy.at("name");
   }
   EXPECT_EQ(Run("calibrate-hobbit --budget 0.25 --trace-dir /nowhere"), 1);
   EXPECT_THAT(Read("err"), HasSubstr("/nowhere"));
-  EXPECT_EQ(Run("calibrate-hobbit --budget 0" + std::string(kTrace)), 1);
+  EXPECT_EQ(Run("calibrate-hobbit --budget 0" + kTrace), 1);
   EXPECT_THAT(Read("err"), HasSubstr("holds no expert"));
 }
 

@@ -7,16 +7,16 @@
 #include <map>
 #include <set>
 
-#include "bench/moe_bench/energy_meter.h"
-#include "bench/moe_bench/systems_ablations.h"
-#include "bench/moe_bench/systems_cells.h"
-#include "bench/moe_bench/systems_contender.h"
-#include "bench/moe_bench/systems_journal.h"
-#include "bench/moe_bench/systems_quality.h"
-#include "bench/moe_bench/systems_report.h"
-#include "bench/moe_bench/systems_targets.h"
+#include "bench/systems/ablations.h"
+#include "bench/systems/cells.h"
+#include "bench/systems/contender.h"
+#include "bench/systems/energy_meter.h"
+#include "bench/systems/journal.h"
+#include "bench/systems/quality.h"
+#include "bench/systems/report.h"
+#include "bench/systems/targets.h"
 #include "core/base/status.h"
-#include "core/expert/preset.h"
+#include "core/expert/presets/preset.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/paths.h"
 
 namespace moed {
 namespace {
@@ -26,9 +27,9 @@ std::string Read(const std::string& path) {
 class SystemsCommandTest : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_EQ(Shell(std::string(MOED_BIN_DIR) + "/moed-pack " MOED_SOURCE_DIR "/models/tales-qwen " + Path("s.moed") +
-                    " --expert-formats q4"),
-              0);
+    ASSERT_EQ(
+        Shell(BuiltProgram("moed-pack") + " " + SourcePath("models/tales-qwen") + " " + Path("s.moed") + " --expert-formats q4"),
+        0);
   }
   void TearDown() override {
     for (const char* name : {"s.moed", "j.jsonl", "j.jsonl.learned", "out.json", "out.md", "log"}) {
@@ -42,8 +43,8 @@ class SystemsCommandTest : public testing::Test {
     return WEXITSTATUS(std::system((command + " > " + Path("log") + " 2>&1").c_str()));
   }
   static int Systems(const std::string& flags) {
-    return Shell("cd " MOED_SOURCE_DIR " && " MOED_BIN_DIR "/moe-bench systems --store " + Path("s.moed") + " --journal " +
-                 Path("j.jsonl") + " " + flags);
+    return Shell("cd " + SourcePath("") + " && " + BuiltProgram("moe-bench") + " systems --store " + Path("s.moed") +
+                 " --journal " + Path("j.jsonl") + " " + flags);
   }
 };
 

@@ -97,7 +97,7 @@ std::vector<TokenId> Bytes(std::string_view text) {
 
 void FakeModel::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink) {
   if (on_forward) on_forward(chunks);
-  std::set<SessionId> sessions;
+  std::set<SequenceId> sessions;
   int step_tokens = 0;
   std::vector<float> row(kVocabulary);
   for (size_t c = 0; c < chunks.size(); ++c) {
@@ -135,17 +135,17 @@ std::vector<TokenId> FakeModel::History(const KvSequence& kv, int length) const 
   return history;
 }
 
-void NullProvider::OnSequenceStart(SessionId session) {
+void NullProvider::OnSequenceStart(SequenceId session) {
   EXPECT_TRUE(live.insert(session).second) << "started twice";
   EXPECT_FALSE(ended.contains(session)) << "started after its end";
 }
 
-void NullProvider::OnSequenceEnd(SessionId session) {
+void NullProvider::OnSequenceEnd(SequenceId session) {
   EXPECT_EQ(live.erase(session), 1u) << "ended without a start";
   ended.insert(session);
 }
 
-SequenceCounters NullProvider::sequence_counters(SessionId session) const {
+SequenceCounters NullProvider::sequence_counters(SequenceId session) const {
   EXPECT_TRUE(live.contains(session)) << "asked about a sequence that does not live";
   const auto known = lost.find(session);
   SequenceCounters counters = known == lost.end() ? SequenceCounters() : known->second;

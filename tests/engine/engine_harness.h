@@ -51,20 +51,20 @@ class FakeModel final : public Model {
 // Counts what it is told; hits of a sequence = tokens computed for it.
 class NullProvider final : public ExpertProvider {
  public:
-  void OnSequenceStart(SessionId session) override;
-  void OnSequenceEnd(SessionId session) override;
-  void OnToken(SessionId session, TokenId) override { ++computed[session]; }
-  void OnGateInput(SessionId, LayerId, std::span<const float>) override {}
+  void OnSequenceStart(SequenceId session) override;
+  void OnSequenceEnd(SequenceId session) override;
+  void OnToken(SequenceId session, TokenId) override { ++computed[session]; }
+  void OnGateInput(SequenceId, LayerId, std::span<const float>) override {}
   void MaskRouter(LayerId, std::span<const float>, std::span<float>, TokenRouting&) override {}
   absl::StatusOr<std::span<std::byte>> Lend(uint64_t) override { return std::span<std::byte>(); }
   void Begin(const LayerRouting&) override {}
   std::optional<ReadyExpert> Next() override { return std::nullopt; }
   std::optional<ReadyExpert> NextReady() override { return std::nullopt; }
-  SequenceCounters sequence_counters(SessionId session) const override;
+  SequenceCounters sequence_counters(SequenceId session) const override;
 
-  std::set<SessionId> live, ended;
-  std::map<SessionId, uint64_t> computed;
-  std::map<SessionId, SequenceCounters> lost;  // beside the hits, what a test says
+  std::set<SequenceId> live, ended;
+  std::map<SequenceId, uint64_t> computed;
+  std::map<SequenceId, SequenceCounters> lost;  // beside the hits, what a test says
 };
 
 // Writes down what it hears and checks the order of it.

@@ -39,7 +39,7 @@ TEST(StepEngineFidelityTest, ARequestSaysWhatItMayLoseOrThePresetDoes) {
 
 TEST(StepEngineFidelityTest, EveryRequestOfAStepKeepsItsOwn) {
   Harness harness;
-  std::map<SessionId, std::set<float>> seen;
+  std::map<SequenceId, std::set<float>> seen;
   harness.model->on_forward = [&](std::span<SequenceChunk> chunks) {
     for (const SequenceChunk& chunk : chunks) seen[chunk.session].insert(chunk.may_lose);
   };

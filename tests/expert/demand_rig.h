@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "core/expert/wanted.h"
+#include "core/expert/cache/wanted.h"
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
@@ -24,9 +24,9 @@ class SetOfResidents final : public ResidencyView {
 
 class DemandRig {
  public:
-  void Add(SessionId session, std::vector<ExpertChoice> choices, float may_lose, Phase phase = Phase::kDecode) {
+  void Add(SequenceId sequence, std::vector<ExpertChoice> choices, float may_lose, Phase phase = Phase::kDecode) {
     choices_.push_back(std::move(choices));
-    tokens_.push_back({.session = session, .phase = phase, .choices = choices_.back(), .may_lose = may_lose});
+    tokens_.push_back({.sequence = sequence, .phase = phase, .choices = choices_.back(), .may_lose = may_lose});
   }
   TokenRouting& token(size_t i) { return tokens_[i]; }
 

@@ -10,7 +10,7 @@ namespace moed {
 
 struct LearnedParts {
   explicit LearnedParts(size_t table_bytes = 1 << 16) {
-    PolicyContext context = StoreContext();
+    ExpertModelShape context = StoreContext();
     context.table_bytes = table_bytes;
     policy = MakePolicy("learned", context).value();
     predictor = MakePredictor("learned", {.model = context}).value();
@@ -18,26 +18,26 @@ struct LearnedParts {
 
   // Tokens that take turns, each with experts of its own.
   void Learn(int tokens) {
-    const SessionId session{1};
-    policy->OnSequenceStart(session);
-    predictor->OnSequenceStart(session);
+    const SequenceId sequence{1};
+    policy->OnSequenceStart(sequence);
+    predictor->OnSequenceStart(sequence);
     std::vector<Guess> guesses;
     for (int i = 0; i < tokens; ++i) {
       const TokenId token(i % 3);
-      policy->OnToken(session, token);
-      predictor->OnToken(session, token);
+      policy->OnToken(sequence, token);
+      predictor->OnToken(sequence, token);
       for (const LayerId layer : kLayers) {
         const ExpertChoice choices[] = {{i % 3, 0.7f}, {3, 0.3f}};
-        const TokenRouting routing[] = {{session, token, Phase::kDecode, choices}};
+        const TokenRouting routing[] = {{sequence, token, Phase::kDecode, choices}};
         policy->OnRouted({layer, routing});
         predictor->OnRouted({layer, routing});
         guesses.clear();
-        predictor->Predict(session, layer, guesses);
+        predictor->Predict(sequence, layer, guesses);
         for (const Guess& guess : guesses) ExpectGuess(guess, layer);
       }
     }
-    policy->OnSequenceEnd(session);
-    predictor->OnSequenceEnd(session);
+    policy->OnSequenceEnd(sequence);
+    predictor->OnSequenceEnd(sequence);
   }
   static void ExpectGuess(const Guess& guess, LayerId from) {
     EXPECT_GT(guess.key.layer, from);

@@ -47,9 +47,9 @@ struct PlanCase {
 TEST(MemoryPlan, DividesTheBudget) {
   const MemoryNeeds needs = Needs();
   const PlanCase cases[] = {
-      // A sixteenth of what is left is 20 pages of 8 MiB, 36 of 12 MiB; a session of the whole context needs 32.
+      // A sixteenth of what is left is 20 pages of 8 MiB, 36 of 12 MiB; a sequence of the whole context needs 32.
       {"defaults, small budget", {.budget = 8 * kMiB}, 20, 320, 8 * kMiB - kFixed - 20 * 16384},
-      {"defaults, one session", {.budget = 12 * kMiB}, 32, 512, needs.all_experts},
+      {"defaults, one sequence", {.budget = 12 * kMiB}, 32, 512, needs.all_experts},
       {"defaults, eight sessions", {.budget = 12 * kMiB, .max_sessions = 8}, 36, 512, needs.all_experts},
       {"at least 256 positions", {.budget = 4 * kMiB, .max_sessions = 8}, 16, 256, 4 * kMiB - kFixed - 16 * 16384},
       {"more than everything", {.budget = 64 * kMiB, .max_sessions = 2}, 64, 512, needs.all_experts},

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/check.h"
-#include "core/expert/policy.h"
+#include "core/expert/policies/eviction_policy.h"
 
 namespace moed {
 
@@ -26,9 +26,9 @@ class UnitCache {
   bool Has(const CachedKey& key) const { return residents_.contains(key); }
 
   // One use by one sequence; true for a hit.
-  bool Use(const CachedKey& key, SessionId session = SessionId(1)) {
+  bool Use(const CachedKey& key, SequenceId sequence = SequenceId(1)) {
     const bool hit = Has(key);
-    policy_->OnAccess(key, {.session = session, .hit = hit});
+    policy_->OnAccess(key, {.sequence = sequence, .hit = hit});
     if (!hit) Load(key, LoadReason::kDemand);
     return hit;
   }

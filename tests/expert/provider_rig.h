@@ -16,7 +16,8 @@
 #include "core/base/buffer.h"
 #include "core/base/clock.h"
 #include "core/base/trace.h"
-#include "core/expert/caching_provider.h"
+#include "core/expert/cache/caching_provider.h"
+#include "core/expert/fidelity/mask.h"
 #include "core/io/file.h"
 #include "core/io/read_backend.h"
 #include "core/store/expert_norms.h"
@@ -86,9 +87,9 @@ class ExpertStore {
   std::unique_ptr<StoreReader> reader_;
 };
 
-inline PolicyContext StoreContext() { return {kLayers, kExperts, kTopK, 2}; }
+inline ExpertModelShape StoreContext() { return {kLayers, kExperts, kTopK, 2}; }
 // With a cache for as many records of the reference precision.
-inline PolicyContext StoreContext(int records) {
+inline ExpertModelShape StoreContext(int records) {
   static const uint64_t kRecordBytes[] = {ExpertStore::Get().record_bytes(0), ExpertStore::Get().record_bytes(1)};
   return {kLayers, kExperts, kTopK, 2, kRecordBytes, records * kRecordBytes[0]};
 }
@@ -97,7 +98,7 @@ inline PolicyContext StoreContext(int records) {
 class ScriptedPredictor final : public ExpertPredictor {
  public:
   explicit ScriptedPredictor(std::map<LayerId, std::vector<Guess>> script) : script_(std::move(script)) {}
-  void Predict(SessionId, LayerId from, std::vector<Guess>& best_first) override {
+  void Predict(SequenceId, LayerId from, std::vector<Guess>& best_first) override {
     const auto found = script_.find(from);
     if (found != script_.end()) best_first.insert(best_first.end(), found->second.begin(), found->second.end());
   }
@@ -106,7 +107,7 @@ class ScriptedPredictor final : public ExpertPredictor {
   const std::map<LayerId, std::vector<Guess>> script_;
 };
 
-inline const SessionId kSession(1);
+inline const SequenceId kSession(1);
 
 // Parts that a test does not set are the plain ones.
 struct RigParts {
@@ -156,11 +157,11 @@ class Routing {
       : layer_(layer) {
     Add(kSession, std::move(experts), phase, may_lose);
   }
-  Routing& Add(SessionId session, std::vector<int32_t> experts, Phase phase = Phase::kDecode, float may_lose = kLoseNothing) {
+  Routing& Add(SequenceId sequence, std::vector<int32_t> experts, Phase phase = Phase::kDecode, float may_lose = kLoseNothing) {
     std::vector<ExpertChoice>& choices = choices_.emplace_back();
     float probability = 1;
     for (const int32_t expert : experts) choices.push_back({expert, probability /= 2});
-    tokens_.push_back({.session = session, .phase = phase, .may_lose = may_lose});
+    tokens_.push_back({.sequence = sequence, .phase = phase, .may_lose = may_lose});
     return *this;
   }
   LayerRouting Get() {

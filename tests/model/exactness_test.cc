@@ -113,7 +113,7 @@ TEST_P(ExactnessTest, BatchComposition) {
         if (left == 0 || (random() % 3 == 0 && !chunks.empty())) continue;
         const size_t count = 1 + random() % std::min<size_t>(left, 12);
         owners.push_back(i);
-        chunks.push_back({.session = SessionId(i),
+        chunks.push_back({.sequence = SequenceId(i),
                           .phase = count == 1 ? Phase::kDecode : Phase::kPrefill,
                           .tokens = std::span(prompts[i]).subspan(sequences[i].kv.length, count),
                           .kv = &sequences[i].kv});

@@ -29,18 +29,18 @@ struct Batch3 {
   std::vector<SequenceChunk> Chunks() {
     std::vector<SequenceChunk> chunks;
     for (size_t i = 0; i < prompts.size(); ++i) {
-      chunks.push_back({.session = SessionId(i), .tokens = prompts[i], .kv = &sequences[i].kv});
+      chunks.push_back({.sequence = SequenceId(i), .tokens = prompts[i], .kv = &sequences[i].kv});
     }
     return chunks;
   }
 };
 
 // By layer and expert: the sessions whose tokens choose it in a step of Batch3.
-std::map<ExpertKey, std::set<SessionId>> ChoosersOf(PackedModel& model, MemoryProvider& provider) {
-  std::map<ExpertKey, std::set<SessionId>> choosers;
+std::map<ExpertKey, std::set<SequenceId>> ChoosersOf(PackedModel& model, MemoryProvider& provider) {
+  std::map<ExpertKey, std::set<SequenceId>> choosers;
   provider.on_begin = [&](const LayerRouting& routing) {
     for (const TokenRouting& token : routing.tokens) {
-      for (const ExpertChoice& choice : token.choices) choosers[{routing.layer, choice.expert}].insert(token.session);
+      for (const ExpertChoice& choice : token.choices) choosers[{routing.layer, choice.expert}].insert(token.sequence);
     }
   };
   Batch3 batch;
@@ -69,7 +69,7 @@ TEST_P(ForwardTest, AFailedExpertHurtsOnlyTheChunksThatChoseIt) {
       const std::vector<Logits> got = model.Step(provider_, chunks);
       provider_.FailWith(std::nullopt);
       for (size_t i = 0; i < chunks.size(); ++i) {
-        const bool failed = sessions.contains(SessionId(i));
+        const bool failed = sessions.contains(SequenceId(i));
         EXPECT_EQ(chunks[i].status.code(), failed ? absl::StatusCode::kDataLoss : absl::StatusCode::kOk);
         EXPECT_EQ(batch.sequences[i].kv.length, failed ? 0 : static_cast<int>(batch.prompts[i].size()));
         EXPECT_TRUE(failed ? got[i].empty() : SameBits(got[i], expected[i]));
@@ -85,13 +85,13 @@ TEST_P(ForwardTest, AFailedExpertHurtsOnlyTheChunksThatChoseIt) {
 
 TEST_P(ForwardTest, HooksSeeEveryTokenAndTheLastGateInputOfEachChunk) {
   PackedModel model(store_);
-  std::vector<std::pair<SessionId, TokenId>> tokens;
-  std::vector<std::pair<LayerId, SessionId>> gate_inputs;
+  std::vector<std::pair<SequenceId, TokenId>> tokens;
+  std::vector<std::pair<LayerId, SequenceId>> gate_inputs;
   std::map<LayerId, int> masked;
-  provider_.on_token = [&](SessionId session, TokenId token) { tokens.emplace_back(session, token); };
-  provider_.on_gate_input = [&](SessionId session, LayerId layer, std::span<const float> hidden) {
+  provider_.on_token = [&](SequenceId sequence, TokenId token) { tokens.emplace_back(sequence, token); };
+  provider_.on_gate_input = [&](SequenceId sequence, LayerId layer, std::span<const float> hidden) {
     EXPECT_EQ(static_cast<int>(hidden.size()), model.spec().hidden);
-    gate_inputs.emplace_back(layer, session);
+    gate_inputs.emplace_back(layer, sequence);
   };
   provider_.mask_router = [&](LayerId layer, std::span<float> logits) {
     EXPECT_EQ(static_cast<int>(logits.size()), model.spec().experts);
@@ -101,14 +101,14 @@ TEST_P(ForwardTest, HooksSeeEveryTokenAndTheLastGateInputOfEachChunk) {
   auto chunks = batch.Chunks();
   model.Step(provider_, chunks);
 
-  std::vector<std::pair<SessionId, TokenId>> expected_tokens;
-  std::vector<std::pair<LayerId, SessionId>> expected_inputs;
+  std::vector<std::pair<SequenceId, TokenId>> expected_tokens;
+  std::vector<std::pair<LayerId, SequenceId>> expected_inputs;
   std::map<LayerId, int> expected_masked;
   for (size_t i = 0; i < 3; ++i) {
-    for (const TokenId token : batch.prompts[i]) expected_tokens.emplace_back(SessionId(i), token);
+    for (const TokenId token : batch.prompts[i]) expected_tokens.emplace_back(SequenceId(i), token);
   }
   for (const LayerId layer : model.spec().MoeLayers()) {
-    for (size_t i = 0; i < 3; ++i) expected_inputs.emplace_back(layer, SessionId(i));
+    for (size_t i = 0; i < 3; ++i) expected_inputs.emplace_back(layer, SequenceId(i));
     expected_masked[layer] = static_cast<int>(expected_tokens.size());
   }
   EXPECT_EQ(tokens, expected_tokens);
@@ -135,7 +135,7 @@ TEST_P(ForwardTest, GateProbabilitiesAreTheRoutersOwn) {
   const auto tokens = Tokens(40, 9);
   const Logits expected = model.Feed(provider_, first, tokens, 4);
   std::vector<float> probabilities(model.spec().experts);
-  provider_.on_gate_input = [&](SessionId, LayerId layer, std::span<const float> hidden) {
+  provider_.on_gate_input = [&](SequenceId, LayerId layer, std::span<const float> hidden) {
     model.model().GateProbabilities(layer, hidden, probabilities);
   };
   provider_.on_begin = [&](const LayerRouting& routing) {

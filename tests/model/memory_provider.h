@@ -53,18 +53,18 @@ class MemoryProvider final : public ExpertProvider {
   void FailWith(std::optional<ExpertFault> fault) { fault_ = std::move(fault); }
 
   // Called when set.
-  std::function<void(SessionId, TokenId)> on_token;
-  std::function<void(SessionId, LayerId, std::span<const float>)> on_gate_input;
+  std::function<void(SequenceId, TokenId)> on_token;
+  std::function<void(SequenceId, LayerId, std::span<const float>)> on_gate_input;
   std::function<void(LayerId, std::span<float>)> mask_router;
   std::function<void(const LayerRouting&)> on_begin;
 
-  void OnSequenceStart(SessionId) override {}
-  void OnSequenceEnd(SessionId) override {}
-  void OnToken(SessionId session, TokenId token) override {
-    if (on_token) on_token(session, token);
+  void OnSequenceStart(SequenceId) override {}
+  void OnSequenceEnd(SequenceId) override {}
+  void OnToken(SequenceId sequence, TokenId token) override {
+    if (on_token) on_token(sequence, token);
   }
-  void OnGateInput(SessionId session, LayerId layer, std::span<const float> hidden) override {
-    if (on_gate_input) on_gate_input(session, layer, hidden);
+  void OnGateInput(SequenceId sequence, LayerId layer, std::span<const float> hidden) override {
+    if (on_gate_input) on_gate_input(sequence, layer, hidden);
   }
   void MaskRouter(LayerId layer, std::span<const float>, std::span<float> logits, TokenRouting&) override {
     if (mask_router) mask_router(layer, logits);
@@ -116,7 +116,7 @@ class MemoryProvider final : public ExpertProvider {
     return Next();
   }
 
-  SequenceCounters sequence_counters(SessionId) const override { return {}; }
+  SequenceCounters sequence_counters(SequenceId) const override { return {}; }
 
  private:
   struct Expert final : internal::PinnedExpert {

@@ -17,12 +17,13 @@
 #include "core/model/model.h"
 #include "core/store/writer.h"
 #include "tests/model/memory_provider.h"
+#include "tests/paths.h"
 #include "tests/store/small_store.h"
 #include "tools/pack/packer.h"
 
 namespace moed {
 
-inline std::string DataFolder() { return std::string(MOED_SOURCE_DIR) + "/tests/model/data"; }
+inline std::string DataFolder() { return SourcePath("tests/model/data"); }
 
 // "mixtral", "olmoe", ...: one a folder, sorted.
 inline std::vector<std::string> CheckpointNames() {
@@ -86,7 +87,7 @@ inline bool SameBits(const Logits& a, const Logits& b) {
 
 // One conversation of a test.
 struct TestSequence {
-  SessionId session;
+  SequenceId id;
   KvSequence kv;
 };
 
@@ -130,7 +131,7 @@ class PackedModel {
     Logits all;
     for (size_t begin = 0; begin < tokens.size(); begin += chunk_tokens) {
       const auto piece = tokens.subspan(begin, std::min(chunk_tokens, tokens.size() - begin));
-      SequenceChunk chunk = {.session = sequence.session, .phase = Phase::kPrefill, .tokens = piece, .kv = &sequence.kv};
+      SequenceChunk chunk = {.sequence = sequence.id, .phase = Phase::kPrefill, .tokens = piece, .kv = &sequence.kv};
       const Logits logits = Step(provider, std::span(&chunk, 1))[0];
       all.insert(all.end(), logits.begin(), logits.end());
       EXPECT_TRUE(chunk.status.ok()) << chunk.status;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "tests/paths.h"
 
 namespace moed {
 namespace {
@@ -26,7 +27,7 @@ std::string Contents(int fd) {
 
 Command::Command(const std::string& program, std::vector<std::string> arguments, const std::function<bool()>& prepare)
     : out_(memfd_create("out", MFD_CLOEXEC)), err_(memfd_create("err", MFD_CLOEXEC)) {
-  arguments.insert(arguments.begin(), std::string(MOED_BIN_DIR) + "/" + program);
+  arguments.insert(arguments.begin(), BuiltProgram(program));
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);

@@ -1,8 +1,8 @@
-#include "tools/pack/progress.h"
+#include "tools/terminal/progress.h"
 
 #include <gtest/gtest.h>
 
-#include "tools/pack/amount.h"
+#include "tools/terminal/amount.h"
 
 namespace moed {
 namespace {

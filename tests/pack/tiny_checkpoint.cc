@@ -8,6 +8,7 @@
 #include "core/base/check.h"
 #include "core/model/family.h"
 #include "core/quant/half.h"
+#include "tests/paths.h"
 
 namespace moed {
 namespace {
@@ -142,6 +143,6 @@ TinyCheckpoint FillTinyCheckpoint(const json& config, const std::string& dtype) 
 
 TinyCheckpoint MakeTinyCheckpoint(std::string_view model_type) { return FillTinyCheckpoint(TinyConfig(model_type)); }
 
-std::string DemoCheckpoint() { return std::string(MOED_SOURCE_DIR) + "/models/tales-qwen"; }
+std::string DemoCheckpoint() { return SourcePath("models/tales-qwen"); }
 
 }  // namespace moed

@@ -11,7 +11,8 @@
 #include <thread>
 
 #include "core/base/status.h"
-#include "core/expert/preset.h"
+#include "core/expert/fidelity/mask.h"
+#include "core/expert/presets/preset.h"
 #include "nlohmann/json.hpp"
 #include "tests/plan/plan_rig.h"
 #include "tools/plan/loss_evaluator.h"
@@ -83,7 +84,7 @@ TEST_F(PlanCommandTest, ThePlanMeetsTheLossAndTheDaemonsRuleReadsIt) {
   EXPECT_EQ(json["report"]["expert_bytes"], evaluator->store().all_expert_bytes()) << "records of one page at every width";
 
   const StoreDescription& description = evaluator->store().description();
-  PolicyContext model;
+  ExpertModelShape model;
   model.moe_layers = description.moe_layers;
   model.experts_per_layer = description.experts_per_layer;
   model.precisions = 3;

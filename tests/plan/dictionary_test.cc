@@ -25,7 +25,7 @@ class Steps {
     for (int layer = 0; layer < 3; ++layer) {
       std::vector<ExpertChoice> choices;
       for (const int32_t expert : experts[static_cast<size_t>(layer)]) choices.push_back({expert, .5f});
-      const TokenRouting tokens[] = {{SessionId(1), TokenId(4), Phase::kPrefill, choices}};
+      const TokenRouting tokens[] = {{SequenceId(1), TokenId(4), Phase::kPrefill, choices}};
       counter_.Count({LayerId(layer), tokens});
     }
   }

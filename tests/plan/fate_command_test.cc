@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "core/base/status.h"
-#include "core/expert/fidelity_fate.h"
-#include "core/expert/preset.h"
+#include "core/expert/fidelity/fate.h"
+#include "core/expert/presets/preset.h"
 #include "nlohmann/json.hpp"
 #include "tests/plan/plan_rig.h"
 

@@ -1,4 +1,5 @@
-#include "bench/moe_bench/policy_belady.h"
+#include "bench/replay/belady.h"
+
 #include "tests/replay/trace_files.h"
 
 namespace moed {

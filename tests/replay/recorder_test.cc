@@ -6,10 +6,10 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-void Route(RoutingRecorder& recorder, const RoutingShape& shape, SessionId session, TokenId token,
+void Route(RoutingRecorder& recorder, const RoutingShape& shape, SequenceId sequence, TokenId token,
            const std::vector<std::vector<ExpertChoice>>& layers, Phase phase = Phase::kDecode) {
   for (size_t i = 0; i < layers.size(); ++i) {
-    const TokenRouting tokens[] = {{.session = session, .token = token, .phase = phase, .choices = layers[i]}};
+    const TokenRouting tokens[] = {{.sequence = sequence, .token = token, .phase = phase, .choices = layers[i]}};
     recorder.OnRouted({shape.layers[i], tokens});
   }
 }
@@ -21,7 +21,7 @@ TEST(RoutingRecorder, WhatItWritesIsRead) {
     shape.experts = experts;
     auto recorder = RoutingRecorder::Create(folder / "trace", shape);
     ASSERT_TRUE(recorder.ok()) << recorder.status();
-    const SessionId one(1), two(2);
+    const SequenceId one(1), two(2);
     const auto last = static_cast<int32_t>(experts - 1);
     Route(**recorder, shape, one, TokenId(5), {{{0, 1.f}, {1, 0.f}}, {{2, .6f}, {last, .4f}}});
     Route(**recorder, shape, two, TokenId(6), {{{1, .5f}, {0, .5f}}, {{3, .5f}, {2, .5f}}});
@@ -49,7 +49,8 @@ TEST(RoutingRecorder, LongSequencesAreWrittenInPieces) {
   const RoutingShape shape = TinyShape();
   auto recorder = RoutingRecorder::Create(folder / "trace", shape);
   ASSERT_TRUE(recorder.ok());
-  for (int i = 0; i < 5000; ++i) Route(**recorder, shape, SessionId(1), TokenId(i), {{{0, .5f}, {1, .5f}}, {{2, .5f}, {3, .5f}}});
+  for (int i = 0; i < 5000; ++i)
+    Route(**recorder, shape, SequenceId(1), TokenId(i), {{{0, .5f}, {1, .5f}}, {{2, .5f}, {3, .5f}}});
   ASSERT_TRUE((*recorder)->Finish().ok());
   TokenTexts texts;
   const auto trace = ReadRoutingTrace(folder / "trace", std::nullopt, texts);

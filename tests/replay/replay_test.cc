@@ -1,7 +1,8 @@
-#include "bench/moe_bench/replay.h"
+#include "bench/replay/replay.h"
 
-#include "bench/moe_bench/empty_store.h"
-#include "bench/moe_bench/policy_belady.h"
+#include "bench/replay/belady.h"
+#include "bench/replay/empty_store.h"
+#include "tests/paths.h"
 #include "tests/replay/trace_files.h"
 
 namespace moed {
@@ -17,7 +18,7 @@ std::unique_ptr<StoreReader> StoreOf(const RoutingShape& shape) {
 
 ReplayResult Play(const StoreReader& store, std::vector<const RoutingTrace*> traces, uint64_t slots, std::string_view policy_name,
                   std::string_view predictor_name = "none") {
-  const PolicyContext context = ReplayContext(store, traces.front()->shape.top_k, slots);
+  const ExpertModelShape context = ReplayContext(store, traces.front()->shape.top_k, slots);
   auto policy = policy_name == "belady" ? MakeBeladyPolicy(traces) : MakePolicy(policy_name, context).value();
   auto predictor = MakePredictor(predictor_name, {.model = context}).value();
   const auto result = Replay({&store, traces, slots, kTimes, [](size_t) {}}, std::move(policy), std::move(predictor));
@@ -29,7 +30,7 @@ class GptOssPart : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     TokenTexts texts;
-    trace_ = new RoutingTrace(ReadRoutingTrace(MOED_SOURCE_DIR "/tests/replay/data", std::nullopt, texts).value());
+    trace_ = new RoutingTrace(ReadRoutingTrace(SourcePath("tests/replay/data"), std::nullopt, texts).value());
     store_ = StoreOf(trace_->shape).release();
   }
   static void TearDownTestSuite() {

@@ -1,7 +1,8 @@
-#include "bench/moe_bench/routing_trace_reader.h"
+#include "bench/replay/routing_trace_reader.h"
 
 #include <filesystem>
 
+#include "tests/paths.h"
 #include "tests/replay/trace_files.h"
 
 namespace moed {
@@ -39,7 +40,7 @@ TEST(RoutingTraceReader, TakesTheShapeFromItsFile) {
 
 TEST(RoutingTraceReader, ReadsTheRecordedPartOfGptOss) {
   TokenTexts texts;
-  const auto trace = ReadRoutingTrace(MOED_SOURCE_DIR "/tests/replay/data", std::nullopt, texts);
+  const auto trace = ReadRoutingTrace(SourcePath("tests/replay/data"), std::nullopt, texts);
   ASSERT_TRUE(trace.ok()) << trace.status();
   EXPECT_EQ(trace->shape.layers.size(), 24u);
   EXPECT_EQ(trace->replayed_tokens(), 597u);
@@ -115,7 +116,7 @@ TEST(RoutingTraceReader, RefusesDamagedCompression) {
   TemporaryFolder folder;
   TraceFiles().Write(folder);
   std::filesystem::remove(folder / kTraceExperts8);
-  const std::string whole = FileContents(MOED_SOURCE_DIR "/tests/replay/data/experts.u8.xz");
+  const std::string whole = FileContents(SourcePath("tests/replay/data/experts.u8.xz"));
   std::ofstream(folder / "experts.u8.xz", std::ios::binary) << whole.substr(0, whole.size() / 2);
   EXPECT_THAT(Message(ReadTiny(folder).status()), AllOf(HasSubstr("experts.u8.xz"), HasSubstr("damaged or ends early")));
 }

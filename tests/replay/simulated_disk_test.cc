@@ -1,4 +1,4 @@
-#include "bench/moe_bench/simulated_disk.h"
+#include "bench/replay/simulated_disk.h"
 
 #include <gtest/gtest.h>
 

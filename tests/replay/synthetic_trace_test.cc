@@ -1,4 +1,4 @@
-#include "bench/moe_bench/synthetic_trace.h"
+#include "bench/replay/synthetic_trace.h"
 
 #include <gtest/gtest.h>
 

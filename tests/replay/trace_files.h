@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/moe_bench/routing_trace_reader.h"
+#include "bench/replay/routing_trace_reader.h"
 #include "tests/store/small_store.h"
 
 namespace moed {

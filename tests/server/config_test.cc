@@ -1,5 +1,5 @@
 // Flags, environment, file; addresses; the default of the memory budget.
-#include "server/config.h"
+#include "server/startup/config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,12 +9,12 @@
 #include <fstream>
 #include <map>
 
-#include "core/expert/policy.h"
-#include "core/expert/predictor.h"
-#include "core/expert/preset.h"
+#include "core/expert/policies/eviction_policy.h"
+#include "core/expert/predictors/predictor.h"
+#include "core/expert/presets/preset.h"
 #include "core/io/read_backend.h"
 #include "core/kernels/backend.h"
-#include "server/memory_default.h"
+#include "server/startup/default_budget.h"
 
 namespace moed {
 namespace {

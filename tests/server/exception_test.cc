@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "absl/synchronization/notification.h"
-#include "server/generate_call.h"
-#include "server/reactors.h"
+#include "server/rpc/generate_call.h"
+#include "server/rpc/reactors.h"
 #include "tests/server/server_harness.h"
 
 namespace moed {

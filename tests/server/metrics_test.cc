@@ -7,10 +7,10 @@
 #include <sstream>
 
 #include "nlohmann/json.hpp"
-#include "server/error_details.h"
-#include "server/prompt_workers.h"
-#include "server/request_log.h"
-#include "server/window_rates.h"
+#include "server/metrics/window_rates.h"
+#include "server/rpc/error_details.h"
+#include "server/rpc/prompt_workers.h"
+#include "server/rpc/request_log.h"
 #include "tests/server/server_harness.h"
 
 namespace moed {

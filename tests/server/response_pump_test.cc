@@ -1,5 +1,5 @@
 // The stream state machine under random interleavings, on a transport that ends the test's process when gRPC would.
-#include "server/response_pump.h"
+#include "server/rpc/response_pump.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "core/base/clock.h"
-#include "server/sender.h"
+#include "server/rpc/sender.h"
 
 namespace moed {
 

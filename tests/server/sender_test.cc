@@ -1,4 +1,4 @@
-#include "server/sender.h"
+#include "server/rpc/sender.h"
 
 #include <gtest/gtest.h>
 

@@ -11,14 +11,15 @@
 #include <thread>
 
 #include "google/rpc/status.pb.h"
-#include "server/process_metrics.h"
-#include "server/server_metrics.h"
+#include "server/metrics/process_metrics.h"
+#include "server/metrics/server_metrics.h"
+#include "tests/paths.h"
 
 namespace moed {
 
 const Tokenizer& TestTokenizer() {
   static const std::unique_ptr<Tokenizer> tokenizer = [] {
-    std::ifstream file(MOED_SOURCE_DIR "/models/tales-qwen/tokenizer.json");
+    std::ifstream file(SourcePath("models/tales-qwen/tokenizer.json"));
     std::stringstream text;
     text << file.rdbuf();
     auto blob = CompileTokenizer(text.str());

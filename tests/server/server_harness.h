@@ -13,12 +13,12 @@
 #include "google/rpc/error_details.pb.h"
 #include "moe/v1/control.grpc.pb.h"
 #include "moe/v1/inference.grpc.pb.h"
-#include "server/control_service.h"
-#include "server/engine_call.h"
-#include "server/inference_service.h"
-#include "server/metrics_server.h"
-#include "server/rate_sampler.h"
-#include "server/rpc_server.h"
+#include "server/metrics/metrics_server.h"
+#include "server/metrics/rate_sampler.h"
+#include "server/rpc/control_service.h"
+#include "server/rpc/engine_call.h"
+#include "server/rpc/inference_service.h"
+#include "server/rpc/rpc_server.h"
 
 namespace moed {
 

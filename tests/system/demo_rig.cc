@@ -9,8 +9,9 @@
 
 #include "core/base/check.h"
 #include "core/base/status.h"
-#include "core/expert/fill_order.h"
-#include "core/expert/preset.h"
+#include "core/expert/cache/fill_order.h"
+#include "core/expert/presets/preset.h"
+#include "tests/paths.h"
 
 namespace moed::testing {
 namespace {
@@ -31,7 +32,7 @@ const std::string& DemoStorePath(const std::string& expert_formats) {
   std::string& path = paths[expert_formats];
   if (path.empty()) {
     path = StrCat(::testing::TempDir(), "/demo-", expert_formats, "-", static_cast<int>(getpid()), ".moed");
-    const std::string command = StrCat(MOED_BIN_DIR, "/moed-pack ", MOED_SOURCE_DIR, "/models/tales-qwen ", path,
+    const std::string command = StrCat(BuiltProgram("moed-pack"), " ", SourcePath("models/tales-qwen"), " ", path,
                                        " --expert-formats ", expert_formats, " --trunk-format q8 >/dev/null");
     MOED_CHECK(std::system(command.c_str()) == 0);
     std::atexit([] {
@@ -42,7 +43,7 @@ const std::string& DemoStorePath(const std::string& expert_formats) {
 }
 
 struct Rig::Stream {
-  SessionId session;
+  SequenceId id;
   std::vector<TokenId> tokens;  // prompt, then what was generated
   size_t prompt_tokens = 0;
   size_t wanted = 0;  // tokens in the end
@@ -67,12 +68,12 @@ Rig::Rig(const RigOptions& options, ReadBackend* reads, Backend* backend) : may_
   for (const ExpertLayout& layout : store_->description().precisions) record_bytes_.push_back(layout.record_bytes);
   const uint64_t capacity_bytes =
       static_cast<uint64_t>(options.slots) * store_->expert_bytes(kReferencePrecision) + Model::LentBytes(spec, model_options);
-  const PolicyContext context{.moe_layers = store_->description().moe_layers,
-                              .experts_per_layer = spec.experts,
-                              .top_k = spec.top_k,
-                              .precisions = static_cast<int>(record_bytes_.size()),
-                              .record_bytes = record_bytes_,
-                              .capacity_bytes = capacity_bytes};
+  const ExpertModelShape context{.moe_layers = store_->description().moe_layers,
+                                 .experts_per_layer = spec.experts,
+                                 .top_k = spec.top_k,
+                                 .precisions = static_cast<int>(record_bytes_.size()),
+                                 .record_bytes = record_bytes_,
+                                 .capacity_bytes = capacity_bytes};
   ProviderParts parts;
   parts.store = store_.get();
   parts.reads = reads;
@@ -93,7 +94,7 @@ Rig::Rig(const RigOptions& options, ReadBackend* reads, Backend* backend) : may_
     parts.predictor = std::move(preset.predictor);
     parts.mask = std::move(preset.mask);
     parts.fidelity = std::move(preset.rule);
-    provider_options.popular_first = setup.row->popular_first;
+    provider_options.most_wanted_first = setup.row->most_wanted_first;
   } else {
     parts.policy = Must(MakePolicy(options.policy, context));
     parts.predictor = Must(MakePredictor(options.predictor, predictor));
@@ -106,8 +107,8 @@ Rig::Rig(const RigOptions& options, ReadBackend* reads, Backend* backend) : may_
 }
 
 void Rig::EndStream(Stream& stream) {
-  last_counters_ = provider_->sequence_counters(stream.session);
-  provider_->OnSequenceEnd(stream.session);
+  last_counters_ = provider_->sequence_counters(stream.id);
+  provider_->OnSequenceEnd(stream.id);
   kv_->Release(stream.kv);
 }
 
@@ -119,7 +120,7 @@ void Rig::Step(std::vector<Stream*>& streams, int chunk, std::vector<float>* log
     const size_t count = decoding ? 1 : std::min<size_t>(chunk, stream->prompt_tokens - computed);
     MOED_CHECK(kv_->Reserve(stream->kv, static_cast<int>(computed + count)));
     SequenceChunk piece{
-        stream->session, decoding ? Phase::kDecode : Phase::kPrefill, {stream->tokens.data() + computed, count}, &stream->kv};
+        stream->id, decoding ? Phase::kDecode : Phase::kPrefill, {stream->tokens.data() + computed, count}, &stream->kv};
     piece.may_lose = stream->may_lose;
     piece.first_logits = static_cast<int>(computed + count == stream->tokens.size() ? count - 1 : count);
     chunks.push_back(piece);
@@ -137,8 +138,8 @@ void Rig::Step(std::vector<Stream*>& streams, int chunk, std::vector<float>* log
 
 std::vector<TokenId> Rig::Greedy(const std::vector<TokenId>& prompt, int new_tokens, int chunk, std::vector<float>* logits) {
   Stream stream{
-      SessionId(next_session_++), prompt, prompt.size(), prompt.size() + static_cast<size_t>(new_tokens), {}, may_lose_};
-  provider_->OnSequenceStart(stream.session);
+      SequenceId(next_sequence_++), prompt, prompt.size(), prompt.size() + static_cast<size_t>(new_tokens), {}, may_lose_};
+  provider_->OnSequenceStart(stream.id);
   std::vector<Stream*> streams{&stream};
   while (!stream.done()) Step(streams, chunk, logits);
   EndStream(stream);
@@ -149,13 +150,13 @@ std::vector<std::vector<TokenId>> Rig::GreedyTogether(const std::vector<std::vec
                                                       const std::vector<float>& may_lose) {
   std::vector<Stream> streams;
   for (const auto& prompt : prompts) {
-    streams.push_back({SessionId(next_session_++),
+    streams.push_back({SequenceId(next_sequence_++),
                        prompt,
                        prompt.size(),
                        prompt.size() + static_cast<size_t>(new_tokens),
                        {},
                        may_lose.empty() ? may_lose_ : may_lose[streams.size()]});
-    provider_->OnSequenceStart(streams.back().session);
+    provider_->OnSequenceStart(streams.back().id);
   }
   for (;;) {
     std::vector<Stream*> live;

@@ -8,7 +8,7 @@
 
 #include "core/base/executor.h"
 #include "core/base/trace.h"
-#include "core/expert/caching_provider.h"
+#include "core/expert/cache/caching_provider.h"
 #include "core/io/read_backend.h"
 #include "core/kernels/backend.h"
 #include "core/model/kv_pool.h"
@@ -75,7 +75,7 @@ class Rig {
   std::unique_ptr<KvPool> kv_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<CachingProvider> provider_;
-  uint64_t next_session_ = 1;
+  uint64_t next_sequence_ = 1;
   float may_lose_;
   SequenceCounters last_counters_;
 };

@@ -9,7 +9,7 @@
 
 #include "core/base/check.h"
 #include "core/base/status.h"
-#include "core/expert/preset.h"
+#include "core/expert/presets/preset.h"
 #include "tests/system/demo_rig.h"
 
 namespace moed::testing {

@@ -13,10 +13,10 @@ namespace {
 class RoutingRecorder final : public ExpertProvider {
  public:
   explicit RoutingRecorder(ExpertProvider& next) : next_(next) {}
-  void OnSequenceStart(SessionId s) override { next_.OnSequenceStart(s); }
-  void OnSequenceEnd(SessionId s) override { next_.OnSequenceEnd(s); }
-  void OnToken(SessionId s, TokenId t) override { next_.OnToken(s, t); }
-  void OnGateInput(SessionId s, LayerId l, std::span<const float> h) override { next_.OnGateInput(s, l, h); }
+  void OnSequenceStart(SequenceId s) override { next_.OnSequenceStart(s); }
+  void OnSequenceEnd(SequenceId s) override { next_.OnSequenceEnd(s); }
+  void OnToken(SequenceId s, TokenId t) override { next_.OnToken(s, t); }
+  void OnGateInput(SequenceId s, LayerId l, std::span<const float> h) override { next_.OnGateInput(s, l, h); }
   void MaskRouter(LayerId l, std::span<const float> hidden, std::span<float> logits, TokenRouting& token) override {
     next_.MaskRouter(l, hidden, logits, token);
   }
@@ -34,7 +34,7 @@ class RoutingRecorder final : public ExpertProvider {
   }
   std::optional<ReadyExpert> Next() override { return next_.Next(); }
   std::optional<ReadyExpert> NextReady() override { return next_.NextReady(); }
-  SequenceCounters sequence_counters(SessionId s) const override { return next_.sequence_counters(s); }
+  SequenceCounters sequence_counters(SequenceId s) const override { return next_.sequence_counters(s); }
 
   std::map<std::pair<LayerId, Phase>, uint64_t> counts;
 

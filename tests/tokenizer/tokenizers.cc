@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdio>
 
+#include "tests/paths.h"
+
 namespace moed {
 
 std::string ReadFileText(const std::string& path) {
@@ -19,7 +21,7 @@ std::string ReadFileText(const std::string& path) {
   return text;
 }
 
-std::string TestData(std::string_view name) { return MOED_SOURCE_DIR "/tests/tokenizer/data/" + std::string(name); }
+std::string TestData(std::string_view name) { return SourcePath("tests/tokenizer/data/") + std::string(name); }
 
 std::unique_ptr<Tokenizer> Compiled(std::string_view tokenizer_json) {
   auto blob = CompileTokenizer(tokenizer_json);
@@ -31,7 +33,7 @@ std::unique_ptr<Tokenizer> Compiled(std::string_view tokenizer_json) {
 }
 
 const Tokenizer& DemoTokenizer() {
-  static const Tokenizer& tokenizer = *Compiled(ReadFileText(MOED_SOURCE_DIR "/models/tales-qwen/tokenizer.json")).release();
+  static const Tokenizer& tokenizer = *Compiled(ReadFileText(SourcePath("models/tales-qwen/tokenizer.json"))).release();
   return tokenizer;
 }
 

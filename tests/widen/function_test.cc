@@ -9,6 +9,7 @@
 
 #include "core/base/status.h"
 #include "tests/model/packed_model.h"
+#include "tests/paths.h"
 
 namespace moed {
 namespace {
@@ -19,7 +20,7 @@ constexpr int kPromptTokens = 24;
 constexpr int kGreedyTokens = 12;
 
 std::string FolderOf(const std::string& checkpoint) {
-  return checkpoint == "tales-qwen" ? std::string(MOED_SOURCE_DIR) + "/models/tales-qwen" : DataFolder() + "/" + checkpoint;
+  return checkpoint == "tales-qwen" ? SourcePath("models/tales-qwen") : DataFolder() + "/" + checkpoint;
 }
 
 std::vector<std::string> Names() {
@@ -52,7 +53,7 @@ struct Answer {
 
 // `forced`: tokens to go on with; empty = the likeliest ones.
 Answer Compute(const std::string& checkpoint, const std::string& store_path, const std::vector<TokenId>& forced) {
-  RunCommand(StrCat(MOED_BIN_DIR, "/moed-pack ", checkpoint, " ", store_path,
+  RunCommand(StrCat(BuiltProgram("moed-pack"), " ", checkpoint, " ", store_path,
                     " --expert-formats bf16 --trunk-format bf16 2>/dev/null >&2"));
   const auto store = StoreReader::Open(store_path);
   EXPECT_TRUE(store.ok()) << store.status();
@@ -104,8 +105,7 @@ TEST_P(WidenTest, KeepsTheFunction) {
   for (const int factor : {2, 4}) {
     SCOPED_TRACE(factor);
     const std::string wide = folder / StrCat("wide", factor);
-    RunCommand(
-        StrCat(MOED_PYTHON, " ", MOED_SOURCE_DIR, "/tools/widen ", narrow, " ", wide, " --factor ", factor, " 2>/dev/null"));
+    RunCommand(StrCat(MOED_PYTHON, " ", SourcePath("tools/widen"), " ", narrow, " ", wide, " --factor ", factor, " 2>/dev/null"));
     const Answer got = Compute(wide, wide + ".moed", expected.greedy);
     EXPECT_EQ(got.experts, expected.experts);
     EXPECT_EQ(got.greedy, expected.greedy);

@@ -16,15 +16,15 @@
 #include "core/base/version.h"
 #include "core/store/store.h"
 #include "core/store/writer.h"
-#include "tools/pack/amount.h"
 #include "tools/pack/checkpoint.h"
-#include "tools/pack/command_line.h"
 #include "tools/pack/estimate.h"
-#include "tools/pack/interrupt.h"
 #include "tools/pack/packer.h"
 #include "tools/pack/plan.h"
-#include "tools/pack/progress.h"
 #include "tools/pack/report.h"
+#include "tools/terminal/amount.h"
+#include "tools/terminal/command_line.h"
+#include "tools/terminal/interrupt.h"
+#include "tools/terminal/progress.h"
 
 namespace moed {
 namespace {

@@ -11,10 +11,10 @@
 
 #include "core/base/status.h"
 #include "core/store/expert_norms.h"
-#include "tools/pack/amount.h"
 #include "tools/pack/encoder.h"
-#include "tools/pack/expert_norms.h"
-#include "tools/pack/interrupt.h"
+#include "tools/pack/norms_of_experts.h"
+#include "tools/terminal/amount.h"
+#include "tools/terminal/interrupt.h"
 
 namespace moed {
 namespace {

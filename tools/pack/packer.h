@@ -8,7 +8,7 @@
 #include "core/base/executor.h"
 #include "core/store/writer.h"
 #include "tools/pack/plan.h"
-#include "tools/pack/progress.h"
+#include "tools/terminal/progress.h"
 
 namespace moed {
 

@@ -6,7 +6,7 @@
 
 #include "core/base/status.h"
 #include "nlohmann/json.hpp"
-#include "tools/pack/amount.h"
+#include "tools/terminal/amount.h"
 
 namespace moed {
 namespace {

@@ -11,13 +11,13 @@
 #include "core/base/version.h"
 #include "core/expert/memory_plan.h"
 #include "core/store/checksum.h"
-#include "tools/pack/amount.h"
-#include "tools/pack/interrupt.h"
-#include "tools/pack/progress.h"
 #include "tools/plan/dictionary_unfinished.h"
 #include "tools/plan/evaluation_flags.h"
 #include "tools/plan/loss_evaluator.h"
 #include "tools/plan/plan_output.h"
+#include "tools/terminal/amount.h"
+#include "tools/terminal/interrupt.h"
+#include "tools/terminal/progress.h"
 
 namespace moed {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/expert/activation_path.h"
 #include "core/expert/expert_index.h"
-#include "core/expert/fidelity.h"
+#include "core/expert/fidelity/rule.h"
+#include "core/expert/learning/activation_paths.h"
 #include "tools/plan/planner.h"
 
 namespace moed {

@@ -6,9 +6,9 @@
 
 #include "core/base/json_value.h"
 #include "core/base/status.h"
-#include "core/expert/plan_file.h"
+#include "core/expert/plan_reader.h"
 #include "nlohmann/json.hpp"
-#include "tools/plan/plan_file.h"
+#include "tools/plan/plan_writer.h"
 
 namespace moed {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "core/expert/activation_path.h"
+#include "core/expert/learning/activation_paths.h"
 #include "tools/plan/dictionary_planner.h"
 
 namespace moed {

@@ -12,18 +12,18 @@
 
 #include "core/base/clock.h"
 #include "core/base/status.h"
-#include "core/expert/fidelity_fate.h"
+#include "core/expert/fidelity/fate.h"
 #include "core/store/checksum.h"
 #include "nlohmann/json.hpp"
-#include "tools/pack/amount.h"
-#include "tools/pack/interrupt.h"
-#include "tools/pack/progress.h"
 #include "tools/plan/evaluation_flags.h"
 #include "tools/plan/fate_search.h"
 #include "tools/plan/gate_recall.h"
 #include "tools/plan/loss_evaluator.h"
-#include "tools/plan/plan_file.h"
 #include "tools/plan/plan_output.h"
+#include "tools/plan/plan_writer.h"
+#include "tools/terminal/amount.h"
+#include "tools/terminal/interrupt.h"
+#include "tools/terminal/progress.h"
 
 namespace moed {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/base/check.h"
-#include "core/expert/gate_guesses.h"
+#include "core/expert/predictors/gate_guesses.h"
 
 namespace moed {
 

@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "core/expert/expert_index.h"
-#include "core/expert/fidelity.h"
+#include "core/expert/fidelity/mask.h"
+#include "core/expert/fidelity/rule.h"
 
 namespace moed {
 

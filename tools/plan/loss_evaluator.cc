@@ -82,7 +82,7 @@ absl::Status LossEvaluator::Load(const std::string& store_path, const LossOption
   MOED_ASSIGN_OR_RETURN(model_, Model::Load(*store_, spec_, {window_, window_, kLogitsRows}, *backend_, *kv_, nullptr));
   const StoreDescription& description = store_->description();
   for (const ExpertLayout& layout : description.precisions) record_bytes_.push_back(layout.record_bytes);
-  PolicyContext context;
+  ExpertModelShape context;
   context.moe_layers = description.moe_layers;
   context.experts_per_layer = spec_.experts;
   context.top_k = spec_.top_k;
@@ -141,17 +141,17 @@ absl::StatusOr<double> LossEvaluator::WindowNats(int number, FidelityRule& rule,
   KvSequence kv;
   MOED_CHECK(kv_->Reserve(kv, static_cast<int>(window.size())));
   SequenceChunk chunk;
-  chunk.session = SessionId(next_session_++);
+  chunk.sequence = SequenceId(next_sequence_++);
   chunk.phase = Phase::kPrefill;
   chunk.tokens = window.first(window.size() - 1);
   chunk.kv = &kv;
   chunk.may_lose = kLoseAnything;
   double nats = 0;
-  provider_->OnSequenceStart(chunk.session);
+  provider_->OnSequenceStart(chunk.sequence);
   model_->Forward({&chunk, 1}, *provider_, [&](int, int token, std::span<float> logits) {
     nats += LogNormalizer(logits) - logits[window[token + 1].value()];
   });
-  provider_->OnSequenceEnd(chunk.session);
+  provider_->OnSequenceEnd(chunk.sequence);
   kv_->Release(kv);
   MOED_RETURN_IF_ERROR(chunk.status);
   if (!std::isfinite(nats)) return Internal("the model's logits are not finite numbers");

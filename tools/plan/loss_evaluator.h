@@ -10,7 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "core/base/executor.h"
-#include "core/expert/caching_provider.h"
+#include "core/expert/cache/caching_provider.h"
+#include "core/expert/fidelity/mask.h"
 #include "core/io/read_backend.h"
 #include "core/kernels/backend.h"
 #include "core/model/kv_pool.h"
@@ -71,7 +72,7 @@ class LossEvaluator {
   std::span<const TokenId> Window(int window) const;
 
   int window_ = 0;
-  uint64_t next_session_ = 1;
+  uint64_t next_sequence_ = 1;
   std::vector<TokenId> tokens_;
   ModelSpec spec_;
   std::vector<uint64_t> record_bytes_;  // by precision

@@ -8,9 +8,9 @@
 
 #include "core/base/status.h"
 #include "core/base/version.h"
-#include "tools/pack/command_line.h"
-#include "tools/pack/interrupt.h"
 #include "tools/plan/planner.h"
+#include "tools/terminal/command_line.h"
+#include "tools/terminal/interrupt.h"
 
 namespace moed {
 namespace {

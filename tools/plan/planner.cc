@@ -2,7 +2,7 @@
 
 #include "tools/plan/dictionary_planner.h"
 #include "tools/plan/fate_planner.h"
-#include "tools/plan/swap_planner.h"
+#include "tools/plan/swapmoe_planner.h"
 #include "tools/plan/widths_planner.h"
 
 namespace moed {

@@ -5,7 +5,7 @@
 
 #include "core/base/status.h"
 #include "nlohmann/json.hpp"
-#include "tools/plan/plan_file.h"
+#include "tools/plan/plan_writer.h"
 
 namespace moed {
 namespace {

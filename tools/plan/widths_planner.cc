@@ -11,14 +11,14 @@
 #include "core/base/clock.h"
 #include "core/base/status.h"
 #include "core/store/checksum.h"
-#include "tools/pack/amount.h"
-#include "tools/pack/interrupt.h"
-#include "tools/pack/progress.h"
 #include "tools/plan/evaluation_flags.h"
 #include "tools/plan/loss_evaluator.h"
 #include "tools/plan/plan_output.h"
 #include "tools/plan/widths_file.h"
 #include "tools/plan/widths_search.h"
+#include "tools/terminal/amount.h"
+#include "tools/terminal/interrupt.h"
+#include "tools/terminal/progress.h"
 
 namespace moed {
 namespace {

@@ -1,0 +1,51 @@
+// Recorded routing through the daemon's own expert path: its cache, policies, predictors and read queue, on a simulated disk.
+// Nothing is computed; a layer takes a fixed time once its experts are there.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "bench/replay/routing_trace_reader.h"
+#include "core/expert/policies/eviction_policy.h"
+#include "core/expert/predictors/predictor.h"
+#include "core/store/store.h"
+
+namespace moed {
+
+struct ReplayTimes {
+  double read_seconds = 0;   // of one expert
+  double layer_seconds = 0;  // computing of one layer
+};
+
+// Of the last trace alone.
+struct ReplayResult {
+  uint64_t tokens = 0;
+  uint64_t lookups = 0;
+  uint64_t ready = 0;  // resident when their layer was routed
+  uint64_t reads = 0;  // whole experts, guesses included
+  uint64_t guesses = 0;
+  double seconds = 0;  // simulated
+
+  double ready_ratio() const { return static_cast<double>(ready) / static_cast<double>(lookups); }
+  double reads_per_token() const { return static_cast<double>(reads) / static_cast<double>(tokens); }
+};
+
+struct ReplaySetup {
+  const StoreReader* store = nullptr;           // MakeEmptyStore of the traces' shape
+  std::span<const RoutingTrace* const> traces;  // in this order through one cache; the same shape
+  uint64_t slots = 0;                           // experts that the cache holds
+  ReplayTimes times;
+  std::function<void(size_t tokens)> progress;  // tokens done so far
+};
+
+ExpertModelShape ReplayContext(const StoreReader& store, int top_k, uint64_t slots);
+
+absl::StatusOr<ReplayResult> Replay(const ReplaySetup& setup, std::unique_ptr<EvictionPolicy> policy,
+                                    std::unique_ptr<ExpertPredictor> predictor);
+
+}  // namespace moed

@@ -1,0 +1,217 @@
+#include "core/expert/cache/caching_provider.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/synchronization/mutex.h"
+#include "core/base/check.h"
+#include "core/base/status.h"
+#include "core/expert/cache/cache.h"
+#include "core/expert/cache/prediction_score.h"
+#include "core/expert/cache/wanted.h"
+#include "core/expert/fidelity/bound.h"
+#include "core/expert/memory_plan.h"
+
+namespace moed {
+namespace {
+
+// Guesses that are read at once where they are paced: a demand that comes waits behind one.
+constexpr int kPacedLoads = 1;
+
+class Provider final : public CachingProvider {
+ public:
+  Provider(ProviderParts parts, const ProviderOptions& options)
+      : layers_(parts.store->description().moe_layers),
+        experts_per_layer_(parts.store->description().experts_per_layer),
+        budget_{options.max_prefetch_loads, options.min_prefetch_probability},
+        predictor_(std::move(parts.predictor)),
+        precisions_(static_cast<int>(parts.store->description().precisions.size())),
+        take_what_is_free_(options.take_what_is_free),
+        rule_(std::move(parts.fidelity)),
+        mask_(parts.mask == nullptr ? std::nullopt
+                                    : std::optional<BoundedMask>(std::in_place, std::move(parts.mask), parts.top_k)),
+        recorder_(parts.recorder),
+        wanted_(parts.store->description().experts_per_layer),
+        score_(ExpertIndex(layers_, experts_per_layer_, 1)),
+        cache_({*parts.store, *parts.reads, *parts.clock, *parts.allocator, parts.trace, options.most_wanted_first,
+                std::move(parts.fill)},
+               std::move(parts.policy), options.capacity_bytes,
+               {options.max_reads_in_flight, options.split_read_bytes, options.checksums}) {}
+
+  void OnSequenceStart(SequenceId sequence) override {
+    cache_.StartSequence(sequence);
+    predictor_->OnSequenceStart(sequence);
+  }
+  void OnSequenceEnd(SequenceId sequence) override {
+    cache_.EndSequence(sequence);
+    predictor_->OnSequenceEnd(sequence);
+    if (recorder_ != nullptr) recorder_->OnSequenceEnd(sequence);
+  }
+  void OnToken(SequenceId sequence, TokenId token) override {
+    cache_.OnToken(sequence, token);
+    predictor_->OnToken(sequence, token);
+  }
+  void OnGateInput(SequenceId sequence, LayerId layer, std::span<const float> hidden) override {
+    predictor_->OnGateInput(sequence, layer, hidden);
+  }
+  void MaskRouter(LayerId layer, std::span<const float> hidden, std::span<float> logits, TokenRouting& token) override {
+    predictor_->OnTokenGateInput(token.sequence, layer, hidden);
+    if (!mask_) return;
+    mask_->Observe(layer, token, hidden, logits);
+    if (token.may_lose == kLoseNothing) return;
+    cache_.Inspect([&](const ResidencyView& residents, const TimingMeter&) { mask_->Apply(layer, residents, logits, token); });
+  }
+
+  absl::StatusOr<std::span<std::byte>> Lend(uint64_t bytes) override { return cache_.Lend(bytes); }
+
+  void Begin(const LayerRouting& routing) override {
+    wanted_.Collect(routing);
+    actions_.assign(wanted_.experts().size(), kExactly);
+    lost_.assign(routing.tokens.size(), 0);
+    if (wanted_.may_lose() > kLoseNothing) Resolve(routing);
+    cache_.BeginLayer(routing, wanted_, actions_, lost_);
+    // Only now, while the demands are being read: predicting costs time.
+    cache_.OnRouted(routing);
+    predictor_->OnRouted(routing);
+    if (recorder_ != nullptr) recorder_->OnRouted(routing);
+    PrefetchBudget budget = Budget();
+    merged_.clear();
+    if (predictor_->paced() && WantsWholeLayers()) {
+      GuessWholeLayerAfter(routing.layer);
+      budget = {.max_loads = experts_per_layer_, .max_loading = kPacedLoads, .when_idle = true};
+    } else if (budget.max_loads > 0 && budget.min_probability <= 1) {
+      Guesses(routing.layer);
+    }
+    if (!merged_.empty()) cache_.Prefetch(merged_, budget);
+    absl::MutexLock lock(&score_mutex_);
+    score_.OnRouted(routing.layer, wanted_.phase(), wanted_.experts());
+    score_.OnGuesses(merged_, budget.min_probability);
+  }
+  std::optional<ReadyExpert> Next() override { return cache_.Next(/*wait=*/true); }
+  std::optional<ReadyExpert> NextReady() override { return cache_.Next(/*wait=*/false); }
+
+  SequenceCounters sequence_counters(SequenceId sequence) const override { return cache_.sequence_counters(sequence); }
+  ExpertStats Stats() const override {
+    ExpertStats stats = cache_.Stats();
+    absl::MutexLock lock(&score_mutex_);
+    stats.predictions = score_.counts();
+    return stats;
+  }
+  std::vector<ExpertHeat> HottestExperts(int top) const override { return cache_.Hottest(top); }
+  absl::Status SaveLearned(const LearnedFile& file) override { return cache_.SaveLearned(file, *predictor_); }
+
+ private:
+  void Resolve(const LayerRouting& routing) {
+    cache_.Inspect([&](const ResidencyView& residents, const TimingMeter& meter) {
+      const Phase phase = wanted_.phase();
+      const Prices prices = meter.prices(phase);
+      const LayerDemand demand{routing, wanted_.experts(), wanted_.positions(), phase, residents, prices};
+      rule_->Resolve(demand, actions_);
+      HoldBounds(demand, precisions_, actions_, lost_, take_what_is_free_);
+    });
+  }
+
+  PrefetchBudget Budget() const {
+    if (predictor_->paced()) {
+      return {budget_.max_loads, std::max(budget_.min_probability, cache_.LeastGuess()), kPacedLoads, /*when_idle=*/true};
+    }
+    ReadingPace pace{.phase = wanted_.phase()};
+    cache_.Inspect([&pace](const ResidencyView&, const TimingMeter& meter) {
+      const Prices prices = meter.prices(pace.phase);
+      const double a_read = prices.read_seconds.empty() ? 0 : prices.read_seconds[kReferencePrecision];
+      if (a_read > 0) pace.records_a_layer = static_cast<int>(std::min(prices.layer_seconds / a_read, 1e6));
+    });
+    return predictor_->Budget(pace).value_or(budget_);
+  }
+
+  // So many tokens of a prompt that they want nearly all of a layer will want as much of the next one, which needs no prediction.
+  bool WantsWholeLayers() const {
+    return wanted_.phase() == Phase::kPrefill && 8 * static_cast<int>(wanted_.experts().size()) >= 7 * experts_per_layer_;
+  }
+  void GuessWholeLayerAfter(LayerId layer) {
+    const auto next = std::upper_bound(layers_.begin(), layers_.end(), layer);
+    if (next == layers_.end()) return;
+    for (int32_t expert = 0; expert < experts_per_layer_; ++expert) merged_.push_back({{*next, expert}, 1.0f, 1});
+    float may_lose = kLoseAnything;
+    for (size_t i = 0; i < wanted_.sessions().size(); ++i) may_lose = std::min(may_lose, wanted_.MayLose(i));
+    SetPrecisions(merged_, may_lose);
+  }
+
+  // What is read for an exact sequence is of no use to it at a lower precision.
+  void SetPrecisions(std::span<Guess> guesses, float may_lose) const {
+    for (Guess& guess : guesses) {
+      guess.precision = may_lose == kLoseNothing ? kReferencePrecision : rule_->PrefetchPrecision(guess.key, guess.precision);
+    }
+  }
+
+  // To merged_: the best guess of every sequence, then the second best, ...
+  void Guesses(LayerId from) {
+    guesses_.clear();
+    first_guess_.clear();
+    for (size_t i = 0; i < wanted_.sessions().size(); ++i) {
+      first_guess_.push_back(guesses_.size());
+      predictor_->Predict(wanted_.sessions()[i], from, guesses_);
+      SetPrecisions(std::span(guesses_).subspan(first_guess_.back()), wanted_.MayLose(i));
+    }
+    first_guess_.push_back(guesses_.size());
+    for (size_t rank = 0; merged_.size() < guesses_.size(); ++rank) {
+      for (size_t sequence = 0; sequence + 1 < first_guess_.size(); ++sequence) {
+        const size_t i = first_guess_[sequence] + rank;
+        if (i < first_guess_[sequence + 1]) merged_.push_back(guesses_[i]);
+      }
+    }
+  }
+
+  const std::vector<LayerId> layers_;  // MoE layers, ascending
+  const int experts_per_layer_;
+  const PrefetchBudget budget_;
+  const std::unique_ptr<ExpertPredictor> predictor_;
+  const int precisions_;
+  const bool take_what_is_free_;
+  const std::unique_ptr<FidelityRule> rule_;
+
+  std::optional<BoundedMask> mask_;
+  RoutingRecorder* const recorder_;  // may be null
+
+  // Of the current layer; kept so that a step allocates nothing.
+  WantedSet wanted_;
+  std::vector<Action> actions_;
+  std::vector<float> lost_;          // [token of the step]
+  std::vector<Guess> guesses_;       // sequence by sequence
+  std::vector<size_t> first_guess_;  // one more than sequences
+  std::vector<Guess> merged_;
+
+  mutable absl::Mutex score_mutex_;
+  PredictionScore score_ ABSL_GUARDED_BY(score_mutex_);
+
+  ExpertCache cache_;  // last: its reads end first
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CachingProvider>> CachingProvider::Create(ProviderParts parts, const ProviderOptions& options) {
+  MOED_CHECK(parts.mask == nullptr || parts.top_k > 0);
+  MOED_CHECK(parts.store != nullptr && parts.reads != nullptr && parts.policy != nullptr && parts.predictor != nullptr &&
+             parts.fidelity != nullptr && parts.clock != nullptr && parts.allocator != nullptr);
+  uint64_t largest = 0;
+  for (const ExpertLayout& layout : parts.store->description().precisions) largest = std::max(largest, layout.record_bytes);
+  if (options.capacity_bytes < largest) {
+    return InvalidArgument("expert cache of ", options.capacity_bytes, " bytes: one expert of ", parts.store->path(), " needs ",
+                           largest, " bytes (", FormatBytes(largest), ")");
+  }
+  if (options.max_reads_in_flight < 0) {
+    return InvalidArgument("max_reads_in_flight ", options.max_reads_in_flight,
+                           ": allowed are 0 (the backend's own limit) and more");
+  }
+  if (options.max_prefetch_loads < 0) {
+    return InvalidArgument("max_prefetch_loads ", options.max_prefetch_loads, ": allowed are 0 and more");
+  }
+  if (!(options.min_prefetch_probability >= 0 && options.min_prefetch_probability <= 1)) {
+    return InvalidArgument("min_prefetch_probability ", options.min_prefetch_probability, ": allowed are 0 to 1");
+  }
+  return std::make_unique<Provider>(std::move(parts), options);
+}
+
+uint64_t CachingProvider::CacheTableBytes(const StoreDescription& store) { return ExpertCache::TableBytes(store); }
+
+}  // namespace moed

@@ -1,0 +1,90 @@
+#include "core/expert/cache/loader.h"
+
+#include <utility>
+
+#include "core/base/check.h"
+#include "core/base/status.h"
+
+namespace moed {
+
+std::vector<Loader::Range> Loader::PlanReads(const ExpertLayout& layout, uint64_t split_read_bytes) {
+  MOED_CHECK(layout.segments.size() == kExpertParts);
+  if (layout.record_bytes < split_read_bytes) return {{0, layout.record_bytes, 0, kExpertParts}};
+  constexpr int kDown = static_cast<int>(ExpertPart::kDown);
+  const uint64_t down = layout.segments[kDown].offset;
+  return {{0, down, 0, kDown}, {down, layout.record_bytes, kDown, kExpertParts}};
+}
+
+Loader::Loader(const StoreReader& store, ReadBackend& backend, const Clock& clock, Trace* trace, const LoaderOptions& options,
+               Listener& listener)
+    : store_(store),
+      clock_(clock),
+      trace_(trace),
+      checksums_(options.checksums),
+      index_(store.description().moe_layers, store.description().experts_per_layer,
+             static_cast<int>(store.description().precisions.size())),
+      listener_(listener),
+      verified_(index_.size()),
+      timer_(backend, clock),
+      queue_(timer_, clock, options.max_reads_in_flight) {
+  for (const ExpertLayout& layout : store.description().precisions) plans_.push_back(PlanReads(layout, options.split_read_bytes));
+}
+
+Loader::Tickets Loader::Start(LoadTarget& target, ReadPriority priority) {
+  const std::vector<Range>& plan = plans_[target.key.precision];
+  const uint64_t offset = store_.RecordOffset(target.key);
+  Tickets tickets{};
+  for (size_t read = 0; read < plan.size(); ++read) {
+    const Range& range = plan[read];
+    tickets[read] = queue_.Submit(
+        priority, offset + range.begin_bytes, target.bytes.subspan(range.begin_bytes, range.end_bytes - range.begin_bytes),
+        [this, &target, read](absl::Status outcome) { Finish(target, static_cast<int>(read), std::move(outcome)); });
+  }
+  return tickets;
+}
+
+void Loader::Promote(const Tickets& tickets) {
+  for (const ReadTicket ticket : tickets) {
+    if (ticket != 0) queue_.Promote(ticket);
+  }
+}
+
+void Loader::Cancel(const Tickets& tickets) {
+  for (const ReadTicket ticket : tickets) {
+    if (ticket == 0 || !queue_.Cancel(ticket)) return;
+  }
+}
+
+void Loader::Finish(LoadTarget& target, int read, absl::Status outcome) {
+  const Range& range = plans_[target.key.precision][read];
+  const uint64_t bytes = range.end_bytes - range.begin_bytes;
+  const std::optional<int64_t> begin = timer_.TakeBegin(target.bytes.data() + range.begin_bytes);
+  if (trace_ != nullptr && begin) {
+    trace_->Add({"read", kReadTrack, *begin, clock_.NowNanos(), target.key.layer.value(), target.key.expert, bytes});
+  }
+  if (outcome.ok() && Unverified(target, read)) {
+    outcome = Verify(target, range);
+    if (outcome.ok()) verified_[index_.Of(target.key)].fetch_or(1 << read, std::memory_order_relaxed);
+  }
+  // Whatever the device called it: these bytes of the store cannot be had.
+  if (!outcome.ok() && !absl::IsCancelled(outcome) && !absl::IsDataLoss(outcome)) {
+    outcome = DataLoss("reading expert ", target.key.expert, " of layer ", target.key.layer.value(), ": ", outcome.message());
+  }
+  listener_.OnRead(target, read, std::move(outcome));
+}
+
+bool Loader::Unverified(const LoadTarget& target, int read) const {
+  return checksums_ == ChecksumRule::kEveryRead ||
+         (verified_[index_.Of(target.key)].load(std::memory_order_relaxed) >> read & 1) == 0;
+}
+
+absl::Status Loader::Verify(const LoadTarget& target, const Range& range) const {
+  const ExpertLayout& layout = store_.description().precisions[target.key.precision];
+  for (int part = range.first_part; part < range.end_part; ++part) {
+    const ExpertSegment& segment = layout.segments[part];
+    MOED_RETURN_IF_ERROR(store_.VerifySegment(target.key, segment.part, target.bytes.subspan(segment.offset, segment.bytes)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace moed

@@ -1,0 +1,97 @@
+// Records from the store into slots: split into reads, ordered by the read queue, checked by the thread that completes each read.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/base/clock.h"
+#include "core/base/ids.h"
+#include "core/base/trace.h"
+#include "core/expert/cache/read_timer.h"
+#include "core/expert/expert_index.h"
+#include "core/io/read_queue.h"
+#include "core/store/store.h"
+
+namespace moed {
+
+inline constexpr int kMaxReadsPerRecord = 2;
+
+// Where a record goes; stays as it is until every read of it was reported.
+struct LoadTarget {
+  CachedKey key;
+  std::span<std::byte> bytes;  // the record whole
+};
+
+// Which reads are compared with the store's checksums. Hashing takes a pass over the bytes on a core that computes, so by default
+// it is done when a range comes from the file for the first time in this process; later reads of it are trusted.
+enum class ChecksumRule : uint8_t { kFirstRead, kEveryRead };
+
+struct LoaderOptions {
+  int max_reads_in_flight = 0;
+  uint64_t split_read_bytes = 0;
+  ChecksumRule checksums = ChecksumRule::kFirstRead;
+};
+
+// Thread-safe.
+class Loader {
+ public:
+  class Listener {
+   public:
+    // Once a read: on a thread of the backend, or inside Cancel or the loader's end with CANCELLED. DATA_LOSS for a wrong
+    // checksum.
+    virtual void OnRead(LoadTarget& target, int read, absl::Status outcome) = 0;
+
+   protected:
+    ~Listener() = default;
+  };
+  // Zero for a read that the record does not need.
+  using Tickets = std::array<ReadTicket, kMaxReadsPerRecord>;
+
+  // Everything outlives the loader; `trace` may be null. Destruction ends every read that was started.
+  Loader(const StoreReader& store, ReadBackend& backend, const Clock& clock, Trace* trace, const LoaderOptions& options,
+         Listener& listener);
+
+  int ReadsOf(Precision precision) const { return static_cast<int>(plans_[precision].size()); }
+  bool Covers(Precision precision, int read, ExpertPart part) const {
+    const Range& range = plans_[precision][read];
+    return static_cast<int>(part) >= range.first_part && static_cast<int>(part) < range.end_part;
+  }
+
+  Tickets Start(LoadTarget& target, ReadPriority priority);
+  void Promote(const Tickets& tickets);
+  // A record whose first read is in flight or finished is left alone.
+  void Cancel(const Tickets& tickets);
+
+  ReadQueueStats stats() const { return queue_.stats(); }
+
+ private:
+  struct Range {
+    uint64_t begin_bytes = 0;
+    uint64_t end_bytes = 0;
+    int first_part = 0;
+    int end_part = 0;
+  };
+
+  static std::vector<Range> PlanReads(const ExpertLayout& layout, uint64_t split_read_bytes);
+  void Finish(LoadTarget& target, int read, absl::Status outcome);
+  bool Unverified(const LoadTarget& target, int read) const;
+  absl::Status Verify(const LoadTarget& target, const Range& range) const;
+
+  const StoreReader& store_;
+  const Clock& clock_;
+  Trace* const trace_;
+  const ChecksumRule checksums_;
+  const ExpertIndex index_;
+  Listener& listener_;
+  std::vector<std::vector<Range>> plans_;       // [precision][read], in record order
+  std::vector<std::atomic<uint8_t>> verified_;  // by index_: bit per read that was right once
+  ReadTimer timer_;
+  ReadQueue queue_;  // last: its end reports to all of the above
+};
+
+}  // namespace moed

@@ -1,0 +1,47 @@
+#include "core/expert/cache/prefetch_pace.h"
+
+#include <algorithm>
+
+namespace moed {
+namespace {
+
+constexpr double kMemory = 1.0 / 64;  // weight of the newest measurement
+constexpr double kMargin = 0.05;
+constexpr double kLeast = 0.2;
+constexpr double kMost = 0.97;            // beyond it guesses are too rare to be worth their computation
+constexpr double kRareMisses = 1.0 / 64;  // per layer step: with fewer there is nothing to gain
+constexpr double kDistrustPerFailure = 0.04;
+constexpr double kDistrustPerSuccess = 0.01;
+constexpr double kDistrustPerLayer = 0.0005;
+
+void Average(double& average, double value) { average += (value - average) * kMemory; }
+
+}  // namespace
+
+void PrefetchPace::OnLayer(int64_t now_nanos, bool missing) {
+  if (free_since_nanos_ >= 0) Average(free_nanos_, static_cast<double>(now_nanos - free_since_nanos_));
+  free_since_nanos_ = now_nanos;
+  Average(missing_, missing ? 1 : 0);
+  distrust_ = std::max(0.0, distrust_ - kDistrustPerLayer);
+}
+
+void PrefetchPace::OnRecordRead(int64_t busy_nanos) {
+  const auto nanos = static_cast<double>(busy_nanos - busy_nanos_);
+  busy_nanos_ = busy_nanos;
+  if (record_nanos_ == 0) record_nanos_ = nanos;
+  Average(record_nanos_, nanos);
+}
+
+void PrefetchPace::OnOutcome(bool useful) {
+  Average(useful_, useful ? 1 : 0);
+  const double asked = 1 - free_nanos_ / record_nanos_;
+  distrust_ = std::clamp(distrust_ + (useful_ < asked ? kDistrustPerFailure : -kDistrustPerSuccess), 0.0, 1.0);
+}
+
+float PrefetchPace::LeastProbability() const {
+  if (record_nanos_ == 0 || missing_ < kRareMisses) return kNever;
+  const double least = std::max(kLeast, 1 - free_nanos_ / record_nanos_ + kMargin) + distrust_;
+  return least > kMost ? kNever : static_cast<float>(least);
+}
+
+}  // namespace moed

@@ -1,0 +1,46 @@
+
+#include "core/expert/cache/prefetch_plan.h"
+
+#include <algorithm>
+
+namespace moed {
+namespace {
+
+// Precisions are ordered: the reference is 0, the last one the lowest.
+bool IsThere(const ResidencyView& residents, const Guess& guess) {
+  for (int precision = 0; precision <= guess.precision; ++precision) {
+    const CachedKey key{guess.key.layer, guess.key.expert, static_cast<Precision>(precision)};
+    if (residents.Resident(key) || residents.Loading(key)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<CachedKey> PlanPrefetch(const ResidencyView& residents, std::span<const Guess> guesses,
+                                    const PrefetchBudget& budget) {
+  const auto lacks = [&](const Guess& guess) {
+    return guess.probability >= budget.min_probability && !IsThere(residents, guess);
+  };
+  int farthest = INT_MAX;
+  if (budget.first_missing_layer_only) {
+    for (const Guess& guess : guesses) {
+      if (guess.layer_distance < farthest && lacks(guess)) farthest = guess.layer_distance;
+    }
+  }
+  std::vector<CachedKey> plan;
+  for (const Guess& guess : guesses) {
+    if (plan.size() >= static_cast<size_t>(std::max(budget.max_loads, 0))) break;
+    if (guess.layer_distance > farthest || !lacks(guess)) continue;
+    const CachedKey key{guess.key.layer, guess.key.expert, guess.precision};
+    const auto same = [&key](const CachedKey& planned) { return planned.expert_key() == key.expert_key(); };
+    if (const auto planned = std::ranges::find_if(plan, same); planned == plan.end()) {
+      plan.push_back(key);
+    } else {
+      planned->precision = std::min(planned->precision, key.precision);  // sequences may want it at several: the best serves all
+    }
+  }
+  return plan;
+}
+
+}  // namespace moed

@@ -1,0 +1,17 @@
+// Which guesses are worth a read.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/expert/predictors/predictor.h"
+#include "core/expert/residency_view.h"
+
+namespace moed {
+
+// Pure: guesses of all sequences, best first, to the loads worth queueing: no duplicates, nothing resident or loading at the
+// precision of the guess or a better one.
+std::vector<CachedKey> PlanPrefetch(const ResidencyView& residents, std::span<const Guess> guesses, const PrefetchBudget& budget);
+
+}  // namespace moed

@@ -1,0 +1,77 @@
+#include "core/expert/cache/wanted.h"
+
+#include <algorithm>
+
+#include "core/base/check.h"
+
+namespace moed {
+
+void WantedSet::Collect(const LayerRouting& routing) {
+  for (const WantedExpert& wanted : experts_) position_[wanted.expert] = -1;
+  experts_.clear();
+  choices_.clear();
+  sessions_.clear();
+  session_may_lose_.clear();
+  may_lose_ = 0;
+  for (const TokenRouting& token : routing.tokens) AddToken(token);
+  MergeUses();
+}
+
+void WantedSet::AddToken(const TokenRouting& token) {
+  if (std::find(sessions_.begin(), sessions_.end(), token.sequence) == sessions_.end()) {
+    sessions_.push_back(token.sequence);
+    session_may_lose_.push_back(token.may_lose);
+  }
+  may_lose_ = std::max(may_lose_, token.may_lose);
+  const float mass = GateMass(token);
+  float mass_before = 0;
+  int rank = 0;
+  for (const ExpertChoice& choice : token.choices) {
+    MOED_CHECK(choice.expert >= 0 && static_cast<size_t>(choice.expert) < position_.size());
+    if (token.masked > 0 && choice.probability == 0) continue;
+    int32_t& position = position_[choice.expert];
+    const float share = mass > 0 ? choice.probability / mass : 0;
+    if (position < 0) {
+      position = static_cast<int32_t>(experts_.size());
+      experts_.push_back({choice.expert, share, mass_before, 1, token.may_lose});
+    } else {
+      WantedExpert& wanted = experts_[position];
+      wanted.share = std::max(wanted.share, share);
+      wanted.mass_before = std::min(wanted.mass_before, mass_before);
+      wanted.may_lose = std::min(wanted.may_lose, token.may_lose);
+      ++wanted.tokens;
+    }
+    choices_.push_back({position, {token.sequence, choice.probability, rank, token.phase}});
+    mass_before += share;
+    ++rank;
+  }
+}
+
+void WantedSet::MergeUses() {
+  std::sort(choices_.begin(), choices_.end(), [](const Choice& a, const Choice& b) {
+    return a.position != b.position ? a.position < b.position : a.use.sequence < b.use.sequence;
+  });
+  uses_.clear();
+  first_use_.assign(1, 0);
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const Choice& choice = choices_[i];
+    const bool same_expert = i > 0 && choices_[i - 1].position == choice.position;
+    if (same_expert && uses_.back().sequence == choice.use.sequence) {
+      SequenceUse& use = uses_.back();
+      use.probability = std::max(use.probability, choice.use.probability);
+      use.rank = std::min(use.rank, choice.use.rank);
+      use.phase = std::max(use.phase, choice.use.phase);
+      continue;
+    }
+    if (i > 0 && !same_expert) first_use_.push_back(uses_.size());
+    uses_.push_back(choice.use);
+  }
+  if (!choices_.empty()) first_use_.push_back(uses_.size());
+}
+
+Phase WantedSet::PhaseOf(std::span<const SequenceUse> uses) {
+  const bool decode = std::any_of(uses.begin(), uses.end(), [](const SequenceUse& use) { return use.phase == Phase::kDecode; });
+  return decode ? Phase::kDecode : Phase::kPrefill;
+}
+
+}  // namespace moed

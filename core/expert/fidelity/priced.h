@@ -1,0 +1,15 @@
+// The project's own rule: what a token may lose is spent where it saves the most waiting.
+#pragma once
+
+#include "core/expert/fidelity/rule.h"
+
+namespace moed {
+
+inline constexpr OptionRow kPricedOptions[] = {
+    {"priced-skip-below",
+     "an expert of at most this share of its token's gate mass may be left out; a heavier one is only lowered", "0.05", 0, 1},
+    {"priced-fast-mass", "gate mass that a request of the class fast may lose", "0.2", 0, 1},
+};
+absl::StatusOr<std::unique_ptr<FidelityRule>> MakePricedRule(const RuleContext& context);
+
+}  // namespace moed

@@ -1,0 +1,195 @@
+#include "core/expert/learning/learned_state.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/expert/policies/eviction_policy.h"
+#include "core/expert/predictors/predictor.h"
+#include "core/io/file.h"
+#include "core/store/checksum.h"
+#include "core/store/file_write.h"
+
+namespace moed {
+namespace {
+
+// The file: magic, model hash, length and text of the parts' names; for every array its bytes and a 64-bit length before them;
+// at the end XXH3-64 of all of it.
+constexpr std::array<char, 8> kMagic = {'M', 'O', 'E', 'D', 'L', 'R', 'N', '1'};
+constexpr uint64_t kLongestNames = 4096;
+constexpr size_t kPieceBytes = 1 << 16;  // that are read at once
+
+std::span<const std::byte> BytesOf(const auto& value) { return std::as_bytes(std::span(&value, 1)); }
+
+class Writer final : public LearnedState {
+ public:
+  Writer(int fd, const std::string& path) : fd_(fd), path_(path) {}
+
+  void Append(std::span<const std::byte> bytes) {
+    checksum_.Update(bytes);
+    if (status_.ok()) status_ = WriteAt(fd_, path_, offset_, bytes);
+    offset_ += bytes.size();
+  }
+  void Visit(std::span<std::byte> array, size_t, absl::FunctionRef<bool(const std::byte*)>) override {
+    const uint64_t size = array.size();
+    Append(BytesOf(size));
+    Append(array);
+  }
+  absl::Status Finish() {
+    const uint64_t sum = checksum_.Value();
+    Append(BytesOf(sum));
+    if (status_.ok()) status_ = SyncData(fd_, path_);
+    return status_;
+  }
+
+ private:
+  const int fd_;
+  const std::string& path_;
+  ChecksumStream checksum_;
+  uint64_t offset_ = 0;
+  absl::Status status_;
+};
+
+// Reads on in a file whose checksum was right. Arrays are either looked at or taken.
+class Reader final : public LearnedState {
+ public:
+  enum class Purpose { kCheck, kTake };
+  Reader(Purpose purpose, const RandomAccessFile& file, uint64_t begin, uint64_t end)
+      : purpose_(purpose), file_(file), offset_(begin), end_(end) {}
+
+  void Visit(std::span<std::byte> array, size_t element_bytes, absl::FunctionRef<bool(const std::byte*)> sane) override {
+    uint64_t size = 0;
+    if (!status_.ok()) return;
+    if (end_ - offset_ < sizeof(size)) {
+      taken_.left_bytes += array.size();
+      return;
+    }
+    status_ = file_.ReadAt(offset_, std::as_writable_bytes(std::span(&size, 1)));
+    offset_ += sizeof(size);
+    if (status_.ok() && size > end_ - offset_) status_ = DataLoss("an array of ", size, " bytes ends behind the file");
+    if (!status_.ok()) return;
+    if (size == array.size()) {
+      status_ = purpose_ == Purpose::kTake ? file_.ReadAt(offset_, array) : Check(size, element_bytes, sane);
+      taken_.taken_bytes += size;
+    } else {
+      taken_.left_bytes += array.size();
+    }
+    offset_ += size;
+  }
+  const absl::Status& status() const { return status_; }
+  const LearnedTaken& taken() const { return taken_; }
+
+ private:
+  absl::Status Check(uint64_t size, size_t element_bytes, absl::FunctionRef<bool(const std::byte*)> sane) {
+    std::vector<std::byte> buffer(kPieceBytes / element_bytes * element_bytes);
+    for (uint64_t at = 0; at < size; at += buffer.size()) {
+      const auto piece = std::span(buffer).first(std::min<uint64_t>(buffer.size(), size - at));
+      MOED_RETURN_IF_ERROR(file_.ReadAt(offset_ + at, piece));
+      for (size_t element = 0; element < piece.size(); element += element_bytes) {
+        if (!sane(&piece[element]))
+          return DataLoss("what it holds at byte ", offset_ + at + element, " cannot have been learned");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const Purpose purpose_;
+  const RandomAccessFile& file_;
+  uint64_t offset_;  // at most end_
+  const uint64_t end_;
+  LearnedTaken taken_;
+  absl::Status status_;
+};
+
+absl::StatusOr<uint64_t> ChecksumOf(const RandomAccessFile& file, uint64_t end) {
+  ChecksumStream checksum;
+  std::vector<std::byte> buffer(kPieceBytes);
+  for (uint64_t offset = 0; offset < end; offset += buffer.size()) {
+    const auto piece = std::span(buffer).first(std::min<uint64_t>(buffer.size(), end - offset));
+    MOED_RETURN_IF_ERROR(file.ReadAt(offset, piece));
+    checksum.Update(piece);
+  }
+  return checksum.Value();
+}
+
+struct Start {
+  std::array<char, 8> magic = kMagic;
+  uint64_t model_hash = 0;
+  uint64_t names_bytes = 0;
+};
+
+// Where the arrays begin.
+absl::StatusOr<uint64_t> CheckFile(const LearnedFile& wanted, const RandomAccessFile& file) {
+  Start start;
+  if (file.size() < sizeof(start) + sizeof(uint64_t))
+    return DataLoss(wanted.path, " holds no learned state: ", file.size(), " bytes");
+  MOED_RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(&start, 1))));
+  if (start.magic != kMagic || start.names_bytes > kLongestNames) return DataLoss(wanted.path, " holds no learned state");
+  uint64_t sum = 0;
+  MOED_RETURN_IF_ERROR(file.ReadAt(file.size() - sizeof(sum), std::as_writable_bytes(std::span(&sum, 1))));
+  MOED_ASSIGN_OR_RETURN(const uint64_t found, ChecksumOf(file, file.size() - sizeof(sum)));
+  if (found != sum) return DataLoss(wanted.path, ": wrong checksum, the file is damaged; remove it to learn anew");
+  if (start.model_hash != wanted.model_hash) {
+    return FailedPrecondition(wanted.path, " was learned with another store (model hash ",
+                              absl::Hex(start.model_hash, absl::kZeroPad16), ", this one's is ",
+                              absl::Hex(wanted.model_hash, absl::kZeroPad16), "); name another file");
+  }
+  if (start.names_bytes > file.size() - sizeof(start) - sizeof(sum)) return DataLoss(wanted.path, " ends within its names");
+  std::string names(start.names_bytes, '\0');
+  MOED_RETURN_IF_ERROR(file.ReadAt(sizeof(start), std::as_writable_bytes(std::span(names))));
+  if (names != wanted.parts) {
+    return FailedPrecondition(wanted.path, " was learned by ", names, ", now there are ", wanted.parts, "; name another file");
+  }
+  return sizeof(start) + names.size();
+}
+
+absl::Status WriteAll(int fd, const std::string& path, const LearnedFile& file, EvictionPolicy& policy,
+                      ExpertPredictor& predictor) {
+  Writer writer(fd, path);
+  const Start start{.model_hash = file.model_hash, .names_bytes = file.parts.size()};
+  writer.Append(BytesOf(start));
+  writer.Append(std::as_bytes(std::span(file.parts)));
+  policy.VisitLearned(writer);
+  predictor.VisitLearned(writer);
+  return writer.Finish();
+}
+
+}  // namespace
+
+absl::Status SaveLearned(const LearnedFile& file, EvictionPolicy& policy, ExpertPredictor& predictor) {
+  const std::string partial = file.path + ".partial";
+  const int fd = open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return WriteError(errno, "create", partial);
+  absl::Status status = WriteAll(fd, partial, file, policy, predictor);
+  close(fd);
+  if (status.ok() && std::rename(partial.c_str(), file.path.c_str()) != 0) status = WriteError(errno, "create", file.path);
+  if (!status.ok()) {
+    unlink(partial.c_str());
+    return status;
+  }
+  return SyncFolderOf(file.path);
+}
+
+absl::StatusOr<LearnedTaken> TakeLearned(const LearnedFile& file, EvictionPolicy& policy, ExpertPredictor& predictor) {
+  MOED_ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> bytes, OpenBuffered(file.path));
+  MOED_ASSIGN_OR_RETURN(const uint64_t begin, CheckFile(file, *bytes));
+  LearnedTaken taken;
+  for (const Reader::Purpose purpose : {Reader::Purpose::kCheck, Reader::Purpose::kTake}) {
+    Reader reader(purpose, *bytes, begin, bytes->size() - sizeof(uint64_t));
+    policy.VisitLearned(reader);
+    predictor.VisitLearned(reader);
+    MOED_RETURN_IF_ERROR(Annotate(reader.status(), file.path));
+    taken = reader.taken();
+  }
+  return taken;
+}
+
+}  // namespace moed

@@ -1,0 +1,124 @@
+// When will an expert be used again? One small model for all of them, learned while the daemon runs.
+//
+// The value of an expert is E[g^t]: t = tokens until its next use, counted from the next visit to its layer (0 = used there), and
+// g = kDiscount. It is the logistic of a weighted sum of features: how often, how recently and with what gate weight the expert
+// was used, what its use was like in the past after the token that was computed last (a table from tokens to values), and which
+// experts of its layer were used last (a weight for every pair of a layer's experts). Each visit to a layer brings the value
+// before it nearer to what was seen: 1 for a used expert, g times its value after the visit for any other (temporal difference).
+// Weights of features are a sum of a part for all layers and one for each layer, and begin as recency and frequency.
+//
+// A visit is one decode step, whatever the number of sequences in it, or one of the last tokens of a prefill step.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "core/base/ids.h"
+#include "core/expert/expert_index.h"
+#include "core/expert/learning/token_table.h"
+#include "core/expert/policies/eviction_policy.h"
+#include "core/expert/routing.h"
+
+namespace moed {
+
+// Deterministic. Not synchronised.
+class NextUse {
+ public:
+  explicit NextUse(const ExpertModelShape& context);
+
+  void OnSequenceEnd(SequenceId sequence);
+  void OnToken(SequenceId sequence, TokenId token);
+  void OnRouted(const LayerRouting& routing);
+
+  // Expected tokens until the next use, beyond the next visit to the expert's layer. (layer position, expert)
+  float TokensAway(int position, int32_t expert) const { return tokens_away_[At(position) + static_cast<size_t>(expert)]; }
+
+  // Of a layer's experts: the share of its visits that used them, in the long run.
+  std::span<const float> Frequency(int position) const { return std::span(frequency_).subspan(At(position), experts_); }
+
+  void VisitLearned(LearnedState& state);
+  size_t memory_bytes() const;
+
+ private:
+  enum Feature {
+    kBias,
+    kUse2,
+    kUse5,
+    kUse20,
+    kUse100,
+    kFrequency,
+    kRecency,
+    kWeight,
+    kWeight5,
+    kAfterToken,
+    kAfterTrusted,
+    kFeatures
+  };
+  using Weights = std::array<float, kFeatures>;
+
+  struct Sequence {
+    TokenId last{-1};    // of this step
+    TokenId before{-1};  // of the step before
+    uint64_t step = 0;
+  };
+  struct VisitToken {
+    const TokenRouting* routing;
+    TokenId before;  // of its sequence; -1: it is the first
+  };
+
+  size_t At(int position) const { return static_cast<size_t>(position) * experts_; }
+  std::span<float> Layer(std::vector<float>& per_expert, int position) const {
+    return std::span(per_expert).subspan(At(position), experts_);
+  }
+  std::span<float> Row(int position, Feature feature) {
+    return std::span(features_).subspan(At(position) * kFeatures + static_cast<size_t>(feature) * experts_, experts_);
+  }
+
+  std::span<const float> LayerFeatures(int position) const {
+    return std::span(features_).subspan(At(position) * kFeatures, kFeatures * experts_);
+  }
+
+  void Visit(int position);
+  void MarkUsed();
+  void CountUses(int position);
+  void LookUpTokens(int position);
+  void Score(int position, std::span<const float> features, std::span<const float> used, std::span<float> values) const;
+  void LearnWeights(int position);
+  void LearnTable(int position);
+
+  const ExpertIndex index_;
+  const size_t experts_;
+  const float top_k_;
+
+  std::vector<float> features_;     // (layers, kFeatures, experts), as of the last visit
+  std::vector<float> frequency_;    // (layers, experts)
+  std::vector<float> unused_for_;   // (layers, experts): visits since the last use
+  std::vector<float> usual_value_;  // (layers, experts): slow average of the targets
+  std::vector<float> tokens_away_;  // (layers, experts)
+  std::vector<float> visits_;       // (layers)
+  Weights shared_;
+  std::vector<Weights> own_;      // (layers)
+  std::vector<float> pairs_;      // (layers, experts used last, experts); empty where it would take too much of the table's bytes
+  std::vector<float> used_last_;  // (layers, experts): top_k times the gate weight at the last visit
+  TokenTable after_token_;
+
+  absl::flat_hash_map<SequenceId, Sequence> sequences_;
+  uint64_t step_ = 0;
+  bool step_open_ = false;  // tokens come; the first routing closes it
+
+  // Of the current visit.
+  std::vector<VisitToken> tokens_;
+  std::vector<float> used_;             // (experts) 0 or 1
+  std::vector<float> weight_;           // (experts) highest gate weight among the tokens
+  std::vector<float> values_;           // (experts) after it
+  std::vector<float> targets_;          // (experts)
+  std::vector<float> features_before_;  // (kFeatures, experts)
+  std::vector<float> used_before_;      // (experts) used_last_
+  std::vector<float> values_before_;    // (experts)
+};
+
+}  // namespace moed

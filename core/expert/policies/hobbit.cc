@@ -1,0 +1,170 @@
+#include "core/expert/policies/hobbit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "core/base/check.h"
+#include "core/expert/expert_index.h"
+#include "core/expert/policies/resident_set.h"
+
+namespace moed {
+namespace {
+
+// Demands of high to demands of low precision at the paper's thresholds (3.2): what these move are the
+// shares of the two caches.
+constexpr double kHighDemands = 0.67;
+constexpr double kLowDemands = 0.30;
+
+enum Class : size_t { kHigh, kLow };
+
+// Of equal priorities the one unused for longest leaves.
+// The paper has one sequence. Here the terms that are a sequence's (R/T, F/T, H/T) are the mean over those that live.
+class HobbitPolicy final : public EvictionPolicy {
+ public:
+  HobbitPolicy(const ExpertModelShape& context, const HobbitWeights& weights)
+      : index_(context.moe_layers, context.experts_per_layer, context.precisions),
+        places_(index_.Places()),
+        weights_(weights),
+        priority_(index_.size() / index_.precisions()),
+        distance_term_(index_.layers()),
+        residents_{ResidentSet(index_.size()), ResidentSet(index_.size())},
+        bytes_(index_.size()),
+        high_share_bytes_(HighShare(context)) {
+    MOED_CHECK(std::min({weights.lru, weights.lfu, weights.lhu, weights.fld}) >= 0);
+    MOED_CHECK(std::abs(weights.lru + weights.lfu + weights.lhu + weights.fld - 1) < 1e-6);
+    low_share_bytes_ = context.capacity_bytes - std::min(context.capacity_bytes, high_share_bytes_);
+  }
+
+  void OnSequenceStart(SequenceId sequence) override {
+    const bool is_new = sequences_.try_emplace(sequence, Sequence{.records = std::vector<Record>(priority_.size())}).second;
+    MOED_CHECK(is_new);
+    stale_ = true;
+  }
+  void OnSequenceEnd(SequenceId sequence) override {
+    const size_t erased = sequences_.erase(sequence);
+    MOED_CHECK(erased == 1);
+    stale_ = true;
+  }
+  void OnToken(SequenceId sequence, TokenId) override {
+    ++SequenceOf(sequence).tokens;
+    stale_ = true;
+  }
+  void OnAccess(CachedKey key, const AccessContext& context) override {
+    const size_t i = index_.Of(key);
+    const size_t expert = i / index_.precisions();
+    Sequence& sequence = SequenceOf(context.sequence);
+    Record& record = sequence.records[expert];
+    record.last_use = sequence.tokens;
+    ++record.uses;
+    record.high_uses += key.precision == kReferencePrecision;
+    if (!stale_) priority_[expert] = Priority(expert);
+    residents_[ClassOf(key)].Touch(i);
+  }
+  void OnInsert(CachedKey key, uint64_t bytes) override {
+    const size_t i = index_.Of(key);
+    residents_[ClassOf(key)].Insert(i);
+    bytes_[i] = bytes;
+    used_bytes_[ClassOf(key)] += bytes;
+  }
+  void OnEvict(CachedKey key) override {
+    const size_t i = index_.Of(key);
+    residents_[ClassOf(key)].Remove(i);
+    used_bytes_[ClassOf(key)] -= bytes_[i];
+  }
+  std::optional<CachedKey> Victim(const Incoming& incoming, absl::FunctionRef<bool(CachedKey)> evictable) override {
+    Refresh();
+    const int current = index_.Position(incoming.current_layer);
+    for (int position = 0; position < index_.layers(); ++position) {
+      const int ahead = (position - current + index_.layers()) % index_.layers();
+      distance_term_[position] = weights_.fld * (1 - static_cast<double>(ahead) / index_.layers());
+    }
+    const Class first = CacheToShrink(incoming);
+    const size_t victim = Lowest(first, evictable);
+    return index_.KeyIfAny(victim != ResidentSet::kNone ? victim : Lowest(first == kHigh ? kLow : kHigh, evictable));
+  }
+
+  size_t memory_bytes() const override { return sequences_.size() * priority_.size() * sizeof(Record); }
+
+ private:
+  // Of one expert at any precision, in one sequence.
+  struct Record {
+    uint32_t last_use = 0;   // R, in tokens of the sequence
+    uint32_t uses = 0;       // F
+    uint32_t high_uses = 0;  // H
+  };
+  struct Sequence {
+    uint32_t tokens = 0;  // T
+    std::vector<Record> records;
+  };
+
+  // All of it where there is one precision. Where nothing is known of bytes no cache has a share: each makes room for its own.
+  static uint64_t HighShare(const ExpertModelShape& context) {
+    if (context.record_bytes.size() < 2) return context.capacity_bytes;
+    const double high = kHighDemands * static_cast<double>(context.record_bytes[0]);
+    const double low = kLowDemands * static_cast<double>(context.record_bytes[1]);
+    return static_cast<uint64_t>(static_cast<double>(context.capacity_bytes) * high / (high + low));
+  }
+  static Class ClassOf(const CachedKey& key) { return key.precision == kReferencePrecision ? kHigh : kLow; }
+
+  Sequence& SequenceOf(SequenceId sequence) {
+    const auto found = sequences_.find(sequence);
+    MOED_CHECK(found != sequences_.end());
+    return found->second;
+  }
+
+  // Without the distance term, which depends on the layer being computed.
+  double Priority(size_t expert) const {
+    double sum = 0;
+    for (const auto& [sequence, sequence] : sequences_) {
+      const Record& record = sequence.records[expert];
+      const double terms = weights_.lru * record.last_use + weights_.lfu * record.uses + weights_.lhu * record.high_uses;
+      sum += terms / std::max(sequence.tokens, 1u);
+    }
+    return sequences_.empty() ? 0 : sum / static_cast<double>(sequences_.size());
+  }
+  void Refresh() {
+    if (!stale_) return;
+    for (size_t expert = 0; expert < priority_.size(); ++expert) priority_[expert] = Priority(expert);
+    stale_ = false;
+  }
+
+  // The incoming record's own where it is at its share, else the other, which then is over its own.
+  Class CacheToShrink(const Incoming& incoming) const {
+    const Class own = ClassOf(incoming.key);
+    const uint64_t share = own == kHigh ? high_share_bytes_ : low_share_bytes_;
+    return used_bytes_[own] + incoming.bytes > share ? own : own == kHigh ? kLow : kHigh;
+  }
+  size_t Lowest(Class precisions, absl::FunctionRef<bool(CachedKey)> evictable) const {
+    const auto score = [this](uint32_t i) {
+      const auto [expert, layer] = places_[i];
+      return priority_[expert] + distance_term_[layer];
+    };
+    return residents_[precisions].LeastOf(score, [&](size_t i) { return evictable(index_.KeyAt(i)); });
+  }
+
+  const ExpertIndex index_;
+  const std::vector<ExpertIndex::Place> places_;
+  const HobbitWeights weights_;
+  absl::flat_hash_map<SequenceId, Sequence> sequences_;
+  std::vector<double> priority_;       // by expert, right unless stale_
+  std::vector<double> distance_term_;  // by layer, while a victim is looked for
+  bool stale_ = false;
+  ResidentSet residents_[2];     // by class
+  std::vector<uint64_t> bytes_;  // by key, of residents
+  uint64_t used_bytes_[2] = {};
+  const uint64_t high_share_bytes_;
+  uint64_t low_share_bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<EvictionPolicy> MakeHobbitPolicy(const ExpertModelShape& context) { return MakeHobbitPolicy(context, {}); }
+
+std::unique_ptr<EvictionPolicy> MakeHobbitPolicy(const ExpertModelShape& context, const HobbitWeights& weights) {
+  return std::make_unique<HobbitPolicy>(context, weights);
+}
+
+}  // namespace moed

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <memory>
+
+#include "core/expert/policies/eviction_policy.h"
+
+namespace moed {
+
+// Evicts the expert whose next use is expected last (next_use.h), its layer's place in the token counted in.
+std::unique_ptr<EvictionPolicy> MakeLearnedPolicy(const ExpertModelShape& context);
+
+}  // namespace moed

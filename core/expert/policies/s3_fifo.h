@@ -1,0 +1,13 @@
+// S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023, algorithm 1), over all layers and
+// sequences.
+#pragma once
+
+#include <memory>
+
+#include "core/expert/policies/eviction_policy.h"
+
+namespace moed {
+
+std::unique_ptr<EvictionPolicy> MakeS3FifoPolicy(const ExpertModelShape& context);
+
+}  // namespace moed

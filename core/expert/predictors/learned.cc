@@ -1,0 +1,244 @@
+#include "core/expert/predictors/learned.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "core/base/check.h"
+#include "core/expert/expert_index.h"
+#include "core/expert/learning/learned_state.h"
+#include "core/expert/predictors/route_prior.h"
+
+namespace moed {
+namespace {
+
+constexpr float kLearningRate = 0.1f;  // of the gradient's mean over a layer's experts
+constexpr float kFarRate = 0.01f;
+constexpr float kLeastGate = 1e-4f;  // gate probabilities below are alike
+// Less likely guesses cost more bytes than they save time, even where the disk would be idle.
+constexpr float kLeastProbability = 0.45f;
+constexpr float kLeastFar = 0.6f;        // of layers beyond the next one: the path to them will tell more
+constexpr float kWorthPerLayer = 0.02f;  // what a guess is worth less for each layer that it could still wait
+constexpr size_t kPrefillTokens = 16;    // learned from in one prefill step, its last ones
+
+// What the gate says of the next layer, beside the prior.
+enum Feature { kBias, kGateMargin, kGateChooses, kPrior, kFeatures };
+using Weights = std::array<float, kFeatures>;
+// One set for each degree of acquaintance with the token: never seen, a few times, often.
+constexpr int kSets = 3;
+constexpr std::array<Weights, kSets> kFirstWeights = {{{0.f, 0.9f, 1.4f, 0.3f}, {0, 0.9f, 1.4f, 0.5f}, {0, 0.9f, 1.4f, 0.7f}}};
+constexpr int kOften = 4;  // occurrences
+
+float Logistic(float x) { return 1 / (1 + std::exp(-x)); }
+float LogOdds(float p) { return std::log(p / (1 - p)); }
+
+class LearnedPredictor final : public ExpertPredictor {
+ public:
+  explicit LearnedPredictor(const PredictorContext& context)
+      : index_(context.model.moe_layers, context.model.experts_per_layer, 1),
+        experts_(static_cast<size_t>(context.model.experts_per_layer)),
+        top_k_(static_cast<size_t>(std::min(context.model.top_k, context.model.experts_per_layer))),
+        hidden_(static_cast<size_t>(context.hidden)),
+        gate_(context.gate),
+        prior_(context.model),
+        used_(experts_),
+        gates_(experts_),
+        ordered_(experts_) {
+    MOED_CHECK(top_k_ > 0 && (gate_ == nullptr || hidden_ > 0));
+  }
+
+  bool paced() const override { return true; }
+
+  void OnSequenceStart(SequenceId sequence) override {
+    Sequence& sequence = sequences_[sequence];
+    sequence.prior = prior_.Start();
+    sequence.hidden.resize(hidden_);
+    sequence.features.resize(kFeatures * experts_);
+    sequence.probabilities.resize(experts_);
+  }
+  void OnSequenceEnd(SequenceId sequence) override { sequences_.erase(sequence); }
+  void OnToken(SequenceId sequence, TokenId) override { Find(sequence).routed = kNothing; }
+  void OnGateInput(SequenceId sequence, LayerId layer, std::span<const float> hidden) override {
+    Sequence& sequence = Find(sequence);
+    MOED_CHECK(hidden.size() == hidden_);
+    sequence.layer = layer;
+    std::ranges::copy(hidden, sequence.hidden.begin());
+  }
+
+  void OnRouted(const LayerRouting& routing) override {
+    const int position = index_.Position(routing.layer);
+    const std::span<const TokenRouting> tokens = routing.tokens;
+    const size_t prefill = static_cast<size_t>(std::ranges::count(tokens, Phase::kPrefill, &TokenRouting::phase));
+    size_t skipped = 0;
+    for (const TokenRouting& token : tokens) {
+      const bool skip = token.phase == Phase::kPrefill && skipped + kPrefillTokens < prefill;
+      skipped += skip;
+      if (!skip) Learn(position, token);
+    }
+  }
+
+  void Predict(SequenceId sequence, LayerId from, std::vector<Guess>& best_first) override {
+    Sequence& sequence = Find(sequence);
+    const int next = index_.Position(from) + 1;
+    if (!sequence.decodes || sequence.routed != next - 1 || next == index_.layers()) return;
+    prior_.Score(sequence.prior, next);
+    const size_t first = best_first.size();
+    GuessNext(next, sequence, best_first);
+    for (int position = next + 1; position < index_.layers(); ++position) {
+      GuessFar(position, position - next + 1, sequence, best_first);
+    }
+    std::sort(best_first.begin() + static_cast<std::ptrdiff_t>(first), best_first.end(), [](const Guess& a, const Guess& b) {
+      return a.probability != b.probability ? a.probability > b.probability : a.key < b.key;
+    });
+  }
+
+  void VisitLearned(LearnedState& state) override {
+    state.Values(weights_, kCalculable);
+    state.Value(far_, [](const auto& far) { return kCalculable(far.bias) && kCalculable(far.scale); });
+    prior_.VisitLearned(state);
+  }
+  size_t memory_bytes() const override {
+    const size_t a_sequence = sizeof(Sequence) + (hidden_ + (kFeatures + 1) * experts_) * sizeof(float) + prior_.sequence_bytes();
+    return sequences_.size() * a_sequence + 3 * experts_ * sizeof(float) + prior_.memory_bytes();
+  }
+
+ private:
+  static constexpr int kNothing = -1;
+
+  struct Sequence {
+    RoutePrior::Sequence prior;
+    std::optional<LayerId> layer;  // where `hidden` was seen
+    std::vector<float> hidden;
+    bool decodes = false;
+    int routed = kNothing;   // layer position, of this token
+    int guessed = kNothing;  // layer position that the rest is about
+    int set = 0;
+    std::vector<float> features;       // (kFeatures, experts)
+    std::vector<float> probabilities;  // (experts)
+  };
+
+  Sequence& Find(SequenceId sequence) {
+    const auto found = sequences_.find(sequence);
+    MOED_CHECK(found != sequences_.end());
+    return found->second;
+  }
+
+  void GuessNext(int position, Sequence& sequence, std::vector<Guess>& guesses) {
+    std::vector<float>& p = sequence.probabilities;
+    prior_.ScoreNext(sequence.prior, position, p);
+    if (gate_ != nullptr && sequence.layer == index_.Layer(position - 1)) {
+      gate_(index_.Layer(position), sequence.hidden, gates_);
+      FillFeatures(sequence);
+      Score(sequence);
+      sequence.guessed = position;
+    }
+    for (size_t e = 0; e < experts_; ++e) {
+      const float probability = Logistic(p[e]);
+      p[e] = probability;
+      if (probability >= kLeastProbability) Add(position, e, probability, 1, guesses);
+    }
+  }
+
+  // Without the path to it the prior is too sure of itself, or not sure enough: far_ says which.
+  void GuessFar(int position, int distance, const Sequence& sequence, std::vector<Guess>& guesses) const {
+    const float worth = kWorthPerLayer * static_cast<float>(distance - 1);
+    const float least = LogOdds(std::min(0.99f, kLeastFar + worth));
+    const float* logits = &sequence.prior.logits[static_cast<size_t>(position) * experts_];
+    for (size_t e = 0; e < experts_; ++e) {
+      const float odds = far_.bias + far_.scale * logits[e];
+      if (odds >= least) Add(position, e, Logistic(odds) - worth, distance, guesses);
+    }
+  }
+  void Add(int position, size_t expert, float probability, int distance, std::vector<Guess>& guesses) const {
+    guesses.push_back({{index_.Layer(position), static_cast<int32_t>(expert)}, probability, distance});
+  }
+
+  void Learn(int position, const TokenRouting& token) {
+    std::ranges::fill(used_, 0.f);
+    for (const ExpertChoice& choice : token.choices) used_[static_cast<size_t>(choice.expert)] = 1;
+    Sequence& sequence = Find(token.sequence);
+    if (sequence.guessed == position) LearnWeights(sequence);
+    if (sequence.prior.scored && position > 1 && sequence.decodes) LearnFar(position, sequence);
+    prior_.Learn(position, token, sequence.prior);
+    sequence.decodes = token.phase == Phase::kDecode;
+    sequence.guessed = kNothing;
+    sequence.routed = position;
+  }
+
+  void LearnFar(int position, const Sequence& sequence) {
+    const float* logits = &sequence.prior.logits[static_cast<size_t>(position) * experts_];
+    float bias = 0, scale = 0;
+    for (size_t e = 0; e < experts_; ++e) {
+      const float error = used_[e] - Logistic(far_.bias + far_.scale * logits[e]);
+      bias += error;
+      scale += error * logits[e];
+    }
+    far_.bias += bias * kFarRate / static_cast<float>(experts_);
+    far_.scale += scale * kFarRate / static_cast<float>(experts_);
+  }
+
+  void LearnWeights(const Sequence& sequence) {
+    Weights& weights = weights_[static_cast<size_t>(sequence.set)];
+    for (size_t f = 0; f < kFeatures; ++f) {
+      const float* row = &sequence.features[f * experts_];
+      float gradient = 0;
+      for (size_t e = 0; e < experts_; ++e) gradient += (used_[e] - sequence.probabilities[e]) * row[e];
+      weights[f] += gradient * kLearningRate / static_cast<float>(experts_);
+    }
+  }
+
+  // From gates_, and the prior's log-odds in sequence.probabilities.
+  void FillFeatures(Sequence& sequence) {
+    std::ranges::copy(gates_, ordered_.begin());
+    const auto last_chosen = ordered_.begin() + static_cast<std::ptrdiff_t>(top_k_ - 1);
+    std::nth_element(ordered_.begin(), last_chosen, ordered_.end(), std::greater<>());
+    const float threshold = *last_chosen;
+    const int occurrences = prior_.occurrences(sequence.prior);
+    sequence.set = occurrences == 0 ? 0 : occurrences < kOften ? 1 : 2;
+    float* features = sequence.features.data();
+    for (size_t e = 0; e < experts_; ++e) {
+      features[kBias * experts_ + e] = 1;
+      features[kGateMargin * experts_ + e] = std::log((gates_[e] + kLeastGate) / (threshold + kLeastGate));
+      features[kGateChooses * experts_ + e] = gates_[e] >= threshold ? 1 : 0;
+      features[kPrior * experts_ + e] = sequence.probabilities[e];
+    }
+  }
+
+  // Log-odds.
+  void Score(Sequence& sequence) const {
+    const Weights& weights = weights_[static_cast<size_t>(sequence.set)];
+    std::ranges::fill(sequence.probabilities, 0.f);
+    for (size_t f = 0; f < kFeatures; ++f) {
+      const float* row = &sequence.features[f * experts_];
+      for (size_t e = 0; e < experts_; ++e) sequence.probabilities[e] += weights[f] * row[e];
+    }
+  }
+
+  const ExpertIndex index_;
+  const size_t experts_;
+  const size_t top_k_;
+  const size_t hidden_;
+  const GateFn gate_;  // may be null: then the prior alone guesses
+  std::array<Weights, kSets> weights_ = kFirstWeights;
+  struct {
+    float bias = 0;
+    float scale = 1;
+  } far_;  // of the prior's log-odds for layers beyond the next one
+  RoutePrior prior_;
+  absl::flat_hash_map<SequenceId, Sequence> sequences_;
+
+  // Scratch. (experts)
+  std::vector<float> used_, gates_, ordered_;
+};
+
+}  // namespace
+
+std::unique_ptr<ExpertPredictor> MakeLearnedPredictor(const PredictorContext& context) {
+  return std::make_unique<LearnedPredictor>(context);
+}
+
+}  // namespace moed

@@ -1,0 +1,38 @@
+// HTTP for operators: /metrics, /healthz (the step loop turns), /readyz (takes requests).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "prometheus/collectable.h"
+#include "server/startup/address.h"
+
+namespace moed {
+
+struct MetricsServerParts {
+  std::vector<std::shared_ptr<prometheus::Collectable>> collectables;
+  std::function<bool()> alive;  // thread-safe
+  std::function<bool()> ready;
+};
+
+// What /metrics answers: Prometheus' text format.
+std::string SerializeMetrics(const std::vector<std::shared_ptr<prometheus::Collectable>>& collectables);
+
+// Thread-safe; two threads of its own.
+class MetricsServer {
+ public:
+  static absl::StatusOr<std::unique_ptr<MetricsServer>> Listen(const Address& address, MetricsServerParts parts);
+  ~MetricsServer();
+
+  const Address& address() const;  // with the port that was bound
+
+ private:
+  struct Impl;
+  explicit MetricsServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace moed

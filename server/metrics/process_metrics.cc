@@ -1,0 +1,90 @@
+#include "server/metrics/process_metrics.h"
+
+#include <dirent.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "server/metrics/metric_families.h"
+
+namespace moed {
+namespace {
+
+// "VmRSS:     1234 kB" of /proc/self/status.
+void ReadStatus(ProcessUsage& usage) {
+  std::ifstream file("/proc/self/status");
+  for (std::string key; file >> key;) {
+    uint64_t value = 0;
+    if (key == "VmRSS:" && file >> value) usage.resident_bytes = value * 1024;
+    if (key == "VmSwap:" && file >> value) usage.swap_bytes = value * 1024;
+    if (key == "VmSize:" && file >> value) usage.virtual_bytes = value * 1024;
+    if (key == "Threads:" && file >> value) usage.threads = static_cast<int>(value);
+    std::string rest;
+    std::getline(file, rest);
+  }
+}
+
+double BootTimeSeconds() {
+  std::ifstream file("/proc/stat");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("btime ", 0) == 0) return std::stod(line.substr(6));
+  }
+  return 0;
+}
+
+// Fields 14, 15 (user and system time) and 22 (start) of /proc/self/stat, in clock ticks; the name in field 2 may hold spaces.
+void ReadTimes(ProcessUsage& usage) {
+  std::ifstream file("/proc/self/stat");
+  std::string line;
+  std::getline(file, line);
+  const size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos) return;
+  std::istringstream fields(line.substr(name_end + 1));
+  std::vector<std::string> values;  // values[0] is field 3
+  for (std::string value; fields >> value;) values.push_back(value);
+  if (values.size() < 20) return;
+  const double ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
+  usage.cpu_seconds = (std::stod(values[11]) + std::stod(values[12])) / ticks;
+  static const double boot_time_seconds = BootTimeSeconds();
+  usage.start_time_seconds = boot_time_seconds + std::stod(values[19]) / ticks;
+}
+
+int CountOpenFiles() {
+  DIR* directory = opendir("/proc/self/fd");
+  if (directory == nullptr) return 0;
+  int entries = 0;
+  while (readdir(directory) != nullptr) ++entries;
+  closedir(directory);
+  return entries - 3;  // ".", ".." and the directory's own
+}
+
+}  // namespace
+
+ProcessUsage ReadProcessUsage() {
+  ProcessUsage usage;
+  ReadStatus(usage);
+  ReadTimes(usage);
+  usage.open_files = CountOpenFiles();
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) usage.max_files = limit.rlim_cur;
+  return usage;
+}
+
+std::vector<prometheus::MetricFamily> ProcessMetrics::Collect() const {
+  const ProcessUsage usage = ReadProcessUsage();
+  MetricFamilies families;
+  AddCounter(families, "process_cpu_seconds_total", "User and system time.", usage.cpu_seconds);
+  AddGauge(families, "process_resident_memory_bytes", "Resident set.", static_cast<double>(usage.resident_bytes));
+  AddGauge(families, "process_swap_memory_bytes", "Swapped out.", static_cast<double>(usage.swap_bytes));
+  AddGauge(families, "process_virtual_memory_bytes", "Virtual memory.", static_cast<double>(usage.virtual_bytes));
+  AddGauge(families, "process_start_time_seconds", "Start, since the epoch.", usage.start_time_seconds);
+  AddGauge(families, "process_threads", "Threads.", usage.threads);
+  AddGauge(families, "process_open_fds", "Open file descriptors.", usage.open_files);
+  AddGauge(families, "process_max_fds", "Limit on open file descriptors.", static_cast<double>(usage.max_files));
+  return families;
+}
+
+}  // namespace moed

@@ -1,0 +1,65 @@
+#include "server/metrics/server_metrics.h"
+
+#include "server/metrics/expert_metrics.h"
+#include "server/metrics/metric_families.h"
+
+namespace moed {
+namespace {
+
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+void AddEngine(const Engine& engine, MetricFamilies& families) {
+  const EngineStats stats = engine.Stats();
+  AddGauge(families, "moe_requests_running", "Requests being computed.", stats.running);
+  AddGauge(families, "moe_requests_waiting", "Requests in the queue.", stats.waiting);
+  AddGauge(families, "moe_queue_capacity", "Requests that may wait.", engine.limits().queue_capacity);
+  AddGauge(families, "moe_sessions", "Kept conversations, those being answered included.", stats.sessions);
+  AddGauge(families, "moe_kv_pages_used", "Pages of keys and values in use.", stats.kv_pages_used);
+  AddCounter(families, "moe_engine_steps_total", "Turns of the step loop that computed something.",
+             static_cast<double>(stats.steps));
+  AddCounter(families, "moe_preemptions_total", "Requests whose keys and values were dropped to be computed again.",
+             static_cast<double>(stats.preemptions));
+  AddCounter(families, "moe_prompt_tokens_total", "Prompt tokens of requests.", static_cast<double>(stats.prompt_tokens));
+  AddCounter(families, "moe_prompt_tokens_cached_total", "Prompt tokens whose keys and values were still there.",
+             static_cast<double>(stats.cached_tokens));
+  AddCounter(families, "moe_generated_tokens_total", "Generated tokens.", static_cast<double>(stats.generated_tokens));
+}
+
+void AddModel(const LoadedModel& model, const ExpertStats& experts, MetricFamilies& families) {
+  const moe::v1::ModelInfo& info = model.info;
+  AddSample(AddFamily(families, "moe_model_info", "The model served.", MetricType::Gauge), 1,
+            {{"family", info.family()},
+             {"hash", info.model_hash()},
+             {"expert_format", info.expert_formats().empty() ? "" : info.expert_formats(0)},
+             {"trunk_format", info.trunk_format()}});
+  MetricFamily& memory = AddFamily(families, "moe_memory_bytes", "What the memory budget is spent on.", MetricType::Gauge);
+  for (const MemoryPart& part : model.MemoryNow(experts))
+    AddSample(memory, static_cast<double>(part.bytes), {{"part", part.name}});
+}
+
+}  // namespace
+
+std::vector<prometheus::MetricFamily> ServerMetrics::Collect() const {
+  MetricFamilies families;
+  AddSample(AddFamily(families, "moe_build_info", "The build.", MetricType::Gauge), 1,
+            {{"version", info_.version()}, {"build", info_.build()}});
+  AddGauge(families, "moe_ready", "1: takes requests.", state_.ready());
+  AddGauge(families, "moe_draining", "1: finishes what runs and takes nothing new.", state_.draining());
+  AddGauge(families, "moe_memory_budget_bytes", "The memory budget.", static_cast<double>(info_.memory_budget_bytes()));
+
+  const Rates rates = rates_.Over(kDefaultWindowNanos);
+  AddGauge(families, "moe_expert_cache_hit_ratio", "Hits of all expert lookups of the last 10 seconds.", rates.hit_ratio);
+  AddGauge(families, "moe_io_read_bytes_per_second", "Bytes of experts read, over the last 10 seconds.", rates.bytes_per_second);
+  AddGauge(families, "moe_tokens_per_second", "Generated tokens, over the last 10 seconds.", rates.tokens_per_second);
+
+  if (const LoadedModel* model = state_.loaded()) {
+    const ExpertStats experts = model->expert_stats();
+    AddEngine(*model->engine, families);
+    AddModel(*model, experts, families);
+    AddExpertFamilies(experts, model->expert_formats, families);
+  }
+  return families;
+}
+
+}  // namespace moed

@@ -1,0 +1,198 @@
+#include "server/rpc/control_service.h"
+
+#include <exception>
+
+#include "core/base/status.h"
+#include "server/metrics/process_metrics.h"
+#include "server/rpc/error_details.h"
+
+namespace moed {
+namespace {
+
+constexpr int kMaxHottest = 1000;
+
+// An exception out of a handler would reach the client as UNIMPLEMENTED without a word.
+template <class Body>
+grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Body&& body) {
+  absl::Status status;
+  try {
+    status = body();
+  } catch (const std::exception& error) {
+    status = Internal("the request failed: ", error.what());
+  }
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
+absl::StatusOr<int64_t> WindowNanos(const moe::v1::GetStatsRequest& request) {
+  if (!request.has_window()) return kDefaultWindowNanos;
+  const auto& window = request.window();
+  const bool sane = window.seconds() >= 0 && window.seconds() <= 60 && window.nanos() >= 0 && window.nanos() <= 999999999;
+  const int64_t nanos = sane ? window.seconds() * 1'000'000'000 + window.nanos() : 0;
+  if (nanos <= 0 || nanos > kMaxWindowNanos) return FieldError("window", "must be above 0 and at most 60 s");
+  return nanos;
+}
+
+void FillPhase(const ExpertStats& experts, Phase phase, moe::v1::PhaseStats& out) {
+  const auto index = static_cast<size_t>(phase);
+  for (const LayerStats& layer : experts.layers) {
+    const auto& by_result = layer.lookups[index];
+    out.set_expert_hits(out.expert_hits() + by_result[static_cast<size_t>(LookupResult::kHit)]);
+    out.set_expert_misses(out.expert_misses() + by_result[static_cast<size_t>(LookupResult::kMiss)] +
+                          by_result[static_cast<size_t>(LookupResult::kInflight)]);
+  }
+  out.set_stall_seconds(experts.stall_seconds[index]);
+  const PredictionCounts& predictions = experts.predictions[index];
+  out.set_predictions_guessed(predictions.guessed);
+  out.set_predictions_routed(predictions.routed);
+  out.set_predictions_right(predictions.right);
+}
+
+}  // namespace
+
+absl::StatusOr<const LoadedModel*> ControlService::Loaded() const {
+  const LoadedModel* model = parts_.state.loaded();
+  if (model == nullptr) return absl::UnavailableError("the server is starting: the model is not loaded yet");
+  return model;
+}
+
+grpc::ServerUnaryReactor* ControlService::GetServerInfo(grpc::CallbackServerContext* context,
+                                                        const moe::v1::GetServerInfoRequest*, moe::v1::ServerInfo* response) {
+  return Answer(context, [&] {
+    *response = parts_.info;
+    if (const LoadedModel* model = parts_.state.loaded()) response->MergeFrom(model->backends);
+    response->set_uptime_seconds(SecondsBetween(start_nanos_, parts_.clock.NowNanos()));
+    response->set_draining(parts_.state.draining());
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* ControlService::GetModelInfo(grpc::CallbackServerContext* context, const moe::v1::GetModelInfoRequest*,
+                                                       moe::v1::ModelInfo* response) {
+  return Answer(context, [&]() -> absl::Status {
+    MOED_ASSIGN_OR_RETURN(const LoadedModel* model, Loaded());
+    *response = model->info;
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* ControlService::GetStats(grpc::CallbackServerContext* context, const moe::v1::GetStatsRequest* request,
+                                                   moe::v1::Stats* response) {
+  return Answer(context, [&] { return FillStats(*request, *response); });
+}
+
+absl::Status ControlService::FillStats(const moe::v1::GetStatsRequest& request, moe::v1::Stats& out) const {
+  MOED_ASSIGN_OR_RETURN(const int64_t window_nanos, WindowNanos(request));
+  MOED_ASSIGN_OR_RETURN(const LoadedModel* model, Loaded());
+  const Rates rates = parts_.rates.Over(window_nanos);
+  out.set_window_seconds(rates.window_seconds);
+  out.set_hit_ratio(rates.hit_ratio);
+  out.set_read_bytes_per_second(rates.bytes_per_second);
+  out.set_tokens_per_second(rates.tokens_per_second);
+  out.set_mean_tpot_seconds(rates.mean_tpot_seconds);
+
+  const EngineStats engine = model->engine->Stats();
+  out.set_running(engine.running);
+  out.set_waiting(engine.waiting);
+  out.set_sessions(engine.sessions);
+  out.set_requests(parts_.requests.totals().requests);
+  out.set_prompt_tokens(engine.prompt_tokens);
+  out.set_generated_tokens(engine.generated_tokens);
+
+  const ExpertStats experts = model->expert_stats();
+  const LookupTotals totals = TotalsOf(experts);
+  out.set_expert_hits(totals.hits);
+  out.set_expert_misses(totals.misses);
+  out.set_bytes_read(totals.bytes_read);
+  for (double seconds : experts.stall_seconds) out.set_stall_seconds(out.stall_seconds() + seconds);
+  FillPhase(experts, Phase::kPrefill, *out.mutable_prefill());
+  FillPhase(experts, Phase::kDecode, *out.mutable_decode());
+  out.set_read_busy_seconds(static_cast<double>(experts.read_busy_nanos) * 1e-9);
+  out.set_wasted_prefetch_bytes(experts.wasted_prefetch_bytes);
+  out.set_prefetch_saved_seconds(experts.prefetch_saved_seconds);
+  out.set_cache_bytes(experts.cache_bytes);
+  out.set_cache_capacity_bytes(experts.cache_capacity_bytes);
+  for (const MemoryPart& part : model->MemoryNow(experts)) {
+    auto* memory = out.add_memory();
+    memory->set_part(part.name);
+    memory->set_bytes(part.bytes);
+  }
+  out.set_memory_budget_bytes(parts_.info.memory_budget_bytes());
+  out.set_resident_set_bytes(ReadProcessUsage().resident_bytes);
+  for (const TracePart& part : model->step_parts()) {
+    auto* step = out.add_step_parts();
+    step->set_part(std::string(part.name));
+    const auto fill = [&part](StepKind kind, moe::v1::StepTime& time) {
+      time.set_count(part.count[static_cast<size_t>(kind)]);
+      time.set_seconds(static_cast<double>(part.nanos[static_cast<size_t>(kind)]) * 1e-9);
+    };
+    fill(StepKind::kPrefill, *step->mutable_prefill());
+    fill(StepKind::kDecode, *step->mutable_decode());
+  }
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* ControlService::GetCacheState(grpc::CallbackServerContext* context,
+                                                        const moe::v1::GetCacheStateRequest* request,
+                                                        moe::v1::CacheState* response) {
+  return Answer(context, [&] { return FillCacheState(*request, *response); });
+}
+
+absl::Status ControlService::FillCacheState(const moe::v1::GetCacheStateRequest& request, moe::v1::CacheState& out) const {
+  if (request.hottest() < 0 || request.hottest() > kMaxHottest) {
+    return FieldError("hottest", request.hottest(), " is not in [0, ", kMaxHottest, "]");
+  }
+  MOED_ASSIGN_OR_RETURN(const LoadedModel* model, Loaded());
+  const ExpertStats experts = model->expert_stats();
+  for (const LayerStats& layer : experts.layers) {
+    auto* state = out.add_layers();
+    state->set_layer(layer.layer.value());
+    for (uint32_t resident : layer.resident) state->add_resident(static_cast<int32_t>(resident));
+    for (const auto& by_result : layer.lookups) {
+      state->set_hits(state->hits() + by_result[static_cast<size_t>(LookupResult::kHit)]);
+      state->set_misses(state->misses() + by_result[static_cast<size_t>(LookupResult::kMiss)] +
+                        by_result[static_cast<size_t>(LookupResult::kInflight)]);
+    }
+    state->set_stall_seconds(layer.stall_seconds);
+  }
+  for (const ExpertHeat& heat : model->hottest_experts(request.hottest())) {
+    auto* hottest = out.add_hottest();
+    hottest->set_layer(heat.key.layer.value());
+    hottest->set_expert(heat.key.expert);
+    hottest->set_format(model->expert_formats[heat.key.precision]);
+    hottest->set_uses(heat.uses);
+    hottest->set_resident(heat.resident);
+  }
+  out.set_bytes(experts.cache_bytes);
+  out.set_capacity_bytes(experts.cache_capacity_bytes);
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* ControlService::Abort(grpc::CallbackServerContext* context, const moe::v1::AbortRequest* request,
+                                                moe::v1::AbortResponse*) {
+  return Answer(context, [&]() -> absl::Status {
+    if (request->request_id().empty()) return FieldError("request_id", "empty: name the request to abort");
+    MOED_ASSIGN_OR_RETURN(const LoadedModel* model, Loaded());
+    const std::optional<RequestId> id = model->engine->FindRequest(request->request_id());
+    if (!id.has_value() || !model->engine->Cancel(*id, absl::CancelledError("aborted by Control.Abort"))) {
+      return NotFound("no live request has the id \"", request->request_id(), "\"");
+    }
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* ControlService::Drain(grpc::CallbackServerContext* context, const moe::v1::DrainRequest*,
+                                                moe::v1::DrainResponse* response) {
+  return Answer(context, [&] {
+    parts_.drain();
+    if (const LoadedModel* model = parts_.state.loaded()) {
+      const EngineStats stats = model->engine->Stats();
+      response->set_running(stats.running);
+      response->set_waiting(stats.waiting);
+    }
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace moed

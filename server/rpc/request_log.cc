@@ -1,0 +1,87 @@
+#include "server/rpc/request_log.h"
+
+#include <utility>
+
+#include "core/base/status.h"
+#include "nlohmann/json.hpp"
+#include "server/rpc/error_details.h"
+#include "spdlog/async.h"
+#include "spdlog/async_logger.h"
+#include "spdlog/sinks/basic_file_sink.h"
+#include "spdlog/spdlog.h"
+
+namespace moed {
+namespace {
+
+constexpr size_t kQueuedLines = 1024;
+
+}  // namespace
+
+struct RequestLog::Impl {
+  std::shared_ptr<spdlog::details::thread_pool> thread = std::make_shared<spdlog::details::thread_pool>(kQueuedLines, 1);
+  std::shared_ptr<spdlog::async_logger> logger;
+  std::string prefix;
+};
+
+RequestLog::RequestLog(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+RequestLog::~RequestLog() = default;
+
+absl::StatusOr<std::unique_ptr<RequestLog>> RequestLog::Open(const std::string& path) {
+  auto impl = std::make_unique<Impl>();
+  try {
+    std::vector<spdlog::sink_ptr> sinks;
+    if (path.empty()) {
+      sinks = spdlog::default_logger()->sinks();
+    } else {
+      sinks.push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path));
+      sinks.back()->set_pattern("%v");
+    }
+    impl->logger = std::make_shared<spdlog::async_logger>("request", sinks.begin(), sinks.end(), impl->thread,
+                                                          spdlog::async_overflow_policy::overrun_oldest);
+    impl->logger->flush_on(spdlog::level::info);
+    if (path.empty()) {
+      impl->logger->set_level(spdlog::default_logger()->level());
+      impl->prefix = "request ";
+    }
+  } catch (const spdlog::spdlog_ex& error) {
+    return InvalidArgument("--request-log ", path, ": ", error.what());
+  }
+  return std::unique_ptr<RequestLog>(new RequestLog(std::move(impl)));
+}
+
+void RequestLog::Write(const RequestRecord& record) {
+  if (impl_->logger->should_log(spdlog::level::info)) impl_->logger->info(impl_->prefix + Line(record));
+}
+
+std::string RequestLog::Line(const RequestRecord& record) {
+  nlohmann::ordered_json line;
+  line["id"] = record.id;
+  line["method"] = MethodName(record.method);
+  line["code"] = CodeName(record.status.code());
+  if (!record.status.ok()) line["error"] = std::string(record.status.message().data(), record.status.message().size());
+  if (record.admitted) {
+    const FinishInfo& finish = record.finish;
+    if (!record.session_id.empty()) line["session"] = record.session_id;
+    if (record.method != Method::kScore) line["reason"] = EndReasonName(record.reason);
+    line["prompt_tokens"] = finish.prompt_tokens;
+    line["cached_tokens"] = finish.cached_tokens;
+    line["completion_tokens"] = finish.completion_tokens;
+    line["queue_seconds"] = finish.timings.queue_seconds;
+    line["prefill_seconds"] = finish.timings.prefill_seconds;
+    line["decode_seconds"] = finish.timings.decode_seconds;
+    line["ttft_seconds"] = finish.timings.ttft_seconds;
+    line["duration_seconds"] = finish.timings.duration_seconds;
+    line["expert_hits"] = finish.expert_hits;
+    line["expert_misses"] = finish.expert_misses;
+    line["bytes_read"] = finish.bytes_read;
+    line["stall_seconds"] = finish.stall_seconds;
+    line["preemptions"] = finish.preemptions;
+    line["experts_lowered"] = finish.experts_lowered;
+    line["experts_skipped"] = finish.experts_skipped;
+    line["experts_masked"] = finish.experts_masked;
+    line["gate_mass_lost"] = finish.gate_mass_lost;
+  }
+  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace moed

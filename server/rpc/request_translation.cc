@@ -1,0 +1,140 @@
+#include "server/rpc/request_translation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/engine/request_check.h"
+#include "core/expert/routing.h"
+#include "server/rpc/error_details.h"
+
+namespace moed {
+namespace {
+
+constexpr int64_t kMaxTimeLimitSeconds = 7 * 24 * 3600;
+
+// Generate and Score have the same prompt fields.
+template <class Request>
+void TranslatePrompt(const Request& request, PendingRequest& out, FieldErrors& errors) {
+  switch (request.prompt_case()) {
+    case Request::kText:
+      out.is_text = true;
+      out.text = request.text();
+      break;
+    case Request::kTokenIds:
+      out.engine.prompt.reserve(request.token_ids().ids_size());
+      for (int32_t id : request.token_ids().ids()) out.engine.prompt.push_back(TokenId(id));
+      if (out.engine.prompt.empty()) errors.Add("token_ids", "empty, at least one token is needed");
+      break;
+    case Request::PROMPT_NOT_SET:
+      errors.Add("prompt", "missing: set text or token_ids");
+      break;
+  }
+  const moe::v1::TokenizeOptions& options = request.tokenize();
+  if (options.has_add_special_tokens()) out.add_special_tokens = options.add_special_tokens();
+  if (options.has_parse_special_tokens()) out.parse_special_tokens = options.parse_special_tokens();
+  out.engine.name = request.request_id();
+}
+
+template <class T, class Field>
+void SetIf(bool present, const T& value, Field& field) {
+  if (present) field = value;
+}
+
+SamplingParams TranslateSampling(const moe::v1::Sampling& in) {
+  SamplingParams out;
+  SetIf(in.has_temperature(), in.temperature(), out.temperature);
+  SetIf(in.has_top_k(), in.top_k(), out.top_k);
+  SetIf(in.has_top_p(), in.top_p(), out.top_p);
+  SetIf(in.has_min_p(), in.min_p(), out.min_p);
+  SetIf(in.has_repetition_penalty(), in.repetition_penalty(), out.repetition_penalty);
+  SetIf(in.has_frequency_penalty(), in.frequency_penalty(), out.frequency_penalty);
+  SetIf(in.has_presence_penalty(), in.presence_penalty(), out.presence_penalty);
+  SetIf(in.has_seed(), in.seed(), out.seed);
+  for (const auto& [token, bias] : in.logit_bias()) out.logit_bias.emplace_back(TokenId(token), bias);
+  std::sort(out.logit_bias.begin(), out.logit_bias.end());  // a map's order differs from run to run
+  return out;
+}
+
+StoppingParams TranslateStopping(const moe::v1::Stopping& in, FieldErrors& errors) {
+  StoppingParams out;
+  SetIf(in.has_max_new_tokens(), in.max_new_tokens(), out.max_new_tokens);
+  SetIf(in.has_min_new_tokens(), in.min_new_tokens(), out.min_new_tokens);
+  out.stop_strings.assign(in.stop_strings().begin(), in.stop_strings().end());
+  for (int32_t id : in.stop_token_ids()) out.stop_tokens.push_back(TokenId(id));
+  out.include_stop_string = in.include_stop_string();
+  out.ignore_eos = in.ignore_eos();
+  if (!in.has_time_limit()) return out;
+  const auto& limit = in.time_limit();
+  if (limit.seconds() < 0 || limit.seconds() > kMaxTimeLimitSeconds || limit.nanos() < 0 || limit.nanos() > 999999999 ||
+      (limit.seconds() == 0 && limit.nanos() == 0)) {
+    errors.Add("stopping.time_limit", limit.seconds(), " s ", limit.nanos(), " ns is not above 0 and at most ",
+               kMaxTimeLimitSeconds, " s");
+  } else {
+    out.time_limit_seconds = static_cast<double>(limit.seconds()) + limit.nanos() * 1e-9;
+  }
+  return out;
+}
+
+// The engine checks the range of the mass.
+std::optional<float> TranslateFidelity(const moe::v1::Fidelity& in, FieldErrors& errors) {
+  if (in.kind() != moe::v1::Fidelity::BOUNDED && in.max_gate_mass() != 0) {
+    errors.Add("fidelity.max_gate_mass", in.max_gate_mass(), " goes with BOUNDED only");
+  }
+  switch (in.kind()) {
+    case moe::v1::Fidelity::KIND_UNSPECIFIED:
+      return std::nullopt;
+    case moe::v1::Fidelity::EXACT:
+      return kLoseNothing;
+    case moe::v1::Fidelity::BOUNDED:
+      if (in.max_gate_mass() <= 1) return in.max_gate_mass();
+      errors.Add("fidelity.max_gate_mass", in.max_gate_mass(), " is not in [0, 1]");
+      return std::nullopt;
+    case moe::v1::Fidelity::FAST:
+      return kLoseAnything;
+    default:
+      errors.Add("fidelity.kind", static_cast<int>(in.kind()), " is unknown; known are EXACT (1), BOUNDED (2) and FAST (3)");
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+EncodeOptions TranslateTokenizeOptions(const moe::v1::TokenizeOptions& options) {
+  EncodeOptions out;
+  SetIf(options.has_add_special_tokens(), options.add_special_tokens(), out.add_special_tokens);
+  SetIf(options.has_parse_special_tokens(), options.parse_special_tokens(), out.parse_special_tokens);
+  return out;
+}
+
+absl::StatusOr<PendingRequest> TranslateGenerate(const moe::v1::GenerateRequest& request) {
+  PendingRequest out;
+  FieldErrors errors;
+  TranslatePrompt(request, out, errors);
+  out.engine.kind = RequestKind::kGenerate;
+  out.engine.may_lose = TranslateFidelity(request.fidelity(), errors);
+  out.engine.session_id = request.session_id();
+  out.engine.sampling = TranslateSampling(request.sampling());
+  out.engine.stopping = TranslateStopping(request.stopping(), errors);
+  out.engine.logprobs = request.response().logprobs();
+  out.engine.top_logprobs = request.response().top_logprobs();
+  SetIf(request.response().has_skip_special_tokens(), request.response().skip_special_tokens(), out.engine.skip_special_tokens);
+  out.return_prompt_tokens = request.response().return_prompt_tokens();
+  MOED_RETURN_IF_ERROR(errors.ToStatus());
+  return out;
+}
+
+absl::StatusOr<PendingRequest> TranslateScore(const moe::v1::ScoreRequest& request) {
+  PendingRequest out;
+  FieldErrors errors;
+  TranslatePrompt(request, out, errors);
+  out.engine.kind = RequestKind::kScore;
+  out.engine.may_lose = TranslateFidelity(request.fidelity(), errors);
+  out.engine.top_logprobs = request.top_logprobs();
+  if (request.top_logprobs() < 0 || request.top_logprobs() > kMaxTopLogprobs) {
+    errors.Add("top_logprobs", request.top_logprobs(), " is not in [0, ", kMaxTopLogprobs, "]");
+  }
+  MOED_RETURN_IF_ERROR(errors.ToStatus());
+  return out;
+}
+
+}  // namespace moed

@@ -1,0 +1,149 @@
+#include "server/startup/config.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "core/base/status.h"
+#include "core/base/version.h"
+
+namespace moed {
+namespace {
+
+constexpr const char* kDescription =
+    "moed serves a packed Mixture-of-Experts model over gRPC. Its experts pass through one cache from disk,\n"
+    "so that the model may be larger than the memory it is given.";
+constexpr const char* kFooter =
+    "Every option may also stand in the environment (MOED_MEMORY_BUDGET=8GiB) or in a configuration file\n"
+    "(memory-budget = \"8GiB\"). A flag wins over the environment, the environment over the file.\n"
+    "\n"
+    "Examples:\n"
+    "  moed --store tales.moed --memory-budget 8MiB\n"
+    "  moed --store mixtral.moed --memory-budget 12GiB --listen 0.0.0.0:50051 --control-listen 127.0.0.1:50052\n"
+    "  moed --config /etc/moed.toml --log-level debug\n"
+    "\n"
+    "Signals: SIGTERM and SIGINT drain (running requests go on for --drain-seconds); a second one ends at once with 128 + its "
+    "number.";
+
+std::string FlagName(std::string_view name) { return StrCat("--", name); }
+
+std::string VariableName(std::string_view name) {
+  std::string variable = StrCat("MOED_", name);
+  for (char& c : variable) c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return variable;
+}
+
+std::string AllowedFlags() {
+  return JoinNames(Settings(), [](const Setting& s) { return FlagName(s.name); }) + ", --config, --help, --version";
+}
+
+// A value and where it was found.
+struct Given {
+  std::string text;
+  std::string source;
+};
+
+absl::Status ReadFile(const std::string& path, std::vector<std::optional<Given>>& given) {
+  std::vector<CLI::ConfigItem> items;
+  try {
+    items = CLI::ConfigTOML().from_file(path);
+  } catch (const CLI::Error& error) {
+    return InvalidArgument("configuration file ", path, ": ", error.what());
+  }
+  const auto settings = Settings();
+  for (const CLI::ConfigItem& item : items) {
+    if (!item.parents.empty())
+      return InvalidArgument("configuration file ", path, ": [", item.parents.front(), "]: sections are not used");
+    const auto found = std::find_if(settings.begin(), settings.end(), [&](const Setting& s) { return s.name == item.name; });
+    if (found == settings.end()) {
+      return InvalidArgument("configuration file ", path, ": unknown key \"", item.name,
+                             "\"; allowed are: ", JoinNames(settings, [](const Setting& s) { return s.name; }));
+    }
+    if (item.inputs.size() != 1) return InvalidArgument("configuration file ", path, ": ", item.name, ": one value is wanted");
+    auto& slot = given[found - settings.begin()];
+    if (!slot.has_value()) slot = Given{item.inputs.front(), StrCat("key ", item.name, " of ", path)};
+  }
+  return absl::OkStatus();
+}
+
+struct CommandLine {
+  std::vector<std::optional<Given>> given;  // by setting
+  std::string file;
+  std::string answer;
+};
+
+absl::StatusOr<CommandLine> ParseCommandLine(std::span<const std::string> arguments) {
+  const auto settings = Settings();
+  CommandLine line;
+  line.given.resize(settings.size());
+  std::vector<std::string> texts(settings.size());
+  std::vector<CLI::Option*> options;
+  CLI::App app(kDescription, "moed");
+  app.get_formatter()->column_width(40);
+  app.footer(kFooter);
+  for (size_t i = 0; i < settings.size(); ++i) {
+    const Setting& setting = settings[i];
+    const std::string initial = setting.initial.empty() ? "" : StrCat(" [", setting.initial, "]");
+    options.push_back(app.add_option(FlagName(setting.name), texts[i], StrCat(setting.help, initial))
+                          ->group(std::string(setting.group))
+                          ->type_name(std::string(setting.value)));
+  }
+  app.add_option("--config", line.file, "configuration file (TOML or INI) with the names of these options as keys")
+      ->type_name("FILE");
+  app.set_version_flag("--version", StrCat("moed ", BuildVersion()), "version and build details");
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::CallForHelp&) {
+    line.answer = app.help();
+  } catch (const CLI::CallForVersion& version) {
+    line.answer = StrCat(version.what(), "\n");
+  } catch (const CLI::ExtrasError& error) {
+    return InvalidArgument(error.what(), "; allowed are: ", AllowedFlags());
+  } catch (const CLI::Error& error) {
+    return InvalidArgument(error.what());
+  }
+  for (size_t i = 0; i < settings.size(); ++i) {
+    if (options[i]->count() > 0) line.given[i] = Given{texts[i], "flag"};
+  }
+  return line;
+}
+
+}  // namespace
+
+absl::StatusOr<ConfigOutcome> ReadConfig(std::span<const std::string> arguments, const Environment& environment) {
+  MOED_ASSIGN_OR_RETURN(CommandLine line, ParseCommandLine(arguments));
+  ConfigOutcome outcome;
+  outcome.answer = line.answer;
+  if (!outcome.answer.empty()) return outcome;
+
+  const auto settings = Settings();
+  for (size_t i = 0; i < settings.size(); ++i) {
+    const std::string variable = VariableName(settings[i].name);
+    const char* value = environment(variable.c_str());
+    if (!line.given[i].has_value() && value != nullptr) line.given[i] = Given{value, variable};
+  }
+  if (const char* file = environment("MOED_CONFIG"); line.file.empty() && file != nullptr) line.file = file;
+  if (!line.file.empty()) MOED_RETURN_IF_ERROR(ReadFile(line.file, line.given));
+
+  outcome.config.threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxThreads);
+  for (size_t i = 0; i < settings.size(); ++i) {
+    if (!line.given[i].has_value()) continue;
+    if (absl::Status status = settings[i].apply(line.given[i]->text, outcome.config); !status.ok()) {
+      return InvalidArgument(FlagName(settings[i].name), " (", line.given[i]->source, "): ", status.message());
+    }
+  }
+  if (outcome.config.store.empty()) {
+    return InvalidArgument("--store is missing: the packed model to serve (made by moed-pack); see moed --help");
+  }
+  if (outcome.config.prefill_chunk && *outcome.config.prefill_chunk < outcome.config.max_sessions) {
+    return InvalidArgument("--prefill-chunk: ", *outcome.config.prefill_chunk, " is less than --max-sessions ",
+                           outcome.config.max_sessions, ": a step holds one token of every running request");
+  }
+  return outcome;
+}
+
+}  // namespace moed

@@ -1,0 +1,77 @@
+// What the daemon was told: the only reader of flags, environment and configuration file.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/expert/cache/loader.h"
+#include "core/expert/presets/preset.h"
+#include "core/kernels/backend.h"
+#include "server/startup/address.h"
+
+namespace moed {
+
+inline constexpr int kMaxThreads = 256;
+
+struct Config {
+  std::string store;
+  std::optional<uint64_t> memory_budget;  // absent: from the machine
+  std::optional<uint64_t> kv_budget;
+  std::optional<int> max_context;
+  KvFormat kv_format = KvFormat::kF16;
+
+  Address listen{"127.0.0.1", 50051};
+  std::optional<Address> control_listen;                               // absent: Control is on `listen`
+  std::optional<Address> metrics_listen = Address{"127.0.0.1", 9464};  // absent: off
+
+  PresetChoice preset;
+  std::string io_backend = "auto";
+  int io_queue_depth = 8;
+  std::optional<uint64_t> read_rate;  // bytes a second; absent: what the disk gives
+  ChecksumRule checksums = ChecksumRule::kFirstRead;
+  std::string backend = "auto";
+  int threads = 1;  // default: the processor's
+
+  int max_sessions = 8;
+  std::optional<int> queue_capacity;     // absent: as the budget allows
+  std::optional<int> prefill_chunk;      // absent: 512, fewer in a small budget
+  std::optional<int> max_kept_sessions;  // absent: as the budget allows
+
+  std::string trace;           // "" = off
+  std::string learned_state;   // "" = nothing is kept
+  std::string record_routing;  // "" = off
+  std::string log_level = "info";
+  std::string request_log;  // "" = with the normal log
+  int drain_seconds = 30;
+};
+
+// One row per setting NAME: flag --NAME, variable MOED_NAME (upper case, '_' for '-'), key NAME of the file.
+struct Setting {
+  std::string_view name;
+  std::string_view group;
+  std::string_view value;  // "BYTES"
+  std::string_view help;
+  std::string_view initial;  // as text, for --help
+  // INVALID_ARGUMENT says what is allowed.
+  absl::Status (*apply)(std::string_view text, Config& config);
+};
+std::span<const Setting> Settings();
+
+struct ConfigOutcome {
+  Config config;
+  std::string answer;  // not empty: print it and leave (--help, --version)
+};
+
+using Environment = std::function<const char*(const char* name)>;
+
+// Flag before environment before file (--config, MOED_CONFIG) before default. INVALID_ARGUMENT names flag, variable or file and
+// key, and what is allowed.
+absl::StatusOr<ConfigOutcome> ReadConfig(std::span<const std::string> arguments, const Environment& environment);
+
+}  // namespace moed

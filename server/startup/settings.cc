@@ -1,0 +1,212 @@
+// The table of settings. A new setting is a row here and a field of Config.
+
+#include <charconv>
+#include <string>
+
+#include "core/base/status.h"
+#include "core/expert/fidelity/rule.h"
+#include "core/expert/memory_plan.h"
+#include "core/expert/policies/eviction_policy.h"
+#include "core/expert/predictors/predictor.h"
+#include "core/expert/presets/preset.h"
+#include "core/io/read_backend.h"
+#include "core/kernels/backend.h"
+#include "server/startup/config.h"
+
+namespace moed {
+namespace {
+
+absl::Status SetInt(std::string_view text, int low, int high, int& out) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < low || value > high) {
+    return InvalidArgument("\"", text, "\" is not a whole number from ", low, " to ", high);
+  }
+  out = value;
+  return absl::OkStatus();
+}
+
+template <int kLow, int kHigh, int Config::*kField>
+absl::Status ApplyInt(std::string_view text, Config& config) {
+  return SetInt(text, kLow, kHigh, config.*kField);
+}
+
+template <int kLow, int kHigh, std::optional<int> Config::*kField>
+absl::Status ApplyOptionalInt(std::string_view text, Config& config) {
+  int value = 0;
+  MOED_RETURN_IF_ERROR(SetInt(text, kLow, kHigh, value));
+  config.*kField = value;
+  return absl::OkStatus();
+}
+
+template <std::optional<uint64_t> Config::*kField>
+absl::Status ApplyBytes(std::string_view text, Config& config) {
+  MOED_ASSIGN_OR_RETURN(config.*kField, ParseBytes(text));
+  return absl::OkStatus();
+}
+
+template <std::string Config::*kField>
+absl::Status ApplyPath(std::string_view text, Config& config) {
+  if (text.empty()) return InvalidArgument("empty: a path is wanted");
+  config.*kField = text;
+  return absl::OkStatus();
+}
+
+absl::Status ApplyReadRate(std::string_view text, Config& config) {
+  MOED_ASSIGN_OR_RETURN(const uint64_t rate, ParseBytes(text));
+  if (rate == 0) return InvalidArgument("\"", text, "\": at least one byte a second is needed");
+  config.read_rate = rate;
+  return absl::OkStatus();
+}
+
+absl::Status ApplyRequestLog(std::string_view text, Config& config) {
+  config.request_log = text;
+  return absl::OkStatus();
+}
+
+// A name of a table; `also` is allowed beside it ("" = nothing).
+template <class Rows>
+absl::Status SetName(std::string_view text, const Rows& rows, std::string_view also, std::string& out) {
+  bool known = !also.empty() && text == also;
+  for (const auto& row : rows) known = known || row.name == text;
+  if (!known) {
+    return InvalidArgument("unknown name \"", text, "\"; allowed are: ", also, also.empty() ? "" : ", ",
+                           JoinNames(rows, [](const auto& row) { return row.name; }));
+  }
+  out = text;
+  return absl::OkStatus();
+}
+
+absl::Status ApplyPreset(std::string_view text, Config& config) { return SetName(text, Presets(), "", config.preset.preset); }
+absl::Status ApplyPolicy(std::string_view text, Config& config) { return SetName(text, Policies(), "", config.preset.policy); }
+absl::Status ApplyPredictor(std::string_view text, Config& config) {
+  return SetName(text, Predictors(), "", config.preset.predictor);
+}
+absl::Status ApplyFidelityRule(std::string_view text, Config& config) {
+  return SetName(text, FidelityRules(), "", config.preset.rule);
+}
+absl::Status ApplyFillCache(std::string_view text, Config& config) {
+  if (text != "on" && text != "off") return InvalidArgument("\"", text, "\"; allowed are: on, off");
+  config.preset.fill = text == "on";
+  return absl::OkStatus();
+}
+absl::Status ApplyPresetOptions(std::string_view text, Config& config) {
+  MOED_ASSIGN_OR_RETURN(config.preset.options, PartOptions::Parse(text));
+  return absl::OkStatus();
+}
+absl::Status ApplyIoBackend(std::string_view text, Config& config) {
+  return SetName(text, ReadBackends(), "auto", config.io_backend);
+}
+absl::Status ApplyBackend(std::string_view text, Config& config) { return SetName(text, Backends(), "auto", config.backend); }
+
+struct ChecksumRow {
+  std::string_view name;
+  ChecksumRule rule;
+};
+constexpr ChecksumRow kChecksumRules[] = {{"first", ChecksumRule::kFirstRead}, {"always", ChecksumRule::kEveryRead}};
+absl::Status ApplyVerifyReads(std::string_view text, Config& config) {
+  std::string name;
+  MOED_RETURN_IF_ERROR(SetName(text, kChecksumRules, "", name));
+  for (const ChecksumRow& row : kChecksumRules) {
+    if (row.name == name) config.checksums = row.rule;
+  }
+  return absl::OkStatus();
+}
+
+struct KvFormatRow {
+  KvFormat format;
+  std::string_view name = kKvFormatNames[static_cast<int>(format)];
+};
+constexpr KvFormatRow kKvFormats[] = {{KvFormat::kF16}, {KvFormat::kF32}, {KvFormat::kQ8}};
+absl::Status ApplyKvFormat(std::string_view text, Config& config) {
+  std::string name;
+  MOED_RETURN_IF_ERROR(SetName(text, kKvFormats, "", name));
+  for (const KvFormatRow& row : kKvFormats) {
+    if (row.name == name) config.kv_format = row.format;
+  }
+  return absl::OkStatus();
+}
+
+struct LevelRow {
+  std::string_view name;
+};
+constexpr LevelRow kLevels[] = {{"trace"}, {"debug"}, {"info"}, {"warning"}, {"error"}, {"critical"}, {"off"}};
+absl::Status ApplyLogLevel(std::string_view text, Config& config) { return SetName(text, kLevels, "", config.log_level); }
+
+absl::Status ApplyListen(std::string_view text, Config& config) {
+  MOED_ASSIGN_OR_RETURN(config.listen, ParseAddress(text));
+  return absl::OkStatus();
+}
+absl::Status ApplyControlListen(std::string_view text, Config& config) {
+  MOED_ASSIGN_OR_RETURN(config.control_listen, ParseAddress(text));
+  return absl::OkStatus();
+}
+absl::Status ApplyMetricsListen(std::string_view text, Config& config) {
+  config.metrics_listen.reset();
+  if (text == "off") return absl::OkStatus();
+  MOED_ASSIGN_OR_RETURN(config.metrics_listen, ParseAddress(text));
+  return absl::OkStatus();
+}
+
+constexpr Setting kSettings[] = {
+    {"store", "Model and memory", "PATH", "the packed model to serve (made by moed-pack)", "", ApplyPath<&Config::store>},
+    {"memory-budget", "Model and memory", "BYTES",
+     "trunk, keys and values, expert cache, scratch and queues together (\"8GiB\"); the process needs up to 64 MiB beside it",
+     "from the cgroup's limit or the available memory", ApplyBytes<&Config::memory_budget>},
+    {"kv-budget", "Model and memory", "BYTES", "keys and values of all conversations, out of the memory budget",
+     "a sixteenth of what the fixed parts leave", ApplyBytes<&Config::kv_budget>},
+    {"kv-format", "Model and memory", "f16|f32|q8", "how keys and values are kept: in 16, 32 or 8.5 bits", "f16", ApplyKvFormat},
+    {"max-context", "Model and memory", "TOKENS", "longest prompt and answer together", "what the keys and values hold",
+     ApplyOptionalInt<2, 1 << 24, &Config::max_context>},
+
+    {"listen", "Addresses", "HOST:PORT", "gRPC; port 0 takes any free one", "127.0.0.1:50051", ApplyListen},
+    {"control-listen", "Addresses", "HOST:PORT", "gRPC for moe.v1.Control, which then is not on --listen", "as --listen",
+     ApplyControlListen},
+    {"metrics-listen", "Addresses", "HOST:PORT|off", "HTTP for /metrics, /healthz and /readyz", "127.0.0.1:9464",
+     ApplyMetricsListen},
+
+    {"preset", "Experts", "NAME", "what to do with experts, as a whole: a combination of the four below", "auto", ApplyPreset},
+    {"policy", "Experts", "NAME", "which expert leaves the cache", "the preset's", ApplyPolicy},
+    {"predictor", "Experts", "NAME", "which experts are read ahead", "the preset's", ApplyPredictor},
+    {"fidelity-rule", "Experts", "NAME", "what a request that may lose something loses", "the preset's", ApplyFidelityRule},
+    {"fill-cache", "Experts", "on|off", "reads experts into free room of the cache while the disk is idle", "the preset's",
+     ApplyFillCache},
+    {"preset-options", "Experts", "NAME=VALUE,...", "settings of these parts (docs/policies.md)", "", ApplyPresetOptions},
+    {"learned-state", "Experts", "FILE",
+     "what policy and predictor have learned: taken up at the start if the file is there, written at the end", "",
+     ApplyPath<&Config::learned_state>},
+    {"io-backend", "Experts", "NAME", "how experts are read; auto says what it took and why", "auto", ApplyIoBackend},
+    {"io-queue-depth", "Experts", "N", "reads in flight at most", "8", ApplyInt<1, 256, &Config::io_queue_depth>},
+    {"read-rate", "Experts", "BYTES", "reads at most so many bytes a second (\"550MB\"), to try out a slower disk", "",
+     ApplyReadRate},
+    {"verify-reads", "Experts", "first|always",
+     "which reads of an expert are compared with the store's checksum: the first one in this process, or every one", "first",
+     ApplyVerifyReads},
+
+    {"backend", "Compute", "NAME", "kernels; auto takes the fastest that this processor has", "auto", ApplyBackend},
+    {"threads", "Compute", "N", "threads of the kernels", "the processor's", ApplyInt<1, kMaxThreads, &Config::threads>},
+
+    {"max-sessions", "Requests", "N", "requests computed at once", "8", ApplyInt<1, 1024, &Config::max_sessions>},
+    {"queue-capacity", "Requests", "N", "requests that may wait; more fail with RESOURCE_EXHAUSTED",
+     "64, fewer in a small budget", ApplyOptionalInt<0, 65536, &Config::queue_capacity>},
+    {"prefill-chunk", "Requests", "TOKENS",
+     "most tokens of one step, prompts and answers together; while somebody is answered, at most 64 (or --max-sessions)",
+     "512, fewer in a small budget", ApplyOptionalInt<1, 8192, &Config::prefill_chunk>},
+    {"max-kept-sessions", "Requests", "N", "idle conversations that are kept", "64, fewer in a small budget",
+     ApplyOptionalInt<0, 65536, &Config::max_kept_sessions>},
+    {"drain-seconds", "Requests", "N", "how long running requests may go on after SIGTERM", "30",
+     ApplyInt<0, 86400, &Config::drain_seconds>},
+
+    {"log-level", "Diagnosis", "LEVEL", "trace, debug, info, warning, error, critical or off", "info", ApplyLogLevel},
+    {"request-log", "Diagnosis", "FILE", "one JSON line for each request that ended, never its text", "with the normal log",
+     ApplyRequestLog},
+    {"trace", "Diagnosis", "FILE", "writes a Chrome trace of reads and compute at the end", "", ApplyPath<&Config::trace>},
+    {"record-routing", "Diagnosis", "DIR", "records which experts served each decoded token, for moe-bench replay", "",
+     ApplyPath<&Config::record_routing>},
+};
+
+}  // namespace
+
+std::span<const Setting> Settings() { return kSettings; }
+
+}  // namespace moed

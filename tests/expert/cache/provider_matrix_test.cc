@@ -1,0 +1,256 @@
+// Every policy x predictor x capacity serves the same bytes however they are read, each wanted expert once, inside the capacity.
+#include <deque>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "core/expert/cache/fill_order.h"
+#include "tests/expert/provider_rig.h"
+
+namespace moed {
+namespace {
+
+// Answers in random order, from one thread of its own.
+class ShufflingBackend final : public ReadBackend {
+ public:
+  ShufflingBackend(std::shared_ptr<const RandomAccessFile> file, uint64_t seed) : file_(std::move(file)), random_(seed) {}
+  ~ShufflingBackend() override {
+    {
+      absl::MutexLock lock(&mutex_);
+      stopping_ = true;
+    }
+    thread_.join();
+  }
+  std::string_view name() const override { return "shuffling"; }
+  const std::string& description() const override { return description_; }
+  int max_in_flight() const override { return 4; }
+  void Submit(ReadOp op) override {
+    absl::MutexLock lock(&mutex_);
+    ops_.push_back(std::move(op));
+  }
+
+ private:
+  void Work() {
+    const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_ || !ops_.empty(); };
+    for (;;) {
+      ReadOp op;
+      {
+        absl::MutexLock lock(&mutex_);
+        mutex_.Await(absl::Condition(&has_work));
+        if (ops_.empty()) return;
+        std::swap(ops_[random_() % ops_.size()], ops_.back());
+        op = std::move(ops_.back());
+        ops_.pop_back();
+      }
+      op.done(file_->ReadAt(op.offset, op.destination));
+    }
+  }
+
+  const std::string description_ = "answers in random order";
+  const std::shared_ptr<const RandomAccessFile> file_;
+  absl::Mutex mutex_;
+  std::mt19937_64 random_;
+  std::vector<ReadOp> ops_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_{[this] { Work(); }};
+};
+
+struct Reading {
+  std::string name;
+  std::unique_ptr<ReadBackend> backend;
+};
+
+// One thread, four threads, shuffled, and what this file system allows of the real ones.
+std::vector<Reading> Readings() {
+  std::vector<Reading> readings;
+  readings.push_back({"one thread", MakeThreadedReadBackend("one thread", StoreFile(), 1)});
+  readings.push_back({"four threads", MakeThreadedReadBackend("four threads", StoreFile(), 4)});
+  readings.push_back({"shuffled", std::make_unique<ShufflingBackend>(StoreFile(), 11)});
+  for (const ReadBackendRow& row : ReadBackends()) {
+    auto backend = OpenReadBackend(row.name, ExpertStore::Get().path(), {});
+    if (backend.ok()) readings.push_back({std::string(row.name), *std::move(backend)});
+  }
+  return readings;
+}
+
+// A gate that is right about half of the time: it prefers experts by a hash of the layer and the hidden state's first number.
+void NoisyGate(LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
+  std::mt19937_64 random(static_cast<uint64_t>(hidden[0]) * 131 + layer.value());
+  for (float& p : probabilities) p = static_cast<float>(random() % 1000) / 1000;
+}
+
+// The top experts of that gate, one of them replaced now and then.
+std::vector<int32_t> RandomTopK(std::mt19937_64& random, LayerId layer, float hidden) {
+  std::array<float, kExperts> probabilities;
+  NoisyGate(layer, {&hidden, 1}, probabilities);
+  std::vector<int32_t> order(kExperts);
+  for (int e = 0; e < kExperts; ++e) order[e] = e;
+  std::ranges::stable_sort(order, [&](int a, int b) { return probabilities[a] > probabilities[b]; });
+  if (random() % 2 == 0) std::swap(order[random() % kTopK], order[kTopK + random() % (kExperts - kTopK)]);
+  order.resize(kTopK);
+  return order;
+}
+
+// Before every other step as much as leaves one record, or less, is lent.
+uint64_t RandomLoan(std::mt19937_64& random, uint64_t capacity) {
+  const uint64_t pages = (capacity - ExpertStore::Get().record_bytes()) / kPageBytes;
+  return random() % 2 == 0 ? 0 : (random() % 2 == 0 ? pages : random() % (pages + 1)) * kPageBytes;
+}
+
+void RunRandomSteps(CachingProvider& provider, int steps, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const uint64_t capacity = provider.Stats().cache_capacity_bytes;
+  constexpr std::byte kBorrowers{0x5a};
+  const SequenceId sessions[] = {SequenceId(7), SequenceId(8), SequenceId(9)};
+  for (const SequenceId sequence : sessions) provider.OnSequenceStart(sequence);
+  uint64_t wanted = 0;
+  for (int step = 0; step < steps; ++step) {
+    const size_t batch = 1 + random() % std::size(sessions);
+    const uint64_t loan = RandomLoan(random, capacity);
+    const std::span<std::byte> lent = provider.Lend(loan).value();
+    ASSERT_EQ(lent.size(), loan);
+    std::ranges::fill(lent, kBorrowers);
+    for (const LayerId layer : kLayers) {
+      Routing routing(layer);
+      std::set<int32_t> expected;
+      for (size_t s = 0; s < batch; ++s) {
+        const float hidden = static_cast<float>(random() % 5);
+        provider.OnGateInput(sessions[s], layer, {&hidden, 1});
+        const std::vector<int32_t> chosen = RandomTopK(random, layer, hidden);
+        expected.insert(chosen.begin(), chosen.end());
+        routing.Add(sessions[s], chosen, s == 0 ? Phase::kDecode : Phase::kPrefill);
+      }
+      const Delivered delivered = RunLayer(provider, routing);
+      EXPECT_TRUE(delivered.failures.empty());
+      EXPECT_EQ(delivered.experts.size(), expected.size());
+      EXPECT_EQ(std::set<int32_t>(delivered.experts.begin(), delivered.experts.end()), expected);
+      EXPECT_LE(provider.Stats().cache_bytes, capacity);
+      wanted += expected.size();
+    }
+    EXPECT_EQ(std::ranges::count(lent, kBorrowers), static_cast<std::ptrdiff_t>(loan));
+    if (testing::Test::HasFailure()) return;
+  }
+  const auto lookups = Lookups(provider);
+  EXPECT_EQ(lookups[0] + lookups[1] + lookups[2], wanted);
+  for (const SequenceId sequence : sessions) provider.OnSequenceEnd(sequence);
+}
+
+// Every policy with every predictor at every capacity; ways of reading, splitting and filling take turns.
+TEST(ProviderMatrix, EveryCombinationServesTheRightBytes) {
+  const int capacities[] = {1, 2, kTopK - 1, kTopK, 12, 24};
+  const std::vector<Reading> readings = Readings();
+  ExpertModelShape context = StoreContext();
+  context.table_bytes = 1 << 16;
+  size_t turn = 0;
+  for (const PolicyRow& policy : Policies()) {
+    for (const PredictorRow& predictor : Predictors()) {
+      for (const int capacity : capacities) {
+        const Reading& reading = readings[turn % readings.size()];
+        const uint64_t split = turn / readings.size() % 2 == 0 ? 1 : UINT64_MAX;
+        PresetSetup setup;
+        setup.fill = turn / readings.size() / 2 % 2 == 0;
+        ++turn;
+        SCOPED_TRACE(StrCat(policy.name, ", ", predictor.name, ", ", capacity, " records, ", reading.name, ", split from ", split,
+                            setup.fill ? ", filled" : ""));
+        ProviderOptions options = Records(capacity);
+        options.split_read_bytes = split;
+        RigParts parts;
+        parts.policy = policy.make(context);
+        parts.predictor = predictor.make({context, 1, NoisyGate});
+        PresetParts popularity;
+        popularity.policy = policy.make(context);
+        popularity.predictor = predictor.make({context, 1, NoisyGate});
+        parts.fill = FillOrder(setup, popularity, context);
+        auto provider = MakeProvider(*reading.backend, options, std::move(parts));
+        RunRandomSteps(*provider, 5, capacity);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(ProviderMatrix, HitsAppearWhenEverythingFits) {
+  auto backend = MakeThreadedReadBackend("memory", StoreFile(), 1);
+  auto provider = MakeProvider(*backend, Records(24));
+  for (int round = 0; round < 3; ++round) {
+    for (const LayerId layer : kLayers) RunLayer(*provider, layer, {0, 1, 2, 3, 4, 5, 6, 7});
+  }
+  EXPECT_THAT(Lookups(*provider), testing::ElementsAre(48, 24, 0));
+  EXPECT_EQ(provider->Stats().cache_bytes, 24 * ExpertStore::Get().record_bytes());
+}
+
+// Least recently used, in twenty lines.
+class NaiveLru {
+ public:
+  explicit NaiveLru(size_t capacity) : capacity_(capacity) {}
+  // Returns the hits.
+  int Layer(LayerId layer, const std::vector<int32_t>& wanted) {
+    int hits = 0;
+    std::vector<ExpertKey> missing;
+    for (const int32_t expert : wanted) {
+      const ExpertKey key{layer, expert};
+      if (std::erase(order_, key) == 0) {
+        missing.push_back(key);
+        continue;
+      }
+      ++hits;
+      order_.push_front(key);
+    }
+    for (const ExpertKey& key : missing) order_.push_front(key);
+    while (order_.size() > capacity_) order_.pop_back();
+    return hits;
+  }
+  std::vector<ExpertKey> Contents() const {
+    std::vector<ExpertKey> sorted(order_.begin(), order_.end());
+    std::ranges::sort(sorted);
+    return sorted;
+  }
+
+ private:
+  const size_t capacity_;
+  std::deque<ExpertKey> order_;
+};
+
+TEST(ProviderMatrix, LruAgreesWithItsNaiveTwin) {
+  for (const int capacity : {kTopK, 5, 9, 17, 24}) {
+    SCOPED_TRACE(StrCat(capacity, " records"));
+    auto backend = MakeThreadedReadBackend("memory", StoreFile(), 1);
+    auto provider = MakeProvider(*backend, Records(capacity));
+    NaiveLru twin(capacity);
+    std::mt19937_64 random(capacity);
+    uint64_t hits = 0;
+    for (int step = 0; step < 300; ++step) {
+      const LayerId layer = kLayers[random() % std::size(kLayers)];
+      const std::vector<int32_t> wanted = RandomTopK(random, layer, static_cast<float>(random() % 5));
+      hits += twin.Layer(layer, wanted);
+      RunLayer(*provider, layer, wanted);
+      ASSERT_EQ(ResidentExperts(*provider), twin.Contents()) << "step " << step;
+      ASSERT_EQ(Lookups(*provider)[0], hits);
+    }
+    EXPECT_EQ(provider->sequence_counters(kSession).hits, hits);
+    EXPECT_EQ(provider->sequence_counters(kSession).misses, 300 * kTopK - hits);
+    EXPECT_EQ(provider->sequence_counters(kSession).bytes_read, (300 * kTopK - hits) * ExpertStore::Get().record_bytes());
+  }
+}
+
+TEST(ProviderMatrix, TooSmallOrSenselessOptionsAreRefused) {
+  ManualReadBackend backend;
+  ProviderOptions options = Records(1);
+  EXPECT_TRUE(TryMakeProvider(backend, options).ok());
+  --options.capacity_bytes;
+  const auto refused = TryMakeProvider(backend, options);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(MessageText(refused.status()), testing::HasSubstr(StrCat(ExpertStore::Get().record_bytes())));
+  options = Records(1);
+  options.max_reads_in_flight = -1;
+  EXPECT_EQ(TryMakeProvider(backend, options).status().code(), absl::StatusCode::kInvalidArgument);
+  options = Records(1);
+  options.max_prefetch_loads = -1;
+  EXPECT_EQ(TryMakeProvider(backend, options).status().code(), absl::StatusCode::kInvalidArgument);
+  options = Records(1);
+  options.min_prefetch_probability = NAN;
+  EXPECT_EQ(TryMakeProvider(backend, options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace moed

@@ -1,0 +1,161 @@
+// What is learned about the next use of experts, by hand-made sequences.
+#include "core/expert/learning/next_use.h"
+
+#include <random>
+
+#include "core/expert/learning/token_table.h"
+#include "tests/expert/provider_rig.h"
+
+namespace moed {
+namespace {
+
+TEST(TokenTable, KeepsTheTokensSeenLastInBoundedMemory) {
+  TokenTable table(4, 64 << 10, 256);
+  const size_t bytes = table.memory_bytes();
+  EXPECT_LE(bytes, 64u << 10);
+  for (int token = 0; token < 100'000; ++token) table.FindOrAdd(TokenId(token));
+  EXPECT_EQ(table.memory_bytes(), bytes);
+  EXPECT_EQ(table.Find(TokenId(0)), TokenTable::kNoRow);
+  EXPECT_NE(table.Find(TokenId(99'999)), TokenTable::kNoRow);
+  // A token that returns all the time stays, however many pass by.
+  for (int token = 0; token < 100'000; ++token) {
+    table.FindOrAdd(TokenId(7));
+    table.FindOrAdd(TokenId(token));
+  }
+  EXPECT_NE(table.Find(TokenId(7)), TokenTable::kNoRow);
+}
+
+TEST(TokenTable, MovesFromTheBaseToWhatWasSeen) {
+  TokenTable table(4, 1 << 20, 64);
+  const float targets[] = {1, 0}, base[] = {.5f, .5f};
+  const int row = table.FindOrAdd(TokenId(3));
+  EXPECT_EQ(table.occurrences(row), 0);
+  int high = 127, low = 128;
+  for (int i = 0; i < 30; ++i) {
+    table.Learn(row, 2, targets, base);
+    table.CountOccurrence(row);
+    EXPECT_GE(table.Values(row, 2, 2)[0], high);
+    EXPECT_LE(table.Values(row, 2, 2)[1], low);
+    high = table.Values(row, 2, 2)[0];
+    low = table.Values(row, 2, 2)[1];
+  }
+  EXPECT_GT(high, 230);
+  EXPECT_LT(low, 25);
+  EXPECT_EQ(table.Values(row, 0, 2)[0], 0);  // the others are untouched
+}
+
+TEST(TokenTable, AReplacedRowForgets) {
+  TokenTable table(1, 1, 1);  // one set
+  const float one[] = {1}, base[] = {0};
+  const int row = table.FindOrAdd(TokenId(1));
+  table.Learn(row, 0, one, base);
+  table.CountOccurrence(row);
+  for (int token = 2; table.Find(TokenId(1)) != TokenTable::kNoRow; ++token) table.FindOrAdd(TokenId(token));
+  EXPECT_EQ(table.occurrences(table.FindOrAdd(TokenId(1))), 0);
+  EXPECT_EQ(table.Values(table.Find(TokenId(1)), 0, 1)[0], 0);
+}
+
+class NextUseTest : public testing::Test {
+ protected:
+  // All layers choose alike.
+  void Step(NextUse& next_use, std::vector<std::pair<TokenId, std::vector<int32_t>>> tokens, Phase phase = Phase::kDecode) {
+    for (const auto& [token, experts] : tokens) next_use.OnToken(kSession, token);
+    for (const LayerId layer : kLayers) {
+      std::vector<std::vector<ExpertChoice>> choices;
+      std::vector<TokenRouting> routing;
+      for (const auto& [token, experts] : tokens) {
+        choices.emplace_back();
+        for (const int32_t expert : experts) choices.back().push_back({expert, 0.25f});
+      }
+      for (size_t i = 0; i < tokens.size(); ++i) routing.push_back({kSession, tokens[i].first, phase, choices[i]});
+      next_use.OnRouted({layer, routing});
+    }
+  }
+  static constexpr int kPositions = 3;
+};
+
+TEST_F(NextUseTest, BeginsAsRecencyAndFrequency) {
+  NextUse next_use(StoreContext());
+  for (int i = 0; i < 3; ++i) Step(next_use, {{TokenId(i), {0, 1, 2, 3}}});
+  Step(next_use, {{TokenId(4), {0, 1, 2, 4}}});
+  for (int position = 0; position < kPositions; ++position) {
+    EXPECT_LT(next_use.TokensAway(position, 0), next_use.TokensAway(position, 3));  // used as often or more, and later
+    EXPECT_LT(next_use.TokensAway(position, 3), next_use.TokensAway(position, 7));  // never used
+    EXPECT_LT(next_use.TokensAway(position, 4), next_use.TokensAway(position, 7));
+    for (int expert = 0; expert < kExperts; ++expert) {
+      EXPECT_GE(next_use.TokensAway(position, expert), 0);
+      EXPECT_TRUE(std::isfinite(next_use.TokensAway(position, expert)));
+    }
+  }
+}
+
+// Two tokens in turns, each with experts of its own: after either, the other's experts are the next ones, used last or not.
+TEST_F(NextUseTest, LearnsWhatFollowsAToken) {
+  NextUse next_use(StoreContext());
+  for (int i = 0; i < 400; ++i) {
+    if (i % 2 == 0) {
+      Step(next_use, {{TokenId(10), {0, 1, 2, 3}}});
+    } else {
+      Step(next_use, {{TokenId(11), {4, 5, 6, 7}}});
+    }
+  }
+  for (int position = 0; position < kPositions; ++position) {
+    EXPECT_LT(next_use.TokensAway(position, 0), next_use.TokensAway(position, 4));
+    EXPECT_LT(next_use.TokensAway(position, 0), 0.5f);
+  }
+}
+
+TEST_F(NextUseTest, APromptDoesNotFlushWhatIsKnown) {
+  NextUse next_use(StoreContext());
+  std::mt19937 random(5);
+  for (int i = 0; i < 500; ++i) Step(next_use, {{TokenId(i % 50), {0, 1, 2, static_cast<int>(3 + random() % 4)}}});
+  std::vector<std::pair<TokenId, std::vector<int32_t>>> prompt;
+  for (int i = 0; i < 512; ++i) prompt.push_back({TokenId(100 + i), {0, 1, 2, static_cast<int>(3 + random() % 4)}});
+  for (int i = 0; i < 496; ++i) prompt[static_cast<size_t>(i)].second = {7};  // long ago in the prompt
+  Step(next_use, prompt, Phase::kPrefill);
+  for (int position = 0; position < kPositions; ++position) {
+    for (const int32_t favourite : {0, 1, 2}) {
+      EXPECT_LT(next_use.TokensAway(position, favourite), next_use.TokensAway(position, 7));
+    }
+  }
+}
+
+TEST_F(NextUseTest, IsDeterministicAndBounded) {
+  NextUse first(StoreContext()), second(StoreContext());
+  const size_t bytes = first.memory_bytes();
+  std::mt19937 random(6);
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<int32_t> experts;
+    for (int32_t e = 0; e < kExperts; ++e) {
+      if (random() % 2 == 0) experts.push_back(e);
+    }
+    for (NextUse* each : {&first, &second}) Step(*each, {{TokenId(i * 97), experts}});
+  }
+  EXPECT_EQ(first.memory_bytes(), bytes);
+  for (int position = 0; position < kPositions; ++position) {
+    for (int expert = 0; expert < kExperts; ++expert) {
+      EXPECT_EQ(first.TokensAway(position, expert), second.TokensAway(position, expert));
+    }
+  }
+}
+
+TEST_F(NextUseTest, TokensOfSeveralSequencesAreOneVisit) {
+  NextUse next_use(StoreContext());
+  const SequenceId other(2);
+  for (int i = 0; i < 300; ++i) {
+    next_use.OnToken(kSession, TokenId(1));
+    next_use.OnToken(other, TokenId(2));
+    for (const LayerId layer : kLayers) {
+      Routing routing(layer, {0, 1});
+      routing.Add(other, {2, 3});
+      next_use.OnRouted(routing.Get());
+    }
+  }
+  for (const int32_t used : {0, 1, 2, 3}) EXPECT_LT(next_use.TokensAway(1, used), 1);
+  for (const int32_t unused : {4, 5, 6, 7}) EXPECT_GT(next_use.TokensAway(1, unused), 4);
+  next_use.OnSequenceEnd(other);
+  next_use.OnSequenceEnd(other);  // an unknown one is nobody
+}
+
+}  // namespace
+}  // namespace moed

@@ -1,0 +1,90 @@
+#include "tests/expert/policy_rig.h"
+
+namespace moed {
+namespace {
+
+const LayerId kMoeLayers[] = {LayerId(0), LayerId(2), LayerId(3)};  // S = 3; layer 1 is dense
+const SequenceId kUser(1);
+
+CachedKey Key(int layer, int expert, int precision = 0) { return {LayerId(layer), expert, static_cast<Precision>(precision)}; }
+Incoming For(int current_layer) { return {Key(current_layer, 7), 1, LoadReason::kDemand, LayerId(current_layer)}; }
+
+class Policy {
+ public:
+  explicit Policy(std::string_view name) : policy_(MakePolicy(name, {kMoeLayers, 8, 2, 2}).value()) {}
+  void Insert(const CachedKey& key, int uses) {
+    Use(key, uses);
+    policy_->OnInsert(key, 1);
+  }
+  void Use(const CachedKey& key, int times) {
+    for (int i = 0; i < times; ++i) policy_->OnAccess(key, {.sequence = kUser});
+  }
+  // Who leaves first, second, ... while layer `current` is computed.
+  std::vector<CachedKey> Order(int current, size_t count) {
+    std::vector<CachedKey> order;
+    while (order.size() < count) {
+      const auto left = [&](CachedKey key) { return std::ranges::find(order, key) == order.end(); };
+      const auto victim = policy_->Victim(For(current), left);
+      if (!victim) break;
+      order.push_back(*victim);
+    }
+    return order;
+  }
+
+ private:
+  std::unique_ptr<EvictionPolicy> policy_;
+};
+
+const CachedKey a = Key(0, 1), b = Key(2, 1), c = Key(3, 1);
+
+// I = 1 (layer 2). Prose, (i - I) mod 3 with 0 -> 3: a 2, b 3, c 1. Printed, (3 - i + I) mod 3 with 0 -> 3: a 1, b 3, c 2.
+TEST(EdgeMoePolicy, LowestUsesOverDistanceLeaves) {
+  for (const auto& [name, expected] : {std::pair<const char*, std::vector<CachedKey>>{"edgemoe", {a, b, c}},
+                                       std::pair<const char*, std::vector<CachedKey>>{"edgemoe-printed", {c, b, a}}}) {
+    SCOPED_TRACE(name);
+    Policy policy(name);
+    policy.Insert(a, 4);  // 4 / 2 = 2, printed 4 / 1 = 4
+    policy.Insert(b, 8);  // 8 / 3 = 2.7, either way
+    policy.Insert(c, 5);  // 5 / 1 = 5, printed 5 / 2 = 2.5
+    EXPECT_EQ(policy.Order(2, 9), expected);
+  }
+}
+
+TEST(EdgeMoePolicy, TheOrderFollowsTheLayerThatIsComputed) {
+  Policy policy("edgemoe");
+  for (const CachedKey& key : {a, b, c}) policy.Insert(key, 6);
+  EXPECT_EQ(policy.Order(0, 3), (std::vector{a, c, b}));  // distances 3, 1, 2
+  EXPECT_EQ(policy.Order(2, 3), (std::vector{b, a, c}));  // 2, 3, 1
+  EXPECT_EQ(policy.Order(3, 3), (std::vector{c, b, a}));  // 1, 2, 3
+}
+
+TEST(EdgeMoePolicy, EqualScoresTheFartherThenTheLongestUnused) {
+  Policy policy("edgemoe");
+  policy.Insert(b, 9);  // 9 / 3
+  policy.Insert(c, 3);  // 3 / 1
+  EXPECT_EQ(policy.Order(2, 1), std::vector{b});
+  policy.Insert(Key(3, 2), 2);
+  policy.Insert(Key(3, 3), 2);
+  policy.Use(Key(3, 2), 1);
+  policy.Use(Key(3, 3), 1);
+  EXPECT_EQ(policy.Order(2, 4), (std::vector{b, c, Key(3, 2), Key(3, 3)}));
+}
+
+TEST(EdgeMoePolicy, UnusedLeaveFirstTheFartherBeforeTheNearer) {
+  Policy policy("edgemoe");
+  policy.Insert(a, 1);
+  policy.Insert(Key(3, 4), 0);
+  policy.Insert(Key(2, 4), 0);
+  EXPECT_EQ(policy.Order(2, 3), (std::vector{Key(2, 4), Key(3, 4), a}));
+}
+
+TEST(EdgeMoePolicy, UsesAreTheExpertsAtAnyPrecisionAndOutliveTheStay) {
+  Policy policy("edgemoe");
+  policy.Insert(Key(0, 1, 1), 0);
+  policy.Use(Key(0, 1, 0), 5);  // absent at this precision
+  policy.Insert(Key(0, 2, 0), 4);
+  EXPECT_EQ(policy.Order(2, 2), (std::vector{Key(0, 2), Key(0, 1, 1)}));
+}
+
+}  // namespace
+}  // namespace moed

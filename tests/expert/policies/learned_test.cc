@@ -1,0 +1,140 @@
+#include <deque>
+#include <random>
+#include <set>
+
+#include "tests/expert/provider_rig.h"
+
+namespace moed {
+namespace {
+
+// Tokens through a cache that asks `policy` as the real one does. Returns the hit ratio of the second half.
+class Replay {
+ public:
+  Replay(std::string_view name, size_t capacity) : policy_(MakePolicy(name, StoreContext()).value()), capacity_(capacity) {
+    policy_->OnSequenceStart(kSession);
+  }
+
+  double Run(int tokens, const std::function<std::vector<int32_t>(int token, LayerId layer)>& choose) {
+    int hits = 0, lookups = 0;
+    for (int token = 0; token < tokens; ++token) {
+      policy_->OnToken(kSession, TokenId(token % 17));
+      for (const LayerId layer : kLayers) {
+        const std::vector<int32_t> wanted = choose(token, layer);
+        const int found = Layer(layer, wanted, TokenId(token % 17));
+        if (token < tokens / 2) continue;
+        hits += found;
+        lookups += static_cast<int>(wanted.size());
+      }
+    }
+    return static_cast<double>(hits) / lookups;
+  }
+
+ private:
+  int Layer(LayerId layer, const std::vector<int32_t>& wanted, TokenId token) {
+    int hits = 0;
+    std::set<CachedKey> keys;
+    for (const int32_t expert : wanted) keys.insert({layer, expert});
+    for (const CachedKey& key : keys) {
+      hits += residents_.contains(key);
+      policy_->OnAccess(key, {.sequence = kSession, .hit = residents_.contains(key)});
+    }
+    for (const CachedKey& key : keys) {
+      if (residents_.contains(key)) continue;
+      if (residents_.size() == capacity_) {
+        const auto victim = policy_->Victim({key, 1, LoadReason::kDemand, layer}, [&](CachedKey k) { return !keys.contains(k); });
+        MOED_CHECK(victim && residents_.erase(*victim) == 1 && !keys.contains(*victim));
+        policy_->OnEvict(*victim);
+      }
+      residents_.insert(key);
+      policy_->OnInsert(key, 1);
+    }
+    std::vector<ExpertChoice> choices;
+    for (const int32_t expert : wanted) choices.push_back({expert, 0.25f});
+    const TokenRouting routing[] = {{kSession, token, Phase::kDecode, choices}};
+    policy_->OnRouted({layer, routing});
+    return hits;
+  }
+
+  std::unique_ptr<EvictionPolicy> policy_;
+  const size_t capacity_;
+  std::set<CachedKey> residents_;
+};
+
+// Twelve records in a loop, room for eight: whoever evicts the least recently used never hits.
+TEST(LearnedPolicy, KeepsMostOfALoopThatIsTooLong) {
+  const auto loop = [](int, LayerId) { return std::vector<int32_t>{0, 1, 2, 3}; };
+  EXPECT_EQ(Replay("lru", 8).Run(200, loop), 0);
+  EXPECT_GT(Replay("learned", 8).Run(200, loop), 0.45);
+}
+
+TEST(LearnedPolicy, FavouritesSurviveThePassersBy) {
+  const auto choose = [](int token, LayerId) { return std::vector<int32_t>{0, 1, 2, 3 + token % 5}; };
+  EXPECT_EQ(Replay("lru", 8).Run(400, choose), 0);
+  EXPECT_GT(Replay("learned", 8).Run(400, choose), 0.35);
+}
+
+TEST(LearnedPolicy, FollowsFavouritesThatChange) {
+  const auto choose = [](int token, LayerId) {
+    const int shift = token < 300 ? 0 : 4;
+    return std::vector<int32_t>{shift, shift + 1, shift + 2, 3 + token % 2 + (shift == 0 ? 0 : -3)};
+  };
+  EXPECT_GT(Replay("learned", 11).Run(600, choose), 0.7);
+}
+
+TEST(LearnedPolicy, ItsVictimIsAnEvictableResident) {
+  auto policy = MakePolicy("learned", StoreContext()).value();
+  std::mt19937 random(9);
+  std::set<CachedKey> residents;
+  const SequenceId sessions[] = {SequenceId(1), SequenceId(2), SequenceId(3)};
+  for (const SequenceId sequence : sessions) policy->OnSequenceStart(sequence);
+  const size_t bytes = policy->memory_bytes();
+  EXPECT_GT(bytes, 0u);
+  for (int i = 0; i < 5000; ++i) {
+    const CachedKey key{kLayers[random() % 3], static_cast<int32_t>(random() % kExperts), static_cast<Precision>(random() % 2)};
+    if (residents.insert(key).second) policy->OnInsert(key, 1);
+    const LayerId layer = kLayers[i % 3];
+    if (i % 3 == 0) {
+      for (const SequenceId sequence : sessions) policy->OnToken(sequence, TokenId(static_cast<int32_t>(random() % 100'000)));
+    }
+    Routing routing(layer);
+    for (const SequenceId sequence : sessions) routing.Add(sequence, {static_cast<int32_t>(random() % kExperts)});
+    policy->OnRouted(routing.Get());
+    std::set<CachedKey> allowed;
+    for (const CachedKey& resident : residents) {
+      if (random() % 3 == 0) allowed.insert(resident);
+    }
+    const auto victim = policy->Victim({key, 1, LoadReason::kDemand, layer}, [&](CachedKey k) { return allowed.contains(k); });
+    ASSERT_EQ(victim.has_value(), !allowed.empty());
+    if (!victim) continue;
+    ASSERT_TRUE(allowed.contains(*victim));
+    if (residents.size() > 12) {
+      residents.erase(*victim);
+      policy->OnEvict(*victim);
+    }
+  }
+  for (const SequenceId sequence : sessions) policy->OnSequenceEnd(sequence);
+  EXPECT_EQ(policy->memory_bytes(), bytes);
+}
+
+TEST(LearnedPolicy, GuessesTakeNothingThatIsNeededWithinAToken) {
+  auto policy = MakePolicy("learned", StoreContext()).value();
+  policy->OnSequenceStart(kSession);
+  const CachedKey favourite{kLayers[1], 0}, stranger{kLayers[1], 7};
+  policy->OnInsert(favourite, 1);
+  for (int i = 0; i < 200; ++i) {
+    policy->OnToken(kSession, TokenId(1));
+    for (const LayerId layer : kLayers) {
+      Routing routing(layer, {0});
+      policy->OnRouted(routing.Get());
+    }
+  }
+  const auto any = [](CachedKey) { return true; };
+  const Incoming guess{{kLayers[1], 3}, 1, LoadReason::kPrefetch, kLayers[0]};
+  EXPECT_EQ(policy->Victim(guess, any), std::nullopt);
+  EXPECT_EQ(policy->Victim({guess.key, 1, LoadReason::kDemand, kLayers[0]}, any), favourite);
+  policy->OnInsert(stranger, 1);
+  EXPECT_EQ(policy->Victim(guess, any), stranger);
+}
+
+}  // namespace
+}  // namespace moed

@@ -1,0 +1,104 @@
+#include "tools/plan/swapmoe_profile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "absl/synchronization/notification.h"
+#include "core/base/buffer.h"
+#include "core/base/clock.h"
+#include "core/base/executor.h"
+#include "core/base/status.h"
+#include "core/io/read_backend.h"
+#include "core/kernels/backend.h"
+#include "tools/pack/norms_of_experts.h"
+
+namespace moed {
+namespace {
+
+constexpr size_t kProfiled = 32;  // experts
+constexpr int kRepeats = 8;       // of each product, the first of which is not counted
+
+absl::Status ReadRecord(ReadBackend& reads, const StoreReader& store, const CachedKey& key, std::span<std::byte> out) {
+  absl::Notification done;
+  absl::Status status;
+  reads.Submit({store.RecordOffset(key), out, [&](absl::Status outcome) {
+                  status = std::move(outcome);
+                  done.Notify();
+                }});
+  done.WaitForNotification();
+  return status;
+}
+
+CachedKey KeyAt(const StoreDescription& store, size_t expert) {
+  const auto experts = static_cast<size_t>(store.experts_per_layer);
+  return {store.moe_layers[expert / experts], static_cast<int32_t>(expert % experts), kReferencePrecision};
+}
+
+double SecondsOfProducts(Backend& backend, const ExpertLayout& layout, const std::byte* record) {
+  int widest = 0;
+  for (const ExpertSegment& segment : layout.segments) widest = std::max({widest, segment.rows, segment.cols});
+  const std::vector<float> input(static_cast<size_t>(widest), .25f);
+  std::vector<float> output(static_cast<size_t>(widest));
+  absl::StatusOr<Buffer> storage = Buffer::Allocate(Backend::ActivationBytes(1, widest));
+  if (!storage.ok()) return 0;
+  int64_t begin = 0;
+  for (int repeat = 0; repeat < kRepeats; ++repeat) {
+    if (repeat == 1) begin = Clock::Real().NowNanos();
+    for (const ExpertSegment& segment : layout.segments) {
+      const Activations prepared = backend.Prepare(input.data(), 1, segment.cols, segment.cols, storage->span());
+      const MatMulJob job{
+          {layout.format, segment.rows, segment.cols, record + segment.offset}, &prepared, output.data(), segment.rows};
+      backend.MatMul({&job, 1});
+    }
+  }
+  return SecondsBetween(begin, Clock::Real().NowNanos()) / (kRepeats - 1);
+}
+
+}  // namespace
+
+absl::StatusOr<ExpertProfile> ProfileExperts(const StoreReader& store, int threads) {
+  const StoreDescription& description = store.description();
+  const ExpertLayout& layout = description.precisions[kReferencePrecision];
+  const size_t experts = description.moe_layers.size() * static_cast<size_t>(description.experts_per_layer);
+  const size_t count = std::min(experts, kProfiled);
+  MOED_ASSIGN_OR_RETURN(const std::unique_ptr<ReadBackend> reads, OpenReadBackend("auto", store.path(), {}));
+  MOED_ASSIGN_OR_RETURN(const Buffer record, Buffer::Allocate(layout.record_bytes));
+  const std::unique_ptr<Executor> executor = MakeThreadPool(threads);
+  MOED_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, MakeBackend("auto", *executor));
+  ExpertProfile profile{.bytes = layout.record_bytes};
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t begin = Clock::Real().NowNanos();
+    MOED_RETURN_IF_ERROR(
+        ReadRecord(*reads, store, KeyAt(description, i * experts / count), record.span().first(layout.record_bytes)));
+    profile.load_seconds += SecondsBetween(begin, Clock::Real().NowNanos()) / static_cast<double>(count);
+    profile.compute_seconds += SecondsOfProducts(*backend, layout, record.data()) / static_cast<double>(count);
+  }
+  return profile;
+}
+
+absl::StatusOr<std::vector<float>> ExpertNorms(const StoreReader& store, absl::FunctionRef<bool(uint64_t done)> progress) {
+  const StoreDescription& description = store.description();
+  const ExpertLayout& layout = description.precisions[kReferencePrecision];
+  MOED_ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, OpenBuffered(store.path()));
+  std::vector<std::byte> record(layout.record_bytes);
+  std::vector<float> norms(description.moe_layers.size() * static_cast<size_t>(description.experts_per_layer)), row;
+  for (size_t expert = 0; expert < norms.size(); ++expert) {
+    const CachedKey key = KeyAt(description, expert);
+    MOED_RETURN_IF_ERROR(file->ReadAt(store.RecordOffset(key), record));
+    for (const ExpertSegment& segment : layout.segments) {
+      MOED_RETURN_IF_ERROR(store.VerifySegment(key, segment.part, std::span(record).subspan(segment.offset, segment.bytes)));
+    }
+    double squares = 0;
+    for (const ExpertSegment& segment : layout.segments) {
+      squares +=
+          SumOfSquares(layout.format, std::span(record).subspan(segment.offset, segment.bytes), segment.rows, segment.cols, row);
+    }
+    norms[expert] = static_cast<float>(std::sqrt(squares));
+    if (!progress(expert + 1)) return absl::CancelledError("interrupted");
+  }
+  return norms;
+}
+
+}  // namespace moed
