@@ -84,9 +84,9 @@ NextUse::NextUse(const ExpertModelShape& context)
 
 void NextUse::OnSequenceEnd(SequenceId sequence) { sequences_.erase(sequence); }
 
-void NextUse::OnToken(SequenceId sequence, TokenId token) {
+void NextUse::OnToken(SequenceId id, TokenId token) {
   step_ += !std::exchange(step_open_, true);
-  Sequence& sequence = sequences_[sequence];
+  Sequence& sequence = sequences_[id];
   if (sequence.step != step_) sequence.before = sequence.last;
   sequence.step = step_;
   sequence.last = token;

@@ -118,7 +118,7 @@ class HobbitPolicy final : public EvictionPolicy {
   // Without the distance term, which depends on the layer being computed.
   double Priority(size_t expert) const {
     double sum = 0;
-    for (const auto& [sequence, sequence] : sequences_) {
+    for (const auto& [id, sequence] : sequences_) {
       const Record& record = sequence.records[expert];
       const double terms = weights_.lru * record.last_use + weights_.lfu * record.uses + weights_.lhu * record.high_uses;
       sum += terms / std::max(sequence.tokens, 1u);

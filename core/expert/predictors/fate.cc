@@ -88,8 +88,8 @@ class FatePredictor final : public ExpertPredictor {
 
   void OnSequenceStart(SequenceId sequence) override { sequences_[sequence]; }
   void OnSequenceEnd(SequenceId sequence) override { sequences_.erase(sequence); }
-  void OnTokenGateInput(SequenceId sequence, LayerId layer, std::span<const float> hidden) override {
-    const auto sequence = sequences_.find(sequence);
+  void OnTokenGateInput(SequenceId id, LayerId layer, std::span<const float> hidden) override {
+    const auto sequence = sequences_.find(id);
     MOED_CHECK(sequence != sequences_.end() && hidden.size() == hidden_);
     Sample& sample = sequence->second;
     if (sample.layer() != layer || sample.step() != layers_routed_) sample.Begin(layer, layers_routed_);
@@ -97,8 +97,8 @@ class FatePredictor final : public ExpertPredictor {
   }
   void OnRouted(const LayerRouting&) override { ++layers_routed_; }
 
-  void Predict(SequenceId sequence, LayerId from, std::vector<Guess>& best_first) override {
-    const auto sequence = sequences_.find(sequence);
+  void Predict(SequenceId id, LayerId from, std::vector<Guess>& best_first) override {
+    const auto sequence = sequences_.find(id);
     const auto next = std::upper_bound(layers_.begin(), layers_.end(), from);
     if (sequence == sequences_.end() || sequence->second.layer() != from || next == layers_.end()) return;
     const size_t first = best_first.size();

@@ -53,8 +53,8 @@ class LearnedPredictor final : public ExpertPredictor {
 
   bool paced() const override { return true; }
 
-  void OnSequenceStart(SequenceId sequence) override {
-    Sequence& sequence = sequences_[sequence];
+  void OnSequenceStart(SequenceId id) override {
+    Sequence& sequence = sequences_[id];
     sequence.prior = prior_.Start();
     sequence.hidden.resize(hidden_);
     sequence.features.resize(kFeatures * experts_);
@@ -62,8 +62,8 @@ class LearnedPredictor final : public ExpertPredictor {
   }
   void OnSequenceEnd(SequenceId sequence) override { sequences_.erase(sequence); }
   void OnToken(SequenceId sequence, TokenId) override { Find(sequence).routed = kNothing; }
-  void OnGateInput(SequenceId sequence, LayerId layer, std::span<const float> hidden) override {
-    Sequence& sequence = Find(sequence);
+  void OnGateInput(SequenceId id, LayerId layer, std::span<const float> hidden) override {
+    Sequence& sequence = Find(id);
     MOED_CHECK(hidden.size() == hidden_);
     sequence.layer = layer;
     std::ranges::copy(hidden, sequence.hidden.begin());
@@ -81,8 +81,8 @@ class LearnedPredictor final : public ExpertPredictor {
     }
   }
 
-  void Predict(SequenceId sequence, LayerId from, std::vector<Guess>& best_first) override {
-    Sequence& sequence = Find(sequence);
+  void Predict(SequenceId id, LayerId from, std::vector<Guess>& best_first) override {
+    Sequence& sequence = Find(id);
     const int next = index_.Position(from) + 1;
     if (!sequence.decodes || sequence.routed != next - 1 || next == index_.layers()) return;
     prior_.Score(sequence.prior, next);
