@@ -90,7 +90,7 @@ absl::Status Run(const Options& options) {
   MOED_ASSIGN_OR_RETURN(auto store, StoreReader::Open(options.store));
   MOED_ASSIGN_OR_RETURN(const ModelSpec spec, SpecFromJson(store->description().model_spec));
   auto executor = MakeThreadPool(options.threads);
-  MOED_ASSIGN_OR_RETURN(auto backend, MakeBackend(options.backend, *executor));
+  MOED_ASSIGN_OR_RETURN(auto backend, MakeComputeBackend(options.backend, *executor));
   MOED_ASSIGN_OR_RETURN(auto reads, OpenReadBackend("auto", options.store, {}));
   const int context = std::min(256, spec.max_positions);
   MOED_ASSIGN_OR_RETURN(auto kv, KvPool::Create(spec, KvPool::PagesFor(context)));

@@ -96,13 +96,13 @@ double Int8Rate(const Int8Loop& loop, Executor& executor) {
 // One product on matrices that are never in a cache.
 class Product {
  public:
-  Product(Backend& backend, Pool& pool, FormatId format, int rows, int cols, int tokens)
+  Product(ComputeBackend& backend, Pool& pool, FormatId format, int rows, int cols, int tokens)
       : backend_(backend), pool_(pool), format_(format), rows_(rows), cols_(cols), bytes_(PackedBytes(format, rows, cols)) {
     std::mt19937 random(1);
     std::normal_distribution<float> normal;
     std::vector<float> x(static_cast<size_t>(tokens) * cols);
     for (float& value : x) value = normal(random);
-    storage_ = Buffer::Allocate(Backend::ActivationBytes(tokens, cols)).value();
+    storage_ = Buffer::Allocate(ComputeBackend::ActivationBytes(tokens, cols)).value();
     input_ = backend.Prepare(x.data(), tokens, cols, cols, storage_.span());
     output_.resize(static_cast<size_t>(tokens) * rows);
   }
@@ -124,7 +124,7 @@ class Product {
   }
 
  private:
-  Backend& backend_;
+  ComputeBackend& backend_;
   Pool& pool_;
   const FormatId format_;
   const int rows_;
@@ -146,7 +146,7 @@ struct MatMulCase {
 
 void MatMulShare(benchmark::State& state, Pool& pool, const MatMulCase& c) {
   const auto executor = MakeThreadPool(c.threads);
-  const auto backend = MakeBackend(c.backend, *executor).value();
+  const auto backend = MakeComputeBackend(c.backend, *executor).value();
   const MemoryRead& read = BestRead(*executor, pool.NextToRead());
   const Int8Loop* loop = FindInt8Loop(c.backend, c.format);
   Product product(*backend, pool, c.format, c.rows, c.cols, c.tokens);
@@ -280,7 +280,7 @@ void RegisterLimits(Pool& pool, const std::string& file) {
 }
 
 void RegisterMatMul(Pool& pool) {
-  for (const BackendRow& row : Backends()) {
+  for (const ComputeBackendRow& row : ComputeBackends()) {
     if (row.name == "scalar" || !row.supported()) continue;
     for (const Model& model : kModels) {
       for (const auto& [part, rows, cols] :

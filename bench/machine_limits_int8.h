@@ -10,7 +10,7 @@
 namespace moed {
 
 struct Int8Loop {
-  std::string_view backend;  // whose inner loop this is; may run where MakeBackend(backend) works
+  std::string_view backend;  // whose inner loop this is; may run where MakeComputeBackend(backend) works
   FormatId format;
   std::string_view instructions;
   int products;  // multiplications of 8-bit codes an iteration

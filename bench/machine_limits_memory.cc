@@ -75,7 +75,7 @@ std::span<const MemoryRead> MemoryReads() { return kReads; }
 
 bool Runs(std::string_view backend) {
   InlineExecutor executor;
-  return MakeBackend(backend, executor).ok();
+  return MakeComputeBackend(backend, executor).ok();
 }
 
 double ReadRate(const MemoryRead& read, Executor& executor, std::span<const std::byte> memory) {

@@ -14,7 +14,7 @@ inline constexpr size_t kReadPieceBytes = 512 << 10;  // a multiple of it is wha
 
 struct MemoryRead {
   std::string_view name;
-  std::string_view backend;  // may run where MakeBackend(backend) works
+  std::string_view backend;  // may run where MakeComputeBackend(backend) works
   uint64_t (*run)(const std::byte* data,
                   size_t bytes);  // data 64-byte aligned; what is returned has no meaning, it only keeps the loads
 };

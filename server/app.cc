@@ -109,7 +109,7 @@ class App::Impl {
   std::unique_ptr<Tokenizer> tokenizer_;
   ServingPlan plan_;
   std::unique_ptr<Executor> executor_;
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<ComputeBackend> backend_;
   std::unique_ptr<KvPool> kv_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<ReadBackend> reads_;
@@ -240,7 +240,7 @@ void App::Impl::SetServing(bool serving) {
 absl::Status App::Impl::LoadModel() {
   trace_ = std::make_unique<Trace>(clock_, plan_.trace_events);
   executor_ = MakeThreadPool(config_.threads);
-  MOED_ASSIGN_OR_RETURN(backend_, MakeBackend(config_.backend, *executor_));
+  MOED_ASSIGN_OR_RETURN(backend_, MakeComputeBackend(config_.backend, *executor_));
   MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, plan_.memory.kv_pages, config_.kv_format));
   MOED_ASSIGN_OR_RETURN(reads_, OpenReadBackend(config_.io_backend, store_->path(), {.queue_depth = config_.io_queue_depth}));
   if (config_.read_rate) reads_ = MakeThrottledBackend(std::move(reads_), static_cast<double>(*config_.read_rate), clock_);

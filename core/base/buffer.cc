@@ -33,13 +33,11 @@ absl::StatusOr<Buffer> Buffer::Allocate(size_t bytes) {
     if (before < slack) munmap(data + rounded, slack - before);
     madvise(data, rounded, MADV_HUGEPAGE);  // a wish: kernels without large pages refuse
   }
-  return Buffer(data, rounded);
+  return Adopt(data, rounded, MemoryKind::kHost, [](std::byte* mapping, size_t length) { munmap(mapping, length); });
 }
 
 void Buffer::Reset() {
-  if (data_ != nullptr) munmap(data_, bytes_);
-  data_ = nullptr;
-  bytes_ = 0;
+  if (data_ != nullptr) deleter_(data_, bytes_);
 }
 
 Allocator& Allocator::Host() {

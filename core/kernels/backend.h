@@ -42,7 +42,7 @@ struct MatrixView {
   const std::byte* data = nullptr;
 };
 
-// The input of a product in both forms a format may want. Made by Backend::Prepare; padding columns are zero.
+// The input of a product in both forms a format may want. Made by ComputeBackend::Prepare; padding columns are zero.
 struct Activations {
   int tokens = 0;
   int cols = 0;                   // unpadded
@@ -80,9 +80,9 @@ struct AttentionShape {
 
 // Thread contract: one call at a time; work inside goes over the executor given at construction. Never fails: shapes are checked
 // by the caller, which built them from a validated model.
-class Backend {
+class ComputeBackend {
  public:
-  virtual ~Backend() = default;
+  virtual ~ComputeBackend() = default;
   virtual std::string_view name() const = 0;  // "scalar", "avx2"
 
   // Bytes of storage Prepare needs (64-byte aligned storage).
@@ -127,15 +127,15 @@ class Backend {
 };
 
 // One row per implementation, slowest first; "scalar" always works.
-struct BackendRow {
+struct ComputeBackendRow {
   std::string_view name;
-  bool (*supported)();                                   // by this machine
-  absl::Status (*refusal)();                             // why not, where it is not supported
-  std::unique_ptr<Backend> (*make)(Executor& executor);  // null where there are no kernels: never supported
+  bool (*supported)();                                          // by this machine
+  absl::Status (*refusal)();                                    // why not, where it is not supported
+  std::unique_ptr<ComputeBackend> (*make)(Executor& executor);  // null where there are no kernels: never supported
 };
-std::span<const BackendRow> Backends();
+std::span<const ComputeBackendRow> ComputeBackends();
 // `name` from the table, or "auto": the last supported row. INVALID_ARGUMENT names the known ones; FAILED_PRECONDITION when this
 // machine lacks it. The executor must outlive the backend.
-absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name, Executor& executor);
+absl::StatusOr<std::unique_ptr<ComputeBackend>> MakeComputeBackend(std::string_view name, Executor& executor);
 
 }  // namespace moed

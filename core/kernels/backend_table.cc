@@ -12,7 +12,7 @@ namespace moed {
 namespace {
 
 template <const KernelTable& kKernels, const char* kName>
-std::unique_ptr<Backend> Make(Executor& executor) {
+std::unique_ptr<ComputeBackend> Make(Executor& executor) {
   return MakeCpuBackend(kName, kKernels, executor);
 }
 
@@ -50,7 +50,7 @@ bool HasAvx512Vnni() {
 }
 #endif
 
-constexpr BackendRow kBackends[] = {
+constexpr ComputeBackendRow kComputeBackends[] = {
     {kScalar, [] { return true; }, NotThisProcessor<kScalar>, Make<kScalarKernels, kScalar>},
 #if defined(__x86_64__)
     {kAvx2, HasAvx2, NotThisProcessor<kAvx2>, Make<kAvx2Kernels, kAvx2>},
@@ -66,16 +66,16 @@ constexpr BackendRow kBackends[] = {
 
 }  // namespace
 
-std::span<const BackendRow> Backends() { return kBackends; }
+std::span<const ComputeBackendRow> ComputeBackends() { return kComputeBackends; }
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name, Executor& executor) {
-  const BackendRow* chosen = nullptr;
-  for (const BackendRow& row : kBackends) {
+absl::StatusOr<std::unique_ptr<ComputeBackend>> MakeComputeBackend(std::string_view name, Executor& executor) {
+  const ComputeBackendRow* chosen = nullptr;
+  for (const ComputeBackendRow& row : kComputeBackends) {
     if (name == "auto" ? row.supported() : row.name == name) chosen = &row;
   }
   if (chosen == nullptr) {
     return InvalidArgument("unknown compute backend '", name, "'; known: auto, ",
-                           JoinNames(kBackends, [](const BackendRow& row) { return row.name; }));
+                           JoinNames(kComputeBackends, [](const ComputeBackendRow& row) { return row.name; }));
   }
   if (!chosen->supported()) return chosen->refusal();
   return chosen->make(executor);

@@ -20,7 +20,7 @@ int Grain(int64_t least, int64_t units_per_iteration, int multiple = 1) {
   return static_cast<int>(CeilDiv(iterations, multiple) * multiple);
 }
 
-class CpuBackend final : public Backend {
+class CpuBackend final : public ComputeBackend {
  public:
   CpuBackend(std::string_view name, const KernelTable& kernels, Executor& executor)
       : name_(name), kernels_(kernels), executor_(executor) {}
@@ -187,11 +187,11 @@ void CpuBackend::Softmax(float* x, int rows, int cols) {
 
 }  // namespace
 
-std::unique_ptr<Backend> MakeCpuBackend(std::string_view name, const KernelTable& kernels, Executor& executor) {
+std::unique_ptr<ComputeBackend> MakeCpuBackend(std::string_view name, const KernelTable& kernels, Executor& executor) {
   return std::make_unique<CpuBackend>(name, kernels, executor);
 }
 
-size_t Backend::ActivationBytes(int tokens, int cols) {
+size_t ComputeBackend::ActivationBytes(int tokens, int cols) {
   const size_t blocks = static_cast<size_t>(tokens) * Blocks(cols);
   return Arena::Rounded(blocks * kBlockColumns * sizeof(float)) + Arena::Rounded(blocks * kBlockColumns * sizeof(int8_t)) +
          Arena::Rounded(blocks * sizeof(float)) + Arena::Rounded(blocks * sizeof(int32_t));

@@ -1,4 +1,4 @@
-// One Backend over any kernel table: cuts operations into ranges for the executor.
+// One ComputeBackend over any kernel table: cuts operations into ranges for the executor.
 #pragma once
 
 #include <memory>
@@ -10,6 +10,6 @@
 namespace moed {
 
 // `name` and `kernels` live as long as the program, the executor as long as the backend.
-std::unique_ptr<Backend> MakeCpuBackend(std::string_view name, const KernelTable& kernels, Executor& executor);
+std::unique_ptr<ComputeBackend> MakeCpuBackend(std::string_view name, const KernelTable& kernels, Executor& executor);
 
 }  // namespace moed

@@ -8,7 +8,7 @@
 namespace moed {
 namespace {
 
-void AddBias(Backend& backend, float* x, const float* bias, int rows, int width) {
+void AddBias(ComputeBackend& backend, float* x, const float* bias, int rows, int width) {
   if (bias == nullptr) return;
   for (int row = 0; row < rows; ++row) backend.Add(x + static_cast<int64_t>(row) * width, bias, width);
 }
@@ -30,7 +30,7 @@ void AttentionBlock::Run(LayerId layer, const LayerWeights& weights) {
 
 void AttentionBlock::ProjectQkv(const LayerWeights& weights, RowBlock block) {
   Scratch& scratch = step_.scratch;
-  Backend& backend = step_.backend;
+  ComputeBackend& backend = step_.backend;
   const int rows = block.count;
   const float* x = &scratch.x[static_cast<size_t>(block.begin) * step_.spec.hidden];
   backend.RmsNorm(x, weights.attn_norm, step_.spec.rms_eps, rows, step_.spec.hidden, scratch.normed.data());

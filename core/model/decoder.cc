@@ -8,7 +8,7 @@
 namespace moed {
 
 Decoder::Decoder(const ModelSpec& spec, const ModelOptions& options, Weights weights, std::vector<FormatId> expert_formats,
-                 Buffer scratch, Backend& backend, KvPool& kv, Trace* trace)
+                 Buffer scratch, ComputeBackend& backend, KvPool& kv, Trace* trace)
     : spec_(spec),
       weights_(std::move(weights)),
       options_(options),

@@ -12,7 +12,7 @@ namespace moed {
 class Decoder final : public Model {
  public:
   Decoder(const ModelSpec& spec, const ModelOptions& options, Weights weights, std::vector<FormatId> expert_formats,
-          Buffer scratch, Backend& backend, KvPool& kv, Trace* trace);
+          Buffer scratch, ComputeBackend& backend, KvPool& kv, Trace* trace);
 
   const ModelSpec& spec() const override { return spec_; }
   uint64_t trunk_bytes() const override { return weights_.bytes; }

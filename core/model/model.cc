@@ -34,7 +34,7 @@ uint64_t Model::ScratchBytes(const ModelSpec& spec, const ModelOptions& options,
 uint64_t Model::LentBytes(const ModelSpec& spec, const ModelOptions& options) { return moed::LentBytes(spec, options); }
 
 absl::StatusOr<std::unique_ptr<Model>> Model::Load(const StoreReader& store, const ModelSpec& spec, const ModelOptions& options,
-                                                   Backend& backend, KvPool& kv, Trace* trace, ReadBackend* reads) {
+                                                   ComputeBackend& backend, KvPool& kv, Trace* trace, ReadBackend* reads) {
   MOED_RETURN_IF_ERROR(CheckSpec(spec));
   MOED_RETURN_IF_ERROR(CheckOptions(spec, options));
   if (const absl::Status experts = CheckExperts(store.description(), spec); !experts.ok()) {

@@ -52,7 +52,8 @@ class Model {
   // Reads the trunk whole, through `reads` (used until Load returns) unless it is null. Shapes are checked against the spec. All
   // other arguments outlive the model. `trace` may be null.
   static absl::StatusOr<std::unique_ptr<Model>> Load(const StoreReader& store, const ModelSpec& spec, const ModelOptions& options,
-                                                     Backend& backend, KvPool& kv, Trace* trace, ReadBackend* reads = nullptr);
+                                                     ComputeBackend& backend, KvPool& kv, Trace* trace,
+                                                     ReadBackend* reads = nullptr);
 
   virtual const ModelSpec& spec() const = 0;
   virtual uint64_t trunk_bytes() const = 0;

@@ -55,8 +55,8 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   scratch.block_rows = static_cast<int>(rows);
   const auto floats = [&](size_t count) { return source.template Take<float>(count); };
   scratch.logits = floats(logits_rows * spec.vocabulary);
-  scratch.scores =
-      floats(Backend::AttentionScratchFloats({.heads = spec.heads, .kv_heads = spec.kv_heads}, threads, options.max_context));
+  scratch.scores = floats(
+      ComputeBackend::AttentionScratchFloats({.heads = spec.heads, .kv_heads = spec.kv_heads}, threads, options.max_context));
 
   scratch.normed = floats(wide * spec.hidden);
   scratch.gathered = floats(wide * spec.hidden);
@@ -68,10 +68,11 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   scratch.gate = floats(wide * ffn);
   scratch.up = floats(wide * ffn);
 
-  scratch.normed_storage = source.template Take<std::byte>(Backend::ActivationBytes(static_cast<int>(wide), spec.hidden));
-  scratch.gathered_storage = source.template Take<std::byte>(Backend::ActivationBytes(static_cast<int>(wide), spec.hidden));
-  scratch.inner_storage = source.template Take<std::byte>(Backend::ActivationBytes(static_cast<int>(wide), widest));
-  scratch.gate_storage = source.template Take<std::byte>(Backend::ActivationBytes(1, spec.hidden));
+  scratch.normed_storage = source.template Take<std::byte>(ComputeBackend::ActivationBytes(static_cast<int>(wide), spec.hidden));
+  scratch.gathered_storage =
+      source.template Take<std::byte>(ComputeBackend::ActivationBytes(static_cast<int>(wide), spec.hidden));
+  scratch.inner_storage = source.template Take<std::byte>(ComputeBackend::ActivationBytes(static_cast<int>(wide), widest));
+  scratch.gate_storage = source.template Take<std::byte>(ComputeBackend::ActivationBytes(1, spec.hidden));
 
   scratch.key_pages = source.template Take<const void*>(page_pointers);
   scratch.value_pages = source.template Take<const void*>(page_pointers);

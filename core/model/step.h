@@ -21,7 +21,7 @@ struct RowBlock {
 
 struct Step {
   const ModelSpec& spec;
-  Backend& backend;
+  ComputeBackend& backend;
   KvPool& kv;
   Trace* trace;                          // may be null
   std::vector<FormatId> expert_formats;  // [precision]

@@ -97,7 +97,9 @@ absl::Status ApplyPresetOptions(std::string_view text, Config& config) {
 absl::Status ApplyIoBackend(std::string_view text, Config& config) {
   return SetName(text, ReadBackends(), "auto", config.io_backend);
 }
-absl::Status ApplyBackend(std::string_view text, Config& config) { return SetName(text, Backends(), "auto", config.backend); }
+absl::Status ApplyBackend(std::string_view text, Config& config) {
+  return SetName(text, ComputeBackends(), "auto", config.backend);
+}
 
 struct ChecksumRow {
   std::string_view name;

@@ -3,6 +3,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <limits>
@@ -60,6 +62,30 @@ TEST(BufferTest, MovesHandOverTheMappingAndTheLastOwnerReturnsIt) {
   EXPECT_TRUE(IsMapped(page));
   third = Buffer();
   EXPECT_FALSE(IsMapped(page));
+}
+
+int returned_bytes = 0;  // by CountReturn, which cannot capture
+
+void CountReturn(std::byte*, size_t bytes) { returned_bytes += static_cast<int>(bytes); }
+
+TEST(BufferTest, AdoptedMemoryKeepsItsKindAndGoesBackOnceTheWayItsAllocatorAsks) {
+  for (const MemoryKind kind : {MemoryKind::kHost, MemoryKind::kPinned, MemoryKind::kDevice, MemoryKind::kManaged}) {
+    returned_bytes = 0;
+    std::array<std::byte, 24> memory;
+    {
+      Buffer first = Buffer::Adopt(memory.data(), memory.size(), kind, CountReturn);
+      EXPECT_EQ(first.kind(), kind);
+      EXPECT_EQ(first.data(), memory.data());
+      Buffer second = std::move(first);
+      EXPECT_EQ(first.kind(), MemoryKind::kHost);
+      EXPECT_EQ(second.kind(), kind);
+      EXPECT_EQ(second.size(), memory.size());
+      first = Buffer();
+      EXPECT_EQ(returned_bytes, 0);
+    }
+    EXPECT_EQ(returned_bytes, 24);
+  }
+  EXPECT_EQ(Buffer::Allocate(1)->kind(), MemoryKind::kHost);
 }
 
 TEST(AllocatorTest, TheHostGivesBuffers) {

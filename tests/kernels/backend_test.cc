@@ -15,11 +15,11 @@ using ::testing::HasSubstr;
 
 TEST(Backends, MadeByName) {
   InlineExecutor executor;
-  ASSERT_EQ(Backends().front().name, "scalar");
-  EXPECT_TRUE(Backends().front().supported());
+  ASSERT_EQ(ComputeBackends().front().name, "scalar");
+  EXPECT_TRUE(ComputeBackends().front().supported());
   std::string_view best;
-  for (const BackendRow& row : Backends()) {
-    const auto backend = MakeBackend(row.name, executor);
+  for (const ComputeBackendRow& row : ComputeBackends()) {
+    const auto backend = MakeComputeBackend(row.name, executor);
     if (row.supported()) {
       ASSERT_TRUE(backend.ok()) << backend.status();
       EXPECT_EQ((*backend)->name(), row.name);
@@ -30,28 +30,29 @@ TEST(Backends, MadeByName) {
       EXPECT_THAT(absl::AsciiStrToLower(backend.status().message()), HasSubstr(std::string(row.name)));
     }
   }
-  EXPECT_EQ(MakeBackend("auto", executor).value()->name(), best);
+  EXPECT_EQ(MakeComputeBackend("auto", executor).value()->name(), best);
 }
 
 TEST(Backends, UnknownNameListsTheKnown) {
   InlineExecutor executor;
   for (std::string_view name : {"", "AVX2", "cuda9"}) {
-    const absl::Status status = MakeBackend(name, executor).status();
+    const absl::Status status = MakeComputeBackend(name, executor).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr("auto"));
-    for (const BackendRow& row : Backends()) EXPECT_THAT(std::string(status.message()), HasSubstr(std::string(row.name)));
+    for (const ComputeBackendRow& row : ComputeBackends())
+      EXPECT_THAT(std::string(status.message()), HasSubstr(std::string(row.name)));
   }
 }
 
 class EveryBackend : public ::testing::TestWithParam<std::string_view> {
  protected:
   void SetUp() override {
-    auto backend = MakeBackend(GetParam(), *executor_);
+    auto backend = MakeComputeBackend(GetParam(), *executor_);
     if (backend.status().code() == absl::StatusCode::kFailedPrecondition) GTEST_SKIP() << backend.status();
     backend_ = std::move(backend).value();
   }
   std::unique_ptr<Executor> executor_ = MakeThreadPool(2);
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<ComputeBackend> backend_;
 };
 
 TEST_P(EveryBackend, ATokenNeverDependsOnItsBatch) {
@@ -86,7 +87,7 @@ TEST_P(EveryBackend, JobsSideBySideAreTheSameAsAlone) {
     inputs.push_back(Gaussian(s.tokens * s.cols, s.cols));
     expected.push_back(Multiply(*backend_, matrices.back().view, inputs.back(), s.tokens));
     outputs.emplace_back(s.tokens * s.rows);
-    storage.push_back(Buffer::Allocate(Backend::ActivationBytes(s.tokens, s.cols)).value());
+    storage.push_back(Buffer::Allocate(ComputeBackend::ActivationBytes(s.tokens, s.cols)).value());
     activations.push_back(backend_->Prepare(inputs.back().data(), s.tokens, s.cols, s.cols, storage.back().span()));
   }
   std::vector<MatMulJob> jobs;
@@ -103,7 +104,7 @@ TEST_P(EveryBackend, WritesOnlyTheRowsThereAre) {
       const int tokens = 5, cols = 32, stride = rows + 11;
       const PackedMatrix matrix = RandomMatrix(format.id, rows, cols, 1);
       const std::vector<float> x = Gaussian(tokens * cols, 2);
-      Buffer storage = Buffer::Allocate(Backend::ActivationBytes(tokens, cols)).value();
+      Buffer storage = Buffer::Allocate(ComputeBackend::ActivationBytes(tokens, cols)).value();
       const Activations activations = backend_->Prepare(x.data(), tokens, cols, cols, storage.span());
       std::vector<float> y(tokens * stride, -77.0f);
       const MatMulJob job{matrix.view, &activations, y.data(), stride};
@@ -119,7 +120,7 @@ TEST_P(EveryBackend, NothingToDoIsFine) {
   backend_->SwiGlu(nullptr, nullptr, 0, nullptr);
   backend_->Softmax(nullptr, 0, 5);
   backend_->Add(nullptr, nullptr, 0);
-  Buffer storage = Buffer::Allocate(Backend::ActivationBytes(0, 64) + 1).value();
+  Buffer storage = Buffer::Allocate(ComputeBackend::ActivationBytes(0, 64) + 1).value();
   const Activations activations = backend_->Prepare(nullptr, 0, 64, 64, storage.span());
   const PackedMatrix matrix = RandomMatrix(FormatId::kQ8, 8, 64, 1);
   const MatMulJob job{matrix.view, &activations, nullptr, 8};

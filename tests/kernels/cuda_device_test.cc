@@ -35,7 +35,7 @@ TEST(CudaDevice, VersionsAreThoseOfTheToolkits) {
 
 TEST(CudaDevice, TheBackendIsRefusedWithTheDeviceOrTheReason) {
   InlineExecutor executor;
-  const absl::Status refused = MakeBackend("cuda", executor).status();
+  const absl::Status refused = MakeComputeBackend("cuda", executor).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   const std::string message(refused.message());
   if (const auto devices = FindCudaDevices(); devices.ok()) {

@@ -12,14 +12,14 @@ namespace {
 class Definition : public ::testing::Test {
  protected:
   InlineExecutor executor_;
-  std::unique_ptr<Backend> backend_ = MakeBackend("scalar", executor_).value();
+  std::unique_ptr<ComputeBackend> backend_ = MakeComputeBackend("scalar", executor_).value();
 };
 
 TEST_F(Definition, PreparedActivations) {
   const int tokens = 3, cols = 50, stride = 57;
   std::vector<float> x = Gaussian(tokens * stride, 1);
   for (int k = 32; k < 50; ++k) x[stride + k] = 0;  // a block of zeros
-  Buffer storage = Buffer::Allocate(Backend::ActivationBytes(tokens, cols)).value();
+  Buffer storage = Buffer::Allocate(ComputeBackend::ActivationBytes(tokens, cols)).value();
   const Activations a = backend_->Prepare(x.data(), tokens, cols, stride, storage.span());
   EXPECT_EQ(a.tokens, tokens);
   EXPECT_EQ(a.cols, cols);
@@ -134,7 +134,7 @@ TEST_F(Definition, AttentionOverPages) {
     value_pages.push_back(values.back().data());
   }
   std::vector<float> output(query.size());
-  std::vector<float> scratch(Backend::AttentionScratchFloats(shape, 1, length));
+  std::vector<float> scratch(ComputeBackend::AttentionScratchFloats(shape, 1, length));
   const AttentionJob job{query.data(), output.data(), key_pages, value_pages, length};
   backend_->Attention(shape, {&job, 1}, scratch);
   for (int head = 0; head < shape.heads; ++head) {
@@ -158,7 +158,7 @@ TEST_F(Definition, AttentionOverNarrowRowsIsAttentionOverWhatTheyWidenTo) {
   AttentionShape shape{.heads = 2, .kv_heads = 1, .head_dim = 34, .page_tokens = 4, .scale = 0.4f};
   const int length = 4;
   const std::vector<float> query = Gaussian(shape.heads * shape.head_dim, 1);
-  std::vector<float> scratch(Backend::AttentionScratchFloats(shape, 1, length));
+  std::vector<float> scratch(ComputeBackend::AttentionScratchFloats(shape, 1, length));
   for (const KvFormat format : {KvFormat::kF16, KvFormat::kQ8}) {
     std::vector<unsigned char> rows[2];
     std::vector<float> widened[2];

@@ -21,7 +21,7 @@ class Exactness : public ::testing::TestWithParam<std::tuple<std::string_view, i
   void SetUp() override {
     const auto [name, threads] = GetParam();
     executor_ = MakeThreadPool(threads);
-    auto backend = MakeBackend(name, *executor_);
+    auto backend = MakeComputeBackend(name, *executor_);
     if (backend.status().code() == absl::StatusCode::kFailedPrecondition) GTEST_SKIP() << backend.status();
     backend_ = std::move(backend).value();
   }
@@ -38,9 +38,9 @@ class Exactness : public ::testing::TestWithParam<std::tuple<std::string_view, i
   void CompareAttention(AttentionShape shape);
 
   InlineExecutor inline_;
-  std::unique_ptr<Backend> scalar_ = MakeBackend("scalar", inline_).value();
+  std::unique_ptr<ComputeBackend> scalar_ = MakeComputeBackend("scalar", inline_).value();
   std::unique_ptr<Executor> executor_;
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<ComputeBackend> backend_;
 };
 
 // Values where roundings, signs of zero, overflow and underflow show.
@@ -63,7 +63,7 @@ TEST_P(Exactness, Prepare) {
       for (bool awkward : {false, true}) {
         const std::vector<float> x = awkward ? Awkward(tokens * cols, cols) : Gaussian(tokens * cols, cols);
         Misaligned<float> input(x, cols % 8);
-        const size_t bytes = Backend::ActivationBytes(tokens, cols);
+        const size_t bytes = ComputeBackend::ActivationBytes(tokens, cols);
         Buffer expected_storage = Buffer::Allocate(bytes).value(), storage = Buffer::Allocate(bytes).value();
         const Activations expected = scalar_->Prepare(x.data(), tokens, cols, cols, expected_storage.span());
         const Activations found = backend_->Prepare(input.data(), tokens, cols, cols, storage.span());
@@ -193,7 +193,7 @@ TEST_P(Exactness, RmsNorm) {
   for (int cols : kLengths) {
     for (int rows : {1, 3, 40}) {
       const std::vector<float> weight = Gaussian(cols, 2);
-      const auto operation = [&](Backend& backend, float* x) { backend.RmsNorm(x, weight.data(), 1e-6f, rows, cols, x); };
+      const auto operation = [&](ComputeBackend& backend, float* x) { backend.RmsNorm(x, weight.data(), 1e-6f, rows, cols, x); };
       Compare(Gaussian(rows * cols, cols), cols % 8, operation);
       Compare(Gaussian(rows * cols, cols, 1e-23f), 1, operation);
       Compare(Awkward(rows * cols, cols), 3, operation);
@@ -209,7 +209,7 @@ TEST_P(Exactness, Rope) {
       for (int t = 0; t < tokens; ++t) positions[t] = t * t * 7919 + 1;
       std::vector<float> inv_freq(head_dim / 2);
       for (int i = 0; i < head_dim / 2; ++i) inv_freq[i] = static_cast<float>(std::pow(1e6, -2.0 * i / head_dim));
-      Compare(Gaussian(tokens * stride, head_dim), head_dim % 8, [&](Backend& backend, float* x) {
+      Compare(Gaussian(tokens * stride, head_dim), head_dim % 8, [&](ComputeBackend& backend, float* x) {
         backend.Rope(x, tokens, stride, heads, head_dim, positions.data(), inv_freq.data());
       });
     }
@@ -222,7 +222,7 @@ TEST_P(Exactness, RopeAngles) {
   for (int i = 0; i < kHeadDim / 2; ++i) inv_freq[i] = static_cast<float>(std::pow(10000.0, -2.0 * i / kHeadDim));
   for (int32_t position : {0, 1, 2, 3, 100, 4095, 32768, 131071, 999999, std::numeric_limits<int32_t>::max()}) {
     Compare(Gaussian(kHeadDim, 1), 1,
-            [&](Backend& backend, float* x) { backend.Rope(x, 1, kHeadDim, 1, kHeadDim, &position, inv_freq.data()); });
+            [&](ComputeBackend& backend, float* x) { backend.Rope(x, 1, kHeadDim, 1, kHeadDim, &position, inv_freq.data()); });
   }
 }
 
@@ -235,12 +235,12 @@ void Exactness::CompareAttention(AttentionShape shape) {
   const size_t token_floats = static_cast<size_t>(shape.heads) * shape.head_dim;
   std::vector<const void*> key_pages, value_pages;
   // One job for every length from 1 to `longest`, all in one call.
-  const auto operation = [&](Backend& backend, float* output) {
+  const auto operation = [&](ComputeBackend& backend, float* output) {
     std::vector<AttentionJob> jobs;
     for (int i = 0; i < longest; ++i) {
       jobs.push_back({query.data() + i * token_floats, output + i * token_floats, key_pages, value_pages, i + 1});
     }
-    std::vector<float> scores(Backend::AttentionScratchFloats(shape, backend.threads(), longest));
+    std::vector<float> scores(ComputeBackend::AttentionScratchFloats(shape, backend.threads(), longest));
     backend.Attention(shape, jobs, scores);
   };
   for (int format = 0; format < kKvFormatCount; ++format) {
@@ -277,7 +277,7 @@ TEST_P(Exactness, Attention) {
 TEST_P(Exactness, Softmax) {
   for (int cols : kLengths) {
     for (int rows : {1, 4, 30}) {
-      const auto operation = [&](Backend& backend, float* x) { backend.Softmax(x, rows, cols); };
+      const auto operation = [&](ComputeBackend& backend, float* x) { backend.Softmax(x, rows, cols); };
       Compare(Gaussian(rows * cols, cols, 4.0f), cols % 8, operation);
       Compare(Gaussian(rows * cols, cols, 60.0f), 1, operation);  // many underflow
       Compare(Awkward(rows * cols, cols), 2, operation);
@@ -291,10 +291,10 @@ TEST_P(Exactness, Elementwise) {
       const std::vector<float> x = awkward ? Awkward(n, n) : Gaussian(n, n);
       const std::vector<float> other = awkward ? Awkward(n, n + 1) : Gaussian(n, n + 1);
       const size_t misalignment = n % 8;
-      Compare(x, misalignment, [&](Backend& backend, float* y) { backend.SwiGlu(y, other.data(), n, y); });
-      Compare(x, misalignment, [&](Backend& backend, float* y) { backend.SwiGlu(other.data(), y, n, y); });
-      Compare(x, misalignment, [&](Backend& backend, float* y) { backend.AddScaled(y, other.data(), 0.37f, n); });
-      Compare(x, misalignment, [&](Backend& backend, float* y) { backend.Add(y, other.data(), n); });
+      Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.SwiGlu(y, other.data(), n, y); });
+      Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.SwiGlu(other.data(), y, n, y); });
+      Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.AddScaled(y, other.data(), 0.37f, n); });
+      Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.Add(y, other.data(), n); });
     }
   }
 }
@@ -303,7 +303,8 @@ TEST_P(Exactness, SwiGluOverTheWholeRange) {
   std::vector<float> gate;
   for (float x = -130.0f; x < 130.0f; x += 0.0037f) gate.push_back(x);
   const std::vector<float> up(gate.size(), 1.0f);
-  Compare(gate, 0, [&](Backend& backend, float* y) { backend.SwiGlu(y, up.data(), static_cast<int64_t>(gate.size()), y); });
+  Compare(gate, 0,
+          [&](ComputeBackend& backend, float* y) { backend.SwiGlu(y, up.data(), static_cast<int64_t>(gate.size()), y); });
 }
 
 TEST_P(Exactness, Sigmoid) {

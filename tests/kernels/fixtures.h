@@ -20,7 +20,7 @@ namespace moed {
 
 inline std::vector<std::string_view> BackendNames() {
   std::vector<std::string_view> names;
-  for (const BackendRow& row : Backends()) {
+  for (const ComputeBackendRow& row : ComputeBackends()) {
     if (row.make != nullptr) names.push_back(row.name);
   }
   return names;
@@ -75,10 +75,10 @@ inline PackedMatrix RandomMatrix(FormatId format, int rows, int cols, uint32_t s
 }
 
 // y (tokens, rows) of one product on `backend`, `misalignment` floats off for the input.
-inline std::vector<float> Multiply(Backend& backend, const MatrixView& weights, std::span<const float> x, int tokens,
+inline std::vector<float> Multiply(ComputeBackend& backend, const MatrixView& weights, std::span<const float> x, int tokens,
                                    size_t misalignment = 0) {
   Misaligned<float> input(x, misalignment);
-  Buffer storage = Buffer::Allocate(Backend::ActivationBytes(tokens, weights.cols)).value();
+  Buffer storage = Buffer::Allocate(ComputeBackend::ActivationBytes(tokens, weights.cols)).value();
   const Activations activations = backend.Prepare(input.data(), tokens, weights.cols, weights.cols, storage.span());
   std::vector<float> y(static_cast<size_t>(tokens) * weights.rows);
   const MatMulJob job{weights, &activations, y.data(), weights.rows};

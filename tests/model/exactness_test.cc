@@ -57,7 +57,7 @@ TEST_P(ExactnessTest, Chunks) {
 }
 
 TEST_P(ExactnessTest, BackendsAndThreads) {
-  for (const BackendRow& backend : Backends()) {
+  for (const ComputeBackendRow& backend : ComputeBackends()) {
     if (!backend.supported()) continue;
     for (const int threads : {1, 2}) {
       for (const size_t chunk_tokens : {5, kPromptTokens}) {

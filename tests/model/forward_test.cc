@@ -211,7 +211,7 @@ TEST_P(ForwardTest, ScratchBytesAreExact) {
 TEST_P(ForwardTest, LoadRefusesOptionsAndSpecsThatDoNotFit) {
   const ModelSpec spec = *SpecFromJson(store_.description().model_spec);
   InlineExecutor executor;
-  auto backend = *MakeBackend("scalar", executor);
+  auto backend = *MakeComputeBackend("scalar", executor);
   auto kv = *KvPool::Create(spec, 1);
   const auto load = [&](const ModelSpec& other, const ModelOptions& options) {
     return Model::Load(store_, other, options, *backend, *kv, nullptr).status();

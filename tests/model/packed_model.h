@@ -97,7 +97,7 @@ class PackedModel {
       : store_(store), executor_(MakeThreadPool(setup.threads)) {
     auto spec = SpecFromJson(store.description().model_spec);
     EXPECT_TRUE(spec.ok()) << spec.status();
-    auto backend = MakeBackend(setup.backend, *executor_);
+    auto backend = MakeComputeBackend(setup.backend, *executor_);
     EXPECT_TRUE(backend.ok()) << backend.status();
     backend_ = *std::move(backend);
     auto kv = KvPool::Create(*spec, setup.kv_pages, setup.kv_format);
@@ -142,7 +142,7 @@ class PackedModel {
  private:
   const StoreReader& store_;
   std::unique_ptr<Executor> executor_;
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<ComputeBackend> backend_;
   std::unique_ptr<KvPool> kv_;
   std::unique_ptr<Model> model_;
 };

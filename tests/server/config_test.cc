@@ -186,7 +186,7 @@ std::vector<std::string> NamesOf(const Rows& rows) {
 TEST_F(ConfigTest, NamesComeFromTheTables) {
   const std::map<std::string, std::vector<std::string>> kTables = {
       {"preset", NamesOf(Presets())},       {"policy", NamesOf(Policies())},         {"fidelity-rule", NamesOf(FidelityRules())},
-      {"predictor", NamesOf(Predictors())}, {"io-backend", NamesOf(ReadBackends())}, {"backend", NamesOf(Backends())}};
+      {"predictor", NamesOf(Predictors())}, {"io-backend", NamesOf(ReadBackends())}, {"backend", NamesOf(ComputeBackends())}};
   for (const auto& [flag, names] : kTables) {
     const std::string error = Error({"--store", "x", "--" + flag, "nonsense"});
     EXPECT_THAT(error, HasSubstr("nonsense"));

@@ -54,12 +54,12 @@ struct Rig::Stream {
 
 Rig::Rig(const RigOptions& options) : Rig(options, nullptr, nullptr) {}
 
-Rig::Rig(const RigOptions& options, ReadBackend* reads, Backend* backend) : may_lose_(options.may_lose) {
+Rig::Rig(const RigOptions& options, ReadBackend* reads, ComputeBackend* backend) : may_lose_(options.may_lose) {
   const std::string& path = DemoStorePath(options.expert_formats);
   store_ = Must(StoreReader::Open(path));
   const ModelSpec spec = Must(SpecFromJson(store_->description().model_spec));
   executor_ = MakeThreadPool(options.threads);
-  if (backend == nullptr) backend = (own_backend_ = Must(MakeBackend(options.compute, *executor_))).get();
+  if (backend == nullptr) backend = (own_backend_ = Must(MakeComputeBackend(options.compute, *executor_))).get();
   if (reads == nullptr) reads = (own_reads_ = Must(OpenReadBackend(options.io_backend, path, {}))).get();
   kv_ = Must(KvPool::Create(spec, options.kv_pages));
   const ModelOptions model_options{options.max_step_tokens, options.max_context, 4, options.own_step_tokens};

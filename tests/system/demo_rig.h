@@ -45,7 +45,7 @@ class Rig {
  public:
   explicit Rig(const RigOptions& options);
   // With parts of the test's own in place of the real ones; null = the real one. They outlive the rig.
-  Rig(const RigOptions& options, ReadBackend* reads, Backend* backend);
+  Rig(const RigOptions& options, ReadBackend* reads, ComputeBackend* backend);
 
   // Greedy tokens after `prompt`; the prompt is computed in pieces of `chunk`. `logits` collects every row computed, when not
   // null.
@@ -70,7 +70,7 @@ class Rig {
   std::unique_ptr<StoreReader> store_;
   std::vector<uint64_t> record_bytes_;
   std::unique_ptr<Executor> executor_;
-  std::unique_ptr<Backend> own_backend_;
+  std::unique_ptr<ComputeBackend> own_backend_;
   std::unique_ptr<ReadBackend> own_reads_;
   std::unique_ptr<KvPool> kv_;
   std::unique_ptr<Model> model_;

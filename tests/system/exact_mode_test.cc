@@ -143,7 +143,7 @@ TEST(ExactMode, EveryReadBackend) {
 }
 
 TEST(ExactMode, EveryComputeBackendThreadCountAndChunk) {
-  for (const BackendRow& backend : Backends()) {
+  for (const ComputeBackendRow& backend : ComputeBackends()) {
     if (!backend.supported()) continue;
     for (const int threads : {1, 2, 3}) {
       for (const int chunk : {1, 3, 12}) {

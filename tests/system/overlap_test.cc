@@ -31,9 +31,9 @@ class SlowFile final : public RandomAccessFile {
 };
 
 // A processor whose matrix products take their time.
-class SlowBackend final : public Backend {
+class SlowBackend final : public ComputeBackend {
  public:
-  explicit SlowBackend(Backend& next) : next_(next) {}
+  explicit SlowBackend(ComputeBackend& next) : next_(next) {}
   std::string_view name() const override { return "slow"; }
   Activations Prepare(const float* x, int tokens, int cols, int64_t stride, std::span<std::byte> storage) override {
     return next_.Prepare(x, tokens, cols, stride, storage);
@@ -60,7 +60,7 @@ class SlowBackend final : public Backend {
   int threads() const override { return next_.threads(); }
 
  private:
-  Backend& next_;
+  ComputeBackend& next_;
 };
 
 using Interval = std::pair<int64_t, int64_t>;
@@ -98,7 +98,7 @@ double OverlapShare(const std::string& predictor) {
   options.max_reads_in_flight = 1;
   options.trace = &trace;
   auto executor = MakeThreadPool(1);
-  auto backend = *MakeBackend("auto", *executor);
+  auto backend = *MakeComputeBackend("auto", *executor);
   SlowBackend slow(*backend);
   std::shared_ptr<const RandomAccessFile> file = std::make_shared<SlowFile>(*OpenBuffered(DemoStorePath(options.expert_formats)));
   auto reads = MakeThreadedReadBackend("slow", file, 1);

@@ -78,7 +78,7 @@ class LossEvaluator {
   std::vector<uint64_t> record_bytes_;  // by precision
   std::unique_ptr<StoreReader> store_;
   std::unique_ptr<Executor> executor_;
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<ComputeBackend> backend_;
   std::unique_ptr<ReadBackend> reads_;
   std::unique_ptr<KvPool> kv_;
   std::unique_ptr<Model> model_;

@@ -36,12 +36,12 @@ CachedKey KeyAt(const StoreDescription& store, size_t expert) {
   return {store.moe_layers[expert / experts], static_cast<int32_t>(expert % experts), kReferencePrecision};
 }
 
-double SecondsOfProducts(Backend& backend, const ExpertLayout& layout, const std::byte* record) {
+double SecondsOfProducts(ComputeBackend& backend, const ExpertLayout& layout, const std::byte* record) {
   int widest = 0;
   for (const ExpertSegment& segment : layout.segments) widest = std::max({widest, segment.rows, segment.cols});
   const std::vector<float> input(static_cast<size_t>(widest), .25f);
   std::vector<float> output(static_cast<size_t>(widest));
-  absl::StatusOr<Buffer> storage = Buffer::Allocate(Backend::ActivationBytes(1, widest));
+  absl::StatusOr<Buffer> storage = Buffer::Allocate(ComputeBackend::ActivationBytes(1, widest));
   if (!storage.ok()) return 0;
   int64_t begin = 0;
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
@@ -66,7 +66,7 @@ absl::StatusOr<ExpertProfile> ProfileExperts(const StoreReader& store, int threa
   MOED_ASSIGN_OR_RETURN(const std::unique_ptr<ReadBackend> reads, OpenReadBackend("auto", store.path(), {}));
   MOED_ASSIGN_OR_RETURN(const Buffer record, Buffer::Allocate(layout.record_bytes));
   const std::unique_ptr<Executor> executor = MakeThreadPool(threads);
-  MOED_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, MakeBackend("auto", *executor));
+  MOED_ASSIGN_OR_RETURN(const std::unique_ptr<ComputeBackend> backend, MakeComputeBackend("auto", *executor));
   ExpertProfile profile{.bytes = layout.record_bytes};
   for (size_t i = 0; i < count; ++i) {
     const int64_t begin = Clock::Real().NowNanos();
