@@ -102,8 +102,8 @@ class Product {
     std::normal_distribution<float> normal;
     std::vector<float> x(static_cast<size_t>(tokens) * cols);
     for (float& value : x) value = normal(random);
-    storage_ = Buffer::Allocate(ComputeBackend::ActivationBytes(tokens, cols)).value();
-    input_ = backend.Prepare(x.data(), tokens, cols, cols, storage_.span());
+    storage_ = Buffer::Allocate(ActivationBytes(tokens, cols)).value();
+    input_ = backend.Prepare(x.data(), tokens, cols, cols, kAllForms, storage_.span());
     output_.resize(static_cast<size_t>(tokens) * rows);
   }
   double bytes() const { return static_cast<double>(bytes_); }

@@ -95,9 +95,11 @@ class ExpertProvider {
   virtual void OnSequenceStart(SequenceId sequence) = 0;
   virtual void OnSequenceEnd(SequenceId sequence) = 0;
   virtual void OnToken(SequenceId sequence, TokenId token) = 0;
-  // The gate's input (hidden) of one token of `layer`, before its router ran. Called for the last token of each sequence in the
-  // step.
+  // The gate's input (hidden) of `layer`, before its Begin: of the last token of each sequence in the step, then of every token.
   virtual void OnGateInput(SequenceId sequence, LayerId layer, std::span<const float> hidden) = 0;
+  virtual void OnTokenGateInput(SequenceId sequence, LayerId layer, std::span<const float> hidden) = 0;
+  // Whether MaskRouter is to be called: a layer's logits then come to the host before anything is chosen, which costs a wait.
+  virtual bool masks_router() const = 0;
   // Before top-k, for every token: the gate's input (hidden) and its logits (experts), of which the mask may set some to minus
   // infinity. `token` has no choices yet; gets what was masked.
   virtual void MaskRouter(LayerId layer, std::span<const float> hidden, std::span<float> logits, TokenRouting& token) = 0;

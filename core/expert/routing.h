@@ -5,17 +5,13 @@
 #include <span>
 #include <vector>
 
+#include "core/base/expert_choice.h"
 #include "core/base/ids.h"
 
 namespace moed {
 
 enum class Phase : uint8_t { kPrefill = 0, kDecode = 1 };
 inline constexpr int kPhases = 2;
-
-struct ExpertChoice {
-  int32_t expert = 0;
-  float probability = 0;  // the weight its output is multiplied with
-};
 
 // Of the gate mass of a token's choices in a layer, the share that may be computed below the reference precision or left out.
 inline constexpr float kLoseNothing = 0;   // exact

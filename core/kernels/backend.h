@@ -1,6 +1,13 @@
 // The operations a decoder needs. One op = contract here, scalar definition in reference.cc, one file per instruction set in
 // cpu/.
 //
+// Operations are enqueued: a call may return before the operation has run. They run in the order of their calls, each as if those
+// before it had ended; ComputeBackend::Fence returns when all have. What an operation is given is of two kinds:
+//   descriptions  shapes, jobs, Activations, token ids, positions, row numbers, lists of pages: the call copies them
+//   numbers       weights, activations, keys and values, scratch: behind pointers to floats and bytes. From the call to the next
+//                 Fence the host returns none of their memory, writes none, and reads none that an operation writes
+// The CPU's backends compute during the call and are always idle.
+//
 // Exact arithmetic. The scalar definition fixes every rounding and every order of additions, so that all backends give the same
 // bits (compiled with -ffp-contract=off, fused multiply-adds written out):
 //   activations   blocks of 32: d = max|x| / 127, q = round-to-nearest-even(x * (127 / max|x|));
@@ -29,6 +36,9 @@
 
 #include "absl/status/statusor.h"
 #include "core/base/executor.h"
+#include "core/base/expert_choice.h"
+#include "core/base/ids.h"
+#include "core/kernels/activations.h"
 #include "core/kernels/kv_rows.h"
 #include "core/quant/format.h"
 
@@ -40,16 +50,6 @@ struct MatrixView {
   int rows = 0;
   int cols = 0;
   const std::byte* data = nullptr;
-};
-
-// The input of a product in both forms a format may want. Made by ComputeBackend::Prepare; padding columns are zero.
-struct Activations {
-  int tokens = 0;
-  int cols = 0;                   // unpadded
-  const float* values = nullptr;  // (tokens, Blocks(cols) * 32)
-  const int8_t* codes = nullptr;  // (tokens, Blocks(cols) * 32)
-  const float* scales = nullptr;  // (tokens, Blocks(cols))
-  const int32_t* sums = nullptr;  // (tokens, Blocks(cols)): sum of the block's codes
 };
 
 struct MatMulJob {
@@ -78,21 +78,58 @@ struct AttentionShape {
   KvFormat kv_format = KvFormat::kF32;
 };
 
+// How a layer's router chooses among its experts.
+struct RouterShape {
+  int experts = 0;
+  int top_k = 0;
+  bool normalize = false;  // the weights of a token's choices are divided by their sum
+};
+
+inline constexpr int32_t kNoOutput = -1;
+
+// What a layer with experts adds to the residual stream. Each row in this order: slot after slot weight * output, then the shared
+// expert's output times the sigmoid of its gate.
+struct CombineJob {
+  int rows = 0;
+  int cols = 0;
+  int top_k = 0;
+  const ExpertChoice* choices = nullptr;  // (rows, top_k): their weights
+  std::span<const int32_t> places;        // (rows, top_k): which row of `outputs` is the slot's; kNoOutput: it adds nothing
+  const float* outputs = nullptr;         // (any, cols)
+  const float* shared = nullptr;          // (rows, cols); null: no shared expert
+  const float* shared_gate = nullptr;     // (rows); null: the shared expert's weight is 1
+  float* x = nullptr;                     // (rows, cols)
+};
+
 // Thread contract: one call at a time; work inside goes over the executor given at construction. Never fails: shapes are checked
-// by the caller, which built them from a validated model.
+// by the caller, which built them from a validated model. x and y are rows of `cols` floats, one after the other.
 class ComputeBackend {
  public:
   virtual ~ComputeBackend() = default;
   virtual std::string_view name() const = 0;  // "scalar", "avx2"
+  virtual int threads() const = 0;
 
-  // Bytes of storage Prepare needs (64-byte aligned storage).
-  static size_t ActivationBytes(int tokens, int cols);
-  // x (tokens, cols) with `stride` floats from token to token. The result points into `storage`.
-  virtual Activations Prepare(const float* x, int tokens, int cols, int64_t stride, std::span<std::byte> storage) = 0;
+  // Returns when everything enqueued has run. The only wait.
+  virtual void Fence() = 0;
+  // Whether everything enqueued has run, without waiting.
+  virtual bool Idle() const = 0;
 
-  // All jobs in one parallel region (query, key and value; gate and up).
+  // y (tokens, matrix.cols) = the matrix's rows of these numbers.
+  virtual void Embed(const MatrixView& matrix, std::span<const TokenId> tokens, float* y) = 0;
+  // y (rows.size(), cols) = rows of x; apart from x.
+  virtual void GatherRows(const float* x, int cols, std::span<const int32_t> rows, float* y) = 0;
+
+  // x (tokens, cols) with `stride` floats from token to token, in the forms asked for. The result points into `storage`.
+  virtual Activations Prepare(const float* x, int tokens, int cols, int64_t stride, InputForms forms,
+                              std::span<std::byte> storage) = 0;
+  // Those rows of prepared activations, in the same forms. The result points into `storage`, which is not theirs.
+  virtual Activations Gather(const Activations& from, std::span<const int32_t> rows, std::span<std::byte> storage) = 0;
+
+  // All jobs in one parallel region (query, key and value; gate and up). No output is another job's input.
   virtual void MatMul(std::span<const MatMulJob> jobs) = 0;
 
+  // Each row of x += bias (cols).
+  virtual void AddBias(float* x, const float* bias, int rows, int cols) = 0;
   // y = x * weight / sqrt(mean(x^2) + eps), row by row. x, y (rows, cols), may alias; weight (cols).
   virtual void RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) = 0;
 
@@ -114,13 +151,13 @@ class ComputeBackend {
   virtual void SwiGlu(const float* gate, const float* up, int64_t n, float* out) = 0;
   // In place over rows of cols.
   virtual void Softmax(float* x, int rows, int cols) = 0;
-  virtual float Sigmoid(float x) = 0;
+  // logits (rows, experts) become probabilities by softmax; choices (rows, top_k): ChooseExperts (router.h) of each row.
+  virtual void Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) = 0;
+  virtual void Combine(const CombineJob& job) = 0;
   // y = fma(scale, x, y), n elements.
   virtual void AddScaled(float* y, const float* x, float scale, int64_t n) = 0;
   // y = y + x.
   virtual void Add(float* y, const float* x, int64_t n) = 0;
-
-  virtual int threads() const = 0;
 
  private:
   static constexpr size_t RoundUpTo8(int n) { return (static_cast<size_t>(n) + 7) / 8 * 8; }

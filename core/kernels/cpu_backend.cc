@@ -3,16 +3,18 @@
 #include <algorithm>
 #include <atomic>
 
-#include "core/base/buffer.h"
 #include "core/base/check.h"
 #include "core/kernels/math.h"
+#include "core/kernels/router.h"
 
 namespace moed {
 namespace {
 
 // A range smaller than these costs less than waking another thread.
 constexpr int64_t kGrainBlockProducts = 256;  // 8 x 32 weights times one token
-constexpr int64_t kGrainElements = 8192;      // of a loop over floats, in exponentials about a third
+constexpr int64_t kGrainElements = 8192;      // of a loop over floats
+constexpr int kExponentialCost = 3;           // in such elements
+constexpr int64_t kPieceElements = 1024;
 
 // Iterations per range, so that a range has at least `least` units of work; a multiple of `multiple`.
 int Grain(int64_t least, int64_t units_per_iteration, int multiple = 1) {
@@ -28,19 +30,42 @@ class CpuBackend final : public ComputeBackend {
   std::string_view name() const override { return name_; }
   int threads() const override { return executor_.threads(); }
 
-  Activations Prepare(const float* x, int tokens, int cols, int64_t stride, std::span<std::byte> storage) override;
+  // Everything has run when its call returns.
+  void Fence() override {}
+  bool Idle() const override { return true; }
+
+  void Embed(const MatrixView& matrix, std::span<const TokenId> tokens, float* y) override;
+  void GatherRows(const float* x, int cols, std::span<const int32_t> rows, float* y) override;
+  Activations Prepare(const float* x, int tokens, int cols, int64_t stride, InputForms forms,
+                      std::span<std::byte> storage) override;
+  Activations Gather(const Activations& from, std::span<const int32_t> rows, std::span<std::byte> storage) override;
   void MatMul(std::span<const MatMulJob> jobs) override;
+  void AddBias(float* x, const float* bias, int rows, int cols) override;
   void RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) override;
   void Rope(float* x, int tokens, int64_t stride, int heads, int head_dim, const int32_t* positions,
             const float* inv_freq) override;
   void Attention(const AttentionShape& shape, std::span<const AttentionJob> jobs, std::span<float> scores) override;
   void SwiGlu(const float* gate, const float* up, int64_t n, float* out) override;
   void Softmax(float* x, int rows, int cols) override;
-  float Sigmoid(float x) override { return moed::Sigmoid(x); }
-  void AddScaled(float* y, const float* x, float scale, int64_t n) override { kernels_.add_scaled(y, x, scale, n); }
-  void Add(float* y, const float* x, int64_t n) override { kernels_.add(y, x, n); }
+  void Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) override;
+  void Combine(const CombineJob& job) override;
+  void AddScaled(float* y, const float* x, float scale, int64_t n) override;
+  void Add(float* y, const float* x, int64_t n) override;
 
  private:
+  // body(row) for each of them.
+  template <class Body>
+  void ForRows(int rows, int64_t elements_per_row, const Body& body) {
+    executor_.ParallelFor(rows, Grain(kGrainElements, elements_per_row), [&](int begin, int end) {
+      for (int row = begin; row < end; ++row) body(row);
+    });
+  }
+  // body(from, to) over pieces of [0, n), where an element is as much work as `cost` of them.
+  template <class Body>
+  void ForElements(int64_t n, int cost, const Body& body) {
+    executor_.ParallelFor(static_cast<int>(CeilDiv(n, kPieceElements)), Grain(kGrainElements, cost * kPieceElements),
+                          [&](int begin, int end) { body(begin * kPieceElements, std::min(end * kPieceElements, n)); });
+  }
   void RunPanels(const MatMulJob& job, int begin, int end) const;
 
   const std::string_view name_;
@@ -48,25 +73,52 @@ class CpuBackend final : public ComputeBackend {
   Executor& executor_;
 };
 
-Activations CpuBackend::Prepare(const float* x, int tokens, int cols, int64_t stride, std::span<std::byte> storage) {
-  const int blocks = Blocks(cols);
-  const size_t width = static_cast<size_t>(blocks) * kBlockColumns;
-  Arena arena(storage);
-  const std::span<float> values = arena.Take<float>(tokens * width);
-  const std::span<int8_t> codes = arena.Take<int8_t>(tokens * width);
-  const std::span<float> scales = arena.Take<float>(static_cast<size_t>(tokens) * blocks);
-  const std::span<int32_t> sums = arena.Take<int32_t>(static_cast<size_t>(tokens) * blocks);
-  executor_.ParallelFor(tokens, Grain(kGrainElements, cols), [&](int begin, int end) {
-    for (int token = begin; token < end; ++token) {
-      kernels_.prepare({.x = x + token * stride,
-                        .cols = cols,
-                        .values = values.data() + token * width,
-                        .codes = codes.data() + token * width,
-                        .scales = scales.data() + static_cast<size_t>(token) * blocks,
-                        .sums = sums.data() + static_cast<size_t>(token) * blocks});
-    }
+// Activations are handed out to be read; the backend that laid them out writes them.
+template <class T>
+T* Mutable(const T* at, int64_t offset) {
+  return at == nullptr ? nullptr : const_cast<T*>(at) + offset;
+}
+
+void CpuBackend::Embed(const MatrixView& matrix, std::span<const TokenId> tokens, float* y) {
+  ForRows(static_cast<int>(tokens.size()), matrix.cols, [&](int row) {
+    DecodeRow(matrix.format, matrix.data, matrix.cols, tokens[row].value(), y + int64_t{row} * matrix.cols);
   });
-  return {tokens, cols, values.data(), codes.data(), scales.data(), sums.data()};
+}
+
+void CpuBackend::GatherRows(const float* x, int cols, std::span<const int32_t> rows, float* y) {
+  ForRows(static_cast<int>(rows.size()), cols,
+          [&](int row) { std::copy_n(x + int64_t{rows[row]} * cols, cols, y + int64_t{row} * cols); });
+}
+
+Activations CpuBackend::Prepare(const float* x, int tokens, int cols, int64_t stride, InputForms forms,
+                                std::span<std::byte> storage) {
+  const Activations all = ActivationsIn(storage, tokens, cols, forms);
+  const int64_t blocks = Blocks(cols);
+  ForRows(tokens, cols, [&](int token) {
+    kernels_.prepare({.x = x + token * stride,
+                      .cols = cols,
+                      .values = Mutable(all.values, token * blocks * kBlockColumns),
+                      .codes = Mutable(all.codes, token * blocks * kBlockColumns),
+                      .scales = Mutable(all.scales, token * blocks),
+                      .sums = Mutable(all.sums, token * blocks)});
+  });
+  return all;
+}
+
+Activations CpuBackend::Gather(const Activations& from, std::span<const int32_t> rows, std::span<std::byte> storage) {
+  const int count = static_cast<int>(rows.size());
+  const Activations to = ActivationsIn(storage, count, from.cols, from.forms());
+  const int64_t blocks = Blocks(from.cols);
+  ForRows(count, from.cols, [&](int row) {
+    const auto copy = [&](const auto* source, const auto* target, int64_t width) {
+      if (source != nullptr) std::copy_n(source + rows[row] * width, width, Mutable(target, row * width));
+    };
+    copy(from.values, to.values, blocks * kBlockColumns);
+    copy(from.codes, to.codes, blocks * kBlockColumns);
+    copy(from.scales, to.scales, blocks);
+    copy(from.sums, to.sums, blocks);
+  });
+  return to;
 }
 
 void CpuBackend::RunPanels(const MatMulJob& job, int begin, int end) const {
@@ -90,7 +142,7 @@ void CpuBackend::MatMul(std::span<const MatMulJob> jobs) {
   int panels = 0;
   int64_t block_products = 0;
   for (const MatMulJob& job : jobs) {
-    MOED_CHECK(job.input->cols == job.weights.cols);
+    MOED_CHECK(job.input->cols == job.weights.cols && job.input->forms().Cover(InputForms::Of({job.weights.format})));
     panels += Panels(job.weights.rows);
     block_products += int64_t{Panels(job.weights.rows)} * Blocks(job.weights.cols) * job.input->tokens;
   }
@@ -108,20 +160,18 @@ void CpuBackend::MatMul(std::span<const MatMulJob> jobs) {
   });
 }
 
+void CpuBackend::AddBias(float* x, const float* bias, int rows, int cols) {
+  ForRows(rows, cols, [&](int row) { kernels_.add(x + int64_t{row} * cols, bias, cols); });
+}
+
 void CpuBackend::RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) {
-  executor_.ParallelFor(rows, Grain(kGrainElements, cols), [&](int begin, int end) {
-    for (int row = begin; row < end; ++row) {
-      kernels_.rms_norm(x + int64_t{row} * cols, weight, eps, cols, y + int64_t{row} * cols);
-    }
-  });
+  ForRows(rows, cols, [&](int row) { kernels_.rms_norm(x + int64_t{row} * cols, weight, eps, cols, y + int64_t{row} * cols); });
 }
 
 void CpuBackend::Rope(float* x, int tokens, int64_t stride, int heads, int head_dim, const int32_t* positions,
                       const float* inv_freq) {
-  executor_.ParallelFor(tokens, Grain(kGrainElements, int64_t{heads} * head_dim), [&](int begin, int end) {
-    for (int token = begin; token < end; ++token) {
-      kernels_.rope({x + token * stride, heads, head_dim, static_cast<float>(positions[token]), inv_freq});
-    }
+  ForRows(tokens, int64_t{heads} * head_dim, [&](int token) {
+    kernels_.rope({x + token * stride, heads, head_dim, static_cast<float>(positions[token]), inv_freq});
   });
 }
 
@@ -170,31 +220,58 @@ void CpuBackend::Attention(const AttentionShape& shape, std::span<const Attentio
 }
 
 void CpuBackend::SwiGlu(const float* gate, const float* up, int64_t n, float* out) {
-  constexpr int kChunk = 1024;
-  executor_.ParallelFor(static_cast<int>(CeilDiv(n, kChunk)), Grain(kGrainElements, int64_t{3} * kChunk),
-                        [&](int begin, int end) {
-                          const int64_t from = int64_t{begin} * kChunk;
-                          const int64_t to = std::min(int64_t{end} * kChunk, n);
-                          kernels_.swi_glu(gate + from, up + from, to - from, out + from);
-                        });
+  ForElements(n, kExponentialCost,
+              [&](int64_t from, int64_t to) { kernels_.swi_glu(gate + from, up + from, to - from, out + from); });
 }
 
 void CpuBackend::Softmax(float* x, int rows, int cols) {
-  executor_.ParallelFor(rows, Grain(kGrainElements, int64_t{3} * cols), [&](int begin, int end) {
-    for (int row = begin; row < end; ++row) kernels_.softmax(x + int64_t{row} * cols, cols);
+  ForRows(rows, int64_t{kExponentialCost} * cols, [&](int row) { kernels_.softmax(x + int64_t{row} * cols, cols); });
+}
+
+void CpuBackend::Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) {
+  const size_t experts = shape.experts;
+  const size_t top_k = shape.top_k;
+  ForRows(rows, int64_t{kExponentialCost} * shape.experts, [&](int row) {
+    const std::span<float> probabilities(logits + row * experts, experts);
+    kernels_.softmax(probabilities.data(), shape.experts);
+    ChooseExperts(probabilities, shape.normalize, std::span(choices + row * top_k, top_k));
   });
+}
+
+// Pieces of rows, so that a row alone is many.
+void CpuBackend::Combine(const CombineJob& job) {
+  const int pieces = static_cast<int>(CeilDiv(job.cols, kPieceElements));
+  const int terms = job.top_k + (job.shared != nullptr ? 1 : 0);
+  executor_.ParallelFor(job.rows * pieces, Grain(kGrainElements, terms * kPieceElements), [&](int begin, int end) {
+    for (int piece = begin; piece < end; ++piece) {
+      const int64_t row = piece / pieces;
+      const int64_t first = piece % pieces * kPieceElements;
+      const int64_t count = std::min(job.cols - first, kPieceElements);
+      float* x = job.x + row * job.cols + first;
+      for (int64_t slot = row * job.top_k; slot < (row + 1) * job.top_k; ++slot) {
+        const int32_t place = job.places[slot];
+        if (place == kNoOutput) continue;
+        kernels_.add_scaled(x, job.outputs + int64_t{place} * job.cols + first, job.choices[slot].probability, count);
+      }
+      if (job.shared == nullptr) continue;
+      const float weight = job.shared_gate == nullptr ? 1.0f : Sigmoid(job.shared_gate[row]);
+      kernels_.add_scaled(x, job.shared + row * job.cols + first, weight, count);
+    }
+  });
+}
+
+void CpuBackend::AddScaled(float* y, const float* x, float scale, int64_t n) {
+  ForElements(n, 1, [&](int64_t from, int64_t to) { kernels_.add_scaled(y + from, x + from, scale, to - from); });
+}
+
+void CpuBackend::Add(float* y, const float* x, int64_t n) {
+  ForElements(n, 1, [&](int64_t from, int64_t to) { kernels_.add(y + from, x + from, to - from); });
 }
 
 }  // namespace
 
 std::unique_ptr<ComputeBackend> MakeCpuBackend(std::string_view name, const KernelTable& kernels, Executor& executor) {
   return std::make_unique<CpuBackend>(name, kernels, executor);
-}
-
-size_t ComputeBackend::ActivationBytes(int tokens, int cols) {
-  const size_t blocks = static_cast<size_t>(tokens) * Blocks(cols);
-  return Arena::Rounded(blocks * kBlockColumns * sizeof(float)) + Arena::Rounded(blocks * kBlockColumns * sizeof(int8_t)) +
-         Arena::Rounded(blocks * sizeof(float)) + Arena::Rounded(blocks * sizeof(int32_t));
 }
 
 }  // namespace moed

@@ -29,11 +29,27 @@ struct MatMulArguments {
 struct PrepareArguments {
   const float* x;  // (cols)
   int cols;
-  float* values;
-  int8_t* codes;
+  float* values;  // null: not wanted
+  int8_t* codes;  // null: not wanted, and no scales and sums
   float* scales;
   int32_t* sums;
 };
+
+// quantize(block of 32 values, codes, scale, sum) for every block. Static: as HeadOf.
+template <class Quantize>
+static inline void PrepareBlocks(const PrepareArguments& a, const Quantize& quantize) {
+  constexpr int kColumns = 32;
+  for (int first = 0, b = 0; first < a.cols; first += kColumns, ++b) {
+    const float* block = a.x + first;
+    float padded[kColumns] = {};
+    if (first + kColumns > a.cols) {
+      for (int i = 0; first + i < a.cols; ++i) padded[i] = block[i];
+      block = padded;
+    }
+    if (a.values != nullptr) __builtin_memcpy(a.values + first, block, kColumns * sizeof(float));
+    if (a.codes != nullptr) quantize(block, a.codes + first, a.scales + b, a.sums + b);
+  }
+}
 
 // One token.
 struct RopeArguments {

@@ -150,13 +150,7 @@ void QuantizeBlock(const float* x, int8_t* codes, float* scale, int32_t* sum) {
   }
 }
 
-void Prepare(const PrepareArguments& a) {
-  const int blocks = Blocks(a.cols);
-  for (int k = 0; k < blocks * kBlockColumns; ++k) a.values[k] = k < a.cols ? a.x[k] : 0.0f;
-  for (int b = 0; b < blocks; ++b) {
-    QuantizeBlock(a.values + kBlockColumns * b, a.codes + kBlockColumns * b, a.scales + b, a.sums + b);
-  }
-}
+void Prepare(const PrepareArguments& a) { PrepareBlocks(a, QuantizeBlock); }
 
 void RmsNorm(const float* x, const float* weight, float eps, int cols, float* y) {
   const float scale = 1.0f / std::sqrt(Dot(x, x, cols) / static_cast<float>(cols) + eps);

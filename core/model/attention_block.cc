@@ -9,8 +9,7 @@ namespace moed {
 namespace {
 
 void AddBias(ComputeBackend& backend, float* x, const float* bias, int rows, int width) {
-  if (bias == nullptr) return;
-  for (int row = 0; row < rows; ++row) backend.Add(x + static_cast<int64_t>(row) * width, bias, width);
+  if (bias != nullptr) backend.AddBias(x, bias, rows, width);
 }
 
 }  // namespace
@@ -34,8 +33,9 @@ void AttentionBlock::ProjectQkv(const LayerWeights& weights, RowBlock block) {
   const int rows = block.count;
   const float* x = &scratch.x[static_cast<size_t>(block.begin) * step_.spec.hidden];
   backend.RmsNorm(x, weights.attn_norm, step_.spec.rms_eps, rows, step_.spec.hidden, scratch.normed.data());
+  const InputForms forms = InputForms::Of({weights.q.format, weights.k.format, weights.v.format});
   const Activations input =
-      backend.Prepare(scratch.normed.data(), rows, step_.spec.hidden, step_.spec.hidden, scratch.normed_storage);
+      backend.Prepare(scratch.normed.data(), rows, step_.spec.hidden, step_.spec.hidden, forms, scratch.block_storage);
   const MatMulJob jobs[] = {
       {weights.q, &input, scratch.q.data(), q_width()},
       {weights.k, &input, scratch.k.data(), kv_width()},
@@ -128,7 +128,8 @@ void AttentionBlock::ProjectOutput(const LayerWeights& weights, RowBlock block) 
   Scratch& scratch = step_.scratch;
   const int rows = block.count;
   const int hidden = step_.spec.hidden;
-  const Activations input = step_.backend.Prepare(scratch.attended.data(), rows, q_width(), q_width(), scratch.inner_storage);
+  const Activations input = step_.backend.Prepare(scratch.attended.data(), rows, q_width(), q_width(),
+                                                  InputForms::Of({weights.o.format}), scratch.inner_storage);
   const MatMulJob jobs[] = {{weights.o, &input, scratch.projected.data(), hidden}};
   step_.backend.MatMul(jobs);
   step_.backend.Add(&scratch.x[static_cast<size_t>(block.begin) * hidden], scratch.projected.data(),

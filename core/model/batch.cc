@@ -20,6 +20,7 @@ void Batch::Append(SequenceChunk& chunk, int index) {
   MOED_CHECK(count >= 1 && rows_ + count <= static_cast<int>(positions_.size()));
   MOED_CHECK(static_cast<int>(chunk.kv->pages.size()) >= KvPool::PagesFor(chunk.kv->length + count));
   for (int i = 0; i < count; ++i) {
+    tokens_[rows_ + i] = chunk.tokens[i];
     positions_[rows_ + i] = chunk.kv->length + i;
     row_chunks_[rows_ + i] = chunk_count_;
   }
@@ -27,18 +28,21 @@ void Batch::Append(SequenceChunk& chunk, int index) {
   rows_ += count;
 }
 
-void Batch::DropFailed(float* x, int width) {
+bool Batch::AnyFailed() const {
+  return std::ranges::any_of(chunks(), [](const BatchChunk& chunk) { return !chunk.chunk->status.ok(); });
+}
+
+std::span<int32_t> Batch::DropFailed(std::span<int32_t> kept) {
   const int old_count = chunk_count_;
   chunk_count_ = 0;
   rows_ = 0;
   for (int i = 0; i < old_count; ++i) {
     const BatchChunk old = chunk_storage_[i];
     if (!old.chunk->status.ok()) continue;
-    const float* from = x + static_cast<int64_t>(old.first_row) * width;
-    float* to = x + static_cast<int64_t>(rows_) * width;
-    if (from != to) std::copy(from, from + static_cast<int64_t>(old.rows()) * width, to);  // moves towards the front
+    for (int row = 0; row < old.rows(); ++row) kept[rows_ + row] = old.first_row + row;
     Append(*old.chunk, old.index);
   }
+  return kept.first(rows_);
 }
 
 }  // namespace moed

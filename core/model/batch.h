@@ -20,23 +20,25 @@ struct BatchChunk {
 class Batch {
  public:
   Batch() = default;
-  Batch(std::span<BatchChunk> chunks, std::span<int32_t> positions, std::span<int32_t> row_chunks)
-      : chunk_storage_(chunks), positions_(positions), row_chunks_(row_chunks) {}
+  Batch(std::span<BatchChunk> chunks, std::span<TokenId> tokens, std::span<int32_t> positions, std::span<int32_t> row_chunks)
+      : chunk_storage_(chunks), tokens_(tokens), positions_(positions), row_chunks_(row_chunks) {}
 
   void Assign(std::span<SequenceChunk> chunks);
-  // Removes the chunks whose status is an error together with their rows of `x` (rows, width). The others keep their order.
-  void DropFailed(float* x, int width);
+  bool AnyFailed() const;
+  // Removes the chunks whose status is an error. The others keep their order; where their rows were is written to `kept`.
+  std::span<int32_t> DropFailed(std::span<int32_t> kept);
 
   int rows() const { return rows_; }
   std::span<const BatchChunk> chunks() const { return chunk_storage_.first(chunk_count_); }
+  std::span<const TokenId> tokens() const { return tokens_.first(rows_); }
   std::span<const int32_t> positions() const { return positions_.first(rows_); }  // of each row in its sequence
   const BatchChunk& chunk_of(int row) const { return chunk_storage_[row_chunks_[row]]; }
-  TokenId token_of(int row) const { return chunk_of(row).chunk->tokens[row - chunk_of(row).first_row]; }
 
  private:
   void Append(SequenceChunk& chunk, int index);
 
   std::span<BatchChunk> chunk_storage_;
+  std::span<TokenId> tokens_;
   std::span<int32_t> positions_;
   std::span<int32_t> row_chunks_;
   int chunk_count_ = 0;

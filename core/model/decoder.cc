@@ -8,7 +8,7 @@
 namespace moed {
 
 Decoder::Decoder(const ModelSpec& spec, const ModelOptions& options, Weights weights, std::vector<FormatId> expert_formats,
-                 Buffer scratch, ComputeBackend& backend, KvPool& kv, Trace* trace)
+                 InputForms expert_inputs, Buffer scratch, ComputeBackend& backend, KvPool& kv, Trace* trace)
     : spec_(spec),
       weights_(std::move(weights)),
       options_(options),
@@ -18,11 +18,12 @@ Decoder::Decoder(const ModelSpec& spec, const ModelOptions& options, Weights wei
             kv,
             trace,
             std::move(expert_formats),
+            expert_inputs,
             CarveScratch(spec_, options, backend.threads(), scratch_buffer_.span())},
       own_rows_(step_.scratch),
       attention_(step_, weights_.inv_freq),
       ffn_(step_) {
-  step_.batch = Batch(step_.scratch.chunks, step_.scratch.positions, step_.scratch.row_chunks);
+  step_.batch = Batch(step_.scratch.chunks, step_.scratch.tokens, step_.scratch.positions, step_.scratch.row_chunks);
 }
 
 void Decoder::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink) {
@@ -31,10 +32,13 @@ void Decoder::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider,
     for (SequenceChunk& chunk : chunks) chunk.status = placed;
     return;
   }
-  Embed(provider);
+  TellTokens(provider);
+  Embed();
   for (int layer = 0; layer < spec_.layers && step_.batch.rows() > 0; ++layer) RunLayer(LayerId(layer), provider);
   for (const BatchChunk& chunk : step_.batch.chunks()) chunk.chunk->kv->length += chunk.rows();
   ComputeLogits(sink);
+  if (!step_.backend.Idle()) step_.backend.Fence();  // what was lent for the step goes back
+  ffn_.ReleaseExperts();
 }
 
 absl::Status Decoder::PlaceRows(ExpertProvider& provider) {
@@ -44,15 +48,15 @@ absl::Status Decoder::PlaceRows(ExpertProvider& provider) {
   return absl::OkStatus();
 }
 
-void Decoder::Embed(ExpertProvider& provider) {
-  const MatrixView& embed = weights_.embed;
+void Decoder::TellTokens(ExpertProvider& provider) {
   for (int row = 0; row < step_.batch.rows(); ++row) {
-    const TokenId token = step_.batch.token_of(row);
+    const TokenId token = step_.batch.tokens()[row];
     MOED_CHECK(token.value() >= 0 && token.value() < spec_.vocabulary);
     provider.OnToken(step_.batch.chunk_of(row).chunk->sequence, token);
-    DecodeRow(embed.format, embed.data, embed.cols, token.value(), &step_.scratch.x[static_cast<size_t>(row) * spec_.hidden]);
   }
 }
+
+void Decoder::Embed() { step_.backend.Embed(weights_.embed, step_.batch.tokens(), step_.scratch.x.data()); }
 
 void Decoder::RunLayer(LayerId layer, ExpertProvider& provider) {
   const LayerWeights& weights = weights_.layers[layer.value()];
@@ -65,30 +69,33 @@ void Decoder::RunLayer(LayerId layer, ExpertProvider& provider) {
 }
 
 void Decoder::ComputeLogits(LogitsSink sink) {
-  Scratch& scratch = step_.scratch;
-  const int hidden = spec_.hidden;
+  const std::span<int32_t> rows = step_.scratch.logits_rows;
   size_t pending = 0;
   for (int row = 0; row < step_.batch.rows(); ++row) {
     const BatchChunk& chunk = step_.batch.chunk_of(row);
     if (row - chunk.first_row < chunk.chunk->first_logits) continue;
-    step_.backend.RmsNorm(&scratch.x[static_cast<size_t>(row) * hidden], weights_.final_norm, spec_.rms_eps, 1, hidden,
-                          &scratch.normed[pending * hidden]);
-    scratch.logits_rows[pending++] = row;
-    if (pending == scratch.logits_rows.size()) ProjectLogits(scratch.logits_rows.first(std::exchange(pending, 0)), sink);
+    rows[pending++] = row;
+    if (pending == rows.size()) ProjectLogits(rows.first(std::exchange(pending, 0)), sink);
   }
-  ProjectLogits(scratch.logits_rows.first(pending), sink);
+  ProjectLogits(rows.first(pending), sink);
 }
 
 void Decoder::ProjectLogits(std::span<const int32_t> rows, LogitsSink sink) {
   if (rows.empty()) return;
   Scratch& scratch = step_.scratch;
+  ComputeBackend& backend = step_.backend;
   const int count = static_cast<int>(rows.size());
+  const int hidden = spec_.hidden;
   {
     const TraceSpan span(step_.trace, "logits", kComputeTrack);
+    float* normed = scratch.normed.data();
+    backend.GatherRows(scratch.x.data(), hidden, rows, normed);
+    backend.RmsNorm(normed, weights_.final_norm, spec_.rms_eps, count, hidden, normed);
     const Activations input =
-        step_.backend.Prepare(scratch.normed.data(), count, spec_.hidden, spec_.hidden, scratch.normed_storage);
+        backend.Prepare(normed, count, hidden, hidden, InputForms::Of({weights_.head.format}), scratch.block_storage);
     const MatMulJob jobs[] = {{weights_.head, &input, scratch.logits.data(), spec_.vocabulary}};
-    step_.backend.MatMul(jobs);
+    backend.MatMul(jobs);
+    backend.Fence();
   }
   for (int i = 0; i < count; ++i) {
     const BatchChunk& chunk = step_.batch.chunk_of(rows[i]);
@@ -101,10 +108,13 @@ void Decoder::GateProbabilities(LayerId layer, std::span<const float> hidden, st
   MOED_CHECK(spec_.moe[layer.value()]);
   MOED_CHECK(static_cast<int>(hidden.size()) == spec_.hidden && static_cast<int>(probabilities.size()) == spec_.experts);
   const TraceSpan span(step_.trace, "look-ahead gate", kComputeTrack, layer);
-  const Activations input = step_.backend.Prepare(hidden.data(), 1, spec_.hidden, spec_.hidden, step_.scratch.gate_storage);
-  const MatMulJob jobs[] = {{weights_.layers[layer.value()].router, &input, probabilities.data(), spec_.experts}};
+  const MatrixView& router = weights_.layers[layer.value()].router;
+  const Activations input = step_.backend.Prepare(hidden.data(), 1, spec_.hidden, spec_.hidden, InputForms::Of({router.format}),
+                                                  step_.scratch.gate_storage);
+  const MatMulJob jobs[] = {{router, &input, probabilities.data(), spec_.experts}};
   step_.backend.MatMul(jobs);
   step_.backend.Softmax(probabilities.data(), 1, spec_.experts);
+  step_.backend.Fence();
 }
 
 }  // namespace moed

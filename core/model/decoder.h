@@ -12,7 +12,7 @@ namespace moed {
 class Decoder final : public Model {
  public:
   Decoder(const ModelSpec& spec, const ModelOptions& options, Weights weights, std::vector<FormatId> expert_formats,
-          Buffer scratch, ComputeBackend& backend, KvPool& kv, Trace* trace);
+          InputForms expert_inputs, Buffer scratch, ComputeBackend& backend, KvPool& kv, Trace* trace);
 
   const ModelSpec& spec() const override { return spec_; }
   uint64_t trunk_bytes() const override { return weights_.bytes; }
@@ -22,10 +22,11 @@ class Decoder final : public Model {
  private:
   // The memory that the step's rows are in: the model's own, or lent.
   absl::Status PlaceRows(ExpertProvider& provider);
-  void Embed(ExpertProvider& provider);
+  void TellTokens(ExpertProvider& provider);
+  void Embed();
   void RunLayer(LayerId layer, ExpertProvider& provider);
   void ComputeLogits(LogitsSink sink);
-  // Logits of `rows`, whose normalised hidden states are the first of scratch.normed.
+  // Logits of `rows`, at most scratch.logits_rows of them; waits for them.
   void ProjectLogits(std::span<const int32_t> rows, LogitsSink sink);
 
   const ModelSpec spec_;

@@ -7,30 +7,17 @@
 #include "core/base/status.h"
 
 namespace moed {
-namespace {
 
-// Rows [first, first + count) of prepared activations.
-Activations Rows(const Activations& all, int first, int count) {
-  const int64_t blocks = int64_t{first} * Blocks(all.cols);
-  return {count,
-          all.cols,
-          all.values + blocks * kBlockColumns,
-          all.codes + blocks * kBlockColumns,
-          all.scales + blocks,
-          all.sums + blocks};
-}
-
-}  // namespace
-
-void ExpertBlock::Run(LayerId layer, const float* norm, const Activations* whole, ExpertProvider& provider) {
-  std::fill(step_.scratch.delivered.begin(), step_.scratch.delivered.end(), 0);
+void ExpertBlock::Run(LayerId layer, const Activations& input, ExpertProvider& provider) {
+  Release();  // the layer's Fence was after the last one's operations
+  std::ranges::fill(step_.scratch.slot_places.first(static_cast<size_t>(input.tokens) * step_.spec.top_k), kNoOutput);
   std::optional<ReadyExpert> next = provider.Next();
   while (next) {
     do {
       Add(*std::move(next));
       next = provider.NextReady();
     } while (next && Fits(*next));
-    ComputeGroup(layer, norm, whole);
+    ComputeGroup(layer, input);
     if (!next) next = provider.Next();
   }
 }
@@ -48,7 +35,7 @@ void ExpertBlock::Add(ReadyExpert ready) {
   rows_ += member.rows();
 }
 
-void ExpertBlock::ComputeGroup(LayerId layer, const float* norm, const Activations* whole) {
+void ExpertBlock::ComputeGroup(LayerId layer, const Activations& input) {
   DropUnreadable(ExpertPart::kGate);
   DropUnreadable(ExpertPart::kUp);
   if (count_ == 1) {
@@ -57,21 +44,24 @@ void ExpertBlock::ComputeGroup(LayerId layer, const float* norm, const Activatio
     for (size_t done = 0; done < slots.size(); done += kBlockRows) {
       members_[0].slots = slots.subspan(done, std::min<size_t>(kBlockRows, slots.size() - done));
       rows_ = members_[0].rows();
-      ComputeRows(layer, norm, whole);
+      ComputeRows(layer, input);
     }
   } else if (count_ > 1) {
-    ComputeRows(layer, norm, whole);
+    ComputeRows(layer, input);
   }
-  for (Member& member : members()) member = {};
+  for (Member& member : members()) {
+    if (!step_.backend.Idle()) in_flight_.push_back(std::move(member.ready.handle));
+    member = {};
+  }
   count_ = 0;
   rows_ = 0;
 }
 
-void ExpertBlock::ComputeRows(LayerId layer, const float* norm, const Activations* whole) {
+void ExpertBlock::ComputeRows(LayerId layer, const Activations& input) {
   Activations inner;
   {
     const TraceSpan span(step_.trace, "expert", kComputeTrack, layer, members_[0].ready.expert);
-    Gather(norm, whole);
+    GatherInputs(input);
     inner = GateAndUp();
   }
   Down(layer, inner);
@@ -96,31 +86,25 @@ void ExpertBlock::DropUnreadable(ExpertPart part) {
   count_ = kept;
 }
 
-void ExpertBlock::Gather(const float* norm, const Activations* whole) {
-  Scratch& scratch = step_.scratch;
-  const int hidden = step_.spec.hidden;
-  int gathered = 0;
-  for (Member& member : members()) {
-    // A token chooses an expert once, so these are all tokens in their order.
-    if (whole != nullptr && member.rows() == whole->tokens) continue;
-    for (const int32_t slot : member.slots) {
-      const float* x = &scratch.x[static_cast<size_t>(slot / step_.spec.top_k) * hidden];
-      std::copy_n(x, hidden, &scratch.gathered[static_cast<size_t>(gathered++) * hidden]);
-    }
+// Rows that follow each other are taken where they are, the others are gathered, those of all members at once.
+void ExpertBlock::GatherInputs(const Activations& input) {
+  static_assert(kGroupRows <= kBlockRows);
+  const int top_k = step_.spec.top_k;
+  std::array<int32_t, kBlockRows> rows;
+  size_t used = 0;
+  for (const Member& member : members()) {
+    if (member.consecutive(top_k)) continue;
+    for (const int32_t slot : member.slots) rows[used++] = slot / top_k;
   }
-  Activations prepared;
-  if (gathered > 0) {
-    float* rows = scratch.gathered.data();
-    step_.backend.RmsNorm(rows, norm, step_.spec.rms_eps, gathered, hidden, rows);
-    prepared = step_.backend.Prepare(rows, gathered, hidden, hidden, scratch.gathered_storage);
-  }
-  gathered = 0;
+  Activations gathered;
+  if (used > 0) gathered = step_.backend.Gather(input, std::span(rows).first(used), step_.scratch.gathered_storage);
+  int first = 0;
   for (Member& member : members()) {
-    if (whole != nullptr && member.rows() == whole->tokens) {
-      member.input = *whole;
+    if (member.consecutive(top_k)) {
+      member.input = input.Rows(member.slots.front() / top_k, member.rows());
     } else {
-      member.input = Rows(prepared, gathered, member.rows());
-      gathered += member.rows();
+      member.input = gathered.Rows(first, member.rows());
+      first += member.rows();
     }
   }
 }
@@ -131,8 +115,10 @@ Activations ExpertBlock::GateAndUp() {
   const int ffn = step_.spec.expert_ffn;
   std::array<MatMulJob, 2 * kGroupRows> jobs;
   size_t used = 0;
+  InputForms forms;  // of down's input
   for (const Member& member : members()) {
     const FormatId format = step_.expert_formats[member.ready.precision];
+    forms = forms | InputForms::Of({format});
     const size_t row = static_cast<size_t>(member.first_row) * ffn;
     const std::byte* gate = member.ready.handle.Part(ExpertPart::kGate)->data();
     const std::byte* up = member.ready.handle.Part(ExpertPart::kUp)->data();
@@ -141,7 +127,7 @@ Activations ExpertBlock::GateAndUp() {
   }
   step_.backend.MatMul(std::span(jobs).first(used));
   step_.backend.SwiGlu(scratch.gate.data(), scratch.up.data(), static_cast<int64_t>(rows_) * ffn, scratch.gate.data());
-  return step_.backend.Prepare(scratch.gate.data(), rows_, ffn, ffn, scratch.inner_storage);
+  return step_.backend.Prepare(scratch.gate.data(), rows_, ffn, ffn, forms, scratch.inner_storage);
 }
 
 void ExpertBlock::Down(LayerId layer, const Activations& inner) {
@@ -153,8 +139,9 @@ void ExpertBlock::Down(LayerId layer, const Activations& inner) {
     std::span<Member> some(rest.begin(), waiting);
     for (Member& member : some) {
       const absl::Status status = member.ready.handle.Part(ExpertPart::kDown).status();
-      if (!status.ok()) Fail(member.slots, status);
-      step_.scratch.delivered[member.ready.expert] = status.ok();
+      if (status.ok()) continue;
+      Fail(member.slots, status);
+      member.slots = {};
     }
     const TraceSpan span(step_.trace, "expert", kComputeTrack, layer, some[0].ready.expert);
     DownOf(some, inner);
@@ -169,11 +156,12 @@ void ExpertBlock::DownOf(std::span<Member> some, const Activations& inner) {
   std::array<MatMulJob, kGroupRows> jobs;
   size_t used = 0;
   for (const Member& member : some) {
-    if (scratch.delivered[member.ready.expert] == 0) continue;
+    if (member.rows() == 0) continue;  // failed
     const FormatId format = step_.expert_formats[member.ready.precision];
     const std::byte* down = member.ready.handle.Part(ExpertPart::kDown)->data();
     const size_t place = member.slots.data() - scratch.expert_slots.data();
-    inputs[used] = Rows(inner, member.first_row, member.rows());
+    for (size_t i = 0; i < member.slots.size(); ++i) scratch.slot_places[member.slots[i]] = static_cast<int32_t>(place + i);
+    inputs[used] = inner.Rows(member.first_row, member.rows());
     jobs[used] = {{format, hidden, step_.spec.expert_ffn, down}, &inputs[used], &scratch.slots[place * hidden], hidden};
     ++used;
   }

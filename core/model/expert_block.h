@@ -5,6 +5,7 @@
 #include <array>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "core/expert/provider.h"
 #include "core/model/step.h"
@@ -15,10 +16,11 @@ class ExpertBlock {
  public:
   explicit ExpertBlock(Step& step) : step_(step) {}
 
-  // After provider.Begin: the outputs of all chosen experts, to scratch.slots. `norm` (hidden): the weight of the norm before the
-  // block. `whole`: the prepared input of all rows, null where they are more than a block. Chunks whose tokens chose an expert
-  // that could not be read get its error.
-  void Run(LayerId layer, const float* norm, const Activations* whole, ExpertProvider& provider);
+  // After provider.Begin: the outputs of all chosen experts, to scratch.slots. `input`: the prepared input of all rows. Chunks
+  // whose tokens chose an expert that could not be read get its error.
+  void Run(LayerId layer, const Activations& input, ExpertProvider& provider);
+  // After a Fence: unpins experts whose operations were still enqueued when their group ended.
+  void Release() { in_flight_.clear(); }
 
  private:
   // One expert of a group; rows [first_row, first_row + rows) of gate, up and their product.
@@ -28,15 +30,17 @@ class ExpertBlock {
     int first_row = 0;
     Activations input;
     int rows() const { return static_cast<int>(slots.size()); }
+    // A token chooses an expert once.
+    bool consecutive(int top_k) const { return slots.back() / top_k - slots.front() / top_k + 1 == rows(); }
   };
   std::span<Member> members() { return std::span(members_).first(count_); }
 
   bool Fits(const ReadyExpert& ready) const;
   void Add(ReadyExpert ready);
-  void ComputeGroup(LayerId layer, const float* norm, const Activations* whole);
-  void ComputeRows(LayerId layer, const float* norm, const Activations* whole);
+  void ComputeGroup(LayerId layer, const Activations& input);
+  void ComputeRows(LayerId layer, const Activations& input);
   void DropUnreadable(ExpertPart part);
-  void Gather(const float* norm, const Activations* whole);
+  void GatherInputs(const Activations& input);
   Activations GateAndUp();
   // Those whose matrix has arrived first, together.
   void Down(LayerId layer, const Activations& inner);
@@ -49,6 +53,7 @@ class ExpertBlock {
   std::array<Member, kGroupRows> members_;
   size_t count_ = 0;
   int rows_ = 0;  // of all members
+  std::vector<ExpertHandle> in_flight_;
 };
 
 }  // namespace moed

@@ -1,109 +1,126 @@
 #include "core/model/ffn_block.h"
 
 #include <algorithm>
+#include <numeric>
 
-#include "core/model/router.h"
+#include "core/model/expert_groups.h"
 
 namespace moed {
-
-Activations FfnBlock::NormalizeInput(const LayerWeights& weights, RowBlock block) {
-  Scratch& scratch = step_.scratch;
-  const int hidden = step_.spec.hidden;
-  const float* x = &scratch.x[static_cast<size_t>(block.begin) * hidden];
-  step_.backend.RmsNorm(x, weights.ffn_norm, step_.spec.rms_eps, block.count, hidden, scratch.normed.data());
-  return step_.backend.Prepare(scratch.normed.data(), block.count, hidden, hidden, scratch.normed_storage);
-}
-
-Activations FfnBlock::GateAndUp(const MatrixView& gate, const MatrixView& up, const Activations& input) {
-  Scratch& scratch = step_.scratch;
-  const int ffn = gate.rows;
-  const MatMulJob jobs[] = {{gate, &input, scratch.gate.data(), ffn}, {up, &input, scratch.up.data(), ffn}};
-  step_.backend.MatMul(jobs);
-  step_.backend.SwiGlu(scratch.gate.data(), scratch.up.data(), static_cast<int64_t>(input.tokens) * ffn, scratch.gate.data());
-  return step_.backend.Prepare(scratch.gate.data(), input.tokens, ffn, ffn, scratch.inner_storage);
-}
-
-void FfnBlock::Down(const MatrixView& down, const Activations& inner, float* output) {
-  const MatMulJob jobs[] = {{down, &inner, output, step_.spec.hidden}};
-  step_.backend.MatMul(jobs);
-}
 
 void FfnBlock::RunDense(LayerId layer, const LayerWeights& weights) {
   const TraceSpan span(step_.trace, "dense", kComputeTrack, layer);
   Scratch& scratch = step_.scratch;
   const int64_t hidden = step_.spec.hidden;
+  const InputForms forms = InputForms::Of({weights.dense.gate.format, weights.dense.up.format});
   step_.ForBlocks([&](RowBlock block) {
-    const Activations input = NormalizeInput(weights, block);
-    Down(weights.dense.down, GateAndUp(weights.dense.gate, weights.dense.up, input), scratch.projected.data());
+    Normalize(weights, block);
+    ComputeFfn(weights.dense, Prepare(block, forms, scratch.block_storage), scratch.projected.data());
     step_.backend.Add(&scratch.x[block.begin * hidden], scratch.projected.data(), block.count * hidden);
   });
 }
 
+// Shared expert and experts while the reads that Begin queued are under way.
 void FfnBlock::RunExperts(LayerId layer, const LayerWeights& weights, ExpertProvider& provider) {
-  Activations input;  // of the last block
+  ComputeRouter(layer, weights);
+  Route(layer, provider);
+  GroupSlots();
+  provider.Begin({layer, step_.scratch.routing.first(step_.batch.rows())});
+  const Activations input = Prepare({0, step_.batch.rows()}, step_.expert_inputs, step_.scratch.input_storage);
+  if (step_.spec.shared_ffn > 0) ComputeShared(layer, weights, input);
+  experts_.Run(layer, input, provider);
+  Combine(layer);
+  DropFailed();
+}
+
+void FfnBlock::Normalize(const LayerWeights& weights, RowBlock block) {
+  const float* x = &step_.scratch.x[static_cast<size_t>(block.begin) * step_.spec.hidden];
+  step_.backend.RmsNorm(x, weights.ffn_norm, step_.spec.rms_eps, block.count, step_.spec.hidden, NormedRow(block.begin));
+}
+
+Activations FfnBlock::Prepare(RowBlock block, InputForms forms, std::span<std::byte> storage) {
+  return step_.backend.Prepare(NormedRow(block.begin), block.count, step_.spec.hidden, step_.spec.hidden, forms, storage);
+}
+
+void FfnBlock::ComputeFfn(const FfnWeights& weights, const Activations& input, float* output) {
+  Scratch& scratch = step_.scratch;
+  const int ffn = weights.gate.rows;
+  const MatMulJob into[] = {{weights.gate, &input, scratch.gate.data(), ffn}, {weights.up, &input, scratch.up.data(), ffn}};
+  step_.backend.MatMul(into);
+  step_.backend.SwiGlu(scratch.gate.data(), scratch.up.data(), int64_t{input.tokens} * ffn, scratch.gate.data());
+  const Activations inner = step_.backend.Prepare(scratch.gate.data(), input.tokens, ffn, ffn,
+                                                  InputForms::Of({weights.down.format}), scratch.inner_storage);
+  const MatMulJob out_of[] = {{weights.down, &inner, output, step_.spec.hidden}};
+  step_.backend.MatMul(out_of);
+}
+
+void FfnBlock::ComputeRouter(LayerId layer, const LayerWeights& weights) {
+  Scratch& scratch = step_.scratch;
+  const int experts = step_.spec.experts;
+  const bool gated = step_.spec.shared_gate;
+  const InputForms forms = InputForms::Of({weights.router.format, (gated ? weights.shared_gate : weights.router).format});
   step_.ForBlocks([&](RowBlock block) {
     const TraceSpan span(step_.trace, "router", kComputeTrack, layer);
-    input = NormalizeInput(weights, block);
-    Route(layer, weights, block, input, provider);
+    Normalize(weights, block);
+    const Activations input = Prepare(block, forms, scratch.block_storage);
+    float* shared_gate = gated ? &scratch.shared_gate[block.begin] : nullptr;
+    const MatMulJob jobs[] = {{weights.router, &input, &scratch.router[static_cast<size_t>(block.begin) * experts], experts},
+                              {weights.shared_gate, &input, shared_gate, 1}};
+    step_.backend.MatMul(std::span(jobs).first(gated ? 2 : 1));
   });
-  ChooseForAllTokens();
-  provider.Begin({layer, step_.scratch.routing.first(step_.batch.rows())});
-  if (step_.spec.shared_ffn > 0) {  // while the reads that Begin queued are under way
-    step_.ForBlocks([&](RowBlock block) {
-      ComputeShared(layer, weights, block, step_.one_block() ? input : NormalizeInput(weights, block));
-    });
-  }
-  experts_.Run(layer, weights.ffn_norm, step_.one_block() ? &input : nullptr, provider);
-  Combine(layer);
-  step_.batch.DropFailed(step_.scratch.x.data(), step_.spec.hidden);
 }
 
-void FfnBlock::Route(LayerId layer, const LayerWeights& weights, RowBlock block, const Activations& input,
-                     ExpertProvider& provider) {
+void FfnBlock::Route(LayerId layer, ExpertProvider& provider) {
   Scratch& scratch = step_.scratch;
-  const int hidden = step_.spec.hidden;
-  const int experts = step_.spec.experts;
-  for (const BatchChunk& chunk : step_.batch.chunks()) {
-    const int row = chunk.last_row() - block.begin;
-    if (row < 0 || row >= block.count) continue;
-    provider.OnGateInput(chunk.chunk->sequence, layer, scratch.normed.subspan(static_cast<size_t>(row) * hidden, hidden));
-  }
-  float* router = &scratch.router[static_cast<size_t>(block.begin) * experts];
-  float* shared_gate = step_.spec.shared_gate ? &scratch.shared_gate[block.begin] : nullptr;
-  const MatMulJob jobs[] = {{weights.router, &input, router, experts}, {weights.shared_gate, &input, shared_gate, 1}};
-  step_.backend.MatMul(std::span(jobs).first(step_.spec.shared_gate ? 2 : 1));
-  for (int row = 0; row < block.count; ++row) {
-    const SequenceChunk& chunk = *step_.batch.chunk_of(block.begin + row).chunk;
-    TokenRouting& token = scratch.routing[block.begin + row];
-    token = {.sequence = chunk.sequence,
-             .token = step_.batch.token_of(block.begin + row),
-             .phase = chunk.phase,
-             .may_lose = chunk.may_lose};
-    provider.MaskRouter(layer, scratch.normed.subspan(static_cast<size_t>(row) * hidden, hidden),
-                        std::span(router + static_cast<size_t>(row) * experts, experts), token);
-  }
-  step_.backend.Softmax(router, block.count, experts);
+  const RouterShape shape = {step_.spec.experts, step_.spec.top_k, step_.spec.norm_topk_prob};
+  const auto route = [&] { step_.backend.Route(shape, scratch.router.data(), step_.batch.rows(), scratch.choices.data()); };
+  const bool masked = provider.masks_router();
+  if (!masked) route();
+  step_.backend.Fence();
+  CallGateHooks(layer, provider);
+  if (!masked) return;
+  MaskRouter(layer, provider);
+  route();
+  step_.backend.Fence();
 }
 
-void FfnBlock::ChooseForAllTokens() {
+void FfnBlock::CallGateHooks(LayerId layer, ExpertProvider& provider) {
   Scratch& scratch = step_.scratch;
   const Batch& batch = step_.batch;
-  const size_t top_k = step_.spec.top_k;
-  const size_t experts = step_.spec.experts;
-  for (int row = 0; row < batch.rows(); ++row) {
-    const std::span<ExpertChoice> choices = scratch.choices.subspan(row * top_k, top_k);
-    ChooseExperts(scratch.router.subspan(row * experts, experts), step_.spec.norm_topk_prob, choices);
-    scratch.routing[row].choices = choices;
+  const size_t hidden = step_.spec.hidden;
+  for (const BatchChunk& chunk : batch.chunks()) {
+    provider.OnGateInput(chunk.chunk->sequence, layer, {NormedRow(chunk.last_row()), hidden});
   }
-  const size_t slots = batch.rows() * top_k;
-  GroupByExpert(scratch.choices.first(slots), scratch.expert_begin, scratch.expert_slots.first(slots));
-  for (size_t place = 0; place < slots; ++place) scratch.slot_places[scratch.expert_slots[place]] = static_cast<int32_t>(place);
+  for (int row = 0; row < batch.rows(); ++row) {
+    const SequenceChunk& chunk = *batch.chunk_of(row).chunk;
+    scratch.routing[row] = {
+        .sequence = chunk.sequence, .token = batch.tokens()[row], .phase = chunk.phase, .may_lose = chunk.may_lose};
+    provider.OnTokenGateInput(chunk.sequence, layer, {NormedRow(row), hidden});
+  }
 }
 
-void FfnBlock::ComputeShared(LayerId layer, const LayerWeights& weights, RowBlock block, const Activations& input) {
-  const TraceSpan span(step_.trace, "shared expert", kComputeTrack, layer);
-  float* output = &step_.scratch.shared[static_cast<size_t>(block.begin) * step_.spec.hidden];
-  Down(weights.shared.down, GateAndUp(weights.shared.gate, weights.shared.up, input), output);
+void FfnBlock::MaskRouter(LayerId layer, ExpertProvider& provider) {
+  const size_t hidden = step_.spec.hidden;
+  const size_t experts = step_.spec.experts;
+  for (int row = 0; row < step_.batch.rows(); ++row) {
+    provider.MaskRouter(layer, {NormedRow(row), hidden}, step_.scratch.router.subspan(row * experts, experts),
+                        step_.scratch.routing[row]);
+  }
+}
+
+void FfnBlock::GroupSlots() {
+  Scratch& scratch = step_.scratch;
+  const size_t top_k = step_.spec.top_k;
+  const size_t slots = step_.batch.rows() * top_k;
+  for (int row = 0; row < step_.batch.rows(); ++row) scratch.routing[row].choices = scratch.choices.subspan(row * top_k, top_k);
+  GroupByExpert(scratch.choices.first(slots), scratch.expert_begin, scratch.expert_slots.first(slots));
+}
+
+void FfnBlock::ComputeShared(LayerId layer, const LayerWeights& weights, const Activations& input) {
+  step_.ForBlocks([&](RowBlock block) {
+    const TraceSpan span(step_.trace, "shared expert", kComputeTrack, layer);
+    float* output = &step_.scratch.shared[static_cast<size_t>(block.begin) * step_.spec.hidden];
+    ComputeFfn(weights.shared, input.Rows(block.begin, block.count), output);
+  });
 }
 
 // Slot order, whatever the order of arrival was. An expert that was not delivered was skipped by the provider's fidelity rule, or
@@ -111,21 +128,26 @@ void FfnBlock::ComputeShared(LayerId layer, const LayerWeights& weights, RowBloc
 void FfnBlock::Combine(LayerId layer) {
   const TraceSpan span(step_.trace, "combine", kComputeTrack, layer);
   Scratch& scratch = step_.scratch;
-  const int hidden = step_.spec.hidden;
-  const int top_k = step_.spec.top_k;
-  for (int row = 0; row < step_.batch.rows(); ++row) {
-    float* x = &scratch.x[static_cast<size_t>(row) * hidden];
-    for (int slot = row * top_k; slot < (row + 1) * top_k; ++slot) {
-      const ExpertChoice& choice = scratch.choices[slot];
-      if (scratch.delivered[choice.expert] == 0) continue;
-      const float* output = &scratch.slots[static_cast<size_t>(scratch.slot_places[slot]) * hidden];
-      step_.backend.AddScaled(x, output, choice.probability, hidden);
-    }
-    if (step_.spec.shared_ffn == 0) continue;
-    const float* shared = &scratch.shared[static_cast<size_t>(row) * hidden];
-    const float weight = step_.spec.shared_gate ? step_.backend.Sigmoid(scratch.shared_gate[row]) : 1.0f;
-    step_.backend.AddScaled(x, shared, weight, hidden);
-  }
+  const int rows = step_.batch.rows();
+  step_.backend.Combine({.rows = rows,
+                         .cols = step_.spec.hidden,
+                         .top_k = step_.spec.top_k,
+                         .choices = scratch.choices.data(),
+                         .places = scratch.slot_places.first(static_cast<size_t>(rows) * step_.spec.top_k),
+                         .outputs = scratch.slots.data(),
+                         .shared = step_.spec.shared_ffn > 0 ? scratch.shared.data() : nullptr,
+                         .shared_gate = step_.spec.shared_gate ? scratch.shared_gate.data() : nullptr,
+                         .x = scratch.x.data()});
+}
+
+// The rows that stay close up, by way of `normed`: none may land where another one still is.
+void FfnBlock::DropFailed() {
+  if (!step_.batch.AnyFailed()) return;
+  Scratch& scratch = step_.scratch;
+  const std::span<int32_t> rows = step_.batch.DropFailed(scratch.slot_places);
+  step_.backend.GatherRows(scratch.x.data(), step_.spec.hidden, rows, scratch.normed.data());
+  std::iota(rows.begin(), rows.end(), 0);
+  step_.backend.GatherRows(scratch.normed.data(), step_.spec.hidden, rows, scratch.x.data());
 }
 
 }  // namespace moed

@@ -15,19 +15,30 @@ class FfnBlock {
   void RunDense(LayerId layer, const LayerWeights& weights);
   // Chunks whose tokens chose an expert that could not be read leave the batch with its error.
   void RunExperts(LayerId layer, const LayerWeights& weights, ExpertProvider& provider);
+  // After a Fence: gives back what the layers' operations read.
+  void ReleaseExperts() { experts_.Release(); }
 
  private:
-  // The prepared ffn_norm(x) of a block of rows; valid until the next one.
-  Activations NormalizeInput(const LayerWeights& weights, RowBlock block);
-  void Route(LayerId layer, const LayerWeights& weights, RowBlock block, const Activations& input, ExpertProvider& provider);
-  void ChooseForAllTokens();
-  // To scratch.shared.
-  void ComputeShared(LayerId layer, const LayerWeights& weights, RowBlock block, const Activations& input);
-  void Combine(LayerId layer);
+  // scratch.normed = ffn_norm(x), a block of rows.
+  void Normalize(const LayerWeights& weights, RowBlock block);
+  Activations Prepare(RowBlock block, InputForms forms, std::span<std::byte> storage);
 
-  // silu(gate x) * (up x), prepared as the input of down.
-  Activations GateAndUp(const MatrixView& gate, const MatrixView& up, const Activations& input);
-  void Down(const MatrixView& down, const Activations& inner, float* output);  // output (tokens, hidden)
+  // Logits of the router and of the shared expert's gate.
+  void ComputeRouter(LayerId layer, const LayerWeights& weights);
+  // Tells what each token chooses, in scratch.routing. The one wait of a layer; a mask needs a second one.
+  void Route(LayerId layer, ExpertProvider& provider);
+  void CallGateHooks(LayerId layer, ExpertProvider& provider);
+  void MaskRouter(LayerId layer, ExpertProvider& provider);
+  void GroupSlots();
+  // To scratch.shared.
+  void ComputeShared(LayerId layer, const LayerWeights& weights, const Activations& input);
+  void Combine(LayerId layer);
+  void DropFailed();
+
+  // output (tokens, hidden) = down(silu(gate x) * (up x)), at most a block.
+  void ComputeFfn(const FfnWeights& weights, const Activations& input, float* output);
+
+  float* NormedRow(int row) const { return &step_.scratch.normed[static_cast<size_t>(row) * step_.spec.hidden]; }
 
   Step& step_;
   ExpertBlock experts_;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "core/base/status.h"
 #include "core/model/decoder.h"
 #include "core/model/scratch.h"
@@ -31,6 +32,15 @@ uint64_t Model::ScratchBytes(const ModelSpec& spec, const ModelOptions& options,
   return moed::ScratchBytes(spec, options, threads);
 }
 
+InputForms Model::ExpertInputs(const StoreDescription& store) {
+  InputForms forms;
+  for (const ExpertLayout& layout : store.precisions) forms = forms | InputForms::Of({layout.format});
+  for (const TensorInfo& tensor : store.trunk) {
+    if (absl::StrContains(tensor.name, ".shared.")) forms = forms | InputForms::Of({tensor.format});
+  }
+  return forms;
+}
+
 uint64_t Model::LentBytes(const ModelSpec& spec, const ModelOptions& options) { return moed::LentBytes(spec, options); }
 
 absl::StatusOr<std::unique_ptr<Model>> Model::Load(const StoreReader& store, const ModelSpec& spec, const ModelOptions& options,
@@ -40,12 +50,16 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Load(const StoreReader& store, con
   if (const absl::Status experts = CheckExperts(store.description(), spec); !experts.ok()) {
     return DataLoss(store.path(), ": ", experts.message());
   }
+  const InputForms expert_inputs = ExpertInputs(store.description());
+  if (!options.expert_inputs.Cover(expert_inputs)) {
+    return InvalidArgument("expert_inputs leave out a form that the experts of ", store.path(), " read");
+  }
   MOED_ASSIGN_OR_RETURN(Weights weights, LoadWeights(store, spec, reads));
   MOED_ASSIGN_OR_RETURN(Buffer scratch, Buffer::Allocate(moed::ScratchBytes(spec, options, backend.threads())));
   std::vector<FormatId> expert_formats;
   for (const ExpertLayout& layout : store.description().precisions) expert_formats.push_back(layout.format);
-  return std::make_unique<Decoder>(spec, options, std::move(weights), std::move(expert_formats), std::move(scratch), backend, kv,
-                                   trace);
+  return std::make_unique<Decoder>(spec, options, std::move(weights), std::move(expert_formats), expert_inputs,
+                                   std::move(scratch), backend, kv, trace);
 }
 
 }  // namespace moed

@@ -35,6 +35,8 @@ struct ModelOptions {
   // The model has memory of its own for steps of up to so many tokens; for what larger ones need beside it the provider is asked
   // (ExpertProvider::Lend). 0: for all.
   int own_step_tokens = 0;
+  // There is memory for these forms of the experts' inputs; Model::ExpertInputs are enough.
+  InputForms expert_inputs = kAllForms;
 };
 
 // Wanted logits (vocabulary) of token `token` of chunk `chunk`, in order; writable, valid during the call.
@@ -47,6 +49,8 @@ class Model {
 
   // Bytes that Load will hold beside the trunk (scratch), known before anything is allocated.
   static uint64_t ScratchBytes(const ModelSpec& spec, const ModelOptions& options, int threads);
+  // Those that the store's experts and shared experts read.
+  static InputForms ExpertInputs(const StoreDescription& store);
   // What it asks the provider for. 0: nothing.
   static uint64_t LentBytes(const ModelSpec& spec, const ModelOptions& options);
   // Reads the trunk whole, through `reads` (used until Load returns) unless it is null. Shapes are checked against the spec. All
@@ -63,6 +67,7 @@ class Model {
   virtual void Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink) = 0;
 
   // Router probabilities of `layer` (experts) for `hidden`, as the layer's own router would give (softmax over all experts).
+  // Waits for them (ComputeBackend::Fence).
   virtual void GateProbabilities(LayerId layer, std::span<const float> hidden, std::span<float> probabilities) = 0;
 };
 

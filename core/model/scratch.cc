@@ -27,14 +27,16 @@ int OwnTokens(const ModelOptions& options) {
 }
 
 template <class Source>
-TokenRows CarveRows(const ModelSpec& spec, size_t tokens, Source& source) {
+TokenRows CarveRows(const ModelSpec& spec, InputForms expert_inputs, size_t tokens, Source& source) {
   TokenRows rows;
   const auto floats = [&](size_t count) { return source.template Take<float>(count); };
   rows.x = floats(tokens * spec.hidden);
   if (spec.shared_ffn > 0) rows.shared = floats(tokens * spec.hidden);
   rows.slots = floats(tokens * spec.top_k * spec.hidden);
+  rows.normed = {rows.slots.data(), tokens * spec.hidden};
   rows.router = floats(tokens * spec.experts);
   if (spec.shared_gate) rows.shared_gate = floats(tokens);
+  rows.input_storage = source.template Take<std::byte>(ActivationBytes(static_cast<int>(tokens), spec.hidden, expert_inputs));
   return rows;
 }
 
@@ -51,15 +53,13 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   const size_t page_pointers =
       static_cast<size_t>(KvPool::PagesFor(options.max_context)) * std::min<size_t>(kContextsOfPagePointers, rows);
 
-  Scratch scratch{CarveRows(spec, OwnTokens(options), source)};
+  Scratch scratch{CarveRows(spec, options.expert_inputs, OwnTokens(options), source)};
   scratch.block_rows = static_cast<int>(rows);
   const auto floats = [&](size_t count) { return source.template Take<float>(count); };
   scratch.logits = floats(logits_rows * spec.vocabulary);
   scratch.scores = floats(
       ComputeBackend::AttentionScratchFloats({.heads = spec.heads, .kv_heads = spec.kv_heads}, threads, options.max_context));
 
-  scratch.normed = floats(wide * spec.hidden);
-  scratch.gathered = floats(wide * spec.hidden);
   scratch.projected = floats(rows * spec.hidden);
   scratch.q = floats(rows * q_width);
   scratch.k = floats(rows * kv_width);
@@ -68,11 +68,11 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   scratch.gate = floats(wide * ffn);
   scratch.up = floats(wide * ffn);
 
-  scratch.normed_storage = source.template Take<std::byte>(ComputeBackend::ActivationBytes(static_cast<int>(wide), spec.hidden));
+  scratch.block_storage = source.template Take<std::byte>(ActivationBytes(static_cast<int>(rows), spec.hidden));
   scratch.gathered_storage =
-      source.template Take<std::byte>(ComputeBackend::ActivationBytes(static_cast<int>(wide), spec.hidden));
-  scratch.inner_storage = source.template Take<std::byte>(ComputeBackend::ActivationBytes(static_cast<int>(wide), widest));
-  scratch.gate_storage = source.template Take<std::byte>(ComputeBackend::ActivationBytes(1, spec.hidden));
+      source.template Take<std::byte>(ActivationBytes(static_cast<int>(wide), spec.hidden, options.expert_inputs));
+  scratch.inner_storage = source.template Take<std::byte>(ActivationBytes(static_cast<int>(wide), widest));
+  scratch.gate_storage = source.template Take<std::byte>(ActivationBytes(1, spec.hidden));
 
   scratch.key_pages = source.template Take<const void*>(page_pointers);
   scratch.value_pages = source.template Take<const void*>(page_pointers);
@@ -83,10 +83,10 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   scratch.expert_begin = source.template Take<int32_t>(spec.experts + 1);
   scratch.expert_slots = source.template Take<int32_t>(tokens * spec.top_k);
   scratch.slot_places = source.template Take<int32_t>(tokens * spec.top_k);
-  scratch.delivered = source.template Take<uint8_t>(spec.experts);
 
   scratch.logits_rows = source.template Take<int32_t>(logits_rows);
   scratch.chunks = source.template Take<BatchChunk>(tokens);
+  scratch.tokens = source.template Take<TokenId>(tokens);
   scratch.positions = source.template Take<int32_t>(tokens);
   scratch.row_chunks = source.template Take<int32_t>(tokens);
   return scratch;
@@ -103,13 +103,13 @@ uint64_t ScratchBytes(const ModelSpec& spec, const ModelOptions& options, int th
 uint64_t LentBytes(const ModelSpec& spec, const ModelOptions& options) {
   if (OwnTokens(options) == options.max_step_tokens) return 0;
   ArenaSizer sizer;
-  CarveRows(spec, options.max_step_tokens, sizer);
+  CarveRows(spec, options.expert_inputs, options.max_step_tokens, sizer);
   return RoundUp(sizer.bytes(), kPageBytes);
 }
 
 TokenRows CarveLent(const ModelSpec& spec, const ModelOptions& options, std::span<std::byte> storage) {
   Arena arena(storage);
-  return CarveRows(spec, options.max_step_tokens, arena);
+  return CarveRows(spec, options.expert_inputs, options.max_step_tokens, arena);
 }
 
 Scratch CarveScratch(const ModelSpec& spec, const ModelOptions& options, int threads, std::span<std::byte> storage) {

@@ -22,11 +22,13 @@ inline constexpr int kGroupRows = 16;
 // Shapes: tokens = most tokens of a step, rows = those of a block, wide = rows, or kGroupRows where that is more, ffn = the
 // widest of the model's feed-forward blocks.
 struct TokenRows {
-  std::span<float> x;            // (tokens, hidden): the residual stream
-  std::span<float> shared;       // (tokens, hidden): the shared expert's output
-  std::span<float> slots;        // (tokens * top_k, hidden): outputs of the chosen experts, in the order of expert_slots
-  std::span<float> router;       // (tokens, experts): logits, then probabilities
-  std::span<float> shared_gate;  // (tokens)
+  std::span<float> x;                  // (tokens, hidden): the residual stream
+  std::span<float> shared;             // (tokens, hidden): the shared expert's output
+  std::span<float> slots;              // (tokens * top_k, hidden): outputs of the chosen experts, in the order of expert_slots
+  std::span<float> normed;             // (tokens, hidden): the first of `slots`, whose experts write when the norm was read
+  std::span<float> router;             // (tokens, experts): logits, then probabilities
+  std::span<float> shared_gate;        // (tokens): logits
+  std::span<std::byte> input_storage;  // a layer's prepared input of the experts, all rows
 };
 
 // The rows of each token are those of a step of ModelOptions::own_step_tokens, or lent for a larger one (LentBytes).
@@ -36,8 +38,6 @@ struct Scratch : TokenRows {
   std::span<float> logits;  // (logits rows, vocabulary)
   std::span<float> scores;  // attention
 
-  std::span<float> normed;     // (wide, hidden)
-  std::span<float> gathered;   // (wide, hidden): inputs of experts that not all tokens chose
   std::span<float> projected;  // (rows, hidden): outputs of o and of a dense down
   std::span<float> q;          // (rows, heads, head_dim)
   std::span<float> k;          // (rows, kv_heads, head_dim)
@@ -46,10 +46,11 @@ struct Scratch : TokenRows {
   std::span<float> gate;       // (wide, ffn)
   std::span<float> up;         // (wide, ffn)
 
-  std::span<std::byte> normed_storage;    // prepared `normed`
-  std::span<std::byte> gathered_storage;  // prepared `gathered`
-  std::span<std::byte> inner_storage;     // prepared inputs of o and of down, one after the other
-  std::span<std::byte> gate_storage;      // one prepared row, for gate probabilities asked for in the middle of a step
+  std::span<std::byte> block_storage;  // prepared rows of `normed`: of a block, or those whose logits are computed
+  std::span<std::byte>
+      gathered_storage;                // of a layer's prepared input, the rows of experts whose tokens do not follow each other
+  std::span<std::byte> inner_storage;  // prepared inputs of o and of down, one after the other
+  std::span<std::byte> gate_storage;   // one prepared row, for gate probabilities asked for in the middle of a step
 
   std::span<const void*> key_pages;
   std::span<const void*> value_pages;
@@ -59,11 +60,11 @@ struct Scratch : TokenRows {
   std::span<TokenRouting> routing;  // (tokens)
   std::span<int32_t> expert_begin;  // (experts + 1): where the slots of each expert begin in expert_slots
   std::span<int32_t> expert_slots;  // (tokens * top_k): token * top_k + slot, ascending within an expert
-  std::span<int32_t> slot_places;   // (tokens * top_k): where a slot stands in expert_slots
-  std::span<uint8_t> delivered;     // (experts)
+  std::span<int32_t> slot_places;   // (tokens * top_k): where a slot stands in expert_slots, kNoOutput where nothing was computed
 
   std::span<int32_t> logits_rows;  // rows whose logits are computed together
   std::span<BatchChunk> chunks;    // (tokens)
+  std::span<TokenId> tokens;       // (tokens)
   std::span<int32_t> positions;    // (tokens)
   std::span<int32_t> row_chunks;   // (tokens)
 };

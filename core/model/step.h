@@ -25,6 +25,7 @@ struct Step {
   KvPool& kv;
   Trace* trace;                          // may be null
   std::vector<FormatId> expert_formats;  // [precision]
+  InputForms expert_inputs;              // that experts and shared experts read
   Scratch scratch;
   Batch batch;
 

@@ -28,18 +28,23 @@ struct StepTokens {
   int own = 0;
 };
 
-ModelOptions OptionsOfModel(const Config& config, uint64_t budget, const ModelSpec& spec, StepTokens tokens, int max_context) {
+ModelOptions OptionsOfModel(const Config& config, uint64_t budget, const ModelSpec& spec, InputForms expert_inputs,
+                            StepTokens tokens, int max_context) {
   // One pass over the output matrix serves the logits of all sessions, as far as they do not take more than a share of the
   // budget.
   const uint64_t row_bytes = static_cast<uint64_t>(spec.vocabulary) * sizeof(float);
   const int rows = static_cast<int>(std::clamp<uint64_t>(budget / 64 / row_bytes, 1, config.max_sessions));
-  return {.max_step_tokens = tokens.most, .max_context = max_context, .logits_rows = rows, .own_step_tokens = tokens.own};
+  return {.max_step_tokens = tokens.most,
+          .max_context = max_context,
+          .logits_rows = rows,
+          .own_step_tokens = tokens.own,
+          .expert_inputs = expert_inputs};
 }
 
 // The most tokens up to `most` whose activations take no more than a share of the budget.
-int TokensWithMemoryOfTheirOwn(const Config& config, uint64_t budget, const ModelSpec& spec, int most) {
+int TokensWithMemoryOfTheirOwn(const Config& config, uint64_t budget, const ModelSpec& spec, InputForms expert_inputs, int most) {
   for (int tokens = most; tokens > config.max_sessions; tokens /= 2) {
-    const ModelOptions options = OptionsOfModel(config, budget, spec, {tokens, tokens}, kKvPageTokens);
+    const ModelOptions options = OptionsOfModel(config, budget, spec, expert_inputs, {tokens, tokens}, kKvPageTokens);
     if (Model::ScratchBytes(spec, options, config.threads) <= budget / 16) return tokens;
   }
   return config.max_sessions;
@@ -48,8 +53,9 @@ int TokensWithMemoryOfTheirOwn(const Config& config, uint64_t budget, const Mode
 // Steps to plan with, the preferred first: all activations with memory of their own, where the cache then still has room for all
 // experts; then as many tokens as are set, or up to 512, with memory of their own only for a step that answers share; at last no
 // larger step than that. Where the cache lends nothing only the first.
-std::vector<StepTokens> StepsToTry(const Config& config, uint64_t budget, const ModelSpec& spec, bool lends) {
-  const auto own = [&](int most) { return TokensWithMemoryOfTheirOwn(config, budget, spec, most); };
+std::vector<StepTokens> StepsToTry(const Config& config, uint64_t budget, const ModelSpec& spec, InputForms expert_inputs,
+                                   bool lends) {
+  const auto own = [&](int most) { return TokensWithMemoryOfTheirOwn(config, budget, spec, expert_inputs, most); };
   const int whole = config.prefill_chunk.value_or(own(kMostStepTokens));
   std::vector<StepTokens> steps = {{whole, whole}};
   if (!lends) return steps;
@@ -156,6 +162,7 @@ struct Planner {
   const ModelSpec& spec;
   uint64_t tokenizer_bytes;
   PresetNeeds preset;
+  InputForms expert_inputs = Model::ExpertInputs(store.description());
 
   struct Steps {
     MemoryPlan memory;
@@ -169,7 +176,7 @@ struct Planner {
                                 .max_context = config.max_context,
                                 .top_k = spec.top_k,
                                 .max_sessions = config.max_sessions};
-    const ModelOptions model = OptionsOfModel(config, shares_of, spec, tokens, max_context);
+    const ModelOptions model = OptionsOfModel(config, shares_of, spec, expert_inputs, tokens, max_context);
     return PlanMemory(MeasureNeeds(config, shares_of, store, spec, tokenizer_bytes, preset, model), request);
   }
   // Scratch and queues grow with the context, which is what they leave room for: first as if they needed nothing for it, then for
@@ -179,7 +186,7 @@ struct Planner {
     return Plan(budget, budget, tokens, loose.max_context);
   }
   absl::StatusOr<Steps> Plan(uint64_t budget) const {
-    std::vector<StepTokens> steps = StepsToTry(config, budget, spec, preset.cache.lends);
+    std::vector<StepTokens> steps = StepsToTry(config, budget, spec, expert_inputs, preset.cache.lends);
     const StepTokens last = steps.back();
     steps.pop_back();
     for (const StepTokens tokens : steps) {
@@ -190,7 +197,7 @@ struct Planner {
     return Steps{std::move(plan), last};
   }
   bool Suits(const MemoryPlan& plan, StepTokens tokens) const {
-    const ModelOptions model = OptionsOfModel(config, plan.budget, spec, tokens, plan.max_context);
+    const ModelOptions model = OptionsOfModel(config, plan.budget, spec, expert_inputs, tokens, plan.max_context);
     return tokens.own == tokens.most ? plan.cache >= store.all_expert_bytes()
                                      : Model::LentBytes(spec, model) <= plan.cache / kLentShare;
   }
@@ -229,7 +236,7 @@ absl::StatusOr<ServingPlan> PlanServing(const Config& config, uint64_t budget, c
   MOED_RETURN_IF_ERROR(steps.status());
   ServingPlan plan;
   plan.memory = std::move(steps->memory);
-  plan.model = OptionsOfModel(config, budget, spec, steps->tokens, plan.memory.max_context);
+  plan.model = OptionsOfModel(config, budget, spec, planner.expert_inputs, steps->tokens, plan.memory.max_context);
   plan.engine = OptionsOfEngine(config, budget, spec, preset, plan.model);
   plan.prompt_queue_bytes = PromptQueueBytes(budget, plan.engine);
   plan.trace_events = TraceEvents(config, budget);

@@ -55,6 +55,8 @@ class NullProvider final : public ExpertProvider {
   void OnSequenceEnd(SequenceId session) override;
   void OnToken(SequenceId session, TokenId) override { ++computed[session]; }
   void OnGateInput(SequenceId, LayerId, std::span<const float>) override {}
+  void OnTokenGateInput(SequenceId, LayerId, std::span<const float>) override {}
+  bool masks_router() const override { return false; }
   void MaskRouter(LayerId, std::span<const float>, std::span<float>, TokenRouting&) override {}
   absl::StatusOr<std::span<std::byte>> Lend(uint64_t) override { return std::span<std::byte>(); }
   void Begin(const LayerRouting&) override {}

@@ -1,6 +1,7 @@
 // What holds for every backend: names, batches, jobs side by side.
 #include "core/kernels/backend.h"
 
+#include <cstring>
 #include <string>
 
 #include "absl/strings/ascii.h"
@@ -87,8 +88,8 @@ TEST_P(EveryBackend, JobsSideBySideAreTheSameAsAlone) {
     inputs.push_back(Gaussian(s.tokens * s.cols, s.cols));
     expected.push_back(Multiply(*backend_, matrices.back().view, inputs.back(), s.tokens));
     outputs.emplace_back(s.tokens * s.rows);
-    storage.push_back(Buffer::Allocate(ComputeBackend::ActivationBytes(s.tokens, s.cols)).value());
-    activations.push_back(backend_->Prepare(inputs.back().data(), s.tokens, s.cols, s.cols, storage.back().span()));
+    storage.push_back(Buffer::Allocate(ActivationBytes(s.tokens, s.cols)).value());
+    activations.push_back(backend_->Prepare(inputs.back().data(), s.tokens, s.cols, s.cols, kAllForms, storage.back().span()));
   }
   std::vector<MatMulJob> jobs;
   for (size_t i = 0; i < std::size(shapes); ++i) {
@@ -104,8 +105,8 @@ TEST_P(EveryBackend, WritesOnlyTheRowsThereAre) {
       const int tokens = 5, cols = 32, stride = rows + 11;
       const PackedMatrix matrix = RandomMatrix(format.id, rows, cols, 1);
       const std::vector<float> x = Gaussian(tokens * cols, 2);
-      Buffer storage = Buffer::Allocate(ComputeBackend::ActivationBytes(tokens, cols)).value();
-      const Activations activations = backend_->Prepare(x.data(), tokens, cols, cols, storage.span());
+      Buffer storage = Buffer::Allocate(ActivationBytes(tokens, cols)).value();
+      const Activations activations = backend_->Prepare(x.data(), tokens, cols, cols, kAllForms, storage.span());
       std::vector<float> y(tokens * stride, -77.0f);
       const MatMulJob job{matrix.view, &activations, y.data(), stride};
       backend_->MatMul({&job, 1});
@@ -114,14 +115,59 @@ TEST_P(EveryBackend, WritesOnlyTheRowsThereAre) {
   }
 }
 
+TEST_P(EveryBackend, EmbedsTheRowsOfItsTokens) {
+  const int cols = 70;
+  for (const Format& format : Formats()) {
+    const PackedMatrix matrix = RandomMatrix(format.id, 50, cols, 3);
+    const TokenId tokens[] = {TokenId(49), TokenId(0), TokenId(7), TokenId(0)};
+    std::vector<float> y(std::size(tokens) * cols), row(cols);
+    backend_->Embed(matrix.view, tokens, y.data());
+    for (size_t i = 0; i < std::size(tokens); ++i) {
+      DecodeRow(format.id, matrix.view.data, cols, tokens[i].value(), row.data());
+      EXPECT_TRUE(SameBits(std::span(y).subspan(i * cols, cols), row)) << format.name << " token " << i;
+    }
+  }
+}
+
+TEST_P(EveryBackend, GathersRowsInEveryForm) {
+  const int cols = 70, tokens = 60;
+  const std::vector<float> x = Gaussian(tokens * cols, 4);
+  std::vector<int32_t> rows;
+  for (int i = 0; i < 50; ++i) rows.push_back(i * 7 % tokens);
+  std::vector<float> picked(rows.size() * cols);
+  backend_->GatherRows(x.data(), cols, rows, picked.data());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_TRUE(SameBits(std::span(picked).subspan(i * cols, cols), std::span(x).subspan(rows[i] * cols, cols)));
+  }
+  const int count = static_cast<int>(rows.size());
+  for (const InputForms forms : {InputForms{.values = true}, InputForms{.codes = true}, kAllForms}) {
+    std::vector<Buffer> storage;
+    for (int i = 0; i < 3; ++i) storage.push_back(Buffer::Allocate(ActivationBytes(tokens, cols, forms)).value());
+    const Activations all = backend_->Prepare(x.data(), tokens, cols, cols, forms, storage[0].span());
+    const Activations gathered = backend_->Gather(all, rows, storage[1].span());
+    backend_->Prepare(picked.data(), count, cols, cols, forms, storage[2].span());
+    EXPECT_EQ(gathered.tokens, count);
+    EXPECT_EQ(gathered.cols, cols);
+    EXPECT_EQ(gathered.values == nullptr, !forms.values);
+    EXPECT_EQ(gathered.codes == nullptr, !forms.codes);
+    EXPECT_EQ(std::memcmp(storage[1].data(), storage[2].data(), ActivationBytes(count, cols, forms)), 0);
+  }
+}
+
 TEST_P(EveryBackend, NothingToDoIsFine) {
   backend_->MatMul({});
   backend_->Attention({.heads = 2, .kv_heads = 1, .head_dim = 4, .page_tokens = 4, .scale = 1}, {}, {});
   backend_->SwiGlu(nullptr, nullptr, 0, nullptr);
   backend_->Softmax(nullptr, 0, 5);
+  backend_->Embed({}, {}, nullptr);
+  backend_->GatherRows(nullptr, 5, {}, nullptr);
+  backend_->Route({.experts = 5, .top_k = 2}, nullptr, 0, nullptr);
+  backend_->Combine({.cols = 5, .top_k = 2});
+  backend_->AddBias(nullptr, nullptr, 0, 5);
+  backend_->Fence();
   backend_->Add(nullptr, nullptr, 0);
-  Buffer storage = Buffer::Allocate(ComputeBackend::ActivationBytes(0, 64) + 1).value();
-  const Activations activations = backend_->Prepare(nullptr, 0, 64, 64, storage.span());
+  Buffer storage = Buffer::Allocate(ActivationBytes(0, 64) + 1).value();
+  const Activations activations = backend_->Prepare(nullptr, 0, 64, 64, kAllForms, storage.span());
   const PackedMatrix matrix = RandomMatrix(FormatId::kQ8, 8, 64, 1);
   const MatMulJob job{matrix.view, &activations, nullptr, 8};
   backend_->MatMul({&job, 1});

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "core/base/executor.h"
+#include "core/kernels/math.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/fixtures.h"
 
@@ -19,8 +20,8 @@ TEST_F(Definition, PreparedActivations) {
   const int tokens = 3, cols = 50, stride = 57;
   std::vector<float> x = Gaussian(tokens * stride, 1);
   for (int k = 32; k < 50; ++k) x[stride + k] = 0;  // a block of zeros
-  Buffer storage = Buffer::Allocate(ComputeBackend::ActivationBytes(tokens, cols)).value();
-  const Activations a = backend_->Prepare(x.data(), tokens, cols, stride, storage.span());
+  Buffer storage = Buffer::Allocate(ActivationBytes(tokens, cols)).value();
+  const Activations a = backend_->Prepare(x.data(), tokens, cols, stride, kAllForms, storage.span());
   EXPECT_EQ(a.tokens, tokens);
   EXPECT_EQ(a.cols, cols);
   for (int block = 0; block < tokens * 2; ++block) {
@@ -211,7 +212,7 @@ TEST_F(Definition, Elementwise) {
     EXPECT_NEAR(out[i], a[i] / (1 + std::exp(-double{a[i]})) * b[i], 1e-6);
     EXPECT_EQ(scaled[i], std::fma(0.3f, b[i], a[i]));
     EXPECT_EQ(added[i], a[i] + b[i]);
-    EXPECT_NEAR(backend_->Sigmoid(a[i]), 1 / (1 + std::exp(-double{a[i]})), 1e-7);
+    EXPECT_NEAR(Sigmoid(a[i]), 1 / (1 + std::exp(-double{a[i]})), 1e-7);
   }
 }
 

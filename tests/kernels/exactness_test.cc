@@ -5,6 +5,7 @@
 #include <string>
 #include <tuple>
 
+#include "core/kernels/math.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/fixtures.h"
 
@@ -63,10 +64,10 @@ TEST_P(Exactness, Prepare) {
       for (bool awkward : {false, true}) {
         const std::vector<float> x = awkward ? Awkward(tokens * cols, cols) : Gaussian(tokens * cols, cols);
         Misaligned<float> input(x, cols % 8);
-        const size_t bytes = ComputeBackend::ActivationBytes(tokens, cols);
+        const size_t bytes = ActivationBytes(tokens, cols);
         Buffer expected_storage = Buffer::Allocate(bytes).value(), storage = Buffer::Allocate(bytes).value();
-        const Activations expected = scalar_->Prepare(x.data(), tokens, cols, cols, expected_storage.span());
-        const Activations found = backend_->Prepare(input.data(), tokens, cols, cols, storage.span());
+        const Activations expected = scalar_->Prepare(x.data(), tokens, cols, cols, kAllForms, expected_storage.span());
+        const Activations found = backend_->Prepare(input.data(), tokens, cols, cols, kAllForms, storage.span());
         const size_t blocks = static_cast<size_t>(tokens) * Blocks(cols);
         EXPECT_TRUE(SameBits({found.values, blocks * 32}, {expected.values, blocks * 32})) << cols;
         EXPECT_TRUE(SameBits({found.scales, blocks}, {expected.scales, blocks})) << cols;
@@ -307,8 +308,86 @@ TEST_P(Exactness, SwiGluOverTheWholeRange) {
           [&](ComputeBackend& backend, float* y) { backend.SwiGlu(y, up.data(), static_cast<int64_t>(gate.size()), y); });
 }
 
-TEST_P(Exactness, Sigmoid) {
-  for (float x : Awkward(1000, 9)) EXPECT_TRUE(SameBits({{backend_->Sigmoid(x)}}, {{scalar_->Sigmoid(x)}})) << x;
+TEST_P(Exactness, PrepareGivesEachFormAlone) {
+  for (int cols : kLengths) {
+    const int tokens = 3;
+    const std::vector<float> x = Awkward(tokens * cols, cols);
+    Buffer both = Buffer::Allocate(ActivationBytes(tokens, cols)).value(), one = Buffer::Allocate(both.size()).value();
+    const Activations expected = scalar_->Prepare(x.data(), tokens, cols, cols, kAllForms, both.span());
+    const size_t blocks = static_cast<size_t>(tokens) * Blocks(cols);
+    const Activations values = backend_->Prepare(x.data(), tokens, cols, cols, {.values = true}, one.span());
+    EXPECT_TRUE(SameBits({values.values, blocks * 32}, {expected.values, blocks * 32})) << cols;
+    const Activations codes = backend_->Prepare(x.data(), tokens, cols, cols, {.codes = true}, one.span());
+    EXPECT_TRUE(SameBits({codes.scales, blocks}, {expected.scales, blocks})) << cols;
+    EXPECT_EQ(std::memcmp(codes.codes, expected.codes, blocks * 32), 0) << cols;
+    EXPECT_EQ(std::memcmp(codes.sums, expected.sums, blocks * 4), 0) << cols;
+  }
+}
+
+TEST_P(Exactness, AddBias) {
+  for (int cols : kLengths) {
+    for (int rows : {1, 2, 31}) {
+      const std::vector<float> bias = Awkward(cols, 3);
+      Compare(Gaussian(static_cast<size_t>(rows) * cols, cols), cols % 8,
+              [&](ComputeBackend& backend, float* x) { backend.AddBias(x, bias.data(), rows, cols); });
+    }
+  }
+}
+
+TEST_P(Exactness, Route) {
+  for (const auto& [experts, top_k] : {std::pair(1, 1), std::pair(7, 3), std::pair(64, 8), std::pair(130, 4)}) {
+    for (const int rows : {1, 5, 300}) {
+      for (const bool normalize : {false, true}) {
+        std::vector<float> expected_logits = Gaussian(static_cast<size_t>(rows) * experts, rows, 3.0f);
+        std::vector<float> logits = expected_logits;
+        std::vector<ExpertChoice> expected(static_cast<size_t>(rows) * top_k), choices = expected;
+        scalar_->Route({experts, top_k, normalize}, expected_logits.data(), rows, expected.data());
+        backend_->Route({experts, top_k, normalize}, logits.data(), rows, choices.data());
+        EXPECT_TRUE(SameBits(logits, expected_logits));
+        EXPECT_EQ(std::memcmp(choices.data(), expected.data(), choices.size() * sizeof(ExpertChoice)), 0);
+      }
+    }
+  }
+}
+
+// Against the sums written out; a row of several pieces, slots without an output, a shared expert with and without a gate.
+TEST_P(Exactness, Combine) {
+  const int top_k = 3;
+  for (const int cols : {1, 40, 1024, 2500}) {
+    for (const int rows : {1, 4, 40}) {
+      const size_t slots = static_cast<size_t>(rows) * top_k;
+      const std::vector<float> x = Gaussian(static_cast<size_t>(rows) * cols, 1), shared = Gaussian(x.size(), 2),
+                               outputs = Gaussian(slots * cols, 3), gate = Awkward(rows, 4), weights = Gaussian(slots, 5);
+      std::vector<ExpertChoice> choices(slots);
+      std::vector<int32_t> places(slots);
+      for (size_t i = 0; i < slots; ++i) {
+        choices[i].probability = weights[i];
+        places[i] = i % 5 == 2 ? kNoOutput : static_cast<int32_t>(slots - 1 - i);
+      }
+      for (const auto& [with_shared, with_gate] : {std::pair(false, false), std::pair(true, false), std::pair(true, true)}) {
+        std::vector<float> expected = x, y = x;
+        for (int row = 0; row < rows; ++row) {
+          float* sum = &expected[static_cast<size_t>(row) * cols];
+          for (int slot = row * top_k; slot < (row + 1) * top_k; ++slot) {
+            if (places[slot] == kNoOutput) continue;
+            scalar_->AddScaled(sum, &outputs[static_cast<size_t>(places[slot]) * cols], weights[slot], cols);
+          }
+          if (with_shared)
+            scalar_->AddScaled(sum, &shared[static_cast<size_t>(row) * cols], with_gate ? Sigmoid(gate[row]) : 1, cols);
+        }
+        backend_->Combine({.rows = rows,
+                           .cols = cols,
+                           .top_k = top_k,
+                           .choices = choices.data(),
+                           .places = places,
+                           .outputs = outputs.data(),
+                           .shared = with_shared ? shared.data() : nullptr,
+                           .shared_gate = with_gate ? gate.data() : nullptr,
+                           .x = y.data()});
+        EXPECT_TRUE(SameBits(y, expected)) << rows << " rows of " << cols;
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, Exactness, ::testing::Combine(::testing::ValuesIn(BackendNames()), ::testing::Values(1, 2, 3)),

@@ -78,8 +78,9 @@ inline PackedMatrix RandomMatrix(FormatId format, int rows, int cols, uint32_t s
 inline std::vector<float> Multiply(ComputeBackend& backend, const MatrixView& weights, std::span<const float> x, int tokens,
                                    size_t misalignment = 0) {
   Misaligned<float> input(x, misalignment);
-  Buffer storage = Buffer::Allocate(ComputeBackend::ActivationBytes(tokens, weights.cols)).value();
-  const Activations activations = backend.Prepare(input.data(), tokens, weights.cols, weights.cols, storage.span());
+  Buffer storage = Buffer::Allocate(ActivationBytes(tokens, weights.cols)).value();
+  const Activations activations =
+      backend.Prepare(input.data(), tokens, weights.cols, weights.cols, InputForms::Of({weights.format}), storage.span());
   std::vector<float> y(static_cast<size_t>(tokens) * weights.rows);
   const MatMulJob job{weights, &activations, y.data(), weights.rows};
   backend.MatMul({&job, 1});

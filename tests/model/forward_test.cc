@@ -114,6 +114,7 @@ TEST_P(ForwardTest, HooksSeeEveryTokenAndTheLastGateInputOfEachChunk) {
   EXPECT_EQ(tokens, expected_tokens);
   EXPECT_EQ(gate_inputs, expected_inputs);
   EXPECT_EQ(masked, expected_masked);
+  EXPECT_EQ(provider_.token_gate_inputs, static_cast<int>(expected_tokens.size() * expected_masked.size()));
 }
 
 TEST_P(ForwardTest, AMaskedExpertIsNotChosen) {

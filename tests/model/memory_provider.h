@@ -57,6 +57,7 @@ class MemoryProvider final : public ExpertProvider {
   std::function<void(SequenceId, LayerId, std::span<const float>)> on_gate_input;
   std::function<void(LayerId, std::span<float>)> mask_router;
   std::function<void(const LayerRouting&)> on_begin;
+  int token_gate_inputs = 0;
 
   void OnSequenceStart(SequenceId) override {}
   void OnSequenceEnd(SequenceId) override {}
@@ -66,6 +67,8 @@ class MemoryProvider final : public ExpertProvider {
   void OnGateInput(SequenceId sequence, LayerId layer, std::span<const float> hidden) override {
     if (on_gate_input) on_gate_input(sequence, layer, hidden);
   }
+  void OnTokenGateInput(SequenceId, LayerId, std::span<const float>) override { ++token_gate_inputs; }
+  bool masks_router() const override { return mask_router != nullptr; }
   void MaskRouter(LayerId layer, std::span<const float>, std::span<float> logits, TokenRouting&) override {
     if (mask_router) mask_router(layer, logits);
   }

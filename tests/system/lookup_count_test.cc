@@ -17,6 +17,8 @@ class RoutingRecorder final : public ExpertProvider {
   void OnSequenceEnd(SequenceId s) override { next_.OnSequenceEnd(s); }
   void OnToken(SequenceId s, TokenId t) override { next_.OnToken(s, t); }
   void OnGateInput(SequenceId s, LayerId l, std::span<const float> h) override { next_.OnGateInput(s, l, h); }
+  void OnTokenGateInput(SequenceId s, LayerId l, std::span<const float> h) override { next_.OnTokenGateInput(s, l, h); }
+  bool masks_router() const override { return next_.masks_router(); }
   void MaskRouter(LayerId l, std::span<const float> hidden, std::span<float> logits, TokenRouting& token) override {
     next_.MaskRouter(l, hidden, logits, token);
   }

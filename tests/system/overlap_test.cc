@@ -35,9 +35,21 @@ class SlowBackend final : public ComputeBackend {
  public:
   explicit SlowBackend(ComputeBackend& next) : next_(next) {}
   std::string_view name() const override { return "slow"; }
-  Activations Prepare(const float* x, int tokens, int cols, int64_t stride, std::span<std::byte> storage) override {
-    return next_.Prepare(x, tokens, cols, stride, storage);
+  int threads() const override { return next_.threads(); }
+  void Fence() override { next_.Fence(); }
+  bool Idle() const override { return next_.Idle(); }
+  void Embed(const MatrixView& matrix, std::span<const TokenId> tokens, float* y) override { next_.Embed(matrix, tokens, y); }
+  void GatherRows(const float* x, int cols, std::span<const int32_t> rows, float* y) override {
+    next_.GatherRows(x, cols, rows, y);
   }
+  Activations Prepare(const float* x, int tokens, int cols, int64_t stride, InputForms forms,
+                      std::span<std::byte> storage) override {
+    return next_.Prepare(x, tokens, cols, stride, forms, storage);
+  }
+  Activations Gather(const Activations& from, std::span<const int32_t> rows, std::span<std::byte> storage) override {
+    return next_.Gather(from, rows, storage);
+  }
+  void AddBias(float* x, const float* bias, int rows, int cols) override { next_.AddBias(x, bias, rows, cols); }
   void MatMul(std::span<const MatMulJob> jobs) override {
     std::this_thread::sleep_for(kProductTime);
     next_.MatMul(jobs);
@@ -54,10 +66,12 @@ class SlowBackend final : public ComputeBackend {
   }
   void SwiGlu(const float* gate, const float* up, int64_t n, float* out) override { next_.SwiGlu(gate, up, n, out); }
   void Softmax(float* x, int rows, int cols) override { next_.Softmax(x, rows, cols); }
-  float Sigmoid(float x) override { return next_.Sigmoid(x); }
+  void Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) override {
+    next_.Route(shape, logits, rows, choices);
+  }
+  void Combine(const CombineJob& job) override { next_.Combine(job); }
   void AddScaled(float* y, const float* x, float scale, int64_t n) override { next_.AddScaled(y, x, scale, n); }
   void Add(float* y, const float* x, int64_t n) override { next_.Add(y, x, n); }
-  int threads() const override { return next_.threads(); }
 
  private:
   ComputeBackend& next_;

@@ -41,13 +41,13 @@ double SecondsOfProducts(ComputeBackend& backend, const ExpertLayout& layout, co
   for (const ExpertSegment& segment : layout.segments) widest = std::max({widest, segment.rows, segment.cols});
   const std::vector<float> input(static_cast<size_t>(widest), .25f);
   std::vector<float> output(static_cast<size_t>(widest));
-  absl::StatusOr<Buffer> storage = Buffer::Allocate(ComputeBackend::ActivationBytes(1, widest));
+  absl::StatusOr<Buffer> storage = Buffer::Allocate(ActivationBytes(1, widest));
   if (!storage.ok()) return 0;
   int64_t begin = 0;
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
     if (repeat == 1) begin = Clock::Real().NowNanos();
     for (const ExpertSegment& segment : layout.segments) {
-      const Activations prepared = backend.Prepare(input.data(), 1, segment.cols, segment.cols, storage->span());
+      const Activations prepared = backend.Prepare(input.data(), 1, segment.cols, segment.cols, kAllForms, storage->span());
       const MatMulJob job{
           {layout.format, segment.rows, segment.cols, record + segment.offset}, &prepared, output.data(), segment.rows};
       backend.MatMul({&job, 1});

@@ -54,8 +54,11 @@ class Provider final : public CachingProvider {
   void OnGateInput(SequenceId sequence, LayerId layer, std::span<const float> hidden) override {
     predictor_->OnGateInput(sequence, layer, hidden);
   }
+  void OnTokenGateInput(SequenceId sequence, LayerId layer, std::span<const float> hidden) override {
+    predictor_->OnTokenGateInput(sequence, layer, hidden);
+  }
+  bool masks_router() const override { return mask_.has_value(); }
   void MaskRouter(LayerId layer, std::span<const float> hidden, std::span<float> logits, TokenRouting& token) override {
-    predictor_->OnTokenGateInput(token.sequence, layer, hidden);
     if (!mask_) return;
     mask_->Observe(layer, token, hidden, logits);
     if (token.may_lose == kLoseNothing) return;

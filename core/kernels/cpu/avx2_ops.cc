@@ -10,7 +10,6 @@ namespace avx2 {
 namespace {
 
 constexpr int kLanes = 8;
-constexpr int kBlockColumns = 32;
 
 // The first `count` lanes, count < 8: all bits set there.
 inline __m256i FirstLanes(int64_t count) {
@@ -202,16 +201,7 @@ inline void SumValues(const HeadArguments& a, int64_t d, Lanes lanes) {
 
 }  // namespace
 
-void Prepare(const PrepareArguments& a) {
-  const int blocks = (a.cols + kBlockColumns - 1) / kBlockColumns;
-  ForEights(a.cols, [&](int64_t i, auto lanes) { _mm256_storeu_ps(a.values + i, lanes.Load(a.x + i)); });
-  for (int k = (a.cols + kLanes - 1) / kLanes * kLanes; k < blocks * kBlockColumns; k += kLanes) {
-    _mm256_storeu_ps(a.values + k, _mm256_setzero_ps());
-  }
-  for (int b = 0; b < blocks; ++b) {
-    QuantizeBlock(a.values + kBlockColumns * b, a.codes + kBlockColumns * b, a.scales + b, a.sums + b);
-  }
-}
+void Prepare(const PrepareArguments& a) { PrepareBlocks(a, QuantizeBlock); }
 
 void RmsNorm(const float* x, const float* weight, float eps, int cols, float* y) {
   const float mean = Dot(x, x, cols) / static_cast<float>(cols) + eps;

@@ -210,14 +210,7 @@ inline void SumValues(const HeadArguments& a, int d, Lanes lanes) {
 
 }  // namespace
 
-void Prepare(const PrepareArguments& a) {
-  const int blocks = (a.cols + kBlockColumns - 1) / kBlockColumns;
-  ForFours(a.cols, [&](int64_t i, int, auto lanes) { lanes.Store(a.values + i, lanes.Load(a.x + i)); });
-  for (int k = a.cols; k < blocks * kBlockColumns; ++k) a.values[k] = 0;
-  for (int b = 0; b < blocks; ++b) {
-    QuantizeBlock(a.values + kBlockColumns * b, a.codes + kBlockColumns * b, a.scales + b, a.sums + b);
-  }
-}
+void Prepare(const PrepareArguments& a) { PrepareBlocks(a, QuantizeBlock); }
 
 void RmsNorm(const float* x, const float* weight, float eps, int cols, float* y) {
   float dot[1];

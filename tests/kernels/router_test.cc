@@ -1,11 +1,12 @@
-#include "core/model/router.h"
-
-#include <gtest/gtest.h>
+#include "core/kernels/router.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <random>
 #include <vector>
+
+#include "gtest/gtest.h"
 
 namespace moed {
 namespace {
@@ -50,28 +51,6 @@ TEST(RouterTest, NotANumberStillGivesDistinctExperts) {
   std::vector<ExpertChoice> choices(3);
   ChooseExperts(probabilities, false, choices);
   for (int slot = 0; slot < 3; ++slot) EXPECT_EQ(choices[slot].expert, slot);
-}
-
-TEST(RouterTest, GroupsSlotsByExpertInTokenOrder) {
-  std::mt19937_64 random(2);
-  for (int tokens = 1; tokens < 20; ++tokens) {
-    constexpr int kExperts = 7, kTopK = 3;
-    std::vector<ExpertChoice> choices(tokens * kTopK);
-    for (int t = 0; t < tokens; ++t) {
-      ChooseExperts(RandomProbabilities(random, kExperts), false, std::span(choices).subspan(t * kTopK, kTopK));
-    }
-    std::vector<int32_t> begin(kExperts + 1), slots(choices.size());
-    GroupByExpert(choices, begin, slots);
-    EXPECT_EQ(begin.front(), 0);
-    EXPECT_EQ(begin.back(), static_cast<int32_t>(choices.size()));
-    for (int expert = 0; expert < kExperts; ++expert) {
-      std::vector<int32_t> expected;
-      for (size_t i = 0; i < choices.size(); ++i) {
-        if (choices[i].expert == expert) expected.push_back(static_cast<int32_t>(i));
-      }
-      EXPECT_EQ(std::vector<int32_t>(slots.begin() + begin[expert], slots.begin() + begin[expert + 1]), expected);
-    }
-  }
 }
 
 }  // namespace
