@@ -1,14 +1,20 @@
 """What the plot scripts share: JSON in, a PNG without a display out."""
+
 import argparse
 import json
+from collections.abc import Callable
+from typing import Any
 
 import matplotlib
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+__all__ = ["main", "plt"]
 
 
-def save(figure, path):
+def save(figure: Figure, path: str) -> None:
     """Small ticks, no box around what `figure` shows."""
     for axes in figure.axes:
         axes.tick_params(labelsize=7)
@@ -18,7 +24,7 @@ def save(figure, path):
     plt.close(figure)
 
 
-def main(description, draw):
+def main(description: str | None, draw: Callable[[Any], Figure]) -> None:
     """`draw(what the JSON file holds)` returns the figure."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("json")

@@ -1,37 +1,45 @@
 """Draws what `moe-bench systems --json FILE` wrote: speed against quality, speed against budget.
 
-    python3 bench/plots/plot_systems.py systems.json docs/systems.png
+python3 bench/plots/plot_systems.py systems.json docs/systems.png
 """
-from matplotlib import ticker
 
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib import ticker
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
 from plot_file import main, plt
+
+Cell = dict[str, Any]  # of the report, as moe-bench wrote it
 
 AUTO, PAPERS, OTHERS = "#1f6f8b", "#c9a227", "#8c8c8c"
 PAPER_PRESETS = ("edgemoe", "hobbit", "swapmoe", "fate")
 RATE = "decode_tokens_per_second"
 
 
-def colour(name):
+def colour(name: str) -> str:
     preset = name.split("@")[0].split("+")[0]
     return AUTO if preset == "auto" else PAPERS if preset in PAPER_PRESETS else OTHERS
 
 
-def plain(axis):
+def plain(axis: Axis) -> None:
     """Whole numbers instead of powers of ten."""
     axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(ticker.NullFormatter())
 
 
-def rated(cells, disk):
+def rated(cells: Sequence[Cell], disk: str) -> list[Cell]:
     return [cell for cell in cells if cell["disk"] == disk and RATE in cell.get("median", {})]
 
 
-def mark(axes, x, y, name):
+def mark(axes: Axes, x: float, y: float, name: str) -> None:
     axes.plot(x, y, "o", color=colour(name), markersize=5)
     axes.annotate(name, (x, y), textcoords="offset points", xytext=(4, 3), fontsize=6.5, color=colour(name))
 
 
-def draw_quality(axes, cells, share):
+def draw_quality(axes: Axes, cells: Sequence[Cell], share: float) -> None:
     """How much perplexity grows over the exact one; linear up to a tenth of a percent, so that 0 has a place."""
     for cell in cells:
         quality = cell.get("quality", {})
@@ -46,13 +54,13 @@ def draw_quality(axes, cells, share):
     axes.set_ylabel("decode, tokens/s", fontsize=8)
 
 
-def draw_budget(axes, cells):
+def draw_budget(axes: Axes, cells: Sequence[Cell]) -> None:
     shares = sorted({cell["share"] for cell in cells})
     for name in dict.fromkeys(cell["contender"] for cell in cells):
         if "@" in name or "=" in name:
             continue
         points = sorted((cell["share"], cell["median"][RATE]) for cell in cells if cell["contender"] == name)
-        axes.plot(*zip(*points), "o-", color=colour(name), markersize=3, linewidth=1)
+        axes.plot(*zip(*points, strict=True), "o-", color=colour(name), markersize=3, linewidth=1)
         axes.annotate(name, points[-1], textcoords="offset points", xytext=(4, 0), fontsize=6.5, color=colour(name))
     axes.set_xticks(shares)
     axes.set_title("native disk", fontsize=9)
@@ -60,7 +68,7 @@ def draw_budget(axes, cells):
     axes.set_ylabel("decode, tokens/s", fontsize=8)
 
 
-def draw_disks(axes, cells, share):
+def draw_disks(axes: Axes, cells: Sequence[Cell], share: float) -> None:
     """One cache size on every disk: bars, when there is no second size to draw a line to."""
     cells = [cell for cell in cells if cell["share"] == share and RATE in cell.get("median", {})]
     names = list(dict.fromkeys(cell["contender"] for cell in cells))
@@ -68,8 +76,13 @@ def draw_disks(axes, cells, share):
     for index, disk in enumerate(disks):
         rates = {cell["contender"]: cell["median"][RATE] for cell in cells if cell["disk"] == disk}
         at = [position + 0.8 * index / len(disks) for position in range(len(names))]
-        axes.barh(at, [rates.get(name, 0) for name in names], 0.75 / len(disks), color=[colour(name) for name in names],
-                  alpha=1 - 0.35 * index)
+        axes.barh(
+            at,
+            [rates.get(name, 0) for name in names],
+            0.75 / len(disks),
+            color=[colour(name) for name in names],
+            alpha=1 - 0.35 * index,
+        )
     axes.set_yticks([position + 0.4 - 0.4 / len(disks) for position in range(len(names))], names, fontsize=6.5)
     axes.invert_yaxis()
     axes.set_xscale("log")
@@ -78,7 +91,7 @@ def draw_disks(axes, cells, share):
     axes.set_xlabel("decode, tokens/s (log)", fontsize=8)
 
 
-def draw(report):
+def draw(report: dict[str, Any]) -> Figure:
     cells = report["cells"]
     native = rated(cells, "native")
     if not native:

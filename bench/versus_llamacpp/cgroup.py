@@ -1,12 +1,15 @@
 """A control group with a limit on memory (page cache included) and on what is read from one disk; version 1 and version 2."""
+
 import contextlib
 import os
 import shlex
 import time
+from collections.abc import Iterator, Sequence
 
 # Controller -> version -> file names.
 LIMIT = {"v1": "memory.limit_in_bytes", "v2": "memory.max"}
-SWAP = {"v1": ("memory.memsw.limit_in_bytes", None), "v2": ("memory.swap.max", "0")}  # None: the same as the memory limit
+# None: the same as the memory limit.
+SWAP: dict[str, tuple[str, str | None]] = {"v1": ("memory.memsw.limit_in_bytes", None), "v2": ("memory.swap.max", "0")}
 PEAK = {"v1": "memory.max_usage_in_bytes", "v2": "memory.peak"}
 THROTTLE = {"v1": "blkio.throttle.read_bps_device", "v2": "io.max"}
 NAMES = {"memory": {"v1": "memory", "v2": "memory"}, "io": {"v1": "blkio", "v2": "io"}}
@@ -16,12 +19,12 @@ class CgroupError(Exception):
     """No such control group can be made here; the text says why."""
 
 
-def _read(path):
+def _read(path: str) -> str:
     with open(path) as file:
         return file.read()
 
 
-def _write(path, text):
+def _write(path: str, text: str) -> None:
     try:
         with open(path, "w") as file:
             file.write(text)
@@ -29,7 +32,7 @@ def _write(path, text):
         raise CgroupError(f"cannot write {text!r} to {path}: {error.strerror}") from None
 
 
-def mounts(mountinfo):
+def mounts(mountinfo: str) -> dict[str, tuple[str, str]]:
     """Mount points by controller: {"memory": ("v1", "/sys/fs/cgroup/memory")}; version 2 is under its own name, "v2"."""
     found = {}
     for line in mountinfo.splitlines():
@@ -43,7 +46,7 @@ def mounts(mountinfo):
     return found
 
 
-def own_groups(proc_cgroup):
+def own_groups(proc_cgroup: str) -> dict[str, str]:
     """This process's group by controller; version 2 is under "v2"."""
     groups = {}
     for line in proc_cgroup.splitlines():
@@ -53,7 +56,7 @@ def own_groups(proc_cgroup):
     return groups
 
 
-def _v2_parent(mount, own, controller):
+def _v2_parent(mount: str, own: str, controller: str) -> str:
     """The nearest group above this process whose children may have the controller."""
     group = own.rstrip("/")
     while True:
@@ -70,7 +73,7 @@ def _v2_parent(mount, own, controller):
     return mount
 
 
-def find_parent(controller, root=""):
+def find_parent(controller: str, root: str = "") -> tuple[str, str]:
     """(version, folder) under which groups with this controller ("memory" or "io") can be made."""
     found = mounts(_read(root + "/proc/self/mountinfo"))
     own = own_groups(_read(root + "/proc/self/cgroup"))
@@ -87,8 +90,10 @@ def find_parent(controller, root=""):
 class Group:
     """One group for one process. `device` is "major:minor"; None is no limit."""
 
-    def __init__(self, limit_bytes=None, device=None, read_bytes_per_second=None, root=""):
-        self._folders = {}
+    def __init__(
+        self, limit_bytes: int | None = None, device: str | None = None, read_bytes_per_second: int | None = None, root: str = ""
+    ):
+        self._folders: dict[str, tuple[str, str]] = {}
         name = f"moed-versus-{os.getpid()}"
         try:
             for controller in ("memory", "io"):
@@ -109,27 +114,28 @@ class Group:
             self.remove()
             raise
 
-    def _limit(self, limit_bytes):
+    def _limit(self, limit_bytes: int) -> None:
         version, folder = self._folders["memory"]
         _write(os.path.join(folder, LIMIT[version]), str(limit_bytes))
         name, value = SWAP[version]
         if os.path.exists(os.path.join(folder, name)):
             _write(os.path.join(folder, name), value or str(limit_bytes))
 
-    def command(self, command):
+    def command(self, command: Sequence[str]) -> list[str]:
         """The command, started inside the group: a shell joins and becomes the program."""
         folders = sorted({folder for _, folder in self._folders.values()})
         joins = "".join(f"echo $$ > {shlex.quote(os.path.join(folder, 'cgroup.procs'))} && " for folder in folders)
         return ["/bin/sh", "-c", joins + 'exec "$@"', "sh", *command]
 
-    def peak_bytes(self):
+    def peak_bytes(self) -> int | None:
+        """None where the kernel does not say it: memory.peak came with Linux 5.19."""
         version, folder = self._folders["memory"]
         try:
             return int(_read(os.path.join(folder, PEAK[version])))
         except OSError:
-            return None  # memory.peak came with Linux 5.19
+            return None
 
-    def remove(self):
+    def remove(self) -> None:
         for folder in {folder for _, folder in self._folders.values()}:
             for _ in range(100):  # a group is busy until its last process has been reaped
                 try:
@@ -142,9 +148,14 @@ class Group:
         self._folders = {}
 
 
+def command_in(group: Group | None, command: Sequence[str]) -> Sequence[str]:
+    """The command, started inside the group where there is one."""
+    return group.command(command) if group else command
+
+
 @contextlib.contextmanager
-def group(**arguments):
-    made = Group(**arguments)
+def group(limit_bytes: int | None = None, device: str | None = None, read_bytes_per_second: int | None = None) -> Iterator[Group]:
+    made = Group(limit_bytes, device, read_bytes_per_second)
     try:
         yield made
     finally:

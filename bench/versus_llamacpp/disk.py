@@ -1,12 +1,14 @@
 """The disk that a file lies on: its page cache, its read-ahead, what it can be throttled to."""
+
 import contextlib
 import ctypes
 import mmap
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 
-import cgroup
+from . import cgroup
 
 _PAGE = mmap.PAGESIZE
 # Reads a file from its begin: argv is PATH BYTES direct|buffered; prints bytes a second.
@@ -25,8 +27,8 @@ print(got / (time.monotonic() - start))
 """
 
 
-def device_of(path):
-    """"major:minor" of the whole device that holds the file (not the partition: limits and read-ahead are the disk's)."""
+def device_of(path: str) -> str:
+    """ "major:minor" of the whole device that holds the file (not the partition: limits and read-ahead are the disk's)."""
     number = os.stat(path).st_dev
     name = f"{os.major(number)}:{os.minor(number)}"
     node = os.path.realpath(f"/sys/dev/block/{name}")
@@ -38,31 +40,31 @@ def device_of(path):
     return name
 
 
-def queue_file(device, name):
-    return f"/sys/dev/block/{device}/queue/{name}"
+def read_ahead_file(device: str) -> str:
+    return f"/sys/dev/block/{device}/queue/read_ahead_kb"
 
 
-def read_ahead_kib(device):
-    with open(queue_file(device, "read_ahead_kb")) as file:
+def read_ahead_kib(device: str) -> int:
+    with open(read_ahead_file(device)) as file:
         return int(file.read())
 
 
 class ReadAhead:
     """Sets the device's read-ahead and puts the old one back: at the end, after a signal, and in the next run after a kill."""
 
-    def __init__(self, device, note):
+    def __init__(self, device: str, note: str):
         self.device, self._note = device, note
         if os.path.exists(note):
             with open(note) as file:
                 noted_device, kib = file.read().split()
-            with contextlib.suppress(OSError), open(queue_file(noted_device, "read_ahead_kb"), "w") as file:
+            with contextlib.suppress(OSError), open(read_ahead_file(noted_device), "w") as file:
                 file.write(kib)
             os.remove(note)
         self.default_kib = read_ahead_kib(device)
-        self.writable = os.access(queue_file(device, "read_ahead_kb"), os.W_OK)
+        self.writable = os.access(read_ahead_file(device), os.W_OK)
 
     @contextlib.contextmanager
-    def at(self, kib):
+    def at(self, kib: int) -> Iterator[None]:
         if kib == self.default_kib:
             yield
             return
@@ -75,12 +77,12 @@ class ReadAhead:
             self._set(self.default_kib)
             os.remove(self._note)
 
-    def _set(self, kib):
-        with open(queue_file(self.device, "read_ahead_kb"), "w") as file:
+    def _set(self, kib: int) -> None:
+        with open(read_ahead_file(self.device), "w") as file:
             file.write(str(kib))
 
 
-def cached_bytes(path):
+def cached_bytes(path: str) -> int:
     """How much of the file is in the page cache."""
     size = os.path.getsize(path)
     libc = ctypes.CDLL(None, use_errno=True)
@@ -100,7 +102,7 @@ def cached_bytes(path):
     return (sum(bytes(resident)) if max(resident) <= 1 else sum(b & 1 for b in resident)) * _PAGE
 
 
-def drop_from_cache(path):
+def drop_from_cache(path: str) -> None:
     """Takes the file out of the page cache; a control group is charged only for pages that it brings in itself."""
     with open(path, "rb") as file:
         os.fdatasync(file.fileno())
@@ -114,17 +116,17 @@ def drop_from_cache(path):
         raise OSError(f"{path}: {left >> 20} MiB stay in the page cache; does another process map the file?")
 
 
-def read_rate(path, how, wanted_bytes, group=None):
+def read_rate(path: str, how: str, wanted_bytes: int, group: cgroup.Group) -> float:
     """Bytes a second that one sequential reader gets, in 1 MiB blocks."""
     drop_from_cache(path)
     command = [sys.executable, "-c", _READER, path, str(wanted_bytes), how]
-    result = subprocess.run(group.command(command) if group else command, capture_output=True, text=True)
+    result = subprocess.run(group.command(command), capture_output=True, text=True)
     if result.returncode:
         raise OSError(f"reading {path} ({how}): {result.stderr.strip().splitlines()[-1]}")
     return float(result.stdout)
 
 
-def check_throttle(path, bytes_per_second):
+def check_throttle(path: str, bytes_per_second: int) -> None:
     """Raises CgroupError unless both direct and buffered reads are held to the rate here."""
     device = device_of(path)
     for how in ("direct", "buffered"):
@@ -132,10 +134,3 @@ def check_throttle(path, bytes_per_second):
             rate = read_rate(path, how, min(bytes_per_second * 3 // 2, os.path.getsize(path)), group)
         if not 0.5 * bytes_per_second < rate < 1.25 * bytes_per_second:
             raise cgroup.CgroupError(f"{how} reads came at {rate / 1e6:.0f} MB/s under a limit of {bytes_per_second / 1e6:.0f}")
-
-
-def busy_seconds(device):
-    """Seconds in which the device had requests under way, since it was there (io_ticks)."""
-    with open(f"/sys/dev/block/{device}/stat") as file:
-        return int(file.read().split()[9]) / 1e3
-

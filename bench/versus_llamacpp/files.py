@@ -1,32 +1,33 @@
 """The files that are compared: from one checkpoint a store for moed and a GGUF for llama.cpp, made when they are not there."""
+
 import json
 import os
 import subprocess
 import sys
 from dataclasses import dataclass
 
-import gguf_from_checkpoint
-from process import ServerError
+from tools.server_process import ServerError
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
+from . import ROOT, Say, gguf_from_checkpoint
+from .moed import Programs
+
 DEMO = os.path.join(ROOT, "models", "tales-qwen")
 WIDEN_FACTOR = 16
 GGUF_TYPES = {"q4": "q4_0", "q8": "q8_0"}
 
 
-@dataclass
+@dataclass(frozen=True)
 class Files:
     store: str
     gguf: str
 
     @property
-    def bytes(self):
+    def bytes(self) -> int:
         """What limits are shares of: the smaller file."""
         return min(os.path.getsize(self.store), os.path.getsize(self.gguf))
 
 
-def widened_demo(folder, say):
+def widened_demo(folder: str, say: Say) -> str:
     target = os.path.join(folder, f"tales-qwen-x{WIDEN_FACTOR}")
     if not os.path.exists(target):
         say(f"widening {DEMO} by {WIDEN_FACTOR} into {target}")
@@ -35,7 +36,7 @@ def widened_demo(folder, say):
     return target
 
 
-def check_formats(programs, store, format_):
+def check_formats(programs: Programs, store: str, format_: str) -> None:
     """The GGUF has one type for all matrices, so the store has to as well."""
     output = subprocess.run([programs.path("moed-pack"), "inspect", store, "--json"], capture_output=True, text=True)
     if output.returncode:
@@ -43,17 +44,21 @@ def check_formats(programs, store, format_):
     held = json.loads(output.stdout)
     formats = (held["precisions"][0]["format"], next(tensor["format"] for tensor in held["trunk"] if tensor["name"] == "embed"))
     if formats != (format_, format_):
-        raise ServerError(f"{store} holds experts in {formats[0]} and the trunk in {formats[1]}; both have to be {format_}: "
-                          "remove it")
+        raise ServerError(
+            f"{store} holds experts in {formats[0]} and the trunk in {formats[1]}; both have to be {format_}: remove it"
+        )
 
 
-def prepare(programs, checkpoint, folder, format_, say):
+def prepare(programs: Programs, checkpoint: str, folder: str, format_: str, say: Say) -> Files:
     name = os.path.join(folder, os.path.basename(os.path.normpath(checkpoint)))
     files = Files(f"{name}-{format_}.moed", f"{name}-{GGUF_TYPES[format_]}.gguf")
     if not os.path.exists(files.store):
         say(f"packing {files.store}")
-        subprocess.run([programs.path("moed-pack"), checkpoint, files.store, "--expert-formats", format_, "--trunk-format",
-                        format_], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [programs.path("moed-pack"), checkpoint, files.store, "--expert-formats", format_, "--trunk-format", format_],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
     check_formats(programs, files.store, format_)
     if not os.path.exists(files.gguf):
         say(f"writing {files.gguf}")

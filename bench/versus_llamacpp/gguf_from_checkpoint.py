@@ -1,43 +1,44 @@
-#!/usr/bin/env python3
 """Writes a GGUF file from a Mixture-of-Experts checkpoint in Hugging Face format, so that llama.cpp can be run beside moed.
-
-usage: gguf_from_checkpoint.py CHECKPOINT OUT.gguf q8_0|q4_0
 
 Matrices get the type named, quantised by the gguf package's own routines; routers, norms and biases stay float32. One tensor of
 the file is in memory at a time. The tokenizer is carried over with its vocabulary and merges, its pre-tokenizer is called
 "gpt-2": feed token ids where that matters.
 """
-import argparse
+
 import json
+import math
 import os
-import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Callable
+from typing import Any
 
 import gguf
 import numpy as np
 
-from safetensors_folder import CheckpointError, SafetensorsFolder
+from .safetensors_folder import Array, CheckpointError, SafetensorsFolder
 
-TYPES = {"q8_0": (gguf.GGMLQuantizationType.Q8_0, gguf.LlamaFileType.MOSTLY_Q8_0),
-         "q4_0": (gguf.GGMLQuantizationType.Q4_0, gguf.LlamaFileType.MOSTLY_Q4_0)}
+TYPES = {
+    "q8_0": (gguf.GGMLQuantizationType.Q8_0, gguf.LlamaFileType.MOSTLY_Q8_0),
+    "q4_0": (gguf.GGMLQuantizationType.Q4_0, gguf.LlamaFileType.MOSTLY_Q4_0),
+}
+Config = dict[str, Any]  # config.json
 # model_type -> what llama.cpp calls the architecture
 ARCHITECTURES = {"qwen2_moe": "qwen2moe", "mixtral": "llama"}
 
 
-@dataclass
+@dataclass(frozen=True)
 class Tensor:
     name: str
-    shape: tuple
+    shape: tuple[int, ...]
     quantised: bool
-    parts: Callable  # () -> iterator over 2-d matrices that follow each other, or the one vector
+    parts: Callable[[], Iterable[Array]]  # 2-d matrices that follow each other, or the one vector
 
 
-def read_config(folder):
+def read_config(folder: str) -> Config:
     path = os.path.join(folder, "config.json")
     try:
         with open(path) as file:
-            config = json.load(file)
+            config: Config = json.load(file)
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: {error}") from None
     family = config.get("model_type")
@@ -48,7 +49,7 @@ def read_config(folder):
     return config
 
 
-def interleaved(matrix, heads):
+def interleaved(matrix: Array, heads: int) -> Array:
     """Rows of queries and keys in the rotary order of llama.cpp's "llama": pairs side by side instead of half a head apart."""
     rows = matrix.shape[0]
     return matrix.reshape(heads, 2, rows // heads // 2, -1).swapaxes(1, 2).reshape(matrix.shape)
@@ -57,13 +58,13 @@ def interleaved(matrix, heads):
 class Plan:
     """The tensors of the file in order, each with where it comes from."""
 
-    def __init__(self, config, source):
+    def __init__(self, config: Config, source: SafetensorsFolder):
         self.config, self.source = config, source
         self.mixtral = config["model_type"] == "mixtral"
         self.heads, self.kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
         self.experts = config.get("num_experts") or config["num_local_experts"]
 
-    def tensors(self):
+    def tensors(self) -> Iterator[Tensor]:
         has_head = "lm_head.weight" in self.source
         yield self._tensor("token_embd.weight", "model.embed_tokens.weight")
         yield self._tensor("output_norm.weight", "model.norm.weight")
@@ -71,7 +72,7 @@ class Plan:
         for layer in range(self.config["num_hidden_layers"]):
             yield from self._layer(f"model.layers.{layer}.", f"blk.{layer}.")
 
-    def _layer(self, source, target):
+    def _layer(self, source: str, target: str) -> Iterator[Tensor]:
         yield self._tensor(target + "attn_norm.weight", source + "input_layernorm.weight")
         yield self._tensor(target + "ffn_norm.weight", source + "post_attention_layernorm.weight")
         for ours, theirs, heads in (("q", "q", self.heads), ("k", "k", self.kv_heads), ("v", "v", 0), ("o", "output", 0)):
@@ -81,33 +82,39 @@ class Plan:
                 yield self._tensor(f"{target}attn_{theirs}.bias", projection + ".bias")
         block = source + ("block_sparse_moe." if self.mixtral else "mlp.")
         names = ("w1", "w3", "w2") if self.mixtral else ("gate_proj", "up_proj", "down_proj")
-        matrices = dict(zip(("gate", "up", "down"), names))
+        matrices = dict(zip(("gate", "up", "down"), names, strict=True))
         if not self.mixtral:
             shared_gate = block + "shared_expert_gate.weight"
-            yield Tensor(target + "ffn_gate_inp_shexp.weight", (self.source.shape(shared_gate)[1],), False,
-                         lambda: [self.source.read(shared_gate).reshape(-1)])
+            yield Tensor(
+                target + "ffn_gate_inp_shexp.weight",
+                (self.source.shape(shared_gate)[1],),
+                False,
+                lambda: [self.source.read(shared_gate).reshape(-1)],
+            )
             for theirs, ours in matrices.items():
                 yield self._tensor(f"{target}ffn_{theirs}_shexp.weight", f"{block}shared_expert.{ours}.weight")
         yield self._tensor(target + "ffn_gate_inp.weight", block + "gate.weight", quantised=False)
         for theirs, ours in matrices.items():
-            yield self._stack(f"{target}ffn_{theirs}_exps.weight",
-                              [f"{block}experts.{e}.{ours}.weight" for e in range(self.experts)])
+            yield self._stack(
+                f"{target}ffn_{theirs}_exps.weight", [f"{block}experts.{e}.{ours}.weight" for e in range(self.experts)]
+            )
 
-    def _tensor(self, name, source, interleaved_heads=0, quantised=None):
+    def _tensor(self, name: str, source: str, interleaved_heads: int = 0, quantised: bool | None = None) -> Tensor:
         shape = self.source.shape(source)
         if quantised is None:
             quantised = len(shape) == 2
 
-        def parts():
+        def parts() -> Iterator[Array]:
             array = self.source.read(source)
             yield interleaved(array, interleaved_heads) if interleaved_heads else array
+
         return Tensor(name, shape, quantised, parts)
 
-    def _stack(self, name, sources):
+    def _stack(self, name: str, sources: Sequence[str]) -> Tensor:
         return Tensor(name, (len(sources), *self.source.shape(sources[0])), True, lambda: (self.source.read(s) for s in sources))
 
 
-def add_model(writer, config, name, file_type):
+def add_model(writer: gguf.GGUFWriter, config: Config, name: str, file_type: gguf.LlamaFileType) -> None:
     heads = config["num_attention_heads"]
     head_dim = config.get("head_dim") or config["hidden_size"] // heads
     writer.add_name(name)
@@ -132,7 +139,7 @@ def add_model(writer, config, name, file_type):
         writer.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
 
 
-def add_tokenizer(writer, folder, config):
+def add_tokenizer(writer: gguf.GGUFWriter, folder: str, config: Config) -> None:
     path = os.path.join(folder, "tokenizer.json")
     try:
         with open(path) as file:
@@ -162,23 +169,24 @@ def add_tokenizer(writer, folder, config):
     writer.add_add_bos_token(False)
 
 
-def encode(tensor, type_):
+def encode(tensor: Tensor, type_: gguf.GGMLQuantizationType) -> Iterator[Array]:
     for part in tensor.parts():
         yield gguf.quants.quantize(part, type_) if tensor.quantised else part.astype(np.float32)
 
 
-def declare(writer, tensor, type_):
+def declare(writer: gguf.GGUFWriter, tensor: Tensor, type_: gguf.GGMLQuantizationType) -> None:
     block, block_bytes = gguf.GGML_QUANT_SIZES[type_]
     if not tensor.quantised:
-        writer.add_tensor_info(tensor.name, tensor.shape, np.dtype(np.float32), int(np.prod(tensor.shape)) * 4)
+        writer.add_tensor_info(tensor.name, tensor.shape, np.dtype(np.float32), math.prod(tensor.shape) * 4)
         return
     if tensor.shape[-1] % block:
         raise CheckpointError(f"{tensor.name}: rows of {tensor.shape[-1]} weights are no multiple of the block of {block}")
     encoded = (*tensor.shape[:-1], tensor.shape[-1] // block * block_bytes)
-    writer.add_tensor_info(tensor.name, encoded, np.dtype(np.uint8), int(np.prod(encoded)), raw_dtype=type_)
+    writer.add_tensor_info(tensor.name, encoded, np.dtype(np.uint8), math.prod(encoded), raw_dtype=type_)
 
 
-def write_gguf(folder, out, kind, progress=lambda done, total, name: None):
+def write_gguf(folder: str, out: str, kind: str) -> None:
+    """`kind` is one of TYPES."""
     type_, file_type = TYPES[kind]
     config = read_config(folder)
     source = SafetensorsFolder(folder)
@@ -192,28 +200,7 @@ def write_gguf(folder, out, kind, progress=lambda done, total, name: None):
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
-    for done, tensor in enumerate(tensors, 1):
+    for tensor in tensors:
         writer.write_tensor_data(np.concatenate([np.ascontiguousarray(part) for part in encode(tensor, type_)]))
-        progress(done, len(tensors), tensor.name)
     writer.close()
     os.replace(partial, out)
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("checkpoint")
-    parser.add_argument("out")
-    parser.add_argument("kind", choices=TYPES)
-    options = parser.parse_args()
-
-    def progress(done, total, name):
-        if done % 20 == 0 or done == total:
-            print(f"{done}/{total} {name}", flush=True)
-    try:
-        write_gguf(options.checkpoint, options.out, options.kind, progress)
-    except (CheckpointError, KeyError, OSError) as error:
-        sys.exit(f"gguf_from_checkpoint: {error}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,28 +1,50 @@
 """llama.cpp: fetched from the PyPI source package llama-cpp-python, built for a set of instructions, run as llama-server."""
-import contextlib
+
 import http.client
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
 
-from process import Process, ServerError
-from stream import Answer
+from tools.server_process import ServerError, ServerProcess, free_port
+
+from . import Say
+from .cgroup import Group, command_in
+from .results import BenchRates, Turn
+from .server import Counters, OnToken
+from .stream import Answer, Request
 
 PACKAGE, VERSION = "llama-cpp-python", "0.3.36"
-OPTIONS = {"CMAKE_BUILD_TYPE": "Release", "BUILD_SHARED_LIBS": "OFF", "LLAMA_OPENSSL": "OFF",
-           "LLAMA_BUILD_SERVER": "ON", "LLAMA_BUILD_UI": "OFF", "LLAMA_USE_PREBUILT_UI": "OFF", "LLAMA_BUILD_APP": "OFF",
-           "LLAMA_BUILD_TESTS": "OFF", "LLAMA_BUILD_EXAMPLES": "OFF"}
+OPTIONS = {
+    "CMAKE_BUILD_TYPE": "Release",
+    "BUILD_SHARED_LIBS": "OFF",
+    "LLAMA_OPENSSL": "OFF",
+    "LLAMA_BUILD_SERVER": "ON",
+    "LLAMA_BUILD_UI": "OFF",
+    "LLAMA_USE_PREBUILT_UI": "OFF",
+    "LLAMA_BUILD_APP": "OFF",
+    "LLAMA_BUILD_TESTS": "OFF",
+    "LLAMA_BUILD_EXAMPLES": "OFF",
+}
 # What both programs may use: all that this processor has, or no more than a processor with AVX2.
-INSTRUCTIONS = {"native": {"GGML_NATIVE": "ON"},
-                "avx2": {"GGML_NATIVE": "OFF", "GGML_SSE42": "ON", "GGML_AVX": "ON", "GGML_AVX2": "ON", "GGML_BMI2": "ON",
-                         "GGML_FMA": "ON", "GGML_F16C": "ON"}}
+INSTRUCTIONS = {
+    "native": {"GGML_NATIVE": "ON"},
+    "avx2": {
+        "GGML_NATIVE": "OFF",
+        "GGML_SSE42": "ON",
+        "GGML_AVX": "ON",
+        "GGML_AVX2": "ON",
+        "GGML_BMI2": "ON",
+        "GGML_FMA": "ON",
+        "GGML_F16C": "ON",
+    },
+}
 TARGETS = ("llama-server", "llama-bench")
+STOP_SECONDS = 10
 
 
-def fetch(cache, say):
+def fetch(cache: str, say: Say) -> str:
     """The folder of the unpacked package."""
     name = f"{PACKAGE.replace('-', '_')}-{VERSION}"
     folder, archive = os.path.join(cache, name), os.path.join(cache, name + ".tar.gz")
@@ -30,15 +52,29 @@ def fetch(cache, say):
         return folder
     if not os.path.exists(archive):
         say(f"downloading the source package {PACKAGE} {VERSION}")
-        subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-binary", ":all:", "--no-deps", "--dest", cache,
-                        f"{PACKAGE}=={VERSION}"], check=True)
+        subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--no-binary",
+                ":all:",
+                "--no-deps",
+                "--dest",
+                cache,
+                f"{PACKAGE}=={VERSION}",
+            ],
+            check=True,
+        )
     with tempfile.TemporaryDirectory(dir=cache) as unpacked:
         subprocess.run(["tar", "--extract", "--file", archive, "--directory", unpacked], check=True)
         os.rename(os.path.join(unpacked, name), folder)
     return folder
 
 
-def build(cache, instructions, say):
+def build(cache: str, instructions: str, say: Say) -> str:
     """The folder of the programs; downloads and builds whatever is not there."""
     folder = fetch(cache, say)
     source = os.path.join(folder, "vendor", "llama.cpp")
@@ -47,67 +83,84 @@ def build(cache, instructions, say):
     if not all(os.access(os.path.join(programs, target), os.X_OK) for target in TARGETS):
         say(f"building llama.cpp in {build_folder} (some minutes)")
         settings = [f"-D{name}={value}" for name, value in (OPTIONS | INSTRUCTIONS[instructions]).items()]
-        subprocess.run(["cmake", "-S", source, "-B", build_folder, "-G", "Ninja", *settings], check=True,
-                       stdout=subprocess.DEVNULL)
+        subprocess.run(
+            ["cmake", "-S", source, "-B", build_folder, "-G", "Ninja", *settings], check=True, stdout=subprocess.DEVNULL
+        )
         subprocess.run(["cmake", "--build", build_folder, "--target", *TARGETS], check=True, stdout=subprocess.DEVNULL)
     return programs
 
 
-def version(programs):
+def version(programs: str) -> str:
     result = subprocess.run([os.path.join(programs, "llama-server"), "--version"], capture_output=True, text=True)
     lines = (result.stdout + result.stderr).splitlines()
     return f"{PACKAGE} {VERSION}, {next((line for line in lines if 'version' in line), 'version unknown')}"
 
 
-def bench(programs, model, threads, repack):
-    """What llama-bench itself says: {"prefill": tokens/s, "decode": tokens/s}, on random tokens."""
-    result = subprocess.run([os.path.join(programs, "llama-bench"), "--model", model, "--threads", str(threads), "--n-prompt",
-                             "512", "--n-gen", "64", "--repetitions", "2", "--repack", str(int(repack)), "--output", "json"],
-                            capture_output=True, text=True, timeout=300)
+def bench(programs: str, model: str, threads: int, repack: bool) -> BenchRates:
+    """What llama-bench itself says, on random tokens."""
+    result = subprocess.run(
+        [
+            os.path.join(programs, "llama-bench"),
+            "--model",
+            model,
+            "--threads",
+            str(threads),
+            "--n-prompt",
+            "512",
+            "--n-gen",
+            "64",
+            "--repetitions",
+            "2",
+            "--repack",
+            str(int(repack)),
+            "--output",
+            "json",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     if result.returncode:
         raise ServerError(f"llama-bench ended with status {result.returncode}: {result.stderr.strip()[-300:]}")
     return parse_bench(result.stdout)
 
 
-def parse_bench(text):
-    rates = {}
-    for row in json.loads(text):
-        rates["prefill" if row["n_prompt"] else "decode"] = row["avg_ts"]
-    return rates
+def parse_bench(text: str) -> BenchRates:
+    rates = {"prefill" if row["n_prompt"] else "decode": row["avg_ts"] for row in json.loads(text)}
+    return BenchRates(**rates)
 
 
-def parse_event(line):
+def parse_event(line: bytes) -> tuple[int, bool] | None:
     """(tokens so far, is it the last) of one line of the stream; None for lines that carry no event."""
     if not line.startswith(b"data: "):
         return None
-    event = json.loads(line[len(b"data: "):])
+    event = json.loads(line[len(b"data: ") :])
     if "error" in event:
         raise ServerError(f"llama-server: {event['error'].get('message', event['error'])}")
     timings = event.get("timings") or {}
     return timings.get("predicted_n", 0), bool(event.get("stop"))
 
 
-def _free_port():
-    with socket.socket() as any_socket:
-        any_socket.bind(("127.0.0.1", 0))
-        return any_socket.getsockname()[1]
-
-
 class Llama:
-    def __init__(self, programs, model, threads, repack, context_tokens, sessions=1, group=None):
-        self._port = _free_port()
-        self.process = Process(
-            [os.path.join(programs, "llama-server"), "--model", model, "--host", "127.0.0.1", "--port", str(self._port),
-             "--threads", str(threads), "--threads-batch", str(threads), "--ctx-size", str(context_tokens),
-             "--parallel", str(sessions), "--fit", "off", "--cache-ram", "0", "--no-warmup",
-             *([] if repack else ["--no-repack"])], group)
+    """A running llama-server that is healthy. `programs` is the folder that build() gave."""
+
+    def __init__(
+        self, programs: str, model: str, threads: int, repack: bool, context_tokens: int, sessions: int, group: Group | None
+    ):
+        self._port = free_port()
+        command = [os.path.join(programs, "llama-server"), "--model", model, "--host", "127.0.0.1", "--port", str(self._port)]
+        command += ["--threads", str(threads), "--threads-batch", str(threads)]
+        command += ["--ctx-size", str(context_tokens), "--parallel", str(sessions)]
+        command += ["--fit", "off", "--cache-ram", "0", "--no-warmup"]
+        command += [] if repack else ["--no-repack"]
+        self.process = ServerProcess(command_in(group, command))
         try:
             self.process.wait_for(self._healthy, "llama-server to be healthy")
         except ServerError:
-            self.process.stop()
+            self.process.close()
             raise
 
-    def _healthy(self):
+    def _healthy(self) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=5)
         try:
             connection.request("GET", "/health")
@@ -117,10 +170,20 @@ class Llama:
         finally:
             connection.close()
 
-    def generate(self, request, on_token=lambda count: None):
-        body = json.dumps({"prompt": request.prompt, "n_predict": request.new_tokens, "stream": True, "timings_per_token": True,
-                           "cache_prompt": False, "ignore_eos": True, "samplers": ["temperature"], "temperature": 1.0,
-                           "seed": request.seed})
+    def generate(self, request: Request, on_token: OnToken | None = None) -> Answer:
+        body = json.dumps(
+            {
+                "prompt": request.prompt,
+                "n_predict": request.new_tokens,
+                "stream": True,
+                "timings_per_token": True,
+                "cache_prompt": False,
+                "ignore_eos": True,
+                "samplers": ["temperature"],
+                "temperature": 1.0,
+                "seed": request.seed,
+            }
+        )
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=request.seconds)
         answer = Answer(len(request.prompt))
         try:
@@ -135,8 +198,9 @@ class Llama:
                 count, last = event
                 if count > len(answer.times):
                     answer.arrived(count)
-                    on_token(count)
-                if last or answer.times and answer.times[-1] - answer.started > request.seconds:
+                    if on_token:
+                        on_token(count)
+                if last or (answer.times and answer.times[-1] - answer.started > request.seconds):
                     break
         except TimeoutError:
             pass  # as many tokens as came
@@ -147,20 +211,12 @@ class Llama:
             connection.close()
         return answer
 
-    def counters(self):
-        return {"read_bytes": self.process.read_bytes()}
+    def counters(self) -> Counters:
+        return Counters(self.process.read_bytes())
 
-    def facts(self):
-        return {}
+    def note_facts(self, turn: Turn) -> None:
+        """Nothing: it says nothing of itself that the tables name."""
 
-    def stop(self):
-        self.process.stop()
-
-
-@contextlib.contextmanager
-def running(*arguments, **keywords):
-    server = Llama(*arguments, **keywords)
-    try:
-        yield server
-    finally:
-        server.stop()
+    def stop(self) -> None:
+        self.process.stop(STOP_SECONDS)
+        self.process.close()

@@ -1,4 +1,5 @@
 """The machine: its name, and how fast it reads memory and disk, measured here."""
+
 import concurrent.futures
 import ctypes
 import mmap
@@ -7,10 +8,12 @@ import platform
 import re
 import threading
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
-import disk
+from . import disk
+from .results import Machine, Rates
 
 ISA = ("avx2", "fma", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "asimddp", "i8mm", "sve")
 ARRAY_BYTES = 256 << 20
@@ -20,22 +23,31 @@ HUGE_PAGE = 2 << 20
 READERS = 4
 
 
-def describe(path):
+def _processor(info: str) -> str:
+    """The processor's name in the text of /proc/cpuinfo."""
+    name, family, model = (re.search(rf"^{field}\s*:\s*(.+)$", info, re.M) for field in ("model name", "cpu family", "model"))
+    text = name.group(1) if name else platform.machine()
+    return text + (f" (family {family.group(1)}, model {model.group(1)})" if family and model else "")
+
+
+def describe(read_ahead: disk.ReadAhead) -> Machine:
+    """The machine whose files lie on that device."""
     with open("/proc/cpuinfo") as file:
         info = file.read()
-    with open("/proc/meminfo") as file:
-        memory = int(re.search(r"MemTotal:\s+(\d+)", file.read()).group(1)) * 1024
-    model = re.search(r"^model name\s*:\s*(.+)$", info, re.M)
     flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", info, re.M)
-    family = [re.search(rf"^{name}\s*:\s*(\d+)$", info, re.M) for name in ("cpu family", "model")]
-    return {"cpu": (model.group(1) if model else platform.machine()) +
-                   (f" (family {family[0].group(1)}, model {family[1].group(1)})" if all(family) else ""),
-            "isa": [name for name in ISA if flags and name in flags.group(1).split()],
-            "processors": len(os.sched_getaffinity(0)), "memory_bytes": memory, "kernel": platform.release(),
-            "system": platform.platform(), "device": disk.device_of(path)}
+    return Machine(
+        cpu=_processor(info),
+        isa=[name for name in ISA if flags and name in flags.group(1).split()],
+        processors=len(os.sched_getaffinity(0)),
+        memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        kernel=platform.release(),
+        system=platform.platform(),
+        device=read_ahead.device,
+        read_ahead_kib=read_ahead.default_kib,
+    )
 
 
-def memory_read_rate(threads):
+def memory_read_rate(threads: int) -> float:
     """Bytes a second: every thread ORs the 64-bit words of an array of its own; the best of five."""
     arrays = [np.ones(ARRAY_BYTES // 8, np.uint64) for _ in range(threads)]
     best = 0.0
@@ -50,22 +62,22 @@ def memory_read_rate(threads):
     return best
 
 
-def _buffer():
+def _buffer() -> memoryview:
     """A block in huge pages where there are any: pages of 4 KiB go to the disk in many segments, which can halve the rate."""
     memory = mmap.mmap(-1, READ_BLOCK + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.madvise(mmap.MADV_HUGEPAGE)
     begin = -ctypes.addressof(ctypes.c_char.from_buffer(memory)) % HUGE_PAGE
-    block = memoryview(memory)[begin:begin + READ_BLOCK]
-    block[::mmap.PAGESIZE] = b"x" * (READ_BLOCK // mmap.PAGESIZE)
+    block = memoryview(memory)[begin : begin + READ_BLOCK]
+    block[:: mmap.PAGESIZE] = b"x" * (READ_BLOCK // mmap.PAGESIZE)
     return block
 
 
-def _read_part(file, block, begin, end):
+def _read_part(file: int, block: memoryview, begin: int, end: int) -> None:
     for at in range(begin, end, READ_BLOCK):
         os.preadv(file, [block], at)
 
 
-def disk_read_rate(path):
+def disk_read_rate(path: str) -> float:
     """Bytes a second of direct reads, 4 readers with blocks of 4 MiB; the best of three."""
     wanted = min(READ_BYTES, os.path.getsize(path)) // (READERS * READ_BLOCK) * READ_BLOCK
     if wanted == 0:
@@ -84,7 +96,10 @@ def disk_read_rate(path):
     return best
 
 
-def measure_rates(path, thread_counts):
+def measure_rates(path: str, thread_counts: Sequence[int]) -> Rates:
     """What virtual machines share with others changes while a run goes on, so this is asked before every cell."""
-    return {"at": time.strftime("%Y-%m-%d %H:%M:%S"), "disk": disk_read_rate(path),
-            "memory": {str(count): memory_read_rate(count) for count in thread_counts}}
+    return Rates(
+        at=time.strftime("%Y-%m-%d %H:%M:%S"),
+        disk=disk_read_rate(path),
+        memory={str(count): memory_read_rate(count) for count in thread_counts},
+    )

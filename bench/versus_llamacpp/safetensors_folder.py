@@ -1,34 +1,58 @@
 """Reads tensors of a checkpoint folder of safetensors files as float32, one at a time, with nothing but numpy."""
+
 import glob
 import json
+import math
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 class CheckpointError(Exception):
     """The checkpoint cannot be used; the text says why."""
 
 
-def _from_bfloat16(words):
+Array = NDArray[Any]
+
+
+def _from_bfloat16(words: Array) -> Array:
     return (words.astype(np.uint32) << 16).view(np.float32)
 
 
+def _from_float(values: Array) -> Array:
+    return values.astype(np.float32)
+
+
 # Name in the header -> how it lies in the file, how it becomes float32.
-NUMBERS = {"F32": (np.float32, lambda x: x.astype(np.float32)), "F16": (np.float16, lambda x: x.astype(np.float32)),
-           "BF16": (np.uint16, _from_bfloat16)}
+NUMBERS: dict[str, tuple[np.dtype[Any], Callable[[Array], Array]]] = {
+    "F32": (np.dtype(np.float32), _from_float),
+    "F16": (np.dtype(np.float16), _from_float),
+    "BF16": (np.dtype(np.uint16), _from_bfloat16),
+}
+
+
+@dataclass(frozen=True)
+class _Entry:
+    path: str
+    offset: int  # of the data
+    dtype: str  # of NUMBERS
+    shape: tuple[int, ...]
 
 
 class SafetensorsFolder:
-    def __init__(self, folder):
-        self._entries = {}  # name -> (path, offset of the data, number type, shape)
+    def __init__(self, folder: str):
+        self._entries: dict[str, _Entry] = {}
         paths = sorted(glob.glob(os.path.join(folder, "*.safetensors")))
         if not paths:
             raise CheckpointError(f"{folder}: no *.safetensors")
         for path in paths:
             self._read_header(path)
 
-    def _read_header(self, path):
+    def _read_header(self, path: str) -> None:
         size = os.path.getsize(path)
         with open(path, "rb") as file:
             length = int.from_bytes(file.read(8), "little")
@@ -44,24 +68,24 @@ class SafetensorsFolder:
             if entry["dtype"] not in NUMBERS:
                 raise CheckpointError(f"{path}: {name} is {entry['dtype']}; known are {', '.join(NUMBERS)}")
             begin, end = entry["data_offsets"]
-            wanted = int(np.prod(entry["shape"], dtype=np.int64)) * np.dtype(NUMBERS[entry["dtype"]][0]).itemsize
+            wanted = math.prod(entry["shape"]) * NUMBERS[entry["dtype"]][0].itemsize
             if end - begin != wanted or 8 + length + end > size:
                 raise CheckpointError(f"{path}: {name} of shape {entry['shape']} does not fit its place {begin}..{end}")
-            self._entries[name] = (path, 8 + length + begin, entry["dtype"], tuple(entry["shape"]))
+            self._entries[name] = _Entry(path, 8 + length + begin, entry["dtype"], tuple(entry["shape"]))
 
-    def __contains__(self, name):
+    def __contains__(self, name: str) -> bool:
         return name in self._entries
 
-    def _entry(self, name):
+    def _entry(self, name: str) -> _Entry:
         if name not in self._entries:
             raise CheckpointError(f"the checkpoint has no tensor {name}")
         return self._entries[name]
 
-    def shape(self, name):
-        return self._entry(name)[3]
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self._entry(name).shape
 
-    def read(self, name):
-        path, offset, dtype, shape = self._entry(name)
-        stored, to_float32 = NUMBERS[dtype]
-        count = int(np.prod(shape, dtype=np.int64))
-        return to_float32(np.fromfile(path, stored, count, offset=offset)).reshape(shape)
+    def read(self, name: str) -> Array:
+        entry = self._entry(name)
+        stored, to_float32 = NUMBERS[entry.dtype]
+        count = math.prod(entry.shape)
+        return to_float32(np.fromfile(entry.path, stored, count, offset=entry.offset)).reshape(entry.shape)

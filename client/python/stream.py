@@ -1,4 +1,5 @@
 """Streams an answer from moed and prints what it cost. Stubs: generate_stubs.sh."""
+
 import argparse
 import sys
 
@@ -6,7 +7,7 @@ import grpc
 from moe.v1 import inference_pb2, inference_pb2_grpc
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("prompt")
     parser.add_argument("--server", default="127.0.0.1:50051")
@@ -18,7 +19,8 @@ def main():
     request = inference_pb2.GenerateRequest(
         text=options.prompt,
         sampling=inference_pb2.Sampling(temperature=options.temperature, seed=options.seed),
-        stopping=inference_pb2.Stopping(max_new_tokens=options.max_new_tokens))
+        stopping=inference_pb2.Stopping(max_new_tokens=options.max_new_tokens),
+    )
     with grpc.insecure_channel(options.server) as channel:
         stub = inference_pb2_grpc.InferenceStub(channel)
         try:
@@ -26,8 +28,11 @@ def main():
                 print(response.text, end="", flush=True)
                 if response.HasField("finish"):
                     stats = response.finish.stats
-                    print(f"\n[{response.finish.usage.completion_tokens} tokens, TTFT {stats.ttft_seconds:.3f} s, "
-                          f"TPOT {stats.tpot_seconds * 1e3:.1f} ms]", file=sys.stderr)
+                    print(
+                        f"\n[{response.finish.usage.completion_tokens} tokens, TTFT {stats.ttft_seconds:.3f} s, "
+                        f"TPOT {stats.tpot_seconds * 1e3:.1f} ms]",
+                        file=sys.stderr,
+                    )
         except grpc.RpcError as error:
             sys.exit(f"{error.code().name}: {error.details()}")
 

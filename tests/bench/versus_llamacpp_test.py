@@ -1,26 +1,17 @@
 """bench/versus_llamacpp without llama.cpp and root: control groups in a folder, cells, streams, results, tables, GGUF files."""
-import argparse
+
 import importlib.util
 import json
 import os
 import shutil
-import sys
 import tempfile
 import unittest
+from typing import Any
 
-parser = argparse.ArgumentParser()
-parser.add_argument("--source", required=True)
-SOURCE, REST = parser.parse_known_args()
-SOURCE = SOURCE.source
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(SOURCE, "bench", "versus_llamacpp"))
-
-import cells  # noqa: E402
-import cgroup  # noqa: E402
-import llama  # noqa: E402
-import report  # noqa: E402
-from results import Results, Summary, ratio  # noqa: E402
-from stream import Answer, joint_rate  # noqa: E402
+from bench.versus_llamacpp import ROOT, cells, cgroup, llama, report
+from bench.versus_llamacpp.results import BenchRates, JournalError, Machine, Rates, Results, Summary, Turn, ratio
+from bench.versus_llamacpp.stream import Answer, joint_rate
+from tools.server_process import ServerError
 
 V1_MOUNTS = """30 20 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
 31 20 0:32 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory
@@ -31,27 +22,27 @@ V2_MOUNTS = "31 20 0:32 / /sys/fs/cgroup rw,relatime shared:4 - cgroup2 cgroup2 
 
 
 class InFolder(unittest.TestCase):
-    def setUp(self):
+    def setUp(self) -> None:
         self.folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.folder)
 
-    def write(self, path, text):
+    def write(self, path: str, text: str) -> None:
         path = self.folder + path
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w") as file:
             file.write(text)
 
-    def read(self, path):
+    def read(self, path: str) -> str:
         with open(self.folder + path) as file:
             return file.read()
 
-    def make_v1(self):
+    def make_v1(self) -> None:
         self.write("/proc/self/mountinfo", V1_MOUNTS)
         self.write("/proc/self/cgroup", "4:memory:/user/a\n7:blkio:/\n0::/\n")
         os.makedirs(self.folder + "/sys/fs/cgroup/memory/user/a")
         os.makedirs(self.folder + "/sys/fs/cgroup/blkio")
 
-    def make_v2(self, root_controllers="cpu io memory", enabled=""):
+    def make_v2(self, root_controllers: str = "cpu io memory", enabled: str = "") -> None:
         self.write("/proc/self/mountinfo", V2_MOUNTS)
         self.write("/proc/self/cgroup", "0::/user.slice/session.scope\n")
         self.write("/sys/fs/cgroup/cgroup.controllers", root_controllers)
@@ -59,16 +50,17 @@ class InFolder(unittest.TestCase):
         self.write("/sys/fs/cgroup/user.slice/cgroup.subtree_control", enabled)
         self.write("/sys/fs/cgroup/user.slice/session.scope/cgroup.subtree_control", "")
 
-    def made(self, **arguments):
+    def made(self, **arguments: Any) -> tuple[cgroup.Group, dict[str, str]]:
         group = cgroup.Group(root=self.folder, **arguments)
         folders = {controller: folder for controller, (_, folder) in group._folders.items()}
         self.addCleanup(group.remove)
-        self.addCleanup(lambda: [shutil.rmtree(folder, ignore_errors=True) for folder in folders.values()])
-        return group, {controller: folder[len(self.folder):] for controller, folder in folders.items()}
+        for folder in folders.values():
+            self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        return group, {controller: folder[len(self.folder) :] for controller, folder in folders.items()}
 
 
 class CgroupTest(InFolder):
-    def test_version_1_is_a_child_of_the_own_group_of_each_controller(self):
+    def test_version_1_is_a_child_of_the_own_group_of_each_controller(self) -> None:
         self.make_v1()
         name = f"moed-versus-{os.getpid()}"
         self.write(f"/sys/fs/cgroup/memory/user/a/{name}/memory.memsw.limit_in_bytes", "")
@@ -78,19 +70,19 @@ class CgroupTest(InFolder):
         self.assertEqual(self.read(folders["memory"] + "/memory.memsw.limit_in_bytes"), str(5 << 20))
         self.assertEqual(self.read(folders["io"] + "/blkio.throttle.read_bps_device"), "8:16 90000000")
 
-    def test_version_2_is_under_the_nearest_group_that_passes_the_controllers_on(self):
+    def test_version_2_is_under_the_nearest_group_that_passes_the_controllers_on(self) -> None:
         self.make_v2(enabled="io memory")
         _, folders = self.made(limit_bytes=5 << 20, device="8:16", read_bytes_per_second=90_000_000)
         self.assertEqual(set(folders.values()), {f"/sys/fs/cgroup/user.slice/moed-versus-{os.getpid()}"})
         self.assertEqual(self.read(folders["memory"] + "/memory.max"), str(5 << 20))
         self.assertEqual(self.read(folders["io"] + "/io.max"), "8:16 rbps=90000000")
 
-    def test_version_2_passes_the_controllers_on_at_the_root_when_nobody_does(self):
+    def test_version_2_passes_the_controllers_on_at_the_root_when_nobody_does(self) -> None:
         self.make_v2()
         self.assertEqual(cgroup.find_parent("memory", self.folder), ("v2", self.folder + "/sys/fs/cgroup"))
         self.assertEqual(self.read("/sys/fs/cgroup/cgroup.subtree_control"), "+memory")
 
-    def test_a_controller_that_is_not_there_is_named(self):
+    def test_a_controller_that_is_not_there_is_named(self) -> None:
         self.make_v2(root_controllers="cpu")
         with self.assertRaisesRegex(cgroup.CgroupError, "no controller 'io'"):
             cgroup.find_parent("io", self.folder)
@@ -98,7 +90,7 @@ class CgroupTest(InFolder):
         with self.assertRaisesRegex(cgroup.CgroupError, "no control groups with 'memory' are mounted"):
             cgroup.find_parent("memory", self.folder)
 
-    def test_the_command_joins_every_folder_before_it_runs(self):
+    def test_the_command_joins_every_folder_before_it_runs(self) -> None:
         self.make_v1()
         group, folders = self.made()
         command = group.command(["moed", "--store", "a b"])
@@ -108,170 +100,223 @@ class CgroupTest(InFolder):
 
 
 class CellsTest(unittest.TestCase):
-    def all(self):
+    def all(self) -> list[cells.Cell]:
         return list(cells.all_cells(("q4", "q8"), (1, 2), (128, 8192)))
 
-    def test_names_are_unique_and_every_pair_of_limit_and_disk_is_there(self):
+    def test_names_are_unique_and_every_pair_of_limit_and_disk_is_there(self) -> None:
         names = [cell.name for cell in self.all()]
         self.assertEqual(len(names), len(set(names)))
-        for name in ("q4/ram", "q8/ram", "q4/75/native", "q4/25/native", "q8/25/native", "q4/50/sata", "q4/25/sata", "q4/50/sd",
-                     "q4/25/sd", "q4/ram/eight"):
+        for name in (
+            "q4/ram",
+            "q8/ram",
+            "q4/75/native",
+            "q4/25/native",
+            "q8/25/native",
+            "q4/50/sata",
+            "q4/25/sata",
+            "q4/50/sd",
+            "q4/25/sd",
+            "q4/ram/eight",
+        ):
             self.assertIn(name, names)
 
-    def test_llama_is_repacked_only_where_its_memory_is_not_limited(self):
+    def test_llama_is_repacked_only_where_its_memory_is_not_limited(self) -> None:
         for cell in self.all():
             settings = [c for c in cell.contenders if c.program == "llama.cpp"]
             self.assertTrue(settings)
             self.assertEqual(any(c.repack for c in settings), cell.share is None, cell.name)
             self.assertEqual(any(c.read_ahead_kib == 128 for c in settings), cell.share is not None, cell.name)
 
-    def test_limits_are_whole_mebibytes_below_the_share(self):
+    def test_limits_are_whole_mebibytes_below_the_share(self) -> None:
         for cell in self.all():
             limit = cell.limit_bytes(2_296_988_832)
-            if cell.share is None:
-                self.assertIsNone(limit)
+            if cell.share is None or limit is None:
+                self.assertIs(limit, cell.share)
             else:
                 self.assertEqual(limit % (1 << 20), 0)
                 self.assertLessEqual(limit, 2_296_988_832 * cell.share / 100)
                 self.assertGreater(limit, 2_296_988_832 * cell.share / 100 - (1 << 20))
 
-    def test_quick_has_both_programs_in_each_of_its_cells(self):
+    def test_quick_has_both_programs_in_each_of_its_cells(self) -> None:
         quick = list(cells.quick_cells((1, 2), (128, 8192)))
         self.assertEqual([cell.name for cell in quick], list(cells.QUICK))
         for cell in quick:
             self.assertEqual({c.program for c in cell.contenders}, {"moed", "llama.cpp"})
 
-    def test_contexts_hold_what_their_requests_need(self):
+    def test_contexts_hold_what_their_requests_need(self) -> None:
         for cell in self.all():
             p = cell.protocol
             self.assertLessEqual(p.sessions * (p.prompt_tokens + p.skipped_tokens + p.counted_tokens + 1), p.context_tokens)
             self.assertLess(512 if p.prefills else 0, p.context_tokens)
 
-    def test_later_turns_keep_the_fastest_setting_of_each_number_of_threads(self):
+    def test_later_turns_keep_the_fastest_setting_of_each_number_of_threads(self) -> None:
         cell = next(cell for cell in self.all() if cell.name == "q4/25/native")
         rates = {c.name: (2 if c.read_ahead_kib == 8192 else 1) for c in cell.contenders if c.program == "llama.cpp"}
         self.assertEqual(cells.next_turn(cell, 0, rates), cell.contenders)
         later = cells.next_turn(cell, 1, rates)
-        self.assertEqual({(c.program, c.threads, c.read_ahead_kib) for c in later},
-                         {("moed", 1, None), ("moed", 2, None), ("llama.cpp", 1, 8192), ("llama.cpp", 2, 8192)})
+        self.assertEqual(
+            {(c.program, c.threads, c.read_ahead_kib) for c in later},
+            {("moed", 1, None), ("moed", 2, None), ("llama.cpp", 1, 8192), ("llama.cpp", 2, 8192)},
+        )
         rates["llama.cpp, 1 thread, no repack, read-ahead 8192 KiB"] = 3
         only_best = cells.next_turn(cell, 1, rates, each_thread_count=False)
         self.assertEqual([(c.threads, c.read_ahead_kib) for c in only_best if c.program == "llama.cpp"], [(1, 8192)])
 
 
 class StreamTest(unittest.TestCase):
-    def test_events_of_llama_server(self):
+    def test_events_of_llama_server(self) -> None:
         self.assertEqual(llama.parse_event(b'data: {"content":"a","stop":false,"timings":{"predicted_n":3}}\n'), (3, False))
         self.assertEqual(llama.parse_event(b'data: {"stop":true,"timings":{"predicted_n":9}}\n'), (9, True))
         self.assertIsNone(llama.parse_event(b"\n"))
-        with self.assertRaisesRegex(llama.ServerError, "too long"):
+        with self.assertRaisesRegex(ServerError, "too long"):
             llama.parse_event(b'data: {"error":{"message":"too long"}}\n')
 
-    def test_rows_of_llama_bench(self):
+    def test_rows_of_llama_bench(self) -> None:
         rows = [{"n_prompt": 512, "n_gen": 0, "avg_ts": 90.5}, {"n_prompt": 0, "n_gen": 64, "avg_ts": 27.25}]
-        self.assertEqual(llama.parse_bench(json.dumps(rows)), {"prefill": 90.5, "decode": 27.25})
+        self.assertEqual(llama.parse_bench(json.dumps(rows)), BenchRates(prefill=90.5, decode=27.25))
 
-    def test_rate_leaves_out_what_was_skipped(self):
+    def test_rate_leaves_out_what_was_skipped(self) -> None:
         answer = Answer(8, started=0.0, times=[5.0, 6.0, 6.5, 7.0, 7.5])
         self.assertEqual(answer.first_token_seconds, 5.0)
         self.assertEqual(answer.rate(1), 2.0)
         self.assertIsNone(answer.rate(4))
 
-    def test_joint_rate_covers_the_time_in_which_all_were_answered(self):
+    def test_joint_rate_covers_the_time_in_which_all_were_answered(self) -> None:
         self.assertEqual(joint_rate([Answer(1, 0.0, [1, 2, 3, 4, 5]), Answer(1, 0.0, [3, 4, 5, 6, 7])]), 2.0)
         self.assertIsNone(joint_rate([Answer(1, 0.0, [1, 2]), Answer(1, 0.0, [3, 4])]))
 
 
-def record(contender, turn, cell="q4/25/native", **values):
+def turn_of(contender: str, number: int, cell: str = "q4/25/native", **values: Any) -> Turn:
     program, threads = contender.split(", ")[:2]
-    return {"cell": cell, "contender": contender, "program": program, "threads": int(threads[0]), "turn": turn,
-            "at": f"2030-01-01 00:00:0{turn}", **values}
+    return Turn(cell, contender, program, int(threads[0]), number, f"2030-01-01 00:00:0{number}", **values)
 
 
 class ResultsTest(InFolder):
     SLOW, FAST = "llama.cpp, 1 thread, no repack, read-ahead 128 KiB", "llama.cpp, 2 threads, no repack, read-ahead 128 KiB"
 
-    def results(self):
+    def results(self) -> Results:
         results = Results(self.folder + "/results.json")
         for turn, (ours, slow, fast) in enumerate(((10.0, 2.0, 3.0), (12.0, 2.5, 5.0), (11.0, 2.0, 4.0))):
-            results.add(record("moed, 2 threads", turn, decode=ours, first_token_seconds=2.0, experts_in_cache=0.25,
-                               hit_ratio=0.5))
-            results.add(record(self.SLOW, turn, decode=slow))
-            results.add(record(self.FAST, turn, decode=fast, first_token_seconds=3.0))
-        results.add(record("llama.cpp, 2 threads, repack", 0, cell="q4/ram", failed="killed by signal 9"))
+            results.add(
+                turn_of("moed, 2 threads", turn, decode=ours, first_token_seconds=2.0, experts_in_cache=0.25, hit_ratio=0.5)
+            )
+            results.add(turn_of(self.SLOW, turn, decode=slow))
+            results.add(turn_of(self.FAST, turn, decode=fast, first_token_seconds=3.0))
+        results.add(turn_of("llama.cpp, 2 threads, repack", 0, cell="q4/ram", failed="killed by signal 9"))
         return results
 
-    def test_medians_spread_and_the_best_setting(self):
-        name, summary = self.results().best("q4/25/native", "llama.cpp", "decode")
-        self.assertEqual((name, summary), (self.FAST, Summary(4.0, 3.0, 5.0, 3)))
-        self.assertEqual(self.results().best("q4/25/native", "llama.cpp", "decode", threads=1)[0], self.SLOW)
-        self.assertIsNone(self.results().best("q4/ram", "moed", "decode"))
+    def test_medians_spread_and_the_best_setting(self) -> None:
+        results = self.results()
+        best = results.best("q4/25/native", "llama.cpp", "decode")
+        self.assertEqual(best, (self.FAST, Summary(4.0, 3.0, 5.0, 3)))
+        best = results.best("q4/25/native", "llama.cpp", "decode", threads=1)
+        self.assertEqual(best, (self.SLOW, Summary(2.0, 2.0, 2.5, 3)))
+        self.assertIsNone(results.best("q4/ram", "moed", "decode"))
         self.assertIsNone(Summary.of([None, None]))
 
-    def test_ratios(self):
+    def test_ratios(self) -> None:
         self.assertEqual(ratio(Summary(12, 8, 16, 3), Summary(4, 2, 8, 3)), (3, 1, 8))
         self.assertEqual(ratio(Summary(2, 1, 4, 3), Summary(6, 4, 8, 3), smaller_is_better=True), (3, 1, 8))
 
-    def test_results_are_kept_and_known_again(self):
-        self.results()
+    def test_results_are_kept_and_known_again(self) -> None:
+        results = self.results()
         again = Results(self.folder + "/results.json")
         self.assertTrue(again.has("q4/25/native", self.FAST, 2))
         self.assertFalse(again.has("q4/25/native", self.FAST, 3))
         self.assertEqual(os.listdir(self.folder), ["results.json"])
+        self.assertEqual(again.turns, results.turns)
 
-    def test_tables_name_the_ratio_the_cache_what_failed_and_what_was_not_possible(self):
+    def test_a_journal_is_read_as_it_was_written_before_there_were_classes(self) -> None:
+        turn = {"cell": "q4/ram", "contender": "moed, 1 thread", "program": "moed", "threads": 1, "turn": 0, "at": "now"}
+        data: dict[str, Any] = {
+            "machine": {
+                "cpu": "Test", "isa": ["avx2"], "processors": 2, "memory_bytes": 8 << 30, "kernel": "6.1", "system": "Linux",
+                "device": "8:0", "read_ahead_kib": 128,
+            },
+            "versions": {"moed": "build 1"},
+            "files": {"q4": {"store": "a.moed", "store_bytes": 3, "gguf": "a.gguf", "gguf_bytes": 2}},
+            "not_possible": {"q4/25/sd": "no disk"},
+            "llama_bench": {"q4, 1 threads, repack": {"prefill": 9.0, "decode": 2.0}},
+            "rates": [{"at": "now", "disk": 1e9, "memory": {"1": 1e10}}],
+            "turns": [{**turn, "decode": None, "prefill": 5.0, "build": "1"}, {**turn, "turn": 1, "failed": "killed"}],
+            "command": "versus_llamacpp",
+        }  # fmt: skip
+        self.write("/results.json", json.dumps(data))
+        results = Results(self.folder + "/results.json")
+        self.assertEqual([turn.prefill for turn in results.turns], [5.0, None])
+        self.assertEqual(results.rates[0].memory["1"], 1e10)
+        results.save()
+        del data["turns"][0]["decode"]  # what is not known is not there
+        self.assertEqual(json.loads(self.read("/results.json")), data)
+        data["turns"][0]["dekode"] = 1.0
+        self.write("/results.json", json.dumps(data))
+        with self.assertRaisesRegex(JournalError, "results.json: .*dekode"):
+            Results(self.folder + "/results.json")
+
+    def test_tables_name_the_ratio_the_cache_what_failed_and_what_was_not_possible(self) -> None:
         results = self.results()
-        results.data["not_possible"]["q4/25/sd"] = "no controller 'io'"
-        results.data["machine"] = {"cpu": "Test", "processors": 2, "isa": ["avx2"], "memory_bytes": 8 << 30, "kernel": "6.1",
-                                   "read_ahead_kib": 128}
-        results.data["rates"] = [{"memory": {"1": 10e9, "2": 20e9}, "disk": 1e9}]
-        results.data["command"] = "versus_llamacpp"
+        results.not_possible["q4/25/sd"] = "no controller 'io'"
+        results.machine = Machine("Test", ["avx2"], 2, 8 << 30, "6.1", "Linux", "8:0", read_ahead_kib=128)
+        results.rates = [Rates("2030-01-01 00:00:00", 1e9, {"1": 10e9, "2": 20e9})]
+        results.command = "versus_llamacpp"
         text = report.markdown(results)
-        self.assertIn("| q4, limit 25 % of the file, disk native | 2 | 11.0 (10.0 to 12.0) | 4.00 (3.00 to 5.00) | "
-                      "2 threads, no repack, read-ahead 128 KiB | 2.75 (2.00 to 4.00) | 25% of the experts, 50% hits |", text)
-        self.assertIn("| 2.00 (2.00 to 2.00) | 3.00 (3.00 to 3.00) | 2 threads, no repack, read-ahead 128 KiB | "
-                      "1.50 (1.50 to 1.50) |", text)
+        self.assertIn(
+            "| q4, limit 25 % of the file, disk native | 2 | 11.0 (10.0 to 12.0) | 4.00 (3.00 to 5.00) | "
+            "2 threads, no repack, read-ahead 128 KiB | 2.75 (2.00 to 4.00) | 25% of the experts, 50% hits |",
+            text,
+        )
+        self.assertIn(
+            "| 2.00 (2.00 to 2.00) | 3.00 (3.00 to 3.00) | 2 threads, no repack, read-ahead 128 KiB | 1.50 (1.50 to 1.50) |", text
+        )
         self.assertIn("disk 90 MB/s | | not possible here: no controller 'io'", text)
         self.assertIn("killed by signal 9", text)
 
-    def test_results_go_between_the_marks_and_nowhere_else(self):
+    def test_results_go_between_the_marks_and_nowhere_else(self) -> None:
         self.write("/doc.md", f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
         report.write_docs(self.folder + "/doc.md", "new", "x/benchmarks.png")
-        self.assertEqual(self.read("/doc.md"), f"before\n{report.BEGIN}\n![moed beside llama.cpp](benchmarks.png)\n\n"
-                                               f"new\n{report.END}\nafter\n")
+        self.assertEqual(
+            self.read("/doc.md"),
+            f"before\n{report.BEGIN}\n![moed beside llama.cpp](benchmarks.png)\n\nnew\n{report.END}\nafter\n",
+        )
         self.write("/other.md", "nothing")
         with self.assertRaises(OSError):
             report.write_docs(self.folder + "/other.md", "new", "benchmarks.png")
-        with open(os.path.join(SOURCE, "docs", "benchmarks.md")) as file:
+        with open(os.path.join(ROOT, "docs", "benchmarks.md")) as file:
             text = file.read()
         self.assertLess(text.index(report.BEGIN), text.index(report.END))
 
 
 @unittest.skipUnless(importlib.util.find_spec("gguf"), "the gguf package is not installed")
 class GgufTest(InFolder):
-    def test_values_come_back_from_the_file(self):
+    def test_values_come_back_from_the_file(self) -> None:
         import gguf
         import numpy as np
-        import gguf_from_checkpoint
-        from safetensors_folder import SafetensorsFolder
-        checkpoint = os.path.join(SOURCE, "models", "tales-qwen")
+
+        from bench.versus_llamacpp import gguf_from_checkpoint
+        from bench.versus_llamacpp.safetensors_folder import SafetensorsFolder
+
+        checkpoint = os.path.join(ROOT, "models", "tales-qwen")
         gguf_from_checkpoint.write_gguf(checkpoint, self.folder + "/q8.gguf", "q8_0")
         tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(self.folder + "/q8.gguf").tensors}
         source = SafetensorsFolder(checkpoint)
         down = [f"model.layers.3.mlp.experts.{expert}.down_proj.weight" for expert in range(32)]
-        for name, original in (("blk.3.ffn_down_exps.weight", down),
-                               ("blk.0.attn_q.weight", ["model.layers.0.self_attn.q_proj.weight"]),
-                               ("blk.7.ffn_gate_inp.weight", ["model.layers.7.mlp.gate.weight"])):
+        for name, original in (
+            ("blk.3.ffn_down_exps.weight", down),
+            ("blk.0.attn_q.weight", ["model.layers.0.self_attn.q_proj.weight"]),
+            ("blk.7.ffn_gate_inp.weight", ["model.layers.7.mlp.gate.weight"]),
+        ):
             wanted = np.concatenate([source.read(part) for part in original])
             found = gguf.quants.dequantize(tensors[name].data, tensors[name].tensor_type).reshape(wanted.shape)
             self.assertLess(np.abs(found - wanted).max(), np.abs(wanted).max() / 200, name)
 
-    def test_what_it_cannot_write_is_named(self):
-        import gguf_from_checkpoint
+    def test_what_it_cannot_write_is_named(self) -> None:
+        from bench.versus_llamacpp import gguf_from_checkpoint
+        from bench.versus_llamacpp.safetensors_folder import CheckpointError
+
         self.write("/config.json", '{"model_type": "gpt2"}')
-        with self.assertRaisesRegex(gguf_from_checkpoint.CheckpointError, "'gpt2'; this can write qwen2_moe, mixtral"):
+        with self.assertRaisesRegex(CheckpointError, "'gpt2'; this can write qwen2_moe, mixtral"):
             gguf_from_checkpoint.write_gguf(self.folder, self.folder + "/out.gguf", "q4_0")
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *REST])
+    unittest.main()

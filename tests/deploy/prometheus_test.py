@@ -1,66 +1,45 @@
-"""Starts moed on the demo checkpoint and the real Prometheus, makes some load, then asks Prometheus every recorded rule and every
-dashboard query: an empty answer or a metric name that nobody exports is a failure. promtool checks the files themselves."""
-import argparse
+"""moed on the demo checkpoint and the real Prometheus: under some load every recorded rule and every dashboard query answers, and
+no expression names a metric that nobody exports. promtool checks the files themselves."""
+
+import functools
 import json
-import os
 import re
-import signal
-import socket
 import subprocess
-import sys
-import tempfile
-import time
 import urllib.parse
 import urllib.request
+from typing import Any, ClassVar
 
 import yaml
 
-DEADLINE_SECONDS = 120
+from tests.real_programs import RealProgramsTest, main
+from tools.daemon import DEMO_CHECKPOINT, ROOT, Daemon, pack
+from tools.server_process import ServerProcess, free_port, wait_until
+
+PROMETHEUS_FOLDER = ROOT / "deploy" / "prometheus"
+RULES_FILE = PROMETHEUS_FOLDER / "rules.yml"
+DASHBOARD_FILE = ROOT / "deploy" / "grafana" / "dashboards" / "moed.json"
+DAEMON_FLAGS = ("--memory-budget", "10MiB", "--predictor", "cross-layer-gate")
+LOAD = ("--requests", 4, "--concurrency", 2, "--max-new-tokens", 12, "--ignore-eos")
+WAIT_SECONDS = 120
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+def rules() -> list[dict[str, str]]:
+    return [rule for group in yaml.safe_load(RULES_FILE.read_text())["groups"] for rule in group["rules"]]
 
 
-def wait_for(what, condition):
-    """Polls until `condition` returns something true; the deadline is the only clock."""
-    end = time.monotonic() + DEADLINE_SECONDS
-    last = None
-    while time.monotonic() < end:
-        try:
-            value = condition()
-            if value:
-                return value
-        except OSError as error:
-            last = error
-        time.sleep(0.1)
-    raise AssertionError(f"gave up waiting for {what} ({last})")
+def recorded_rules() -> list[dict[str, str]]:
+    """Those that make a series of their own; the others are alerts."""
+    return [rule for rule in rules() if "record" in rule]
 
 
-class Prometheus:
-    def __init__(self, port):
-        self.url = f"http://127.0.0.1:{port}"
-
-    def get(self, path, **parameters):
-        query = "?" + urllib.parse.urlencode(parameters) if parameters else ""
-        with urllib.request.urlopen(self.url + path + query, timeout=10) as answer:
-            return json.load(answer)["data"]
-
-    def query(self, expression):
-        return self.get("/api/v1/query", query=expression)["result"]
-
-    def metric_names(self):
-        return set(self.get("/api/v1/label/__name__/values"))
+def dashboard_queries() -> list[str]:
+    panels = json.loads(DASHBOARD_FILE.read_text())["panels"]
+    return [target["expr"] for panel in panels for target in panel["targets"]]
 
 
-def has_number(result):
-    return any(sample["value"][1] != "NaN" for sample in result)
-
-
-def metric_names_in(expression):
-    """Names of series in a PromQL expression: identifiers that are followed by {, [, or nothing that makes them a function or label."""
+def metric_names_in(expression: str) -> set[str]:
+    """Names of series in a PromQL expression: identifiers that are followed by {, [, or nothing that makes them a function or a
+    label."""
     bare = re.sub(r'"[^"]*"', '""', expression)
     bare = re.sub(r"\{[^}]*\}", "", bare)
     bare = re.sub(r"\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)", "", bare)
@@ -69,70 +48,72 @@ def metric_names_in(expression):
     return {name for name in names if name not in keywords and not re.fullmatch(r"[eE]\d*|inf|nan", name)}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bin", required=True, help="folder with moed, moectl and moed-pack")
-    parser.add_argument("--source", required=True, help="the project's root")
-    options = parser.parse_args()
-    deploy = os.path.join(options.source, "deploy")
-    rules_file = os.path.join(deploy, "prometheus", "rules.yml")
-    dashboard_file = os.path.join(deploy, "grafana", "dashboards", "moed.json")
-    subprocess.run(["promtool", "check", "rules", rules_file], check=True)
-    subprocess.run(["promtool", "check", "config", os.path.join(deploy, "prometheus", "prometheus.yml")], check=True)
+class PrometheusTest(RealProgramsTest):
+    """A Prometheus that scrapes a daemon every second."""
 
-    processes = []
-    with tempfile.TemporaryDirectory() as folder:
+    daemon: ClassVar[Daemon]
+    url: ClassVar[str]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        store = pack(cls.binaries, DEMO_CHECKPOINT, cls.folder / "demo.moed")
+        cls.daemon = Daemon(cls.binaries, "--store", store, *DAEMON_FLAGS)
+        cls.addClassCleanup(cls.daemon.close)
+        port = free_port()
+        cls.url = f"http://127.0.0.1:{port}"
+        scrape = {"job_name": "moed", "static_configs": [{"targets": [cls.daemon.metrics_address]}]}
+        intervals = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+        config = {"global": intervals, "rule_files": [str(RULES_FILE)], "scrape_configs": [scrape]}
+        config_file = cls.folder / "prometheus.yml"
+        config_file.write_text(yaml.safe_dump(config))
+        data = cls.folder / "tsdb"
+        flags = [f"--config.file={config_file}", f"--storage.tsdb.path={data}", f"--web.listen-address=127.0.0.1:{port}"]
+        prometheus = ServerProcess(["prometheus", *flags, "--log.level=error"])
+        cls.addClassCleanup(prometheus.close)
+        prometheus.wait_for(cls.scraped, "the first scrape")
+
+    @classmethod
+    def scraped(cls) -> bool:
         try:
-            run(options, folder, processes, rules_file, dashboard_file)
-        finally:
-            for process in reversed(processes):
-                process.send_signal(signal.SIGTERM)
-            for process in processes:
-                process.wait(timeout=60)
-    print("all rules and dashboard queries answer")
+            return bool(cls.query('up{job="moed"} == 1'))
+        except OSError:
+            return False
 
+    @classmethod
+    def get(cls, path: str, **parameters: str) -> Any:
+        query = "?" + urllib.parse.urlencode(parameters) if parameters else ""
+        with urllib.request.urlopen(cls.url + path + query, timeout=10) as answer:
+            return json.load(answer)["data"]
 
-def run(options, folder, processes, rules_file, dashboard_file):
-    program = lambda name: os.path.join(options.bin, name)
-    store = os.path.join(folder, "demo.moed")
-    subprocess.run([program("moed-pack"), os.path.join(options.source, "models", "tales-qwen"), store], check=True)
-    grpc_port, metrics_port, prometheus_port = free_port(), free_port(), free_port()
-    server = f"127.0.0.1:{grpc_port}"
-    processes.append(subprocess.Popen([program("moed"), "--store", store, "--memory-budget", "10MiB", "--predictor", "cross-layer-gate",
-                                       "--listen", server, "--metrics-listen", f"127.0.0.1:{metrics_port}"]))
-    wait_for("moed", lambda: subprocess.run([program("moectl"), "--server", server, "health"], capture_output=True).returncode == 0)
+    @classmethod
+    def query(cls, expression: str) -> list[dict[str, Any]]:
+        samples: list[dict[str, Any]] = cls.get("/api/v1/query", query=expression)["result"]
+        return samples
 
-    config = os.path.join(folder, "prometheus.yml")
-    with open(config, "w") as file:
-        yaml.safe_dump({"global": {"scrape_interval": "1s", "evaluation_interval": "1s"}, "rule_files": [rules_file],
-                        "scrape_configs": [{"job_name": "moed", "static_configs": [{"targets": [f"127.0.0.1:{metrics_port}"]}]}]}, file)
-    processes.append(subprocess.Popen(["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder}/tsdb", "--log.level=error",
-                                       f"--web.listen-address=127.0.0.1:{prometheus_port}"]))
-    prometheus = Prometheus(prometheus_port)
-    wait_for("the first scrape", lambda: prometheus.query('up{job="moed"} == 1'))
+    def answers(self, expression: str) -> bool:
+        """Whether it has a number, after a little more load."""
+        self.daemon.json("bench", *LOAD)
+        return any(sample["value"][1] != "NaN" for sample in self.query(expression))
 
-    def load():
-        subprocess.run([program("moectl"), "--server", server, "bench", "--requests", "4", "--concurrency", "2", "--max-new-tokens", "12",
-                        "--ignore-eos", "--json"], check=True, capture_output=True)
-        return True
+    def test_every_rule_and_query_answers_and_names_what_is_exported(self) -> None:
+        recorded = {rule["record"] for rule in recorded_rules()}
+        self.assertTrue(recorded)
+        for expression in [*recorded, *(rule["expr"] for rule in recorded_rules()), *dashboard_queries()]:
+            answers = functools.partial(self.answers, expression)
+            wait_until(answers, f"an answer to {expression}", WAIT_SECONDS)
+        exported = set(self.get("/api/v1/label/__name__/values"))
+        for expression in [*(rule["expr"] for rule in rules()), *dashboard_queries()]:
+            self.assertEqual(metric_names_in(expression) - exported - recorded, set(), expression)
+        groups = self.get("/api/v1/rules")["groups"]
+        broken = [rule["name"] for group in groups for rule in group["rules"] if rule["health"] == "err"]
+        self.assertEqual(broken, [])
 
-    load()
-    with open(rules_file) as file:
-        rules = [rule for group in yaml.safe_load(file)["groups"] for rule in group["rules"]]
-    with open(dashboard_file) as file:
-        targets = [target["expr"] for panel in json.load(file)["panels"] for target in panel["targets"]]
-    for expression in [rule["record"] for rule in rules if "record" in rule] + [rule["expr"] for rule in rules if "record" in rule] + targets:
-        wait_for(f"an answer to {expression}", lambda: load() and has_number(prometheus.query(expression)))
-
-    known = prometheus.metric_names()
-    recorded = {rule["record"] for rule in rules if "record" in rule}
-    for expression in [rule["expr"] for rule in rules] + targets:
-        unknown = metric_names_in(expression) - known - recorded
-        assert not unknown, f"{sorted(unknown)} in '{expression}' is exported by nobody"
-    health = prometheus.get("/api/v1/rules")
-    broken = [rule["name"] for group in health["groups"] for rule in group["rules"] if rule["health"] == "err"]
-    assert not broken, f"rules fail: {broken}"
+    def test_the_files_are_what_promtool_takes(self) -> None:
+        for what, file in (("rules", RULES_FILE), ("config", PROMETHEUS_FOLDER / "prometheus.yml")):
+            run = subprocess.run(["promtool", "check", what, file], capture_output=True, text=True)
+            self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,103 +1,104 @@
-"""The memory budget is a contract: resident set + swap <= budget + 64 MiB at every moment, with a store several times the budget and
-eight sessions at once; the parts that moed reports agree with what the kernel counts."""
-import argparse
-import os
+"""The memory budget is a contract: resident set + swap <= budget + 64 MiB at every moment, with a store several times the budget
+and eight sessions at once; the parts that moed reports agree with what the kernel counts."""
+
+import pathlib
 import re
 import subprocess
-import sys
-import tempfile
 import threading
-import urllib.request
+from typing import ClassVar
 
-import programs
+from tests.real_programs import RealProgramsTest, main, metrics_of
+from tools.daemon import DEMO_CHECKPOINT, Daemon
 
 MIB = 1 << 20
 STORE_BYTES = 544 * MIB
 ALLOWANCE = 64 * MIB  # code, gRPC, allocator
+SHARES = (0.15, 0.25)  # of the store
 SESSIONS = 8
+REQUESTS = 24
+PROMPT = "The old king said to his daughter that the sea was wide and the night was long"
+
+
+def resident_bytes(daemon: Daemon) -> int:
+    return daemon.memory_bytes("VmRSS") + daemon.memory_bytes("VmSwap")
 
 
 class Sampler(threading.Thread):
     """Largest resident set + swap seen, beside the kernel's own high-water mark."""
 
-    def __init__(self, daemon):
+    def __init__(self, daemon: Daemon):
         super().__init__(daemon=True)
-        self.target = daemon
-        self.peak = 0
-        self.done = threading.Event()
+        self._daemon_process = daemon
+        self._done = threading.Event()
+        self._peak = 0
 
-    def run(self):
-        while not self.done.wait(0.02):
-            self.peak = max(self.peak, self.target.status("VmRSS") + self.target.status("VmSwap"))
+    def run(self) -> None:
+        while not self._done.wait(0.02):
+            self._peak = max(self._peak, resident_bytes(self._daemon_process))
 
-
-def reported_parts(daemon):
-    with urllib.request.urlopen(f"http://{daemon.metrics_address}/metrics", timeout=10) as answer:
-        text = answer.read().decode()
-    parts = {part: float(value) for part, value in re.findall(r'^moe_memory_bytes\{part="([^"]+)"\} (\S+)$', text, re.M)}
-    budget = float(re.search(r"^moe_memory_budget_bytes (\S+)$", text, re.M).group(1))
-    return parts, budget
+    def peak(self) -> int:
+        """Ends the sampling."""
+        self._done.set()
+        self.join()
+        return max(self._peak, self._daemon_process.memory_bytes("VmHWM"))
 
 
-def check_budget(options, store, share):
-    budget = int(os.path.getsize(store) * share)
-    with programs.running(options.bin, "--store", store, "--memory-budget", budget, "--max-sessions", SESSIONS) as daemon:
-        sampler = Sampler(daemon)
-        sampler.start()
-        report = daemon.json("bench", "--concurrency", SESSIONS, "--requests", options.requests, "--max-new-tokens", 40, "--ignore-eos",
-                             "--prompt", "The old king said to his daughter that the sea was wide and the night was long")
-        assert report["ok"] == options.requests, report
-        resident = daemon.status("VmRSS") + daemon.status("VmSwap")
-        parts, reported_budget = reported_parts(daemon)
-        sampler.done.set()
-        sampler.join()
-        peak = max(sampler.peak, daemon.status("VmHWM"))
-        assert daemon.stop() == 0, daemon.log()
-    total = sum(parts.values())
-    print(f"budget {budget / MIB:.1f} MiB ({share:.0%} of the store): peak {peak / MIB:.1f} MiB, parts {total / MIB:.1f} MiB, "
-          f"resident {resident / MIB:.1f} MiB, {report['tokens_per_second']:.1f} tokens/s")
-    assert reported_budget == budget, (reported_budget, budget)
-    assert peak <= budget + ALLOWANCE, f"peak {peak} > budget {budget} + 64 MiB"
-    assert total <= budget, f"parts {parts} sum to {total}, above the budget {budget}"
-    # Stated margin: what is reported is resident up to a tenth (pages of KV not touched yet), and beside it lies at most the allowance.
-    assert 0.9 * total <= resident <= total + ALLOWANCE, f"resident {resident} against parts {parts} = {total}"
+class BudgetTest(RealProgramsTest):
+    store: ClassVar[pathlib.Path]
 
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.store = cls.folder / "random.moed"
+        make_random_store = cls.binaries.parent / "tests" / "make_random_store"
+        subprocess.run([make_random_store, cls.store, DEMO_CHECKPOINT / "tokenizer.json", str(STORE_BYTES)], check=True)
 
-def check_too_small(options, store):
-    """Refuses to start and names the smallest budget; that one works, one byte less does not."""
-    def refusal(budget):
-        run = subprocess.run([os.path.join(options.bin, "moed"), "--store", store, "--memory-budget", str(budget), "--listen", "127.0.0.1:0",
-                              "--metrics-listen", "off"], capture_output=True, text=True, timeout=60)
-        assert run.returncode != 0
+    def test_the_store_is_several_times_the_budget(self) -> None:
+        self.assertGreaterEqual(self.store.stat().st_size, 512 * MIB)
+
+    def test_memory_stays_within_the_budget_and_is_what_the_parts_say(self) -> None:
+        for share in SHARES:
+            budget = int(self.store.stat().st_size * share)
+            flags = ("--store", self.store, "--memory-budget", budget, "--max-sessions", SESSIONS)
+            with self.subTest(share=share), self.running(*flags) as daemon:
+                sampler = Sampler(daemon)
+                sampler.start()
+                load = ("--concurrency", SESSIONS, "--requests", REQUESTS, "--max-new-tokens", 40, "--ignore-eos")
+                report = daemon.json("bench", *load, "--prompt", PROMPT)
+                self.assertEqual(report["ok"], REQUESTS, report)
+                resident, metrics, peak = resident_bytes(daemon), metrics_of(daemon), sampler.peak()
+                self.assertEqual(daemon.stop(), 0, daemon.log())
+                parts = re.findall(r'^moe_memory_bytes\{part="([^"]+)"\} (\S+)$', metrics, re.M)
+                total = sum(float(value) for _, value in parts)
+                reported_budget = re.findall(r"^moe_memory_budget_bytes (\S+)$", metrics, re.M)
+                self.assertEqual([float(value) for value in reported_budget], [budget])
+                self.assertLessEqual(peak, budget + ALLOWANCE)
+                self.assertLessEqual(total, budget, parts)
+                # What is reported is resident up to a tenth (pages of KV not touched yet), and beside it lies at most the
+                # allowance.
+                self.assertLessEqual(0.9 * total, resident, parts)
+                self.assertLessEqual(resident, total + ALLOWANCE, parts)
+
+    def refusal(self, budget: int) -> str:
+        """What moed says when it does not start with the budget."""
+        flags = ("--memory-budget", budget, "--listen", "127.0.0.1:0", "--metrics-listen", "off")
+        run = self.run_program("moed", "--store", self.store, *flags)
+        self.assertNotEqual(run.returncode, 0)
         return run.stdout + run.stderr
 
-    text = refusal(MIB)
-    smallest = int(re.search(r"smallest budget that works.*?(\d+)\b(?: bytes)?", text).group(1))
-    for part in ("trunk", "kv", "scratch", "tokenizer"):
-        assert part in text, text
-    refusal(smallest - 1)
-    with programs.running(options.bin, "--store", store, "--memory-budget", smallest) as daemon:
-        answer = daemon.json("generate", "--prompt", "Once", "--max-new-tokens", 2, "--ignore-eos")
-        assert len(answer["token_ids"]) == 2, answer
-        assert daemon.status("VmHWM") <= smallest + ALLOWANCE
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bin", required=True)
-    parser.add_argument("--source", required=True)
-    parser.add_argument("--make-random-store", required=True)
-    parser.add_argument("--requests", type=int, default=24, help="of eight at once; more for a longer run")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        store = os.path.join(folder, "random.moed")
-        tokenizer = os.path.join(options.source, "models", "tales-qwen", "tokenizer.json")
-        subprocess.run([options.make_random_store, store, tokenizer, str(STORE_BYTES)], check=True)
-        assert os.path.getsize(store) >= 512 * MIB
-        for share in (0.15, 0.25):
-            check_budget(options, store, share)
-        check_too_small(options, store)
+    def test_the_smallest_budget_that_works_is_named(self) -> None:
+        text = self.refusal(MIB)
+        for part in ("trunk", "kv", "scratch", "tokenizer"):
+            self.assertIn(part, text)
+        named = re.search(r"smallest budget that works.*?(\d+)\b(?: bytes)?", text)
+        assert named, text
+        smallest = int(named.group(1))
+        self.refusal(smallest - 1)
+        with self.running("--store", self.store, "--memory-budget", smallest) as daemon:
+            answer = daemon.json("generate", "--prompt", "Once", "--max-new-tokens", 2, "--ignore-eos")
+            self.assertEqual(len(answer["token_ids"]), 2)
+            self.assertLessEqual(daemon.memory_bytes("VmHWM"), smallest + ALLOWANCE)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,24 +1,27 @@
-"""How the real daemon behaves around its requests: drain and end, addresses, configuration, trace and logs, a full queue, and clients that
-go away in every rude manner."""
+"""How the real daemon behaves around its requests: drain and end, addresses, configuration, trace and logs, a full queue, and
+clients that go away in every rude manner."""
+
 import contextlib
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
 import sys
-import tempfile
-import time
-import unittest
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import grpc
 
-import programs
+from tests.real_programs import RealProgramsTest, main, metrics_of
+from tools.daemon import Daemon, pack_demo
+from tools.server_process import wait_until
 
-options = None
-inference_pb2 = inference_pb2_grpc = None  # made from proto/ when the tests begin
+inference_pb2: Any = None  # both made from proto/ when the tests begin
+inference_pb2_grpc: Any = None
 PROMPT = "Once upon a time there was a little"
 # Scalar kernels make the demo model slow: a long answer takes seconds, whatever the machine.
 SLOW = ("--memory-budget", "64MiB", "--backend", "scalar", "--threads", 1)
@@ -26,45 +29,43 @@ EXIT_UNAVAILABLE, EXIT_BUSY = 3, 5
 WAIT_SECONDS = 60
 
 
-def eventually(condition, what):
-    end = time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < end:
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"gave up waiting for {what}")
+def eventually(condition: Callable[[], bool], what: str) -> None:
+    wait_until(condition, what, WAIT_SECONDS)
 
 
-def http_code(daemon, path):
+def http_code(daemon: Daemon, path: str) -> int:
     try:
         with urllib.request.urlopen(f"http://{daemon.metrics_address}{path}", timeout=10) as answer:
-            return answer.status
+            return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code
 
 
-def request(new_tokens):
-    return inference_pb2.GenerateRequest(text=PROMPT, sampling=inference_pb2.Sampling(temperature=0),
-                                         stopping=inference_pb2.Stopping(max_new_tokens=new_tokens, ignore_eos=True))
+def request(new_tokens: int) -> Any:
+    return inference_pb2.GenerateRequest(
+        text=PROMPT,
+        sampling=inference_pb2.Sampling(temperature=0),
+        stopping=inference_pb2.Stopping(max_new_tokens=new_tokens, ignore_eos=True),
+    )
 
 
 class Stream:
     """A stream on a connection of its own."""
 
-    def __init__(self, daemon, new_tokens):
+    def __init__(self, daemon: Daemon, new_tokens: int):
         self.channel = grpc.insecure_channel(daemon.address, options=[("grpc.use_local_subchannel_pool", 1)])
         self.call = inference_pb2_grpc.InferenceStub(self.channel).GenerateStream(request(new_tokens))
         self.tokens = 0
-        self.finish = None
+        self.finish: Any = None
 
-    def read(self):
+    def read(self) -> None:
         """Reads one message."""
         message = next(self.call)
         self.tokens += len(message.token_ids)
         if message.HasField("finish"):
             self.finish = message.finish
 
-    def read_all(self):
+    def read_all(self) -> grpc.StatusCode:
         """The status' code in the end."""
         try:
             while True:
@@ -76,74 +77,70 @@ class Stream:
         finally:
             self.channel.close()
 
-    def cancel(self):
+    def cancel(self) -> None:
         self.call.cancel()
         self.channel.close()
 
 
-def streaming_client(daemon, new_tokens):
-    """A moectl whose first bytes of the answer have come."""
-    client = subprocess.Popen([os.path.join(daemon.binaries, "moectl"), "--server", daemon.address, "generate", "--prompt", PROMPT,
-                               "--max-new-tokens", str(new_tokens), "--temperature", "0", "--ignore-eos"],
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
-    client.first = client.stdout.read(1)
-    return client
+class StreamingClient:
+    """A moectl whose first byte of the answer has come."""
+
+    def __init__(self, daemon: Daemon, new_tokens: int):
+        command = [str(daemon.binaries / "moectl"), "--server", daemon.address, "generate", "--prompt", PROMPT]
+        command += ["--max-new-tokens", str(new_tokens), "--temperature", "0", "--ignore-eos"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+        assert self.process.stdout is not None
+        self._first = self.process.stdout.read(1)
+
+    def read_all(self) -> tuple[str, str]:
+        """The whole answer and the errors, once it has ended."""
+        rest, errors = self.process.communicate(timeout=WAIT_SECONDS)
+        return (self._first + rest).decode(), errors.decode()
 
 
-def stats(daemon):
-    return daemon.json("stats")["stats"]
+def stats(daemon: Daemon) -> dict[str, Any]:
+    held: dict[str, Any] = daemon.json("stats")["stats"]
+    return held
 
 
-def idle(daemon):
+def idle(daemon: Daemon) -> bool:
     now = stats(daemon)
-    return now["running"] == 0 and now["waiting"] == 0
+    return bool(now["running"] == 0 and now["waiting"] == 0)
 
 
-def metric(daemon, sample):
-    with urllib.request.urlopen(f"http://{daemon.metrics_address}/metrics", timeout=10) as answer:
-        return float(re.search(rf"^{re.escape(sample)} (\S+)$", answer.read().decode(), re.M).group(1))
+def metric(daemon: Daemon, sample: str) -> float:
+    found = re.search(rf"^{re.escape(sample)} (\S+)$", metrics_of(daemon), re.M)
+    assert found, f"no metric {sample}"
+    return float(found.group(1))
 
 
-class DaemonTest(unittest.TestCase):
+class DaemonTest(RealProgramsTest):
+    store: ClassVar[pathlib.Path]
+
     @classmethod
-    def setUpClass(cls):
+    def setUpClass(cls) -> None:
+        super().setUpClass()
         global inference_pb2, inference_pb2_grpc
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.store = programs.pack(options.bin, os.path.join(options.source, "models", "tales-qwen"), cls.path("demo.moed"),
-                                  "--expert-formats", "q8", "--trunk-format", "q8")
-        stubs = cls.path("stubs")
-        subprocess.run(["bash", os.path.join(options.source, "client", "python", "generate_stubs.sh"), stubs, sys.executable], check=True)
-        sys.path.insert(0, stubs)
-        from moe.v1 import inference_pb2 as messages, inference_pb2_grpc as services
-        inference_pb2, inference_pb2_grpc = messages, services
+        cls.store = pack_demo(cls.binaries, cls.folder, "q8", "q8")
+        sys.path.insert(0, str(cls.generate_stubs()))
+        from moe.v1 import inference_pb2, inference_pb2_grpc
 
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
+    def serving(self, *flags: object) -> contextlib.AbstractContextManager[Daemon]:
+        return self.running("--store", self.store, *flags)
 
-    @classmethod
-    def path(cls, name):
-        return os.path.join(cls.folder.name, name)
-
-    def running(self, *flags, environment=None):
-        return programs.running(options.bin, "--store", self.store, *flags, environment=environment)
-
-    def end(self, daemon, by=signal.SIGTERM):
+    def begin_end(self, daemon: Daemon) -> None:
         """Asks for the end and waits until the daemon says that it drains."""
-        daemon.process.send_signal(by)
+        daemon.send_signal(signal.SIGTERM)
         eventually(lambda: "draining" in daemon.log(), "the drain")
-
-    def exit_code(self, daemon):
-        return daemon.process.wait(timeout=WAIT_SECONDS)
 
     # The end
 
-    def test_a_drain_lets_what_runs_finish_and_takes_nothing_new(self):
-        with self.running(*SLOW) as daemon:
+    def test_a_drain_lets_what_runs_finish_and_takes_nothing_new(self) -> None:
+        with self.serving(*SLOW) as daemon:
             stream = Stream(daemon, 600)
             stream.read()
             self.assertEqual(http_code(daemon, "/readyz"), 200)
-            self.end(daemon)
+            self.begin_end(daemon)
             refused = daemon.moectl("generate", "--prompt", PROMPT, check=False)
             self.assertEqual(refused.returncode, EXIT_UNAVAILABLE, refused.stderr)
             self.assertIn("draining", refused.stderr)
@@ -156,40 +153,48 @@ class DaemonTest(unittest.TestCase):
             self.assertEqual(stream.read_all(), grpc.StatusCode.OK)
             self.assertEqual(stream.tokens, 600)
             self.assertEqual(stream.finish.reason, inference_pb2.FINISH_REASON_LENGTH)
-            self.assertEqual(self.exit_code(daemon), 0, daemon.log())
+            self.assertEqual(daemon.wait(WAIT_SECONDS), 0, daemon.log())
 
-    def test_without_drain_time_running_streams_are_ended(self):
-        with self.running(*SLOW, "--drain-seconds", 0) as daemon:
+    def test_without_drain_time_running_streams_are_ended(self) -> None:
+        with self.serving(*SLOW, "--drain-seconds", 0) as daemon:
             streams = [Stream(daemon, 1000) for _ in range(3)]
             for stream in streams:
                 stream.read()
-            self.end(daemon)
+            self.begin_end(daemon)
             for stream in streams:
                 self.assertEqual(stream.read_all(), grpc.StatusCode.UNAVAILABLE)
                 self.assertLess(stream.tokens, 1000)
-            self.assertEqual(self.exit_code(daemon), 0, daemon.log())
+            self.assertEqual(daemon.wait(WAIT_SECONDS), 0, daemon.log())
 
-    def test_a_second_signal_ends_at_once(self):
+    def test_a_second_signal_ends_at_once(self) -> None:
         for second in (signal.SIGTERM, signal.SIGINT):
-            with self.subTest(second.name), self.running(*SLOW) as daemon:
+            with self.subTest(second.name), self.serving(*SLOW) as daemon:
                 stream = Stream(daemon, 1000)
                 stream.read()
-                self.end(daemon)
-                daemon.process.send_signal(second)
-                self.assertEqual(self.exit_code(daemon), 128 + second)
+                self.begin_end(daemon)
+                daemon.send_signal(second)
+                self.assertEqual(daemon.wait(WAIT_SECONDS), 128 + second)
                 self.assertEqual(stream.read_all(), grpc.StatusCode.UNAVAILABLE)
 
     # Addresses and configuration
 
-    def test_control_on_an_address_of_its_own(self):
-        with self.running("--memory-budget", "64MiB", "--control-listen", "127.0.0.1:0") as daemon:
-            control = re.search(r"control on (127\.0\.0\.1:\d+)", daemon.log()).group(1)
+    def test_control_on_an_address_of_its_own(self) -> None:
+        with self.serving("--memory-budget", "64MiB", "--control-listen", "127.0.0.1:0") as daemon:
+            control = daemon.find(r"control on (127\.0\.0\.1:\d+)")
+            assert control, daemon.log()
             self.assertNotEqual(control, daemon.address)
-            ask = lambda address, *what: subprocess.run([os.path.join(options.bin, "moectl"), "--server", address, *what],
-                                                        capture_output=True, text=True, timeout=WAIT_SECONDS)
+
+            def ask(address: str, *what: str) -> subprocess.CompletedProcess[str]:
+                return self.run_program("moectl", "--server", address, *what)
+
             generate = ("generate", "--prompt", PROMPT, "--max-new-tokens", "2")
-            for address, what, served in ((control, ("info",), True), (control, ("stats",), True), (control, generate, False),
-                                          (daemon.address, ("info",), False), (daemon.address, generate, True)):
+            for address, what, served in (
+                (control, ("info",), True),
+                (control, ("stats",), True),
+                (control, generate, False),
+                (daemon.address, ("info",), False),
+                (daemon.address, generate, True),
+            ):
                 answer = ask(address, *what)
                 self.assertEqual(answer.returncode == 0, served, (address, what, answer.stderr))
                 if not served:
@@ -197,32 +202,34 @@ class DaemonTest(unittest.TestCase):
             for address in (control, daemon.address):
                 self.assertEqual(ask(address, "health").returncode, 0)
 
-    def test_flags_win_over_the_environment_and_that_over_the_file(self):
-        file = self.path("moed.toml")
-        with open(file, "w") as out:
-            out.write(f'store = "{self.store}"\nmemory-budget = "64MiB"\npolicy = "lfu"\nmax-sessions = 3\nqueue-capacity = 5\n')
-        variables = {"MOED_CONFIG": file, "MOED_MAX_SESSIONS": "4", "MOED_QUEUE_CAPACITY": "6"}
-        with programs.running(options.bin, "--queue-capacity", 7, environment=variables) as daemon:
+    def test_flags_win_over_the_environment_and_that_over_the_file(self) -> None:
+        file = self.folder / "moed.toml"
+        file.write_text(
+            f'store = "{self.store}"\nmemory-budget = "64MiB"\npolicy = "lfu"\nmax-sessions = 3\nqueue-capacity = 5\n'
+        )
+        variables = {"MOED_CONFIG": str(file), "MOED_MAX_SESSIONS": "4", "MOED_QUEUE_CAPACITY": "6"}
+        with self.running("--queue-capacity", 7, environment=variables) as daemon:
             server = daemon.json("info")["server"]
         self.assertEqual((server["policy"], server["max_sessions"], server["queue_capacity"]), ("lfu", 4, 7))
         self.assertEqual(int(server["memory_budget_bytes"]), 64 << 20)
 
-    def test_wrong_settings_say_where_they_came_from(self):
-        file = self.path("wrong.toml")
-        with open(file, "w") as out:
-            out.write('polcy = "lru"\n')
-        for flags, variables, named in (((), {"MOED_POLICY": "mru"}, ("MOED_POLICY", "mru", "lru")),
-                                        (("--threads", "0"), {}, ("--threads", "flag")),
-                                        (("--config", file), {}, (file, "polcy", "policy")),
-                                        (("--config", self.path("absent.toml")), {}, ("absent.toml",))):
-            run = subprocess.run([os.path.join(options.bin, "moed"), "--store", self.store, *flags], capture_output=True, text=True,
-                                 timeout=WAIT_SECONDS, env={**os.environ, **variables})
+    def test_wrong_settings_say_where_they_came_from(self) -> None:
+        file = self.folder / "wrong.toml"
+        file.write_text('polcy = "lru"\n')
+        cases: tuple[tuple[tuple[str, ...], Mapping[str, str], tuple[str, ...]], ...] = (
+            ((), {"MOED_POLICY": "mru"}, ("MOED_POLICY", "mru", "lru")),
+            (("--threads", "0"), {}, ("--threads", "flag")),
+            (("--config", str(file)), {}, (str(file), "polcy", "policy")),
+            (("--config", str(self.folder / "absent.toml")), {}, ("absent.toml",)),
+        )
+        for flags, variables, named in cases:
+            run = self.run_program("moed", "--store", self.store, *flags, environment=variables)
             self.assertEqual(run.returncode, 2, run.stderr)
             for part in named:
                 self.assertIn(part, run.stderr)
 
-    def test_the_breakdown_accounts_for_the_steps(self):
-        with self.running("--memory-budget", "14MiB") as daemon:
+    def test_the_breakdown_accounts_for_the_steps(self) -> None:
+        with self.serving("--memory-budget", "14MiB") as daemon:
             daemon.json("generate", "--prompt", PROMPT, "--max-new-tokens", 12, "--ignore-eos")
             parts = {part["part"]: part for part in stats(daemon)["step_parts"]}
             self.assertLessEqual({"attention", "router", "expert", "wait", "sampling", "hand out", "step"}, set(parts))
@@ -235,28 +242,27 @@ class DaemonTest(unittest.TestCase):
             for word in ("attention", "decode ms", "other"):
                 self.assertIn(word, table)
 
-    def test_the_cache_is_full_before_the_first_request(self):
+    def test_the_cache_is_full_before_the_first_request(self) -> None:
         filled = 'moe_expert_load_seconds_count{source="disk",reason="fill"}'
-        with self.running("--memory-budget", "64MiB") as daemon:
+        with self.serving("--memory-budget", "64MiB") as daemon:
             self.assertIn("cache filled while the disk is idle", daemon.moectl("info").stdout)
             eventually(lambda: metric(daemon, filled) == 256, "every expert to be there")
             used = daemon.json("generate", "--prompt", PROMPT, "--max-new-tokens", 16, "--ignore-eos")["stats"]
             self.assertEqual(used["expert_misses"], 0)
             self.assertEqual(used["bytes_read"], 0)
-        with self.running("--memory-budget", "64MiB", "--fill-cache", "off") as daemon:
+        with self.serving("--memory-budget", "64MiB", "--fill-cache", "off") as daemon:
             self.assertIn("cache filled on demand", daemon.moectl("info").stdout)
             daemon.json("generate", "--prompt", PROMPT, "--max-new-tokens", 16, "--ignore-eos")
             self.assertEqual(metric(daemon, filled), 0)
 
     # What it writes
 
-    def test_the_trace_shows_reads_and_experts(self):
-        trace = self.path("trace.json")
-        with self.running("--memory-budget", "64MiB", "--predictor", "none", "--fill-cache", "off", "--trace", trace) as daemon:
+    def test_the_trace_shows_reads_and_experts(self) -> None:
+        trace = self.folder / "trace.json"
+        with self.serving("--memory-budget", "64MiB", "--predictor", "none", "--fill-cache", "off", "--trace", trace) as daemon:
             used = daemon.json("generate", "--prompt", PROMPT, "--max-new-tokens", 16, "--ignore-eos")["stats"]
             self.assertEqual(daemon.stop(), 0, daemon.log())
-        with open(trace) as file:
-            events = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
+        events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
         reads = [event for event in events if event["name"] == "read"]
         experts = [event for event in events if event["name"] == "expert"]
         self.assertEqual(len(reads), used["expert_misses"])
@@ -269,19 +275,20 @@ class DaemonTest(unittest.TestCase):
         for event in events:
             self.assertGreaterEqual(event["dur"], 0)
 
-    def test_the_request_log_has_ids_and_timings_and_never_text(self):
-        log = self.path("requests.log")
+    def test_the_request_log_has_ids_and_timings_and_never_text(self) -> None:
+        log = self.folder / "requests.log"
         words = ("quokka", "zanzibar")
-        with self.running("--memory-budget", "64MiB", "--request-log", log, "--log-level", "trace") as daemon:
+        with self.serving("--memory-budget", "64MiB", "--request-log", log, "--log-level", "trace") as daemon:
             secret = " ".join(words)
             answer = daemon.json("generate", "--prompt", secret, "--request-id", "mine", "--max-new-tokens", 8, "--ignore-eos")
-            daemon.moectl("generate", "--prompt", secret, "--request-id", "refused", "--temperature", -1, "--stop", secret, check=False)
+            daemon.moectl(
+                "generate", "--prompt", secret, "--request-id", "refused", "--temperature", -1, "--stop", secret, check=False
+            )
             daemon.moectl("generate", "--prompt", secret * 1000, "--request-id", "long", check=False)
             daemon.moectl("tokenize", "--text", secret)
             self.assertEqual(daemon.stop(), 0)
             text = daemon.log()
-        with open(log) as file:
-            written = file.read()
+        written = log.read_text()
         lines = [json.loads(line) for line in written.splitlines()]
         by_id = {line["id"]: line for line in lines}
         self.assertEqual([line["method"] for line in lines], ["GenerateStream", "GenerateStream", "GenerateStream", "Tokenize"])
@@ -298,13 +305,15 @@ class DaemonTest(unittest.TestCase):
 
     # Too many requests, and clients that vanish
 
-    def test_a_full_queue_is_told_and_counted(self):
-        with self.running(*SLOW, "--max-sessions", 1, "--queue-capacity", 1) as daemon:
+    def test_a_full_queue_is_told_and_counted(self) -> None:
+        with self.serving(*SLOW, "--max-sessions", 1, "--queue-capacity", 1) as daemon:
             report = daemon.json("bench", "--requests", 24, "--concurrency", 12, "--max-new-tokens", 10, "--ignore-eos")
             self.assertGreater(report["ok"], 0)
             self.assertEqual(list(report["errors"]), ["RESOURCE_EXHAUSTED"])
             self.assertEqual(report["ok"] + report["errors"]["RESOURCE_EXHAUSTED"], 24)
-            self.assertEqual(metric(daemon, 'moe_requests_rejected_total{reason="queue_full"}'), report["errors"]["RESOURCE_EXHAUSTED"])
+            self.assertEqual(
+                metric(daemon, 'moe_requests_rejected_total{reason="queue_full"}'), report["errors"]["RESOURCE_EXHAUSTED"]
+            )
 
             running = Stream(daemon, 1000)
             running.read()
@@ -318,7 +327,7 @@ class DaemonTest(unittest.TestCase):
             eventually(lambda: idle(daemon), "the cancelled requests to end")
             self.assertEqual(daemon.moectl("generate", "--prompt", PROMPT, "--max-new-tokens", 2).returncode, 0)
 
-    def open_and_cancel(self, daemon, clients):
+    def open_and_cancel(self, daemon: Daemon, clients: int) -> None:
         """Each on a connection of its own, up to forty at once; some go before they are admitted, some while they stream."""
         for begin in range(0, clients, 40):
             streams = [Stream(daemon, 1000) for _ in range(begin, min(begin + 40, clients))]
@@ -328,34 +337,40 @@ class DaemonTest(unittest.TestCase):
                         stream.read()
                 stream.cancel()
 
-    def test_clients_that_go_away_leave_nothing_behind(self):
-        with self.running(*SLOW, "--max-sessions", 4, "--queue-capacity", 16) as daemon:
-            descriptors = lambda: len(os.listdir(f"/proc/{daemon.process.pid}/fd"))
-            whole = daemon.moectl("generate", "--prompt", PROMPT, "--max-new-tokens", 200, "--temperature", 0, "--ignore-eos").stdout
+    def test_clients_that_go_away_leave_nothing_behind(self) -> None:
+        with self.serving(*SLOW, "--max-sessions", 4, "--queue-capacity", 16) as daemon:
+
+            def descriptors() -> int:
+                return len(os.listdir(f"/proc/{daemon.pid}/fd"))
+
+            whole = daemon.moectl(
+                "generate", "--prompt", PROMPT, "--max-new-tokens", 200, "--temperature", 0, "--ignore-eos"
+            ).stdout
             self.open_and_cancel(daemon, 40)  # also warms the daemon up
             eventually(lambda: idle(daemon), "the first round to end")
-            resident_bytes, open_before = daemon.status("VmRSS"), descriptors()
+            resident_bytes, open_before = daemon.memory_bytes("VmRSS"), descriptors()
 
-            stopped = streaming_client(daemon, 200)
-            stopped.send_signal(signal.SIGSTOP)
+            stopped = StreamingClient(daemon, 200)
+            stopped.process.send_signal(signal.SIGSTOP)
             self.open_and_cancel(daemon, 200)
-            killed = [streaming_client(daemon, 1000) for _ in range(3)]
+            killed = [StreamingClient(daemon, 1000) for _ in range(3)]
             for client in killed:
-                client.kill()
-                client.communicate(timeout=WAIT_SECONDS)
+                client.process.kill()
+                client.read_all()
             eventually(lambda: idle(daemon), "every request to end")
-            stopped.send_signal(signal.SIGCONT)
-            rest, errors = stopped.communicate(timeout=WAIT_SECONDS)
-            self.assertEqual(stopped.returncode, 0, errors)
-            self.assertEqual((stopped.first + rest).decode(), whole, "the server held the whole answer for it")
+            stopped.process.send_signal(signal.SIGCONT)
+            answer, errors = stopped.read_all()
+            self.assertEqual(stopped.process.returncode, 0, errors)
+            self.assertEqual(answer, whole, "the server held the whole answer for it")
 
             eventually(lambda: descriptors() <= open_before, "connections to close")
-            self.assertLess(daemon.status("VmRSS"), resident_bytes + (8 << 20))
-            again = daemon.moectl("generate", "--prompt", PROMPT, "--max-new-tokens", 200, "--temperature", 0, "--ignore-eos").stdout
+            self.assertLess(daemon.memory_bytes("VmRSS"), resident_bytes + (8 << 20))
+            again = daemon.moectl(
+                "generate", "--prompt", PROMPT, "--max-new-tokens", 200, "--temperature", 0, "--ignore-eos"
+            ).stdout
             self.assertEqual(again, whole)
             self.assertEqual(daemon.stop(), 0, daemon.log())
 
 
 if __name__ == "__main__":
-    options = programs.parse_options(__doc__)
-    unittest.main(argv=sys.argv[:1] + ["-v"] + options.rest)
+    main()

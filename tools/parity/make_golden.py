@@ -8,15 +8,25 @@ that a difference in rounding cannot flip one.
 
 Made with transformers 4.57.6, torch 2.15.0, tokenizers 0.22.2, safetensors 0.8.0 (written into each golden.json as used).
 """
+
 import argparse
 import importlib.metadata
 import json
 import pathlib
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import AutoModelForCausalLM, MixtralConfig, OlmoeConfig, Qwen2MoeConfig, Qwen3MoeConfig
+from transformers import (
+    AutoModelForCausalLM,
+    MixtralConfig,
+    OlmoeConfig,
+    PretrainedConfig,
+    PreTrainedModel,
+    Qwen2MoeConfig,
+    Qwen3MoeConfig,
+)
 
 VOCABULARY = 261  # 256 bytes, the special tokens, and a few that the tokenizer does not know
 PROMPT_TOKENS = 23
@@ -29,23 +39,75 @@ COMMON = dict(vocab_size=VOCABULARY, max_position_embeddings=160, bos_token_id=1
 
 VARIANTS = {
     "mixtral": MixtralConfig(
-        hidden_size=60, num_hidden_layers=3, num_attention_heads=3, num_key_value_heads=1, intermediate_size=20,
-        num_local_experts=5, num_experts_per_tok=2, sliding_window=None, rope_theta=1e6, **COMMON),
+        hidden_size=60,
+        num_hidden_layers=3,
+        num_attention_heads=3,
+        num_key_value_heads=1,
+        intermediate_size=20,
+        num_local_experts=5,
+        num_experts_per_tok=2,
+        sliding_window=None,
+        rope_theta=1e6,
+        **COMMON,
+    ),
     "qwen2_moe": Qwen2MoeConfig(
-        hidden_size=54, num_hidden_layers=2, num_attention_heads=9, num_key_value_heads=3, intermediate_size=70,
-        moe_intermediate_size=18, shared_expert_intermediate_size=38, num_experts=11, num_experts_per_tok=3,
-        norm_topk_prob=False, rope_theta=1e4, **COMMON),
+        hidden_size=54,
+        num_hidden_layers=2,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        intermediate_size=70,
+        moe_intermediate_size=18,
+        shared_expert_intermediate_size=38,
+        num_experts=11,
+        num_experts_per_tok=3,
+        norm_topk_prob=False,
+        rope_theta=1e4,
+        **COMMON,
+    ),
     "qwen2_moe_sparse": Qwen2MoeConfig(
-        hidden_size=50, num_hidden_layers=6, num_attention_heads=5, num_key_value_heads=1, intermediate_size=42,
-        moe_intermediate_size=22, shared_expert_intermediate_size=34, num_experts=6, num_experts_per_tok=2,
-        norm_topk_prob=True, mlp_only_layers=[3], decoder_sparse_step=2, qkv_bias=False, tie_word_embeddings=True,
-        rope_theta=1e4, **COMMON),
+        hidden_size=50,
+        num_hidden_layers=6,
+        num_attention_heads=5,
+        num_key_value_heads=1,
+        intermediate_size=42,
+        moe_intermediate_size=22,
+        shared_expert_intermediate_size=34,
+        num_experts=6,
+        num_experts_per_tok=2,
+        norm_topk_prob=True,
+        mlp_only_layers=[3],
+        decoder_sparse_step=2,
+        qkv_bias=False,
+        tie_word_embeddings=True,
+        rope_theta=1e4,
+        **COMMON,
+    ),
     "qwen3_moe": Qwen3MoeConfig(
-        hidden_size=46, num_hidden_layers=3, num_attention_heads=5, num_key_value_heads=1, head_dim=18, intermediate_size=30,
-        moe_intermediate_size=18, num_experts=7, num_experts_per_tok=3, norm_topk_prob=True, rope_theta=1e6, **COMMON),
+        hidden_size=46,
+        num_hidden_layers=3,
+        num_attention_heads=5,
+        num_key_value_heads=1,
+        head_dim=18,
+        intermediate_size=30,
+        moe_intermediate_size=18,
+        num_experts=7,
+        num_experts_per_tok=3,
+        norm_topk_prob=True,
+        rope_theta=1e6,
+        **COMMON,
+    ),
     "olmoe": OlmoeConfig(
-        hidden_size=60, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2, intermediate_size=22,
-        num_experts=9, num_experts_per_tok=4, norm_topk_prob=False, rope_theta=1e4, **COMMON),
+        hidden_size=60,
+        num_hidden_layers=2,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        intermediate_size=22,
+        num_experts=9,
+        num_experts_per_tok=4,
+        norm_topk_prob=False,
+        rope_theta=1e4,
+        **COMMON,
+    ),
 }
 
 
@@ -68,7 +130,7 @@ def random_weights(model: torch.nn.Module, seed: int) -> dict[str, torch.Tensor]
 
 
 @torch.no_grad()
-def run(model, tokens: list[int]) -> tuple[torch.Tensor, list[torch.Tensor]]:
+def run(model: PreTrainedModel, tokens: list[int]) -> tuple[torch.Tensor, list[torch.Tensor]]:
     output = model(torch.tensor([tokens]), use_cache=False, output_router_logits=True)
     routers = [r for r in output.router_logits if r is not None]
     return output.logits[0].float(), routers
@@ -77,10 +139,11 @@ def run(model, tokens: list[int]) -> tuple[torch.Tensor, list[torch.Tensor]]:
 def margin(values: torch.Tensor, taken: int) -> float:
     """Smallest gap, over the rows, between the last value taken and the first one left."""
     best = values.topk(taken + 1, -1).values
-    return (best[..., -2] - best[..., -1]).min().item()
+    return float((best[..., -2] - best[..., -1]).min())
 
 
-def golden_of(model, config, seed: int) -> dict | None:
+def golden_of(model: PreTrainedModel, config: PretrainedConfig, seed: int) -> dict[str, Any] | None:
+    """None where a routing decision or a greedy choice is nearly a tie."""
     generator = torch.Generator().manual_seed(seed + 1000)
     prompt = torch.randint(3, VOCABULARY, (PROMPT_TOKENS,), generator=generator).tolist()
     logits, routers = run(model, prompt)
@@ -123,7 +186,7 @@ def save_tokenizer(folder: pathlib.Path) -> None:
     tokenizer.save(str(folder / "tokenizer.json"))
 
 
-def make(name: str, config, folder: pathlib.Path) -> None:
+def make(name: str, config: PretrainedConfig, folder: pathlib.Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for seed in range(1, 10000):
         torch.manual_seed(seed)
@@ -146,8 +209,11 @@ def make(name: str, config, folder: pathlib.Path) -> None:
         assert torch.equal(again, run(model, golden["prompt"])[0]), "the saved files are not the model"
         (folder / "golden.json").write_text(json.dumps(golden) + "\n")
         size = sum(f.stat().st_size for f in folder.iterdir())
-        print(f"{name}: seed {seed}, routing margin {golden['routing_margin']:.4f}, greedy margin {golden['greedy_margin']:.4f}, "
-              f"{size / 1024:.0f} KiB", flush=True)
+        print(
+            f"{name}: seed {seed}, routing margin {golden['routing_margin']:.4f}, greedy margin {golden['greedy_margin']:.4f}, "
+            f"{size / 1024:.0f} KiB",
+            flush=True,
+        )
         return
     raise SystemExit(f"{name}: no seed without near ties")
 

@@ -7,6 +7,7 @@ consecutive windows, each is scored alone, and tokens 2..N of each window count.
 
 Measured with transformers 4.57.6 and torch 2.15.0.
 """
+
 import argparse
 import json
 import math
@@ -15,15 +16,15 @@ import pathlib
 import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 
 @torch.no_grad()
-def score(model, ids: list[int], window: int) -> tuple[int, float]:
+def score(model: PreTrainedModel, ids: list[int], window: int) -> tuple[int, float]:
     """Number of tokens that count and the sum of their negative log probabilities in nats."""
     tokens, nll = 0, 0.0
     for start in range(0, len(ids), window):
-        piece = torch.tensor([ids[start:start + window]])
+        piece = torch.tensor([ids[start : start + window]])
         if piece.shape[1] < 2:
             continue
         logits = model(piece).logits[0, :-1].double()

@@ -3,18 +3,19 @@
 
 Takes the beginning of one public-domain book that lies whole inside the held-out tokens, ending with a paragraph.
 """
+
 import argparse
 import pathlib
 
-from tokenizers import Tokenizer
-
 import tales_corpus
+from tokenizers import Tokenizer
 
 
 def held_out_texts(data: pathlib.Path, tokenizer: Tokenizer) -> list[str]:
     """Texts of which every token is held out."""
     texts = tales_corpus.read_texts(data)
-    whole, tokens = [], 0
+    whole: list[str] = []
+    tokens = 0
     for index in tales_corpus.shuffled_order(len(texts)):
         tokens += len(tales_corpus.token_ids(tokenizer, texts[index]))
         if tokens > tales_corpus.HELD_OUT_TOKENS:

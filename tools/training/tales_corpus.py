@@ -1,16 +1,16 @@
 """The text the tales models are trained on, and which part of it is held out."""
+
 import json
 import lzma
 import pathlib
 
 import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-STORY_FILES = (
-    "text/tinystories/train_head.txt.xz",
-    "text/fairytaleqa_stories.txt.xz",
-    "text/classics_children.txt.xz",
-)
+TokenIds = NDArray[np.uint16]
+
+STORY_FILES = ("text/tinystories/train_head.txt.xz", "text/fairytaleqa_stories.txt.xz", "text/classics_children.txt.xz")
 QUESTION_FILE = "eval/gsm8k/train.jsonl.xz"
 END_OF_TEXT = "<|endoftext|>"
 SPECIAL_TOKENS = (END_OF_TEXT, "<|user|>", "<|assistant|>", "<|end|>")
@@ -40,7 +40,7 @@ def shuffled_order(count: int) -> list[int]:
     return order
 
 
-def token_ids(tokenizer: Tokenizer, text: str) -> np.ndarray:
+def token_ids(tokenizer: Tokenizer, text: str) -> TokenIds:
     """A text with the end-of-text token (0) before it."""
-    pieces = [text[i:i + PIECE_CHARACTERS] for i in range(0, len(text), PIECE_CHARACTERS)]
+    pieces = [text[i : i + PIECE_CHARACTERS] for i in range(0, len(text), PIECE_CHARACTERS)]
     return np.array([0] + [token for encoding in tokenizer.encode_batch(pieces) for token in encoding.ids], dtype=np.uint16)

@@ -2,12 +2,14 @@
 
 The arithmetic is that of the Qwen2-MoE and Mixtral models of transformers; checkpoint_tensors() gives the weights their names.
 """
+
 import dataclasses
 import math
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from transformers import MixtralConfig, PretrainedConfig, Qwen2MoeConfig
 
 ROPE_THETA = 10000.0
 
@@ -101,8 +103,10 @@ class Layer(nn.Module):
         counts = torch.bincount(chosen, minlength=experts)
         order = chosen.argsort(stable=True)
         inputs = flat[order // top_k].split(counts.tolist())
-        outputs = [F.linear(F.silu(F.linear(z, gate)) * F.linear(z, up), down)
-                   for z, gate, up, down in zip(inputs, self.gate.unbind(0), self.up.unbind(0), self.down.unbind(0))]
+        outputs = [
+            F.linear(F.silu(F.linear(z, gate)) * F.linear(z, up), down)
+            for z, gate, up, down in zip(inputs, self.gate.unbind(0), self.up.unbind(0), self.down.unbind(0), strict=True)
+        ]
         y = torch.zeros_like(flat).index_add(0, order // top_k, torch.cat(outputs) * weights.reshape(-1)[order, None])
         return y, experts * ((counts / chosen.numel()).detach() * probabilities.mean(0)).sum()
 
@@ -131,8 +135,11 @@ class Network(nn.Module):
 
     def muon_matrices(self) -> list[nn.Parameter]:
         """What Muon trains; AdamW trains the rest: embedding, routers, norms, biases."""
-        return [p for name, p in self.named_parameters()
-                if p.dim() >= 2 and name != "embedding" and not name.endswith((".router", ".shared_router"))]
+        return [
+            p
+            for name, p in self.named_parameters()
+            if p.dim() >= 2 and name != "embedding" and not name.endswith((".router", ".shared_router"))
+        ]
 
 
 def checkpoint_tensors(network: Network) -> dict[str, torch.Tensor]:
@@ -156,22 +163,43 @@ def checkpoint_tensors(network: Network) -> dict[str, torch.Tensor]:
             tensors[base + "mlp.shared_expert.up_proj.weight"] = layer.shared_up
             tensors[base + "mlp.shared_expert.down_proj.weight"] = layer.shared_down
         for expert in range(shape.experts):
-            for name, stack in zip(projections, (layer.gate, layer.up, layer.down)):
+            for name, stack in zip(projections, (layer.gate, layer.up, layer.down), strict=True):
                 tensors[f"{base}{block}.experts.{expert}.{name}.weight"] = stack[expert]
     return tensors
 
 
-def transformers_config(shape: Shape):
+def transformers_config(shape: Shape) -> PretrainedConfig:
     """The config.json that goes with checkpoint_tensors()."""
-    from transformers import MixtralConfig, Qwen2MoeConfig
-
-    common = dict(vocab_size=shape.vocab, hidden_size=shape.hidden, num_hidden_layers=shape.layers,
-                  num_attention_heads=shape.heads, num_key_value_heads=shape.kv_heads, num_experts_per_tok=shape.top_k, max_position_embeddings=2048,
-                  rope_theta=ROPE_THETA, rms_norm_eps=shape.eps, tie_word_embeddings=True, bos_token_id=0, eos_token_id=0,
-                  dtype="bfloat16")
+    common = dict(
+        vocab_size=shape.vocab,
+        hidden_size=shape.hidden,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        num_experts_per_tok=shape.top_k,
+        max_position_embeddings=2048,
+        rope_theta=ROPE_THETA,
+        rms_norm_eps=shape.eps,
+        tie_word_embeddings=True,
+        bos_token_id=0,
+        eos_token_id=0,
+        dtype="bfloat16",
+    )
     if shape.qwen:
-        return Qwen2MoeConfig(architectures=["Qwen2MoeForCausalLM"], intermediate_size=shape.shared_ffn,
-                              moe_intermediate_size=shape.expert_ffn, shared_expert_intermediate_size=shape.shared_ffn,
-                              num_experts=shape.experts, decoder_sparse_step=1, norm_topk_prob=False, **common)
-    return MixtralConfig(architectures=["MixtralForCausalLM"], intermediate_size=shape.expert_ffn,
-                         num_local_experts=shape.experts, sliding_window=None, **common)
+        return Qwen2MoeConfig(
+            architectures=["Qwen2MoeForCausalLM"],
+            intermediate_size=shape.shared_ffn,
+            moe_intermediate_size=shape.expert_ffn,
+            shared_expert_intermediate_size=shape.shared_ffn,
+            num_experts=shape.experts,
+            decoder_sparse_step=1,
+            norm_topk_prob=False,
+            **common,
+        )
+    return MixtralConfig(
+        architectures=["MixtralForCausalLM"],
+        intermediate_size=shape.expert_ffn,
+        num_local_experts=shape.experts,
+        sliding_window=None,
+        **common,
+    )

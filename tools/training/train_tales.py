@@ -8,6 +8,7 @@ the end the saved checkpoint is compared with the model that was trained, as tra
 
 Needs torch, transformers, tokenizers, safetensors and numpy.
 """
+
 import argparse
 import json
 import math
@@ -15,18 +16,19 @@ import pathlib
 import time
 
 import numpy as np
+import tales_corpus
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
+from tales_corpus import TokenIds
+from tales_model import Network, Shape, checkpoint_tensors, transformers_config
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
-import tales_corpus
-from tales_model import Network, Shape, checkpoint_tensors, transformers_config
-
 CHAT_TEMPLATE = (
     "{% for m in messages %}{% if m['role'] == 'user' %}<|user|>{{ m['content'] }}{% else %}<|assistant|>{{ m['content'] }}"
-    "<|end|>{% endif %}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}")
+    "<|end|>{% endif %}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
 WARM_UP_STEPS = 40
 SAVE_SECONDS = 1200
 SAMPLES = (
@@ -69,9 +71,13 @@ def make_tokenizer(out: pathlib.Path, texts: list[str], vocab: int) -> Tokenizer
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
-        trainer = trainers.BpeTrainer(vocab_size=vocab, special_tokens=list(tales_corpus.SPECIAL_TOKENS),
-                                      initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
-        pieces = (text[i:i + 100_000] for text in texts for i in range(0, len(text), 100_000))
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocab,
+            special_tokens=list(tales_corpus.SPECIAL_TOKENS),
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        pieces = (text[i : i + 100_000] for text in texts for i in range(0, len(text), 100_000))
         tokenizer.train_from_iterator(pieces, trainer=trainer)
         tokenizer.save(str(file))
     tokenizer = Tokenizer.from_file(str(file))
@@ -82,9 +88,9 @@ def make_tokenizer(out: pathlib.Path, texts: list[str], vocab: int) -> Tokenizer
     return tokenizer
 
 
-def random_batch(source: np.ndarray, rng: np.random.Generator, rows: int, context: int) -> torch.Tensor:
+def random_batch(source: TokenIds, rng: np.random.Generator, rows: int, context: int) -> torch.Tensor:
     starts = rng.integers(0, len(source) - context - 1, rows)
-    return torch.from_numpy(np.stack([source[i:i + context + 1] for i in starts]).astype(np.int64))
+    return torch.from_numpy(np.stack([source[i : i + context + 1] for i in starts]).astype(np.int64))
 
 
 def orthogonalized(gradient: torch.Tensor) -> torch.Tensor:
@@ -109,7 +115,7 @@ class Optimizer:
     def step(self, scale: float) -> None:
         """One step with the learning rates times `scale`; gradients are gone afterwards."""
         with torch.no_grad():
-            for p, momentum in zip(self.matrices, self.momenta):
+            for p, momentum in zip(self.matrices, self.momenta, strict=True):
                 momentum.lerp_(p.grad, 0.05)
                 gradient = p.grad.lerp(momentum, 0.95)
                 p.mul_(1 - self.muon_rate * scale * 0.02)
@@ -123,9 +129,9 @@ class Optimizer:
 
 
 @torch.no_grad()
-def evaluate(network: Network, held_out: np.ndarray, context: int) -> float:
+def evaluate(network: Network, held_out: TokenIds, context: int) -> float:
     rng = np.random.default_rng(1)
-    losses = []
+    losses: list[float] = []
     for _ in range(8):
         ids = random_batch(held_out, rng, 16, context)
         losses.append(F.cross_entropy(network(ids[:, :-1])[0].flatten(0, 1), ids[:, 1:].reshape(-1)).item())
@@ -147,7 +153,7 @@ def save(network: Network, out: pathlib.Path, arguments: argparse.Namespace, ste
     (out / "training.json").write_text(json.dumps(info, indent=1))
 
 
-def train(network: Network, source: np.ndarray, arguments: argparse.Namespace) -> int:
+def train(network: Network, source: TokenIds, arguments: argparse.Namespace) -> int:
     """Until time or steps are up; returns the number of steps."""
     optimizer = Optimizer(network, arguments.lr, arguments.alr)
     rng = np.random.default_rng(arguments.seed)
@@ -175,8 +181,7 @@ def train(network: Network, source: np.ndarray, arguments: argparse.Namespace) -
 
 
 @torch.no_grad()
-def compare_with_transformers(network: Network, tokenizer: Tokenizer, held_out: np.ndarray,
-                              arguments: argparse.Namespace) -> None:
+def compare_with_transformers(network: Network, tokenizer: Tokenizer, held_out: TokenIds, arguments: argparse.Namespace) -> None:
     model = AutoModelForCausalLM.from_pretrained(arguments.out, dtype=torch.float32).eval()
     ids = random_batch(held_out, np.random.default_rng(2), 4, arguments.ctx)[:, :-1]
     difference = (model(ids).logits - network(ids)[0]).abs().max().item()
@@ -195,11 +200,23 @@ def main() -> None:
     texts = tales_corpus.read_texts(arguments.data)
     tokenizer = make_tokenizer(arguments.out, texts, arguments.vocab)
     ids = np.concatenate([tales_corpus.token_ids(tokenizer, texts[i]) for i in tales_corpus.shuffled_order(len(texts))])
-    held_out, source = ids[:tales_corpus.HELD_OUT_TOKENS], ids[tales_corpus.HELD_OUT_TOKENS:]
+    held_out, source = ids[: tales_corpus.HELD_OUT_TOKENS], ids[tales_corpus.HELD_OUT_TOKENS :]
     print(f"tokens {len(ids):,}, characters a token {sum(map(len, texts)) / len(ids):.2f}", flush=True)
 
-    network = Network(Shape(arguments.arch, arguments.vocab, arguments.hidden, arguments.layers, arguments.heads, arguments.kv,
-                            arguments.experts, arguments.topk, arguments.ff, arguments.shared))
+    network = Network(
+        Shape(
+            arguments.arch,
+            arguments.vocab,
+            arguments.hidden,
+            arguments.layers,
+            arguments.heads,
+            arguments.kv,
+            arguments.experts,
+            arguments.topk,
+            arguments.ff,
+            arguments.shared,
+        )
+    )
     print(f"parameters {sum(p.numel() for p in network.parameters()):,}", flush=True)
     steps = train(network, source, arguments)
     loss = evaluate(network, held_out, arguments.ctx)

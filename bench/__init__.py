@@ -1,0 +1,1 @@
+"""Benchmarks; what runs in Python is imported from the root of the repository."""

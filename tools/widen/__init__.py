@@ -1,0 +1,1 @@
+"""Widens a Mixture-of-Experts checkpoint without changing what it computes."""
