@@ -52,7 +52,8 @@ def complaints(path: Path, known: set[str]) -> Iterator[str]:
         for sentence in sentences(paragraph):
             words = [word for word in sentence.split() if re.search(r"\w", word)]
             if len(words) > MOST_WORDS:
-                yield f"{name}:{line}: a sentence of {len(words)} words, at most {MOST_WORDS} are allowed: {' '.join(words[:8])} ..."
+                begin = " ".join(words[:8])
+                yield f"{name}:{line}: a sentence of {len(words)} words, at most {MOST_WORDS} are allowed: {begin} ..."
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if "://" in target:
             continue
@@ -63,7 +64,9 @@ def complaints(path: Path, known: set[str]) -> Iterator[str]:
         elif anchor and anchor not in anchors(there.read_text()):
             yield f"{name}: {file or name} has no heading #{anchor}"
     for quoted in re.findall(r"`([\w./-]+)`", text):
-        if quoted.startswith(FOLDERS) and not any(k == quoted or k.startswith((quoted.rstrip("/") + "/", quoted + ".")) for k in known):
+        if quoted.startswith(FOLDERS) and not any(
+            k == quoted or k.startswith((quoted.rstrip("/") + "/", quoted + ".")) for k in known
+        ):
             yield f"{name}: `{quoted}` is not in the repository"
 
 

@@ -1,18 +1,20 @@
 """Holds every include of the repository against the tables of docs/architecture.md.
 
-A room is a row of the modules' table: a folder, or a pattern of folders. A file may include files of its own room and of the rooms
-in its row's column "may include"; through headers of those it may also reach the rooms in the column "and reach through them".
-Rooms may not include each other in a circle. Arrows in the table of exceptions are left out of all this; one that nothing needs
-any more is an error. A name in a cell is a folder from the root, in core/ or in core/expert/; it may end in /* (this folder and all
-beneath) or name one header.
+A room is a row of the modules' table: a folder, or a pattern of folders. A file may include files of its own room and of the
+rooms in its row's column "may include"; through headers of those it may also reach the rooms in the column "and reach through
+them". Rooms may not include each other in a circle. Arrows in the table of exceptions are left out of all this; one that nothing
+needs any more is an error. A name in a cell is a folder from the root, in core/ or in core/expert/; it may end in /* (this folder
+and all beneath) or name one header.
 """
+
 import argparse
 import collections
 import dataclasses
-import fnmatch
+import itertools
 import pathlib
 import re
 import sys
+from collections.abc import Iterator
 
 DOCUMENT = "docs/architecture.md"
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
@@ -34,9 +36,9 @@ class Exemption:
     text: str
 
 
-def tables(text: str):
+def tables(text: str) -> Iterator[list[list[str]]]:
     """The rows of each table as lists of cells, the header first."""
-    table = []
+    table: list[list[str]] = []
     for line in text.splitlines() + [""]:
         if line.startswith("|"):
             cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
@@ -70,7 +72,7 @@ class House:
         self.read_sources()
         self.read_document()
 
-    def read_sources(self):
+    def read_sources(self) -> None:
         paths = [path for top in SOURCES for ending in ("*.h", "*.cc") for path in (self.root / top).rglob(ending)]
         known = {path.relative_to(self.root).as_posix() for path in paths}
         protos = {path.relative_to(self.root / "proto").as_posix() for path in (self.root / "proto").rglob("*.proto")}
@@ -87,7 +89,7 @@ class House:
                 elif proto in protos:
                     found.setdefault("proto/" + proto, number)
 
-    def read_document(self):
+    def read_document(self) -> None:
         folders = {str(pathlib.PurePosixPath(file).parent) for file in self.all_files()}
         text = (self.root / DOCUMENT).read_text()
         for header, *rows in tables(text):
@@ -99,14 +101,12 @@ class House:
                         self.rooms.append(Room(pattern, direct, through))
             elif header[0] == "arrow that stands for now":
                 for row in rows:
-                    sources, targets = row[0].split("→")
-                    self.exemptions.append(
-                        Exemption(*(self.resolve(row[0], side, folders) for side in (sources, targets)), row[0])
-                    )
+                    sources, targets = (self.resolve(row[0], side, folders) for side in row[0].split("→"))
+                    self.exemptions.append(Exemption(sources, targets, row[0]))
         if not self.rooms:
             self.errors.append(f"{DOCUMENT} has no table of modules")
 
-    def all_files(self):
+    def all_files(self) -> set[str]:
         return set(self.includes) | {target for targets in self.includes.values() for target in targets}
 
     def resolve(self, pattern: str, cell: str, folders: set[str]) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ class House:
                 return True
         return False
 
-    def check_rows(self):
+    def check_rows(self) -> None:
         folders = collections.defaultdict(list)
         for file in self.all_files():
             folders[str(pathlib.PurePosixPath(file).parent)].append(file)
@@ -149,7 +149,7 @@ class House:
             if not any(self.room(file) == room for file in self.all_files()):
                 self.errors.append(f"{DOCUMENT}: the row of {room.pattern} is of no folder")
 
-    def check_direct(self):
+    def check_direct(self) -> None:
         for file, targets in self.includes.items():
             room = self.room(file)
             for target, line in targets.items():
@@ -159,7 +159,7 @@ class House:
                     allowed = ", ".join(room.direct) or "nothing"
                     self.errors.append(f"{file}:{line}: {room.pattern} may not include {target} (allowed: {allowed})")
 
-    def check_reach(self):
+    def check_reach(self) -> None:
         """Every room that a room reaches through others' headers, each with the shortest chain of includes that does it."""
         shortest: dict[tuple[str, str], list[str]] = {}
         for file in self.includes:
@@ -168,7 +168,7 @@ class House:
                 continue
             for target, chain in self.reached(file).items():
                 other = self.room(target)
-                if other in (room, None) or any(covers(may, target) for may in room.direct + room.through):
+                if other is None or other == room or any(covers(may, target) for may in room.direct + room.through):
                     continue
                 if self.excepted(file, target):
                     continue
@@ -179,7 +179,7 @@ class House:
             self.errors.append(f"{source} reaches {target}, which its row does not name: " + " -> ".join(chain))
 
     def reached(self, file: str) -> dict[str, list[str]]:
-        """What the file's includes reach in two steps or more -> the shortest chain from the file, not through excepted arrows."""
+        """What the file's includes reach in two steps or more -> the shortest chain from it, not through excepted arrows."""
         chains = {file: [file]}
         queue = collections.deque([file])
         while queue:
@@ -190,7 +190,7 @@ class House:
                     queue.append(target)
         return {target: chain for target, chain in chains.items() if len(chain) > 2}
 
-    def check_circles(self):
+    def check_circles(self) -> None:
         arrows: dict[str, dict[str, str]] = collections.defaultdict(dict)  # room -> room that it includes -> the file that does
         for file, targets in self.includes.items():
             for target in targets:
@@ -202,7 +202,7 @@ class House:
             circle = self.circle(arrows, start)
             if circle and frozenset(circle) not in reported:
                 reported.add(frozenset(circle))
-                steps = [arrows[here][there] for here, there in zip(circle, circle[1:])]
+                steps = [arrows[here][there] for here, there in itertools.pairwise(circle)]
                 self.errors.append(f"a circle of rooms: {' -> '.join(circle)} ({'; '.join(steps)})")
 
     @staticmethod
@@ -232,6 +232,7 @@ class House:
 
 
 def main() -> int:
+    assert __doc__
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).parent.parent, help="the repository")
     errors = House(parser.parse_args().root).check()

@@ -21,13 +21,12 @@ if [ "$(cat "$venv/versions" 2>/dev/null)" != "${versions[*]}" ]; then
 fi
 
 export RUFF_CACHE_DIR=build/check_python/ruff
-status=0
 if $fix; then
-  "$venv/bin/ruff" check --quiet --fix . || status=1
+  "$venv/bin/ruff" check --quiet --fix-only .
   "$venv/bin/ruff" format --quiet .
-else
-  "$venv/bin/ruff" check --quiet . || status=1
-  "$venv/bin/ruff" format --quiet --diff . || status=1
 fi
+status=0
+"$venv/bin/ruff" check --quiet . || status=1
+"$venv/bin/ruff" format --quiet --diff . || status=1
 "$venv/bin/mypy" --no-error-summary || status=1
 exit $status

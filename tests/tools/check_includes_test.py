@@ -1,12 +1,13 @@
 """tools/check_includes.py on small made-up repositories: what it must find, and what it must let pass."""
-import argparse
+
 import pathlib
 import subprocess
 import sys
 import tempfile
 import unittest
+from collections.abc import Mapping
 
-SOURCE = pathlib.Path()
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "tools" / "check_includes.py"
 ROWS = """
 | module | holds | may include | and reach through them |
 |---|---|---|---|
@@ -15,12 +16,13 @@ ROWS = """
 | `core/store` | | `base`, `io` | |
 | `core/model` | | `store` | {through} |
 """
+ROWS_IN_ORDER = ROWS.format(through="`base`")
 EXEMPTIONS = """
 | arrow that stands for now | why |
 |---|---|
 """
 # The includes of each file. model reaches base through store, and no row says that it may.
-FILES = {
+FILES: dict[str, list[str]] = {
     "core/base/ids.h": [],
     "core/io/file.h": ["core/base/ids.h", "absl/status/status.h"],
     "core/store/store.h": ["core/base/ids.h"],
@@ -29,7 +31,7 @@ FILES = {
 
 
 class CheckIncludes(unittest.TestCase):
-    def check(self, more=None, rows=ROWS.format(through="`base`")):
+    def check(self, more: Mapping[str, list[str]] | None = None, rows: str = ROWS_IN_ORDER) -> tuple[list[str], bool]:
         """The checker's lines on FILES with more files (or more includes of theirs), and whether it was content."""
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
@@ -39,39 +41,36 @@ class CheckIncludes(unittest.TestCase):
             for name, includes in files.items():
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 (root / name).write_text("".join(f'#include "{include}"\n' for include in includes))
-            script = SOURCE / "tools/check_includes.py"
-            done = subprocess.run([sys.executable, script, "--root", root], capture_output=True, text=True, check=False)
+            done = subprocess.run([sys.executable, SCRIPT, "--root", root], capture_output=True, text=True, check=False)
             self.assertEqual(done.stderr, "")
             return done.stdout.splitlines(), done.returncode == 0
 
-    def finds(self, *lines, **repository):
-        found, content = self.check(**repository)
+    def finds(self, *lines: str, more: Mapping[str, list[str]] | None = None, rows: str = ROWS_IN_ORDER) -> None:
+        found, content = self.check(more, rows)
         self.assertFalse(content)
         for line in lines:
             self.assertTrue(any(line in text for text in found), f"{line!r} is not in {found}")
         self.assertEqual(len(found), len(lines), found)
 
-    def test_a_house_in_order_passes(self):
+    def test_a_house_in_order_passes(self) -> None:
         self.assertEqual(self.check(), (["includes follow docs/architecture.md"], True))
 
-    def test_an_arrow_that_turns_back(self):
+    def test_an_arrow_that_turns_back(self) -> None:
         self.finds(
             "core/io/file.h:3: core/io may not include core/store/store.h (allowed: core/base)",
             more={"core/io/file.h": ["core/store/store.h"]},
         )
 
-    def test_a_folder_without_a_row(self):
+    def test_a_folder_without_a_row(self) -> None:
         self.finds("core/cellar has no row", more={"core/cellar/cask.h": []})
 
-    def test_a_row_without_a_folder(self):
-        self.finds(
-            "the row of core/attic is of no folder", rows=ROWS.format(through="`base`") + "| `core/attic` | | | |\n"
-        )
+    def test_a_row_without_a_folder(self) -> None:
+        self.finds("the row of core/attic is of no folder", rows=ROWS_IN_ORDER + "| `core/attic` | | | |\n")
 
-    def test_a_row_that_names_what_is_not_there(self):
+    def test_a_row_that_names_what_is_not_there(self) -> None:
         self.finds("the row of core/model names bsae", "core/model reaches core/base", rows=ROWS.format(through="`bsae`"))
 
-    def test_a_reach_through_a_chain_is_told_with_the_chain(self):
+    def test_a_reach_through_a_chain_is_told_with_the_chain(self) -> None:
         self.finds(
             "core/model reaches core/base, which its row does not name: "
             "core/model/model.cc -> core/store/store.h -> core/base/ids.h",
@@ -83,11 +82,11 @@ class CheckIncludes(unittest.TestCase):
             more={"core/store/store.h": ["core/io/file.h"]},
         )
 
-    def test_what_is_reached_may_not_be_named(self):
+    def test_what_is_reached_may_not_be_named(self) -> None:
         self.finds("core/model may not include core/base/ids.h", more={"core/model/model.cc": ["core/base/ids.h"]})
 
-    def test_a_circle_that_every_row_allows(self):
-        rows = ROWS.format(through="`base`").replace("| `core/io` | | `base` |", "| `core/io` | | `base`, `store` |")
+    def test_a_circle_that_every_row_allows(self) -> None:
+        rows = ROWS_IN_ORDER.replace("| `core/io` | | `base` |", "| `core/io` | | `base`, `store` |")
         self.finds(
             "a circle of rooms: core/io -> core/store -> core/io "
             "(core/io/read.h includes core/store/store.h; core/store/reader.cc includes core/io/file.h)",
@@ -95,8 +94,8 @@ class CheckIncludes(unittest.TestCase):
             rows=rows,
         )
 
-    def test_one_header_of_a_folder(self):
-        rows = ROWS.format(through="`base`").replace("| `store` |", "| `store/store.h` |")
+    def test_one_header_of_a_folder(self) -> None:
+        rows = ROWS_IN_ORDER.replace("| `store` |", "| `store/store.h` |")
         self.assertTrue(self.check(rows=rows)[1])
         self.finds(
             "may not include core/store/writer.h",
@@ -104,14 +103,14 @@ class CheckIncludes(unittest.TestCase):
             rows=rows,
         )
 
-    def test_an_exemption_stands_while_it_is_needed(self):
+    def test_an_exemption_stands_while_it_is_needed(self) -> None:
         row = "| `core/store/store.h` → `io` | for now |\n"
-        rows = ROWS.format(through="`base`").replace("`base`, `io`", "`base`") + EXEMPTIONS + row
+        rows = ROWS_IN_ORDER.replace("`base`, `io`", "`base`") + EXEMPTIONS + row
         self.assertTrue(self.check(more={"core/store/store.h": ["core/io/file.h"]}, rows=rows)[1])
         self.finds("nothing needs this exception any more", rows=rows)
 
-    def test_generated_headers_belong_to_their_proto(self):
-        rows = ROWS.format(through="`base`") + "| `proto/*` | | | |\n"
+    def test_generated_headers_belong_to_their_proto(self) -> None:
+        rows = ROWS_IN_ORDER + "| `proto/*` | | | |\n"
         self.finds(
             "core/io may not include proto/moe/v1/chat.proto",
             more={"core/io/file.h": ["moe/v1/chat.grpc.pb.h"], "proto/moe/v1/chat.proto": []},
@@ -120,8 +119,4 @@ class CheckIncludes(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--source", type=pathlib.Path, required=True)
-    arguments, rest = parser.parse_known_args()
-    SOURCE = arguments.source
-    unittest.main(argv=[sys.argv[0], *rest])
+    unittest.main()
