@@ -11,6 +11,8 @@ from typing import TypeVar
 
 START_SECONDS = 180
 POLL_SECONDS = 0.005
+LOG_SECONDS = 10  # for the rest of the log of a process that has ended; its children may still hold the pipe
+KILL_SECONDS = 60
 
 T = TypeVar("T")
 
@@ -88,6 +90,7 @@ class ServerProcess:
         code = self._child.poll()
         if code is None:
             return
+        self._reader.join(timeout=LOG_SECONDS)
         how = f"killed by signal {-code}" if code < 0 else f"ended with status {code}"
         reason = " (out of memory in its group?)" if code == -signal.SIGKILL else ""
         raise ServerError(f"{how}{reason}: {self._log_end()}")
@@ -115,7 +118,7 @@ class ServerProcess:
     def wait(self, seconds: float) -> int:
         """Its exit status once it has ended; the log is whole then."""
         code = self._child.wait(timeout=seconds)
-        self._reader.join(timeout=10)
+        self._reader.join(timeout=LOG_SECONDS)
         return code
 
     def stop(self, seconds: float = 60) -> int:
@@ -125,12 +128,12 @@ class ServerProcess:
             return self.wait(seconds)
         except subprocess.TimeoutExpired:
             self._child.kill()
-            return self.wait(seconds)
+            return self.wait(KILL_SECONDS)
 
     def close(self) -> None:
         """Kills it if it still runs, and lets go of the log."""
         if self._child.poll() is None:
             self._child.kill()
-        self.wait(10)
+        self.wait(KILL_SECONDS)
         assert self._child.stdout is not None
         self._child.stdout.close()
