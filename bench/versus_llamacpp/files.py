@@ -2,10 +2,12 @@
 
 import json
 import os
+import pathlib
 import subprocess
 import sys
 from dataclasses import dataclass
 
+from tools.daemon import pack
 from tools.server_process import ServerError
 
 from . import ROOT, Say, gguf_from_checkpoint
@@ -54,11 +56,8 @@ def prepare(programs: Programs, checkpoint: str, folder: str, format_: str, say:
     files = Files(f"{name}-{format_}.moed", f"{name}-{GGUF_TYPES[format_]}.gguf")
     if not os.path.exists(files.store):
         say(f"packing {files.store}")
-        subprocess.run(
-            [programs.path("moed-pack"), checkpoint, files.store, "--expert-formats", format_, "--trunk-format", format_],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
+        binaries, source, store = (pathlib.Path(path) for path in (programs.folder, checkpoint, files.store))
+        pack(binaries, source, store, "--expert-formats", format_, "--trunk-format", format_)
     check_formats(programs, files.store, format_)
     if not os.path.exists(files.gguf):
         say(f"writing {files.gguf}")

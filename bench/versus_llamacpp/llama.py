@@ -98,28 +98,9 @@ def version(programs: str) -> str:
 
 def bench(programs: str, model: str, threads: int, repack: bool) -> BenchRates:
     """What llama-bench itself says, on random tokens."""
-    result = subprocess.run(
-        [
-            os.path.join(programs, "llama-bench"),
-            "--model",
-            model,
-            "--threads",
-            str(threads),
-            "--n-prompt",
-            "512",
-            "--n-gen",
-            "64",
-            "--repetitions",
-            "2",
-            "--repack",
-            str(int(repack)),
-            "--output",
-            "json",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    command = [os.path.join(programs, "llama-bench"), "--model", model, "--threads", str(threads), "--repack", str(int(repack))]
+    command += ["--n-prompt", "512", "--n-gen", "64", "--repetitions", "2", "--output", "json"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if result.returncode:
         raise ServerError(f"llama-bench ended with status {result.returncode}: {result.stderr.strip()[-300:]}")
     return parse_bench(result.stdout)

@@ -30,18 +30,8 @@ class Programs:
         stubs = os.path.join(cache, "stubs")
         os.makedirs(stubs, exist_ok=True)
         protos = [os.path.join("moe", "v1", name) for name in ("inference.proto", "control.proto")]
-        subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "grpc_tools.protoc",
-                f"--proto_path={os.path.join(ROOT, 'proto')}",
-                f"--python_out={stubs}",
-                f"--grpc_python_out={stubs}",
-                *protos,
-            ],
-            check=True,
-        )
+        folders = [f"--proto_path={os.path.join(ROOT, 'proto')}", f"--python_out={stubs}", f"--grpc_python_out={stubs}"]
+        subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *folders, *protos], check=True)
         if stubs not in sys.path:
             sys.path.insert(0, stubs)
 

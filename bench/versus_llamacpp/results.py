@@ -135,16 +135,16 @@ class Results:
             self._load()
 
     def _load(self) -> None:
-        with open(self.path) as file:
-            data = json.load(file)
         try:
+            with open(self.path) as file:
+                data = json.load(file)
             self.machine = _row(Machine, data["machine"]) if data["machine"] else None
             self.versions, self.not_possible, self.command = data["versions"], data["not_possible"], data.get("command", "")
             self.files = {name: _row(FilePair, pair) for name, pair in data["files"].items()}
             self.llama_bench = {name: _row(BenchRates, rates) for name, rates in data["llama_bench"].items()}
             self.rates = [_row(Rates, rates) for rates in data["rates"]]
             self.turns = [_row(Turn, turn) for turn in data["turns"]]
-        except (JournalError, KeyError) as error:
+        except (JournalError, KeyError, ValueError) as error:
             raise JournalError(f"{self.path}: {error}; say --fresh or another --json") from None
 
     def save(self) -> None:
