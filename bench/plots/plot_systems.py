@@ -10,6 +10,7 @@ from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+
 from plot_file import main, plt
 
 Cell = dict[str, Any]  # of the report, as moe-bench wrote it

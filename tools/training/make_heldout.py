@@ -7,8 +7,9 @@ Takes the beginning of one public-domain book that lies whole inside the held-ou
 import argparse
 import pathlib
 
-import tales_corpus
 from tokenizers import Tokenizer
+
+import tales_corpus
 
 
 def held_out_texts(data: pathlib.Path, tokenizer: Tokenizer) -> list[str]:

@@ -16,14 +16,15 @@ import pathlib
 import time
 
 import numpy as np
-import tales_corpus
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
-from tales_corpus import TokenIds
-from tales_model import Network, Shape, checkpoint_tensors, transformers_config
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+
+import tales_corpus
+from tales_corpus import TokenIds
+from tales_model import Network, Shape, checkpoint_tensors, transformers_config
 
 CHAT_TEMPLATE = (
     "{% for m in messages %}{% if m['role'] == 'user' %}<|user|>{{ m['content'] }}{% else %}<|assistant|>{{ m['content'] }}"
