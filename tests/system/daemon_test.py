@@ -95,7 +95,7 @@ class StreamingClient:
     def read_all(self) -> tuple[str, str]:
         """The whole answer and the errors, once it has ended."""
         rest, errors = self.process.communicate(timeout=WAIT_SECONDS)
-        return (self._first + rest).decode(), errors.decode()
+        return (self._first + rest).decode(errors="replace"), errors.decode()
 
 
 def stats(daemon: Daemon) -> dict[str, Any]:
