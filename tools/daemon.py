@@ -16,6 +16,10 @@ DEFAULT_BINARIES = ROOT / "build" / "release" / "bin"
 CALL_SECONDS = 600
 
 
+class PackError(Exception):
+    """moed-pack failed; the text is what it wrote."""
+
+
 class Daemon(ServerProcess):
     """A running moed on ports of its own choice. `binaries` is the folder of moed and moectl."""
 
@@ -57,7 +61,9 @@ def running(binaries: pathlib.Path, *flags: object, environment: Mapping[str, st
 
 def pack(binaries: pathlib.Path, checkpoint: pathlib.Path, store: pathlib.Path, *flags: str) -> pathlib.Path:
     """The store, once moed-pack has written it."""
-    subprocess.run([binaries / "moed-pack", checkpoint, store, *flags], check=True, stdout=subprocess.DEVNULL)
+    run = subprocess.run([binaries / "moed-pack", checkpoint, store, *flags], capture_output=True, text=True)
+    if run.returncode:
+        raise PackError(f"moed-pack {store} ended with status {run.returncode}: {run.stderr.strip()}")
     return store
 
 

@@ -22,7 +22,7 @@ from typing import Any
 if not __package__:  # run by its path
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from tools.daemon import DEFAULT_BINARIES, DEMO_CHECKPOINT, Daemon, pack_demo, running
+from tools.daemon import DEFAULT_BINARIES, DEMO_CHECKPOINT, Daemon, PackError, pack_demo, running
 from tools.server_process import ServerError
 
 MIB = 1 << 20
@@ -173,7 +173,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         try:
             TABLES[options.table](options.bin, pathlib.Path(folder))
-        except ServerError as error:
+        except (PackError, ServerError) as error:
             sys.exit(f"measure_demo: {error}")
 
 

@@ -4,6 +4,7 @@ import os
 import shlex
 import subprocess
 
+from tools.daemon import PackError
 from tools.server_process import ServerError
 
 from . import ROOT, Say, cgroup, disk, files, llama, machine, moed, picture, report
@@ -15,7 +16,7 @@ from .turn import Bench, take_turn
 
 SMALL_READ_AHEAD_KIB = 128
 SMALLEST_FILE_BYTES = 2_000_000_000  # below, a limit leaves little beside what a program needs anyway
-ERRORS = (cgroup.CgroupError, CheckpointError, JournalError, ServerError, OSError, subprocess.CalledProcessError)
+ERRORS = (cgroup.CgroupError, CheckpointError, JournalError, PackError, ServerError, OSError, subprocess.CalledProcessError)
 
 
 def prepare(options: Options, read_ahead: disk.ReadAhead, say: Say) -> Bench:

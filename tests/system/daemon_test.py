@@ -136,7 +136,7 @@ class DaemonTest(RealProgramsTest):
     # The end
 
     def test_a_drain_lets_what_runs_finish_and_takes_nothing_new(self) -> None:
-        with self.serving(*SLOW) as daemon:
+        with self.serving(*SLOW, "--drain-seconds", 600) as daemon:
             stream = Stream(daemon, 600)
             stream.read()
             self.assertEqual(http_code(daemon, "/readyz"), 200)
