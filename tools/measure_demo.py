@@ -81,9 +81,10 @@ def budget_for(binaries: pathlib.Path, store: pathlib.Path, cache_bytes: int) ->
     for _ in range(12):
         with running(binaries, "--store", store, "--memory-budget", budget, *CACHE_FLAGS) as daemon:
             parts = daemon.memory_parts()
-        if 0 <= parts["cache"] - cache_bytes < BUDGET_TOLERANCE_BYTES:
+        enough = cache_bytes + BUDGET_TOLERANCE_BYTES // 2 + sum(parts.values()) - parts["cache"]
+        if parts["cache"] >= cache_bytes and budget - enough < BUDGET_TOLERANCE_BYTES:
             return budget
-        budget = cache_bytes + BUDGET_TOLERANCE_BYTES // 2 + sum(parts.values()) - parts["cache"]
+        budget = enough
     raise ServerError(f"no budget gives a cache of {cache_bytes} bytes; the last was {budget} with {parts}")
 
 
