@@ -4,18 +4,35 @@ function(moed_library name)
   add_library(${name} STATIC ${ARG_SOURCES})
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PUBLIC ${ARG_DEPS})
+  # What the fuzzer is to see of a library. Not the kernels: they read no foreign bytes, and it would slow every test down.
+  if(MOED_FUZZ AND NOT name MATCHES "^moed_(kernels|quant)$")
+    target_compile_options(${name} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
 endfunction()
 
-# moed_test(NAME SOURCES a_test.cc DEPS x): one GoogleTest program, registered with ctest. tests/paths.h finds golden files and the
-# built programs.
+# moed_test(NAME SOURCES a_test.cc DEPS x [TIMEOUT seconds] [WHOLE] [SERIAL]): one GoogleTest program, registered with ctest test by
+# test as NAME.Suite.Test, so that every core has work. tests/paths.h finds golden files and the built programs.
+#   WHOLE   the program is one test, since what its tests share costs more than they do
+#   SERIAL  no other test runs beside one of these
 function(moed_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "WHOLE;SERIAL" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} moed_test_paths GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
-  add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+  if(MOED_SANITIZE)
+    math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 4")
+  endif()
+  if(ARG_SERIAL)
+    set(serial RUN_SERIAL ON)
+  endif()
+  if(ARG_WHOLE)
+    add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} ${serial})
+  else()
+    gtest_discover_tests(${name} TEST_PREFIX ${name}. NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+      EXTRA_ARGS --gtest_brief=1 PROPERTIES TIMEOUT ${ARG_TIMEOUT} ${serial})
+  endif()
 endfunction()

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian 12 (or Ubuntu 24.04) packages that moed needs. usage: packages.sh build|widen|check|test
+# Installs the Debian 12 (or Ubuntu 24.04) packages that moed needs. usage: packages.sh build|widen|test|check
 # Does nothing when all are there; otherwise needs root or sudo.
 set -euo pipefail
 
@@ -9,15 +9,15 @@ build=(g++ cmake ninja-build ccache pkg-config git ca-certificates
 widen=(python3 python3-numpy)
 test=("${build[@]}" "${widen[@]}" libgtest-dev libgmock-dev libbenchmark-dev curl xz-utils prometheus
   python3-grpcio python3-protobuf python3-yaml)
-check=(python3-venv)  # tools/check_python.sh
 [ "$(uname -m)" = aarch64 ] || test+=(g++-aarch64-linux-gnu qemu-user-static)  # the ARM kernels are tested in emulation
+check=("${test[@]}" clang clang-format libclang-rt-14-dev lld llvm python3-venv)
 
 case "${1:-}" in
   build) wanted=("${build[@]}") ;;
   widen) wanted=("${widen[@]}") ;;
-  check) wanted=("${check[@]}") ;;
   test) wanted=("${test[@]}") ;;
-  *) echo "usage: $0 build|widen|check|test" >&2; exit 2 ;;
+  check) wanted=("${check[@]}") ;;
+  *) echo "usage: $0 build|widen|test|check" >&2; exit 2 ;;
 esac
 
 missing=()

@@ -2,8 +2,9 @@
 # Installs what the tests need, builds everything, runs all tests. usage: test.sh [ctest options...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source tools/phase.sh
 
-bash tools/packages.sh test
-bash tools/check_includes.sh
-bash tools/build.sh release -DMOED_BUILD_TESTS=ON --
-ctest --preset release -j 2 "$@"
+phase packages bash tools/packages.sh test
+phase includes bash tools/check_includes.sh
+phase build bash tools/build.sh release -DMOED_BUILD_TESTS=ON --
+phase tests ctest --preset release -j 2 --output-log build/release/tests.log --output-junit tests.xml "$@"

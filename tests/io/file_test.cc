@@ -1,6 +1,7 @@
 #include "core/io/file.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <vector>
@@ -60,7 +61,7 @@ TEST(FileTest, OpeningSaysWhatIsWrong) {
 }
 
 TEST(FileTest, APipeIsRefusedWithoutWaitingForItsOtherEnd) {
-  const std::string pipe = testing::TempDir() + "moed_pipe";
+  const std::string pipe = testing::TempDir() + "moed_pipe_" + std::to_string(getpid());
   std::remove(pipe.c_str());
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(OpenBuffered(pipe).status().code(), absl::StatusCode::kInvalidArgument);

@@ -1,6 +1,7 @@
 // Exact mode: logits and greedy tokens are the same bits whatever the policy, predictor, capacity, I/O backend, compute backend,
 // thread count, prompt chunking and batch composition. Every table is iterated, so a new row is tested the day it is added.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstring>
@@ -29,7 +30,7 @@ std::string WriteForStore(const std::string& store_path, const std::string& name
   const auto store = StoreReader::Open(store_path);
   MOED_CHECK(store.ok());
   const StoreDescription& description = (*store)->description();
-  const std::string path = ::testing::TempDir() + "/exact-mode-" + name + ".json";
+  const std::string path = StrCat(::testing::TempDir(), "/exact-mode-", name, "-", static_cast<int>(getpid()), ".json");
   char hash[17];
   std::snprintf(hash, sizeof(hash), "%016llx", static_cast<unsigned long long>((*store)->model_hash()));
   std::ofstream(path) << "{\"model_hash\":\"" << hash << "\","

@@ -135,8 +135,7 @@ double OverlapShare(const std::string& predictor) {
 TEST(Overlap, MostReadTimeLiesUnderCompute) {
   for (const PredictorRow& predictor : Predictors()) {
     const double share = OverlapShare(std::string(predictor.name));
-    std::printf("%.0f %% of the read time lies under compute with predictor %s\n", 100 * share,
-                std::string(predictor.name).c_str());
+    RecordProperty(std::string(predictor.name), std::to_string(share));
     EXPECT_GE(share, 0.6) << predictor.name;
   }
 }

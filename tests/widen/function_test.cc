@@ -112,7 +112,7 @@ TEST_P(WidenTest, KeepsTheFunction) {
     ASSERT_EQ(got.logits.size(), expected.logits.size());
     ASSERT_EQ(got.logits[0].size(), expected.logits[0].size());
     const double difference = LargestDifference(got.logits, expected.logits) / Deviation(expected.logits);
-    std::printf("%s x %d: largest logit difference %.2e standard deviations\n", GetParam().c_str(), factor, difference);
+    RecordProperty(StrCat("difference_in_deviations_x", factor), StrCat(difference));
     EXPECT_LE(difference, kTolerance);
   }
 }
