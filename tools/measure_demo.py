@@ -174,7 +174,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         try:
             TABLES[options.table](options.bin, pathlib.Path(folder))
-        except (PackError, ServerError) as error:
+        except (PackError, ServerError, OSError) as error:
             sys.exit(f"measure_demo: {error}")
 
 
