@@ -62,4 +62,4 @@ def main() -> None:
     parser.add_argument("--bin", type=pathlib.Path, default=DEFAULT_BINARIES)
     options, rest = parser.parse_known_args()
     RealProgramsTest.binaries = options.bin
-    unittest.main(argv=[sys.argv[0], "-v", *rest])
+    unittest.main(argv=[sys.argv[0], *rest])

@@ -11,7 +11,7 @@ RUNNER = re.compile(
       | Note:\ Google\ Test\ filter
       | Note:\ Randomizing
       | Repeating\ all\ tests
-      | \.+$
+      | [.s]+$
       | -+$
       | Ran\ \d+\ tests?\ in
       | OK\b
