@@ -20,17 +20,26 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/base/buffer.h"
 #include "core/base/ids.h"
+#include "core/base/ready_event.h"
 #include "core/expert/routing.h"
-#include "core/store/store.h"
+#include "core/store/description.h"
 
 namespace moed {
+
+// Where the packed matrix of a part is, as long as its handle lives.
+struct PartBytes {
+  std::span<const std::byte> bytes;
+  MemoryKind memory = MemoryKind::kHost;
+  const ReadyEvent* ready = nullptr;  // from then on a device may read them; null: now
+};
 
 namespace internal {
 // One cached expert, pinned through this interface; implemented by the cache.
 class PinnedExpert {
  public:
-  virtual absl::StatusOr<std::span<const std::byte>> WaitPart(ExpertPart part) = 0;
+  virtual absl::StatusOr<PartBytes> WaitPart(ExpertPart part) = 0;
   virtual bool HasPart(ExpertPart part) const = 0;
   virtual void Unpin() = 0;
 
@@ -53,8 +62,9 @@ class ExpertHandle {
     }
     return *this;
   }
-  // The packed matrix of one part; waits until it is read and its checksum was right. DATA_LOSS or the read's error otherwise.
-  absl::StatusOr<std::span<const std::byte>> Part(ExpertPart part) const { return pinned_->WaitPart(part); }
+  // The packed matrix of one part; waits until it is read and its checksum was right, not for `ready`. DATA_LOSS or the read's
+  // error otherwise.
+  absl::StatusOr<PartBytes> Part(ExpertPart part) const { return pinned_->WaitPart(part); }
   // Whether Part(part) would return at once.
   bool Has(ExpertPart part) const { return pinned_->HasPart(part); }
   void Reset() {

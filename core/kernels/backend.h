@@ -38,6 +38,7 @@
 #include "core/base/executor.h"
 #include "core/base/expert_choice.h"
 #include "core/base/ids.h"
+#include "core/base/ready_event.h"
 #include "core/kernels/activations.h"
 #include "core/kernels/kv_rows.h"
 #include "core/quant/format.h"
@@ -113,6 +114,8 @@ class ComputeBackend {
   virtual void Fence() = 0;
   // Whether everything enqueued has run, without waiting.
   virtual bool Idle() const = 0;
+  // What is enqueued from here on runs after the event, which is of this backend's device.
+  virtual void Await(const ReadyEvent& event) = 0;
 
   // y (tokens, matrix.cols) = the matrix's rows of these numbers.
   virtual void Embed(const MatrixView& matrix, std::span<const TokenId> tokens, float* y) = 0;

@@ -33,6 +33,7 @@ class CpuBackend final : public ComputeBackend {
   // Everything has run when its call returns.
   void Fence() override {}
   bool Idle() const override { return true; }
+  void Await(const ReadyEvent&) override { MOED_CHECK(false); }  // nothing is brought to a CPU
 
   void Embed(const MatrixView& matrix, std::span<const TokenId> tokens, float* y) override;
   void GatherRows(const float* x, int cols, std::span<const int32_t> rows, float* y) override;

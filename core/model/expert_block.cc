@@ -31,7 +31,7 @@ void ExpertBlock::Add(ReadyExpert ready) {
   if (!ready.status.ok()) return Fail(slots, ready.status);
   MOED_CHECK(count_ < members_.size());
   Member& member = members_[count_++];
-  member = {std::move(ready), slots, rows_, {}};
+  member = {.ready = std::move(ready), .slots = slots, .first_row = rows_};
   rows_ += member.rows();
 }
 
@@ -67,12 +67,22 @@ void ExpertBlock::ComputeRows(LayerId layer, const Activations& input) {
   Down(layer, inner);
 }
 
-// Waits for the part. The members that stay keep their order and close up.
+absl::Status ExpertBlock::Take(Member& member, ExpertPart part) {
+  MOED_ASSIGN_OR_RETURN(member.parts[static_cast<size_t>(part)], member.ready.handle.Part(part));
+  return absl::OkStatus();
+}
+
+const std::byte* ExpertBlock::Weights(const PartBytes& part) {
+  if (part.ready != nullptr) step_.backend.Await(*part.ready);
+  return part.bytes.data();
+}
+
+// The members that stay keep their order and close up.
 void ExpertBlock::DropUnreadable(ExpertPart part) {
   size_t kept = 0;
   rows_ = 0;
   for (Member& member : members()) {
-    const absl::Status status = member.ready.handle.Part(part).status();
+    const absl::Status status = Take(member, part);
     if (!status.ok()) {
       Fail(member.slots, status);
       member = {};
@@ -120,8 +130,8 @@ Activations ExpertBlock::GateAndUp() {
     const FormatId format = step_.expert_formats[member.ready.precision];
     forms = forms | InputForms::Of({format});
     const size_t row = static_cast<size_t>(member.first_row) * ffn;
-    const std::byte* gate = member.ready.handle.Part(ExpertPart::kGate)->data();
-    const std::byte* up = member.ready.handle.Part(ExpertPart::kUp)->data();
+    const std::byte* gate = Weights(member.part(ExpertPart::kGate));
+    const std::byte* up = Weights(member.part(ExpertPart::kUp));
     jobs[used++] = {{format, ffn, hidden, gate}, &member.input, &scratch.gate[row], ffn};
     jobs[used++] = {{format, ffn, hidden, up}, &member.input, &scratch.up[row], ffn};
   }
@@ -138,7 +148,7 @@ void ExpertBlock::Down(LayerId layer, const Activations& inner) {
     if (waiting == rest.begin()) ++waiting;  // nothing is there: wait for one
     std::span<Member> some(rest.begin(), waiting);
     for (Member& member : some) {
-      const absl::Status status = member.ready.handle.Part(ExpertPart::kDown).status();
+      const absl::Status status = Take(member, ExpertPart::kDown);
       if (status.ok()) continue;
       Fail(member.slots, status);
       member.slots = {};
@@ -158,7 +168,7 @@ void ExpertBlock::DownOf(std::span<Member> some, const Activations& inner) {
   for (const Member& member : some) {
     if (member.rows() == 0) continue;  // failed
     const FormatId format = step_.expert_formats[member.ready.precision];
-    const std::byte* down = member.ready.handle.Part(ExpertPart::kDown)->data();
+    const std::byte* down = Weights(member.part(ExpertPart::kDown));
     const size_t place = member.slots.data() - scratch.expert_slots.data();
     for (size_t i = 0; i < member.slots.size(); ++i) scratch.slot_places[member.slots[i]] = static_cast<int32_t>(place + i);
     inputs[used] = inner.Rows(member.first_row, member.rows());

@@ -27,8 +27,10 @@ class ExpertBlock {
   struct Member {
     ReadyExpert ready;
     std::span<const int32_t> slots;  // of scratch.expert_slots
+    std::array<PartBytes, kExpertParts> parts;
     int first_row = 0;
     Activations input;
+    const PartBytes& part(ExpertPart part) const { return parts[static_cast<size_t>(part)]; }
     int rows() const { return static_cast<int>(slots.size()); }
     // A token chooses an expert once.
     bool consecutive(int top_k) const { return slots.back() / top_k - slots.front() / top_k + 1 == rows(); }
@@ -39,7 +41,11 @@ class ExpertBlock {
   void Add(ReadyExpert ready);
   void ComputeGroup(LayerId layer, const Activations& input);
   void ComputeRows(LayerId layer, const Activations& input);
+  // Waits for the part.
+  static absl::Status Take(Member& member, ExpertPart part);
   void DropUnreadable(ExpertPart part);
+  // What the backend is given: what it runs from here on runs when they are there.
+  const std::byte* Weights(const PartBytes& part);
   void GatherInputs(const Activations& input);
   Activations GateAndUp();
   // Those whose matrix has arrived first, together.

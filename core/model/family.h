@@ -14,7 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/model/spec.h"
-#include "core/store/store.h"
+#include "core/store/description.h"
 
 namespace moed {
 

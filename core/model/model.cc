@@ -8,6 +8,7 @@
 #include "core/model/scratch.h"
 #include "core/model/spec_check.h"
 #include "core/model/weights.h"
+#include "core/store/store.h"
 
 namespace moed {
 namespace {

@@ -13,9 +13,12 @@
 #include "core/kernels/backend.h"
 #include "core/model/kv_pool.h"
 #include "core/model/spec.h"
-#include "core/store/store.h"
+#include "core/store/description.h"
 
 namespace moed {
+
+class ReadBackend;
+class StoreReader;
 
 // Consecutive tokens of one sequence in one step: a piece of a prompt, or one token to decode.
 struct SequenceChunk {

@@ -8,6 +8,7 @@
 #include "core/base/status.h"
 #include "core/model/family.h"
 #include "core/store/expert_norms.h"
+#include "core/store/store.h"
 
 namespace moed {
 namespace {

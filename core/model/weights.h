@@ -8,9 +8,12 @@
 #include "core/base/buffer.h"
 #include "core/kernels/backend.h"
 #include "core/model/spec.h"
-#include "core/store/store.h"
+#include "core/store/description.h"
 
 namespace moed {
+
+class ReadBackend;
+class StoreReader;
 
 // down(silu(gate x) * (up x))
 struct FfnWeights {

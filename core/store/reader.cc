@@ -4,6 +4,7 @@
 #include "core/base/buffer.h"
 #include "core/base/check.h"
 #include "core/base/status.h"
+#include "core/io/file.h"
 #include "core/io/read_backend.h"
 #include "core/store/checksum.h"
 #include "core/store/header.h"
@@ -39,6 +40,9 @@ absl::Status ReadThrough(ReadBackend& reads, uint64_t offset, std::span<std::byt
 }
 
 }  // namespace
+
+const std::string& StoreReader::path() const { return file_->path(); }
+uint64_t StoreReader::file_bytes() const { return file_->size(); }
 
 absl::StatusOr<std::unique_ptr<StoreReader>> StoreReader::Open(const std::string& path) {
   MOED_ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file, OpenBuffered(path));

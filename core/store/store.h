@@ -12,12 +12,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/base/ids.h"
-#include "core/io/file.h"
-#include "core/io/read_backend.h"
 #include "core/store/description.h"
 #include "core/store/layout.h"
 
 namespace moed {
+
+class RandomAccessFile;
+class ReadBackend;
 
 // An opened, validated store: header checked against its checksum, every offset inside the file. Immutable, thread-safe.
 class StoreReader {
@@ -28,8 +29,8 @@ class StoreReader {
   static absl::StatusOr<std::unique_ptr<StoreReader>> Open(std::shared_ptr<const RandomAccessFile> file);
 
   const StoreDescription& description() const { return description_; }
-  const std::string& path() const { return file_->path(); }
-  uint64_t file_bytes() const { return file_->size(); }
+  const std::string& path() const;
+  uint64_t file_bytes() const;
   uint64_t expert_bytes(Precision precision) const { return description_.precisions[precision].record_bytes; }
   // Sum over all experts at the reference precision.
   uint64_t all_expert_bytes() const;

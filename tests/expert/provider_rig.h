@@ -180,10 +180,12 @@ inline void ExpectRightBytes(const ReadyExpert& ready, LayerId layer) {
   const StoreDescription& description = ExpertStore::Get().description();
   for (int p = 0; p < kExpertParts; ++p) {
     const auto part = static_cast<ExpertPart>(p);
-    const auto bytes = ready.handle.Part(part);
-    ASSERT_TRUE(bytes.ok()) << bytes.status();
+    const auto found = ready.handle.Part(part);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(found->memory, MemoryKind::kHost);
+    EXPECT_EQ(found->ready, nullptr);
     const std::string expected = SegmentContents(description, {layer, ready.expert, ready.precision}, part);
-    EXPECT_TRUE(std::ranges::equal(*bytes, Bytes(expected)))
+    EXPECT_TRUE(std::ranges::equal(found->bytes, Bytes(expected)))
         << "layer " << layer.value() << " expert " << ready.expert << " part " << p;
   }
 }

@@ -58,6 +58,8 @@ class MemoryProvider final : public ExpertProvider {
   std::function<void(LayerId, std::span<float>)> mask_router;
   std::function<void(const LayerRouting&)> on_begin;
   int token_gate_inputs = 0;
+  const ReadyEvent* ready = nullptr;  // of every part
+  int pins() const { return pins_; }
 
   void OnSequenceStart(SequenceId) override {}
   void OnSequenceEnd(SequenceId) override {}
@@ -124,10 +126,10 @@ class MemoryProvider final : public ExpertProvider {
  private:
   struct Expert final : internal::PinnedExpert {
     Expert(MemoryProvider& provider, ExpertKey key, Buffer record) : provider(provider), key(key), record(std::move(record)) {}
-    absl::StatusOr<std::span<const std::byte>> WaitPart(ExpertPart part) override {
+    absl::StatusOr<PartBytes> WaitPart(ExpertPart part) override {
       const std::optional<ExpertFault>& fault = provider.fault_;
       if (fault && fault->key == key && fault->part && part >= *fault->part) return fault->status;
-      return parts[static_cast<size_t>(part)];
+      return PartBytes{.bytes = parts[static_cast<size_t>(part)], .ready = provider.ready};
     }
     bool HasPart(ExpertPart) const override { return !provider.random_ || (*provider.random_)() % 2 == 0; }
     void Unpin() override { --provider.pins_; }

@@ -73,6 +73,7 @@ struct ModelSetup {
   int own_step_tokens = 0;
   KvFormat kv_format = KvFormat::kF32;
   Trace* trace = nullptr;
+  ComputeBackend* use_backend = nullptr;  // in place of one by its name; outlives the model
 };
 
 using Logits = std::vector<std::vector<float>>;  // [wanted token][vocabulary]
@@ -104,7 +105,8 @@ class PackedModel {
     EXPECT_TRUE(kv.ok()) << kv.status();
     kv_ = *std::move(kv);
     const ModelOptions options = {setup.max_step_tokens, spec->max_positions, setup.logits_rows, setup.own_step_tokens};
-    auto model = Model::Load(store, *spec, options, *backend_, *kv_, setup.trace);
+    auto model =
+        Model::Load(store, *spec, options, setup.use_backend != nullptr ? *setup.use_backend : *backend_, *kv_, setup.trace);
     EXPECT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);
   }

@@ -38,6 +38,7 @@ class SlowBackend final : public ComputeBackend {
   int threads() const override { return next_.threads(); }
   void Fence() override { next_.Fence(); }
   bool Idle() const override { return next_.Idle(); }
+  void Await(const ReadyEvent& event) override { next_.Await(event); }
   void Embed(const MatrixView& matrix, std::span<const TokenId> tokens, float* y) override { next_.Embed(matrix, tokens, y); }
   void GatherRows(const float* x, int cols, std::span<const int32_t> rows, float* y) override {
     next_.GatherRows(x, cols, rows, y);

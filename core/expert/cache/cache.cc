@@ -255,7 +255,7 @@ ReadyExpert ExpertCache::HandOut(Item& item) {
   return ready;
 }
 
-absl::StatusOr<std::span<const std::byte>> ExpertCache::WaitPart(Slot& slot, ExpertPart part) {
+absl::StatusOr<PartBytes> ExpertCache::WaitPart(Slot& slot, ExpertPart part) {
   absl::MutexLock lock(&mutex_);
   const auto settled = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return HasPart(slot, part) || slot.state == SlotState::kFailed;
@@ -263,7 +263,7 @@ absl::StatusOr<std::span<const std::byte>> ExpertCache::WaitPart(Slot& slot, Exp
   AwaitCounted(absl::Condition(&settled), slot.key.expert);
   if (!HasPart(slot, part)) return slot.status;
   const ExpertSegment& segment = store_.description().precisions[slot.key.precision].segments[EnumIndex(part)];
-  return slot.bytes.subspan(segment.offset, segment.bytes);
+  return PartBytes{.bytes = slot.bytes.subspan(segment.offset, segment.bytes)};
 }
 
 bool ExpertCache::Settled(const Slot& slot, ExpertPart part) const {

@@ -94,7 +94,7 @@ class ExpertCache final : Loader::Listener {
   // One record's stay. Everything but key and bytes (constant while reads are under way) is guarded by the cache's lock.
   struct Slot final : LoadTarget, internal::PinnedExpert {
     explicit Slot(ExpertCache& owner) : cache(owner) {}
-    absl::StatusOr<std::span<const std::byte>> WaitPart(ExpertPart part) override { return cache.WaitPart(*this, part); }
+    absl::StatusOr<PartBytes> WaitPart(ExpertPart part) override { return cache.WaitPart(*this, part); }
     bool HasPart(ExpertPart part) const override { return cache.Settled(*this, part); }
     void Unpin() override { cache.Unpin(*this); }
 
@@ -132,7 +132,7 @@ class ExpertCache final : Loader::Listener {
   struct Residents;
 
   // cache.cc: demands, handing out, pins.
-  absl::StatusOr<std::span<const std::byte>> WaitPart(Slot& slot, ExpertPart part);
+  absl::StatusOr<PartBytes> WaitPart(Slot& slot, ExpertPart part);
   bool Settled(const Slot& slot, ExpertPart part) const;
   void Unpin(Slot& slot);
   void Want(const WantedExpert& wanted, const Action& action, std::span<const SequenceUse> uses, Phase phase)

@@ -115,9 +115,9 @@ TEST_F(LoadOrder, GateAndUpAreThereBeforeTheRecordEnds) {
   ASSERT_TRUE(reads_.Complete(At(kFirst, 6)));
   const std::optional<ReadyExpert> ready = provider->Next();
   for (const ExpertPart part : {ExpertPart::kGate, ExpertPart::kUp}) {
-    const auto bytes = ready->handle.Part(part);
-    ASSERT_TRUE(bytes.ok()) << bytes.status();
-    EXPECT_TRUE(std::ranges::equal(*bytes, Bytes(SegmentContents(ExpertStore::Get().description(), {kFirst, 6}, part))));
+    const auto found = ready->handle.Part(part);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_TRUE(std::ranges::equal(found->bytes, Bytes(SegmentContents(ExpertStore::Get().description(), {kFirst, 6}, part))));
   }
   EXPECT_THAT(reads_.pending(), ElementsAre(down));
   std::thread device([&] { reads_.CompleteAll(); });
