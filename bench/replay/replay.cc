@@ -120,16 +120,16 @@ absl::StatusOr<ReplayResult> Replay(const ReplaySetup& setup, std::unique_ptr<Ev
   Player player(*provider, disk, setup.times.layer_seconds);
   ReplayResult before;
   size_t done = 0;
-  uint64_t sequence = 0;
+  uint64_t started = 0;
   for (const RoutingTrace* trace : setup.traces) {
     before = Count(*provider, disk, record_bytes);
     for (const TraceSequence& sequence : trace->sequences) {
-      provider->OnSequenceStart(SequenceId(++sequence));
+      provider->OnSequenceStart(SequenceId(++started));
       for (size_t token = sequence.first; token < sequence.first + sequence.tokens; ++token) {
-        MOED_RETURN_IF_ERROR(player.PlayToken(*trace, token, SequenceId(sequence)));
+        MOED_RETURN_IF_ERROR(player.PlayToken(*trace, token, SequenceId(started)));
         if (++done % kProgressTokens == 0) setup.progress(done);
       }
-      provider->OnSequenceEnd(SequenceId(sequence));
+      provider->OnSequenceEnd(SequenceId(started));
     }
   }
   while (!disk.idle()) disk.AwaitRead();
