@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Runs every target of tests/fuzz, two at a time, each from its corpus, all together for SECONDS. usage: fuzz.sh SECONDS [TARGET...]
+# An input that does harm is left in build/check/fuzz/found; once mended it belongs into tests/fuzz/corpus/TARGET.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+seconds=$1; shift
+targets=("$@")
+[ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(basename -a -s .cc $(grep -l LLVMFuzzerTestOneInput tests/fuzz/*.cc))
+each=$(((seconds * 2 + ${#targets[@]} - 1) / ${#targets[@]}))
+memory=/dev/shm  # many small files
+[ -w "$memory" ] || memory=${TMPDIR:-/tmp}
+found=$PWD/build/check/fuzz/found
+mkdir -p "$found"
+
+one() {
+  local target=$1 log=build/check/fuzz/$1.log scratch status=0
+  scratch=$(mktemp -d -p "$memory")
+  mkdir "$scratch"/{files,inputs}
+  TMPDIR=$scratch/files LSAN_OPTIONS=suppressions=$PWD/tools/sanitizers/leaks.supp build/check/fuzz/fuzz_"$target" "$scratch/inputs" \
+    tests/fuzz/corpus/"$target" -seed=1 -max_total_time="$each" -timeout=10 -rss_limit_mb=2048 \
+    -artifact_prefix="$found/$target-" >"$log" 2>&1 || status=$?
+  rm -rf "$scratch"
+  if [ "$status" != 0 ]; then
+    cat "$log"
+    echo "fuzz_$target failed"
+    return 255  # ends xargs
+  fi
+  printf '%-22s %s\n' "$target" "$(grep -o 'Done.*' "$log" | tail -n 1)"
+}
+export -f one
+export each found memory
+printf '%s\n' "${targets[@]}" | xargs -P 2 -I{} bash -c 'one {}'
