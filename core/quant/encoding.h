@@ -17,7 +17,7 @@ namespace moed {
 enum class QuantizerId : uint8_t {
   // To nearest, with scales (and offsets) that make a block's squared error small; the float formats' own rounding.
   kRtn,
-  // Half-quadratic quantisation: offsets that make a sparse norm of a block's error small (quant/lines.h).
+  // Half-quadratic quantisation: offsets that make a sparse norm of a block's error small (quant/line_fit.h).
   kHqq,
   // Channel-wise linear: one scale for a whole row, from its largest magnitude, repeated in every block of the row.
   kChannel,

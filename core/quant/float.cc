@@ -1,5 +1,5 @@
 // f32, f16, bf16: the weights themselves, column after column.
-#include "core/quant/block_formats.h"
+#include "core/quant/codecs.h"
 
 namespace moed::quant {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "core/base/check.h"
 #include "core/base/status.h"
-#include "core/quant/block_formats.h"
+#include "core/quant/codecs.h"
 
 namespace moed {
 namespace {

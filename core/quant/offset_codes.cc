@@ -1,6 +1,6 @@
 // q2, q3, q4a: weight = d * q + m, one float16 scale and one float16 offset a row of a block.
-#include "core/quant/block_formats.h"
-#include "core/quant/lines.h"
+#include "core/quant/codecs.h"
+#include "core/quant/line_fit.h"
 
 namespace moed::quant {
 namespace {
@@ -48,32 +48,32 @@ using Q4A = Codes<4>;
 template <class Format, class Choose>
 void Encode(const float* weights, std::byte* out, const Choose& choose) {
   std::memset(out + kCodesOffset, 0, Format::kBytes);
-  for (int first_row = 0; first_row < kPanelRows; first_row += kLaneRows) {
-    const LaneColumns columns = Transpose(weights, first_row);
+  for (int first_row = 0; first_row < kPanelRows; first_row += kRowsTogether) {
+    const FourRowsColumns columns = Transpose(weights, first_row);
     const Lines lines = choose(columns, first_row);
-    const Lanes inverse = InverseOrZero(lines.scale);
-    for (int lane = 0; lane < kLaneRows; ++lane) {
+    const FourRows inverse = InverseOrZero(lines.scale);
+    for (int lane = 0; lane < kRowsTogether; ++lane) {
       Store(out + 2 * (first_row + lane), FloatToFloat16(lines.scale[lane]));
       Store(out + kOffsetsOffset + 2 * (first_row + lane), FloatToFloat16(lines.offset[lane]));
     }
     for (int column = 0; column < kBlockColumns; ++column) {
-      const Lanes code = CodeOn(lines, inverse, columns.at[column], Format::kLargest);
-      for (int lane = 0; lane < kLaneRows; ++lane) {
+      const FourRows code = CodeOn(lines, inverse, columns.at[column], Format::kLargest);
+      for (int lane = 0; lane < kRowsTogether; ++lane) {
         Format::Put(out + kCodesOffset, first_row + lane, column, static_cast<int>(code[lane]));
       }
     }
   }
 }
 
-template <class Format, Lines (*kLines)(const LaneColumns&, float)>
+template <class Format, Lines (*kLines)(const FourRowsColumns&, float)>
 void EncodeBlock(const float* weights, std::byte* out) {
-  Encode<Format>(weights, out, [](const LaneColumns& columns, int) { return kLines(columns, Format::kLargest); });
+  Encode<Format>(weights, out, [](const FourRowsColumns& columns, int) { return kLines(columns, Format::kLargest); });
 }
 
 template <class Format>
 void EncodeChannel(const float* weights, const float* row_largest, std::byte* out) {
-  Encode<Format>(weights, out, [row_largest](const LaneColumns&, int first_row) {
-    return SymmetricLines(Load<Lanes>(reinterpret_cast<const std::byte*>(row_largest + first_row)), Format::kLargest);
+  Encode<Format>(weights, out, [row_largest](const FourRowsColumns&, int first_row) {
+    return SymmetricLines(Load<FourRows>(reinterpret_cast<const std::byte*>(row_largest + first_row)), Format::kLargest);
   });
 }
 

@@ -1,8 +1,8 @@
 // q4: weight = d * (q - 8), one float16 scale a row of a block, q in 0..15.
 #include <cmath>
 
-#include "core/quant/block_formats.h"
-#include "core/quant/lanes.h"
+#include "core/quant/codecs.h"
+#include "core/quant/four_rows.h"
 
 namespace moed::quant {
 namespace {
@@ -14,19 +14,19 @@ constexpr float kZeroCode = 8;
 constexpr int kCandidates = 8;  // scales tried on each side of the plain one
 
 // q - 8.
-Lanes Level(Lanes weight, Lanes inverse_scale) { return RoundWithin(weight * inverse_scale, -kZeroCode, kZeroCode - 1); }
+FourRows Level(FourRows weight, FourRows inverse_scale) { return RoundWithin(weight * inverse_scale, -kZeroCode, kZeroCode - 1); }
 
 struct Choice {
-  Lanes scale;
-  Lanes squared_error;
+  FourRows scale;
+  FourRows squared_error;
 };
 
 // Keeps, per row, whichever of `best` and `scale` has the smaller sum of squared errors.
-void KeepBetter(const LaneColumns& columns, Lanes scale, Choice& best) {
-  const Lanes inverse = InverseOrZero(scale);
-  Lanes error = Splat(0);
-  for (const Lanes& weight : columns.at) {
-    const Lanes miss = weight - scale * Level(weight, inverse);
+void KeepBetter(const FourRowsColumns& columns, FourRows scale, Choice& best) {
+  const FourRows inverse = InverseOrZero(scale);
+  FourRows error = Splat(0);
+  for (const FourRows& weight : columns.at) {
+    const FourRows miss = weight - scale * Level(weight, inverse);
     error += miss * miss;
   }
   best.scale = Select(error < best.squared_error, scale, best.scale);
@@ -34,12 +34,12 @@ void KeepBetter(const LaneColumns& columns, Lanes scale, Choice& best) {
 }
 
 // The scale that fits best the codes which `scale` gives.
-Lanes Refit(const LaneColumns& columns, Lanes scale) {
-  const Lanes inverse = InverseOrZero(scale);
-  Lanes cross = Splat(0);
-  Lanes square = Splat(0);
-  for (const Lanes& weight : columns.at) {
-    const Lanes level = Level(weight, inverse);
+FourRows Refit(const FourRowsColumns& columns, FourRows scale) {
+  const FourRows inverse = InverseOrZero(scale);
+  FourRows cross = Splat(0);
+  FourRows square = Splat(0);
+  for (const FourRows& weight : columns.at) {
+    const FourRows level = Level(weight, inverse);
     cross += level * weight;
     square += level * level;
   }
@@ -47,9 +47,9 @@ Lanes Refit(const LaneColumns& columns, Lanes scale) {
 }
 
 // The weight of greatest magnitude maps to -8, the longer side of the range; scales around that one share the error better.
-Lanes ChooseScales(const LaneColumns& columns) {
-  Lanes extreme = Splat(0);
-  for (const Lanes& weight : columns.at) extreme = Select(weight * weight > extreme * extreme, weight, extreme);
+FourRows ChooseScales(const FourRowsColumns& columns) {
+  FourRows extreme = Splat(0);
+  for (const FourRows& weight : columns.at) extreme = Select(weight * weight > extreme * extreme, weight, extreme);
   Choice best{Splat(0), Splat(HUGE_VALF)};
   for (int step = -kCandidates; step <= kCandidates; ++step) {
     KeepBetter(columns, AsFloat16(extreme / Splat(-kZeroCode + 0.125f * static_cast<float>(step))), best);
@@ -61,16 +61,16 @@ Lanes ChooseScales(const LaneColumns& columns) {
 // Four rows at a time: `choose(columns, first_row)` gives their scales.
 template <class Choose>
 void Encode(const float* weights, std::byte* out, const Choose& choose) {
-  for (int first_row = 0; first_row < kPanelRows; first_row += kLaneRows) {
-    const LaneColumns columns = Transpose(weights, first_row);
-    const Lanes scales = choose(columns, first_row);
-    const Lanes inverse = InverseOrZero(scales);
-    for (int lane = 0; lane < kLaneRows; ++lane) Store(out + 2 * (first_row + lane), FloatToFloat16(scales[lane]));
+  for (int first_row = 0; first_row < kPanelRows; first_row += kRowsTogether) {
+    const FourRowsColumns columns = Transpose(weights, first_row);
+    const FourRows scales = choose(columns, first_row);
+    const FourRows inverse = InverseOrZero(scales);
+    for (int lane = 0; lane < kRowsTogether; ++lane) Store(out + 2 * (first_row + lane), FloatToFloat16(scales[lane]));
     for (int column = 0; column < kHalfColumns; ++column) {
-      const Lanes low = Level(columns.at[column], inverse) + Splat(kZeroCode);
-      const Lanes high = Level(columns.at[kHalfColumns + column], inverse) + Splat(kZeroCode);
+      const FourRows low = Level(columns.at[column], inverse) + Splat(kZeroCode);
+      const FourRows high = Level(columns.at[kHalfColumns + column], inverse) + Splat(kZeroCode);
       std::byte* at = out + kCodesOffset + kVectorBytes * (column / kGroupColumns) + column % kGroupColumns;
-      for (int lane = 0; lane < kLaneRows; ++lane) {
+      for (int lane = 0; lane < kRowsTogether; ++lane) {
         at[kGroupColumns * (first_row + lane)] = std::byte(static_cast<int>(low[lane]) | static_cast<int>(high[lane]) << 4);
       }
     }
@@ -80,13 +80,13 @@ void Encode(const float* weights, std::byte* out, const Choose& choose) {
 }  // namespace
 
 void EncodeQ4(const float* weights, std::byte* out) {
-  Encode(weights, out, [](const LaneColumns& columns, int) { return ChooseScales(columns); });
+  Encode(weights, out, [](const FourRowsColumns& columns, int) { return ChooseScales(columns); });
 }
 
 // Codes -7..7.
 void EncodeQ4Channel(const float* weights, const float* row_largest, std::byte* out) {
-  Encode(weights, out, [row_largest](const LaneColumns&, int first_row) {
-    return AsFloat16(Load<Lanes>(reinterpret_cast<const std::byte*>(row_largest + first_row)) / Splat(kZeroCode - 1));
+  Encode(weights, out, [row_largest](const FourRowsColumns&, int first_row) {
+    return AsFloat16(Load<FourRows>(reinterpret_cast<const std::byte*>(row_largest + first_row)) / Splat(kZeroCode - 1));
   });
 }
 

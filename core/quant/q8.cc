@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/quant/block_formats.h"
+#include "core/quant/codecs.h"
 #include "core/quant/rounding.h"
 
 namespace moed::quant {

@@ -8,7 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "core/base/ids.h"
-#include "core/tokenizer/spec.h"
+#include "core/tokenizer/tokenizer_spec.h"
 #include "core/tokenizer/vocabulary.h"
 
 namespace moed {

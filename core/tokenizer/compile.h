@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/tokenizer/blob.h"
-#include "core/tokenizer/spec.h"
+#include "core/tokenizer/tokenizer_spec.h"
 
 namespace moed {
 

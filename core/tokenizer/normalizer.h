@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/tokenizer/spec.h"
 #include "core/tokenizer/text_pattern.h"
+#include "core/tokenizer/tokenizer_spec.h"
 
 namespace moed {
 

@@ -8,8 +8,8 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "core/tokenizer/spec.h"
 #include "core/tokenizer/text_pattern.h"
+#include "core/tokenizer/tokenizer_spec.h"
 
 namespace moed {
 

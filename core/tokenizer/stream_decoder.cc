@@ -1,6 +1,6 @@
 #include <utility>
 
-#include "core/tokenizer/decoder.h"
+#include "core/tokenizer/piece_decoder.h"
 #include "core/tokenizer/tokenizer.h"
 #include "core/tokenizer/tokenizer_impl.h"
 #include "core/tokenizer/unicode.h"

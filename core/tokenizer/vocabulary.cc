@@ -3,7 +3,7 @@
 #include <xxhash.h>
 
 #include "core/base/status.h"
-#include "core/tokenizer/spec.h"
+#include "core/tokenizer/tokenizer_spec.h"
 
 namespace moed {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/quant/half.h"
-#include "core/quant/lines.h"
+#include "core/quant/line_fit.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -113,7 +113,7 @@ TEST(Encodings, EveryOneIsFiniteAndWithinTheWeights) {
 // error e = 0.6 - 1 = -0.4. Shrunk by |e|^(-1/4) / 10 = 0.12574 it is s = -0.27426; z = mean(q - (x - s)) = (1 - 0.6 - 0.27426)
 // / 32.
 TEST(HalfQuadratic, OneStepByHand) {
-  quant::LaneColumns columns{};
+  quant::FourRowsColumns columns{};
   columns.at[5] = quant::Splat(3);
   columns.at[9] = quant::Splat(0.6f);
   const quant::Lines range = quant::RangeLines(columns, 3);
@@ -133,7 +133,7 @@ TEST(HalfQuadratic, OneStepByHand) {
 // 16 weights of 0.3 and 14 of 1.3 between one 0 and one 3: one unit apart, so moving the offset by 0.3 makes 30 of 32 exact and
 // leaves the range's ends off by 0.3.
 TEST(HalfQuadratic, MostWeightsComeRightAndFarOnesStayFar) {
-  quant::LaneColumns columns{};
+  quant::FourRowsColumns columns{};
   for (int i = 0; i < 30; ++i) columns.at[i] = quant::Splat(i < 16 ? 0.3f : 1.3f);
   columns.at[30] = quant::Splat(0);
   columns.at[31] = quant::Splat(3);
@@ -147,11 +147,11 @@ TEST(HalfQuadratic, NeverRaisesTheSparseErrorAndMostlyLowersIt) {
   for (FormatId format : kOffsetFormats) {
     int lower = 0, all = 0;
     for (uint32_t seed = 0; seed < 50; ++seed) {
-      const quant::LaneColumns columns = quant::Transpose(Gaussian(8 * 32, seed).data(), 0);
+      const quant::FourRowsColumns columns = quant::Transpose(Gaussian(8 * 32, seed).data(), 0);
       const float largest_code = LargestCode(format);
-      const quant::Lanes before = quant::SparseError(columns, quant::RangeLines(columns, largest_code), largest_code);
-      const quant::Lanes after = quant::SparseError(columns, quant::HalfQuadraticLines(columns, largest_code), largest_code);
-      for (int lane = 0; lane < quant::kLaneRows; ++lane, ++all) {
+      const quant::FourRows before = quant::SparseError(columns, quant::RangeLines(columns, largest_code), largest_code);
+      const quant::FourRows after = quant::SparseError(columns, quant::HalfQuadraticLines(columns, largest_code), largest_code);
+      for (int lane = 0; lane < quant::kRowsTogether; ++lane, ++all) {
         EXPECT_LE(after[lane], before[lane]);
         lower += after[lane] < before[lane];
       }

@@ -2,7 +2,7 @@
 #include <immintrin.h>
 
 #include "core/kernels/cpu/avx2.h"
-#include "core/kernels/cpu/block_formats.h"
+#include "core/kernels/cpu/unsigned_blocks.h"
 #include "core/kernels/cpu/vectors256.h"
 
 namespace moed {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/tokenizer/spec.h"
+#include "core/tokenizer/tokenizer_spec.h"
 
 namespace moed {
 

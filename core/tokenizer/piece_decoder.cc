@@ -1,4 +1,4 @@
-#include "core/tokenizer/decoder.h"
+#include "core/tokenizer/piece_decoder.h"
 
 #include "core/tokenizer/unicode.h"
 

@@ -1,4 +1,4 @@
-#include "core/tokenizer/spec.h"
+#include "core/tokenizer/tokenizer_spec.h"
 
 #include "core/base/status.h"
 #include "core/tokenizer/blob.h"

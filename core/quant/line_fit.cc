@@ -1,4 +1,4 @@
-#include "core/quant/lines.h"
+#include "core/quant/line_fit.h"
 
 #include <cmath>
 
@@ -13,25 +13,25 @@ constexpr int kHalfQuadraticRounds = 20;
 constexpr float kBeta = 10;
 constexpr float kKappa = 1.01f;
 
-Lanes Magnitude(Lanes x) { return Select(x < Splat(0), -x, x); }
+FourRows Magnitude(FourRows x) { return Select(x < Splat(0), -x, x); }
 
-Lanes Root(Lanes x) {
-  for (int lane = 0; lane < kLaneRows; ++lane) x[lane] = std::sqrt(x[lane]);
+FourRows Root(FourRows x) {
+  for (int lane = 0; lane < kRowsTogether; ++lane) x[lane] = std::sqrt(x[lane]);
   return x;
 }
 
 // The error of `lines` with the codes they give, and the lines that fit those codes best.
 struct Fit {
-  Lanes squared_error;
+  FourRows squared_error;
   Lines next;
 };
 
-Fit Evaluate(const LaneColumns& columns, const Lines& lines, float largest_code) {
-  const Lanes inverse = InverseOrZero(lines.scale);
-  Lanes error = Splat(0), codes = Splat(0), squares = Splat(0), sum = Splat(0), cross = Splat(0);
-  for (const Lanes& weight : columns.at) {
-    const Lanes code = CodeOn(lines, inverse, weight, largest_code);
-    const Lanes miss = weight - (lines.scale * code + lines.offset);
+Fit Evaluate(const FourRowsColumns& columns, const Lines& lines, float largest_code) {
+  const FourRows inverse = InverseOrZero(lines.scale);
+  FourRows error = Splat(0), codes = Splat(0), squares = Splat(0), sum = Splat(0), cross = Splat(0);
+  for (const FourRows& weight : columns.at) {
+    const FourRows code = CodeOn(lines, inverse, weight, largest_code);
+    const FourRows miss = weight - (lines.scale * code + lines.offset);
     error += miss * miss;
     codes += code;
     squares += code * code;
@@ -39,16 +39,16 @@ Fit Evaluate(const LaneColumns& columns, const Lines& lines, float largest_code)
     cross += code * weight;
   }
   // Zero, and so is the scale, where one code stands everywhere.
-  const Lanes determinant = Splat(kCount) * squares - codes * codes;
-  const Lanes scale = AsFloat16((Splat(kCount) * cross - codes * sum) * InverseOrZero(determinant));
+  const FourRows determinant = Splat(kCount) * squares - codes * codes;
+  const FourRows scale = AsFloat16((Splat(kCount) * cross - codes * sum) * InverseOrZero(determinant));
   return {error, {scale, AsFloat16((sum - scale * codes) / Splat(kCount))}};
 }
 
 // Keeps, per row, whichever line has the smaller error.
 struct Best {
   Lines lines;
-  Lanes error = Splat(HUGE_VALF);
-  void Offer(const Lines& other, Lanes other_error) {
+  FourRows error = Splat(HUGE_VALF);
+  void Offer(const Lines& other, FourRows other_error) {
     lines.scale = Select(other_error < error, other.scale, lines.scale);
     lines.offset = Select(other_error < error, other.offset, lines.offset);
     error = Select(other_error < error, other_error, error);
@@ -58,21 +58,21 @@ struct Best {
 // The sparse error of `lines`, and the offset for the codes they give when all but the shrunken part of their errors is made
 // good.
 struct SparseFit {
-  Lanes error;
-  Lanes next_offset;
+  FourRows error;
+  FourRows next_offset;
 };
 
-SparseFit EvaluateSparse(const LaneColumns& columns, const Lines& lines, float largest_code, float beta) {
-  const Lanes inverse = InverseOrZero(lines.scale);
-  Lanes total = Splat(0);
-  Lanes sum = Splat(0);  // of q - (x - s)
-  for (const Lanes& weight : columns.at) {
-    const Lanes code = CodeOn(lines, inverse, weight, largest_code);
-    const Lanes error = (weight - (lines.scale * code + lines.offset)) * inverse;
-    const Lanes magnitude = Magnitude(error), root = Root(magnitude), fourth_root = Root(root);
+SparseFit EvaluateSparse(const FourRowsColumns& columns, const Lines& lines, float largest_code, float beta) {
+  const FourRows inverse = InverseOrZero(lines.scale);
+  FourRows total = Splat(0);
+  FourRows sum = Splat(0);  // of q - (x - s)
+  for (const FourRows& weight : columns.at) {
+    const FourRows code = CodeOn(lines, inverse, weight, largest_code);
+    const FourRows error = (weight - (lines.scale * code + lines.offset)) * inverse;
+    const FourRows magnitude = Magnitude(error), root = Root(magnitude), fourth_root = Root(root);
     total += root * fourth_root;
-    const Lanes left = magnitude - Splat(1) / (Splat(beta) * fourth_root);  // minus infinity for 0
-    const Lanes kept = Select(left > Splat(0), left, Splat(0));
+    const FourRows left = magnitude - Splat(1) / (Splat(beta) * fourth_root);  // minus infinity for 0
+    const FourRows kept = Select(left > Splat(0), left, Splat(0));
     sum += code - (weight * inverse - Select(error < Splat(0), -kept, kept));
   }
   return {total, AsFloat16(-lines.scale * (sum / Splat(kCount)))};
@@ -80,16 +80,16 @@ SparseFit EvaluateSparse(const LaneColumns& columns, const Lines& lines, float l
 
 }  // namespace
 
-Lines RangeLines(const LaneColumns& columns, float largest_code) {
-  Lanes low = columns.at[0], high = columns.at[0];
-  for (const Lanes& weight : columns.at) {
+Lines RangeLines(const FourRowsColumns& columns, float largest_code) {
+  FourRows low = columns.at[0], high = columns.at[0];
+  for (const FourRows& weight : columns.at) {
     low = Select(weight < low, weight, low);
     high = Select(weight > high, weight, high);
   }
   return {AsFloat16((high - low) / Splat(largest_code)), AsFloat16(low)};
 }
 
-Lines LeastSquaresLines(const LaneColumns& columns, float largest_code) {
+Lines LeastSquaresLines(const FourRowsColumns& columns, float largest_code) {
   Lines lines = RangeLines(columns, largest_code);
   Best best{lines};
   for (int round = 0; round < kLeastSquaresRounds; ++round) {
@@ -100,11 +100,11 @@ Lines LeastSquaresLines(const LaneColumns& columns, float largest_code) {
   return best.lines;
 }
 
-Lanes SparseError(const LaneColumns& columns, const Lines& lines, float largest_code) {
+FourRows SparseError(const FourRowsColumns& columns, const Lines& lines, float largest_code) {
   return EvaluateSparse(columns, lines, largest_code, kBeta).error;
 }
 
-Lines HalfQuadraticLines(const LaneColumns& columns, float largest_code) {
+Lines HalfQuadraticLines(const FourRowsColumns& columns, float largest_code) {
   Lines lines = RangeLines(columns, largest_code);
   Best best{lines};
   float beta = kBeta;
@@ -117,8 +117,8 @@ Lines HalfQuadraticLines(const LaneColumns& columns, float largest_code) {
   return best.lines;
 }
 
-Lines SymmetricLines(Lanes largest, float largest_code) {
-  const Lanes scale = AsFloat16(Splat(2) * largest / Splat(largest_code));
+Lines SymmetricLines(FourRows largest, float largest_code) {
+  const FourRows scale = AsFloat16(Splat(2) * largest / Splat(largest_code));
   return {scale, AsFloat16(-scale * Splat(largest_code / 2))};
 }
 
