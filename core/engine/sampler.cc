@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/base/exponential.h"
 #include "core/base/status.h"
 
 namespace moed {
@@ -105,7 +106,7 @@ void Sampler::Weigh(std::span<const float> logits, const SamplingParams& params,
     if ((logits[i] - highest) / params.temperature > kLowestLogRatio) kept_.push_back(static_cast<int32_t>(i));
   }
   if (params.top_k > 0) KeepTopK(logits, params.top_k);
-  for (int32_t id : kept_) weights_[id] = std::exp((logits[id] - highest) / params.temperature);
+  for (int32_t id : kept_) weights_[id] = Exponential((logits[id] - highest) / params.temperature);
 }
 
 void Sampler::KeepTopK(std::span<const float> logits, int count) {

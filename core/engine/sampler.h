@@ -1,14 +1,16 @@
 // From logits to the next token. The operations, in this order:
-//   1 logit_bias             added
-//   2 repetition_penalty     once for each token seen in prompt or answer: a positive logit is divided by it, a negative one
-//   multiplied 3 frequency, presence    logit -= frequency * count in the answer + presence * (count > 0) 4 forbidden tokens can
-//   not be chosen 5 temperature 0: the highest logit, the lowest id among equals. Otherwise logits / temperature, softmax, and
-//   then 6 top_k                  the k most likely; 7 top_p: the fewest most likely of those whose probabilities sum to top_p of
-//   what
-//                            step 6 left; 8 min_p: those not below min_p times the highest probability
+//   1 logit_bias           added
+//   2 repetition_penalty   once for each token seen in prompt or answer: a positive logit is divided by it, a negative one
+//                          multiplied
+//   3 frequency, presence  logit -= frequency * count in the answer + presence * (count > 0)
+//   4 forbidden tokens     can not be chosen
+//   5 temperature          0: the highest logit, the lowest id among equals. Otherwise logits / temperature, softmax, and then
+//   6 top_k                the k most likely
+//   7 top_p                the fewest most likely of those whose probabilities sum to top_p of what step 6 left
+//   8 min_p                those not below min_p times the highest probability
 //   9 one draw from what is left, with a random number that depends on (seed, length of the sequence) alone
 // Equal logits rank by id, so that the result does not depend on the sorting algorithm. A token less likely than e^-50 times the
-// most likely one is never drawn.
+// most likely one is never drawn. Probabilities are made by base/exponential.h, so that machines do not differ.
 #pragma once
 
 #include <cstdint>

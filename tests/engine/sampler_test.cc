@@ -11,6 +11,8 @@
 #include <random>
 #include <set>
 
+#include "core/base/exponential.h"
+
 namespace moed {
 namespace {
 
@@ -260,7 +262,7 @@ int NaiveSample(const std::vector<float>& logits, const SamplingParams& params, 
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return logits[a] > logits[b]; });
   const float highest = logits[order[0]];
-  auto weight = [&](int id) { return std::exp((logits[id] - highest) / params.temperature); };
+  auto weight = [&](int id) { return Exponential((logits[id] - highest) / params.temperature); };
   if (params.top_k > 0) order.resize(std::min<size_t>(order.size(), params.top_k));
   double total = 0;
   for (int id : order) total += weight(id);
@@ -297,6 +299,20 @@ TEST(SamplerTest, AgreesWithANaiveTwin) {
       EXPECT_EQ(sampler.Sample(logits, params, {uint64_t(round), {}, 0, {}})->value(), NaiveSample(logits, params, round))
           << "size " << size << " round " << round;
     }
+  }
+}
+
+// A library's exponential differs in the last place at the first two, so that the other token would be kept or dropped.
+TEST(SamplerTest, ProbabilitiesAreOurOwnExponentialToTheBit) {
+  for (float logit : {-0x1.000016p+0f, -0x1.00028ep+0f, -0.1f, -2.5f}) {
+    SamplingParams params;
+    params.min_p = Exponential(logit);
+    const std::vector<float> logits = {logit, 0.0f};
+    uint64_t seed = 0;
+    while (UniformAt(seed, 0) * (params.min_p + 1.0) >= params.min_p) ++seed;  // draws the first, if it is kept
+    EXPECT_EQ(Pick(logits, params, {.seed = seed}), 0) << logit;
+    params.min_p = std::nextafter(params.min_p, 1.0f);
+    EXPECT_EQ(Pick(logits, params, {.seed = seed}), 1) << logit;
   }
 }
 
