@@ -7,7 +7,7 @@ namespace moed {
 InputForms InputForms::Of(std::initializer_list<FormatId> formats) {
   InputForms forms;
   for (const FormatId format : formats) {
-    const bool integers = FormatOf(format).integer_activations;
+    const bool integers = FormatOf(format).integer_activations();
     forms = forms | InputForms{.values = !integers, .codes = integers};
   }
   return forms;

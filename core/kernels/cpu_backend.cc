@@ -124,17 +124,17 @@ Activations CpuBackend::Gather(const Activations& from, std::span<const int32_t>
 
 void CpuBackend::RunPanels(const MatMulJob& job, int begin, int end) const {
   const Activations& x = *job.input;
-  kernels_.mat_mul[static_cast<int>(job.weights.format)]({.weights = reinterpret_cast<const unsigned char*>(job.weights.data),
-                                                          .rows = job.weights.rows,
-                                                          .blocks = Blocks(job.weights.cols),
-                                                          .tokens = x.tokens,
-                                                          .values = x.values,
-                                                          .codes = x.codes,
-                                                          .scales = x.scales,
-                                                          .sums = x.sums,
-                                                          .output = job.output,
-                                                          .output_stride = job.output_stride},
-                                                         begin, end);
+  kernels_.mat_mul.of[static_cast<int>(job.weights.format)]({.weights = reinterpret_cast<const unsigned char*>(job.weights.data),
+                                                             .rows = job.weights.rows,
+                                                             .blocks = Blocks(job.weights.cols),
+                                                             .tokens = x.tokens,
+                                                             .values = x.values,
+                                                             .codes = x.codes,
+                                                             .scales = x.scales,
+                                                             .sums = x.sums,
+                                                             .output = job.output,
+                                                             .output_stride = job.output_stride},
+                                                            begin, end);
 }
 
 // The panels of all jobs, one job after the other, are one index space.

@@ -6,10 +6,9 @@
 #include <stdint.h>
 
 #include "core/kernels/kv_rows.h"
+#include "core/quant/format_id.h"
 
 namespace moed {
-
-inline constexpr int kFormatCount = 8;
 
 // One product over a packed matrix; rows of `output` beyond `rows` are never written.
 struct MatMulArguments {
@@ -87,9 +86,16 @@ static inline HeadArguments HeadOf(HeadArguments a, int head) {
   return a;
 }
 
+// Computes the rows of panels [begin, end).
+using MatMulFunction = void (*)(const MatMulArguments& arguments, int begin, int end);
+
+// One for each format there is: see products.h.
+struct Products {
+  MatMulFunction of[kFormatCount];  // indexed by FormatId
+};
+
 struct KernelTable {
-  // Indexed by FormatId. Computes the rows of panels [begin, end).
-  void (*mat_mul[kFormatCount])(const MatMulArguments& arguments, int begin, int end);
+  Products mat_mul;
   void (*prepare)(const PrepareArguments& arguments);
   void (*rms_norm)(const float* x, const float* weight, float eps, int cols, float* y);
   void (*rope)(const RopeArguments& arguments);

@@ -6,6 +6,7 @@
 
 #include "core/kernels/kernel_table.h"
 #include "core/kernels/math.h"
+#include "core/kernels/products.h"
 #include "core/quant/format.h"
 #include "core/quant/half.h"
 
@@ -31,28 +32,24 @@ T Load(const unsigned char* at) {
 
 float LoadHalf(const unsigned char* array, int row) { return Float16ToFloat(Load<uint16_t>(array + 2 * row)); }
 
-struct F32 {
-  static constexpr int kBytes = 4;
-  static float Weight(const unsigned char* at) { return Load<float>(at); }
-};
-struct F16 {
-  static constexpr int kBytes = 2;
-  static float Weight(const unsigned char* at) { return Float16ToFloat(Load<uint16_t>(at)); }
-};
-struct BF16 {
-  static constexpr int kBytes = 2;
-  static float Weight(const unsigned char* at) { return BFloat16ToFloat(Load<uint16_t>(at)); }
+// A row of a panel times a token, for each format: its row in the table of products. Float rows: element k into partial k mod 8,
+// over the padded width, as vectors do.
+template <class Element, float (*kWiden)(Element)>
+struct FloatFormat {
+  static constexpr int kPanelBlockBytes = sizeof(Element) * kPanelRows * kBlockColumns;
+  static float Row(const MatMulArguments& a, const unsigned char* panel, int row, int token) {
+    const int width = a.blocks * kBlockColumns;
+    const float* x = a.values + static_cast<int64_t>(token) * width;
+    float partial[kLanes] = {};
+    for (int k = 0; k < width; ++k) {
+      const float weight = kWiden(Load<Element>(panel + sizeof(Element) * (kPanelRows * k + row)));
+      partial[k % kLanes] = std::fma(weight, x[k], partial[k % kLanes]);
+    }
+    return LaneSum(partial);
+  }
 };
 
-// Over the padded width, as vectors do.
-template <class Element>
-float FloatRow(const MatMulArguments& a, const unsigned char* panel, int row, int token) {
-  const int width = a.blocks * kBlockColumns;
-  const float* x = a.values + static_cast<int64_t>(token) * width;
-  float sum = 0;
-  for (int k = 0; k < width; ++k) sum = std::fma(Element::Weight(panel + Element::kBytes * (kPanelRows * k + row)), x[k], sum);
-  return sum;
-}
+float Same(float weight) { return weight; }
 
 struct Q8 {
   static constexpr int kBytes = 272;
@@ -106,30 +103,51 @@ struct WithOffset {
 };
 
 template <class Block>
-float BlockRow(const MatMulArguments& a, const unsigned char* panel, int row, int token) {
-  const int64_t first = static_cast<int64_t>(token) * a.blocks;
-  float sum = 0;
-  for (int b = 0; b < a.blocks; ++b) {
-    sum = Block::Add(panel + static_cast<int64_t>(b) * Block::kBytes, row, a.codes + (first + b) * kBlockColumns,
-                     a.scales[first + b], a.sums[first + b], sum);
+struct BlockFormat {
+  static constexpr int kPanelBlockBytes = Block::kBytes;
+  static float Row(const MatMulArguments& a, const unsigned char* panel, int row, int token) {
+    const int64_t first = static_cast<int64_t>(token) * a.blocks;
+    float sum = 0;
+    for (int b = 0; b < a.blocks; ++b) {
+      sum = Block::Add(panel + static_cast<int64_t>(b) * Block::kBytes, row, a.codes + (first + b) * kBlockColumns,
+                       a.scales[first + b], a.sums[first + b], sum);
+    }
+    return sum;
   }
-  return sum;
-}
+};
 
-template <int kPanelBlockBytes, float (*kRow)(const MatMulArguments&, const unsigned char*, int, int)>
-void MatMul(const MatMulArguments& a, int begin, int end) {
-  for (int token = 0; token < a.tokens; ++token) {
-    for (int row = begin * kPanelRows; row < end * kPanelRows && row < a.rows; ++row) {
-      const unsigned char* panel = a.weights + static_cast<int64_t>(row / kPanelRows) * a.blocks * kPanelBlockBytes;
-      a.output[token * a.output_stride + row] = kRow(a, panel, row % kPanelRows, token);
+// The rows of the formats.
+template <FormatId kFormat>
+struct ScalarFormat;
+template <>
+struct ScalarFormat<FormatId::kF32> : FloatFormat<float, Same> {};
+template <>
+struct ScalarFormat<FormatId::kF16> : FloatFormat<uint16_t, Float16ToFloat> {};
+template <>
+struct ScalarFormat<FormatId::kBF16> : FloatFormat<uint16_t, BFloat16ToFloat> {};
+template <>
+struct ScalarFormat<FormatId::kQ8> : BlockFormat<Q8> {};
+template <>
+struct ScalarFormat<FormatId::kQ4> : BlockFormat<Q4> {};
+template <>
+struct ScalarFormat<FormatId::kQ2> : BlockFormat<WithOffset<Q2Codes>> {};
+template <>
+struct ScalarFormat<FormatId::kQ4A> : BlockFormat<WithOffset<Q4ACodes>> {};
+template <>
+struct ScalarFormat<FormatId::kQ3> : BlockFormat<WithOffset<Q3Codes>> {};
+
+struct Scalar {
+  template <FormatId kFormat>
+  static void MatMul(const MatMulArguments& a, int begin, int end) {
+    using Format = ScalarFormat<kFormat>;
+    for (int token = 0; token < a.tokens; ++token) {
+      for (int row = begin * kPanelRows; row < end * kPanelRows && row < a.rows; ++row) {
+        const unsigned char* panel = a.weights + static_cast<int64_t>(row / kPanelRows) * a.blocks * Format::kPanelBlockBytes;
+        a.output[token * a.output_stride + row] = Format::Row(a, panel, row % kPanelRows, token);
+      }
     }
   }
-}
-
-template <class Element>
-constexpr auto kFloatMatMul = MatMul<Element::kBytes * kPanelRows * kBlockColumns, FloatRow<Element>>;
-template <class Block>
-constexpr auto kBlockMatMul = MatMul<Block::kBytes, BlockRow<Block>>;
+};
 
 // Magnitudes compare as integers, which puts NaN above infinity; a block with either has a NaN scale, so that it shows.
 void QuantizeBlock(const float* x, int8_t* codes, float* scale, int32_t* sum) {
@@ -221,8 +239,7 @@ void Add(float* y, const float* x, int64_t n) {
 }  // namespace
 
 const KernelTable kScalarKernels = {
-    .mat_mul = {kFloatMatMul<F32>, kFloatMatMul<F16>, kFloatMatMul<BF16>, kBlockMatMul<Q8>, kBlockMatMul<Q4>,
-                kBlockMatMul<WithOffset<Q2Codes>>, kBlockMatMul<WithOffset<Q4ACodes>>, kBlockMatMul<WithOffset<Q3Codes>>},
+    .mat_mul = kProducts<Scalar>,
     .prepare = Prepare,
     .rms_norm = RmsNorm,
     .rope = Rope,

@@ -8,7 +8,7 @@
 
 #include "core/base/check.h"
 #include "core/base/status.h"
-#include "core/quant/codecs.h"
+#include "core/quant/codec.h"
 
 namespace moed {
 namespace {
@@ -21,42 +21,23 @@ constexpr Quantizer kQuantizers[] = {
     {QuantizerId::kChannel, "channel", "one scale a row, from its largest magnitude"},
 };
 
-// `row_largest`: of the whole rows, null where no row of the table needs it.
-using EncodeBlock = void (*)(const float* weights, const float* row_largest, std::byte* out);
-
-template <void (*kEncode)(const float*, std::byte*)>
-void Blockwise(const float* weights, const float*, std::byte* out) {
-  kEncode(weights, out);
-}
-
-// What the quantizers but rtn make; rtn makes every format.
-struct Encoder {
-  QuantizerId quantizer;
-  FormatId format;
-  EncodeBlock encode;
-  bool whole_rows;
-};
-constexpr Encoder kEncoders[] = {
-    {QuantizerId::kHqq, FormatId::kQ2, Blockwise<quant::EncodeQ2Hqq>, false},
-    {QuantizerId::kHqq, FormatId::kQ4A, Blockwise<quant::EncodeQ4AHqq>, false},
-    {QuantizerId::kHqq, FormatId::kQ3, Blockwise<quant::EncodeQ3Hqq>, false},
-    {QuantizerId::kChannel, FormatId::kQ8, quant::EncodeQ8Channel, true},
-    {QuantizerId::kChannel, FormatId::kQ4, quant::EncodeQ4Channel, true},
-    {QuantizerId::kChannel, FormatId::kQ2, quant::EncodeQ2Channel, true},
-    {QuantizerId::kChannel, FormatId::kQ4A, quant::EncodeQ4AChannel, true},
-    {QuantizerId::kChannel, FormatId::kQ3, quant::EncodeQ3Channel, true},
-};
-
-const Encoder* FindEncoder(QuantizerId quantizer, FormatId format) {
-  const auto found = std::find_if(std::begin(kEncoders), std::end(kEncoders),
-                                  [&](const Encoder& e) { return e.quantizer == quantizer && e.format == format; });
-  return found == std::end(kEncoders) ? nullptr : found;
+// `row_largest`: of the whole rows, read by kChannel alone.
+void EncodeBlock(const quant::Codec& codec, QuantizerId quantizer, const float* weights, const float* row_largest,
+                 std::byte* out) {
+  switch (quantizer) {
+    case QuantizerId::kRtn:
+      return codec.nearest(weights, out);
+    case QuantizerId::kHqq:
+      return codec.half_quadratic(weights, out);
+    case QuantizerId::kChannel:
+      return codec.channel(weights, row_largest, out);
+  }
 }
 
 std::string FormatsOf(QuantizerId quantizer) {
   std::vector<std::string_view> names;
-  for (const Encoder& encoder : kEncoders) {
-    if (encoder.quantizer == quantizer) names.push_back(FormatOf(encoder.format).name);
+  for (const Format& format : Formats()) {
+    if (Makes(quantizer, format.id)) names.push_back(format.name);
   }
   return JoinNames(names, [](std::string_view name) { return name; });
 }
@@ -112,7 +93,16 @@ void RowLargest(const float* matrix, int rows, int cols, int panel, float (&larg
 std::span<const Quantizer> Quantizers() { return kQuantizers; }
 
 bool Makes(QuantizerId quantizer, FormatId format) {
-  return quantizer == QuantizerId::kRtn || FindEncoder(quantizer, format) != nullptr;
+  const quant::Codec& codec = FormatOf(format).codec;
+  switch (quantizer) {
+    case QuantizerId::kRtn:
+      return true;
+    case QuantizerId::kHqq:
+      return codec.half_quadratic != nullptr;
+    case QuantizerId::kChannel:
+      return codec.channel != nullptr;
+  }
+  return false;
 }
 
 absl::StatusOr<Encoding> ParseEncoding(std::string_view text) {
@@ -146,21 +136,16 @@ absl::Status EncodeRows(const Encoding& encoding, const float* weights, int rows
   MOED_CHECK(out.size() == PackedBytes(encoding.format, rows, cols));
   MOED_CHECK(Makes(encoding.quantizer, encoding.format));
   const Format& format = FormatOf(encoding.format);
-  const Encoder* encoder = FindEncoder(encoding.quantizer, encoding.format);  // null: to nearest
   std::byte* at = out.data();
   for (int panel = 0; panel < Panels(rows); ++panel) {
-    float row_largest[kPanelRows];
-    if (encoder != nullptr && encoder->whole_rows) RowLargest(weights, rows, cols, panel, row_largest);
+    float row_largest[kPanelRows] = {};
+    if (encoding.quantizer == QuantizerId::kChannel) RowLargest(weights, rows, cols, panel, row_largest);
     for (int block = 0; block < Blocks(cols); ++block) {
       float gathered[kBlockWeights];
       if (!GatherBlock(weights, rows, cols, panel, block, format.largest, gathered)) {
         return MisfitError(format, weights, rows, cols, first_row);
       }
-      if (encoder == nullptr) {
-        format.encode_block(gathered, at);
-      } else {
-        encoder->encode(gathered, row_largest, at);
-      }
+      EncodeBlock(format.codec, encoding.quantizer, gathered, row_largest, at);
       at += format.panel_block_bytes;
     }
   }

@@ -1,11 +1,9 @@
 // f32, f16, bf16: the weights themselves, column after column.
-#include "core/quant/codecs.h"
+#include "core/quant/codec.h"
 
 namespace moed::quant {
 namespace {
 
-uint16_t ToFloat16(float w) { return FloatToFloat16(w); }
-uint16_t ToBFloat16(float w) { return FloatToBFloat16(w); }
 float Same(float w) { return w; }
 
 template <class Element, Element (*kConvert)(float)>
@@ -26,12 +24,8 @@ void DecodeRow(const std::byte* in, int row, float* weights) {
 
 }  // namespace
 
-void EncodeF32(const float* weights, std::byte* out) { Encode<float, Same>(weights, out); }
-void EncodeF16(const float* weights, std::byte* out) { Encode<uint16_t, ToFloat16>(weights, out); }
-void EncodeBF16(const float* weights, std::byte* out) { Encode<uint16_t, ToBFloat16>(weights, out); }
-
-void DecodeRowF32(const std::byte* in, int row, float* weights) { DecodeRow<float, Same>(in, row, weights); }
-void DecodeRowF16(const std::byte* in, int row, float* weights) { DecodeRow<uint16_t, Float16ToFloat>(in, row, weights); }
-void DecodeRowBF16(const std::byte* in, int row, float* weights) { DecodeRow<uint16_t, BFloat16ToFloat>(in, row, weights); }
+const Codec kF32Codec = {Encode<float, Same>, DecodeRow<float, Same>};
+const Codec kF16Codec = {Encode<uint16_t, FloatToFloat16>, DecodeRow<uint16_t, Float16ToFloat>};
+const Codec kBF16Codec = {Encode<uint16_t, FloatToBFloat16>, DecodeRow<uint16_t, BFloat16ToFloat>};
 
 }  // namespace moed::quant

@@ -24,29 +24,28 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "core/quant/format_id.h"
 
 namespace moed {
 
-inline constexpr int kPanelRows = 8;
-inline constexpr int kBlockColumns = 32;
-
-// Stored in files: never renumber.
-enum class FormatId : uint8_t { kF32 = 0, kF16 = 1, kBF16 = 2, kQ8 = 3, kQ4 = 4, kQ2 = 5, kQ4A = 6, kQ3 = 7 };
+namespace quant {
+struct Codec;
+}
 
 struct Format {
   FormatId id;
   std::string_view name;     // "q8"
   size_t panel_block_bytes;  // bytes of 8 rows x 32 columns
-  bool integer_activations;  // true: products with int8-quantised activations; false: with float activations
-  float largest;             // greatest magnitude of a weight that it can hold
-  // `weights`: 8 x 32 row-major, magnitudes up to `largest` (checked by EncodeRows). `out`, `in`: panel_block_bytes.
-  // Round to nearest; encoding.h has the other ways.
-  void (*encode_block)(const float* weights, std::byte* out);
-  void (*decode_block)(const std::byte* in, float* weights);
-  void (*decode_row)(const std::byte* in, int row, float* weights);  // row 0..7 of the block, 32 weights
+  // Of these, float16 scales and offsets at its start; the codes behind them are multiplied with int8-quantised activations.
+  // 0: the weights themselves, multiplied with float activations.
+  size_t scale_bytes;
+  float largest;              // greatest magnitude of a weight that it can hold
+  const quant::Codec& codec;  // scalar encode and decode (codec.h); EncodeRows and DecodeRow are built on it
+
+  bool integer_activations() const { return scale_bytes > 0; }
 };
 
-// The table. Order is that of FormatId.
+// The table (format_table.cc). Order is that of FormatId.
 std::span<const Format> Formats();
 const Format& FormatOf(FormatId id);
 // INVALID_ARGUMENT naming the known formats.

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/quant/codecs.h"
+#include "core/quant/codec.h"
 #include "core/quant/rounding.h"
 
 namespace moed::quant {

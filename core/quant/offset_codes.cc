@@ -1,5 +1,5 @@
 // q2, q3, q4a: weight = d * q + m, one float16 scale and one float16 offset a row of a block.
-#include "core/quant/codecs.h"
+#include "core/quant/codec.h"
 #include "core/quant/line_fit.h"
 
 namespace moed::quant {
@@ -86,28 +86,16 @@ void DecodeRow(const std::byte* in, int row, float* weights) {
   }
 }
 
+template <class Format>
+constexpr Codec kCodec = {.nearest = EncodeBlock<Format, LeastSquaresLines>,
+                          .decode_row = DecodeRow<Format>,
+                          .half_quadratic = EncodeBlock<Format, HalfQuadraticLines>,
+                          .channel = EncodeChannel<Format>};
+
 }  // namespace
 
-void EncodeQ2(const float* weights, std::byte* out) { EncodeBlock<Q2, LeastSquaresLines>(weights, out); }
-void EncodeQ3(const float* weights, std::byte* out) { EncodeBlock<Q3, LeastSquaresLines>(weights, out); }
-void EncodeQ4A(const float* weights, std::byte* out) { EncodeBlock<Q4A, LeastSquaresLines>(weights, out); }
-
-void EncodeQ2Hqq(const float* weights, std::byte* out) { EncodeBlock<Q2, HalfQuadraticLines>(weights, out); }
-void EncodeQ3Hqq(const float* weights, std::byte* out) { EncodeBlock<Q3, HalfQuadraticLines>(weights, out); }
-void EncodeQ4AHqq(const float* weights, std::byte* out) { EncodeBlock<Q4A, HalfQuadraticLines>(weights, out); }
-
-void EncodeQ2Channel(const float* weights, const float* row_largest, std::byte* out) {
-  EncodeChannel<Q2>(weights, row_largest, out);
-}
-void EncodeQ3Channel(const float* weights, const float* row_largest, std::byte* out) {
-  EncodeChannel<Q3>(weights, row_largest, out);
-}
-void EncodeQ4AChannel(const float* weights, const float* row_largest, std::byte* out) {
-  EncodeChannel<Q4A>(weights, row_largest, out);
-}
-
-void DecodeRowQ2(const std::byte* in, int row, float* weights) { DecodeRow<Q2>(in, row, weights); }
-void DecodeRowQ3(const std::byte* in, int row, float* weights) { DecodeRow<Q3>(in, row, weights); }
-void DecodeRowQ4A(const std::byte* in, int row, float* weights) { DecodeRow<Q4A>(in, row, weights); }
+const Codec kQ2Codec = kCodec<Q2>;
+const Codec kQ3Codec = kCodec<Q3>;
+const Codec kQ4ACodec = kCodec<Q4A>;
 
 }  // namespace moed::quant

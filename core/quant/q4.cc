@@ -1,7 +1,7 @@
 // q4: weight = d * (q - 8), one float16 scale a row of a block, q in 0..15.
 #include <cmath>
 
-#include "core/quant/codecs.h"
+#include "core/quant/codec.h"
 #include "core/quant/four_rows.h"
 
 namespace moed::quant {
@@ -77,20 +77,18 @@ void Encode(const float* weights, std::byte* out, const Choose& choose) {
   }
 }
 
-}  // namespace
-
-void EncodeQ4(const float* weights, std::byte* out) {
+void EncodeNearest(const float* weights, std::byte* out) {
   Encode(weights, out, [](const FourRowsColumns& columns, int) { return ChooseScales(columns); });
 }
 
 // Codes -7..7.
-void EncodeQ4Channel(const float* weights, const float* row_largest, std::byte* out) {
+void EncodeChannel(const float* weights, const float* row_largest, std::byte* out) {
   Encode(weights, out, [row_largest](const FourRowsColumns&, int first_row) {
     return AsFloat16(Load<FourRows>(reinterpret_cast<const std::byte*>(row_largest + first_row)) / Splat(kZeroCode - 1));
   });
 }
 
-void DecodeRowQ4(const std::byte* in, int row, float* weights) {
+void DecodeRow(const std::byte* in, int row, float* weights) {
   const float scale = LoadScale(in, row);
   for (int column = 0; column < kHalfColumns; ++column) {
     const int v = column / kGroupColumns;
@@ -100,5 +98,9 @@ void DecodeRowQ4(const std::byte* in, int row, float* weights) {
     weights[kHalfColumns + column] = scale * (static_cast<float>(codes >> 4) - kZeroCode);
   }
 }
+
+}  // namespace
+
+const Codec kQ4Codec = {.nearest = EncodeNearest, .decode_row = DecodeRow, .channel = EncodeChannel};
 
 }  // namespace moed::quant

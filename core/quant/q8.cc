@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/quant/codecs.h"
+#include "core/quant/codec.h"
 #include "core/quant/rounding.h"
 
 namespace moed::quant {
@@ -28,15 +28,7 @@ float LargestMagnitude(const float* weights) {
   return largest;
 }
 
-}  // namespace
-
-void EncodeQ8(const float* weights, std::byte* out) {
-  float row_largest[kPanelRows];
-  for (int row = 0; row < kPanelRows; ++row) row_largest[row] = LargestMagnitude(weights + kBlockColumns * row);
-  EncodeQ8Channel(weights, row_largest, out);
-}
-
-void EncodeQ8Channel(const float* weights, const float* row_largest, std::byte* out) {
+void EncodeChannel(const float* weights, const float* row_largest, std::byte* out) {
   for (int row = 0; row < kPanelRows; ++row) {
     int8_t codes[kBlockColumns];
     Store(out + 2 * row, EncodeRow(weights + kBlockColumns * row, row_largest[row], codes));
@@ -46,7 +38,13 @@ void EncodeQ8Channel(const float* weights, const float* row_largest, std::byte* 
   }
 }
 
-void DecodeRowQ8(const std::byte* in, int row, float* weights) {
+void EncodeNearest(const float* weights, std::byte* out) {
+  float row_largest[kPanelRows];
+  for (int row = 0; row < kPanelRows; ++row) row_largest[row] = LargestMagnitude(weights + kBlockColumns * row);
+  EncodeChannel(weights, row_largest, out);
+}
+
+void DecodeRow(const std::byte* in, int row, float* weights) {
   const float scale = LoadScale(in, row);
   for (int column = 0; column < kBlockColumns; ++column) {
     const int v = column / kGroupColumns;
@@ -54,5 +52,9 @@ void DecodeRowQ8(const std::byte* in, int row, float* weights) {
     weights[column] = scale * Load<int8_t>(in + kCodesOffset + kVectorBytes * v + kGroupColumns * row + j);
   }
 }
+
+}  // namespace
+
+const Codec kQ8Codec = {.nearest = EncodeNearest, .decode_row = DecodeRow, .channel = EncodeChannel};
 
 }  // namespace moed::quant

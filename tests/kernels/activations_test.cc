@@ -11,8 +11,8 @@ constexpr InputForms kForms[] = {{.values = true}, {.codes = true}, kAllForms};
 TEST(InputForms, AreWhatTheFormatsRead) {
   for (const Format& format : Formats()) {
     const InputForms forms = InputForms::Of({format.id});
-    EXPECT_EQ(forms.codes, format.integer_activations) << format.name;
-    EXPECT_EQ(forms.values, !format.integer_activations) << format.name;
+    EXPECT_EQ(forms.codes, format.integer_activations()) << format.name;
+    EXPECT_EQ(forms.values, !format.integer_activations()) << format.name;
   }
   EXPECT_TRUE(InputForms::Of({FormatId::kQ4, FormatId::kF32}).Cover(kAllForms));
   EXPECT_TRUE(kAllForms.Cover(kForms[0]) && kAllForms.Cover(kForms[1]));

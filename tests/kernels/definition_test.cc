@@ -74,7 +74,7 @@ TEST_F(Definition, ProductsWithDecodedWeights) {
             input_norm += v * v;
           }
           // Quantised activations are off by at most half a step: 1/254 of the block's greatest.
-          const double relative = format.integer_activations ? 0.015 : 1e-5;
+          const double relative = format.integer_activations() ? 0.015 : 1e-5;
           EXPECT_NEAR(y[token * rows + row], truth, relative * std::sqrt(weight_norm * input_norm) + 1e-7)
               << format.name << " " << rows << "x" << cols << " row " << row;
         }

@@ -15,7 +15,14 @@ namespace {
 constexpr int kLengths[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12,  13,  14,  15,  16,
                             17, 23, 24, 31, 32, 33, 63, 64, 65, 96, 97, 100, 127, 250, 1000};
 
-constexpr FormatId kBlockFormats[] = {FormatId::kQ8, FormatId::kQ4, FormatId::kQ2, FormatId::kQ4A, FormatId::kQ3};
+// The formats of codes and scales, those of the weights themselves left out: one at least.
+std::vector<Format> BlockFormats() {
+  std::vector<Format> formats;
+  std::copy_if(Formats().begin(), Formats().end(), std::back_inserter(formats),
+               [](const Format& f) { return f.scale_bytes > 0; });
+  EXPECT_FALSE(formats.empty());
+  return formats;
+}
 
 class Exactness : public ::testing::TestWithParam<std::tuple<std::string_view, int>> {
  protected:
@@ -151,19 +158,17 @@ TEST_P(Exactness, MatMulOfAnyBytes) {
 // Every byte, so every code (and q8's -128, which no encoder writes), against the largest sums that activations make.
 TEST_P(Exactness, MatMulEveryCode) {
   const int cols = 64;
-  for (FormatId id : kBlockFormats) {
-    const size_t header = id == FormatId::kQ8 || id == FormatId::kQ4 ? 16 : 32;
-    const size_t bytes = FormatOf(id).panel_block_bytes;
-    PackedMatrix matrix = RandomMatrix(id, 32, cols, 1);
+  for (const Format& format : BlockFormats()) {
+    PackedMatrix matrix = RandomMatrix(format.id, 32, cols, 1);
     for (int fill = 0; fill < 256; ++fill) {
       for (size_t i = 0; i < matrix.bytes.size(); ++i) {
-        if (i % bytes >= header) matrix.bytes[i] = std::byte(fill);
+        if (i % format.panel_block_bytes >= format.scale_bytes) matrix.bytes[i] = std::byte(fill);
       }
       for (int tokens : {1, 3}) {
         for (float value : {1.0f, -1.0f}) {  // codes of 127 or -127 throughout
           const std::vector<float> x(tokens * cols, value);
           EXPECT_TRUE(SameBits(Multiply(*backend_, matrix.view, x, tokens), Multiply(*scalar_, matrix.view, x, tokens)))
-              << FormatOf(id).name << " " << fill;
+              << format.name << " " << fill;
         }
       }
     }
@@ -173,14 +178,14 @@ TEST_P(Exactness, MatMulEveryCode) {
 // float16 infinity and NaN as the scale of one row, or in one token's activations, show in that row or token alone.
 TEST_P(Exactness, MatMulNonFinite) {
   const int rows = 32, cols = 96, tokens = 5;
-  for (FormatId id : kBlockFormats) {
+  for (const Format& format : BlockFormats()) {
     for (uint16_t scale : {0x7c00, 0xfc00, 0x7e00}) {
-      PackedMatrix matrix = RandomMatrix(id, rows, cols, 2);
+      PackedMatrix matrix = RandomMatrix(format.id, rows, cols, 2);
       std::memcpy(matrix.bytes.data() + 3 * sizeof(scale), &scale, sizeof(scale));  // row 3, first block
       std::vector<float> x = Gaussian(tokens * cols, 3);
       x[2 * cols + 40] = std::numeric_limits<float>::infinity();
       const std::vector<float> y = Multiply(*backend_, matrix.view, x, tokens);
-      EXPECT_TRUE(SameBits(y, Multiply(*scalar_, matrix.view, x, tokens))) << FormatOf(id).name << " " << scale;
+      EXPECT_TRUE(SameBits(y, Multiply(*scalar_, matrix.view, x, tokens))) << format.name << " " << scale;
       for (int token = 0; token < tokens; ++token) {
         for (int row = 0; row < rows; ++row) {
           EXPECT_EQ(std::isfinite(y[token * rows + row]), token != 2 && row != 3) << token << " " << row;

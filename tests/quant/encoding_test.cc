@@ -17,8 +17,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr FormatId kOffsetFormats[] = {FormatId::kQ2, FormatId::kQ3, FormatId::kQ4A};
-
 std::vector<Encoding> Encodings() {
   std::vector<Encoding> encodings;
   for (const Quantizer& quantizer : Quantizers()) {
@@ -58,7 +56,20 @@ float HalfAt(const std::vector<std::byte>& bytes, size_t offset) {
       static_cast<uint16_t>(std::to_integer<int>(bytes[offset]) | std::to_integer<int>(bytes[offset + 1]) << 8));
 }
 
-float LargestCode(FormatId format) { return format == FormatId::kQ2 ? 3 : format == FormatId::kQ3 ? 7 : 15; }
+// The formats that `quantizer` makes: one at least.
+std::vector<FormatId> MadeBy(QuantizerId quantizer) {
+  std::vector<FormatId> made;
+  for (const Format& format : Formats()) {
+    if (Makes(quantizer, format.id)) made.push_back(format.id);
+  }
+  EXPECT_FALSE(made.empty());
+  return made;
+}
+
+float LargestCode(FormatId id) {
+  const Format& format = FormatOf(id);
+  return std::exp2(8.0f * static_cast<float>(format.panel_block_bytes - format.scale_bytes) / (8 * 32)) - 1;
+}
 
 TEST(Encodings, NamesAreReadBack) {
   for (const Encoding& encoding : Encodings()) {
@@ -144,7 +155,7 @@ TEST(HalfQuadratic, MostWeightsComeRightAndFarOnesStayFar) {
 }
 
 TEST(HalfQuadratic, NeverRaisesTheSparseErrorAndMostlyLowersIt) {
-  for (FormatId format : kOffsetFormats) {
+  for (FormatId format : MadeBy(QuantizerId::kHqq)) {
     int lower = 0, all = 0;
     for (uint32_t seed = 0; seed < 50; ++seed) {
       const quant::FourRowsColumns columns = quant::Transpose(Gaussian(8 * 32, seed).data(), 0);
@@ -165,7 +176,7 @@ TEST(HalfQuadratic, DoesNotDependOnTheUnit) {
   const std::vector<float> weights = Gaussian(8 * 32, 3);
   std::vector<float> doubled = weights;
   for (float& w : doubled) w *= 8;
-  for (FormatId format : kOffsetFormats) {
+  for (FormatId format : MadeBy(QuantizerId::kHqq)) {
     const std::vector<std::byte> one = Pack({format, QuantizerId::kHqq}, weights, 8, 32);
     const std::vector<std::byte> other = Pack({format, QuantizerId::kHqq}, doubled, 8, 32);
     EXPECT_TRUE(std::equal(one.begin() + 32, one.end(), other.begin() + 32)) << FormatOf(format).name;
@@ -178,11 +189,9 @@ TEST(Channel, OneScaleARowByHand) {
   std::vector<float> weights = Gaussian(rows * cols, 7, 0.1f);
   for (int row = 0; row < rows; ++row)
     weights[row * cols + 40 + row] = row % 2 == 0 ? std::ldexp(1.0f, row) : -std::ldexp(1.0f, row);
-  const struct {
-    FormatId format;
-    float steps;  // the range of levels, 2 x largest magnitude, has so many steps
-  } cases[] = {{FormatId::kQ8, 254}, {FormatId::kQ4, 14}, {FormatId::kQ2, 3}, {FormatId::kQ3, 7}, {FormatId::kQ4A, 15}};
-  for (const auto& [format, steps] : cases) {
+  for (FormatId format : MadeBy(QuantizerId::kChannel)) {
+    // The range of levels, 2 x largest magnitude, has so many steps; without an offset the lowest code is not used.
+    const float steps = LargestCode(format) - (FormatOf(format).scale_bytes == 16 ? 1 : 0);
     const std::vector<std::byte> packed = Pack({format, QuantizerId::kChannel}, weights, rows, cols);
     for (int row = 0; row < rows; ++row) {
       const float expected = std::ldexp(2.0f, row) / steps;

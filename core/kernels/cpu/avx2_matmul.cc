@@ -2,10 +2,11 @@
 #include <immintrin.h>
 
 #include "core/kernels/cpu/avx2.h"
-#include "core/kernels/cpu/unsigned_blocks.h"
+#include "core/kernels/cpu/vector_formats.h"
 #include "core/kernels/cpu/vectors256.h"
+#include "core/kernels/products.h"
 
-namespace moed::avx2 {
+namespace moed {
 namespace {
 
 // Keeps the compiler from collecting products to add them as a tree, for which the registers do not suffice.
@@ -60,12 +61,19 @@ struct NibbleQ8 : UnsignedQ8<Avx2> {
   }
 };
 
+struct Avx2Products {
+  template <FormatId kFormat>
+  static void MatMul(const MatMulArguments& a, int begin, int end) {
+    if constexpr (kFormat == FormatId::kQ8) {
+      MatMulFor<NibbleQ8, 1, 6>(a, begin, end);
+    } else {
+      MatMulFor<VectorFormat<kFormat, Avx2>, 2, 4>(a, begin, end);
+    }
+  }
+};
+
 }  // namespace
 
-void MatMulQ8(const MatMulArguments& a, int begin, int end) { MatMulFor<NibbleQ8, 1, 6>(a, begin, end); }
-void MatMulQ4(const MatMulArguments& a, int begin, int end) { MatMulFor<Q4<Avx2>, 2, 4>(a, begin, end); }
-void MatMulQ2(const MatMulArguments& a, int begin, int end) { MatMulFor<Q2<Avx2>, 2, 4>(a, begin, end); }
-void MatMulQ4A(const MatMulArguments& a, int begin, int end) { MatMulFor<Q4A<Avx2>, 2, 4>(a, begin, end); }
-void MatMulQ3(const MatMulArguments& a, int begin, int end) { MatMulFor<Q3<Avx2>, 2, 4>(a, begin, end); }
+const KernelTable kAvx2Kernels = avx2::Table(kProducts<Avx2Products>);
 
-}  // namespace moed::avx2
+}  // namespace moed

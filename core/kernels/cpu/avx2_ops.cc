@@ -404,6 +404,4 @@ void Add(float* y, const float* x, int64_t n) {
 
 }  // namespace avx2
 
-const KernelTable kAvx2Kernels = avx2::Table({avx2::MatMulQ8, avx2::MatMulQ4, avx2::MatMulQ2, avx2::MatMulQ4A, avx2::MatMulQ3});
-
 }  // namespace moed

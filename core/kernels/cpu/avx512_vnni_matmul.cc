@@ -2,8 +2,9 @@
 #include <immintrin.h>
 
 #include "core/kernels/cpu/avx2.h"
-#include "core/kernels/cpu/unsigned_blocks.h"
+#include "core/kernels/cpu/vector_formats.h"
 #include "core/kernels/cpu/vectors256.h"
+#include "core/kernels/products.h"
 
 namespace moed {
 namespace {
@@ -18,10 +19,20 @@ struct Vnni512 {
     const __m256i first = Vectors256::Load(at, 0);
     return _mm512_inserti64x4(_mm512_castsi256_si512(first), Vectors256::Load(at + panel_bytes, 0), 1);
   }
-  static inline Floats LoadHalves(const unsigned char* at, int64_t panel_bytes) {
+  static inline Floats LoadFloats(const unsigned char* at, int64_t panel_bytes) {
+    return _mm512_castsi512_ps(Load(at, panel_bytes));
+  }
+  // Eight halfwords of each panel.
+  static inline __m256i LoadHalfwords(const unsigned char* at, int64_t panel_bytes) {
     const __m128i first = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
     const __m128i second = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + panel_bytes));
-    return _mm512_cvtph_ps(_mm256_inserti128_si256(_mm256_castsi128_si256(first), second, 1));
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(first), second, 1);
+  }
+  static inline Floats LoadHalves(const unsigned char* at, int64_t panel_bytes) {
+    return _mm512_cvtph_ps(LoadHalfwords(at, panel_bytes));
+  }
+  static inline Floats LoadUpperHalves(const unsigned char* at, int64_t panel_bytes) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(LoadHalfwords(at, panel_bytes)), 16));
   }
   static inline Ints Group(const unsigned char* at) {
     int32_t group;
@@ -38,6 +49,7 @@ struct Vnni512 {
 
   static inline Floats Zero() { return _mm512_setzero_ps(); }
   static inline Floats ToFloats(Ints a) { return _mm512_cvtepi32_ps(a); }
+  static inline Floats Add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
   static inline Floats Multiply(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
   static inline Floats MultiplyAdd(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
 
@@ -57,13 +69,15 @@ struct Vnni512 {
 inline __m256i Dot256(__m256i sum, __m256i w, __m256i x) { return _mm256_dpbusd_epi32(sum, w, x); }
 using OnePanel = Vnni256<Dot256>;
 
-template <template <class> class Format>
-void MatMul(const MatMulArguments& a, int begin, int end) {
-  MatMulFor<Format<Vnni512>, 2, 6, Format<OnePanel>>(a, begin, end);
-}
+struct Avx512Vnni {
+  template <FormatId kFormat>
+  static void MatMul(const MatMulArguments& a, int begin, int end) {
+    MatMulFor<VectorFormat<kFormat, Vnni512>, 2, 6, VectorFormat<kFormat, OnePanel>>(a, begin, end);
+  }
+};
 
 }  // namespace
 
-const KernelTable kAvx512VnniKernels = avx2::Table({MatMul<UnsignedQ8>, MatMul<Q4>, MatMul<Q2>, MatMul<Q4A>, MatMul<Q3>});
+const KernelTable kAvx512VnniKernels = avx2::Table(kProducts<Avx512Vnni>);
 
 }  // namespace moed

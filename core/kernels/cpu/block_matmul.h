@@ -189,7 +189,7 @@ struct VectorTiles {
 // Wide: the format in the widest vectors; OnePanel: in vectors of one panel. With few tokens one panel at a time, since memory
 // gives most to a single stream of addresses.
 template <class Wide, int kVectors, int kTokens, class OnePanel = Wide>
-inline void MatMulFor(const MatMulArguments& a, int begin, int end) {
+inline void BlockMatMulFor(const MatMulArguments& a, int begin, int end) {
   if (a.tokens <= kFewTokens) {
     BlockMatMul<OnePanel, VectorTiles<OnePanel, 1, kFewTokens>, VectorTiles<OnePanel, 1, kFewTokens>>(a, begin, end);
   } else {

@@ -1,28 +1,9 @@
-// Between the files for 64-bit ARM: declarations only.
+// Between the files for 64-bit ARM: declarations, and what is gone once they are compiled.
 #pragma once
 
 #include "core/kernels/kernel_table.h"
 
 namespace moed::neon {
-
-// Rows of packed matrices, see MatMulArguments. These need nothing beyond the base architecture.
-void MatMulF32(const MatMulArguments& arguments, int begin, int end);
-void MatMulF16(const MatMulArguments& arguments, int begin, int end);
-void MatMulBF16(const MatMulArguments& arguments, int begin, int end);
-
-// Dot products of four bytes (SDOT).
-void DotprodQ8(const MatMulArguments& arguments, int begin, int end);
-void DotprodQ4(const MatMulArguments& arguments, int begin, int end);
-void DotprodQ2(const MatMulArguments& arguments, int begin, int end);
-void DotprodQ4A(const MatMulArguments& arguments, int begin, int end);
-void DotprodQ3(const MatMulArguments& arguments, int begin, int end);
-
-// Products of 2 x 8 with 8 x 2 bytes (SMMLA), where there are tokens enough; else SDOT.
-void I8mmQ8(const MatMulArguments& arguments, int begin, int end);
-void I8mmQ4(const MatMulArguments& arguments, int begin, int end);
-void I8mmQ2(const MatMulArguments& arguments, int begin, int end);
-void I8mmQ4A(const MatMulArguments& arguments, int begin, int end);
-void I8mmQ3(const MatMulArguments& arguments, int begin, int end);
 
 // Everything but the products.
 void Prepare(const PrepareArguments& arguments);
@@ -36,4 +17,22 @@ void Softmax(float* x, int n);
 void AddScaled(float* y, const float* x, float scale, int64_t n);
 void Add(float* y, const float* x, int64_t n);
 
+namespace {
+
+// The table of an instruction set that multiplies its own way.
+consteval KernelTable Table(const Products& products) {
+  return {
+      .mat_mul = products,
+      .prepare = Prepare,
+      .rms_norm = RmsNorm,
+      .rope = Rope,
+      .attention = {AttentionF32, AttentionF16, AttentionQ8},
+      .swi_glu = SwiGlu,
+      .softmax = Softmax,
+      .add_scaled = AddScaled,
+      .add = Add,
+  };
+}
+
+}  // namespace
 }  // namespace moed::neon

@@ -14,6 +14,7 @@ namespace {
 // bytes; with kThirdBits one more vector follows, bit g of whose bytes is the third bit of group g. An integer sum of products
 // begins with kBias * sum of the activations; `Add` is what one block contributes to four results.
 struct Q8 {
+  static constexpr bool kFloats = false;
   static constexpr int kHeader = 16;
   static constexpr int kVectors = 8;
   static constexpr int kBias = 0;
@@ -29,6 +30,7 @@ struct Q8 {
 };
 
 struct Q4 {
+  static constexpr bool kFloats = false;
   static constexpr int kHeader = 16;
   static constexpr int kVectors = 4;
   static constexpr int kBias = -8;
@@ -45,6 +47,7 @@ struct Q4 {
 };
 
 struct WithOffsets {
+  static constexpr bool kFloats = false;
   static constexpr int kHeader = 32;
   static constexpr int kBias = 0;
   static constexpr bool kThirdBits = false;

@@ -1,6 +1,7 @@
 // Products with quantised matrices by SDOT: lane r of a panel's two vectors is row r, and one register of activations serves
 // four groups of columns, lane by lane.
-#include "core/kernels/cpu/neon_blocks.h"
+#include "core/kernels/cpu/neon_formats.h"
+#include "core/kernels/products.h"
 
 namespace moed::neon {
 namespace {
@@ -75,12 +76,23 @@ void DotMatMul(const MatMulArguments& a, int begin, int end) {
   ForPanelGroups(begin, end, [&](int first, int last) { RunTiles<DotTile<Block>>(a, first, last); });
 }
 
+struct Dotprod {
+  template <FormatId kFormat>
+  static void MatMul(const MatMulArguments& a, int begin, int end) {
+    using Format = NeonFormat<kFormat>;
+    if constexpr (Format::kFloats) {
+      FloatMatMul<Format>(a, begin, end);
+    } else {
+      DotMatMul<Format>(a, begin, end);
+    }
+  }
+};
+
 }  // namespace
-
-void DotprodQ8(const MatMulArguments& a, int begin, int end) { DotMatMul<Q8>(a, begin, end); }
-void DotprodQ4(const MatMulArguments& a, int begin, int end) { DotMatMul<Q4>(a, begin, end); }
-void DotprodQ2(const MatMulArguments& a, int begin, int end) { DotMatMul<Q2>(a, begin, end); }
-void DotprodQ4A(const MatMulArguments& a, int begin, int end) { DotMatMul<Q4A>(a, begin, end); }
-void DotprodQ3(const MatMulArguments& a, int begin, int end) { DotMatMul<Q3>(a, begin, end); }
-
 }  // namespace moed::neon
+
+namespace moed {
+
+const KernelTable kNeonDotprodKernels = neon::Table(kProducts<neon::Dotprod>);
+
+}  // namespace moed

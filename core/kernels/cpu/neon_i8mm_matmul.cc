@@ -2,7 +2,8 @@
 // interleaved once for kPanelsTogether panels; a pair of rows comes from two neighbouring vectors of a block. The four lanes of a
 // result are (row, token), (row, next token), (next row, token), (next row, next token); each still does what the scalar
 // definition does.
-#include "core/kernels/cpu/neon_blocks.h"
+#include "core/kernels/cpu/neon_formats.h"
+#include "core/kernels/products.h"
 
 namespace moed::neon {
 namespace {
@@ -134,8 +135,9 @@ void RunPairs(const MatMulArguments& a, int begin, int end, int token) {
 }
 
 // The last tokens, fewer than four, are few enough for SDOT.
-template <class Block, void (*kFewTokens)(const MatMulArguments&, int, int)>
+template <FormatId kFormat>
 void PairMatMul(const MatMulArguments& a, int begin, int end) {
+  using Block = NeonFormat<kFormat>;
   ForPanelGroups(begin, end, [&](int first, int last) {
     int token = 0;
     for (; token + 8 <= a.tokens; token += 8) RunPairs<Block, 4>(a, first, last, token);
@@ -152,16 +154,27 @@ void PairMatMul(const MatMulArguments& a, int begin, int end) {
     rest.scales += block;
     rest.sums += block;
     rest.output += token * a.output_stride;
-    kFewTokens(rest, first, last);
+    kNeonDotprodKernels.mat_mul.of[static_cast<int>(kFormat)](rest, first, last);
   });
 }
 
+struct I8mm {
+  template <FormatId kFormat>
+  static void MatMul(const MatMulArguments& a, int begin, int end) {
+    using Format = NeonFormat<kFormat>;
+    if constexpr (Format::kFloats) {
+      FloatMatMul<Format>(a, begin, end);
+    } else {
+      PairMatMul<kFormat>(a, begin, end);
+    }
+  }
+};
+
 }  // namespace
-
-void I8mmQ8(const MatMulArguments& a, int begin, int end) { PairMatMul<Q8, DotprodQ8>(a, begin, end); }
-void I8mmQ4(const MatMulArguments& a, int begin, int end) { PairMatMul<Q4, DotprodQ4>(a, begin, end); }
-void I8mmQ2(const MatMulArguments& a, int begin, int end) { PairMatMul<Q2, DotprodQ2>(a, begin, end); }
-void I8mmQ4A(const MatMulArguments& a, int begin, int end) { PairMatMul<Q4A, DotprodQ4A>(a, begin, end); }
-void I8mmQ3(const MatMulArguments& a, int begin, int end) { PairMatMul<Q3, DotprodQ3>(a, begin, end); }
-
 }  // namespace moed::neon
+
+namespace moed {
+
+const KernelTable kNeonI8mmKernels = neon::Table(kProducts<neon::I8mm>);
+
+}  // namespace moed

@@ -14,8 +14,16 @@ struct Vectors256 {
   static constexpr int kBlocksAhead = 0;  // to prefetch where a tile has several tokens; 0 leaves it to the processor
 
   static inline Ints Load(const unsigned char* at, int64_t) { return _mm256_loadu_si256(reinterpret_cast<const Ints*>(at)); }
-  static inline Floats LoadHalves(const unsigned char* at, int64_t = 0) {
+  static inline Floats LoadHalves(const unsigned char* at, int64_t) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+  }
+  static inline Floats LoadFloats(const unsigned char* at, int64_t) {
+    return _mm256_loadu_ps(reinterpret_cast<const float*>(at));
+  }
+  // The upper halves of floats, the lower ones being zero.
+  static inline Floats LoadUpperHalves(const unsigned char* at, int64_t) {
+    const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
   }
   // Four bytes in every lane.
   static inline Ints Group(const unsigned char* at) {
@@ -23,7 +31,13 @@ struct Vectors256 {
     __builtin_memcpy(&group, at, 4);
     return _mm256_set1_epi32(group);
   }
-  static inline Floats Broadcast(const unsigned char* at) { return _mm256_castsi256_ps(Group(at)); }
+  static inline Floats Broadcast(const unsigned char* at) { return _mm256_broadcast_ss(reinterpret_cast<const float*>(at)); }
+  // Four floats, of which Lane<i> puts the i-th in every lane: fewer loads than Broadcast.
+  static inline Floats Four(const unsigned char* at) { return _mm256_broadcast_ps(reinterpret_cast<const __m128*>(at)); }
+  template <int kLane>
+  static inline Floats Lane(Floats four) {
+    return _mm256_permute_ps(four, 0x55 * kLane);
+  }
 
   static inline Ints And(Ints a, char bits) { return _mm256_and_si256(a, _mm256_set1_epi8(bits)); }
   static inline Ints Xor(Ints a, int bits) { return _mm256_xor_si256(a, _mm256_set1_epi8(static_cast<char>(bits))); }
@@ -33,6 +47,7 @@ struct Vectors256 {
 
   static inline Floats Zero() { return _mm256_setzero_ps(); }
   static inline Floats ToFloats(Ints a) { return _mm256_cvtepi32_ps(a); }
+  static inline Floats Add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
   static inline Floats Multiply(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
   static inline Floats MultiplyAdd(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
 

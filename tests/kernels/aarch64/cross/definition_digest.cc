@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "core/kernels/kernel_table.h"
@@ -42,15 +43,6 @@ void Print(const char* name, const std::vector<T>& values) {
   std::printf("%s %016llx\n", name, static_cast<unsigned long long>(digest));
 }
 
-struct WeightFormat {
-  FormatId id;
-  const char* name;
-  size_t panel_block_bytes;
-};
-constexpr WeightFormat kFormats[] = {{FormatId::kF32, "f32", 1024}, {FormatId::kF16, "f16", 512}, {FormatId::kBF16, "bf16", 512},
-                                     {FormatId::kQ8, "q8", 272},    {FormatId::kQ4, "q4", 144},   {FormatId::kQ2, "q2", 96},
-                                     {FormatId::kQ4A, "q4a", 160},  {FormatId::kQ3, "q3", 128}};
-
 void PrintProducts(Inputs& inputs) {
   constexpr int kTokens = 3, kRows = 30, kBlocks = 7, kCols = 200;
   std::vector<float> values(kTokens * kBlocks * kBlockColumns), scales(kTokens * kBlocks);
@@ -65,15 +57,15 @@ void PrintProducts(Inputs& inputs) {
   Print("codes", codes);
   Print("scales", scales);
   Print("sums", sums);
-  for (const WeightFormat& format : kFormats) {
+  for (const Format& format : Formats()) {
     std::vector<unsigned char> weights(format.panel_block_bytes * Panels(kRows) * kBlocks);
     // Without the highest bit of an exponent: floats and scales stay below 2.
     for (unsigned char& byte : weights) byte = static_cast<unsigned char>(inputs.Bits() & 0xbf);
     std::vector<float> output(kTokens * kRows);
-    kScalarKernels.mat_mul[static_cast<int>(format.id)](
+    kScalarKernels.mat_mul.of[static_cast<int>(format.id)](
         {weights.data(), kRows, kBlocks, kTokens, values.data(), codes.data(), scales.data(), sums.data(), output.data(), kRows},
         0, Panels(kRows));
-    Print(format.name, output);
+    Print(std::string(format.name).c_str(), output);
   }
 }
 

@@ -11,7 +11,8 @@
 #include <string>
 
 #include "core/kernels/kernel_table.h"
-#include "core/quant/half.h"
+#include "core/quant/codec.h"
+#include "core/quant/format.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/fixtures.h"
 
@@ -88,36 +89,19 @@ std::vector<float> Awkward(size_t count, uint32_t seed) {
   return values;
 }
 
-// A packed matrix of the size and layout in core/quant/format.h.
-struct WeightFormat {
-  FormatId id;
-  const char* name;
-  int panel_block_bytes;
-  int scale_bytes;  // float16 scales and offsets at the start of a block of codes
-};
-constexpr WeightFormat kFormats[] = {{FormatId::kF32, "f32", 1024, 0},  {FormatId::kF16, "f16", 512, 0},
-                                     {FormatId::kBF16, "bf16", 512, 0}, {FormatId::kQ8, "q8", 272, 16},
-                                     {FormatId::kQ4, "q4", 144, 16},    {FormatId::kQ2, "q2", 96, 32},
-                                     {FormatId::kQ4A, "q4a", 160, 32},  {FormatId::kQ3, "q3", 128, 32}};
-
-void SetHalf(unsigned char* at, uint16_t half) { std::memcpy(at, &half, 2); }
-
-std::vector<unsigned char> RandomWeights(const WeightFormat& format, int rows, int blocks, uint32_t seed) {
+// A packed matrix: Gaussian weights, or any codes to Gaussian weights' scales.
+std::vector<unsigned char> RandomWeights(const Format& format, int rows, int blocks, uint32_t seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0.0f, 0.1f);
-  std::vector<unsigned char> bytes(static_cast<size_t>(format.panel_block_bytes) * Panels(rows) * blocks);
+  std::vector<unsigned char> bytes(format.panel_block_bytes * Panels(rows) * blocks);
   for (size_t block = 0; block < bytes.size(); block += format.panel_block_bytes) {
     unsigned char* const begin = bytes.data() + block;
-    unsigned char* const end = begin + format.panel_block_bytes;
-    const bool codes = format.scale_bytes > 0;
-    for (unsigned char* at = begin; at < (codes ? begin + format.scale_bytes : end);) {
-      const float value = normal(random);
-      if (format.id == FormatId::kF32) std::memcpy(at, &value, 4);
-      if (format.id == FormatId::kBF16) SetHalf(at, FloatToBFloat16(value));
-      if (format.id == FormatId::kF16 || codes) SetHalf(at, FloatToFloat16(value));
-      at += format.id == FormatId::kF32 ? 4 : 2;
-    }
-    if (codes) std::generate(begin + format.scale_bytes, end, [&] { return static_cast<unsigned char>(random()); });
+    float weights[kPanelRows * kBlockColumns];
+    for (float& weight : weights) weight = normal(random);
+    format.codec.nearest(weights, reinterpret_cast<std::byte*>(begin));
+    if (format.scale_bytes == 0) continue;
+    std::generate(begin + format.scale_bytes, begin + format.panel_block_bytes,
+                  [&] { return static_cast<unsigned char>(random()); });
   }
   return bytes;
 }
@@ -191,7 +175,7 @@ class NeonExactness : public ::testing::TestWithParam<Table> {
   }
 
   // Panels [begin, end) times each of the counts of tokens; everything else stays untouched.
-  void CompareMatMul(const WeightFormat& format, std::span<const unsigned char> bytes, int rows, int cols, int begin, int end,
+  void CompareMatMul(const Format& format, std::span<const unsigned char> bytes, int rows, int cols, int begin, int end,
                      std::span<const float> x, int most_tokens, std::span<const int> counts) {
     Guarded<unsigned char> weights(bytes);
     PreparedTokens prepared(x, most_tokens, cols);
@@ -199,10 +183,10 @@ class NeonExactness : public ::testing::TestWithParam<Table> {
     const std::vector<float> untouched(static_cast<size_t>(most_tokens) * stride - 3, kUntouched);
     GuardedFloats expected(untouched);
     const int id = static_cast<int>(format.id);
-    kScalarKernels.mat_mul[id](prepared.Arguments(weights.data(), rows, most_tokens, expected.data(), stride), begin, end);
+    kScalarKernels.mat_mul.of[id](prepared.Arguments(weights.data(), rows, most_tokens, expected.data(), stride), begin, end);
     for (int tokens : counts) {
       GuardedFloats found{std::span(untouched).last(static_cast<size_t>(tokens) * stride - 3)};
-      kernels_.mat_mul[id](prepared.Arguments(weights.data(), rows, tokens, found.data(), stride), begin, end);
+      kernels_.mat_mul.of[id](prepared.Arguments(weights.data(), rows, tokens, found.data(), stride), begin, end);
       ASSERT_TRUE(SameBits(found.span(), expected.span().last(found.span().size())))
           << format.name << " " << rows << "x" << cols << " panels " << begin << " to " << end << " tokens " << tokens;
     }
@@ -239,7 +223,7 @@ TEST_P(NeonExactness, MatMulShapes) {
   const int most = 19;
   std::vector<int> counts(most);
   for (int i = 0; i < most; ++i) counts[i] = i + 1;
-  for (const WeightFormat& format : kFormats) {
+  for (const Format& format : Formats()) {
     for (int rows : {1, 5, 7, 8, 9, 16, 17, 31, 33, 40, 71}) {
       for (int cols : {1, 32, 33, 95, 160}) {
         const std::vector<unsigned char> weights = RandomWeights(format, rows, Blocks(cols), rows * 1000 + cols);
@@ -252,7 +236,7 @@ TEST_P(NeonExactness, MatMulShapes) {
 
 TEST_P(NeonExactness, MatMulPartsOfLongRows) {
   const int rows = 85, cols = 33 * 64 + 7, most = 13;
-  for (const WeightFormat& format : kFormats) {
+  for (const Format& format : Formats()) {
     const std::vector<unsigned char> weights = RandomWeights(format, rows, Blocks(cols), 1);
     const std::vector<float> x = Gaussian(static_cast<size_t>(most) * cols, 2);
     CompareMatMul(format, weights, rows, cols, 2, 3, x, most, {{1, 2, 3, 13}});
@@ -265,7 +249,7 @@ TEST_P(NeonExactness, MatMulPartsOfLongRows) {
 TEST_P(NeonExactness, MatMulOfAnyBytes) {
   const int rows = 40, cols = 96, most = 11;
   std::mt19937 random(4);
-  for (const WeightFormat& format : kFormats) {
+  for (const Format& format : Formats()) {
     for (int round = 0; round < 10; ++round) {
       std::vector<unsigned char> weights = RandomWeights(format, rows, Blocks(cols), 1);
       for (unsigned char& byte : weights) byte = static_cast<unsigned char>(random());
@@ -282,16 +266,19 @@ TEST_P(NeonExactness, MatMulOfEveryCode) {
   std::fill_n(x.begin(), cols, 1.0f);  // codes of 127 throughout
   std::fill_n(x.begin() + cols, cols, -1.0f);
   std::copy_n(x.begin(), 2 * cols, x.end() - 2 * cols);
-  for (const WeightFormat& format : kFormats) {
-    if (format.scale_bytes == 0) continue;
+  int tested = 0;
+  for (const Format& format : Formats()) {
+    if (format.scale_bytes == 0) continue;  // no codes
+    ++tested;
     std::vector<unsigned char> weights = RandomWeights(format, kPanelRows, Blocks(cols), 1);
     for (int byte = 0; byte < 256; ++byte) {
       for (size_t i = 0; i < weights.size(); ++i) {
-        if (static_cast<int>(i) % format.panel_block_bytes >= format.scale_bytes) weights[i] = static_cast<unsigned char>(byte);
+        if (i % format.panel_block_bytes >= format.scale_bytes) weights[i] = static_cast<unsigned char>(byte);
       }
       CompareMatMul(format, weights, kPanelRows, cols, 0, 1, x, most, {{1, 2, 11}});
     }
   }
+  EXPECT_GT(tested, 0);
 }
 
 TEST_P(NeonExactness, RmsNorm) {

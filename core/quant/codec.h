@@ -1,0 +1,49 @@
+// What a format's file gives to its row in format_table.cc, and what those files share. Layouts: format.h.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "core/quant/format_id.h"
+#include "core/quant/half.h"
+
+namespace moed::quant {
+
+static_assert(std::endian::native == std::endian::little, "packed weights are little-endian");
+
+inline constexpr float kLargestFloat16 = 65504.0f;
+inline constexpr int kGroupColumns = 4;  // columns that share one 32-bit lane of the integer formats
+
+template <class T>
+T Load(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof(T));
+  return value;
+}
+
+template <class T>
+void Store(std::byte* at, T value) {
+  std::memcpy(at, &value, sizeof(T));
+}
+
+// One of the float16 arrays (8 values, one a row) at the head of an integer block.
+inline float LoadScale(const std::byte* array, int row) { return Float16ToFloat(Load<uint16_t>(array + 2 * row)); }
+
+// How one format's file packs a block of 8 x 32 weights (row-major, magnitudes up to the format's largest) into its
+// panel_block_bytes, and unpacks them.
+struct Codec {
+  void (&nearest)(const float* weights, std::byte* out);
+  void (&decode_row)(const std::byte* in, int row, float* weights);  // row 0..7 of the block, 32 weights
+  // What other quantizers make of it; null: nothing.
+  void (*half_quadratic)(const float* weights, std::byte* out) = nullptr;
+  // `row_largest`: the greatest magnitude of each of the 8 rows over the whole matrix, which alone sets the scale.
+  void (*channel)(const float* weights, const float* row_largest, std::byte* out) = nullptr;
+};
+extern const Codec kF32Codec, kF16Codec, kBF16Codec;  // float.cc
+extern const Codec kQ8Codec;                          // q8.cc
+extern const Codec kQ4Codec;                          // q4.cc
+extern const Codec kQ2Codec, kQ3Codec, kQ4ACodec;     // offset_codes.cc
+
+}  // namespace moed::quant
