@@ -149,7 +149,8 @@ std::optional<CachedKey> SwapMoeExperts::Victim(const Incoming& incoming, absl::
   const auto over = [this](int layer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return std::max(held_[layer] - slots_[layer], 0); };
   // Least first: what no set keeps, but not the last one of another layer; of the layer that holds most beyond its slots, then of
   // the incoming one's own; the least important.
-  const auto rank = [&](uint32_t key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  const auto rank = [&](uint32_t key) {
+    mutex_.AssertHeld();  // called by a template, which knows of no mutex
     const auto [expert, place] = places_[key];
     const auto layer = static_cast<int>(place);
     const bool last = layer != own && held_[layer] == 1;
