@@ -1,5 +1,7 @@
 #include "core/store/layout.h"
 
+#include <algorithm>
+
 #include "absl/container/flat_hash_set.h"
 #include "core/base/buffer.h"
 #include "core/base/check.h"
@@ -213,6 +215,12 @@ Piece FileLayout::PieceAt(size_t index) const {
   const auto [key, part] = ExpertAt(index - TokenizerPiece() - 1);
   const Piece& segment = precisions_[key.precision].segments[static_cast<int>(part)];
   return {RecordOffset(key) + segment.offset, segment.bytes};
+}
+
+uint64_t LargestRecordBytes(const StoreDescription& description) {
+  uint64_t largest = 0;
+  for (const ExpertLayout& layout : description.precisions) largest = std::max(largest, layout.record_bytes);
+  return largest;
 }
 
 }  // namespace moed

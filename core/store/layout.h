@@ -97,4 +97,7 @@ class FileLayout {
 // Size of the description as header.h encodes it; it follows from the counts.
 uint64_t DescriptionBytes(const StoreDescription& description);
 
+// Of one expert, over all precisions.
+uint64_t LargestRecordBytes(const StoreDescription& description);
+
 }  // namespace moed

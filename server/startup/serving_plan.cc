@@ -9,6 +9,7 @@
 #include "core/engine/request_check.h"
 #include "core/expert/cache/caching_provider.h"
 #include "core/model/kv_pool.h"
+#include "core/store/layout.h"
 
 namespace moed {
 namespace {
@@ -147,7 +148,7 @@ MemoryNeeds MeasureNeeds(const Config& config, uint64_t budget, const StoreReade
                  TraceEvents(config, budget) * sizeof(TraceEvent);
   needs.kv_page = KvPool::PageBytes(spec, config.kv_format);
   needs.page_tokens = kKvPageTokens;
-  for (const ExpertLayout& layout : description.precisions) needs.record = std::max(needs.record, layout.record_bytes);
+  needs.record = LargestRecordBytes(description);
   needs.all_experts = store.all_expert_bytes();
   needs.least_cache = preset.cache.least;
   needs.most_cache = preset.cache.most;

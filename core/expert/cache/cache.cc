@@ -5,15 +5,10 @@
 
 #include "core/base/check.h"
 #include "core/expert/cache/prefetch_plan.h"
+#include "core/store/layout.h"
 
 namespace moed {
 namespace {
-
-uint64_t LargestRecordBytes(const StoreDescription& store) {
-  uint64_t largest = 0;
-  for (const ExpertLayout& layout : store.precisions) largest = std::max(largest, layout.record_bytes);
-  return largest;
-}
 
 std::vector<uint64_t> RecordBytes(const StoreDescription& store) {
   std::vector<uint64_t> bytes;

@@ -11,6 +11,7 @@
 #include "core/expert/cache/wanted.h"
 #include "core/expert/fidelity/bound.h"
 #include "core/expert/memory_plan.h"
+#include "core/store/layout.h"
 
 namespace moed {
 namespace {
@@ -196,8 +197,7 @@ absl::StatusOr<std::unique_ptr<CachingProvider>> CachingProvider::Create(Provide
   MOED_CHECK(parts.mask == nullptr || parts.top_k > 0);
   MOED_CHECK(parts.store != nullptr && parts.reads != nullptr && parts.policy != nullptr && parts.predictor != nullptr &&
              parts.fidelity != nullptr && parts.clock != nullptr && parts.allocator != nullptr);
-  uint64_t largest = 0;
-  for (const ExpertLayout& layout : parts.store->description().precisions) largest = std::max(largest, layout.record_bytes);
+  const uint64_t largest = LargestRecordBytes(parts.store->description());
   if (options.capacity_bytes < largest) {
     return InvalidArgument("expert cache of ", options.capacity_bytes, " bytes: one expert of ", parts.store->path(), " needs ",
                            largest, " bytes (", FormatBytes(largest), ")");

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/expert/learning/logistic.h"
 
 namespace moed {
 namespace {
@@ -40,7 +41,6 @@ size_t PairBytes(const ExpertModelShape& context) {
   const size_t bytes = context.moe_layers.size() * experts * experts * sizeof(float);
   return bytes <= context.table_bytes / kPairsShare ? bytes : 0;
 }
-float Logistic(float x) { return 1 / (1 + std::exp(-x)); }
 float LogOdds(float p) {
   p = std::clamp(p, kSmallest, 1 - kSmallest);
   return std::log(p / (1 - p));

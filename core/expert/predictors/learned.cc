@@ -11,6 +11,7 @@
 #include "core/base/check.h"
 #include "core/expert/expert_index.h"
 #include "core/expert/learning/learned_state.h"
+#include "core/expert/learning/logistic.h"
 #include "core/expert/predictors/route_prior.h"
 
 namespace moed {
@@ -33,7 +34,6 @@ constexpr int kSets = 3;
 constexpr std::array<Weights, kSets> kFirstWeights = {{{0.f, 0.9f, 1.4f, 0.3f}, {0, 0.9f, 1.4f, 0.5f}, {0, 0.9f, 1.4f, 0.7f}}};
 constexpr int kOften = 4;  // occurrences
 
-float Logistic(float x) { return 1 / (1 + std::exp(-x)); }
 float LogOdds(float p) { return std::log(p / (1 - p)); }
 
 class LearnedPredictor final : public ExpertPredictor {

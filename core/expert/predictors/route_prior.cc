@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/expert/learning/logistic.h"
+
 namespace moed {
 namespace {
 
@@ -22,7 +24,6 @@ float LogOdds(float p) {
   p = std::clamp(p, 0.002f, 0.998f);
   return std::log(p / (1 - p));
 }
-float Logistic(float x) { return 1 / (1 + std::exp(-x)); }
 
 size_t PairBytes(const ExpertModelShape& context) {
   const auto experts = static_cast<size_t>(context.experts_per_layer);

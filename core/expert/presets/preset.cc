@@ -14,6 +14,7 @@
 #include "core/expert/swapmoe/parts.h"
 #include "core/quant/format.h"
 #include "core/store/expert_norms.h"
+#include "core/store/layout.h"
 
 namespace moed {
 namespace {
@@ -238,8 +239,7 @@ CacheBounds BoundsOfCache(const PresetSetup& setup, const StoreReader& store, in
   const StoreDescription& description = store.description();
   const size_t precision = setup.rule == "lowest" ? description.precisions.size() - 1 : kReferencePrecision;
   const uint64_t record = description.precisions[precision].record_bytes;
-  uint64_t largest = 0;
-  for (const ExpertLayout& layout : description.precisions) largest = std::max(largest, layout.record_bytes);
+  const uint64_t largest = LargestRecordBytes(description);
   switch (setup.row->cache) {
     case CacheKind::kWhole:
       return {.lends = setup.row->make == nullptr};
