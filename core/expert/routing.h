@@ -1,6 +1,8 @@
 // What the router chose, as the expert path sees it.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -34,6 +36,12 @@ inline float GateMass(const TokenRouting& token) {
   float mass = 0;
   for (const ExpertChoice& choice : token.choices) mass += choice.probability;
   return mass;
+}
+
+// Whether its probabilities are numbers. Those of a router that was given none are not, and nothing is learned from them.
+inline bool HasNumbers(const TokenRouting& token) {
+  return std::all_of(token.choices.begin(), token.choices.end(),
+                     [](const ExpertChoice& choice) { return std::isfinite(choice.probability); });
 }
 
 // One layer of one step: all tokens of the batch.

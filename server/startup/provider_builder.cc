@@ -104,6 +104,10 @@ LearnedFile ProviderBuilder::LearnedStateFile() const {
 absl::Status ProviderBuilder::LoadLearned(PresetParts& parts) const {
   if (config_.learned_state.empty() || access(config_.learned_state.c_str(), F_OK) != 0) return absl::OkStatus();
   const absl::StatusOr<LearnedTaken> taken = TakeLearned(LearnedStateFile(), *parts.policy, *parts.predictor);
+  if (absl::IsOutOfRange(taken.status())) {
+    spdlog::warn("--learned-state: {}; learning starts anew", taken.status().message());
+    return absl::OkStatus();
+  }
   MOED_RETURN_IF_ERROR(Annotate(taken.status(), "--learned-state"));
   spdlog::info("taken up from {}: {} of what was learned; {} start anew, since their size has changed", config_.learned_state,
                FormatBytes(taken->taken_bytes), FormatBytes(taken->left_bytes));

@@ -1,12 +1,19 @@
 // A policy and a predictor that learn, and what they learn from.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
+
+// Of one token in one layer.
+struct Observed {
+  float hidden = 1;          // the gate's input
+  float probability = 0.7f;  // of its first expert
+};
 
 struct LearnedParts {
   explicit LearnedParts(size_t table_bytes = 1 << 16) {
@@ -17,7 +24,8 @@ struct LearnedParts {
   }
 
   // Tokens that take turns, each with experts of its own.
-  void Learn(int tokens) {
+  void Learn(
+      int tokens, const std::function<Observed(int token, LayerId layer)>& observe = [](int, LayerId) { return Observed(); }) {
     const SequenceId sequence{1};
     policy->OnSequenceStart(sequence);
     predictor->OnSequenceStart(sequence);
@@ -27,7 +35,9 @@ struct LearnedParts {
       policy->OnToken(sequence, token);
       predictor->OnToken(sequence, token);
       for (const LayerId layer : kLayers) {
-        const ExpertChoice choices[] = {{i % 3, 0.7f}, {3, 0.3f}};
+        const Observed observed = observe(i, layer);
+        const ExpertChoice choices[] = {{i % 3, observed.probability}, {3, 0.3f}};
+        if (gate_inputs) predictor->OnGateInput(sequence, layer, {&observed.hidden, 1});
         const TokenRouting routing[] = {{sequence, token, Phase::kDecode, choices}};
         policy->OnRouted({layer, routing});
         predictor->OnRouted({layer, routing});
@@ -48,6 +58,7 @@ struct LearnedParts {
     EXPECT_LE(guess.probability, 1.f);
   }
 
+  bool gate_inputs = false;  // whether the predictor is told of them
   std::unique_ptr<EvictionPolicy> policy;
   std::unique_ptr<ExpertPredictor> predictor;
 };

@@ -94,8 +94,9 @@ class Reader final : public LearnedState {
       const auto piece = std::span(buffer).first(std::min<uint64_t>(buffer.size(), size - at));
       MOED_RETURN_IF_ERROR(file_.ReadAt(offset_ + at, piece));
       for (size_t element = 0; element < piece.size(); element += element_bytes) {
-        if (!sane(&piece[element]))
-          return DataLoss("what it holds at byte ", offset_ + at + element, " cannot have been learned");
+        if (!sane(&piece[element])) {
+          return absl::OutOfRangeError(StrCat("what it holds at byte ", offset_ + at + element, " cannot have been learned"));
+        }
       }
     }
     return absl::OkStatus();

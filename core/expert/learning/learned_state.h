@@ -77,7 +77,7 @@ struct LearnedTaken {
   uint64_t left_bytes = 0;  // of arrays that start anew
 };
 // Before the first sequence. NOT_FOUND: there is no file; FAILED_PRECONDITION: of another store or other parts; DATA_LOSS:
-// damaged. Then nothing is taken.
+// damaged; OUT_OF_RANGE: whole, but it holds numbers that cannot have been learned. Then nothing is taken.
 absl::StatusOr<LearnedTaken> TakeLearned(const LearnedFile& file, EvictionPolicy& policy, ExpertPredictor& predictor);
 
 }  // namespace moed

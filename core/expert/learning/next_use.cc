@@ -17,9 +17,6 @@ constexpr struct {
   float scale;
 } kDecays[] = {{0.5f, 1}, {0.8f, 1}, {0.95f, 2}, {0.99f, 2}};
 constexpr float kLogScale = 0.5f;
-// In the order of the features; learned from thereon. About the mean of what was learned from the routing of two models (those of
-// docs/policies.md, its parts to learn from).
-constexpr std::array<float, 11> kFirstWeights = {-0.2f, -0.2f, -0.1f, 1, 0.9f, 0.7f, -0.4f, 0.3f, 0.2f, 0.35f, 0.3f};
 constexpr float kUsualValue = 0.4f;
 constexpr float kWeightDecay = 0.8f;    // a visit
 constexpr float kLearningRate = 0.02f;  // of the gradient's mean over a layer's experts, for each of the two sets of weights
@@ -59,7 +56,7 @@ NextUse::NextUse(const ExpertModelShape& context)
       usual_value_(index_.size(), kUsualValue),
       tokens_away_(index_.size()),
       visits_(static_cast<size_t>(index_.layers())),
-      shared_(kFirstWeights),
+      shared_(FirstWeights()),
       own_(static_cast<size_t>(index_.layers())),
       pairs_(PairBytes(context) / sizeof(float)),
       used_last_(index_.size()),
@@ -68,6 +65,8 @@ NextUse::NextUse(const ExpertModelShape& context)
       weight_(experts_),
       values_(experts_),
       targets_(experts_),
+      nobody_uses_(experts_),
+      token_targets_(experts_),
       features_before_(kFeatures * experts_),
       used_before_(experts_),
       values_before_(experts_) {
@@ -80,6 +79,24 @@ NextUse::NextUse(const ExpertModelShape& context)
     Score(position, LayerFeatures(position), Layer(used_last_, position), Layer(tokens_away_, position));
     for (float& value : Layer(tokens_away_, position)) value = TokensOf(value);
   }
+}
+
+// Learned from thereon. About the mean of what was learned from the routing of two models (those of docs/policies.md, its parts
+// to learn from).
+NextUse::Weights NextUse::FirstWeights() {
+  Weights weights{};
+  weights[kBias] = -0.2f;
+  weights[kUse2] = -0.2f;
+  weights[kUse5] = -0.1f;
+  weights[kUse20] = 1;
+  weights[kUse100] = 0.9f;
+  weights[kFrequency] = 0.7f;
+  weights[kRecency] = -0.4f;
+  weights[kWeight] = 0.3f;
+  weights[kWeight5] = 0.2f;
+  weights[kAfterToken] = 0.35f;
+  weights[kAfterTrusted] = 0.3f;
+  return weights;
 }
 
 void NextUse::OnSequenceEnd(SequenceId sequence) { sequences_.erase(sequence); }
@@ -98,10 +115,12 @@ void NextUse::OnRouted(const LayerRouting& routing) {
   const std::span<const TokenRouting> all = routing.tokens;
   tokens_.clear();
   for (const TokenRouting& token : all) {
-    if (token.phase == Phase::kDecode) tokens_.push_back({&token, sequences_[token.sequence].before});
+    if (token.phase == Phase::kDecode && HasNumbers(token)) tokens_.push_back({&token, sequences_[token.sequence].before});
   }
   if (!tokens_.empty()) return Visit(position);
+  if (std::ranges::count(all, Phase::kDecode, &TokenRouting::phase) > 0) return;
   for (size_t i = all.size() - std::min(all.size(), kPrefillVisits); i < all.size(); ++i) {
+    if (!HasNumbers(all[i])) continue;
     const bool continues = i > 0 && all[i - 1].sequence == all[i].sequence;
     tokens_.assign({{&all[i], continues ? all[i - 1].token : sequences_[all[i].sequence].before}});
     Visit(position);
@@ -178,8 +197,8 @@ void NextUse::LookUpTokens(int position) {
   std::ranges::fill(after, 0.f);
   std::ranges::fill(trusted, 0.f);
   const std::span<const float> usual_value = Layer(usual_value_, position);
-  float occurrences = 0;             // of the token that is known least
-  std::ranges::fill(targets_, 1.f);  // scratch: the chance that no sequence uses it
+  float occurrences = 0;  // of the token that is known least
+  std::ranges::fill(nobody_uses_, 1.f);
   for (const VisitToken& token : tokens_) {
     const int row = after_token_.Find(token.routing->token);
     const bool known = row != TokenTable::kNoRow && after_token_.occurrences(row) > 0;
@@ -187,12 +206,12 @@ void NextUse::LookUpTokens(int position) {
     const auto times = static_cast<float>(after_token_.occurrences(row));
     occurrences = occurrences == 0 ? times : std::min(occurrences, times);
     const std::span<const uint8_t> values = after_token_.Values(row, At(position), experts_);
-    for (size_t e = 0; e < experts_; ++e) targets_[e] *= 1 - static_cast<float>(values[e]) * (1 / 255.f);
+    for (size_t e = 0; e < experts_; ++e) nobody_uses_[e] *= 1 - static_cast<float>(values[e]) * (1 / 255.f);
   }
   if (occurrences == 0) return;
   const float trust = occurrences / (occurrences + kTrust);
   for (size_t e = 0; e < experts_; ++e) {
-    after[e] = LogOdds(1 - targets_[e]) - LogOdds(usual_value[e]);
+    after[e] = LogOdds(1 - nobody_uses_[e]) - LogOdds(usual_value[e]);
     trusted[e] = after[e] * trust;
   }
 }
@@ -240,10 +259,9 @@ void NextUse::LearnTable(int position) {
     if (token.before.value() < 0) continue;
     const int row = first ? after_token_.FindOrAdd(token.before) : after_token_.Find(token.before);
     if (row == TokenTable::kNoRow) continue;
-    std::span<float> targets = values_before_;  // scratch
-    for (size_t e = 0; e < experts_; ++e) targets[e] = kDiscount * values_[e];
-    for (const ExpertChoice& choice : token.routing->choices) targets[static_cast<size_t>(choice.expert)] = 1;
-    after_token_.Learn(row, At(position), targets, Layer(usual_value_, position));
+    for (size_t e = 0; e < experts_; ++e) token_targets_[e] = kDiscount * values_[e];
+    for (const ExpertChoice& choice : token.routing->choices) token_targets_[static_cast<size_t>(choice.expert)] = 1;
+    after_token_.Learn(row, At(position), token_targets_, Layer(usual_value_, position));
     if (last) after_token_.CountOccurrence(row);
   }
 }
@@ -265,7 +283,7 @@ void NextUse::VisitLearned(LearnedState& state) {
 size_t NextUse::memory_bytes() const {
   const size_t per_expert = kFeatures + 5;
   return index_.size() * per_expert * sizeof(float) + own_.size() * (sizeof(Weights) + sizeof(float)) +
-         (experts_ * (kFeatures + 6) + pairs_.size()) * sizeof(float) + after_token_.memory_bytes();
+         (experts_ * (kFeatures + 8) + pairs_.size()) * sizeof(float) + after_token_.memory_bytes();
 }
 
 }  // namespace moed

@@ -7,7 +7,8 @@
 // before it nearer to what was seen: 1 for a used expert, g times its value after the visit for any other (temporal difference).
 // Weights of features are a sum of a part for all layers and one for each layer, and begin as recency and frequency.
 //
-// A visit is one decode step, whatever the number of sequences in it, or one of the last tokens of a prefill step.
+// A visit is one decode step, whatever the number of sequences in it, or one of the last tokens of a prefill step. Tokens whose
+// gate weights are no numbers are none.
 #pragma once
 
 #include <array>
@@ -59,6 +60,7 @@ class NextUse {
     kFeatures
   };
   using Weights = std::array<float, kFeatures>;
+  static Weights FirstWeights();
 
   struct Sequence {
     TokenId last{-1};    // of this step
@@ -116,6 +118,8 @@ class NextUse {
   std::vector<float> weight_;           // (experts) highest gate weight among the tokens
   std::vector<float> values_;           // (experts) after it
   std::vector<float> targets_;          // (experts)
+  std::vector<float> nobody_uses_;      // (experts): the chance, as far as its tokens are known
+  std::vector<float> token_targets_;    // (experts) of one token
   std::vector<float> features_before_;  // (kFeatures, experts)
   std::vector<float> used_before_;      // (experts) used_last_
   std::vector<float> values_before_;    // (experts)

@@ -132,9 +132,12 @@ class LearnedPredictor final : public ExpertPredictor {
     prior_.ScoreNext(sequence.prior, position, p);
     if (gate_ != nullptr && sequence.layer == index_.Layer(position - 1)) {
       gate_(index_.Layer(position), sequence.hidden, gates_);
-      FillFeatures(sequence);
-      Score(sequence);
-      sequence.guessed = position;
+      // An input that is no number says nothing: the prior guesses alone.
+      if (std::ranges::all_of(gates_, [](float gate) { return std::isfinite(gate); })) {
+        FillFeatures(sequence);
+        Score(sequence);
+        sequence.guessed = position;
+      }
     }
     for (size_t e = 0; e < experts_; ++e) {
       const float probability = Logistic(p[e]);
@@ -158,9 +161,14 @@ class LearnedPredictor final : public ExpertPredictor {
   }
 
   void Learn(int position, const TokenRouting& token) {
+    Sequence& sequence = Find(token.sequence);
+    if (!HasNumbers(token)) {
+      sequence.guessed = sequence.routed = kNothing;
+      sequence.prior.scored = false;
+      return;
+    }
     std::ranges::fill(used_, 0.f);
     for (const ExpertChoice& choice : token.choices) used_[static_cast<size_t>(choice.expert)] = 1;
-    Sequence& sequence = Find(token.sequence);
     if (sequence.guessed == position) LearnWeights(sequence);
     if (sequence.prior.scored && position > 1 && sequence.decodes) LearnFar(position, sequence);
     prior_.Learn(position, token, sequence.prior);

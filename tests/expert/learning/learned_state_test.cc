@@ -1,5 +1,6 @@
 #include "core/expert/learning/learned_state.h"
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -72,6 +73,28 @@ TEST_F(LearnedStateTest, ArraysOfAnotherSizeStartAnew) {
   EXPECT_GT(taken->taken_bytes, 0u);
   EXPECT_GT(taken->left_bytes, 0u);
   smaller.Learn(20);
+}
+
+// What a model computes for a damaged prompt may be no number; what is learned from the others stays one.
+TEST_F(LearnedStateTest, WhatIsNoNumberIsNotLearned) {
+  const auto gate = [](LayerId, std::span<const float> hidden, std::span<float> probabilities) {
+    std::ranges::fill(probabilities, hidden[0] / kExperts);
+  };
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    LearnedParts parts;
+    parts.predictor =
+        MakePredictor("learned", {.model = {kLayers, kExperts, kTopK, 2, {}, 0, 1 << 16}, .hidden = 1, .gate = gate}).value();
+    parts.gate_inputs = true;
+    const std::string before = Contents(parts);
+    parts.Learn(60, [bad](int token, LayerId layer) {
+      const bool of_router = token % 4 == 1 && layer != kFirst;
+      return Observed{.hidden = token % 4 == 3 ? bad : 1, .probability = of_router ? bad : 0.7f};
+    });
+    EXPECT_NE(Contents(parts), before);
+    ASSERT_TRUE(Save(parts, File()).ok());
+    LearnedParts fresh;
+    EXPECT_TRUE(Take(fresh, File()).ok()) << bad << ": " << Take(fresh, File()).status();
+  }
 }
 
 TEST_F(LearnedStateTest, WhatDoesNotFitIsRefusedAndNothingIsTaken) {
