@@ -96,10 +96,22 @@ struct SequenceCounters {
   uint64_t routed_tokens = 0;  // tokens times layers: gate_mass_lost / routed_tokens is what one lost in a layer
 };
 
-// Thread contract: hooks, Begin and Next from one thread (the engine's); Stats from any.
+// Memory for the activations of steps that are larger than what the model has memory of its own for.
+class ActivationLender {
+ public:
+  virtual ~ActivationLender() = default;
+  // Between steps, from the thread of the steps: memory for `bytes` of the next step's activations, at least as long as until the
+  // next call; none for 0. The error of an allocation that the kernel refused.
+  virtual absl::StatusOr<std::span<std::byte>> Lend(uint64_t bytes) = 0;
+};
+
+// Hooks, Begin and Next from one thread (the engine's); sequence_counters from any.
 class ExpertProvider {
  public:
   virtual ~ExpertProvider() = default;
+
+  // Out of the memory that experts have otherwise; null: nothing is lent.
+  virtual ActivationLender* lender() { return nullptr; }
 
   // Hooks for policies and predictors; cheap.
   virtual void OnSequenceStart(SequenceId sequence) = 0;
@@ -113,10 +125,6 @@ class ExpertProvider {
   // Before top-k, for every token: the gate's input (hidden) and its logits (experts), of which the mask may set some to minus
   // infinity. `token` has no choices yet; gets what was masked.
   virtual void MaskRouter(LayerId layer, std::span<const float> hidden, std::span<float> logits, TokenRouting& token) = 0;
-
-  // Between steps: memory for `bytes` of the next step's activations, at least as long as until the next call; none for 0. The
-  // error of an allocation that the kernel refused.
-  virtual absl::StatusOr<std::span<std::byte>> Lend(uint64_t bytes) = 0;
 
   // One layer at a time: Begin, then Next until it is empty. Spans need to live until then.
   virtual void Begin(const LayerRouting& routing) = 0;

@@ -5,7 +5,8 @@
 
 namespace moed {
 
-// A snapshot that costs nothing: queries under the cache's lock. Valid during the call it is passed to.
+// Answers of this moment, at the cost of a look into a table. All of one moment where the cache's lock is held, as while a rule
+// decides; else a read may end and a record leave between two of them. Valid during the call it is passed to.
 class ResidencyView {
  public:
   virtual ~ResidencyView() = default;

@@ -11,6 +11,7 @@
 
 namespace moed {
 
+// As core/expert/cache/record_state.h has them; kInflight is the late one.
 enum class LookupResult : uint8_t { kHit = 0, kMiss = 1, kInflight = 2 };
 inline constexpr int kLookupResults = 3;
 enum class PrefetchOutcome : uint8_t { kUsed = 0, kLate = 1, kWasted = 2, kCancelled = 3 };
@@ -62,6 +63,7 @@ struct ExpertStats {
   uint64_t bypass_loads = 0;
   uint64_t failed_loads = 0;
   int64_t read_busy_nanos = 0;  // time with at least one read in flight
+  uint64_t lock_crossings = 0;  // how often a thread took the cache's lock (cache.h says what a layer may take)
 };
 
 struct ExpertHeat {

@@ -43,7 +43,12 @@ void Decoder::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider,
 
 absl::Status Decoder::PlaceRows(ExpertProvider& provider) {
   const bool lent = options_.own_step_tokens > 0 && step_.batch.rows() > options_.own_step_tokens;
-  MOED_ASSIGN_OR_RETURN(const std::span<std::byte> memory, provider.Lend(lent ? LentBytes(spec_, options_) : 0));
+  ActivationLender* lender = provider.lender();
+  MOED_CHECK(lender != nullptr || !lent);
+  std::span<std::byte> memory;
+  if (lender != nullptr) {
+    MOED_ASSIGN_OR_RETURN(memory, lender->Lend(lent ? LentBytes(spec_, options_) : 0));
+  }
   static_cast<TokenRows&>(step_.scratch) = lent ? CarveLent(spec_, options_, memory) : own_rows_;
   return absl::OkStatus();
 }

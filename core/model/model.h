@@ -36,7 +36,7 @@ struct ModelOptions {
   int max_context = 0;
   int logits_rows = 0;  // rows of logits computed at a time, >= 1
   // The model has memory of its own for steps of up to so many tokens; for what larger ones need beside it the provider is asked
-  // (ExpertProvider::Lend). 0: for all.
+  // (ActivationLender). 0: for all.
   int own_step_tokens = 0;
   // There is memory for these forms of the experts' inputs; Model::ExpertInputs are enough.
   InputForms expert_inputs = kAllForms;

@@ -58,7 +58,6 @@ class NullProvider final : public ExpertProvider {
   void OnTokenGateInput(SequenceId, LayerId, std::span<const float>) override {}
   bool masks_router() const override { return false; }
   void MaskRouter(LayerId, std::span<const float>, std::span<float>, TokenRouting&) override {}
-  absl::StatusOr<std::span<std::byte>> Lend(uint64_t) override { return std::span<std::byte>(); }
   void Begin(const LayerRouting&) override {}
   std::optional<ReadyExpert> Next() override { return std::nullopt; }
   std::optional<ReadyExpert> NextReady() override { return std::nullopt; }

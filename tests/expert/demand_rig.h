@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "core/expert/cache/wanted.h"
+#include "core/expert/cache/demand.h"
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
@@ -56,7 +56,7 @@ class DemandRig {
   std::vector<std::vector<ExpertChoice>> choices_;  // their own storage stays where it is
   std::vector<TokenRouting> tokens_;
   LayerRouting routing_;
-  WantedSet wanted_{kExperts};
+  DemandSet wanted_{kExperts};
   std::optional<SetOfResidents> view_;
   Prices prices_;
   std::optional<LayerDemand> demand_;

@@ -27,7 +27,7 @@ struct ExpertFault {
   absl::Status status = DataLoss("injected");
 };
 
-class MemoryProvider final : public ExpertProvider {
+class MemoryProvider final : public ExpertProvider, public ActivationLender {
  public:
   explicit MemoryProvider(const StoreReader& store, Precision precision = kReferencePrecision) : precision_(precision) {
     const auto file = OpenBuffered(store.path());
@@ -75,6 +75,7 @@ class MemoryProvider final : public ExpertProvider {
     if (mask_router) mask_router(layer, logits);
   }
 
+  ActivationLender* lender() override { return this; }
   // Every loan is full of bytes that are no numbers.
   absl::StatusOr<std::span<std::byte>> Lend(uint64_t bytes) override {
     loans += bytes > 0;

@@ -22,7 +22,7 @@ class RoutingRecorder final : public ExpertProvider {
   void MaskRouter(LayerId l, std::span<const float> hidden, std::span<float> logits, TokenRouting& token) override {
     next_.MaskRouter(l, hidden, logits, token);
   }
-  absl::StatusOr<std::span<std::byte>> Lend(uint64_t bytes) override { return next_.Lend(bytes); }
+  ActivationLender* lender() override { return next_.lender(); }
   void Begin(const LayerRouting& routing) override {
     std::map<int, Phase> wanted;
     for (const TokenRouting& token : routing.tokens) {

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/synchronization/mutex.h"
 #include "core/base/check.h"
 #include "core/base/status.h"
 #include "core/expert/cache/cache.h"
-#include "core/expert/cache/prediction_score.h"
-#include "core/expert/cache/wanted.h"
+#include "core/expert/cache/demand.h"
 #include "core/expert/fidelity/bound.h"
 #include "core/expert/memory_plan.h"
 #include "core/store/layout.h"
@@ -32,8 +30,7 @@ class Provider final : public CachingProvider {
         mask_(parts.mask == nullptr ? std::nullopt
                                     : std::optional<BoundedMask>(std::in_place, std::move(parts.mask), parts.top_k)),
         recorder_(parts.recorder),
-        wanted_(parts.store->description().experts_per_layer),
-        score_(ExpertIndex(layers_, experts_per_layer_, 1)),
+        demand_(parts.store->description().experts_per_layer),
         cache_({*parts.store, *parts.reads, *parts.clock, *parts.allocator, parts.trace, options.most_wanted_first,
                 std::move(parts.fill)},
                std::move(parts.policy), options.capacity_bytes,
@@ -62,82 +59,73 @@ class Provider final : public CachingProvider {
   void MaskRouter(LayerId layer, std::span<const float> hidden, std::span<float> logits, TokenRouting& token) override {
     if (!mask_) return;
     mask_->Observe(layer, token, hidden, logits);
-    if (token.may_lose == kLoseNothing) return;
-    cache_.Inspect([&](const ResidencyView& residents, const TimingMeter&) { mask_->Apply(layer, residents, logits, token); });
+    if (token.may_lose != kLoseNothing) mask_->Apply(layer, cache_.residency(), logits, token);
   }
 
+  ActivationLender* lender() override { return this; }
   absl::StatusOr<std::span<std::byte>> Lend(uint64_t bytes) override { return cache_.Lend(bytes); }
 
   void Begin(const LayerRouting& routing) override {
-    wanted_.Collect(routing);
-    actions_.assign(wanted_.experts().size(), kExactly);
+    demand_.Collect(routing);
+    actions_.assign(demand_.experts().size(), kExactly);
     lost_.assign(routing.tokens.size(), 0);
-    if (wanted_.may_lose() > kLoseNothing) Resolve(routing);
-    cache_.BeginLayer(routing, wanted_, actions_, lost_);
-    // Only now, while the demands are being read: predicting costs time.
-    cache_.OnRouted(routing);
+    const auto resolve = [&](const ResidencyView& residents, const TimingMeter& timing) {
+      if (demand_.may_lose() > kLoseNothing) Resolve(routing, residents, timing);
+    };
+    const GuessingPace pace = cache_.BeginLayer(routing, demand_, resolve, actions_, lost_);
+    // Only now, while the demands are being read, and without the cache's lock, which their ends need: predicting costs time.
     predictor_->OnRouted(routing);
     if (recorder_ != nullptr) recorder_->OnRouted(routing);
-    PrefetchBudget budget = Budget();
-    merged_.clear();
-    if (predictor_->paced() && WantsWholeLayers()) {
-      GuessWholeLayerAfter(routing.layer);
-      budget = {.max_loads = experts_per_layer_, .max_loading = kPacedLoads, .when_idle = true};
-    } else if (budget.max_loads > 0 && budget.min_probability <= 1) {
-      Guesses(routing.layer);
-    }
-    if (!merged_.empty()) cache_.Prefetch(merged_, budget);
-    absl::MutexLock lock(&score_mutex_);
-    score_.OnRouted(routing.layer, wanted_.phase(), wanted_.experts());
-    score_.OnGuesses(merged_, budget.min_probability);
+    const PrefetchBudget budget = Predict(routing.layer, pace);
+    cache_.LayerRouted(routing, demand_, merged_, budget);
   }
   std::optional<ReadyExpert> Next() override { return cache_.Next(/*wait=*/true); }
   std::optional<ReadyExpert> NextReady() override { return cache_.Next(/*wait=*/false); }
 
   SequenceCounters sequence_counters(SequenceId sequence) const override { return cache_.sequence_counters(sequence); }
-  ExpertStats Stats() const override {
-    ExpertStats stats = cache_.Stats();
-    absl::MutexLock lock(&score_mutex_);
-    stats.predictions = score_.counts();
-    return stats;
-  }
+  ExpertStats Stats() const override { return cache_.Stats(); }
+  uint64_t table_bytes() const override { return cache_.table_bytes(); }
   std::vector<ExpertHeat> HottestExperts(int top) const override { return cache_.Hottest(top); }
   absl::Status SaveLearned(const LearnedFile& file) override { return cache_.SaveLearned(file, *predictor_); }
 
  private:
-  void Resolve(const LayerRouting& routing) {
-    cache_.Inspect([&](const ResidencyView& residents, const TimingMeter& meter) {
-      const Phase phase = wanted_.phase();
-      const Prices prices = meter.prices(phase);
-      const LayerDemand demand{routing, wanted_.experts(), wanted_.positions(), phase, residents, prices};
-      rule_->Resolve(demand, actions_);
-      HoldBounds(demand, precisions_, actions_, lost_, take_what_is_free_);
-    });
+  void Resolve(const LayerRouting& routing, const ResidencyView& residents, const TimingMeter& timing) {
+    const Phase phase = demand_.phase();
+    const Prices prices = timing.prices(phase);
+    const LayerDemand demand{routing, demand_.experts(), demand_.positions(), phase, residents, prices};
+    rule_->Resolve(demand, actions_);
+    HoldBounds(demand, precisions_, actions_, lost_, take_what_is_free_);
   }
 
-  PrefetchBudget Budget() const {
-    if (predictor_->paced()) {
-      return {budget_.max_loads, std::max(budget_.min_probability, cache_.LeastGuess()), kPacedLoads, /*when_idle=*/true};
+  // Fills merged_, as far as guesses may be read at all.
+  PrefetchBudget Predict(LayerId from, const GuessingPace& pace) {
+    merged_.clear();
+    if (predictor_->paced() && WantsWholeLayers()) {
+      GuessWholeLayerAfter(from);
+      return {.max_loads = experts_per_layer_, .max_loading = kPacedLoads, .when_idle = true};
     }
-    ReadingPace pace{.phase = wanted_.phase()};
-    cache_.Inspect([&pace](const ResidencyView&, const TimingMeter& meter) {
-      const Prices prices = meter.prices(pace.phase);
-      const double a_read = prices.read_seconds.empty() ? 0 : prices.read_seconds[kReferencePrecision];
-      if (a_read > 0) pace.records_a_layer = static_cast<int>(std::min(prices.layer_seconds / a_read, 1e6));
-    });
-    return predictor_->Budget(pace).value_or(budget_);
+    const PrefetchBudget budget = Budget(pace);
+    if (budget.max_loads > 0 && budget.min_probability <= 1) Guesses(from);
+    return budget;
+  }
+
+  PrefetchBudget Budget(const GuessingPace& pace) const {
+    if (predictor_->paced()) {
+      return {budget_.max_loads, std::max(budget_.min_probability, pace.least_probability), kPacedLoads, /*when_idle=*/true};
+    }
+    return predictor_->Budget({demand_.phase(), pace.records_a_layer}).value_or(budget_);
   }
 
   // So many tokens of a prompt that they want nearly all of a layer will want as much of the next one, which needs no prediction.
   bool WantsWholeLayers() const {
-    return wanted_.phase() == Phase::kPrefill && 8 * static_cast<int>(wanted_.experts().size()) >= 7 * experts_per_layer_;
+    return demand_.phase() == Phase::kPrefill && 8 * static_cast<int>(demand_.experts().size()) >= 7 * experts_per_layer_;
   }
   void GuessWholeLayerAfter(LayerId layer) {
     const auto next = std::upper_bound(layers_.begin(), layers_.end(), layer);
     if (next == layers_.end()) return;
     for (int32_t expert = 0; expert < experts_per_layer_; ++expert) merged_.push_back({{*next, expert}, 1.0f, 1});
     float may_lose = kLoseAnything;
-    for (size_t i = 0; i < wanted_.sessions().size(); ++i) may_lose = std::min(may_lose, wanted_.MayLose(i));
+    for (size_t i = 0; i < demand_.sequences().size(); ++i) may_lose = std::min(may_lose, demand_.MayLose(i));
     SetPrecisions(merged_, may_lose);
   }
 
@@ -152,10 +140,10 @@ class Provider final : public CachingProvider {
   void Guesses(LayerId from) {
     guesses_.clear();
     first_guess_.clear();
-    for (size_t i = 0; i < wanted_.sessions().size(); ++i) {
+    for (size_t i = 0; i < demand_.sequences().size(); ++i) {
       first_guess_.push_back(guesses_.size());
-      predictor_->Predict(wanted_.sessions()[i], from, guesses_);
-      SetPrecisions(std::span(guesses_).subspan(first_guess_.back()), wanted_.MayLose(i));
+      predictor_->Predict(demand_.sequences()[i], from, guesses_);
+      SetPrecisions(std::span(guesses_).subspan(first_guess_.back()), demand_.MayLose(i));
     }
     first_guess_.push_back(guesses_.size());
     for (size_t rank = 0; merged_.size() < guesses_.size(); ++rank) {
@@ -178,15 +166,12 @@ class Provider final : public CachingProvider {
   RoutingRecorder* const recorder_;  // may be null
 
   // Of the current layer; kept so that a step allocates nothing.
-  WantedSet wanted_;
+  DemandSet demand_;
   std::vector<Action> actions_;
   std::vector<float> lost_;          // [token of the step]
   std::vector<Guess> guesses_;       // sequence by sequence
   std::vector<size_t> first_guess_;  // one more than sequences
   std::vector<Guess> merged_;
-
-  mutable absl::Mutex score_mutex_;
-  PredictionScore score_ ABSL_GUARDED_BY(score_mutex_);
 
   ExpertCache cache_;  // last: its reads end first
 };

@@ -1,5 +1,5 @@
-// The provider that owns the one expert cache of the process: residency, pins, byte budget, loader, policies.
-// An entry is absent -> queued -> reading -> resident or failed; failed entries become absent once their waiters were told.
+// The provider that owns the one expert cache of the process (record_state.h says what its records go through), with the parts
+// that decide for it: policy, predictor, mask, rule.
 #pragma once
 
 #include <memory>
@@ -53,12 +53,14 @@ struct ProviderParts {  // all outlive the provider unless owned
 
 // Lends of the cache: what lies there leaves, and until the loan ends the cache is smaller by it. At least one record has to
 // stay.
-class CachingProvider : public ExpertProvider {
+class CachingProvider : public ExpertProvider, public ActivationLender {
  public:
   // INVALID_ARGUMENT when the capacity holds no record. No thread of its own.
   static absl::StatusOr<std::unique_ptr<CachingProvider>> Create(ProviderParts parts, const ProviderOptions& options);
-  // An upper bound of the cache's tables beside the slots for a store of this shape; the predictor's own come on top.
+  // An upper bound of table_bytes() for a store of this shape.
   static uint64_t CacheTableBytes(const StoreDescription& store);
+  // Of the cache's tables beside its records; those of policy, predictor, mask and rule come on top. Not while a layer runs.
+  virtual uint64_t table_bytes() const = 0;
 
   virtual ExpertStats Stats() const = 0;                              // any thread
   virtual std::vector<ExpertHeat> HottestExperts(int top) const = 0;  // any thread; by uses, highest first

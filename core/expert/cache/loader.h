@@ -68,6 +68,7 @@ class Loader {
   void Cancel(const Tickets& tickets);
 
   ReadQueueStats stats() const { return queue_.stats(); }
+  size_t memory_bytes() const { return verified_.size(); }
 
  private:
   struct Range {

@@ -21,4 +21,10 @@ void PredictionScore::OnRouted(LayerId layer, Phase phase, std::span<const Wante
   marked.clear();
 }
 
+size_t PredictionScore::memory_bytes() const {
+  size_t bytes = guessed_.capacity();
+  for (const std::vector<int32_t>& layer : marked_) bytes += layer.capacity() * sizeof(int32_t);
+  return bytes;
+}
+
 }  // namespace moed

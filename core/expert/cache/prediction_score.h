@@ -26,6 +26,7 @@ class PredictionScore {
   void OnRouted(LayerId layer, Phase phase, std::span<const WantedExpert> wanted);
 
   const std::array<PredictionCounts, kPhases>& counts() const { return counts_; }
+  size_t memory_bytes() const;
 
  private:
   const ExpertIndex index_;                   // one precision

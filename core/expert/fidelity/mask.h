@@ -21,7 +21,7 @@ class RouterMask {
   virtual void Observe(LayerId, const TokenRouting& /*token*/, std::span<const float> /*hidden*/,
                        std::span<const float> /*logits*/) {}
   // Sets the logits of experts that this token shall do without to minus infinity. Not asked for exact tokens; where it proposes
-  // more than the token may lose, the heaviest experts come back. Under the cache's lock.
+  // more than the token may lose, the heaviest experts come back. Without the cache's lock.
   virtual void Apply(LayerId layer, const TokenRouting& token, const ResidencyView& residents, std::span<float> logits) = 0;
   virtual size_t memory_bytes() const { return 0; }  // tables; counted in the budget
 };

@@ -87,6 +87,31 @@ TEST_F(LoadOrder, WantedResidentsAreNotEvictedByTheLoadsOfTheirLayer) {
   EXPECT_EQ(Lookups(*provider)[0], 1u);
 }
 
+// Where it is asked for, and for a prompt's experts alone; of equals the first to be named is the first.
+TEST_F(LoadOrder, APromptsMostWantedExpertsAreReadFirst) {
+  struct Case {
+    bool most_wanted_first;
+    Phase phase;
+    std::vector<int32_t> order;
+  };
+  for (const Case& test : {Case{true, Phase::kPrefill, {2, 1, 4, 0, 3}}, Case{true, Phase::kDecode, {0, 1, 2, 3, 4}},
+                           Case{false, Phase::kPrefill, {0, 1, 2, 3, 4}}}) {
+    ManualReadBackend reads(8, MemoryStore());
+    ProviderOptions options = Records(24);
+    options.most_wanted_first = test.most_wanted_first;
+    auto provider = MakeProvider(reads, options);
+    Routing routing(kFirst);
+    for (const std::vector<int32_t>& chosen : {std::vector{0, 1, 2, 3}, {1, 2, 4}, {2, 1}, {2, 4}}) {
+      routing.Add(kSession, chosen, test.phase);
+    }
+    provider->Begin(routing.Get());
+    std::vector<uint64_t> order;
+    for (const int32_t expert : test.order) order.push_back(At(kFirst, expert));
+    EXPECT_EQ(reads.submitted(), order) << test.most_wanted_first;
+    Drain(*provider, reads);
+  }
+}
+
 TEST_F(LoadOrder, OneReadServesAllWhoWantTheExpert) {
   auto provider = MakeProvider(reads_, Records(4));
   const SequenceId other(2);

@@ -1,5 +1,6 @@
 // Counters, stall times and trace spans.
 #include <atomic>
+#include <climits>
 #include <thread>
 
 #include "absl/synchronization/notification.h"
@@ -185,7 +186,30 @@ TEST(Counters, EvictionsLoadsAndBytesAddUp) {
   EXPECT_EQ(residents + stats.evictions[0][0], stats.loads[0].count);
   EXPECT_EQ(residents, 5u);
   EXPECT_EQ(stats.cache_capacity_bytes, 5 * ExpertStore::Get().record_bytes());
-  EXPECT_GT(CachingProvider::CacheTableBytes(ExpertStore::Get().reader().description()), 0u);
+}
+
+// With every record of both precisions resident, filled or guessed, and every expert of a layer wanted at once.
+TEST(Counters, TablesStayWithinTheirBoundAndNearIt) {
+  auto backend = MakeThreadedReadBackend("memory", StoreFile(), 1);
+  RigParts parts;
+  std::map<LayerId, std::vector<Guess>> script;
+  std::vector<int32_t> experts;
+  for (int32_t e = 0; e < kExperts; ++e) {
+    experts.push_back(e);
+    script[kFirst].push_back({{kSecond, e}, .9f});
+    for (const LayerId layer : kLayers) {
+      for (const Precision precision : {0, 1}) parts.fill.push_back({layer, e, precision});
+    }
+  }
+  parts.predictor = std::make_unique<ScriptedPredictor>(std::move(script));
+  ProviderOptions options = Records(48);
+  options.max_prefetch_loads = INT_MAX;
+  auto provider = MakeProvider(*backend, options, std::move(parts));
+  const uint64_t bound = CachingProvider::CacheTableBytes(ExpertStore::Get().reader().description());
+  EXPECT_LE(provider->table_bytes(), bound);
+  for (const LayerId layer : kLayers) RunLayer(*provider, layer, experts);
+  EXPECT_LE(provider->table_bytes(), bound);
+  EXPECT_GT(provider->table_bytes(), bound / 2);
 }
 
 TEST(Counters, MayBeReadWhileLayersRun) {

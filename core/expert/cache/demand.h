@@ -19,9 +19,9 @@ struct SequenceUse {
 };
 
 // Reusable; allocates only when a layer is larger than all before it. Not synchronised.
-class WantedSet {
+class DemandSet {
  public:
-  explicit WantedSet(int experts_per_layer) : position_(experts_per_layer, -1) {}
+  explicit DemandSet(int experts_per_layer) : position_(experts_per_layer, -1) {}
 
   void Collect(const LayerRouting& routing);
 
@@ -40,9 +40,9 @@ class WantedSet {
   // Decode when any token of the step is.
   Phase phase() const { return PhaseOf(std::span<const SequenceUse>(uses_)); }
   // In order of first appearance.
-  std::span<const SequenceId> sessions() const { return sessions_; }
-  // Of sessions()[i].
-  float MayLose(size_t i) const { return session_may_lose_[i]; }
+  std::span<const SequenceId> sequences() const { return sequences_; }
+  // Of sequences()[i].
+  float MayLose(size_t i) const { return sequence_may_lose_[i]; }
 
  private:
   struct Choice {
@@ -60,8 +60,8 @@ class WantedSet {
   std::vector<Choice> choices_;
   std::vector<SequenceUse> uses_;
   std::vector<size_t> first_use_;  // one more than experts_
-  std::vector<SequenceId> sessions_;
-  std::vector<float> session_may_lose_;
+  std::vector<SequenceId> sequences_;
+  std::vector<float> sequence_may_lose_;
 };
 
 }  // namespace moed

@@ -1,17 +1,17 @@
-#include "core/expert/cache/wanted.h"
+#include "core/expert/cache/demand.h"
 
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
 namespace {
 
-TEST(WantedSet, GathersEveryExpertOnce) {
+TEST(DemandSet, GathersEveryExpertOnce) {
   const SequenceId first(4), second(2);
   Routing routing(LayerId(0));
   routing.Add(first, {5, 1}, Phase::kPrefill);  // .5 .25
   routing.Add(second, {1, 6}, Phase::kDecode);  // .5 .25
   routing.Add(first, {6, 5}, Phase::kPrefill);
-  WantedSet wanted(kExperts);
+  DemandSet wanted(kExperts);
   for (int round = 0; round < 2; ++round) {  // reusable
     wanted.Collect(routing.Get());
     ASSERT_EQ(wanted.experts().size(), 3u);
@@ -38,15 +38,15 @@ TEST(WantedSet, GathersEveryExpertOnce) {
     EXPECT_EQ(wanted.PhaseOf(0), Phase::kPrefill);
     EXPECT_EQ(wanted.PhaseOf(1), Phase::kDecode);
     EXPECT_EQ(wanted.phase(), Phase::kDecode);
-    EXPECT_THAT(wanted.sessions(), testing::ElementsAre(first, second));
+    EXPECT_THAT(wanted.sequences(), testing::ElementsAre(first, second));
   }
 }
 
-TEST(WantedSet, AnEmptyStepWantsNothing) {
-  WantedSet wanted(kExperts);
+TEST(DemandSet, AnEmptyStepWantsNothing) {
+  DemandSet wanted(kExperts);
   wanted.Collect({LayerId(0), {}});
   EXPECT_TRUE(wanted.experts().empty());
-  EXPECT_TRUE(wanted.sessions().empty());
+  EXPECT_TRUE(wanted.sequences().empty());
 }
 
 }  // namespace

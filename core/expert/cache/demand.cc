@@ -1,4 +1,4 @@
-#include "core/expert/cache/wanted.h"
+#include "core/expert/cache/demand.h"
 
 #include <algorithm>
 
@@ -6,21 +6,21 @@
 
 namespace moed {
 
-void WantedSet::Collect(const LayerRouting& routing) {
+void DemandSet::Collect(const LayerRouting& routing) {
   for (const WantedExpert& wanted : experts_) position_[wanted.expert] = -1;
   experts_.clear();
   choices_.clear();
-  sessions_.clear();
-  session_may_lose_.clear();
+  sequences_.clear();
+  sequence_may_lose_.clear();
   may_lose_ = 0;
   for (const TokenRouting& token : routing.tokens) AddToken(token);
   MergeUses();
 }
 
-void WantedSet::AddToken(const TokenRouting& token) {
-  if (std::find(sessions_.begin(), sessions_.end(), token.sequence) == sessions_.end()) {
-    sessions_.push_back(token.sequence);
-    session_may_lose_.push_back(token.may_lose);
+void DemandSet::AddToken(const TokenRouting& token) {
+  if (std::find(sequences_.begin(), sequences_.end(), token.sequence) == sequences_.end()) {
+    sequences_.push_back(token.sequence);
+    sequence_may_lose_.push_back(token.may_lose);
   }
   may_lose_ = std::max(may_lose_, token.may_lose);
   const float mass = GateMass(token);
@@ -47,7 +47,7 @@ void WantedSet::AddToken(const TokenRouting& token) {
   }
 }
 
-void WantedSet::MergeUses() {
+void DemandSet::MergeUses() {
   std::sort(choices_.begin(), choices_.end(), [](const Choice& a, const Choice& b) {
     return a.position != b.position ? a.position < b.position : a.use.sequence < b.use.sequence;
   });
@@ -69,7 +69,7 @@ void WantedSet::MergeUses() {
   if (!choices_.empty()) first_use_.push_back(uses_.size());
 }
 
-Phase WantedSet::PhaseOf(std::span<const SequenceUse> uses) {
+Phase DemandSet::PhaseOf(std::span<const SequenceUse> uses) {
   const bool decode = std::any_of(uses.begin(), uses.end(), [](const SequenceUse& use) { return use.phase == Phase::kDecode; });
   return decode ? Phase::kDecode : Phase::kPrefill;
 }

@@ -1,0 +1,47 @@
+// Free room is filled while nothing else is read: which record next, and what of it nobody has used yet.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "core/base/ids.h"
+#include "core/expert/cache/slots.h"
+
+namespace moed {
+
+// One record at a time, each tried once. Full once is full: what guesses and failures give up later is left to demands. Not
+// synchronised.
+class Filler {
+ public:
+  explicit Filler(std::vector<CachedKey> order) : order_(std::move(order)) {}
+
+  // The next one that is absent; nothing once all were tried or Stop was called.
+  std::optional<CachedKey> Next(const Slots& slots);
+  void Stop() { next_ = order_.size(); }
+  bool over() const { return next_ == order_.size(); }
+
+  // The load of Next() has begun.
+  void Begun(Slot& slot);
+  bool reading() const { return reading_ != nullptr; }
+  // It is read whole.
+  void Arrived(const Slot& slot) {
+    if (reading_ == &slot) reading_ = nullptr;
+  }
+  // It is wanted, or leaves.
+  void Forget(Slot& slot);
+  // The one behind all others in the order.
+  Slot* LastUnused(absl::FunctionRef<bool(const Slot&)> evictable) const;
+
+  size_t memory_bytes() const { return order_.capacity() * sizeof(CachedKey) + unused_.capacity() * sizeof(Slot*); }
+
+ private:
+  const std::vector<CachedKey> order_;
+  size_t next_ = 0;            // of order_
+  Slot* reading_ = nullptr;    // the one loading with unused_fill
+  std::vector<Slot*> unused_;  // exactly those with unused_fill, in order
+};
+
+}  // namespace moed

@@ -1,0 +1,49 @@
+#include "core/expert/cache/guess_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace moed {
+
+void GuessQueue::Plan(std::vector<CachedKey> best_first, const PrefetchBudget& budget) {
+  planned_ = std::move(best_first);
+  next_ = 0;
+  budget_ = budget;
+}
+
+void GuessQueue::ForgetPlanned() {
+  planned_.clear();
+  next_ = 0;
+}
+
+bool GuessQueue::MayBegin(bool demands_left) const {
+  return planned() && loading_.size() < static_cast<size_t>(budget_.max_loading) && !(budget_.when_idle && demands_left);
+}
+
+void GuessQueue::Begun(Slot& slot, uint64_t due_at) {
+  slot.unused_guess = true;
+  slot.due_at = due_at;
+  slot.kept = budget_.keep_guessed;
+  loading_.push_back(&slot);
+}
+
+void GuessQueue::Forget(Slot& slot, PrefetchOutcome outcome) {
+  if (outcome != PrefetchOutcome::kCancelled) pace_.OnOutcome(outcome != PrefetchOutcome::kWasted);
+  slot.unused_guess = false;
+  std::erase(loading_, &slot);
+}
+
+void GuessQueue::Keep(Slot& slot, uint64_t due_at) {
+  slot.kept = true;
+  slot.due_at = std::max(slot.due_at, due_at);
+}
+
+void GuessQueue::Cancel(absl::FunctionRef<bool(const Slot&)> which, Cancels& cancels) {
+  for (Slot* slot : loading_) {
+    if (slot->cancelling || !which(*slot)) continue;
+    slot->cancelling = true;
+    cancels.push_back(slot->tickets);
+  }
+}
+
+}  // namespace moed

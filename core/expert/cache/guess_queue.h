@@ -1,0 +1,57 @@
+// Guesses: those that are planned, those on their way, what has become of them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/functional/function_ref.h"
+#include "core/base/ids.h"
+#include "core/expert/cache/prefetch_pace.h"
+#include "core/expert/cache/slot.h"
+#include "core/expert/predictors/predictor.h"
+#include "core/expert/stats.h"
+
+namespace moed {
+
+// Reads to be cancelled without the cache's lock: they report at once.
+using Cancels = absl::InlinedVector<Loader::Tickets, 8>;
+
+// Planned guesses live as long as their layer's turn; begun ones until they are wanted or gone. Layers are numbers of LayerTurn.
+// Not synchronised.
+class GuessQueue {
+ public:
+  // Replaces what was planned.
+  void Plan(std::vector<CachedKey> best_first, const PrefetchBudget& budget);
+  void ForgetPlanned();
+  bool planned() const { return next_ < planned_.size(); }
+  // Whether the budget lets the next one begin; `demands_left`: some are read, or wait for room.
+  bool MayBegin(bool demands_left) const;
+  const CachedKey& Next() const { return planned_[next_]; }
+  void PopNext() { ++next_; }
+
+  // A load has begun, for the layer that comes at `due_at`.
+  void Begun(Slot& slot, uint64_t due_at);
+  size_t loading() const { return loading_.size(); }
+  // It is read whole.
+  void Arrived(const Slot& slot) { std::erase(loading_, &slot); }
+  // It is wanted, or gone.
+  void Forget(Slot& slot, PrefetchOutcome outcome);
+  // Guessed again, or for the first time: until `due_at` it leaves only where nothing else can.
+  void Keep(Slot& slot, uint64_t due_at);
+  // Of those on their way. In flight they go on.
+  void Cancel(absl::FunctionRef<bool(const Slot&)> which, Cancels& cancels);
+
+  PrefetchPace& pace() { return pace_; }
+  const PrefetchPace& pace() const { return pace_; }
+  size_t memory_bytes() const { return planned_.capacity() * sizeof(CachedKey) + loading_.capacity() * sizeof(Slot*); }
+
+ private:
+  std::vector<CachedKey> planned_;  // best first
+  size_t next_ = 0;                 // of planned_
+  PrefetchBudget budget_;           // theirs
+  std::vector<Slot*> loading_;      // exactly those loading with unused_guess
+  PrefetchPace pace_;
+};
+
+}  // namespace moed

@@ -1,0 +1,58 @@
+// Which record is in which slot: residency by key, states (record_state.h), uses.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/expert/cache/residency_table.h"
+#include "core/expert/cache/slot.h"
+#include "core/expert/stats.h"
+
+namespace moed {
+
+// Owns the slots, not their bytes. Slots are reused and stay where they are. A key has one slot that is loading or resident at
+// most, which Find gives; a failed one is found by its pins alone. Not synchronised.
+class Slots {
+ public:
+  // Both outlive this.
+  Slots(ResidencyTable& residency, SlotOwner& owner);
+  static uint64_t TableBytes(size_t keys);
+
+  // Loading or resident; null: absent.
+  Slot* Find(const CachedKey& key) const { return by_key_[index_.Of(key)]; }
+  std::span<const std::unique_ptr<Slot>> all() const { return slots_; }  // free ones too
+  size_t loading() const { return loading_; }
+
+  // absent -> loading. Without pins.
+  Slot& Begin(const CachedKey& key, std::span<std::byte> bytes, LoadReason reason, bool bypass, int reads, int64_t now_nanos);
+  // loading -> resident.
+  void Arrive(Slot& slot);
+  // loading -> failed.
+  void Fail(Slot& slot, absl::Status status);
+  // resident or failed -> absent. No pins, no reads left; its bytes were given back.
+  void Free(Slot& slot);
+
+  void CountUse(const CachedKey& key) { ++uses_[index_.Of(key)]; }
+  uint64_t uses(const CachedKey& key) const { return uses_[index_.Of(key)]; }
+  // By uses, highest first; at most `top`.
+  std::vector<ExpertHeat> Hottest(int top) const;
+  // [precision] of the layer at `position`.
+  std::vector<uint32_t> Residents(int position) const;
+
+  size_t memory_bytes() const;
+
+ private:
+  const ExpertIndex& index_;
+  ResidencyTable& residency_;
+  SlotOwner& owner_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<Slot*> free_;
+  std::vector<Slot*> by_key_;
+  std::vector<uint64_t> uses_;  // by key: lookups
+  size_t loading_ = 0;
+};
+
+}  // namespace moed
