@@ -42,9 +42,9 @@ std::string WhyNot(const ReportParts& parts, const Cell& cell, const std::string
   return "";
 }
 
-std::string Number(double value) { return absl::StrFormat(value >= 100 ? "%.0f" : value >= 10 ? "%.1f" : "%.2f", value); }
-std::string Percent(double value) { return absl::StrFormat(value < 0.0995 ? "%.1f %%" : "%.0f %%", 100 * value); }
-std::string Megabytes(double value) { return absl::StrFormat(value < 99.5e6 ? "%.1f" : "%.0f", value * 1e-6); }
+std::string Number(double value) { return absl::StrFormat("%.*f", value >= 100 ? 0 : value >= 10 ? 1 : 2, value); }
+std::string Percent(double value) { return absl::StrFormat("%.*f %%", value < 0.0995 ? 1 : 0, 100 * value); }
+std::string Megabytes(double value) { return absl::StrFormat("%.*f", value < 99.5e6 ? 1 : 0, value * 1e-6); }
 std::string Ratio(double value) { return absl::StrFormat("%.3f", value); }
 std::string Fine(double value) { return absl::StrFormat("%.4f", value); }
 
