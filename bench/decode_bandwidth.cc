@@ -11,8 +11,8 @@
 #include "core/base/clock.h"
 #include "core/base/executor.h"
 #include "core/base/status.h"
-#include "core/expert/cache/caching_provider.h"
-#include "core/expert/fidelity/mask.h"
+#include "core/expert/builder/build_provider.h"
+#include "core/expert/presets/preset.h"
 #include "core/io/read_backend.h"
 #include "core/kernels/backend.h"
 #include "core/model/model.h"
@@ -96,13 +96,13 @@ absl::Status Run(const Options& options) {
   MOED_ASSIGN_OR_RETURN(auto kv, KvPool::Create(spec, KvPool::PagesFor(context)));
   MOED_ASSIGN_OR_RETURN(auto model, Model::Load(*store, spec, {1, context, 1}, *backend, *kv, nullptr));
 
-  const ExpertModelShape policy{store->description().moe_layers, spec.experts, spec.top_k, 1};
-  ProviderParts parts{.store = store.get(), .reads = reads.get(), .clock = &Clock::Real(), .allocator = &Allocator::Host()};
-  MOED_ASSIGN_OR_RETURN(parts.policy, MakePolicy("lru", policy));
-  MOED_ASSIGN_OR_RETURN(parts.predictor, MakePredictor("none", {policy, spec.hidden, nullptr}));
-  MOED_ASSIGN_OR_RETURN(parts.mask, MakeRouterMask("none", policy));
-  MOED_ASSIGN_OR_RETURN(parts.fidelity, MakeFidelityRule("exact", {.model = policy}));
-  MOED_ASSIGN_OR_RETURN(auto provider, CachingProvider::Create(std::move(parts), {.capacity_bytes = store->all_expert_bytes()}));
+  ProviderInputs inputs;
+  inputs.store = store.get();
+  inputs.reads = reads.get();
+  inputs.router = {spec.top_k, spec.hidden};
+  inputs.options.capacity_bytes = store->all_expert_bytes();
+  MOED_ASSIGN_OR_RETURN(const PresetSetup setup, ChoosePreset({.preset = "io-free"}, *store));
+  MOED_ASSIGN_OR_RETURN(auto provider, BuildProvider(setup, inputs));
 
   MOED_ASSIGN_OR_RETURN(Buffer memory, Buffer::Allocate(kReadBytes));
   std::memset(memory.data(), 1, memory.size());

@@ -144,7 +144,7 @@ void PrintUsage(const std::vector<Cost>& streamed, const std::vector<Cost>& whol
                                  Median(whole, runs));
   };
   for (const auto& [thread, ignored] : streamed.back().usage) {
-    line(thread, [&thread = thread](const Cost& cost) {
+    line(thread, [&](const Cost& cost) {
       const auto found = cost.usage.find(thread);
       return found == cost.usage.end() ? Usage{} : found->second;
     });

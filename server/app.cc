@@ -154,7 +154,7 @@ absl::Status App::Impl::Plan() {
     spdlog::info("--memory-budget is absent: {} ({})", FormatBytes(budget), found.reason);
   }
   MOED_ASSIGN_OR_RETURN(experts_, ProviderBuilder::Choose(config_, *store_, spec_));
-  MOED_ASSIGN_OR_RETURN(const PresetNeeds needs, experts_->Needs());
+  const PresetNeeds needs = experts_->Needs();
   MOED_ASSIGN_OR_RETURN(plan_, PlanServing(config_, budget, *store_, spec_, tokenizer_->memory_bytes(), needs));
   LogTable("memory plan", plan_.memory.Table());
   spdlog::info(
@@ -176,11 +176,11 @@ absl::Status App::Impl::OpenServers() {
   }
   const PresetSetup& preset = experts_->preset();
   info_.set_preset(std::string(preset.row->name));
-  info_.set_policy(preset.policy);
-  info_.set_predictor(preset.predictor);
+  info_.set_policy(std::string(preset.policy->name));
+  info_.set_predictor(std::string(preset.predictor->name));
   info_.set_fidelity(std::string(FidelityClassName(preset.may_lose)));
-  info_.set_fidelity_rule(preset.rule);
-  info_.set_router_mask(preset.mask);
+  info_.set_fidelity_rule(std::string(preset.rule->name));
+  info_.set_router_mask(std::string(preset.mask->name));
   info_.set_fills_cache(preset.fill);
   info_.set_has_cache(preset.row->cache != CacheKind::kOneToken);
   info_.set_kv_format(kKvFormatNames[static_cast<int>(config_.kv_format)]);
@@ -246,7 +246,10 @@ absl::Status App::Impl::LoadModel() {
   if (config_.read_rate) reads_ = MakeThrottledBackend(std::move(reads_), static_cast<double>(*config_.read_rate), clock_);
   MOED_ASSIGN_OR_RETURN(model_, Model::Load(*store_, spec_, plan_.model, *backend_, *kv_, trace_.get(), reads_.get()));
   spdlog::info("kernels: {}; reads: {}", backend_->name(), reads_->description());
-  MOED_RETURN_IF_ERROR(experts_->Open({*model_, *reads_, clock_, trace_.get(), plan_.memory}));
+  const GateFn gate = [this](LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
+    model_->GateProbabilities(layer, hidden, probabilities);
+  };
+  MOED_RETURN_IF_ERROR(experts_->Open({gate, *reads_, clock_, trace_.get(), plan_.memory}));
   const EngineParts parts{*model_, experts_->provider(), *kv_, *tokenizer_, clock_, trace_.get(), experts_->preset().may_lose};
   MOED_ASSIGN_OR_RETURN(engine_, StepEngine::Create(plan_.engine, parts));
   engine_->Start();

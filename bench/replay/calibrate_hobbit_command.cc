@@ -5,11 +5,11 @@
 #include <string>
 #include <tuple>
 
+#include "absl/strings/str_format.h"
 #include "bench/replay/workload.h"
 #include "bench/subcommand.h"
 #include "core/base/status.h"
 #include "core/expert/policies/hobbit.h"
-#include "core/expert/predictors/predictor.h"
 #include "nlohmann/json.hpp"
 
 namespace moed {
@@ -65,13 +65,19 @@ class Search {
  private:
   absl::Status Try(const Point& point) {
     if (!point.inside() || !tried_.insert({point.recency, point.frequency}).second) return absl::OkStatus();
-    const ExpertModelShape context = ReplayContext(*work_.store, work_.trace.shape.top_k, slots_);
-    MOED_ASSIGN_OR_RETURN(auto predictor, MakePredictor("none", {.model = context}));
-    const std::vector<const RoutingTrace*> traces = work_.Traces();
-    MOED_ASSIGN_OR_RETURN(const ReplayResult result, Replay({work_.store.get(), traces, slots_, work_.times, [](size_t) {}},
-                                                            MakeHobbitPolicy(context, point.weights()), std::move(predictor)));
-    const double penalty = 1 - result.ready_ratio();
     const HobbitWeights weights = point.weights();
+    MOED_ASSIGN_OR_RETURN(const PartOptions options, PartOptions::Parse(absl::StrFormat(
+                                                         "hobbit-lru=%.17g,hobbit-lfu=%.17g,hobbit-lhu=%.17g,hobbit-fld=%.17g",
+                                                         weights.lru, weights.lfu, weights.lhu, weights.fld)));
+    const std::vector<const RoutingTrace*> traces = work_.Traces();
+    MOED_ASSIGN_OR_RETURN(const ReplayResult result, Replay({.store = work_.store.get(),
+                                                             .traces = traces,
+                                                             .slots = slots_,
+                                                             .times = work_.times,
+                                                             .policy = "hobbit",
+                                                             .predictor = "none",
+                                                             .options = options}));
+    const double penalty = 1 - result.ready_ratio();
     std::fprintf(stderr, "%zu: lru %.2f lfu %.3f lhu %.3f fld %.2f: miss penalty %.4f a lookup\n", tried_.size(), weights.lru,
                  weights.lfu, weights.lhu, weights.fld, penalty);
     if (penalty < penalty_) {

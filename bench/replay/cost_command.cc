@@ -33,14 +33,16 @@ struct Bench {
   uint64_t slots = 0;
 
   absl::StatusOr<double> MicrosecondsPerToken(const std::string& policy_name, const std::string& predictor_name) const {
-    const ExpertModelShape context = ReplayContext(*store, trace.shape.top_k, slots);
-    MOED_ASSIGN_OR_RETURN(auto policy, MakePolicy(policy_name, context));
-    MOED_ASSIGN_OR_RETURN(auto predictor, MakePredictor(predictor_name, {.model = context}));
     const RoutingTrace* traces[] = {&trace};
     const auto start = std::chrono::steady_clock::now();
     const ReplayTimes times{.read_seconds = 0.7e-3, .layer_seconds = 1e-3};
-    MOED_RETURN_IF_ERROR(
-        Replay({store.get(), traces, slots, times, [](size_t) {}}, std::move(policy), std::move(predictor)).status());
+    MOED_RETURN_IF_ERROR(Replay({.store = store.get(),
+                                 .traces = traces,
+                                 .slots = slots,
+                                 .times = times,
+                                 .policy = policy_name,
+                                 .predictor = predictor_name})
+                             .status());
     const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
     return took.count() / static_cast<double>(trace.tokens());
   }

@@ -4,11 +4,10 @@
 #include <utility>
 
 #include "bench/replay/simulated_disk.h"
-#include "core/base/buffer.h"
 #include "core/base/check.h"
 #include "core/base/status.h"
-#include "core/expert/cache/caching_provider.h"
-#include "core/expert/fidelity/mask.h"
+#include "core/expert/builder/build_provider.h"
+#include "core/expert/presets/preset.h"
 
 namespace moed {
 namespace {
@@ -91,31 +90,24 @@ ReplayResult Difference(const ReplayResult& after, const ReplayResult& before) {
 
 }  // namespace
 
-ExpertModelShape ReplayContext(const StoreReader& store, int top_k, uint64_t slots) {
-  const StoreDescription& description = store.description();
-  return {.moe_layers = description.moe_layers,
-          .experts_per_layer = description.experts_per_layer,
-          .top_k = top_k,
-          .precisions = 1,
-          .record_bytes = {&description.precisions[0].record_bytes, 1},
-          .capacity_bytes = slots * description.precisions[0].record_bytes};
-}
-
-absl::StatusOr<ReplayResult> Replay(const ReplaySetup& setup, std::unique_ptr<EvictionPolicy> policy,
-                                    std::unique_ptr<ExpertPredictor> predictor) {
+absl::StatusOr<ReplayResult> Replay(const ReplaySetup& setup, std::unique_ptr<EvictionPolicy> own_policy) {
   const uint64_t record_bytes = setup.store->expert_bytes(kReferencePrecision);
-  const ExpertModelShape context = ReplayContext(*setup.store, setup.traces.front()->shape.top_k, setup.slots);
   SimulatedDisk disk(static_cast<double>(record_bytes) / setup.times.read_seconds);
-  ProviderParts parts{.store = setup.store,
-                      .reads = &disk,
-                      .policy = std::move(policy),
-                      .predictor = std::move(predictor),
-                      .clock = &disk,
-                      .allocator = &Allocator::Host()};
-  MOED_ASSIGN_OR_RETURN(parts.mask, MakeRouterMask("none", context));
-  MOED_ASSIGN_OR_RETURN(parts.fidelity, MakeFidelityRule("exact", {.model = context}));
-  const ProviderOptions options{.capacity_bytes = context.capacity_bytes, .split_read_bytes = UINT64_MAX};
-  MOED_ASSIGN_OR_RETURN(const auto provider, CachingProvider::Create(std::move(parts), options));
+  MOED_ASSIGN_OR_RETURN(
+      const PresetSetup preset,
+      ChoosePreset(
+          {.preset = "load-on-demand-lru", .policy = setup.policy, .predictor = setup.predictor, .options = setup.options},
+          *setup.store));
+  ProviderInputs inputs;
+  inputs.store = setup.store;
+  inputs.reads = &disk;
+  inputs.router.top_k = setup.traces.front()->shape.top_k;
+  inputs.clock = &disk;
+  inputs.options.capacity_bytes = setup.slots * record_bytes;
+  inputs.options.split_read_bytes = UINT64_MAX;
+  MOED_ASSIGN_OR_RETURN(PresetParts parts, MakeParts(preset, inputs));
+  if (own_policy != nullptr) parts.policy = std::move(own_policy);
+  MOED_ASSIGN_OR_RETURN(const auto provider, BuildProvider(preset, inputs, std::move(parts)));
 
   Player player(*provider, disk, setup.times.layer_seconds);
   ReplayResult before;

@@ -11,8 +11,8 @@
 
 #include "absl/status/statusor.h"
 #include "bench/replay/routing_trace_reader.h"
+#include "core/expert/part_options.h"
 #include "core/expert/policies/eviction_policy.h"
-#include "core/expert/predictors/predictor.h"
 #include "core/store/store.h"
 
 namespace moed {
@@ -40,12 +40,14 @@ struct ReplaySetup {
   std::span<const RoutingTrace* const> traces;  // in this order through one cache; the same shape
   uint64_t slots = 0;                           // experts that the cache holds
   ReplayTimes times;
-  std::function<void(size_t tokens)> progress;  // tokens done so far
+  std::string policy;  // names of rows
+  std::string predictor;
+  PartOptions options = {};
+  std::function<void(size_t tokens)> progress = [](size_t) {};  // tokens done so far
 };
 
-ExpertModelShape ReplayContext(const StoreReader& store, int top_k, uint64_t slots);
-
-absl::StatusOr<ReplayResult> Replay(const ReplaySetup& setup, std::unique_ptr<EvictionPolicy> policy,
-                                    std::unique_ptr<ExpertPredictor> predictor);
+// INVALID_ARGUMENT: an unknown name, an option, a predictor that asks the model's gates. `own_policy` (null: the one of that
+// name) is used instead of the row.
+absl::StatusOr<ReplayResult> Replay(const ReplaySetup& setup, std::unique_ptr<EvictionPolicy> own_policy = nullptr);
 
 }  // namespace moed

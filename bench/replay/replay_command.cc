@@ -51,7 +51,9 @@ struct Figures {
 
 std::vector<std::string> KnownMethods() {
   std::vector<std::string> names;
-  for (const PolicyRow& row : Policies()) names.emplace_back(row.name);
+  for (const PolicyRow& row : Policies()) {
+    if (row.mask.empty()) names.emplace_back(row.name);  // no router, no mask
+  }
   names.emplace_back(kBelady);
   names.emplace_back(kAuto);
   return names;
@@ -79,20 +81,15 @@ absl::StatusOr<std::vector<Method>> ParseMethods(const Options& options) {
 
 absl::StatusOr<ReplayResult> Run(const Workload& work, const Method& method, std::string_view predictor_name, uint64_t slots) {
   const std::vector<const RoutingTrace*> traces = work.Traces();
-  const ExpertModelShape context = ReplayContext(*work.store, work.trace.shape.top_k, slots);
-  std::unique_ptr<EvictionPolicy> policy;
-  if (method.policy == kBelady) {
-    policy = MakeBeladyPolicy(traces);
-  } else {
-    MOED_ASSIGN_OR_RETURN(policy, MakePolicy(method.policy, context));
-  }
-  MOED_ASSIGN_OR_RETURN(auto predictor, MakePredictor(predictor_name, {.model = context}));
   size_t total = 0;
   for (const RoutingTrace* trace : traces) total += trace->replayed_tokens();
   Progress progress(StrCat(method.name, ", predictor ", predictor_name, ": tokens"), total, 0, stderr, Clock::Real(), CountText);
   const auto show = [&progress](size_t tokens) { progress.Update(tokens); };
-  absl::StatusOr<ReplayResult> result =
-      Replay({work.store.get(), traces, slots, work.times, show}, std::move(policy), std::move(predictor));
+  ReplaySetup setup{.store = work.store.get(), .traces = traces, .slots = slots, .times = work.times};
+  setup.predictor = predictor_name;
+  setup.progress = show;
+  if (method.policy != kBelady) setup.policy = method.policy;
+  absl::StatusOr<ReplayResult> result = Replay(setup, method.policy == kBelady ? MakeBeladyPolicy(traces) : nullptr);
   progress.Break();
   return result;
 }

@@ -9,9 +9,9 @@
 #include "bench/systems/ablations.h"
 #include "client/fidelity.h"
 #include "core/base/status.h"
-#include "core/expert/fidelity/rule.h"
-#include "core/expert/policies/eviction_policy.h"
-#include "core/expert/predictors/predictor.h"
+#include "core/expert/fidelity/table.h"
+#include "core/expert/policies/table.h"
+#include "core/expert/predictors/table.h"
 #include "core/expert/presets/preset.h"
 
 namespace moed {

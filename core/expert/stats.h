@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/base/ids.h"
-#include "core/expert/policies/eviction_policy.h"
+#include "core/expert/incoming.h"
 #include "core/expert/routing.h"
 
 namespace moed {

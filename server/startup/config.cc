@@ -10,6 +10,7 @@
 #include "CLI/CLI.hpp"
 #include "core/base/status.h"
 #include "core/base/version.h"
+#include "server/startup/listing.h"
 
 namespace moed {
 namespace {
@@ -38,7 +39,7 @@ std::string VariableName(std::string_view name) {
 }
 
 std::string AllowedFlags() {
-  return JoinNames(Settings(), [](const Setting& s) { return FlagName(s.name); }) + ", --config, --help, --version";
+  return JoinNames(Settings(), [](const Setting& s) { return FlagName(s.name); }) + ", --config, --help, --list, --version";
 }
 
 // A value and where it was found.
@@ -94,9 +95,12 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const std::string> argume
   }
   app.add_option("--config", line.file, "configuration file (TOML or INI) with the names of these options as keys")
       ->type_name("FILE");
+  bool list = false;
+  app.add_flag("--list", list, "every preset, policy, predictor, ... that there is, with its options");
   app.set_version_flag("--version", StrCat("moed ", BuildVersion()), "version and build details");
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    if (list) line.answer = ListTables();
   } catch (const CLI::CallForHelp&) {
     line.answer = app.help();
   } catch (const CLI::CallForVersion& version) {

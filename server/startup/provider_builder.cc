@@ -4,9 +4,7 @@
 
 #include <utility>
 
-#include "core/base/buffer.h"
 #include "core/base/status.h"
-#include "core/expert/cache/fill_order.h"
 #include "core/expert/learning/learned_state.h"
 #include "core/expert/memory_plan.h"
 #include "spdlog/spdlog.h"
@@ -14,9 +12,7 @@
 namespace moed {
 
 ProviderBuilder::ProviderBuilder(const Config& config, const StoreReader& store, const ModelSpec& spec)
-    : config_(config), store_(store), spec_(spec) {
-  for (const ExpertLayout& layout : store.description().precisions) record_bytes_.push_back(layout.record_bytes);
-}
+    : config_(config), store_(store), spec_(spec), router_{spec.top_k, spec.hidden} {}
 
 absl::StatusOr<std::unique_ptr<ProviderBuilder>> ProviderBuilder::Choose(const Config& config, const StoreReader& store,
                                                                          const ModelSpec& spec) {
@@ -27,78 +23,41 @@ absl::StatusOr<std::unique_ptr<ProviderBuilder>> ProviderBuilder::Choose(const C
   spdlog::info(
       "preset {} ({}): policy {}, predictor {}, fidelity rule {}, router mask {}, cache filled {}; requests that do not say are "
       "served {}",
-      preset.row->name, preset.row->description, preset.policy, preset.predictor, preset.rule, preset.mask,
-      preset.fill ? "while the disk is idle" : "on demand", FidelityClassName(preset.may_lose));
+      preset.row->name, preset.row->description, preset.policy->name, preset.predictor->name, preset.rule->name,
+      preset.mask->name, preset.fill ? "while the disk is idle" : "on demand", FidelityClassName(preset.may_lose));
   return path;
 }
 
-PresetContext ProviderBuilder::Context(size_t table_bytes, uint64_t capacity_bytes) const {
-  const StoreDescription& description = store_.description();
-  const ExpertModelShape policy{.moe_layers = description.moe_layers,
-                                .experts_per_layer = description.experts_per_layer,
-                                .top_k = spec_.top_k,
-                                .precisions = static_cast<int>(description.precisions.size()),
-                                .record_bytes = record_bytes_,
-                                .capacity_bytes = capacity_bytes,
-                                .table_bytes = table_bytes};
-  const GateFn gate = [this](LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
-    model_->GateProbabilities(layer, hidden, probabilities);
-  };
-  return {{.model = policy, .hidden = spec_.hidden, .gate = gate}};
-}
-
-absl::StatusOr<PresetNeeds> ProviderBuilder::Needs() const {
-  PresetNeeds needs;
-  MOED_ASSIGN_OR_RETURN(const PresetParts least, MakePresetParts(preset_, Context(0, 0)));
-  MOED_ASSIGN_OR_RETURN(const PresetParts more, MakePresetParts(preset_, Context(size_t{1} << 20, 0)));
-  const auto count = [&needs](const auto& without, const auto& with) {
-    needs.fixed_bytes += without->memory_bytes();
-    needs.token_tables += with->memory_bytes() > without->memory_bytes() ? 1 : 0;
-  };
-  const auto count_sequence = [&needs](const auto& part) {
-    const uint64_t without = part->memory_bytes();
-    part->OnSequenceStart(SequenceId(1));
-    needs.sequence_bytes += part->memory_bytes() - without;
-  };
-  count(least.policy, more.policy);
-  count(least.predictor, more.predictor);
-  count(least.rule, more.rule);
-  if (least.mask != nullptr) count(least.mask, more.mask);
-  count_sequence(least.policy);
-  count_sequence(least.predictor);
-  needs.cache = BoundsOfCache(preset_, store_, spec_.top_k);
-  return needs;
+PresetNeeds ProviderBuilder::Needs() const {
+  const PartMemory parts = MemoryOfParts(preset_, store_, router_);
+  return {.fixed_bytes = parts.fixed_bytes,
+          .sequence_bytes = parts.sequence_bytes,
+          .token_tables = parts.tables,
+          .cache = BoundsOfCache(preset_, store_, spec_.top_k)};
 }
 
 absl::Status ProviderBuilder::Open(const Dependencies& around) {
-  model_ = &around.model;
-  const PresetContext context = Context(TokenTableBytes(around.memory.budget), around.memory.cache);
-  MOED_ASSIGN_OR_RETURN(PresetParts preset, MakePresetParts(preset_, context));
-  MOED_RETURN_IF_ERROR(LoadLearned(preset));
+  ProviderInputs inputs;
+  inputs.store = &store_;
+  inputs.reads = &around.reads;
+  inputs.router = router_;
+  inputs.gate = around.gate;
+  inputs.table_bytes = TokenTableBytes(around.memory.budget);
+  inputs.clock = &around.clock;
+  inputs.trace = around.trace;
+  inputs.options.capacity_bytes = around.memory.cache;
+  inputs.options.checksums = config_.checksums;
+  MOED_ASSIGN_OR_RETURN(PresetParts parts, MakeParts(preset_, inputs));
+  MOED_RETURN_IF_ERROR(LoadLearned(parts));
   MOED_RETURN_IF_ERROR(StartRecording());
-  ProviderParts parts;
-  parts.fill = FillOrder(preset_, preset, context.predictor.model);
-  parts.store = &store_;
-  parts.reads = &around.reads;
-  parts.policy = std::move(preset.policy);
-  parts.predictor = std::move(preset.predictor);
-  parts.mask = std::move(preset.mask);
-  parts.top_k = spec_.top_k;
-  parts.fidelity = std::move(preset.rule);
-  parts.clock = &around.clock;
-  parts.allocator = &Allocator::Host();
-  parts.trace = around.trace;
-  parts.recorder = recorder_.get();
-  ProviderOptions options;
-  options.capacity_bytes = around.memory.cache;
-  options.checksums = config_.checksums;
-  options.most_wanted_first = preset_.row->most_wanted_first;
-  MOED_ASSIGN_OR_RETURN(provider_, CachingProvider::Create(std::move(parts), options));
+  inputs.recorder = recorder_.get();
+  MOED_ASSIGN_OR_RETURN(provider_, BuildProvider(preset_, inputs, std::move(parts)));
   return absl::OkStatus();
 }
 
 LearnedFile ProviderBuilder::LearnedStateFile() const {
-  return {config_.learned_state, store_.model_hash(), StrCat("policy ", preset_.policy, ", predictor ", preset_.predictor)};
+  return {config_.learned_state, store_.model_hash(),
+          StrCat("policy ", preset_.policy->name, ", predictor ", preset_.predictor->name)};
 }
 
 absl::Status ProviderBuilder::LoadLearned(PresetParts& parts) const {
@@ -116,7 +75,7 @@ absl::Status ProviderBuilder::LoadLearned(PresetParts& parts) const {
 
 absl::Status ProviderBuilder::StartRecording() {
   if (config_.record_routing.empty()) return absl::OkStatus();
-  const RoutingShape shape{store_.description().moe_layers, spec_.top_k, spec_.experts, record_bytes_.front()};
+  const RoutingShape shape{store_.description().moe_layers, spec_.top_k, spec_.experts, store_.expert_bytes(kReferencePrecision)};
   absl::StatusOr<std::unique_ptr<RoutingRecorder>> recorder = RoutingRecorder::Create(config_.record_routing, shape);
   MOED_RETURN_IF_ERROR(Annotate(recorder.status(), "--record-routing"));
   recorder_ = *std::move(recorder);

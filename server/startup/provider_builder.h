@@ -9,11 +9,12 @@
 #include "absl/status/statusor.h"
 #include "core/base/clock.h"
 #include "core/base/trace.h"
+#include "core/expert/builder/build_provider.h"
 #include "core/expert/cache/caching_provider.h"
 #include "core/expert/presets/preset.h"
 #include "core/expert/routing_trace.h"
 #include "core/io/read_backend.h"
-#include "core/model/model.h"
+#include "core/model/spec.h"
 #include "core/store/store.h"
 #include "server/startup/config.h"
 #include "server/startup/serving_plan.h"
@@ -27,11 +28,10 @@ class ProviderBuilder {
                                                                  const ModelSpec& spec);
 
   const PresetSetup& preset() const { return preset_; }
-  // Parts that learn about tokens are larger when they are given room for it.
-  absl::StatusOr<PresetNeeds> Needs() const;
+  PresetNeeds Needs() const;
 
   struct Dependencies {
-    Model& model;
+    GateFn gate;
     ReadBackend& reads;
     const Clock& clock;
     Trace* trace;  // may be null
@@ -46,7 +46,6 @@ class ProviderBuilder {
 
  private:
   ProviderBuilder(const Config& config, const StoreReader& store, const ModelSpec& spec);
-  PresetContext Context(size_t table_bytes, uint64_t capacity_bytes) const;
   LearnedFile LearnedStateFile() const;
   absl::Status LoadLearned(PresetParts& parts) const;
   absl::Status StartRecording();
@@ -54,9 +53,8 @@ class ProviderBuilder {
   const Config& config_;
   const StoreReader& store_;
   const ModelSpec& spec_;
-  std::vector<uint64_t> record_bytes_;  // of an expert, by precision
+  const GateShape router_;
   PresetSetup preset_;
-  Model* model_ = nullptr;                     // there before the gate is first asked
   std::unique_ptr<RoutingRecorder> recorder_;  // null: nothing is recorded
   std::unique_ptr<CachingProvider> provider_;
 };

@@ -4,10 +4,10 @@
 #include <string>
 
 #include "core/base/status.h"
-#include "core/expert/fidelity/rule.h"
+#include "core/expert/fidelity/table.h"
 #include "core/expert/memory_plan.h"
-#include "core/expert/policies/eviction_policy.h"
-#include "core/expert/predictors/predictor.h"
+#include "core/expert/policies/table.h"
+#include "core/expert/predictors/table.h"
 #include "core/expert/presets/preset.h"
 #include "core/io/read_backend.h"
 #include "core/kernels/backend.h"

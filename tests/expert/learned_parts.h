@@ -19,7 +19,7 @@ struct LearnedParts {
   explicit LearnedParts(size_t table_bytes = 1 << 16) {
     ExpertModelShape context = StoreContext();
     context.table_bytes = table_bytes;
-    policy = MakePolicy("learned", context).value();
+    policy = MakePolicy("learned", {context}).value();
     predictor = MakePredictor("learned", {.model = context}).value();
   }
 

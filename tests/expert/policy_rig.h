@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/check.h"
-#include "core/expert/policies/eviction_policy.h"
+#include "core/expert/policies/table.h"
 
 namespace moed {
 

@@ -17,7 +17,10 @@
 #include "core/base/clock.h"
 #include "core/base/trace.h"
 #include "core/expert/cache/caching_provider.h"
-#include "core/expert/fidelity/mask.h"
+#include "core/expert/fidelity/table.h"
+#include "core/expert/part_context.h"
+#include "core/expert/policies/table.h"
+#include "core/expert/predictors/table.h"
 #include "core/io/file.h"
 #include "core/io/read_backend.h"
 #include "core/store/expert_norms.h"
@@ -94,6 +97,14 @@ inline ExpertModelShape StoreContext(int records) {
   return {kLayers, kExperts, kTopK, 2, kRecordBytes, records * kRecordBytes[0]};
 }
 
+// For any row's part, with a gate that gives every expert something else.
+inline PartContext StoreParts(int records = 24) {
+  const auto gate = [](LayerId, std::span<const float>, std::span<float> out) {
+    for (size_t i = 0; i < out.size(); ++i) out[i] = 1.0f / static_cast<float>(i + 2);
+  };
+  return {.model = StoreContext(records), .hidden = 96, .gate = gate, .store = &ExpertStore::Get().reader()};
+}
+
 // Says what the test told it to say about the layers after `from`.
 class ScriptedPredictor final : public ExpertPredictor {
  public:
@@ -111,9 +122,9 @@ inline const SequenceId kSession(1);
 
 // Parts that a test does not set are the plain ones.
 struct RigParts {
-  std::unique_ptr<EvictionPolicy> policy = MakePolicy("lru", StoreContext()).value();
+  std::unique_ptr<EvictionPolicy> policy = MakePolicy("lru", {StoreContext()}).value();
   std::unique_ptr<ExpertPredictor> predictor = MakePredictor("none", {}).value();
-  std::unique_ptr<RouterMask> mask = MakeRouterMask("none", StoreContext()).value();
+  std::unique_ptr<RouterMask> mask = MakeRouterMask("none", {StoreContext()}).value();
   std::unique_ptr<FidelityRule> fidelity = MakeFidelityRule("exact", {.model = StoreContext()}).value();
   const Clock* clock = &Clock::Real();
   Allocator* allocator = &Allocator::Host();

@@ -90,7 +90,7 @@ TEST_F(PlanCommandTest, ThePlanMeetsTheLossAndTheDaemonsRuleReadsIt) {
   model.precisions = 3;
   const auto setup = ChoosePreset({.preset = "edgemoe", .options = *PartOptions::Parse("widths=" + out_)}, evaluator->store());
   ASSERT_TRUE(setup.ok()) << setup.status();
-  const auto rule = MakeFidelityRule("widths", {model, setup->options, setup->files.widths});
+  const auto rule = MakeFidelityRule("widths", {model}, setup->options);
   ASSERT_TRUE(rule.ok()) << rule.status();
   EXPECT_EQ((*rule)->PrefetchPrecision({description.moe_layers[1], 2}, 0), precisions[description.experts_per_layer + 2]);
 

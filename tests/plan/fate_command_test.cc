@@ -46,13 +46,12 @@ TEST_F(FateCommandTest, ThePresetTakesWhatWasMeasured) {
   const auto preset = [&](const std::string& name, const std::string& options) {
     return ChoosePreset({.preset = name, .options = *PartOptions::Parse(options)}, *reader);
   };
-  const OptionRow shallow{"fate-shallow-layers", "", "3", 0, 1 << 16};
   const auto setup = preset("fate", "fate-plan=" + out_);
   ASSERT_TRUE(setup.ok()) << setup.status();
-  EXPECT_EQ(*setup->options.Number(kFateOptions[0]), 1);
-  EXPECT_EQ(*setup->options.Number(shallow), json["shallow_layers"].get<double>());
+  EXPECT_EQ(*FatePrefillLow(setup->options), 1);
+  EXPECT_EQ(*FateShallowLayers(setup->options), json["shallow_layers"].get<int>());
   const auto told = preset("fate", "fate-prefill-low=0.5,fate-plan=" + out_);
-  EXPECT_EQ(*told->options.Number(kFateOptions[0]), .5) << "what is given counts";
+  EXPECT_EQ(*FatePrefillLow(told->options), .5) << "what is given counts";
   EXPECT_TRUE(preset("eap", "fate-plan=" + out_).ok());
   EXPECT_THAT(preset("hobbit", "fate-plan=" + out_).status().ToString(), HasSubstr("unknown preset option"));
 

@@ -67,7 +67,7 @@ TEST_F(SlotsCommandTest, ThePlanKeepsTheBudgetAndThePresetReadsIt) {
   ExpertModelShape model{reader_->description().moe_layers, experts_, 2, 1, record_bytes, (Budget() + 1) * record_bytes_};
   const auto setup = ChoosePreset({.preset = "swapmoe", .options = *PartOptions::Parse("slots=" + out_)}, *reader_);
   ASSERT_TRUE(setup.ok()) << setup.status();
-  EXPECT_TRUE(MakePresetParts(*setup, {{.model = model}}).ok());
+  EXPECT_TRUE(MakePresetParts(*setup, {.model = model, .store = reader_.get()}).ok());
 
   const CommandResult again = RunProgram("moed-plan", Slots());
   EXPECT_EQ(again.exit_code, 1);

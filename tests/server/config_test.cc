@@ -9,11 +9,13 @@
 #include <fstream>
 #include <map>
 
-#include "core/expert/policies/eviction_policy.h"
-#include "core/expert/predictors/predictor.h"
+#include "core/expert/policies/table.h"
+#include "core/expert/predictors/table.h"
 #include "core/expert/presets/preset.h"
 #include "core/io/read_backend.h"
 #include "core/kernels/backend.h"
+#include "core/model/family.h"
+#include "core/quant/format.h"
 #include "server/startup/default_budget.h"
 
 namespace moed {
@@ -202,6 +204,18 @@ TEST_F(ConfigTest, TheCacheIsFilledAsThePresetSaysUnlessTold) {
   EXPECT_EQ(Read({"--store", "x", "--fill-cache", "on"})->config.preset.fill, true);
   EXPECT_EQ(Read({"--store", "x", "--fill-cache", "off"})->config.preset.fill, false);
   EXPECT_THAT(Error({"--store", "x", "--fill-cache", "maybe"}), testing::AllOf(HasSubstr("maybe"), HasSubstr("on, off")));
+}
+
+TEST_F(ConfigTest, ListHasTheRowsOfEveryTable) {
+  const std::string list = Read({"--list"})->answer;
+  std::vector<std::string> names;
+  for (const auto& of_table : {NamesOf(Presets()), NamesOf(Policies()), NamesOf(Predictors()), NamesOf(FidelityRules()),
+                               NamesOf(RouterMasks()), NamesOf(ReadBackends()), NamesOf(ComputeBackends()), NamesOf(Formats())}) {
+    names.insert(names.end(), of_table.begin(), of_table.end());
+  }
+  for (const Family& family : Families()) names.emplace_back(family.model_type);
+  for (const std::string& name : names) EXPECT_THAT(list, HasSubstr("\n  " + name + " "));
+  EXPECT_THAT(list, HasSubstr("stacked-gate-layers=3"));
 }
 
 TEST_F(ConfigTest, VersionTellsTheBuild) { EXPECT_THAT(Read({"--version"})->answer, HasSubstr("moed 0.")); }

@@ -9,7 +9,7 @@
 
 #include "core/base/check.h"
 #include "core/base/status.h"
-#include "core/expert/cache/fill_order.h"
+#include "core/expert/builder/build_provider.h"
 #include "core/expert/presets/preset.h"
 #include "tests/paths.h"
 
@@ -65,45 +65,25 @@ Rig::Rig(const RigOptions& options, ReadBackend* reads, ComputeBackend* backend)
   const ModelOptions model_options{options.max_step_tokens, options.max_context, 4, options.own_step_tokens};
   model_ = Must(Model::Load(*store_, spec, model_options, *backend, *kv_, options.trace));
 
-  for (const ExpertLayout& layout : store_->description().precisions) record_bytes_.push_back(layout.record_bytes);
-  const uint64_t capacity_bytes =
-      static_cast<uint64_t>(options.slots) * store_->expert_bytes(kReferencePrecision) + Model::LentBytes(spec, model_options);
-  const ExpertModelShape context{.moe_layers = store_->description().moe_layers,
-                                 .experts_per_layer = spec.experts,
-                                 .top_k = spec.top_k,
-                                 .precisions = static_cast<int>(record_bytes_.size()),
-                                 .record_bytes = record_bytes_,
-                                 .capacity_bytes = capacity_bytes};
-  ProviderParts parts;
-  parts.store = store_.get();
-  parts.reads = reads;
-  const PredictorContext predictor{context, spec.hidden,
-                                   [this](LayerId layer, std::span<const float> hidden, std::span<float> out) {
-                                     model_->GateProbabilities(layer, hidden, out);
-                                   }};
-  ProviderOptions provider_options;
-  provider_options.capacity_bytes = capacity_bytes;
-  provider_options.max_reads_in_flight = options.max_reads_in_flight;
-  parts.top_k = spec.top_k;
-  if (!options.preset.empty()) {
-    const PresetSetup setup = Must(ChoosePreset(
-        {.preset = options.preset, .fill = options.fill, .options = Must(PartOptions::Parse(options.preset_options))}, *store_));
-    PresetParts preset = Must(MakePresetParts(setup, {predictor}));
-    parts.fill = FillOrder(setup, preset, context);
-    parts.policy = std::move(preset.policy);
-    parts.predictor = std::move(preset.predictor);
-    parts.mask = std::move(preset.mask);
-    parts.fidelity = std::move(preset.rule);
-    provider_options.most_wanted_first = setup.row->most_wanted_first;
-  } else {
-    parts.policy = Must(MakePolicy(options.policy, context));
-    parts.predictor = Must(MakePredictor(options.predictor, predictor));
-    parts.fidelity = Must(MakeFidelityRule("exact", {.model = context}));
+  PresetChoice choice{
+      .preset = options.preset, .fill = options.fill, .options = Must(PartOptions::Parse(options.preset_options))};
+  if (options.preset.empty()) {
+    choice.preset = "load-on-demand-lru";
+    choice.policy = options.policy;
+    choice.predictor = options.predictor;
   }
-  parts.clock = &Clock::Real();
-  parts.allocator = &Allocator::Host();
-  parts.trace = options.trace;
-  provider_ = Must(CachingProvider::Create(std::move(parts), provider_options));
+  ProviderInputs inputs;
+  inputs.store = store_.get();
+  inputs.reads = reads;
+  inputs.router = {spec.top_k, spec.hidden};
+  inputs.gate = [this](LayerId layer, std::span<const float> hidden, std::span<float> out) {
+    model_->GateProbabilities(layer, hidden, out);
+  };
+  inputs.trace = options.trace;
+  inputs.options.capacity_bytes =
+      static_cast<uint64_t>(options.slots) * store_->expert_bytes(kReferencePrecision) + Model::LentBytes(spec, model_options);
+  inputs.options.max_reads_in_flight = options.max_reads_in_flight;
+  provider_ = Must(BuildProvider(Must(ChoosePreset(choice, *store_)), inputs));
 }
 
 void Rig::EndStream(Stream& stream) {

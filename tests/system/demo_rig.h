@@ -68,7 +68,6 @@ class Rig {
   void Step(std::vector<Stream*>& streams, int chunk, std::vector<float>* logits);
 
   std::unique_ptr<StoreReader> store_;
-  std::vector<uint64_t> record_bytes_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<ComputeBackend> own_backend_;
   std::unique_ptr<ReadBackend> own_reads_;

@@ -91,11 +91,11 @@ class FateMeasurements {
 
  private:
   absl::StatusOr<WithoutResidents> RuleOf(int percent) const {
-    RuleContext context;
+    PartContext context;
     context.model.precisions = static_cast<int>(evaluator_.store().description().precisions.size());
-    MOED_ASSIGN_OR_RETURN(context.options,
-                          PartOptions::Parse(StrCat(kFateOptions[0].name, "=", static_cast<double>(percent) / 100)));
-    MOED_ASSIGN_OR_RETURN(std::unique_ptr<FidelityRule> rule, MakeFateRule(context));
+    PartOptions options;
+    options.Set(kFatePrefillLow, StrCat(static_cast<double>(percent) / 100));
+    MOED_ASSIGN_OR_RETURN(std::unique_ptr<FidelityRule> rule, MakeFateRule(context, options));
     return WithoutResidents(std::move(rule));
   }
 

@@ -7,6 +7,7 @@
 #include "core/expert/expert_index.h"
 #include "core/expert/fidelity/mask.h"
 #include "core/expert/fidelity/rule.h"
+#include "core/expert/part_context.h"
 
 namespace moed {
 

@@ -7,6 +7,8 @@
 #include "core/base/check.h"
 #include "core/base/status.h"
 #include "core/engine/logprobs.h"
+#include "core/expert/builder/build_provider.h"
+#include "core/expert/presets/preset.h"
 #include "core/store/checksum.h"
 #include "core/tokenizer/tokenizer.h"
 
@@ -80,34 +82,21 @@ absl::Status LossEvaluator::Load(const std::string& store_path, const LossOption
   MOED_ASSIGN_OR_RETURN(reads_, OpenReadBackend("auto", store_path, {}));
   MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, KvPool::PagesFor(window_)));
   MOED_ASSIGN_OR_RETURN(model_, Model::Load(*store_, spec_, {window_, window_, kLogitsRows}, *backend_, *kv_, nullptr));
-  const StoreDescription& description = store_->description();
-  for (const ExpertLayout& layout : description.precisions) record_bytes_.push_back(layout.record_bytes);
-  ExpertModelShape context;
-  context.moe_layers = description.moe_layers;
-  context.experts_per_layer = spec_.experts;
-  context.top_k = spec_.top_k;
-  context.precisions = static_cast<int>(description.precisions.size());
-  context.record_bytes = record_bytes_;
-  context.capacity_bytes = options.cache_bytes;
-  ProviderParts parts;
-  parts.store = store_.get();
-  parts.reads = reads_.get();
-  MOED_ASSIGN_OR_RETURN(parts.policy, MakePolicy("lru", context));
-  PredictorContext predictor;
-  predictor.model = context;
-  predictor.hidden = spec_.hidden;
-  MOED_ASSIGN_OR_RETURN(parts.predictor, MakePredictor("none", predictor));
+  ProviderInputs inputs;
+  inputs.store = store_.get();
+  inputs.reads = reads_.get();
+  inputs.router = {spec_.top_k, spec_.hidden};
+  inputs.options.capacity_bytes = options.cache_bytes;
+  inputs.options.take_what_is_free = false;
+  MOED_ASSIGN_OR_RETURN(const PresetSetup setup, ChoosePreset({.preset = "load-on-demand-lru"}, *store_));
+  MOED_ASSIGN_OR_RETURN(PresetParts parts, MakeParts(setup, inputs));
   auto rule = std::make_unique<SwitchedRule>();
   auto mask = std::make_unique<SwitchedMask>();
   rule_ = rule.get();
   mask_ = mask.get();
-  parts.fidelity = std::move(rule);
+  parts.rule = std::move(rule);
   parts.mask = std::move(mask);
-  parts.top_k = spec_.top_k;
-  parts.clock = &Clock::Real();
-  parts.allocator = &Allocator::Host();
-  MOED_ASSIGN_OR_RETURN(
-      provider_, CachingProvider::Create(std::move(parts), {.capacity_bytes = options.cache_bytes, .take_what_is_free = false}));
+  MOED_ASSIGN_OR_RETURN(provider_, BuildProvider(setup, inputs, std::move(parts)));
   return absl::OkStatus();
 }
 

@@ -12,6 +12,8 @@
 #include "core/base/executor.h"
 #include "core/expert/cache/caching_provider.h"
 #include "core/expert/fidelity/mask.h"
+#include "core/expert/fidelity/rule.h"
+#include "core/expert/part_context.h"
 #include "core/io/read_backend.h"
 #include "core/kernels/backend.h"
 #include "core/model/kv_pool.h"
@@ -75,7 +77,6 @@ class LossEvaluator {
   uint64_t next_sequence_ = 1;
   std::vector<TokenId> tokens_;
   ModelSpec spec_;
-  std::vector<uint64_t> record_bytes_;  // by precision
   std::unique_ptr<StoreReader> store_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<ComputeBackend> backend_;

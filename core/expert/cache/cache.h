@@ -40,6 +40,7 @@
 #include "core/expert/fidelity/rule.h"
 #include "core/expert/learning/learned_state.h"
 #include "core/expert/policies/eviction_policy.h"
+#include "core/expert/predictors/predictor.h"
 #include "core/expert/provider.h"
 #include "core/expert/stats.h"
 #include "core/io/read_backend.h"

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/base/ids.h"
-#include "core/expert/policies/eviction_policy.h"
+#include "core/expert/part_context.h"
 #include "core/expert/presets/preset.h"
 
 namespace moed {

@@ -54,8 +54,8 @@ class FateRule final : public FidelityRule {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<FidelityRule>> MakeFateRule(const RuleContext& context) {
-  MOED_ASSIGN_OR_RETURN(const double prefill_low, context.options.Number(kFateOptions[0]));
+absl::StatusOr<std::unique_ptr<FidelityRule>> MakeFateRule(const PartContext& context, const PartOptions& options) {
+  MOED_ASSIGN_OR_RETURN(const double prefill_low, FatePrefillLow(options));
   return std::make_unique<FateRule>(prefill_low, context.model.precisions);
 }
 

@@ -2,14 +2,16 @@
 // answer where the link is slow.
 #pragma once
 
+#include <memory>
+
+#include "core/expert/fidelity/fate_plan.h"
 #include "core/expert/fidelity/rule.h"
+#include "core/expert/part_context.h"
+#include "core/expert/part_options.h"
 
 namespace moed {
 
-inline constexpr OptionRow kFateOptions[] = {
-    {"fate-prefill-low", "p: share of a layer's chosen experts, the least popular ones, that a prompt takes at the low precision",
-     "0.25", 0, 1},
-};
-absl::StatusOr<std::unique_ptr<FidelityRule>> MakeFateRule(const RuleContext& context);
+inline constexpr const OptionRow* kFateRuleOptions[] = {&kFatePrefillLow, &kFatePlanOption};
+absl::StatusOr<std::unique_ptr<FidelityRule>> MakeFateRule(const PartContext& context, const PartOptions& options);
 
 }  // namespace moed

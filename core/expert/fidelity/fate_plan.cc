@@ -3,6 +3,7 @@
 #include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "core/expert/plan_reader.h"
+#include "core/store/store.h"
 #include "nlohmann/json.hpp"
 
 namespace moed {
@@ -28,6 +29,24 @@ absl::StatusOr<FatePlan> ReadFatePlan(const std::string& path, uint64_t model_ha
   absl::StatusOr<FatePlan> plan = ParseFatePlan(path, model_hash, layers);
   if (plan.ok()) return plan;
   return InvalidArgument("fate-plan: ", path, ": ", plan.status().message());
+}
+
+absl::StatusOr<std::any> ReadFatePlanFile(const std::string& path, const StoreReader& store) {
+  const auto layers = static_cast<int>(store.description().moe_layers.size());
+  MOED_ASSIGN_OR_RETURN(const FatePlan plan, ReadFatePlan(path, store.model_hash(), layers));
+  return std::make_shared<const FatePlan>(plan);
+}
+
+absl::StatusOr<double> FatePrefillLow(const PartOptions& options) {
+  const auto plan = options.File<FatePlan>(kFatePlanOption);
+  if (plan != nullptr && !options.Given(kFatePrefillLow)) return plan->prefill_low;
+  return options.Number(kFatePrefillLow);
+}
+
+absl::StatusOr<int> FateShallowLayers(const PartOptions& options) {
+  const auto plan = options.File<FatePlan>(kFatePlanOption);
+  if (plan != nullptr && !options.Given(kFateShallowLayers)) return plan->shallow_layers;
+  return options.WholeNumber(kFateShallowLayers);
 }
 
 }  // namespace moed

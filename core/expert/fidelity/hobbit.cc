@@ -26,11 +26,18 @@ class HobbitRule final : public FidelityRule {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<FidelityRule>> MakeHobbitRule(const RuleContext& context) {
-  MOED_ASSIGN_OR_RETURN(const double t1, context.options.Number(kHobbitOptions[0]));
-  MOED_ASSIGN_OR_RETURN(const double t2, context.options.Number(kHobbitOptions[1]));
-  if (t1 > t2) return InvalidArgument("hobbit-t1 ", t1, " is above hobbit-t2 ", t2, ": allowed are 0 <= T1 <= T2 <= 1");
-  return std::make_unique<HobbitRule>(t1, t2, context.model.precisions);
+absl::StatusOr<HobbitThresholds> HobbitThresholdsOf(const PartOptions& options) {
+  HobbitThresholds thresholds;
+  MOED_ASSIGN_OR_RETURN(thresholds.high, options.Number(kHobbitT1));
+  MOED_ASSIGN_OR_RETURN(thresholds.low, options.Number(kHobbitT2));
+  if (thresholds.high <= thresholds.low) return thresholds;
+  return InvalidArgument("hobbit-t1 ", thresholds.high, " is above hobbit-t2 ", thresholds.low,
+                         ": allowed are 0 <= T1 <= T2 <= 1");
+}
+
+absl::StatusOr<std::unique_ptr<FidelityRule>> MakeHobbitRule(const PartContext& context, const PartOptions& options) {
+  MOED_ASSIGN_OR_RETURN(const HobbitThresholds thresholds, HobbitThresholdsOf(options));
+  return std::make_unique<HobbitRule>(thresholds.high, thresholds.low, context.model.precisions);
 }
 
 }  // namespace moed

@@ -1,13 +1,10 @@
-// What the router may not choose: rows of a table. What a token may lose is held by bound.h, whatever a row proposes.
+// What the router may not choose. What a token may lose is held by bound.h, whatever a mask proposes.
 #pragma once
 
-#include <memory>
+#include <cstddef>
 #include <span>
-#include <string_view>
 
-#include "absl/status/statusor.h"
 #include "core/base/ids.h"
-#include "core/expert/policies/eviction_policy.h"
 #include "core/expert/residency_view.h"
 #include "core/expert/routing.h"
 
@@ -23,14 +20,7 @@ class RouterMask {
   // Sets the logits of experts that this token shall do without to minus infinity. Not asked for exact tokens; where it proposes
   // more than the token may lose, the heaviest experts come back. Without the cache's lock.
   virtual void Apply(LayerId layer, const TokenRouting& token, const ResidencyView& residents, std::span<float> logits) = 0;
-  virtual size_t memory_bytes() const { return 0; }  // tables; counted in the budget
+  virtual size_t memory_bytes() const { return 0; }  // tables: no more than its row says
 };
-struct RouterMaskRow {
-  std::string_view name;  // "none", which makes null: no mask
-  std::string_view description;
-  std::unique_ptr<RouterMask> (*make)(const ExpertModelShape& context);
-};
-std::span<const RouterMaskRow> RouterMasks();
-absl::StatusOr<std::unique_ptr<RouterMask>> MakeRouterMask(std::string_view name, const ExpertModelShape& context);
 
 }  // namespace moed

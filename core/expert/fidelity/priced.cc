@@ -104,9 +104,9 @@ class PricedRule final : public FidelityRule {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<FidelityRule>> MakePricedRule(const RuleContext& context) {
-  MOED_ASSIGN_OR_RETURN(const double skip_below, context.options.Number(kPricedOptions[0]));
-  MOED_ASSIGN_OR_RETURN(const double fast_mass, context.options.Number(kPricedOptions[1]));
+absl::StatusOr<std::unique_ptr<FidelityRule>> MakePricedRule(const PartContext& context, const PartOptions& options) {
+  MOED_ASSIGN_OR_RETURN(const double skip_below, options.Number(kPricedSkipBelow));
+  MOED_ASSIGN_OR_RETURN(const double fast_mass, options.Number(kPricedFastMass));
   return std::make_unique<PricedRule>(skip_below, fast_mass, context.model.precisions);
 }
 

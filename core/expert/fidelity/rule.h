@@ -1,17 +1,12 @@
-// What is lowered or skipped at a miss: rows of a table over a view of what is resident. What a token may lose is held by
-// bound.h, whatever a row proposes.
+// What is lowered or skipped at a miss, over a view of what is resident. What a token may lose is held by bound.h, whatever a
+// rule proposes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
-#include <string_view>
-#include <vector>
 
-#include "absl/status/statusor.h"
 #include "core/base/ids.h"
-#include "core/expert/part_options.h"
-#include "core/expert/predictors/predictor.h"
 #include "core/expert/residency_view.h"
 #include "core/expert/routing.h"
 
@@ -67,27 +62,7 @@ class FidelityRule {
   virtual void Resolve(const LayerDemand& demand, std::span<Action> actions) = 0;
   // At which precision a guess of a sequence that may lose something is read ahead.
   virtual Precision PrefetchPrecision(const ExpertKey&, Precision guessed) const { return guessed; }
-  virtual size_t memory_bytes() const { return 0; }  // tables; counted in the budget
+  virtual size_t memory_bytes() const { return 0; }  // tables: no more than its row says
 };
-
-// By MoE layer and expert: the precision that an expert has everywhere.
-using ExpertWidths = std::vector<std::vector<int>>;
-
-struct RuleContext {
-  ExpertModelShape model;
-  PartOptions options;
-  std::shared_ptr<const ExpertWidths> widths;  // what the option of that name holds; null: it was not given
-};
-struct FidelityRow {
-  std::string_view name;
-  std::string_view description;
-  float may_lose = kLoseNothing;  // of requests that do not say: its class
-  int least_precisions = 1;       // that the store has to hold
-  std::span<const OptionRow> options;
-  absl::StatusOr<std::unique_ptr<FidelityRule>> (*make)(const RuleContext& context);
-};
-std::span<const FidelityRow> FidelityRules();
-// INVALID_ARGUMENT lists the known names, or says what is wrong with an option. FAILED_PRECONDITION: too few precisions.
-absl::StatusOr<std::unique_ptr<FidelityRule>> MakeFidelityRule(std::string_view name, const RuleContext& context);
 
 }  // namespace moed

@@ -9,6 +9,7 @@
 #include "core/base/status.h"
 #include "core/expert/expert_index.h"
 #include "core/expert/plan_reader.h"
+#include "core/store/store.h"
 #include "nlohmann/json.hpp"
 
 namespace moed {
@@ -85,9 +86,22 @@ absl::StatusOr<ExpertWidths> ReadWidths(const std::string& path, uint64_t model_
   return std::move(file->precisions);
 }
 
-absl::StatusOr<std::unique_ptr<FidelityRule>> MakeWidthsRule(const RuleContext& context) {
-  if (context.widths == nullptr) return InvalidArgument("widths: the file with the precision of every expert is missing");
-  return std::make_unique<WidthsRule>(*context.widths, context.model);
+absl::StatusOr<std::any> ReadWidthsFile(const std::string& path, const StoreReader& store) {
+  const StoreDescription& description = store.description();
+  MOED_ASSIGN_OR_RETURN(ExpertWidths widths,
+                        ReadWidths(path, store.model_hash(), static_cast<int>(description.moe_layers.size()),
+                                   description.experts_per_layer, static_cast<int>(description.precisions.size())));
+  return std::make_shared<const ExpertWidths>(std::move(widths));
+}
+
+absl::StatusOr<std::unique_ptr<FidelityRule>> MakeWidthsRule(const PartContext& context, const PartOptions& options) {
+  const auto widths = options.File<ExpertWidths>(kWidthsOption);
+  if (widths == nullptr) return InvalidArgument("widths: the file with the precision of every expert is missing");
+  return std::make_unique<WidthsRule>(*widths, context.model);
+}
+
+PartMemory WidthsRuleMemory(const PartContext& context, const PartOptions&) {
+  return {.fixed_bytes = context.model.experts() * sizeof(Precision)};
 }
 
 }  // namespace moed

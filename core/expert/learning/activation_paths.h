@@ -56,6 +56,12 @@ class ActivationPaths {
     return paths_.memory_bytes() + parts_.memory_bytes() + (visits_.size() + frequency_.size()) * sizeof(uint32_t);
   }
 
+  // The same where max_bytes is 0; it grows by no more than those.
+  static size_t LeastBytes(int layers, int experts) {
+    return 2 * PathTable::LeastBytes(experts) +
+           static_cast<size_t>(layers) * (static_cast<size_t>(experts) + 1) * sizeof(uint32_t);
+  }
+
   // The whole file or an error.
   absl::Status Write(const std::string& path, uint64_t model_hash) const;
   // FAILED_PRECONDITION for one of another model or version; DATA_LOSS for what is no such file, is truncated or contradicts

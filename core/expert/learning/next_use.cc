@@ -286,4 +286,11 @@ size_t NextUse::memory_bytes() const {
          (experts_ * (kFeatures + 8) + pairs_.size()) * sizeof(float) + after_token_.memory_bytes();
 }
 
+size_t NextUse::BytesWithoutTable(const ExpertModelShape& context) {
+  const auto experts = static_cast<size_t>(context.experts_per_layer);
+  const size_t per_expert = kFeatures + 5;
+  return context.experts() * per_expert * sizeof(float) + context.moe_layers.size() * (sizeof(Weights) + sizeof(float)) +
+         experts * (kFeatures + 6) * sizeof(float) + TokenTable::LeastBytes(context.experts());
+}
+
 }  // namespace moed

@@ -21,7 +21,7 @@
 #include "core/base/ids.h"
 #include "core/expert/expert_index.h"
 #include "core/expert/learning/token_table.h"
-#include "core/expert/policies/eviction_policy.h"
+#include "core/expert/part_context.h"
 #include "core/expert/routing.h"
 
 namespace moed {
@@ -43,6 +43,8 @@ class NextUse {
 
   void VisitLearned(LearnedState& state);
   size_t memory_bytes() const;
+  // The same at table_bytes 0; it grows by no more than those.
+  static size_t BytesWithoutTable(const ExpertModelShape& context);
 
  private:
   enum Feature {

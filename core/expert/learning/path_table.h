@@ -19,6 +19,8 @@ class PathTable {
 
   static size_t RowBytes(int experts) { return sizeof(uint64_t) + (static_cast<size_t>(experts) + 1) * sizeof(uint16_t); }
 
+  static size_t LeastBytes(int experts) { return kWays * RowBytes(experts); }  // however few it was given
+
   // As many rows as fit `max_bytes`, one set at least.
   PathTable(int experts, size_t max_bytes);
 

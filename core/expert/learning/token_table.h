@@ -40,6 +40,7 @@ class TokenTable {
     state.Value(now_, kAnything);
   }
   size_t memory_bytes() const { return rows_.size() * sizeof(Row) + values_.size(); }
+  static size_t LeastBytes(size_t values) { return kWays * (sizeof(Row) + values); }  // however few it was given
 
  private:
   static constexpr size_t kWays = 8;

@@ -5,7 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/expert/expert_index.h"
-#include "core/expert/policies/resident_set.h"
+#include "core/expert/resident_set.h"
 
 namespace moed {
 namespace {

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "core/expert/part_context.h"
 #include "core/expert/policies/eviction_policy.h"
 
 namespace moed {

@@ -1,15 +1,14 @@
-// Which resident leaves. One row of a table per policy; tests iterate the table.
+// Which resident leaves.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
-#include <string_view>
 
 #include "absl/functional/function_ref.h"
-#include "absl/status/statusor.h"
 #include "core/base/ids.h"
+#include "core/expert/incoming.h"
 #include "core/expert/routing.h"
 
 namespace moed {
@@ -22,27 +21,6 @@ struct AccessContext {
   int rank = 0;           // best slot among them, 0 = highest probability
   Phase phase = Phase::kDecode;
   bool hit = false;
-};
-
-enum class LoadReason : uint8_t { kDemand = 0, kPrefetch = 1, kFill = 2 };  // kFill: of free room, which evicts nothing
-inline constexpr int kLoadReasons = 3;
-
-struct Incoming {
-  CachedKey key;
-  uint64_t bytes = 0;
-  LoadReason reason = LoadReason::kDemand;
-  LayerId current_layer;  // the layer being computed
-};
-
-// What a policy may know of the model.
-struct ExpertModelShape {
-  std::span<const LayerId> moe_layers;
-  int experts_per_layer = 0;
-  int top_k = 0;
-  int precisions = 1;
-  std::span<const uint64_t> record_bytes;  // by precision; empty where nothing is cached (measuring what tables need)
-  uint64_t capacity_bytes = 0;             // of the cache; 0 likewise
-  size_t table_bytes = 8 << 20;  // most bytes of a table of what was learned about tokens; one set of its rows is always there
 };
 
 // Ranks residents; owns no bytes and no locks. Called under the cache's lock, must not call back. What was read to fill free room
@@ -65,16 +43,7 @@ class EvictionPolicy {
   virtual void Popularity(LayerId, std::span<float> /*of_experts*/) const {}
   // Shows what is worth keeping for the next start of the daemon (learned_state.h). Overwritten before the first sequence only.
   virtual void VisitLearned(LearnedState&) {}
-  virtual size_t memory_bytes() const { return 0; }  // beyond a few words an expert; counted in the budget
+  virtual size_t memory_bytes() const { return 0; }  // beyond a few words an expert: no more than its row says
 };
-
-struct PolicyRow {
-  std::string_view name;
-  std::string_view description;
-  std::unique_ptr<EvictionPolicy> (*make)(const ExpertModelShape& context);
-};
-std::span<const PolicyRow> Policies();
-// INVALID_ARGUMENT lists the known names.
-absl::StatusOr<std::unique_ptr<EvictionPolicy>> MakePolicy(std::string_view name, const ExpertModelShape& context);
 
 }  // namespace moed

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/base/status.h"
 #include "core/expert/expert_index.h"
 #include "core/expert/policies/arc_lists.h"
 
@@ -102,8 +103,9 @@ class FatePolicy final : public EvictionPolicy {
 
 }  // namespace
 
-std::unique_ptr<EvictionPolicy> MakeFatePolicy(const ExpertModelShape& context) {
-  return MakeFatePolicy(context, kFateShallowLayers);
+absl::StatusOr<std::unique_ptr<EvictionPolicy>> MakeFatePolicy(const PartContext& context, const PartOptions& options) {
+  MOED_ASSIGN_OR_RETURN(const int shallow_layers, FateShallowLayers(options));
+  return MakeFatePolicy(context.model, shallow_layers);
 }
 
 std::unique_ptr<EvictionPolicy> MakeFatePolicy(const ExpertModelShape& context, int shallow_layers) {

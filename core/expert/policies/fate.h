@@ -3,14 +3,16 @@
 
 #include <memory>
 
+#include "core/expert/fidelity/fate_plan.h"
+#include "core/expert/part_context.h"
+#include "core/expert/part_options.h"
 #include "core/expert/policies/eviction_policy.h"
 
 namespace moed {
 
-// The paper's boundary for Qwen1.5-MoE.
-inline constexpr int kFateShallowLayers = 3;
+inline constexpr const OptionRow* kFatePolicyOptions[] = {&kFateShallowLayers, &kFatePlanOption};
 
-std::unique_ptr<EvictionPolicy> MakeFatePolicy(const ExpertModelShape& context);
+absl::StatusOr<std::unique_ptr<EvictionPolicy>> MakeFatePolicy(const PartContext& context, const PartOptions& options);
 // `shallow_layers` from 0 on; more than there are means all.
 std::unique_ptr<EvictionPolicy> MakeFatePolicy(const ExpertModelShape& context, int shallow_layers);
 

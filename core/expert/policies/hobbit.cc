@@ -7,8 +7,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "core/base/check.h"
+#include "core/base/status.h"
 #include "core/expert/expert_index.h"
-#include "core/expert/policies/resident_set.h"
+#include "core/expert/resident_set.h"
 
 namespace moed {
 namespace {
@@ -19,6 +20,13 @@ constexpr double kHighDemands = 0.67;
 constexpr double kLowDemands = 0.30;
 
 enum Class : size_t { kHigh, kLow };
+
+// Of one expert at any precision, in one sequence.
+struct Record {
+  uint32_t last_use = 0;   // R, in tokens of the sequence
+  uint32_t uses = 0;       // F
+  uint32_t high_uses = 0;  // H
+};
 
 // Of equal priorities the one unused for longest leaves.
 // The paper has one sequence. Here the terms that are a sequence's (R/T, F/T, H/T) are the mean over those that live.
@@ -89,12 +97,6 @@ class HobbitPolicy final : public EvictionPolicy {
   size_t memory_bytes() const override { return sequences_.size() * priority_.size() * sizeof(Record); }
 
  private:
-  // Of one expert at any precision, in one sequence.
-  struct Record {
-    uint32_t last_use = 0;   // R, in tokens of the sequence
-    uint32_t uses = 0;       // F
-    uint32_t high_uses = 0;  // H
-  };
   struct Sequence {
     uint32_t tokens = 0;  // T
     std::vector<Record> records;
@@ -161,7 +163,22 @@ class HobbitPolicy final : public EvictionPolicy {
 
 }  // namespace
 
-std::unique_ptr<EvictionPolicy> MakeHobbitPolicy(const ExpertModelShape& context) { return MakeHobbitPolicy(context, {}); }
+absl::StatusOr<std::unique_ptr<EvictionPolicy>> MakeHobbitPolicy(const PartContext& context, const PartOptions& options) {
+  HobbitWeights weights;
+  MOED_ASSIGN_OR_RETURN(weights.lru, options.Number(kHobbitLru));
+  MOED_ASSIGN_OR_RETURN(weights.lfu, options.Number(kHobbitLfu));
+  MOED_ASSIGN_OR_RETURN(weights.lhu, options.Number(kHobbitLhu));
+  MOED_ASSIGN_OR_RETURN(weights.fld, options.Number(kHobbitFld));
+  const double sum = weights.lru + weights.lfu + weights.lhu + weights.fld;
+  if (!(sum > 1 - 1e-6 && sum < 1 + 1e-6)) {
+    return InvalidArgument("hobbit-lru, hobbit-lfu, hobbit-lhu and hobbit-fld sum to ", sum, ", 1 is needed");
+  }
+  return MakeHobbitPolicy(context.model, weights);
+}
+
+PartMemory HobbitPolicyMemory(const PartContext& context, const PartOptions&) {
+  return {.sequence_bytes = context.model.experts() * sizeof(Record)};
+}
 
 std::unique_ptr<EvictionPolicy> MakeHobbitPolicy(const ExpertModelShape& context, const HobbitWeights& weights) {
   return std::make_unique<HobbitPolicy>(context, weights);

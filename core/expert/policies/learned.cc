@@ -114,4 +114,10 @@ std::unique_ptr<EvictionPolicy> MakeLearnedPolicy(const ExpertModelShape& contex
   return std::make_unique<LearnedPolicy>(context);
 }
 
+PartMemory LearnedPolicyMemory(const PartContext& context, const PartOptions&) {
+  const ExpertModelShape& model = context.model;
+  const size_t residents = model.experts() * static_cast<size_t>(model.precisions);
+  return {.fixed_bytes = NextUse::BytesWithoutTable(model) + residents + model.moe_layers.size() * sizeof(size_t), .tables = 1};
+}
+
 }  // namespace moed

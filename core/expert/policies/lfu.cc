@@ -5,7 +5,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "core/base/check.h"
 #include "core/expert/expert_index.h"
-#include "core/expert/policies/resident_set.h"
+#include "core/expert/resident_set.h"
 
 namespace moed {
 namespace {
@@ -54,5 +54,9 @@ class LfuPolicy final : public EvictionPolicy {
 }  // namespace
 
 std::unique_ptr<EvictionPolicy> MakeLfuPolicy(const ExpertModelShape& context) { return std::make_unique<LfuPolicy>(context); }
+
+PartMemory LfuPolicyMemory(const PartContext& context, const PartOptions&) {
+  return {.sequence_bytes = context.model.experts() * static_cast<size_t>(context.model.precisions) * sizeof(uint32_t)};
+}
 
 }  // namespace moed

@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/base/status.h"
 #include "core/expert/expert_index.h"
 #include "core/expert/learning/activation_paths.h"
 #include "core/expert/predictors/gate_guesses.h"
+#include "core/store/store.h"
 
 namespace moed {
 namespace {
@@ -28,13 +30,16 @@ constexpr PathRule kEdgeMoe = {ActivationPaths::kReach, false, {.max_loads = INT
 // Fate names no threshold for it: as many as a layer chooses (ours).
 constexpr PathRule kEap = {1, true, {.max_loads = INT_MAX}};
 
+constexpr size_t kExpertBytes = 2 * sizeof(float);  // of scratch
+
 class PathPredictor final : public ExpertPredictor {
  public:
-  PathPredictor(const PredictorContext& context, const PathRule& rule)
+  // `paths` made offline; null: learned while serving.
+  PathPredictor(const PartContext& context, std::shared_ptr<const ActivationPaths> paths, const PathRule& rule)
       : rule_(rule),
         index_(context.model.moe_layers, context.model.experts_per_layer, 1),
         top_k_(static_cast<size_t>(std::min(context.model.top_k, context.model.experts_per_layer))),
-        paths_(context.paths),
+        paths_(std::move(paths)),
         probabilities_(static_cast<size_t>(context.model.experts_per_layer)),
         unused_(probabilities_.size()) {
     if (paths_ == nullptr) {
@@ -42,7 +47,6 @@ class PathPredictor final : public ExpertPredictor {
           std::make_shared<ActivationPaths>(index_.layers(), index_.experts_per_layer(), rule.reach, context.model.table_bytes);
       paths_ = learning_;
     }
-    MOED_CHECK(paths_->layers() == index_.layers() && paths_->experts() == index_.experts_per_layer());
   }
 
   std::optional<PrefetchBudget> Budget(const ReadingPace&) const override { return rule_.budget; }
@@ -82,7 +86,7 @@ class PathPredictor final : public ExpertPredictor {
     paths_->Estimate(index_.Position(layer), {}, of_experts);
   }
   size_t memory_bytes() const override {
-    return paths_->memory_bytes() + probabilities_.size() * 2 * sizeof(float) + tokens_.rows().size() * sizeof(TokenPaths::Row);
+    return paths_->memory_bytes() + probabilities_.size() * kExpertBytes + tokens_.rows().size() * sizeof(TokenPaths::Row);
   }
 
  private:
@@ -97,13 +101,44 @@ class PathPredictor final : public ExpertPredictor {
   std::vector<float> unused_;  // chance that none of the tokens uses it
 };
 
+absl::StatusOr<std::unique_ptr<ExpertPredictor>> MakePathPredictor(const PartContext& context, const PartOptions& options,
+                                                                   const PathRule& rule) {
+  auto paths = options.File<ActivationPaths>(kPathsOption);
+  const ExpertModelShape& model = context.model;
+  if (paths != nullptr &&
+      (paths->layers() != static_cast<int>(model.moe_layers.size()) || paths->experts() != model.experts_per_layer)) {
+    return InvalidArgument("activation paths of ", paths->layers(), " layers of ", paths->experts(), " experts: the model has ",
+                           model.moe_layers.size(), " of ", model.experts_per_layer);
+  }
+  return std::make_unique<PathPredictor>(context, std::move(paths), rule);
+}
+
 }  // namespace
 
-std::unique_ptr<ExpertPredictor> MakeActivationPathPredictor(const PredictorContext& context) {
-  return std::make_unique<PathPredictor>(context, kEdgeMoe);
+absl::StatusOr<std::any> ReadPathsFile(const std::string& path, const StoreReader& store) {
+  const StoreDescription& description = store.description();
+  MOED_ASSIGN_OR_RETURN(auto paths,
+                        ActivationPaths::Read(path, store.model_hash(), static_cast<int>(description.moe_layers.size()),
+                                              description.experts_per_layer));
+  return std::shared_ptr<const ActivationPaths>(std::move(paths));
 }
-std::unique_ptr<ExpertPredictor> MakeEapPredictor(const PredictorContext& context) {
-  return std::make_unique<PathPredictor>(context, kEap);
+
+absl::StatusOr<std::unique_ptr<ExpertPredictor>> MakeActivationPathPredictor(const PartContext& context,
+                                                                             const PartOptions& options) {
+  return MakePathPredictor(context, options, kEdgeMoe);
+}
+absl::StatusOr<std::unique_ptr<ExpertPredictor>> MakeEapPredictor(const PartContext& context, const PartOptions& options) {
+  return MakePathPredictor(context, options, kEap);
+}
+
+PartMemory PathPredictorMemory(const PartContext& context, const PartOptions& options) {
+  const ExpertModelShape& model = context.model;
+  const size_t scratch = static_cast<size_t>(model.experts_per_layer) * kExpertBytes;
+  const auto paths = options.File<ActivationPaths>(kPathsOption);
+  if (paths != nullptr) return {.fixed_bytes = paths->memory_bytes() + scratch};
+  return {
+      .fixed_bytes = ActivationPaths::LeastBytes(static_cast<int>(model.moe_layers.size()), model.experts_per_layer) + scratch,
+      .tables = 1};
 }
 
 }  // namespace moed

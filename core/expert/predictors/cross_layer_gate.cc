@@ -14,7 +14,7 @@ namespace {
 
 class CrossLayerGatePredictor final : public ExpertPredictor {
  public:
-  explicit CrossLayerGatePredictor(const PredictorContext& context)
+  explicit CrossLayerGatePredictor(const PartContext& context)
       : layers_(context.model.moe_layers.begin(), context.model.moe_layers.end()),
         gate_(context.gate),
         inputs_(context.hidden),
@@ -58,8 +58,13 @@ class CrossLayerGatePredictor final : public ExpertPredictor {
 
 }  // namespace
 
-std::unique_ptr<ExpertPredictor> MakeCrossLayerGatePredictor(const PredictorContext& context) {
+std::unique_ptr<ExpertPredictor> MakeCrossLayerGatePredictor(const PartContext& context) {
   return std::make_unique<CrossLayerGatePredictor>(context);
+}
+
+PartMemory CrossLayerGateMemory(const PartContext& context, const PartOptions&) {
+  return {.fixed_bytes = 2 * static_cast<size_t>(context.model.experts_per_layer) * sizeof(float),
+          .sequence_bytes = GateInputs::SequenceBytes(context.hidden)};
 }
 
 }  // namespace moed

@@ -13,6 +13,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "core/base/check.h"
+#include "core/base/status.h"
+#include "core/expert/fidelity/fate_plan.h"
 #include "core/expert/predictors/gate_guesses.h"
 
 namespace moed {
@@ -65,14 +67,17 @@ class Sample {
   std::vector<float> inputs_;  // (sampled tokens, hidden)
 };
 
+constexpr size_t kExpertBytes = 3 * sizeof(float) + sizeof(int32_t);  // of scratch
+size_t SequenceBytes(size_t hidden) { return sizeof(Sample) + (kSampledTokens + 1) * hidden * sizeof(float); }
+
 class FatePredictor final : public ExpertPredictor {
  public:
-  explicit FatePredictor(const PredictorContext& context)
+  FatePredictor(const PartContext& context, float unpopular_share)
       : layers_(context.model.moe_layers.begin(), context.model.moe_layers.end()),
         top_k_(static_cast<size_t>(std::min(context.model.top_k, context.model.experts_per_layer))),
         hidden_(static_cast<size_t>(context.hidden)),
         low_(static_cast<Precision>(context.model.precisions - 1)),
-        unpopular_share_(context.unpopular_share),
+        unpopular_share_(unpopular_share),
         gate_(context.gate),
         probabilities_(static_cast<size_t>(context.model.experts_per_layer)),
         ordered_(probabilities_.size()),
@@ -115,8 +120,7 @@ class FatePredictor final : public ExpertPredictor {
   }
 
   size_t memory_bytes() const override {
-    return sequences_.size() * (sizeof(Sample) + (kSampledTokens + 1) * hidden_ * sizeof(float)) +
-           probabilities_.size() * (3 * sizeof(float) + sizeof(int32_t));
+    return sequences_.size() * SequenceBytes(hidden_) + probabilities_.size() * kExpertBytes;
   }
 
  private:
@@ -166,8 +170,17 @@ class FatePredictor final : public ExpertPredictor {
 
 }  // namespace
 
-std::unique_ptr<ExpertPredictor> MakeFatePredictor(const PredictorContext& context) {
-  return std::make_unique<FatePredictor>(context);
+absl::StatusOr<std::unique_ptr<ExpertPredictor>> MakeFatePredictor(const PartContext& context, const PartOptions& options) {
+  double unpopular_share = 0;
+  if (options.Has(kFatePrefillLow)) {
+    MOED_ASSIGN_OR_RETURN(unpopular_share, FatePrefillLow(options));
+  }
+  return std::make_unique<FatePredictor>(context, static_cast<float>(unpopular_share));
+}
+
+PartMemory FatePredictorMemory(const PartContext& context, const PartOptions&) {
+  return {.fixed_bytes = static_cast<size_t>(context.model.experts_per_layer) * kExpertBytes,
+          .sequence_bytes = SequenceBytes(static_cast<size_t>(context.hidden))};
 }
 
 }  // namespace moed

@@ -3,10 +3,15 @@
 
 #include <memory>
 
+#include "core/expert/part_context.h"
+#include "core/expert/part_options.h"
 #include "core/expert/predictors/predictor.h"
 
 namespace moed {
 
-std::unique_ptr<ExpertPredictor> MakeFatePredictor(const PredictorContext& context);
+// Beside the rule `fate`, what that takes of a prompt at the low precision is guessed at it; beside another rule nothing is
+// lowered.
+absl::StatusOr<std::unique_ptr<ExpertPredictor>> MakeFatePredictor(const PartContext& context, const PartOptions& options);
+PartMemory FatePredictorMemory(const PartContext& context, const PartOptions& options);
 
 }  // namespace moed

@@ -23,7 +23,8 @@ class GateInputs {
   // Empty when the sequence is unknown or was not seen at `layer` last. (hidden)
   std::span<const float> At(SequenceId sequence, LayerId layer) const;
 
-  size_t memory_bytes() const { return inputs_.size() * (sizeof(Input) + hidden_ * sizeof(float)); }
+  size_t memory_bytes() const { return inputs_.size() * SequenceBytes(static_cast<int>(hidden_)); }
+  static size_t SequenceBytes(int hidden) { return sizeof(Input) + static_cast<size_t>(hidden) * sizeof(float); }
 
  private:
   struct Input {

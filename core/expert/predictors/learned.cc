@@ -38,7 +38,7 @@ float LogOdds(float p) { return std::log(p / (1 - p)); }
 
 class LearnedPredictor final : public ExpertPredictor {
  public:
-  explicit LearnedPredictor(const PredictorContext& context)
+  explicit LearnedPredictor(const PartContext& context)
       : index_(context.model.moe_layers, context.model.experts_per_layer, 1),
         experts_(static_cast<size_t>(context.model.experts_per_layer)),
         top_k_(static_cast<size_t>(std::min(context.model.top_k, context.model.experts_per_layer))),
@@ -102,8 +102,15 @@ class LearnedPredictor final : public ExpertPredictor {
     prior_.VisitLearned(state);
   }
   size_t memory_bytes() const override {
-    const size_t a_sequence = sizeof(Sequence) + (hidden_ + (kFeatures + 1) * experts_) * sizeof(float) + prior_.sequence_bytes();
-    return sequences_.size() * a_sequence + 3 * experts_ * sizeof(float) + prior_.memory_bytes();
+    const size_t a_sequence = OwnSequenceBytes(hidden_, experts_) + prior_.sequence_bytes();
+    return sequences_.size() * a_sequence + kScratch * experts_ * sizeof(float) + prior_.memory_bytes();
+  }
+  static PartMemory Memory(const PartContext& context) {
+    const auto experts = static_cast<size_t>(context.model.experts_per_layer);
+    return {.fixed_bytes = kScratch * experts * sizeof(float) + RoutePrior::BytesWithoutTable(context.model),
+            .sequence_bytes =
+                OwnSequenceBytes(static_cast<size_t>(context.hidden), experts) + RoutePrior::SequenceBytes(context.model),
+            .tables = 1};
   }
 
  private:
@@ -121,6 +128,11 @@ class LearnedPredictor final : public ExpertPredictor {
     std::vector<float> probabilities;  // (experts)
   };
 
+  static constexpr size_t kScratch = 3;  // arrays (experts)
+
+  static size_t OwnSequenceBytes(size_t hidden, size_t experts) {
+    return sizeof(Sequence) + (hidden + (kFeatures + 1) * experts) * sizeof(float);
+  }
   Sequence& Find(SequenceId sequence) {
     const auto found = sequences_.find(sequence);
     MOED_CHECK(found != sequences_.end());
@@ -245,8 +257,10 @@ class LearnedPredictor final : public ExpertPredictor {
 
 }  // namespace
 
-std::unique_ptr<ExpertPredictor> MakeLearnedPredictor(const PredictorContext& context) {
+std::unique_ptr<ExpertPredictor> MakeLearnedPredictor(const PartContext& context) {
   return std::make_unique<LearnedPredictor>(context);
 }
+
+PartMemory LearnedPredictorMemory(const PartContext& context, const PartOptions&) { return LearnedPredictor::Memory(context); }
 
 }  // namespace moed

@@ -183,4 +183,10 @@ size_t RoutePrior::memory_bytes() const {
   return floats * sizeof(float) + own_.size() * sizeof(Weights) + of_token_.memory_bytes();
 }
 
+size_t RoutePrior::BytesWithoutTable(const ExpertModelShape& context) {
+  const size_t scratch = (kFeatures + 2) * static_cast<size_t>(context.experts_per_layer);
+  return (context.experts() + scratch) * sizeof(float) + context.moe_layers.size() * sizeof(Weights) +
+         TokenTable::LeastBytes(context.experts());
+}
+
 }  // namespace moed

@@ -7,6 +7,7 @@
 // loss.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <span>
@@ -15,7 +16,7 @@
 #include "core/base/ids.h"
 #include "core/expert/expert_index.h"
 #include "core/expert/learning/token_table.h"
-#include "core/expert/policies/eviction_policy.h"
+#include "core/expert/part_context.h"
 #include "core/expert/routing.h"
 
 namespace moed {
@@ -45,14 +46,22 @@ class RoutePrior {
 
   // Of the sequence's token, in the table: 0 = never seen.
   int occurrences(const Sequence& sequence) const;
-  size_t sequence_bytes() const { return 3 * index_.size() * sizeof(float) + top_k_ * sizeof(int32_t); }
+  size_t sequence_bytes() const { return SequenceBytes(index_.size(), top_k_); }
+  static size_t SequenceBytes(const ExpertModelShape& context) {
+    return SequenceBytes(context.experts(), static_cast<size_t>(std::min(context.top_k, context.experts_per_layer)));
+  }
   void VisitLearned(LearnedState& state);
   size_t memory_bytes() const;
+  // The same at table_bytes 0; it grows by no more than those.
+  static size_t BytesWithoutTable(const ExpertModelShape& context);
 
  private:
   enum Feature { kBias, kWeight, kUse, kFrequency, kOfToken, kOfTokenTrusted, kNewToken, kFeatures };
   using Weights = std::array<float, kFeatures>;
 
+  static size_t SequenceBytes(size_t experts_of_all_layers, size_t top_k) {
+    return 3 * experts_of_all_layers * sizeof(float) + top_k * sizeof(int32_t);
+  }
   size_t At(int position) const { return static_cast<size_t>(position) * experts_; }
   const float* PairsOf(const std::vector<float>& pairs, int position, size_t from) const {
     return &pairs[(At(position) + from) * experts_];

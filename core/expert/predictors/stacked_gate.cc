@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/base/status.h"
 #include "core/expert/expert_index.h"
+#include "core/expert/fidelity/hobbit.h"
 #include "core/expert/predictors/gate_guesses.h"
 
 namespace moed {
@@ -17,12 +19,12 @@ namespace {
 
 class StackedGatePredictor final : public ExpertPredictor {
  public:
-  explicit StackedGatePredictor(const PredictorContext& context)
+  StackedGatePredictor(const PartContext& context, int look_ahead, const HobbitThresholds& thresholds)
       : index_(context.model.moe_layers, context.model.experts_per_layer, 1),
         top_k_(static_cast<size_t>(std::min(context.model.top_k, context.model.experts_per_layer))),
-        look_ahead_(context.look_ahead),
-        high_mass_(context.high_mass),
-        low_mass_(context.low_mass),
+        look_ahead_(look_ahead),
+        high_mass_(static_cast<float>(thresholds.high)),
+        low_mass_(static_cast<float>(thresholds.low)),
         low_(static_cast<Precision>(context.model.precisions - 1)),
         gate_(context.gate),
         inputs_(context.hidden),
@@ -90,8 +92,19 @@ class StackedGatePredictor final : public ExpertPredictor {
 
 }  // namespace
 
-std::unique_ptr<ExpertPredictor> MakeStackedGatePredictor(const PredictorContext& context) {
-  return std::make_unique<StackedGatePredictor>(context);
+absl::StatusOr<std::unique_ptr<ExpertPredictor>> MakeStackedGatePredictor(const PartContext& context,
+                                                                          const PartOptions& options) {
+  MOED_ASSIGN_OR_RETURN(const int look_ahead, options.WholeNumber(kStackedGateLayers));
+  HobbitThresholds thresholds;
+  if (options.Has(kHobbitT1) || options.Has(kHobbitT2)) {
+    MOED_ASSIGN_OR_RETURN(thresholds, HobbitThresholdsOf(options));
+  }
+  return std::make_unique<StackedGatePredictor>(context, look_ahead, thresholds);
+}
+
+PartMemory StackedGateMemory(const PartContext& context, const PartOptions&) {
+  return {.fixed_bytes = static_cast<size_t>(context.model.experts_per_layer) * (sizeof(float) + sizeof(int32_t)),
+          .sequence_bytes = GateInputs::SequenceBytes(context.hidden)};
 }
 
 }  // namespace moed

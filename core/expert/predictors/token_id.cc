@@ -23,7 +23,7 @@ constexpr size_t kTableRows = 8192;
 
 class TokenIdPredictor final : public ExpertPredictor {
  public:
-  explicit TokenIdPredictor(const PredictorContext& context)
+  explicit TokenIdPredictor(const PartContext& context)
       : index_(context.model.moe_layers, context.model.experts_per_layer, 1),
         experts_(static_cast<size_t>(context.model.experts_per_layer)),
         frequency_(index_.size(), static_cast<float>(context.model.top_k) / static_cast<float>(experts_)),
@@ -106,8 +106,15 @@ class TokenIdPredictor final : public ExpertPredictor {
 
 }  // namespace
 
-std::unique_ptr<ExpertPredictor> MakeTokenIdPredictor(const PredictorContext& context) {
+std::unique_ptr<ExpertPredictor> MakeTokenIdPredictor(const PartContext& context) {
   return std::make_unique<TokenIdPredictor>(context);
+}
+
+PartMemory TokenIdMemory(const PartContext& context, const PartOptions&) {
+  const size_t experts = context.model.experts();
+  return {.fixed_bytes =
+              (experts + static_cast<size_t>(context.model.experts_per_layer)) * sizeof(float) + TokenTable::LeastBytes(experts),
+          .tables = 1};
 }
 
 }  // namespace moed

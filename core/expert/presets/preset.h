@@ -1,59 +1,24 @@
-// Named combinations of the expert path's parts: who leaves the cache, who is read ahead, what is masked, lowered or skipped, how
-// much cache there is. One row of a table per preset; tests iterate the table.
+// From the name of a preset to its parts: chosen and checked against the store before anything is planned, made once the cache's
+// size is known.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/expert/fidelity/mask.h"
-#include "core/expert/fidelity/rule.h"
+#include "core/expert/fidelity/table.h"
+#include "core/expert/part_context.h"
 #include "core/expert/part_options.h"
-#include "core/expert/policies/eviction_policy.h"
-#include "core/expert/predictors/predictor.h"
-#include "core/expert/presets/files.h"
+#include "core/expert/policies/table.h"
+#include "core/expert/predictors/table.h"
+#include "core/expert/presets/table.h"
 #include "core/store/store.h"
 
 namespace moed {
-
-enum class CacheKind : uint8_t {
-  kWhole,     // what the memory budget leaves
-  kOneToken,  // what one token uses in a layer: the baselines without a cache
-  kAll,       // every expert at the precision that the preset uses, or the daemon does not start
-};
-
-struct PresetContext {
-  PredictorContext predictor;  // with the model's ExpertModelShape
-};
-
-struct PresetParts {
-  std::unique_ptr<EvictionPolicy> policy;
-  std::unique_ptr<ExpertPredictor> predictor;
-  std::unique_ptr<RouterMask> mask;  // null: none
-  std::unique_ptr<FidelityRule> rule;
-};
-
-struct PresetSetup;
-struct PresetRow {
-  std::string_view name;
-  std::string_view description;
-  std::string_view policy;
-  std::string_view predictor;
-  std::string_view mask;
-  std::string_view rule;
-  bool fill = false;  // free room of the cache is filled while the disk is idle
-  CacheKind cache = CacheKind::kWhole;
-  bool most_wanted_first = false;           // a prompt's experts are read in order of the tokens that chose them
-  std::span<const OptionRow> options = {};  // beyond those of its parts
-  // For parts that share state; null: by their names, from their tables.
-  absl::StatusOr<PresetParts> (*make)(const PresetSetup& setup, const PresetContext& context) = nullptr;
-};
-std::span<const PresetRow> Presets();
 
 // What the daemon was told.
 struct PresetChoice {
@@ -68,24 +33,31 @@ struct PresetChoice {
 // What is turned on.
 struct PresetSetup {
   const PresetRow* row = nullptr;
-  std::string policy;
-  std::string predictor;
-  std::string mask;
-  std::string rule;
+  const PolicyRow* policy = nullptr;
+  const PredictorRow* predictor = nullptr;
+  const RouterMaskRow* mask = nullptr;
+  const FidelityRow* rule = nullptr;
   bool fill = false;
   float may_lose = kLoseNothing;  // of requests that do not say: the preset's class
-  PartOptions options;            // with what a plan's file says and nobody else did
-  PresetFiles files;
-  std::shared_ptr<const std::vector<float>> norms;  // (MoE layers, experts), for presets whose mask weighs experts by them
+  PartOptions options;            // with what the preset says, and what files hold
 };
 
 // Options that the preset has with these parts. INVALID_ARGUMENT: an unknown name.
 absl::StatusOr<std::vector<const OptionRow*>> KnownOptions(const PresetChoice& choice);
-// INVALID_ARGUMENT: an unknown name or option, with the known ones; errors of files that options name. FAILED_PRECONDITION: the
-// store lacks a precision; says which pack makes it.
+// INVALID_ARGUMENT: an unknown name or option, with the known ones; parts that do not go together; errors of files that options
+// name. FAILED_PRECONDITION: the store lacks a precision or norms; says which pack makes it.
 absl::StatusOr<PresetSetup> ChoosePreset(const PresetChoice& choice, const StoreReader& store);
-// INVALID_ARGUMENT: an option's value.
-absl::StatusOr<PresetParts> MakePresetParts(const PresetSetup& setup, const PresetContext& context);
+
+struct PresetParts {
+  std::unique_ptr<EvictionPolicy> policy;
+  std::unique_ptr<ExpertPredictor> predictor;
+  std::unique_ptr<RouterMask> mask;  // null: none
+  std::unique_ptr<FidelityRule> rule;
+};
+// What they will hold.
+PartMemory MemoryOfParts(const PresetSetup& setup, const PartContext& context);
+// Shares its state with no others. INVALID_ARGUMENT: an option's value.
+absl::StatusOr<PresetParts> MakePresetParts(const PresetSetup& setup, const PartContext& context);
 
 // Bytes of cache that the preset needs at least and can use at most (0: no bound of its own), and whether some of it may be lent:
 // not where all of it is to be resident by plan.

@@ -10,6 +10,7 @@ namespace moed {
 namespace {
 
 constexpr int kNoLayer = -1;
+constexpr size_t kKeyBytes = sizeof(ExpertIndex::Place) + 2 * sizeof(uint32_t) + sizeof(uint64_t);  // its place, as a resident
 
 }  // namespace
 
@@ -169,8 +170,12 @@ std::optional<CachedKey> SwapMoeExperts::Victim(const Incoming& incoming, absl::
 
 size_t SwapMoeExperts::memory_bytes() const {
   absl::MutexLock lock(&mutex_);
-  return importance_.memory_bytes() + in_set_.size() +
-         places_.size() * (sizeof(ExpertIndex::Place) + 2 * sizeof(uint32_t) + sizeof(uint64_t));
+  return importance_.memory_bytes() + in_set_.size() + places_.size() * kKeyBytes;
+}
+
+size_t SwapMoeExperts::Bytes(const ExpertModelShape& model) {
+  return SwapMoeImportance::Bytes(model.experts(), static_cast<size_t>(model.experts_per_layer)) + model.experts() +
+         model.experts() * static_cast<size_t>(model.precisions) * kKeyBytes;
 }
 
 int SwapMoeExperts::window() const {

@@ -17,9 +17,11 @@
 #include "absl/synchronization/mutex.h"
 #include "core/base/clock.h"
 #include "core/expert/expert_index.h"
-#include "core/expert/policies/eviction_policy.h"
-#include "core/expert/policies/resident_set.h"
-#include "core/expert/predictors/predictor.h"
+#include "core/expert/guess.h"
+#include "core/expert/incoming.h"
+#include "core/expert/part_context.h"
+#include "core/expert/resident_set.h"
+#include "core/expert/routing.h"
 #include "core/expert/swapmoe/frequency.h"
 #include "core/expert/swapmoe/importance.h"
 
@@ -59,7 +61,8 @@ class SwapMoeExperts {
   std::optional<CachedKey> Victim(const Incoming& incoming, absl::FunctionRef<bool(CachedKey)> evictable);
 
   size_t memory_bytes() const;
-  int window() const;  // tokens
+  static size_t Bytes(const ExpertModelShape& model);  // what memory_bytes will be
+  int window() const;                                  // tokens
   bool InSet(const ExpertKey& key) const;
 
  private:

@@ -76,8 +76,4 @@ void SwapMoeImportance::ChooseByNorm(int layer, int slots, std::span<uint8_t> se
   for (int i = 0; i < slots; ++i) set[order_[i]] = 1;
 }
 
-size_t SwapMoeImportance::memory_bytes() const {
-  return sums_.size() * (sizeof(double) + sizeof(float)) + order_.size() * sizeof(int32_t);
-}
-
 }  // namespace moed

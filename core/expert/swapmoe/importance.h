@@ -2,6 +2,7 @@
 // set of a layer's experts that follows from it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -33,7 +34,10 @@ class SwapMoeImportance {
   // Those of the largest norms, whatever their importance.
   void ChooseByNorm(int layer, int slots, std::span<uint8_t> set);
 
-  size_t memory_bytes() const;
+  size_t memory_bytes() const { return Bytes(sums_.size(), order_.size()); }
+  static size_t Bytes(size_t all_experts, size_t experts_per_layer) {
+    return all_experts * (sizeof(double) + sizeof(float)) + experts_per_layer * sizeof(int32_t);
+  }
 
  private:
   size_t At(int layer, int expert) const { return static_cast<size_t>(layer) * experts_ + static_cast<size_t>(expert); }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "core/expert/cache/fill_order.h"
+#include "core/expert/learning/activation_paths.h"
 #include "core/expert/learning/learned_state.h"
 #include "core/expert/presets/preset.h"
 #include "tests/expert/provider_rig.h"
@@ -21,7 +22,7 @@ constexpr int kAll = 24;
 
 PresetParts PlainParts() {
   PresetParts parts;
-  parts.policy = MakePolicy("lru", StoreContext()).value();
+  parts.policy = MakePolicy("lru", {StoreContext()}).value();
   parts.predictor = MakePredictor("none", {}).value();
   parts.rule = MakeFidelityRule("exact", {.model = StoreContext()}).value();
   return parts;
@@ -178,7 +179,7 @@ TEST_F(Fill, WhatNobodyUsedLeavesFirstUnderEveryPolicy) {
     SCOPED_TRACE(std::string(policy.name));
     ManualReadBackend reads(8, file_);
     RigParts parts;
-    parts.policy = policy.make(StoreContext(6));
+    parts.policy = MakePolicy(policy.name, StoreParts(6)).value();
     auto provider = MakeFilling(reads, 6, std::move(parts));
     reads.CompleteAll();
     RunLayer(*provider, reads, kFirst, {0, 1});
@@ -294,7 +295,7 @@ TEST(FillOrder, TakesTurnsOverTheLayersWhereNothingIsKnown) {
   }
   for (const PolicyRow& policy : Policies()) {
     PresetParts parts = PlainParts();
-    parts.policy = policy.make(StoreContext(6));
+    parts.policy = MakePolicy(policy.name, StoreParts(6)).value();
     EXPECT_EQ(FillOrder(Filling(), parts, StoreContext(6)), expected) << policy.name;
   }
 }
@@ -314,7 +315,7 @@ TEST(FillOrder, BeginsWithWhatThePolicyLearnedBeforeARestart) {
   context.table_bytes = 1 << 16;
   PresetParts parts = PlainParts();
   {
-    const auto before = MakePolicy("learned", context).value();
+    const auto before = MakePolicy("learned", {context}).value();
     before->OnSequenceStart(kSession);
     for (int round = 0; round < 30; ++round) {
       Teach(*before, kFirst, round % 4 == 0 ? 5 : 6);
@@ -324,7 +325,7 @@ TEST(FillOrder, BeginsWithWhatThePolicyLearnedBeforeARestart) {
     before->OnSequenceEnd(kSession);
     ASSERT_TRUE(SaveLearned(file, *before, *parts.predictor).ok());
   }
-  parts.policy = MakePolicy("learned", context).value();
+  parts.policy = MakePolicy("learned", {context}).value();
   ASSERT_TRUE(TakeLearned(file, *parts.policy, *parts.predictor).ok());
   const std::vector<CachedKey> order = FillOrder(Filling(), parts, context);
   EXPECT_THAT(order, SizeIs(kAll));
@@ -350,7 +351,7 @@ TEST(FillOrder, FollowsADictionaryOfPaths) {
       R"({"model_hash":"%016x","precisions":[[0,1,0,1,0,1,0,1],[0,1,0,1,0,1,0,1],[0,1,0,1,0,1,0,1]]})", store.model_hash());
   const PartOptions options = PartOptions::Parse(StrCat("widths=", folder / "widths.json", ",paths=", paths_file)).value();
   const PresetSetup setup = ChoosePreset({.preset = "edgemoe", .options = options}, store).value();
-  const PresetParts parts = MakePresetParts(setup, {{.model = StoreContext()}}).value();
+  const PresetParts parts = MakePresetParts(setup, {.model = StoreContext()}).value();
   const std::vector<CachedKey> order = FillOrder(setup, parts, StoreContext());
   EXPECT_THAT(std::vector(order.begin(), order.begin() + 4),
               ElementsAre(CachedKey{kSecond, 3, 1}, CachedKey{kFirst, 4, 0}, CachedKey{kFirst, 1, 1}, CachedKey{kFirst, 0, 0}));

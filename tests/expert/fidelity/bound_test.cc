@@ -165,7 +165,7 @@ TEST(BoundedMask, SomethingIsAlwaysLeftToChoose) {
   EXPECT_EQ(masked.token.masked, 1);
 }
 
-TEST(RouterMasks, NoneLeavesTheLogitsAlone) { EXPECT_EQ(MakeRouterMask("none", StoreContext()).value(), nullptr); }
+TEST(RouterMasks, NoneLeavesTheLogitsAlone) { EXPECT_EQ(MakeRouterMask("none", {StoreContext()}).value(), nullptr); }
 
 TEST(RouterMasks, SeeEveryTokenAndMaskBeforeTheChoice) {
   auto reads = MakeThreadedReadBackend("memory", StoreFile(), 2);

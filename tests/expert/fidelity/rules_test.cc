@@ -16,16 +16,16 @@ constexpr Action kLow{ActionKind::kUse, 1};
 constexpr Action kSkipped{ActionKind::kSkip};
 constexpr uint64_t kModelHash = 0xabc;
 
-RuleContext Context(std::string_view options = "", int precisions = 2) {
-  RuleContext context{StoreContext(), PartOptions::Parse(options).value(), nullptr};
+PartContext Context(int precisions = 2) {
+  PartContext context{StoreContext()};
   context.model.precisions = precisions;
   return context;
 }
 std::unique_ptr<FidelityRule> Rule(std::string_view name, std::string_view options = "", int precisions = 2) {
-  return MakeFidelityRule(name, Context(options, precisions)).value();
+  return MakeFidelityRule(name, Context(precisions), PartOptions::Parse(options).value()).value();
 }
 absl::Status Refusal(std::string_view name, std::string_view options, int precisions = 2) {
-  return MakeFidelityRule(name, Context(options, precisions)).status();
+  return MakeFidelityRule(name, Context(precisions), PartOptions::Parse(options).value()).status();
 }
 
 TEST(FidelityRules, ThoseThatNeedALowerPrecisionSayIt) {
@@ -180,9 +180,9 @@ class WidthsFile : public testing::Test {
     return ReadWidths(path, kModelHash, 3, 8, 2);
   }
   std::unique_ptr<FidelityRule> RuleOf(const std::string& text) {
-    RuleContext context = Context();
-    context.widths = std::make_shared<const ExpertWidths>(Read(text).value());
-    return MakeFidelityRule("widths", context).value();
+    PartOptions options;
+    options.SetFile(kWidthsOption, std::make_shared<const ExpertWidths>(Read(text).value()));
+    return MakeFidelityRule("widths", Context(), options).value();
   }
   // Three layers of eight; expert 5 of the last one is low.
   static std::string Widths(const std::string& hash = "0000000000000abc", const std::string& last = "[0,0,0,0,0,1,0,0]") {
@@ -215,10 +215,9 @@ TEST_F(WidthsFile, HostileFilesAreRefused) {
 
 TEST(PartOptions, HostileTextIsRefused) {
   for (const char* text : {"x", "=1", "a=", "a=1,a=2", "a=1,,b=2"}) EXPECT_FALSE(PartOptions::Parse(text).ok()) << text;
-  const PartOptions options = PartOptions::Parse("hobbit-t1=0.5,hobit-t2=1").value();
+  PartOptions options = PartOptions::Parse("hobbit-t1=0.5,hobit-t2=1").value();
   const OptionRow row{"hobbit-t1", "", "0", 0, 1};
-  const OptionRow* known[] = {&row};
-  EXPECT_THAT(MessageText(options.CheckKnown(known)), testing::AllOf(HasSubstr("hobit-t2"), HasSubstr("known here: hobbit-t1")));
+  EXPECT_THAT(MessageText(options.SetKnown({&row})), testing::AllOf(HasSubstr("hobit-t2"), HasSubstr("known here: hobbit-t1")));
   EXPECT_EQ(options.Number(row).value(), .5);
 }
 

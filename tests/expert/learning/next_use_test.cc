@@ -157,5 +157,36 @@ TEST_F(NextUseTest, TokensOfSeveralSequencesAreOneVisit) {
   next_use.OnSequenceEnd(other);  // an unknown one is nobody
 }
 
+// One expert a token, always the same token. Half of the time the next expert in a circle comes, else any: only the pair of
+// experts tells. The share of visits after which the expert that follows is the one expected first, of all others.
+double ShareForeseen(size_t table_bytes) {
+  ExpertModelShape shape = StoreContext();
+  shape.top_k = 1;
+  shape.table_bytes = table_bytes;
+  NextUse next_use(shape);
+  std::mt19937 random(5);
+  int32_t expert = 0;
+  int foreseen = 0;
+  constexpr int kVisits = 4000, kCounted = 1000;
+  for (int visit = 0; visit < kVisits; ++visit) {
+    expert = random() % 2 == 0 ? (expert + 3) % kExperts : static_cast<int32_t>(random() % kExperts);
+    next_use.OnToken(kSession, TokenId(1));
+    Routing routing(kFirst, {expert});
+    next_use.OnRouted(routing.Get());
+    if (visit < kVisits - kCounted) continue;
+    int32_t first = -1;
+    for (int32_t other = 0; other < kExperts; ++other) {
+      if (other != expert && (first < 0 || next_use.TokensAway(0, other) < next_use.TokensAway(0, first))) first = other;
+    }
+    foreseen += first == (expert + 3) % kExperts;
+  }
+  return static_cast<double>(foreseen) / kCounted;
+}
+
+TEST(NextUsePairs, AnExpertTellsWhatFollowsIt) {
+  EXPECT_GT(ShareForeseen(1 << 16), .8);
+  EXPECT_LT(ShareForeseen(0), .5) << "without room for the pairs there is nothing to tell by";
+}
+
 }  // namespace
 }  // namespace moed

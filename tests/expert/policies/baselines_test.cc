@@ -7,7 +7,7 @@ namespace {
 
 const LayerId kOneLayer[] = {LayerId(0)};
 CachedKey Key(int expert, int precision = 0) { return {LayerId(0), expert, static_cast<Precision>(precision)}; }
-std::unique_ptr<EvictionPolicy> Make(std::string_view name) { return MakePolicy(name, {kOneLayer, 16, 4, 2}).value(); }
+std::unique_ptr<EvictionPolicy> Make(std::string_view name) { return MakePolicy(name, {{kOneLayer, 16, 4, 2}}).value(); }
 const Incoming kIncoming{{LayerId(0), 15}, 1, LoadReason::kDemand, LayerId(0)};
 
 TEST(FifoPolicy, UsesChangeNothing) {

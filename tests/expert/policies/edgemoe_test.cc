@@ -11,7 +11,7 @@ Incoming For(int current_layer) { return {Key(current_layer, 7), 1, LoadReason::
 
 class Policy {
  public:
-  explicit Policy(std::string_view name) : policy_(MakePolicy(name, {kMoeLayers, 8, 2, 2}).value()) {}
+  explicit Policy(std::string_view name) : policy_(MakePolicy(name, {{kMoeLayers, 8, 2, 2}}).value()) {}
   void Insert(const CachedKey& key, int uses) {
     Use(key, uses);
     policy_->OnInsert(key, 1);

@@ -144,7 +144,7 @@ TEST(HobbitPolicy, EachPrecisionMakesRoomForItsOwnAtItsShare) {
 
 TEST(HobbitPolicy, OnePrecisionIsOneCache) {
   const uint64_t record_bytes[] = {40};
-  auto policy = MakePolicy("hobbit", {kMoeLayers, 8, 2, 1, record_bytes, 80}).value();
+  auto policy = MakePolicy("hobbit", {{kMoeLayers, 8, 2, 1, record_bytes, 80}}).value();
   policy->OnInsert(High(0, 0), 40);
   policy->OnInsert(High(1, 0), 40);
   EXPECT_EQ(policy->Victim(Demand(High(1, 1)), kAnyKey), High(0, 0));

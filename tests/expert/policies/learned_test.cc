@@ -10,7 +10,7 @@ namespace {
 // Tokens through a cache that asks `policy` as the real one does. Returns the hit ratio of the second half.
 class Replay {
  public:
-  Replay(std::string_view name, size_t capacity) : policy_(MakePolicy(name, StoreContext()).value()), capacity_(capacity) {
+  Replay(std::string_view name, size_t capacity) : policy_(MakePolicy(name, {StoreContext()}).value()), capacity_(capacity) {
     policy_->OnSequenceStart(kSession);
   }
 
@@ -82,7 +82,7 @@ TEST(LearnedPolicy, FollowsFavouritesThatChange) {
 }
 
 TEST(LearnedPolicy, ItsVictimIsAnEvictableResident) {
-  auto policy = MakePolicy("learned", StoreContext()).value();
+  auto policy = MakePolicy("learned", {StoreContext()}).value();
   std::mt19937 random(9);
   std::set<CachedKey> residents;
   const SequenceId sessions[] = {SequenceId(1), SequenceId(2), SequenceId(3)};
@@ -117,7 +117,7 @@ TEST(LearnedPolicy, ItsVictimIsAnEvictableResident) {
 }
 
 TEST(LearnedPolicy, GuessesTakeNothingThatIsNeededWithinAToken) {
-  auto policy = MakePolicy("learned", StoreContext()).value();
+  auto policy = MakePolicy("learned", {StoreContext()}).value();
   policy->OnSequenceStart(kSession);
   const CachedKey favourite{kLayers[1], 0}, stranger{kLayers[1], 7};
   policy->OnInsert(favourite, 1);

@@ -14,21 +14,21 @@ std::optional<CachedKey> VictimOf(EvictionPolicy& policy, absl::FunctionRef<bool
 }
 
 TEST(Policies, UnknownNamesListTheKnownOnes) {
-  const absl::Status status = MakePolicy("clairvoyant", StoreContext()).status();
+  const absl::Status status = MakePolicy("clairvoyant", {StoreContext()}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(MessageText(status),
               testing::AllOf(testing::HasSubstr("clairvoyant"), testing::HasSubstr("lru"), testing::HasSubstr("s3-fifo")));
   EXPECT_THAT(MessageText(MakePredictor("x", {}).status()), testing::HasSubstr("none, cross-layer-gate"));
-  EXPECT_THAT(MessageText(MakeRouterMask("x", StoreContext()).status()), testing::HasSubstr("none"));
+  EXPECT_THAT(MessageText(MakeRouterMask("x", {StoreContext()}).status()), testing::HasSubstr("none"));
   EXPECT_THAT(MessageText(MakeFidelityRule("x", {.model = StoreContext()}).status()), testing::HasSubstr("exact"));
 }
 
 TEST(Policies, EveryRowIsMadeByItsName) {
-  for (const PolicyRow& row : Policies()) EXPECT_TRUE(MakePolicy(row.name, StoreContext()).ok());
+  for (const PolicyRow& row : Policies()) EXPECT_TRUE(MakePolicy(row.name, StoreParts()).ok());
   for (const PredictorRow& row : Predictors()) {
-    EXPECT_TRUE(MakePredictor(row.name, {StoreContext(), 1, [](LayerId, std::span<const float>, std::span<float>) {}}).ok());
+    EXPECT_TRUE(MakePredictor(row.name, StoreParts()).ok());
   }
-  for (const RouterMaskRow& row : RouterMasks()) EXPECT_TRUE(MakeRouterMask(row.name, StoreContext()).ok());
+  for (const RouterMaskRow& row : RouterMasks()) EXPECT_TRUE(MakeRouterMask(row.name, StoreParts()).ok());
   for (const FidelityRow& row : FidelityRules()) {
     if (row.name == "widths") continue;  // needs a file
     EXPECT_TRUE(MakeFidelityRule(row.name, {.model = StoreContext()}).ok()) << row.name;
@@ -38,7 +38,7 @@ TEST(Policies, EveryRowIsMadeByItsName) {
 TEST(Policies, EveryVictimIsInsertedAndEvictable) {
   for (const PolicyRow& row : Policies()) {
     SCOPED_TRACE(std::string(row.name));
-    auto policy = row.make(StoreContext());
+    auto policy = MakePolicy(row.name, StoreParts()).value();
     policy->OnSequenceStart(kSession);
     std::mt19937_64 random(5);
     std::set<CachedKey> residents;
@@ -59,7 +59,7 @@ TEST(Policies, EveryVictimIsInsertedAndEvictable) {
 }
 
 TEST(LruPolicy, EvictsTheOldestUseOfAnySequence) {
-  auto policy = MakePolicy("lru", StoreContext()).value();
+  auto policy = MakePolicy("lru", {StoreContext()}).value();
   policy->OnSequenceStart(SequenceId(1));
   policy->OnSequenceStart(SequenceId(2));
   for (int e = 0; e < 3; ++e) policy->OnInsert(Key(0, e), 4096);
@@ -79,7 +79,7 @@ TEST(LruPolicy, EvictsTheOldestUseOfAnySequence) {
 }
 
 TEST(LfuPolicy, EvictsTheFewestUsesThenTheOldest) {
-  auto policy = MakePolicy("lfu", StoreContext()).value();
+  auto policy = MakePolicy("lfu", {StoreContext()}).value();
   policy->OnSequenceStart(kSession);
   for (int e = 0; e < 4; ++e) policy->OnInsert(Key(0, e), 4096);
   const auto use = [&](int expert, int times) {
@@ -102,7 +102,7 @@ TEST(LfuPolicy, EvictsTheFewestUsesThenTheOldest) {
 }
 
 TEST(LfuPolicy, CountsLiveWithTheirSequence) {
-  auto policy = MakePolicy("lfu", StoreContext()).value();
+  auto policy = MakePolicy("lfu", {StoreContext()}).value();
   const SequenceId first(1), second(2);
   policy->OnSequenceStart(first);
   policy->OnInsert(Key(0, 0), 4096);

@@ -1,3 +1,5 @@
+#include "core/expert/predictors/activation_path.h"
+
 #include "core/expert/learning/activation_paths.h"
 #include "tests/expert/provider_rig.h"
 
@@ -33,8 +35,14 @@ std::shared_ptr<const ActivationPaths> Dictionary() {
   return paths;
 }
 
+PartOptions With(std::shared_ptr<const ActivationPaths> paths) {
+  PartOptions options;
+  options.SetFile(kPathsOption, std::move(paths));
+  return options;
+}
+
 TEST(ActivationPathPredictor, ByFallingProbabilityOneAfterTheOther) {
-  auto predictor = MakePredictor("activation-path", {.model = StoreContext(), .paths = Dictionary()}).value();
+  auto predictor = MakePredictor("activation-path", {StoreContext()}, With(Dictionary())).value();
   predictor->OnSequenceStart(kSession);
   Route(*predictor, LayerId(0), {1, 0});
   EXPECT_THAT(Of(GuessesOf(*predictor, LayerId(0))), ElementsAre(std::pair(2, 1.f), std::pair(3, 1.f)));
@@ -56,7 +64,7 @@ TEST(ActivationPathPredictor, ByFallingProbabilityOneAfterTheOther) {
 
 TEST(ActivationPathPredictor, ADictionaryStaysAsItWasMade) {
   const auto paths = Dictionary();
-  auto predictor = MakePredictor("activation-path", {.model = StoreContext(), .paths = paths}).value();
+  auto predictor = MakePredictor("activation-path", {StoreContext()}, With(paths)).value();
   for (int i = 0; i < 20; ++i) {
     Route(*predictor, LayerId(0), {0, 1});
     Route(*predictor, LayerId(2), {7, 6});
@@ -80,7 +88,7 @@ TEST(ActivationPathPredictor, APromptsTokensAddUp) {
   auto paths = std::make_shared<ActivationPaths>(3, kExperts, 2, 1 << 16);
   for (const int32_t chosen : {4, 5}) paths->Add(1, {{}, {0}}, std::vector<int32_t>{chosen});
   paths->Add(1, {{}, {1}}, std::vector<int32_t>{5});
-  auto predictor = MakePredictor("activation-path", {.model = StoreContext(), .paths = paths}).value();
+  auto predictor = MakePredictor("activation-path", {StoreContext()}, With(paths)).value();
   Routing routing(LayerId(0), {0}, Phase::kPrefill);
   routing.Add(kSession, {0}, Phase::kPrefill).Add(kSession, {1}, Phase::kPrefill);
   predictor->OnRouted(routing.Get());
@@ -89,7 +97,7 @@ TEST(ActivationPathPredictor, APromptsTokensAddUp) {
 
 TEST(ActivationPathPredictor, ADictionaryOfAnotherShapeIsRefused) {
   const auto paths = std::make_shared<ActivationPaths>(2, kExperts, 2, 1 << 16);
-  const absl::Status status = MakePredictor("activation-path", {.model = StoreContext(), .paths = paths}).status();
+  const absl::Status status = MakePredictor("activation-path", {StoreContext()}, With(paths)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(MessageText(status), testing::HasSubstr("2 layers of 8 experts: the model has 3 of 8"));
 }
@@ -100,7 +108,7 @@ TEST(Eap, TheTopKAfterTheLayerBefore) {
   paths->Add(2, {{0}, {2}}, std::vector<int32_t>{7});
   for (int i = 0; i < 5; ++i) paths->Add(2, {{1}, {2}}, std::vector<int32_t>{0, 1, 2, 3});
   for (int i = 0; i < 2; ++i) paths->Add(2, {{1}, {2}}, std::vector<int32_t>{4});
-  auto predictor = MakePredictor("eap", {.model = StoreContext(), .paths = paths}).value();
+  auto predictor = MakePredictor("eap", {StoreContext()}, With(paths)).value();
   Route(*predictor, LayerId(0), {0});
   Route(*predictor, LayerId(2), {2});
   EXPECT_THAT(Of(GuessesOf(*predictor, LayerId(2))),

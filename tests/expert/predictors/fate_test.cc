@@ -13,9 +13,8 @@ void Gate(LayerId, std::span<const float> hidden, std::span<float> probabilities
   }
 }
 
-std::unique_ptr<ExpertPredictor> Make(float unpopular_share = 0) {
-  auto predictor =
-      MakePredictor("fate", {.model = StoreContext(), .hidden = 1, .gate = Gate, .unpopular_share = unpopular_share}).value();
+std::unique_ptr<ExpertPredictor> Make(std::string_view options = "") {
+  auto predictor = MakePredictor("fate", {StoreContext(), 1, Gate}, PartOptions::Parse(options).value()).value();
   predictor->OnSequenceStart(kSession);
   return predictor;
 }
@@ -53,7 +52,7 @@ TEST(Fate, ReadsWhatALayersTimeAllows) {
 }
 
 TEST(Fate, APromptsGuessesAreOrderedByPopularity) {
-  auto predictor = Make(.34f);
+  auto predictor = Make("fate-prefill-low=0.34");
   See(*predictor, LayerId(0), {0, 1, 1, 2});
   // Chosen by tokens: 0 once, 1 by three, 2 and 3 by four, 4 by three, 5 once.
   const std::vector<Guess> guesses = GuessesOf(*predictor, LayerId(0));

@@ -160,7 +160,7 @@ TEST(LearnedPredictor, CostsNothingOnceEverythingIsResident) {
   auto reads = MakeThreadedReadBackend("memory", StoreFile(), 1);
   int calls = 0;
   RigParts parts;
-  parts.policy = MakePolicy("learned", StoreContext()).value();
+  parts.policy = MakePolicy("learned", {StoreContext()}).value();
   parts.predictor = MakePredictor("learned", {StoreContext(), 1,
                                               [&](LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
                                                 ++calls;

@@ -20,8 +20,8 @@ void Gate(LayerId layer, std::span<const float>, std::span<float> probabilities)
   std::copy_n(layer == LayerId(2) ? second : third, kExperts, probabilities.begin());
 }
 
-std::vector<Guess> GuessesOf(const PredictorContext& context, LayerId from) {
-  auto predictor = MakePredictor("stacked-gate", context).value();
+std::vector<Guess> GuessesOf(std::string_view options, LayerId from) {
+  auto predictor = MakePredictor("stacked-gate", {StoreContext(), 1, Gate}, PartOptions::Parse(options).value()).value();
   predictor->OnSequenceStart(kSession);
   const float hidden = 1;
   predictor->OnGateInput(kSession, from, {&hidden, 1});
@@ -31,19 +31,18 @@ std::vector<Guess> GuessesOf(const PredictorContext& context, LayerId from) {
 }
 
 TEST(StackedGate, TheTopKOfEveryLayerAhead) {
-  const std::vector<Guess> guesses = GuessesOf({StoreContext(), 1, Gate}, LayerId(0));
+  const std::vector<Guess> guesses = GuessesOf("", LayerId(0));
   EXPECT_THAT(AllOf(guesses), ElementsAre(Seen(2, 7, 1, 0), Seen(2, 0, 1, 0), Seen(2, 3, 1, 0), Seen(2, 1, 1, 0),
                                           Seen(3, 2, 2, 0), Seen(3, 4, 2, 0), Seen(3, 5, 2, 0), Seen(3, 6, 2, 0)));
   EXPECT_FLOAT_EQ(guesses[1].probability, .2f);
-  EXPECT_EQ(AllOf(GuessesOf({.model = StoreContext(), .hidden = 1, .gate = Gate, .look_ahead = 1}, LayerId(0))).size(), 4u);
-  EXPECT_EQ(AllOf(GuessesOf({StoreContext(), 1, Gate}, LayerId(2))).size(), 4u);
-  EXPECT_TRUE(GuessesOf({StoreContext(), 1, Gate}, LayerId(3)).empty());
+  EXPECT_EQ(AllOf(GuessesOf("stacked-gate-layers=1", LayerId(0))).size(), 4u);
+  EXPECT_EQ(AllOf(GuessesOf("", LayerId(2))).size(), 4u);
+  EXPECT_TRUE(GuessesOf("", LayerId(3)).empty());
 }
 
 TEST(StackedGate, PrecisionFollowsThePredictedScores) {
   // Scores in layer 2: 0, .5, .75, .9; in layer 3: 0, .375, .625, .875.
-  const PredictorContext context{.model = StoreContext(), .hidden = 1, .gate = Gate, .high_mass = .6f, .low_mass = .88f};
-  EXPECT_THAT(AllOf(GuessesOf(context, LayerId(0))),
+  EXPECT_THAT(AllOf(GuessesOf("hobbit-t1=0.6,hobbit-t2=0.88", LayerId(0))),
               ElementsAre(Seen(2, 7, 1, 0), Seen(2, 0, 1, 0), Seen(2, 3, 1, 1),  // 1 is not read at all
                           Seen(3, 2, 2, 0), Seen(3, 4, 2, 0), Seen(3, 5, 2, 1), Seen(3, 6, 2, 1)));
 }
@@ -61,16 +60,16 @@ TEST(StackedGate, SaysNothingWithoutAnInputOfThatLayer) {
 }
 
 TEST(StackedGate, SettingsOutsideTheirRangeAreRefused) {
-  const auto refusal = [](PredictorContext context) {
-    context.model = StoreContext();
-    const absl::Status status = MakePredictor("stacked-gate", context).status();
+  const auto refusal = [](std::string_view predictor, std::string_view options) {
+    const absl::Status status = MakePredictor(predictor, {StoreContext(), 1, Gate}, PartOptions::Parse(options).value()).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     return MessageText(status);
   };
-  EXPECT_THAT(refusal({.high_mass = .9f, .low_mass = .6f}), testing::HasSubstr("0 <= T1 <= T2 <= 1"));
-  EXPECT_THAT(refusal({.high_mass = -1}), testing::HasSubstr("0 <= T1 <= T2 <= 1"));
-  EXPECT_THAT(refusal({.look_ahead = 0}), testing::HasSubstr("1 to 64"));
-  EXPECT_THAT(refusal({.unpopular_share = 2}), testing::HasSubstr("0 to 1"));
+  EXPECT_THAT(refusal("stacked-gate", "hobbit-t1=0.9,hobbit-t2=0.6"), testing::HasSubstr("0 <= T1 <= T2 <= 1"));
+  EXPECT_THAT(refusal("stacked-gate", "hobbit-t1=-1"), testing::HasSubstr("0 to 1"));
+  EXPECT_THAT(refusal("stacked-gate", "stacked-gate-layers=0"), testing::HasSubstr("1 to 64"));
+  EXPECT_THAT(refusal("stacked-gate", "stacked-gate-layers=1.5"), testing::HasSubstr("whole number"));
+  EXPECT_THAT(refusal("fate", "fate-prefill-low=2"), testing::HasSubstr("0 to 1"));
 }
 
 }  // namespace

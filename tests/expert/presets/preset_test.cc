@@ -34,14 +34,9 @@ class PresetTest : public testing::Test {
     if (row.rule == "widths") return PartOptions::Parse("widths=" + (folder_ / "widths.json")).value();
     return {};
   }
-  PresetContext Context() const {
-    return {{.model = StoreContext(), .hidden = 96, .gate = [](LayerId, std::span<const float>, std::span<float> out) {
-               for (size_t i = 0; i < out.size(); ++i) out[i] = 1.0f / static_cast<float>(i + 2);
-             }}};
-  }
   absl::Status Refusal(const std::string& preset, const std::string& options, const StoreReader& store) const {
     const auto setup = ChoosePreset({.preset = preset, .options = PartOptions::Parse(options).value()}, store);
-    return setup.ok() ? MakePresetParts(*setup, Context()).status() : setup.status();
+    return setup.ok() ? MakePresetParts(*setup, StoreParts()).status() : setup.status();
   }
 
   TemporaryFolder folder_;
@@ -67,7 +62,7 @@ TEST_F(PresetTest, EveryRowServesSequencesOfEveryClass) {
     SCOPED_TRACE(std::string(row.name));
     const auto setup = ChoosePreset({.preset = std::string(row.name), .options = OptionsFor(row)}, store_);
     ASSERT_TRUE(setup.ok()) << setup.status();
-    auto made = MakePresetParts(*setup, Context());
+    auto made = MakePresetParts(*setup, StoreParts());
     ASSERT_TRUE(made.ok()) << made.status();
     auto reads = MakeThreadedReadBackend("memory", StoreFile(), 2);
     RigParts parts;
@@ -140,14 +135,14 @@ TEST_F(PresetTest, UnknownNamesAndOptionsListTheKnownOnes) {
 TEST_F(PresetTest, PartsAskedForByNameReplaceThePresets) {
   const PresetSetup setup =
       ChoosePreset({.preset = "hobbit", .policy = "lru", .predictor = "none", .rule = "exact"}, *one_precision_).value();
-  EXPECT_EQ(setup.policy, "lru");
-  EXPECT_EQ(setup.predictor, "none");
-  EXPECT_EQ(setup.rule, "exact");
+  EXPECT_EQ(setup.policy->name, "lru");
+  EXPECT_EQ(setup.predictor->name, "none");
+  EXPECT_EQ(setup.rule->name, "exact");
   EXPECT_EQ(setup.may_lose, kLoseNothing);
   EXPECT_EQ(ChoosePreset({.rule = "hobbit"}, store_)->may_lose, kLoseAnything);
   EXPECT_EQ(ChoosePreset({}, store_)->may_lose, kLoseNothing);
   EXPECT_FALSE(ChoosePreset({.policy = "mru"}, store_).ok() &&
-               MakePresetParts(*ChoosePreset({.policy = "mru"}, store_), Context()).ok());
+               MakePresetParts(*ChoosePreset({.policy = "mru"}, store_), StoreParts()).ok());
 }
 
 TEST_F(PresetTest, CachesOfOneTokenAndOfAllExperts) {

@@ -2,7 +2,9 @@
 #include <cmath>
 #include <random>
 
-#include "core/expert/swapmoe/parts.h"
+#include "core/expert/fidelity/swapmoe.h"
+#include "core/expert/policies/swapmoe.h"
+#include "core/expert/predictors/swapmoe.h"
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
@@ -23,11 +25,10 @@ class SwapMoeServingTest : public testing::Test {
     options.frequency = {.window = window, .growth = 1};
     const ExpertModelShape model = StoreContext(kRecords);
     experts_ = std::make_shared<SwapMoeExperts>(model, options);
-    PresetParts made = MakeSwapParts(model, experts_);
     RigParts parts;
-    parts.policy = std::move(made.policy);
-    parts.predictor = std::move(made.predictor);
-    parts.mask = std::move(made.mask);
+    parts.policy = MakeSwapMoePolicy(experts_);
+    parts.predictor = MakeSwapMoePredictor(experts_);
+    parts.mask = MakeSwapMoeMask(experts_, kExperts);
     provider_ = MakeProvider(*reads_, Records(kRecords), std::move(parts));
   }
 

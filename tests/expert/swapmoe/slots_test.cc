@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_format.h"
 #include "core/expert/presets/preset.h"
+#include "core/expert/swapmoe/options.h"
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
@@ -88,7 +89,7 @@ TEST_F(SlotsFileTest, ThePresetHoldsTheBudget) {
   const auto make = [&](const std::string& preset, const std::string& options, int records) {
     const auto setup = ChoosePreset({.preset = preset, .options = PartOptions::Parse(options).value()}, store);
     if (!setup.ok()) return setup.status();
-    return MakePresetParts(*setup, {{.model = StoreContext(records)}}).status();
+    return MakePresetParts(*setup, StoreParts(records)).status();
   };
   std::ofstream(path_) << absl::StrFormat(R"({"model_hash":"%016x","slots":[4,4,5],"norms":[[1,1,1,1,1,1,1,1],)",
                                           store.model_hash())
@@ -117,13 +118,16 @@ TEST_F(SlotsFileTest, AStoreWithoutNormsIsRefusedWithThePackThatWritesThem) {
   ASSERT_TRUE((*writer)->Finish().ok());
   const auto store = StoreReader::Open(path);
   ASSERT_TRUE(store.ok()) << store.status();
+  int refused = 0;
   for (const PresetRow& row : Presets()) {
     if (row.mask != "swapmoe") continue;
+    ++refused;
     const absl::Status refusal = ChoosePreset({.preset = std::string(row.name)}, **store).status();
     EXPECT_TRUE(absl::IsFailedPrecondition(refusal)) << row.name;
     EXPECT_THAT(MessageText(refusal),
                 AllOf(HasSubstr(path), HasSubstr("--expert-formats q8,q4\""), HasSubstr("moed-plan slots")));
   }
+  EXPECT_EQ(refused, 4);
   std::ofstream(path_) << absl::StrFormat(R"({"model_hash":"%016x","slots":[4,4,5],"norms":[[1,1,1,1,1,1,1,1],)",
                                           (*store)->model_hash())
                        << "[1,1,1,1,1,1,1,1],[1,1,1,1,1,1,1,1]]}";
@@ -137,7 +141,7 @@ TEST(ExpertNorms, AreThoseOfTheStore) {
   EXPECT_EQ(norms->back(), 24);
   const auto setup = ChoosePreset({.preset = "swapmoe"}, ExpertStore::Get().reader());
   ASSERT_TRUE(setup.ok()) << setup.status();
-  EXPECT_EQ(*setup->norms, *norms);
+  EXPECT_EQ(SwapMoeNorms(ExpertStore::Get().reader(), setup->options).value(), *norms);
 }
 
 }  // namespace

@@ -1,0 +1,65 @@
+#include "core/expert/builder/build_provider.h"
+
+#include <utility>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/expert/cache/fill_order.h"
+
+namespace moed {
+namespace {
+
+ExpertModelShape ShapeOf(const StoreDescription& store, const GateShape& router) {
+  return {.moe_layers = store.moe_layers,
+          .experts_per_layer = store.experts_per_layer,
+          .top_k = router.top_k,
+          .precisions = static_cast<int>(store.precisions.size())};
+}
+
+}  // namespace
+
+PartMemory MemoryOfParts(const PresetSetup& setup, const StoreReader& store, const GateShape& router) {
+  return MemoryOfParts(setup, {.model = ShapeOf(store.description(), router), .hidden = router.hidden});
+}
+
+absl::StatusOr<PresetParts> MakeParts(const PresetSetup& setup, const ProviderInputs& inputs) {
+  const StoreDescription& store = inputs.store->description();
+  std::vector<uint64_t> record_bytes;
+  for (const ExpertLayout& layout : store.precisions) record_bytes.push_back(layout.record_bytes);
+  PartContext context{.model = ShapeOf(store, inputs.router),
+                      .hidden = inputs.router.hidden,
+                      .gate = inputs.gate,
+                      .store = inputs.store,
+                      .clock = inputs.clock};
+  context.model.record_bytes = record_bytes;
+  context.model.capacity_bytes = inputs.options.capacity_bytes;
+  context.model.table_bytes = inputs.table_bytes;
+  return MakePresetParts(setup, context);
+}
+
+absl::StatusOr<std::unique_ptr<CachingProvider>> BuildProvider(const PresetSetup& setup, const ProviderInputs& inputs,
+                                                               PresetParts parts) {
+  ProviderParts all;
+  all.store = inputs.store;
+  all.reads = inputs.reads;
+  all.fill = FillOrder(setup, parts, ShapeOf(inputs.store->description(), inputs.router));
+  all.policy = std::move(parts.policy);
+  all.predictor = std::move(parts.predictor);
+  all.mask = std::move(parts.mask);
+  all.top_k = inputs.router.top_k;
+  all.fidelity = std::move(parts.rule);
+  all.clock = inputs.clock;
+  all.allocator = inputs.allocator;
+  all.trace = inputs.trace;
+  all.recorder = inputs.recorder;
+  ProviderOptions options = inputs.options;
+  options.most_wanted_first = setup.row->most_wanted_first;
+  return CachingProvider::Create(std::move(all), options);
+}
+
+absl::StatusOr<std::unique_ptr<CachingProvider>> BuildProvider(const PresetSetup& setup, const ProviderInputs& inputs) {
+  MOED_ASSIGN_OR_RETURN(PresetParts parts, MakeParts(setup, inputs));
+  return BuildProvider(setup, inputs, std::move(parts));
+}
+
+}  // namespace moed

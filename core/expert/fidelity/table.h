@@ -1,0 +1,49 @@
+// One row per fidelity rule, one per router mask; tests iterate the tables.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/expert/fidelity/mask.h"
+#include "core/expert/fidelity/rule.h"
+#include "core/expert/part_context.h"
+#include "core/expert/part_options.h"
+
+namespace moed {
+
+struct FidelityRow {
+  std::string_view name;
+  std::string_view description;
+  std::string_view source = {};
+  float may_lose = kLoseNothing;   // of requests that do not say: its class
+  int least_precisions = 1;        // that the store has to hold
+  bool at_last_precision = false;  // every expert is used at the store's last precision
+  std::span<const OptionRow* const> options = {};
+  absl::StatusOr<std::unique_ptr<FidelityRule>> (*make)(const PartContext& context, const PartOptions& options) = nullptr;
+  PartMemory (*memory)(const PartContext& context, const PartOptions& options) = nullptr;  // null: nothing worth counting
+};
+std::span<const FidelityRow> FidelityRules();
+// INVALID_ARGUMENT lists the known names, or says what is wrong with an option. FAILED_PRECONDITION: too few precisions.
+absl::StatusOr<std::unique_ptr<FidelityRule>> MakeFidelityRule(std::string_view name, const PartContext& context,
+                                                               const PartOptions& options = {});
+
+struct RouterMaskRow {
+  std::string_view name;  // "none", which makes null: no mask
+  std::string_view description;
+  std::string_view source = {};
+  float may_lose = kLoseNothing;   // of requests that do not say, whatever the rule's class
+  bool chooses_residents = false;  // itself, and so leaves none of the cache to be filled or lent
+  std::span<const OptionRow* const> options = {};
+  absl::StatusOr<std::unique_ptr<RouterMask>> (*make)(const PartContext& context, const PartOptions& options) = nullptr;
+  PartMemory (*memory)(const PartContext& context, const PartOptions& options) = nullptr;  // null: nothing worth counting
+  // FAILED_PRECONDITION: the store lacks something. Null: it needs nothing.
+  absl::Status (*check)(const StoreReader& store, const PartOptions& options) = nullptr;
+};
+std::span<const RouterMaskRow> RouterMasks();
+absl::StatusOr<std::unique_ptr<RouterMask>> MakeRouterMask(std::string_view name, const PartContext& context,
+                                                           const PartOptions& options = {});
+
+}  // namespace moed

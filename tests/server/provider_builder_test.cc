@@ -1,0 +1,105 @@
+// What the daemon was told arrives at its provider.
+#include "server/startup/provider_builder.h"
+
+#include <filesystem>
+
+#include "spdlog/spdlog.h"
+#include "tests/expert/provider_rig.h"
+
+namespace moed {
+namespace {
+
+class ProviderBuilderTest : public testing::Test {
+ protected:
+  ProviderBuilderTest() {
+    spdlog::set_level(spdlog::level::off);
+    config_.preset.preset = "load-on-demand-lru";
+    spec_.hidden = StoreParts().hidden;
+    spec_.experts = kExperts;
+    spec_.top_k = kTopK;
+  }
+
+  // With a cache of so many records; one sequence is started.
+  CachingProvider& Open(int records) {
+    const MemoryPlan memory{.budget = 1 << 20, .cache = records * ExpertStore::Get().record_bytes()};
+    builder_ = ProviderBuilder::Choose(config_, ExpertStore::Get().reader(), spec_).value();
+    const absl::Status opened = builder_->Open({StoreParts().gate, *reads_, Clock::Real(), nullptr, memory});
+    MOED_CHECK(opened.ok());
+    builder_->provider().OnSequenceStart(kSession);
+    return builder_->provider();
+  }
+
+  TemporaryFolder folder_;
+  std::shared_ptr<LyingFile> file_ = StoreFile();
+  std::unique_ptr<ReadBackend> reads_ = MakeThreadedReadBackend("lying", file_, 1);
+  Config config_;
+  ModelSpec spec_;
+  std::unique_ptr<ProviderBuilder> builder_;
+};
+
+TEST_F(ProviderBuilderTest, VerifiesReadsAsOftenAsItWasTold) {
+  for (const bool always : {false, true}) {
+    file_->Heal();
+    config_.checksums = always ? ChecksumRule::kEveryRead : ChecksumRule::kFirstRead;
+    CachingProvider& provider = Open(1);
+    RunLayer(provider, kFirst, {3});
+    RunLayer(provider, kFirst, {4});  // takes its slot
+    file_->FlipBit(ExpertStore::Get().OffsetOf(kFirst, 3), 0);
+    Routing routing(kFirst, {3});
+    provider.Begin(routing.Get());
+    const auto ready = provider.Next();
+    ASSERT_TRUE(ready.has_value());
+    absl::Status status = ready->status;
+    if (status.ok()) status = ready->handle.Part(ExpertPart::kGate).status();
+    EXPECT_EQ(status.ok(), !always);
+    EXPECT_FALSE(provider.Next().has_value());
+  }
+}
+
+TEST_F(ProviderBuilderTest, RecordsRoutingWhereItWasTold) {
+  config_.record_routing = folder_ / "trace";
+  CachingProvider& provider = Open(24);
+  provider.OnToken(kSession, TokenId(0));
+  for (const LayerId layer : kLayers) RunLayer(provider, layer, {0, 1, 2, 3});
+  provider.OnSequenceEnd(kSession);
+  ASSERT_TRUE(builder_->Finish().ok());
+  EXPECT_EQ(std::filesystem::file_size(folder_ / "trace/experts.u8"), std::size(kLayers) * kTopK);
+}
+
+TEST_F(ProviderBuilderTest, KeepsWhatWasLearnedWhereItWasTold) {
+  config_.preset.preset = "auto";
+  config_.preset.fill = false;
+  config_.learned_state = folder_ / "learned";
+  for (int start = 0; start < 2; ++start) {
+    CachingProvider& provider = Open(24);
+    provider.OnToken(kSession, TokenId(0));
+    for (const LayerId layer : kLayers) RunLayer(provider, layer, {0, 1, 2, 3});
+    provider.OnSequenceEnd(kSession);
+    ASSERT_TRUE(builder_->Finish().ok());
+    EXPECT_TRUE(std::filesystem::exists(config_.learned_state));
+  }
+  config_.preset.policy = "lru";
+  builder_ = ProviderBuilder::Choose(config_, ExpertStore::Get().reader(), spec_).value();
+  const MemoryPlan memory{.budget = 1 << 20, .cache = 24 * ExpertStore::Get().record_bytes()};
+  const absl::Status other = builder_->Open({StoreParts().gate, *reads_, Clock::Real(), nullptr, memory});
+  EXPECT_TRUE(absl::IsFailedPrecondition(other)) << other;
+  EXPECT_THAT(MessageText(other), testing::HasSubstr("--learned-state"));
+}
+
+TEST_F(ProviderBuilderTest, AsksForWhatThePartsAndTheCacheNeed) {
+  for (const PresetRow& row : Presets()) {
+    if (row.rule == "widths") continue;  // needs a file
+    config_.preset = {.preset = std::string(row.name)};
+    builder_ = ProviderBuilder::Choose(config_, ExpertStore::Get().reader(), spec_).value();
+    const PresetNeeds needs = builder_->Needs();
+    const PartMemory parts = MemoryOfParts(builder_->preset(), ExpertStore::Get().reader(), {kTopK, spec_.hidden});
+    EXPECT_EQ(needs.fixed_bytes, parts.fixed_bytes) << row.name;
+    EXPECT_EQ(needs.sequence_bytes, parts.sequence_bytes) << row.name;
+    EXPECT_EQ(needs.token_tables, parts.tables) << row.name;
+    EXPECT_EQ(needs.cache.least > 0, row.cache == CacheKind::kAll) << row.name;
+    EXPECT_EQ(needs.cache.most > 0, row.cache == CacheKind::kOneToken) << row.name;
+  }
+}
+
+}  // namespace
+}  // namespace moed
