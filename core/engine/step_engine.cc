@@ -28,7 +28,8 @@ absl::Status CheckOptions(const StepEngineOptions& options, const ModelSpec& spe
   MOED_RETURN_IF_ERROR(CheckAtLeast("queue_capacity", options.queue_capacity, 0));
   MOED_RETURN_IF_ERROR(CheckAtLeast("max_step_tokens", options.max_step_tokens, options.max_sessions));
   MOED_RETURN_IF_ERROR(CheckAtLeast("max_kept_sessions", options.max_kept_sessions, 0));
-  MOED_RETURN_IF_ERROR(CheckAtLeast("pages of keys and values", kv.pages(), KvPool::PagesFor(options.max_context)));
+  MOED_RETURN_IF_ERROR(
+      CheckAtLeast("pages of keys and values", kv.pages(), KvPool::PagesFor(options.max_context, kv.page_tokens())));
   for (TokenId token : spec.eos) {
     if (token.value() < 0 || token.value() >= spec.vocabulary) {
       return InvalidArgument("end of sequence token ", token.value(), " is not in the vocabulary [0, ", spec.vocabulary - 1, "]");

@@ -79,7 +79,8 @@ void StepLoop::Schedule() {
     const KvSequence& kv = live->sequence->kv;
     const int held = static_cast<int>(kv.pages.size());
     if (live->running) budget.available_pages -= held;
-    snapshot_.push_back({live->running, live->Decoding(), live->Pending(), held, KvPool::PagesFor(live->Goal())});
+    snapshot_.push_back(
+        {live->running, live->Decoding(), live->Pending(), held, KvPool::PagesFor(live->Goal(), parts_.kv.page_tokens())});
   }
   const BatchPlan plan = PlanStep(snapshot_, budget);
   for (size_t i = plan.running; i < live_.size() && live_[i]->running; ++i) Preempt(*live_[i]);

@@ -15,18 +15,20 @@
 //   q8, q4, q2, q4a, q3  per row: acc = 0; per block in order: acc = fma(float(integer dot), d_w * d_x, acc);
 //                 q4's dot is sum(q x) - 8 sum(x); q2, q4a, q3 add acc = fma(float(sum(x)), m_w * d_x, acc) after each block
 //   f32, f16, bf16  per row: lane sum of w[k] x[k] over the padded width
-//   lane sums     where a vector is reduced (float rows, norms, attention scores, softmax): 8 partial sums, element i into partial i mod 8
-//                 by fma in ascending order, then ((s0+s4)+(s2+s6))+((s1+s5)+(s3+s7))
+//   lane sums     where a vector is reduced (float rows, norms, softmax): 8 partial sums, element i into partial i mod 8 by fma
+//   in
+//                 ascending order, then ((s0+s4)+(s2+s6))+((s1+s5)+(s3+s7))
 //   RMS norm      (x * (1 / sqrt(sum / cols + eps))) * weight
 //   softmax       e = exp(x - max), e / lane sum of e
-//   attention     score = scale * lane sum of q k; softmax; per column acc = fma(p[t], v[t], acc), t ascending
+//   attention     score = scale * acc, acc = fma(q[d], k[d], acc), d ascending; e = exp(score - max); per column of the values a
+//                 sum for every 256 positions from the first on, acc = fma(e[t], v[t], acc), t ascending; these sums added in
+//                 ascending order; the result divided by the lane sum of e
 //   exp           own polynomial (kernels/math.h); silu(x) = x / (1 + exp(-x)), sigmoid(x) = 1 / (1 + exp(-x))
 //   RoPE          angle = float(position) * inv_freq[i] in float32, sine and cosine by own double polynomial, rounded to float32;
 //                 (a cos - b sin, b cos + a sin), each product rounded
 // The result for one token never depends on which other tokens are in the call, nor on the number of threads.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -60,21 +62,20 @@ struct MatMulJob {
   int64_t output_stride = 0;
 };
 
-// One query token of one sequence against its cached keys and values.
-struct AttentionJob {
-  const float* query = nullptr;  // (heads, head_dim)
-  float* output = nullptr;       // (heads, head_dim)
-  // Page p holds positions [p * page_tokens, ...): keys (kv_heads, page_tokens) rows of the shape's KvFormat, values the same.
-  std::span<const void* const> key_pages;
-  std::span<const void* const> value_pages;
-  int length = 0;  // positions attended, the token's own included; >= 1
+// Consecutive positions of one sequence, a row of activations each; the rows of the runs of a call follow each other. Runs and
+// lists of pages are read before the call returns.
+struct KvRun {
+  // Page p holds positions [p * page_tokens, ...), see kv_rows.h; all up to the last of the run's.
+  std::span<std::byte* const> pages;
+  int position = 0;  // of the first row
+  int tokens = 0;    // rows
 };
 
 struct AttentionShape {
   int heads = 0;
   int kv_heads = 0;  // divides heads
   int head_dim = 0;  // at most kMostHeadDim
-  int page_tokens = 0;
+  int page_tokens = kKvPageTokens;
   float scale = 0;  // score = scale * dot(q, k)
   KvFormat kv_format = KvFormat::kF32;
 };
@@ -141,14 +142,14 @@ class ComputeBackend {
   virtual void Rope(float* x, int tokens, int64_t stride, int heads, int head_dim, const int32_t* positions,
                     const float* inv_freq) = 0;
 
-  // softmax(scale * q K^T) V per head; head h reads kv head h / (heads / kv_heads). `scores`: storage of
-  // AttentionScratchFloats(shape, threads, longest) floats.
-  virtual void Attention(const AttentionShape& shape, std::span<const AttentionJob> jobs, std::span<float> scores) = 0;
-  static size_t AttentionScratchFloats(const AttentionShape& shape, int threads, int longest) {
-    return static_cast<size_t>(threads) * HeadsTogether(shape) * RoundUpTo8(longest);
-  }
-  // Heads of one kv head whose scores are held at once.
-  static int HeadsTogether(const AttentionShape& shape) { return std::min(4, shape.heads / shape.kv_heads); }
+  // Puts keys and values, both (rows, kv_heads, head_dim), into the pages of their runs.
+  virtual void StoreKv(const AttentionShape& shape, std::span<const KvRun> runs, const float* keys, const float* values) = 0;
+
+  // softmax(scale * q K^T) V per head; head h reads kv head h / (heads / kv_heads), a row all positions up to its own. query and
+  // output (rows, heads, head_dim). `scores`: storage of AttentionScratchFloats(threads, longest) floats.
+  virtual void Attention(const AttentionShape& shape, std::span<const KvRun> runs, const float* query, float* output,
+                         std::span<float> scores) = 0;
+  static size_t AttentionScratchFloats(int threads, int longest);
 
   // out = silu(gate) * up, n elements; out may alias either.
   virtual void SwiGlu(const float* gate, const float* up, int64_t n, float* out) = 0;
@@ -161,9 +162,6 @@ class ComputeBackend {
   virtual void AddScaled(float* y, const float* x, float scale, int64_t n) = 0;
   // y = y + x.
   virtual void Add(float* y, const float* x, int64_t n) = 0;
-
- private:
-  static constexpr size_t RoundUpTo8(int n) { return (static_cast<size_t>(n) + 7) / 8 * 8; }
 };
 
 // One row per implementation, slowest first; "scalar" always works.

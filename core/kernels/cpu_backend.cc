@@ -1,9 +1,9 @@
 #include "core/kernels/cpu_backend.h"
 
 #include <algorithm>
-#include <atomic>
 
 #include "core/base/check.h"
+#include "core/kernels/cpu_attention.h"
 #include "core/kernels/math.h"
 #include "core/kernels/router.h"
 
@@ -45,7 +45,13 @@ class CpuBackend final : public ComputeBackend {
   void RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) override;
   void Rope(float* x, int tokens, int64_t stride, int heads, int head_dim, const int32_t* positions,
             const float* inv_freq) override;
-  void Attention(const AttentionShape& shape, std::span<const AttentionJob> jobs, std::span<float> scores) override;
+  void StoreKv(const AttentionShape& shape, std::span<const KvRun> runs, const float* keys, const float* values) override {
+    StoreKvOnCpu(kernels_, executor_, shape, runs, keys, values);
+  }
+  void Attention(const AttentionShape& shape, std::span<const KvRun> runs, const float* query, float* output,
+                 std::span<float> scores) override {
+    AttentionOnCpu(kernels_, executor_, shape, runs, query, output, scores);
+  }
   void SwiGlu(const float* gate, const float* up, int64_t n, float* out) override;
   void Softmax(float* x, int rows, int cols) override;
   void Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) override;
@@ -173,50 +179,6 @@ void CpuBackend::Rope(float* x, int tokens, int64_t stride, int heads, int head_
                       const float* inv_freq) {
   ForRows(tokens, int64_t{heads} * head_dim, [&](int token) {
     kernels_.rope({x + token * stride, heads, head_dim, static_cast<float>(positions[token]), inv_freq});
-  });
-}
-
-// Each iteration of the loop owns one slice of `scores` and takes (job, head) pairs until none is left.
-void CpuBackend::Attention(const AttentionShape& shape, std::span<const AttentionJob> jobs, std::span<float> scores) {
-  if (jobs.empty()) return;
-  int longest = 0;
-  int64_t work = 0;
-  for (const AttentionJob& job : jobs) {
-    longest = std::max(longest, job.length);
-    work += int64_t{2} * job.length * shape.heads * shape.head_dim;
-  }
-  const size_t slice = AttentionScratchFloats(shape, 1, longest);
-  const int slices = static_cast<int>(std::min<int64_t>(threads(), CeilDiv(work, kGrainElements)));
-  MOED_CHECK(scores.size() >= slices * slice);
-  const int heads_per_kv_head = shape.heads / shape.kv_heads;
-  const int together = HeadsTogether(shape);
-  const int groups_per_kv_head = static_cast<int>(CeilDiv(heads_per_kv_head, together));
-  const int groups_per_job = shape.kv_heads * groups_per_kv_head;
-  const int64_t row = KvRowElements(shape.kv_format, shape.head_dim);
-  // All tokens of a prompt's block by one group of heads before the next: its keys and values then stay near the processor.
-  const int tokens = static_cast<int>(jobs.size());
-  const int groups = tokens * groups_per_job;
-  std::atomic<int> next{0};
-  executor_.ParallelFor(slices, 1, [&](int begin, int) {
-    for (int group; (group = next.fetch_add(1, std::memory_order_relaxed)) < groups;) {
-      const AttentionJob& job = jobs[group % tokens];
-      const int kv_head = group / tokens / groups_per_kv_head;
-      const int first_of_kv_head = group / tokens % groups_per_kv_head * together;
-      const int head = kv_head * heads_per_kv_head + first_of_kv_head;
-      kernels_.attention[static_cast<int>(shape.kv_format)]({.query = job.query + int64_t{head} * shape.head_dim,
-                                                             .output = job.output + int64_t{head} * shape.head_dim,
-                                                             .key_pages = job.key_pages.data(),
-                                                             .value_pages = job.value_pages.data(),
-                                                             .offset = kv_head * shape.page_tokens * row,
-                                                             .token_stride = row,
-                                                             .page_tokens = shape.page_tokens,
-                                                             .length = job.length,
-                                                             .head_dim = shape.head_dim,
-                                                             .scale = shape.scale,
-                                                             .scores = scores.data() + begin * slice,
-                                                             .heads = std::min(together, heads_per_kv_head - first_of_kv_head),
-                                                             .score_stride = static_cast<int64_t>(slice) / together});
-    }
   });
 }
 

@@ -59,32 +59,28 @@ struct RopeArguments {
   const float* inv_freq;  // (head_dim / 2)
 };
 
-// Heads of one token that share a kv head. Page p's key of position i is the row at key_pages[p] + offset + i * token_stride,
-// counted in elements (kv_rows.h).
-struct HeadArguments {
-  const float* query;  // (heads, head_dim)
-  float* output;       // (heads, head_dim)
-  const void* const* key_pages;
-  const void* const* value_pages;
-  int64_t offset;
-  int64_t token_stride;
-  int page_tokens;
-  int length;
-  int head_dim;  // at most kMostHeadDim
-  float scale;
-  float* scores;  // (heads, score_stride), score_stride >= length
-  int heads = 1;
-  int64_t score_stride = 0;
-};
+inline constexpr int kAttentionRows = 12;        // of one call, at most
+inline constexpr int kAttentionSumTokens = 256;  // positions whose weighted values are added up before they join the others
 
-// One of them alone. Static: each file keeps the code that was made for its instruction set.
-static inline HeadArguments HeadOf(HeadArguments a, int head) {
-  a.query += int64_t{head} * a.head_dim;
-  a.output += int64_t{head} * a.head_dim;
-  a.scores += head * a.score_stride;
-  a.heads = 1;
-  return a;
-}
+// Query rows of consecutive tokens of one sequence that share a kv head: row r is head r % heads of token r / heads and attends
+// the first length + r / heads positions.
+struct AttentionArguments {
+  const float* query;    // row r at query + r / heads * token_stride + r % heads * head_dim
+  float* output;         // the same
+  int64_t token_stride;  // in floats
+  int heads;             // of a token
+  int first_row;
+  int rows;                           // 1 to kAttentionRows
+  const unsigned char* const* pages;  // see kv_rows.h
+  int64_t keys;                       // bytes from a page's begin to the head's keys
+  int64_t values;                     // to its values
+  int page_tokens;                    // 16, 32 or 64
+  int length;                         // of token 0
+  int head_dim;                       // at most kMostHeadDim
+  float scale;
+  float* scores;         // (rows, score_stride)
+  int64_t score_stride;  // a multiple of 16, at least the length of the last row
+};
 
 // Computes the rows of panels [begin, end).
 using MatMulFunction = void (*)(const MatMulArguments& arguments, int begin, int end);
@@ -99,7 +95,9 @@ struct KernelTable {
   void (*prepare)(const PrepareArguments& arguments);
   void (*rms_norm)(const float* x, const float* weight, float eps, int cols, float* y);
   void (*rope)(const RopeArguments& arguments);
-  void (*attention[kKvFormatCount])(const HeadArguments& arguments);  // indexed by KvFormat
+  void (*attention[kKvFormatCount])(const AttentionArguments& arguments);  // indexed by KvFormat
+  // Indexed by KvFormat, see StoreKvRow.
+  void (*store_kv_row[kKvFormatCount])(const float* numbers, int head_dim, void* row);
   void (*swi_glu)(const float* gate, const float* up, int64_t n, float* out);
   void (*softmax)(float* x, int n);
   void (*add_scaled)(float* y, const float* x, float scale, int64_t n);

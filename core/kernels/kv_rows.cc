@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "core/quant/half.h"
 #include "core/quant/rounding.h"
@@ -39,15 +40,36 @@ uint16_t StoreCodes(const float* numbers, int count, signed char* codes) {
 
 int ScaleCount(int head_dim) { return (head_dim + kKvScaleColumns - 1) / kKvScaleColumns; }
 
-}  // namespace
-
-int64_t KvRowElements(KvFormat format, int head_dim) {
-  return format == KvFormat::kQ8 ? head_dim + int64_t{sizeof(uint16_t)} * ScaleCount(head_dim) : head_dim;
+// copy(bytes from the row's begin, bytes from the keys' begin, size) for every element of the key at `slot`.
+template <class Copy>
+void ForElements(KvFormat format, int head_dim, int page_tokens, int slot, const Copy& copy) {
+  const auto elements = [&](auto size, int count, int64_t row, int64_t keys) {
+    for (int i = 0; i < count; ++i) copy(row + size * i, keys + size * (int64_t{i} * page_tokens + slot), size);
+  };
+  switch (format) {
+    case KvFormat::kF32:
+      return elements(std::integral_constant<int, sizeof(float)>(), head_dim, 0, 0);
+    case KvFormat::kF16:
+      return elements(std::integral_constant<int, sizeof(uint16_t)>(), head_dim, 0, 0);
+    case KvFormat::kQ8:
+      elements(std::integral_constant<int, 1>(), head_dim, 0, 0);
+      return elements(std::integral_constant<int, sizeof(uint16_t)>(), ScaleCount(head_dim), head_dim,
+                      int64_t{head_dim} * page_tokens);
+  }
 }
 
+}  // namespace
+
 int64_t KvRowBytes(KvFormat format, int head_dim) {
-  constexpr int64_t kElementBytes[kKvFormatCount] = {sizeof(float), sizeof(uint16_t), 1};
-  return kElementBytes[static_cast<int>(format)] * KvRowElements(format, head_dim);
+  switch (format) {
+    case KvFormat::kF32:
+      return head_dim * int64_t{sizeof(float)};
+    case KvFormat::kF16:
+      return head_dim * int64_t{sizeof(uint16_t)};
+    case KvFormat::kQ8:
+      return head_dim + int64_t{sizeof(uint16_t)} * ScaleCount(head_dim);
+  }
+  return 0;
 }
 
 void StoreKvRow(KvFormat format, const float* numbers, int head_dim, void* row) {
@@ -85,6 +107,18 @@ void WidenKvRow(KvFormat format, const void* row, int head_dim, float* numbers) 
       }
       return;
   }
+}
+
+void PlaceKvKey(KvFormat format, const void* row, int head_dim, int page_tokens, int slot, void* keys) {
+  ForElements(format, head_dim, page_tokens, slot, [&](int64_t in_row, int64_t in_keys, auto size) {
+    std::memcpy(static_cast<char*>(keys) + in_keys, static_cast<const char*>(row) + in_row, size);
+  });
+}
+
+void TakeKvKey(KvFormat format, const void* keys, int head_dim, int page_tokens, int slot, void* row) {
+  ForElements(format, head_dim, page_tokens, slot, [&](int64_t in_row, int64_t in_keys, auto size) {
+    std::memcpy(static_cast<char*>(row) + in_row, static_cast<const char*>(keys) + in_keys, size);
+  });
 }
 
 }  // namespace moed

@@ -189,7 +189,8 @@ void Rope(const RopeArguments& a) {
   }
 }
 
-void Softmax(float* x, int n) {
+// x becomes exp(x - largest x); returns their sum.
+float Exponentials(float* x, int n) {
   float largest = -std::numeric_limits<float>::infinity();
   for (int i = 0; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
   float partial[kLanes] = {};
@@ -197,31 +198,51 @@ void Softmax(float* x, int n) {
     x[i] = Exp(x[i] - largest);
     partial[i % kLanes] += x[i];
   }
-  const float sum = LaneSum(partial);
+  return LaneSum(partial);
+}
+
+void Softmax(float* x, int n) {
+  const float sum = Exponentials(x, n);
   for (int i = 0; i < n; ++i) x[i] /= sum;
 }
 
 template <KvFormat kFormat>
-void AttentionOfHead(const HeadArguments& a) {
-  const int64_t element_bytes = KvRowBytes(kFormat, a.head_dim) / KvRowElements(kFormat, a.head_dim);
-  float row[kMostHeadDim];
-  const auto widen = [&](const void* const* pages, int position) {
-    const int64_t element = a.offset + position % a.page_tokens * a.token_stride;
-    WidenKvRow(kFormat, static_cast<const char*>(pages[position / a.page_tokens]) + element_bytes * element, a.head_dim, row);
-    return row;
-  };
-  for (int t = 0; t < a.length; ++t) a.scores[t] = a.scale * Dot(a.query, widen(a.key_pages, t), a.head_dim);
-  Softmax(a.scores, a.length);
-  for (int d = 0; d < a.head_dim; ++d) a.output[d] = 0;
-  for (int t = 0; t < a.length; ++t) {
-    const float* value = widen(a.value_pages, t);
-    for (int d = 0; d < a.head_dim; ++d) a.output[d] = std::fma(a.scores[t], value[d], a.output[d]);
+void AttentionOfRow(const AttentionArguments& a, int row, float* scores) {
+  const int64_t row_bytes = KvRowBytes(kFormat, a.head_dim);
+  const int64_t at = row / a.heads * a.token_stride + int64_t{row} % a.heads * a.head_dim;
+  const int length = a.length + row / a.heads;
+  const float* const query = a.query + at;
+  float* const output = a.output + at;
+  unsigned char stored[kMostHeadDim * sizeof(float)];
+  float numbers[kMostHeadDim], sum[kMostHeadDim];
+  for (int t = 0; t < length; ++t) {
+    TakeKvKey(kFormat, a.pages[t / a.page_tokens] + a.keys, a.head_dim, a.page_tokens, t % a.page_tokens, stored);
+    WidenKvRow(kFormat, stored, a.head_dim, numbers);
+    float score = 0;
+    for (int d = 0; d < a.head_dim; ++d) score = std::fma(query[d], numbers[d], score);
+    scores[t] = a.scale * score;
   }
+  const float total = Exponentials(scores, length);
+  for (int t = 0; t < length; ++t) {
+    WidenKvRow(kFormat, a.pages[t / a.page_tokens] + a.values + t % a.page_tokens * row_bytes, a.head_dim, numbers);
+    const bool begins = t % kAttentionSumTokens == 0;
+    const bool ends = (t + 1) % kAttentionSumTokens == 0 || t + 1 == length;
+    for (int d = 0; d < a.head_dim; ++d) {
+      sum[d] = std::fma(scores[t], numbers[d], begins ? 0.0f : sum[d]);
+      if (ends) output[d] = t < kAttentionSumTokens ? sum[d] : output[d] + sum[d];
+    }
+  }
+  for (int d = 0; d < a.head_dim; ++d) output[d] /= total;
 }
 
 template <KvFormat kFormat>
-void Attention(const HeadArguments& a) {
-  for (int head = 0; head < a.heads; ++head) AttentionOfHead<kFormat>(HeadOf(a, head));
+void Attention(const AttentionArguments& a) {
+  for (int i = 0; i < a.rows; ++i) AttentionOfRow<kFormat>(a, a.first_row + i, a.scores + i * a.score_stride);
+}
+
+template <KvFormat kFormat>
+void StoreRow(const float* numbers, int head_dim, void* row) {
+  StoreKvRow(kFormat, numbers, head_dim, row);
 }
 
 void SwiGlu(const float* gate, const float* up, int64_t n, float* out) {
@@ -244,6 +265,7 @@ const KernelTable kScalarKernels = {
     .rms_norm = RmsNorm,
     .rope = Rope,
     .attention = {Attention<KvFormat::kF32>, Attention<KvFormat::kF16>, Attention<KvFormat::kQ8>},
+    .store_kv_row = {StoreRow<KvFormat::kF32>, StoreRow<KvFormat::kF16>, StoreRow<KvFormat::kQ8>},
     .swi_glu = SwiGlu,
     .softmax = Softmax,
     .add_scaled = AddScaled,

@@ -21,8 +21,7 @@ void AttentionBlock::Run(LayerId layer, const LayerWeights& weights) {
     ProjectQkv(weights, block);
     NormalizeQk(weights, block);
     RotateQk(block);
-    StoreKv(layer, block);
-    Attend(layer, block);
+    StoreAndAttend(layer, block);
     ProjectOutput(weights, block);
   });
 }
@@ -68,59 +67,46 @@ void AttentionBlock::RotateQk(RowBlock block) {
   step_.backend.Rope(step_.scratch.k.data(), rows, kv_width(), spec.kv_heads, spec.head_dim, positions, inv_freq_);
 }
 
-void AttentionBlock::StoreKv(LayerId layer, RowBlock block) {
-  const int width = kv_width();
-  const Batch& batch = step_.batch;
-  for (int i = 0; i < block.count; ++i) {
-    const int row = block.begin + i;
-    const int64_t from = static_cast<int64_t>(i) * width;
-    step_.kv.Store(*batch.chunk_of(row).chunk->kv, batch.positions()[row], layer, &step_.scratch.k[from], &step_.scratch.v[from]);
-  }
-}
-
-void AttentionBlock::Attend(LayerId layer, RowBlock block) {
+void AttentionBlock::StoreAndAttend(LayerId layer, RowBlock block) {
   const ModelSpec& spec = step_.spec;
-  const AttentionShape shape = {spec.heads,
-                                spec.kv_heads,
-                                spec.head_dim,
-                                kKvPageTokens,
-                                static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec.head_dim))),
-                                step_.kv.format()};
+  Scratch& scratch = step_.scratch;
+  const AttentionShape shape = {.heads = spec.heads,
+                                .kv_heads = spec.kv_heads,
+                                .head_dim = spec.head_dim,
+                                .page_tokens = step_.kv.page_tokens(),
+                                .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec.head_dim))),
+                                .kv_format = step_.kv.format()};
   for (int done = 0; done < block.count;) {
-    std::span<const AttentionJob> jobs;
-    done = PlanAttention(layer, block, done, jobs);
-    step_.backend.Attention(shape, jobs, step_.scratch.scores);
+    const size_t q = static_cast<size_t>(done) * q_width();
+    const size_t kv = static_cast<size_t>(done) * kv_width();
+    std::span<const KvRun> runs;
+    done = PlanRuns(layer, block, done, runs);
+    step_.backend.StoreKv(shape, runs, &scratch.k[kv], &scratch.v[kv]);
+    step_.backend.Attention(shape, runs, &scratch.q[q], &scratch.attended[q], scratch.scores);
   }
 }
 
-int AttentionBlock::PlanAttention(LayerId layer, RowBlock block, int first, std::span<const AttentionJob>& jobs) {
+int AttentionBlock::PlanRuns(LayerId layer, RowBlock block, int first, std::span<const KvRun>& runs) {
   Scratch& scratch = step_.scratch;
   size_t pages_used = 0;
-  size_t jobs_used = 0;
+  size_t runs_used = 0;
   int i = first;
   while (i < block.count) {
     // The rows of one chunk that lie in the block.
     const BatchChunk& at = step_.batch.chunk_of(block.begin + i);
     const int end = std::min(block.count, at.first_row + at.rows() - block.begin);
     const KvSequence& kv = *at.chunk->kv;
-    const size_t pages = KvPool::PagesFor(step_.batch.positions()[block.begin + end - 1] + 1);
-    if (pages_used + pages > scratch.key_pages.size()) break;
-    for (size_t page = 0; page < pages; ++page) {
-      scratch.key_pages[pages_used + page] = step_.kv.Keys(kv.pages[page], layer);
-      scratch.value_pages[pages_used + page] = step_.kv.Values(kv.pages[page], layer);
-    }
-    for (; i < end; ++i) {
-      const int64_t offset = static_cast<int64_t>(i) * q_width();
-      const int length = step_.batch.positions()[block.begin + i] + 1;
-      const size_t seen = KvPool::PagesFor(length);
-      scratch.attention_jobs[jobs_used++] = {&scratch.q[offset], &scratch.attended[offset],
-                                             scratch.key_pages.subspan(pages_used, seen),
-                                             scratch.value_pages.subspan(pages_used, seen), length};
-    }
+    const int position = step_.batch.positions()[block.begin + i];
+    const size_t pages = KvPool::PagesFor(position + end - i, step_.kv.page_tokens());
+    if (pages_used + pages > scratch.kv_pages.size()) break;
+    const std::span<std::byte*> where = scratch.kv_pages.subspan(pages_used, pages);
+    for (size_t page = 0; page < pages; ++page) where[page] = step_.kv.At(kv.pages[page], layer);
+    scratch.kv_runs[runs_used++] = {.pages = where, .position = position, .tokens = end - i};
     pages_used += pages;
+    i = end;
   }
   MOED_CHECK(i > first);  // one context fits: no sequence is longer than max_context
-  jobs = scratch.attention_jobs.first(jobs_used);
+  runs = scratch.kv_runs.first(runs_used);
   return i;
 }
 

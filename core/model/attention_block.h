@@ -16,10 +16,9 @@ class AttentionBlock {
   void ProjectQkv(const LayerWeights& weights, RowBlock block);
   void NormalizeQk(const LayerWeights& weights, RowBlock block);
   void RotateQk(RowBlock block);
-  void StoreKv(LayerId layer, RowBlock block);
-  void Attend(LayerId layer, RowBlock block);
-  // Jobs of the block's rows from `first` on, as many as there are page pointers for; returns the next row.
-  int PlanAttention(LayerId layer, RowBlock block, int first, std::span<const AttentionJob>& jobs);
+  void StoreAndAttend(LayerId layer, RowBlock block);
+  // Runs of the block's rows from `first` on, as many as there are page pointers for; returns the next row.
+  int PlanRuns(LayerId layer, RowBlock block, int first, std::span<const KvRun>& runs);
   void ProjectOutput(const LayerWeights& weights, RowBlock block);
 
   int q_width() const { return step_.spec.heads * step_.spec.head_dim; }

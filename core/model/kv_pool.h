@@ -3,17 +3,14 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/base/buffer.h"
-#include "core/kernels/backend.h"
+#include "core/kernels/kv_rows.h"
 #include "core/model/spec.h"
 
 namespace moed {
-
-inline constexpr int kKvPageTokens = 16;
 
 // The pages of one sequence. Plain data; the pool hands them out.
 struct KvSequence {
@@ -21,38 +18,35 @@ struct KvSequence {
   int length = 0;  // positions written
 };
 
-// A number is rounded once, when it is stored (core/kernels/kv_rows.h). Engine thread only.
+// Hands out pages and says where they are; ComputeBackend::StoreKv fills them. Engine thread only.
 class KvPool {
  public:
-  static uint64_t PageBytes(const ModelSpec& spec, KvFormat format = KvFormat::kF32);
-  static absl::StatusOr<std::unique_ptr<KvPool>> Create(const ModelSpec& spec, int pages, KvFormat format = KvFormat::kF32);
+  static uint64_t PageBytes(const ModelSpec& spec, KvFormat format = KvFormat::kF32, int page_tokens = kKvPageTokens);
+  static absl::StatusOr<std::unique_ptr<KvPool>> Create(const ModelSpec& spec, int pages, KvFormat format = KvFormat::kF32,
+                                                        int page_tokens = kKvPageTokens);
 
   KvFormat format() const { return format_; }
+  int page_tokens() const { return page_tokens_; }
 
   int pages() const { return pages_; }
   int free_pages() const { return static_cast<int>(free_.size()); }
-  static int PagesFor(int positions) { return (positions + kKvPageTokens - 1) / kKvPageTokens; }
+  static int PagesFor(int positions, int page_tokens = kKvPageTokens) { return (positions + page_tokens - 1) / page_tokens; }
   // Grows `sequence` to hold `positions`; false (and unchanged) when too few pages are free.
   bool Reserve(KvSequence& sequence, int positions);
   void Release(KvSequence& sequence);  // gives all pages back; length becomes 0
 
-  // (kv_heads, kKvPageTokens) rows of format(): a head's keys lie together, since they are read together.
-  const void* Keys(int32_t page, LayerId layer) const;
-  const void* Values(int32_t page, LayerId layer) const;  // the same
-  // What one position has in one layer: keys, values (kv_heads, head_dim). Its page is reserved.
-  void Store(const KvSequence& sequence, int position, LayerId layer, const float* keys, const float* values);
+  // What a page holds of one layer: see core/kernels/kv_rows.h.
+  std::byte* At(int32_t page, LayerId layer) const;
 
  private:
-  KvPool(Buffer buffer, int pages, const ModelSpec& spec, KvFormat format);
-  std::byte* At(int32_t page, LayerId layer) const;
+  KvPool(Buffer buffer, int pages, const ModelSpec& spec, KvFormat format, int page_tokens);
 
   Buffer buffer_;
   int pages_;
   KvFormat format_;
-  int kv_heads_;
-  int head_dim_;
+  int page_tokens_;
   uint64_t page_bytes_;
-  uint64_t layer_bytes_;  // keys of one layer in one page; values follow
+  uint64_t layer_bytes_;  // of one page
   std::vector<int32_t> free_;
 };
 

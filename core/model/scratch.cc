@@ -57,8 +57,7 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   scratch.block_rows = static_cast<int>(rows);
   const auto floats = [&](size_t count) { return source.template Take<float>(count); };
   scratch.logits = floats(logits_rows * spec.vocabulary);
-  scratch.scores = floats(
-      ComputeBackend::AttentionScratchFloats({.heads = spec.heads, .kv_heads = spec.kv_heads}, threads, options.max_context));
+  scratch.scores = floats(ComputeBackend::AttentionScratchFloats(threads, options.max_context));
 
   scratch.projected = floats(rows * spec.hidden);
   scratch.q = floats(rows * q_width);
@@ -74,9 +73,8 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   scratch.inner_storage = source.template Take<std::byte>(ActivationBytes(static_cast<int>(wide), widest));
   scratch.gate_storage = source.template Take<std::byte>(ActivationBytes(1, spec.hidden));
 
-  scratch.key_pages = source.template Take<const void*>(page_pointers);
-  scratch.value_pages = source.template Take<const void*>(page_pointers);
-  scratch.attention_jobs = source.template Take<AttentionJob>(rows);
+  scratch.kv_pages = source.template Take<std::byte*>(page_pointers);
+  scratch.kv_runs = source.template Take<KvRun>(rows);
 
   scratch.choices = source.template Take<ExpertChoice>(tokens * spec.top_k);
   scratch.routing = source.template Take<TokenRouting>(tokens);

@@ -52,9 +52,8 @@ struct Scratch : TokenRows {
   std::span<std::byte> inner_storage;  // prepared inputs of o and of down, one after the other
   std::span<std::byte> gate_storage;   // one prepared row, for gate probabilities asked for in the middle of a step
 
-  std::span<const void*> key_pages;
-  std::span<const void*> value_pages;
-  std::span<AttentionJob> attention_jobs;  // (rows)
+  std::span<std::byte*> kv_pages;
+  std::span<KvRun> kv_runs;  // (rows)
 
   std::span<ExpertChoice> choices;  // (tokens, top_k)
   std::span<TokenRouting> routing;  // (tokens)

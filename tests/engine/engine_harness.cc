@@ -104,16 +104,16 @@ void FakeModel::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provide
     SequenceChunk& chunk = chunks[c];
     const int count = static_cast<int>(chunk.tokens.size());
     const int start = chunk.kv->length;
-    EXPECT_TRUE(sessions.insert(chunk.session).second) << "a sequence twice in one step";
+    EXPECT_TRUE(sessions.insert(chunk.sequence).second) << "a sequence twice in one step";
     EXPECT_GE(count, 1);
-    EXPECT_GE(static_cast<int>(chunk.kv->pages.size()), KvPool::PagesFor(start + count));
+    EXPECT_GE(static_cast<int>(chunk.kv->pages.size()), KvPool::PagesFor(start + count, kPageTokens));
     step_tokens += count;
     chunk.status = fails ? fails(chunk) : absl::OkStatus();
     for (int i = 0; i < count; ++i) {
       const int position = start + i;
       const float written = chunk.status.ok() ? static_cast<float>(chunk.tokens[i].value()) : -1.0f;
-      kv_.Store(*chunk.kv, position, LayerId(0), &written, &written);
-      if (chunk.status.ok()) provider.OnToken(chunk.session, chunk.tokens[i]);
+      KeyOf(*chunk.kv, position) = written;
+      if (chunk.status.ok()) provider.OnToken(chunk.sequence, chunk.tokens[i]);
     }
     for (int i = chunk.first_logits; chunk.status.ok() && i < count; ++i) {
       logits(History(*chunk.kv, start + i + 1), row);
@@ -125,12 +125,14 @@ void FakeModel::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provide
   computed_tokens += step_tokens;
 }
 
+float& FakeModel::KeyOf(const KvSequence& kv, int position) const {
+  return reinterpret_cast<float*>(kv_.At(kv.pages[position / kPageTokens], LayerId(0)))[position % kPageTokens];
+}
+
 std::vector<TokenId> FakeModel::History(const KvSequence& kv, int length) const {
   std::vector<TokenId> history;
   for (int position = 0; position < length; ++position) {
-    const auto* keys = static_cast<const float*>(kv_.Keys(kv.pages[position / kKvPageTokens], LayerId(0)));
-    const float token = keys[position % kKvPageTokens];
-    history.push_back(TokenId(static_cast<int32_t>(token)));
+    history.push_back(TokenId(static_cast<int32_t>(KeyOf(kv, position))));
   }
   return history;
 }
@@ -185,7 +187,7 @@ std::vector<TokenId> Recorder::tokens() const {
 }
 
 Harness::Harness(const HarnessOptions& options) {
-  kv = *KvPool::Create(FakeSpec(), options.pages);
+  kv = *KvPool::Create(FakeSpec(), options.pages, KvFormat::kF32, kPageTokens);
   model = std::make_unique<FakeModel>(*kv, FakeSpec());
   auto made =
       StepEngine::Create(options.engine, {*model, provider, *kv, ByteTokenizer(), clock, options.trace, options.may_lose});

@@ -20,8 +20,9 @@ namespace moed {
 
 // Bytes are tokens 0..255; the letters a..h and the end of sequence are by far the likeliest.
 inline constexpr int kVocabulary = 258;
-inline constexpr TokenId kEos{256};    // "<eos>", special
-inline constexpr TokenId kOther{257};  // "<other>", special
+inline constexpr int kPageTokens = 16;  // fewer than a daemon has, so that few tokens fill many
+inline constexpr TokenId kEos{256};     // "<eos>", special
+inline constexpr TokenId kOther{257};   // "<other>", special
 
 void FakeLogits(std::span<const TokenId> history, std::span<float> logits);
 const Tokenizer& ByteTokenizer();
@@ -44,6 +45,8 @@ class FakeModel final : public Model {
 
  private:
   std::vector<TokenId> History(const KvSequence& kv, int length) const;
+  float& KeyOf(const KvSequence& kv, int position) const;
+
   KvPool& kv_;
   const ModelSpec spec_;
 };
@@ -95,7 +98,7 @@ struct HarnessOptions {
                            .queue_capacity = 32,
                            .max_step_tokens = 16,
                            .max_kept_sessions = 8};
-  int pages = 64;
+  int pages = 64;  // of kPageTokens
   Trace* trace = nullptr;
   float may_lose = kLoseNothing;  // of requests that do not say
 };

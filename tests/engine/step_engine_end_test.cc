@@ -189,7 +189,7 @@ TEST(StepEngineEndTest, AFailedChunkEndsItsRequestOnly) {
   const EngineRequest good = GreedyRequest("good", 10), bad = GreedyRequest("bad!", 10);
   auto good_recorder = harness.Submit(good), bad_recorder = harness.Submit(bad);
   harness.model->fails = [](const SequenceChunk& chunk) {
-    const bool fails = chunk.phase == Phase::kDecode && chunk.kv->length == 6 && chunk.session == SequenceId(2);
+    const bool fails = chunk.phase == Phase::kDecode && chunk.kv->length == 6 && chunk.sequence == SequenceId(2);
     return fails ? absl::DataLossError("layer 3, expert 5: wrong checksum") : absl::OkStatus();
   };
   harness.RunAll();

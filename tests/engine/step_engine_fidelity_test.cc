@@ -41,7 +41,7 @@ TEST(StepEngineFidelityTest, EveryRequestOfAStepKeepsItsOwn) {
   Harness harness;
   std::map<SequenceId, std::set<float>> seen;
   harness.model->on_forward = [&](std::span<SequenceChunk> chunks) {
-    for (const SequenceChunk& chunk : chunks) seen[chunk.session].insert(chunk.may_lose);
+    for (const SequenceChunk& chunk : chunks) seen[chunk.sequence].insert(chunk.may_lose);
   };
   for (const float asked : {kLoseNothing, .5f, kLoseAnything}) harness.Submit(Ask(asked));
   harness.RunAll();
@@ -77,7 +77,7 @@ TEST(StepEngineFidelityTest, AConversationIsComputedAgainForAStricterRequest) {
   bool loses = true;
   harness.model->on_forward = [&](std::span<SequenceChunk> chunks) {
     for (const SequenceChunk& chunk : chunks) {
-      if (loses && chunk.may_lose > 0) ++harness.provider.lost[chunk.session].lowered;
+      if (loses && chunk.may_lose > 0) ++harness.provider.lost[chunk.sequence].lowered;
     }
   };
   const auto cached = [&](float may_lose) {

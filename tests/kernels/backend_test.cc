@@ -162,7 +162,8 @@ TEST_P(EveryBackend, GathersRowsInEveryForm) {
 
 TEST_P(EveryBackend, NothingToDoIsFine) {
   backend_->MatMul({});
-  backend_->Attention({.heads = 2, .kv_heads = 1, .head_dim = 4, .page_tokens = 4, .scale = 1}, {}, {});
+  backend_->StoreKv({.heads = 2, .kv_heads = 1, .head_dim = 4, .scale = 1}, {}, nullptr, nullptr);
+  backend_->Attention({.heads = 2, .kv_heads = 1, .head_dim = 4, .scale = 1}, {}, nullptr, nullptr, {});
   backend_->SwiGlu(nullptr, nullptr, 0, nullptr);
   backend_->Softmax(nullptr, 0, 5);
   backend_->Embed({}, {}, nullptr);

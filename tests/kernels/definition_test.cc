@@ -123,66 +123,90 @@ TEST_F(Definition, RopeRotatesHalves) {
 }
 
 TEST_F(Definition, AttentionOverPages) {
-  const AttentionShape shape{.heads = 6, .kv_heads = 2, .head_dim = 5, .page_tokens = 4, .scale = 0.4f};
-  const int length = 10, token_floats = shape.kv_heads * shape.head_dim;
-  const std::vector<float> query = Gaussian(shape.heads * shape.head_dim, 1);
-  std::vector<std::vector<float>> keys, values;
-  std::vector<const void*> key_pages, value_pages;
-  for (int page = 0; page < 3; ++page) {
-    keys.push_back(Gaussian(shape.page_tokens * token_floats, 10 + page));
-    values.push_back(Gaussian(shape.page_tokens * token_floats, 20 + page));
-    key_pages.push_back(keys.back().data());
-    value_pages.push_back(values.back().data());
-  }
+  const AttentionShape shape{.heads = 6, .kv_heads = 2, .head_dim = 5, .page_tokens = 16, .scale = 0.4f};
+  const int length = 300, tokens = 2, token_floats = shape.kv_heads * shape.head_dim;
+  const std::vector<float> query = Gaussian(tokens * shape.heads * shape.head_dim, 1);
+  const std::vector<float> keys = Gaussian(length * token_floats, 10), values = Gaussian(length * token_floats, 20);
+  const KvPages kept(shape, keys, values);
   std::vector<float> output(query.size());
-  std::vector<float> scratch(ComputeBackend::AttentionScratchFloats(shape, 1, length));
-  const AttentionJob job{query.data(), output.data(), key_pages, value_pages, length};
-  backend_->Attention(shape, {&job, 1}, scratch);
-  for (int head = 0; head < shape.heads; ++head) {
-    const auto at = [&](int t) { return (head / 3 * shape.page_tokens + t % shape.page_tokens) * shape.head_dim; };
-    std::vector<double> weight(length);
-    for (int t = 0; t < length; ++t) {
+  std::vector<float> scratch(ComputeBackend::AttentionScratchFloats(1, length));
+  const KvRun run{.pages = kept.pages(), .position = length - tokens, .tokens = tokens};
+  backend_->Attention(shape, {&run, 1}, query.data(), output.data(), scratch);
+  for (int row = 0; row < tokens * shape.heads; ++row) {
+    const auto at = [&](int t) { return t * token_floats + row % shape.heads / 3 * shape.head_dim; };
+    const int seen = length - tokens + row / shape.heads + 1;
+    std::vector<double> weight(seen);
+    for (int t = 0; t < seen; ++t) {
       double score = 0;
-      for (int d = 0; d < shape.head_dim; ++d) score += query[head * 5 + d] * keys[t / 4][at(t) + d];
+      for (int d = 0; d < shape.head_dim; ++d) score += query[row * 5 + d] * keys[at(t) + d];
       weight[t] = std::exp(shape.scale * score);
     }
     const double total = std::accumulate(weight.begin(), weight.end(), 0.0);
     for (int d = 0; d < shape.head_dim; ++d) {
       double expected = 0;
-      for (int t = 0; t < length; ++t) expected += weight[t] / total * values[t / 4][at(t) + d];
-      EXPECT_NEAR(output[head * 5 + d], expected, 1e-5);
+      for (int t = 0; t < seen; ++t) expected += weight[t] / total * values[at(t) + d];
+      EXPECT_NEAR(output[row * 5 + d], expected, 1e-5);
     }
   }
 }
 
+// With one dimension and scores that are all the same, every rounding can be followed: in sums of 256 positions 2^-24 beside 1 is
+// lost in the first and kept in the second.
+TEST_F(Definition, ValuesAreAddedUpInGroupsOfPositions) {
+  const AttentionShape shape{.heads = 1, .kv_heads = 1, .head_dim = 1, .scale = 1};
+  const int length = 512;
+  std::vector<float> values(length, 0x1p-24f);
+  values[0] = 1;
+  const KvPages kept(shape, std::vector<float>(length), values);
+  const float query = 1;
+  float output = 0;
+  std::vector<float> scratch(ComputeBackend::AttentionScratchFloats(1, length));
+  const KvRun run{.pages = kept.pages(), .position = length - 1, .tokens = 1};
+  backend_->Attention(shape, {&run, 1}, &query, &output, scratch);
+  EXPECT_EQ(output, (1 + 0x1p-16f) / length);
+}
+
+// 1 + 2^-12 squared and minus the rounded square: what is left is the error of the product, which fma keeps.
+TEST_F(Definition, ScoresAreOneChainOfFusedMultiplyAdds) {
+  const AttentionShape shape{.heads = 1, .kv_heads = 1, .head_dim = 2, .scale = 0x1p24f};
+  const float x = 1 + 0x1p-12f;
+  const float query[] = {-1, x};
+  const float keys[] = {x * x, x, 0, 0}, values[] = {1, 1, 0, 0};
+  const KvPages kept(shape, keys, values);
+  float output[2];
+  std::vector<float> scratch(ComputeBackend::AttentionScratchFloats(1, 2));
+  const KvRun run{.pages = kept.pages(), .position = 1, .tokens = 1};
+  backend_->Attention(shape, {&run, 1}, query, output, scratch);
+  const double score = 1;  // (x^2 - rounded x^2) 2^24
+  EXPECT_NEAR(output[0], std::exp(score) / (std::exp(score) + 1), 1e-6);
+}
+
 TEST_F(Definition, AttentionOverNarrowRowsIsAttentionOverWhatTheyWidenTo) {
-  AttentionShape shape{.heads = 2, .kv_heads = 1, .head_dim = 34, .page_tokens = 4, .scale = 0.4f};
+  AttentionShape shape{.heads = 2, .kv_heads = 1, .head_dim = 34, .page_tokens = 16, .scale = 0.4f};
   const int length = 4;
   const std::vector<float> query = Gaussian(shape.heads * shape.head_dim, 1);
-  std::vector<float> scratch(ComputeBackend::AttentionScratchFloats(shape, 1, length));
+  std::vector<float> scratch(ComputeBackend::AttentionScratchFloats(1, length));
   for (const KvFormat format : {KvFormat::kF16, KvFormat::kQ8}) {
-    std::vector<unsigned char> rows[2];
-    std::vector<float> widened[2];
+    std::vector<float> numbers[2], widened[2];
     for (int kind = 0; kind < 2; ++kind) {
-      std::vector<float> numbers = Gaussian(length * shape.head_dim, 30 + kind);
-      numbers[3] = 0x1p-24f;  // the smallest subnormal half
-      const int64_t row_bytes = KvRowBytes(format, shape.head_dim);
-      rows[kind].resize(length * row_bytes);
-      widened[kind].resize(numbers.size());
+      numbers[kind] = Gaussian(length * shape.head_dim, 30 + kind);
+      numbers[kind][3] = 0x1p-24f;  // the smallest subnormal half
+      widened[kind].resize(numbers[kind].size());
+      std::vector<std::byte> row(KvRowBytes(format, shape.head_dim));
       for (int t = 0; t < length; ++t) {
-        StoreKvRow(format, &numbers[t * shape.head_dim], shape.head_dim, &rows[kind][t * row_bytes]);
-        WidenKvRow(format, &rows[kind][t * row_bytes], shape.head_dim, &widened[kind][t * shape.head_dim]);
+        StoreKvRow(format, &numbers[kind][t * shape.head_dim], shape.head_dim, row.data());
+        WidenKvRow(format, row.data(), shape.head_dim, &widened[kind][t * shape.head_dim]);
       }
     }
-    const auto attend = [&](KvFormat of, const void* keys, const void* values) {
+    const auto attend = [&](KvFormat of, const std::vector<float>(&rows)[2]) {
       shape.kv_format = of;
+      const KvPages kept(shape, rows[0], rows[1]);
       std::vector<float> output(query.size());
-      const AttentionJob job{query.data(), output.data(), {&keys, 1}, {&values, 1}, length};
-      backend_->Attention(shape, {&job, 1}, scratch);
+      const KvRun run{.pages = kept.pages(), .position = length - 1, .tokens = 1};
+      backend_->Attention(shape, {&run, 1}, query.data(), output.data(), scratch);
       return output;
     };
-    EXPECT_TRUE(
-        SameBits(attend(format, rows[0].data(), rows[1].data()), attend(KvFormat::kF32, widened[0].data(), widened[1].data())));
+    EXPECT_TRUE(SameBits(attend(format, numbers), attend(KvFormat::kF32, widened)));
   }
 }
 

@@ -43,7 +43,8 @@ class Exactness : public ::testing::TestWithParam<std::tuple<std::string_view, i
     operation(*backend_, found.data());
     EXPECT_TRUE(SameBits(found.copy(), expected.copy())) << "misaligned by " << misalignment;
   }
-  void CompareAttention(AttentionShape shape);
+  // Of runs that see the same `positions` positions of one sequence.
+  void CompareAttention(AttentionShape shape, int positions, std::span<const KvRun> runs);
 
   InlineExecutor inline_;
   std::unique_ptr<ComputeBackend> scalar_ = MakeComputeBackend("scalar", inline_).value();
@@ -232,50 +233,86 @@ TEST_P(Exactness, RopeAngles) {
   }
 }
 
-// Jobs of every length up to 43 in one call.
-void Exactness::CompareAttention(AttentionShape shape) {
-  const int longest = 43, pages = 9;
-  const std::vector<float> cache = Gaussian(2 * pages * shape.page_tokens * shape.kv_heads * shape.head_dim, shape.head_dim);
-  const size_t rows_of_page = static_cast<size_t>(shape.page_tokens) * shape.kv_heads;
-  const std::vector<float> query = Gaussian(longest * shape.heads * shape.head_dim, 8);
-  const size_t token_floats = static_cast<size_t>(shape.heads) * shape.head_dim;
-  std::vector<const void*> key_pages, value_pages;
-  // One job for every length from 1 to `longest`, all in one call.
-  const auto operation = [&](ComputeBackend& backend, float* output) {
-    std::vector<AttentionJob> jobs;
-    for (int i = 0; i < longest; ++i) {
-      jobs.push_back({query.data() + i * token_floats, output + i * token_floats, key_pages, value_pages, i + 1});
-    }
-    std::vector<float> scores(ComputeBackend::AttentionScratchFloats(shape, backend.threads(), longest));
-    backend.Attention(shape, jobs, scores);
-  };
+void Exactness::CompareAttention(AttentionShape shape, int positions, std::span<const KvRun> runs) {
+  const size_t numbers = static_cast<size_t>(positions) * shape.kv_heads * shape.head_dim;
+  const std::vector<float> keys = Gaussian(numbers, shape.head_dim), values = Gaussian(numbers, shape.head_dim + 1);
+  int rows = 0, longest = 0;
+  for (const KvRun& run : runs) rows += run.tokens, longest = std::max(longest, run.position + run.tokens);
+  const std::vector<float> query = Gaussian(static_cast<size_t>(rows) * shape.heads * shape.head_dim, 8);
   for (int format = 0; format < kKvFormatCount; ++format) {
     shape.kv_format = static_cast<KvFormat>(format);
-    const int64_t row_bytes = KvRowBytes(shape.kv_format, shape.head_dim);
-    const int64_t element_bytes = row_bytes / KvRowElements(shape.kv_format, shape.head_dim);
-    std::vector<unsigned char> rows(2 * pages * rows_of_page * row_bytes);
-    for (size_t row = 0; row < 2 * pages * rows_of_page; ++row) {
-      StoreKvRow(shape.kv_format, &cache[row * shape.head_dim], shape.head_dim, &rows[row * row_bytes]);
-    }
-    Misaligned<unsigned char> misaligned(rows, shape.head_dim % 8 * element_bytes);
-    key_pages.clear();
-    value_pages.clear();
-    for (int page = 0; page < 2 * pages; ++page) {
-      (page % 2 == 0 ? key_pages : value_pages).push_back(misaligned.data() + page * rows_of_page * row_bytes);
-    }
-    Compare(std::vector<float>(query.size()), 1, operation);
+    const size_t element_bytes = format == 0 ? sizeof(float) : format == 1 ? sizeof(uint16_t) : 1;
+    const KvPages kept(shape, keys, values, shape.head_dim % 8 * element_bytes);
+    std::vector<KvRun> placed(runs.begin(), runs.end());
+    for (KvRun& run : placed) run.pages = kept.pages();
+    Compare(query, 1, [&](ComputeBackend& backend, float* output) {
+      std::vector<float> scores(ComputeBackend::AttentionScratchFloats(backend.threads(), longest));
+      backend.Attention(shape, placed, query.data(), output, scores);
+    });
   }
 }
 
-// Whatever number of heads shares keys: computed one by one, in one group, in several.
+// Whatever number of heads shares keys: fewer rows than are computed together, as many, more.
+constexpr std::pair<int, int> kHeads[] = {{3, 3}, {4, 2}, {10, 2}, {13, 1}};
+
+// One row each, of every length up to 43.
 TEST_P(Exactness, Attention) {
-  constexpr std::pair<int, int> kHeads[] = {{3, 3}, {4, 2}, {10, 2}};
-  constexpr std::pair<int, int> kDimsAndPages[] = {{1, 5},   {4, 5},   {7, 5},    {8, 5},   {8, 8},    {9, 16}, {16, 8},
-                                                   {16, 21}, {20, 5},  {32, 16},  {33, 16}, {48, 16},  {64, 5}, {64, 16},
-                                                   {72, 16}, {128, 5}, {128, 16}, {130, 5}, {256, 16}, {264, 8}};
-  for (const auto& [head_dim, page_tokens] : kDimsAndPages) {
+  constexpr int kHeadDims[] = {1, 4, 7, 8, 9, 16, 20, 32, 33, 48, 64, 72, 80, 128, 130, 256, 264};
+  constexpr int kPageTokens[] = {16, 32, 64};
+  std::vector<KvRun> runs;
+  for (int position = 0; position < 43; ++position) runs.push_back({.position = position, .tokens = 1});
+  for (size_t i = 0; i < std::size(kHeadDims); ++i) {
     for (const auto& [heads, kv_heads] : kHeads) {
-      CompareAttention({.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .page_tokens = page_tokens, .scale = 0.3f});
+      CompareAttention({.heads = heads,
+                        .kv_heads = kv_heads,
+                        .head_dim = kHeadDims[i],
+                        .page_tokens = kPageTokens[i % std::size(kPageTokens)],
+                        .scale = 0.3f},
+                       43, runs);
+    }
+  }
+}
+
+// Several rows of a sequence, from its begin and from the middle of a page on; the first goes over the border of two pages.
+TEST_P(Exactness, AttentionOfBlocks) {
+  const KvRun runs[] = {{.position = 0, .tokens = 70}, {.position = 37, .tokens = 5}, {.position = 64, .tokens = 7}};
+  for (const auto& [head_dim, page_tokens] : {std::pair{8, 16}, {20, 64}, {33, 32}, {128, 64}}) {
+    for (const auto& [heads, kv_heads] : {std::pair{3, 3}, {4, 2}, {13, 1}}) {
+      CompareAttention({.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .page_tokens = page_tokens, .scale = 0.3f},
+                       71, runs);
+    }
+  }
+}
+
+// Values of 256 positions are added up by themselves: around that border, where rows computed together lie on both sides of it,
+// and where the sums are many. Scores of so many positions leave room for fewer rows.
+TEST_P(Exactness, AttentionOverManyPositions) {
+  const KvRun runs[] = {{.position = 127, .tokens = 2}, {.position = 251, .tokens = 9}, {.position = 4100, .tokens = 2}};
+  for (const int head_dim : {8, 33}) {
+    for (const auto& [heads, kv_heads] : {std::pair{4, 2}, {13, 1}}) {
+      CompareAttention({.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .scale = 0.3f}, 4102, runs);
+    }
+  }
+}
+
+TEST_P(Exactness, StoreKv) {
+  for (const int head_dim : {1, 3, 8, 31, 32, 40, 128, 130}) {
+    for (int format = 0; format < kKvFormatCount; ++format) {
+      for (const bool awkward : {false, true}) {
+        const AttentionShape shape{.heads = 6, .kv_heads = 3, .head_dim = head_dim, .kv_format = static_cast<KvFormat>(format)};
+        const int positions = 90, width = shape.kv_heads * head_dim;
+        const auto numbers = [&](uint32_t seed) {
+          return awkward ? Awkward(positions * width, seed) : Gaussian(positions * width, seed);
+        };
+        const std::vector<float> keys = numbers(1), values = numbers(2);
+        const KvPages expected(shape, keys, values),
+            found(shape, std::vector<float>(keys.size()), std::vector<float>(keys.size()));
+        // Two runs of the same sequence, one of them over the border of two pages.
+        const KvRun runs[] = {{.pages = found.pages(), .position = 0, .tokens = 11},
+                              {.pages = found.pages(), .position = 11, .tokens = positions - 11}};
+        backend_->StoreKv(shape, runs, keys.data(), values.data());
+        EXPECT_EQ(found.copy(), expected.copy()) << head_dim << " " << kKvFormatNames[format];
+      }
     }
   }
 }

@@ -58,6 +58,39 @@ class Misaligned {
   std::span<T> span_;
 };
 
+// Pages with the keys and values (positions, kv_heads, head_dim) of one sequence, `misalignment` bytes after a 64-byte border.
+// Whatever no position fills is NaN, so that it shows where it is used.
+class KvPages {
+ public:
+  KvPages(const AttentionShape& shape, std::span<const float> keys, std::span<const float> values, size_t misalignment = 0)
+      : bytes_(std::vector<std::byte>(PageBytes(shape) * Pages(shape, keys), std::byte{0xff}), misalignment) {
+    for (int page = 0; page < Pages(shape, keys); ++page) pages_.push_back(bytes_.data() + page * PageBytes(shape));
+    std::vector<std::byte> row(KvRowBytes(shape.kv_format, shape.head_dim));
+    const int64_t head_bytes = shape.page_tokens * static_cast<int64_t>(row.size());
+    for (int64_t i = 0; i < static_cast<int64_t>(keys.size()) / shape.head_dim; ++i) {
+      const int position = static_cast<int>(i / shape.kv_heads), slot = position % shape.page_tokens;
+      std::byte* const head = pages_[position / shape.page_tokens] + i % shape.kv_heads * head_bytes;
+      StoreKvRow(shape.kv_format, &keys[i * shape.head_dim], shape.head_dim, row.data());
+      PlaceKvKey(shape.kv_format, row.data(), shape.head_dim, shape.page_tokens, slot, head);
+      StoreKvRow(shape.kv_format, &values[i * shape.head_dim], shape.head_dim, row.data());
+      std::memcpy(head + shape.kv_heads * head_bytes + slot * row.size(), row.data(), row.size());
+    }
+  }
+  std::span<std::byte* const> pages() const { return pages_; }
+  std::vector<std::byte> copy() const { return bytes_.copy(); }
+
+  static int64_t PageBytes(const AttentionShape& shape) {
+    return 2 * shape.page_tokens * shape.kv_heads * KvRowBytes(shape.kv_format, shape.head_dim);
+  }
+
+ private:
+  static int Pages(const AttentionShape& shape, std::span<const float> keys) {
+    return static_cast<int>(CeilDiv(CeilDiv(keys.size(), shape.kv_heads * shape.head_dim), shape.page_tokens));
+  }
+  Misaligned<std::byte> bytes_;
+  std::vector<std::byte*> pages_;
+};
+
 struct PackedMatrix {
   MatrixView view;
   std::vector<std::byte> bytes;

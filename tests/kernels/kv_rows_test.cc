@@ -78,5 +78,37 @@ TEST(KvRowsTest, CodesOfAwkwardNumbers) {
   EXPECT_EQ(Kept(KvFormat::kQ8, {3e38f, -3e38f, 65504}), (std::vector<float>{127.0f * 65504, -127.0f * 65504, 65504}));
 }
 
+// Every key of a page is found again, whatever is placed after it; all of them fill the page's keys and nothing else.
+TEST(KvRowsTest, KeysOfAPageAreTheirRowsTransposed) {
+  constexpr int kPageTokens = 16;
+  for (const KvFormat format : {KvFormat::kF32, KvFormat::kF16, KvFormat::kQ8}) {
+    for (const int head_dim : {1, 31, 33, 64}) {
+      const size_t row_bytes = KvRowBytes(format, head_dim);
+      std::vector<std::vector<unsigned char>> rows(kPageTokens, std::vector<unsigned char>(row_bytes));
+      std::mt19937 random(head_dim);
+      constexpr unsigned char kUntouched = 0xa5;
+      std::vector<unsigned char> keys(kPageTokens * row_bytes + 1, kUntouched);
+      for (int slot = 0; slot < kPageTokens; ++slot) {
+        for (unsigned char& byte : rows[slot]) byte = static_cast<unsigned char>(random());
+        PlaceKvKey(format, rows[slot].data(), head_dim, kPageTokens, slot, keys.data());
+      }
+      EXPECT_EQ(keys.back(), kUntouched);
+      for (int slot = 0; slot < kPageTokens; ++slot) {
+        std::vector<unsigned char> row(row_bytes);
+        TakeKvKey(format, keys.data(), head_dim, kPageTokens, slot, row.data());
+        EXPECT_EQ(row, rows[slot]) << kKvFormatNames[static_cast<int>(format)] << " " << head_dim << " " << slot;
+      }
+    }
+  }
+  // By hand: position 5 of a page with two codes a position, then the scales.
+  unsigned char keys[64] = {};
+  const unsigned char row[] = {1, 2, 3, 4};
+  PlaceKvKey(KvFormat::kQ8, row, 2, kPageTokens, 5, keys);
+  EXPECT_EQ(keys[5], 1);
+  EXPECT_EQ(keys[16 + 5], 2);
+  EXPECT_EQ(keys[32 + 2 * 5], 3);
+  EXPECT_EQ(keys[32 + 2 * 5 + 1], 4);
+}
+
 }  // namespace
 }  // namespace moed

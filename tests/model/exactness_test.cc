@@ -9,7 +9,7 @@
 namespace moed {
 namespace {
 
-constexpr int kPromptTokens = 37;
+constexpr int kPromptTokens = 85;  // more than a page holds
 
 std::vector<TokenId> RandomTokens(int count, uint64_t seed, int vocabulary) {
   std::mt19937_64 random(seed);
@@ -96,7 +96,7 @@ TEST_P(ExactnessTest, ScatteredPages) {
 // Three sequences of different lengths go through the model in steps of random pieces, together and with changing partners.
 TEST_P(ExactnessTest, BatchComposition) {
   provider_.ShuffleWith(5);
-  std::vector<std::vector<TokenId>> prompts = {tokens_, RandomTokens(23, 2, vocabulary_), RandomTokens(50, 3, vocabulary_)};
+  std::vector<std::vector<TokenId>> prompts = {tokens_, RandomTokens(71, 2, vocabulary_), RandomTokens(96, 3, vocabulary_)};
   std::vector<Logits> expected = {expected_};
   for (size_t i = 1; i < prompts.size(); ++i) expected.push_back(Alone({}, prompts[i], prompts[i].size()));
 

@@ -70,52 +70,36 @@ TEST(KvPoolTest, BehavesLikeItsNaiveTwin) {
   EXPECT_GT(refused, 100);
 }
 
-// A row as `format` keeps it.
-std::vector<float> Kept(KvFormat format, const float* numbers, int head_dim) {
-  std::vector<std::byte> row(KvRowBytes(format, head_dim));
-  std::vector<float> kept(head_dim);
-  StoreKvRow(format, numbers, head_dim, row.data());
-  WidenKvRow(format, row.data(), head_dim, kept.data());
-  return kept;
-}
-
-// Every position of every page and layer gets values of its own, which are all there in the end.
-TEST(KvPoolTest, PagesLayersKeysAndValuesDoNotOverlap) {
+// Every byte of every page and layer is there once.
+TEST(KvPoolTest, PagesAndLayersDoNotOverlap) {
   const ModelSpec spec = SmallSpec();
-  const int width = spec.kv_heads * spec.head_dim;
   for (const KvFormat format : {KvFormat::kF32, KvFormat::kF16, KvFormat::kQ8}) {
-    auto pool = *KvPool::Create(spec, 4, format);
-    KvSequence sequence;
-    ASSERT_TRUE(pool->Reserve(sequence, 4 * kKvPageTokens));
-    const auto row = [&](int position, int layer, int kind) {
-      std::vector<float> values(width);
-      for (int i = 0; i < width; ++i) {
-        values[i] = static_cast<float>((position * spec.layers + layer) * 2 + kind) + static_cast<float>(i % 4) / 4;
-      }
-      return values;
-    };
-    const int positions = 4 * kKvPageTokens;
-    for (int position = 0; position < positions; ++position) {
+    constexpr int kPages = 4;
+    auto pool = *KvPool::Create(spec, kPages, format);
+    const size_t layer_bytes = KvPool::PageBytes(spec, format) / spec.layers;
+    const auto mark = [&](int page, int layer) { return static_cast<std::byte>(1 + page * spec.layers + layer); };
+    for (int page = 0; page < kPages; ++page) {
       for (int layer = 0; layer < spec.layers; ++layer) {
-        pool->Store(sequence, position, LayerId(layer), row(position, layer, 0).data(), row(position, layer, 1).data());
+        std::fill_n(pool->At(page, LayerId(layer)), layer_bytes, mark(page, layer));
       }
     }
-    for (int position = 0; position < positions; ++position) {
+    for (int page = 0; page < kPages; ++page) {
       for (int layer = 0; layer < spec.layers; ++layer) {
-        const int32_t page = sequence.pages[position / kKvPageTokens];
-        for (int kind = 0; kind < 2; ++kind) {
-          const void* area = kind == 0 ? pool->Keys(page, LayerId(layer)) : pool->Values(page, LayerId(layer));
-          const std::vector<float> expected = row(position, layer, kind);
-          for (int head = 0; head < spec.kv_heads; ++head) {
-            const int64_t at = (head * kKvPageTokens + position % kKvPageTokens) * KvRowBytes(format, spec.head_dim);
-            std::vector<float> found(spec.head_dim);
-            WidenKvRow(format, static_cast<const std::byte*>(area) + at, spec.head_dim, found.data());
-            ASSERT_EQ(found, Kept(format, &expected[head * spec.head_dim], spec.head_dim));
-          }
-        }
+        const std::byte* const area = pool->At(page, LayerId(layer));
+        EXPECT_EQ(std::count(area, area + layer_bytes, mark(page, layer)), static_cast<std::ptrdiff_t>(layer_bytes));
       }
     }
   }
+}
+
+TEST(KvPoolTest, PagesOfFewerPositions) {
+  auto pool = *KvPool::Create(SmallSpec(), 3, KvFormat::kF32, 16);
+  EXPECT_EQ(pool->page_tokens(), 16);
+  KvSequence sequence;
+  EXPECT_TRUE(pool->Reserve(sequence, 33));
+  EXPECT_EQ(sequence.pages.size(), 3u);
+  EXPECT_FALSE(pool->Reserve(sequence, 49));
+  EXPECT_EQ(4 * KvPool::PageBytes(SmallSpec(), KvFormat::kF32, 16), KvPool::PageBytes(SmallSpec()));
 }
 
 }  // namespace

@@ -63,8 +63,12 @@ class SlowBackend final : public ComputeBackend {
             const float* inv_freq) override {
     next_.Rope(x, tokens, stride, heads, head_dim, positions, inv_freq);
   }
-  void Attention(const AttentionShape& shape, std::span<const AttentionJob> jobs, std::span<float> scores) override {
-    next_.Attention(shape, jobs, scores);
+  void StoreKv(const AttentionShape& shape, std::span<const KvRun> runs, const float* keys, const float* values) override {
+    next_.StoreKv(shape, runs, keys, values);
+  }
+  void Attention(const AttentionShape& shape, std::span<const KvRun> runs, const float* query, float* output,
+                 std::span<float> scores) override {
+    next_.Attention(shape, runs, query, output, scores);
   }
   void SwiGlu(const float* gate, const float* up, int64_t n, float* out) override { next_.SwiGlu(gate, up, n, out); }
   void Softmax(float* x, int rows, int cols) override { next_.Softmax(x, rows, cols); }

@@ -5,14 +5,17 @@
 
 namespace moed::avx2 {
 
-// All of a kernel table but the products; wider vectors bring nothing here, so the tables of other instruction sets hold these
-// too.
+// All of a kernel table but the products; wider vectors bring nothing to most of it, so the tables of other instruction sets hold
+// it too.
 void Prepare(const PrepareArguments& arguments);
 void RmsNorm(const float* x, const float* weight, float eps, int cols, float* y);
 void Rope(const RopeArguments& arguments);
-void AttentionF32(const HeadArguments& arguments);
-void AttentionF16(const HeadArguments& arguments);
-void AttentionQ8(const HeadArguments& arguments);
+void AttentionF32(const AttentionArguments& arguments);
+void AttentionF16(const AttentionArguments& arguments);
+void AttentionQ8(const AttentionArguments& arguments);
+void StoreKvRowF32(const float* numbers, int head_dim, void* row);
+void StoreKvRowF16(const float* numbers, int head_dim, void* row);
+void StoreKvRowQ8(const float* numbers, int head_dim, void* row);
 void SwiGlu(const float* gate, const float* up, int64_t n, float* out);
 void Softmax(float* x, int n);
 void AddScaled(float* y, const float* x, float scale, int64_t n);
@@ -20,14 +23,21 @@ void Add(float* y, const float* x, int64_t n);
 
 namespace {
 
-// The table of an instruction set that multiplies its own way.
-consteval KernelTable Table(const Products& products) {
+struct AttentionKernels {
+  void (*f32)(const AttentionArguments& arguments) = AttentionF32;
+  void (*f16)(const AttentionArguments& arguments) = AttentionF16;
+  void (*q8)(const AttentionArguments& arguments) = AttentionQ8;
+};
+
+// The table of an instruction set that multiplies its own way, and perhaps attends its own way.
+consteval KernelTable Table(const Products& products, const AttentionKernels& attention = {}) {
   return {
       .mat_mul = products,
       .prepare = Prepare,
       .rms_norm = RmsNorm,
       .rope = Rope,
-      .attention = {AttentionF32, AttentionF16, AttentionQ8},
+      .attention = {attention.f32, attention.f16, attention.q8},
+      .store_kv_row = {StoreKvRowF32, StoreKvRowF16, StoreKvRowQ8},
       .swi_glu = SwiGlu,
       .softmax = Softmax,
       .add_scaled = AddScaled,

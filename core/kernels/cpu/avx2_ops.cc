@@ -1,5 +1,5 @@
-// Everything but the products. Includes intrinsics and plain declarations only: nothing inline may leave this file with AVX2 in
-// it.
+// Everything but the products and attention. Includes intrinsics and plain declarations only: nothing inline may leave this file
+// with AVX2 in it.
 #include <immintrin.h>
 
 #include "core/kernels/constants.h"
@@ -28,20 +28,13 @@ inline float LaneSum(__m256 s) {
 // Eight floats, or the last few of an array: those beyond its end are neither read nor written.
 struct Full {
   __m256 Load(const float* at) const { return _mm256_loadu_ps(at); }
-  __m256 Load(const uint16_t* at) const { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at))); }
   void Store(float* at, __m256 x) const { _mm256_storeu_ps(at, x); }
   __m256 Keep(__m256, __m256 updated) const { return updated; }
 };
 struct Tail {
-  explicit Tail(int64_t lanes) : count(lanes), mask(FirstLanes(lanes)) {}
-  int64_t count;
+  explicit Tail(int64_t lanes) : mask(FirstLanes(lanes)) {}
   __m256i mask;
   __m256 Load(const float* at) const { return _mm256_maskload_ps(at, mask); }
-  __m256 Load(const uint16_t* at) const {
-    uint16_t halves[8] = {};
-    __builtin_memcpy(halves, at, static_cast<unsigned long>(count) * sizeof(uint16_t));
-    return Full{}.Load(halves);
-  }
   void Store(float* at, __m256 x) const { _mm256_maskstore_ps(at, mask, x); }
   // Lanes beyond the end stay as they are: adding even a zero would turn -0 into 0.
   __m256 Keep(__m256 old, __m256 updated) const { return _mm256_blendv_ps(old, updated, _mm256_castsi256_ps(mask)); }
@@ -55,8 +48,7 @@ inline void ForEights(int64_t n, const Body& body) {
   if (i < n) body(i, Tail{n - i});
 }
 
-template <class Element>
-inline float Dot(const float* a, const Element* b, int64_t n) {
+inline float Dot(const float* a, const float* b, int64_t n) {
   __m256 sum = _mm256_setzero_ps();
   ForEights(n, [&](int64_t i, auto lanes) { sum = lanes.Keep(sum, _mm256_fmadd_ps(lanes.Load(a + i), lanes.Load(b + i), sum)); });
   return LaneSum(sum);
@@ -161,44 +153,6 @@ inline float Largest(const float* x, int64_t n) {
   return _mm_cvtss_f32(_mm_max_ss(twos, _mm_shuffle_ps(twos, twos, 1)));
 }
 
-constexpr int kPagesAhead = 3;
-
-// What the head has some pages after that of position `first`, towards the cache: pages lie anywhere, so nothing else foresees
-// it.
-template <class Element>
-inline void FetchPageAhead(const HeadArguments& a, const void* const* pages, int first) {
-  if (first + kPagesAhead * a.page_tokens >= a.length) return;
-  const auto* page = static_cast<const Element*>(pages[first / a.page_tokens + kPagesAhead]) + a.offset;
-  const int64_t bytes = a.page_tokens * a.token_stride * static_cast<int64_t>(sizeof(Element));
-  for (int64_t i = 0; i < bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(page) + i, _MM_HINT_T1);
-}
-
-// body(t, vector) for every position, page by page.
-template <class Element, class Body>
-inline void ForPositions(const HeadArguments& a, const void* const* pages, const Body& body) {
-  for (int first = 0; first < a.length; first += a.page_tokens) {
-    FetchPageAhead<Element>(a, pages, first);
-    const Element* at = static_cast<const Element*>(pages[first / a.page_tokens]) + a.offset;
-    const int end = a.length - first < a.page_tokens ? a.length : first + a.page_tokens;
-    for (int t = first; t < end; ++t, at += a.token_stride) body(t, at);
-  }
-}
-
-// Weighted sum of the values' columns [d, d + 8 kVectors), or of the last few.
-template <class Element, int kVectors, class Lanes>
-inline void SumValues(const HeadArguments& a, int64_t d, Lanes lanes) {
-  __m256 sum[kVectors];
-#pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) sum[v] = _mm256_setzero_ps();
-  ForPositions<Element>(a, a.value_pages, [&](int t, const Element* value) {
-    const __m256 weight = _mm256_broadcast_ss(a.scores + t);
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) sum[v] = _mm256_fmadd_ps(weight, lanes.Load(value + d + kLanes * v), sum[v]);
-  });
-#pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) lanes.Store(a.output + d + kLanes * v, sum[v]);
-}
-
 }  // namespace
 
 void Prepare(const PrepareArguments& a) { PrepareBlocks(a, QuantizeBlock); }
@@ -239,153 +193,6 @@ void Softmax(float* x, int n) {
   });
   const __m256 sum = _mm256_set1_ps(LaneSum(partial));
   ForEights(n, [&](int64_t i, auto lanes) { lanes.Store(x + i, _mm256_div_ps(lanes.Load(x + i), sum)); });
-}
-
-// LaneSum of eight vectors, the sum of partial[j] in lane j: the same additions, eight at a time.
-inline __m256 LaneSums(const __m256 (&partial)[8]) {
-  const auto halves = [](__m256 low, __m256 high) {  // four sums of one vector in each half
-    return _mm256_add_ps(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
-  };
-  const auto pairs = [](__m256 x, __m256 y) {
-    return _mm256_add_ps(_mm256_shuffle_ps(x, y, _MM_SHUFFLE(1, 0, 1, 0)), _mm256_shuffle_ps(x, y, _MM_SHUFFLE(3, 2, 3, 2)));
-  };
-  const __m256 even = pairs(halves(partial[0], partial[4]), halves(partial[1], partial[5]));
-  const __m256 odd = pairs(halves(partial[2], partial[6]), halves(partial[3], partial[7]));
-  return _mm256_add_ps(_mm256_shuffle_ps(even, odd, _MM_SHUFFLE(2, 0, 2, 0)),
-                       _mm256_shuffle_ps(even, odd, _MM_SHUFFLE(3, 1, 3, 1)));
-}
-
-// Scores of eight keys `stride` apart; head_dim a multiple of 8.
-template <class Element>
-inline void ScoreEight(const HeadArguments& a, const Element* key, int64_t stride, float* scores) {
-  __m256 partial[8];
-#pragma GCC unroll 8
-  for (int j = 0; j < 8; ++j) partial[j] = _mm256_setzero_ps();
-  for (int d = 0; d < a.head_dim; d += kLanes) {
-    const __m256 query = _mm256_loadu_ps(a.query + d);
-#pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) {
-      partial[j] = _mm256_fmadd_ps(query, Full{}.Load(key + j * stride + d), partial[j]);
-    }
-  }
-  _mm256_storeu_ps(scores, _mm256_mul_ps(_mm256_set1_ps(a.scale), LaneSums(partial)));
-}
-
-template <class Element>
-inline void Scores(const HeadArguments& a) {
-  const bool whole = a.head_dim % kLanes == 0;
-  for (int first = 0; first < a.length; first += a.page_tokens) {
-    FetchPageAhead<Element>(a, a.key_pages, first);
-    const Element* key = static_cast<const Element*>(a.key_pages[first / a.page_tokens]) + a.offset;
-    const int end = a.length - first < a.page_tokens ? a.length : first + a.page_tokens;
-    int t = first;
-    for (; whole && t + 8 <= end; t += 8, key += 8 * a.token_stride) ScoreEight(a, key, a.token_stride, a.scores + t);
-    for (; t < end; ++t, key += a.token_stride) a.scores[t] = a.scale * Dot(a.query, key, a.head_dim);
-  }
-}
-
-template <class Element>
-inline void AttentionOfHead(const HeadArguments& a) {
-  Scores<Element>(a);
-  Softmax(a.scores, a.length);
-  int d = 0;
-  for (; d + 8 * kLanes <= a.head_dim; d += 8 * kLanes) SumValues<Element, 8>(a, d, Full{});
-  for (; d + 4 * kLanes <= a.head_dim; d += 4 * kLanes) SumValues<Element, 4>(a, d, Full{});
-  for (; d + kLanes <= a.head_dim; d += kLanes) SumValues<Element, 1>(a, d, Full{});
-  if (d < a.head_dim) SumValues<Element, 1>(a, d, Tail{a.head_dim - d});
-}
-
-constexpr int kTilePositions = 8;
-constexpr int kMostTogether = 256;  // columns of heads that are computed together
-
-inline bool FitsTiles(const HeadArguments& a) { return a.head_dim % kLanes == 0 && a.head_dim <= kMostTogether; }
-
-inline void WidenRow(const uint16_t* row, int head_dim, float* numbers) {
-  for (int d = 0; d < head_dim; d += kLanes) _mm256_store_ps(numbers + d, Full{}.Load(row + d));
-}
-inline void WidenRow(const int8_t* row, int head_dim, float* numbers) {
-  const int8_t* const scales = row + head_dim;
-  for (int d = 0; d < head_dim; d += kLanes) {
-    uint16_t half;
-    __builtin_memcpy(&half, scales + d / kKvScaleColumns * static_cast<int>(sizeof(half)), sizeof(half));
-    const __m256 scale = _mm256_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(half)));
-    const __m256i codes = _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(row + d)));
-    _mm256_store_ps(numbers + d, _mm256_mul_ps(_mm256_cvtepi32_ps(codes), scale));
-  }
-}
-
-// body(t, count, tile): positions [t, t + count) of one page, widened to tile (count, head_dim), head_dim a multiple of 8.
-template <class Element, class Body>
-inline void ForTiles(const HeadArguments& a, const void* const* pages, const Body& body) {
-  alignas(32) float tile[kTilePositions * kMostTogether];
-  for (int first = 0; first < a.length; first += a.page_tokens) {
-    FetchPageAhead<Element>(a, pages, first);
-    const Element* from = static_cast<const Element*>(pages[first / a.page_tokens]) + a.offset;
-    const int end = a.length - first < a.page_tokens ? a.length : first + a.page_tokens;
-    for (int t = first; t < end; t += kTilePositions) {
-      const int count = end - t < kTilePositions ? end - t : kTilePositions;
-      for (int j = 0; j < count; ++j, from += a.token_stride) WidenRow(from, a.head_dim, tile + j * a.head_dim);
-      body(t, count, tile);
-    }
-  }
-}
-
-// output [d, d + 8 kVectors) of one head and the weighted values of a tile.
-template <int kVectors>
-inline void AddTile(const float* weights, const float* tile, int count, int head_dim, float* output) {
-  __m256 sum[kVectors];
-#pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) sum[v] = _mm256_loadu_ps(output + kLanes * v);
-  for (int j = 0; j < count; ++j, tile += head_dim) {
-    const __m256 weight = _mm256_broadcast_ss(weights + j);
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) sum[v] = _mm256_fmadd_ps(weight, _mm256_load_ps(tile + kLanes * v), sum[v]);
-  }
-#pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) _mm256_storeu_ps(output + kLanes * v, sum[v]);
-}
-
-// Every key and value is widened once for all heads.
-template <class Element>
-inline void AttentionTogether(const HeadArguments& a) {
-  ForTiles<Element>(a, a.key_pages, [&](int t, int count, const float* keys) {
-    for (int head = 0; head < a.heads; ++head) {
-      const HeadArguments one = HeadOf(a, head);
-      if (count == kTilePositions) {
-        ScoreEight(one, keys, a.head_dim, one.scores + t);
-      } else {
-        for (int j = 0; j < count; ++j) one.scores[t + j] = a.scale * Dot(one.query, keys + j * a.head_dim, a.head_dim);
-      }
-    }
-  });
-  for (int head = 0; head < a.heads; ++head) Softmax(a.scores + head * a.score_stride, a.length);
-  for (int i = 0; i < a.heads * a.head_dim; ++i) a.output[i] = 0;
-  ForTiles<Element>(a, a.value_pages, [&](int t, int count, const float* values) {
-    for (int head = 0; head < a.heads; ++head) {
-      const HeadArguments one = HeadOf(a, head);
-      int d = 0;
-      for (; d + 8 * kLanes <= a.head_dim; d += 8 * kLanes) {
-        AddTile<8>(one.scores + t, values + d, count, a.head_dim, one.output + d);
-      }
-      for (; d + 4 * kLanes <= a.head_dim; d += 4 * kLanes) {
-        AddTile<4>(one.scores + t, values + d, count, a.head_dim, one.output + d);
-      }
-      for (; d < a.head_dim; d += kLanes) AddTile<1>(one.scores + t, values + d, count, a.head_dim, one.output + d);
-    }
-  });
-}
-
-template <class Element>
-inline void Attention(const HeadArguments& a) {
-  for (int head = 0; head < a.heads; ++head) AttentionOfHead<Element>(HeadOf(a, head));
-}
-
-void AttentionF32(const HeadArguments& a) { Attention<float>(a); }
-void AttentionF16(const HeadArguments& a) {
-  a.heads > 1 && FitsTiles(a) ? AttentionTogether<uint16_t>(a) : Attention<uint16_t>(a);
-}
-void AttentionQ8(const HeadArguments& a) {
-  FitsTiles(a) ? AttentionTogether<int8_t>(a) : kScalarKernels.attention[static_cast<int>(KvFormat::kQ8)](a);
 }
 
 void SwiGlu(const float* gate, const float* up, int64_t n, float* out) {

@@ -2,6 +2,7 @@
 #include <immintrin.h>
 
 #include "core/kernels/cpu/avx2.h"
+#include "core/kernels/cpu/avx512.h"
 #include "core/kernels/cpu/vector_formats.h"
 #include "core/kernels/cpu/vectors256.h"
 #include "core/kernels/products.h"
@@ -78,6 +79,7 @@ struct Avx512Vnni {
 
 }  // namespace
 
-const KernelTable kAvx512VnniKernels = avx2::Table(kProducts<Avx512Vnni>);
+const KernelTable kAvx512VnniKernels =
+    avx2::Table(kProducts<Avx512Vnni>, {avx512::AttentionF32, avx512::AttentionF16, avx512::AttentionQ8});
 
 }  // namespace moed

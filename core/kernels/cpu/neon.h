@@ -9,9 +9,12 @@ namespace moed::neon {
 void Prepare(const PrepareArguments& arguments);
 void RmsNorm(const float* x, const float* weight, float eps, int cols, float* y);
 void Rope(const RopeArguments& arguments);
-void AttentionF32(const HeadArguments& arguments);
-void AttentionF16(const HeadArguments& arguments);
-void AttentionQ8(const HeadArguments& arguments);
+void AttentionF32(const AttentionArguments& arguments);
+void AttentionF16(const AttentionArguments& arguments);
+void AttentionQ8(const AttentionArguments& arguments);
+void StoreKvRowF32(const float* numbers, int head_dim, void* row);
+void StoreKvRowF16(const float* numbers, int head_dim, void* row);
+void StoreKvRowQ8(const float* numbers, int head_dim, void* row);
 void SwiGlu(const float* gate, const float* up, int64_t n, float* out);
 void Softmax(float* x, int n);
 void AddScaled(float* y, const float* x, float scale, int64_t n);
@@ -27,6 +30,7 @@ consteval KernelTable Table(const Products& products) {
       .rms_norm = RmsNorm,
       .rope = Rope,
       .attention = {AttentionF32, AttentionF16, AttentionQ8},
+      .store_kv_row = {StoreKvRowF32, StoreKvRowF16, StoreKvRowQ8},
       .swi_glu = SwiGlu,
       .softmax = Softmax,
       .add_scaled = AddScaled,

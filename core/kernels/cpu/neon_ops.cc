@@ -1,4 +1,5 @@
-// Everything but the products. Where a reduction has eight partial sums they are two vectors: elements i mod 8 < 4 and the rest.
+// Everything but the products and attention. Where a reduction has eight partial sums they are two vectors: elements i mod 8 < 4
+// and the rest.
 #include <arm_neon.h>
 
 #include "core/kernels/constants.h"
@@ -14,7 +15,6 @@ constexpr int kBlockVectors = kBlockColumns / kLanes;
 // Four floats, or the last few of an array: those beyond its end are neither read nor written.
 struct Full {
   float32x4_t Load(const float* at) const { return vld1q_f32(at); }
-  float32x4_t Load(const uint16_t* at) const { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(at))); }
   void Store(float* at, float32x4_t x) const { vst1q_f32(at, x); }
   float32x4_t Keep(float32x4_t, float32x4_t updated) const { return updated; }
 };
@@ -25,11 +25,6 @@ struct Tail {
     if (count > 1) x = vld1q_lane_f32(at + 1, x, 1);
     if (count > 2) x = vld1q_lane_f32(at + 2, x, 2);
     return x;
-  }
-  float32x4_t Load(const uint16_t* at) const {
-    uint16_t halves[kLanes] = {};
-    for (int i = 0; i < count; ++i) halves[i] = at[i];
-    return Full{}.Load(halves);
   }
   void Store(float* at, float32x4_t x) const {
     vst1q_lane_f32(at, x, 0);
@@ -66,19 +61,12 @@ inline float LaneSum(float32x4_t low, float32x4_t high) {
   return vpadds_f32(vadd_f32(vget_low_f32(fours), vget_high_f32(fours)));
 }
 
-// Dot products of `a` with kCount arrays, `stride` elements apart, each in its own order of additions.
-template <int kCount, class Element>
-inline void Dots(const float* a, const Element* b, int64_t stride, int64_t n, float (&dots)[kCount]) {
-  float32x4_t sum[2][kCount] = {};
+inline float Dot(const float* a, const float* b, int64_t n) {
+  float32x4_t sum[2] = {};
   ForFours(n, [&](int64_t i, int half, auto lanes) {
-    const float32x4_t x = lanes.Load(a + i);
-#pragma GCC unroll 4
-    for (int c = 0; c < kCount; ++c) {
-      sum[half][c] = lanes.Keep(sum[half][c], vfmaq_f32(sum[half][c], x, lanes.Load(b + c * stride + i)));
-    }
+    sum[half] = lanes.Keep(sum[half], vfmaq_f32(sum[half], lanes.Load(a + i), lanes.Load(b + i)));
   });
-#pragma GCC unroll 4
-  for (int c = 0; c < kCount; ++c) dots[c] = LaneSum(sum[0][c], sum[1][c]);
+  return LaneSum(sum[0], sum[1]);
 }
 
 inline float32x4_t PowerOfTwo(int32x4_t n) { return vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(n, vdupq_n_s32(127)), 23)); }
@@ -176,46 +164,12 @@ inline float Largest(const float* x, int64_t n) {
   return vmaxvq_f32(largest);
 }
 
-// body(t, count, vector) for the positions t ... t + count - 1, which stand in one page `token_stride` elements apart; count is
-// kTogether or one.
-template <class Element, int kTogether, class Body>
-inline void ForPositions(const HeadArguments& a, const void* const* pages, const Body& body) {
-  for (int first = 0; first < a.length; first += a.page_tokens) {
-    const Element* at = static_cast<const Element*>(pages[first / a.page_tokens]) + a.offset;
-    const int end = a.length - first < a.page_tokens ? a.length : first + a.page_tokens;
-    int t = first;
-    for (; end - t >= kTogether; t += kTogether, at += kTogether * a.token_stride) body(t, kTogether, at);
-    for (; t < end; ++t, at += a.token_stride) body(t, 1, at);
-  }
-}
-
-template <int kCount, class Element>
-inline void Scores(const HeadArguments& a, int t, const Element* keys) {
-  float dots[kCount];
-  Dots<kCount>(a.query, keys, a.token_stride, a.head_dim, dots);
-  for (int c = 0; c < kCount; ++c) a.scores[t + c] = a.scale * dots[c];
-}
-
-// Weighted sum of the values' columns [d, d + 4 kVectors), or of the last few.
-template <class Element, int kVectors, class Lanes>
-inline void SumValues(const HeadArguments& a, int d, Lanes lanes) {
-  float32x4_t sum[kVectors] = {};
-  ForPositions<Element, 1>(a, a.value_pages, [&](int t, int, const Element* value) {
-#pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) sum[v] = vfmaq_n_f32(sum[v], lanes.Load(value + d + kLanes * v), a.scores[t]);
-  });
-#pragma GCC unroll 16
-  for (int v = 0; v < kVectors; ++v) lanes.Store(a.output + d + kLanes * v, sum[v]);
-}
-
 }  // namespace
 
 void Prepare(const PrepareArguments& a) { PrepareBlocks(a, QuantizeBlock); }
 
 void RmsNorm(const float* x, const float* weight, float eps, int cols, float* y) {
-  float dot[1];
-  Dots<1>(x, x, 0, cols, dot);
-  const float mean = dot[0] / static_cast<float>(cols) + eps;
+  const float mean = Dot(x, x, cols) / static_cast<float>(cols) + eps;
   const float scale = 1.0f / vget_lane_f32(vsqrt_f32(vdup_n_f32(mean)), 0);
   ForFours(cols, [&](int64_t i, int, auto lanes) {
     lanes.Store(y + i, vmulq_f32(vmulq_n_f32(lanes.Load(x + i), scale), lanes.Load(weight + i)));
@@ -250,102 +204,6 @@ void Softmax(float* x, int n) {
   });
   const float32x4_t sum = vdupq_n_f32(LaneSum(partial[0], partial[1]));
   ForFours(n, [&](int64_t i, int, auto lanes) { lanes.Store(x + i, vdivq_f32(lanes.Load(x + i), sum)); });
-}
-
-template <class Element>
-inline void AttentionOfHead(const HeadArguments& a) {
-  ForPositions<Element, 4>(a, a.key_pages, [&](int t, int count, const Element* keys) {
-    if (count == 4) {
-      Scores<4>(a, t, keys);
-    } else {
-      Scores<1>(a, t, keys);
-    }
-  });
-  Softmax(a.scores, a.length);
-  int d = 0;
-  for (; d + 16 * kLanes <= a.head_dim; d += 16 * kLanes) SumValues<Element, 16>(a, d, Full{});
-  for (; d + 4 * kLanes <= a.head_dim; d += 4 * kLanes) SumValues<Element, 4>(a, d, Full{});
-  for (; d + kLanes <= a.head_dim; d += kLanes) SumValues<Element, 1>(a, d, Full{});
-  if (d < a.head_dim) SumValues<Element, 1>(a, d, Tail{a.head_dim - d});
-}
-
-template <class Element>
-inline void Attention(const HeadArguments& a) {
-  for (int head = 0; head < a.heads; ++head) AttentionOfHead<Element>(HeadOf(a, head));
-}
-
-void AttentionF32(const HeadArguments& a) { Attention<float>(a); }
-void AttentionF16(const HeadArguments& a) { Attention<uint16_t>(a); }
-
-constexpr int kTilePositions = 8;
-constexpr int kMostTogether = 256;  // columns of heads that are computed together
-
-inline void WidenRow(const int8_t* row, int head_dim, float* numbers) {
-  const int8_t* const scales = row + head_dim;
-  for (int d = 0; d < head_dim; d += 2 * kLanes) {
-    uint16_t half;
-    __builtin_memcpy(&half, scales + d / kKvScaleColumns * static_cast<int>(sizeof(half)), sizeof(half));
-    const float32x4_t scale = vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(half)));
-    const int16x8_t codes = vmovl_s8(vld1_s8(row + d));
-    vst1q_f32(numbers + d, vmulq_f32(vcvtq_f32_s32(vmovl_s16(vget_low_s16(codes))), scale));
-    vst1q_f32(numbers + d + kLanes, vmulq_f32(vcvtq_f32_s32(vmovl_s16(vget_high_s16(codes))), scale));
-  }
-}
-
-// body(t, count, tile): positions [t, t + count) of one page, widened to tile (count, head_dim), head_dim a multiple of 8.
-template <class Body>
-inline void ForTiles(const HeadArguments& a, const void* const* pages, const Body& body) {
-  float tile[kTilePositions * kMostTogether];
-  for (int first = 0; first < a.length; first += a.page_tokens) {
-    const int8_t* from = static_cast<const int8_t*>(pages[first / a.page_tokens]) + a.offset;
-    const int end = a.length - first < a.page_tokens ? a.length : first + a.page_tokens;
-    for (int t = first; t < end; t += kTilePositions) {
-      const int count = end - t < kTilePositions ? end - t : kTilePositions;
-      for (int j = 0; j < count; ++j, from += a.token_stride) WidenRow(from, a.head_dim, tile + j * a.head_dim);
-      body(t, count, tile);
-    }
-  }
-}
-
-// output [d, d + 8) of one head and the weighted values of a tile.
-inline void AddTile(const float* weights, const float* tile, int count, int head_dim, float* output) {
-  float32x4_t low = vld1q_f32(output), high = vld1q_f32(output + kLanes);
-  for (int j = 0; j < count; ++j, tile += head_dim) {
-    low = vfmaq_n_f32(low, vld1q_f32(tile), weights[j]);
-    high = vfmaq_n_f32(high, vld1q_f32(tile + kLanes), weights[j]);
-  }
-  vst1q_f32(output, low);
-  vst1q_f32(output + kLanes, high);
-}
-
-// Every key and value is widened once for all heads.
-inline void AttentionTogether(const HeadArguments& a) {
-  const auto for_heads = [&a](const auto& body) {
-    for (int head = 0; head < a.heads; ++head) {
-      HeadArguments one = HeadOf(a, head);
-      one.token_stride = a.head_dim;
-      body(one);
-    }
-  };
-  ForTiles(a, a.key_pages, [&](int t, int count, const float* keys) {
-    for_heads([&](const HeadArguments& one) {
-      int j = 0;
-      for (; j + 4 <= count; j += 4) Scores<4>(one, t + j, keys + j * a.head_dim);
-      for (; j < count; ++j) Scores<1>(one, t + j, keys + j * a.head_dim);
-    });
-  });
-  for_heads([&](const HeadArguments& one) { Softmax(one.scores, one.length); });
-  for (int i = 0; i < a.heads * a.head_dim; ++i) a.output[i] = 0;
-  ForTiles(a, a.value_pages, [&](int t, int count, const float* values) {
-    for_heads([&](const HeadArguments& one) {
-      for (int d = 0; d < a.head_dim; d += 2 * kLanes) AddTile(one.scores + t, values + d, count, a.head_dim, one.output + d);
-    });
-  });
-}
-
-void AttentionQ8(const HeadArguments& a) {
-  const bool fits = a.head_dim % (2 * kLanes) == 0 && a.head_dim <= kMostTogether;
-  fits ? AttentionTogether(a) : kScalarKernels.attention[static_cast<int>(KvFormat::kQ8)](a);
 }
 
 void SwiGlu(const float* gate, const float* up, int64_t n, float* out) {

@@ -86,19 +86,38 @@ void PrintOthers(Inputs& inputs) {
   y = x;
   kScalarKernels.rope({y.data(), 1, kCount, 12345.0f, other.data()});
   Print("rope", y);
-  constexpr int kHeadDim = 50, kTokens = 20;
+  constexpr int kHeadDim = 5, kPages = 6, kTokens = kPages * kKvPageTokens;
   for (int format = 0; format < kKvFormatCount; ++format) {
     const KvFormat kv_format = static_cast<KvFormat>(format);
-    const int64_t row_bytes = KvRowBytes(kv_format, kHeadDim);
-    std::vector<unsigned char> key_rows(kTokens * row_bytes), value_rows(kTokens * row_bytes);
-    for (int t = 0; t < kTokens; ++t) {
-      StoreKvRow(kv_format, &x[t * kHeadDim], kHeadDim, &key_rows[t * row_bytes]);
-      StoreKvRow(kv_format, &other[t * kHeadDim], kHeadDim, &value_rows[t * row_bytes]);
+    const int64_t row_bytes = KvRowBytes(kv_format, kHeadDim), part = kKvPageTokens * row_bytes;
+    std::vector<unsigned char> kept(kPages * 2 * part), row(row_bytes);
+    const unsigned char* pages[kPages];
+    for (int page = 0; page < kPages; ++page) {
+      unsigned char* const at = kept.data() + page * 2 * part;
+      pages[page] = at;
+      for (int slot = 0; slot < kKvPageTokens; ++slot) {
+        const int first = (page * kKvPageTokens + slot) * kHeadDim;
+        StoreKvRow(kv_format, &x[first], kHeadDim, row.data());
+        PlaceKvKey(kv_format, row.data(), kHeadDim, kKvPageTokens, slot, at);
+        StoreKvRow(kv_format, &other[first], kHeadDim, at + part + slot * row_bytes);
+      }
     }
-    const void *keys = key_rows.data(), *values = value_rows.data();
     std::vector<float> scores(kTokens), output(kHeadDim);
-    kScalarKernels.attention[format]({other.data(), output.data(), &keys, &values, 0, KvRowElements(kv_format, kHeadDim), kTokens,
-                                      kTokens, kHeadDim, 0.1f, scores.data()});
+    kScalarKernels.attention[format]({.query = other.data(),
+                                      .output = output.data(),
+                                      .token_stride = kHeadDim,
+                                      .heads = 1,
+                                      .first_row = 0,
+                                      .rows = 1,
+                                      .pages = pages,
+                                      .keys = 0,
+                                      .values = part,
+                                      .page_tokens = kKvPageTokens,
+                                      .length = kTokens,
+                                      .head_dim = kHeadDim,
+                                      .scale = 0.1f,
+                                      .scores = scores.data(),
+                                      .score_stride = kTokens});
     Print("attention", output);
   }
 }

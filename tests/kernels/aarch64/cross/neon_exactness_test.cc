@@ -317,39 +317,78 @@ TEST_P(NeonExactness, RopeAngles) {
   }
 }
 
+// Keys before values and the other way round, so that each ends where memory ends. Rows of three heads a token.
 TEST_P(NeonExactness, Attention) {
-  constexpr int kPageTokens = 7, kPages = 5, kKvHeads = 2;
+  constexpr int kHeads = 3, kTokens = 4, kPageTokens = 16;
   for (int head_dim : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 20, 33, 48, 63, 64, 72, 96, 128, 130}) {
-    // A page each, the second head's last row at the end of memory.
-    std::vector<std::unique_ptr<GuardedFloats>> pages;
-    std::vector<const void*> key_pages[kKvFormatCount], value_pages[kKvFormatCount];
-    for (int page = 0; page < 2 * kPages; ++page) {
-      const int rows = kPageTokens * kKvHeads;
-      const std::vector<float> numbers = page == 6 ? Awkward(rows * head_dim, page) : Gaussian(rows * head_dim, page);
-      for (int format = 0; format < kKvFormatCount; ++format) {
-        const int64_t row_bytes = KvRowBytes(static_cast<KvFormat>(format), head_dim);
-        const size_t floats = (rows * row_bytes + sizeof(float) - 1) / sizeof(float);
-        const size_t before = floats * sizeof(float) - rows * row_bytes;
-        pages.push_back(std::make_unique<GuardedFloats>(std::vector<float>(floats)));
-        unsigned char* const first = reinterpret_cast<unsigned char*>(pages.back()->data()) + before;
-        for (int row = 0; row < rows; ++row) {
-          StoreKvRow(static_cast<KvFormat>(format), &numbers[row * head_dim], head_dim, first + row * row_bytes);
+    for (int format = 0; format < kKvFormatCount; ++format) {
+      const KvFormat kv_format = static_cast<KvFormat>(format);
+      const int64_t row_bytes = KvRowBytes(kv_format, head_dim), part = kPageTokens * row_bytes;
+      // The second of three pages has infinities and the like.
+      const int pages = head_dim == 20 ? 17 : 3;
+      for (const bool keys_first : {true, false}) {
+        const int64_t keys_at = keys_first ? 0 : part, values_at = part - keys_at;
+        std::vector<std::unique_ptr<Guarded<unsigned char>>> kept;
+        std::vector<const unsigned char*> where;
+        std::vector<unsigned char> row(row_bytes);
+        for (int page = 0; page < pages; ++page) {
+          kept.push_back(std::make_unique<Guarded<unsigned char>>(2 * part));
+          where.push_back(kept.back()->data());
+          const int count = 2 * kPageTokens * head_dim;
+          const std::vector<float> numbers = page == 1 ? Awkward(count, page) : Gaussian(count, page);
+          for (int slot = 0; slot < kPageTokens; ++slot) {
+            StoreKvRow(kv_format, &numbers[slot * head_dim], head_dim, row.data());
+            PlaceKvKey(kv_format, row.data(), head_dim, kPageTokens, slot, kept.back()->data() + keys_at);
+            StoreKvRow(kv_format, &numbers[(kPageTokens + slot) * head_dim], head_dim,
+                       kept.back()->data() + values_at + slot * row_bytes);
+          }
         }
-        (page % 2 == 0 ? key_pages : value_pages)[format].push_back(first);
+        GuardedFloats query(Gaussian(kTokens * kHeads * head_dim, 8));
+        for (const int length : {1, 2, 7, 12, 13, 16, 17, 30, 44, 250, 255, 268}) {
+          if (length + kTokens - 1 > pages * kPageTokens) continue;
+          for (const auto& [first_row, rows] : {std::pair{0, 1}, {1, 4}, {0, 12}, {2, 7}}) {
+            const int stride = (length + kTokens - 1 + 15) / 16 * 16;
+            GuardedFloats expected_scores(rows * stride), found_scores(rows * stride);
+            Compare(std::vector<float>(kTokens * kHeads * head_dim), [&](const KernelTable& table, float* output) {
+              table.attention[format]({.query = query.data(),
+                                       .output = output,
+                                       .token_stride = kHeads * head_dim,
+                                       .heads = kHeads,
+                                       .first_row = first_row,
+                                       .rows = rows,
+                                       .pages = where.data(),
+                                       .keys = keys_at,
+                                       .values = values_at,
+                                       .page_tokens = kPageTokens,
+                                       .length = length,
+                                       .head_dim = head_dim,
+                                       .scale = 0.3f,
+                                       .scores = (&table == &kernels_ ? found_scores : expected_scores).data(),
+                                       .score_stride = stride});
+            });
+            for (int i = 0; i < rows; ++i) {
+              const auto seen = [&](const GuardedFloats& scores) {
+                return scores.span().subspan(i * stride, length + (first_row + i) / kHeads);
+              };
+              EXPECT_TRUE(SameBits(seen(found_scores), seen(expected_scores))) << head_dim << " length " << length;
+            }
+          }
+        }
       }
     }
-    GuardedFloats query(Gaussian(head_dim, 8));
-    for (int length = 1; length <= kPages * kPageTokens; length += length < 22 ? 1 : 5) {
-      for (int format = 0; format < kKvFormatCount; ++format) {
-        GuardedFloats expected_scores(length), found_scores(length);
-        const auto operation = [&](const KernelTable& table, float* output) {
-          float* scores = (&table == &kernels_ ? found_scores : expected_scores).data();
-          const int64_t row = KvRowElements(static_cast<KvFormat>(format), head_dim);
-          table.attention[format]({query.data(), output, key_pages[format].data(), value_pages[format].data(), row,
-                                   kKvHeads * row, kPageTokens, length, head_dim, 0.3f, scores});
-        };
-        Compare(std::vector<float>(head_dim), operation);
-        EXPECT_TRUE(SameBits(found_scores.span(), expected_scores.span())) << head_dim << " length " << length;
+  }
+}
+
+TEST_P(NeonExactness, StoreKvRow) {
+  for (int head_dim : {1, 2, 3, 4, 5, 8, 15, 31, 32, 33, 64, 130}) {
+    for (int format = 0; format < kKvFormatCount; ++format) {
+      for (int seed = 0; seed < 5; ++seed) {
+        GuardedFloats numbers(seed == 0 ? Gaussian(head_dim, 1) : Awkward(head_dim, seed));
+        const int64_t row_bytes = KvRowBytes(static_cast<KvFormat>(format), head_dim);
+        Guarded<unsigned char> found(row_bytes), expected(row_bytes);
+        kernels_.store_kv_row[format](numbers.data(), head_dim, found.data());
+        kScalarKernels.store_kv_row[format](numbers.data(), head_dim, expected.data());
+        EXPECT_EQ(std::memcmp(found.data(), expected.data(), row_bytes), 0) << head_dim << " " << format;
       }
     }
   }

@@ -1,0 +1,153 @@
+#include "core/kernels/cpu_attention.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "core/base/check.h"
+#include "core/quant/format.h"
+
+namespace moed {
+namespace {
+
+constexpr int64_t kLeastWork = 8192;            // multiply-adds or elements worth waking another thread for
+constexpr int kScoresTogether = 16;             // a row's scores take a multiple of this many floats
+constexpr int kFewestRows = 6;                  // whose scores have room whatever their length
+constexpr int64_t kScratchOfThread = 24 << 10;  // floats: as many rows up to kAttentionRows as fit in
+
+int64_t ScoreStride(int length) { return CeilDiv(length, kScoresTogether) * kScoresTogether; }
+
+// Where the heads of a page begin, in bytes: the keys of each, then the values of each.
+struct PageLayout {
+  explicit PageLayout(const AttentionShape& shape)
+      : row_bytes(KvRowBytes(shape.kv_format, shape.head_dim)),
+        head_bytes(shape.page_tokens * row_bytes),
+        kv_heads(shape.kv_heads) {
+    MOED_CHECK(shape.page_tokens == 16 || shape.page_tokens == 32 || shape.page_tokens == 64);
+    MOED_CHECK(shape.head_dim <= kMostHeadDim);
+  }
+  int64_t keys(int head) const { return head * head_bytes; }
+  int64_t values(int head) const { return (kv_heads + head) * head_bytes; }
+  int64_t row_bytes, head_bytes;
+  int kv_heads;
+};
+
+// A range of the rows of one run that share a kv head. Row r is head r % group of token r / group.
+struct RowRange {
+  const KvRun* run;
+  int64_t first_token;  // of the run, among all
+  int kv_head, first_row, rows;
+};
+
+// All ranges of all runs: run after run, kv head after kv head, so that the keys and values of one stay near the processor.
+class RowRanges {
+ public:
+  RowRanges(const AttentionShape& shape, std::span<const KvRun> runs, int most)
+      : kv_heads_(shape.kv_heads), group_(shape.heads / shape.kv_heads), runs_(runs), most_(most) {}
+
+  int count() const {
+    int count = 0;
+    for (const KvRun& run : runs_) count += kv_heads_ * RangesOf(run);
+    return count;
+  }
+  RowRange operator[](int index) const {
+    const KvRun* run = runs_.data();
+    int64_t first_token = 0;
+    for (; index >= kv_heads_ * RangesOf(*run); ++run) index -= kv_heads_ * RangesOf(*run), first_token += run->tokens;
+    const int ranges = RangesOf(*run);
+    const auto begin = [&](int64_t range) { return static_cast<int>(range * RowsOf(*run) / ranges); };
+    const int range = index % ranges;
+    return {run, first_token, index / ranges, begin(range), begin(range + 1) - begin(range)};
+  }
+
+ private:
+  int RowsOf(const KvRun& run) const { return run.tokens * group_; }
+  int RangesOf(const KvRun& run) const { return static_cast<int>(CeilDiv(RowsOf(run), most_)); }
+
+  int kv_heads_, group_;
+  std::span<const KvRun> runs_;
+  int most_;  // rows of a range
+};
+
+}  // namespace
+
+// The row of a key is made beside its page, then spread over it.
+void StoreKvOnCpu(const KernelTable& kernels, Executor& executor, const AttentionShape& shape, std::span<const KvRun> runs,
+                  const float* keys, const float* values) {
+  const PageLayout layout(shape);
+  const KvFormat format = shape.kv_format;
+  const auto store_row = kernels.store_kv_row[static_cast<int>(format)];
+  const auto store = [&](const KvRun& run, int64_t first_token, int head) {
+    alignas(64) std::byte key[kMostHeadDim * sizeof(float)];
+    for (int i = 0; i < run.tokens; ++i) {
+      const int64_t from = ((first_token + i) * shape.kv_heads + head) * shape.head_dim;
+      std::byte* const page = run.pages[(run.position + i) / shape.page_tokens];
+      const int slot = (run.position + i) % shape.page_tokens;
+      store_row(keys + from, shape.head_dim, key);
+      PlaceKvKey(format, key, shape.head_dim, shape.page_tokens, slot, page + layout.keys(head));
+      store_row(values + from, shape.head_dim, page + layout.values(head) + slot * layout.row_bytes);
+    }
+  };
+  int64_t tokens = 0;
+  for (const KvRun& run : runs) tokens += run.tokens;
+  const int64_t elements = std::max<int64_t>(2 * tokens * shape.head_dim, 1);
+  executor.ParallelFor(shape.kv_heads, static_cast<int>(CeilDiv(kLeastWork, elements)), [&](int begin, int end) {
+    int64_t first_token = 0;
+    for (const KvRun& run : runs) {
+      for (int head = begin; head < end; ++head) store(run, first_token, head);
+      first_token += run.tokens;
+    }
+  });
+}
+
+// Each iteration of the loop owns a slice of `scores` and takes ranges of rows until none is left.
+void AttentionOnCpu(const KernelTable& kernels, Executor& executor, const AttentionShape& shape, std::span<const KvRun> runs,
+                    const float* query, float* output, std::span<float> scores) {
+  const PageLayout layout(shape);
+  int longest = 0;
+  int64_t work = 0;
+  for (const KvRun& run : runs) {
+    longest = std::max(longest, run.position + run.tokens);
+    work += int64_t{2} * run.tokens * (run.position + run.tokens) * shape.heads * shape.head_dim;
+  }
+  if (work == 0) return;
+  const int slices = static_cast<int>(std::min<int64_t>(executor.threads(), CeilDiv(work, kLeastWork)));
+  const int64_t slice = static_cast<int64_t>(scores.size()) / slices;
+  int most = static_cast<int>(std::min<int64_t>(kAttentionRows, slice / ScoreStride(longest)));
+  MOED_CHECK(most >= 1);
+  while (most > 1 && RowRanges(shape, runs, most).count() < slices) most = (most + 1) / 2;
+
+  const RowRanges ranges(shape, runs, most);
+  const int count = ranges.count();
+  const int group = shape.heads / shape.kv_heads;
+  const int64_t token_stride = int64_t{shape.heads} * shape.head_dim;
+  std::atomic<int> next{0};
+  executor.ParallelFor(slices, 1, [&](int begin, int) {
+    for (int index; (index = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
+      const RowRange range = ranges[index];
+      const int64_t first = range.first_token * token_stride + int64_t{range.kv_head} * group * shape.head_dim;
+      kernels.attention[static_cast<int>(shape.kv_format)](
+          {.query = query + first,
+           .output = output + first,
+           .token_stride = token_stride,
+           .heads = group,
+           .first_row = range.first_row,
+           .rows = range.rows,
+           .pages = reinterpret_cast<const unsigned char* const*>(range.run->pages.data()),
+           .keys = layout.keys(range.kv_head),
+           .values = layout.values(range.kv_head),
+           .page_tokens = shape.page_tokens,
+           .length = range.run->position + 1,
+           .head_dim = shape.head_dim,
+           .scale = shape.scale,
+           .scores = scores.data() + begin * slice,
+           .score_stride = ScoreStride(longest)});
+    }
+  });
+}
+
+size_t ComputeBackend::AttentionScratchFloats(int threads, int longest) {
+  const int64_t row = ScoreStride(longest);
+  return threads * std::clamp(kScratchOfThread, kFewestRows * row, kAttentionRows * row);
+}
+
+}  // namespace moed
