@@ -64,7 +64,7 @@ absl::Status ProviderBuilder::LoadLearned(PresetParts& parts) const {
   if (config_.learned_state.empty() || access(config_.learned_state.c_str(), F_OK) != 0) return absl::OkStatus();
   const absl::StatusOr<LearnedTaken> taken = TakeLearned(LearnedStateFile(), *parts.policy, *parts.predictor);
   if (absl::IsOutOfRange(taken.status())) {
-    spdlog::warn("--learned-state: {}; learning starts anew", taken.status().message());
+    spdlog::warn("--learned-state: {}; learning starts anew", StrCat(taken.status().message()));
     return absl::OkStatus();
   }
   MOED_RETURN_IF_ERROR(Annotate(taken.status(), "--learned-state"));
