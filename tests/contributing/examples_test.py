@@ -1,0 +1,178 @@
+"""Does what CONTRIBUTING.md says: applies the examples of each section to the sources, compiles what they touch, runs the result.
+
+A block of code names its file. A block for a file that is not there is that file. Otherwise "after: LINE" inserts it behind that line, and
+"replace: TEXT" puts it in the place of that text. The build folder's own commands compile and link, in front of its libraries.
+"""
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+from dataclasses import dataclass
+from pathlib import Path
+
+BLOCK = re.compile(r"^```cpp (?P<file>\S+)(?: (?P<how>after|replace): (?P<anchor>[^\n]*))?\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+arguments: argparse.Namespace
+
+
+@dataclass
+class Example:
+    file: str
+    how: str | None
+    anchor: str | None
+    code: str
+
+
+def examples_of(title: str) -> list[Example]:
+    text = (arguments.source / "CONTRIBUTING.md").read_text()
+    section = text.split(f"\n## {title}\n")[1].split("\n## ")[0]
+    return [Example(m["file"], m["how"], m["anchor"], m["code"]) for m in BLOCK.finditer(section)]
+
+
+def applied(example: Example, text: str) -> str:
+    assert example.anchor is not None
+    if text.count(example.anchor) != 1:
+        raise AssertionError(f"{example.file} has {text.count(example.anchor)} times: {example.anchor}")
+    if example.how == "replace":
+        return text.replace(example.anchor, example.code.rstrip("\n"))
+    head, tail = text.split(example.anchor)
+    rest_of_line, _, tail = tail.partition("\n")
+    return f"{head}{example.anchor}{rest_of_line}\n{example.code}{tail}"
+
+
+class Tree:
+    """The files that examples change or add, and programs built with them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.files: set[str] = set()
+
+    def apply(self, title: str) -> None:
+        for example in examples_of(title):
+            here = self.folder / example.file
+            there = arguments.source / example.file
+            here.parent.mkdir(parents=True, exist_ok=True)
+            if example.how is None:
+                assert not there.exists(), f"{example.file} is there already"
+                here.write_text(example.code)
+            else:
+                here.write_text(applied(example, (here if here.exists() else there).read_text()))
+            self.files.add(example.file)
+
+    def build(self, target: str) -> Path:
+        """The path of `target` with the examples in it."""
+        compiles, link = commands_of(target)
+        objects = [self.compile(file, compiles) for file in sorted(self.sources(compiles))]
+        program = self.folder / Path(target).name
+        link = re.sub(r" -o \S+", f" -o {program} {' '.join(map(str, objects))}", link, count=1)
+        run(link)
+        return program
+
+    def sources(self, compiles: dict[str, str]) -> set[str]:
+        """What has to be compiled: changed and added sources, and those that include a changed header."""
+        changed_headers = {file for file in self.files if file.endswith(".h") and (arguments.source / file).exists()}
+        touched = {file for file in compiles if changed_headers & dependencies(compiles[file])}
+        return touched | {file for file in self.files if file.endswith(".cc")}
+
+    def compile(self, file: str, compiles: dict[str, str]) -> Path:
+        nearest = file if file in compiles else min(c for c in compiles if Path(c).parent == Path(file).parent)
+        target = self.folder / (file.replace("/", "_") + ".o")
+        here = self.folder / file
+        if not here.exists():
+            here.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(arguments.source / file, here)
+        command = re.sub(r" -o \S+", f" -o {target}", compiles[nearest])
+        command = re.sub(r" -M[DFT]( \S+\.d| \S+\.o)?", "", command)
+        command = re.sub(r" -c \S+", f" -c {here}", command)
+        run(command.replace(" -I", f" -I{self.folder} -I", 1))
+        return target
+
+
+def run(command: str) -> None:
+    done = subprocess.run(command, shell=True, cwd=arguments.build, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}\n{done.stderr}"
+
+
+def ninja(*words: str) -> list[str]:
+    return subprocess.run(["ninja", "-t", *words], cwd=arguments.build, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def commands_of(target: str) -> tuple[dict[str, str], str]:
+    """The commands that compile the project's sources of `target`, by source, and the one that links it."""
+    compiles = {}
+    lines = ninja("commands", target)
+    for line in lines:
+        source = re.search(r" -c (\S+)", line)
+        if source and Path(source[1]).is_relative_to(arguments.source):
+            compiles[str(Path(source[1]).relative_to(arguments.source))] = line
+    return compiles, lines[-1]
+
+
+def dependencies(command: str) -> set[str]:
+    """Headers of the project that the source of a compile command includes."""
+    target = re.search(r" -o (\S+)", command)
+    assert target is not None
+    found = set()
+    for line in ninja("deps", target[1])[1:]:
+        path = (arguments.build / line.strip()).resolve()
+        if path.is_relative_to(arguments.source):
+            found.add(str(path.relative_to(arguments.source)))
+    return found
+
+
+class Examples(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.tree = Tree(Path(folder.name))
+
+    def output(self, *command: object) -> str:
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def replay(self, *options: str) -> str:
+        trace = arguments.source / "tests/replay/data"
+        common = ("--trace-dir", trace, "--limit-tokens", "40", "--budget", "0.25", "--json")
+        return self.output(self.tree.build("bin/moe-bench"), "replay", *common, *options)
+
+    def test_parts_and_presets(self) -> None:
+        for title in ("Add a policy", "Add a predictor", "Add a preset", "Add a flag"):
+            self.tree.apply(title)
+        moed = self.tree.build("bin/moed")
+        listed = self.output(moed, "--list")
+        for name in ("newest", "same-numbers", "frequent"):
+            self.assertIn(name, listed)
+        self.assertIn("--largest-prompt", self.output(moed, "--help"))
+
+    def test_a_policy_is_measured(self) -> None:
+        self.tree.apply("Add a policy")
+        rows = json.loads(self.replay("--policy", "newest"))
+        self.assertIn("newest", json.dumps(rows))
+
+    def test_a_family_is_packed(self) -> None:
+        self.tree.apply("Add a model family")
+        checkpoint = self.tree.folder / "lark"
+        shutil.copytree(arguments.source / "tests/model/data/olmoe", checkpoint)
+        config = json.loads((checkpoint / "config.json").read_text())
+        config["model_type"] = "lark"
+        (checkpoint / "config.json").write_text(json.dumps(config))
+        self.output(self.tree.build("bin/moed-pack"), checkpoint, self.tree.folder / "lark.moed", "--dry-run")
+
+    def test_a_metric_is_compiled(self) -> None:
+        self.tree.apply("Add a metric")
+        compiles, _ = commands_of("bin/moed")
+        compiled = self.tree.compile("server/metrics/process_metrics.cc", compiles)
+        self.assertIn(b"process_file_descriptors_left", compiled.read_bytes())
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--source", type=Path, required=True)
+    parser.add_argument("--build", type=Path, required=True)
+    arguments, rest = parser.parse_known_args()
+    unittest.main(argv=["examples_test", *rest], verbosity=0)
