@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Holds the documents against three rules: sentences of at most 30 words, links that lead somewhere, paths that exist.
+"""Holds the documents against these rules: sentences of at most 30 words, links that lead somewhere, paths that exist, a README in every folder
+with many files (tests/README.md speaks for all of tests/).
 
 Tables, indented commands and headings are no sentences; words in parentheses do not count.
 """
@@ -7,10 +8,13 @@ Tables, indented commands and headings are no sentences; words in parentheses do
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 MOST_WORDS = 30
+MOST_FILES = 8  # of a folder without a README
+MOST_LINES = 10  # of such a README
 ROOT = Path(__file__).resolve().parent.parent
 # What a path in backticks begins with, when it names a file of the repository.
 FOLDERS = ("core/", "server/", "client/", "tools/", "bench/", "tests/", "proto/", "deploy/", "docs/", "models/", "cmake/", ".ci/")
@@ -70,9 +74,20 @@ def complaints(path: Path, known: set[str]) -> Iterator[str]:
             yield f"{name}: `{quoted}` is not in the repository"
 
 
+def unexplained(known: set[str]) -> Iterator[str]:
+    folders = Counter(str(Path(file).parent) for file in known if not file.endswith("README.md"))
+    for folder, files in sorted(folders.items()):
+        readme = ROOT / ("tests" if folder.startswith("tests/") else folder) / "README.md"
+        if files > MOST_FILES and not readme.exists():
+            yield f"{folder}: {files} files and no README.md that says what they are and who may call them"
+        elif files > MOST_FILES and folder.startswith(("core", "server", "bench/", "tools")) and len(readme.read_text().splitlines()) > MOST_LINES:
+            yield f"{folder}/README.md: at most {MOST_LINES} lines"
+
+
 def main() -> int:
     files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     found = [text for file in files if file.endswith(".md") for text in complaints(ROOT / file, set(files))]
+    found += unexplained(set(files))
     print("\n".join(found), end="\n" if found else "")
     return 1 if found else 0
 
