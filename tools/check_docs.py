@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Holds the documents against these rules: sentences of at most 30 words, links that lead somewhere, paths that exist, a README in every folder
-with many files (tests/README.md speaks for all of tests/).
+"""Holds the documents against these rules: sentences of at most 30 words, links that lead somewhere, paths that exist.
+
+Every folder with many files has a README; tests/README.md speaks for all of tests/.
 
 Tables, indented commands and headings are no sentences; words in parentheses do not count.
 """
@@ -80,7 +81,11 @@ def unexplained(known: set[str]) -> Iterator[str]:
         readme = ROOT / ("tests" if folder.startswith("tests/") else folder) / "README.md"
         if files > MOST_FILES and not readme.exists():
             yield f"{folder}: {files} files and no README.md that says what they are and who may call them"
-        elif files > MOST_FILES and folder.startswith(("core", "server", "bench/", "tools")) and len(readme.read_text().splitlines()) > MOST_LINES:
+        elif (
+            files > MOST_FILES
+            and folder.startswith(("core", "server", "bench/", "tools"))
+            and len(readme.read_text().splitlines()) > MOST_LINES
+        ):
             yield f"{folder}/README.md: at most {MOST_LINES} lines"
 
 

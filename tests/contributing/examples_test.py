@@ -1,7 +1,8 @@
 """Does what CONTRIBUTING.md says: applies the examples of each section to the sources, compiles what they touch, runs the result.
 
-A block of code names its file. A block for a file that is not there is that file. Otherwise "after: LINE" inserts it behind that line, and
-"replace: TEXT" puts it in the place of that text. The build folder's own commands compile and link, in front of its libraries.
+A block of code names its file. A block for a file that is not there is that file. Otherwise "after: LINE" inserts it behind
+that line, and "replace: TEXT" puts it in the place of that text. The build folder's own commands compile and link, in front of
+its libraries.
 """
 
 import argparse
@@ -14,7 +15,10 @@ import unittest
 from dataclasses import dataclass
 from pathlib import Path
 
-BLOCK = re.compile(r"^```cpp (?P<file>\S+)(?: (?P<how>after|replace): (?P<anchor>[^\n]*))?\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(
+    r"^```cpp (?P<file>\S+)(?: (?P<how>after|replace): (?P<anchor>[^\n]*))?\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
+)
 
 arguments: argparse.Namespace
 
@@ -28,7 +32,7 @@ class Example:
 
 
 def examples_of(title: str) -> list[Example]:
-    text = (arguments.source / "CONTRIBUTING.md").read_text()
+    text = (ROOT / "CONTRIBUTING.md").read_text()
     section = text.split(f"\n## {title}\n")[1].split("\n## ")[0]
     return [Example(m["file"], m["how"], m["anchor"], m["code"]) for m in BLOCK.finditer(section)]
 
@@ -54,7 +58,7 @@ class Tree:
     def apply(self, title: str) -> None:
         for example in examples_of(title):
             here = self.folder / example.file
-            there = arguments.source / example.file
+            there = ROOT / example.file
             here.parent.mkdir(parents=True, exist_ok=True)
             if example.how is None:
                 assert not there.exists(), f"{example.file} is there already"
@@ -74,7 +78,7 @@ class Tree:
 
     def sources(self, compiles: dict[str, str]) -> set[str]:
         """What has to be compiled: changed and added sources, and those that include a changed header."""
-        changed_headers = {file for file in self.files if file.endswith(".h") and (arguments.source / file).exists()}
+        changed_headers = {file for file in self.files if file.endswith(".h") and (ROOT / file).exists()}
         touched = {file for file in compiles if changed_headers & dependencies(compiles[file])}
         return touched | {file for file in self.files if file.endswith(".cc")}
 
@@ -84,7 +88,7 @@ class Tree:
         here = self.folder / file
         if not here.exists():
             here.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(arguments.source / file, here)
+            shutil.copy(ROOT / file, here)
         command = re.sub(r" -o \S+", f" -o {target}", compiles[nearest])
         command = re.sub(r" -M[DFT]( \S+\.d| \S+\.o)?", "", command)
         command = re.sub(r" -c \S+", f" -c {here}", command)
@@ -98,7 +102,9 @@ def run(command: str) -> None:
 
 
 def ninja(*words: str) -> list[str]:
-    return subprocess.run(["ninja", "-t", *words], cwd=arguments.build, capture_output=True, text=True, check=True).stdout.splitlines()
+    return subprocess.run(
+        ["ninja", "-t", *words], cwd=arguments.build, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
 
 
 def commands_of(target: str) -> tuple[dict[str, str], str]:
@@ -107,8 +113,8 @@ def commands_of(target: str) -> tuple[dict[str, str], str]:
     lines = ninja("commands", target)
     for line in lines:
         source = re.search(r" -c (\S+)", line)
-        if source and Path(source[1]).is_relative_to(arguments.source):
-            compiles[str(Path(source[1]).relative_to(arguments.source))] = line
+        if source and Path(source[1]).is_relative_to(ROOT):
+            compiles[str(Path(source[1]).relative_to(ROOT))] = line
     return compiles, lines[-1]
 
 
@@ -119,8 +125,8 @@ def dependencies(command: str) -> set[str]:
     found = set()
     for line in ninja("deps", target[1])[1:]:
         path = (arguments.build / line.strip()).resolve()
-        if path.is_relative_to(arguments.source):
-            found.add(str(path.relative_to(arguments.source)))
+        if path.is_relative_to(ROOT):
+            found.add(str(path.relative_to(ROOT)))
     return found
 
 
@@ -136,7 +142,7 @@ class Examples(unittest.TestCase):
         return done.stdout
 
     def replay(self, *options: str) -> str:
-        trace = arguments.source / "tests/replay/data"
+        trace = ROOT / "tests/replay/data"
         common = ("--trace-dir", trace, "--limit-tokens", "40", "--budget", "0.25", "--json")
         return self.output(self.tree.build("bin/moe-bench"), "replay", *common, *options)
 
@@ -157,7 +163,7 @@ class Examples(unittest.TestCase):
     def test_a_family_is_packed(self) -> None:
         self.tree.apply("Add a model family")
         checkpoint = self.tree.folder / "lark"
-        shutil.copytree(arguments.source / "tests/model/data/olmoe", checkpoint)
+        shutil.copytree(ROOT / "tests/model/data/olmoe", checkpoint)
         config = json.loads((checkpoint / "config.json").read_text())
         config["model_type"] = "lark"
         (checkpoint / "config.json").write_text(json.dumps(config))
@@ -172,7 +178,6 @@ class Examples(unittest.TestCase):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--source", type=Path, required=True)
-    parser.add_argument("--build", type=Path, required=True)
+    parser.add_argument("--build", type=Path, default=ROOT / "build/release")
     arguments, rest = parser.parse_known_args()
     unittest.main(argv=["examples_test", *rest], verbosity=0)
