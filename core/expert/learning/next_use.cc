@@ -290,7 +290,7 @@ size_t NextUse::BytesWithoutTable(const ExpertModelShape& context) {
   const auto experts = static_cast<size_t>(context.experts_per_layer);
   const size_t per_expert = kFeatures + 5;
   return context.experts() * per_expert * sizeof(float) + context.moe_layers.size() * (sizeof(Weights) + sizeof(float)) +
-         experts * (kFeatures + 6) * sizeof(float) + TokenTable::LeastBytes(context.experts());
+         experts * (kFeatures + 8) * sizeof(float) + TokenTable::LeastBytes(context.experts());
 }
 
 }  // namespace moed
