@@ -6,7 +6,7 @@
 
 namespace moed {
 
-std::string SourcePath(std::string_view inside);    // of the repository: "models/tales-qwen"; "" is its root
+std::string SourcePath(std::string_view inside);     // of the repository: "models/tales-qwen"; "" is its root
 std::string BuiltProgram(std::string_view program);  // "moed-pack"
 
 }  // namespace moed

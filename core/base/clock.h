@@ -25,8 +25,6 @@ class FakeClock final : public Clock {
   std::atomic<int64_t> now_{0};
 };
 
-inline double SecondsBetween(int64_t from_nanos, int64_t to_nanos) {
-  return static_cast<double>(to_nanos - from_nanos) * 1e-9;
-}
+inline double SecondsBetween(int64_t from_nanos, int64_t to_nanos) { return static_cast<double>(to_nanos - from_nanos) * 1e-9; }
 
 }  // namespace moed

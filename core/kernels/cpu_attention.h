@@ -1,4 +1,5 @@
-// Keys, values and attention on processors: cuts the operations into calls of a kernel table. See ComputeBackend for the contracts.
+// Keys, values and attention on processors: cuts the operations into calls of a kernel table. See ComputeBackend for the
+// contracts.
 #pragma once
 
 #include <span>
