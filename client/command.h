@@ -71,6 +71,5 @@ inline constexpr const char* kFidelityHelp =
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path);
 std::string FinishName(moe::v1::FinishReason reason);      // "stop", "stop_string", "length", "time_limit"
 std::string LossText(const moe::v1::RequestStats& stats);  // "exact", or what was lowered, skipped and masked
-std::string BytesText(double bytes);                       // "7.5 MiB"
 
 }  // namespace moed

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/command.h"
+#include "core/base/byte_size.h"
 #include "core/base/status.h"
 
 namespace moed {
@@ -74,8 +75,8 @@ void PrintSummary(const moe::v1::Finish& finish) {
                "read, %.3f s stalled | %s\n",
                FinishName(finish.reason()).c_str(), finish.usage().prompt_tokens(), finish.usage().completion_tokens(),
                s.ttft_seconds(), s.tpot_seconds() * 1e3, s.tpot_seconds() > 0 ? 1 / s.tpot_seconds() : 0.0,
-               lookups > 0 ? 100.0 * static_cast<double>(s.expert_hits()) / lookups : 0.0,
-               BytesText(static_cast<double>(s.bytes_read())).c_str(), s.stall_seconds(), LossText(s).c_str());
+               lookups > 0 ? 100.0 * static_cast<double>(s.expert_hits()) / lookups : 0.0, FormatBytes(s.bytes_read()).c_str(),
+               s.stall_seconds(), LossText(s).c_str());
 }
 
 absl::StatusOr<moe::v1::GenerateRequest> MakeRequest(const Flags& flags) {

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "client/command.h"
+#include "core/base/byte_size.h"
 #include "core/base/status.h"
 
 namespace moed {
@@ -46,19 +47,17 @@ absl::Status RunInfo(const InfoFlags& flags, CommandContext& context) {
   std::printf("  preset %s: policy %s, predictor %s, fidelity rule %s, router mask %s, %s; requests are served %s by default\n",
               server.preset().c_str(), server.policy().c_str(), server.predictor().c_str(), server.fidelity_rule().c_str(),
               server.router_mask().c_str(), CacheText(server), server.fidelity().c_str());
-  std::printf("  %d sessions at once, %d may wait; keys and values kept as %s\n", server.max_sessions(), server.queue_capacity(),
+  std::printf("  %d requests at once, %d may wait; keys and values kept as %s\n", server.max_sessions(), server.queue_capacity(),
               server.kv_format().c_str());
-  std::printf("  memory budget %s:", BytesText(static_cast<double>(server.memory_budget_bytes())).c_str());
-  for (const auto& part : server.memory())
-    std::printf(" %s %s", part.part().c_str(), BytesText(static_cast<double>(part.bytes())).c_str());
+  std::printf("  memory budget %s:", FormatBytes(server.memory_budget_bytes()).c_str());
+  for (const auto& part : server.memory()) std::printf(" %s %s", part.part().c_str(), FormatBytes(part.bytes()).c_str());
   std::printf("\nmodel %s, %s (%s)\n", model.store_path().c_str(), model.family().c_str(), model.model_hash().c_str());
   std::printf("  %d layers (%d with experts), hidden %d, %d heads (%d kv) of %d, vocabulary %d, context %d of %d\n",
               model.layers(), model.moe_layers(), model.hidden(), model.heads(), model.kv_heads(), model.head_dim(),
               model.vocabulary(), model.max_context(), model.model_context());
   std::printf("  %d experts, %d a token, %s each as %s; %s of experts, %s of trunk (%s)\n", model.experts(), model.top_k(),
-              BytesText(static_cast<double>(model.expert_bytes())).c_str(), formats.c_str(),
-              BytesText(static_cast<double>(model.all_expert_bytes())).c_str(),
-              BytesText(static_cast<double>(model.trunk_bytes())).c_str(), model.trunk_format().c_str());
+              FormatBytes(model.expert_bytes()).c_str(), formats.c_str(), FormatBytes(model.all_expert_bytes()).c_str(),
+              FormatBytes(model.trunk_bytes()).c_str(), model.trunk_format().c_str());
   return absl::OkStatus();
 }
 
@@ -106,18 +105,15 @@ struct StatsFlags {
 
 void PrintStats(const moe::v1::Stats& s) {
   std::printf("last %.0f s    hit ratio %5.1f %%   read %s/s   %.1f tokens/s   TPOT %.2f ms\n", s.window_seconds(),
-              100 * s.hit_ratio(), BytesText(s.read_bytes_per_second()).c_str(), s.tokens_per_second(),
+              100 * s.hit_ratio(), FormatBytes(static_cast<uint64_t>(s.read_bytes_per_second())).c_str(), s.tokens_per_second(),
               1e3 * s.mean_tpot_seconds());
   std::printf("now          running %d   waiting %d   sessions %d   cache %s of %s   resident %s of budget %s\n", s.running(),
-              s.waiting(), s.sessions(), BytesText(static_cast<double>(s.cache_bytes())).c_str(),
-              BytesText(static_cast<double>(s.cache_capacity_bytes())).c_str(),
-              BytesText(static_cast<double>(s.resident_set_bytes())).c_str(),
-              BytesText(static_cast<double>(s.memory_budget_bytes())).c_str());
+              s.waiting(), s.sessions(), FormatBytes(s.cache_bytes()).c_str(), FormatBytes(s.cache_capacity_bytes()).c_str(),
+              FormatBytes(s.resident_set_bytes()).c_str(), FormatBytes(s.memory_budget_bytes()).c_str());
   std::printf("since start  requests %llu   prompt %llu   generated %llu   hits %llu   misses %llu   read %s   stalled %.2f s\n",
               static_cast<unsigned long long>(s.requests()), static_cast<unsigned long long>(s.prompt_tokens()),
               static_cast<unsigned long long>(s.generated_tokens()), static_cast<unsigned long long>(s.expert_hits()),
-              static_cast<unsigned long long>(s.expert_misses()), BytesText(static_cast<double>(s.bytes_read())).c_str(),
-              s.stall_seconds());
+              static_cast<unsigned long long>(s.expert_misses()), FormatBytes(s.bytes_read()).c_str(), s.stall_seconds());
 }
 
 void PrintPredictions(const moe::v1::Stats& s) {
@@ -131,7 +127,7 @@ void PrintPredictions(const moe::v1::Stats& s) {
   std::printf("predictions");
   phase("prompts", s.prefill());
   phase("answers", s.decode());
-  std::printf("   wasted %s   saved %.2f s of reading\n", BytesText(static_cast<double>(s.wasted_prefetch_bytes())).c_str(),
+  std::printf("   wasted %s   saved %.2f s of reading\n", FormatBytes(s.wasted_prefetch_bytes()).c_str(),
               s.prefetch_saved_seconds());
 }
 

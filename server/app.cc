@@ -11,7 +11,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "core/base/byte_size.h"
 #include "core/base/executor.h"
 #include "core/base/status.h"
 #include "core/base/version.h"
@@ -82,18 +83,30 @@ class App::Impl {
   absl::Status Start();
   bool RequestStop();
   absl::Status Run();
+  std::string address() const { return address_.Text(); }
 
  private:
-  absl::Status Plan();
-  absl::Status OpenServers();
-  absl::Status OpenRpcServer(std::string_view what, const Address& address, const std::vector<grpc::Service*>& services);
-  void SetServing(bool serving);
+  // The start, in this order.
+  absl::Status OpenStore();
+  absl::Status PlanMemory();
+  void DescribeServer();
+  absl::Status MakeServices();
+  absl::Status ServeMetrics();
+  absl::Status ListenForCalls();
   absl::Status LoadModel();
+  absl::Status StartEngine();
   void Publish();
 
+  // The end, in this order.
   void BeginDrain();
-  void WaitForRunning();
+  void WaitForCalls();
+  void StopEngine();
   void ShutDownServers();
+  void EndServices();
+  absl::Status WriteTrace();
+
+  absl::StatusOr<Address> ListenOn(std::string_view what, const Address& address, const std::vector<grpc::Service*>& services);
+  void SetServing(bool serving);
   bool Alive() const;
 
   const Config config_;
@@ -116,6 +129,7 @@ class App::Impl {
   std::unique_ptr<ProviderBuilder> experts_;
   std::unique_ptr<StepEngine> engine_;
   LoadedModel loaded_;
+  Address address_;  // of Inference
 
   std::unique_ptr<RequestLog> request_log_;
   std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
@@ -134,19 +148,43 @@ class App::Impl {
   std::vector<std::unique_ptr<RpcServer>> servers_ ABSL_GUARDED_BY(servers_mutex_);
 };
 
+// Who listens answers, if only that it is loading: the addresses are there before the model is.
 absl::Status App::Impl::Start() {
-  MOED_RETURN_IF_ERROR(Plan());
-  MOED_RETURN_IF_ERROR(OpenServers());
+  MOED_RETURN_IF_ERROR(OpenStore());
+  MOED_RETURN_IF_ERROR(PlanMemory());
+  DescribeServer();
+  MOED_RETURN_IF_ERROR(MakeServices());
+  MOED_RETURN_IF_ERROR(ServeMetrics());
+  MOED_RETURN_IF_ERROR(ListenForCalls());
   MOED_RETURN_IF_ERROR(LoadModel());
+  MOED_RETURN_IF_ERROR(StartEngine());
   Publish();
   return absl::OkStatus();
 }
 
-absl::Status App::Impl::Plan() {
+// What was learned is written once no request uses the experts any more; metrics are served to the end.
+absl::Status App::Impl::Run() {
+  stop_.WaitForNotification();
+  BeginDrain();
+  WaitForCalls();
+  StopEngine();
+  ShutDownServers();
+  EndServices();
+  absl::Status written = WriteTrace();
+  written.Update(experts_->Finish());
+  metrics_server_.reset();
+  spdlog::info("ended");
+  return written;
+}
+
+absl::Status App::Impl::OpenStore() {
   MOED_ASSIGN_OR_RETURN(store_, StoreReader::Open(config_.store));
   MOED_ASSIGN_OR_RETURN(spec_, SpecFromJson(store_->description().model_spec));
   MOED_ASSIGN_OR_RETURN(tokenizer_, Tokenizer::FromBlob(store_->TakeTokenizer()));
+  return absl::OkStatus();
+}
 
+absl::Status App::Impl::PlanMemory() {
   uint64_t budget = config_.memory_budget.value_or(0);
   if (!config_.memory_budget.has_value()) {
     MOED_ASSIGN_OR_RETURN(const DefaultBudget found, FindDefaultBudget());
@@ -154,18 +192,18 @@ absl::Status App::Impl::Plan() {
     spdlog::info("--memory-budget is absent: {} ({})", FormatBytes(budget), found.reason);
   }
   MOED_ASSIGN_OR_RETURN(experts_, ProviderBuilder::Choose(config_, *store_, spec_));
-  const PresetNeeds needs = experts_->Needs();
-  MOED_ASSIGN_OR_RETURN(plan_, PlanServing(config_, budget, *store_, spec_, tokenizer_->memory_bytes(), needs));
+  MOED_ASSIGN_OR_RETURN(
+      plan_, PlanServing({budget, config_, store_->description(), spec_, tokenizer_->memory_bytes(), experts_->Needs()}));
   LogTable("memory plan", plan_.memory.Table());
   spdlog::info(
-      "context of {} tokens (--max-context), {} for keys and values (--kv-budget); {} requests run (--max-sessions), {} wait "
+      "context of {} tokens (--max-context), {} for keys and values (--kv-budget); {} requests run (--max-running), {} wait "
       "(--queue-capacity), {} idle conversations are kept (--max-kept-sessions), steps of {} tokens (--prefill-chunk)",
-      plan_.memory.max_context, FormatBytes(plan_.memory.kv), plan_.engine.max_sessions, plan_.engine.queue_capacity,
+      plan_.memory.max_context, FormatBytes(plan_.memory.kv), plan_.engine.max_running, plan_.engine.queue_capacity,
       plan_.engine.max_kept_sessions, plan_.engine.max_step_tokens);
   return absl::OkStatus();
 }
 
-absl::Status App::Impl::OpenServers() {
+void App::Impl::DescribeServer() {
   info_.set_version(Version());
   info_.set_build(BuildDetails());
   info_.set_memory_budget_bytes(plan_.memory.budget);
@@ -185,13 +223,15 @@ absl::Status App::Impl::OpenServers() {
   info_.set_has_cache(preset.row->cache != CacheKind::kOneToken);
   info_.set_kv_format(kKvFormatNames[static_cast<int>(config_.kv_format)]);
   info_.set_threads(config_.threads);
-  info_.set_max_sessions(config_.max_sessions);
+  info_.set_max_sessions(config_.max_running);
   info_.set_queue_capacity(plan_.engine.queue_capacity);
+}
 
+absl::Status App::Impl::MakeServices() {
   MOED_ASSIGN_OR_RETURN(request_log_, RequestLog::Open(config_.request_log));
   workers_ = std::make_unique<PromptWorkers>(
       PromptWorkers::Options{.threads = 1,
-                             .max_jobs = static_cast<size_t>(plan_.engine.max_sessions + plan_.engine.queue_capacity),
+                             .max_jobs = static_cast<size_t>(plan_.engine.max_running + plan_.engine.queue_capacity),
                              .max_bytes = plan_.prompt_queue_bytes});
   environment_ =
       std::make_unique<CallEnvironment>(CallEnvironment{state_, *workers_, sender_, request_metrics_, *request_log_, live_,
@@ -203,33 +243,40 @@ absl::Status App::Impl::OpenServers() {
     sampler_.Sample();
     live_.CheckStalled();
   });
+  return absl::OkStatus();
+}
 
-  if (config_.metrics_listen.has_value()) {
-    MetricsServerParts parts;
-    parts.collectables = {registry_, std::make_shared<ServerMetrics>(state_, sampler_, info_),
-                          std::make_shared<ProcessMetrics>()};
-    parts.alive = [this] { return Alive(); };
-    parts.ready = [this] { return state_.ready(); };
-    MOED_ASSIGN_OR_RETURN(metrics_server_, MetricsServer::Listen(*config_.metrics_listen, std::move(parts)));
-    spdlog::info("metrics on http://{}/metrics", metrics_server_->address().Text());
-  }
+absl::Status App::Impl::ServeMetrics() {
+  if (!config_.metrics_listen.has_value()) return absl::OkStatus();
+  MetricsServerParts parts;
+  parts.collectables = {registry_, std::make_shared<ServerMetrics>(state_, sampler_, info_), std::make_shared<ProcessMetrics>()};
+  parts.alive = [this] { return Alive(); };
+  parts.ready = [this] { return state_.ready(); };
+  MOED_ASSIGN_OR_RETURN(metrics_server_, MetricsServer::Listen(*config_.metrics_listen, std::move(parts)));
+  spdlog::info("metrics on http://{}/metrics", metrics_server_->address().Text());
+  return absl::OkStatus();
+}
+
+absl::Status App::Impl::ListenForCalls() {
   quota_.Resize(kRpcMemoryBytes);
   std::vector<grpc::Service*> services = {inference_.get()};
   if (config_.control_listen.has_value()) {
-    MOED_RETURN_IF_ERROR(OpenRpcServer("control", *config_.control_listen, {control_.get()}));
+    MOED_RETURN_IF_ERROR(ListenOn("control", *config_.control_listen, {control_.get()}).status());
   } else {
     services.push_back(control_.get());
   }
-  return OpenRpcServer("listening", config_.listen, services);
+  MOED_ASSIGN_OR_RETURN(address_, ListenOn("listening", config_.listen, services));
+  return absl::OkStatus();
 }
 
-absl::Status App::Impl::OpenRpcServer(std::string_view what, const Address& address,
-                                      const std::vector<grpc::Service*>& services) {
+absl::StatusOr<Address> App::Impl::ListenOn(std::string_view what, const Address& address,
+                                            const std::vector<grpc::Service*>& services) {
   MOED_ASSIGN_OR_RETURN(auto server, RpcServer::Listen(address, services, quota_, {}));
-  spdlog::info("{} on {}", what, server->address().Text());
+  const Address bound = server->address();
+  spdlog::info("{} on {}", what, bound.Text());
   absl::MutexLock lock(&servers_mutex_);
   servers_.push_back(std::move(server));
-  return absl::OkStatus();
+  return bound;
 }
 
 void App::Impl::SetServing(bool serving) {
@@ -249,7 +296,10 @@ absl::Status App::Impl::LoadModel() {
   const GateFn gate = [this](LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
     model_->GateProbabilities(layer, hidden, probabilities);
   };
-  MOED_RETURN_IF_ERROR(experts_->Open({gate, *reads_, clock_, trace_.get(), plan_.memory}));
+  return experts_->Open({gate, *reads_, clock_, trace_.get(), plan_.memory});
+}
+
+absl::Status App::Impl::StartEngine() {
   const EngineParts parts{*model_, experts_->provider(), *kv_, *tokenizer_, clock_, trace_.get(), experts_->preset().may_lose};
   MOED_ASSIGN_OR_RETURN(engine_, StepEngine::Create(plan_.engine, parts));
   engine_->Start();
@@ -286,43 +336,20 @@ bool App::Impl::RequestStop() {
   return true;
 }
 
-absl::Status App::Impl::Run() {
-  stop_.WaitForNotification();
-  spdlog::info("draining: new requests are refused, running ones may take {} s more", config_.drain_seconds);
-  BeginDrain();
-  WaitForRunning();
-  engine_->Stop(absl::UnavailableError("the server ended before the answer was complete"));
-  ShutDownServers();
-  ticker_.reset();
-  workers_.reset();
-  absl::Status written;
-  if (trace_ != nullptr && !config_.trace.empty()) {
-    written = Annotate(trace_->WriteJson(config_.trace), "--trace");
-    if (written.ok()) spdlog::info("trace written to {} ({} events did not fit)", config_.trace, trace_->dropped());
-  }
-  written.Update(experts_->Finish());
-  metrics_server_.reset();
-  spdlog::info("ended");
-  return written;
-}
-
 void App::Impl::BeginDrain() {
   state_.SetDraining();
   SetServing(false);
   if (const LoadedModel* model = state_.loaded()) model->engine->Drain();
 }
 
-void App::Impl::WaitForRunning() {
-  const absl::Time limit = absl::Now() + absl::Seconds(config_.drain_seconds);
-  while (!(engine_->Idle() && live_.size() == 0)) {
-    if (absl::Now() >= limit) {
-      const EngineStats stats = engine_->Stats();
-      spdlog::warn("drain limit reached: {} running and {} waiting requests are cancelled", stats.running, stats.waiting);
-      return;
-    }
-    absl::SleepFor(absl::Milliseconds(10));
-  }
+void App::Impl::WaitForCalls() {
+  spdlog::info("draining: new requests are refused, running ones may take {} s more", config_.drain_seconds);
+  if (live_.WaitUntilNone(absl::Seconds(config_.drain_seconds))) return;
+  const EngineStats stats = engine_->Stats();
+  spdlog::warn("drain limit reached: {} running and {} waiting requests are cancelled", stats.running, stats.waiting);
 }
+
+void App::Impl::StopEngine() { engine_->Stop(absl::UnavailableError("the server ended before the answer was complete")); }
 
 // A call that never ends would hold gRPC's Shutdown for ever.
 void App::Impl::ShutDownServers() {
@@ -344,10 +371,23 @@ void App::Impl::ShutDownServers() {
   shutdown.join();
 }
 
+void App::Impl::EndServices() {
+  ticker_.reset();
+  workers_.reset();
+}
+
+absl::Status App::Impl::WriteTrace() {
+  if (config_.trace.empty()) return absl::OkStatus();
+  const absl::Status written = Annotate(trace_->WriteJson(config_.trace), "--trace");
+  if (written.ok()) spdlog::info("trace written to {} ({} events did not fit)", config_.trace, trace_->dropped());
+  return written;
+}
+
 App::App(Config config) : impl_(std::make_unique<Impl>(std::move(config))) {}
 App::~App() = default;
 absl::Status App::Start() { return impl_->Start(); }
 bool App::RequestStop() { return impl_->RequestStop(); }
 absl::Status App::Run() { return impl_->Run(); }
+std::string App::address() const { return impl_->address(); }
 
 }  // namespace moed

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "server/startup/config.h"
@@ -21,6 +22,7 @@ class App {
   bool RequestStop();
   // Serves until RequestStop, then drains: new calls fail, running ones go on for --drain-seconds, the rest is cancelled. Once.
   absl::Status Run();
+  std::string address() const;  // of Inference, with the port that was bound; once Start has returned
 
  private:
   class Impl;

@@ -44,8 +44,9 @@ def draw_quality(axes: Axes, cells: Sequence[Cell], share: float) -> None:
     """How much perplexity grows over the exact one; linear up to a tenth of a percent, so that 0 has a place."""
     for cell in cells:
         quality = cell.get("quality", {})
-        if cell["share"] == share and "perplexity_ratio" in quality:
-            mark(axes, 100 * (quality["perplexity_ratio"] - 1), cell["median"][RATE], cell["contender"])
+        ratio = 1 if quality == "exact" else quality.get("perplexity_ratio")
+        if cell["share"] == share and ratio is not None:
+            mark(axes, 100 * (ratio - 1), cell["median"][RATE], cell["contender"])
     axes.set_title(f"cache {share} %, native disk", fontsize=9)
     axes.set_xscale("symlog", linthresh=0.1)
     plain(axes.xaxis)

@@ -49,22 +49,21 @@ constexpr AblationRow kAblations[] = {
 // Of one row in one cell.
 struct Measured {
   const AblationRow* row = nullptr;
-  std::optional<Spread> with, without;  // decode rates
-  std::optional<Spread> gain;           // with / without, turn by turn
-  std::optional<double> bytes;          // bytes a token, with / without
-  std::optional<double> perplexity_with, perplexity_without;
+  std::optional<Spread> with, without;              // decode rates
+  std::optional<Spread> gain;                       // with / without, turn by turn
+  std::optional<double> bytes;                      // bytes a token, with / without
+  std::string perplexity_with, perplexity_without;  // of the exact one, or "exact"
 };
 
 bool TakesPart(const ReportParts& parts, std::string_view name) {
   return std::ranges::find(parts.contenders, name, &Contender::name) != parts.contenders.end();
 }
 
-std::optional<double> PerplexityRatio(const ReportParts& parts, const Cell& cell, const std::string& contender) {
-  const auto exact = SpreadOf(parts.journal, cell, contender, "exact");
-  if (exact && exact->median == 1) return 1;
+std::string PerplexityText(const ReportParts& parts, const Cell& cell, const std::string& contender) {
+  if (IsExact(parts.journal, cell, contender)) return "exact";
   const Record* quality = parts.journal.Find({"quality", cell.share, "native", contender, 0});
-  if (quality == nullptr || !quality->figures.contains("perplexity_ratio")) return std::nullopt;
-  return quality->figures.at("perplexity_ratio");
+  if (quality == nullptr || !quality->figures.contains("perplexity_ratio")) return "";
+  return absl::StrFormat("%.3f", quality->figures.at("perplexity_ratio"));
 }
 
 std::vector<Measured> MeasuredIn(const ReportParts& parts, const Cell& cell) {
@@ -79,8 +78,8 @@ std::vector<Measured> MeasuredIn(const ReportParts& parts, const Cell& cell) {
     const auto bytes_with = SpreadOf(parts.journal, cell, with, "bytes_per_token");
     const auto bytes_without = SpreadOf(parts.journal, cell, without, "bytes_per_token");
     if (bytes_with && bytes_without && bytes_without->median > 0) measured.bytes = bytes_with->median / bytes_without->median;
-    measured.perplexity_with = PerplexityRatio(parts, cell, with);
-    measured.perplexity_without = PerplexityRatio(parts, cell, without);
+    measured.perplexity_with = PerplexityText(parts, cell, with);
+    measured.perplexity_without = PerplexityText(parts, cell, without);
     all.push_back(measured);
   }
   return all;
@@ -98,9 +97,8 @@ std::string Row(const Measured& measured) {
   };
   return StrCat("| ", row.system, " | ", row.part, " | ", row.source, " | ", row.with, " | ", row.without, " | ",
                 rate(measured.with), " | ", rate(measured.without), " | ", GainText(measured), " | ",
-                measured.bytes ? absl::StrFormat("%.2f", *measured.bytes) : "", " | ",
-                measured.perplexity_with ? absl::StrFormat("%.3f", *measured.perplexity_with) : "", " | ",
-                measured.perplexity_without ? absl::StrFormat("%.3f", *measured.perplexity_without) : "", " |\n");
+                measured.bytes ? absl::StrFormat("%.2f", *measured.bytes) : "", " | ", measured.perplexity_with, " | ",
+                measured.perplexity_without, " |\n");
 }
 
 }  // namespace

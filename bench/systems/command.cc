@@ -11,11 +11,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "bench/subcommand.h"
-#include "bench/systems/bench.h"
 #include "bench/systems/cells.h"
 #include "bench/systems/journal.h"
 #include "bench/systems/quality.h"
 #include "bench/systems/report.h"
+#include "bench/systems/setup.h"
 #include "bench/systems/turn.h"
 #include "core/base/status.h"
 
@@ -180,11 +180,11 @@ class Run {
   absl::StatusOr<Figures> Quality(const Unit& unit) {
     const Record* speed = journal_.Find({"speed", unit.key.share, unit.key.disk, unit.key.contender, 0});
     const bool exact = speed != nullptr && speed->figures.contains("exact") && speed->figures.at("exact") == 1;
+    if (exact) return Figures{{"exact", 1}};  // nothing is scored, so nothing else is said
     if (!reference_) {
       MOED_ASSIGN_OR_RETURN(const std::vector<Contender> exactly, ParseContenders("auto@exact"));
       MOED_ASSIGN_OR_RETURN(reference_, ScoreText(bench_, exactly[0], *unit.cell, 2 * kQualitySeconds));
     }
-    if (exact) return CompareQuality(*reference_, *reference_);
     MOED_ASSIGN_OR_RETURN(const ScoredText text, ScoreText(bench_, *unit.contender, *unit.cell, kQualitySeconds));
     return CompareQuality(*reference_, text);
   }
@@ -197,7 +197,7 @@ class Run {
     } else if (record.key.kind == "speed") {
       outcome = StrCat(value("decode_tokens_per_second"), " tokens/s, prefill ", value("prefill_tokens_per_second"));
     } else if (record.key.kind == "quality") {
-      outcome = StrCat("perplexity ", value("perplexity"), ", KL ", value("kl"));
+      outcome = value("exact") == 1 ? "exact" : StrCat("perplexity ", value("perplexity"), ", KL ", value("kl"));
     } else {
       outcome = StrCat(value("learned_tokens"), " tokens in ", value("learned_seconds"), " s");
     }
@@ -224,7 +224,7 @@ absl::Status Write(const std::string& path, const std::string& text) {
   return absl::OkStatus();
 }
 
-// A journal goes on only where all of this is the same.
+// A journal goes on only where all of this is the same: one program, one store (by the hash over its checksums), the same tokens.
 Json DescribeRun(const SystemsBench& bench, const Options& options, const std::vector<Cell>& cells) {
   Json protocols = Json::array();
   for (const Cell& cell : cells) {
@@ -234,18 +234,17 @@ Json DescribeRun(const SystemsBench& bench, const Options& options, const std::v
   }
   Json given = Json::array();
   for (const GivenOption& one : bench.options) given.push_back({one.preset, one.option.name, one.option.value});
-  size_t learning_tokens = 0, prompt_tokens = 0;
-  for (const PromptKind& kind : bench.learning) learning_tokens += kind.ids.size();
-  for (const PromptKind& kind : bench.prompts) prompt_tokens += kind.ids.size();
-  return {{"store", std::filesystem::path(bench.store).filename().string()},
+  return {{"moed", bench.program_hash},
+          {"store", std::filesystem::path(bench.store).filename().string()},
           {"model_hash", bench.model.model_hash()},
           {"version", bench.version},
           {"expert_formats", std::vector<std::string>(bench.model.expert_formats().begin(), bench.model.expert_formats().end())},
           {"moed_flags", options.moed_flags},
           {"options", given},
-          {"prompt_tokens", prompt_tokens},
-          {"learning_tokens", learning_tokens},
+          {"prompts", HashOfTexts(bench.prompts)},
+          {"learning", HashOfTexts(bench.learning)},
           {"learn_seconds", options.learn_seconds},
+          {"quality", HashOfTexts({{"", bench.quality_ids}})},
           {"quality_tokens", bench.quality_ids.size()},
           {"cells", protocols}};
 }

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "absl/strings/str_join.h"
 #include "core/base/json_value.h"
 #include "core/base/status.h"
 
@@ -43,11 +44,38 @@ absl::StatusOr<Record> ParseRecord(const std::string& line) {
   }
 }
 
-// `wanted`: what the first line is of this run.
-absl::Status CheckRun(const std::string& line, const std::string& wanted) {
-  if (line == wanted) return absl::OkStatus();
-  if (!nlohmann::json::accept(line)) return DataLoss("it is no JSON");
-  return FailedPrecondition("it belongs to another run (", line, ", this one is ", wanted, ")");
+// "version is \"0.1\" there and \"0.2\" here; cells differ": every part that is not the same. Nothing of `there` that has parts
+// is printed or copied: a damaged journal may nest deeper than the stack.
+std::string Differences(const nlohmann::json& there, const Json& here) {
+  const auto wanted = nlohmann::json::parse(here.dump());
+  std::vector<std::string> names;
+  for (const auto& [name, value] : here.items()) names.push_back(name);
+  for (const auto& [name, value] : there.items()) {
+    if (!wanted.contains(name)) names.push_back(name);
+  }
+  const auto text = [](const nlohmann::json& run, const std::string& name) {
+    return !run.contains(name) ? "absent" : run.at(name).is_primitive() ? run.at(name).dump() : "";
+  };
+  std::vector<std::string> differences;
+  for (const std::string& name : names) {
+    if (there.contains(name) && wanted.contains(name) && there.at(name) == wanted.at(name)) continue;
+    const std::string stored = text(there, name), now = text(wanted, name);
+    differences.push_back(stored.empty() || now.empty() ? StrCat(name, " differ")
+                                                        : StrCat(name, " is ", stored, " there and ", now, " here"));
+  }
+  return absl::StrJoin(differences, "; ");
+}
+
+// The first line.
+absl::Status CheckRun(const std::string& line, const Json& run) {
+  const auto stored = nlohmann::json::parse(line, nullptr, false);
+  if (stored.is_discarded()) return DataLoss("it is no JSON");
+  if (!stored.is_object() || stored.size() != 1 || !stored.contains("run") || !stored["run"].is_object()) {
+    return DataLoss("it is no first line of a journal");
+  }
+  const std::string differences = Differences(stored["run"], run);
+  if (!differences.empty()) return FailedPrecondition("it belongs to another run: ", differences);
+  return absl::OkStatus();
 }
 
 absl::Status Append(const std::string& path, std::string_view line) {
@@ -72,7 +100,7 @@ absl::StatusOr<SystemsJournal> SystemsJournal::Open(const std::string& path, con
     const std::string contents = text.substr(whole, end - whole);
     absl::Status status;
     if (line == 1) {
-      status = CheckRun(contents, first);
+      status = CheckRun(contents, run);
     } else if (absl::StatusOr<Record> record = ParseRecord(contents); record.ok()) {
       journal.records_.push_back(*std::move(record));
     } else {

@@ -32,8 +32,9 @@ struct Record {
 
 class SystemsJournal {
  public:
-  // Reads what `path` holds. `run` is what decides the figures (store, programs, protocol): FAILED_PRECONDITION when the file was
-  // written by another run, DATA_LOSS for a line that is none of its own; a last line that was cut off is dropped.
+  // Reads what `path` holds. `run`, an object, is what decides the figures (store, program, texts, protocol): FAILED_PRECONDITION
+  // names what differs when the file was written by another run, DATA_LOSS a line that is none of its own; a last line that was
+  // cut off is dropped.
   static absl::StatusOr<SystemsJournal> Open(const std::string& path, const nlohmann::ordered_json& run);
 
   absl::Status Add(Record record);

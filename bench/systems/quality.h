@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "bench/systems/bench.h"
 #include "bench/systems/journal.h"
+#include "bench/systems/setup.h"
 
 namespace moed {
 

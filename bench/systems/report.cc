@@ -75,7 +75,7 @@ constexpr Column kQualityColumns[] = {
 
 std::string RateText(const ReportParts& parts, const Cell& cell, const std::string& contender) {
   const auto rate = SpreadOf(parts.journal, cell, contender, kRate);
-  if (!rate) return "too slow";
+  if (!rate) return "";
   if (TurnsOf(parts.journal, cell, contender).size() < 2) return Number(rate->median);
   return StrCat(Number(rate->median), " (", Number(rate->low), " to ", Number(rate->high), ")");
 }
@@ -83,13 +83,10 @@ std::string RateText(const ReportParts& parts, const Cell& cell, const std::stri
 std::vector<std::string> QualityTexts(const ReportParts& parts, const Cell& cell, const std::string& contender) {
   std::vector<std::string> texts;
   const Record* quality = QualityOf(parts.journal, cell.share, contender);
-  const auto exact = SpreadOf(parts.journal, cell, contender, "exact");
+  const bool exact = IsExact(parts.journal, cell, contender);
   for (const Column& column : kQualityColumns) {
-    if (quality != nullptr && quality->figures.contains(column.figure)) {
-      texts.push_back(column.text(quality->figures.at(column.figure)));
-    } else {
-      texts.push_back(exact && exact->median == 1 ? "exact" : "");
-    }
+    const bool measured = !exact && quality != nullptr && quality->figures.contains(column.figure);
+    texts.push_back(exact ? "exact" : measured ? column.text(quality->figures.at(column.figure)) : "");
   }
   return texts;
 }
@@ -164,7 +161,11 @@ Json CellJson(const ReportParts& parts, const Cell& cell, const std::string& con
   }
   json["median"] = medians;
   json["turns"] = turns;
-  if (const Record* quality = QualityOf(parts.journal, cell.share, contender)) json["quality"] = quality->figures;
+  if (IsExact(parts.journal, cell, contender)) {
+    json["quality"] = "exact";
+  } else if (const Record* quality = QualityOf(parts.journal, cell.share, contender)) {
+    json["quality"] = quality->figures;
+  }
   return json;
 }
 
@@ -178,6 +179,11 @@ std::optional<Spread> SpreadOf(const SystemsJournal& journal, const Cell& cell, 
   }
   if (values.empty()) return std::nullopt;
   return SpreadOfValues(std::move(values));
+}
+
+bool IsExact(const SystemsJournal& journal, const Cell& cell, const std::string& contender) {
+  const auto exact = SpreadOf(journal, cell, contender, "exact");
+  return exact && exact->low == 1;
 }
 
 std::optional<Spread> RatioOf(const SystemsJournal& journal, const Cell& cell, const std::string& ours,

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/systems/bench.h"
 #include "bench/systems/cells.h"
 #include "bench/systems/journal.h"
+#include "bench/systems/setup.h"
 #include "nlohmann/json.hpp"
 
 namespace moed {
@@ -26,6 +26,8 @@ struct Spread {
 };
 std::optional<Spread> SpreadOf(const SystemsJournal& journal, const Cell& cell, const std::string& contender,
                                const std::string& figure);
+// Every turn's requests were served exactly: what they lose is not measured, there is nothing to lose.
+bool IsExact(const SystemsJournal& journal, const Cell& cell, const std::string& contender);
 // The same of the ratio of two contenders, turn by turn: both were measured at about the same time.
 std::optional<Spread> RatioOf(const SystemsJournal& journal, const Cell& cell, const std::string& ours,
                               const std::string& theirs);

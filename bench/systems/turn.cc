@@ -14,6 +14,7 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr double kStatsWindowSeconds = 1;
 constexpr int kLeastCountedTokens = 2;
+constexpr double kMoreSeconds = 120;  // that a turn may take beyond its protocol's to count so many
 
 double SecondsSince(SteadyClock::time_point from) { return std::chrono::duration<double>(SteadyClock::now() - from).count(); }
 
@@ -123,7 +124,6 @@ Figures FiguresOf(const Sums& sums) {
   ratio("masked_per_token", sums.masked, sums.tokens);
   ratio("gate_mass_lost", sums.mass_lost, sums.tokens);
   figures["decode_tokens"] = sums.decode_tokens;
-  if (sums.decode_tokens < kLeastCountedTokens) return figures;
   ratio("decode_tokens_per_second", sums.decode_tokens, sums.decode_seconds);
   ratio("bytes_per_token", sums.bytes, sums.decode_tokens);
   ratio("stall_share", sums.stall_seconds, sums.decode_seconds);
@@ -136,28 +136,45 @@ Figures FiguresOf(const Sums& sums) {
 
 }  // namespace
 
-absl::StatusOr<Figures> MeasureTurn(const SystemsBench& bench, const Contender& contender, const Cell& cell, int turn) {
-  const Protocol& protocol = cell.protocol;
-  MOED_ASSIGN_OR_RETURN(const auto daemon, bench.StartDaemon(contender, cell));
-  Client& client = daemon->client();
-  MOED_ASSIGN_OR_RETURN(const moe::v1::ServerInfo info, client.GetServerInfo());
+// One request after the other, those of the protocol within its seconds, then further ones, each with twice the time, until
+// enough tokens were counted.
+absl::StatusOr<Sums> MeasureRequests(const SystemsBench& bench, const Contender& contender, const Protocol& protocol, int turn,
+                                     Client& client) {
   EnergyMeter energy;
   Sums sums;
   const auto start = SteadyClock::now();
   const int warm_up = protocol.warm_up_tokens > 0 ? 1 : 0;
   const int requests = warm_up + protocol.requests;
-  for (int i = 0; i < requests; ++i) {
-    const double left = protocol.seconds - SecondsSince(start);
-    if (left <= 0.1) break;
+  const double deadline = protocol.seconds + kMoreSeconds;
+  double limit = 0;  // of a request
+  for (int i = 0; i < requests || sums.decode_tokens < kLeastCountedTokens; ++i) {
+    const double passed = SecondsSince(start);
+    if (passed > deadline) {
+      return FailedPrecondition("only ", sums.decode_tokens, " of at least ", kLeastCountedTokens, " tokens were counted within ",
+                                deadline, " s");
+    }
+    const double left = protocol.seconds - passed;
+    const bool enough = sums.decode_tokens >= kLeastCountedTokens;
+    if (enough && left <= 0.1) break;
+    limit = i < requests && left > 0.1 ? left / (requests - i) : std::min(2 * limit, deadline - passed);
     const bool counts = i >= warm_up;
     const int index = turn * requests + i;
     const PromptKind& kind = bench.prompts[static_cast<size_t>(index) % bench.prompts.size()];
     const std::vector<int> prompt = PromptOf(kind, protocol.prompt_tokens, index);
     const int tokens = counts ? protocol.skipped_tokens + 1 + protocol.counted_tokens : protocol.warm_up_tokens;
-    const auto request = MakeRequest(contender, prompt, tokens, index + 1, left / (requests - i));
+    const auto request = MakeRequest(contender, prompt, tokens, index + 1, limit);
     MOED_ASSIGN_OR_RETURN(const Watch watch, Ask(client, request, protocol.skipped_tokens, energy));
     if (counts) Add(watch, static_cast<int>(prompt.size()), sums);
   }
+  return sums;
+}
+
+absl::StatusOr<Figures> MeasureTurn(const SystemsBench& bench, const Contender& contender, const Cell& cell, int turn) {
+  const Protocol& protocol = cell.protocol;
+  MOED_ASSIGN_OR_RETURN(const auto daemon, bench.StartDaemon(contender, cell));
+  Client& client = daemon->client();
+  MOED_ASSIGN_OR_RETURN(const moe::v1::ServerInfo info, client.GetServerInfo());
+  MOED_ASSIGN_OR_RETURN(const Sums sums, MeasureRequests(bench, contender, cell.protocol, turn, client));
   Figures figures = FiguresOf(sums);
   MOED_ASSIGN_OR_RETURN(const moe::v1::Stats stats, client.GetStats(kStatsWindowSeconds));
   figures["cache_share"] =

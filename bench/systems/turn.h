@@ -2,9 +2,9 @@
 #pragma once
 
 #include "absl/status/statusor.h"
-#include "bench/systems/bench.h"
 #include "bench/systems/cells.h"
 #include "bench/systems/journal.h"
+#include "bench/systems/setup.h"
 
 namespace moed {
 

@@ -16,8 +16,8 @@ int KeepRunning(std::span<const PlanSequence> sequences, int running, int& avail
   return running;
 }
 
-int Admit(std::span<const PlanSequence> sequences, int running, int max_sessions, int available) {
-  const int limit = std::min(max_sessions, static_cast<int>(sequences.size()));
+int Admit(std::span<const PlanSequence> sequences, int running, int max_running, int available) {
+  const int limit = std::min(max_running, static_cast<int>(sequences.size()));
   while (running < limit) {
     const PlanSequence& next = sequences[running];
     // Its own pages are counted as available: it may have lost them by the time it is admitted. It never gives back surplus ones.
@@ -37,7 +37,7 @@ BatchPlan PlanStep(std::span<const PlanSequence> sequences, const PlanBudget& bu
   int available = budget.available_pages;
   BatchPlan plan;
   plan.running = KeepRunning(sequences, before, available);
-  if (plan.running == before) plan.running = Admit(sequences, before, budget.max_sessions, available);
+  if (plan.running == before) plan.running = Admit(sequences, before, budget.max_running, available);
 
   const auto runs = sequences.first(plan.running);
   const auto decoding = [](const PlanSequence& sequence) { return sequence.decoding; };

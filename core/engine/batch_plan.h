@@ -20,10 +20,10 @@ struct PlanSequence {
 };
 
 struct PlanBudget {
-  int max_step_tokens = 0;  // >= max_sessions, so that whoever prefills beside the others' decoding gets a token at least
-  int max_sessions = 0;
+  int max_step_tokens = 0;  // >= max_running, so that whoever prefills beside the others' decoding gets a token at least
+  int max_running = 0;
   int available_pages = 0;  // free, or held by sequences that do not run (those give them back without loss of work in progress)
-  // Most tokens of a step in which somebody decodes, who waits for all of it; >= max_sessions.
+  // Most tokens of a step in which somebody decodes, who waits for all of it; >= max_running.
   int max_shared_tokens = INT_MAX;
 };
 

@@ -115,7 +115,7 @@ class RequestObserver {
 struct EngineLimits {
   int max_context = 0;
   int max_new_tokens = 0;  // most a request may ask for
-  int max_sessions = 0;    // run at once
+  int max_running = 0;     // run at once
   int queue_capacity = 0;  // wait at most
   int vocabulary = 0;
 };
@@ -133,8 +133,7 @@ struct EngineStats {
   int64_t heartbeat_nanos = 0;  // Clock time of the loop's last turn (idle turns count)
 };
 
-// Thread-safe. The real one is StepEngine; ScriptedEngine answers from a script, so that clients and dashboards can be built
-// without a model.
+// Thread-safe. The real one is StepEngine; tests have one that answers from a script.
 class Engine {
  public:
   virtual ~Engine() = default;

@@ -24,9 +24,9 @@ absl::Status CheckOptions(const StepEngineOptions& options, const ModelSpec& spe
     return InvalidArgument("max_context is ", options.max_context, ", the model knows ", spec.max_positions, " positions");
   }
   MOED_RETURN_IF_ERROR(CheckAtLeast("max_new_tokens", options.max_new_tokens, 1));
-  MOED_RETURN_IF_ERROR(CheckAtLeast("max_sessions", options.max_sessions, 1));
+  MOED_RETURN_IF_ERROR(CheckAtLeast("max_running", options.max_running, 1));
   MOED_RETURN_IF_ERROR(CheckAtLeast("queue_capacity", options.queue_capacity, 0));
-  MOED_RETURN_IF_ERROR(CheckAtLeast("max_step_tokens", options.max_step_tokens, options.max_sessions));
+  MOED_RETURN_IF_ERROR(CheckAtLeast("max_step_tokens", options.max_step_tokens, options.max_running));
   MOED_RETURN_IF_ERROR(CheckAtLeast("max_kept_sessions", options.max_kept_sessions, 0));
   MOED_RETURN_IF_ERROR(
       CheckAtLeast("pages of keys and values", kv.pages(), KvPool::PagesFor(options.max_context, kv.page_tokens())));
@@ -55,18 +55,18 @@ uint64_t StepEngine::MemoryBytes(const StepEngineOptions& options, int vocabular
   const uint64_t sequence_bytes = uint64_t{3} * options.max_context * sizeof(TokenId);
   const uint64_t stopping_bytes =
       kMaxStopStrings * (2 * kMaxStopStringBytes + sizeof(std::string)) + kMaxLogitBiases * 8 + kMaxStopTokens * 8;
-  const uint64_t live = static_cast<uint64_t>(options.max_sessions) + options.queue_capacity;
-  const uint64_t step_bytes = options.max_sessions * (sizeof(SequenceChunk) + sizeof(PlanSequence) + sizeof(PlannedChunk));
+  const uint64_t live = static_cast<uint64_t>(options.max_running) + options.queue_capacity;
+  const uint64_t step_bytes = options.max_running * (sizeof(SequenceChunk) + sizeof(PlanSequence) + sizeof(PlannedChunk));
   return live * (sizeof(LiveRequest) + sequence_bytes + 2 * stopping_bytes) + options.max_kept_sessions * sequence_bytes +
          step_bytes + Sampler::ScratchBytes(vocabulary);
 }
 
 StepEngine::StepEngine(const StepEngineOptions& options, const EngineParts& parts)
     : parts_(parts),
-      limits_{options.max_context, options.max_new_tokens, options.max_sessions, options.queue_capacity,
+      limits_{options.max_context, options.max_new_tokens, options.max_running, options.queue_capacity,
               parts.model.spec().vocabulary},
-      intake_(options.max_sessions + options.queue_capacity, options.max_kept_sessions),
-      loop_(parts, options.max_sessions, options.max_step_tokens, intake_) {}
+      intake_(options.max_running + options.queue_capacity, options.max_kept_sessions),
+      loop_(parts, options.max_running, options.max_step_tokens, intake_) {}
 
 StepEngine::~StepEngine() { Stop(absl::UnavailableError("the engine has stopped")); }
 

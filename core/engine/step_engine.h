@@ -21,9 +21,9 @@ namespace moed {
 struct StepEngineOptions {
   int max_context = 0;         // tokens of prompt and answer (of a session: of all of them together)
   int max_new_tokens = 0;      // most a request may ask for
-  int max_sessions = 8;        // run at once
-  int queue_capacity = 64;     // wait at most: max_sessions + queue_capacity requests are live
-  int max_step_tokens = 64;    // of one step; >= max_sessions
+  int max_running = 8;         // run at once
+  int queue_capacity = 64;     // wait at most: max_running + queue_capacity requests are live
+  int max_step_tokens = 64;    // of one step; >= max_running
   int max_kept_sessions = 64;  // idle conversations; the least recently used one is forgotten for a new one
 };
 

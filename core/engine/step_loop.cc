@@ -10,9 +10,9 @@
 
 namespace moed {
 
-StepLoop::StepLoop(const EngineParts& parts, int max_sessions, int max_step_tokens, Intake& intake)
+StepLoop::StepLoop(const EngineParts& parts, int max_running, int max_step_tokens, Intake& intake)
     : parts_(parts),
-      max_sessions_(max_sessions),
+      max_running_(max_running),
       max_step_tokens_(max_step_tokens),
       intake_(intake),
       sampler_(parts.model.spec().vocabulary) {}
@@ -74,7 +74,7 @@ void StepLoop::Schedule() {
   batch_.clear();
   chunks_.clear();
   snapshot_.clear();
-  PlanBudget budget{max_step_tokens_, max_sessions_, parts_.kv.pages(), std::max(max_sessions_, kSharedStepTokens)};
+  PlanBudget budget{max_step_tokens_, max_running_, parts_.kv.pages(), std::max(max_running_, kSharedStepTokens)};
   for (const auto& live : live_) {
     const KvSequence& kv = live->sequence->kv;
     const int held = static_cast<int>(kv.pages.size());
@@ -168,8 +168,12 @@ void StepLoop::Compute() {
 
 void StepLoop::TakeLogits(LiveRequest& live, const SequenceChunk& chunk, int token, std::span<const float> logits) {
   TraceSpan span(parts_.trace, "sampling", kComputeTrack);
-  // The token after this one lies beyond the chunk's end when it is the chunk's last.
-  live.failure.Update(live.answer ? Choose(live, logits) : ScoreNext(live, *(chunk.tokens.data() + token + 1), logits));
+  if (live.answer) return live.failure.Update(Choose(live, logits));
+  // The chunk is a piece of the text that is scored; what comes next may lie in the piece after it.
+  const std::vector<TokenId>& text = live.sequence->tokens;
+  const size_t next = static_cast<size_t>(chunk.tokens.data() - text.data()) + static_cast<size_t>(token) + 1;
+  MOED_CHECK(next < text.size());
+  live.failure.Update(ScoreNext(live, text[next], logits));
 }
 
 absl::Status StepLoop::ScoreNext(LiveRequest& live, TokenId next, std::span<const float> logits) {

@@ -43,7 +43,7 @@ struct EngineParts {
 // when they run.
 class StepLoop {
  public:
-  StepLoop(const EngineParts& parts, int max_sessions, int max_step_tokens, Intake& intake);
+  StepLoop(const EngineParts& parts, int max_running, int max_step_tokens, Intake& intake);
 
   bool Turn();                              // false when no request is left
   void EndAll(const absl::Status& reason);  // every request, every session
@@ -75,7 +75,7 @@ class StepLoop {
   void Publish();
 
   const EngineParts parts_;
-  const int max_sessions_;
+  const int max_running_;
   const int max_step_tokens_;
   Intake& intake_;
   Sampler sampler_;

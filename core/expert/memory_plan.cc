@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "core/base/byte_size.h"
 #include "core/base/check.h"
 #include "core/base/status.h"
 
@@ -23,7 +24,7 @@ struct KvBounds {
 
 absl::StatusOr<KvBounds> BoundKv(const MemoryNeeds& needs, const MemoryRequest& request) {
   const uint64_t page_tokens = needs.page_tokens;
-  if (request.max_sessions < 1) return InvalidArgument("max sessions ", request.max_sessions, ": allowed are 1 and more");
+  if (request.max_running < 1) return InvalidArgument("max running ", request.max_running, ": allowed are 1 and more");
   if (request.max_context && (*request.max_context < 1 || *request.max_context > needs.model_context)) {
     return InvalidArgument("max context ", *request.max_context, ": allowed are 1 to ", needs.model_context,
                            ", the positions that the model was made for");
@@ -32,7 +33,7 @@ absl::StatusOr<KvBounds> BoundKv(const MemoryNeeds& needs, const MemoryRequest& 
   bounds.context = request.max_context.value_or(needs.model_context);
   if (!request.kv_budget) {
     bounds.least_pages = DivideUp(request.max_context ? bounds.context : std::min(kLeastPositions, bounds.context), page_tokens);
-    bounds.most_pages = std::max(bounds.least_pages, DivideUp(bounds.context, page_tokens) * request.max_sessions);
+    bounds.most_pages = std::max(bounds.least_pages, DivideUp(bounds.context, page_tokens) * request.max_running);
     return bounds;
   }
   bounds.least_pages = bounds.most_pages = *request.kv_budget / needs.kv_page;
@@ -96,30 +97,6 @@ absl::Status TooSmall(const MemoryNeeds& needs, const MemoryRequest& request, co
                            " bytes (", FormatBytes(smallest), ")");
 }
 
-struct Unit {
-  std::string_view name;
-  uint64_t bytes;
-};
-constexpr Unit kUnits[] = {
-    {"B", 1},
-    {"kB", 1000},
-    {"MB", 1000 * 1000},
-    {"GB", 1000ull * 1000 * 1000},
-    {"TB", 1000ull * 1000 * 1000 * 1000},
-    {"KiB", 1ull << 10},
-    {"MiB", 1ull << 20},
-    {"GiB", 1ull << 30},
-    {"TiB", 1ull << 40},
-};
-
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-
-absl::Status BadBytes(std::string_view text) {
-  return InvalidArgument("\"", text,
-                         "\" is no number of bytes; allowed are numbers like 4096, 8MiB or 1.5GiB below 2^64 bytes, units: ",
-                         JoinNames(kUnits, [](const Unit& unit) { return unit.name; }));
-}
-
 }  // namespace
 
 absl::StatusOr<MemoryPlan> PlanMemory(const MemoryNeeds& needs, const MemoryRequest& request) {
@@ -145,40 +122,6 @@ absl::StatusOr<MemoryPlan> PlanMemory(const MemoryNeeds& needs, const MemoryRequ
 std::string MemoryPlan::Table() const {
   return StrCat("memory budget ", FormatBytes(budget), "\n", Rows(parts),
                 absl::StrFormat("  %-10s %12s", "unused", FormatBytes(budget - SumBytes(parts))));
-}
-
-absl::StatusOr<uint64_t> ParseBytes(std::string_view text) {
-  size_t i = 0;
-  uint64_t whole = 0;
-  for (; i < text.size() && IsDigit(text[i]); ++i) {
-    if (__builtin_mul_overflow(whole, 10, &whole) || __builtin_add_overflow(whole, text[i] - '0', &whole)) return BadBytes(text);
-  }
-  if (i == 0) return BadBytes(text);
-  double fraction = 0;
-  if (i < text.size() && text[i] == '.') {
-    const size_t first = ++i;
-    for (double digit = 0.1; i < text.size() && IsDigit(text[i]); ++i, digit /= 10) fraction += digit * (text[i] - '0');
-    if (i == first) return BadBytes(text);
-  }
-  std::string_view name = text.substr(i);
-  if (name.starts_with(' ')) name.remove_prefix(1);
-  const auto unit = std::find_if(std::begin(kUnits), std::end(kUnits), [name](const Unit& u) { return u.name == name; });
-  if (unit == std::end(kUnits) && i != text.size()) return BadBytes(text);
-  const uint64_t scale = i == text.size() ? 1 : unit->bytes;
-  uint64_t bytes = 0;
-  if (__builtin_mul_overflow(whole, scale, &bytes)) return BadBytes(text);
-  if (__builtin_add_overflow(bytes, static_cast<uint64_t>(fraction * static_cast<double>(scale) + 0.5), &bytes))
-    return BadBytes(text);
-  return bytes;
-}
-
-std::string FormatBytes(uint64_t bytes) {
-  if (bytes < 1024) return StrCat(bytes, " B");
-  constexpr std::string_view kNames[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  double value = static_cast<double>(bytes) / 1024;
-  size_t unit = 0;
-  for (; value >= 1023.95 && unit + 1 < std::size(kNames); ++unit) value /= 1024;
-  return absl::StrFormat("%.1f %s", value, std::string(kNames[unit]));
 }
 
 }  // namespace moed

@@ -33,7 +33,7 @@ struct MemoryRequest {
   std::optional<uint64_t> kv_budget;  // --kv-budget
   std::optional<int> max_context;     // --max-context
   int top_k = 1;
-  int max_sessions = 1;
+  int max_running = 1;
 };
 
 struct MemoryPart {
@@ -54,13 +54,9 @@ struct MemoryPlan {
 };
 
 // Defaults: KV gets a sixteenth of what the fixed parts leave, at least 256 positions (or the model's context if smaller), at
-// most max_sessions whole contexts; max_context = what the KV holds, at most the model's. The cache gets the rest.
+// most max_running whole contexts; max_context = what the KV holds, at most the model's. The cache gets the rest.
 // RESOURCE_EXHAUSTED with a table of what needs how much and the smallest budget that works; INVALID_ARGUMENT for contradictions
 // (max_context beyond the model's, KV too small for max_context).
 absl::StatusOr<MemoryPlan> PlanMemory(const MemoryNeeds& needs, const MemoryRequest& request);
-
-// "8MiB", "1.5GiB", "900MB", "4096" to bytes. INVALID_ARGUMENT says what is allowed.
-absl::StatusOr<uint64_t> ParseBytes(std::string_view text);
-std::string FormatBytes(uint64_t bytes);  // "7.5 MiB"
 
 }  // namespace moed

@@ -257,6 +257,12 @@ int LiveCalls::size() const {
   return static_cast<int>(calls_.size());
 }
 
+bool LiveCalls::WaitUntilNone(absl::Duration limit) {
+  absl::MutexLock lock(&mutex_);
+  const auto none = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return calls_.empty(); };
+  return mutex_.AwaitWithTimeout(absl::Condition(&none), limit);
+}
+
 void LiveCalls::CheckStalled() {
   std::vector<std::shared_ptr<EngineCall>> calls;
   {

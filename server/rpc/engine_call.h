@@ -132,6 +132,7 @@ class LiveCalls {
   void Remove(EngineCall* call);  // before the transport is gone
   int size() const;
   void CheckStalled();
+  bool WaitUntilNone(absl::Duration limit);  // false when there are some still
 
  private:
   mutable absl::Mutex mutex_;

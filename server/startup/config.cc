@@ -42,6 +42,10 @@ std::string AllowedFlags() {
   return JoinNames(Settings(), [](const Setting& s) { return FlagName(s.name); }) + ", --config, --help, --list, --version";
 }
 
+bool Knows(const Setting& setting, std::string_view name) {
+  return setting.name == name || (!setting.former.empty() && setting.former == name);
+}
+
 // A value and where it was found.
 struct Given {
   std::string text;
@@ -59,7 +63,7 @@ absl::Status ReadFile(const std::string& path, std::vector<std::optional<Given>>
   for (const CLI::ConfigItem& item : items) {
     if (!item.parents.empty())
       return InvalidArgument("configuration file ", path, ": [", item.parents.front(), "]: sections are not used");
-    const auto found = std::find_if(settings.begin(), settings.end(), [&](const Setting& s) { return s.name == item.name; });
+    const auto found = std::ranges::find_if(settings, [&](const Setting& s) { return Knows(s, item.name); });
     if (found == settings.end()) {
       return InvalidArgument("configuration file ", path, ": unknown key \"", item.name,
                              "\"; allowed are: ", JoinNames(settings, [](const Setting& s) { return s.name; }));
@@ -82,7 +86,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const std::string> argume
   CommandLine line;
   line.given.resize(settings.size());
   std::vector<std::string> texts(settings.size());
-  std::vector<CLI::Option*> options;
+  std::vector<CLI::Option*> options, formers;
   CLI::App app(kDescription, "moed");
   app.get_formatter()->column_width(40);
   app.footer(kFooter);
@@ -92,6 +96,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const std::string> argume
     options.push_back(app.add_option(FlagName(setting.name), texts[i], StrCat(setting.help, initial))
                           ->group(std::string(setting.group))
                           ->type_name(std::string(setting.value)));
+    formers.push_back(setting.former.empty() ? nullptr : app.add_option(FlagName(setting.former), texts[i])->group(""));
   }
   app.add_option("--config", line.file, "configuration file (TOML or INI) with the names of these options as keys")
       ->type_name("FILE");
@@ -112,6 +117,11 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const std::string> argume
   }
   for (size_t i = 0; i < settings.size(); ++i) {
     if (options[i]->count() > 0) line.given[i] = Given{texts[i], "flag"};
+    if (formers[i] == nullptr || formers[i]->count() == 0) continue;
+    if (options[i]->count() > 0) {
+      return InvalidArgument(FlagName(settings[i].name), " is given twice: --", settings[i].former, " is its former name");
+    }
+    line.given[i] = Given{texts[i], StrCat("flag --", settings[i].former)};
   }
   return line;
 }
@@ -126,9 +136,11 @@ absl::StatusOr<ConfigOutcome> ReadConfig(std::span<const std::string> arguments,
 
   const auto settings = Settings();
   for (size_t i = 0; i < settings.size(); ++i) {
-    const std::string variable = VariableName(settings[i].name);
-    const char* value = environment(variable.c_str());
-    if (!line.given[i].has_value() && value != nullptr) line.given[i] = Given{value, variable};
+    for (const std::string_view name : {settings[i].name, settings[i].former}) {
+      const std::string variable = VariableName(name);
+      const char* value = name.empty() ? nullptr : environment(variable.c_str());
+      if (!line.given[i].has_value() && value != nullptr) line.given[i] = Given{value, variable};
+    }
   }
   if (const char* file = environment("MOED_CONFIG"); line.file.empty() && file != nullptr) line.file = file;
   if (!line.file.empty()) MOED_RETURN_IF_ERROR(ReadFile(line.file, line.given));
@@ -143,9 +155,9 @@ absl::StatusOr<ConfigOutcome> ReadConfig(std::span<const std::string> arguments,
   if (outcome.config.store.empty()) {
     return InvalidArgument("--store is missing: the packed model to serve (made by moed-pack); see moed --help");
   }
-  if (outcome.config.prefill_chunk && *outcome.config.prefill_chunk < outcome.config.max_sessions) {
-    return InvalidArgument("--prefill-chunk: ", *outcome.config.prefill_chunk, " is less than --max-sessions ",
-                           outcome.config.max_sessions, ": a step holds one token of every running request");
+  if (outcome.config.prefill_chunk && *outcome.config.prefill_chunk < outcome.config.max_running) {
+    return InvalidArgument("--prefill-chunk: ", *outcome.config.prefill_chunk, " is less than --max-running ",
+                           outcome.config.max_running, ": a step holds one token of every running request");
   }
   return outcome;
 }

@@ -38,7 +38,7 @@ struct Config {
   std::string backend = "auto";
   int threads = 1;  // default: the processor's
 
-  int max_sessions = 8;
+  int max_running = 8;
   std::optional<int> queue_capacity;     // absent: as the budget allows
   std::optional<int> prefill_chunk;      // absent: 512, fewer in a small budget
   std::optional<int> max_kept_sessions;  // absent: as the budget allows
@@ -60,6 +60,7 @@ struct Setting {
   std::string_view initial;  // as text, for --help
   // INVALID_ARGUMENT says what is allowed.
   absl::Status (*apply)(std::string_view text, Config& config);
+  std::string_view former = "";  // its name in the version before: understood everywhere, told nowhere
 };
 std::span<const Setting> Settings();
 

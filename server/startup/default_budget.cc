@@ -6,8 +6,8 @@
 #include <sstream>
 #include <string_view>
 
+#include "core/base/byte_size.h"
 #include "core/base/status.h"
-#include "core/expert/memory_plan.h"
 
 namespace moed {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <utility>
 
+#include "core/base/byte_size.h"
 #include "core/base/status.h"
 #include "core/expert/learning/learned_state.h"
-#include "core/expert/memory_plan.h"
 #include "spdlog/spdlog.h"
 
 namespace moed {

@@ -3,9 +3,9 @@
 #include <charconv>
 #include <string>
 
+#include "core/base/byte_size.h"
 #include "core/base/status.h"
 #include "core/expert/fidelity/table.h"
-#include "core/expert/memory_plan.h"
 #include "core/expert/policies/table.h"
 #include "core/expert/predictors/table.h"
 #include "core/expert/presets/preset.h"
@@ -188,11 +188,11 @@ constexpr Setting kSettings[] = {
     {"backend", "Compute", "NAME", "kernels; auto takes the fastest that this processor has", "auto", ApplyBackend},
     {"threads", "Compute", "N", "threads of the kernels", "the processor's", ApplyInt<1, kMaxThreads, &Config::threads>},
 
-    {"max-sessions", "Requests", "N", "requests computed at once", "8", ApplyInt<1, 1024, &Config::max_sessions>},
+    {"max-running", "Requests", "N", "requests computed at once", "8", ApplyInt<1, 1024, &Config::max_running>, "max-sessions"},
     {"queue-capacity", "Requests", "N", "requests that may wait; more fail with RESOURCE_EXHAUSTED",
      "64, fewer in a small budget", ApplyOptionalInt<0, 65536, &Config::queue_capacity>},
     {"prefill-chunk", "Requests", "TOKENS",
-     "most tokens of one step, prompts and answers together; while somebody is answered, at most 64 (or --max-sessions)",
+     "most tokens of one step, prompts and answers together; while somebody is answered, at most 64 (or --max-running)",
      "512, fewer in a small budget", ApplyOptionalInt<1, 8192, &Config::prefill_chunk>},
     {"max-kept-sessions", "Requests", "N", "idle conversations that are kept", "64, fewer in a small budget",
      ApplyOptionalInt<0, 65536, &Config::max_kept_sessions>},

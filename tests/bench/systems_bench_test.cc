@@ -203,7 +203,8 @@ TEST(JournalTest, RefusesAnotherRunAndWhatIsNoJournal) {
   ASSERT_TRUE(SystemsJournal::Open(folder / "j.jsonl", kRun).ok());
   nlohmann::ordered_json other = kRun;
   other["turns"] = 3;
-  EXPECT_THAT(MessageOf(SystemsJournal::Open(folder / "j.jsonl", other).status()), HasSubstr("belongs to another run"));
+  EXPECT_THAT(MessageOf(SystemsJournal::Open(folder / "j.jsonl", other).status()),
+              HasSubstr("belongs to another run: turns is 2 there and 3 here; delete it"));
   Write(folder / "text.jsonl", "Once upon a time\n");
   EXPECT_THAT(MessageOf(SystemsJournal::Open(folder / "text.jsonl", kRun).status()), HasSubstr("line 1"));
   EXPECT_FALSE(SystemsJournal::Open(folder / "no/such/folder.jsonl", kRun).ok());
@@ -232,6 +233,21 @@ TEST(QualityTest, ComparesTheWindowsThatBothHave) {
   EXPECT_DOUBLE_EQ(figures.at("top1_agreement"), 0.5);
   EXPECT_DOUBLE_EQ(figures.at("quality_gate_mass_lost"), 0.125);
   EXPECT_TRUE(CompareQuality(exact, {}).empty());
+}
+
+TEST(IdentityTest, TextsAndFilesAreToldApart) {
+  const std::vector<PromptKind> texts = {{"a", {1, 2, 3}}, {"b", {4}}};
+  EXPECT_EQ(HashOfTexts(texts), HashOfTexts({{"a", {1, 2, 3}}, {"b", {4}}}));
+  EXPECT_NE(HashOfTexts(texts), HashOfTexts({{"a", {1, 2, 9}}, {"b", {4}}})) << "as many tokens, but others";
+  EXPECT_NE(HashOfTexts(texts), HashOfTexts({{"a", {1, 2, 3, 4}}, {"b", {}}})) << "the same tokens, but elsewhere";
+  EXPECT_NE(HashOfTexts(texts), HashOfTexts({{"a", {1, 2, 3}}, {"c", {4}}}));
+  const TempFolder folder;
+  Write(folder / "one", std::string(100'000, 'a'));
+  Write(folder / "same", std::string(100'000, 'a'));
+  Write(folder / "other", std::string(99'999, 'a') + "b");
+  EXPECT_EQ(*HashOfFile(folder / "one"), *HashOfFile(folder / "same"));
+  EXPECT_NE(*HashOfFile(folder / "one"), *HashOfFile(folder / "other"));
+  EXPECT_TRUE(absl::IsNotFound(HashOfFile(folder / "none").status()));
 }
 
 class ReportTest : public testing::Test {
@@ -292,7 +308,7 @@ TEST_F(ReportTest, AblationsAreRatiosOfOneTurn) {
   ASSERT_TRUE(journal_.Add(Speed("hobbit+fidelity-rule=exact", 1, {{"decode_tokens_per_second", 4}, {"exact", 1}})).ok());
   EXPECT_THAT(AblationTables(parts_),
               HasSubstr("| hobbit | hobbit+fidelity-rule=exact | 5.5 | 3.0 | 1.75 (1.50 to 2.00) |  | 1.062 | "
-                        "1.000 |"));
+                        "exact |"));
   EXPECT_EQ(AblationJson(parts_).at(0).at("median"), 1.75);
   for (const TargetResult& target : Targets(parts_)) EXPECT_EQ(target.what.find("fidelity-rule"), std::string::npos);
 }
@@ -307,6 +323,20 @@ TEST_F(ReportTest, TablesNameEveryContender) {
   EXPECT_EQ(json.at("cells").size(), contenders_.size());
   EXPECT_EQ(json.at("budgets")[0].at("process_limit_bytes"), (100u << 20) + kBesideBudgetBytes);
   EXPECT_EQ(json.at("cells")[2].at("not_run"), "needs widths");
+}
+
+TEST_F(ReportTest, WhatNobodyMeasuredIsNoFigure) {
+  const auto json = ReportJson(parts_);
+  for (const auto& cell : json.at("cells")) {
+    const std::string name = cell.at("contender");
+    const bool exact = name == "auto" || name == "load-on-demand-lru";
+    EXPECT_EQ(cell.contains("quality"), exact || name == "hobbit") << name;
+    if (exact) EXPECT_EQ(cell.at("quality"), "exact") << name;
+    if (name == "hobbit") EXPECT_EQ(cell.at("quality").at("perplexity_ratio"), 1.0625);
+  }
+  const std::string markdown = ReportMarkdown(parts_);
+  EXPECT_THAT(markdown, HasSubstr("| auto | 4.50 (3.00 to 6.00) | 0.0 % | exact | exact | exact |"));
+  EXPECT_THAT(markdown, HasSubstr("| auto@bounded:0.1 | 9.00 (6.00 to 12.0) | 10 % |  |  |  |"));
 }
 
 }  // namespace

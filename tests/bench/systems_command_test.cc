@@ -32,7 +32,7 @@ class SystemsCommandTest : public testing::Test {
         0);
   }
   void TearDown() override {
-    for (const char* name : {"s.moed", "j.jsonl", "j.jsonl.learned", "out.json", "out.md", "log"}) {
+    for (const char* name : {"s.moed", "j.jsonl", "j.jsonl.learned", "out.json", "out.md", "log", "moed"}) {
       std::filesystem::remove_all(Path(name));
     }
   }
@@ -50,12 +50,13 @@ class SystemsCommandTest : public testing::Test {
 
 TEST_F(SystemsCommandTest, MeasuresReportsAndGoesOn) {
   const std::string flags =
-      "--quick --seconds 0.5 --quality-tokens 32 --presets load-on-demand-lru,load-on-demand,hobbit,auto+learned --learn-seconds "
-      "0.5 --json " +
+      "--quick --seconds 0.5 --quality-tokens 32 --presets "
+      "load-on-demand-lru,load-on-demand,hobbit,auto+learned,auto@bounded:0.5 "
+      "--learn-seconds 0.5 --json " +
       Path("out.json") + " --markdown " + Path("out.md");
   ASSERT_EQ(Systems(flags), 0) << Read(Path("log"));
   const auto json = nlohmann::json::parse(Read(Path("out.json")));
-  ASSERT_EQ(json.at("cells").size(), 8u);
+  ASSERT_EQ(json.at("cells").size(), 10u);
   for (const auto& cell : json.at("cells")) {
     if (cell.at("contender") == "hobbit") {
       EXPECT_THAT(cell.at("not_run").get<std::string>(), HasSubstr("moed-pack")) << "one precision is not enough";
@@ -65,14 +66,19 @@ TEST_F(SystemsCommandTest, MeasuresReportsAndGoesOn) {
     EXPECT_GT(median.at("decode_tokens_per_second"), 0);
     EXPECT_GT(median.at("prefill_tokens_per_second"), 0);
     EXPECT_GT(median.at("bytes_per_token"), 0);
-    EXPECT_EQ(median.at("exact"), 1);
+    const bool exact = cell.at("contender") != "auto@bounded:0.5";
+    EXPECT_EQ(median.at("exact"), exact ? 1 : 0);
     if (cell.at("contender") == "load-on-demand-lru") {
       EXPECT_NEAR(median.at("cache_share"), 0.25, 0.03);
       EXPECT_GT(median.at("decode_hit_ratio"), 0);
     }
-    if (cell.at("disk") == "native") {
-      EXPECT_EQ(cell.at("quality").at("kl"), 0);
+    if (exact) {
+      EXPECT_EQ(cell.at("quality"), "exact") << "what nobody measured is no figure";
+    } else {
+      EXPECT_EQ(cell.at("quality").at("scored_tokens"), 31);
       EXPECT_GT(cell.at("quality").at("perplexity"), 1);
+      EXPECT_GT(cell.at("quality").at("exact_perplexity"), 1);
+      EXPECT_GT(cell.at("quality").at("kl"), 0) << "half of the gate mass may be lost, and is at a quarter of the cache";
     }
   }
   EXPECT_THAT(Read(Path("out.md")), HasSubstr("- hobbit: not run:"));
@@ -82,7 +88,12 @@ TEST_F(SystemsCommandTest, MeasuresReportsAndGoesOn) {
   ASSERT_EQ(Systems(flags), 0) << Read(Path("log"));
   EXPECT_EQ(Read(Path("j.jsonl")), journal) << "everything had been measured";
   EXPECT_EQ(Systems(flags + " --moed-flags --threads=1"), 1);
-  EXPECT_THAT(Read(Path("log")), HasSubstr("belongs to another run"));
+  EXPECT_THAT(Read(Path("log")), HasSubstr("belongs to another run: moed_flags is \"\" there and \"--threads=1\" here"));
+  const std::string rebuilt = Path("moed");
+  std::filesystem::copy_file(BuiltProgram("moed"), rebuilt);
+  std::ofstream(rebuilt, std::ios::app | std::ios::binary) << "another build of the same version";
+  EXPECT_EQ(Systems(flags + " --moed " + rebuilt), 1);
+  EXPECT_THAT(Read(Path("log")), testing::ContainsRegex("belongs to another run: moed is \"[0-9a-f]{16}\" there and"));
 }
 
 TEST_F(SystemsCommandTest, WrongUseIsNamed) {

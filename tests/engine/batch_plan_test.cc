@@ -32,7 +32,7 @@ const PlanCase kCases[] = {
     {"a prompt beside decoding is held short", {Prefills(20, 2), Decodes(1, 1)}, {8, 4, 10, 5}, 2, {{0, 4}, {1, 1}}},
     {"prompts alone are not", {Prefills(20, 2)}, {8, 4, 10, 5}, 1, {{0, 8}}},
     {"prompts in order of arrival", {Prefills(5, 1), Prefills(5, 1), Prefills(5, 1)}, {8, 4, 10}, 3, {{0, 5}, {1, 3}}},
-    {"no more than max_sessions", {Decodes(1, 1), Waits(2, 1), Waits(2, 1)}, {8, 2, 10}, 2, {{0, 1}, {1, 2}}},
+    {"no more than max_running", {Decodes(1, 1), Waits(2, 1), Waits(2, 1)}, {8, 2, 10}, 2, {{0, 1}, {1, 2}}},
     {"growth takes a free page", {Decodes(1, 2)}, {8, 4, 1}, 1, {{0, 1}}},
     {"growth preempts the youngest", {Decodes(1, 2), Decodes(1, 1), Decodes(1, 1)}, {8, 4, 0}, 2, {{0, 1}, {1, 1}}},
     {"the youngest gives way to itself", {Decodes(1, 1), Decodes(1, 2)}, {8, 4, 0}, 1, {{0, 1}}},
@@ -60,12 +60,12 @@ TEST(BatchPlanTest, InvariantsHoldForRandomSnapshots) {
   std::mt19937 random(17);
   for (int round = 0; round < 20000; ++round) {
     PlanBudget budget;
-    budget.max_sessions = 1 + random() % 6;
-    budget.max_step_tokens = budget.max_sessions + random() % 8;
-    budget.max_shared_tokens = budget.max_sessions + random() % 8;
+    budget.max_running = 1 + random() % 6;
+    budget.max_step_tokens = budget.max_running + random() % 8;
+    budget.max_shared_tokens = budget.max_running + random() % 8;
     const int total_pages = 4 + random() % 12;
     std::vector<PlanSequence> sequences(random() % 9);
-    const int running = std::min<int>(random() % (budget.max_sessions + 1), sequences.size());
+    const int running = std::min<int>(random() % (budget.max_running + 1), sequences.size());
     int held_by_running = 0;
     for (size_t i = 0; i < sequences.size(); ++i) {
       PlanSequence& s = sequences[i];
@@ -79,7 +79,7 @@ TEST(BatchPlanTest, InvariantsHoldForRandomSnapshots) {
     budget.available_pages = total_pages - held_by_running;
     const BatchPlan plan = PlanStep(sequences, budget);
 
-    ASSERT_LE(plan.running, budget.max_sessions);
+    ASSERT_LE(plan.running, budget.max_running);
     ASSERT_GE(plan.running, sequences.empty() ? 0 : 1) << "someone always makes progress";
     int pages = 0, tokens = 0, last = -1;
     for (int i = 0; i < plan.running; ++i) pages += std::max(sequences[i].required_pages, sequences[i].held_pages);

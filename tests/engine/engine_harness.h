@@ -94,7 +94,7 @@ class Recorder final : public RequestObserver {
 struct HarnessOptions {
   StepEngineOptions engine{.max_context = 96,
                            .max_new_tokens = 64,
-                           .max_sessions = 4,
+                           .max_running = 4,
                            .queue_capacity = 32,
                            .max_step_tokens = 16,
                            .max_kept_sessions = 8};

@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-const EngineLimits kLimits{.max_context = 32, .max_new_tokens = 20, .max_sessions = 2, .queue_capacity = 2, .vocabulary = 100};
+const EngineLimits kLimits{.max_context = 32, .max_new_tokens = 20, .max_running = 2, .queue_capacity = 2, .vocabulary = 100};
 
 EngineRequest Valid() {
   EngineRequest request;

@@ -1,4 +1,4 @@
-#include "core/engine/scripted_engine.h"
+#include "tests/engine/scripted_engine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace moed {
 namespace {
 
 const EngineLimits kLimits{
-    .max_context = 64, .max_new_tokens = 20, .max_sessions = 2, .queue_capacity = 1, .vocabulary = kVocabulary};
+    .max_context = 64, .max_new_tokens = 20, .max_running = 2, .queue_capacity = 1, .vocabulary = kVocabulary};
 
 EngineRequest Request(const std::string& name) {
   EngineRequest request = GreedyRequest("prompt", 20);

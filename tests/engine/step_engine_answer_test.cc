@@ -292,7 +292,7 @@ TEST(StepEngineAnswerTest, ScoresWithTheLikeliestTokensAtEachPosition) {
 TEST(StepEngineAnswerTest, ScoringInStepsOfOneTokenMeetsWhatAnswersMeet) {
   for (int step_tokens : {1, 8}) {
     HarnessOptions options;
-    options.engine.max_sessions = 1;
+    options.engine.max_running = 1;
     options.engine.max_step_tokens = step_tokens;
     Harness harness(options);
     std::set<Phase> seen;

@@ -31,7 +31,7 @@ EngineRequest RandomRequest(std::mt19937& random) {
 }
 
 struct Shape {
-  int max_sessions;
+  int max_running;
   int max_step_tokens;
   int pages;  // a context of 96 needs 6
 };
@@ -40,7 +40,7 @@ class StepEngineShapeTest : public testing::TestWithParam<Shape> {};
 
 TEST_P(StepEngineShapeTest, TokensAreThoseOfANaiveLoop) {
   HarnessOptions options;
-  options.engine.max_sessions = GetParam().max_sessions;
+  options.engine.max_running = GetParam().max_running;
   options.engine.max_step_tokens = GetParam().max_step_tokens;
   options.pages = GetParam().pages;
   Harness harness(options);
@@ -67,7 +67,7 @@ TEST_P(StepEngineShapeTest, TokensAreThoseOfANaiveLoop) {
   EXPECT_EQ(stats.preemptions, static_cast<uint64_t>(preemptions));
   EXPECT_EQ(stats.generated_tokens, static_cast<uint64_t>(generated));
   EXPECT_EQ(stats.kv_pages_used, 0);
-  EXPECT_TRUE(preemptions > 0 || GetParam().max_sessions <= 2 || GetParam().pages > 8) << "too few pages for all";
+  EXPECT_TRUE(preemptions > 0 || GetParam().max_running <= 2 || GetParam().pages > 8) << "too few pages for all";
   EXPECT_TRUE(preemptions == 0 || GetParam().pages < 48) << "pages enough for all";
   harness.ExpectClean();
 }
@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, StepEngineShapeTest,
                                          Shape{4, 5, 8}, Shape{4, 16, 8}, Shape{4, 16, 64}, Shape{8, 8, 6}, Shape{8, 17, 7},
                                          Shape{8, 64, 48}, Shape{8, 200, 64}),
                          [](const auto& info) {
-                           return "sessions" + std::to_string(info.param.max_sessions) + "_tokens" +
+                           return "sessions" + std::to_string(info.param.max_running) + "_tokens" +
                                   std::to_string(info.param.max_step_tokens) + "_pages" + std::to_string(info.param.pages);
                          });
 
@@ -86,7 +86,7 @@ TEST(StepEngineBatchTest, EveryChunkSizeGivesTheSame) {
   const Expected expected = Reference(request);
   for (int step_tokens = 1; step_tokens <= 40; ++step_tokens) {
     HarnessOptions options;
-    options.engine.max_sessions = 1;
+    options.engine.max_running = 1;
     options.engine.max_step_tokens = step_tokens;
     Harness harness(options);
     auto recorder = harness.Submit(request);
@@ -128,7 +128,7 @@ TEST(StepEngineBatchTest, ChunksCarryTheirPhase) {
 
 TEST(StepEngineBatchTest, OldestFirst) {
   HarnessOptions options;
-  options.engine.max_sessions = 2;
+  options.engine.max_running = 2;
   Harness harness(options);
   std::vector<int> finished;
   for (int i = 0; i < 6; ++i) {
@@ -161,8 +161,8 @@ TEST(StepEngineBatchTest, RandomInterleavingsKeepTheInvariants) {
   for (uint32_t seed = 0; seed < 30; ++seed) {
     std::mt19937 random(seed);
     HarnessOptions options;
-    options.engine.max_sessions = 1 + random() % 5;
-    options.engine.max_step_tokens = options.engine.max_sessions + random() % 10;
+    options.engine.max_running = 1 + random() % 5;
+    options.engine.max_step_tokens = options.engine.max_running + random() % 10;
     options.engine.max_kept_sessions = random() % 3;
     options.pages = 6 + random() % 10;
     Harness harness(options);

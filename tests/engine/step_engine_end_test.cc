@@ -13,7 +13,7 @@ constexpr int64_t kSecond = 1'000'000'000;
 
 TEST(StepEngineEndTest, AFullQueueRefuses) {
   HarnessOptions options;
-  options.engine.max_sessions = 2;
+  options.engine.max_running = 2;
   options.engine.queue_capacity = 3;
   Harness harness(options);
   std::vector<std::shared_ptr<Recorder>> admitted;
@@ -83,7 +83,7 @@ TEST(StepEngineEndTest, CancelInEveryPhase) {
   for (int steps : {0, 1, 2, 3, 6}) {
     for (bool behind : {false, true}) {
       HarnessOptions options;
-      options.engine.max_sessions = 1;
+      options.engine.max_running = 1;
       Harness harness(options);
       if (behind) harness.Submit(GreedyRequest("first", 30));
       const EngineRequest request = GreedyRequest(std::string(40, 'x'), 20);
@@ -122,7 +122,7 @@ TEST(StepEngineEndTest, AnObserverMayCancel) {
 TEST(StepEngineEndTest, TheTimeLimitCountsFromArrivalInEveryPhase) {
   for (int steps : {0, 1, 3, 6}) {
     HarnessOptions options;
-    options.engine.max_sessions = 1;
+    options.engine.max_running = 1;
     Harness harness(options);
     harness.clock.AdvanceNanos(100 * kSecond);
     EngineRequest request = GreedyRequest(std::string(40, 'x'), 20);
@@ -150,7 +150,7 @@ TEST(StepEngineEndTest, TheTimeLimitCountsFromArrivalInEveryPhase) {
 
 TEST(StepEngineEndTest, TheTimeLimitEndsWhatStillWaits) {
   HarnessOptions options;
-  options.engine.max_sessions = 1;
+  options.engine.max_running = 1;
   Harness harness(options);
   harness.Submit(GreedyRequest("p", 60));
   EngineRequest request = GreedyRequest("p", 5);
@@ -205,7 +205,7 @@ TEST(StepEngineEndTest, AFailedChunkEndsItsRequestOnly) {
 
 TEST(StepEngineEndTest, DrainingRefusesAndGoesOn) {
   HarnessOptions options;
-  options.engine.max_sessions = 1;
+  options.engine.max_running = 1;
   Harness harness(options);
   auto running = harness.Submit(GreedyRequest("p", 5)), waiting = harness.Submit(GreedyRequest("p", 5));
   harness.engine->RunOneStep();
@@ -222,7 +222,7 @@ TEST(StepEngineEndTest, DrainingRefusesAndGoesOn) {
 
 TEST(StepEngineEndTest, StopEndsEveryoneOnce) {
   HarnessOptions options;
-  options.engine.max_sessions = 1;
+  options.engine.max_running = 1;
   Harness harness(options);
   EngineRequest in_session = GreedyRequest("p", 1);
   in_session.session_id = "s";
@@ -256,7 +256,7 @@ TEST(StepEngineEndTest, OptionsOutOfRangeAreNamed) {
       {"max_context is 1", [](auto& o) { o.max_context = 1; }},
       {"4096 positions", [](auto& o) { o.max_context = 5000; }},
       {"max_new_tokens is 0", [](auto& o) { o.max_new_tokens = 0; }},
-      {"max_sessions is 0", [](auto& o) { o.max_sessions = 0; }},
+      {"max_running is 0", [](auto& o) { o.max_running = 0; }},
       {"queue_capacity is -1", [](auto& o) { o.queue_capacity = -1; }},
       {"max_step_tokens is 3, at least 4", [](auto& o) { o.max_step_tokens = 3; }},
       {"max_kept_sessions is -1", [](auto& o) { o.max_kept_sessions = -1; }},

@@ -211,7 +211,7 @@ TEST(StepEngineSessionTest, ANewSessionWhoseFirstRequestFailsDoesNotExist) {
 TEST(StepEngineSessionTest, APreemptedConversationIsComputedAgain) {
   HarnessOptions options;
   options.pages = 6;
-  options.engine.max_sessions = 2;
+  options.engine.max_running = 2;
   Harness harness(options);
   Conversation conversation{"s", {}};
   conversation.Say(harness, Turn("s", "hello there", 4));

@@ -5,6 +5,7 @@
 
 #include <regex>
 
+#include "core/base/byte_size.h"
 #include "core/base/status.h"
 
 namespace moed {
@@ -50,12 +51,12 @@ TEST(MemoryPlan, DividesTheBudget) {
       // A sixteenth of what is left is 20 pages of 8 MiB, 36 of 12 MiB; a sequence of the whole context needs 32.
       {"defaults, small budget", {.budget = 8 * kMiB}, 20, 320, 8 * kMiB - kFixed - 20 * 16384},
       {"defaults, one sequence", {.budget = 12 * kMiB}, 32, 512, needs.all_experts},
-      {"defaults, eight sessions", {.budget = 12 * kMiB, .max_sessions = 8}, 36, 512, needs.all_experts},
-      {"at least 256 positions", {.budget = 4 * kMiB, .max_sessions = 8}, 16, 256, 4 * kMiB - kFixed - 16 * 16384},
-      {"more than everything", {.budget = 64 * kMiB, .max_sessions = 2}, 64, 512, needs.all_experts},
+      {"defaults, eight sessions", {.budget = 12 * kMiB, .max_running = 8}, 36, 512, needs.all_experts},
+      {"at least 256 positions", {.budget = 4 * kMiB, .max_running = 8}, 16, 256, 4 * kMiB - kFixed - 16 * 16384},
+      {"more than everything", {.budget = 64 * kMiB, .max_running = 2}, 64, 512, needs.all_experts},
       {"given KV", {.budget = 8 * kMiB, .kv_budget = 10 * 16384 + 5}, 10, 160, 8 * kMiB - kFixed - 10 * 16384},
       {"given context", {.budget = 4 * kMiB, .max_context = 400}, 25, 400, 4 * kMiB - kFixed - 25 * 16384},
-      {"small context", {.budget = 8 * kMiB, .max_context = 20, .max_sessions = 3}, 6, 20, 8 * kMiB - kFixed - 6 * 16384},
+      {"small context", {.budget = 8 * kMiB, .max_context = 20, .max_running = 3}, 6, 20, 8 * kMiB - kFixed - 6 * 16384},
       {"given both", {.budget = 8 * kMiB, .kv_budget = kMiB, .max_context = 100}, 64, 100, 8 * kMiB - kFixed - kMiB},
   };
   for (const PlanCase& test : cases) {
@@ -83,7 +84,7 @@ TEST(MemoryPlan, TheSmallestBudgetWorksAndOneByteLessDoesNot) {
   MemoryNeeds lending = Needs();
   lending.lent = kMiB;
   const MemoryRequest requests[] = {{.budget = 1},
-                                    {.budget = 1, .max_sessions = 8},
+                                    {.budget = 1, .max_running = 8},
                                     {.budget = 1, .kv_budget = 3 * kMiB},
                                     {.budget = 1, .max_context = 33},
                                     {.budget = 1, .kv_budget = kMiB, .max_context = 30}};
@@ -118,70 +119,13 @@ TEST(MemoryPlan, ContradictionsAreNamed) {
       {{.budget = 8 * kMiB, .max_context = -5}, {"-5"}},
       {{.budget = 8 * kMiB, .kv_budget = 16383}, {"16383", "no page", "16384"}},
       {{.budget = 8 * kMiB, .kv_budget = 16384, .max_context = 17}, {"16 positions", "17", "32768"}},
-      {{.budget = 8 * kMiB, .max_sessions = 0}, {"max sessions 0"}},
+      {{.budget = 8 * kMiB, .max_running = 0}, {"max running 0"}},
   };
   for (const Contradiction& test : cases) {
     const absl::Status status = PlanMemory(Needs(), test.request).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     for (const std::string& part : test.says) EXPECT_THAT(TextOf(status), HasSubstr(part));
   }
-}
-
-TEST(Bytes, AreParsed) {
-  const std::pair<const char*, uint64_t> cases[] = {{"0", 0},
-                                                    {"4096", 4096},
-                                                    {"12B", 12},
-                                                    {"8MiB", 8 << 20},
-                                                    {"8 MiB", 8 << 20},
-                                                    {"1.5GiB", 3ull << 29},
-                                                    {"900MB", 900'000'000},
-                                                    {"2kB", 2000},
-                                                    {"0.5KiB", 512},
-                                                    {"1TiB", 1ull << 40},
-                                                    {"18446744073709551615", UINT64_MAX}};
-  for (const auto& [text, bytes] : cases) {
-    const auto parsed = ParseBytes(text);
-    ASSERT_TRUE(parsed.ok()) << parsed.status();
-    EXPECT_EQ(*parsed, bytes) << text;
-  }
-}
-
-TEST(Bytes, AnythingElseIsRefusedWithWhatIsAllowed) {
-  for (const char* text : {"",
-                           " ",
-                           "MiB",
-                           "-1",
-                           "+1",
-                           "1e6",
-                           "0x10",
-                           "1.",
-                           ".5",
-                           "1.5.2MiB",
-                           "8mib",
-                           "8Mi",
-                           "8M",
-                           "8  MiB",
-                           "8MiB ",
-                           "8 ",
-                           "inf",
-                           "nan",
-                           "18446744073709551616",
-                           "16777216TiB",
-                           "99999999999999999999999",
-                           "1,5GiB"}) {
-    const absl::Status status = ParseBytes(text).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << '"' << text << '"';
-    EXPECT_THAT(TextOf(status), testing::AllOf(HasSubstr(StrCat("\"", text, "\"")), HasSubstr("8MiB"), HasSubstr("KiB")));
-  }
-}
-
-TEST(Bytes, AreFormatted) {
-  EXPECT_EQ(FormatBytes(0), "0 B");
-  EXPECT_EQ(FormatBytes(1023), "1023 B");
-  EXPECT_EQ(FormatBytes(1024), "1.0 KiB");
-  EXPECT_EQ(FormatBytes(7864320), "7.5 MiB");
-  EXPECT_EQ(FormatBytes((1 << 20) - 1), "1.0 MiB");
-  EXPECT_EQ(FormatBytes(UINT64_MAX), "16.0 EiB");
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ using namespace moed;
 namespace {
 
 constexpr EngineLimits kLimits{
-    .max_context = 256, .max_new_tokens = 128, .max_sessions = 4, .queue_capacity = 4, .vocabulary = 1000};
+    .max_context = 256, .max_new_tokens = 128, .max_running = 4, .queue_capacity = 4, .vocabulary = 1000};
 
 void Check(absl::StatusOr<PendingRequest> request) {
   if (!request.ok()) return;

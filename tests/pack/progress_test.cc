@@ -8,10 +8,6 @@ namespace moed {
 namespace {
 
 TEST(AmountTest, ReadsLikePeopleWrite) {
-  EXPECT_EQ(BytesText(0), "0 B");
-  EXPECT_EQ(BytesText(1023), "1023 B");
-  EXPECT_EQ(BytesText(1536), "1.5 KiB");
-  EXPECT_EQ(BytesText(3.0 * (1ull << 40)), "3.0 TiB");
   EXPECT_EQ(CountText(12), "12");
   EXPECT_EQ(CountText(3.14), "3.1");
   EXPECT_EQ(CountText(0.014), "0.014");

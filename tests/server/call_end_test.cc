@@ -102,7 +102,7 @@ TEST(EndTest, ADeadlineIsToldFromACancellation) {
 
 TEST(EndTest, AClientThatDoesNotReadIsCutOffByTheCap) {
   ServerHarness server(
-      {.engine = {.max_context = 1024, .max_new_tokens = 1000, .max_sessions = 2, .queue_capacity = 2, .vocabulary = 4096},
+      {.engine = {.max_context = 1024, .max_new_tokens = 1000, .max_running = 2, .queue_capacity = 2, .vocabulary = 4096},
        .calls = {.max_unsent_tokens = 16},
        .script = [](const EngineRequest&) {
          Script script;
@@ -182,7 +182,7 @@ TEST(EndTest, StoppingTheEngineEndsEveryStreamSoThatTheServerCanShutDown) {
 
 TEST(EndTest, ManyOpenedAndCancelledStreamsLeaveNothingBehind) {
   ServerHarness server(
-      {.engine = {.max_context = 64, .max_new_tokens = 63, .max_sessions = 4, .queue_capacity = 60, .vocabulary = 4096}});
+      {.engine = {.max_context = 64, .max_new_tokens = 63, .max_running = 4, .queue_capacity = 60, .vocabulary = 4096}});
   for (int round = 0; round < 5; ++round) {
     std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
     std::vector<std::unique_ptr<grpc::ClientReader<GenerateResponse>>> readers;

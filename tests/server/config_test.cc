@@ -70,14 +70,14 @@ TEST_F(ConfigTest, FlagBeforeEnvironmentBeforeFileBeforeDefault) {
   const std::string file = File("moed.toml",
                                 "# a comment\n"
                                 "store = \"from file.moed\"\n"
-                                "max-sessions = 3\n"
+                                "max-running = 3\n"
                                 "policy = \"lfu\"\n"
                                 "threads = 3\n"
                                 "metrics-listen = \"off\"\n");
-  const auto outcome = Read({"--config", file, "--threads", "1"}, {{"MOED_THREADS", "2"}, {"MOED_MAX_SESSIONS", "2"}});
+  const auto outcome = Read({"--config", file, "--threads", "1"}, {{"MOED_THREADS", "2"}, {"MOED_MAX_RUNNING", "2"}});
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_EQ(outcome->config.threads, 1) << "flag";
-  EXPECT_EQ(outcome->config.max_sessions, 2) << "environment";
+  EXPECT_EQ(outcome->config.max_running, 2) << "environment";
   EXPECT_EQ(outcome->config.preset.policy, "lfu") << "file";
   EXPECT_EQ(outcome->config.store, "from file.moed");
   EXPECT_FALSE(outcome->config.metrics_listen.has_value());
@@ -87,55 +87,84 @@ TEST_F(ConfigTest, FlagBeforeEnvironmentBeforeFileBeforeDefault) {
   EXPECT_EQ(by_variable->config.threads, 3);
 }
 
+// A value that is not the default, and what it makes of the configuration.
+struct Taken {
+  std::string_view value;
+  bool (*in)(const Config& config);
+};
+const std::map<std::string_view, Taken> kTaken = {
+    {"store", {"x", [](const Config& c) { return c.store == "x"; }}},
+    {"memory-budget", {"8MiB", [](const Config& c) { return c.memory_budget == 8u << 20; }}},
+    {"kv-budget", {"1MiB", [](const Config& c) { return c.kv_budget == 1u << 20; }}},
+    {"kv-format", {"f32", [](const Config& c) { return c.kv_format == KvFormat::kF32; }}},
+    {"max-context", {"128", [](const Config& c) { return c.max_context == 128; }}},
+    {"preset", {"hobbit", [](const Config& c) { return c.preset.preset == "hobbit"; }}},
+    {"policy", {"lfu", [](const Config& c) { return c.preset.policy == "lfu"; }}},
+    {"predictor", {"none", [](const Config& c) { return c.preset.predictor == "none"; }}},
+    {"fidelity-rule", {"priced", [](const Config& c) { return c.preset.rule == "priced"; }}},
+    {"fill-cache", {"off", [](const Config& c) { return c.preset.fill == false; }}},
+    {"preset-options", {"hobbit-t1=0.5", [](const Config& c) { return c.preset.options.Text({.name = "hobbit-t1"}) == "0.5"; }}},
+    {"listen", {"[::1]:1", [](const Config& c) { return c.listen.Text() == "[::1]:1"; }}},
+    {"control-listen",
+     {"a:2", [](const Config& c) { return c.control_listen.has_value() && c.control_listen->Text() == "a:2"; }}},
+    {"metrics-listen",
+     {"a:3", [](const Config& c) { return c.metrics_listen.has_value() && c.metrics_listen->Text() == "a:3"; }}},
+    {"io-backend", {"buffered", [](const Config& c) { return c.io_backend == "buffered"; }}},
+    {"io-queue-depth", {"4", [](const Config& c) { return c.io_queue_depth == 4; }}},
+    {"verify-reads", {"always", [](const Config& c) { return c.checksums == ChecksumRule::kEveryRead; }}},
+    {"read-rate", {"550MB", [](const Config& c) { return c.read_rate == 550'000'000u; }}},
+    {"backend", {"scalar", [](const Config& c) { return c.backend == "scalar"; }}},
+    {"threads", {"77", [](const Config& c) { return c.threads == 77; }}},
+    {"max-running", {"4", [](const Config& c) { return c.max_running == 4; }}},
+    {"queue-capacity", {"5", [](const Config& c) { return c.queue_capacity == 5; }}},
+    {"prefill-chunk", {"32", [](const Config& c) { return c.prefill_chunk == 32; }}},
+    {"max-kept-sessions", {"6", [](const Config& c) { return c.max_kept_sessions == 6; }}},
+    {"drain-seconds", {"7", [](const Config& c) { return c.drain_seconds == 7; }}},
+    {"log-level", {"debug", [](const Config& c) { return c.log_level == "debug"; }}},
+    {"request-log", {"r.log", [](const Config& c) { return c.request_log == "r.log"; }}},
+    {"trace", {"t.json", [](const Config& c) { return c.trace == "t.json"; }}},
+    {"record-routing", {"routing", [](const Config& c) { return c.record_routing == "routing"; }}},
+    {"learned-state", {"learned", [](const Config& c) { return c.learned_state == "learned"; }}},
+};
+
 TEST_F(ConfigTest, EverySettingIsTakenFromEverySource) {
-  const std::map<std::string, std::string> kValues = {{"store", "x"},
-                                                      {"memory-budget", "8MiB"},
-                                                      {"kv-budget", "1MiB"},
-                                                      {"kv-format", "f32"},
-                                                      {"max-context", "128"},
-                                                      {"preset", "hobbit"},
-                                                      {"fidelity-rule", "priced"},
-                                                      {"preset-options", "hobbit-t1=0.5"},
-                                                      {"fill-cache", "off"},
-                                                      {"listen", "[::1]:1"},
-                                                      {"control-listen", "a:2"},
-                                                      {"metrics-listen", "off"},
-                                                      {"policy", "lfu"},
-                                                      {"predictor", "none"},
-                                                      {"io-backend", "buffered"},
-                                                      {"io-queue-depth", "4"},
-                                                      {"verify-reads", "always"},
-                                                      {"read-rate", "550MB"},
-                                                      {"backend", "scalar"},
-                                                      {"threads", "2"},
-                                                      {"max-sessions", "4"},
-                                                      {"queue-capacity", "5"},
-                                                      {"prefill-chunk", "32"},
-                                                      {"max-kept-sessions", "6"},
-                                                      {"drain-seconds", "7"},
-                                                      {"log-level", "debug"},
-                                                      {"request-log", "r.log"},
-                                                      {"trace", "t.json"},
-                                                      {"record-routing", "routing"},
-                                                      {"learned-state", "learned"}};
   for (const Setting& setting : Settings()) {
     const std::string name(setting.name);
     SCOPED_TRACE(name);
-    ASSERT_TRUE(kValues.contains(name)) << "give the new setting a value here";
-    const std::string& value = kValues.at(name);
-    std::string variable = "MOED_" + name;
-    for (char& c : variable) c = c == '-' ? '_' : static_cast<char>(std::toupper(c));
+    ASSERT_TRUE(kTaken.contains(name)) << "say here what the new setting does";
+    const Taken& taken = kTaken.at(name);
+    const std::string value(taken.value);
     std::vector<std::string> store;
     if (name != "store") store = {"--store", "s"};
     const auto with = [&](std::vector<std::string> more) {
       more.insert(more.end(), store.begin(), store.end());
       return more;
     };
-    EXPECT_TRUE(Read(with({"--" + name, value})).ok()) << Read(with({"--" + name, value})).status();
-    EXPECT_TRUE(Read(with({}), {{variable, value}}).ok());
-    EXPECT_TRUE(Read(with({"--config", File("one.toml", name + " = \"" + value + "\"\n")})).ok());
+    EXPECT_FALSE(taken.in(Read({"--store", "s"})->config)) << "the default";
+    // Under its former name as well, as long as it has one.
+    for (const std::string_view spelled : {setting.name, setting.former}) {
+      if (spelled.empty()) continue;
+      SCOPED_TRACE(spelled);
+      const std::string flag = "--" + std::string(spelled);
+      std::string variable = "MOED_" + std::string(spelled);
+      for (char& c : variable) c = c == '-' ? '_' : static_cast<char>(std::toupper(c));
+      const std::string file = File("one.toml", std::string(spelled) + " = \"" + value + "\"\n");
+      for (const auto& outcome :
+           {Read(with({flag, value})), Read(with({}), {{variable, value}}), Read(with({"--config", file}))}) {
+        ASSERT_TRUE(outcome.ok()) << outcome.status();
+        EXPECT_TRUE(taken.in(outcome->config));
+      }
+    }
     EXPECT_THAT(Read({"--help"})->answer, HasSubstr("--" + name));
   }
+}
+
+TEST_F(ConfigTest, AFormerNameIsUnderstoodButNotTold) {
+  EXPECT_THAT(Read({"--help"})->answer, testing::Not(HasSubstr("--max-sessions")));
+  EXPECT_THAT(Error({"--stoer", "x"}), testing::Not(HasSubstr("--max-sessions")));
+  EXPECT_THAT(Error({"--store", "x", "--max-sessions", "0"}), HasSubstr("--max-running (flag --max-sessions): \"0\""));
+  EXPECT_THAT(Error({"--store", "x", "--max-sessions", "2", "--max-running", "3"}), HasSubstr("--max-sessions"));
+  EXPECT_EQ(Read({"--store", "x"}, {{"MOED_MAX_SESSIONS", "2"}, {"MOED_MAX_RUNNING", "3"}})->config.max_running, 3);
 }
 
 TEST_F(ConfigTest, ErrorsSayWhatIsAllowedAndWhereItStood) {
@@ -152,7 +181,7 @@ TEST_F(ConfigTest, ErrorsSayWhatIsAllowedAndWhereItStood) {
       {{"--store", "x", "--threads", "0"}, {"--threads (flag)", "\"0\"", "from 1 to 256"}},
       {{"--store", "x", "--threads", "two"}, {"--threads (flag)", "\"two\""}},
       {{"--store", "x", "--threads", "2x"}, {"\"2x\""}},
-      {{"--store", "x", "--max-sessions", "99999999999999"}, {"--max-sessions"}},
+      {{"--store", "x", "--max-running", "99999999999999"}, {"--max-running"}},
       {{"--store", "x", "--max-context", "1"}, {"--max-context", "from 2"}},
       {{"--store", "x", "--memory-budget", "8XB"}, {"--memory-budget (flag)", "8XB"}},
       {{"--store", "x", "--kv-budget", "-1"}, {"--kv-budget"}},
@@ -163,7 +192,7 @@ TEST_F(ConfigTest, ErrorsSayWhatIsAllowedAndWhereItStood) {
       {{"--store", "x", "--metrics-listen", "on"}, {"--metrics-listen"}},
       {{"--store", "x", "--log-level", "loud"}, {"loud", "trace, debug, info, warning, error, critical, off"}},
       {{"--store", "x", "--trace", ""}, {"--trace"}},
-      {{"--store", "x", "--prefill-chunk", "4"}, {"--prefill-chunk: 4", "--max-sessions 8"}},
+      {{"--store", "x", "--prefill-chunk", "4"}, {"--prefill-chunk: 4", "--max-running 8"}},
       {{"--store", "x", "--config", "/no/such/file"}, {"/no/such/file"}},
   };
   for (const auto& test : kCases) {

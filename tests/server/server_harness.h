@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "core/base/clock.h"
-#include "core/engine/scripted_engine.h"
 #include "google/rpc/error_details.pb.h"
 #include "moe/v1/control.grpc.pb.h"
 #include "moe/v1/inference.grpc.pb.h"
@@ -19,6 +18,7 @@
 #include "server/rpc/engine_call.h"
 #include "server/rpc/inference_service.h"
 #include "server/rpc/rpc_server.h"
+#include "tests/engine/scripted_engine.h"
 
 namespace moed {
 
@@ -27,7 +27,7 @@ ExpertStats TestExpertStats();  // two layers, two precisions, every counter dif
 LoadedModel TestModel(Engine& engine);
 
 struct HarnessOptions {
-  EngineLimits engine{.max_context = 64, .max_new_tokens = 63, .max_sessions = 2, .queue_capacity = 2, .vocabulary = 4096};
+  EngineLimits engine{.max_context = 64, .max_new_tokens = 63, .max_running = 2, .queue_capacity = 2, .vocabulary = 4096};
   CallLimits calls;
   ScriptedEngine::ScriptFor script = [](const EngineRequest&) { return ScriptOfText("one two"); };
   bool load = true;

@@ -59,7 +59,7 @@ class BudgetTest(RealProgramsTest):
     def test_memory_stays_within_the_budget_and_is_what_the_parts_say(self) -> None:
         for share in SHARES:
             budget = int(self.store.stat().st_size * share)
-            flags = ("--store", self.store, "--memory-budget", budget, "--max-sessions", SESSIONS)
+            flags = ("--store", self.store, "--memory-budget", budget, "--max-running", SESSIONS)
             with self.subTest(share=share), self.running(*flags) as daemon:
                 sampler = Sampler(daemon)
                 sampler.start()

@@ -205,9 +205,9 @@ class DaemonTest(RealProgramsTest):
     def test_flags_win_over_the_environment_and_that_over_the_file(self) -> None:
         file = self.folder / "moed.toml"
         file.write_text(
-            f'store = "{self.store}"\nmemory-budget = "64MiB"\npolicy = "lfu"\nmax-sessions = 3\nqueue-capacity = 5\n'
+            f'store = "{self.store}"\nmemory-budget = "64MiB"\npolicy = "lfu"\nmax-running = 3\nqueue-capacity = 5\n'
         )
-        variables = {"MOED_CONFIG": str(file), "MOED_MAX_SESSIONS": "4", "MOED_QUEUE_CAPACITY": "6"}
+        variables = {"MOED_CONFIG": str(file), "MOED_MAX_RUNNING": "4", "MOED_QUEUE_CAPACITY": "6"}
         with self.running("--queue-capacity", 7, environment=variables) as daemon:
             server = daemon.json("info")["server"]
         self.assertEqual((server["policy"], server["max_sessions"], server["queue_capacity"]), ("lfu", 4, 7))
@@ -306,7 +306,7 @@ class DaemonTest(RealProgramsTest):
     # Too many requests, and clients that vanish
 
     def test_a_full_queue_is_told_and_counted(self) -> None:
-        with self.serving(*SLOW, "--max-sessions", 1, "--queue-capacity", 1) as daemon:
+        with self.serving(*SLOW, "--max-running", 1, "--queue-capacity", 1) as daemon:
             report = daemon.json("bench", "--requests", 24, "--concurrency", 12, "--max-new-tokens", 10, "--ignore-eos")
             self.assertGreater(report["ok"], 0)
             self.assertEqual(list(report["errors"]), ["RESOURCE_EXHAUSTED"])
@@ -338,7 +338,7 @@ class DaemonTest(RealProgramsTest):
                 stream.cancel()
 
     def test_clients_that_go_away_leave_nothing_behind(self) -> None:
-        with self.serving(*SLOW, "--max-sessions", 4, "--queue-capacity", 16) as daemon:
+        with self.serving(*SLOW, "--max-running", 4, "--queue-capacity", 16) as daemon:
 
             def descriptors() -> int:
                 return len(os.listdir(f"/proc/{daemon.pid}/fd"))

@@ -33,7 +33,7 @@ const std::string& DemoStorePath(const std::string& expert_formats) {
   if (path.empty()) {
     path = StrCat(::testing::TempDir(), "/demo-", expert_formats, "-", static_cast<int>(getpid()), ".moed");
     const std::string command = StrCat(BuiltProgram("moed-pack"), " ", SourcePath("models/tales-qwen"), " ", path,
-                                       " --expert-formats ", expert_formats, " --trunk-format q8 >/dev/null");
+                                       " --expert-formats ", expert_formats, " --trunk-format q8 >/dev/null 2>&1");
     MOED_CHECK(std::system(command.c_str()) == 0);
     std::atexit([] {
       for (const auto& [formats, file] : paths) std::remove(file.c_str());

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/byte_size.h"
 #include "core/base/clock.h"
 #include "core/base/executor.h"
 #include "core/base/status.h"
@@ -90,13 +91,13 @@ int DefaultThreads() { return std::clamp(static_cast<int>(std::thread::hardware_
 
 absl::Status DryRun(const Checkpoint& checkpoint, const PackPlan& plan, const Flags& flags, Executor& executor) {
   std::printf("%s: %s, %zu tensors, %s\n\n%s", checkpoint.folder().c_str(), plan.spec.family.c_str(), checkpoint.tensor_count(),
-              BytesText(static_cast<double>(checkpoint.weight_bytes())).c_str(),
-              SizeTable(plan.description, plan.layout).c_str());
+              FormatBytes(checkpoint.weight_bytes()).c_str(), SizeTable(plan.description, plan.layout).c_str());
   std::fflush(stdout);
   MOED_ASSIGN_OR_RETURN(const double seconds, EstimateSeconds(plan, executor, Clock::Real()));
-  std::printf("\nabout %s of encoding with %d threads, measured on a sample (a disk slower than %s/s takes longer)\n",
-              SecondsText(seconds).c_str(), executor.threads(),
-              BytesText(static_cast<double>(plan.layout.file_bytes()) / std::max(seconds, 1e-3)).c_str());
+  std::printf(
+      "\nabout %s of encoding with %d threads, measured on a sample (a disk slower than %s/s takes longer)\n",
+      SecondsText(seconds).c_str(), executor.threads(),
+      FormatBytes(static_cast<uint64_t>(static_cast<double>(plan.layout.file_bytes()) / std::max(seconds, 1e-3))).c_str());
   const absl::Status space = CheckFreeSpace(flags.output, plan.layout.file_bytes());
   if (!space.ok()) std::printf("warning: %s\n", std::string(space.message()).c_str());
   return absl::OkStatus();
@@ -108,7 +109,7 @@ void ReportStart(const StoreWriter& writer, const std::string& output) {
       return;
     case StoreWriter::Start::kResumed:
       std::fprintf(stderr, "resuming %s.partial: %s are already there\n", output.c_str(),
-                   BytesText(static_cast<double>(writer.resumed_bytes())).c_str());
+                   FormatBytes(writer.resumed_bytes()).c_str());
       return;
     case StoreWriter::Start::kRestarted:
       std::fprintf(stderr, "starting over: %s.partial was left by other inputs, options or another version\n", output.c_str());

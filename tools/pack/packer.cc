@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "core/base/byte_size.h"
 #include "core/base/status.h"
 #include "core/store/expert_norms.h"
 #include "tools/pack/encoder.h"
@@ -143,8 +144,8 @@ absl::Status CheckFreeSpace(const std::string& path, uint64_t file_bytes) {
       stat((path + ".partial").c_str(), &partial) == 0 ? static_cast<uint64_t>(partial.st_blocks) * 512 : 0;
   if (file_bytes <= free_bytes + taken_bytes) return absl::OkStatus();
   return ResourceExhausted("not enough room in ", folder, ": the store needs ", Grouped(file_bytes), " bytes (",
-                           BytesText(static_cast<double>(file_bytes)), "), free are ", Grouped(free_bytes + taken_bytes), " (",
-                           BytesText(static_cast<double>(free_bytes + taken_bytes)), ")");
+                           FormatBytes(file_bytes), "), free are ", Grouped(free_bytes + taken_bytes), " (",
+                           FormatBytes(free_bytes + taken_bytes), ")");
 }
 
 absl::Status Pack(const PackPlan& plan, StoreWriter& writer, Executor& executor, Progress& progress) {

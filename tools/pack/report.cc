@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/byte_size.h"
 #include "core/base/status.h"
 #include "nlohmann/json.hpp"
 #include "tools/terminal/amount.h"
@@ -35,7 +36,7 @@ std::vector<Row> SizeRows(const StoreDescription& description, const FileLayout&
                     StrCat(description.moe_layers.size(), " layers x ", description.experts_per_layer, " experts x ",
                            Grouped(precision.record_bytes), rows.size() == 3 ? ", reference" : "")});
   }
-  rows.push_back({"file", layout.file_bytes(), BytesText(static_cast<double>(layout.file_bytes()))});
+  rows.push_back({"file", layout.file_bytes(), FormatBytes(layout.file_bytes())});
   return rows;
 }
 

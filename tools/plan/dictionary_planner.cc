@@ -6,10 +6,10 @@
 #include <numeric>
 
 #include "absl/strings/str_format.h"
+#include "core/base/byte_size.h"
 #include "core/base/clock.h"
 #include "core/base/status.h"
 #include "core/base/version.h"
-#include "core/expert/memory_plan.h"
 #include "core/store/checksum.h"
 #include "tools/plan/dictionary_unfinished.h"
 #include "tools/plan/evaluation_flags.h"

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/byte_size.h"
 #include "core/base/clock.h"
 #include "core/base/status.h"
-#include "core/expert/memory_plan.h"
 #include "core/expert/swapmoe/slots.h"
 #include "core/store/checksum.h"
 #include "core/store/expert_norms.h"

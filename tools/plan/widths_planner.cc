@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/byte_size.h"
 #include "core/base/clock.h"
 #include "core/base/status.h"
 #include "core/store/checksum.h"
@@ -70,8 +71,8 @@ void PrintPlan(const WidthsQuestion& question, const WidthsPlan& plan, const std
   const uint64_t uniform = question.widths[plan.upper].record_bytes * plan.precisions.size();
   std::printf("%d of %d experts at %s, the others at %s: loss %.4f %% (allowed %.4f %%), %s instead of %s at %s\n%s\n",
               plan.lowered, question.experts, question.widths[plan.lower].name.c_str(), question.widths[plan.upper].name.c_str(),
-              plan.loss * 100, question.tolerable_loss * 100, BytesText(static_cast<double>(bytes)).c_str(),
-              BytesText(static_cast<double>(uniform)).c_str(), question.widths[plan.upper].name.c_str(), path.c_str());
+              plan.loss * 100, question.tolerable_loss * 100, FormatBytes(bytes).c_str(), FormatBytes(uniform).c_str(),
+              question.widths[plan.upper].name.c_str(), path.c_str());
 }
 
 class WidthsPlanner final : public Planner {

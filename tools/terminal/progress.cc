@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/byte_size.h"
 #include "core/base/status.h"
 #include "tools/terminal/amount.h"
 
@@ -27,6 +28,8 @@ Progress::Progress(std::string verb, uint64_t total, uint64_t start, std::FILE* 
       begin_nanos_(clock.NowNanos()),
       last_print_nanos_(begin_nanos_),
       done_(start) {}
+
+std::string Progress::Bytes(double amount) { return FormatBytes(static_cast<uint64_t>(amount)); }
 
 std::string Progress::Line() const {
   const double seconds = SecondsBetween(begin_nanos_, clock_.NowNanos());

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "core/base/clock.h"
-#include "tools/terminal/amount.h"
 
 namespace moed {
 
@@ -14,8 +13,9 @@ namespace moed {
 class Progress {
  public:
   using AmountText = std::string (*)(double amount);
+  static std::string Bytes(double amount);
   // `verb`: "packing". What is below `start` was there before and does not count for the rate.
-  Progress(std::string verb, uint64_t total, uint64_t start, std::FILE* out, const Clock& clock, AmountText amount = BytesText);
+  Progress(std::string verb, uint64_t total, uint64_t start, std::FILE* out, const Clock& clock, AmountText amount = Bytes);
 
   void Update(uint64_t done);
   // The last line, with the whole time; call it once, at the end.

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/byte_size.h"
 #include "core/base/check.h"
 #include "core/base/status.h"
 #include "core/expert/cache/cache.h"
 #include "core/expert/cache/demand.h"
 #include "core/expert/fidelity/bound.h"
-#include "core/expert/memory_plan.h"
 #include "core/store/layout.h"
 
 namespace moed {

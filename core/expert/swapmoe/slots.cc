@@ -4,9 +4,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/base/byte_size.h"
 #include "core/base/json_value.h"
 #include "core/base/status.h"
-#include "core/expert/memory_plan.h"
 #include "core/expert/plan_reader.h"
 #include "nlohmann/json.hpp"
 

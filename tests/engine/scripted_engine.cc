@@ -1,4 +1,4 @@
-#include "core/engine/scripted_engine.h"
+#include "tests/engine/scripted_engine.h"
 
 #include <algorithm>
 #include <random>
@@ -33,7 +33,7 @@ ScriptedEngine::ScriptedEngine(const EngineLimits& limits, const Clock& clock, S
     : limits_(limits),
       clock_(clock),
       script_for_(std::move(script_for)),
-      intake_(limits.max_sessions + limits.queue_capacity, kKeptSessions) {}
+      intake_(limits.max_running + limits.queue_capacity, kKeptSessions) {}
 
 ScriptedEngine::~ScriptedEngine() { Stop(absl::UnavailableError("the engine has stopped")); }
 
@@ -58,7 +58,7 @@ bool ScriptedEngine::Step() {
   Receive();
   EndCancelledAndOverdue();
   size_t running = 0;
-  for (size_t i = 0; i < plays_.size() && running < static_cast<size_t>(limits_.max_sessions);) {
+  for (size_t i = 0; i < plays_.size() && running < static_cast<size_t>(limits_.max_running);) {
     ++running;
     std::optional<FinishInfo> finish = Advance(plays_[i]);
     if (finish) {

@@ -1,4 +1,4 @@
-// An engine without a model: answers from a script, so that servers, clients and dashboards can be built and tested without one.
+// An engine without a model: answers from a script, so that servers and clients can be tested without one.
 #pragma once
 
 #include <cstdint>

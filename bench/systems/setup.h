@@ -28,8 +28,14 @@ std::vector<int> PromptOf(const PromptKind& kind, int tokens, int index);
 // Takes the first half of every kind away and returns it.
 std::vector<PromptKind> SplitForLearning(std::vector<PromptKind>& kinds);
 
+// Of names and token ids.
+std::string HashOfTexts(const std::vector<PromptKind>& kinds);
+// Of a file's bytes. NOT_FOUND when it cannot be read.
+absl::StatusOr<std::string> HashOfFile(const std::string& path);
+
 struct SystemsBench {
-  std::string program;  // moed
+  std::string program;       // moed
+  std::string program_hash;  // of the file
   std::string store;
   std::vector<std::string> flags;  // of every daemon
   std::vector<GivenOption> options;
@@ -59,8 +65,8 @@ struct BenchTexts {
   int quality_tokens = 0;
 };
 
-// Fills in model, texts and, for every share, the budget with which load-on-demand-lru has that share of the reference experts as
-// cache: the budget of all contenders.
+// Fills in the program's hash, model, texts and, for every share, the budget with which load-on-demand-lru has that share of the
+// reference experts as cache: the budget of all contenders.
 absl::Status Prepare(SystemsBench& bench, const BenchTexts& texts, const std::vector<Cell>& cells);
 
 }  // namespace moed

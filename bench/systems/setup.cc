@@ -1,14 +1,17 @@
-#include "bench/systems/bench.h"
+#include "bench/systems/setup.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <span>
 #include <sstream>
 #include <utility>
 
 #include "absl/strings/str_replace.h"
 #include "core/base/status.h"
+#include "core/store/checksum.h"
 
 namespace moed {
 namespace {
@@ -131,7 +134,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> SystemsBench::StartDaemon(const Contende
   std::vector<NamedValue> values = OptionsOf(contender, options);
   for (NamedValue& option : values) option.value = absl::StrReplaceAll(option.value, {{"{share}", StrCat(cell.share)}});
   std::vector<std::string> all = DaemonFlags(contender, values);
-  all.insert(all.end(), {"--store", store, "--max-sessions", "1", "--max-context", StrCat(max_context), "--memory-budget",
+  all.insert(all.end(), {"--store", store, "--max-running", "1", "--max-context", StrCat(max_context), "--memory-budget",
                          StrCat(budgets.at(cell.share))});
   if (cell.read_rate > 0) all.insert(all.end(), {"--read-rate", StrCat(cell.read_rate)});
   if (contender.learned) {
@@ -146,10 +149,33 @@ absl::StatusOr<std::unique_ptr<Daemon>> SystemsBench::StartDaemon(const Contende
   return Daemon::Start(program, std::move(all));
 }
 
+std::string HashOfTexts(const std::vector<PromptKind>& kinds) {
+  ChecksumStream checksum;
+  for (const PromptKind& kind : kinds) {
+    const uint64_t sizes[] = {kind.name.size(), kind.ids.size()};
+    checksum.Update(std::as_bytes(std::span(sizes)));
+    checksum.Update(std::as_bytes(std::span(kind.name)));
+    checksum.Update(std::as_bytes(std::span(kind.ids)));
+  }
+  return StrCat(absl::Hex(checksum.Value(), absl::kZeroPad16));
+}
+
+absl::StatusOr<std::string> HashOfFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  ChecksumStream checksum;
+  for (std::array<char, 1 << 16> part; file;) {
+    file.read(part.data(), part.size());
+    checksum.Update(std::as_bytes(std::span(part.data(), static_cast<size_t>(file.gcount()))));
+  }
+  if (!file.eof()) return NotFound(path, ": cannot be read");
+  return StrCat(absl::Hex(checksum.Value(), absl::kZeroPad16));
+}
+
 absl::Status Prepare(SystemsBench& bench, const BenchTexts& texts, const std::vector<Cell>& cells) {
   std::error_code error;
   const uint64_t store_bytes = std::filesystem::file_size(bench.store, error);
   if (error) return NotFound(bench.store, ": ", error.message());
+  MOED_ASSIGN_OR_RETURN(bench.program_hash, HashOfFile(bench.program));
   std::set<int> shares;
   for (const Cell& cell : cells) {
     if (!shares.insert(cell.share).second) continue;

@@ -1,0 +1,357 @@
+// The memory plan against what the parts really hold: each of them is made as the plan says, and its bytes are counted. A program
+// of its own: it replaces operator new and mmap.
+#include "server/startup/serving_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/buffer.h"
+#include "core/base/executor.h"
+#include "core/base/status.h"
+#include "core/engine/request_check.h"
+#include "core/expert/cache/caching_provider.h"
+#include "core/io/read_backend.h"
+#include "core/kernels/backend.h"
+#include "core/model/kv_pool.h"
+#include "core/store/store.h"
+#include "core/tokenizer/tokenizer.h"
+#include "server/startup/provider_builder.h"
+#include "spdlog/spdlog.h"
+#include "tests/system/demo_rig.h"
+
+namespace {
+
+std::atomic<int64_t> heap_bytes{0};    // asked for and not given back
+std::atomic<int64_t> mapped_bytes{0};  // the same of the kernel
+
+// In front of what operator new gives.
+struct alignas(16) Header {
+  size_t bytes;
+};
+
+}  // namespace
+
+// Not inlined: the compiler would see free() meet the library's operator new.
+[[gnu::noinline]] void* operator new(size_t bytes) {
+  auto* header = static_cast<Header*>(std::malloc(sizeof(Header) + bytes));
+  if (header == nullptr) throw std::bad_alloc();
+  header->bytes = bytes;
+  heap_bytes.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+  return header + 1;
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  if (memory == nullptr) return;
+  Header* header = static_cast<Header*>(memory) - 1;
+  heap_bytes.fetch_sub(static_cast<int64_t>(header->bytes), std::memory_order_relaxed);
+  std::free(header);
+}
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { operator delete(memory); }
+
+extern "C" void* mmap(void* address, size_t bytes, int protection, int flags, int file, off_t offset) noexcept {
+  mapped_bytes.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+  return reinterpret_cast<void*>(syscall(SYS_mmap, address, bytes, protection, flags, file, offset));
+}
+extern "C" int munmap(void* address, size_t bytes) noexcept {
+  mapped_bytes.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+  return static_cast<int>(syscall(SYS_munmap, address, bytes));
+}
+
+namespace moed {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Ge;
+using ::testing::Gt;
+using ::testing::Le;
+
+constexpr uint64_t kMiB = 1 << 20;
+
+template <class T>
+T Must(absl::StatusOr<T> value) {
+  if (!value.ok()) {
+    std::fprintf(stderr, "%s\n", value.status().ToString().c_str());
+    std::abort();
+  }
+  return *std::move(value);
+}
+
+GateFn GateOf(Model& model) {
+  return [&model](LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
+    model.GateProbabilities(layer, hidden, probabilities);
+  };
+}
+
+// Bytes that `make` leaves behind.
+struct Growth {
+  uint64_t heap = 0;
+  uint64_t mapped = 0;
+};
+template <class Make>
+Growth GrowthOf(Make make) {
+  const int64_t heap = heap_bytes.load(), mapped = mapped_bytes.load();
+  make();
+  return {static_cast<uint64_t>(heap_bytes.load() - heap), static_cast<uint64_t>(mapped_bytes.load() - mapped)};
+}
+
+// In two precisions.
+const std::string& StorePath() { return testing::DemoStorePath("q8,q4"); }
+
+struct PlanCase {
+  std::string name;
+  uint64_t budget;  // 0: the smallest that works
+  std::function<void(Config&)> change = [](Config&) {};
+};
+
+// Where a context is asked for, the sizes that depend on it are planned once, so that the plan is what its parts hold to the
+// byte.
+const PlanCase kCases[] = {
+    {"smallest", 0},
+    {"smallestWithAContext", 0, [](Config& c) { c.max_context = 200; }},
+    {"smallestOfOne", 0, [](Config& c) { c.max_running = 1, c.queue_capacity = 0, c.max_kept_sessions = 0, c.max_context = 64; }},
+    {"smallestThatLends", 0, [](Config& c) { c.prefill_chunk = 256, c.max_context = 300; }},
+    {"smallestOnDemand", 0, [](Config& c) { c.preset.preset = "load-on-demand", c.max_context = 64; }},
+    {"smallestWithAllOfThem", 0, [](Config& c) { c.preset.preset = "io-free", c.max_context = 64; }},
+    {"small", 8 * kMiB},
+    {"smallWithAContext", 8 * kMiB, [](Config& c) { c.max_context = 128; }},
+    {"lent", 10 * kMiB, [](Config& c) { c.max_context = 256, c.max_running = 2; }},
+    {"large", 64 * kMiB, [](Config& c) { c.max_context = 512; }},
+    {"manySessions", 64 * kMiB, [](Config& c) { c.max_running = 32, c.queue_capacity = 100, c.max_kept_sessions = 100; }},
+    {"manySessionsWithAContext", 64 * kMiB,
+     [](Config& c) { c.max_running = 32, c.queue_capacity = 100, c.max_kept_sessions = 50, c.max_context = 300; }},
+    {"threads", 32 * kMiB, [](Config& c) { c.threads = 4, c.max_context = 100; }},
+    {"chunk", 32 * kMiB, [](Config& c) { c.prefill_chunk = 16, c.max_context = 100; }},
+    {"keysAndValues", 32 * kMiB, [](Config& c) { c.kv_budget = 2 * kMiB, c.kv_format = KvFormat::kF32, c.max_context = 100; }},
+    {"eightBits", 32 * kMiB, [](Config& c) { c.kv_format = KvFormat::kQ8, c.max_context = 100; }},
+    {"trace", 32 * kMiB, [](Config& c) { c.trace = "trace.json", c.max_context = 100; }},
+    {"hobbit", 16 * kMiB, [](Config& c) { c.preset.preset = "hobbit", c.max_context = 100; }},
+    {"fate", 16 * kMiB, [](Config& c) { c.preset.preset = "fate", c.max_context = 100; }},
+    {"onDemand", 16 * kMiB, [](Config& c) { c.preset.preset = "load-on-demand", c.max_context = 100; }},
+    {"paths", 16 * kMiB, [](Config& c) { c.preset.predictor = "activation-path", c.max_context = 100; }},
+    {"tokens", 16 * kMiB, [](Config& c) { c.preset.predictor = "token-id", c.max_context = 100; }},
+};
+
+class ServingPlanTest : public ::testing::TestWithParam<PlanCase> {
+ protected:
+  void SetUp() override {
+    spdlog::set_level(spdlog::level::off);
+    config_.store = StorePath();
+    GetParam().change(config_);
+    store_growth_ = GrowthOf([&] { store_ = Must(StoreReader::Open(StorePath())); });
+    std::string blob = store_->TakeTokenizer();
+    const uint64_t blob_bytes = blob.capacity();
+    store_growth_.heap -= blob_bytes;
+    tokenizer_growth_ = GrowthOf([&] { tokenizer_ = Must(Tokenizer::FromBlob(std::move(blob))); });
+    tokenizer_growth_.heap += blob_bytes;
+    spec_ = Must(SpecFromJson(store_->description().model_spec));
+    builder_ = Must(ProviderBuilder::Choose(config_, *store_, spec_));
+    needs_ = builder_->Needs();
+    budget_ = GetParam().budget == 0 ? Smallest() : GetParam().budget;
+    plan_ = Must(PlanServing(Inputs(budget_)));
+  }
+
+  ServingInputs Inputs(uint64_t budget) const {
+    return {budget, config_, store_->description(), spec_, tokenizer_->memory_bytes(), needs_};
+  }
+  uint64_t Smallest() const {
+    const std::string message(PlanServing(Inputs(1)).status().message());
+    constexpr std::string_view kBefore = "the smallest budget that works: ";
+    const size_t at = message.find(kBefore);
+    EXPECT_NE(at, std::string::npos) << message;
+    return std::stoull(message.substr(at + kBefore.size()));
+  }
+
+  uint64_t Part(std::string_view name) const {
+    for (const MemoryPart& part : plan_.memory.parts) {
+      if (part.name == name) return part.bytes;
+    }
+    ADD_FAILURE() << "no part " << name;
+    return 0;
+  }
+  uint64_t Term(std::string_view part, std::string_view name) const {
+    for (const MemoryTerm& term : plan_.terms) {
+      if (term.part == part && term.name == name) return term.bytes;
+    }
+    ADD_FAILURE() << "no term " << name;
+    return 0;
+  }
+  uint64_t Terms(std::string_view part) const {
+    uint64_t sum = 0;
+    for (const MemoryTerm& term : plan_.terms) sum += term.part == part ? term.bytes : 0;
+    return sum;
+  }
+  // `part` was planned with what `bytes` became in the end.
+  void ExpectPlanned(std::string_view part, uint64_t bytes) const {
+    EXPECT_GE(Part(part), bytes) << part;
+    if (config_.max_context.has_value()) {
+      EXPECT_EQ(Part(part), bytes) << part;
+    }
+  }
+
+  Config config_;
+  std::unique_ptr<StoreReader> store_;
+  Growth store_growth_, tokenizer_growth_;
+  ModelSpec spec_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<ProviderBuilder> builder_;
+  PresetNeeds needs_;
+  uint64_t budget_ = 0;
+  ServingPlan plan_;
+};
+
+TEST_P(ServingPlanTest, PartsAreWithinTheBudget) {
+  uint64_t sum = 0;
+  for (const MemoryPart& part : plan_.memory.parts) sum += part.bytes;
+  EXPECT_LE(sum, budget_);
+  EXPECT_EQ(plan_.memory.parts.size(), 7u) << "a part that this test does not know";
+  ExpectPlanned("tables", Terms("tables"));
+  ExpectPlanned("queues", Terms("queues"));
+  EXPECT_EQ(plan_.memory.max_context, config_.max_context.value_or(plan_.memory.max_context));
+}
+
+TEST_P(ServingPlanTest, BelowTheSmallestBudgetNothingWorks) {
+  const uint64_t smallest = Smallest();
+  EXPECT_TRUE(PlanServing(Inputs(smallest)).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(PlanServing(Inputs(smallest - 1)).status()));
+}
+
+TEST_P(ServingPlanTest, TheTokenizerIsAllThere) {
+  EXPECT_EQ(Part("tokenizer"), tokenizer_->memory_bytes());
+  EXPECT_GE(Part("tokenizer"), tokenizer_growth_.heap);
+}
+
+TEST_P(ServingPlanTest, TheStoreIndexIsAllThere) {
+  EXPECT_GE(Term("tables", "store index"), store_growth_.heap);
+  EXPECT_LT(Term("tables", "store index"), store_growth_.heap + kPageBytes);
+}
+
+// Keys and values, trunk and activations, and the cache: whole pages of the kernel's.
+TEST_P(ServingPlanTest, MappedPartsHoldWhatIsPlanned) {
+  const auto executor = MakeThreadPool(config_.threads);
+  const auto backend = Must(MakeComputeBackend("scalar", *executor));
+  std::unique_ptr<KvPool> kv;
+  EXPECT_EQ(Part("kv"), GrowthOf([&] { kv = Must(KvPool::Create(spec_, plan_.memory.kv_pages, config_.kv_format)); }).mapped);
+  EXPECT_EQ(plan_.memory.kv, Part("kv"));
+  EXPECT_GE(kv->pages(), KvPool::PagesFor(plan_.memory.max_context));
+
+  std::unique_ptr<Model> model;
+  const Growth loaded =
+      GrowthOf([&] { model = Must(Model::Load(*store_, spec_, plan_.model, *backend, *kv, nullptr, nullptr)); });
+  ExpectPlanned("scratch", loaded.mapped - RoundUp(store_->description().trunk_bytes, kPageBytes));
+  EXPECT_THAT(Part("trunk"), AllOf(Ge(model->trunk_bytes()), Gt(loaded.mapped - Part("scratch") - kPageBytes)));
+
+  const auto reads = Must(OpenReadBackend("buffered", StorePath(), {}));
+  const Growth provider = GrowthOf([&] {
+    EXPECT_TRUE(builder_->Open({GateOf(*model), *reads, Clock::Real(), nullptr, plan_.memory}).ok());
+  });
+  // The cache is mapped when the first expert is read.
+  KvSequence sequence;
+  ASSERT_TRUE(kv->Reserve(sequence, 1));
+  const TokenId token(1);
+  SequenceChunk chunk{.sequence = SequenceId(1), .tokens = std::span(&token, 1), .kv = &sequence};
+  const Growth used = GrowthOf([&] {
+    builder_->provider().OnSequenceStart(chunk.sequence);
+    model->Forward(std::span(&chunk, 1), builder_->provider(), [](int, int, std::span<float>) {});
+    builder_->provider().OnSequenceEnd(chunk.sequence);
+  });
+  EXPECT_TRUE(chunk.status.ok()) << chunk.status;
+  EXPECT_EQ(plan_.memory.cache, Part("cache"));
+  EXPECT_THAT(provider.mapped + used.mapped, AllOf(Le(Part("cache")), Gt(Part("cache") - kPageBytes)));
+  EXPECT_LE(provider.heap, Part("tables") - Term("tables", "what they know of conversations"));
+  const auto lent = builder_->provider().Lend(Model::LentBytes(spec_, plan_.model));
+  EXPECT_TRUE(lent.ok()) << lent.status();
+  uint64_t record = 0;
+  for (const ExpertLayout& layout : store_->description().precisions) record = std::max(record, layout.record_bytes);
+  EXPECT_GE(Part("cache"), std::max(record, needs_.cache.least) + Model::LentBytes(spec_, plan_.model));
+}
+
+TEST_P(ServingPlanTest, TablesHoldWhatIsPlanned) {
+  const uint64_t conversations = static_cast<uint64_t>(plan_.engine.max_running) + plan_.engine.queue_capacity +
+                                 static_cast<uint64_t>(plan_.engine.max_kept_sessions);
+  EXPECT_EQ(Term("tables", "cache entries"), CachingProvider::CacheTableBytes(store_->description()));
+  EXPECT_EQ(Term("tables", "policy, predictor, rule, mask"), needs_.fixed_bytes);
+  EXPECT_EQ(Term("tables", "what they know of conversations"), conversations * needs_.sequence_bytes);
+  EXPECT_EQ(Term("tables", "what they learn of tokens"), needs_.token_tables * TokenTableBytes(budget_));
+}
+
+class Silent final : public RequestObserver {
+ public:
+  void OnStarted(int, int) override {}
+  void OnTokens(TokenDelta) override {}
+  void OnFinish(const FinishInfo&) override {}
+};
+
+// The longest prompts with all that may be said of how they end, as many as are admitted.
+TEST_P(ServingPlanTest, RequestsHoldWhatIsPlanned) {
+  const auto executor = MakeThreadPool(1);
+  const auto backend = Must(MakeComputeBackend("scalar", *executor));
+  const auto kv = Must(KvPool::Create(spec_, plan_.memory.kv_pages, config_.kv_format));
+  const auto model = Must(Model::Load(*store_, spec_, plan_.model, *backend, *kv, nullptr, nullptr));
+  const auto reads = Must(OpenReadBackend("buffered", StorePath(), {}));
+  ASSERT_TRUE(builder_->Open({GateOf(*model), *reads, Clock::Real(), nullptr, plan_.memory}).ok());
+  const EngineParts parts{*model, builder_->provider(), *kv, *tokenizer_, Clock::Real(), nullptr};
+  const auto observer = std::make_shared<Silent>();
+  std::unique_ptr<StepEngine> engine;
+  const Growth growth = GrowthOf([&] {
+    engine = Must(StepEngine::Create(plan_.engine, parts));
+    for (int i = 0; i < plan_.engine.max_running + plan_.engine.queue_capacity; ++i) {
+      EngineRequest request;
+      request.name = StrCat("request ", i);
+      request.prompt.assign(static_cast<size_t>(plan_.engine.max_context) - 1, TokenId(1));
+      request.stopping.stop_strings.assign(kMaxStopStrings, std::string(kMaxStopStringBytes, 'x'));
+      request.stopping.stop_tokens.assign(kMaxStopTokens, TokenId(1));
+      request.sampling.logit_bias.assign(kMaxLogitBiases, {TokenId(1), 0});
+      const auto id = engine->Submit(std::move(request), observer);
+      ASSERT_TRUE(id.ok()) << id.status();
+    }
+  });
+  EXPECT_LE(growth.heap, Term("queues", "requests and conversations"));
+}
+
+TEST_P(ServingPlanTest, QueuesHoldWhatIsPlanned) {
+  EXPECT_EQ(Term("queues", "requests and conversations"), StepEngine::MemoryBytes(plan_.engine, spec_.vocabulary));
+  EXPECT_EQ(Term("queues", "texts to be tokenised"), plan_.prompt_queue_bytes);
+  EXPECT_EQ(Term("queues", "tokens to be sent"),
+            static_cast<uint64_t>(config_.max_running) * kMaxUnsentTokens * kUnsentTokenBytes);
+  std::unique_ptr<Trace> trace;
+  EXPECT_EQ(Term("queues", "trace") + sizeof(Trace),
+            GrowthOf([&] { trace = std::make_unique<Trace>(Clock::Real(), plan_.trace_events); }).heap);
+  EXPECT_EQ(config_.trace.empty(), plan_.trace_events == 0);
+}
+
+// What a request holds that scores a text of this context, with as many alternatives as it may ask for.
+TEST_P(ServingPlanTest, AlternativesOfScoredTextsHoldWhatIsPlanned) {
+  using Alternatives = std::vector<std::vector<std::pair<TokenId, float>>>;
+  uint64_t most = 0;
+  for (int alternatives = 1; alternatives <= kMaxTopLogprobs; ++alternatives) {
+    const auto tokens = static_cast<size_t>(std::min(plan_.engine.max_context, kMaxScoredAlternatives / alternatives));
+    auto held = std::make_unique<Alternatives>();
+    const Growth growth = GrowthOf([&] {
+      held->reserve(tokens);
+      for (size_t i = 0; i < tokens; ++i) held->emplace_back(alternatives);
+    });
+    most = std::max(most, growth.heap);
+  }
+  const auto answers = static_cast<uint64_t>(plan_.engine.max_running) + 1;
+  EXPECT_GE(ScoredAlternativesBytes(plan_.engine), answers * most);
+  EXPECT_EQ(Term("queues", "alternatives of scored texts"), ScoredAlternativesBytes(plan_.engine));
+}
+
+// So that a failure names its case.
+void PrintTo(const PlanCase& plan_case, std::ostream* out) { *out << plan_case.name; }
+
+INSTANTIATE_TEST_SUITE_P(Cases, ServingPlanTest, ::testing::ValuesIn(kCases), [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace moed
