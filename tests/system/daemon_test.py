@@ -204,9 +204,7 @@ class DaemonTest(RealProgramsTest):
 
     def test_flags_win_over_the_environment_and_that_over_the_file(self) -> None:
         file = self.folder / "moed.toml"
-        file.write_text(
-            f'store = "{self.store}"\nmemory-budget = "64MiB"\npolicy = "lfu"\nmax-running = 3\nqueue-capacity = 5\n'
-        )
+        file.write_text(f'store = "{self.store}"\nmemory-budget = "64MiB"\npolicy = "lfu"\nmax-running = 3\nqueue-capacity = 5\n')
         variables = {"MOED_CONFIG": str(file), "MOED_MAX_RUNNING": "4", "MOED_QUEUE_CAPACITY": "6"}
         with self.running("--queue-capacity", 7, environment=variables) as daemon:
             server = daemon.json("info")["server"]
