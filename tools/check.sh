@@ -1,26 +1,10 @@
 #!/usr/bin/env bash
-# The slow checks, after tools/test.sh: style, what the tests printed, and a second build of everything by clang with its analysis of
-# locks, AddressSanitizer and UndefinedBehaviorSanitizer, in which the tests run again and the fuzzer for a minute.
-# usage: check.sh
+# The checks of style, after tools/test.sh: format, types of the Python, and what the tests printed. usage: check.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/phase.sh
-
-# Test programs under sanitizers, but for those of tools/sanitizers/left_out.txt.
-sanitized_tests() {
-  cat tools/sanitizers/left_out.txt
-  local left_out
-  left_out=$(grep -v '^#' tools/sanitizers/left_out.txt | cut -d ' ' -f 1 | paste -s -d '|')
-  ASAN_OPTIONS=detect_stack_use_after_return=1 \
-    LSAN_OPTIONS=suppressions=$PWD/tools/sanitizers/leaks.supp:print_suppressions=0 \
-    UBSAN_OPTIONS=print_stacktrace=1 \
-    ctest --preset check -j 2 -E "^($left_out)" --output-log build/check/tests.log
-}
 
 phase packages bash tools/packages.sh check
 phase format bash tools/check_format.sh
 phase python bash tools/check_python.sh
 phase "nothing but their runner's lines" /usr/bin/python3 tools/check_quiet.py build/release/tests.xml
-phase "build by clang" bash tools/build.sh check --
-phase "tests with sanitizers" sanitized_tests
-phase fuzzer bash tools/fuzz.sh 60
