@@ -15,9 +15,8 @@
 //   q8, q4, q2, q4a, q3  per row: acc = 0; per block in order: acc = fma(float(integer dot), d_w * d_x, acc);
 //                 q4's dot is sum(q x) - 8 sum(x); q2, q4a, q3 add acc = fma(float(sum(x)), m_w * d_x, acc) after each block
 //   f32, f16, bf16  per row: lane sum of w[k] x[k] over the padded width
-//   lane sums     where a vector is reduced (float rows, norms, softmax): 8 partial sums, element i into partial i mod 8 by fma
-//   in
-//                 ascending order, then ((s0+s4)+(s2+s6))+((s1+s5)+(s3+s7))
+//   lane sums     where a vector is reduced (float rows, norms, softmax): 8 partial sums, element i into partial i mod 8 by fma,
+//                 i ascending, then ((s0+s4)+(s2+s6))+((s1+s5)+(s3+s7))
 //   RMS norm      (x * (1 / sqrt(sum / cols + eps))) * weight
 //   softmax       e = exp(x - max), e / lane sum of e
 //   attention     score = scale * acc, acc = fma(q[d], k[d], acc), d ascending; e = exp(score - max); per column of the values a
