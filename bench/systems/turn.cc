@@ -170,7 +170,6 @@ absl::StatusOr<Sums> MeasureRequests(const SystemsBench& bench, const Contender&
 }
 
 absl::StatusOr<Figures> MeasureTurn(const SystemsBench& bench, const Contender& contender, const Cell& cell, int turn) {
-  const Protocol& protocol = cell.protocol;
   MOED_ASSIGN_OR_RETURN(const auto daemon, bench.StartDaemon(contender, cell));
   Client& client = daemon->client();
   MOED_ASSIGN_OR_RETURN(const moe::v1::ServerInfo info, client.GetServerInfo());
