@@ -1,3 +1,4 @@
+#include "core/expert/cache/prefetch_plan.h"
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
