@@ -53,7 +53,7 @@ TEST(StepEngineFidelityTest, EveryRequestOfAStepKeepsItsOwn) {
 TEST(StepEngineFidelityTest, TheEndTellsWhatThisRequestLost) {
   Harness harness;
   harness.model->on_forward = [&](std::span<SequenceChunk> chunks) {
-    SequenceCounters& counters = harness.provider.lost[chunks[0].session];
+    SequenceCounters& counters = harness.provider.lost[chunks[0].sequence];
     counters.lowered += 5;
     counters.skipped += 3;
     counters.masked += 2;

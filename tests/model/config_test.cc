@@ -185,7 +185,9 @@ INSTANTIATE_TEST_SUITE_P(Families, ConfigTest, testing::ValuesIn(FamilyNames()),
 // The families read their keys by the same reader; none has more than this one.
 TEST(FamilyTest, HostileValuesAreRefusedOrComputable) {
   ForEachHostileValue(ConfigOf("qwen2_moe").dump(), [](const std::string& text, const std::string& what) {
-    if (const auto spec = ReadSpec(text); spec.ok()) EXPECT_TRUE(CheckSpec(*spec).ok()) << what;
+    if (const auto spec = ReadSpec(text); spec.ok()) {
+      EXPECT_TRUE(CheckSpec(*spec).ok()) << what;
+    }
   });
 }
 
