@@ -70,7 +70,10 @@ class Tree:
     def build(self, target: str) -> Path:
         """The path of `target` with the examples in it."""
         compiles, link = commands_of(target)
-        objects = [self.compile(file, compiles) for file in sorted(self.sources(compiles))]
+        sources = sorted(self.sources(compiles))
+        objects = [self.compile(file, compiles) for file in sources]
+        for file in sources:
+            link = link.replace(f" {object_of(compiles[file])} ", " ") if file in compiles else link
         program = self.folder / Path(target).name
         link = re.sub(r" -o \S+", f" -o {program} {' '.join(map(str, objects))}", link, count=1)
         run(link)
@@ -90,9 +93,9 @@ class Tree:
             here.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / file, here)
         command = re.sub(r" -o \S+", f" -o {target}", compiles[nearest])
-        command = re.sub(r" -M[DFT]( \S+\.d| \S+\.o)?", "", command)
+        command = re.sub(r" -(MD|M[FT] \S+)", "", command)
         command = re.sub(r" -c \S+", f" -c {here}", command)
-        run(command.replace(" -I", f" -I{self.folder} -I", 1))
+        run(command.replace(" -I", f" -I{self.folder} -I", 1) + " -O0")
         return target
 
 
@@ -118,12 +121,16 @@ def commands_of(target: str) -> tuple[dict[str, str], str]:
     return compiles, lines[-1]
 
 
-def dependencies(command: str) -> set[str]:
-    """Headers of the project that the source of a compile command includes."""
+def object_of(command: str) -> str:
     target = re.search(r" -o (\S+)", command)
     assert target is not None
+    return target[1]
+
+
+def dependencies(command: str) -> set[str]:
+    """Headers of the project that the source of a compile command includes."""
     found = set()
-    for line in ninja("deps", target[1])[1:]:
+    for line in ninja("deps", object_of(command))[1:]:
         path = (arguments.build / line.strip()).resolve()
         if path.is_relative_to(ROOT):
             found.add(str(path.relative_to(ROOT)))

@@ -87,6 +87,8 @@ TEST_F(ConfigTest, FlagBeforeEnvironmentBeforeFileBeforeDefault) {
   EXPECT_EQ(by_variable->config.threads, 3);
 }
 
+constexpr OptionRow kOption = {.name = "hobbit-t1", .initial = "0", .high = 1};
+
 // A value that is not the default, and what it makes of the configuration.
 struct Taken {
   std::string_view value;
@@ -103,8 +105,7 @@ const std::map<std::string_view, Taken> kTaken = {
     {"predictor", {"none", [](const Config& c) { return c.preset.predictor == "none"; }}},
     {"fidelity-rule", {"priced", [](const Config& c) { return c.preset.rule == "priced"; }}},
     {"fill-cache", {"off", [](const Config& c) { return c.preset.fill == false; }}},
-    {"preset-options",
-     {"hobbit-t1=0.5", [](const Config& c) { return c.preset.options.Number({.name = "hobbit-t1", .high = 1}).value() == 0.5; }}},
+    {"preset-options", {"hobbit-t1=0.5", [](const Config& c) { return c.preset.options.Number(kOption).value() == 0.5; }}},
     {"listen", {"[::1]:1", [](const Config& c) { return c.listen.Text() == "[::1]:1"; }}},
     {"control-listen",
      {"a:2", [](const Config& c) { return c.control_listen.has_value() && c.control_listen->Text() == "a:2"; }}},
