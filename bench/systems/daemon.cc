@@ -62,8 +62,13 @@ std::string ProgramFolder() {
   return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
 }
 
-absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const std::string& program, std::vector<std::string> flags) {
+absl::Status CheckProgram(const std::string& program) {
   if (access(program.c_str(), X_OK) != 0) return NotFound(program, ": no program to run; --moed names it");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const std::string& program, std::vector<std::string> flags) {
+  MOED_RETURN_IF_ERROR(CheckProgram(program));
   std::string log = std::filesystem::temp_directory_path().string() + "/moe-bench-XXXXXX";
   const int descriptor = mkostemp(log.data(), O_CLOEXEC);
   if (descriptor < 0) return Internal("no file for the daemon's log can be made in ", log);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/client.h"
 
@@ -38,5 +39,7 @@ class Daemon {
 
 // The folder of the running program, where its sibling programs are.
 std::string ProgramFolder();
+// NOT_FOUND where there is nothing to run at this path.
+absl::Status CheckProgram(const std::string& program);
 
 }  // namespace moed

@@ -175,6 +175,7 @@ absl::Status Prepare(SystemsBench& bench, const BenchTexts& texts, const std::ve
   std::error_code error;
   const uint64_t store_bytes = std::filesystem::file_size(bench.store, error);
   if (error) return NotFound(bench.store, ": ", error.message());
+  MOED_RETURN_IF_ERROR(CheckProgram(bench.program));
   MOED_ASSIGN_OR_RETURN(bench.program_hash, HashOfFile(bench.program));
   std::set<int> shares;
   for (const Cell& cell : cells) {
