@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "core/base/buffer.h"
 #include "core/base/executor.h"
 #include "core/base/status.h"
@@ -33,8 +35,8 @@
 
 namespace {
 
-std::atomic<int64_t> heap_bytes{0};    // asked for and not given back
-std::atomic<int64_t> mapped_bytes{0};  // the same of the kernel
+std::atomic<int64_t> heap_bytes{0};     // asked for and not given back
+thread_local int64_t mapped_bytes = 0;  // the same of the kernel, by this thread: others map what a lock needs at its first wait
 
 // In front of what operator new gives.
 struct alignas(16) Header {
@@ -60,11 +62,11 @@ struct alignas(16) Header {
 [[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { operator delete(memory); }
 
 extern "C" void* mmap(void* address, size_t bytes, int protection, int flags, int file, off_t offset) noexcept {
-  mapped_bytes.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+  mapped_bytes += static_cast<int64_t>(bytes);
   return reinterpret_cast<void*>(syscall(SYS_mmap, address, bytes, protection, flags, file, offset));
 }
 extern "C" int munmap(void* address, size_t bytes) noexcept {
-  mapped_bytes.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+  mapped_bytes -= static_cast<int64_t>(bytes);
   return static_cast<int>(syscall(SYS_munmap, address, bytes));
 }
 
@@ -100,9 +102,14 @@ struct Growth {
 };
 template <class Make>
 Growth GrowthOf(Make make) {
-  const int64_t heap = heap_bytes.load(), mapped = mapped_bytes.load();
+  // This thread's first wait for a lock, which maps what Abseil knows of the thread.
+  absl::Mutex mutex;
+  const auto never = [] { return false; };
+  mutex.LockWhenWithTimeout(absl::Condition(&never), absl::ZeroDuration());
+  mutex.Unlock();
+  const int64_t heap = heap_bytes.load(), mapped = mapped_bytes;
   make();
-  return {static_cast<uint64_t>(heap_bytes.load() - heap), static_cast<uint64_t>(mapped_bytes.load() - mapped)};
+  return {static_cast<uint64_t>(heap_bytes.load() - heap), static_cast<uint64_t>(mapped_bytes - mapped)};
 }
 
 // In two precisions.
