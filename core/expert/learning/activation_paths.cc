@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <cstring>
 #include <limits>
+#include <span>
+#include <type_traits>
 
 #include "core/base/check.h"
 #include "core/base/status.h"
@@ -130,14 +132,23 @@ PathSource ActivationPaths::Estimate(int position, const PathKey& key, std::span
   return PathSource::kFrequency;
 }
 
+template <class T>
+auto BytesOf(std::span<T> values) {
+  if constexpr (std::is_const_v<T>) {
+    return std::as_bytes(values);
+  } else {
+    return std::as_writable_bytes(values);
+  }
+}
+
 // The parts of the file after its header, in order, as bytes to read or to write.
-template <class Visit>
-void ActivationPaths::ForContents(Visit&& visit) {
-  visit(std::as_writable_bytes(std::span(visits_)));
-  visit(std::as_writable_bytes(std::span(frequency_)));
-  for (PathTable* table : {&paths_, &parts_}) {
-    visit(std::as_writable_bytes(table->raw_keys()));
-    visit(std::as_writable_bytes(table->raw_counts()));
+template <class Self, class Visit>
+void ActivationPaths::ForContents(Self& self, Visit&& visit) {
+  visit(BytesOf(std::span(self.visits_)));
+  visit(BytesOf(std::span(self.frequency_)));
+  for (auto* table : {&self.paths_, &self.parts_}) {
+    visit(BytesOf(table->raw_keys()));
+    visit(BytesOf(table->raw_counts()));
   }
 }
 
@@ -160,7 +171,7 @@ absl::Status ActivationPaths::Write(const std::string& path, uint64_t model_hash
     offset += bytes.size();
   };
   append(std::as_bytes(std::span(&header, 1)));
-  const_cast<ActivationPaths*>(this)->ForContents(append);  // which only reads
+  ForContents(*this, append);
   const uint64_t sum = checksum.Value();
   append(std::as_bytes(std::span(&sum, 1)));
   if (status.ok()) status = SyncData(fd, partial);
@@ -206,7 +217,7 @@ absl::StatusOr<std::unique_ptr<ActivationPaths>> ActivationPaths::Read(const std
   checksum.Update(std::as_bytes(std::span(&header, 1)));
   uint64_t offset = sizeof(header);
   absl::Status status;
-  paths->ForContents([&](std::span<std::byte> bytes) {
+  ForContents(*paths, [&](std::span<std::byte> bytes) {
     if (status.ok()) status = file->ReadAt(offset, bytes);
     checksum.Update(bytes);
     offset += bytes.size();

@@ -76,8 +76,8 @@ class ActivationPaths {
     return std::span(frequency_).subspan(static_cast<size_t>(position) * experts_, static_cast<size_t>(experts_));
   }
   absl::Status Check() const;
-  template <class Visit>
-  void ForContents(Visit&& visit);
+  template <class Self, class Visit>
+  static void ForContents(Self& self, Visit&& visit);
 
   int layers_;
   int experts_;
