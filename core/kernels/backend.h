@@ -20,9 +20,11 @@
 //   RMS norm      (x * (1 / sqrt(sum / cols + eps))) * weight
 //   softmax       e = exp(x - max), e / lane sum of e
 //   attention     score = scale * acc, acc = fma(q[d], k[d], acc), d ascending; e = exp(score - max); per column of the values a
-//                 sum for every 256 positions from the first on, acc = fma(e[t], v[t], acc), t ascending; these sums added in
-//                 ascending order; the result divided by the lane sum of e
+//                 sum for every 256 positions (those of a multiple of 256 on), acc = fma(e[t], v[t], acc), t ascending; these
+//                 sums added in ascending order; the result divided by the lane sum of e, position t in partial t mod 8
+//   sink          of a head: max is of the scores and the sink; exp(sink - max) is added to the lane sum of e
 //   exp           own polynomial (kernels/math.h); silu(x) = x / (1 + exp(-x)), sigmoid(x) = 1 / (1 + exp(-x))
+//   clamped SwiGLU  (clamp(up, -limit, limit) + 1) * (g / (1 + exp(-(alpha * g)))), g = min(gate, limit)
 //   RoPE          angle = float(position) * inv_freq[i] in float32, sine and cosine by own double polynomial, rounded to float32;
 //                 (a cos - b sin, b cos + a sin), each product rounded
 // The result for one token never depends on which other tokens are in the call, nor on the number of threads.
@@ -42,6 +44,7 @@
 #include "core/base/ready_event.h"
 #include "core/kernels/activations.h"
 #include "core/kernels/kv_rows.h"
+#include "core/kernels/swi_glu_clamp.h"
 #include "core/quant/format.h"
 
 namespace moed {
@@ -64,7 +67,8 @@ struct MatMulJob {
 // Consecutive positions of one sequence, a row of activations each; the rows of the runs of a call follow each other. Runs and
 // lists of pages are read before the call returns.
 struct KvRun {
-  // Page p holds positions [p * page_tokens, ...), see kv_rows.h; all up to the last of the run's.
+  // Page p holds positions [p * page_tokens, ...), see kv_rows.h; all up to the last of the run's. Those before the window of its
+  // first row are not read and may be null.
   std::span<std::byte* const> pages;
   int position = 0;  // of the first row
   int tokens = 0;    // rows
@@ -77,6 +81,8 @@ struct AttentionShape {
   int page_tokens = kKvPageTokens;
   float scale = 0;  // score = scale * dot(q, k)
   KvFormat kv_format = KvFormat::kF32;
+  int window = 0;                // a row attends its own position and the window - 1 before it; 0: all
+  const float* sinks = nullptr;  // (heads): logits that take part in the softmax and have no value; null: none
 };
 
 // How a layer's router chooses among its experts.
@@ -144,14 +150,16 @@ class ComputeBackend {
   // Puts keys and values, both (rows, kv_heads, head_dim), into the pages of their runs.
   virtual void StoreKv(const AttentionShape& shape, std::span<const KvRun> runs, const float* keys, const float* values) = 0;
 
-  // softmax(scale * q K^T) V per head; head h reads kv head h / (heads / kv_heads), a row all positions up to its own. query and
-  // output (rows, heads, head_dim). `scores`: storage of AttentionScratchFloats(threads, longest) floats.
+  // softmax(scale * q K^T) V per head; head h reads kv head h / (heads / kv_heads), a row the positions of its window up to its
+  // own. query and output (rows, heads, head_dim). `scores`: storage of AttentionScratchFloats(threads, longest) floats.
   virtual void Attention(const AttentionShape& shape, std::span<const KvRun> runs, const float* query, float* output,
                          std::span<float> scores) = 0;
   static size_t AttentionScratchFloats(int threads, int longest);
 
   // out = silu(gate) * up, n elements; out may alias either.
   virtual void SwiGlu(const float* gate, const float* up, int64_t n, float* out) = 0;
+  // The same for the clamped SwiGLU.
+  virtual void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) = 0;
   // In place over rows of cols.
   virtual void Softmax(float* x, int rows, int cols) = 0;
   // logits (rows, experts) become probabilities by softmax; choices (rows, top_k): ChooseExperts (router.h) of each row.

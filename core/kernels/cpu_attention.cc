@@ -38,6 +38,14 @@ struct RowRange {
   int kv_head, first_row, rows;
 };
 
+// Where the sum begins that a row of `length` positions sees first: its positions are counted from there on. Whole pages lie
+// before.
+int FirstSum(const AttentionShape& shape, int length) {
+  static_assert(kAttentionSumTokens % kKvPageTokens == 0);
+  if (shape.window == 0 || shape.window >= length) return 0;
+  return (length - shape.window) / kAttentionSumTokens * kAttentionSumTokens;
+}
+
 // All ranges of all runs: run after run, kv head after kv head, so that the keys and values of one stay near the processor.
 class RowRanges {
  public:
@@ -103,11 +111,13 @@ void StoreKvOnCpu(const KernelTable& kernels, Executor& executor, const Attentio
 void AttentionOnCpu(const KernelTable& kernels, Executor& executor, const AttentionShape& shape, std::span<const KvRun> runs,
                     const float* query, float* output, std::span<float> scores) {
   const PageLayout layout(shape);
-  int longest = 0;
+  int longest = 0;  // as many positions as a range of any size sees
   int64_t work = 0;
   for (const KvRun& run : runs) {
-    longest = std::max(longest, run.position + run.tokens);
-    work += int64_t{2} * run.tokens * (run.position + run.tokens) * shape.heads * shape.head_dim;
+    const int length = run.position + run.tokens;
+    const int window = shape.window > 0 ? std::min(shape.window, length) : length;
+    longest = std::max(longest, std::min<int>(length, window + kAttentionRows + kAttentionSumTokens));
+    work += int64_t{2} * run.tokens * window * shape.heads * shape.head_dim;
   }
   if (work == 0) return;
   const int slices = static_cast<int>(std::min<int64_t>(executor.threads(), CeilDiv(work, kLeastWork)));
@@ -124,6 +134,7 @@ void AttentionOnCpu(const KernelTable& kernels, Executor& executor, const Attent
   executor.ParallelFor(slices, 1, [&](int begin, int) {
     for (int index; (index = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
       const RowRange range = ranges[index];
+      const int first_sum = FirstSum(shape, range.run->position + 1 + range.first_row / group);
       const int64_t first = range.first_token * token_stride + int64_t{range.kv_head} * group * shape.head_dim;
       kernels.attention[static_cast<int>(shape.kv_format)](
           {.query = query + first,
@@ -132,13 +143,15 @@ void AttentionOnCpu(const KernelTable& kernels, Executor& executor, const Attent
            .heads = group,
            .first_row = range.first_row,
            .rows = range.rows,
-           .pages = reinterpret_cast<const unsigned char* const*>(range.run->pages.data()),
+           .pages = reinterpret_cast<const unsigned char* const*>(range.run->pages.data()) + first_sum / shape.page_tokens,
            .keys = layout.keys(range.kv_head),
            .values = layout.values(range.kv_head),
            .page_tokens = shape.page_tokens,
-           .length = range.run->position + 1,
+           .length = range.run->position + 1 - first_sum,
+           .window = shape.window,
            .head_dim = shape.head_dim,
            .scale = shape.scale,
+           .sinks = shape.sinks == nullptr ? nullptr : shape.sinks + int64_t{range.kv_head} * group,
            .scores = scores.data() + begin * slice,
            .score_stride = ScoreStride(longest)});
     }

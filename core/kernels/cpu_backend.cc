@@ -53,6 +53,7 @@ class CpuBackend final : public ComputeBackend {
     AttentionOnCpu(kernels_, executor_, shape, runs, query, output, scores);
   }
   void SwiGlu(const float* gate, const float* up, int64_t n, float* out) override;
+  void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) override;
   void Softmax(float* x, int rows, int cols) override;
   void Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) override;
   void Combine(const CombineJob& job) override;
@@ -185,6 +186,11 @@ void CpuBackend::Rope(float* x, int tokens, int64_t stride, int heads, int head_
 void CpuBackend::SwiGlu(const float* gate, const float* up, int64_t n, float* out) {
   ForElements(n, kExponentialCost,
               [&](int64_t from, int64_t to) { kernels_.swi_glu(gate + from, up + from, to - from, out + from); });
+}
+
+void CpuBackend::ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) {
+  ForElements(n, kExponentialCost,
+              [&](int64_t from, int64_t to) { kernels_.clamped_swi_glu(clamp, gate + from, up + from, to - from, out + from); });
 }
 
 void CpuBackend::Softmax(float* x, int rows, int cols) {

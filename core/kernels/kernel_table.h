@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "core/kernels/kv_rows.h"
+#include "core/kernels/swi_glu_clamp.h"
 #include "core/quant/format_id.h"
 
 namespace moed {
@@ -63,7 +64,7 @@ inline constexpr int kAttentionRows = 12;        // of one call, at most
 inline constexpr int kAttentionSumTokens = 256;  // positions whose weighted values are added up before they join the others
 
 // Query rows of consecutive tokens of one sequence that share a kv head: row r is head r % heads of token r / heads and attends
-// the first length + r / heads positions.
+// the last `window` of the first length + r / heads positions, or all of them. Pages that no row attends may be null.
 struct AttentionArguments {
   const float* query;    // row r at query + r / heads * token_stride + r % heads * head_dim
   float* output;         // the same
@@ -76,8 +77,10 @@ struct AttentionArguments {
   int64_t values;                     // to its values
   int page_tokens;                    // 16, 32 or 64
   int length;                         // of token 0
+  int window;                         // 0: all positions
   int head_dim;                       // at most kMostHeadDim
   float scale;
+  const float* sinks;    // (heads); null: none
   float* scores;         // (rows, score_stride)
   int64_t score_stride;  // a multiple of 16, at least the length of the last row
 };
@@ -99,6 +102,7 @@ struct KernelTable {
   // Indexed by KvFormat, see StoreKvRow.
   void (*store_kv_row[kKvFormatCount])(const float* numbers, int head_dim, void* row);
   void (*swi_glu)(const float* gate, const float* up, int64_t n, float* out);
+  void (*clamped_swi_glu)(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out);
   void (*softmax)(float* x, int n);
   void (*add_scaled)(float* y, const float* x, float scale, int64_t n);
   void (*add)(float* y, const float* x, int64_t n);

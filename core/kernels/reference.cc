@@ -189,20 +189,22 @@ void Rope(const RopeArguments& a) {
   }
 }
 
-// x becomes exp(x - largest x); returns their sum.
-float Exponentials(float* x, int n) {
-  float largest = -std::numeric_limits<float>::infinity();
-  for (int i = 0; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
+constexpr float kNoSink = -std::numeric_limits<float>::infinity();
+
+// x becomes exp(x - the largest of x and the sink) from `first` on; returns their sum, the sink's own added last.
+float Exponentials(float* x, int first, int n, float sink) {
+  float largest = sink;
+  for (int i = first; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
   float partial[kLanes] = {};
-  for (int i = 0; i < n; ++i) {
+  for (int i = first; i < n; ++i) {
     x[i] = Exp(x[i] - largest);
     partial[i % kLanes] += x[i];
   }
-  return LaneSum(partial);
+  return sink == kNoSink ? LaneSum(partial) : LaneSum(partial) + Exp(sink - largest);
 }
 
 void Softmax(float* x, int n) {
-  const float sum = Exponentials(x, n);
+  const float sum = Exponentials(x, 0, n, kNoSink);
   for (int i = 0; i < n; ++i) x[i] /= sum;
 }
 
@@ -211,25 +213,27 @@ void AttentionOfRow(const AttentionArguments& a, int row, float* scores) {
   const int64_t row_bytes = KvRowBytes(kFormat, a.head_dim);
   const int64_t at = row / a.heads * a.token_stride + int64_t{row} % a.heads * a.head_dim;
   const int length = a.length + row / a.heads;
+  const int seen = a.window > 0 && a.window < length ? a.window : length;
+  const int first = length - seen;
   const float* const query = a.query + at;
   float* const output = a.output + at;
   unsigned char stored[kMostHeadDim * sizeof(float)];
   float numbers[kMostHeadDim], sum[kMostHeadDim];
-  for (int t = 0; t < length; ++t) {
+  for (int t = first; t < length; ++t) {
     TakeKvKey(kFormat, a.pages[t / a.page_tokens] + a.keys, a.head_dim, a.page_tokens, t % a.page_tokens, stored);
     WidenKvRow(kFormat, stored, a.head_dim, numbers);
     float score = 0;
     for (int d = 0; d < a.head_dim; ++d) score = std::fma(query[d], numbers[d], score);
     scores[t] = a.scale * score;
   }
-  const float total = Exponentials(scores, length);
-  for (int t = 0; t < length; ++t) {
+  const float total = Exponentials(scores, first, length, a.sinks == nullptr ? kNoSink : a.sinks[row % a.heads]);
+  for (int t = first; t < length; ++t) {
     WidenKvRow(kFormat, a.pages[t / a.page_tokens] + a.values + t % a.page_tokens * row_bytes, a.head_dim, numbers);
-    const bool begins = t % kAttentionSumTokens == 0;
+    const bool begins = t == first || t % kAttentionSumTokens == 0;
     const bool ends = (t + 1) % kAttentionSumTokens == 0 || t + 1 == length;
     for (int d = 0; d < a.head_dim; ++d) {
       sum[d] = std::fma(scores[t], numbers[d], begins ? 0.0f : sum[d]);
-      if (ends) output[d] = t < kAttentionSumTokens ? sum[d] : output[d] + sum[d];
+      if (ends) output[d] = t / kAttentionSumTokens == first / kAttentionSumTokens ? sum[d] : output[d] + sum[d];
     }
   }
   for (int d = 0; d < a.head_dim; ++d) output[d] /= total;
@@ -247,6 +251,15 @@ void StoreRow(const float* numbers, int head_dim, void* row) {
 
 void SwiGlu(const float* gate, const float* up, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = Silu(gate[i]) * up[i];
+}
+
+void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = clamp.limit < gate[i] ? clamp.limit : gate[i];
+    float u = clamp.limit < up[i] ? clamp.limit : up[i];
+    u = -clamp.limit > u ? -clamp.limit : u;
+    out[i] = (u + 1.0f) * (g / (1.0f + Exp(-(clamp.alpha * g))));
+  }
 }
 
 void AddScaled(float* y, const float* x, float scale, int64_t n) {
@@ -267,6 +280,7 @@ const KernelTable kScalarKernels = {
     .attention = {Attention<KvFormat::kF32>, Attention<KvFormat::kF16>, Attention<KvFormat::kQ8>},
     .store_kv_row = {StoreRow<KvFormat::kF32>, StoreRow<KvFormat::kF16>, StoreRow<KvFormat::kQ8>},
     .swi_glu = SwiGlu,
+    .clamped_swi_glu = ClampedSwiGlu,
     .softmax = Softmax,
     .add_scaled = AddScaled,
     .add = Add,

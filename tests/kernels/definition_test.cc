@@ -1,4 +1,5 @@
 // The scalar definition against plain computations in double.
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -150,6 +151,33 @@ TEST_F(Definition, AttentionOverPages) {
   }
 }
 
+// A row sees the last positions up to its own; a head's sink takes its part of the weight away.
+TEST_F(Definition, AttentionOfWindowsWithSinks) {
+  const int length = 300, tokens = 12;
+  const float sinks[] = {0.5f, -2.0f};
+  for (const int window : {1, 7, 40, 280, 1000}) {
+    const AttentionShape shape{
+        .heads = 2, .kv_heads = 1, .head_dim = 3, .page_tokens = 16, .scale = 0.4f, .window = window, .sinks = sinks};
+    const std::vector<float> query = Gaussian(tokens * 6, 1), keys = Gaussian(length * 3, 10), values = Gaussian(length * 3, 20);
+    const KvPages kept(shape, keys, values);
+    std::vector<float> output(query.size()), scratch(ComputeBackend::AttentionScratchFloats(1, length));
+    const KvRun run{.pages = kept.pages(), .position = length - tokens, .tokens = tokens};
+    backend_->Attention(shape, {&run, 1}, query.data(), output.data(), scratch);
+    for (int row = 0; row < tokens * 2; ++row) {
+      const int seen = length - tokens + row / 2 + 1;
+      double total = std::exp(double{sinks[row % 2]}), expected[3] = {};
+      for (int t = std::max(seen - window, 0); t < seen; ++t) {
+        double score = 0;
+        for (int d = 0; d < 3; ++d) score += query[row * 3 + d] * keys[t * 3 + d];
+        const double weight = std::exp(shape.scale * score);
+        total += weight;
+        for (int d = 0; d < 3; ++d) expected[d] += weight * values[t * 3 + d];
+      }
+      for (int d = 0; d < 3; ++d) EXPECT_NEAR(output[row * 3 + d], expected[d] / total, 1e-5) << window << " " << row;
+    }
+  }
+}
+
 // With one dimension and scores that are all the same, every rounding can be followed: in sums of 256 positions 2^-24 beside 1 is
 // lost in the first and kept in the second.
 TEST_F(Definition, ValuesAreAddedUpInGroupsOfPositions) {
@@ -228,12 +256,15 @@ TEST_F(Definition, SoftmaxSumsToOneWhateverTheSize) {
 
 TEST_F(Definition, Elementwise) {
   const std::vector<float> a = Gaussian(100, 1), b = Gaussian(100, 2);
-  std::vector<float> out(100), scaled = a, added = a;
+  std::vector<float> out(100), clamped(100), scaled = a, added = a;
   backend_->SwiGlu(a.data(), b.data(), 100, out.data());
+  backend_->ClampedSwiGlu({.alpha = 1.7f, .limit = 0.8f}, a.data(), b.data(), 100, clamped.data());
   backend_->AddScaled(scaled.data(), b.data(), 0.3f, 100);
   backend_->Add(added.data(), b.data(), 100);
   for (int i = 0; i < 100; ++i) {
     EXPECT_NEAR(out[i], a[i] / (1 + std::exp(-double{a[i]})) * b[i], 1e-6);
+    const double gate = std::min(a[i], 0.8f), up = std::clamp(b[i], -0.8f, 0.8f);
+    EXPECT_NEAR(clamped[i], (up + 1) * gate / (1 + std::exp(-1.7 * gate)), 1e-6);
     EXPECT_EQ(scaled[i], std::fma(0.3f, b[i], a[i]));
     EXPECT_EQ(added[i], a[i] + b[i]);
     EXPECT_NEAR(Sigmoid(a[i]), 1 / (1 + std::exp(-double{a[i]})), 1e-7);

@@ -43,7 +43,7 @@ class Exactness : public ::testing::TestWithParam<std::tuple<std::string_view, i
     operation(*backend_, found.data());
     EXPECT_TRUE(SameBits(found.copy(), expected.copy())) << "misaligned by " << misalignment;
   }
-  // Of runs that see the same `positions` positions of one sequence.
+  // Of runs that see the same `positions` positions of one sequence; pages before a run's window are not there.
   void CompareAttention(AttentionShape shape, int positions, std::span<const KvRun> runs);
 
   InlineExecutor inline_;
@@ -244,7 +244,12 @@ void Exactness::CompareAttention(AttentionShape shape, int positions, std::span<
     const size_t element_bytes = format == 0 ? sizeof(float) : format == 1 ? sizeof(uint16_t) : 1;
     const KvPages kept(shape, keys, values, shape.head_dim % 8 * element_bytes);
     std::vector<KvRun> placed(runs.begin(), runs.end());
-    for (KvRun& run : placed) run.pages = kept.pages();
+    std::vector<std::vector<std::byte*>> pages(runs.size(), {kept.pages().begin(), kept.pages().end()});
+    for (size_t i = 0; i < runs.size(); ++i) {
+      const int first = shape.window > 0 ? std::max(runs[i].position + 1 - shape.window, 0) : 0;
+      std::fill_n(pages[i].begin(), first / shape.page_tokens, nullptr);
+      placed[i].pages = pages[i];
+    }
     Compare(query, 1, [&](ComputeBackend& backend, float* output) {
       std::vector<float> scores(ComputeBackend::AttentionScratchFloats(backend.threads(), longest));
       backend.Attention(shape, placed, query.data(), output, scores);
@@ -295,6 +300,31 @@ TEST_P(Exactness, AttentionOverManyPositions) {
   }
 }
 
+// Windows shorter and longer than the rows that are computed together, than a page and than the positions of a sum; rows before
+// their window is full and after; heads with a sink.
+TEST_P(Exactness, AttentionOfWindows) {
+  const KvRun runs[] = {{.position = 0, .tokens = 30}, {.position = 37, .tokens = 5}, {.position = 250, .tokens = 40}};
+  std::vector<float> sinks = Gaussian(13, 5, 3.0f);
+  sinks[1] = 40;  // outweighs all scores
+  for (const auto& [head_dim, page_tokens] : {std::pair{8, 16}, {33, 32}, {64, 64}}) {
+    for (const auto& [heads, kv_heads] : {std::pair{3, 3}, {4, 2}, {13, 1}}) {
+      for (const int window : {0, 1, 3, 15, 128, 260}) {
+        CompareAttention({.heads = heads,
+                          .kv_heads = kv_heads,
+                          .head_dim = head_dim,
+                          .page_tokens = page_tokens,
+                          .scale = 0.3f,
+                          .window = window,
+                          .sinks = window % 2 == 0 ? sinks.data() : nullptr},
+                         290, runs);
+      }
+    }
+  }
+  sinks[0] = std::numeric_limits<float>::quiet_NaN();
+  sinks[2] = std::numeric_limits<float>::infinity();
+  CompareAttention({.heads = 3, .kv_heads = 1, .head_dim = 8, .scale = 0.3f, .window = 20, .sinks = sinks.data()}, 290, runs);
+}
+
 TEST_P(Exactness, StoreKv) {
   for (const int head_dim : {1, 3, 8, 31, 32, 40, 128, 130}) {
     for (int format = 0; format < kKvFormatCount; ++format) {
@@ -336,6 +366,10 @@ TEST_P(Exactness, Elementwise) {
       const size_t misalignment = n % 8;
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.SwiGlu(y, other.data(), n, y); });
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.SwiGlu(other.data(), y, n, y); });
+      for (const SwiGluClamp& clamp : {SwiGluClamp{1.702f, 7.0f}, {1.0f, 0.25f}}) {
+        Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.ClampedSwiGlu(clamp, y, other.data(), n, y); });
+        Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.ClampedSwiGlu(clamp, other.data(), y, n, y); });
+      }
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.AddScaled(y, other.data(), 0.37f, n); });
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.Add(y, other.data(), n); });
     }

@@ -75,6 +75,9 @@ class QueueBackend final : public ComputeBackend {
   void SwiGlu(const float* gate, const float* up, int64_t n, float* out) override {
     Enqueue([=, this] { next_.SwiGlu(gate, up, n, out); });
   }
+  void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) override {
+    Enqueue([=, this] { next_.ClampedSwiGlu(clamp, gate, up, n, out); });
+  }
   void Softmax(float* x, int rows, int cols) override {
     Enqueue([=, this] { next_.Softmax(x, rows, cols); });
   }

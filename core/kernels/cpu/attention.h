@@ -22,12 +22,16 @@ struct RowTile {
       const int row = a.first_row + begin + r, token = row / a.heads;
       at[r] = token * a.token_stride + int64_t{row - token * a.heads} * a.head_dim;
       length[r] = a.length + token;
+      first[r] = a.window > 0 && a.window < length[r] ? length[r] - a.window : 0;
+      sink[r] = a.sinks == nullptr ? -__builtin_inff() : a.sinks[row - token * a.heads];
       scores[r] = a.scores + (begin + r) * a.score_stride;
     }
   }
   int rows;
   int64_t at[kTileRows];  // of its query and output
+  int first[kTileRows];   // position it attends; ascending
   int length[kTileRows];  // ascending
+  float sink[kTileRows];  // minus infinity: none
   float* scores[kTileRows];
 };
 
@@ -138,8 +142,9 @@ inline void ScoreTile(const AttentionArguments& a, const RowTile& tile, const Ke
                       int64_t ahead) {
   const int left = tile.length[tile.rows - 1] - first;
   const int count = left < a.page_tokens ? left : a.page_tokens;
+  const int key = tile.first[0] > first ? (tile.first[0] - first) / kScoresPadding * kScoresPadding : 0;
   WithRows(tile.rows, [&](auto rows) {
-    ScorePage<L, rows.kCount, VectorsFor<L>(rows.kCount)>(a, keys, first, 0, count, query, ahead, tile.scores);
+    ScorePage<L, rows.kCount, VectorsFor<L>(rows.kCount)>(a, keys, first, key, count, query, ahead, tile.scores);
   });
 }
 
@@ -162,26 +167,29 @@ inline typename L::Floats Exp(typename L::Floats x) {
   return L::Scale(p, n, shifted, round);
 }
 
-// x becomes exp(x - largest x); returns their lane sum. What fills up the last kScoresPadding becomes zero.
+// x becomes exp(x - the largest of x and the sink) from `first` on; returns their lane sum with the sink's own. What fills up the
+// first and the last kScoresPadding becomes zero.
 template <class L>
-inline float Exponentials(float* x, int n) {
+inline float Exponentials(float* x, int first, int n, float sink) {
   using Floats = typename L::Floats;
   constexpr int kVectors = kScoresPadding / L::kLanes;
   const float infinity = __builtin_inff();
+  const int begin = first / kScoresPadding * kScoresPadding;
+  for (int i = begin; i < first; ++i) x[i] = -infinity;
   for (int i = n; i % kScoresPadding != 0; ++i) x[i] = -infinity;
   Floats most[kVectors];
   for (int v = 0; v < kVectors; ++v) most[v] = L::Broadcast(-infinity);
-  for (int i = 0; i < n; i += kScoresPadding) {
+  for (int i = begin; i < n; i += kScoresPadding) {
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) most[v] = L::Largest(L::Load(x + i + v * L::kLanes), most[v]);  // NaN is passed over
   }
-  float lanes[kScoresPadding], largest = -infinity;
+  float lanes[kScoresPadding], largest = sink;
   for (int v = 0; v < kVectors; ++v) L::Store(lanes + v * L::kLanes, most[v]);
   for (int i = 0; i < kScoresPadding; ++i) largest = lanes[i] > largest ? lanes[i] : largest;
 
   const Floats subtracted = L::Broadcast(largest);
   typename L::Partials sum;
-  for (int i = 0; i < n; i += kScoresPadding) {
+  for (int i = begin; i < n; i += kScoresPadding) {
     Floats e[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
@@ -192,7 +200,10 @@ inline float Exponentials(float* x, int n) {
   }
   float s[8];
   sum.Store(s);
-  return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+  const float total = ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+  if (sink == -infinity) return total;
+  L::Store(lanes, Exp<L>(L::Subtract(L::Broadcast(sink), subtracted)));
+  return total + lanes[0];
 }
 
 // Columns of values, widened as they are loaded: kVectors vectors, or with kPart the last few columns of a row.
@@ -270,7 +281,19 @@ inline void SumValues(const AttentionArguments& a, const RowTile& tile, const fl
   using Floats = typename L::Floats;
   const int end = begin + kAttentionSumTokens;
   const int longest = tile.length[kRows - 1];
+  const auto from = [&](int r) { return tile.first[r] > begin ? tile.first[r] : begin; };
   const auto seen = [&](int r) { return tile.length[r] < end ? tile.length[r] : end; };
+  // Those that all rows see, if there are any; the few that a row sees before and after them are added for it alone.
+  const int common = from(kRows - 1) < seen(0) ? from(kRows - 1) : seen(0);
+  const auto add_alone = [&](int r, Floats(&sum)[kVectors], int first, int last) __attribute__((always_inline)) {
+    ForValues(a, row_bytes, first, last, longest, [&](int t, const unsigned char* row, int64_t) {
+      Floats x[kVectors];
+      columns.Load(row, x);
+      const Floats weight = L::Broadcast(tile.scores[r][t]);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) sum[v] = L::MultiplyAdd(weight, x[v], sum[v]);
+    });
+  };
   Floats sum[kRows][kVectors];
   const float* weights[kRows];
 #pragma GCC unroll 8
@@ -278,8 +301,9 @@ inline void SumValues(const AttentionArguments& a, const RowTile& tile, const fl
     weights[r] = tile.scores[r];
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) sum[r][v] = L::Zero();
+    add_alone(r, sum[r], from(r), common);
   }
-  ForValues(a, row_bytes, begin, seen(0), longest, [&](int t, const unsigned char* row, int64_t ahead) {
+  ForValues(a, row_bytes, common, seen(0), longest, [&](int t, const unsigned char* row, int64_t ahead) {
     columns.Fetch(row + ahead);
     Floats x[kVectors];
     columns.Load(row, x);
@@ -292,20 +316,13 @@ inline void SumValues(const AttentionArguments& a, const RowTile& tile, const fl
   });
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
-    if (seen(r) <= begin) continue;
-    // The few positions that this row sees beyond those of the first.
-    ForValues(a, row_bytes, seen(0) > begin ? seen(0) : begin, seen(r), longest, [&](int t, const unsigned char* row, int64_t) {
-      Floats x[kVectors];
-      columns.Load(row, x);
-      const Floats weight = L::Broadcast(weights[r][t]);
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = L::MultiplyAdd(weight, x[v], sum[r][v]);
-    });
+    if (seen(r) <= begin || tile.first[r] >= end) continue;
+    add_alone(r, sum[r], from(r) > seen(0) ? from(r) : seen(0), seen(r));
     float* const output = a.output + tile.at[r];
     const Floats total = L::Broadcast(totals[r]);
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      const Floats all = begin == 0 ? sum[r][v] : L::Add(columns.LoadOutput(output, v), sum[r][v]);
+      const Floats all = tile.first[r] >= begin ? sum[r][v] : L::Add(columns.LoadOutput(output, v), sum[r][v]);
       columns.StoreOutput(output, v, seen(r) == tile.length[r] ? L::Divide(all, total) : all);
     }
   }
@@ -343,17 +360,20 @@ inline void Attention(const AttentionArguments& a) {
       for (int r = 0; r < tile[i].rows; ++r) *to++ = a.query[tile[i].at[r] + d];
     }
   }
-  for (int first = 0, page = 0; first < longest; first += a.page_tokens, ++page) {
+  for (int page = tile[0].first[0] / a.page_tokens, first = page * a.page_tokens; first < longest;
+       first += a.page_tokens, ++page) {
     const Keys<L, Element> keys(a.pages[page] + a.keys, a.head_dim, a.page_tokens);
     const int64_t ahead = first + a.page_tokens < longest ? a.pages[page + 1] - a.pages[page] : 0;
     for (int i = 0; i < tiles; ++i) ScoreTile<L>(a, tile[i], keys, first, query + begin_of(i) * a.head_dim, ahead);
   }
   float totals[kMostTiles][kTileRows];
   for (int i = 0; i < tiles; ++i) {
-    for (int r = 0; r < tile[i].rows; ++r) totals[i][r] = Exponentials<L>(tile[i].scores[r], tile[i].length[r]);
+    for (int r = 0; r < tile[i].rows; ++r)
+      totals[i][r] = Exponentials<L>(tile[i].scores[r], tile[i].first[r], tile[i].length[r], tile[i].sink[r]);
   }
   const int64_t row_bytes = KvRowBytes(kKvFormatOf<Element>, a.head_dim);
-  for (int begin = 0; begin < longest; begin += kAttentionSumTokens) {
+  const int first_sum = tile[0].first[0] / kAttentionSumTokens * kAttentionSumTokens;
+  for (int begin = first_sum; begin < longest; begin += kAttentionSumTokens) {
     for (int i = 0; i < tiles; ++i) {
       WithRows(tile[i].rows, [&](auto rows) {
         constexpr int kRows = rows.kCount;

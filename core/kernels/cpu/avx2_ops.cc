@@ -200,6 +200,18 @@ void SwiGlu(const float* gate, const float* up, int64_t n, float* out) {
             [&](int64_t i, auto lanes) { lanes.Store(out + i, _mm256_mul_ps(Silu(lanes.Load(gate + i)), lanes.Load(up + i))); });
 }
 
+// Minima and maxima with the bound first: NaN stays.
+void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) {
+  const __m256 alpha = _mm256_set1_ps(clamp.alpha), limit = _mm256_set1_ps(clamp.limit), least = Negative(limit);
+  const __m256 one = _mm256_set1_ps(1.0f);
+  ForEights(n, [&](int64_t i, auto lanes) {
+    const __m256 g = _mm256_min_ps(limit, lanes.Load(gate + i));
+    const __m256 u = _mm256_max_ps(least, _mm256_min_ps(limit, lanes.Load(up + i)));
+    const __m256 activated = _mm256_div_ps(g, _mm256_add_ps(one, Exp(Negative(_mm256_mul_ps(alpha, g)))));
+    lanes.Store(out + i, _mm256_mul_ps(_mm256_add_ps(u, one), activated));
+  });
+}
+
 void AddScaled(float* y, const float* x, float scale, int64_t n) {
   const __m256 factor = _mm256_set1_ps(scale);
   ForEights(n, [&](int64_t i, auto lanes) { lanes.Store(y + i, _mm256_fmadd_ps(factor, lanes.Load(x + i), lanes.Load(y + i))); });

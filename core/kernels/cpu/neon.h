@@ -16,6 +16,7 @@ void StoreKvRowF32(const float* numbers, int head_dim, void* row);
 void StoreKvRowF16(const float* numbers, int head_dim, void* row);
 void StoreKvRowQ8(const float* numbers, int head_dim, void* row);
 void SwiGlu(const float* gate, const float* up, int64_t n, float* out);
+void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out);
 void Softmax(float* x, int n);
 void AddScaled(float* y, const float* x, float scale, int64_t n);
 void Add(float* y, const float* x, int64_t n);
@@ -32,6 +33,7 @@ consteval KernelTable Table(const Products& products) {
       .attention = {AttentionF32, AttentionF16, AttentionQ8},
       .store_kv_row = {StoreKvRowF32, StoreKvRowF16, StoreKvRowQ8},
       .swi_glu = SwiGlu,
+      .clamped_swi_glu = ClampedSwiGlu,
       .softmax = Softmax,
       .add_scaled = AddScaled,
       .add = Add,

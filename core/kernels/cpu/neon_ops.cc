@@ -211,6 +211,16 @@ void SwiGlu(const float* gate, const float* up, int64_t n, float* out) {
            [&](int64_t i, int, auto lanes) { lanes.Store(out + i, vmulq_f32(Silu(lanes.Load(gate + i)), lanes.Load(up + i))); });
 }
 
+void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) {
+  const float32x4_t limit = vdupq_n_f32(clamp.limit), least = vdupq_n_f32(-clamp.limit), one = vdupq_n_f32(1.0f);
+  ForFours(n, [&](int64_t i, int, auto lanes) {
+    const float32x4_t g = vminq_f32(limit, lanes.Load(gate + i));
+    const float32x4_t u = vmaxq_f32(least, vminq_f32(limit, lanes.Load(up + i)));
+    const float32x4_t activated = vdivq_f32(g, vaddq_f32(one, Exp(vnegq_f32(vmulq_n_f32(g, clamp.alpha)))));
+    lanes.Store(out + i, vmulq_f32(vaddq_f32(u, one), activated));
+  });
+}
+
 void AddScaled(float* y, const float* x, float scale, int64_t n) {
   ForFours(n, [&](int64_t i, int, auto lanes) { lanes.Store(y + i, vfmaq_n_f32(lanes.Load(y + i), lanes.Load(x + i), scale)); });
 }

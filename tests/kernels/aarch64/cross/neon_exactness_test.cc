@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <tuple>
 
 #include "core/kernels/kernel_table.h"
 #include "core/quant/codec.h"
@@ -320,6 +321,7 @@ TEST_P(NeonExactness, RopeAngles) {
 // Keys before values and the other way round, so that each ends where memory ends. Rows of three heads a token.
 TEST_P(NeonExactness, Attention) {
   constexpr int kHeads = 3, kTokens = 4, kPageTokens = 16;
+  constexpr float kSinks[kHeads] = {0.5f, -3.0f, 50.0f};
   for (int head_dim : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 20, 33, 48, 63, 64, 72, 96, 128, 130}) {
     for (int format = 0; format < kKvFormatCount; ++format) {
       const KvFormat kv_format = static_cast<KvFormat>(format);
@@ -346,7 +348,7 @@ TEST_P(NeonExactness, Attention) {
         GuardedFloats query(Gaussian(kTokens * kHeads * head_dim, 8));
         for (const int length : {1, 2, 7, 12, 13, 16, 17, 30, 44, 250, 255, 268}) {
           if (length + kTokens - 1 > pages * kPageTokens) continue;
-          for (const auto& [first_row, rows] : {std::pair{0, 1}, {1, 4}, {0, 12}, {2, 7}}) {
+          for (const auto& [first_row, rows, window] : {std::tuple{0, 1, 0}, {1, 4, 3}, {0, 12, 20}, {2, 7, 0}, {0, 12, 1}}) {
             const int stride = (length + kTokens - 1 + 15) / 16 * 16;
             GuardedFloats expected_scores(rows * stride), found_scores(rows * stride);
             Compare(std::vector<float>(kTokens * kHeads * head_dim), [&](const KernelTable& table, float* output) {
@@ -361,14 +363,17 @@ TEST_P(NeonExactness, Attention) {
                                        .values = values_at,
                                        .page_tokens = kPageTokens,
                                        .length = length,
+                                       .window = window,
                                        .head_dim = head_dim,
                                        .scale = 0.3f,
+                                       .sinks = window == 1 ? nullptr : kSinks,
                                        .scores = (&table == &kernels_ ? found_scores : expected_scores).data(),
                                        .score_stride = stride});
             });
             for (int i = 0; i < rows; ++i) {
               const auto seen = [&](const GuardedFloats& scores) {
-                return scores.span().subspan(i * stride, length + (first_row + i) / kHeads);
+                const int own = length + (first_row + i) / kHeads, attended = window == 0 ? own : std::min(window, own);
+                return scores.span().subspan(i * stride + own - attended, attended);
               };
               EXPECT_TRUE(SameBits(seen(found_scores), seen(expected_scores))) << head_dim << " length " << length;
             }
@@ -411,6 +416,10 @@ TEST_P(NeonExactness, Elementwise) {
       GuardedFloats other(awkward ? Awkward(n, n + 1) : Gaussian(n, n + 1));
       Compare(x, [&](const KernelTable& table, float* y) { table.swi_glu(y, other.data(), n, y); });
       Compare(x, [&](const KernelTable& table, float* y) { table.swi_glu(other.data(), y, n, y); });
+      for (const SwiGluClamp& clamp : {SwiGluClamp{1.702f, 7.0f}, {1.0f, 0.25f}}) {
+        Compare(x, [&](const KernelTable& table, float* y) { table.clamped_swi_glu(clamp, y, other.data(), n, y); });
+        Compare(x, [&](const KernelTable& table, float* y) { table.clamped_swi_glu(clamp, other.data(), y, n, y); });
+      }
       Compare(x, [&](const KernelTable& table, float* y) { table.add_scaled(y, other.data(), 0.37f, n); });
       Compare(x, [&](const KernelTable& table, float* y) { table.add(y, other.data(), n); });
     }
