@@ -6,8 +6,8 @@
 // belongs to row r and no kernel needs a horizontal sum:
 //   f32        32 columns, each 8 float32 (row 0..7)                                                      1024 bytes
 //   f16, bf16  32 columns, each 8 halfwords (row 0..7)                                                     512 bytes
-//   q8         8 float16 scales d[r]; 8 vectors v of 32 bytes: byte 4r+j = int8 q[r][4v+j], q in -127..127;   272 bytes
-//              weight = d * q
+//   q8         8 float16 scales d[r]; 8 vectors v of 32 bytes: byte 4r+j = int8 q[r][4v+j];                      272 bytes
+//              weight = d * q; quantizers write q in -127..127
 //   q4         8 float16 scales d[r]; 4 vectors v of 32 bytes: byte 4r+j = q[r][4v+j] | q[r][16+4v+j] << 4;   144 bytes
 //              weight = d * (q - 8), q in 0..15
 //   q2         8 float16 scales d[r], 8 float16 offsets m[r]; 2 vectors v of 32 bytes:                        96 bytes

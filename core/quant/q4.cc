@@ -1,14 +1,13 @@
 // q4: weight = d * (q - 8), one float16 scale a row of a block, q in 0..15.
 #include <cmath>
 
-#include "core/quant/codec.h"
+#include "core/quant/block_layouts.h"
 #include "core/quant/four_rows.h"
 
 namespace moed::quant {
 namespace {
 
 constexpr int kCodesOffset = 2 * kPanelRows;
-constexpr int kVectorBytes = kGroupColumns * kPanelRows;
 constexpr int kHalfColumns = kBlockColumns / 2;  // the low nibbles' columns, then the high ones'
 constexpr float kZeroCode = 8;
 constexpr int kCandidates = 8;  // scales tried on each side of the plain one
@@ -88,19 +87,9 @@ void EncodeChannel(const float* weights, const float* row_largest, std::byte* ou
   });
 }
 
-void DecodeRow(const std::byte* in, int row, float* weights) {
-  const float scale = LoadScale(in, row);
-  for (int column = 0; column < kHalfColumns; ++column) {
-    const int v = column / kGroupColumns;
-    const int j = column % kGroupColumns;
-    const int codes = Load<uint8_t>(in + kCodesOffset + kVectorBytes * v + kGroupColumns * row + j);
-    weights[column] = scale * (static_cast<float>(codes & 15) - kZeroCode);
-    weights[kHalfColumns + column] = scale * (static_cast<float>(codes >> 4) - kZeroCode);
-  }
-}
-
 }  // namespace
 
-const Codec kQ4Codec = {.nearest = EncodeNearest, .decode_row = DecodeRow, .channel = EncodeChannel};
+const Codec kQ4Codec = {
+    .nearest = EncodeNearest, .decode_row = DecodeBlockRow<BlockLayout<FormatId::kQ4>>, .channel = EncodeChannel};
 
 }  // namespace moed::quant

@@ -1,15 +1,14 @@
-// q8: weight = d * q, one float16 scale a row of a block, q in -127..127.
+// q8: weight = d * q, one float16 scale a row of a block; the encoder's q are -127..127.
 #include <algorithm>
 #include <cmath>
 
-#include "core/quant/codec.h"
+#include "core/quant/block_layouts.h"
 #include "core/quant/rounding.h"
 
 namespace moed::quant {
 namespace {
 
 constexpr int kCodesOffset = 2 * kPanelRows;
-constexpr int kVectorBytes = kGroupColumns * kPanelRows;
 
 // The scale is rounded to float16 first and the codes follow the rounded one.
 uint16_t EncodeRow(const float* weights, float largest, int8_t* codes) {
@@ -44,17 +43,9 @@ void EncodeNearest(const float* weights, std::byte* out) {
   EncodeChannel(weights, row_largest, out);
 }
 
-void DecodeRow(const std::byte* in, int row, float* weights) {
-  const float scale = LoadScale(in, row);
-  for (int column = 0; column < kBlockColumns; ++column) {
-    const int v = column / kGroupColumns;
-    const int j = column % kGroupColumns;
-    weights[column] = scale * Load<int8_t>(in + kCodesOffset + kVectorBytes * v + kGroupColumns * row + j);
-  }
-}
-
 }  // namespace
 
-const Codec kQ8Codec = {.nearest = EncodeNearest, .decode_row = DecodeRow, .channel = EncodeChannel};
+const Codec kQ8Codec = {
+    .nearest = EncodeNearest, .decode_row = DecodeBlockRow<BlockLayout<FormatId::kQ8>>, .channel = EncodeChannel};
 
 }  // namespace moed::quant
