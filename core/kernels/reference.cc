@@ -7,7 +7,7 @@
 #include "core/kernels/kernel_table.h"
 #include "core/kernels/math.h"
 #include "core/kernels/products.h"
-#include "core/quant/format.h"
+#include "core/quant/block_layouts.h"
 #include "core/quant/half.h"
 
 namespace moed {
@@ -30,12 +30,11 @@ T Load(const unsigned char* at) {
   return value;
 }
 
-float LoadHalf(const unsigned char* array, int row) { return Float16ToFloat(Load<uint16_t>(array + 2 * row)); }
-
 // A row of a panel times a token, for each format: its row in the table of products. Float rows: element k into partial k mod 8,
 // over the padded width, as vectors do.
 template <class Element, float (*kWiden)(Element)>
 struct FloatFormat {
+  static constexpr int kColumns = kBlockColumns;
   static constexpr int kPanelBlockBytes = sizeof(Element) * kPanelRows * kBlockColumns;
   static float Row(const MatMulArguments& a, const unsigned char* panel, int row, int token) {
     const int width = a.blocks * kBlockColumns;
@@ -51,66 +50,29 @@ struct FloatFormat {
 
 float Same(float weight) { return weight; }
 
-struct Q8 {
-  static constexpr int kBytes = 272;
-  static float Add(const unsigned char* block, int row, const int8_t* x, float x_scale, int32_t, float sum) {
-    int32_t dot = 0;
-    for (int k = 0; k < kBlockColumns; ++k) dot += Load<int8_t>(block + 16 + 32 * (k / 4) + 4 * row + k % 4) * x[k];
-    return std::fma(static_cast<float>(dot), LoadHalf(block, row) * x_scale, sum);
-  }
-};
-struct Q4 {
-  static constexpr int kBytes = 144;
-  static float Add(const unsigned char* block, int row, const int8_t* x, float x_scale, int32_t x_sum, float sum) {
-    int32_t dot = -8 * x_sum;
-    for (int k = 0; k < kBlockColumns / 2; ++k) {
-      const int codes = block[16 + 32 * (k / 4) + 4 * row + k % 4];
-      dot += (codes & 15) * x[k] + (codes >> 4) * x[16 + k];
-    }
-    return std::fma(static_cast<float>(dot), LoadHalf(block, row) * x_scale, sum);
-  }
-};
-
-// Codes of block formats with offsets: column k of a row.
-struct Q2Codes {
-  static constexpr int kBytes = 64;
-  static int Code(const unsigned char* codes, int row, int k) {
-    return (codes[32 * (k % 8 / 4) + 4 * row + k % 4] >> (2 * (k / 8))) & 3;
-  }
-};
-struct Q4ACodes {
-  static constexpr int kBytes = 128;
-  static int Code(const unsigned char* codes, int row, int k) {
-    return (codes[32 * (k % 16 / 4) + 4 * row + k % 4] >> (4 * (k / 16))) & 15;
-  }
-};
-struct Q3Codes {
-  static constexpr int kBytes = 96;
-  static int Code(const unsigned char* codes, int row, int k) {
-    return Q2Codes::Code(codes, row, k) | ((codes[Q2Codes::kBytes + 4 * row + k % 4] >> (k / 4)) & 1) << 2;
-  }
-};
-
-template <class Codes>
-struct WithOffset {
-  static constexpr int kBytes = 32 + Codes::kBytes;
-  static float Add(const unsigned char* block, int row, const int8_t* x, float x_scale, int32_t x_sum, float sum) {
-    int32_t dot = 0;
-    for (int k = 0; k < kBlockColumns; ++k) dot += Codes::Code(block + 32, row, k) * x[k];
-    sum = std::fma(static_cast<float>(dot), LoadHalf(block, row) * x_scale, sum);
-    return std::fma(static_cast<float>(x_sum), LoadHalf(block + 16, row) * x_scale, sum);
-  }
-};
-
-template <class Block>
+// Integer sums of parts, one after the other.
+template <class Layout>
 struct BlockFormat {
-  static constexpr int kPanelBlockBytes = Block::kBytes;
+  static constexpr int kColumns = Layout::kColumns;
+  static constexpr int kPanelBlockBytes = Layout::kBytes;
   static float Row(const MatMulArguments& a, const unsigned char* panel, int row, int token) {
+    constexpr int kPart = Layout::kPartColumns;
     const int64_t first = static_cast<int64_t>(token) * a.blocks;
+    const int8_t* x = a.codes + first * kBlockColumns;
     float sum = 0;
-    for (int b = 0; b < a.blocks; ++b) {
-      sum = Block::Add(panel + static_cast<int64_t>(b) * Block::kBytes, row, a.codes + (first + b) * kBlockColumns,
-                       a.scales[first + b], a.sums[first + b], sum);
+    quant::RowBlock block;
+    for (int column = 0; column < a.blocks * kBlockColumns; column += Layout::kColumns, panel += Layout::kBytes) {
+      Layout::Get(reinterpret_cast<const std::byte*>(panel), row, block);
+      for (int part = 0; part < Layout::kColumns / kPart; ++part) {
+        int32_t dot = 0, x_sum = 0;
+        for (int k = kPart * part; k < kPart * (part + 1); ++k) {
+          dot += Layout::Level(block, k) * x[column + k];
+          x_sum += x[column + k];
+        }
+        const float x_scale = a.scales[first + (column + kPart * part) / kBlockColumns];
+        sum = std::fma(static_cast<float>(dot), Layout::Scale(block, part) * x_scale, sum);
+        if constexpr (Layout::kHasOffsets) sum = std::fma(static_cast<float>(x_sum), Layout::Offset(block, part) * x_scale, sum);
+      }
     }
     return sum;
   }
@@ -118,31 +80,22 @@ struct BlockFormat {
 
 // The rows of the formats.
 template <FormatId kFormat>
-struct ScalarFormat;
+struct ScalarFormat : BlockFormat<quant::BlockLayout<kFormat>> {};
 template <>
 struct ScalarFormat<FormatId::kF32> : FloatFormat<float, Same> {};
 template <>
 struct ScalarFormat<FormatId::kF16> : FloatFormat<uint16_t, Float16ToFloat> {};
 template <>
 struct ScalarFormat<FormatId::kBF16> : FloatFormat<uint16_t, BFloat16ToFloat> {};
-template <>
-struct ScalarFormat<FormatId::kQ8> : BlockFormat<Q8> {};
-template <>
-struct ScalarFormat<FormatId::kQ4> : BlockFormat<Q4> {};
-template <>
-struct ScalarFormat<FormatId::kQ2> : BlockFormat<WithOffset<Q2Codes>> {};
-template <>
-struct ScalarFormat<FormatId::kQ4A> : BlockFormat<WithOffset<Q4ACodes>> {};
-template <>
-struct ScalarFormat<FormatId::kQ3> : BlockFormat<WithOffset<Q3Codes>> {};
 
 struct Scalar {
   template <FormatId kFormat>
   static void MatMul(const MatMulArguments& a, int begin, int end) {
     using Format = ScalarFormat<kFormat>;
+    const int64_t blocks = a.blocks * kBlockColumns / Format::kColumns;
     for (int token = 0; token < a.tokens; ++token) {
       for (int row = begin * kPanelRows; row < end * kPanelRows && row < a.rows; ++row) {
-        const unsigned char* panel = a.weights + static_cast<int64_t>(row / kPanelRows) * a.blocks * Format::kPanelBlockBytes;
+        const unsigned char* panel = a.weights + row / kPanelRows * blocks * Format::kPanelBlockBytes;
         a.output[token * a.output_stride + row] = Format::Row(a, panel, row % kPanelRows, token);
       }
     }

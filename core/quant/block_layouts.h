@@ -2,7 +2,7 @@
 // mean. decode, KeepGgmlRows and the scalar products (kernels/reference.cc) stand on them.
 //   kColumns      of a block
 //   kPartColumns  columns that share a scale
-//   Put, Get      one row, into a block whose header is zero, and out of it
+//   Put, Get      one row, into a block that was zero, and out of it
 //   Level         the integer that a code stands for, -128..127
 //   Scale, Offset weight = Scale * Level, and + Offset where kHasOffsets. Products of a float16 and an integer of at most 8 bits
 //                 are exact
@@ -13,6 +13,7 @@
 #include "core/quant/codec.h"
 #include "core/quant/format_id.h"
 #include "core/quant/half.h"
+#include "core/quant/level_tables.h"
 #include "core/quant/planes.h"
 #include "core/quant/row_block.h"
 
@@ -36,6 +37,52 @@ struct LineHeader {
   }
 };
 
+// One exponent a row: e8m0.
+struct ExponentHeader {
+  static constexpr int kBytes = kPanelRows;
+  static void Put(const RowBlock& block, int row, std::byte* at) { at[row] = static_cast<std::byte>(block.scale); }
+  static void Get(const std::byte* at, int row, RowBlock& block) { block.scale = Load<uint8_t>(at + row); }
+};
+
+// One header behind the other.
+template <class First, class Second>
+struct Both {
+  static constexpr int kBytes = First::kBytes + Second::kBytes;
+  static void Put(const RowBlock& block, int row, std::byte* at) {
+    First::Put(block, row, at);
+    Second::Put(block, row, at + First::kBytes);
+  }
+  static void Get(const std::byte* at, int row, RowBlock& block) {
+    First::Get(at, row, block);
+    Second::Get(at + First::kBytes, row, block);
+  }
+};
+
+using PartNumbers = uint8_t (RowBlock::*)[kMostParts];
+
+// Integer scales (or offsets) of kParts parts, kBits bits of each from bit kLow on: those of row r and part i are in byte
+// 8 (i kBits / 8) + r, from bit i kBits mod 8 on.
+template <PartNumbers kNumbers, int kParts, int kBits, int kLow = 0>
+struct PartBits {
+  static constexpr int kBytes = kPanelRows * kParts * kBits / 8;
+  static constexpr int kMask = (1 << kBits) - 1;
+  static constexpr int Byte(int row, int part) { return kPanelRows * (part * kBits / 8) + row; }
+  static void Put(const RowBlock& block, int row, std::byte* at) {
+    for (int i = 0; i < kParts; ++i) at[Byte(row, i)] |= std::byte(((block.*kNumbers)[i] >> kLow & kMask) << i * kBits % 8);
+  }
+  static void Get(const std::byte* at, int row, RowBlock& block) {
+    for (int i = 0; i < kParts; ++i) {
+      const int bits = Load<uint8_t>(at + Byte(row, i)) >> i * kBits % 8 & kMask;
+      (block.*kNumbers)[i] = static_cast<uint8_t>(kLow == 0 ? bits : (block.*kNumbers)[i] | bits << kLow);
+    }
+  }
+};
+template <PartNumbers kNumbers, int kParts>
+using SixBits = Both<PartBits<kNumbers, kParts, 4>, PartBits<kNumbers, kParts, 2, 4>>;
+
+constexpr PartNumbers kScales = &RowBlock::scales;
+constexpr PartNumbers kOffsets = &RowBlock::offsets;
+
 // A header, then for every 32 columns the planes of their codes.
 template <class Header, class Planes, int kBlocks = 1>
 struct Packed {
@@ -56,40 +103,139 @@ struct Packed {
   }
 };
 
-// weight = d * (q - kZeroCode).
+// iq3_s: for every 32 columns the grid's rows, low bytes first (byte 8 s + r: columns 4 s to 4 s + 3 of row r), then the ninth
+// bits (bit s of byte r), then a plane of signs.
+struct PackedGrid {
+  static constexpr int kBlocks = 8;
+  static constexpr int kColumns = kBlocks * kBlockColumns;
+  using Header = Both<ScaleHeader, PartBits<kScales, 8, 4>>;
+  static constexpr int kHeaderBytes = Header::kBytes;
+  static constexpr int kGroups = kBlockColumns / kGroupColumns;
+  static constexpr int kNinthBits = kPanelRows * kGroups;
+  static constexpr int kSigns = kNinthBits + kPanelRows;
+  static constexpr int kBlockBytes = kSigns + Planes<1>::kBytes;
+  static constexpr int kBytes = kHeaderBytes + kBlocks * kBlockBytes;
+  static void Put(const RowBlock& block, int row, std::byte* out) {
+    Header::Put(block, row, out);
+    for (int b = 0; b < kBlocks; ++b) {
+      std::byte* at = out + kHeaderBytes + kBlockBytes * b;
+      for (int s = 0; s < kGroups; ++s) {
+        const int group = block.groups[kGroups * b + s];
+        at[kPanelRows * s + row] = std::byte(group & 255);
+        at[kNinthBits + row] |= std::byte(group >> 8 << s);
+      }
+      Planes<1>::Put(block.codes + kBlockColumns * b, row, at + kSigns);
+    }
+  }
+  static void Get(const std::byte* in, int row, RowBlock& block) {
+    Header::Get(in, row, block);
+    for (int b = 0; b < kBlocks; ++b) {
+      const std::byte* at = in + kHeaderBytes + kBlockBytes * b;
+      for (int s = 0; s < kGroups; ++s) {
+        const int ninth = Load<uint8_t>(at + kNinthBits + row) >> s & 1;
+        block.groups[kGroups * b + s] = static_cast<uint16_t>(Load<uint8_t>(at + kPanelRows * s + row) | ninth << 8);
+      }
+      Planes<1>::Get(at + kSigns, row, block.codes + kBlockColumns * b);
+    }
+  }
+};
+
+// What codes stand for: an integer from kZeroCode on, two's complement, an entry of a table, a magnitude of a grid.
 template <int kZeroCode>
-struct Centred {
+struct Integers {
+  static int Level(const RowBlock& block, int column) { return block.codes[column] - kZeroCode; }
+};
+struct SignedIntegers {
+  static int Level(const RowBlock& block, int column) { return static_cast<int8_t>(block.codes[column]); }
+};
+template <const int8_t (&kTable)[16]>
+struct TableEntries {
+  static int Level(const RowBlock& block, int column) { return kTable[block.codes[column]]; }
+};
+struct GridMagnitudes {
+  static int Level(const RowBlock& block, int column) {
+    const int magnitude = kIq3sGrid.rows[block.groups[column / kGroupColumns]] >> 8 * (column % kGroupColumns) & 15;
+    return block.codes[column] != 0 ? -magnitude : magnitude;
+  }
+};
+
+// Scales: of all of a block, or d times an integer of the part; offsets as well.
+struct BlockScale {
   static constexpr int kPartColumns = kBlockColumns;
   static constexpr bool kHasOffsets = false;
-  static int Level(const RowBlock& block, int column) { return block.codes[column] - kZeroCode; }
   static float Scale(const RowBlock& block, int) { return Float16ToFloat(block.scale); }
   static float Offset(const RowBlock&, int) { return 0; }
 };
-// weight = d * q + m.
-struct Line {
-  static constexpr int kPartColumns = kBlockColumns;
+struct BlockLine : BlockScale {
   static constexpr bool kHasOffsets = true;
-  static int Level(const RowBlock& block, int column) { return block.codes[column]; }
-  static float Scale(const RowBlock& block, int) { return Float16ToFloat(block.scale); }
   static float Offset(const RowBlock& block, int) { return Float16ToFloat(block.offset); }
 };
-// weight = d * q, q in two's complement.
-struct Signed : Centred<0> {
-  static int Level(const RowBlock& block, int column) { return static_cast<int8_t>(block.codes[column]); }
+// 2^(e - 128), which for e < 2 float32 has as a subnormal.
+struct BlockExponent : BlockScale {
+  static float Scale(const RowBlock& block, int) {
+    const uint32_t e = block.scale;
+    return std::bit_cast<float>(e < 2 ? 0x200000u << e : (e - 1) << 23);
+  }
 };
+template <int kColumnsOfPart>
+struct PartLine {
+  static constexpr int kPartColumns = kColumnsOfPart;
+  static constexpr bool kHasOffsets = true;
+  static float Scale(const RowBlock& block, int part) { return Float16ToFloat(block.scale) * block.scales[part]; }
+  static float Offset(const RowBlock& block, int part) { return -(Float16ToFloat(block.offset) * block.offsets[part]); }
+};
+// d times (kFactor n + kTerm), n the part's integer, of kBits with the sign or unsigned.
+template <int kColumnsOfPart, class Number, int kFactor, int kTerm>
+struct PartScale {
+  static constexpr int kPartColumns = kColumnsOfPart;
+  static constexpr bool kHasOffsets = false;
+  static float Scale(const RowBlock& block, int part) {
+    return Float16ToFloat(block.scale) * static_cast<float>(kFactor * static_cast<Number>(block.scales[part]) + kTerm);
+  }
+  static float Offset(const RowBlock&, int) { return 0; }
+};
+
+using ScaleAndSixBits8 = Both<ScaleHeader, SixBits<kScales, 8>>;
+using ScaleAndSixBits16 = Both<ScaleHeader, SixBits<kScales, 16>>;
+using ScaleAndBytes = Both<ScaleHeader, PartBits<kScales, 16, 8>>;
+using LineAndSixBits = Both<LineHeader, Both<SixBits<kScales, 8>, SixBits<kOffsets, 8>>>;
+using LineAndNibbles = Both<LineHeader, Both<PartBits<kScales, 16, 4>, PartBits<kOffsets, 16, 4>>>;
 
 template <FormatId kFormat>
 struct BlockLayout;
 template <>
-struct BlockLayout<FormatId::kQ8> : Packed<ScaleHeader, Planes<8>>, Signed {};
+struct BlockLayout<FormatId::kQ8> : Packed<ScaleHeader, Planes<8>>, SignedIntegers, BlockScale {};
 template <>
-struct BlockLayout<FormatId::kQ4> : Packed<ScaleHeader, Planes<4>>, Centred<8> {};
+struct BlockLayout<FormatId::kQ4> : Packed<ScaleHeader, Planes<4>>, Integers<8>, BlockScale {};
 template <>
-struct BlockLayout<FormatId::kQ2> : Packed<LineHeader, Planes<2>>, Line {};
+struct BlockLayout<FormatId::kQ2> : Packed<LineHeader, Planes<2>>, Integers<0>, BlockLine {};
 template <>
-struct BlockLayout<FormatId::kQ4A> : Packed<LineHeader, Planes<4>>, Line {};
+struct BlockLayout<FormatId::kQ4A> : Packed<LineHeader, Planes<4>>, Integers<0>, BlockLine {};
 template <>
-struct BlockLayout<FormatId::kQ3> : Packed<LineHeader, Planes<2, 1>>, Line {};
+struct BlockLayout<FormatId::kQ3> : Packed<LineHeader, Planes<2, 1>>, Integers<0>, BlockLine {};
+template <>
+struct BlockLayout<FormatId::kQ5_0> : Packed<ScaleHeader, Planes<4, 1>>, Integers<16>, BlockScale {};
+template <>
+struct BlockLayout<FormatId::kQ5_1> : Packed<LineHeader, Planes<4, 1>>, Integers<0>, BlockLine {};
+template <>
+struct BlockLayout<FormatId::kQ2K> : Packed<LineAndNibbles, Planes<2>, 8>, Integers<0>, PartLine<16> {};
+template <>
+struct BlockLayout<FormatId::kQ3K> : Packed<ScaleAndSixBits16, Planes<2, 1>, 8>, Integers<4>, PartScale<16, uint8_t, 1, -32> {};
+template <>
+struct BlockLayout<FormatId::kQ4K> : Packed<LineAndSixBits, Planes<4>, 8>, Integers<0>, PartLine<32> {};
+template <>
+struct BlockLayout<FormatId::kQ5K> : Packed<LineAndSixBits, Planes<4, 1>, 8>, Integers<0>, PartLine<32> {};
+template <>
+struct BlockLayout<FormatId::kQ6K> : Packed<ScaleAndBytes, Planes<4, 2>, 8>, Integers<32>, PartScale<16, int8_t, 1, 0> {};
+template <>
+struct BlockLayout<FormatId::kIq4Nl> : Packed<ScaleHeader, Planes<4>>, TableEntries<kIq4Levels>, BlockScale {};
+template <>
+struct BlockLayout<FormatId::kIq4Xs>
+    : Packed<ScaleAndSixBits8, Planes<4>, 8>, TableEntries<kIq4Levels>, PartScale<32, uint8_t, 1, -32> {};
+template <>
+struct BlockLayout<FormatId::kIq3S> : PackedGrid, GridMagnitudes, PartScale<32, uint8_t, 2, 1> {};
+template <>
+struct BlockLayout<FormatId::kMxfp4> : Packed<ExponentHeader, Planes<4>>, TableEntries<kMxfp4Levels>, BlockExponent {};
 
 // The weights of a row that was taken apart: Layout::kColumns of them.
 template <class Layout>

@@ -32,11 +32,11 @@ void Store(std::byte* at, T value) {
 inline float LoadScale(const std::byte* array, int row) { return Float16ToFloat(Load<uint16_t>(array + 2 * row)); }
 
 // How one format's file packs a block of 8 x 32 weights (row-major, magnitudes up to the format's largest) into its
-// panel_block_bytes, and unpacks them.
+// panel_block_bytes, and unpacks the weights of a panel block.
 struct Codec {
-  void (&nearest)(const float* weights, std::byte* out);
-  void (&decode_row)(const std::byte* in, int row, float* weights);  // row 0..7 of the block, 32 weights
-  // What other quantizers make of it; null: nothing.
+  void (&decode_row)(const std::byte* in, int row, float* weights);  // row 0..7 of the block, block_columns weights
+  // What each quantizer makes of it; null: nothing.
+  void (*nearest)(const float* weights, std::byte* out) = nullptr;
   void (*half_quadratic)(const float* weights, std::byte* out) = nullptr;
   // `row_largest`: the greatest magnitude of each of the 8 rows over the whole matrix, which alone sets the scale.
   void (*channel)(const float* weights, const float* row_largest, std::byte* out) = nullptr;

@@ -88,6 +88,19 @@ void RowLargest(const float* matrix, int rows, int cols, int panel, float (&larg
   }
 }
 
+// Rounding to nearest makes every format that is made at all.
+absl::StatusOr<FormatId> ParseMadeFormat(std::string_view name) {
+  std::vector<std::string_view> made;
+  for (const Format& format : Formats()) {
+    if (!Makes(QuantizerId::kRtn, format.id)) continue;
+    if (format.name == name) return format.id;
+    made.push_back(format.name);
+  }
+  const std::string known = JoinNames(made, [](std::string_view known_name) { return known_name; });
+  if (!ParseFormat(name).ok()) return InvalidArgument("unknown weight format '", name, "'; known: ", known);
+  return InvalidArgument("weight format '", name, "' is kept from GGUF files and cannot be made; what can be made: ", known);
+}
+
 }  // namespace
 
 std::span<const Quantizer> Quantizers() { return kQuantizers; }
@@ -96,7 +109,7 @@ bool Makes(QuantizerId quantizer, FormatId format) {
   const quant::Codec& codec = FormatOf(format).codec;
   switch (quantizer) {
     case QuantizerId::kRtn:
-      return true;
+      return codec.nearest != nullptr;
     case QuantizerId::kHqq:
       return codec.half_quadratic != nullptr;
     case QuantizerId::kChannel:
@@ -108,7 +121,7 @@ bool Makes(QuantizerId quantizer, FormatId format) {
 absl::StatusOr<Encoding> ParseEncoding(std::string_view text) {
   const size_t colon = text.find(':');
   Encoding encoding;
-  MOED_ASSIGN_OR_RETURN(encoding.format, ParseFormat(text.substr(0, colon)));
+  MOED_ASSIGN_OR_RETURN(encoding.format, ParseMadeFormat(text.substr(0, colon)));
   if (colon == std::string_view::npos) return encoding;
   const std::string_view name = text.substr(colon + 1);
   const auto row =

@@ -36,7 +36,8 @@ struct Encoding {
   QuantizerId quantizer = QuantizerId::kRtn;
 };
 
-// "q2" (rtn) or "q2:hqq". INVALID_ARGUMENT naming the known formats, the known quantizers, or the formats a quantizer makes.
+// "q2" (rtn) or "q2:hqq". INVALID_ARGUMENT naming the formats that are made (those that are only kept are not), the known
+// quantizers, or the formats a quantizer makes.
 absl::StatusOr<Encoding> ParseEncoding(std::string_view text);
 std::string EncodingName(const Encoding& encoding);  // as ParseEncoding reads it; "q2" for rtn
 bool Makes(QuantizerId quantizer, FormatId format);

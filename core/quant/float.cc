@@ -24,8 +24,8 @@ void DecodeRow(const std::byte* in, int row, float* weights) {
 
 }  // namespace
 
-const Codec kF32Codec = {Encode<float, Same>, DecodeRow<float, Same>};
-const Codec kF16Codec = {Encode<uint16_t, FloatToFloat16>, DecodeRow<uint16_t, Float16ToFloat>};
-const Codec kBF16Codec = {Encode<uint16_t, FloatToBFloat16>, DecodeRow<uint16_t, BFloat16ToFloat>};
+const Codec kF32Codec = {DecodeRow<float, Same>, Encode<float, Same>};
+const Codec kF16Codec = {DecodeRow<uint16_t, Float16ToFloat>, Encode<uint16_t, FloatToFloat16>};
+const Codec kBF16Codec = {DecodeRow<uint16_t, BFloat16ToFloat>, Encode<uint16_t, FloatToBFloat16>};
 
 }  // namespace moed::quant

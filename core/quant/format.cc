@@ -6,6 +6,7 @@
 #include "core/base/check.h"
 #include "core/base/status.h"
 #include "core/quant/codec.h"
+#include "core/quant/row_block.h"
 
 namespace moed {
 
@@ -23,19 +24,25 @@ absl::StatusOr<FormatId> ParseFormat(std::string_view name) {
                          "'; known: ", JoinNames(Formats(), [](const Format& format) { return format.name; }));
 }
 
+bool FitsColumns(FormatId format, int cols) {
+  const int block = FormatOf(format).block_columns;
+  return block == kBlockColumns || cols % block == 0;
+}
+
 size_t PackedBytes(FormatId format, int rows, int cols) {
-  return FormatOf(format).panel_block_bytes * static_cast<size_t>(Panels(rows)) * static_cast<size_t>(Blocks(cols));
+  const Format& row = FormatOf(format);
+  return row.panel_block_bytes * static_cast<size_t>(Panels(rows)) * static_cast<size_t>(CeilDiv(cols, row.block_columns));
 }
 
 void DecodeRow(FormatId id, const std::byte* packed, int cols, int row, float* out) {
   const Format& format = FormatOf(id);
-  const int blocks = Blocks(cols);
+  const int blocks = static_cast<int>(CeilDiv(cols, format.block_columns));
   const std::byte* at = packed + format.panel_block_bytes * static_cast<size_t>(row / kPanelRows) * static_cast<size_t>(blocks);
   for (int block = 0; block < blocks; ++block, at += format.panel_block_bytes) {
-    float weights[kBlockColumns];
+    float weights[quant::kMostBlockColumns];
     format.codec.decode_row(at, row % kPanelRows, weights);
-    const int first_column = block * kBlockColumns;
-    std::memcpy(out + first_column, weights, std::min(kBlockColumns, cols - first_column) * sizeof(float));
+    const int first_column = block * format.block_columns;
+    std::memcpy(out + first_column, weights, std::min(format.block_columns, cols - first_column) * sizeof(float));
   }
 }
 

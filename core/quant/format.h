@@ -15,6 +15,10 @@
 //   q4a        8 float16 scales d[r], 8 float16 offsets m[r]; 4 vectors as q4's; weight = d * q + m, q in 0..15   160 bytes
 //   q3         8 float16 scales d[r], 8 float16 offsets m[r]; 2 vectors as q2's with the low two bits of q;       128 bytes
 //              a vector of 32 bytes: bit s of byte 4r+j = third bit of q[r][4s+j]; weight = d * q + m, q in 0..7
+// The formats that keep the blocks of GGUF files (ggml_types.h) are made of the same vectors: 4 bits of each code as q4's, 2 as
+// q2's, 1 as q3's third, planes one behind the other, the low bits first. Those with blocks of 256 columns have for each 32 of
+// them what a smaller block has, behind one header of scales. Their numbers of columns are multiples of 256. docs/store-format.md
+// has them byte for byte.
 // All little-endian. Everything here is pure and thread-safe.
 #pragma once
 
@@ -35,11 +39,12 @@ struct Codec;
 struct Format {
   FormatId id;
   std::string_view name;     // "q8"
-  size_t panel_block_bytes;  // bytes of 8 rows x 32 columns
-  // Of these, float16 scales and offsets at its start; the codes behind them are multiplied with int8-quantised activations.
-  // 0: the weights themselves, multiplied with float activations.
+  int block_columns;         // 32, or 256
+  size_t panel_block_bytes;  // bytes of 8 rows x block_columns
+  // Of these, float16 scales and offsets at its start (mxfp4: exponents); what is behind them are integers, multiplied with
+  // int8-quantised activations. 0: the weights themselves, multiplied with float activations.
   size_t scale_bytes;
-  float largest;              // greatest magnitude of a weight that it can hold
+  float largest;              // greatest magnitude of a weight that quantizers may put into it
   const quant::Codec& codec;  // scalar encode and decode (codec.h); EncodeRows and DecodeRow are built on it
 
   bool integer_activations() const { return scale_bytes > 0; }
@@ -53,7 +58,10 @@ absl::StatusOr<FormatId> ParseFormat(std::string_view name);
 
 constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int Panels(int rows) { return static_cast<int>(CeilDiv(rows, kPanelRows)); }
+// Of activations: 32 columns each, whatever the format.
 constexpr int Blocks(int cols) { return static_cast<int>(CeilDiv(cols, kBlockColumns)); }
+// Formats with larger blocks take whole ones only.
+bool FitsColumns(FormatId format, int cols);
 size_t PackedBytes(FormatId format, int rows, int cols);
 
 // Decodes row `row` of a packed matrix into `out` (cols).

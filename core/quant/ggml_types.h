@@ -36,4 +36,8 @@ void DecodeGgmlRow(const GgmlType& type, const std::byte* row, int cols, float* 
 // `count` rows from a panel's first row on, to PackedBytes(kept, count, cols).
 void KeepGgmlRows(const GgmlType& type, const std::byte* rows, int count, int cols, std::byte* out);
 
+// MXFP4 as gpt-oss's safetensors have it: `blocks` (count, cols / 2), a byte the codes of two neighbouring columns, the low
+// nibble first; `scales` (count, cols / 32), e8m0. To PackedBytes(kMxfp4, count, cols); cols: a multiple of 32.
+void KeepMxfp4Rows(const std::byte* blocks, const std::byte* scales, int count, int cols, std::byte* out);
+
 }  // namespace moed

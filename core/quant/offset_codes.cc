@@ -41,8 +41,8 @@ void EncodeChannel(const float* weights, const float* row_largest, std::byte* ou
 }
 
 template <FormatId kFormat, class Planes>
-constexpr Codec kCodec = {.nearest = EncodeBlock<Planes, LeastSquaresLines>,
-                          .decode_row = DecodeBlockRow<BlockLayout<kFormat>>,
+constexpr Codec kCodec = {.decode_row = DecodeBlockRow<BlockLayout<kFormat>>,
+                          .nearest = EncodeBlock<Planes, LeastSquaresLines>,
                           .half_quadratic = EncodeBlock<Planes, HalfQuadraticLines>,
                           .channel = EncodeChannel<Planes>};
 

@@ -90,6 +90,6 @@ void EncodeChannel(const float* weights, const float* row_largest, std::byte* ou
 }  // namespace
 
 const Codec kQ4Codec = {
-    .nearest = EncodeNearest, .decode_row = DecodeBlockRow<BlockLayout<FormatId::kQ4>>, .channel = EncodeChannel};
+    .decode_row = DecodeBlockRow<BlockLayout<FormatId::kQ4>>, .nearest = EncodeNearest, .channel = EncodeChannel};
 
 }  // namespace moed::quant

@@ -46,6 +46,6 @@ void EncodeNearest(const float* weights, std::byte* out) {
 }  // namespace
 
 const Codec kQ8Codec = {
-    .nearest = EncodeNearest, .decode_row = DecodeBlockRow<BlockLayout<FormatId::kQ8>>, .channel = EncodeChannel};
+    .decode_row = DecodeBlockRow<BlockLayout<FormatId::kQ8>>, .nearest = EncodeNearest, .channel = EncodeChannel};
 
 }  // namespace moed::quant

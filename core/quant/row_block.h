@@ -17,7 +17,7 @@ struct RowBlock {
   uint8_t scales[kMostParts] = {};  // integers by which a part multiplies these
   uint8_t offsets[kMostParts] = {};
   uint8_t codes[kMostBlockColumns];
-  uint16_t groups[kMostBlockColumns / 4];  // iq3_s: the grid's row for every four columns; their codes are signs
+  uint16_t groups[kMostBlockColumns / 4];  // iq3_s: the grid's row for every four columns, whose codes are signs (1: minus)
 };
 
 }  // namespace moed::quant

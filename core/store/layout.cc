@@ -29,9 +29,12 @@ absl::Status CheckFormat(std::string_view what, FormatId format) {
                          JoinNames(Formats(), [](const Format& f) { return StrCat(static_cast<int>(f.id), " (", f.name, ")"); }));
 }
 
-absl::Status CheckShape(std::string_view what, int rows, int cols) {
+absl::Status CheckShape(std::string_view what, FormatId format, int rows, int cols) {
   MOED_RETURN_IF_ERROR(CheckRange(StrCat(what, ": rows"), rows, 1, kMaxRowsOrColumns));
-  return CheckRange(StrCat(what, ": columns"), cols, 1, kMaxRowsOrColumns);
+  MOED_RETURN_IF_ERROR(CheckRange(StrCat(what, ": columns"), cols, 1, kMaxRowsOrColumns));
+  if (FitsColumns(format, cols)) return absl::OkStatus();
+  return InvalidArgument(what, " has ", cols, " columns, expected a multiple of ", FormatOf(format).block_columns, " in ",
+                         FormatOf(format).name);
 }
 
 absl::Status CheckLayers(const StoreDescription& description) {
@@ -57,7 +60,7 @@ absl::Status CheckExpertLayout(const StoreDescription& description, size_t preci
   for (int p = 0; p < kExpertParts; ++p) {
     const ExpertSegment& segment = layout.segments[p];
     MOED_RETURN_IF_ERROR(CheckEqual(StrCat(what, ": part of segment ", p), static_cast<uint64_t>(segment.part), p));
-    MOED_RETURN_IF_ERROR(CheckShape(StrCat(what, " ", kPartNames[p]), segment.rows, segment.cols));
+    MOED_RETURN_IF_ERROR(CheckShape(StrCat(what, " ", kPartNames[p]), layout.format, segment.rows, segment.cols));
     shapes[p] = {segment.rows, segment.cols};
     const ExpertSegment& reference = description.precisions[0].segments[p];
     if (segment.rows != reference.rows || segment.cols != reference.cols) {
@@ -85,7 +88,7 @@ absl::Status CheckTrunk(const StoreDescription& description) {
     const std::string what = StrCat("trunk tensor \"", tensor.name, "\"");
     if (!names.insert(tensor.name).second) return InvalidArgument(what, " appears twice");
     MOED_RETURN_IF_ERROR(CheckFormat(what, tensor.format));
-    MOED_RETURN_IF_ERROR(CheckShape(what, tensor.rows, tensor.cols));
+    MOED_RETURN_IF_ERROR(CheckShape(what, tensor.format, tensor.rows, tensor.cols));
     if (tensor.vector && (tensor.rows != 1 || tensor.format != FormatId::kF32)) {
       return InvalidArgument(what, " is a vector with ", tensor.rows, " rows in format ", FormatOf(tensor.format).name,
                              ", expected 1 row in f32");

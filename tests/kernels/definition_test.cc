@@ -42,10 +42,11 @@ TEST_F(Definition, PreparedActivations) {
 }
 
 TEST_F(Definition, ActivationsThatAreNotFiniteShow) {
-  std::vector<float> x(64, 1.0f);
-  x[40] = std::numeric_limits<float>::infinity();
   for (const Format& format : Formats()) {
-    for (float y : Multiply(*backend_, RandomMatrix(format.id, 9, 64, 2).view, x, 1)) {
+    const int cols = ColumnsFor(format, 64);
+    std::vector<float> x(cols, 1.0f);
+    x[40] = std::numeric_limits<float>::infinity();
+    for (float y : Multiply(*backend_, RandomMatrix(format.id, 9, cols, 2).view, x, 1)) {
       EXPECT_FALSE(std::isfinite(y)) << format.name;
     }
   }
@@ -58,8 +59,8 @@ TEST_F(Definition, TinyActivationsAreZero) {
 
 TEST_F(Definition, ProductsWithDecodedWeights) {
   for (const Format& format : Formats()) {
-    for (auto [rows, cols] : {std::pair{1, 1}, {8, 32}, {13, 45}, {40, 256}}) {
-      const int tokens = 2;
+    for (auto [rows, least] : {std::pair{1, 1}, {8, 32}, {13, 45}, {40, 256}, {9, 700}}) {
+      const int tokens = 2, cols = ColumnsFor(format, least);
       const PackedMatrix matrix = RandomMatrix(format.id, rows, cols, rows + cols);
       const std::vector<float> x = Gaussian(tokens * cols, 9);
       const std::vector<float> y = Multiply(*backend_, matrix.view, x, tokens);

@@ -14,6 +14,7 @@
 #include "core/kernels/backend.h"
 #include "core/quant/encoding.h"
 #include "core/quant/format.h"
+#include "core/quant/half.h"
 #include "gtest/gtest.h"
 
 namespace moed {
@@ -103,8 +104,44 @@ inline PackedMatrix Pack(FormatId format, std::span<const float> weights, int ro
   return matrix;
 }
 
+// Of a format that is only kept: any codes and integer scales behind float scales and offsets that are weights' size.
+inline PackedMatrix RandomKept(FormatId id, int rows, int cols, uint32_t seed) {
+  const Format& format = FormatOf(id);
+  PackedMatrix matrix{{id, rows, cols, nullptr}, std::vector<std::byte>(PackedBytes(id, rows, cols))};
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.0f, 0.003f);
+  for (size_t i = 0; i < matrix.bytes.size(); ++i) {
+    const size_t at = i % format.panel_block_bytes;
+    matrix.bytes[i] = std::byte(random() & 0xff);
+    if (at < format.scale_bytes && format.scale_bytes < 2 * kPanelRows) matrix.bytes[i] = std::byte(120 + random() % 6);  // e8m0
+    if (at < format.scale_bytes && format.scale_bytes >= 2 * kPanelRows && at % 2 == 1) {
+      const uint16_t half = FloatToFloat16(normal(random));
+      std::memcpy(&matrix.bytes[i - 1], &half, sizeof(half));
+    }
+  }
+  matrix.view.data = matrix.bytes.data();
+  return matrix;
+}
+
 inline PackedMatrix RandomMatrix(FormatId format, int rows, int cols, uint32_t seed) {
+  if (!Makes(QuantizerId::kRtn, format)) return RandomKept(format, rows, cols, seed);
   return Pack(format, Gaussian(static_cast<size_t>(rows) * cols, seed, 0.1f), rows, cols);
+}
+
+// `cols`, or as many of the format's blocks as it takes them to hold so many.
+inline int ColumnsFor(const Format& format, int cols) {
+  if (FitsColumns(format.id, cols)) return cols;
+  return static_cast<int>(CeilDiv(cols, format.block_columns)) * format.block_columns;
+}
+
+// These, each once.
+inline std::vector<int> ColumnsFor(const Format& format, std::initializer_list<int> columns) {
+  std::vector<int> all;
+  for (const int cols : columns) {
+    const int fitting = ColumnsFor(format, cols);
+    if (all.empty() || all.back() != fitting) all.push_back(fitting);
+  }
+  return all;
 }
 
 // y (tokens, rows) of one product on `backend`, `misalignment` floats off for the input.

@@ -11,10 +11,11 @@ compile() { "$compiler" -std=c++20 -fsyntax-only "$@" -I "$overlay" -I "$root" "
 cp "$root/$header" "$overlay/$header"
 compile "$@" || { echo "$file does not compile as it is"; exit 1; }
 
-sed 's/, kEnd }/, kToy, kEnd }/' "$root/$header" >"$overlay/$header"
+sed 's/^  kEnd$/  kToy,\n  kEnd/' "$root/$header" >"$overlay/$header"
 grep -q kToy "$overlay/$header"
+number=$(grep -c '^  k[A-Za-z0-9_]* = ' "$root/$header")
 if compile "$@" 2>"$overlay/errors"; then
   echo "$file compiles without a row for the format kToy"
   exit 1
 fi
-grep -q 'kToy\|FormatId)8\|every format of FormatId has a row' "$overlay/errors" || { cat "$overlay/errors"; exit 1; }
+grep -q "kToy\|FormatId)$number\|every format of FormatId has a row" "$overlay/errors" || { cat "$overlay/errors"; exit 1; }

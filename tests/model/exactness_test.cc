@@ -26,7 +26,9 @@ struct Case {
 std::vector<Case> Cases(std::span<const Format> formats) {
   std::vector<Case> cases;
   for (const std::string& name : CheckpointNames()) {
-    for (const Format& format : formats) cases.push_back({name, format.id});
+    for (const Format& format : formats) {
+      if (Makes(QuantizerId::kRtn, format.id)) cases.push_back({name, format.id});
+    }
   }
   return cases;
 }

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -35,6 +36,7 @@ std::map<uint32_t, Golden> ReadGolden() {
     file.read(reinterpret_cast<char*>(golden.weights.data()), static_cast<std::streamsize>(4 * golden.weights.size()));
     EXPECT_TRUE(file.good());
     const GgmlType* type = FindGgmlType(head[0]);
+    EXPECT_NE(type, nullptr) << "type " << head[0];
     if (type == nullptr) continue;
     EXPECT_EQ(type->block_columns, static_cast<int>(head[1]));
     EXPECT_EQ(type->block_bytes, head[2]);
@@ -105,6 +107,28 @@ TEST(GgmlTypes, RowsBelowTheMatrixAreZero) {
       EXPECT_TRUE(std::all_of(found.begin(), found.end(), [](float weight) { return weight == 0; })) << type.name;
     }
   }
+}
+
+// The same numbers in both orders of nibbles.
+TEST(Mxfp4, PairsOfColumnsAreKeptLikeHalves) {
+  const int rows = 11, cols = 96;
+  std::vector<std::byte> ggml, pairs, scales;
+  std::mt19937 random(3);
+  for (int block = 0; block < rows * cols / 32; ++block) {
+    uint8_t codes[32];
+    for (uint8_t& code : codes) code = random() % 16;
+    scales.push_back(std::byte(100 + random() % 50));
+    ggml.push_back(scales.back());
+    for (int i = 0; i < 16; ++i) {
+      ggml.push_back(std::byte(codes[i] | codes[16 + i] << 4));
+      pairs.push_back(std::byte(codes[2 * i] | codes[2 * i + 1] << 4));
+    }
+  }
+  const GgmlType& type = *FindGgmlType(39);
+  std::vector<std::byte> expected(PackedBytes(type.kept, rows, cols), std::byte{0xff}), found = expected;
+  KeepGgmlRows(type, ggml.data(), rows, cols, expected.data());
+  KeepMxfp4Rows(pairs.data(), scales.data(), rows, cols, found.data());
+  EXPECT_EQ(found, expected);
 }
 
 TEST(GgmlTypes, KeptRowsTakeNoMoreBytes) {

@@ -42,7 +42,8 @@ std::vector<std::byte> Encode(FormatId id, const std::vector<float>& weights) {
 }
 
 TEST(Layout, BlockSizes) {
-  const size_t expected[] = {1024, 512, 512, 272, 144, 96, 160, 128}, scales[] = {0, 0, 0, 16, 16, 32, 32, 32};
+  const size_t expected[] = {1024, 512, 512, 272, 144, 96, 160, 128, 176, 192, 672, 880, 1152, 1408, 1680, 144, 1088, 880, 136};
+  const size_t scales[] = {0, 0, 0, 16, 16, 32, 32, 32, 16, 32, 32, 16, 32, 32, 16, 16, 16, 16, 8};
   ASSERT_EQ(Formats().size(), std::size(expected));
   for (size_t i = 0; i < std::size(expected); ++i) {
     EXPECT_EQ(Formats()[i].panel_block_bytes, expected[i]) << Formats()[i].name;

@@ -232,6 +232,8 @@ TEST(StoreWriterTest, RefusesADescriptionThatIsNotLaidOut) {
       {"\"norm\": offset", [](StoreDescription& d) { d.trunk[1].offset += 64; }},
       {"\"embed\" appears twice", [](StoreDescription& d) { d.trunk[1].name = "embed"; }},
       {"expected 1 row in f32", [](StoreDescription& d) { d.trunk[1].format = FormatId::kQ8; }},
+      {"\"embed\" has 70 columns, expected a multiple of 256 in q4_k",
+       [](StoreDescription& d) { d.trunk[0].format = FormatId::kQ4K; }},
       {"rows is 0", [](StoreDescription& d) { d.trunk[0].rows = 0; }},
       {"MoE layers is 0", [](StoreDescription& d) { d.moe_layers.clear(); }},
       {"precisions is 0", [](StoreDescription& d) { d.precisions.clear(); }},

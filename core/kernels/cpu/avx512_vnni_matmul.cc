@@ -43,11 +43,37 @@ struct Vnni512 {
   static inline Floats Broadcast(const unsigned char* at) { return _mm512_castsi512_ps(Group(at)); }
 
   static inline Ints And(Ints a, char bits) { return _mm512_and_si512(a, _mm512_set1_epi8(bits)); }
+  static inline __m128i LoadSixteen(const unsigned char* at, int64_t panel_bytes) {
+    const __m128i first = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at));
+    const __m128i second = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at + panel_bytes));
+    return _mm_unpacklo_epi64(first, second);
+  }
+  static inline Ints LoadBytes(const unsigned char* at, int64_t panel_bytes) {
+    return _mm512_cvtepu8_epi32(LoadSixteen(at, panel_bytes));
+  }
+  static inline Ints LoadSignedBytes(const unsigned char* at, int64_t panel_bytes) {
+    return _mm512_cvtepi8_epi32(LoadSixteen(at, panel_bytes));
+  }
+  static inline Ints Lookup(const int8_t* table, Ints a) {
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table))), a);
+  }
+  static inline Ints Gather(const uint32_t* rows, Ints a) { return _mm512_i32gather_epi32(a, rows, 4); }
+  static inline Floats Exponents(Ints e) {
+    const Ints normal = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
+    const __mmask16 subnormal = _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2));
+    return _mm512_castsi512_ps(_mm512_mask_sllv_epi32(normal, subnormal, _mm512_set1_epi32(1 << 21), e));
+  }
+
+  static inline Ints Xor(Ints a, Ints b) { return _mm512_xor_si512(a, b); }
   static inline Ints Xor(Ints a, int bits) { return _mm512_xor_si512(a, _mm512_set1_epi8(static_cast<char>(bits))); }
   static inline Ints Or(Ints a, Ints b) { return _mm512_or_si512(a, b); }
   static inline Ints ShiftLeft(Ints a, int bits) { return _mm512_slli_epi16(a, bits); }
   static inline Ints ShiftRight(Ints a, int bits) { return _mm512_srli_epi16(a, bits); }
 
+  static inline Floats Splat(float x) { return _mm512_set1_ps(x); }
+  static inline Floats Negative(Floats a) {
+    return _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(a), _mm512_set1_epi32(INT32_MIN)));
+  }
   static inline Floats Zero() { return _mm512_setzero_ps(); }
   static inline Floats ToFloats(Ints a) { return _mm512_cvtepi32_ps(a); }
   static inline Floats Add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
@@ -58,11 +84,12 @@ struct Vnni512 {
   static inline Floats LoadRows(const float* at, int64_t rows) { return _mm512_maskz_loadu_ps(FirstRows(rows), at); }
   static inline void StoreRows(float* at, int64_t rows, Floats x) { _mm512_mask_storeu_ps(at, FirstRows(rows), x); }
 
-  template <bool kBiased>
+  template <bool kBiased, int kLargest, int kSteps>
   struct Accumulator {
     Ints dot;
+    static inline Ints Operand(Ints w) { return w; }
     inline void Start(const unsigned char* term) { dot = kBiased ? Group(term) : _mm512_setzero_si512(); }
-    inline void Add(Ints w, Ints x) { dot = _mm512_dpbusd_epi32(dot, w, x); }
+    inline void Add(Ints w, Ints x, int) { dot = _mm512_dpbusd_epi32(dot, w, x); }
     inline Ints Sum(const unsigned char*) const { return dot; }
   };
 };

@@ -1,4 +1,4 @@
-// Products with the block formats (q8, q4, q2), whatever the vectors. A tile is a few panels times a few tokens; its weights are
+// Products with the formats of codes and scales, whatever the vectors. A tile is a few panels times a few tokens; its weights are
 // read once for all its tokens. Included by files compiled for one instruction set each: everything here has internal linkage.
 //
 // An instruction set gives two kinds of tile (struct Tiles: panels a tile takes) and this gives the loops:
@@ -16,16 +16,18 @@ constexpr int kRows = 8;      // of a panel
 constexpr int kColumns = 32;  // of a block
 constexpr int kSteps = 8;     // groups of four columns in a block
 
-// Activations of one block for a tile of n tokens: n * 32 codes, then n scales, then n terms.
-// A term is what the format adds for the sum of the block's codes: see Format::Term.
-constexpr int kTokenBytes = kColumns + 4 + 4;
+// Activations of one block of 32 columns for a tile of n tokens: n * 32 codes, then n scales, then n terms for each part. A part
+// is the whole block, or each half of it where the format has a scale every 16 columns. A term is what the format adds for the
+// sum of the part's codes: see Format::Term.
+template <class Format>
+constexpr int kTokenBytes = kColumns + 4 + 4 * Format::kParts;
 
 struct Tile {
   const unsigned char* weights;  // first panel, first block
   int64_t panel_bytes;           // from panel to panel
-  int blocks;
-  const unsigned char* x;  // `blocks` packed blocks
-  float* output;           // of the first panel and token
+  int blocks;                    // of 32 columns; whole blocks of the format
+  const unsigned char* x;        // `blocks` packed blocks
+  float* output;                 // of the first panel and token
   int64_t output_stride;
   int rows;       // that the matrix has from the first panel on
   bool first;     // false: add to what the output holds
@@ -55,11 +57,21 @@ inline void PackTile(const MatMulArguments& a, int token, int tokens, int block,
     const int64_t first = static_cast<int64_t>(token + t) * a.blocks + block;
     const int8_t* codes = a.codes + first * kColumns;
     unsigned char* at = out;
-    for (int b = 0; b < blocks; ++b, at += tokens * kTokenBytes, codes += kColumns) {
+    for (int b = 0; b < blocks; ++b, at += tokens * kTokenBytes<Format>, codes += kColumns) {
       __builtin_memcpy(at + t * kColumns, codes, kColumns);
       __builtin_memcpy(at + tokens * kColumns + 4 * t, a.scales + first + b, 4);
-      const int32_t term = Format::Term(a.sums[first + b]);
-      __builtin_memcpy(at + tokens * (kColumns + 4) + 4 * t, &term, 4);
+      unsigned char* terms = at + tokens * (kColumns + 4) + 4 * t;
+      int32_t sum = a.sums[first + b];
+      if constexpr (Format::kParts == 2) {
+        int32_t half = 0;
+        for (int i = 0; i < kColumns / 2; ++i) half += codes[i];
+        sum -= half;
+        const int32_t term = Format::Term(half);
+        __builtin_memcpy(terms, &term, 4);
+        terms += tokens * 4;
+      }
+      const int32_t term = Format::Term(sum);
+      __builtin_memcpy(terms, &term, 4);
     }
   }
 }
@@ -77,20 +89,20 @@ inline void RunTile(const Tile& tile, int tokens) {
 template <class Format, class Tiles, class LastTiles>
 inline void BlockMatMul(const MatMulArguments& a, int begin, int end) {
   alignas(64) unsigned char scratch[kScratchBytes];
-  const int64_t panel_bytes = static_cast<int64_t>(a.blocks) * Format::kBytes;
+  const int64_t panel_bytes = static_cast<int64_t>(a.blocks / Format::kBlocks) * Format::kBytes;
   for (int token = 0; token < a.tokens; token += kTokensTogether) {
     const int tokens = Smaller(a.tokens - token, kTokensTogether);
     const TokenTiles tiles{tokens, (tokens + Tiles::kTokens - 1) / Tiles::kTokens};
-    const int blocks_together = kScratchBytes / (tokens * kTokenBytes);
+    const int blocks_together = kScratchBytes / (tokens * kTokenBytes<Format>) / Format::kBlocks * Format::kBlocks;
     for (int block = 0; block < a.blocks; block += blocks_together) {
       const int blocks = Smaller(a.blocks - block, blocks_together);
       for (int i = 0; i < tiles.count; ++i) {
         PackTile<Format>(a, token + tiles.first(i), tiles.size(i), block, blocks,
-                         scratch + tiles.first(i) * blocks * kTokenBytes);
+                         scratch + tiles.first(i) * blocks * kTokenBytes<Format>);
       }
       for (int panel = begin; panel < end;) {
         const bool wide = panel + Tiles::kPanels <= end;
-        Tile tile{.weights = a.weights + panel * panel_bytes + static_cast<int64_t>(block) * Format::kBytes,
+        Tile tile{.weights = a.weights + panel * panel_bytes + static_cast<int64_t>(block / Format::kBlocks) * Format::kBytes,
                   .panel_bytes = panel_bytes,
                   .blocks = blocks,
                   .output_stride = a.output_stride,
@@ -98,8 +110,10 @@ inline void BlockMatMul(const MatMulArguments& a, int begin, int end) {
                   .first = block == 0};
         const int64_t panels_bytes = Tiles::kPanels * panel_bytes;
         for (int i = 0; i < tiles.count; ++i) {
-          tile.ahead = i > 0 ? 0 : panels_bytes <= kShortBytes ? panels_bytes : Tiles::Isa::kBlocksAhead * Format::kBytes;
-          tile.x = scratch + tiles.first(i) * blocks * kTokenBytes;
+          tile.ahead = i > 0                         ? 0
+                       : panels_bytes <= kShortBytes ? panels_bytes
+                                                     : Tiles::Isa::kBlocksAhead * Format::kBytes / Format::kBlocks;
+          tile.x = scratch + tiles.first(i) * blocks * kTokenBytes<Format>;
           tile.output = a.output + (token + tiles.first(i)) * a.output_stride + panel * kRows;
           if (wide) {
             RunTile<Tiles, Tiles::kTokens>(tile, tiles.size(i));
@@ -120,10 +134,50 @@ struct VectorTiles {
   static constexpr int kPanels = Isa::kPanels * kVectors;
   static constexpr int kTokens = kMostTokens;
 
+  using Floats = typename Isa::Floats;
+
+  // What part kPart of the 32 columns b of a block adds.
+  template <int kPart, int kTileTokens>
+  static inline __attribute__((always_inline)) void AddPart(const Tile& tile, const unsigned char* block, int b,
+                                                            const unsigned char* x, Floats (&sum)[kVectors][kTileTokens]) {
+    constexpr int kPartSteps = kSteps / Format::kParts;
+    const int64_t vector_bytes = tile.panel_bytes * Isa::kPanels;
+    const unsigned char* scales = x + kTileTokens * kColumns;
+    const unsigned char* terms = scales + kTileTokens * 4 * (1 + kPart);
+    typename Format::Accumulator dot[kVectors][kTileTokens];
+#pragma GCC unroll 16
+    for (int t = 0; t < kTileTokens; ++t) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) dot[v][t].Start(terms + 4 * t);
+    }
+#pragma GCC unroll 8
+    for (int s = kPartSteps * kPart; s < kPartSteps * (kPart + 1); ++s) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        const auto w = Format::Weights(block + v * vector_bytes, tile.panel_bytes, b, s);
+#pragma GCC unroll 16
+        for (int t = 0; t < kTileTokens; ++t) dot[v][t].Add(w, Isa::Group(x + t * kColumns + 4 * s), s);
+      }
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const unsigned char* scaled = block + v * vector_bytes;
+      const Floats scale = Format::Scale(scaled, tile.panel_bytes, b, kPart);
+#pragma GCC unroll 16
+      for (int t = 0; t < kTileTokens; ++t) {
+        const Floats x_scale = Isa::Broadcast(scales + 4 * t);
+        const unsigned char* term = terms + 4 * t;
+        sum[v][t] = Isa::MultiplyAdd(Isa::ToFloats(dot[v][t].Sum(term)), Isa::Multiply(scale, x_scale), sum[v][t]);
+        if constexpr (Format::kHasOffsets) {
+          const Floats offset = Format::Offset(scaled, tile.panel_bytes, b, kPart);
+          sum[v][t] = Isa::MultiplyAdd(Isa::Broadcast(term), Isa::Multiply(offset, x_scale), sum[v][t]);
+        }
+      }
+    }
+  }
+
   template <int kTileTokens>
   static __attribute__((noinline)) void Run(const Tile& tile) {
-    using Floats = typename Isa::Floats;
-    const int64_t vector_bytes = tile.panel_bytes * Isa::kPanels;
     Floats sum[kVectors][kTileTokens];
 #pragma GCC unroll 16
     for (int t = 0; t < kTileTokens; ++t) {
@@ -133,46 +187,20 @@ struct VectorTiles {
         sum[v][t] = tile.first ? Isa::Zero() : Isa::LoadRows(tile.output + t * tile.output_stride + row, tile.rows - row);
       }
     }
-    const unsigned char* block = tile.weights;
     const unsigned char* x = tile.x;
-    for (int b = 0; b < tile.blocks; ++b, block += Format::kBytes, x += kTileTokens * kTokenBytes) {
-      if (kTileTokens > kFewTokens && tile.ahead > 0) {
+    for (const unsigned char *block = tile.weights, *end = block + tile.blocks / Format::kBlocks * Format::kBytes; block < end;
+         block += Format::kBytes) {
+#pragma GCC unroll 1
+      for (int b = 0; b < Format::kBlocks; ++b, x += kTileTokens * kTokenBytes<Format>) {
+        if (kTileTokens > kFewTokens && tile.ahead > 0) {
+          constexpr int kAhead = Format::kBytes / Format::kBlocks;
 #pragma GCC unroll 4
-        for (int p = 0; p < kPanels; ++p) {
-          for (int i = 0; i < Format::kBytes; i += 64) __builtin_prefetch(block + p * tile.panel_bytes + tile.ahead + i);
-        }
-      }
-      typename Format::Accumulator dot[kVectors][kTileTokens];
-      const unsigned char* scales = x + kTileTokens * kColumns;
-      const unsigned char* terms = scales + kTileTokens * 4;
-#pragma GCC unroll 16
-      for (int t = 0; t < kTileTokens; ++t) {
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) dot[v][t].Start(terms + 4 * t);
-      }
-#pragma GCC unroll 8
-      for (int s = 0; s < kSteps; ++s) {
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) {
-          const auto w = Format::Weights(block + v * vector_bytes, tile.panel_bytes, s);
-#pragma GCC unroll 16
-          for (int t = 0; t < kTileTokens; ++t) dot[v][t].Add(w, Isa::Group(x + t * kColumns + 4 * s));
-        }
-      }
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) {
-        const unsigned char* scaled = block + v * vector_bytes;
-        const Floats scale = Isa::LoadHalves(scaled, tile.panel_bytes);
-#pragma GCC unroll 16
-        for (int t = 0; t < kTileTokens; ++t) {
-          const Floats x_scale = Isa::Broadcast(scales + 4 * t);
-          const unsigned char* term = terms + 4 * t;
-          sum[v][t] = Isa::MultiplyAdd(Isa::ToFloats(dot[v][t].Sum(term)), Isa::Multiply(scale, x_scale), sum[v][t]);
-          if constexpr (Format::kHasOffsets) {
-            const Floats offset = Isa::LoadHalves(scaled + 16, tile.panel_bytes);
-            sum[v][t] = Isa::MultiplyAdd(Isa::Broadcast(term), Isa::Multiply(offset, x_scale), sum[v][t]);
+          for (int p = 0; p < kPanels; ++p) {
+            for (int i = 0; i < kAhead; i += 64) __builtin_prefetch(block + kAhead * b + p * tile.panel_bytes + tile.ahead + i);
           }
         }
+        AddPart<0>(tile, block, b, x, sum);
+        if constexpr (Format::kParts == 2) AddPart<1>(tile, block, b, x, sum);
       }
     }
 #pragma GCC unroll 16

@@ -80,7 +80,9 @@ struct Dotprod {
   template <FormatId kFormat>
   static void MatMul(const MatMulArguments& a, int begin, int end) {
     using Format = NeonFormat<kFormat>;
-    if constexpr (Format::kFloats) {
+    if constexpr (IsScalarRow<Format>) {
+      Format::MatMul(a, begin, end);
+    } else if constexpr (Format::kFloats) {
       FloatMatMul<Format>(a, begin, end);
     } else {
       DotMatMul<Format>(a, begin, end);

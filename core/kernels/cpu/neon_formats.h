@@ -3,6 +3,7 @@
 
 #include "core/kernels/cpu/neon_blocks.h"
 #include "core/kernels/cpu/neon_floats.h"
+#include "core/kernels/products.h"
 
 namespace moed::neon {
 namespace {
@@ -25,6 +26,28 @@ template <>
 struct NeonFormat<FormatId::kQ4A> : Q4A {};
 template <>
 struct NeonFormat<FormatId::kQ3> : Q3 {};
+template <>
+struct NeonFormat<FormatId::kQ5_0> : ScalarRow<FormatId::kQ5_0> {};
+template <>
+struct NeonFormat<FormatId::kQ5_1> : ScalarRow<FormatId::kQ5_1> {};
+template <>
+struct NeonFormat<FormatId::kQ2K> : ScalarRow<FormatId::kQ2K> {};
+template <>
+struct NeonFormat<FormatId::kQ3K> : ScalarRow<FormatId::kQ3K> {};
+template <>
+struct NeonFormat<FormatId::kQ4K> : ScalarRow<FormatId::kQ4K> {};
+template <>
+struct NeonFormat<FormatId::kQ5K> : ScalarRow<FormatId::kQ5K> {};
+template <>
+struct NeonFormat<FormatId::kQ6K> : ScalarRow<FormatId::kQ6K> {};
+template <>
+struct NeonFormat<FormatId::kIq4Nl> : ScalarRow<FormatId::kIq4Nl> {};
+template <>
+struct NeonFormat<FormatId::kIq4Xs> : ScalarRow<FormatId::kIq4Xs> {};
+template <>
+struct NeonFormat<FormatId::kIq3S> : ScalarRow<FormatId::kIq3S> {};
+template <>
+struct NeonFormat<FormatId::kMxfp4> : ScalarRow<FormatId::kMxfp4> {};
 
 }  // namespace
 }  // namespace moed::neon

@@ -162,7 +162,9 @@ struct I8mm {
   template <FormatId kFormat>
   static void MatMul(const MatMulArguments& a, int begin, int end) {
     using Format = NeonFormat<kFormat>;
-    if constexpr (Format::kFloats) {
+    if constexpr (IsScalarRow<Format>) {
+      Format::MatMul(a, begin, end);
+    } else if constexpr (Format::kFloats) {
       FloatMatMul<Format>(a, begin, end);
     } else {
       PairMatMul<kFormat>(a, begin, end);

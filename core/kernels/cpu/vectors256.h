@@ -40,11 +40,35 @@ struct Vectors256 {
   }
 
   static inline Ints And(Ints a, char bits) { return _mm256_and_si256(a, _mm256_set1_epi8(bits)); }
+  // A byte of every row, in the lowest of its lane.
+  static inline Ints LoadBytes(const unsigned char* at, int64_t) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)));
+  }
+  static inline Ints LoadSignedBytes(const unsigned char* at, int64_t) {
+    return _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)));
+  }
+  // The entry of the table of 16 for every byte, 0 to 15.
+  static inline Ints Lookup(const int8_t* table, Ints a) {
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table))), a);
+  }
+  static inline Ints Gather(const uint32_t* rows, Ints a) {
+    return _mm256_i32gather_epi32(reinterpret_cast<const int*>(rows), a, 4);
+  }
+  // 2^(e - 128), e in 0..255.
+  static inline Floats Exponents(Ints e) {
+    const Ints normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    const Ints subnormal = _mm256_sllv_epi32(_mm256_set1_epi32(1 << 21), e);
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, subnormal, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)));
+  }
+
+  static inline Ints Xor(Ints a, Ints b) { return _mm256_xor_si256(a, b); }
   static inline Ints Xor(Ints a, int bits) { return _mm256_xor_si256(a, _mm256_set1_epi8(static_cast<char>(bits))); }
   static inline Ints Or(Ints a, Ints b) { return _mm256_or_si256(a, b); }
   static inline Ints ShiftLeft(Ints a, int bits) { return _mm256_slli_epi16(a, bits); }
   static inline Ints ShiftRight(Ints a, int bits) { return _mm256_srli_epi16(a, bits); }
 
+  static inline Floats Splat(float x) { return _mm256_set1_ps(x); }
+  static inline Floats Negative(Floats a) { return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f)); }
   static inline Floats Zero() { return _mm256_setzero_ps(); }
   static inline Floats ToFloats(Ints a) { return _mm256_cvtepi32_ps(a); }
   static inline Floats Add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
@@ -69,11 +93,12 @@ struct Vectors256 {
 // With an instruction that adds four products of unsigned and signed bytes to each 32-bit lane.
 template <__m256i (*kDot)(__m256i, __m256i, __m256i)>
 struct Vnni256 : Vectors256 {
-  template <bool kBiased>
+  template <bool kBiased, int kLargest, int kSteps>
   struct Accumulator {
     Ints dot;
+    static inline Ints Operand(Ints w) { return w; }
     inline void Start(const unsigned char* term) { dot = kBiased ? Group(term) : _mm256_setzero_si256(); }
-    inline void Add(Ints w, Ints x) { dot = kDot(dot, w, x); }
+    inline void Add(Ints w, Ints x, int) { dot = kDot(dot, w, x); }
     inline Ints Sum(const unsigned char*) const { return dot; }
   };
 };

@@ -44,7 +44,7 @@ void Print(const char* name, const std::vector<T>& values) {
 }
 
 void PrintProducts(Inputs& inputs) {
-  constexpr int kTokens = 3, kRows = 30, kBlocks = 7, kCols = 200;
+  constexpr int kTokens = 3, kRows = 30, kBlocks = 8, kCols = 230;
   std::vector<float> values(kTokens * kBlocks * kBlockColumns), scales(kTokens * kBlocks);
   std::vector<int8_t> codes(values.size());
   std::vector<int32_t> sums(scales.size());
@@ -58,7 +58,8 @@ void PrintProducts(Inputs& inputs) {
   Print("scales", scales);
   Print("sums", sums);
   for (const Format& format : Formats()) {
-    std::vector<unsigned char> weights(format.panel_block_bytes * Panels(kRows) * kBlocks);
+    std::vector<unsigned char> weights(format.panel_block_bytes * Panels(kRows) *
+                                       CeilDiv(kBlocks * kBlockColumns, format.block_columns));
     // Without the highest bit of an exponent: floats and scales stay below 2.
     for (unsigned char& byte : weights) byte = static_cast<unsigned char>(inputs.Bits() & 0xbf);
     std::vector<float> output(kTokens * kRows);

@@ -14,6 +14,7 @@
 #include "core/kernels/kernel_table.h"
 #include "core/quant/codec.h"
 #include "core/quant/format.h"
+#include "core/quant/half.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/fixtures.h"
 
@@ -90,16 +91,31 @@ std::vector<float> Awkward(size_t count, uint32_t seed) {
   return values;
 }
 
-// A packed matrix: Gaussian weights, or any codes to Gaussian weights' scales.
-std::vector<unsigned char> RandomWeights(const Format& format, int rows, int blocks, uint32_t seed) {
+// `cols`, or as many of the format's blocks as it takes them to hold so many.
+int WholeColumns(const Format& format, int cols) {
+  return format.block_columns == kBlockColumns ? cols
+                                               : static_cast<int>(CeilDiv(cols, format.block_columns)) * format.block_columns;
+}
+
+// A packed matrix: Gaussian weights, or any codes to scales of about their size.
+std::vector<unsigned char> RandomWeights(const Format& format, int rows, int cols, uint32_t seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0.0f, 0.1f);
-  std::vector<unsigned char> bytes(format.panel_block_bytes * Panels(rows) * blocks);
+  std::vector<unsigned char> bytes(format.panel_block_bytes * Panels(rows) * CeilDiv(cols, format.block_columns));
   for (size_t block = 0; block < bytes.size(); block += format.panel_block_bytes) {
     unsigned char* const begin = bytes.data() + block;
     float weights[kPanelRows * kBlockColumns];
     for (float& weight : weights) weight = normal(random);
-    format.codec.nearest(weights, reinterpret_cast<std::byte*>(begin));
+    if (format.codec.nearest != nullptr) {
+      format.codec.nearest(weights, reinterpret_cast<std::byte*>(begin));
+    } else if (format.scale_bytes < 2 * kPanelRows) {
+      std::generate_n(begin, format.scale_bytes, [&] { return static_cast<unsigned char>(120 + random() % 6); });
+    } else {
+      for (size_t i = 0; i < format.scale_bytes; i += 2) {
+        const uint16_t half = FloatToFloat16(normal(random));
+        std::memcpy(begin + i, &half, sizeof(half));
+      }
+    }
     if (format.scale_bytes == 0) continue;
     std::generate(begin + format.scale_bytes, begin + format.panel_block_bytes,
                   [&] { return static_cast<unsigned char>(random()); });
@@ -226,8 +242,9 @@ TEST_P(NeonExactness, MatMulShapes) {
   for (int i = 0; i < most; ++i) counts[i] = i + 1;
   for (const Format& format : Formats()) {
     for (int rows : {1, 5, 7, 8, 9, 16, 17, 31, 33, 40, 71}) {
-      for (int cols : {1, 32, 33, 95, 160}) {
-        const std::vector<unsigned char> weights = RandomWeights(format, rows, Blocks(cols), rows * 1000 + cols);
+      for (int least : {1, 32, 33, 95, 160}) {
+        const int cols = WholeColumns(format, least);
+        const std::vector<unsigned char> weights = RandomWeights(format, rows, cols, rows * 1000 + cols);
         const std::vector<float> x = Gaussian(static_cast<size_t>(most) * cols, cols);
         CompareMatMul(format, weights, rows, cols, 0, Panels(rows), x, most, counts);
       }
@@ -236,9 +253,10 @@ TEST_P(NeonExactness, MatMulShapes) {
 }
 
 TEST_P(NeonExactness, MatMulPartsOfLongRows) {
-  const int rows = 85, cols = 33 * 64 + 7, most = 13;
+  const int rows = 85, most = 13;
   for (const Format& format : Formats()) {
-    const std::vector<unsigned char> weights = RandomWeights(format, rows, Blocks(cols), 1);
+    const int cols = WholeColumns(format, 33 * 64 + 7);
+    const std::vector<unsigned char> weights = RandomWeights(format, rows, cols, 1);
     const std::vector<float> x = Gaussian(static_cast<size_t>(most) * cols, 2);
     CompareMatMul(format, weights, rows, cols, 2, 3, x, most, {{1, 2, 3, 13}});
     CompareMatMul(format, weights, rows, cols, 9, 11, x, most, {{1, 2, 4, 8, 9}});
@@ -248,11 +266,12 @@ TEST_P(NeonExactness, MatMulPartsOfLongRows) {
 
 // Stores are input: any byte may stand where a code or a scale belongs, and any number among the activations.
 TEST_P(NeonExactness, MatMulOfAnyBytes) {
-  const int rows = 40, cols = 96, most = 11;
+  const int rows = 40, most = 11;
   std::mt19937 random(4);
   for (const Format& format : Formats()) {
+    const int cols = WholeColumns(format, 96);
     for (int round = 0; round < 10; ++round) {
-      std::vector<unsigned char> weights = RandomWeights(format, rows, Blocks(cols), 1);
+      std::vector<unsigned char> weights = RandomWeights(format, rows, cols, 1);
       for (unsigned char& byte : weights) byte = static_cast<unsigned char>(random());
       const size_t count = static_cast<size_t>(most) * cols;
       const std::vector<float> x = round % 2 == 0 ? Gaussian(count, round) : Awkward(count, round);
@@ -262,16 +281,17 @@ TEST_P(NeonExactness, MatMulOfAnyBytes) {
 }
 
 TEST_P(NeonExactness, MatMulOfEveryCode) {
-  const int cols = 64, most = 11;
-  std::vector<float> x = Gaussian(most * cols, 3);
-  std::fill_n(x.begin(), cols, 1.0f);  // codes of 127 throughout
-  std::fill_n(x.begin() + cols, cols, -1.0f);
-  std::copy_n(x.begin(), 2 * cols, x.end() - 2 * cols);
+  const int most = 11;
   int tested = 0;
   for (const Format& format : Formats()) {
     if (format.scale_bytes == 0) continue;  // no codes
     ++tested;
-    std::vector<unsigned char> weights = RandomWeights(format, kPanelRows, Blocks(cols), 1);
+    const int cols = WholeColumns(format, 64);
+    std::vector<float> x = Gaussian(most * cols, 3);
+    std::fill_n(x.begin(), cols, 1.0f);  // codes of 127 throughout
+    std::fill_n(x.begin() + cols, cols, -1.0f);
+    std::copy_n(x.begin(), 2 * cols, x.end() - 2 * cols);
+    std::vector<unsigned char> weights = RandomWeights(format, kPanelRows, cols, 1);
     for (int byte = 0; byte < 256; ++byte) {
       for (size_t i = 0; i < weights.size(); ++i) {
         if (i % format.panel_block_bytes >= format.scale_bytes) weights[i] = static_cast<unsigned char>(byte);
