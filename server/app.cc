@@ -216,7 +216,7 @@ void App::Impl::DescribeServer() {
   info_.set_preset(std::string(preset.row->name));
   info_.set_policy(std::string(preset.policy->name));
   info_.set_predictor(std::string(preset.predictor->name));
-  info_.set_fidelity(std::string(FidelityClassName(preset.may_lose)));
+  info_.set_fidelity(std::string(preset.fidelity.class_name()));
   info_.set_fidelity_rule(std::string(preset.rule->name));
   info_.set_router_mask(std::string(preset.mask->name));
   info_.set_fills_cache(preset.fill);
@@ -300,7 +300,7 @@ absl::Status App::Impl::LoadModel() {
 }
 
 absl::Status App::Impl::StartEngine() {
-  const EngineParts parts{*model_, experts_->provider(), *kv_, *tokenizer_, clock_, trace_.get(), experts_->preset().may_lose};
+  const EngineParts parts{*model_, experts_->provider(), *kv_, *tokenizer_, clock_, trace_.get(), experts_->preset().fidelity};
   MOED_ASSIGN_OR_RETURN(engine_, StepEngine::Create(plan_.engine, parts));
   engine_->Start();
   return absl::OkStatus();

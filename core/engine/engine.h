@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/base/fidelity.h"
 #include "core/base/ids.h"
 
 namespace moed {
@@ -50,8 +51,8 @@ struct EngineRequest {
   bool logprobs = false;
   int top_logprobs = 0;
   bool skip_special_tokens = true;
-  std::optional<float> may_lose;  // of a token's gate mass (core/expert/routing.h); absent: what the daemon's preset does
-  int64_t arrival_nanos = 0;      // Clock time when the call came in, before tokenisation; 0 = now
+  std::optional<Fidelity> fidelity;  // absent: what the daemon's preset does
+  int64_t arrival_nanos = 0;         // Clock time when the call came in, before tokenisation; 0 = now
 };
 
 struct TokenInfo {

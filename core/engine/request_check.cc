@@ -142,8 +142,8 @@ absl::Status CheckRequest(const EngineRequest& request, const EngineLimits& limi
   if (request.kind == RequestKind::kGenerate && request.top_logprobs > 0 && !request.logprobs) {
     return InvalidArgument("response.top_logprobs: ", request.top_logprobs, " needs response.logprobs = true");
   }
-  if (request.may_lose && *request.may_lose != kLoseAnything) {
-    MOED_RETURN_IF_ERROR(CheckRange("fidelity.max_gate_mass", *request.may_lose, {0, 1}));
+  if (request.fidelity && !request.fidelity->fast()) {
+    MOED_RETURN_IF_ERROR(CheckRange("fidelity.max_gate_mass", request.fidelity->share(), {0, 1}));
   }
   return request.kind == RequestKind::kScore ? CheckScore(request) : absl::OkStatus();
 }

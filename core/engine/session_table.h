@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "core/base/fidelity.h"
 #include "core/base/ids.h"
 #include "core/model/kv_pool.h"
 
@@ -20,8 +21,8 @@ struct Sequence {
   std::string session;          // "" = anonymous
   std::vector<TokenId> tokens;  // prompts and answers
   KvSequence kv;
-  bool begun = false;  // the expert provider was told
-  float kv_lost = 0;   // what a token may have lost when its keys and values were computed; 0: they are exact
+  bool begun = false;    // the expert provider was told
+  Fidelity kv_fidelity;  // the loosest at which its keys and values were computed
 };
 
 // Idle named sequences, least recently kept first. At most `capacity`: whoever is over it is handed out to be ended, and the next

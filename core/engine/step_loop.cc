@@ -46,9 +46,9 @@ void StepLoop::Receive() {
   intake_.Receive(live_, cancellations_);
   for (size_t i = known; i < live_.size(); ++i) {
     Sequence& sequence = *live_[i]->sequence;
-    if (MayLose(*live_[i]) >= sequence.kv_lost) continue;
+    if (FidelityOf(*live_[i]) >= sequence.kv_fidelity) continue;
     parts_.kv.Release(sequence.kv);  // computed less strictly than this request asks for: once more
-    sequence.kv_lost = 0;
+    sequence.kv_fidelity = Fidelity::Exact();
   }
 }
 
@@ -145,7 +145,7 @@ void StepLoop::AddChunk(LiveRequest& live, int tokens) {
   chunk.phase = as_answer ? Phase::kDecode : Phase::kPrefill;
   chunk.tokens = std::span<const TokenId>(sequence.tokens).subspan(sequence.kv.length, tokens);
   chunk.kv = &sequence.kv;
-  chunk.may_lose = MayLose(live);
+  chunk.fidelity = FidelityOf(live);
   chunk.first_logits = !live.answer ? 0 : reaches_goal ? tokens - 1 : tokens;
   chunks_.push_back(chunk);
   batch_.push_back(&live);
@@ -226,7 +226,7 @@ void StepLoop::Finish(LiveRequest& live, absl::Status status, FinishReason reaso
   const SequenceCounters counters = ended->started ? parts_.provider.sequence_counters(ended->sequence->id) : SequenceCounters{};
   const FinishInfo finish = Summarize(*ended, std::move(status), reason, counters, parts_.clock.NowNanos());
   if (finish.experts_lowered + finish.experts_skipped + finish.experts_masked > 0) {
-    ended->sequence->kv_lost = std::max(ended->sequence->kv_lost, MayLose(*ended));
+    ended->sequence->kv_fidelity = std::max(ended->sequence->kv_fidelity, FidelityOf(*ended));
   }
   // Its name and session are free, and the figures without it, before its observer hears of the end.
   if (auto dropped = intake_.Release(*ended, Retire(*ended, succeeded))) EndSequence(*dropped);

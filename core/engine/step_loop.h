@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/clock.h"
+#include "core/base/fidelity.h"
 #include "core/base/trace.h"
 #include "core/engine/batch_plan.h"
 #include "core/engine/engine.h"
@@ -33,7 +34,7 @@ struct EngineParts {
   const Tokenizer& tokenizer;
   const Clock& clock;
   Trace* trace = nullptr;
-  float may_lose = 0;  // of a token's gate mass, where a request does not say (core/expert/routing.h)
+  Fidelity fidelity;  // where a request does not say
 };
 
 // Engine thread only, except Stats.
@@ -59,7 +60,7 @@ class StepLoop {
   void Reserve(LiveRequest& live);
   void FreePages();
   void Start(LiveRequest& live);
-  float MayLose(const LiveRequest& live) const { return live.request.may_lose.value_or(parts_.may_lose); }
+  Fidelity FidelityOf(const LiveRequest& live) const { return live.request.fidelity.value_or(parts_.fidelity); }
   void AddChunk(LiveRequest& live, int tokens);
 
   void Compute();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/expert_choice.h"
+#include "core/base/fidelity.h"
 #include "core/base/ids.h"
 
 namespace moed {
@@ -15,17 +16,13 @@ namespace moed {
 enum class Phase : uint8_t { kPrefill = 0, kDecode = 1 };
 inline constexpr int kPhases = 2;
 
-// Of the gate mass of a token's choices in a layer, the share that may be computed below the reference precision or left out.
-inline constexpr float kLoseNothing = 0;   // exact
-inline constexpr float kLoseAnything = 2;  // whatever the preset does
-
 // The k experts of one token in one layer, highest probability first. After masking, a choice of probability 0 is none.
 struct TokenRouting {
   SequenceId sequence;
   TokenId token;
   Phase phase = Phase::kDecode;
   std::span<const ExpertChoice> choices;
-  float may_lose = kLoseNothing;
+  Fidelity fidelity;
   // By the router's mask, before top-k: how many of the unmasked choices are gone, and their share of the unmasked choices' mass.
   int masked = 0;
   float masked_share = 0;

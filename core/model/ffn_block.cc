@@ -93,7 +93,7 @@ void FfnBlock::CallGateHooks(LayerId layer, ExpertProvider& provider) {
   for (int row = 0; row < batch.rows(); ++row) {
     const SequenceChunk& chunk = *batch.chunk_of(row).chunk;
     scratch.routing[row] = {
-        .sequence = chunk.sequence, .token = batch.tokens()[row], .phase = chunk.phase, .may_lose = chunk.may_lose};
+        .sequence = chunk.sequence, .token = batch.tokens()[row], .phase = chunk.phase, .fidelity = chunk.fidelity};
     provider.OnTokenGateInput(chunk.sequence, layer, {NormedRow(row), hidden});
   }
 }

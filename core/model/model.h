@@ -7,6 +7,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "core/base/fidelity.h"
 #include "core/base/ids.h"
 #include "core/base/trace.h"
 #include "core/expert/provider.h"
@@ -27,7 +28,7 @@ struct SequenceChunk {
   std::span<const TokenId> tokens;  // >= 1
   KvSequence* kv = nullptr;  // holds positions [0, kv->length); room for tokens.size() more is reserved. Forward adds to length
   int first_logits = 0;      // logits are wanted for tokens [first_logits, tokens.size()); == size: none
-  float may_lose = kLoseNothing;  // routing.h
+  Fidelity fidelity;
   absl::Status status;  // out: DATA_LOSS etc. when an expert of one of its tokens could not be read (kv->length unchanged)
 };
 

@@ -76,7 +76,7 @@ StoppingParams TranslateStopping(const moe::v1::Stopping& in, FieldErrors& error
 }
 
 // The engine checks the range of the mass.
-std::optional<float> TranslateFidelity(const moe::v1::Fidelity& in, FieldErrors& errors) {
+std::optional<Fidelity> TranslateFidelity(const moe::v1::Fidelity& in, FieldErrors& errors) {
   if (in.kind() != moe::v1::Fidelity::BOUNDED && in.max_gate_mass() != 0) {
     errors.Add("fidelity.max_gate_mass", in.max_gate_mass(), " goes with BOUNDED only");
   }
@@ -84,13 +84,13 @@ std::optional<float> TranslateFidelity(const moe::v1::Fidelity& in, FieldErrors&
     case moe::v1::Fidelity::KIND_UNSPECIFIED:
       return std::nullopt;
     case moe::v1::Fidelity::EXACT:
-      return kLoseNothing;
+      return Fidelity::Exact();
     case moe::v1::Fidelity::BOUNDED:
-      if (in.max_gate_mass() <= 1) return in.max_gate_mass();
+      if (in.max_gate_mass() <= 1) return Fidelity::Bounded(in.max_gate_mass());
       errors.Add("fidelity.max_gate_mass", in.max_gate_mass(), " is not in [0, 1]");
       return std::nullopt;
     case moe::v1::Fidelity::FAST:
-      return kLoseAnything;
+      return Fidelity::Fast();
     default:
       errors.Add("fidelity.kind", static_cast<int>(in.kind()), " is unknown; known are EXACT (1), BOUNDED (2) and FAST (3)");
       return std::nullopt;
@@ -111,7 +111,7 @@ absl::StatusOr<PendingRequest> TranslateGenerate(const moe::v1::GenerateRequest&
   FieldErrors errors;
   TranslatePrompt(request, out, errors);
   out.engine.kind = RequestKind::kGenerate;
-  out.engine.may_lose = TranslateFidelity(request.fidelity(), errors);
+  out.engine.fidelity = TranslateFidelity(request.fidelity(), errors);
   out.engine.session_id = request.session_id();
   out.engine.sampling = TranslateSampling(request.sampling());
   out.engine.stopping = TranslateStopping(request.stopping(), errors);
@@ -128,7 +128,7 @@ absl::StatusOr<PendingRequest> TranslateScore(const moe::v1::ScoreRequest& reque
   FieldErrors errors;
   TranslatePrompt(request, out, errors);
   out.engine.kind = RequestKind::kScore;
-  out.engine.may_lose = TranslateFidelity(request.fidelity(), errors);
+  out.engine.fidelity = TranslateFidelity(request.fidelity(), errors);
   out.engine.top_logprobs = request.top_logprobs();
   if (request.top_logprobs() < 0 || request.top_logprobs() > kMaxTopLogprobs) {
     errors.Add("top_logprobs", request.top_logprobs(), " is not in [0, ", kMaxTopLogprobs, "]");

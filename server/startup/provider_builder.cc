@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<ProviderBuilder>> ProviderBuilder::Choose(const C
       "preset {} ({}): policy {}, predictor {}, fidelity rule {}, router mask {}, cache filled {}; requests that do not say are "
       "served {}",
       preset.row->name, preset.row->description, preset.policy->name, preset.predictor->name, preset.rule->name,
-      preset.mask->name, preset.fill ? "while the disk is idle" : "on demand", FidelityClassName(preset.may_lose));
+      preset.mask->name, preset.fill ? "while the disk is idle" : "on demand", preset.fidelity.class_name());
   return path;
 }
 

@@ -119,7 +119,7 @@ TEST_F(CommandsTest, WhatAnswersAreAskedForArrives) {
   EXPECT_EQ(asked.stopping.time_limit_seconds, 9.5);
   EXPECT_EQ(asked.session_id, "talk");
   EXPECT_EQ(asked.name, "mine");
-  EXPECT_FLOAT_EQ(asked.may_lose.value_or(-1), 0.25);
+  EXPECT_EQ(asked.fidelity, Fidelity::Bounded(0.25f));
   ASSERT_EQ(asked.sampling.logit_bias.size(), 1u);
   EXPECT_EQ(asked.sampling.logit_bias[0].first, TokenId(7));
   EXPECT_FLOAT_EQ(asked.sampling.logit_bias[0].second, -2.5);

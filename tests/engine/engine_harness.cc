@@ -190,7 +190,7 @@ Harness::Harness(const HarnessOptions& options) {
   kv = *KvPool::Create(FakeSpec(), options.pages, KvFormat::kF32, kPageTokens);
   model = std::make_unique<FakeModel>(*kv, FakeSpec());
   auto made =
-      StepEngine::Create(options.engine, {*model, provider, *kv, ByteTokenizer(), clock, options.trace, options.may_lose});
+      StepEngine::Create(options.engine, {*model, provider, *kv, ByteTokenizer(), clock, options.trace, options.fidelity});
   EXPECT_TRUE(made.ok()) << made.status();
   engine = *std::move(made);
 }

@@ -100,7 +100,7 @@ struct HarnessOptions {
                            .max_kept_sessions = 8};
   int pages = 64;  // of kPageTokens
   Trace* trace = nullptr;
-  float may_lose = kLoseNothing;  // of requests that do not say
+  Fidelity fidelity;  // of requests that do not say
 };
 
 struct Harness {

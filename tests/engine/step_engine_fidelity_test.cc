@@ -6,18 +6,18 @@
 namespace moed {
 namespace {
 
-EngineRequest Ask(std::optional<float> may_lose, const std::string& session = "") {
+EngineRequest Ask(std::optional<Fidelity> fidelity, const std::string& session = "") {
   EngineRequest request = GreedyRequest("hello", 3);
-  request.may_lose = may_lose;
+  request.fidelity = fidelity;
   request.session_id = session;
   return request;
 }
 
 // What the chunks of a request's steps said.
-std::set<float> Seen(Harness& harness, EngineRequest request) {
-  std::set<float> seen;
+std::set<Fidelity> Seen(Harness& harness, EngineRequest request) {
+  std::set<Fidelity> seen;
   harness.model->on_forward = [&](std::span<SequenceChunk> chunks) {
-    for (const SequenceChunk& chunk : chunks) seen.insert(chunk.may_lose);
+    for (const SequenceChunk& chunk : chunks) seen.insert(chunk.fidelity);
   };
   harness.Submit(std::move(request));
   harness.RunAll();
@@ -26,28 +26,28 @@ std::set<float> Seen(Harness& harness, EngineRequest request) {
 }
 
 TEST(StepEngineFidelityTest, ARequestSaysWhatItMayLoseOrThePresetDoes) {
-  for (const float own : {kLoseNothing, kLoseAnything}) {
+  for (const Fidelity own : {Fidelity::Exact(), Fidelity::Fast()}) {
     HarnessOptions options;
-    options.may_lose = own;
+    options.fidelity = own;
     Harness harness(options);
-    EXPECT_EQ(Seen(harness, Ask(std::nullopt)), std::set<float>{own});
-    for (const float asked : {kLoseNothing, .25f, 1.0f, kLoseAnything}) {
-      EXPECT_EQ(Seen(harness, Ask(asked)), std::set<float>{asked});
+    EXPECT_EQ(Seen(harness, Ask(std::nullopt)), std::set<Fidelity>{own});
+    for (const Fidelity asked : {Fidelity::Exact(), Fidelity::Bounded(.25f), Fidelity::Bounded(1), Fidelity::Fast()}) {
+      EXPECT_EQ(Seen(harness, Ask(asked)), std::set<Fidelity>{asked});
     }
   }
 }
 
 TEST(StepEngineFidelityTest, EveryRequestOfAStepKeepsItsOwn) {
   Harness harness;
-  std::map<SequenceId, std::set<float>> seen;
+  std::map<SequenceId, std::set<Fidelity>> seen;
   harness.model->on_forward = [&](std::span<SequenceChunk> chunks) {
-    for (const SequenceChunk& chunk : chunks) seen[chunk.sequence].insert(chunk.may_lose);
+    for (const SequenceChunk& chunk : chunks) seen[chunk.sequence].insert(chunk.fidelity);
   };
-  for (const float asked : {kLoseNothing, .5f, kLoseAnything}) harness.Submit(Ask(asked));
+  for (const Fidelity asked : {Fidelity::Exact(), Fidelity::Bounded(.5f), Fidelity::Fast()}) harness.Submit(Ask(asked));
   harness.RunAll();
-  std::set<std::set<float>> each;
+  std::set<std::set<Fidelity>> each;
   for (const auto& [session, values] : seen) each.insert(values);
-  EXPECT_EQ(each, (std::set<std::set<float>>{{kLoseNothing}, {.5f}, {kLoseAnything}}));
+  EXPECT_EQ(each, (std::set<std::set<Fidelity>>{{Fidelity::Exact()}, {Fidelity::Bounded(.5f)}, {Fidelity::Fast()}}));
 }
 
 TEST(StepEngineFidelityTest, TheEndTellsWhatThisRequestLost) {
@@ -61,7 +61,7 @@ TEST(StepEngineFidelityTest, TheEndTellsWhatThisRequestLost) {
     counters.routed_tokens += 4;
   };
   for (int turn = 0; turn < 2; ++turn) {  // of the second request alone
-    const auto recorder = harness.Submit(Ask(kLoseAnything, "s"));
+    const auto recorder = harness.Submit(Ask(Fidelity::Fast(), "s"));
     harness.RunAll();
     ASSERT_TRUE(recorder->finish && recorder->finish->status.ok());
     const uint64_t steps = recorder->finish->experts_lowered / 5;
@@ -77,30 +77,30 @@ TEST(StepEngineFidelityTest, AConversationIsComputedAgainForAStricterRequest) {
   bool loses = true;
   harness.model->on_forward = [&](std::span<SequenceChunk> chunks) {
     for (const SequenceChunk& chunk : chunks) {
-      if (loses && chunk.may_lose > 0) ++harness.provider.lost[chunk.sequence].lowered;
+      if (loses && !chunk.fidelity.exact()) ++harness.provider.lost[chunk.sequence].lowered;
     }
   };
-  const auto cached = [&](float may_lose) {
-    const auto recorder = harness.Submit(Ask(may_lose, "s"));
+  const auto cached = [&](Fidelity fidelity) {
+    const auto recorder = harness.Submit(Ask(fidelity, "s"));
     harness.RunAll();
     EXPECT_TRUE(recorder->finish && recorder->finish->status.ok());
     return recorder->cached_tokens;
   };
-  EXPECT_EQ(cached(.5f), 0);
-  EXPECT_EQ(cached(.5f), 7);  // five of the prompt, two of the answer: the last one is not computed yet
-  EXPECT_EQ(cached(1), 15);   // less strict: what is there will do
-  EXPECT_EQ(cached(.5f), 0);  // computed at 1
-  EXPECT_EQ(cached(kLoseNothing), 0);
+  EXPECT_EQ(cached(Fidelity::Bounded(.5f)), 0);
+  EXPECT_EQ(cached(Fidelity::Bounded(.5f)), 7);  // five of the prompt, two of the answer: the last one is not computed yet
+  EXPECT_EQ(cached(Fidelity::Bounded(1)), 15);   // less strict: what is there will do
+  EXPECT_EQ(cached(Fidelity::Bounded(.5f)), 0);  // computed at 1
+  EXPECT_EQ(cached(Fidelity::Exact()), 0);
   loses = false;
-  EXPECT_EQ(cached(kLoseAnything), 39);  // nothing was lost at the exact request
-  EXPECT_EQ(cached(kLoseNothing), 47);   // nor at this one, though it might have been
+  EXPECT_EQ(cached(Fidelity::Fast()), 39);   // nothing was lost at the exact request
+  EXPECT_EQ(cached(Fidelity::Exact()), 47);  // nor at this one, though it might have been
   harness.ExpectClean();
 }
 
 TEST(StepEngineFidelityTest, OutOfRangeIsRefused) {
   Harness harness;
   for (const float wrong : {-.1f, 1.1f, std::nanf("")}) {
-    const absl::Status status = harness.SubmitError(Ask(wrong));
+    const absl::Status status = harness.SubmitError(Ask(Fidelity::Bounded(wrong)));
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << wrong;
     EXPECT_NE(status.message().find("fidelity.max_gate_mass"), absl::string_view::npos);
   }

@@ -24,9 +24,9 @@ class SetOfResidents final : public ResidencyView {
 
 class DemandRig {
  public:
-  void Add(SequenceId sequence, std::vector<ExpertChoice> choices, float may_lose, Phase phase = Phase::kDecode) {
+  void Add(SequenceId sequence, std::vector<ExpertChoice> choices, Fidelity fidelity, Phase phase = Phase::kDecode) {
     choices_.push_back(std::move(choices));
-    tokens_.push_back({.sequence = sequence, .phase = phase, .choices = choices_.back(), .may_lose = may_lose});
+    tokens_.push_back({.sequence = sequence, .phase = phase, .choices = choices_.back(), .fidelity = fidelity});
   }
   TokenRouting& token(size_t i) { return tokens_[i]; }
 

@@ -164,15 +164,16 @@ inline std::unique_ptr<CachingProvider> MakeProvider(ReadBackend& reads, const P
 class Routing {
  public:
   explicit Routing(LayerId layer) : layer_(layer) {}
-  Routing(LayerId layer, std::vector<int32_t> experts, Phase phase = Phase::kDecode, float may_lose = kLoseNothing)
+  Routing(LayerId layer, std::vector<int32_t> experts, Phase phase = Phase::kDecode, Fidelity fidelity = Fidelity::Exact())
       : layer_(layer) {
-    Add(kSession, std::move(experts), phase, may_lose);
+    Add(kSession, std::move(experts), phase, fidelity);
   }
-  Routing& Add(SequenceId sequence, std::vector<int32_t> experts, Phase phase = Phase::kDecode, float may_lose = kLoseNothing) {
+  Routing& Add(SequenceId sequence, std::vector<int32_t> experts, Phase phase = Phase::kDecode,
+               Fidelity fidelity = Fidelity::Exact()) {
     std::vector<ExpertChoice>& choices = choices_.emplace_back();
     float probability = 1;
     for (const int32_t expert : experts) choices.push_back({expert, probability /= 2});
-    tokens_.push_back({.sequence = sequence, .phase = phase, .may_lose = may_lose});
+    tokens_.push_back({.sequence = sequence, .phase = phase, .fidelity = fidelity});
     return *this;
   }
   LayerRouting Get() {

@@ -15,7 +15,7 @@ using moe::v1::GenerateResponse;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-moe::v1::Fidelity Fidelity(moe::v1::Fidelity::Kind kind, float max_gate_mass = 0) {
+moe::v1::Fidelity Asked(moe::v1::Fidelity::Kind kind, float max_gate_mass = 0) {
   moe::v1::Fidelity fidelity;
   fidelity.set_kind(kind);
   fidelity.set_max_gate_mass(max_gate_mass);
@@ -230,9 +230,9 @@ TEST(ScoreTest, ReturnsTheAlternativesThatWereAskedFor) {
 }
 
 TEST(FidelityTest, ReachesTheEngineAndWhatWasLostComesBack) {
-  std::optional<float> seen;
+  std::optional<Fidelity> seen;
   ServerHarness server({.script = [&](const EngineRequest& request) {
-    seen = request.may_lose;
+    seen = request.fidelity;
     Script script = ScriptOfText("x");
     script.finish.experts_lowered = 3;
     script.finish.experts_skipped = 2;
@@ -244,14 +244,14 @@ TEST(FidelityTest, ReachesTheEngineAndWhatWasLostComesBack) {
   server.RunFreely();
   const struct {
     std::optional<moe::v1::Fidelity> asked;
-    std::optional<float> may_lose;
+    std::optional<Fidelity> fidelity;
   } kCases[] = {{std::nullopt, std::nullopt},
-                {Fidelity(moe::v1::Fidelity::KIND_UNSPECIFIED), std::nullopt},
-                {Fidelity(moe::v1::Fidelity::EXACT), kLoseNothing},
-                {Fidelity(moe::v1::Fidelity::BOUNDED), 0.0f},
-                {Fidelity(moe::v1::Fidelity::BOUNDED, .25f), .25f},
-                {Fidelity(moe::v1::Fidelity::BOUNDED, 1), 1.0f},
-                {Fidelity(moe::v1::Fidelity::FAST), kLoseAnything}};
+                {Asked(moe::v1::Fidelity::KIND_UNSPECIFIED), std::nullopt},
+                {Asked(moe::v1::Fidelity::EXACT), Fidelity::Exact()},
+                {Asked(moe::v1::Fidelity::BOUNDED), Fidelity::Exact()},
+                {Asked(moe::v1::Fidelity::BOUNDED, .25f), Fidelity::Bounded(.25f)},
+                {Asked(moe::v1::Fidelity::BOUNDED, 1), Fidelity::Bounded(1)},
+                {Asked(moe::v1::Fidelity::FAST), Fidelity::Fast()}};
   for (const auto& test : kCases) {
     GenerateRequest request = TextRequest("Hello");
     moe::v1::ScoreRequest score;
@@ -260,12 +260,12 @@ TEST(FidelityTest, ReachesTheEngineAndWhatWasLostComesBack) {
     if (test.asked) *request.mutable_fidelity() = *score.mutable_fidelity() = *test.asked;
     GenerateResponse response;
     ASSERT_TRUE(Generate(server, request, &response).ok());
-    EXPECT_EQ(seen, test.may_lose);
-    seen = -1;
+    EXPECT_EQ(seen, test.fidelity);
+    seen = Fidelity::Bounded(-1);
     moe::v1::ScoreResponse scored;
     grpc::ClientContext context;
     ASSERT_TRUE(server.inference().Score(&context, score, &scored).ok());
-    EXPECT_EQ(seen, test.may_lose);
+    EXPECT_EQ(seen, test.fidelity);
     for (const moe::v1::RequestStats& stats : {response.finish().stats(), scored.stats()}) {
       EXPECT_EQ(stats.experts_lowered(), 3u);
       EXPECT_EQ(stats.experts_skipped(), 2u);
@@ -341,11 +341,11 @@ TEST(ValidationTest, NamesTheField) {
        [](auto& r) { r.mutable_response()->set_logprobs(true), r.mutable_response()->set_top_logprobs(21); }},
       {"response.top_logprobs", [](auto& r) { r.mutable_response()->set_top_logprobs(1); }},
       {"fidelity.kind", [](auto& r) { r.mutable_fidelity()->set_kind(static_cast<moe::v1::Fidelity::Kind>(9)); }},
-      {"fidelity.max_gate_mass", [](auto& r) { *r.mutable_fidelity() = Fidelity(moe::v1::Fidelity::BOUNDED, 1.5f); }},
-      {"fidelity.max_gate_mass", [](auto& r) { *r.mutable_fidelity() = Fidelity(moe::v1::Fidelity::BOUNDED, 2); }},
-      {"fidelity.max_gate_mass", [](auto& r) { *r.mutable_fidelity() = Fidelity(moe::v1::Fidelity::BOUNDED, -.1f); }},
-      {"fidelity.max_gate_mass", [](auto& r) { *r.mutable_fidelity() = Fidelity(moe::v1::Fidelity::BOUNDED, std::nanf("")); }},
-      {"fidelity.max_gate_mass", [](auto& r) { *r.mutable_fidelity() = Fidelity(moe::v1::Fidelity::EXACT, .1f); }},
+      {"fidelity.max_gate_mass", [](auto& r) { *r.mutable_fidelity() = Asked(moe::v1::Fidelity::BOUNDED, 1.5f); }},
+      {"fidelity.max_gate_mass", [](auto& r) { *r.mutable_fidelity() = Asked(moe::v1::Fidelity::BOUNDED, 2); }},
+      {"fidelity.max_gate_mass", [](auto& r) { *r.mutable_fidelity() = Asked(moe::v1::Fidelity::BOUNDED, -.1f); }},
+      {"fidelity.max_gate_mass", [](auto& r) { *r.mutable_fidelity() = Asked(moe::v1::Fidelity::BOUNDED, std::nanf("")); }},
+      {"fidelity.max_gate_mass", [](auto& r) { *r.mutable_fidelity() = Asked(moe::v1::Fidelity::EXACT, .1f); }},
   };
   ServerHarness server;
   for (const auto& test : kCases) {

@@ -48,13 +48,13 @@ struct Rig::Stream {
   size_t prompt_tokens = 0;
   size_t wanted = 0;  // tokens in the end
   KvSequence kv;
-  float may_lose = kLoseNothing;
+  Fidelity fidelity;
   bool done() const { return tokens.size() >= wanted; }
 };
 
 Rig::Rig(const RigOptions& options) : Rig(options, nullptr, nullptr) {}
 
-Rig::Rig(const RigOptions& options, ReadBackend* reads, ComputeBackend* backend) : may_lose_(options.may_lose) {
+Rig::Rig(const RigOptions& options, ReadBackend* reads, ComputeBackend* backend) : fidelity_(options.fidelity) {
   const std::string& path = DemoStorePath(options.expert_formats);
   store_ = Must(StoreReader::Open(path));
   const ModelSpec spec = Must(SpecFromJson(store_->description().model_spec));
@@ -101,7 +101,7 @@ void Rig::Step(std::vector<Stream*>& streams, int chunk, std::vector<float>* log
     MOED_CHECK(kv_->Reserve(stream->kv, static_cast<int>(computed + count)));
     SequenceChunk piece{
         stream->id, decoding ? Phase::kDecode : Phase::kPrefill, {stream->tokens.data() + computed, count}, &stream->kv};
-    piece.may_lose = stream->may_lose;
+    piece.fidelity = stream->fidelity;
     piece.first_logits = static_cast<int>(computed + count == stream->tokens.size() ? count - 1 : count);
     chunks.push_back(piece);
   }
@@ -118,7 +118,7 @@ void Rig::Step(std::vector<Stream*>& streams, int chunk, std::vector<float>* log
 
 std::vector<TokenId> Rig::Greedy(const std::vector<TokenId>& prompt, int new_tokens, int chunk, std::vector<float>* logits) {
   Stream stream{
-      SequenceId(next_sequence_++), prompt, prompt.size(), prompt.size() + static_cast<size_t>(new_tokens), {}, may_lose_};
+      SequenceId(next_sequence_++), prompt, prompt.size(), prompt.size() + static_cast<size_t>(new_tokens), {}, fidelity_};
   provider_->OnSequenceStart(stream.id);
   std::vector<Stream*> streams{&stream};
   while (!stream.done()) Step(streams, chunk, logits);
@@ -127,7 +127,7 @@ std::vector<TokenId> Rig::Greedy(const std::vector<TokenId>& prompt, int new_tok
 }
 
 std::vector<std::vector<TokenId>> Rig::GreedyTogether(const std::vector<std::vector<TokenId>>& prompts, int new_tokens, int chunk,
-                                                      const std::vector<float>& may_lose) {
+                                                      const std::vector<Fidelity>& fidelities) {
   std::vector<Stream> streams;
   for (const auto& prompt : prompts) {
     streams.push_back({SequenceId(next_sequence_++),
@@ -135,7 +135,7 @@ std::vector<std::vector<TokenId>> Rig::GreedyTogether(const std::vector<std::vec
                        prompt.size(),
                        prompt.size() + static_cast<size_t>(new_tokens),
                        {},
-                       may_lose.empty() ? may_lose_ : may_lose[streams.size()]});
+                       fidelities.empty() ? fidelity_ : fidelities[streams.size()]});
     provider_->OnSequenceStart(streams.back().id);
   }
   for (;;) {

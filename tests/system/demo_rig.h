@@ -27,7 +27,7 @@ struct RigOptions {
   std::string preset;          // not empty: all parts are the preset's, policy and predictor are not looked at
   std::string preset_options;  // NAME=VALUE,...
   std::optional<bool> fill;    // absent: the preset's
-  float may_lose = kLoseNothing;
+  Fidelity fidelity;
   std::string io_backend = "direct";
   std::string compute = "auto";
   int threads = 1;
@@ -52,9 +52,9 @@ class Rig {
   std::vector<TokenId> Greedy(const std::vector<TokenId>& prompt, int new_tokens, int chunk,
                               std::vector<float>* logits = nullptr);
   // The same for several prompts at once: decode steps share one batch.
-  // `may_lose`: of each prompt; empty: as the options say.
+  // `fidelities`: of each prompt; empty: as the options say.
   std::vector<std::vector<TokenId>> GreedyTogether(const std::vector<std::vector<TokenId>>& prompts, int new_tokens, int chunk,
-                                                   const std::vector<float>& may_lose = {});
+                                                   const std::vector<Fidelity>& fidelities = {});
   // Of the sequence that ended last.
   const SequenceCounters& last_counters() const { return last_counters_; }
 
@@ -75,7 +75,7 @@ class Rig {
   std::unique_ptr<Model> model_;
   std::unique_ptr<CachingProvider> provider_;
   uint64_t next_sequence_ = 1;
-  float may_lose_;
+  Fidelity fidelity_;
   SequenceCounters last_counters_;
 };
 

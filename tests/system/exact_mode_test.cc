@@ -225,7 +225,7 @@ TEST(ExactMode, AnExactRequestBesideFastOnesUnderEveryPreset) {
   for (const PresetRow& preset : Presets()) {
     Rig rig(PresetOptions(preset));
     const auto answers = rig.GreedyTogether({Prompts()[0], Prompts()[1], Prompts()[2]}, kNewTokens, 4,
-                                            {kLoseAnything, kLoseNothing, kLoseAnything});
+                                            {Fidelity::Fast(), Fidelity::Exact(), Fidelity::Fast()});
     EXPECT_EQ(answers[1], Definition(1).tokens) << preset.name;
     for (const auto& answer : answers) EXPECT_EQ(answer.size(), static_cast<size_t>(kNewTokens)) << preset.name;
   }
@@ -234,7 +234,7 @@ TEST(ExactMode, AnExactRequestBesideFastOnesUnderEveryPreset) {
 TEST(ExactMode, PresetsThatLoseSayWhatWasLost) {
   for (const PresetRow& preset : Presets()) {
     RigOptions options = PresetOptions(preset);
-    options.may_lose = kLoseAnything;
+    options.fidelity = Fidelity::Fast();
     Rig rig(options);
     std::vector<float> logits;
     rig.Greedy(Prompts()[0], kNewTokens, 5, &logits);
@@ -257,7 +257,7 @@ TEST(ExactMode, ABoundIsKeptUnderEveryPreset) {
   constexpr float kBound = .1f;
   for (const PresetRow& preset : Presets()) {
     RigOptions options = PresetOptions(preset);
-    options.may_lose = kBound;
+    options.fidelity = Fidelity::Bounded(kBound);
     Rig rig(options);
     rig.Greedy(Prompts()[0], kNewTokens, 5);
     const SequenceCounters& lost = rig.last_counters();

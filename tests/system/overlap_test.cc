@@ -71,6 +71,9 @@ class SlowBackend final : public ComputeBackend {
     next_.Attention(shape, runs, query, output, scores);
   }
   void SwiGlu(const float* gate, const float* up, int64_t n, float* out) override { next_.SwiGlu(gate, up, n, out); }
+  void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) override {
+    next_.ClampedSwiGlu(clamp, gate, up, n, out);
+  }
   void Softmax(float* x, int rows, int cols) override { next_.Softmax(x, rows, cols); }
   void Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) override {
     next_.Route(shape, logits, rows, choices);

@@ -134,7 +134,7 @@ absl::StatusOr<double> LossEvaluator::WindowNats(int number, FidelityRule& rule,
   chunk.phase = Phase::kPrefill;
   chunk.tokens = window.first(window.size() - 1);
   chunk.kv = &kv;
-  chunk.may_lose = kLoseAnything;
+  chunk.fidelity = Fidelity::Fast();
   double nats = 0;
   provider_->OnSequenceStart(chunk.sequence);
   model_->Forward({&chunk, 1}, *provider_, [&](int, int token, std::span<float> logits) {

@@ -59,7 +59,7 @@ class Provider final : public CachingProvider {
   void MaskRouter(LayerId layer, std::span<const float> hidden, std::span<float> logits, TokenRouting& token) override {
     if (!mask_) return;
     mask_->Observe(layer, token, hidden, logits);
-    if (token.may_lose != kLoseNothing) mask_->Apply(layer, cache_.residency(), logits, token);
+    if (!token.fidelity.exact()) mask_->Apply(layer, cache_.residency(), logits, token);
   }
 
   ActivationLender* lender() override { return this; }
@@ -70,7 +70,7 @@ class Provider final : public CachingProvider {
     actions_.assign(demand_.experts().size(), kExactly);
     lost_.assign(routing.tokens.size(), 0);
     const auto resolve = [&](const ResidencyView& residents, const TimingMeter& timing) {
-      if (demand_.may_lose() > kLoseNothing) Resolve(routing, residents, timing);
+      if (!demand_.fidelity().exact()) Resolve(routing, residents, timing);
     };
     const GuessingPace pace = cache_.BeginLayer(routing, demand_, resolve, actions_, lost_);
     // Only now, while the demands are being read, and without the cache's lock, which their ends need: predicting costs time.
@@ -124,15 +124,15 @@ class Provider final : public CachingProvider {
     const auto next = std::upper_bound(layers_.begin(), layers_.end(), layer);
     if (next == layers_.end()) return;
     for (int32_t expert = 0; expert < experts_per_layer_; ++expert) merged_.push_back({{*next, expert}, 1.0f, 1});
-    float may_lose = kLoseAnything;
-    for (size_t i = 0; i < demand_.sequences().size(); ++i) may_lose = std::min(may_lose, demand_.MayLose(i));
-    SetPrecisions(merged_, may_lose);
+    Fidelity fidelity = Fidelity::Fast();
+    for (size_t i = 0; i < demand_.sequences().size(); ++i) fidelity = std::min(fidelity, demand_.FidelityOf(i));
+    SetPrecisions(merged_, fidelity);
   }
 
   // What is read for an exact sequence is of no use to it at a lower precision.
-  void SetPrecisions(std::span<Guess> guesses, float may_lose) const {
+  void SetPrecisions(std::span<Guess> guesses, Fidelity fidelity) const {
     for (Guess& guess : guesses) {
-      guess.precision = may_lose == kLoseNothing ? kReferencePrecision : rule_->PrefetchPrecision(guess.key, guess.precision);
+      guess.precision = fidelity.exact() ? kReferencePrecision : rule_->PrefetchPrecision(guess.key, guess.precision);
     }
   }
 
@@ -143,7 +143,7 @@ class Provider final : public CachingProvider {
     for (size_t i = 0; i < demand_.sequences().size(); ++i) {
       first_guess_.push_back(guesses_.size());
       predictor_->Predict(demand_.sequences()[i], from, guesses_);
-      SetPrecisions(std::span(guesses_).subspan(first_guess_.back()), demand_.MayLose(i));
+      SetPrecisions(std::span(guesses_).subspan(first_guess_.back()), demand_.FidelityOf(i));
     }
     first_guess_.push_back(guesses_.size());
     for (size_t rank = 0; merged_.size() < guesses_.size(); ++rank) {

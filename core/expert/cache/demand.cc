@@ -11,8 +11,8 @@ void DemandSet::Collect(const LayerRouting& routing) {
   experts_.clear();
   choices_.clear();
   sequences_.clear();
-  sequence_may_lose_.clear();
-  may_lose_ = 0;
+  sequence_fidelity_.clear();
+  fidelity_ = Fidelity::Exact();
   for (const TokenRouting& token : routing.tokens) AddToken(token);
   MergeUses();
 }
@@ -20,9 +20,9 @@ void DemandSet::Collect(const LayerRouting& routing) {
 void DemandSet::AddToken(const TokenRouting& token) {
   if (std::find(sequences_.begin(), sequences_.end(), token.sequence) == sequences_.end()) {
     sequences_.push_back(token.sequence);
-    sequence_may_lose_.push_back(token.may_lose);
+    sequence_fidelity_.push_back(token.fidelity);
   }
-  may_lose_ = std::max(may_lose_, token.may_lose);
+  fidelity_ = std::max(fidelity_, token.fidelity);
   const float mass = GateMass(token);
   float mass_before = 0;
   int rank = 0;
@@ -33,12 +33,12 @@ void DemandSet::AddToken(const TokenRouting& token) {
     const float share = mass > 0 ? choice.probability / mass : 0;
     if (position < 0) {
       position = static_cast<int32_t>(experts_.size());
-      experts_.push_back({choice.expert, share, mass_before, 1, token.may_lose});
+      experts_.push_back({choice.expert, share, mass_before, 1, token.fidelity});
     } else {
       WantedExpert& wanted = experts_[position];
       wanted.share = std::max(wanted.share, share);
       wanted.mass_before = std::min(wanted.mass_before, mass_before);
-      wanted.may_lose = std::min(wanted.may_lose, token.may_lose);
+      wanted.fidelity = std::min(wanted.fidelity, token.fidelity);
       ++wanted.tokens;
     }
     choices_.push_back({position, {token.sequence, choice.probability, rank, token.phase}});

@@ -29,8 +29,8 @@ class DemandSet {
   std::span<const WantedExpert> experts() const { return experts_; }
   // Expert -> index into experts(), -1 for the others.
   std::span<const int32_t> positions() const { return position_; }
-  // The most that any token of the step may lose.
-  float may_lose() const { return may_lose_; }
+  // The loosest of the step's tokens.
+  Fidelity fidelity() const { return fidelity_; }
   // Of experts()[i]: one entry a sequence.
   std::span<const SequenceUse> UsesOf(size_t i) const {
     return std::span(uses_).subspan(first_use_[i], first_use_[i + 1] - first_use_[i]);
@@ -42,7 +42,7 @@ class DemandSet {
   // In order of first appearance.
   std::span<const SequenceId> sequences() const { return sequences_; }
   // Of sequences()[i].
-  float MayLose(size_t i) const { return sequence_may_lose_[i]; }
+  Fidelity FidelityOf(size_t i) const { return sequence_fidelity_[i]; }
 
  private:
   struct Choice {
@@ -55,13 +55,13 @@ class DemandSet {
   void MergeUses();
 
   std::vector<int32_t> position_;  // expert -> index into experts_, or -1
-  float may_lose_ = 0;
+  Fidelity fidelity_;
   std::vector<WantedExpert> experts_;
   std::vector<Choice> choices_;
   std::vector<SequenceUse> uses_;
   std::vector<size_t> first_use_;  // one more than experts_
   std::vector<SequenceId> sequences_;
-  std::vector<float> sequence_may_lose_;
+  std::vector<Fidelity> sequence_fidelity_;
 };
 
 }  // namespace moed

@@ -29,7 +29,7 @@ std::vector<CachedKey> FillOrder(const PresetSetup& setup, const PresetParts& pa
     for (size_t e = 0; e < experts; ++e) {
       const ExpertKey expert{layer, static_cast<int32_t>(e)};
       const Precision precision =
-          setup.may_lose == kLoseNothing ? kReferencePrecision : parts.rule->PrefetchPrecision(expert, kReferencePrecision);
+          setup.fidelity.exact() ? kReferencePrecision : parts.rule->PrefetchPrecision(expert, kReferencePrecision);
       candidates[e * model.moe_layers.size() + position] = {{layer, expert.expert, precision}, {to_policy[e], to_predictor[e]}};
     }
   }

@@ -34,9 +34,9 @@ float ShareLost(const LayerDemand& demand, const TokenRouting& token, std::span<
 }
 
 void Restore(const LayerDemand& demand, const TokenRouting& token, std::span<Action> actions) {
-  const bool exact = token.may_lose == kLoseNothing;
+  const bool exact = token.fidelity.exact();
   for (const ExpertChoice& choice : token.choices) {
-    if (!exact && ShareLost(demand, token, actions) + token.masked_share <= token.may_lose) return;
+    if (!exact && token.fidelity.Allows(ShareLost(demand, token, actions) + token.masked_share)) return;
     const int position = demand.positions[choice.expert];
     if (position >= 0) actions[position] = kExactly;
   }
@@ -56,7 +56,7 @@ void HoldBounds(const LayerDemand& demand, int precisions, std::span<Action> act
 }
 
 void BoundedMask::Apply(LayerId layer, const ResidencyView& residents, std::span<float> logits, TokenRouting& token) {
-  if (token.may_lose == kLoseNothing) return;
+  if (token.fidelity.exact()) return;
   unmasked_.assign(logits.begin(), logits.end());
   mask_->Apply(layer, token, residents, logits);
   ChooseUnmasked(unmasked_);
@@ -69,7 +69,7 @@ void BoundedMask::Apply(LayerId layer, const ResidencyView& residents, std::span
   const auto left = [](float logit) { return logit != kMasked; };
   bool any = std::any_of(logits.begin(), logits.end(), left);
   for (const ExpertChoice& choice : choices_) {
-    if (any && share <= token.may_lose) break;
+    if (any && token.fidelity.Allows(share)) break;
     if (logits[choice.expert] != kMasked) continue;
     logits[choice.expert] = unmasked_[choice.expert];
     any = true;

@@ -54,7 +54,7 @@ class PricedRule final : public FidelityRule {
 
   void Offer(const LayerDemand& demand, int i) {
     const WantedExpert& expert = demand.wanted[i];
-    if (expert.may_lose == kLoseNothing || expert.share <= 0) return;
+    if (expert.fidelity.exact() || expert.share <= 0) return;
     const double whole = demand.prices.read_seconds[kReferencePrecision];
     const bool low_is_here = lowest_ != kReferencePrecision && demand.Resident(expert, lowest_);
     const bool may_skip = lowest_ == kReferencePrecision || expert.share <= skip_below_;
@@ -75,8 +75,7 @@ class PricedRule final : public FidelityRule {
     uses_.resize(std::max(uses_.size(), demand.wanted.size()));
     for (std::vector<Use>& uses : uses_) uses.clear();
     for (size_t t = 0; t < tokens.size(); ++t) {
-      left_.push_back(std::min(tokens[t].may_lose, tokens[t].may_lose == kLoseAnything ? fast_mass_ : 1.0f) -
-                      tokens[t].masked_share);
+      left_.push_back((tokens[t].fidelity.fast() ? fast_mass_ : tokens[t].fidelity.share()) - tokens[t].masked_share);
       const float mass = GateMass(tokens[t]);
       for (const ExpertChoice& choice : tokens[t].choices) {
         const int wanted = demand.positions[choice.expert];

@@ -18,7 +18,7 @@ struct WantedExpert {
   float share = 0;        // of its token's gate mass: its probability by the sum over the choices; highest among its tokens
   float mass_before = 0;  // smallest sum of the shares ranked before it, over those tokens (HOBBIT's score s)
   int tokens = 0;         // that chose it
-  float may_lose = 0;     // least among them
+  Fidelity fidelity;      // the strictest among them
 };
 
 // What waiting costs here and now, measured while serving. 0: not known yet.

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/base/fidelity.h"
 #include "core/expert/fidelity/mask.h"
 #include "core/expert/fidelity/rule.h"
 #include "core/expert/part_context.h"
@@ -18,7 +19,7 @@ struct FidelityRow {
   std::string_view name;
   std::string_view description;
   std::string_view source = {};
-  float may_lose = kLoseNothing;   // of requests that do not say: its class
+  Fidelity fidelity;               // of requests that do not say: its class
   int least_precisions = 1;        // that the store has to hold
   bool at_last_precision = false;  // every expert is used at the store's last precision
   std::span<const OptionRow* const> options = {};
@@ -34,7 +35,7 @@ struct RouterMaskRow {
   std::string_view name;  // "none", which makes null: no mask
   std::string_view description;
   std::string_view source = {};
-  float may_lose = kLoseNothing;   // of requests that do not say, whatever the rule's class
+  Fidelity fidelity;               // of requests that do not say, whatever the rule's class
   bool chooses_residents = false;  // itself, and so leaves none of the cache to be filled or lent
   std::span<const OptionRow* const> options = {};
   absl::StatusOr<std::unique_ptr<RouterMask>> (*make)(const PartContext& context, const PartOptions& options) = nullptr;

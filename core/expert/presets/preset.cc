@@ -74,7 +74,7 @@ absl::StatusOr<PresetSetup> ChoosePreset(const PresetChoice& choice, const Store
   if (setup.fill && setup.mask->chooses_residents) {
     return InvalidArgument("preset ", row.name, " chooses itself who is in the cache: it cannot be filled beside that");
   }
-  setup.may_lose = std::max(setup.rule->may_lose, setup.mask->may_lose);
+  setup.fidelity = std::max(setup.rule->fidelity, setup.mask->fidelity);
   MOED_RETURN_IF_ERROR(CheckStore(setup, store));
   setup.options = choice.options;
   MOED_RETURN_IF_ERROR(setup.options.SetKnown(KnownOptions(setup)));
@@ -123,10 +123,6 @@ CacheBounds BoundsOfCache(const PresetSetup& setup, const StoreReader& store, in
       return {.least = std::max(description.moe_layers.size() * description.experts_per_layer * record, largest)};
   }
   return {};
-}
-
-std::string_view FidelityClassName(float may_lose) {
-  return may_lose == kLoseNothing ? "exact" : may_lose == kLoseAnything ? "fast" : "bounded";
 }
 
 }  // namespace moed

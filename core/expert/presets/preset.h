@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/base/fidelity.h"
 #include "core/expert/fidelity/table.h"
 #include "core/expert/part_context.h"
 #include "core/expert/part_options.h"
@@ -38,8 +39,8 @@ struct PresetSetup {
   const RouterMaskRow* mask = nullptr;
   const FidelityRow* rule = nullptr;
   bool fill = false;
-  float may_lose = kLoseNothing;  // of requests that do not say: the preset's class
-  PartOptions options;            // with what the preset says, and what files hold
+  Fidelity fidelity;    // of requests that do not say: the preset's class
+  PartOptions options;  // with what the preset says, and what files hold
 };
 
 // Options that the preset has with these parts. INVALID_ARGUMENT: an unknown name.
@@ -67,7 +68,5 @@ struct CacheBounds {
   bool lends = false;
 };
 CacheBounds BoundsOfCache(const PresetSetup& setup, const StoreReader& store, int top_k);
-
-std::string_view FidelityClassName(float may_lose);  // "exact", "bounded", "fast"
 
 }  // namespace moed

@@ -88,10 +88,10 @@ TEST_F(Crossings, MasksRulesAndGuessesTakeNone) {
   const auto run = [&] {
     Routing routing(kFirst);
     for (int token = 0; token < 5; ++token) {
-      TokenRouting masked{.sequence = kSession, .may_lose = kLoseAnything};
+      TokenRouting masked{.sequence = kSession, .fidelity = Fidelity::Fast()};
       std::array<float, kExperts> logits{};
       provider_->MaskRouter(kFirst, {}, logits, masked);
-      routing.Add(kSession, {token, 7}, Phase::kDecode, kLoseAnything);
+      routing.Add(kSession, {token, 7}, Phase::kDecode, Fidelity::Fast());
     }
     EXPECT_EQ(RunLayer(*provider_, routing).experts.size(), 6u);
   };

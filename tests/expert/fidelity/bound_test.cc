@@ -29,7 +29,7 @@ Held Hold(DemandRig& rig, std::vector<Action> proposed) {
 
 TEST(HoldBounds, WhatFitsStays) {
   DemandRig rig;
-  rig.Add(kSession, {{1, .5f}, {2, .25f}, {3, .125f}, {4, .125f}}, .25f);
+  rig.Add(kSession, {{1, .5f}, {2, .25f}, {3, .125f}, {4, .125f}}, Fidelity::Bounded(.25f));
   const Held held = Hold(rig, {kExactly, kExactly, kLow, kSkipped});
   EXPECT_THAT(held.actions, ElementsAre(kExactly, kExactly, kLow, kSkipped));
   EXPECT_THAT(held.lost, ElementsAre(FloatEq(.25f)));
@@ -37,7 +37,7 @@ TEST(HoldBounds, WhatFitsStays) {
 
 TEST(HoldBounds, TheHeaviestChoicesComeBackFirst) {
   DemandRig rig;
-  rig.Add(kSession, {{1, .5f}, {2, .25f}, {3, .125f}, {4, .125f}}, .2f);
+  rig.Add(kSession, {{1, .5f}, {2, .25f}, {3, .125f}, {4, .125f}}, Fidelity::Bounded(.2f));
   const Held held = Hold(rig, {kLow, kLow, kSkipped, kSkipped});  // 1 of it: .5 and .25 left, then .125
   EXPECT_THAT(held.actions, ElementsAre(kExactly, kExactly, kExactly, kSkipped));
   EXPECT_THAT(held.lost, ElementsAre(FloatEq(.125f)));
@@ -45,17 +45,17 @@ TEST(HoldBounds, TheHeaviestChoicesComeBackFirst) {
 
 TEST(HoldBounds, SharesAreOfTheSumOfTheChoices) {
   DemandRig rig;  // a router that does not normalise: .4 .1 of all experts are .8 .2 of the choices
-  rig.Add(kSession, {{1, .4f}, {2, .1f}}, .15f);
+  rig.Add(kSession, {{1, .4f}, {2, .1f}}, Fidelity::Bounded(.15f));
   EXPECT_THAT(Hold(rig, {kExactly, kLow}).actions, Each(kExactly));
   DemandRig wider;
-  wider.Add(kSession, {{1, .4f}, {2, .1f}}, .25f);
+  wider.Add(kSession, {{1, .4f}, {2, .1f}}, Fidelity::Bounded(.25f));
   EXPECT_THAT(Hold(wider, {kExactly, kLow}).lost, ElementsAre(FloatEq(.2f)));
 }
 
 TEST(HoldBounds, TheStrictestTokenDecidesForAll) {
   DemandRig rig;
-  rig.Add(kSession, {{1, .75f}, {2, .25f}}, kLoseAnything);
-  rig.Add(SequenceId(2), {{2, .75f}, {3, .25f}}, kLoseNothing);
+  rig.Add(kSession, {{1, .75f}, {2, .25f}}, Fidelity::Fast());
+  rig.Add(SequenceId(2), {{2, .75f}, {3, .25f}}, Fidelity::Exact());
   const Held held = Hold(rig, {kLow, kSkipped, kSkipped});
   EXPECT_THAT(held.actions, ElementsAre(kLow, kExactly, kExactly));
   EXPECT_THAT(held.lost, ElementsAre(FloatEq(.75f), 0.0f));
@@ -63,15 +63,15 @@ TEST(HoldBounds, TheStrictestTokenDecidesForAll) {
 
 TEST(HoldBounds, AnExactTokenKeepsEvenWhatWeighsNothing) {
   DemandRig rig;
-  rig.Add(kSession, {{1, 1.0f}, {2, 0.0f}}, kLoseNothing);
-  rig.Add(SequenceId(2), {{2, 1.0f}, {1, 0.0f}}, kLoseAnything);
+  rig.Add(kSession, {{1, 1.0f}, {2, 0.0f}}, Fidelity::Exact());
+  rig.Add(SequenceId(2), {{2, 1.0f}, {1, 0.0f}}, Fidelity::Fast());
   EXPECT_THAT(Hold(rig, {kLow, kSkipped}).actions, Each(kExactly));
 }
 
 TEST(HoldBounds, EverythingMayGoWhereEverythingMayBeLost) {
-  for (const float may_lose : {1.0f, kLoseAnything}) {
+  for (const Fidelity fidelity : {Fidelity::Bounded(1), Fidelity::Fast()}) {
     DemandRig rig;
-    rig.Add(kSession, {{1, .3f}, {2, .3f}, {3, .1f}, {4, .1f}}, may_lose);
+    rig.Add(kSession, {{1, .3f}, {2, .3f}, {3, .1f}, {4, .1f}}, fidelity);
     const Held held = Hold(rig, {kLow, kLow, kSkipped, kSkipped});
     EXPECT_THAT(held.actions, ElementsAre(kLow, kLow, kSkipped, kSkipped));
     EXPECT_THAT(held.lost, ElementsAre(1.0f));
@@ -80,7 +80,7 @@ TEST(HoldBounds, EverythingMayGoWhereEverythingMayBeLost) {
 
 TEST(HoldBounds, WhatIsResidentCostsNothing) {
   DemandRig rig;
-  rig.Add(kSession, {{1, .5f}, {2, .25f}, {3, .25f}}, kLoseAnything);
+  rig.Add(kSession, {{1, .5f}, {2, .25f}, {3, .25f}}, Fidelity::Fast());
   rig.resident.insert({kDemandLayer, 1, 0});
   rig.resident.insert({kDemandLayer, 2, 1});
   const Held held = Hold(rig, {kLow, kSkipped, kSkipped});
@@ -96,7 +96,7 @@ TEST(HoldBounds, WhatIsResidentCostsNothing) {
 
 TEST(HoldBounds, WhatTheMaskTookIsNotLostTwice) {
   DemandRig rig;
-  rig.Add(kSession, {{1, .75f}, {2, .25f}}, .5f);
+  rig.Add(kSession, {{1, .75f}, {2, .25f}}, Fidelity::Bounded(.5f));
   rig.token(0).masked = 1;
   rig.token(0).masked_share = .375f;
   const Held held = Hold(rig, {kExactly, kLow});  // .375 + .25 would be too much
@@ -128,39 +128,39 @@ struct Masked {
   TokenRouting token;
   std::vector<float> logits = {std::log(.5f), std::log(.25f), std::log(.125f), std::log(.125f)};
 };
-Masked Mask(float may_lose, std::set<CachedKey> residents) {
+Masked Mask(Fidelity fidelity, std::set<CachedKey> residents) {
   std::vector<std::vector<float>> seen;
   BoundedMask mask(std::make_unique<ResidentsOnly>(seen), 2);
-  Masked masked{{.sequence = kSession, .may_lose = may_lose}};
+  Masked masked{{.sequence = kSession, .fidelity = fidelity}};
   mask.Apply(kDemandLayer, SetOfResidents(residents), masked.logits, masked.token);
   return masked;
 }
 
 TEST(BoundedMask, MasksWhatTheTokenMayLose) {
-  const Masked masked = Mask(.4f, {{kDemandLayer, 0}, {kDemandLayer, 3}});
+  const Masked masked = Mask(Fidelity::Bounded(.4f), {{kDemandLayer, 0}, {kDemandLayer, 3}});
   EXPECT_THAT(masked.logits, ElementsAre(std::log(.5f), kMinusInfinity, kMinusInfinity, std::log(.125f)));
   EXPECT_EQ(masked.token.masked, 1);
   EXPECT_FLOAT_EQ(masked.token.masked_share, 1 / 3.f);
 }
 
 TEST(BoundedMask, TheHeaviestComesBackWhereItIsTooMuch) {
-  const Masked masked = Mask(.4f, {{kDemandLayer, 2}, {kDemandLayer, 3}});  // 1 would be gone; 2/3 come back
+  const Masked masked = Mask(Fidelity::Bounded(.4f), {{kDemandLayer, 2}, {kDemandLayer, 3}});  // 1 would be gone; 2/3 come back
   EXPECT_THAT(masked.logits, ElementsAre(std::log(.5f), kMinusInfinity, std::log(.125f), std::log(.125f)));
   EXPECT_EQ(masked.token.masked, 1);
   EXPECT_FLOAT_EQ(masked.token.masked_share, 1 / 3.f);
-  const Masked stricter = Mask(.3f, {{kDemandLayer, 2}});
+  const Masked stricter = Mask(Fidelity::Bounded(.3f), {{kDemandLayer, 2}});
   EXPECT_EQ(stricter.token.masked, 0);
   EXPECT_EQ(stricter.token.masked_share, 0);
 }
 
 TEST(BoundedMask, AnExactTokenIsNeverMasked) {
-  const Masked masked = Mask(kLoseNothing, {});
+  const Masked masked = Mask(Fidelity::Exact(), {});
   EXPECT_THAT(masked.logits, Each(testing::Gt(kMinusInfinity)));
   EXPECT_EQ(masked.token.masked, 0);
 }
 
 TEST(BoundedMask, SomethingIsAlwaysLeftToChoose) {
-  const Masked masked = Mask(kLoseAnything, {});
+  const Masked masked = Mask(Fidelity::Fast(), {});
   EXPECT_THAT(masked.logits, ElementsAre(std::log(.5f), kMinusInfinity, kMinusInfinity, kMinusInfinity));
   EXPECT_EQ(masked.token.masked, 1);
 }
@@ -176,12 +176,12 @@ TEST(RouterMasks, SeeEveryTokenAndMaskBeforeTheChoice) {
   RunLayer(*provider, kLayers[0], {4, 5});
   const std::vector<float> hidden(16);
   const std::vector<float> given = {1, 2, 3, 4, 5, 6, 7, 8};
-  for (const float may_lose : {kLoseNothing, kLoseAnything}) {
+  for (const Fidelity fidelity : {Fidelity::Exact(), Fidelity::Fast()}) {
     std::vector<float> logits = given;
-    TokenRouting token{.sequence = kSession, .may_lose = may_lose};
+    TokenRouting token{.sequence = kSession, .fidelity = fidelity};
     provider->MaskRouter(kLayers[0], hidden, logits, token);
-    EXPECT_EQ(token.masked, may_lose == kLoseNothing ? 0 : 2) << "of 4 7 6 5, two are resident";
-    EXPECT_EQ(logits[7], may_lose == kLoseNothing ? 8 : kMinusInfinity);
+    EXPECT_EQ(token.masked, fidelity.exact() ? 0 : 2) << "of 4 7 6 5, two are resident";
+    EXPECT_EQ(logits[7], fidelity.exact() ? 8 : kMinusInfinity);
     EXPECT_EQ(logits[4], 5);
   }
   EXPECT_THAT(seen, Each(given));
@@ -191,7 +191,8 @@ TEST(RouterMasks, AChoiceOfProbabilityZeroIsNotRead) {
   auto reads = MakeThreadedReadBackend("memory", StoreFile(), 2);
   auto provider = MakeProvider(*reads, Records(8));
   const ExpertChoice choices[] = {{4, .75f}, {5, .25f}, {6, 0}, {7, 0}};
-  const TokenRouting token{.sequence = kSession, .choices = choices, .may_lose = kLoseAnything, .masked = 2, .masked_share = .5f};
+  const TokenRouting token{
+      .sequence = kSession, .choices = choices, .fidelity = Fidelity::Fast(), .masked = 2, .masked_share = .5f};
   provider->Begin({kLayers[0], {&token, 1}});
   std::set<int32_t> experts;
   while (auto ready = provider->Next()) experts.insert(ready->expert);

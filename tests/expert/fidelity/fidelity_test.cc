@@ -19,7 +19,7 @@ class LowerThenSkip final : public FidelityRule {
 };
 
 Delivered RunLossy(CachingProvider& provider, LayerId layer, std::vector<int32_t> experts) {
-  Routing routing(layer, std::move(experts), Phase::kDecode, kLoseAnything);
+  Routing routing(layer, std::move(experts), Phase::kDecode, Fidelity::Fast());
   return RunLayer(provider, routing);
 }
 
@@ -30,7 +30,7 @@ TEST(Fidelity, AnExactSequenceIsServedExactlyBesideAFastOne) {
   auto provider = MakeProvider(*backend, Records(3), std::move(parts));
   provider->OnSequenceStart(SequenceId(2));
   for (int step = 0; step < 20; ++step) {
-    Routing routing(kLayers[step % 3], {1, 2, 3, 4}, Phase::kDecode, kLoseAnything);
+    Routing routing(kLayers[step % 3], {1, 2, 3, 4}, Phase::kDecode, Fidelity::Fast());
     routing.Add(SequenceId(2), {step % 5, 5, 4 + 2 * (step % 2)});
     provider->Begin(routing.Get());
     std::map<int32_t, Precision> used;
@@ -56,8 +56,8 @@ TEST(Fidelity, LoweredAndSkippedExpertsAreCounted) {
   auto provider = MakeProvider(*backend, Records(2), std::move(parts));
   provider->OnSequenceStart(SequenceId(2));
   // Probabilities 8 4 2 1 of 15: the mass before them is 0, 8, 12, 14 of 15. The second sequence puts 3 first: 0, 2 of 3.
-  Routing routing(kFirst, {1, 2, 3, 4}, Phase::kDecode, kLoseAnything);
-  routing.Add(SequenceId(2), {3, 5}, Phase::kDecode, kLoseAnything);
+  Routing routing(kFirst, {1, 2, 3, 4}, Phase::kDecode, Fidelity::Fast());
+  routing.Add(SequenceId(2), {3, 5}, Phase::kDecode, Fidelity::Fast());
   provider->Begin(routing.Get());
   std::map<int32_t, Precision> used;
   while (auto ready = provider->Next()) {

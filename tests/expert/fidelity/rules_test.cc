@@ -39,7 +39,7 @@ TEST(FidelityRules, ThoseThatNeedALowerPrecisionSayIt) {
 
 TEST(FidelityRules, ExactAndLowest) {
   DemandRig rig;
-  rig.Add(kSession, {{1, .75f}, {2, .25f}}, kLoseAnything);
+  rig.Add(kSession, {{1, .75f}, {2, .25f}}, Fidelity::Fast());
   EXPECT_THAT(rig.Resolve(*Rule("exact")), Each(kExactly));
   EXPECT_THAT(rig.Resolve(*Rule("lowest")), Each(kLow));
   EXPECT_EQ(Rule("lowest")->PrefetchPrecision({kDemandLayer, 1}, 0), 1);
@@ -48,7 +48,7 @@ TEST(FidelityRules, ExactAndLowest) {
 // Figure 5: s_0 = 0, s_1 = .5, s_2 = .75, s_3 = .9375 with these weights; T1 = .6, T2 = .9.
 TEST(HobbitRule, HighLowAndSkippedByTheMassBefore) {
   DemandRig rig;
-  rig.Add(kSession, {{1, .5f}, {2, .25f}, {3, .1875f}, {4, .0625f}}, kLoseAnything);
+  rig.Add(kSession, {{1, .5f}, {2, .25f}, {3, .1875f}, {4, .0625f}}, Fidelity::Fast());
   EXPECT_THAT(rig.Resolve(*Rule("hobbit")), ElementsAre(kExactly, kExactly, kLow, kSkipped));
   EXPECT_THAT(rig.Resolve(*Rule("hobbit", "hobbit-t1=0.4,hobbit-t2=0.5")), ElementsAre(kExactly, kLow, kSkipped, kSkipped));
   EXPECT_THAT(rig.Resolve(*Rule("hobbit", "hobbit-t1=0,hobbit-t2=1")), ElementsAre(kExactly, kLow, kLow, kLow));
@@ -57,7 +57,7 @@ TEST(HobbitRule, HighLowAndSkippedByTheMassBefore) {
 
 TEST(HobbitRule, OnlyMisses) {
   DemandRig rig;
-  rig.Add(kSession, {{1, .5f}, {2, .25f}, {3, .1875f}, {4, .0625f}}, kLoseAnything);
+  rig.Add(kSession, {{1, .5f}, {2, .25f}, {3, .1875f}, {4, .0625f}}, Fidelity::Fast());
   rig.resident.insert({kDemandLayer, 3, 0});
   rig.loading.insert({kDemandLayer, 4, 0});
   EXPECT_THAT(rig.Resolve(*Rule("hobbit")), Each(kExactly));
@@ -65,14 +65,14 @@ TEST(HobbitRule, OnlyMisses) {
 
 TEST(HobbitRule, TheLowestScoreOfSeveralTokensCounts) {
   DemandRig rig;
-  rig.Add(kSession, {{1, .7f}, {2, .3f}}, kLoseAnything, Phase::kPrefill);
-  rig.Add(kSession, {{2, .7f}, {3, .3f}}, kLoseAnything, Phase::kPrefill);
+  rig.Add(kSession, {{1, .7f}, {2, .3f}}, Fidelity::Fast(), Phase::kPrefill);
+  rig.Add(kSession, {{2, .7f}, {3, .3f}}, Fidelity::Fast(), Phase::kPrefill);
   EXPECT_THAT(rig.Resolve(*Rule("hobbit")), ElementsAre(kExactly, kExactly, kLow));
 }
 
 TEST(HobbitRule, WeightsAreNormalised) {
   DemandRig rig;  // .35 .15 are .7 .3 of the choices
-  rig.Add(kSession, {{1, .35f}, {2, .15f}}, kLoseAnything);
+  rig.Add(kSession, {{1, .35f}, {2, .15f}}, Fidelity::Fast());
   EXPECT_THAT(rig.Resolve(*Rule("hobbit")), ElementsAre(kExactly, kLow));
 }
 
@@ -87,10 +87,10 @@ TEST(HobbitRule, RefusesThresholdsOutOfOrder) {
 
 TEST(FateRule, APromptTakesTheLeastPopularQuarterLow) {
   DemandRig rig;  // tokens: 1 three, 2 two, 3 two, 4 one
-  rig.Add(kSession, {{1, .6f}, {2, .4f}}, kLoseAnything, Phase::kPrefill);
-  rig.Add(kSession, {{1, .6f}, {2, .4f}}, kLoseAnything, Phase::kPrefill);
-  rig.Add(kSession, {{1, .6f}, {3, .4f}}, kLoseAnything, Phase::kPrefill);
-  rig.Add(kSession, {{3, .6f}, {4, .4f}}, kLoseAnything, Phase::kPrefill);
+  rig.Add(kSession, {{1, .6f}, {2, .4f}}, Fidelity::Fast(), Phase::kPrefill);
+  rig.Add(kSession, {{1, .6f}, {2, .4f}}, Fidelity::Fast(), Phase::kPrefill);
+  rig.Add(kSession, {{1, .6f}, {3, .4f}}, Fidelity::Fast(), Phase::kPrefill);
+  rig.Add(kSession, {{3, .6f}, {4, .4f}}, Fidelity::Fast(), Phase::kPrefill);
   EXPECT_THAT(rig.Resolve(*Rule("fate")), ElementsAre(kExactly, kExactly, kExactly, kLow));
   // Two of four; of those of two tokens, the one with the smaller share.
   EXPECT_THAT(rig.Resolve(*Rule("fate", "fate-prefill-low=0.5")), ElementsAre(kExactly, kLow, kExactly, kLow));
@@ -100,7 +100,7 @@ TEST(FateRule, APromptTakesTheLeastPopularQuarterLow) {
 
 TEST(FateRule, UnforeseenMissesOfAnAnswerAreLowOnlyWhereNoReadFitsIntoALayer) {
   DemandRig rig;
-  rig.Add(kSession, {{1, .5f}, {2, .25f}, {3, .25f}}, kLoseAnything);
+  rig.Add(kSession, {{1, .5f}, {2, .25f}, {3, .25f}}, Fidelity::Fast());
   rig.resident.insert({kDemandLayer, 1, 0});
   rig.loading.insert({kDemandLayer, 2, 0});  // foreseen
   const auto rule = Rule("fate");
@@ -113,9 +113,9 @@ TEST(FateRule, UnforeseenMissesOfAnAnswerAreLowOnlyWhereNoReadFitsIntoALayer) {
 }
 
 // Reads of 4 ms and 1 ms; choices of .5 .25 .21 .04, all missing: 16 ms of reads.
-DemandRig PricedRig(float may_lose) {
+DemandRig PricedRig(Fidelity fidelity) {
   DemandRig rig;
-  rig.Add(kSession, {{1, .5f}, {2, .25f}, {3, .21f}, {4, .04f}}, may_lose);
+  rig.Add(kSession, {{1, .5f}, {2, .25f}, {3, .21f}, {4, .04f}}, fidelity);
   rig.read_seconds = {.004, .001};
   return rig;
 }
@@ -123,51 +123,51 @@ DemandRig PricedRig(float may_lose) {
 TEST(PricedRule, SpendsWhereItSavesMost) {
   const auto rule = Rule("priced");
   // By ms saved for the share: skipping 4 saves 4 for .04, lowering 3 saves 3 for .21, then 2 and 1.
-  EXPECT_THAT(PricedRig(.03f).Resolve(*rule), Each(kExactly));
-  EXPECT_THAT(PricedRig(.05f).Resolve(*rule), ElementsAre(kExactly, kExactly, kExactly, kSkipped));
-  EXPECT_THAT(PricedRig(.26f).Resolve(*rule), ElementsAre(kExactly, kExactly, kLow, kSkipped));
-  EXPECT_THAT(PricedRig(.51f).Resolve(*rule), ElementsAre(kExactly, kLow, kLow, kSkipped));
-  EXPECT_THAT(PricedRig(1).Resolve(*rule), ElementsAre(kLow, kLow, kLow, kSkipped));
+  EXPECT_THAT(PricedRig(Fidelity::Bounded(.03f)).Resolve(*rule), Each(kExactly));
+  EXPECT_THAT(PricedRig(Fidelity::Bounded(.05f)).Resolve(*rule), ElementsAre(kExactly, kExactly, kExactly, kSkipped));
+  EXPECT_THAT(PricedRig(Fidelity::Bounded(.26f)).Resolve(*rule), ElementsAre(kExactly, kExactly, kLow, kSkipped));
+  EXPECT_THAT(PricedRig(Fidelity::Bounded(.51f)).Resolve(*rule), ElementsAre(kExactly, kLow, kLow, kSkipped));
+  EXPECT_THAT(PricedRig(Fidelity::Bounded(1)).Resolve(*rule), ElementsAre(kLow, kLow, kLow, kSkipped));
 }
 
 TEST(PricedRule, NothingIsLostForNothing) {
   const auto rule = Rule("priced");
-  DemandRig hidden = PricedRig(1);
+  DemandRig hidden = PricedRig(Fidelity::Bounded(1));
   hidden.experts_seconds = .016;  // the reads are hidden by the layer's own computation
   EXPECT_THAT(hidden.Resolve(*rule), Each(kExactly));
   hidden.experts_seconds = .0125;  // 3.5 ms are not: skipping the lightest is enough
   EXPECT_THAT(hidden.Resolve(*rule), ElementsAre(kExactly, kExactly, kExactly, kSkipped));
-  DemandRig unknown = PricedRig(1);
+  DemandRig unknown = PricedRig(Fidelity::Bounded(1));
   unknown.read_seconds = {};
   EXPECT_THAT(unknown.Resolve(*rule), Each(kExactly));
-  DemandRig exact = PricedRig(kLoseNothing);
+  DemandRig exact = PricedRig(Fidelity::Exact());
   EXPECT_THAT(exact.Resolve(*rule), Each(kExactly));
 }
 
 TEST(PricedRule, ALowCopyThatIsHereSavesTheWholeRead) {
-  DemandRig rig = PricedRig(.51f);
+  DemandRig rig = PricedRig(Fidelity::Bounded(.51f));
   rig.resident.insert({kDemandLayer, 1, 1});
   // 4 ms for .5, against 3 ms for .25 and .21: by share 8, 12, 14.3; the light one is skipped for 100.
   EXPECT_THAT(rig.Resolve(*Rule("priced")), ElementsAre(kExactly, kLow, kLow, kSkipped));
-  DemandRig alone = PricedRig(.55f);
+  DemandRig alone = PricedRig(Fidelity::Bounded(.55f));
   alone.resident = {{kDemandLayer, 1, 1}, {kDemandLayer, 2, 0}, {kDemandLayer, 3, 0}};
   EXPECT_THAT(alone.Resolve(*Rule("priced")), ElementsAre(kLow, kExactly, kExactly, kSkipped));
 }
 
 TEST(PricedRule, EveryTokenOfAnExpertPays) {
-  DemandRig rig = PricedRig(1);
-  rig.Add(SequenceId(2), {{3, .9f}, {5, .1f}}, .2f);
+  DemandRig rig = PricedRig(Fidelity::Bounded(1));
+  rig.Add(SequenceId(2), {{3, .9f}, {5, .1f}}, Fidelity::Bounded(.2f));
   EXPECT_THAT(rig.Resolve(*Rule("priced")), ElementsAre(kLow, kLow, kExactly, kSkipped, kLow));
 }
 
 TEST(PricedRule, AClassOfItsOwnForFast) {
-  EXPECT_THAT(PricedRig(kLoseAnything).Resolve(*Rule("priced")), ElementsAre(kExactly, kExactly, kExactly, kSkipped));
-  EXPECT_THAT(PricedRig(kLoseAnything).Resolve(*Rule("priced", "priced-fast-mass=0.3")),
+  EXPECT_THAT(PricedRig(Fidelity::Fast()).Resolve(*Rule("priced")), ElementsAre(kExactly, kExactly, kExactly, kSkipped));
+  EXPECT_THAT(PricedRig(Fidelity::Fast()).Resolve(*Rule("priced", "priced-fast-mass=0.3")),
               ElementsAre(kExactly, kExactly, kLow, kSkipped));
 }
 
 TEST(PricedRule, WithoutALowerPrecisionItMayOnlySkip) {
-  DemandRig rig = PricedRig(.3f);
+  DemandRig rig = PricedRig(Fidelity::Bounded(.3f));
   rig.read_seconds = {.004};
   EXPECT_THAT(rig.Resolve(*Rule("priced", "", 1)), ElementsAre(kExactly, kExactly, kSkipped, kSkipped));
 }
@@ -198,7 +198,7 @@ TEST_F(WidthsFile, EveryExpertAtItsOwn) {
   EXPECT_EQ(rule->PrefetchPrecision({kLayers[1], 5}, 0), 0);
   const auto first = RuleOf(Widths("0000000000000abc", "[1,1,1,1,1,1,1,1]"));
   DemandRig rig;
-  rig.Add(kSession, {{5, .75f}, {2, .25f}}, kLoseAnything);
+  rig.Add(kSession, {{5, .75f}, {2, .25f}}, Fidelity::Fast());
   EXPECT_THAT(rig.Resolve(*first), Each(kExactly));
 }
 

@@ -83,9 +83,9 @@ TEST_F(PresetTest, EveryRowServesSequencesOfEveryClass) {
       }
       for (const uint64_t sequence : {1, 2, 3}) provider->OnGateInput(SequenceId(sequence), layer, hidden);
       const Phase phase = step < 6 ? Phase::kPrefill : Phase::kDecode;
-      Routing routing(layer, {step % 8, (step + 3) % 8, (step + 5) % 8, (step + 6) % 8}, phase, kLoseNothing);
-      routing.Add(SequenceId(2), {(step + 1) % 8, (step + 2) % 8, (step + 4) % 8, (step + 7) % 8}, phase, setup->may_lose);
-      routing.Add(SequenceId(3), {(step + 1) % 8, (step + 2) % 8, (step + 5) % 8, step % 8}, phase, .25f);
+      Routing routing(layer, {step % 8, (step + 3) % 8, (step + 5) % 8, (step + 6) % 8}, phase, Fidelity::Exact());
+      routing.Add(SequenceId(2), {(step + 1) % 8, (step + 2) % 8, (step + 4) % 8, (step + 7) % 8}, phase, setup->fidelity);
+      routing.Add(SequenceId(3), {(step + 1) % 8, (step + 2) % 8, (step + 5) % 8, step % 8}, phase, Fidelity::Bounded(.25f));
       const LayerRouting wanted = routing.Get();
       provider->Begin(wanted);
       std::map<int32_t, Precision> used;
@@ -101,7 +101,7 @@ TEST_F(PresetTest, EveryRowServesSequencesOfEveryClass) {
     EXPECT_EQ(provider->sequence_counters(kSession).gate_mass_lost, 0);
     const SequenceCounters bounded = provider->sequence_counters(SequenceId(3));
     EXPECT_LE(bounded.gate_mass_lost, .25 * static_cast<double>(bounded.routed_tokens));
-    if (setup->may_lose == kLoseNothing) {
+    if (setup->fidelity.exact()) {
       EXPECT_EQ(provider->sequence_counters(SequenceId(2)).gate_mass_lost, 0);
     }
   }
@@ -138,9 +138,9 @@ TEST_F(PresetTest, PartsAskedForByNameReplaceThePresets) {
   EXPECT_EQ(setup.policy->name, "lru");
   EXPECT_EQ(setup.predictor->name, "none");
   EXPECT_EQ(setup.rule->name, "exact");
-  EXPECT_EQ(setup.may_lose, kLoseNothing);
-  EXPECT_EQ(ChoosePreset({.rule = "hobbit"}, store_)->may_lose, kLoseAnything);
-  EXPECT_EQ(ChoosePreset({}, store_)->may_lose, kLoseNothing);
+  EXPECT_EQ(setup.fidelity, Fidelity::Exact());
+  EXPECT_EQ(ChoosePreset({.rule = "hobbit"}, store_)->fidelity, Fidelity::Fast());
+  EXPECT_EQ(ChoosePreset({}, store_)->fidelity, Fidelity::Exact());
   EXPECT_FALSE(ChoosePreset({.policy = "mru"}, store_).ok() &&
                MakePresetParts(*ChoosePreset({.policy = "mru"}, store_), StoreParts()).ok());
 }

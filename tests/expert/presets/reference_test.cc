@@ -61,7 +61,7 @@ TEST(Reference, NamesEveryPartWithItsSource) {
 }
 
 std::string_view ClassOf(std::string_view rule) {
-  return FidelityClassName(std::ranges::find(FidelityRules(), rule, &FidelityRow::name)->may_lose);
+  return std::ranges::find(FidelityRules(), rule, &FidelityRow::name)->fidelity.class_name();
 }
 
 TEST(Reference, SaysTheClassOfEveryRule) {
@@ -84,7 +84,7 @@ TEST(Reference, SaysWhatEveryPresetIs) {
                             std::string(row.policy),
                             std::string(row.predictor),
                             StrCat(row.rule, row.mask == "none" ? "" : ", masked"),
-                            std::string(FidelityClassName(std::max(rule->may_lose, mask->may_lose))),
+                            std::string(std::max(rule->fidelity, mask->fidelity).class_name()),
                             row.cache == CacheKind::kOneToken ? "one token"
                             : row.cache == CacheKind::kAll    ? "all experts"
                                                               : "budget",

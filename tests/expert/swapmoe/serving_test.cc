@@ -33,12 +33,12 @@ class SwapMoeServingTest : public testing::Test {
   }
 
   // One token through all layers; its router favours `favourite` and its neighbours. False when an expert had to be waited for.
-  bool Step(Phase phase, int favourite, float may_lose = kLoseAnything) {
+  bool Step(Phase phase, int favourite, Fidelity fidelity = Fidelity::Fast()) {
     bool at_once = true;
     for (const LayerId layer : kLayers) {
       std::vector<float> logits(kExperts);
       for (int e = 0; e < kExperts; ++e) logits[e] = -std::fabs(static_cast<float>(e - favourite)) + noise_(random_);
-      TokenRouting token{.sequence = kSession, .phase = phase, .may_lose = may_lose};
+      TokenRouting token{.sequence = kSession, .phase = phase, .fidelity = fidelity};
       provider_->MaskRouter(layer, hidden_, logits, token);
       const std::vector<ExpertChoice> choices = TopK(logits);
       token.choices = choices;
@@ -137,7 +137,7 @@ TEST_F(SwapMoeServingTest, ExactTokensAreNotMaskedAndTheSetComesBack) {
   Start();
   for (int i = 0; i < 4; ++i) Step(Phase::kPrefill, 0);
   const SequenceCounters before = provider_->sequence_counters(kSession);
-  for (int i = 0; i < 20; ++i) Step(Phase::kDecode, 5, kLoseNothing);
+  for (int i = 0; i < 20; ++i) Step(Phase::kDecode, 5, Fidelity::Exact());
   EXPECT_EQ(provider_->sequence_counters(kSession).gate_mass_lost, before.gate_mass_lost);
   EXPECT_EQ(provider_->sequence_counters(kSession).masked, before.masked);
   const auto filled = [this] { return std::ranges::all_of(Held(), [](uint32_t held) { return held >= kSlots; }); };
@@ -149,7 +149,7 @@ TEST_F(SwapMoeServingTest, ABoundIsKeptByWaiting) {
   Start();
   for (int i = 0; i < 4; ++i) Step(Phase::kPrefill, 0);
   const double before = provider_->sequence_counters(kSession).gate_mass_lost;
-  for (int i = 0; i < 50; ++i) Step(Phase::kDecode, 5, .25f);
+  for (int i = 0; i < 50; ++i) Step(Phase::kDecode, 5, Fidelity::Bounded(.25f));
   const double lost = provider_->sequence_counters(kSession).gate_mass_lost - before;
   EXPECT_GT(lost, 0);
   EXPECT_LE(lost, .25 * 50 * 3);
