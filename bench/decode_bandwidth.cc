@@ -37,11 +37,10 @@ double BytesPerToken(const StoreReader& store, const ModelSpec& spec) {
   for (const TensorInfo& tensor : store.description().trunk) {
     if (tensor.name != "embed" || spec.tied_embeddings) bytes += static_cast<double>(tensor.bytes);
   }
-  const double experts = static_cast<double>(store.description().moe_layers.size()) * spec.top_k;
-  double expert_bytes = 0;
-  for (const ExpertSegment& segment : store.description().precisions[0].segments)
-    expert_bytes += static_cast<double>(segment.bytes);
-  return bytes + experts * expert_bytes;
+  for (const ExpertLayout& layer : store.description().precisions[kReferencePrecision].layers) {
+    for (const ExpertSegment& segment : layer.segments) bytes += static_cast<double>(segment.bytes) * spec.top_k;
+  }
+  return bytes;
 }
 
 // One greedy sequence; starts over when the context is full.

@@ -40,6 +40,8 @@ absl::Status RunInfo(const InfoFlags& flags, CommandContext& context) {
   }
   std::string formats;
   for (const std::string& format : model.expert_formats()) formats += (formats.empty() ? "" : ",") + format;
+  const uint64_t experts = static_cast<uint64_t>(model.moe_layers()) * static_cast<uint64_t>(model.experts());
+  const char* most = model.all_expert_bytes() == experts * model.expert_bytes() ? "" : "up to ";
   std::printf("moed %s (%s), up %.0f s%s\n", server.version().c_str(), server.build().c_str(), server.uptime_seconds(),
               server.draining() ? ", draining" : "");
   std::printf("  compute %s on %d threads, reads by %s\n", server.compute_backend().c_str(), server.threads(),
@@ -55,8 +57,8 @@ absl::Status RunInfo(const InfoFlags& flags, CommandContext& context) {
   std::printf("  %d layers (%d with experts), hidden %d, %d heads (%d kv) of %d, vocabulary %d, context %d of %d\n",
               model.layers(), model.moe_layers(), model.hidden(), model.heads(), model.kv_heads(), model.head_dim(),
               model.vocabulary(), model.max_context(), model.model_context());
-  std::printf("  %d experts, %d a token, %s each as %s; %s of experts, %s of trunk (%s)\n", model.experts(), model.top_k(),
-              FormatBytes(model.expert_bytes()).c_str(), formats.c_str(), FormatBytes(model.all_expert_bytes()).c_str(),
+  std::printf("  %d experts, %d a token, %s%s each as %s; %s of experts, %s of trunk (%s)\n", model.experts(), model.top_k(),
+              most, FormatBytes(model.expert_bytes()).c_str(), formats.c_str(), FormatBytes(model.all_expert_bytes()).c_str(),
               FormatBytes(model.trunk_bytes()).c_str(), model.trunk_format().c_str());
   return absl::OkStatus();
 }

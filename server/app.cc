@@ -64,9 +64,9 @@ moe::v1::ModelInfo DescribeModel(const StoreReader& store, const ModelSpec& spec
   info.set_shared_ffn(spec.shared_ffn);
   info.set_max_context(max_context);
   info.set_model_context(spec.max_positions);
-  for (const ExpertLayout& layout : description.precisions) info.add_expert_formats(std::string(FormatOf(layout.format).name));
+  for (const ExpertPrecision& precision : description.precisions) info.add_expert_formats(PrecisionName(precision));
   if (auto embed = store.FindTensor("embed"); embed.ok()) info.set_trunk_format(std::string(FormatOf((*embed)->format).name));
-  info.set_expert_bytes(store.expert_bytes(kReferencePrecision));
+  info.set_expert_bytes(store.largest_expert_bytes(kReferencePrecision));
   info.set_all_expert_bytes(store.all_expert_bytes());
   info.set_trunk_bytes(description.trunk_bytes);
   for (TokenId token : spec.eos) info.add_eos_token_ids(token.value());

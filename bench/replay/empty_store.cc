@@ -19,7 +19,8 @@ StoreDescription EmptyDescription(const RoutingShape& shape) {
   description.model_spec = "{}";
   description.moe_layers = shape.layers;
   description.experts_per_layer = shape.experts;
-  description.precisions = {LayOutExpert(FormatId::kF32, {MatrixShape{1, 1}, MatrixShape{1, 1}, MatrixShape{1, 1}})};
+  description.precisions = {
+      LayOutExperts(FormatId::kF32, {MatrixShape{1, 1}, MatrixShape{1, 1}, MatrixShape{1, 1}}, shape.layers.size())};
   description.trunk = {{.name = "none", .format = FormatId::kF32, .vector = true, .rows = 1, .cols = 1}};
   LayOutTrunk(description);
   description.tokenizer = "none";
@@ -32,7 +33,7 @@ absl::Status Write(const std::string& path, const StoreDescription& description)
   MOED_RETURN_IF_ERROR(writer->AppendTensor(0, std::vector<std::byte>(description.trunk[0].bytes)));
   for (const LayerId layer : description.moe_layers) {
     for (int expert = 0; expert < description.experts_per_layer; ++expert) {
-      for (const ExpertSegment& segment : description.precisions[0].segments) {
+      for (const ExpertSegment& segment : description.precisions[0].layers[0].segments) {
         MOED_RETURN_IF_ERROR(writer->AppendExpert({layer, expert}, segment.part, std::vector<std::byte>(segment.bytes)));
       }
     }

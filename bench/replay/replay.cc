@@ -91,7 +91,7 @@ ReplayResult Difference(const ReplayResult& after, const ReplayResult& before) {
 }  // namespace
 
 absl::StatusOr<ReplayResult> Replay(const ReplaySetup& setup, std::unique_ptr<EvictionPolicy> own_policy) {
-  const uint64_t record_bytes = setup.store->expert_bytes(kReferencePrecision);
+  const uint64_t record_bytes = setup.store->largest_expert_bytes(kReferencePrecision);
   SimulatedDisk disk(static_cast<double>(record_bytes) / setup.times.read_seconds);
   MOED_ASSIGN_OR_RETURN(
       const PresetSetup preset,

@@ -48,9 +48,7 @@ struct SystemsBench {
   std::string version;
   std::map<int, uint64_t> budgets;  // --memory-budget by share
 
-  uint64_t reference_expert_bytes() const {
-    return static_cast<uint64_t>(model.moe_layers()) * static_cast<uint64_t>(model.experts()) * model.expert_bytes();
-  }
+  uint64_t reference_expert_bytes() const { return model.all_expert_bytes(); }
   // Where a contender's --learned-state is that every turn begins with a copy of.
   std::string LearnedPath(const Contender& contender, int share) const;
   // The daemon of a contender in a cell. NOT_FOUND: the program, or what the contender has learned.

@@ -13,14 +13,14 @@ std::string PackCommand(const StoreReader& store, std::string_view formats) {
 
 std::string FormatsOf(const StoreReader& store) {
   std::string formats;
-  for (const ExpertLayout& layout : store.description().precisions) {
-    formats += StrCat(formats.empty() ? "" : ",", FormatOf(layout.format).name);
+  for (const ExpertPrecision& precision : store.description().precisions) {
+    formats += StrCat(formats.empty() ? "" : ",", OneFormat(precision) ? PrecisionName(precision) : "keep");
   }
   return formats;
 }
 
 std::string FormatsWithOneMore(const StoreReader& store) {
-  const auto is_q2 = [](const ExpertLayout& layout) { return layout.format == FormatId::kQ2; };
+  const auto is_q2 = [](const ExpertPrecision& precision) { return PrecisionName(precision) == FormatOf(FormatId::kQ2).name; };
   return std::ranges::any_of(store.description().precisions, is_q2) ? "q8,q2" : StrCat(FormatsOf(store), ",q2");
 }
 

@@ -28,7 +28,7 @@ struct ExpertModelShape {
   int experts_per_layer = 0;
   int top_k = 0;
   int precisions = 1;
-  std::span<const uint64_t> record_bytes;  // by precision; empty where nothing is cached
+  std::span<const uint64_t> record_bytes;  // by precision, of the largest layer; empty where nothing is cached
   uint64_t capacity_bytes = 0;             // of the cache; 0 likewise
   size_t table_bytes =
       kDefaultTableBytes;  // most bytes of a table of what was learned about tokens; one set of its rows is always there

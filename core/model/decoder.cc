@@ -7,7 +7,7 @@
 
 namespace moed {
 
-Decoder::Decoder(const ModelSpec& spec, const ModelOptions& options, Weights weights, std::vector<FormatId> expert_formats,
+Decoder::Decoder(const ModelSpec& spec, const ModelOptions& options, Weights weights, ExpertFormats expert_formats,
                  InputForms expert_inputs, Buffer scratch, ComputeBackend& backend, KvPool& kv, Trace* trace)
     : spec_(spec),
       weights_(std::move(weights)),

@@ -11,7 +11,7 @@ namespace moed {
 
 class Decoder final : public Model {
  public:
-  Decoder(const ModelSpec& spec, const ModelOptions& options, Weights weights, std::vector<FormatId> expert_formats,
+  Decoder(const ModelSpec& spec, const ModelOptions& options, Weights weights, ExpertFormats expert_formats,
           InputForms expert_inputs, Buffer scratch, ComputeBackend& backend, KvPool& kv, Trace* trace);
 
   const ModelSpec& spec() const override { return spec_; }

@@ -62,7 +62,7 @@ void ExpertBlock::ComputeRows(LayerId layer, const Activations& input) {
   {
     const TraceSpan span(step_.trace, "expert", kComputeTrack, layer, members_[0].ready.expert);
     GatherInputs(input);
-    inner = GateAndUp();
+    inner = GateAndUp(layer);
   }
   Down(layer, inner);
 }
@@ -119,7 +119,7 @@ void ExpertBlock::GatherInputs(const Activations& input) {
   }
 }
 
-Activations ExpertBlock::GateAndUp() {
+Activations ExpertBlock::GateAndUp(LayerId layer) {
   Scratch& scratch = step_.scratch;
   const int hidden = step_.spec.hidden;
   const int ffn = step_.spec.expert_ffn;
@@ -127,13 +127,13 @@ Activations ExpertBlock::GateAndUp() {
   size_t used = 0;
   InputForms forms;  // of down's input
   for (const Member& member : members()) {
-    const FormatId format = step_.expert_formats[member.ready.precision];
-    forms = forms | InputForms::Of({format});
+    const auto format = [&](ExpertPart part) { return step_.expert_formats.Of(layer, member.ready.precision, part); };
+    forms = forms | InputForms::Of({format(ExpertPart::kDown)});
     const size_t row = static_cast<size_t>(member.first_row) * ffn;
     const std::byte* gate = Weights(member.part(ExpertPart::kGate));
     const std::byte* up = Weights(member.part(ExpertPart::kUp));
-    jobs[used++] = {{format, ffn, hidden, gate}, &member.input, &scratch.gate[row], ffn};
-    jobs[used++] = {{format, ffn, hidden, up}, &member.input, &scratch.up[row], ffn};
+    jobs[used++] = {{format(ExpertPart::kGate), ffn, hidden, gate}, &member.input, &scratch.gate[row], ffn};
+    jobs[used++] = {{format(ExpertPart::kUp), ffn, hidden, up}, &member.input, &scratch.up[row], ffn};
   }
   step_.backend.MatMul(std::span(jobs).first(used));
   step_.backend.SwiGlu(scratch.gate.data(), scratch.up.data(), static_cast<int64_t>(rows_) * ffn, scratch.gate.data());
@@ -154,12 +154,12 @@ void ExpertBlock::Down(LayerId layer, const Activations& inner) {
       member.slots = {};
     }
     const TraceSpan span(step_.trace, "expert", kComputeTrack, layer, some[0].ready.expert);
-    DownOf(some, inner);
+    DownOf(layer, some, inner);
     rest = std::span<Member>(waiting, rest.end());
   }
 }
 
-void ExpertBlock::DownOf(std::span<Member> some, const Activations& inner) {
+void ExpertBlock::DownOf(LayerId layer, std::span<Member> some, const Activations& inner) {
   Scratch& scratch = step_.scratch;
   const int hidden = step_.spec.hidden;
   std::array<Activations, kGroupRows> inputs;
@@ -167,7 +167,7 @@ void ExpertBlock::DownOf(std::span<Member> some, const Activations& inner) {
   size_t used = 0;
   for (const Member& member : some) {
     if (member.rows() == 0) continue;  // failed
-    const FormatId format = step_.expert_formats[member.ready.precision];
+    const FormatId format = step_.expert_formats.Of(layer, member.ready.precision, ExpertPart::kDown);
     const std::byte* down = Weights(member.part(ExpertPart::kDown));
     const size_t place = member.slots.data() - scratch.expert_slots.data();
     for (size_t i = 0; i < member.slots.size(); ++i) scratch.slot_places[member.slots[i]] = static_cast<int32_t>(place + i);

@@ -47,10 +47,10 @@ class ExpertBlock {
   // What the backend is given: what it runs from here on runs when they are there.
   const std::byte* Weights(const PartBytes& part);
   void GatherInputs(const Activations& input);
-  Activations GateAndUp();
+  Activations GateAndUp(LayerId layer);
   // Those whose matrix has arrived first, together.
   void Down(LayerId layer, const Activations& inner);
-  void DownOf(std::span<Member> some, const Activations& inner);
+  void DownOf(LayerId layer, std::span<Member> some, const Activations& inner);
 
   std::span<const int32_t> SlotsOf(int32_t expert) const;
   void Fail(std::span<const int32_t> slots, const absl::Status& status);

@@ -35,7 +35,11 @@ uint64_t Model::ScratchBytes(const ModelSpec& spec, const ModelOptions& options,
 
 InputForms Model::ExpertInputs(const StoreDescription& store) {
   InputForms forms;
-  for (const ExpertLayout& layout : store.precisions) forms = forms | InputForms::Of({layout.format});
+  for (const ExpertPrecision& precision : store.precisions) {
+    for (const ExpertLayout& layout : precision.layers) {
+      for (const ExpertSegment& segment : layout.segments) forms = forms | InputForms::Of({segment.format});
+    }
+  }
   for (const TensorInfo& tensor : store.trunk) {
     if (absl::StrContains(tensor.name, ".shared.")) forms = forms | InputForms::Of({tensor.format});
   }
@@ -57,9 +61,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Load(const StoreReader& store, con
   }
   MOED_ASSIGN_OR_RETURN(Weights weights, LoadWeights(store, spec, reads));
   MOED_ASSIGN_OR_RETURN(Buffer scratch, Buffer::Allocate(moed::ScratchBytes(spec, options, backend.threads())));
-  std::vector<FormatId> expert_formats;
-  for (const ExpertLayout& layout : store.description().precisions) expert_formats.push_back(layout.format);
-  return std::make_unique<Decoder>(spec, options, std::move(weights), std::move(expert_formats), expert_inputs,
+  return std::make_unique<Decoder>(spec, options, std::move(weights), ExpertFormats(store.description()), expert_inputs,
                                    std::move(scratch), backend, kv, trace);
 }
 

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <algorithm>
-#include <vector>
 
 #include "core/base/trace.h"
 #include "core/kernels/backend.h"
 #include "core/model/batch.h"
+#include "core/model/expert_formats.h"
 #include "core/model/kv_pool.h"
 #include "core/model/scratch.h"
 #include "core/model/spec.h"
@@ -23,9 +23,9 @@ struct Step {
   const ModelSpec& spec;
   ComputeBackend& backend;
   KvPool& kv;
-  Trace* trace;                          // may be null
-  std::vector<FormatId> expert_formats;  // [precision]
-  InputForms expert_inputs;              // that experts and shared experts read
+  Trace* trace;  // may be null
+  ExpertFormats expert_formats;
+  InputForms expert_inputs;  // that experts and shared experts read
   Scratch scratch;
   Batch batch;
 

@@ -121,27 +121,33 @@ absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& s
   return weights;
 }
 
+namespace {
+
+absl::Status CheckLayout(const ExpertLayout& layout, const ModelSpec& spec) {
+  for (int i = 0; i < kExpertParts; ++i) {
+    const ExpertSegment& segment = layout.segments[i];
+    const bool down = i == static_cast<int>(ExpertPart::kDown);
+    const int rows = down ? spec.hidden : spec.expert_ffn;
+    const int cols = down ? spec.expert_ffn : spec.hidden;
+    const uint64_t bytes = PackedBytes(segment.format, rows, cols);
+    if (static_cast<int>(segment.part) == i && segment.rows == rows && segment.cols == cols && segment.bytes == bytes) continue;
+    return DataLoss("part ", i, " of the ", FormatOf(segment.format).name, " experts has shape ",
+                    Shape(segment.rows, segment.cols), " and ", segment.bytes, " bytes, expected ", Shape(rows, cols), " and ",
+                    bytes, " bytes");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status CheckExperts(const StoreDescription& description, const ModelSpec& spec) {
   if (description.moe_layers != spec.MoeLayers()) return DataLoss("the store's layers with experts are not the model's");
   if (description.experts_per_layer != spec.experts) {
     return DataLoss("the store has ", description.experts_per_layer, " experts a layer, the model ", spec.experts);
   }
   if (description.precisions.empty()) return DataLoss("the store has no expert precision");
-  for (const ExpertLayout& layout : description.precisions) {
-    if (layout.segments.size() != kExpertParts)
-      return DataLoss("an expert record has ", layout.segments.size(), " parts, expected 3");
-    for (int i = 0; i < kExpertParts; ++i) {
-      const ExpertSegment& segment = layout.segments[i];
-      const bool down = i == static_cast<int>(ExpertPart::kDown);
-      const int rows = down ? spec.hidden : spec.expert_ffn;
-      const int cols = down ? spec.expert_ffn : spec.hidden;
-      if (static_cast<int>(segment.part) != i || segment.rows != rows || segment.cols != cols ||
-          segment.bytes != PackedBytes(layout.format, rows, cols)) {
-        return DataLoss("part ", i, " of the ", FormatOf(layout.format).name, " experts has shape ",
-                        Shape(segment.rows, segment.cols), " and ", segment.bytes, " bytes, expected ", Shape(rows, cols),
-                        " and ", PackedBytes(layout.format, rows, cols), " bytes");
-      }
-    }
+  for (const ExpertPrecision& precision : description.precisions) {
+    for (const ExpertLayout& layout : precision.layers) MOED_RETURN_IF_ERROR(CheckLayout(layout, spec));
   }
   return absl::OkStatus();
 }

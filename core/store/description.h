@@ -1,6 +1,7 @@
 // What a store holds, as plain data: given to the writer, returned by the reader.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -31,17 +32,22 @@ inline constexpr int kExpertParts = 3;
 
 struct ExpertSegment {
   ExpertPart part = ExpertPart::kGate;
+  FormatId format = FormatId::kF32;
   int rows = 0;
   int cols = 0;
   uint64_t offset = 0;  // from the start of the record; multiple of 4096
   uint64_t bytes = 0;   // without padding
 };
 
-// Every record of one precision has the same layout.
+// Of every record of a MoE layer at one precision.
 struct ExpertLayout {
-  FormatId format = FormatId::kF32;
-  std::vector<ExpertSegment> segments;  // gate, up, down
-  uint64_t record_bytes = 0;            // with padding; multiple of 4096
+  std::array<ExpertSegment, kExpertParts> segments;  // gate, up, down
+  uint64_t record_bytes = 0;                         // with padding; multiple of 4096
+};
+
+// Shapes are the same in every layer and at every precision; formats may differ by layer and by part, and so may sizes.
+struct ExpertPrecision {
+  std::vector<ExpertLayout> layers;  // as many as MoE layers, in their order
 };
 
 // Plain description of a store; what the writer is given and the reader returns.
@@ -49,7 +55,7 @@ struct StoreDescription {
   std::string model_spec;           // opaque here; canonical JSON written by the model module
   std::vector<LayerId> moe_layers;  // ascending
   int experts_per_layer = 0;
-  std::vector<ExpertLayout> precisions;  // index = Precision; 0 is the reference
+  std::vector<ExpertPrecision> precisions;  // index = Precision; 0 is the reference
   std::vector<TensorInfo> trunk;
   uint64_t trunk_bytes = 0;  // with padding
   std::string tokenizer;     // opaque here; compiled by the tokenizer module

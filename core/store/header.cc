@@ -29,7 +29,7 @@ constexpr size_t kReservedAt = 80;  // 40 bytes of zero
 constexpr size_t kChecksumAt = 120;
 
 constexpr size_t kSegmentBytes = 32;
-constexpr size_t kPrecisionBytes = 16 + kExpertParts * kSegmentBytes;
+constexpr size_t kLayoutBytes = 16 + kExpertParts * kSegmentBytes;
 constexpr size_t kTensorFixedBytes = 40;  // beside its name
 
 template <class T>
@@ -89,15 +89,17 @@ class Cursor {
   size_t position_ = 0;
 };
 
-void PutPrecision(std::string& out, const ExpertLayout& layout) {
-  Put<uint32_t>(out, static_cast<uint32_t>(layout.format));
+// The format of all segments stands before them in version 1, that of each in itself in version 2.
+void PutLayout(std::string& out, uint32_t version, const ExpertLayout& layout) {
+  const bool one = version == kOneFormatVersion;
+  Put<uint32_t>(out, one ? static_cast<uint32_t>(layout.segments[0].format) : 0);
   Put<uint32_t>(out, static_cast<uint32_t>(layout.segments.size()));
   Put<uint64_t>(out, layout.record_bytes);
   for (const ExpertSegment& segment : layout.segments) {
     Put<uint32_t>(out, static_cast<uint32_t>(segment.part));
     Put<uint32_t>(out, static_cast<uint32_t>(segment.rows));
     Put<uint32_t>(out, static_cast<uint32_t>(segment.cols));
-    Put<uint32_t>(out, 0);
+    Put<uint32_t>(out, one ? 0 : static_cast<uint32_t>(segment.format));
     Put<uint64_t>(out, segment.offset);
     Put<uint64_t>(out, segment.bytes);
   }
@@ -116,6 +118,8 @@ void PutTensor(std::string& out, const TensorInfo& tensor, uint64_t checksum) {
   out += tensor.name;
 }
 
+size_t LayoutsWritten(uint32_t version, size_t moe_layers) { return version == kOneFormatVersion ? 1 : moe_layers; }
+
 std::string EncodeDescription(const StoreDescription& description, const FileLayout& layout,
                               const std::vector<uint64_t>& checksums) {
   std::string out;
@@ -126,7 +130,11 @@ std::string EncodeDescription(const StoreDescription& description, const FileLay
   Put<uint32_t>(out, static_cast<uint32_t>(description.moe_layers.size()));
   for (const LayerId layer : description.moe_layers) Put<int32_t>(out, layer.value());
   Put<uint32_t>(out, static_cast<uint32_t>(description.precisions.size()));
-  for (const ExpertLayout& precision : description.precisions) PutPrecision(out, precision);
+  const uint32_t version = StoreVersion(description);
+  for (const ExpertPrecision& precision : description.precisions) {
+    const size_t written = LayoutsWritten(version, precision.layers.size());
+    for (size_t i = 0; i < written; ++i) PutLayout(out, version, precision.layers[i]);
+  }
   Put<uint32_t>(out, static_cast<uint32_t>(description.trunk.size()));
   for (size_t i = 0; i < description.trunk.size(); ++i) PutTensor(out, description.trunk[i], checksums[layout.TensorPiece(i)]);
   for (size_t i = layout.TokenizerPiece() + 1; i < layout.piece_count(); ++i) Put<uint64_t>(out, checksums[i]);
@@ -138,24 +146,33 @@ std::string EncodeDescription(const StoreDescription& description, const FileLay
 // pass.
 int AsInt(uint32_t value) { return value <= INT32_MAX ? static_cast<int>(value) : -1; }
 
-absl::Status TakePrecision(Cursor& in, ExpertLayout& layout) {
-  uint32_t format, segments, rows, cols, part;
-  MOED_RETURN_IF_ERROR(in.Take("expert format", format));
-  if (format > UINT8_MAX) return InvalidArgument("expert format is ", format, ", expected a number below 256");
-  layout.format = static_cast<FormatId>(format);
+absl::Status TakeFormat(Cursor& in, FormatId& format) {
+  uint32_t number;
+  MOED_RETURN_IF_ERROR(in.Take("expert format", number));
+  if (number > UINT8_MAX) return InvalidArgument("expert format is ", number, ", expected a number below 256");
+  format = static_cast<FormatId>(number);
+  return absl::OkStatus();
+}
+
+absl::Status TakeLayout(Cursor& in, uint32_t version, ExpertLayout& layout) {
+  const bool one = version == kOneFormatVersion;
+  FormatId format = FormatId::kF32;
+  uint32_t segments, rows, cols, part;
+  MOED_RETURN_IF_ERROR(one ? TakeFormat(in, format) : in.TakeZero<uint32_t>("expert layout"));
   MOED_RETURN_IF_ERROR(in.TakeCount("segments of an expert", kSegmentBytes, segments));
   if (segments != kExpertParts) return InvalidArgument("an expert has ", segments, " segments, expected ", kExpertParts);
   MOED_RETURN_IF_ERROR(in.Take("record bytes", layout.record_bytes));
   for (uint32_t i = 0; i < segments; ++i) {
-    ExpertSegment& segment = layout.segments.emplace_back();
+    ExpertSegment& segment = layout.segments[i];
     MOED_RETURN_IF_ERROR(in.Take("segment part", part));
     if (part != i) return InvalidArgument("segment ", i, " is part ", part, ", expected ", i);
     segment.part = static_cast<ExpertPart>(part);
+    segment.format = format;
     MOED_RETURN_IF_ERROR(in.Take("segment rows", rows));
     MOED_RETURN_IF_ERROR(in.Take("segment columns", cols));
     segment.rows = AsInt(rows);
     segment.cols = AsInt(cols);
-    MOED_RETURN_IF_ERROR(in.TakeZero<uint32_t>("segment"));
+    MOED_RETURN_IF_ERROR(one ? in.TakeZero<uint32_t>("segment") : TakeFormat(in, segment.format));
     MOED_RETURN_IF_ERROR(in.Take("segment offset", segment.offset));
     MOED_RETURN_IF_ERROR(in.Take("segment bytes", segment.bytes));
   }
@@ -184,8 +201,22 @@ absl::Status TakeTensor(Cursor& in, TensorInfo& tensor, uint64_t& checksum) {
   return absl::OkStatus();
 }
 
+// Layouts as they are written: by MoE layer, or one for all.
+absl::Status TakePrecisions(Cursor& in, uint32_t version, StoreDescription& description) {
+  MOED_RETURN_IF_ERROR(CheckLayers(description));
+  const size_t written = LayoutsWritten(version, description.moe_layers.size());
+  uint32_t count;
+  MOED_RETURN_IF_ERROR(in.TakeCount("expert precisions", kLayoutBytes * written, count));
+  for (uint32_t i = 0; i < count; ++i) {
+    ExpertPrecision& precision = description.precisions.emplace_back();
+    precision.layers.resize(written);
+    for (ExpertLayout& layout : precision.layers) MOED_RETURN_IF_ERROR(TakeLayout(in, version, layout));
+  }
+  return absl::OkStatus();
+}
+
 // Fills everything but the layout; the checksums are those of trunk (then 0 for the tokenizer) and experts.
-absl::Status DecodeDescription(std::string_view bytes, StoreHeader& header) {
+absl::Status DecodeDescription(std::string_view bytes, uint32_t version, StoreHeader& header) {
   Cursor in(bytes);
   StoreDescription& description = header.description;
   uint32_t count;
@@ -199,8 +230,7 @@ absl::Status DecodeDescription(std::string_view bytes, StoreHeader& header) {
     MOED_RETURN_IF_ERROR(in.Take("MoE layer", layer));
     description.moe_layers.push_back(LayerId(layer));
   }
-  MOED_RETURN_IF_ERROR(in.TakeCount("expert precisions", kPrecisionBytes, count));
-  for (uint32_t i = 0; i < count; ++i) MOED_RETURN_IF_ERROR(TakePrecision(in, description.precisions.emplace_back()));
+  MOED_RETURN_IF_ERROR(TakePrecisions(in, version, description));
   MOED_RETURN_IF_ERROR(in.TakeCount("trunk tensors", kTensorFixedBytes, count));
   for (uint32_t i = 0; i < count; ++i) {
     MOED_RETURN_IF_ERROR(TakeTensor(in, description.trunk.emplace_back(), header.checksums.emplace_back()));
@@ -215,6 +245,13 @@ absl::Status DecodeDescription(std::string_view bytes, StoreHeader& header) {
                            in.left(), " bytes left in the description");
   }
   while (in.left() > 0) MOED_RETURN_IF_ERROR(in.Take("segment checksum", header.checksums.emplace_back()));
+  // Only now, with a checksum for every record, is it known that there are so many layers.
+  for (ExpertPrecision& precision : description.precisions) {
+    if (version == kOneFormatVersion) precision.layers.assign(description.moe_layers.size(), ExpertLayout(precision.layers[0]));
+  }
+  if (const uint32_t expected_version = StoreVersion(description); version != expected_version) {
+    return InvalidArgument("every precision has one format, which is version ", expected_version, ", not ", version);
+  }
   return absl::OkStatus();
 }
 
@@ -245,9 +282,9 @@ absl::Status CheckFixedPart(const RandomAccessFile& file, std::string_view fixed
     return InvalidArgument(file.path(), " is not a store: expected \"", kStoreMagic, "\" at its start, found \"", shown, "\"");
   }
   const uint32_t version = GetAt<uint32_t>(fixed, kVersionAt);
-  if (version != kStoreVersion) {
-    return FailedPrecondition(file.path(), " is a store of version ", version, ", expected version ", kStoreVersion,
-                              "; pack the checkpoint again");
+  if (version != kOneFormatVersion && version != kFormatByLayerVersion) {
+    return FailedPrecondition(file.path(), " is a store of version ", version, ", expected version ", kOneFormatVersion, " or ",
+                              kFormatByLayerVersion, "; pack the checkpoint again");
   }
   const uint64_t file_bytes = GetAt<uint64_t>(fixed, kFileBytesAt);
   if (file_bytes != file.size()) {
@@ -297,7 +334,7 @@ absl::StatusOr<StoreHeader> DecodeHeader(std::string_view region, uint64_t descr
   }
   StoreHeader header;
   const std::string_view description = region.substr(kHeaderBytes, description_bytes);
-  MOED_RETURN_IF_ERROR(DecodeDescription(description, header));
+  MOED_RETURN_IF_ERROR(DecodeDescription(description, GetAt<uint32_t>(region, kVersionAt), header));
   header.description.trunk_bytes = GetAt<uint64_t>(region, kTrunkBytesAt);
   MOED_ASSIGN_OR_RETURN(header.layout, FileLayout::Plan(header.description, GetAt<uint64_t>(region, kTokenizerBytesAt)));
   header.checksums[header.layout.TokenizerPiece()] = GetAt<uint64_t>(region, kTokenizerChecksumAt);
@@ -308,9 +345,14 @@ absl::StatusOr<StoreHeader> DecodeHeader(std::string_view region, uint64_t descr
 
 }  // namespace
 
+uint32_t StoreVersion(const StoreDescription& description) {
+  return OneFormatEach(description) ? kOneFormatVersion : kFormatByLayerVersion;
+}
+
 uint64_t DescriptionBytes(const StoreDescription& description) {
+  const size_t layouts = description.precisions.size() * LayoutsWritten(StoreVersion(description), description.moe_layers.size());
   uint64_t bytes = sizeof(uint32_t) * 5 + description.model_spec.size() + sizeof(int32_t) * description.moe_layers.size() +
-                   kPrecisionBytes * description.precisions.size();
+                   kLayoutBytes * layouts;
   for (const TensorInfo& tensor : description.trunk) bytes += kTensorFixedBytes + tensor.name.size();
   return bytes + sizeof(uint64_t) * kExpertParts * description.precisions.size() * description.moe_layers.size() *
                      static_cast<uint64_t>(description.experts_per_layer);
@@ -320,7 +362,7 @@ std::string EncodeHeader(const StoreDescription& description, const FileLayout& 
   MOED_CHECK(checksums.size() == layout.piece_count());
   std::string out(kHeaderBytes, '\0');
   std::memcpy(out.data(), kStoreMagic.data(), kStoreMagic.size());
-  PutAt<uint32_t>(out, kVersionAt, kStoreVersion);
+  PutAt<uint32_t>(out, kVersionAt, StoreVersion(description));
   PutAt<uint32_t>(out, kAlignmentAt, kStoreAlignment);
   PutAt<uint64_t>(out, kFileBytesAt, layout.file_bytes());
   PutAt<uint64_t>(out, kDescriptionBytesAt, layout.description_bytes());

@@ -13,7 +13,10 @@
 namespace moed {
 
 inline constexpr std::string_view kStoreMagic = "MOEDSTOR";
-inline constexpr uint32_t kStoreVersion = 1;
+// What a description is written as: 1 where every precision has one format, else 2.
+inline constexpr uint32_t kOneFormatVersion = 1;
+inline constexpr uint32_t kFormatByLayerVersion = 2;
+uint32_t StoreVersion(const StoreDescription& description);
 
 struct StoreHeader {
   StoreDescription description;  // tokenizer left empty: it lies behind the trunk

@@ -1,6 +1,7 @@
 #include "core/store/layout.h"
 
 #include <algorithm>
+#include <set>
 
 #include "absl/container/flat_hash_set.h"
 #include "core/base/buffer.h"
@@ -37,44 +38,42 @@ absl::Status CheckShape(std::string_view what, FormatId format, int rows, int co
                          FormatOf(format).name);
 }
 
-absl::Status CheckLayers(const StoreDescription& description) {
-  MOED_RETURN_IF_ERROR(CheckRange("number of MoE layers", static_cast<int64_t>(description.moe_layers.size()), 1, kMaxLayers));
-  MOED_RETURN_IF_ERROR(CheckRange("experts per layer", description.experts_per_layer, 1, kMaxExpertsPerLayer));
-  int previous = -1;
-  for (const LayerId layer : description.moe_layers) {
-    if (layer.value() <= previous) {
-      return InvalidArgument("MoE layers are not ascending: ", layer.value(), " follows ", previous);
-    }
-    MOED_RETURN_IF_ERROR(CheckRange("MoE layer", layer.value(), 0, kMaxLayers - 1));
-    previous = layer.value();
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckExpertLayout(const StoreDescription& description, size_t precision) {
-  const ExpertLayout& layout = description.precisions[precision];
-  const std::string what = StrCat("expert precision ", precision);
-  MOED_RETURN_IF_ERROR(CheckFormat(what, layout.format));
-  MOED_RETURN_IF_ERROR(CheckEqual(StrCat(what, ": number of segments"), layout.segments.size(), kExpertParts));
-  std::array<MatrixShape, kExpertParts> shapes;
+// `reference`: of the first MoE layer at the reference precision.
+absl::Status CheckExpertLayout(const ExpertLayout& layout, const ExpertLayout& reference, const std::string& what) {
+  PartShapes shapes;
+  PartFormats formats;
   for (int p = 0; p < kExpertParts; ++p) {
     const ExpertSegment& segment = layout.segments[p];
+    const std::string part = StrCat(what, " ", kPartNames[p]);
     MOED_RETURN_IF_ERROR(CheckEqual(StrCat(what, ": part of segment ", p), static_cast<uint64_t>(segment.part), p));
-    MOED_RETURN_IF_ERROR(CheckShape(StrCat(what, " ", kPartNames[p]), layout.format, segment.rows, segment.cols));
+    MOED_RETURN_IF_ERROR(CheckFormat(part, segment.format));
+    MOED_RETURN_IF_ERROR(CheckShape(part, segment.format, segment.rows, segment.cols));
+    formats[p] = segment.format;
     shapes[p] = {segment.rows, segment.cols};
-    const ExpertSegment& reference = description.precisions[0].segments[p];
-    if (segment.rows != reference.rows || segment.cols != reference.cols) {
-      return InvalidArgument(what, " ", kPartNames[p], " is (", segment.rows, ", ", segment.cols, "), expected (", reference.rows,
-                             ", ", reference.cols, ") as at the reference precision");
+    const ExpertSegment& first = reference.segments[p];
+    if (segment.rows != first.rows || segment.cols != first.cols) {
+      return InvalidArgument(part, " is (", segment.rows, ", ", segment.cols, "), expected (", first.rows, ", ", first.cols,
+                             ") as at the reference precision");
     }
   }
-  const ExpertLayout expected = LayOutExpert(layout.format, shapes);
+  const ExpertLayout expected = LayOutExpert(formats, shapes);
   for (int p = 0; p < kExpertParts; ++p) {
     const std::string part = StrCat(what, " ", kPartNames[p]);
     MOED_RETURN_IF_ERROR(CheckEqual(StrCat(part, ": offset"), layout.segments[p].offset, expected.segments[p].offset));
     MOED_RETURN_IF_ERROR(CheckEqual(StrCat(part, ": bytes"), layout.segments[p].bytes, expected.segments[p].bytes));
   }
   return CheckEqual(StrCat(what, ": record bytes"), layout.record_bytes, expected.record_bytes);
+}
+
+absl::Status CheckPrecision(const StoreDescription& description, size_t precision) {
+  const std::vector<ExpertLayout>& layers = description.precisions[precision].layers;
+  const std::string what = StrCat("expert precision ", precision);
+  MOED_RETURN_IF_ERROR(CheckEqual(StrCat(what, ": number of layouts"), layers.size(), description.moe_layers.size()));
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const std::string in_layer = StrCat(what, ", layer ", description.moe_layers[i].value());
+    MOED_RETURN_IF_ERROR(CheckExpertLayout(layers[i], description.precisions[0].layers[0], in_layer));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckTrunk(const StoreDescription& description) {
@@ -105,27 +104,53 @@ absl::Status CheckTrunk(const StoreDescription& description) {
   return CheckEqual("trunk bytes", description.trunk_bytes, expected.trunk_bytes);
 }
 
+std::set<FormatId> FormatsOf(const ExpertPrecision& precision) {
+  std::set<FormatId> formats;
+  for (const ExpertLayout& layout : precision.layers) {
+    for (const ExpertSegment& segment : layout.segments) formats.insert(segment.format);
+  }
+  return formats;
+}
+
 absl::Status CheckDescription(const StoreDescription& description) {
   MOED_RETURN_IF_ERROR(CheckLayers(description));
   MOED_RETURN_IF_ERROR(
       CheckRange("number of expert precisions", static_cast<int64_t>(description.precisions.size()), 1, kMaxPrecisions));
-  for (size_t p = 0; p < description.precisions.size(); ++p) MOED_RETURN_IF_ERROR(CheckExpertLayout(description, p));
+  for (size_t p = 0; p < description.precisions.size(); ++p) MOED_RETURN_IF_ERROR(CheckPrecision(description, p));
   return CheckTrunk(description);
 }
 
 }  // namespace
 
+absl::Status CheckLayers(const StoreDescription& description) {
+  MOED_RETURN_IF_ERROR(CheckRange("number of MoE layers", static_cast<int64_t>(description.moe_layers.size()), 1, kMaxLayers));
+  MOED_RETURN_IF_ERROR(CheckRange("experts per layer", description.experts_per_layer, 1, kMaxExpertsPerLayer));
+  int previous = -1;
+  for (const LayerId layer : description.moe_layers) {
+    if (layer.value() <= previous) {
+      return InvalidArgument("MoE layers are not ascending: ", layer.value(), " follows ", previous);
+    }
+    MOED_RETURN_IF_ERROR(CheckRange("MoE layer", layer.value(), 0, kMaxLayers - 1));
+    previous = layer.value();
+  }
+  return absl::OkStatus();
+}
+
 std::string_view PartName(ExpertPart part) { return kPartNames[static_cast<int>(part)]; }
 
-ExpertLayout LayOutExpert(FormatId format, const std::array<MatrixShape, kExpertParts>& shapes) {
+ExpertLayout LayOutExpert(const PartFormats& formats, const PartShapes& shapes) {
   ExpertLayout layout;
-  layout.format = format;
   for (int p = 0; p < kExpertParts; ++p) {
-    const uint64_t bytes = PackedBytes(format, shapes[p].rows, shapes[p].cols);
-    layout.segments.push_back({static_cast<ExpertPart>(p), shapes[p].rows, shapes[p].cols, layout.record_bytes, bytes});
+    const auto [rows, cols] = shapes[p];
+    const uint64_t bytes = PackedBytes(formats[p], rows, cols);
+    layout.segments[p] = {static_cast<ExpertPart>(p), formats[p], rows, cols, layout.record_bytes, bytes};
     layout.record_bytes += RoundUp(bytes, kStoreAlignment);
   }
   return layout;
+}
+
+ExpertPrecision LayOutExperts(FormatId format, const PartShapes& shapes, size_t layers) {
+  return {std::vector(layers, LayOutExpert({format, format, format}, shapes))};
 }
 
 void LayOutTrunk(StoreDescription& description) {
@@ -168,13 +193,16 @@ absl::StatusOr<FileLayout> FileLayout::Plan(const StoreDescription& description,
 
 absl::Status FileLayout::PlaceRecords(const StoreDescription& description, uint64_t first_record) {
   unsigned __int128 end = first_record;  // cannot overflow: 2^16 layers x 2^16 experts x 2^53 bytes x 16 precisions
-  for (const ExpertLayout& expert : description.precisions) {
-    PrecisionLayout& placed = precisions_.emplace_back();
-    placed.first_record = static_cast<uint64_t>(end);
-    placed.record_bytes = expert.record_bytes;
-    for (int p = 0; p < kExpertParts; ++p) placed.segments[p] = {expert.segments[p].offset, expert.segments[p].bytes};
-    end += static_cast<unsigned __int128>(expert.record_bytes) * records_per_precision();
-    if (end > kMaxFileBytes) return InvalidArgument("the store would be larger than ", kMaxFileBytes, " bytes");
+  layers_.reserve(description.precisions.size() * moe_layers_.size());
+  for (const ExpertPrecision& precision : description.precisions) {
+    for (const ExpertLayout& layout : precision.layers) {
+      LayerRecords& placed = layers_.emplace_back();
+      placed.first_record = static_cast<uint64_t>(end);
+      placed.record_bytes = layout.record_bytes;
+      for (int p = 0; p < kExpertParts; ++p) placed.segments[p] = {layout.segments[p].offset, layout.segments[p].bytes};
+      end += static_cast<unsigned __int128>(layout.record_bytes) * static_cast<unsigned>(experts_per_layer_);
+      if (end > kMaxFileBytes) return InvalidArgument("the store would be larger than ", kMaxFileBytes, " bytes");
+    }
   }
   file_bytes_ = static_cast<uint64_t>(end);
   return absl::OkStatus();
@@ -183,18 +211,20 @@ absl::Status FileLayout::PlaceRecords(const StoreDescription& description, uint6
 bool FileLayout::Contains(const CachedKey& key) const {
   const int32_t layer = key.layer.value();
   return layer >= 0 && static_cast<size_t>(layer) < moe_index_.size() && moe_index_[layer] >= 0 && key.expert >= 0 &&
-         key.expert < experts_per_layer_ && key.precision < precisions_.size();
+         key.expert < experts_per_layer_ && key.precision < precisions();
 }
+
+size_t FileLayout::PositionOf(LayerId layer) const { return static_cast<size_t>(moe_index_[layer.value()]); }
 
 size_t FileLayout::RecordIndex(const CachedKey& key) const {
   MOED_CHECK(Contains(key));
-  return static_cast<size_t>(moe_index_[key.layer.value()]) * experts_per_layer_ + key.expert;
+  return PositionOf(key.layer) * experts_per_layer_ + key.expert;
 }
 
 uint64_t FileLayout::RecordOffset(const CachedKey& key) const {
-  const size_t index = RecordIndex(key);
-  const PrecisionLayout& precision = precisions_[key.precision];
-  return precision.first_record + precision.record_bytes * index;
+  MOED_CHECK(Contains(key));
+  const LayerRecords& layer = LayerOf(key);
+  return layer.first_record + layer.record_bytes * static_cast<uint64_t>(key.expert);
 }
 
 size_t FileLayout::ExpertPiece(const CachedKey& key, ExpertPart part) const {
@@ -216,14 +246,36 @@ Piece FileLayout::PieceAt(size_t index) const {
   if (index < trunk_.size()) return trunk_[index];
   if (index == TokenizerPiece()) return {tokenizer_offset_, tokenizer_bytes_};
   const auto [key, part] = ExpertAt(index - TokenizerPiece() - 1);
-  const Piece& segment = precisions_[key.precision].segments[static_cast<int>(part)];
+  const Piece& segment = LayerOf(key).segments[static_cast<int>(part)];
   return {RecordOffset(key) + segment.offset, segment.bytes};
+}
+
+bool OneFormat(const ExpertPrecision& precision) { return FormatsOf(precision).size() == 1; }
+
+bool OneFormatEach(const StoreDescription& description) { return std::ranges::all_of(description.precisions, OneFormat); }
+
+std::string PrecisionName(const ExpertPrecision& precision) {
+  std::string name;
+  for (const FormatId format : FormatsOf(precision)) name += StrCat(name.empty() ? "" : "+", FormatOf(format).name);
+  return name;
+}
+
+uint64_t LargestRecordBytes(const ExpertPrecision& precision) {
+  uint64_t largest = 0;
+  for (const ExpertLayout& layout : precision.layers) largest = std::max(largest, layout.record_bytes);
+  return largest;
 }
 
 uint64_t LargestRecordBytes(const StoreDescription& description) {
   uint64_t largest = 0;
-  for (const ExpertLayout& layout : description.precisions) largest = std::max(largest, layout.record_bytes);
+  for (const ExpertPrecision& precision : description.precisions) largest = std::max(largest, LargestRecordBytes(precision));
   return largest;
+}
+
+uint64_t AllRecordBytes(const StoreDescription& description, Precision precision) {
+  uint64_t sum = 0;
+  for (const ExpertLayout& layout : description.precisions[precision].layers) sum += layout.record_bytes;
+  return sum * static_cast<uint64_t>(description.experts_per_layer);
 }
 
 }  // namespace moed

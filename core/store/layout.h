@@ -30,8 +30,16 @@ struct MatrixShape {
   int cols = 0;
 };
 
-// `shapes` in record order: gate, up, down.
-ExpertLayout LayOutExpert(FormatId format, const std::array<MatrixShape, kExpertParts>& shapes);
+// In record order: gate, up, down.
+using PartShapes = std::array<MatrixShape, kExpertParts>;
+using PartFormats = std::array<FormatId, kExpertParts>;
+
+ExpertLayout LayOutExpert(const PartFormats& formats, const PartShapes& shapes);
+// Every part of every one of `layers` MoE layers in the same format.
+ExpertPrecision LayOutExperts(FormatId format, const PartShapes& shapes, size_t layers);
+
+// INVALID_ARGUMENT unless MoE layers and experts are as many as allowed and layers ascend.
+absl::Status CheckLayers(const StoreDescription& description);
 
 // Sets offset and bytes of every trunk tensor, in their order, and trunk_bytes.
 void LayOutTrunk(StoreDescription& description);
@@ -47,18 +55,27 @@ struct Piece {
 // The pieces of a store have one numbering: trunk tensors, then the tokenizer, then experts as
 // [precision][MoE layer][expert][part], which is also their order in the file.
 class FileLayout {
+  // The records of a layer lie behind each other.
+  struct LayerRecords {
+    uint64_t first_record = 0;
+    uint64_t record_bytes = 0;
+    std::array<Piece, kExpertParts> segments;  // offsets from the start of the record
+  };
+
  public:
+  static constexpr uint64_t kLayerBytes = sizeof(LayerRecords);  // that it holds of every MoE layer at every precision
+
   // INVALID_ARGUMENT naming the field for a description that no store may have (order, range, size, offset, duplicate name).
   static absl::StatusOr<FileLayout> Plan(const StoreDescription& description, uint64_t tokenizer_bytes);
 
   uint64_t description_bytes() const { return description_bytes_; }
   uint64_t trunk_offset() const { return trunk_offset_; }
   uint64_t tokenizer_offset() const { return tokenizer_offset_; }
-  uint64_t records_offset() const { return precisions_.front().first_record; }
+  uint64_t records_offset() const { return layers_.front().first_record; }
   uint64_t file_bytes() const { return file_bytes_; }
 
   size_t piece_count() const { return TokenizerPiece() + 1 + expert_piece_count(); }
-  size_t expert_piece_count() const { return precisions_.size() * records_per_precision() * kExpertParts; }
+  size_t expert_piece_count() const { return precisions() * records_per_precision() * kExpertParts; }
   size_t TokenizerPiece() const { return trunk_.size(); }
   size_t TensorPiece(size_t tensor) const { return tensor; }
   // Key valid (Contains).
@@ -66,18 +83,18 @@ class FileLayout {
   Piece PieceAt(size_t index) const;
 
   bool Contains(const CachedKey& key) const;
+  // Of a MoE layer among them.
+  size_t PositionOf(LayerId layer) const;
   // Key valid. Offset in the file, multiple of 4096.
   uint64_t RecordOffset(const CachedKey& key) const;
   // Inverse of ExpertPiece; `expert_piece` counts from the first expert's.
   std::pair<CachedKey, ExpertPart> ExpertAt(size_t expert_piece) const;
 
  private:
-  struct PrecisionLayout {
-    uint64_t first_record = 0;
-    uint64_t record_bytes = 0;
-    std::array<Piece, kExpertParts> segments;  // offsets from the start of the record
-  };
-
+  size_t precisions() const { return layers_.size() / moe_layers_.size(); }
+  const LayerRecords& LayerOf(const CachedKey& key) const {
+    return layers_[key.precision * moe_layers_.size() + PositionOf(key.layer)];
+  }
   size_t records_per_precision() const { return moe_layers_.size() * static_cast<size_t>(experts_per_layer_); }
   size_t RecordIndex(const CachedKey& key) const;
   absl::Status PlaceRecords(const StoreDescription& description, uint64_t first_record);
@@ -85,8 +102,8 @@ class FileLayout {
   std::vector<LayerId> moe_layers_;
   std::vector<int32_t> moe_index_;  // layer -> index into moe_layers_, -1 for dense
   int experts_per_layer_ = 0;
-  std::vector<PrecisionLayout> precisions_;
-  std::vector<Piece> trunk_;  // offsets from the start of the file
+  std::vector<LayerRecords> layers_;  // [precision][MoE layer], in the order of the file
+  std::vector<Piece> trunk_;          // offsets from the start of the file
   uint64_t description_bytes_ = 0;
   uint64_t trunk_offset_ = 0;
   uint64_t tokenizer_offset_ = 0;
@@ -97,7 +114,16 @@ class FileLayout {
 // Size of the description as header.h encodes it; it follows from the counts.
 uint64_t DescriptionBytes(const StoreDescription& description);
 
-// Of one expert, over all precisions.
+// Whether every layer and part has the same format.
+bool OneFormat(const ExpertPrecision& precision);
+// Of all precisions. A description that is not so has a version of its own.
+bool OneFormatEach(const StoreDescription& description);
+// The name of the format that all experts have; of several, in the order of their numbers, "q4+q8".
+std::string PrecisionName(const ExpertPrecision& precision);
+
+uint64_t LargestRecordBytes(const ExpertPrecision& precision);
 uint64_t LargestRecordBytes(const StoreDescription& description);
+// The records of all experts.
+uint64_t AllRecordBytes(const StoreDescription& description, Precision precision);
 
 }  // namespace moed

@@ -67,11 +67,6 @@ absl::StatusOr<std::unique_ptr<StoreReader>> StoreReader::Open(std::shared_ptr<c
   return reader;
 }
 
-uint64_t StoreReader::all_expert_bytes() const {
-  return expert_bytes(kReferencePrecision) * description_.moe_layers.size() *
-         static_cast<uint64_t>(description_.experts_per_layer);
-}
-
 absl::Status StoreReader::CheckKey(const CachedKey& key) const {
   if (layout_.Contains(key)) return absl::OkStatus();
   return InvalidArgument("the store has no expert ", key.expert, " of layer ", key.layer.value(), " at precision ",
@@ -131,7 +126,7 @@ std::string StoreReader::PieceName(size_t piece) const {
   if (piece == layout_.TokenizerPiece()) return "tokenizer";
   const auto [key, part] = layout_.ExpertAt(piece - layout_.TokenizerPiece() - 1);
   return StrCat("expert ", key.expert, " of layer ", key.layer.value(), " at precision ", static_cast<int>(key.precision), " (",
-                FormatOf(description_.precisions[key.precision].format).name, "), ", PartName(part));
+                FormatOf(expert_layout(key).segments[static_cast<int>(part)].format).name, "), ", PartName(part));
 }
 
 absl::Status StoreReader::CheckPiece(size_t piece, uint64_t checksum) const {

@@ -31,9 +31,14 @@ class StoreReader {
   const StoreDescription& description() const { return description_; }
   const std::string& path() const;
   uint64_t file_bytes() const;
-  uint64_t expert_bytes(Precision precision) const { return description_.precisions[precision].record_bytes; }
+  // Key valid. Of its record.
+  const ExpertLayout& expert_layout(const CachedKey& key) const {
+    return description_.precisions[key.precision].layers[layout_.PositionOf(key.layer)];
+  }
+  uint64_t expert_bytes(const CachedKey& key) const { return expert_layout(key).record_bytes; }
+  uint64_t largest_expert_bytes(Precision precision) const { return LargestRecordBytes(description_.precisions[precision]); }
   // Sum over all experts at the reference precision.
-  uint64_t all_expert_bytes() const;
+  uint64_t all_expert_bytes() const { return AllRecordBytes(description_, kReferencePrecision); }
   const FileLayout& layout() const { return layout_; }
   uint64_t model_hash() const { return model_hash_; }  // XXH3-64 of spec, shapes, trunk checksums and record checksums
 

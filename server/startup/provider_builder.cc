@@ -75,7 +75,8 @@ absl::Status ProviderBuilder::LoadLearned(PresetParts& parts) const {
 
 absl::Status ProviderBuilder::StartRecording() {
   if (config_.record_routing.empty()) return absl::OkStatus();
-  const RoutingShape shape{store_.description().moe_layers, spec_.top_k, spec_.experts, store_.expert_bytes(kReferencePrecision)};
+  const RoutingShape shape{store_.description().moe_layers, spec_.top_k, spec_.experts,
+                           store_.largest_expert_bytes(kReferencePrecision)};
   absl::StatusOr<std::unique_ptr<RoutingRecorder>> recorder = RoutingRecorder::Create(config_.record_routing, shape);
   MOED_RETURN_IF_ERROR(Annotate(recorder.status(), "--record-routing"));
   recorder_ = *std::move(recorder);

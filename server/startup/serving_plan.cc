@@ -124,9 +124,11 @@ uint64_t StoreIndexBytes(const StoreDescription& store) {
   const uint64_t tensors = std::bit_ceil(store.trunk.size());
   uint64_t bytes = kOpenStoreBytes + checksums * sizeof(uint64_t) + tensors * (sizeof(Piece) + sizeof(TensorInfo)) +
                    store.model_spec.capacity() + store.moe_layers.capacity() * sizeof(LayerId) +
-                   store.precisions.capacity() * sizeof(ExpertLayout);
+                   store.precisions.capacity() * sizeof(ExpertPrecision);
   for (const TensorInfo& tensor : store.trunk) bytes += tensor.name.capacity() + 1;
-  for (const ExpertLayout& layout : store.precisions) bytes += layout.segments.capacity() * sizeof(ExpertSegment);
+  for (const ExpertPrecision& precision : store.precisions) {
+    bytes += precision.layers.capacity() * (sizeof(ExpertLayout) + FileLayout::kLayerBytes);
+  }
   return bytes;
 }
 
@@ -152,12 +154,6 @@ uint64_t SumOf(const std::vector<MemoryTerm>& terms, std::string_view part) {
   return sum;
 }
 
-// At the reference precision.
-uint64_t AllExpertBytes(const StoreDescription& store) {
-  return store.precisions[kReferencePrecision].record_bytes * store.moe_layers.size() *
-         static_cast<uint64_t>(store.experts_per_layer);
-}
-
 MemoryNeeds MeasureNeeds(const ServingInputs& in, uint64_t shares_of, const ModelOptions& model) {
   const StepEngineOptions engine = OptionsOfEngine(in, shares_of, model);
   const std::vector<MemoryTerm> terms = TermsOf(in, shares_of, engine);
@@ -170,7 +166,7 @@ MemoryNeeds MeasureNeeds(const ServingInputs& in, uint64_t shares_of, const Mode
   needs.kv_page = KvPool::PageBytes(in.spec, in.flags.kv_format);
   needs.page_tokens = kKvPageTokens;
   needs.record = LargestRecordBytes(in.store);
-  needs.all_experts = AllExpertBytes(in.store);
+  needs.all_experts = AllRecordBytes(in.store, kReferencePrecision);
   needs.least_cache = in.preset.cache.least;
   needs.most_cache = in.preset.cache.most;
   needs.lent = Model::LentBytes(in.spec, model);
@@ -216,7 +212,7 @@ struct Planner {
   }
   bool Suits(const MemoryPlan& plan, StepTokens tokens) const {
     const ModelOptions model = OptionsOfModel(in, plan.budget, tokens, plan.max_context);
-    return tokens.own == tokens.most ? plan.cache >= AllExpertBytes(in.store)
+    return tokens.own == tokens.most ? plan.cache >= AllRecordBytes(in.store, kReferencePrecision)
                                      : Model::LentBytes(in.spec, model) <= plan.cache / kLentShare;
   }
   // The shares shrink with the budget, so the smallest one that works is searched for. INVALID_ARGUMENT of the plan where none

@@ -55,22 +55,23 @@ class ExpertStore {
   const std::string& path() const { return path_; }
   const std::string& contents() const { return contents_; }
   const StoreReader& reader() const { return *reader_; }
-  uint64_t record_bytes(Precision precision = kReferencePrecision) const { return reader_->expert_bytes(precision); }
+  uint64_t record_bytes(Precision precision = kReferencePrecision) const { return reader_->largest_expert_bytes(precision); }
   uint64_t OffsetOf(LayerId layer, int expert, Precision precision = kReferencePrecision) const {
     return reader_->RecordOffset({layer, expert, precision});
   }
   FileRange RangeOf(LayerId layer, int expert) const {
     return {OffsetOf(layer, expert), OffsetOf(layer, expert) + record_bytes()};
   }
-  uint64_t down_offset() const { return description_.precisions[0].segments[2].offset; }
+  uint64_t down_offset() const { return description_.precisions[0].layers[0].segments[2].offset; }
 
  private:
   ExpertStore() : description_(SmallDescription()), path_(folder_ / "experts.moed") {
     description_.moe_layers.assign(std::begin(kLayers), std::end(kLayers));
     description_.experts_per_layer = kExperts;
     description_.precisions.clear();
-    const std::array<MatrixShape, kExpertParts> shapes = {MatrixShape{64, 96}, MatrixShape{64, 96}, MatrixShape{96, 64}};
-    for (const FormatId format : {FormatId::kQ8, FormatId::kQ4}) description_.precisions.push_back(LayOutExpert(format, shapes));
+    const PartShapes shapes = {MatrixShape{64, 96}, MatrixShape{64, 96}, MatrixShape{96, 64}};
+    for (const FormatId format : {FormatId::kQ8, FormatId::kQ4})
+      description_.precisions.push_back(LayOutExperts(format, shapes, 3));
     description_.trunk.push_back(ExpertNormsTensor(description_));
     LayOutTrunk(description_);
     auto writer = StoreWriter::Open(path_, description_, {});

@@ -35,11 +35,12 @@ class MemoryProvider final : public ExpertProvider, public ActivationLender {
     const StoreDescription& description = store.description();
     for (LayerId layer : description.moe_layers) {
       for (int expert = 0; expert < description.experts_per_layer; ++expert) {
-        auto record = Buffer::Allocate(store.expert_bytes(precision));
-        EXPECT_TRUE(record.ok() && (*file)->ReadAt(store.RecordOffset({layer, expert, precision}), record->span()).ok());
+        const CachedKey key{layer, expert, precision};
+        auto record = Buffer::Allocate(store.expert_bytes(key));
+        EXPECT_TRUE(record.ok() && (*file)->ReadAt(store.RecordOffset(key), record->span()).ok());
         auto& entry = experts_[{layer, expert}];
         entry = std::make_unique<Expert>(*this, ExpertKey{layer, expert}, *std::move(record));
-        for (const ExpertSegment& segment : description.precisions[precision].segments) {
+        for (const ExpertSegment& segment : store.expert_layout(key).segments) {
           entry->parts.push_back(entry->record.span().subspan(segment.offset, segment.bytes));
         }
       }

@@ -48,7 +48,7 @@ inline const StoreReader& PackedStore(const std::string& checkpoint_name, Format
   const std::string path = folder / (checkpoint_name + "." + std::string(FormatOf(format).name));
   auto checkpoint = Checkpoint::Open(DataFolder() + "/" + checkpoint_name);
   EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
-  auto plan = MakePlan(*checkpoint, {.experts = {{format}}, .trunk = {format}});
+  auto plan = MakePlan(*checkpoint, {.experts = {Encoding{format}}, .trunk = Encoding{format}});
   EXPECT_TRUE(plan.ok()) << plan.status();
   auto writer = StoreWriter::Open(path, plan->description, {.identity = plan->identity});
   EXPECT_TRUE(writer.ok()) << writer.status();

@@ -80,9 +80,9 @@ TEST(PackCommandTest, EveryFamilyArrivesExactly) {
       for (int expert = 0; expert < description.experts_per_layer; ++expert) {
         for (const Precision precision : {Precision{0}, Precision{1}}) {
           const uint64_t record = (*store)->RecordOffset({layer, expert, precision});
-          for (const ExpertSegment& segment : description.precisions[precision].segments) {
+          for (const ExpertSegment& segment : description.precisions[precision].layers[0].segments) {
             const auto* bytes = reinterpret_cast<const std::byte*>(file.data() + record + segment.offset);
-            EXPECT_EQ(Unpacked(description.precisions[precision].format, bytes, segment.rows, segment.cols),
+            EXPECT_EQ(Unpacked(segment.format, bytes, segment.rows, segment.cols),
                       SourceFloats(*checkpoint->Find(family.expert_tensor(layer, expert, segment.part))));
           }
         }
@@ -129,7 +129,7 @@ TEST(PackCommandTest, EveryEncodingIsWhatItsQuantizerMakes) {
   for (size_t p = 0; p < std::size(encodings); ++p) {
     const LayerId layer = description.moe_layers[1];
     const uint64_t record = (*store)->RecordOffset({layer, 3, static_cast<Precision>(p)});
-    for (const ExpertSegment& segment : description.precisions[p].segments) {
+    for (const ExpertSegment& segment : description.precisions[p].layers[1].segments) {
       const SourceTensor& source = *checkpoint->Find(family.expert_tensor(layer, 3, segment.part));
       EXPECT_TRUE(file.substr(record + segment.offset, segment.bytes) == packed(encodings[p], source))
           << EncodingName(encodings[p]);

@@ -13,7 +13,7 @@ using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-const PackEncodings kFormats{{{FormatId::kQ8}, {FormatId::kQ4}}, {FormatId::kQ8}};
+const PackEncodings kFormats{{Encoding{FormatId::kQ8}, Encoding{FormatId::kQ4}}, Encoding{FormatId::kQ8}};
 
 // Keeps the checkpoint that the plan points into.
 struct Planned {

@@ -162,24 +162,24 @@ TEST(TensorEncoderTest, BytesDoNotDependOnThreadsOrChunks) {
   ASSERT_TRUE((*read)[0].file->ReadAt((*read)[0].offset, raw).ok());
   (*read)[0].type->to_float(raw.data(), weights.size(), weights.data());
 
-  std::vector<Encoding> encodings;
+  std::vector<MatrixTarget> targets;
   for (const Format& format : Formats()) {
     for (const Quantizer& quantizer : Quantizers()) {
-      if (Makes(quantizer.id, format.id)) encodings.push_back({format.id, quantizer.id});
+      if (Makes(quantizer.id, format.id)) targets.push_back({{format.id, quantizer.id}});
     }
   }
   for (const int threads : {1, 2, 5}) {
     const std::unique_ptr<Executor> executor = MakeThreadPool(threads);
-    std::vector<std::vector<std::byte>> packed(encodings.size());
+    std::vector<std::vector<std::byte>> packed(targets.size());
     const auto collect = [&](size_t index, std::span<const std::byte> bytes) {
       packed[index].insert(packed[index].end(), bytes.begin(), bytes.end());
       return absl::OkStatus();
     };
-    ASSERT_TRUE(TensorEncoder(*executor).EncodeMatrix((*read)[0], encodings, collect).ok());
-    for (size_t f = 0; f < encodings.size(); ++f) {
-      std::vector<std::byte> expected(PackedBytes(encodings[f].format, rows, cols));
-      ASSERT_TRUE(EncodeRows(encodings[f], weights.data(), rows, cols, expected).ok());
-      EXPECT_EQ(packed[f], expected) << EncodingName(encodings[f]) << " with " << threads << " threads";
+    ASSERT_TRUE(TensorEncoder(*executor).EncodeMatrix((*read)[0], targets, collect).ok());
+    for (size_t f = 0; f < targets.size(); ++f) {
+      std::vector<std::byte> expected(PackedBytes(targets[f].encoding.format, rows, cols));
+      ASSERT_TRUE(EncodeRows(targets[f].encoding, weights.data(), rows, cols, expected).ok());
+      EXPECT_EQ(packed[f], expected) << EncodingName(targets[f].encoding) << " with " << threads << " threads";
     }
   }
 }
@@ -195,7 +195,7 @@ TEST(TensorEncoderTest, NamesTheNumberThatDoesNotFit) {
   const std::unique_ptr<Executor> executor = MakeThreadPool(2);
   TensorEncoder encoder(*executor);
   const auto ignore = [](size_t, std::span<const std::byte>) { return absl::OkStatus(); };
-  const Encoding q8{FormatId::kQ8};
+  const MatrixTarget q8{{FormatId::kQ8}};
   EXPECT_THAT(std::string(encoder.EncodeMatrix((*read)[0], std::span(&q8, 1), ignore).message()),
               AllOf(HasSubstr("x.safetensors: tensor \"m\""), HasSubstr("row 2777, column 31"), HasSubstr("nan")));
   EXPECT_THAT(std::string(encoder.EncodeVector((*read)[1], ignore).message()),

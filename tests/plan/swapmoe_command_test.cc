@@ -30,7 +30,7 @@ class SlotsCommandTest : public PlanRig {
     reader_ = *StoreReader::Open(store_);
     layers_ = static_cast<int>(reader_->description().moe_layers.size());
     experts_ = reader_->description().experts_per_layer;
-    record_bytes_ = reader_->expert_bytes(kReferencePrecision);
+    record_bytes_ = reader_->largest_expert_bytes(kReferencePrecision);
   }
   // A budget for half of the experts and the spare slot.
   int Budget() const { return layers_ * experts_ / 2; }
@@ -80,14 +80,14 @@ TEST_F(SlotsCommandTest, NormsAreThoseOfTheDecodedWeights) {
   ASSERT_EQ(norms->size(), static_cast<size_t>(layers_ * experts_));
   EXPECT_EQ(ReadExpertNorms(*reader_).value(), *norms) << "moed-pack wrote others";
   const CachedKey key{reader_->description().moe_layers[1], 2, kReferencePrecision};
-  const ExpertLayout& layout = reader_->description().precisions[0];
+  const ExpertLayout& layout = reader_->description().precisions[0].layers[0];
   const std::string contents = FileContents(store_);
   double squares = 0;
   for (const ExpertSegment& segment : layout.segments) {
     const auto* packed = reinterpret_cast<const std::byte*>(contents.data() + reader_->RecordOffset(key) + segment.offset);
     std::vector<float> row(static_cast<size_t>(segment.cols));
     for (int r = 0; r < segment.rows; ++r) {
-      DecodeRow(layout.format, packed, segment.cols, r, row.data());
+      DecodeRow(segment.format, packed, segment.cols, r, row.data());
       for (const float weight : row) squares += weight * weight;
     }
   }

@@ -279,7 +279,8 @@ TEST_P(ServingPlanTest, MappedPartsHoldWhatIsPlanned) {
   const auto lent = builder_->provider().Lend(Model::LentBytes(spec_, plan_.model));
   EXPECT_TRUE(lent.ok()) << lent.status();
   uint64_t record = 0;
-  for (const ExpertLayout& layout : store_->description().precisions) record = std::max(record, layout.record_bytes);
+  for (const ExpertPrecision& precision : store_->description().precisions)
+    record = std::max(record, LargestRecordBytes(precision));
   EXPECT_GE(Part("cache"), std::max(record, needs_.cache.least) + Model::LentBytes(spec_, plan_.model));
 }
 

@@ -33,23 +33,41 @@ class StoreReaderTest : public ::testing::Test {
   static void SetUpTestSuite() {
     TemporaryFolder folder;
     bytes_ = new std::string(WriteSmallStore(folder / "small.store"));
+    mixed_ = new std::string(WriteSmallStore(folder / "mixed.store", MixedDescription()));
   }
-  static void TearDownTestSuite() { delete bytes_; }
+  static void TearDownTestSuite() {
+    delete bytes_;
+    delete mixed_;
+  }
 
-  static FileLayout Layout() { return *FileLayout::Plan(SmallDescription(), SmallDescription().tokenizer.size()); }
-  // The stored header after `change`, with a checksum that fits again.
-  static std::string WithHeader(const std::function<void(std::string&)>& change) {
-    std::string bytes = *bytes_;
+  static FileLayout Layout(const StoreDescription& description = SmallDescription()) {
+    return *FileLayout::Plan(description, description.tokenizer.size());
+  }
+  // `bytes` after `change`, with a header checksum that fits again.
+  static std::string WithHeader(std::string bytes, uint64_t description_bytes, const std::function<void(std::string&)>& change) {
     change(bytes);
     ChecksumStream stream;
     stream.Update(Bytes(bytes).first(120));
-    stream.Update(Bytes(bytes).subspan(kHeaderBytes, Layout().description_bytes()));
+    stream.Update(Bytes(bytes).subspan(kHeaderBytes, description_bytes));
     const uint64_t checksum = stream.Value();
     std::memcpy(bytes.data() + 120, &checksum, 8);
     return bytes;
   }
+  static std::string WithHeader(const std::function<void(std::string&)>& change) {
+    return WithHeader(*bytes_, Layout().description_bytes(), change);
+  }
+  static void RefusesHostileHeaders(const std::string& stored, const FileLayout& layout);
+  static void NamesTheLyingField(const std::string& stored, const FileLayout& layout, size_t at, uint32_t value,
+                                 const std::string& expected) {
+    const std::string lying =
+        WithHeader(stored, layout.description_bytes(), [&](std::string& bytes) { std::memcpy(bytes.data() + at, &value, 4); });
+    const absl::Status status = OpenBytes(lying).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << expected;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(expected));
+  }
 
   static inline std::string* bytes_ = nullptr;
+  static inline std::string* mixed_ = nullptr;
 };
 
 TEST_F(StoreReaderTest, ReturnsWhatWasWritten) {
@@ -74,11 +92,17 @@ TEST_F(StoreReaderTest, ReturnsWhatWasWritten) {
   }
   ASSERT_EQ(found.precisions.size(), expected.precisions.size());
   for (size_t p = 0; p < expected.precisions.size(); ++p) {
-    EXPECT_EQ(found.precisions[p].format, expected.precisions[p].format);
-    EXPECT_EQ(found.precisions[p].record_bytes, expected.precisions[p].record_bytes);
-    EXPECT_EQ((*reader)->expert_bytes(static_cast<Precision>(p)), expected.precisions[p].record_bytes);
+    ASSERT_EQ(found.precisions[p].layers.size(), expected.precisions[p].layers.size());
+    for (size_t i = 0; i < expected.precisions[p].layers.size(); ++i) {
+      const ExpertLayout& layout = expected.precisions[p].layers[i];
+      EXPECT_EQ(found.precisions[p].layers[i].record_bytes, layout.record_bytes);
+      EXPECT_EQ((*reader)->expert_bytes({expected.moe_layers[i], 0, static_cast<Precision>(p)}), layout.record_bytes);
+      for (int part = 0; part < kExpertParts; ++part) {
+        EXPECT_EQ(found.precisions[p].layers[i].segments[part].format, layout.segments[part].format);
+      }
+    }
   }
-  EXPECT_EQ((*reader)->all_expert_bytes(), 6 * expected.precisions[0].record_bytes);
+  EXPECT_EQ((*reader)->all_expert_bytes(), 6 * expected.precisions[0].layers[0].record_bytes);
   EXPECT_EQ((*reader)->file_bytes(), bytes_->size());
   EXPECT_EQ(bytes_->size() % kStoreAlignment, 0u);
   EXPECT_TRUE(Verify(**reader).ok());
@@ -102,7 +126,7 @@ TEST_F(StoreReaderTest, ReturnsTrunkAndExpertBytes) {
     ASSERT_TRUE((*reader)->CheckKey(key).ok());
     const uint64_t record = (*reader)->RecordOffset(key);
     EXPECT_EQ(record % kStoreAlignment, 0u);
-    for (const ExpertSegment& segment : description.precisions[key.precision].segments) {
+    for (const ExpertSegment& segment : (*reader)->expert_layout(key).segments) {
       EXPECT_EQ(segment.offset % kStoreAlignment, 0u);
       const std::string contents = bytes_->substr(record + segment.offset, segment.bytes);
       EXPECT_EQ(contents, SegmentContents(description, key, segment.part));
@@ -237,20 +261,24 @@ TEST_F(StoreReaderTest, SaysWhatIsNotAFinishedStoreOfThisVersion) {
 }
 
 // Headers whose checksum fits but whose contents lie: each field, with values that overflow, overlap or ask for much memory.
-TEST_F(StoreReaderTest, RefusesHostileHeaders) {
+TEST_F(StoreReaderTest, RefusesHostileHeaders) { RefusesHostileHeaders(*bytes_, Layout()); }
+TEST_F(StoreReaderTest, RefusesHostileHeadersOfMixedFormats) { RefusesHostileHeaders(*mixed_, Layout(MixedDescription())); }
+
+void StoreReaderTest::RefusesHostileHeaders(const std::string& stored, const FileLayout& layout) {
   const std::vector<uint64_t> values = {
-      0, 1, 4096, bytes_->size(), uint64_t{1} << 31, uint64_t{1} << 62, UINT64_MAX, UINT64_MAX - 4095};
-  const uint64_t end = kHeaderBytes + Layout().description_bytes() - Layout().expert_piece_count() * 8;
+      0, 1, 4096, stored.size(), uint64_t{1} << 31, uint64_t{1} << 62, UINT64_MAX, UINT64_MAX - 4095};
+  const uint64_t end = kHeaderBytes + layout.description_bytes() - layout.expert_piece_count() * 8;
   for (uint64_t at = 12; at + 4 <= end; ++at) {
     if (at >= 120 && at < kHeaderBytes) continue;
     for (const uint64_t value : values) {
       for (const size_t width : {size_t{1}, size_t{4}, size_t{8}}) {
         // Tensor checksums, the spec and names may hold anything: then the store opens, and verification has the last word.
-        const std::string hostile = WithHeader([&](std::string& bytes) { std::memcpy(bytes.data() + at, &value, width); });
+        const std::string hostile = WithHeader(stored, layout.description_bytes(),
+                                               [&](std::string& bytes) { std::memcpy(bytes.data() + at, &value, width); });
         auto reader = OpenBytes(hostile);
         if (!reader.ok()) continue;
         for (const CachedKey& key : AllKeys((*reader)->description())) {
-          ASSERT_LE((*reader)->RecordOffset(key) + (*reader)->expert_bytes(key.precision), hostile.size()) << "byte " << at;
+          ASSERT_LE((*reader)->RecordOffset(key) + (*reader)->expert_bytes(key), hostile.size()) << "byte " << at;
         }
         ASSERT_LE((*reader)->description().trunk_bytes, hostile.size()) << "byte " << at;
       }
@@ -277,13 +305,83 @@ TEST_F(StoreReaderTest, NamesTheLyingField) {
       {128 + 4 + 17 + 20, 77, "format number 77, expected one of 0 (f32)"},
       {128 + 4 + 17 + 24, 4, "an expert has 4 segments"},
   };
-  for (const auto& [at, value, expected] : cases) {
-    const absl::Status status = OpenBytes(WithHeader([at = at, value = value](std::string& bytes) {
-                                  std::memcpy(bytes.data() + at, &value, 4);
-                                })).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << expected;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(expected));
+  for (const auto& [at, value, expected] : cases) NamesTheLyingField(*bytes_, Layout(), at, value, expected);
+
+  constexpr size_t first_layout = 128 + 4 + 17 + 20, first_segment = first_layout + 16, a_layout = 112;
+  const struct {
+    size_t at;
+    uint32_t value;
+    std::string expected;
+  } of_layers[] = {
+      {first_layout - 4, 1u << 28, "expert precisions: 268435456 x 224"},  // layouts of two layers each
+      {first_layout, 4, "reserved field in expert layout is 4"},
+      {first_segment + 12, 300, "expert format is 300"},
+      {first_segment + 12, 77, "layer 0 gate has format number 77, expected one of 0 (f32)"},
+      {first_segment + 12, 3, "layer 0 gate: bytes is"},
+      {first_layout + a_layout + 8, 4096, "layer 2: record bytes is 4096"},
+      {first_segment + a_layout + 4, 21, "layer 2 gate is (21, 70), expected (20, 70)"},
+  };
+  for (const auto& [at, value, expected] : of_layers) {
+    NamesTheLyingField(*mixed_, Layout(MixedDescription()), at, value, expected);
   }
+}
+
+TEST_F(StoreReaderTest, FormatsMayDifferByLayerAndPart) {
+  const StoreDescription expected = MixedDescription();
+  auto reader = OpenBytes(*mixed_);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  ASSERT_TRUE(Verify(**reader).ok());
+  EXPECT_EQ((*mixed_)[8], 2) << "a version that readers of one format for all do not take";
+  EXPECT_EQ(PrecisionName((*reader)->description().precisions[0]), "f32+q8+q4");
+  EXPECT_EQ(PrecisionName((*reader)->description().precisions[1]), "f32+q2");
+  uint64_t end = (*reader)->layout().records_offset(), all = 0;
+  for (Precision precision = 0; precision < 2; ++precision) {
+    for (size_t i = 0; i < expected.moe_layers.size(); ++i) {
+      const ExpertLayout& layout = expected.precisions[precision].layers[i];
+      for (int expert = 0; expert < expected.experts_per_layer; ++expert) {
+        const CachedKey key{expected.moe_layers[i], expert, precision};
+        EXPECT_EQ((*reader)->RecordOffset(key), end);
+        EXPECT_EQ((*reader)->expert_bytes(key), layout.record_bytes);
+        for (const ExpertSegment& segment : (*reader)->expert_layout(key).segments) {
+          EXPECT_EQ(segment.format, layout.segments[static_cast<size_t>(segment.part)].format);
+          EXPECT_EQ(mixed_->substr(end + segment.offset, segment.bytes), SegmentContents(expected, key, segment.part));
+        }
+        end += layout.record_bytes;
+        all += precision == kReferencePrecision ? layout.record_bytes : 0;
+      }
+    }
+  }
+  EXPECT_EQ(end, mixed_->size());
+  EXPECT_EQ((*reader)->all_expert_bytes(), all);
+  EXPECT_NE(expected.precisions[0].layers[0].record_bytes, expected.precisions[0].layers[1].record_bytes);
+  EXPECT_EQ((*reader)->largest_expert_bytes(0), LargestRecordBytes(expected));
+
+  std::string damaged = *mixed_;
+  const CachedKey key{LayerId(2), 1, 0};
+  damaged[(*reader)->RecordOffset(key) + expected.precisions[0].layers[1].segments[1].offset] ^= 1;
+  EXPECT_THAT(std::string(Verify(**OpenBytes(damaged)).message()),
+              HasSubstr("expert 1 of layer 2 at precision 0 (q8), up is damaged"));
+}
+
+// The bytes are those that were written before layers could differ.
+TEST_F(StoreReaderTest, OneFormatForAllIsVersionOne) {
+  EXPECT_EQ((*bytes_)[8], 1);
+  EXPECT_EQ(Checksum(*bytes_), 0x81a007cf915b8cbbu);
+  // One layer's layout in the other version's way takes as many bytes, and is refused: a description has one legal file.
+  StoreDescription description = SmallDescription();
+  description.moe_layers.resize(1);
+  for (ExpertPrecision& precision : description.precisions) precision.layers.resize(1);
+  TemporaryFolder folder;
+  const std::string stored = WriteSmallStore(folder / "one.store", description);
+  const std::string other = WithHeader(stored, Layout(description).description_bytes(), [](std::string& bytes) {
+    bytes[8] = 2;
+    for (size_t layout = 128 + 4 + 17 + 16, p = 0; p < 2; layout += 112, ++p) {
+      for (int part = 0; part < kExpertParts; ++part) bytes[layout + 16 + part * 32 + 12] = bytes[layout];
+      bytes[layout] = 0;
+    }
+  });
+  ASSERT_TRUE(OpenBytes(stored).ok());
+  EXPECT_THAT(std::string(OpenBytes(other).status().message()), HasSubstr("which is version 1, not 2"));
 }
 
 TEST_F(StoreReaderTest, SurvivesGarbage) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -38,13 +39,23 @@ inline StoreDescription SmallDescription() {
   description.model_spec = R"({"family":"test"})";
   description.moe_layers = {LayerId(0), LayerId(2)};
   description.experts_per_layer = 3;
-  const std::array<MatrixShape, kExpertParts> shapes = {MatrixShape{20, 70}, MatrixShape{20, 70}, MatrixShape{70, 20}};
-  for (const FormatId format : {FormatId::kQ8, FormatId::kQ4}) description.precisions.push_back(LayOutExpert(format, shapes));
+  const PartShapes shapes = {MatrixShape{20, 70}, MatrixShape{20, 70}, MatrixShape{70, 20}};
+  for (const FormatId format : {FormatId::kQ8, FormatId::kQ4}) description.precisions.push_back(LayOutExperts(format, shapes, 2));
   description.trunk = {{.name = "embed", .format = FormatId::kBF16, .rows = 9, .cols = 70},
                        {.name = "norm", .format = FormatId::kF32, .vector = true, .rows = 1, .cols = 70},
                        {.name = "router", .format = FormatId::kF16, .rows = 3, .cols = 70}};
   LayOutTrunk(description);
   description.tokenizer = "a tokenizer, opaque here";
+  return description;
+}
+
+// The same with formats that differ by layer and by part, and records that differ in size.
+inline StoreDescription MixedDescription() {
+  StoreDescription description = SmallDescription();
+  const PartShapes shapes = {MatrixShape{20, 70}, MatrixShape{20, 70}, MatrixShape{70, 20}};
+  constexpr FormatId f32 = FormatId::kF32, q8 = FormatId::kQ8, q4 = FormatId::kQ4, q2 = FormatId::kQ2;
+  description.precisions = {{{LayOutExpert({q4, q4, f32}, shapes), LayOutExpert({q4, q8, q8}, shapes)}},
+                            {{LayOutExpert({q2, q2, q2}, shapes), LayOutExpert({q2, q2, f32}, shapes)}}};
   return description;
 }
 
@@ -58,7 +69,8 @@ inline std::string TensorContents(const StoreDescription& description, size_t te
   return RandomBytes(description.trunk[tensor].bytes, 100 + tensor);
 }
 inline std::string SegmentContents(const StoreDescription& description, const CachedKey& key, ExpertPart part) {
-  const auto& segment = description.precisions[key.precision].segments[static_cast<int>(part)];
+  const auto position = std::ranges::find(description.moe_layers, key.layer) - description.moe_layers.begin();
+  const ExpertSegment& segment = description.precisions[key.precision].layers[position].segments[static_cast<int>(part)];
   return RandomBytes(segment.bytes,
                      1000u + key.layer.value() * 512u + key.expert * 64u + key.precision * 8u + static_cast<int>(part));
 }
@@ -100,8 +112,7 @@ inline std::string FileContents(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-inline std::string WriteSmallStore(const std::string& path) {
-  const StoreDescription description = SmallDescription();
+inline std::string WriteSmallStore(const std::string& path, const StoreDescription& description = SmallDescription()) {
   auto writer = StoreWriter::Open(path, description, {});
   EXPECT_TRUE(writer.ok()) << writer.status();
   WritePieces(**writer, description);

@@ -223,11 +223,11 @@ TEST(StoreWriterTest, OneWriterAtATime) {
 TEST(StoreWriterTest, RefusesADescriptionThatIsNotLaidOut) {
   TemporaryFolder folder;
   const std::pair<std::string, std::function<void(StoreDescription&)>> cases[] = {
-      {"up: offset", [](StoreDescription& d) { d.precisions[0].segments[1].offset += 1; }},
-      {"record bytes", [](StoreDescription& d) { d.precisions[1].record_bytes += 4096; }},
+      {"up: offset", [](StoreDescription& d) { d.precisions[0].layers[1].segments[1].offset += 1; }},
+      {"record bytes", [](StoreDescription& d) { d.precisions[1].layers[0].record_bytes += 4096; }},
       {"as at the reference precision",
        [](StoreDescription& d) {
-         d.precisions[1] = LayOutExpert(FormatId::kQ4, {{{8, 8}, {8, 8}, {8, 8}}});
+         d.precisions[1] = LayOutExperts(FormatId::kQ4, {{{8, 8}, {8, 8}, {8, 8}}}, 2);
        }},
       {"\"norm\": offset", [](StoreDescription& d) { d.trunk[1].offset += 64; }},
       {"\"embed\" appears twice", [](StoreDescription& d) { d.trunk[1].name = "embed"; }},
@@ -237,7 +237,7 @@ TEST(StoreWriterTest, RefusesADescriptionThatIsNotLaidOut) {
       {"rows is 0", [](StoreDescription& d) { d.trunk[0].rows = 0; }},
       {"MoE layers is 0", [](StoreDescription& d) { d.moe_layers.clear(); }},
       {"precisions is 0", [](StoreDescription& d) { d.precisions.clear(); }},
-      {"number of segments is 2, expected 3", [](StoreDescription& d) { d.precisions[0].segments.pop_back(); }},
+      {"number of layouts is 1, expected 2", [](StoreDescription& d) { d.precisions[1].layers.pop_back(); }},
       {"trunk bytes", [](StoreDescription& d) { d.trunk_bytes = 0; }},
   };
   for (const auto& [expected, change] : cases) {

@@ -80,8 +80,8 @@ Rig::Rig(const RigOptions& options, ReadBackend* reads, ComputeBackend* backend)
     model_->GateProbabilities(layer, hidden, out);
   };
   inputs.trace = options.trace;
-  inputs.options.capacity_bytes =
-      static_cast<uint64_t>(options.slots) * store_->expert_bytes(kReferencePrecision) + Model::LentBytes(spec, model_options);
+  inputs.options.capacity_bytes = static_cast<uint64_t>(options.slots) * store_->largest_expert_bytes(kReferencePrecision) +
+                                  Model::LentBytes(spec, model_options);
   inputs.options.max_reads_in_flight = options.max_reads_in_flight;
   provider_ = Must(BuildProvider(Must(ChoosePreset(choice, *store_)), inputs));
 }

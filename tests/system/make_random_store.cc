@@ -76,8 +76,8 @@ absl::StatusOr<StoreDescription> Describe(const ModelSpec& spec, const std::stri
   description.model_spec = SpecToJson(spec);
   description.moe_layers = spec.MoeLayers();
   description.experts_per_layer = spec.experts;
-  description.precisions = {LayOutExpert(
-      FormatId::kQ8, {{{spec.expert_ffn, spec.hidden}, {spec.expert_ffn, spec.hidden}, {spec.hidden, spec.expert_ffn}}})};
+  const PartShapes shapes{{{spec.expert_ffn, spec.hidden}, {spec.expert_ffn, spec.hidden}, {spec.hidden, spec.expert_ffn}}};
+  description.precisions = {LayOutExperts(FormatId::kQ8, shapes, description.moe_layers.size())};
   MOED_ASSIGN_OR_RETURN(const Family* family, FamilyNamed(spec.family));
   for (const TrunkTensor& tensor : family->trunk_tensors(spec)) {
     const bool vector = tensor.role == TensorRole::kVector;
@@ -102,14 +102,14 @@ absl::Status Write(const std::string& path, const std::string& tokenizer_json, u
         i, tensor.vector ? VectorBytes(tensor, spec) : random.Packed(tensor.format, tensor.rows, tensor.cols)));
   }
   std::vector<std::vector<std::byte>> variants[kExpertParts];
-  for (const ExpertSegment& segment : description.precisions[0].segments) {
+  for (const ExpertSegment& segment : description.precisions[0].layers[0].segments) {
     for (int v = 0; v < kVariants; ++v) {
       variants[static_cast<size_t>(segment.part)].push_back(random.Packed(FormatId::kQ8, segment.rows, segment.cols));
     }
   }
   for (const LayerId layer : description.moe_layers) {
     for (int expert = 0; expert < spec.experts; ++expert) {
-      for (const ExpertSegment& segment : description.precisions[0].segments) {
+      for (const ExpertSegment& segment : description.precisions[0].layers[0].segments) {
         const auto& bytes_of_part = variants[static_cast<size_t>(segment.part)][static_cast<size_t>(expert % kVariants)];
         const CachedKey key{layer, expert, kReferencePrecision};
         if (!writer->HasExpert(key, segment.part)) MOED_RETURN_IF_ERROR(writer->AppendExpert(key, segment.part, bytes_of_part));

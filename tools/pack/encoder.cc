@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/check.h"
 #include "core/base/status.h"
 
 namespace moed {
@@ -26,18 +27,19 @@ absl::Status InTensor(const SourceTensor& source, const absl::Status& status) {
 
 }  // namespace
 
-void TensorEncoder::Encode(const SourceTensor& source, std::span<const Encoding> encodings, Chunk& chunk) {
+void TensorEncoder::Encode(const SourceTensor& source, std::span<const MatrixTarget> targets, Chunk& chunk) {
   const int cols = static_cast<int>(source.shape[1]);
   chunk.status = ReadFloats(source, static_cast<uint64_t>(chunk.first_row) * cols, static_cast<size_t>(chunk.rows) * cols,
                             chunk.raw, chunk.weights);
-  chunk.packed.resize(encodings.size());
-  for (size_t i = 0; i < encodings.size() && chunk.status.ok(); ++i) {
-    chunk.packed[i].resize(PackedBytes(encodings[i].format, chunk.rows, cols));
-    chunk.status = EncodeRows(encodings[i], chunk.weights.data(), chunk.rows, cols, chunk.packed[i], chunk.first_row);
+  chunk.packed.resize(targets.size());
+  for (size_t i = 0; i < targets.size() && chunk.status.ok(); ++i) {
+    MOED_CHECK(!targets[i].keeps_blocks);  // no source has blocks
+    chunk.packed[i].resize(PackedBytes(targets[i].encoding.format, chunk.rows, cols));
+    chunk.status = EncodeRows(targets[i].encoding, chunk.weights.data(), chunk.rows, cols, chunk.packed[i], chunk.first_row);
   }
 }
 
-absl::Status TensorEncoder::EncodeMatrix(const SourceTensor& source, std::span<const Encoding> encodings, Sink sink) {
+absl::Status TensorEncoder::EncodeMatrix(const SourceTensor& source, std::span<const MatrixTarget> targets, Sink sink) {
   const int rows = static_cast<int>(source.shape[0]), cols = static_cast<int>(source.shape[1]);
   const int64_t panels = Panels(rows);
   const int64_t panels_at_once = std::max<int64_t>(1, kChunkWeights / (int64_t{kPanelRows} * cols));
@@ -52,12 +54,12 @@ absl::Status TensorEncoder::EncodeMatrix(const SourceTensor& source, std::span<c
         const int64_t row = (first + i) * chunk_panels * kPanelRows;
         chunks_[i].first_row = static_cast<int>(row);
         chunks_[i].rows = static_cast<int>(std::min<int64_t>(chunk_panels * kPanelRows, rows - row));
-        Encode(source, encodings, chunks_[i]);
+        Encode(source, targets, chunks_[i]);
       }
     });
     for (int i = 0; i < count; ++i) {
       if (!chunks_[i].status.ok()) return InTensor(source, chunks_[i].status);
-      for (size_t f = 0; f < encodings.size(); ++f) MOED_RETURN_IF_ERROR(sink(f, chunks_[i].packed[f]));
+      for (size_t f = 0; f < targets.size(); ++f) MOED_RETURN_IF_ERROR(sink(f, chunks_[i].packed[f]));
     }
   }
   return absl::OkStatus();

@@ -13,17 +13,24 @@
 
 namespace moed {
 
+// What becomes of a matrix.
+struct MatrixTarget {
+  Encoding encoding;
+  // Of a source that has blocks: these blocks, their codes and scales unchanged, in the layout of encoding.format.
+  bool keeps_blocks = false;
+};
+
 // The bytes do not depend on the number of threads. Not synchronised.
 class TensorEncoder {
  public:
-  // `index` into the encodings asked for; the chunks of one encoding come in order.
+  // `index` into the targets asked for; the chunks of one target come in order.
   using Sink = absl::FunctionRef<absl::Status(size_t index, std::span<const std::byte> bytes)>;
 
   explicit TensorEncoder(Executor& executor) : executor_(executor) {}
 
-  // `source` is a matrix (rows, cols). Reads every row once and packs it in each of `encodings`.
+  // `source` is a matrix (rows, cols). Reads every row once and packs it as each of `targets` says.
   // Errors name file and tensor; an error of the sink ends it and is returned as it is.
-  absl::Status EncodeMatrix(const SourceTensor& source, std::span<const Encoding> encodings, Sink sink);
+  absl::Status EncodeMatrix(const SourceTensor& source, std::span<const MatrixTarget> targets, Sink sink);
   // `source` is a vector: its numbers as float32. A number that is not finite is an error.
   absl::Status EncodeVector(const SourceTensor& source, Sink sink);
 
@@ -34,10 +41,10 @@ class TensorEncoder {
     int rows = 0;
     std::vector<std::byte> raw;
     std::vector<float> weights;                  // (rows, cols)
-    std::vector<std::vector<std::byte>> packed;  // by encoding
+    std::vector<std::vector<std::byte>> packed;  // by target
     absl::Status status;
   };
-  static void Encode(const SourceTensor& source, std::span<const Encoding> encodings, Chunk& chunk);
+  static void Encode(const SourceTensor& source, std::span<const MatrixTarget> targets, Chunk& chunk);
 
   Executor& executor_;
   std::vector<Chunk> chunks_;  // kept from call to call for their memory

@@ -12,7 +12,7 @@ constexpr uint64_t kSampleWeights = 8 << 20;
 
 struct Job {
   const SourceTensor* source;
-  std::vector<Encoding> encodings;
+  std::vector<MatrixTarget> targets;
 };
 
 uint64_t Weights(const Job& job) { return job.source->bytes / job.source->type->bytes; }
@@ -24,7 +24,7 @@ absl::StatusOr<double> Extrapolate(const std::vector<Job>& jobs, TensorEncoder& 
   const int64_t begin = clock.NowNanos();
   for (const Job& job : jobs) {
     if (sampled >= kSampleWeights) break;
-    MOED_RETURN_IF_ERROR(encoder.EncodeMatrix(*job.source, job.encodings, [](size_t, auto) { return absl::OkStatus(); }));
+    MOED_RETURN_IF_ERROR(encoder.EncodeMatrix(*job.source, job.targets, [](size_t, auto) { return absl::OkStatus(); }));
     sampled += Weights(job);
   }
   if (sampled == 0) return 0.0;
@@ -36,9 +36,12 @@ absl::StatusOr<double> Extrapolate(const std::vector<Job>& jobs, TensorEncoder& 
 absl::StatusOr<double> EstimateSeconds(const PackPlan& plan, Executor& executor, const Clock& clock) {
   std::vector<Job> trunk, experts;
   for (size_t i = 0; i < plan.trunk.size(); ++i) {
-    if (!plan.description.trunk[i].vector) trunk.push_back({plan.trunk[i], {plan.TrunkEncoding(i)}});
+    if (!plan.description.trunk[i].vector) trunk.push_back({plan.trunk[i], {plan.trunk_targets[i]}});
   }
-  for (const SourceTensor* source : plan.experts) experts.push_back({source, plan.encodings.experts});
+  for (size_t i = 0; i < plan.experts.size(); ++i) {
+    const size_t layer = i / kExpertParts / static_cast<size_t>(plan.description.experts_per_layer);
+    experts.push_back({plan.experts[i], plan.ExpertTargets(layer, static_cast<ExpertPart>(i % kExpertParts))});
+  }
   TensorEncoder encoder(executor);
   MOED_ASSIGN_OR_RETURN(const double trunk_seconds, Extrapolate(trunk, encoder, clock));
   MOED_ASSIGN_OR_RETURN(const double expert_seconds, Extrapolate(experts, encoder, clock));

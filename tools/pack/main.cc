@@ -62,13 +62,12 @@ void PrintError(const absl::Status& status) { std::fprintf(stderr, "moed-pack: %
 
 absl::StatusOr<PackEncodings> ReadEncodings(const Flags& flags) {
   PackEncodings encodings;
-  MOED_ASSIGN_OR_RETURN(encodings.trunk, ParseEncoding(flags.trunk_format));
+  MOED_ASSIGN_OR_RETURN(encodings.trunk, ParseEncodingOrKeep(flags.trunk_format));
   for (const std::string& text : flags.expert_formats) {
-    MOED_ASSIGN_OR_RETURN(const Encoding encoding, ParseEncoding(text));
-    for (const Encoding& earlier : encodings.experts) {
-      if (earlier.format == encoding.format) {
-        return InvalidArgument("--expert-formats names ", FormatOf(encoding.format).name, " twice");
-      }
+    MOED_ASSIGN_OR_RETURN(const EncodingOrKeep encoding, ParseEncodingOrKeep(text));
+    for (const EncodingOrKeep& earlier : encodings.experts) {
+      if (earlier.has_value() != encoding.has_value() || (encoding && earlier->format != encoding->format)) continue;
+      return InvalidArgument("--expert-formats names ", encoding ? FormatOf(encoding->format).name : text, " twice");
     }
     encodings.experts.push_back(encoding);
   }
@@ -180,7 +179,7 @@ class UsageFormatter final : public CLI::Formatter {
 };
 
 // "" for a known encoding, else the message that lists them.
-std::string CheckEncodingName(const std::string& text) { return std::string(ParseEncoding(text).status().message()); }
+std::string CheckEncodingName(const std::string& text) { return std::string(ParseEncodingOrKeep(text).status().message()); }
 
 void DefinePack(CLI::App& app, Flags& flags) {
   app.add_option("IN", flags.input, "checkpoint: a folder with config.json, tokenizer.json and safetensors")->option_text(" ");

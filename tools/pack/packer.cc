@@ -61,26 +61,25 @@ class Packer {
       return append(0, std::as_bytes(std::span(frequencies)));
     }
     if (tensor.vector) return encoder_.EncodeVector(*source, append);
-    const Encoding encoding = plan_.TrunkEncoding(index);
-    return encoder_.EncodeMatrix(*source, std::span(&encoding, 1), append);
+    return encoder_.EncodeMatrix(*source, std::span(&plan_.trunk_targets[index], 1), append);
   }
 
   // At every precision that is not there yet.
   absl::Status PackExpertPart(size_t moe_layer, int expert, ExpertPart part) {
     std::vector<CachedKey> keys;
-    std::vector<Encoding> encodings;
+    std::vector<MatrixTarget> targets;
     for (size_t p = 0; p < plan_.description.precisions.size(); ++p) {
       const CachedKey key{plan_.description.moe_layers[moe_layer], expert, static_cast<Precision>(p)};
       if (writer_.HasExpert(key, part)) continue;
       keys.push_back(key);
-      encodings.push_back(plan_.encodings.experts[p]);
+      targets.push_back(plan_.expert_targets[p][moe_layer][static_cast<size_t>(part)]);
     }
     if (keys.empty()) return absl::OkStatus();
     const auto append = [&](size_t index, std::span<const std::byte> bytes) {
       MOED_RETURN_IF_ERROR(writer_.AppendExpert(keys[index], part, bytes));
       return Advance(bytes.size());
     };
-    return encoder_.EncodeMatrix(plan_.ExpertSource(moe_layer, expert, part), encodings, append);
+    return encoder_.EncodeMatrix(plan_.ExpertSource(moe_layer, expert, part), targets, append);
   }
 
   // Of the experts as they were written, whenever that was: nothing has to be kept of a pack that is taken up again.
@@ -104,14 +103,14 @@ class Packer {
     const StoreDescription& description = plan_.description;
     const CachedKey key{description.moe_layers[expert / description.experts_per_layer], expert % description.experts_per_layer,
                         kReferencePrecision};
-    const ExpertLayout& layout = description.precisions[kReferencePrecision];
+    const ExpertLayout& layout = description.precisions[kReferencePrecision].layers[expert / description.experts_per_layer];
     std::vector<std::byte> packed;
     std::vector<float> row;
     double squares = 0;
     for (const ExpertSegment& segment : layout.segments) {
       packed.resize(segment.bytes);
       MOED_RETURN_IF_ERROR(writer_.ReadBack(key, segment.part, packed));
-      squares += SumOfSquares(layout.format, packed, segment.rows, segment.cols, row);
+      squares += SumOfSquares(segment.format, packed, segment.rows, segment.cols, row);
     }
     norm = static_cast<float>(std::sqrt(squares));
     return absl::OkStatus();

@@ -17,6 +17,7 @@
 namespace moed {
 namespace {
 
+constexpr std::string_view kKeep = "keep";
 constexpr std::string_view kHeadTensor = "lm_head.weight";
 
 absl::Status WithPrefix(const absl::Status& status, std::string_view prefix) {
@@ -75,7 +76,12 @@ absl::Status CheckTiedHead(const SourceTensor& embed, const SourceTensor& head) 
                          "\", expected the same numbers since config.json says tie_word_embeddings");
 }
 
-absl::Status PlanTrunk(const Family& family, FormatId trunk_format, TensorFinder& finder, const Checkpoint& checkpoint,
+// `source`: of a matrix.
+MatrixTarget TargetOf(const EncodingOrKeep& encoding, const SourceTensor& source) {
+  return {encoding.value_or(Encoding{source.type->format})};
+}
+
+absl::Status PlanTrunk(const Family& family, const EncodingOrKeep& encoding, TensorFinder& finder, const Checkpoint& checkpoint,
                        PackPlan& plan) {
   for (const TrunkTensor& wanted : family.trunk_tensors(plan.spec)) {
     const auto rows = static_cast<uint64_t>(wanted.rows), cols = static_cast<uint64_t>(wanted.cols);
@@ -83,10 +89,15 @@ absl::Status PlanTrunk(const Family& family, FormatId trunk_format, TensorFinder
     using Shape = std::vector<uint64_t>;
     MOED_ASSIGN_OR_RETURN(const SourceTensor* source,
                           finder.Take(wanted.checkpoint_name, vector ? Shape{cols} : Shape{rows, cols}));
-    const FormatId format = vector ? FormatId::kF32 : wanted.role == TensorRole::kRouter ? source->type->format : trunk_format;
-    plan.description.trunk.push_back(
-        {.name = wanted.store_name, .format = format, .vector = vector, .rows = wanted.rows, .cols = wanted.cols});
+    const MatrixTarget target =
+        vector ? MatrixTarget{} : TargetOf(wanted.role == TensorRole::kRouter ? std::nullopt : encoding, *source);
+    plan.description.trunk.push_back({.name = wanted.store_name,
+                                      .format = target.encoding.format,
+                                      .vector = vector,
+                                      .rows = wanted.rows,
+                                      .cols = wanted.cols});
     plan.trunk.push_back(source);
+    plan.trunk_targets.push_back(target);
     if (wanted.store_name == "embed" && plan.spec.tied_embeddings && checkpoint.Find(kHeadTensor) != nullptr) {
       MOED_ASSIGN_OR_RETURN(const SourceTensor* head, finder.Take(std::string(kHeadTensor), source->shape));
       MOED_RETURN_IF_ERROR(CheckTiedHead(*source, *head));
@@ -98,17 +109,59 @@ absl::Status PlanTrunk(const Family& family, FormatId trunk_format, TensorFinder
                                     .rows = 1,
                                     .cols = plan.spec.head_dim / 2});
   plan.trunk.push_back(nullptr);
+  plan.trunk_targets.emplace_back();
   return absl::OkStatus();
 }
 
-absl::Status PlanExperts(const Family& family, const std::vector<Encoding>& encodings, TensorFinder& finder, PackPlan& plan) {
+// Experts of a layer have the same target: that of the layer's first one.
+absl::StatusOr<PartTargets> TargetsOfLayer(const EncodingOrKeep& encoding, const PackPlan& plan, size_t moe_layer) {
+  PartTargets targets;
+  for (int p = 0; p < kExpertParts; ++p) {
+    const auto part = static_cast<ExpertPart>(p);
+    const SourceTensor& first = plan.ExpertSource(moe_layer, 0, part);
+    targets[p] = TargetOf(encoding, first);
+    for (int expert = 1; expert < plan.description.experts_per_layer; ++expert) {
+      const SourceTensor& source = plan.ExpertSource(moe_layer, expert, part);
+      if (encoding || source.type == first.type) continue;
+      return InvalidArgument(source.file->path(), ": tensor \"", source.name, "\" is ", source.type->name, " and \"", first.name,
+                             "\" ", first.type->name,
+                             ", expected one type for all experts of a layer; name formats instead of keep");
+    }
+  }
+  return targets;
+}
+
+absl::Status CheckNoFormatTwice(const StoreDescription& description) {
+  std::set<std::string> names;
+  for (const ExpertPrecision& precision : description.precisions) {
+    const std::string name = PrecisionName(precision);
+    if (!names.insert(name).second) return InvalidArgument("--expert-formats names ", name, " twice, once as what is kept");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LayOutPrecisions(const std::vector<EncodingOrKeep>& encodings, const PartShapes& shapes, PackPlan& plan) {
+  for (const EncodingOrKeep& encoding : encodings) {
+    ExpertPrecision& precision = plan.description.precisions.emplace_back();
+    std::vector<PartTargets>& by_layer = plan.expert_targets.emplace_back();
+    for (size_t layer = 0; layer < plan.description.moe_layers.size(); ++layer) {
+      MOED_ASSIGN_OR_RETURN(const PartTargets targets, TargetsOfLayer(encoding, plan, layer));
+      PartFormats formats;
+      for (int p = 0; p < kExpertParts; ++p) formats[p] = targets[p].encoding.format;
+      precision.layers.push_back(LayOutExpert(formats, shapes));
+      by_layer.push_back(targets);
+    }
+  }
+  return CheckNoFormatTwice(plan.description);
+}
+
+absl::Status PlanExperts(const Family& family, const std::vector<EncodingOrKeep>& encodings, TensorFinder& finder,
+                         PackPlan& plan) {
   const ModelSpec& spec = plan.spec;
-  const std::array<MatrixShape, kExpertParts> shapes = {MatrixShape{spec.expert_ffn, spec.hidden},
-                                                        MatrixShape{spec.expert_ffn, spec.hidden},
-                                                        MatrixShape{spec.hidden, spec.expert_ffn}};
+  const PartShapes shapes = {MatrixShape{spec.expert_ffn, spec.hidden}, MatrixShape{spec.expert_ffn, spec.hidden},
+                             MatrixShape{spec.hidden, spec.expert_ffn}};
   plan.description.moe_layers = spec.MoeLayers();
   plan.description.experts_per_layer = spec.experts;
-  for (const Encoding& encoding : encodings) plan.description.precisions.push_back(LayOutExpert(encoding.format, shapes));
   for (const LayerId layer : plan.description.moe_layers) {
     for (int expert = 0; expert < spec.experts; ++expert) {
       for (int p = 0; p < kExpertParts; ++p) {
@@ -119,8 +172,10 @@ absl::Status PlanExperts(const Family& family, const std::vector<Encoding>& enco
       }
     }
   }
+  MOED_RETURN_IF_ERROR(LayOutPrecisions(encodings, shapes, plan));
   plan.description.trunk.push_back(ExpertNormsTensor(plan.description));
   plan.trunk.push_back(nullptr);
+  plan.trunk_targets.emplace_back();
   return absl::OkStatus();
 }
 
@@ -151,9 +206,19 @@ std::vector<float> InverseFrequencies(double theta, int head_dim) {
   return frequencies;
 }
 
-Encoding PackPlan::TrunkEncoding(size_t tensor) const {
-  const FormatId format = description.trunk[tensor].format;
-  return format == encodings.trunk.format ? encodings.trunk : Encoding{format};  // routers keep their own
+absl::StatusOr<EncodingOrKeep> ParseEncodingOrKeep(std::string_view text) {
+  if (text == kKeep) return std::nullopt;
+  const absl::StatusOr<Encoding> encoding = ParseEncoding(text);
+  if (encoding.ok()) return *encoding;
+  return InvalidArgument(encoding.status().message(), "; or ", kKeep);
+}
+
+std::vector<MatrixTarget> PackPlan::ExpertTargets(size_t moe_layer, ExpertPart part) const {
+  std::vector<MatrixTarget> targets;
+  for (const std::vector<PartTargets>& by_layer : expert_targets) {
+    targets.push_back(by_layer[moe_layer][static_cast<size_t>(part)]);
+  }
+  return targets;
 }
 
 uint64_t PackPlan::piece_bytes() const {
@@ -171,18 +236,17 @@ absl::StatusOr<PackPlan> MakePlan(const Checkpoint& checkpoint, const PackEncodi
 
   PackPlan plan;
   plan.spec = *std::move(spec);
-  plan.encodings = encodings;
   plan.description.model_spec = SpecToJson(plan.spec);
   TensorFinder finder(checkpoint);
-  MOED_RETURN_IF_ERROR(PlanTrunk(**family, encodings.trunk.format, finder, checkpoint, plan));
+  MOED_RETURN_IF_ERROR(PlanTrunk(**family, encodings.trunk, finder, checkpoint, plan));
   MOED_RETURN_IF_ERROR(PlanExperts(**family, encodings.experts, finder, plan));
   LayOutTrunk(plan.description);
   MOED_RETURN_IF_ERROR(finder.CheckNothingLeft((*family)->model_type));
   MOED_RETURN_IF_ERROR(PlanTokenizer(checkpoint, plan));
   MOED_ASSIGN_OR_RETURN(plan.layout, FileLayout::Plan(plan.description, plan.description.tokenizer.size()));
-  const std::string names =
-      StrCat(EncodingName(encodings.trunk), ";", JoinNames(encodings.experts, [](const Encoding& e) { return EncodingName(e); }));
-  plan.identity = Checksum(StrCat(Version(), "\n", kStoreVersion, "\n", names, "\n", checkpoint.fingerprint()));
+  const auto name = [](const EncodingOrKeep& encoding) { return encoding ? EncodingName(*encoding) : std::string(kKeep); };
+  const std::string names = StrCat(name(encodings.trunk), ";", JoinNames(encodings.experts, name));
+  plan.identity = Checksum(StrCat(Version(), "\n", StoreVersion(plan.description), "\n", names, "\n", checkpoint.fingerprint()));
   return plan;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,28 +12,37 @@
 #include "core/store/description.h"
 #include "core/store/layout.h"
 #include "tools/pack/checkpoint.h"
+#include "tools/pack/encoder.h"
 
 namespace moed {
 
+// Without a value: kept as the checkpoint has it, exactly.
+using EncodingOrKeep = std::optional<Encoding>;
+// "keep", or as ParseEncoding reads it.
+absl::StatusOr<EncodingOrKeep> ParseEncodingOrKeep(std::string_view text);
+
 struct PackEncodings {
-  std::vector<Encoding> experts;  // by precision; the first is the reference. No format twice
-  Encoding trunk = {FormatId::kQ8};
+  std::vector<EncodingOrKeep> experts;  // by precision; the first is the reference. No format twice
+  EncodingOrKeep trunk = Encoding{FormatId::kQ8};
 };
+using PartTargets = std::array<MatrixTarget, kExpertParts>;
 
 struct PackPlan {
   ModelSpec spec;
-  PackEncodings encodings;
   StoreDescription description;
   FileLayout layout;
   std::vector<const SourceTensor*> trunk;    // by trunk tensor; null for rope.inv_freq and expert_norms, which are computed
+  std::vector<MatrixTarget> trunk_targets;   // by trunk tensor; of vectors they say nothing
   std::vector<const SourceTensor*> experts;  // [MoE layer][expert][part]
-  uint64_t identity = 0;                     // of the weight files, encoder and quantizers; the description says the rest
+  std::vector<std::vector<PartTargets>> expert_targets;  // [precision][MoE layer]
+  uint64_t identity = 0;  // of the weight files, encoder and quantizers; the description says the rest
 
   const SourceTensor& ExpertSource(size_t moe_layer, int expert, ExpertPart part) const {
     return *experts[(moe_layer * description.experts_per_layer + expert) * kExpertParts + static_cast<size_t>(part)];
   }
-  Encoding TrunkEncoding(size_t tensor) const;  // of a matrix
-  uint64_t piece_bytes() const;                 // everything that has to be written but padding and header
+  // Of every expert of the layer, by precision.
+  std::vector<MatrixTarget> ExpertTargets(size_t moe_layer, ExpertPart part) const;
+  uint64_t piece_bytes() const;  // everything that has to be written but padding and header
 };
 
 inline constexpr std::string_view kInverseFrequencies = "rope.inv_freq";

@@ -1,5 +1,6 @@
 #include "tools/pack/report.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <string_view>
 #include <vector>
@@ -20,8 +21,26 @@ struct Row {
   std::string remark;
 };
 
-uint64_t RecordCount(const StoreDescription& description) {
-  return description.moe_layers.size() * static_cast<uint64_t>(description.experts_per_layer);
+// "4,096", "4,096 to 8,192" where layers differ.
+std::string RecordText(const ExpertPrecision& precision) {
+  uint64_t least = UINT64_MAX;
+  for (const ExpertLayout& layout : precision.layers) least = std::min(least, layout.record_bytes);
+  const uint64_t most = LargestRecordBytes(precision);
+  return least == most ? Grouped(most) : StrCat(Grouped(least), " to ", Grouped(most));
+}
+
+// What the layers have where they differ.
+Json LayersJson(const StoreDescription& description, const ExpertPrecision& precision) {
+  Json layers;
+  for (size_t i = 0; i < precision.layers.size(); ++i) {
+    Json layer = {{"layer", description.moe_layers[i].value()}};
+    for (const ExpertSegment& segment : precision.layers[i].segments) {
+      layer[std::string(PartName(segment.part))] = FormatOf(segment.format).name;
+    }
+    layer["record_bytes"] = precision.layers[i].record_bytes;
+    layers.push_back(std::move(layer));
+  }
+  return layers;
 }
 
 // Every byte of the file belongs to one row.
@@ -31,10 +50,11 @@ std::vector<Row> SizeRows(const StoreDescription& description, const FileLayout&
       {"header", layout.trunk_offset(), "with the description"},
       {"trunk", description.trunk_bytes, StrCat(description.trunk.size(), " tensors")},
       {"tokenizer", layout.records_offset() - layout.tokenizer_offset(), StrCat(Grouped(tokenizer_bytes), " without padding")}};
-  for (const ExpertLayout& precision : description.precisions) {
-    rows.push_back({StrCat("experts ", FormatOf(precision.format).name), precision.record_bytes * RecordCount(description),
+  for (size_t p = 0; p < description.precisions.size(); ++p) {
+    const ExpertPrecision& precision = description.precisions[p];
+    rows.push_back({StrCat("experts ", PrecisionName(precision)), AllRecordBytes(description, static_cast<Precision>(p)),
                     StrCat(description.moe_layers.size(), " layers x ", description.experts_per_layer, " experts x ",
-                           Grouped(precision.record_bytes), rows.size() == 3 ? ", reference" : "")});
+                           RecordText(precision), p == kReferencePrecision ? ", reference" : "")});
   }
   rows.push_back({"file", layout.file_bytes(), FormatBytes(layout.file_bytes())});
   return rows;
@@ -84,10 +104,12 @@ std::string InspectJson(const StoreReader& store) {
   json["tokenizer_bytes"] = store.layout().PieceAt(store.layout().TokenizerPiece()).bytes;
   json["experts_per_layer"] = description.experts_per_layer;
   for (const LayerId layer : description.moe_layers) json["moe_layers"].push_back(layer.value());
-  for (const ExpertLayout& precision : description.precisions) {
-    json["precisions"].push_back({{"format", FormatOf(precision.format).name},
-                                  {"record_bytes", precision.record_bytes},
-                                  {"total_bytes", precision.record_bytes * RecordCount(description)}});
+  for (size_t p = 0; p < description.precisions.size(); ++p) {
+    const ExpertPrecision& precision = description.precisions[p];
+    json["precisions"].push_back({{"format", PrecisionName(precision)},
+                                  {"record_bytes", LargestRecordBytes(precision)},
+                                  {"total_bytes", AllRecordBytes(description, static_cast<Precision>(p))}});
+    if (!OneFormat(precision)) json["precisions"].back()["layers"] = LayersJson(description, precision);
   }
   for (const TensorInfo& tensor : description.trunk) {
     json["trunk"].push_back({{"name", tensor.name},

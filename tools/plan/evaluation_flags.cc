@@ -20,9 +20,7 @@ int DefaultThreads() { return std::clamp(static_cast<int>(std::thread::hardware_
 
 uint64_t DefaultCacheBytes(const StoreDescription& store) {
   uint64_t all = 0;
-  for (const ExpertLayout& precision : store.precisions) {
-    all += precision.record_bytes * store.moe_layers.size() * static_cast<uint64_t>(store.experts_per_layer);
-  }
+  for (size_t p = 0; p < store.precisions.size(); ++p) all += AllRecordBytes(store, static_cast<Precision>(p));
   const uint64_t memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   return std::min(all, memory / 2);
 }

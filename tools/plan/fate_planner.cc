@@ -183,7 +183,7 @@ class FatePlanner final : public Planner {
 
   // Of what a prompt reads where nothing is in memory, in bytes of the reference precision.
   static double BytesOf(int percent, const StoreReader& store) {
-    const auto bytes = [&](Precision precision) { return static_cast<double>(store.expert_bytes(precision)); };
+    const auto bytes = [&](Precision precision) { return static_cast<double>(AllRecordBytes(store.description(), precision)); };
     const auto low = static_cast<Precision>(store.description().precisions.size() - 1);
     return 1 - percent / 100. * (1 - bytes(low) / bytes(kReferencePrecision));
   }

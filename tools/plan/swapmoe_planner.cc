@@ -129,9 +129,9 @@ class SlotsPlanner final : public Planner {
   absl::Status SetQuestion(const StoreReader& store, uint64_t budget_bytes) {
     const StoreDescription& description = store.description();
     const auto layers = static_cast<int>(description.moe_layers.size());
-    const uint64_t records = budget_bytes / store.expert_bytes(kReferencePrecision);
+    const uint64_t records = budget_bytes / store.largest_expert_bytes(kReferencePrecision);
     if (records < static_cast<uint64_t>(layers) + kSpareSlots) {
-      const uint64_t least = (static_cast<uint64_t>(layers) + kSpareSlots) * store.expert_bytes(kReferencePrecision);
+      const uint64_t least = (static_cast<uint64_t>(layers) + kSpareSlots) * store.largest_expert_bytes(kReferencePrecision);
       return InvalidArgument("--budget ", budget_, " holds ", records, " experts; one for each of ", layers,
                              " layers and a spare one need ", least, " bytes (", FormatBytes(least), ")");
     }

@@ -49,7 +49,7 @@ double SecondsOfProducts(ComputeBackend& backend, const ExpertLayout& layout, co
     for (const ExpertSegment& segment : layout.segments) {
       const Activations prepared = backend.Prepare(input.data(), 1, segment.cols, segment.cols, kAllForms, storage->span());
       const MatMulJob job{
-          {layout.format, segment.rows, segment.cols, record + segment.offset}, &prepared, output.data(), segment.rows};
+          {segment.format, segment.rows, segment.cols, record + segment.offset}, &prepared, output.data(), segment.rows};
       backend.MatMul({&job, 1});
     }
   }
@@ -60,18 +60,19 @@ double SecondsOfProducts(ComputeBackend& backend, const ExpertLayout& layout, co
 
 absl::StatusOr<ExpertProfile> ProfileExperts(const StoreReader& store, int threads) {
   const StoreDescription& description = store.description();
-  const ExpertLayout& layout = description.precisions[kReferencePrecision];
+  const uint64_t largest = store.largest_expert_bytes(kReferencePrecision);
   const size_t experts = description.moe_layers.size() * static_cast<size_t>(description.experts_per_layer);
   const size_t count = std::min(experts, kProfiled);
   MOED_ASSIGN_OR_RETURN(const std::unique_ptr<ReadBackend> reads, OpenReadBackend("auto", store.path(), {}));
-  MOED_ASSIGN_OR_RETURN(const Buffer record, Buffer::Allocate(layout.record_bytes));
+  MOED_ASSIGN_OR_RETURN(const Buffer record, Buffer::Allocate(largest));
   const std::unique_ptr<Executor> executor = MakeThreadPool(threads);
   MOED_ASSIGN_OR_RETURN(const std::unique_ptr<ComputeBackend> backend, MakeComputeBackend("auto", *executor));
-  ExpertProfile profile{.bytes = layout.record_bytes};
+  ExpertProfile profile{.bytes = largest};
   for (size_t i = 0; i < count; ++i) {
+    const CachedKey key = KeyAt(description, i * experts / count);
+    const ExpertLayout& layout = store.expert_layout(key);
     const int64_t begin = Clock::Real().NowNanos();
-    MOED_RETURN_IF_ERROR(
-        ReadRecord(*reads, store, KeyAt(description, i * experts / count), record.span().first(layout.record_bytes)));
+    MOED_RETURN_IF_ERROR(ReadRecord(*reads, store, key, record.span().first(layout.record_bytes)));
     profile.load_seconds += SecondsBetween(begin, Clock::Real().NowNanos()) / static_cast<double>(count);
     profile.compute_seconds += SecondsOfProducts(*backend, layout, record.data()) / static_cast<double>(count);
   }
@@ -80,20 +81,21 @@ absl::StatusOr<ExpertProfile> ProfileExperts(const StoreReader& store, int threa
 
 absl::StatusOr<std::vector<float>> ExpertNorms(const StoreReader& store, absl::FunctionRef<bool(uint64_t done)> progress) {
   const StoreDescription& description = store.description();
-  const ExpertLayout& layout = description.precisions[kReferencePrecision];
   MOED_ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, OpenBuffered(store.path()));
-  std::vector<std::byte> record(layout.record_bytes);
+  std::vector<std::byte> record;
   std::vector<float> norms(description.moe_layers.size() * static_cast<size_t>(description.experts_per_layer)), row;
   for (size_t expert = 0; expert < norms.size(); ++expert) {
     const CachedKey key = KeyAt(description, expert);
+    const ExpertLayout& layout = store.expert_layout(key);
+    record.resize(layout.record_bytes);
     MOED_RETURN_IF_ERROR(file->ReadAt(store.RecordOffset(key), record));
     for (const ExpertSegment& segment : layout.segments) {
       MOED_RETURN_IF_ERROR(store.VerifySegment(key, segment.part, std::span(record).subspan(segment.offset, segment.bytes)));
     }
     double squares = 0;
     for (const ExpertSegment& segment : layout.segments) {
-      squares +=
-          SumOfSquares(layout.format, std::span(record).subspan(segment.offset, segment.bytes), segment.rows, segment.cols, row);
+      const auto packed = std::span(record).subspan(segment.offset, segment.bytes);
+      squares += SumOfSquares(segment.format, packed, segment.rows, segment.cols, row);
     }
     norms[expert] = static_cast<float>(std::sqrt(squares));
     if (!progress(expert + 1)) return absl::CancelledError("interrupted");

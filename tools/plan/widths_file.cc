@@ -32,9 +32,7 @@ Json Report(const WidthsQuestion& question, const WidthsPlan& plan, const LossEv
   report["upper"] = question.widths[plan.upper].name;
   report["lower"] = question.widths[plan.lower].name;
   report["lowered_experts"] = plan.lowered;
-  uint64_t bytes = 0;
-  for (const Precision precision : plan.precisions) bytes += evaluator.store().expert_bytes(precision);
-  report["expert_bytes"] = bytes;
+  report["expert_bytes"] = BytesOf(plan, evaluator.store().description());
   report["reference_expert_bytes"] = evaluator.store().all_expert_bytes();
   for (size_t i = 0; i < question.widths.size(); ++i) {
     report["uniform"].push_back({{"format", question.widths[i].name}, {"loss", plan.uniform_losses[i]}});
@@ -45,12 +43,21 @@ Json Report(const WidthsQuestion& question, const WidthsPlan& plan, const LossEv
 
 }  // namespace
 
+uint64_t BytesOf(const WidthsPlan& plan, const StoreDescription& store) {
+  uint64_t bytes = 0;
+  for (size_t expert = 0; expert < plan.precisions.size(); ++expert) {
+    const size_t layer = expert / static_cast<size_t>(store.experts_per_layer);
+    bytes += store.precisions[plan.precisions[expert]].layers[layer].record_bytes;
+  }
+  return bytes;
+}
+
 absl::Status WriteWidthsFile(const std::string& path, const WidthsQuestion& question, const WidthsPlan& plan,
                              const LossEvaluator& evaluator) {
   Json json;
   json["model_hash"] = StrCat(absl::Hex(evaluator.store().model_hash(), absl::kZeroPad16));
-  for (const ExpertLayout& precision : evaluator.store().description().precisions) {
-    json["formats"].push_back(FormatOf(precision.format).name);
+  for (const ExpertPrecision& precision : evaluator.store().description().precisions) {
+    json["formats"].push_back(PrecisionName(precision));
   }
   json["precisions"] = ByLayer(std::vector<int>(plan.precisions.begin(), plan.precisions.end()), evaluator.spec().experts);
   json["report"] = Report(question, plan, evaluator);

@@ -10,6 +10,9 @@
 
 namespace moed {
 
+// The records of all experts, each at its precision.
+uint64_t BytesOf(const WidthsPlan& plan, const StoreDescription& store);
+
 // Whole or not at all.
 absl::Status WriteWidthsFile(const std::string& path, const WidthsQuestion& question, const WidthsPlan& plan,
                              const LossEvaluator& evaluator);

@@ -26,13 +26,7 @@ namespace {
 
 constexpr double kLargestLossPercent = 1e6;
 
-std::string_view FormatName(const StoreDescription& store, size_t precision) {
-  return FormatOf(store.precisions[precision].format).name;
-}
-
-std::string FormatNames(const StoreDescription& store) {
-  return JoinNames(store.precisions, [](const ExpertLayout& layout) { return FormatOf(layout.format).name; });
-}
+std::string FormatNames(const StoreDescription& store) { return JoinNames(store.precisions, PrecisionName); }
 
 // Those of `names`, all where it is empty; most bytes first.
 absl::StatusOr<std::vector<Width>> ChooseWidths(const StoreReader& reader, const std::vector<std::string>& names) {
@@ -45,34 +39,29 @@ absl::StatusOr<std::vector<Width>> ChooseWidths(const StoreReader& reader, const
   for (const std::string& name : names) {
     if (std::count(names.begin(), names.end(), name) > 1) return InvalidArgument("--widths names ", name, " twice");
     bool found = false;
-    for (size_t p = 0; p < store.precisions.size(); ++p) found = found || FormatName(store, p) == name;
+    for (size_t p = 0; p < store.precisions.size(); ++p) found = found || PrecisionName(store.precisions[p]) == name;
     if (!found)
       return InvalidArgument("--widths: ", reader.path(), " has no experts at '", name, "'; it has: ", FormatNames(store));
   }
   if (names.size() == 1) return InvalidArgument("--widths names one width, which leaves nothing to choose; name two or more");
   std::vector<Width> widths;
   for (size_t p = 0; p < store.precisions.size(); ++p) {
-    const std::string name(FormatName(store, p));
+    const std::string name = PrecisionName(store.precisions[p]);
     if (!names.empty() && std::count(names.begin(), names.end(), name) == 0) continue;
-    widths.push_back({static_cast<Precision>(p), name, store.precisions[p].record_bytes});
+    widths.push_back({static_cast<Precision>(p), name, AllRecordBytes(store, static_cast<Precision>(p))});
   }
-  std::stable_sort(widths.begin(), widths.end(), [](const Width& a, const Width& b) { return a.record_bytes > b.record_bytes; });
+  std::stable_sort(widths.begin(), widths.end(), [](const Width& a, const Width& b) { return a.bytes > b.bytes; });
   return widths;
 }
 
-void PrintPlan(const WidthsQuestion& question, const WidthsPlan& plan, const std::string& path) {
+void PrintPlan(const WidthsQuestion& question, const WidthsPlan& plan, uint64_t bytes, const std::string& path) {
   for (size_t i = 0; i < question.widths.size(); ++i) {
     std::printf("all experts at %-6s loss %9.4f %%\n", question.widths[i].name.c_str(), plan.uniform_losses[i] * 100);
   }
-  uint64_t bytes = 0;
-  for (const Precision precision : plan.precisions) {
-    for (const Width& width : question.widths) bytes += width.precision == precision ? width.record_bytes : 0;
-  }
-  const uint64_t uniform = question.widths[plan.upper].record_bytes * plan.precisions.size();
   std::printf("%d of %d experts at %s, the others at %s: loss %.4f %% (allowed %.4f %%), %s instead of %s at %s\n%s\n",
               plan.lowered, question.experts, question.widths[plan.lower].name.c_str(), question.widths[plan.upper].name.c_str(),
-              plan.loss * 100, question.tolerable_loss * 100, FormatBytes(bytes).c_str(), FormatBytes(uniform).c_str(),
-              question.widths[plan.upper].name.c_str(), path.c_str());
+              plan.loss * 100, question.tolerable_loss * 100, FormatBytes(bytes).c_str(),
+              FormatBytes(question.widths[plan.upper].bytes).c_str(), question.widths[plan.upper].name.c_str(), path.c_str());
 }
 
 class WidthsPlanner final : public Planner {
@@ -102,7 +91,7 @@ class WidthsPlanner final : public Planner {
     absl::StatusOr<WidthsPlan> plan = Measure(question, *evaluator, losses);
     if (!plan.ok()) return absl::IsOutOfRange(plan.status()) ? plan.status() : output_.Kept(plan.status());
     MOED_RETURN_IF_ERROR(WriteWidthsFile(output_.path, question, *plan, *evaluator));
-    PrintPlan(question, *plan, output_.path);
+    PrintPlan(question, *plan, BytesOf(*plan, evaluator->store().description()), output_.path);
     return losses.Remove();
   }
 

@@ -13,8 +13,8 @@ namespace moed {
 
 struct Width {
   Precision precision = kReferencePrecision;
-  std::string name;  // "q4"
-  uint64_t record_bytes = 0;
+  std::string name;    // "q4"
+  uint64_t bytes = 0;  // of all experts
 };
 
 struct WidthsQuestion {

@@ -25,7 +25,7 @@ PartMemory MemoryOfParts(const PresetSetup& setup, const StoreReader& store, con
 absl::StatusOr<PresetParts> MakeParts(const PresetSetup& setup, const ProviderInputs& inputs) {
   const StoreDescription& store = inputs.store->description();
   std::vector<uint64_t> record_bytes;
-  for (const ExpertLayout& layout : store.precisions) record_bytes.push_back(layout.record_bytes);
+  for (const ExpertPrecision& precision : store.precisions) record_bytes.push_back(LargestRecordBytes(precision));
   PartContext context{.model = ShapeOf(store, inputs.router),
                       .hidden = inputs.router.hidden,
                       .gate = inputs.gate,

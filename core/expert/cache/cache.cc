@@ -11,9 +11,13 @@
 namespace moed {
 namespace {
 
+// By precision, in the mean.
 std::vector<uint64_t> RecordBytes(const StoreDescription& store) {
+  const uint64_t experts = store.moe_layers.size() * static_cast<uint64_t>(store.experts_per_layer);
   std::vector<uint64_t> bytes;
-  for (const ExpertLayout& layout : store.precisions) bytes.push_back(layout.record_bytes);
+  for (size_t p = 0; p < store.precisions.size(); ++p) {
+    bytes.push_back(AllRecordBytes(store, static_cast<Precision>(p)) / experts);
+  }
   return bytes;
 }
 
@@ -215,8 +219,8 @@ void ExpertCache::EndLayer(bool done) {
 }
 
 bool ExpertCache::Arrived(const Slot& slot, ExpertPart part) const {
-  for (int read = 0; read < loader_.ReadsOf(slot.key.precision); ++read) {
-    if (loader_.Covers(slot.key.precision, read, part)) return (slot.arrived >> read) & 1;
+  for (int read = 0; read < loader_.ReadsOf(slot.key); ++read) {
+    if (loader_.Covers(slot.key, read, part)) return (slot.arrived >> read) & 1;
   }
   return false;
 }
@@ -232,7 +236,7 @@ absl::StatusOr<PartBytes> ExpertCache::WaitPart(Slot& slot, ExpertPart part) {
     AwaitCounted(absl::Condition(&settled), slot.key.expert);
     if (!Arrived(slot, part)) return slot.status;
   }
-  const ExpertSegment& segment = store_.description().precisions[slot.key.precision].segments[EnumIndex(part)];
+  const ExpertSegment& segment = store_.expert_layout(slot.key).segments[EnumIndex(part)];
   return PartBytes{.bytes = slot.bytes.subspan(segment.offset, segment.bytes)};
 }
 

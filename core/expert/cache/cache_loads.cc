@@ -33,7 +33,7 @@ void ExpertCache::StartWaitingDemands(Cancels& cancels) {
 // False when it has to wait for a slot.
 bool ExpertCache::StartDemand(int item_number) {
   LayerTurn::Item& item = turn_.item(item_number);
-  const uint64_t bytes = store_.expert_bytes(item.key.precision);
+  const uint64_t bytes = store_.expert_bytes(item.key);
   absl::StatusOr<Room::Place> place = MakeRoom({item.key, bytes, LoadReason::kDemand, turn_.layer()});
   const bool bypass = place.ok() && place->answer == Answer::kRefused;
   if (bypass) place = MakeBypassRoom(bytes);
@@ -62,7 +62,7 @@ void ExpertCache::StartGuesses() {
 
 // False when there is no room until something is unpinned. What the policy refuses is let go.
 bool ExpertCache::StartGuess(const CachedKey& key) {
-  const uint64_t bytes = store_.expert_bytes(key.precision);
+  const uint64_t bytes = store_.expert_bytes(key);
   const absl::StatusOr<Room::Place> place = MakeRoom({key, bytes, LoadReason::kPrefetch, turn_.layer()});
   if (!place.ok() || place->answer == Answer::kNotNow) return false;
   if (place->answer == Answer::kHere) {
@@ -77,7 +77,7 @@ void ExpertCache::StartFill() {
   const std::optional<CachedKey> next = filler_.Next(slots_);
   fill_left_ = next.has_value();
   if (!next) return;
-  const absl::StatusOr<std::span<std::byte>> free = room_.Free(store_.expert_bytes(next->precision));
+  const absl::StatusOr<std::span<std::byte>> free = room_.Free(store_.expert_bytes(*next));
   if (!free.ok()) return;  // a demand will say why there is no memory
   if (free->empty()) {
     filler_.Stop();
@@ -88,7 +88,7 @@ void ExpertCache::StartFill() {
 }
 
 Slot& ExpertCache::StartLoad(const CachedKey& key, LoadReason reason, std::span<std::byte> bytes, bool bypass) {
-  Slot& slot = slots_.Begin(key, bytes, reason, bypass, loader_.ReadsOf(key.precision), clock_.NowNanos());
+  Slot& slot = slots_.Begin(key, bytes, reason, bypass, loader_.ReadsOf(key), clock_.NowNanos());
   if (bypass) {
     room_.CountBypass(slot);
     statistics_.CountBypass();

@@ -7,38 +7,37 @@
 
 namespace moed {
 
-std::vector<Loader::Range> Loader::PlanReads(const ExpertLayout& layout, uint64_t split_read_bytes) {
-  MOED_CHECK(layout.segments.size() == kExpertParts);
-  if (layout.record_bytes < split_read_bytes) return {{0, layout.record_bytes, 0, kExpertParts}};
-  constexpr int kDown = static_cast<int>(ExpertPart::kDown);
-  const uint64_t down = layout.segments[kDown].offset;
-  return {{0, down, 0, kDown}, {down, layout.record_bytes, kDown, kExpertParts}};
-}
-
 Loader::Loader(const StoreReader& store, ReadBackend& backend, const Clock& clock, Trace* trace, const LoaderOptions& options,
                Listener& listener)
     : store_(store),
       clock_(clock),
       trace_(trace),
+      split_read_bytes_(options.split_read_bytes),
       checksums_(options.checksums),
       index_(store.description().moe_layers, store.description().experts_per_layer,
              static_cast<int>(store.description().precisions.size())),
       listener_(listener),
       verified_(index_.size()),
       timer_(backend, clock),
-      queue_(timer_, clock, options.max_reads_in_flight) {
-  for (const ExpertLayout& layout : store.description().precisions) plans_.push_back(PlanReads(layout, options.split_read_bytes));
+      queue_(timer_, clock, options.max_reads_in_flight) {}
+
+Loader::Range Loader::RangeOf(const CachedKey& key, int read) const {
+  const ExpertLayout& layout = store_.expert_layout(key);
+  if (ReadsOf(key) == 1) return {0, layout.record_bytes, 0, kExpertParts};
+  constexpr int kDown = static_cast<int>(ExpertPart::kDown);
+  const uint64_t down = layout.segments[kDown].offset;
+  return read == 0 ? Range{0, down, 0, kDown} : Range{down, layout.record_bytes, kDown, kExpertParts};
 }
 
 Loader::Tickets Loader::Start(LoadTarget& target, ReadPriority priority) {
-  const std::vector<Range>& plan = plans_[target.key.precision];
+  const int reads = ReadsOf(target.key);
   const uint64_t offset = store_.RecordOffset(target.key);
   Tickets tickets{};
-  for (size_t read = 0; read < plan.size(); ++read) {
-    const Range& range = plan[read];
-    tickets[read] = queue_.Submit(
-        priority, offset + range.begin_bytes, target.bytes.subspan(range.begin_bytes, range.end_bytes - range.begin_bytes),
-        [this, &target, read](absl::Status outcome) { Finish(target, static_cast<int>(read), std::move(outcome)); });
+  for (int read = 0; read < reads; ++read) {
+    const Range range = RangeOf(target.key, read);
+    tickets[read] = queue_.Submit(priority, offset + range.begin_bytes,
+                                  target.bytes.subspan(range.begin_bytes, range.end_bytes - range.begin_bytes),
+                                  [this, &target, read](absl::Status outcome) { Finish(target, read, std::move(outcome)); });
   }
   return tickets;
 }
@@ -56,7 +55,7 @@ void Loader::Cancel(const Tickets& tickets) {
 }
 
 void Loader::Finish(LoadTarget& target, int read, absl::Status outcome) {
-  const Range& range = plans_[target.key.precision][read];
+  const Range range = RangeOf(target.key, read);
   const uint64_t bytes = range.end_bytes - range.begin_bytes;
   const std::optional<int64_t> begin = timer_.TakeBegin(target.bytes.data() + range.begin_bytes);
   if (trace_ != nullptr && begin) {
@@ -79,7 +78,7 @@ bool Loader::Unverified(const LoadTarget& target, int read) const {
 }
 
 absl::Status Loader::Verify(const LoadTarget& target, const Range& range) const {
-  const ExpertLayout& layout = store_.description().precisions[target.key.precision];
+  const ExpertLayout& layout = store_.expert_layout(target.key);
   for (int part = range.first_part; part < range.end_part; ++part) {
     const ExpertSegment& segment = layout.segments[part];
     MOED_RETURN_IF_ERROR(store_.VerifySegment(target.key, segment.part, target.bytes.subspan(segment.offset, segment.bytes)));

@@ -56,9 +56,9 @@ class Loader {
   Loader(const StoreReader& store, ReadBackend& backend, const Clock& clock, Trace* trace, const LoaderOptions& options,
          Listener& listener);
 
-  int ReadsOf(Precision precision) const { return static_cast<int>(plans_[precision].size()); }
-  bool Covers(Precision precision, int read, ExpertPart part) const {
-    const Range& range = plans_[precision][read];
+  int ReadsOf(const CachedKey& key) const { return store_.expert_bytes(key) < split_read_bytes_ ? 1 : kMaxReadsPerRecord; }
+  bool Covers(const CachedKey& key, int read, ExpertPart part) const {
+    const Range range = RangeOf(key, read);
     return static_cast<int>(part) >= range.first_part && static_cast<int>(part) < range.end_part;
   }
 
@@ -78,7 +78,7 @@ class Loader {
     int end_part = 0;
   };
 
-  static std::vector<Range> PlanReads(const ExpertLayout& layout, uint64_t split_read_bytes);
+  Range RangeOf(const CachedKey& key, int read) const;  // reads in record order
   void Finish(LoadTarget& target, int read, absl::Status outcome);
   bool Unverified(const LoadTarget& target, int read) const;
   absl::Status Verify(const LoadTarget& target, const Range& range) const;
@@ -86,10 +86,10 @@ class Loader {
   const StoreReader& store_;
   const Clock& clock_;
   Trace* const trace_;
+  const uint64_t split_read_bytes_;
   const ChecksumRule checksums_;
   const ExpertIndex index_;
   Listener& listener_;
-  std::vector<std::vector<Range>> plans_;       // [precision][read], in record order
   std::vector<std::atomic<uint8_t>> verified_;  // by index_: bit per read that was right once
   ReadTimer timer_;
   ReadQueue queue_;  // last: its end reports to all of the above

@@ -112,7 +112,7 @@ absl::StatusOr<PresetParts> MakePresetParts(const PresetSetup& setup, const Part
 CacheBounds BoundsOfCache(const PresetSetup& setup, const StoreReader& store, int top_k) {
   const StoreDescription& description = store.description();
   const size_t precision = setup.rule->at_last_precision ? description.precisions.size() - 1 : kReferencePrecision;
-  const uint64_t record = description.precisions[precision].record_bytes;
+  const uint64_t record = LargestRecordBytes(description.precisions[precision]);
   const uint64_t largest = LargestRecordBytes(description);
   switch (setup.row->cache) {
     case CacheKind::kWhole:
@@ -120,7 +120,7 @@ CacheBounds BoundsOfCache(const PresetSetup& setup, const StoreReader& store, in
     case CacheKind::kOneToken:
       return {.most = std::max(static_cast<uint64_t>(top_k) * record, largest)};
     case CacheKind::kAll:
-      return {.least = std::max(description.moe_layers.size() * description.experts_per_layer * record, largest)};
+      return {.least = std::max(AllRecordBytes(description, static_cast<Precision>(precision)), largest)};
   }
   return {};
 }

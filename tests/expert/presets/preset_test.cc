@@ -149,8 +149,8 @@ TEST_F(PresetTest, CachesOfOneTokenAndOfAllExperts) {
   const auto bounds = [&](const char* name) {
     return BoundsOfCache(ChoosePreset({.preset = name}, store_).value(), store_, kTopK);
   };
-  const uint64_t high = store_.expert_bytes(0);
-  const uint64_t low = store_.expert_bytes(1);
+  const uint64_t high = store_.largest_expert_bytes(0);
+  const uint64_t low = store_.largest_expert_bytes(1);
   EXPECT_EQ(bounds("auto").least + bounds("auto").most, 0u);
   EXPECT_EQ(bounds("load-on-demand").most, kTopK * high);
   EXPECT_EQ(bounds("io-qexp").most, kTopK * low);
