@@ -10,18 +10,6 @@
 namespace moed {
 namespace {
 
-// A row of an instruction set that says: here the scalar product serves.
-template <FormatId kFormat>
-struct ScalarRow {
-  static inline void MatMul(const MatMulArguments& a, int begin, int end) {
-    kScalarKernels.mat_mul.of[static_cast<int>(kFormat)](a, begin, end);
-  }
-};
-template <class Format>
-concept IsScalarRow = requires {
-  Format::MatMul;
-};
-
 template <class Set, int... kIds>
 consteval Products MakeProducts(std::integer_sequence<int, kIds...>) {
   return {{Set::template MatMul<static_cast<FormatId>(kIds)>...}};

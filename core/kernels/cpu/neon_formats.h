@@ -3,7 +3,6 @@
 
 #include "core/kernels/cpu/neon_blocks.h"
 #include "core/kernels/cpu/neon_floats.h"
-#include "core/kernels/products.h"
 
 namespace moed::neon {
 namespace {
@@ -17,37 +16,37 @@ struct NeonFormat<FormatId::kF16> : F16 {};
 template <>
 struct NeonFormat<FormatId::kBF16> : BF16 {};
 template <>
-struct NeonFormat<FormatId::kQ8> : Q8 {};
+struct NeonFormat<FormatId::kQ8> : Block<CodesOf8Bits, HalfScales<false>> {};
 template <>
-struct NeonFormat<FormatId::kQ4> : Q4 {};
+struct NeonFormat<FormatId::kQ4> : Block<CodesOf4Bits<8>, HalfScales<false>> {};
 template <>
-struct NeonFormat<FormatId::kQ2> : Q2 {};
+struct NeonFormat<FormatId::kQ2> : Block<CodesOf2Bits, HalfScales<true>> {};
 template <>
-struct NeonFormat<FormatId::kQ4A> : Q4A {};
+struct NeonFormat<FormatId::kQ4A> : Block<CodesOf4Bits<0>, HalfScales<true>> {};
 template <>
-struct NeonFormat<FormatId::kQ3> : Q3 {};
+struct NeonFormat<FormatId::kQ3> : Block<MoreBits<CodesOf2Bits, 1, 2>, HalfScales<true>> {};
 template <>
-struct NeonFormat<FormatId::kQ5_0> : ScalarRow<FormatId::kQ5_0> {};
+struct NeonFormat<FormatId::kQ5_0> : Block<MoreBits<CodesOf4Bits<0>, 1, 4, 16>, HalfScales<false>> {};
 template <>
-struct NeonFormat<FormatId::kQ5_1> : ScalarRow<FormatId::kQ5_1> {};
+struct NeonFormat<FormatId::kQ5_1> : Block<MoreBits<CodesOf4Bits<0>, 1, 4>, HalfScales<true>> {};
 template <>
-struct NeonFormat<FormatId::kQ2K> : ScalarRow<FormatId::kQ2K> {};
+struct NeonFormat<FormatId::kQ2K> : Block<CodesOf2Bits, LinesOfParts<2>> {};
 template <>
-struct NeonFormat<FormatId::kQ3K> : ScalarRow<FormatId::kQ3K> {};
+struct NeonFormat<FormatId::kQ3K> : Block<MoreBits<CodesOf2Bits, 1, 2, 4>, ScalesOfParts<SixBitNumbers, 2>> {};
 template <>
-struct NeonFormat<FormatId::kQ4K> : ScalarRow<FormatId::kQ4K> {};
+struct NeonFormat<FormatId::kQ4K> : Block<CodesOf4Bits<0>, LinesOfParts<1>> {};
 template <>
-struct NeonFormat<FormatId::kQ5K> : ScalarRow<FormatId::kQ5K> {};
+struct NeonFormat<FormatId::kQ5K> : Block<MoreBits<CodesOf4Bits<0>, 1, 4>, LinesOfParts<1>> {};
 template <>
-struct NeonFormat<FormatId::kQ6K> : ScalarRow<FormatId::kQ6K> {};
+struct NeonFormat<FormatId::kQ6K> : Block<MoreBits<CodesOf4Bits<0>, 2, 4, 32>, ScalesOfParts<SignedNumbers, 2>> {};
 template <>
-struct NeonFormat<FormatId::kIq4Nl> : ScalarRow<FormatId::kIq4Nl> {};
+struct NeonFormat<FormatId::kIq4Nl> : Block<TableCodes<kIq4Levels>, HalfScales<false>> {};
 template <>
-struct NeonFormat<FormatId::kIq4Xs> : ScalarRow<FormatId::kIq4Xs> {};
+struct NeonFormat<FormatId::kIq4Xs> : Block<TableCodes<kIq4Levels>, ScalesOfParts<SixBitNumbers, 1>> {};
 template <>
-struct NeonFormat<FormatId::kIq3S> : ScalarRow<FormatId::kIq3S> {};
+struct NeonFormat<FormatId::kIq3S> : Block<GridCodes, ScalesOfParts<OddNumbers, 1>> {};
 template <>
-struct NeonFormat<FormatId::kMxfp4> : ScalarRow<FormatId::kMxfp4> {};
+struct NeonFormat<FormatId::kMxfp4> : Block<TableCodes<kMxfp4Levels>, ExponentScales> {};
 
 }  // namespace
 }  // namespace moed::neon
