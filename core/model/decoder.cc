@@ -113,11 +113,12 @@ void Decoder::GateProbabilities(LayerId layer, std::span<const float> hidden, st
   MOED_CHECK(spec_.moe[layer.value()]);
   MOED_CHECK(static_cast<int>(hidden.size()) == spec_.hidden && static_cast<int>(probabilities.size()) == spec_.experts);
   const TraceSpan span(step_.trace, "look-ahead gate", kComputeTrack, layer);
-  const MatrixView& router = weights_.layers[layer.value()].router;
-  const Activations input = step_.backend.Prepare(hidden.data(), 1, spec_.hidden, spec_.hidden, InputForms::Of({router.format}),
-                                                  step_.scratch.gate_storage);
-  const MatMulJob jobs[] = {{router, &input, probabilities.data(), spec_.experts}};
+  const LayerWeights& weights = weights_.layers[layer.value()];
+  const Activations input = step_.backend.Prepare(hidden.data(), 1, spec_.hidden, spec_.hidden,
+                                                  InputForms::Of({weights.router.format}), step_.scratch.gate_storage);
+  const MatMulJob jobs[] = {{weights.router, &input, probabilities.data(), spec_.experts}};
   step_.backend.MatMul(jobs);
+  if (weights.router_bias != nullptr) step_.backend.AddBias(probabilities.data(), weights.router_bias, 1, spec_.experts);
   step_.backend.Softmax(probabilities.data(), 1, spec_.experts);
   step_.backend.Fence();
 }

@@ -56,6 +56,7 @@ void AddFfn(TensorList& list, const ModelSpec& spec, bool moe, std::string_view 
   }
   const std::string block = StrCat(checkpoint, moe_block, ".");
   list.Router(store + "router", block + "gate.weight", spec.experts, spec.hidden);
+  if (spec.router_bias) list.Vector(store + "router_bias", block + "gate.bias", spec.experts);
   if (spec.shared_ffn > 0) list.GatedFfn(store + "shared.", block + "shared_expert.", spec.hidden, spec.shared_ffn);
   if (spec.shared_gate) list.Router(store + "shared_gate", block + "shared_expert_gate.weight", 1, spec.hidden);
 }

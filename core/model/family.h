@@ -3,7 +3,7 @@
 //
 // Store tensors have the same names in every family:
 //   embed, head (absent when tied), final_norm, rope.inv_freq (made by the packer),
-//   layers.N.{attn_norm, q, k, v, o, q_bias, k_bias, v_bias, q_norm, k_norm, ffn_norm, router,
+//   layers.N.{attn_norm, q, k, v, o, q_bias, k_bias, v_bias, q_norm, k_norm, ffn_norm, router, router_bias,
 //             shared.gate, shared.up, shared.down, shared_gate, dense.gate, dense.up, dense.down}
 #pragma once
 

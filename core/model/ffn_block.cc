@@ -66,6 +66,7 @@ void FfnBlock::ComputeRouter(LayerId layer, const LayerWeights& weights) {
     const MatMulJob jobs[] = {{weights.router, &input, &scratch.router[static_cast<size_t>(block.begin) * experts], experts},
                               {weights.shared_gate, &input, shared_gate, 1}};
     step_.backend.MatMul(std::span(jobs).first(gated ? 2 : 1));
+    if (weights.router_bias != nullptr) step_.backend.AddBias(jobs[0].output, weights.router_bias, block.count, experts);
   });
 }
 

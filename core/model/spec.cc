@@ -33,12 +33,17 @@ ModelSpec Decode(const Json& json) {
   ModelSpec spec;
   json.at("family").get_to(spec.family);
   for (const SpecInteger& field : SpecIntegers()) {
-    const auto value = json.at(std::string(field.name)).get<int64_t>();
+    const std::string name(field.name);
+    if (field.absent && !json.contains(name)) continue;
+    const auto value = json.at(name).get<int64_t>();
     spec.*field.member = value < field.low || value > field.high ? -1 : static_cast<int>(value);  // -1: refused by CheckSpec
   }
   spec.rms_eps = json.at("rms_eps").get<float>();
   spec.rope_theta = json.at("rope_theta").get<double>();
-  for (const SpecFlag& field : SpecFlags()) spec.*field.member = json.at(std::string(field.name)).get<bool>();
+  for (const SpecFlag& field : SpecFlags()) {
+    const std::string name(field.name);
+    if (!field.optional || json.contains(name)) spec.*field.member = json.at(name).get<bool>();
+  }
   const auto qk_norm = json.at("qk_norm").get<std::string>();
   for (const NamedQkNorm& row : kQkNorms) {
     if (qk_norm == row.name) spec.qk_norm = row.value;
@@ -62,10 +67,14 @@ std::vector<LayerId> ModelSpec::MoeLayers() const {
 std::string SpecToJson(const ModelSpec& spec) {
   Json json;
   json["family"] = spec.family;
-  for (const SpecInteger& field : SpecIntegers()) json[std::string(field.name)] = spec.*field.member;
+  for (const SpecInteger& field : SpecIntegers()) {
+    if (field.absent != spec.*field.member) json[std::string(field.name)] = spec.*field.member;
+  }
   json["rms_eps"] = static_cast<double>(spec.rms_eps);
   json["rope_theta"] = spec.rope_theta;
-  for (const SpecFlag& field : SpecFlags()) json[std::string(field.name)] = spec.*field.member;
+  for (const SpecFlag& field : SpecFlags()) {
+    if (!field.optional || spec.*field.member) json[std::string(field.name)] = spec.*field.member;
+  }
   for (const NamedQkNorm& row : kQkNorms) {
     if (spec.qk_norm == row.value) json["qk_norm"] = row.name;
   }

@@ -34,6 +34,7 @@ struct ModelSpec {
   bool norm_topk_prob = false;  // the k probabilities are divided by their sum
   int shared_ffn = 0;           // 0: no shared expert
   bool shared_gate = false;     // its output is multiplied by sigmoid(shared_gate . x)
+  bool router_bias = false;     // added to the router's logits
   int dense_ffn = 0;            // of layers without experts; 0 when there are none
   std::vector<bool> moe;        // [layers]
 

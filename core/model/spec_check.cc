@@ -26,10 +26,9 @@ constexpr SpecInteger kIntegers[] = {
 };
 
 constexpr SpecFlag kFlags[] = {
-    {"tied_embeddings", &ModelSpec::tied_embeddings},
-    {"qkv_bias", &ModelSpec::qkv_bias},
-    {"norm_topk_prob", &ModelSpec::norm_topk_prob},
-    {"shared_gate", &ModelSpec::shared_gate},
+    {"tied_embeddings", &ModelSpec::tied_embeddings}, {"qkv_bias", &ModelSpec::qkv_bias},
+    {"norm_topk_prob", &ModelSpec::norm_topk_prob},   {"shared_gate", &ModelSpec::shared_gate},
+    {"router_bias", &ModelSpec::router_bias, true},
 };
 
 absl::Status CheckTokens(std::string_view name, const std::vector<TokenId>& tokens, int vocabulary) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -16,12 +17,15 @@ struct SpecInteger {
   int ModelSpec::*member;
   int64_t low;
   int64_t high;
+  // A spec that has this value does not write it.
+  std::optional<int> absent = std::nullopt;
 };
 std::span<const SpecInteger> SpecIntegers();
 
 struct SpecFlag {
   std::string_view name;
   bool ModelSpec::*member;
+  bool optional = false;  // written where it is true
 };
 std::span<const SpecFlag> SpecFlags();
 

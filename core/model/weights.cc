@@ -95,6 +95,7 @@ LayerWeights BindLayer(TrunkBinder& trunk, int layer) {
   weights.k_norm = trunk.Vector(prefix + "k_norm");
   weights.ffn_norm = trunk.Vector(prefix + "ffn_norm");
   weights.router = trunk.Matrix(prefix + "router");
+  weights.router_bias = trunk.Vector(prefix + "router_bias");
   weights.shared_gate = trunk.Matrix(prefix + "shared_gate");
   weights.shared = trunk.Ffn(prefix + "shared.");
   weights.dense = trunk.Ffn(prefix + "dense.");

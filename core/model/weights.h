@@ -34,9 +34,10 @@ struct LayerWeights {
   const float* v_bias = nullptr;
   const float* q_norm = nullptr;  // (head_dim) or (heads * head_dim), as spec.qk_norm says
   const float* k_norm = nullptr;
-  const float* ffn_norm = nullptr;  // (hidden)
-  MatrixView router;                // (experts, hidden)
-  MatrixView shared_gate;           // (1, hidden)
+  const float* ffn_norm = nullptr;     // (hidden)
+  MatrixView router;                   // (experts, hidden)
+  const float* router_bias = nullptr;  // (experts)
+  MatrixView shared_gate;              // (1, hidden)
   FfnWeights shared;
   FfnWeights dense;
 };

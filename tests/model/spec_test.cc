@@ -66,6 +66,27 @@ TEST(SpecTest, ChangedFieldsAreDataLoss) {
   }
 }
 
+// Stores from before an option existed stay the same bytes.
+TEST(SpecTest, WhatIsAbsentIsOffAndNotWritten) {
+  const Json written = Json::parse(SpecToJson(GoodSpec()));
+  for (const SpecFlag& field : SpecFlags()) {
+    const std::string name(field.name);
+    if (!field.optional) continue;
+    EXPECT_FALSE(written.contains(name)) << name;
+    ModelSpec on = GoodSpec();
+    on.*field.member = true;
+    const auto read = SpecFromJson(SpecToJson(on));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_TRUE((*read).*field.member) << name;
+    Json json = written;
+    json[name] = false;
+    EXPECT_EQ(SpecFromJson(json.dump()).status().code(), absl::StatusCode::kDataLoss) << name;
+  }
+  for (const SpecInteger& field : SpecIntegers()) {
+    if (field.absent) EXPECT_FALSE(written.contains(std::string(field.name))) << field.name;
+  }
+}
+
 TEST(SpecTest, OtherTextIsDataLoss) {
   const std::string text = SpecToJson(GoodSpec());
   for (size_t length = 0; length < text.size(); ++length) {
