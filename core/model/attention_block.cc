@@ -21,7 +21,7 @@ void AttentionBlock::Run(LayerId layer, const LayerWeights& weights) {
     ProjectQkv(weights, block);
     NormalizeQk(weights, block);
     RotateQk(block);
-    StoreAndAttend(layer, block);
+    StoreAndAttend(layer, weights, block);
     ProjectOutput(weights, block);
   });
 }
@@ -67,15 +67,19 @@ void AttentionBlock::RotateQk(RowBlock block) {
   step_.backend.Rope(step_.scratch.k.data(), rows, kv_width(), spec.kv_heads, spec.head_dim, positions, inv_freq_);
 }
 
-void AttentionBlock::StoreAndAttend(LayerId layer, RowBlock block) {
+// Rotation multiplies queries and keys by YaRN's attention factor, here their product.
+void AttentionBlock::StoreAndAttend(LayerId layer, const LayerWeights& weights, RowBlock block) {
   const ModelSpec& spec = step_.spec;
   Scratch& scratch = step_.scratch;
+  const double factor = spec.yarn ? spec.yarn->attention_factor : 1;
   const AttentionShape shape = {.heads = spec.heads,
                                 .kv_heads = spec.kv_heads,
                                 .head_dim = spec.head_dim,
                                 .page_tokens = step_.kv.page_tokens(),
-                                .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec.head_dim))),
-                                .kv_format = step_.kv.format()};
+                                .scale = static_cast<float>(factor * factor / std::sqrt(static_cast<double>(spec.head_dim))),
+                                .kv_format = step_.kv.format(),
+                                .window = spec.WindowOf(layer),
+                                .sinks = weights.sinks};
   for (int done = 0; done < block.count;) {
     const size_t q = static_cast<size_t>(done) * q_width();
     const size_t kv = static_cast<size_t>(done) * kv_width();
@@ -118,6 +122,7 @@ void AttentionBlock::ProjectOutput(const LayerWeights& weights, RowBlock block) 
                                                   InputForms::Of({weights.o.format}), scratch.inner_storage);
   const MatMulJob jobs[] = {{weights.o, &input, scratch.projected.data(), hidden}};
   step_.backend.MatMul(jobs);
+  AddBias(step_.backend, scratch.projected.data(), weights.o_bias, rows, hidden);
   step_.backend.Add(&scratch.x[static_cast<size_t>(block.begin) * hidden], scratch.projected.data(),
                     static_cast<int64_t>(rows) * hidden);
 }

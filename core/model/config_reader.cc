@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "core/base/json_value.h"
@@ -122,6 +123,10 @@ double ConfigReader::Number(std::string_view key, double low, double high) {
   return low;
 }
 
+double ConfigReader::NumberOr(std::string_view key, double otherwise, double low, double high) {
+  return Has(key) ? Number(key, low, high) : (Find(key), otherwise);
+}
+
 bool ConfigReader::BoolOr(std::string_view key, bool otherwise) {
   const Json* value = Find(key);
   if (value == nullptr) return otherwise;
@@ -145,6 +150,20 @@ std::string ConfigReader::String(std::string_view key) {
   return value->is_string() ? value->get<std::string>() : "";
 }
 
+std::vector<std::string> ConfigReader::StringsOr(std::string_view key, size_t count, std::span<const std::string_view> allowed,
+                                                 std::vector<std::string> otherwise) {
+  const Json* value = Find(key);
+  if (value == nullptr) return otherwise;
+  std::vector<std::string> strings;
+  for (const Json& item : value->is_array() ? *value : Json::array()) {
+    const std::string string = item.is_string() ? item.get<std::string>() : "";
+    if (std::find(allowed.begin(), allowed.end(), string) != allowed.end()) strings.push_back(string);
+  }
+  if (strings.size() == count && value->size() == count) return strings;
+  FailValue(key, *value, StrCat("a list of ", count, " of ", JoinNames(allowed, [](std::string_view name) { return name; })));
+  return otherwise;
+}
+
 void ConfigReader::Only(std::string_view key, std::initializer_list<Json> allowed) {
   const Json* value = Find(key);
   if (value == nullptr || std::find(allowed.begin(), allowed.end(), *value) != allowed.end()) return;
@@ -160,7 +179,50 @@ std::string_view ConfigReader::Spelling(std::string_view one, std::string_view o
   return first == nullptr && second != nullptr ? other : one;
 }
 
-std::optional<double> ConfigReader::ReadRopeObject(std::string_view key) {
+std::optional<double> ConfigReader::NumberIn(std::string_view key, const Json& object, std::string_view name) {
+  const auto at = object.find(name);
+  if (at == object.end() || at->is_null()) return std::nullopt;
+  if (!at->is_number()) FailValue(StrCat(key, ".", name), *at, "a number");
+  return at->is_number() ? std::optional(at->get<double>()) : std::nullopt;
+}
+
+// As transformers: mscale counts with mscale_all_dim alone, an attention_factor before both.
+YarnScaling ConfigReader::ReadYarn(std::string_view key, const Json& object) {
+  static constexpr std::string_view kKnown[] = {"rope_type", "type",           "rope_theta", "partial_rotary_factor",
+                                                "factor",    "beta_fast",      "beta_slow",  "attention_factor",
+                                                "mscale",    "mscale_all_dim", "truncate",   "original_max_position_embeddings"};
+  for (const auto& [name, value] : object.items()) {
+    if (std::find(std::begin(kKnown), std::end(kKnown), name) != std::end(kKnown)) continue;
+    FailValue(StrCat(key, ".", name), value, JoinNames(kKnown, [](std::string_view known) { return known; }));
+  }
+  const auto required = [&](std::string_view name) {
+    const std::optional<double> number = NumberIn(key, object, name);
+    if (!number) Fail(InvalidArgument(name_, ": key ", key, ".", name, " is missing; YaRN needs it"));
+    return number.value_or(1);
+  };
+  YarnScaling yarn;
+  yarn.factor = required("factor");
+  const double positions = required("original_max_position_embeddings");
+  if (!(positions >= 1 && positions <= 1 << 24 && positions == std::floor(positions))) {
+    Fail(InvalidArgument(name_, ": ", key, ".original_max_position_embeddings = ", positions, " is no whole number in 1..",
+                         1 << 24));
+  } else {
+    yarn.original_positions = static_cast<int>(positions);
+  }
+  yarn.beta_fast = NumberIn(key, object, "beta_fast").value_or(yarn.beta_fast);
+  yarn.beta_slow = NumberIn(key, object, "beta_slow").value_or(yarn.beta_slow);
+  const auto magnitude = [&](double scale) { return yarn.factor <= 1 ? 1.0 : 0.1 * scale * std::log(yarn.factor) + 1.0; };
+  const double mscale = NumberIn(key, object, "mscale").value_or(0), all = NumberIn(key, object, "mscale_all_dim").value_or(0);
+  const double own = mscale != 0 && all != 0 ? magnitude(mscale) / magnitude(all) : magnitude(1);
+  yarn.attention_factor = NumberIn(key, object, "attention_factor").value_or(own);
+  if (const auto truncate = object.find("truncate"); truncate != object.end()) {
+    if (!truncate->is_boolean()) FailValue(StrCat(key, ".truncate"), *truncate, "true, false");
+    yarn.truncate = !truncate->is_boolean() || truncate->get<bool>();
+  }
+  return yarn;
+}
+
+std::optional<double> ConfigReader::ReadRopeObject(std::string_view key, std::optional<YarnScaling>& yarn) {
   const Json* object = Find(key);
   if (object == nullptr) return std::nullopt;
   if (!object->is_object()) {
@@ -168,12 +230,16 @@ std::optional<double> ConfigReader::ReadRopeObject(std::string_view key) {
     return std::nullopt;
   }
   std::optional<double> theta;
+  const bool scaled = object->value("rope_type", object->value("type", Json())) == "yarn";
+  if (scaled) yarn = ReadYarn(key, *object);
   for (const auto& [name, value] : object->items()) {
     const std::string path = StrCat(key, ".", name);
     if (name == "rope_theta" && value.is_number()) {
       theta = value.get<double>();
     } else if (name == "rope_type" || name == "type") {
-      if (value != "default") FailValue(path, value, "\"default\"");
+      if (value != "default" && value != "yarn") FailValue(path, value, "\"default\", \"yarn\"");
+    } else if (scaled && name != "partial_rotary_factor" && name != "rope_theta") {
+      continue;  // ReadYarn's
     } else if (name != "partial_rotary_factor" || value != 1) {
       FailValue(path, value, "rope_type = \"default\", rope_theta = a number, partial_rotary_factor = 1");
     }
@@ -181,9 +247,11 @@ std::optional<double> ConfigReader::ReadRopeObject(std::string_view key) {
   return theta;
 }
 
-double ConfigReader::RopeTheta() {
-  const std::optional<double> scaled = ReadRopeObject("rope_scaling");
-  const std::optional<double> parameters = ReadRopeObject("rope_parameters");
+ConfigReader::Rope ConfigReader::ReadRope() {
+  std::optional<YarnScaling> yarn, same;
+  const std::optional<double> scaled = ReadRopeObject("rope_scaling", yarn);
+  const std::optional<double> parameters = ReadRopeObject("rope_parameters", same);
+  if (yarn && same && *yarn != *same) Fail(InvalidArgument(name_, ": rope_scaling contradicts rope_parameters"));
   Only("partial_rotary_factor", {1});
   std::optional<double> theta;
   if (Has("rope_theta")) theta = Number("rope_theta", 1, 1e15);
@@ -194,7 +262,15 @@ double ConfigReader::RopeTheta() {
     if (!theta) theta = other;
   }
   if (!theta) Fail(InvalidArgument(name_, ": key rope_theta is missing"));
-  return theta.value_or(1);
+  return {theta.value_or(1), yarn ? yarn : same};
+}
+
+void ConfigReader::ReadQuantization(std::string_view method) {
+  const Json* value = Find("quantization_config");
+  if (value == nullptr) return;
+  if (!value->is_object() || value->value("quant_method", Json()) != method) {
+    FailValue("quantization_config", *value, StrCat("null, an object with quant_method = \"", method, "\""));
+  }
 }
 
 absl::Status ConfigReader::Finish() const {
@@ -208,7 +284,7 @@ absl::Status ConfigReader::Finish() const {
   return absl::OkStatus();
 }
 
-ModelSpec ReadDecoder(ConfigReader& config) {
+ModelSpec ReadDecoder(ConfigReader& config, const OwnKeys& own) {
   ModelSpec spec;
   spec.family = config.String("model_type");
   spec.layers = config.Int("num_hidden_layers", 1, 4096);
@@ -223,16 +299,18 @@ ModelSpec ReadDecoder(ConfigReader& config) {
   spec.vocabulary = config.Int("vocab_size", 1, 1 << 24);
   spec.max_positions = config.Int("max_position_embeddings", 1, 1 << 24);
   spec.rms_eps = static_cast<float>(config.Number("rms_norm_eps", 1e-12, 0.5));
-  spec.rope_theta = config.RopeTheta();
+  const ConfigReader::Rope rope = config.ReadRope();
+  spec.rope_theta = rope.theta;
+  spec.yarn = rope.yarn;
   spec.tied_embeddings = config.BoolOr("tie_word_embeddings", false);
   spec.top_k = config.Int("num_experts_per_tok", 1, 1024);
   spec.moe.assign(spec.layers, true);
 
   config.Only("hidden_act", {"silu"});
-  config.Only("attention_bias", {false});
+  if (!own.attention_bias) config.Only("attention_bias", {false});
   config.Only("mlp_bias", {false});
   config.Only("clip_qkv", {});
-  config.Only("quantization_config", {});
+  if (!own.quantization) config.Only("quantization_config", {});
   config.Only("use_sliding_window", {false});
   config.Only("is_encoder_decoder", {false});
   config.Only("is_decoder", {false});
@@ -240,8 +318,18 @@ ModelSpec ReadDecoder(ConfigReader& config) {
   config.Only("cross_attention_hidden_size", {});
   config.Only("tie_encoder_decoder", {false});
   config.Only("pruned_heads", {Json::object()});
-  config.Only("layer_types", {Json(std::vector<std::string>(spec.layers, "full_attention"))});
+  if (!own.layer_types) config.Only("layer_types", {Json(std::vector<std::string>(spec.layers, "full_attention"))});
   return spec;
+}
+
+void ReadWindows(ConfigReader& config, ModelSpec& spec, std::vector<std::string> otherwise) {
+  static constexpr std::string_view kSliding = "sliding_attention";
+  static constexpr std::string_view kTypes[] = {kSliding, "full_attention"};
+  const std::vector<std::string> types = config.StringsOr("layer_types", spec.layers, kTypes, std::move(otherwise));
+  const int window = config.IntOr("sliding_window", 0, 1, INT32_MAX);
+  if (std::find(types.begin(), types.end(), kSliding) == types.end()) return;
+  if (window == 0) config.Fail(InvalidArgument("config.json: key sliding_window is missing; layer_types name layers that slide"));
+  for (const std::string& type : types) spec.windows.push_back(type == kSliding ? window : 0);
 }
 
 void ReadSparsity(ConfigReader& config, ModelSpec& spec) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,18 +25,30 @@ class ConfigReader {
   // A key that must be there, between low and high inclusive.
   int Int(std::string_view key, int64_t low, int64_t high);
   double Number(std::string_view key, double low, double high);
+  double NumberOr(std::string_view key, double otherwise, double low, double high);
   // `otherwise` where the key is absent or null: the meaning transformers gives to its absence.
   int IntOr(std::string_view key, int otherwise, int64_t low, int64_t high);
   bool BoolOr(std::string_view key, bool otherwise);
   std::vector<int> IntsOr(std::string_view key, int64_t low, int64_t high);  // absent, null: empty; one number: a list of one
+  // As many of these strings as `count` says; as in `otherwise` where the key is absent.
+  std::vector<std::string> StringsOr(std::string_view key, size_t count, std::span<const std::string_view> allowed,
+                                     std::vector<std::string> otherwise);
   std::string String(std::string_view key);
 
   // An error unless the key is absent or has one of these values. Numbers compare by value.
   void Only(std::string_view key, std::initializer_list<nlohmann::json> allowed);
   // Two spellings of one key: the one that is there; an error when both are and differ.
   std::string_view Spelling(std::string_view one, std::string_view other);
-  // theta from rope_theta or rope_parameters; every kind of scaling but "default" is an error.
-  double RopeTheta();
+  // theta from rope_theta or rope_parameters, scaling from there or rope_scaling; every kind but "default" and "yarn" is an
+  // error.
+  struct Rope {
+    double theta = 1;
+    std::optional<YarnScaling> yarn;
+  };
+  Rope ReadRope();
+
+  // quantization_config: absent, or of this method.
+  void ReadQuantization(std::string_view method);
 
   bool Has(std::string_view key) const;  // present and not null
   void Fail(absl::Status status);
@@ -49,7 +62,9 @@ class ConfigReader {
   const nlohmann::json* Required(std::string_view key);
   int CheckedInt(std::string_view key, const nlohmann::json& value, int64_t low, int64_t high);
   void FailValue(std::string_view key, const nlohmann::json& value, std::string_view allowed);
-  std::optional<double> ReadRopeObject(std::string_view key);
+  std::optional<double> ReadRopeObject(std::string_view key, std::optional<YarnScaling>& yarn);
+  YarnScaling ReadYarn(std::string_view key, const nlohmann::json& object);
+  std::optional<double> NumberIn(std::string_view key, const nlohmann::json& object, std::string_view name);
 
   std::string name_;
   nlohmann::json root_;
@@ -57,8 +72,17 @@ class ConfigReader {
   absl::Status status_;
 };
 
+// Keys that a family reads itself; the others' values that no family implements are refused for it.
+struct OwnKeys {
+  bool attention_bias = false;
+  bool layer_types = false;
+  bool quantization = false;
+};
+
 // The keys that all families share: sizes of attention and embeddings, norms, rope, and refusals of what no family implements.
-ModelSpec ReadDecoder(ConfigReader& config);
+ModelSpec ReadDecoder(ConfigReader& config, const OwnKeys& own = {});
+// layer_types and sliding_window into spec.windows; where there are no layer_types they are `otherwise`.
+void ReadWindows(ConfigReader& config, ModelSpec& spec, std::vector<std::string> otherwise);
 // mlp_only_layers and decoder_sparse_step into spec.moe; dense_ffn from intermediate_size where a layer has no experts.
 void ReadSparsity(ConfigReader& config, ModelSpec& spec);
 // BOS and EOS of both files, then everything checked.

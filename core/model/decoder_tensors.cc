@@ -16,6 +16,9 @@ class TensorList {
   void Vector(std::string store_name, std::string checkpoint_name, int cols) {
     tensors_.push_back({std::move(store_name), std::move(checkpoint_name), TensorRole::kVector, 1, cols});
   }
+  void Rows(std::string store_name, std::string checkpoint_name, int rows, int cols) {
+    tensors_.push_back({std::move(store_name), std::move(checkpoint_name), TensorRole::kVector, rows, cols});
+  }
   void GatedFfn(const std::string& store_prefix, const std::string& checkpoint_prefix, int hidden, int ffn) {
     Matrix(store_prefix + "gate", checkpoint_prefix + "gate_proj.weight", ffn, hidden);
     Matrix(store_prefix + "up", checkpoint_prefix + "up_proj.weight", ffn, hidden);
@@ -40,6 +43,8 @@ void AddAttention(TensorList& list, const ModelSpec& spec, const std::string& st
     list.Vector(store + "k_bias", checkpoint + "self_attn.k_proj.bias", kv_width);
     list.Vector(store + "v_bias", checkpoint + "self_attn.v_proj.bias", kv_width);
   }
+  if (spec.o_bias) list.Vector(store + "o_bias", checkpoint + "self_attn.o_proj.bias", spec.hidden);
+  if (spec.attention_sinks) list.Vector(store + "sinks", checkpoint + "self_attn.sinks", spec.heads);
   if (spec.qk_norm != ModelSpec::QkNorm::kNone) {
     const bool per_head = spec.qk_norm == ModelSpec::QkNorm::kPerHead;
     list.Vector(store + "q_norm", checkpoint + "self_attn.q_norm.weight", per_head ? spec.head_dim : q_width);
@@ -47,23 +52,30 @@ void AddAttention(TensorList& list, const ModelSpec& spec, const std::string& st
   }
 }
 
-void AddFfn(TensorList& list, const ModelSpec& spec, bool moe, std::string_view moe_block, const std::string& store,
+void AddExpertBiases(TensorList& list, const ModelSpec& spec, const std::string& store, const std::string& experts) {
+  list.Rows(store + "expert_bias.gate", experts + "gate_proj_bias", spec.experts, spec.expert_ffn);
+  list.Rows(store + "expert_bias.up", experts + "up_proj_bias", spec.experts, spec.expert_ffn);
+  list.Rows(store + "expert_bias.down", experts + "down_proj_bias", spec.experts, spec.hidden);
+}
+
+void AddFfn(TensorList& list, const ModelSpec& spec, bool moe, const MoeNames& names, const std::string& store,
             const std::string& checkpoint) {
   list.Vector(store + "ffn_norm", checkpoint + "post_attention_layernorm.weight", spec.hidden);
   if (!moe) {
     list.GatedFfn(store + "dense.", checkpoint + "mlp.", spec.hidden, spec.dense_ffn);
     return;
   }
-  const std::string block = StrCat(checkpoint, moe_block, ".");
-  list.Router(store + "router", block + "gate.weight", spec.experts, spec.hidden);
-  if (spec.router_bias) list.Vector(store + "router_bias", block + "gate.bias", spec.experts);
+  const std::string block = StrCat(checkpoint, names.block, "."), router = StrCat(block, names.router);
+  list.Router(store + "router", router + ".weight", spec.experts, spec.hidden);
+  if (spec.router_bias) list.Vector(store + "router_bias", router + ".bias", spec.experts);
+  if (spec.expert_bias) AddExpertBiases(list, spec, store, block + "experts.");
   if (spec.shared_ffn > 0) list.GatedFfn(store + "shared.", block + "shared_expert.", spec.hidden, spec.shared_ffn);
   if (spec.shared_gate) list.Router(store + "shared_gate", block + "shared_expert_gate.weight", 1, spec.hidden);
 }
 
 }  // namespace
 
-std::vector<TrunkTensor> DecoderTensors(const ModelSpec& spec, std::string_view moe_block) {
+std::vector<TrunkTensor> DecoderTensors(const ModelSpec& spec, const MoeNames& names) {
   TensorList list;
   list.Matrix("embed", "model.embed_tokens.weight", spec.vocabulary, spec.hidden);
   if (!spec.tied_embeddings) list.Matrix("head", "lm_head.weight", spec.vocabulary, spec.hidden);
@@ -72,7 +84,7 @@ std::vector<TrunkTensor> DecoderTensors(const ModelSpec& spec, std::string_view 
     const std::string store = StrCat("layers.", layer, ".");
     const std::string checkpoint = StrCat("model.layers.", layer, ".");
     AddAttention(list, spec, store, checkpoint);
-    AddFfn(list, spec, spec.moe[layer], moe_block, store, checkpoint);
+    AddFfn(list, spec, spec.moe[layer], names, store, checkpoint);
   }
   return list.Take();
 }

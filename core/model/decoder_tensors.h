@@ -9,8 +9,14 @@
 
 namespace moed {
 
-// All trunk tensors of `spec`, the router in model.layers.N.`moe_block`.
-std::vector<TrunkTensor> DecoderTensors(const ModelSpec& spec, std::string_view moe_block);
+// What a family calls the router and the experts of model.layers.N: `block`.`router`.weight, `block`.experts.
+struct MoeNames {
+  std::string_view block = "mlp";
+  std::string_view router = "gate";
+};
+
+// All trunk tensors of `spec`.
+std::vector<TrunkTensor> DecoderTensors(const ModelSpec& spec, const MoeNames& names);
 // "model.layers.3.mlp.experts.7.gate_proj.weight".
 std::string ExpertTensorName(LayerId layer, std::string_view moe_block, int expert, std::string_view projection);
 // The same with the projections named gate_proj, up_proj, down_proj in a block "mlp".

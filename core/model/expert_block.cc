@@ -8,8 +8,9 @@
 
 namespace moed {
 
-void ExpertBlock::Run(LayerId layer, const Activations& input, ExpertProvider& provider) {
+void ExpertBlock::Run(LayerId layer, const ExpertBiases& biases, const Activations& input, ExpertProvider& provider) {
   Release();  // the layer's Fence was after the last one's operations
+  biases_ = biases;
   std::ranges::fill(step_.scratch.slot_places.first(static_cast<size_t>(input.tokens) * step_.spec.top_k), kNoOutput);
   std::optional<ReadyExpert> next = provider.Next();
   while (next) {
@@ -136,7 +137,12 @@ Activations ExpertBlock::GateAndUp(LayerId layer) {
     jobs[used++] = {{format(ExpertPart::kUp), ffn, hidden, up}, &member.input, &scratch.up[row], ffn};
   }
   step_.backend.MatMul(std::span(jobs).first(used));
-  step_.backend.SwiGlu(scratch.gate.data(), scratch.up.data(), static_cast<int64_t>(rows_) * ffn, scratch.gate.data());
+  for (const Member& member : members()) {
+    const size_t row = static_cast<size_t>(member.first_row) * ffn;
+    AddBias(&scratch.gate[row], biases_.gate, member, ffn);
+    AddBias(&scratch.up[row], biases_.up, member, ffn);
+  }
+  step_.Activate(scratch.gate.data(), scratch.up.data(), static_cast<int64_t>(rows_) * ffn);
   return step_.backend.Prepare(scratch.gate.data(), rows_, ffn, ffn, forms, scratch.inner_storage);
 }
 
@@ -176,6 +182,15 @@ void ExpertBlock::DownOf(LayerId layer, std::span<Member> some, const Activation
     ++used;
   }
   if (used > 0) step_.backend.MatMul(std::span(jobs).first(used));
+  for (const Member& member : some) {
+    if (member.rows() == 0) continue;
+    AddBias(&scratch.slots[(member.slots.data() - scratch.expert_slots.data()) * int64_t{hidden}], biases_.down, member, hidden);
+  }
+}
+
+void ExpertBlock::AddBias(float* x, const float* biases, const Member& member, int width) {
+  if (biases == nullptr) return;
+  step_.backend.AddBias(x, biases + int64_t{member.ready.expert} * width, member.rows(), width);
 }
 
 std::span<const int32_t> ExpertBlock::SlotsOf(int32_t expert) const {

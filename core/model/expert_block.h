@@ -9,6 +9,7 @@
 
 #include "core/expert/provider.h"
 #include "core/model/step.h"
+#include "core/model/weights.h"
 
 namespace moed {
 
@@ -18,7 +19,7 @@ class ExpertBlock {
 
   // After provider.Begin: the outputs of all chosen experts, to scratch.slots. `input`: the prepared input of all rows. Chunks
   // whose tokens chose an expert that could not be read get its error.
-  void Run(LayerId layer, const Activations& input, ExpertProvider& provider);
+  void Run(LayerId layer, const ExpertBiases& biases, const Activations& input, ExpertProvider& provider);
   // After a Fence: unpins experts whose operations were still enqueued when their group ended.
   void Release() { in_flight_.clear(); }
 
@@ -52,13 +53,16 @@ class ExpertBlock {
   void Down(LayerId layer, const Activations& inner);
   void DownOf(LayerId layer, std::span<Member> some, const Activations& inner);
 
+  // Each of the member's rows of x += its expert's row of `biases` (experts, width), unless that is null.
+  void AddBias(float* x, const float* biases, const Member& member, int width);
   std::span<const int32_t> SlotsOf(int32_t expert) const;
   void Fail(std::span<const int32_t> slots, const absl::Status& status);
 
   Step& step_;
   std::array<Member, kGroupRows> members_;
   size_t count_ = 0;
-  int rows_ = 0;  // of all members
+  int rows_ = 0;         // of all members
+  ExpertBiases biases_;  // the layer's
   std::vector<ExpertHandle> in_flight_;
 };
 

@@ -9,5 +9,6 @@ Family MixtralFamily();
 Family Qwen2MoeFamily();
 Family Qwen3MoeFamily();
 Family OlmoeFamily();
+Family GptOssFamily();
 
 }  // namespace moed

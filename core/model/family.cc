@@ -9,7 +9,7 @@
 namespace moed {
 
 std::span<const Family> Families() {
-  static const std::array kFamilies = {MixtralFamily(), Qwen2MoeFamily(), Qwen3MoeFamily(), OlmoeFamily()};
+  static const std::array kFamilies = {MixtralFamily(), Qwen2MoeFamily(), Qwen3MoeFamily(), OlmoeFamily(), GptOssFamily()};
   return kFamilies;
 }
 

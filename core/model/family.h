@@ -3,8 +3,9 @@
 //
 // Store tensors have the same names in every family:
 //   embed, head (absent when tied), final_norm, rope.inv_freq (made by the packer),
-//   layers.N.{attn_norm, q, k, v, o, q_bias, k_bias, v_bias, q_norm, k_norm, ffn_norm, router, router_bias,
-//             shared.gate, shared.up, shared.down, shared_gate, dense.gate, dense.up, dense.down}
+//   layers.N.{attn_norm, q, k, v, o, q_bias, k_bias, v_bias, o_bias, sinks, q_norm, k_norm, ffn_norm, router, router_bias,
+//             expert_bias.gate, expert_bias.up, expert_bias.down, shared.gate, shared.up, shared.down, shared_gate,
+//             dense.gate, dense.up, dense.down}
 #pragma once
 
 #include <span>
@@ -20,7 +21,7 @@ namespace moed {
 
 enum class TensorRole : uint8_t {
   kMatrix,  // (rows, cols) at the trunk format
-  kVector,  // (cols), float32
+  kVector,  // (rows * cols), float32: one row after the other
   kRouter,  // (rows, cols) at the checkpoint's own precision: routing must not be rounded
 };
 
@@ -30,6 +31,22 @@ struct TrunkTensor {
   TensorRole role = TensorRole::kMatrix;
   int rows = 0;
   int cols = 0;
+  // The store's shape: a vector is one row.
+  int stored_rows() const { return role == TensorRole::kVector ? 1 : rows; }
+  int stored_cols() const { return role == TensorRole::kVector ? rows * cols : cols; }
+};
+
+// A matrix, or a vector (rows = 1), that the checkpoint holds as a part of a larger tensor: element (r, c) is number
+// offset + r * row_stride + c * col_stride of it.
+struct TensorPart {
+  std::string name;  // that the family asks for
+  std::string whole;
+  std::vector<uint64_t> whole_shape;
+  int rows = 0;
+  int cols = 0;
+  int64_t offset = 0;
+  int64_t row_stride = 0;
+  int64_t col_stride = 1;
 };
 
 struct Family {
@@ -42,6 +59,8 @@ struct Family {
   std::string (*expert_tensor)(LayerId layer, int expert, ExpertPart part);
   // Every trunk tensor the checkpoint must have; with the experts' the checkpoint's tensors are complete.
   std::vector<TrunkTensor> (*trunk_tensors)(const ModelSpec& spec);
+  // Which of these tensors may come as parts of others. Null: none.
+  std::vector<TensorPart> (*parts)(const ModelSpec& spec) = nullptr;
 };
 
 std::span<const Family> Families();

@@ -24,7 +24,7 @@ std::string ExpertTensor(LayerId layer, int expert, ExpertPart part) {
   return ExpertTensorName(layer, kBlock, expert, kProjections[static_cast<size_t>(part)]);
 }
 
-std::vector<TrunkTensor> TrunkTensors(const ModelSpec& spec) { return DecoderTensors(spec, kBlock); }
+std::vector<TrunkTensor> TrunkTensors(const ModelSpec& spec) { return DecoderTensors(spec, {.block = kBlock}); }
 
 }  // namespace
 

@@ -19,7 +19,7 @@ absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_vie
   return FinishSpec(std::move(config), generation_config, std::move(spec));
 }
 
-std::vector<TrunkTensor> TrunkTensors(const ModelSpec& spec) { return DecoderTensors(spec, "mlp"); }
+std::vector<TrunkTensor> TrunkTensors(const ModelSpec& spec) { return DecoderTensors(spec, {}); }
 
 }  // namespace
 

@@ -27,7 +27,7 @@ void FfnBlock::RunExperts(LayerId layer, const LayerWeights& weights, ExpertProv
   provider.Begin({layer, step_.scratch.routing.first(step_.batch.rows())});
   const Activations input = Prepare({0, step_.batch.rows()}, step_.expert_inputs, step_.scratch.input_storage);
   if (step_.spec.shared_ffn > 0) ComputeShared(layer, weights, input);
-  experts_.Run(layer, input, provider);
+  experts_.Run(layer, weights.expert_bias, input, provider);
   Combine(layer);
   DropFailed();
 }
@@ -46,7 +46,7 @@ void FfnBlock::ComputeFfn(const FfnWeights& weights, const Activations& input, f
   const int ffn = weights.gate.rows;
   const MatMulJob into[] = {{weights.gate, &input, scratch.gate.data(), ffn}, {weights.up, &input, scratch.up.data(), ffn}};
   step_.backend.MatMul(into);
-  step_.backend.SwiGlu(scratch.gate.data(), scratch.up.data(), int64_t{input.tokens} * ffn, scratch.gate.data());
+  step_.Activate(scratch.gate.data(), scratch.up.data(), int64_t{input.tokens} * ffn);
   const Activations inner = step_.backend.Prepare(scratch.gate.data(), input.tokens, ffn, ffn,
                                                   InputForms::Of({weights.down.format}), scratch.inner_storage);
   const MatMulJob out_of[] = {{weights.down, &inner, output, step_.spec.hidden}};

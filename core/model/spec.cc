@@ -28,6 +28,35 @@ std::vector<int32_t> Values(const std::vector<TokenId>& tokens) {
 
 std::vector<TokenId> Tokens(const std::vector<int32_t>& values) { return std::vector<TokenId>(values.begin(), values.end()); }
 
+Json Encode(const YarnScaling& yarn) {
+  return {{"factor", yarn.factor},
+          {"beta_fast", yarn.beta_fast},
+          {"beta_slow", yarn.beta_slow},
+          {"attention_factor", yarn.attention_factor},
+          {"original_positions", yarn.original_positions},
+          {"truncate", yarn.truncate}};
+}
+
+// A number outside the range of int becomes -1, which CheckSpec refuses.
+int IntOf(const Json& json, int64_t low, int64_t high) {
+  const auto value = json.get<int64_t>();
+  return value < low || value > high ? -1 : static_cast<int>(value);
+}
+
+void DecodeAttention(const Json& json, ModelSpec& spec) {
+  if (json.contains("yarn")) {
+    const Json& yarn = json["yarn"];
+    spec.yarn = {.factor = yarn.at("factor").get<double>(),
+                 .beta_fast = yarn.at("beta_fast").get<double>(),
+                 .beta_slow = yarn.at("beta_slow").get<double>(),
+                 .attention_factor = yarn.at("attention_factor").get<double>(),
+                 .original_positions = IntOf(yarn.at("original_positions"), 1, INT32_MAX),
+                 .truncate = yarn.at("truncate").get<bool>()};
+  }
+  if (!json.contains("windows")) return;
+  for (const Json& window : json["windows"]) spec.windows.push_back(IntOf(window, 0, INT32_MAX));
+}
+
 // Throws what nlohmann throws for a missing key or another type.
 ModelSpec Decode(const Json& json) {
   ModelSpec spec;
@@ -47,6 +76,11 @@ ModelSpec Decode(const Json& json) {
   const auto qk_norm = json.at("qk_norm").get<std::string>();
   for (const NamedQkNorm& row : kQkNorms) {
     if (qk_norm == row.name) spec.qk_norm = row.value;
+  }
+  DecodeAttention(json, spec);
+  if (json.contains("swiglu_limits")) {
+    const Json& limits = json["swiglu_limits"];
+    spec.swiglu_limits = {.alpha = limits.at("alpha").get<double>(), .limit = limits.at("limit").get<double>()};
   }
   spec.moe = json.at("moe").get<std::vector<bool>>();
   spec.bos = Tokens(json.at("bos").get<std::vector<int32_t>>());
@@ -78,6 +112,9 @@ std::string SpecToJson(const ModelSpec& spec) {
   for (const NamedQkNorm& row : kQkNorms) {
     if (spec.qk_norm == row.value) json["qk_norm"] = row.name;
   }
+  if (spec.yarn) json["yarn"] = Encode(*spec.yarn);
+  if (!spec.windows.empty()) json["windows"] = spec.windows;
+  if (spec.swiglu_limits) json["swiglu_limits"] = {{"alpha", spec.swiglu_limits->alpha}, {"limit", spec.swiglu_limits->limit}};
   json["moe"] = spec.moe;
   json["bos"] = Values(spec.bos);
   json["eos"] = Values(spec.eos);

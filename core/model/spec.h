@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,25 @@
 #include "core/base/ids.h"
 
 namespace moed {
+
+// Frequencies that turn fewer than beta_slow times in original_positions are divided by `factor`, those that turn more than
+// beta_fast times stay, those between are a mixture; sine and cosine are multiplied by attention_factor.
+struct YarnScaling {
+  double factor = 1;  // >= 1
+  double beta_fast = 32;
+  double beta_slow = 1;
+  double attention_factor = 1;
+  int original_positions = 0;
+  bool truncate = true;  // the borders of the mixture are whole dimensions
+  bool operator==(const YarnScaling&) const = default;
+};
+
+// As SwiGluClamp of core/kernels.
+struct SwiGluLimits {
+  double alpha = 1;
+  double limit = 1;
+  bool operator==(const SwiGluLimits&) const = default;
+};
 
 struct ModelSpec {
   std::string family;  // model_type of config.json: "mixtral", "qwen2_moe", "qwen3_moe", "olmoe"
@@ -22,26 +42,34 @@ struct ModelSpec {
   int max_positions = 0;
   float rms_eps = 0;
   double rope_theta = 10000.0;
+  std::optional<YarnScaling> yarn;  // of the rotary frequencies
   bool tied_embeddings = false;
   bool qkv_bias = false;
+  bool o_bias = false;
+  bool attention_sinks = false;  // a learned logit a head that joins the softmax's denominator
+  // [layers]: positions that a layer's attention sees, its own included; 0: all. Empty: all layers see all.
+  std::vector<int> windows;
 
   enum class QkNorm { kNone, kPerHead, kWhole };  // Qwen3: RMS norm over head_dim; OLMoE: over all heads together
   QkNorm qk_norm = QkNorm::kNone;
 
   int experts = 0;
   int top_k = 0;
-  int expert_ffn = 0;           // rows of gate and up
-  bool norm_topk_prob = false;  // the k probabilities are divided by their sum
-  int shared_ffn = 0;           // 0: no shared expert
-  bool shared_gate = false;     // its output is multiplied by sigmoid(shared_gate . x)
-  bool router_bias = false;     // added to the router's logits
-  int dense_ffn = 0;            // of layers without experts; 0 when there are none
-  std::vector<bool> moe;        // [layers]
+  int expert_ffn = 0;                         // rows of gate and up
+  bool norm_topk_prob = false;                // the k probabilities are divided by their sum
+  bool expert_bias = false;                   // on gate, up and down of every expert
+  std::optional<SwiGluLimits> swiglu_limits;  // none: silu(gate) * up
+  int shared_ffn = 0;                         // 0: no shared expert
+  bool shared_gate = false;                   // its output is multiplied by sigmoid(shared_gate . x)
+  bool router_bias = false;                   // added to the router's logits
+  int dense_ffn = 0;                          // of layers without experts; 0 when there are none
+  std::vector<bool> moe;                      // [layers]
 
   std::vector<TokenId> bos;  // 0 or 1
   std::vector<TokenId> eos;  // config.json's and generation_config.json's, ascending
 
   std::vector<LayerId> MoeLayers() const;
+  int WindowOf(LayerId layer) const { return windows.empty() ? 0 : windows[layer.value()]; }
 };
 
 std::string SpecToJson(const ModelSpec& spec);

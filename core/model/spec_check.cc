@@ -26,9 +26,10 @@ constexpr SpecInteger kIntegers[] = {
 };
 
 constexpr SpecFlag kFlags[] = {
-    {"tied_embeddings", &ModelSpec::tied_embeddings}, {"qkv_bias", &ModelSpec::qkv_bias},
-    {"norm_topk_prob", &ModelSpec::norm_topk_prob},   {"shared_gate", &ModelSpec::shared_gate},
-    {"router_bias", &ModelSpec::router_bias, true},
+    {"tied_embeddings", &ModelSpec::tied_embeddings},       {"qkv_bias", &ModelSpec::qkv_bias},
+    {"norm_topk_prob", &ModelSpec::norm_topk_prob},         {"shared_gate", &ModelSpec::shared_gate},
+    {"router_bias", &ModelSpec::router_bias, true},         {"o_bias", &ModelSpec::o_bias, true},
+    {"attention_sinks", &ModelSpec::attention_sinks, true}, {"expert_bias", &ModelSpec::expert_bias, true},
 };
 
 absl::Status CheckTokens(std::string_view name, const std::vector<TokenId>& tokens, int vocabulary) {
@@ -38,6 +39,39 @@ absl::Status CheckTokens(std::string_view name, const std::vector<TokenId>& toke
     }
     if (i > 0 && tokens[i] <= tokens[i - 1]) return InvalidArgument(name, " tokens are not ascending");
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckYarn(const YarnScaling& yarn) {
+  const auto check = [](std::string_view name, double value, double low, double high) {
+    if (value >= low && value <= high) return absl::OkStatus();
+    return InvalidArgument("yarn.", name, " = ", value, " is outside ", low, "..", high);
+  };
+  MOED_RETURN_IF_ERROR(check("factor", yarn.factor, 1, 1e6));
+  MOED_RETURN_IF_ERROR(check("beta_fast", yarn.beta_fast, 1e-6, 1e6));
+  MOED_RETURN_IF_ERROR(check("beta_slow", yarn.beta_slow, 1e-6, yarn.beta_fast));
+  MOED_RETURN_IF_ERROR(check("attention_factor", yarn.attention_factor, 1e-3, 1e3));
+  return check("original_positions", yarn.original_positions, 1, 1 << 24);
+}
+
+absl::Status CheckAttention(const ModelSpec& spec) {
+  if (spec.yarn) MOED_RETURN_IF_ERROR(CheckYarn(*spec.yarn));
+  if (spec.yarn && spec.rope_theta <= 1) return InvalidArgument("rope_theta = ", spec.rope_theta, "; YaRN needs more than 1");
+  if (spec.windows.empty()) return absl::OkStatus();
+  if (spec.windows.size() != static_cast<size_t>(spec.layers)) {
+    return InvalidArgument("windows has ", spec.windows.size(), " entries for ", spec.layers, " layers");
+  }
+  const auto [least, most] = std::minmax_element(spec.windows.begin(), spec.windows.end());
+  if (*least < 0) return InvalidArgument("a window of ", *least, " positions");
+  if (*most == 0) return InvalidArgument("windows without a layer that has one");
+  return absl::OkStatus();
+}
+
+absl::Status CheckActivation(const ModelSpec& spec) {
+  if (!spec.swiglu_limits) return absl::OkStatus();
+  const auto [alpha, limit] = *spec.swiglu_limits;
+  if (!(alpha > 0 && alpha <= 1e3)) return InvalidArgument("swiglu_limits.alpha = ", alpha, " is outside (0, 1000]");
+  if (!(limit > 0 && limit <= 1e6)) return InvalidArgument("swiglu_limits.limit = ", limit, " is outside (0, 1e6]");
   return absl::OkStatus();
 }
 
@@ -79,6 +113,8 @@ absl::Status CheckSpec(const ModelSpec& spec) {
   if (spec.bos.size() > 1) return InvalidArgument("bos has ", spec.bos.size(), " tokens; at most one is allowed");
   MOED_RETURN_IF_ERROR(CheckTokens("bos", spec.bos, spec.vocabulary));
   MOED_RETURN_IF_ERROR(CheckTokens("eos", spec.eos, spec.vocabulary));
+  MOED_RETURN_IF_ERROR(CheckAttention(spec));
+  MOED_RETURN_IF_ERROR(CheckActivation(spec));
   return CheckLayers(spec);
 }
 

@@ -36,6 +36,12 @@ struct Step {
       body(RowBlock{row, std::min(scratch.block_rows, batch.rows() - row)});
     }
   }
+  // gate = activation(gate) * up, n elements, as the model's feed-forward blocks do.
+  void Activate(float* gate, const float* up, int64_t n) const {
+    if (!spec.swiglu_limits) return backend.SwiGlu(gate, up, n, gate);
+    const SwiGluClamp clamp = {static_cast<float>(spec.swiglu_limits->alpha), static_cast<float>(spec.swiglu_limits->limit)};
+    backend.ClampedSwiGlu(clamp, gate, up, n, gate);
+  }
   bool one_block() const { return batch.rows() <= scratch.block_rows; }
 };
 

@@ -56,11 +56,12 @@ class TrunkBinder {
   }
 
   absl::Status Check(const TensorInfo& info, const TrunkTensor& wanted) const {
-    if (info.rows != wanted.rows || info.cols != wanted.cols) {
-      return DataLoss(store_.path(), ": tensor ", info.name, " has shape ", Shape(info.rows, info.cols), ", expected ",
-                      Shape(wanted.rows, wanted.cols));
-    }
     const bool vector = wanted.role == TensorRole::kVector;
+    const int rows = wanted.stored_rows(), cols = wanted.stored_cols();
+    if (info.rows != rows || info.cols != cols) {
+      return DataLoss(store_.path(), ": tensor ", info.name, " has shape ", Shape(info.rows, info.cols), ", expected ",
+                      Shape(rows, cols));
+    }
     if (info.vector != vector) {
       return DataLoss(store_.path(), ": tensor ", info.name, " is stored as a ", info.vector ? "vector" : "matrix");
     }
@@ -91,11 +92,16 @@ LayerWeights BindLayer(TrunkBinder& trunk, int layer) {
   weights.q_bias = trunk.Vector(prefix + "q_bias");
   weights.k_bias = trunk.Vector(prefix + "k_bias");
   weights.v_bias = trunk.Vector(prefix + "v_bias");
+  weights.o_bias = trunk.Vector(prefix + "o_bias");
+  weights.sinks = trunk.Vector(prefix + "sinks");
   weights.q_norm = trunk.Vector(prefix + "q_norm");
   weights.k_norm = trunk.Vector(prefix + "k_norm");
   weights.ffn_norm = trunk.Vector(prefix + "ffn_norm");
   weights.router = trunk.Matrix(prefix + "router");
   weights.router_bias = trunk.Vector(prefix + "router_bias");
+  weights.expert_bias = {.gate = trunk.Vector(prefix + "expert_bias.gate"),
+                         .up = trunk.Vector(prefix + "expert_bias.up"),
+                         .down = trunk.Vector(prefix + "expert_bias.down")};
   weights.shared_gate = trunk.Matrix(prefix + "shared_gate");
   weights.shared = trunk.Ffn(prefix + "shared.");
   weights.dense = trunk.Ffn(prefix + "dense.");

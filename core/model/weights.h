@@ -22,6 +22,13 @@ struct FfnWeights {
   MatrixView down;  // (hidden, ffn)
 };
 
+// Rows of float32, an expert each.
+struct ExpertBiases {
+  const float* gate = nullptr;  // (experts, ffn)
+  const float* up = nullptr;    // (experts, ffn)
+  const float* down = nullptr;  // (experts, hidden)
+};
+
 // What a layer does not have is null.
 struct LayerWeights {
   const float* attn_norm = nullptr;  // (hidden)
@@ -32,12 +39,15 @@ struct LayerWeights {
   const float* q_bias = nullptr;
   const float* k_bias = nullptr;
   const float* v_bias = nullptr;
+  const float* o_bias = nullptr;  // (hidden)
+  const float* sinks = nullptr;   // (heads)
   const float* q_norm = nullptr;  // (head_dim) or (heads * head_dim), as spec.qk_norm says
   const float* k_norm = nullptr;
   const float* ffn_norm = nullptr;     // (hidden)
   MatrixView router;                   // (experts, hidden)
   const float* router_bias = nullptr;  // (experts)
-  MatrixView shared_gate;              // (1, hidden)
+  ExpertBiases expert_bias;
+  MatrixView shared_gate;  // (1, hidden)
   FfnWeights shared;
   FfnWeights dense;
 };

@@ -83,6 +83,7 @@ TEST_P(ConfigTest, RefusesWhatNoFamilyComputes) {
       {"auto_map", {{"AutoModel", "modeling_other.Model"}}},
   };
   for (const Refusal& refusal : refusals) {
+    if (refusal.key == "attention_bias" && good_.value("attention_bias", false)) continue;  // the family has it
     const absl::Status status = Read(With(refusal.key, refusal.value)).status();
     ExpectRefusal(status,
                   refusal.key == "rope_parameters" && refusal.value.contains("rope_theta") && refusal.value["rope_theta"] == 3.0
@@ -141,8 +142,10 @@ TEST_P(ConfigTest, RefusesUnknownKeysByName) {
 TEST_P(ConfigTest, BothSpellingsGiveTheSameSpec) {
   const std::string expected = SpecToJson(*Read(good_));
   Json config = good_;
+  config["rope_parameters"] =
+      good_.value("rope_scaling", Json()).is_object() ? good_["rope_scaling"] : Json{{"rope_type", "default"}};
+  config["rope_parameters"]["rope_theta"] = config["rope_theta"];
   config.erase("rope_scaling");
-  config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", config["rope_theta"]}};
   config.erase("rope_theta");
   config["torch_dtype"] = config["dtype"];
   config.erase("dtype");
@@ -193,7 +196,7 @@ TEST(FamilyTest, HostileValuesAreRefusedOrComputable) {
 
 TEST(FamilyTest, UnknownTypesAreRefusedWithTheKnownOnes) {
   for (const Family& family : Families()) {
-    ExpectRefusal(FamilyOf(R"({"model_type": "gpt_oss"})").status(), "gpt_oss", family.model_type);
+    ExpectRefusal(FamilyOf(R"({"model_type": "gpt_neox"})").status(), "gpt_neox", family.model_type);
   }
   ExpectRefusal(FamilyOf("{}").status(), "model_type", "missing");
   ExpectRefusal(FamilyOf(R"({"model_type": 3})").status(), "model_type", "3");
@@ -210,6 +213,50 @@ TEST(FamilyTest, SlidingWindowCountsOnlyWhereItIsUsed) {
     qwen["sliding_window"] = 32768;
     qwen["use_sliding_window"] = false;
     EXPECT_TRUE(Read(qwen).ok()) << Read(qwen).status();
+  }
+}
+
+TEST(FamilyTest, WindowsFollowLayerTypes) {
+  Json config = ConfigOf("gpt_oss");
+  EXPECT_EQ(Read(config)->windows, (std::vector<int>{7, 0, 7, 0}));
+  config.erase("layer_types");
+  EXPECT_EQ(Read(config)->windows, (std::vector<int>{7, 0, 7, 0})) << "every other layer, the first one slides";
+  config["layer_types"] = {"full_attention", "full_attention", "full_attention", "sliding_attention"};
+  EXPECT_EQ(Read(config)->windows, (std::vector<int>{0, 0, 0, 7}));
+  config["layer_types"] = std::vector<std::string>(4, "full_attention");
+  EXPECT_TRUE(Read(config)->windows.empty());
+  for (const Json& bad : {Json("full_attention"), Json({"full_attention"}), Json({1, 2, 3, 4}),
+                          Json({"full_attention", "full_attention", "full_attention", "chunked_attention"})}) {
+    config["layer_types"] = bad;
+    ExpectRefusal(Read(config).status(), "layer_types", "sliding_attention");
+  }
+  config.erase("layer_types");
+  config.erase("sliding_window");
+  ExpectRefusal(Read(config).status(), "sliding_window", "missing");
+}
+
+// Any family may be scaled so; attention factors as the paper and DeepSeek give them.
+TEST(FamilyTest, YarnIsReadWithItsAttentionFactor) {
+  Json config = ConfigOf("qwen3_moe");
+  const Json yarn = {{"rope_type", "yarn"}, {"factor", 8.0}, {"original_max_position_embeddings", 32}};
+  const auto factor_with = [&](const Json& more) {
+    config["rope_scaling"] = yarn;
+    config["rope_scaling"].update(more);
+    const auto spec = Read(config);
+    return spec.ok() && spec->yarn ? spec->yarn->attention_factor : 0;
+  };
+  EXPECT_DOUBLE_EQ(factor_with(Json::object()), 0.1 * std::log(8.0) + 1);
+  EXPECT_DOUBLE_EQ(factor_with({{"attention_factor", 1.5}, {"mscale", 2.0}}), 1.5);
+  EXPECT_DOUBLE_EQ(factor_with({{"mscale", 2.0}, {"mscale_all_dim", 2.0}}), 1);
+  for (const auto& [key, value] : {std::pair<const char*, Json>{"factor", 0.5},
+                                   {"factor", "8"},
+                                   {"beta_slow", 64.0},
+                                   {"original_max_position_embeddings", 0},
+                                   {"truncate", 1},
+                                   {"ramp", 2}}) {
+    config["rope_scaling"] = yarn;
+    config["rope_scaling"][key] = value;
+    ExpectRefusal(Read(config).status(), key, "");
   }
 }
 
@@ -232,7 +279,7 @@ TEST(FamilyTest, HeadDimMayDifferOnlyWhereTheFamilyAllowsIt) {
   for (const Family& family : Families()) {
     Json config = ConfigOf(family.model_type);
     config["head_dim"] = 16;
-    const bool allowed = family.model_type == "mixtral" || family.model_type == "qwen3_moe";
+    const bool allowed = family.model_type == "mixtral" || family.model_type == "qwen3_moe" || family.model_type == "gpt_oss";
     EXPECT_EQ(Read(config).ok(), allowed) << family.model_type;
     config["head_dim"] = 15;
     EXPECT_FALSE(Read(config).ok()) << "odd";

@@ -108,6 +108,11 @@ json TinyConfig(std::string_view model_type) {
         {"mlp_only_layers", {1}}}},
       {"qwen3_moe", {{"num_experts", 5}, {"moe_intermediate_size", 20}, {"head_dim", 16}, {"norm_topk_prob", true}}},
       {"olmoe", {{"num_experts", 5}, {"norm_topk_prob", false}}},
+      {"gpt_oss",
+       {{"num_local_experts", 5},
+        {"head_dim", 8},
+        {"sliding_window", 6},
+        {"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 16}}}}},
   };
   const auto row = rows.find(model_type);
   MOED_CHECK(row != rows.end());
@@ -124,7 +129,7 @@ TinyCheckpoint FillTinyCheckpoint(const json& config, const std::string& dtype) 
   uint64_t seed = 0;
   for (const TrunkTensor& tensor : (*family)->trunk_tensors(*spec)) {
     std::vector<uint64_t> shape = {static_cast<uint64_t>(tensor.cols)};
-    if (tensor.role != TensorRole::kVector) shape.insert(shape.begin(), static_cast<uint64_t>(tensor.rows));
+    if (tensor.role != TensorRole::kVector || tensor.rows > 1) shape.insert(shape.begin(), static_cast<uint64_t>(tensor.rows));
     checkpoint.tensors[tensor.checkpoint_name] = RandomTensor(dtype, shape, ++seed);
   }
   const auto ffn = static_cast<uint64_t>(spec->expert_ffn), hidden = static_cast<uint64_t>(spec->hidden);

@@ -66,7 +66,7 @@ class RandomWeights {
 
 std::vector<std::byte> VectorBytes(const TensorInfo& tensor, const ModelSpec& spec) {
   std::vector<float> values(static_cast<size_t>(tensor.cols), tensor.name.ends_with("_bias") ? 0.0f : 1.0f);
-  if (tensor.name == kInverseFrequencies) values = InverseFrequencies(spec.rope_theta, spec.head_dim);
+  if (tensor.name == kInverseFrequencies) values = InverseFrequencies(spec.rope_theta, spec.head_dim, spec.yarn);
   const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
   return {bytes, bytes + values.size() * sizeof(float)};
 }
@@ -82,7 +82,7 @@ absl::StatusOr<StoreDescription> Describe(const ModelSpec& spec, const std::stri
   for (const TrunkTensor& tensor : family->trunk_tensors(spec)) {
     const bool vector = tensor.role == TensorRole::kVector;
     const FormatId format = vector ? FormatId::kF32 : tensor.role == TensorRole::kRouter ? FormatId::kBF16 : FormatId::kQ8;
-    description.trunk.push_back({tensor.store_name, format, vector, tensor.rows, tensor.cols});
+    description.trunk.push_back({tensor.store_name, format, vector, tensor.stored_rows(), tensor.stored_cols()});
   }
   description.trunk.push_back({std::string(kInverseFrequencies), FormatId::kF32, true, 1, spec.head_dim / 2});
   LayOutTrunk(description);

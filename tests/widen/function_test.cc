@@ -23,8 +23,13 @@ std::string FolderOf(const std::string& checkpoint) {
   return checkpoint == "tales-qwen" ? SourcePath("models/tales-qwen") : DataFolder() + "/" + checkpoint;
 }
 
+// Those that moed-widen knows: FAMILIES of tools/widen/model.py.
 std::vector<std::string> Names() {
+  constexpr std::string_view kFamilies[] = {"mixtral", "olmoe", "qwen2_moe", "qwen3_moe"};
   std::vector<std::string> names = CheckpointNames();
+  std::erase_if(names, [&](const std::string& name) {
+    return std::ranges::none_of(kFamilies, [&](std::string_view family) { return name.starts_with(family); });
+  });
   names.push_back("tales-qwen");
   return names;
 }

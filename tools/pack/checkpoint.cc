@@ -11,7 +11,9 @@
 
 #include "core/base/json_value.h"
 #include "core/base/status.h"
+#include "core/model/family.h"
 #include "tools/pack/json_text.h"
+#include "tools/pack/tensor_parts.h"
 
 namespace moed {
 namespace {
@@ -62,7 +64,16 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& folder) {
     MOED_ASSIGN_OR_RETURN(checkpoint.generation_config_, ReadText(generation, kMaxTextBytes));
   }
   MOED_RETURN_IF_ERROR(checkpoint.OpenWeights());
+  MOED_RETURN_IF_ERROR(checkpoint.DivideTensors());
   return checkpoint;
+}
+
+// A config.json that no family takes is for the plan to refuse.
+absl::Status Checkpoint::DivideTensors() {
+  const absl::StatusOr<const Family*> family = FamilyOf(config_);
+  if (!family.ok() || (*family)->parts == nullptr) return absl::OkStatus();
+  const absl::StatusOr<ModelSpec> spec = (*family)->read_spec(config_, generation_config_);
+  return spec.ok() ? moed::DivideTensors((*family)->parts(*spec), tensors_) : absl::OkStatus();
 }
 
 absl::Status Checkpoint::OpenWeights() {

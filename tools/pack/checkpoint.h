@@ -35,6 +35,7 @@ class Checkpoint {
   absl::Status OpenWeights();
   absl::Status OpenShards(std::string_view index_json);
   absl::Status AddFile(const std::string& file_name);
+  absl::Status DivideTensors();
   std::string PathOf(std::string_view file_name) const;
 
   std::string folder_;

@@ -12,12 +12,37 @@ namespace {
 constexpr int64_t kChunkWeights = 1 << 18;  // 1 MiB of float32
 constexpr int kChunksPerThread = 2;         // so that threads of different speed end together
 
-absl::Status ReadFloats(const SourceTensor& source, uint64_t first, size_t count, std::vector<std::byte>& raw,
+// `count` numbers, `stride` from one to the next, the first of them number `first` of the source, to every `out_stride`th of
+// `out`.
+absl::Status ReadNumbers(const SourceTensor& source, int64_t first, int64_t count, int64_t stride, std::vector<std::byte>& raw,
+                         float* out, int64_t out_stride) {
+  const size_t bytes = source.type->bytes;
+  raw.resize(((count - 1) * stride + 1) * bytes);
+  MOED_RETURN_IF_ERROR(source.file->ReadAt(source.offset + first * bytes, raw));
+  if (stride == 1 && out_stride == 1) {
+    source.type->to_float(raw.data(), count, out);
+  } else {
+    for (int64_t i = 0; i < count; ++i) source.type->to_float(raw.data() + i * stride * bytes, 1, out + i * out_stride);
+  }
+  return absl::OkStatus();
+}
+
+// Rows of a matrix; what lies together in the file is read at once.
+absl::Status ReadFloats(const SourceTensor& source, int64_t first_row, int64_t rows, int64_t cols, std::vector<std::byte>& raw,
                         std::vector<float>& out) {
-  raw.resize(count * source.type->bytes);
-  out.resize(count);
-  MOED_RETURN_IF_ERROR(source.file->ReadAt(source.offset + first * source.type->bytes, raw));
-  source.type->to_float(raw.data(), count, out.data());
+  out.resize(rows * cols);
+  if (source.row_stride == 0) return ReadNumbers(source, first_row * cols, rows * cols, 1, raw, out.data(), 1);
+  if (source.row_stride < source.col_stride) {
+    for (int64_t c = 0; c < cols; ++c) {
+      const int64_t first = first_row * source.row_stride + c * source.col_stride;
+      MOED_RETURN_IF_ERROR(ReadNumbers(source, first, rows, source.row_stride, raw, out.data() + c, cols));
+    }
+  } else {
+    for (int64_t r = 0; r < rows; ++r) {
+      const int64_t first = (first_row + r) * source.row_stride;
+      MOED_RETURN_IF_ERROR(ReadNumbers(source, first, cols, source.col_stride, raw, out.data() + r * cols, 1));
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -29,8 +54,7 @@ absl::Status InTensor(const SourceTensor& source, const absl::Status& status) {
 
 void TensorEncoder::Encode(const SourceTensor& source, std::span<const MatrixTarget> targets, Chunk& chunk) {
   const int cols = static_cast<int>(source.shape[1]);
-  chunk.status = ReadFloats(source, static_cast<uint64_t>(chunk.first_row) * cols, static_cast<size_t>(chunk.rows) * cols,
-                            chunk.raw, chunk.weights);
+  chunk.status = ReadFloats(source, chunk.first_row, chunk.rows, cols, chunk.raw, chunk.weights);
   chunk.packed.resize(targets.size());
   for (size_t i = 0; i < targets.size() && chunk.status.ok(); ++i) {
     MOED_CHECK(!targets[i].keeps_blocks);  // no source has blocks
@@ -68,7 +92,8 @@ absl::Status TensorEncoder::EncodeMatrix(const SourceTensor& source, std::span<c
 absl::Status TensorEncoder::EncodeVector(const SourceTensor& source, Sink sink) {
   std::vector<std::byte> raw;
   std::vector<float> numbers;
-  const absl::Status read = ReadFloats(source, 0, source.shape[0], raw, numbers);
+  const bool one_row = source.shape.size() == 1;
+  const absl::Status read = ReadFloats(source, 0, one_row ? 1 : source.shape[0], source.shape.back(), raw, numbers);
   if (!read.ok()) return InTensor(source, read);
   const auto bad = std::find_if(numbers.begin(), numbers.end(), [](float number) { return !std::isfinite(number); });
   if (bad != numbers.end()) {

@@ -31,7 +31,8 @@ class TensorEncoder {
   // `source` is a matrix (rows, cols). Reads every row once and packs it as each of `targets` says.
   // Errors name file and tensor; an error of the sink ends it and is returned as it is.
   absl::Status EncodeMatrix(const SourceTensor& source, std::span<const MatrixTarget> targets, Sink sink);
-  // `source` is a vector: its numbers as float32. A number that is not finite is an error.
+  // `source` is a vector, or the rows of one, one after the other: its numbers as float32. A number that is not finite is an
+  // error.
   absl::Status EncodeVector(const SourceTensor& source, Sink sink);
 
  private:

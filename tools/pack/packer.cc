@@ -57,7 +57,7 @@ class Packer {
     };
     const SourceTensor* source = plan_.trunk[index];
     if (source == nullptr) {
-      const std::vector<float> frequencies = InverseFrequencies(plan_.spec.rope_theta, plan_.spec.head_dim);
+      const std::vector<float> frequencies = InverseFrequencies(plan_.spec.rope_theta, plan_.spec.head_dim, plan_.spec.yarn);
       return append(0, std::as_bytes(std::span(frequencies)));
     }
     if (tensor.vector) return encoder_.EncodeVector(*source, append);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -88,14 +89,14 @@ absl::Status PlanTrunk(const Family& family, const EncodingOrKeep& encoding, Ten
     const bool vector = wanted.role == TensorRole::kVector;
     using Shape = std::vector<uint64_t>;
     MOED_ASSIGN_OR_RETURN(const SourceTensor* source,
-                          finder.Take(wanted.checkpoint_name, vector ? Shape{cols} : Shape{rows, cols}));
+                          finder.Take(wanted.checkpoint_name, vector && rows == 1 ? Shape{cols} : Shape{rows, cols}));
     const MatrixTarget target =
         vector ? MatrixTarget{} : TargetOf(wanted.role == TensorRole::kRouter ? std::nullopt : encoding, *source);
     plan.description.trunk.push_back({.name = wanted.store_name,
                                       .format = target.encoding.format,
                                       .vector = vector,
-                                      .rows = wanted.rows,
-                                      .cols = wanted.cols});
+                                      .rows = wanted.stored_rows(),
+                                      .cols = wanted.stored_cols()});
     plan.trunk.push_back(source);
     plan.trunk_targets.push_back(target);
     if (wanted.store_name == "embed" && plan.spec.tied_embeddings && checkpoint.Find(kHeadTensor) != nullptr) {
@@ -194,6 +195,25 @@ absl::Status PlanTokenizer(const Checkpoint& checkpoint, PackPlan& plan) {
 }
 
 }  // namespace
+
+std::vector<float> InverseFrequencies(double theta, int head_dim, const std::optional<YarnScaling>& yarn) {
+  std::vector<float> frequencies = InverseFrequencies(theta, head_dim);
+  if (!yarn) return frequencies;
+  // The dimension whose frequency turns so many times.
+  const auto dimension = [&](double turns) {
+    return head_dim * std::log(yarn->original_positions / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
+  };
+  double low = dimension(yarn->beta_fast), high = dimension(yarn->beta_slow);
+  if (yarn->truncate) low = std::floor(low), high = std::ceil(high);
+  low = std::max(low, 0.0), high = std::min(high, head_dim - 1.0);
+  if (low == high) high += 0.001;
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    const double own = frequencies[i];
+    frequencies[i] = static_cast<float>(own / yarn->factor * ramp + own * (1 - ramp));
+  }
+  return frequencies;
+}
 
 std::vector<float> InverseFrequencies(double theta, int head_dim) {
   std::vector<float> frequencies(head_dim / 2);

@@ -52,5 +52,7 @@ absl::StatusOr<PackPlan> MakePlan(const Checkpoint& checkpoint, const PackEncodi
 
 // 1 / theta^(2i/head_dim) as Hugging Face computes it in float32, (head_dim / 2).
 std::vector<float> InverseFrequencies(double theta, int head_dim);
+// The same, scaled.
+std::vector<float> InverseFrequencies(double theta, int head_dim, const std::optional<YarnScaling>& yarn);
 
 }  // namespace moed

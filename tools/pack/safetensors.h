@@ -29,7 +29,10 @@ struct SourceTensor {
   std::vector<uint64_t> shape;
   std::shared_ptr<const RandomAccessFile> file;
   uint64_t offset = 0;  // in the file
-  uint64_t bytes = 0;   // = product of shape x type->bytes, inside the file
+  uint64_t bytes = 0;   // = product of shape x type->bytes, inside the file; of a part from its first number to its last
+  // Of a part of another tensor: numbers from one row to the next and from one column to the next. 0: rows without gaps.
+  int64_t row_stride = 0;
+  int64_t col_stride = 1;
 };
 
 std::string ShapeName(std::span<const uint64_t> shape);  // "(32, 192)"

@@ -6,7 +6,9 @@ with what transformers computes from these weights in float32: logits of the las
 prompt token, and 64 greedy tokens. Seeds are tried in order until no routing decision and no greedy choice is nearly a tie, so
 that a difference in rounding cannot flip one.
 
-Made with transformers 4.57.6, torch 2.15.0, tokenizers 0.22.2, safetensors 0.8.0 (written into each golden.json as used).
+Each golden.json says what it was made with: mixtral, olmoe, qwen2_moe, qwen2_moe_sparse and qwen3_moe with transformers 4.57.6 and
+tokenizers 0.22.2, whose parameters have other shapes than in transformers 5; gpt_oss and gpt_oss_mxfp4 with transformers 5.23.0 and
+tokenizers 0.23.3. All: torch 2.15.0, safetensors 0.8.0.
 """
 
 import argparse
@@ -20,6 +22,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     AutoModelForCausalLM,
+    GptOssConfig,
     MixtralConfig,
     OlmoeConfig,
     PretrainedConfig,
@@ -108,6 +111,29 @@ VARIANTS = {
         rope_theta=1e4,
         **COMMON,
     ),
+    # The prompt is longer than the window, the text longer than the positions before YaRN; the clamps are often reached.
+    "gpt_oss": GptOssConfig(
+        hidden_size=44,
+        num_hidden_layers=4,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        head_dim=10,
+        intermediate_size=18,
+        num_local_experts=6,
+        num_experts_per_tok=3,
+        sliding_window=7,
+        swiglu_limit=1.25,
+        rope_parameters=dict(
+            rope_type="yarn",
+            rope_theta=150000.0,
+            factor=4.0,
+            beta_fast=4.0,
+            beta_slow=0.25,
+            truncate=False,
+            original_max_position_embeddings=40,
+        ),
+        **COMMON,
+    ),
 }
 
 
@@ -119,12 +145,16 @@ def random_weights(model: torch.nn.Module, seed: int) -> dict[str, torch.Tensor]
         noise = torch.randn(parameter.shape, generator=generator)
         if name.endswith("norm.weight"):
             value = 1 + 0.2 * noise
-        elif parameter.dim() == 1:
+        elif name.endswith(".sinks"):
+            value = noise
+        elif parameter.dim() == 1 or name.endswith("_bias"):
             value = 0.3 * noise
+        elif parameter.dim() == 3:  # all experts of a layer, transposed
+            value = noise * parameter.shape[1] ** -0.5
         elif "embed_tokens" in name:
             value = noise
         else:
-            value = noise * parameter.shape[1] ** -0.5 * (3 if name.endswith(".gate.weight") else 1)
+            value = noise * parameter.shape[1] ** -0.5 * (3 if name.endswith((".gate.weight", ".router.weight")) else 1)
         weights[name] = value.to(torch.bfloat16).contiguous()
     return weights
 
@@ -186,11 +216,21 @@ def save_tokenizer(folder: pathlib.Path) -> None:
     tokenizer.save(str(folder / "tokenizer.json"))
 
 
+def spell_as_released(path: pathlib.Path) -> None:
+    """rope_parameters of transformers 5 as rope_theta and rope_scaling, which it reads as well."""
+    config = json.loads(path.read_text())
+    rope = config.pop("rope_parameters", None)
+    if rope is not None:
+        config["rope_theta"] = rope.pop("rope_theta")
+        config["rope_scaling"] = rope if rope["rope_type"] != "default" else None
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
 def make(name: str, config: PretrainedConfig, folder: pathlib.Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for seed in range(1, 10000):
         torch.manual_seed(seed)
-        model = AutoModelForCausalLM.from_config(config)
+        model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", experts_implementation="eager")
         weights = random_weights(model, seed)
         model.load_state_dict({k: v.float() for k, v in weights.items()}, strict=False)
         model.eval().float()
@@ -200,11 +240,12 @@ def make(name: str, config: PretrainedConfig, folder: pathlib.Path) -> None:
         config.architectures = [type(model).__name__]
         config.dtype = "bfloat16"
         config.save_pretrained(folder)
+        spell_as_released(folder / "config.json")
         (folder / "generation_config.json").write_text(json.dumps({"bos_token_id": 1, "eos_token_id": [2, 7]}, indent=2) + "\n")
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
         (folder / "model.safetensors").chmod(0o644)
         save_tokenizer(folder)
-        reloaded = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        reloaded = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager").eval()
         again, _ = run(reloaded, golden["prompt"])
         assert torch.equal(again, run(model, golden["prompt"])[0]), "the saved files are not the model"
         (folder / "golden.json").write_text(json.dumps(golden) + "\n")

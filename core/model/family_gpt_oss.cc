@@ -1,0 +1,88 @@
+// gpt-oss: a sink for each head, a sliding window in every other layer, YaRN, biases everywhere, a clamped SwiGLU. The router's
+// softmax is over the chosen experts: that over all of them, the chosen ones divided by their sum.
+#include "core/base/status.h"
+#include "core/model/config_reader.h"
+#include "core/model/decoder_tensors.h"
+#include "core/model/families.h"
+
+namespace moed {
+namespace {
+
+constexpr std::string_view kBlock = "mlp";
+
+std::vector<std::string> EveryOtherSlides(int layers) {
+  std::vector<std::string> types;
+  for (int layer = 0; layer < layers; ++layer) types.emplace_back(layer % 2 == 0 ? "sliding_attention" : "full_attention");
+  return types;
+}
+
+absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_view generation_config) {
+  MOED_ASSIGN_OR_RETURN(ConfigReader config, ConfigReader::Parse("config.json", config_json));
+  ModelSpec spec = ReadDecoder(config, {.attention_bias = true, .layer_types = true, .quantization = true});
+  ReadWindows(config, spec, EveryOtherSlides(spec.layers));
+  spec.qkv_bias = spec.o_bias = config.BoolOr("attention_bias", true);
+  spec.attention_sinks = spec.router_bias = spec.expert_bias = true;
+  spec.swiglu_limits = {.alpha = config.NumberOr("swiglu_alpha", 1.702, 1e-3, 1e3),
+                        .limit = config.NumberOr("swiglu_limit", 7.0, 1e-3, 1e6)};
+  spec.experts = config.Int(config.Spelling("num_local_experts", "num_experts"), 1, 1 << 14);
+  spec.expert_ffn = config.Int("intermediate_size", 1, 1 << 20);
+  spec.norm_topk_prob = true;
+  config.Spelling("num_experts_per_tok", "experts_per_token");
+  config.IntOr("initial_context_length", 0, 0, INT32_MAX);  // says again what rope_scaling says
+  config.ReadQuantization("mxfp4");
+  return FinishSpec(std::move(config), generation_config, std::move(spec));
+}
+
+std::vector<TrunkTensor> TrunkTensors(const ModelSpec& spec) {
+  return DecoderTensors(spec, {.block = kBlock, .router = "router"});
+}
+
+// Gate and up interleave; the experts' matrices are transposed (inputs, outputs), all experts of a layer in one tensor.
+void AddExpertParts(const ModelSpec& spec, LayerId layer, std::vector<TensorPart>& parts) {
+  const int64_t hidden = spec.hidden, ffn = spec.expert_ffn;
+  const auto size = [](int64_t number) { return static_cast<uint64_t>(number); };
+  const std::string prefix = StrCat("model.layers.", layer.value(), ".", kBlock, ".experts.");
+  for (const ExpertPart part : {ExpertPart::kGate, ExpertPart::kUp}) {
+    const int64_t first = part == ExpertPart::kGate ? 0 : 1;
+    for (int64_t expert = 0; expert < spec.experts; ++expert) {
+      parts.push_back({.name = MlpExpertTensor(layer, static_cast<int>(expert), part),
+                       .whole = prefix + "gate_up_proj",
+                       .whole_shape = {size(spec.experts), size(hidden), size(2 * ffn)},
+                       .rows = spec.expert_ffn,
+                       .cols = spec.hidden,
+                       .offset = expert * hidden * 2 * ffn + first,
+                       .row_stride = 2,
+                       .col_stride = 2 * ffn});
+    }
+    parts.push_back({.name = prefix + (first == 0 ? "gate_proj_bias" : "up_proj_bias"),
+                     .whole = prefix + "gate_up_proj_bias",
+                     .whole_shape = {size(spec.experts), size(2 * ffn)},
+                     .rows = spec.experts,
+                     .cols = spec.expert_ffn,
+                     .offset = first,
+                     .row_stride = 2 * ffn,
+                     .col_stride = 2});
+  }
+  for (int64_t expert = 0; expert < spec.experts; ++expert) {
+    parts.push_back({.name = MlpExpertTensor(layer, static_cast<int>(expert), ExpertPart::kDown),
+                     .whole = prefix + "down_proj",
+                     .whole_shape = {size(spec.experts), size(ffn), size(hidden)},
+                     .rows = spec.hidden,
+                     .cols = spec.expert_ffn,
+                     .offset = expert * ffn * hidden,
+                     .row_stride = 1,
+                     .col_stride = hidden});
+  }
+}
+
+std::vector<TensorPart> Parts(const ModelSpec& spec) {
+  std::vector<TensorPart> parts;
+  for (int layer = 0; layer < spec.layers; ++layer) AddExpertParts(spec, LayerId(layer), parts);
+  return parts;
+}
+
+}  // namespace
+
+Family GptOssFamily() { return {"gpt_oss", ReadSpec, MlpExpertTensor, TrunkTensors, Parts}; }
+
+}  // namespace moed
