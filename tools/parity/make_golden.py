@@ -30,6 +30,7 @@ from transformers import (
     Qwen2MoeConfig,
     Qwen3MoeConfig,
 )
+from transformers.integrations.mxfp4 import FP4_VALUES, convert_moe_packed_tensors
 
 VOCABULARY = 261  # 256 bytes, the special tokens, and a few that the tokenizer does not know
 PROMPT_TOKENS = 23
@@ -39,6 +40,7 @@ SMALLEST_GREEDY_MARGIN = 0.004  # between the two best logits, in standard devia
 SMALLEST_ROUTING_MARGIN = 0.004  # between the logits of the last expert taken and the first one left
 
 COMMON = dict(vocab_size=VOCABULARY, max_position_embeddings=160, bos_token_id=1, eos_token_id=2)
+EAGER = dict(attn_implementation="eager", experts_implementation="eager")
 
 VARIANTS = {
     "mixtral": MixtralConfig(
@@ -134,6 +136,20 @@ VARIANTS = {
         ),
         **COMMON,
     ),
+    # The experts as they are released: blocks of 32 four-bit floats with a scale each.
+    "gpt_oss_mxfp4": GptOssConfig(
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=1,
+        head_dim=16,
+        intermediate_size=32,
+        num_local_experts=5,
+        num_experts_per_tok=2,
+        sliding_window=16,
+        rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=2.0, original_max_position_embeddings=64),
+        **COMMON,
+    ),
 }
 
 
@@ -216,13 +232,38 @@ def save_tokenizer(folder: pathlib.Path) -> None:
     tokenizer.save(str(folder / "tokenizer.json"))
 
 
-def spell_as_released(path: pathlib.Path) -> None:
+def to_mxfp4(weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Blocks and scales of the nearest numbers of (experts, inputs, outputs), as gpt-oss has them: outputs before inputs."""
+    rows = weights.float().transpose(1, 2)
+    groups = rows.reshape(*rows.shape[:2], rows.shape[2] // 32, 32)
+    exponents = groups.abs().amax(-1).log2().floor() - 2
+    scaled = groups / exponents.exp2().unsqueeze(-1)
+    codes = (scaled.unsqueeze(-1) - torch.tensor(FP4_VALUES)).abs().argmin(-1).to(torch.uint8)
+    return codes[..., 0::2] | codes[..., 1::2] << 4, (exponents + 127).to(torch.uint8)
+
+
+def quantize_experts(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Puts the numbers of MXFP4 in place of the experts' and returns what a checkpoint has of them."""
+    stored = {}
+    for name, value in weights.items():
+        if value.dim() != 3:
+            stored[name] = value
+            continue
+        blocks, scales = to_mxfp4(value)
+        stored[f"{name}_blocks"], stored[f"{name}_scales"] = blocks.contiguous(), scales.contiguous()
+        weights[name] = convert_moe_packed_tensors(blocks, scales, dtype=torch.float32)
+    return stored
+
+
+def spell_as_released(path: pathlib.Path, quantized: bool) -> None:
     """rope_parameters of transformers 5 as rope_theta and rope_scaling, which it reads as well."""
     config = json.loads(path.read_text())
     rope = config.pop("rope_parameters", None)
     if rope is not None:
         config["rope_theta"] = rope.pop("rope_theta")
         config["rope_scaling"] = rope if rope["rope_type"] != "default" else None
+    if quantized:
+        config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
@@ -230,8 +271,10 @@ def make(name: str, config: PretrainedConfig, folder: pathlib.Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for seed in range(1, 10000):
         torch.manual_seed(seed)
-        model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", experts_implementation="eager")
+        model = AutoModelForCausalLM.from_config(config, **EAGER)
         weights = random_weights(model, seed)
+        quantized = name.endswith("_mxfp4")
+        stored = quantize_experts(weights) if quantized else weights
         model.load_state_dict({k: v.float() for k, v in weights.items()}, strict=False)
         model.eval().float()
         golden = golden_of(model, config, seed)
@@ -240,14 +283,15 @@ def make(name: str, config: PretrainedConfig, folder: pathlib.Path) -> None:
         config.architectures = [type(model).__name__]
         config.dtype = "bfloat16"
         config.save_pretrained(folder)
-        spell_as_released(folder / "config.json")
+        spell_as_released(folder / "config.json", quantized)
         (folder / "generation_config.json").write_text(json.dumps({"bos_token_id": 1, "eos_token_id": [2, 7]}, indent=2) + "\n")
-        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+        save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
         (folder / "model.safetensors").chmod(0o644)
         save_tokenizer(folder)
-        reloaded = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager").eval()
-        again, _ = run(reloaded, golden["prompt"])
-        assert torch.equal(again, run(model, golden["prompt"])[0]), "the saved files are not the model"
+        if not quantized:  # transformers rounds these to bfloat16 where it has no kernels for them
+            reloaded = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **EAGER).eval()
+            again, _ = run(reloaded, golden["prompt"])
+            assert torch.equal(again, run(model, golden["prompt"])[0]), "the saved files are not the model"
         (folder / "golden.json").write_text(json.dumps(golden) + "\n")
         size = sum(f.stat().st_size for f in folder.iterdir())
         print(
