@@ -141,7 +141,7 @@ TEST(PackCommandTest, EveryEncodingIsWhatItsQuantizerMakes) {
               packed({FormatId::kQ4A, QuantizerId::kHqq}, *checkpoint->Find("model.embed_tokens.weight")));
 
   auto plan = [&](QuantizerId quantizer) {
-    return MakePlan(*checkpoint, {{{FormatId::kQ2, quantizer}}, {FormatId::kQ8}})->identity;
+    return MakePlan(*checkpoint, {{Encoding{FormatId::kQ2, quantizer}}, Encoding{FormatId::kQ8}})->identity;
   };
   EXPECT_NE(plan(QuantizerId::kRtn), plan(QuantizerId::kHqq));
 }
