@@ -151,6 +151,7 @@ void CpuBackend::MatMul(std::span<const MatMulJob> jobs) {
   int64_t block_products = 0;
   for (const MatMulJob& job : jobs) {
     MOED_CHECK(job.input->cols == job.weights.cols && job.input->forms().Cover(InputForms::Of({job.weights.format})));
+    MOED_CHECK(FitsColumns(job.weights.format, job.weights.cols));
     panels += Panels(job.weights.rows);
     block_products += int64_t{Panels(job.weights.rows)} * Blocks(job.weights.cols) * job.input->tokens;
   }

@@ -57,9 +57,10 @@ class EveryBackend : public ::testing::TestWithParam<std::string_view> {
 };
 
 TEST_P(EveryBackend, ATokenNeverDependsOnItsBatch) {
-  const int tokens = 9, rows = 43, cols = 130;
-  const std::vector<float> x = Gaussian(tokens * cols, 5);
+  const int tokens = 9, rows = 43;
   for (const Format& format : Formats()) {
+    const int cols = ColumnsFor(format, 130);
+    const std::vector<float> x = Gaussian(tokens * cols, 5);
     const PackedMatrix matrix = RandomMatrix(format.id, rows, cols, 6);
     const std::vector<float> together = Multiply(*backend_, matrix.view, x, tokens);
     for (int first = 0; first < tokens; ++first) {
@@ -83,6 +84,7 @@ TEST_P(EveryBackend, JobsSideBySideAreTheSameAsAlone) {
     for (int i = 0; i < 2; ++i) {
       shapes.push_back(kinds[shapes.size() % std::size(kinds)]);
       shapes.back().format = format.id;
+      shapes.back().cols = ColumnsFor(format, shapes.back().cols);
     }
   }
   std::vector<PackedMatrix> matrices;
@@ -108,7 +110,7 @@ TEST_P(EveryBackend, JobsSideBySideAreTheSameAsAlone) {
 TEST_P(EveryBackend, WritesOnlyTheRowsThereAre) {
   for (const Format& format : Formats()) {
     for (int rows = 1; rows <= 17; ++rows) {
-      const int tokens = 5, cols = 32, stride = rows + 11;
+      const int tokens = 5, cols = ColumnsFor(format, 32), stride = rows + 11;
       const PackedMatrix matrix = RandomMatrix(format.id, rows, cols, 1);
       const std::vector<float> x = Gaussian(tokens * cols, 2);
       Buffer storage = Buffer::Allocate(ActivationBytes(tokens, cols)).value();
@@ -122,8 +124,8 @@ TEST_P(EveryBackend, WritesOnlyTheRowsThereAre) {
 }
 
 TEST_P(EveryBackend, EmbedsTheRowsOfItsTokens) {
-  const int cols = 70;
   for (const Format& format : Formats()) {
+    const int cols = ColumnsFor(format, 70);
     const PackedMatrix matrix = RandomMatrix(format.id, 50, cols, 3);
     const TokenId tokens[] = {TokenId(49), TokenId(0), TokenId(7), TokenId(0)};
     std::vector<float> y(std::size(tokens) * cols), row(cols);

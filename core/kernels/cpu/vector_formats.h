@@ -251,7 +251,11 @@ struct Block {
   }
   static inline auto Weights(const unsigned char* block, int64_t panel_bytes, int b, int step) {
     const unsigned char* codes = block + Scales::kHeaderBytes + Codes::kBytes * b;
-    return Accumulator::Operand(Codes::template Weights<Isa>(codes, panel_bytes, step));
+    if constexpr (requires { Accumulator::template FromTable<Codes::kEntries.bytes>(Isa::Load(codes, panel_bytes)); }) {
+      return Accumulator::template FromTable<Codes::kEntries.bytes>(CodesOf4Bits<0>::Weights<Isa>(codes, panel_bytes, step));
+    } else {
+      return Accumulator::Operand(Codes::template Weights<Isa>(codes, panel_bytes, step));
+    }
   }
   static inline typename Isa::Floats Scale(const unsigned char* block, int64_t panel_bytes, int b, int part) {
     return Scales::template Scale<Isa>(block, panel_bytes, b, part);
