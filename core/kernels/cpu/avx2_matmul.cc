@@ -23,14 +23,6 @@ struct TwoNibbles {
   __m256i high;
 };
 
-constexpr Entries NibblesOf(const int8_t (&entries)[16], int shift) {
-  Entries nibbles{};
-  for (int i = 0; i < 16; ++i) nibbles.bytes[i] = static_cast<int8_t>(static_cast<uint8_t>(entries[i]) >> shift & 15);
-  return nibbles;
-}
-template <const int8_t (&kEntries)[16], int kShift>
-constexpr Entries kNibbles = NibblesOf(kEntries, kShift);
-
 struct Avx2 : Vectors256 {
   static constexpr int kBlocksAhead = 2;  // products take so many instructions that loads far ahead do not start by themselves
 
@@ -73,10 +65,10 @@ struct Avx2 : Vectors256 {
     Accumulator<false, 15, kSteps> low;
     Accumulator<false, 15, kSteps> high;
     static inline TwoNibbles Operand(Ints w) { return {And(w, 15), And(ShiftRight(w, 4), 15)}; }
-    // Of an entry's bytes one nibble each: two tables save taking the entry apart.
-    template <const int8_t (&kEntries)[16]>
+    // Two tables save taking their entries apart.
+    template <class Table>
     static inline TwoNibbles FromTable(Ints a) {
-      return {Lookup(kNibbles<kEntries, 0>.bytes, a), Lookup(kNibbles<kEntries, 4>.bytes, a)};
+      return {Lookup(Table::kLowNibbles.bytes, a), Lookup(Table::kHighNibbles.bytes, a)};
     }
     inline void Start(const unsigned char* term) {
       low.Start(term);

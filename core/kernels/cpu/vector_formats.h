@@ -109,12 +109,19 @@ constexpr Entries Raised(const int8_t (&levels)[16], int zero) {
   for (int i = 0; i < 16; ++i) raised.bytes[i] = static_cast<int8_t>(static_cast<uint8_t>(levels[i] + zero));
   return raised;
 }
+constexpr Entries NibblesOf(const Entries& entries, int shift) {
+  Entries nibbles{};
+  for (int i = 0; i < 16; ++i) nibbles.bytes[i] = static_cast<int8_t>(static_cast<uint8_t>(entries.bytes[i]) >> shift & 15);
+  return nibbles;
+}
 template <const int8_t (&kLevels)[16], int kZeroEntry, int kLargestEntry>
 struct TableCodes {
   static constexpr int kBytes = 128;
   static constexpr int kZero = kZeroEntry;
   static constexpr int kLargest = kLargestEntry;
   static constexpr Entries kEntries = Raised(kLevels, kZeroEntry);
+  static constexpr Entries kLowNibbles = NibblesOf(kEntries, 0);
+  static constexpr Entries kHighNibbles = NibblesOf(kEntries, 4);
   template <class Isa>
   static inline typename Isa::Ints Weights(const unsigned char* codes, int64_t panel_bytes, int step) {
     return Isa::Lookup(kEntries.bytes, CodesOf4Bits<0>::Weights<Isa>(codes, panel_bytes, step));
@@ -251,8 +258,11 @@ struct Block {
   }
   static inline auto Weights(const unsigned char* block, int64_t panel_bytes, int b, int step) {
     const unsigned char* codes = block + Scales::kHeaderBytes + Codes::kBytes * b;
-    if constexpr (requires { Accumulator::template FromTable<Codes::kEntries.bytes>(Isa::Load(codes, panel_bytes)); }) {
-      return Accumulator::template FromTable<Codes::kEntries.bytes>(CodesOf4Bits<0>::Weights<Isa>(codes, panel_bytes, step));
+    if constexpr (requires(typename Isa::Ints a) {
+                    Accumulator::template FromTable<Codes>(a);
+                    Codes::kLowNibbles;
+                  }) {
+      return Accumulator::template FromTable<Codes>(CodesOf4Bits<0>::Weights<Isa>(codes, panel_bytes, step));
     } else {
       return Accumulator::Operand(Codes::template Weights<Isa>(codes, panel_bytes, step));
     }
