@@ -46,32 +46,50 @@ inline void WriteNorms(StoreWriter& writer, const StoreDescription& description)
 // Three MoE layers of eight experts at two precisions whose records differ in size; written once.
 class ExpertStore {
  public:
-  static const ExpertStore& Get() {
-    static const ExpertStore store;
-    return store;
-  }
+  // The one that is in use: of one format each, unless a Mixed says otherwise.
+  static const ExpertStore& Get() { return mixed_ ? Of<true>() : Of<false>(); }
+  // While it lives, layers and parts differ in format, and layers in the size of their records.
+  struct Mixed {
+    Mixed() { mixed_ = true; }
+    Mixed(const Mixed&) = delete;
+    ~Mixed() { mixed_ = false; }
+  };
 
   const StoreDescription& description() const { return description_; }
   const std::string& path() const { return path_; }
   const std::string& contents() const { return contents_; }
   const StoreReader& reader() const { return *reader_; }
+  // The largest.
   uint64_t record_bytes(Precision precision = kReferencePrecision) const { return reader_->largest_expert_bytes(precision); }
   uint64_t OffsetOf(LayerId layer, int expert, Precision precision = kReferencePrecision) const {
     return reader_->RecordOffset({layer, expert, precision});
   }
   FileRange RangeOf(LayerId layer, int expert) const {
-    return {OffsetOf(layer, expert), OffsetOf(layer, expert) + record_bytes()};
+    return {OffsetOf(layer, expert), OffsetOf(layer, expert) + reader_->expert_bytes({layer, expert})};
   }
+  std::span<const uint64_t> largest_records() const { return largest_records_; }
   uint64_t down_offset() const { return description_.precisions[0].layers[0].segments[2].offset; }
 
  private:
-  ExpertStore() : description_(SmallDescription()), path_(folder_ / "experts.moed") {
+  template <bool mixed>
+  static const ExpertStore& Of() {
+    static const ExpertStore store(mixed);
+    return store;
+  }
+
+  explicit ExpertStore(bool mixed) : description_(SmallDescription()), path_(folder_ / "experts.moed") {
     description_.moe_layers.assign(std::begin(kLayers), std::end(kLayers));
     description_.experts_per_layer = kExperts;
     description_.precisions.clear();
     const PartShapes shapes = {MatrixShape{64, 96}, MatrixShape{64, 96}, MatrixShape{96, 64}};
-    for (const FormatId format : {FormatId::kQ8, FormatId::kQ4})
-      description_.precisions.push_back(LayOutExperts(format, shapes, 3));
+    constexpr FormatId f32 = FormatId::kF32, q8 = FormatId::kQ8, q4 = FormatId::kQ4, q2 = FormatId::kQ2;
+    for (const FormatId format : {q8, q4}) description_.precisions.push_back(LayOutExperts(format, shapes, 3));
+    if (mixed) {
+      std::vector<ExpertLayout>& high = description_.precisions[0].layers;
+      high[1] = LayOutExpert({q4, q4, q8}, shapes);
+      high[2] = LayOutExpert({q4, q8, f32}, shapes);
+      description_.precisions[1].layers[1] = LayOutExpert({q2, q8, q8}, shapes);
+    }
     description_.trunk.push_back(ExpertNormsTensor(description_));
     LayOutTrunk(description_);
     auto writer = StoreWriter::Open(path_, description_, {});
@@ -82,20 +100,24 @@ class ExpertStore {
     contents_ = FileContents(path_);
     reader_ = StoreReader::Open(path_).value();
     MOED_CHECK(record_bytes(0) != record_bytes(1));
+    largest_records_ = {record_bytes(0), record_bytes(1)};
   }
+
+  static inline bool mixed_ = false;
 
   TemporaryFolder folder_;
   StoreDescription description_;
   std::string path_;
   std::string contents_;
   std::unique_ptr<StoreReader> reader_;
+  std::vector<uint64_t> largest_records_;  // by precision
 };
 
 inline ExpertModelShape StoreContext() { return {kLayers, kExperts, kTopK, 2}; }
 // With a cache for as many records of the reference precision.
 inline ExpertModelShape StoreContext(int records) {
-  static const uint64_t kRecordBytes[] = {ExpertStore::Get().record_bytes(0), ExpertStore::Get().record_bytes(1)};
-  return {kLayers, kExperts, kTopK, 2, kRecordBytes, records * kRecordBytes[0]};
+  const std::span<const uint64_t> record_bytes = ExpertStore::Get().largest_records();
+  return {kLayers, kExperts, kTopK, 2, record_bytes, records * record_bytes[0]};
 }
 
 // For any row's part, with a gate that gives every expert something else.

@@ -2,6 +2,9 @@
 // arrival or where its pages lie.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <functional>
+#include <memory>
 #include <random>
 
 #include "tests/model/packed_model.h"
@@ -160,6 +163,99 @@ TEST_P(ExactnessTest, AStepWithoutTheMemoryItNeedsFailsAlone) {
   chunk.tokens = chunk.tokens.first(4);
   EXPECT_TRUE(SameBits(model.Step(provider_, std::span(&chunk, 1))[0], Logits(expected_.begin(), expected_.begin() + 4)));
 }
+
+// Which of two formats the part of a layer's experts has.
+using PartChoice = std::function<int(size_t moe_layer, ExpertPart part)>;
+
+// The experts of the two stores, part by part as `choice` says; everything else is the first store's.
+std::unique_ptr<StoreReader> MixedStore(const std::string& path, const std::array<const StoreReader*, 2>& stores,
+                                        const PartChoice& choice) {
+  StoreDescription description = stores[0]->description();
+  description.precisions.resize(1);
+  for (size_t i = 0; i < description.moe_layers.size(); ++i) {
+    PartFormats formats;
+    PartShapes shapes;
+    for (const ExpertSegment& segment : description.precisions[0].layers[i].segments) {
+      const auto p = static_cast<size_t>(segment.part);
+      formats[p] = stores[choice(i, segment.part)]->description().precisions[0].layers[i].segments[p].format;
+      shapes[p] = {segment.rows, segment.cols};
+    }
+    description.precisions[0].layers[i] = LayOutExpert(formats, shapes);
+  }
+  auto writer = StoreWriter::Open(path, description, {}).value();
+  std::vector<std::byte> bytes;
+  for (size_t i = 0; i < description.trunk.size(); ++i) {
+    bytes.resize(description.trunk[i].bytes);
+    EXPECT_TRUE(stores[0]->ReadTensor(stores[0]->description().trunk[i], bytes).ok() && writer->AppendTensor(i, bytes).ok());
+  }
+  const std::string files[] = {ReadText(stores[0]->path()), ReadText(stores[1]->path())};
+  for (size_t i = 0; i < description.moe_layers.size(); ++i) {
+    for (int expert = 0; expert < description.experts_per_layer; ++expert) {
+      const CachedKey key{description.moe_layers[i], expert};
+      for (int p = 0; p < kExpertParts; ++p) {
+        const auto part = static_cast<ExpertPart>(p);
+        const int from = choice(i, part);
+        const ExpertSegment& segment = stores[from]->expert_layout(key).segments[p];
+        const auto* begin = files[from].data() + stores[from]->RecordOffset(key) + segment.offset;
+        EXPECT_TRUE(writer->AppendExpert(key, part, std::as_bytes(std::span(begin, segment.bytes))).ok());
+      }
+    }
+  }
+  EXPECT_TRUE(writer->Finish().ok());
+  return StoreReader::Open(path).value();
+}
+
+class MixedFormatsTest : public testing::TestWithParam<std::string> {
+ protected:
+  Logits Of(const StoreReader& store, MemoryProvider& provider, const ModelSetup& setup, size_t chunk_tokens) {
+    PackedModel model(store, setup);
+    const std::vector<TokenId> tokens = RandomTokens(40, 1, model.spec().vocabulary);
+    TestSequence sequence;
+    return model.Feed(provider, sequence, tokens, chunk_tokens);
+  }
+  void ExpectBits(const StoreReader& mixed, const Logits& expected) {
+    MemoryProvider provider(mixed);
+    provider.ShuffleWith(3);
+    for (const ComputeBackendRow& backend : ComputeBackends()) {
+      if (!backend.supported()) continue;
+      for (const size_t chunk_tokens : {1, 7, 40}) {
+        const ModelSetup setup{.backend = std::string(backend.name), .threads = 2};
+        EXPECT_TRUE(SameBits(Of(mixed, provider, setup, chunk_tokens), expected))
+            << backend.name << ", chunks of " << chunk_tokens;
+      }
+    }
+  }
+
+  TemporaryFolder folder_;
+};
+
+// The checkpoints' numbers are bf16, which f32 holds too: what is computed is the same whichever part has which.
+TEST_P(MixedFormatsTest, PartsOfTheSameNumbersGiveTheSameBits) {
+  const StoreReader& f32 = PackedStore(GetParam(), FormatId::kF32);
+  const std::unique_ptr<StoreReader> mixed =
+      MixedStore(folder_ / "mixed", {&f32, &PackedStore(GetParam(), FormatId::kBF16)},
+                 [](size_t layer, ExpertPart part) { return (static_cast<int>(part) + static_cast<int>(layer)) % 3 == 2; });
+  ASSERT_EQ(PrecisionName(mixed->description().precisions[0]), "f32+bf16");
+  MemoryProvider provider(f32);
+  ExpectBits(*mixed, Of(f32, provider, {}, 40));
+}
+
+// Layers that take turns between q8 and q4: as if a store of both handed out each layer at its precision.
+TEST_P(MixedFormatsTest, LayersAreComputedInTheirOwnFormat) {
+  const auto from = [](size_t layer) { return layer % 2 == 0 ? 1 : 0; };
+  const StoreReader& q8 = PackedStore(GetParam(), FormatId::kQ8);
+  const std::unique_ptr<StoreReader> mixed = MixedStore(folder_ / "mixed", {&q8, &PackedStore(GetParam(), FormatId::kQ4)},
+                                                        [&](size_t layer, ExpertPart) { return from(layer); });
+  const StoreReader& both = PackedStore(GetParam(), {FormatId::kQ8, FormatId::kQ4});
+  MemoryProvider provider(both, [&](LayerId layer) { return static_cast<Precision>(from(both.layout().PositionOf(layer))); });
+  const Logits expected = Of(both, provider, {}, 40);
+  ExpectBits(*mixed, expected);
+  MemoryProvider all_q8(q8);
+  EXPECT_FALSE(SameBits(expected, Of(q8, all_q8, {}, 40)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, MixedFormatsTest, testing::ValuesIn(CheckpointNames()),
+                         [](const auto& info) { return info.param; });
 
 class LargestStepTest : public ExactnessTest {};
 

@@ -29,13 +29,15 @@ struct ExpertFault {
 
 class MemoryProvider final : public ExpertProvider, public ActivationLender {
  public:
-  explicit MemoryProvider(const StoreReader& store, Precision precision = kReferencePrecision) : precision_(precision) {
+  explicit MemoryProvider(
+      const StoreReader& store, std::function<Precision(LayerId)> precision_of = [](LayerId) { return kReferencePrecision; })
+      : precision_of_(std::move(precision_of)) {
     const auto file = OpenBuffered(store.path());
     EXPECT_TRUE(file.ok()) << file.status();
     const StoreDescription& description = store.description();
     for (LayerId layer : description.moe_layers) {
       for (int expert = 0; expert < description.experts_per_layer; ++expert) {
-        const CachedKey key{layer, expert, precision};
+        const CachedKey key{layer, expert, precision_of_(layer)};
         auto record = Buffer::Allocate(store.expert_bytes(key));
         EXPECT_TRUE(record.ok() && (*file)->ReadAt(store.RecordOffset(key), record->span()).ok());
         auto& entry = experts_[{layer, expert}];
@@ -105,7 +107,7 @@ class MemoryProvider final : public ExpertProvider, public ActivationLender {
     if (order_.empty()) return std::nullopt;
     ReadyExpert ready;
     ready.expert = order_.back();
-    ready.precision = precision_;
+    ready.precision = precision_of_(layer_);
     order_.pop_back();
     Expert& expert = *experts_.at({layer_, ready.expert});
     if (fault_ && fault_->key == expert.key && !fault_->part) {
@@ -142,7 +144,7 @@ class MemoryProvider final : public ExpertProvider, public ActivationLender {
     std::vector<std::span<const std::byte>> parts;
   };
 
-  const Precision precision_;
+  const std::function<Precision(LayerId)> precision_of_;
   std::map<ExpertKey, std::unique_ptr<Expert>> experts_;
   std::optional<std::mt19937_64> random_;
   std::optional<ExpertFault> fault_;

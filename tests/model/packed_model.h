@@ -39,16 +39,19 @@ inline std::string ReadText(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Packs once for each checkpoint and format and keeps the store for the life of the program.
-inline const StoreReader& PackedStore(const std::string& checkpoint_name, FormatId format) {
+// Packs once for each checkpoint and formats of experts, the reference first, which the trunk has too, and keeps the store for
+// the life of the program.
+inline const StoreReader& PackedStore(const std::string& checkpoint_name, const std::vector<FormatId>& formats) {
   static TemporaryFolder folder;
-  static std::map<std::pair<std::string, FormatId>, std::unique_ptr<StoreReader>> stores;
-  std::unique_ptr<StoreReader>& store = stores[{checkpoint_name, format}];
+  static std::map<std::pair<std::string, std::vector<FormatId>>, std::unique_ptr<StoreReader>> stores;
+  std::unique_ptr<StoreReader>& store = stores[{checkpoint_name, formats}];
   if (store != nullptr) return *store;
-  const std::string path = folder / (checkpoint_name + "." + std::string(FormatOf(format).name));
+  const std::string path = folder / StrCat(checkpoint_name, ".", JoinNames(formats, [](FormatId f) { return FormatOf(f).name; }));
   auto checkpoint = Checkpoint::Open(DataFolder() + "/" + checkpoint_name);
   EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
-  auto plan = MakePlan(*checkpoint, {.experts = {Encoding{format}}, .trunk = Encoding{format}});
+  PackEncodings encodings{.trunk = Encoding{formats[0]}};
+  for (const FormatId format : formats) encodings.experts.push_back(Encoding{format});
+  auto plan = MakePlan(*checkpoint, encodings);
   EXPECT_TRUE(plan.ok()) << plan.status();
   auto writer = StoreWriter::Open(path, plan->description, {.identity = plan->identity});
   EXPECT_TRUE(writer.ok()) << writer.status();
@@ -62,6 +65,10 @@ inline const StoreReader& PackedStore(const std::string& checkpoint_name, Format
   EXPECT_TRUE(opened.ok()) << opened.status();
   store = *std::move(opened);
   return *store;
+}
+
+inline const StoreReader& PackedStore(const std::string& checkpoint_name, FormatId format) {
+  return PackedStore(checkpoint_name, std::vector{format});
 }
 
 struct ModelSetup {

@@ -136,7 +136,7 @@ void RunRandomSteps(CachingProvider& provider, int steps, uint64_t seed) {
 }
 
 // Every policy with every predictor at every capacity; ways of reading, splitting and filling take turns.
-TEST(ProviderMatrix, EveryCombinationServesTheRightBytes) {
+void ServeInEveryCombination() {
   const int capacities[] = {1, 2, kTopK - 1, kTopK, 12, 24};
   const std::vector<Reading> readings = Readings();
   PartContext context{.model = StoreContext(), .hidden = 1, .gate = NoisyGate};
@@ -164,10 +164,39 @@ TEST(ProviderMatrix, EveryCombinationServesTheRightBytes) {
         parts.fill = FillOrder(setup, popularity, context.model);
         auto provider = MakeProvider(*reading.backend, options, std::move(parts));
         RunRandomSteps(*provider, 5, capacity);
-        if (HasFailure()) return;
+        if (testing::Test::HasFailure()) return;
       }
     }
   }
+}
+
+TEST(ProviderMatrix, EveryCombinationServesTheRightBytes) { ServeInEveryCombination(); }
+TEST(ProviderMatrix, EveryCombinationServesTheRightBytesOfMixedFormats) {
+  const ExpertStore::Mixed mixed;
+  ServeInEveryCombination();
+}
+
+// Of records that differ in size: what is read, and what the cache holds, are their own bytes and not the largest one's.
+TEST(ProviderMatrix, BytesAreTheRecordsOwn) {
+  const ExpertStore::Mixed mixed;
+  const StoreReader& store = ExpertStore::Get().reader();
+  std::set<uint64_t> sizes;
+  for (const ExpertLayout& layout : store.description().precisions[kReferencePrecision].layers) sizes.insert(layout.record_bytes);
+  ASSERT_EQ(sizes.size(), 3u);
+  ManualReadBackend reads(1, StoreFile());
+  auto provider = MakeProvider(reads, {.capacity_bytes = store.all_expert_bytes(), .split_read_bytes = UINT64_MAX});
+  uint64_t read = 0;
+  for (int round = 0; round < 2; ++round) {
+    for (const LayerId layer : kLayers) {
+      RunLayer(*provider, reads, layer, {0, 1, 2, 3, 4, 5, 6, 7});
+      read += round == 0 ? kExperts * store.expert_bytes({layer, 0}) : 0;
+      EXPECT_EQ(provider->sequence_counters(kSession).bytes_read, read);
+      EXPECT_EQ(provider->Stats().load_bytes[0][static_cast<size_t>(LoadReason::kDemand)], read);
+      EXPECT_EQ(provider->Stats().cache_bytes, read);
+    }
+  }
+  EXPECT_EQ(read, store.all_expert_bytes());
+  EXPECT_EQ(Lookups(*provider)[0], 24u) << "all of them fit";
 }
 
 TEST(ProviderMatrix, HitsAppearWhenEverythingFits) {
