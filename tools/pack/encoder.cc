@@ -5,12 +5,13 @@
 
 #include "core/base/check.h"
 #include "core/base/status.h"
+#include "tools/pack/ordered_work.h"
 
 namespace moed {
 namespace {
 
 constexpr int64_t kChunkWeights = 1 << 18;  // 1 MiB of float32
-constexpr int kChunksPerThread = 2;         // so that threads of different speed end together
+constexpr int kChunksPerThread = 8;         // done ahead of what is taken, so that encoding goes on while the disk is waited for
 
 // `count` numbers, `stride` from one to the next, the first of them number `first` of the source, to every `out_stride`th of
 // `out`.
@@ -46,6 +47,11 @@ absl::Status ReadFloats(const SourceTensor& source, int64_t first_row, int64_t r
   return absl::OkStatus();
 }
 
+// Whole panels.
+int64_t RowsAtOnce(const SourceTensor& source) {
+  return std::max<int64_t>(1, kChunkWeights / (kPanelRows * static_cast<int64_t>(source.shape[1]))) * kPanelRows;
+}
+
 absl::Status InTensor(const SourceTensor& source, const absl::Status& status) {
   return absl::Status(status.code(), StrCat(source.file->path(), ": tensor \"", source.name, "\": ", status.message()));
 }
@@ -63,30 +69,37 @@ void TensorEncoder::Encode(const SourceTensor& source, std::span<const MatrixTar
   }
 }
 
-absl::Status TensorEncoder::EncodeMatrix(const SourceTensor& source, std::span<const MatrixTarget> targets, Sink sink) {
-  const int rows = static_cast<int>(source.shape[0]), cols = static_cast<int>(source.shape[1]);
-  const int64_t panels = Panels(rows);
-  const int64_t panels_at_once = std::max<int64_t>(1, kChunkWeights / (int64_t{kPanelRows} * cols));
-  const int64_t chunk_panels = std::min(panels_at_once, CeilDiv(panels, executor_.threads()));
-  const int64_t chunk_count = CeilDiv(panels, chunk_panels);
-  const int64_t wave = int64_t{executor_.threads()} * kChunksPerThread;
-  chunks_.resize(wave);
-  for (int64_t first = 0; first < chunk_count; first += wave) {
-    const int count = static_cast<int>(std::min(wave, chunk_count - first));
-    executor_.ParallelFor(count, 1, [&](int begin, int end) {
-      for (int i = begin; i < end; ++i) {
-        const int64_t row = (first + i) * chunk_panels * kPanelRows;
-        chunks_[i].first_row = static_cast<int>(row);
-        chunks_[i].rows = static_cast<int>(std::min<int64_t>(chunk_panels * kPanelRows, rows - row));
-        Encode(source, targets, chunks_[i]);
-      }
-    });
-    for (int i = 0; i < count; ++i) {
-      if (!chunks_[i].status.ok()) return InTensor(source, chunks_[i].status);
-      for (size_t f = 0; f < targets.size(); ++f) MOED_RETURN_IF_ERROR(sink(f, chunks_[i].packed[f]));
-    }
+absl::Status TensorEncoder::EncodeMatrices(std::span<const MatrixJob> jobs, JobSink sink) {
+  std::vector<int64_t> ends;  // by job: its chunks and those of all before
+  for (const MatrixJob& job : jobs) {
+    const int64_t chunks = CeilDiv(static_cast<int64_t>(job.source->shape[0]), RowsAtOnce(*job.source));
+    ends.push_back((ends.empty() ? 0 : ends.back()) + chunks);
   }
-  return absl::OkStatus();
+  const auto job_of = [&](int64_t piece) { return static_cast<size_t>(std::ranges::upper_bound(ends, piece) - ends.begin()); };
+  const auto make = [&](int64_t piece, int slot) {
+    const size_t job = job_of(piece);
+    const SourceTensor& source = *jobs[job].source;
+    const int64_t first_row = (piece - (job == 0 ? 0 : ends[job - 1])) * RowsAtOnce(source);
+    Chunk& chunk = chunks_[slot];
+    chunk.first_row = static_cast<int>(first_row);
+    chunk.rows = static_cast<int>(std::min(RowsAtOnce(source), static_cast<int64_t>(source.shape[0]) - first_row));
+    Encode(source, jobs[job].targets, chunk);
+  };
+  const auto take = [&](int64_t piece, int slot) {
+    const size_t job = job_of(piece);
+    const Chunk& chunk = chunks_[slot];
+    if (!chunk.status.ok()) return InTensor(*jobs[job].source, chunk.status);
+    for (size_t i = 0; i < chunk.packed.size(); ++i) MOED_RETURN_IF_ERROR(sink(job, i, chunk.packed[i]));
+    return absl::OkStatus();
+  };
+  const int window = executor_.threads() * kChunksPerThread;
+  chunks_.resize(window);
+  return WorkInOrder(executor_, ends.empty() ? 0 : ends.back(), window, make, take);
+}
+
+absl::Status TensorEncoder::EncodeMatrix(const SourceTensor& source, std::span<const MatrixTarget> targets, Sink sink) {
+  const MatrixJob job{&source, {targets.begin(), targets.end()}};
+  return EncodeMatrices({&job, 1}, [&](size_t, size_t index, std::span<const std::byte> bytes) { return sink(index, bytes); });
 }
 
 absl::Status TensorEncoder::EncodeVector(const SourceTensor& source, Sink sink) {

@@ -1,4 +1,5 @@
-// Checkpoint tensors to store bytes, a few panels at a time on several threads; never a whole matrix in memory.
+// Checkpoint tensors to store bytes, a few panels at a time on several threads, matrix after matrix without a pause between them;
+// never a whole matrix in memory.
 #pragma once
 
 #include <cstddef>
@@ -20,16 +21,24 @@ struct MatrixTarget {
   bool keeps_blocks = false;
 };
 
+struct MatrixJob {
+  const SourceTensor* source = nullptr;  // (rows, cols)
+  std::vector<MatrixTarget> targets;
+};
+
 // The bytes do not depend on the number of threads. Not synchronised.
 class TensorEncoder {
  public:
-  // `index` into the targets asked for; the chunks of one target come in order.
+  // `index` into the targets asked for; the chunks of one target come in order. Called by one thread at a time, whichever it is.
   using Sink = absl::FunctionRef<absl::Status(size_t index, std::span<const std::byte> bytes)>;
+  // `job` by job.
+  using JobSink = absl::FunctionRef<absl::Status(size_t job, size_t index, std::span<const std::byte> bytes)>;
 
   explicit TensorEncoder(Executor& executor) : executor_(executor) {}
 
-  // `source` is a matrix (rows, cols). Reads every row once and packs it as each of `targets` says.
+  // Reads every row once and packs it as each target says, while what is packed is taken.
   // Errors name file and tensor; an error of the sink ends it and is returned as it is.
+  absl::Status EncodeMatrices(std::span<const MatrixJob> jobs, JobSink sink);
   absl::Status EncodeMatrix(const SourceTensor& source, std::span<const MatrixTarget> targets, Sink sink);
   // `source` is a vector, or the rows of one, one after the other: its numbers as float32. A number that is not finite is an
   // error.
@@ -48,7 +57,7 @@ class TensorEncoder {
   static void Encode(const SourceTensor& source, std::span<const MatrixTarget> targets, Chunk& chunk);
 
   Executor& executor_;
-  std::vector<Chunk> chunks_;  // kept from call to call for their memory
+  std::vector<Chunk> chunks_;  // by slot; kept from call to call for their memory
 };
 
 }  // namespace moed

@@ -20,8 +20,6 @@
 namespace moed {
 namespace {
 
-constexpr int kNormsAtOnce = 4;  // experts a thread, between two looks at interrupts
-
 class Packer {
  public:
   Packer(const PackPlan& plan, StoreWriter& writer, Executor& executor, Progress& progress)
@@ -33,77 +31,100 @@ class Packer {
         done_bytes_(writer.resumed_bytes()) {}
 
   absl::Status Run() {
+    MOED_RETURN_IF_ERROR(PackTrunk());
+    for (size_t layer = 0; layer < plan_.description.moe_layers.size(); ++layer) MOED_RETURN_IF_ERROR(PackLayer(layer));
     for (size_t i = 0; i < plan_.trunk.size(); ++i) {
-      if (!writer_.HasTensor(i) && plan_.description.trunk[i].name != kExpertNorms) MOED_RETURN_IF_ERROR(PackTensor(i));
-    }
-    const StoreDescription& description = plan_.description;
-    for (size_t layer = 0; layer < description.moe_layers.size(); ++layer) {
-      for (int expert = 0; expert < description.experts_per_layer; ++expert) {
-        for (int p = 0; p < kExpertParts; ++p) MOED_RETURN_IF_ERROR(PackExpertPart(layer, expert, static_cast<ExpertPart>(p)));
-      }
-    }
-    for (size_t i = 0; i < plan_.trunk.size(); ++i) {
-      if (!writer_.HasTensor(i)) MOED_RETURN_IF_ERROR(PackExpertNorms(i));
+      if (!writer_.HasTensor(i)) MOED_RETURN_IF_ERROR(AppendTensor(i, std::as_bytes(std::span(std::as_const(norms_)))));
     }
     return writer_.Finish();
   }
 
  private:
-  absl::Status PackTensor(size_t index) {
-    const TensorInfo& tensor = plan_.description.trunk[index];
-    const auto append = [&](size_t, std::span<const std::byte> bytes) {
-      MOED_RETURN_IF_ERROR(writer_.AppendTensor(index, bytes));
-      return Advance(bytes.size());
-    };
-    const SourceTensor* source = plan_.trunk[index];
-    if (source == nullptr) {
-      const std::vector<float> frequencies = InverseFrequencies(plan_.spec.rope_theta, plan_.spec.head_dim, plan_.spec.yarn);
-      return append(0, std::as_bytes(std::span(frequencies)));
-    }
-    if (tensor.vector) return encoder_.EncodeVector(*source, append);
-    return encoder_.EncodeMatrix(*source, std::span(&plan_.trunk_targets[index], 1), append);
+  bool IsNorms(size_t tensor) const { return plan_.description.trunk[tensor].name == kExpertNorms; }
+
+  absl::Status AppendTensor(size_t tensor, std::span<const std::byte> bytes) {
+    MOED_RETURN_IF_ERROR(writer_.AppendTensor(tensor, bytes));
+    return Advance(bytes.size());
   }
 
-  // At every precision that is not there yet.
-  absl::Status PackExpertPart(size_t moe_layer, int expert, ExpertPart part) {
-    std::vector<CachedKey> keys;
-    std::vector<MatrixTarget> targets;
+  // All of it but the norms, which are made last.
+  absl::Status PackTrunk() {
+    std::vector<size_t> tensors;
+    std::vector<MatrixJob> jobs;
+    for (size_t i = 0; i < plan_.trunk.size(); ++i) {
+      if (writer_.HasTensor(i) || IsNorms(i)) continue;
+      if (plan_.description.trunk[i].vector) {
+        MOED_RETURN_IF_ERROR(PackVector(i));
+        continue;
+      }
+      tensors.push_back(i);
+      jobs.push_back({plan_.trunk[i], {plan_.trunk_targets[i]}});
+    }
+    return encoder_.EncodeMatrices(
+        jobs, [&](size_t job, size_t, std::span<const std::byte> bytes) { return AppendTensor(tensors[job], bytes); });
+  }
+
+  absl::Status PackVector(size_t tensor) {
+    if (const SourceTensor* source = plan_.trunk[tensor]; source != nullptr) {
+      return encoder_.EncodeVector(*source,
+                                   [&](size_t, std::span<const std::byte> bytes) { return AppendTensor(tensor, bytes); });
+    }
+    const std::vector<float> frequencies = InverseFrequencies(plan_.spec.rope_theta, plan_.spec.head_dim, plan_.spec.yarn);
+    return AppendTensor(tensor, std::as_bytes(std::span(frequencies)));
+  }
+
+  // A part of an expert, at every precision that is not there yet.
+  struct PartKeys {
+    ExpertPart part;
+    std::vector<CachedKey> keys;  // by target of its job
+  };
+
+  absl::Status PackLayer(size_t moe_layer) {
+    std::vector<PartKeys> parts;
+    std::vector<MatrixJob> jobs;
+    for (int expert = 0; expert < plan_.description.experts_per_layer; ++expert) {
+      for (int p = 0; p < kExpertParts; ++p) AddJob(moe_layer, expert, static_cast<ExpertPart>(p), parts, jobs);
+    }
+    MOED_RETURN_IF_ERROR(encoder_.EncodeMatrices(jobs, [&](size_t job, size_t index, std::span<const std::byte> bytes) {
+      MOED_RETURN_IF_ERROR(writer_.AppendExpert(parts[job].keys[index], parts[job].part, bytes));
+      return Advance(bytes.size());
+    }));
+    return AddNorms(moe_layer);
+  }
+
+  void AddJob(size_t moe_layer, int expert, ExpertPart part, std::vector<PartKeys>& parts, std::vector<MatrixJob>& jobs) const {
+    PartKeys missing{part, {}};
+    MatrixJob job{&plan_.ExpertSource(moe_layer, expert, part), {}};
     for (size_t p = 0; p < plan_.description.precisions.size(); ++p) {
       const CachedKey key{plan_.description.moe_layers[moe_layer], expert, static_cast<Precision>(p)};
       if (writer_.HasExpert(key, part)) continue;
-      keys.push_back(key);
-      targets.push_back(plan_.expert_targets[p][moe_layer][static_cast<size_t>(part)]);
+      missing.keys.push_back(key);
+      job.targets.push_back(plan_.expert_targets[p][moe_layer][static_cast<size_t>(part)]);
     }
-    if (keys.empty()) return absl::OkStatus();
-    const auto append = [&](size_t index, std::span<const std::byte> bytes) {
-      MOED_RETURN_IF_ERROR(writer_.AppendExpert(keys[index], part, bytes));
-      return Advance(bytes.size());
-    };
-    return encoder_.EncodeMatrix(plan_.ExpertSource(moe_layer, expert, part), targets, append);
+    if (missing.keys.empty()) return;
+    parts.push_back(std::move(missing));
+    jobs.push_back(std::move(job));
   }
 
-  // Of the experts as they were written, whenever that was: nothing has to be kept of a pack that is taken up again.
-  absl::Status PackExpertNorms(size_t index) {
-    std::vector<float> norms(static_cast<size_t>(plan_.description.trunk[index].cols));
-    const int count = static_cast<int>(norms.size()), batch = executor_.threads() * kNormsAtOnce;
-    for (int first = 0; first < count; first += batch) {
-      std::vector<absl::Status> statuses(static_cast<size_t>(std::min(batch, count - first)));
-      executor_.ParallelFor(static_cast<int>(statuses.size()), 1, [&](int begin, int end) {
-        for (int i = begin; i < end; ++i) statuses[i] = NormOf(first + i, norms[first + i]);
-      });
-      for (const absl::Status& status : statuses) MOED_RETURN_IF_ERROR(status);
-      if (Interrupted()) return absl::CancelledError("interrupted");
-    }
-    MOED_RETURN_IF_ERROR(writer_.AppendTensor(index, std::as_bytes(std::span(norms))));
-    return Advance(norms.size() * sizeof(float));
+  // While the store lacks them. Of the layer's experts as they were written, whenever that was: nothing has to be kept of a pack
+  // that is taken up again. Most often what was written is still in memory.
+  absl::Status AddNorms(size_t moe_layer) {
+    if (writer_.HasTensor(plan_.trunk.size() - 1)) return absl::OkStatus();
+    const int experts = plan_.description.experts_per_layer;
+    const size_t first = norms_.size();
+    norms_.resize(first + static_cast<size_t>(experts));
+    std::vector<absl::Status> statuses(static_cast<size_t>(experts));
+    executor_.ParallelFor(experts, 1, [&](int begin, int end) {
+      for (int i = begin; i < end && !Interrupted(); ++i) statuses[i] = NormOf(moe_layer, i, norms_[first + i]);
+    });
+    for (const absl::Status& status : statuses) MOED_RETURN_IF_ERROR(status);
+    return Interrupted() ? absl::CancelledError("interrupted") : absl::OkStatus();
   }
 
-  // `expert` counts through all layers.
-  absl::Status NormOf(int expert, float& norm) const {
+  absl::Status NormOf(size_t moe_layer, int expert, float& norm) const {
     const StoreDescription& description = plan_.description;
-    const CachedKey key{description.moe_layers[expert / description.experts_per_layer], expert % description.experts_per_layer,
-                        kReferencePrecision};
-    const ExpertLayout& layout = description.precisions[kReferencePrecision].layers[expert / description.experts_per_layer];
+    const CachedKey key{description.moe_layers[moe_layer], expert, kReferencePrecision};
+    const ExpertLayout& layout = description.precisions[kReferencePrecision].layers[moe_layer];
     std::vector<std::byte> packed;
     std::vector<float> row;
     double squares = 0;
@@ -128,6 +149,7 @@ class Packer {
   TensorEncoder encoder_;
   Progress& progress_;
   uint64_t done_bytes_;
+  std::vector<float> norms_;  // of the experts of all layers until now
 };
 
 }  // namespace
