@@ -54,7 +54,9 @@ void AddExpertParts(const ModelSpec& spec, LayerId layer, std::vector<TensorPart
                        .row_stride = 2,
                        .col_stride = 2 * ffn});
     }
-    parts.push_back({.name = prefix + (first == 0 ? "gate_proj_bias" : "up_proj_bias"),
+    // Not within the braces: there g++ 12 destroys what the other members hold.
+    const std::string_view bias = part == ExpertPart::kGate ? "gate_proj_bias" : "up_proj_bias";
+    parts.push_back({.name = StrCat(prefix, bias),
                      .whole = prefix + "gate_up_proj_bias",
                      .whole_shape = {size(spec.experts), size(2 * ffn)},
                      .rows = spec.experts,
