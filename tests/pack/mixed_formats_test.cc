@@ -70,7 +70,7 @@ TEST(MixedFormatsTest, WhatIsKeptIsWhatTheCheckpointHas) {
       for (const ExpertSegment& segment : store->expert_layout(key).segments) {
         const SourceTensor& source = *checkpoint.Find(family.expert_tensor(key.layer, expert, segment.part));
         EXPECT_EQ(segment.format, i == 1 && segment.part == ExpertPart::kDown ? FormatId::kF32 : FormatId::kBF16);
-        const TestTensor& expected = MixedCheckpoint().tensors.at(source.name);
+        const TestTensor expected = MixedCheckpoint().tensors.at(source.name);
         const auto* bytes = reinterpret_cast<const std::byte*>(file.data()) + store->RecordOffset(key) + segment.offset;
         row.resize(static_cast<size_t>(segment.cols));
         for (int r = 0; r < segment.rows; ++r) {
