@@ -44,6 +44,7 @@
 #include "core/base/ready_event.h"
 #include "core/kernels/activations.h"
 #include "core/kernels/kv_rows.h"
+#include "core/kernels/router.h"
 #include "core/kernels/swi_glu_clamp.h"
 #include "core/quant/format.h"
 
@@ -85,27 +86,30 @@ struct AttentionShape {
   const float* sinks = nullptr;  // (heads): logits that take part in the softmax and have no value; null: none
 };
 
-// How a layer's router chooses among its experts.
-struct RouterShape {
-  int experts = 0;
-  int top_k = 0;
-  bool normalize = false;  // the weights of a token's choices are divided by their sum
+// Of the first rotary_dims dimensions of a head, pair i is (i, i + rotary_dims / 2), the Hugging Face half-split form.
+// Interleaved, it comes as (2 i, 2 i + 1) and leaves as the former: queries and keys change their order alike.
+struct RopeShape {
+  int heads = 0;
+  int head_dim = 0;     // at most kMostHeadDim
+  int rotary_dims = 0;  // even, at most head_dim
+  bool interleaved = false;
 };
 
 inline constexpr int32_t kNoOutput = -1;
 
 // What a layer with experts adds to the residual stream. Each row in this order: slot after slot weight * output, then the shared
-// expert's output times the sigmoid of its gate.
+// expert's output times the sigmoid of its gate. The weight of a slot is scale * that of its choice.
 struct CombineJob {
   int rows = 0;
   int cols = 0;
   int top_k = 0;
   const ExpertChoice* choices = nullptr;  // (rows, top_k): their weights
-  std::span<const int32_t> places;        // (rows, top_k): which row of `outputs` is the slot's; kNoOutput: it adds nothing
-  const float* outputs = nullptr;         // (any, cols)
-  const float* shared = nullptr;          // (rows, cols); null: no shared expert
-  const float* shared_gate = nullptr;     // (rows); null: the shared expert's weight is 1
-  float* x = nullptr;                     // (rows, cols)
+  float scale = 1;
+  std::span<const int32_t> places;     // (rows, top_k): which row of `outputs` is the slot's; kNoOutput: it adds nothing
+  const float* outputs = nullptr;      // (any, cols)
+  const float* shared = nullptr;       // (rows, cols); null: no shared expert
+  const float* shared_gate = nullptr;  // (rows); null: the shared expert's weight is 1
+  float* x = nullptr;                  // (rows, cols)
 };
 
 // Thread contract: one call at a time; work inside goes over the executor given at construction. Never fails: shapes are checked
@@ -142,9 +146,9 @@ class ComputeBackend {
   // y = x * weight / sqrt(mean(x^2) + eps), row by row. x, y (rows, cols), may alias; weight (cols).
   virtual void RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) = 0;
 
-  // Rotates pairs (i, i + head_dim / 2), the Hugging Face half-split form. x (tokens, heads, head_dim) with `stride` floats from
-  // token to token, in place; positions (tokens); inv_freq (head_dim / 2).
-  virtual void Rope(float* x, int tokens, int64_t stride, int heads, int head_dim, const int32_t* positions,
+  // Rotates the pairs of each head. x (tokens, heads, head_dim) with `stride` floats from token to token, in place; positions
+  // (tokens); inv_freq (rotary_dims / 2).
+  virtual void Rope(const RopeShape& shape, float* x, int tokens, int64_t stride, const int32_t* positions,
                     const float* inv_freq) = 0;
 
   // Puts keys and values, both (rows, kv_heads, head_dim), into the pages of their runs.
@@ -162,8 +166,11 @@ class ComputeBackend {
   virtual void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) = 0;
   // In place over rows of cols.
   virtual void Softmax(float* x, int rows, int cols) = 0;
-  // logits (rows, experts) become probabilities by softmax; choices (rows, top_k): ChooseExperts (router.h) of each row.
+  // logits (rows, experts) become scores: probabilities by softmax, or ScoreExperts (router.h) of each row; choices (rows,
+  // top_k): its ChooseExperts.
   virtual void Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) = 0;
+  // logits (rows, experts) become what RankExperts (router.h) makes of each row's scores, for those who look ahead.
+  virtual void Rank(const RouterShape& shape, float* logits, int rows) = 0;
   virtual void Combine(const CombineJob& job) = 0;
   // y = fma(scale, x, y), n elements.
   virtual void AddScaled(float* y, const float* x, float scale, int64_t n) = 0;

@@ -1,6 +1,7 @@
 #include "core/kernels/cpu_backend.h"
 
 #include <algorithm>
+#include <array>
 
 #include "core/base/check.h"
 #include "core/kernels/cpu_attention.h"
@@ -43,7 +44,7 @@ class CpuBackend final : public ComputeBackend {
   void MatMul(std::span<const MatMulJob> jobs) override;
   void AddBias(float* x, const float* bias, int rows, int cols) override;
   void RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) override;
-  void Rope(float* x, int tokens, int64_t stride, int heads, int head_dim, const int32_t* positions,
+  void Rope(const RopeShape& shape, float* x, int tokens, int64_t stride, const int32_t* positions,
             const float* inv_freq) override;
   void StoreKv(const AttentionShape& shape, std::span<const KvRun> runs, const float* keys, const float* values) override {
     StoreKvOnCpu(kernels_, executor_, shape, runs, keys, values);
@@ -56,6 +57,7 @@ class CpuBackend final : public ComputeBackend {
   void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) override;
   void Softmax(float* x, int rows, int cols) override;
   void Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) override;
+  void Rank(const RouterShape& shape, float* logits, int rows) override;
   void Combine(const CombineJob& job) override;
   void AddScaled(float* y, const float* x, float scale, int64_t n) override;
   void Add(float* y, const float* x, int64_t n) override;
@@ -75,11 +77,23 @@ class CpuBackend final : public ComputeBackend {
                           [&](int begin, int end) { body(begin * kPieceElements, std::min(end * kPieceElements, n)); });
   }
   void RunPanels(const MatMulJob& job, int begin, int end) const;
+  void Score(const RouterShape& shape, std::span<float> logits) const;
 
   const std::string_view name_;
   const KernelTable& kernels_;
   Executor& executor_;
 };
+
+// The first of all pairs, then the second of all.
+void SplitPairs(std::span<float> x) {
+  std::array<float, kMostHeadDim / 2> second;
+  const size_t half = x.size() / 2;
+  for (size_t i = 0; i < half; ++i) {
+    second[i] = x[2 * i + 1];
+    x[i] = x[2 * i];
+  }
+  std::copy_n(second.begin(), half, x.begin() + static_cast<std::ptrdiff_t>(half));
+}
 
 // Activations are handed out to be read; the backend that laid them out writes them.
 template <class T>
@@ -177,10 +191,19 @@ void CpuBackend::RmsNorm(const float* x, const float* weight, float eps, int row
   ForRows(rows, cols, [&](int row) { kernels_.rms_norm(x + int64_t{row} * cols, weight, eps, cols, y + int64_t{row} * cols); });
 }
 
-void CpuBackend::Rope(float* x, int tokens, int64_t stride, int heads, int head_dim, const int32_t* positions,
+void CpuBackend::Rope(const RopeShape& shape, float* x, int tokens, int64_t stride, const int32_t* positions,
                       const float* inv_freq) {
-  ForRows(tokens, int64_t{heads} * head_dim, [&](int token) {
-    kernels_.rope({x + token * stride, heads, head_dim, static_cast<float>(positions[token]), inv_freq});
+  ForRows(tokens, int64_t{shape.heads} * shape.head_dim, [&](int token) {
+    float* row = x + token * stride;
+    for (int head = 0; shape.interleaved && head < shape.heads; ++head) {
+      SplitPairs({row + int64_t{head} * shape.head_dim, static_cast<size_t>(shape.rotary_dims)});
+    }
+    kernels_.rope({.x = row,
+                   .heads = shape.heads,
+                   .head_dim = shape.head_dim,
+                   .rotary_dims = shape.rotary_dims,
+                   .position = static_cast<float>(positions[token]),
+                   .inv_freq = inv_freq});
   });
 }
 
@@ -202,10 +225,31 @@ void CpuBackend::Route(const RouterShape& shape, float* logits, int rows, Expert
   const size_t experts = shape.experts;
   const size_t top_k = shape.top_k;
   ForRows(rows, int64_t{kExponentialCost} * shape.experts, [&](int row) {
-    const std::span<float> probabilities(logits + row * experts, experts);
-    kernels_.softmax(probabilities.data(), shape.experts);
-    ChooseExperts(probabilities, shape.normalize, std::span(choices + row * top_k, top_k));
+    const std::span<float> scores(logits + row * experts, experts);
+    Score(shape, scores);
+    ChooseExperts(shape, scores, std::span(choices + row * top_k, top_k));
   });
+}
+
+// A sparsemixer ranks by its logits, which a softmax keeps in order.
+void CpuBackend::Rank(const RouterShape& shape, float* logits, int rows) {
+  ForRows(rows, int64_t{kExponentialCost} * shape.experts, [&](int row) {
+    const std::span<float> scores(logits + int64_t{row} * shape.experts, shape.experts);
+    if (shape.scoring == RouterScoring::kSparsemixer) {
+      kernels_.softmax(scores.data(), shape.experts);
+    } else {
+      Score(shape, scores);
+    }
+    RankExperts(shape, scores);
+  });
+}
+
+void CpuBackend::Score(const RouterShape& shape, std::span<float> logits) const {
+  if (shape.scoring == RouterScoring::kSoftmax) {
+    kernels_.softmax(logits.data(), shape.experts);
+  } else {
+    ScoreExperts(shape, logits);
+  }
 }
 
 // Pieces of rows, so that a row alone is many.
@@ -221,7 +265,7 @@ void CpuBackend::Combine(const CombineJob& job) {
       for (int64_t slot = row * job.top_k; slot < (row + 1) * job.top_k; ++slot) {
         const int32_t place = job.places[slot];
         if (place == kNoOutput) continue;
-        kernels_.add_scaled(x, job.outputs + int64_t{place} * job.cols + first, job.choices[slot].probability, count);
+        kernels_.add_scaled(x, job.outputs + int64_t{place} * job.cols + first, job.choices[slot].probability * job.scale, count);
       }
       if (job.shared == nullptr) continue;
       const float weight = job.shared_gate == nullptr ? 1.0f : Sigmoid(job.shared_gate[row]);

@@ -63,8 +63,10 @@ void AttentionBlock::RotateQk(RowBlock block) {
   const ModelSpec& spec = step_.spec;
   const int rows = block.count;
   const int32_t* positions = step_.batch.positions().data() + block.begin;
-  step_.backend.Rope(step_.scratch.q.data(), rows, q_width(), spec.heads, spec.head_dim, positions, inv_freq_);
-  step_.backend.Rope(step_.scratch.k.data(), rows, kv_width(), spec.kv_heads, spec.head_dim, positions, inv_freq_);
+  RopeShape shape = {spec.heads, spec.head_dim, spec.RotaryDims(), spec.rope_interleaved};
+  step_.backend.Rope(shape, step_.scratch.q.data(), rows, q_width(), positions, inv_freq_);
+  shape.heads = spec.kv_heads;
+  step_.backend.Rope(shape, step_.scratch.k.data(), rows, kv_width(), positions, inv_freq_);
 }
 
 // Rotation multiplies queries and keys by YaRN's attention factor, here their product.

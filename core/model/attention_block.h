@@ -25,7 +25,7 @@ class AttentionBlock {
   int kv_width() const { return step_.spec.kv_heads * step_.spec.head_dim; }
 
   Step& step_;
-  const float* inv_freq_;  // (head_dim / 2)
+  const float* inv_freq_;  // (rotary dims / 2)
 };
 
 }  // namespace moed

@@ -119,7 +119,7 @@ void Decoder::GateProbabilities(LayerId layer, std::span<const float> hidden, st
   const MatMulJob jobs[] = {{weights.router, &input, probabilities.data(), spec_.experts}};
   step_.backend.MatMul(jobs);
   if (weights.router_bias != nullptr) step_.backend.AddBias(probabilities.data(), weights.router_bias, 1, spec_.experts);
-  step_.backend.Softmax(probabilities.data(), 1, spec_.experts);
+  step_.backend.Rank(RouterOf(spec_, weights), probabilities.data(), 1);
   step_.backend.Fence();
 }
 

@@ -4,8 +4,8 @@
 // Store tensors have the same names in every family:
 //   embed, head (absent when tied), final_norm, rope.inv_freq (made by the packer),
 //   layers.N.{attn_norm, q, k, v, o, q_bias, k_bias, v_bias, o_bias, sinks, q_norm, k_norm, ffn_norm, router, router_bias,
-//             expert_bias.gate, expert_bias.up, expert_bias.down, shared.gate, shared.up, shared.down, shared_gate,
-//             dense.gate, dense.up, dense.down}
+//             router_correction, expert_bias.gate, expert_bias.up, expert_bias.down, shared.gate, shared.up, shared.down,
+//             shared_gate, dense.gate, dense.up, dense.down}
 #pragma once
 
 #include <span>

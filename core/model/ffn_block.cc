@@ -22,7 +22,7 @@ void FfnBlock::RunDense(LayerId layer, const LayerWeights& weights) {
 // Shared expert and experts while the reads that Begin queued are under way.
 void FfnBlock::RunExperts(LayerId layer, const LayerWeights& weights, ExpertProvider& provider) {
   ComputeRouter(layer, weights);
-  Route(layer, provider);
+  Route(layer, weights, provider);
   GroupSlots();
   provider.Begin({layer, step_.scratch.routing.first(step_.batch.rows())});
   const Activations input = Prepare({0, step_.batch.rows()}, step_.expert_inputs, step_.scratch.input_storage);
@@ -70,9 +70,9 @@ void FfnBlock::ComputeRouter(LayerId layer, const LayerWeights& weights) {
   });
 }
 
-void FfnBlock::Route(LayerId layer, ExpertProvider& provider) {
+void FfnBlock::Route(LayerId layer, const LayerWeights& weights, ExpertProvider& provider) {
   Scratch& scratch = step_.scratch;
-  const RouterShape shape = {step_.spec.experts, step_.spec.top_k, step_.spec.norm_topk_prob};
+  const RouterShape shape = RouterOf(step_.spec, weights);
   const auto route = [&] { step_.backend.Route(shape, scratch.router.data(), step_.batch.rows(), scratch.choices.data()); };
   const bool masked = provider.masks_router();
   if (!masked) route();
@@ -134,6 +134,7 @@ void FfnBlock::Combine(LayerId layer) {
                          .cols = step_.spec.hidden,
                          .top_k = step_.spec.top_k,
                          .choices = scratch.choices.data(),
+                         .scale = static_cast<float>(step_.spec.router_scale),
                          .places = scratch.slot_places.first(static_cast<size_t>(rows) * step_.spec.top_k),
                          .outputs = scratch.slots.data(),
                          .shared = step_.spec.shared_ffn > 0 ? scratch.shared.data() : nullptr,

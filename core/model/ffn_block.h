@@ -26,7 +26,7 @@ class FfnBlock {
   // Logits of the router and of the shared expert's gate.
   void ComputeRouter(LayerId layer, const LayerWeights& weights);
   // Tells what each token chooses, in scratch.routing. The one wait of a layer; a mask needs a second one.
-  void Route(LayerId layer, ExpertProvider& provider);
+  void Route(LayerId layer, const LayerWeights& weights, ExpertProvider& provider);
   void CallGateHooks(LayerId layer, ExpertProvider& provider);
   void MaskRouter(LayerId layer, ExpertProvider& provider);
   void GroupSlots();

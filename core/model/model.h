@@ -70,8 +70,8 @@ class Model {
   // depend on the other chunks, on how its tokens are cut into chunks, or on the order in which experts arrive.
   virtual void Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink) = 0;
 
-  // Router probabilities of `layer` (experts) for `hidden`, as the layer's own router would give (softmax over all experts).
-  // Waits for them (ComputeBackend::Fence).
+  // What the layer's own router makes of `hidden` (experts): probabilities, or for a router without them numbers from 0 to 1 in
+  // the order of its choice (ComputeBackend::Rank). Waits for them (ComputeBackend::Fence).
   virtual void GateProbabilities(LayerId layer, std::span<const float> hidden, std::span<float> probabilities) = 0;
 };
 

@@ -26,7 +26,7 @@ struct TokenRows {
   std::span<float> shared;             // (tokens, hidden): the shared expert's output
   std::span<float> slots;              // (tokens * top_k, hidden): outputs of the chosen experts, in the order of expert_slots
   std::span<float> normed;             // (tokens, hidden): the first of `slots`, whose experts write when the norm was read
-  std::span<float> router;             // (tokens, experts): logits, then probabilities
+  std::span<float> router;             // (tokens, experts): logits, then scores
   std::span<float> shared_gate;        // (tokens): logits
   std::span<std::byte> input_storage;  // a layer's prepared input of the experts, all rows
 };

@@ -13,12 +13,32 @@ namespace {
 
 using Json = nlohmann::json;  // objects sorted by key: one text for one spec
 
-struct NamedQkNorm {
-  ModelSpec::QkNorm value;
+template <class Value>
+struct Named {
+  Value value;
   const char* name;
 };
-constexpr NamedQkNorm kQkNorms[] = {
+constexpr Named<ModelSpec::QkNorm> kQkNorms[] = {
     {ModelSpec::QkNorm::kNone, "none"}, {ModelSpec::QkNorm::kPerHead, "per_head"}, {ModelSpec::QkNorm::kWhole, "whole"}};
+// The first is not written.
+constexpr Named<RouterScoring> kScorings[] = {
+    {RouterScoring::kSoftmax, "softmax"}, {RouterScoring::kSigmoid, "sigmoid"}, {RouterScoring::kSparsemixer, "sparsemixer"}};
+constexpr Named<GroupRank> kGroupRanks[] = {{GroupRank::kLargestKey, "largest"}, {GroupRank::kTwoLargestKeys, "two_largest"}};
+
+// An unknown name leaves `value` as it is: the text is then no canonical one.
+template <class Rows, class Value>
+void FromName(const Rows& rows, std::string_view name, Value& value) {
+  for (const auto& row : rows) {
+    if (name == row.name) value = row.value;
+  }
+}
+template <class Rows, class Value>
+std::string NameOf(const Rows& rows, Value value) {
+  for (const auto& row : rows) {
+    if (value == row.value) return row.name;
+  }
+  return "";
+}
 
 std::vector<int32_t> Values(const std::vector<TokenId>& tokens) {
   std::vector<int32_t> values;
@@ -73,15 +93,18 @@ ModelSpec Decode(const Json& json) {
     const std::string name(field.name);
     if (!field.optional || json.contains(name)) spec.*field.member = json.at(name).get<bool>();
   }
-  const auto qk_norm = json.at("qk_norm").get<std::string>();
-  for (const NamedQkNorm& row : kQkNorms) {
-    if (qk_norm == row.name) spec.qk_norm = row.value;
+  for (const SpecNumber& field : SpecNumbers()) {
+    const std::string name(field.name);
+    if (json.contains(name)) spec.*field.member = json.at(name).get<double>();
   }
   DecodeAttention(json, spec);
   if (json.contains("swiglu_limits")) {
     const Json& limits = json["swiglu_limits"];
     spec.swiglu_limits = {.alpha = limits.at("alpha").get<double>(), .limit = limits.at("limit").get<double>()};
   }
+  FromName(kQkNorms, json.at("qk_norm").get<std::string>(), spec.qk_norm);
+  FromName(kScorings, json.value("router_scoring", kScorings[0].name), spec.router_scoring);
+  FromName(kGroupRanks, json.value("router_group_rank", kGroupRanks[0].name), spec.router_group_rank);
   spec.moe = json.at("moe").get<std::vector<bool>>();
   spec.bos = Tokens(json.at("bos").get<std::vector<int32_t>>());
   spec.eos = Tokens(json.at("eos").get<std::vector<int32_t>>());
@@ -109,12 +132,15 @@ std::string SpecToJson(const ModelSpec& spec) {
   for (const SpecFlag& field : SpecFlags()) {
     if (!field.optional || spec.*field.member) json[std::string(field.name)] = spec.*field.member;
   }
-  for (const NamedQkNorm& row : kQkNorms) {
-    if (spec.qk_norm == row.value) json["qk_norm"] = row.name;
+  for (const SpecNumber& field : SpecNumbers()) {
+    if (spec.*field.member != field.absent) json[std::string(field.name)] = spec.*field.member;
   }
   if (spec.yarn) json["yarn"] = Encode(*spec.yarn);
   if (!spec.windows.empty()) json["windows"] = spec.windows;
   if (spec.swiglu_limits) json["swiglu_limits"] = {{"alpha", spec.swiglu_limits->alpha}, {"limit", spec.swiglu_limits->limit}};
+  json["qk_norm"] = NameOf(kQkNorms, spec.qk_norm);
+  if (spec.router_scoring != kScorings[0].value) json["router_scoring"] = NameOf(kScorings, spec.router_scoring);
+  if (spec.router_group_rank != kGroupRanks[0].value) json["router_group_rank"] = NameOf(kGroupRanks, spec.router_group_rank);
   json["moe"] = spec.moe;
   json["bos"] = Values(spec.bos);
   json["eos"] = Values(spec.eos);

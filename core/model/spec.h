@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/base/ids.h"
+#include "core/kernels/router.h"
 
 namespace moed {
 
@@ -43,6 +44,8 @@ struct ModelSpec {
   float rms_eps = 0;
   double rope_theta = 10000.0;
   std::optional<YarnScaling> yarn;  // of the rotary frequencies
+  int rotary_dims = 0;              // of head_dim, the first; 0: all
+  bool rope_interleaved = false;    // pairs are neighbours
   bool tied_embeddings = false;
   bool qkv_bias = false;
   bool o_bias = false;
@@ -61,15 +64,26 @@ struct ModelSpec {
   std::optional<SwiGluLimits> swiglu_limits;  // none: silu(gate) * up
   int shared_ffn = 0;                         // 0: no shared expert
   bool shared_gate = false;                   // its output is multiplied by sigmoid(shared_gate . x)
-  bool router_bias = false;                   // added to the router's logits
   int dense_ffn = 0;                          // of layers without experts; 0 when there are none
   std::vector<bool> moe;                      // [layers]
+
+  // How the router chooses, see kernels/router.h.
+  bool router_bias = false;  // added to the logits
+  RouterScoring router_scoring = RouterScoring::kSoftmax;
+  bool router_correction = false;  // added to the scores for the choice alone
+  int router_groups = 1;
+  int router_kept_groups = 1;
+  GroupRank router_group_rank = GroupRank::kLargestKey;
+  double router_epsilon = 0;  // added to the sum that norm_topk_prob divides by
+  double router_jitter = 0;   // sparsemixer
+  double router_scale = 1;    // of the experts' outputs
 
   std::vector<TokenId> bos;  // 0 or 1
   std::vector<TokenId> eos;  // config.json's and generation_config.json's, ascending
 
   std::vector<LayerId> MoeLayers() const;
   int WindowOf(LayerId layer) const { return windows.empty() ? 0 : windows[layer.value()]; }
+  int RotaryDims() const { return rotary_dims == 0 ? head_dim : rotary_dims; }
 };
 
 std::string SpecToJson(const ModelSpec& spec);

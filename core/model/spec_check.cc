@@ -23,13 +23,23 @@ constexpr SpecInteger kIntegers[] = {
     {"expert_ffn", &ModelSpec::expert_ffn, 1, 1 << 20},
     {"shared_ffn", &ModelSpec::shared_ffn, 0, 1 << 20},
     {"dense_ffn", &ModelSpec::dense_ffn, 0, 1 << 20},
+    {"rotary_dims", &ModelSpec::rotary_dims, 0, kMostHeadDim, 0},
+    {"router_groups", &ModelSpec::router_groups, 1, kMostGroups, 1},
+    {"router_kept_groups", &ModelSpec::router_kept_groups, 1, kMostGroups, 1},
 };
 
 constexpr SpecFlag kFlags[] = {
-    {"tied_embeddings", &ModelSpec::tied_embeddings},       {"qkv_bias", &ModelSpec::qkv_bias},
-    {"norm_topk_prob", &ModelSpec::norm_topk_prob},         {"shared_gate", &ModelSpec::shared_gate},
-    {"router_bias", &ModelSpec::router_bias, true},         {"o_bias", &ModelSpec::o_bias, true},
-    {"attention_sinks", &ModelSpec::attention_sinks, true}, {"expert_bias", &ModelSpec::expert_bias, true},
+    {"tied_embeddings", &ModelSpec::tied_embeddings},         {"qkv_bias", &ModelSpec::qkv_bias},
+    {"norm_topk_prob", &ModelSpec::norm_topk_prob},           {"shared_gate", &ModelSpec::shared_gate},
+    {"router_bias", &ModelSpec::router_bias, true},           {"o_bias", &ModelSpec::o_bias, true},
+    {"attention_sinks", &ModelSpec::attention_sinks, true},   {"expert_bias", &ModelSpec::expert_bias, true},
+    {"rope_interleaved", &ModelSpec::rope_interleaved, true}, {"router_correction", &ModelSpec::router_correction, true},
+};
+
+constexpr SpecNumber kNumbers[] = {
+    {"router_epsilon", &ModelSpec::router_epsilon, 0, 1, 0},
+    {"router_jitter", &ModelSpec::router_jitter, 0, 1, 0},
+    {"router_scale", &ModelSpec::router_scale, 1e-3, 1e3, 1},
 };
 
 absl::Status CheckTokens(std::string_view name, const std::vector<TokenId>& tokens, int vocabulary) {
@@ -87,10 +97,27 @@ absl::Status CheckLayers(const ModelSpec& spec) {
   return absl::OkStatus();
 }
 
+absl::Status CheckRouter(const ModelSpec& spec) {
+  if (spec.top_k > spec.experts) return InvalidArgument("top_k = ", spec.top_k, " exceeds experts = ", spec.experts);
+  if (spec.experts % spec.router_groups != 0) {
+    return InvalidArgument("experts = ", spec.experts, " is no multiple of router_groups = ", spec.router_groups);
+  }
+  if (spec.router_kept_groups > spec.router_groups ||
+      int64_t{spec.router_kept_groups} * (spec.experts / spec.router_groups) < spec.top_k) {
+    return InvalidArgument("router_kept_groups = ", spec.router_kept_groups, " of router_groups = ", spec.router_groups,
+                           " with experts = ", spec.experts, " and top_k = ", spec.top_k);
+  }
+  if (spec.router_scoring == RouterScoring::kSparsemixer && (spec.router_correction || spec.router_groups > 1)) {
+    return InvalidArgument("router_scoring = sparsemixer with a correction or groups");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::span<const SpecInteger> SpecIntegers() { return kIntegers; }
 std::span<const SpecFlag> SpecFlags() { return kFlags; }
+std::span<const SpecNumber> SpecNumbers() { return kNumbers; }
 
 absl::Status CheckSpec(const ModelSpec& spec) {
   MOED_RETURN_IF_ERROR(FamilyNamed(spec.family).status());
@@ -104,7 +131,16 @@ absl::Status CheckSpec(const ModelSpec& spec) {
     return InvalidArgument("heads = ", spec.heads, " is no multiple of kv_heads = ", spec.kv_heads);
   }
   if (spec.head_dim % 2 != 0) return InvalidArgument("head_dim = ", spec.head_dim, " is odd; rotary embeddings need pairs");
-  if (spec.top_k > spec.experts) return InvalidArgument("top_k = ", spec.top_k, " exceeds experts = ", spec.experts);
+  if (spec.rotary_dims % 2 != 0 || spec.rotary_dims > spec.head_dim) {
+    return InvalidArgument("rotary_dims = ", spec.rotary_dims, " is odd or exceeds head_dim = ", spec.head_dim);
+  }
+  for (const SpecNumber& field : kNumbers) {
+    const double value = spec.*field.member;
+    if (!(value >= field.low && value <= field.high)) {
+      return InvalidArgument(field.name, " = ", value, " is outside ", field.low, "..", field.high);
+    }
+  }
+  MOED_RETURN_IF_ERROR(CheckRouter(spec));
   if (!(spec.rms_eps > 0 && spec.rms_eps < 1)) return InvalidArgument("rms_eps = ", spec.rms_eps, " is outside (0, 1)");
   if (!(spec.rope_theta >= 1 && spec.rope_theta <= 1e15)) {
     return InvalidArgument("rope_theta = ", spec.rope_theta, " is outside 1..1e15");

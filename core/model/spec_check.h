@@ -17,7 +17,7 @@ struct SpecInteger {
   int ModelSpec::*member;
   int64_t low;
   int64_t high;
-  // A spec that has this value does not write it.
+  // Optional: a spec that has this value does not write it.
   std::optional<int> absent = std::nullopt;
 };
 std::span<const SpecInteger> SpecIntegers();
@@ -28,6 +28,16 @@ struct SpecFlag {
   bool optional = false;  // written where it is true
 };
 std::span<const SpecFlag> SpecFlags();
+
+// Optional: a spec that has `absent` does not write it.
+struct SpecNumber {
+  std::string_view name;
+  double ModelSpec::*member;
+  double low;
+  double high;
+  double absent;
+};
+std::span<const SpecNumber> SpecNumbers();
 
 // INVALID_ARGUMENT naming the field, its value and what is allowed.
 absl::Status CheckSpec(const ModelSpec& spec);

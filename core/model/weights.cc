@@ -99,6 +99,7 @@ LayerWeights BindLayer(TrunkBinder& trunk, int layer) {
   weights.ffn_norm = trunk.Vector(prefix + "ffn_norm");
   weights.router = trunk.Matrix(prefix + "router");
   weights.router_bias = trunk.Vector(prefix + "router_bias");
+  weights.router_correction = trunk.Vector(prefix + "router_correction");
   weights.expert_bias = {.gate = trunk.Vector(prefix + "expert_bias.gate"),
                          .up = trunk.Vector(prefix + "expert_bias.up"),
                          .down = trunk.Vector(prefix + "expert_bias.down")};
@@ -110,13 +111,26 @@ LayerWeights BindLayer(TrunkBinder& trunk, int layer) {
 
 }  // namespace
 
+RouterShape RouterOf(const ModelSpec& spec, const LayerWeights& weights) {
+  return {.experts = spec.experts,
+          .top_k = spec.top_k,
+          .normalize = spec.norm_topk_prob,
+          .scoring = spec.router_scoring,
+          .correction = weights.router_correction,
+          .groups = spec.router_groups,
+          .kept_groups = spec.router_kept_groups,
+          .group_rank = spec.router_group_rank,
+          .epsilon = static_cast<float>(spec.router_epsilon),
+          .jitter = static_cast<float>(spec.router_jitter)};
+}
+
 absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& spec, ReadBackend* reads) {
   MOED_ASSIGN_OR_RETURN(const Family* family, FamilyNamed(spec.family));
   Weights weights;
   weights.bytes = store.description().trunk_bytes;
   MOED_ASSIGN_OR_RETURN(weights.buffer, Buffer::Allocate(weights.bytes));
   std::vector<TrunkTensor> wanted = family->trunk_tensors(spec);
-  wanted.push_back({"rope.inv_freq", "", TensorRole::kVector, 1, spec.head_dim / 2});
+  wanted.push_back({"rope.inv_freq", "", TensorRole::kVector, 1, spec.RotaryDims() / 2});
   TrunkBinder trunk(store, weights.buffer.data(), std::move(wanted));
   weights.embed = trunk.Matrix("embed");
   weights.head = spec.tied_embeddings ? weights.embed : trunk.Matrix("head");

@@ -46,11 +46,14 @@ struct LayerWeights {
   const float* ffn_norm = nullptr;     // (hidden)
   MatrixView router;                   // (experts, hidden)
   const float* router_bias = nullptr;  // (experts)
+  const float* router_correction = nullptr;
   ExpertBiases expert_bias;
   MatrixView shared_gate;  // (1, hidden)
   FfnWeights shared;
   FfnWeights dense;
 };
+
+RouterShape RouterOf(const ModelSpec& spec, const LayerWeights& weights);
 
 struct Weights {
   Buffer buffer;
@@ -58,7 +61,7 @@ struct Weights {
   MatrixView embed;                   // (vocabulary, hidden)
   MatrixView head;                    // the same as embed when tied
   const float* final_norm = nullptr;  // (hidden)
-  const float* inv_freq = nullptr;    // (head_dim / 2)
+  const float* inv_freq = nullptr;    // (rotary dims / 2)
   std::vector<LayerWeights> layers;
 };
 

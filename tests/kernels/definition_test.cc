@@ -106,7 +106,7 @@ TEST_F(Definition, RopeRotatesHalves) {
   std::vector<float> inv_freq(head_dim / 2);
   for (int i = 0; i < head_dim / 2; ++i) inv_freq[i] = static_cast<float>(std::pow(10000.0, -2.0 * i / head_dim));
   std::vector<float> y = x;
-  backend_->Rope(y.data(), tokens, stride, heads, head_dim, positions.data(), inv_freq.data());
+  backend_->Rope({heads, head_dim, head_dim}, y.data(), tokens, stride, positions.data(), inv_freq.data());
   for (int token = 0; token < tokens; ++token) {
     for (int i = 0; i < stride; ++i) {
       const int at = token * stride + i;
@@ -121,6 +121,26 @@ TEST_F(Definition, RopeRotatesHalves) {
                                     : x[at] * std::cos(angle) + x[at - head_dim / 2] * std::sin(angle);
       EXPECT_NEAR(y[at], expected, 1e-6);
     }
+  }
+}
+
+// Interleaved pairs are the split ones of the same numbers in the other order; what lies beyond the rotary dimensions stays.
+TEST_F(Definition, RopeTakesNeighboursForPairs) {
+  const int heads = 2, head_dim = 14, rotary_dims = 10, half = rotary_dims / 2;
+  const std::vector<float> interleaved = Gaussian(heads * head_dim, 6);
+  std::vector<float> split = interleaved;
+  for (int head = 0; head < heads; ++head) {
+    for (int i = 0; i < rotary_dims; ++i) split[head * head_dim + i / 2 + i % 2 * half] = interleaved[head * head_dim + i];
+  }
+  const std::vector<float> inv_freq = {1, 0.5f, 0.25f, 0.1f, 0.01f};
+  const int32_t position = 9;
+  std::vector<float> got = interleaved, expected = split;
+  backend_->Rope({heads, head_dim, rotary_dims, true}, got.data(), 1, heads * head_dim, &position, inv_freq.data());
+  backend_->Rope({heads, head_dim, rotary_dims, false}, expected.data(), 1, heads * head_dim, &position, inv_freq.data());
+  EXPECT_EQ(got, expected);
+  EXPECT_NE(got, split);
+  for (int head = 0; head < heads; ++head) {
+    for (int i = rotary_dims; i < head_dim; ++i) EXPECT_EQ(got[head * head_dim + i], interleaved[head * head_dim + i]);
   }
 }
 

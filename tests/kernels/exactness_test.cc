@@ -213,15 +213,19 @@ TEST_P(Exactness, RmsNorm) {
 }
 
 TEST_P(Exactness, Rope) {
-  for (int head_dim = 2; head_dim <= 40; head_dim += 2) {
-    for (int tokens : {1, 5}) {
+  for (int rotary_dims = 2; rotary_dims <= 40; rotary_dims += 2) {
+    for (const auto& [tokens, unrotated, interleaved] :
+         {std::tuple(1, 0, false), std::tuple(5, 0, false), std::tuple(1, 6, false), std::tuple(5, 12, true),
+          std::tuple(1, 0, true)}) {
+      const int head_dim = rotary_dims + unrotated;
       const int heads = 3, stride = heads * head_dim + 5;
       std::vector<int32_t> positions(tokens);
       for (int t = 0; t < tokens; ++t) positions[t] = t * t * 7919 + 1;
-      std::vector<float> inv_freq(head_dim / 2);
-      for (int i = 0; i < head_dim / 2; ++i) inv_freq[i] = static_cast<float>(std::pow(1e6, -2.0 * i / head_dim));
+      std::vector<float> inv_freq(rotary_dims / 2);
+      for (int i = 0; i < rotary_dims / 2; ++i) inv_freq[i] = static_cast<float>(std::pow(1e6, -2.0 * i / rotary_dims));
+      const RopeShape shape = {heads, head_dim, rotary_dims, interleaved};
       Compare(Gaussian(tokens * stride, head_dim), head_dim % 8, [&](ComputeBackend& backend, float* x) {
-        backend.Rope(x, tokens, stride, heads, head_dim, positions.data(), inv_freq.data());
+        backend.Rope(shape, x, tokens, stride, positions.data(), inv_freq.data());
       });
     }
   }
@@ -232,8 +236,9 @@ TEST_P(Exactness, RopeAngles) {
   std::vector<float> inv_freq(kHeadDim / 2);
   for (int i = 0; i < kHeadDim / 2; ++i) inv_freq[i] = static_cast<float>(std::pow(10000.0, -2.0 * i / kHeadDim));
   for (int32_t position : {0, 1, 2, 3, 100, 4095, 32768, 131071, 999999, std::numeric_limits<int32_t>::max()}) {
-    Compare(Gaussian(kHeadDim, 1), 1,
-            [&](ComputeBackend& backend, float* x) { backend.Rope(x, 1, kHeadDim, 1, kHeadDim, &position, inv_freq.data()); });
+    Compare(Gaussian(kHeadDim, 1), 1, [&](ComputeBackend& backend, float* x) {
+      backend.Rope({1, kHeadDim, kHeadDim}, x, 1, kHeadDim, &position, inv_freq.data());
+    });
   }
 }
 
@@ -414,17 +419,42 @@ TEST_P(Exactness, AddBias) {
   }
 }
 
+std::vector<RouterShape> RouterShapes(int experts, int top_k, const float* correction) {
+  std::vector<RouterShape> shapes = {
+      {.experts = experts, .top_k = top_k},
+      {.experts = experts, .top_k = top_k, .normalize = true},
+      {.experts = experts, .top_k = top_k, .correction = correction},
+      {.experts = experts, .top_k = top_k, .normalize = true, .scoring = RouterScoring::kSigmoid, .epsilon = 1e-6f},
+      {.experts = experts, .top_k = top_k, .scoring = RouterScoring::kSparsemixer, .jitter = 0.1f},
+  };
+  if (experts % 2 == 0) {
+    shapes.push_back({.experts = experts,
+                      .top_k = top_k,
+                      .scoring = RouterScoring::kSigmoid,
+                      .correction = correction,
+                      .groups = 2,
+                      .kept_groups = 1,
+                      .group_rank = GroupRank::kTwoLargestKeys});
+  }
+  return shapes;
+}
+
 TEST_P(Exactness, Route) {
   for (const auto& [experts, top_k] : {std::pair(1, 1), std::pair(7, 3), std::pair(64, 8), std::pair(130, 4)}) {
+    const std::vector<float> correction = Gaussian(experts, top_k);
     for (const int rows : {1, 5, 300}) {
-      for (const bool normalize : {false, true}) {
+      for (const RouterShape& shape : RouterShapes(experts, top_k, correction.data())) {
         std::vector<float> expected_logits = Gaussian(static_cast<size_t>(rows) * experts, rows, 3.0f);
         std::vector<float> logits = expected_logits;
         std::vector<ExpertChoice> expected(static_cast<size_t>(rows) * top_k), choices = expected;
-        scalar_->Route({experts, top_k, normalize}, expected_logits.data(), rows, expected.data());
-        backend_->Route({experts, top_k, normalize}, logits.data(), rows, choices.data());
+        scalar_->Route(shape, expected_logits.data(), rows, expected.data());
+        backend_->Route(shape, logits.data(), rows, choices.data());
         EXPECT_TRUE(SameBits(logits, expected_logits));
         EXPECT_EQ(std::memcmp(choices.data(), expected.data(), choices.size() * sizeof(ExpertChoice)), 0);
+        expected_logits = logits = Gaussian(logits.size(), rows + 1, 3.0f);
+        scalar_->Rank(shape, expected_logits.data(), rows);
+        backend_->Rank(shape, logits.data(), rows);
+        EXPECT_TRUE(SameBits(logits, expected_logits));
       }
     }
   }
@@ -445,12 +475,13 @@ TEST_P(Exactness, Combine) {
         places[i] = i % 5 == 2 ? kNoOutput : static_cast<int32_t>(slots - 1 - i);
       }
       for (const auto& [with_shared, with_gate] : {std::pair(false, false), std::pair(true, false), std::pair(true, true)}) {
+        const float scale = with_shared ? 2.5f : 1.0f;
         std::vector<float> expected = x, y = x;
         for (int row = 0; row < rows; ++row) {
           float* sum = &expected[static_cast<size_t>(row) * cols];
           for (int slot = row * top_k; slot < (row + 1) * top_k; ++slot) {
             if (places[slot] == kNoOutput) continue;
-            scalar_->AddScaled(sum, &outputs[static_cast<size_t>(places[slot]) * cols], weights[slot], cols);
+            scalar_->AddScaled(sum, &outputs[static_cast<size_t>(places[slot]) * cols], weights[slot] * scale, cols);
           }
           if (with_shared)
             scalar_->AddScaled(sum, &shared[static_cast<size_t>(row) * cols], with_gate ? Sigmoid(gate[row]) : 1, cols);
@@ -459,6 +490,7 @@ TEST_P(Exactness, Combine) {
                            .cols = cols,
                            .top_k = top_k,
                            .choices = choices.data(),
+                           .scale = scale,
                            .places = places,
                            .outputs = outputs.data(),
                            .shared = with_shared ? shared.data() : nullptr,

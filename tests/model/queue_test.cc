@@ -59,10 +59,10 @@ class QueueBackend final : public ComputeBackend {
   void RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) override {
     Enqueue([=, this] { next_.RmsNorm(x, weight, eps, rows, cols, y); });
   }
-  void Rope(float* x, int tokens, int64_t stride, int heads, int head_dim, const int32_t* positions,
+  void Rope(const RopeShape& shape, float* x, int tokens, int64_t stride, const int32_t* positions,
             const float* inv_freq) override {
     Enqueue([=, this, positions = Copy(std::span(positions, tokens))] {
-      next_.Rope(x, tokens, stride, heads, head_dim, positions.data(), inv_freq);
+      next_.Rope(shape, x, tokens, stride, positions.data(), inv_freq);
     });
   }
   void StoreKv(const AttentionShape& shape, std::span<const KvRun> runs, const float* keys, const float* values) override {
@@ -83,6 +83,9 @@ class QueueBackend final : public ComputeBackend {
   }
   void Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) override {
     Enqueue([=, this] { next_.Route(shape, logits, rows, choices); });
+  }
+  void Rank(const RouterShape& shape, float* logits, int rows) override {
+    Enqueue([=, this] { next_.Rank(shape, logits, rows); });
   }
   void Combine(const CombineJob& job) override {
     Enqueue([=, this, places = Copy(job.places)]() mutable {

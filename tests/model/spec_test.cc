@@ -83,7 +83,44 @@ TEST(SpecTest, WhatIsAbsentIsOffAndNotWritten) {
     EXPECT_EQ(SpecFromJson(json.dump()).status().code(), absl::StatusCode::kDataLoss) << name;
   }
   for (const SpecInteger& field : SpecIntegers()) {
-    if (field.absent) EXPECT_FALSE(written.contains(std::string(field.name))) << field.name;
+    if (!field.absent) continue;
+    EXPECT_FALSE(written.contains(std::string(field.name))) << field.name;
+  }
+}
+
+TEST(SpecTest, OptionalNumbersTravelWithinTheirRanges) {
+  for (const SpecNumber& field : SpecNumbers()) {
+    const std::string name(field.name);
+    EXPECT_FALSE(Json::parse(SpecToJson(GoodSpec())).contains(name)) << name;
+    ModelSpec spec = GoodSpec();
+    spec.*field.member = field.high;
+    const auto read = SpecFromJson(SpecToJson(spec));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ((*read).*field.member, field.high) << name;
+    for (const Json& value : {Json(field.absent), Json(field.high * 2), Json(field.low - 1), Json("1"), Json(nullptr)}) {
+      Json json = Json::parse(SpecToJson(spec));
+      json[name] = value;
+      EXPECT_EQ(SpecFromJson(json.dump()).status().code(), absl::StatusCode::kDataLoss) << name << " = " << value;
+    }
+  }
+}
+
+TEST(SpecTest, RoutersThatCannotChooseAreRefused) {
+  const auto refused = [](auto change) {
+    ModelSpec spec = GoodSpec();
+    spec.experts = 6;
+    change(spec);
+    return !CheckSpec(spec).ok();
+  };
+  EXPECT_FALSE(refused([](ModelSpec& s) { s.router_groups = 3; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.router_groups = 4; })) << "does not divide the experts";
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.router_groups = 2, s.router_kept_groups = 3; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.router_groups = 6; })) << "one group holds less than top_k";
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.router_scoring = RouterScoring::kSparsemixer, s.router_correction = true; }));
+  for (const RouterScoring scoring : {RouterScoring::kSoftmax, RouterScoring::kSigmoid, RouterScoring::kSparsemixer}) {
+    ModelSpec spec = GoodSpec();
+    spec.router_scoring = scoring;
+    EXPECT_EQ(SpecFromJson(SpecToJson(spec))->router_scoring, scoring);
   }
 }
 

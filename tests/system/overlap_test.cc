@@ -59,9 +59,9 @@ class SlowBackend final : public ComputeBackend {
   void RmsNorm(const float* x, const float* w, float eps, int rows, int cols, float* y) override {
     next_.RmsNorm(x, w, eps, rows, cols, y);
   }
-  void Rope(float* x, int tokens, int64_t stride, int heads, int head_dim, const int32_t* positions,
+  void Rope(const RopeShape& shape, float* x, int tokens, int64_t stride, const int32_t* positions,
             const float* inv_freq) override {
-    next_.Rope(x, tokens, stride, heads, head_dim, positions, inv_freq);
+    next_.Rope(shape, x, tokens, stride, positions, inv_freq);
   }
   void StoreKv(const AttentionShape& shape, std::span<const KvRun> runs, const float* keys, const float* values) override {
     next_.StoreKv(shape, runs, keys, values);
@@ -78,6 +78,7 @@ class SlowBackend final : public ComputeBackend {
   void Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) override {
     next_.Route(shape, logits, rows, choices);
   }
+  void Rank(const RouterShape& shape, float* logits, int rows) override { next_.Rank(shape, logits, rows); }
   void Combine(const CombineJob& job) override { next_.Combine(job); }
   void AddScaled(float* y, const float* x, float scale, int64_t n) override { next_.AddScaled(y, x, scale, n); }
   void Add(float* y, const float* x, int64_t n) override { next_.Add(y, x, n); }

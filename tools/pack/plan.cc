@@ -108,7 +108,7 @@ absl::Status PlanTrunk(const Family& family, const EncodingOrKeep& encoding, Ten
                                     .format = FormatId::kF32,
                                     .vector = true,
                                     .rows = 1,
-                                    .cols = plan.spec.head_dim / 2});
+                                    .cols = plan.spec.RotaryDims() / 2});
   plan.trunk.push_back(nullptr);
   plan.trunk_targets.emplace_back();
   return absl::OkStatus();
