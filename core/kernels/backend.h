@@ -18,6 +18,9 @@
 //   lane sums     where a vector is reduced (float rows, norms, softmax): 8 partial sums, element i into partial i mod 8 by fma,
 //                 i ascending, then ((s0+s4)+(s2+s6))+((s1+s5)+(s3+s7))
 //   RMS norm      (x * (1 / sqrt(sum / cols + eps))) * weight
+//   layer norm    m = lane sum / cols, c = x - m, ((c * (1 / sqrt(lane sum of c * c / cols + eps))) * weight) + bias; its lane
+//   sums
+//                 add without fma
 //   softmax       e = exp(x - max), e / lane sum of e
 //   attention     score = scale * acc, acc = fma(q[d], k[d], acc), d ascending; e = exp(score - max); per column of the values a
 //                 sum for every 256 positions (those of a multiple of 256 on), acc = fma(e[t], v[t], acc), t ascending; these
@@ -98,7 +101,7 @@ struct RopeShape {
 inline constexpr int32_t kNoOutput = -1;
 
 // What a layer with experts adds to the residual stream. Each row in this order: slot after slot weight * output, then the shared
-// expert's output times the sigmoid of its gate. The weight of a slot is scale * that of its choice.
+// expert's output times the sigmoid of its gate times shared_scale. The weight of a slot is scale * that of its choice.
 struct CombineJob {
   int rows = 0;
   int cols = 0;
@@ -108,8 +111,9 @@ struct CombineJob {
   std::span<const int32_t> places;     // (rows, top_k): which row of `outputs` is the slot's; kNoOutput: it adds nothing
   const float* outputs = nullptr;      // (any, cols)
   const float* shared = nullptr;       // (rows, cols); null: no shared expert
-  const float* shared_gate = nullptr;  // (rows); null: the shared expert's weight is 1
-  float* x = nullptr;                  // (rows, cols)
+  const float* shared_gate = nullptr;  // (rows); null: the shared expert's weight is shared_scale
+  float shared_scale = 1;
+  float* x = nullptr;  // (rows, cols)
 };
 
 // Thread contract: one call at a time; work inside goes over the executor given at construction. Never fails: shapes are checked
@@ -145,6 +149,11 @@ class ComputeBackend {
   virtual void AddBias(float* x, const float* bias, int rows, int cols) = 0;
   // y = x * weight / sqrt(mean(x^2) + eps), row by row. x, y (rows, cols), may alias; weight (cols).
   virtual void RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) = 0;
+
+  // y = (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias, row by row. Shapes as RmsNorm's; bias (cols).
+  virtual void LayerNorm(const float* x, const float* weight, const float* bias, float eps, int rows, int cols, float* y) = 0;
+  // x = scale * x, n elements.
+  virtual void Scale(float* x, float scale, int64_t n) = 0;
 
   // Rotates the pairs of each head. x (tokens, heads, head_dim) with `stride` floats from token to token, in place; positions
   // (tokens); inv_freq (rotary_dims / 2).

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "core/base/check.h"
 #include "core/kernels/cpu_attention.h"
@@ -44,6 +45,8 @@ class CpuBackend final : public ComputeBackend {
   void MatMul(std::span<const MatMulJob> jobs) override;
   void AddBias(float* x, const float* bias, int rows, int cols) override;
   void RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) override;
+  void LayerNorm(const float* x, const float* weight, const float* bias, float eps, int rows, int cols, float* y) override;
+  void Scale(float* x, float scale, int64_t n) override;
   void Rope(const RopeShape& shape, float* x, int tokens, int64_t stride, const int32_t* positions,
             const float* inv_freq) override;
   void StoreKv(const AttentionShape& shape, std::span<const KvRun> runs, const float* keys, const float* values) override {
@@ -78,6 +81,7 @@ class CpuBackend final : public ComputeBackend {
   }
   void RunPanels(const MatMulJob& job, int begin, int end) const;
   void Score(const RouterShape& shape, std::span<float> logits) const;
+  void RotateParts(const RopeShape& shape, float* row, float position, const float* inv_freq) const;
 
   const std::string_view name_;
   const KernelTable& kernels_;
@@ -85,14 +89,38 @@ class CpuBackend final : public ComputeBackend {
 };
 
 // The first of all pairs, then the second of all.
-void SplitPairs(std::span<float> x) {
-  std::array<float, kMostHeadDim / 2> second;
-  const size_t half = x.size() / 2;
-  for (size_t i = 0; i < half; ++i) {
-    second[i] = x[2 * i + 1];
-    x[i] = x[2 * i];
+void CopyPairs(const float* x, int dims, bool interleaved, float* y) {
+  if (!interleaved) {
+    std::copy_n(x, dims, y);
+    return;
   }
-  std::copy_n(second.begin(), half, x.begin() + static_cast<std::ptrdiff_t>(half));
+  const int half = dims / 2;
+  for (int i = 0; i < half; ++i) {
+    y[i] = x[2 * i];
+    y[half + i] = x[2 * i + 1];
+  }
+}
+
+constexpr size_t kSums = 8;
+
+// term(element) into partial sum i mod 8.
+template <class Term>
+float LaneSumOf(std::span<const float> x, const Term& term) {
+  float sums[kSums] = {};
+  size_t i = 0;
+  for (; i + kSums <= x.size(); i += kSums) {
+    for (size_t lane = 0; lane < kSums; ++lane) sums[lane] += term(x[i + lane]);
+  }
+  for (size_t lane = 0; i + lane < x.size(); ++lane) sums[lane] += term(x[i + lane]);
+  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+}
+
+void LayerNormRow(std::span<const float> x, const float* weight, const float* bias, float eps, float* y) {
+  const auto count = static_cast<float>(x.size());
+  const float mean = LaneSumOf(x, [](float number) { return number; }) / count;
+  const float squares = LaneSumOf(x, [&](float number) { return (number - mean) * (number - mean); });
+  const float scale = 1.0f / std::sqrt(squares / count + eps);
+  for (size_t i = 0; i < x.size(); ++i) y[i] = (x[i] - mean) * scale * weight[i] + bias[i];
 }
 
 // Activations are handed out to be read; the backend that laid them out writes them.
@@ -191,20 +219,45 @@ void CpuBackend::RmsNorm(const float* x, const float* weight, float eps, int row
   ForRows(rows, cols, [&](int row) { kernels_.rms_norm(x + int64_t{row} * cols, weight, eps, cols, y + int64_t{row} * cols); });
 }
 
+// Without instructions of its own: the compiler's vectors add the same partial sums.
+void CpuBackend::LayerNorm(const float* x, const float* weight, const float* bias, float eps, int rows, int cols, float* y) {
+  ForRows(rows, cols, [&](int row) {
+    LayerNormRow({x + int64_t{row} * cols, static_cast<size_t>(cols)}, weight, bias, eps, y + int64_t{row} * cols);
+  });
+}
+
+void CpuBackend::Scale(float* x, float scale, int64_t n) {
+  ForElements(n, 1, [&](int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; ++i) x[i] *= scale;
+  });
+}
+
 void CpuBackend::Rope(const RopeShape& shape, float* x, int tokens, int64_t stride, const int32_t* positions,
                       const float* inv_freq) {
+  const bool whole = shape.rotary_dims == shape.head_dim && !shape.interleaved;
   ForRows(tokens, int64_t{shape.heads} * shape.head_dim, [&](int token) {
     float* row = x + token * stride;
-    for (int head = 0; shape.interleaved && head < shape.heads; ++head) {
-      SplitPairs({row + int64_t{head} * shape.head_dim, static_cast<size_t>(shape.rotary_dims)});
+    const auto position = static_cast<float>(positions[token]);
+    if (whole) {
+      kernels_.rope({row, shape.heads, shape.head_dim, position, inv_freq});
+    } else {
+      RotateParts(shape, row, position, inv_freq);
     }
-    kernels_.rope({.x = row,
-                   .heads = shape.heads,
-                   .head_dim = shape.head_dim,
-                   .rotary_dims = shape.rotary_dims,
-                   .position = static_cast<float>(positions[token]),
-                   .inv_freq = inv_freq});
   });
+}
+
+// The parts of as many heads as there is room for lie together meanwhile, so that their angles are computed once.
+void CpuBackend::RotateParts(const RopeShape& shape, float* row, float position, const float* inv_freq) const {
+  std::array<float, 4 * kMostHeadDim> parts;
+  const int dims = shape.rotary_dims;
+  const int together = static_cast<int>(parts.size()) / dims;
+  for (int first = 0; first < shape.heads; first += together) {
+    const int heads = std::min(together, shape.heads - first);
+    const auto head = [&](int i) { return row + int64_t{first + i} * shape.head_dim; };
+    for (int i = 0; i < heads; ++i) CopyPairs(head(i), dims, shape.interleaved, &parts[static_cast<size_t>(i) * dims]);
+    kernels_.rope({parts.data(), heads, dims, position, inv_freq});
+    for (int i = 0; i < heads; ++i) std::copy_n(&parts[static_cast<size_t>(i) * dims], dims, head(i));
+  }
 }
 
 void CpuBackend::SwiGlu(const float* gate, const float* up, int64_t n, float* out) {
@@ -269,7 +322,7 @@ void CpuBackend::Combine(const CombineJob& job) {
       }
       if (job.shared == nullptr) continue;
       const float weight = job.shared_gate == nullptr ? 1.0f : Sigmoid(job.shared_gate[row]);
-      kernels_.add_scaled(x, job.shared + row * job.cols + first, weight, count);
+      kernels_.add_scaled(x, job.shared + row * job.cols + first, weight * job.shared_scale, count);
     }
   });
 }

@@ -56,9 +56,8 @@ struct RopeArguments {
   float* x;  // (heads, head_dim)
   int heads;
   int head_dim;
-  int rotary_dims;  // even, the first of each head
   float position;
-  const float* inv_freq;  // (rotary_dims / 2)
+  const float* inv_freq;  // (head_dim / 2)
 };
 
 inline constexpr int kAttentionRows = 12;        // of one call, at most

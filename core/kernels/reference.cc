@@ -129,7 +129,7 @@ void RmsNorm(const float* x, const float* weight, float eps, int cols, float* y)
 }
 
 void Rope(const RopeArguments& a) {
-  const int half = a.rotary_dims / 2;
+  const int half = a.head_dim / 2;
   for (int i = 0; i < half; ++i) {
     const auto [sin, cos] = SineCosine(a.position * a.inv_freq[i]);
     for (int head = 0; head < a.heads; ++head) {

@@ -19,8 +19,9 @@ void AttentionBlock::Run(LayerId layer, const LayerWeights& weights) {
   const TraceSpan span(step_.trace, "attention", kComputeTrack, layer);
   step_.ForBlocks([&](RowBlock block) {
     ProjectQkv(weights, block);
-    NormalizeQk(weights, block);
+    if (!step_.spec.qk_norm_after_rope) NormalizeQk(weights, block);
     RotateQk(block);
+    if (step_.spec.qk_norm_after_rope) NormalizeQk(weights, block);
     StoreAndAttend(layer, weights, block);
     ProjectOutput(weights, block);
   });
@@ -31,7 +32,7 @@ void AttentionBlock::ProjectQkv(const LayerWeights& weights, RowBlock block) {
   ComputeBackend& backend = step_.backend;
   const int rows = block.count;
   const float* x = &scratch.x[static_cast<size_t>(block.begin) * step_.spec.hidden];
-  backend.RmsNorm(x, weights.attn_norm, step_.spec.rms_eps, rows, step_.spec.hidden, scratch.normed.data());
+  step_.Normalize(x, weights.attn_norm, weights.attn_norm_bias, rows, scratch.normed.data());
   const InputForms forms = InputForms::Of({weights.q.format, weights.k.format, weights.v.format});
   const Activations input =
       backend.Prepare(scratch.normed.data(), rows, step_.spec.hidden, step_.spec.hidden, forms, scratch.block_storage);
@@ -78,7 +79,7 @@ void AttentionBlock::StoreAndAttend(LayerId layer, const LayerWeights& weights, 
                                 .kv_heads = spec.kv_heads,
                                 .head_dim = spec.head_dim,
                                 .page_tokens = step_.kv.page_tokens(),
-                                .scale = static_cast<float>(factor * factor / std::sqrt(static_cast<double>(spec.head_dim))),
+                                .scale = static_cast<float>(factor * factor * spec.AttentionScale()),
                                 .kv_format = step_.kv.format(),
                                 .window = spec.WindowOf(layer),
                                 .sinks = weights.sinks};
@@ -125,8 +126,7 @@ void AttentionBlock::ProjectOutput(const LayerWeights& weights, RowBlock block) 
   const MatMulJob jobs[] = {{weights.o, &input, scratch.projected.data(), hidden}};
   step_.backend.MatMul(jobs);
   AddBias(step_.backend, scratch.projected.data(), weights.o_bias, rows, hidden);
-  step_.backend.Add(&scratch.x[static_cast<size_t>(block.begin) * hidden], scratch.projected.data(),
-                    static_cast<int64_t>(rows) * hidden);
+  step_.AddToResidual(&scratch.x[static_cast<size_t>(block.begin) * hidden], scratch.projected.data(), rows);
 }
 
 }  // namespace moed

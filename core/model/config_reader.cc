@@ -143,6 +143,16 @@ std::vector<int> ConfigReader::IntsOr(std::string_view key, int64_t low, int64_t
   return numbers;
 }
 
+int ConfigReader::SameInt(std::string_view key, int64_t low, int64_t high) {
+  const Json* value = Required(key);
+  if (value == nullptr) return static_cast<int>(low);
+  if (!value->is_array() || value->empty()) return CheckedInt(key, *value, low, high);
+  if (std::any_of(value->begin(), value->end(), [&](const Json& item) { return !item.is_number() || item != value->front(); })) {
+    FailValue(key, *value, "one number for all layers");
+  }
+  return CheckedInt(key, value->front(), low, high);
+}
+
 std::string ConfigReader::String(std::string_view key) {
   const Json* value = Required(key);
   if (value == nullptr) return "";
@@ -222,47 +232,79 @@ YarnScaling ConfigReader::ReadYarn(std::string_view key, const Json& object) {
   return yarn;
 }
 
-std::optional<double> ConfigReader::ReadRopeObject(std::string_view key, std::optional<YarnScaling>& yarn) {
+// Some checkpoints call a fixed alpha "dynamic"; the other numbers beside it count for nothing.
+double ConfigReader::ReadNtkAlpha(std::string_view key, const Json& object) {
+  static constexpr std::string_view kKnown[] = {"rope_type", "type",   "rope_theta", "alpha",         "beta_fast",
+                                                "beta_slow", "factor", "mscale",     "mscale_all_dim"};
+  for (const auto& [name, value] : object.items()) {
+    if (std::find(std::begin(kKnown), std::end(kKnown), name) != std::end(kKnown)) continue;
+    FailValue(StrCat(key, ".", name), value, JoinNames(kKnown, [](std::string_view known) { return known; }));
+  }
+  const double alpha = NumberIn(key, object, "alpha").value_or(0);
+  if (alpha >= 1 && alpha <= 1e6) return alpha;
+  Fail(InvalidArgument(name_, ": ", key, ".rope_type = \"dynamic\" is supported with an alpha from 1 to 1e6 alone"));
+  return 1;
+}
+
+ConfigReader::RopeObject ConfigReader::ReadRopeObject(std::string_view key, const RopeKinds& kinds) {
+  RopeObject rope;
   const Json* object = Find(key);
-  if (object == nullptr) return std::nullopt;
+  if (object == nullptr) return rope;
   if (!object->is_object()) {
     FailValue(key, *object, "null or an object");
-    return std::nullopt;
+    return rope;
   }
-  std::optional<double> theta;
-  const bool scaled = object->value("rope_type", object->value("type", Json())) == "yarn";
-  if (scaled) yarn = ReadYarn(key, *object);
+  const Json type = object->value("rope_type", object->value("type", Json()));
+  if (type == "yarn") rope.yarn = ReadYarn(key, *object);
+  if (type == "dynamic" && kinds.ntk_alpha) rope.ntk_alpha = ReadNtkAlpha(key, *object);
   for (const auto& [name, value] : object->items()) {
     const std::string path = StrCat(key, ".", name);
     if (name == "rope_theta" && value.is_number()) {
-      theta = value.get<double>();
+      rope.theta = value.get<double>();
     } else if (name == "rope_type" || name == "type") {
-      if (value != "default" && value != "yarn") FailValue(path, value, "\"default\", \"yarn\"");
-    } else if (scaled && name != "partial_rotary_factor" && name != "rope_theta") {
-      continue;  // ReadYarn's
-    } else if (name != "partial_rotary_factor" || value != 1) {
+      const bool known = value == "default" || value == "yarn" || (value == "dynamic" && kinds.ntk_alpha);
+      if (!known)
+        FailValue(path, value, kinds.ntk_alpha ? "\"default\", \"yarn\", \"dynamic\" with alpha" : "\"default\", \"yarn\"");
+    } else if (name == "partial_rotary_factor" && value.is_number()) {
+      rope.partial = value.get<double>();
+    } else if (!rope.yarn && !rope.ntk_alpha) {
       FailValue(path, value, "rope_type = \"default\", rope_theta = a number, partial_rotary_factor = 1");
     }
   }
-  return theta;
+  return rope;
 }
 
-ConfigReader::Rope ConfigReader::ReadRope() {
-  std::optional<YarnScaling> yarn, same;
-  const std::optional<double> scaled = ReadRopeObject("rope_scaling", yarn);
-  const std::optional<double> parameters = ReadRopeObject("rope_parameters", same);
-  if (yarn && same && *yarn != *same) Fail(InvalidArgument(name_, ": rope_scaling contradicts rope_parameters"));
-  Only("partial_rotary_factor", {1});
-  std::optional<double> theta;
-  if (Has("rope_theta")) theta = Number("rope_theta", 1, 1e15);
-  Find("rope_theta");
-  for (const std::optional<double>& other : {scaled, parameters}) {
+ConfigReader::Rope ConfigReader::ReadRope(const RopeKinds& kinds) {
+  const RopeObject scaling = ReadRopeObject("rope_scaling", kinds), parameters = ReadRopeObject("rope_parameters", kinds);
+  if (scaling.yarn && parameters.yarn && *scaling.yarn != *parameters.yarn) {
+    Fail(InvalidArgument(name_, ": rope_scaling contradicts rope_parameters"));
+  }
+  Rope rope;
+  rope.yarn = scaling.yarn ? scaling.yarn : parameters.yarn;
+  rope.ntk_alpha = scaling.ntk_alpha.value_or(parameters.ntk_alpha.value_or(1));
+
+  std::optional<double> own_theta, own_partial, theta, partial;
+  if (Has("rope_theta")) own_theta = Number("rope_theta", 1, 1e15);
+  if (Has("partial_rotary_factor")) own_partial = Number("partial_rotary_factor", 0, 1);
+  Known({"rope_theta", "partial_rotary_factor"});
+  for (const std::optional<double>& other : {own_theta, scaling.theta, parameters.theta}) {
     if (theta && other && *theta != *other)
       Fail(InvalidArgument(name_, ": rope_theta is given twice: ", *theta, " and ", *other));
     if (!theta) theta = other;
   }
   if (!theta) Fail(InvalidArgument(name_, ": key rope_theta is missing"));
-  return {theta.value_or(1), yarn ? yarn : same};
+  rope.theta = theta.value_or(1);
+  for (const auto& [key, given] :
+       {std::pair("partial_rotary_factor", own_partial), std::pair("rope_scaling.partial_rotary_factor", scaling.partial),
+        std::pair("rope_parameters.partial_rotary_factor", parameters.partial)}) {
+    if (!given) continue;
+    const bool allowed = kinds.partial ? *given > 0 && *given <= 1 : *given == 1;
+    if (!allowed) FailValue(key, *given, kinds.partial ? "a number above 0, at most 1" : "1");
+    if (partial && *partial != *given) FailValue(key, *given, StrCat("the other one's ", *partial));
+    partial = given;
+  }
+  rope.partial = partial;
+  return rope;
 }
 
 void ConfigReader::ReadQuantization(std::string_view method) {
@@ -299,11 +341,16 @@ ModelSpec ReadDecoder(ConfigReader& config, const OwnKeys& own) {
   spec.vocabulary = config.Int("vocab_size", 1, 1 << 24);
   spec.max_positions = config.Int("max_position_embeddings", 1, 1 << 24);
   spec.rms_eps = static_cast<float>(config.Number("rms_norm_eps", 1e-12, 0.5));
-  const ConfigReader::Rope rope = config.ReadRope();
+  const ConfigReader::Rope rope = config.ReadRope({.partial = own.partial_rotary.has_value(), .ntk_alpha = own.ntk_alpha});
   spec.rope_theta = rope.theta;
+  if (rope.ntk_alpha > 1 && spec.head_dim > 2) {
+    spec.rope_theta *= std::pow(rope.ntk_alpha, spec.head_dim / (spec.head_dim - 2.0));
+  }
   spec.yarn = rope.yarn;
+  const double partial = rope.partial.value_or(own.partial_rotary.value_or(1));
+  if (partial < 1) spec.rotary_dims = static_cast<int>(spec.head_dim * partial);
   spec.tied_embeddings = config.BoolOr("tie_word_embeddings", false);
-  spec.top_k = config.Int("num_experts_per_tok", 1, 1024);
+  spec.top_k = config.SameInt(own.top_k, 1, 1024);
   spec.moe.assign(spec.layers, true);
 
   config.Only("hidden_act", {"silu"});
@@ -338,6 +385,13 @@ void ReadSparsity(ConfigReader& config, ModelSpec& spec) {
   for (int layer : config.IntsOr("mlp_only_layers", 0, spec.layers - 1)) spec.moe[layer] = false;
   const int dense_ffn = config.Int("intermediate_size", 1, 1 << 20);
   if (std::count(spec.moe.begin(), spec.moe.end(), false) > 0) spec.dense_ffn = dense_ffn;
+}
+
+void ReadLeadingDense(ConfigReader& config, ModelSpec& spec) {
+  const int dense = config.IntOr("first_k_dense_replace", 0, 0, spec.layers);
+  std::fill_n(spec.moe.begin(), dense, false);
+  const int dense_ffn = config.Int("intermediate_size", 1, 1 << 20);
+  if (dense > 0) spec.dense_ffn = dense_ffn;
 }
 
 absl::StatusOr<ModelSpec> FinishSpec(ConfigReader config, std::string_view generation_config, ModelSpec spec) {

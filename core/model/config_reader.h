@@ -29,6 +29,10 @@ class ConfigReader {
   // `otherwise` where the key is absent or null: the meaning transformers gives to its absence.
   int IntOr(std::string_view key, int otherwise, int64_t low, int64_t high);
   bool BoolOr(std::string_view key, bool otherwise);
+  // One number, or a list of one number again and again.
+  int SameInt(std::string_view key, int64_t low, int64_t high);
+  // These keys have been looked at: they change nothing.
+  void Known(std::initializer_list<std::string_view> keys) { read_.insert(keys.begin(), keys.end()); }
   std::vector<int> IntsOr(std::string_view key, int64_t low, int64_t high);  // absent, null: empty; one number: a list of one
   // As many of these strings as `count` says; as in `otherwise` where the key is absent.
   std::vector<std::string> StringsOr(std::string_view key, size_t count, std::span<const std::string_view> allowed,
@@ -44,8 +48,15 @@ class ConfigReader {
   struct Rope {
     double theta = 1;
     std::optional<YarnScaling> yarn;
+    std::optional<double> partial;  // of head_dim
+    double ntk_alpha = 1;           // theta is to be multiplied by its power of head_dim / (head_dim - 2)
   };
-  Rope ReadRope();
+  // What else than a whole head and "default" or "yarn" scaling is allowed.
+  struct RopeKinds {
+    bool partial = false;    // partial_rotary_factor below 1
+    bool ntk_alpha = false;  // "dynamic" with a fixed alpha
+  };
+  Rope ReadRope(const RopeKinds& kinds);
 
   // quantization_config: absent, or of this method.
   void ReadQuantization(std::string_view method);
@@ -62,7 +73,15 @@ class ConfigReader {
   const nlohmann::json* Required(std::string_view key);
   int CheckedInt(std::string_view key, const nlohmann::json& value, int64_t low, int64_t high);
   void FailValue(std::string_view key, const nlohmann::json& value, std::string_view allowed);
-  std::optional<double> ReadRopeObject(std::string_view key, std::optional<YarnScaling>& yarn);
+  // What rope_scaling or rope_parameters says.
+  struct RopeObject {
+    std::optional<double> theta;
+    std::optional<YarnScaling> yarn;
+    std::optional<double> partial;
+    std::optional<double> ntk_alpha;
+  };
+  RopeObject ReadRopeObject(std::string_view key, const RopeKinds& kinds);
+  double ReadNtkAlpha(std::string_view key, const nlohmann::json& object);
   YarnScaling ReadYarn(std::string_view key, const nlohmann::json& object);
   std::optional<double> NumberIn(std::string_view key, const nlohmann::json& object, std::string_view name);
 
@@ -74,7 +93,10 @@ class ConfigReader {
 
 // Keys that a family reads itself; the others' values that no family implements are refused for it.
 struct OwnKeys {
+  std::string_view top_k = "num_experts_per_tok";
   bool attention_bias = false;
+  std::optional<double> partial_rotary;  // partial_rotary_factor may be below 1; this where it is absent
+  bool ntk_alpha = false;                // "dynamic" scaling with a fixed alpha, which changes theta
   bool layer_types = false;
   bool quantization = false;
 };
@@ -85,6 +107,8 @@ ModelSpec ReadDecoder(ConfigReader& config, const OwnKeys& own = {});
 void ReadWindows(ConfigReader& config, ModelSpec& spec, std::vector<std::string> otherwise);
 // mlp_only_layers and decoder_sparse_step into spec.moe; dense_ffn from intermediate_size where a layer has no experts.
 void ReadSparsity(ConfigReader& config, ModelSpec& spec);
+// first_k_dense_replace into spec.moe; dense_ffn from intermediate_size where a layer has no experts.
+void ReadLeadingDense(ConfigReader& config, ModelSpec& spec);
 // BOS and EOS of both files, then everything checked.
 absl::StatusOr<ModelSpec> FinishSpec(ConfigReader config, std::string_view generation_config, ModelSpec spec);
 

@@ -61,7 +61,12 @@ void Decoder::TellTokens(ExpertProvider& provider) {
   }
 }
 
-void Decoder::Embed() { step_.backend.Embed(weights_.embed, step_.batch.tokens(), step_.scratch.x.data()); }
+void Decoder::Embed() {
+  float* x = step_.scratch.x.data();
+  step_.backend.Embed(weights_.embed, step_.batch.tokens(), x);
+  if (spec_.embedding_scale == 1) return;
+  step_.backend.Scale(x, static_cast<float>(spec_.embedding_scale), int64_t{step_.batch.rows()} * spec_.hidden);
+}
 
 void Decoder::RunLayer(LayerId layer, ExpertProvider& provider) {
   const LayerWeights& weights = weights_.layers[layer.value()];
@@ -95,11 +100,14 @@ void Decoder::ProjectLogits(std::span<const int32_t> rows, LogitsSink sink) {
     const TraceSpan span(step_.trace, "logits", kComputeTrack);
     float* normed = scratch.normed.data();
     backend.GatherRows(scratch.x.data(), hidden, rows, normed);
-    backend.RmsNorm(normed, weights_.final_norm, spec_.rms_eps, count, hidden, normed);
+    step_.Normalize(normed, weights_.final_norm, weights_.final_norm_bias, count, normed);
     const Activations input =
         backend.Prepare(normed, count, hidden, hidden, InputForms::Of({weights_.head.format}), scratch.block_storage);
     const MatMulJob jobs[] = {{weights_.head, &input, scratch.logits.data(), spec_.vocabulary}};
     backend.MatMul(jobs);
+    const auto scale = static_cast<float>(spec_.logits_scale);
+    if (scale != 1) backend.Scale(scratch.logits.data(), scale, int64_t{count} * spec_.vocabulary);
+    if (weights_.head_bias != nullptr) backend.AddBias(scratch.logits.data(), weights_.head_bias, count, spec_.vocabulary);
     backend.Fence();
   }
   for (int i = 0; i < count; ++i) {

@@ -1,5 +1,6 @@
 #include "core/model/decoder_tensors.h"
 
+#include "absl/strings/numbers.h"
 #include "core/base/status.h"
 
 namespace moed {
@@ -13,8 +14,12 @@ class TensorList {
   void Router(std::string store_name, std::string checkpoint_name, int rows, int cols) {
     tensors_.push_back({std::move(store_name), std::move(checkpoint_name), TensorRole::kRouter, rows, cols});
   }
-  void Vector(std::string store_name, std::string checkpoint_name, int cols) {
-    tensors_.push_back({std::move(store_name), std::move(checkpoint_name), TensorRole::kVector, 1, cols});
+  void Vector(std::string store_name, std::string checkpoint_name, int cols, bool one_row = false) {
+    tensors_.push_back({std::move(store_name), std::move(checkpoint_name), TensorRole::kVector, 1, cols, one_row});
+  }
+  void Norm(const std::string& store_name, const std::string& checkpoint_name, const ModelSpec& spec) {
+    Vector(store_name, checkpoint_name + ".weight", spec.hidden);
+    if (spec.layer_norm) Vector(store_name + "_bias", checkpoint_name + ".bias", spec.hidden);
   }
   void Rows(std::string store_name, std::string checkpoint_name, int rows, int cols) {
     tensors_.push_back({std::move(store_name), std::move(checkpoint_name), TensorRole::kVector, rows, cols});
@@ -30,10 +35,11 @@ class TensorList {
   std::vector<TrunkTensor> tensors_;
 };
 
-void AddAttention(TensorList& list, const ModelSpec& spec, const std::string& store, const std::string& checkpoint) {
+void AddAttention(TensorList& list, const ModelSpec& spec, const DecoderNames& names, const std::string& store,
+                  const std::string& checkpoint) {
   const int q_width = spec.heads * spec.head_dim;
   const int kv_width = spec.kv_heads * spec.head_dim;
-  list.Vector(store + "attn_norm", checkpoint + "input_layernorm.weight", spec.hidden);
+  list.Norm(store + "attn_norm", checkpoint + "input_layernorm", spec);
   list.Matrix(store + "q", checkpoint + "self_attn.q_proj.weight", q_width, spec.hidden);
   list.Matrix(store + "k", checkpoint + "self_attn.k_proj.weight", kv_width, spec.hidden);
   list.Matrix(store + "v", checkpoint + "self_attn.v_proj.weight", kv_width, spec.hidden);
@@ -47,8 +53,8 @@ void AddAttention(TensorList& list, const ModelSpec& spec, const std::string& st
   if (spec.attention_sinks) list.Vector(store + "sinks", checkpoint + "self_attn.sinks", spec.heads);
   if (spec.qk_norm != ModelSpec::QkNorm::kNone) {
     const bool per_head = spec.qk_norm == ModelSpec::QkNorm::kPerHead;
-    list.Vector(store + "q_norm", checkpoint + "self_attn.q_norm.weight", per_head ? spec.head_dim : q_width);
-    list.Vector(store + "k_norm", checkpoint + "self_attn.k_norm.weight", per_head ? spec.head_dim : kv_width);
+    list.Vector(store + "q_norm", StrCat(checkpoint, "self_attn.", names.q_norm, ".weight"), per_head ? spec.head_dim : q_width);
+    list.Vector(store + "k_norm", StrCat(checkpoint, "self_attn.", names.k_norm, ".weight"), per_head ? spec.head_dim : kv_width);
   }
 }
 
@@ -58,9 +64,9 @@ void AddExpertBiases(TensorList& list, const ModelSpec& spec, const std::string&
   list.Rows(store + "expert_bias.down", experts + "down_proj_bias", spec.experts, spec.hidden);
 }
 
-void AddFfn(TensorList& list, const ModelSpec& spec, bool moe, const MoeNames& names, const std::string& store,
+void AddFfn(TensorList& list, const ModelSpec& spec, bool moe, const DecoderNames& names, const std::string& store,
             const std::string& checkpoint) {
-  list.Vector(store + "ffn_norm", checkpoint + "post_attention_layernorm.weight", spec.hidden);
+  list.Norm(store + "ffn_norm", checkpoint + "post_attention_layernorm", spec);
   if (!moe) {
     list.GatedFfn(store + "dense.", checkpoint + "mlp.", spec.hidden, spec.dense_ffn);
     return;
@@ -69,24 +75,36 @@ void AddFfn(TensorList& list, const ModelSpec& spec, bool moe, const MoeNames& n
   list.Router(store + "router", router + ".weight", spec.experts, spec.hidden);
   if (spec.router_bias) list.Vector(store + "router_bias", router + ".bias", spec.experts);
   if (spec.expert_bias) AddExpertBiases(list, spec, store, block + "experts.");
-  if (spec.shared_ffn > 0) list.GatedFfn(store + "shared.", block + "shared_expert.", spec.hidden, spec.shared_ffn);
+  if (spec.router_correction) {
+    list.Vector(store + "router_correction", StrCat(block, names.correction), spec.experts, names.correction_is_row);
+  }
+  if (spec.shared_ffn > 0) list.GatedFfn(store + "shared.", StrCat(block, names.shared, "."), spec.hidden, spec.shared_ffn);
   if (spec.shared_gate) list.Router(store + "shared_gate", block + "shared_expert_gate.weight", 1, spec.hidden);
 }
 
 }  // namespace
 
-std::vector<TrunkTensor> DecoderTensors(const ModelSpec& spec, const MoeNames& names) {
+std::vector<TrunkTensor> DecoderTensors(const ModelSpec& spec, const DecoderNames& names) {
   TensorList list;
   list.Matrix("embed", "model.embed_tokens.weight", spec.vocabulary, spec.hidden);
   if (!spec.tied_embeddings) list.Matrix("head", "lm_head.weight", spec.vocabulary, spec.hidden);
-  list.Vector("final_norm", "model.norm.weight", spec.hidden);
+  if (spec.head_bias) list.Vector("head_bias", "lm_head.bias", spec.vocabulary);
+  list.Norm("final_norm", "model.norm", spec);
   for (int layer = 0; layer < spec.layers; ++layer) {
     const std::string store = StrCat("layers.", layer, ".");
     const std::string checkpoint = StrCat("model.layers.", layer, ".");
-    AddAttention(list, spec, store, checkpoint);
+    AddAttention(list, spec, names, store, checkpoint);
     AddFfn(list, spec, spec.moe[layer], names, store, checkpoint);
   }
   return list.Take();
+}
+
+bool IsBehindTheLastLayer(const ModelSpec& spec, std::string_view checkpoint_name) {
+  constexpr std::string_view kLayers = "model.layers.";
+  if (!checkpoint_name.starts_with(kLayers)) return false;
+  const std::string_view rest = checkpoint_name.substr(kLayers.size());
+  int layer = -1;
+  return absl::SimpleAtoi(ToAbsl(rest.substr(0, rest.find('.'))), &layer) && layer >= spec.layers;
 }
 
 std::string ExpertTensorName(LayerId layer, std::string_view moe_block, int expert, std::string_view projection) {

@@ -9,14 +9,21 @@
 
 namespace moed {
 
-// What a family calls the router and the experts of model.layers.N: `block`.`router`.weight, `block`.experts.
-struct MoeNames {
-  std::string_view block = "mlp";
-  std::string_view router = "gate";
+// What a family calls the tensors of model.layers.N.
+struct DecoderNames {
+  std::string_view block = "mlp";                                // `block`.experts
+  std::string_view router = "gate";                              // `block`.`router`.weight
+  std::string_view correction = "gate.e_score_correction_bias";  // `block`.`correction`
+  bool correction_is_row = false;                                // TrunkTensor::one_row
+  std::string_view shared = "shared_expert";                     // `block`.`shared`
+  std::string_view q_norm = "q_norm";                            // self_attn.`q_norm`
+  std::string_view k_norm = "k_norm";
 };
 
 // All trunk tensors of `spec`.
-std::vector<TrunkTensor> DecoderTensors(const ModelSpec& spec, const MoeNames& names);
+std::vector<TrunkTensor> DecoderTensors(const ModelSpec& spec, const DecoderNames& names);
+// model.layers.N with N past the last layer: they predict further tokens.
+bool IsBehindTheLastLayer(const ModelSpec& spec, std::string_view checkpoint_name);
 // "model.layers.3.mlp.experts.7.gate_proj.weight".
 std::string ExpertTensorName(LayerId layer, std::string_view moe_block, int expert, std::string_view projection);
 // The same with the projections named gate_proj, up_proj, down_proj in a block "mlp".

@@ -10,5 +10,12 @@ Family Qwen2MoeFamily();
 Family Qwen3MoeFamily();
 Family OlmoeFamily();
 Family GptOssFamily();
+Family Glm4MoeFamily();
+Family Ernie45MoeFamily();
+Family MiniMaxM2Family();
+Family HunyuanV1MoeFamily();
+Family DeepSeekFamily();
+Family GraniteMoeFamily();
+Family PhiMoeFamily();
 
 }  // namespace moed

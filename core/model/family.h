@@ -2,8 +2,9 @@
 // tensor. A family is one file (family_mixtral.cc, ...) and one row.
 //
 // Store tensors have the same names in every family:
-//   embed, head (absent when tied), final_norm, rope.inv_freq (made by the packer),
-//   layers.N.{attn_norm, q, k, v, o, q_bias, k_bias, v_bias, o_bias, sinks, q_norm, k_norm, ffn_norm, router, router_bias,
+//   embed, head (absent when tied), head_bias, final_norm, final_norm_bias, rope.inv_freq (made by the packer),
+//   layers.N.{attn_norm, attn_norm_bias, q, k, v, o, q_bias, k_bias, v_bias, o_bias, sinks, q_norm, k_norm, ffn_norm,
+//   ffn_norm_bias, router, router_bias,
 //             router_correction, expert_bias.gate, expert_bias.up, expert_bias.down, shared.gate, shared.up, shared.down,
 //             shared_gate, dense.gate, dense.up, dense.down}
 #pragma once
@@ -31,6 +32,12 @@ struct TrunkTensor {
   TensorRole role = TensorRole::kMatrix;
   int rows = 0;
   int cols = 0;
+  bool one_row = false;  // the checkpoint has the vector as a matrix of one row
+  std::vector<uint64_t> checkpoint_shape() const {
+    const auto width = static_cast<uint64_t>(cols);
+    if (role == TensorRole::kVector && rows == 1 && !one_row) return {width};
+    return {static_cast<uint64_t>(rows), width};
+  }
   // The store's shape: a vector is one row.
   int stored_rows() const { return role == TensorRole::kVector ? 1 : rows; }
   int stored_cols() const { return role == TensorRole::kVector ? rows * cols : cols; }
@@ -61,6 +68,8 @@ struct Family {
   std::vector<TrunkTensor> (*trunk_tensors)(const ModelSpec& spec);
   // Which of these tensors may come as parts of others. Null: none.
   std::vector<TensorPart> (*parts)(const ModelSpec& spec) = nullptr;
+  // Whether a tensor that the checkpoint has beside these is known and not used. Null: none is.
+  bool (*unused)(const ModelSpec& spec, std::string_view name) = nullptr;
 };
 
 std::span<const Family> Families();

@@ -15,7 +15,7 @@ void FfnBlock::RunDense(LayerId layer, const LayerWeights& weights) {
   step_.ForBlocks([&](RowBlock block) {
     Normalize(weights, block);
     ComputeFfn(weights.dense, Prepare(block, forms, scratch.block_storage), scratch.projected.data());
-    step_.backend.Add(&scratch.x[block.begin * hidden], scratch.projected.data(), block.count * hidden);
+    step_.AddToResidual(&scratch.x[block.begin * hidden], scratch.projected.data(), block.count);
   });
 }
 
@@ -34,7 +34,7 @@ void FfnBlock::RunExperts(LayerId layer, const LayerWeights& weights, ExpertProv
 
 void FfnBlock::Normalize(const LayerWeights& weights, RowBlock block) {
   const float* x = &step_.scratch.x[static_cast<size_t>(block.begin) * step_.spec.hidden];
-  step_.backend.RmsNorm(x, weights.ffn_norm, step_.spec.rms_eps, block.count, step_.spec.hidden, NormedRow(block.begin));
+  step_.Normalize(x, weights.ffn_norm, weights.ffn_norm_bias, block.count, NormedRow(block.begin));
 }
 
 Activations FfnBlock::Prepare(RowBlock block, InputForms forms, std::span<std::byte> storage) {
@@ -134,11 +134,12 @@ void FfnBlock::Combine(LayerId layer) {
                          .cols = step_.spec.hidden,
                          .top_k = step_.spec.top_k,
                          .choices = scratch.choices.data(),
-                         .scale = static_cast<float>(step_.spec.router_scale),
+                         .scale = static_cast<float>(step_.spec.router_scale * step_.spec.residual_scale),
                          .places = scratch.slot_places.first(static_cast<size_t>(rows) * step_.spec.top_k),
                          .outputs = scratch.slots.data(),
                          .shared = step_.spec.shared_ffn > 0 ? scratch.shared.data() : nullptr,
                          .shared_gate = step_.spec.shared_gate ? scratch.shared_gate.data() : nullptr,
+                         .shared_scale = static_cast<float>(step_.spec.residual_scale),
                          .x = scratch.x.data()});
 }
 

@@ -1,6 +1,7 @@
 // A model as plain data: everything the decoder needs to know beside the weights. Travels in the store as canonical JSON.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -55,6 +56,13 @@ struct ModelSpec {
 
   enum class QkNorm { kNone, kPerHead, kWhole };  // Qwen3: RMS norm over head_dim; OLMoE: over all heads together
   QkNorm qk_norm = QkNorm::kNone;
+  bool qk_norm_after_rope = false;
+  bool layer_norm = false;     // norms of the residual stream are layer norms with a bias, not RMS norms
+  bool head_bias = false;      // added to the logits
+  double embedding_scale = 1;  // of the embedded tokens
+  double attention_scale = 0;  // of the scores; 0: 1 / sqrt(head_dim)
+  double residual_scale = 1;   // of what a block adds to the residual stream
+  double logits_scale = 1;
 
   int experts = 0;
   int top_k = 0;
@@ -83,6 +91,7 @@ struct ModelSpec {
 
   std::vector<LayerId> MoeLayers() const;
   int WindowOf(LayerId layer) const { return windows.empty() ? 0 : windows[layer.value()]; }
+  double AttentionScale() const { return attention_scale == 0 ? 1 / std::sqrt(static_cast<double>(head_dim)) : attention_scale; }
   int RotaryDims() const { return rotary_dims == 0 ? head_dim : rotary_dims; }
 };
 

@@ -29,16 +29,25 @@ constexpr SpecInteger kIntegers[] = {
 };
 
 constexpr SpecFlag kFlags[] = {
-    {"tied_embeddings", &ModelSpec::tied_embeddings},         {"qkv_bias", &ModelSpec::qkv_bias},
-    {"norm_topk_prob", &ModelSpec::norm_topk_prob},           {"shared_gate", &ModelSpec::shared_gate},
-    {"router_bias", &ModelSpec::router_bias, true},           {"o_bias", &ModelSpec::o_bias, true},
-    {"attention_sinks", &ModelSpec::attention_sinks, true},   {"expert_bias", &ModelSpec::expert_bias, true},
-    {"rope_interleaved", &ModelSpec::rope_interleaved, true}, {"router_correction", &ModelSpec::router_correction, true},
+    {"tied_embeddings", &ModelSpec::tied_embeddings},
+    {"qkv_bias", &ModelSpec::qkv_bias},
+    {"norm_topk_prob", &ModelSpec::norm_topk_prob},
+    {"shared_gate", &ModelSpec::shared_gate},
+    {"router_bias", &ModelSpec::router_bias, true},
+    {"o_bias", &ModelSpec::o_bias, true},
+    {"attention_sinks", &ModelSpec::attention_sinks, true},
+    {"expert_bias", &ModelSpec::expert_bias, true},
+    {"rope_interleaved", &ModelSpec::rope_interleaved, true},
+    {"router_correction", &ModelSpec::router_correction, true},
+    {"qk_norm_after_rope", &ModelSpec::qk_norm_after_rope, true},
+    {"layer_norm", &ModelSpec::layer_norm, true},
+    {"head_bias", &ModelSpec::head_bias, true},
 };
 
 constexpr SpecNumber kNumbers[] = {
-    {"router_epsilon", &ModelSpec::router_epsilon, 0, 1, 0},
-    {"router_jitter", &ModelSpec::router_jitter, 0, 1, 0},
+    {"attention_scale", &ModelSpec::attention_scale, 0, 1e3, 0}, {"embedding_scale", &ModelSpec::embedding_scale, 1e-6, 1e6, 1},
+    {"logits_scale", &ModelSpec::logits_scale, 1e-6, 1e6, 1},    {"residual_scale", &ModelSpec::residual_scale, 1e-6, 1e6, 1},
+    {"router_epsilon", &ModelSpec::router_epsilon, 0, 1, 0},     {"router_jitter", &ModelSpec::router_jitter, 0, 1, 0},
     {"router_scale", &ModelSpec::router_scale, 1e-3, 1e3, 1},
 };
 

@@ -42,6 +42,17 @@ struct Step {
     const SwiGluClamp clamp = {static_cast<float>(spec.swiglu_limits->alpha), static_cast<float>(spec.swiglu_limits->limit)};
     backend.ClampedSwiGlu(clamp, gate, up, n, gate);
   }
+  // y = the norm of rows of x, (rows, hidden); may alias. A layer norm where there is a bias.
+  void Normalize(const float* x, const float* weight, const float* bias, int rows, float* y) const {
+    if (bias == nullptr) return backend.RmsNorm(x, weight, spec.rms_eps, rows, spec.hidden, y);
+    backend.LayerNorm(x, weight, bias, spec.rms_eps, rows, spec.hidden, y);
+  }
+  // Rows of the residual stream get what a block, (rows, hidden), adds to it.
+  void AddToResidual(float* x, const float* block, int rows) const {
+    const int64_t n = int64_t{rows} * spec.hidden;
+    if (spec.residual_scale == 1) return backend.Add(x, block, n);
+    backend.AddScaled(x, block, static_cast<float>(spec.residual_scale), n);
+  }
   bool one_block() const { return batch.rows() <= scratch.block_rows; }
 };
 

@@ -85,6 +85,7 @@ LayerWeights BindLayer(TrunkBinder& trunk, int layer) {
   const std::string prefix = StrCat("layers.", layer, ".");
   LayerWeights weights;
   weights.attn_norm = trunk.Vector(prefix + "attn_norm");
+  weights.attn_norm_bias = trunk.Vector(prefix + "attn_norm_bias");
   weights.q = trunk.Matrix(prefix + "q");
   weights.k = trunk.Matrix(prefix + "k");
   weights.v = trunk.Matrix(prefix + "v");
@@ -97,6 +98,7 @@ LayerWeights BindLayer(TrunkBinder& trunk, int layer) {
   weights.q_norm = trunk.Vector(prefix + "q_norm");
   weights.k_norm = trunk.Vector(prefix + "k_norm");
   weights.ffn_norm = trunk.Vector(prefix + "ffn_norm");
+  weights.ffn_norm_bias = trunk.Vector(prefix + "ffn_norm_bias");
   weights.router = trunk.Matrix(prefix + "router");
   weights.router_bias = trunk.Vector(prefix + "router_bias");
   weights.router_correction = trunk.Vector(prefix + "router_correction");
@@ -135,6 +137,8 @@ absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& s
   weights.embed = trunk.Matrix("embed");
   weights.head = spec.tied_embeddings ? weights.embed : trunk.Matrix("head");
   weights.final_norm = trunk.Vector("final_norm");
+  weights.final_norm_bias = trunk.Vector("final_norm_bias");
+  weights.head_bias = trunk.Vector("head_bias");
   weights.inv_freq = trunk.Vector("rope.inv_freq");
   for (int layer = 0; layer < spec.layers; ++layer) weights.layers.push_back(BindLayer(trunk, layer));
   MOED_RETURN_IF_ERROR(trunk.Finish());

@@ -32,8 +32,9 @@ struct ExpertBiases {
 // What a layer does not have is null.
 struct LayerWeights {
   const float* attn_norm = nullptr;  // (hidden)
-  MatrixView q;                      // (heads * head_dim, hidden)
-  MatrixView k;                      // (kv_heads * head_dim, hidden)
+  const float* attn_norm_bias = nullptr;
+  MatrixView q;  // (heads * head_dim, hidden)
+  MatrixView k;  // (kv_heads * head_dim, hidden)
   MatrixView v;
   MatrixView o;  // (hidden, heads * head_dim)
   const float* q_bias = nullptr;
@@ -43,7 +44,8 @@ struct LayerWeights {
   const float* sinks = nullptr;   // (heads)
   const float* q_norm = nullptr;  // (head_dim) or (heads * head_dim), as spec.qk_norm says
   const float* k_norm = nullptr;
-  const float* ffn_norm = nullptr;     // (hidden)
+  const float* ffn_norm = nullptr;  // (hidden)
+  const float* ffn_norm_bias = nullptr;
   MatrixView router;                   // (experts, hidden)
   const float* router_bias = nullptr;  // (experts)
   const float* router_correction = nullptr;
@@ -61,7 +63,9 @@ struct Weights {
   MatrixView embed;                   // (vocabulary, hidden)
   MatrixView head;                    // the same as embed when tied
   const float* final_norm = nullptr;  // (hidden)
-  const float* inv_freq = nullptr;    // (rotary dims / 2)
+  const float* final_norm_bias = nullptr;
+  const float* head_bias = nullptr;  // (vocabulary)
+  const float* inv_freq = nullptr;   // (rotary dims / 2)
   std::vector<LayerWeights> layers;
 };
 

@@ -99,6 +99,29 @@ TEST_F(Definition, RmsNorm) {
   }
 }
 
+TEST_F(Definition, LayerNorm) {
+  const int rows = 3, cols = 77;
+  const std::vector<float> x = Gaussian(rows * cols, 4), weight = Gaussian(cols, 5), bias = Gaussian(cols, 6);
+  std::vector<float> y(x.size());
+  backend_->LayerNorm(x.data(), weight.data(), bias.data(), 1e-5f, rows, cols, y.data());
+  for (int row = 0; row < rows; ++row) {
+    double sum = 0, squares = 0;
+    for (int i = 0; i < cols; ++i) sum += x[row * cols + i];
+    const double mean = sum / cols;
+    for (int i = 0; i < cols; ++i) squares += (x[row * cols + i] - mean) * (x[row * cols + i] - mean);
+    for (int i = 0; i < cols; ++i) {
+      EXPECT_NEAR(y[row * cols + i], (x[row * cols + i] - mean) / std::sqrt(squares / cols + 1e-5) * weight[i] + bias[i], 1e-5);
+    }
+  }
+}
+
+TEST_F(Definition, Scale) {
+  const std::vector<float> x = Gaussian(3001, 4);
+  std::vector<float> y = x;
+  backend_->Scale(y.data(), 0.3f, static_cast<int64_t>(y.size()));
+  for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(y[i], x[i] * 0.3f);
+}
+
 TEST_F(Definition, RopeRotatesHalves) {
   const int tokens = 2, heads = 3, head_dim = 10, stride = 41;
   const std::vector<float> x = Gaussian(tokens * stride, 6);

@@ -59,6 +59,12 @@ class QueueBackend final : public ComputeBackend {
   void RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) override {
     Enqueue([=, this] { next_.RmsNorm(x, weight, eps, rows, cols, y); });
   }
+  void LayerNorm(const float* x, const float* weight, const float* bias, float eps, int rows, int cols, float* y) override {
+    Enqueue([=, this] { next_.LayerNorm(x, weight, bias, eps, rows, cols, y); });
+  }
+  void Scale(float* x, float scale, int64_t n) override {
+    Enqueue([=, this] { next_.Scale(x, scale, n); });
+  }
   void Rope(const RopeShape& shape, float* x, int tokens, int64_t stride, const int32_t* positions,
             const float* inv_freq) override {
     Enqueue([=, this, positions = Copy(std::span(positions, tokens))] {

@@ -44,11 +44,22 @@ TEST(PlanTest, EveryFamilyHasItsTensorsInTheStore) {
     EXPECT_EQ(plan.trunk.size() + plan.experts.size(), planned.checkpoint->tensor_count() + 2) << "two more are computed";
     const TensorInfo& frequencies = description.trunk[description.trunk.size() - 2];
     EXPECT_EQ(frequencies.name, "rope.inv_freq");
-    EXPECT_EQ(frequencies.cols, plan.spec.head_dim / 2);
+    EXPECT_EQ(frequencies.cols, plan.spec.RotaryDims() / 2);
     EXPECT_EQ(description.trunk.back().name, "expert_norms");
     EXPECT_EQ(static_cast<size_t>(description.trunk.back().cols), description.moe_layers.size() * 5);
     EXPECT_EQ(plan.trunk.back(), nullptr);
     EXPECT_TRUE(SpecFromJson(description.model_spec).ok());
+  }
+}
+
+TEST(PlanTest, LayersThatPredictFurtherTokensAreLeftOut) {
+  for (const auto& [family, name] :
+       {std::pair("glm4_moe", "model.layers.3.eh_proj.weight"), std::pair("ernie4_5_moe", "model.mtp_emb_norm.0.weight")}) {
+    TinyCheckpoint tiny = MakeTinyCheckpoint(family);
+    tiny.tensors[name] = tiny.tensors["model.norm.weight"];
+    EXPECT_TRUE(Planned(tiny).plan.ok()) << Planned(tiny).error();
+    tiny.tensors["model.layers.2.eh_proj.weight"] = tiny.tensors["model.norm.weight"];
+    EXPECT_FALSE(Planned(tiny).plan.ok()) << family;
   }
 }
 

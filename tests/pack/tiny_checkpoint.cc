@@ -108,6 +108,19 @@ json TinyConfig(std::string_view model_type) {
         {"mlp_only_layers", {1}}}},
       {"qwen3_moe", {{"num_experts", 5}, {"moe_intermediate_size", 20}, {"head_dim", 16}, {"norm_topk_prob", true}}},
       {"olmoe", {{"num_experts", 5}, {"norm_topk_prob", false}}},
+      {"glm4_moe",
+       {{"n_routed_experts", 5},
+        {"n_shared_experts", 2},
+        {"first_k_dense_replace", 1},
+        {"moe_intermediate_size", 20},
+        {"partial_rotary_factor", 0.5}}},
+      {"ernie4_5_moe", {{"moe_num_experts", 5}, {"moe_k", 2}, {"moe_num_shared_experts", 1}, {"moe_intermediate_size", 20}}},
+      {"minimax_m2", {{"num_local_experts", 5}, {"rotary_dim", 4}}},
+      {"hunyuan_v1_moe", {{"num_experts", 5}, {"moe_topk", 2}}},
+      {"deepseek",
+       {{"n_routed_experts", 5}, {"n_shared_experts", 2}, {"first_k_dense_replace", 1}, {"moe_intermediate_size", 20}}},
+      {"granitemoe", {{"num_local_experts", 5}, {"residual_multiplier", 0.5}}},
+      {"phimoe", {{"num_local_experts", 5}, {"attention_bias", true}, {"lm_head_bias", true}}},
       {"gpt_oss",
        {{"num_local_experts", 5},
         {"head_dim", 8},
@@ -117,6 +130,7 @@ json TinyConfig(std::string_view model_type) {
   const auto row = rows.find(model_type);
   MOED_CHECK(row != rows.end());
   config.update(row->second);
+  if (config.contains("moe_k") || config.contains("moe_topk")) config.erase("num_experts_per_tok");
   return config;
 }
 
@@ -128,9 +142,7 @@ TinyCheckpoint FillTinyCheckpoint(const json& config, const std::string& dtype) 
   TinyCheckpoint checkpoint{config, nullptr, FileContents(DemoCheckpoint() + "/tokenizer.json"), {}};
   uint64_t seed = 0;
   for (const TrunkTensor& tensor : (*family)->trunk_tensors(*spec)) {
-    std::vector<uint64_t> shape = {static_cast<uint64_t>(tensor.cols)};
-    if (tensor.role != TensorRole::kVector || tensor.rows > 1) shape.insert(shape.begin(), static_cast<uint64_t>(tensor.rows));
-    checkpoint.tensors[tensor.checkpoint_name] = RandomTensor(dtype, shape, ++seed);
+    checkpoint.tensors[tensor.checkpoint_name] = RandomTensor(dtype, tensor.checkpoint_shape(), ++seed);
   }
   const auto ffn = static_cast<uint64_t>(spec->expert_ffn), hidden = static_cast<uint64_t>(spec->hidden);
   for (const LayerId layer : spec->MoeLayers()) {

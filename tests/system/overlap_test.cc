@@ -59,6 +59,10 @@ class SlowBackend final : public ComputeBackend {
   void RmsNorm(const float* x, const float* w, float eps, int rows, int cols, float* y) override {
     next_.RmsNorm(x, w, eps, rows, cols, y);
   }
+  void LayerNorm(const float* x, const float* weight, const float* bias, float eps, int rows, int cols, float* y) override {
+    next_.LayerNorm(x, weight, bias, eps, rows, cols, y);
+  }
+  void Scale(float* x, float scale, int64_t n) override { next_.Scale(x, scale, n); }
   void Rope(const RopeShape& shape, float* x, int tokens, int64_t stride, const int32_t* positions,
             const float* inv_freq) override {
     next_.Rope(shape, x, tokens, stride, positions, inv_freq);

@@ -43,16 +43,17 @@ class TensorFinder {
     return tensor;
   }
 
-  absl::Status CheckNothingLeft(std::string_view family) const {
+  absl::Status CheckNothingLeft(const Family& family, const ModelSpec& spec) const {
     std::string_view first;
     size_t unknown = 0;
     for (const std::string_view name : checkpoint_.Names()) {
+      if (family.unused != nullptr && family.unused(spec, name)) continue;
       if (taken_.count(name) == 0 && unknown++ == 0) first = name;
     }
     if (unknown == 0) return absl::OkStatus();
     const SourceTensor& tensor = *checkpoint_.Find(first);
     return InvalidArgument(tensor.file->path(), ": unknown tensor \"", first, "\" of shape ", ShapeName(tensor.shape), "; a ",
-                           family, " model with this config.json has none of that name",
+                           family.model_type, " model with this config.json has none of that name",
                            unknown > 1 ? StrCat(" (", unknown - 1, " more unknown tensors)") : "");
   }
 
@@ -85,11 +86,8 @@ MatrixTarget TargetOf(const EncodingOrKeep& encoding, const SourceTensor& source
 absl::Status PlanTrunk(const Family& family, const EncodingOrKeep& encoding, TensorFinder& finder, const Checkpoint& checkpoint,
                        PackPlan& plan) {
   for (const TrunkTensor& wanted : family.trunk_tensors(plan.spec)) {
-    const auto rows = static_cast<uint64_t>(wanted.rows), cols = static_cast<uint64_t>(wanted.cols);
     const bool vector = wanted.role == TensorRole::kVector;
-    using Shape = std::vector<uint64_t>;
-    MOED_ASSIGN_OR_RETURN(const SourceTensor* source,
-                          finder.Take(wanted.checkpoint_name, vector && rows == 1 ? Shape{cols} : Shape{rows, cols}));
+    MOED_ASSIGN_OR_RETURN(const SourceTensor* source, finder.Take(wanted.checkpoint_name, wanted.checkpoint_shape()));
     const MatrixTarget target =
         vector ? MatrixTarget{} : TargetOf(wanted.role == TensorRole::kRouter ? std::nullopt : encoding, *source);
     plan.description.trunk.push_back({.name = wanted.store_name,
@@ -261,7 +259,7 @@ absl::StatusOr<PackPlan> MakePlan(const Checkpoint& checkpoint, const PackEncodi
   MOED_RETURN_IF_ERROR(PlanTrunk(**family, encodings.trunk, finder, checkpoint, plan));
   MOED_RETURN_IF_ERROR(PlanExperts(**family, encodings.experts, finder, plan));
   LayOutTrunk(plan.description);
-  MOED_RETURN_IF_ERROR(finder.CheckNothingLeft((*family)->model_type));
+  MOED_RETURN_IF_ERROR(finder.CheckNothingLeft(**family, plan.spec));
   MOED_RETURN_IF_ERROR(PlanTokenizer(checkpoint, plan));
   MOED_ASSIGN_OR_RETURN(plan.layout, FileLayout::Plan(plan.description, plan.description.tokenizer.size()));
   const auto name = [](const EncodingOrKeep& encoding) { return encoding ? EncodingName(*encoding) : std::string(kKeep); };

@@ -6,8 +6,8 @@ with what transformers computes from these weights in float32: logits of the las
 prompt token, and 64 greedy tokens. Seeds are tried in order until no routing decision and no greedy choice is nearly a tie, so
 that a difference in rounding cannot flip one.
 
-Each golden.json says what it was made with: mixtral, olmoe, qwen2_moe, qwen2_moe_sparse and qwen3_moe with transformers 4.57.6 and
-tokenizers 0.22.2, whose parameters have other shapes than in transformers 5; gpt_oss and gpt_oss_mxfp4 with transformers 5.23.0 and
+Each golden.json says what it was made with: mixtral, olmoe, qwen2_moe, qwen2_moe_sparse and qwen3_moe with transformers 4.57.6
+and tokenizers 0.22.2, whose parameters have other shapes than in transformers 5; the others with transformers 5.23.0 and
 tokenizers 0.23.3. All: torch 2.15.0, safetensors 0.8.0.
 """
 
@@ -18,13 +18,19 @@ import pathlib
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     AutoModelForCausalLM,
+    Ernie4_5_MoeConfig,
+    Glm4MoeConfig,
     GptOssConfig,
+    GraniteMoeConfig,
+    HunYuanMoEV1Config,
+    MiniMaxM2Config,
     MixtralConfig,
     OlmoeConfig,
+    PhimoeConfig,
     PretrainedConfig,
     PreTrainedModel,
     Qwen2MoeConfig,
@@ -37,6 +43,7 @@ PROMPT_TOKENS = 23
 LOGIT_POSITIONS = 4
 GREEDY_TOKENS = 64
 SMALLEST_GREEDY_MARGIN = 0.004  # between the two best logits, in standard deviations of the logits
+SMALLEST_SCORE_MARGIN = 0.0002  # the same of scores from 0 to 1; a tenth of it between two weights of a token
 SMALLEST_ROUTING_MARGIN = 0.004  # between the logits of the last expert taken and the first one left
 
 COMMON = dict(vocab_size=VOCABULARY, max_position_embeddings=160, bos_token_id=1, eos_token_id=2)
@@ -150,29 +157,229 @@ VARIANTS = {
         rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=2.0, original_max_position_embeddings=64),
         **COMMON,
     ),
+    # A part of each head is rotated; a correction, a leading dense layer, two shared experts.
+    "glm4_moe": Glm4MoeConfig(
+        hidden_size=44,
+        num_hidden_layers=3,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        head_dim=12,
+        intermediate_size=50,
+        moe_intermediate_size=14,
+        n_routed_experts=8,
+        n_shared_experts=2,
+        num_experts_per_tok=3,
+        first_k_dense_replace=1,
+        n_group=4,
+        topk_group=2,
+        norm_topk_prob=True,
+        routed_scaling_factor=1.75,
+        attention_bias=True,
+        use_qk_norm=True,
+        num_mtp_layers=0,
+        rope_parameters=dict(rope_type="default", rope_theta=1e6, partial_rotary_factor=0.5),
+        **COMMON,
+    ),
+    "ernie4_5_moe": Ernie4_5_MoeConfig(
+        hidden_size=42,
+        num_hidden_layers=4,
+        num_attention_heads=3,
+        num_key_value_heads=1,
+        intermediate_size=38,
+        moe_intermediate_size=14,
+        moe_num_experts=7,
+        moe_k=3,
+        moe_num_shared_experts=2,
+        moe_layer_start_index=1,
+        moe_layer_end_index=3,
+        moe_layer_interval=2,
+        tie_word_embeddings=False,
+        rope_parameters=dict(rope_type="default", rope_theta=5e5),
+        **COMMON,
+    ),
+    "minimax_m2": MiniMaxM2Config(
+        hidden_size=46,
+        num_hidden_layers=3,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        head_dim=14,
+        intermediate_size=18,
+        num_local_experts=9,
+        num_experts_per_tok=3,
+        rope_parameters=dict(rope_type="default", rope_theta=5e6, partial_rotary_factor=10 / 14),
+        **COMMON,
+    ),
+    "hunyuan_v1_moe": HunYuanMoEV1Config(
+        hidden_size=44,
+        num_hidden_layers=3,
+        num_attention_heads=5,
+        num_key_value_heads=1,
+        head_dim=12,
+        intermediate_size=18,
+        num_experts=6,
+        moe_topk=2,
+        rope_parameters=dict(rope_type="dynamic", rope_theta=1e4, alpha=1000.0, factor=1.0),
+        **COMMON,
+    ),
+    "granitemoe": GraniteMoeConfig(
+        hidden_size=48,
+        num_hidden_layers=3,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        intermediate_size=18,
+        num_local_experts=7,
+        num_experts_per_tok=3,
+        embedding_multiplier=1.5,
+        attention_multiplier=0.11,
+        residual_multiplier=0.7,
+        logits_scaling=6.0,
+        rope_parameters=dict(rope_type="default", rope_theta=1e4),
+        **COMMON,
+    ),
+    # The window is shorter than the text; two logits within the jitter of each other are common.
+    "phimoe": PhimoeConfig(
+        hidden_size=48,
+        num_hidden_layers=3,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        intermediate_size=18,
+        num_local_experts=6,
+        num_experts_per_tok=2,
+        router_jitter_noise=0.1,
+        input_jitter_noise=0.01,
+        attention_bias=True,
+        lm_head_bias=True,
+        sliding_window=31,
+        rope_parameters=dict(rope_type="default", rope_theta=1e4),
+        **COMMON,
+    ),
+    # No transformers model: Qwen2-MoE whose shared expert's gate is open is the same function. See as_deepseek.
+    "deepseek": Qwen2MoeConfig(
+        hidden_size=50,
+        num_hidden_layers=3,
+        num_attention_heads=5,
+        num_key_value_heads=5,
+        intermediate_size=42,
+        moe_intermediate_size=14,
+        shared_expert_intermediate_size=28,
+        num_experts=7,
+        num_experts_per_tok=3,
+        norm_topk_prob=False,
+        mlp_only_layers=[0],
+        qkv_bias=False,
+        rope_parameters=dict(rope_type="default", rope_theta=1e4),
+        **COMMON,
+    ),
 }
+
+
+# With smaller ones, rounding keys and values to 8 bits flips a routing decision.
+FIRST_SEED = {"ernie4_5_moe": 9, "phimoe": 7}
+
+# Saved by transformers itself, which gives the tensors the names of released checkpoints.
+SAVED_AS_RELEASED = ("glm4_moe", "ernie4_5_moe", "minimax_m2", "hunyuan_v1_moe", "granitemoe", "phimoe", "deepseek")
 
 
 def random_weights(model: torch.nn.Module, seed: int) -> dict[str, torch.Tensor]:
     """Matrices that keep the scale of their input, routers three times as decisive, norms and biases away from 1 and 0."""
     generator = torch.Generator().manual_seed(seed)
     weights = {}
-    for name, parameter in model.named_parameters():
+    corrections = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias")]
+    for name, parameter in [*model.named_parameters(), *corrections]:
         noise = torch.randn(parameter.shape, generator=generator)
-        if name.endswith("norm.weight"):
+        if name.endswith("e_score_correction_bias"):
+            value = 0.15 * noise
+        elif name.endswith("norm.weight"):
             value = 1 + 0.2 * noise
         elif name.endswith(".sinks"):
             value = noise
         elif parameter.dim() == 1 or name.endswith("_bias"):
             value = 0.3 * noise
-        elif parameter.dim() == 3:  # all experts of a layer, transposed
-            value = noise * parameter.shape[1] ** -0.5
+        elif parameter.dim() == 3:  # all experts of a layer; gpt-oss transposes them
+            value = noise * parameter.shape[1 if model.config.model_type == "gpt_oss" else 2] ** -0.5
         elif "embed_tokens" in name:
             value = noise
         else:
-            value = noise * parameter.shape[1] ** -0.5 * (3 if name.endswith((".gate.weight", ".router.weight")) else 1)
+            value = (
+                noise
+                * parameter.shape[1] ** -0.5
+                * (3 if name.endswith((".gate.weight", ".router.weight", ".gate.wg.weight")) else 1)
+            )
         weights[name] = value.to(torch.bfloat16).contiguous()
     return weights
+
+
+class Routing:
+    """What the layers' experts are given while a model runs, and how close the router was to another choice."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.experts: list[list[list[int]]] = []
+        self.margin = float("inf")
+        for module in model.modules():
+            if type(module).__name__.endswith("Experts"):
+                module.register_forward_pre_hook(self.on_experts)
+            if type(module).__name__ == "PhimoeTopKRouter":
+                module.register_forward_hook(self.on_sparsemixer)
+
+    def on_experts(self, _: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+        index, weights = inputs[1:]
+        order = torch.argsort(weights, dim=-1, descending=True, stable=True)
+        self.experts.append(index.gather(-1, order).tolist())
+        descending = weights.gather(-1, order)
+        ties = (descending[..., :-1] - descending[..., 1:])[descending[..., 1:] != descending[..., :-1]]
+        if ties.numel() > 0:
+            self.margin = min(self.margin, 10 * float(ties.min()))
+
+    def on_sparsemixer(self, module: torch.nn.Module, _: Any, output: tuple[torch.Tensor, ...]) -> None:
+        best = output[0].topk(3, -1).values
+        self.margin = min(self.margin, float((best[..., :-1] - best[..., 1:]).min()))
+        for first in range(2):
+            of = best[..., first : first + 1]
+            distance = (of - output[0]) / output[0].abs().clamp(min=of) - 2 * module.router_jitter_noise
+            self.margin = min(self.margin, float(distance.abs().min()))
+
+    def topk(self, values: torch.Tensor, k: int, dim: int = -1, **options: Any) -> Any:
+        if k < values.shape[dim]:
+            best = TOPK(values, k + 1, dim=dim).values
+            self.margin = min(self.margin, float((best[..., -2] - best[..., -1]).min()))
+        return TOPK(values, k, dim=dim, **options)
+
+
+TOPK = torch.topk
+
+
+@torch.no_grad()
+def run_watched(model: PreTrainedModel, routing: Routing, tokens: list[int]) -> torch.Tensor:
+    routing.experts = []
+    torch.topk = routing.topk
+    torch.Tensor.topk = lambda values, *arguments, **options: routing.topk(values, *arguments, **options)
+    try:
+        return model(torch.tensor([tokens]), use_cache=False).logits[0].float()
+    finally:
+        torch.topk = TOPK
+        torch.Tensor.topk = TENSOR_TOPK
+
+
+TENSOR_TOPK = torch.Tensor.topk
+
+
+def watched_golden_of(model: PreTrainedModel, seed: int) -> dict[str, Any] | None:
+    """As golden_of, for routers of any kind: the experts of a token are in the order of their weights."""
+    generator = torch.Generator().manual_seed(seed + 1000)
+    prompt = torch.randint(3, VOCABULARY, (PROMPT_TOKENS,), generator=generator).tolist()
+    routing = Routing(model)
+    last = run_watched(model, routing, prompt)[-LOGIT_POSITIONS:]
+    experts = routing.experts
+    deviation = last.std().item()
+    tokens = list(prompt)
+    greedy_margin = float("inf")
+    for _ in range(GREEDY_TOKENS):
+        logits = run_watched(model, routing, tokens)[-1]
+        greedy_margin = min(greedy_margin, margin(logits, 1) / deviation)
+        if greedy_margin < SMALLEST_GREEDY_MARGIN or routing.margin < SMALLEST_SCORE_MARGIN:
+            return None
+        tokens.append(logits.argmax().item())
+    return describe(seed, routing.margin, greedy_margin, prompt, last, tokens[PROMPT_TOKENS:], experts)
 
 
 @torch.no_grad()
@@ -209,15 +416,27 @@ def golden_of(model: PreTrainedModel, config: PretrainedConfig, seed: int) -> di
     routing_margin = min(margin(router, top_k) for router in routers)
     if routing_margin < SMALLEST_ROUTING_MARGIN:
         return None
+    return describe(seed, routing_margin, greedy_margin, prompt, last, tokens[PROMPT_TOKENS:], experts)
+
+
+def describe(
+    seed: int,
+    routing_margin: float,
+    greedy_margin: float,
+    prompt: list[int],
+    last: torch.Tensor,
+    greedy: list[int],
+    experts: list[list[list[int]]],
+) -> dict[str, Any]:
     return {
         "made_with": {p: importlib.metadata.version(p) for p in ("transformers", "torch", "tokenizers", "safetensors")},
         "seed": seed,
         "routing_margin": routing_margin,
         "greedy_margin": greedy_margin,
         "prompt": prompt,
-        "logits_std": deviation,
+        "logits_std": last.std().item(),
         "logits": [[float(f"{v:.8e}") for v in row] for row in last.tolist()],
-        "greedy": tokens[PROMPT_TOKENS:],
+        "greedy": greedy,
         "experts": experts,
     }
 
@@ -261,15 +480,76 @@ def spell_as_released(path: pathlib.Path, quantized: bool) -> None:
     rope = config.pop("rope_parameters", None)
     if rope is not None:
         config["rope_theta"] = rope.pop("rope_theta")
+        partial = rope.pop("partial_rotary_factor", None)
+        if partial is not None and config["model_type"] == "minimax_m2":
+            config["rotary_dim"] = round(partial * config["head_dim"])
+        elif partial is not None:
+            config["partial_rotary_factor"] = partial
         config["rope_scaling"] = rope if rope["rope_type"] != "default" else None
     if quantized:
         config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
+class Open(torch.nn.Module):
+    """A gate whose sigmoid is 1."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.full((*x.shape[:-1], 1), 1e4)
+
+
+def open_shared_gates(model: PreTrainedModel) -> None:
+    for layer in model.model.layers:
+        if hasattr(layer.mlp, "shared_expert_gate"):
+            layer.mlp.shared_expert_gate = Open()
+
+
+def as_deepseek(folder: pathlib.Path, config: PretrainedConfig) -> None:
+    """The names of DeepSeekMoE-16B's published checkpoint and configuration."""
+    tensors = load_file(folder / "model.safetensors")
+    renamed = {name.replace(".shared_expert.", ".shared_experts."): tensor for name, tensor in tensors.items()}
+    save_file(renamed, folder / "model.safetensors", metadata={"format": "pt"})
+    names = "hidden_size num_hidden_layers num_attention_heads num_key_value_heads intermediate_size moe_intermediate_size"
+    names += (
+        " vocab_size max_position_embeddings bos_token_id eos_token_id norm_topk_prob num_experts_per_tok rms_norm_eps hidden_act"
+    )
+    published = {name: getattr(config, name) for name in names.split()} | {
+        "architectures": ["DeepseekForCausalLM"],
+        "attention_bias": False,
+        "dtype": "bfloat16",
+        "first_k_dense_replace": 1,
+        "model_type": "deepseek",
+        "moe_layer_freq": 1,
+        "n_routed_experts": config.num_experts,
+        "n_shared_experts": config.shared_expert_intermediate_size // config.moe_intermediate_size,
+        "rope_scaling": None,
+        "rope_theta": 1e4,
+        "scoring_func": "softmax",
+        "tie_word_embeddings": False,
+    }
+    (folder / "config.json").write_text(json.dumps(published, indent=2, sort_keys=True) + "\n")
+
+
+def save_as_released(
+    name: str, model: PreTrainedModel, config: PretrainedConfig, folder: pathlib.Path, prompt: list[int]
+) -> None:
+    with torch.no_grad():
+        expected = model(torch.tensor([prompt]), use_cache=False).logits
+        model.to(torch.bfloat16).save_pretrained(folder)
+        if name == "deepseek":
+            as_deepseek(folder, config)
+        else:
+            spell_as_released(folder / "config.json", False)
+            again = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **EAGER).eval()
+            assert torch.equal(again(torch.tensor([prompt]), use_cache=False).logits, expected), (
+                "the saved files are not the model"
+            )
+    (folder / "model.safetensors").chmod(0o644)
+
+
 def make(name: str, config: PretrainedConfig, folder: pathlib.Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for seed in range(1, 10000):
+    for seed in range(FIRST_SEED.get(name, 1), 10000):
         torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_config(config, **EAGER)
         weights = random_weights(model, seed)
@@ -277,21 +557,27 @@ def make(name: str, config: PretrainedConfig, folder: pathlib.Path) -> None:
         stored = quantize_experts(weights) if quantized else weights
         model.load_state_dict({k: v.float() for k, v in weights.items()}, strict=False)
         model.eval().float()
-        golden = golden_of(model, config, seed)
+        released = name in SAVED_AS_RELEASED
+        if name == "deepseek":
+            open_shared_gates(model)
+        golden = watched_golden_of(model, seed) if released else golden_of(model, config, seed)
         if golden is None:
             continue
         config.architectures = [type(model).__name__]
         config.dtype = "bfloat16"
-        config.save_pretrained(folder)
-        spell_as_released(folder / "config.json", quantized)
+        if released:
+            save_as_released(name, model, config, folder, golden["prompt"])
+        else:
+            config.save_pretrained(folder)
+            spell_as_released(folder / "config.json", quantized)
+            save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
+            (folder / "model.safetensors").chmod(0o644)
+            if not quantized:  # transformers rounds these to bfloat16 where it has no kernels for them
+                reloaded = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **EAGER).eval()
+                again, _ = run(reloaded, golden["prompt"])
+                assert torch.equal(again, run(model, golden["prompt"])[0]), "the saved files are not the model"
         (folder / "generation_config.json").write_text(json.dumps({"bos_token_id": 1, "eos_token_id": [2, 7]}, indent=2) + "\n")
-        save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
-        (folder / "model.safetensors").chmod(0o644)
         save_tokenizer(folder)
-        if not quantized:  # transformers rounds these to bfloat16 where it has no kernels for them
-            reloaded = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **EAGER).eval()
-            again, _ = run(reloaded, golden["prompt"])
-            assert torch.equal(again, run(model, golden["prompt"])[0]), "the saved files are not the model"
         (folder / "golden.json").write_text(json.dumps(golden) + "\n")
         size = sum(f.stat().st_size for f in folder.iterdir())
         print(

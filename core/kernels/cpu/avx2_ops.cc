@@ -166,7 +166,7 @@ void RmsNorm(const float* x, const float* weight, float eps, int cols, float* y)
 }
 
 void Rope(const RopeArguments& a) {
-  const int half = a.rotary_dims / 2;
+  const int half = a.head_dim / 2;
   ForEights(half, [&](int64_t i, auto lanes) {
     const __m256 angle = _mm256_mul_ps(_mm256_set1_ps(a.position), lanes.Load(a.inv_freq + i));
     const Quarters low = SineCosine4(_mm256_castps256_ps128(angle));

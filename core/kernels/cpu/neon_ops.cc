@@ -177,7 +177,7 @@ void RmsNorm(const float* x, const float* weight, float eps, int cols, float* y)
 }
 
 void Rope(const RopeArguments& a) {
-  const int half_dim = a.rotary_dims / 2;
+  const int half_dim = a.head_dim / 2;
   ForFours(half_dim, [&](int64_t i, int, auto lanes) {
     const float32x4_t angle = vmulq_n_f32(lanes.Load(a.inv_freq + i), a.position);
     const Pair low = SineCosine2(vget_low_f32(angle));

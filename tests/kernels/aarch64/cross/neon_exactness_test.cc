@@ -320,7 +320,7 @@ TEST_P(NeonExactness, Rope) {
     GuardedFloats inv_freq(frequencies);
     const float position = static_cast<float>(head_dim * head_dim * 7919 + 1);
     const auto operation = [&](const KernelTable& table, float* x) {
-      table.rope({x, heads, head_dim, head_dim, position, inv_freq.data()});
+      table.rope({x, heads, head_dim, position, inv_freq.data()});
     };
     Compare(Gaussian(heads * head_dim, head_dim), operation);
     Compare(Awkward(heads * head_dim, head_dim), operation);
@@ -333,7 +333,7 @@ TEST_P(NeonExactness, RopeAngles) {
   for (int i = 0; i < kHeadDim / 2; ++i) inv_freq[i] = static_cast<float>(std::pow(10000.0, -2.0 * i / kHeadDim));
   for (float position : {0.0f, 1.0f, 2.0f, 3.0f, 100.0f, 4095.0f, 32768.0f, 131071.0f, 999999.0f, 2147483648.0f}) {
     Compare(Gaussian(kHeadDim, 1), [&](const KernelTable& table, float* x) {
-      table.rope({x, 1, kHeadDim, kHeadDim, position, inv_freq.data()});
+      table.rope({x, 1, kHeadDim, position, inv_freq.data()});
     });
   }
 }

@@ -1,0 +1,72 @@
+// Granite 3 MoE: multipliers of embeddings, attention, residuals and logits; all experts of a layer in one tensor, gate before
+// up.
+#include "core/base/status.h"
+#include "core/model/config_reader.h"
+#include "core/model/decoder_tensors.h"
+#include "core/model/families.h"
+
+namespace moed {
+namespace {
+
+constexpr std::string_view kBlock = "block_sparse_moe";
+
+absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_view generation_config) {
+  MOED_ASSIGN_OR_RETURN(ConfigReader config, ConfigReader::Parse("config.json", config_json));
+  ModelSpec spec = ReadDecoder(config);
+  config.Only("head_dim", {spec.hidden / spec.heads});
+  config.Only("sliding_window", {});
+  config.Only("normalization_function", {"rmsnorm"});
+  config.Only("position_embedding_type", {"rope"});
+  config.Only("init_method", {"mup"});
+  spec.embedding_scale = config.NumberOr("embedding_multiplier", 1, 1e-6, 1e6);
+  spec.attention_scale = config.NumberOr("attention_multiplier", 1, 1e-6, 1e3);
+  spec.residual_scale = config.NumberOr("residual_multiplier", 1, 1e-6, 1e6);
+  spec.logits_scale = 1 / config.NumberOr("logits_scaling", 1, 1e-6, 1e6);
+  spec.experts = config.Int(config.Spelling("num_local_experts", "num_experts"), 1, 1 << 14);
+  spec.expert_ffn = config.Int("intermediate_size", 1, 1 << 20);
+  spec.norm_topk_prob = true;  // its softmax is over the chosen ones
+  return FinishSpec(std::move(config), generation_config, std::move(spec));
+}
+
+std::string ExpertTensor(LayerId layer, int expert, ExpertPart part) {
+  static constexpr std::string_view kProjections[kExpertParts] = {"gate_proj", "up_proj", "down_proj"};
+  return ExpertTensorName(layer, kBlock, expert, kProjections[static_cast<size_t>(part)]);
+}
+
+std::vector<TrunkTensor> TrunkTensors(const ModelSpec& spec) {
+  return DecoderTensors(spec, {.block = kBlock, .router = "router.layer"});
+}
+
+std::vector<TensorPart> Parts(const ModelSpec& spec) {
+  const int64_t hidden = spec.hidden, ffn = spec.expert_ffn;
+  const auto size = [](int64_t number) { return static_cast<uint64_t>(number); };
+  std::vector<TensorPart> parts;
+  for (int layer = 0; layer < spec.layers; ++layer) {
+    const std::string prefix = StrCat("model.layers.", layer, ".", kBlock, ".");
+    for (int64_t expert = 0; expert < spec.experts; ++expert) {
+      for (const ExpertPart part : {ExpertPart::kGate, ExpertPart::kUp, ExpertPart::kDown}) {
+        const bool down = part == ExpertPart::kDown;
+        const int64_t first = expert * 2 * ffn + (part == ExpertPart::kUp ? ffn : 0);  // row of input_linear
+        // Not within the braces: there g++ 12 destroys what the other members hold.
+        const std::string_view whole = down ? "output_linear.weight" : "input_linear.weight";
+        std::vector<uint64_t> shape = {size(spec.experts), size(2 * ffn), size(hidden)};
+        if (down) shape = {size(spec.experts), size(hidden), size(ffn)};
+        const int64_t offset = down ? expert * hidden * ffn : first * hidden;
+        parts.push_back({.name = ExpertTensor(LayerId(layer), static_cast<int>(expert), part),
+                         .whole = StrCat(prefix, whole),
+                         .whole_shape = shape,
+                         .rows = down ? spec.hidden : spec.expert_ffn,
+                         .cols = down ? spec.expert_ffn : spec.hidden,
+                         .offset = offset,
+                         .row_stride = down ? ffn : hidden});
+      }
+    }
+  }
+  return parts;
+}
+
+}  // namespace
+
+Family GraniteMoeFamily() { return {"granitemoe", ReadSpec, ExpertTensor, TrunkTensors, Parts}; }
+
+}  // namespace moed

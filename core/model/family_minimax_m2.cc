@@ -1,0 +1,46 @@
+// MiniMax-M2: sigmoid scores with a correction, RMS norm over the whole width of q and of k, a part of each head rotated.
+#include "core/base/status.h"
+#include "core/model/config_reader.h"
+#include "core/model/decoder_tensors.h"
+#include "core/model/families.h"
+
+namespace moed {
+namespace {
+
+constexpr std::string_view kBlock = "block_sparse_moe";
+
+absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_view generation_config) {
+  MOED_ASSIGN_OR_RETURN(ConfigReader config, ConfigReader::Parse("config.json", config_json));
+  ModelSpec spec = ReadDecoder(config, {.partial_rotary = 1.0});
+  if (config.Has("rotary_dim")) spec.rotary_dims = config.Int("rotary_dim", 2, spec.head_dim);
+  if (spec.rotary_dims == spec.head_dim) spec.rotary_dims = 0;
+  config.Only("sliding_window", {});
+  config.Only("use_qk_norm", {true});
+  config.Only("qk_norm_type", {"per_layer"});
+  config.Only("use_routing_bias", {true});
+  config.Only("scoring_func", {"sigmoid"});
+  config.Only("shared_intermediate_size", {0});
+  config.Known({"auto_map", "use_mtp", "num_mtp_modules", "mtp_transformer_layers"});  // the released files have no such layers
+  spec.qk_norm = ModelSpec::QkNorm::kWhole;
+  spec.experts = config.Int(config.Spelling("num_local_experts", "num_experts"), 1, 1 << 14);
+  spec.expert_ffn = config.Int("intermediate_size", 1, 1 << 20);
+  spec.norm_topk_prob = true;
+  spec.router_scoring = RouterScoring::kSigmoid;
+  spec.router_correction = true;
+  return FinishSpec(std::move(config), generation_config, std::move(spec));
+}
+
+std::string ExpertTensor(LayerId layer, int expert, ExpertPart part) {
+  static constexpr std::string_view kProjections[kExpertParts] = {"w1", "w3", "w2"};  // gate, up, down
+  return ExpertTensorName(layer, kBlock, expert, kProjections[static_cast<size_t>(part)]);
+}
+
+std::vector<TrunkTensor> TrunkTensors(const ModelSpec& spec) {
+  return DecoderTensors(spec, {.block = kBlock, .correction = "e_score_correction_bias"});
+}
+
+}  // namespace
+
+Family MiniMaxM2Family() { return {"minimax_m2", ReadSpec, ExpertTensor, TrunkTensors, nullptr, IsBehindTheLastLayer}; }
+
+}  // namespace moed
