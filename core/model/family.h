@@ -48,6 +48,9 @@ struct TrunkTensor {
 struct TensorPart {
   std::string name;  // that the family asks for
   std::string whole;
+  // Of MXFP4: the tensor with a scale for 32 neighbouring numbers; `whole` has two of their codes in a byte, and shape counts
+  // blocks and bytes. col_stride = 1.
+  std::string scales = "";
   std::vector<uint64_t> whole_shape;
   int rows = 0;
   int cols = 0;

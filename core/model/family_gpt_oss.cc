@@ -37,6 +37,26 @@ std::vector<TrunkTensor> TrunkTensors(const ModelSpec& spec) {
   return DecoderTensors(spec, {.block = kBlock, .router = "router"});
 }
 
+// As released: MXFP4, outputs before inputs. `first`, `step`: the rows of the tensor that are the part's.
+void AddMxfp4Parts(const ModelSpec& spec, LayerId layer, ExpertPart part, std::vector<TensorPart>& parts) {
+  const bool down = part == ExpertPart::kDown;
+  const int rows = down ? spec.hidden : spec.expert_ffn, cols = down ? spec.expert_ffn : spec.hidden;
+  const int step = down ? 1 : 2, first = part == ExpertPart::kUp ? 1 : 0;
+  const std::string prefix =
+      StrCat("model.layers.", layer.value(), ".", kBlock, ".experts.", down ? "down_proj" : "gate_up_proj");
+  for (int64_t expert = 0; expert < spec.experts; ++expert) {
+    parts.push_back({.name = MlpExpertTensor(layer, static_cast<int>(expert), part),
+                     .whole = prefix + "_blocks",
+                     .scales = prefix + "_scales",
+                     .whole_shape = {static_cast<uint64_t>(spec.experts), static_cast<uint64_t>(rows) * step,
+                                     static_cast<uint64_t>(cols) / 32, 16},
+                     .rows = rows,
+                     .cols = cols,
+                     .offset = (expert * rows * step + first) * cols,
+                     .row_stride = int64_t{cols} * step});
+  }
+}
+
 // Gate and up interleave; the experts' matrices are transposed (inputs, outputs), all experts of a layer in one tensor.
 void AddExpertParts(const ModelSpec& spec, LayerId layer, std::vector<TensorPart>& parts) {
   const int64_t hidden = spec.hidden, ffn = spec.expert_ffn;
@@ -79,7 +99,12 @@ void AddExpertParts(const ModelSpec& spec, LayerId layer, std::vector<TensorPart
 
 std::vector<TensorPart> Parts(const ModelSpec& spec) {
   std::vector<TensorPart> parts;
-  for (int layer = 0; layer < spec.layers; ++layer) AddExpertParts(spec, LayerId(layer), parts);
+  for (int layer = 0; layer < spec.layers; ++layer) {
+    AddExpertParts(spec, LayerId(layer), parts);
+    for (const ExpertPart part : {ExpertPart::kGate, ExpertPart::kUp, ExpertPart::kDown}) {
+      AddMxfp4Parts(spec, LayerId(layer), part, parts);
+    }
+  }
   return parts;
 }
 

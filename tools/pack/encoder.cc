@@ -5,6 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/base/status.h"
+#include "core/quant/ggml_types.h"
 #include "tools/pack/ordered_work.h"
 
 namespace moed {
@@ -47,6 +48,23 @@ absl::Status ReadFloats(const SourceTensor& source, int64_t first_row, int64_t r
   return absl::OkStatus();
 }
 
+// Rows of MXFP4 in the layout of its format: the same codes and scales.
+absl::Status ReadMxfp4(const SourceTensor& source, int first_row, int rows, int cols, std::vector<std::byte>& raw,
+                       std::vector<std::byte>& packed) {
+  const size_t code_bytes = cols / 2, scale_bytes = cols / 32;
+  raw.resize(rows * (code_bytes + scale_bytes));
+  const auto codes = std::span(raw).first(rows * code_bytes), scales = std::span(raw).subspan(rows * code_bytes);
+  for (int r = 0; r < rows; ++r) {
+    const int64_t first = (first_row + r) * source.row_stride;
+    MOED_RETURN_IF_ERROR(source.file->ReadAt(source.offset + first / 2, codes.subspan(r * code_bytes, code_bytes)));
+    MOED_RETURN_IF_ERROR(
+        source.scales_file->ReadAt(source.scales_offset + first / 32, scales.subspan(r * scale_bytes, scale_bytes)));
+  }
+  packed.resize(PackedBytes(FormatId::kMxfp4, rows, cols));
+  KeepMxfp4Rows(codes.data(), scales.data(), rows, cols, packed.data());
+  return absl::OkStatus();
+}
+
 // Whole panels.
 int64_t RowsAtOnce(const SourceTensor& source) {
   return std::max<int64_t>(1, kChunkWeights / (kPanelRows * static_cast<int64_t>(source.shape[1]))) * kPanelRows;
@@ -60,10 +78,22 @@ absl::Status InTensor(const SourceTensor& source, const absl::Status& status) {
 
 void TensorEncoder::Encode(const SourceTensor& source, std::span<const MatrixTarget> targets, Chunk& chunk) {
   const int cols = static_cast<int>(source.shape[1]);
-  chunk.status = ReadFloats(source, chunk.first_row, chunk.rows, cols, chunk.raw, chunk.weights);
+  if (source.type == &kSourceMxfp4) {
+    chunk.status = ReadMxfp4(source, chunk.first_row, chunk.rows, cols, chunk.raw, chunk.kept);
+    chunk.weights.resize(static_cast<size_t>(chunk.rows) * cols);
+    for (int r = 0; r < chunk.rows && chunk.status.ok(); ++r) {
+      DecodeRow(FormatId::kMxfp4, chunk.kept.data(), cols, r, chunk.weights.data() + static_cast<int64_t>(r) * cols);
+    }
+  } else {
+    chunk.status = ReadFloats(source, chunk.first_row, chunk.rows, cols, chunk.raw, chunk.weights);
+  }
   chunk.packed.resize(targets.size());
   for (size_t i = 0; i < targets.size() && chunk.status.ok(); ++i) {
-    MOED_CHECK(!targets[i].keeps_blocks);  // no source has blocks
+    if (targets[i].keeps_blocks) {
+      MOED_CHECK(source.type == &kSourceMxfp4);
+      chunk.packed[i] = chunk.kept;
+      continue;
+    }
     chunk.packed[i].resize(PackedBytes(targets[i].encoding.format, chunk.rows, cols));
     chunk.status = EncodeRows(targets[i].encoding, chunk.weights.data(), chunk.rows, cols, chunk.packed[i], chunk.first_row);
   }

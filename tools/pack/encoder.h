@@ -50,6 +50,7 @@ class TensorEncoder {
     int first_row = 0;
     int rows = 0;
     std::vector<std::byte> raw;
+    std::vector<std::byte> kept;                 // the source's own blocks in the layout of their format
     std::vector<float> weights;                  // (rows, cols)
     std::vector<std::vector<std::byte>> packed;  // by target
     absl::Status status;

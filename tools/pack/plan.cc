@@ -39,6 +39,9 @@ class TensorFinder {
       return InvalidArgument(tensor->file->path(), ": tensor \"", name, "\" has shape ", ShapeName(tensor->shape), ", expected ",
                              ShapeName(shape));
     }
+    if (tensor->type == &kSourceBytes) {
+      return InvalidArgument(tensor->file->path(), ": tensor \"", name, "\" is ", tensor->type->name, ", expected numbers");
+    }
     taken_.insert(tensor->name);
     return tensor;
   }
@@ -80,7 +83,8 @@ absl::Status CheckTiedHead(const SourceTensor& embed, const SourceTensor& head) 
 
 // `source`: of a matrix.
 MatrixTarget TargetOf(const EncodingOrKeep& encoding, const SourceTensor& source) {
-  return {encoding.value_or(Encoding{source.type->format})};
+  const bool keeps_blocks = !encoding && source.type == &kSourceMxfp4;
+  return {encoding.value_or(Encoding{source.type->format}), keeps_blocks};
 }
 
 absl::Status PlanTrunk(const Family& family, const EncodingOrKeep& encoding, TensorFinder& finder, const Checkpoint& checkpoint,

@@ -35,8 +35,9 @@ absl::StatusOr<const SourceType*> FindType(const nlohmann::json& name) {
   for (const SourceType& type : kSourceTypes) {
     if (name == type.name) return &type;
   }
+  if (name == kSourceBytes.name) return &kSourceBytes;
   return InvalidArgument("dtype is ", ShownJson(name), ", expected one of ",
-                         JoinNames(kSourceTypes, [](const auto& t) { return t.name; }));
+                         JoinNames(kSourceTypes, [](const auto& t) { return t.name; }), ", ", kSourceBytes.name);
 }
 
 absl::StatusOr<std::vector<uint64_t>> ReadNumbers(std::string_view field, const nlohmann::json& list) {
@@ -150,6 +151,8 @@ absl::StatusOr<std::vector<SourceTensor>> ReadHeader(const RandomAccessFile& fil
 }  // namespace
 
 std::span<const SourceType> SourceTypes() { return kSourceTypes; }
+const SourceType kSourceBytes = {"U8", 1, FormatId::kF32, nullptr};
+const SourceType kSourceMxfp4 = {"MXFP4", 0, FormatId::kMxfp4, nullptr};
 
 std::string ShapeName(std::span<const uint64_t> shape) {
   return StrCat("(", JoinNames(shape, [](uint64_t extent) { return extent; }), ")");

@@ -22,6 +22,8 @@ struct SourceType {
   void (*to_float)(const std::byte* in, size_t count, float* out);
 };
 std::span<const SourceType> SourceTypes();  // BF16, F16, F32
+extern const SourceType kSourceBytes;       // U8: codes and scales of numbers, not numbers
+extern const SourceType kSourceMxfp4;       // see SourceTensor::scales_file
 
 struct SourceTensor {
   std::string name;
@@ -33,6 +35,9 @@ struct SourceTensor {
   // Of a part of another tensor: numbers from one row to the next and from one column to the next. 0: rows without gaps.
   int64_t row_stride = 0;
   int64_t col_stride = 1;
+  // Of MXFP4: where the scales are, a byte for 32 numbers; at `offset` are the codes, a byte for two, the low nibble first.
+  std::shared_ptr<const RandomAccessFile> scales_file;
+  uint64_t scales_offset = 0;
 };
 
 std::string ShapeName(std::span<const uint64_t> shape);  // "(32, 192)"

@@ -6,27 +6,68 @@
 
 namespace moed {
 
-absl::Status DivideTensors(std::span<const TensorPart> parts, absl::flat_hash_map<std::string, SourceTensor>& tensors) {
-  absl::flat_hash_map<std::string, SourceTensor> wholes;
-  for (const TensorPart& part : parts) {
-    if (const auto at = tensors.find(part.whole); at != tensors.end()) {
-      const SourceTensor& whole = at->second;
-      if (whole.shape != part.whole_shape) {
-        return InvalidArgument(whole.file->path(), ": tensor \"", whole.name, "\" has shape ", ShapeName(whole.shape),
-                               ", expected ", ShapeName(part.whole_shape));
-      }
-      wholes.emplace(part.whole, std::move(at->second));
-      tensors.erase(at);
+namespace {
+
+using Tensors = absl::flat_hash_map<std::string, SourceTensor>;
+
+constexpr int kMxfp4Columns = 32;  // of a block, with one scale
+
+// Moves a tensor from `tensors` to `wholes` where it is not there yet; null when it is in neither.
+absl::StatusOr<const SourceTensor*> TakeWhole(const std::string& name, const std::vector<uint64_t>& shape, bool bytes,
+                                              Tensors& tensors, Tensors& wholes) {
+  if (const auto at = tensors.find(name); at != tensors.end()) {
+    const SourceTensor& whole = at->second;
+    if (whole.shape != shape) {
+      return InvalidArgument(whole.file->path(), ": tensor \"", name, "\" has shape ", ShapeName(whole.shape), ", expected ",
+                             ShapeName(shape));
     }
-    const auto whole = wholes.find(part.whole);
-    if (whole == wholes.end()) continue;
-    SourceTensor own = whole->second;
+    if ((whole.type == &kSourceBytes) != bytes) {
+      return InvalidArgument(whole.file->path(), ": tensor \"", name, "\" is ", whole.type->name, ", expected ",
+                             bytes ? kSourceBytes.name : "numbers");
+    }
+    wholes.emplace(name, std::move(at->second));
+    tensors.erase(at);
+  }
+  const auto whole = wholes.find(name);
+  return whole == wholes.end() ? nullptr : &whole->second;
+}
+
+absl::Status MakeMxfp4(const TensorPart& part, Tensors& tensors, Tensors& wholes, SourceTensor& own) {
+  const std::vector<uint64_t> shape(part.whole_shape.begin(), part.whole_shape.end() - 1);
+  MOED_ASSIGN_OR_RETURN(const SourceTensor* scales, TakeWhole(part.scales, shape, true, tensors, wholes));
+  if (scales == nullptr)
+    return InvalidArgument(own.file->path(), ": tensor \"", part.scales, "\" is missing beside \"", part.whole, "\"");
+  if (part.cols % kMxfp4Columns != 0) {
+    return InvalidArgument(own.file->path(), ": tensor \"", part.whole, "\": ", part.cols, " columns are no multiple of ",
+                           kMxfp4Columns);
+  }
+  own.type = &kSourceMxfp4;
+  own.offset += part.offset / 2;
+  own.bytes = ((part.rows - 1) * part.row_stride + part.cols) / 2;
+  own.scales_file = scales->file;
+  own.scales_offset = scales->offset + part.offset / kMxfp4Columns;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status DivideTensors(std::span<const TensorPart> parts, Tensors& tensors) {
+  Tensors wholes;
+  for (const TensorPart& part : parts) {
+    const bool mxfp4 = !part.scales.empty();
+    MOED_ASSIGN_OR_RETURN(const SourceTensor* whole, TakeWhole(part.whole, part.whole_shape, mxfp4, tensors, wholes));
+    if (whole == nullptr) continue;
+    SourceTensor own = *whole;
     own.name = part.name;
     own.shape = {static_cast<uint64_t>(part.rows), static_cast<uint64_t>(part.cols)};
-    own.offset += part.offset * own.type->bytes;
-    own.bytes = ((part.rows - 1) * part.row_stride + (part.cols - 1) * part.col_stride + 1) * own.type->bytes;
     own.row_stride = part.row_stride;
     own.col_stride = part.col_stride;
+    if (mxfp4) {
+      MOED_RETURN_IF_ERROR(MakeMxfp4(part, tensors, wholes, own));
+    } else {
+      own.offset += part.offset * own.type->bytes;
+      own.bytes = ((part.rows - 1) * part.row_stride + (part.cols - 1) * part.col_stride + 1) * own.type->bytes;
+    }
     const auto [at, inserted] = tensors.emplace(part.name, std::move(own));
     if (!inserted) return InvalidArgument("tensor \"", part.name, "\" is there by itself and in \"", part.whole, "\"");
   }

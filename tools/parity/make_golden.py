@@ -154,7 +154,9 @@ VARIANTS = {
         num_local_experts=5,
         num_experts_per_tok=2,
         sliding_window=16,
-        rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=2.0, original_max_position_embeddings=64),
+        rope_parameters=dict(
+            rope_type="yarn", rope_theta=150000.0, factor=2.0, original_max_position_embeddings=80, truncate=False
+        ),
         **COMMON,
     ),
     # A part of each head is rotated; a correction, a leading dense layer, two shared experts.

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/io/file.h"
-#include "tools/pack/gguf/ggml_types.h"
+#include "core/quant/ggml_types.h"
 #include "tools/pack/gguf/metadata.h"
 
 namespace moed {

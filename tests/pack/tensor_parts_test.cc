@@ -1,0 +1,139 @@
+// Tensors that hold all experts of a layer, or gate and up together: each expert's own matrix comes out of them.
+#include "tools/pack/tensor_parts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "core/base/executor.h"
+#include "core/io/file.h"
+#include "tests/paths.h"
+#include "tools/pack/checkpoint.h"
+#include "tools/pack/encoder.h"
+
+namespace moed {
+namespace {
+
+using ::testing::HasSubstr;
+using Tensors = absl::flat_hash_map<std::string, SourceTensor>;
+
+constexpr char kExperts[] = "model.layers.1.mlp.experts.";
+
+std::string Folder(const std::string& checkpoint) { return SourcePath("tests/model/data/" + checkpoint); }
+
+// As the file has them.
+Tensors Wholes(const std::string& checkpoint) {
+  auto file = OpenBuffered(Folder(checkpoint) + "/model.safetensors");
+  EXPECT_TRUE(file.ok()) << file.status();
+  auto read = ReadSafetensors(std::shared_ptr<const RandomAccessFile>(*std::move(file)));
+  EXPECT_TRUE(read.ok()) << read.status();
+  Tensors tensors;
+  for (SourceTensor& tensor : *read) tensors[tensor.name] = tensor;
+  return tensors;
+}
+
+std::vector<std::byte> Bytes(const SourceTensor& tensor) {
+  std::vector<std::byte> bytes(tensor.bytes);
+  EXPECT_TRUE(tensor.file->ReadAt(tensor.offset, bytes).ok());
+  return bytes;
+}
+
+std::vector<float> Floats(const SourceTensor& whole) {
+  const std::vector<std::byte> bytes = Bytes(whole);
+  std::vector<float> floats(bytes.size() / whole.type->bytes);
+  whole.type->to_float(bytes.data(), floats.size(), floats.data());
+  return floats;
+}
+
+// [target][row * cols + column]
+std::vector<std::vector<float>> Encoded(const SourceTensor& source, std::span<const MatrixTarget> targets) {
+  const int rows = static_cast<int>(source.shape[0]), cols = static_cast<int>(source.shape[1]);
+  std::vector<std::vector<std::byte>> packed(targets.size());
+  InlineExecutor executor;
+  const absl::Status status =
+      TensorEncoder(executor).EncodeMatrix(source, targets, [&](size_t index, std::span<const std::byte> bytes) {
+        packed[index].insert(packed[index].end(), bytes.begin(), bytes.end());
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+  std::vector<std::vector<float>> decoded(targets.size(), std::vector<float>(static_cast<size_t>(rows) * cols));
+  for (size_t i = 0; i < targets.size(); ++i) {
+    for (int r = 0; r < rows; ++r) {
+      DecodeRow(targets[i].encoding.format, packed[i].data(), cols, r, &decoded[i][static_cast<size_t>(r) * cols]);
+    }
+  }
+  return decoded;
+}
+
+constexpr MatrixTarget kFloats[] = {{.encoding = {FormatId::kF32}}};
+
+TEST(TensorPartsTest, InterleavedTransposedExperts) {
+  const auto checkpoint = Checkpoint::Open(Folder("gpt_oss"));
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  const Tensors wholes = Wholes("gpt_oss");
+  const std::vector<float> gate_up = Floats(wholes.at(std::string(kExperts) + "gate_up_proj"));
+  const std::vector<float> down = Floats(wholes.at(std::string(kExperts) + "down_proj"));
+  const int hidden = 44, ffn = 18;
+  for (const int expert : {0, 4}) {
+    const auto part = [&](const std::string& name) {
+      return Encoded(*checkpoint->Find(kExperts + std::to_string(expert) + "." + name + ".weight"), kFloats)[0];
+    };
+    const std::vector<float> gate = part("gate_proj"), up = part("up_proj"), out = part("down_proj");
+    for (int f = 0; f < ffn; ++f) {
+      for (int h = 0; h < hidden; ++h) {
+        const size_t at = (static_cast<size_t>(expert) * hidden + h) * 2 * ffn + 2 * f;
+        ASSERT_EQ(gate[f * hidden + h], gate_up[at]);
+        ASSERT_EQ(up[f * hidden + h], gate_up[at + 1]);
+        ASSERT_EQ(out[h * ffn + f], down[(static_cast<size_t>(expert) * ffn + f) * hidden + h]);
+      }
+    }
+  }
+}
+
+// Kept, the codes mean what the definition of MXFP4 says; so they do requantised to floats.
+TEST(TensorPartsTest, Mxfp4OfGateAndUpIsKept) {
+  constexpr float kNumbers[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+  constexpr MatrixTarget kTargets[] = {{.encoding = {FormatId::kMxfp4}, .keeps_blocks = true}, {.encoding = {FormatId::kBF16}}};
+  const auto checkpoint = Checkpoint::Open(Folder("gpt_oss_mxfp4"));
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  const Tensors wholes = Wholes("gpt_oss_mxfp4");
+  const int hidden = 64, ffn = 32, expert = 3;
+  const auto check = [&](const std::string& name, const std::string& whole, int rows, int cols, int step, int first) {
+    const std::vector<std::byte> codes = Bytes(wholes.at(kExperts + whole + "_blocks"));
+    const std::vector<std::byte> scales = Bytes(wholes.at(kExperts + whole + "_scales"));
+    const auto found = Encoded(*checkpoint->Find(kExperts + std::to_string(expert) + "." + name + ".weight"), kTargets);
+    for (int r = 0; r < rows; ++r) {
+      for (int c = 0; c < cols; ++c) {
+        const size_t at = (static_cast<size_t>(expert) * rows * step + r * step + first) * cols + c;
+        const int code = static_cast<int>(codes[at / 2]) >> (4 * (at % 2)) & 15;
+        const float expected = std::ldexp(kNumbers[code], static_cast<int>(scales[at / 32]) - 127);
+        ASSERT_EQ(found[0][r * cols + c], expected) << name << " " << r << " " << c;
+        ASSERT_EQ(found[1][r * cols + c], expected) << name << " " << r << " " << c;
+      }
+    }
+  };
+  check("gate_proj", "gate_up_proj", ffn, hidden, 2, 0);
+  check("up_proj", "gate_up_proj", ffn, hidden, 2, 1);
+  check("down_proj", "down_proj", hidden, ffn, 1, 0);
+}
+
+TEST(TensorPartsTest, WholesOfAnotherShapeOrTypeAreRefused) {
+  const TensorPart part = {.name = "part", .whole = "whole", .whole_shape = {4, 6}, .rows = 2, .cols = 3, .row_stride = 6};
+  const Tensors some = Wholes("gpt_oss_mxfp4");
+  const auto refusal = [&](const std::string& source, TensorPart wanted) {
+    Tensors tensors = {{"whole", some.at(kExperts + source)}};
+    return std::string(DivideTensors(std::span(&wanted, 1), tensors).message());
+  };
+  EXPECT_THAT(refusal("gate_up_proj_bias", part), HasSubstr("expected (4, 6)"));
+  TensorPart bytes = part;
+  bytes.whole_shape = some.at(std::string(kExperts) + "down_proj_scales").shape;
+  EXPECT_THAT(refusal("down_proj_scales", bytes), HasSubstr("expected numbers"));
+  bytes.whole_shape = some.at(std::string(kExperts) + "down_proj_blocks").shape;
+  bytes.scales = "scales";
+  EXPECT_THAT(refusal("down_proj_blocks", bytes), HasSubstr("\"scales\" is missing"));
+}
+
+}  // namespace
+}  // namespace moed
