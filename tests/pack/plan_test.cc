@@ -217,5 +217,25 @@ TEST(PlanTest, InverseFrequenciesAreThoseOfTheReference) {
   EXPECT_EQ(InverseFrequencies(1000000.0, 128).back(), 0x1.4d1c98p-20f);
 }
 
+// Values of transformers for gpt-oss's numbers: frequencies that stay, mixtures, and frequencies divided by the factor.
+TEST(PlanTest, YarnScalesFrequenciesAsTheReference) {
+  const YarnScaling exact = {.factor = 32, .original_positions = 4096, .truncate = false};
+  YarnScaling whole = exact;
+  whole.truncate = true;
+  const size_t at[] = {0, 7, 8, 9, 12, 16, 17, 18, 31};
+  const std::pair<YarnScaling, std::vector<double>> cases[] = {
+      {exact,
+       {1.0, 7.374456525e-02, 5.081327260e-02, 3.170569614e-02, 6.794959307e-03, 4.564839182e-04, 1.293186942e-04,
+        3.830881178e-05, 3.023511397e-07}},
+      {whole,
+       {1.0, 7.374456525e-02, 5.081327260e-02, 3.162075207e-02, 7.015713956e-03, 5.809474969e-04, 2.279478358e-04,
+        3.830881178e-05, 3.023511397e-07}}};
+  for (const auto& [yarn, expected] : cases) {
+    const std::vector<float> found = InverseFrequencies(150000.0, 64, yarn);
+    ASSERT_EQ(found.size(), 32u);
+    for (size_t i = 0; i < std::size(at); ++i) EXPECT_NEAR(found[at[i]], expected[i], 2e-6 * expected[i]) << at[i];
+  }
+}
+
 }  // namespace
 }  // namespace moed
