@@ -6,6 +6,7 @@
 
 #include "absl/strings/escaping.h"
 #include "core/base/status.h"
+#include "core/base/utf8.h"
 
 namespace moed {
 namespace {
@@ -52,8 +53,9 @@ std::string ShownGgufValue(const GgufValue& value) {
   if (const auto* number = std::get_if<int64_t>(&value)) return StrCat(*number);
   if (const auto* number = std::get_if<double>(&value)) return StrCat(*number);
   if (const auto* text = std::get_if<std::string>(&value)) {
-    return StrCat("\"", absl::Utf8SafeCHexEscape(ToAbsl(std::string_view(*text).substr(0, kMostBytes))),
-                  text->size() > kMostBytes ? "...\"" : "\"");
+    const std::string_view begin = std::string_view(*text).substr(0, kMostBytes);
+    const std::string shown = IsValidUtf8(begin) ? absl::Utf8SafeCHexEscape(ToAbsl(begin)) : absl::CHexEscape(ToAbsl(begin));
+    return StrCat("\"", shown, text->size() > kMostBytes ? "...\"" : "\"");
   }
   return std::string(GgufKind(value));
 }
