@@ -276,6 +276,9 @@ absl::Status CheckFixedPart(const RandomAccessFile& file, std::string_view fixed
     return FailedPrecondition(file.path(),
                               " is an unfinished pack: its header has not been written; run moed-pack again to finish it");
   }
+  if (magic.starts_with("GGUF")) {
+    return InvalidArgument(file.path(), " is a GGUF file, not a store; this makes one of it: moed-pack ", file.path(), " OUT");
+  }
   if (magic != kStoreMagic) {
     std::string shown;
     for (const char c : magic) shown += c >= ' ' && c <= '~' ? c : '?';

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -39,14 +40,16 @@ inline std::string ReadText(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Packs once for each checkpoint and formats of experts, the reference first, which the trunk has too, and keeps the store for
-// the life of the program.
+// Packs once for each checkpoint (its folder, or "mixtral/model.gguf") and formats of experts, the reference first, which the
+// trunk has too, and keeps the store for the life of the program.
 inline const StoreReader& PackedStore(const std::string& checkpoint_name, const std::vector<FormatId>& formats) {
   static TemporaryFolder folder;
   static std::map<std::pair<std::string, std::vector<FormatId>>, std::unique_ptr<StoreReader>> stores;
   std::unique_ptr<StoreReader>& store = stores[{checkpoint_name, formats}];
   if (store != nullptr) return *store;
-  const std::string path = folder / StrCat(checkpoint_name, ".", JoinNames(formats, [](FormatId f) { return FormatOf(f).name; }));
+  std::string file_name = StrCat(checkpoint_name, ".", JoinNames(formats, [](FormatId f) { return FormatOf(f).name; }));
+  std::replace(file_name.begin(), file_name.end(), '/', '.');
+  const std::string path = folder / file_name;
   auto checkpoint = Checkpoint::Open(DataFolder() + "/" + checkpoint_name);
   EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
   PackEncodings encodings{.trunk = Encoding{formats[0]}};

@@ -22,7 +22,8 @@ TEST(CheckpointTest, ShardsAndOneFileHoldTheSameTensors) {
     auto checkpoint = Checkpoint::Open(folder / name);
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
     EXPECT_EQ(checkpoint->tensor_count(), tiny.tensors.size());
-    EXPECT_EQ(checkpoint->config(), tiny.config.dump());
+    EXPECT_EQ(checkpoint->family().model_type, "mixtral");
+    EXPECT_EQ(checkpoint->spec().hidden, tiny.config["hidden_size"]);
     for (const auto& [tensor, expected] : tiny.tensors) {
       const SourceTensor* found = checkpoint->Find(tensor);
       ASSERT_NE(found, nullptr) << tensor;

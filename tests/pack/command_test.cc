@@ -31,8 +31,8 @@ using ::testing::Not;
 std::vector<float> SourceFloats(const SourceTensor& tensor) {
   std::vector<std::byte> raw(tensor.bytes);
   EXPECT_TRUE(tensor.file->ReadAt(tensor.offset, raw).ok());
-  std::vector<float> numbers(tensor.bytes / tensor.type->bytes);
-  tensor.type->to_float(raw.data(), numbers.size(), numbers.data());
+  std::vector<float> numbers(tensor.bytes / tensor.type->block_bytes);
+  tensor.type->to_float(raw.data(), static_cast<int>(numbers.size()), numbers.data());
   return numbers;
 }
 
@@ -116,7 +116,7 @@ TEST(PackCommandTest, EveryEncodingIsWhatItsQuantizerMakes) {
   auto checkpoint = Checkpoint::Open(folder / "in");
   ASSERT_TRUE(checkpoint.ok());
   const StoreDescription& description = (*store)->description();
-  const Family& family = **FamilyOf((*checkpoint).config());
+  const Family& family = checkpoint->family();
   const std::string file = FileContents(out);
   const auto packed = [](const Encoding& encoding, const SourceTensor& source) {
     const int rows = static_cast<int>(source.shape[0]), cols = static_cast<int>(source.shape[1]);

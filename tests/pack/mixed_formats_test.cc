@@ -59,7 +59,7 @@ TEST(MixedFormatsTest, WhatIsKeptIsWhatTheCheckpointHas) {
   EXPECT_EQ(PrecisionName(description.precisions[1]), "q8");
   const TensorInfo* embed = store->FindTensor("embed").value();
   EXPECT_EQ(embed->format, FormatId::kBF16);
-  const Family& family = **FamilyOf(checkpoint.config());
+  const Family& family = checkpoint.family();
   const std::vector<float> norms = ReadExpertNorms(*store).value();
   const std::string file = FileContents(out);
   std::vector<float> row;

@@ -51,7 +51,8 @@ TEST(SafetensorsTest, NumbersOfEveryTypeBecomeTheSameFloats) {
     std::string bytes;
     for (const float number : numbers) {
       const uint16_t half = type.name == "F16" ? FloatToFloat16(number) : FloatToBFloat16(number);
-      bytes.append(type.bytes == 4 ? reinterpret_cast<const char*>(&number) : reinterpret_cast<const char*>(&half), type.bytes);
+      bytes.append(type.block_bytes == 4 ? reinterpret_cast<const char*>(&number) : reinterpret_cast<const char*>(&half),
+                   type.block_bytes);
     }
     auto read = Read(Safetensors({{"v", {std::string(type.name), {numbers.size()}, bytes}}}));
     ASSERT_TRUE(read.ok()) << read.status();

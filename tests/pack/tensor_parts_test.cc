@@ -12,6 +12,7 @@
 #include "tests/paths.h"
 #include "tools/pack/checkpoint.h"
 #include "tools/pack/encoder.h"
+#include "tools/pack/safetensors.h"
 
 namespace moed {
 namespace {
@@ -42,8 +43,8 @@ std::vector<std::byte> Bytes(const SourceTensor& tensor) {
 
 std::vector<float> Floats(const SourceTensor& whole) {
   const std::vector<std::byte> bytes = Bytes(whole);
-  std::vector<float> floats(bytes.size() / whole.type->bytes);
-  whole.type->to_float(bytes.data(), floats.size(), floats.data());
+  std::vector<float> floats(bytes.size() / whole.type->block_bytes);
+  whole.type->to_float(bytes.data(), static_cast<int>(floats.size()), floats.data());
   return floats;
 }
 

@@ -1,4 +1,5 @@
-// A Hugging Face checkpoint folder: its texts, and its tensors by name. Weights stay on disk.
+// A checkpoint: what its model is, its tokenizer, and its tensors by name. A Hugging Face folder, or a GGUF file with all its
+// parts. Weights stay on disk.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +9,27 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-#include "tools/pack/safetensors.h"
+#include "core/model/family.h"
+#include "core/model/spec.h"
+#include "tools/pack/source_tensor.h"
 
 namespace moed {
 
+struct GgufArchitecture;
+
 class Checkpoint {
  public:
-  // Reads the texts and the headers of every weight file: model.safetensors, or the shards that model.safetensors.index.json
-  // names.
-  static absl::StatusOr<Checkpoint> Open(const std::string& folder);
+  // A folder: reads the texts and the headers of every weight file, model.safetensors or the shards that
+  // model.safetensors.index.json names. A file: GGUF, any part of a split one. INVALID_ARGUMENT for a model that no family runs.
+  static absl::StatusOr<Checkpoint> Open(const std::string& path);
 
-  const std::string& folder() const { return folder_; }
-  const std::string& config() const { return config_; }
-  const std::string& generation_config() const { return generation_config_; }  // "" where there is none
-  const std::string& tokenizer() const { return tokenizer_; }
-  size_t tensor_count() const { return tensors_.size(); }
+  const std::string& path() const { return path_; }
+  bool is_gguf() const { return architecture_ != nullptr; }
+  std::string_view described_by() const { return is_gguf() ? "metadata" : "config.json"; }  // for messages
+  const Family& family() const { return *family_; }
+  const ModelSpec& spec() const { return spec_; }
+  const std::string& tokenizer() const { return tokenizer_; }  // tokenizer.json; for a GGUF one that means the same
+  size_t tensor_count() const { return tensors_.size(); }      // experts of one GGUF tensor count one by one
   uint64_t weight_bytes() const { return weight_bytes_; }
   // Name, size and time of change of every weight file: the same as long as nobody touches them.
   const std::string& fingerprint() const { return fingerprint_; }
@@ -30,20 +37,29 @@ class Checkpoint {
   // Null when there is none.
   const SourceTensor* Find(std::string_view name) const;
   std::vector<std::string_view> Names() const;  // sorted
+  // What this checkpoint calls a tensor of its family, there or not.
+  std::string NameOf(const TrunkTensor& tensor) const;
+  std::string NameOfExpert(LayerId layer, int expert, ExpertPart part) const;
+  std::vector<uint64_t> ShapeOf(const TrunkTensor& tensor) const;
+  bool IsUnused(std::string_view name) const;  // a tensor that its family knows and does not use
 
  private:
+  static absl::StatusOr<Checkpoint> OpenFolder(const std::string& folder);
+  static absl::StatusOr<Checkpoint> OpenGgufFile(const std::string& path);
   absl::Status OpenWeights();
   absl::Status OpenShards(std::string_view index_json);
-  absl::Status AddFile(const std::string& file_name);
-  absl::Status DivideTensors();
+  absl::Status AddSafetensors(const std::string& file_name);
+  absl::Status AddFile(const std::string& path, uint64_t bytes);  // to the fingerprint
+  absl::Status AddTensor(SourceTensor tensor);
   std::string PathOf(std::string_view file_name) const;
 
-  std::string folder_;
-  std::string config_;
-  std::string generation_config_;
+  std::string path_;
   std::string tokenizer_;
   std::string fingerprint_;
   uint64_t weight_bytes_ = 0;
+  const Family* family_ = nullptr;
+  const GgufArchitecture* architecture_ = nullptr;  // null: a folder
+  ModelSpec spec_;
   absl::flat_hash_map<std::string, SourceTensor> tensors_;
 };
 

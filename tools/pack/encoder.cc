@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/base/check.h"
 #include "core/base/status.h"
 #include "core/quant/ggml_types.h"
 #include "tools/pack/ordered_work.h"
@@ -18,11 +17,11 @@ constexpr int kChunksPerThread = 8;         // done ahead of what is taken, so t
 // `out`.
 absl::Status ReadNumbers(const SourceTensor& source, int64_t first, int64_t count, int64_t stride, std::vector<std::byte>& raw,
                          float* out, int64_t out_stride) {
-  const size_t bytes = source.type->bytes;
+  const size_t bytes = source.type->block_bytes;
   raw.resize(((count - 1) * stride + 1) * bytes);
   MOED_RETURN_IF_ERROR(source.file->ReadAt(source.offset + first * bytes, raw));
   if (stride == 1 && out_stride == 1) {
-    source.type->to_float(raw.data(), count, out);
+    source.type->to_float(raw.data(), static_cast<int>(count), out);
   } else {
     for (int64_t i = 0; i < count; ++i) source.type->to_float(raw.data() + i * stride * bytes, 1, out + i * out_stride);
   }
@@ -33,7 +32,13 @@ absl::Status ReadNumbers(const SourceTensor& source, int64_t first, int64_t coun
 absl::Status ReadFloats(const SourceTensor& source, int64_t first_row, int64_t rows, int64_t cols, std::vector<std::byte>& raw,
                         std::vector<float>& out) {
   out.resize(rows * cols);
-  if (source.row_stride == 0) return ReadNumbers(source, first_row * cols, rows * cols, 1, raw, out.data(), 1);
+  if (source.row_stride == 0) {
+    MOED_RETURN_IF_ERROR(ReadRows(source, first_row, rows, raw));
+    for (int64_t r = 0; r < rows; ++r) {
+      source.type->to_float(raw.data() + r * source.row_bytes(), static_cast<int>(cols), out.data() + r * cols);
+    }
+    return absl::OkStatus();
+  }
   if (source.row_stride < source.col_stride) {
     for (int64_t c = 0; c < cols; ++c) {
       const int64_t first = first_row * source.row_stride + c * source.col_stride;
@@ -65,6 +70,13 @@ absl::Status ReadMxfp4(const SourceTensor& source, int first_row, int rows, int 
   return absl::OkStatus();
 }
 
+absl::Status CheckFinite(std::span<const float> weights, int cols, int first_row) {
+  const auto bad = std::find_if(weights.begin(), weights.end(), [](float weight) { return !std::isfinite(weight); });
+  if (bad == weights.end()) return absl::OkStatus();
+  const auto at = static_cast<int64_t>(bad - weights.begin());
+  return InvalidArgument("row ", first_row + at / cols, ", column ", at % cols, " is ", *bad, ", expected a finite number");
+}
+
 // Whole panels.
 int64_t RowsAtOnce(const SourceTensor& source) {
   return std::max<int64_t>(1, kChunkWeights / (kPanelRows * static_cast<int64_t>(source.shape[1]))) * kPanelRows;
@@ -89,13 +101,17 @@ void TensorEncoder::Encode(const SourceTensor& source, std::span<const MatrixTar
   }
   chunk.packed.resize(targets.size());
   for (size_t i = 0; i < targets.size() && chunk.status.ok(); ++i) {
-    if (targets[i].keeps_blocks) {
-      MOED_CHECK(source.type == &kSourceMxfp4);
-      chunk.packed[i] = chunk.kept;
-      continue;
-    }
     chunk.packed[i].resize(PackedBytes(targets[i].encoding.format, chunk.rows, cols));
-    chunk.status = EncodeRows(targets[i].encoding, chunk.weights.data(), chunk.rows, cols, chunk.packed[i], chunk.first_row);
+    if (targets[i].keeps_blocks) {
+      chunk.status = CheckFinite(chunk.weights, cols, chunk.first_row);
+      if (source.type == &kSourceMxfp4) {
+        chunk.packed[i] = chunk.kept;
+      } else {
+        KeepGgmlRows(*source.type->ggml, chunk.raw.data(), chunk.rows, cols, chunk.packed[i].data());
+      }
+    } else {
+      chunk.status = EncodeRows(targets[i].encoding, chunk.weights.data(), chunk.rows, cols, chunk.packed[i], chunk.first_row);
+    }
   }
 }
 

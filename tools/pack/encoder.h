@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "core/base/executor.h"
 #include "core/quant/encoding.h"
-#include "tools/pack/safetensors.h"
+#include "tools/pack/source_tensor.h"
 
 namespace moed {
 

@@ -15,7 +15,7 @@ struct Job {
   std::vector<MatrixTarget> targets;
 };
 
-uint64_t Weights(const Job& job) { return job.source->bytes / job.source->type->bytes; }
+uint64_t Weights(const Job& job) { return job.source->shape[0] * job.source->shape[1]; }
 
 // Seconds for all jobs, measured on the first ones. The jobs have the same cost per weight.
 absl::StatusOr<double> Extrapolate(const std::vector<Job>& jobs, TensorEncoder& encoder, const Clock& clock) {

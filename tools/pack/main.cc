@@ -19,6 +19,7 @@
 #include "core/store/writer.h"
 #include "tools/pack/checkpoint.h"
 #include "tools/pack/estimate.h"
+#include "tools/pack/family_list.h"
 #include "tools/pack/packer.h"
 #include "tools/pack/plan.h"
 #include "tools/pack/report.h"
@@ -30,29 +31,36 @@
 namespace moed {
 namespace {
 
+constexpr const char* kDefaultFormat = "q8";
+constexpr const char* kKeep = "keep";  // as ParseEncodingOrKeep reads it
 constexpr int kMaxThreads = 256;
 constexpr int kMaxDefaultThreads = 16;
 
-constexpr const char* kDescription = "Packs a Hugging Face Mixture-of-Experts checkpoint into a store that moed serves.";
+constexpr const char* kDescription =
+    "Packs a Mixture-of-Experts checkpoint, a Hugging Face folder or a GGUF file, into a store that moed serves.";
 constexpr const char* kFormatsHelp =
     "An expert is stored once at each of --expert-formats; the first is the reference that exact mode computes with.\n"
     "Formats: f32, f16, bf16 keep the number format; q8, q4, q2 are blocks of 32 weights of 8, 4, 2 bits (8.5, 4.5, 3 with "
-    "scales), q4a and q3 blocks of 4 and 3 bits with offsets (5, 4).\n";
+    "scales), q4a and q3 blocks of 4 and 3 bits with offsets (5, 4). keep takes what the checkpoint has, a GGUF's blocks with "
+    "their "
+    "codes and scales.\n";
 constexpr const char* kFooter =
     "A pack that was interrupted or killed is taken up by running the same command again; until it is whole there is only "
     "OUT.partial.\n\n"
-    "Example: moed-pack models/qwen3-30b-a3b qwen3.store --expert-formats q8,q4 --dry-run\n"
+    "Examples: moed-pack models/qwen3-30b-a3b qwen3.store --expert-formats q8,q4 --dry-run\n"
+    "          moed-pack Qwen3-30B-A3B-Q8_0.gguf qwen3.store\n"
     "Exit status: 0 done, 1 failed, 2 wrong command line, 130 interrupted.";
 
 struct Flags {
   std::string input;
   std::string output;
-  std::vector<std::string> expert_formats = {"q8"};
-  std::string trunk_format = "q8";
+  std::vector<std::string> expert_formats;  // empty: kKeep for a GGUF, else kDefaultFormat
+  std::string trunk_format;
   int threads = 0;
   int sync_mib = 64;
   bool dry_run = false;
   bool force = false;
+  bool list_families = false;
 
   std::string store;
   bool json = false;
@@ -60,10 +68,11 @@ struct Flags {
 
 void PrintError(const absl::Status& status) { std::fprintf(stderr, "moed-pack: %s\n", std::string(status.message()).c_str()); }
 
-absl::StatusOr<PackEncodings> ReadEncodings(const Flags& flags) {
+absl::StatusOr<PackEncodings> ReadEncodings(const Flags& flags, bool is_gguf) {
+  const std::string otherwise = is_gguf ? kKeep : kDefaultFormat;
   PackEncodings encodings;
-  MOED_ASSIGN_OR_RETURN(encodings.trunk, ParseEncodingOrKeep(flags.trunk_format));
-  for (const std::string& text : flags.expert_formats) {
+  MOED_ASSIGN_OR_RETURN(encodings.trunk, ParseEncodingOrKeep(flags.trunk_format.empty() ? otherwise : flags.trunk_format));
+  for (const std::string& text : flags.expert_formats.empty() ? std::vector{otherwise} : flags.expert_formats) {
     MOED_ASSIGN_OR_RETURN(const EncodingOrKeep encoding, ParseEncodingOrKeep(text));
     for (const EncodingOrKeep& earlier : encodings.experts) {
       if (earlier.has_value() != encoding.has_value() || (encoding && earlier->format != encoding->format)) continue;
@@ -89,7 +98,7 @@ std::string QuantizerLines() {
 int DefaultThreads() { return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxDefaultThreads); }
 
 absl::Status DryRun(const Checkpoint& checkpoint, const PackPlan& plan, const Flags& flags, Executor& executor) {
-  std::printf("%s: %s, %zu tensors, %s\n\n%s", checkpoint.folder().c_str(), plan.spec.family.c_str(), checkpoint.tensor_count(),
+  std::printf("%s: %s, %zu tensors, %s\n\n%s", checkpoint.path().c_str(), plan.spec.family.c_str(), checkpoint.tensor_count(),
               FormatBytes(checkpoint.weight_bytes()).c_str(), SizeTable(plan.description, plan.layout).c_str());
   std::fflush(stdout);
   MOED_ASSIGN_OR_RETURN(const double seconds, EstimateSeconds(plan, executor, Clock::Real()));
@@ -117,8 +126,9 @@ void ReportStart(const StoreWriter& writer, const std::string& output) {
 }
 
 absl::Status RunPack(const Flags& flags) {
-  MOED_ASSIGN_OR_RETURN(const PackEncodings encodings, ReadEncodings(flags));
   std::error_code ignored;
+  const bool is_gguf = std::filesystem::is_regular_file(flags.input, ignored);
+  MOED_ASSIGN_OR_RETURN(const PackEncodings encodings, ReadEncodings(flags, is_gguf));
   if (std::filesystem::is_directory(flags.output, ignored))
     return InvalidArgument(flags.output, " is a folder, expected the name of a file");
   MOED_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(flags.input));
@@ -148,6 +158,11 @@ absl::Status RunPack(const Flags& flags) {
   return absl::OkStatus();
 }
 
+absl::Status ListFamilies(const Flags& flags) {
+  std::fputs((flags.json ? FamiliesJson() : FamiliesText()).c_str(), stdout);
+  return absl::OkStatus();
+}
+
 absl::Status RunInspect(const Flags& flags) {
   MOED_ASSIGN_OR_RETURN(const std::unique_ptr<StoreReader> store, StoreReader::Open(flags.store));
   std::fputs((flags.json ? InspectJson(*store) : InspectText(*store)).c_str(), stdout);
@@ -174,7 +189,8 @@ absl::Status RunVerify(const Flags& flags) {
 class UsageFormatter final : public CLI::Formatter {
   std::string make_usage(const CLI::App* app, std::string name) const override {
     if (app->get_parent() != nullptr) return Formatter::make_usage(app, name);
-    return "Usage: moed-pack IN OUT [OPTIONS]\n       moed-pack inspect STORE [--json]\n       moed-pack verify STORE\n";
+    return "Usage: moed-pack IN OUT [OPTIONS]\n       moed-pack --list-families [--json]\n       moed-pack inspect STORE "
+           "[--json]\n       moed-pack verify STORE\n";
   }
 };
 
@@ -182,16 +198,19 @@ class UsageFormatter final : public CLI::Formatter {
 std::string CheckEncodingName(const std::string& text) { return std::string(ParseEncodingOrKeep(text).status().message()); }
 
 void DefinePack(CLI::App& app, Flags& flags) {
-  app.add_option("IN", flags.input, "checkpoint: a folder with config.json, tokenizer.json and safetensors")->option_text(" ");
+  app.add_option(
+         "IN", flags.input,
+         "checkpoint: a folder with config.json, tokenizer.json and safetensors, or a GGUF file (of a split one, any part)")
+      ->option_text(" ");
   app.add_option("OUT", flags.output, "the store to write")->option_text(" ");
   app.add_option("--expert-formats", flags.expert_formats, "formats of the experts, each with its quantizer, the reference first")
       ->delimiter(',')
       ->check(CheckEncodingName)
-      ->option_text("F[:Q],F[:Q],... (default: q8)");
+      ->option_text("F[:Q],F[:Q],... (default: q8; of a GGUF: keep)");
   app.add_option("--trunk-format", flags.trunk_format,
                  "format of all other matrices (norms and biases stay f32, routers as they are)")
       ->check(CheckEncodingName)
-      ->option_text("F[:Q] (default: q8)");
+      ->option_text("F[:Q] (default: q8; of a GGUF: keep)");
   app.add_option("--threads", flags.threads,
                  StrCat("threads that encode (default: one per processor, here ", DefaultThreads(), ")"))
       ->check(CLI::Range(1, kMaxThreads))
@@ -202,6 +221,9 @@ void DefinePack(CLI::App& app, Flags& flags) {
       ->option_text("N (default: 64)");
   app.add_flag("--dry-run", flags.dry_run, "only print exact sizes and an estimate of the time");
   app.add_flag("--force", flags.force, "replace OUT if it exists");
+  CLI::Option* list =
+      app.add_flag("--list-families", flags.list_families, "print what can be packed: families, architectures, types");
+  app.add_flag("--json", flags.json, "as JSON")->needs(list);
 }
 
 int Run(int argc, char** argv) {
@@ -220,7 +242,7 @@ int Run(int argc, char** argv) {
   app.footer(StrCat(kFormatsHelp, QuantizerLines(), kFooter));  // last: subcommands inherit what is there when they are added
   try {
     app.parse(argc, argv);
-    if (app.get_subcommands().empty() && flags.output.empty()) {
+    if (app.get_subcommands().empty() && flags.output.empty() && !flags.list_families) {
       throw CLI::RequiredError("IN and OUT (or: inspect STORE, verify STORE)");
     }
   } catch (const CLI::ParseError& error) {
@@ -230,7 +252,10 @@ int Run(int argc, char** argv) {
   }
   CatchInterrupts();
   signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is an error of the write, not death
-  const absl::Status status = inspect->parsed() ? RunInspect(flags) : verify->parsed() ? RunVerify(flags) : RunPack(flags);
+  const absl::Status status = inspect->parsed()     ? RunInspect(flags)
+                              : verify->parsed()    ? RunVerify(flags)
+                              : flags.list_families ? ListFamilies(flags)
+                                                    : RunPack(flags);
   if (status.ok()) return kExitOk;
   PrintError(status);
   return absl::IsCancelled(status) ? kExitInterrupted : kExitFailed;

@@ -21,10 +21,6 @@ namespace {
 constexpr std::string_view kKeep = "keep";
 constexpr std::string_view kHeadTensor = "lm_head.weight";
 
-absl::Status WithPrefix(const absl::Status& status, std::string_view prefix) {
-  return absl::Status(status.code(), StrCat(prefix, status.message()));
-}
-
 // Finds the tensors a family asks for and remembers which were asked for.
 class TensorFinder {
  public:
@@ -33,7 +29,7 @@ class TensorFinder {
   absl::StatusOr<const SourceTensor*> Take(const std::string& name, std::vector<uint64_t> shape) {
     const SourceTensor* tensor = checkpoint_.Find(name);
     if (tensor == nullptr) {
-      return InvalidArgument(checkpoint_.folder(), ": tensor \"", name, "\" of shape ", ShapeName(shape), " is missing");
+      return InvalidArgument(checkpoint_.path(), ": tensor \"", name, "\" of shape ", ShapeName(shape), " is missing");
     }
     if (tensor->shape != shape) {
       return InvalidArgument(tensor->file->path(), ": tensor \"", name, "\" has shape ", ShapeName(tensor->shape), ", expected ",
@@ -46,18 +42,18 @@ class TensorFinder {
     return tensor;
   }
 
-  absl::Status CheckNothingLeft(const Family& family, const ModelSpec& spec) const {
+  absl::Status CheckNothingLeft() const {
     std::string_view first;
     size_t unknown = 0;
     for (const std::string_view name : checkpoint_.Names()) {
-      if (family.unused != nullptr && family.unused(spec, name)) continue;
+      if (checkpoint_.IsUnused(name)) continue;
       if (taken_.count(name) == 0 && unknown++ == 0) first = name;
     }
     if (unknown == 0) return absl::OkStatus();
     const SourceTensor& tensor = *checkpoint_.Find(first);
     return InvalidArgument(tensor.file->path(), ": unknown tensor \"", first, "\" of shape ", ShapeName(tensor.shape), "; a ",
-                           family.model_type, " model with this config.json has none of that name",
-                           unknown > 1 ? StrCat(" (", unknown - 1, " more unknown tensors)") : "");
+                           checkpoint_.family().model_type, " model with this ", checkpoint_.described_by(),
+                           " has none of that name", unknown > 1 ? StrCat(" (", unknown - 1, " more unknown tensors)") : "");
   }
 
  private:
@@ -81,19 +77,21 @@ absl::Status CheckTiedHead(const SourceTensor& embed, const SourceTensor& head) 
                          "\", expected the same numbers since config.json says tie_word_embeddings");
 }
 
-// `source`: of a matrix.
+// `source`: of a matrix. Blocks are kept as they are, plain numbers in the format that holds the same.
 MatrixTarget TargetOf(const EncodingOrKeep& encoding, const SourceTensor& source) {
-  const bool keeps_blocks = !encoding && source.type == &kSourceMxfp4;
-  return {encoding.value_or(Encoding{source.type->format}), keeps_blocks};
+  if (encoding) return {*encoding};
+  const bool ggml_blocks = source.type->ggml != nullptr && source.type->block_columns > 1;
+  if (ggml_blocks) return {Encoding{source.type->ggml->kept}, true};
+  return {Encoding{source.type->format}, source.type == &kSourceMxfp4};
 }
 
-absl::Status PlanTrunk(const Family& family, const EncodingOrKeep& encoding, TensorFinder& finder, const Checkpoint& checkpoint,
-                       PackPlan& plan) {
-  for (const TrunkTensor& wanted : family.trunk_tensors(plan.spec)) {
+absl::Status PlanTrunk(const EncodingOrKeep& encoding, TensorFinder& finder, const Checkpoint& checkpoint, PackPlan& plan) {
+  for (const TrunkTensor& wanted : checkpoint.family().trunk_tensors(plan.spec)) {
     const bool vector = wanted.role == TensorRole::kVector;
-    MOED_ASSIGN_OR_RETURN(const SourceTensor* source, finder.Take(wanted.checkpoint_name, wanted.checkpoint_shape()));
-    const MatrixTarget target =
-        vector ? MatrixTarget{} : TargetOf(wanted.role == TensorRole::kRouter ? std::nullopt : encoding, *source);
+    MOED_ASSIGN_OR_RETURN(const SourceTensor* source, finder.Take(checkpoint.NameOf(wanted), checkpoint.ShapeOf(wanted)));
+    const MatrixTarget target = vector                               ? MatrixTarget{}
+                                : wanted.role == TensorRole::kRouter ? MatrixTarget{Encoding{source->type->format}}
+                                                                     : TargetOf(encoding, *source);
     plan.description.trunk.push_back({.name = wanted.store_name,
                                       .format = target.encoding.format,
                                       .vector = vector,
@@ -158,7 +156,7 @@ absl::Status LayOutPrecisions(const std::vector<EncodingOrKeep>& encodings, cons
   return CheckNoFormatTwice(plan.description);
 }
 
-absl::Status PlanExperts(const Family& family, const std::vector<EncodingOrKeep>& encodings, TensorFinder& finder,
+absl::Status PlanExperts(const Checkpoint& checkpoint, const std::vector<EncodingOrKeep>& encodings, TensorFinder& finder,
                          PackPlan& plan) {
   const ModelSpec& spec = plan.spec;
   const PartShapes shapes = {MatrixShape{spec.expert_ffn, spec.hidden}, MatrixShape{spec.expert_ffn, spec.hidden},
@@ -168,7 +166,7 @@ absl::Status PlanExperts(const Family& family, const std::vector<EncodingOrKeep>
   for (const LayerId layer : plan.description.moe_layers) {
     for (int expert = 0; expert < spec.experts; ++expert) {
       for (int p = 0; p < kExpertParts; ++p) {
-        const std::string name = family.expert_tensor(layer, expert, static_cast<ExpertPart>(p));
+        const std::string name = checkpoint.NameOfExpert(layer, expert, static_cast<ExpertPart>(p));
         MOED_ASSIGN_OR_RETURN(const SourceTensor* source,
                               finder.Take(name, {static_cast<uint64_t>(shapes[p].rows), static_cast<uint64_t>(shapes[p].cols)}));
         plan.experts.push_back(source);
@@ -183,15 +181,14 @@ absl::Status PlanExperts(const Family& family, const std::vector<EncodingOrKeep>
 }
 
 absl::Status PlanTokenizer(const Checkpoint& checkpoint, PackPlan& plan) {
-  const std::string prefix = checkpoint.folder() + ": ";
   absl::StatusOr<std::string> blob = CompileTokenizer(checkpoint.tokenizer());
-  if (!blob.ok()) return WithPrefix(blob.status(), prefix);
+  if (!blob.ok()) return Annotate(blob.status(), checkpoint.path());
   plan.description.tokenizer = *std::move(blob);
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::FromBlob(plan.description.tokenizer);
-  if (!tokenizer.ok()) return WithPrefix(tokenizer.status(), prefix);
+  if (!tokenizer.ok()) return Annotate(tokenizer.status(), checkpoint.path());
   if ((*tokenizer)->vocabulary_size() > plan.spec.vocabulary) {
-    return InvalidArgument(prefix, "tokenizer.json has token ids up to ", (*tokenizer)->vocabulary_size() - 1,
-                           ", expected less than vocab_size = ", plan.spec.vocabulary, " of config.json");
+    return InvalidArgument(checkpoint.path(), ": tokenizer.json has token ids up to ", (*tokenizer)->vocabulary_size() - 1,
+                           ", expected less than vocab_size = ", plan.spec.vocabulary, " of ", checkpoint.described_by());
   }
   return absl::OkStatus();
 }
@@ -250,20 +247,14 @@ uint64_t PackPlan::piece_bytes() const {
 }
 
 absl::StatusOr<PackPlan> MakePlan(const Checkpoint& checkpoint, const PackEncodings& encodings) {
-  const std::string prefix = checkpoint.folder() + ": ";
-  const absl::StatusOr<const Family*> family = FamilyOf(checkpoint.config());
-  if (!family.ok()) return WithPrefix(family.status(), prefix);
-  absl::StatusOr<ModelSpec> spec = (*family)->read_spec(checkpoint.config(), checkpoint.generation_config());
-  if (!spec.ok()) return WithPrefix(spec.status(), prefix);
-
   PackPlan plan;
-  plan.spec = *std::move(spec);
+  plan.spec = checkpoint.spec();
   plan.description.model_spec = SpecToJson(plan.spec);
   TensorFinder finder(checkpoint);
-  MOED_RETURN_IF_ERROR(PlanTrunk(**family, encodings.trunk, finder, checkpoint, plan));
-  MOED_RETURN_IF_ERROR(PlanExperts(**family, encodings.experts, finder, plan));
+  MOED_RETURN_IF_ERROR(PlanTrunk(encodings.trunk, finder, checkpoint, plan));
+  MOED_RETURN_IF_ERROR(PlanExperts(checkpoint, encodings.experts, finder, plan));
   LayOutTrunk(plan.description);
-  MOED_RETURN_IF_ERROR(finder.CheckNothingLeft(**family, plan.spec));
+  MOED_RETURN_IF_ERROR(finder.CheckNothingLeft());
   MOED_RETURN_IF_ERROR(PlanTokenizer(checkpoint, plan));
   MOED_ASSIGN_OR_RETURN(plan.layout, FileLayout::Plan(plan.description, plan.description.tokenizer.size()));
   const auto name = [](const EncodingOrKeep& encoding) { return encoding ? EncodingName(*encoding) : std::string(kKeep); };

@@ -1,12 +1,10 @@
 #include "tools/pack/safetensors.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "core/base/json_value.h"
 #include "core/base/status.h"
-#include "core/quant/half.h"
 #include "nlohmann/json.hpp"
 #include "tools/pack/json_text.h"
 
@@ -16,28 +14,13 @@ namespace {
 constexpr uint64_t kLengthBytes = 8;
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
 
-template <float (*kConvert)(uint16_t)>
-void HalvesToFloat(const std::byte* in, size_t count, float* out) {
-  for (size_t i = 0; i < count; ++i) {
-    uint16_t half;
-    std::memcpy(&half, in + 2 * i, sizeof half);
-    out[i] = kConvert(half);
-  }
-}
-
-constexpr SourceType kSourceTypes[] = {
-    {"BF16", 2, FormatId::kBF16, HalvesToFloat<BFloat16ToFloat>},
-    {"F16", 2, FormatId::kF16, HalvesToFloat<Float16ToFloat>},
-    {"F32", 4, FormatId::kF32, [](const std::byte* in, size_t count, float* out) { std::memcpy(out, in, 4 * count); }},
-};
-
 absl::StatusOr<const SourceType*> FindType(const nlohmann::json& name) {
-  for (const SourceType& type : kSourceTypes) {
+  for (const SourceType& type : SourceTypes()) {
     if (name == type.name) return &type;
   }
   if (name == kSourceBytes.name) return &kSourceBytes;
   return InvalidArgument("dtype is ", ShownJson(name), ", expected one of ",
-                         JoinNames(kSourceTypes, [](const auto& t) { return t.name; }), ", ", kSourceBytes.name);
+                         JoinNames(SourceTypes(), [](const auto& t) { return t.name; }), ", ", kSourceBytes.name);
 }
 
 absl::StatusOr<std::vector<uint64_t>> ReadNumbers(std::string_view field, const nlohmann::json& list) {
@@ -80,7 +63,7 @@ absl::StatusOr<SourceTensor> ReadEntry(const std::string& name, const nlohmann::
   tensor.offset = offsets[0];
   tensor.bytes = offsets[1] - offsets[0];
   uint64_t expected;
-  if (!Multiply(tensor.shape, tensor.type->bytes, expected)) {
+  if (!Multiply(tensor.shape, tensor.type->block_bytes, expected)) {
     return InvalidArgument("shape ", ShapeName(tensor.shape), " is larger than any file");
   }
   if (tensor.bytes != expected) {
@@ -149,14 +132,6 @@ absl::StatusOr<std::vector<SourceTensor>> ReadHeader(const RandomAccessFile& fil
 }
 
 }  // namespace
-
-std::span<const SourceType> SourceTypes() { return kSourceTypes; }
-const SourceType kSourceBytes = {"U8", 1, FormatId::kF32, nullptr};
-const SourceType kSourceMxfp4 = {"MXFP4", 0, FormatId::kMxfp4, nullptr};
-
-std::string ShapeName(std::span<const uint64_t> shape) {
-  return StrCat("(", JoinNames(shape, [](uint64_t extent) { return extent; }), ")");
-}
 
 absl::StatusOr<std::vector<SourceTensor>> ReadSafetensors(std::shared_ptr<const RandomAccessFile> file) {
   absl::StatusOr<std::vector<SourceTensor>> tensors = ReadHeader(*file);

@@ -65,8 +65,8 @@ absl::Status DivideTensors(std::span<const TensorPart> parts, Tensors& tensors) 
     if (mxfp4) {
       MOED_RETURN_IF_ERROR(MakeMxfp4(part, tensors, wholes, own));
     } else {
-      own.offset += part.offset * own.type->bytes;
-      own.bytes = ((part.rows - 1) * part.row_stride + (part.cols - 1) * part.col_stride + 1) * own.type->bytes;
+      own.offset += part.offset * own.type->block_bytes;
+      own.bytes = ((part.rows - 1) * part.row_stride + (part.cols - 1) * part.col_stride + 1) * own.type->block_bytes;
     }
     const auto [at, inserted] = tensors.emplace(part.name, std::move(own));
     if (!inserted) return InvalidArgument("tensor \"", part.name, "\" is there by itself and in \"", part.whole, "\"");

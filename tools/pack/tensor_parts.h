@@ -7,7 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "core/model/family.h"
-#include "tools/pack/safetensors.h"
+#include "tools/pack/source_tensor.h"
 
 namespace moed {
 

@@ -32,7 +32,7 @@ struct SwapMoeOptions {
   std::vector<float> norms = {};  // (MoE layers, experts)
   SwapMoeScore score = SwapMoeScore::kMagnitude;
   bool updates = true;  // false: the first set stays
-  double fade = 0;      // what the importance of one window counts in the next
+  double fade = 0.5;    // what the importance of one window counts in the next
   SwapMoeFrequencyOptions frequency = {};
   const Clock* clock = nullptr;
 };

@@ -6,13 +6,12 @@
 
 namespace moed {
 
-// What serves by default is said in the rows of options.h.
 struct SwapMoeFrequencyOptions {
-  int window = 1;        // tokens between two updates, at first
-  double growth = 1;     // of the frequency from one trial to the next; 1: the first window stays
-  double tolerance = 0;  // steps may take this share longer than the shortest mean so far
-  int least_window = 1;
-  int judged_steps = 1;  // that a window's mean is taken over, at least
+  int window = 64;          // tokens between two updates, at first
+  double growth = 2;        // of the frequency from one trial to the next; 1: the first window stays
+  double tolerance = 0.05;  // steps may take this share longer than the shortest mean so far
+  int least_window = 4;
+  int judged_steps = 16;  // that a window's mean is taken over, at least
 };
 
 // Fed with what happens. Not synchronised.

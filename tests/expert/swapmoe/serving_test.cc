@@ -22,7 +22,6 @@ class SwapMoeServingTest : public testing::Test {
     SwapMoeOptions options{.clock = &Clock::Real()};
     options.slots = std::move(slots);
     options.norms.assign(24, 1);
-    options.fade = 0.5;
     options.frequency = {.window = window, .growth = 1};
     const ExpertModelShape model = StoreContext(kRecords);
     experts_ = std::make_shared<SwapMoeExperts>(model, options);

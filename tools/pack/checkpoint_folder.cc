@@ -1,0 +1,117 @@
+// A Hugging Face folder.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "core/base/json_value.h"
+#include "core/base/status.h"
+#include "tools/pack/checkpoint.h"
+#include "tools/pack/json_text.h"
+#include "tools/pack/safetensors.h"
+#include "tools/pack/tensor_parts.h"
+
+namespace moed {
+namespace {
+
+constexpr std::string_view kSingleFile = "model.safetensors";
+constexpr std::string_view kIndexFile = "model.safetensors.index.json";
+constexpr uint64_t kMaxTextBytes = 256ull << 20;
+
+bool Exists(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+// tensor -> shard
+absl::StatusOr<std::map<std::string, std::string>> ReadWeightMap(const std::string& path, std::string_view text) {
+  MOED_ASSIGN_OR_RETURN(const nlohmann::json index, ParseJsonObject(path, text));
+  if (!index.contains("weight_map") || !index["weight_map"].is_object()) {
+    return InvalidArgument(path, ": expected an object \"weight_map\" of tensor names and file names");
+  }
+  std::map<std::string, std::string> weight_map;
+  for (const auto& [tensor, shard] : index["weight_map"].items()) {
+    const std::string name = shard.is_string() ? shard.get<std::string>() : "";
+    if (name.empty() || name.find('/') != std::string::npos || name == "." || name == "..") {
+      return InvalidArgument(path, ": tensor \"", tensor, "\" is said to lie in ", ShownJson(shard),
+                             ", expected a file name without folder");
+    }
+    weight_map[tensor] = name;
+  }
+  return weight_map;
+}
+
+}  // namespace
+
+std::string Checkpoint::PathOf(std::string_view file_name) const { return (std::filesystem::path(path_) / file_name).string(); }
+
+absl::StatusOr<Checkpoint> Checkpoint::OpenFolder(const std::string& folder) {
+  Checkpoint checkpoint;
+  checkpoint.path_ = folder;
+  MOED_ASSIGN_OR_RETURN(const std::string config, ReadText(checkpoint.PathOf("config.json"), kMaxTextBytes));
+  MOED_ASSIGN_OR_RETURN(checkpoint.tokenizer_, ReadText(checkpoint.PathOf("tokenizer.json"), kMaxTextBytes));
+  const std::string generation_path = checkpoint.PathOf("generation_config.json");
+  std::string generation_config;
+  if (Exists(generation_path)) {
+    MOED_ASSIGN_OR_RETURN(generation_config, ReadText(generation_path, kMaxTextBytes));
+  }
+  MOED_RETURN_IF_ERROR(checkpoint.OpenWeights());
+  const absl::StatusOr<const Family*> family = FamilyOf(config);
+  if (!family.ok()) return Annotate(family.status(), folder);
+  checkpoint.family_ = *family;
+  absl::StatusOr<ModelSpec> spec = (*family)->read_spec(config, generation_config);
+  if (!spec.ok()) return Annotate(spec.status(), folder);
+  checkpoint.spec_ = *std::move(spec);
+  if ((*family)->parts != nullptr) {
+    MOED_RETURN_IF_ERROR(DivideTensors((*family)->parts(checkpoint.spec_), checkpoint.tensors_));
+  }
+  return checkpoint;
+}
+
+absl::Status Checkpoint::OpenWeights() {
+  const bool single = Exists(PathOf(kSingleFile)), sharded = Exists(PathOf(kIndexFile));
+  if (single && sharded) {
+    return InvalidArgument(path_, " has both ", kSingleFile, " and ", kIndexFile, "; expected one of them, remove the other");
+  }
+  if (single) return AddSafetensors(std::string(kSingleFile));
+  if (!sharded) return NotFound(path_, " has neither ", kSingleFile, " nor ", kIndexFile);
+  MOED_ASSIGN_OR_RETURN(const std::string text, ReadText(PathOf(kIndexFile), kMaxTextBytes));
+  return OpenShards(text);
+}
+
+absl::Status Checkpoint::OpenShards(std::string_view index_json) {
+  const std::string index_path = PathOf(kIndexFile);
+  using WeightMap = std::map<std::string, std::string>;
+  MOED_ASSIGN_OR_RETURN(const WeightMap weight_map, ReadWeightMap(index_path, index_json));
+  std::set<std::string> shards;
+  for (const auto& [tensor, shard] : weight_map) shards.insert(shard);
+  for (const std::string& shard : shards) {
+    if (!Exists(PathOf(shard))) return NotFound("shard ", PathOf(shard), " is missing; ", index_path, " names it");
+    MOED_RETURN_IF_ERROR(AddSafetensors(shard));
+  }
+  for (const auto& [tensor, shard] : weight_map) {
+    const SourceTensor* found = Find(tensor);
+    if (found == nullptr || found->file->path() != PathOf(shard)) {
+      return InvalidArgument(PathOf(shard), " has no tensor \"", tensor, "\"; ", index_path, " says it has",
+                             found == nullptr ? "" : StrCat(" (found in ", found->file->path(), ")"));
+    }
+  }
+  for (const std::string_view name : Names()) {
+    if (weight_map.count(std::string(name)) == 0) {
+      return InvalidArgument(Find(name)->file->path(), " has a tensor \"", name, "\" that ", index_path, " does not name");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checkpoint::AddSafetensors(const std::string& file_name) {
+  MOED_ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file, OpenBuffered(PathOf(file_name)));
+  MOED_RETURN_IF_ERROR(AddFile(file->path(), file->size()));
+  MOED_ASSIGN_OR_RETURN(std::vector<SourceTensor> tensors,
+                        ReadSafetensors(std::shared_ptr<const RandomAccessFile>(std::move(file))));
+  for (SourceTensor& tensor : tensors) MOED_RETURN_IF_ERROR(AddTensor(std::move(tensor)));
+  return absl::OkStatus();
+}
+
+}  // namespace moed

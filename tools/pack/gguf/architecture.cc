@@ -1,0 +1,95 @@
+#include "tools/pack/gguf/architecture.h"
+
+#include <array>
+#include <optional>
+
+#include "core/base/status.h"
+#include "tools/pack/gguf/architectures.h"
+
+namespace moed {
+namespace {
+
+constexpr GgufName kWholeNames[] = {
+    {"embed", "token_embd.weight"}, {"head", "output.weight"}, {"final_norm", "output_norm.weight"}};
+
+constexpr GgufName kLayerNames[] = {
+    {"attn_norm", "attn_norm.weight"},
+    {"q", "attn_q.weight"},
+    {"k", "attn_k.weight"},
+    {"v", "attn_v.weight"},
+    {"o", "attn_output.weight"},
+    {"q_bias", "attn_q.bias"},
+    {"k_bias", "attn_k.bias"},
+    {"v_bias", "attn_v.bias"},
+    {"o_bias", "attn_output.bias"},
+    {"q_norm", "attn_q_norm.weight"},
+    {"k_norm", "attn_k_norm.weight"},
+    {"ffn_norm", "ffn_norm.weight"},
+    {"router", "ffn_gate_inp.weight"},
+    {"router_bias", "ffn_gate_inp.bias"},
+    {"shared.gate", "ffn_gate_shexp.weight"},
+    {"shared.up", "ffn_up_shexp.weight"},
+    {"shared.down", "ffn_down_shexp.weight"},
+    {"shared_gate", "ffn_gate_inp_shexp.weight"},
+    {"dense.gate", "ffn_gate.weight"},
+    {"dense.up", "ffn_up.weight"},
+    {"dense.down", "ffn_down.weight"},
+};
+
+std::optional<std::string_view> Lookup(std::span<const GgufName> names, std::string_view store_name) {
+  for (const auto& [known, name] : names) {
+    if (known == store_name) return name;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string GgufArchitecture::TrunkName(std::string_view store_name) const {
+  constexpr std::string_view kLayers = "layers.";
+  if (!store_name.starts_with(kLayers)) {
+    const auto own = Lookup(own_names, store_name);
+    return std::string(own ? *own : Lookup(kWholeNames, store_name).value_or(""));
+  }
+  const size_t dot = store_name.find('.', kLayers.size());
+  const std::string_view layer = store_name.substr(kLayers.size(), dot - kLayers.size()), rest = store_name.substr(dot + 1);
+  const auto own = Lookup(own_names, rest);
+  const auto name = own ? own : Lookup(kLayerNames, rest);
+  return name ? StrCat("blk.", layer, ".", *name) : "";
+}
+
+std::span<const GgufArchitecture> GgufArchitectures() {
+  static const std::array kArchitectures = {LlamaArchitecture(), Qwen2MoeArchitecture(), Qwen3MoeArchitecture(),
+                                            OlmoeArchitecture()};
+  return kArchitectures;
+}
+
+absl::StatusOr<const GgufArchitecture*> ArchitectureOf(const GgufMetadata& metadata) {
+  MOED_ASSIGN_OR_RETURN(const std::string name, metadata.String("general.architecture"));
+  for (const GgufArchitecture& architecture : GgufArchitectures()) {
+    if (architecture.name == name) return &architecture;
+  }
+  return InvalidArgument("unknown general.architecture ", ShownGgufValue(name),
+                         "; known: ", JoinNames(GgufArchitectures(), [](const GgufArchitecture& known) { return known.name; }));
+}
+
+std::string GgufExpertsName(LayerId layer, ExpertPart part) {
+  static constexpr std::string_view kParts[kExpertParts] = {"gate", "up", "down"};
+  return StrCat("blk.", layer.value(), ".ffn_", kParts[static_cast<size_t>(part)], "_exps.weight");
+}
+
+std::string GgufExpertName(LayerId layer, int expert, ExpertPart part) {
+  return StrCat(GgufExpertsName(layer, part), "[", expert, "]");
+}
+
+std::vector<uint32_t> NeighbourPairsOrder(int heads, int head_dim) {
+  const int half = head_dim / 2;
+  std::vector<uint32_t> order;
+  for (int row = 0; row < heads * head_dim; ++row) {
+    const int head = row / head_dim, in_head = row % head_dim;
+    order.push_back(static_cast<uint32_t>(head * head_dim + in_head % half * 2 + in_head / half));
+  }
+  return order;
+}
+
+}  // namespace moed

@@ -1,0 +1,13 @@
+// One function an architecture; each lives in its own file.
+#pragma once
+
+#include "tools/pack/gguf/architecture.h"
+
+namespace moed {
+
+GgufArchitecture LlamaArchitecture();
+GgufArchitecture Qwen2MoeArchitecture();
+GgufArchitecture Qwen3MoeArchitecture();
+GgufArchitecture OlmoeArchitecture();
+
+}  // namespace moed

@@ -1,0 +1,184 @@
+#include "tools/pack/gguf/spec_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/status.h"
+#include "core/model/spec_check.h"
+#include "tools/pack/gguf/architecture.h"
+
+namespace moed {
+namespace {
+
+// Of the tokenizer or of how the weights came about: none changes the logits.
+constexpr std::string_view kHarmless[] = {"rope.scaling.finetuned", "tensor_data_layout", "vocab_size"};
+
+constexpr int kSoftmaxGating = 1;
+
+// Tokens by which models end their turn, whatever the metadata's own keys say of them.
+constexpr std::string_view kEndTexts[] = {
+    "<|eot_id|>",    "<|im_end|>", "<|end|>",       "<|return|>", "<|call|>",
+    "<end_of_turn>", "<turn|>",    "<|endoftext|>", "<|eom_id|>", "<|end_of_text|>",
+    "<EOT>",         "_<EOT>",     "[EOT]",         "[EOS]",      "<｜end▁of▁sentence｜>",
+};
+
+}  // namespace
+
+GgufSpecReader::GgufSpecReader(const GgufModel& model) : model_(model) {
+  const auto architecture = model.metadata.String("general.architecture");
+  if (!architecture.ok()) Fail(architecture.status());
+  prefix_ = architecture.value_or("") + ".";
+}
+
+void GgufSpecReader::Fail(absl::Status status) {
+  if (status_.ok()) status_ = std::move(status);
+}
+
+std::string GgufSpecReader::Full(std::string_view key) { return *read_.insert(StrCat(prefix_, key)).first; }
+
+bool GgufSpecReader::Has(std::string_view key) const { return model_.metadata.Has(StrCat(prefix_, key)); }
+
+template <class T>
+T GgufSpecReader::Value(absl::StatusOr<T> value, T otherwise) {
+  if (value.ok()) return *std::move(value);
+  Fail(value.status());
+  return otherwise;
+}
+
+int GgufSpecReader::Int(std::string_view key, int64_t low, int64_t high) {
+  const std::string full = Full(key);
+  const GgufValue* value = model_.metadata.Find(full);
+  const auto* list = value == nullptr ? nullptr : std::get_if<std::vector<int64_t>>(value);
+  if (list == nullptr) return static_cast<int>(Value(model_.metadata.Int(full, low, high), low));
+  const bool same = !list->empty() && std::count(list->begin(), list->end(), list->front()) == static_cast<int64_t>(list->size());
+  if (same && list->front() >= low && list->front() <= high) return static_cast<int>(list->front());
+  Fail(InvalidArgument("key ", full, " is an array, allowed: one number from ", low, " to ", high, ", the same for all layers"));
+  return static_cast<int>(low);
+}
+
+int GgufSpecReader::IntOr(std::string_view key, int otherwise, int64_t low, int64_t high) {
+  if (Has(key)) return Int(key, low, high);
+  Full(key);
+  return otherwise;
+}
+
+double GgufSpecReader::Number(std::string_view key, double low, double high) {
+  return Value(model_.metadata.Number(Full(key), low, high), low);
+}
+
+double GgufSpecReader::NumberOr(std::string_view key, double otherwise, double low, double high) {
+  if (Has(key)) return Number(key, low, high);
+  Full(key);
+  return otherwise;
+}
+
+bool GgufSpecReader::BoolOr(std::string_view key, bool otherwise) {
+  return Value(model_.metadata.BoolOr(Full(key), otherwise), otherwise);
+}
+
+std::string GgufSpecReader::StringOr(std::string_view key, std::string_view otherwise) {
+  const std::string full = Full(key);
+  return Has(key) ? Value(model_.metadata.String(full), std::string(otherwise)) : std::string(otherwise);
+}
+
+void GgufSpecReader::Only(std::string_view key, std::initializer_list<double> allowed) {
+  const std::string full = Full(key);
+  const GgufValue* value = model_.metadata.Find(full);
+  if (value == nullptr) return;
+  const bool* flag = std::get_if<bool>(value);
+  const auto number = flag != nullptr ? absl::StatusOr<double>(*flag ? 1 : 0) : model_.metadata.Number(full, -1e300, 1e300);
+  if (number.ok() && std::find(allowed.begin(), allowed.end(), *number) != allowed.end()) return;
+  Fail(InvalidArgument("key ", full, " is ", ShownGgufValue(*value),
+                       ", which is not supported; allowed: ", JoinNames(allowed, [](double item) { return item; })));
+}
+
+void GgufSpecReader::OnlyText(std::string_view key, std::initializer_list<std::string_view> allowed) {
+  const std::string full = Full(key);
+  const GgufValue* value = model_.metadata.Find(full);
+  if (value == nullptr) return;
+  const auto* text = std::get_if<std::string>(value);
+  if (text != nullptr && std::find(allowed.begin(), allowed.end(), *text) != allowed.end()) return;
+  Fail(InvalidArgument("key ", full, " is ", ShownGgufValue(*value),
+                       ", which is not supported; allowed: ", JoinNames(allowed, [](std::string_view item) { return item; })));
+}
+
+void GgufSpecReader::ReadEndTokens(ModelSpec& spec) {
+  const GgufMetadata& metadata = model_.metadata;
+  const auto read = [&](std::string_view key, std::vector<TokenId>& tokens) {
+    if (!metadata.Has(key)) return;
+    const auto id = Value(metadata.Int(key, 0, spec.vocabulary - 1), int64_t{0});
+    tokens.emplace_back(static_cast<int32_t>(id));
+  };
+  read("tokenizer.ggml.bos_token_id", spec.bos);
+  for (const std::string_view key : {"eos", "eot", "eom"}) read(StrCat("tokenizer.ggml.", key, "_token_id"), spec.eos);
+  const auto texts = metadata.Strings("tokenizer.ggml.tokens");
+  if (!texts.ok()) return;  // the tokenizer's own reader says so
+  const auto find = [&](std::string_view text) { return std::find((*texts)->begin(), (*texts)->end(), text); };
+  // gpt-oss's channels end with <|end|>, its turn does not.
+  const bool channels = find("<|return|>") != (*texts)->end() && find("<|call|>") != (*texts)->end();
+  for (const std::string_view text : kEndTexts) {
+    const auto at = find(text);
+    if (at == (*texts)->end() || (channels && text == "<|end|>")) continue;
+    if (const auto id = at - (*texts)->begin(); id < spec.vocabulary) spec.eos.emplace_back(static_cast<int32_t>(id));
+  }
+  std::sort(spec.eos.begin(), spec.eos.end());
+  spec.eos.erase(std::unique(spec.eos.begin(), spec.eos.end()), spec.eos.end());
+}
+
+absl::StatusOr<ModelSpec> GgufSpecReader::Finish(ModelSpec spec) {
+  ReadEndTokens(spec);
+  MOED_RETURN_IF_ERROR(status_);
+  for (const auto& [key, value] : model_.metadata.values()) {
+    if (!key.starts_with(prefix_) || read_.contains(key)) continue;
+    if (std::ranges::find(kHarmless, std::string_view(key).substr(prefix_.size())) != std::end(kHarmless)) continue;
+    return InvalidArgument("unknown key ", key, " (", ShownGgufValue(value),
+                           ") might change what the model computes; keys that are understood: ",
+                           JoinNames(read_, [](const std::string& name) { return name; }));
+  }
+  if (const absl::Status checked = CheckSpec(spec); !checked.ok()) return Annotate(checked, "metadata");
+  return spec;
+}
+
+ModelSpec ReadGgufDecoder(GgufSpecReader& reader, std::string_view family) {
+  ModelSpec spec;
+  spec.family = family;
+  spec.layers = reader.Int("block_count", 1, 4096);
+  spec.hidden = reader.Int("embedding_length", 1, 1 << 17);
+  spec.heads = reader.Int("attention.head_count", 1, 1024);
+  spec.kv_heads = reader.IntOr("attention.head_count_kv", spec.heads, 1, 1024);
+  if (!reader.Has("attention.key_length") && spec.hidden % spec.heads != 0) {
+    reader.Fail(InvalidArgument("embedding_length = ", spec.hidden, " is no multiple of attention.head_count = ", spec.heads,
+                                " and there is no attention.key_length"));
+  }
+  spec.head_dim = reader.IntOr("attention.key_length", spec.hidden / spec.heads, 2, 1024);
+  spec.max_positions = reader.Int("context_length", 1, 1 << 24);
+  spec.rms_eps = static_cast<float>(reader.Number("attention.layer_norm_rms_epsilon", 1e-12, 0.5));
+  spec.rope_theta = reader.NumberOr("rope.freq_base", 10000.0, 1, 1e15);
+  spec.experts = reader.Int("expert_count", 1, 1 << 14);
+  spec.top_k = reader.Int("expert_used_count", 1, 1024);
+  spec.tied_embeddings = reader.Tensor("output.weight") == nullptr;
+  const GgufTensor* embed = reader.Tensor("token_embd.weight");
+  if (embed == nullptr || embed->shape.size() != 2 || embed->shape[0] > 1 << 24) {
+    reader.Fail(InvalidArgument(
+        "tensor \"token_embd.weight\", which says the size of the vocabulary, is missing or no matrix of at most ", 1 << 24,
+        " rows"));
+  } else {
+    spec.vocabulary = static_cast<int>(embed->shape[0]);
+  }
+  for (int layer = 0; layer < spec.layers; ++layer) {
+    spec.moe.push_back(reader.Tensor(StrCat("blk.", layer, ".ffn_gate_inp.weight")) != nullptr);
+  }
+  reader.Only("attention.value_length", {static_cast<double>(spec.head_dim)});
+  reader.Only("attention.causal", {1});
+  reader.Only("attention.clamp_kqv", {0});
+  reader.Only("attention.sliding_window", {0});
+  reader.Only("rope.dimension_count", {static_cast<double>(spec.head_dim)});
+  reader.OnlyText("rope.scaling.type", {"none"});
+  reader.Only("rope.scaling.factor", {0, 1});  // without a type it means "linear"
+  reader.Only("rope.scale_linear", {0, 1});
+  reader.Only("expert_gating_func", {0, kSoftmaxGating});
+  reader.Only("expert_weights_scale", {0, 1});
+  return spec;
+}
+
+}  // namespace moed

@@ -1,0 +1,59 @@
+// Reads a GGUF's metadata into a ModelSpec so that nothing in it is overlooked: every key of the architecture is either read,
+// known not to change what the model computes, or an error. The first error sticks; values read after it are defaults.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/model/spec.h"
+#include "tools/pack/gguf/split.h"
+
+namespace moed {
+
+// Keys are given without the architecture's name: "block_count" reads "qwen3moe.block_count".
+class GgufSpecReader {
+ public:
+  // The model must outlive it.
+  explicit GgufSpecReader(const GgufModel& model);
+
+  // A key that must be there, from low to high inclusive. An array, which says it layer by layer, must say the same of all.
+  int Int(std::string_view key, int64_t low, int64_t high);
+  double Number(std::string_view key, double low, double high);
+  // `otherwise` where the key is absent: the meaning that llama.cpp gives to its absence.
+  int IntOr(std::string_view key, int otherwise, int64_t low, int64_t high);
+  double NumberOr(std::string_view key, double otherwise, double low, double high);
+  bool BoolOr(std::string_view key, bool otherwise);
+  std::string StringOr(std::string_view key, std::string_view otherwise);
+  // An error unless the key is absent or has one of these values.
+  void Only(std::string_view key, std::initializer_list<double> allowed);
+  void OnlyText(std::string_view key, std::initializer_list<std::string_view> allowed);
+
+  bool Has(std::string_view key) const;
+  const GgufTensor* Tensor(std::string_view name) const { return model_.Find(name); }
+  const GgufModel& model() const { return model_; }
+  void Fail(absl::Status status);
+  // BOS and EOS from the tokenizer's keys, then everything checked: the first error, or one for a key that nobody read.
+  absl::StatusOr<ModelSpec> Finish(ModelSpec spec);
+
+ private:
+  std::string Full(std::string_view key);  // marks it as read
+  template <class T>
+  T Value(absl::StatusOr<T> value, T otherwise);
+  void ReadEndTokens(ModelSpec& spec);
+
+  const GgufModel& model_;
+  std::string prefix_;  // "qwen3moe."
+  std::set<std::string, std::less<>> read_;
+  absl::Status status_;
+};
+
+// What all decoders share: sizes of attention and embeddings, norms, RoPE, which layers have experts and how many, and refusals
+// of what no family implements. `family` is the spec's.
+ModelSpec ReadGgufDecoder(GgufSpecReader& reader, std::string_view family);
+
+}  // namespace moed
