@@ -6,7 +6,7 @@
 namespace moed {
 namespace {
 
-std::vector<std::string> Architectures() { return {"mixtral", "olmoe", "qwen2_moe", "qwen3_moe"}; }
+std::vector<std::string> Architectures() { return {"gpt_oss_mxfp4", "mixtral", "olmoe", "qwen2_moe", "qwen3_moe"}; }
 
 class GgufModelTest : public testing::TestWithParam<std::string> {
  protected:

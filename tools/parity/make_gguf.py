@@ -6,7 +6,7 @@
 Tensor names come from the package itself. Matrices take the type asked for, vectors and routers F32. Quantised types need columns
 that are multiples of their block.
 
-Made with gguf 0.19.0, safetensors 0.8.0, torch 2.15.0.
+Made with gguf 0.19.0, safetensors 0.8.0, torch 2.15.0, transformers 5.23.0.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import gguf
 import numpy as np
 import torch
 from safetensors.torch import load_file
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 # By model_type.
 ARCHITECTURES = {
@@ -25,6 +26,7 @@ ARCHITECTURES = {
     "qwen2_moe": gguf.MODEL_ARCH.QWEN2MOE,
     "qwen3_moe": gguf.MODEL_ARCH.QWEN3MOE,
     "olmoe": gguf.MODEL_ARCH.OLMOE,
+    "gpt_oss": gguf.MODEL_ARCH.GPT_OSS,
 }
 
 PROJECTIONS = {"w1": "gate", "w3": "up", "w2": "down", "gate_proj": "gate", "up_proj": "up", "down_proj": "down"}
@@ -52,6 +54,37 @@ def fused(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return result
 
 
+def gpt_oss(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Gate and up apart, outputs before inputs, the numbers of MXFP4 as floats."""
+    result: dict[str, torch.Tensor] = {}
+    for name, tensor in tensors.items():
+        if name.endswith("_scales"):
+            continue
+        if name.endswith("_blocks"):
+            name = name.removesuffix("_blocks")
+            tensor = convert_moe_packed_tensors(tensor, tensors[name + "_scales"], dtype=torch.float32)
+        if ".experts." in name:
+            matrix = tensor.dim() == 3
+            prefix, suffix = f"blk.{name.split('.')[2]}.ffn_", "_exps.weight" if matrix else "_exps.bias"
+            rows = tensor.transpose(1, 2) if matrix else tensor
+            if ".down_proj" in name:
+                result[f"{prefix}down{suffix}"] = rows
+            else:
+                result[f"{prefix}gate{suffix}"], result[f"{prefix}up{suffix}"] = rows[:, ::2], rows[:, 1::2]
+        else:
+            result[name + ".weight" if name.endswith(".sinks") else name] = tensor
+    return result
+
+
+def add_gpt_oss_metadata(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    scaling = config["rope_scaling"]
+    writer.add_sliding_window(config["sliding_window"])
+    writer.add_expert_feed_forward_length(config["intermediate_size"])
+    writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    writer.add_rope_scaling_factor(scaling["factor"])
+    writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
+
+
 def add_metadata(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     family = config["model_type"]
     heads = config["num_attention_heads"]
@@ -73,6 +106,8 @@ def add_metadata(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
         writer.add_rope_dimension_count(config.get("head_dim") or config["hidden_size"] // heads)
     if "moe_intermediate_size" in config:
         writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    if family == "gpt_oss":
+        add_gpt_oss_metadata(writer, config)
     if "shared_expert_intermediate_size" in config:
         writer.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
 
@@ -102,7 +137,7 @@ def add_tensors(writer: gguf.GGUFWriter, folder: pathlib.Path, config: dict[str,
     tensors: dict[str, torch.Tensor] = {}
     for file in sorted(folder.glob("*.safetensors")):
         tensors.update(load_file(file))
-    for name, tensor in fused(tensors).items():
+    for name, tensor in (gpt_oss if config["model_type"] == "gpt_oss" else fused)(tensors).items():
         if config["model_type"] == "mixtral" and name.endswith(("q_proj.weight", "k_proj.weight")):
             heads = config["num_attention_heads" if "q_proj" in name else "num_key_value_heads"]
             tensor = neighbour_pairs(tensor, heads)
@@ -110,7 +145,7 @@ def add_tensors(writer: gguf.GGUFWriter, folder: pathlib.Path, config: dict[str,
         if target is None:
             raise SystemExit(f"{name} has no name in GGUF files")
         data = tensor.to(torch.float32).numpy()
-        plain = data.ndim < 2 or ".ffn_gate_inp" in target
+        plain = data.ndim < 2 or ".ffn_gate_inp" in target or target.endswith(".bias")
         written = gguf.GGMLQuantizationType.F32 if plain else kind
         writer.add_tensor(target, np.ascontiguousarray(gguf.quants.quantize(data, written)), raw_dtype=written)
 

@@ -60,7 +60,7 @@ std::string GgufArchitecture::TrunkName(std::string_view store_name) const {
 
 std::span<const GgufArchitecture> GgufArchitectures() {
   static const std::array kArchitectures = {LlamaArchitecture(), Qwen2MoeArchitecture(), Qwen3MoeArchitecture(),
-                                            OlmoeArchitecture()};
+                                            OlmoeArchitecture(), GptOssArchitecture()};
   return kArchitectures;
 }
 

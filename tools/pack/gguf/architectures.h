@@ -9,5 +9,6 @@ GgufArchitecture LlamaArchitecture();
 GgufArchitecture Qwen2MoeArchitecture();
 GgufArchitecture Qwen3MoeArchitecture();
 GgufArchitecture OlmoeArchitecture();
+GgufArchitecture GptOssArchitecture();
 
 }  // namespace moed

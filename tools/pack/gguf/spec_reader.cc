@@ -139,7 +139,7 @@ absl::StatusOr<ModelSpec> GgufSpecReader::Finish(ModelSpec spec) {
   return spec;
 }
 
-ModelSpec ReadGgufDecoder(GgufSpecReader& reader, std::string_view family) {
+ModelSpec ReadGgufDecoder(GgufSpecReader& reader, std::string_view family, const GgufOwnKeys& own) {
   ModelSpec spec;
   spec.family = family;
   spec.layers = reader.Int("block_count", 1, 4096);
@@ -171,10 +171,12 @@ ModelSpec ReadGgufDecoder(GgufSpecReader& reader, std::string_view family) {
   reader.Only("attention.value_length", {static_cast<double>(spec.head_dim)});
   reader.Only("attention.causal", {1});
   reader.Only("attention.clamp_kqv", {0});
-  reader.Only("attention.sliding_window", {0});
+  if (!own.window) reader.Only("attention.sliding_window", {0});
   reader.Only("rope.dimension_count", {static_cast<double>(spec.head_dim)});
-  reader.OnlyText("rope.scaling.type", {"none"});
-  reader.Only("rope.scaling.factor", {0, 1});  // without a type it means "linear"
+  if (!own.rope_scaling) {
+    reader.OnlyText("rope.scaling.type", {"none"});
+    reader.Only("rope.scaling.factor", {0, 1});  // without a type it means "linear"
+  }
   reader.Only("rope.scale_linear", {0, 1});
   reader.Only("expert_gating_func", {0, kSoftmaxGating});
   reader.Only("expert_weights_scale", {0, 1});

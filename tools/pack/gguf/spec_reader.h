@@ -52,8 +52,14 @@ class GgufSpecReader {
   absl::Status status_;
 };
 
+// Keys that an architecture reads itself; of the others every value is refused that the decoders do not have.
+struct GgufOwnKeys {
+  bool window = false;
+  bool rope_scaling = false;
+};
+
 // What all decoders share: sizes of attention and embeddings, norms, RoPE, which layers have experts and how many, and refusals
 // of what no family implements. `family` is the spec's.
-ModelSpec ReadGgufDecoder(GgufSpecReader& reader, std::string_view family);
+ModelSpec ReadGgufDecoder(GgufSpecReader& reader, std::string_view family, const GgufOwnKeys& own = {});
 
 }  // namespace moed
