@@ -9,9 +9,10 @@
 namespace moed {
 
 std::span<const Family> Families() {
-  static const std::array kFamilies = {MixtralFamily(),      Qwen2MoeFamily(), Qwen3MoeFamily(),   OlmoeFamily(),
-                                       GptOssFamily(),       Glm4MoeFamily(),  Ernie45MoeFamily(), MiniMaxM2Family(),
-                                       HunyuanV1MoeFamily(), DeepSeekFamily(), GraniteMoeFamily(), PhiMoeFamily()};
+  static const std::array kFamilies = {
+      MixtralFamily(),    Qwen2MoeFamily(),  Qwen3MoeFamily(),     OlmoeFamily(),    GptOssFamily(),     Glm4MoeFamily(),
+      Ernie45MoeFamily(), MiniMaxM2Family(), HunyuanV1MoeFamily(), DeepSeekFamily(), GraniteMoeFamily(), PhiMoeFamily(),
+  };
   return kFamilies;
 }
 
