@@ -143,9 +143,9 @@ void PrintUsage(const std::vector<Cost>& streamed, const std::vector<Cost>& whol
     std::cout << absl::StrFormat("%-27s %13.1f %10.1f %15.2f %12.2f\n", name, with, without, Median(streamed, runs),
                                  Median(whole, runs));
   };
-  for (const auto& [thread, ignored] : streamed.back().usage) {
-    line(thread, [&](const Cost& cost) {
-      const auto found = cost.usage.find(thread);
+  for (const auto& entry : streamed.back().usage) {
+    line(entry.first, [&](const Cost& cost) {
+      const auto found = cost.usage.find(entry.first);
       return found == cost.usage.end() ? Usage{} : found->second;
     });
   }

@@ -122,8 +122,8 @@ class ExpertProvider {
   virtual void OnTokenGateInput(SequenceId sequence, LayerId layer, std::span<const float> hidden) = 0;
   // Whether MaskRouter is to be called: a layer's logits then come to the host before anything is chosen, which costs a wait.
   virtual bool masks_router() const = 0;
-  // Before top-k, for every token: the gate's input (hidden) and its logits (experts), of which the mask may set some to minus
-  // infinity. `token` has no choices yet; gets what was masked.
+  // For every token: the gate's input (hidden) and its logits (experts), of which the mask may set some to minus infinity.
+  // `token` has the choices of the router without a mask; gets what was masked.
   virtual void MaskRouter(LayerId layer, std::span<const float> hidden, std::span<float> logits, TokenRouting& token) = 0;
 
   // One layer at a time: Begin, then Next until it is empty. Spans need to live until then.

@@ -189,6 +189,13 @@ std::string_view ConfigReader::Spelling(std::string_view one, std::string_view o
   return first == nullptr && second != nullptr ? other : one;
 }
 
+void ConfigReader::OnlyNames(std::string_view key, const Json& object, std::span<const std::string_view> known) {
+  for (const auto& [name, value] : object.items()) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    FailValue(StrCat(key, ".", name), value, JoinNames(known, [](std::string_view one) { return one; }));
+  }
+}
+
 std::optional<double> ConfigReader::NumberIn(std::string_view key, const Json& object, std::string_view name) {
   const auto at = object.find(name);
   if (at == object.end() || at->is_null()) return std::nullopt;
@@ -201,10 +208,7 @@ YarnScaling ConfigReader::ReadYarn(std::string_view key, const Json& object) {
   static constexpr std::string_view kKnown[] = {"rope_type", "type",           "rope_theta", "partial_rotary_factor",
                                                 "factor",    "beta_fast",      "beta_slow",  "attention_factor",
                                                 "mscale",    "mscale_all_dim", "truncate",   "original_max_position_embeddings"};
-  for (const auto& [name, value] : object.items()) {
-    if (std::find(std::begin(kKnown), std::end(kKnown), name) != std::end(kKnown)) continue;
-    FailValue(StrCat(key, ".", name), value, JoinNames(kKnown, [](std::string_view known) { return known; }));
-  }
+  OnlyNames(key, object, kKnown);
   const auto required = [&](std::string_view name) {
     const std::optional<double> number = NumberIn(key, object, name);
     if (!number) Fail(InvalidArgument(name_, ": key ", key, ".", name, " is missing; YaRN needs it"));
@@ -236,10 +240,7 @@ YarnScaling ConfigReader::ReadYarn(std::string_view key, const Json& object) {
 double ConfigReader::ReadNtkAlpha(std::string_view key, const Json& object) {
   static constexpr std::string_view kKnown[] = {"rope_type", "type",   "rope_theta", "alpha",         "beta_fast",
                                                 "beta_slow", "factor", "mscale",     "mscale_all_dim"};
-  for (const auto& [name, value] : object.items()) {
-    if (std::find(std::begin(kKnown), std::end(kKnown), name) != std::end(kKnown)) continue;
-    FailValue(StrCat(key, ".", name), value, JoinNames(kKnown, [](std::string_view known) { return known; }));
-  }
+  OnlyNames(key, object, kKnown);
   const double alpha = NumberIn(key, object, "alpha").value_or(0);
   if (alpha >= 1 && alpha <= 1e6) return alpha;
   Fail(InvalidArgument(name_, ": ", key, ".rope_type = \"dynamic\" is supported with an alpha from 1 to 1e6 alone"));

@@ -83,6 +83,8 @@ class ConfigReader {
   RopeObject ReadRopeObject(std::string_view key, const RopeKinds& kinds);
   double ReadNtkAlpha(std::string_view key, const nlohmann::json& object);
   YarnScaling ReadYarn(std::string_view key, const nlohmann::json& object);
+  // An error for another member of the object.
+  void OnlyNames(std::string_view key, const nlohmann::json& object, std::span<const std::string_view> known);
   std::optional<double> NumberIn(std::string_view key, const nlohmann::json& object, std::string_view name);
 
   std::string name_;

@@ -111,6 +111,11 @@ std::string ExpertTensorName(LayerId layer, std::string_view moe_block, int expe
   return StrCat("model.layers.", layer.value(), ".", moe_block, ".experts.", expert, ".", projection, ".weight");
 }
 
+std::string SparseBlockExpertTensor(LayerId layer, int expert, ExpertPart part) {
+  static constexpr std::string_view kProjections[kExpertParts] = {"w1", "w3", "w2"};
+  return ExpertTensorName(layer, kSparseBlock, expert, kProjections[static_cast<size_t>(part)]);
+}
+
 std::string MlpExpertTensor(LayerId layer, int expert, ExpertPart part) {
   static constexpr std::string_view kProjections[kExpertParts] = {"gate_proj", "up_proj", "down_proj"};
   return ExpertTensorName(layer, "mlp", expert, kProjections[static_cast<size_t>(part)]);

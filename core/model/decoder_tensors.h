@@ -26,7 +26,10 @@ std::vector<TrunkTensor> DecoderTensors(const ModelSpec& spec, const DecoderName
 bool IsBehindTheLastLayer(const ModelSpec& spec, std::string_view checkpoint_name);
 // "model.layers.3.mlp.experts.7.gate_proj.weight".
 std::string ExpertTensorName(LayerId layer, std::string_view moe_block, int expert, std::string_view projection);
-// The same with the projections named gate_proj, up_proj, down_proj in a block "mlp".
+// Mixtral's block of experts and what it calls them: w1, w3, w2.
+inline constexpr std::string_view kSparseBlock = "block_sparse_moe";
+std::string SparseBlockExpertTensor(LayerId layer, int expert, ExpertPart part);
+// The projections are named gate_proj, up_proj, down_proj, the block "mlp".
 std::string MlpExpertTensor(LayerId layer, int expert, ExpertPart part);
 
 }  // namespace moed

@@ -8,8 +8,6 @@
 namespace moed {
 namespace {
 
-constexpr std::string_view kBlock = "block_sparse_moe";
-
 absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_view generation_config) {
   MOED_ASSIGN_OR_RETURN(ConfigReader config, ConfigReader::Parse("config.json", config_json));
   ModelSpec spec = ReadDecoder(config);
@@ -28,13 +26,8 @@ absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_vie
   return FinishSpec(std::move(config), generation_config, std::move(spec));
 }
 
-std::string ExpertTensor(LayerId layer, int expert, ExpertPart part) {
-  static constexpr std::string_view kProjections[kExpertParts] = {"gate_proj", "up_proj", "down_proj"};
-  return ExpertTensorName(layer, kBlock, expert, kProjections[static_cast<size_t>(part)]);
-}
-
 std::vector<TrunkTensor> TrunkTensors(const ModelSpec& spec) {
-  return DecoderTensors(spec, {.block = kBlock, .router = "router.layer"});
+  return DecoderTensors(spec, {.block = kSparseBlock, .router = "router.layer"});
 }
 
 std::vector<TensorPart> Parts(const ModelSpec& spec) {
@@ -42,7 +35,7 @@ std::vector<TensorPart> Parts(const ModelSpec& spec) {
   const auto size = [](int64_t number) { return static_cast<uint64_t>(number); };
   std::vector<TensorPart> parts;
   for (int layer = 0; layer < spec.layers; ++layer) {
-    const std::string prefix = StrCat("model.layers.", layer, ".", kBlock, ".");
+    const std::string prefix = StrCat("model.layers.", layer, ".", kSparseBlock, ".");
     for (int64_t expert = 0; expert < spec.experts; ++expert) {
       for (const ExpertPart part : {ExpertPart::kGate, ExpertPart::kUp, ExpertPart::kDown}) {
         const bool down = part == ExpertPart::kDown;
@@ -52,7 +45,7 @@ std::vector<TensorPart> Parts(const ModelSpec& spec) {
         std::vector<uint64_t> shape = {size(spec.experts), size(2 * ffn), size(hidden)};
         if (down) shape = {size(spec.experts), size(hidden), size(ffn)};
         const int64_t offset = down ? expert * hidden * ffn : first * hidden;
-        parts.push_back({.name = ExpertTensor(LayerId(layer), static_cast<int>(expert), part),
+        parts.push_back({.name = MlpExpertTensor(LayerId(layer), static_cast<int>(expert), part),
                          .whole = StrCat(prefix, whole),
                          .whole_shape = shape,
                          .rows = down ? spec.hidden : spec.expert_ffn,
@@ -67,6 +60,6 @@ std::vector<TensorPart> Parts(const ModelSpec& spec) {
 
 }  // namespace
 
-Family GraniteMoeFamily() { return {"granitemoe", ReadSpec, ExpertTensor, TrunkTensors, Parts}; }
+Family GraniteMoeFamily() { return {"granitemoe", ReadSpec, MlpExpertTensor, TrunkTensors, Parts}; }
 
 }  // namespace moed

@@ -7,8 +7,6 @@
 namespace moed {
 namespace {
 
-constexpr std::string_view kBlock = "block_sparse_moe";
-
 absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_view generation_config) {
   MOED_ASSIGN_OR_RETURN(ConfigReader config, ConfigReader::Parse("config.json", config_json));
   ModelSpec spec = ReadDecoder(config, {.partial_rotary = 1.0});
@@ -30,17 +28,14 @@ absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_vie
   return FinishSpec(std::move(config), generation_config, std::move(spec));
 }
 
-std::string ExpertTensor(LayerId layer, int expert, ExpertPart part) {
-  static constexpr std::string_view kProjections[kExpertParts] = {"w1", "w3", "w2"};  // gate, up, down
-  return ExpertTensorName(layer, kBlock, expert, kProjections[static_cast<size_t>(part)]);
-}
-
 std::vector<TrunkTensor> TrunkTensors(const ModelSpec& spec) {
-  return DecoderTensors(spec, {.block = kBlock, .correction = "e_score_correction_bias"});
+  return DecoderTensors(spec, {.block = kSparseBlock, .correction = "e_score_correction_bias"});
 }
 
 }  // namespace
 
-Family MiniMaxM2Family() { return {"minimax_m2", ReadSpec, ExpertTensor, TrunkTensors, nullptr, IsBehindTheLastLayer}; }
+Family MiniMaxM2Family() {
+  return {"minimax_m2", ReadSpec, SparseBlockExpertTensor, TrunkTensors, nullptr, IsBehindTheLastLayer};
+}
 
 }  // namespace moed

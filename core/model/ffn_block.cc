@@ -71,17 +71,28 @@ void FfnBlock::ComputeRouter(LayerId layer, const LayerWeights& weights) {
 }
 
 void FfnBlock::Route(LayerId layer, const LayerWeights& weights, ExpertProvider& provider) {
+  if (provider.masks_router()) return RouteMasked(layer, weights, provider);
   Scratch& scratch = step_.scratch;
-  const RouterShape shape = RouterOf(step_.spec, weights);
-  const auto route = [&] { step_.backend.Route(shape, scratch.router.data(), step_.batch.rows(), scratch.choices.data()); };
-  const bool masked = provider.masks_router();
-  if (!masked) route();
+  step_.backend.Route(RouterOf(step_.spec, weights), scratch.router.data(), step_.batch.rows(), scratch.choices.data());
   step_.backend.Fence();
   CallGateHooks(layer, provider);
-  if (!masked) return;
-  MaskRouter(layer, provider);
-  route();
+}
+
+// The choice without the mask first: what it takes away is a share of that.
+void FfnBlock::RouteMasked(LayerId layer, const LayerWeights& weights, ExpertProvider& provider) {
+  Scratch& scratch = step_.scratch;
+  const int rows = step_.batch.rows();
+  const RouterShape shape = RouterOf(step_.spec, weights);
+  const std::span<int32_t> all = scratch.slot_places.first(rows);
+  std::iota(all.begin(), all.end(), 0);
+  step_.backend.GatherRows(scratch.router.data(), step_.spec.experts, all, scratch.unmasked.data());
+  step_.backend.Route(shape, scratch.unmasked.data(), rows, scratch.unmasked_choices.data());
   step_.backend.Fence();
+  CallGateHooks(layer, provider);
+  MaskRouter(layer, provider);
+  step_.backend.Route(shape, scratch.router.data(), rows, scratch.choices.data());
+  step_.backend.Fence();
+  for (int row = 0; row < rows; ++row) UndoWhereMoreIsGone(row);
 }
 
 void FfnBlock::CallGateHooks(LayerId layer, ExpertProvider& provider) {
@@ -100,12 +111,27 @@ void FfnBlock::CallGateHooks(LayerId layer, ExpertProvider& provider) {
 }
 
 void FfnBlock::MaskRouter(LayerId layer, ExpertProvider& provider) {
+  Scratch& scratch = step_.scratch;
   const size_t hidden = step_.spec.hidden;
   const size_t experts = step_.spec.experts;
+  const size_t top_k = step_.spec.top_k;
   for (int row = 0; row < step_.batch.rows(); ++row) {
-    provider.MaskRouter(layer, {NormedRow(row), hidden}, step_.scratch.router.subspan(row * experts, experts),
-                        step_.scratch.routing[row]);
+    scratch.routing[row].choices = scratch.unmasked_choices.subspan(row * top_k, top_k);
+    provider.MaskRouter(layer, {NormedRow(row), hidden}, scratch.router.subspan(row * experts, experts), scratch.routing[row]);
   }
+}
+
+void FfnBlock::UndoWhereMoreIsGone(int row) {
+  const size_t top_k = step_.spec.top_k;
+  TokenRouting& token = step_.scratch.routing[row];
+  const std::span<ExpertChoice> choices = step_.scratch.choices.subspan(row * top_k, top_k);
+  const auto gone = [&](const ExpertChoice& unmasked) {
+    return std::ranges::none_of(choices, [&](const ExpertChoice& choice) { return choice.expert == unmasked.expert; });
+  };
+  if (std::ranges::count_if(token.choices, gone) == token.masked) return;
+  std::ranges::copy(token.choices, choices.begin());
+  token.masked = 0;
+  token.masked_share = 0;
 }
 
 void FfnBlock::GroupSlots() {

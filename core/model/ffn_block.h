@@ -28,7 +28,10 @@ class FfnBlock {
   // Tells what each token chooses, in scratch.routing. The one wait of a layer; a mask needs a second one.
   void Route(LayerId layer, const LayerWeights& weights, ExpertProvider& provider);
   void CallGateHooks(LayerId layer, ExpertProvider& provider);
+  void RouteMasked(LayerId layer, const LayerWeights& weights, ExpertProvider& provider);
   void MaskRouter(LayerId layer, ExpertProvider& provider);
+  // A masked expert may cost its group the choice, and with it experts that the mask left: that token is not masked.
+  void UndoWhereMoreIsGone(int row);
   void GroupSlots();
   // To scratch.shared.
   void ComputeShared(LayerId layer, const LayerWeights& weights, const Activations& input);

@@ -35,6 +35,7 @@ TokenRows CarveRows(const ModelSpec& spec, InputForms expert_inputs, size_t toke
   rows.slots = floats(tokens * spec.top_k * spec.hidden);
   rows.normed = {rows.slots.data(), tokens * spec.hidden};
   rows.router = floats(tokens * spec.experts);
+  rows.unmasked = floats(tokens * spec.experts);
   if (spec.shared_gate) rows.shared_gate = floats(tokens);
   rows.input_storage = source.template Take<std::byte>(ActivationBytes(static_cast<int>(tokens), spec.hidden, expert_inputs));
   return rows;
@@ -77,6 +78,7 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   scratch.kv_runs = source.template Take<KvRun>(rows);
 
   scratch.choices = source.template Take<ExpertChoice>(tokens * spec.top_k);
+  scratch.unmasked_choices = source.template Take<ExpertChoice>(tokens * spec.top_k);
   scratch.routing = source.template Take<TokenRouting>(tokens);
   scratch.expert_begin = source.template Take<int32_t>(spec.experts + 1);
   scratch.expert_slots = source.template Take<int32_t>(tokens * spec.top_k);

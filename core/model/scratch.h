@@ -27,6 +27,7 @@ struct TokenRows {
   std::span<float> slots;              // (tokens * top_k, hidden): outputs of the chosen experts, in the order of expert_slots
   std::span<float> normed;             // (tokens, hidden): the first of `slots`, whose experts write when the norm was read
   std::span<float> router;             // (tokens, experts): logits, then scores
+  std::span<float> unmasked;           // (tokens, experts): the same without a mask, where there is one
   std::span<float> shared_gate;        // (tokens): logits
   std::span<std::byte> input_storage;  // a layer's prepared input of the experts, all rows
 };
@@ -55,11 +56,12 @@ struct Scratch : TokenRows {
   std::span<std::byte*> kv_pages;
   std::span<KvRun> kv_runs;  // (rows)
 
-  std::span<ExpertChoice> choices;  // (tokens, top_k)
-  std::span<TokenRouting> routing;  // (tokens)
-  std::span<int32_t> expert_begin;  // (experts + 1): where the slots of each expert begin in expert_slots
-  std::span<int32_t> expert_slots;  // (tokens * top_k): token * top_k + slot, ascending within an expert
-  std::span<int32_t> slot_places;   // (tokens * top_k): where a slot stands in expert_slots, kNoOutput where nothing was computed
+  std::span<ExpertChoice> choices;           // (tokens, top_k)
+  std::span<ExpertChoice> unmasked_choices;  // (tokens, top_k)
+  std::span<TokenRouting> routing;           // (tokens)
+  std::span<int32_t> expert_begin;           // (experts + 1): where the slots of each expert begin in expert_slots
+  std::span<int32_t> expert_slots;           // (tokens * top_k): token * top_k + slot, ascending within an expert
+  std::span<int32_t> slot_places;  // (tokens * top_k): where a slot stands in expert_slots, kNoOutput where nothing was computed
 
   std::span<int32_t> logits_rows;  // rows whose logits are computed together
   std::span<BatchChunk> chunks;    // (tokens)

@@ -34,7 +34,7 @@ struct SwiGluLimits {
 };
 
 struct ModelSpec {
-  std::string family;  // model_type of config.json: "mixtral", "qwen2_moe", "qwen3_moe", "olmoe"
+  std::string family;  // a row of Families(): model_type of config.json
   int layers = 0;
   int hidden = 0;
   int heads = 0;

@@ -76,6 +76,12 @@ absl::Status CheckYarn(const YarnScaling& yarn) {
 absl::Status CheckAttention(const ModelSpec& spec) {
   if (spec.yarn) MOED_RETURN_IF_ERROR(CheckYarn(*spec.yarn));
   if (spec.yarn && spec.rope_theta <= 1) return InvalidArgument("rope_theta = ", spec.rope_theta, "; YaRN needs more than 1");
+  // It is a factor of the scores, which is what it does to queries and keys that are rotated whole and stay as they were rotated.
+  if (spec.yarn && spec.yarn->attention_factor != 1 && (spec.RotaryDims() < spec.head_dim || spec.qk_norm_after_rope)) {
+    return InvalidArgument("yarn.attention_factor = ", spec.yarn->attention_factor,
+                           spec.qk_norm_after_rope ? " with a norm of what was rotated" : " where a part of a head is rotated",
+                           "; allowed: 1");
+  }
   if (spec.windows.empty()) return absl::OkStatus();
   if (spec.windows.size() != static_cast<size_t>(spec.layers)) {
     return InvalidArgument("windows has ", spec.windows.size(), " entries for ", spec.layers, " layers");

@@ -166,7 +166,6 @@ inline absl::StatusOr<std::unique_ptr<CachingProvider>> TryMakeProvider(ReadBack
                     .policy = std::move(parts.policy),
                     .predictor = std::move(parts.predictor),
                     .mask = std::move(parts.mask),
-                    .top_k = kTopK,
                     .fidelity = std::move(parts.fidelity),
                     .clock = parts.clock,
                     .allocator = parts.allocator,

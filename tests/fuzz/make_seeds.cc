@@ -13,9 +13,9 @@ namespace {
 
 constexpr uint64_t kModelHash = 0xab;
 // The fixed header and the description of a store; what lies behind them the target makes up.
-std::string StoreHeader(const std::string& path) {
+std::string StoreHeader(const std::string& path, const StoreDescription& description) {
   constexpr size_t kDescriptionBytesAt = 24;
-  const std::string store = WriteSmallStore(path);
+  const std::string store = WriteSmallStore(path, description);
   return store.substr(0, 128 + GetAt<uint64_t>(store, kDescriptionBytesAt));
 }
 
@@ -38,11 +38,13 @@ void WriteJournal(const std::string& path) {
 
 int Main(const std::filesystem::path& corpus) {
   const Folder scratch;
-  const auto seed = [&](const char* target) {
+  const auto seed = [&](const char* target, const char* name = "seed") {
     std::filesystem::create_directories(corpus / target);
-    return (corpus / target / "seed").string();
+    return (corpus / target / name).string();
   };
-  std::ofstream(seed("store_header"), std::ios::binary) << StoreHeader(scratch.path() + "/store");
+  const std::string store = scratch.path() + "/store";
+  std::ofstream(seed("store_header"), std::ios::binary) << StoreHeader(store, SmallDescription());
+  std::ofstream(seed("store_header", "mixed"), std::ios::binary) << StoreHeader(store, MixedDescription());
   std::ofstream(seed("tokenizer_blob"), std::ios::binary)
       << CompileTokenizer(FileContents(corpus / "tokenizer_json" / "llama")).value();
   WritePaths(seed("activation_paths"));

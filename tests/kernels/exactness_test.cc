@@ -214,16 +214,19 @@ TEST_P(Exactness, RmsNorm) {
 
 TEST_P(Exactness, Rope) {
   for (int rotary_dims = 2; rotary_dims <= 40; rotary_dims += 2) {
-    for (const auto& [tokens, unrotated, interleaved] :
-         {std::tuple(1, 0, false), std::tuple(5, 0, false), std::tuple(1, 6, false), std::tuple(5, 12, true),
-          std::tuple(1, 0, true)}) {
-      const int head_dim = rotary_dims + unrotated;
+    struct Case {
+      int tokens, unrotated;
+      bool interleaved;
+    };
+    for (const Case& given : {Case{1, 0, false}, Case{5, 0, false}, Case{1, 6, false}, Case{5, 12, true}, Case{1, 0, true}}) {
+      const int tokens = given.tokens;
+      const int head_dim = rotary_dims + given.unrotated;
       const int heads = 3, stride = heads * head_dim + 5;
       std::vector<int32_t> positions(tokens);
       for (int t = 0; t < tokens; ++t) positions[t] = t * t * 7919 + 1;
       std::vector<float> inv_freq(rotary_dims / 2);
       for (int i = 0; i < rotary_dims / 2; ++i) inv_freq[i] = static_cast<float>(std::pow(1e6, -2.0 * i / rotary_dims));
-      const RopeShape shape = {heads, head_dim, rotary_dims, interleaved};
+      const RopeShape shape = {heads, head_dim, rotary_dims, given.interleaved};
       Compare(Gaussian(tokens * stride, head_dim), head_dim % 8, [&](ComputeBackend& backend, float* x) {
         backend.Rope(shape, x, tokens, stride, positions.data(), inv_freq.data());
       });

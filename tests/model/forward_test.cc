@@ -2,6 +2,7 @@
 // twice.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -120,13 +121,46 @@ TEST_P(ForwardTest, HooksSeeEveryTokenAndTheLastGateInputOfEachChunk) {
 TEST_P(ForwardTest, AMaskedExpertIsNotChosen) {
   PackedModel model(store_);
   provider_.mask_router = [](LayerId, std::span<float> logits) { logits[1] = -INFINITY; };
-  provider_.on_begin = [](const LayerRouting& routing) {
+  const bool groups = model.spec().router_groups > 1;
+  int masked = 0;
+  provider_.on_begin = [&](const LayerRouting& routing) {
     for (const TokenRouting& token : routing.tokens) {
-      for (const ExpertChoice& choice : token.choices) EXPECT_NE(choice.expert, 1);
+      masked += token.masked;
+      const bool chosen = std::ranges::any_of(token.choices, [](const ExpertChoice& choice) { return choice.expert == 1; });
+      EXPECT_TRUE(!chosen || (groups && token.masked == 0));
     }
   };
   TestSequence sequence;
   model.Feed(provider_, sequence, Tokens(5, 40), 40);
+  EXPECT_GT(masked, 0);
+}
+
+// Of the choices without a mask no more are gone than were masked, whatever the groups make of the rest.
+TEST_P(ForwardTest, AMaskCostsNoOtherChoice) {
+  PackedModel model(store_);
+  std::map<LayerId, std::vector<std::set<int32_t>>> unmasked;
+  provider_.on_begin = [&](const LayerRouting& routing) {
+    for (const TokenRouting& token : routing.tokens) {
+      std::set<int32_t>& experts = unmasked[routing.layer].emplace_back();
+      for (const ExpertChoice& choice : token.choices) experts.insert(choice.expert);
+    }
+  };
+  TestSequence plain;
+  model.Feed(provider_, plain, Tokens(5, 40), 40);
+
+  const LayerId first = model.spec().MoeLayers().front();  // what comes before it is the same
+  provider_.mask_router = [&](LayerId layer, std::span<float> logits) {
+    for (size_t expert = 0; layer == first && expert < logits.size(); expert += 2) logits[expert] = -INFINITY;
+  };
+  provider_.on_begin = [&](const LayerRouting& routing) {
+    for (size_t t = 0; routing.layer == first && t < routing.tokens.size(); ++t) {
+      std::set<int32_t> gone = unmasked[first][t];
+      for (const ExpertChoice& choice : routing.tokens[t].choices) gone.erase(choice.expert);
+      EXPECT_EQ(static_cast<int>(gone.size()), routing.tokens[t].masked);
+    }
+  };
+  TestSequence masked;
+  model.Feed(provider_, masked, Tokens(5, 40), 40);
 }
 
 bool HasProbabilities(const ModelSpec& spec) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
@@ -74,8 +75,10 @@ class MemoryProvider final : public ExpertProvider, public ActivationLender {
   }
   void OnTokenGateInput(SequenceId, LayerId, std::span<const float>) override { ++token_gate_inputs; }
   bool masks_router() const override { return mask_router != nullptr; }
-  void MaskRouter(LayerId layer, std::span<const float>, std::span<float> logits, TokenRouting&) override {
+  void MaskRouter(LayerId layer, std::span<const float>, std::span<float> logits, TokenRouting& token) override {
     if (mask_router) mask_router(layer, logits);
+    const auto masked = [&](const ExpertChoice& choice) { return logits[choice.expert] == -INFINITY; };
+    token.masked = static_cast<int>(std::ranges::count_if(token.choices, masked));
   }
 
   ActivationLender* lender() override { return this; }

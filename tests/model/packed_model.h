@@ -104,8 +104,7 @@ struct TestSequence {
 
 class PackedModel {
  public:
-  explicit PackedModel(const StoreReader& store, const ModelSetup& setup = {})
-      : store_(store), executor_(MakeThreadPool(setup.threads)) {
+  explicit PackedModel(const StoreReader& store, const ModelSetup& setup = {}) : executor_(MakeThreadPool(setup.threads)) {
     auto spec = SpecFromJson(store.description().model_spec);
     EXPECT_TRUE(spec.ok()) << spec.status();
     auto backend = MakeComputeBackend(setup.backend, *executor_);
@@ -152,7 +151,6 @@ class PackedModel {
   }
 
  private:
-  const StoreReader& store_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<ComputeBackend> backend_;
   std::unique_ptr<KvPool> kv_;

@@ -124,6 +124,21 @@ TEST(SpecTest, RoutersThatCannotChooseAreRefused) {
   }
 }
 
+TEST(SpecTest, AnAttentionFactorNeedsHeadsThatAreRotatedWholeAndLast) {
+  const auto refused = [](double factor, auto change) {
+    ModelSpec spec = GoodSpec();
+    spec.yarn = {.factor = 4, .attention_factor = factor, .original_positions = 128};
+    change(spec);
+    return absl::IsInvalidArgument(CheckSpec(spec));
+  };
+  EXPECT_FALSE(refused(1.5, [](ModelSpec&) {}));
+  for (const double factor : {1.0, 1.5}) {
+    EXPECT_EQ(refused(factor, [](ModelSpec& s) { s.rotary_dims = s.head_dim / 2; }), factor != 1);
+    EXPECT_EQ(refused(factor, [](ModelSpec& s) { s.qk_norm = ModelSpec::QkNorm::kPerHead, s.qk_norm_after_rope = true; }),
+              factor != 1);
+  }
+}
+
 TEST(SpecTest, OtherTextIsDataLoss) {
   const std::string text = SpecToJson(GoodSpec());
   for (size_t length = 0; length < text.size(); ++length) {

@@ -90,7 +90,8 @@ TEST(GgufTokenizerTest, ByteLevelIsThatOfTheModelItCameFrom) {
 
   const auto olmoe = Made(KeysOf(json::parse(ReadFileText(TestData("olmoe.tokenizer.json.xz"))), "olmo"));
   ASSERT_NE(olmoe, nullptr);
-  for (const json& one : json::parse(ReadFileText(TestData("olmoe.vectors.json")))["cases"]) {
+  const json vectors = json::parse(ReadFileText(TestData("olmoe.vectors.json")));
+  for (const json& one : vectors["cases"]) {
     const auto text = one["text"].get<std::string>();
     EXPECT_EQ(EncodeValues(*olmoe, text, {.add_special_tokens = false}), one["ids"].get<std::vector<int32_t>>()) << text;
   }

@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 
+#include "absl/synchronization/notification.h"
 #include "nlohmann/json.hpp"
 #include "server/metrics/window_rates.h"
 #include "server/rpc/error_details.h"
@@ -213,20 +214,19 @@ TEST(WindowRatesTest, RatesCoverTheWindowAskedFor) {
 TEST(PromptWorkersTest, TheQueueIsBoundedInJobsAndBytesAndEveryJobRuns) {
   std::atomic<int> ran{0};
   {
-    absl::Mutex gate;
-    gate.Lock();
+    absl::Notification gate;
     PromptWorkers workers({.threads = 1, .max_jobs = 2, .max_bytes = 100});
     std::atomic<bool> started{false};
     const auto job = [&] { ++ran; };
     ASSERT_TRUE(workers.Submit(1000, [&] {
       started = true;
-      absl::MutexLock lock(&gate);
+      gate.WaitForNotification();
       ++ran;
     })) << "alone, however large";
     while (!started) std::this_thread::yield();
     EXPECT_FALSE(workers.Submit(1, job)) << "beyond the bytes";
     EXPECT_FALSE(workers.Submit(0, job)) << "beyond the bytes already";
-    gate.Unlock();
+    gate.Notify();
     while (!workers.Submit(40, job)) std::this_thread::yield();
   }
   EXPECT_EQ(ran, 2) << "the end runs what is queued";

@@ -46,7 +46,6 @@ absl::StatusOr<std::unique_ptr<CachingProvider>> BuildProvider(const PresetSetup
   all.policy = std::move(parts.policy);
   all.predictor = std::move(parts.predictor);
   all.mask = std::move(parts.mask);
-  all.top_k = inputs.router.top_k;
   all.fidelity = std::move(parts.rule);
   all.clock = inputs.clock;
   all.allocator = inputs.allocator;

@@ -27,8 +27,7 @@ class Provider final : public CachingProvider {
         precisions_(static_cast<int>(parts.store->description().precisions.size())),
         take_what_is_free_(options.take_what_is_free),
         rule_(std::move(parts.fidelity)),
-        mask_(parts.mask == nullptr ? std::nullopt
-                                    : std::optional<BoundedMask>(std::in_place, std::move(parts.mask), parts.top_k)),
+        mask_(parts.mask == nullptr ? std::nullopt : std::optional<BoundedMask>(std::in_place, std::move(parts.mask))),
         recorder_(parts.recorder),
         demand_(parts.store->description().experts_per_layer),
         cache_({*parts.store, *parts.reads, *parts.clock, *parts.allocator, parts.trace, options.most_wanted_first,
@@ -179,7 +178,6 @@ class Provider final : public CachingProvider {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CachingProvider>> CachingProvider::Create(ProviderParts parts, const ProviderOptions& options) {
-  MOED_CHECK(parts.mask == nullptr || parts.top_k > 0);
   MOED_CHECK(parts.store != nullptr && parts.reads != nullptr && parts.policy != nullptr && parts.predictor != nullptr &&
              parts.fidelity != nullptr && parts.clock != nullptr && parts.allocator != nullptr);
   const uint64_t largest = LargestRecordBytes(parts.store->description());

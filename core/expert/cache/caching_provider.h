@@ -42,7 +42,6 @@ struct ProviderParts {  // all outlive the provider unless owned
   std::unique_ptr<EvictionPolicy> policy;
   std::unique_ptr<ExpertPredictor> predictor;
   std::unique_ptr<RouterMask> mask;  // null: none
-  int top_k = 0;                     // of the router; used with a mask
   std::unique_ptr<FidelityRule> fidelity;
   const Clock* clock = nullptr;
   Allocator* allocator = nullptr;

@@ -1,7 +1,6 @@
 #include "core/expert/fidelity/bound.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "core/base/check.h"
@@ -59,40 +58,25 @@ void BoundedMask::Apply(LayerId layer, const ResidencyView& residents, std::span
   if (token.fidelity.exact()) return;
   unmasked_.assign(logits.begin(), logits.end());
   mask_->Apply(layer, token, residents, logits);
-  ChooseUnmasked(unmasked_);
+  const auto masked = [&](const ExpertChoice& choice) { return logits[choice.expert] == kMasked; };
+  const float mass = GateMass(token);
+  const auto share_of = [&](const ExpertChoice& choice) { return mass > 0 ? choice.probability / mass : 0; };
   float share = 0;
-  for (const ExpertChoice& choice : choices_) {
-    if (logits[choice.expert] != kMasked) continue;
+  for (const ExpertChoice& choice : token.choices) {
+    if (!masked(choice)) continue;
     ++token.masked;
-    share += choice.probability;
+    share += share_of(choice);
   }
-  const auto left = [](float logit) { return logit != kMasked; };
-  bool any = std::any_of(logits.begin(), logits.end(), left);
-  for (const ExpertChoice& choice : choices_) {
+  bool any = std::any_of(logits.begin(), logits.end(), [](float logit) { return logit != kMasked; });
+  for (const ExpertChoice& choice : token.choices) {
     if (any && token.fidelity.Allows(share)) break;
-    if (logits[choice.expert] != kMasked) continue;
+    if (!masked(choice)) continue;
     logits[choice.expert] = unmasked_[choice.expert];
     any = true;
     --token.masked;
-    share = token.masked == 0 ? 0 : share - choice.probability;
+    share = token.masked == 0 ? 0 : share - share_of(choice);
   }
   token.masked_share = share;
-}
-
-// As the router's top-k: ties to the lower index.
-void BoundedMask::ChooseUnmasked(std::span<const float> logits) {
-  const size_t count = std::min(logits.size(), static_cast<size_t>(top_k_));
-  choices_.assign(logits.size(), {});
-  for (size_t i = 0; i < logits.size(); ++i) choices_[i] = {static_cast<int32_t>(i), logits[i]};
-  std::partial_sort(choices_.begin(), choices_.begin() + static_cast<std::ptrdiff_t>(count), choices_.end(),
-                    [](const ExpertChoice& a, const ExpertChoice& b) {
-                      return a.probability != b.probability ? a.probability > b.probability : a.expert < b.expert;
-                    });
-  choices_.resize(count);
-  const float highest = choices_.front().probability;
-  float sum = 0;
-  for (ExpertChoice& choice : choices_) sum += choice.probability = std::exp(choice.probability - highest);
-  for (ExpertChoice& choice : choices_) choice.probability /= sum;
 }
 
 }  // namespace moed

@@ -22,22 +22,18 @@ void HoldBounds(const LayerDemand& demand, int precisions, std::span<Action> act
 // A mask over one token at a time. Not synchronised.
 class BoundedMask {
  public:
-  BoundedMask(std::unique_ptr<RouterMask> mask, int top_k) : mask_(std::move(mask)), top_k_(top_k) {}
+  explicit BoundedMask(std::unique_ptr<RouterMask> mask) : mask_(std::move(mask)) {}
 
   void Observe(LayerId layer, const TokenRouting& token, std::span<const float> hidden, std::span<const float> logits) {
     mask_->Observe(layer, token, hidden, logits);
   }
-  // For a token that may lose something. Of the experts that would be chosen without the mask and are masked, the heaviest come
+  // For a token that may lose something. Of its choices, those of the router without a mask, the heaviest that are masked come
   // back until the rest is what the token may lose; one expert is always left to choose. Sets masked and masked_share.
   void Apply(LayerId layer, const ResidencyView& residents, std::span<float> logits, TokenRouting& token);
 
  private:
-  void ChooseUnmasked(std::span<const float> logits);
-
   const std::unique_ptr<RouterMask> mask_;
-  const int top_k_;
   std::vector<float> unmasked_;
-  std::vector<ExpertChoice> choices_;  // the unmasked ones with their shares, highest first
 };
 
 }  // namespace moed

@@ -10,7 +10,7 @@
 
 namespace moed {
 
-// Before top-k (masked gating). Engine thread only. `token` has no choices yet.
+// Masked gating. Engine thread only. `token` has the choices of the router without a mask.
 class RouterMask {
  public:
   virtual ~RouterMask() = default;

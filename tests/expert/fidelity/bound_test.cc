@@ -124,14 +124,15 @@ class ResidentsOnly final : public RouterMask {
 };
 
 // Of the experts 0 to 3 with probabilities .5 .25 .125 .125, of which two are chosen: shares 2/3 and 1/3.
+constexpr ExpertChoice kUnmasked[] = {{0, .5f}, {1, .25f}};
 struct Masked {
   TokenRouting token;
   std::vector<float> logits = {std::log(.5f), std::log(.25f), std::log(.125f), std::log(.125f)};
 };
 Masked Mask(Fidelity fidelity, std::set<CachedKey> residents) {
   std::vector<std::vector<float>> seen;
-  BoundedMask mask(std::make_unique<ResidentsOnly>(seen), 2);
-  Masked masked{{.sequence = kSession, .fidelity = fidelity}};
+  BoundedMask mask(std::make_unique<ResidentsOnly>(seen));
+  Masked masked{{.sequence = kSession, .choices = kUnmasked, .fidelity = fidelity}};
   mask.Apply(kDemandLayer, SetOfResidents(residents), masked.logits, masked.token);
   return masked;
 }
@@ -165,6 +166,19 @@ TEST(BoundedMask, SomethingIsAlwaysLeftToChoose) {
   EXPECT_EQ(masked.token.masked, 1);
 }
 
+// A router that is no softmax: what a choice weighs is not what its logit says.
+TEST(BoundedMask, SharesAreThoseOfTheChoices) {
+  std::vector<std::vector<float>> seen;
+  BoundedMask mask(std::make_unique<ResidentsOnly>(seen));
+  const ExpertChoice choices[] = {{3, .3f}, {0, .1f}};
+  TokenRouting token{.sequence = kSession, .choices = choices, .fidelity = Fidelity::Bounded(.25f)};
+  std::vector<float> logits = {9, 8, 7, -1};
+  mask.Apply(kDemandLayer, SetOfResidents({{kDemandLayer, 1}}), logits, token);
+  EXPECT_THAT(logits, ElementsAre(kMinusInfinity, 8, kMinusInfinity, -1));
+  EXPECT_EQ(token.masked, 1);
+  EXPECT_FLOAT_EQ(token.masked_share, .25f);
+}
+
 TEST(RouterMasks, NoneLeavesTheLogitsAlone) { EXPECT_EQ(MakeRouterMask("none", {StoreContext()}).value(), nullptr); }
 
 TEST(RouterMasks, SeeEveryTokenAndMaskBeforeTheChoice) {
@@ -176,9 +190,10 @@ TEST(RouterMasks, SeeEveryTokenAndMaskBeforeTheChoice) {
   RunLayer(*provider, kLayers[0], {4, 5});
   const std::vector<float> hidden(16);
   const std::vector<float> given = {1, 2, 3, 4, 5, 6, 7, 8};
+  const ExpertChoice unmasked[] = {{7, .5f}, {6, .25f}, {5, .125f}, {4, .125f}};
   for (const Fidelity fidelity : {Fidelity::Exact(), Fidelity::Fast()}) {
     std::vector<float> logits = given;
-    TokenRouting token{.sequence = kSession, .fidelity = fidelity};
+    TokenRouting token{.sequence = kSession, .choices = unmasked, .fidelity = fidelity};
     provider->MaskRouter(kLayers[0], hidden, logits, token);
     EXPECT_EQ(token.masked, fidelity.exact() ? 0 : 2) << "of 4 7 6 5, two are resident";
     EXPECT_EQ(logits[7], fidelity.exact() ? 8 : kMinusInfinity);

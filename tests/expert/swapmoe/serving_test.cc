@@ -38,7 +38,8 @@ class SwapMoeServingTest : public testing::Test {
     for (const LayerId layer : kLayers) {
       std::vector<float> logits(kExperts);
       for (int e = 0; e < kExperts; ++e) logits[e] = -std::fabs(static_cast<float>(e - favourite)) + noise_(random_);
-      TokenRouting token{.sequence = kSession, .phase = phase, .fidelity = fidelity};
+      const std::vector<ExpertChoice> unmasked = TopK(logits);
+      TokenRouting token{.sequence = kSession, .phase = phase, .choices = unmasked, .fidelity = fidelity};
       provider_->MaskRouter(layer, hidden_, logits, token);
       const std::vector<ExpertChoice> choices = TopK(logits);
       token.choices = choices;
