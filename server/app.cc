@@ -198,7 +198,7 @@ absl::Status App::Impl::PlanMemory() {
   spdlog::info(
       "context of {} tokens (--max-context), {} for keys and values (--kv-budget); {} requests run (--max-running), {} wait "
       "(--queue-capacity), {} idle conversations are kept (--max-kept-sessions), steps of {} tokens (--prefill-chunk)",
-      plan_.memory.max_context, FormatBytes(plan_.memory.kv), plan_.engine.max_running, plan_.engine.queue_capacity,
+      plan_.memory.max_context, FormatBytes(plan_.memory.kv), plan_.running, plan_.engine.queue_capacity,
       plan_.engine.max_kept_sessions, plan_.engine.max_step_tokens);
   return absl::OkStatus();
 }
@@ -223,7 +223,7 @@ void App::Impl::DescribeServer() {
   info_.set_has_cache(preset.row->cache != CacheKind::kOneToken);
   info_.set_kv_format(kKvFormatNames[static_cast<int>(config_.kv_format)]);
   info_.set_threads(config_.threads);
-  info_.set_max_sessions(config_.max_running);
+  info_.set_max_sessions(plan_.running);
   info_.set_queue_capacity(plan_.engine.queue_capacity);
 }
 
@@ -288,7 +288,7 @@ absl::Status App::Impl::LoadModel() {
   trace_ = std::make_unique<Trace>(clock_, plan_.trace_events);
   executor_ = MakeThreadPool(config_.threads);
   MOED_ASSIGN_OR_RETURN(backend_, MakeComputeBackend(config_.backend, *executor_));
-  MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, plan_.memory.kv_pages, config_.kv_format));
+  MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, plan_.kv));
   MOED_ASSIGN_OR_RETURN(reads_, OpenReadBackend(config_.io_backend, store_->path(), {.queue_depth = config_.io_queue_depth}));
   if (config_.read_rate) reads_ = MakeThrottledBackend(std::move(reads_), static_cast<double>(*config_.read_rate), clock_);
   MOED_ASSIGN_OR_RETURN(model_, Model::Load(*store_, spec_, plan_.model, *backend_, *kv_, trace_.get(), reads_.get()));

@@ -98,9 +98,9 @@ void Intake::Receive(std::vector<std::unique_ptr<LiveRequest>>& requests,
   cancellations_.clear();
 }
 
-bool Intake::DropIdlePages(KvPool& kv) {
+bool Intake::DropIdleMemory(KvPool& kv) {
   absl::MutexLock lock(&mutex_);
-  Sequence* oldest = sessions_.OldestWithPages();
+  Sequence* oldest = sessions_.OldestWithMemory();
   if (oldest == nullptr) return false;
   kv.Release(oldest->kv);
   return true;

@@ -46,8 +46,8 @@ class Intake {
   void WaitForStop(absl::Duration timeout);
   // Moves them to the end of `requests` and into `cancellations`.
   void Receive(std::vector<std::unique_ptr<LiveRequest>>& requests, absl::flat_hash_map<RequestId, absl::Status>& cancellations);
-  // Drops keys and values of the idle session that was kept longest; false when none holds any.
-  bool DropIdlePages(KvPool& kv);
+  // Takes what the idle session that was kept longest holds of the pool; false when none holds anything.
+  bool DropIdleMemory(KvPool& kv);
   // Name and session are free again; `kept` (may be null) becomes an idle session. Returns one that must be ended for it, or
   // null.
   std::unique_ptr<Sequence> Release(const LiveRequest& live, std::unique_ptr<Sequence> kept);

@@ -32,9 +32,9 @@ std::unique_ptr<Sequence> SessionTable::TakeOldest() {
   return oldest;
 }
 
-Sequence* SessionTable::OldestWithPages() {
+Sequence* SessionTable::OldestWithMemory() {
   for (auto& sequence : idle_) {
-    if (!sequence->kv.pages.empty()) return sequence.get();
+    if (sequence->kv.holds_memory()) return sequence.get();
   }
   return nullptr;
 }

@@ -36,8 +36,8 @@ class SessionTable {
   // Becomes the most recent one. Returns the sequence that had to go, or null.
   std::unique_ptr<Sequence> Keep(std::unique_ptr<Sequence> sequence);
   std::unique_ptr<Sequence> TakeOldest();  // null when empty
-  // The least recently kept one that holds pages; null when none does.
-  Sequence* OldestWithPages();
+  // The least recently kept one that holds memory of the KvPool; null when none does.
+  Sequence* OldestWithMemory();
 
   int size() const { return static_cast<int>(idle_.size()); }
 

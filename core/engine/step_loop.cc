@@ -12,7 +12,7 @@ namespace moed {
 
 StepLoop::StepLoop(const EngineParts& parts, int max_running, int max_step_tokens, Intake& intake)
     : parts_(parts),
-      max_running_(max_running),
+      max_running_(parts.kv.slots() > 0 ? std::min(max_running, parts.kv.slots()) : max_running),
       max_step_tokens_(max_step_tokens),
       intake_(intake),
       sampler_(parts.model.spec().vocabulary) {}
@@ -84,7 +84,7 @@ void StepLoop::Schedule() {
   }
   const BatchPlan plan = PlanStep(snapshot_, budget);
   for (size_t i = plan.running; i < live_.size() && live_[i]->running; ++i) Preempt(*live_[i]);
-  for (int i = 0; i < plan.running; ++i) live_[i]->running = true;  // before pages are looked for: theirs stay
+  for (int i = 0; i < plan.running; ++i) live_[i]->running = true;  // before memory is looked for: theirs stays
   for (int i = 0; i < plan.running; ++i) Reserve(*live_[i]);
   for (const PlannedChunk& chunk : plan.chunks) AddChunk(*live_[chunk.sequence], chunk.tokens);
   for (int i = 0; i < plan.running; ++i) {
@@ -105,13 +105,13 @@ void StepLoop::Preempt(LiveRequest& live) {
 }
 
 void StepLoop::Reserve(LiveRequest& live) {
-  while (!parts_.kv.Reserve(live.sequence->kv, live.Goal())) FreePages();
+  while (!parts_.kv.Reserve(live.sequence->kv, live.Goal())) FreeMemory();
 }
 
-// The plan counted on pages that no running request holds: they are somewhere.
-void StepLoop::FreePages() {
-  if (intake_.DropIdlePages(parts_.kv)) return;
-  const auto holds = [](const auto& live) { return !live->running && !live->sequence->kv.pages.empty(); };
+// The plan counted on pages and a slot that no running request holds: they are somewhere.
+void StepLoop::FreeMemory() {
+  if (intake_.DropIdleMemory(parts_.kv)) return;
+  const auto holds = [](const auto& live) { return !live->running && live->sequence->kv.holds_memory(); };
   auto waiting = std::find_if(live_.rbegin(), live_.rend(), holds);
   if (waiting == live_.rend()) {  // a session was taken up since this turn began
     const size_t known = live_.size();
@@ -240,7 +240,8 @@ std::unique_ptr<Sequence> StepLoop::Retire(LiveRequest& live, bool succeeded) {
   std::unique_ptr<Sequence> sequence = std::move(live.sequence);
   if (!succeeded) {
     sequence->tokens.resize(live.session_tokens);
-    sequence->kv.length = std::min(sequence->kv.length, live.session_tokens);
+    KvSequence& kv = sequence->kv;
+    if (kv.length > live.session_tokens) parts_.kv.CutBack(kv, live.session_tokens, kv.length);
   }
   if (!sequence->session.empty() && !sequence->tokens.empty()) return sequence;
   EndSequence(*sequence);

@@ -39,9 +39,9 @@ struct EngineParts {
 
 // Engine thread only, except Stats.
 //
-// live_ is in order of arrival and its running requests are the first ones (batch_plan.h). All pages that no running request
-// holds can be had at any moment: from idle sessions first, then from waiting requests that continue one; both are computed again
-// when they run.
+// live_ is in order of arrival and its running requests are the first ones (batch_plan.h). All pages and slots that no
+// running request holds can be had at any moment: from idle sessions first, then from waiting requests that continue one; both
+// are computed again when they run. Where sequences need slots no more run than there are.
 class StepLoop {
  public:
   StepLoop(const EngineParts& parts, int max_running, int max_step_tokens, Intake& intake);
@@ -58,7 +58,7 @@ class StepLoop {
   void Schedule();
   void Preempt(LiveRequest& live);
   void Reserve(LiveRequest& live);
-  void FreePages();
+  void FreeMemory();
   void Start(LiveRequest& live);
   Fidelity FidelityOf(const LiveRequest& live) const { return live.request.fidelity.value_or(parts_.fidelity); }
   void AddChunk(LiveRequest& live, int tokens);

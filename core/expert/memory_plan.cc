@@ -15,12 +15,46 @@ constexpr uint64_t kKvShare = 16;  // one part in so many of what the fixed part
 
 uint64_t DivideUp(uint64_t value, uint64_t by) { return (value + by - 1) / by; }
 
-// What the request allows for the KV pages.
+// What the request allows for keys and values.
 struct KvBounds {
   uint64_t least_pages = 0;
   uint64_t most_pages = 0;
+  uint64_t least_slots = 0;
+  uint64_t most_slots = 0;
   uint64_t context = 0;  // no sequence is longer than this
+  uint64_t least(const MemoryNeeds& needs) const { return least_pages * needs.kv_page + least_slots * needs.kv_slot; }
 };
+
+// How many slots `bytes` of KV give when at least `pages` pages are among them.
+uint64_t SlotsIn(const MemoryNeeds& needs, const KvBounds& kv, uint64_t bytes, uint64_t pages) {
+  if (needs.kv_slot == 0) return 0;
+  const uint64_t beside = bytes - std::min(bytes, pages * needs.kv_page);
+  return std::clamp(std::min(bytes / 2, beside) / needs.kv_slot, kv.least_slots, kv.most_slots);
+}
+
+uint64_t PagesIn(const MemoryNeeds& needs, const KvBounds& kv, uint64_t bytes) {
+  return needs.kv_page == 0 ? kv.most_pages : bytes / needs.kv_page;
+}
+
+// What a KV budget holds: so many pages and slots, no more and no fewer.
+absl::Status BoundByBudget(const MemoryNeeds& needs, const MemoryRequest& request, KvBounds& kv) {
+  const uint64_t budget = *request.kv_budget;
+  const std::string beside = needs.kv_slot == 0 ? "" : StrCat(" and what a sequence holds beside them ", needs.kv_slot, " bytes");
+  if (budget < needs.kv_page + needs.kv_slot) {
+    return InvalidArgument("KV budget of ", budget, " bytes holds no page: one page of ", needs.page_tokens, " positions needs ",
+                           needs.kv_page, " bytes", beside);
+  }
+  const uint64_t wanted_pages = request.max_context ? DivideUp(kv.context, needs.page_tokens) : 1;
+  kv.least_slots = kv.most_slots = SlotsIn(needs, kv, budget, wanted_pages);
+  kv.least_pages = kv.most_pages = PagesIn(needs, kv, budget - kv.least_slots * needs.kv_slot);
+  const uint64_t positions = kv.least_pages * needs.page_tokens;
+  if (request.max_context && kv.context > positions) {
+    return InvalidArgument("KV budget of ", budget, " bytes holds ", positions, " positions, less than the max context of ",
+                           kv.context, "; that needs ", wanted_pages * needs.kv_page + needs.kv_slot, " bytes");
+  }
+  kv.context = std::min(kv.context, positions);
+  return absl::OkStatus();
+}
 
 absl::StatusOr<KvBounds> BoundKv(const MemoryNeeds& needs, const MemoryRequest& request) {
   const uint64_t page_tokens = needs.page_tokens;
@@ -31,23 +65,11 @@ absl::StatusOr<KvBounds> BoundKv(const MemoryNeeds& needs, const MemoryRequest& 
   }
   KvBounds bounds;
   bounds.context = request.max_context.value_or(needs.model_context);
-  if (!request.kv_budget) {
-    bounds.least_pages = DivideUp(request.max_context ? bounds.context : std::min(kLeastPositions, bounds.context), page_tokens);
-    bounds.most_pages = std::max(bounds.least_pages, DivideUp(bounds.context, page_tokens) * request.max_running);
-    return bounds;
-  }
-  bounds.least_pages = bounds.most_pages = *request.kv_budget / needs.kv_page;
-  if (bounds.least_pages == 0) {
-    return InvalidArgument("KV budget of ", *request.kv_budget, " bytes holds no page: one page of ", needs.page_tokens,
-                           " positions needs ", needs.kv_page, " bytes");
-  }
-  const uint64_t positions = bounds.least_pages * page_tokens;
-  if (request.max_context && bounds.context > positions) {
-    return InvalidArgument("KV budget of ", *request.kv_budget, " bytes holds ", positions,
-                           " positions, less than the max context of ", bounds.context, "; that needs ",
-                           DivideUp(bounds.context, page_tokens) * needs.kv_page, " bytes");
-  }
-  bounds.context = std::min(bounds.context, positions);
+  bounds.least_pages = DivideUp(request.max_context ? bounds.context : std::min(kLeastPositions, bounds.context), page_tokens);
+  bounds.most_pages = std::max(bounds.least_pages, DivideUp(bounds.context, page_tokens) * request.max_running);
+  bounds.least_slots = needs.kv_slot == 0 ? 0 : 1;
+  bounds.most_slots = needs.kv_slot == 0 ? 0 : request.max_running;
+  if (request.kv_budget) MOED_RETURN_IF_ERROR(BoundByBudget(needs, request, bounds));
   return bounds;
 }
 
@@ -75,8 +97,10 @@ std::string Rows(const std::vector<MemoryPart>& parts) {
   return rows;
 }
 
-MemoryPart KvPart(const MemoryNeeds& needs, uint64_t pages) {
-  return {"kv", pages * needs.kv_page, StrCat(pages * needs.page_tokens, " positions in ", pages, " pages")};
+MemoryPart KvPart(const MemoryNeeds& needs, uint64_t pages, uint64_t slots) {
+  const std::string at_once = slots == 0 ? "" : StrCat(", ", slots, slots == 1 ? " sequence" : " sequences", " at once");
+  return {"kv", pages * needs.kv_page + slots * needs.kv_slot,
+          StrCat(pages * needs.page_tokens, " positions in ", pages, " pages", at_once)};
 }
 
 MemoryPart CachePart(const MemoryNeeds& needs, const MemoryRequest& request, uint64_t bytes) {
@@ -89,7 +113,7 @@ uint64_t LeastCache(const MemoryNeeds& needs) { return std::max(needs.least_cach
 
 absl::Status TooSmall(const MemoryNeeds& needs, const MemoryRequest& request, const KvBounds& kv) {
   std::vector<MemoryPart> least = FixedParts(needs);
-  least.push_back(KvPart(needs, kv.least_pages));
+  least.push_back(KvPart(needs, kv.least_pages, kv.least_slots));
   least.push_back(CachePart(needs, request, LeastCache(needs)));
   const uint64_t smallest = SumBytes(least);
   return ResourceExhausted("a memory budget of ", request.budget, " bytes (", FormatBytes(request.budget),
@@ -100,20 +124,26 @@ absl::Status TooSmall(const MemoryNeeds& needs, const MemoryRequest& request, co
 }  // namespace
 
 absl::StatusOr<MemoryPlan> PlanMemory(const MemoryNeeds& needs, const MemoryRequest& request) {
-  MOED_CHECK(needs.kv_page > 0 && needs.page_tokens > 0 && needs.record > 0 && needs.model_context > 0);
+  MOED_CHECK(needs.kv_page + needs.kv_slot > 0 && needs.page_tokens > 0 && needs.record > 0 && needs.model_context > 0);
   MOED_ASSIGN_OR_RETURN(const KvBounds kv, BoundKv(needs, request));
   std::vector<MemoryPart> parts = FixedParts(needs);
   const uint64_t fixed = SumBytes(parts);
-  if (request.budget < fixed + kv.least_pages * needs.kv_page + LeastCache(needs)) return TooSmall(needs, request, kv);
+  if (request.budget < fixed + kv.least(needs) + LeastCache(needs)) return TooSmall(needs, request, kv);
 
   const uint64_t left = request.budget - fixed;
-  const uint64_t share_pages = std::clamp(left / kKvShare / needs.kv_page, kv.least_pages, kv.most_pages);
-  const uint64_t pages = std::min({share_pages, (left - LeastCache(needs)) / needs.kv_page, uint64_t{INT32_MAX}});
-  MemoryPlan plan{.budget = request.budget, .kv = pages * needs.kv_page, .kv_pages = static_cast<int>(pages)};
+  const uint64_t share = left / kKvShare, room = left - LeastCache(needs);
+  const uint64_t slots = SlotsIn(needs, kv, std::min(share, room), kv.least_pages);
+  const uint64_t in_slots = slots * needs.kv_slot;
+  const uint64_t share_pages = std::clamp(PagesIn(needs, kv, share - std::min(share, in_slots)), kv.least_pages, kv.most_pages);
+  const uint64_t pages = std::min({share_pages, PagesIn(needs, kv, room - in_slots), uint64_t{INT32_MAX}});
+  MemoryPlan plan{.budget = request.budget,
+                  .kv = pages * needs.kv_page + in_slots,
+                  .kv_pages = static_cast<int>(pages),
+                  .kv_slots = static_cast<int>(slots)};
   plan.max_context = static_cast<int>(std::min<uint64_t>(kv.context, pages * needs.page_tokens));
   const uint64_t most_cache = needs.most_cache == 0 ? needs.all_experts : needs.most_cache;
   plan.cache = std::min(left - plan.kv, std::max(most_cache, LeastCache(needs)));
-  parts.push_back(KvPart(needs, pages));
+  parts.push_back(KvPart(needs, pages, slots));
   parts.push_back(CachePart(needs, request, plan.cache));
   plan.parts = std::move(parts);
   return plan;

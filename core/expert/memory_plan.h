@@ -18,7 +18,8 @@ struct MemoryNeeds {
   uint64_t scratch = 0;  // activations, logits, attention scores, prefill chunk
   uint64_t tables = 0;   // cache entries, store index, predictor
   uint64_t queues = 0;   // bounded queues of requests and tokens
-  uint64_t kv_page = 0;  // one page, all layers
+  uint64_t kv_page = 0;  // one page, all layers that see all positions; 0: no layer does
+  uint64_t kv_slot = 0;  // what a sequence holds beside its pages, however long it is; 0: nothing
   int page_tokens = 0;
   uint64_t record = 0;       // the largest expert record
   uint64_t all_experts = 0;  // every record: more cache than this is useless
@@ -44,8 +45,9 @@ struct MemoryPart {
 
 struct MemoryPlan {
   uint64_t budget = 0;
-  uint64_t kv = 0;  // whole pages
+  uint64_t kv = 0;  // whole pages and slots
   int kv_pages = 0;
+  int kv_slots = 0;               // sequences that hold memory at once; 0: they need no slots
   int max_context = 0;            // <= kv_pages * page_tokens
   uint64_t cache = 0;             // the rest
   std::vector<MemoryPart> parts;  // sums to <= budget
@@ -54,9 +56,10 @@ struct MemoryPlan {
 };
 
 // Defaults: KV gets a sixteenth of what the fixed parts leave, at least 256 positions (or the model's context if smaller), at
-// most max_running whole contexts; max_context = what the KV holds, at most the model's. The cache gets the rest.
-// RESOURCE_EXHAUSTED with a table of what needs how much and the smallest budget that works; INVALID_ARGUMENT for contradictions
-// (max_context beyond the model's, KV too small for max_context).
+// most max_running whole contexts; max_context = what the KV holds, at most the model's. Where sequences need slots these get up
+// to half of the KV, at least one slot, at most max_running. The cache gets the rest. RESOURCE_EXHAUSTED with a table of what
+// needs how much and the smallest budget that works; INVALID_ARGUMENT for contradictions (max_context beyond the model's, KV too
+// small for max_context).
 absl::StatusOr<MemoryPlan> PlanMemory(const MemoryNeeds& needs, const MemoryRequest& request);
 
 }  // namespace moed

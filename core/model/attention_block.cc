@@ -20,7 +20,7 @@ void AttentionBlock::Run(LayerId layer, const LayerWeights& weights) {
   step_.ForBlocks([&](RowBlock block) {
     ProjectQkv(weights, block);
     if (!step_.spec.qk_norm_after_rope) NormalizeQk(weights, block);
-    RotateQk(block);
+    RotateQk(layer, block);
     if (step_.spec.qk_norm_after_rope) NormalizeQk(weights, block);
     StoreAndAttend(layer, weights, block);
     ProjectOutput(weights, block);
@@ -60,21 +60,23 @@ void AttentionBlock::NormalizeQk(const LayerWeights& weights, RowBlock block) {
   normalize(step_.scratch.k, weights.k_norm, spec.kv_heads);
 }
 
-void AttentionBlock::RotateQk(RowBlock block) {
+void AttentionBlock::RotateQk(LayerId layer, RowBlock block) {
   const ModelSpec& spec = step_.spec;
+  const float* const inv_freq = inv_freq_ + spec.RotationOf(layer) * spec.RotaryDims() / 2;
   const int rows = block.count;
   const int32_t* positions = step_.batch.positions().data() + block.begin;
   RopeShape shape = {spec.heads, spec.head_dim, spec.RotaryDims(), spec.rope_interleaved};
-  step_.backend.Rope(shape, step_.scratch.q.data(), rows, q_width(), positions, inv_freq_);
+  step_.backend.Rope(shape, step_.scratch.q.data(), rows, q_width(), positions, inv_freq);
   shape.heads = spec.kv_heads;
-  step_.backend.Rope(shape, step_.scratch.k.data(), rows, kv_width(), positions, inv_freq_);
+  step_.backend.Rope(shape, step_.scratch.k.data(), rows, kv_width(), positions, inv_freq);
 }
 
 // Rotation multiplies queries and keys by YaRN's attention factor, here their product.
 void AttentionBlock::StoreAndAttend(LayerId layer, const LayerWeights& weights, RowBlock block) {
   const ModelSpec& spec = step_.spec;
   Scratch& scratch = step_.scratch;
-  const double factor = spec.yarn ? spec.yarn->attention_factor : 1;
+  const Rotation rotation = spec.rotation(spec.RotationOf(layer));
+  const double factor = rotation.yarn ? rotation.yarn->attention_factor : 1;
   const AttentionShape shape = {.heads = spec.heads,
                                 .kv_heads = spec.kv_heads,
                                 .head_dim = spec.head_dim,
@@ -95,6 +97,7 @@ void AttentionBlock::StoreAndAttend(LayerId layer, const LayerWeights& weights, 
 
 int AttentionBlock::PlanRuns(LayerId layer, RowBlock block, int first, std::span<const KvRun>& runs) {
   Scratch& scratch = step_.scratch;
+  const int window = step_.spec.WindowOf(layer);
   size_t pages_used = 0;
   size_t runs_used = 0;
   int i = first;
@@ -104,10 +107,12 @@ int AttentionBlock::PlanRuns(LayerId layer, RowBlock block, int first, std::span
     const int end = std::min(block.count, at.first_row + at.rows() - block.begin);
     const KvSequence& kv = *at.chunk->kv;
     const int position = step_.batch.positions()[block.begin + i];
-    const size_t pages = KvPool::PagesFor(position + end - i, step_.kv.page_tokens());
+    const int pages = KvPool::PagesFor(position + end - i, step_.kv.page_tokens());
     if (pages_used + pages > scratch.kv_pages.size()) break;
     const std::span<std::byte*> where = scratch.kv_pages.subspan(pages_used, pages);
-    for (size_t page = 0; page < pages; ++page) where[page] = step_.kv.At(kv.pages[page], layer);
+    const int first_seen = window == 0 ? 0 : std::max(0, position + 1 - window) / step_.kv.page_tokens();
+    std::fill_n(where.begin(), first_seen, nullptr);
+    for (int page = first_seen; page < pages; ++page) where[page] = step_.kv.PageOf(kv, page, layer);
     scratch.kv_runs[runs_used++] = {.pages = where, .position = position, .tokens = end - i};
     pages_used += pages;
     i = end;

@@ -15,7 +15,7 @@ class AttentionBlock {
  private:
   void ProjectQkv(const LayerWeights& weights, RowBlock block);
   void NormalizeQk(const LayerWeights& weights, RowBlock block);
-  void RotateQk(RowBlock block);
+  void RotateQk(LayerId layer, RowBlock block);
   void StoreAndAttend(LayerId layer, const LayerWeights& weights, RowBlock block);
   // Runs of the block's rows from `first` on, as many as there are page pointers for; returns the next row.
   int PlanRuns(LayerId layer, RowBlock block, int first, std::span<const KvRun>& runs);
@@ -25,7 +25,7 @@ class AttentionBlock {
   int kv_width() const { return step_.spec.kv_heads * step_.spec.head_dim; }
 
   Step& step_;
-  const float* inv_freq_;  // (rotary dims / 2)
+  const float* inv_freq_;  // (rotations, rotary dims / 2)
 };
 
 }  // namespace moed

@@ -35,10 +35,17 @@ void Decoder::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider,
   TellTokens(provider);
   Embed();
   for (int layer = 0; layer < spec_.layers && step_.batch.rows() > 0; ++layer) RunLayer(LayerId(layer), provider);
-  for (const BatchChunk& chunk : step_.batch.chunks()) chunk.chunk->kv->length += chunk.rows();
+  for (const SequenceChunk& chunk : chunks) SettleKv(chunk);
   ComputeLogits(sink);
   if (!step_.backend.Idle()) step_.backend.Fence();  // what was lent for the step goes back
   ffn_.ReleaseExperts();
+}
+
+void Decoder::SettleKv(const SequenceChunk& chunk) {
+  KvSequence& kv = *chunk.kv;
+  const int reached = kv.length + static_cast<int>(chunk.tokens.size());
+  if (!chunk.status.ok()) return step_.kv.CutBack(kv, kv.length, reached);
+  kv.length = reached;
 }
 
 absl::Status Decoder::PlaceRows(ExpertProvider& provider) {

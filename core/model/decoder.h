@@ -25,6 +25,8 @@ class Decoder final : public Model {
   void TellTokens(ExpertProvider& provider);
   void Embed();
   void RunLayer(LayerId layer, ExpertProvider& provider);
+  // After the last layer: the sequence has the chunk's positions, or lost what the chunk overwrote before it failed.
+  void SettleKv(const SequenceChunk& chunk);
   void ComputeLogits(LogitsSink sink);
   // Logits of `rows`, at most scratch.logits_rows of them; waits for them.
   void ProjectLogits(std::span<const int32_t> rows, LogitsSink sink);

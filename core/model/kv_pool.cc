@@ -1,62 +1,166 @@
 #include "core/model/kv_pool.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
+#include "core/base/check.h"
 #include "core/base/status.h"
+#include "core/model/scratch.h"
 
 namespace moed {
 namespace {
 
-uint64_t LayerBytes(const ModelSpec& spec, KvFormat format, int page_tokens) {
+constexpr uint64_t kSlotAlignment = 64;
+
+// Keys and values of page_tokens positions.
+uint64_t LayerPageBytes(const ModelSpec& spec, KvFormat format, int page_tokens) {
   return uint64_t{2} * page_tokens * spec.kv_heads * KvRowBytes(format, spec.head_dim);
+}
+
+// What a layer keeps in place of keys and values. No family has such layers yet.
+uint64_t StateBytes(const ModelSpec&, LayerId) { return 0; }
+
+// Pages that hold what a window sees from any position on while a block of rows is written behind it.
+int RingPages(int window, int max_context, int page_tokens) {
+  const int64_t positions = int64_t{window} - 1 + kBlockRows;
+  const int64_t pages = (positions + page_tokens - 2) / page_tokens + 1;  // wherever in a page they begin
+  return static_cast<int>(std::min<int64_t>(pages, KvPool::PagesFor(max_context, page_tokens)));
+}
+
+bool InSlots(const ModelSpec& spec, LayerId layer) { return spec.WindowOf(layer) > 0 || StateBytes(spec, layer) > 0; }
+
+// What a layer takes of a slot.
+uint64_t LayerSlotBytes(const ModelSpec& spec, LayerId layer, int max_context, KvFormat format, int page_tokens) {
+  const uint64_t state = StateBytes(spec, layer);
+  const int window = spec.WindowOf(layer);
+  const uint64_t ring =
+      state > 0 || window == 0 ? 0 : RingPages(window, max_context, page_tokens) * LayerPageBytes(spec, format, page_tokens);
+  return RoundUp(state + ring, kSlotAlignment);
+}
+
+int MaxContext(const KvPoolSizes& sizes) {
+  const int64_t all = int64_t{sizes.pages} * sizes.page_tokens;
+  return static_cast<int>(std::min<int64_t>(sizes.max_context > 0 ? sizes.max_context : INT32_MAX, all));
 }
 
 }  // namespace
 
 uint64_t KvPool::PageBytes(const ModelSpec& spec, KvFormat format, int page_tokens) {
-  return LayerBytes(spec, format, page_tokens) * spec.layers;
-}
-
-absl::StatusOr<std::unique_ptr<KvPool>> KvPool::Create(const ModelSpec& spec, int pages, KvFormat format, int page_tokens) {
-  if (pages < 1) return InvalidArgument("a KV pool of ", pages, " pages; at least one is needed");
-  const uint64_t page_bytes = PageBytes(spec, format, page_tokens);
-  if (static_cast<uint64_t>(pages) > SIZE_MAX / 2 / page_bytes) {
-    return ResourceExhausted("a KV pool of ", pages, " pages of ", page_bytes, " bytes does not fit the address space");
+  uint64_t bytes = 0;
+  for (int layer = 0; layer < spec.layers; ++layer) {
+    if (!InSlots(spec, LayerId(layer))) bytes += LayerPageBytes(spec, format, page_tokens);
   }
-  MOED_ASSIGN_OR_RETURN(Buffer buffer, Buffer::Allocate(page_bytes * pages));
-  return std::unique_ptr<KvPool>(new KvPool(std::move(buffer), pages, spec, format, page_tokens));
+  return bytes;
 }
 
-KvPool::KvPool(Buffer buffer, int pages, const ModelSpec& spec, KvFormat format, int page_tokens)
+uint64_t KvPool::SlotBytes(const ModelSpec& spec, int max_context, KvFormat format, int page_tokens) {
+  uint64_t bytes = 0;
+  for (int layer = 0; layer < spec.layers; ++layer) {
+    bytes += LayerSlotBytes(spec, LayerId(layer), max_context, format, page_tokens);
+  }
+  return bytes;
+}
+
+absl::StatusOr<std::unique_ptr<KvPool>> KvPool::Create(const ModelSpec& spec, const KvPoolSizes& sizes) {
+  if (sizes.pages < 1) return InvalidArgument("a KV pool of ", sizes.pages, " pages; at least one is needed");
+  const uint64_t page_bytes = PageBytes(spec, sizes.format, sizes.page_tokens);
+  const uint64_t slot_bytes = SlotBytes(spec, MaxContext(sizes), sizes.format, sizes.page_tokens);
+  if (slot_bytes > 0 && sizes.slots < 1) {
+    return InvalidArgument("a KV pool of ", sizes.slots, " slots; at least one is needed");
+  }
+  const auto fits = [](int count, uint64_t bytes) { return bytes == 0 || static_cast<uint64_t>(count) <= SIZE_MAX / 4 / bytes; };
+  if (!fits(sizes.pages, page_bytes) || !fits(sizes.slots, slot_bytes)) {
+    return ResourceExhausted("a KV pool of ", sizes.pages, " pages of ", page_bytes, " bytes and ", sizes.slots, " slots of ",
+                             slot_bytes, " bytes does not fit the address space");
+  }
+  MOED_ASSIGN_OR_RETURN(Buffer buffer, Buffer::Allocate(page_bytes * sizes.pages + slot_bytes * sizes.slots));
+  return std::unique_ptr<KvPool>(new KvPool(spec, sizes, std::move(buffer)));
+}
+
+KvPool::KvPool(const ModelSpec& spec, const KvPoolSizes& sizes, Buffer buffer)
     : buffer_(std::move(buffer)),
-      pages_(pages),
-      format_(format),
-      page_tokens_(page_tokens),
-      page_bytes_(PageBytes(spec, format, page_tokens)),
-      layer_bytes_(LayerBytes(spec, format, page_tokens)) {
-  free_.reserve(pages);
-  for (int page = pages - 1; page >= 0; --page) free_.push_back(page);  // the lowest goes first
+      pages_(sizes.pages),
+      max_context_(MaxContext(sizes)),
+      format_(sizes.format),
+      page_tokens_(sizes.page_tokens),
+      page_bytes_(PageBytes(spec, format_, page_tokens_)),
+      slot_bytes_(SlotBytes(spec, max_context_, format_, page_tokens_)) {
+  slots_ = slot_bytes_ > 0 ? sizes.slots : 0;
+  uint64_t in_page = 0, in_slot = 0;
+  for (int i = 0; i < spec.layers; ++i) {
+    const LayerId layer(i);
+    Place& place = layers_.emplace_back();
+    place.page_bytes = LayerPageBytes(spec, format_, page_tokens_);
+    place.has_state = StateBytes(spec, layer) > 0;
+    place.window = place.has_state ? 0 : spec.WindowOf(layer);
+    if (place.window > 0) place.ring_pages = RingPages(place.window, max_context_, page_tokens_);
+    uint64_t& used = InSlots(spec, layer) ? in_slot : in_page;
+    place.offset = used;
+    used += InSlots(spec, layer) ? LayerSlotBytes(spec, layer, max_context_, format_, page_tokens_) : place.page_bytes;
+  }
+  // The lowest go first.
+  free_pages_.resize(pages_);
+  std::iota(free_pages_.rbegin(), free_pages_.rend(), 0);
+  free_slots_.resize(slots_);
+  std::iota(free_slots_.rbegin(), free_slots_.rend(), 0);
 }
 
 bool KvPool::Reserve(KvSequence& sequence, int positions) {
   const int missing = PagesFor(positions, page_tokens_) - static_cast<int>(sequence.pages.size());
-  if (missing > free_pages()) return false;
+  const bool needs_slot = slots_ > 0 && sequence.slot < 0;
+  if (missing > free_pages() || (needs_slot && free_slots_.empty())) return false;
+  MOED_CHECK(positions <= max_context_ || slots_ == 0);  // the rings are not longer than that
   for (int i = 0; i < missing; ++i) {
-    sequence.pages.push_back(free_.back());
-    free_.pop_back();
+    sequence.pages.push_back(free_pages_.back());
+    free_pages_.pop_back();
+  }
+  if (needs_slot) {
+    sequence.slot = free_slots_.back();
+    free_slots_.pop_back();
   }
   return true;
 }
 
 void KvPool::Release(KvSequence& sequence) {
-  free_.insert(free_.end(), sequence.pages.rbegin(), sequence.pages.rend());
+  free_pages_.insert(free_pages_.end(), sequence.pages.rbegin(), sequence.pages.rend());
+  if (sequence.slot >= 0) free_slots_.push_back(sequence.slot);
   sequence.pages.clear();
-  sequence.length = 0;
+  sequence.slot = -1;
+  sequence.length = sequence.reached = 0;
 }
 
-std::byte* KvPool::At(int32_t page, LayerId layer) const {
-  return buffer_.data() + page * page_bytes_ + layer_bytes_ * layer.value();
+void KvPool::CutBack(KvSequence& sequence, int length, int reached) {
+  sequence.reached = std::max(sequence.reached, reached);
+  if (!Intact(length, sequence.reached)) return Release(sequence);
+  sequence.length = length;
+}
+
+// A ring has the last of its pages that were written, whichever of them are forgotten now.
+bool KvPool::Intact(int length, int reached) const {
+  if (length >= reached || slots_ == 0) return true;
+  return std::none_of(layers_.begin(), layers_.end(), [&](const Place& place) {
+    if (place.ring_pages == 0) return place.has_state;
+    const int first_seen = std::max(0, length + 1 - place.window) / page_tokens_;
+    return first_seen + place.ring_pages <= (reached - 1) / page_tokens_;
+  });
+}
+
+std::byte* KvPool::InSlot(const KvSequence& sequence, const Place& place) const {
+  MOED_CHECK(sequence.slot >= 0);
+  return buffer_.data() + sequence.slot * slot_bytes_ + place.offset;
+}
+
+std::byte* KvPool::PageOf(const KvSequence& sequence, int page, LayerId layer) const {
+  const Place& place = layers_[layer.value()];
+  if (place.ring_pages > 0) return InSlot(sequence, place) + place.page_bytes * (page % place.ring_pages);
+  return buffer_.data() + slots_ * slot_bytes_ + sequence.pages[page] * page_bytes_ + place.offset;
+}
+
+std::byte* KvPool::State(const KvSequence& sequence, LayerId layer) const {
+  const Place& place = layers_[layer.value()];
+  MOED_CHECK(place.has_state);
+  return InSlot(sequence, place);
 }
 
 }  // namespace moed

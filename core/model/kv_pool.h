@@ -1,4 +1,8 @@
-// Keys and values of all sequences, in pages of a fixed number of positions carved from one buffer.
+// What sequences hold in memory, carved from one buffer. A layer that sees all positions keeps their keys and values in pages of
+// a fixed number of positions, which grow in number with the sequence. What the other layers keep does not grow and lies in a
+// slot:
+//   a layer with a window  a ring of pages: page p of the sequence is page p mod the ring's length
+//   a layer with a state   the state
 #pragma once
 
 #include <cstdint>
@@ -12,42 +16,82 @@
 
 namespace moed {
 
-// The pages of one sequence. Plain data; the pool hands them out.
+// What one sequence holds. Plain data; the pool hands it out.
 struct KvSequence {
   std::vector<int32_t> pages;
-  int length = 0;  // positions written
+  int32_t slot = -1;  // -1: none
+  int length = 0;     // positions written
+  int reached = 0;    // positions that were written before the last CutBack
+  bool holds_memory() const { return !pages.empty() || slot >= 0; }
 };
 
-// Hands out pages and says where they are; ComputeBackend::StoreKv fills them. Engine thread only.
+struct KvPoolSizes {
+  int pages = 0;
+  int slots = 1;        // sequences that hold memory at once, where the model needs slots
+  int max_context = 0;  // positions of a sequence at most; 0: as many as all pages hold
+  KvFormat format = KvFormat::kF32;
+  int page_tokens = kKvPageTokens;
+};
+
+// Hands out pages and slots and says where they are; the operations of ComputeBackend fill them. Engine thread only.
 class KvPool {
  public:
   static uint64_t PageBytes(const ModelSpec& spec, KvFormat format = KvFormat::kF32, int page_tokens = kKvPageTokens);
-  static absl::StatusOr<std::unique_ptr<KvPool>> Create(const ModelSpec& spec, int pages, KvFormat format = KvFormat::kF32,
-                                                        int page_tokens = kKvPageTokens);
+  // 0: all layers see all positions, and sequences need no slots.
+  static uint64_t SlotBytes(const ModelSpec& spec, int max_context, KvFormat format = KvFormat::kF32,
+                            int page_tokens = kKvPageTokens);
+  // Allocates pages * PageBytes and, for max_context, slots * SlotBytes. INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
+  static absl::StatusOr<std::unique_ptr<KvPool>> Create(const ModelSpec& spec, const KvPoolSizes& sizes);
 
   KvFormat format() const { return format_; }
   int page_tokens() const { return page_tokens_; }
+  int max_context() const { return max_context_; }
 
   int pages() const { return pages_; }
-  int free_pages() const { return static_cast<int>(free_.size()); }
+  int free_pages() const { return static_cast<int>(free_pages_.size()); }
+  int slots() const { return slots_; }  // 0: sequences need none
+  int free_slots() const { return static_cast<int>(free_slots_.size()); }
   static int PagesFor(int positions, int page_tokens = kKvPageTokens) { return (positions + page_tokens - 1) / page_tokens; }
-  // Grows `sequence` to hold `positions`; false (and unchanged) when too few pages are free.
-  bool Reserve(KvSequence& sequence, int positions);
-  void Release(KvSequence& sequence);  // gives all pages back; length becomes 0
 
-  // What a page holds of one layer: see core/kernels/kv_rows.h.
-  std::byte* At(int32_t page, LayerId layer) const;
+  // Grows `sequence` to hold `positions` (<= max_context), and gives it a slot if it needs one; false (and unchanged) when too
+  // few pages or no slot is free.
+  bool Reserve(KvSequence& sequence, int positions);
+  void Release(KvSequence& sequence);  // gives everything back; length becomes 0
+  // Positions from `length` on, which were written up to `reached`, are forgotten. Where the slot no longer has what position
+  // `length` needs the sequence is released: its length is then 0. So it is with every state that went further than `length`.
+  void CutBack(KvSequence& sequence, int length, int reached);
+
+  // What page `page` of the sequence holds of a layer that keeps keys and values: see core/kernels/kv_rows.h. Of a layer with a
+  // window there are those that the next kBlockRows rows see (core/model/scratch.h).
+  std::byte* PageOf(const KvSequence& sequence, int page, LayerId layer) const;
+  // A layer's state after the sequence's positions, 64-byte aligned. At position 0 it holds anything: who writes it begins there
+  // with zeros.
+  std::byte* State(const KvSequence& sequence, LayerId layer) const;
 
  private:
-  KvPool(Buffer buffer, int pages, const ModelSpec& spec, KvFormat format, int page_tokens);
+  // Where a layer lies in a page, or in a slot.
+  struct Place {
+    uint64_t offset = 0;
+    uint64_t page_bytes = 0;  // of the layer
+    int ring_pages = 0;       // 0: no ring
+    int window = 0;
+    bool has_state = false;
+  };
+  KvPool(const ModelSpec& spec, const KvPoolSizes& sizes, Buffer buffer);
+  bool Intact(int length, int reached) const;
+  std::byte* InSlot(const KvSequence& sequence, const Place& place) const;
 
-  Buffer buffer_;
+  Buffer buffer_;  // slots, then pages
   int pages_;
+  int slots_;
+  int max_context_;
   KvFormat format_;
   int page_tokens_;
   uint64_t page_bytes_;
-  uint64_t layer_bytes_;  // of one page
-  std::vector<int32_t> free_;
+  uint64_t slot_bytes_;
+  std::vector<Place> layers_;
+  std::vector<int32_t> free_pages_;
+  std::vector<int32_t> free_slots_;
 };
 
 }  // namespace moed

@@ -13,7 +13,7 @@
 namespace moed {
 namespace {
 
-absl::Status CheckOptions(const ModelSpec& spec, const ModelOptions& options) {
+absl::Status CheckOptions(const ModelSpec& spec, const ModelOptions& options, const KvPool& kv) {
   if (options.max_step_tokens < 1)
     return InvalidArgument("max_step_tokens = ", options.max_step_tokens, "; at least 1 is needed");
   if (options.own_step_tokens < 0 || options.own_step_tokens > options.max_step_tokens) {
@@ -23,6 +23,9 @@ absl::Status CheckOptions(const ModelSpec& spec, const ModelOptions& options) {
   if (options.max_context < 1 || options.max_context > spec.max_positions) {
     return InvalidArgument("max_context = ", options.max_context, " is outside 1..", spec.max_positions,
                            ", the model's positions");
+  }
+  if (kv.slots() > 0 && options.max_context > kv.max_context()) {
+    return InvalidArgument("max_context = ", options.max_context, " is more than the KV pool's ", kv.max_context());
   }
   return absl::OkStatus();
 }
@@ -51,7 +54,7 @@ uint64_t Model::LentBytes(const ModelSpec& spec, const ModelOptions& options) { 
 absl::StatusOr<std::unique_ptr<Model>> Model::Load(const StoreReader& store, const ModelSpec& spec, const ModelOptions& options,
                                                    ComputeBackend& backend, KvPool& kv, Trace* trace, ReadBackend* reads) {
   MOED_RETURN_IF_ERROR(CheckSpec(spec));
-  MOED_RETURN_IF_ERROR(CheckOptions(spec, options));
+  MOED_RETURN_IF_ERROR(CheckOptions(spec, options, kv));
   if (const absl::Status experts = CheckExperts(store.description(), spec); !experts.ok()) {
     return DataLoss(store.path(), ": ", experts.message());
   }

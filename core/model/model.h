@@ -29,7 +29,9 @@ struct SequenceChunk {
   KvSequence* kv = nullptr;  // holds positions [0, kv->length); room for tokens.size() more is reserved. Forward adds to length
   int first_logits = 0;      // logits are wanted for tokens [first_logits, tokens.size()); == size: none
   Fidelity fidelity;
-  absl::Status status;  // out: DATA_LOSS etc. when an expert of one of its tokens could not be read (kv->length unchanged)
+  // Out: DATA_LOSS etc. when an expert of one of its tokens could not be read. kv->length is then what it was or, where the chunk
+  // overwrote what the sequence needs to go on from there, 0: the sequence is released (KvPool::CutBack).
+  absl::Status status;
 };
 
 struct ModelOptions {

@@ -63,18 +63,29 @@ int IntOf(const Json& json, int64_t low, int64_t high) {
   return value < low || value > high ? -1 : static_cast<int>(value);
 }
 
+YarnScaling DecodeYarn(const Json& yarn) {
+  return {.factor = yarn.at("factor").get<double>(),
+          .beta_fast = yarn.at("beta_fast").get<double>(),
+          .beta_slow = yarn.at("beta_slow").get<double>(),
+          .attention_factor = yarn.at("attention_factor").get<double>(),
+          .original_positions = IntOf(yarn.at("original_positions"), 1, INT32_MAX),
+          .truncate = yarn.at("truncate").get<bool>()};
+}
+
+Json Encode(const Rotation& rotation) {
+  Json json = {{"theta", rotation.theta}};
+  if (rotation.yarn) json["yarn"] = Encode(*rotation.yarn);
+  return json;
+}
+
 void DecodeAttention(const Json& json, ModelSpec& spec) {
-  if (json.contains("yarn")) {
-    const Json& yarn = json["yarn"];
-    spec.yarn = {.factor = yarn.at("factor").get<double>(),
-                 .beta_fast = yarn.at("beta_fast").get<double>(),
-                 .beta_slow = yarn.at("beta_slow").get<double>(),
-                 .attention_factor = yarn.at("attention_factor").get<double>(),
-                 .original_positions = IntOf(yarn.at("original_positions"), 1, INT32_MAX),
-                 .truncate = yarn.at("truncate").get<bool>()};
+  if (json.contains("yarn")) spec.yarn = DecodeYarn(json["yarn"]);
+  for (const Json& rotation : json.value("more_rotations", Json::array())) {
+    spec.more_rotations.push_back({.theta = rotation.at("theta").get<double>()});
+    if (rotation.contains("yarn")) spec.more_rotations.back().yarn = DecodeYarn(rotation["yarn"]);
   }
-  if (!json.contains("windows")) return;
-  for (const Json& window : json["windows"]) spec.windows.push_back(IntOf(window, 0, INT32_MAX));
+  for (const Json& index : json.value("rotations", Json::array())) spec.rotations.push_back(IntOf(index, 0, INT32_MAX));
+  for (const Json& window : json.value("windows", Json::array())) spec.windows.push_back(IntOf(window, 0, INT32_MAX));
 }
 
 // Throws what nlohmann throws for a missing key or another type.
@@ -136,6 +147,8 @@ std::string SpecToJson(const ModelSpec& spec) {
     if (spec.*field.member != field.absent) json[std::string(field.name)] = spec.*field.member;
   }
   if (spec.yarn) json["yarn"] = Encode(*spec.yarn);
+  for (const Rotation& rotation : spec.more_rotations) json["more_rotations"].push_back(Encode(rotation));
+  if (!spec.rotations.empty()) json["rotations"] = spec.rotations;
   if (!spec.windows.empty()) json["windows"] = spec.windows;
   if (spec.swiglu_limits) json["swiglu_limits"] = {{"alpha", spec.swiglu_limits->alpha}, {"limit", spec.swiglu_limits->limit}};
   json["qk_norm"] = NameOf(kQkNorms, spec.qk_norm);

@@ -26,6 +26,13 @@ struct YarnScaling {
   bool operator==(const YarnScaling&) const = default;
 };
 
+// The frequencies by which heads turn.
+struct Rotation {
+  double theta = 10000.0;
+  std::optional<YarnScaling> yarn;
+  bool operator==(const Rotation&) const = default;
+};
+
 // As SwiGluClamp of core/kernels.
 struct SwiGluLimits {
   double alpha = 1;
@@ -45,8 +52,11 @@ struct ModelSpec {
   float rms_eps = 0;
   double rope_theta = 10000.0;
   std::optional<YarnScaling> yarn;  // of the rotary frequencies
-  int rotary_dims = 0;              // of head_dim, the first; 0: all
-  bool rope_interleaved = false;    // pairs are neighbours
+  // Rotations 1, 2, ... of models whose layers differ; rotation 0 is rope_theta and yarn.
+  std::vector<Rotation> more_rotations;
+  std::vector<int> rotations;     // [layers]: the rotation of each. Empty: 0 for all
+  int rotary_dims = 0;            // of head_dim, the first; 0: all
+  bool rope_interleaved = false;  // pairs are neighbours
   bool tied_embeddings = false;
   bool qkv_bias = false;
   bool o_bias = false;
@@ -92,6 +102,9 @@ struct ModelSpec {
   std::vector<LayerId> MoeLayers() const;
   int WindowOf(LayerId layer) const { return windows.empty() ? 0 : windows[layer.value()]; }
   double AttentionScale() const { return attention_scale == 0 ? 1 / std::sqrt(static_cast<double>(head_dim)) : attention_scale; }
+  int RotationOf(LayerId layer) const { return rotations.empty() ? 0 : rotations[layer.value()]; }
+  int rotation_count() const { return 1 + static_cast<int>(more_rotations.size()); }
+  Rotation rotation(int index) const { return index == 0 ? Rotation{rope_theta, yarn} : more_rotations[index - 1]; }
   int RotaryDims() const { return rotary_dims == 0 ? head_dim : rotary_dims; }
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "core/base/status.h"
 #include "core/kernels/kv_rows.h"
@@ -73,15 +74,42 @@ absl::Status CheckYarn(const YarnScaling& yarn) {
   return check("original_positions", yarn.original_positions, 1, 1 << 24);
 }
 
-absl::Status CheckAttention(const ModelSpec& spec) {
-  if (spec.yarn) MOED_RETURN_IF_ERROR(CheckYarn(*spec.yarn));
-  if (spec.yarn && spec.rope_theta <= 1) return InvalidArgument("rope_theta = ", spec.rope_theta, "; YaRN needs more than 1");
+absl::Status CheckRotation(const ModelSpec& spec, const Rotation& rotation) {
+  if (!(rotation.theta >= 1 && rotation.theta <= 1e15)) {
+    return InvalidArgument("rope_theta = ", rotation.theta, " is outside 1..1e15");
+  }
+  if (!rotation.yarn) return absl::OkStatus();
+  MOED_RETURN_IF_ERROR(CheckYarn(*rotation.yarn));
+  if (rotation.theta <= 1) return InvalidArgument("rope_theta = ", rotation.theta, "; YaRN needs more than 1");
   // It is a factor of the scores, which is what it does to queries and keys that are rotated whole and stay as they were rotated.
-  if (spec.yarn && spec.yarn->attention_factor != 1 && (spec.RotaryDims() < spec.head_dim || spec.qk_norm_after_rope)) {
-    return InvalidArgument("yarn.attention_factor = ", spec.yarn->attention_factor,
+  if (rotation.yarn->attention_factor != 1 && (spec.RotaryDims() < spec.head_dim || spec.qk_norm_after_rope)) {
+    return InvalidArgument("yarn.attention_factor = ", rotation.yarn->attention_factor,
                            spec.qk_norm_after_rope ? " with a norm of what was rotated" : " where a part of a head is rotated",
                            "; allowed: 1");
   }
+  return absl::OkStatus();
+}
+
+// Each of several rotations is some layer's.
+absl::Status CheckRotations(const ModelSpec& spec) {
+  for (int i = 0; i < spec.rotation_count(); ++i) MOED_RETURN_IF_ERROR(CheckRotation(spec, spec.rotation(i)));
+  std::set<int> unused;
+  for (int i = 0; i < spec.rotation_count() && !spec.more_rotations.empty(); ++i) unused.insert(i);
+  if (spec.rotations.size() != (unused.empty() ? 0 : static_cast<size_t>(spec.layers))) {
+    return InvalidArgument("rotations has ", spec.rotations.size(), " entries for ", spec.layers, " layers and ",
+                           spec.rotation_count(), " rotations");
+  }
+  for (const int index : spec.rotations) {
+    if (index < 0 || index >= spec.rotation_count()) {
+      return InvalidArgument("rotation ", index, " of ", spec.rotation_count());
+    }
+    unused.erase(index);
+  }
+  if (!unused.empty()) return InvalidArgument("rotation ", *unused.begin(), " is no layer's");
+  return absl::OkStatus();
+}
+
+absl::Status CheckWindows(const ModelSpec& spec) {
   if (spec.windows.empty()) return absl::OkStatus();
   if (spec.windows.size() != static_cast<size_t>(spec.layers)) {
     return InvalidArgument("windows has ", spec.windows.size(), " entries for ", spec.layers, " layers");
@@ -157,14 +185,12 @@ absl::Status CheckSpec(const ModelSpec& spec) {
   }
   MOED_RETURN_IF_ERROR(CheckRouter(spec));
   if (!(spec.rms_eps > 0 && spec.rms_eps < 1)) return InvalidArgument("rms_eps = ", spec.rms_eps, " is outside (0, 1)");
-  if (!(spec.rope_theta >= 1 && spec.rope_theta <= 1e15)) {
-    return InvalidArgument("rope_theta = ", spec.rope_theta, " is outside 1..1e15");
-  }
   if (spec.shared_gate && spec.shared_ffn == 0) return InvalidArgument("shared_gate without a shared expert");
   if (spec.bos.size() > 1) return InvalidArgument("bos has ", spec.bos.size(), " tokens; at most one is allowed");
   MOED_RETURN_IF_ERROR(CheckTokens("bos", spec.bos, spec.vocabulary));
   MOED_RETURN_IF_ERROR(CheckTokens("eos", spec.eos, spec.vocabulary));
-  MOED_RETURN_IF_ERROR(CheckAttention(spec));
+  MOED_RETURN_IF_ERROR(CheckRotations(spec));
+  MOED_RETURN_IF_ERROR(CheckWindows(spec));
   MOED_RETURN_IF_ERROR(CheckActivation(spec));
   return CheckLayers(spec);
 }

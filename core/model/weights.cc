@@ -132,7 +132,7 @@ absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& s
   weights.bytes = store.description().trunk_bytes;
   MOED_ASSIGN_OR_RETURN(weights.buffer, Buffer::Allocate(weights.bytes));
   std::vector<TrunkTensor> wanted = family->trunk_tensors(spec);
-  wanted.push_back({"rope.inv_freq", "", TensorRole::kVector, 1, spec.RotaryDims() / 2});
+  wanted.push_back({"rope.inv_freq", "", TensorRole::kVector, 1, spec.rotation_count() * spec.RotaryDims() / 2});
   TrunkBinder trunk(store, weights.buffer.data(), std::move(wanted));
   weights.embed = trunk.Matrix("embed");
   weights.head = spec.tied_embeddings ? weights.embed : trunk.Matrix("head");

@@ -65,7 +65,7 @@ struct Weights {
   const float* final_norm = nullptr;  // (hidden)
   const float* final_norm_bias = nullptr;
   const float* head_bias = nullptr;  // (vocabulary)
-  const float* inv_freq = nullptr;   // (rotary dims / 2)
+  const float* inv_freq = nullptr;   // (rotations, rotary dims / 2)
   std::vector<LayerWeights> layers;
 };
 

@@ -11,7 +11,6 @@
 #include "core/base/trace.h"
 #include "core/engine/request_check.h"
 #include "core/expert/cache/caching_provider.h"
-#include "core/model/kv_pool.h"
 #include "core/store/layout.h"
 
 namespace moed {
@@ -164,6 +163,7 @@ MemoryNeeds MeasureNeeds(const ServingInputs& in, uint64_t shares_of, const Mode
   needs.tables = SumOf(terms, "tables");
   needs.queues = SumOf(terms, "queues");
   needs.kv_page = KvPool::PageBytes(in.spec, in.flags.kv_format);
+  needs.kv_slot = KvPool::SlotBytes(in.spec, model.max_context, in.flags.kv_format);
   needs.page_tokens = kKvPageTokens;
   needs.record = LargestRecordBytes(in.store);
   needs.all_experts = AllRecordBytes(in.store, kReferencePrecision);
@@ -193,8 +193,8 @@ struct Planner {
     const ModelOptions model = OptionsOfModel(in, shares_of, tokens, max_context);
     return PlanMemory(MeasureNeeds(in, shares_of, model), request);
   }
-  // Scratch and queues grow with the context, which is what they leave room for: first as if they needed nothing for it, then for
-  // the context that came out, which can only shrink.
+  // Scratch, queues and slots grow with the context, which is what they leave room for: first as if they needed nothing for it,
+  // then for the context that came out, which can only shrink.
   absl::StatusOr<MemoryPlan> Plan(uint64_t budget, StepTokens tokens) const {
     MOED_ASSIGN_OR_RETURN(const MemoryPlan loose, Plan(budget, budget, tokens, kKvPageTokens));
     return Plan(budget, budget, tokens, loose.max_context);
@@ -261,6 +261,11 @@ absl::StatusOr<ServingPlan> PlanServing(const ServingInputs& in) {
   MOED_RETURN_IF_ERROR(steps.status());
   ServingPlan plan;
   plan.memory = std::move(steps->memory);
+  plan.kv = {.pages = plan.memory.kv_pages,
+             .slots = plan.memory.kv_slots,
+             .max_context = plan.memory.max_context,
+             .format = in.flags.kv_format};
+  plan.running = plan.kv.slots == 0 ? in.flags.max_running : std::min(in.flags.max_running, plan.kv.slots);
   plan.model = OptionsOfModel(in, in.budget, steps->tokens, plan.memory.max_context);
   plan.engine = OptionsOfEngine(in, in.budget, plan.model);
   plan.terms = TermsOf(in, in.budget, plan.engine);

@@ -11,6 +11,7 @@
 #include "core/engine/step_engine.h"
 #include "core/expert/memory_plan.h"
 #include "core/expert/presets/preset.h"
+#include "core/model/kv_pool.h"
 #include "core/model/model.h"
 #include "core/store/description.h"
 #include "server/startup/config.h"
@@ -54,6 +55,8 @@ struct MemoryTerm {
 struct ServingPlan {
   MemoryPlan memory;
   std::vector<MemoryTerm> terms;  // of a part at most its bytes
+  KvPoolSizes kv;
+  int running = 0;  // requests at once: max_running, or as many as there are slots for
   ModelOptions model;
   StepEngineOptions engine;
   size_t prompt_queue_bytes = 0;

@@ -11,9 +11,10 @@
 namespace moed {
 namespace {
 
-ModelSpec FakeSpec() {
+ModelSpec FakeSpec(int window) {
   ModelSpec spec;
   spec.layers = spec.heads = spec.kv_heads = spec.head_dim = spec.hidden = 1;
+  if (window > 0) spec.layers = 2, spec.windows = {0, window};
   spec.vocabulary = kVocabulary;
   spec.max_positions = 4096;
   spec.eos = {kEos};
@@ -112,27 +113,39 @@ void FakeModel::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provide
     for (int i = 0; i < count; ++i) {
       const int position = start + i;
       const float written = chunk.status.ok() ? static_cast<float>(chunk.tokens[i].value()) : -1.0f;
-      KeyOf(*chunk.kv, position) = written;
-      if (chunk.status.ok()) provider.OnToken(chunk.sequence, chunk.tokens[i]);
-    }
-    for (int i = chunk.first_logits; chunk.status.ok() && i < count; ++i) {
-      logits(History(*chunk.kv, start + i + 1), row);
+      Write(*chunk.kv, position, written);
+      if (!chunk.status.ok()) continue;
+      provider.OnToken(chunk.sequence, chunk.tokens[i]);
+      if (i < chunk.first_logits) continue;
+      logits(History(*chunk.kv, position + 1), row);
       sink(static_cast<int>(c), i, row);
     }
-    if (chunk.status.ok()) chunk.kv->length += count;
+    if (chunk.status.ok()) {
+      chunk.kv->length += count;
+    } else {
+      kv_.CutBack(*chunk.kv, start, start + count);
+    }
   }
   max_step_tokens = std::max(max_step_tokens, step_tokens);
   computed_tokens += step_tokens;
 }
 
-float& FakeModel::KeyOf(const KvSequence& kv, int position) const {
-  return reinterpret_cast<float*>(kv_.At(kv.pages[position / kPageTokens], LayerId(0)))[position % kPageTokens];
+float& FakeModel::KeyOf(const KvSequence& kv, int position, LayerId layer) const {
+  return reinterpret_cast<float*>(kv_.PageOf(kv, position / kPageTokens, layer))[position % kPageTokens];
+}
+
+void FakeModel::Write(const KvSequence& kv, int position, float number) const {
+  for (int layer = 0; layer < spec_.layers; ++layer) KeyOf(kv, position, LayerId(layer)) = number;
 }
 
 std::vector<TokenId> FakeModel::History(const KvSequence& kv, int length) const {
   std::vector<TokenId> history;
   for (int position = 0; position < length; ++position) {
-    history.push_back(TokenId(static_cast<int32_t>(KeyOf(kv, position))));
+    const float key = KeyOf(kv, position, LayerId(0));
+    if (spec_.layers > 1 && position >= length - spec_.windows[1]) {
+      EXPECT_EQ(KeyOf(kv, position, LayerId(1)), key) << "position " << position << " of " << length;
+    }
+    history.push_back(TokenId(static_cast<int32_t>(key)));
   }
   return history;
 }
@@ -187,8 +200,9 @@ std::vector<TokenId> Recorder::tokens() const {
 }
 
 Harness::Harness(const HarnessOptions& options) {
-  kv = *KvPool::Create(FakeSpec(), options.pages, KvFormat::kF32, kPageTokens);
-  model = std::make_unique<FakeModel>(*kv, FakeSpec());
+  const ModelSpec spec = FakeSpec(options.window);
+  kv = *KvPool::Create(spec, {.pages = options.pages, .slots = options.slots, .page_tokens = kPageTokens});
+  model = std::make_unique<FakeModel>(*kv, spec);
   auto made =
       StepEngine::Create(options.engine, {*model, provider, *kv, ByteTokenizer(), clock, options.trace, options.fidelity});
   EXPECT_TRUE(made.ok()) << made.status();
@@ -221,6 +235,7 @@ void Harness::ExpectClean() {
   EXPECT_EQ(static_cast<int>(provider.live.size()), engine->Stats().sessions);
   engine->Stop(absl::UnavailableError("the test is over"));
   EXPECT_EQ(kv->free_pages(), kv->pages());
+  EXPECT_EQ(kv->free_slots(), kv->slots());
   EXPECT_TRUE(provider.live.empty());
 }
 

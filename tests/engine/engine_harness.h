@@ -1,5 +1,6 @@
 // A model that can be predicted: its logits are a hash of the tokens that it finds in the pages of the sequence, where it wrote
-// them itself. Pages mixed up, a recompute forgotten or a chunk out of place change what is generated.
+// them itself. Pages mixed up, a recompute forgotten or a chunk out of place change what is generated. A second layer, with a
+// window, must have the same tokens as far as the window goes.
 #pragma once
 
 #include <functional>
@@ -45,7 +46,8 @@ class FakeModel final : public Model {
 
  private:
   std::vector<TokenId> History(const KvSequence& kv, int length) const;
-  float& KeyOf(const KvSequence& kv, int position) const;
+  float& KeyOf(const KvSequence& kv, int position, LayerId layer) const;
+  void Write(const KvSequence& kv, int position, float number) const;
 
   KvPool& kv_;
   const ModelSpec spec_;
@@ -99,6 +101,8 @@ struct HarnessOptions {
                            .max_step_tokens = 16,
                            .max_kept_sessions = 8};
   int pages = 64;  // of kPageTokens
+  int window = 0;  // of a second layer; 0: there is none
+  int slots = 1;
   Trace* trace = nullptr;
   Fidelity fidelity;  // of requests that do not say
 };

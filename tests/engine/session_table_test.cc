@@ -41,11 +41,11 @@ TEST(SessionTableTest, PagesAreFoundOldestFirst) {
   table.Keep(Conversation("none"));
   table.Keep(Conversation("two", 2));
   table.Keep(Conversation("three", 3));
-  EXPECT_EQ(table.OldestWithPages()->session, "two");
+  EXPECT_EQ(table.OldestWithMemory()->session, "two");
   table.Take("two");
-  EXPECT_EQ(table.OldestWithPages()->session, "three");
+  EXPECT_EQ(table.OldestWithMemory()->session, "three");
   table.Take("three");
-  EXPECT_EQ(table.OldestWithPages(), nullptr);
+  EXPECT_EQ(table.OldestWithMemory(), nullptr);
 }
 
 }  // namespace

@@ -75,6 +75,63 @@ TEST(MemoryPlan, DividesTheBudget) {
   }
 }
 
+// 32 pages are a whole context; a slot is as much as 5 pages.
+MemoryNeeds NeedsWithSlots() {
+  MemoryNeeds needs = Needs();
+  needs.kv_slot = 5 * 16384;
+  return needs;
+}
+
+struct SlotsCase {
+  std::string name;
+  MemoryRequest request;
+  int kv_pages;
+  int kv_slots;
+  int max_context;
+};
+
+TEST(MemoryPlan, SlotsGetUpToHalfOfTheKeysAndValues) {
+  const MemoryNeeds needs = NeedsWithSlots();
+  const SlotsCase cases[] = {
+      // A sixteenth of what is left is 20 pages of 8 MiB, 36 of 12 MiB.
+      {"one at least", {.budget = 4 * kMiB, .max_running = 8}, 16, 1, 256},
+      {"what the budget holds", {.budget = 8 * kMiB, .max_running = 8}, 16, 1, 256},
+      {"half", {.budget = 12 * kMiB, .max_running = 8}, 21, 3, 336},
+      {"no more than run", {.budget = 12 * kMiB, .max_running = 2}, 26, 2, 416},
+      {"more than everything", {.budget = 64 * kMiB, .max_running = 2}, 64, 2, 512},
+      {"a context goes before", {.budget = 12 * kMiB, .max_context = 512, .max_running = 8}, 32, 1, 512},
+      {"given KV", {.budget = 8 * kMiB, .kv_budget = 30 * 16384 + 5, .max_running = 8}, 15, 3, 240},
+      {"given KV and a context", {.budget = 8 * kMiB, .kv_budget = 30 * 16384, .max_context = 320, .max_running = 8}, 20, 2, 320},
+      {"the least KV", {.budget = 8 * kMiB, .kv_budget = 6 * 16384, .max_running = 8}, 1, 1, 16},
+  };
+  for (const SlotsCase& test : cases) {
+    SCOPED_TRACE(test.name);
+    const auto plan = PlanMemory(needs, test.request);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(plan->kv_pages, test.kv_pages);
+    EXPECT_EQ(plan->kv_slots, test.kv_slots);
+    EXPECT_EQ(plan->kv, test.kv_pages * needs.kv_page + test.kv_slots * needs.kv_slot);
+    EXPECT_EQ(plan->max_context, test.max_context);
+    EXPECT_EQ(SumOf(*plan), kFixed + plan->kv + plan->cache);
+    EXPECT_LE(SumOf(*plan), test.request.budget);
+    EXPECT_THAT(plan->Table(), HasSubstr(StrCat(test.kv_slots, test.kv_slots == 1 ? " sequence at once" : " sequences at once")));
+  }
+}
+
+// No layer sees all positions: any context fits, and only sequences cost.
+TEST(MemoryPlan, WithoutPagesTheContextIsTheModels) {
+  MemoryNeeds needs = NeedsWithSlots();
+  needs.kv_page = 0;
+  for (const std::optional<uint64_t> kv_budget : {std::optional<uint64_t>(), std::optional<uint64_t>(12 * 16384)}) {
+    const auto plan = PlanMemory(needs, {.budget = 12 * kMiB, .kv_budget = kv_budget, .max_running = 3});
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(plan->max_context, 512);
+    EXPECT_GE(plan->kv_pages, 32);
+    EXPECT_EQ(plan->kv_slots, kv_budget ? 1 : 3);
+    EXPECT_EQ(plan->kv, plan->kv_slots * needs.kv_slot);
+  }
+}
+
 // The number in the error is right to the byte.
 TEST(MemoryPlan, TheSmallestBudgetWorksAndOneByteLessDoesNot) {
   MemoryNeeds large_records = Needs();
@@ -88,7 +145,7 @@ TEST(MemoryPlan, TheSmallestBudgetWorksAndOneByteLessDoesNot) {
                                     {.budget = 1, .kv_budget = 3 * kMiB},
                                     {.budget = 1, .max_context = 33},
                                     {.budget = 1, .kv_budget = kMiB, .max_context = 30}};
-  for (const MemoryNeeds& needs : {Needs(), large_records, short_model, lending}) {
+  for (const MemoryNeeds& needs : {Needs(), large_records, short_model, lending, NeedsWithSlots()}) {
     for (MemoryRequest request : requests) {
       const absl::Status refused = PlanMemory(needs, request).status();
       EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
@@ -123,6 +180,15 @@ TEST(MemoryPlan, ContradictionsAreNamed) {
   };
   for (const Contradiction& test : cases) {
     const absl::Status status = PlanMemory(Needs(), test.request).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    for (const std::string& part : test.says) EXPECT_THAT(TextOf(status), HasSubstr(part));
+  }
+  const Contradiction with_slots[] = {
+      {{.budget = 8 * kMiB, .kv_budget = 6 * 16384 - 1}, {"98303", "no page", "16384", "81920"}},
+      {{.budget = 8 * kMiB, .kv_budget = 7 * 16384, .max_context = 33}, {"32 positions", "33", "131072"}},
+  };
+  for (const Contradiction& test : with_slots) {
+    const absl::Status status = PlanMemory(NeedsWithSlots(), test.request).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     for (const std::string& part : test.says) EXPECT_THAT(TextOf(status), HasSubstr(part));
   }

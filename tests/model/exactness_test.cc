@@ -270,8 +270,10 @@ TEST_P(LargestStepTest, HasTheBitsOfSmallOnes) {
 
   constexpr int kPiece = 8;
   ASSERT_EQ(context % kPiece, 0);
-  PackedModel model(
-      store_, {.backend = "auto", .max_step_tokens = kSequences * kPiece, .kv_pages = kSequences * KvPool::PagesFor(context)});
+  PackedModel model(store_, {.backend = "auto",
+                             .max_step_tokens = kSequences * kPiece,
+                             .kv_pages = kSequences * KvPool::PagesFor(context),
+                             .kv_slots = kSequences});
   std::vector<TestSequence> sequences(kSequences);
   for (int position = 0; position < context; position += kPiece) {
     std::vector<SequenceChunk> chunks;

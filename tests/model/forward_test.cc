@@ -267,7 +267,7 @@ TEST_P(ForwardTest, LoadRefusesOptionsAndSpecsThatDoNotFit) {
   const ModelSpec spec = *SpecFromJson(store_.description().model_spec);
   InlineExecutor executor;
   auto backend = *MakeComputeBackend("scalar", executor);
-  auto kv = *KvPool::Create(spec, 1);
+  auto kv = *KvPool::Create(spec, {.pages = 1});
   const auto load = [&](const ModelSpec& other, const ModelOptions& options) {
     return Model::Load(store_, other, options, *backend, *kv, nullptr).status();
   };

@@ -24,16 +24,16 @@ TEST(KvPoolTest, PageBytesCountKeysAndValuesOfAllLayers) {
 }
 
 TEST(KvPoolTest, RefusesNoPagesAndMoreThanMemory) {
-  EXPECT_EQ(KvPool::Create(SmallSpec(), 0).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(KvPool::Create(SmallSpec(), {.pages = 0}).status().code(), absl::StatusCode::kInvalidArgument);
   ModelSpec huge = SmallSpec();
   huge.layers = 4096, huge.kv_heads = 1024, huge.head_dim = 1024;
-  EXPECT_EQ(KvPool::Create(huge, INT32_MAX).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(KvPool::Create(huge, {.pages = INT32_MAX}).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 // Random growth and release of several sequences, against a set of pages each.
 TEST(KvPoolTest, BehavesLikeItsNaiveTwin) {
   constexpr int kPages = 13;
-  auto pool = *KvPool::Create(SmallSpec(), kPages);
+  auto pool = *KvPool::Create(SmallSpec(), {.pages = kPages});
   std::mt19937_64 random(3);
   std::vector<KvSequence> sequences(5);
   std::vector<size_t> twin(5);  // pages each should own
@@ -75,17 +75,18 @@ TEST(KvPoolTest, PagesAndLayersDoNotOverlap) {
   const ModelSpec spec = SmallSpec();
   for (const KvFormat format : {KvFormat::kF32, KvFormat::kF16, KvFormat::kQ8}) {
     constexpr int kPages = 4;
-    auto pool = *KvPool::Create(spec, kPages, format);
+    auto pool = *KvPool::Create(spec, {.pages = kPages, .format = format});
     const size_t layer_bytes = KvPool::PageBytes(spec, format) / spec.layers;
+    const KvSequence all{.pages = {0, 1, 2, 3}};
     const auto mark = [&](int page, int layer) { return static_cast<std::byte>(1 + page * spec.layers + layer); };
     for (int page = 0; page < kPages; ++page) {
       for (int layer = 0; layer < spec.layers; ++layer) {
-        std::fill_n(pool->At(page, LayerId(layer)), layer_bytes, mark(page, layer));
+        std::fill_n(pool->PageOf(all, page, LayerId(layer)), layer_bytes, mark(page, layer));
       }
     }
     for (int page = 0; page < kPages; ++page) {
       for (int layer = 0; layer < spec.layers; ++layer) {
-        const std::byte* const area = pool->At(page, LayerId(layer));
+        const std::byte* const area = pool->PageOf(all, page, LayerId(layer));
         EXPECT_EQ(std::count(area, area + layer_bytes, mark(page, layer)), static_cast<std::ptrdiff_t>(layer_bytes));
       }
     }
@@ -93,13 +94,142 @@ TEST(KvPoolTest, PagesAndLayersDoNotOverlap) {
 }
 
 TEST(KvPoolTest, PagesOfFewerPositions) {
-  auto pool = *KvPool::Create(SmallSpec(), 3, KvFormat::kF32, 16);
+  auto pool = *KvPool::Create(SmallSpec(), {.pages = 3, .page_tokens = 16});
   EXPECT_EQ(pool->page_tokens(), 16);
   KvSequence sequence;
   EXPECT_TRUE(pool->Reserve(sequence, 33));
   EXPECT_EQ(sequence.pages.size(), 3u);
   EXPECT_FALSE(pool->Reserve(sequence, 49));
   EXPECT_EQ(4 * KvPool::PageBytes(SmallSpec(), KvFormat::kF32, 16), KvPool::PageBytes(SmallSpec()));
+}
+
+// Layers 0 and 2 have windows.
+ModelSpec WindowedSpec(int window) {
+  ModelSpec spec = SmallSpec();
+  spec.windows = {window, 0, window};
+  return spec;
+}
+
+constexpr uint64_t LayerBytes(int page_tokens) { return uint64_t{2} * page_tokens * 2 * 6 * sizeof(float); }
+
+TEST(KvPoolTest, PagesAreOfTheLayersThatSeeAllPositionsAndSlotsOfTheOthers) {
+  EXPECT_EQ(KvPool::SlotBytes(SmallSpec(), 1000), 0u);
+  EXPECT_EQ(KvPool::PageBytes(WindowedSpec(100)), LayerBytes(64));
+  // 99 positions before a block's 64 rows lie in 4 pages at most, wherever they begin.
+  EXPECT_EQ(KvPool::SlotBytes(WindowedSpec(100), 1000), 2 * 4 * LayerBytes(64));
+  EXPECT_EQ(KvPool::SlotBytes(WindowedSpec(101), 1000, KvFormat::kF32, 16), 2 * 12 * LayerBytes(16));
+  EXPECT_EQ(KvPool::SlotBytes(WindowedSpec(1), 1000), 2 * 2 * LayerBytes(64));
+  EXPECT_EQ(KvPool::SlotBytes(WindowedSpec(1 << 30), 1000), 2 * 16 * LayerBytes(64)) << "no more than the context needs";
+  EXPECT_EQ(KvPool::SlotBytes(WindowedSpec(100), 65), 2 * 2 * LayerBytes(64));
+  EXPECT_EQ((*KvPool::Create(SmallSpec(), {.pages = 3, .slots = 7}))->slots(), 0);
+}
+
+TEST(KvPoolTest, ASequenceTakesPagesAndASlotOrNeither) {
+  auto pool = *KvPool::Create(WindowedSpec(20), {.pages = 4, .slots = 2});
+  KvSequence first, second, third;
+  EXPECT_TRUE(pool->Reserve(first, 10));
+  EXPECT_TRUE(pool->Reserve(second, 10));
+  EXPECT_FALSE(pool->Reserve(third, 10)) << "no slot is left";
+  EXPECT_FALSE(third.holds_memory());
+  EXPECT_EQ(pool->free_pages(), 2);
+  EXPECT_TRUE(pool->Reserve(first, 3 * kKvPageTokens)) << "it has its slot";
+  EXPECT_FALSE(pool->Reserve(second, 2 * kKvPageTokens)) << "no page is left";
+  EXPECT_NE(first.slot, second.slot);
+  pool->Release(second);
+  EXPECT_EQ(second.slot, -1);
+  EXPECT_EQ(pool->free_slots(), 1);
+  EXPECT_FALSE(pool->Reserve(third, 2 * kKvPageTokens));
+  EXPECT_EQ(pool->free_slots(), 1) << "the slot stays where pages lack";
+  EXPECT_TRUE(pool->Reserve(third, kKvPageTokens));
+  for (KvSequence* sequence : {&first, &third}) pool->Release(*sequence);
+  EXPECT_EQ(pool->free_slots(), pool->slots());
+  EXPECT_EQ(pool->free_pages(), pool->pages());
+  EXPECT_EQ(KvPool::Create(WindowedSpec(20), {.pages = 4, .slots = 0}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// Pages of every layer of two sequences: where a window is, page p + ring is page p, and nothing else is anything else.
+TEST(KvPoolTest, RingsComeRoundAndNothingElseOverlaps) {
+  constexpr int kPages = 12;
+  for (const KvFormat format : {KvFormat::kF32, KvFormat::kF16, KvFormat::kQ8}) {
+    for (const int page_tokens : {16, 64}) {
+      const ModelSpec spec = WindowedSpec(20);
+      auto pool = *KvPool::Create(spec, {.pages = 2 * kPages, .slots = 2, .format = format, .page_tokens = page_tokens});
+      const int ring = page_tokens == 16 ? 7 : 3;
+      const size_t bytes = KvPool::PageBytes(spec, format, page_tokens);
+      KvSequence sequences[2];
+      std::set<std::byte*> begins;
+      for (KvSequence& sequence : sequences) {
+        ASSERT_TRUE(pool->Reserve(sequence, kPages * page_tokens));
+        for (int layer = 0; layer < spec.layers; ++layer) {
+          for (int page = 0; page < kPages; ++page) {
+            std::byte* const begin = pool->PageOf(sequence, page, LayerId(layer));
+            const bool windowed = layer != 1;
+            EXPECT_EQ(begins.insert(begin).second, !windowed || page < ring);
+            if (windowed && page >= ring) EXPECT_EQ(begin, pool->PageOf(sequence, page - ring, LayerId(layer)));
+          }
+        }
+      }
+      EXPECT_EQ(begins.size(), 2u * (kPages + 2 * ring));
+      for (auto next = std::next(begins.begin()); next != begins.end(); ++next) {
+        EXPECT_GE(*next - *std::prev(next), static_cast<std::ptrdiff_t>(bytes));
+      }
+      std::fill_n(*begins.rbegin(), bytes, std::byte{1});  // within the pool: a sanitizer would tell
+    }
+  }
+}
+
+// Against a ring that is written down: which page was written last at each of its places.
+TEST(KvPoolTest, WhatIsCutBackStaysWhereTheWindowIsStillThere) {
+  constexpr int kPageTokens = 16, kPositions = 40 * kPageTokens;
+  std::mt19937_64 random(5);
+  int kept = 0, released = 0;
+  for (const int window : {1, 7, 16, 33, 100, 300}) {
+    auto pool = *KvPool::Create(WindowedSpec(window), {.pages = 40, .page_tokens = kPageTokens});
+    const size_t ring = KvPool::SlotBytes(WindowedSpec(window), kPositions, KvFormat::kF32, kPageTokens) / 2 / LayerBytes(16);
+    KvSequence sequence;
+    std::vector<int> twin(ring, -1);
+    for (int step = 0; step < 2000; ++step) {
+      const int before = sequence.length;
+      const int reached = std::min<int>(kPositions, before + 1 + static_cast<int>(random() % (random() % 4 == 0 ? 300 : 30)));
+      ASSERT_TRUE(pool->Reserve(sequence, reached));
+      for (int position = before; position < reached; ++position) twin[position / kPageTokens % ring] = position / kPageTokens;
+      if (random() % 3 != 0 && reached < kPositions) {
+        sequence.length = reached;
+        continue;
+      }
+      const bool failed = random() % 2 == 0;  // the chunk; else everything from some position on is taken back
+      if (!failed) sequence.length = reached;
+      const int length = failed ? before : reached - std::min<int>(reached, static_cast<int>(random() % 200));
+      bool intact = true;
+      for (int position = std::max(0, length + 1 - window); position < length; ++position) {
+        intact &= twin[position / kPageTokens % ring] == position / kPageTokens;
+      }
+      pool->CutBack(sequence, length, reached);
+      if (sequence.holds_memory()) {
+        EXPECT_TRUE(intact) << "window " << window << ": " << reached << " back to " << length;
+        EXPECT_EQ(sequence.length, length);
+        ++kept;
+      } else {
+        EXPECT_EQ(sequence.length, 0);
+        EXPECT_EQ(pool->free_slots(), 1);
+        EXPECT_TRUE(!intact || window == 1 || length == 0) << "window " << window << ": " << reached << " back to " << length;
+        twin.assign(ring, -1);
+        ++released;
+      }
+    }
+    pool->Release(sequence);
+  }
+  EXPECT_GT(kept, 500);
+  EXPECT_GT(released, 500);
+}
+
+TEST(KvPoolTest, WithoutSlotsWhatIsCutBackAlwaysStays) {
+  auto pool = *KvPool::Create(SmallSpec(), {.pages = 40});
+  KvSequence sequence;
+  ASSERT_TRUE(pool->Reserve(sequence, 2000));
+  pool->CutBack(sequence, 3, 2000);
+  EXPECT_EQ(sequence.length, 3);
+  EXPECT_EQ(sequence.pages.size(), 32u);
 }
 
 }  // namespace

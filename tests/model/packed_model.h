@@ -80,6 +80,10 @@ struct ModelSetup {
   int max_step_tokens = 96;
   int logits_rows = 5;
   int kv_pages = 40;
+  int kv_slots = 8;
+  int page_tokens = kKvPageTokens;
+  bool windows_keep_all = false;  // the pool has pages of all layers, as if none had a window
+  int max_positions = 0;          // in place of the model's; 0: those
   int own_step_tokens = 0;
   KvFormat kv_format = KvFormat::kF32;
   Trace* trace = nullptr;
@@ -110,7 +114,11 @@ class PackedModel {
     auto backend = MakeComputeBackend(setup.backend, *executor_);
     EXPECT_TRUE(backend.ok()) << backend.status();
     backend_ = *std::move(backend);
-    auto kv = KvPool::Create(*spec, setup.kv_pages, setup.kv_format);
+    if (setup.max_positions > 0) spec->max_positions = setup.max_positions;
+    ModelSpec kept = *spec;
+    if (setup.windows_keep_all) kept.windows.clear();
+    auto kv = KvPool::Create(
+        kept, {.pages = setup.kv_pages, .slots = setup.kv_slots, .format = setup.kv_format, .page_tokens = setup.page_tokens});
     EXPECT_TRUE(kv.ok()) << kv.status();
     kv_ = *std::move(kv);
     const ModelOptions options = {setup.max_step_tokens, spec->max_positions, setup.logits_rows, setup.own_step_tokens};

@@ -119,6 +119,7 @@ struct PlanCase {
   std::string name;
   uint64_t budget;  // 0: the smallest that works
   std::function<void(Config&)> change = [](Config&) {};
+  int window = 0;  // that every other layer has; 0: none
 };
 
 // Where a context is asked for, the sizes that depend on it are planned once, so that the plan is what its parts hold to the
@@ -147,6 +148,12 @@ const PlanCase kCases[] = {
     {"onDemand", 16 * kMiB, [](Config& c) { c.preset.preset = "load-on-demand", c.max_context = 100; }},
     {"paths", 16 * kMiB, [](Config& c) { c.preset.predictor = "activation-path", c.max_context = 100; }},
     {"tokens", 16 * kMiB, [](Config& c) { c.preset.predictor = "token-id", c.max_context = 100; }},
+    {"smallestWithWindows", 0, [](Config&) {}, 40},
+    {"smallestWithWindowsAndAContext", 0, [](Config& c) { c.max_context = 400; }, 40},
+    {"windows", 32 * kMiB, [](Config&) {}, 40},
+    {"windowsAndAContext", 32 * kMiB, [](Config& c) { c.max_context = 500; }, 40},
+    {"windowsBeyondTheContext", 32 * kMiB, [](Config& c) { c.max_context = 100; }, 1000},
+    {"windowsInKeysAndValues", 32 * kMiB, [](Config& c) { c.kv_budget = 2 * kMiB, c.max_context = 300; }, 40},
 };
 
 class ServingPlanTest : public ::testing::TestWithParam<PlanCase> {
@@ -162,6 +169,9 @@ class ServingPlanTest : public ::testing::TestWithParam<PlanCase> {
     tokenizer_growth_ = GrowthOf([&] { tokenizer_ = Must(Tokenizer::FromBlob(std::move(blob))); });
     tokenizer_growth_.heap += blob_bytes;
     spec_ = Must(SpecFromJson(store_->description().model_spec));
+    for (int layer = 0; GetParam().window > 0 && layer < spec_.layers; ++layer) {
+      spec_.windows.push_back(layer % 2 == 0 ? GetParam().window : 0);
+    }
     builder_ = Must(ProviderBuilder::Choose(config_, *store_, spec_));
     needs_ = builder_->Needs();
     budget_ = GetParam().budget == 0 ? Smallest() : GetParam().budget;
@@ -248,8 +258,13 @@ TEST_P(ServingPlanTest, MappedPartsHoldWhatIsPlanned) {
   const auto executor = MakeThreadPool(config_.threads);
   const auto backend = Must(MakeComputeBackend("scalar", *executor));
   std::unique_ptr<KvPool> kv;
-  EXPECT_EQ(Part("kv"), GrowthOf([&] { kv = Must(KvPool::Create(spec_, plan_.memory.kv_pages, config_.kv_format)); }).mapped);
+  const uint64_t kv_bytes = GrowthOf([&] { kv = Must(KvPool::Create(spec_, plan_.kv)); }).mapped;
+  ExpectPlanned("kv", kv_bytes);
+  if (spec_.windows.empty()) {
+    EXPECT_EQ(Part("kv"), kv_bytes);
+  }
   EXPECT_EQ(plan_.memory.kv, Part("kv"));
+  EXPECT_EQ(kv->slots() > 0, !spec_.windows.empty());
   EXPECT_GE(kv->pages(), KvPool::PagesFor(plan_.memory.max_context));
 
   std::unique_ptr<Model> model;
@@ -284,6 +299,27 @@ TEST_P(ServingPlanTest, MappedPartsHoldWhatIsPlanned) {
   EXPECT_GE(Part("cache"), std::max(record, needs_.cache.least) + Model::LentBytes(spec_, plan_.model));
 }
 
+// Of the same positions a model with windows keeps no more than its other layers and what the windows see.
+TEST_P(ServingPlanTest, WindowsTakeWhatTheySee) {
+  if (spec_.windows.empty()) {
+    EXPECT_EQ(plan_.memory.kv_slots, 0);
+    EXPECT_EQ(plan_.memory.kv, plan_.memory.kv_pages * KvPool::PageBytes(spec_, config_.kv_format));
+    EXPECT_EQ(plan_.running, config_.max_running);
+    return;
+  }
+  ModelSpec without = spec_;
+  without.windows.clear();
+  const uint64_t page = KvPool::PageBytes(without, config_.kv_format);
+  const auto windowed = std::count_if(spec_.windows.begin(), spec_.windows.end(), [](int window) { return window > 0; });
+  const uint64_t of_layer = page / spec_.layers;
+  const int seen = std::min(KvPool::PagesFor(plan_.memory.max_context), (GetParam().window - 1 + 64 + 62) / 64 + 1);
+  const uint64_t expected = plan_.memory.kv_pages * (spec_.layers - windowed) * of_layer +
+                            static_cast<uint64_t>(plan_.memory.kv_slots * seen * windowed) * of_layer;
+  ExpectPlanned("kv", expected);
+  EXPECT_GE(plan_.memory.kv_slots, 1);
+  EXPECT_EQ(plan_.running, std::min(config_.max_running, plan_.memory.kv_slots));
+}
+
 TEST_P(ServingPlanTest, TablesHoldWhatIsPlanned) {
   const uint64_t conversations = static_cast<uint64_t>(plan_.engine.max_running) + plan_.engine.queue_capacity +
                                  static_cast<uint64_t>(plan_.engine.max_kept_sessions);
@@ -304,7 +340,7 @@ class Silent final : public RequestObserver {
 TEST_P(ServingPlanTest, RequestsHoldWhatIsPlanned) {
   const auto executor = MakeThreadPool(1);
   const auto backend = Must(MakeComputeBackend("scalar", *executor));
-  const auto kv = Must(KvPool::Create(spec_, plan_.memory.kv_pages, config_.kv_format));
+  const auto kv = Must(KvPool::Create(spec_, plan_.kv));
   const auto model = Must(Model::Load(*store_, spec_, plan_.model, *backend, *kv, nullptr, nullptr));
   const auto reads = Must(OpenReadBackend("buffered", StorePath(), {}));
   ASSERT_TRUE(builder_->Open({GateOf(*model), *reads, Clock::Real(), nullptr, plan_.memory}).ok());

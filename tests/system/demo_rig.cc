@@ -61,7 +61,7 @@ Rig::Rig(const RigOptions& options, ReadBackend* reads, ComputeBackend* backend)
   executor_ = MakeThreadPool(options.threads);
   if (backend == nullptr) backend = (own_backend_ = Must(MakeComputeBackend(options.compute, *executor_))).get();
   if (reads == nullptr) reads = (own_reads_ = Must(OpenReadBackend(options.io_backend, path, {}))).get();
-  kv_ = Must(KvPool::Create(spec, options.kv_pages));
+  kv_ = Must(KvPool::Create(spec, {.pages = options.kv_pages}));
   const ModelOptions model_options{options.max_step_tokens, options.max_context, 4, options.own_step_tokens};
   model_ = Must(Model::Load(*store_, spec, model_options, *backend, *kv_, options.trace));
 

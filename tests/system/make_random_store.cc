@@ -66,7 +66,7 @@ class RandomWeights {
 
 std::vector<std::byte> VectorBytes(const TensorInfo& tensor, const ModelSpec& spec) {
   std::vector<float> values(static_cast<size_t>(tensor.cols), tensor.name.ends_with("_bias") ? 0.0f : 1.0f);
-  if (tensor.name == kInverseFrequencies) values = InverseFrequencies(spec.rope_theta, spec.RotaryDims(), spec.yarn);
+  if (tensor.name == kInverseFrequencies) values = InverseFrequencies(spec);
   const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
   return {bytes, bytes + values.size() * sizeof(float)};
 }
@@ -84,7 +84,8 @@ absl::StatusOr<StoreDescription> Describe(const ModelSpec& spec, const std::stri
     const FormatId format = vector ? FormatId::kF32 : tensor.role == TensorRole::kRouter ? FormatId::kBF16 : FormatId::kQ8;
     description.trunk.push_back({tensor.store_name, format, vector, tensor.stored_rows(), tensor.stored_cols()});
   }
-  description.trunk.push_back({std::string(kInverseFrequencies), FormatId::kF32, true, 1, spec.RotaryDims() / 2});
+  description.trunk.push_back(
+      {std::string(kInverseFrequencies), FormatId::kF32, true, 1, spec.rotation_count() * spec.RotaryDims() / 2});
   LayOutTrunk(description);
   MOED_ASSIGN_OR_RETURN(description.tokenizer, CompileTokenizer(tokenizer_json));
   return description;

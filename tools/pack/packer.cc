@@ -69,7 +69,7 @@ class Packer {
       return encoder_.EncodeVector(*source,
                                    [&](size_t, std::span<const std::byte> bytes) { return AppendTensor(tensor, bytes); });
     }
-    const std::vector<float> frequencies = InverseFrequencies(plan_.spec.rope_theta, plan_.spec.RotaryDims(), plan_.spec.yarn);
+    const std::vector<float> frequencies = InverseFrequencies(plan_.spec);
     return AppendTensor(tensor, std::as_bytes(std::span(frequencies)));
   }
 

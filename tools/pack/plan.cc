@@ -108,7 +108,7 @@ absl::Status PlanTrunk(const EncodingOrKeep& encoding, TensorFinder& finder, con
                                     .format = FormatId::kF32,
                                     .vector = true,
                                     .rows = 1,
-                                    .cols = plan.spec.RotaryDims() / 2});
+                                    .cols = plan.spec.rotation_count() * plan.spec.RotaryDims() / 2});
   plan.trunk.push_back(nullptr);
   plan.trunk_targets.emplace_back();
   return absl::OkStatus();
@@ -223,6 +223,16 @@ std::vector<float> InverseFrequencies(double theta, int head_dim) {
         1.0f / static_cast<float>(std::pow(static_cast<double>(static_cast<float>(theta)), static_cast<double>(exponent)));
   }
   return frequencies;
+}
+
+std::vector<float> InverseFrequencies(const ModelSpec& spec) {
+  std::vector<float> all;
+  for (int i = 0; i < spec.rotation_count(); ++i) {
+    const Rotation rotation = spec.rotation(i);
+    const std::vector<float> frequencies = InverseFrequencies(rotation.theta, spec.RotaryDims(), rotation.yarn);
+    all.insert(all.end(), frequencies.begin(), frequencies.end());
+  }
+  return all;
 }
 
 absl::StatusOr<EncodingOrKeep> ParseEncodingOrKeep(std::string_view text) {

@@ -54,5 +54,7 @@ absl::StatusOr<PackPlan> MakePlan(const Checkpoint& checkpoint, const PackEncodi
 std::vector<float> InverseFrequencies(double theta, int head_dim);
 // The same, scaled.
 std::vector<float> InverseFrequencies(double theta, int head_dim, const std::optional<YarnScaling>& yarn);
+// Those of all rotations of the model, one after the other.
+std::vector<float> InverseFrequencies(const ModelSpec& spec);
 
 }  // namespace moed

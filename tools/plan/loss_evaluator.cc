@@ -80,7 +80,7 @@ absl::Status LossEvaluator::Load(const std::string& store_path, const LossOption
   executor_ = MakeThreadPool(options.threads);
   MOED_ASSIGN_OR_RETURN(backend_, MakeComputeBackend("auto", *executor_));
   MOED_ASSIGN_OR_RETURN(reads_, OpenReadBackend("auto", store_path, {}));
-  MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, KvPool::PagesFor(window_)));
+  MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, {.pages = KvPool::PagesFor(window_)}));
   MOED_ASSIGN_OR_RETURN(model_, Model::Load(*store_, spec_, {window_, window_, kLogitsRows}, *backend_, *kv_, nullptr));
   ProviderInputs inputs;
   inputs.store = store_.get();
