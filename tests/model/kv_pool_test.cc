@@ -165,7 +165,9 @@ TEST(KvPoolTest, RingsComeRoundAndNothingElseOverlaps) {
             std::byte* const begin = pool->PageOf(sequence, page, LayerId(layer));
             const bool windowed = layer != 1;
             EXPECT_EQ(begins.insert(begin).second, !windowed || page < ring);
-            if (windowed && page >= ring) EXPECT_EQ(begin, pool->PageOf(sequence, page - ring, LayerId(layer)));
+            if (windowed && page >= ring) {
+              EXPECT_EQ(begin, pool->PageOf(sequence, page - ring, LayerId(layer)));
+            }
           }
         }
       }
