@@ -9,7 +9,7 @@ from tools.server_process import ServerError
 
 from . import ROOT, Say, cgroup, disk, files, llama, machine, moed, picture, report
 from .cells import DISKS, Cell, all_cells, best_settings, next_turn, quick_cells
-from .options import Options
+from .options import GGUF, Options
 from .results import FilePair, JournalError, Results, Turn
 from .safetensors_folder import CheckpointError
 from .turn import Bench, take_turn
@@ -23,8 +23,11 @@ def prepare(options: Options, read_ahead: disk.ReadAhead, say: Say) -> Bench:
     flags = shlex.split(options.moed_flags) + ([] if options.instructions == "native" else ["--backend", options.instructions])
     programs = moed.Programs(options.bin, options.cache, flags)
     llama_programs = llama.build(options.cache, options.instructions, say)
-    checkpoint = options.store_of or files.widened_demo(options.files, say)
-    made = {format_: files.prepare(programs, checkpoint, options.files, format_, say) for format_ in options.formats}
+    if options.gguf:
+        made = {GGUF: files.prepare_gguf(programs, options.gguf, options.files, say)}
+    else:
+        checkpoint = options.store_of or files.widened_demo(options.files, say)
+        made = {format_: files.prepare(programs, checkpoint, options.files, format_, say) for format_ in options.formats}
     first = made[options.formats[0]]
     with open(options.text) as file:
         text = file.read()
@@ -52,7 +55,9 @@ def choose_cells(options: Options, read_ahead: disk.ReadAhead, say: Say) -> list
             say(f"the read-ahead cannot be changed (root?): only {read_ahead.default_kib} KiB is measured")
             read_aheads = read_aheads[1:]
     chosen = (
-        quick_cells(thread_counts(), read_aheads) if options.quick else all_cells(options.formats, thread_counts(), read_aheads)
+        quick_cells(options.formats[0], thread_counts(), read_aheads)
+        if options.quick
+        else all_cells(options.formats, thread_counts(), read_aheads)
     )
     if options.best_settings:
         chosen = best_settings(chosen, thread_counts())
@@ -67,13 +72,14 @@ def command(options: Options) -> str:
     words = [
         "python3",
         "bench/versus_llamacpp",
-        *(["--quick"] if options.quick else ["--formats", ",".join(options.formats)]),
+        *(["--quick"] if options.quick else [] if options.gguf else ["--formats", ",".join(options.formats)]),
         "--turns",
         str(options.turns),
     ]
     words += ["--best-settings"] if options.best_settings else []
     words += [] if options.instructions == "native" else ["--instructions", options.instructions]
     words += [f"--moed-flags={options.moed_flags}"] if options.moed_flags else []
+    words += ["--gguf", os.path.basename(options.gguf)] if options.gguf else []
     return shlex.join(words + (["--store-of", os.path.basename(options.store_of)] if options.store_of else []))
 
 

@@ -56,7 +56,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Cell:
-    format: str  # "q4" or "q8"
+    format: str  # "q4", "q8", or "gguf": as a file that people have holds it
     share: int | None  # memory limit in percent of the file; None = everything in RAM
     disk: str  # of DISKS
     protocol: Protocol
@@ -102,7 +102,7 @@ def all_cells(formats: Sequence[str], threads: Sequence[int], read_aheads: Seque
         yield cell("q4", 50, "native", EIGHT, threads[-1:])
 
 
-QUICK = ("q4/ram", "q4/50/native", "q4/25/native", "q4/25/sata")
+QUICK = ("q4/ram", "q4/50/native", "q4/25/native", "q4/25/sata", "gguf/ram", "gguf/25/native")
 
 
 def best_settings(cells: Iterable[Cell], threads: Sequence[int]) -> Iterator[Cell]:
@@ -120,9 +120,9 @@ def _has_best_setting(contender: Contender, cell: Cell, threads: Sequence[int]) 
     return contender.read_ahead_kib == next(c.read_ahead_kib for c in cell.contenders if c.program == "llama.cpp")
 
 
-def quick_cells(threads: Sequence[int], read_aheads: Sequence[int]) -> Iterator[Cell]:
+def quick_cells(format_: str, threads: Sequence[int], read_aheads: Sequence[int]) -> Iterator[Cell]:
     """Some cells, with those settings."""
-    return best_settings((cell for cell in all_cells(("q4",), threads, read_aheads) if cell.name in QUICK), threads)
+    return best_settings((cell for cell in all_cells((format_,), threads, read_aheads) if cell.name in QUICK), threads)
 
 
 def next_turn(cell: Cell, turn: int, decode_rates: Mapping[str, float], each_thread_count: bool = True) -> list[Contender]:

@@ -51,6 +51,15 @@ def check_formats(programs: Programs, store: str, format_: str) -> None:
         )
 
 
+def prepare_gguf(programs: Programs, gguf: str, folder: str, say: Say) -> Files:
+    """A file as people have it, and a store with the same blocks."""
+    files = Files(os.path.join(folder, f"{pathlib.Path(gguf).stem}.moed"), gguf)
+    if not os.path.exists(files.store):
+        say(f"packing {files.store}")
+        pack(pathlib.Path(programs.folder), pathlib.Path(gguf), pathlib.Path(files.store))
+    return files
+
+
 def prepare(programs: Programs, checkpoint: str, folder: str, format_: str, say: Say) -> Files:
     name = os.path.join(folder, os.path.basename(os.path.normpath(checkpoint)))
     files = Files(f"{name}-{format_}.moed", f"{name}-{GGUF_TYPES[format_]}.gguf")

@@ -2,11 +2,13 @@
 
 import argparse
 import os
+import pathlib
 from dataclasses import dataclass
 
 from . import ROOT
 
 FORMATS = ("q4", "q8")
+GGUF = "gguf"  # in the place of a format: a GGUF file as it is
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Options:
     turns: int
     formats: tuple[str, ...]
     store_of: str | None
+    gguf: str | None
     files: str
     text: str
     bin: str
@@ -43,6 +46,7 @@ def _parser(description: str) -> argparse.ArgumentParser:
     add("--turns", type=int, metavar="N", help="turns of each contender [3, with --quick 2]")
     add("--formats", default=",".join(FORMATS), help="of %(default)s (with --quick q4)")
     add("--store-of", metavar="CHECKPOINT", help="compare with this checkpoint [the demo model widened by 16]")
+    add("--gguf", metavar="FILE", help="compare with this GGUF file: llama.cpp runs it, moed a store that keeps its blocks")
     add("--files", metavar="FOLDER", help="where NAME-q4.moed, NAME-q4_0.gguf and so on are or are made [--cache]")
     text = os.path.join(ROOT, "models", "tales-qwen", "heldout.txt")
     add("--text", default=text, help="prompts are taken from here [%(default)s]")
@@ -69,12 +73,15 @@ def parse(description: str) -> Options:
     """Ends the program where the command line is wrong. All paths are absolute."""
     parser = _parser(description)
     given = parser.parse_args()
-    for name in ("cache", "bin", "text", "files", "store_of", "json"):
+    for name in ("cache", "bin", "text", "files", "store_of", "gguf", "json"):
         if getattr(given, name):
             setattr(given, name, os.path.abspath(getattr(given, name)))
     given.files = given.files or given.cache
+    if given.gguf and (given.store_of or given.write_docs):
+        parser.error("--gguf goes with neither --store-of nor --write-docs")
     if not given.json:
         suffix = "" if given.instructions == "native" else f"-{given.instructions}"
+        suffix += f"-{pathlib.Path(given.gguf).stem}" if given.gguf else ""
         given.json = os.path.join(given.cache, f"{'quick' if given.quick else 'results'}{suffix}.json")
     if given.turns is None:
         given.turns = 2 if given.quick else 3
@@ -84,4 +91,6 @@ def parse(description: str) -> Options:
     unknown = set(given.formats) - set(FORMATS)
     if unknown:
         parser.error(f"--formats: {', '.join(sorted(unknown))} unknown; known are {', '.join(FORMATS)}")
+    if given.gguf:
+        given.formats = (GGUF,)
     return Options(**vars(given))

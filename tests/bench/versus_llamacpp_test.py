@@ -138,10 +138,14 @@ class CellsTest(unittest.TestCase):
                 self.assertGreater(limit, 2_296_988_832 * cell.share / 100 - (1 << 20))
 
     def test_quick_has_both_programs_in_each_of_its_cells(self) -> None:
-        quick = list(cells.quick_cells((1, 2), (128, 8192)))
+        quick = [cell for format_ in ("q4", "gguf") for cell in cells.quick_cells(format_, (1, 2), (128, 8192))]
         self.assertEqual([cell.name for cell in quick], list(cells.QUICK))
         for cell in quick:
             self.assertEqual({c.program for c in cell.contenders}, {"moed", "llama.cpp"})
+
+    def test_a_gguf_file_has_the_cells_that_ask_about_a_format(self) -> None:
+        names = [cell.name for cell in cells.all_cells(("gguf",), (1, 2), (128, 8192))]
+        self.assertEqual(names, ["gguf/ram", "gguf/50/native", "gguf/25/native"])
 
     def test_contexts_hold_what_their_requests_need(self) -> None:
         for cell in self.all():
@@ -308,6 +312,19 @@ class GgufTest(InFolder):
             wanted = np.concatenate([source.read(part) for part in original])
             found = gguf.quants.dequantize(tensors[name].data, tensors[name].tensor_type).reshape(wanted.shape)
             self.assertLess(np.abs(found - wanted).max(), np.abs(wanted).max() / 200, name)
+
+    def test_random_blocks_are_weights_of_every_code(self) -> None:
+        import gguf
+        import numpy as np
+
+        from bench.versus_llamacpp import random_gguf
+
+        for shape in random_gguf.SHAPES.values():
+            for kind in {*shape.expert_types, *shape.embedding_types, shape.trunk_type}:
+                blocks = random_gguf.random_blocks(kind, 512, np.random.default_rng(1))
+                weights = gguf.quants.dequantize(blocks, kind)
+                self.assertAlmostEqual(float(weights.std()), random_gguf.DEVIATION, delta=0.003, msg=kind.name)
+                self.assertAlmostEqual(float(weights.mean()), 0, delta=0.002, msg=kind.name)
 
     def test_what_it_cannot_write_is_named(self) -> None:
         from bench.versus_llamacpp import gguf_from_checkpoint
