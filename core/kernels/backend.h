@@ -26,6 +26,12 @@
 //                 sum for every 256 positions (those of a multiple of 256 on), acc = fma(e[t], v[t], acc), t ascending; these
 //                 sums added in ascending order; the result divided by the lane sum of e, position t in partial t mod 8
 //   sink          of a head: max is of the scores and the sink; exp(sink - max) is added to the lane sum of e
+//   sigmoid gate  x * sigmoid(gate)
+//   convolution   acc = 0, acc = acc + weight * x, each product rounded, the oldest position first; then acc * sigmoid(acc)
+//   delta gates   decay = exp(rate * softplus(a + bias)), sigmoid(b); softplus(x) = max(x, 0) + log(1 + exp(-|x|)), the logarithm
+//                 by own polynomial in double, rounded to float32 at the end
+//   delta rule    per column j of a head's state S, i ascending in every sum: m = fma(S[i][j], k[i], m), then
+//                 d = fma(-decay, m, v[j]) * rate, S[i][j] = fma(k[i], d, decay * S[i][j]), o = fma(S[i][j], q[i], o); scale * o
 //   exp           own polynomial (kernels/math.h); silu(x) = x / (1 + exp(-x)), sigmoid(x) = 1 / (1 + exp(-x))
 //   clamped SwiGLU  (clamp(up, -limit, limit) + 1) * (g / (1 + exp(-(alpha * g)))), g = min(gate, limit)
 //   RoPE          angle = float(position) * inv_freq[i] in float32, sine and cosine by own double polynomial, rounded to float32;
@@ -47,6 +53,7 @@
 #include "core/base/ready_event.h"
 #include "core/kernels/activations.h"
 #include "core/kernels/kv_rows.h"
+#include "core/kernels/recurrence.h"
 #include "core/kernels/router.h"
 #include "core/kernels/swi_glu_clamp.h"
 #include "core/quant/format.h"
@@ -169,6 +176,21 @@ class ComputeBackend {
                          std::span<float> scores) = 0;
   static size_t AttentionScratchFloats(int threads, int longest);
 
+  // y = x convolved with `weights` (taps, channels), the latest position's last, and what silu makes of it. x, y (rows,
+  // channels), apart. States (taps - 1, channels): the inputs before the run, the oldest first.
+  virtual void Convolve(const ConvolutionShape& shape, std::span<const StateRun> runs, const float* x, const float* weights,
+                        float* y) = 0;
+  // a (rows, heads) becomes the decay of the heads' states, b (rows, heads) the rate at which they learn. bias (heads);
+  // decay_rates (heads), negative.
+  virtual void DeltaGates(float* a, float* b, const float* bias, const float* decay_rates, int rows, int heads) = 0;
+  // The gated delta rule (Yang et al., Gated Delta Networks, arXiv 2412.06464, equation 10), a token after the other: what the
+  // decayed state holds for the key comes nearer to the value, then the query reads it. x (rows, shape.row()); decay, rate (rows,
+  // value_heads); output (rows, shape.output_row()); states (value_heads, key_dim, value_dim).
+  virtual void DeltaRule(const DeltaRuleShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
+                         const float* rate, float* output) = 0;
+
+  // x = x * sigmoid(gate), n elements; gate may be x.
+  virtual void SigmoidGate(float* x, const float* gate, int64_t n) = 0;
   // out = silu(gate) * up, n elements; out may alias either.
   virtual void SwiGlu(const float* gate, const float* up, int64_t n, float* out) = 0;
   // The same for the clamped SwiGLU.

@@ -24,6 +24,9 @@ inline constexpr double kSin[] = {-1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880
 inline constexpr double kCos[] = {-1.0 / 2,       1.0 / 24,        -1.0 / 720,        1.0 / 40320,
                                   -1.0 / 3628800, 1.0 / 479001600, -1.0 / 87178291200};
 
+// artanh(s) = s + s^3 (kArtanh[0] + kArtanh[1] s^2 + ...), |s| <= 1/3.
+inline constexpr double kArtanh[] = {1.0 / 3, 1.0 / 5, 1.0 / 7, 1.0 / 9, 1.0 / 11, 1.0 / 13, 1.0 / 15, 1.0 / 17, 1.0 / 19};
+
 // Activations whose block maximum is smaller than this quantise to zero: 127 / max|x| would leave float32.
 inline constexpr float kSmallestActivation = 0x1p-100f;
 

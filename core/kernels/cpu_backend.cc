@@ -6,6 +6,7 @@
 
 #include "core/base/check.h"
 #include "core/kernels/cpu_attention.h"
+#include "core/kernels/cpu_recurrence.h"
 #include "core/kernels/math.h"
 #include "core/kernels/router.h"
 
@@ -56,6 +57,16 @@ class CpuBackend final : public ComputeBackend {
                  std::span<float> scores) override {
     AttentionOnCpu(kernels_, executor_, shape, runs, query, output, scores);
   }
+  void Convolve(const ConvolutionShape& shape, std::span<const StateRun> runs, const float* x, const float* weights,
+                float* y) override {
+    ConvolveOnCpu(kernels_, executor_, shape, runs, x, weights, y);
+  }
+  void DeltaGates(float* a, float* b, const float* bias, const float* decay_rates, int rows, int heads) override;
+  void DeltaRule(const DeltaRuleShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
+                 const float* rate, float* output) override {
+    DeltaRuleOnCpu(kernels_, executor_, shape, runs, x, decay, rate, output);
+  }
+  void SigmoidGate(float* x, const float* gate, int64_t n) override;
   void SwiGlu(const float* gate, const float* up, int64_t n, float* out) override;
   void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) override;
   void Softmax(float* x, int rows, int cols) override;
@@ -258,6 +269,22 @@ void CpuBackend::RotateParts(const RopeShape& shape, float* row, float position,
     kernels_.rope({parts.data(), heads, dims, position, inv_freq});
     for (int i = 0; i < heads; ++i) std::copy_n(&parts[static_cast<size_t>(i) * dims], dims, head(i));
   }
+}
+
+// Few numbers: a head's, not a dimension's.
+void CpuBackend::DeltaGates(float* a, float* b, const float* bias, const float* decay_rates, int rows, int heads) {
+  ForRows(rows, int64_t{4} * kExponentialCost * heads, [&](int row) {
+    for (int head = 0; head < heads; ++head) {
+      float& decay = a[int64_t{row} * heads + head];
+      float& rate = b[int64_t{row} * heads + head];
+      decay = Exp(decay_rates[head] * Softplus(decay + bias[head]));
+      rate = Sigmoid(rate);
+    }
+  });
+}
+
+void CpuBackend::SigmoidGate(float* x, const float* gate, int64_t n) {
+  ForElements(n, kExponentialCost, [&](int64_t from, int64_t to) { kernels_.sigmoid_gate(x + from, gate + from, to - from); });
 }
 
 void CpuBackend::SwiGlu(const float* gate, const float* up, int64_t n, float* out) {

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "core/kernels/kv_rows.h"
+#include "core/kernels/recurrence.h"
 #include "core/kernels/swi_glu_clamp.h"
 #include "core/quant/format_id.h"
 
@@ -101,6 +102,8 @@ struct KernelTable {
   void (*attention[kKvFormatCount])(const AttentionArguments& arguments);  // indexed by KvFormat
   // Indexed by KvFormat, see StoreKvRow.
   void (*store_kv_row[kKvFormatCount])(const float* numbers, int head_dim, void* row);
+  void (*delta_rule)(const DeltaRuleArguments& arguments);
+  void (*sigmoid_gate)(float* x, const float* gate, int64_t n);
   void (*swi_glu)(const float* gate, const float* up, int64_t n, float* out);
   void (*clamped_swi_glu)(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out);
   void (*softmax)(float* x, int n);

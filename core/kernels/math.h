@@ -33,6 +33,17 @@ inline float Exp(float x) {
 inline float Sigmoid(float x) { return 1.0f / (1.0f + Exp(-x)); }
 inline float Silu(float x) { return x / (1.0f + Exp(-x)); }
 
+// log(1 + exp(x)) = max(x, 0) + 2 artanh(s), s = e / (2 + e), e = exp(-|x|): s is at most 1/3. Within 1 ulp.
+inline float Softplus(float x) {
+  const double e = Exp(-std::fabs(x));
+  const double s = e / (2.0 + e);
+  const double square = s * s;
+  double p = kArtanh[8];
+  for (int i = 7; i >= 0; --i) p = p * square + kArtanh[i];
+  const double logarithm = 2.0 * (s * square * p + s);
+  return static_cast<float>(x < 0 ? logarithm : x + logarithm);
+}
+
 struct SinCos {
   float sin;
   float cos;

@@ -202,6 +202,31 @@ void StoreRow(const float* numbers, int head_dim, void* row) {
   StoreKvRow(kFormat, numbers, head_dim, row);
 }
 
+// The sums of a column end before its state changes: it is read and written in two passes.
+void DeltaRule(const DeltaRuleArguments& a) {
+  for (int token = 0; token < a.tokens; ++token) {
+    const float* query = a.query + token * a.row_stride;
+    const float* key = a.key + token * a.row_stride;
+    const float* value = a.value + token * a.row_stride;
+    const float decay = a.decay[token * a.gate_stride];
+    for (int j = 0; j < a.columns; ++j) {
+      float held = 0, sum = 0;
+      for (int i = 0; i < a.key_dim; ++i) held = std::fma(a.state[i * a.state_stride + j], key[i], held);
+      const float change = std::fma(-decay, held, value[j]) * a.rate[token * a.gate_stride];
+      for (int i = 0; i < a.key_dim; ++i) {
+        float& state = a.state[i * a.state_stride + j];
+        state = std::fma(key[i], change, decay * state);
+        sum = std::fma(state, query[i], sum);
+      }
+      a.output[token * a.output_stride + j] = a.scale * sum;
+    }
+  }
+}
+
+void SigmoidGate(float* x, const float* gate, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) x[i] *= Sigmoid(gate[i]);
+}
+
 void SwiGlu(const float* gate, const float* up, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = Silu(gate[i]) * up[i];
 }
@@ -232,6 +257,8 @@ const KernelTable kScalarKernels = {
     .rope = Rope,
     .attention = {Attention<KvFormat::kF32>, Attention<KvFormat::kF16>, Attention<KvFormat::kQ8>},
     .store_kv_row = {StoreRow<KvFormat::kF32>, StoreRow<KvFormat::kF16>, StoreRow<KvFormat::kQ8>},
+    .delta_rule = DeltaRule,
+    .sigmoid_gate = SigmoidGate,
     .swi_glu = SwiGlu,
     .clamped_swi_glu = ClampedSwiGlu,
     .softmax = Softmax,

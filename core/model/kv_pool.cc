@@ -18,9 +18,6 @@ uint64_t LayerPageBytes(const ModelSpec& spec, KvFormat format, int page_tokens)
   return uint64_t{2} * page_tokens * spec.kv_heads * KvRowBytes(format, spec.head_dim);
 }
 
-// What a layer keeps in place of keys and values. No family has such layers yet.
-uint64_t StateBytes(const ModelSpec&, LayerId) { return 0; }
-
 // Pages that hold what a window sees from any position on while a block of rows is written behind it.
 int RingPages(int window, int max_context, int page_tokens) {
   const int64_t positions = int64_t{window} - 1 + kBlockRows;
@@ -28,11 +25,11 @@ int RingPages(int window, int max_context, int page_tokens) {
   return static_cast<int>(std::min<int64_t>(pages, KvPool::PagesFor(max_context, page_tokens)));
 }
 
-bool InSlots(const ModelSpec& spec, LayerId layer) { return spec.WindowOf(layer) > 0 || StateBytes(spec, layer) > 0; }
+bool InSlots(const ModelSpec& spec, LayerId layer) { return spec.WindowOf(layer) > 0 || spec.StateBytes(layer) > 0; }
 
 // What a layer takes of a slot.
 uint64_t LayerSlotBytes(const ModelSpec& spec, LayerId layer, int max_context, KvFormat format, int page_tokens) {
-  const uint64_t state = StateBytes(spec, layer);
+  const uint64_t state = spec.StateBytes(layer);
   const int window = spec.WindowOf(layer);
   const uint64_t ring =
       state > 0 || window == 0 ? 0 : RingPages(window, max_context, page_tokens) * LayerPageBytes(spec, format, page_tokens);
@@ -92,7 +89,7 @@ KvPool::KvPool(const ModelSpec& spec, const KvPoolSizes& sizes, Buffer buffer)
     const LayerId layer(i);
     Place& place = layers_.emplace_back();
     place.page_bytes = LayerPageBytes(spec, format_, page_tokens_);
-    place.has_state = StateBytes(spec, layer) > 0;
+    place.has_state = spec.StateBytes(layer) > 0;
     place.window = place.has_state ? 0 : spec.WindowOf(layer);
     if (place.window > 0) place.ring_pages = RingPages(place.window, max_context_, page_tokens_);
     uint64_t& used = InSlots(spec, layer) ? in_slot : in_page;

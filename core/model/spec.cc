@@ -78,6 +78,26 @@ Json Encode(const Rotation& rotation) {
   return json;
 }
 
+Json Encode(const DeltaNetShape& shape) {
+  return {{"key_heads", shape.key_heads},
+          {"value_heads", shape.value_heads},
+          {"key_dim", shape.key_dim},
+          {"value_dim", shape.value_dim},
+          {"taps", shape.taps}};
+}
+
+void DecodeDeltaNet(const Json& json, ModelSpec& spec) {
+  if (json.contains("delta_net")) {
+    const auto number = [&](const char* name) { return IntOf(json["delta_net"].at(name), 1, INT32_MAX); };
+    spec.delta_net = {.key_heads = number("key_heads"),
+                      .value_heads = number("value_heads"),
+                      .key_dim = number("key_dim"),
+                      .value_dim = number("value_dim"),
+                      .taps = number("taps")};
+  }
+  if (json.contains("recurrent")) json["recurrent"].get_to(spec.recurrent);
+}
+
 void DecodeAttention(const Json& json, ModelSpec& spec) {
   if (json.contains("yarn")) spec.yarn = DecodeYarn(json["yarn"]);
   for (const Json& rotation : json.value("more_rotations", Json::array())) {
@@ -109,6 +129,7 @@ ModelSpec Decode(const Json& json) {
     if (json.contains(name)) spec.*field.member = json.at(name).get<double>();
   }
   DecodeAttention(json, spec);
+  DecodeDeltaNet(json, spec);
   if (json.contains("swiglu_limits")) {
     const Json& limits = json["swiglu_limits"];
     spec.swiglu_limits = {.alpha = limits.at("alpha").get<double>(), .limit = limits.at("limit").get<double>()};
@@ -150,6 +171,8 @@ std::string SpecToJson(const ModelSpec& spec) {
   for (const Rotation& rotation : spec.more_rotations) json["more_rotations"].push_back(Encode(rotation));
   if (!spec.rotations.empty()) json["rotations"] = spec.rotations;
   if (!spec.windows.empty()) json["windows"] = spec.windows;
+  if (spec.delta_net) json["delta_net"] = Encode(*spec.delta_net);
+  if (!spec.recurrent.empty()) json["recurrent"] = spec.recurrent;
   if (spec.swiglu_limits) json["swiglu_limits"] = {{"alpha", spec.swiglu_limits->alpha}, {"limit", spec.swiglu_limits->limit}};
   json["qk_norm"] = NameOf(kQkNorms, spec.qk_norm);
   if (spec.router_scoring != kScorings[0].value) json["router_scoring"] = NameOf(kScorings, spec.router_scoring);

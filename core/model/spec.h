@@ -40,6 +40,25 @@ struct SwiGluLimits {
   bool operator==(const SwiGluLimits&) const = default;
 };
 
+// A layer that keeps a state in place of keys and values: Gated DeltaNet. Value head h goes with key head
+// h / (value_heads / key_heads).
+struct DeltaNetShape {
+  int key_heads = 0;
+  int value_heads = 0;  // a multiple of key_heads
+  int key_dim = 0;      // of a head
+  int value_dim = 0;
+  int taps = 0;  // of the convolution over queries, keys and values
+
+  int KeyWidth() const { return key_heads * key_dim; }
+  int ValueWidth() const { return value_heads * value_dim; }
+  int ConvolvedWidth() const { return 2 * KeyWidth() + ValueWidth(); }
+  // What a layer keeps of a sequence, in floats: the last taps - 1 inputs of the convolution (taps - 1, ConvolvedWidth()), a
+  // multiple of 16 floats, then (value_heads, key_dim, value_dim).
+  int64_t InputFloats() const { return (int64_t{taps - 1} * ConvolvedWidth() + 15) / 16 * 16; }
+  int64_t StateFloats() const { return InputFloats() + int64_t{key_dim} * ValueWidth(); }
+  bool operator==(const DeltaNetShape&) const = default;
+};
+
 struct ModelSpec {
   std::string family;  // a row of Families(): model_type of config.json
   int layers = 0;
@@ -63,6 +82,9 @@ struct ModelSpec {
   bool attention_sinks = false;  // a learned logit a head that joins the softmax's denominator
   // [layers]: positions that a layer's attention sees, its own included; 0: all. Empty: all layers see all.
   std::vector<int> windows;
+  bool attention_gate = false;             // attention's output is multiplied by the sigmoid of a projection of its input
+  std::optional<DeltaNetShape> delta_net;  // of the recurrent layers
+  std::vector<bool> recurrent;             // [layers], those without attention. Empty: none
 
   enum class QkNorm { kNone, kPerHead, kWhole };  // Qwen3: RMS norm over head_dim; OLMoE: over all heads together
   QkNorm qk_norm = QkNorm::kNone;
@@ -101,6 +123,9 @@ struct ModelSpec {
 
   std::vector<LayerId> MoeLayers() const;
   int WindowOf(LayerId layer) const { return windows.empty() ? 0 : windows[layer.value()]; }
+  bool IsRecurrent(LayerId layer) const { return !recurrent.empty() && recurrent[layer.value()]; }
+  // Of float32 that the layer keeps of each sequence beside keys and values; 0: none.
+  uint64_t StateBytes(LayerId layer) const { return IsRecurrent(layer) ? delta_net->StateFloats() * sizeof(float) : 0; }
   double AttentionScale() const { return attention_scale == 0 ? 1 / std::sqrt(static_cast<double>(head_dim)) : attention_scale; }
   int RotationOf(LayerId layer) const { return rotations.empty() ? 0 : rotations[layer.value()]; }
   int rotation_count() const { return 1 + static_cast<int>(more_rotations.size()); }

@@ -6,6 +6,7 @@
 
 #include "core/base/status.h"
 #include "core/kernels/kv_rows.h"
+#include "core/kernels/recurrence.h"
 #include "core/model/family.h"
 
 namespace moed {
@@ -43,6 +44,7 @@ constexpr SpecFlag kFlags[] = {
     {"qk_norm_after_rope", &ModelSpec::qk_norm_after_rope, true},
     {"layer_norm", &ModelSpec::layer_norm, true},
     {"head_bias", &ModelSpec::head_bias, true},
+    {"attention_gate", &ModelSpec::attention_gate, true},
 };
 
 constexpr SpecNumber kNumbers[] = {
@@ -120,6 +122,34 @@ absl::Status CheckWindows(const ModelSpec& spec) {
   return absl::OkStatus();
 }
 
+absl::Status CheckDeltaNet(const ModelSpec& spec) {
+  if (spec.delta_net.has_value() != !spec.recurrent.empty()) {
+    return InvalidArgument("delta_net and recurrent layers without each other");
+  }
+  if (!spec.delta_net) return absl::OkStatus();
+  const auto check = [](std::string_view name, int value, int low, int high) {
+    if (value >= low && value <= high) return absl::OkStatus();
+    return InvalidArgument("delta_net.", name, " = ", value, " is outside ", low, "..", high);
+  };
+  const DeltaNetShape& shape = *spec.delta_net;
+  MOED_RETURN_IF_ERROR(check("key_heads", shape.key_heads, 1, 1024));
+  MOED_RETURN_IF_ERROR(check("value_heads", shape.value_heads, 1, 1024));
+  MOED_RETURN_IF_ERROR(check("key_dim", shape.key_dim, 1, 1024));
+  MOED_RETURN_IF_ERROR(check("value_dim", shape.value_dim, 1, 1024));
+  MOED_RETURN_IF_ERROR(check("taps", shape.taps, 2, kMostTaps));
+  if (shape.value_heads % shape.key_heads != 0) {
+    return InvalidArgument("delta_net.value_heads = ", shape.value_heads, " is no multiple of key_heads = ", shape.key_heads);
+  }
+  if (spec.recurrent.size() != static_cast<size_t>(spec.layers)) {
+    return InvalidArgument("recurrent has ", spec.recurrent.size(), " entries for ", spec.layers, " layers");
+  }
+  const auto recurrent = std::count(spec.recurrent.begin(), spec.recurrent.end(), true);
+  if (recurrent == 0 || recurrent == spec.layers) {
+    return InvalidArgument(recurrent, " of ", spec.layers, " layers are recurrent; some must be, and some have attention");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckActivation(const ModelSpec& spec) {
   if (!spec.swiglu_limits) return absl::OkStatus();
   const auto [alpha, limit] = *spec.swiglu_limits;
@@ -191,6 +221,7 @@ absl::Status CheckSpec(const ModelSpec& spec) {
   MOED_RETURN_IF_ERROR(CheckTokens("eos", spec.eos, spec.vocabulary));
   MOED_RETURN_IF_ERROR(CheckRotations(spec));
   MOED_RETURN_IF_ERROR(CheckWindows(spec));
+  MOED_RETURN_IF_ERROR(CheckDeltaNet(spec));
   MOED_RETURN_IF_ERROR(CheckActivation(spec));
   return CheckLayers(spec);
 }

@@ -376,6 +376,8 @@ TEST_P(Exactness, Elementwise) {
       const std::vector<float> x = awkward ? Awkward(n, n) : Gaussian(n, n);
       const std::vector<float> other = awkward ? Awkward(n, n + 1) : Gaussian(n, n + 1);
       const size_t misalignment = n % 8;
+      Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.SigmoidGate(y, other.data(), n); });
+      Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.SigmoidGate(y, y, n); });
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.SwiGlu(y, other.data(), n, y); });
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.SwiGlu(other.data(), y, n, y); });
       for (const SwiGluClamp& clamp : {SwiGluClamp{1.702f, 7.0f}, {1.0f, 0.25f}}) {

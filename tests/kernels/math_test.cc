@@ -61,6 +61,15 @@ TEST(Sigmoid, AgreesWithLibm) {
   EXPECT_EQ(Silu(-200.0f), -0.0f);
 }
 
+TEST(Softplus, AgreesWithLibm) {
+  double worst = 0;
+  for (float x = -80.0f; x < 80.0f; x += 0.0031f) worst = std::max(worst, Ulps(Softplus(x), std::log1p(std::exp(double{x}))));
+  EXPECT_LE(worst, 1.5);
+  EXPECT_EQ(Softplus(kInfinity), kInfinity);
+  EXPECT_EQ(Softplus(-kInfinity), 0.0f);
+  EXPECT_TRUE(std::isnan(Softplus(std::numeric_limits<float>::quiet_NaN())));
+}
+
 TEST(SineCosine, WithinOneUlpUpToAMillion) {
   std::mt19937 random(3);
   double worst = 0;

@@ -78,6 +78,20 @@ class QueueBackend final : public ComputeBackend {
                  std::span<float> scores) override {
     Enqueue([=, this, copy = Runs(runs)] { next_.Attention(shape, copy.runs, query, output, scores); });
   }
+  void Convolve(const ConvolutionShape& shape, std::span<const StateRun> runs, const float* x, const float* weights,
+                float* y) override {
+    Enqueue([=, this, runs = Copy(runs)] { next_.Convolve(shape, runs, x, weights, y); });
+  }
+  void DeltaGates(float* a, float* b, const float* bias, const float* decay_rates, int rows, int heads) override {
+    Enqueue([=, this] { next_.DeltaGates(a, b, bias, decay_rates, rows, heads); });
+  }
+  void DeltaRule(const DeltaRuleShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
+                 const float* rate, float* output) override {
+    Enqueue([=, this, runs = Copy(runs)] { next_.DeltaRule(shape, runs, x, decay, rate, output); });
+  }
+  void SigmoidGate(float* x, const float* gate, int64_t n) override {
+    Enqueue([=, this] { next_.SigmoidGate(x, gate, n); });
+  }
   void SwiGlu(const float* gate, const float* up, int64_t n, float* out) override {
     Enqueue([=, this] { next_.SwiGlu(gate, up, n, out); });
   }

@@ -105,6 +105,35 @@ TEST(SpecTest, OptionalNumbersTravelWithinTheirRanges) {
   }
 }
 
+TEST(SpecTest, RecurrentLayersTravelWithTheirShape) {
+  const auto refused = [](auto change) {
+    ModelSpec spec = GoodSpec();
+    spec.delta_net = {.key_heads = 2, .value_heads = 6, .key_dim = 5, .value_dim = 7, .taps = 4};
+    spec.recurrent = {true, false, true};
+    change(spec);
+    if (!CheckSpec(spec).ok()) return true;
+    const auto read = SpecFromJson(SpecToJson(spec));
+    EXPECT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->delta_net, spec.delta_net);
+    EXPECT_EQ(read->recurrent, spec.recurrent);
+    EXPECT_EQ(read->StateBytes(LayerId(0)), sizeof(float) * (3 * 62 + 6 + 5 * 6 * 7)) << "(taps - 1) rows, padded; the heads";
+    EXPECT_EQ(read->StateBytes(LayerId(1)), 0u);
+    return false;
+  };
+  EXPECT_FALSE(refused([](ModelSpec&) {}));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.delta_net->value_heads = 5; })) << "no multiple of the key heads";
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.delta_net->key_dim = 0; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.delta_net->taps = 1; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.delta_net->taps = 17; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.delta_net.reset(); }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.recurrent.clear(); }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.recurrent = {true, false}; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.recurrent = {true, true, true}; })) << "no layer has attention";
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.recurrent = {false, false, false}; }));
+  ModelSpec spec = GoodSpec();
+  EXPECT_EQ(spec.StateBytes(LayerId(0)), 0u);
+}
+
 TEST(SpecTest, RoutersThatCannotChooseAreRefused) {
   const auto refused = [](auto change) {
     ModelSpec spec = GoodSpec();

@@ -74,6 +74,18 @@ class SlowBackend final : public ComputeBackend {
                  std::span<float> scores) override {
     next_.Attention(shape, runs, query, output, scores);
   }
+  void Convolve(const ConvolutionShape& shape, std::span<const StateRun> runs, const float* x, const float* weights,
+                float* y) override {
+    next_.Convolve(shape, runs, x, weights, y);
+  }
+  void DeltaGates(float* a, float* b, const float* bias, const float* decay_rates, int rows, int heads) override {
+    next_.DeltaGates(a, b, bias, decay_rates, rows, heads);
+  }
+  void DeltaRule(const DeltaRuleShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
+                 const float* rate, float* output) override {
+    next_.DeltaRule(shape, runs, x, decay, rate, output);
+  }
+  void SigmoidGate(float* x, const float* gate, int64_t n) override { next_.SigmoidGate(x, gate, n); }
   void SwiGlu(const float* gate, const float* up, int64_t n, float* out) override { next_.SwiGlu(gate, up, n, out); }
   void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) override {
     next_.ClampedSwiGlu(clamp, gate, up, n, out);

@@ -16,6 +16,8 @@ void AttentionQ8(const AttentionArguments& arguments);
 void StoreKvRowF32(const float* numbers, int head_dim, void* row);
 void StoreKvRowF16(const float* numbers, int head_dim, void* row);
 void StoreKvRowQ8(const float* numbers, int head_dim, void* row);
+void DeltaRule(const DeltaRuleArguments& arguments);
+void SigmoidGate(float* x, const float* gate, int64_t n);
 void SwiGlu(const float* gate, const float* up, int64_t n, float* out);
 void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out);
 void Softmax(float* x, int n);
@@ -39,6 +41,8 @@ consteval KernelTable Table(const Products& products, const AttentionKernels& at
       .rope = Rope,
       .attention = {attention.f32, attention.f16, attention.q8},
       .store_kv_row = {StoreKvRowF32, StoreKvRowF16, StoreKvRowQ8},
+      .delta_rule = DeltaRule,
+      .sigmoid_gate = SigmoidGate,
       .swi_glu = SwiGlu,
       .clamped_swi_glu = ClampedSwiGlu,
       .softmax = Softmax,

@@ -195,6 +195,14 @@ void Softmax(float* x, int n) {
   ForEights(n, [&](int64_t i, auto lanes) { lanes.Store(x + i, _mm256_div_ps(lanes.Load(x + i), sum)); });
 }
 
+void SigmoidGate(float* x, const float* gate, int64_t n) {
+  const __m256 one = _mm256_set1_ps(1.0f);
+  ForEights(n, [&](int64_t i, auto lanes) {
+    const __m256 sigmoid = _mm256_div_ps(one, _mm256_add_ps(one, Exp(Negative(lanes.Load(gate + i)))));
+    lanes.Store(x + i, _mm256_mul_ps(lanes.Load(x + i), sigmoid));
+  });
+}
+
 void SwiGlu(const float* gate, const float* up, int64_t n, float* out) {
   ForEights(n,
             [&](int64_t i, auto lanes) { lanes.Store(out + i, _mm256_mul_ps(Silu(lanes.Load(gate + i)), lanes.Load(up + i))); });

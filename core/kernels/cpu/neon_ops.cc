@@ -206,6 +206,14 @@ void Softmax(float* x, int n) {
   ForFours(n, [&](int64_t i, int, auto lanes) { lanes.Store(x + i, vdivq_f32(lanes.Load(x + i), sum)); });
 }
 
+void SigmoidGate(float* x, const float* gate, int64_t n) {
+  const float32x4_t one = vdupq_n_f32(1.0f);
+  ForFours(n, [&](int64_t i, int, auto lanes) {
+    const float32x4_t sigmoid = vdivq_f32(one, vaddq_f32(one, Exp(vnegq_f32(lanes.Load(gate + i)))));
+    lanes.Store(x + i, vmulq_f32(lanes.Load(x + i), sigmoid));
+  });
+}
+
 void SwiGlu(const float* gate, const float* up, int64_t n, float* out) {
   ForFours(n,
            [&](int64_t i, int, auto lanes) { lanes.Store(out + i, vmulq_f32(Silu(lanes.Load(gate + i)), lanes.Load(up + i))); });

@@ -79,6 +79,26 @@ void PrintOthers(Inputs& inputs) {
   kScalarKernels.swi_glu(x.data(), other.data(), kCount, y.data());
   Print("silu", y);
   y = x;
+  kScalarKernels.sigmoid_gate(y.data(), other.data(), kCount);
+  Print("sigmoid gate", y);
+  y = x;
+  const float decay = 0.9f, rate = 0.6f;
+  std::vector<float> read(kCount / 10);
+  kScalarKernels.delta_rule({.query = x.data(),
+                             .key = other.data(),
+                             .value = other.data() + 100,
+                             .decay = &decay,
+                             .rate = &rate,
+                             .state = y.data(),
+                             .output = read.data(),
+                             .state_stride = kCount / 10,
+                             .tokens = 1,
+                             .key_dim = 10,
+                             .columns = kCount / 10,
+                             .scale = 0.3f});
+  Print("delta rule", y);
+  Print("delta rule's outputs", read);
+  y = x;
   kScalarKernels.softmax(y.data(), kCount);
   Print("softmax", y);
   y = x;

@@ -419,6 +419,37 @@ TEST_P(NeonExactness, StoreKvRow) {
   }
 }
 
+// The state ends where memory ends.
+TEST_P(NeonExactness, DeltaRule) {
+  const float decay = 0.7f, rate = 0.4f;
+  for (int columns : kLengths) {
+    const int key_dim = columns % 10 + 1;
+    GuardedFloats keys(Gaussian(key_dim, 1)), queries(Gaussian(key_dim, 2));
+    for (bool awkward : {false, true}) {
+      GuardedFloats values(awkward ? Awkward(columns, columns) : Gaussian(columns, columns));
+      Compare(Gaussian(key_dim * columns, 3), [&](const KernelTable& table, float* state) {
+        std::vector<float> output(columns);
+        table.delta_rule({.query = queries.data(),
+                          .key = keys.data(),
+                          .value = values.data(),
+                          .decay = &decay,
+                          .rate = &rate,
+                          .state = state,
+                          .output = output.data(),
+                          .row_stride = key_dim,
+                          .gate_stride = 1,
+                          .state_stride = columns,
+                          .output_stride = columns,
+                          .tokens = 1,
+                          .key_dim = key_dim,
+                          .columns = columns,
+                          .scale = 0.3f});
+        std::copy_n(output.data(), columns, state);  // outputs are compared too, in place of the first row
+      });
+    }
+  }
+}
+
 TEST_P(NeonExactness, Softmax) {
   for (int n : kLengths) {
     const auto operation = [n](const KernelTable& table, float* x) { table.softmax(x, n); };
@@ -434,6 +465,8 @@ TEST_P(NeonExactness, Elementwise) {
     for (bool awkward : {false, true}) {
       const std::vector<float> x = awkward ? Awkward(n, n) : Gaussian(n, n);
       GuardedFloats other(awkward ? Awkward(n, n + 1) : Gaussian(n, n + 1));
+      Compare(x, [&](const KernelTable& table, float* y) { table.sigmoid_gate(y, other.data(), n); });
+      Compare(x, [&](const KernelTable& table, float* y) { table.sigmoid_gate(y, y, n); });
       Compare(x, [&](const KernelTable& table, float* y) { table.swi_glu(y, other.data(), n, y); });
       Compare(x, [&](const KernelTable& table, float* y) { table.swi_glu(other.data(), y, n, y); });
       for (const SwiGluClamp& clamp : {SwiGluClamp{1.702f, 7.0f}, {1.0f, 0.25f}}) {
