@@ -196,7 +196,7 @@ TEST(Overlap, MostReadTimeLiesUnderCompute) {
     if (!predictor.mask.empty()) continue;  // only with its mask
     const double share = OverlapShare(std::string(predictor.name));
     RecordProperty(std::string(predictor.name), std::to_string(share));
-    EXPECT_GE(share, 0.6) << predictor.name;
+    EXPECT_GE(share, 0.9) << predictor.name;
   }
 }
 
