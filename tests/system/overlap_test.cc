@@ -1,5 +1,5 @@
-// Reads lie under compute: where reads and matrix products take about as long, most of the time of a read must pass while the
-// model computes. Time is counted in ticks, which pass where the test says so.
+// Reads lie under compute: where a read takes no longer than the products of an expert or of the shared expert, its time passes
+// while the model computes. Time is counted in ticks, which pass where the test says so.
 #include <gtest/gtest.h>
 
 #include <algorithm>
