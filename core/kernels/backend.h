@@ -25,6 +25,7 @@
 //   attention     score = scale * acc, acc = fma(q[d], k[d], acc), d ascending; e = exp(score - max); per column of the values a
 //                 sum for every 256 positions (those of a multiple of 256 on), acc = fma(e[t], v[t], acc), t ascending; these
 //                 sums added in ascending order; the result divided by the lane sum of e, position t in partial t mod 8
+//   latent        the same, the keys being a position's latent and behind it its rotated key, the values its latent
 //   sink          of a head: max is of the scores and the sink; exp(sink - max) is added to the lane sum of e
 //   sigmoid gate  x * sigmoid(gate)
 //   convolution   acc = 0, acc = acc + weight * x, each product rounded, the oldest position first; then acc * sigmoid(acc)
@@ -66,6 +67,9 @@ struct MatrixView {
   int rows = 0;
   int cols = 0;
   const std::byte* data = nullptr;
+
+  // Some of its rows; `first` is a multiple of kPanelRows.
+  MatrixView Rows(int first, int count) const { return {format, count, cols, data + PackedBytes(format, first, cols)}; }
 };
 
 struct MatMulJob {
@@ -94,6 +98,17 @@ struct AttentionShape {
   KvFormat kv_format = KvFormat::kF32;
   int window = 0;                // a row attends its own position and the window - 1 before it; 0: all
   const float* sinks = nullptr;  // (heads): logits that take part in the softmax and have no value; null: none
+};
+
+// Attention whose positions have one row for all heads: a latent of `rank` numbers and a rotated key of rotary_dims. A page holds
+// LatentRowBytes (kv_rows.h) for each of its positions, one row after the other.
+struct LatentShape {
+  int heads = 0;
+  int rank = 0;  // with rotary_dims at most kMostHeadDim
+  int rotary_dims = 0;
+  int page_tokens = kKvPageTokens;
+  float scale = 0;  // score = scale * (dot(query, latent) + dot(rotated query, rotated key))
+  KvFormat kv_format = KvFormat::kF32;
 };
 
 // Of the first rotary_dims dimensions of a head, pair i is (i, i + rotary_dims / 2), the Hugging Face half-split form.
@@ -176,6 +191,16 @@ class ComputeBackend {
                          std::span<float> scores) = 0;
   static size_t AttentionScratchFloats(int threads, int longest);
 
+  // Puts latents (rows, rank) and rotated keys (rows, rotary_dims) into the pages of their runs.
+  virtual void StoreLatent(const LatentShape& shape, std::span<const KvRun> runs, const float* latents, const float* rotated) = 0;
+
+  // softmax(scores) times the latents, per head. query and output (rows, heads, rank), which may be the same; rotated (rows,
+  // heads, rotary_dims) with `rotated_stride` floats from head to head, the next row's first behind the last. `scores`: storage
+  // of LatentScratchFloats(threads, longest) floats.
+  virtual void AttendLatent(const LatentShape& shape, std::span<const KvRun> runs, const float* query, const float* rotated,
+                            int64_t rotated_stride, float* output, std::span<float> scores) = 0;
+  static size_t LatentScratchFloats(int threads, int longest);
+
   // y = x convolved with `weights` (taps, channels), the latest position's last, and what silu makes of it. x, y (rows,
   // channels), apart. States (taps - 1, channels): the inputs before the run, the oldest first.
   virtual void Convolve(const ConvolutionShape& shape, std::span<const StateRun> runs, const float* x, const float* weights,
@@ -191,6 +216,7 @@ class ComputeBackend {
 
   // x = x * sigmoid(gate), n elements; gate may be x.
   virtual void SigmoidGate(float* x, const float* gate, int64_t n) = 0;
+
   // out = silu(gate) * up, n elements; out may alias either.
   virtual void SwiGlu(const float* gate, const float* up, int64_t n, float* out) = 0;
   // The same for the clamped SwiGLU.

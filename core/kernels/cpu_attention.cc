@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t kLeastWork = 8192;            // multiply-adds or elements worth waking another thread for
 constexpr int kScoresTogether = 16;             // a row's scores take a multiple of this many floats
 constexpr int kFewestRows = 6;                  // whose scores have room whatever their length
+constexpr int kFewestLatentRows = 8;            // the same of latent attention
 constexpr int64_t kScratchOfThread = 24 << 10;  // floats: as many rows up to kAttentionRows as fit in
 
 int64_t ScoreStride(int length) { return CeilDiv(length, kScoresTogether) * kScoresTogether; }
@@ -31,6 +32,11 @@ struct PageLayout {
   int kv_heads;
 };
 
+void CheckLatentShape(const LatentShape& shape) {
+  MOED_CHECK(shape.page_tokens == 16 || shape.page_tokens == 32 || shape.page_tokens == 64);
+  MOED_CHECK(shape.rank + shape.rotary_dims <= kMostHeadDim);
+}
+
 // A range of the rows of one run that share a kv head. Row r is head r % group of token r / group.
 struct RowRange {
   const KvRun* run;
@@ -49,8 +55,8 @@ int FirstSum(const AttentionShape& shape, int length) {
 // All ranges of all runs: run after run, kv head after kv head, so that the keys and values of one stay near the processor.
 class RowRanges {
  public:
-  RowRanges(const AttentionShape& shape, std::span<const KvRun> runs, int most)
-      : kv_heads_(shape.kv_heads), group_(shape.heads / shape.kv_heads), runs_(runs), most_(most) {}
+  RowRanges(int heads, int kv_heads, std::span<const KvRun> runs, int most)
+      : kv_heads_(kv_heads), group_(heads / kv_heads), runs_(runs), most_(most) {}
 
   int count() const {
     int count = 0;
@@ -76,6 +82,36 @@ class RowRanges {
   int most_;  // rows of a range
 };
 
+// Each iteration of the loop owns a slice of `scores` and takes ranges of rows until none is left: body(range, its scores).
+// most_rows: of a range; fewer where that gives every thread one, or where the scores have less room.
+template <class Body>
+void ForRanges(Executor& executor, int heads, int kv_heads, std::span<const KvRun> runs, int64_t work, int most_rows,
+               int64_t score_stride, std::span<float> scores, const Body& body) {
+  if (work == 0) return;
+  const int slices = static_cast<int>(std::min<int64_t>(executor.threads(), CeilDiv(work, kLeastWork)));
+  const int64_t slice = static_cast<int64_t>(scores.size()) / slices;
+  int most = static_cast<int>(std::min<int64_t>(most_rows, slice / score_stride));
+  MOED_CHECK(most >= 1);
+  while (most > 1 && RowRanges(heads, kv_heads, runs, most).count() < slices) most = (most + 1) / 2;
+
+  const RowRanges ranges(heads, kv_heads, runs, most);
+  const int count = ranges.count();
+  std::atomic<int> next{0};
+  executor.ParallelFor(slices, 1, [&](int begin, int) {
+    for (int index; (index = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
+      body(ranges[index], scores.data() + begin * slice);
+    }
+  });
+}
+
+int64_t TokensOf(std::span<const KvRun> runs) {
+  int64_t tokens = 0;
+  for (const KvRun& run : runs) tokens += run.tokens;
+  return tokens;
+}
+
+const unsigned char* const* PagesOf(const KvRun& run) { return reinterpret_cast<const unsigned char* const*>(run.pages.data()); }
+
 }  // namespace
 
 // The row of a key is made beside its page, then spread over it.
@@ -95,9 +131,7 @@ void StoreKvOnCpu(const KernelTable& kernels, Executor& executor, const Attentio
       store_row(values + from, shape.head_dim, page + layout.values(head) + slot * layout.row_bytes);
     }
   };
-  int64_t tokens = 0;
-  for (const KvRun& run : runs) tokens += run.tokens;
-  const int64_t elements = std::max<int64_t>(2 * tokens * shape.head_dim, 1);
+  const int64_t elements = std::max<int64_t>(2 * TokensOf(runs) * shape.head_dim, 1);
   executor.ParallelFor(shape.kv_heads, static_cast<int>(CeilDiv(kLeastWork, elements)), [&](int begin, int end) {
     int64_t first_token = 0;
     for (const KvRun& run : runs) {
@@ -107,7 +141,6 @@ void StoreKvOnCpu(const KernelTable& kernels, Executor& executor, const Attentio
   });
 }
 
-// Each iteration of the loop owns a slice of `scores` and takes ranges of rows until none is left.
 void AttentionOnCpu(const KernelTable& kernels, Executor& executor, const AttentionShape& shape, std::span<const KvRun> runs,
                     const float* query, float* output, std::span<float> scores) {
   const PageLayout layout(shape);
@@ -119,48 +152,101 @@ void AttentionOnCpu(const KernelTable& kernels, Executor& executor, const Attent
     longest = std::max(longest, std::min<int>(length, window + kAttentionRows + kAttentionSumTokens));
     work += int64_t{2} * run.tokens * window * shape.heads * shape.head_dim;
   }
-  if (work == 0) return;
-  const int slices = static_cast<int>(std::min<int64_t>(executor.threads(), CeilDiv(work, kLeastWork)));
-  const int64_t slice = static_cast<int64_t>(scores.size()) / slices;
-  int most = static_cast<int>(std::min<int64_t>(kAttentionRows, slice / ScoreStride(longest)));
-  MOED_CHECK(most >= 1);
-  while (most > 1 && RowRanges(shape, runs, most).count() < slices) most = (most + 1) / 2;
-
-  const RowRanges ranges(shape, runs, most);
-  const int count = ranges.count();
   const int group = shape.heads / shape.kv_heads;
   const int64_t token_stride = int64_t{shape.heads} * shape.head_dim;
-  std::atomic<int> next{0};
-  executor.ParallelFor(slices, 1, [&](int begin, int) {
-    for (int index; (index = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
-      const RowRange range = ranges[index];
-      const int first_sum = FirstSum(shape, range.run->position + 1 + range.first_row / group);
-      const int64_t first = range.first_token * token_stride + int64_t{range.kv_head} * group * shape.head_dim;
-      kernels.attention[static_cast<int>(shape.kv_format)](
-          {.query = query + first,
-           .output = output + first,
-           .token_stride = token_stride,
-           .heads = group,
-           .first_row = range.first_row,
-           .rows = range.rows,
-           .pages = reinterpret_cast<const unsigned char* const*>(range.run->pages.data()) + first_sum / shape.page_tokens,
-           .keys = layout.keys(range.kv_head),
-           .values = layout.values(range.kv_head),
-           .page_tokens = shape.page_tokens,
-           .length = range.run->position + 1 - first_sum,
-           .window = shape.window,
-           .head_dim = shape.head_dim,
-           .scale = shape.scale,
-           .sinks = shape.sinks == nullptr ? nullptr : shape.sinks + int64_t{range.kv_head} * group,
-           .scores = scores.data() + begin * slice,
-           .score_stride = ScoreStride(longest)});
-    }
-  });
+  const auto attend = [&](const RowRange& range, float* own_scores) {
+    const int first_sum = FirstSum(shape, range.run->position + 1 + range.first_row / group);
+    const int64_t first = range.first_token * token_stride + int64_t{range.kv_head} * group * shape.head_dim;
+    kernels.attention[static_cast<int>(shape.kv_format)](
+        {.query = query + first,
+         .output = output + first,
+         .token_stride = token_stride,
+         .heads = group,
+         .first_row = range.first_row,
+         .rows = range.rows,
+         .pages = PagesOf(*range.run) + first_sum / shape.page_tokens,
+         .keys = layout.keys(range.kv_head),
+         .values = layout.values(range.kv_head),
+         .page_tokens = shape.page_tokens,
+         .length = range.run->position + 1 - first_sum,
+         .window = shape.window,
+         .head_dim = shape.head_dim,
+         .scale = shape.scale,
+         .sinks = shape.sinks == nullptr ? nullptr : shape.sinks + int64_t{range.kv_head} * group,
+         .scores = own_scores,
+         .score_stride = ScoreStride(longest)});
+  };
+  ForRanges(executor, shape.heads, shape.kv_heads, runs, work, kAttentionRows, ScoreStride(longest), scores, attend);
 }
 
 size_t ComputeBackend::AttentionScratchFloats(int threads, int longest) {
   const int64_t row = ScoreStride(longest);
   return threads * std::clamp(kScratchOfThread, kFewestRows * row, kAttentionRows * row);
+}
+
+void StoreLatentOnCpu(const KernelTable& kernels, Executor& executor, const LatentShape& shape, std::span<const KvRun> runs,
+                      const float* latents, const float* rotated) {
+  CheckLatentShape(shape);
+  const auto store_row = kernels.store_kv_row[static_cast<int>(shape.kv_format)];
+  const int64_t latent_bytes = KvRowBytes(shape.kv_format, shape.rank);
+  const int64_t row_bytes = LatentRowBytes(shape.kv_format, shape.rank, shape.rotary_dims);
+  const auto store = [&](const KvRun& run, int64_t row, int position) {
+    std::byte* const to = run.pages[position / shape.page_tokens] + position % shape.page_tokens * row_bytes;
+    store_row(latents + row * shape.rank, shape.rank, to);
+    store_row(rotated + row * shape.rotary_dims, shape.rotary_dims, to + latent_bytes);
+  };
+  const int grain = static_cast<int>(CeilDiv(kLeastWork, int64_t{shape.rank} + shape.rotary_dims));
+  executor.ParallelFor(static_cast<int>(TokensOf(runs)), grain, [&](int begin, int end) {
+    int first = 0;
+    for (const KvRun& run : runs) {
+      for (int row = std::max(begin, first); row < std::min(end, first + run.tokens); ++row) {
+        store(run, row, run.position + row - first);
+      }
+      first += run.tokens;
+    }
+  });
+}
+
+void AttendLatentOnCpu(const KernelTable& kernels, Executor& executor, const LatentShape& shape, std::span<const KvRun> runs,
+                       const float* query, const float* rotated, int64_t rotated_stride, float* output, std::span<float> scores) {
+  CheckLatentShape(shape);
+  int longest = 0;
+  int64_t work = 0;
+  for (const KvRun& run : runs) {
+    const int length = run.position + run.tokens;
+    longest = std::max(longest, length);
+    work += int64_t{2} * run.tokens * length * shape.heads * shape.rank;
+  }
+  const int64_t token_stride = int64_t{shape.heads} * shape.rank;
+  const auto attend = [&](const RowRange& range, float* own_scores) {
+    kernels.attend_latent[static_cast<int>(shape.kv_format)](
+        {.latents = {.query = query + range.first_token * token_stride,
+                     .output = output + range.first_token * token_stride,
+                     .token_stride = token_stride,
+                     .heads = shape.heads,
+                     .first_row = range.first_row,
+                     .rows = range.rows,
+                     .pages = PagesOf(*range.run),
+                     .keys = 0,
+                     .values = 0,
+                     .page_tokens = shape.page_tokens,
+                     .length = range.run->position + 1,
+                     .window = 0,
+                     .head_dim = shape.rank,
+                     .scale = shape.scale,
+                     .sinks = nullptr,
+                     .scores = own_scores,
+                     .score_stride = ScoreStride(longest)},
+         .rotated = rotated + range.first_token * shape.heads * rotated_stride,
+         .rotated_stride = rotated_stride,
+         .rotary_dims = shape.rotary_dims});
+  };
+  ForRanges(executor, shape.heads, 1, runs, work, kLatentRows, ScoreStride(longest), scores, attend);
+}
+
+size_t ComputeBackend::LatentScratchFloats(int threads, int longest) {
+  const int64_t row = ScoreStride(longest);
+  return threads * std::clamp(kScratchOfThread, kFewestLatentRows * row, kLatentRows * row);
 }
 
 }  // namespace moed

@@ -57,6 +57,13 @@ class CpuBackend final : public ComputeBackend {
                  std::span<float> scores) override {
     AttentionOnCpu(kernels_, executor_, shape, runs, query, output, scores);
   }
+  void StoreLatent(const LatentShape& shape, std::span<const KvRun> runs, const float* latents, const float* rotated) override {
+    StoreLatentOnCpu(kernels_, executor_, shape, runs, latents, rotated);
+  }
+  void AttendLatent(const LatentShape& shape, std::span<const KvRun> runs, const float* query, const float* rotated,
+                    int64_t rotated_stride, float* output, std::span<float> scores) override {
+    AttendLatentOnCpu(kernels_, executor_, shape, runs, query, rotated, rotated_stride, output, scores);
+  }
   void Convolve(const ConvolutionShape& shape, std::span<const StateRun> runs, const float* x, const float* weights,
                 float* y) override {
     ConvolveOnCpu(kernels_, executor_, shape, runs, x, weights, y);

@@ -86,6 +86,18 @@ struct AttentionArguments {
   int64_t score_stride;  // a multiple of 16, at least the length of the last row
 };
 
+inline constexpr int kLatentRows = 16;  // of one call, at most
+
+// Query rows that share the rows of latent attention: see LatentShape. What is the same as for attention stands in `latents`,
+// whose head_dim is the rank and whose keys and values are the page's latents; it has at most kLatentRows rows, no window and no
+// sinks. Its output may be its query.
+struct LatentArguments {
+  AttentionArguments latents;
+  const float* rotated;  // row r at rotated + r * rotated_stride
+  int64_t rotated_stride;
+  int rotary_dims;
+};
+
 // Computes the rows of panels [begin, end).
 using MatMulFunction = void (*)(const MatMulArguments& arguments, int begin, int end);
 
@@ -100,6 +112,7 @@ struct KernelTable {
   void (*rms_norm)(const float* x, const float* weight, float eps, int cols, float* y);
   void (*rope)(const RopeArguments& arguments);
   void (*attention[kKvFormatCount])(const AttentionArguments& arguments);  // indexed by KvFormat
+  void (*attend_latent[kKvFormatCount])(const LatentArguments& arguments);
   // Indexed by KvFormat, see StoreKvRow.
   void (*store_kv_row[kKvFormatCount])(const float* numbers, int head_dim, void* row);
   void (*delta_rule)(const DeltaRuleArguments& arguments);

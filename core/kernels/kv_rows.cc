@@ -72,6 +72,10 @@ int64_t KvRowBytes(KvFormat format, int head_dim) {
   return 0;
 }
 
+int64_t LatentRowBytes(KvFormat format, int rank, int rotary_dims) {
+  return KvRowBytes(format, rank) + KvRowBytes(format, rotary_dims);
+}
+
 void StoreKvRow(KvFormat format, const float* numbers, int head_dim, void* row) {
   switch (format) {
     case KvFormat::kF32:

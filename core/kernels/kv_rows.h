@@ -10,6 +10,7 @@
 //   keys of a head    the same rows transposed, (elements, page_tokens): one element of all positions lies together, so that a
 //                     vector holds one dimension of several keys. For q8 codes (head_dim, page_tokens), then scales
 //                     (head_dim / 32 rounded up, page_tokens)
+// A page of latent attention holds rows alone, one for each position: the latent as a row, behind it the rotated key as a row.
 // Pure, thread-safe; declarations only (see kernel_table.h).
 #pragma once
 
@@ -27,6 +28,9 @@ inline constexpr int kKvPageTokens = 64;  // the most; 16 and 32 are the others
 // What one position of one kv head takes, as key or as value. A head has page_tokens times as many bytes of keys in a page, and
 // as many of values.
 int64_t KvRowBytes(KvFormat format, int head_dim);
+
+// What one position takes in a page of latent attention.
+int64_t LatentRowBytes(KvFormat format, int rank, int rotary_dims);
 
 // `row` has KvRowBytes bytes.
 void StoreKvRow(KvFormat format, const float* numbers, int head_dim, void* row);

@@ -161,17 +161,32 @@ void Softmax(float* x, int n) {
   for (int i = 0; i < n; ++i) x[i] /= sum;
 }
 
+// The first head_dim numbers of the values' rows, weighted by the exponentials of the positions [first, length).
+template <KvFormat kFormat>
+void SumValues(const AttentionArguments& a, int64_t row_bytes, int first, int length, const float* exponentials, float total,
+               float* output) {
+  float numbers[kMostHeadDim], sum[kMostHeadDim];
+  for (int t = first; t < length; ++t) {
+    WidenKvRow(kFormat, a.pages[t / a.page_tokens] + a.values + t % a.page_tokens * row_bytes, a.head_dim, numbers);
+    const bool begins = t == first || t % kAttentionSumTokens == 0;
+    const bool ends = (t + 1) % kAttentionSumTokens == 0 || t + 1 == length;
+    for (int d = 0; d < a.head_dim; ++d) {
+      sum[d] = std::fma(exponentials[t], numbers[d], begins ? 0.0f : sum[d]);
+      if (ends) output[d] = t / kAttentionSumTokens == first / kAttentionSumTokens ? sum[d] : output[d] + sum[d];
+    }
+  }
+  for (int d = 0; d < a.head_dim; ++d) output[d] /= total;
+}
+
 template <KvFormat kFormat>
 void AttentionOfRow(const AttentionArguments& a, int row, float* scores) {
-  const int64_t row_bytes = KvRowBytes(kFormat, a.head_dim);
   const int64_t at = row / a.heads * a.token_stride + int64_t{row} % a.heads * a.head_dim;
   const int length = a.length + row / a.heads;
   const int seen = a.window > 0 && a.window < length ? a.window : length;
   const int first = length - seen;
   const float* const query = a.query + at;
-  float* const output = a.output + at;
   unsigned char stored[kMostHeadDim * sizeof(float)];
-  float numbers[kMostHeadDim], sum[kMostHeadDim];
+  float numbers[kMostHeadDim];
   for (int t = first; t < length; ++t) {
     TakeKvKey(kFormat, a.pages[t / a.page_tokens] + a.keys, a.head_dim, a.page_tokens, t % a.page_tokens, stored);
     WidenKvRow(kFormat, stored, a.head_dim, numbers);
@@ -180,21 +195,40 @@ void AttentionOfRow(const AttentionArguments& a, int row, float* scores) {
     scores[t] = a.scale * score;
   }
   const float total = Exponentials(scores, first, length, a.sinks == nullptr ? kNoSink : a.sinks[row % a.heads]);
-  for (int t = first; t < length; ++t) {
-    WidenKvRow(kFormat, a.pages[t / a.page_tokens] + a.values + t % a.page_tokens * row_bytes, a.head_dim, numbers);
-    const bool begins = t == first || t % kAttentionSumTokens == 0;
-    const bool ends = (t + 1) % kAttentionSumTokens == 0 || t + 1 == length;
-    for (int d = 0; d < a.head_dim; ++d) {
-      sum[d] = std::fma(scores[t], numbers[d], begins ? 0.0f : sum[d]);
-      if (ends) output[d] = t / kAttentionSumTokens == first / kAttentionSumTokens ? sum[d] : output[d] + sum[d];
-    }
-  }
-  for (int d = 0; d < a.head_dim; ++d) output[d] /= total;
+  SumValues<kFormat>(a, KvRowBytes(kFormat, a.head_dim), first, length, scores, total, a.output + at);
 }
 
 template <KvFormat kFormat>
 void Attention(const AttentionArguments& a) {
   for (int i = 0; i < a.rows; ++i) AttentionOfRow<kFormat>(a, a.first_row + i, a.scores + i * a.score_stride);
+}
+
+template <KvFormat kFormat>
+void AttendLatentOfRow(const LatentArguments& arguments, int row, float* scores) {
+  const AttentionArguments& a = arguments.latents;
+  const int64_t latent_bytes = KvRowBytes(kFormat, a.head_dim);
+  const int64_t row_bytes = LatentRowBytes(kFormat, a.head_dim, arguments.rotary_dims);
+  const int64_t at = row / a.heads * a.token_stride + int64_t{row} % a.heads * a.head_dim;
+  const int length = a.length + row / a.heads;
+  const float* const rotated = arguments.rotated + row * arguments.rotated_stride;
+  float key[kMostHeadDim];
+  for (int t = 0; t < length; ++t) {
+    const unsigned char* stored = a.pages[t / a.page_tokens] + t % a.page_tokens * row_bytes;
+    WidenKvRow(kFormat, stored, a.head_dim, key);
+    WidenKvRow(kFormat, stored + latent_bytes, arguments.rotary_dims, key + a.head_dim);
+    float score = 0;
+    for (int d = 0; d < a.head_dim; ++d) score = std::fma(a.query[at + d], key[d], score);
+    for (int d = 0; d < arguments.rotary_dims; ++d) score = std::fma(rotated[d], key[a.head_dim + d], score);
+    scores[t] = a.scale * score;
+  }
+  const float total = Exponentials(scores, 0, length, kNoSink);
+  SumValues<kFormat>(a, row_bytes, 0, length, scores, total, a.output + at);
+}
+
+template <KvFormat kFormat>
+void AttendLatent(const LatentArguments& arguments) {
+  const AttentionArguments& a = arguments.latents;
+  for (int i = 0; i < a.rows; ++i) AttendLatentOfRow<kFormat>(arguments, a.first_row + i, a.scores + i * a.score_stride);
 }
 
 template <KvFormat kFormat>
@@ -256,6 +290,7 @@ const KernelTable kScalarKernels = {
     .rms_norm = RmsNorm,
     .rope = Rope,
     .attention = {Attention<KvFormat::kF32>, Attention<KvFormat::kF16>, Attention<KvFormat::kQ8>},
+    .attend_latent = {AttendLatent<KvFormat::kF32>, AttendLatent<KvFormat::kF16>, AttendLatent<KvFormat::kQ8>},
     .store_kv_row = {StoreRow<KvFormat::kF32>, StoreRow<KvFormat::kF16>, StoreRow<KvFormat::kQ8>},
     .delta_rule = DeltaRule,
     .sigmoid_gate = SigmoidGate,

@@ -1,9 +1,6 @@
 #include "core/model/attention_block.h"
 
-#include <algorithm>
-#include <cmath>
-
-#include "core/base/check.h"
+#include "core/model/kv_runs.h"
 
 namespace moed {
 namespace {
@@ -89,37 +86,10 @@ void AttentionBlock::StoreAndAttend(LayerId layer, const LayerWeights& weights, 
     const size_t q = static_cast<size_t>(done) * q_width();
     const size_t kv = static_cast<size_t>(done) * kv_width();
     std::span<const KvRun> runs;
-    done = PlanRuns(layer, block, done, runs);
+    done = PlanRuns(step_, layer, block, done, runs);
     step_.backend.StoreKv(shape, runs, &scratch.k[kv], &scratch.v[kv]);
     step_.backend.Attention(shape, runs, &scratch.q[q], &scratch.attended[q], scratch.scores);
   }
-}
-
-int AttentionBlock::PlanRuns(LayerId layer, RowBlock block, int first, std::span<const KvRun>& runs) {
-  Scratch& scratch = step_.scratch;
-  const int window = step_.spec.WindowOf(layer);
-  size_t pages_used = 0;
-  size_t runs_used = 0;
-  int i = first;
-  while (i < block.count) {
-    // The rows of one chunk that lie in the block.
-    const BatchChunk& at = step_.batch.chunk_of(block.begin + i);
-    const int end = std::min(block.count, at.first_row + at.rows() - block.begin);
-    const KvSequence& kv = *at.chunk->kv;
-    const int position = step_.batch.positions()[block.begin + i];
-    const int pages = KvPool::PagesFor(position + end - i, step_.kv.page_tokens());
-    if (pages_used + pages > scratch.kv_pages.size()) break;
-    const std::span<std::byte*> where = scratch.kv_pages.subspan(pages_used, pages);
-    const int first_seen = window == 0 ? 0 : std::max(0, position + 1 - window) / step_.kv.page_tokens();
-    std::fill_n(where.begin(), first_seen, nullptr);
-    for (int page = first_seen; page < pages; ++page) where[page] = step_.kv.PageOf(kv, page, layer);
-    scratch.kv_runs[runs_used++] = {.pages = where, .position = position, .tokens = end - i};
-    pages_used += pages;
-    i = end;
-  }
-  MOED_CHECK(i > first);  // one context fits: no sequence is longer than max_context
-  runs = scratch.kv_runs.first(runs_used);
-  return i;
 }
 
 void AttentionBlock::ProjectOutput(const LayerWeights& weights, RowBlock block) {

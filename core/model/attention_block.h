@@ -17,8 +17,6 @@ class AttentionBlock {
   void NormalizeQk(const LayerWeights& weights, RowBlock block);
   void RotateQk(LayerId layer, RowBlock block);
   void StoreAndAttend(LayerId layer, const LayerWeights& weights, RowBlock block);
-  // Runs of the block's rows from `first` on, as many as there are page pointers for; returns the next row.
-  int PlanRuns(LayerId layer, RowBlock block, int first, std::span<const KvRun>& runs);
   void ProjectOutput(const LayerWeights& weights, RowBlock block);
 
   int q_width() const { return step_.spec.heads * step_.spec.head_dim; }

@@ -58,6 +58,8 @@ constexpr std::string_view kHarmless[] = {
     "use_cache",
 };
 
+double YarnMagnitude(double factor, double mscale) { return factor <= 1 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0; }
+
 }  // namespace
 
 absl::StatusOr<ConfigReader> ConfigReader::Parse(std::string name, std::string_view text) {
@@ -225,7 +227,7 @@ YarnScaling ConfigReader::ReadYarn(std::string_view key, const Json& object) {
   }
   yarn.beta_fast = NumberIn(key, object, "beta_fast").value_or(yarn.beta_fast);
   yarn.beta_slow = NumberIn(key, object, "beta_slow").value_or(yarn.beta_slow);
-  const auto magnitude = [&](double scale) { return yarn.factor <= 1 ? 1.0 : 0.1 * scale * std::log(yarn.factor) + 1.0; };
+  const auto magnitude = [&](double mscale) { return YarnMagnitude(yarn.factor, mscale); };
   const double mscale = NumberIn(key, object, "mscale").value_or(0), all = NumberIn(key, object, "mscale_all_dim").value_or(0);
   const double own = mscale != 0 && all != 0 ? magnitude(mscale) / magnitude(all) : magnitude(1);
   yarn.attention_factor = NumberIn(key, object, "attention_factor").value_or(own);
@@ -256,7 +258,10 @@ ConfigReader::RopeObject ConfigReader::ReadRopeObject(std::string_view key, cons
     return rope;
   }
   const Json type = object->value("rope_type", object->value("type", Json()));
-  if (type == "yarn") rope.yarn = ReadYarn(key, *object);
+  if (type == "yarn") {
+    rope.yarn = ReadYarn(key, *object);
+    rope.all_dims_magnitude = YarnMagnitude(rope.yarn->factor, NumberIn(key, *object, "mscale_all_dim").value_or(0));
+  }
   if (type == "dynamic" && kinds.ntk_alpha) rope.ntk_alpha = ReadNtkAlpha(key, *object);
   for (const auto& [name, value] : object->items()) {
     const std::string path = StrCat(key, ".", name);
@@ -282,6 +287,7 @@ ConfigReader::Rope ConfigReader::ReadRope(const RopeKinds& kinds) {
   }
   Rope rope;
   rope.yarn = scaling.yarn ? scaling.yarn : parameters.yarn;
+  rope.all_dims_magnitude = (scaling.yarn ? scaling : parameters).all_dims_magnitude;
   rope.ntk_alpha = scaling.ntk_alpha.value_or(parameters.ntk_alpha.value_or(1));
 
   std::optional<double> own_theta, own_partial, theta, partial;
@@ -327,18 +333,38 @@ absl::Status ConfigReader::Finish() const {
   return absl::OkStatus();
 }
 
-ModelSpec ReadDecoder(ConfigReader& config, const OwnKeys& own) {
-  ModelSpec spec;
-  spec.family = config.String("model_type");
-  spec.layers = config.Int("num_hidden_layers", 1, 4096);
-  spec.hidden = config.Int("hidden_size", 1, 1 << 17);
-  spec.heads = config.Int("num_attention_heads", 1, 1024);
+namespace {
+
+void ReadHeads(ConfigReader& config, ModelSpec& spec) {
   spec.kv_heads = config.IntOr("num_key_value_heads", spec.heads, 1, 1024);
   if (!config.Has("head_dim") && spec.hidden % spec.heads != 0) {
     config.Fail(InvalidArgument("config.json: hidden_size = ", spec.hidden,
                                 " is no multiple of num_attention_heads = ", spec.heads, " and there is no head_dim"));
   }
   spec.head_dim = config.IntOr("head_dim", spec.hidden / spec.heads, 2, 1024);
+}
+
+void ReadLatentHeads(ConfigReader& config, ModelSpec& spec) {
+  spec.rotary_dims = config.Int("qk_rope_head_dim", 2, 1024);
+  spec.head_dim = config.Int("qk_nope_head_dim", 1, 1024) + spec.rotary_dims;
+  spec.kv_heads = 1;
+  spec.latent = {.q_rank = config.IntOr("q_lora_rank", 0, 1, 1 << 17),
+                 .kv_rank = config.Int("kv_lora_rank", 1, 1024),
+                 .value_dim = config.Int("v_head_dim", 1, 1024)};
+  config.Only("num_key_value_heads", {spec.heads});
+  config.Only("head_dim", {spec.rotary_dims});
+  config.Only("qk_head_dim", {spec.head_dim});
+}
+
+}  // namespace
+
+ModelSpec ReadDecoder(ConfigReader& config, const OwnKeys& own) {
+  ModelSpec spec;
+  spec.family = config.String("model_type");
+  spec.layers = config.Int("num_hidden_layers", 1, 4096);
+  spec.hidden = config.Int("hidden_size", 1, 1 << 17);
+  spec.heads = config.Int("num_attention_heads", 1, 1024);
+  own.latent ? ReadLatentHeads(config, spec) : ReadHeads(config, spec);
   spec.vocabulary = config.Int("vocab_size", 1, 1 << 24);
   spec.max_positions = config.Int("max_position_embeddings", 1, 1 << 24);
   spec.rms_eps = static_cast<float>(config.Number("rms_norm_eps", 1e-12, 0.5));
@@ -348,6 +374,9 @@ ModelSpec ReadDecoder(ConfigReader& config, const OwnKeys& own) {
     spec.rope_theta *= std::pow(rope.ntk_alpha, spec.head_dim / (spec.head_dim - 2.0));
   }
   spec.yarn = rope.yarn;
+  if (spec.latent && rope.all_dims_magnitude != 1) {
+    spec.attention_scale = rope.all_dims_magnitude * rope.all_dims_magnitude * spec.AttentionScale();
+  }
   const double partial = rope.partial.value_or(own.partial_rotary.value_or(1));
   if (partial < 1) spec.rotary_dims = static_cast<int>(spec.head_dim * partial);
   spec.tied_embeddings = config.BoolOr("tie_word_embeddings", false);

@@ -50,6 +50,7 @@ class ConfigReader {
     std::optional<YarnScaling> yarn;
     std::optional<double> partial;  // of head_dim
     double ntk_alpha = 1;           // theta is to be multiplied by its power of head_dim / (head_dim - 2)
+    double all_dims_magnitude = 1;  // YaRN's for mscale_all_dim: latent attention's queries and keys are multiplied by it
   };
   // What else than a whole head and "default" or "yarn" scaling is allowed.
   struct RopeKinds {
@@ -79,6 +80,7 @@ class ConfigReader {
     std::optional<YarnScaling> yarn;
     std::optional<double> partial;
     std::optional<double> ntk_alpha;
+    double all_dims_magnitude = 1;
   };
   RopeObject ReadRopeObject(std::string_view key, const RopeKinds& kinds);
   double ReadNtkAlpha(std::string_view key, const nlohmann::json& object);
@@ -101,6 +103,7 @@ struct OwnKeys {
   bool ntk_alpha = false;                // "dynamic" scaling with a fixed alpha, which changes theta
   bool layer_types = false;
   bool quantization = false;
+  bool latent = false;  // multi-head latent attention
 };
 
 // The keys that all families share: sizes of attention and embeddings, norms, rope, and refusals of what no family implements.

@@ -22,6 +22,7 @@ Decoder::Decoder(const ModelSpec& spec, const ModelOptions& options, Weights wei
             CarveScratch(spec_, options, backend.threads(), scratch_buffer_.span())},
       own_rows_(step_.scratch),
       attention_(step_, weights_.inv_freq),
+      latent_attention_(step_, weights_.inv_freq),
       ffn_(step_) {
   step_.batch = Batch(step_.scratch.chunks, step_.scratch.tokens, step_.scratch.positions, step_.scratch.row_chunks);
 }
@@ -77,7 +78,7 @@ void Decoder::Embed() {
 
 void Decoder::RunLayer(LayerId layer, ExpertProvider& provider) {
   const LayerWeights& weights = weights_.layers[layer.value()];
-  attention_.Run(layer, weights);
+  spec_.latent ? latent_attention_.Run(layer, weights) : attention_.Run(layer, weights);
   if (spec_.moe[layer.value()]) {
     ffn_.RunExperts(layer, weights, provider);
   } else {

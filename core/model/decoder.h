@@ -3,6 +3,7 @@
 
 #include "core/model/attention_block.h"
 #include "core/model/ffn_block.h"
+#include "core/model/latent_attention_block.h"
 #include "core/model/model.h"
 #include "core/model/step.h"
 #include "core/model/weights.h"
@@ -38,6 +39,7 @@ class Decoder final : public Model {
   Step step_;
   const TokenRows own_rows_;
   AttentionBlock attention_;
+  LatentAttentionBlock latent_attention_;  // in its place where the spec has it
   FfnBlock ffn_;
 };
 

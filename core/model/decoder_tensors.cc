@@ -35,15 +35,44 @@ class TensorList {
   std::vector<TrunkTensor> tensors_;
 };
 
+std::string KeysOfLatent(const std::string& checkpoint) { return checkpoint + "self_attn.k_b_proj.weight"; }
+std::string ValuesOfLatent(const std::string& checkpoint) { return checkpoint + "self_attn.v_b_proj.weight"; }
+
+void AddLatentAttention(TensorList& list, const ModelSpec& spec, const LatentAttention& latent, const std::string& store,
+                        const std::string& checkpoint) {
+  const int q_width = spec.heads * spec.head_dim;
+  if (latent.q_rank > 0) {
+    list.Matrix(store + "q_a", checkpoint + "self_attn.q_a_proj.weight", latent.q_rank, spec.hidden);
+    list.Vector(store + "q_a_norm", checkpoint + "self_attn.q_a_layernorm.weight", latent.q_rank);
+    list.Matrix(store + "q", checkpoint + "self_attn.q_b_proj.weight", q_width, latent.q_rank);
+  } else {
+    list.Matrix(store + "q", checkpoint + "self_attn.q_proj.weight", q_width, spec.hidden);
+  }
+  list.Matrix(store + "kv_a", checkpoint + "self_attn.kv_a_proj_with_mqa.weight", latent.kv_rank + spec.rotary_dims, spec.hidden);
+  list.Vector(store + "kv_a_norm", checkpoint + "self_attn.kv_a_layernorm.weight", latent.kv_rank);
+  list.Matrix(store + "k_b", KeysOfLatent(checkpoint), spec.heads * latent.kv_rank, spec.head_dim - spec.rotary_dims);
+  list.Matrix(store + "v_b", ValuesOfLatent(checkpoint), spec.heads * latent.value_dim, latent.kv_rank);
+}
+
+void AddProjections(TensorList& list, const ModelSpec& spec, const std::string& store, const std::string& checkpoint) {
+  const int q_width = spec.heads * spec.head_dim;
+  const int kv_width = spec.kv_heads * spec.head_dim;
+  list.Matrix(store + "q", checkpoint + "self_attn.q_proj.weight", q_width, spec.hidden);
+  list.Matrix(store + "k", checkpoint + "self_attn.k_proj.weight", kv_width, spec.hidden);
+  list.Matrix(store + "v", checkpoint + "self_attn.v_proj.weight", kv_width, spec.hidden);
+}
+
 void AddAttention(TensorList& list, const ModelSpec& spec, const DecoderNames& names, const std::string& store,
                   const std::string& checkpoint) {
   const int q_width = spec.heads * spec.head_dim;
   const int kv_width = spec.kv_heads * spec.head_dim;
   list.Norm(store + "attn_norm", checkpoint + "input_layernorm", spec);
-  list.Matrix(store + "q", checkpoint + "self_attn.q_proj.weight", q_width, spec.hidden);
-  list.Matrix(store + "k", checkpoint + "self_attn.k_proj.weight", kv_width, spec.hidden);
-  list.Matrix(store + "v", checkpoint + "self_attn.v_proj.weight", kv_width, spec.hidden);
-  list.Matrix(store + "o", checkpoint + "self_attn.o_proj.weight", spec.hidden, q_width);
+  if (spec.latent) {
+    AddLatentAttention(list, spec, *spec.latent, store, checkpoint);
+  } else {
+    AddProjections(list, spec, store, checkpoint);
+  }
+  list.Matrix(store + "o", checkpoint + "self_attn.o_proj.weight", spec.hidden, spec.heads * spec.ValueDim());
   if (spec.qkv_bias) {
     list.Vector(store + "q_bias", checkpoint + "self_attn.q_proj.bias", q_width);
     list.Vector(store + "k_bias", checkpoint + "self_attn.k_proj.bias", kv_width);
@@ -97,6 +126,37 @@ std::vector<TrunkTensor> DecoderTensors(const ModelSpec& spec, const DecoderName
     AddFfn(list, spec, spec.moe[layer], names, store, checkpoint);
   }
   return list.Take();
+}
+
+// kv_b_proj has for each head the rows of its keys, then those of its values. k_b is transposed within a head: it takes queries
+// to the latent.
+std::vector<TensorPart> LatentParts(const ModelSpec& spec) {
+  const int64_t rank = spec.latent->kv_rank, value_dim = spec.latent->value_dim, key_dim = spec.head_dim - spec.rotary_dims;
+  const std::vector<uint64_t> shape = {static_cast<uint64_t>(spec.heads * (key_dim + value_dim)), static_cast<uint64_t>(rank)};
+  std::vector<TensorPart> parts;
+  for (int layer = 0; layer < spec.layers; ++layer) {
+    const std::string checkpoint = StrCat("model.layers.", layer, ".");
+    const std::string whole = checkpoint + "self_attn.kv_b_proj.weight";
+    parts.push_back({.name = KeysOfLatent(checkpoint),
+                     .whole = whole,
+                     .whole_shape = shape,
+                     .rows = spec.heads * spec.latent->kv_rank,
+                     .cols = static_cast<int>(key_dim),
+                     .row_stride = 1,
+                     .col_stride = rank,
+                     .group_rows = spec.latent->kv_rank,
+                     .group_stride = (key_dim + value_dim) * rank});
+    parts.push_back({.name = ValuesOfLatent(checkpoint),
+                     .whole = whole,
+                     .whole_shape = shape,
+                     .rows = spec.heads * spec.latent->value_dim,
+                     .cols = spec.latent->kv_rank,
+                     .offset = key_dim * rank,
+                     .row_stride = rank,
+                     .group_rows = spec.latent->value_dim,
+                     .group_stride = (key_dim + value_dim) * rank});
+  }
+  return parts;
 }
 
 bool IsBehindTheLastLayer(const ModelSpec& spec, std::string_view checkpoint_name) {

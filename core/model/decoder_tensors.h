@@ -22,6 +22,8 @@ struct DecoderNames {
 
 // All trunk tensors of `spec`.
 std::vector<TrunkTensor> DecoderTensors(const ModelSpec& spec, const DecoderNames& names);
+// Latent attention's k_b and v_b, which checkpoints have as one kv_b_proj.
+std::vector<TensorPart> LatentParts(const ModelSpec& spec);
 // model.layers.N with N past the last layer: they predict further tokens.
 bool IsBehindTheLastLayer(const ModelSpec& spec, std::string_view checkpoint_name);
 // "model.layers.3.mlp.experts.7.gate_proj.weight".

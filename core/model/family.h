@@ -4,7 +4,8 @@
 // Store tensors have the same names in every family:
 //   embed, head (absent when tied), head_bias, final_norm, final_norm_bias, rope.inv_freq (made by the packer),
 //   layers.N.{attn_norm, attn_norm_bias, q, k, v, o, q_bias, k_bias, v_bias, o_bias, sinks, q_norm, k_norm, ffn_norm,
-//   ffn_norm_bias, router, router_bias,
+//             ffn_norm_bias, router, router_bias,
+//             q_a, q_a_norm, kv_a, kv_a_norm, k_b, v_b (latent attention, see core/model/weights.h),
 //             router_correction, expert_bias.gate, expert_bias.up, expert_bias.down, shared.gate, shared.up, shared.down,
 //             shared_gate, dense.gate, dense.up, dense.down}
 #pragma once
@@ -44,7 +45,8 @@ struct TrunkTensor {
 };
 
 // A matrix, or a vector (rows = 1), that the checkpoint holds as a part of a larger tensor: element (r, c) is number
-// offset + r * row_stride + c * col_stride of it.
+// offset + r * row_stride + c * col_stride of it; where rows come in groups
+// offset + r / group_rows * group_stride + r % group_rows * row_stride + c * col_stride.
 struct TensorPart {
   std::string name;  // that the family asks for
   std::string whole;
@@ -57,6 +59,8 @@ struct TensorPart {
   int64_t offset = 0;
   int64_t row_stride = 0;
   int64_t col_stride = 1;
+  int group_rows = 0;  // 0: no groups
+  int64_t group_stride = 0;
 };
 
 struct Family {

@@ -13,8 +13,9 @@ namespace {
 
 constexpr uint64_t kSlotAlignment = 64;
 
-// Keys and values of page_tokens positions.
+// Keys and values of page_tokens positions, or their latents.
 uint64_t LayerPageBytes(const ModelSpec& spec, KvFormat format, int page_tokens) {
+  if (spec.latent) return int64_t{page_tokens} * LatentRowBytes(format, spec.latent->kv_rank, spec.rotary_dims);
   return uint64_t{2} * page_tokens * spec.kv_heads * KvRowBytes(format, spec.head_dim);
 }
 

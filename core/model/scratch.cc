@@ -42,6 +42,19 @@ TokenRows CarveRows(const ModelSpec& spec, InputForms expert_inputs, size_t toke
 }
 
 template <class Source>
+LatentRows CarveLatent(const ModelSpec& spec, const LatentAttention& latent, size_t rows, Source& source) {
+  const auto floats = [&](size_t count) { return source.template Take<float>(count); };
+  LatentRows carved;
+  carved.q_a = floats(rows * latent.q_rank);
+  carved.latents = floats(rows * latent.kv_rank);
+  carved.rotated = floats(rows * spec.rotary_dims);
+  carved.query = floats(rows * spec.heads * latent.kv_rank);
+  const size_t head_bytes = ActivationBytes(static_cast<int>(rows), std::max(latent.kv_rank, spec.head_dim - spec.rotary_dims));
+  carved.head_storage = source.template Take<std::byte>(kLatentHeads * head_bytes);
+  return carved;
+}
+
+template <class Source>
 Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, Source& source) {
   const size_t tokens = options.max_step_tokens;
   const size_t rows = std::min(options.max_step_tokens, kBlockRows);
@@ -49,7 +62,8 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   const size_t q_width = static_cast<size_t>(spec.heads) * spec.head_dim;
   const size_t kv_width = static_cast<size_t>(spec.kv_heads) * spec.head_dim;
   const int ffn = std::max({spec.expert_ffn, spec.shared_ffn, spec.dense_ffn});
-  const int widest = std::max({spec.hidden, static_cast<int>(q_width), ffn});
+  const size_t attended_width = static_cast<size_t>(spec.heads) * spec.ValueDim();
+  const int widest = std::max({spec.hidden, static_cast<int>(attended_width), ffn, spec.latent ? spec.latent->q_rank : 0});
   const size_t logits_rows = std::min<size_t>(options.logits_rows, rows);
   const size_t page_pointers =
       static_cast<size_t>(KvPool::PagesFor(options.max_context)) * std::min<size_t>(kContextsOfPagePointers, rows);
@@ -58,13 +72,18 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   scratch.block_rows = static_cast<int>(rows);
   const auto floats = [&](size_t count) { return source.template Take<float>(count); };
   scratch.logits = floats(logits_rows * spec.vocabulary);
-  scratch.scores = floats(ComputeBackend::AttentionScratchFloats(threads, options.max_context));
+  scratch.scores = floats(spec.latent ? ComputeBackend::LatentScratchFloats(threads, options.max_context)
+                                      : ComputeBackend::AttentionScratchFloats(threads, options.max_context));
 
   scratch.projected = floats(rows * spec.hidden);
   scratch.q = floats(rows * q_width);
-  scratch.k = floats(rows * kv_width);
-  scratch.v = floats(rows * kv_width);
-  scratch.attended = floats(rows * q_width);
+  if (spec.latent) {
+    scratch.latent = CarveLatent(spec, *spec.latent, rows, source);
+  } else {
+    scratch.k = floats(rows * kv_width);
+    scratch.v = floats(rows * kv_width);
+  }
+  scratch.attended = floats(rows * attended_width);
   scratch.gate = floats(wide * ffn);
   scratch.up = floats(wide * ffn);
 

@@ -32,6 +32,18 @@ struct TokenRows {
   std::span<std::byte> input_storage;  // a layer's prepared input of the experts, all rows
 };
 
+// Heads of latent attention that are multiplied together.
+inline constexpr int kLatentHeads = 16;
+
+// What latent attention has in place of k and v. Empty where a model has none.
+struct LatentRows {
+  std::span<float> q_a;               // (rows, q_rank)
+  std::span<float> latents;           // (rows, kv_rank)
+  std::span<float> rotated;           // (rows, rotary_dims): keys
+  std::span<float> query;             // (rows, heads, kv_rank): queries, then sums of latents
+  std::span<std::byte> head_storage;  // prepared rows of kLatentHeads heads
+};
+
 // The rows of each token are those of a step of ModelOptions::own_step_tokens, or lent for a larger one (LentBytes).
 struct Scratch : TokenRows {
   int block_rows = 0;
@@ -43,9 +55,10 @@ struct Scratch : TokenRows {
   std::span<float> q;          // (rows, heads, head_dim)
   std::span<float> k;          // (rows, kv_heads, head_dim)
   std::span<float> v;          // (rows, kv_heads, head_dim)
-  std::span<float> attended;   // (rows, heads, head_dim)
-  std::span<float> gate;       // (wide, ffn)
-  std::span<float> up;         // (wide, ffn)
+  LatentRows latent;
+  std::span<float> attended;  // (rows, heads, spec.ValueDim())
+  std::span<float> gate;      // (wide, ffn)
+  std::span<float> up;        // (wide, ffn)
 
   std::span<std::byte> block_storage;  // prepared rows of `normed`: of a block, or those whose logits are computed
   std::span<std::byte>

@@ -57,6 +57,10 @@ Json Encode(const YarnScaling& yarn) {
           {"truncate", yarn.truncate}};
 }
 
+Json Encode(const LatentAttention& latent) {
+  return {{"q_rank", latent.q_rank}, {"kv_rank", latent.kv_rank}, {"value_dim", latent.value_dim}, {"norm_eps", latent.norm_eps}};
+}
+
 // A number outside the range of int becomes -1, which CheckSpec refuses.
 int IntOf(const Json& json, int64_t low, int64_t high) {
   const auto value = json.get<int64_t>();
@@ -106,6 +110,13 @@ void DecodeAttention(const Json& json, ModelSpec& spec) {
   }
   for (const Json& index : json.value("rotations", Json::array())) spec.rotations.push_back(IntOf(index, 0, INT32_MAX));
   for (const Json& window : json.value("windows", Json::array())) spec.windows.push_back(IntOf(window, 0, INT32_MAX));
+  if (json.contains("latent")) {
+    const Json& latent = json["latent"];
+    spec.latent = {.q_rank = IntOf(latent.at("q_rank"), 0, INT32_MAX),
+                   .kv_rank = IntOf(latent.at("kv_rank"), 0, INT32_MAX),
+                   .value_dim = IntOf(latent.at("value_dim"), 0, INT32_MAX),
+                   .norm_eps = latent.at("norm_eps").get<double>()};
+  }
 }
 
 // Throws what nlohmann throws for a missing key or another type.
@@ -170,6 +181,7 @@ std::string SpecToJson(const ModelSpec& spec) {
   if (spec.yarn) json["yarn"] = Encode(*spec.yarn);
   for (const Rotation& rotation : spec.more_rotations) json["more_rotations"].push_back(Encode(rotation));
   if (!spec.rotations.empty()) json["rotations"] = spec.rotations;
+  if (spec.latent) json["latent"] = Encode(*spec.latent);
   if (!spec.windows.empty()) json["windows"] = spec.windows;
   if (spec.delta_net) json["delta_net"] = Encode(*spec.delta_net);
   if (!spec.recurrent.empty()) json["recurrent"] = spec.recurrent;

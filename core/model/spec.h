@@ -59,6 +59,17 @@ struct DeltaNetShape {
   bool operator==(const DeltaNetShape&) const = default;
 };
 
+// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1). A position keeps one row for all heads: kv_rank
+// normed numbers, from which keys and values of every head come, and one rotated key. A head is head_dim numbers, of which the
+// last rotary_dims are rotated; kv_heads is 1.
+struct LatentAttention {
+  int q_rank = 0;  // of the queries' own compression; 0: none
+  int kv_rank = 0;
+  int value_dim = 0;  // of a head
+  double norm_eps = 1e-6;
+  bool operator==(const LatentAttention&) const = default;
+};
+
 struct ModelSpec {
   std::string family;  // a row of Families(): model_type of config.json
   int layers = 0;
@@ -74,8 +85,9 @@ struct ModelSpec {
   // Rotations 1, 2, ... of models whose layers differ; rotation 0 is rope_theta and yarn.
   std::vector<Rotation> more_rotations;
   std::vector<int> rotations;     // [layers]: the rotation of each. Empty: 0 for all
-  int rotary_dims = 0;            // of head_dim, the first; 0: all
+  int rotary_dims = 0;            // of head_dim, the first (latent attention: the last); 0: all
   bool rope_interleaved = false;  // pairs are neighbours
+  std::optional<LatentAttention> latent;
   bool tied_embeddings = false;
   bool qkv_bias = false;
   bool o_bias = false;
@@ -131,6 +143,8 @@ struct ModelSpec {
   int rotation_count() const { return 1 + static_cast<int>(more_rotations.size()); }
   Rotation rotation(int index) const { return index == 0 ? Rotation{rope_theta, yarn} : more_rotations[index - 1]; }
   int RotaryDims() const { return rotary_dims == 0 ? head_dim : rotary_dims; }
+  // What attention puts out for a head.
+  int ValueDim() const { return latent ? latent->value_dim : head_dim; }
 };
 
 std::string SpecToJson(const ModelSpec& spec);

@@ -8,6 +8,7 @@
 #include "core/kernels/kv_rows.h"
 #include "core/kernels/recurrence.h"
 #include "core/model/family.h"
+#include "core/quant/format.h"
 
 namespace moed {
 namespace {
@@ -76,6 +77,31 @@ absl::Status CheckYarn(const YarnScaling& yarn) {
   return check("original_positions", yarn.original_positions, 1, 1 << 24);
 }
 
+absl::Status CheckLatent(const ModelSpec& spec, const LatentAttention& latent) {
+  const auto check = [](std::string_view name, int value, int low, int high, int multiple) {
+    if (value >= low && value <= high && value % multiple == 0) return absl::OkStatus();
+    return InvalidArgument("latent.", name, " = ", value, " is no multiple of ", multiple, " in ", low, "..", high);
+  };
+  MOED_RETURN_IF_ERROR(check("q_rank", latent.q_rank, 0, 1 << 17, 1));
+  // Heads divide the rows of matrices that are stored eight rows together.
+  MOED_RETURN_IF_ERROR(check("kv_rank", latent.kv_rank, kPanelRows, kMostHeadDim, kPanelRows));
+  MOED_RETURN_IF_ERROR(check("value_dim", latent.value_dim, kPanelRows, kMostHeadDim, kPanelRows));
+  if (!(latent.norm_eps > 0 && latent.norm_eps < 1)) {
+    return InvalidArgument("latent.norm_eps = ", latent.norm_eps, " is outside (0, 1)");
+  }
+  if (spec.rotary_dims == 0 || spec.rotary_dims == spec.head_dim || latent.kv_rank + spec.rotary_dims > kMostHeadDim) {
+    return InvalidArgument("rotary_dims = ", spec.rotary_dims, " of head_dim = ", spec.head_dim,
+                           " with latent.kv_rank = ", latent.kv_rank);
+  }
+  if (spec.kv_heads != 1) return InvalidArgument("kv_heads = ", spec.kv_heads, "; latent attention has 1");
+  if (spec.qkv_bias || spec.attention_sinks || spec.attention_gate || !spec.windows.empty() || !spec.rotations.empty() ||
+      spec.delta_net || spec.qk_norm != ModelSpec::QkNorm::kNone) {
+    return InvalidArgument(
+        "latent attention with qkv_bias, attention_sinks, attention_gate, windows, rotations, delta_net or qk_norm");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckRotation(const ModelSpec& spec, const Rotation& rotation) {
   if (!(rotation.theta >= 1 && rotation.theta <= 1e15)) {
     return InvalidArgument("rope_theta = ", rotation.theta, " is outside 1..1e15");
@@ -84,7 +110,7 @@ absl::Status CheckRotation(const ModelSpec& spec, const Rotation& rotation) {
   MOED_RETURN_IF_ERROR(CheckYarn(*rotation.yarn));
   if (rotation.theta <= 1) return InvalidArgument("rope_theta = ", rotation.theta, "; YaRN needs more than 1");
   // It is a factor of the scores, which is what it does to queries and keys that are rotated whole and stay as they were rotated.
-  if (rotation.yarn->attention_factor != 1 && (spec.RotaryDims() < spec.head_dim || spec.qk_norm_after_rope)) {
+  if (rotation.yarn->attention_factor != 1 && ((spec.RotaryDims() < spec.head_dim && !spec.latent) || spec.qk_norm_after_rope)) {
     return InvalidArgument("yarn.attention_factor = ", rotation.yarn->attention_factor,
                            spec.qk_norm_after_rope ? " with a norm of what was rotated" : " where a part of a head is rotated",
                            "; allowed: 1");
@@ -219,6 +245,7 @@ absl::Status CheckSpec(const ModelSpec& spec) {
   if (spec.bos.size() > 1) return InvalidArgument("bos has ", spec.bos.size(), " tokens; at most one is allowed");
   MOED_RETURN_IF_ERROR(CheckTokens("bos", spec.bos, spec.vocabulary));
   MOED_RETURN_IF_ERROR(CheckTokens("eos", spec.eos, spec.vocabulary));
+  if (spec.latent) MOED_RETURN_IF_ERROR(CheckLatent(spec, *spec.latent));
   MOED_RETURN_IF_ERROR(CheckRotations(spec));
   MOED_RETURN_IF_ERROR(CheckWindows(spec));
   MOED_RETURN_IF_ERROR(CheckDeltaNet(spec));

@@ -90,6 +90,12 @@ LayerWeights BindLayer(TrunkBinder& trunk, int layer) {
   weights.k = trunk.Matrix(prefix + "k");
   weights.v = trunk.Matrix(prefix + "v");
   weights.o = trunk.Matrix(prefix + "o");
+  weights.latent = {.q_a = trunk.Matrix(prefix + "q_a"),
+                    .q_a_norm = trunk.Vector(prefix + "q_a_norm"),
+                    .kv_a = trunk.Matrix(prefix + "kv_a"),
+                    .kv_a_norm = trunk.Vector(prefix + "kv_a_norm"),
+                    .k_b = trunk.Matrix(prefix + "k_b"),
+                    .v_b = trunk.Matrix(prefix + "v_b")};
   weights.q_bias = trunk.Vector(prefix + "q_bias");
   weights.k_bias = trunk.Vector(prefix + "k_bias");
   weights.v_bias = trunk.Vector(prefix + "v_bias");

@@ -29,6 +29,16 @@ struct ExpertBiases {
   const float* down = nullptr;  // (experts, hidden)
 };
 
+// Of latent attention, which has q and o as well: q then takes what q_a puts out, if there is a q_a.
+struct LatentWeights {
+  MatrixView q_a;                    // (q_rank, hidden)
+  const float* q_a_norm = nullptr;   // (q_rank)
+  MatrixView kv_a;                   // (kv_rank + rotary_dims, hidden)
+  const float* kv_a_norm = nullptr;  // (kv_rank)
+  MatrixView k_b;                    // (heads * kv_rank, head_dim - rotary_dims): the keys' projection, transposed within a head
+  MatrixView v_b;                    // (heads * value_dim, kv_rank)
+};
+
 // What a layer does not have is null.
 struct LayerWeights {
   const float* attn_norm = nullptr;  // (hidden)
@@ -36,7 +46,8 @@ struct LayerWeights {
   MatrixView q;  // (heads * head_dim, hidden)
   MatrixView k;  // (kv_heads * head_dim, hidden)
   MatrixView v;
-  MatrixView o;  // (hidden, heads * head_dim)
+  MatrixView o;  // (hidden, heads * spec.ValueDim())
+  LatentWeights latent;
   const float* q_bias = nullptr;
   const float* k_bias = nullptr;
   const float* v_bias = nullptr;

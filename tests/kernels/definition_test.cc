@@ -282,6 +282,40 @@ TEST_F(Definition, AttentionOverNarrowRowsIsAttentionOverWhatTheyWidenTo) {
   }
 }
 
+// Whose keys are latent and rotated key, one behind the other, and whose values are the latents: the same bits.
+TEST_F(Definition, LatentAttentionIsAttentionOverJoinedKeys) {
+  const int heads = 3, rank = 32, rotary_dims = 6, width = rank + rotary_dims, length = 300, tokens = 5;
+  const std::vector<float> latents = Gaussian(length * rank, 1), keys = Gaussian(length * rotary_dims, 2);
+  const std::vector<float> query = Gaussian(tokens * heads * rank, 3), rotated = Gaussian(tokens * heads * rotary_dims, 4);
+  const auto join = [&](const std::vector<float>& first, const std::vector<float>& second) {
+    std::vector<float> joined;
+    for (size_t row = 0; row < first.size() / rank; ++row) {
+      joined.insert(joined.end(), &first[row * rank], &first[row * rank] + rank);
+      joined.insert(joined.end(), &second[row * rotary_dims], &second[row * rotary_dims] + rotary_dims);
+    }
+    return joined;
+  };
+  for (int format = 0; format < kKvFormatCount; ++format) {
+    const auto kv_format = static_cast<KvFormat>(format);
+    const AttentionShape shape{
+        .heads = heads, .kv_heads = 1, .head_dim = width, .page_tokens = 16, .scale = 0.2f, .kv_format = kv_format};
+    const LatentShape latent{
+        .heads = heads, .rank = rank, .rotary_dims = rotary_dims, .page_tokens = 16, .scale = 0.2f, .kv_format = kv_format};
+    const KvPages pages(shape, join(latents, keys), join(latents, keys));
+    const LatentPages rows(latent, latents, keys);
+    std::vector<float> scratch(ComputeBackend::LatentScratchFloats(1, length));
+    std::vector<float> expected(tokens * heads * width), output(query.size());
+    KvRun run{.pages = pages.pages(), .position = length - tokens, .tokens = tokens};
+    backend_->Attention(shape, {&run, 1}, join(query, rotated).data(), expected.data(), scratch);
+    run.pages = rows.pages();
+    backend_->AttendLatent(latent, {&run, 1}, query.data(), rotated.data(), rotary_dims, output.data(), scratch);
+    for (int row = 0; row < tokens * heads; ++row) {
+      EXPECT_TRUE(SameBits(std::span(output).subspan(row * rank, rank), std::span(expected).subspan(row * width, rank)))
+          << row << " " << kKvFormatNames[format];
+    }
+  }
+}
+
 TEST_F(Definition, SoftmaxSumsToOneWhateverTheSize) {
   for (float offset : {0.0f, 1e4f, -1e4f}) {
     std::vector<float> x = Gaussian(3 * 70, 8, 3.0f);

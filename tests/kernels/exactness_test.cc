@@ -45,6 +45,7 @@ class Exactness : public ::testing::TestWithParam<std::tuple<std::string_view, i
   }
   // Of runs that see the same `positions` positions of one sequence; pages before a run's window are not there.
   void CompareAttention(AttentionShape shape, int positions, std::span<const KvRun> runs);
+  void CompareLatent(LatentShape shape, int positions, std::span<const KvRun> runs);
 
   InlineExecutor inline_;
   std::unique_ptr<ComputeBackend> scalar_ = MakeComputeBackend("scalar", inline_).value();
@@ -354,6 +355,78 @@ TEST_P(Exactness, StoreKv) {
                               {.pages = found.pages(), .position = 11, .tokens = positions - 11}};
         backend_->StoreKv(shape, runs, keys.data(), values.data());
         EXPECT_EQ(found.copy(), expected.copy()) << head_dim << " " << kKvFormatNames[format];
+      }
+    }
+  }
+}
+
+// Queries stand where the output goes, as they may.
+void Exactness::CompareLatent(LatentShape shape, int positions, std::span<const KvRun> runs) {
+  const std::vector<float> latents = Gaussian(static_cast<size_t>(positions) * shape.rank, shape.rank),
+                           keys = Gaussian(static_cast<size_t>(positions) * shape.rotary_dims, shape.rank + 1);
+  int rows = 0, longest = 0;
+  for (const KvRun& run : runs) rows += run.tokens, longest = std::max(longest, run.position + run.tokens);
+  const int stride = shape.rotary_dims + 5;
+  const size_t heads = static_cast<size_t>(rows) * shape.heads;
+  const std::vector<float> query = Gaussian(heads * shape.rank, 8), rotated = Gaussian(heads * stride, 9);
+  for (int format = 0; format < kKvFormatCount; ++format) {
+    shape.kv_format = static_cast<KvFormat>(format);
+    const size_t element_bytes = format == 0 ? sizeof(float) : format == 1 ? sizeof(uint16_t) : 1;
+    const LatentPages kept(shape, latents, keys, shape.heads % 8 * element_bytes);
+    std::vector<KvRun> placed(runs.begin(), runs.end());
+    for (KvRun& run : placed) run.pages = kept.pages();
+    Compare(query, 1, [&](ComputeBackend& backend, float* x) {
+      std::vector<float> scores(ComputeBackend::LatentScratchFloats(backend.threads(), longest));
+      backend.AttendLatent(shape, placed, x, rotated.data(), stride, x, scores);
+    });
+  }
+}
+
+// Fewer heads than a vector has lanes, as many, more than are computed together; ranks and rotated keys that fill vectors and
+// scales of 32 or do not. One row each, of every length up to 43, then blocks.
+TEST_P(Exactness, AttendLatent) {
+  std::vector<KvRun> runs;
+  for (int position = 0; position < 43; ++position) runs.push_back({.position = position, .tokens = 1});
+  const KvRun blocks[] = {{.position = 0, .tokens = 70}, {.position = 37, .tokens = 5}, {.position = 64, .tokens = 7}};
+  constexpr std::pair<int, int> kDims[] = {{1, 2}, {7, 4}, {8, 6}, {24, 10}, {33, 16}, {512, 64}};
+  constexpr int kPageTokens[] = {16, 32, 64};
+  for (size_t i = 0; i < std::size(kDims); ++i) {
+    for (const int heads : {1, 3, 8, 9, 16, 20}) {
+      const LatentShape shape = {.heads = heads,
+                                 .rank = kDims[i].first,
+                                 .rotary_dims = kDims[i].second,
+                                 .page_tokens = kPageTokens[i % std::size(kPageTokens)],
+                                 .scale = 0.3f};
+      if (shape.rank > 100 && heads != 20) continue;
+      CompareLatent(shape, 43, runs);
+      if (shape.rank < 100) CompareLatent(shape, 71, blocks);
+    }
+  }
+}
+
+TEST_P(Exactness, AttendLatentOverManyPositions) {
+  const KvRun runs[] = {{.position = 127, .tokens = 2}, {.position = 251, .tokens = 9}, {.position = 4100, .tokens = 2}};
+  for (const int heads : {3, 17}) {
+    CompareLatent({.heads = heads, .rank = 24, .rotary_dims = 6, .scale = 0.3f}, 4102, runs);
+  }
+}
+
+TEST_P(Exactness, StoreLatent) {
+  for (const auto& [rank, rotary_dims] : {std::pair(1, 2), std::pair(31, 6), std::pair(40, 10), std::pair(512, 64)}) {
+    for (int format = 0; format < kKvFormatCount; ++format) {
+      for (const bool awkward : {false, true}) {
+        const LatentShape shape{.heads = 1, .rank = rank, .rotary_dims = rotary_dims, .kv_format = static_cast<KvFormat>(format)};
+        const int positions = 90;
+        const auto numbers = [&](int width, uint32_t seed) {
+          return awkward ? Awkward(positions * width, seed) : Gaussian(positions * width, seed);
+        };
+        const std::vector<float> latents = numbers(rank, 1), rotated = numbers(rotary_dims, 2);
+        const LatentPages expected(shape, latents, rotated),
+            found(shape, std::vector<float>(latents.size()), std::vector<float>(rotated.size()));
+        const KvRun runs[] = {{.pages = found.pages(), .position = 0, .tokens = 11},
+                              {.pages = found.pages(), .position = 11, .tokens = positions - 11}};
+        backend_->StoreLatent(shape, runs, latents.data(), rotated.data());
+        EXPECT_EQ(found.copy(), expected.copy()) << rank << " " << kKvFormatNames[format];
       }
     }
   }

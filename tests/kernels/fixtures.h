@@ -92,6 +92,34 @@ class KvPages {
   std::vector<std::byte*> pages_;
 };
 
+// Pages with the latents (positions, rank) and rotated keys (positions, rotary_dims) of one sequence; otherwise as KvPages.
+class LatentPages {
+ public:
+  LatentPages(const LatentShape& shape, std::span<const float> latents, std::span<const float> rotated, size_t misalignment = 0)
+      : bytes_(
+            std::vector<std::byte>(PageBytes(shape) * CeilDiv(latents.size() / shape.rank, shape.page_tokens), std::byte{0xff}),
+            misalignment) {
+    const int positions = static_cast<int>(latents.size()) / shape.rank;
+    for (int page = 0; page * shape.page_tokens < positions; ++page) pages_.push_back(bytes_.data() + page * PageBytes(shape));
+    for (int t = 0; t < positions; ++t) {
+      std::byte* const row =
+          pages_[t / shape.page_tokens] + t % shape.page_tokens * LatentRowBytes(shape.kv_format, shape.rank, shape.rotary_dims);
+      StoreKvRow(shape.kv_format, &latents[static_cast<size_t>(t) * shape.rank], shape.rank, row);
+      StoreKvRow(shape.kv_format, &rotated[static_cast<size_t>(t) * shape.rotary_dims], shape.rotary_dims,
+                 row + KvRowBytes(shape.kv_format, shape.rank));
+    }
+  }
+  std::span<std::byte* const> pages() const { return pages_; }
+  std::vector<std::byte> copy() const { return bytes_.copy(); }
+
+ private:
+  static int64_t PageBytes(const LatentShape& shape) {
+    return shape.page_tokens * LatentRowBytes(shape.kv_format, shape.rank, shape.rotary_dims);
+  }
+  Misaligned<std::byte> bytes_;
+  std::vector<std::byte*> pages_;
+};
+
 struct PackedMatrix {
   MatrixView view;
   std::vector<std::byte> bytes;

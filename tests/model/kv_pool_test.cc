@@ -23,6 +23,15 @@ TEST(KvPoolTest, PageBytesCountKeysAndValuesOfAllLayers) {
   EXPECT_EQ(KvPool::PageBytes(SmallSpec(), KvFormat::kQ8), 3u * 2 * kKvPageTokens * 2 * (6 + sizeof(uint16_t)));
 }
 
+TEST(KvPoolTest, LatentAttentionKeepsOneRowForAllHeads) {
+  ModelSpec spec = SmallSpec();
+  spec.heads = 5, spec.kv_heads = 1, spec.head_dim = 20, spec.rotary_dims = 6;
+  spec.latent = {.kv_rank = 40, .value_dim = 16};
+  EXPECT_EQ(KvPool::PageBytes(spec), 3u * kKvPageTokens * (40 + 6) * sizeof(float));
+  EXPECT_EQ(KvPool::PageBytes(spec, KvFormat::kF16), 3u * kKvPageTokens * (40 + 6) * sizeof(uint16_t));
+  EXPECT_EQ(KvPool::PageBytes(spec, KvFormat::kQ8), 3u * kKvPageTokens * (40 + 6 + 3 * sizeof(uint16_t)));
+}
+
 TEST(KvPoolTest, RefusesNoPagesAndMoreThanMemory) {
   EXPECT_EQ(KvPool::Create(SmallSpec(), {.pages = 0}).status().code(), absl::StatusCode::kInvalidArgument);
   ModelSpec huge = SmallSpec();

@@ -92,6 +92,14 @@ class QueueBackend final : public ComputeBackend {
   void SigmoidGate(float* x, const float* gate, int64_t n) override {
     Enqueue([=, this] { next_.SigmoidGate(x, gate, n); });
   }
+  void StoreLatent(const LatentShape& shape, std::span<const KvRun> runs, const float* latents, const float* rotated) override {
+    Enqueue([=, this, copy = Runs(runs)] { next_.StoreLatent(shape, copy.runs, latents, rotated); });
+  }
+  void AttendLatent(const LatentShape& shape, std::span<const KvRun> runs, const float* query, const float* rotated,
+                    int64_t rotated_stride, float* output, std::span<float> scores) override {
+    Enqueue(
+        [=, this, copy = Runs(runs)] { next_.AttendLatent(shape, copy.runs, query, rotated, rotated_stride, output, scores); });
+  }
   void SwiGlu(const float* gate, const float* up, int64_t n, float* out) override {
     Enqueue([=, this] { next_.SwiGlu(gate, up, n, out); });
   }

@@ -168,6 +168,34 @@ TEST(SpecTest, AnAttentionFactorNeedsHeadsThatAreRotatedWholeAndLast) {
   }
 }
 
+ModelSpec LatentSpec() {
+  ModelSpec spec = GoodSpec();
+  spec.qkv_bias = false;
+  spec.kv_heads = 1, spec.head_dim = 16, spec.rotary_dims = 6;
+  spec.latent = {.q_rank = 12, .kv_rank = 24, .value_dim = 8};
+  return spec;
+}
+
+TEST(SpecTest, LatentAttentionTravelsAndIsChecked) {
+  EXPECT_EQ(SpecFromJson(SpecToJson(LatentSpec()))->latent, LatentSpec().latent);
+  const auto refused = [](auto change) {
+    ModelSpec spec = LatentSpec();
+    change(spec);
+    return !CheckSpec(spec).ok();
+  };
+  EXPECT_FALSE(refused([](ModelSpec& s) { s.latent->q_rank = 0; }));
+  EXPECT_FALSE(refused([](ModelSpec& s) { s.yarn = {.factor = 4, .attention_factor = 1.5, .original_positions = 128}; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.latent->q_rank = -1; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.latent->kv_rank = 20; })) << "no multiple of 8";
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.latent->kv_rank = 1024; })) << "no room for the rotated key";
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.latent->value_dim = 4; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.latent->norm_eps = 0; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.rotary_dims = 0; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.kv_heads = 2; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.qkv_bias = true; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.windows = {1, 2, 3}; }));
+}
+
 TEST(SpecTest, OtherTextIsDataLoss) {
   const std::string text = SpecToJson(GoodSpec());
   for (size_t length = 0; length < text.size(); ++length) {

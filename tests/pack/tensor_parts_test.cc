@@ -6,9 +6,14 @@
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
+#include <numeric>
 
 #include "core/base/executor.h"
+#include "core/base/status.h"
 #include "core/io/file.h"
+#include "core/model/decoder_tensors.h"
+#include "tests/pack/tiny_checkpoint.h"
 #include "tests/paths.h"
 #include "tools/pack/checkpoint.h"
 #include "tools/pack/encoder.h"
@@ -118,6 +123,47 @@ TEST(TensorPartsTest, Mxfp4OfGateAndUpIsKept) {
   check("gate_proj", "gate_up_proj", ffn, hidden, 2, 0);
   check("up_proj", "gate_up_proj", ffn, hidden, 2, 1);
   check("down_proj", "down_proj", hidden, ffn, 1, 0);
+}
+
+// Numbers that say where they stand, in a file.
+Tensors CountingTensor(const std::string& path, const std::string& name, int64_t rows, int64_t cols) {
+  std::vector<float> numbers(rows * cols);
+  std::iota(numbers.begin(), numbers.end(), 0.0f);
+  const std::string header = StrCat("{\"", name, "\":{\"dtype\":\"F32\",\"shape\":[", rows, ",", cols, "],\"data_offsets\":[0,",
+                                    numbers.size() * sizeof(float), "]}}");
+  const uint64_t length = header.size();
+  std::ofstream(path, std::ios::binary) << std::string(reinterpret_cast<const char*>(&length), sizeof length) << header
+                                        << std::string(reinterpret_cast<const char*>(numbers.data()),
+                                                       numbers.size() * sizeof(float));
+  auto read = ReadSafetensors(std::shared_ptr<const RandomAccessFile>(*OpenBuffered(path)));
+  EXPECT_TRUE(read.ok()) << read.status();
+  return {{name, read->front()}};
+}
+
+// Latent attention's kv_b_proj: for each head the rows of its keys and those of its values. More rows than are encoded at once,
+// which end in the middle of a head.
+TEST(TensorPartsTest, KeysAndValuesOfLatentsComeHeadByHead) {
+  const TemporaryFolder folder;
+  ModelSpec spec;
+  spec.layers = 1, spec.heads = 6, spec.head_dim = 64 + 4, spec.rotary_dims = 4;
+  spec.latent = {.kv_rank = 1000, .value_dim = 8};
+  const int64_t rank = 1000, keys = 64, values = 8;
+  Tensors tensors =
+      CountingTensor(folder / "whole", "model.layers.0.self_attn.kv_b_proj.weight", spec.heads * (keys + values), rank);
+  ASSERT_TRUE(DivideTensors(LatentParts(spec), tensors).ok());
+  ASSERT_EQ(tensors.size(), 2u);
+  const std::vector<float> k_b = Encoded(tensors.at("model.layers.0.self_attn.k_b_proj.weight"), kFloats)[0];
+  const std::vector<float> v_b = Encoded(tensors.at("model.layers.0.self_attn.v_b_proj.weight"), kFloats)[0];
+  for (int64_t head = 0; head < spec.heads; ++head) {
+    for (int64_t i = 0; i < rank; ++i) {
+      for (int64_t d = 0; d < keys; ++d) {
+        ASSERT_EQ(k_b[(head * rank + i) * keys + d], static_cast<float>((head * (keys + values) + d) * rank + i));
+      }
+      for (int64_t d = 0; d < values; ++d) {
+        ASSERT_EQ(v_b[(head * values + d) * rank + i], static_cast<float>((head * (keys + values) + keys + d) * rank + i));
+      }
+    }
+  }
 }
 
 TEST(TensorPartsTest, WholesOfAnotherShapeOrTypeAreRefused) {

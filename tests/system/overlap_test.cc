@@ -142,6 +142,13 @@ class SlowBackend final : public ComputeBackend {
                  std::span<float> scores) override {
     next_.Attention(shape, runs, query, output, scores);
   }
+  void StoreLatent(const LatentShape& shape, std::span<const KvRun> runs, const float* latents, const float* rotated) override {
+    next_.StoreLatent(shape, runs, latents, rotated);
+  }
+  void AttendLatent(const LatentShape& shape, std::span<const KvRun> runs, const float* query, const float* rotated,
+                    int64_t rotated_stride, float* output, std::span<float> scores) override {
+    next_.AttendLatent(shape, runs, query, rotated, rotated_stride, output, scores);
+  }
   void Convolve(const ConvolutionShape& shape, std::span<const StateRun> runs, const float* x, const float* weights,
                 float* y) override {
     next_.Convolve(shape, runs, x, weights, y);

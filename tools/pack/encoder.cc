@@ -28,6 +28,21 @@ absl::Status ReadNumbers(const SourceTensor& source, int64_t first, int64_t coun
   return absl::OkStatus();
 }
 
+// Rows of one group, whose first row is number `origin` of the source.
+absl::Status ReadGroup(const SourceTensor& source, int64_t origin, int64_t rows, int64_t cols, std::vector<std::byte>& raw,
+                       float* out) {
+  if (source.row_stride < source.col_stride) {
+    for (int64_t c = 0; c < cols; ++c) {
+      MOED_RETURN_IF_ERROR(ReadNumbers(source, origin + c * source.col_stride, rows, source.row_stride, raw, out + c, cols));
+    }
+  } else {
+    for (int64_t r = 0; r < rows; ++r) {
+      MOED_RETURN_IF_ERROR(ReadNumbers(source, origin + r * source.row_stride, cols, source.col_stride, raw, out + r * cols, 1));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Rows of a matrix; what lies together in the file is read at once.
 absl::Status ReadFloats(const SourceTensor& source, int64_t first_row, int64_t rows, int64_t cols, std::vector<std::byte>& raw,
                         std::vector<float>& out) {
@@ -39,16 +54,13 @@ absl::Status ReadFloats(const SourceTensor& source, int64_t first_row, int64_t r
     }
     return absl::OkStatus();
   }
-  if (source.row_stride < source.col_stride) {
-    for (int64_t c = 0; c < cols; ++c) {
-      const int64_t first = first_row * source.row_stride + c * source.col_stride;
-      MOED_RETURN_IF_ERROR(ReadNumbers(source, first, rows, source.row_stride, raw, out.data() + c, cols));
-    }
-  } else {
-    for (int64_t r = 0; r < rows; ++r) {
-      const int64_t first = (first_row + r) * source.row_stride;
-      MOED_RETURN_IF_ERROR(ReadNumbers(source, first, cols, source.col_stride, raw, out.data() + r * cols, 1));
-    }
+  const int64_t group_rows = source.group_rows > 0 ? source.group_rows : first_row + rows;
+  for (int64_t r = 0; r < rows;) {
+    const int64_t group = (first_row + r) / group_rows, in_group = (first_row + r) % group_rows;
+    const int64_t count = std::min(rows - r, group_rows - in_group);
+    const int64_t origin = group * source.group_stride + in_group * source.row_stride;
+    MOED_RETURN_IF_ERROR(ReadGroup(source, origin, count, cols, raw, out.data() + r * cols));
+    r += count;
   }
   return absl::OkStatus();
 }

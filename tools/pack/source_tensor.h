@@ -42,6 +42,8 @@ struct SourceTensor {
   // rows without gaps.
   int64_t row_stride = 0;
   int64_t col_stride = 1;
+  int group_rows = 0;  // where rows come in groups: of one; the numbers from one to the next
+  int64_t group_stride = 0;
   // Of MXFP4: where the scales are, a byte for 32 numbers; at `offset` are the codes, a byte for two, the low nibble first.
   std::shared_ptr<const RandomAccessFile> scales_file;
   uint64_t scales_offset = 0;

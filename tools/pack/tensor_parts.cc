@@ -62,11 +62,15 @@ absl::Status DivideTensors(std::span<const TensorPart> parts, Tensors& tensors) 
     own.shape = {static_cast<uint64_t>(part.rows), static_cast<uint64_t>(part.cols)};
     own.row_stride = part.row_stride;
     own.col_stride = part.col_stride;
+    own.group_rows = part.group_rows;
+    own.group_stride = part.group_stride;
     if (mxfp4) {
       MOED_RETURN_IF_ERROR(MakeMxfp4(part, tensors, wholes, own));
     } else {
       own.offset += part.offset * own.type->block_bytes;
-      own.bytes = ((part.rows - 1) * part.row_stride + (part.cols - 1) * part.col_stride + 1) * own.type->block_bytes;
+      const int group = part.group_rows > 0 ? part.group_rows : part.rows;
+      const int64_t last_row = (part.rows - 1) / group * part.group_stride + (part.rows - 1) % group * part.row_stride;
+      own.bytes = (last_row + (part.cols - 1) * part.col_stride + 1) * own.type->block_bytes;
     }
     const auto [at, inserted] = tensors.emplace(part.name, std::move(own));
     if (!inserted) return InvalidArgument("tensor \"", part.name, "\" is there by itself and in \"", part.whole, "\"");

@@ -13,6 +13,9 @@ void Rope(const RopeArguments& arguments);
 void AttentionF32(const AttentionArguments& arguments);
 void AttentionF16(const AttentionArguments& arguments);
 void AttentionQ8(const AttentionArguments& arguments);
+void AttendLatentF32(const LatentArguments& arguments);
+void AttendLatentF16(const LatentArguments& arguments);
+void AttendLatentQ8(const LatentArguments& arguments);
 void StoreKvRowF32(const float* numbers, int head_dim, void* row);
 void StoreKvRowF16(const float* numbers, int head_dim, void* row);
 void StoreKvRowQ8(const float* numbers, int head_dim, void* row);
@@ -30,6 +33,9 @@ struct AttentionKernels {
   void (*f32)(const AttentionArguments& arguments) = AttentionF32;
   void (*f16)(const AttentionArguments& arguments) = AttentionF16;
   void (*q8)(const AttentionArguments& arguments) = AttentionQ8;
+  void (*latent_f32)(const LatentArguments& arguments) = AttendLatentF32;
+  void (*latent_f16)(const LatentArguments& arguments) = AttendLatentF16;
+  void (*latent_q8)(const LatentArguments& arguments) = AttendLatentQ8;
 };
 
 // The table of an instruction set that multiplies its own way, and perhaps attends its own way.
@@ -40,6 +46,7 @@ consteval KernelTable Table(const Products& products, const AttentionKernels& at
       .rms_norm = RmsNorm,
       .rope = Rope,
       .attention = {attention.f32, attention.f16, attention.q8},
+      .attend_latent = {attention.latent_f32, attention.latent_f16, attention.latent_q8},
       .store_kv_row = {StoreKvRowF32, StoreKvRowF16, StoreKvRowQ8},
       .delta_rule = DeltaRule,
       .sigmoid_gate = SigmoidGate,

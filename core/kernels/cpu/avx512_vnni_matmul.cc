@@ -107,6 +107,7 @@ struct Avx512Vnni {
 }  // namespace
 
 const KernelTable kAvx512VnniKernels =
-    avx2::Table(kProducts<Avx512Vnni>, {avx512::AttentionF32, avx512::AttentionF16, avx512::AttentionQ8});
+    avx2::Table(kProducts<Avx512Vnni>, {avx512::AttentionF32, avx512::AttentionF16, avx512::AttentionQ8, avx512::AttendLatentF32,
+                                        avx512::AttendLatentF16, avx512::AttendLatentQ8});
 
 }  // namespace moed

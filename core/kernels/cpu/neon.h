@@ -12,6 +12,9 @@ void Rope(const RopeArguments& arguments);
 void AttentionF32(const AttentionArguments& arguments);
 void AttentionF16(const AttentionArguments& arguments);
 void AttentionQ8(const AttentionArguments& arguments);
+void AttendLatentF32(const LatentArguments& arguments);
+void AttendLatentF16(const LatentArguments& arguments);
+void AttendLatentQ8(const LatentArguments& arguments);
 void StoreKvRowF32(const float* numbers, int head_dim, void* row);
 void StoreKvRowF16(const float* numbers, int head_dim, void* row);
 void StoreKvRowQ8(const float* numbers, int head_dim, void* row);
@@ -33,6 +36,7 @@ consteval KernelTable Table(const Products& products) {
       .rms_norm = RmsNorm,
       .rope = Rope,
       .attention = {AttentionF32, AttentionF16, AttentionQ8},
+      .attend_latent = {AttendLatentF32, AttendLatentF16, AttendLatentQ8},
       .store_kv_row = {StoreKvRowF32, StoreKvRowF16, StoreKvRowQ8},
       .delta_rule = DeltaRule,
       .sigmoid_gate = SigmoidGate,

@@ -404,6 +404,64 @@ TEST_P(NeonExactness, Attention) {
   }
 }
 
+// Rows of each page end where memory ends.
+TEST_P(NeonExactness, AttendLatent) {
+  constexpr int kTokens = 3, kPageTokens = 16;
+  for (const auto& [rank, rotary_dims] : {std::pair(1, 2), {4, 3}, {24, 6}, {33, 10}, {64, 16}}) {
+    for (const int heads : {1, 5, 8, 11}) {
+      for (int format = 0; format < kKvFormatCount; ++format) {
+        const KvFormat kv_format = static_cast<KvFormat>(format);
+        const int64_t latent_bytes = KvRowBytes(kv_format, rank), row_bytes = LatentRowBytes(kv_format, rank, rotary_dims);
+        const int pages = rank == 24 ? 17 : 3;
+        std::vector<std::unique_ptr<Guarded<unsigned char>>> kept;
+        std::vector<const unsigned char*> where;
+        for (int page = 0; page < pages; ++page) {
+          kept.push_back(std::make_unique<Guarded<unsigned char>>(kPageTokens * row_bytes));
+          where.push_back(kept.back()->data());
+          const int width = rank + rotary_dims;
+          const std::vector<float> numbers = page == 1 ? Awkward(kPageTokens * width, page) : Gaussian(kPageTokens * width, page);
+          for (int slot = 0; slot < kPageTokens; ++slot) {
+            unsigned char* const row = kept.back()->data() + slot * row_bytes;
+            StoreKvRow(kv_format, &numbers[slot * width], rank, row);
+            StoreKvRow(kv_format, &numbers[slot * width + rank], rotary_dims, row + latent_bytes);
+          }
+        }
+        GuardedFloats query(Gaussian(kTokens * heads * rank, 8)), rotated(Gaussian(kTokens * heads * rotary_dims, 9));
+        for (const int length : {1, 5, 6, 7, 13, 16, 17, 44, 255, 268}) {
+          if (length + kTokens - 1 > pages * kPageTokens) continue;
+          for (const int first_row : {0, 1}) {
+            const int rows = std::min(kTokens * heads - first_row, kLatentRows);
+            const int stride = (length + kTokens - 1 + 15) / 16 * 16;
+            GuardedFloats scores(rows * stride);
+            Compare(std::vector<float>(kTokens * heads * rank), [&](const KernelTable& table, float* output) {
+              table.attend_latent[format]({.latents = {.query = query.data(),
+                                                       .output = output,
+                                                       .token_stride = heads * rank,
+                                                       .heads = heads,
+                                                       .first_row = first_row,
+                                                       .rows = rows,
+                                                       .pages = where.data(),
+                                                       .keys = 0,
+                                                       .values = 0,
+                                                       .page_tokens = kPageTokens,
+                                                       .length = length,
+                                                       .window = 0,
+                                                       .head_dim = rank,
+                                                       .scale = 0.3f,
+                                                       .sinks = nullptr,
+                                                       .scores = scores.data(),
+                                                       .score_stride = stride},
+                                           .rotated = rotated.data(),
+                                           .rotated_stride = rotary_dims,
+                                           .rotary_dims = rotary_dims});
+            });
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_P(NeonExactness, StoreKvRow) {
   for (int head_dim : {1, 2, 3, 4, 5, 8, 15, 31, 32, 33, 64, 130}) {
     for (int format = 0; format < kKvFormatCount; ++format) {

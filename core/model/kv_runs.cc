@@ -1,0 +1,36 @@
+#include "core/model/kv_runs.h"
+
+#include <algorithm>
+
+#include "core/base/check.h"
+
+namespace moed {
+
+int PlanRuns(Step& step, LayerId layer, RowBlock block, int first, std::span<const KvRun>& runs) {
+  Scratch& scratch = step.scratch;
+  const int window = step.spec.WindowOf(layer);
+  size_t pages_used = 0;
+  size_t runs_used = 0;
+  int i = first;
+  while (i < block.count) {
+    // The rows of one chunk that lie in the block.
+    const BatchChunk& at = step.batch.chunk_of(block.begin + i);
+    const int end = std::min(block.count, at.first_row + at.rows() - block.begin);
+    const KvSequence& kv = *at.chunk->kv;
+    const int position = step.batch.positions()[block.begin + i];
+    const int pages = KvPool::PagesFor(position + end - i, step.kv.page_tokens());
+    if (pages_used + pages > scratch.kv_pages.size()) break;
+    const std::span<std::byte*> where = scratch.kv_pages.subspan(pages_used, pages);
+    const int first_seen = window == 0 ? 0 : std::max(0, position + 1 - window) / step.kv.page_tokens();
+    std::fill_n(where.begin(), first_seen, nullptr);
+    for (int page = first_seen; page < pages; ++page) where[page] = step.kv.PageOf(kv, page, layer);
+    scratch.kv_runs[runs_used++] = {.pages = where, .position = position, .tokens = end - i};
+    pages_used += pages;
+    i = end;
+  }
+  MOED_CHECK(i > first);  // one context fits: no sequence is longer than max_context
+  runs = scratch.kv_runs.first(runs_used);
+  return i;
+}
+
+}  // namespace moed

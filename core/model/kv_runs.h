@@ -1,0 +1,13 @@
+// Which pages the rows of a block lie in.
+#pragma once
+
+#include <span>
+
+#include "core/model/step.h"
+
+namespace moed {
+
+// Runs of the block's rows from `first` on, as many as there are page pointers for; returns the next row.
+int PlanRuns(Step& step, LayerId layer, RowBlock block, int first, std::span<const KvRun>& runs);
+
+}  // namespace moed
