@@ -17,5 +17,9 @@ Family HunyuanV1MoeFamily();
 Family DeepSeekFamily();
 Family GraniteMoeFamily();
 Family PhiMoeFamily();
+Family DeepSeekV2Family();
+Family DeepSeekV3Family();
+Family KimiK2Family();
+Family Glm4MoeLiteFamily();
 
 }  // namespace moed

@@ -25,7 +25,13 @@ absl::StatusOr<ModelSpec> Read(const Json& config, const std::string& generation
   return ReadSpec(config.dump(), generation_config);
 }
 
+// Kimi K2 is DeepSeek-V3 under another name.
 Json ConfigOf(std::string_view family) {
+  if (family == "kimi_k2") {
+    Json config = ConfigOf("deepseek_v3");
+    config["model_type"] = family;
+    return config;
+  }
   return Json::parse(ReadText(DataFolder() + "/" + std::string(family) + "/config.json"));
 }
 
@@ -49,6 +55,10 @@ OwnKeys OwnKeysOf(const std::string& family) {
       {"minimax_m2", {{"partial_rotary_factor", "rope_parameters.partial_rotary_factor", "auto_map"}}},
       {"hunyuan_v1_moe", {{"auto_map"}, "moe_topk", "num_experts"}},
       {"deepseek", {{"auto_map"}, "num_experts_per_tok", "n_routed_experts"}},
+      {"deepseek_v2", {{"auto_map"}, "num_experts_per_tok", "n_routed_experts"}},
+      {"deepseek_v3", {{"auto_map"}, "num_experts_per_tok", "n_routed_experts"}},
+      {"kimi_k2", {{"auto_map"}, "num_experts_per_tok", "n_routed_experts"}},
+      {"glm4_moe_lite", {{}, "num_experts_per_tok", "n_routed_experts"}},
       {"granitemoe", {{"logits_scaling", "residual_multiplier"}}},
       {"phimoe", {{"auto_map"}}},
   };
@@ -311,12 +321,75 @@ TEST(FamilyTest, HeadDimMayDifferOnlyWhereTheFamilyAllowsIt) {
   for (const Family& family : Families()) {
     Json config = ConfigOf(family.model_type);
     config["head_dim"] = 16;
-    static const std::set<std::string_view> kFixed = {"qwen2_moe", "olmoe", "deepseek", "granitemoe"};
+    static const std::set<std::string_view> kFixed = {"qwen2_moe",   "olmoe",       "deepseek", "granitemoe",
+                                                      "deepseek_v2", "deepseek_v3", "kimi_k2",  "glm4_moe_lite"};
     const bool allowed = !kFixed.contains(family.model_type);
     EXPECT_EQ(Read(config).ok(), allowed) << family.model_type;
     config["head_dim"] = 15;
     EXPECT_FALSE(Read(config).ok()) << "odd";
   }
+}
+
+// DeepSeek-V3's config.json as released, and Kimi K2's where it differs.
+Json ReleasedDeepSeekV3() {
+  return Json::parse(R"({"architectures": ["DeepseekV3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+    "auto_map": {"AutoConfig": "configuration_deepseek.DeepseekV3Config"}, "bos_token_id": 0, "eos_token_id": 1, "ep_size": 1,
+    "first_k_dense_replace": 3, "hidden_act": "silu", "hidden_size": 7168, "initializer_range": 0.02, "intermediate_size": 18432,
+    "kv_lora_rank": 512, "max_position_embeddings": 163840, "model_type": "deepseek_v3", "moe_intermediate_size": 2048,
+    "moe_layer_freq": 1, "n_group": 8, "n_routed_experts": 256, "n_shared_experts": 1, "norm_topk_prob": true,
+    "num_attention_heads": 128, "num_experts_per_tok": 8, "num_hidden_layers": 61, "num_key_value_heads": 128,
+    "num_nextn_predict_layers": 1, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-06,
+    "rope_scaling": {"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0,
+                     "original_max_position_embeddings": 4096, "type": "yarn"},
+    "rope_theta": 10000, "routed_scaling_factor": 2.5, "scoring_func": "sigmoid", "tie_word_embeddings": false, "topk_group": 4,
+    "topk_method": "noaux_tc", "torch_dtype": "bfloat16", "transformers_version": "4.33.1", "use_cache": true, "v_head_dim": 128,
+    "vocab_size": 129280})");
+}
+
+TEST(FamilyTest, ReleasedLatentAttentionIsRead) {
+  const auto spec = Read(ReleasedDeepSeekV3());
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->latent, (LatentAttention{.q_rank = 1536, .kv_rank = 512, .value_dim = 128}));
+  EXPECT_EQ(spec->head_dim, 192);
+  EXPECT_EQ(spec->rotary_dims, 64);
+  const double magnitude = 0.1 * std::log(40.0) + 1;
+  EXPECT_DOUBLE_EQ(spec->AttentionScale(), magnitude * magnitude / std::sqrt(192.0));
+  EXPECT_EQ(spec->yarn->attention_factor, 1);
+  Json kimi = ReleasedDeepSeekV3();
+  kimi.update(
+      {{"model_type", "kimi_k2"}, {"n_group", 1}, {"topk_group", 1}, {"n_routed_experts", 384}, {"first_k_dense_replace", 1}});
+  kimi.update({{"aux_loss_alpha", 0.001}, {"seq_aux", true}, {"pretraining_tp", 1}, {"rope_theta", 50000.0}});
+  const auto of_kimi = Read(kimi);
+  ASSERT_TRUE(of_kimi.ok()) << of_kimi.status();
+  EXPECT_EQ(of_kimi->latent, spec->latent);
+  EXPECT_EQ(of_kimi->router_groups, 1);
+}
+
+// Attention that chooses positions by an index, ranks that do not fill panels, another meaning of normalised weights.
+TEST(FamilyTest, LatentAttentionThatIsNotComputedIsRefusedByName) {
+  Json config = ReleasedDeepSeekV3();
+  config["index_topk"] = 2048;
+  ExpectRefusal(Read(config).status(), "index_topk", "2048");
+  config["model_type"] = "deepseek_v32";
+  ExpectRefusal(Read(config).status(), "deepseek_v32", "deepseek_v3");
+  config = ReleasedDeepSeekV3();
+  config["kv_lora_rank"] = 500;
+  ExpectRefusal(Read(config).status(), "kv_rank", "500");
+  config = ConfigOf("deepseek_v2");
+  config["norm_topk_prob"] = true;
+  ExpectRefusal(Read(config).status(), "norm_topk_prob", "true");
+}
+
+TEST(FamilyTest, DenseLayersOfGlmFlashFollowEitherKey) {
+  Json config = ConfigOf("glm4_moe_lite");
+  const std::string expected = SpecToJson(*Read(config));
+  config.erase("mlp_layer_types");
+  config["first_k_dense_replace"] = 1;
+  EXPECT_EQ(SpecToJson(*Read(config)), expected);
+  config["mlp_layer_types"] = {"sparse", "dense"};
+  ExpectRefusal(Read(config).status(), "mlp_layer_types", "first_k_dense_replace");
+  config.erase("first_k_dense_replace");
+  EXPECT_EQ(Read(config)->moe, (std::vector<bool>{true, false}));
 }
 
 TEST(FamilyTest, TensorNamesAreUnique) {

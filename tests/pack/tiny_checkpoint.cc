@@ -97,6 +97,13 @@ json TinyConfig(std::string_view model_type) {
                  {"num_key_value_heads", 1}, {"vocab_size", 4100},   {"max_position_embeddings", 64}, {"rms_norm_eps", 1e-5},
                  {"rope_theta", 10000.0},    {"hidden_act", "silu"}, {"tie_word_embeddings", false},  {"num_experts_per_tok", 2},
                  {"intermediate_size", 36},  {"eos_token_id", 0},    {"torch_dtype", "bfloat16"}};
+  const json latent = {{"num_key_value_heads", 5}, {"n_routed_experts", 5},
+                       {"n_shared_experts", 2},    {"first_k_dense_replace", 1},
+                       {"q_lora_rank", 12},        {"moe_intermediate_size", 20},
+                       {"kv_lora_rank", 16},       {"qk_nope_head_dim", 10},
+                       {"qk_rope_head_dim", 6},    {"v_head_dim", 8}};
+  json grouped_latent = latent;
+  grouped_latent.update({{"n_group", 1}, {"topk_group", 1}});
   const std::map<std::string_view, json> rows = {
       {"mixtral", {{"num_local_experts", 5}}},
       {"qwen2_moe",
@@ -119,6 +126,10 @@ json TinyConfig(std::string_view model_type) {
       {"hunyuan_v1_moe", {{"num_experts", 5}, {"moe_topk", 2}}},
       {"deepseek",
        {{"n_routed_experts", 5}, {"n_shared_experts", 2}, {"first_k_dense_replace", 1}, {"moe_intermediate_size", 20}}},
+      {"deepseek_v2", latent},
+      {"deepseek_v3", grouped_latent},
+      {"kimi_k2", grouped_latent},
+      {"glm4_moe_lite", latent},
       {"granitemoe", {{"num_local_experts", 5}, {"residual_multiplier", 0.5}}},
       {"phimoe", {{"num_local_experts", 5}, {"attention_bias", true}, {"lm_head_bias", true}}},
       {"gpt_oss",

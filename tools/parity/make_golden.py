@@ -36,6 +36,7 @@ from transformers import (
     Qwen2MoeConfig,
     Qwen3MoeConfig,
 )
+from variants_latent import latent_variants
 from transformers.integrations.mxfp4 import FP4_VALUES, convert_moe_packed_tensors
 
 VOCABULARY = 261  # 256 bytes, the special tokens, and a few that the tokenizer does not know
@@ -272,7 +273,7 @@ VARIANTS = {
         rope_parameters=dict(rope_type="default", rope_theta=1e4),
         **COMMON,
     ),
-}
+} | latent_variants(COMMON)
 
 
 # With smaller ones, rounding keys and values to 8 bits flips a routing decision.
@@ -280,10 +281,15 @@ FIRST_SEED = {"ernie4_5_moe": 9, "phimoe": 7}
 
 # Saved by transformers itself, which gives the tensors the names of released checkpoints.
 SAVED_AS_RELEASED = ("glm4_moe", "ernie4_5_moe", "minimax_m2", "hunyuan_v1_moe", "granitemoe", "phimoe", "deepseek")
+SAVED_AS_RELEASED += tuple(latent_variants(COMMON))
 
 
 def random_weights(model: torch.nn.Module, seed: int) -> dict[str, torch.Tensor]:
-    """Matrices that keep the scale of their input, routers three times as decisive, norms and biases away from 1 and 0."""
+    """Matrices that keep the scale of their input, routers three times as decisive, norms and biases away from 1 and 0.
+
+    DeepSeek-V2's router is not: the margins are between shares of its softmax, which are then too small.
+    """
+    decisive = 1 if model.config.model_type == "deepseek_v2" else 3
     generator = torch.Generator().manual_seed(seed)
     weights = {}
     corrections = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias")]
@@ -305,7 +311,7 @@ def random_weights(model: torch.nn.Module, seed: int) -> dict[str, torch.Tensor]
             value = (
                 noise
                 * parameter.shape[1] ** -0.5
-                * (3 if name.endswith((".gate.weight", ".router.weight", ".gate.wg.weight")) else 1)
+                * (decisive if name.endswith((".gate.weight", ".router.weight", ".gate.wg.weight")) else 1)
             )
         weights[name] = value.to(torch.bfloat16).contiguous()
     return weights
