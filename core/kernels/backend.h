@@ -14,7 +14,7 @@
 //                 d = 0, q = 0 where max|x| < 2^-100; d = NaN, q = 0 where an infinity or a NaN is in the block, so that it shows
 //   codes         per row: acc = 0; per part (16 or 32 columns) in order: acc = fma(float(dot of levels), d_w * d_x, acc), and
 //                 with offsets acc = fma(float(sum(x)), m_w * d_x, acc); int32 dots; levels, d_w, m_w: quant/block_layouts.h
-//   f32, f16, bf16  per row: lane sum of w[k] x[k] over the padded width
+//   f32, f16, bf16, fp8  per row: lane sum of w[k] x[k] over the padded width; w of fp8: number times scale, rounded to float32
 //   lane sums     where a vector is reduced (float rows, norms, softmax): 8 partial sums, element i into partial i mod 8 by fma,
 //                 i ascending, then ((s0+s4)+(s2+s6))+((s1+s5)+(s3+s7))
 //   RMS norm      (x * (1 / sqrt(sum / cols + eps))) * weight

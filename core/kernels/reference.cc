@@ -8,6 +8,7 @@
 #include "core/kernels/math.h"
 #include "core/kernels/products.h"
 #include "core/quant/block_layouts.h"
+#include "core/quant/fp8.h"
 #include "core/quant/half.h"
 
 namespace moed {
@@ -30,19 +31,34 @@ T Load(const unsigned char* at) {
   return value;
 }
 
-// A row of a panel times a token, for each format: its row in the table of products. Float rows: element k into partial k mod 8,
-// over the padded width, as vectors do.
+// The weights of a panel in a float format.
 template <class Element, float (*kWiden)(Element)>
-struct FloatFormat {
+struct PlainFloats {
   static constexpr int kColumns = kBlockColumns;
   static constexpr int kPanelBlockBytes = sizeof(Element) * kPanelRows * kBlockColumns;
+  static float Weight(const unsigned char* panel, int k, int row) {
+    return kWiden(Load<Element>(panel + sizeof(Element) * (kPanelRows * k + row)));
+  }
+};
+struct ScaledE4m3 {
+  static constexpr int kColumns = quant::kFp8BlockColumns;
+  static constexpr int kPanelBlockBytes = quant::kFp8PanelBlockBytes;
+  static float Weight(const unsigned char* panel, int k, int row) {
+    const float scale = Load<float>(panel + quant::Fp8Header(k) + sizeof(float) * row);
+    return quant::E4m3ToFloat(panel[quant::Fp8Codes(k) + row]) * scale;
+  }
+};
+
+// A row of a panel times a token, for each format: its row in the table of products. Float rows: element k into partial k mod 8,
+// over the padded width, as vectors do.
+template <class Floats>
+struct FloatFormat : Floats {
   static float Row(const MatMulArguments& a, const unsigned char* panel, int row, int token) {
     const int width = a.blocks * kBlockColumns;
     const float* x = a.values + static_cast<int64_t>(token) * width;
     float partial[kLanes] = {};
     for (int k = 0; k < width; ++k) {
-      const float weight = kWiden(Load<Element>(panel + sizeof(Element) * (kPanelRows * k + row)));
-      partial[k % kLanes] = std::fma(weight, x[k], partial[k % kLanes]);
+      partial[k % kLanes] = std::fma(Floats::Weight(panel, k, row), x[k], partial[k % kLanes]);
     }
     return LaneSum(partial);
   }
@@ -82,11 +98,13 @@ struct BlockFormat {
 template <FormatId kFormat>
 struct ScalarFormat : BlockFormat<quant::BlockLayout<kFormat>> {};
 template <>
-struct ScalarFormat<FormatId::kF32> : FloatFormat<float, Same> {};
+struct ScalarFormat<FormatId::kF32> : FloatFormat<PlainFloats<float, Same>> {};
 template <>
-struct ScalarFormat<FormatId::kF16> : FloatFormat<uint16_t, Float16ToFloat> {};
+struct ScalarFormat<FormatId::kF16> : FloatFormat<PlainFloats<uint16_t, Float16ToFloat>> {};
 template <>
-struct ScalarFormat<FormatId::kBF16> : FloatFormat<uint16_t, BFloat16ToFloat> {};
+struct ScalarFormat<FormatId::kBF16> : FloatFormat<PlainFloats<uint16_t, BFloat16ToFloat>> {};
+template <>
+struct ScalarFormat<FormatId::kFp8> : FloatFormat<ScaledE4m3> {};
 
 struct Scalar {
   template <FormatId kFormat>

@@ -1,5 +1,5 @@
 // The formats of codes and scales, a row for each: how a panel block packs a row (the layouts of format.h), and what its numbers
-// mean. decode, KeepGgmlRows and the scalar products (kernels/reference.cc) stand on them.
+// mean. decode, KeepRows and the scalar products (kernels/reference.cc) stand on them.
 //   kColumns      of a block
 //   kPartColumns  columns that share a scale
 //   Put, Get      one row, into a block that was zero, and out of it
@@ -34,6 +34,19 @@ struct LineHeader {
   static void Get(const std::byte* at, int row, RowBlock& block) {
     ScaleHeader::Get(at, row, block);
     block.offset = Load<uint16_t>(at + ScaleHeader::kBytes + 2 * row);
+  }
+};
+
+// 8 float16 scales d[r], then a byte a row: the code that stands for zero.
+struct ZeroPointHeader {
+  static constexpr int kBytes = ScaleHeader::kBytes + kPanelRows;
+  static void Put(const RowBlock& block, int row, std::byte* at) {
+    ScaleHeader::Put(block, row, at);
+    at[ScaleHeader::kBytes + row] = static_cast<std::byte>(block.offset);
+  }
+  static void Get(const std::byte* at, int row, RowBlock& block) {
+    ScaleHeader::Get(at, row, block);
+    block.offset = Load<uint8_t>(at + ScaleHeader::kBytes + row);
   }
 };
 
@@ -170,6 +183,11 @@ struct BlockLine : BlockScale {
   static constexpr bool kHasOffsets = true;
   static float Offset(const RowBlock& block, int) { return Float16ToFloat(block.offset); }
 };
+// d (q - z) = d q - d z: products and difference are exact.
+struct BlockZeroPoint : BlockScale {
+  static constexpr bool kHasOffsets = true;
+  static float Offset(const RowBlock& block, int) { return -(Float16ToFloat(block.scale) * static_cast<float>(block.offset)); }
+};
 // 2^(e - 128), which for e < 2 float32 has as a subnormal.
 struct BlockExponent : BlockScale {
   static float Scale(const RowBlock& block, int) {
@@ -236,6 +254,10 @@ template <>
 struct BlockLayout<FormatId::kIq3S> : PackedGrid, GridMagnitudes, PartScale<32, uint8_t, 2, 1> {};
 template <>
 struct BlockLayout<FormatId::kMxfp4> : Packed<ExponentHeader, Planes<4>>, TableEntries<kMxfp4Levels>, BlockExponent {};
+template <>
+struct BlockLayout<FormatId::kQ4Z> : Packed<ZeroPointHeader, Planes<4>>, Integers<0>, BlockZeroPoint {};
+template <>
+struct BlockLayout<FormatId::kQ4Z128> : Packed<ZeroPointHeader, Planes<4>, 4>, Integers<0>, BlockZeroPoint {};
 
 // The weights of a row that was taken apart: Layout::kColumns of them.
 template <class Layout>

@@ -42,6 +42,7 @@ struct Codec {
   void (*channel)(const float* weights, const float* row_largest, std::byte* out) = nullptr;
 };
 extern const Codec kF32Codec, kF16Codec, kBF16Codec;  // float.cc
+extern const Codec kFp8Codec;                         // fp8.cc
 extern const Codec kQ8Codec;                          // q8.cc
 extern const Codec kQ4Codec;                          // q4.cc
 extern const Codec kQ2Codec, kQ3Codec, kQ4ACodec;     // offset_codes.cc

@@ -98,7 +98,7 @@ absl::StatusOr<FormatId> ParseMadeFormat(std::string_view name) {
   }
   const std::string known = JoinNames(made, [](std::string_view known_name) { return known_name; });
   if (!ParseFormat(name).ok()) return InvalidArgument("unknown weight format '", name, "'; known: ", known);
-  return InvalidArgument("weight format '", name, "' is kept from GGUF files and cannot be made; what can be made: ", known);
+  return InvalidArgument("weight format '", name, "' is kept from checkpoints and cannot be made; what can be made: ", known);
 }
 
 }  // namespace

@@ -17,8 +17,9 @@
 //              a vector of 32 bytes: bit s of byte 4r+j = third bit of q[r][4s+j]; weight = d * q + m, q in 0..7
 // The formats that keep the blocks of GGUF files (ggml_types.h) are made of the same vectors: 4 bits of each code as q4's, 2 as
 // q2's, 1 as q3's third, planes one behind the other, the low bits first. Those with blocks of 256 columns have for each 32 of
-// them what a smaller block has, behind one header of scales. Their numbers of columns are multiples of 256. docs/store-format.md
-// has them byte for byte.
+// them what a smaller block has, behind one header of scales. Their numbers of columns are multiples of 256. Those that keep
+// quantised safetensors (safetensors_blocks.h) are q4z, q4z_128 and fp8; the last two have blocks of 128 columns in the same way.
+// docs/store-format.md has them byte for byte.
 // All little-endian. Everything here is pure and thread-safe.
 #pragma once
 
@@ -39,10 +40,10 @@ struct Codec;
 struct Format {
   FormatId id;
   std::string_view name;     // "q8"
-  int block_columns;         // 32, or 256
+  int block_columns;         // 32, 128 or 256
   size_t panel_block_bytes;  // bytes of 8 rows x block_columns
   // Of these, float16 scales and offsets at its start (mxfp4: exponents); what is behind them are integers, multiplied with
-  // int8-quantised activations. 0: the weights themselves, multiplied with float activations.
+  // int8-quantised activations. 0: the weights themselves (fp8: behind float32 scales), multiplied with float activations.
   size_t scale_bytes;
   float largest;              // greatest magnitude of a weight that quantizers may put into it
   const quant::Codec& codec;  // scalar encode and decode (codec.h); EncodeRows and DecodeRow are built on it

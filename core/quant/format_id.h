@@ -6,7 +6,7 @@
 namespace moed {
 
 inline constexpr int kPanelRows = 8;
-inline constexpr int kBlockColumns = 32;  // of activations; a format's blocks are one or eight of them
+inline constexpr int kBlockColumns = 32;  // of activations; a format's blocks are one, four or eight of them
 
 // Stored in files: never renumber. A new one stands before kEnd; whatever table lacks it does not compile.
 enum class FormatId : uint8_t {
@@ -30,6 +30,10 @@ enum class FormatId : uint8_t {
   kIq4Xs = 16,
   kIq3S = 17,
   kMxfp4 = 18,
+  // Those of safetensors whose weights were quantised before, kept and not made.
+  kQ4Z = 19,
+  kQ4Z128 = 20,
+  kFp8 = 21,
   kEnd
 };
 inline constexpr int kFormatCount = static_cast<int>(FormatId::kEnd);

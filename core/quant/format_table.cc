@@ -3,6 +3,7 @@
 
 #include "core/quant/block_layouts.h"
 #include "core/quant/format.h"
+#include "core/quant/fp8.h"
 
 namespace moed {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 using quant::BlockLayout;
 using quant::kLargestFloat16;
 
-// What GGUF files' blocks are kept in: `scale_bytes` of float scales and offsets.
+// What blocks of checkpoints are kept in: `scale_bytes` of float scales and offsets.
 template <FormatId kFormat>
 constexpr quant::Codec kKeptCodec = {quant::DecodeBlockRow<BlockLayout<kFormat>>};
 template <FormatId kFormat>
@@ -41,6 +42,9 @@ constexpr Format kFormats[] = {
     Kept<FormatId::kIq4Xs>("iq4_xs", 16),
     Kept<FormatId::kIq3S>("iq3_s", 16),
     Kept<FormatId::kMxfp4>("mxfp4", 8),
+    Kept<FormatId::kQ4Z>("q4z", 16),
+    Kept<FormatId::kQ4Z128>("q4z_128", 16),
+    {FormatId::kFp8, "fp8", quant::kFp8BlockColumns, quant::kFp8PanelBlockBytes, 0, 0, quant::kFp8Codec},
 };
 
 constexpr bool InOrderOfId() {

@@ -89,7 +89,7 @@ TEST(Encodings, WhatIsNotKnownIsAnErrorThatListsWhatIs) {
     std::string expected;
   } cases[] = {
       {"q5:hqq", "'q5'; known: f32, f16, bf16, q8, q4, q2, q4a, q3"},
-      {"q4_k", "'q4_k' is kept from GGUF files and cannot be made; what can be made: f32, f16, bf16, q8, q4, q2, q4a, q3"},
+      {"q4_k", "'q4_k' is kept from checkpoints and cannot be made; what can be made: f32, f16, bf16, q8, q4, q2, q4a, q3"},
       {"q2:gptq", "'gptq' in 'q2:gptq'; known: rtn, hqq, channel"},
       {"q2:", "'' in 'q2:'; known: rtn"},
       {"q8:hqq", "'hqq' does not make q8; it makes: q2, q4a, q3"},

@@ -1,4 +1,5 @@
-// The bytes of the formats that keep GGUF's blocks, read as docs/store-format.md words them, not by the code: any bytes.
+// The bytes of the formats that keep a checkpoint's blocks, read as docs/store-format.md words them, not by the code: any bytes.
+#include <bit>
 #include <cmath>
 #include <initializer_list>
 #include <random>
@@ -19,6 +20,11 @@ class Reader {
  public:
   Reader(const std::vector<uint8_t>& block, int row) : block_(block), row_(row) {}
   float Half(int at) const { return Float16ToFloat(static_cast<uint16_t>(Byte(at + 2 * row_) | Byte(at + 2 * row_ + 1) << 8)); }
+  float Float(int at) const {
+    uint32_t bits = 0;
+    for (int i = 0; i < 4; ++i) bits |= static_cast<uint32_t>(Byte(at + 4 * row_ + i)) << 8 * i;
+    return std::bit_cast<float>(bits);
+  }
   int Byte(int at) const { return block_[at]; }
   int RowByte(int at) const { return Byte(at + row_); }
   // Number i of the row, `bits` of it.
@@ -45,6 +51,14 @@ class Reader {
   const std::vector<uint8_t>& block_;
   const int row_;
 };
+
+// Sign, 4 bits of exponent, 3 of mantissa.
+float E4m3(int code) {
+  const int exponent = code >> 3 & 15, mantissa = code & 7;
+  const float magnitude =
+      exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9) : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+  return code >> 7 != 0 ? -magnitude : magnitude;
+}
 
 int Magnitude(int row, int i) { return 2 * (kIq3sDigits[row] >> 3 * i & 7) + 1; }
 
@@ -80,6 +94,12 @@ float Expected(FormatId format, const Reader& r, int column) {
     }
     case FormatId::kMxfp4:
       return std::ldexp(1.0f, r.RowByte(0) - 128) * kMxfp4Levels[r.Code(8, {4}, k)];
+    case FormatId::kQ4Z:
+      return d * whole(r.Code(24, {4}, k) - r.RowByte(16));
+    case FormatId::kQ4Z128:
+      return d * whole(r.Code(24 + 128 * b, {4}, k) - r.RowByte(16));
+    case FormatId::kFp8:
+      return E4m3(r.RowByte(32 + 8 * column)) * r.Float(0);
     default:
       ADD_FAILURE() << "no layout";
       return 0;
@@ -96,6 +116,7 @@ TEST(KeptLayout, AsTheDocumentSays) {
       std::vector<uint8_t> block(format.panel_block_bytes);
       for (uint8_t& byte : block) byte = static_cast<uint8_t>(random());
       for (size_t i = 1; i < format.scale_bytes && format.scale_bytes >= 16; i += 2) block[i] &= 0xbf;  // finite
+      for (int i = 3; i < 32 && format.id == FormatId::kFp8; i += 4) block[i] &= 0xbf;
       for (int row = 0; row < kPanelRows; ++row) {
         std::vector<float> weights(format.block_columns);
         format.codec.decode_row(reinterpret_cast<const std::byte*>(block.data()), row, weights.data());

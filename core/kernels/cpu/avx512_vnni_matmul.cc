@@ -64,6 +64,12 @@ struct Vnni512 {
     return _mm512_castsi512_ps(_mm512_mask_sllv_epi32(normal, subnormal, _mm512_set1_epi32(1 << 21), e));
   }
 
+  static inline Floats E4m3(Ints codes) {
+    const Ints sign = _mm512_and_si512(_mm512_slli_epi32(codes, 24), _mm512_set1_epi32(INT32_MIN));
+    const Ints magnitude = _mm512_and_si512(_mm512_slli_epi32(codes, 20), _mm512_set1_epi32(0x07f00000));
+    return _mm512_mul_ps(_mm512_castsi512_ps(_mm512_or_si512(sign, magnitude)), _mm512_set1_ps(quant::kE4m3Shift));
+  }
+
   static inline Ints Xor(Ints a, Ints b) { return _mm512_xor_si512(a, b); }
   static inline Ints Xor(Ints a, int bits) { return _mm512_xor_si512(a, _mm512_set1_epi8(static_cast<char>(bits))); }
   static inline Ints Or(Ints a, Ints b) { return _mm512_or_si512(a, b); }

@@ -29,7 +29,7 @@ inline void FloatTile(const MatMulArguments& a, int panel, int token) {
   constexpr int kColumnBytes = kRows * Format::kBytes;
   constexpr int64_t kColumnsTogether = kFirstLevelBytes / (kVectors * Isa::kPanels * kColumnBytes) / kPartials * kPartials;
   const int64_t width = static_cast<int64_t>(a.blocks) * kColumns;
-  const int64_t panel_bytes = width * kColumnBytes;
+  const int64_t panel_bytes = Format::PanelBytes(width);
   const unsigned char* weights = a.weights + panel * panel_bytes;
   const unsigned char* values = reinterpret_cast<const unsigned char*>(a.values + token * width);
   Floats partial[kPartials][kVectors][kTokens];
@@ -63,7 +63,7 @@ inline void FloatTile(const MatMulArguments& a, int panel, int token) {
           Floats w[kVectors];
 #pragma GCC unroll 4
           for (int v = 0; v < kVectors; ++v) {
-            w[v] = Format::Column(weights + v * Isa::kPanels * panel_bytes + (k + i) * kColumnBytes, panel_bytes);
+            w[v] = Format::Column(weights + v * Isa::kPanels * panel_bytes, k, i, panel_bytes);
           }
 #pragma GCC unroll 16
           for (int t = 0; t < kTokens; ++t) {
@@ -94,13 +94,13 @@ inline void FloatTile(const MatMulArguments& a, int panel, int token) {
   }
 }
 
-// Columns kLane to 3 of one panel times the activations in the same lanes of `four`.
-template <class Format, int kLane = 0, class Floats = typename Format::Isa::Floats>
-inline void AddColumns(const unsigned char* columns, Floats four, Floats (&sum)[4]) {
+// Columns k + kFirst + kLane to k + kFirst + 3 of one panel times the activations in the same lanes of `four`.
+template <class Format, int kFirst, int kLane = 0, class Floats = typename Format::Isa::Floats>
+inline void AddColumns(const unsigned char* panel, int64_t k, Floats four, Floats (&sum)[4]) {
   using Isa = typename Format::Isa;
-  const Floats w = Format::Column(columns + kLane * kRows * Format::kBytes, 0);
+  const Floats w = Format::Column(panel, k, kFirst + kLane, 0);
   sum[kLane] = Isa::MultiplyAdd(w, Isa::template Lane<kLane>(four), sum[kLane]);
-  if constexpr (kLane < 3) AddColumns<Format, kLane + 1>(columns, four, sum);
+  if constexpr (kLane < 3) AddColumns<Format, kFirst, kLane + 1>(panel, k, four, sum);
 }
 
 // One panel times one token: all partial sums stay in registers.
@@ -110,14 +110,15 @@ inline void FloatRows(const MatMulArguments& a, int panel, int token) {
   using Floats = typename Isa::Floats;
   constexpr int kGroupBytes = kPartials * kRows * Format::kBytes;
   const int64_t width = static_cast<int64_t>(a.blocks) * kColumns;
-  const unsigned char* weights = a.weights + panel * (width * kRows * Format::kBytes);
+  const unsigned char* weights = a.weights + panel * Format::PanelBytes(width);
   const unsigned char* values = reinterpret_cast<const unsigned char*>(a.values + token * width);
   Floats low[] = {Isa::Zero(), Isa::Zero(), Isa::Zero(), Isa::Zero()};
   Floats high[] = {Isa::Zero(), Isa::Zero(), Isa::Zero(), Isa::Zero()};
-  for (int64_t k = 0; k < width; k += kPartials, weights += kGroupBytes, values += 4 * kPartials) {
-    for (int i = 0; i < kGroupBytes; i += 64) __builtin_prefetch(weights + kAheadBytes + i);
-    AddColumns<Format>(weights, Isa::Four(values), low);
-    AddColumns<Format>(weights + kGroupBytes / 2, Isa::Four(values + 16), high);
+  for (int64_t k = 0; k < width; k += kPartials, values += 4 * kPartials) {
+    const unsigned char* ahead = weights + k * kRows * Format::kBytes + kAheadBytes;
+    for (int i = 0; i < kGroupBytes; i += 64) __builtin_prefetch(ahead + i);
+    AddColumns<Format, 0>(weights, k, Isa::Four(values), low);
+    AddColumns<Format, 4>(weights, k, Isa::Four(values + 16), high);
   }
   const Floats even = Isa::Add(Isa::Add(low[0], high[0]), Isa::Add(low[2], high[2]));
   const Floats odd = Isa::Add(Isa::Add(low[1], high[1]), Isa::Add(low[3], high[3]));

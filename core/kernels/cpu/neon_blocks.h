@@ -107,12 +107,6 @@ struct HalfScales {
   static inline float32x4_t Offset(const unsigned char* block, int half, int, int) { return LoadHalves(block + 16 + 8 * half); }
 };
 
-// A byte of each of four rows.
-inline uint32x4_t LoadBytes(const unsigned char* at, int half) {
-  uint32_t bytes;
-  __builtin_memcpy(&bytes, at + 4 * half, 4);
-  return vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(bytes))));
-}
 // Number `part` of kBits bits; of six bits: the low four of kParts numbers, then the high two.
 template <int kBits>
 inline uint32x4_t PartBits(const unsigned char* numbers, int half, int part) {
@@ -123,6 +117,19 @@ template <int kParts>
 inline uint32x4_t SixBits(const unsigned char* numbers, int half, int part) {
   return vsliq_n_u32(PartBits<4>(numbers, half, part), PartBits<2>(numbers + 4 * kParts, half, part), 4);
 }
+
+// d, and -(d z) with a byte z.
+template <int kBlocksOfScale>
+struct ZeroPoints {
+  static constexpr int kHeaderBytes = 24;
+  static constexpr int kBlocks = kBlocksOfScale;
+  static constexpr int kParts = 1;
+  static constexpr bool kHasOffsets = true;
+  static inline float32x4_t Scale(const unsigned char* block, int half, int, int) { return LoadHalves(block + 8 * half); }
+  static inline float32x4_t Offset(const unsigned char* block, int half, int, int) {
+    return vnegq_f32(vmulq_f32(LoadHalves(block + 8 * half), vcvtq_f32_u32(LoadBytes(block + 16, half))));
+  }
+};
 
 // 2^(e - 128).
 struct ExponentScales {

@@ -6,28 +6,42 @@
 #include <arm_neon.h>
 
 #include "core/kernels/cpu/neon_tiles.h"
+#include "core/quant/fp8.h"
 
 namespace moed::neon {
 namespace {
 
-// Rows 4 half ... + 3 of one column.
-struct F32 {
+// Rows 4 half ... + 3 of column k + i of a panel, which is in the same eight as column k; panels are PanelBytes(width) apart.
+template <int kElementBytes>
+struct PlainColumns {
   static constexpr bool kFloats = true;
-  static constexpr int kBytes = 4;
-  static inline float32x4_t Load(const unsigned char* column, int half) {
-    return vreinterpretq_f32_u8(vld1q_u8(column + 16 * half));
+  static constexpr int64_t PanelBytes(int64_t width) { return width * kRows * kElementBytes; }
+  static constexpr int64_t At(int64_t k, int i, int half) { return kElementBytes * ((k + i) * kRows + 4 * half); }
+};
+struct F32 : PlainColumns<4> {
+  static inline float32x4_t Load(const unsigned char* panel, int64_t k, int i, int half) {
+    return vreinterpretq_f32_u8(vld1q_u8(panel + At(k, i, half)));
   }
 };
-struct F16 {
-  static constexpr bool kFloats = true;
-  static constexpr int kBytes = 2;
-  static inline float32x4_t Load(const unsigned char* column, int half) { return LoadHalves(column + 8 * half); }
+struct F16 : PlainColumns<2> {
+  static inline float32x4_t Load(const unsigned char* panel, int64_t k, int i, int half) {
+    return LoadHalves(panel + At(k, i, half));
+  }
 };
-struct BF16 {
+struct BF16 : PlainColumns<2> {
+  static inline float32x4_t Load(const unsigned char* panel, int64_t k, int i, int half) {
+    return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(panel + At(k, i, half))), 16));
+  }
+};
+struct Fp8 {
   static constexpr bool kFloats = true;
-  static constexpr int kBytes = 2;
-  static inline float32x4_t Load(const unsigned char* column, int half) {
-    return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(column + 8 * half)), 16));
+  static constexpr int64_t PanelBytes(int64_t width) { return quant::Fp8Header(width); }
+  static inline float32x4_t Load(const unsigned char* panel, int64_t k, int i, int half) {
+    const uint32x4_t codes = LoadBytes(panel + quant::Fp8Codes(k) + kRows * i, half);
+    const uint32x4_t sign = vandq_u32(vshlq_n_u32(codes, 24), vdupq_n_u32(0x80000000u));
+    const uint32x4_t magnitude = vandq_u32(vshlq_n_u32(codes, 20), vdupq_n_u32(0x07f00000u));
+    const float32x4_t number = vmulq_n_f32(vreinterpretq_f32_u32(vorrq_u32(sign, magnitude)), quant::kE4m3Shift);
+    return vmulq_f32(number, vreinterpretq_f32_u8(vld1q_u8(panel + quant::Fp8Header(k) + 16 * half)));
   }
 };
 
@@ -36,17 +50,15 @@ constexpr int kColumnsTogether = 256;  // a tile passes over them several times,
 
 template <class Element>
 struct FloatTile {
-  static constexpr int kColumnBytes = Element::kBytes * kRows;
-
-  // One column of kPanels panels times its activations in lane kLane of `x`.
+  // Column k + i of kPanels panels times its activations in lane kLane of `x`.
   template <int kLane, int kPanels, int kTokens>
-  static inline void AddColumn(const unsigned char* column, int64_t panel_bytes, const float32x2_t (&x)[kTokens],
-                               float32x4_t (&sum)[kPanels][2][kTokens]) {
+  static inline void AddColumn(const unsigned char* panels, int64_t panel_bytes, int64_t k, int i,
+                               const float32x2_t (&x)[kTokens], float32x4_t (&sum)[kPanels][2][kTokens]) {
 #pragma GCC unroll 4
     for (int p = 0; p < kPanels; ++p) {
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half) {
-        const float32x4_t w = Element::Load(column + p * panel_bytes, half);
+        const float32x4_t w = Element::Load(panels + p * panel_bytes, k, i, half);
 #pragma GCC unroll 4
         for (int t = 0; t < kTokens; ++t) sum[p][half][t] = vfmaq_lane_f32(sum[p][half][t], w, x[t], kLane);
       }
@@ -60,7 +72,7 @@ struct FloatTile {
     static_assert(kTogether >= 2);
     const int64_t width = static_cast<int64_t>(a.blocks) * kColumns;
     const int64_t range = kTogether == kPartials ? width : kColumnsTogether;
-    const int64_t panel_bytes = width * kColumnBytes;
+    const int64_t panel_bytes = Element::PanelBytes(width);
     const unsigned char* weights = a.weights + panel * panel_bytes;
     const float* values = a.values + token * width;
     float32x4_t partial[kPartials][kPanels][2][kTokens] = {};
@@ -75,8 +87,8 @@ struct FloatTile {
             float32x2_t x[kTokens];
 #pragma GCC unroll 4
             for (int t = 0; t < kTokens; ++t) x[t] = vld1_f32(values + t * width + k + i);
-            AddColumn<0>(weights + (k + i) * kColumnBytes, panel_bytes, x, sum[i]);
-            AddColumn<1>(weights + (k + i + 1) * kColumnBytes, panel_bytes, x, sum[i + 1]);
+            AddColumn<0>(weights, panel_bytes, k, i, x, sum[i]);
+            AddColumn<1>(weights, panel_bytes, k, i + 1, x, sum[i + 1]);
           }
         }
         __builtin_memcpy(partial[first], sum, sizeof(sum));

@@ -47,6 +47,12 @@ template <>
 struct NeonFormat<FormatId::kIq3S> : Block<GridCodes, ScalesOfParts<OddNumbers, 1>> {};
 template <>
 struct NeonFormat<FormatId::kMxfp4> : Block<TableCodes<kMxfp4Levels>, ExponentScales> {};
+template <>
+struct NeonFormat<FormatId::kQ4Z> : Block<CodesOf4Bits<0>, ZeroPoints<1>> {};
+template <>
+struct NeonFormat<FormatId::kQ4Z128> : Block<CodesOf4Bits<0>, ZeroPoints<4>> {};
+template <>
+struct NeonFormat<FormatId::kFp8> : Fp8 {};
 
 }  // namespace
 }  // namespace moed::neon

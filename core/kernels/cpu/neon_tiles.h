@@ -14,6 +14,12 @@ constexpr int kColumns = 32;
 constexpr int kPanelsTogether = 4;  // share a tile's activations while those are in the first-level cache
 
 inline float32x4_t LoadHalves(const unsigned char* at) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(at))); }
+// A byte of each of four rows.
+inline uint32x4_t LoadBytes(const unsigned char* at, int half) {
+  uint32_t bytes;
+  __builtin_memcpy(&bytes, at + 4 * half, 4);
+  return vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(bytes))));
+}
 
 // Rows of the panel that the matrix has, to one token's output.
 inline void StoreRows(float* out, int rows, float32x4_t low, float32x4_t high) {

@@ -1,5 +1,7 @@
 // The weight formats over any vectors: a row for each, and what the instruction set's vectors (Isa) make of it.
-//   floats  widened, column by column, the lane of row r holding row r: FloatFormat (float_matmul.h)
+//   floats  widened, column by column, the lane of row r holding row r (float_matmul.h): Column() is column k + i of a panel,
+//   which
+//           is in the same eight as column k; panels are PanelBytes(width) apart
 //   blocks  unsigned codes times signed activation codes: Weights() is step s's vector, the lanes of row r holding the codes of
 //           its columns 4 s to 4 s + 3 of the 32 columns b of a block (block_matmul.h)
 // Layouts: quant/block_layouts.h.
@@ -7,38 +9,54 @@
 
 #include "core/kernels/cpu/block_matmul.h"
 #include "core/kernels/cpu/float_matmul.h"
+#include "core/quant/fp8.h"
 #include "core/quant/level_tables.h"
 
 namespace moed {
 namespace {
 
-template <class AnyIsa>
-struct F32 {
-  using Isa = AnyIsa;
+// Columns without gaps, kElementBytes for each row.
+template <int kElementBytes>
+struct PlainColumns {
   static constexpr bool kFloats = true;
-  static constexpr int kBytes = 4;
-  static inline typename Isa::Floats Column(const unsigned char* at, int64_t panel_bytes) {
-    return Isa::LoadFloats(at, panel_bytes);
+  static constexpr int kBytes = kElementBytes;
+  static constexpr int64_t PanelBytes(int64_t width) { return width * kRows * kBytes; }
+  static constexpr int64_t At(int64_t k, int i) { return (k + i) * kRows * kBytes; }
+};
+
+template <class AnyIsa>
+struct F32 : PlainColumns<4> {
+  using Isa = AnyIsa;
+  static inline typename Isa::Floats Column(const unsigned char* panel, int64_t k, int i, int64_t panel_bytes) {
+    return Isa::LoadFloats(panel + At(k, i), panel_bytes);
   }
 };
 
 template <class AnyIsa>
-struct F16 {
+struct F16 : PlainColumns<2> {
   using Isa = AnyIsa;
-  static constexpr bool kFloats = true;
-  static constexpr int kBytes = 2;
-  static inline typename Isa::Floats Column(const unsigned char* at, int64_t panel_bytes) {
-    return Isa::LoadHalves(at, panel_bytes);
+  static inline typename Isa::Floats Column(const unsigned char* panel, int64_t k, int i, int64_t panel_bytes) {
+    return Isa::LoadHalves(panel + At(k, i), panel_bytes);
   }
 };
 
 template <class AnyIsa>
-struct BF16 {
+struct BF16 : PlainColumns<2> {
+  using Isa = AnyIsa;
+  static inline typename Isa::Floats Column(const unsigned char* panel, int64_t k, int i, int64_t panel_bytes) {
+    return Isa::LoadUpperHalves(panel + At(k, i), panel_bytes);
+  }
+};
+
+template <class AnyIsa>
+struct Fp8 {
   using Isa = AnyIsa;
   static constexpr bool kFloats = true;
-  static constexpr int kBytes = 2;
-  static inline typename Isa::Floats Column(const unsigned char* at, int64_t panel_bytes) {
-    return Isa::LoadUpperHalves(at, panel_bytes);
+  static constexpr int kBytes = 1;
+  static constexpr int64_t PanelBytes(int64_t width) { return quant::Fp8Header(width); }
+  static inline typename Isa::Floats Column(const unsigned char* panel, int64_t k, int i, int64_t panel_bytes) {
+    const auto codes = Isa::LoadBytes(panel + quant::Fp8Codes(k) + kRows * i, panel_bytes);
+    return Isa::Multiply(Isa::E4m3(codes), Isa::LoadFloats(panel + quant::Fp8Header(k), panel_bytes));
   }
 };
 
@@ -156,6 +174,23 @@ struct HalfScales {
   template <class Isa>
   static inline typename Isa::Floats Offset(const unsigned char* block, int64_t panel_bytes, int, int) {
     return Isa::LoadHalves(block + 16, panel_bytes);
+  }
+};
+// d, and -(d z) with a byte z.
+template <int kBlocksOfScale>
+struct ZeroPoints {
+  static constexpr int kHeaderBytes = 24;
+  static constexpr int kBlocks = kBlocksOfScale;
+  static constexpr int kParts = 1;
+  static constexpr bool kHasOffsets = true;
+  template <class Isa>
+  static inline typename Isa::Floats Scale(const unsigned char* block, int64_t panel_bytes, int, int) {
+    return Isa::LoadHalves(block, panel_bytes);
+  }
+  template <class Isa>
+  static inline typename Isa::Floats Offset(const unsigned char* block, int64_t panel_bytes, int, int) {
+    const auto zero = Isa::ToFloats(Isa::LoadBytes(block + 16, panel_bytes));
+    return Isa::Negative(Isa::Multiply(Isa::LoadHalves(block, panel_bytes), zero));
   }
 };
 struct ExponentScales {
@@ -316,6 +351,12 @@ template <class Isa>
 struct VectorFormat<FormatId::kIq3S, Isa> : Block<Isa, GridCodes, ScalesOfParts<OddNumbers, 1>> {};
 template <class Isa>
 struct VectorFormat<FormatId::kMxfp4, Isa> : Block<Isa, TableCodes<kMxfp4Levels, 12, 24>, ExponentScales> {};
+template <class Isa>
+struct VectorFormat<FormatId::kQ4Z, Isa> : Block<Isa, CodesOf4Bits<0>, ZeroPoints<1>> {};
+template <class Isa>
+struct VectorFormat<FormatId::kQ4Z128, Isa> : Block<Isa, CodesOf4Bits<0>, ZeroPoints<4>> {};
+template <class Isa>
+struct VectorFormat<FormatId::kFp8, Isa> : Fp8<Isa> {};
 
 // Wide: a format in the widest vectors; OnePanel: in vectors of one panel. Tiles of kVectors vectors times kTokens tokens.
 template <class Wide, int kVectors, int kTokens, class OnePanel = Wide>

@@ -4,6 +4,8 @@
 #include <immintrin.h>
 #include <stdint.h>
 
+#include "core/quant/fp8.h"
+
 namespace moed {
 namespace {
 
@@ -59,6 +61,13 @@ struct Vectors256 {
     const Ints normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
     const Ints subnormal = _mm256_sllv_epi32(_mm256_set1_epi32(1 << 21), e);
     return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, subnormal, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)));
+  }
+
+  // e4m3, see quant/fp8.h.
+  static inline Floats E4m3(Ints codes) {
+    const Ints sign = _mm256_and_si256(_mm256_slli_epi32(codes, 24), _mm256_set1_epi32(INT32_MIN));
+    const Ints magnitude = _mm256_and_si256(_mm256_slli_epi32(codes, 20), _mm256_set1_epi32(0x07f00000));
+    return _mm256_mul_ps(_mm256_castsi256_ps(_mm256_or_si256(sign, magnitude)), _mm256_set1_ps(quant::kE4m3Shift));
   }
 
   static inline Ints Xor(Ints a, Ints b) { return _mm256_xor_si256(a, b); }

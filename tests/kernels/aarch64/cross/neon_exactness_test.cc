@@ -116,6 +116,13 @@ std::vector<unsigned char> RandomWeights(const Format& format, int rows, int col
         std::memcpy(begin + i, &half, sizeof(half));
       }
     }
+    if (format.id == FormatId::kFp8) {
+      for (int i = 0; i < 32; i += 4) {
+        const float scale = normal(random) / 100;
+        std::memcpy(begin + i, &scale, sizeof(scale));
+      }
+      std::generate(begin + 32, begin + format.panel_block_bytes, [&] { return static_cast<unsigned char>(random()); });
+    }
     if (format.scale_bytes == 0) continue;
     std::generate(begin + format.scale_bytes, begin + format.panel_block_bytes,
                   [&] { return static_cast<unsigned char>(random()); });
