@@ -20,16 +20,25 @@ struct Choice {
   FourRows squared_error;
 };
 
-// Keeps, per row, whichever of `best` and `scale` has the smaller sum of squared errors.
-void KeepBetter(const FourRowsColumns& columns, FourRows scale, Choice& best) {
-  const FourRows inverse = InverseOrZero(scale);
-  FourRows error = Splat(0);
-  for (const FourRows& weight : columns.at) {
-    const FourRows miss = weight - scale * Level(weight, inverse);
-    error += miss * miss;
+// Keeps, per row, whichever of `best` and `scales`, one after the other, has the smallest sum of squared errors. Several are
+// summed at once, since each sum is one chain of additions.
+template <int kScales>
+void KeepBest(const FourRowsColumns& columns, const FourRows (&scales)[kScales], Choice& best) {
+  FourRows inverse[kScales], error[kScales];
+  for (int i = 0; i < kScales; ++i) {
+    inverse[i] = InverseOrZero(scales[i]);
+    error[i] = Splat(0);
   }
-  best.scale = Select(error < best.squared_error, scale, best.scale);
-  best.squared_error = Select(error < best.squared_error, error, best.squared_error);
+  for (const FourRows& weight : columns.at) {
+    for (int i = 0; i < kScales; ++i) {
+      const FourRows miss = weight - scales[i] * Level(weight, inverse[i]);
+      error[i] += miss * miss;
+    }
+  }
+  for (int i = 0; i < kScales; ++i) {
+    best.scale = Select(error[i] < best.squared_error, scales[i], best.scale);
+    best.squared_error = Select(error[i] < best.squared_error, error[i], best.squared_error);
+  }
 }
 
 // The scale that fits best the codes which `scale` gives.
@@ -49,11 +58,11 @@ FourRows Refit(const FourRowsColumns& columns, FourRows scale) {
 FourRows ChooseScales(const FourRowsColumns& columns) {
   FourRows extreme = Splat(0);
   for (const FourRows& weight : columns.at) extreme = Select(weight * weight > extreme * extreme, weight, extreme);
+  const auto candidate = [&](int step) { return AsFloat16(extreme / Splat(-kZeroCode + 0.125f * static_cast<float>(step))); };
   Choice best{Splat(0), Splat(HUGE_VALF)};
-  for (int step = -kCandidates; step <= kCandidates; ++step) {
-    KeepBetter(columns, AsFloat16(extreme / Splat(-kZeroCode + 0.125f * static_cast<float>(step))), best);
-  }
-  KeepBetter(columns, Refit(columns, best.scale), best);
+  for (int step = -kCandidates; step < kCandidates; step += 2) KeepBest(columns, {candidate(step), candidate(step + 1)}, best);
+  KeepBest(columns, {candidate(kCandidates)}, best);
+  KeepBest(columns, {Refit(columns, best.scale)}, best);
   return best.scale;
 }
 
