@@ -61,7 +61,7 @@ inline const StoreReader& PackedStore(const std::string& checkpoint_name, const 
   InlineExecutor executor;
   std::FILE* nowhere = std::fopen("/dev/null", "w");
   Progress progress("packing", plan->piece_bytes(), 0, nowhere, Clock::Real());
-  const absl::Status packed = Pack(*plan, **writer, executor, progress);
+  const absl::Status packed = Pack(*plan, **writer, executor, progress).status();
   std::fclose(nowhere);
   EXPECT_TRUE(packed.ok()) << packed;
   auto opened = StoreReader::Open(path);

@@ -32,7 +32,7 @@ std::vector<float> SourceFloats(const SourceTensor& tensor) {
   std::vector<std::byte> raw(tensor.bytes);
   EXPECT_TRUE(tensor.file->ReadAt(tensor.offset, raw).ok());
   std::vector<float> numbers(tensor.bytes / tensor.type->block_bytes);
-  tensor.type->to_float(raw.data(), static_cast<int>(numbers.size()), numbers.data());
+  tensor.type->decode_row(raw.data(), static_cast<int>(numbers.size()), numbers.data());
   return numbers;
 }
 

@@ -203,10 +203,10 @@ TEST(GgufCheckpointTest, KeepsBlocks) {
       const char* record = bytes.data() + (*store)->RecordOffset({LayerId(0), expert, kReferencePrecision}) + segment.offset;
       std::vector<float> found(kFfn), expected(kFfn);
       for (uint32_t row = 0; row < kHidden; ++row) {
-        const size_t row_bytes = GgmlRowBytes(type, kFfn);
+        const size_t row_bytes = RowBytes(type, kFfn);
         const char* source = down.data.data() + (static_cast<uint32_t>(expert) * kHidden + row) * row_bytes;
         DecodeRow(type.kept, reinterpret_cast<const std::byte*>(record), kFfn, static_cast<int>(row), found.data());
-        DecodeGgmlRow(type, reinterpret_cast<const std::byte*>(source), kFfn, expected.data());
+        DecodeRow(type, reinterpret_cast<const std::byte*>(source), kFfn, expected.data());
         EXPECT_EQ(found, expected) << expert << " " << row;
       }
     }

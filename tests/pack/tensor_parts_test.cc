@@ -49,7 +49,7 @@ std::vector<std::byte> Bytes(const SourceTensor& tensor) {
 std::vector<float> Floats(const SourceTensor& whole) {
   const std::vector<std::byte> bytes = Bytes(whole);
   std::vector<float> floats(bytes.size() / whole.type->block_bytes);
-  whole.type->to_float(bytes.data(), static_cast<int>(floats.size()), floats.data());
+  whole.type->decode_row(bytes.data(), static_cast<int>(floats.size()), floats.data());
   return floats;
 }
 

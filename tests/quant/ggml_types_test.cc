@@ -7,7 +7,6 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -61,7 +60,7 @@ TEST(GgmlTypes, AreFoundByNumber) {
   for (const GgmlType& type : GgmlTypes()) {
     EXPECT_EQ(FindGgmlType(type.id), &type);
     EXPECT_TRUE(names.insert(type.name).second) << type.name;
-    EXPECT_EQ(GgmlRowBytes(type, 3 * type.block_columns), 3 * type.block_bytes);
+    EXPECT_EQ(RowBytes(type, 3 * type.block_columns), 3 * type.block_bytes);
   }
   for (const uint32_t unknown : {4u, 5u, 9u, 15u, 16u, 24u, 31u, 1000u, ~0u}) EXPECT_EQ(FindGgmlType(unknown), nullptr);
 }
@@ -72,7 +71,7 @@ TEST(GgmlTypes, DecodeToTheFloatsOfThePythonPackage) {
     ASSERT_TRUE(all.contains(type.id)) << type.name;
     const Golden& golden = all.at(type.id);
     std::vector<float> found(golden.weights.size());
-    DecodeGgmlRow(type, golden.blocks.data(), static_cast<int>(found.size()), found.data());
+    DecodeRow(type, golden.blocks.data(), static_cast<int>(found.size()), found.data());
     EXPECT_TRUE(SameBits(found, golden.weights)) << type.name;
   }
 }
@@ -85,7 +84,7 @@ TEST(GgmlTypes, KeptRowsDecodeToTheSameFloats) {
     for (const int blocks_a_row : {1, 2, 3, blocks / 2, blocks}) {
       const int rows = blocks / blocks_a_row, cols = blocks_a_row * type.block_columns;
       std::vector<std::byte> kept(PackedBytes(type.kept, rows, cols), std::byte{0xff});
-      KeepGgmlRows(type, golden.blocks.data(), rows, cols, kept.data());
+      KeepRows(type, golden.blocks.data(), rows, cols, kept.data());
       for (int row = 0; row < rows; ++row) {
         std::vector<float> found(cols);
         DecodeRow(type.kept, kept.data(), cols, row, found.data());
@@ -100,7 +99,7 @@ TEST(GgmlTypes, RowsBelowTheMatrixAreZero) {
     const GgmlType& type = *FindGgmlType(id);
     const int cols = 2 * type.block_columns;
     std::vector<std::byte> kept(PackedBytes(type.kept, 3, cols), std::byte{0xff});
-    KeepGgmlRows(type, golden.blocks.data(), 3, cols, kept.data());
+    KeepRows(type, golden.blocks.data(), 3, cols, kept.data());
     for (int row = 3; row < kPanelRows; ++row) {
       std::vector<float> found(cols, 1.0f);
       DecodeRow(type.kept, kept.data(), cols, row, found.data());
@@ -109,31 +108,9 @@ TEST(GgmlTypes, RowsBelowTheMatrixAreZero) {
   }
 }
 
-// The same numbers in both orders of nibbles.
-TEST(Mxfp4, PairsOfColumnsAreKeptLikeHalves) {
-  const int rows = 11, cols = 96;
-  std::vector<std::byte> ggml, pairs, scales;
-  std::mt19937 random(3);
-  for (int block = 0; block < rows * cols / 32; ++block) {
-    uint8_t codes[32];
-    for (uint8_t& code : codes) code = random() % 16;
-    scales.push_back(std::byte(100 + random() % 50));
-    ggml.push_back(scales.back());
-    for (int i = 0; i < 16; ++i) {
-      ggml.push_back(std::byte(codes[i] | codes[16 + i] << 4));
-      pairs.push_back(std::byte(codes[2 * i] | codes[2 * i + 1] << 4));
-    }
-  }
-  const GgmlType& type = *FindGgmlType(39);
-  std::vector<std::byte> expected(PackedBytes(type.kept, rows, cols), std::byte{0xff}), found = expected;
-  KeepGgmlRows(type, ggml.data(), rows, cols, expected.data());
-  KeepMxfp4Rows(pairs.data(), scales.data(), rows, cols, found.data());
-  EXPECT_EQ(found, expected);
-}
-
 TEST(GgmlTypes, KeptRowsTakeNoMoreBytes) {
   for (const GgmlType& type : GgmlTypes()) {
-    const size_t bytes = 16 * GgmlRowBytes(type, 2048), kept = PackedBytes(type.kept, 16, 2048);
+    const size_t bytes = 16 * RowBytes(type, 2048), kept = PackedBytes(type.kept, 16, 2048);
     EXPECT_LE(static_cast<double>(kept), 1.01 * static_cast<double>(bytes)) << type.name;
   }
 }

@@ -9,6 +9,7 @@
 #include "core/base/status.h"
 #include "tools/pack/checkpoint.h"
 #include "tools/pack/json_text.h"
+#include "tools/pack/quantization.h"
 #include "tools/pack/safetensors.h"
 #include "tools/pack/tensor_parts.h"
 
@@ -49,7 +50,7 @@ std::string Checkpoint::PathOf(std::string_view file_name) const { return (std::
 absl::StatusOr<Checkpoint> Checkpoint::OpenFolder(const std::string& folder) {
   Checkpoint checkpoint;
   checkpoint.path_ = folder;
-  MOED_ASSIGN_OR_RETURN(const std::string config, ReadText(checkpoint.PathOf("config.json"), kMaxTextBytes));
+  MOED_ASSIGN_OR_RETURN(std::string config, ReadText(checkpoint.PathOf("config.json"), kMaxTextBytes));
   MOED_ASSIGN_OR_RETURN(checkpoint.tokenizer_, ReadText(checkpoint.PathOf("tokenizer.json"), kMaxTextBytes));
   const std::string generation_path = checkpoint.PathOf("generation_config.json");
   std::string generation_config;
@@ -57,12 +58,15 @@ absl::StatusOr<Checkpoint> Checkpoint::OpenFolder(const std::string& folder) {
     MOED_ASSIGN_OR_RETURN(generation_config, ReadText(generation_path, kMaxTextBytes));
   }
   MOED_RETURN_IF_ERROR(checkpoint.OpenWeights());
+  const absl::StatusOr<Quantization> quantization = TakeQuantization(config);
+  if (!quantization.ok()) return Annotate(quantization.status(), folder);
   const absl::StatusOr<const Family*> family = FamilyOf(config);
   if (!family.ok()) return Annotate(family.status(), folder);
   checkpoint.family_ = *family;
   absl::StatusOr<ModelSpec> spec = (*family)->read_spec(config, generation_config);
   if (!spec.ok()) return Annotate(spec.status(), folder);
   checkpoint.spec_ = *std::move(spec);
+  MOED_RETURN_IF_ERROR(JoinQuantized(*quantization, checkpoint.tensors_));
   if ((*family)->parts != nullptr) {
     MOED_RETURN_IF_ERROR(DivideTensors((*family)->parts(checkpoint.spec_), checkpoint.tensors_));
   }

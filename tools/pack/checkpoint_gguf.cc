@@ -10,7 +10,7 @@ namespace moed {
 namespace {
 
 SourceTensor AsSource(const GgufTensor& tensor) {
-  return {tensor.name, &SourceTypeOf(*tensor.type), tensor.shape, tensor.file, tensor.offset, tensor.bytes};
+  return {tensor.name, tensor.type, tensor.shape, tensor.file, tensor.offset, tensor.bytes};
 }
 
 // Each expert of (experts, rows, columns).

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "core/base/status.h"
-#include "core/quant/ggml_types.h"
 #include "tools/pack/ordered_work.h"
 
 namespace moed {
@@ -21,9 +20,9 @@ absl::Status ReadNumbers(const SourceTensor& source, int64_t first, int64_t coun
   raw.resize(((count - 1) * stride + 1) * bytes);
   MOED_RETURN_IF_ERROR(source.file->ReadAt(source.offset + first * bytes, raw));
   if (stride == 1 && out_stride == 1) {
-    source.type->to_float(raw.data(), static_cast<int>(count), out);
+    source.type->decode_row(raw.data(), static_cast<int>(count), out);
   } else {
-    for (int64_t i = 0; i < count; ++i) source.type->to_float(raw.data() + i * stride * bytes, 1, out + i * out_stride);
+    for (int64_t i = 0; i < count; ++i) source.type->decode_row(raw.data() + i * stride * bytes, 1, out + i * out_stride);
   }
   return absl::OkStatus();
 }
@@ -50,7 +49,7 @@ absl::Status ReadFloats(const SourceTensor& source, int64_t first_row, int64_t r
   if (source.row_stride == 0) {
     MOED_RETURN_IF_ERROR(ReadRows(source, first_row, rows, raw));
     for (int64_t r = 0; r < rows; ++r) {
-      source.type->to_float(raw.data() + r * source.row_bytes(), static_cast<int>(cols), out.data() + r * cols);
+      source.type->decode_row(raw.data() + r * source.row_bytes(), static_cast<int>(cols), out.data() + r * cols);
     }
     return absl::OkStatus();
   }
@@ -65,28 +64,25 @@ absl::Status ReadFloats(const SourceTensor& source, int64_t first_row, int64_t r
   return absl::OkStatus();
 }
 
-// Rows of MXFP4 in the layout of its format: the same codes and scales.
-absl::Status ReadMxfp4(const SourceTensor& source, int first_row, int rows, int cols, std::vector<std::byte>& raw,
-                       std::vector<std::byte>& packed) {
-  const size_t code_bytes = cols / 2, scale_bytes = cols / 32;
-  raw.resize(rows * (code_bytes + scale_bytes));
-  const auto codes = std::span(raw).first(rows * code_bytes), scales = std::span(raw).subspan(rows * code_bytes);
-  for (int r = 0; r < rows; ++r) {
-    const int64_t first = (first_row + r) * source.row_stride;
-    MOED_RETURN_IF_ERROR(source.file->ReadAt(source.offset + first / 2, codes.subspan(r * code_bytes, code_bytes)));
-    MOED_RETURN_IF_ERROR(
-        source.scales_file->ReadAt(source.scales_offset + first / 32, scales.subspan(r * scale_bytes, scale_bytes)));
-  }
-  packed.resize(PackedBytes(FormatId::kMxfp4, rows, cols));
-  KeepMxfp4Rows(codes.data(), scales.data(), rows, cols, packed.data());
-  return absl::OkStatus();
-}
-
 absl::Status CheckFinite(std::span<const float> weights, int cols, int first_row) {
   const auto bad = std::find_if(weights.begin(), weights.end(), [](float weight) { return !std::isfinite(weight); });
   if (bad == weights.end()) return absl::OkStatus();
   const auto at = static_cast<int64_t>(bad - weights.begin());
   return InvalidArgument("row ", first_row + at / cols, ", column ", at % cols, " is ", *bad, ", expected a finite number");
+}
+
+EncodingError ErrorOfFirstPanel(FormatId format, std::span<const std::byte> packed, std::span<const float> weights, int rows,
+                                int cols) {
+  EncodingError error;
+  std::vector<float> decoded(static_cast<size_t>(cols));
+  for (int row = 0; row < std::min(rows, kPanelRows); ++row) {
+    DecodeRow(format, packed.data(), cols, row, decoded.data());
+    for (int column = 0; column < cols; ++column) {
+      const double weight = weights[static_cast<size_t>(row) * cols + column], lost = weight - decoded[column];
+      error.Add({lost * lost, weight * weight});
+    }
+  }
+  return error;
 }
 
 // Whole panels.
@@ -102,27 +98,18 @@ absl::Status InTensor(const SourceTensor& source, const absl::Status& status) {
 
 void TensorEncoder::Encode(const SourceTensor& source, std::span<const MatrixTarget> targets, Chunk& chunk) {
   const int cols = static_cast<int>(source.shape[1]);
-  if (source.type == &kSourceMxfp4) {
-    chunk.status = ReadMxfp4(source, chunk.first_row, chunk.rows, cols, chunk.raw, chunk.kept);
-    chunk.weights.resize(static_cast<size_t>(chunk.rows) * cols);
-    for (int r = 0; r < chunk.rows && chunk.status.ok(); ++r) {
-      DecodeRow(FormatId::kMxfp4, chunk.kept.data(), cols, r, chunk.weights.data() + static_cast<int64_t>(r) * cols);
-    }
-  } else {
-    chunk.status = ReadFloats(source, chunk.first_row, chunk.rows, cols, chunk.raw, chunk.weights);
-  }
+  chunk.status = ReadFloats(source, chunk.first_row, chunk.rows, cols, chunk.raw, chunk.weights);
   chunk.packed.resize(targets.size());
+  chunk.errors.assign(targets.size(), {});
   for (size_t i = 0; i < targets.size() && chunk.status.ok(); ++i) {
     chunk.packed[i].resize(PackedBytes(targets[i].encoding.format, chunk.rows, cols));
     if (targets[i].keeps_blocks) {
       chunk.status = CheckFinite(chunk.weights, cols, chunk.first_row);
-      if (source.type == &kSourceMxfp4) {
-        chunk.packed[i] = chunk.kept;
-      } else {
-        KeepGgmlRows(*source.type->ggml, chunk.raw.data(), chunk.rows, cols, chunk.packed[i].data());
-      }
+      KeepRows(*source.type, chunk.raw.data(), chunk.rows, cols, chunk.packed[i].data());
     } else {
       chunk.status = EncodeRows(targets[i].encoding, chunk.weights.data(), chunk.rows, cols, chunk.packed[i], chunk.first_row);
+      if (!chunk.status.ok()) return;
+      chunk.errors[i] = ErrorOfFirstPanel(targets[i].encoding.format, chunk.packed[i], chunk.weights, chunk.rows, cols);
     }
   }
 }
@@ -147,7 +134,7 @@ absl::Status TensorEncoder::EncodeMatrices(std::span<const MatrixJob> jobs, JobS
     const size_t job = job_of(piece);
     const Chunk& chunk = chunks_[slot];
     if (!chunk.status.ok()) return InTensor(*jobs[job].source, chunk.status);
-    for (size_t i = 0; i < chunk.packed.size(); ++i) MOED_RETURN_IF_ERROR(sink(job, i, chunk.packed[i]));
+    for (size_t i = 0; i < chunk.packed.size(); ++i) MOED_RETURN_IF_ERROR(sink(job, i, chunk.packed[i], chunk.errors[i]));
     return absl::OkStatus();
   };
   const int window = executor_.threads() * kChunksPerThread;
@@ -157,7 +144,9 @@ absl::Status TensorEncoder::EncodeMatrices(std::span<const MatrixJob> jobs, JobS
 
 absl::Status TensorEncoder::EncodeMatrix(const SourceTensor& source, std::span<const MatrixTarget> targets, Sink sink) {
   const MatrixJob job{&source, {targets.begin(), targets.end()}};
-  return EncodeMatrices({&job, 1}, [&](size_t, size_t index, std::span<const std::byte> bytes) { return sink(index, bytes); });
+  return EncodeMatrices({&job, 1}, [&](size_t, size_t index, std::span<const std::byte> bytes, const EncodingError&) {
+    return sink(index, bytes);
+  });
 }
 
 absl::Status TensorEncoder::EncodeVector(const SourceTensor& source, Sink sink) {

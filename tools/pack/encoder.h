@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "core/base/executor.h"
 #include "core/quant/encoding.h"
+#include "tools/pack/encoding_error.h"
 #include "tools/pack/source_tensor.h"
 
 namespace moed {
@@ -31,8 +32,9 @@ class TensorEncoder {
  public:
   // `index` into the targets asked for; the chunks of one target come in order. Called by one thread at a time, whichever it is.
   using Sink = absl::FunctionRef<absl::Status(size_t index, std::span<const std::byte> bytes)>;
-  // `job` by job.
-  using JobSink = absl::FunctionRef<absl::Status(size_t job, size_t index, std::span<const std::byte> bytes)>;
+  // `job` by job. `error`: of the first panel of these, nothing where blocks are kept.
+  using JobSink =
+      absl::FunctionRef<absl::Status(size_t job, size_t index, std::span<const std::byte> bytes, const EncodingError& error)>;
 
   explicit TensorEncoder(Executor& executor) : executor_(executor) {}
 
@@ -50,9 +52,9 @@ class TensorEncoder {
     int first_row = 0;
     int rows = 0;
     std::vector<std::byte> raw;
-    std::vector<std::byte> kept;                 // the source's own blocks in the layout of their format
     std::vector<float> weights;                  // (rows, cols)
     std::vector<std::vector<std::byte>> packed;  // by target
+    std::vector<EncodingError> errors;           // by target
     absl::Status status;
   };
   static void Encode(const SourceTensor& source, std::span<const MatrixTarget> targets, Chunk& chunk);

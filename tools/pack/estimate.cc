@@ -10,19 +10,14 @@ namespace {
 
 constexpr uint64_t kSampleWeights = 8 << 20;
 
-struct Job {
-  const SourceTensor* source;
-  std::vector<MatrixTarget> targets;
-};
-
-uint64_t Weights(const Job& job) { return job.source->shape[0] * job.source->shape[1]; }
+uint64_t Weights(const MatrixJob& job) { return job.source->shape[0] * job.source->shape[1]; }
 
 // Seconds for all jobs, measured on the first ones. The jobs have the same cost per weight.
-absl::StatusOr<double> Extrapolate(const std::vector<Job>& jobs, TensorEncoder& encoder, const Clock& clock) {
+absl::StatusOr<double> Extrapolate(const std::vector<MatrixJob>& jobs, TensorEncoder& encoder, const Clock& clock) {
   uint64_t total = 0, sampled = 0;
-  for (const Job& job : jobs) total += Weights(job);
+  for (const MatrixJob& job : jobs) total += Weights(job);
   const int64_t begin = clock.NowNanos();
-  for (const Job& job : jobs) {
+  for (const MatrixJob& job : jobs) {
     if (sampled >= kSampleWeights) break;
     MOED_RETURN_IF_ERROR(encoder.EncodeMatrix(*job.source, job.targets, [](size_t, auto) { return absl::OkStatus(); }));
     sampled += Weights(job);
@@ -34,13 +29,16 @@ absl::StatusOr<double> Extrapolate(const std::vector<Job>& jobs, TensorEncoder& 
 }  // namespace
 
 absl::StatusOr<double> EstimateSeconds(const PackPlan& plan, Executor& executor, const Clock& clock) {
-  std::vector<Job> trunk, experts;
+  std::vector<MatrixJob> trunk, experts;
   for (size_t i = 0; i < plan.trunk.size(); ++i) {
     if (!plan.description.trunk[i].vector) trunk.push_back({plan.trunk[i], {plan.trunk_targets[i]}});
   }
   for (size_t i = 0; i < plan.experts.size(); ++i) {
     const size_t layer = i / kExpertParts / static_cast<size_t>(plan.description.experts_per_layer);
-    experts.push_back({plan.experts[i], plan.ExpertTargets(layer, static_cast<ExpertPart>(i % kExpertParts))});
+    MatrixJob& job = experts.emplace_back(MatrixJob{plan.experts[i], {}});
+    for (size_t p = 0; p < plan.description.precisions.size(); ++p) {
+      job.targets.push_back(plan.ExpertTarget(p, layer, static_cast<ExpertPart>(i % kExpertParts)));
+    }
   }
   TensorEncoder encoder(executor);
   MOED_ASSIGN_OR_RETURN(const double trunk_seconds, Extrapolate(trunk, encoder, clock));

@@ -50,8 +50,8 @@ std::string FamiliesText() {
                   architectures.empty() ? "-" : Joined(architectures).c_str());
     text += line;
   }
-  return StrCat(text, "\nnumbers of safetensors: ", Joined(Names(SourceTypes())), "\ntypes of GGUF: ", Joined(Names(GgmlTypes())),
-                "\npre-tokenizers of GGUF: ", Joined(PreTokenizerNames()), "\n");
+  return StrCat(text, "\nnumbers of safetensors: ", Joined(Names(SafetensorsTypes())),
+                "\ntypes of GGUF: ", Joined(Names(GgmlTypes())), "\npre-tokenizers of GGUF: ", Joined(PreTokenizerNames()), "\n");
 }
 
 std::string FamiliesJson() {
@@ -59,7 +59,7 @@ std::string FamiliesJson() {
   for (const Family& family : Families()) {
     json["families"].push_back({{"model_type", family.model_type}, {"gguf_architectures", ArchitecturesOf(family)}});
   }
-  json["safetensors_types"] = Names(SourceTypes());
+  json["safetensors_types"] = Names(SafetensorsTypes());
   json["gguf_types"] = Names(GgmlTypes());
   json["gguf_pre_tokenizers"] = PreTokenizerNames();
   return json.dump(2) + "\n";

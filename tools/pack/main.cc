@@ -31,8 +31,7 @@
 namespace moed {
 namespace {
 
-constexpr const char* kDefaultFormat = "q8";
-constexpr const char* kKeep = "keep";  // as ParseEncodingOrKeep reads it
+constexpr std::string_view kDefaultFormat = "q8";
 constexpr int kMaxThreads = 256;
 constexpr int kMaxDefaultThreads = 16;
 
@@ -69,17 +68,13 @@ struct Flags {
 void PrintError(const absl::Status& status) { std::fprintf(stderr, "moed-pack: %s\n", std::string(status.message()).c_str()); }
 
 absl::StatusOr<PackEncodings> ReadEncodings(const Flags& flags, bool is_gguf) {
-  const std::string otherwise = is_gguf ? kKeep : kDefaultFormat;
+  const std::string otherwise(is_gguf ? kKeep : kDefaultFormat);
   PackEncodings encodings;
   MOED_ASSIGN_OR_RETURN(encodings.trunk, ParseEncodingOrKeep(flags.trunk_format.empty() ? otherwise : flags.trunk_format));
   for (const std::string& text : flags.expert_formats.empty() ? std::vector{otherwise} : flags.expert_formats) {
-    MOED_ASSIGN_OR_RETURN(const EncodingOrKeep encoding, ParseEncodingOrKeep(text));
-    for (const EncodingOrKeep& earlier : encodings.experts) {
-      if (earlier.has_value() != encoding.has_value() || (encoding && earlier->format != encoding->format)) continue;
-      return InvalidArgument("--expert-formats names ", encoding ? FormatOf(encoding->format).name : text, " twice");
-    }
-    encodings.experts.push_back(encoding);
+    MOED_ASSIGN_OR_RETURN(encodings.experts.emplace_back(), ParseEncodingOrKeep(text));
   }
+  MOED_RETURN_IF_ERROR(CheckNoFormatTwice(encodings.experts));
   return encodings;
 }
 
@@ -143,8 +138,9 @@ absl::Status RunPack(const Flags& flags) {
   MOED_ASSIGN_OR_RETURN(const std::unique_ptr<StoreWriter> writer, StoreWriter::Open(flags.output, plan.description, options));
   ReportStart(*writer, flags.output);
   Progress progress("packing", plan.piece_bytes(), writer->resumed_bytes(), stderr, Clock::Real());
-  const absl::Status status = Pack(plan, *writer, *executor, progress);
-  if (!status.ok()) {
+  const absl::StatusOr<EncodingErrors> errors = Pack(plan, *writer, *executor, progress);
+  if (!errors.ok()) {
+    const absl::Status& status = errors.status();
     progress.Break();
     if (absl::IsInvalidArgument(status)) {  // a weight that cannot be packed: no later run with these inputs gets further
       MOED_RETURN_IF_ERROR(writer->Discard());
@@ -154,7 +150,8 @@ absl::Status RunPack(const Flags& flags) {
                                               ".partial: run the same command again to resume"));
   }
   progress.Finish();
-  std::printf("%s: %s bytes\n", flags.output.c_str(), Grouped(plan.layout.file_bytes()).c_str());
+  std::printf("%s: %s bytes\n%s", flags.output.c_str(), Grouped(plan.layout.file_bytes()).c_str(),
+              ErrorTable(plan.description, *errors).c_str());
   return absl::OkStatus();
 }
 

@@ -28,7 +28,9 @@ class Packer {
         executor_(executor),
         encoder_(executor),
         progress_(progress),
-        done_bytes_(writer.resumed_bytes()) {}
+        done_bytes_(writer.resumed_bytes()) {
+    errors_.experts.resize(plan.description.precisions.size());
+  }
 
   absl::Status Run() {
     MOED_RETURN_IF_ERROR(PackTrunk());
@@ -38,6 +40,7 @@ class Packer {
     }
     return writer_.Finish();
   }
+  const EncodingErrors& errors() const { return errors_; }
 
  private:
   bool IsNorms(size_t tensor) const { return plan_.description.trunk[tensor].name == kExpertNorms; }
@@ -60,8 +63,10 @@ class Packer {
       tensors.push_back(i);
       jobs.push_back({plan_.trunk[i], {plan_.trunk_targets[i]}});
     }
-    return encoder_.EncodeMatrices(
-        jobs, [&](size_t job, size_t, std::span<const std::byte> bytes) { return AppendTensor(tensors[job], bytes); });
+    return encoder_.EncodeMatrices(jobs, [&](size_t job, size_t, std::span<const std::byte> bytes, const EncodingError& error) {
+      errors_.trunk.Add(error);
+      return AppendTensor(tensors[job], bytes);
+    });
   }
 
   absl::Status PackVector(size_t tensor) {
@@ -85,10 +90,13 @@ class Packer {
     for (int expert = 0; expert < plan_.description.experts_per_layer; ++expert) {
       for (int p = 0; p < kExpertParts; ++p) AddJob(moe_layer, expert, static_cast<ExpertPart>(p), parts, jobs);
     }
-    MOED_RETURN_IF_ERROR(encoder_.EncodeMatrices(jobs, [&](size_t job, size_t index, std::span<const std::byte> bytes) {
-      MOED_RETURN_IF_ERROR(writer_.AppendExpert(parts[job].keys[index], parts[job].part, bytes));
+    const auto append = [&](size_t job, size_t index, std::span<const std::byte> bytes, const EncodingError& error) {
+      const auto& [part, keys] = parts[job];
+      errors_.experts[static_cast<size_t>(keys[index].precision)][static_cast<size_t>(part)].Add(error);
+      MOED_RETURN_IF_ERROR(writer_.AppendExpert(keys[index], part, bytes));
       return Advance(bytes.size());
-    }));
+    };
+    MOED_RETURN_IF_ERROR(encoder_.EncodeMatrices(jobs, append));
     return AddNorms(moe_layer);
   }
 
@@ -99,7 +107,7 @@ class Packer {
       const CachedKey key{plan_.description.moe_layers[moe_layer], expert, static_cast<Precision>(p)};
       if (writer_.HasExpert(key, part)) continue;
       missing.keys.push_back(key);
-      job.targets.push_back(plan_.expert_targets[p][moe_layer][static_cast<size_t>(part)]);
+      job.targets.push_back(plan_.ExpertTarget(p, moe_layer, part));
     }
     if (missing.keys.empty()) return;
     parts.push_back(std::move(missing));
@@ -149,6 +157,7 @@ class Packer {
   TensorEncoder encoder_;
   Progress& progress_;
   uint64_t done_bytes_;
+  EncodingErrors errors_;
   std::vector<float> norms_;  // of the experts of all layers until now
 };
 
@@ -169,10 +178,12 @@ absl::Status CheckFreeSpace(const std::string& path, uint64_t file_bytes) {
                            FormatBytes(free_bytes + taken_bytes), ")");
 }
 
-absl::Status Pack(const PackPlan& plan, StoreWriter& writer, Executor& executor, Progress& progress) {
-  absl::Status status = Packer(plan, writer, executor, progress).Run();
+absl::StatusOr<EncodingErrors> Pack(const PackPlan& plan, StoreWriter& writer, Executor& executor, Progress& progress) {
+  Packer packer(plan, writer, executor, progress);
+  const absl::Status status = packer.Run();
   if (absl::IsCancelled(status)) MOED_RETURN_IF_ERROR(writer.Flush());
-  return status;
+  MOED_RETURN_IF_ERROR(status);
+  return packer.errors();
 }
 
 }  // namespace moed

@@ -1,12 +1,15 @@
 // Carries out a plan: encodes what the store does not have yet and writes it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "core/base/executor.h"
 #include "core/store/writer.h"
+#include "tools/pack/encoding_error.h"
 #include "tools/pack/plan.h"
 #include "tools/terminal/progress.h"
 
@@ -16,8 +19,14 @@ namespace moed {
 // already takes counted in.
 absl::Status CheckFreeSpace(const std::string& path, uint64_t file_bytes);
 
+// Of what this run encoded; the first panel of every piece of a matrix is looked at.
+struct EncodingErrors {
+  EncodingError trunk;
+  std::vector<std::array<EncodingError, kExpertParts>> experts;  // [precision]
+};
+
 // `writer` was opened with the plan's description and identity. CANCELLED after an interrupt, with everything that is finished
 // journalled; any error leaves the unfinished pack to be resumed.
-absl::Status Pack(const PackPlan& plan, StoreWriter& writer, Executor& executor, Progress& progress);
+absl::StatusOr<EncodingErrors> Pack(const PackPlan& plan, StoreWriter& writer, Executor& executor, Progress& progress);
 
 }  // namespace moed

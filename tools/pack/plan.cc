@@ -18,7 +18,6 @@
 namespace moed {
 namespace {
 
-constexpr std::string_view kKeep = "keep";
 constexpr std::string_view kHeadTensor = "lm_head.weight";
 
 // Finds the tensors a family asks for and remembers which were asked for.
@@ -35,7 +34,7 @@ class TensorFinder {
       return InvalidArgument(tensor->file->path(), ": tensor \"", name, "\" has shape ", ShapeName(tensor->shape), ", expected ",
                              ShapeName(shape));
     }
-    if (tensor->type == &kSourceBytes) {
+    if (!tensor->type->is_numbers()) {
       return InvalidArgument(tensor->file->path(), ": tensor \"", name, "\" is ", tensor->type->name, ", expected numbers");
     }
     taken_.insert(tensor->name);
@@ -80,9 +79,7 @@ absl::Status CheckTiedHead(const SourceTensor& embed, const SourceTensor& head) 
 // `source`: of a matrix. Blocks are kept as they are, plain numbers in the format that holds the same.
 MatrixTarget TargetOf(const EncodingOrKeep& encoding, const SourceTensor& source) {
   if (encoding) return {*encoding};
-  const bool ggml_blocks = source.type->ggml != nullptr && source.type->block_columns > 1;
-  if (ggml_blocks) return {Encoding{source.type->ggml->kept}, true};
-  return {Encoding{source.type->format}, source.type == &kSourceMxfp4};
+  return {Encoding{source.type->kept}, source.type->block_columns > 1};
 }
 
 absl::Status PlanTrunk(const EncodingOrKeep& encoding, TensorFinder& finder, const Checkpoint& checkpoint, PackPlan& plan) {
@@ -90,7 +87,7 @@ absl::Status PlanTrunk(const EncodingOrKeep& encoding, TensorFinder& finder, con
     const bool vector = wanted.role == TensorRole::kVector;
     MOED_ASSIGN_OR_RETURN(const SourceTensor* source, finder.Take(checkpoint.NameOf(wanted), checkpoint.ShapeOf(wanted)));
     const MatrixTarget target = vector                               ? MatrixTarget{}
-                                : wanted.role == TensorRole::kRouter ? MatrixTarget{Encoding{source->type->format}}
+                                : wanted.role == TensorRole::kRouter ? MatrixTarget{Encoding{source->number_format()}}
                                                                      : TargetOf(encoding, *source);
     plan.description.trunk.push_back({.name = wanted.store_name,
                                       .format = target.encoding.format,
@@ -132,11 +129,10 @@ absl::StatusOr<PartTargets> TargetsOfLayer(const EncodingOrKeep& encoding, const
   return targets;
 }
 
-absl::Status CheckNoFormatTwice(const StoreDescription& description) {
-  std::set<std::string> names;
-  for (const ExpertPrecision& precision : description.precisions) {
-    const std::string name = PrecisionName(precision);
-    if (!names.insert(name).second) return InvalidArgument("--expert-formats names ", name, " twice, once as what is kept");
+absl::Status CheckNamedOnce(std::span<const std::string> names) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (std::find(names.begin(), names.begin() + i, names[i]) == names.begin() + i) continue;
+    return InvalidArgument("--expert-formats names ", names[i], " twice; ", kKeep, " stands for the format that it finds");
   }
   return absl::OkStatus();
 }
@@ -153,7 +149,9 @@ absl::Status LayOutPrecisions(const std::vector<EncodingOrKeep>& encodings, cons
       by_layer.push_back(targets);
     }
   }
-  return CheckNoFormatTwice(plan.description);
+  std::vector<std::string> names;
+  for (const ExpertPrecision& precision : plan.description.precisions) names.push_back(PrecisionName(precision));
+  return CheckNamedOnce(names);
 }
 
 absl::Status PlanExperts(const Checkpoint& checkpoint, const std::vector<EncodingOrKeep>& encodings, TensorFinder& finder,
@@ -242,12 +240,10 @@ absl::StatusOr<EncodingOrKeep> ParseEncodingOrKeep(std::string_view text) {
   return InvalidArgument(encoding.status().message(), "; or ", kKeep);
 }
 
-std::vector<MatrixTarget> PackPlan::ExpertTargets(size_t moe_layer, ExpertPart part) const {
-  std::vector<MatrixTarget> targets;
-  for (const std::vector<PartTargets>& by_layer : expert_targets) {
-    targets.push_back(by_layer[moe_layer][static_cast<size_t>(part)]);
-  }
-  return targets;
+absl::Status CheckNoFormatTwice(std::span<const EncodingOrKeep> experts) {
+  std::vector<std::string> names;
+  for (const EncodingOrKeep& encoding : experts) names.emplace_back(encoding ? FormatOf(encoding->format).name : kKeep);
+  return CheckNamedOnce(names);
 }
 
 uint64_t PackPlan::piece_bytes() const {

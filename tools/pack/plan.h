@@ -18,13 +18,16 @@ namespace moed {
 
 // Without a value: kept as the checkpoint has it, exactly.
 using EncodingOrKeep = std::optional<Encoding>;
-// "keep", or as ParseEncoding reads it.
+inline constexpr std::string_view kKeep = "keep";
+// kKeep, or as ParseEncoding reads it.
 absl::StatusOr<EncodingOrKeep> ParseEncodingOrKeep(std::string_view text);
 
 struct PackEncodings {
   std::vector<EncodingOrKeep> experts;  // by precision; the first is the reference. No format twice
   EncodingOrKeep trunk = Encoding{FormatId::kQ8};
 };
+// INVALID_ARGUMENT for a format that is there twice, as far as it is known without a checkpoint; MakePlan knows what kKeep is.
+absl::Status CheckNoFormatTwice(std::span<const EncodingOrKeep> experts);
 using PartTargets = std::array<MatrixTarget, kExpertParts>;
 
 struct PackPlan {
@@ -40,8 +43,10 @@ struct PackPlan {
   const SourceTensor& ExpertSource(size_t moe_layer, int expert, ExpertPart part) const {
     return *experts[(moe_layer * description.experts_per_layer + expert) * kExpertParts + static_cast<size_t>(part)];
   }
-  // Of every expert of the layer, by precision.
-  std::vector<MatrixTarget> ExpertTargets(size_t moe_layer, ExpertPart part) const;
+  // Of every expert of the layer.
+  const MatrixTarget& ExpertTarget(size_t precision, size_t moe_layer, ExpertPart part) const {
+    return expert_targets[precision][moe_layer][static_cast<size_t>(part)];
+  }
   uint64_t piece_bytes() const;  // everything that has to be written but padding and header
 };
 

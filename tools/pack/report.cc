@@ -79,6 +79,26 @@ std::string SizeTable(const StoreDescription& description, const FileLayout& lay
   return text;
 }
 
+std::string ErrorTable(const StoreDescription& description, const EncodingErrors& errors) {
+  const auto percent = [](const EncodingError& error) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.2f %%", 100 * error.relative());
+    return std::string(text);
+  };
+  std::string lines;
+  if (errors.trunk.lost > 0) lines += StrCat("  trunk: ", percent(errors.trunk), "\n");
+  for (size_t p = 0; p < errors.experts.size(); ++p) {
+    std::string parts;
+    for (int part = 0; part < kExpertParts; ++part) {
+      const EncodingError& error = errors.experts[p][static_cast<size_t>(part)];
+      if (error.lost == 0) continue;
+      parts += StrCat(parts.empty() ? "" : ", ", PartName(static_cast<ExpertPart>(part)), " ", percent(error));
+    }
+    if (!parts.empty()) lines += StrCat("  experts ", PrecisionName(description.precisions[p]), ": ", parts, "\n");
+  }
+  return lines.empty() ? "" : StrCat("lost in encoding (RMS over the RMS of the weights, on a sample of the rows):\n", lines);
+}
+
 std::string InspectText(const StoreReader& store) {
   const StoreDescription& description = store.description();
   std::string text = StrCat(store.path(), "\nmodel hash ", HashText(store.model_hash()), "\n\n",

@@ -5,6 +5,7 @@
 
 #include "core/base/json_value.h"
 #include "core/base/status.h"
+#include "core/quant/safetensors_types.h"
 #include "nlohmann/json.hpp"
 #include "tools/pack/json_text.h"
 
@@ -14,13 +15,11 @@ namespace {
 constexpr uint64_t kLengthBytes = 8;
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
 
-absl::StatusOr<const SourceType*> FindType(const nlohmann::json& name) {
-  for (const SourceType& type : SourceTypes()) {
-    if (name == type.name) return &type;
-  }
-  if (name == kSourceBytes.name) return &kSourceBytes;
+absl::StatusOr<const BlockType*> FindType(const nlohmann::json& name) {
+  const BlockType* type = name.is_string() ? FindSafetensorsType(name.get_ref<const std::string&>()) : nullptr;
+  if (type != nullptr) return type;
   return InvalidArgument("dtype is ", ShownJson(name), ", expected one of ",
-                         JoinNames(SourceTypes(), [](const auto& t) { return t.name; }), ", ", kSourceBytes.name);
+                         JoinNames(SafetensorsTypes(), [](const BlockType& t) { return t.name; }));
 }
 
 absl::StatusOr<std::vector<uint64_t>> ReadNumbers(std::string_view field, const nlohmann::json& list) {

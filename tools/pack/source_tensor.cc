@@ -1,51 +1,49 @@
 #include "tools/pack/source_tensor.h"
 
 #include <cstring>
+#include <utility>
 
-#include "core/base/check.h"
 #include "core/base/status.h"
-#include "core/quant/half.h"
+#include "core/quant/safetensors_types.h"
 
 namespace moed {
 namespace {
 
-template <float (*kConvert)(uint16_t)>
-void HalvesToFloat(const std::byte* row, int cols, float* out) {
-  for (int i = 0; i < cols; ++i) {
-    uint16_t half;
-    std::memcpy(&half, row + 2 * i, sizeof half);
-    out[i] = kConvert(half);
+class DecodedMatrix final : public RandomAccessFile {
+ public:
+  explicit DecodedMatrix(SourceTensor matrix) : matrix_(std::move(matrix)), row_bytes_(matrix_.shape[1] * sizeof(float)) {}
+
+  uint64_t size() const override { return matrix_.shape[0] * row_bytes_; }
+  const std::string& path() const override { return matrix_.file->path(); }
+  absl::Status ReadAt(uint64_t offset, std::span<std::byte> out) const override {
+    if (out.empty()) return absl::OkStatus();
+    const uint64_t first = offset / row_bytes_, count = (offset + out.size() - 1) / row_bytes_ + 1 - first;
+    std::vector<std::byte> raw;
+    MOED_RETURN_IF_ERROR(ReadRows(matrix_, first, count, raw));
+    std::vector<float> numbers(count * matrix_.shape[1]);
+    for (uint64_t row = 0; row < count; ++row) {
+      DecodeRow(*matrix_.type, raw.data() + row * matrix_.row_bytes(), static_cast<int>(matrix_.shape[1]),
+                numbers.data() + row * matrix_.shape[1]);
+    }
+    std::memcpy(out.data(), std::as_bytes(std::span(numbers)).data() + (offset - first * row_bytes_), out.size());
+    return absl::OkStatus();
   }
-}
 
-void CopyFloats(const std::byte* row, int cols, float* out) { std::memcpy(out, row, sizeof(float) * static_cast<size_t>(cols)); }
-
-constexpr SourceType kSourceTypes[] = {
-    {"BF16", 1, 2, FormatId::kBF16, HalvesToFloat<BFloat16ToFloat>},
-    {"F16", 1, 2, FormatId::kF16, HalvesToFloat<Float16ToFloat>},
-    {"F32", 1, 4, FormatId::kF32, CopyFloats},
+ private:
+  const SourceTensor matrix_;
+  const uint64_t row_bytes_;  // decoded
 };
 
 }  // namespace
 
-std::span<const SourceType> SourceTypes() { return kSourceTypes; }
-const SourceType kSourceBytes = {"U8", 1, 1, FormatId::kF32, nullptr};
-const SourceType kSourceMxfp4 = {"MXFP4", 1, 0, FormatId::kMxfp4, nullptr};
-
-const SourceType& SourceTypeOf(const GgmlType& type) {
-  static const auto& types = *[] {
-    auto* made = new std::vector<SourceType>;
-    for (const GgmlType& ggml : GgmlTypes()) {
-      const FormatId format = ggml.block_columns == 1 ? ggml.kept : FormatId::kF32;
-      made->push_back({ggml.name, ggml.block_columns, ggml.block_bytes, format, ggml.decode_row, &ggml});
-    }
-    return made;
-  }();
-  for (const SourceType& known : types) {
-    if (known.ggml == &type) return known;
-  }
-  MOED_CHECK(false);  // `type` is no row of GgmlTypes()
-  __builtin_unreachable();
+SourceTensor AsNumbers(SourceTensor matrix) {
+  SourceTensor numbers;
+  numbers.name = matrix.name;
+  numbers.type = FindSafetensorsType("F32");
+  numbers.shape = matrix.shape;
+  numbers.file = std::make_shared<DecodedMatrix>(std::move(matrix));
+  numbers.bytes = numbers.file->size();
+  return numbers;
 }
 
 std::string ShapeName(std::span<const uint64_t> shape) {
@@ -55,6 +53,7 @@ std::string ShapeName(std::span<const uint64_t> shape) {
 absl::Status ReadRows(const SourceTensor& tensor, uint64_t first, uint64_t count, std::vector<std::byte>& out) {
   const uint64_t row_bytes = tensor.row_bytes();
   out.resize(count * row_bytes);
+  if (tensor.rows != nullptr) return tensor.rows->Read(first, count, out.data());
   if (tensor.row_order.empty()) return tensor.file->ReadAt(tensor.offset + first * row_bytes, out);
   for (uint64_t i = 0; i < count; ++i) {
     const std::span<std::byte> row = std::span(out).subspan(i * row_bytes, row_bytes);

@@ -11,28 +11,21 @@
 
 #include "absl/status/status.h"
 #include "core/io/file.h"
-#include "core/quant/format.h"
-#include "core/quant/ggml_types.h"
+#include "core/quant/block_type.h"
 
 namespace moed {
 
-// What a checkpoint's numbers may be: rows of one table for safetensors, GgmlTypes() for GGUF.
-struct SourceType {
-  std::string_view name;  // as the file's format spells it
-  int block_columns = 1;  // numbers of a block; a row is whole blocks
-  size_t block_bytes = 0;
-  FormatId format = FormatId::kF32;  // holds the same numbers exactly, and can be encoded from float32
-  void (*to_float)(const std::byte* row, int cols, float* out) = nullptr;
-  const GgmlType* ggml = nullptr;  // null: of safetensors
+// Makes rows whose blocks the file does not have as they are. Thread-safe.
+class RowSource {
+ public:
+  virtual ~RowSource() = default;
+  // Rows first .. first + count, one behind the other.
+  virtual absl::Status Read(uint64_t first, uint64_t count, std::byte* out) const = 0;
 };
-std::span<const SourceType> SourceTypes();  // of safetensors: BF16, F16, F32
-extern const SourceType kSourceBytes;       // U8: codes and scales of numbers, not numbers
-extern const SourceType kSourceMxfp4;       // see SourceTensor::scales_file
-const SourceType& SourceTypeOf(const GgmlType& type);
 
 struct SourceTensor {
   std::string name;
-  const SourceType* type = nullptr;
+  const BlockType* type = nullptr;
   std::vector<uint64_t> shape;
   std::shared_ptr<const RandomAccessFile> file;
   uint64_t offset = 0;  // in the file
@@ -44,18 +37,22 @@ struct SourceTensor {
   int64_t col_stride = 1;
   int group_rows = 0;  // where rows come in groups: of one; the numbers from one to the next
   int64_t group_stride = 0;
-  // Of MXFP4: where the scales are, a byte for 32 numbers; at `offset` are the codes, a byte for two, the low nibble first.
-  std::shared_ptr<const RandomAccessFile> scales_file;
-  uint64_t scales_offset = 0;
   // Of a matrix whose rows stand in another order: row r lies where row row_order[r] would. Empty: as they are.
   std::vector<uint32_t> row_order;
+  // Of a matrix that is made on reading; null: it lies at `offset`.
+  std::shared_ptr<const RowSource> rows;
 
   uint64_t row_bytes() const { return shape.back() / static_cast<uint64_t>(type->block_columns) * type->block_bytes; }
+  // Holds the same numbers exactly and can be encoded from float32.
+  FormatId number_format() const { return type->block_columns == 1 ? type->kept : FormatId::kF32; }
 };
+
+// A matrix of blocks as float32 numbers one by one, decoded on reading: for what takes it apart.
+SourceTensor AsNumbers(SourceTensor matrix);
 
 std::string ShapeName(std::span<const uint64_t> shape);  // "(32, 192)"
 
-// Rows first .. first + count of a matrix without strides as they lie in the file, one behind the other; a vector is one row.
+// Rows first .. first + count of a matrix without strides, one behind the other; a vector is one row.
 // `out` is resized.
 absl::Status ReadRows(const SourceTensor& tensor, uint64_t first, uint64_t count, std::vector<std::byte>& out);
 

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "core/base/status.h"
+#include "core/quant/safetensors_types.h"
+#include "tools/pack/quantized_rows.h"
 
 namespace moed {
 
@@ -10,7 +12,7 @@ namespace {
 
 using Tensors = absl::flat_hash_map<std::string, SourceTensor>;
 
-constexpr int kMxfp4Columns = 32;  // of a block, with one scale
+constexpr std::string_view kBytes = "U8";
 
 // Moves a tensor from `tensors` to `wholes` where it is not there yet; null when it is in neither.
 absl::StatusOr<const SourceTensor*> TakeWhole(const std::string& name, const std::vector<uint64_t>& shape, bool bytes,
@@ -21,11 +23,12 @@ absl::StatusOr<const SourceTensor*> TakeWhole(const std::string& name, const std
       return InvalidArgument(whole.file->path(), ": tensor \"", name, "\" has shape ", ShapeName(whole.shape), ", expected ",
                              ShapeName(shape));
     }
-    if ((whole.type == &kSourceBytes) != bytes) {
+    if (bytes ? whole.type->name != kBytes : !whole.type->is_numbers()) {
       return InvalidArgument(whole.file->path(), ": tensor \"", name, "\" is ", whole.type->name, ", expected ",
-                             bytes ? kSourceBytes.name : "numbers");
+                             bytes ? kBytes : "numbers");
     }
-    wholes.emplace(name, std::move(at->second));
+    const bool blocks = whole.type->block_columns > 1;
+    wholes.emplace(name, blocks ? AsNumbers(std::move(at->second)) : std::move(at->second));
     tensors.erase(at);
   }
   const auto whole = wholes.find(name);
@@ -37,15 +40,14 @@ absl::Status MakeMxfp4(const TensorPart& part, Tensors& tensors, Tensors& wholes
   MOED_ASSIGN_OR_RETURN(const SourceTensor* scales, TakeWhole(part.scales, shape, true, tensors, wholes));
   if (scales == nullptr)
     return InvalidArgument(own.file->path(), ": tensor \"", part.scales, "\" is missing beside \"", part.whole, "\"");
-  if (part.cols % kMxfp4Columns != 0) {
+  const int columns = kMxfp4Blocks.block_columns;
+  if (part.cols % columns != 0) {
     return InvalidArgument(own.file->path(), ": tensor \"", part.whole, "\": ", part.cols, " columns are no multiple of ",
-                           kMxfp4Columns);
+                           columns);
   }
-  own.type = &kSourceMxfp4;
-  own.offset += part.offset / 2;
-  own.bytes = ((part.rows - 1) * part.row_stride + part.cols) / 2;
-  own.scales_file = scales->file;
-  own.scales_offset = scales->offset + part.offset / kMxfp4Columns;
+  own.type = &kMxfp4Blocks;
+  own.rows = Mxfp4Rows({own.file, own.offset + part.offset / 2}, {scales->file, scales->offset + part.offset / columns},
+                       part.cols, part.row_stride / part.cols);
   return absl::OkStatus();
 }
 
@@ -60,13 +62,13 @@ absl::Status DivideTensors(std::span<const TensorPart> parts, Tensors& tensors) 
     SourceTensor own = *whole;
     own.name = part.name;
     own.shape = {static_cast<uint64_t>(part.rows), static_cast<uint64_t>(part.cols)};
-    own.row_stride = part.row_stride;
-    own.col_stride = part.col_stride;
-    own.group_rows = part.group_rows;
-    own.group_stride = part.group_stride;
     if (mxfp4) {
       MOED_RETURN_IF_ERROR(MakeMxfp4(part, tensors, wholes, own));
     } else {
+      own.row_stride = part.row_stride;
+      own.col_stride = part.col_stride;
+      own.group_rows = part.group_rows;
+      own.group_stride = part.group_stride;
       own.offset += part.offset * own.type->block_bytes;
       const int group = part.group_rows > 0 ? part.group_rows : part.rows;
       const int64_t last_row = (part.rows - 1) / group * part.group_stride + (part.rows - 1) % group * part.row_stride;

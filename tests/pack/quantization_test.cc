@@ -1,0 +1,257 @@
+// Weights that the checkpoint has quantised: AWQ, GPTQ and FP8, kept and read as floats.
+#include "tools/pack/quantization.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "core/base/executor.h"
+#include "core/io/file.h"
+#include "core/quant/safetensors_types.h"
+#include "core/store/store.h"
+#include "tests/pack/command.h"
+#include "tests/pack/tiny_checkpoint.h"
+#include "tests/paths.h"
+#include "tools/pack/encoder.h"
+#include "tools/pack/safetensors.h"
+#include "tools/pack/tensor_parts.h"
+
+namespace moed {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Tensors = absl::flat_hash_map<std::string, SourceTensor>;
+
+constexpr char kGolden[] = "tests/pack/data/quantized.safetensors";  // tools/parity/make_quantized.py
+
+json AwqConfig(int group) {
+  return {{"quant_method", "awq"}, {"bits", 4}, {"group_size", group}, {"zero_point", true}, {"version", "gemm"}};
+}
+json GptqConfig(int group, const std::string& format) {
+  return {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", group}, {"desc_act", false}, {"checkpoint_format", format}};
+}
+json Fp8Config(json block) {
+  return {{"quant_method", "fp8"}, {"fmt", "e4m3"}, {"activation_scheme", "dynamic"}, {"weight_block_size", std::move(block)}};
+}
+
+Tensors GoldenTensors() {
+  auto file = OpenBuffered(SourcePath(kGolden));
+  EXPECT_TRUE(file.ok()) << file.status();
+  auto read = ReadSafetensors(std::shared_ptr<const RandomAccessFile>(*std::move(file)));
+  EXPECT_TRUE(read.ok()) << read.status();
+  Tensors tensors;
+  for (SourceTensor& tensor : *read) tensors[tensor.name] = tensor;
+  return tensors;
+}
+
+absl::Status Join(const json& quantization, Tensors& tensors) {
+  std::string config = json{{"quantization_config", quantization}}.dump();
+  const absl::StatusOr<Quantization> taken = TakeQuantization(config);
+  EXPECT_TRUE(taken.ok()) << taken.status();
+  EXPECT_EQ(config, "{}");
+  return JoinQuantized(*taken, tensors);
+}
+
+// [row * cols + column] of what `target` makes of it.
+std::vector<float> Encoded(const SourceTensor& source, const MatrixTarget& target) {
+  const int rows = static_cast<int>(source.shape[0]), cols = static_cast<int>(source.shape[1]);
+  std::vector<std::byte> packed;
+  InlineExecutor executor;
+  const absl::Status status =
+      TensorEncoder(executor).EncodeMatrix(source, {&target, 1}, [&](size_t, std::span<const std::byte> bytes) {
+        packed.insert(packed.end(), bytes.begin(), bytes.end());
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(packed.size(), PackedBytes(target.encoding.format, rows, cols));
+  std::vector<float> decoded(static_cast<size_t>(rows) * cols);
+  for (int r = 0; r < rows; ++r)
+    DecodeRow(target.encoding.format, packed.data(), cols, r, &decoded[static_cast<size_t>(r) * cols]);
+  return decoded;
+}
+
+struct GoldenCase {
+  std::string name;
+  json config;
+  FormatId kept;
+};
+
+std::vector<GoldenCase> GoldenCases() {
+  return {{"awq128", AwqConfig(128), FormatId::kQ4Z128},
+          {"awq32", AwqConfig(32), FormatId::kQ4Z},
+          {"gptq128", GptqConfig(128, "gptq"), FormatId::kQ4Z128},
+          {"gptq64", GptqConfig(64, "gptq"), FormatId::kQ4Z},
+          {"gptq_v2", GptqConfig(-1, "gptq_v2"), FormatId::kQ4Z128},
+          {"fp8", Fp8Config({8, 128}), FormatId::kFp8},
+          {"fp8_bf16", Fp8Config({8, 128}), FormatId::kFp8},
+          {"fp8_one", Fp8Config(nullptr), FormatId::kFp8}};
+}
+
+TEST(QuantizationTest, MeansWhatTheReferenceSaysKeptAndAsFloats) {
+  for (const auto& [name, config, kept] : GoldenCases()) {
+    Tensors tensors;
+    for (auto& [tensor_name, tensor] : GoldenTensors()) {
+      if (tensor_name.starts_with(name + ".")) tensors[tensor_name] = tensor;
+    }
+    const SourceTensor expected = tensors.at(name + ".expected");
+    const absl::Status joined = Join(config, tensors);
+    ASSERT_TRUE(joined.ok()) << name << ": " << joined;
+    ASSERT_EQ(tensors.size(), 2) << name << ": nothing but the matrix and what it means";
+    const SourceTensor& matrix = tensors.at(name + ".weight");
+    EXPECT_EQ(matrix.shape, expected.shape) << name;
+    EXPECT_EQ(matrix.type->kept, kept) << name;
+    const std::vector<float> weights = Encoded(expected, {{FormatId::kF32}});
+    EXPECT_EQ(Encoded(matrix, {{kept}, true}), weights) << name;
+    EXPECT_EQ(Encoded(matrix, {{matrix.number_format()}}), weights) << name;
+  }
+}
+
+TEST(QuantizationTest, PartsOfAQuantisedMatrixAreItsNumbers) {
+  Tensors tensors = GoldenTensors();
+  const std::vector<float> expected = Encoded(tensors.at("awq128.expected"), {{FormatId::kF32}});
+  ASSERT_TRUE(Join(AwqConfig(128), tensors = {{"awq128.qweight", tensors.at("awq128.qweight")},
+                                              {"awq128.qzeros", tensors.at("awq128.qzeros")},
+                                              {"awq128.scales", tensors.at("awq128.scales")}})
+                  .ok());
+  // Rows 2 to 6, transposed.
+  const TensorPart part = {.name = "part",
+                           .whole = "awq128.weight",
+                           .whole_shape = {8, 256},
+                           .rows = 256,
+                           .cols = 5,
+                           .offset = 512,
+                           .row_stride = 1,
+                           .col_stride = 256};
+  const absl::Status divided = DivideTensors({&part, 1}, tensors);
+  ASSERT_TRUE(divided.ok()) << divided;
+  const std::vector<float> found = Encoded(tensors.at("part"), {{FormatId::kF32}});
+  for (int r = 0; r < 256; ++r) {
+    for (int c = 0; c < 5; ++c) ASSERT_EQ(found[r * 5 + c], expected[(c + 2) * 256 + r]) << r << " " << c;
+  }
+}
+
+TEST(QuantizationTest, TensorsThatDoNotFitAreNamed) {
+  const struct {
+    std::string name;
+    json config;
+    void (*spoil)(Tensors& tensors);
+    std::vector<std::string> message;
+  } cases[] = {
+      {"awq128",
+       AwqConfig(128),
+       [](Tensors& t) { t.erase("awq128.qzeros"); },
+       {"\"awq128.qweight\"", "\"awq128.qzeros\" is missing"}},
+      {"awq128", AwqConfig(64), [](Tensors&) {}, {"\"awq128.scales\"", "(2, 8)", "expected (4, 8)"}},
+      {"awq128", AwqConfig(48), [](Tensors&) {}, {"\"awq128.qweight\"", "groups of 48", "multiple of 32"}},
+      {"gptq128",
+       GptqConfig(128, "gptq"),
+       [](Tensors& t) { t.at("gptq128.g_idx").offset += 4; },
+       {"\"gptq128.g_idx\"", "column 127", "desc_act"}},
+      {"gptq128",
+       GptqConfig(128, "gptq"),
+       [](Tensors& t) { t["gptq128.weight"] = t.at("gptq128.expected"); },
+       {"\"gptq128.weight\"", "quantised and not quantised"}},
+      {"fp8", Fp8Config({128, 128}), [](Tensors&) {}, {"\"fp8.weight_scale_inv\"", "(2, 2)", "expected (1, 2)"}},
+      {"fp8", Fp8Config({8, 64}), [](Tensors&) {}, {"\"fp8.weight\"", "blocks of 64", "multiples of 128"}},
+      {"fp8", Fp8Config(nullptr), [](Tensors&) {}, {"\"fp8.weight\"", "\"fp8.weight_scale\" is missing"}},
+  };
+  for (const auto& [name, config, spoil, message] : cases) {
+    Tensors tensors;
+    for (auto& [tensor_name, tensor] : GoldenTensors()) {
+      if (tensor_name.starts_with(name + ".")) tensors[tensor_name] = tensor;
+    }
+    spoil(tensors);
+    const absl::Status status = Join(config, tensors);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
+    for (const std::string& part : message) EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+  }
+}
+
+TEST(QuantizationTest, OtherMethodsAndVariantsAreRefusedByName) {
+  const auto with = [](json config, const std::string& key, json value) {
+    config[key] = std::move(value);
+    return config;
+  };
+  const struct {
+    json config;
+    std::vector<std::string> message;
+  } cases[] = {
+      {{{"quant_method", "bitsandbytes"}}, {"bitsandbytes", "awq, fp8, gptq, mxfp4"}},
+      {{{"bits", 4}}, {"known methods"}},
+      {with(AwqConfig(128), "version", "gemv"), {"version", "gemv", "gemm"}},
+      {with(AwqConfig(128), "bits", 8), {"bits", "8", "4"}},
+      {with(AwqConfig(128), "zero_point", false), {"zero_point"}},
+      {with(AwqConfig(128), "rotation", true), {"rotation"}},
+      {with(GptqConfig(128, "gptq"), "desc_act", true), {"desc_act"}},
+      {GptqConfig(128, "marlin"), {"checkpoint_format", "marlin", "gptq_v2"}},
+      {with(Fp8Config({128, 128}), "fmt", "e5m2"), {"fmt", "e5m2", "e4m3"}},
+      {Fp8Config({128}), {"weight_block_size"}},
+  };
+  for (const auto& [quantization, message] : cases) {
+    std::string config = json{{"quantization_config", quantization}}.dump();
+    const std::string found(TakeQuantization(config).status().message());
+    EXPECT_THAT(found, HasSubstr("quantization_config"));
+    for (const std::string& part : message) EXPECT_THAT(found, HasSubstr(part)) << quantization;
+  }
+}
+
+TEST(QuantizationTest, WhatIsTheFamilysStaysWithIt) {
+  for (const char* text : {R"({"model_type":"gpt_oss","quantization_config":{"quant_method":"mxfp4"}})",
+                           R"({"model_type":"olmoe"})", R"({"quantization_config":null})", "no json"}) {
+    std::string config = text;
+    const absl::StatusOr<Quantization> taken = TakeQuantization(config);
+    ASSERT_TRUE(taken.ok()) << taken.status();
+    EXPECT_EQ(taken->method, Quantization::Method::kNone);
+    EXPECT_EQ(config, text);
+  }
+}
+
+std::string RandomBytes(size_t count, std::mt19937& random) {
+  std::string bytes(count, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  return bytes;
+}
+
+// A checkpoint of which the matrices of the experts are quantised by AWQ: any codes.
+TinyCheckpoint AwqCheckpoint() {
+  constexpr uint64_t kGroup = 64;
+  json config = TinyConfig("qwen3_moe");
+  config["hidden_size"] = 128;
+  config["moe_intermediate_size"] = 64;
+  config["quantization_config"] = AwqConfig(kGroup);
+  json plain = config;
+  plain.erase("quantization_config");
+  TinyCheckpoint tiny = FillTinyCheckpoint(plain);
+  tiny.config = config;
+  std::mt19937 random(5);
+  const TestTensors all = tiny.tensors;
+  for (const auto& [name, tensor] : all) {
+    if (name.find(".experts.") == std::string::npos) continue;
+    const uint64_t rows = tensor.shape[0], cols = tensor.shape[1];
+    const std::string base = name.substr(0, name.rfind("weight"));
+    tiny.tensors[base + "qweight"] = {"I32", {cols, rows / 8}, RandomBytes(cols * rows / 2, random)};
+    tiny.tensors[base + "qzeros"] = {"I32", {cols / kGroup, rows / 8}, RandomBytes(cols / kGroup * rows / 2, random)};
+    tiny.tensors[base + "scales"] = RandomTensor("F16", {cols / kGroup, rows}, random());
+    tiny.tensors.erase(name);
+  }
+  return tiny;
+}
+
+TEST(QuantizationTest, ExpertsAreKeptOrRequantised) {
+  TemporaryFolder folder;
+  AwqCheckpoint().Write(folder / "in");
+  const std::string out = folder / "out.store";
+  const CommandResult packed = RunPack({folder / "in", out, "--expert-formats", "keep,q8"});
+  ASSERT_EQ(packed.exit_code, 0) << packed.err;
+  EXPECT_EQ(RunPack({"verify", out}).exit_code, 0);
+  const StoreDescription description = StoreReader::Open(out).value()->description();
+  EXPECT_EQ(PrecisionName(description.precisions[0]), "q4z");
+  EXPECT_EQ(PrecisionName(description.precisions[1]), "q8");
+}
+
+}  // namespace
+}  // namespace moed

@@ -1,0 +1,268 @@
+#include "tools/pack/quantization.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/base/json_value.h"
+#include "core/base/status.h"
+#include "core/model/config_reader.h"
+#include "core/quant/safetensors_types.h"
+#include "nlohmann/json.hpp"
+#include "tools/pack/quantized_rows.h"
+
+namespace moed {
+namespace {
+
+using nlohmann::json;
+using Tensors = absl::flat_hash_map<std::string, SourceTensor>;
+
+constexpr std::string_view kKey = "quantization_config";
+constexpr int kMostGroup = 1 << 24;
+
+uint64_t ReadGroup(ConfigReader& config) {
+  const int group = config.Int("group_size", -1, kMostGroup);
+  return group > 0 ? static_cast<uint64_t>(group) : 0;
+}
+
+Quantization ReadAwq(ConfigReader& config) {
+  config.Only("bits", {4});
+  config.Only("version", {"gemm", "GEMM"});
+  config.Only("format", {"gemm", "GEMM"});
+  config.Only("zero_point", {true});
+  config.Only("desc_act", {false});
+  config.Known({"backend", "do_fuse", "exllama_config", "fuse_max_seq_len", "modules_to_fuse", "modules_to_not_convert",
+                "pack_dtype", "sym"});
+  return {.method = Quantization::Method::kAwq, .group = ReadGroup(config)};
+}
+
+Quantization ReadGptq(ConfigReader& config) {
+  config.Only("bits", {4});
+  config.Only("desc_act", {false});
+  config.Only("is_marlin_format", {false});
+  config.Only("pack_dtype", {"int32"});
+  const std::string_view format = config.Spelling("checkpoint_format", "format");
+  config.Only(format, {"gptq", "gptq_v2"});
+  const bool second = config.Has(format) && config.String(format) == "gptq_v2";
+  config.Known({"act_group_aware",
+                "backend",
+                "batch_size",
+                "block_name_to_quantize",
+                "cache_block_outputs",
+                "damp_auto_increment",
+                "damp_percent",
+                "dataset",
+                "disable_exllama",
+                "dynamic",
+                "exllama_config",
+                "hyb_act",
+                "lm_head",
+                "max_input_length",
+                "meta",
+                "model_file_base_name",
+                "model_name_or_path",
+                "model_seqlen",
+                "module_name_preceding_first_block",
+                "modules_in_block_to_quantize",
+                "mse",
+                "offload_to_disk",
+                "pad_token_id",
+                "static_groups",
+                "sym",
+                "tokenizer",
+                "true_sequential",
+                "use_cuda_fp16",
+                "use_exllama"});
+  return {.method = Quantization::Method::kGptq, .group = ReadGroup(config), .zero_term = second ? 0 : 1};
+}
+
+Quantization ReadFp8(ConfigReader& config) {
+  config.Only("fmt", {"e4m3", "float8_e4m3fn"});
+  config.Only("scale_fmt", {"float", "ue8m0"});
+  config.Known({"activation_scheme", "ignored_layers", "kv_cache_scheme", "modules_to_not_convert"});
+  const std::vector<int> block = config.IntsOr("weight_block_size", 1, kMostGroup);
+  if (!block.empty() && block.size() != 2) {
+    config.Fail(InvalidArgument("config.json: ", kKey, ": weight_block_size has ", block.size(), " numbers, expected 2"));
+  }
+  Quantization fp8{.method = Quantization::Method::kFp8};
+  if (block.size() == 2) fp8.block_rows = static_cast<uint64_t>(block[0]), fp8.block_cols = static_cast<uint64_t>(block[1]);
+  return fp8;
+}
+
+constexpr struct {
+  std::string_view name;
+  Quantization (*read)(ConfigReader& config);  // null: the family's
+} kMethods[] = {{"awq", ReadAwq}, {"fp8", ReadFp8}, {"gptq", ReadGptq}, {"mxfp4", nullptr}};
+
+absl::Status InTensor(const SourceTensor& tensor, const absl::Status& status) {
+  return InvalidArgument(tensor.file->path(), ": tensor \"", tensor.name, "\": ", status.message());
+}
+
+// Moves it out of `tensors`; what is missing belongs to `of`.
+absl::StatusOr<SourceTensor> Take(const std::string& name, const SourceTensor& of, Tensors& tensors) {
+  const auto at = tensors.find(name);
+  if (at == tensors.end()) return InTensor(of, InvalidArgument("\"", name, "\" is missing beside it"));
+  SourceTensor tensor = std::move(at->second);
+  tensors.erase(at);
+  return tensor;
+}
+
+absl::Status Check(const SourceTensor& tensor, std::string_view type, const std::vector<uint64_t>& shape) {
+  if (tensor.type->name != type) return InTensor(tensor, InvalidArgument("is ", tensor.type->name, ", expected ", type));
+  if (tensor.shape != shape) {
+    return InTensor(tensor, InvalidArgument("has shape ", ShapeName(tensor.shape), ", expected ", ShapeName(shape)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckMatrix(const SourceTensor& tensor) {
+  if (tensor.shape.size() == 2) return absl::OkStatus();
+  return InTensor(tensor, InvalidArgument("has shape ", ShapeName(tensor.shape), ", expected two extents"));
+}
+
+std::vector<std::string> NamesEndingWith(std::string_view end, const Tensors& tensors) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : tensors) {
+    if (name.ends_with(end)) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+FilePlace PlaceOf(const SourceTensor& tensor) { return {tensor.file, tensor.offset}; }
+
+absl::Status Add(SourceTensor matrix, Tensors& tensors) {
+  const std::string name = matrix.name;
+  if (tensors.emplace(name, std::move(matrix)).second) return absl::OkStatus();
+  return InvalidArgument("tensor \"", name, "\" is there quantised and not quantised");
+}
+
+// Which column belongs to which group: the ascending order is the only one that is read.
+absl::Status CheckGroupIndex(const SourceTensor& index, uint64_t cols, uint64_t group) {
+  MOED_RETURN_IF_ERROR(Check(index, "I32", {cols}));
+  std::vector<std::byte> raw(index.bytes);
+  MOED_RETURN_IF_ERROR(index.file->ReadAt(index.offset, raw));
+  for (uint64_t column = 0; column < cols; ++column) {
+    int32_t found;
+    std::memcpy(&found, raw.data() + column * sizeof(found), sizeof(found));
+    if (static_cast<uint64_t>(found) == column / group) continue;
+    return InTensor(index, InvalidArgument("column ", column, " is of group ", found, ", expected ", column / group,
+                                           ": columns out of their order (desc_act) are not read"));
+  }
+  return absl::OkStatus();
+}
+
+// The largest block that divides a group.
+absl::StatusOr<const BlockType*> TypeOfGroups(const SourceTensor& codes, uint64_t cols, uint64_t group) {
+  for (const BlockType* type : {&kGroupsOf128, &kGroupsOf32}) {
+    const auto columns = static_cast<uint64_t>(type->block_columns);
+    if (group % columns == 0 && cols % columns == 0) return type;
+  }
+  return InTensor(codes, InvalidArgument("has groups of ", group, " of its ", cols, " columns, expected a multiple of ",
+                                         kGroupsOf32.block_columns));
+}
+
+absl::Status JoinGroups(const Quantization& quantization, const std::string& codes_name, Tensors& tensors) {
+  constexpr uint64_t kWordCodes = 8;
+  const bool awq = quantization.method == Quantization::Method::kAwq;
+  const std::string base = codes_name.substr(0, codes_name.rfind('.') + 1);
+  SourceTensor codes = std::move(tensors.extract(codes_name).mapped());
+  MOED_RETURN_IF_ERROR(CheckMatrix(codes));
+  const uint64_t rows = codes.shape[1] * (awq ? kWordCodes : 1), cols = codes.shape[0] * (awq ? 1 : kWordCodes);
+  const uint64_t group = quantization.group == 0 ? cols : quantization.group;
+  MOED_RETURN_IF_ERROR(Check(codes, "I32", codes.shape));
+  MOED_ASSIGN_OR_RETURN(const BlockType* type, TypeOfGroups(codes, cols, group));
+  const uint64_t groups = (cols + group - 1) / group;
+  MOED_ASSIGN_OR_RETURN(const SourceTensor zeros, Take(base + "qzeros", codes, tensors));
+  MOED_ASSIGN_OR_RETURN(const SourceTensor scales, Take(base + "scales", codes, tensors));
+  MOED_RETURN_IF_ERROR(Check(scales, "F16", {groups, rows}));
+  MOED_RETURN_IF_ERROR(Check(zeros, "I32", {groups, rows / kWordCodes}));
+  if (rows % kWordCodes != 0) {
+    return InTensor(codes, InvalidArgument("has ", rows, " rows, expected a multiple of ", kWordCodes));
+  }
+  if (tensors.contains(base + "g_idx")) {
+    MOED_ASSIGN_OR_RETURN(const SourceTensor index, Take(base + "g_idx", codes, tensors));
+    MOED_RETURN_IF_ERROR(CheckGroupIndex(index, cols, group));
+  }
+  SourceTensor matrix{.name = base + "weight", .type = type, .shape = {rows, cols}, .file = codes.file};
+  matrix.rows = GroupedRows({.awq = awq,
+                             .codes = PlaceOf(codes),
+                             .zeros = PlaceOf(zeros),
+                             .scales = PlaceOf(scales),
+                             .rows = rows,
+                             .cols = cols,
+                             .group = group,
+                             .zero_term = quantization.zero_term,
+                             .type = type});
+  return Add(std::move(matrix), tensors);
+}
+
+absl::Status JoinFp8(const Quantization& quantization, const std::string& name, Tensors& tensors) {
+  SourceTensor codes = std::move(tensors.extract(name).mapped());
+  MOED_RETURN_IF_ERROR(CheckMatrix(codes));
+  const uint64_t rows = codes.shape[0], cols = codes.shape[1];
+  const bool blocks = quantization.block_rows > 0;
+  const uint64_t block_rows = blocks ? quantization.block_rows : rows, block_cols = blocks ? quantization.block_cols : cols;
+  const auto columns = static_cast<uint64_t>(kScaledE4m3.block_columns);
+  if (cols % columns != 0 || block_cols % columns != 0) {
+    return InTensor(codes,
+                    InvalidArgument("has blocks of ", block_cols, " of its ", cols, " columns, expected multiples of ", columns));
+  }
+  MOED_ASSIGN_OR_RETURN(const SourceTensor scales, Take(name + (blocks ? "_scale_inv" : "_scale"), codes, tensors));
+  if (!scales.type->is_numbers()) return InTensor(scales, InvalidArgument("is ", scales.type->name, ", expected numbers"));
+  const std::vector<uint64_t> shape = {(rows + block_rows - 1) / block_rows, (cols + block_cols - 1) / block_cols};
+  const bool one = !blocks && scales.bytes == scales.type->block_bytes;  // whatever its extents
+  if (!one) MOED_RETURN_IF_ERROR(Check(scales, scales.type->name, shape));
+  SourceTensor matrix{.name = name, .type = &kScaledE4m3, .shape = codes.shape, .file = codes.file};
+  matrix.rows = ScaledE4m3Rows({.codes = PlaceOf(codes),
+                                .scales = PlaceOf(scales),
+                                .scale_type = scales.type,
+                                .cols = cols,
+                                .block_rows = block_rows,
+                                .block_cols = block_cols});
+  return Add(std::move(matrix), tensors);
+}
+
+}  // namespace
+
+absl::StatusOr<Quantization> TakeQuantization(std::string& config_json) {
+  json config = json::parse(config_json, nullptr, false);
+  if (!config.is_object() || !config.contains(kKey) || config[kKey].is_null()) return Quantization{};  // or the family's error
+  const json& own = config[kKey];
+  const json method = own.is_object() ? own.value("quant_method", json()) : json();
+  const auto row =
+      std::find_if(std::begin(kMethods), std::end(kMethods), [&](const auto& known) { return method == known.name; });
+  if (row == std::end(kMethods)) {
+    return InvalidArgument("config.json: ", kKey, " is ", ShownJson(own),
+                           ", known methods (quant_method): ", JoinNames(kMethods, [](const auto& known) { return known.name; }));
+  }
+  if (row->read == nullptr) return Quantization{};
+  MOED_ASSIGN_OR_RETURN(ConfigReader reader, ConfigReader::Parse(StrCat("config.json: ", kKey),
+                                                                 own.dump(-1, ' ', false, json::error_handler_t::replace)));
+  reader.Known({"quant_method"});
+  const Quantization quantization = row->read(reader);
+  MOED_RETURN_IF_ERROR(reader.Finish());
+  config.erase(kKey);
+  config_json = config.dump(-1, ' ', false, json::error_handler_t::replace);
+  return quantization;
+}
+
+absl::Status JoinQuantized(const Quantization& quantization, Tensors& tensors) {
+  using Method = Quantization::Method;
+  if (quantization.method == Method::kAwq || quantization.method == Method::kGptq) {
+    for (const std::string& name : NamesEndingWith(".qweight", tensors)) {
+      MOED_RETURN_IF_ERROR(JoinGroups(quantization, name, tensors));
+    }
+  }
+  if (quantization.method == Method::kFp8) {
+    for (const std::string& name : NamesEndingWith(".weight", tensors)) {
+      if (tensors.at(name).type->name == "F8_E4M3") MOED_RETURN_IF_ERROR(JoinFp8(quantization, name, tensors));
+    }
+    for (const std::string& name : NamesEndingWith(".input_scale", tensors)) tensors.erase(name);  // of activations
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace moed

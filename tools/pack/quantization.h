@@ -1,0 +1,33 @@
+// Checkpoints whose weights were quantised before: AWQ, GPTQ and FP8, each a matrix apart. MXFP4 is gpt-oss's own
+// (tensor_parts.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "tools/pack/source_tensor.h"
+
+namespace moed {
+
+// What config.json's quantization_config says.
+struct Quantization {
+  enum class Method { kNone, kAwq, kGptq, kFp8 };
+  Method method = Method::kNone;
+  uint64_t group = 0;  // columns that share a scale; 0: all of a row
+  int zero_term = 0;   // what is added to a stored zero
+  // FP8: of the weights that share a scale; 0: one scale a matrix.
+  uint64_t block_rows = 0;
+  uint64_t block_cols = 0;
+};
+
+// Takes quantization_config out of the text where its method is one of these, so that the family reads the rest; leaves "mxfp4"
+// to the family. INVALID_ARGUMENT naming the methods, or key, value and what is allowed.
+absl::StatusOr<Quantization> TakeQuantization(std::string& config_json);
+
+// Tensors of codes, zeros and scales become the matrices that they stand for, under the name that the matrix has when it is not
+// quantised. What is not quantised stays. INVALID_ARGUMENT naming file, tensor, expected and found.
+absl::Status JoinQuantized(const Quantization& quantization, absl::flat_hash_map<std::string, SourceTensor>& tensors);
+
+}  // namespace moed

@@ -1,0 +1,185 @@
+#include "tools/pack/quantized_rows.h"
+
+#include <cstring>
+#include <utility>
+
+#include "core/base/status.h"
+#include "core/quant/safetensors_types.h"
+
+namespace moed {
+namespace {
+
+constexpr uint64_t kWordCodes = 8;
+constexpr uint64_t kWordBytes = 4;
+
+absl::Status ReadAt(const FilePlace& place, uint64_t offset, std::span<std::byte> out) {
+  return place.file->ReadAt(place.offset + offset, out);
+}
+
+template <class T>
+T Load(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof(T));
+  return value;
+}
+
+class Mxfp4Source final : public RowSource {
+ public:
+  Mxfp4Source(FilePlace codes, FilePlace scales, uint64_t cols, uint64_t row_step)
+      : codes_(std::move(codes)), scales_(std::move(scales)), blocks_(cols / kMxfp4Blocks.block_columns), row_step_(row_step) {}
+
+  absl::Status Read(uint64_t first, uint64_t count, std::byte* out) const override {
+    std::vector<std::byte> codes(blocks_ * 2 * kHalf), scales(blocks_);
+    for (uint64_t row = first; row < first + count; ++row) {
+      MOED_RETURN_IF_ERROR(ReadAt(codes_, row * row_step_ * codes.size(), codes));
+      MOED_RETURN_IF_ERROR(ReadAt(scales_, row * row_step_ * scales.size(), scales));
+      for (uint64_t block = 0; block < blocks_; ++block) out = Put(scales[block], codes.data() + 2 * kHalf * block, out);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr uint64_t kHalf = 8;  // bytes with the codes of half a block
+
+  // The scale, then the first half's codes in low nibbles and the second half's in high ones.
+  static std::byte* Put(std::byte scale, const std::byte* codes, std::byte* out) {
+    *out++ = scale;
+    for (uint64_t i = 0; i < kHalf; ++i) {
+      const std::byte low = codes[i], high = codes[kHalf + i];
+      *out++ = (low & std::byte{15}) | high << 4;
+      *out++ = low >> 4 | (high & std::byte{0xf0});
+    }
+    return out;
+  }
+
+  const FilePlace codes_, scales_;
+  const uint64_t blocks_;  // of a row
+  const uint64_t row_step_;
+};
+
+// Where a word of AWQ has row i of its eight.
+constexpr int kAwqPlaces[kWordCodes] = {0, 4, 1, 5, 2, 6, 3, 7};
+
+class GroupedSource final : public RowSource {
+ public:
+  explicit GroupedSource(GroupedTensors tensors) : t_(std::move(tensors)) {}
+
+  absl::Status Read(uint64_t first, uint64_t count, std::byte* out) const override {
+    MOED_RETURN_IF_ERROR(ReadHeaders(first, count, out));
+    return t_.awq ? ReadAwqCodes(first, count, out) : ReadGptqCodes(first, count, out);
+  }
+
+ private:
+  static constexpr uint64_t kHeaderBytes = 3;  // of a block: scale and zero
+
+  uint64_t RowBytes() const { return t_.cols / t_.type->block_columns * t_.type->block_bytes; }
+  // The byte of columns `column` and the next in a row that begins at `row`.
+  std::byte* PairAt(std::byte* row, uint64_t column) const {
+    const uint64_t columns = t_.type->block_columns;
+    return row + column / columns * t_.type->block_bytes + kHeaderBytes + column % columns / 2;
+  }
+  // The code of `row` in words that begin with that of `first`.
+  int CodeOfRow(const std::vector<std::byte>& words, uint64_t first, uint64_t row) const {
+    const auto word = Load<uint32_t>(words.data() + kWordBytes * (row / kWordCodes - first / kWordCodes));
+    const auto place = static_cast<int>(row % kWordCodes);
+    return static_cast<int>(word >> 4 * (t_.awq ? kAwqPlaces[place] : place) & 15);
+  }
+  // The words of rows [first, first + count) in line `line` of a tensor that has one for eight rows.
+  absl::Status ReadWords(const FilePlace& place, uint64_t line, uint64_t first, uint64_t count,
+                         std::vector<std::byte>& words) const {
+    const uint64_t begin = first / kWordCodes, end = (first + count - 1) / kWordCodes + 1;
+    words.resize((end - begin) * kWordBytes);
+    return ReadAt(place, (line * (t_.rows / kWordCodes) + begin) * kWordBytes, words);
+  }
+
+  absl::Status ReadHeaders(uint64_t first, uint64_t count, std::byte* out) const {
+    std::vector<std::byte> zeros, scales(count * sizeof(uint16_t));
+    for (uint64_t column = 0; column < t_.cols; column += t_.type->block_columns) {
+      if (column % t_.group == 0) {
+        const uint64_t group = column / t_.group;
+        MOED_RETURN_IF_ERROR(ReadWords(t_.zeros, group, first, count, zeros));
+        MOED_RETURN_IF_ERROR(ReadAt(t_.scales, (group * t_.rows + first) * sizeof(uint16_t), scales));
+      }
+      for (uint64_t i = 0; i < count; ++i) {
+        std::byte* const header = PairAt(out + i * RowBytes(), column) - kHeaderBytes;
+        std::memcpy(header, scales.data() + i * sizeof(uint16_t), sizeof(uint16_t));
+        header[2] = static_cast<std::byte>(CodeOfRow(zeros, first, first + i) + t_.zero_term);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadAwqCodes(uint64_t first, uint64_t count, std::byte* out) const {
+    std::vector<std::byte> even, odd;
+    for (uint64_t column = 0; column < t_.cols; column += 2) {
+      MOED_RETURN_IF_ERROR(ReadWords(t_.codes, column, first, count, even));
+      MOED_RETURN_IF_ERROR(ReadWords(t_.codes, column + 1, first, count, odd));
+      for (uint64_t i = 0; i < count; ++i) {
+        const int pair = CodeOfRow(even, first, first + i) | CodeOfRow(odd, first, first + i) << 4;
+        *PairAt(out + i * RowBytes(), column) = static_cast<std::byte>(pair);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadGptqCodes(uint64_t first, uint64_t count, std::byte* out) const {
+    std::vector<std::byte> words(count * kWordBytes);
+    for (uint64_t column = 0; column < t_.cols; column += kWordCodes) {
+      MOED_RETURN_IF_ERROR(ReadAt(t_.codes, (column / kWordCodes * t_.rows + first) * kWordBytes, words));
+      for (uint64_t i = 0; i < count; ++i) {
+        std::memcpy(PairAt(out + i * RowBytes(), column), words.data() + i * kWordBytes, kWordBytes);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const GroupedTensors t_;
+};
+
+class ScaledE4m3Source final : public RowSource {
+ public:
+  explicit ScaledE4m3Source(ScaledE4m3Tensors tensors) : t_(std::move(tensors)) {}
+
+  absl::Status Read(uint64_t first, uint64_t count, std::byte* out) const override {
+    const uint64_t columns = kScaledE4m3.block_columns;
+    std::vector<std::byte> codes(count * t_.cols);
+    MOED_RETURN_IF_ERROR(ReadAt(t_.codes, first * t_.cols, codes));
+    std::vector<float> scales;
+    for (uint64_t row = first; row < first + count; ++row) {
+      if (row == first || row % t_.block_rows == 0) MOED_RETURN_IF_ERROR(ReadScales(row / t_.block_rows, scales));
+      for (uint64_t column = 0; column < t_.cols; column += columns, out += kScaledE4m3.block_bytes) {
+        std::memcpy(out, &scales[column / t_.block_cols], sizeof(float));
+        std::memcpy(out + sizeof(float), codes.data() + (row - first) * t_.cols + column, columns);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status ReadScales(uint64_t line, std::vector<float>& scales) const {
+    const uint64_t count = (t_.cols - 1) / t_.block_cols + 1;
+    std::vector<std::byte> raw(count * t_.scale_type->block_bytes);
+    MOED_RETURN_IF_ERROR(ReadAt(t_.scales, line * raw.size(), raw));
+    scales.resize(count);
+    DecodeRow(*t_.scale_type, raw.data(), static_cast<int>(count), scales.data());
+    return absl::OkStatus();
+  }
+
+  const ScaledE4m3Tensors t_;
+};
+
+}  // namespace
+
+std::shared_ptr<const RowSource> Mxfp4Rows(FilePlace codes, FilePlace scales, uint64_t cols, uint64_t row_step) {
+  return std::make_shared<Mxfp4Source>(std::move(codes), std::move(scales), cols, row_step);
+}
+
+std::shared_ptr<const RowSource> GroupedRows(GroupedTensors tensors) {
+  return std::make_shared<GroupedSource>(std::move(tensors));
+}
+
+std::shared_ptr<const RowSource> ScaledE4m3Rows(ScaledE4m3Tensors tensors) {
+  return std::make_shared<ScaledE4m3Source>(std::move(tensors));
+}
+
+}  // namespace moed
