@@ -12,6 +12,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "core/base/byte_size.h"
 #include "core/model/family.h"
 #include "core/quant/encoding.h"
 #include "core/store/file_write.h"
@@ -166,6 +167,9 @@ TEST(PackCommandTest, DryRunSaysTheExactSizeAndWritesNothing) {
   }
   EXPECT_EQ(file, std::filesystem::file_size(out));
   EXPECT_EQ(sum, file);
+  const StoreDescription description = StoreReader::Open(out).value()->description();
+  const uint64_t whole = description.trunk_bytes + AllRecordBytes(description, kReferencePrecision);
+  EXPECT_THAT(dry.out, HasSubstr("memory: " + FormatBytes(whole) + " hold the trunk and every expert"));
 }
 
 TEST(PackCommandTest, InspectAgreesWithTheStore) {

@@ -1,9 +1,12 @@
 #include "core/quant/half.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
 
+#include "core/quant/four_rows.h"
 #include "core/quant/rounding.h"
 #include "gtest/gtest.h"
 
@@ -61,6 +64,23 @@ TEST(BFloat16, RoundsToNearestEven) {
     EXPECT_EQ(FloatToBFloat16(middle), bits % 2 == 0 ? bits : bits + 1);
     EXPECT_EQ(FloatToBFloat16(std::bit_cast<float>(bits << 16 | 0x7fffu)), bits);
     EXPECT_EQ(FloatToBFloat16(std::bit_cast<float>(bits << 16 | 0x8001u)), bits + 1);
+  }
+}
+
+// In every lane, over all exponents, both signs and ties.
+TEST(FourRows, AsFloat16RoundsAsTheScalar) {
+  std::mt19937 random(9);
+  for (uint32_t high = 0; high < 0x7f800000u; high += 0x1000) {
+    quant::FourRows x;
+    for (int lane = 0; lane < 4; ++lane) {
+      const uint32_t magnitude = lane == 0 ? high : (high & ~0x1fffu) | (random() & 0x1fffu);
+      x[lane] = std::bit_cast<float>(magnitude | (lane % 2 == 0 ? 0u : 0x80000000u));
+    }
+    const quant::FourRows found = quant::AsFloat16(x);
+    for (int lane = 0; lane < 4; ++lane) {
+      const float expected = Float16ToFloat(FloatToFloat16(std::clamp(x[lane], -65504.0f, 65504.0f))) + 0.0f;
+      ASSERT_EQ(std::bit_cast<uint32_t>(found[lane]), std::bit_cast<uint32_t>(expected)) << std::hexfloat << x[lane];
+    }
   }
 }
 

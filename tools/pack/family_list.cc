@@ -6,10 +6,11 @@
 #include "core/base/status.h"
 #include "core/model/family.h"
 #include "core/quant/ggml_types.h"
+#include "core/quant/safetensors_types.h"
 #include "nlohmann/json.hpp"
 #include "tools/pack/gguf/architecture.h"
 #include "tools/pack/gguf/pre_tokenizers.h"
-#include "tools/pack/source_tensor.h"
+#include "tools/pack/quantization.h"
 
 namespace moed {
 namespace {
@@ -35,6 +36,14 @@ std::vector<std::string> Names(const Rows& rows) {
   return names;
 }
 
+std::vector<std::string> SafetensorsNumbers() {
+  std::vector<std::string> names;
+  for (const BlockType& type : SafetensorsTypes()) {
+    if (type.is_numbers()) names.emplace_back(type.name);
+  }
+  return names;
+}
+
 std::string Joined(const std::vector<std::string>& names) {
   return JoinNames(names, [](const std::string& name) { return name; });
 }
@@ -50,8 +59,9 @@ std::string FamiliesText() {
                   architectures.empty() ? "-" : Joined(architectures).c_str());
     text += line;
   }
-  return StrCat(text, "\nnumbers of safetensors: ", Joined(Names(SafetensorsTypes())),
-                "\ntypes of GGUF: ", Joined(Names(GgmlTypes())), "\npre-tokenizers of GGUF: ", Joined(PreTokenizerNames()), "\n");
+  return StrCat(text, "\nnumbers of safetensors: ", Joined(SafetensorsNumbers()),
+                "\nquantised safetensors: ", Joined(QuantizationMethods()), "\ntypes of GGUF: ", Joined(Names(GgmlTypes())),
+                "\npre-tokenizers of GGUF: ", Joined(PreTokenizerNames()), "\n");
 }
 
 std::string FamiliesJson() {
@@ -59,7 +69,8 @@ std::string FamiliesJson() {
   for (const Family& family : Families()) {
     json["families"].push_back({{"model_type", family.model_type}, {"gguf_architectures", ArchitecturesOf(family)}});
   }
-  json["safetensors_types"] = Names(SafetensorsTypes());
+  json["safetensors_types"] = SafetensorsNumbers();
+  json["quantised_safetensors"] = QuantizationMethods();
   json["gguf_types"] = Names(GgmlTypes());
   json["gguf_pre_tokenizers"] = PreTokenizerNames();
   return json.dump(2) + "\n";

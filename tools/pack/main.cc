@@ -95,6 +95,11 @@ int DefaultThreads() { return std::clamp(static_cast<int>(std::thread::hardware_
 absl::Status DryRun(const Checkpoint& checkpoint, const PackPlan& plan, const Flags& flags, Executor& executor) {
   std::printf("%s: %s, %zu tensors, %s\n\n%s", checkpoint.path().c_str(), plan.spec.family.c_str(), checkpoint.tensor_count(),
               FormatBytes(checkpoint.weight_bytes()).c_str(), SizeTable(plan.description, plan.layout).c_str());
+  const uint64_t whole = plan.description.trunk_bytes + AllRecordBytes(plan.description, kReferencePrecision);
+  std::printf(
+      "\nmemory: %s hold the trunk and every expert at the reference precision; keys, values and scratch come on top\n"
+      "        the smallest budget of a store is named by: moed --store %s --memory-budget 1MiB\n",
+      FormatBytes(whole).c_str(), flags.output.c_str());
   std::fflush(stdout);
   MOED_ASSIGN_OR_RETURN(const double seconds, EstimateSeconds(plan, executor, Clock::Real()));
   std::printf(

@@ -227,6 +227,12 @@ absl::Status JoinFp8(const Quantization& quantization, const std::string& name, 
 
 }  // namespace
 
+std::vector<std::string> QuantizationMethods() {
+  std::vector<std::string> names;
+  for (const auto& method : kMethods) names.emplace_back(method.name);
+  return names;
+}
+
 absl::StatusOr<Quantization> TakeQuantization(std::string& config_json) {
   json config = json::parse(config_json, nullptr, false);
   if (!config.is_object() || !config.contains(kKey) || config[kKey].is_null()) return Quantization{};  // or the family's error

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
@@ -21,6 +22,8 @@ struct Quantization {
   uint64_t block_rows = 0;
   uint64_t block_cols = 0;
 };
+
+std::vector<std::string> QuantizationMethods();  // quant_method, sorted; "mxfp4" is a family's
 
 // Takes quantization_config out of the text where its method is one of these, so that the family reads the rest; leaves "mxfp4"
 // to the family. INVALID_ARGUMENT naming the methods, or key, value and what is allowed.
