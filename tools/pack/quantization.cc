@@ -241,8 +241,8 @@ absl::StatusOr<Quantization> TakeQuantization(std::string& config_json) {
   const auto row =
       std::find_if(std::begin(kMethods), std::end(kMethods), [&](const auto& known) { return method == known.name; });
   if (row == std::end(kMethods)) {
-    return InvalidArgument("config.json: ", kKey, " is ", ShownJson(own),
-                           ", known methods (quant_method): ", JoinNames(kMethods, [](const auto& known) { return known.name; }));
+    return InvalidArgument("config.json: ", kKey, ": quant_method is ", ShownJson(method),
+                           ", known methods: ", JoinNames(QuantizationMethods(), [](const std::string& name) { return name; }));
   }
   if (row->read == nullptr) return Quantization{};
   MOED_ASSIGN_OR_RETURN(ConfigReader reader, ConfigReader::Parse(StrCat("config.json: ", kKey),
