@@ -40,7 +40,7 @@ inline std::string ReadText(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Packs once for each checkpoint (its folder, or "mixtral/model.gguf") and formats of experts, the reference first, which the
+// Packs once for each checkpoint (its folder's name, or a path) and formats of experts, the reference first, which the
 // trunk has too, and keeps the store for the life of the program.
 inline const StoreReader& PackedStore(const std::string& checkpoint_name, const std::vector<FormatId>& formats) {
   static TemporaryFolder folder;
@@ -50,7 +50,7 @@ inline const StoreReader& PackedStore(const std::string& checkpoint_name, const 
   std::string file_name = StrCat(checkpoint_name, ".", JoinNames(formats, [](FormatId f) { return FormatOf(f).name; }));
   std::replace(file_name.begin(), file_name.end(), '/', '.');
   const std::string path = folder / file_name;
-  auto checkpoint = Checkpoint::Open(DataFolder() + "/" + checkpoint_name);
+  auto checkpoint = Checkpoint::Open(std::filesystem::path(DataFolder()) / checkpoint_name);
   EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
   PackEncodings encodings{.trunk = Encoding{formats[0]}};
   for (const FormatId format : formats) encodings.experts.push_back(Encoding{format});

@@ -10,7 +10,7 @@ namespace moed {
 namespace {
 
 SourceTensor AsSource(const GgufTensor& tensor) {
-  return {tensor.name, tensor.type, tensor.shape, tensor.file, tensor.offset, tensor.bytes};
+  return {CurrentGgufName(tensor.name), tensor.type, tensor.shape, tensor.file, tensor.offset, tensor.bytes};
 }
 
 // Each expert of (experts, rows, columns).
@@ -49,6 +49,7 @@ absl::StatusOr<Checkpoint> Checkpoint::OpenGgufFile(const std::string& path) {
   for (const auto& file : model.files) MOED_RETURN_IF_ERROR(checkpoint.AddFile(file->path(), file->size()));
   const int head_dim = checkpoint.spec_.head_dim;
   for (const auto& [name, tensor] : model.tensors) {
+    if (PredictsFurther(model, checkpoint.spec_, name)) continue;
     SourceTensor source = AsSource(tensor);
     const bool q = name.ends_with(".attn_q.weight"), k = name.ends_with(".attn_k.weight");
     if ((*architecture)->pairs_neighbours && (q || k)) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/base/shape_name.h"
 #include "core/base/status.h"
 #include "core/base/version.h"
 #include "core/model/family.h"

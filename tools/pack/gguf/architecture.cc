@@ -3,6 +3,7 @@
 #include <array>
 #include <optional>
 
+#include "absl/strings/numbers.h"
 #include "core/base/status.h"
 #include "tools/pack/gguf/architectures.h"
 
@@ -10,10 +11,16 @@ namespace moed {
 namespace {
 
 constexpr GgufName kWholeNames[] = {
-    {"embed", "token_embd.weight"}, {"head", "output.weight"}, {"final_norm", "output_norm.weight"}};
+    {"embed", "token_embd.weight"},
+    {"head", "output.weight"},
+    {"head_bias", "output.bias"},
+    {"final_norm", "output_norm.weight"},
+    {"final_norm_bias", "output_norm.bias"},
+};
 
 constexpr GgufName kLayerNames[] = {
     {"attn_norm", "attn_norm.weight"},
+    {"attn_norm_bias", "attn_norm.bias"},
     {"q", "attn_q.weight"},
     {"k", "attn_k.weight"},
     {"v", "attn_v.weight"},
@@ -25,8 +32,10 @@ constexpr GgufName kLayerNames[] = {
     {"q_norm", "attn_q_norm.weight"},
     {"k_norm", "attn_k_norm.weight"},
     {"ffn_norm", "ffn_norm.weight"},
+    {"ffn_norm_bias", "ffn_norm.bias"},
     {"router", "ffn_gate_inp.weight"},
     {"router_bias", "ffn_gate_inp.bias"},
+    {"router_correction", "exp_probs_b.bias"},
     {"shared.gate", "ffn_gate_shexp.weight"},
     {"shared.up", "ffn_up_shexp.weight"},
     {"shared.down", "ffn_down_shexp.weight"},
@@ -35,6 +44,19 @@ constexpr GgufName kLayerNames[] = {
     {"dense.up", "ffn_up.weight"},
     {"dense.down", "ffn_down.weight"},
 };
+
+constexpr std::string_view kParts[kExpertParts] = {"gate", "up", "down"};
+
+// 3 and "attn_q.weight" of "blk.3.attn_q.weight"; nothing of a tensor that belongs to no layer.
+std::optional<std::pair<int, std::string_view>> LayerAndRest(std::string_view name) {
+  constexpr std::string_view kBlock = "blk.";
+  if (!name.starts_with(kBlock)) return std::nullopt;
+  name.remove_prefix(kBlock.size());
+  const size_t dot = name.find('.');
+  int layer;
+  if (dot == name.npos || !absl::SimpleAtoi(ToAbsl(name.substr(0, dot)), &layer)) return std::nullopt;
+  return std::pair(layer, name.substr(dot + 1));
+}
 
 std::optional<std::string_view> Lookup(std::span<const GgufName> names, std::string_view store_name) {
   for (const auto& [known, name] : names) {
@@ -59,8 +81,11 @@ std::string GgufArchitecture::TrunkName(std::string_view store_name) const {
 }
 
 std::span<const GgufArchitecture> GgufArchitectures() {
-  static const std::array kArchitectures = {LlamaArchitecture(), Qwen2MoeArchitecture(), Qwen3MoeArchitecture(),
-                                            OlmoeArchitecture(), GptOssArchitecture()};
+  static const std::array kArchitectures = {
+      LlamaArchitecture(),      Qwen2MoeArchitecture(), Qwen3MoeArchitecture(),   OlmoeArchitecture(),
+      GptOssArchitecture(),     Glm4MoeArchitecture(),  MiniMaxM2Architecture(),  Ernie45MoeArchitecture(),
+      HunyuanMoeArchitecture(), DeepSeekArchitecture(), GraniteMoeArchitecture(), PhiMoeArchitecture(),
+  };
   return kArchitectures;
 }
 
@@ -73,13 +98,35 @@ absl::StatusOr<const GgufArchitecture*> ArchitectureOf(const GgufMetadata& metad
                          "; known: ", JoinNames(GgufArchitectures(), [](const GgufArchitecture& known) { return known.name; }));
 }
 
+bool PredictsFurther(const GgufModel& model, const ModelSpec& spec, std::string_view tensor_name) {
+  const auto split = LayerAndRest(tensor_name);
+  if (!split || split->first < spec.layers) return false;
+  const auto architecture = model.metadata.String("general.architecture");
+  const auto further =
+      model.metadata.IntOr(StrCat(architecture.value_or(""), ".nextn_predict_layers"), 0, 0, kMostFurtherGgufLayers);
+  return split->first < spec.layers + further.value_or(0);
+}
+
 std::string GgufExpertsName(LayerId layer, ExpertPart part) {
-  static constexpr std::string_view kParts[kExpertParts] = {"gate", "up", "down"};
   return StrCat("blk.", layer.value(), ".ffn_", kParts[static_cast<size_t>(part)], "_exps.weight");
 }
 
 std::string GgufExpertName(LayerId layer, int expert, ExpertPart part) {
   return StrCat(GgufExpertsName(layer, part), "[", expert, "]");
+}
+
+std::string CurrentGgufName(std::string_view tensor_name) {
+  constexpr std::string_view kSuffix = ".weight";
+  const auto split = LayerAndRest(tensor_name);
+  if (!split) return std::string(tensor_name);
+  const auto [layer, rest] = *split;
+  for (const ExpertPart part : {ExpertPart::kGate, ExpertPart::kUp, ExpertPart::kDown}) {
+    const std::string prefix = StrCat("ffn_", kParts[static_cast<size_t>(part)], ".");
+    if (!rest.starts_with(prefix) || !rest.ends_with(kSuffix) || rest.size() <= prefix.size() + kSuffix.size()) continue;
+    const std::string_view number = rest.substr(prefix.size(), rest.size() - prefix.size() - kSuffix.size());
+    if (int expert; absl::SimpleAtoi(ToAbsl(number), &expert)) return GgufExpertName(LayerId(layer), expert, part);
+  }
+  return std::string(tensor_name);
 }
 
 std::vector<uint32_t> NeighbourPairsOrder(int heads, int head_dim) {

@@ -40,10 +40,16 @@ std::span<const GgufArchitecture> GgufArchitectures();
 // By the metadata's general.architecture. INVALID_ARGUMENT lists the known ones.
 absl::StatusOr<const GgufArchitecture*> ArchitectureOf(const GgufMetadata& metadata);
 
+constexpr int kMostFurtherGgufLayers = 64;
+// Whether a tensor belongs to a layer behind the last one: as many as nextn_predict_layers says predict further tokens.
+bool PredictsFurther(const GgufModel& model, const ModelSpec& spec, std::string_view tensor_name);
+
 // The experts of a layer are one tensor of shape (experts, rows, columns) for each part: "blk.3.ffn_gate_exps.weight".
 std::string GgufExpertsName(LayerId layer, ExpertPart part);
 // One expert of it: "blk.3.ffn_gate_exps.weight[17]".
 std::string GgufExpertName(LayerId layer, int expert, ExpertPart part);
+// The same from the name that the first files with experts gave each of them, "blk.3.ffn_gate.17.weight"; others stay.
+std::string CurrentGgufName(std::string_view tensor_name);
 
 // Where the rows of q and k that halves pair lie among rows that neighbours pair: [heads * head_dim].
 std::vector<uint32_t> NeighbourPairsOrder(int heads, int head_dim);

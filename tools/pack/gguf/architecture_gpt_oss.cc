@@ -37,8 +37,7 @@ absl::StatusOr<ModelSpec> ReadSpec(const GgufModel& model) {
   for (int layer = 0; layer < spec.layers; ++layer) spec.windows.push_back(layer % 2 == 0 ? window : 0);
   spec.qkv_bias = spec.o_bias = spec.attention_sinks = spec.router_bias = spec.expert_bias = true;
   spec.swiglu_limits = {.alpha = 1.702, .limit = 7.0};
-  spec.expert_ffn = reader.Int("expert_feed_forward_length", 1, 1 << 20);
-  reader.IntOr("feed_forward_length", 0, 0, 1 << 20);  // the experts' again
+  ReadFfnWidths(reader, spec);
   spec.norm_topk_prob = true;
   return reader.Finish(std::move(spec));
 }

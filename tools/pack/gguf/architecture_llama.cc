@@ -8,8 +8,7 @@ namespace {
 absl::StatusOr<ModelSpec> ReadSpec(const GgufModel& model) {
   GgufSpecReader reader(model);
   ModelSpec spec = ReadGgufDecoder(reader, "mixtral");
-  spec.expert_ffn = reader.Int("feed_forward_length", 1, 1 << 20);
-  reader.Only("expert_feed_forward_length", {static_cast<double>(spec.expert_ffn)});
+  ReadOneFfnWidth(reader, spec);
   reader.Only("expert_shared_count", {0});
   spec.norm_topk_prob = true;
   return reader.Finish(std::move(spec));

@@ -9,8 +9,7 @@ absl::StatusOr<ModelSpec> ReadSpec(const GgufModel& model) {
   GgufSpecReader reader(model);
   ModelSpec spec = ReadGgufDecoder(reader, "olmoe");
   spec.qk_norm = ModelSpec::QkNorm::kWhole;
-  spec.expert_ffn = reader.Int("feed_forward_length", 1, 1 << 20);
-  reader.Only("expert_feed_forward_length", {static_cast<double>(spec.expert_ffn)});
+  ReadOneFfnWidth(reader, spec);
   spec.norm_topk_prob = reader.BoolOr("expert_weights_norm", false);
   return reader.Finish(std::move(spec));
 }

@@ -1,6 +1,4 @@
 // qwen2moe: a gated shared expert, biases on q, k and v where the file has them.
-#include <algorithm>
-
 #include "tools/pack/gguf/architectures.h"
 #include "tools/pack/gguf/spec_reader.h"
 
@@ -11,11 +9,9 @@ absl::StatusOr<ModelSpec> ReadSpec(const GgufModel& model) {
   GgufSpecReader reader(model);
   ModelSpec spec = ReadGgufDecoder(reader, "qwen2_moe");
   spec.qkv_bias = reader.Tensor("blk.0.attn_q.bias") != nullptr;
-  spec.expert_ffn = reader.Int("expert_feed_forward_length", 1, 1 << 20);
+  ReadFfnWidths(reader, spec);
   spec.shared_ffn = reader.Int("expert_shared_feed_forward_length", 1, 1 << 20);
   spec.shared_gate = true;
-  const int dense_ffn = reader.Int("feed_forward_length", 1, 1 << 20);
-  if (std::ranges::count(spec.moe, false) > 0) spec.dense_ffn = dense_ffn;
   spec.norm_topk_prob = reader.BoolOr("expert_weights_norm", false);
   return reader.Finish(std::move(spec));
 }

@@ -10,5 +10,12 @@ GgufArchitecture Qwen2MoeArchitecture();
 GgufArchitecture Qwen3MoeArchitecture();
 GgufArchitecture OlmoeArchitecture();
 GgufArchitecture GptOssArchitecture();
+GgufArchitecture Glm4MoeArchitecture();
+GgufArchitecture MiniMaxM2Architecture();
+GgufArchitecture Ernie45MoeArchitecture();
+GgufArchitecture HunyuanMoeArchitecture();
+GgufArchitecture DeepSeekArchitecture();
+GgufArchitecture GraniteMoeArchitecture();
+GgufArchitecture PhiMoeArchitecture();
 
 }  // namespace moed

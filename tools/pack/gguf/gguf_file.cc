@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "core/base/shape_name.h"
 #include "core/base/status.h"
 #include "core/base/utf8.h"
 #include "tools/pack/gguf/byte_reader.h"
@@ -25,10 +26,6 @@ constexpr uint32_t kMostDimensions = 4;
 constexpr int64_t kDefaultAlignment = 32, kMostAlignment = 1 << 20;
 
 enum class ValueType : uint32_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64, kEnd };
-
-std::string ShapeName(const std::vector<uint64_t>& shape) {
-  return StrCat("(", JoinNames(shape, [](uint64_t extent) { return extent; }), ")");
-}
 
 // Names come from strangers: printable in a message, or refused.
 absl::StatusOr<std::string> ReadName(ByteReader& reader, std::string_view field, uint64_t most) {

@@ -13,7 +13,8 @@ namespace {
 // Of the tokenizer or of how the weights came about: none changes the logits.
 constexpr std::string_view kHarmless[] = {"rope.scaling.finetuned", "tensor_data_layout", "vocab_size"};
 
-constexpr int kSoftmaxGating = 1;
+// expert_gating_func; absent or none: what the architecture has.
+constexpr int kNoGating = 0, kSoftmaxGating = 1, kSigmoidGating = 2;
 
 // Tokens by which models end their turn, whatever the metadata's own keys say of them.
 constexpr std::string_view kEndTexts[] = {
@@ -142,7 +143,8 @@ absl::StatusOr<ModelSpec> GgufSpecReader::Finish(ModelSpec spec) {
 ModelSpec ReadGgufDecoder(GgufSpecReader& reader, std::string_view family, const GgufOwnKeys& own) {
   ModelSpec spec;
   spec.family = family;
-  spec.layers = reader.Int("block_count", 1, 4096);
+  const int further = reader.IntOr("nextn_predict_layers", 0, 0, kMostFurtherGgufLayers);
+  spec.layers = reader.Int("block_count", 1 + further, 4096) - further;
   spec.hidden = reader.Int("embedding_length", 1, 1 << 17);
   spec.heads = reader.Int("attention.head_count", 1, 1024);
   spec.kv_heads = reader.IntOr("attention.head_count_kv", spec.heads, 1, 1024);
@@ -172,15 +174,47 @@ ModelSpec ReadGgufDecoder(GgufSpecReader& reader, std::string_view family, const
   reader.Only("attention.causal", {1});
   reader.Only("attention.clamp_kqv", {0});
   if (!own.window) reader.Only("attention.sliding_window", {0});
-  reader.Only("rope.dimension_count", {static_cast<double>(spec.head_dim)});
+  if (own.partial_rotary) {
+    const int rotated = reader.IntOr("rope.dimension_count", spec.head_dim, 2, spec.head_dim);
+    if (rotated != spec.head_dim) spec.rotary_dims = rotated;
+  } else {
+    reader.Only("rope.dimension_count", {static_cast<double>(spec.head_dim)});
+  }
   if (!own.rope_scaling) {
     reader.OnlyText("rope.scaling.type", {"none"});
-    reader.Only("rope.scaling.factor", {0, 1});  // without a type it means "linear"
+    reader.Only("rope.scaling.factor", {0, 1});                             // without a type it means "linear"
+    reader.IntOr("rope.scaling.original_context_length", 0, 0, INT32_MAX);  // counts with a type only
   }
   reader.Only("rope.scale_linear", {0, 1});
-  reader.Only("expert_gating_func", {0, kSoftmaxGating});
-  reader.Only("expert_weights_scale", {0, 1});
+  if (!own.gating) reader.Only("expert_gating_func", {kNoGating, kSoftmaxGating});
+  if (own.weights_scale) {
+    const double scale = reader.NumberOr("expert_weights_scale", 1, 0, 1e3);
+    spec.router_scale = scale == 0 ? 1 : scale;
+  } else {
+    reader.Only("expert_weights_scale", {0, 1});
+  }
   return spec;
+}
+
+void ReadOneFfnWidth(GgufSpecReader& reader, ModelSpec& spec) {
+  const int width = reader.Int("feed_forward_length", 1, 1 << 20);
+  spec.expert_ffn = width;
+  reader.Only("expert_feed_forward_length", {static_cast<double>(width)});
+}
+
+void ReadFfnWidths(GgufSpecReader& reader, ModelSpec& spec) {
+  spec.expert_ffn = reader.Int("expert_feed_forward_length", 1, 1 << 18);
+  const int dense_ffn = reader.IntOr("feed_forward_length", 0, 0, 1 << 20);
+  if (std::ranges::count(spec.moe, false) > 0) spec.dense_ffn = dense_ffn;
+  for (const std::string_view said_by_tensors : {"leading_dense_block_count", "interleave_moe_layer_step"}) {
+    reader.IntOr(said_by_tensors, 0, 0, 4096);
+  }
+}
+
+void ReadCorrectedSigmoid(GgufSpecReader& reader, ModelSpec& spec) {
+  reader.Only("expert_gating_func", {kNoGating, kSigmoidGating});
+  spec.router_scoring = RouterScoring::kSigmoid;
+  spec.router_correction = true;
 }
 
 }  // namespace moed

@@ -56,10 +56,20 @@ class GgufSpecReader {
 struct GgufOwnKeys {
   bool window = false;
   bool rope_scaling = false;
+  bool partial_rotary = false;  // fewer dimensions may be rotated than a head has; into rotary_dims
+  bool gating = false;          // the router's
+  bool weights_scale = false;   // of the experts' outputs; into router_scale
 };
 
 // What all decoders share: sizes of attention and embeddings, norms, RoPE, which layers have experts and how many, and refusals
-// of what no family implements. `family` is the spec's.
+// of what no family implements. Layers that predict further tokens are not counted. `family` is the spec's.
 ModelSpec ReadGgufDecoder(GgufSpecReader& reader, std::string_view family, const GgufOwnKeys& own = {});
+// expert_feed_forward_length, or feed_forward_length where it is absent, which must be the same where both are there.
+void ReadOneFfnWidth(GgufSpecReader& reader, ModelSpec& spec);
+// dense_ffn from feed_forward_length where a layer has no experts; expert_ffn from expert_feed_forward_length. Which layers they
+// are is said by the tensors.
+void ReadFfnWidths(GgufSpecReader& reader, ModelSpec& spec);
+// Sigmoid scores with a correction for the choice.
+void ReadCorrectedSigmoid(GgufSpecReader& reader, ModelSpec& spec);
 
 }  // namespace moed
