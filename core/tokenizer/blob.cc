@@ -10,12 +10,15 @@ namespace moed {
 namespace {
 
 constexpr std::string_view kMagic{"MOEDTOK\0", 8};
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kPlainVersion = 1;
+constexpr uint32_t kChatTemplateVersion = 2;  // with one section more, the last
 constexpr size_t kChecksumAt = 16;
 constexpr size_t kChecksummedFrom = 24;
 constexpr size_t kDirectoryAt = 32;
-constexpr size_t kHeaderBytes = kDirectoryAt + kBlobSections * 2 * sizeof(uint32_t);
 constexpr size_t kAlignment = 16;
+
+size_t SectionsOf(uint32_t version) { return version == kPlainVersion ? kBlobSections - 1 : kBlobSections; }
+size_t HeaderBytes(uint32_t version) { return kDirectoryAt + SectionsOf(version) * 2 * sizeof(uint32_t); }
 
 template <class T>
 void Put(std::string& blob, size_t at, T value) {
@@ -34,8 +37,9 @@ uint64_t Checksum(std::string_view blob) { return XXH3_64bits(blob.data() + kChe
 }  // namespace
 
 absl::StatusOr<std::string> SealBlob(const PerBlobSection<std::string>& sections) {
-  std::string blob(kHeaderBytes, '\0');
-  for (size_t i = 0; i < kBlobSections; ++i) {
+  const uint32_t version = sections.back().empty() ? kPlainVersion : kChatTemplateVersion;
+  std::string blob(HeaderBytes(version), '\0');
+  for (size_t i = 0; i < SectionsOf(version); ++i) {
     blob.resize((blob.size() + kAlignment - 1) / kAlignment * kAlignment, '\0');
     if (blob.size() + sections[i].size() > std::numeric_limits<uint32_t>::max()) {
       return InvalidArgument("the compiled tokenizer would be larger than 4 GiB");
@@ -45,29 +49,37 @@ absl::StatusOr<std::string> SealBlob(const PerBlobSection<std::string>& sections
     blob += sections[i];
   }
   std::memcpy(blob.data(), kMagic.data(), kMagic.size());
-  Put(blob, 8, kVersion);
-  Put(blob, 12, static_cast<uint32_t>(kBlobSections));
+  Put(blob, 8, version);
+  Put(blob, 12, static_cast<uint32_t>(SectionsOf(version)));
   Put(blob, 24, static_cast<uint64_t>(blob.size()));
   Put(blob, kChecksumAt, Checksum(blob));
   return blob;
 }
 
 absl::StatusOr<PerBlobSection<std::string_view>> OpenBlob(std::string_view blob) {
-  if (blob.size() < kHeaderBytes || blob.substr(0, kMagic.size()) != kMagic) return DataLoss("not a compiled tokenizer");
-  if (const auto version = Get<uint32_t>(blob, 8); version != kVersion) {
-    return DataLoss("compiled tokenizer of version ", version, "; this program reads version ", kVersion, ": pack again");
+  if (blob.size() < HeaderBytes(kPlainVersion) || blob.substr(0, kMagic.size()) != kMagic) {
+    return DataLoss("not a compiled tokenizer");
   }
+  const auto version = Get<uint32_t>(blob, 8);
+  if (version != kPlainVersion && version != kChatTemplateVersion) {
+    return DataLoss("compiled tokenizer of version ", version, "; this program reads versions ", kPlainVersion, " and ",
+                    kChatTemplateVersion, ": pack again");
+  }
+  if (blob.size() < HeaderBytes(version)) return DataLoss("compiled tokenizer: its directory is cut off");
   if (const auto bytes = Get<uint64_t>(blob, 24); bytes != blob.size()) {
     return DataLoss("compiled tokenizer says it has ", bytes, " bytes but has ", blob.size());
   }
   if (Get<uint64_t>(blob, kChecksumAt) != Checksum(blob)) return DataLoss("compiled tokenizer: checksum does not match");
-  if (Get<uint32_t>(blob, 12) != kBlobSections) return DataLoss("compiled tokenizer: wrong number of sections");
+  if (Get<uint32_t>(blob, 12) != SectionsOf(version)) return DataLoss("compiled tokenizer: wrong number of sections");
   PerBlobSection<std::string_view> sections;
-  for (size_t i = 0; i < kBlobSections; ++i) {
+  for (size_t i = 0; i < SectionsOf(version); ++i) {
     const auto offset = Get<uint32_t>(blob, kDirectoryAt + 8 * i), bytes = Get<uint32_t>(blob, kDirectoryAt + 8 * i + 4);
     if (offset > blob.size() || bytes > blob.size() - offset)
       return DataLoss("compiled tokenizer: section ", i, " is out of bounds");
     sections[i] = blob.substr(offset, bytes);
+  }
+  if (version == kChatTemplateVersion && sections.back().empty()) {
+    return DataLoss("compiled tokenizer: an empty chat template in version ", version);
   }
   return sections;
 }

@@ -100,6 +100,55 @@ TEST(GgufCheckpointTest, MetadataBecomeASpec) {
   EXPECT_EQ(opened.checkpoint->Find("blk.0.ffn_up_exps.weight[2]")->shape, (std::vector<uint64_t>{kFfn, kHidden}));
 }
 
+TEST(GgufCheckpointTest, KeepsTheChatTemplate) {
+  EXPECT_EQ(Opened(Tiny()).checkpoint->chat_template(), "");
+  EXPECT_EQ(Opened(Tiny().String("tokenizer.chat_template", "{{ x }}")).checkpoint->chat_template(), "{{ x }}");
+}
+
+// As in the first files with experts, "blk.0.ffn_up.2.weight".
+TEST(GgufCheckpointTest, ExpertsMayBeTensorsOfTheirOwn) {
+  TestGguf apart = Tiny();
+  for (const std::string part : {"gate", "up", "down"}) {
+    const TestGguf::Tensor fused = Named(apart, "blk.0.ffn_" + part + "_exps.weight");
+    std::erase_if(apart.tensors, [&](const auto& tensor) { return tensor.name == fused.name; });
+    const size_t bytes = fused.data.size() / kExperts;
+    for (uint32_t i = 0; i < kExperts; ++i) {
+      apart.tensors.push_back({"blk.0.ffn_" + part + "." + std::to_string(i) + ".weight",
+                               {fused.extents[0], fused.extents[1]},
+                               fused.type,
+                               fused.data.substr(i * bytes, bytes)});
+    }
+  }
+  TemporaryFolder folder;
+  WriteContents(folder / "together.gguf", Tiny().Bytes());
+  WriteContents(folder / "apart.gguf", apart.Bytes());
+  for (const std::string name : {"together", "apart"}) {
+    const CommandResult packed = RunPack({folder / (name + ".gguf"), folder / name});
+    ASSERT_EQ(packed.exit_code, 0) << packed.err;
+  }
+  EXPECT_TRUE(FileContents(folder / "apart") == FileContents(folder / "together"));
+}
+
+TEST(GgufCheckpointTest, LayersThatPredictFurtherTokensAreLeftOut) {
+  TestGguf file = Tiny();
+  file.Remove("qwen3moe.block_count");
+  file.U32("qwen3moe.block_count", 2).U32("qwen3moe.nextn_predict_layers", 1);
+  file.tensors.push_back(Tensor("blk.1.attn_norm.weight", {kHidden}));
+  file.tensors.push_back(Tensor("blk.1.nextn.eh_proj.weight", {2 * kHidden, kHidden}));
+  const Opened opened(file);
+  ASSERT_TRUE(opened.plan.ok()) << opened.error();
+  EXPECT_EQ(opened.plan->spec.layers, 1);
+  file.tensors.push_back(Tensor("blk.2.attn_norm.weight", {kHidden}));
+  EXPECT_THAT(Opened(file).error(), HasSubstr("unknown tensor \"blk.2.attn_norm.weight\""));
+}
+
+TEST(GgufCheckpointTest, VectorsMayBeMatricesOfOneRow) {
+  TestGguf file = Tiny();
+  Named(file, "blk.0.attn_norm.weight").extents = {kHidden, 1};
+  const Opened opened(file);
+  EXPECT_TRUE(opened.plan.ok()) << opened.error();
+}
+
 TEST(GgufCheckpointTest, EveryArchitectureHasAFamilyAndNamesForAllItsTensors) {
   for (const GgufArchitecture& architecture : GgufArchitectures()) {
     const auto family = FamilyNamed(architecture.model_type);

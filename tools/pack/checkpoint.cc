@@ -46,7 +46,7 @@ std::string Checkpoint::NameOfExpert(LayerId layer, int expert, ExpertPart part)
 }
 
 std::vector<uint64_t> Checkpoint::ShapeOf(const TrunkTensor& tensor) const {
-  if (is_gguf() && tensor.rows == 1) return {static_cast<uint64_t>(tensor.cols)};
+  if (is_gguf() && tensor.one_row) return {static_cast<uint64_t>(tensor.cols)};
   return tensor.checkpoint_shape();
 }
 

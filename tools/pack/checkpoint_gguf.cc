@@ -13,6 +13,12 @@ SourceTensor AsSource(const GgufTensor& tensor) {
   return {CurrentGgufName(tensor.name), tensor.type, tensor.shape, tensor.file, tensor.offset, tensor.bytes};
 }
 
+// Converters differ in whether one row is a vector or a matrix.
+void GiveShapeOfOneRow(SourceTensor& tensor, std::vector<uint64_t> shape) {
+  const bool one_row = tensor.shape.size() == 1 || (tensor.shape.size() == 2 && tensor.shape[0] == 1);
+  if (one_row && tensor.shape.back() == shape.back()) tensor.shape = std::move(shape);
+}
+
 // Each expert of (experts, rows, columns).
 std::vector<SourceTensor> Experts(const SourceTensor& fused) {
   std::vector<SourceTensor> experts;
@@ -45,6 +51,9 @@ absl::StatusOr<Checkpoint> Checkpoint::OpenGgufFile(const std::string& path) {
   checkpoint.architecture_ = *architecture;
   checkpoint.spec_ = *std::move(spec);
   checkpoint.tokenizer_ = *std::move(tokenizer);
+  if (constexpr std::string_view kTemplate = "tokenizer.chat_template"; model.metadata.Has(kTemplate)) {
+    MOED_ASSIGN_OR_RETURN(checkpoint.chat_template_, model.metadata.String(kTemplate));
+  }
   MOED_ASSIGN_OR_RETURN(checkpoint.family_, FamilyNamed(checkpoint.spec_.family));
   for (const auto& file : model.files) MOED_RETURN_IF_ERROR(checkpoint.AddFile(file->path(), file->size()));
   const int head_dim = checkpoint.spec_.head_dim;
@@ -60,6 +69,10 @@ absl::StatusOr<Checkpoint> Checkpoint::OpenGgufFile(const std::string& path) {
       continue;
     }
     for (SourceTensor& expert : Experts(source)) MOED_RETURN_IF_ERROR(checkpoint.AddTensor(std::move(expert)));
+  }
+  for (const TrunkTensor& wanted : checkpoint.family_->trunk_tensors(checkpoint.spec_)) {
+    const auto at = checkpoint.tensors_.find(checkpoint.NameOf(wanted));
+    if (wanted.rows == 1 && at != checkpoint.tensors_.end()) GiveShapeOfOneRow(at->second, checkpoint.ShapeOf(wanted));
   }
   return checkpoint;
 }

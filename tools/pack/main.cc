@@ -133,6 +133,10 @@ absl::Status RunPack(const Flags& flags) {
     return InvalidArgument(flags.output, " is a folder, expected the name of a file");
   MOED_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(flags.input));
   MOED_ASSIGN_OR_RETURN(const PackPlan plan, MakePlan(checkpoint, encodings));
+  if (checkpoint.chat_template().empty()) {
+    std::fprintf(stderr, "%s has no chat template: prompts can be completed, conversations cannot be made into prompts\n",
+                 flags.input.c_str());
+  }
   const std::unique_ptr<Executor> executor = MakeThreadPool(flags.threads > 0 ? flags.threads : DefaultThreads());
   if (flags.dry_run) return DryRun(checkpoint, plan, flags, *executor);
   if (std::filesystem::exists(flags.output, ignored) && !flags.force) {

@@ -14,6 +14,7 @@
 #include "core/store/checksum.h"
 #include "core/store/expert_norms.h"
 #include "core/store/header.h"
+#include "core/tokenizer/chat_template.h"
 #include "core/tokenizer/tokenizer.h"
 
 namespace moed {
@@ -183,6 +184,11 @@ absl::Status PlanTokenizer(const Checkpoint& checkpoint, PackPlan& plan) {
   absl::StatusOr<std::string> blob = CompileTokenizer(checkpoint.tokenizer());
   if (!blob.ok()) return Annotate(blob.status(), checkpoint.path());
   plan.description.tokenizer = *std::move(blob);
+  if (!checkpoint.chat_template().empty()) {
+    absl::StatusOr<std::string> templated = WithChatTemplate(plan.description.tokenizer, checkpoint.chat_template());
+    if (!templated.ok()) return Annotate(templated.status(), checkpoint.path());
+    plan.description.tokenizer = *std::move(templated);
+  }
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::FromBlob(plan.description.tokenizer);
   if (!tokenizer.ok()) return Annotate(tokenizer.status(), checkpoint.path());
   if ((*tokenizer)->vocabulary_size() > plan.spec.vocabulary) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/json_value.h"
+#include "core/base/shape_name.h"
 #include "core/base/status.h"
 #include "core/model/config_reader.h"
 #include "core/quant/safetensors_types.h"

@@ -7,7 +7,7 @@ writes tests/model/data/mixtral/model.gguf.delta, from which and model.safetenso
 bytes of the converter's file. LLAMA_CPP is the folder vendor/llama.cpp of the source package of llama-cpp-python 0.3.36 on PyPI.
 
 The converter is run as it is, but for what a tiny checkpoint lacks: its pre-tokenizer is named here and not recognised by a
-hash, its vocabulary is always read from tokenizer.json, the second end token is a key of its own, and some configurations get keys
+hash, its vocabulary is always read from tokenizer.json and as it stands there, the second end token is a key of its own, and some configurations get keys
 that the released ones have (PREPARED).
 
 The difference: u64 FNV-1a of the GGUF, then operations until the end. Each is a varint, count * 4 + kind, and what its kind says:
@@ -68,6 +68,7 @@ def convert(llama_cpp: pathlib.Path, folder: pathlib.Path, out: pathlib.Path, ou
 def prepare(checkpoint: pathlib.Path, folder: pathlib.Path) -> None:
     for name in ("config.json", "generation_config.json", "tokenizer.json", "model.safetensors"):
         shutil.copy(checkpoint / name, folder / name)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
     config = json.loads((folder / "config.json").read_text())
     config.update(PREPARED.get(config["model_type"], {}))
     (folder / "config.json").write_text(json.dumps(config))
