@@ -287,11 +287,18 @@ TEST_P(ForwardTest, LoadRefusesOptionsAndSpecsThatDoNotFit) {
     EXPECT_NE(status.message().find(ToAbsl(named)), absl::string_view::npos) << status;
   };
   expect_loss(change([](ModelSpec& s) { s.vocabulary += 8; }), "tensor embed has shape");
-  expect_loss(change([](ModelSpec& s) { s.head_dim += 2, s.rotary_dims = 0; }), "rope.inv_freq has shape");
+  expect_loss(change([](ModelSpec& s) { s.head_dim += 2, s.rotary_dims = s.latent ? s.rotary_dims + 2 : 0; }),
+              "rope.inv_freq has shape");
   expect_loss(change([](ModelSpec& s) { s.experts += s.router_groups; }), "experts a layer");
   expect_loss(change([](ModelSpec& s) { s.expert_ffn += 1; }), "experts has shape");
   expect_loss(change([](ModelSpec& s) { s.tied_embeddings = !s.tied_embeddings; }), "head");
-  expect_loss(change([](ModelSpec& s) { s.qkv_bias = !s.qkv_bias; }), "q_bias");
+  if (spec.latent) {
+    expect_loss(change([](ModelSpec& s) { s.latent->q_rank += 8; }), "layers.0.q");
+    expect_loss(change([](ModelSpec& s) { s.latent->kv_rank += 8; }), "kv_a has shape");
+    expect_loss(change([](ModelSpec& s) { s.latent->value_dim += 8; }), "layers.0.o has shape");
+  } else {
+    expect_loss(change([](ModelSpec& s) { s.qkv_bias = !s.qkv_bias; }), "q_bias");
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, ForwardTest, testing::ValuesIn(CheckpointNames()),
