@@ -20,7 +20,11 @@ void AttentionBlock::Run(LayerId layer, const LayerWeights& weights) {
     RotateQk(layer, block);
     if (step_.spec.qk_norm_after_rope) NormalizeQk(weights, block);
     StoreAndAttend(layer, weights, block);
-    ProjectOutput(weights, block);
+    if (step_.spec.attention_gate) {
+      step_.backend.SigmoidGate(step_.scratch.attended.data(), step_.scratch.attention_gate.data(),
+                                int64_t{block.count} * q_width());
+    }
+    step_.ProjectToResidual(weights.o, weights.o_bias, block);
   });
 }
 
@@ -30,15 +34,18 @@ void AttentionBlock::ProjectQkv(const LayerWeights& weights, RowBlock block) {
   const int rows = block.count;
   const float* x = &scratch.x[static_cast<size_t>(block.begin) * step_.spec.hidden];
   step_.Normalize(x, weights.attn_norm, weights.attn_norm_bias, rows, scratch.normed.data());
-  const InputForms forms = InputForms::Of({weights.q.format, weights.k.format, weights.v.format});
+  const bool gated = step_.spec.attention_gate;
+  const InputForms forms =
+      InputForms::Of({weights.q.format, weights.k.format, weights.v.format, (gated ? weights.attention_gate : weights.q).format});
   const Activations input =
       backend.Prepare(scratch.normed.data(), rows, step_.spec.hidden, step_.spec.hidden, forms, scratch.block_storage);
   const MatMulJob jobs[] = {
       {weights.q, &input, scratch.q.data(), q_width()},
       {weights.k, &input, scratch.k.data(), kv_width()},
       {weights.v, &input, scratch.v.data(), kv_width()},
+      {weights.attention_gate, &input, scratch.attention_gate.data(), q_width()},
   };
-  backend.MatMul(jobs);
+  backend.MatMul(std::span(jobs).first(gated ? 4 : 3));
   AddBias(backend, scratch.q.data(), weights.q_bias, rows, q_width());
   AddBias(backend, scratch.k.data(), weights.k_bias, rows, kv_width());
   AddBias(backend, scratch.v.data(), weights.v_bias, rows, kv_width());
@@ -90,18 +97,6 @@ void AttentionBlock::StoreAndAttend(LayerId layer, const LayerWeights& weights, 
     step_.backend.StoreKv(shape, runs, &scratch.k[kv], &scratch.v[kv]);
     step_.backend.Attention(shape, runs, &scratch.q[q], &scratch.attended[q], scratch.scores);
   }
-}
-
-void AttentionBlock::ProjectOutput(const LayerWeights& weights, RowBlock block) {
-  Scratch& scratch = step_.scratch;
-  const int rows = block.count;
-  const int hidden = step_.spec.hidden;
-  const Activations input = step_.backend.Prepare(scratch.attended.data(), rows, q_width(), q_width(),
-                                                  InputForms::Of({weights.o.format}), scratch.inner_storage);
-  const MatMulJob jobs[] = {{weights.o, &input, scratch.projected.data(), hidden}};
-  step_.backend.MatMul(jobs);
-  AddBias(step_.backend, scratch.projected.data(), weights.o_bias, rows, hidden);
-  step_.AddToResidual(&scratch.x[static_cast<size_t>(block.begin) * hidden], scratch.projected.data(), rows);
 }
 
 }  // namespace moed

@@ -1,4 +1,4 @@
-// x += o(attention(rope(qk_norm(qkv(attn_norm(x)))))), step by step.
+// x += o(gate * attention(rope(qk_norm(qkv(attn_norm(x)))))), step by step.
 #pragma once
 
 #include "core/model/step.h"
@@ -17,7 +17,6 @@ class AttentionBlock {
   void NormalizeQk(const LayerWeights& weights, RowBlock block);
   void RotateQk(LayerId layer, RowBlock block);
   void StoreAndAttend(LayerId layer, const LayerWeights& weights, RowBlock block);
-  void ProjectOutput(const LayerWeights& weights, RowBlock block);
 
   int q_width() const { return step_.spec.heads * step_.spec.head_dim; }
   int kv_width() const { return step_.spec.kv_heads * step_.spec.head_dim; }

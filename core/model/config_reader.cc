@@ -162,6 +162,13 @@ std::string ConfigReader::String(std::string_view key) {
   return value->is_string() ? value->get<std::string>() : "";
 }
 
+absl::StatusOr<ConfigReader> ConfigReader::Object(std::string_view key) {
+  const Json* value = Required(key);
+  if (value != nullptr && !value->is_object()) FailValue(key, *value, "an object");
+  MOED_RETURN_IF_ERROR(status_);
+  return ConfigReader(StrCat(name_, ", ", key), *value);
+}
+
 std::vector<std::string> ConfigReader::StringsOr(std::string_view key, size_t count, std::span<const std::string_view> allowed,
                                                  std::vector<std::string> otherwise) {
   const Json* value = Find(key);
@@ -273,6 +280,8 @@ ConfigReader::RopeObject ConfigReader::ReadRopeObject(std::string_view key, cons
         FailValue(path, value, kinds.ntk_alpha ? "\"default\", \"yarn\", \"dynamic\" with alpha" : "\"default\", \"yarn\"");
     } else if (name == "partial_rotary_factor" && value.is_number()) {
       rope.partial = value.get<double>();
+    } else if (kinds.mrope && (name == "mrope_section" || name == "mrope_interleaved")) {
+      continue;
     } else if (!rope.yarn && !rope.ntk_alpha) {
       FailValue(path, value, "rope_type = \"default\", rope_theta = a number, partial_rotary_factor = 1");
     }
@@ -368,7 +377,8 @@ ModelSpec ReadDecoder(ConfigReader& config, const OwnKeys& own) {
   spec.vocabulary = config.Int("vocab_size", 1, 1 << 24);
   spec.max_positions = config.Int("max_position_embeddings", 1, 1 << 24);
   spec.rms_eps = static_cast<float>(config.Number("rms_norm_eps", 1e-12, 0.5));
-  const ConfigReader::Rope rope = config.ReadRope({.partial = own.partial_rotary.has_value(), .ntk_alpha = own.ntk_alpha});
+  const ConfigReader::Rope rope =
+      config.ReadRope({.partial = own.partial_rotary.has_value(), .ntk_alpha = own.ntk_alpha, .mrope = own.mrope});
   spec.rope_theta = rope.theta;
   if (rope.ntk_alpha > 1 && spec.head_dim > 2) {
     spec.rope_theta *= std::pow(rope.ntk_alpha, spec.head_dim / (spec.head_dim - 2.0));

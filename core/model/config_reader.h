@@ -38,6 +38,8 @@ class ConfigReader {
   std::vector<std::string> StringsOr(std::string_view key, size_t count, std::span<const std::string_view> allowed,
                                      std::vector<std::string> otherwise);
   std::string String(std::string_view key);
+  // An object that must be there, to be read by itself.
+  absl::StatusOr<ConfigReader> Object(std::string_view key);
 
   // An error unless the key is absent or has one of these values. Numbers compare by value.
   void Only(std::string_view key, std::initializer_list<nlohmann::json> allowed);
@@ -56,6 +58,7 @@ class ConfigReader {
   struct RopeKinds {
     bool partial = false;    // partial_rotary_factor below 1
     bool ntk_alpha = false;  // "dynamic" with a fixed alpha
+    bool mrope = false;      // mrope_section, mrope_interleaved: sections by place in a picture, which are one in a text
   };
   Rope ReadRope(const RopeKinds& kinds);
 
@@ -101,6 +104,7 @@ struct OwnKeys {
   bool attention_bias = false;
   std::optional<double> partial_rotary;  // partial_rotary_factor may be below 1; this where it is absent
   bool ntk_alpha = false;                // "dynamic" scaling with a fixed alpha, which changes theta
+  bool mrope = false;                    // as ConfigReader::RopeKinds
   bool layer_types = false;
   bool quantization = false;
   bool latent = false;  // multi-head latent attention

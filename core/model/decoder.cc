@@ -23,6 +23,7 @@ Decoder::Decoder(const ModelSpec& spec, const ModelOptions& options, Weights wei
       own_rows_(step_.scratch),
       attention_(step_, weights_.inv_freq),
       latent_attention_(step_, weights_.inv_freq),
+      delta_(step_),
       ffn_(step_) {
   step_.batch = Batch(step_.scratch.chunks, step_.scratch.tokens, step_.scratch.positions, step_.scratch.row_chunks);
 }
@@ -78,7 +79,13 @@ void Decoder::Embed() {
 
 void Decoder::RunLayer(LayerId layer, ExpertProvider& provider) {
   const LayerWeights& weights = weights_.layers[layer.value()];
-  spec_.latent ? latent_attention_.Run(layer, weights) : attention_.Run(layer, weights);
+  if (spec_.IsRecurrent(layer)) {
+    delta_.Run(layer, weights);
+  } else if (spec_.latent) {
+    latent_attention_.Run(layer, weights);
+  } else {
+    attention_.Run(layer, weights);
+  }
   if (spec_.moe[layer.value()]) {
     ffn_.RunExperts(layer, weights, provider);
   } else {

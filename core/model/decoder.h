@@ -3,6 +3,7 @@
 
 #include "core/model/attention_block.h"
 #include "core/model/ffn_block.h"
+#include "core/model/gated_delta_block.h"
 #include "core/model/latent_attention_block.h"
 #include "core/model/model.h"
 #include "core/model/step.h"
@@ -40,6 +41,7 @@ class Decoder final : public Model {
   const TokenRows own_rows_;
   AttentionBlock attention_;
   LatentAttentionBlock latent_attention_;  // in its place where the spec has it
+  GatedDeltaBlock delta_;
   FfnBlock ffn_;
 };
 

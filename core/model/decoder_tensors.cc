@@ -17,8 +17,12 @@ class TensorList {
   void Vector(std::string store_name, std::string checkpoint_name, int cols, bool one_row = false) {
     tensors_.push_back({std::move(store_name), std::move(checkpoint_name), TensorRole::kVector, 1, cols, one_row});
   }
-  void Norm(const std::string& store_name, const std::string& checkpoint_name, const ModelSpec& spec) {
-    Vector(store_name, checkpoint_name + ".weight", spec.hidden);
+  void Spelled(std::string store_name, std::string checkpoint_name, int cols, Spelling spelling) {
+    Vector(std::move(store_name), std::move(checkpoint_name), cols);
+    tensors_.back().spelling = spelling;
+  }
+  void Norm(const std::string& store_name, const std::string& checkpoint_name, const ModelSpec& spec, Spelling spelling) {
+    Spelled(store_name, checkpoint_name + ".weight", spec.hidden, spelling);
     if (spec.layer_norm) Vector(store_name + "_bias", checkpoint_name + ".bias", spec.hidden);
   }
   void Rows(std::string store_name, std::string checkpoint_name, int rows, int cols) {
@@ -57,7 +61,9 @@ void AddLatentAttention(TensorList& list, const ModelSpec& spec, const LatentAtt
 void AddProjections(TensorList& list, const ModelSpec& spec, const std::string& store, const std::string& checkpoint) {
   const int q_width = spec.heads * spec.head_dim;
   const int kv_width = spec.kv_heads * spec.head_dim;
-  list.Matrix(store + "q", checkpoint + "self_attn.q_proj.weight", q_width, spec.hidden);
+  list.Matrix(store + "q", StrCat(checkpoint, "self_attn.q_proj.", spec.attention_gate ? "query" : "weight"), q_width,
+              spec.hidden);
+  if (spec.attention_gate) list.Matrix(store + "attention_gate", checkpoint + "self_attn.q_proj.gate", q_width, spec.hidden);
   list.Matrix(store + "k", checkpoint + "self_attn.k_proj.weight", kv_width, spec.hidden);
   list.Matrix(store + "v", checkpoint + "self_attn.v_proj.weight", kv_width, spec.hidden);
 }
@@ -66,7 +72,6 @@ void AddAttention(TensorList& list, const ModelSpec& spec, const DecoderNames& n
                   const std::string& checkpoint) {
   const int q_width = spec.heads * spec.head_dim;
   const int kv_width = spec.kv_heads * spec.head_dim;
-  list.Norm(store + "attn_norm", checkpoint + "input_layernorm", spec);
   if (spec.latent) {
     AddLatentAttention(list, spec, *spec.latent, store, checkpoint);
   } else {
@@ -82,9 +87,28 @@ void AddAttention(TensorList& list, const ModelSpec& spec, const DecoderNames& n
   if (spec.attention_sinks) list.Vector(store + "sinks", checkpoint + "self_attn.sinks", spec.heads);
   if (spec.qk_norm != ModelSpec::QkNorm::kNone) {
     const bool per_head = spec.qk_norm == ModelSpec::QkNorm::kPerHead;
-    list.Vector(store + "q_norm", StrCat(checkpoint, "self_attn.", names.q_norm, ".weight"), per_head ? spec.head_dim : q_width);
-    list.Vector(store + "k_norm", StrCat(checkpoint, "self_attn.", names.k_norm, ".weight"), per_head ? spec.head_dim : kv_width);
+    list.Spelled(store + "q_norm", StrCat(checkpoint, "self_attn.", names.q_norm, ".weight"), per_head ? spec.head_dim : q_width,
+                 names.norms);
+    list.Spelled(store + "k_norm", StrCat(checkpoint, "self_attn.", names.k_norm, ".weight"), per_head ? spec.head_dim : kv_width,
+                 names.norms);
   }
+}
+
+// The names that DeltaNetParts gives to parts, and those of the checkpoint.
+void AddDeltaNet(TensorList& list, const ModelSpec& spec, const std::string& store, const std::string& layer) {
+  const DeltaNetShape& shape = *spec.delta_net;
+  const std::string checkpoint = layer + "linear_attn.";
+  list.Matrix(store + "q", checkpoint + "in_proj_q.weight", shape.KeyWidth(), spec.hidden);
+  list.Matrix(store + "k", checkpoint + "in_proj_k.weight", shape.KeyWidth(), spec.hidden);
+  list.Matrix(store + "v", checkpoint + "in_proj_v.weight", shape.ValueWidth(), spec.hidden);
+  list.Matrix(store + "o", checkpoint + "out_proj.weight", spec.hidden, shape.ValueWidth());
+  list.Matrix(store + "attention_gate", checkpoint + "in_proj_z.weight", shape.ValueWidth(), spec.hidden);
+  list.Rows(store + "delta.convolution", checkpoint + "conv1d.taps", shape.taps, shape.ConvolvedWidth());
+  list.Router(store + "delta.a", checkpoint + "in_proj_a.weight", shape.value_heads, spec.hidden);
+  list.Router(store + "delta.b", checkpoint + "in_proj_b.weight", shape.value_heads, spec.hidden);
+  list.Vector(store + "delta.bias", checkpoint + "dt_bias", shape.value_heads);
+  list.Spelled(store + "delta.decay_rate", checkpoint + "A_log", shape.value_heads, Spelling::kLogOfNegative);
+  list.Vector(store + "delta.norm", checkpoint + "norm.weight", shape.value_dim);
 }
 
 void AddExpertBiases(TensorList& list, const ModelSpec& spec, const std::string& store, const std::string& experts) {
@@ -95,7 +119,7 @@ void AddExpertBiases(TensorList& list, const ModelSpec& spec, const std::string&
 
 void AddFfn(TensorList& list, const ModelSpec& spec, bool moe, const DecoderNames& names, const std::string& store,
             const std::string& checkpoint) {
-  list.Norm(store + "ffn_norm", checkpoint + "post_attention_layernorm", spec);
+  list.Norm(store + "ffn_norm", checkpoint + "post_attention_layernorm", spec, names.norms);
   if (!moe) {
     list.GatedFfn(store + "dense.", checkpoint + "mlp.", spec.hidden, spec.dense_ffn);
     return;
@@ -118,11 +142,16 @@ std::vector<TrunkTensor> DecoderTensors(const ModelSpec& spec, const DecoderName
   list.Matrix("embed", "model.embed_tokens.weight", spec.vocabulary, spec.hidden);
   if (!spec.tied_embeddings) list.Matrix("head", "lm_head.weight", spec.vocabulary, spec.hidden);
   if (spec.head_bias) list.Vector("head_bias", "lm_head.bias", spec.vocabulary);
-  list.Norm("final_norm", "model.norm", spec);
+  list.Norm("final_norm", "model.norm", spec, names.norms);
   for (int layer = 0; layer < spec.layers; ++layer) {
     const std::string store = StrCat("layers.", layer, ".");
     const std::string checkpoint = StrCat("model.layers.", layer, ".");
-    AddAttention(list, spec, names, store, checkpoint);
+    list.Norm(store + "attn_norm", checkpoint + "input_layernorm", spec, names.norms);
+    if (spec.IsRecurrent(LayerId(layer))) {
+      AddDeltaNet(list, spec, store, checkpoint);
+    } else {
+      AddAttention(list, spec, names, store, checkpoint);
+    }
     AddFfn(list, spec, spec.moe[layer], names, store, checkpoint);
   }
   return list.Take();

@@ -18,6 +18,7 @@ struct DecoderNames {
   std::string_view shared = "shared_expert";                     // `block`.`shared`
   std::string_view q_norm = "q_norm";                            // self_attn.`q_norm`
   std::string_view k_norm = "k_norm";
+  Spelling norms = Spelling::kPlain;  // of all but those of a delta net
 };
 
 // All trunk tensors of `spec`.

@@ -21,5 +21,7 @@ Family DeepSeekV2Family();
 Family DeepSeekV3Family();
 Family KimiK2Family();
 Family Glm4MoeLiteFamily();
+Family Qwen3NextFamily();
+Family Qwen35MoeFamily();
 
 }  // namespace moed

@@ -12,7 +12,7 @@ std::span<const Family> Families() {
   static const std::array kFamilies = {
       MixtralFamily(),    Qwen2MoeFamily(),   Qwen3MoeFamily(),     OlmoeFamily(),       GptOssFamily(),     Glm4MoeFamily(),
       Ernie45MoeFamily(), MiniMaxM2Family(),  HunyuanV1MoeFamily(), DeepSeekFamily(),    GraniteMoeFamily(), PhiMoeFamily(),
-      DeepSeekV2Family(), DeepSeekV3Family(), KimiK2Family(),       Glm4MoeLiteFamily(),
+      DeepSeekV2Family(), DeepSeekV3Family(), KimiK2Family(),       Glm4MoeLiteFamily(), Qwen3NextFamily(),  Qwen35MoeFamily(),
   };
   return kFamilies;
 }
@@ -20,6 +20,7 @@ std::span<const Family> Families() {
 absl::StatusOr<const Family*> FamilyNamed(std::string_view model_type) {
   for (const Family& family : Families()) {
     if (family.model_type == model_type) return &family;
+    if (!model_type.empty() && family.whole_model_type == model_type) return &family;
   }
   return InvalidArgument("unknown model_type \"", model_type,
                          "\"; known: ", JoinNames(Families(), [](const Family& family) { return family.model_type; }));

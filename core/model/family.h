@@ -7,7 +7,8 @@
 //             ffn_norm_bias, router, router_bias,
 //             q_a, q_a_norm, kv_a, kv_a_norm, k_b, v_b (latent attention, see core/model/weights.h),
 //             router_correction, expert_bias.gate, expert_bias.up, expert_bias.down, shared.gate, shared.up, shared.down,
-//             shared_gate, dense.gate, dense.up, dense.down}
+//             shared_gate, dense.gate, dense.up, dense.down, attention_gate, delta.convolution, delta.a, delta.b, delta.bias,
+//             delta.decay_rate, delta.norm}
 #pragma once
 
 #include <span>
@@ -27,6 +28,13 @@ enum class TensorRole : uint8_t {
   kRouter,  // (rows, cols) at the checkpoint's own precision: routing must not be rounded
 };
 
+// How a checkpoint of safetensors writes the numbers of a vector.
+enum class Spelling : uint8_t {
+  kPlain,
+  kLessOne,        // the number - 1
+  kLogOfNegative,  // log(-number)
+};
+
 struct TrunkTensor {
   std::string store_name;
   std::string checkpoint_name;
@@ -34,6 +42,7 @@ struct TrunkTensor {
   int rows = 0;
   int cols = 0;
   bool one_row = false;  // the checkpoint has the vector as a matrix of one row
+  Spelling spelling = Spelling::kPlain;
   std::vector<uint64_t> checkpoint_shape() const {
     const auto width = static_cast<uint64_t>(cols);
     if (role == TensorRole::kVector && rows == 1 && !one_row) return {width};
@@ -77,6 +86,10 @@ struct Family {
   std::vector<TensorPart> (*parts)(const ModelSpec& spec) = nullptr;
   // Whether a tensor that the checkpoint has beside these is known and not used. Null: none is.
   bool (*unused)(const ModelSpec& spec, std::string_view name) = nullptr;
+  // A checkpoint that has more than the text part: its model_type, and what stands there in place of "model." before the names of
+  // the text part's tensors. Empty: there is none.
+  std::string_view whole_model_type = "";
+  std::string_view whole_prefix = "";
 };
 
 std::span<const Family> Families();

@@ -14,7 +14,7 @@ void LatentAttentionBlock::Run(LayerId layer, const LayerWeights& weights) {
     Rotate(block);
     StoreAndAttend(layer, block);
     ProjectValues(weights.latent, block);
-    ProjectOutput(weights, block);
+    step_.ProjectToResidual(weights.o, weights.o_bias, block);
   });
 }
 
@@ -94,17 +94,6 @@ void LatentAttentionBlock::StoreAndAttend(LayerId layer, RowBlock block) {
 void LatentAttentionBlock::ProjectValues(const LatentWeights& weights, RowBlock block) {
   MultiplyHeads(weights.v_b, step_.scratch.latent.query.data(), latent().kv_rank, latent().kv_rank, block.count,
                 step_.scratch.attended.data());
-}
-
-void LatentAttentionBlock::ProjectOutput(const LayerWeights& weights, RowBlock block) {
-  Scratch& scratch = step_.scratch;
-  const int hidden = step_.spec.hidden, width = step_.spec.heads * latent().value_dim;
-  const Activations input = step_.backend.Prepare(scratch.attended.data(), block.count, width, width,
-                                                  InputForms::Of({weights.o.format}), scratch.inner_storage);
-  const MatMulJob jobs[] = {{weights.o, &input, scratch.projected.data(), hidden}};
-  step_.backend.MatMul(jobs);
-  if (weights.o_bias != nullptr) step_.backend.AddBias(scratch.projected.data(), weights.o_bias, block.count, hidden);
-  step_.AddToResidual(&scratch.x[static_cast<size_t>(block.begin) * hidden], scratch.projected.data(), block.count);
 }
 
 // As many heads together as there is storage for.

@@ -21,7 +21,6 @@ class LatentAttentionBlock {
   void Rotate(RowBlock block);
   void StoreAndAttend(LayerId layer, RowBlock block);
   void ProjectValues(const LatentWeights& weights, RowBlock block);
-  void ProjectOutput(const LayerWeights& weights, RowBlock block);
   // For each head: output rows (rows, heads, height) = its part (height, width) of `weights` times its input rows. `input` (rows,
   // heads, width) with `stride` floats from head to head.
   void MultiplyHeads(const MatrixView& weights, const float* input, int width, int64_t stride, int rows, float* output);

@@ -56,9 +56,15 @@ struct Scratch : TokenRows {
   std::span<float> k;          // (rows, kv_heads, head_dim)
   std::span<float> v;          // (rows, kv_heads, head_dim)
   LatentRows latent;
-  std::span<float> attended;  // (rows, heads, spec.ValueDim())
-  std::span<float> gate;      // (wide, ffn)
-  std::span<float> up;        // (wide, ffn)
+  std::span<float> attended;        // (rows, heads, spec.ValueDim()) or (rows, value_heads, value_dim), whichever is more
+  std::span<float> attention_gate;  // as attended
+  // Of recurrent layers.
+  std::span<float> mixed;      // (rows, DeltaNetShape::ConvolvedWidth()): queries, keys and values
+  std::span<float> convolved;  // the same
+  std::span<float> decay;      // (rows, value_heads)
+  std::span<float> rate;       // (rows, value_heads)
+  std::span<float> gate;       // (wide, ffn)
+  std::span<float> up;         // (wide, ffn)
 
   std::span<std::byte> block_storage;  // prepared rows of `normed`: of a block, or those whose logits are computed
   std::span<std::byte>
@@ -67,7 +73,8 @@ struct Scratch : TokenRows {
   std::span<std::byte> gate_storage;   // one prepared row, for gate probabilities asked for in the middle of a step
 
   std::span<std::byte*> kv_pages;
-  std::span<KvRun> kv_runs;  // (rows)
+  std::span<KvRun> kv_runs;        // (rows)
+  std::span<StateRun> state_runs;  // (rows)
 
   std::span<ExpertChoice> choices;           // (tokens, top_k)
   std::span<ExpertChoice> unmasked_choices;  // (tokens, top_k)

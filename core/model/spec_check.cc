@@ -152,6 +152,9 @@ absl::Status CheckDeltaNet(const ModelSpec& spec) {
   if (spec.delta_net.has_value() != !spec.recurrent.empty()) {
     return InvalidArgument("delta_net and recurrent layers without each other");
   }
+  if (spec.latent && (spec.delta_net || spec.attention_gate)) {
+    return InvalidArgument("latent attention with recurrent layers or a gate");
+  }
   if (!spec.delta_net) return absl::OkStatus();
   const auto check = [](std::string_view name, int value, int low, int high) {
     if (value >= low && value <= high) return absl::OkStatus();

@@ -53,6 +53,15 @@ struct Step {
     if (spec.residual_scale == 1) return backend.Add(x, block, n);
     backend.AddScaled(x, block, static_cast<float>(spec.residual_scale), n);
   }
+  // Rows of the residual stream get o * scratch.attended, (rows, o.cols), + bias, which may be null.
+  void ProjectToResidual(const MatrixView& o, const float* bias, RowBlock block) {
+    const Activations input =
+        backend.Prepare(scratch.attended.data(), block.count, o.cols, o.cols, InputForms::Of({o.format}), scratch.inner_storage);
+    const MatMulJob jobs[] = {{o, &input, scratch.projected.data(), spec.hidden}};
+    backend.MatMul(jobs);
+    if (bias != nullptr) backend.AddBias(scratch.projected.data(), bias, block.count, spec.hidden);
+    AddToResidual(&scratch.x[static_cast<size_t>(block.begin) * spec.hidden], scratch.projected.data(), block.count);
+  }
   bool one_block() const { return batch.rows() <= scratch.block_rows; }
 };
 

@@ -96,6 +96,13 @@ LayerWeights BindLayer(TrunkBinder& trunk, int layer) {
                     .kv_a_norm = trunk.Vector(prefix + "kv_a_norm"),
                     .k_b = trunk.Matrix(prefix + "k_b"),
                     .v_b = trunk.Matrix(prefix + "v_b")};
+  weights.attention_gate = trunk.Matrix(prefix + "attention_gate");
+  weights.delta = {.convolution = trunk.Vector(prefix + "delta.convolution"),
+                   .a = trunk.Matrix(prefix + "delta.a"),
+                   .b = trunk.Matrix(prefix + "delta.b"),
+                   .bias = trunk.Vector(prefix + "delta.bias"),
+                   .decay_rate = trunk.Vector(prefix + "delta.decay_rate"),
+                   .norm = trunk.Vector(prefix + "delta.norm")};
   weights.q_bias = trunk.Vector(prefix + "q_bias");
   weights.k_bias = trunk.Vector(prefix + "k_bias");
   weights.v_bias = trunk.Vector(prefix + "v_bias");

@@ -39,6 +39,17 @@ struct LatentWeights {
   MatrixView v_b;                    // (heads * value_dim, kv_rank)
 };
 
+// What a recurrent layer has beside LayerWeights' q, k and v, which are (key_heads * key_dim, hidden) twice and (value_heads *
+// value_dim, hidden), its attention_gate like v, and its o (hidden, value_heads * value_dim).
+struct DeltaNetWeights {
+  const float* convolution = nullptr;  // (taps, 2 * key_heads * key_dim + value_heads * value_dim): of q, k and v
+  MatrixView a;                        // (value_heads, hidden): of the decay
+  MatrixView b;                        // (value_heads, hidden): of the rate
+  const float* bias = nullptr;         // (value_heads), of a
+  const float* decay_rate = nullptr;   // (value_heads), negative
+  const float* norm = nullptr;         // (value_dim)
+};
+
 // What a layer does not have is null.
 struct LayerWeights {
   const float* attn_norm = nullptr;  // (hidden)
@@ -46,8 +57,10 @@ struct LayerWeights {
   MatrixView q;  // (heads * head_dim, hidden)
   MatrixView k;  // (kv_heads * head_dim, hidden)
   MatrixView v;
-  MatrixView o;  // (hidden, heads * spec.ValueDim())
+  MatrixView o;               // (hidden, heads * spec.ValueDim())
+  MatrixView attention_gate;  // as q
   LatentWeights latent;
+  DeltaNetWeights delta;
   const float* q_bias = nullptr;
   const float* k_bias = nullptr;
   const float* v_bias = nullptr;

@@ -45,7 +45,8 @@ void ExpectRefusal(const absl::Status& status, std::string_view named, std::stri
 struct OwnKeys {
   std::set<std::string> computed;
   std::string top_k = "num_experts_per_tok";
-  std::string experts;  // a third name; empty: num_experts or num_local_experts
+  std::string experts = "";  // a third name; empty: num_experts or num_local_experts
+  std::string ffn = "intermediate_size";
 };
 OwnKeys OwnKeysOf(const std::string& family) {
   const std::map<std::string, OwnKeys> keys = {
@@ -61,6 +62,9 @@ OwnKeys OwnKeysOf(const std::string& family) {
       {"glm4_moe_lite", {{}, "num_experts_per_tok", "n_routed_experts"}},
       {"granitemoe", {{"logits_scaling", "residual_multiplier"}}},
       {"phimoe", {{"auto_map"}}},
+      {"qwen3_next", {{"partial_rotary_factor", "rope_parameters.partial_rotary_factor"}}},
+      {"qwen3_5_moe_text",
+       {{"partial_rotary_factor", "rope_parameters.partial_rotary_factor"}, "num_experts_per_tok", "", "moe_intermediate_size"}},
   };
   const auto found = keys.find(family);
   return found == keys.end() ? OwnKeys{} : found->second;
@@ -159,7 +163,7 @@ TEST_P(ConfigTest, RefusesNumbersOutOfRangeAndOtherTypes) {
 
 TEST_P(ConfigTest, RefusesMissingKeys) {
   for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "max_position_embeddings",
-                          "rms_norm_eps", "rope_theta", own_.top_k.c_str(), "intermediate_size"}) {
+                          "rms_norm_eps", "rope_theta", own_.top_k.c_str(), own_.ffn.c_str()}) {
     Json config = good_;
     config.erase(key);
     ExpectRefusal(Read(config).status(), key, "missing");
@@ -275,6 +279,30 @@ TEST(FamilyTest, WindowsFollowLayerTypes) {
   config.erase("layer_types");
   config.erase("sliding_window");
   ExpectRefusal(Read(config).status(), "sliding_window", "missing");
+}
+
+TEST(FamilyTest, RecurrentLayersFollowLayerTypes) {
+  Json config = ConfigOf("qwen3_next");
+  EXPECT_EQ(Read(config)->recurrent, (std::vector<bool>{true, true, false, true}));
+  config.erase("layer_types");
+  EXPECT_EQ(Read(config)->recurrent, (std::vector<bool>{true, true, true, false})) << "every fourth has attention";
+  config["full_attention_interval"] = 2;
+  EXPECT_EQ(Read(config)->recurrent, (std::vector<bool>{true, false, true, false}));
+  config["layer_types"] = std::vector<std::string>(4, "linear_attention");
+  ExpectRefusal(Read(config).status(), "recurrent", "4 of 4");
+  config["layer_types"] = {"linear_attention", "full_attention", "sliding_attention", "full_attention"};
+  ExpectRefusal(Read(config).status(), "layer_types", "linear_attention");
+  config.erase("layer_types");
+  for (const char* key : {"linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim",
+                          "linear_conv_kernel_dim"}) {
+    for (const Json& bad : {Json(0), Json(1025), Json("2"), Json()}) {
+      Json other = config;
+      other[key] = bad;
+      ExpectRefusal(Read(other).status(), key, "");
+    }
+  }
+  config["linear_num_value_heads"] = 5;
+  ExpectRefusal(Read(config).status(), "value_heads", "5");
 }
 
 // Any family may be scaled so; attention factors as the paper and DeepSeek give them.

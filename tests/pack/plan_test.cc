@@ -162,6 +162,41 @@ TEST(PlanTest, RefusesWhatIsNotImplemented) {
   }
 }
 
+// A checkpoint that sees pictures: the text part's tensors have longer names, its keys stand in an object.
+TEST(PlanTest, TheTextPartOfAWholeCheckpointIsTheSameModel) {
+  const TinyCheckpoint text = MakeTinyCheckpoint("qwen3_5_moe_text");
+  const Planned expected(text);
+  ASSERT_TRUE(expected.plan.ok()) << expected.error();
+  TinyCheckpoint whole = text;
+  whole.tensors.clear();
+  for (const auto& [name, tensor] : text.tensors) {
+    whole.tensors[name.starts_with("model.") ? "model.language_model." + name.substr(6) : name] = tensor;
+  }
+  whole.tensors["model.visual.patch_embed.proj.bias"] = whole.tensors["mtp.norm.weight"] = text.tensors.at("model.norm.weight");
+  whole.config = {{"model_type", "qwen3_5_moe"},
+                  {"image_token_id", 7},
+                  {"tie_word_embeddings", false},
+                  {"text_config", text.config},
+                  {"vision_config", {{"depth", 3}, {"model_type", "qwen3_5_moe"}}}};
+  json& own = whole.config["text_config"];
+  own.erase("rope_theta");
+  own["mamba_ssm_dtype"] = "float32";
+  own["rope_parameters"] = {
+      {"rope_theta", 10000.0}, {"rope_type", "default"}, {"mrope_interleaved", true}, {"mrope_section", {1, 0}}};
+  const Planned planned(whole);
+  ASSERT_TRUE(planned.plan.ok()) << planned.error();
+  EXPECT_EQ(planned.plan->description.model_spec, expected.plan->description.model_spec);
+  ASSERT_EQ(planned.plan->trunk.size(), expected.plan->trunk.size());
+
+  whole.tensors["model.language_model.visual"] = text.tensors.at("model.norm.weight");
+  EXPECT_THAT(Planned(whole).error(), HasSubstr("unknown tensor"));
+  whole.tensors.erase("model.language_model.visual");
+  own["attn_output_gate"] = false;
+  EXPECT_THAT(Planned(whole).error(), AllOf(HasSubstr("text_config"), HasSubstr("attn_output_gate")));
+  whole.config.erase("text_config");
+  EXPECT_THAT(Planned(whole).error(), AllOf(HasSubstr("text_config"), HasSubstr("missing")));
+}
+
 TEST(PlanTest, RefusesUnknownArchitectures) {
   TinyCheckpoint tiny = MakeTinyCheckpoint("mixtral");
   tiny.config["model_type"] = "llama";

@@ -92,6 +92,21 @@ json TinyCheckpoint::WriteSharded(const std::string& folder, int shards) const {
   return index;
 }
 
+// Sizes of a Gated DeltaNet; one layer has attention.
+json DeltaNetConfig(const json& more) {
+  json config = {{"num_experts", 5},
+                 {"moe_intermediate_size", 20},
+                 {"shared_expert_intermediate_size", 28},
+                 {"full_attention_interval", 2},
+                 {"linear_num_key_heads", 2},
+                 {"linear_num_value_heads", 4},
+                 {"linear_key_head_dim", 6},
+                 {"linear_value_head_dim", 5},
+                 {"linear_conv_kernel_dim", 3}};
+  config.update(more);
+  return config;
+}
+
 json TinyConfig(std::string_view model_type) {
   json config = {{"model_type", model_type}, {"hidden_size", 40},    {"num_hidden_layers", 3},        {"num_attention_heads", 5},
                  {"num_key_value_heads", 1}, {"vocab_size", 4100},   {"max_position_embeddings", 64}, {"rms_norm_eps", 1e-5},
@@ -132,6 +147,8 @@ json TinyConfig(std::string_view model_type) {
       {"glm4_moe_lite", latent},
       {"granitemoe", {{"num_local_experts", 5}, {"residual_multiplier", 0.5}}},
       {"phimoe", {{"num_local_experts", 5}, {"attention_bias", true}, {"lm_head_bias", true}}},
+      {"qwen3_next", DeltaNetConfig({{"mlp_only_layers", {1}}})},
+      {"qwen3_5_moe_text", DeltaNetConfig({{"mtp_num_hidden_layers", 1}})},
       {"gpt_oss",
        {{"num_local_experts", 5},
         {"head_dim", 8},

@@ -42,6 +42,7 @@ class Checkpoint {
   std::string NameOf(const TrunkTensor& tensor) const;
   std::string NameOfExpert(LayerId layer, int expert, ExpertPart part) const;
   std::vector<uint64_t> ShapeOf(const TrunkTensor& tensor) const;
+  Spelling SpellingOf(const TrunkTensor& tensor) const { return is_gguf() ? Spelling::kPlain : tensor.spelling; }
   bool IsUnused(std::string_view name) const;  // a tensor that its family knows and does not use
 
  private:
@@ -52,6 +53,8 @@ class Checkpoint {
   absl::Status AddSafetensors(const std::string& file_name);
   absl::Status AddFile(const std::string& path, uint64_t bytes);  // to the fingerprint
   absl::Status AddTensor(SourceTensor tensor);
+  // Tensors of the text part get the names that they have in a checkpoint without more, see Family::whole_prefix.
+  absl::Status NameTextPart();
   std::string PathOf(std::string_view file_name) const;
 
   std::string path_;

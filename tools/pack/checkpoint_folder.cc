@@ -69,10 +69,25 @@ absl::StatusOr<Checkpoint> Checkpoint::OpenFolder(const std::string& folder) {
   if (!spec.ok()) return Annotate(spec.status(), folder);
   checkpoint.spec_ = *std::move(spec);
   MOED_RETURN_IF_ERROR(JoinQuantized(*quantization, checkpoint.tensors_));
+  MOED_RETURN_IF_ERROR(checkpoint.NameTextPart());
   if ((*family)->parts != nullptr) {
     MOED_RETURN_IF_ERROR(DivideTensors((*family)->parts(checkpoint.spec_), checkpoint.tensors_));
   }
   return checkpoint;
+}
+
+absl::Status Checkpoint::NameTextPart() {
+  const std::string_view prefix = family_->whole_prefix;
+  if (prefix.empty()) return absl::OkStatus();
+  std::vector<SourceTensor> renamed;
+  absl::erase_if(tensors_, [&](auto& entry) {
+    if (!entry.first.starts_with(prefix)) return false;
+    SourceTensor& tensor = renamed.emplace_back(std::move(entry.second));
+    tensor.name = StrCat("model.", tensor.name.substr(prefix.size()));
+    return true;
+  });
+  for (SourceTensor& tensor : renamed) MOED_RETURN_IF_ERROR(AddTensor(std::move(tensor)));
+  return absl::OkStatus();
 }
 
 absl::Status Checkpoint::OpenWeights() {

@@ -85,6 +85,14 @@ EncodingError ErrorOfFirstPanel(FormatId format, std::span<const std::byte> pack
   return error;
 }
 
+// What the written numbers mean. Through double: the last bit does not depend on the math library.
+void Read(Spelling spelling, std::span<float> numbers) {
+  for (float& number : numbers) {
+    if (spelling == Spelling::kLessOne) number = 1.0f + number;
+    if (spelling == Spelling::kLogOfNegative) number = -static_cast<float>(std::exp(static_cast<double>(number)));
+  }
+}
+
 // Whole panels.
 int64_t RowsAtOnce(const SourceTensor& source) {
   return std::max<int64_t>(1, kChunkWeights / (kPanelRows * static_cast<int64_t>(source.shape[1]))) * kPanelRows;
@@ -149,12 +157,13 @@ absl::Status TensorEncoder::EncodeMatrix(const SourceTensor& source, std::span<c
   });
 }
 
-absl::Status TensorEncoder::EncodeVector(const SourceTensor& source, Sink sink) {
+absl::Status TensorEncoder::EncodeVector(const SourceTensor& source, Sink sink, Spelling spelling) {
   std::vector<std::byte> raw;
   std::vector<float> numbers;
   const bool one_row = source.shape.size() == 1;
   const absl::Status read = ReadFloats(source, 0, one_row ? 1 : source.shape[0], source.shape.back(), raw, numbers);
   if (!read.ok()) return InTensor(source, read);
+  Read(spelling, numbers);
   const auto bad = std::find_if(numbers.begin(), numbers.end(), [](float number) { return !std::isfinite(number); });
   if (bad != numbers.end()) {
     return InTensor(source, InvalidArgument("element ", bad - numbers.begin(), " is ", *bad, ", expected a finite number"));

@@ -9,6 +9,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "core/base/executor.h"
+#include "core/model/family.h"
 #include "core/quant/encoding.h"
 #include "tools/pack/encoding_error.h"
 #include "tools/pack/source_tensor.h"
@@ -42,9 +43,9 @@ class TensorEncoder {
   // Errors name file and tensor; an error of the sink ends it and is returned as it is.
   absl::Status EncodeMatrices(std::span<const MatrixJob> jobs, JobSink sink);
   absl::Status EncodeMatrix(const SourceTensor& source, std::span<const MatrixTarget> targets, Sink sink);
-  // `source` is a vector, or the rows of one, one after the other: its numbers as float32. A number that is not finite is an
-  // error.
-  absl::Status EncodeVector(const SourceTensor& source, Sink sink);
+  // `source` is a vector, or the rows of one, one after the other: the numbers that `spelling` means, as float32. A number that
+  // is not finite is an error.
+  absl::Status EncodeVector(const SourceTensor& source, Sink sink, Spelling spelling = Spelling::kPlain);
 
  private:
   // Some panels of a matrix on their way; one thread at a time.

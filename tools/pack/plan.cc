@@ -98,6 +98,7 @@ absl::Status PlanTrunk(const EncodingOrKeep& encoding, TensorFinder& finder, con
                                       .cols = wanted.stored_cols()});
     plan.trunk.push_back(source);
     plan.trunk_targets.push_back(target);
+    plan.trunk_spellings.push_back(checkpoint.SpellingOf(wanted));
     if (wanted.store_name == "embed" && plan.spec.tied_embeddings && checkpoint.Find(kHeadTensor) != nullptr) {
       MOED_ASSIGN_OR_RETURN(const SourceTensor* head, finder.Take(std::string(kHeadTensor), source->shape));
       MOED_RETURN_IF_ERROR(CheckTiedHead(*source, *head));
@@ -110,6 +111,7 @@ absl::Status PlanTrunk(const EncodingOrKeep& encoding, TensorFinder& finder, con
                                     .cols = plan.spec.rotation_count() * plan.spec.RotaryDims() / 2});
   plan.trunk.push_back(nullptr);
   plan.trunk_targets.emplace_back();
+  plan.trunk_spellings.emplace_back();
   return absl::OkStatus();
 }
 
@@ -177,6 +179,7 @@ absl::Status PlanExperts(const Checkpoint& checkpoint, const std::vector<Encodin
   plan.description.trunk.push_back(ExpertNormsTensor(plan.description));
   plan.trunk.push_back(nullptr);
   plan.trunk_targets.emplace_back();
+  plan.trunk_spellings.emplace_back();
   return absl::OkStatus();
 }
 

@@ -36,6 +36,7 @@ struct PackPlan {
   FileLayout layout;
   std::vector<const SourceTensor*> trunk;    // by trunk tensor; null for rope.inv_freq and expert_norms, which are computed
   std::vector<MatrixTarget> trunk_targets;   // by trunk tensor; of vectors they say nothing
+  std::vector<Spelling> trunk_spellings;     // by trunk tensor
   std::vector<const SourceTensor*> experts;  // [MoE layer][expert][part]
   std::vector<std::vector<PartTargets>> expert_targets;  // [precision][MoE layer]
   uint64_t identity = 0;  // of the weight files, encoder and quantizers; the description says the rest

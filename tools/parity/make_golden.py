@@ -36,8 +36,10 @@ from transformers import (
     Qwen2MoeConfig,
     Qwen3MoeConfig,
 )
-from variants_latent import latent_variants
 from transformers.integrations.mxfp4 import FP4_VALUES, convert_moe_packed_tensors
+
+from variants_delta_net import delta_net_variants, delta_net_weight
+from variants_latent import latent_variants
 
 VOCABULARY = 261  # 256 bytes, the special tokens, and a few that the tokenizer does not know
 PROMPT_TOKENS = 23
@@ -274,14 +276,23 @@ VARIANTS = {
         **COMMON,
     ),
 } | latent_variants(COMMON)
+VARIANTS |= delta_net_variants(COMMON)
 
 
 # With smaller ones, rounding keys and values to 8 bits flips a routing decision.
 FIRST_SEED = {"ernie4_5_moe": 9, "phimoe": 7}
 
 # Saved by transformers itself, which gives the tensors the names of released checkpoints.
-SAVED_AS_RELEASED = ("glm4_moe", "ernie4_5_moe", "minimax_m2", "hunyuan_v1_moe", "granitemoe", "phimoe", "deepseek")
-SAVED_AS_RELEASED += tuple(latent_variants(COMMON))
+SAVED_AS_RELEASED: tuple[str, ...] = (
+    "glm4_moe",
+    "ernie4_5_moe",
+    "minimax_m2",
+    "hunyuan_v1_moe",
+    "granitemoe",
+    "phimoe",
+    "deepseek",
+)
+SAVED_AS_RELEASED += (*latent_variants(COMMON), "qwen3_next")
 
 
 def random_weights(model: torch.nn.Module, seed: int) -> dict[str, torch.Tensor]:
@@ -295,7 +306,10 @@ def random_weights(model: torch.nn.Module, seed: int) -> dict[str, torch.Tensor]
     corrections = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias")]
     for name, parameter in [*model.named_parameters(), *corrections]:
         noise = torch.randn(parameter.shape, generator=generator)
-        if name.endswith("e_score_correction_bias"):
+        own = delta_net_weight(name, noise) if hasattr(model.config, "linear_num_key_heads") else None
+        if own is not None:
+            value = own
+        elif name.endswith("e_score_correction_bias"):
             value = 0.15 * noise
         elif name.endswith("norm.weight"):
             value = 1 + 0.2 * noise

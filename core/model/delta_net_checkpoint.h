@@ -1,0 +1,35 @@
+// What checkpoints with Gated DeltaNets have in common: their keys of config.json, and tensors that hold several of the store's.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/model/config_reader.h"
+#include "core/model/family.h"
+
+namespace moed {
+
+// layer_types or full_attention_interval, and the linear_* keys, into spec.recurrent and spec.delta_net.
+void ReadDeltaNet(ConfigReader& config, ModelSpec& spec);
+// Experts with a gated shared expert, per-head norms of queries and keys, the gate of attention.
+void ReadGatedModel(ConfigReader& config, ModelSpec& spec);
+
+// Rows of `whole`, which has as many columns.
+struct RowsOf {
+  std::string whole;
+  int whole_rows = 0;
+  int64_t first = 0;
+  int group = 0;         // rows that follow each other; 0: all
+  int groups_apart = 0;  // rows from the begin of a group to that of the next
+};
+TensorPart PartOf(std::string name, int rows, int cols, const RowsOf& from);
+
+// Queries and gates of attention, which take turns by head in one tensor; the weights of the convolution, which stand by channel.
+std::vector<TensorPart> DeltaNetParts(const ModelSpec& spec);
+// "model.layers.3.linear_attn."
+std::string DeltaNetPrefix(int layer);
+
+// mtp.*: they predict further tokens.
+bool IsMultiTokenPrediction(std::string_view checkpoint_name);
+
+}  // namespace moed

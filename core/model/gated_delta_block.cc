@@ -1,0 +1,92 @@
+#include "core/model/gated_delta_block.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace moed {
+namespace {
+
+constexpr float kLengthEpsilon = 1e-6f;  // added to the squared length of queries and keys
+
+std::vector<float> UnitWeight(const ModelSpec& spec) {
+  if (!spec.delta_net) return {};
+  const int dim = spec.delta_net->key_dim;
+  return std::vector<float>(dim, static_cast<float>(1 / std::sqrt(static_cast<double>(dim))));
+}
+
+}  // namespace
+
+GatedDeltaBlock::GatedDeltaBlock(Step& step) : step_(step), unit_(UnitWeight(step.spec)) {}
+
+// Blocks in order: a chunk's rows of one block leave the state for those of the next.
+void GatedDeltaBlock::Run(LayerId layer, const LayerWeights& weights) {
+  const TraceSpan span(step_.trace, "attention", kComputeTrack, layer);
+  step_.ForBlocks([&](RowBlock block) {
+    Project(weights, block);
+    Convolve(weights, block, PlanRuns(layer, block, 0));
+    ReadStates(weights, block, PlanRuns(layer, block, shape().InputFloats()));
+    step_.ProjectToResidual(weights.o, nullptr, block);
+  });
+}
+
+void GatedDeltaBlock::Project(const LayerWeights& weights, RowBlock block) {
+  Scratch& scratch = step_.scratch;
+  ComputeBackend& backend = step_.backend;
+  const int rows = block.count, hidden = step_.spec.hidden, heads = shape().value_heads;
+  const int key_width = shape().KeyWidth(), mixed_width = shape().ConvolvedWidth();
+  const float* x = &scratch.x[static_cast<size_t>(block.begin) * hidden];
+  step_.Normalize(x, weights.attn_norm, weights.attn_norm_bias, rows, scratch.normed.data());
+  const InputForms forms = InputForms::Of({weights.q.format, weights.k.format, weights.v.format, weights.attention_gate.format,
+                                           weights.delta.a.format, weights.delta.b.format});
+  const Activations input = backend.Prepare(scratch.normed.data(), rows, hidden, hidden, forms, scratch.block_storage);
+  float* mixed = scratch.mixed.data();
+  const MatMulJob jobs[] = {
+      {weights.q, &input, mixed, mixed_width},
+      {weights.k, &input, mixed + key_width, mixed_width},
+      {weights.v, &input, mixed + 2 * key_width, mixed_width},
+      {weights.attention_gate, &input, scratch.attention_gate.data(), shape().ValueWidth()},
+      {weights.delta.a, &input, scratch.decay.data(), heads},
+      {weights.delta.b, &input, scratch.rate.data(), heads},
+  };
+  backend.MatMul(jobs);
+  backend.DeltaGates(scratch.decay.data(), scratch.rate.data(), weights.delta.bias, weights.delta.decay_rate, rows, heads);
+}
+
+void GatedDeltaBlock::Convolve(const LayerWeights& weights, RowBlock block, std::span<const StateRun> runs) {
+  Scratch& scratch = step_.scratch;
+  const int width = shape().ConvolvedWidth(), dim = shape().key_dim;
+  step_.backend.Convolve({width, shape().taps}, runs, scratch.mixed.data(), weights.delta.convolution, scratch.convolved.data());
+  for (int row = 0; row < block.count; ++row) {
+    float* heads = &scratch.convolved[static_cast<size_t>(row) * width];
+    step_.backend.RmsNorm(heads, unit_.data(), kLengthEpsilon / static_cast<float>(dim), 2 * shape().key_heads, dim, heads);
+  }
+}
+
+void GatedDeltaBlock::ReadStates(const LayerWeights& weights, RowBlock block, std::span<const StateRun> runs) {
+  Scratch& scratch = step_.scratch;
+  ComputeBackend& backend = step_.backend;
+  const DeltaRuleShape rule = {.key_heads = shape().key_heads,
+                               .value_heads = shape().value_heads,
+                               .key_dim = shape().key_dim,
+                               .value_dim = shape().value_dim,
+                               .scale = unit_[0]};
+  float* read = scratch.attended.data();
+  backend.DeltaRule(rule, runs, scratch.convolved.data(), scratch.decay.data(), scratch.rate.data(), read);
+  backend.RmsNorm(read, weights.delta.norm, step_.spec.rms_eps, block.count * rule.value_heads, rule.value_dim, read);
+  backend.SwiGlu(scratch.attention_gate.data(), read, block.count * rule.output_row(), read);
+}
+
+std::span<const StateRun> GatedDeltaBlock::PlanRuns(LayerId layer, RowBlock block, int64_t offset) {
+  const std::span<StateRun> runs = step_.scratch.state_runs;
+  size_t used = 0;
+  for (int row = 0; row < block.count;) {
+    const BatchChunk& at = step_.batch.chunk_of(block.begin + row);
+    const int end = std::min(block.count, at.first_row + at.rows() - block.begin);
+    float* state = reinterpret_cast<float*>(step_.kv.State(*at.chunk->kv, layer)) + offset;
+    runs[used++] = {.state = state, .position = step_.batch.positions()[block.begin + row], .tokens = end - row};
+    row = end;
+  }
+  return runs.first(used);
+}
+
+}  // namespace moed

@@ -1,0 +1,35 @@
+// x += o(silu(gate) * norm(delta_rule(convolution(qkv(attn_norm(x)))))), step by step: a layer with a state in place of
+// attention.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "core/model/step.h"
+#include "core/model/weights.h"
+
+namespace moed {
+
+class GatedDeltaBlock {
+ public:
+  // Outlives the block.
+  explicit GatedDeltaBlock(Step& step);
+  // `layer`: a recurrent one.
+  void Run(LayerId layer, const LayerWeights& weights);
+
+ private:
+  // To scratch.mixed, attention_gate, decay and rate.
+  void Project(const LayerWeights& weights, RowBlock block);
+  // scratch.convolved = queries and keys of length 1, and values.
+  void Convolve(const LayerWeights& weights, RowBlock block, std::span<const StateRun> runs);
+  void ReadStates(const LayerWeights& weights, RowBlock block, std::span<const StateRun> runs);
+  // The block's rows, a run for each chunk, with its state of the layer from float `offset` on.
+  std::span<const StateRun> PlanRuns(LayerId layer, RowBlock block, int64_t offset);
+
+  const DeltaNetShape& shape() const { return *step_.spec.delta_net; }
+
+  Step& step_;
+  const std::vector<float> unit_;  // (key_dim): the weight with which an RMS norm makes the length 1
+};
+
+}  // namespace moed
