@@ -1,0 +1,118 @@
+// Layers with a state: it cannot be cut back, so a sequence that goes on from an earlier position is computed again, with the
+// same bits.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "tests/model/packed_model.h"
+
+namespace moed {
+namespace {
+
+constexpr int kPositions = 120;
+
+std::vector<std::string> CheckpointsWithStates() {
+  std::vector<std::string> names;
+  for (const std::string& name : CheckpointNames()) {
+    const auto spec = SpecFromJson(PackedStore(name, FormatId::kQ8).description().model_spec);
+    if (!spec->recurrent.empty()) names.push_back(name);
+  }
+  return names;
+}
+
+class RecurrentTest : public testing::TestWithParam<std::string> {
+ protected:
+  std::vector<TokenId> Tokens(uint64_t seed) const {
+    std::mt19937_64 random(seed);
+    std::vector<TokenId> tokens;
+    for (int i = 0; i < kPositions; ++i) tokens.push_back(TokenId(static_cast<int32_t>(random() % spec_.vocabulary)));
+    return tokens;
+  }
+  Logits Expected(const std::vector<TokenId>& tokens) {
+    PackedModel model(store_);
+    TestSequence sequence;
+    return model.Feed(provider_, sequence, tokens, 50);
+  }
+  static Logits Part(const Logits& logits, int begin, int end) { return {logits.begin() + begin, logits.begin() + end}; }
+
+  const StoreReader& store_ = PackedStore(GetParam(), FormatId::kQ8);
+  const ModelSpec spec_ = *SpecFromJson(store_.description().model_spec);
+  MemoryProvider provider_{store_};
+  const std::vector<TokenId> tokens_ = Tokens(1);
+  const Logits expected_ = Expected(tokens_);
+};
+
+TEST_P(RecurrentTest, StatesLieInSlotsAndKeysAndValuesOfTheOthersInPages) {
+  ModelSpec attending = spec_;
+  attending.layers = static_cast<int>(std::count(spec_.recurrent.begin(), spec_.recurrent.end(), false));
+  attending.recurrent.clear();
+  EXPECT_EQ(KvPool::PageBytes(spec_), KvPool::PageBytes(attending));
+  const uint64_t states = (spec_.layers - attending.layers) * spec_.delta_net->StateFloats() * sizeof(float);
+  EXPECT_GE(KvPool::SlotBytes(spec_, kPositions), states);
+  EXPECT_LT(KvPool::SlotBytes(spec_, kPositions), states + 64 * spec_.layers);
+}
+
+// The rows of a failed chunk went through the states of the layers before.
+TEST_P(RecurrentTest, AFailedChunkIsComputedFromTheBeginning) {
+  PackedModel model(store_);
+  TestSequence sequence;
+  const std::span<const TokenId> tokens(tokens_);
+  std::optional<ExpertKey> chosen;  // in the last layer, by the last token
+  provider_.on_begin = [&](const LayerRouting& routing) {
+    chosen = {routing.layer, routing.tokens.back().choices.front().expert};
+  };
+  model.Feed(provider_, sequence, tokens.first(61), 61);
+  model.kv().Release(sequence.kv);
+  provider_.on_begin = nullptr;
+
+  model.Feed(provider_, sequence, tokens.first(60), 60);
+  SequenceChunk chunk{.tokens = tokens.subspan(60, 1), .kv = &sequence.kv};
+  provider_.FailWith(ExpertFault{*chosen, std::nullopt});
+  EXPECT_TRUE(model.Step(provider_, std::span(&chunk, 1))[0].empty());
+  provider_.FailWith(std::nullopt);
+  ASSERT_EQ(chunk.status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(sequence.kv.length, 0);
+  EXPECT_FALSE(sequence.kv.holds_memory());
+  EXPECT_TRUE(SameBits(model.Feed(provider_, sequence, tokens, 33), expected_));
+}
+
+// Sequences that end, are cut back and begin anew in slots that others left.
+TEST_P(RecurrentTest, SequencesThatComeAndGoDoNotMix) {
+  const std::vector<std::vector<TokenId>> prompts = {tokens_, Tokens(2), Tokens(3)};
+  const std::vector<Logits> expected = {expected_, Expected(prompts[1]), Expected(prompts[2])};
+  PackedModel model(store_, {.kv_slots = 3});
+  std::vector<TestSequence> sequences(prompts.size());
+  std::mt19937_64 random(4);
+  int released = 0;
+  for (int step = 0; step < 80; ++step) {
+    std::vector<SequenceChunk> chunks;
+    std::vector<size_t> owners;
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      KvSequence& kv = sequences[i].kv;
+      const int length = kv.length;
+      if (length == kPositions || (length > 0 && random() % 10 == 0)) {
+        model.kv().CutBack(kv, length - 1, length);
+        EXPECT_EQ(kv.length, 0);
+        ++released;
+      }
+      if (random() % 3 == 0) continue;
+      const size_t count = 1 + random() % std::min<size_t>(kPositions - kv.length, random() % 3 == 0 ? 30 : 6);
+      owners.push_back(i);
+      chunks.push_back({.sequence = SequenceId(i), .tokens = std::span(prompts[i]).subspan(kv.length, count), .kv = &kv});
+    }
+    if (chunks.empty()) continue;
+    const std::vector<Logits> got = model.Step(provider_, chunks);
+    for (size_t c = 0; c < chunks.size(); ++c) {
+      const int end = sequences[owners[c]].kv.length;
+      EXPECT_TRUE(SameBits(got[c], Part(expected[owners[c]], end - static_cast<int>(chunks[c].tokens.size()), end)));
+    }
+  }
+  EXPECT_GT(released, 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, RecurrentTest, testing::ValuesIn(CheckpointsWithStates()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace moed
