@@ -54,10 +54,12 @@ std::string FolderOf(const std::string& checkpoint) {
   return folder;
 }
 
-// The numbers that GGUF files have as float32.
-std::string InFloat32(const std::string& spec_json) {
+// The numbers that GGUF files have as float32. A file of an architecture that runs several families has one's name for all.
+std::string AsInGguf(const std::string& spec_json) {
   ModelSpec spec = *SpecFromJson(spec_json);
-  for (double* number : {&spec.rope_theta, &spec.attention_scale, &spec.embedding_scale, &spec.residual_scale}) {
+  if (spec.family == "glm4_moe_lite") spec.family = "deepseek_v3";
+  for (double* number :
+       {&spec.rope_theta, &spec.attention_scale, &spec.embedding_scale, &spec.residual_scale, &spec.router_scale}) {
     *number = static_cast<float>(*number);
   }
   return SpecToJson(spec);
@@ -71,7 +73,7 @@ class GgufModelTest : public testing::TestWithParam<std::string> {
 
 TEST_P(GgufModelTest, StoresHoldTheSame) {
   const StoreDescription &a = folder_.description(), &b = gguf_.description();
-  EXPECT_EQ(InFloat32(a.model_spec), b.model_spec);
+  EXPECT_EQ(AsInGguf(a.model_spec), AsInGguf(b.model_spec));
   EXPECT_EQ(a.tokenizer, b.tokenizer);
   ASSERT_EQ(a.trunk.size(), b.trunk.size());
   for (size_t i = 0; i < a.trunk.size(); ++i) EXPECT_EQ(a.trunk[i].name, b.trunk[i].name);

@@ -38,7 +38,10 @@ absl::Status Checkpoint::AddTensor(SourceTensor tensor) {
 }
 
 std::string Checkpoint::NameOf(const TrunkTensor& tensor) const {
-  return is_gguf() ? architecture_->TrunkName(tensor.store_name) : tensor.checkpoint_name;
+  if (!is_gguf()) return tensor.checkpoint_name;
+  const std::vector<std::string> names = architecture_->TrunkNames(tensor.store_name);
+  const auto there = std::ranges::find_if(names, [&](const std::string& name) { return Find(name) != nullptr; });
+  return there != names.end() ? *there : names.empty() ? "" : names.front();
 }
 
 std::string Checkpoint::NameOfExpert(LayerId layer, int expert, ExpertPart part) const {

@@ -19,6 +19,13 @@ void GiveShapeOfOneRow(SourceTensor& tensor, std::vector<uint64_t> shape) {
   if (one_row && tensor.shape.back() == shape.back()) tensor.shape = std::move(shape);
 }
 
+// Matrices that stand side by side, as (matrices, rows, columns), one below the other.
+void Stack(SourceTensor& tensor) {
+  const uint64_t matrices = tensor.shape[0];
+  tensor.shape.erase(tensor.shape.begin());
+  tensor.shape[0] *= matrices;
+}
+
 // Each expert of (experts, rows, columns).
 std::vector<SourceTensor> Experts(const SourceTensor& fused) {
   std::vector<SourceTensor> experts;
@@ -64,7 +71,9 @@ absl::StatusOr<Checkpoint> Checkpoint::OpenGgufFile(const std::string& path) {
     if ((*architecture)->pairs_neighbours && (q || k)) {
       source.row_order = NeighbourPairsOrder(q ? checkpoint.spec_.heads : checkpoint.spec_.kv_heads, head_dim);
     }
-    if (!name.ends_with("_exps.weight") || source.shape.size() != 3 || source.shape[0] > kMostExperts) {
+    const bool experts = name.ends_with("_exps.weight");
+    if (!experts && source.shape.size() == 3) Stack(source);
+    if (!experts || source.shape.size() != 3 || source.shape[0] > kMostExperts) {
       MOED_RETURN_IF_ERROR(checkpoint.AddTensor(std::move(source)));
       continue;
     }

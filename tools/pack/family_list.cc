@@ -18,7 +18,7 @@ namespace {
 std::vector<std::string> ArchitecturesOf(const Family& family) {
   std::vector<std::string> names;
   for (const GgufArchitecture& architecture : GgufArchitectures()) {
-    if (architecture.model_type == family.model_type) names.emplace_back(architecture.name);
+    if (architecture.Runs(family.model_type)) names.emplace_back(architecture.name);
   }
   return names;
 }

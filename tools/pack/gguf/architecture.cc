@@ -1,5 +1,6 @@
 #include "tools/pack/gguf/architecture.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -58,33 +59,40 @@ std::optional<std::pair<int, std::string_view>> LayerAndRest(std::string_view na
   return std::pair(layer, name.substr(dot + 1));
 }
 
-std::optional<std::string_view> Lookup(std::span<const GgufName> names, std::string_view store_name) {
-  for (const auto& [known, name] : names) {
-    if (known == store_name) return name;
+void AddNames(std::span<const GgufName> table, std::string_view store_name, std::string_view prefix,
+              std::vector<std::string>& names) {
+  for (const auto& [known, name] : table) {
+    if (known == store_name) names.push_back(StrCat(prefix, name));
   }
-  return std::nullopt;
 }
 
 }  // namespace
 
-std::string GgufArchitecture::TrunkName(std::string_view store_name) const {
+bool GgufArchitecture::Runs(std::string_view family) const {
+  return family == model_type || std::ranges::find(more_model_types, family) != more_model_types.end();
+}
+
+std::vector<std::string> GgufArchitecture::TrunkNames(std::string_view store_name) const {
   constexpr std::string_view kLayers = "layers.";
-  if (!store_name.starts_with(kLayers)) {
-    const auto own = Lookup(own_names, store_name);
-    return std::string(own ? *own : Lookup(kWholeNames, store_name).value_or(""));
+  const bool in_layer = store_name.starts_with(kLayers);
+  std::string prefix;
+  if (in_layer) {
+    const size_t dot = store_name.find('.', kLayers.size());
+    prefix = StrCat("blk.", store_name.substr(kLayers.size(), dot - kLayers.size()), ".");
+    store_name.remove_prefix(dot + 1);
   }
-  const size_t dot = store_name.find('.', kLayers.size());
-  const std::string_view layer = store_name.substr(kLayers.size(), dot - kLayers.size()), rest = store_name.substr(dot + 1);
-  const auto own = Lookup(own_names, rest);
-  const auto name = own ? own : Lookup(kLayerNames, rest);
-  return name ? StrCat("blk.", layer, ".", *name) : "";
+  std::vector<std::string> names;
+  AddNames(own_names, store_name, prefix, names);
+  if (names.empty()) AddNames(in_layer ? std::span<const GgufName>(kLayerNames) : kWholeNames, store_name, prefix, names);
+  return names;
 }
 
 std::span<const GgufArchitecture> GgufArchitectures() {
   static const std::array kArchitectures = {
-      LlamaArchitecture(),      Qwen2MoeArchitecture(), Qwen3MoeArchitecture(),   OlmoeArchitecture(),
-      GptOssArchitecture(),     Glm4MoeArchitecture(),  MiniMaxM2Architecture(),  Ernie45MoeArchitecture(),
-      HunyuanMoeArchitecture(), DeepSeekArchitecture(), GraniteMoeArchitecture(), PhiMoeArchitecture(),
+      LlamaArchitecture(),      Qwen2MoeArchitecture(), Qwen3MoeArchitecture(),  OlmoeArchitecture(),
+      GptOssArchitecture(),     Glm4MoeArchitecture(),  MiniMaxM2Architecture(), Ernie45MoeArchitecture(),
+      HunyuanMoeArchitecture(), DeepSeekArchitecture(), DeepSeek2Architecture(), GraniteMoeArchitecture(),
+      PhiMoeArchitecture(),
   };
   return kArchitectures;
 }

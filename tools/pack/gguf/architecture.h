@@ -31,9 +31,11 @@ struct GgufArchitecture {
   std::span<const GgufName> own_names = {};  // before the common ones
   // Rows of q and k stand as RoPE's neighbouring pairs; moed's RoPE pairs the halves of a head.
   bool pairs_neighbours = false;
+  std::span<const std::string_view> more_model_types = {};  // whose models are files of this architecture too
 
-  // "layers.3.q" -> "blk.3.attn_q.weight"; "" for a tensor that has no name in GGUF files.
-  std::string TrunkName(std::string_view store_name) const;
+  bool Runs(std::string_view family) const;  // by its model_type
+  // "layers.3.q" -> "blk.3.attn_q.weight". Several: the first that a file has. Empty for a tensor that has no name in GGUF files.
+  std::vector<std::string> TrunkNames(std::string_view store_name) const;
 };
 
 std::span<const GgufArchitecture> GgufArchitectures();

@@ -1,7 +1,5 @@
 // glm4moe (GLM-4.5, GLM-4.6): sigmoid scores with a correction, leading dense layers, shared experts, a part of each head
 // rotated.
-#include <algorithm>
-
 #include "core/kernels/router.h"
 #include "tools/pack/gguf/architectures.h"
 #include "tools/pack/gguf/spec_reader.h"
@@ -23,8 +21,7 @@ absl::StatusOr<ModelSpec> ReadSpec(const GgufModel& model) {
   spec.shared_ffn = reader.Int("expert_shared_count", 0, kMostShared) * spec.expert_ffn;
   spec.norm_topk_prob = reader.BoolOr("expert_weights_norm", false);
   ReadCorrectedSigmoid(reader, spec);
-  spec.router_groups = std::max(1, reader.IntOr("expert_group_count", 1, 0, kMostGroups));
-  spec.router_kept_groups = std::max(1, reader.IntOr("expert_group_used_count", 1, 0, kMostGroups));
+  ReadGroups(reader, spec);
   spec.router_group_rank = spec.router_groups > 1 ? GroupRank::kTwoLargestKeys : GroupRank::kLargestKey;
   spec.router_epsilon = 1e-20;
   return reader.Finish(std::move(spec));

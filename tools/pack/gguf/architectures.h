@@ -15,6 +15,7 @@ GgufArchitecture MiniMaxM2Architecture();
 GgufArchitecture Ernie45MoeArchitecture();
 GgufArchitecture HunyuanMoeArchitecture();
 GgufArchitecture DeepSeekArchitecture();
+GgufArchitecture DeepSeek2Architecture();
 GgufArchitecture GraniteMoeArchitecture();
 GgufArchitecture PhiMoeArchitecture();
 

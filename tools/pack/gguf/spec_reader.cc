@@ -1,6 +1,7 @@
 #include "tools/pack/gguf/spec_reader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/base/status.h"
@@ -82,6 +83,22 @@ std::string GgufSpecReader::StringOr(std::string_view key, std::string_view othe
   return Has(key) ? Value(model_.metadata.String(full), std::string(otherwise)) : std::string(otherwise);
 }
 
+std::vector<bool> GgufSpecReader::LayersOr(std::string_view key, int layers, int period) {
+  const std::string full = Full(key);
+  std::vector<bool> flags(layers);
+  const GgufValue* value = model_.metadata.Find(full);
+  const auto* list = value == nullptr ? nullptr : std::get_if<std::vector<int64_t>>(value);
+  if (list == nullptr) {
+    const int n = IntOr(key, period, 1, 4096);
+    for (int layer = 0; layer < layers; ++layer) flags[layer] = layer % n != n - 1;
+  } else if (list->size() < static_cast<size_t>(layers)) {
+    Fail(InvalidArgument("key ", full, " has ", list->size(), " entries for ", layers, " layers"));
+  } else {
+    for (int layer = 0; layer < layers; ++layer) flags[layer] = (*list)[layer] != 0;
+  }
+  return flags;
+}
+
 void GgufSpecReader::Only(std::string_view key, std::initializer_list<double> allowed) {
   const std::string full = Full(key);
   const GgufValue* value = model_.metadata.Find(full);
@@ -140,24 +157,43 @@ absl::StatusOr<ModelSpec> GgufSpecReader::Finish(ModelSpec spec) {
   return spec;
 }
 
-ModelSpec ReadGgufDecoder(GgufSpecReader& reader, std::string_view family, const GgufOwnKeys& own) {
-  ModelSpec spec;
-  spec.family = family;
-  const int further = reader.IntOr("nextn_predict_layers", 0, 0, kMostFurtherGgufLayers);
-  spec.layers = reader.Int("block_count", 1 + further, 4096) - further;
-  spec.hidden = reader.Int("embedding_length", 1, 1 << 17);
-  spec.heads = reader.Int("attention.head_count", 1, 1024);
+namespace {
+
+void ReadHeads(GgufSpecReader& reader, const GgufOwnKeys& own, ModelSpec& spec) {
   spec.kv_heads = reader.IntOr("attention.head_count_kv", spec.heads, 1, 1024);
   if (!reader.Has("attention.key_length") && spec.hidden % spec.heads != 0) {
     reader.Fail(InvalidArgument("embedding_length = ", spec.hidden, " is no multiple of attention.head_count = ", spec.heads,
                                 " and there is no attention.key_length"));
   }
   spec.head_dim = reader.IntOr("attention.key_length", spec.hidden / spec.heads, 2, 1024);
-  spec.max_positions = reader.Int("context_length", 1, 1 << 24);
-  spec.rms_eps = static_cast<float>(reader.Number("attention.layer_norm_rms_epsilon", 1e-12, 0.5));
-  spec.rope_theta = reader.NumberOr("rope.freq_base", 10000.0, 1, 1e15);
-  spec.experts = reader.Int("expert_count", 1, 1 << 14);
-  spec.top_k = reader.Int("expert_used_count", 1, 1024);
+  reader.Only("attention.value_length", {static_cast<double>(spec.head_dim)});
+  if (!own.partial_rotary) {
+    reader.Only("rope.dimension_count", {static_cast<double>(spec.head_dim)});
+    return;
+  }
+  const int rotated = reader.IntOr("rope.dimension_count", spec.head_dim, 2, spec.head_dim);
+  if (rotated != spec.head_dim) spec.rotary_dims = rotated;
+}
+
+// As one head of keys and values: what the cache keeps. The heads after that have keys of their own.
+void ReadLatentHeads(GgufSpecReader& reader, ModelSpec& spec) {
+  if (!reader.Has("attention.key_length_mla")) {
+    reader.Fail(
+        InvalidArgument("there is no attention.key_length_mla: files of before April 2025 have the projections of keys and ",
+                        "values in one tensor, which is not supported; allowed: files converted since"));
+  }
+  spec.rotary_dims = reader.Int("rope.dimension_count", 2, 1024);
+  spec.head_dim = reader.IntOr("attention.key_length_mla", 4, 4, 1024);
+  spec.kv_heads = 1;
+  spec.latent = {.q_rank = reader.IntOr("attention.q_lora_rank", 0, 0, 1 << 17),
+                 .kv_rank = reader.Int("attention.kv_lora_rank", 1, 1024),
+                 .value_dim = reader.IntOr("attention.value_length_mla", 1, 1, 1024)};
+  reader.Only("attention.head_count_kv", {1});
+  reader.Only("attention.key_length", {static_cast<double>(spec.latent->kv_rank + spec.rotary_dims)});
+  reader.Only("attention.value_length", {static_cast<double>(spec.latent->kv_rank)});
+}
+
+void ReadVocabulary(GgufSpecReader& reader, ModelSpec& spec) {
   spec.tied_embeddings = reader.Tensor("output.weight") == nullptr;
   const GgufTensor* embed = reader.Tensor("token_embd.weight");
   if (embed == nullptr || embed->shape.size() != 2 || embed->shape[0] > 1 << 24) {
@@ -167,19 +203,12 @@ ModelSpec ReadGgufDecoder(GgufSpecReader& reader, std::string_view family, const
   } else {
     spec.vocabulary = static_cast<int>(embed->shape[0]);
   }
-  for (int layer = 0; layer < spec.layers; ++layer) {
-    spec.moe.push_back(reader.Tensor(StrCat("blk.", layer, ".ffn_gate_inp.weight")) != nullptr);
-  }
-  reader.Only("attention.value_length", {static_cast<double>(spec.head_dim)});
+}
+
+void RefuseWhatNobodyHas(GgufSpecReader& reader, const GgufOwnKeys& own) {
   reader.Only("attention.causal", {1});
   reader.Only("attention.clamp_kqv", {0});
   if (!own.window) reader.Only("attention.sliding_window", {0});
-  if (own.partial_rotary) {
-    const int rotated = reader.IntOr("rope.dimension_count", spec.head_dim, 2, spec.head_dim);
-    if (rotated != spec.head_dim) spec.rotary_dims = rotated;
-  } else {
-    reader.Only("rope.dimension_count", {static_cast<double>(spec.head_dim)});
-  }
   if (!own.rope_scaling) {
     reader.OnlyText("rope.scaling.type", {"none"});
     reader.Only("rope.scaling.factor", {0, 1});                             // without a type it means "linear"
@@ -187,12 +216,33 @@ ModelSpec ReadGgufDecoder(GgufSpecReader& reader, std::string_view family, const
   }
   reader.Only("rope.scale_linear", {0, 1});
   if (!own.gating) reader.Only("expert_gating_func", {kNoGating, kSoftmaxGating});
+  if (!own.weights_scale) reader.Only("expert_weights_scale", {0, 1});
+}
+
+}  // namespace
+
+ModelSpec ReadGgufDecoder(GgufSpecReader& reader, std::string_view family, const GgufOwnKeys& own) {
+  ModelSpec spec;
+  spec.family = family;
+  const int further = reader.IntOr("nextn_predict_layers", 0, 0, kMostFurtherGgufLayers);
+  spec.layers = reader.Int("block_count", 1 + further, 4096) - further;
+  spec.hidden = reader.Int("embedding_length", 1, 1 << 17);
+  spec.heads = reader.Int("attention.head_count", 1, 1024);
+  own.latent ? ReadLatentHeads(reader, spec) : ReadHeads(reader, own, spec);
+  spec.max_positions = reader.Int("context_length", 1, 1 << 24);
+  spec.rms_eps = static_cast<float>(reader.Number("attention.layer_norm_rms_epsilon", 1e-12, 0.5));
+  spec.rope_theta = reader.NumberOr("rope.freq_base", 10000.0, 1, 1e15);
+  spec.experts = reader.Int("expert_count", 1, 1 << 14);
+  spec.top_k = reader.Int("expert_used_count", 1, 1024);
+  ReadVocabulary(reader, spec);
+  for (int layer = 0; layer < spec.layers; ++layer) {
+    spec.moe.push_back(reader.Tensor(StrCat("blk.", layer, ".ffn_gate_inp.weight")) != nullptr);
+  }
   if (own.weights_scale) {
     const double scale = reader.NumberOr("expert_weights_scale", 1, 0, 1e3);
     spec.router_scale = scale == 0 ? 1 : scale;
-  } else {
-    reader.Only("expert_weights_scale", {0, 1});
   }
+  RefuseWhatNobodyHas(reader, own);
   return spec;
 }
 
@@ -209,6 +259,26 @@ void ReadFfnWidths(GgufSpecReader& reader, ModelSpec& spec) {
   for (const std::string_view said_by_tensors : {"leading_dense_block_count", "interleave_moe_layer_step"}) {
     reader.IntOr(said_by_tensors, 0, 0, 4096);
   }
+}
+
+std::optional<YarnScaling> ReadGgufYarn(GgufSpecReader& reader, bool truncate) {
+  const std::string type = reader.StringOr("rope.scaling.type", "none");
+  reader.OnlyText("rope.scaling.type", {"none", "yarn"});
+  if (type != "yarn") return std::nullopt;
+  YarnScaling yarn;
+  yarn.factor = reader.Number("rope.scaling.factor", 1, 1e6);
+  yarn.original_positions = reader.Int("rope.scaling.original_context_length", 1, 1 << 24);
+  yarn.beta_fast = reader.NumberOr("rope.scaling.yarn_beta_fast", yarn.beta_fast, 1e-6, 1e6);
+  yarn.beta_slow = reader.NumberOr("rope.scaling.yarn_beta_slow", yarn.beta_slow, 1e-6, 1e6);
+  yarn.attention_factor = yarn.factor <= 1 ? 1.0 : 0.1 * std::log(yarn.factor) + 1.0;
+  yarn.truncate = truncate;
+  reader.Only("rope.scaling.yarn_ext_factor", {1});
+  return yarn;
+}
+
+void ReadGroups(GgufSpecReader& reader, ModelSpec& spec) {
+  spec.router_groups = std::max(1, reader.IntOr("expert_group_count", 1, 0, kMostGroups));
+  spec.router_kept_groups = std::max(1, reader.IntOr("expert_group_used_count", 1, 0, kMostGroups));
 }
 
 void ReadCorrectedSigmoid(GgufSpecReader& reader, ModelSpec& spec) {

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -28,6 +30,9 @@ class GgufSpecReader {
   int IntOr(std::string_view key, int otherwise, int64_t low, int64_t high);
   double NumberOr(std::string_view key, double otherwise, double low, double high);
   bool BoolOr(std::string_view key, bool otherwise);
+  // One flag a layer, from an array, or from a number n: false for every n-th layer; `period` is that number where the key is
+  // absent.
+  std::vector<bool> LayersOr(std::string_view key, int layers, int period);
   std::string StringOr(std::string_view key, std::string_view otherwise);
   // An error unless the key is absent or has one of these values.
   void Only(std::string_view key, std::initializer_list<double> allowed);
@@ -59,6 +64,7 @@ struct GgufOwnKeys {
   bool partial_rotary = false;  // fewer dimensions may be rotated than a head has; into rotary_dims
   bool gating = false;          // the router's
   bool weights_scale = false;   // of the experts' outputs; into router_scale
+  bool latent = false;          // multi-head latent attention
 };
 
 // What all decoders share: sizes of attention and embeddings, norms, RoPE, which layers have experts and how many, and refusals
@@ -69,6 +75,10 @@ void ReadOneFfnWidth(GgufSpecReader& reader, ModelSpec& spec);
 // dense_ffn from feed_forward_length where a layer has no experts; expert_ffn from expert_feed_forward_length. Which layers they
 // are is said by the tensors.
 void ReadFfnWidths(GgufSpecReader& reader, ModelSpec& spec);
+// rope.scaling.type "yarn", whose attention_factor is what the factor gives; nothing for none. GGUF has no key for `truncate`.
+std::optional<YarnScaling> ReadGgufYarn(GgufSpecReader& reader, bool truncate);
+// Groups of experts, of which the best are kept.
+void ReadGroups(GgufSpecReader& reader, ModelSpec& spec);
 // Sigmoid scores with a correction for the choice.
 void ReadCorrectedSigmoid(GgufSpecReader& reader, ModelSpec& spec);
 
