@@ -157,11 +157,13 @@ std::vector<TrunkTensor> DecoderTensors(const ModelSpec& spec, const DecoderName
   return list.Take();
 }
 
+std::vector<uint64_t> ShapeOf(std::initializer_list<int64_t> extents) { return {extents.begin(), extents.end()}; }
+
 // kv_b_proj has for each head the rows of its keys, then those of its values. k_b is transposed within a head: it takes queries
 // to the latent.
 std::vector<TensorPart> LatentParts(const ModelSpec& spec) {
   const int64_t rank = spec.latent->kv_rank, value_dim = spec.latent->value_dim, key_dim = spec.head_dim - spec.rotary_dims;
-  const std::vector<uint64_t> shape = {static_cast<uint64_t>(spec.heads * (key_dim + value_dim)), static_cast<uint64_t>(rank)};
+  const std::vector<uint64_t> shape = ShapeOf({spec.heads * (key_dim + value_dim), rank});
   std::vector<TensorPart> parts;
   for (int layer = 0; layer < spec.layers; ++layer) {
     const std::string checkpoint = StrCat("model.layers.", layer, ".");

@@ -1,6 +1,8 @@
 // Checkpoint names that the families have in common; they differ in the name of the block that holds the experts.
 #pragma once
 
+#include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +23,8 @@ struct DecoderNames {
   Spelling norms = Spelling::kPlain;  // of all but those of a delta net
 };
 
+// A tensor's shape of numbers that are known to be positive.
+std::vector<uint64_t> ShapeOf(std::initializer_list<int64_t> extents);
 // All trunk tensors of `spec`.
 std::vector<TrunkTensor> DecoderTensors(const ModelSpec& spec, const DecoderNames& names);
 // Latent attention's k_b and v_b, which checkpoints have as one kv_b_proj.

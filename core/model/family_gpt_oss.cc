@@ -48,8 +48,7 @@ void AddMxfp4Parts(const ModelSpec& spec, LayerId layer, ExpertPart part, std::v
     parts.push_back({.name = MlpExpertTensor(layer, static_cast<int>(expert), part),
                      .whole = prefix + "_blocks",
                      .scales = prefix + "_scales",
-                     .whole_shape = {static_cast<uint64_t>(spec.experts), static_cast<uint64_t>(rows) * step,
-                                     static_cast<uint64_t>(cols) / 32, 16},
+                     .whole_shape = ShapeOf({spec.experts, rows * step, cols / 32, 16}),
                      .rows = rows,
                      .cols = cols,
                      .offset = (expert * rows * step + first) * cols,
@@ -60,14 +59,13 @@ void AddMxfp4Parts(const ModelSpec& spec, LayerId layer, ExpertPart part, std::v
 // Gate and up interleave; the experts' matrices are transposed (inputs, outputs), all experts of a layer in one tensor.
 void AddExpertParts(const ModelSpec& spec, LayerId layer, std::vector<TensorPart>& parts) {
   const int64_t hidden = spec.hidden, ffn = spec.expert_ffn;
-  const auto size = [](int64_t number) { return static_cast<uint64_t>(number); };
   const std::string prefix = StrCat("model.layers.", layer.value(), ".", kBlock, ".experts.");
   for (const ExpertPart part : {ExpertPart::kGate, ExpertPart::kUp}) {
     const int64_t first = part == ExpertPart::kGate ? 0 : 1;
     for (int64_t expert = 0; expert < spec.experts; ++expert) {
       parts.push_back({.name = MlpExpertTensor(layer, static_cast<int>(expert), part),
                        .whole = prefix + "gate_up_proj",
-                       .whole_shape = {size(spec.experts), size(hidden), size(2 * ffn)},
+                       .whole_shape = ShapeOf({spec.experts, hidden, 2 * ffn}),
                        .rows = spec.expert_ffn,
                        .cols = spec.hidden,
                        .offset = expert * hidden * 2 * ffn + first,
@@ -78,7 +76,7 @@ void AddExpertParts(const ModelSpec& spec, LayerId layer, std::vector<TensorPart
     const std::string_view bias = part == ExpertPart::kGate ? "gate_proj_bias" : "up_proj_bias";
     parts.push_back({.name = StrCat(prefix, bias),
                      .whole = prefix + "gate_up_proj_bias",
-                     .whole_shape = {size(spec.experts), size(2 * ffn)},
+                     .whole_shape = ShapeOf({spec.experts, 2 * ffn}),
                      .rows = spec.experts,
                      .cols = spec.expert_ffn,
                      .offset = first,
@@ -88,7 +86,7 @@ void AddExpertParts(const ModelSpec& spec, LayerId layer, std::vector<TensorPart
   for (int64_t expert = 0; expert < spec.experts; ++expert) {
     parts.push_back({.name = MlpExpertTensor(layer, static_cast<int>(expert), ExpertPart::kDown),
                      .whole = prefix + "down_proj",
-                     .whole_shape = {size(spec.experts), size(ffn), size(hidden)},
+                     .whole_shape = ShapeOf({spec.experts, ffn, hidden}),
                      .rows = spec.hidden,
                      .cols = spec.expert_ffn,
                      .offset = expert * ffn * hidden,

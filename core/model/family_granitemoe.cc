@@ -32,7 +32,6 @@ std::vector<TrunkTensor> TrunkTensors(const ModelSpec& spec) {
 
 std::vector<TensorPart> Parts(const ModelSpec& spec) {
   const int64_t hidden = spec.hidden, ffn = spec.expert_ffn;
-  const auto size = [](int64_t number) { return static_cast<uint64_t>(number); };
   std::vector<TensorPart> parts;
   for (int layer = 0; layer < spec.layers; ++layer) {
     const std::string prefix = StrCat("model.layers.", layer, ".", kSparseBlock, ".");
@@ -42,8 +41,8 @@ std::vector<TensorPart> Parts(const ModelSpec& spec) {
         const int64_t first = expert * 2 * ffn + (part == ExpertPart::kUp ? ffn : 0);  // row of input_linear
         // Not within the braces: there g++ 12 destroys what the other members hold.
         const std::string_view whole = down ? "output_linear.weight" : "input_linear.weight";
-        std::vector<uint64_t> shape = {size(spec.experts), size(2 * ffn), size(hidden)};
-        if (down) shape = {size(spec.experts), size(hidden), size(ffn)};
+        const std::vector<uint64_t> shape =
+            down ? ShapeOf({spec.experts, hidden, ffn}) : ShapeOf({spec.experts, 2 * ffn, hidden});
         const int64_t offset = down ? expert * hidden * ffn : first * hidden;
         parts.push_back({.name = MlpExpertTensor(LayerId(layer), static_cast<int>(expert), part),
                          .whole = StrCat(prefix, whole),

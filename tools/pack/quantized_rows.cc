@@ -73,10 +73,10 @@ class GroupedSource final : public RowSource {
   static constexpr uint64_t kHeaderBytes = 3;  // of a block: scale and zero
 
   uint64_t RowBytes() const { return t_.cols / t_.type->block_columns * t_.type->block_bytes; }
-  // The byte of columns `column` and the next in a row that begins at `row`.
-  std::byte* PairAt(std::byte* row, uint64_t column) const {
+  // Where in a row the byte of columns `column` and the next is.
+  uint64_t PairAt(uint64_t column) const {
     const uint64_t columns = t_.type->block_columns;
-    return row + column / columns * t_.type->block_bytes + kHeaderBytes + column % columns / 2;
+    return column / columns * t_.type->block_bytes + kHeaderBytes + column % columns / 2;
   }
   // The code of `row` in words that begin with that of `first`.
   int CodeOfRow(const std::vector<std::byte>& words, uint64_t first, uint64_t row) const {
@@ -94,14 +94,15 @@ class GroupedSource final : public RowSource {
 
   absl::Status ReadHeaders(uint64_t first, uint64_t count, std::byte* out) const {
     std::vector<std::byte> zeros, scales(count * sizeof(uint16_t));
+    const uint64_t row_bytes = RowBytes();
     for (uint64_t column = 0; column < t_.cols; column += t_.type->block_columns) {
       if (column % t_.group == 0) {
         const uint64_t group = column / t_.group;
         MOED_RETURN_IF_ERROR(ReadWords(t_.zeros, group, first, count, zeros));
         MOED_RETURN_IF_ERROR(ReadAt(t_.scales, (group * t_.rows + first) * sizeof(uint16_t), scales));
       }
-      for (uint64_t i = 0; i < count; ++i) {
-        std::byte* const header = PairAt(out + i * RowBytes(), column) - kHeaderBytes;
+      std::byte* header = out + PairAt(column) - kHeaderBytes;
+      for (uint64_t i = 0; i < count; ++i, header += row_bytes) {
         std::memcpy(header, scales.data() + i * sizeof(uint16_t), sizeof(uint16_t));
         header[2] = static_cast<std::byte>(CodeOfRow(zeros, first, first + i) + t_.zero_term);
       }
@@ -109,26 +110,66 @@ class GroupedSource final : public RowSource {
     return absl::OkStatus();
   }
 
+  // Of kLines columns the words of some rows.
+  static constexpr uint64_t kLines = 32;
+  struct Lines {
+    std::vector<std::byte> bytes;
+    const std::byte* words = nullptr;
+    uint64_t stride = 0;  // from column to column
+  };
+  // A column has few bytes of a few rows: unless they are far apart, those between them are read with them.
+  absl::Status ReadLines(uint64_t column, uint64_t first, uint64_t count, Lines& lines) const {
+    constexpr uint64_t kFar = 64;
+    const uint64_t line = t_.rows / kWordCodes * kWordBytes, begin = first / kWordCodes * kWordBytes;
+    if (count * kFar >= t_.rows) {
+      lines.bytes.resize(kLines * line);
+      lines.words = lines.bytes.data() + begin;
+      lines.stride = line;
+      return ReadAt(t_.codes, column * line, lines.bytes);
+    }
+    const uint64_t wanted = (first + count - 1) / kWordCodes * kWordBytes + kWordBytes - begin;
+    lines.bytes.resize(kLines * wanted);
+    lines.words = lines.bytes.data();
+    lines.stride = wanted;
+    for (uint64_t i = 0; i < kLines; ++i) {
+      const auto words = std::span(lines.bytes).subspan(i * wanted, wanted);
+      MOED_RETURN_IF_ERROR(ReadAt(t_.codes, (column + i) * line + begin, words));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status ReadAwqCodes(uint64_t first, uint64_t count, std::byte* out) const {
-    std::vector<std::byte> even, odd;
-    for (uint64_t column = 0; column < t_.cols; column += 2) {
-      MOED_RETURN_IF_ERROR(ReadWords(t_.codes, column, first, count, even));
-      MOED_RETURN_IF_ERROR(ReadWords(t_.codes, column + 1, first, count, odd));
-      for (uint64_t i = 0; i < count; ++i) {
-        const int pair = CodeOfRow(even, first, first + i) | CodeOfRow(odd, first, first + i) << 4;
-        *PairAt(out + i * RowBytes(), column) = static_cast<std::byte>(pair);
+    Lines lines;
+    for (uint64_t column = 0; column < t_.cols; column += kLines) {
+      MOED_RETURN_IF_ERROR(ReadLines(column, first, count, lines));
+      for (uint64_t i = 0; i < kLines; i += 2) {
+        const std::byte* const words = lines.words + i * lines.stride;
+        PutPairs(words, words + lines.stride, first, count, out + PairAt(column + i));
       }
     }
     return absl::OkStatus();
   }
 
+  // `even`, `odd`: two columns' words, from that of row `first` on. Their codes to a byte of every row.
+  void PutPairs(const std::byte* even, const std::byte* odd, uint64_t first, uint64_t count, std::byte* out) const {
+    constexpr uint32_t kLow = 0x0f0f0f0f;
+    const uint64_t row_bytes = RowBytes(), end = first + count;
+    for (uint64_t row = first; row < end; even += kWordBytes, odd += kWordBytes) {
+      const auto e = Load<uint32_t>(even), o = Load<uint32_t>(odd);
+      const uint32_t pairs[2] = {(e & kLow) | (o & kLow) << 4, (e >> 4 & kLow) | (o & ~kLow)};  // of even places, of odd ones
+      for (uint64_t i = row % kWordCodes; i < kWordCodes && row < end; ++i, ++row, out += row_bytes) {
+        *out = static_cast<std::byte>(pairs[kAwqPlaces[i] % 2] >> 8 * (kAwqPlaces[i] / 2));
+      }
+    }
+  }
+
   absl::Status ReadGptqCodes(uint64_t first, uint64_t count, std::byte* out) const {
     std::vector<std::byte> words(count * kWordBytes);
+    const uint64_t row_bytes = RowBytes();
     for (uint64_t column = 0; column < t_.cols; column += kWordCodes) {
       MOED_RETURN_IF_ERROR(ReadAt(t_.codes, (column / kWordCodes * t_.rows + first) * kWordBytes, words));
-      for (uint64_t i = 0; i < count; ++i) {
-        std::memcpy(PairAt(out + i * RowBytes(), column), words.data() + i * kWordBytes, kWordBytes);
-      }
+      std::byte* pairs = out + PairAt(column);
+      for (uint64_t i = 0; i < count; ++i, pairs += row_bytes) std::memcpy(pairs, words.data() + i * kWordBytes, kWordBytes);
     }
     return absl::OkStatus();
   }
