@@ -59,6 +59,8 @@ constexpr std::string_view kHarmless[] = {
 };
 
 double YarnMagnitude(double factor, double mscale) { return factor <= 1 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0; }
+constexpr std::string_view kSliding = "sliding_attention";
+constexpr std::string_view kLayerTypes[] = {kSliding, "full_attention"};
 
 }  // namespace
 
@@ -256,9 +258,8 @@ double ConfigReader::ReadNtkAlpha(std::string_view key, const Json& object) {
   return 1;
 }
 
-ConfigReader::RopeObject ConfigReader::ReadRopeObject(std::string_view key, const RopeKinds& kinds) {
+ConfigReader::RopeObject ConfigReader::ReadRopeObject(std::string_view key, const Json* object, const RopeKinds& kinds) {
   RopeObject rope;
-  const Json* object = Find(key);
   if (object == nullptr) return rope;
   if (!object->is_object()) {
     FailValue(key, *object, "null or an object");
@@ -290,7 +291,8 @@ ConfigReader::RopeObject ConfigReader::ReadRopeObject(std::string_view key, cons
 }
 
 ConfigReader::Rope ConfigReader::ReadRope(const RopeKinds& kinds) {
-  const RopeObject scaling = ReadRopeObject("rope_scaling", kinds), parameters = ReadRopeObject("rope_parameters", kinds);
+  const auto read = [&](std::string_view key) { return ReadRopeObject(key, Find(key), kinds); };
+  const RopeObject scaling = read("rope_scaling"), parameters = read("rope_parameters");
   if (scaling.yarn && parameters.yarn && *scaling.yarn != *parameters.yarn) {
     Fail(InvalidArgument(name_, ": rope_scaling contradicts rope_parameters"));
   }
@@ -323,6 +325,27 @@ ConfigReader::Rope ConfigReader::ReadRope(const RopeKinds& kinds) {
   return rope;
 }
 
+std::vector<std::optional<Rotation>> ConfigReader::ReadRotations(std::span<const std::string_view> layer_types) {
+  constexpr std::string_view kKey = "rope_parameters";
+  std::vector<std::optional<Rotation>> rotations(layer_types.size());
+  const Json* parameters = Find(kKey);
+  if (parameters == nullptr) return rotations;
+  if (!parameters->is_object()) FailValue(kKey, *parameters, "null or an object");
+  for (const auto& [type, object] : parameters->items()) {
+    const std::string path = StrCat(kKey, ".", type);
+    const auto known = std::find(layer_types.begin(), layer_types.end(), type);
+    if (known == layer_types.end()) {
+      FailValue(path, object, StrCat("one for each of ", JoinNames(layer_types, [](std::string_view name) { return name; })));
+      continue;
+    }
+    const RopeObject rope = ReadRopeObject(path, &object, {});
+    if (!rope.theta) Fail(InvalidArgument(name_, ": key ", path, ".rope_theta is missing"));
+    if (rope.partial && *rope.partial != 1) FailValue(StrCat(path, ".partial_rotary_factor"), *rope.partial, "1");
+    rotations[known - layer_types.begin()] = Rotation{rope.theta.value_or(1), rope.yarn};
+  }
+  return rotations;
+}
+
 void ConfigReader::ReadQuantization(std::string_view method) {
   const Json* value = Find("quantization_config");
   if (value == nullptr) return;
@@ -343,6 +366,21 @@ absl::Status ConfigReader::Finish() const {
 }
 
 namespace {
+
+void ReadOneRotation(ConfigReader& config, const OwnKeys& own, ModelSpec& spec) {
+  const ConfigReader::Rope rope =
+      config.ReadRope({.partial = own.partial_rotary.has_value(), .ntk_alpha = own.ntk_alpha, .mrope = own.mrope});
+  spec.rope_theta = rope.theta;
+  if (rope.ntk_alpha > 1 && spec.head_dim > 2) {
+    spec.rope_theta *= std::pow(rope.ntk_alpha, spec.head_dim / (spec.head_dim - 2.0));
+  }
+  spec.yarn = rope.yarn;
+  if (spec.latent && rope.all_dims_magnitude != 1) {
+    spec.attention_scale = rope.all_dims_magnitude * rope.all_dims_magnitude * spec.AttentionScale();
+  }
+  const double partial = rope.partial.value_or(own.partial_rotary.value_or(1));
+  if (partial < 1) spec.rotary_dims = static_cast<int>(spec.head_dim * partial);
+}
 
 void ReadHeads(ConfigReader& config, ModelSpec& spec) {
   spec.kv_heads = config.IntOr("num_key_value_heads", spec.heads, 1, 1024);
@@ -377,18 +415,7 @@ ModelSpec ReadDecoder(ConfigReader& config, const OwnKeys& own) {
   spec.vocabulary = config.Int("vocab_size", 1, 1 << 24);
   spec.max_positions = config.Int("max_position_embeddings", 1, 1 << 24);
   spec.rms_eps = static_cast<float>(config.Number("rms_norm_eps", 1e-12, 0.5));
-  const ConfigReader::Rope rope =
-      config.ReadRope({.partial = own.partial_rotary.has_value(), .ntk_alpha = own.ntk_alpha, .mrope = own.mrope});
-  spec.rope_theta = rope.theta;
-  if (rope.ntk_alpha > 1 && spec.head_dim > 2) {
-    spec.rope_theta *= std::pow(rope.ntk_alpha, spec.head_dim / (spec.head_dim - 2.0));
-  }
-  spec.yarn = rope.yarn;
-  if (spec.latent && rope.all_dims_magnitude != 1) {
-    spec.attention_scale = rope.all_dims_magnitude * rope.all_dims_magnitude * spec.AttentionScale();
-  }
-  const double partial = rope.partial.value_or(own.partial_rotary.value_or(1));
-  if (partial < 1) spec.rotary_dims = static_cast<int>(spec.head_dim * partial);
+  if (!own.rotations) ReadOneRotation(config, own, spec);
   spec.tied_embeddings = config.BoolOr("tie_word_embeddings", false);
   spec.top_k = config.SameInt(own.top_k, 1, 1024);
   spec.moe.assign(spec.layers, true);
@@ -410,13 +437,23 @@ ModelSpec ReadDecoder(ConfigReader& config, const OwnKeys& own) {
 }
 
 void ReadWindows(ConfigReader& config, ModelSpec& spec, std::vector<std::string> otherwise) {
-  static constexpr std::string_view kSliding = "sliding_attention";
-  static constexpr std::string_view kTypes[] = {kSliding, "full_attention"};
-  const std::vector<std::string> types = config.StringsOr("layer_types", spec.layers, kTypes, std::move(otherwise));
+  const std::vector<std::string> types = config.StringsOr("layer_types", spec.layers, kLayerTypes, std::move(otherwise));
   const int window = config.IntOr("sliding_window", 0, 1, INT32_MAX);
   if (std::find(types.begin(), types.end(), kSliding) == types.end()) return;
   if (window == 0) config.Fail(InvalidArgument("config.json: key sliding_window is missing; layer_types name layers that slide"));
   for (const std::string& type : types) spec.windows.push_back(type == kSliding ? window : 0);
+}
+
+void ReadLayerRotations(ConfigReader& config, ModelSpec& spec, double full_theta, double sliding_theta) {
+  const std::vector<std::optional<Rotation>> read = config.ReadRotations(kLayerTypes);
+  const Rotation sliding = read[0].value_or(Rotation{sliding_theta}), full = read[1].value_or(Rotation{full_theta});
+  const auto slide = std::count_if(spec.windows.begin(), spec.windows.end(), [](int window) { return window > 0; });
+  const Rotation& first = slide == spec.layers ? sliding : full;
+  spec.rope_theta = first.theta;
+  spec.yarn = first.yarn;
+  if (slide == 0 || slide == spec.layers || sliding == full) return;
+  spec.more_rotations = {sliding};
+  for (const int window : spec.windows) spec.rotations.push_back(window > 0 ? 1 : 0);
 }
 
 void ReadSparsity(ConfigReader& config, ModelSpec& spec) {

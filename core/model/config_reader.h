@@ -61,6 +61,9 @@ class ConfigReader {
     bool mrope = false;      // mrope_section, mrope_interleaved: sections by place in a picture, which are one in a text
   };
   Rope ReadRope(const RopeKinds& kinds);
+  // rope_parameters with an object for each of some types of layers: "default" or "yarn", whole heads. Absent types have none,
+  // and all of them where the key is absent.
+  std::vector<std::optional<Rotation>> ReadRotations(std::span<const std::string_view> layer_types);
 
   // quantization_config: absent, or of this method.
   void ReadQuantization(std::string_view method);
@@ -85,7 +88,7 @@ class ConfigReader {
     std::optional<double> ntk_alpha;
     double all_dims_magnitude = 1;
   };
-  RopeObject ReadRopeObject(std::string_view key, const RopeKinds& kinds);
+  RopeObject ReadRopeObject(std::string_view key, const nlohmann::json* object, const RopeKinds& kinds);
   double ReadNtkAlpha(std::string_view key, const nlohmann::json& object);
   YarnScaling ReadYarn(std::string_view key, const nlohmann::json& object);
   // An error for another member of the object.
@@ -106,6 +109,7 @@ struct OwnKeys {
   bool ntk_alpha = false;                // "dynamic" scaling with a fixed alpha, which changes theta
   bool mrope = false;                    // as ConfigReader::RopeKinds
   bool layer_types = false;
+  bool rotations = false;  // rope_parameters by type of layer
   bool quantization = false;
   bool latent = false;  // multi-head latent attention
 };
@@ -114,6 +118,8 @@ struct OwnKeys {
 ModelSpec ReadDecoder(ConfigReader& config, const OwnKeys& own = {});
 // layer_types and sliding_window into spec.windows; where there are no layer_types they are `otherwise`.
 void ReadWindows(ConfigReader& config, ModelSpec& spec, std::vector<std::string> otherwise);
+// ReadRotations of the layers of spec.windows and of the others; what is absent turns by these thetas. After ReadWindows.
+void ReadLayerRotations(ConfigReader& config, ModelSpec& spec, double full_theta, double sliding_theta);
 // mlp_only_layers and decoder_sparse_step into spec.moe; dense_ffn from intermediate_size where a layer has no experts.
 void ReadSparsity(ConfigReader& config, ModelSpec& spec);
 // first_k_dense_replace into spec.moe; dense_ffn from intermediate_size where a layer has no experts.

@@ -23,5 +23,6 @@ Family KimiK2Family();
 Family Glm4MoeLiteFamily();
 Family Qwen3NextFamily();
 Family Qwen35MoeFamily();
+Family MellumFamily();
 
 }  // namespace moed

@@ -111,7 +111,7 @@ TEST_P(StepEngineSlotsTest, ConversationsGoOnWhateverBecameOfTheirMemory) {
       history.insert(history.end(), turn.expected.tokens.begin(), turn.expected.tokens.end());
     }
   }
-  EXPECT_GT(recomputed, 0);
+  EXPECT_TRUE(recomputed > 0 || GetParam().slots >= 4);
   EXPECT_TRUE(continued > 0 || GetParam().slots == 1);
   harness.ExpectClean();
 }

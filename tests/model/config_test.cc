@@ -47,6 +47,7 @@ struct OwnKeys {
   std::string top_k = "num_experts_per_tok";
   std::string experts = "";  // a third name; empty: num_experts or num_local_experts
   std::string ffn = "intermediate_size";
+  bool rotations = false;  // rope_parameters by type of layer
 };
 OwnKeys OwnKeysOf(const std::string& family) {
   const std::map<std::string, OwnKeys> keys = {
@@ -65,6 +66,7 @@ OwnKeys OwnKeysOf(const std::string& family) {
       {"qwen3_next", {{"partial_rotary_factor", "rope_parameters.partial_rotary_factor"}}},
       {"qwen3_5_moe_text",
        {{"partial_rotary_factor", "rope_parameters.partial_rotary_factor"}, "num_experts_per_tok", "", "moe_intermediate_size"}},
+      {"mellum", {.rotations = true}},
   };
   const auto found = keys.find(family);
   return found == keys.end() ? OwnKeys{} : found->second;
@@ -108,7 +110,7 @@ TEST_P(ConfigTest, RefusesWhatNoFamilyComputes) {
       {"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}},
       {"rope_scaling", {{"rope_type", "default"}, {"factor", 4.0}}},
       {"rope_scaling", "linear"},
-      {"rope_parameters", {{"rope_type", "llama3"}, {"rope_theta", good_.at("rope_theta")}}},
+      {"rope_parameters", {{"rope_type", "llama3"}, {"rope_theta", good_.value("rope_theta", 10000.0)}}},
       {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 3.0}}},
       {"rope_parameters", {{"rope_type", "default"}, {"partial_rotary_factor", 0.25}}},
       {"quantization_config", {{"quant_method", "gptq"}}},
@@ -164,6 +166,7 @@ TEST_P(ConfigTest, RefusesNumbersOutOfRangeAndOtherTypes) {
 TEST_P(ConfigTest, RefusesMissingKeys) {
   for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "max_position_embeddings",
                           "rms_norm_eps", "rope_theta", own_.top_k.c_str(), own_.ffn.c_str()}) {
+    if (own_.rotations && std::string_view(key) == "rope_theta") continue;  // in objects by type of layer
     Json config = good_;
     config.erase(key);
     ExpectRefusal(Read(config).status(), key, "missing");
@@ -182,11 +185,13 @@ TEST_P(ConfigTest, RefusesUnknownKeysByName) {
 TEST_P(ConfigTest, BothSpellingsGiveTheSameSpec) {
   const std::string expected = SpecToJson(*Read(good_));
   Json config = good_;
-  config["rope_parameters"] =
-      good_.value("rope_scaling", Json()).is_object() ? good_["rope_scaling"] : Json{{"rope_type", "default"}};
-  config["rope_parameters"]["rope_theta"] = config["rope_theta"];
-  config.erase("rope_scaling");
-  config.erase("rope_theta");
+  if (!own_.rotations) {
+    config["rope_parameters"] =
+        good_.value("rope_scaling", Json()).is_object() ? good_["rope_scaling"] : Json{{"rope_type", "default"}};
+    config["rope_parameters"]["rope_theta"] = config["rope_theta"];
+    config.erase("rope_scaling");
+    config.erase("rope_theta");
+  }
   config["torch_dtype"] = config["dtype"];
   config.erase("dtype");
   if (!own_.experts.empty()) {
@@ -260,6 +265,58 @@ TEST(FamilyTest, SlidingWindowCountsOnlyWhereItIsUsed) {
     qwen["use_sliding_window"] = false;
     EXPECT_TRUE(Read(qwen).ok()) << Read(qwen).status();
   }
+}
+
+TEST(FamilyTest, RotationsFollowLayerTypes) {
+  const Json good = ConfigOf("mellum");
+  const ModelSpec spec = *Read(good);
+  EXPECT_EQ(spec.windows, (std::vector<int>{9, 0, 9, 9}));
+  EXPECT_EQ(spec.rotations, (std::vector<int>{1, 0, 1, 1}));
+  EXPECT_EQ(spec.rope_theta, 500000);
+  ASSERT_TRUE(spec.yarn);
+  EXPECT_EQ(spec.yarn->factor, 4);
+  EXPECT_EQ(spec.more_rotations, (std::vector<Rotation>{{10000, {}}}));
+
+  Json config = good;
+  config.erase("rope_parameters");
+  EXPECT_EQ(Read(config)->rotation(0), (Rotation{500000, {}})) << "as transformers where nothing is said";
+  EXPECT_EQ(Read(config)->rotation(1), (Rotation{10000, {}}));
+  config = good;
+  config["rope_parameters"]["sliding_attention"] = config["rope_parameters"]["full_attention"];
+  EXPECT_TRUE(Read(config)->rotations.empty()) << "one for all layers";
+  EXPECT_TRUE(Read(config)->yarn);
+  config = good;
+  config["layer_types"] = std::vector<std::string>(4, "sliding_attention");
+  EXPECT_EQ(Read(config)->rotation(0), (Rotation{10000, {}}));
+  EXPECT_TRUE(Read(config)->rotations.empty());
+  config.erase("layer_types");
+  EXPECT_EQ(Read(config)->rope_theta, 500000);
+  EXPECT_TRUE(Read(config)->windows.empty());
+
+  const auto refused = [&](const Json::json_pointer& at, const Json& value, std::string_view named) {
+    Json changed = good;
+    changed["rope_parameters"][at] = value;
+    ExpectRefusal(Read(changed).status(), named, "");
+  };
+  refused("/chunked_attention"_json_pointer, {{"rope_theta", 1e4}}, "rope_parameters.chunked_attention");
+  refused("/full_attention/rope_theta"_json_pointer, nullptr, "rope_parameters.full_attention.rope_theta");
+  refused("/full_attention/factor"_json_pointer, "4", "rope_parameters.full_attention.factor");
+  refused("/sliding_attention/rope_type"_json_pointer, "linear", "rope_parameters.sliding_attention.rope_type");
+  refused("/sliding_attention/partial_rotary_factor"_json_pointer, 0.5, "partial_rotary_factor");
+  refused("/sliding_attention/rope_theta"_json_pointer, 0.5, "rope_theta");
+}
+
+TEST(FamilyTest, LayersWithoutExpertsFollowTheirTypes) {
+  Json config = ConfigOf("mellum");
+  EXPECT_EQ(Read(config)->moe, (std::vector<bool>{true, true, false, true}));
+  EXPECT_EQ(Read(config)->dense_ffn, 26);
+  config.erase("mlp_layer_types");
+  EXPECT_EQ(Read(config)->moe, std::vector<bool>(4, true));
+  config["mlp_layer_types"] = {"sparse", "dense", "none", "sparse"};
+  ExpectRefusal(Read(config).status(), "mlp_layer_types", "none");
+  config.erase("mlp_layer_types");
+  config["num_nextn_predict_layers"] = 1;
+  EXPECT_TRUE(Read(config).ok()) << "they predict further tokens";
 }
 
 TEST(FamilyTest, WindowsFollowLayerTypes) {

@@ -234,6 +234,41 @@ TEST(KvPoolTest, WhatIsCutBackStaysWhereTheWindowIsStillThere) {
   EXPECT_GT(released, 500);
 }
 
+// Layer 1 has a state, layer 2 a window.
+ModelSpec RecurrentSpec() {
+  ModelSpec spec = SmallSpec();
+  spec.delta_net = DeltaNetShape{.key_heads = 1, .value_heads = 3, .key_dim = 5, .value_dim = 7, .taps = 4};
+  spec.recurrent = {false, true, false};
+  spec.windows = {0, 0, 9};
+  return spec;
+}
+
+TEST(KvPoolTest, StatesLieInSlotsAndGoWithWhatIsCutBack) {
+  const ModelSpec spec = RecurrentSpec();
+  const uint64_t state = RoundUp(spec.StateBytes(LayerId(1)), 64);
+  ASSERT_GT(state, 0u);
+  EXPECT_EQ(KvPool::PageBytes(spec), LayerBytes(64));
+  EXPECT_EQ(KvPool::SlotBytes(spec, 1000), state + 3 * LayerBytes(64));
+  auto pool = *KvPool::Create(spec, {.pages = 8, .slots = 2});
+  KvSequence first, second;
+  ASSERT_TRUE(pool->Reserve(first, 100) && pool->Reserve(second, 100));
+  std::byte* const states[] = {pool->State(first, LayerId(1)), pool->State(second, LayerId(1))};
+  for (std::byte* const begin : states) EXPECT_EQ(reinterpret_cast<uintptr_t>(begin) % 64, 0u);
+  EXPECT_EQ(states[1] - states[0], static_cast<std::ptrdiff_t>(KvPool::SlotBytes(spec, 8 * kKvPageTokens)));
+  EXPECT_EQ(pool->PageOf(first, 0, LayerId(2)) - states[0], static_cast<std::ptrdiff_t>(state));
+
+  first.length = 50;
+  pool->CutBack(first, 50, 50);
+  EXPECT_EQ(first.length, 50) << "nothing is cut";
+  pool->CutBack(first, 50, 51);
+  EXPECT_FALSE(first.holds_memory()) << "a chunk failed that the state had seen";
+  second.length = 50;
+  pool->CutBack(second, 49, 50);
+  EXPECT_FALSE(second.holds_memory());
+  EXPECT_EQ(second.length, 0);
+  EXPECT_EQ(pool->free_slots(), 2);
+}
+
 TEST(KvPoolTest, WithoutSlotsWhatIsCutBackAlwaysStays) {
   auto pool = *KvPool::Create(SmallSpec(), {.pages = 40});
   KvSequence sequence;

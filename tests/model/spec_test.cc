@@ -134,6 +134,28 @@ TEST(SpecTest, RecurrentLayersTravelWithTheirShape) {
   EXPECT_EQ(spec.StateBytes(LayerId(0)), 0u);
 }
 
+TEST(SpecTest, RotationsTravelAndAreAllUsed) {
+  ModelSpec spec = GoodSpec();
+  spec.more_rotations = {{.theta = 500}, {.theta = 3, .yarn = YarnScaling{.factor = 2, .original_positions = 7}}};
+  spec.rotations = {2, 0, 1};
+  const auto read = SpecFromJson(SpecToJson(spec));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->more_rotations, spec.more_rotations);
+  EXPECT_EQ(read->rotations, spec.rotations);
+  EXPECT_EQ(read->rotation(read->RotationOf(LayerId(0))), spec.more_rotations[1]);
+  EXPECT_EQ(read->rotation(0), (Rotation{1e6, {}}));
+  for (const std::vector<int>& bad : {std::vector<int>{}, {0, 1}, {0, 1, 1}, {0, 1, 3}, {-1, 1, 2}, {1, 2, 1}}) {
+    ModelSpec changed = spec;
+    changed.rotations = bad;
+    EXPECT_FALSE(CheckSpec(changed).ok());
+  }
+  ModelSpec one = GoodSpec();
+  one.rotations = {0, 0, 0};
+  EXPECT_FALSE(CheckSpec(one).ok()) << "one for all layers is not written";
+  spec.more_rotations[1].theta = 1;
+  EXPECT_FALSE(CheckSpec(spec).ok());
+}
+
 TEST(SpecTest, RoutersThatCannotChooseAreRefused) {
   const auto refused = [](auto change) {
     ModelSpec spec = GoodSpec();

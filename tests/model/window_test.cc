@@ -77,6 +77,7 @@ TEST_P(WindowTest, AContextOfManyRingsHasTheSameBits) {
       const Logits expected = format == KvFormat::kF32 ? expected_ : whole.Feed(provider_, all, tokens_, 64);
       for (const size_t chunk_tokens : {7, 64, 200}) {
         setup.windows_keep_all = false;
+        if (format != KvFormat::kF32 && chunk_tokens != 7) continue;
         setup.threads = chunk_tokens == 64 ? 2 : 1;
         PackedModel model(store_, setup);
         TestSequence sequence;

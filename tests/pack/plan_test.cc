@@ -44,7 +44,7 @@ TEST(PlanTest, EveryFamilyHasItsTensorsInTheStore) {
     EXPECT_EQ(plan.trunk.size() + plan.experts.size(), planned.checkpoint->tensor_count() + 2) << "two more are computed";
     const TensorInfo& frequencies = description.trunk[description.trunk.size() - 2];
     EXPECT_EQ(frequencies.name, "rope.inv_freq");
-    EXPECT_EQ(frequencies.cols, plan.spec.RotaryDims() / 2);
+    EXPECT_EQ(frequencies.cols, plan.spec.rotation_count() * plan.spec.RotaryDims() / 2);
     EXPECT_EQ(description.trunk.back().name, "expert_norms");
     EXPECT_EQ(static_cast<size_t>(description.trunk.back().cols), description.moe_layers.size() * 5);
     EXPECT_EQ(plan.trunk.back(), nullptr);
@@ -54,7 +54,8 @@ TEST(PlanTest, EveryFamilyHasItsTensorsInTheStore) {
 
 TEST(PlanTest, LayersThatPredictFurtherTokensAreLeftOut) {
   for (const auto& [family, name] :
-       {std::pair("glm4_moe", "model.layers.3.eh_proj.weight"), std::pair("ernie4_5_moe", "model.mtp_emb_norm.0.weight")}) {
+       {std::pair("glm4_moe", "model.layers.3.eh_proj.weight"), std::pair("ernie4_5_moe", "model.mtp_emb_norm.0.weight"),
+        std::pair("mellum", "mtp.layers.0.input_layernorm.weight")}) {
     TinyCheckpoint tiny = MakeTinyCheckpoint(family);
     tiny.tensors[name] = tiny.tensors["model.norm.weight"];
     EXPECT_TRUE(Planned(tiny).plan.ok()) << Planned(tiny).error();
@@ -211,10 +212,13 @@ TEST(PlanTest, BothSpellingsOfTransformersMeanTheSame) {
     TinyCheckpoint tiny = MakeTinyCheckpoint(family.model_type);
     const Planned old_spelling(tiny);
     ASSERT_TRUE(old_spelling.plan.ok()) << old_spelling.error();
+    const bool by_layer_type = tiny.config["rope_theta"].is_null();
     tiny.config.erase("torch_dtype");
     tiny.config.erase("rope_theta");
     tiny.config["dtype"] = "bfloat16";
-    tiny.config["rope_parameters"] = {{"rope_theta", 10000.0}, {"rope_type", "default"}};
+    const json one = {{"rope_theta", 10000.0}, {"rope_type", "default"}};
+    const json full = {{"rope_theta", 500000.0}, {"rope_type", "default"}};
+    tiny.config["rope_parameters"] = by_layer_type ? json{{"full_attention", full}, {"sliding_attention", one}} : one;
     const Planned new_spelling(tiny);
     ASSERT_TRUE(new_spelling.plan.ok()) << new_spelling.error();
     EXPECT_EQ(old_spelling.plan->description.model_spec, new_spelling.plan->description.model_spec);
@@ -250,6 +254,18 @@ TEST(PlanTest, InverseFrequenciesAreThoseOfTheReference) {
   found.resize(d32.size());
   EXPECT_EQ(found, d32);
   EXPECT_EQ(InverseFrequencies(1000000.0, 128).back(), 0x1.4d1c98p-20f);
+}
+
+TEST(PlanTest, RotationsFollowEachOther) {
+  ModelSpec spec;
+  spec.head_dim = 10;
+  spec.rope_theta = 500000;
+  EXPECT_EQ(InverseFrequencies(spec), InverseFrequencies(500000.0, 10));
+  const YarnScaling yarn = {.factor = 4, .original_positions = 40};
+  spec.more_rotations = {{10000, yarn}};
+  const std::vector<float> both = InverseFrequencies(spec), second = InverseFrequencies(10000, 10, yarn);
+  ASSERT_EQ(both.size(), 10u);
+  EXPECT_TRUE(std::equal(second.begin(), second.end(), both.begin() + 5));
 }
 
 // Values of transformers for gpt-oss's numbers: frequencies that stay, mixtures, and frequencies divided by the factor.

@@ -27,6 +27,7 @@ from transformers import (
     GptOssConfig,
     GraniteMoeConfig,
     HunYuanMoEV1Config,
+    MellumConfig,
     MiniMaxM2Config,
     MixtralConfig,
     OlmoeConfig,
@@ -258,6 +259,34 @@ VARIANTS = {
         rope_parameters=dict(rope_type="default", rope_theta=1e4),
         **COMMON,
     ),
+    # Windows and full attention turn by tables of their own; a dense layer; text longer than the window and than before YaRN.
+    "mellum": MellumConfig(
+        hidden_size=36,
+        num_hidden_layers=4,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        head_dim=10,
+        intermediate_size=26,
+        moe_intermediate_size=12,
+        num_experts=5,
+        num_experts_per_tok=2,
+        norm_topk_prob=True,
+        sliding_window=9,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention", "sliding_attention"],
+        mlp_layer_types=["sparse", "sparse", "dense", "sparse"],
+        rope_parameters=dict(
+            full_attention=dict(
+                rope_type="yarn",
+                rope_theta=5e5,
+                factor=4.0,
+                beta_fast=4.0,
+                beta_slow=0.25,
+                original_max_position_embeddings=40,
+            ),
+            sliding_attention=dict(rope_type="default", rope_theta=1e4),
+        ),
+        **COMMON,
+    ),
     # No transformers model: Qwen2-MoE whose shared expert's gate is open is the same function. See as_deepseek.
     "deepseek": Qwen2MoeConfig(
         hidden_size=50,
@@ -290,6 +319,7 @@ SAVED_AS_RELEASED: tuple[str, ...] = (
     "hunyuan_v1_moe",
     "granitemoe",
     "phimoe",
+    "mellum",
     "deepseek",
 )
 SAVED_AS_RELEASED += (*latent_variants(COMMON), "qwen3_next")
@@ -500,7 +530,9 @@ def spell_as_released(path: pathlib.Path, quantized: bool) -> None:
     """rope_parameters of transformers 5 as rope_theta and rope_scaling, which it reads as well."""
     config = json.loads(path.read_text())
     rope = config.pop("rope_parameters", None)
-    if rope is not None:
+    if rope is not None and "rope_theta" not in rope:  # by type of layer
+        config["rope_parameters"] = rope
+    elif rope is not None:
         config["rope_theta"] = rope.pop("rope_theta")
         partial = rope.pop("partial_rotary_factor", None)
         if partial is not None and config["model_type"] == "minimax_m2":
