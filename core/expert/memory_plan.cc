@@ -25,11 +25,11 @@ struct KvBounds {
   uint64_t least(const MemoryNeeds& needs) const { return least_pages * needs.kv_page + least_slots * needs.kv_slot; }
 };
 
-// How many slots `bytes` of KV give when at least `pages` pages are among them.
-uint64_t SlotsIn(const MemoryNeeds& needs, const KvBounds& kv, uint64_t bytes, uint64_t pages) {
+// Slots in half of `share`, and in `room` beside `pages` pages.
+uint64_t SlotsIn(const MemoryNeeds& needs, const KvBounds& kv, uint64_t share, uint64_t room, uint64_t pages) {
   if (needs.kv_slot == 0) return 0;
-  const uint64_t beside = bytes - std::min(bytes, pages * needs.kv_page);
-  return std::clamp(std::min(bytes / 2, beside) / needs.kv_slot, kv.least_slots, kv.most_slots);
+  const uint64_t beside = room - std::min(room, pages * needs.kv_page);
+  return std::clamp(std::min(share / 2, beside) / needs.kv_slot, kv.least_slots, kv.most_slots);
 }
 
 uint64_t PagesIn(const MemoryNeeds& needs, const KvBounds& kv, uint64_t bytes) {
@@ -45,7 +45,7 @@ absl::Status BoundByBudget(const MemoryNeeds& needs, const MemoryRequest& reques
                            needs.kv_page, " bytes", beside);
   }
   const uint64_t wanted_pages = request.max_context ? DivideUp(kv.context, needs.page_tokens) : 1;
-  kv.least_slots = kv.most_slots = SlotsIn(needs, kv, budget, wanted_pages);
+  kv.least_slots = kv.most_slots = SlotsIn(needs, kv, budget, budget, wanted_pages);
   kv.least_pages = kv.most_pages = PagesIn(needs, kv, budget - kv.least_slots * needs.kv_slot);
   const uint64_t positions = kv.least_pages * needs.page_tokens;
   if (request.max_context && kv.context > positions) {
@@ -132,7 +132,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const MemoryNeeds& needs, const MemoryRequ
 
   const uint64_t left = request.budget - fixed;
   const uint64_t share = left / kKvShare, room = left - LeastCache(needs);
-  const uint64_t slots = SlotsIn(needs, kv, std::min(share, room), kv.least_pages);
+  const uint64_t slots = SlotsIn(needs, kv, share, room, kv.least_pages);
   const uint64_t in_slots = slots * needs.kv_slot;
   const uint64_t share_pages = std::clamp(PagesIn(needs, kv, share - std::min(share, in_slots)), kv.least_pages, kv.most_pages);
   const uint64_t pages = std::min({share_pages, PagesIn(needs, kv, room - in_slots), uint64_t{INT32_MAX}});

@@ -57,7 +57,7 @@ struct MemoryPlan {
 
 // Defaults: KV gets a sixteenth of what the fixed parts leave, at least 256 positions (or the model's context if smaller), at
 // most max_running whole contexts; max_context = what the KV holds, at most the model's. Where sequences need slots these get up
-// to half of the KV, at least one slot, at most max_running. The cache gets the rest. RESOURCE_EXHAUSTED with a table of what
+// to half of that share, at least one slot, at most max_running. The cache gets the rest. RESOURCE_EXHAUSTED with a table of what
 // needs how much and the smallest budget that works; INVALID_ARGUMENT for contradictions (max_context beyond the model's, KV too
 // small for max_context).
 absl::StatusOr<MemoryPlan> PlanMemory(const MemoryNeeds& needs, const MemoryRequest& request);

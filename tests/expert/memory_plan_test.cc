@@ -90,16 +90,16 @@ struct SlotsCase {
   int max_context;
 };
 
-TEST(MemoryPlan, SlotsGetUpToHalfOfTheKeysAndValues) {
+TEST(MemoryPlan, SlotsGetUpToHalfOfTheShare) {
   const MemoryNeeds needs = NeedsWithSlots();
   const SlotsCase cases[] = {
       // A sixteenth of what is left is 20 pages of 8 MiB, 36 of 12 MiB.
       {"one at least", {.budget = 4 * kMiB, .max_running = 8}, 16, 1, 256},
-      {"what the budget holds", {.budget = 8 * kMiB, .max_running = 8}, 16, 1, 256},
+      {"half of the share beside the least context", {.budget = 8 * kMiB, .max_running = 8}, 16, 2, 256},
       {"half", {.budget = 12 * kMiB, .max_running = 8}, 21, 3, 336},
       {"no more than run", {.budget = 12 * kMiB, .max_running = 2}, 26, 2, 416},
       {"more than everything", {.budget = 64 * kMiB, .max_running = 2}, 64, 2, 512},
-      {"a context goes before", {.budget = 12 * kMiB, .max_context = 512, .max_running = 8}, 32, 1, 512},
+      {"a context beyond the share", {.budget = 12 * kMiB, .max_context = 512, .max_running = 8}, 32, 3, 512},
       {"given KV", {.budget = 8 * kMiB, .kv_budget = 30 * 16384 + 5, .max_running = 8}, 15, 3, 240},
       {"given KV and a context", {.budget = 8 * kMiB, .kv_budget = 30 * 16384, .max_context = 320, .max_running = 8}, 20, 2, 320},
       {"the least KV", {.budget = 8 * kMiB, .kv_budget = 6 * 16384, .max_running = 8}, 1, 1, 16},

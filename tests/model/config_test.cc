@@ -313,7 +313,7 @@ TEST(FamilyTest, LayersWithoutExpertsFollowTheirTypes) {
   config.erase("mlp_layer_types");
   EXPECT_EQ(Read(config)->moe, std::vector<bool>(4, true));
   config["mlp_layer_types"] = {"sparse", "dense", "none", "sparse"};
-  ExpectRefusal(Read(config).status(), "mlp_layer_types", "none");
+  ExpectRefusal(Read(config).status(), "mlp_layer_types", "dense, sparse");
   config.erase("mlp_layer_types");
   config["num_nextn_predict_layers"] = 1;
   EXPECT_TRUE(Read(config).ok()) << "they predict further tokens";
