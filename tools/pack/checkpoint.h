@@ -28,9 +28,9 @@ class Checkpoint {
   std::string_view described_by() const { return is_gguf() ? "metadata" : "config.json"; }  // for messages
   const Family& family() const { return *family_; }
   const ModelSpec& spec() const { return spec_; }
-  const std::string& tokenizer() const { return tokenizer_; }  // tokenizer.json; for a GGUF one that means the same
+  const std::string& tokenizer() const { return tokenizer_; }          // tokenizer.json; for a GGUF one that means the same
   const std::string& chat_template() const { return chat_template_; }  // Jinja; "" where there is none
-  size_t tensor_count() const { return tensors_.size(); }      // experts of one GGUF tensor count one by one
+  size_t tensor_count() const { return tensors_.size(); }              // experts of one GGUF tensor count one by one
   uint64_t weight_bytes() const { return weight_bytes_; }
   // Name, size and time of change of every weight file: the same as long as nobody touches them.
   const std::string& fingerprint() const { return fingerprint_; }
