@@ -23,8 +23,10 @@ absl::StatusOr<const Family*> FamilyNamed(std::string_view model_type) {
     if (family.model_type == model_type) return &family;
     if (!model_type.empty() && family.whole_model_type == model_type) return &family;
   }
-  return InvalidArgument("unknown model_type \"", model_type,
-                         "\"; known: ", JoinNames(Families(), [](const Family& family) { return family.model_type; }));
+  const auto names = [](const Family& family) {
+    return StrCat(family.model_type, family.whole_model_type.empty() ? "" : ", ", family.whole_model_type);
+  };
+  return InvalidArgument("unknown model_type \"", model_type, "\"; known: ", JoinNames(Families(), names));
 }
 
 absl::StatusOr<const Family*> FamilyOf(std::string_view config_json) {

@@ -194,6 +194,8 @@ TEST(PlanTest, TheTextPartOfAWholeCheckpointIsTheSameModel) {
   whole.tensors.erase("model.language_model.visual");
   own["attn_output_gate"] = false;
   EXPECT_THAT(Planned(whole).error(), AllOf(HasSubstr("text_config"), HasSubstr("attn_output_gate")));
+  EXPECT_EQ(*FamilyNamed("qwen3_5_moe"), *FamilyNamed("qwen3_5_moe_text"));
+  EXPECT_THAT(std::string(FamilyNamed("qwen3").status().message()), HasSubstr("qwen3_5_moe_text, qwen3_5_moe"));
   whole.config.erase("text_config");
   EXPECT_THAT(Planned(whole).error(), AllOf(HasSubstr("text_config"), HasSubstr("missing")));
 }

@@ -15,6 +15,13 @@
 namespace moed {
 namespace {
 
+// That of a checkpoint with more than the text part too.
+std::vector<std::string> ModelTypesOf(const Family& family) {
+  std::vector<std::string> names = {std::string(family.model_type)};
+  if (!family.whole_model_type.empty()) names.emplace_back(family.whole_model_type);
+  return names;
+}
+
 std::vector<std::string> ArchitecturesOf(const Family& family) {
   std::vector<std::string> names;
   for (const GgufArchitecture& architecture : GgufArchitectures()) {
@@ -51,11 +58,11 @@ std::string Joined(const std::vector<std::string>& names) {
 }  // namespace
 
 std::string FamiliesText() {
-  std::string text = "model_type of config.json   general.architecture of GGUF\n";
+  std::string text = "model_type of config.json       general.architecture of GGUF\n";
   for (const Family& family : Families()) {
     const std::vector<std::string> architectures = ArchitecturesOf(family);
     char line[200];
-    std::snprintf(line, sizeof line, "%-27s %s\n", std::string(family.model_type).c_str(),
+    std::snprintf(line, sizeof line, "%-31s %s\n", Joined(ModelTypesOf(family)).c_str(),
                   architectures.empty() ? "-" : Joined(architectures).c_str());
     text += line;
   }
@@ -67,7 +74,9 @@ std::string FamiliesText() {
 std::string FamiliesJson() {
   nlohmann::ordered_json json;
   for (const Family& family : Families()) {
-    json["families"].push_back({{"model_type", family.model_type}, {"gguf_architectures", ArchitecturesOf(family)}});
+    json["families"].push_back({{"model_type", family.model_type},
+                                {"model_types", ModelTypesOf(family)},
+                                {"gguf_architectures", ArchitecturesOf(family)}});
   }
   json["safetensors_types"] = SafetensorsNumbers();
   json["quantised_safetensors"] = QuantizationMethods();
