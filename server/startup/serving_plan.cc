@@ -181,6 +181,7 @@ struct Planner {
   struct Steps {
     MemoryPlan memory;
     StepTokens tokens;
+    int counted_context = 0;  // so many requests and conversations as are planned for have this one
   };
 
   // The plan of `budget` with shares (queues, scratch) as `shares_of` gives them.
@@ -195,20 +196,20 @@ struct Planner {
   }
   // Scratch, queues and slots grow with the context, which is what they leave room for: first as if they needed nothing for it,
   // then for the context that came out, which can only shrink.
-  absl::StatusOr<MemoryPlan> Plan(uint64_t budget, StepTokens tokens) const {
+  absl::StatusOr<Steps> Plan(uint64_t budget, StepTokens tokens) const {
     MOED_ASSIGN_OR_RETURN(const MemoryPlan loose, Plan(budget, budget, tokens, kKvPageTokens));
-    return Plan(budget, budget, tokens, loose.max_context);
+    MOED_ASSIGN_OR_RETURN(MemoryPlan plan, Plan(budget, budget, tokens, loose.max_context));
+    return Steps{std::move(plan), tokens, loose.max_context};
   }
   absl::StatusOr<Steps> Plan(uint64_t budget) const {
     std::vector<StepTokens> steps = StepsToTry(in, budget);
     const StepTokens last = steps.back();
     steps.pop_back();
     for (const StepTokens tokens : steps) {
-      absl::StatusOr<MemoryPlan> plan = Plan(budget, tokens);
-      if (plan.ok() && Suits(*plan, tokens)) return Steps{*std::move(plan), tokens};
+      absl::StatusOr<Steps> plan = Plan(budget, tokens);
+      if (plan.ok() && Suits(plan->memory, tokens)) return plan;
     }
-    MOED_ASSIGN_OR_RETURN(MemoryPlan plan, Plan(budget, last));
-    return Steps{std::move(plan), last};
+    return Plan(budget, last);
   }
   bool Suits(const MemoryPlan& plan, StepTokens tokens) const {
     const ModelOptions model = OptionsOfModel(in, plan.budget, tokens, plan.max_context);
@@ -267,7 +268,10 @@ absl::StatusOr<ServingPlan> PlanServing(const ServingInputs& in) {
              .format = in.flags.kv_format};
   plan.running = plan.kv.slots == 0 ? in.flags.max_running : std::min(in.flags.max_running, plan.kv.slots);
   plan.model = OptionsOfModel(in, in.budget, steps->tokens, plan.memory.max_context);
-  plan.engine = OptionsOfEngine(in, in.budget, plan.model);
+  // A shorter context would make room for more of them, which were not planned for.
+  plan.engine = OptionsOfEngine(in, in.budget, OptionsOfModel(in, in.budget, steps->tokens, steps->counted_context));
+  plan.engine.max_context = plan.memory.max_context;
+  plan.engine.max_new_tokens = plan.memory.max_context - 1;
   plan.terms = TermsOf(in, in.budget, plan.engine);
   plan.prompt_queue_bytes = PromptQueueBytes(in.budget, plan.engine);
   plan.trace_events = TraceEvents(in.flags, in.budget);
