@@ -155,6 +155,8 @@ TEST(QuantizationTest, TensorsThatDoNotFitAreNamed) {
       {"fp8", Fp8Config({128, 128}), [](Tensors&) {}, {"\"fp8.weight_scale_inv\"", "(2, 2)", "expected (1, 2)"}},
       {"fp8", Fp8Config({8, 64}), [](Tensors&) {}, {"\"fp8.weight\"", "blocks of 64", "multiples of 128"}},
       {"fp8", Fp8Config(nullptr), [](Tensors&) {}, {"\"fp8.weight\"", "\"fp8.weight_scale\" is missing"}},
+      {"awq128", AwqConfig(-1), [](Tensors& t) { t.at("awq128.qweight").shape[0] = 0; }, {"\"awq128.qweight\"", "1 or more"}},
+      {"fp8", Fp8Config(nullptr), [](Tensors& t) { t.at("fp8.weight").shape[0] = 0; }, {"\"fp8.weight\"", "1 or more"}},
   };
   for (const auto& [name, config, spoil, message] : cases) {
     Tensors tensors = GoldenTensors(name);

@@ -119,8 +119,8 @@ absl::Status Check(const SourceTensor& tensor, std::string_view type, const std:
 }
 
 absl::Status CheckMatrix(const SourceTensor& tensor) {
-  if (tensor.shape.size() == 2) return absl::OkStatus();
-  return InTensor(tensor, InvalidArgument("has shape ", ShapeName(tensor.shape), ", expected two extents"));
+  if (tensor.shape.size() == 2 && tensor.shape[0] > 0 && tensor.shape[1] > 0) return absl::OkStatus();
+  return InTensor(tensor, InvalidArgument("has shape ", ShapeName(tensor.shape), ", expected two extents of 1 or more"));
 }
 
 std::vector<std::string> NamesEndingWith(std::string_view end, const Tensors& tensors) {
