@@ -7,7 +7,6 @@
 
 #include "core/base/json_value.h"
 #include "core/base/status.h"
-#include "core/model/spec_check.h"
 
 namespace moed {
 namespace {
@@ -59,8 +58,6 @@ constexpr std::string_view kHarmless[] = {
 };
 
 double YarnMagnitude(double factor, double mscale) { return factor <= 1 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0; }
-constexpr std::string_view kSliding = "sliding_attention";
-constexpr std::string_view kLayerTypes[] = {kSliding, "full_attention"};
 
 }  // namespace
 
@@ -363,131 +360,6 @@ absl::Status ConfigReader::Finish() const {
                            JoinNames(read_, [](const std::string& name) { return name; }));
   }
   return absl::OkStatus();
-}
-
-namespace {
-
-void ReadOneRotation(ConfigReader& config, const OwnKeys& own, ModelSpec& spec) {
-  const ConfigReader::Rope rope =
-      config.ReadRope({.partial = own.partial_rotary.has_value(), .ntk_alpha = own.ntk_alpha, .mrope = own.mrope});
-  spec.rope_theta = rope.theta;
-  if (rope.ntk_alpha > 1 && spec.head_dim > 2) {
-    spec.rope_theta *= std::pow(rope.ntk_alpha, spec.head_dim / (spec.head_dim - 2.0));
-  }
-  spec.yarn = rope.yarn;
-  if (spec.latent && rope.all_dims_magnitude != 1) {
-    spec.attention_scale = rope.all_dims_magnitude * rope.all_dims_magnitude * spec.AttentionScale();
-  }
-  const double partial = rope.partial.value_or(own.partial_rotary.value_or(1));
-  if (partial < 1) spec.rotary_dims = static_cast<int>(spec.head_dim * partial);
-}
-
-void ReadHeads(ConfigReader& config, ModelSpec& spec) {
-  spec.kv_heads = config.IntOr("num_key_value_heads", spec.heads, 1, 1024);
-  if (!config.Has("head_dim") && spec.hidden % spec.heads != 0) {
-    config.Fail(InvalidArgument("config.json: hidden_size = ", spec.hidden,
-                                " is no multiple of num_attention_heads = ", spec.heads, " and there is no head_dim"));
-  }
-  spec.head_dim = config.IntOr("head_dim", spec.hidden / spec.heads, 2, 1024);
-}
-
-void ReadLatentHeads(ConfigReader& config, ModelSpec& spec) {
-  spec.rotary_dims = config.Int("qk_rope_head_dim", 2, 1024);
-  spec.head_dim = config.Int("qk_nope_head_dim", 1, 1024) + spec.rotary_dims;
-  spec.kv_heads = 1;
-  spec.latent = {.q_rank = config.IntOr("q_lora_rank", 0, 1, 1 << 17),
-                 .kv_rank = config.Int("kv_lora_rank", 1, 1024),
-                 .value_dim = config.Int("v_head_dim", 1, 1024)};
-  config.Only("num_key_value_heads", {spec.heads});
-  config.Only("head_dim", {spec.rotary_dims});
-  config.Only("qk_head_dim", {spec.head_dim});
-}
-
-}  // namespace
-
-ModelSpec ReadDecoder(ConfigReader& config, const OwnKeys& own) {
-  ModelSpec spec;
-  spec.family = config.String("model_type");
-  spec.layers = config.Int("num_hidden_layers", 1, 4096);
-  spec.hidden = config.Int("hidden_size", 1, 1 << 17);
-  spec.heads = config.Int("num_attention_heads", 1, 1024);
-  own.latent ? ReadLatentHeads(config, spec) : ReadHeads(config, spec);
-  spec.vocabulary = config.Int("vocab_size", 1, 1 << 24);
-  spec.max_positions = config.Int("max_position_embeddings", 1, 1 << 24);
-  spec.rms_eps = static_cast<float>(config.Number("rms_norm_eps", 1e-12, 0.5));
-  if (!own.rotations) ReadOneRotation(config, own, spec);
-  spec.tied_embeddings = config.BoolOr("tie_word_embeddings", false);
-  spec.top_k = config.SameInt(own.top_k, 1, 1024);
-  spec.moe.assign(spec.layers, true);
-
-  config.Only("hidden_act", {"silu"});
-  if (!own.attention_bias) config.Only("attention_bias", {false});
-  config.Only("mlp_bias", {false});
-  config.Only("clip_qkv", {});
-  if (!own.quantization) config.Only("quantization_config", {});
-  config.Only("use_sliding_window", {false});
-  config.Only("is_encoder_decoder", {false});
-  config.Only("is_decoder", {false});
-  config.Only("add_cross_attention", {false});
-  config.Only("cross_attention_hidden_size", {});
-  config.Only("tie_encoder_decoder", {false});
-  config.Only("pruned_heads", {Json::object()});
-  if (!own.layer_types) config.Only("layer_types", {Json(std::vector<std::string>(spec.layers, "full_attention"))});
-  return spec;
-}
-
-void ReadWindows(ConfigReader& config, ModelSpec& spec, std::vector<std::string> otherwise) {
-  const std::vector<std::string> types = config.StringsOr("layer_types", spec.layers, kLayerTypes, std::move(otherwise));
-  const int window = config.IntOr("sliding_window", 0, 1, INT32_MAX);
-  if (std::find(types.begin(), types.end(), kSliding) == types.end()) return;
-  if (window == 0) config.Fail(InvalidArgument("config.json: key sliding_window is missing; layer_types name layers that slide"));
-  for (const std::string& type : types) spec.windows.push_back(type == kSliding ? window : 0);
-}
-
-void ReadLayerRotations(ConfigReader& config, ModelSpec& spec, double full_theta, double sliding_theta) {
-  const std::vector<std::optional<Rotation>> read = config.ReadRotations(kLayerTypes);
-  const Rotation sliding = read[0].value_or(Rotation{sliding_theta}), full = read[1].value_or(Rotation{full_theta});
-  const auto slide = std::count_if(spec.windows.begin(), spec.windows.end(), [](int window) { return window > 0; });
-  const Rotation& first = slide == spec.layers ? sliding : full;
-  spec.rope_theta = first.theta;
-  spec.yarn = first.yarn;
-  if (slide == 0 || slide == spec.layers || sliding == full) return;
-  spec.more_rotations = {sliding};
-  for (const int window : spec.windows) spec.rotations.push_back(window > 0 ? 1 : 0);
-}
-
-void ReadSparsity(ConfigReader& config, ModelSpec& spec) {
-  const int step = config.IntOr("decoder_sparse_step", 1, 1, 4096);
-  for (int layer = 0; layer < spec.layers; ++layer) spec.moe[layer] = (layer + 1) % step == 0;
-  for (int layer : config.IntsOr("mlp_only_layers", 0, spec.layers - 1)) spec.moe[layer] = false;
-  const int dense_ffn = config.Int("intermediate_size", 1, 1 << 20);
-  if (std::count(spec.moe.begin(), spec.moe.end(), false) > 0) spec.dense_ffn = dense_ffn;
-}
-
-void ReadLeadingDense(ConfigReader& config, ModelSpec& spec) {
-  const int dense = config.IntOr("first_k_dense_replace", 0, 0, spec.layers);
-  std::fill_n(spec.moe.begin(), dense, false);
-  const int dense_ffn = config.Int("intermediate_size", 1, 1 << 20);
-  if (dense > 0) spec.dense_ffn = dense_ffn;
-}
-
-absl::StatusOr<ModelSpec> FinishSpec(ConfigReader config, std::string_view generation_config, ModelSpec spec) {
-  std::vector<int> bos = config.IntsOr("bos_token_id", 0, spec.vocabulary - 1);
-  std::vector<int> eos = config.IntsOr("eos_token_id", 0, spec.vocabulary - 1);
-  MOED_RETURN_IF_ERROR(config.Finish());
-  if (!generation_config.empty()) {
-    MOED_ASSIGN_OR_RETURN(ConfigReader generation, ConfigReader::Parse("generation_config.json", generation_config));
-    const std::vector<int> more = generation.IntsOr("eos_token_id", 0, spec.vocabulary - 1);
-    eos.insert(eos.end(), more.begin(), more.end());
-    if (bos.empty()) bos = generation.IntsOr("bos_token_id", 0, spec.vocabulary - 1);
-    MOED_RETURN_IF_ERROR(generation.status());  // its other keys steer sampling, which requests decide
-  }
-  std::sort(eos.begin(), eos.end());
-  eos.erase(std::unique(eos.begin(), eos.end()), eos.end());
-  spec.bos = std::vector<TokenId>(bos.begin(), bos.end());
-  spec.eos = std::vector<TokenId>(eos.begin(), eos.end());
-  if (const absl::Status checked = CheckSpec(spec); !checked.ok()) return InvalidArgument("config.json: ", checked.message());
-  return spec;
 }
 
 }  // namespace moed

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/model/config_reader.h"
+#include "core/model/decoder_config.h"
 #include "core/model/family.h"
 
 namespace moed {

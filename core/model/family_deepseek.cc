@@ -1,6 +1,6 @@
 // DeepSeekMoE-16B (the first one): leading dense layers, shared experts without a gate, probabilities as they are.
 #include "core/base/status.h"
-#include "core/model/config_reader.h"
+#include "core/model/decoder_config.h"
 #include "core/model/decoder_tensors.h"
 #include "core/model/families.h"
 

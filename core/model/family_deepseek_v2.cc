@@ -1,14 +1,12 @@
 // DeepSeek-V2 and V2-Lite: multi-head latent attention, leading dense layers, shared experts; the larger one chooses among the
 // groups with the best expert.
 #include "core/base/status.h"
-#include "core/model/config_reader.h"
+#include "core/model/decoder_config.h"
 #include "core/model/decoder_tensors.h"
 #include "core/model/families.h"
 
 namespace moed {
 namespace {
-
-constexpr int kMostShared = 64;
 
 void ReadGroups(ConfigReader& config, ModelSpec& spec) {
   const int groups = config.IntOr("n_group", 1, 1, kMostGroups);
@@ -28,9 +26,7 @@ absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_vie
   config.Only("norm_topk_prob", {false});  // the published code and transformers differ in what true means
   config.Known({"auto_map", "aux_loss_alpha", "ep_size", "pretraining_tp", "seq_aux"});
   spec.rope_interleaved = true;
-  spec.experts = config.Int("n_routed_experts", 1, 1 << 14);
-  spec.expert_ffn = config.Int("moe_intermediate_size", 1, 1 << 18);
-  spec.shared_ffn = config.Int("n_shared_experts", 0, kMostShared) * spec.expert_ffn;
+  ReadRoutedExperts(config, spec);
   ReadLeadingDense(config, spec);
   ReadGroups(config, spec);
   spec.router_scale = config.NumberOr("routed_scaling_factor", 1.0, 1e-3, 1e3);

@@ -1,7 +1,7 @@
 // ERNIE 4.5: probabilities with a correction, shared experts, neighbouring pairs rotated, layers with experts at an interval.
 #include "absl/strings/match.h"
 #include "core/base/status.h"
-#include "core/model/config_reader.h"
+#include "core/model/decoder_config.h"
 #include "core/model/decoder_tensors.h"
 #include "core/model/families.h"
 

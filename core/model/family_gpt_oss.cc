@@ -1,7 +1,7 @@
 // gpt-oss: a sink for each head, a sliding window in every other layer, YaRN, biases everywhere, a clamped SwiGLU. The router's
 // softmax is over the chosen experts: that over all of them, the chosen ones divided by their sum.
 #include "core/base/status.h"
-#include "core/model/config_reader.h"
+#include "core/model/decoder_config.h"
 #include "core/model/decoder_tensors.h"
 #include "core/model/families.h"
 

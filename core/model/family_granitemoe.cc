@@ -1,7 +1,7 @@
 // Granite 3 MoE: multipliers of embeddings, attention, residuals and logits; all experts of a layer in one tensor, gate before
 // up.
 #include "core/base/status.h"
-#include "core/model/config_reader.h"
+#include "core/model/decoder_config.h"
 #include "core/model/decoder_tensors.h"
 #include "core/model/families.h"
 

@@ -1,6 +1,6 @@
 // Hunyuan-A13B: one shared expert as wide as intermediate_size says, RMS norm over each head of q and k after they are rotated.
 #include "core/base/status.h"
-#include "core/model/config_reader.h"
+#include "core/model/decoder_config.h"
 #include "core/model/decoder_tensors.h"
 #include "core/model/families.h"
 

@@ -1,9 +1,7 @@
 // Mellum 2: Qwen3-MoE's attention and experts; layers with a window turn by a rotation of their own, some have no experts.
-#include <algorithm>
-
 #include "absl/strings/match.h"
 #include "core/base/status.h"
-#include "core/model/config_reader.h"
+#include "core/model/decoder_config.h"
 #include "core/model/decoder_tensors.h"
 #include "core/model/families.h"
 
@@ -13,15 +11,6 @@ namespace {
 // transformers' where rope_parameters is absent.
 constexpr double kFullTheta = 500000, kSlidingTheta = 10000;
 
-void ReadLayers(ConfigReader& config, ModelSpec& spec) {
-  static constexpr std::string_view kTypes[] = {"dense", "sparse"};
-  const std::vector<std::string> types =
-      config.StringsOr("mlp_layer_types", spec.layers, kTypes, std::vector<std::string>(spec.layers, "sparse"));
-  std::transform(types.begin(), types.end(), spec.moe.begin(), [](const std::string& type) { return type == "sparse"; });
-  const int dense_ffn = config.Int("intermediate_size", 1, 1 << 20);
-  if (std::count(spec.moe.begin(), spec.moe.end(), false) > 0) spec.dense_ffn = dense_ffn;
-}
-
 absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_view generation_config) {
   MOED_ASSIGN_OR_RETURN(ConfigReader config, ConfigReader::Parse("config.json", config_json));
   ModelSpec spec = ReadDecoder(config, {.layer_types = true, .rotations = true});
@@ -29,7 +18,7 @@ absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_vie
   config.Only("rope_theta", {});
   config.Only("rope_scaling", {});
   ReadLayerRotations(config, spec, kFullTheta, kSlidingTheta);
-  ReadLayers(config, spec);
+  ReadMlpTypes(config, spec, LeadingDenseTypes(spec, 0));
   config.Known({"num_nextn_predict_layers", "num_mtp_layers", "mtp_layer_types", "mtp_mlp_layer_types"});
   spec.qk_norm = ModelSpec::QkNorm::kPerHead;
   spec.experts = config.Int(config.Spelling("num_experts", "num_local_experts"), 1, 1 << 14);

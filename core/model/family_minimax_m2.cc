@@ -1,6 +1,6 @@
 // MiniMax-M2: sigmoid scores with a correction, RMS norm over the whole width of q and of k, a part of each head rotated.
 #include "core/base/status.h"
-#include "core/model/config_reader.h"
+#include "core/model/decoder_config.h"
 #include "core/model/decoder_tensors.h"
 #include "core/model/families.h"
 

@@ -1,6 +1,6 @@
 // Mixtral: every layer has experts, the chosen probabilities are divided by their sum.
 #include "core/base/status.h"
-#include "core/model/config_reader.h"
+#include "core/model/decoder_config.h"
 #include "core/model/decoder_tensors.h"
 #include "core/model/families.h"
 

@@ -1,6 +1,6 @@
 // OLMoE: RMS norm over the whole width of q and of k, experts as wide as intermediate_size says.
 #include "core/base/status.h"
-#include "core/model/config_reader.h"
+#include "core/model/decoder_config.h"
 #include "core/model/decoder_tensors.h"
 #include "core/model/families.h"
 

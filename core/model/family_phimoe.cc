@@ -1,6 +1,6 @@
 // Phi-3.5-MoE and Phi-mini-MoE: a sparsemixer of two experts, layer norms, biases on q, k, v, o and on the head.
 #include "core/base/status.h"
-#include "core/model/config_reader.h"
+#include "core/model/decoder_config.h"
 #include "core/model/decoder_tensors.h"
 #include "core/model/families.h"
 

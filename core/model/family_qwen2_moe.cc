@@ -1,6 +1,6 @@
 // Qwen1.5-MoE and Qwen2-MoE: a gated shared expert beside the routed ones, biases on q, k and v, layers without experts.
 #include "core/base/status.h"
-#include "core/model/config_reader.h"
+#include "core/model/decoder_config.h"
 #include "core/model/decoder_tensors.h"
 #include "core/model/families.h"
 

@@ -1,7 +1,7 @@
 // Qwen3.5-MoE and 3.6, the text part: as Qwen3-Next with projections of their own. The experts of a layer may be one tensor.
 // Whole checkpoints see pictures as well; those tensors are left out.
 #include "core/base/status.h"
-#include "core/model/config_reader.h"
+#include "core/model/decoder_config.h"
 #include "core/model/decoder_tensors.h"
 #include "core/model/delta_net_checkpoint.h"
 #include "core/model/families.h"

@@ -1,6 +1,6 @@
 // Qwen3-MoE: RMS norm over each head of q and k, a head_dim of its own, no shared expert.
 #include "core/base/status.h"
-#include "core/model/config_reader.h"
+#include "core/model/decoder_config.h"
 #include "core/model/decoder_tensors.h"
 #include "core/model/families.h"
 

@@ -1,7 +1,7 @@
 // Qwen3-Next: three of four layers are Gated DeltaNets, the others have gated attention; norms count from 0. Queries, keys,
 // values and gates of a key head stand together.
 #include "core/base/status.h"
-#include "core/model/config_reader.h"
+#include "core/model/decoder_config.h"
 #include "core/model/decoder_tensors.h"
 #include "core/model/delta_net_checkpoint.h"
 #include "core/model/families.h"
