@@ -7,19 +7,12 @@
 #include <memory>
 #include <random>
 
-#include "tests/model/packed_model.h"
+#include "tests/model/long_sequences.h"
 
 namespace moed {
 namespace {
 
 constexpr int kPromptTokens = 85;  // more than a page holds
-
-std::vector<TokenId> RandomTokens(int count, uint64_t seed, int vocabulary) {
-  std::mt19937_64 random(seed);
-  std::vector<TokenId> tokens;
-  for (int i = 0; i < count; ++i) tokens.push_back(TokenId(static_cast<int32_t>(random() % vocabulary)));
-  return tokens;
-}
 
 struct Case {
   std::string checkpoint;

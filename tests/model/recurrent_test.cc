@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <random>
 
-#include "tests/model/packed_model.h"
+#include "tests/model/long_sequences.h"
 
 namespace moed {
 namespace {
@@ -13,28 +13,17 @@ namespace {
 constexpr int kPositions = 120;
 
 std::vector<std::string> CheckpointsWithStates() {
-  std::vector<std::string> names;
-  for (const std::string& name : CheckpointNames()) {
-    const auto spec = SpecFromJson(PackedStore(name, FormatId::kQ8).description().model_spec);
-    if (!spec->recurrent.empty()) names.push_back(name);
-  }
-  return names;
+  return CheckpointsWhere([](const ModelSpec& spec) { return !spec.recurrent.empty(); });
 }
 
 class RecurrentTest : public testing::TestWithParam<std::string> {
  protected:
-  std::vector<TokenId> Tokens(uint64_t seed) const {
-    std::mt19937_64 random(seed);
-    std::vector<TokenId> tokens;
-    for (int i = 0; i < kPositions; ++i) tokens.push_back(TokenId(static_cast<int32_t>(random() % spec_.vocabulary)));
-    return tokens;
-  }
+  std::vector<TokenId> Tokens(uint64_t seed) const { return RandomTokens(kPositions, seed, spec_.vocabulary); }
   Logits Expected(const std::vector<TokenId>& tokens) {
     PackedModel model(store_);
     TestSequence sequence;
     return model.Feed(provider_, sequence, tokens, 50);
   }
-  static Logits Part(const Logits& logits, int begin, int end) { return {logits.begin() + begin, logits.begin() + end}; }
 
   const StoreReader& store_ = PackedStore(GetParam(), FormatId::kQ8);
   const ModelSpec spec_ = *SpecFromJson(store_.description().model_spec);
@@ -82,32 +71,15 @@ TEST_P(RecurrentTest, SequencesThatComeAndGoDoNotMix) {
   const std::vector<std::vector<TokenId>> prompts = {tokens_, Tokens(2), Tokens(3)};
   const std::vector<Logits> expected = {expected_, Expected(prompts[1]), Expected(prompts[2])};
   PackedModel model(store_, {.kv_slots = 3});
-  std::vector<TestSequence> sequences(prompts.size());
-  std::mt19937_64 random(4);
   int released = 0;
-  for (int step = 0; step < 80; ++step) {
-    std::vector<SequenceChunk> chunks;
-    std::vector<size_t> owners;
-    for (size_t i = 0; i < prompts.size(); ++i) {
-      KvSequence& kv = sequences[i].kv;
-      const int length = kv.length;
-      if (length == kPositions || (length > 0 && random() % 10 == 0)) {
-        model.kv().CutBack(kv, length - 1, length);
-        EXPECT_EQ(kv.length, 0);
-        ++released;
-      }
-      if (random() % 3 == 0) continue;
-      const size_t count = 1 + random() % std::min<size_t>(kPositions - kv.length, random() % 3 == 0 ? 30 : 6);
-      owners.push_back(i);
-      chunks.push_back({.sequence = SequenceId(i), .tokens = std::span(prompts[i]).subspan(kv.length, count), .kv = &kv});
-    }
-    if (chunks.empty()) continue;
-    const std::vector<Logits> got = model.Step(provider_, chunks);
-    for (size_t c = 0; c < chunks.size(); ++c) {
-      const int end = sequences[owners[c]].kv.length;
-      EXPECT_TRUE(SameBits(got[c], Part(expected[owners[c]], end - static_cast<int>(chunks[c].tokens.size()), end)));
-    }
-  }
+  const auto restart = [&](KvSequence& kv, std::mt19937_64& random) {
+    if (kv.length < kPositions && (kv.length == 0 || random() % 10 != 0)) return;
+    model.kv().CutBack(kv, kv.length - 1, kv.length);
+    EXPECT_EQ(kv.length, 0);
+    ++released;
+  };
+  ExpectSequencesDoNotMix(model, provider_, prompts, expected,
+                          {.steps = 80, .long_piece = 30, .short_piece = 6, .restart = restart});
   EXPECT_GT(released, 3);
 }
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <random>
 
-#include "tests/model/packed_model.h"
+#include "tests/model/long_sequences.h"
 
 namespace moed {
 namespace {
@@ -13,12 +13,7 @@ constexpr int kPageTokens = 16;
 constexpr int kPositions = 600;
 
 std::vector<std::string> CheckpointsWithWindows() {
-  std::vector<std::string> names;
-  for (const std::string& name : CheckpointNames()) {
-    const auto spec = SpecFromJson(PackedStore(name, FormatId::kQ8).description().model_spec);
-    if (!spec->windows.empty()) names.push_back(name);
-  }
-  return names;
+  return CheckpointsWhere([](const ModelSpec& spec) { return !spec.windows.empty(); });
 }
 
 class WindowTest : public testing::TestWithParam<std::string> {
@@ -31,18 +26,12 @@ class WindowTest : public testing::TestWithParam<std::string> {
             .windows_keep_all = keep_all,
             .max_positions = kPositions};
   }
-  std::vector<TokenId> Tokens(uint64_t seed) const {
-    std::mt19937_64 random(seed);
-    std::vector<TokenId> tokens;
-    for (int i = 0; i < kPositions; ++i) tokens.push_back(TokenId(static_cast<int32_t>(random() % spec_.vocabulary)));
-    return tokens;
-  }
+  std::vector<TokenId> Tokens(uint64_t seed) const { return RandomTokens(kPositions, seed, spec_.vocabulary); }
   Logits Expected(const std::vector<TokenId>& tokens) {
     PackedModel model(store_, Setup(true));
     TestSequence sequence;
     return model.Feed(provider_, sequence, tokens, 50);
   }
-  static Logits Part(const Logits& logits, int begin, int end) { return {logits.begin() + begin, logits.begin() + end}; }
   int Ring() const {
     const ModelSpec one = [&] {
       ModelSpec spec = spec_;
@@ -93,27 +82,14 @@ TEST_P(WindowTest, SequencesThatComeAndGoDoNotMix) {
   const std::vector<std::vector<TokenId>> prompts = {tokens_, Tokens(2), Tokens(3)};
   const std::vector<Logits> expected = {expected_, Expected(prompts[1]), Expected(prompts[2])};
   PackedModel model(store_, Setup());
-  std::vector<TestSequence> sequences(prompts.size());
-  std::mt19937_64 random(4);
   int released = 0;
-  for (int step = 0; step < 120; ++step) {
-    std::vector<SequenceChunk> chunks;
-    std::vector<size_t> owners;
-    for (size_t i = 0; i < prompts.size(); ++i) {
-      KvSequence& kv = sequences[i].kv;
-      if (kv.length == kPositions || random() % 40 == 0) model.kv().Release(kv), ++released;  // from the beginning again
-      if (random() % 3 == 0) continue;
-      const size_t count = 1 + random() % std::min<size_t>(kPositions - kv.length, random() % 3 == 0 ? 60 : 12);
-      owners.push_back(i);
-      chunks.push_back({.sequence = SequenceId(i), .tokens = std::span(prompts[i]).subspan(kv.length, count), .kv = &kv});
-    }
-    if (chunks.empty()) continue;
-    const std::vector<Logits> got = model.Step(provider_, chunks);
-    for (size_t c = 0; c < chunks.size(); ++c) {
-      const int end = sequences[owners[c]].kv.length;
-      EXPECT_TRUE(SameBits(got[c], Part(expected[owners[c]], end - static_cast<int>(chunks[c].tokens.size()), end)));
-    }
-  }
+  const auto restart = [&](KvSequence& kv, std::mt19937_64& random) {
+    if (kv.length < kPositions && random() % 40 != 0) return;
+    model.kv().Release(kv);
+    ++released;
+  };
+  ExpectSequencesDoNotMix(model, provider_, prompts, expected,
+                          {.steps = 120, .long_piece = 60, .short_piece = 12, .restart = restart});
   EXPECT_GT(released, 3);
 }
 

@@ -6,24 +6,15 @@
 
 #include "core/expert/predictors/table.h"
 #include "tests/system/demo_rig.h"
+#include "tests/system/passing_provider.h"
 
 namespace moed::testing {
 namespace {
 
-// Passes everything on and keeps, for each layer step, the distinct experts and the phase.
-class RoutingRecorder final : public ExpertProvider {
+// Keeps, for each layer step, the distinct experts and the phase.
+class RoutingRecorder final : public PassingProvider {
  public:
-  explicit RoutingRecorder(ExpertProvider& next) : next_(next) {}
-  void OnSequenceStart(SequenceId s) override { next_.OnSequenceStart(s); }
-  void OnSequenceEnd(SequenceId s) override { next_.OnSequenceEnd(s); }
-  void OnToken(SequenceId s, TokenId t) override { next_.OnToken(s, t); }
-  void OnGateInput(SequenceId s, LayerId l, std::span<const float> h) override { next_.OnGateInput(s, l, h); }
-  void OnTokenGateInput(SequenceId s, LayerId l, std::span<const float> h) override { next_.OnTokenGateInput(s, l, h); }
-  bool masks_router() const override { return next_.masks_router(); }
-  void MaskRouter(LayerId l, std::span<const float> hidden, std::span<float> logits, TokenRouting& token) override {
-    next_.MaskRouter(l, hidden, logits, token);
-  }
-  ActivationLender* lender() override { return next_.lender(); }
+  using PassingProvider::PassingProvider;
   void Begin(const LayerRouting& routing) override {
     std::map<int, Phase> wanted;
     for (const TokenRouting& token : routing.tokens) {
@@ -33,16 +24,10 @@ class RoutingRecorder final : public ExpertProvider {
       }
     }
     for (const auto& [expert, phase] : wanted) ++counts[{routing.layer, phase}];
-    next_.Begin(routing);
+    PassingProvider::Begin(routing);
   }
-  std::optional<ReadyExpert> Next() override { return next_.Next(); }
-  std::optional<ReadyExpert> NextReady() override { return next_.NextReady(); }
-  SequenceCounters sequence_counters(SequenceId s) const override { return next_.sequence_counters(s); }
 
   std::map<std::pair<LayerId, Phase>, uint64_t> counts;
-
- private:
-  ExpertProvider& next_;
 };
 
 TEST(LookupCounters, EqualTheRecordedRouting) {

@@ -10,6 +10,7 @@
 #include "core/io/file.h"
 #include "tests/io/lying_file.h"
 #include "tests/system/demo_rig.h"
+#include "tests/system/passing_provider.h"
 
 namespace moed::testing {
 namespace {
@@ -57,44 +58,32 @@ class Ticks {
   int read_count_ = 0;
 };
 
-// Passes everything on; where the engine would wait for an expert, time passes.
-class WaitingProvider final : public ExpertProvider {
+// Where the engine would wait for an expert, time passes.
+class WaitingProvider final : public PassingProvider {
  public:
-  WaitingProvider(ExpertProvider& next, Ticks& ticks) : next_(next), ticks_(ticks) {}
-  void OnSequenceStart(SequenceId s) override { next_.OnSequenceStart(s); }
-  void OnSequenceEnd(SequenceId s) override { next_.OnSequenceEnd(s); }
-  void OnToken(SequenceId s, TokenId t) override { next_.OnToken(s, t); }
-  void OnGateInput(SequenceId s, LayerId l, std::span<const float> h) override { next_.OnGateInput(s, l, h); }
-  void OnTokenGateInput(SequenceId s, LayerId l, std::span<const float> h) override { next_.OnTokenGateInput(s, l, h); }
-  bool masks_router() const override { return next_.masks_router(); }
-  void MaskRouter(LayerId l, std::span<const float> hidden, std::span<float> logits, TokenRouting& token) override {
-    next_.MaskRouter(l, hidden, logits, token);
-  }
-  ActivationLender* lender() override { return next_.lender(); }
+  WaitingProvider(ExpertProvider& next, Ticks& ticks) : PassingProvider(next), ticks_(ticks) {}
   void Begin(const LayerRouting& routing) override {
     std::set<int32_t> wanted;
     for (const TokenRouting& token : routing.tokens) {
       for (const ExpertChoice& choice : token.choices) wanted.insert(choice.expert);
     }
     missing_ = wanted.size();
-    next_.Begin(routing);
+    PassingProvider::Begin(routing);
   }
   std::optional<ReadyExpert> Next() override {
     while (missing_ > 0) {
       if (auto ready = NextReady()) return ready;
       ticks_.Wait();
     }
-    return next_.Next();
+    return PassingProvider::Next();
   }
   std::optional<ReadyExpert> NextReady() override {
-    auto ready = next_.NextReady();
+    auto ready = PassingProvider::NextReady();
     if (ready) --missing_;
     return ready;
   }
-  SequenceCounters sequence_counters(SequenceId s) const override { return next_.sequence_counters(s); }
 
  private:
-  ExpertProvider& next_;
   Ticks& ticks_;
   size_t missing_ = 0;
 };
