@@ -68,6 +68,21 @@ absl::Status CheckText(const std::string& text) {
   return InvalidArgument("the text is not UTF-8: byte ", valid, " starts no valid character");
 }
 
+// What is no header's value stays away: gRPC would end the call.
+void NameSession(grpc::ClientContext& context, const std::string& session_id) {
+  const auto prints = [](char c) { return c > ' ' && c <= '~'; };
+  if (!session_id.empty() && std::all_of(session_id.begin(), session_id.end(), prints)) {
+    context.AddMetadata("moe-session-id", session_id);
+  }
+}
+
+absl::Status CheckTexts(const moe::v1::ChatRequest& request) {
+  for (const auto& message : request.messages()) {
+    for (const auto& part : message.content()) MOED_RETURN_IF_ERROR(CheckText(part.text()));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void Cancellation::Cancel() {
@@ -117,8 +132,9 @@ void Client::SetDeadline(grpc::ClientContext& context) const {
 }
 
 template <class Response, class Call>
-absl::StatusOr<Response> Client::Unary(Cancellation* cancellation, Call call) {
+absl::StatusOr<Response> Client::Unary(Cancellation* cancellation, Call call, const std::string& session_id) {
   grpc::ClientContext context;
+  NameSession(context, session_id);
   SetDeadline(context);
   Response response;
   if (cancellation != nullptr) cancellation->Add(&context);
@@ -128,15 +144,15 @@ absl::StatusOr<Response> Client::Unary(Cancellation* cancellation, Call call) {
   return response;
 }
 
-absl::Status Client::GenerateStream(const moe::v1::GenerateRequest& request,
-                                    absl::FunctionRef<bool(const moe::v1::GenerateResponse&)> on_response,
-                                    Cancellation* cancellation) {
-  MOED_RETURN_IF_ERROR(CheckText(request.text()));
+template <class Response, class Call>
+absl::Status Client::Stream(absl::FunctionRef<bool(const Response&)> on_response, Cancellation* cancellation,
+                            const std::string& session_id, Call call) {
   grpc::ClientContext context;
+  NameSession(context, session_id);
   SetDeadline(context);
   if (cancellation != nullptr) cancellation->Add(&context);
-  auto reader = inference_->GenerateStream(&context, request);
-  moe::v1::GenerateResponse response;
+  auto reader = call(&context);
+  Response response;
   while (reader->Read(&response)) {
     if (!on_response(response)) {
       context.TryCancel();
@@ -148,10 +164,31 @@ absl::Status Client::GenerateStream(const moe::v1::GenerateRequest& request,
   return FromGrpc(status);
 }
 
+absl::Status Client::GenerateStream(const moe::v1::GenerateRequest& request,
+                                    absl::FunctionRef<bool(const moe::v1::GenerateResponse&)> on_response,
+                                    Cancellation* cancellation) {
+  MOED_RETURN_IF_ERROR(CheckText(request.text()));
+  return Stream<moe::v1::GenerateResponse>(on_response, cancellation, request.session_id(),
+                                           [&](auto* context) { return inference_->GenerateStream(context, request); });
+}
+
 absl::StatusOr<moe::v1::GenerateResponse> Client::Generate(const moe::v1::GenerateRequest& request, Cancellation* cancellation) {
   MOED_RETURN_IF_ERROR(CheckText(request.text()));
-  return Unary<moe::v1::GenerateResponse>(cancellation,
-                                          [&](auto* context, auto* out) { return inference_->Generate(context, request, out); });
+  return Unary<moe::v1::GenerateResponse>(
+      cancellation, [&](auto* context, auto* out) { return inference_->Generate(context, request, out); }, request.session_id());
+}
+
+absl::Status Client::ChatStream(const moe::v1::ChatRequest& request,
+                                absl::FunctionRef<bool(const moe::v1::ChatResponse&)> on_response, Cancellation* cancellation) {
+  MOED_RETURN_IF_ERROR(CheckTexts(request));
+  return Stream<moe::v1::ChatResponse>(on_response, cancellation, request.session_id(),
+                                       [&](auto* context) { return inference_->ChatStream(context, request); });
+}
+
+absl::StatusOr<moe::v1::ChatResponse> Client::Chat(const moe::v1::ChatRequest& request, Cancellation* cancellation) {
+  MOED_RETURN_IF_ERROR(CheckTexts(request));
+  return Unary<moe::v1::ChatResponse>(
+      cancellation, [&](auto* context, auto* out) { return inference_->Chat(context, request, out); }, request.session_id());
 }
 
 absl::StatusOr<moe::v1::ScoreResponse> Client::Score(const moe::v1::ScoreRequest& request, Cancellation* cancellation) {
@@ -169,6 +206,14 @@ absl::StatusOr<moe::v1::TokenizeResponse> Client::Tokenize(const moe::v1::Tokeni
 absl::StatusOr<moe::v1::DetokenizeResponse> Client::Detokenize(const moe::v1::DetokenizeRequest& request) {
   return Unary<moe::v1::DetokenizeResponse>(
       nullptr, [&](auto* context, auto* out) { return inference_->Detokenize(context, request, out); });
+}
+
+absl::Status Client::DeleteSession(const std::string& session_id) {
+  moe::v1::DeleteSessionRequest request;
+  request.set_session_id(session_id);
+  return Unary<moe::v1::DeleteSessionResponse>(
+             nullptr, [&](auto* context, auto* out) { return inference_->DeleteSession(context, request, out); }, session_id)
+      .status();
 }
 
 absl::StatusOr<moe::v1::ServerInfo> Client::GetServerInfo() {
@@ -191,6 +236,13 @@ absl::StatusOr<moe::v1::CacheState> Client::GetCacheState(int hottest) {
   request.set_hottest(hottest);
   return Unary<moe::v1::CacheState>(nullptr,
                                     [&](auto* context, auto* out) { return control_->GetCacheState(context, request, out); });
+}
+
+absl::StatusOr<moe::v1::ListSessionsResponse> Client::ListSessions(int most) {
+  moe::v1::ListSessionsRequest request;
+  request.set_most(most);
+  return Unary<moe::v1::ListSessionsResponse>(
+      nullptr, [&](auto* context, auto* out) { return control_->ListSessions(context, request, out); });
 }
 
 absl::Status Client::Abort(const std::string& request_id) {

@@ -45,7 +45,8 @@ class Cancellation {
   std::vector<grpc::ClientContext*> active_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Thread-safe. Statuses carry the server's code and message; `field: what is wrong` lines of its details are appended.
+// Thread-safe. Statuses carry the server's code and message; `field: what is wrong` lines of its details are appended. Calls with
+// a session_id of printable ASCII carry it in the metadata moe-session-id, too, for proxies that choose a server by it.
 class Client {
  public:
   // `address`: host:port, [v6]:port or unix:PATH. INVALID_ARGUMENT for another form; UNAVAILABLE when nobody answers in time.
@@ -57,14 +58,20 @@ class Client {
                               Cancellation* cancellation = nullptr);
   absl::StatusOr<moe::v1::GenerateResponse> Generate(const moe::v1::GenerateRequest& request,
                                                      Cancellation* cancellation = nullptr);
+  // The same of conversations.
+  absl::Status ChatStream(const moe::v1::ChatRequest& request, absl::FunctionRef<bool(const moe::v1::ChatResponse&)> on_response,
+                          Cancellation* cancellation = nullptr);
+  absl::StatusOr<moe::v1::ChatResponse> Chat(const moe::v1::ChatRequest& request, Cancellation* cancellation = nullptr);
   absl::StatusOr<moe::v1::ScoreResponse> Score(const moe::v1::ScoreRequest& request, Cancellation* cancellation = nullptr);
   absl::StatusOr<moe::v1::TokenizeResponse> Tokenize(const moe::v1::TokenizeRequest& request);
   absl::StatusOr<moe::v1::DetokenizeResponse> Detokenize(const moe::v1::DetokenizeRequest& request);
+  absl::Status DeleteSession(const std::string& session_id);
 
   absl::StatusOr<moe::v1::ServerInfo> GetServerInfo();
   absl::StatusOr<moe::v1::ModelInfo> GetModelInfo();
   absl::StatusOr<moe::v1::Stats> GetStats(double window_seconds);
   absl::StatusOr<moe::v1::CacheState> GetCacheState(int hottest);
+  absl::StatusOr<moe::v1::ListSessionsResponse> ListSessions(int most);
   absl::Status Abort(const std::string& request_id);
   absl::StatusOr<moe::v1::DrainResponse> Drain();
 
@@ -75,7 +82,10 @@ class Client {
   Client(std::shared_ptr<grpc::Channel> channel, const ClientOptions& options);
 
   template <class Response, class Call>
-  absl::StatusOr<Response> Unary(Cancellation* cancellation, Call call);
+  absl::StatusOr<Response> Unary(Cancellation* cancellation, Call call, const std::string& session_id = "");
+  template <class Response, class Call>
+  absl::Status Stream(absl::FunctionRef<bool(const Response&)> on_response, Cancellation* cancellation,
+                      const std::string& session_id, Call call);
   void SetDeadline(grpc::ClientContext& context) const;
 
   const ClientOptions options_;

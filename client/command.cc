@@ -6,6 +6,7 @@
 #include <iostream>
 #include <sstream>
 
+#include "core/base/byte_size.h"
 #include "core/base/status.h"
 
 namespace moed {
@@ -78,6 +79,10 @@ void GenerateFlags::Define(CLI::App& app) {
   app.add_option("--time-limit", time_limit_seconds, "seconds after which the text so far is the answer")
       ->check(CLI::PositiveNumber);
   app.add_option("--fidelity", fidelity, kFidelityHelp);
+  auto* format = app.add_option_group("format", "what the text must be")->require_option(0, 1);
+  format->add_option("--json-schema", json_schema, "FILE ('-' = standard input): JSON that this schema accepts");
+  format->add_option("--regex", regex, "what this regular expression matches, as a whole");
+  format->add_flag("--json-object", json_object, "any JSON object");
 }
 
 absl::Status GenerateFlags::Apply(moe::v1::GenerateRequest& request) const {
@@ -85,6 +90,11 @@ absl::Status GenerateFlags::Apply(moe::v1::GenerateRequest& request) const {
   if (wanted) *request.mutable_fidelity() = *wanted;
   *request.mutable_sampling() = sampling;
   *request.mutable_stopping() = stopping;
+  if (!json_schema.empty()) {
+    MOED_ASSIGN_OR_RETURN(*request.mutable_format()->mutable_json_schema(), ReadWholeFile(json_schema));
+  }
+  if (!regex.empty()) request.mutable_format()->set_regex(regex);
+  if (json_object) request.mutable_format()->set_json_object(true);
   for (const std::string& entry : logit_bias) {
     int id = 0;
     float bias = 0;
@@ -125,9 +135,25 @@ std::string FinishName(moe::v1::FinishReason reason) {
       return "length";
     case moe::v1::FINISH_REASON_TIME_LIMIT:
       return "time_limit";
+    case moe::v1::FINISH_REASON_TOOL_CALLS:
+      return "tool_calls";
+    case moe::v1::FINISH_REASON_CONTEXT:
+      return "context";
     default:
       return "unspecified";
   }
+}
+
+void PrintSummary(const moe::v1::Finish& finish) {
+  const auto& s = finish.stats();
+  const double lookups = static_cast<double>(s.expert_hits() + s.expert_misses());
+  std::fprintf(stderr,
+               "[%s] %d prompt + %d new tokens | TTFT %.3f s | TPOT %.2f ms (%.1f tokens/s) | expert hit ratio %.1f %%, %s "
+               "read, %.3f s stalled | %s\n",
+               FinishName(finish.reason()).c_str(), finish.usage().prompt_tokens(), finish.usage().completion_tokens(),
+               s.ttft_seconds(), s.tpot_seconds() * 1e3, s.tpot_seconds() > 0 ? 1 / s.tpot_seconds() : 0.0,
+               lookups > 0 ? 100.0 * static_cast<double>(s.expert_hits()) / lookups : 0.0, FormatBytes(s.bytes_read()).c_str(),
+               s.stall_seconds(), LossText(s).c_str());
 }
 
 std::string LossText(const moe::v1::RequestStats& s) {

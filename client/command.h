@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "client/client.h"
 #include "client/fidelity.h"
+#include "client/interrupts.h"
 
 namespace moed {
 
@@ -37,26 +38,35 @@ struct GlobalOptions {
 struct CommandContext {
   Client& client;
   Cancellation& cancellation;  // Ctrl-C cancels it
+  Interrupts& interrupts;
   const GlobalOptions& global;
 };
 
 // A subcommand defines its flags on `app` and returns what to run.
 using CommandRun = std::function<absl::Status(CommandContext&)>;
 CommandRun DefineGenerate(CLI::App& app);
+CommandRun DefineChat(CLI::App& app);
 CommandRun DefineScore(CLI::App& app);
 CommandRun DefineTokenize(CLI::App& app);
 CommandRun DefineInfo(CLI::App& app);
 CommandRun DefineStats(CLI::App& app);
 CommandRun DefineHealth(CLI::App& app);
 CommandRun DefineBench(CLI::App& app);
+CommandRun DefineSession(CLI::App& app);
+// One that needs no server.
+using LocalCommandRun = std::function<absl::Status()>;
+LocalCommandRun DefineRender(CLI::App& app);
 
-// Flags of sampling and stopping, shared by generate and bench.
+// Flags of sampling and stopping, shared by generate, chat and bench.
 struct GenerateFlags {
   moe::v1::Sampling sampling;
   moe::v1::Stopping stopping;
   double time_limit_seconds = 0;
   std::vector<std::string> logit_bias;
   std::string fidelity;
+  std::string json_schema;  // a file
+  std::string regex;
+  bool json_object = false;
 
   void Define(CLI::App& app);
   absl::Status Apply(moe::v1::GenerateRequest& request) const;
@@ -69,7 +79,8 @@ inline constexpr const char* kFidelityHelp =
 
 // INVALID_ARGUMENT naming the file. "-" is standard input.
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path);
-std::string FinishName(moe::v1::FinishReason reason);      // "stop", "stop_string", "length", "time_limit"
+std::string FinishName(moe::v1::FinishReason reason);      // as in the protocol: "stop_string"
+void PrintSummary(const moe::v1::Finish& finish);          // of an answer, one line to standard error
 std::string LossText(const moe::v1::RequestStats& stats);  // "exact", or what was lowered, skipped and masked
 
 }  // namespace moed

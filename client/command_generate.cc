@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include "client/command.h"
-#include "core/base/byte_size.h"
 #include "core/base/status.h"
 
 namespace moed {
@@ -15,6 +14,8 @@ struct Flags {
   std::string prompt_file;
   std::vector<int> token_ids;
   std::string session;
+  bool must_exist = false;
+  int expected_tokens = -1;
   std::string request_id;
   int logprobs = -1;
   bool plain_special = false;
@@ -63,20 +64,9 @@ nlohmann::json AnswerJson(const Answer& answer, bool with_logprobs) {
                          {"stats", StatsJson(answer.finish.stats())}};
   if (answer.finish.reason() == moe::v1::FINISH_REASON_STOP) json["stop_token_id"] = answer.finish.stop_token_id();
   if (answer.finish.reason() == moe::v1::FINISH_REASON_STOP_STRING) json["stop_string"] = answer.finish.stop_string();
+  if (answer.finish.session_tokens() > 0) json["session_tokens"] = answer.finish.session_tokens();
   if (with_logprobs) json["logprobs"] = answer.logprobs;
   return json;
-}
-
-void PrintSummary(const moe::v1::Finish& finish) {
-  const auto& s = finish.stats();
-  const double lookups = static_cast<double>(s.expert_hits() + s.expert_misses());
-  std::fprintf(stderr,
-               "\n[%s] %d prompt + %d new tokens | TTFT %.3f s | TPOT %.2f ms (%.1f tokens/s) | expert hit ratio %.1f %%, %s "
-               "read, %.3f s stalled | %s\n",
-               FinishName(finish.reason()).c_str(), finish.usage().prompt_tokens(), finish.usage().completion_tokens(),
-               s.ttft_seconds(), s.tpot_seconds() * 1e3, s.tpot_seconds() > 0 ? 1 / s.tpot_seconds() : 0.0,
-               lookups > 0 ? 100.0 * static_cast<double>(s.expert_hits()) / lookups : 0.0, FormatBytes(s.bytes_read()).c_str(),
-               s.stall_seconds(), LossText(s).c_str());
 }
 
 absl::StatusOr<moe::v1::GenerateRequest> MakeRequest(const Flags& flags) {
@@ -93,6 +83,8 @@ absl::StatusOr<moe::v1::GenerateRequest> MakeRequest(const Flags& flags) {
   MOED_RETURN_IF_ERROR(flags.generate.Apply(request));
   request.set_request_id(flags.request_id);
   request.set_session_id(flags.session);
+  request.set_must_exist(flags.must_exist);
+  if (flags.expected_tokens >= 0) request.set_expected_tokens(flags.expected_tokens);
   if (flags.plain_special) request.mutable_tokenize()->set_parse_special_tokens(false);
   if (flags.no_special) request.mutable_tokenize()->set_add_special_tokens(false);
   if (flags.show_special) request.mutable_response()->set_skip_special_tokens(false);
@@ -126,6 +118,7 @@ absl::Status Run(const Flags& flags, CommandContext& context) {
     std::printf("%s\n", AnswerJson(answer, flags.logprobs >= 0).dump().c_str());
   } else {
     std::fflush(stdout);
+    std::fputs("\n", stderr);
     PrintSummary(answer.finish);
   }
   return absl::OkStatus();
@@ -140,6 +133,10 @@ CommandRun DefineGenerate(CLI::App& app) {
   app.add_option("--token-ids", flags->token_ids, "prompt as token ids, comma-separated; nothing is added")->delimiter(',');
   flags->generate.Define(app);
   app.add_option("--session", flags->session, "continue (or begin) the conversation of this name");
+  app.add_flag("--must-exist", flags->must_exist, "fail where the conversation is not kept any more");
+  app.add_option("--expected-tokens", flags->expected_tokens,
+                 "fail where the conversation holds another number of tokens than this (session_tokens of the last answer)")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--request-id", flags->request_id, "name of this request in logs and for abort");
   app.add_option("--logprobs", flags->logprobs,
                  "log probabilities of the chosen tokens and of N alternatives (0..20); with --json")

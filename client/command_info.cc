@@ -49,8 +49,8 @@ absl::Status RunInfo(const InfoFlags& flags, CommandContext& context) {
   std::printf("  preset %s: policy %s, predictor %s, fidelity rule %s, router mask %s, %s; requests are served %s by default\n",
               server.preset().c_str(), server.policy().c_str(), server.predictor().c_str(), server.fidelity_rule().c_str(),
               server.router_mask().c_str(), CacheText(server), server.fidelity().c_str());
-  std::printf("  %d requests at once, %d may wait; keys and values kept as %s\n", server.max_sessions(), server.queue_capacity(),
-              server.kv_format().c_str());
+  std::printf("  %d requests at once, %d may wait; keys and values kept as %s; prefix cache %s\n", server.max_sessions(),
+              server.queue_capacity(), server.kv_format().c_str(), server.prefix_cache().c_str());
   std::printf("  memory budget %s:", FormatBytes(server.memory_budget_bytes()).c_str());
   for (const auto& part : server.memory()) std::printf(" %s %s", part.part().c_str(), FormatBytes(part.bytes()).c_str());
   std::printf("\nmodel %s, %s (%s)\n", model.store_path().c_str(), model.family().c_str(), model.model_hash().c_str());
@@ -60,6 +60,9 @@ absl::Status RunInfo(const InfoFlags& flags, CommandContext& context) {
   std::printf("  %d experts, %d a token, %s%s each as %s; %s of experts, %s of trunk (%s)\n", model.experts(), model.top_k(),
               most, FormatBytes(model.expert_bytes()).c_str(), formats.c_str(), FormatBytes(model.all_expert_bytes()).c_str(),
               FormatBytes(model.trunk_bytes()).c_str(), model.trunk_format().c_str());
+  const std::string sampling = model.sampling_defaults().ShortDebugString();
+  std::printf("  %s; sampling by default: %s\n", model.has_chat_template() ? "has a chat template" : "no chat template, no chat",
+              sampling.empty() ? "nothing said" : sampling.c_str());
   return absl::OkStatus();
 }
 

@@ -1,7 +1,5 @@
 // moectl: the command line client of moed.
-#include <csignal>
 #include <cstdio>
-#include <thread>
 
 #include "client/command.h"
 #include "client/command_line.h"
@@ -19,21 +17,31 @@ struct Command {
 
 constexpr Command kCommands[] = {
     {"generate", "Continue a text; streams the answer. Ctrl-C cancels it.", DefineGenerate},
+    {"chat", "A conversation with a model that has a chat template; without a terminal each line is a message.", DefineChat},
     {"score", "Perplexity of a text.", DefineScore},
     {"tokenize", "Token ids of a text.", DefineTokenize},
     {"info", "What the server is and what it serves.", DefineInfo},
     {"stats", "Hit ratio, read bandwidth, TPOT and the cache, layer by layer; refreshes on a terminal.", DefineStats},
+    {"session", "The conversations that the server keeps: list, or delete one.", DefineSession},
     {"health", "Ends with 0 when the server is serving.", DefineHealth},
     {"bench", "Load: TTFT, TPOT and tokens/s under concurrency or an arrival rate.", DefineBench},
 };
 
-// The first Ctrl-C cancels what is under way, the second ends the process. The signals must be blocked in every thread.
-void WatchSignals(const sigset_t signals, Cancellation& cancellation) {
-  int signal = 0;
-  sigwait(&signals, &signal);
-  cancellation.Cancel();
-  sigwait(&signals, &signal);
-  _exit(kExitCancelled);
+struct LocalCommand {
+  const char* name;
+  const char* help;
+  LocalCommandRun (*define)(CLI::App& app);
+};
+
+// They print an error's words alone.
+constexpr LocalCommand kLocalCommands[] = {
+    {"render", "The prompt that a chat template makes of a conversation; needs no server.", DefineRender},
+};
+
+int RunLocally(const LocalCommandRun& run) {
+  const absl::Status status = run();
+  if (!status.ok()) std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+  return ExitCodeFor(status);
 }
 
 int Main(int argc, char** argv) {
@@ -65,6 +73,11 @@ int Main(int argc, char** argv) {
     CLI::App* sub = app.add_subcommand(command.name, command.help);
     commands.emplace_back(sub, command.define(*sub));
   }
+  std::vector<std::pair<CLI::App*, LocalCommandRun>> local_commands;
+  for (const LocalCommand& command : kLocalCommands) {
+    CLI::App* sub = app.add_subcommand(command.name, command.help);
+    local_commands.emplace_back(sub, command.define(*sub));
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {
@@ -74,13 +87,12 @@ int Main(int argc, char** argv) {
     return kExitUsage;
   }
 
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  for (const auto& [sub, run] : local_commands) {
+    if (sub->parsed()) return RunLocally(run);
+  }
+
   static Cancellation cancellation;
-  std::thread([signals] { WatchSignals(signals, cancellation); }).detach();
+  static Interrupts interrupts(cancellation);
 
   ClientOptions options;
   options.connect_timeout_seconds = global.connect_timeout_seconds;
@@ -90,7 +102,7 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "moectl: %s\n", std::string(client.status().message()).c_str());
     return client.status().code() == absl::StatusCode::kInvalidArgument ? kExitUsage : kExitNoServer;
   }
-  CommandContext context{**client, cancellation, global};
+  CommandContext context{**client, cancellation, interrupts, global};
   for (auto& [sub, run] : commands) {
     if (!sub->parsed()) continue;
     absl::Status status = run(context);

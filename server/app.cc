@@ -1,9 +1,12 @@
 #include "server/app.h"
 
+#include <malloc.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -16,33 +19,45 @@
 #include "core/base/executor.h"
 #include "core/base/status.h"
 #include "core/base/version.h"
+#include "core/chat/answer/answer_format.h"
+#include "core/chat/model_template.h"
 #include "core/engine/step_engine.h"
+#include "core/grammar/matcher_pool.h"
 #include "core/io/throttled_backend.h"
 #include "core/model/model.h"
 #include "core/quant/format.h"
+#include "core/serving/serving_plan.h"
 #include "core/store/store.h"
+#include "core/tokenizer/chat_settings.h"
 #include "core/tokenizer/tokenizer.h"
+#include "google/protobuf/util/json_util.h"
 #include "server/metrics/metrics_server.h"
 #include "server/metrics/process_metrics.h"
 #include "server/metrics/rate_sampler.h"
 #include "server/metrics/server_metrics.h"
+#include "server/rpc/call.h"
 #include "server/rpc/control_service.h"
-#include "server/rpc/engine_call.h"
 #include "server/rpc/inference_service.h"
 #include "server/rpc/rpc_server.h"
 #include "server/rpc/sender.h"
 #include "server/startup/default_budget.h"
 #include "server/startup/provider_builder.h"
-#include "server/startup/serving_plan.h"
 #include "server/ticker.h"
 #include "spdlog/spdlog.h"
 
 namespace moed {
 namespace {
 
-constexpr size_t kRpcMemoryBytes = 24 << 20;  // gRPC's own buffers, beside the budget
+constexpr size_t kRpcMemoryBytes = 24 << 20;    // gRPC's own buffers, beside the budget
+constexpr uint64_t kMessageMargin = 256 << 10;  // of a message beside its text, so that a text that is too long is told so
 constexpr int64_t kHeartbeatLimitNanos = 120'000'000'000;
 constexpr absl::Duration kShutdownLimit = absl::Seconds(10);  // for calls to end once they are cancelled
+
+// What many small pieces leave free between those still in use goes back to the kernel: the allocator alone gives back its end.
+void ReleaseFreeMemory() {
+  constexpr size_t kWorthwhile = 2 << 20;
+  if (mallinfo2().fordblks > kWorthwhile) malloc_trim(0);
+}
 
 void LogTable(std::string_view title, const std::string& table) { spdlog::info("{}\n{}", title, table); }
 
@@ -73,6 +88,11 @@ moe::v1::ModelInfo DescribeModel(const StoreReader& store, const ModelSpec& spec
   return info;
 }
 
+std::string PrefixCacheText(const ServingOptions& options, const MemoryPlan& memory) {
+  if (!options.prefix_cache) return "off: --prefix-cache";
+  return memory.kv_slots > 0 ? "off: the model has layers with windows or states" : "on";
+}
+
 }  // namespace
 
 // Members in the order in which they are needed; they end in the opposite one, apart from what Run ends.
@@ -88,8 +108,10 @@ class App::Impl {
  private:
   // The start, in this order.
   absl::Status OpenStore();
+  absl::Status ReadChatSettings(const ChatSettings& settings);
   absl::Status PlanMemory();
   void DescribeServer();
+  CallLimits LimitsOfCalls() const;
   absl::Status MakeServices();
   absl::Status ServeMetrics();
   absl::Status ListenForCalls();
@@ -120,6 +142,10 @@ class App::Impl {
   std::unique_ptr<StoreReader> store_;
   ModelSpec spec_;
   std::unique_ptr<Tokenizer> tokenizer_;
+  std::optional<chat::ModelTemplate> chat_template_;
+  uint64_t chat_template_bytes_ = 0;  // of its text
+  const chat::AnswerFormat* answer_format_ = nullptr;
+  moe::v1::Sampling sampling_defaults_;
   ServingPlan plan_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<ComputeBackend> backend_;
@@ -127,6 +153,7 @@ class App::Impl {
   std::unique_ptr<Model> model_;
   std::unique_ptr<ReadBackend> reads_;
   std::unique_ptr<ProviderBuilder> experts_;
+  std::optional<grammar::MatcherPool> formats_;  // the engine's requests have matchers of it
   std::unique_ptr<StepEngine> engine_;
   LoadedModel loaded_;
   Address address_;  // of Inference
@@ -135,7 +162,7 @@ class App::Impl {
   std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
   RequestMetrics request_metrics_{*registry_};
   RateSampler sampler_{state_, request_metrics_, clock_};
-  LiveCalls live_;
+  std::unique_ptr<LiveCalls> live_;
   Sender sender_;
   std::unique_ptr<PromptWorkers> workers_;
   std::unique_ptr<CallEnvironment> environment_;
@@ -180,7 +207,25 @@ absl::Status App::Impl::Run() {
 absl::Status App::Impl::OpenStore() {
   MOED_ASSIGN_OR_RETURN(store_, StoreReader::Open(config_.store));
   MOED_ASSIGN_OR_RETURN(spec_, SpecFromJson(store_->description().model_spec));
-  MOED_ASSIGN_OR_RETURN(tokenizer_, Tokenizer::FromBlob(store_->TakeTokenizer()));
+  std::string blob = store_->TakeTokenizer();
+  MOED_ASSIGN_OR_RETURN(const ChatSettings chat, ChatSettingsOf(blob));
+  MOED_ASSIGN_OR_RETURN(tokenizer_, Tokenizer::FromBlob(std::move(blob)));
+  return ReadChatSettings(chat);
+}
+
+absl::Status App::Impl::ReadChatSettings(const ChatSettings& settings) {
+  const auto defaults = google::protobuf::util::JsonStringToMessage(
+      settings.sampling_defaults.empty() ? "{}" : settings.sampling_defaults, &sampling_defaults_);
+  if (!defaults.ok()) return DataLoss(store_->path(), ": its defaults for sampling are none of moe.v1.Sampling");
+  chat_template_bytes_ = settings.chat_template.size();
+  if (chat_template_bytes_ == 0) return absl::OkStatus();
+  auto parsed = chat::ModelTemplate::Parse(settings.chat_template, settings.named_tokens);
+  if (!parsed.ok()) {
+    return InvalidArgument(store_->path(), ": its chat template cannot be run: ", parsed.status().message(),
+                           "; moed-pack --chat-template packs it with another, or with none");
+  }
+  chat_template_ = *std::move(parsed);
+  answer_format_ = &chat::FormatOfTemplate(settings.chat_template);
   return absl::OkStatus();
 }
 
@@ -192,9 +237,10 @@ absl::Status App::Impl::PlanMemory() {
     spdlog::info("--memory-budget is absent: {} ({})", FormatBytes(budget), found.reason);
   }
   MOED_ASSIGN_OR_RETURN(experts_, ProviderBuilder::Choose(config_, *store_, spec_));
-  MOED_ASSIGN_OR_RETURN(
-      plan_, PlanServing({budget, config_, store_->description(), spec_, tokenizer_->memory_bytes(), experts_->Needs()}));
+  MOED_ASSIGN_OR_RETURN(plan_, PlanServing({budget, config_.serving, store_->description(), spec_, tokenizer_->memory_bytes(),
+                                            chat_template_bytes_, experts_->Needs(), !config_.trace.empty()}));
   LogTable("memory plan", plan_.memory.Table());
+  spdlog::info("prefix cache: {}", PrefixCacheText(config_.serving, plan_.memory));
   spdlog::info(
       "context of {} tokens (--max-context), {} for keys and values (--kv-budget); {} requests run (--max-running), {} wait "
       "(--queue-capacity), {} idle conversations are kept (--max-kept-sessions), steps of {} tokens (--prefill-chunk)",
@@ -221,10 +267,22 @@ void App::Impl::DescribeServer() {
   info_.set_router_mask(std::string(preset.mask->name));
   info_.set_fills_cache(preset.fill);
   info_.set_has_cache(preset.row->cache != CacheKind::kOneToken);
-  info_.set_kv_format(kKvFormatNames[static_cast<int>(config_.kv_format)]);
-  info_.set_threads(config_.threads);
+  info_.set_kv_format(kKvFormatNames[static_cast<int>(config_.serving.kv_format)]);
+  info_.set_prefix_cache(PrefixCacheText(config_.serving, plan_.memory));
+  info_.set_threads(config_.serving.threads);
   info_.set_max_sessions(plan_.running);
   info_.set_queue_capacity(plan_.engine.queue_capacity);
+}
+
+CallLimits App::Impl::LimitsOfCalls() const {
+  CallLimits limits;
+  limits.request = plan_.engine.request;
+  // No text that fits the context is longer.
+  limits.request.prompt_bytes =
+      std::min(limits.request.text_bytes, tokenizer_->MostTextBytes(static_cast<size_t>(plan_.memory.max_context)));
+  limits.max_unsent_bytes = plan_.answers.stream;
+  limits.max_answer_bytes = plan_.answers.whole;
+  return limits;
 }
 
 absl::Status App::Impl::MakeServices() {
@@ -233,15 +291,17 @@ absl::Status App::Impl::MakeServices() {
       PromptWorkers::Options{.threads = 1,
                              .max_jobs = static_cast<size_t>(plan_.engine.max_running + plan_.engine.queue_capacity),
                              .max_bytes = plan_.prompt_queue_bytes});
-  environment_ =
-      std::make_unique<CallEnvironment>(CallEnvironment{state_, *workers_, sender_, request_metrics_, *request_log_, live_,
-                                                        clock_, CallLimits{.max_unsent_tokens = kMaxUnsentTokens}});
+  const CallLimits limits = LimitsOfCalls();
+  live_ = std::make_unique<LiveCalls>(plan_.answers.ended);
+  environment_ = std::make_unique<CallEnvironment>(
+      CallEnvironment{state_, *workers_, sender_, request_metrics_, *request_log_, *live_, clock_, limits});
   inference_ = std::make_unique<InferenceService>(*environment_);
   control_ =
       std::make_unique<ControlService>(ControlParts{state_, sampler_, request_metrics_, info_, clock_, [this] { BeginDrain(); }});
   ticker_ = std::make_unique<Ticker>([this] {
     sampler_.Sample();
-    live_.CheckStalled();
+    live_->CheckStalled();
+    ReleaseFreeMemory();
   });
   return absl::OkStatus();
 }
@@ -271,7 +331,10 @@ absl::Status App::Impl::ListenForCalls() {
 
 absl::StatusOr<Address> App::Impl::ListenOn(std::string_view what, const Address& address,
                                             const std::vector<grpc::Service*>& services) {
-  MOED_ASSIGN_OR_RETURN(auto server, RpcServer::Listen(address, services, quota_, {}));
+  RpcServerOptions options;
+  options.max_connections = config_.max_connections;
+  options.max_message_bytes = static_cast<int>(config_.serving.max_text_bytes + kMessageMargin);
+  MOED_ASSIGN_OR_RETURN(auto server, RpcServer::Listen(address, services, quota_, options));
   const Address bound = server->address();
   spdlog::info("{} on {}", what, bound.Text());
   absl::MutexLock lock(&servers_mutex_);
@@ -286,7 +349,7 @@ void App::Impl::SetServing(bool serving) {
 
 absl::Status App::Impl::LoadModel() {
   trace_ = std::make_unique<Trace>(clock_, plan_.trace_events);
-  executor_ = MakeThreadPool(config_.threads);
+  executor_ = MakeThreadPool(config_.serving.threads);
   MOED_ASSIGN_OR_RETURN(backend_, MakeComputeBackend(config_.backend, *executor_));
   MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, plan_.kv));
   MOED_ASSIGN_OR_RETURN(reads_, OpenReadBackend(config_.io_backend, store_->path(), {.queue_depth = config_.io_queue_depth}));
@@ -303,16 +366,22 @@ absl::Status App::Impl::StartEngine() {
   const EngineParts parts{*model_, experts_->provider(), *kv_, *tokenizer_, clock_, trace_.get(), experts_->preset().fidelity};
   MOED_ASSIGN_OR_RETURN(engine_, StepEngine::Create(plan_.engine, parts));
   engine_->Start();
+  formats_.emplace(*tokenizer_, spec_.vocabulary, plan_.format_bytes);
   return absl::OkStatus();
 }
 
 void App::Impl::Publish() {
   loaded_.engine = engine_.get();
   loaded_.tokenizer = tokenizer_.get();
+  loaded_.formats = &*formats_;
+  loaded_.chat = chat_template_ ? &*chat_template_ : nullptr;
+  loaded_.answer_format = answer_format_;
   loaded_.step_parts = [this] { return trace_->Parts(); };
   loaded_.expert_stats = [this] { return experts_->provider().Stats(); };
   loaded_.hottest_experts = [this](int top) { return experts_->provider().HottestExperts(top); };
   loaded_.info = DescribeModel(*store_, spec_, plan_.memory.max_context);
+  *loaded_.info.mutable_sampling_defaults() = sampling_defaults_;
+  loaded_.info.set_has_chat_template(chat_template_.has_value());
   for (const auto& format : loaded_.info.expert_formats()) loaded_.expert_formats.push_back(format);
   loaded_.memory = plan_.memory.parts;
   loaded_.backends.set_compute_backend(std::string(backend_->name()));
@@ -344,7 +413,7 @@ void App::Impl::BeginDrain() {
 
 void App::Impl::WaitForCalls() {
   spdlog::info("draining: new requests are refused, running ones may take {} s more", config_.drain_seconds);
-  if (live_.WaitUntilNone(absl::Seconds(config_.drain_seconds))) return;
+  if (live_->WaitUntilNone(absl::Seconds(config_.drain_seconds))) return;
   const EngineStats stats = engine_->Stats();
   spdlog::warn("drain limit reached: {} running and {} waiting requests are cancelled", stats.running, stats.waiting);
 }
@@ -364,7 +433,7 @@ void App::Impl::ShutDownServers() {
     done.Notify();
   });
   if (!done.WaitForNotificationWithTimeout(kShutdownLimit)) {
-    spdlog::critical("{} calls do not end: ending without them", live_.size());
+    spdlog::critical("{} calls do not end: ending without them", live_->size());
     spdlog::default_logger()->flush();
     _exit(1);
   }

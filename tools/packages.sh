@@ -5,12 +5,13 @@ set -euo pipefail
 
 build=(g++ cmake ninja-build ccache pkg-config git ca-certificates
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libabsl-dev prometheus-cpp-dev libcivetweb-dev
-  liburing-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libxxhash-dev libspdlog-dev liblzma-dev)
+  liburing-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libxxhash-dev libspdlog-dev liblzma-dev
+  libboost-dev libssl-dev)
 widen=(python3 python3-numpy)
 test=("${build[@]}" "${widen[@]}" libgtest-dev libgmock-dev libbenchmark-dev curl xz-utils prometheus
-  python3-grpcio python3-protobuf python3-yaml)
+  python3-grpcio python3-protobuf python3-yaml python3-venv)
 [ "$(uname -m)" = aarch64 ] || test+=(g++-aarch64-linux-gnu qemu-user-static)  # the ARM kernels are tested in emulation
-check=("${test[@]}" clang clang-format libclang-rt-14-dev lld llvm python3-venv)
+check=("${test[@]}" clang clang-format libclang-rt-14-dev lld llvm)
 
 case "${1:-}" in
   build) wanted=("${build[@]}") ;;

@@ -1,22 +1,27 @@
 #!/usr/bin/env bash
-# A second build of everything by clang with its analysis of locks, AddressSanitizer and UndefinedBehaviorSanitizer, in which the tests
-# run again and the fuzzer for a minute. usage: sanitize.sh
+# A second build, by clang with AddressSanitizer and UndefinedBehaviorSanitizer, of the test programs and the fuzzer's targets, which
+# then run. What they do not need is analysed only. Warnings are errors, those of clang's analysis of locks too. usage: sanitize.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/phase.sh
 
-# Test programs under sanitizers, but for those of tools/sanitizers/left_out.txt.
+left_out=$(grep -v '^#' tools/sanitizers/left_out.txt | cut -d ' ' -f 1 | paste -s -d '|')
+programs=()
+for program in $(find tests -name CMakeLists.txt -exec sed -n 's/^moed_test(\(\w*\).*/\1/p' {} +); do
+  [[ "$program." =~ ^($left_out) ]] || programs+=("$program")
+done
+mapfile -t fuzzers < <(sed -n 's/^moed_fuzz(\(\w*\).*/fuzz_\1/p' tests/fuzz/CMakeLists.txt)
+
 sanitized_tests() {
   cat tools/sanitizers/left_out.txt
-  local left_out
-  left_out=$(grep -v '^#' tools/sanitizers/left_out.txt | cut -d ' ' -f 1 | paste -s -d '|')
   ASAN_OPTIONS=detect_stack_use_after_return=1 \
     LSAN_OPTIONS=suppressions=$PWD/tools/sanitizers/leaks.supp:print_suppressions=0 \
     UBSAN_OPTIONS=print_stacktrace=1 \
-    ctest --preset check -j 2 -E "^($left_out)" --output-log build/check/tests.log
+    ctest --preset check -j 2 -R "^($(IFS='|'; echo "${programs[*]}"))(\.|$)" -E "^($left_out)" --output-log build/check/tests.log
 }
 
 phase packages bash tools/packages.sh check
-phase "build by clang" bash tools/build.sh check --
+phase "build by clang" bash tools/build.sh check -- "${programs[@]}" "${fuzzers[@]}"
+phase "analysis of the rest" python3 tools/sanitizers/analyse.py build/check
 phase "tests with sanitizers" sanitized_tests
 phase fuzzer bash tools/fuzz.sh 60

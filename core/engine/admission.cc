@@ -1,5 +1,6 @@
 #include "core/engine/admission.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/base/status.h"
@@ -32,6 +33,12 @@ void Admission::Release(RequestId id, const std::string& name, const std::string
 
 void Admission::Close(absl::Status reason) {
   if (closed_.ok()) closed_ = std::move(reason);
+}
+
+void Admission::ListBusy(size_t most, std::vector<SessionInfo>& out) const {
+  for (const std::string& session : busy_sessions_) out.push_back({.name = session, .busy = true});
+  std::sort(out.begin(), out.end(), [](const SessionInfo& a, const SessionInfo& b) { return a.name < b.name; });
+  if (out.size() > most) out.resize(most);
 }
 
 std::optional<RequestId> Admission::Find(const std::string& name) const {

@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/base/ids.h"
+#include "core/engine/engine.h"
 
 namespace moed {
 
@@ -30,6 +32,8 @@ class Admission {
   std::optional<RequestId> Find(const std::string& name) const;
   bool live(RequestId id) const { return ids_.contains(id); }
   bool busy(const std::string& session) const { return busy_sessions_.contains(session); }
+  // The first `most`, by name.
+  void ListBusy(size_t most, std::vector<SessionInfo>& out) const;
   int busy_sessions() const { return static_cast<int>(busy_sessions_.size()); }
   int live_requests() const { return static_cast<int>(ids_.size()); }
 

@@ -10,7 +10,8 @@ Answer::Answer(const Tokenizer& tokenizer, const EngineRequest& request, const A
       matcher_(request.stopping.stop_strings, request.stopping.include_stop_string),
       ending_tokens_(request.stopping.stop_tokens),
       min_new_tokens_(request.stopping.min_new_tokens),
-      max_new_tokens_(limits.max_new_tokens) {
+      max_new_tokens_(limits.max_new_tokens),
+      room_(limits.room) {
   if (!request.stopping.ignore_eos) ending_tokens_.insert(ending_tokens_.end(), limits.eos.begin(), limits.eos.end());
 }
 
@@ -24,9 +25,9 @@ std::optional<FinishReason> Answer::Push(TokenInfo token, TokenDelta& delta) {
   delta.text += matcher_.Push(decoder_.Push(token.token));
   delta.tokens.push_back(std::move(token));
   if (matcher_.matched()) return FinishReason::kStopString;
-  if (completion_tokens_ < max_new_tokens_) return std::nullopt;
+  if (completion_tokens_ < std::min(max_new_tokens_, room_)) return std::nullopt;
   delta.text += Flush();
-  return FinishReason::kLength;
+  return completion_tokens_ == room_ ? FinishReason::kContext : FinishReason::kLength;
 }
 
 std::string Answer::Flush() {

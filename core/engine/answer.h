@@ -15,7 +15,8 @@ namespace moed {
 
 struct AnswerLimits {
   std::span<const TokenId> eos;  // of the model
-  int max_new_tokens = 0;        // of the request, the context considered
+  int max_new_tokens = 0;        // of the request
+  int room = 0;                  // tokens that the context leaves
   bool continues = false;        // the text follows other text
 };
 
@@ -32,6 +33,8 @@ class Answer {
 
   // Tokens that may not be chosen next.
   std::span<const TokenId> forbidden() const;
+  // Tokens that end the answer.
+  std::span<const TokenId> ending() const { return ending_tokens_; }
   bool Ends(TokenId token) const;
   int completion_tokens() const { return completion_tokens_; }
   std::string stop_string() const { return matcher_.matched() ? matcher_.match() : ""; }
@@ -43,6 +46,7 @@ class Answer {
   std::vector<TokenId> ending_tokens_;
   const int min_new_tokens_;
   const int max_new_tokens_;
+  const int room_;
   int completion_tokens_ = 0;
   TokenId stop_token_;
 };

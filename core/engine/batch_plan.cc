@@ -1,6 +1,7 @@
 #include "core/engine/batch_plan.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace moed {
 namespace {
@@ -10,7 +11,10 @@ int Growth(const PlanSequence& sequence) { return std::max(0, sequence.required_
 // How many keep running; takes what they grow by from `available`.
 int KeepRunning(std::span<const PlanSequence> sequences, int running, int& available) {
   for (int i = 0; i < running; ++i) {
-    while (Growth(sequences[i]) > available && running > std::max(i, 1)) available += sequences[--running].held_pages;
+    while (Growth(sequences[i]) > available && running > std::max(i, 1)) {
+      const PlanSequence& gone = sequences[--running];
+      available += gone.held_pages - gone.shared_pages;
+    }
     if (i < running) available -= Growth(sequences[i]);
   }
   return running;
@@ -21,12 +25,38 @@ int Admit(std::span<const PlanSequence> sequences, int running, int max_running,
   while (running < limit) {
     const PlanSequence& next = sequences[running];
     // Its own pages are counted as available: it may have lost them by the time it is admitted. It never gives back surplus ones.
-    const int pages = std::max(next.required_pages, next.held_pages);
+    const int pages = std::max(next.required_pages, next.held_pages) - next.shared_pages;
     if (running > 0 && pages + running > available) break;
     available -= pages;
     ++running;
   }
   return running;
+}
+
+// Tokens of each that prefills, `left` in all.
+std::vector<int> SharePrefill(std::span<const PlanSequence> runs, int left) {
+  std::vector<int> tokens(runs.size(), 0);
+  std::vector<size_t> prompts;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (!runs[i].decoding && runs[i].pending_tokens > 0) prompts.push_back(i);
+  }
+  if (prompts.empty()) return tokens;
+  const auto give = [&](size_t i, int most) {
+    const int given = std::min({runs[i].pending_tokens - tokens[i], most, left});
+    tokens[i] += given;
+    left -= given;
+    return given;
+  };
+  const int oldest = runs[prompts.front()].pending_tokens;
+  std::vector<size_t> shorter;
+  std::copy_if(prompts.begin(), prompts.end(), std::back_inserter(shorter),
+               [&](size_t i) { return runs[i].pending_tokens < oldest; });
+  std::stable_sort(shorter.begin(), shorter.end(),
+                   [&](size_t a, size_t b) { return runs[a].pending_tokens < runs[b].pending_tokens; });
+  int half = left / 2;
+  for (const size_t i : shorter) half -= give(i, half);
+  for (const size_t i : prompts) give(i, left);
+  return tokens;
 }
 
 }  // namespace
@@ -42,10 +72,10 @@ BatchPlan PlanStep(std::span<const PlanSequence> sequences, const PlanBudget& bu
   const auto runs = sequences.first(plan.running);
   const auto decoding = [](const PlanSequence& sequence) { return sequence.decoding; };
   const int decoders = static_cast<int>(std::count_if(runs.begin(), runs.end(), decoding));
-  int left = (decoders == 0 ? budget.max_step_tokens : std::min(budget.max_step_tokens, budget.max_shared_tokens)) - decoders;
+  const int most = decoders == 0 ? budget.max_step_tokens : std::min(budget.max_step_tokens, budget.max_shared_tokens);
+  const std::vector<int> prefill = SharePrefill(runs, most - decoders);
   for (int i = 0; i < plan.running; ++i) {
-    const int tokens = runs[i].decoding ? 1 : std::min(runs[i].pending_tokens, left);
-    if (!runs[i].decoding) left -= tokens;
+    const int tokens = runs[i].decoding ? 1 : prefill[i];
     if (tokens > 0) plan.chunks.push_back({i, tokens});
   }
   return plan;

@@ -17,12 +17,14 @@ struct PlanSequence {
   int pending_tokens = 0;  // known, not computed yet
   int held_pages = 0;
   int required_pages = 0;  // for all known tokens
+  int shared_pages = 0;    // of those it holds, that other running sequences hold, too
 };
 
 struct PlanBudget {
   int max_step_tokens = 0;  // >= max_running, so that whoever prefills beside the others' decoding gets a token at least
   int max_running = 0;
-  int available_pages = 0;  // free, or held by sequences that do not run (those give them back without loss of work in progress)
+  // Free, or held only by sequences that do not run (those give them back without loss of work in progress).
+  int available_pages = 0;
   // Most tokens of a step in which somebody decodes, who waits for all of it; >= max_running.
   int max_shared_tokens = INT_MAX;
 };
@@ -39,7 +41,9 @@ struct BatchPlan {
   std::vector<PlannedChunk> chunks;  // ascending by sequence
 };
 
-// Every running sequence that decodes gets its token; what is left of the step goes to the others in order of arrival.
+// Every running sequence that decodes gets its token. Of what is left of the step, half may go to prompts that have less to
+// compute than the oldest one, the shortest first, so that a short prompt does not wait for a long one; the rest goes to all in
+// order of arrival.
 // When growth lacks pages the youngest running sequence gives way (perhaps the growing one itself, never the first). Admission is
 // first come, first served, needs all pages of the known tokens and leaves one page for each that already runs; none in a step
 // with preemption. The first sequence always runs: the caller sees to it that all pages together hold any one sequence.

@@ -13,8 +13,13 @@
 #include "absl/status/statusor.h"
 #include "core/base/fidelity.h"
 #include "core/base/ids.h"
+#include "core/engine/request_limits.h"
 
 namespace moed {
+
+namespace grammar {
+class Matcher;
+}
 
 struct SamplingParams {
   float temperature = 1;
@@ -43,16 +48,20 @@ enum class RequestKind : uint8_t { kGenerate, kScore };
 struct EngineRequest {
   std::string name;  // the client's request_id; unique among the live requests
   RequestKind kind = RequestKind::kGenerate;
-  std::vector<TokenId> prompt;     // >= 1 token (for a continued session: the new ones)
+  std::vector<TokenId> prompt;     // >= 1 token; with a session those that follow its own, unless whole_prompt
   std::string session_id;          // "" = none; kGenerate only
+  bool whole_prompt = false;       // the prompt is all that the session shall hold: what both begin with is not computed again
   bool continues_session = false;  // the prompt was made to follow a session's tokens: ABORTED when that session is gone
+  bool must_exist = false;         // NOT_FOUND where the session is not kept
+  std::optional<int> expected_tokens;  // FAILED_PRECONDITION where the session holds another number; 0 where it is not kept
   SamplingParams sampling;
   StoppingParams stopping;
   bool logprobs = false;
   int top_logprobs = 0;
   bool skip_special_tokens = true;
-  std::optional<Fidelity> fidelity;  // absent: what the daemon's preset does
-  int64_t arrival_nanos = 0;         // Clock time when the call came in, before tokenisation; 0 = now
+  std::shared_ptr<grammar::Matcher> format;  // kGenerate: what the answer must be, at its begin; null = anything
+  std::optional<Fidelity> fidelity;          // absent: what the daemon's preset does
+  int64_t arrival_nanos = 0;                 // Clock time when the call came in, before tokenisation; 0 = now
 };
 
 struct TokenInfo {
@@ -66,7 +75,7 @@ struct TokenDelta {
   std::vector<TokenInfo> tokens;
 };
 
-enum class FinishReason : uint8_t { kStop, kStopString, kLength, kTimeLimit };
+enum class FinishReason : uint8_t { kStop, kStopString, kLength, kTimeLimit, kContext };
 
 struct RequestTimings {
   double queue_seconds = 0;
@@ -81,10 +90,11 @@ struct FinishInfo {
   absl::Status status;  // OK: `reason` holds. CANCELLED, DATA_LOSS, UNAVAILABLE (engine stopped), ...
   FinishReason reason = FinishReason::kStop;
   std::string stop_string;
-  TokenId stop_token;  // kStop: counted in completion_tokens, but neither its id nor its text was in a TokenDelta
-  int prompt_tokens = 0;
-  int cached_tokens = 0;
+  TokenId stop_token;     // kStop: counted in completion_tokens, but neither its id nor its text was in a TokenDelta
+  int prompt_tokens = 0;  // what the session held before included
+  int cached_tokens = 0;  // of those, not computed since keys and values were there
   int completion_tokens = 0;
+  int session_tokens = 0;  // that the session holds after an answer; 0 without one
   uint64_t seed = 0;
   RequestTimings timings;
   uint64_t expert_hits = 0;
@@ -119,6 +129,16 @@ struct EngineLimits {
   int max_running = 0;     // run at once
   int queue_capacity = 0;  // wait at most
   int vocabulary = 0;
+  RequestLimits request;
+};
+
+// A conversation as it is told of.
+struct SessionInfo {
+  std::string name;
+  bool busy = false;       // it is being answered; the rest is not known then
+  int tokens = 0;          // that it holds
+  int computed = 0;        // of which keys and values are there
+  int64_t used_nanos = 0;  // Clock time when its last answer ended
 };
 
 struct EngineStats {
@@ -128,9 +148,15 @@ struct EngineStats {
   uint64_t steps = 0;
   uint64_t prompt_tokens = 0;
   uint64_t cached_tokens = 0;
+  uint64_t recomputed_tokens = 0;  // once more, since keys and values had been dropped
   uint64_t generated_tokens = 0;
   uint64_t preemptions = 0;
+  // Tokens of prompts that were looked for in the prefix cache, and of those the ones that were there.
+  uint64_t prefix_queries = 0;
+  uint64_t prefix_hits = 0;
+  int kv_pages = 0;
   int kv_pages_used = 0;
+  int kv_pages_remembered = 0;  // of those that are not used: the prefix cache
   int64_t heartbeat_nanos = 0;  // Clock time of the loop's last turn (idle turns count)
 };
 
@@ -143,6 +169,7 @@ class Engine {
   // Admission. Errors, at once, and then the observer is never called:
   //   INVALID_ARGUMENT    a value out of range (names it), a prompt longer than the context, a token outside the vocabulary
   //   ABORTED             the session is busy (or gone: continues_session);  ALREADY_EXISTS  a live request has this name
+  //   NOT_FOUND, FAILED_PRECONDITION  the session is not what must_exist and expected_tokens say
   //   RESOURCE_EXHAUSTED  the queue is full;    UNAVAILABLE     draining or stopped
   virtual absl::StatusOr<RequestId> Submit(EngineRequest request, std::shared_ptr<RequestObserver> observer) = 0;
   // The observer gets OnFinish with `status` soon. False when there is no such live request.
@@ -150,6 +177,10 @@ class Engine {
   virtual std::optional<RequestId> FindRequest(const std::string& name) const = 0;
   // Whether a request with this session_id would continue a conversation (kept, or being answered).
   virtual bool HasSession(const std::string& session_id) const = 0;
+  // Forgets it. NOT_FOUND where it is not kept, ABORTED while it is being answered.
+  virtual absl::Status DeleteSession(const std::string& session_id) = 0;
+  // Those that are being answered, then the others, most recently used first; at most `most`.
+  virtual std::vector<SessionInfo> ListSessions(size_t most) const = 0;
 
   virtual void Drain() = 0;                    // no new requests; those here go on
   virtual bool Idle() const = 0;               // nothing running or waiting, every OnFinish returned

@@ -10,14 +10,12 @@ namespace moed {
 
 absl::StatusOr<RequestId> Intake::Submit(
     const EngineRequest& request, const EngineLimits& limits,
-    absl::FunctionRef<std::unique_ptr<LiveRequest>(RequestId, std::unique_ptr<Sequence>)> build) {
+    absl::FunctionRef<std::unique_ptr<LiveRequest>(RequestId, std::unique_ptr<Sequence>&)> build) {
   absl::MutexLock lock(&mutex_);
   MOED_RETURN_IF_ERROR(admission_.Check(request.name, request.session_id));
   const Sequence* known = sessions_.Find(request.session_id);
-  if (request.continues_session && known == nullptr) {
-    return absl::AbortedError(StrCat("session_id: \"", request.session_id, "\" is no longer kept"));
-  }
-  if (known != nullptr) MOED_RETURN_IF_ERROR(CheckContext(request, limits, static_cast<int>(known->tokens.size())));
+  const auto held = known == nullptr ? std::nullopt : std::optional<int>(static_cast<int>(known->tokens.size()));
+  MOED_RETURN_IF_ERROR(CheckSession(request, limits, held));
 
   std::unique_ptr<Sequence> sequence = sessions_.Take(request.session_id);
   if (sequence == nullptr) {
@@ -25,8 +23,18 @@ absl::StatusOr<RequestId> Intake::Submit(
     sequence->id = SequenceId(++last_sequence_);
     sequence->session = request.session_id;
   }
-  const RequestId id = admission_.Admit(request.name, request.session_id);
-  incoming_.push_back(build(id, std::move(sequence)));
+  RequestId id;
+  try {
+    sequence->Begin(request.prompt, request.whole_prompt);
+    id = admission_.Admit(request.name, request.session_id);
+    incoming_.reserve(incoming_.size() + 1);
+    incoming_.push_back(build(id, sequence));
+  } catch (...) {
+    admission_.Release(id, request.name, request.session_id);
+    sequence->TakeBack();
+    if (known != nullptr) sessions_.Keep(std::move(sequence));
+    throw;
+  }
   ++unfinished_;
   return id;
 }
@@ -46,6 +54,23 @@ std::optional<RequestId> Intake::Find(const std::string& name) const {
 bool Intake::HasSession(const std::string& session) const {
   absl::MutexLock lock(&mutex_);
   return sessions_.Find(session) != nullptr || admission_.busy(session);
+}
+
+absl::Status Intake::DeleteSession(const std::string& session) {
+  absl::MutexLock lock(&mutex_);
+  if (admission_.busy(session)) return absl::AbortedError(StrCat("session_id: \"", session, "\" is being answered"));
+  if (sessions_.Find(session) == nullptr) return NotFound("session_id: \"", session, "\" is not kept here");
+  deleted_.reserve(deleted_.size() + 1);
+  deleted_.push_back(sessions_.Take(session));
+  return absl::OkStatus();
+}
+
+std::vector<SessionInfo> Intake::ListSessions(size_t most) const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<SessionInfo> sessions;
+  admission_.ListBusy(most, sessions);
+  sessions_.List(most, sessions);
+  return sessions;
 }
 
 void Intake::Close(absl::Status reason) {
@@ -96,6 +121,18 @@ void Intake::Receive(std::vector<std::unique_ptr<LiveRequest>>& requests,
   incoming_.clear();
   for (auto& [id, status] : cancellations_) cancellations.emplace(id, std::move(status));
   cancellations_.clear();
+}
+
+std::vector<std::unique_ptr<Sequence>> Intake::TakeDeleted() {
+  absl::MutexLock lock(&mutex_);
+  return std::exchange(deleted_, {});
+}
+
+std::optional<absl::Status> Intake::Interruptions(absl::flat_hash_map<RequestId, absl::Status>& cancellations) {
+  absl::MutexLock lock(&mutex_);
+  for (auto& [id, status] : cancellations_) cancellations.emplace(id, std::move(status));
+  cancellations_.clear();
+  return stop_reason_;
 }
 
 bool Intake::DropIdleMemory(KvPool& kv) {

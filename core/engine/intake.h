@@ -27,13 +27,15 @@ class Intake {
   Intake(int capacity, int max_kept_sessions) : admission_(capacity), sessions_(max_kept_sessions) {}
 
   // Callers' threads.
-  // `request` was checked but for its session. `build` makes the live request; it has the id and the sequence, its new tokens
-  // missing.
+  // `request` was checked but for its session. `build` makes the live request from the id and the sequence, which has begun with
+  // its prompt. When it throws, nothing has happened.
   absl::StatusOr<RequestId> Submit(const EngineRequest& request, const EngineLimits& limits,
-                                   absl::FunctionRef<std::unique_ptr<LiveRequest>(RequestId, std::unique_ptr<Sequence>)> build);
+                                   absl::FunctionRef<std::unique_ptr<LiveRequest>(RequestId, std::unique_ptr<Sequence>&)> build);
   bool Cancel(RequestId id, absl::Status status);
   std::optional<RequestId> Find(const std::string& name) const;
   bool HasSession(const std::string& session) const;
+  absl::Status DeleteSession(const std::string& session);
+  std::vector<SessionInfo> ListSessions(size_t most) const;
   void Close(absl::Status reason);  // Submit fails with it from now on
   void Stop(absl::Status reason);   // the loop shall end and Submit fails; the first reason stays
   bool Idle() const;                // no live request whose OnFinish has not returned
@@ -46,6 +48,10 @@ class Intake {
   void WaitForStop(absl::Duration timeout);
   // Moves them to the end of `requests` and into `cancellations`.
   void Receive(std::vector<std::unique_ptr<LiveRequest>>& requests, absl::flat_hash_map<RequestId, absl::Status>& cancellations);
+  // Sessions that were deleted, to be ended.
+  std::vector<std::unique_ptr<Sequence>> TakeDeleted();
+  // Moves what was cancelled into `cancellations`; the reason of a Stop, if there was one.
+  std::optional<absl::Status> Interruptions(absl::flat_hash_map<RequestId, absl::Status>& cancellations);
   // Takes what the idle session that was kept longest holds of the pool; false when none holds anything.
   bool DropIdleMemory(KvPool& kv);
   // Name and session are free again; `kept` (may be null) becomes an idle session. Returns one that must be ended for it, or
@@ -56,7 +62,7 @@ class Intake {
 
  private:
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return !incoming_.empty() || !cancellations_.empty() || stop_reason_.has_value();
+    return !incoming_.empty() || !cancellations_.empty() || !deleted_.empty() || stop_reason_.has_value();
   }
   bool Stopping() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_reason_.has_value(); }
 
@@ -65,6 +71,7 @@ class Intake {
   SessionTable sessions_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<LiveRequest>> incoming_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<RequestId, absl::Status> cancellations_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Sequence>> deleted_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> stop_reason_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
   int unfinished_ ABSL_GUARDED_BY(mutex_) = 0;

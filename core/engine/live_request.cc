@@ -38,6 +38,9 @@ FinishInfo Summarize(const LiveRequest& live, absl::Status status, FinishReason 
     if (reason == FinishReason::kStopString) finish.stop_string = live.answer->stop_string();
     finish.stop_token = live.answer->stop_token();
   }
+  if (finish.status.ok() && !live.sequence->session.empty()) {
+    finish.session_tokens = static_cast<int>(live.sequence->tokens.size());
+  }
   finish.seed = live.seed;
   finish.timings = TimingsOf(live, finish.completion_tokens, now_nanos);
   finish.expert_hits = now.hits - live.counters_before.hits;

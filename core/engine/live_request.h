@@ -18,11 +18,10 @@ namespace moed {
 
 struct LiveRequest {
   RequestId id;
-  EngineRequest request;  // its prompt has moved to the end of the sequence
+  EngineRequest request;  // its prompt has moved into the sequence
   std::shared_ptr<RequestObserver> observer;
   std::unique_ptr<Sequence> sequence;
-  int session_tokens = 0;  // of the sequence before this request: what a failed one leaves
-  int prompt_tokens = 0;
+  int prompt_tokens = 0;                                           // what the session held before included
   std::optional<Answer> answer;                                    // kGenerate
   std::vector<float> prompt_logprobs;                              // kScore
   std::vector<std::vector<std::pair<TokenId, float>>> prompt_top;  // kScore with top_logprobs
@@ -31,6 +30,8 @@ struct LiveRequest {
   bool running = false;
   bool started = false;  // OnStarted was called
   int cached_tokens = 0;
+  int prefix_tokens = 0;                   // of those, from the prefix cache
+  std::optional<uint64_t> prefix_version;  // of the cache, when they were looked for
   int preemptions = 0;
   SequenceCounters counters_before;  // of the sequence when this request started
   int64_t started_nanos = 0;
@@ -39,6 +40,7 @@ struct LiveRequest {
   // Of the current step, set while it computes.
   std::optional<TokenInfo> choice;
   absl::Status failure;
+  bool overdue = false;  // its time limit passed between two layers
 
   // Tokens whose keys and values this request needs next. To score, the last token of the prompt need not be computed.
   int Goal() const { return static_cast<int>(sequence->tokens.size()) - (answer ? 0 : 1); }

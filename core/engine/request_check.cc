@@ -86,13 +86,13 @@ bool IsUtf8(std::string_view text) {
   return true;
 }
 
-absl::Status CheckSampling(const SamplingParams& sampling, int vocabulary) {
+absl::Status CheckSampling(const SamplingParams& sampling, const EngineLimits& limits) {
   for (const SamplingRule& rule : kSamplingRules) MOED_RETURN_IF_ERROR(CheckRange(rule.field, sampling.*rule.value, rule.range));
   MOED_RETURN_IF_ERROR(CheckRange("sampling.top_k", sampling.top_k, {0, std::numeric_limits<int>::max()}));
-  MOED_RETURN_IF_ERROR(CheckCount("sampling.logit_bias", sampling.logit_bias.size(), kMaxLogitBiases));
+  MOED_RETURN_IF_ERROR(CheckCount("sampling.logit_bias", sampling.logit_bias.size(), limits.request.logit_biases));
   for (size_t i = 0; i < sampling.logit_bias.size(); ++i) {
     const auto& [token, bias] = sampling.logit_bias[i];
-    MOED_RETURN_IF_ERROR(CheckToken("sampling.logit_bias", i, token, vocabulary));
+    MOED_RETURN_IF_ERROR(CheckToken("sampling.logit_bias", i, token, limits.vocabulary));
     MOED_RETURN_IF_ERROR(CheckRange(StrCat("sampling.logit_bias[", token.value(), "]"), bias, {-100, 100}));
   }
   return absl::OkStatus();
@@ -102,13 +102,13 @@ absl::Status CheckStopping(const StoppingParams& stopping, const EngineLimits& l
   const int most_tokens = stopping.max_new_tokens.value_or(limits.max_new_tokens);
   MOED_RETURN_IF_ERROR(CheckRange("stopping.max_new_tokens", most_tokens, {1, static_cast<double>(limits.max_new_tokens)}));
   MOED_RETURN_IF_ERROR(CheckRange("stopping.min_new_tokens", stopping.min_new_tokens, {0, static_cast<double>(most_tokens)}));
-  MOED_RETURN_IF_ERROR(CheckCount("stopping.stop_strings", stopping.stop_strings.size(), kMaxStopStrings));
+  MOED_RETURN_IF_ERROR(CheckCount("stopping.stop_strings", stopping.stop_strings.size(), limits.request.stop_strings));
   for (size_t i = 0; i < stopping.stop_strings.size(); ++i) {
     const std::string field = StrCat("stopping.stop_strings[", i, "]");
-    MOED_RETURN_IF_ERROR(CheckBytes(field, stopping.stop_strings[i], 1, kMaxStopStringBytes));
+    MOED_RETURN_IF_ERROR(CheckBytes(field, stopping.stop_strings[i], 1, limits.request.stop_string_bytes));
     if (!IsUtf8(stopping.stop_strings[i])) return InvalidArgument(field, ": not UTF-8");
   }
-  MOED_RETURN_IF_ERROR(CheckCount("stopping.stop_token_ids", stopping.stop_tokens.size(), kMaxStopTokens));
+  MOED_RETURN_IF_ERROR(CheckCount("stopping.stop_token_ids", stopping.stop_tokens.size(), limits.request.stop_tokens));
   for (size_t i = 0; i < stopping.stop_tokens.size(); ++i) {
     MOED_RETURN_IF_ERROR(CheckToken("stopping.stop_token_ids", i, stopping.stop_tokens[i], limits.vocabulary));
   }
@@ -116,12 +116,41 @@ absl::Status CheckStopping(const StoppingParams& stopping, const EngineLimits& l
   return CheckRange("stopping.time_limit", *stopping.time_limit_seconds, {0, kInfinity, true, true});
 }
 
-absl::Status CheckScore(const EngineRequest& request) {
+// An answer ends where its format says.
+absl::Status CheckFormat(const EngineRequest& request) {
+  if (request.format == nullptr) return absl::OkStatus();
+  if (request.stopping.ignore_eos) return InvalidArgument("stopping.ignore_eos: does not go with format");
+  if (request.stopping.min_new_tokens == 0) return absl::OkStatus();
+  return InvalidArgument("stopping.min_new_tokens: ", request.stopping.min_new_tokens, " does not go with format");
+}
+
+absl::Status CheckContext(const EngineRequest& request, const EngineLimits& limits, int session_tokens) {
+  const int64_t most = limits.max_context - (request.kind == RequestKind::kGenerate ? 1 : 0) - session_tokens;
+  if (static_cast<int64_t>(request.prompt.size()) <= most) return absl::OkStatus();
+  const std::string_view remedy =
+      most < 1 ? ": the conversation has reached its end; begin another, or delete it and send what is still needed" : "";
+  return InvalidArgument("prompt: ", request.prompt.size(), " tokens",
+                         session_tokens > 0 ? StrCat(" after ", session_tokens, " of the session") : "",
+                         " are too many: a context of ", limits.max_context, " tokens leaves room for ",
+                         std::max<int64_t>(most, 0), remedy);
+}
+
+absl::Status CheckSessionFields(const EngineRequest& request, const EngineLimits& limits) {
+  MOED_RETURN_IF_ERROR(
+      CheckBytes("session_id", request.session_id, request.continues_session ? 1 : 0, limits.request.name_bytes));
+  if (request.must_exist && request.session_id.empty()) return InvalidArgument("must_exist: needs a session_id");
+  if (!request.expected_tokens) return absl::OkStatus();
+  if (request.session_id.empty()) return InvalidArgument("expected_tokens: needs a session_id");
+  return CheckRange("expected_tokens", *request.expected_tokens, {0, static_cast<double>(limits.max_context)});
+}
+
+absl::Status CheckScore(const EngineRequest& request, const EngineLimits& limits) {
   if (!request.session_id.empty()) return InvalidArgument("session_id: a text to score belongs to no session");
   if (request.stopping.time_limit_seconds) return InvalidArgument("stopping.time_limit: does not apply to scoring");
-  if (request.prompt.size() * static_cast<size_t>(request.top_logprobs) > kMaxScoredAlternatives) {
+  const auto most = static_cast<size_t>(limits.request.scored_alternatives);
+  if (request.prompt.size() * static_cast<size_t>(request.top_logprobs) > most) {
     return InvalidArgument("top_logprobs: ", request.top_logprobs, " for each of ", request.prompt.size(),
-                           " tokens are too many, at most ", kMaxScoredAlternatives, " together are allowed");
+                           " tokens are too many, at most ", most, " together are allowed");
   }
   return absl::OkStatus();
 }
@@ -129,32 +158,38 @@ absl::Status CheckScore(const EngineRequest& request) {
 }  // namespace
 
 absl::Status CheckRequest(const EngineRequest& request, const EngineLimits& limits) {
-  MOED_RETURN_IF_ERROR(CheckBytes("request_id", request.name, 1, kMaxNameBytes));
-  MOED_RETURN_IF_ERROR(CheckBytes("session_id", request.session_id, request.continues_session ? 1 : 0, kMaxNameBytes));
+  MOED_RETURN_IF_ERROR(CheckBytes("request_id", request.name, 1, limits.request.name_bytes));
+  MOED_RETURN_IF_ERROR(CheckSessionFields(request, limits));
   if (request.prompt.empty()) return InvalidArgument("prompt: empty, at least one token is needed");
   MOED_RETURN_IF_ERROR(CheckContext(request, limits, 0));
   for (size_t i = 0; i < request.prompt.size(); ++i) {
     MOED_RETURN_IF_ERROR(CheckToken("prompt", i, request.prompt[i], limits.vocabulary));
   }
-  MOED_RETURN_IF_ERROR(CheckSampling(request.sampling, limits.vocabulary));
+  MOED_RETURN_IF_ERROR(CheckSampling(request.sampling, limits));
   MOED_RETURN_IF_ERROR(CheckStopping(request.stopping, limits));
-  MOED_RETURN_IF_ERROR(CheckRange("response.top_logprobs", request.top_logprobs, {0, kMaxTopLogprobs}));
+  MOED_RETURN_IF_ERROR(CheckFormat(request));
+  MOED_RETURN_IF_ERROR(CheckRange(request.kind == RequestKind::kScore ? "top_logprobs" : "response.top_logprobs",
+                                  request.top_logprobs, {0, static_cast<double>(limits.request.top_logprobs)}));
   if (request.kind == RequestKind::kGenerate && request.top_logprobs > 0 && !request.logprobs) {
     return InvalidArgument("response.top_logprobs: ", request.top_logprobs, " needs response.logprobs = true");
   }
   if (request.fidelity && !request.fidelity->fast()) {
     MOED_RETURN_IF_ERROR(CheckRange("fidelity.max_gate_mass", request.fidelity->share(), {0, 1}));
   }
-  return request.kind == RequestKind::kScore ? CheckScore(request) : absl::OkStatus();
+  return request.kind == RequestKind::kScore ? CheckScore(request, limits) : absl::OkStatus();
 }
 
-absl::Status CheckContext(const EngineRequest& request, const EngineLimits& limits, int session_tokens) {
-  const int64_t most = limits.max_context - (request.kind == RequestKind::kGenerate ? 1 : 0) - session_tokens;
-  if (static_cast<int64_t>(request.prompt.size()) <= most) return absl::OkStatus();
-  return InvalidArgument("prompt: ", request.prompt.size(), " tokens",
-                         session_tokens > 0 ? StrCat(" after ", session_tokens, " of the session") : "",
-                         " are too many: a context of ", limits.max_context, " tokens leaves room for ",
-                         std::max<int64_t>(most, 0));
+absl::Status CheckSession(const EngineRequest& request, const EngineLimits& limits, std::optional<int> session_tokens) {
+  const auto named = [&](std::string_view field) { return StrCat(field, ": session \"", request.session_id, "\""); };
+  const int held = session_tokens.value_or(0);
+  if (!session_tokens && request.must_exist) {
+    return NotFound(named("must_exist"), " is not kept here: it was forgotten, or never began on this server");
+  }
+  if (request.expected_tokens && *request.expected_tokens != held) {
+    return FailedPrecondition(named("expected_tokens"), " holds ", held, " tokens, not ", *request.expected_tokens);
+  }
+  if (!session_tokens && request.continues_session) return absl::AbortedError(StrCat(named("session_id"), " is no longer kept"));
+  return CheckContext(request, limits, request.whole_prompt ? 0 : held);
 }
 
 }  // namespace moed

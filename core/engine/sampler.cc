@@ -24,7 +24,7 @@ uint64_t Mix(uint64_t x) {
 
 bool Adjusts(const SamplingParams& params, const SamplingContext& context) {
   return !params.logit_bias.empty() || params.repetition_penalty != 1 || params.frequency_penalty != 0 ||
-         params.presence_penalty != 0 || !context.forbidden.empty();
+         params.presence_penalty != 0 || !context.forbidden.empty() || !context.allowed.empty();
 }
 
 // Orders ids by value, highest first, and equals by id.
@@ -76,7 +76,21 @@ absl::StatusOr<TokenId> Sampler::Sample(std::span<const float> logits, const Sam
 void Sampler::Adjust(const SamplingParams& params, const SamplingContext& context) {
   for (const auto& [token, bias] : params.logit_bias) adjusted_[token.value()] += bias;
   Penalize(params, context);
+  if (!context.allowed.empty()) KeepAllowed(context);
   for (TokenId token : context.forbidden) adjusted_[token.value()] = kForbidden;
+}
+
+void Sampler::KeepAllowed(const SamplingContext& context) {
+  for (TokenId token : context.ending) weights_[token.value()] = adjusted_[token.value()];  // not in use yet
+  for (size_t word = 0; word * 64 < adjusted_.size(); ++word) {
+    const uint64_t bits = context.allowed[word];
+    if (bits == ~uint64_t{0}) continue;
+    const size_t end = std::min(word * 64 + 64, adjusted_.size());
+    for (size_t token = word * 64; token < end; ++token) {
+      if ((bits >> (token % 64) & 1) == 0) adjusted_[token] = kForbidden;
+    }
+  }
+  for (TokenId token : context.ending) adjusted_[token.value()] = weights_[token.value()];
 }
 
 void Sampler::Penalize(const SamplingParams& params, const SamplingContext& context) {

@@ -1,8 +1,37 @@
 #include "core/engine/session_table.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace moed {
+
+void Sequence::Begin(std::span<const TokenId> prompt, bool whole) {
+  size_t common = tokens.size();
+  if (whole) {
+    const auto last = prompt.end() - 1;
+    common = static_cast<size_t>(std::mismatch(prompt.begin(), last, tokens.begin(), tokens.end()).first - prompt.begin());
+    prompt = prompt.subspan(common);
+  }
+  std::vector<TokenId> replaced(tokens.begin() + static_cast<std::ptrdiff_t>(common), tokens.end());
+  tokens.reserve(common + prompt.size());
+  tokens.resize(common);
+  tokens.insert(tokens.end(), prompt.begin(), prompt.end());
+  replaced_ = std::move(replaced);
+  begun_with_ = static_cast<int>(common);
+  computed = std::min(computed, begun_with_);
+}
+
+void Sequence::TakeBack() {
+  tokens.resize(static_cast<size_t>(begun_with_));
+  tokens.insert(tokens.end(), replaced_.begin(), replaced_.end());
+  computed = std::min(computed, begun_with_);
+  Keep();
+}
+
+void Sequence::Keep() {
+  begun_with_ = static_cast<int>(tokens.size());
+  replaced_ = std::vector<TokenId>();
+}
 
 const Sequence* SessionTable::Find(const std::string& session) const {
   auto found = by_name_.find(session);
@@ -37,6 +66,13 @@ Sequence* SessionTable::OldestWithMemory() {
     if (sequence->kv.holds_memory()) return sequence.get();
   }
   return nullptr;
+}
+
+void SessionTable::List(size_t most, std::vector<SessionInfo>& out) const {
+  for (auto at = idle_.rbegin(); at != idle_.rend() && out.size() < most; ++at) {
+    const Sequence& sequence = **at;
+    out.push_back({sequence.session, false, static_cast<int>(sequence.tokens.size()), sequence.kv.length, sequence.used_nanos});
+  }
 }
 
 }  // namespace moed

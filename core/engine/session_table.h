@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "core/base/fidelity.h"
 #include "core/base/ids.h"
+#include "core/engine/engine.h"
 #include "core/model/kv_pool.h"
 
 namespace moed {
@@ -21,8 +23,22 @@ struct Sequence {
   std::string session;          // "" = anonymous
   std::vector<TokenId> tokens;  // prompts and answers
   KvSequence kv;
-  bool begun = false;    // the expert provider was told
-  Fidelity kv_fidelity;  // the loosest at which its keys and values were computed
+  bool begun = false;      // the expert provider was told
+  Fidelity kv_fidelity;    // the loosest at which its keys and values were computed
+  int computed = 0;        // of the tokens, the first so many were computed once, whether or not that is still there
+  int64_t used_nanos = 0;  // Clock time when its last request ended
+
+  // A request takes place: its prompt follows the tokens or, `whole`, is put in their place, and then stay those of them that it
+  // begins with, its last token aside. When it throws nothing has changed.
+  void Begin(std::span<const TokenId> prompt, bool whole);
+  // How many of the tokens were there before Begin: of what follows, no keys and values may be left from before.
+  int begun_with() const { return begun_with_; }
+  void TakeBack();  // the tokens are those before Begin
+  void Keep();      // the tokens are those of now
+
+ private:
+  int begun_with_ = 0;
+  std::vector<TokenId> replaced_;  // what followed those, before
 };
 
 // Idle named sequences, least recently kept first. At most `capacity`: whoever is over it is handed out to be ended, and the next
@@ -38,6 +54,9 @@ class SessionTable {
   std::unique_ptr<Sequence> TakeOldest();  // null when empty
   // The least recently kept one that holds memory of the KvPool; null when none does.
   Sequence* OldestWithMemory();
+
+  // The first `most`, most recently kept first.
+  void List(size_t most, std::vector<SessionInfo>& out) const;
 
   int size() const { return static_cast<int>(idle_.size()); }
 

@@ -1,6 +1,7 @@
 #include "core/engine/step_engine.h"
 
 #include <algorithm>
+#include <exception>
 #include <random>
 #include <utility>
 
@@ -51,10 +52,12 @@ absl::StatusOr<std::unique_ptr<StepEngine>> StepEngine::Create(const StepEngineO
 }
 
 uint64_t StepEngine::MemoryBytes(const StepEngineOptions& options, int vocabulary) {
-  // Token vectors grow by doubling; a prompt to score is accompanied by its log probabilities.
+  // Token vectors grow by doubling; a prompt to score is accompanied by its log probabilities, a session by what a whole prompt
+  // took the place of.
   const uint64_t sequence_bytes = uint64_t{3} * options.max_context * sizeof(TokenId);
-  const uint64_t stopping_bytes =
-      kMaxStopStrings * (2 * kMaxStopStringBytes + sizeof(std::string)) + kMaxLogitBiases * 8 + kMaxStopTokens * 8;
+  const RequestLimits& request = options.request;
+  const uint64_t stopping_bytes = request.stop_strings * (uint64_t{2} * request.stop_string_bytes + sizeof(std::string)) +
+                                  uint64_t{8} * request.logit_biases + uint64_t{8} * request.stop_tokens;
   const uint64_t live = static_cast<uint64_t>(options.max_running) + options.queue_capacity;
   const uint64_t step_bytes = options.max_running * (sizeof(SequenceChunk) + sizeof(PlanSequence) + sizeof(PlannedChunk));
   return live * (sizeof(LiveRequest) + sequence_bytes + 2 * stopping_bytes) + options.max_kept_sessions * sequence_bytes +
@@ -63,10 +66,10 @@ uint64_t StepEngine::MemoryBytes(const StepEngineOptions& options, int vocabular
 
 StepEngine::StepEngine(const StepEngineOptions& options, const EngineParts& parts)
     : parts_(parts),
-      limits_{options.max_context, options.max_new_tokens, options.max_running, options.queue_capacity,
-              parts.model.spec().vocabulary},
+      limits_{options.max_context,    options.max_new_tokens,        options.max_running,
+              options.queue_capacity, parts.model.spec().vocabulary, options.request},
       intake_(options.max_running + options.queue_capacity, options.max_kept_sessions),
-      loop_(parts, options.max_running, options.max_step_tokens, intake_) {}
+      loop_(parts, {options.max_running, options.max_step_tokens, options.prefix_cache}, intake_) {}
 
 StepEngine::~StepEngine() { Stop(absl::UnavailableError("the engine has stopped")); }
 
@@ -76,8 +79,12 @@ void StepEngine::Start() {
 }
 
 void StepEngine::Loop() {
-  while (!intake_.stop_reason()) {
-    if (!loop_.Turn()) intake_.WaitForWork(kIdleTurn);
+  try {
+    while (!intake_.stop_reason()) {
+      if (!loop_.Turn()) intake_.WaitForWork(kIdleTurn);
+    }
+  } catch (const std::exception& error) {  // out of memory: what a step left half done is not gone on with
+    intake_.Stop(Internal("the engine failed: ", error.what()));
   }
   loop_.EndAll(*intake_.stop_reason());
 }
@@ -86,25 +93,23 @@ absl::StatusOr<RequestId> StepEngine::Submit(EngineRequest request, std::shared_
   MOED_RETURN_IF_ERROR(CheckRequest(request, limits_));
   if (request.arrival_nanos == 0) request.arrival_nanos = parts_.clock.NowNanos();
   if (!request.sampling.seed) request.sampling.seed = RandomSeed();
-  return intake_.Submit(request, limits_, [&](RequestId id, std::unique_ptr<Sequence> sequence) {
-    return MakeLive(id, std::move(request), std::move(observer), std::move(sequence));
+  return intake_.Submit(request, limits_, [&](RequestId id, std::unique_ptr<Sequence>& sequence) {
+    return MakeLive(id, std::move(request), std::move(observer), sequence);
   });
 }
 
 std::unique_ptr<LiveRequest> StepEngine::MakeLive(RequestId id, EngineRequest request, std::shared_ptr<RequestObserver> observer,
-                                                  std::unique_ptr<Sequence> sequence) const {
+                                                  std::unique_ptr<Sequence>& sequence) const {
   auto live = std::make_unique<LiveRequest>();
   live->id = id;
   live->seed = *request.sampling.seed;
-  live->session_tokens = static_cast<int>(sequence->tokens.size());
-  const std::vector<TokenId> prompt = std::exchange(request.prompt, {});
-  live->prompt_tokens = static_cast<int>(prompt.size());
-  sequence->tokens.insert(sequence->tokens.end(), prompt.begin(), prompt.end());
+  request.prompt = std::vector<TokenId>();
+  live->prompt_tokens = static_cast<int>(sequence->tokens.size());
   if (request.kind == RequestKind::kGenerate) {
     AnswerLimits limits;
     limits.eos = parts_.model.spec().eos;
-    limits.max_new_tokens = std::min(request.stopping.max_new_tokens.value_or(limits_.max_new_tokens),
-                                     limits_.max_context - static_cast<int>(sequence->tokens.size()));
+    limits.max_new_tokens = request.stopping.max_new_tokens.value_or(limits_.max_new_tokens);
+    limits.room = limits_.max_context - live->prompt_tokens;
     limits.continues = std::any_of(sequence->tokens.begin(), sequence->tokens.end(),
                                    [&](TokenId token) { return !parts_.tokenizer.IsSpecial(token); });
     live->answer.emplace(parts_.tokenizer, request, limits);

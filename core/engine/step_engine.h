@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -25,6 +26,8 @@ struct StepEngineOptions {
   int queue_capacity = 64;     // wait at most: max_running + queue_capacity requests are live
   int max_step_tokens = 64;    // of one step; >= max_running
   int max_kept_sessions = 64;  // idle conversations; the least recently used one is forgotten for a new one
+  bool prefix_cache = true;    // prompts begin with what others have computed (prefix_cache.h), unless sequences need slots
+  RequestLimits request;
 };
 
 // A conversation's tokens are the prompts and answers of its requests that ended with OK (without the tokens that ended the
@@ -46,6 +49,8 @@ class StepEngine final : public Engine {
   bool Cancel(RequestId id, absl::Status status) override { return intake_.Cancel(id, std::move(status)); }
   std::optional<RequestId> FindRequest(const std::string& name) const override { return intake_.Find(name); }
   bool HasSession(const std::string& session_id) const override { return intake_.HasSession(session_id); }
+  absl::Status DeleteSession(const std::string& session_id) override { return intake_.DeleteSession(session_id); }
+  std::vector<SessionInfo> ListSessions(size_t most) const override { return intake_.ListSessions(most); }
   void Drain() override;
   bool Idle() const override { return intake_.Idle(); }
   void Stop(absl::Status reason) override;
@@ -54,7 +59,7 @@ class StepEngine final : public Engine {
  private:
   StepEngine(const StepEngineOptions& options, const EngineParts& parts);
   std::unique_ptr<LiveRequest> MakeLive(RequestId id, EngineRequest request, std::shared_ptr<RequestObserver> observer,
-                                        std::unique_ptr<Sequence> sequence) const;
+                                        std::unique_ptr<Sequence>& sequence) const;
   void Loop();
 
   const EngineParts parts_;

@@ -7,18 +7,23 @@
 #include "core/base/check.h"
 #include "core/base/status.h"
 #include "core/engine/logprobs.h"
+#include "core/grammar/matcher.h"
 
 namespace moed {
 
-StepLoop::StepLoop(const EngineParts& parts, int max_running, int max_step_tokens, Intake& intake)
+StepLoop::StepLoop(const EngineParts& parts, const StepLoopOptions& options, Intake& intake)
     : parts_(parts),
-      max_running_(parts.kv.slots() > 0 ? std::min(max_running, parts.kv.slots()) : max_running),
-      max_step_tokens_(max_step_tokens),
+      max_running_(parts.kv.slots() > 0 ? std::min(options.max_running, parts.kv.slots()) : options.max_running),
+      max_step_tokens_(options.max_step_tokens),
       intake_(intake),
-      sampler_(parts.model.spec().vocabulary) {}
+      sampler_(parts.model.spec().vocabulary) {
+  if (!options.prefix_cache || parts.kv.slots() > 0) return;
+  prefixes_.emplace(parts.kv);
+  holders_.resize(static_cast<size_t>(parts.kv.pages()));
+}
 
 bool StepLoop::Turn() {
-  counts_.heartbeat_nanos = parts_.clock.NowNanos();
+  heartbeat_nanos_ = parts_.clock.NowNanos();
   Receive();
   EndCancelled();
   EndOverdue();
@@ -38,7 +43,9 @@ void StepLoop::EndAll(const absl::Status& reason) {
 
 EngineStats StepLoop::Stats() const {
   absl::MutexLock lock(&stats_mutex_);
-  return stats_;
+  EngineStats stats = stats_;
+  stats.heartbeat_nanos = heartbeat_nanos_;
+  return stats;
 }
 
 void StepLoop::Receive() {
@@ -46,9 +53,15 @@ void StepLoop::Receive() {
   intake_.Receive(live_, cancellations_);
   for (size_t i = known; i < live_.size(); ++i) {
     Sequence& sequence = *live_[i]->sequence;
+    KvSequence& kv = sequence.kv;
+    if (kv.length > sequence.begun_with()) parts_.kv.CutBack(kv, sequence.begun_with(), kv.length);
     if (FidelityOf(*live_[i]) >= sequence.kv_fidelity) continue;
-    parts_.kv.Release(sequence.kv);  // computed less strictly than this request asks for: once more
+    parts_.kv.Release(kv);  // computed less strictly than this request asks for: once more
     sequence.kv_fidelity = Fidelity::Exact();
+  }
+  for (const auto& sequence : intake_.TakeDeleted()) {
+    EndSequence(*sequence);
+    if (prefixes_) prefixes_->Forget(sequence->tokens);
   }
 }
 
@@ -62,26 +75,25 @@ void StepLoop::EndCancelled() {
 void StepLoop::EndOverdue() {
   const int64_t now = parts_.clock.NowNanos();
   for (size_t i = live_.size(); i-- > 0;) {
-    LiveRequest& live = *live_[i];
-    if (!live.Overdue(now)) continue;
-    TokenDelta rest{live.answer->Flush(), {}};
-    if (!rest.text.empty()) live.observer->OnTokens(std::move(rest));
-    Finish(live, absl::OkStatus(), FinishReason::kTimeLimit);
+    if (live_[i]->Overdue(now)) EndAtTimeLimit(*live_[i]);
   }
+}
+
+void StepLoop::EndAtTimeLimit(LiveRequest& live) {
+  TokenDelta rest{live.answer->Flush(), {}};
+  if (!rest.text.empty()) live.observer->OnTokens(std::move(rest));
+  Finish(live, absl::OkStatus(), FinishReason::kTimeLimit);
 }
 
 void StepLoop::Schedule() {
   batch_.clear();
   chunks_.clear();
   snapshot_.clear();
-  PlanBudget budget{max_step_tokens_, max_running_, parts_.kv.pages(), std::max(max_running_, kSharedStepTokens)};
-  for (const auto& live : live_) {
-    const KvSequence& kv = live->sequence->kv;
-    const int held = static_cast<int>(kv.pages.size());
-    if (live->running) budget.available_pages -= held;
-    snapshot_.push_back(
-        {live->running, live->Decoding(), live->Pending(), held, KvPool::PagesFor(live->Goal(), parts_.kv.page_tokens())});
+  for (size_t i = 0; i < std::min(live_.size(), static_cast<size_t>(max_running_)); ++i) {
+    if (!live_[i]->running) TakePrefix(*live_[i]);
   }
+  PlanBudget budget{max_step_tokens_, max_running_, parts_.kv.pages(), std::max(max_running_, kSharedStepTokens)};
+  TakeSnapshot(budget);
   const BatchPlan plan = PlanStep(snapshot_, budget);
   for (size_t i = plan.running; i < live_.size() && live_[i]->running; ++i) Preempt(*live_[i]);
   for (int i = 0; i < plan.running; ++i) live_[i]->running = true;  // before memory is looked for: theirs stays
@@ -95,8 +107,60 @@ void StepLoop::Schedule() {
   }
 }
 
-void StepLoop::Preempt(LiveRequest& live) {
+void StepLoop::TakeSnapshot(PlanBudget& budget) {
+  const bool shares = parts_.kv.shared_holds() > 0;
+  budget.available_pages -= shares ? CountHolders() : 0;
+  for (const auto& live : live_) {
+    const KvSequence& kv = live->sequence->kv;
+    const int held = static_cast<int>(kv.pages.size());
+    if (live->running && !shares) budget.available_pages -= held;
+    const int own = live->running ? 1 : 0;
+    const auto shared = [&](int32_t page) { return holders_[static_cast<size_t>(page)] > own; };
+    const auto shared_pages = shares ? std::count_if(kv.pages.begin(), kv.pages.end(), shared) : 0;
+    snapshot_.push_back({live->running, live->Decoding(), live->Pending(), held,
+                         KvPool::PagesFor(live->Goal(), parts_.kv.page_tokens()), static_cast<int>(shared_pages)});
+  }
+}
+
+// Pages that running sequences hold, each once.
+int StepLoop::CountHolders() {
+  std::fill(holders_.begin(), holders_.end(), uint16_t{0});
+  int pages = 0;
+  for (const auto& live : live_) {
+    if (!live->running) break;
+    for (const int32_t page : live->sequence->kv.pages) pages += holders_[static_cast<size_t>(page)]++ == 0 ? 1 : 0;
+  }
+  return pages;
+}
+
+// What is known of its tokens takes the place of what it would compute. The last one is computed always: its logits are wanted.
+void StepLoop::TakePrefix(LiveRequest& live) {
+  if (!prefixes_ || !live.answer || live.prefix_version == prefixes_->version()) return;
+  live.prefix_version = prefixes_->version();
+  Sequence& sequence = *live.sequence;
+  KvSequence& kv = sequence.kv;
+  const auto tokens = std::span<const TokenId>(sequence.tokens).first(static_cast<size_t>(live.Goal() - 1));
+  const PrefixCache::Match known = prefixes_->Find(tokens, FidelityOf(live));
+  const int before = kv.length, own = before / parts_.kv.page_tokens();
+  if (static_cast<int>(known.pages.size()) * parts_.kv.page_tokens() + known.tail_tokens <= before) return;
+  parts_.kv.Share(kv, own, std::span(known.pages).subspan(static_cast<size_t>(own)));
+  if (known.tail != PrefixCache::kNone) parts_.kv.Adopt(kv, known.tail, known.tail_tokens);
+  sequence.kv_fidelity = before == 0 ? known.fidelity : std::max(sequence.kv_fidelity, known.fidelity);
+  live.prefix_tokens += kv.length - before;
+}
+
+void StepLoop::ReleaseMemory(LiveRequest& live) {
   parts_.kv.Release(live.sequence->kv);
+  live.prefix_version.reset();
+  live.prefix_tokens = 0;
+}
+
+void StepLoop::Preempt(LiveRequest& live) {
+  if (prefixes_ && live.answer) {
+    NoteLoss(live);
+    prefixes_->RememberTail(live.sequence->tokens, live.sequence->kv, live.sequence->kv_fidelity);
+  }
+  ReleaseMemory(live);
   live.running = false;
   live.prompt_logprobs.clear();
   live.prompt_top.clear();
@@ -113,13 +177,14 @@ void StepLoop::FreeMemory() {
   if (intake_.DropIdleMemory(parts_.kv)) return;
   const auto holds = [](const auto& live) { return !live->running && live->sequence->kv.holds_memory(); };
   auto waiting = std::find_if(live_.rbegin(), live_.rend(), holds);
-  if (waiting == live_.rend()) {  // a session was taken up since this turn began
+  if (waiting == live_.rend()) {  // a session was taken up or deleted since this turn began
     const size_t known = live_.size();
+    const int free = parts_.kv.free_pages() + parts_.kv.free_slots();
     Receive();
-    MOED_CHECK(live_.size() > known);
+    MOED_CHECK(live_.size() > known || parts_.kv.free_pages() + parts_.kv.free_slots() > free);
     return;
   }
-  parts_.kv.Release((*waiting)->sequence->kv);
+  ReleaseMemory(**waiting);
 }
 
 void StepLoop::Start(LiveRequest& live) {
@@ -132,6 +197,10 @@ void StepLoop::Start(LiveRequest& live) {
   live.cached_tokens = sequence.kv.length;
   counts_.prompt_tokens += live.prompt_tokens;
   counts_.cached_tokens += live.cached_tokens;
+  if (prefixes_ && live.answer) {
+    counts_.prefix_queries += static_cast<uint64_t>(live.prompt_tokens - (live.cached_tokens - live.prefix_tokens));
+    counts_.prefix_hits += static_cast<uint64_t>(live.prefix_tokens);
+  }
   live.observer->OnStarted(live.prompt_tokens, live.cached_tokens);
 }
 
@@ -159,11 +228,31 @@ void StepLoop::Compute() {
     TraceSpan span(parts_.trace, "step", kComputeTrack);
     parts_.model.Forward(
         std::span<SequenceChunk>(chunks_), parts_.provider,
-        [this](int chunk, int token, std::span<float> logits) { TakeLogits(*batch_[chunk], chunks_[chunk], token, logits); });
+        [this](int chunk, int token, std::span<float> logits) { TakeLogits(*batch_[chunk], chunks_[chunk], token, logits); },
+        this);
   }
   ++counts_.steps;
   TraceSpan span(parts_.trace, "hand out", kComputeTrack);
-  for (size_t i = 0; i < batch_.size(); ++i) Settle(*batch_[i], chunks_[i].status);
+  for (size_t i = 0; i < batch_.size(); ++i) Settle(*batch_[i], chunks_[i].status, static_cast<int>(chunks_[i].tokens.size()));
+}
+
+void StepLoop::OnLayerDone(std::span<SequenceChunk> chunks) {
+  const int64_t now = parts_.clock.NowNanos();
+  heartbeat_nanos_ = now;
+  const std::optional<absl::Status> stopped = intake_.Interruptions(cancellations_);
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    absl::Status& status = chunks[i].status;
+    if (!status.ok()) continue;
+    LiveRequest& live = *batch_[i];
+    if (const auto found = cancellations_.find(live.id); found != cancellations_.end()) {
+      status = found->second;
+    } else if (stopped) {
+      status = *stopped;
+    } else if (live.Overdue(now)) {
+      live.overdue = true;
+      status = absl::DeadlineExceededError("the time limit passed during a step");
+    }
+  }
 }
 
 void StepLoop::TakeLogits(LiveRequest& live, const SequenceChunk& chunk, int token, std::span<const float> logits) {
@@ -187,9 +276,16 @@ absl::Status StepLoop::ScoreNext(LiveRequest& live, TokenId next, std::span<cons
 }
 
 absl::Status StepLoop::Choose(LiveRequest& live, std::span<const float> logits) {
-  const SamplingContext context{live.seed, live.sequence->tokens, live.session_tokens + live.prompt_tokens,
-                                live.answer->forbidden()};
+  SamplingContext context{live.seed, live.sequence->tokens, live.prompt_tokens, live.answer->forbidden()};
+  grammar::Matcher* const format = live.request.format.get();
+  if (format != nullptr) {
+    MOED_ASSIGN_OR_RETURN(context.allowed, format->Allowed());
+    if (format->MayEnd()) context.ending = live.answer->ending();
+  }
   MOED_ASSIGN_OR_RETURN(const TokenId token, sampler_.Sample(logits, live.request.sampling, context));
+  if (format != nullptr && !live.answer->Ends(token)) {
+    MOED_RETURN_IF_ERROR(format->Accept(parts_.tokenizer.TokenBytes(token)));
+  }
   TokenInfo info{token};
   if (live.request.logprobs) {
     const double normalizer = LogNormalizer(logits);
@@ -200,11 +296,33 @@ absl::Status StepLoop::Choose(LiveRequest& live, std::span<const float> logits) 
   return absl::OkStatus();
 }
 
-void StepLoop::Settle(LiveRequest& live, const absl::Status& computed) {
+void StepLoop::Settle(LiveRequest& live, const absl::Status& computed, int tokens) {
+  if (live.overdue) return EndAtTimeLimit(live);
   live.failure.Update(computed);
   if (!live.failure.ok()) return Finish(live, live.failure, FinishReason::kStop);
+  CountComputed(live, tokens);
   if (live.choice) return Emit(live);
   if (live.Pending() == 0) Finish(live, absl::OkStatus(), FinishReason::kStop);
+}
+
+void StepLoop::CountComputed(LiveRequest& live, int tokens) {
+  Sequence& sequence = *live.sequence;
+  const int end = sequence.kv.length, begin = end - tokens;
+  counts_.recomputed_tokens += static_cast<uint64_t>(std::clamp(sequence.computed - begin, 0, tokens));
+  sequence.computed = std::max(sequence.computed, end);
+  const int page_tokens = parts_.kv.page_tokens();
+  if (!prefixes_ || !live.answer || begin / page_tokens == end / page_tokens) return;  // no page became full
+  NoteLoss(live);
+  prefixes_->Remember(sequence.tokens, sequence.kv, sequence.kv_fidelity);
+}
+
+// What a request has lost its keys and values have lost.
+void StepLoop::NoteLoss(LiveRequest& live) {
+  const SequenceCounters now = parts_.provider.sequence_counters(live.sequence->id);
+  const auto lost = [](const SequenceCounters& counters) { return counters.lowered + counters.skipped + counters.masked; };
+  if (lost(now) > lost(live.counters_before)) {
+    live.sequence->kv_fidelity = std::max(live.sequence->kv_fidelity, FidelityOf(live));
+  }
 }
 
 void StepLoop::Emit(LiveRequest& live) {
@@ -225,9 +343,7 @@ void StepLoop::Finish(LiveRequest& live, absl::Status status, FinishReason reaso
   const bool succeeded = status.ok();
   const SequenceCounters counters = ended->started ? parts_.provider.sequence_counters(ended->sequence->id) : SequenceCounters{};
   const FinishInfo finish = Summarize(*ended, std::move(status), reason, counters, parts_.clock.NowNanos());
-  if (finish.experts_lowered + finish.experts_skipped + finish.experts_masked > 0) {
-    ended->sequence->kv_fidelity = std::max(ended->sequence->kv_fidelity, FidelityOf(*ended));
-  }
+  if (ended->started) NoteLoss(*ended);
   // Its name and session are free, and the figures without it, before its observer hears of the end.
   if (auto dropped = intake_.Release(*ended, Retire(*ended, succeeded))) EndSequence(*dropped);
   Publish();
@@ -238,12 +354,16 @@ void StepLoop::Finish(LiveRequest& live, absl::Status status, FinishReason reaso
 // The sequence to keep, or null. A failed request leaves its session as it was.
 std::unique_ptr<Sequence> StepLoop::Retire(LiveRequest& live, bool succeeded) {
   std::unique_ptr<Sequence> sequence = std::move(live.sequence);
-  if (!succeeded) {
-    sequence->tokens.resize(live.session_tokens);
+  if (succeeded) {
+    sequence->Keep();
+  } else {
     KvSequence& kv = sequence->kv;
-    if (kv.length > live.session_tokens) parts_.kv.CutBack(kv, live.session_tokens, kv.length);
+    if (kv.length > sequence->begun_with()) parts_.kv.CutBack(kv, sequence->begun_with(), kv.length);
+    sequence->TakeBack();
   }
+  sequence->used_nanos = parts_.clock.NowNanos();
   if (!sequence->session.empty() && !sequence->tokens.empty()) return sequence;
+  if (prefixes_ && live.answer) prefixes_->RememberTail(sequence->tokens, sequence->kv, sequence->kv_fidelity);
   EndSequence(*sequence);
   return nullptr;
 }
@@ -255,7 +375,9 @@ void StepLoop::EndSequence(Sequence& sequence) {
 
 void StepLoop::Publish() {
   counts_.running = static_cast<int>(std::count_if(live_.begin(), live_.end(), [](const auto& live) { return live->running; }));
+  counts_.kv_pages = parts_.kv.pages();
   counts_.kv_pages_used = parts_.kv.pages() - parts_.kv.free_pages();
+  counts_.kv_pages_remembered = parts_.kv.remembered_pages();
   absl::MutexLock lock(&stats_mutex_);
   stats_ = counts_;
 }

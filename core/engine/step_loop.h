@@ -1,8 +1,11 @@
 // The engine's turn: receive, end what is cancelled or out of time, plan, compute one step, hand out tokens.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -16,6 +19,7 @@
 #include "core/engine/engine.h"
 #include "core/engine/intake.h"
 #include "core/engine/live_request.h"
+#include "core/engine/prefix_cache.h"
 #include "core/engine/sampler.h"
 #include "core/expert/provider.h"
 #include "core/model/kv_pool.h"
@@ -37,14 +41,21 @@ struct EngineParts {
   Fidelity fidelity;  // where a request does not say
 };
 
+struct StepLoopOptions {
+  int max_running = 0;
+  int max_step_tokens = 0;
+  bool prefix_cache = false;  // where sequences need no slots
+};
+
 // Engine thread only, except Stats.
 //
 // live_ is in order of arrival and its running requests are the first ones (batch_plan.h). All pages and slots that no
-// running request holds can be had at any moment: from idle sessions first, then from waiting requests that continue one; both
-// are computed again when they run. Where sequences need slots no more run than there are.
-class StepLoop {
+// running request holds can be had at any moment: free ones first, which the prefix cache then forgets, then those of idle
+// sessions, then those of waiting requests; both are computed again when they run, as far as they are not known. Where sequences
+// need slots no more run than there are.
+class StepLoop final : private StepWatcher {
  public:
-  StepLoop(const EngineParts& parts, int max_running, int max_step_tokens, Intake& intake);
+  StepLoop(const EngineParts& parts, const StepLoopOptions& options, Intake& intake);
 
   bool Turn();                              // false when no request is left
   void EndAll(const absl::Status& reason);  // every request, every session
@@ -54,9 +65,14 @@ class StepLoop {
   void Receive();
   void EndCancelled();
   void EndOverdue();
+  void EndAtTimeLimit(LiveRequest& live);
 
   void Schedule();
+  void TakeSnapshot(PlanBudget& budget);
+  int CountHolders();
+  void TakePrefix(LiveRequest& live);
   void Preempt(LiveRequest& live);
+  void ReleaseMemory(LiveRequest& live);
   void Reserve(LiveRequest& live);
   void FreeMemory();
   void Start(LiveRequest& live);
@@ -64,10 +80,15 @@ class StepLoop {
   void AddChunk(LiveRequest& live, int tokens);
 
   void Compute();
+  // The heart beats, and those for whom nobody waits any more leave the step.
+  void OnLayerDone(std::span<SequenceChunk> chunks) override;
   void TakeLogits(LiveRequest& live, const SequenceChunk& chunk, int token, std::span<const float> logits);
   absl::Status ScoreNext(LiveRequest& live, TokenId next, std::span<const float> logits);
   absl::Status Choose(LiveRequest& live, std::span<const float> logits);
-  void Settle(LiveRequest& live, const absl::Status& computed);
+  // Of its `tokens` of the step.
+  void Settle(LiveRequest& live, const absl::Status& computed, int tokens);
+  void CountComputed(LiveRequest& live, int tokens);
+  void NoteLoss(LiveRequest& live);
   void Emit(LiveRequest& live);
 
   void Finish(LiveRequest& live, absl::Status status, FinishReason reason);
@@ -80,6 +101,8 @@ class StepLoop {
   const int max_step_tokens_;
   Intake& intake_;
   Sampler sampler_;
+  std::optional<PrefixCache> prefixes_;
+  std::vector<uint16_t> holders_;  // [page]: running sequences that hold it; with a prefix cache
   std::vector<std::unique_ptr<LiveRequest>> live_;
   absl::flat_hash_map<RequestId, absl::Status> cancellations_;
   std::vector<LiveRequest*> batch_;  // of the current step; parallel to chunks_
@@ -87,6 +110,7 @@ class StepLoop {
   std::vector<PlanSequence> snapshot_;
   EngineStats counts_;
 
+  std::atomic<int64_t> heartbeat_nanos_{0};
   mutable absl::Mutex stats_mutex_;
   EngineStats stats_ ABSL_GUARDED_BY(stats_mutex_);
 };

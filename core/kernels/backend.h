@@ -17,7 +17,7 @@
 //   f32, f16, bf16, fp8  per row: lane sum of w[k] x[k] over the padded width; w of fp8: number times scale, rounded to float32
 //   lane sums     where a vector is reduced (float rows, norms, softmax): 8 partial sums, element i into partial i mod 8 by fma,
 //                 i ascending, then ((s0+s4)+(s2+s6))+((s1+s5)+(s3+s7))
-//   RMS norm      (x * (1 / sqrt(sum / cols + eps))) * weight
+//   RMS norm      (x * (1 / sqrt(sum / cols + eps))) * weight, or without the last product
 //   layer norm    m = lane sum / cols, c = x - m, ((c * (1 / sqrt(lane sum of c * c / cols + eps))) * weight) + bias; its lane
 //   sums
 //                 add without fma
@@ -28,12 +28,17 @@
 //   latent        the same, the keys being a position's latent and behind it its rotated key, the values its latent
 //   sink          of a head: max is of the scores and the sink; exp(sink - max) is added to the lane sum of e
 //   sigmoid gate  x * sigmoid(gate)
-//   convolution   acc = 0, acc = acc + weight * x, each product rounded, the oldest position first; then acc * sigmoid(acc)
+//   convolution   acc = bias or 0, acc = acc + weight * x, each product rounded, the oldest position first; then acc *
+//                 sigmoid(acc) where there is a SiLU
 //   delta gates   decay = exp(rate * softplus(a + bias)), sigmoid(b); softplus(x) = max(x, 0) + log(1 + exp(-|x|)), the logarithm
 //                 by own polynomial in double, rounded to float32 at the end
 //   delta rule    per column j of a head's state S, i ascending in every sum: m = fma(S[i][j], k[i], m), then
 //                 d = fma(-decay, m, v[j]) * rate, S[i][j] = fma(k[i], d, decay * S[i][j]), o = fma(S[i][j], q[i], o); scale * o
+//   state space   the same with d = v[j] * step; fma(skip, v[j], o)
+//   step sizes    step = softplus(x + bias), decay = exp(rate * step)
 //   exp           own polynomial (kernels/math.h); silu(x) = x / (1 + exp(-x)), sigmoid(x) = 1 / (1 + exp(-x))
+//   GeGLU         (g / (1 + exp(-(g * fma(b, g * g, a))))) * up, a = 2 sqrt(2 / pi), b = 0.044715 a: GELU in its tanh form
+//   soft cap      cap * tanh(x / cap), tanh by own polynomial where |t| < 0.625, else 1 - 2 / (exp(2 |t|) + 1) with t's sign
 //   clamped SwiGLU  (clamp(up, -limit, limit) + 1) * (g / (1 + exp(-(alpha * g)))), g = min(gate, limit)
 //   RoPE          angle = float(position) * inv_freq[i] in float32, sine and cosine by own double polynomial, rounded to float32;
 //                 (a cos - b sin, b cos + a sin), each product rounded
@@ -123,19 +128,22 @@ struct RopeShape {
 inline constexpr int32_t kNoOutput = -1;
 
 // What a layer with experts adds to the residual stream. Each row in this order: slot after slot weight * output, then the shared
-// expert's output times the sigmoid of its gate times shared_scale. The weight of a slot is scale * that of its choice.
+// expert's output times the sigmoid of its gate times shared_scale. The weight of a slot is that of its choice times scale,
+// then times its expert's.
 struct CombineJob {
   int rows = 0;
   int cols = 0;
   int top_k = 0;
   const ExpertChoice* choices = nullptr;  // (rows, top_k): their weights
   float scale = 1;
-  std::span<const int32_t> places;     // (rows, top_k): which row of `outputs` is the slot's; kNoOutput: it adds nothing
-  const float* outputs = nullptr;      // (any, cols)
-  const float* shared = nullptr;       // (rows, cols); null: no shared expert
-  const float* shared_gate = nullptr;  // (rows); null: the shared expert's weight is shared_scale
+  const float* expert_scales = nullptr;  // (experts): further factors of their weights; null: none
+  std::span<const int32_t> places;       // (rows, top_k): which row of `outputs` is the slot's; kNoOutput: it adds nothing
+  const float* outputs = nullptr;        // (any, cols)
+  const float* shared = nullptr;         // (rows, cols); null: no shared expert
+  const float* shared_gate = nullptr;    // (rows); null: the shared expert's weight is shared_scale
   float shared_scale = 1;
   float* x = nullptr;  // (rows, cols)
+  bool adds = true;    // to x; otherwise to zero
 };
 
 // Thread contract: one call at a time; work inside goes over the executor given at construction. Never fails: shapes are checked
@@ -169,7 +177,7 @@ class ComputeBackend {
 
   // Each row of x += bias (cols).
   virtual void AddBias(float* x, const float* bias, int rows, int cols) = 0;
-  // y = x * weight / sqrt(mean(x^2) + eps), row by row. x, y (rows, cols), may alias; weight (cols).
+  // y = x * weight / sqrt(mean(x^2) + eps), row by row. x, y (rows, cols), may alias; weight (cols); null: ones.
   virtual void RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) = 0;
 
   // y = (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias, row by row. Shapes as RmsNorm's; bias (cols).
@@ -201,8 +209,8 @@ class ComputeBackend {
                             int64_t rotated_stride, float* output, std::span<float> scores) = 0;
   static size_t LatentScratchFloats(int threads, int longest);
 
-  // y = x convolved with `weights` (taps, channels), the latest position's last, and what silu makes of it. x, y (rows,
-  // channels), apart. States (taps - 1, channels): the inputs before the run, the oldest first.
+  // y = x convolved with `weights` (taps, channels), the latest position's last, and its bias added; or what silu makes of that.
+  // x, y (rows, channels), apart. States (taps - 1, channels): the inputs before the run, the oldest first.
   virtual void Convolve(const ConvolutionShape& shape, std::span<const StateRun> runs, const float* x, const float* weights,
                         float* y) = 0;
   // a (rows, heads) becomes the decay of the heads' states, b (rows, heads) the rate at which they learn. bias (heads);
@@ -213,7 +221,18 @@ class ComputeBackend {
   // value_heads); output (rows, shape.output_row()); states (value_heads, key_dim, value_dim).
   virtual void DeltaRule(const DeltaRuleShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
                          const float* rate, float* output) = 0;
+  // steps (rows, heads) become positive step sizes, decays (rows, heads) what a step leaves of the heads' states. bias (heads);
+  // decay_rates (heads), negative.
+  virtual void StepSizes(float* steps, const float* bias, const float* decay_rates, int rows, int heads, float* decays) = 0;
+  // The selective state space of Mamba-2 (Dao and Gu, arXiv 2405.21060, section 2.1), a token after the other: the decayed
+  // state learns the value times its step size for the key, then the query reads it; the value itself is added `skip` times. x
+  // (rows, shape.row()); decay, steps (rows, value_heads); skip (value_heads); output (rows, shape.output_row()); states
+  // (value_heads, key_dim, value_dim).
+  virtual void StateSpace(const StateSpaceShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
+                          const float* steps, const float* skip, float* output) = 0;
 
+  // x = x * by, n elements.
+  virtual void Multiply(float* x, const float* by, int64_t n) = 0;
   // x = x * sigmoid(gate), n elements; gate may be x.
   virtual void SigmoidGate(float* x, const float* gate, int64_t n) = 0;
 
@@ -221,6 +240,10 @@ class ComputeBackend {
   virtual void SwiGlu(const float* gate, const float* up, int64_t n, float* out) = 0;
   // The same for the clamped SwiGLU.
   virtual void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) = 0;
+  // out = gelu(gate) * up, n elements; out may alias either.
+  virtual void GeGlu(const float* gate, const float* up, int64_t n, float* out) = 0;
+  // x = cap * tanh(x / cap), n elements.
+  virtual void SoftCap(float* x, float cap, int64_t n) = 0;
   // In place over rows of cols.
   virtual void Softmax(float* x, int rows, int cols) = 0;
   // logits (rows, experts) become scores: probabilities by softmax, or ScoreExperts (router.h) of each row; choices (rows,

@@ -27,6 +27,13 @@ inline constexpr double kCos[] = {-1.0 / 2,       1.0 / 24,        -1.0 / 720,  
 // artanh(s) = s + s^3 (kArtanh[0] + kArtanh[1] s^2 + ...), |s| <= 1/3.
 inline constexpr double kArtanh[] = {1.0 / 3, 1.0 / 5, 1.0 / 7, 1.0 / 9, 1.0 / 11, 1.0 / 13, 1.0 / 15, 1.0 / 17, 1.0 / 19};
 
+// gelu(x) = x * sigmoid(x (kGelu[0] + kGelu[1] x^2)), its tanh form: 2 sqrt(2 / pi), and 0.044715 times that.
+inline constexpr float kGelu[] = {0x1.988454p+0f, 0x1.2444f2p-4f};
+
+// tanh(x) = x + x^3 (kTanh[0] + kTanh[1] x^2 + ...), |x| < kTanhBorder.
+inline constexpr float kTanhBorder = 0.625f;
+inline constexpr float kTanh[] = {-0x1.555532p-2f, 0x1.110726p-3f, -0x1.b83c5ap-5f, 0x1.52269cp-6f, -0x1.75e1d4p-8f};
+
 // Activations whose block maximum is smaller than this quantise to zero: 127 / max|x| would leave float32.
 inline constexpr float kSmallestActivation = 0x1p-100f;
 

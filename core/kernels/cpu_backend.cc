@@ -73,9 +73,17 @@ class CpuBackend final : public ComputeBackend {
                  const float* rate, float* output) override {
     DeltaRuleOnCpu(kernels_, executor_, shape, runs, x, decay, rate, output);
   }
+  void StepSizes(float* steps, const float* bias, const float* decay_rates, int rows, int heads, float* decays) override;
+  void StateSpace(const StateSpaceShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
+                  const float* steps, const float* skip, float* output) override {
+    StateSpaceOnCpu(kernels_, executor_, shape, runs, x, decay, steps, skip, output);
+  }
+  void Multiply(float* x, const float* by, int64_t n) override;
   void SigmoidGate(float* x, const float* gate, int64_t n) override;
   void SwiGlu(const float* gate, const float* up, int64_t n, float* out) override;
   void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) override;
+  void GeGlu(const float* gate, const float* up, int64_t n, float* out) override;
+  void SoftCap(float* x, float cap, int64_t n) override;
   void Softmax(float* x, int rows, int cols) override;
   void Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) override;
   void Rank(const RouterShape& shape, float* logits, int rows) override;
@@ -290,6 +298,23 @@ void CpuBackend::DeltaGates(float* a, float* b, const float* bias, const float* 
   });
 }
 
+void CpuBackend::StepSizes(float* steps, const float* bias, const float* decay_rates, int rows, int heads, float* decays) {
+  ForRows(rows, int64_t{4} * kExponentialCost * heads, [&](int row) {
+    for (int head = 0; head < heads; ++head) {
+      const int64_t at = int64_t{row} * heads + head;
+      steps[at] = Softplus(steps[at] + bias[head]);
+      decays[at] = Exp(decay_rates[head] * steps[at]);
+    }
+  });
+}
+
+// Without instructions of its own: the compiler's vectors round alike.
+void CpuBackend::Multiply(float* x, const float* by, int64_t n) {
+  ForElements(n, 1, [&](int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; ++i) x[i] *= by[i];
+  });
+}
+
 void CpuBackend::SigmoidGate(float* x, const float* gate, int64_t n) {
   ForElements(n, kExponentialCost, [&](int64_t from, int64_t to) { kernels_.sigmoid_gate(x + from, gate + from, to - from); });
 }
@@ -302,6 +327,15 @@ void CpuBackend::SwiGlu(const float* gate, const float* up, int64_t n, float* ou
 void CpuBackend::ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) {
   ForElements(n, kExponentialCost,
               [&](int64_t from, int64_t to) { kernels_.clamped_swi_glu(clamp, gate + from, up + from, to - from, out + from); });
+}
+
+void CpuBackend::GeGlu(const float* gate, const float* up, int64_t n, float* out) {
+  ForElements(n, kExponentialCost,
+              [&](int64_t from, int64_t to) { kernels_.ge_glu(gate + from, up + from, to - from, out + from); });
+}
+
+void CpuBackend::SoftCap(float* x, float cap, int64_t n) {
+  ForElements(n, kExponentialCost, [&](int64_t from, int64_t to) { kernels_.soft_cap(x + from, cap, to - from); });
 }
 
 void CpuBackend::Softmax(float* x, int rows, int cols) {
@@ -349,10 +383,13 @@ void CpuBackend::Combine(const CombineJob& job) {
       const int64_t first = piece % pieces * kPieceElements;
       const int64_t count = std::min(job.cols - first, kPieceElements);
       float* x = job.x + row * job.cols + first;
+      if (!job.adds) std::fill_n(x, count, 0.0f);
       for (int64_t slot = row * job.top_k; slot < (row + 1) * job.top_k; ++slot) {
         const int32_t place = job.places[slot];
         if (place == kNoOutput) continue;
-        kernels_.add_scaled(x, job.outputs + int64_t{place} * job.cols + first, job.choices[slot].probability * job.scale, count);
+        float weight = job.choices[slot].probability * job.scale;
+        if (job.expert_scales != nullptr) weight *= job.expert_scales[job.choices[slot].expert];
+        kernels_.add_scaled(x, job.outputs + int64_t{place} * job.cols + first, weight, count);
       }
       if (job.shared == nullptr) continue;
       const float weight = job.shared_gate == nullptr ? 1.0f : Sigmoid(job.shared_gate[row]);

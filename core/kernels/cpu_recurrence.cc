@@ -29,15 +29,20 @@ void MultiplyAndAdd(const float* __restrict a, const float* __restrict b, int co
   for (int i = 0; i < count; ++i) sum[i] += a[i] * b[i];
 }
 
-void ConvolveChannels(const KernelTable& kernels, const ChannelRows& rows, int count, const float* weights, float* y) {
+void ConvolveChannels(const KernelTable& kernels, const ConvolutionShape& shape, const ChannelRows& rows, int count,
+                      const float* weights, float* y) {
   const int taps = rows.taps;
   const StateRun& run = *rows.run;
   for (int row = 0; row < run.tokens; ++row, y += rows.channels) {
-    std::fill_n(y, count, 0.0f);
+    if (shape.bias == nullptr) {
+      std::fill_n(y, count, 0.0f);
+    } else {
+      std::copy_n(shape.bias + rows.first, count, y);
+    }
     for (int tap = 0; tap < taps; ++tap) {
       MultiplyAndAdd(weights + int64_t{tap} * rows.channels, rows.Row(row - (taps - 1) + tap), count, y);
     }
-    kernels.sigmoid_gate(y, y, count);
+    if (shape.silu) kernels.sigmoid_gate(y, y, count);
   }
   // Ascending: what is still to be copied lies behind.
   for (int kept = 0; kept < taps - 1; ++kept) {
@@ -64,6 +69,31 @@ void ForRuns(Executor& executor, std::span<const StateRun> runs, int count, int6
                        });
 }
 
+// body(arguments, the run's first row of x, where in it the head's keys begin among all keys, head) for the value heads of every
+// run. The arguments lack query, key and value, and what is the rule's own.
+template <class Shape, class Body>
+void ForHeads(Executor& executor, const Shape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
+              const float* rate, float* output, const Body& body) {
+  const int64_t state_floats = int64_t{shape.key_dim} * shape.value_dim;
+  ForRuns(executor, runs, shape.value_heads, 2 * state_floats, [&](const StateRun& run, int64_t first_row, int head) {
+    float* const state = run.state + head * state_floats;
+    if (run.position == 0) std::fill_n(state, state_floats, 0.0f);
+    const int64_t gates = first_row * shape.value_heads + head;
+    const StateArguments arguments = {.decay = decay + gates,
+                                      .rate = rate + gates,
+                                      .state = state,
+                                      .output = output + first_row * shape.output_row() + int64_t{head} * shape.value_dim,
+                                      .row_stride = shape.row(),
+                                      .gate_stride = shape.value_heads,
+                                      .state_stride = shape.value_dim,
+                                      .output_stride = shape.output_row(),
+                                      .tokens = run.tokens,
+                                      .key_dim = shape.key_dim,
+                                      .columns = shape.value_dim};
+    body(arguments, x + first_row * shape.row(), int64_t{head / (shape.value_heads / shape.key_heads)} * shape.key_dim, head);
+  });
+}
+
 }  // namespace
 
 void ConvolveOnCpu(const KernelTable& kernels, Executor& executor, const ConvolutionShape& shape, std::span<const StateRun> runs,
@@ -74,37 +104,37 @@ void ConvolveOnCpu(const KernelTable& kernels, Executor& executor, const Convolu
   ForRuns(executor, runs, pieces, work, [&](const StateRun& run, int64_t first_row, int piece) {
     const int first = piece * kChannels;
     const int64_t at = first_row * shape.channels + first;
-    ConvolveChannels(kernels, {&run, x + at, shape.channels, shape.taps, first}, std::min(kChannels, shape.channels - first),
-                     weights + first, y + at);
+    ConvolveChannels(kernels, shape, {&run, x + at, shape.channels, shape.taps, first},
+                     std::min(kChannels, shape.channels - first), weights + first, y + at);
   });
 }
 
 void DeltaRuleOnCpu(const KernelTable& kernels, Executor& executor, const DeltaRuleShape& shape, std::span<const StateRun> runs,
                     const float* x, const float* decay, const float* rate, float* output) {
-  const int64_t state_floats = int64_t{shape.key_dim} * shape.value_dim;
   const int64_t key_width = int64_t{shape.key_heads} * shape.key_dim;
-  ForRuns(executor, runs, shape.value_heads, 2 * state_floats, [&](const StateRun& run, int64_t first_row, int head) {
-    float* const state = run.state + head * state_floats;
-    if (run.position == 0) std::fill_n(state, state_floats, 0.0f);
-    const float* const row = x + first_row * shape.row();
-    const float* const query = row + int64_t{head / (shape.value_heads / shape.key_heads)} * shape.key_dim;
-    const int64_t gates = first_row * shape.value_heads + head;
-    kernels.delta_rule({.query = query,
-                        .key = query + key_width,
-                        .value = row + 2 * key_width + int64_t{head} * shape.value_dim,
-                        .decay = decay + gates,
-                        .rate = rate + gates,
-                        .state = state,
-                        .output = output + first_row * shape.output_row() + int64_t{head} * shape.value_dim,
-                        .row_stride = shape.row(),
-                        .gate_stride = shape.value_heads,
-                        .state_stride = shape.value_dim,
-                        .output_stride = shape.output_row(),
-                        .tokens = run.tokens,
-                        .key_dim = shape.key_dim,
-                        .columns = shape.value_dim,
-                        .scale = shape.scale});
-  });
+  ForHeads(executor, shape, runs, x, decay, rate, output,
+           [&](StateArguments arguments, const float* row, int64_t keys, int head) {
+             arguments.query = row + keys;
+             arguments.key = arguments.query + key_width;
+             arguments.value = row + 2 * key_width + int64_t{head} * shape.value_dim;
+             arguments.scale = shape.scale;
+             arguments.skip = 0;
+             kernels.delta_rule(arguments);
+           });
+}
+
+void StateSpaceOnCpu(const KernelTable& kernels, Executor& executor, const StateSpaceShape& shape, std::span<const StateRun> runs,
+                     const float* x, const float* decay, const float* steps, const float* skip, float* output) {
+  const int64_t key_width = int64_t{shape.key_heads} * shape.key_dim;
+  ForHeads(executor, shape, runs, x, decay, steps, output,
+           [&](StateArguments arguments, const float* row, int64_t keys, int head) {
+             arguments.key = row + shape.output_row() + keys;
+             arguments.query = arguments.key + key_width;
+             arguments.value = row + int64_t{head} * shape.value_dim;
+             arguments.scale = 1;
+             arguments.skip = skip[head];
+             kernels.state_space(arguments);
+           });
 }
 
 }  // namespace moed

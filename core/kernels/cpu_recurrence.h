@@ -13,5 +13,7 @@ void ConvolveOnCpu(const KernelTable& kernels, Executor& executor, const Convolu
                    const float* x, const float* weights, float* y);
 void DeltaRuleOnCpu(const KernelTable& kernels, Executor& executor, const DeltaRuleShape& shape, std::span<const StateRun> runs,
                     const float* x, const float* decay, const float* rate, float* output);
+void StateSpaceOnCpu(const KernelTable& kernels, Executor& executor, const StateSpaceShape& shape, std::span<const StateRun> runs,
+                     const float* x, const float* decay, const float* steps, const float* skip, float* output);
 
 }  // namespace moed

@@ -109,16 +109,19 @@ struct Products {
 struct KernelTable {
   Products mat_mul;
   void (*prepare)(const PrepareArguments& arguments);
-  void (*rms_norm)(const float* x, const float* weight, float eps, int cols, float* y);
+  void (*rms_norm)(const float* x, const float* weight, float eps, int cols, float* y);  // weight may be null
   void (*rope)(const RopeArguments& arguments);
   void (*attention[kKvFormatCount])(const AttentionArguments& arguments);  // indexed by KvFormat
   void (*attend_latent[kKvFormatCount])(const LatentArguments& arguments);
   // Indexed by KvFormat, see StoreKvRow.
   void (*store_kv_row[kKvFormatCount])(const float* numbers, int head_dim, void* row);
-  void (*delta_rule)(const DeltaRuleArguments& arguments);
+  void (*delta_rule)(const StateArguments& arguments);
+  void (*state_space)(const StateArguments& arguments);
   void (*sigmoid_gate)(float* x, const float* gate, int64_t n);
   void (*swi_glu)(const float* gate, const float* up, int64_t n, float* out);
   void (*clamped_swi_glu)(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out);
+  void (*ge_glu)(const float* gate, const float* up, int64_t n, float* out);
+  void (*soft_cap)(float* x, float cap, int64_t n);
   void (*softmax)(float* x, int n);
   void (*add_scaled)(float* y, const float* x, float scale, int64_t n);
   void (*add)(float* y, const float* x, int64_t n);

@@ -33,6 +33,18 @@ inline float Exp(float x) {
 inline float Sigmoid(float x) { return 1.0f / (1.0f + Exp(-x)); }
 inline float Silu(float x) { return x / (1.0f + Exp(-x)); }
 
+inline float Gelu(float x) { return x / (1.0f + Exp(-(x * std::fma(kGelu[1], x * x, kGelu[0])))); }
+
+// Within 2 ulp.
+inline float Tanh(float x) {
+  const float square = x * x;
+  float p = kTanh[4];
+  for (int i = 3; i >= 0; --i) p = std::fma(p, square, kTanh[i]);
+  const float magnitude = std::fabs(x);
+  const float large = 1.0f - 2.0f / (Exp(magnitude + magnitude) + 1.0f);
+  return magnitude < kTanhBorder ? std::fma(p * square, x, x) : std::copysign(large, x);
+}
+
 // log(1 + exp(x)) = max(x, 0) + 2 artanh(s), s = e / (2 + e), e = exp(-|x|): s is at most 1/3. Within 1 ulp.
 inline float Softplus(float x) {
   const double e = Exp(-std::fabs(x));

@@ -18,7 +18,9 @@ struct StateRun {
 // A depthwise causal convolution: each channel by itself, `taps` positions up to a row's own.
 struct ConvolutionShape {
   int channels = 0;
-  int taps = 0;  // 2 to kMostTaps
+  int taps = 0;                 // 2 to kMostTaps
+  const float* bias = nullptr;  // (channels); null: none
+  bool silu = true;             // of the sums
 };
 
 // Rows of queries (key_heads, key_dim), keys (key_heads, key_dim), values (value_heads, value_dim), one behind the other. Value
@@ -33,8 +35,19 @@ struct DeltaRuleShape {
   int64_t output_row() const { return int64_t{value_heads} * value_dim; }
 };
 
+// Rows of values (value_heads, value_dim), keys (key_heads, key_dim), queries (key_heads, key_dim), one behind the other. Heads
+// as in DeltaRuleShape.
+struct StateSpaceShape {
+  int key_heads = 0;
+  int value_heads = 0;  // a multiple of key_heads
+  int key_dim = 0;
+  int value_dim = 0;
+  int64_t row() const { return int64_t{2} * key_heads * key_dim + output_row(); }
+  int64_t output_row() const { return int64_t{value_heads} * value_dim; }
+};
+
 // A run of tokens through some columns of a head's state.
-struct DeltaRuleArguments {
+struct StateArguments {
   const float* query;  // (tokens, key_dim), `row_stride` floats from token to token; so are the next two
   const float* key;
   const float* value;  // (tokens, columns)
@@ -49,7 +62,8 @@ struct DeltaRuleArguments {
   int tokens;
   int key_dim;
   int columns;
-  float scale;
+  float scale;  // of the delta rule's outputs
+  float skip;   // of the values that the state space model adds to its outputs
 };
 
 }  // namespace moed

@@ -143,7 +143,7 @@ void Prepare(const PrepareArguments& a) { PrepareBlocks(a, QuantizeBlock); }
 
 void RmsNorm(const float* x, const float* weight, float eps, int cols, float* y) {
   const float scale = 1.0f / std::sqrt(Dot(x, x, cols) / static_cast<float>(cols) + eps);
-  for (int i = 0; i < cols; ++i) y[i] = x[i] * scale * weight[i];
+  for (int i = 0; i < cols; ++i) y[i] = weight == nullptr ? x[i] * scale : x[i] * scale * weight[i];
 }
 
 void Rope(const RopeArguments& a) {
@@ -255,7 +255,7 @@ void StoreRow(const float* numbers, int head_dim, void* row) {
 }
 
 // The sums of a column end before its state changes: it is read and written in two passes.
-void DeltaRule(const DeltaRuleArguments& a) {
+void DeltaRule(const StateArguments& a) {
   for (int token = 0; token < a.tokens; ++token) {
     const float* query = a.query + token * a.row_stride;
     const float* key = a.key + token * a.row_stride;
@@ -271,6 +271,24 @@ void DeltaRule(const DeltaRuleArguments& a) {
         sum = std::fma(state, query[i], sum);
       }
       a.output[token * a.output_stride + j] = a.scale * sum;
+    }
+  }
+}
+
+void StateSpace(const StateArguments& a) {
+  for (int token = 0; token < a.tokens; ++token) {
+    const float* query = a.query + token * a.row_stride;
+    const float* key = a.key + token * a.row_stride;
+    const float* value = a.value + token * a.row_stride;
+    for (int j = 0; j < a.columns; ++j) {
+      const float change = value[j] * a.rate[token * a.gate_stride];
+      float sum = 0;
+      for (int i = 0; i < a.key_dim; ++i) {
+        float& state = a.state[i * a.state_stride + j];
+        state = std::fma(key[i], change, a.decay[token * a.gate_stride] * state);
+        sum = std::fma(state, query[i], sum);
+      }
+      a.output[token * a.output_stride + j] = std::fma(a.skip, value[j], sum);
     }
   }
 }
@@ -292,6 +310,14 @@ void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up,
   }
 }
 
+void GeGlu(const float* gate, const float* up, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = Gelu(gate[i]) * up[i];
+}
+
+void SoftCap(float* x, float cap, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) x[i] = cap * Tanh(x[i] / cap);
+}
+
 void AddScaled(float* y, const float* x, float scale, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = std::fma(scale, x[i], y[i]);
 }
@@ -311,9 +337,12 @@ const KernelTable kScalarKernels = {
     .attend_latent = {AttendLatent<KvFormat::kF32>, AttendLatent<KvFormat::kF16>, AttendLatent<KvFormat::kQ8>},
     .store_kv_row = {StoreRow<KvFormat::kF32>, StoreRow<KvFormat::kF16>, StoreRow<KvFormat::kQ8>},
     .delta_rule = DeltaRule,
+    .state_space = StateSpace,
     .sigmoid_gate = SigmoidGate,
     .swi_glu = SwiGlu,
     .clamped_swi_glu = ClampedSwiGlu,
+    .ge_glu = GeGlu,
+    .soft_cap = SoftCap,
     .softmax = Softmax,
     .add_scaled = AddScaled,
     .add = Add,

@@ -1,5 +1,7 @@
-// x += o(gate * attention(rope(qk_norm(qkv(attn_norm(x)))))), step by step.
+// x += post_norm(o(gate * attention(rope(qkv_norm(qkv(attn_norm(x))))))), step by step; a model has some of these.
 #pragma once
+
+#include <vector>
 
 #include "core/model/step.h"
 #include "core/model/weights.h"
@@ -9,20 +11,24 @@ namespace moed {
 class AttentionBlock {
  public:
   // Both outlive the block.
-  AttentionBlock(Step& step, const float* inv_freq) : step_(step), inv_freq_(inv_freq) {}
+  AttentionBlock(Step& step, const float* inv_freq);
   void Run(LayerId layer, const LayerWeights& weights);
 
  private:
   void ProjectQkv(const LayerWeights& weights, RowBlock block);
+  // Before the keys have their norm.
+  void NormalizeValues(RowBlock block);
   void NormalizeQk(const LayerWeights& weights, RowBlock block);
   void RotateQk(LayerId layer, RowBlock block);
   void StoreAndAttend(LayerId layer, const LayerWeights& weights, RowBlock block);
 
-  int q_width() const { return step_.spec.heads * step_.spec.head_dim; }
-  int kv_width() const { return step_.spec.kv_heads * step_.spec.head_dim; }
+  int q_width() const { return step_.spec.heads * heads_.head_dim; }
+  int kv_width() const { return heads_.kv_heads * heads_.head_dim; }
 
   Step& step_;
-  const float* inv_freq_;  // (rotations, rotary dims / 2)
+  const float* inv_freq_;                  // of all rotations
+  std::vector<double> attention_factors_;  // [rotation]
+  HeadShape heads_;                        // the layer's
 };
 
 }  // namespace moed

@@ -45,25 +45,38 @@ class ConfigReader {
   void Only(std::string_view key, std::initializer_list<nlohmann::json> allowed);
   // Two spellings of one key: the one that is there; an error when both are and differ.
   std::string_view Spelling(std::string_view one, std::string_view other);
-  // theta from rope_theta or rope_parameters, scaling from there or rope_scaling; every kind but "default" and "yarn" is an
-  // error.
+  // LongRoPE's divisors for contexts of up to so many positions, and for longer ones.
+  struct LongRope {
+    int original_positions = 0;
+    FrequencyDivisors for_short, for_long;
+    bool operator==(const LongRope&) const = default;
+  };
+  // theta from rope_theta or rope_parameters, scaling from there or rope_scaling; every kind but "default", "yarn" and "longrope"
+  // is an error.
   struct Rope {
     double theta = 1;
     std::optional<YarnScaling> yarn;
+    std::optional<LongRope> long_rope;
     std::optional<double> partial;  // of head_dim
     double ntk_alpha = 1;           // theta is to be multiplied by its power of head_dim / (head_dim - 2)
     double all_dims_magnitude = 1;  // YaRN's for mscale_all_dim: latent attention's queries and keys are multiplied by it
   };
   // What else than a whole head and "default" or "yarn" scaling is allowed.
   struct RopeKinds {
-    bool partial = false;    // partial_rotary_factor below 1
-    bool ntk_alpha = false;  // "dynamic" with a fixed alpha
-    bool mrope = false;      // mrope_section, mrope_interleaved: sections by place in a picture, which are one in a text
+    bool long_rope = false;
+    bool long_rope_magnitudes = false;  // its attention factors are short_mscale and long_mscale
+    bool partial = false;               // partial_rotary_factor below 1
+    bool ntk_alpha = false;             // "dynamic" with a fixed alpha
+    std::optional<double> theta;        // where no key says it
+    bool mrope = false;  // mrope_section, mrope_interleaved: sections by place in a picture, which are one in a text
+    bool proportional = false;
   };
   Rope ReadRope(const RopeKinds& kinds);
   // rope_parameters with an object for each of some types of layers: "default" or "yarn", whole heads. Absent types have none,
-  // and all of them where the key is absent.
-  std::vector<std::optional<Rotation>> ReadRotations(std::span<const std::string_view> layer_types);
+  // and all of them where the key is absent. With `proportional` heads of that many dimensions may be "proportional" as well:
+  // partial_rotary_factor of their pairs turn, the first, by the frequencies of whole heads.
+  std::vector<std::optional<Rotation>> ReadRotations(std::span<const std::string_view> layer_types,
+                                                     std::span<const int> proportional = {});
 
   // quantization_config: absent, or of this method.
   void ReadQuantization(std::string_view method);
@@ -84,13 +97,17 @@ class ConfigReader {
   struct RopeObject {
     std::optional<double> theta;
     std::optional<YarnScaling> yarn;
+    std::optional<LongRope> long_rope;
     std::optional<double> partial;
     std::optional<double> ntk_alpha;
+    bool proportional = false;
     double all_dims_magnitude = 1;
   };
   RopeObject ReadRopeObject(std::string_view key, const nlohmann::json* object, const RopeKinds& kinds);
   double ReadNtkAlpha(std::string_view key, const nlohmann::json& object);
   YarnScaling ReadYarn(std::string_view key, const nlohmann::json& object);
+  LongRope ReadLongRope(std::string_view key, const nlohmann::json& object, const RopeKinds& kinds);
+  std::vector<double> NumbersIn(std::string_view key, const nlohmann::json& object, std::string_view name);
   // An error for another member of the object.
   void OnlyNames(std::string_view key, const nlohmann::json& object, std::span<const std::string_view> known);
   std::optional<double> NumberIn(std::string_view key, const nlohmann::json& object, std::string_view name);

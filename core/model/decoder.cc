@@ -24,11 +24,13 @@ Decoder::Decoder(const ModelSpec& spec, const ModelOptions& options, Weights wei
       attention_(step_, weights_.inv_freq),
       latent_attention_(step_, weights_.inv_freq),
       delta_(step_),
+      mamba2_(step_),
+      short_convolution_(step_),
       ffn_(step_) {
   step_.batch = Batch(step_.scratch.chunks, step_.scratch.tokens, step_.scratch.positions, step_.scratch.row_chunks);
 }
 
-void Decoder::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink) {
+void Decoder::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink, StepWatcher* watcher) {
   step_.batch.Assign(chunks);
   if (const absl::Status placed = PlaceRows(provider); !placed.ok()) {
     for (SequenceChunk& chunk : chunks) chunk.status = placed;
@@ -36,7 +38,12 @@ void Decoder::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider,
   }
   TellTokens(provider);
   Embed();
-  for (int layer = 0; layer < spec_.layers && step_.batch.rows() > 0; ++layer) RunLayer(LayerId(layer), provider);
+  for (int layer = 0; layer < spec_.layers && step_.batch.rows() > 0; ++layer) {
+    RunLayer(LayerId(layer), provider);
+    if (watcher == nullptr || layer + 1 == spec_.layers) continue;
+    watcher->OnLayerDone(chunks);
+    ffn_.DropFailed();
+  }
   for (const SequenceChunk& chunk : chunks) SettleKv(chunk);
   ComputeLogits(sink);
   if (!step_.backend.Idle()) step_.backend.Fence();  // what was lent for the step goes back
@@ -80,7 +87,7 @@ void Decoder::Embed() {
 void Decoder::RunLayer(LayerId layer, ExpertProvider& provider) {
   const LayerWeights& weights = weights_.layers[layer.value()];
   if (spec_.IsRecurrent(layer)) {
-    delta_.Run(layer, weights);
+    RunRecurrent(layer, weights);
   } else if (spec_.latent) {
     latent_attention_.Run(layer, weights);
   } else {
@@ -91,6 +98,14 @@ void Decoder::RunLayer(LayerId layer, ExpertProvider& provider) {
   } else {
     ffn_.RunDense(layer, weights);
   }
+  if (weights.layer_scale == nullptr) return;
+  step_.backend.Scale(step_.scratch.x.data(), *weights.layer_scale, int64_t{step_.batch.rows()} * spec_.hidden);
+}
+
+void Decoder::RunRecurrent(LayerId layer, const LayerWeights& weights) {
+  if (spec_.delta_net) return delta_.Run(layer, weights);
+  if (spec_.mamba2) return mamba2_.Run(layer, weights);
+  short_convolution_.Run(layer, weights);
 }
 
 void Decoder::ComputeLogits(LogitsSink sink) {
@@ -123,6 +138,8 @@ void Decoder::ProjectLogits(std::span<const int32_t> rows, LogitsSink sink) {
     const auto scale = static_cast<float>(spec_.logits_scale);
     if (scale != 1) backend.Scale(scratch.logits.data(), scale, int64_t{count} * spec_.vocabulary);
     if (weights_.head_bias != nullptr) backend.AddBias(scratch.logits.data(), weights_.head_bias, count, spec_.vocabulary);
+    const auto cap = static_cast<float>(spec_.logits_cap);
+    if (cap != 0) backend.SoftCap(scratch.logits.data(), cap, int64_t{count} * spec_.vocabulary);
     backend.Fence();
   }
   for (int i = 0; i < count; ++i) {
@@ -141,7 +158,7 @@ void Decoder::GateProbabilities(LayerId layer, std::span<const float> hidden, st
                                                   InputForms::Of({weights.router.format}), step_.scratch.gate_storage);
   const MatMulJob jobs[] = {{weights.router, &input, probabilities.data(), spec_.experts}};
   step_.backend.MatMul(jobs);
-  if (weights.router_bias != nullptr) step_.backend.AddBias(probabilities.data(), weights.router_bias, 1, spec_.experts);
+  step_.FinishRouterLogits(probabilities.data(), weights.router_bias, 1);
   step_.backend.Rank(RouterOf(spec_, weights), probabilities.data(), 1);
   step_.backend.Fence();
 }

@@ -5,7 +5,9 @@
 #include "core/model/ffn_block.h"
 #include "core/model/gated_delta_block.h"
 #include "core/model/latent_attention_block.h"
+#include "core/model/mamba2_block.h"
 #include "core/model/model.h"
+#include "core/model/short_convolution_block.h"
 #include "core/model/step.h"
 #include "core/model/weights.h"
 
@@ -18,7 +20,7 @@ class Decoder final : public Model {
 
   const ModelSpec& spec() const override { return spec_; }
   uint64_t trunk_bytes() const override { return weights_.bytes; }
-  void Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink) override;
+  void Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink, StepWatcher* watcher) override;
   void GateProbabilities(LayerId layer, std::span<const float> hidden, std::span<float> probabilities) override;
 
  private:
@@ -27,6 +29,7 @@ class Decoder final : public Model {
   void TellTokens(ExpertProvider& provider);
   void Embed();
   void RunLayer(LayerId layer, ExpertProvider& provider);
+  void RunRecurrent(LayerId layer, const LayerWeights& weights);
   // After the last layer: the sequence has the chunk's positions, or lost what the chunk overwrote before it failed.
   void SettleKv(const SequenceChunk& chunk);
   void ComputeLogits(LogitsSink sink);
@@ -42,6 +45,8 @@ class Decoder final : public Model {
   AttentionBlock attention_;
   LatentAttentionBlock latent_attention_;  // in its place where the spec has it
   GatedDeltaBlock delta_;
+  Mamba2Block mamba2_;
+  ShortConvolutionBlock short_convolution_;
   FfnBlock ffn_;
 };
 

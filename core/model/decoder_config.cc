@@ -17,13 +17,20 @@ constexpr std::string_view kLayerTypes[] = {kSliding, "full_attention"};
 constexpr std::string_view kDense = "dense", kSparse = "sparse";  // mlp_layer_types
 
 void ReadOneRotation(ConfigReader& config, const OwnKeys& own, ModelSpec& spec) {
-  const ConfigReader::Rope rope =
-      config.ReadRope({.partial = own.partial_rotary.has_value(), .ntk_alpha = own.ntk_alpha, .mrope = own.mrope});
+  const ConfigReader::Rope rope = config.ReadRope({.long_rope = true,
+                                                   .long_rope_magnitudes = own.long_rope_magnitudes,
+                                                   .partial = own.partial_rotary.has_value(),
+                                                   .ntk_alpha = own.ntk_alpha,
+                                                   .theta = own.rope_theta,
+                                                   .mrope = own.mrope});
   spec.rope_theta = rope.theta;
   if (rope.ntk_alpha > 1 && spec.head_dim > 2) {
     spec.rope_theta *= std::pow(rope.ntk_alpha, spec.head_dim / (spec.head_dim - 2.0));
   }
   spec.yarn = rope.yarn;
+  if (rope.long_rope) {
+    SetLongRope(rope.long_rope->for_short, rope.long_rope->for_long, rope.long_rope->original_positions, spec);
+  }
   if (spec.latent && rope.all_dims_magnitude != 1) {
     spec.attention_scale = rope.all_dims_magnitude * rope.all_dims_magnitude * spec.AttentionScale();
   }
@@ -66,16 +73,16 @@ ModelSpec ReadDecoder(ConfigReader& config, const OwnKeys& own) {
   spec.layers = config.Int("num_hidden_layers", 1, 4096);
   spec.hidden = config.Int("hidden_size", 1, 1 << 17);
   spec.heads = config.Int("num_attention_heads", 1, 1024);
-  own.latent ? ReadLatentHeads(config, spec) : ReadHeads(config, spec);
+  if (!own.heads) own.latent ? ReadLatentHeads(config, spec) : ReadHeads(config, spec);
   spec.vocabulary = config.Int("vocab_size", 1, 1 << 24);
   spec.max_positions = config.Int("max_position_embeddings", 1, 1 << 24);
-  spec.rms_eps = static_cast<float>(config.Number("rms_norm_eps", 1e-12, 0.5));
+  spec.rms_eps = static_cast<float>(config.Number(own.norm_eps, 1e-12, 0.5));
   if (!own.rotations) ReadOneRotation(config, own, spec);
-  spec.tied_embeddings = config.BoolOr("tie_word_embeddings", false);
+  spec.tied_embeddings = config.BoolOr("tie_word_embeddings", own.tied);
   spec.top_k = config.SameInt(own.top_k, 1, 1024);
   spec.moe.assign(spec.layers, true);
 
-  config.Only("hidden_act", {"silu"});
+  if (!own.activation) config.Only("hidden_act", {"silu"});
   if (!own.attention_bias) config.Only("attention_bias", {false});
   config.Only("mlp_bias", {false});
   config.Only("clip_qkv", {});
@@ -91,6 +98,13 @@ ModelSpec ReadDecoder(ConfigReader& config, const OwnKeys& own) {
   return spec;
 }
 
+void SetLongRope(FrequencyDivisors for_short, FrequencyDivisors for_long, int original_positions, ModelSpec& spec) {
+  spec.divided = std::move(for_short);
+  if (original_positions == spec.max_positions) return;  // no context is longer
+  spec.short_context = original_positions;
+  spec.more_rotations = {{.theta = spec.rope_theta, .divided = std::move(for_long)}};
+}
+
 void ReadWindows(ConfigReader& config, ModelSpec& spec, std::vector<std::string> otherwise) {
   const std::vector<std::string> types = config.StringsOr("layer_types", spec.layers, kLayerTypes, std::move(otherwise));
   const int window = config.IntOr("sliding_window", 0, 1, INT32_MAX);
@@ -101,7 +115,10 @@ void ReadWindows(ConfigReader& config, ModelSpec& spec, std::vector<std::string>
 
 void ReadLayerRotations(ConfigReader& config, ModelSpec& spec, double full_theta, double sliding_theta) {
   const std::vector<std::optional<Rotation>> read = config.ReadRotations(kLayerTypes);
-  const Rotation sliding = read[0].value_or(Rotation{sliding_theta}), full = read[1].value_or(Rotation{full_theta});
+  SetLayerRotations(spec, read[0].value_or(Rotation{sliding_theta}), read[1].value_or(Rotation{full_theta}));
+}
+
+void SetLayerRotations(ModelSpec& spec, const Rotation& sliding, const Rotation& full) {
   const auto slide = std::count_if(spec.windows.begin(), spec.windows.end(), [](int window) { return window > 0; });
   const Rotation& first = slide == spec.layers ? sliding : full;
   spec.rope_theta = first.theta;
@@ -111,6 +128,17 @@ void ReadLayerRotations(ConfigReader& config, ModelSpec& spec, double full_theta
   for (const int window : spec.windows) spec.rotations.push_back(window > 0 ? 1 : 0);
 }
 
+void ReadRecurrentLayers(ConfigReader& config, ModelSpec& spec, std::span<const LayerKind> kinds,
+                         std::vector<std::string> otherwise) {
+  std::vector<std::string_view> names;
+  for (const LayerKind& kind : kinds) names.push_back(kind.name);
+  if (otherwise.empty() && !config.Has("layer_types")) config.Fail(InvalidArgument("config.json: key layer_types is missing"));
+  for (const std::string& type : config.StringsOr("layer_types", spec.layers, names, std::move(otherwise))) {
+    const auto kind = std::find(names.begin(), names.end(), type);
+    spec.recurrent.push_back(kinds[kind - names.begin()].recurrent);
+  }
+}
+
 void ReadSparsity(ConfigReader& config, ModelSpec& spec) {
   const int step = config.IntOr("decoder_sparse_step", 1, 1, 4096);
   for (int layer = 0; layer < spec.layers; ++layer) spec.moe[layer] = (layer + 1) % step == 0;
@@ -118,8 +146,8 @@ void ReadSparsity(ConfigReader& config, ModelSpec& spec) {
   ReadDenseFfn(config, spec);
 }
 
-void ReadLeadingDense(ConfigReader& config, ModelSpec& spec) {
-  const int dense = config.IntOr("first_k_dense_replace", 0, 0, spec.layers);
+void ReadLeadingDense(ConfigReader& config, ModelSpec& spec, std::string_view key, int otherwise) {
+  const int dense = config.IntOr(key, otherwise, 0, spec.layers);
   std::fill_n(spec.moe.begin(), dense, false);
   ReadDenseFfn(config, spec);
 }

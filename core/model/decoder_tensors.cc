@@ -1,5 +1,7 @@
 #include "core/model/decoder_tensors.h"
 
+#include <algorithm>
+
 #include "absl/strings/numbers.h"
 #include "core/base/status.h"
 
@@ -28,10 +30,21 @@ class TensorList {
   void Rows(std::string store_name, std::string checkpoint_name, int rows, int cols) {
     tensors_.push_back({std::move(store_name), std::move(checkpoint_name), TensorRole::kVector, rows, cols});
   }
-  void GatedFfn(const std::string& store_prefix, const std::string& checkpoint_prefix, int hidden, int ffn) {
-    Matrix(store_prefix + "gate", checkpoint_prefix + "gate_proj.weight", ffn, hidden);
-    Matrix(store_prefix + "up", checkpoint_prefix + "up_proj.weight", ffn, hidden);
-    Matrix(store_prefix + "down", checkpoint_prefix + "down_proj.weight", hidden, ffn);
+  void GatedFfn(const std::string& store_prefix, const std::string& checkpoint_prefix, const DecoderNames& names, int hidden,
+                int ffn) {
+    const auto checkpoint = [&](ExpertPart part) {
+      return StrCat(checkpoint_prefix, names.projections[static_cast<size_t>(part)], ".weight");
+    };
+    Matrix(store_prefix + "gate", checkpoint(ExpertPart::kGate), ffn, hidden);
+    Matrix(store_prefix + "up", checkpoint(ExpertPart::kUp), ffn, hidden);
+    Matrix(store_prefix + "down", checkpoint(ExpertPart::kDown), hidden, ffn);
+  }
+  void Rename(const std::string& store_prefix, const std::string& checkpoint_prefix, std::span<const OwnName> names) {
+    for (const auto& [store_name, checkpoint_name] : names) {
+      const std::string store = StrCat(store_prefix, store_name);
+      const auto named = std::ranges::find(tensors_, store, &TrunkTensor::store_name);
+      if (named != tensors_.end()) named->checkpoint_name = StrCat(checkpoint_prefix, checkpoint_name);
+    }
   }
   std::vector<TrunkTensor> Take() { return std::move(tensors_); }
 
@@ -58,40 +71,58 @@ void AddLatentAttention(TensorList& list, const ModelSpec& spec, const LatentAtt
   list.Matrix(store + "v_b", ValuesOfLatent(checkpoint), spec.heads * latent.value_dim, latent.kv_rank);
 }
 
-void AddProjections(TensorList& list, const ModelSpec& spec, const std::string& store, const std::string& checkpoint) {
-  const int q_width = spec.heads * spec.head_dim;
-  const int kv_width = spec.kv_heads * spec.head_dim;
+void AddProjections(TensorList& list, const ModelSpec& spec, const HeadShape& heads, const std::string& store,
+                    const std::string& checkpoint) {
+  const int q_width = spec.heads * heads.head_dim;
+  const int kv_width = heads.kv_heads * heads.head_dim;
   list.Matrix(store + "q", StrCat(checkpoint, "self_attn.q_proj.", spec.attention_gate ? "query" : "weight"), q_width,
               spec.hidden);
   if (spec.attention_gate) list.Matrix(store + "attention_gate", checkpoint + "self_attn.q_proj.gate", q_width, spec.hidden);
   list.Matrix(store + "k", checkpoint + "self_attn.k_proj.weight", kv_width, spec.hidden);
-  list.Matrix(store + "v", checkpoint + "self_attn.v_proj.weight", kv_width, spec.hidden);
+  if (!heads.values_are_keys) list.Matrix(store + "v", checkpoint + "self_attn.v_proj.weight", kv_width, spec.hidden);
 }
 
-void AddAttention(TensorList& list, const ModelSpec& spec, const DecoderNames& names, const std::string& store,
-                  const std::string& checkpoint) {
-  const int q_width = spec.heads * spec.head_dim;
-  const int kv_width = spec.kv_heads * spec.head_dim;
+void AddAttention(TensorList& list, const ModelSpec& spec, const HeadShape& heads, const DecoderNames& names,
+                  const std::string& store, const std::string& checkpoint) {
+  const int q_width = spec.heads * heads.head_dim;
+  const int kv_width = heads.kv_heads * heads.head_dim;
   if (spec.latent) {
     AddLatentAttention(list, spec, *spec.latent, store, checkpoint);
   } else {
-    AddProjections(list, spec, store, checkpoint);
+    AddProjections(list, spec, heads, store, checkpoint);
   }
-  list.Matrix(store + "o", checkpoint + "self_attn.o_proj.weight", spec.hidden, spec.heads * spec.ValueDim());
+  const int value_dim = spec.latent ? spec.latent->value_dim : heads.head_dim;
+  list.Matrix(store + "o", StrCat(checkpoint, "self_attn.", names.o, ".weight"), spec.hidden, spec.heads * value_dim);
   if (spec.qkv_bias) {
     list.Vector(store + "q_bias", checkpoint + "self_attn.q_proj.bias", q_width);
     list.Vector(store + "k_bias", checkpoint + "self_attn.k_proj.bias", kv_width);
     list.Vector(store + "v_bias", checkpoint + "self_attn.v_proj.bias", kv_width);
   }
-  if (spec.o_bias) list.Vector(store + "o_bias", checkpoint + "self_attn.o_proj.bias", spec.hidden);
+  if (spec.o_bias) list.Vector(store + "o_bias", StrCat(checkpoint, "self_attn.", names.o, ".bias"), spec.hidden);
   if (spec.attention_sinks) list.Vector(store + "sinks", checkpoint + "self_attn.sinks", spec.heads);
   if (spec.qk_norm != ModelSpec::QkNorm::kNone) {
     const bool per_head = spec.qk_norm == ModelSpec::QkNorm::kPerHead;
-    list.Spelled(store + "q_norm", StrCat(checkpoint, "self_attn.", names.q_norm, ".weight"), per_head ? spec.head_dim : q_width,
+    list.Spelled(store + "q_norm", StrCat(checkpoint, "self_attn.", names.q_norm, ".weight"), per_head ? heads.head_dim : q_width,
                  names.norms);
-    list.Spelled(store + "k_norm", StrCat(checkpoint, "self_attn.", names.k_norm, ".weight"), per_head ? spec.head_dim : kv_width,
-                 names.norms);
+    list.Spelled(store + "k_norm", StrCat(checkpoint, "self_attn.", names.k_norm, ".weight"),
+                 per_head ? heads.head_dim : kv_width, names.norms);
   }
+}
+
+// Norms and scales that have names of their family's own alone.
+void AddOwnVectors(TensorList& list, const ModelSpec& spec, const std::string& store) {
+  const auto add = [&](bool has, const char* name, int cols) {
+    if (has) list.Vector(store + name, "", cols);
+  };
+  const bool around = spec.NormsAround(), shared = spec.shared_ffn > 0;
+  add(around, "router_norm", spec.hidden);
+  add(around && shared, "shared_norm", spec.hidden);
+  add(around, "attn_post_norm", spec.hidden);
+  add(around && shared, "shared_post_norm", spec.hidden);
+  add(around, "experts_post_norm", spec.hidden);
+  add(around, "ffn_post_norm", spec.hidden);
+  add(spec.layer_scale, "layer_scale", 1);
+  add(spec.expert_scales, "expert_scales", spec.experts);
 }
 
 // The names that DeltaNetParts gives to parts, and those of the checkpoint.
@@ -111,6 +142,40 @@ void AddDeltaNet(TensorList& list, const ModelSpec& spec, const std::string& sto
   list.Vector(store + "delta.norm", checkpoint + "norm.weight", shape.value_dim);
 }
 
+// The families' names for the parts of in_proj and of the convolution, and those of the checkpoint.
+void AddMamba2(TensorList& list, const ModelSpec& spec, const std::string& store, const std::string& layer) {
+  const Mamba2Shape& shape = *spec.mamba2;
+  const std::string checkpoint = layer + "mamba.";
+  list.Matrix(store + "q", checkpoint + "in_proj.query", shape.GroupsWidth(), spec.hidden);
+  list.Matrix(store + "k", checkpoint + "in_proj.key", shape.GroupsWidth(), spec.hidden);
+  list.Matrix(store + "v", checkpoint + "in_proj.value", shape.Width(), spec.hidden);
+  list.Matrix(store + "o", checkpoint + "out_proj.weight", spec.hidden, shape.Width());
+  list.Matrix(store + "attention_gate", checkpoint + "in_proj.gate", shape.Width(), spec.hidden);
+  list.Rows(store + "convolution", checkpoint + "conv1d.taps", shape.taps, shape.ConvolvedWidth());
+  if (shape.convolution_bias) list.Vector(store + "mamba2.convolution_bias", checkpoint + "conv1d.bias", shape.ConvolvedWidth());
+  list.Router(store + "mamba2.step", checkpoint + "in_proj.step", shape.heads, spec.hidden);
+  list.Vector(store + "mamba2.step_bias", checkpoint + "dt_bias", shape.heads);
+  list.Spelled(store + "mamba2.decay_rate", checkpoint + "A_log", shape.heads, Spelling::kLogOfNegative);
+  list.Vector(store + "mamba2.skip", checkpoint + "D", shape.heads);
+  list.Vector(store + "mamba2.norm", checkpoint + "norm.weight", shape.Width());
+}
+
+// The same of a short convolution.
+void AddShortConvolution(TensorList& list, const ModelSpec& spec, const std::string& store, const std::string& layer) {
+  const std::string checkpoint = layer + "conv.";
+  list.Matrix(store + "k", checkpoint + "in_proj.key", spec.hidden, spec.hidden);
+  list.Matrix(store + "v", checkpoint + "in_proj.value", spec.hidden, spec.hidden);
+  list.Matrix(store + "o", checkpoint + "out_proj.weight", spec.hidden, spec.hidden);
+  list.Matrix(store + "attention_gate", checkpoint + "in_proj.gate", spec.hidden, spec.hidden);
+  list.Rows(store + "convolution", checkpoint + "conv.taps", spec.short_convolution->taps, spec.hidden);
+}
+
+void AddRecurrence(TensorList& list, const ModelSpec& spec, const std::string& store, const std::string& layer) {
+  if (spec.delta_net) return AddDeltaNet(list, spec, store, layer);
+  if (spec.mamba2) return AddMamba2(list, spec, store, layer);
+  AddShortConvolution(list, spec, store, layer);
+}
+
 void AddExpertBiases(TensorList& list, const ModelSpec& spec, const std::string& store, const std::string& experts) {
   list.Rows(store + "expert_bias.gate", experts + "gate_proj_bias", spec.experts, spec.expert_ffn);
   list.Rows(store + "expert_bias.up", experts + "up_proj_bias", spec.experts, spec.expert_ffn);
@@ -119,9 +184,9 @@ void AddExpertBiases(TensorList& list, const ModelSpec& spec, const std::string&
 
 void AddFfn(TensorList& list, const ModelSpec& spec, bool moe, const DecoderNames& names, const std::string& store,
             const std::string& checkpoint) {
-  list.Norm(store + "ffn_norm", checkpoint + "post_attention_layernorm", spec, names.norms);
+  list.Norm(store + "ffn_norm", StrCat(checkpoint, names.ffn_norm), spec, names.norms);
   if (!moe) {
-    list.GatedFfn(store + "dense.", checkpoint + "mlp.", spec.hidden, spec.dense_ffn);
+    list.GatedFfn(store + "dense.", StrCat(checkpoint, names.dense, "."), names, spec.hidden, spec.dense_ffn);
     return;
   }
   const std::string block = StrCat(checkpoint, names.block, "."), router = StrCat(block, names.router);
@@ -131,7 +196,8 @@ void AddFfn(TensorList& list, const ModelSpec& spec, bool moe, const DecoderName
   if (spec.router_correction) {
     list.Vector(store + "router_correction", StrCat(block, names.correction), spec.experts, names.correction_is_row);
   }
-  if (spec.shared_ffn > 0) list.GatedFfn(store + "shared.", StrCat(block, names.shared, "."), spec.hidden, spec.shared_ffn);
+  if (spec.shared_ffn > 0)
+    list.GatedFfn(store + "shared.", StrCat(block, names.shared, "."), names, spec.hidden, spec.shared_ffn);
   if (spec.shared_gate) list.Router(store + "shared_gate", block + "shared_expert_gate.weight", 1, spec.hidden);
 }
 
@@ -142,17 +208,19 @@ std::vector<TrunkTensor> DecoderTensors(const ModelSpec& spec, const DecoderName
   list.Matrix("embed", "model.embed_tokens.weight", spec.vocabulary, spec.hidden);
   if (!spec.tied_embeddings) list.Matrix("head", "lm_head.weight", spec.vocabulary, spec.hidden);
   if (spec.head_bias) list.Vector("head_bias", "lm_head.bias", spec.vocabulary);
-  list.Norm("final_norm", "model.norm", spec, names.norms);
+  list.Norm("final_norm", StrCat("model.", names.final_norm), spec, names.norms);
   for (int layer = 0; layer < spec.layers; ++layer) {
     const std::string store = StrCat("layers.", layer, ".");
     const std::string checkpoint = StrCat("model.layers.", layer, ".");
-    list.Norm(store + "attn_norm", checkpoint + "input_layernorm", spec, names.norms);
+    list.Norm(store + "attn_norm", StrCat(checkpoint, names.attention_norm), spec, names.norms);
     if (spec.IsRecurrent(LayerId(layer))) {
-      AddDeltaNet(list, spec, store, checkpoint);
+      AddRecurrence(list, spec, store, checkpoint);
     } else {
-      AddAttention(list, spec, names, store, checkpoint);
+      AddAttention(list, spec, spec.HeadsOf(LayerId(layer)), names, store, checkpoint);
     }
     AddFfn(list, spec, spec.moe[layer], names, store, checkpoint);
+    AddOwnVectors(list, spec, store);
+    list.Rename(store, checkpoint, names.own);
   }
   return list.Take();
 }
@@ -190,6 +258,24 @@ std::vector<TensorPart> LatentParts(const ModelSpec& spec) {
   return parts;
 }
 
+void AddFusedExperts(const ModelSpec& spec, LayerId layer, const std::string& prefix,
+                     std::string (*expert_tensor)(LayerId layer, int expert, ExpertPart part), std::vector<TensorPart>& parts) {
+  const auto add = [&](ExpertPart part, const char* whole, int rows, int cols, int64_t halves, int half) {
+    for (int expert = 0; expert < spec.experts; ++expert) {
+      parts.push_back({.name = expert_tensor(layer, expert, part),
+                       .whole = prefix + whole,
+                       .whole_shape = ShapeOf({spec.experts, halves * rows, cols}),
+                       .rows = rows,
+                       .cols = cols,
+                       .offset = (expert * halves + half) * rows * cols,
+                       .row_stride = cols});
+    }
+  };
+  add(ExpertPart::kGate, "gate_up_proj", spec.expert_ffn, spec.hidden, 2, 0);
+  add(ExpertPart::kUp, "gate_up_proj", spec.expert_ffn, spec.hidden, 2, 1);
+  add(ExpertPart::kDown, "down_proj", spec.hidden, spec.expert_ffn, 1, 0);
+}
+
 bool IsBehindTheLastLayer(const ModelSpec& spec, std::string_view checkpoint_name) {
   constexpr std::string_view kLayers = "model.layers.";
   if (!checkpoint_name.starts_with(kLayers)) return false;
@@ -203,8 +289,7 @@ std::string ExpertTensorName(LayerId layer, std::string_view moe_block, int expe
 }
 
 std::string SparseBlockExpertTensor(LayerId layer, int expert, ExpertPart part) {
-  static constexpr std::string_view kProjections[kExpertParts] = {"w1", "w3", "w2"};
-  return ExpertTensorName(layer, kSparseBlock, expert, kProjections[static_cast<size_t>(part)]);
+  return ExpertTensorName(layer, kSparseBlock, expert, kSparseProjections[static_cast<size_t>(part)]);
 }
 
 std::string MlpExpertTensor(LayerId layer, int expert, ExpertPart part) {

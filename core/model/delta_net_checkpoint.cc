@@ -1,9 +1,8 @@
 #include "core/model/delta_net_checkpoint.h"
 
-#include <utility>
-
 #include "core/base/status.h"
 #include "core/kernels/recurrence.h"
+#include "core/model/matrix_parts.h"
 
 namespace moed {
 namespace {
@@ -21,11 +20,9 @@ std::vector<std::string> EveryNthAttends(int layers, int interval) {
 }  // namespace
 
 void ReadDeltaNet(ConfigReader& config, ModelSpec& spec) {
-  static constexpr std::string_view kTypes[] = {kRecurrent, "full_attention"};
+  static constexpr LayerKind kKinds[] = {{kRecurrent, true}, {"full_attention", false}};
   const int interval = config.IntOr("full_attention_interval", 4, 1, 4096);
-  for (const std::string& type : config.StringsOr("layer_types", spec.layers, kTypes, EveryNthAttends(spec.layers, interval))) {
-    spec.recurrent.push_back(type == kRecurrent);
-  }
+  ReadRecurrentLayers(config, spec, kKinds, EveryNthAttends(spec.layers, interval));
   spec.delta_net = {.key_heads = config.Int("linear_num_key_heads", 1, 1024),
                     .value_heads = config.Int("linear_num_value_heads", 1, 1024),
                     .key_dim = config.Int("linear_key_head_dim", 1, 1024),
@@ -45,18 +42,6 @@ void ReadGatedModel(ConfigReader& config, ModelSpec& spec) {
   spec.shared_gate = true;
 }
 
-TensorPart PartOf(std::string name, int rows, int cols, const RowsOf& from) {
-  return {.name = std::move(name),
-          .whole = from.whole,
-          .whole_shape = {static_cast<uint64_t>(from.whole_rows), static_cast<uint64_t>(cols)},
-          .rows = rows,
-          .cols = cols,
-          .offset = from.first * cols,
-          .row_stride = cols,
-          .group_rows = from.group,
-          .group_stride = int64_t{from.groups_apart} * cols};
-}
-
 std::string DeltaNetPrefix(int layer) { return StrCat("model.layers.", layer, ".linear_attn."); }
 
 std::vector<TensorPart> DeltaNetParts(const ModelSpec& spec) {
@@ -65,14 +50,7 @@ std::vector<TensorPart> DeltaNetParts(const ModelSpec& spec) {
     if (spec.IsRecurrent(LayerId(layer))) {
       const DeltaNetShape& shape = *spec.delta_net;
       const std::string convolution = DeltaNetPrefix(layer) + "conv1d.";
-      const auto width = static_cast<uint64_t>(shape.ConvolvedWidth()), taps = static_cast<uint64_t>(shape.taps);
-      parts.push_back({.name = convolution + "taps",
-                       .whole = convolution + "weight",
-                       .whole_shape = {width, 1, taps},
-                       .rows = shape.taps,
-                       .cols = shape.ConvolvedWidth(),
-                       .row_stride = 1,
-                       .col_stride = shape.taps});
+      parts.push_back(TapsOf(convolution + "taps", convolution + "weight", shape.ConvolvedWidth(), shape.taps));
     } else {
       const std::string prefix = StrCat("model.layers.", layer, ".self_attn.q_proj.");
       const int width = spec.heads * spec.head_dim, head = spec.head_dim;

@@ -14,16 +14,6 @@ void ReadDeltaNet(ConfigReader& config, ModelSpec& spec);
 // Experts with a gated shared expert, per-head norms of queries and keys, the gate of attention.
 void ReadGatedModel(ConfigReader& config, ModelSpec& spec);
 
-// Rows of `whole`, which has as many columns.
-struct RowsOf {
-  std::string whole;
-  int whole_rows = 0;
-  int64_t first = 0;
-  int group = 0;         // rows that follow each other; 0: all
-  int groups_apart = 0;  // rows from the begin of a group to that of the next
-};
-TensorPart PartOf(std::string name, int rows, int cols, const RowsOf& from);
-
 // Queries and gates of attention, which take turns by head in one tensor; the weights of the convolution, which stand by channel.
 std::vector<TensorPart> DeltaNetParts(const ModelSpec& spec);
 // "model.layers.3.linear_attn."

@@ -24,5 +24,9 @@ Family Glm4MoeLiteFamily();
 Family Qwen3NextFamily();
 Family Qwen35MoeFamily();
 Family MellumFamily();
+Family Lfm2MoeFamily();
+Family GraniteMoeHybridFamily();
+Family MiniCpmFamily();
+Family Gemma4Family();
 
 }  // namespace moed

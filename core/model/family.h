@@ -4,11 +4,13 @@
 // Store tensors have the same names in every family:
 //   embed, head (absent when tied), head_bias, final_norm, final_norm_bias, rope.inv_freq (made by the packer),
 //   layers.N.{attn_norm, attn_norm_bias, q, k, v, o, q_bias, k_bias, v_bias, o_bias, sinks, q_norm, k_norm, ffn_norm,
-//             ffn_norm_bias, router, router_bias,
+//             ffn_norm_bias, router, router_bias, router_norm, shared_norm, attn_post_norm, shared_post_norm,
+//             experts_post_norm, ffn_post_norm, layer_scale, expert_scales,
 //             q_a, q_a_norm, kv_a, kv_a_norm, k_b, v_b (latent attention, see core/model/weights.h),
 //             router_correction, expert_bias.gate, expert_bias.up, expert_bias.down, shared.gate, shared.up, shared.down,
 //             shared_gate, dense.gate, dense.up, dense.down, attention_gate, delta.convolution, delta.a, delta.b, delta.bias,
-//             delta.decay_rate, delta.norm}
+//             delta.decay_rate, delta.norm, convolution, mamba2.convolution_bias, mamba2.step, mamba2.step_bias,
+//             mamba2.decay_rate, mamba2.skip, mamba2.norm}
 #pragma once
 
 #include <span>

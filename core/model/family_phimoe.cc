@@ -9,7 +9,7 @@ namespace {
 
 absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_view generation_config) {
   MOED_ASSIGN_OR_RETURN(ConfigReader config, ConfigReader::Parse("config.json", config_json));
-  ModelSpec spec = ReadDecoder(config, {.attention_bias = true});
+  ModelSpec spec = ReadDecoder(config, {.attention_bias = true, .long_rope_magnitudes = true});
   config.Known({"auto_map", "expert_dropout", "input_jitter_noise", "original_max_position_embeddings"});
   const int window = config.IntOr("sliding_window", 0, 1, INT32_MAX);
   if (window > 0 && window < spec.max_positions) spec.windows.assign(spec.layers, window);

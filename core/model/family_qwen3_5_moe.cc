@@ -5,6 +5,7 @@
 #include "core/model/decoder_tensors.h"
 #include "core/model/delta_net_checkpoint.h"
 #include "core/model/families.h"
+#include "core/model/matrix_parts.h"
 
 namespace moed {
 namespace {
@@ -38,21 +39,6 @@ absl::StatusOr<ModelSpec> ReadSpec(std::string_view config_json, std::string_vie
 
 std::vector<TrunkTensor> TrunkTensors(const ModelSpec& spec) { return DecoderTensors(spec, {.norms = Spelling::kLessOne}); }
 
-void AddExperts(const ModelSpec& spec, LayerId layer, std::vector<TensorPart>& parts) {
-  const std::string prefix = StrCat("model.layers.", layer.value(), ".mlp.experts.");
-  const auto add = [&](ExpertPart part, const char* whole, int rows, int cols, int halves, int half) {
-    for (int expert = 0; expert < spec.experts; ++expert) {
-      TensorPart own =
-          PartOf(MlpExpertTensor(layer, expert, part), rows, cols, {prefix + whole, 0, (int64_t{expert} * halves + half) * rows});
-      own.whole_shape = {static_cast<uint64_t>(spec.experts), static_cast<uint64_t>(halves) * rows, static_cast<uint64_t>(cols)};
-      parts.push_back(std::move(own));
-    }
-  };
-  add(ExpertPart::kGate, "gate_up_proj", spec.expert_ffn, spec.hidden, 2, 0);
-  add(ExpertPart::kUp, "gate_up_proj", spec.expert_ffn, spec.hidden, 2, 1);
-  add(ExpertPart::kDown, "down_proj", spec.hidden, spec.expert_ffn, 1, 0);
-}
-
 void AddProjections(const ModelSpec& spec, int layer, std::vector<TensorPart>& parts) {
   const DeltaNetShape& shape = *spec.delta_net;
   const std::string prefix = DeltaNetPrefix(layer), whole = prefix + "in_proj_qkv.weight";
@@ -68,7 +54,7 @@ std::vector<TensorPart> Parts(const ModelSpec& spec) {
   std::vector<TensorPart> parts = DeltaNetParts(spec);
   for (int layer = 0; layer < spec.layers; ++layer) {
     if (spec.IsRecurrent(LayerId(layer))) AddProjections(spec, layer, parts);
-    AddExperts(spec, LayerId(layer), parts);
+    AddFusedExperts(spec, LayerId(layer), StrCat("model.layers.", layer, ".mlp.experts."), MlpExpertTensor, parts);
   }
   return parts;
 }

@@ -5,6 +5,7 @@
 #include "core/model/decoder_tensors.h"
 #include "core/model/delta_net_checkpoint.h"
 #include "core/model/families.h"
+#include "core/model/matrix_parts.h"
 
 namespace moed {
 namespace {

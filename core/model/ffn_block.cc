@@ -13,7 +13,7 @@ void FfnBlock::RunDense(LayerId layer, const LayerWeights& weights) {
   const int64_t hidden = step_.spec.hidden;
   const InputForms forms = InputForms::Of({weights.dense.gate.format, weights.dense.up.format});
   step_.ForBlocks([&](RowBlock block) {
-    Normalize(weights, block);
+    Normalize(weights.ffn_norm, weights.ffn_norm_bias, block);
     ComputeFfn(weights.dense, Prepare(block, forms, scratch.block_storage), scratch.projected.data());
     step_.AddToResidual(&scratch.x[block.begin * hidden], scratch.projected.data(), block.count);
   });
@@ -25,16 +25,16 @@ void FfnBlock::RunExperts(LayerId layer, const LayerWeights& weights, ExpertProv
   Route(layer, weights, provider);
   GroupSlots();
   provider.Begin({layer, step_.scratch.routing.first(step_.batch.rows())});
-  const Activations input = Prepare({0, step_.batch.rows()}, step_.expert_inputs, step_.scratch.input_storage);
+  const Activations input = PrepareExperts(weights);
   if (step_.spec.shared_ffn > 0) ComputeShared(layer, weights, input);
   experts_.Run(layer, weights.expert_bias, input, provider);
-  Combine(layer);
+  Combine(layer, weights);
   DropFailed();
 }
 
-void FfnBlock::Normalize(const LayerWeights& weights, RowBlock block) {
+void FfnBlock::Normalize(const float* norm, const float* bias, RowBlock block) {
   const float* x = &step_.scratch.x[static_cast<size_t>(block.begin) * step_.spec.hidden];
-  step_.Normalize(x, weights.ffn_norm, weights.ffn_norm_bias, block.count, NormedRow(block.begin));
+  step_.Normalize(x, norm, bias, block.count, NormedRow(block.begin));
 }
 
 Activations FfnBlock::Prepare(RowBlock block, InputForms forms, std::span<std::byte> storage) {
@@ -56,17 +56,17 @@ void FfnBlock::ComputeFfn(const FfnWeights& weights, const Activations& input, f
 void FfnBlock::ComputeRouter(LayerId layer, const LayerWeights& weights) {
   Scratch& scratch = step_.scratch;
   const int experts = step_.spec.experts;
-  const bool gated = step_.spec.shared_gate;
+  const bool gated = step_.spec.shared_gate, own_norm = step_.spec.NormsAround();
   const InputForms forms = InputForms::Of({weights.router.format, (gated ? weights.shared_gate : weights.router).format});
   step_.ForBlocks([&](RowBlock block) {
     const TraceSpan span(step_.trace, "router", kComputeTrack, layer);
-    Normalize(weights, block);
+    Normalize(own_norm ? weights.router_norm : weights.ffn_norm, weights.ffn_norm_bias, block);
     const Activations input = Prepare(block, forms, scratch.block_storage);
     float* shared_gate = gated ? &scratch.shared_gate[block.begin] : nullptr;
     const MatMulJob jobs[] = {{weights.router, &input, &scratch.router[static_cast<size_t>(block.begin) * experts], experts},
                               {weights.shared_gate, &input, shared_gate, 1}};
     step_.backend.MatMul(std::span(jobs).first(gated ? 2 : 1));
-    if (weights.router_bias != nullptr) step_.backend.AddBias(jobs[0].output, weights.router_bias, block.count, experts);
+    step_.FinishRouterLogits(jobs[0].output, weights.router_bias, block.count);
   });
 }
 
@@ -142,18 +142,32 @@ void FfnBlock::GroupSlots() {
   GroupByExpert(scratch.choices.first(slots), scratch.expert_begin, scratch.expert_slots.first(slots));
 }
 
+Activations FfnBlock::PrepareExperts(const LayerWeights& weights) {
+  const RowBlock all = {0, step_.batch.rows()};
+  if (step_.spec.NormsAround()) Normalize(weights.ffn_norm, nullptr, all);  // in the place of the router's
+  return Prepare(all, step_.expert_inputs, step_.scratch.input_storage);
+}
+
 void FfnBlock::ComputeShared(LayerId layer, const LayerWeights& weights, const Activations& input) {
+  const InputForms forms = InputForms::Of({weights.shared.gate.format, weights.shared.up.format});
   step_.ForBlocks([&](RowBlock block) {
     const TraceSpan span(step_.trace, "shared expert", kComputeTrack, layer);
     float* output = &step_.scratch.shared[static_cast<size_t>(block.begin) * step_.spec.hidden];
-    ComputeFfn(weights.shared, input.Rows(block.begin, block.count), output);
+    if (step_.spec.NormsAround()) {
+      Normalize(weights.shared_norm, nullptr, block);
+      ComputeFfn(weights.shared, Prepare(block, forms, step_.scratch.block_storage), output);
+    } else {
+      ComputeFfn(weights.shared, input.Rows(block.begin, block.count), output);
+    }
+    if (step_.spec.NormsAround()) step_.Normalize(output, weights.shared_post_norm, nullptr, block.count, output);
   });
 }
 
 // Slot order, whatever the order of arrival was. An expert that was not delivered was skipped by the provider's fidelity rule, or
 // its tokens leave the batch: it adds nothing.
-void FfnBlock::Combine(LayerId layer) {
+void FfnBlock::Combine(LayerId layer, const LayerWeights& weights) {
   const TraceSpan span(step_.trace, "combine", kComputeTrack, layer);
+  if (step_.spec.NormsAround()) return step_.ForBlocks([&](RowBlock block) { CombineNormed(weights, block); });
   Scratch& scratch = step_.scratch;
   const int rows = step_.batch.rows();
   step_.backend.Combine({.rows = rows,
@@ -161,12 +175,34 @@ void FfnBlock::Combine(LayerId layer) {
                          .top_k = step_.spec.top_k,
                          .choices = scratch.choices.data(),
                          .scale = static_cast<float>(step_.spec.router_scale * step_.spec.residual_scale),
+                         .expert_scales = weights.expert_scales,
                          .places = scratch.slot_places.first(static_cast<size_t>(rows) * step_.spec.top_k),
                          .outputs = scratch.slots.data(),
                          .shared = step_.spec.shared_ffn > 0 ? scratch.shared.data() : nullptr,
                          .shared_gate = step_.spec.shared_gate ? scratch.shared_gate.data() : nullptr,
                          .shared_scale = static_cast<float>(step_.spec.residual_scale),
                          .x = scratch.x.data()});
+}
+
+void FfnBlock::CombineNormed(const LayerWeights& weights, RowBlock block) {
+  Scratch& scratch = step_.scratch;
+  ComputeBackend& backend = step_.backend;
+  const int64_t hidden = step_.spec.hidden, first_row = block.begin, first_slot = first_row * step_.spec.top_k;
+  float* const sum = scratch.projected.data();
+  backend.Combine({.rows = block.count,
+                   .cols = step_.spec.hidden,
+                   .top_k = step_.spec.top_k,
+                   .choices = &scratch.choices[first_slot],
+                   .scale = static_cast<float>(step_.spec.router_scale),
+                   .expert_scales = weights.expert_scales,
+                   .places = scratch.slot_places.subspan(first_slot, static_cast<size_t>(block.count) * step_.spec.top_k),
+                   .outputs = scratch.slots.data(),
+                   .x = sum,
+                   .adds = false});
+  step_.Normalize(sum, weights.experts_post_norm, nullptr, block.count, sum);
+  if (step_.spec.shared_ffn > 0) backend.Add(sum, &scratch.shared[first_row * hidden], block.count * hidden);
+  step_.Normalize(sum, weights.ffn_post_norm, nullptr, block.count, sum);
+  step_.AddToResidual(&scratch.x[first_row * hidden], sum, block.count);
 }
 
 // The rows that stay close up, by way of `normed`: none may land where another one still is.

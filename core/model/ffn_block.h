@@ -1,4 +1,5 @@
-// x += ffn(ffn_norm(x)): a dense block, or the routed experts of a layer with its shared expert.
+// x += ffn(ffn_norm(x)): a dense block, or the routed experts of a layer with its shared expert. Router and shared expert may
+// have norms of their own, and what is added may be normed too.
 #pragma once
 
 #include "core/expert/provider.h"
@@ -15,12 +16,14 @@ class FfnBlock {
   void RunDense(LayerId layer, const LayerWeights& weights);
   // Chunks whose tokens chose an expert that could not be read leave the batch with its error.
   void RunExperts(LayerId layer, const LayerWeights& weights, ExpertProvider& provider);
+  // Chunks whose status is an error leave the batch.
+  void DropFailed();
   // After a Fence: gives back what the layers' operations read.
   void ReleaseExperts() { experts_.Release(); }
 
  private:
-  // scratch.normed = ffn_norm(x), a block of rows.
-  void Normalize(const LayerWeights& weights, RowBlock block);
+  // scratch.normed = the norm of x, a block of rows.
+  void Normalize(const float* norm, const float* bias, RowBlock block);
   Activations Prepare(RowBlock block, InputForms forms, std::span<std::byte> storage);
 
   // Logits of the router and of the shared expert's gate.
@@ -33,12 +36,15 @@ class FfnBlock {
   // A masked expert may cost its group the choice, and with it experts that the mask left: that token is not masked.
   void UndoWhereMoreIsGone(int row);
   void GroupSlots();
-  // To scratch.shared.
+  // The input of all rows' experts.
+  Activations PrepareExperts(const LayerWeights& weights);
+  // To scratch.shared. `input`: that of the experts, which is the shared expert's where it has no norm of its own.
   void ComputeShared(LayerId layer, const LayerWeights& weights, const Activations& input);
-  void Combine(LayerId layer);
-  void DropFailed();
+  void Combine(LayerId layer, const LayerWeights& weights);
+  // Normed before they join the shared expert and after that.
+  void CombineNormed(const LayerWeights& weights, RowBlock block);
 
-  // output (tokens, hidden) = down(silu(gate x) * (up x)), at most a block.
+  // output (tokens, hidden) = down(activation(gate x) * (up x)), at most a block.
   void ComputeFfn(const FfnWeights& weights, const Activations& input, float* output);
 
   float* NormedRow(int row) const { return &step_.scratch.normed[static_cast<size_t>(row) * step_.spec.hidden]; }

@@ -1,7 +1,8 @@
 #include "core/model/gated_delta_block.h"
 
-#include <algorithm>
 #include <cmath>
+
+#include "core/model/state_runs.h"
 
 namespace moed {
 namespace {
@@ -23,8 +24,8 @@ void GatedDeltaBlock::Run(LayerId layer, const LayerWeights& weights) {
   const TraceSpan span(step_.trace, "attention", kComputeTrack, layer);
   step_.ForBlocks([&](RowBlock block) {
     Project(weights, block);
-    Convolve(weights, block, PlanRuns(layer, block, 0));
-    ReadStates(weights, block, PlanRuns(layer, block, shape().InputFloats()));
+    Convolve(weights, block, PlanStateRuns(step_, layer, block, 0));
+    ReadStates(weights, block, PlanStateRuns(step_, layer, block, shape().recurrence().InputFloats()));
     step_.ProjectToResidual(weights.o, nullptr, block);
   });
 }
@@ -55,7 +56,7 @@ void GatedDeltaBlock::Project(const LayerWeights& weights, RowBlock block) {
 void GatedDeltaBlock::Convolve(const LayerWeights& weights, RowBlock block, std::span<const StateRun> runs) {
   Scratch& scratch = step_.scratch;
   const int width = shape().ConvolvedWidth(), dim = shape().key_dim;
-  step_.backend.Convolve({width, shape().taps}, runs, scratch.mixed.data(), weights.delta.convolution, scratch.convolved.data());
+  step_.backend.Convolve({width, shape().taps}, runs, scratch.mixed.data(), weights.convolution, scratch.convolved.data());
   for (int row = 0; row < block.count; ++row) {
     float* heads = &scratch.convolved[static_cast<size_t>(row) * width];
     step_.backend.RmsNorm(heads, unit_.data(), kLengthEpsilon / static_cast<float>(dim), 2 * shape().key_heads, dim, heads);
@@ -74,19 +75,6 @@ void GatedDeltaBlock::ReadStates(const LayerWeights& weights, RowBlock block, st
   backend.DeltaRule(rule, runs, scratch.convolved.data(), scratch.decay.data(), scratch.rate.data(), read);
   backend.RmsNorm(read, weights.delta.norm, step_.spec.rms_eps, block.count * rule.value_heads, rule.value_dim, read);
   backend.SwiGlu(scratch.attention_gate.data(), read, block.count * rule.output_row(), read);
-}
-
-std::span<const StateRun> GatedDeltaBlock::PlanRuns(LayerId layer, RowBlock block, int64_t offset) {
-  const std::span<StateRun> runs = step_.scratch.state_runs;
-  size_t used = 0;
-  for (int row = 0; row < block.count;) {
-    const BatchChunk& at = step_.batch.chunk_of(block.begin + row);
-    const int end = std::min(block.count, at.first_row + at.rows() - block.begin);
-    float* state = reinterpret_cast<float*>(step_.kv.State(*at.chunk->kv, layer)) + offset;
-    runs[used++] = {.state = state, .position = step_.batch.positions()[block.begin + row], .tokens = end - row};
-    row = end;
-  }
-  return runs.first(used);
 }
 
 }  // namespace moed

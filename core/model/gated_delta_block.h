@@ -23,8 +23,6 @@ class GatedDeltaBlock {
   // scratch.convolved = queries and keys of length 1, and values.
   void Convolve(const LayerWeights& weights, RowBlock block, std::span<const StateRun> runs);
   void ReadStates(const LayerWeights& weights, RowBlock block, std::span<const StateRun> runs);
-  // The block's rows, a run for each chunk, with its state of the layer from float `offset` on.
-  std::span<const StateRun> PlanRuns(LayerId layer, RowBlock block, int64_t offset);
 
   const DeltaNetShape& shape() const { return *step_.spec.delta_net; }
 

@@ -14,9 +14,10 @@ namespace {
 constexpr uint64_t kSlotAlignment = 64;
 
 // Keys and values of page_tokens positions, or their latents.
-uint64_t LayerPageBytes(const ModelSpec& spec, KvFormat format, int page_tokens) {
+uint64_t LayerPageBytes(const ModelSpec& spec, LayerId layer, KvFormat format, int page_tokens) {
   if (spec.latent) return int64_t{page_tokens} * LatentRowBytes(format, spec.latent->kv_rank, spec.rotary_dims);
-  return uint64_t{2} * page_tokens * spec.kv_heads * KvRowBytes(format, spec.head_dim);
+  const HeadShape heads = spec.HeadsOf(layer);
+  return uint64_t{2} * page_tokens * heads.kv_heads * KvRowBytes(format, heads.head_dim);
 }
 
 // Pages that hold what a window sees from any position on while a block of rows is written behind it.
@@ -32,8 +33,9 @@ bool InSlots(const ModelSpec& spec, LayerId layer) { return spec.WindowOf(layer)
 uint64_t LayerSlotBytes(const ModelSpec& spec, LayerId layer, int max_context, KvFormat format, int page_tokens) {
   const uint64_t state = spec.StateBytes(layer);
   const int window = spec.WindowOf(layer);
-  const uint64_t ring =
-      state > 0 || window == 0 ? 0 : RingPages(window, max_context, page_tokens) * LayerPageBytes(spec, format, page_tokens);
+  const uint64_t ring = state > 0 || window == 0
+                            ? 0
+                            : RingPages(window, max_context, page_tokens) * LayerPageBytes(spec, layer, format, page_tokens);
   return RoundUp(state + ring, kSlotAlignment);
 }
 
@@ -47,7 +49,7 @@ int MaxContext(const KvPoolSizes& sizes) {
 uint64_t KvPool::PageBytes(const ModelSpec& spec, KvFormat format, int page_tokens) {
   uint64_t bytes = 0;
   for (int layer = 0; layer < spec.layers; ++layer) {
-    if (!InSlots(spec, LayerId(layer))) bytes += LayerPageBytes(spec, format, page_tokens);
+    if (!InSlots(spec, LayerId(layer))) bytes += LayerPageBytes(spec, LayerId(layer), format, page_tokens);
   }
   return bytes;
 }
@@ -89,7 +91,7 @@ KvPool::KvPool(const ModelSpec& spec, const KvPoolSizes& sizes, Buffer buffer)
   for (int i = 0; i < spec.layers; ++i) {
     const LayerId layer(i);
     Place& place = layers_.emplace_back();
-    place.page_bytes = LayerPageBytes(spec, format_, page_tokens_);
+    place.page_bytes = LayerPageBytes(spec, layer, format_, page_tokens_);
     place.has_state = spec.StateBytes(layer) > 0;
     place.window = place.has_state ? 0 : spec.WindowOf(layer);
     if (place.window > 0) place.ring_pages = RingPages(place.window, max_context_, page_tokens_);
@@ -98,8 +100,9 @@ KvPool::KvPool(const ModelSpec& spec, const KvPoolSizes& sizes, Buffer buffer)
     used += InSlots(spec, layer) ? LayerSlotBytes(spec, layer, max_context_, format_, page_tokens_) : place.page_bytes;
   }
   // The lowest go first.
-  free_pages_.resize(pages_);
-  std::iota(free_pages_.rbegin(), free_pages_.rend(), 0);
+  pages_state_.resize(static_cast<size_t>(pages_) + 1);
+  pages_state_[pages_].next = pages_state_[pages_].previous = pages_;
+  for (int32_t page = 0; page < pages_; ++page) Link(page, pages_);
   free_slots_.resize(slots_);
   std::iota(free_slots_.rbegin(), free_slots_.rend(), 0);
 }
@@ -109,10 +112,7 @@ bool KvPool::Reserve(KvSequence& sequence, int positions) {
   const bool needs_slot = slots_ > 0 && sequence.slot < 0;
   if (missing > free_pages() || (needs_slot && free_slots_.empty())) return false;
   MOED_CHECK(positions <= max_context_ || slots_ == 0);  // the rings are not longer than that
-  for (int i = 0; i < missing; ++i) {
-    sequence.pages.push_back(free_pages_.back());
-    free_pages_.pop_back();
-  }
+  for (int i = 0; i < missing; ++i) sequence.pages.push_back(TakeFree());
   if (needs_slot) {
     sequence.slot = free_slots_.back();
     free_slots_.pop_back();
@@ -121,7 +121,7 @@ bool KvPool::Reserve(KvSequence& sequence, int positions) {
 }
 
 void KvPool::Release(KvSequence& sequence) {
-  free_pages_.insert(free_pages_.end(), sequence.pages.rbegin(), sequence.pages.rend());
+  for (auto page = sequence.pages.rbegin(); page != sequence.pages.rend(); ++page) Drop(*page);
   if (sequence.slot >= 0) free_slots_.push_back(sequence.slot);
   sequence.pages.clear();
   sequence.slot = -1;
@@ -131,7 +131,91 @@ void KvPool::Release(KvSequence& sequence) {
 void KvPool::CutBack(KvSequence& sequence, int length, int reached) {
   sequence.reached = std::max(sequence.reached, reached);
   if (!Intact(length, sequence.reached)) return Release(sequence);
+  const auto give_back = [&](int kept) {
+    for (; static_cast<int>(sequence.pages.size()) > kept; sequence.pages.pop_back()) Drop(sequence.pages.back());
+  };
+  give_back(PagesFor(length, page_tokens_));
+  if (length % page_tokens_ > 0) {
+    const int32_t last = sequence.pages.back();
+    if (HoldersOf(last) > 1) {
+      length -= length % page_tokens_;
+      give_back(length / page_tokens_);
+    } else if (LabelOf(last) != 0) {
+      Unlabel(last);
+    }
+  }
   sequence.length = length;
+}
+
+void KvPool::Label(int32_t page, uint64_t label) {
+  MOED_CHECK(label != 0 && HoldersOf(page) > 0);
+  pages_state_[page].label = label;
+}
+
+void KvPool::Unlabel(int32_t page) {
+  const bool free = HoldersOf(page) == 0;
+  if (free) Unlink(page);
+  pages_state_[page].label = 0;
+  if (free) Link(page, pages_state_[pages_].next);
+}
+
+void KvPool::Share(KvSequence& sequence, int first, std::span<const int32_t> pages) {
+  MOED_CHECK(slots_ == 0 && first <= sequence.length / page_tokens_);
+  for (const int32_t page : pages) Hold(page);  // before those that go: one page may be both
+  for (; static_cast<int>(sequence.pages.size()) > first; sequence.pages.pop_back()) Drop(sequence.pages.back());
+  sequence.pages.insert(sequence.pages.end(), pages.begin(), pages.end());
+  sequence.length = static_cast<int>(sequence.pages.size()) * page_tokens_;
+}
+
+void KvPool::Adopt(KvSequence& sequence, int32_t page, int positions) {
+  MOED_CHECK(HoldersOf(page) == 0 && sequence.length == static_cast<int>(sequence.pages.size()) * page_tokens_);
+  Hold(page);
+  Unlabel(page);
+  sequence.pages.push_back(page);
+  sequence.length += positions;
+}
+
+int32_t KvPool::TakeFree() {
+  const int32_t page = pages_state_[pages_].next;
+  Unlink(page);
+  pages_state_[page].label = 0;
+  pages_state_[page].holders = 1;
+  return page;
+}
+
+void KvPool::Hold(int32_t page) {
+  MOED_CHECK(LabelOf(page) != 0);
+  if (HoldersOf(page) == 0) {
+    Unlink(page);
+  } else {
+    ++shared_holds_;
+  }
+  ++pages_state_[page].holders;
+}
+
+void KvPool::Drop(int32_t page) {
+  if (--pages_state_[page].holders > 0) {
+    --shared_holds_;
+  } else {
+    Link(page, LabelOf(page) != 0 ? pages_ : pages_state_[pages_].next);
+  }
+}
+
+void KvPool::Link(int32_t page, int32_t before) {
+  PageState& state = pages_state_[page];
+  state.next = before;
+  state.previous = pages_state_[before].previous;
+  pages_state_[state.previous].next = pages_state_[before].previous = page;
+  ++free_pages_;
+  if (state.label != 0) ++remembered_pages_;
+}
+
+void KvPool::Unlink(int32_t page) {
+  const PageState& state = pages_state_[page];
+  pages_state_[state.previous].next = state.next;
+  pages_state_[state.next].previous = state.previous;
+  --free_pages_;
+  if (state.label != 0) --remembered_pages_;
 }
 
 // A ring has the last of its pages that were written, whichever of them are forgotten now.

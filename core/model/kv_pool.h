@@ -3,10 +3,13 @@
 // slot:
 //   a layer with a window  a ring of pages: page p of the sequence is page p mod the ring's length
 //   a layer with a state   the state
+// Several sequences may hold a page that is full, and then none of them writes to it. A page that is given back keeps its label,
+// and what it holds, until it is given out again.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -48,8 +51,9 @@ class KvPool {
   int max_context() const { return max_context_; }
 
   int pages() const { return pages_; }
-  int free_pages() const { return static_cast<int>(free_pages_.size()); }
-  int slots() const { return slots_; }  // 0: sequences need none
+  int free_pages() const { return free_pages_; }              // held by no sequence
+  int remembered_pages() const { return remembered_pages_; }  // of those, with a label
+  int slots() const { return slots_; }                        // 0: sequences need none
   int free_slots() const { return static_cast<int>(free_slots_.size()); }
   static int PagesFor(int positions, int page_tokens = kKvPageTokens) { return (positions + page_tokens - 1) / page_tokens; }
 
@@ -57,9 +61,23 @@ class KvPool {
   // few pages or no slot is free.
   bool Reserve(KvSequence& sequence, int positions);
   void Release(KvSequence& sequence);  // gives everything back; length becomes 0
-  // Positions from `length` on, which were written up to `reached`, are forgotten. Where the slot no longer has what position
+  // Positions from `length` on, which were written up to `reached`, are forgotten, and pages beyond are given back. Where another
+  // sequence holds the page that `length` lies in its positions are forgotten, too. Where the slot no longer has what position
   // `length` needs the sequence is released: its length is then 0. So it is with every state that went further than `length`.
   void CutBack(KvSequence& sequence, int length, int reached);
+
+  // A page that a sequence holds, and will not write to, gets a label, not 0. It loses it when somebody may write to it.
+  void Label(int32_t page, uint64_t label);
+  uint64_t LabelOf(int32_t page) const { return pages_state_[page].label; }
+  void Unlabel(int32_t page);
+  int HoldersOf(int32_t page) const { return pages_state_[page].holders; }
+  int shared_holds() const { return shared_holds_; }  // of all pages, the holders beyond the first
+  // The pages with labels take the place of those that the sequence holds from its page `first` on (<= length / page_tokens). Its
+  // length is then their end. Not where sequences need slots.
+  void Share(KvSequence& sequence, int first, std::span<const int32_t> pages);
+  // A page with a label that nobody holds becomes the sequence's next one, to be written to; its length grows by what is used of
+  // the page. The sequence's pages are full.
+  void Adopt(KvSequence& sequence, int32_t page, int positions);
 
   // What page `page` of the sequence holds of a layer that keeps keys and values: see core/kernels/kv_rows.h. Of a layer with a
   // window there are those that the next kBlockRows rows see (core/model/scratch.h).
@@ -78,7 +96,19 @@ class KvPool {
     bool has_state = false;
   };
   KvPool(const ModelSpec& spec, const KvPoolSizes& sizes, Buffer buffer);
+  // Of one page. Those that nobody holds are a ring of links, with one more entry as its begin and end.
+  struct PageState {
+    uint64_t label = 0;
+    int32_t holders = 0;
+    int32_t next = 0;
+    int32_t previous = 0;
+  };
   bool Intact(int length, int reached) const;
+  int32_t TakeFree();
+  void Hold(int32_t page);
+  void Drop(int32_t page);
+  void Link(int32_t page, int32_t before);
+  void Unlink(int32_t page);
   std::byte* InSlot(const KvSequence& sequence, const Place& place) const;
 
   Buffer buffer_;  // slots, then pages
@@ -90,7 +120,11 @@ class KvPool {
   uint64_t page_bytes_;
   uint64_t slot_bytes_;
   std::vector<Place> layers_;
-  std::vector<int32_t> free_pages_;
+  // Free pages in the order in which they go: those without a label first, then the label that was given back longest ago.
+  std::vector<PageState> pages_state_;
+  int free_pages_ = 0;
+  int remembered_pages_ = 0;
+  int shared_holds_ = 0;
   std::vector<int32_t> free_slots_;
 };
 

@@ -30,6 +30,12 @@ absl::Status CheckOptions(const ModelSpec& spec, const ModelOptions& options, co
   return absl::OkStatus();
 }
 
+// What a long context changes, if anything.
+ModelSpec OfContext(ModelSpec spec, int max_context) {
+  if (max_context > spec.UsualContext()) spec.rotations.assign(spec.layers, 1);
+  return spec;
+}
+
 }  // namespace
 
 uint64_t Model::ScratchBytes(const ModelSpec& spec, const ModelOptions& options, int threads) {
@@ -64,8 +70,8 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Load(const StoreReader& store, con
   }
   MOED_ASSIGN_OR_RETURN(Weights weights, LoadWeights(store, spec, reads));
   MOED_ASSIGN_OR_RETURN(Buffer scratch, Buffer::Allocate(moed::ScratchBytes(spec, options, backend.threads())));
-  return std::make_unique<Decoder>(spec, options, std::move(weights), ExpertFormats(store.description()), expert_inputs,
-                                   std::move(scratch), backend, kv, trace);
+  return std::make_unique<Decoder>(OfContext(spec, options.max_context), options, std::move(weights),
+                                   ExpertFormats(store.description()), expert_inputs, std::move(scratch), backend, kv, trace);
 }
 
 }  // namespace moed

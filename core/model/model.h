@@ -29,8 +29,9 @@ struct SequenceChunk {
   KvSequence* kv = nullptr;  // holds positions [0, kv->length); room for tokens.size() more is reserved. Forward adds to length
   int first_logits = 0;      // logits are wanted for tokens [first_logits, tokens.size()); == size: none
   Fidelity fidelity;
-  // Out: DATA_LOSS etc. when an expert of one of its tokens could not be read. kv->length is then what it was or, where the chunk
-  // overwrote what the sequence needs to go on from there, 0: the sequence is released (KvPool::CutBack).
+  // Out: DATA_LOSS etc. when an expert of one of its tokens could not be read, or what a StepWatcher set. kv->length is then what
+  // it was or, where the chunk overwrote what the sequence needs to go on from there, 0: the sequence is released
+  // (KvPool::CutBack).
   absl::Status status;
 };
 
@@ -43,6 +44,15 @@ struct ModelOptions {
   int own_step_tokens = 0;
   // There is memory for these forms of the experts' inputs; Model::ExpertInputs are enough.
   InputForms expert_inputs = kAllForms;
+};
+
+// Hears of a step between its layers, on the engine's thread.
+class StepWatcher {
+ public:
+  virtual ~StepWatcher() = default;
+  // `chunks` are Forward's. One whose status it sets to an error leaves the step as if an expert of it could not be read; what is
+  // an error already it leaves alone.
+  virtual void OnLayerDone(std::span<SequenceChunk> chunks) = 0;
 };
 
 // Wanted logits (vocabulary) of token `token` of chunk `chunk`, in order; writable, valid during the call.
@@ -69,8 +79,10 @@ class Model {
   virtual uint64_t trunk_bytes() const = 0;
 
   // One step: every chunk's tokens go through all layers; experts come from `provider`. The bits of a sequence's logits do not
-  // depend on the other chunks, on how its tokens are cut into chunks, or on the order in which experts arrive.
-  virtual void Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink) = 0;
+  // depend on the other chunks, on how its tokens are cut into chunks, or on the order in which experts arrive. `watcher` may be
+  // null.
+  virtual void Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink,
+                       StepWatcher* watcher = nullptr) = 0;
 
   // What the layer's own router makes of `hidden` (experts): probabilities, or for a router without them numbers from 0 to 1 in
   // the order of its choice (ComputeBackend::Rank). Waits for them (ComputeBackend::Fence).

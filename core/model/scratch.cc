@@ -59,12 +59,12 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   const size_t tokens = options.max_step_tokens;
   const size_t rows = std::min(options.max_step_tokens, kBlockRows);
   const size_t wide = std::max<size_t>(rows, kGroupRows);
-  const size_t q_width = static_cast<size_t>(spec.heads) * spec.head_dim;
-  const size_t kv_width = static_cast<size_t>(spec.kv_heads) * spec.head_dim;
+  const size_t q_width = spec.LargestQueryWidth();
+  const size_t kv_width = spec.LargestKeyWidth();
   const int ffn = std::max({spec.expert_ffn, spec.shared_ffn, spec.dense_ffn});
-  const DeltaNetShape delta = spec.delta_net.value_or(DeltaNetShape());
-  const size_t attended_width =
-      std::max(static_cast<size_t>(spec.heads) * spec.ValueDim(), static_cast<size_t>(delta.ValueWidth()));
+  const Recurrence recurrence = spec.recurrence();
+  const size_t attended_width = std::max(spec.latent ? static_cast<size_t>(spec.heads) * spec.ValueDim() : q_width,
+                                         static_cast<size_t>(recurrence.output_width));
   const int widest = std::max({spec.hidden, static_cast<int>(attended_width), ffn, spec.latent ? spec.latent->q_rank : 0});
   const size_t logits_rows = std::min<size_t>(options.logits_rows, rows);
   const size_t page_pointers =
@@ -86,11 +86,11 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
     scratch.v = floats(rows * kv_width);
   }
   scratch.attended = floats(rows * attended_width);
-  if (spec.attention_gate || spec.delta_net) scratch.attention_gate = floats(rows * attended_width);
-  scratch.mixed = floats(rows * delta.ConvolvedWidth());
-  scratch.convolved = floats(rows * delta.ConvolvedWidth());
-  scratch.decay = floats(rows * delta.value_heads);
-  scratch.rate = floats(rows * delta.value_heads);
+  if (spec.attention_gate || !spec.recurrent.empty()) scratch.attention_gate = floats(rows * attended_width);
+  scratch.mixed = floats(rows * recurrence.convolved_width);
+  scratch.convolved = floats(rows * recurrence.convolved_width);
+  scratch.decay = floats(rows * recurrence.heads);
+  scratch.rate = floats(rows * recurrence.heads);
   scratch.gate = floats(wide * ffn);
   scratch.up = floats(wide * ffn);
 
@@ -102,7 +102,7 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
 
   scratch.kv_pages = source.template Take<std::byte*>(page_pointers);
   scratch.kv_runs = source.template Take<KvRun>(rows);
-  if (spec.delta_net) scratch.state_runs = source.template Take<StateRun>(rows);
+  if (!spec.recurrent.empty()) scratch.state_runs = source.template Take<StateRun>(rows);
 
   scratch.choices = source.template Take<ExpertChoice>(tokens * spec.top_k);
   scratch.unmasked_choices = source.template Take<ExpertChoice>(tokens * spec.top_k);

@@ -52,17 +52,17 @@ struct Scratch : TokenRows {
   std::span<float> scores;  // attention
 
   std::span<float> projected;  // (rows, hidden): outputs of o and of a dense down
-  std::span<float> q;          // (rows, heads, head_dim)
-  std::span<float> k;          // (rows, kv_heads, head_dim)
-  std::span<float> v;          // (rows, kv_heads, head_dim)
+  std::span<float> q;          // (rows, heads, head_dim), of the widest layer
+  std::span<float> k;          // (rows, kv_heads, head_dim), of the widest layer
+  std::span<float> v;          // as k
   LatentRows latent;
-  std::span<float> attended;        // (rows, heads, spec.ValueDim()) or (rows, value_heads, value_dim), whichever is more
+  std::span<float> attended;        // (rows, heads, spec.ValueDim()) or (rows, spec.recurrence().output_width), whichever is more
   std::span<float> attention_gate;  // as attended
   // Of recurrent layers.
-  std::span<float> mixed;      // (rows, DeltaNetShape::ConvolvedWidth()): queries, keys and values
+  std::span<float> mixed;      // (rows, spec.recurrence().convolved_width): queries, keys and values
   std::span<float> convolved;  // the same
-  std::span<float> decay;      // (rows, value_heads)
-  std::span<float> rate;       // (rows, value_heads)
+  std::span<float> decay;      // (rows, spec.recurrence().heads)
+  std::span<float> rate;       // the same
   std::span<float> gate;       // (wide, ffn)
   std::span<float> up;         // (wide, ffn)
 

@@ -1,8 +1,10 @@
 #include "core/model/spec.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
+#include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "core/model/family.h"
 #include "core/model/spec_check.h"
@@ -21,6 +23,8 @@ struct Named {
 constexpr Named<ModelSpec::QkNorm> kQkNorms[] = {
     {ModelSpec::QkNorm::kNone, "none"}, {ModelSpec::QkNorm::kPerHead, "per_head"}, {ModelSpec::QkNorm::kWhole, "whole"}};
 // The first is not written.
+constexpr Named<ModelSpec::Norms> kNorms[] = {{ModelSpec::Norms::kBefore, "before"}, {ModelSpec::Norms::kAround, "around"}};
+constexpr Named<Activation> kActivations[] = {{Activation::kSilu, "silu"}, {Activation::kGelu, "gelu"}};
 constexpr Named<RouterScoring> kScorings[] = {
     {RouterScoring::kSoftmax, "softmax"}, {RouterScoring::kSigmoid, "sigmoid"}, {RouterScoring::kSparsemixer, "sparsemixer"}};
 constexpr Named<GroupRank> kGroupRanks[] = {{GroupRank::kLargestKey, "largest"}, {GroupRank::kTwoLargestKeys, "two_largest"}};
@@ -46,8 +50,6 @@ std::vector<int32_t> Values(const std::vector<TokenId>& tokens) {
   return values;
 }
 
-std::vector<TokenId> Tokens(const std::vector<int32_t>& values) { return std::vector<TokenId>(values.begin(), values.end()); }
-
 Json Encode(const YarnScaling& yarn) {
   return {{"factor", yarn.factor},
           {"beta_fast", yarn.beta_fast},
@@ -61,10 +63,9 @@ Json Encode(const LatentAttention& latent) {
   return {{"q_rank", latent.q_rank}, {"kv_rank", latent.kv_rank}, {"value_dim", latent.value_dim}, {"norm_eps", latent.norm_eps}};
 }
 
-// A number outside the range of int becomes -1, which CheckSpec refuses.
+// What is no whole number of the range becomes -1, which CheckSpec refuses.
 int IntOf(const Json& json, int64_t low, int64_t high) {
-  const auto value = json.get<int64_t>();
-  return value < low || value > high ? -1 : static_cast<int>(value);
+  return static_cast<int>(WholeNumber("a number", json, low, high).value_or(-1));
 }
 
 YarnScaling DecodeYarn(const Json& yarn) {
@@ -76,9 +77,26 @@ YarnScaling DecodeYarn(const Json& yarn) {
           .truncate = yarn.at("truncate").get<bool>()};
 }
 
+Json Encode(const FrequencyDivisors& divided) {
+  return {{"divisors", divided.divisors}, {"attention_factor", divided.attention_factor}};
+}
+
+FrequencyDivisors DecodeDivisors(const Json& divided) {
+  return {.divisors = divided.at("divisors").get<std::vector<double>>(),
+          .attention_factor = divided.at("attention_factor").get<double>()};
+}
+
 Json Encode(const Rotation& rotation) {
   Json json = {{"theta", rotation.theta}};
   if (rotation.yarn) json["yarn"] = Encode(*rotation.yarn);
+  if (rotation.divided) json["divided"] = Encode(*rotation.divided);
+  if (rotation.pairs != 0) json["pairs"] = rotation.pairs;
+  return json;
+}
+
+Json Encode(const HeadShape& heads) {
+  Json json = {{"kv_heads", heads.kv_heads}, {"head_dim", heads.head_dim}};
+  if (heads.values_are_keys) json["values_are_keys"] = true;
   return json;
 }
 
@@ -90,23 +108,48 @@ Json Encode(const DeltaNetShape& shape) {
           {"taps", shape.taps}};
 }
 
-void DecodeDeltaNet(const Json& json, ModelSpec& spec) {
+Json Encode(const Mamba2Shape& shape) {
+  return {{"heads", shape.heads},         {"head_dim", shape.head_dim}, {"groups", shape.groups},
+          {"state_dim", shape.state_dim}, {"taps", shape.taps},         {"convolution_bias", shape.convolution_bias}};
+}
+
+void DecodeRecurrence(const Json& json, ModelSpec& spec) {
+  const auto number_of = [&](const char* shape, const char* name) { return IntOf(json[shape].at(name), 1, INT32_MAX); };
   if (json.contains("delta_net")) {
-    const auto number = [&](const char* name) { return IntOf(json["delta_net"].at(name), 1, INT32_MAX); };
+    const auto number = [&](const char* name) { return number_of("delta_net", name); };
     spec.delta_net = {.key_heads = number("key_heads"),
                       .value_heads = number("value_heads"),
                       .key_dim = number("key_dim"),
                       .value_dim = number("value_dim"),
                       .taps = number("taps")};
   }
+  if (json.contains("mamba2")) {
+    const auto number = [&](const char* name) { return number_of("mamba2", name); };
+    spec.mamba2 = {.heads = number("heads"),
+                   .head_dim = number("head_dim"),
+                   .groups = number("groups"),
+                   .state_dim = number("state_dim"),
+                   .taps = number("taps"),
+                   .convolution_bias = json["mamba2"].at("convolution_bias").get<bool>()};
+  }
+  if (json.contains("short_convolution")) spec.short_convolution = {.taps = number_of("short_convolution", "taps")};
   if (json.contains("recurrent")) json["recurrent"].get_to(spec.recurrent);
 }
 
 void DecodeAttention(const Json& json, ModelSpec& spec) {
   if (json.contains("yarn")) spec.yarn = DecodeYarn(json["yarn"]);
+  if (json.contains("divided")) spec.divided = DecodeDivisors(json["divided"]);
   for (const Json& rotation : json.value("more_rotations", Json::array())) {
     spec.more_rotations.push_back({.theta = rotation.at("theta").get<double>()});
     if (rotation.contains("yarn")) spec.more_rotations.back().yarn = DecodeYarn(rotation["yarn"]);
+    if (rotation.contains("divided")) spec.more_rotations.back().divided = DecodeDivisors(rotation["divided"]);
+    if (rotation.contains("pairs")) spec.more_rotations.back().pairs = IntOf(rotation["pairs"], 1, INT32_MAX);
+  }
+  spec.values_are_keys = json.value("values_are_keys", false);
+  for (const Json& heads : json.value("more_heads", Json::array())) {
+    spec.more_heads.push_back({.kv_heads = IntOf(heads.at("kv_heads"), 1, INT32_MAX),
+                               .head_dim = IntOf(heads.at("head_dim"), 1, INT32_MAX),
+                               .values_are_keys = heads.value("values_are_keys", false)});
   }
   for (const Json& index : json.value("rotations", Json::array())) spec.rotations.push_back(IntOf(index, 0, INT32_MAX));
   for (const Json& window : json.value("windows", Json::array())) spec.windows.push_back(IntOf(window, 0, INT32_MAX));
@@ -126,8 +169,7 @@ ModelSpec Decode(const Json& json) {
   for (const SpecInteger& field : SpecIntegers()) {
     const std::string name(field.name);
     if (field.absent && !json.contains(name)) continue;
-    const auto value = json.at(name).get<int64_t>();
-    spec.*field.member = value < field.low || value > field.high ? -1 : static_cast<int>(value);  // -1: refused by CheckSpec
+    spec.*field.member = IntOf(json.at(name), field.low, field.high);
   }
   spec.rms_eps = json.at("rms_eps").get<float>();
   spec.rope_theta = json.at("rope_theta").get<double>();
@@ -140,17 +182,19 @@ ModelSpec Decode(const Json& json) {
     if (json.contains(name)) spec.*field.member = json.at(name).get<double>();
   }
   DecodeAttention(json, spec);
-  DecodeDeltaNet(json, spec);
+  DecodeRecurrence(json, spec);
   if (json.contains("swiglu_limits")) {
     const Json& limits = json["swiglu_limits"];
     spec.swiglu_limits = {.alpha = limits.at("alpha").get<double>(), .limit = limits.at("limit").get<double>()};
   }
   FromName(kQkNorms, json.at("qk_norm").get<std::string>(), spec.qk_norm);
+  FromName(kNorms, json.value("norms", kNorms[0].name), spec.norms);
+  FromName(kActivations, json.value("activation", kActivations[0].name), spec.activation);
   FromName(kScorings, json.value("router_scoring", kScorings[0].name), spec.router_scoring);
   FromName(kGroupRanks, json.value("router_group_rank", kGroupRanks[0].name), spec.router_group_rank);
   spec.moe = json.at("moe").get<std::vector<bool>>();
-  spec.bos = Tokens(json.at("bos").get<std::vector<int32_t>>());
-  spec.eos = Tokens(json.at("eos").get<std::vector<int32_t>>());
+  for (const Json& token : json.at("bos")) spec.bos.push_back(TokenId(IntOf(token, 0, INT32_MAX)));
+  for (const Json& token : json.at("eos")) spec.eos.push_back(TokenId(IntOf(token, 0, INT32_MAX)));
   return spec;
 }
 
@@ -162,6 +206,31 @@ std::vector<LayerId> ModelSpec::MoeLayers() const {
     if (moe[i]) result.push_back(LayerId(static_cast<int32_t>(i)));
   }
   return result;
+}
+
+Recurrence ModelSpec::recurrence() const {
+  if (delta_net) return delta_net->recurrence();
+  if (mamba2) return mamba2->recurrence();
+  if (short_convolution) return {.taps = short_convolution->taps, .convolved_width = hidden, .output_width = hidden};
+  return {};
+}
+
+int64_t ModelSpec::LargestQueryWidth() const {
+  int64_t width = 0;
+  for (int i = 0; i < rotation_count(); ++i) width = std::max(width, int64_t{heads} * HeadsOf(i).head_dim);
+  return width;
+}
+
+int64_t ModelSpec::LargestKeyWidth() const {
+  int64_t width = 0;
+  for (int i = 0; i < rotation_count(); ++i) width = std::max(width, int64_t{HeadsOf(i).kv_heads} * HeadsOf(i).head_dim);
+  return width;
+}
+
+int ModelSpec::FirstFrequency(int rotation) const {
+  int first = 0;
+  for (int i = 0; i < rotation; ++i) first += RotaryDims(i) / 2;
+  return first;
 }
 
 std::string SpecToJson(const ModelSpec& spec) {
@@ -179,14 +248,21 @@ std::string SpecToJson(const ModelSpec& spec) {
     if (spec.*field.member != field.absent) json[std::string(field.name)] = spec.*field.member;
   }
   if (spec.yarn) json["yarn"] = Encode(*spec.yarn);
+  if (spec.divided) json["divided"] = Encode(*spec.divided);
   for (const Rotation& rotation : spec.more_rotations) json["more_rotations"].push_back(Encode(rotation));
   if (!spec.rotations.empty()) json["rotations"] = spec.rotations;
+  if (spec.values_are_keys) json["values_are_keys"] = true;
+  for (const HeadShape& heads : spec.more_heads) json["more_heads"].push_back(Encode(heads));
   if (spec.latent) json["latent"] = Encode(*spec.latent);
   if (!spec.windows.empty()) json["windows"] = spec.windows;
   if (spec.delta_net) json["delta_net"] = Encode(*spec.delta_net);
+  if (spec.mamba2) json["mamba2"] = Encode(*spec.mamba2);
+  if (spec.short_convolution) json["short_convolution"] = {{"taps", spec.short_convolution->taps}};
   if (!spec.recurrent.empty()) json["recurrent"] = spec.recurrent;
   if (spec.swiglu_limits) json["swiglu_limits"] = {{"alpha", spec.swiglu_limits->alpha}, {"limit", spec.swiglu_limits->limit}};
   json["qk_norm"] = NameOf(kQkNorms, spec.qk_norm);
+  if (spec.norms != kNorms[0].value) json["norms"] = NameOf(kNorms, spec.norms);
+  if (spec.activation != kActivations[0].value) json["activation"] = NameOf(kActivations, spec.activation);
   if (spec.router_scoring != kScorings[0].value) json["router_scoring"] = NameOf(kScorings, spec.router_scoring);
   if (spec.router_group_rank != kGroupRanks[0].value) json["router_group_rank"] = NameOf(kGroupRanks, spec.router_group_rank);
   json["moe"] = spec.moe;

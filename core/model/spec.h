@@ -1,6 +1,7 @@
 // A model as plain data: everything the decoder needs to know beside the weights. Travels in the store as canonical JSON.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -26,12 +27,34 @@ struct YarnScaling {
   bool operator==(const YarnScaling&) const = default;
 };
 
+// Each frequency is divided by a number of its own (LongRoPE, arXiv 2402.13753); sine and cosine are multiplied by
+// attention_factor.
+struct FrequencyDivisors {
+  std::vector<double> divisors;  // [rotary dims / 2]
+  double attention_factor = 1;
+  bool operator==(const FrequencyDivisors&) const = default;
+};
+
 // The frequencies by which heads turn.
 struct Rotation {
   double theta = 10000.0;
   std::optional<YarnScaling> yarn;
+  int pairs = 0;  // that turn, the first; the frequencies of the others are 0. 0: all turn
+  std::optional<FrequencyDivisors> divided;
+  double AttentionFactor() const { return yarn ? yarn->attention_factor : divided ? divided->attention_factor : 1; }
   bool operator==(const Rotation&) const = default;
 };
+
+// Of a layer's attention.
+struct HeadShape {
+  int kv_heads = 0;
+  int head_dim = 0;
+  bool values_are_keys = false;  // as the keys are before their norm and rotation: one projection makes both
+  bool operator==(const HeadShape&) const = default;
+};
+
+// What the gate of a feed-forward block goes through before it is multiplied with up.
+enum class Activation : uint8_t { kSilu, kGelu };  // GELU in its tanh form
 
 // As SwiGluClamp of core/kernels.
 struct SwiGluLimits {
@@ -40,8 +63,19 @@ struct SwiGluLimits {
   bool operator==(const SwiGluLimits&) const = default;
 };
 
-// A layer that keeps a state in place of keys and values: Gated DeltaNet. Value head h goes with key head
-// h / (value_heads / key_heads).
+// What layers that have a state in place of keys and values have in common. Such a layer keeps of a sequence, in floats: the last
+// taps - 1 inputs of its convolution (taps - 1, convolved_width), a multiple of 16 floats, then its heads' matrices.
+struct Recurrence {
+  int taps = 0;
+  int convolved_width = 0;
+  int heads = 0;  // 0: no matrices
+  int64_t matrix_floats = 0;
+  int output_width = 0;  // of what is read from a state, and of its gate
+  int64_t InputFloats() const { return (int64_t{taps - 1} * convolved_width + 15) / 16 * 16; }
+  int64_t StateFloats() const { return InputFloats() + matrix_floats; }
+};
+
+// Gated DeltaNet. Value head h goes with key head h / (value_heads / key_heads); a matrix for each is (key_dim, value_dim).
 struct DeltaNetShape {
   int key_heads = 0;
   int value_heads = 0;  // a multiple of key_heads
@@ -52,11 +86,31 @@ struct DeltaNetShape {
   int KeyWidth() const { return key_heads * key_dim; }
   int ValueWidth() const { return value_heads * value_dim; }
   int ConvolvedWidth() const { return 2 * KeyWidth() + ValueWidth(); }
-  // What a layer keeps of a sequence, in floats: the last taps - 1 inputs of the convolution (taps - 1, ConvolvedWidth()), a
-  // multiple of 16 floats, then (value_heads, key_dim, value_dim).
-  int64_t InputFloats() const { return (int64_t{taps - 1} * ConvolvedWidth() + 15) / 16 * 16; }
-  int64_t StateFloats() const { return InputFloats() + int64_t{key_dim} * ValueWidth(); }
+  Recurrence recurrence() const { return {taps, ConvolvedWidth(), value_heads, int64_t{key_dim} * ValueWidth(), ValueWidth()}; }
   bool operator==(const DeltaNetShape&) const = default;
+};
+
+// Mamba-2 (arXiv 2405.21060). Head h goes with group h / (heads / groups), which has its key (the paper's B) and query (C); its
+// value is X, its matrix (state_dim, head_dim).
+struct Mamba2Shape {
+  int heads = 0;
+  int head_dim = 0;
+  int groups = 0;  // divides heads
+  int state_dim = 0;
+  int taps = 0;  // of the convolution over values, keys and queries
+  bool convolution_bias = false;
+
+  int Width() const { return heads * head_dim; }
+  int GroupsWidth() const { return groups * state_dim; }
+  int ConvolvedWidth() const { return Width() + 2 * GroupsWidth(); }
+  Recurrence recurrence() const { return {taps, ConvolvedWidth(), heads, int64_t{state_dim} * Width(), Width()}; }
+  bool operator==(const Mamba2Shape&) const = default;
+};
+
+// A gated convolution over all hidden numbers, whose state is its last inputs (LFM2).
+struct ShortConvolution {
+  int taps = 0;
+  bool operator==(const ShortConvolution&) const = default;
 };
 
 // Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1). A position keeps one row for all heads: kv_rank
@@ -82,9 +136,16 @@ struct ModelSpec {
   float rms_eps = 0;
   double rope_theta = 10000.0;
   std::optional<YarnScaling> yarn;  // of the rotary frequencies
-  // Rotations 1, 2, ... of models whose layers differ; rotation 0 is rope_theta and yarn.
+  std::optional<FrequencyDivisors> divided;
+  // Rotations 1, 2, ... of models whose layers differ; rotation 0 is rope_theta, yarn and divided.
   std::vector<Rotation> more_rotations;
-  std::vector<int> rotations;     // [layers]: the rotation of each. Empty: 0 for all
+  // A context of more positions turns by rotation 1, in all layers; 0: rotations do not depend on the context.
+  int short_context = 0;
+  std::vector<int> rotations;  // [layers]: the rotation of each. Empty: 0 for all
+  int rotated_pairs = 0;       // of rotation 0, as Rotation::pairs
+  // Of the layers of rotations 1, 2, ..., where theirs differ from kv_heads, head_dim and values_are_keys. Empty: none does.
+  std::vector<HeadShape> more_heads;
+  bool values_are_keys = false;
   int rotary_dims = 0;            // of head_dim, the first (latent attention: the last); 0: all
   bool rope_interleaved = false;  // pairs are neighbours
   std::optional<LatentAttention> latent;
@@ -94,26 +155,38 @@ struct ModelSpec {
   bool attention_sinks = false;  // a learned logit a head that joins the softmax's denominator
   // [layers]: positions that a layer's attention sees, its own included; 0: all. Empty: all layers see all.
   std::vector<int> windows;
-  bool attention_gate = false;             // attention's output is multiplied by the sigmoid of a projection of its input
-  std::optional<DeltaNetShape> delta_net;  // of the recurrent layers
-  std::vector<bool> recurrent;             // [layers], those without attention. Empty: none
+  bool unrotated = false;       // heads do not turn: only recurrent layers know the order of positions
+  bool attention_gate = false;  // attention's output is multiplied by the sigmoid of a projection of its input
+  // Of the recurrent layers, one of these.
+  std::optional<DeltaNetShape> delta_net;
+  std::optional<Mamba2Shape> mamba2;
+  std::optional<ShortConvolution> short_convolution;
+  std::vector<bool> recurrent;  // [layers], those without attention. Empty: none
 
   enum class QkNorm { kNone, kPerHead, kWhole };  // Qwen3: RMS norm over head_dim; OLMoE: over all heads together
   QkNorm qk_norm = QkNorm::kNone;
   bool qk_norm_after_rope = false;
+  // Norms stand before what a block reads. Around: also behind what attention, the shared expert, the routed experts, and both
+  // together put out; and the router and the shared expert have norms of their own before them.
+  enum class Norms { kBefore, kAround };
+  Norms norms = Norms::kBefore;
+  bool value_norm = false;     // RMS norm over head_dim, without weights
+  bool layer_scale = false;    // a layer's output, the residual stream with it, is multiplied by a number
   bool layer_norm = false;     // norms of the residual stream are layer norms with a bias, not RMS norms
   bool head_bias = false;      // added to the logits
   double embedding_scale = 1;  // of the embedded tokens
   double attention_scale = 0;  // of the scores; 0: 1 / sqrt(head_dim)
   double residual_scale = 1;   // of what a block adds to the residual stream
   double logits_scale = 1;
+  double logits_cap = 0;  // logits = cap * tanh(logits / cap); 0: they stay
 
   int experts = 0;
   int top_k = 0;
-  int expert_ffn = 0;                         // rows of gate and up
-  bool norm_topk_prob = false;                // the k probabilities are divided by their sum
-  bool expert_bias = false;                   // on gate, up and down of every expert
-  std::optional<SwiGluLimits> swiglu_limits;  // none: silu(gate) * up
+  int expert_ffn = 0;           // rows of gate and up
+  bool norm_topk_prob = false;  // the k probabilities are divided by their sum
+  bool expert_bias = false;     // on gate, up and down of every expert
+  Activation activation = Activation::kSilu;
+  std::optional<SwiGluLimits> swiglu_limits;  // none: activation(gate) * up
   int shared_ffn = 0;                         // 0: no shared expert
   bool shared_gate = false;                   // its output is multiplied by sigmoid(shared_gate . x)
   int dense_ffn = 0;                          // of layers without experts; 0 when there are none
@@ -129,6 +202,8 @@ struct ModelSpec {
   double router_epsilon = 0;  // added to the sum that norm_topk_prob divides by
   double router_jitter = 0;   // sparsemixer
   double router_scale = 1;    // of the experts' outputs
+  double router_logits_scale = 1;
+  bool expert_scales = false;  // each expert's output is multiplied by a number
 
   std::vector<TokenId> bos;  // 0 or 1
   std::vector<TokenId> eos;  // config.json's and generation_config.json's, ascending
@@ -136,13 +211,33 @@ struct ModelSpec {
   std::vector<LayerId> MoeLayers() const;
   int WindowOf(LayerId layer) const { return windows.empty() ? 0 : windows[layer.value()]; }
   bool IsRecurrent(LayerId layer) const { return !recurrent.empty() && recurrent[layer.value()]; }
+  // Of the recurrent layers; all zero where there are none.
+  Recurrence recurrence() const;
   // Of float32 that the layer keeps of each sequence beside keys and values; 0: none.
-  uint64_t StateBytes(LayerId layer) const { return IsRecurrent(layer) ? delta_net->StateFloats() * sizeof(float) : 0; }
-  double AttentionScale() const { return attention_scale == 0 ? 1 / std::sqrt(static_cast<double>(head_dim)) : attention_scale; }
+  uint64_t StateBytes(LayerId layer) const { return IsRecurrent(layer) ? recurrence().StateFloats() * sizeof(float) : 0; }
+  double AttentionScale() const { return AttentionScale(head_dim); }
+  double AttentionScale(int dim) const {
+    return attention_scale == 0 ? 1 / std::sqrt(static_cast<double>(dim)) : attention_scale;
+  }
+  bool NormsAround() const { return norms == Norms::kAround; }
   int RotationOf(LayerId layer) const { return rotations.empty() ? 0 : rotations[layer.value()]; }
   int rotation_count() const { return 1 + static_cast<int>(more_rotations.size()); }
-  Rotation rotation(int index) const { return index == 0 ? Rotation{rope_theta, yarn} : more_rotations[index - 1]; }
-  int RotaryDims() const { return rotary_dims == 0 ? head_dim : rotary_dims; }
+  Rotation rotation(int index) const {
+    return index == 0 ? Rotation{rope_theta, yarn, rotated_pairs, divided} : more_rotations[index - 1];
+  }
+  // The positions of a context that nobody asked to be longer.
+  int UsualContext() const { return short_context > 0 ? std::min(short_context, max_positions) : max_positions; }
+  // Of the layers of a rotation, or of a layer.
+  HeadShape HeadsOf(int rotation) const {
+    return rotation == 0 || more_heads.empty() ? HeadShape{kv_heads, head_dim, values_are_keys} : more_heads[rotation - 1];
+  }
+  HeadShape HeadsOf(LayerId layer) const { return HeadsOf(RotationOf(layer)); }
+  // Numbers of the widest layer's queries, or keys, of a position.
+  int64_t LargestQueryWidth() const;
+  int64_t LargestKeyWidth() const;
+  int RotaryDims(int rotation = 0) const { return rotary_dims == 0 ? HeadsOf(rotation).head_dim : rotary_dims; }
+  // The frequencies of all rotations stand one after the other; where those of one begin. Of rotation_count(): how many they are.
+  int FirstFrequency(int rotation) const;
   // What attention puts out for a head.
   int ValueDim() const { return latent ? latent->value_dim : head_dim; }
 };

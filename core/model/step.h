@@ -38,9 +38,16 @@ struct Step {
   }
   // gate = activation(gate) * up, n elements, as the model's feed-forward blocks do.
   void Activate(float* gate, const float* up, int64_t n) const {
+    if (spec.activation == Activation::kGelu) return backend.GeGlu(gate, up, n, gate);
     if (!spec.swiglu_limits) return backend.SwiGlu(gate, up, n, gate);
     const SwiGluClamp clamp = {static_cast<float>(spec.swiglu_limits->alpha), static_cast<float>(spec.swiglu_limits->limit)};
     backend.ClampedSwiGlu(clamp, gate, up, n, gate);
+  }
+  // logits (rows, experts): what the router's scores are made of, from what its matrix makes. The bias may be null.
+  void FinishRouterLogits(float* logits, const float* bias, int rows) const {
+    const auto scale = static_cast<float>(spec.router_logits_scale);
+    if (scale != 1) backend.Scale(logits, scale, int64_t{rows} * spec.experts);
+    if (bias != nullptr) backend.AddBias(logits, bias, rows, spec.experts);
   }
   // y = the norm of rows of x, (rows, hidden); may alias. A layer norm where there is a bias.
   void Normalize(const float* x, const float* weight, const float* bias, int rows, float* y) const {
@@ -53,13 +60,14 @@ struct Step {
     if (spec.residual_scale == 1) return backend.Add(x, block, n);
     backend.AddScaled(x, block, static_cast<float>(spec.residual_scale), n);
   }
-  // Rows of the residual stream get o * scratch.attended, (rows, o.cols), + bias, which may be null.
-  void ProjectToResidual(const MatrixView& o, const float* bias, RowBlock block) {
+  // Rows of the residual stream get o * scratch.attended, (rows, o.cols), + bias, which may be null, or the norm of that.
+  void ProjectToResidual(const MatrixView& o, const float* bias, RowBlock block, const float* norm = nullptr) {
     const Activations input =
         backend.Prepare(scratch.attended.data(), block.count, o.cols, o.cols, InputForms::Of({o.format}), scratch.inner_storage);
     const MatMulJob jobs[] = {{o, &input, scratch.projected.data(), spec.hidden}};
     backend.MatMul(jobs);
     if (bias != nullptr) backend.AddBias(scratch.projected.data(), bias, block.count, spec.hidden);
+    if (norm != nullptr) Normalize(scratch.projected.data(), norm, nullptr, block.count, scratch.projected.data());
     AddToResidual(&scratch.x[static_cast<size_t>(block.begin) * spec.hidden], scratch.projected.data(), block.count);
   }
   bool one_block() const { return batch.rows() <= scratch.block_rows; }

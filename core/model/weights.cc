@@ -97,12 +97,19 @@ LayerWeights BindLayer(TrunkBinder& trunk, int layer) {
                     .k_b = trunk.Matrix(prefix + "k_b"),
                     .v_b = trunk.Matrix(prefix + "v_b")};
   weights.attention_gate = trunk.Matrix(prefix + "attention_gate");
-  weights.delta = {.convolution = trunk.Vector(prefix + "delta.convolution"),
-                   .a = trunk.Matrix(prefix + "delta.a"),
+  const float* const of_delta_net = trunk.Vector(prefix + "delta.convolution");
+  weights.convolution = of_delta_net != nullptr ? of_delta_net : trunk.Vector(prefix + "convolution");
+  weights.delta = {.a = trunk.Matrix(prefix + "delta.a"),
                    .b = trunk.Matrix(prefix + "delta.b"),
                    .bias = trunk.Vector(prefix + "delta.bias"),
                    .decay_rate = trunk.Vector(prefix + "delta.decay_rate"),
                    .norm = trunk.Vector(prefix + "delta.norm")};
+  weights.mamba2 = {.convolution_bias = trunk.Vector(prefix + "mamba2.convolution_bias"),
+                    .step = trunk.Matrix(prefix + "mamba2.step"),
+                    .step_bias = trunk.Vector(prefix + "mamba2.step_bias"),
+                    .decay_rate = trunk.Vector(prefix + "mamba2.decay_rate"),
+                    .skip = trunk.Vector(prefix + "mamba2.skip"),
+                    .norm = trunk.Vector(prefix + "mamba2.norm")};
   weights.q_bias = trunk.Vector(prefix + "q_bias");
   weights.k_bias = trunk.Vector(prefix + "k_bias");
   weights.v_bias = trunk.Vector(prefix + "v_bias");
@@ -112,6 +119,14 @@ LayerWeights BindLayer(TrunkBinder& trunk, int layer) {
   weights.k_norm = trunk.Vector(prefix + "k_norm");
   weights.ffn_norm = trunk.Vector(prefix + "ffn_norm");
   weights.ffn_norm_bias = trunk.Vector(prefix + "ffn_norm_bias");
+  weights.router_norm = trunk.Vector(prefix + "router_norm");
+  weights.shared_norm = trunk.Vector(prefix + "shared_norm");
+  weights.attn_post_norm = trunk.Vector(prefix + "attn_post_norm");
+  weights.shared_post_norm = trunk.Vector(prefix + "shared_post_norm");
+  weights.experts_post_norm = trunk.Vector(prefix + "experts_post_norm");
+  weights.ffn_post_norm = trunk.Vector(prefix + "ffn_post_norm");
+  weights.layer_scale = trunk.Vector(prefix + "layer_scale");
+  weights.expert_scales = trunk.Vector(prefix + "expert_scales");
   weights.router = trunk.Matrix(prefix + "router");
   weights.router_bias = trunk.Vector(prefix + "router_bias");
   weights.router_correction = trunk.Vector(prefix + "router_correction");
@@ -145,7 +160,7 @@ absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& s
   weights.bytes = store.description().trunk_bytes;
   MOED_ASSIGN_OR_RETURN(weights.buffer, Buffer::Allocate(weights.bytes));
   std::vector<TrunkTensor> wanted = family->trunk_tensors(spec);
-  wanted.push_back({"rope.inv_freq", "", TensorRole::kVector, 1, spec.rotation_count() * spec.RotaryDims() / 2});
+  wanted.push_back({"rope.inv_freq", "", TensorRole::kVector, 1, spec.FirstFrequency(spec.rotation_count())});
   TrunkBinder trunk(store, weights.buffer.data(), std::move(wanted));
   weights.embed = trunk.Matrix("embed");
   weights.head = spec.tied_embeddings ? weights.embed : trunk.Matrix("head");

@@ -15,7 +15,7 @@ namespace moed {
 class ReadBackend;
 class StoreReader;
 
-// down(silu(gate x) * (up x))
+// down(activation(gate x) * (up x))
 struct FfnWeights {
   MatrixView gate;  // (ffn, hidden)
   MatrixView up;    // (ffn, hidden)
@@ -39,15 +39,26 @@ struct LatentWeights {
   MatrixView v_b;                    // (heads * value_dim, kv_rank)
 };
 
-// What a recurrent layer has beside LayerWeights' q, k and v, which are (key_heads * key_dim, hidden) twice and (value_heads *
-// value_dim, hidden), its attention_gate like v, and its o (hidden, value_heads * value_dim).
+// Recurrent layers have LayerWeights' k, v, attention_gate, o, convolution and, those whose states have matrices, q.
+// What a Gated DeltaNet has beside them. q and k are (key_heads * key_dim, hidden), v and attention_gate (value_heads *
+// value_dim, hidden); the convolution is over q, k and v.
 struct DeltaNetWeights {
-  const float* convolution = nullptr;  // (taps, 2 * key_heads * key_dim + value_heads * value_dim): of q, k and v
-  MatrixView a;                        // (value_heads, hidden): of the decay
-  MatrixView b;                        // (value_heads, hidden): of the rate
-  const float* bias = nullptr;         // (value_heads), of a
-  const float* decay_rate = nullptr;   // (value_heads), negative
-  const float* norm = nullptr;         // (value_dim)
+  MatrixView a;                       // (value_heads, hidden): of the decay
+  MatrixView b;                       // (value_heads, hidden): of the rate
+  const float* bias = nullptr;        // (value_heads), of a
+  const float* decay_rate = nullptr;  // (value_heads), negative
+  const float* norm = nullptr;        // (value_dim)
+};
+
+// What a layer of Mamba-2 has beside them. q and k are (groups * state_dim, hidden), v and attention_gate (heads * head_dim,
+// hidden); the convolution is over v, k and q.
+struct Mamba2Weights {
+  const float* convolution_bias = nullptr;
+  MatrixView step;                    // (heads, hidden)
+  const float* step_bias = nullptr;   // (heads)
+  const float* decay_rate = nullptr;  // (heads), negative
+  const float* skip = nullptr;        // (heads)
+  const float* norm = nullptr;        // (heads * head_dim)
 };
 
 // What a layer does not have is null.
@@ -60,7 +71,9 @@ struct LayerWeights {
   MatrixView o;               // (hidden, heads * spec.ValueDim())
   MatrixView attention_gate;  // as q
   LatentWeights latent;
+  const float* convolution = nullptr;  // (taps, spec.recurrence().convolved_width)
   DeltaNetWeights delta;
+  Mamba2Weights mamba2;
   const float* q_bias = nullptr;
   const float* k_bias = nullptr;
   const float* v_bias = nullptr;
@@ -70,8 +83,18 @@ struct LayerWeights {
   const float* k_norm = nullptr;
   const float* ffn_norm = nullptr;  // (hidden)
   const float* ffn_norm_bias = nullptr;
-  MatrixView router;                   // (experts, hidden)
-  const float* router_bias = nullptr;  // (experts)
+  // Of what branches read, (hidden), where ffn_norm is that of the routed experts alone.
+  const float* router_norm = nullptr;
+  const float* shared_norm = nullptr;
+  // Of what they put out, (hidden).
+  const float* attn_post_norm = nullptr;
+  const float* shared_post_norm = nullptr;
+  const float* experts_post_norm = nullptr;
+  const float* ffn_post_norm = nullptr;  // of both together
+  const float* layer_scale = nullptr;    // (1)
+  const float* expert_scales = nullptr;  // (experts)
+  MatrixView router;                     // (experts, hidden)
+  const float* router_bias = nullptr;    // (experts)
   const float* router_correction = nullptr;
   ExpertBiases expert_bias;
   MatrixView shared_gate;  // (1, hidden)
@@ -89,7 +112,7 @@ struct Weights {
   const float* final_norm = nullptr;  // (hidden)
   const float* final_norm_bias = nullptr;
   const float* head_bias = nullptr;  // (vocabulary)
-  const float* inv_freq = nullptr;   // (rotations, rotary dims / 2)
+  const float* inv_freq = nullptr;   // of all rotations, see spec.FirstFrequency
   std::vector<LayerWeights> layers;
 };
 

@@ -65,6 +65,25 @@ const AddedToken* AddedTokenMatcher::LongestAt(std::string_view text) const {
   return longest;
 }
 
+bool AddedTokenMatcher::has_special() const { return std::ranges::any_of(tokens_, &AddedToken::special); }
+
+// What is foreign in part hides no token that is the text's own: neither a shorter one that begins with it, nor the next.
+const AddedToken* AddedTokenMatcher::AllowedAt(std::string_view text, const SpecialScope& special, size_t& at) const {
+  const size_t begin = at;
+  const AddedToken* token = LongestAt(text.substr(begin));
+  if (token != nullptr && token->special && !special.nowhere) {
+    const auto foreign = std::ranges::upper_bound(special.foreign, begin, {}, &ByteRange::end);
+    const size_t end = begin + token->content.size();
+    if (foreign != special.foreign.end() && foreign->begin < end) {
+      at = end;
+      if (foreign->begin <= begin && foreign->end >= end) return nullptr;
+      token = foreign->begin > begin ? LongestAt(text.substr(begin, foreign->begin - begin)) : nullptr;
+    }
+  }
+  at = begin + (token == nullptr ? 1 : token->content.size());
+  return token != nullptr && token->special && special.nowhere ? nullptr : token;
+}
+
 absl::StatusOr<bool> AddedTokenMatcher::IsSingleWord(std::string_view text, size_t begin, size_t end) const {
   const TextPattern::Searcher searcher(*word_character_);
   for (const std::string_view neighbour :
@@ -78,19 +97,15 @@ absl::StatusOr<bool> AddedTokenMatcher::IsSingleWord(std::string_view text, size
   return true;
 }
 
-absl::Status AddedTokenMatcher::Split(std::string_view text, bool match_special,
+absl::Status AddedTokenMatcher::Split(std::string_view text, const SpecialScope& special,
                                       absl::FunctionRef<absl::Status(const Section&)> section) const {
   size_t done = 0;         // may lie beyond the next match: stripped white space can itself be a token
   size_t stripped_to = 0;  // where the last white space that was taken on the right ends
   for (size_t at = 0; at < text.size() && !empty();) {
-    const AddedToken* token = LongestAt(text.substr(at));
-    if (token == nullptr) {
-      ++at;
-      continue;
-    }
-    size_t begin = at, end = at + token->content.size();
-    at = end;
-    if (token->special && !match_special) continue;
+    size_t begin = at;
+    const AddedToken* token = AllowedAt(text, special, at);
+    if (token == nullptr) continue;
+    size_t end = at;
     if (token->single_word) {
       MOED_ASSIGN_OR_RETURN(const bool alone, IsSingleWord(text, begin, end));
       if (!alone) continue;

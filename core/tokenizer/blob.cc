@@ -10,14 +10,23 @@ namespace moed {
 namespace {
 
 constexpr std::string_view kMagic{"MOEDTOK\0", 8};
-constexpr uint32_t kPlainVersion = 1;
-constexpr uint32_t kChatTemplateVersion = 2;  // with one section more, the last
+constexpr std::array<size_t, 3> kSectionsOfVersion = {6, 7, kBlobSections};  // [version - 1]
 constexpr size_t kChecksumAt = 16;
 constexpr size_t kChecksummedFrom = 24;
 constexpr size_t kDirectoryAt = 32;
 constexpr size_t kAlignment = 16;
 
-size_t SectionsOf(uint32_t version) { return version == kPlainVersion ? kBlobSections - 1 : kBlobSections; }
+bool IsVersion(uint32_t version) { return version >= 1 && version <= kSectionsOfVersion.size(); }
+size_t SectionsOf(uint32_t version) { return kSectionsOfVersion[version - 1]; }
+// The least version with all sections that are not empty.
+template <class Sections>
+uint32_t VersionOf(const Sections& sections) {
+  size_t used = sections.size();
+  while (used > 0 && sections[used - 1].empty()) --used;
+  uint32_t version = 1;
+  while (SectionsOf(version) < used) ++version;
+  return version;
+}
 size_t HeaderBytes(uint32_t version) { return kDirectoryAt + SectionsOf(version) * 2 * sizeof(uint32_t); }
 
 template <class T>
@@ -37,7 +46,7 @@ uint64_t Checksum(std::string_view blob) { return XXH3_64bits(blob.data() + kChe
 }  // namespace
 
 absl::StatusOr<std::string> SealBlob(const PerBlobSection<std::string>& sections) {
-  const uint32_t version = sections.back().empty() ? kPlainVersion : kChatTemplateVersion;
+  const uint32_t version = VersionOf(sections);
   std::string blob(HeaderBytes(version), '\0');
   for (size_t i = 0; i < SectionsOf(version); ++i) {
     blob.resize((blob.size() + kAlignment - 1) / kAlignment * kAlignment, '\0');
@@ -57,13 +66,13 @@ absl::StatusOr<std::string> SealBlob(const PerBlobSection<std::string>& sections
 }
 
 absl::StatusOr<PerBlobSection<std::string_view>> OpenBlob(std::string_view blob) {
-  if (blob.size() < HeaderBytes(kPlainVersion) || blob.substr(0, kMagic.size()) != kMagic) {
+  if (blob.size() < HeaderBytes(1) || blob.substr(0, kMagic.size()) != kMagic) {
     return DataLoss("not a compiled tokenizer");
   }
   const auto version = Get<uint32_t>(blob, 8);
-  if (version != kPlainVersion && version != kChatTemplateVersion) {
-    return DataLoss("compiled tokenizer of version ", version, "; this program reads versions ", kPlainVersion, " and ",
-                    kChatTemplateVersion, ": pack again");
+  if (!IsVersion(version)) {
+    return DataLoss("compiled tokenizer of version ", version, "; this program reads versions 1 to ", kSectionsOfVersion.size(),
+                    ": pack again");
   }
   if (blob.size() < HeaderBytes(version)) return DataLoss("compiled tokenizer: its directory is cut off");
   if (const auto bytes = Get<uint64_t>(blob, 24); bytes != blob.size()) {
@@ -78,9 +87,7 @@ absl::StatusOr<PerBlobSection<std::string_view>> OpenBlob(std::string_view blob)
       return DataLoss("compiled tokenizer: section ", i, " is out of bounds");
     sections[i] = blob.substr(offset, bytes);
   }
-  if (version == kChatTemplateVersion && sections.back().empty()) {
-    return DataLoss("compiled tokenizer: an empty chat template in version ", version);
-  }
+  if (VersionOf(sections) != version) return DataLoss("compiled tokenizer: empty sections make version ", version);
   return sections;
 }
 

@@ -1,7 +1,7 @@
 // The envelope of a compiled tokenizer: magic, version, checksum, then sections, each at a multiple of 16 bytes.
 // All numbers little-endian:
 //   0  8 bytes  "MOEDTOK\0"
-//   8  u32      version: 1 without, 2 with a chat template
+//   8  u32      version, which says how many sections there are: the least that holds all that are not empty
 //  12  u32      number of sections
 //  16  u64      XXH3-64 of everything from byte 24 on
 //  24  u64      length of the blob in bytes
@@ -28,14 +28,17 @@ enum class BlobSection : uint32_t {
   kPieceSlots,    // u32 ids: open addressing by the bytes of a piece
   kMergeSlots,    // {u32 left, u32 right, u32 rank}: open addressing by the pair
   kMergeResults,  // u32 id x merges, by rank
-  kChatTemplate,  // Jinja text; version 1 has no such section, version 2 has no empty one
+  // Version 1 ends here. The others are those of ChatSettings.
+  kChatTemplate,
+  // Version 2 ends here.
+  kNamedTokens,
+  kSamplingDefaults,
 };
-inline constexpr size_t kBlobSections = 7;
+inline constexpr size_t kBlobSections = 9;
 
 template <class T>
 using PerBlobSection = std::array<T, kBlobSections>;
 
-// Version 1 where there is no chat template.
 absl::StatusOr<std::string> SealBlob(const PerBlobSection<std::string>& sections);
 // Views into `blob`. DATA_LOSS unless magic, version, length, checksum and every bound are right.
 absl::StatusOr<PerBlobSection<std::string_view>> OpenBlob(std::string_view blob);

@@ -14,32 +14,40 @@ constexpr uint32_t kDead = kNoPiece;
 
 }  // namespace
 
-void Bpe::Append(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& out) const {
+absl::Status Bpe::Append(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& out) const {
   const std::string& boundary = options_.boundary;
   while (!boundary.empty() && !word.empty()) {
     // A cut goes before a boundary that no other boundary precedes.
     size_t cut = 0;
     while (word.substr(cut).starts_with(boundary)) cut += boundary.size();
     cut = std::min(word.find(boundary, cut), word.size());
-    AppendCached(word.substr(0, cut), scratch, out);
+    MOED_RETURN_IF_ERROR(AppendCached(word.substr(0, cut), scratch, out));
     word.remove_prefix(cut);
   }
-  if (!word.empty()) AppendCached(word, scratch, out);
+  return word.empty() ? absl::OkStatus() : AppendCached(word, scratch, out);
 }
 
-void Bpe::AppendCached(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& out) const {
-  if (word.size() > kLongestCachedWord) return AppendMerged(word, scratch, out);
+absl::Status Bpe::AppendCached(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& out) const {
+  if (word.size() > scratch.max_word_bytes) {
+    return InvalidArgument("a stretch of ", word.size(), " bytes without a place to cut; at most ", scratch.max_word_bytes,
+                           " can be tokenised");
+  }
+  if (word.size() > kLongestCachedWord) {
+    AppendMerged(word, scratch, out);
+    return absl::OkStatus();
+  }
   if (const auto found = scratch.cache.find(ToAbsl(word)); found != scratch.cache.end()) {
     const auto begin = scratch.cached_pieces.begin() + found->second.begin;
     out.insert(out.end(), begin, begin + found->second.count);
-    return;
+    return absl::OkStatus();
   }
   const size_t before = out.size();
   AppendMerged(word, scratch, out);
-  if (scratch.cache.size() >= kMostCachedWords) return;
+  if (scratch.cache.size() >= kMostCachedWords) return absl::OkStatus();
   scratch.cache.emplace(std::string(word), BpeScratch::Cached{static_cast<uint32_t>(scratch.cached_pieces.size()),
                                                               static_cast<uint32_t>(out.size() - before)});
   scratch.cached_pieces.insert(scratch.cached_pieces.end(), out.begin() + before, out.end());
+  return absl::OkStatus();
 }
 
 void Bpe::AppendMerged(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& out) const {
@@ -68,6 +76,7 @@ bool Bpe::AddBytePieces(std::string_view character, BpeScratch& scratch) const {
 void Bpe::StartSymbols(std::string_view word, BpeScratch& scratch) const {
   auto& symbols = scratch.symbols;
   symbols.clear();
+  symbols.reserve(word.size());
   bool unknown_waits = false;
   const auto add_waiting = [&] {
     if (unknown_waits) symbols.push_back({options_.unk, -1, -1});

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "core/base/ids.h"
 #include "core/tokenizer/tokenizer_spec.h"
 #include "core/tokenizer/vocabulary.h"
@@ -15,6 +16,12 @@ namespace moed {
 
 // What one Encode call keeps between its words: working space, and the results of short words.
 class BpeScratch {
+ public:
+  // At most, for a word of so many bytes: symbols, and a heap that may hold two candidates for each while it grows.
+  static constexpr size_t kBytesForByte = 48;
+
+  explicit BpeScratch(size_t max_word_bytes) : max_word_bytes(max_word_bytes) {}
+
  private:
   friend class Bpe;
 
@@ -32,6 +39,7 @@ class BpeScratch {
     uint32_t begin, count;  // into cached_pieces
   };
 
+  const size_t max_word_bytes;
   std::vector<Symbol> symbols;
   std::vector<Candidate> heap;
   absl::flat_hash_map<std::string, Cached> cache;
@@ -43,11 +51,11 @@ class Bpe {
  public:
   Bpe(const Vocabulary& vocabulary, BpeOptions options) : vocabulary_(vocabulary), options_(std::move(options)) {}
 
-  // O(n log n) in the length of the word.
-  void Append(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& out) const;
+  // O(n log n) in the length of the word. INVALID_ARGUMENT for one that is longer than the scratch allows.
+  absl::Status Append(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& out) const;
 
  private:
-  void AppendCached(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& out) const;
+  absl::Status AppendCached(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& out) const;
   void AppendMerged(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& out) const;
   void StartSymbols(std::string_view word, BpeScratch& scratch) const;
   bool AddBytePieces(std::string_view character, BpeScratch& scratch) const;

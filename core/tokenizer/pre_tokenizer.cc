@@ -41,17 +41,14 @@ std::string ReplaceSpaces(std::string_view text, std::string_view space) {
 // One text's way through the steps: a piece goes through all of them before the next one begins, so nothing is collected.
 class PreTokenizer::Run {
  public:
-  Run(std::span<const Step> steps, absl::FunctionRef<void(std::string_view)> word) : steps_(steps), word_(word) {
+  Run(std::span<const Step> steps, absl::FunctionRef<absl::Status(std::string_view)> word) : steps_(steps), word_(word) {
     searchers_.reserve(steps.size());
     for (const Step& step : steps) searchers_.push_back(step.pattern ? std::optional<Searcher>(*step.pattern) : std::nullopt);
   }
 
   absl::Status Piece(size_t at, std::string_view piece, bool text_begins) {
     if (piece.empty()) return absl::OkStatus();
-    if (at == steps_.size()) {
-      word_(piece);
-      return absl::OkStatus();
-    }
+    if (at == steps_.size()) return word_(piece);
     const PreTokenizerStep& spec = steps_[at].spec;
     std::string changed;
     if (!spec.space.empty()) piece = changed = ReplaceSpaces(piece, spec.space);
@@ -103,7 +100,7 @@ class PreTokenizer::Run {
   }
 
   std::span<const Step> steps_;
-  absl::FunctionRef<void(std::string_view)> word_;
+  absl::FunctionRef<absl::Status(std::string_view)> word_;
   std::vector<std::optional<Searcher>> searchers_;
 };
 
@@ -117,7 +114,8 @@ absl::StatusOr<PreTokenizer> PreTokenizer::Make(std::span<const PreTokenizerStep
   return made;
 }
 
-absl::Status PreTokenizer::Split(std::string_view text, bool text_begins, absl::FunctionRef<void(std::string_view)> word) const {
+absl::Status PreTokenizer::Split(std::string_view text, bool text_begins,
+                                 absl::FunctionRef<absl::Status(std::string_view)> word) const {
   return Run(steps_, word).Piece(0, text, text_begins);
 }
 

@@ -18,9 +18,9 @@ class PreTokenizer {
  public:
   static absl::StatusOr<PreTokenizer> Make(std::span<const PreTokenizerStep> steps);
 
-  // Calls `word` for each non-empty word in order; the view is valid during the call. `text` is valid UTF-8.
+  // Calls `word` for each non-empty word in order until one fails; the view is valid during the call. `text` is valid UTF-8.
   // `text_begins`: nothing stands before `text`, not even an added token.
-  absl::Status Split(std::string_view text, bool text_begins, absl::FunctionRef<void(std::string_view)> word) const;
+  absl::Status Split(std::string_view text, bool text_begins, absl::FunctionRef<absl::Status(std::string_view)> word) const;
 
   size_t memory_bytes() const;
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/base/byte_range.h"
 #include "core/base/ids.h"
 
 namespace moed {
@@ -18,6 +19,9 @@ struct EncodeOptions {
   bool add_special_tokens = true;  // BOS and EOS as the post-processor says
   bool parse_special_tokens =
       true;  // false: "<|endoftext|>" in the text is plain text (untrusted input); non-special added tokens still match
+  std::span<const ByteRange> foreign = {};  // of the text, ascending, apart: what has a byte in them is no special token
+  size_t max_tokens = SIZE_MAX;             // those of a text that gives more are not looked for to its end
+  size_t max_word_bytes = SIZE_MAX;         // of what is merged as a whole, which takes EncodeScratchBytes
 };
 
 // Compiles tokenizer.json (the whole text) into the compact form that travels in the store. Unsupported parts (model type,
@@ -32,10 +36,17 @@ class Tokenizer {
   static absl::StatusOr<std::unique_ptr<Tokenizer>> FromBlob(std::string blob);
   ~Tokenizer();
 
-  // INVALID_ARGUMENT for text that is not UTF-8, naming the byte.
+  // INVALID_ARGUMENT for text that is not UTF-8, naming the byte, and for a word that is too long. OUT_OF_RANGE: more tokens than
+  // options.max_tokens.
   absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text, const EncodeOptions& options = {}) const;
-  // Bytes that are no UTF-8 become U+FFFD as Hugging Face does. INVALID_ARGUMENT for an id outside the vocabulary.
-  absl::StatusOr<std::string> Decode(std::span<const TokenId> tokens, bool skip_special_tokens = true) const;
+  // Bytes that are no UTF-8 become U+FFFD as Hugging Face does. INVALID_ARGUMENT for an id outside the vocabulary, and where the
+  // text has more than `max_bytes`.
+  absl::StatusOr<std::string> Decode(std::span<const TokenId> tokens, bool skip_special_tokens = true,
+                                     size_t max_bytes = SIZE_MAX) const;
+  // A longer text gives more tokens than these. SIZE_MAX where no bound is known.
+  size_t MostTextBytes(size_t tokens) const;
+  // At most, beside the text and its tokens, while a word of so many bytes is encoded.
+  static size_t EncodeScratchBytes(size_t word_bytes);
 
   int vocabulary_size() const;  // highest id + 1; models may pad theirs beyond it
   bool IsSpecial(TokenId token) const;

@@ -18,7 +18,10 @@ namespace moed {
 
 struct Tokenizer::Impl {
   absl::Status Open();  // from `blob`
-  absl::Status AppendText(std::string_view text, bool parse_special, std::vector<TokenId>& out) const;
+  absl::Status AppendText(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out) const;
+  // Where the foreign bytes of `text` are once it is `normalized`; all of it where that cannot be told.
+  absl::StatusOr<std::vector<ByteRange>> ForeignOfNormalized(std::string_view text, std::span<const ByteRange> foreign,
+                                                             std::string_view normalized) const;
   // Empty for an unknown id.
   std::string_view Piece(TokenId token) const {
     const bool known = token.value() >= 0 && static_cast<size_t>(token.value()) < vocabulary.size();
@@ -35,6 +38,7 @@ struct Tokenizer::Impl {
   std::vector<uint32_t> prefix_ids, suffix_ids;
   DecoderSpec decoder;
   std::vector<uint32_t> special_ids;  // ascending
+  size_t longest_token_bytes = 0;     // of text that gives a token; 0: no bound is known
 };
 
 }  // namespace moed

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/base/address.h"
 #include "prometheus/collectable.h"
-#include "server/startup/address.h"
 
 namespace moed {
 

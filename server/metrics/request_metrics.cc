@@ -9,9 +9,10 @@ namespace {
 
 using prometheus::Histogram;
 
-constexpr std::array<std::string_view, kMethods> kMethodNames = {"Generate", "GenerateStream", "Score", "Tokenize", "Detokenize"};
-constexpr std::array<std::string_view, kEndReasons> kEndReasonNames = {"stop",      "stop_string", "length",      "time_limit",
-                                                                       "cancelled", "deadline",    "slow_client", "error"};
+constexpr std::array<std::string_view, kMethods> kMethodNames = {"Generate", "GenerateStream", "Chat",       "ChatStream",
+                                                                 "Score",    "Tokenize",       "Detokenize", "DeleteSession"};
+constexpr std::array<std::string_view, kEndReasons> kEndReasonNames = {
+    "stop", "stop_string", "length", "time_limit", "context", "cancelled", "deadline", "slow_client", "error"};
 constexpr std::array<std::string_view, kRejections> kRejectionNames = {"queue_full", "too_large", "not_ready", "draining"};
 
 const Histogram::BucketBoundaries& FirstTokenBounds() {
@@ -43,7 +44,8 @@ std::string_view RejectionName(Rejection rejection) { return kRejectionNames[sta
 
 EndReason EndReasonOf(const FinishInfo& finish) {
   if (finish.status.ok()) {
-    static constexpr EndReason kReasons[] = {EndReason::kStop, EndReason::kStopString, EndReason::kLength, EndReason::kTimeLimit};
+    static constexpr EndReason kReasons[] = {EndReason::kStop, EndReason::kStopString, EndReason::kLength, EndReason::kTimeLimit,
+                                             EndReason::kContext};
     return kReasons[static_cast<size_t>(finish.reason)];
   }
   if (absl::IsDeadlineExceeded(finish.status)) return EndReason::kDeadline;

@@ -16,13 +16,13 @@
 
 namespace moed {
 
-enum class Method : uint8_t { kGenerate, kGenerateStream, kScore, kTokenize, kDetokenize };
-inline constexpr int kMethods = 5;
+enum class Method : uint8_t { kGenerate, kGenerateStream, kChat, kChatStream, kScore, kTokenize, kDetokenize, kDeleteSession };
+inline constexpr int kMethods = 8;
 std::string_view MethodName(Method method);
 
 // How an admitted generation ended.
-enum class EndReason : uint8_t { kStop, kStopString, kLength, kTimeLimit, kCancelled, kDeadline, kSlowClient, kError };
-inline constexpr int kEndReasons = 8;
+enum class EndReason : uint8_t { kStop, kStopString, kLength, kTimeLimit, kContext, kCancelled, kDeadline, kSlowClient, kError };
+inline constexpr int kEndReasons = 9;
 std::string_view EndReasonName(EndReason reason);
 EndReason EndReasonOf(const FinishInfo& finish);  // slow clients aside, which the engine cannot know
 

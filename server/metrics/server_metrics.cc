@@ -15,14 +15,24 @@ void AddEngine(const Engine& engine, MetricFamilies& families) {
   AddGauge(families, "moe_requests_waiting", "Requests in the queue.", stats.waiting);
   AddGauge(families, "moe_queue_capacity", "Requests that may wait.", engine.limits().queue_capacity);
   AddGauge(families, "moe_sessions", "Kept conversations, those being answered included.", stats.sessions);
+  AddGauge(families, "moe_kv_pages", "Pages of keys and values that there are.", stats.kv_pages);
   AddGauge(families, "moe_kv_pages_used", "Pages of keys and values in use.", stats.kv_pages_used);
+  AddGauge(families, "moe_prefix_cache_pages", "Pages not in use whose contents are kept for prompts that begin with them.",
+           stats.kv_pages_remembered);
+  AddCounter(families, "moe_prefix_cache_queries_total", "Tokens of prompts that were looked for in the prefix cache.",
+             static_cast<double>(stats.prefix_queries));
+  AddCounter(families, "moe_prefix_cache_hits_total", "Of those, tokens that were there.",
+             static_cast<double>(stats.prefix_hits));
   AddCounter(families, "moe_engine_steps_total", "Turns of the step loop that computed something.",
              static_cast<double>(stats.steps));
   AddCounter(families, "moe_preemptions_total", "Requests whose keys and values were dropped to be computed again.",
              static_cast<double>(stats.preemptions));
-  AddCounter(families, "moe_prompt_tokens_total", "Prompt tokens of requests.", static_cast<double>(stats.prompt_tokens));
+  AddCounter(families, "moe_prompt_tokens_total", "Tokens of requests' whole prompts, what sessions held included.",
+             static_cast<double>(stats.prompt_tokens));
   AddCounter(families, "moe_prompt_tokens_cached_total", "Prompt tokens whose keys and values were still there.",
              static_cast<double>(stats.cached_tokens));
+  AddCounter(families, "moe_recomputed_tokens_total", "Tokens computed once more since their keys and values had been dropped.",
+             static_cast<double>(stats.recomputed_tokens));
   AddCounter(families, "moe_generated_tokens_total", "Generated tokens.", static_cast<double>(stats.generated_tokens));
 }
 

@@ -10,6 +10,8 @@ namespace moed {
 namespace {
 
 constexpr int kMaxHottest = 1000;
+constexpr int kMaxSessions = 1000;
+constexpr int kDefaultSessions = 100;
 
 // An exception out of a handler would reach the client as UNIMPLEMENTED without a word.
 template <class Body>
@@ -166,6 +168,32 @@ absl::Status ControlService::FillCacheState(const moe::v1::GetCacheStateRequest&
   }
   out.set_bytes(experts.cache_bytes);
   out.set_capacity_bytes(experts.cache_capacity_bytes);
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* ControlService::ListSessions(grpc::CallbackServerContext* context,
+                                                       const moe::v1::ListSessionsRequest* request,
+                                                       moe::v1::ListSessionsResponse* response) {
+  return Answer(context, [&] { return FillSessions(*request, *response); });
+}
+
+absl::Status ControlService::FillSessions(const moe::v1::ListSessionsRequest& request, moe::v1::ListSessionsResponse& out) const {
+  if (request.most() < 0 || request.most() > kMaxSessions) {
+    return FieldError("most", request.most(), " is not in [0, ", kMaxSessions, "]");
+  }
+  MOED_ASSIGN_OR_RETURN(const LoadedModel* model, Loaded());
+  const int most = request.most() > 0 ? request.most() : kDefaultSessions;
+  const int64_t now = parts_.clock.NowNanos();
+  for (const SessionInfo& info : model->engine->ListSessions(static_cast<size_t>(most))) {
+    auto* session = out.add_sessions();
+    session->set_session_id(info.name);
+    session->set_busy(info.busy);
+    if (info.busy) continue;
+    session->set_tokens(info.tokens);
+    session->set_cached_tokens(info.computed);
+    session->set_idle_seconds(SecondsBetween(info.used_nanos, now));
+  }
+  out.set_total(model->engine->Stats().sessions);
   return absl::OkStatus();
 }
 

@@ -33,6 +33,8 @@ class ControlService final : public moe::v1::Control::CallbackService {
                                      moe::v1::Stats* response) override;
   grpc::ServerUnaryReactor* GetCacheState(grpc::CallbackServerContext* context, const moe::v1::GetCacheStateRequest* request,
                                           moe::v1::CacheState* response) override;
+  grpc::ServerUnaryReactor* ListSessions(grpc::CallbackServerContext* context, const moe::v1::ListSessionsRequest* request,
+                                         moe::v1::ListSessionsResponse* response) override;
   grpc::ServerUnaryReactor* Abort(grpc::CallbackServerContext* context, const moe::v1::AbortRequest* request,
                                   moe::v1::AbortResponse* response) override;
   grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context, const moe::v1::DrainRequest* request,
@@ -42,6 +44,7 @@ class ControlService final : public moe::v1::Control::CallbackService {
   // UNAVAILABLE while loading.
   absl::StatusOr<const LoadedModel*> Loaded() const;
   absl::Status FillStats(const moe::v1::GetStatsRequest& request, moe::v1::Stats& out) const;
+  absl::Status FillSessions(const moe::v1::ListSessionsRequest& request, moe::v1::ListSessionsResponse& out) const;
   absl::Status FillCacheState(const moe::v1::GetCacheStateRequest& request, moe::v1::CacheState& out) const;
 
   const ControlParts parts_;

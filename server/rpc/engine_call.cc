@@ -1,195 +1,152 @@
 #include "server/rpc/engine_call.h"
 
-#include <random>
+#include <ctime>
 #include <utility>
-#include <vector>
 
-#include "absl/strings/str_format.h"
+#include "core/base/status.h"
 #include "core/base/utf8.h"
+#include "core/chat/error.h"
+#include "core/grammar/matcher_pool.h"
 #include "server/rpc/error_details.h"
 
 namespace moed {
 namespace {
 
-constexpr size_t kMaxIdBytes = 128;
-
-std::string MakeUpId() {
-  thread_local std::mt19937_64 random(std::random_device{}());
-  return absl::StrFormat("%016x", random());
+// What the template itself says arrives with its words alone. Its limits are those of a request.
+absl::Status ChatTemplateError(const absl::Status& status) {
+  const auto line = chat::LineOf(status);
+  if (chat::IsRaised(status) || !line || !absl::IsInvalidArgument(status)) return FieldError("messages", status.message());
+  return FieldError("messages", "line ", *line, " of the chat template: ", status.message());
 }
 
 }  // namespace
 
-absl::Status CheckReady(const ServerState& state, RequestMetrics& metrics) {
-  if (state.draining()) {
-    metrics.CountRejected(Rejection::kDraining);
-    return absl::UnavailableError("the server is draining: it ends soon and takes no new requests");
-  }
-  if (state.loaded() == nullptr) {
-    metrics.CountRejected(Rejection::kNotReady);
-    return WithRetryAfter(absl::UnavailableError("the server is starting: the model is not loaded yet"), 1);
-  }
+void EngineCall::Start(Arrival<PendingRequest> arrival) {
+  auto self = std::static_pointer_cast<EngineCall>(shared_from_this());
+  record_.session_id = std::move(arrival.session_id).value_or("");
+  Begin(arrival.fits, arrival.id, arrival.bytes, [self, read = std::move(arrival.read)] {
+    if (self->Admit(read(*self->model_))) self->Guarded([&] { self->Announce(); });
+  });
+}
+
+absl::Status EngineCall::Render(PendingRequest& request) {
+  PendingRequest::Conversation conversation = *std::exchange(request.conversation, PendingRequest::Conversation());
+  chat::RenderOptions options;
+  options.limits.output_bytes = environment_.limits.request.prompt_bytes;
+  options.limits.memory_bytes = conversation.room;
+  options.stopping = [this] { return cancellation().has_value(); };
+  const std::time_t now = std::time(nullptr);
+  localtime_r(&now, &options.now);
+  auto text = model_->chat->Render(conversation.variables, options);
+  if (const auto cancelled = cancellation()) return cancelled->status;
+  if (!text.ok()) return ChatTemplateError(text.status());
+  // What is of a format is text from its begin to its end.
+  const chat::AnswerFormat& form = request.format ? chat::AnswerFormats().back() : *model_->answer_format;
+  const bool opened = chat::OpensReasoning(form, text->text);
+  TakeParser(form.make({.reasoning_open = opened, .tools = std::move(conversation.tools)}));
+  request.is_text = true;
+  request.text = std::move(text->text);
+  request.foreign = std::move(text->foreign);
   return absl::OkStatus();
 }
 
-EngineCall::EngineCall(const CallEnvironment& environment, Method method)
-    : environment_(environment), method_(method), arrival_nanos_(environment.clock.NowNanos()) {
-  record_.method = method;
-}
-
-void EngineCall::Start(absl::StatusOr<PendingRequest> translated) {
-  environment_.live.Add(shared_from_this());
-  if (translated.ok()) {
-    if (translated->engine.name.empty()) translated->engine.name = MakeUpId();
-    if (translated->engine.name.size() <= kMaxIdBytes) record_.id = translated->engine.name;
-  }
-  if (absl::Status ready = CheckReady(environment_.state, environment_.metrics); !ready.ok()) return Reject(ready, std::nullopt);
-  model_ = environment_.state.loaded();
-  if (!translated.ok()) return Reject(translated.status(), std::nullopt);
-  PendingRequest request = *std::move(translated);
-  const size_t bytes = request.prompt_bytes();
-  if (bytes > environment_.limits.max_prompt_bytes) {
-    return Reject(
-        FieldError(request.prompt_field(), bytes, " bytes, at most ", environment_.limits.max_prompt_bytes, " are allowed"),
-        Rejection::kTooLarge);
-  }
-  record_.session_id = request.engine.session_id;
-  request.engine.arrival_nanos = arrival_nanos_;
-  auto job = [self = shared_from_this(), request = std::make_shared<PendingRequest>(std::move(request))] {
-    self->Prepare(std::move(*request));
-  };
-  if (!environment_.workers.Submit(bytes, std::move(job))) {
-    Reject(ResourceExhausted("the queue is full: too many prompts wait to be tokenised"), Rejection::kQueueFull);
-  }
-}
-
+// A text stops being tokenised where it has become longer than the context.
 absl::Status EngineCall::Tokenize(PendingRequest& request) {
   EngineRequest& engine_request = request.engine;
-  if (!engine_request.session_id.empty())
+  if (!engine_request.session_id.empty() && !engine_request.whole_prompt)
     engine_request.continues_session = model_->engine->HasSession(engine_request.session_id);
   if (!request.is_text) return absl::OkStatus();
-  const EncodeOptions options{.add_special_tokens = request.add_special_tokens.value_or(!engine_request.continues_session),
-                              .parse_special_tokens = request.parse_special_tokens};
+  EncodeOptions options{.add_special_tokens = request.add_special_tokens.value_or(!engine_request.continues_session),
+                        .parse_special_tokens = request.parse_special_tokens,
+                        .foreign = request.foreign};
+  options.max_tokens = static_cast<size_t>(model_->engine->limits().max_context);
+  options.max_word_bytes = environment_.limits.request.word_bytes;
   auto tokens = model_->tokenizer->Encode(request.text, options);
-  if (!tokens.ok())
-    return FieldError("text", std::string_view(tokens.status().message().data(), tokens.status().message().size()));
-  if (tokens->empty()) return FieldError("text", "gives no token, at least one is needed");
+  if (absl::IsOutOfRange(tokens.status())) return tokens.status();
+  if (!tokens.ok()) {
+    return FieldError(request.prompt_field(), tokens.status().message());
+  }
+  if (tokens->empty()) return FieldError(request.prompt_field(), "gives no token, at least one is needed");
   engine_request.prompt = *std::move(tokens);
   request.text = std::string();
   return absl::OkStatus();
 }
 
-void EngineCall::Prepare(PendingRequest request) {
-  bool admitted = false;
-  try {
-    admitted = Admit(std::move(request));
-  } catch (const std::exception& error) {
-    return Reject(Internal("the request could not be prepared: ", error.what()), std::nullopt);
+absl::Status EngineCall::CompileFormat(PendingRequest& request) {
+  if (!request.format) return absl::OkStatus();
+  auto matcher = model_->formats->Make(*request.format);
+  if (matcher.ok()) {
+    request.engine.format = *std::move(matcher);
+    request.format.reset();
+    return absl::OkStatus();
   }
-  if (admitted) Guarded([this] { Announce(); });
+  constexpr const char* kFields[] = {"format.json_schema", "format.regex", "format.json_object"};
+  const char* field = kFields[static_cast<size_t>(request.format->kind)];
+  if (absl::IsInvalidArgument(matcher.status())) return FieldError(field, matcher.status().message());
+  return Annotate(matcher.status(), field);
 }
 
 // False: the call has ended. True: the engine has it and will call OnFinish.
-bool EngineCall::Admit(PendingRequest request) {
-  const auto reject = [this](absl::Status status, std::optional<Rejection> rejection) {
+bool EngineCall::Admit(absl::StatusOr<PendingRequest> read) {
+  const auto reject = [this](absl::Status status, std::optional<Rejection> rejection = std::nullopt) {
     Reject(std::move(status), rejection);
     return false;
   };
-  {
-    absl::MutexLock lock(&mutex_);
-    if (cancellation_.has_value()) {
-      Account(cancellation_->status);
-      return false;
-    }
-  }
-  if (absl::Status status = Tokenize(request); !status.ok()) return reject(std::move(status), std::nullopt);
+  if (!read.ok()) return reject(read.status());
+  PendingRequest request = *std::move(read);
   EngineRequest& engine_request = request.engine;
   const EngineLimits& limits = model_->engine->limits();
   const size_t room = static_cast<size_t>(limits.max_context) - (engine_request.kind == RequestKind::kGenerate ? 1 : 0);
-  if (engine_request.prompt.size() > room) {
-    return reject(FieldError(request.prompt_field(), engine_request.prompt.size(), " tokens are too many: a context of ",
-                             limits.max_context, " tokens leaves room for ", room),
+  const auto reject_length = [&](const auto&... tokens) {
+    return reject(FieldError(request.prompt_field(), tokens..., " tokens are too many: a context of ", limits.max_context,
+                             " tokens leaves room for ", room),
                   Rejection::kTooLarge);
+  };
+  engine_request.name = record_.id;
+  engine_request.arrival_nanos = arrival_nanos_;
+  if (request.conversation) {
+    if (const absl::Status rendered = Render(request); !rendered.ok()) {
+      RejectPrivately(rendered, "messages: the chat template made no prompt of them");
+      return false;
+    }
   }
+  const absl::Status tokenised = Tokenize(request);
+  if (absl::IsOutOfRange(tokenised)) return reject_length("more than ", limits.max_context);
+  if (!tokenised.ok()) return reject(tokenised);
+  if (engine_request.prompt.size() > room) return reject_length(engine_request.prompt.size());
+  if (const absl::Status compiled = CompileFormat(request); !compiled.ok()) {
+    RejectPrivately(compiled, "format: nothing that the server can hold an answer to");
+    return false;
+  }
+  if (absl::Status fits = CheckAnswer(engine_request); !fits.ok()) return reject(std::move(fits), Rejection::kTooLarge);
   if (request.return_prompt_tokens || engine_request.kind == RequestKind::kScore) prompt_ = engine_request.prompt;
   wants_logprobs_ = engine_request.logprobs;
   queue_position_ = model_->engine->Stats().waiting;
-  auto id = model_->engine->Submit(std::move(engine_request), shared_from_this());
+  auto id = model_->engine->Submit(std::move(engine_request), std::static_pointer_cast<EngineCall>(shared_from_this()));
   if (!id.ok()) {
     std::optional<Rejection> rejection;
     if (absl::IsResourceExhausted(id.status())) rejection = Rejection::kQueueFull;
     if (absl::IsUnavailable(id.status())) rejection = Rejection::kDraining;
     return reject(id.status(), rejection);
   }
-  absl::MutexLock lock(&mutex_);
+  absl::MutexLock lock(&engine_mutex_);
   engine_id_ = *id;
   return true;
 }
 
+// What cancels the call looks for the engine's id after it has written down that it does, so that one of the two sees the other.
 void EngineCall::Announce() {
-  std::optional<absl::Status> cancelled;
-  RequestId id;
-  {
-    absl::MutexLock lock(&mutex_);
-    id = *engine_id_;
-    if (cancellation_.has_value()) cancelled = cancellation_->status;
-  }
-  if (cancelled.has_value()) {
-    model_->engine->Cancel(id, *cancelled);
-  } else {
-    Open();
-  }
+  if (const auto cancelled = cancellation()) return StopWork(cancelled->status);
+  Open();
 }
 
-void EngineCall::Reject(absl::Status status, std::optional<Rejection> rejection) {
-  if (rejection.has_value()) environment_.metrics.CountRejected(*rejection);
-  Account(status);
-  Fail(status);
-}
-
-void EngineCall::Cancel(absl::Status status) {
-  const EndReason reason = absl::IsDeadlineExceeded(status) ? EndReason::kDeadline : EndReason::kCancelled;
-  CancelAs(reason, std::move(status));
-}
-
-void EngineCall::CancelSlow() {
-  CancelAs(EndReason::kSlowClient, absl::CancelledError("the client reads too slowly"));
-  Abandon();
-}
-
-void EngineCall::CancelAs(EndReason reason, absl::Status status) {
-  if (!Claim(reason, status)) return;
-  StopEngine(status);
-  Fail(status);
-}
-
-// The reason first: gRPC may report a cancellation as soon as the call has failed. Then the client: it must not wait, whatever
-// else breaks.
-void EngineCall::EndBroken(const std::exception& error) {
-  const absl::Status status = Internal("the request failed: ", error.what());
-  const bool claimed = Claim(EndReason::kError, status);
-  Fail(status);
-  if (claimed) StopEngine(status);
-}
-
-bool EngineCall::Claim(EndReason reason, const absl::Status& status) {
-  absl::MutexLock lock(&mutex_);
-  if (cancellation_.has_value()) return false;
-  cancellation_ = Cancellation{reason, status, environment_.clock.NowNanos()};
-  return true;
-}
-
-void EngineCall::StopEngine(const absl::Status& status) {
+void EngineCall::StopWork(const absl::Status& status) {
   std::optional<RequestId> id;
   {
-    absl::MutexLock lock(&mutex_);
+    absl::MutexLock lock(&engine_mutex_);
     id = engine_id_;
   }
   if (id.has_value()) model_->engine->Cancel(*id, status);
-}
-
-void EngineCall::CheckStalled() {
-  if (Stalled()) CancelSlow();
 }
 
 void EngineCall::OnStarted(int prompt_tokens, int cached_tokens) {
@@ -210,68 +167,37 @@ void EngineCall::Deliver(TokenDelta delta) {
   if (!IsValidUtf8(delta.text)) {
     return CancelAs(EndReason::kError, absl::InternalError("the engine gave text that is not UTF-8"));
   }
-  if (Push(delta) == PushResult::kTooSlow) CancelSlow();
+  switch (Push(std::move(delta))) {
+    case PushResult::kTaken:
+    case PushResult::kEnded:
+      return;
+    case PushResult::kTooSlow:
+      return CancelSlow();
+    case PushResult::kTooLarge:
+      return CancelAs(EndReason::kError,
+                      ResourceExhausted("the answer takes more than the ", environment_.limits.max_answer_bytes,
+                                        " bytes that one message may: have it streamed, or ask for less"));
+  }
 }
 
 void EngineCall::OnFinish(const FinishInfo& finish) {
-  std::optional<Cancellation> cancellation;
-  {
-    absl::MutexLock lock(&mutex_);
-    cancellation = cancellation_;
-  }
-  // A client that was told of an error was told so, even if the engine had completed the answer meanwhile.
-  const bool broken = cancellation.has_value() && cancellation->reason == EndReason::kError;
-  const bool cancelled = broken || (cancellation.has_value() && !finish.status.ok());
-  const absl::Status& status = broken ? cancellation->status : finish.status;
+  Guarded([&] { Finished(finish); });
+}
+
+void EngineCall::Finished(const FinishInfo& finish) {
+  const std::optional<Cancellation> cancelling = cancellation();
+  // A client that was told of an error, or cut off, was told so, even if the engine had completed the answer meanwhile.
+  const bool told =
+      cancelling.has_value() && (cancelling->reason == EndReason::kError || cancelling->reason == EndReason::kSlowClient);
+  const bool cancelled = told || (cancelling.has_value() && !finish.status.ok());
+  const absl::Status& status = told ? cancelling->status : finish.status;
   record_.admitted = true;
   record_.finish = finish;
-  record_.reason = cancelled ? cancellation->reason : EndReasonOf(finish);
-  if (cancelled) environment_.metrics.ObserveCancelToIdle(SecondsBetween(cancellation->nanos, environment_.clock.NowNanos()));
+  record_.reason = cancelled ? cancelling->reason : EndReasonOf(finish);
+  if (cancelled) environment_.metrics.ObserveCancelToIdle(SecondsBetween(cancelling->nanos, environment_.clock.NowNanos()));
   if (method_ != Method::kScore) environment_.metrics.ObserveFinish(record_.reason, finish);
   Account(status);
-  Guarded([&] { status.ok() ? Complete(finish) : Fail(status); });
-}
-
-void EngineCall::Send() {
-  Guarded([this] { SendNow(); });
-}
-
-void EngineCall::Account(absl::Status status) {
-  environment_.metrics.CountEnd(method_, status.code());
-  record_.status = std::move(status);
-  environment_.log.Write(record_);
-}
-
-void LiveCalls::Add(const std::shared_ptr<EngineCall>& call) {
-  absl::MutexLock lock(&mutex_);
-  calls_.emplace(call.get(), call);
-}
-
-void LiveCalls::Remove(EngineCall* call) {
-  absl::MutexLock lock(&mutex_);
-  calls_.erase(call);
-}
-
-int LiveCalls::size() const {
-  absl::MutexLock lock(&mutex_);
-  return static_cast<int>(calls_.size());
-}
-
-bool LiveCalls::WaitUntilNone(absl::Duration limit) {
-  absl::MutexLock lock(&mutex_);
-  const auto none = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return calls_.empty(); };
-  return mutex_.AwaitWithTimeout(absl::Condition(&none), limit);
-}
-
-void LiveCalls::CheckStalled() {
-  std::vector<std::shared_ptr<EngineCall>> calls;
-  {
-    absl::MutexLock lock(&mutex_);
-    for (const auto& [pointer, call] : calls_) {
-      if (auto locked = call.lock()) calls.push_back(std::move(locked));
-    }
-  }
-  for (const auto& call : calls) call->CheckStalled();
+  status.ok() ? Complete(finish) : Fail(status);
 }
 
 }  // namespace moed

@@ -9,7 +9,8 @@ namespace {
 
 moe::v1::FinishReason ToProto(FinishReason reason) {
   static constexpr moe::v1::FinishReason kReasons[] = {moe::v1::FINISH_REASON_STOP, moe::v1::FINISH_REASON_STOP_STRING,
-                                                       moe::v1::FINISH_REASON_LENGTH, moe::v1::FINISH_REASON_TIME_LIMIT};
+                                                       moe::v1::FINISH_REASON_LENGTH, moe::v1::FINISH_REASON_TIME_LIMIT,
+                                                       moe::v1::FINISH_REASON_CONTEXT};
   return kReasons[static_cast<size_t>(reason)];
 }
 
@@ -38,6 +39,7 @@ void FillFinish(const FinishInfo& finish, moe::v1::Finish& out) {
   out.mutable_usage()->set_completion_tokens(finish.completion_tokens);
   out.mutable_usage()->set_cached_tokens(finish.cached_tokens);
   out.set_seed(finish.seed);
+  out.set_session_tokens(finish.session_tokens);
   FillStats(finish, *out.mutable_stats());
 }
 
@@ -53,43 +55,87 @@ void FillLogprob(const TokenInfo& token, const Tokenizer& tokenizer, moe::v1::To
   }
 }
 
+// The least that a token and its alternatives take, encoded: two ids of a byte, a float, and the framing.
+constexpr size_t kLeastTokenBytes = 3;
+constexpr size_t kLeastAlternativeBytes = 9;
+
+static_assert(RequestLimits().held_answer_bytes == chat::AnswerParser::kMostHeldBytes);
+
 }  // namespace
 
-void AppendMessage(moe::v1::GenerateResponse& to, moe::v1::GenerateResponse&& from) {
-  to.mutable_text()->append(from.text());
-  from.clear_text();
-  from.clear_request_id();
-  to.MergeFrom(from);
-}
-
-moe::v1::GenerateResponse GenerateCall::NewMessage() {
-  moe::v1::GenerateResponse message;
-  message.set_request_id(id());
+template <class Response>
+Encoded AnswerCall<Response>::NewMessage() {
+  if (head_.empty()) {
+    Response head;
+    head.set_request_id(id());
+    head_ = head.SerializeAsString();
+  }
+  Encoded message{.head = head_};
   if (!std::exchange(first_, false)) return message;
-  moe::v1::PromptInfo& info = *message.mutable_prompt_info();
+  Response part;
+  moe::v1::PromptInfo& info = *part.mutable_prompt_info();
   info.set_prompt_tokens(prompt_tokens_);
   info.set_cached_tokens(cached_tokens_);
   for (TokenId token : prompt_) info.add_token_ids(token.value());
+  AddFields(part, message);
   return message;
 }
 
-PushResult GenerateCall::Push(const TokenDelta& delta) {
-  moe::v1::GenerateResponse message = NewMessage();
-  message.set_text(delta.text);
+template <class Response>
+absl::Status AnswerCall<Response>::CheckAnswer(const EngineRequest& request) const {
+  if (streaming_ || !request.logprobs || !request.stopping.max_new_tokens) return absl::OkStatus();
+  const auto tokens = static_cast<size_t>(*request.stopping.max_new_tokens);
+  const size_t each = kLeastTokenBytes + kLeastAlternativeBytes * (1 + static_cast<size_t>(request.top_logprobs));
+  const size_t most = environment_.limits.max_answer_bytes / 2;  // Encoded::bytes
+  if (tokens * each <= most) return absl::OkStatus();
+  return FieldError("response.top_logprobs", request.top_logprobs, " alternatives for each of ", tokens,
+                    " tokens take more than the ", most, " bytes that one message may: have it streamed, or ask for less");
+}
+
+template <class Response>
+PushResult AnswerCall<Response>::Push(TokenDelta delta) {
+  Encoded message = NewMessage();
+  const size_t kept_bytes = AddText(std::move(delta.text), message);
+  Response part;
   for (const TokenInfo& token : delta.tokens) {
-    message.add_token_ids(token.token.value());
-    if (wants_logprobs_) FillLogprob(token, *model_->tokenizer, *message.add_logprobs());
+    part.add_token_ids(token.token.value());
+    if (wants_logprobs_) FillLogprob(token, *model_->tokenizer, *part.add_logprobs());
   }
-  return pump_.Push(std::move(message), static_cast<int>(delta.tokens.size()));
+  AddFields(part, message);
+  const size_t bytes = message.bytes() + kept_bytes;
+  return pump_.Push(std::move(message), bytes);
 }
 
-void GenerateCall::Complete(const FinishInfo& finish) {
-  moe::v1::GenerateResponse message = NewMessage();
-  FillFinish(finish, *message.mutable_finish());
-  pump_.End(grpc::Status::OK, std::move(message));
+template <class Response>
+void AnswerCall<Response>::Complete(const FinishInfo& finish) {
+  Encoded message = NewMessage();
+  Response part;
+  FillFinish(finish, *part.mutable_finish());
+  AddEnd(message, *part.mutable_finish());
+  AddFields(part, message);
+  const size_t bytes = message.bytes();
+  pump_.End(grpc::Status::OK, std::move(message), bytes);
+  environment_.live.OnAnswered(this, pump_.unsent_bytes());
 }
 
-void GenerateCall::Fail(const absl::Status& status) { pump_.End(ToGrpcStatus(status)); }
+template <class Response>
+void AnswerCall<Response>::Fail(const absl::Status& status) {
+  pump_.End(ToGrpcStatus(status));
+}
+
+template class AnswerCall<moe::v1::GenerateResponse>;
+template class AnswerCall<moe::v1::ChatResponse>;
+
+size_t ChatCall::AddText(std::string text, Encoded& message) {
+  const size_t before = answer_->kept_bytes();
+  answer_->Add(text, message);
+  return 2 * (answer_->kept_bytes() - before);
+}
+
+void ChatCall::AddEnd(Encoded& message, moe::v1::Finish& finish) {
+  answer_->End(message);
+  if (answer_->called() && finish.reason() == moe::v1::FINISH_REASON_STOP) finish.set_reason(moe::v1::FINISH_REASON_TOOL_CALLS);
+}
 
 void ScoreCall::Complete(const FinishInfo& finish) {
   moe::v1::ScoreResponse message;
@@ -109,7 +155,11 @@ void ScoreCall::Complete(const FinishInfo& finish) {
     }
   }
   FillStats(finish, *message.mutable_stats());
-  pump_.End(grpc::Status::OK, std::move(message));
+  Encoded encoded;
+  AddFields(message, encoded);
+  const size_t bytes = encoded.bytes();
+  pump_.End(grpc::Status::OK, std::move(encoded), bytes);
+  environment_.live.OnAnswered(this, pump_.unsent_bytes());
 }
 
 void ScoreCall::Fail(const absl::Status& status) { pump_.End(ToGrpcStatus(status)); }

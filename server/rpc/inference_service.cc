@@ -1,120 +1,233 @@
 #include "server/rpc/inference_service.h"
 
-#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include "core/base/check.h"
 #include "core/base/status.h"
-#include "server/rpc/error_details.h"
+#include "server/rpc/chat_translation.h"
 #include "server/rpc/generate_call.h"
 #include "server/rpc/reactors.h"
 #include "server/rpc/request_translation.h"
+#include "server/rpc/worker_call.h"
 
 namespace moed {
 namespace {
 
-using moe::v1::GenerateResponse;
-using moe::v1::ScoreResponse;
+using moe::v1::ChatRequest;
+using moe::v1::DeleteSessionRequest;
+using moe::v1::DetokenizeRequest;
+using moe::v1::GenerateRequest;
+using moe::v1::ScoreRequest;
+using moe::v1::TokenizeRequest;
 
-// A call whose whole work is a function on a worker. Deleted by OnDone.
-class WorkerReactor final : public grpc::ServerUnaryReactor {
- public:
-  using Work = std::function<absl::Status(const LoadedModel&)>;
-  WorkerReactor(const CallEnvironment& environment, Method method) : environment_(environment), method_(method) {}
+size_t Count(int limit) { return static_cast<size_t>(limit); }
 
-  void Begin(size_t bytes, Work work) {
-    if (absl::Status ready = CheckReady(environment_.state, environment_.metrics); !ready.ok()) return End(ready);
-    if (bytes > environment_.limits.max_prompt_bytes) {
-      environment_.metrics.CountRejected(Rejection::kTooLarge);
-      return End(InvalidArgument("request: ", bytes, " bytes, at most ", environment_.limits.max_prompt_bytes, " are allowed"));
-    }
-    auto job = [this, work = std::move(work)] { End(Run(work)); };
-    if (!environment_.workers.Submit(bytes, std::move(job))) {
-      environment_.metrics.CountRejected(Rejection::kQueueFull);
-      End(ResourceExhausted("the queue is full: too many texts wait to be tokenised"));
-    }
+// Generate and Score have the same prompt fields.
+std::vector<FieldLimit> PromptLimits(const RequestLimits& limits) {
+  const std::string remedy = limits.prompt_bytes < limits.text_bytes ? "no longer text fits the context (--max-context)"
+                                                                     : "the server's --max-text-bytes allows more";
+  return {{.path = "request_id", .bytes = Count(limits.name_bytes)},
+          {.path = "text", .bytes = limits.prompt_bytes, .remedy = remedy},
+          {.path = "token_ids.ids",
+           .entries = Count(limits.prompt_tokens),
+           .remedy = "no more fit the context (--max-context)",
+           .name = "token_ids"}};
+}
+
+// Generate and Chat have the same fields for their answers.
+void AddAnswerLimits(const RequestLimits& limits, std::vector<FieldLimit>& fields) {
+  fields.push_back({.path = "sampling.logit_bias", .entries = Count(limits.logit_biases)});
+  fields.push_back(
+      {.path = "stopping.stop_strings", .entries = Count(limits.stop_strings), .bytes = Count(limits.stop_string_bytes)});
+  fields.push_back({.path = "stopping.stop_token_ids", .entries = Count(limits.stop_tokens)});
+  fields.push_back({.path = "format.json_schema", .bytes = limits.format_bytes});
+  fields.push_back({.path = "format.regex", .bytes = limits.format_bytes});
+}
+
+std::vector<FieldLimit> GenerateLimits(const RequestLimits& limits) {
+  std::vector<FieldLimit> fields = PromptLimits(limits);
+  AddAnswerLimits(limits, fields);
+  fields.push_back({.path = "session_id", .bytes = Count(limits.name_bytes)});
+  return fields;
+}
+
+std::vector<FieldLimit> ChatLimits(const RequestLimits& limits) {
+  const size_t name = Count(limits.name_bytes);
+  std::vector<FieldLimit> fields = {
+      {.path = "request_id", .bytes = name},
+      {.path = "session_id", .bytes = name},
+      {.path = "messages", .entries = Count(limits.messages)},
+      {.path = "messages.role", .bytes = name},
+      {.path = "messages.content", .entries = Count(limits.content_parts)},
+      {.path = "messages.tool_calls", .entries = Count(limits.tool_calls)},
+      {.path = "messages.tool_calls.id", .bytes = name},
+      {.path = "messages.tool_calls.name", .bytes = name},
+      {.path = "messages.tool_call_id", .bytes = name},
+      {.path = "messages.name", .bytes = name},
+      {.path = "tools", .entries = Count(limits.tools)},
+      {.path = "tools.name", .bytes = name},
+      {.path = "tool_choice.name", .bytes = name},
+      {.path = "template_variables", .bytes = limits.variables_bytes},
+  };
+  for (const char* text : {"messages.content.text", "messages.reasoning", "messages.tool_calls.arguments", "tools.description",
+                           "tools.parameters"}) {
+    fields.push_back({.path = text, .bytes = limits.text_bytes, .remedy = "the server's --max-text-bytes allows more"});
   }
+  AddAnswerLimits(limits, fields);
+  return fields;
+}
 
-  void OnDone() override { delete this; }
+// gRPC would keep the message until the call's end.
+std::shared_ptr<grpc::ByteBuffer> TakeMessage(const grpc::ByteBuffer* request) {
+  auto taken = std::make_shared<grpc::ByteBuffer>();
+  taken->Swap(const_cast<grpc::ByteBuffer*>(request));
+  return taken;
+}
 
- private:
-  absl::Status Run(const Work& work) const {
-    try {
-      return work(*environment_.state.loaded());
-    } catch (const std::exception& error) {
-      return Internal("the request failed: ", error.what());
-    }
+// `answer(Request, model)`.
+template <class Result, class Request, class AnswerFn>
+Arrival<Result> Arrive(const grpc::ByteBuffer* request, const MessageLimits& limits, const CallEnvironment& environment,
+                       AnswerFn answer) {
+  const size_t most_name_bytes = Count(environment.limits.request.name_bytes);
+  Arrival<Result> arrival;
+  const auto message = TakeMessage(request);
+  arrival.bytes = message->Length();
+  arrival.fits = limits.Check(*message);
+  if constexpr (requires { Request::kRequestIdFieldNumber; }) {
+    arrival.id = PeekString(*message, Request::kRequestIdFieldNumber, most_name_bytes);
   }
-
-  void End(const absl::Status& status) {
-    environment_.metrics.CountEnd(method_, status.code());
-    RequestRecord record;
-    record.method = method_;
-    record.status = status;
-    environment_.log.Write(record);
-    Finish(ToGrpcStatus(status));
+  if constexpr (requires { Request::kSessionIdFieldNumber; }) {
+    arrival.session_id = PeekString(*message, Request::kSessionIdFieldNumber, most_name_bytes);
   }
+  arrival.read = [message, answer](const LoadedModel& model) -> absl::StatusOr<Result> {
+    Request parsed;
+    MOED_RETURN_IF_ERROR(ParseMessage(*message, parsed));
+    return answer(std::move(parsed), model);
+  };
+  return arrival;
+}
 
-  const CallEnvironment& environment_;
-  const Method method_;
-};
+template <class Request>
+grpc::ServerUnaryReactor* AnswerOnWorker(const CallEnvironment& environment, Method method, grpc::CallbackServerContext* context,
+                                         const grpc::ByteBuffer* request, grpc::ByteBuffer* response, const MessageLimits& limits,
+                                         absl::StatusOr<Encoded> (*answer)(const Request&, const LoadedModel&,
+                                                                           const RequestLimits&)) {
+  auto* reactor = new UnaryReactor<WorkerCall>(context, environment.live, response);
+  reactor->Begin([&](auto& transport) { return std::make_shared<WorkerCall>(environment, method, transport); },
+                 [&](WorkerCall& call) {
+                   const RequestLimits& all = environment.limits.request;
+                   auto arrival = Arrive<Encoded, Request>(
+                       request, limits, environment,
+                       [&all, answer](const Request& parsed, const LoadedModel& model) { return answer(parsed, model, all); });
+                   reactor->MatchSession(arrival);
+                   call.Start(std::move(arrival));
+                 });
+  return reactor;
+}
 
 }  // namespace
 
-grpc::ServerUnaryReactor* InferenceService::Generate(grpc::CallbackServerContext* context,
-                                                     const moe::v1::GenerateRequest* request, GenerateResponse* response) {
-  auto* reactor = new UnaryEngineReactor<GenerateResponse, GenerateCall>(context, environment_.live, response);
-  reactor->Begin([&](auto& transport) { return std::make_shared<GenerateCall>(environment_, /*streaming=*/false, transport); },
-                 [&] { return TranslateGenerate(*request); });
+InferenceService::InferenceService(const CallEnvironment& environment)
+    : environment_(environment),
+      generate_(*GenerateRequest::descriptor(), GenerateLimits(environment.limits.request),
+                environment.limits.request.unknown_bytes),
+      chat_(*ChatRequest::descriptor(), ChatLimits(environment.limits.request), environment.limits.request.unknown_bytes),
+      score_(*ScoreRequest::descriptor(), PromptLimits(environment.limits.request), environment.limits.request.unknown_bytes),
+      tokenize_(*TokenizeRequest::descriptor(),
+                {{.path = "text",
+                  .bytes = environment.limits.request.text_bytes,
+                  .remedy = "the server's --max-text-bytes allows more"}},
+                environment.limits.request.unknown_bytes),
+      detokenize_(*DetokenizeRequest::descriptor(),
+                  {{.path = "token_ids",
+                    .entries = Count(environment.limits.request.prompt_tokens),
+                    .remedy = "no sequence is longer (--max-context)"}},
+                  environment.limits.request.unknown_bytes),
+      delete_session_(*DeleteSessionRequest::descriptor(),
+                      {{.path = "session_id", .bytes = Count(environment.limits.request.name_bytes)}},
+                      environment.limits.request.unknown_bytes) {}
+
+grpc::ServerUnaryReactor* InferenceService::Generate(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                                     grpc::ByteBuffer* response) {
+  return Answer<GenerateCall>(Method::kGenerate, context, request, response, &InferenceService::ArriveGenerate);
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::GenerateStream(grpc::CallbackServerContext* context,
+                                                                             const grpc::ByteBuffer* request) {
+  return Stream<GenerateCall>(Method::kGenerateStream, context, request, &InferenceService::ArriveGenerate);
+}
+
+grpc::ServerUnaryReactor* InferenceService::Chat(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                                 grpc::ByteBuffer* response) {
+  return Answer<ChatCall>(Method::kChat, context, request, response, &InferenceService::ArriveChat);
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::ChatStream(grpc::CallbackServerContext* context,
+                                                                         const grpc::ByteBuffer* request) {
+  return Stream<ChatCall>(Method::kChatStream, context, request, &InferenceService::ArriveChat);
+}
+
+grpc::ServerUnaryReactor* InferenceService::Score(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                                  grpc::ByteBuffer* response) {
+  return Answer<ScoreCall>(Method::kScore, context, request, response, &InferenceService::ArriveScore);
+}
+
+Arrival<PendingRequest> InferenceService::ArriveGenerate(const grpc::ByteBuffer* request) const {
+  return Arrive<PendingRequest, GenerateRequest>(
+      request, generate_, environment_,
+      [](GenerateRequest parsed, const LoadedModel&) { return TranslateGenerate(std::move(parsed)); });
+}
+
+Arrival<PendingRequest> InferenceService::ArriveChat(const grpc::ByteBuffer* request) const {
+  const RequestLimits& limits = environment_.limits.request;
+  return Arrive<PendingRequest, ChatRequest>(
+      request, chat_, environment_,
+      [&limits](ChatRequest parsed, const LoadedModel& model) { return TranslateChat(std::move(parsed), model, limits); });
+}
+
+Arrival<PendingRequest> InferenceService::ArriveScore(const grpc::ByteBuffer* request) const {
+  return Arrive<PendingRequest, ScoreRequest>(
+      request, score_, environment_, [](ScoreRequest parsed, const LoadedModel&) { return TranslateScore(std::move(parsed)); });
+}
+
+template <class CallType, class Reactor>
+Reactor* InferenceService::Begin(Reactor* reactor, Method method, const grpc::ByteBuffer* request, Reading reading) {
+  reactor->Begin([&](auto& transport) { return std::make_shared<CallType>(environment_, method, transport); },
+                 [&](CallType& call) {
+                   auto arrival = (this->*reading)(request);
+                   reactor->Name(arrival);
+                   reactor->MatchSession(arrival);
+                   call.Start(std::move(arrival));
+                 });
   return reactor;
 }
 
-grpc::ServerWriteReactor<GenerateResponse>* InferenceService::GenerateStream(grpc::CallbackServerContext* context,
-                                                                             const moe::v1::GenerateRequest* request) {
-  auto* reactor = new StreamEngineReactor<GenerateResponse, GenerateCall>(context, environment_.live);
-  reactor->Begin([&](auto& transport) { return std::make_shared<GenerateCall>(environment_, /*streaming=*/true, transport); },
-                 [&] { return TranslateGenerate(*request); });
-  return reactor;
+template <class CallType>
+grpc::ServerUnaryReactor* InferenceService::Answer(Method method, grpc::CallbackServerContext* context,
+                                                   const grpc::ByteBuffer* request, grpc::ByteBuffer* response, Reading reading) {
+  return Begin<CallType>(new UnaryReactor<CallType>(context, environment_.live, response), method, request, reading);
 }
 
-grpc::ServerUnaryReactor* InferenceService::Score(grpc::CallbackServerContext* context, const moe::v1::ScoreRequest* request,
-                                                  ScoreResponse* response) {
-  auto* reactor = new UnaryEngineReactor<ScoreResponse, ScoreCall>(context, environment_.live, response);
-  reactor->Begin([&](auto& transport) { return std::make_shared<ScoreCall>(environment_, transport); },
-                 [&] { return TranslateScore(*request); });
-  return reactor;
+template <class CallType>
+grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Stream(Method method, grpc::CallbackServerContext* context,
+                                                                     const grpc::ByteBuffer* request, Reading reading) {
+  return Begin<CallType>(new StreamReactor<CallType>(context, environment_.live), method, request, reading);
 }
 
-grpc::ServerUnaryReactor* InferenceService::Tokenize(grpc::CallbackServerContext*, const moe::v1::TokenizeRequest* request,
-                                                     moe::v1::TokenizeResponse* response) {
-  auto* reactor = new WorkerReactor(environment_, Method::kTokenize);
-  reactor->Begin(request->text().size(), [request, response](const LoadedModel& model) -> absl::Status {
-    auto tokens = model.tokenizer->Encode(request->text(), TranslateTokenizeOptions(request->options()));
-    if (!tokens.ok())
-      return FieldError("text", std::string_view(tokens.status().message().data(), tokens.status().message().size()));
-    response->mutable_token_ids()->Reserve(static_cast<int>(tokens->size()));
-    for (TokenId token : *tokens) response->add_token_ids(token.value());
-    return absl::OkStatus();
-  });
-  return reactor;
+grpc::ServerUnaryReactor* InferenceService::Tokenize(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                                     grpc::ByteBuffer* response) {
+  return AnswerOnWorker(environment_, Method::kTokenize, context, request, response, tokenize_, &moed::Tokenize);
 }
 
-grpc::ServerUnaryReactor* InferenceService::Detokenize(grpc::CallbackServerContext*, const moe::v1::DetokenizeRequest* request,
-                                                       moe::v1::DetokenizeResponse* response) {
-  auto* reactor = new WorkerReactor(environment_, Method::kDetokenize);
-  reactor->Begin(request->token_ids_size() * sizeof(TokenId), [request, response](const LoadedModel& model) -> absl::Status {
-    std::vector<TokenId> tokens;
-    tokens.reserve(request->token_ids_size());
-    for (int32_t id : request->token_ids()) tokens.push_back(TokenId(id));
-    auto text = model.tokenizer->Decode(tokens, request->has_skip_special_tokens() ? request->skip_special_tokens() : true);
-    if (!text.ok())
-      return FieldError("token_ids", std::string_view(text.status().message().data(), text.status().message().size()));
-    response->set_text(*std::move(text));
-    return absl::OkStatus();
-  });
-  return reactor;
+grpc::ServerUnaryReactor* InferenceService::Detokenize(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                                       grpc::ByteBuffer* response) {
+  return AnswerOnWorker(environment_, Method::kDetokenize, context, request, response, detokenize_, &moed::Detokenize);
+}
+
+grpc::ServerUnaryReactor* InferenceService::DeleteSession(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                                          grpc::ByteBuffer* response) {
+  return AnswerOnWorker(environment_, Method::kDeleteSession, context, request, response, delete_session_, &moed::DeleteSession);
 }
 
 }  // namespace moed

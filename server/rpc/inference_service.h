@@ -1,8 +1,12 @@
-// moe.v1.Inference over gRPC's callback API: translates, nothing else.
+// moe.v1.Inference over gRPC's callback API: translates, nothing else. Messages come as bytes, so that what they would hold is
+// known before they are parsed.
 #pragma once
 
+#include "grpcpp/support/byte_buffer.h"
 #include "moe/v1/inference.grpc.pb.h"
-#include "server/rpc/engine_call.h"
+#include "server/rpc/call.h"
+#include "server/rpc/received_message.h"
+#include "server/rpc/request_translation.h"
 
 namespace moed {
 
@@ -10,25 +14,54 @@ namespace moed {
 inline constexpr char kQueuePositionKey[] = "moe-queue-position";
 // Taken as the request's id when request_id is empty.
 inline constexpr char kRequestIdKey[] = "x-request-id";
+// Given beside a session_id, for proxies: must be the same.
+inline constexpr char kSessionIdKey[] = "moe-session-id";
+
+template <class Service>
+using WithRawMethods = moe::v1::Inference::WithRawCallbackMethod_Generate<
+    moe::v1::Inference::WithRawCallbackMethod_GenerateStream<moe::v1::Inference::WithRawCallbackMethod_Chat<
+        moe::v1::Inference::WithRawCallbackMethod_ChatStream<moe::v1::Inference::WithRawCallbackMethod_Score<
+            moe::v1::Inference::WithRawCallbackMethod_Tokenize<moe::v1::Inference::WithRawCallbackMethod_Detokenize<
+                moe::v1::Inference::WithRawCallbackMethod_DeleteSession<Service>>>>>>>>;
 
 // Thread-safe. The environment outlives the server that the service is registered with.
-class InferenceService final : public moe::v1::Inference::CallbackService {
+class InferenceService final : public WithRawMethods<moe::v1::Inference::Service> {
  public:
-  explicit InferenceService(const CallEnvironment& environment) : environment_(environment) {}
+  explicit InferenceService(const CallEnvironment& environment);
 
-  grpc::ServerUnaryReactor* Generate(grpc::CallbackServerContext* context, const moe::v1::GenerateRequest* request,
-                                     moe::v1::GenerateResponse* response) override;
-  grpc::ServerWriteReactor<moe::v1::GenerateResponse>* GenerateStream(grpc::CallbackServerContext* context,
-                                                                      const moe::v1::GenerateRequest* request) override;
-  grpc::ServerUnaryReactor* Score(grpc::CallbackServerContext* context, const moe::v1::ScoreRequest* request,
-                                  moe::v1::ScoreResponse* response) override;
-  grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context, const moe::v1::TokenizeRequest* request,
-                                     moe::v1::TokenizeResponse* response) override;
-  grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context, const moe::v1::DetokenizeRequest* request,
-                                       moe::v1::DetokenizeResponse* response) override;
+  grpc::ServerUnaryReactor* Generate(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                     grpc::ByteBuffer* response) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateStream(grpc::CallbackServerContext* context,
+                                                             const grpc::ByteBuffer* request) override;
+  grpc::ServerUnaryReactor* Chat(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                 grpc::ByteBuffer* response) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* ChatStream(grpc::CallbackServerContext* context,
+                                                         const grpc::ByteBuffer* request) override;
+  grpc::ServerUnaryReactor* Score(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                  grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                     grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                       grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* DeleteSession(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                          grpc::ByteBuffer* response) override;
 
  private:
+  using Reading = Arrival<PendingRequest> (InferenceService::*)(const grpc::ByteBuffer* request) const;
+  Arrival<PendingRequest> ArriveGenerate(const grpc::ByteBuffer* request) const;
+  Arrival<PendingRequest> ArriveChat(const grpc::ByteBuffer* request) const;
+  Arrival<PendingRequest> ArriveScore(const grpc::ByteBuffer* request) const;
+  template <class CallType, class Reactor>
+  Reactor* Begin(Reactor* reactor, Method method, const grpc::ByteBuffer* request, Reading reading);
+  template <class CallType>
+  grpc::ServerUnaryReactor* Answer(Method method, grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                   grpc::ByteBuffer* response, Reading reading);
+  template <class CallType>
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Stream(Method method, grpc::CallbackServerContext* context,
+                                                     const grpc::ByteBuffer* request, Reading reading);
+
   const CallEnvironment& environment_;
+  const MessageLimits generate_, chat_, score_, tokenize_, detokenize_, delete_session_;
 };
 
 }  // namespace moed

@@ -1,5 +1,6 @@
 #include "server/rpc/prompt_workers.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace moed {
@@ -16,29 +17,45 @@ PromptWorkers::~PromptWorkers() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-bool PromptWorkers::Submit(size_t bytes, std::function<void()> job) {
+bool PromptWorkers::Submit(WorkKind kind, size_t bytes, std::function<void()> job) {
   absl::MutexLock lock(&mutex_);
-  const bool alone = bytes_ == 0 && jobs_.empty();
-  if (!alone && (jobs_.size() >= options_.max_jobs || bytes_ + bytes > options_.max_bytes)) return false;
-  bytes_ += bytes;
-  jobs_.push_back({bytes, std::move(job)});
+  Queue& queue = queues_[static_cast<size_t>(kind)];
+  const bool alone = queue.bytes == 0 && queue.jobs.empty();
+  if (!alone && (queue.jobs.size() >= options_.max_jobs || queue.bytes + bytes > options_.max_bytes)) return false;
+  queue.jobs.push_back({bytes, std::move(job)});
+  queue.bytes += bytes;
   return true;
+}
+
+bool PromptWorkers::Wakes() const {
+  return stopping_ || std::ranges::any_of(queues_, [](const Queue& queue) { return !queue.jobs.empty(); });
+}
+
+PromptWorkers::Queue* PromptWorkers::NextQueue() {
+  for (int i = 0; i < kWorkKinds; ++i) {
+    Queue& queue = queues_[static_cast<size_t>(turn_)];
+    turn_ = (turn_ + 1) % kWorkKinds;
+    if (!queue.jobs.empty()) return &queue;
+  }
+  return nullptr;
 }
 
 void PromptWorkers::Loop() {
   while (true) {
+    Queue* queue = nullptr;
     Job job;
     {
       absl::MutexLock lock(&mutex_);
       mutex_.Await(absl::Condition(this, &PromptWorkers::Wakes));
-      if (jobs_.empty()) return;
-      job = std::move(jobs_.front());
-      jobs_.pop_front();
+      queue = NextQueue();
+      if (queue == nullptr) return;
+      job = std::move(queue->jobs.front());
+      queue->jobs.pop_front();
     }
     job.run();
     job.run = nullptr;  // lets go of the call before its bytes are given back
     absl::MutexLock lock(&mutex_);
-    bytes_ -= job.bytes;
+    queue->bytes -= job.bytes;
   }
 }
 

@@ -1,4 +1,4 @@
-// gRPC's server reactors as ResponseTransports, for calls that the engine answers.
+// gRPC's server reactors as ResponseTransports.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,10 @@
 #include "core/base/status.h"
 #include "core/base/utf8.h"
 #include "grpcpp/server_context.h"
+#include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
-#include "server/rpc/engine_call.h"
+#include "server/rpc/call.h"
+#include "server/rpc/encoded.h"
 #include "server/rpc/error_details.h"
 #include "server/rpc/inference_service.h"
 #include "server/rpc/response_pump.h"
@@ -42,17 +44,42 @@ class CallDeadline {
   const std::chrono::system_clock::time_point end_;
 };
 
-// Owns itself: deleted by OnDone. Reactor: ServerUnaryReactor or ServerWriteReactor<Message>.
-template <class Reactor, class Message, class Call>
-class EngineReactor : public Reactor, public ResponseTransport<Message> {
+// Owns itself: deleted by OnDone. Reactor: ServerUnaryReactor or ServerWriteReactor<ByteBuffer>; CallType: a Call with a pump.
+template <class Reactor, class CallType>
+class CallReactor : public Reactor, public ResponseTransport<Encoded> {
  public:
-  EngineReactor(grpc::CallbackServerContext* context, LiveCalls& live) : context_(context), live_(live), deadline_(*context) {}
+  CallReactor(grpc::CallbackServerContext* context, LiveCalls& live) : context_(context), live_(live), deadline_(*context) {}
 
-  // Called once, right after construction; `make_call(transport)`, `translate()` gives an absl::StatusOr<PendingRequest>.
-  template <class MakeCall, class Translate>
-  void Begin(MakeCall&& make_call, Translate&& translate) {
+  // Called once, right after construction; `make_call(transport)`, `start(call)`.
+  template <class MakeCall, class Start>
+  void Begin(MakeCall&& make_call, Start&& start) {
     call_ = make_call(*this);
-    call_->Guarded([&] { call_->Start(Named(translate())); });
+    call_->Guarded([&] { start(*call_); });
+  }
+  // Where a request has no id it takes that of the metadata.
+  template <class Request>
+  void Name(Arrival<Request>& arrival) const {
+    const auto& metadata = context_->client_metadata();
+    const auto found = metadata.find(kRequestIdKey);
+    if (!arrival.id.empty() || found == metadata.end()) return;
+    std::string id(found->second.data(), found->second.size());
+    if (IsValidUtf8(id)) {
+      arrival.id = std::move(id);
+    } else {
+      arrival.fits.Update(FieldError(kRequestIdKey, "is not UTF-8"));
+    }
+  }
+
+  // A proxy that chose this server by the metadata has chosen by the request's session.
+  template <class Request>
+  void MatchSession(Arrival<Request>& arrival) const {
+    if (!arrival.session_id) return;
+    const auto [begin, end] = context_->client_metadata().equal_range(kSessionIdKey);
+    const bool same = std::all_of(begin, end, [&](const auto& entry) { return entry.second == *arrival.session_id; });
+    if (same) return;
+    arrival.read = [](const LoadedModel&) {
+      return FieldError("session_id", "is not what the metadata's ", kSessionIdKey, " says");
+    };
   }
 
   void SendInitialMetadata() override {
@@ -80,54 +107,46 @@ class EngineReactor : public Reactor, public ResponseTransport<Message> {
   }
 
  private:
-  // A request without an id takes that of the metadata.
-  absl::StatusOr<PendingRequest> Named(absl::StatusOr<PendingRequest> request) const {
-    if (!request.ok() || !request->engine.name.empty()) return request;
-    const auto& metadata = context_->client_metadata();
-    if (auto found = metadata.find(kRequestIdKey); found != metadata.end()) {
-      request->engine.name.assign(found->second.data(), found->second.size());
-      if (!IsValidUtf8(request->engine.name)) request = FieldError(kRequestIdKey, "is not UTF-8");
-    }
-    return request;
-  }
-
   grpc::CallbackServerContext* const context_;
   LiveCalls& live_;
   const CallDeadline deadline_;
-  std::shared_ptr<Call> call_;
+  std::shared_ptr<CallType> call_;
 };
 
-template <class Message, class Call>
-class UnaryEngineReactor final : public EngineReactor<grpc::ServerUnaryReactor, Message, Call> {
+template <class CallType>
+class UnaryReactor final : public CallReactor<grpc::ServerUnaryReactor, CallType> {
  public:
-  UnaryEngineReactor(grpc::CallbackServerContext* context, LiveCalls& live, Message* response)
-      : EngineReactor<grpc::ServerUnaryReactor, Message, Call>(context, live), response_(response) {}
+  UnaryReactor(grpc::CallbackServerContext* context, LiveCalls& live, grpc::ByteBuffer* response)
+      : CallReactor<grpc::ServerUnaryReactor, CallType>(context, live), response_(response) {}
 
  private:
-  void SendMessage(const Message*) override { MOED_CHECK(false); }  // a pump that does not stream never sends one
-  void SendFinish(const Message* last, const grpc::Status& status) override {
-    if (last != nullptr) *response_ = *last;
+  void SendMessage(const Encoded*) override { MOED_CHECK(false); }  // a pump that does not stream never sends one
+  void SendFinish(const Encoded* last, const grpc::Status& status) override {
+    if (last != nullptr) *response_ = ToByteBuffer(*last);
     this->Finish(status);
   }
 
-  Message* const response_;
+  grpc::ByteBuffer* const response_;
 };
 
-template <class Message, class Call>
-class StreamEngineReactor final : public EngineReactor<grpc::ServerWriteReactor<Message>, Message, Call> {
+template <class CallType>
+class StreamReactor final : public CallReactor<grpc::ServerWriteReactor<grpc::ByteBuffer>, CallType> {
  public:
-  using EngineReactor<grpc::ServerWriteReactor<Message>, Message, Call>::EngineReactor;
+  using CallReactor<grpc::ServerWriteReactor<grpc::ByteBuffer>, CallType>::CallReactor;
   void OnWriteDone(bool ok) override { this->OperationDone(ok); }
 
  private:
-  void SendMessage(const Message* message) override { this->StartWrite(message); }
-  void SendFinish(const Message* last, const grpc::Status& status) override {
-    if (last != nullptr) {
-      this->StartWriteAndFinish(last, grpc::WriteOptions(), status);
-    } else {
-      this->Finish(status);
-    }
+  void SendMessage(const Encoded* message) override {
+    written_ = ToByteBuffer(*message);
+    this->StartWrite(&written_);
   }
+  void SendFinish(const Encoded* last, const grpc::Status& status) override {
+    if (last == nullptr) return this->Finish(status);
+    written_ = ToByteBuffer(*last);
+    this->StartWriteAndFinish(&written_, grpc::WriteOptions(), status);
+  }
+
+  grpc::ByteBuffer written_;  // by the operation in flight
 };
 
 }  // namespace moed

@@ -2,9 +2,11 @@
 
 #include <utility>
 
+#include "absl/strings/str_replace.h"
 #include "core/base/status.h"
 #include "nlohmann/json.hpp"
 #include "server/rpc/error_details.h"
+#include "server/rpc/session_digest.h"
 #include "spdlog/async.h"
 #include "spdlog/async_logger.h"
 #include "spdlog/sinks/basic_file_sink.h"
@@ -14,6 +16,13 @@ namespace moed {
 namespace {
 
 constexpr size_t kQueuedLines = 1024;
+
+// Errors name the session for its client, in quotes.
+std::string ErrorText(const RequestRecord& record) {
+  if (record.session_id.empty()) return std::string(record.status.message());
+  return absl::StrReplaceAll(record.status.message(),
+                             {{StrCat("\"", record.session_id, "\""), SessionDigest(record.session_id)}});
+}
 
 }  // namespace
 
@@ -58,10 +67,10 @@ std::string RequestLog::Line(const RequestRecord& record) {
   line["id"] = record.id;
   line["method"] = MethodName(record.method);
   line["code"] = CodeName(record.status.code());
-  if (!record.status.ok()) line["error"] = std::string(record.status.message().data(), record.status.message().size());
+  if (!record.session_id.empty()) line["session"] = SessionDigest(record.session_id);
+  if (!record.status.ok()) line["error"] = ErrorText(record);
   if (record.admitted) {
     const FinishInfo& finish = record.finish;
-    if (!record.session_id.empty()) line["session"] = record.session_id;
     if (record.method != Method::kScore) line["reason"] = EndReasonName(record.reason);
     line["prompt_tokens"] = finish.prompt_tokens;
     line["cached_tokens"] = finish.cached_tokens;

@@ -1,4 +1,4 @@
-// One line for each call that ended: id, timings, counts. Never text.
+// One line for each call that ended: id, timings, counts. Never text, and of a session its digest alone.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@ struct RequestRecord {
   std::string id;
   Method method = Method::kGenerate;
   absl::Status status;
-  bool admitted = false;  // the rest is set
   std::string session_id;
+  bool admitted = false;                // the rest is set
   EndReason reason = EndReason::kStop;  // of generations
   FinishInfo finish;
 };

@@ -5,7 +5,6 @@
 
 #include "core/engine/request_check.h"
 #include "core/expert/routing.h"
-#include "server/rpc/error_details.h"
 
 namespace moed {
 namespace {
@@ -14,11 +13,11 @@ constexpr int64_t kMaxTimeLimitSeconds = 7 * 24 * 3600;
 
 // Generate and Score have the same prompt fields.
 template <class Request>
-void TranslatePrompt(const Request& request, PendingRequest& out, FieldErrors& errors) {
+void TranslatePrompt(Request& request, PendingRequest& out, FieldErrors& errors) {
   switch (request.prompt_case()) {
     case Request::kText:
       out.is_text = true;
-      out.text = request.text();
+      out.text = std::move(*request.mutable_text());
       break;
     case Request::kTokenIds:
       out.engine.prompt.reserve(request.token_ids().ids_size());
@@ -97,6 +96,22 @@ std::optional<Fidelity> TranslateFidelity(const moe::v1::Fidelity& in, FieldErro
   }
 }
 
+// What it says is compiled where there is a vocabulary for it.
+std::optional<grammar::TextFormat> TranslateFormat(const moe::v1::OutputFormat& in, FieldErrors& errors) {
+  using Kind = grammar::TextFormat::Kind;
+  switch (in.kind_case()) {
+    case moe::v1::OutputFormat::kJsonSchema:
+      return grammar::TextFormat{Kind::kJsonSchema, in.json_schema()};
+    case moe::v1::OutputFormat::kRegex:
+      return grammar::TextFormat{Kind::kRegex, in.regex()};
+    case moe::v1::OutputFormat::kJsonObject:
+      if (!in.json_object()) errors.Add("format.json_object", "false says nothing; leave format out");
+      return grammar::TextFormat{Kind::kJsonObject, ""};
+    default:
+      return std::nullopt;
+  }
+}
+
 }  // namespace
 
 EncodeOptions TranslateTokenizeOptions(const moe::v1::TokenizeOptions& options) {
@@ -106,33 +121,39 @@ EncodeOptions TranslateTokenizeOptions(const moe::v1::TokenizeOptions& options) 
   return out;
 }
 
-absl::StatusOr<PendingRequest> TranslateGenerate(const moe::v1::GenerateRequest& request) {
+void TranslateAnswer(const AnswerFields& in, PendingRequest& out, FieldErrors& errors) {
+  const moe::v1::ResponseOptions& response = in.response;
+  out.engine.kind = RequestKind::kGenerate;
+  out.engine.fidelity = TranslateFidelity(in.fidelity, errors);
+  out.engine.sampling = TranslateSampling(in.sampling);
+  out.engine.stopping = TranslateStopping(in.stopping, errors);
+  out.engine.logprobs = response.logprobs();
+  out.engine.top_logprobs = response.top_logprobs();
+  SetIf(response.has_skip_special_tokens(), response.skip_special_tokens(), out.engine.skip_special_tokens);
+  out.return_prompt_tokens = response.return_prompt_tokens();
+  out.format = TranslateFormat(in.format, errors);
+}
+
+absl::StatusOr<PendingRequest> TranslateGenerate(moe::v1::GenerateRequest request) {
   PendingRequest out;
   FieldErrors errors;
   TranslatePrompt(request, out, errors);
-  out.engine.kind = RequestKind::kGenerate;
-  out.engine.fidelity = TranslateFidelity(request.fidelity(), errors);
+  TranslateAnswer({request.sampling(), request.stopping(), request.response(), request.fidelity(), request.format()}, out,
+                  errors);
   out.engine.session_id = request.session_id();
-  out.engine.sampling = TranslateSampling(request.sampling());
-  out.engine.stopping = TranslateStopping(request.stopping(), errors);
-  out.engine.logprobs = request.response().logprobs();
-  out.engine.top_logprobs = request.response().top_logprobs();
-  SetIf(request.response().has_skip_special_tokens(), request.response().skip_special_tokens(), out.engine.skip_special_tokens);
-  out.return_prompt_tokens = request.response().return_prompt_tokens();
+  out.engine.must_exist = request.must_exist();
+  SetIf(request.has_expected_tokens(), request.expected_tokens(), out.engine.expected_tokens);
   MOED_RETURN_IF_ERROR(errors.ToStatus());
   return out;
 }
 
-absl::StatusOr<PendingRequest> TranslateScore(const moe::v1::ScoreRequest& request) {
+absl::StatusOr<PendingRequest> TranslateScore(moe::v1::ScoreRequest request) {
   PendingRequest out;
   FieldErrors errors;
   TranslatePrompt(request, out, errors);
   out.engine.kind = RequestKind::kScore;
   out.engine.fidelity = TranslateFidelity(request.fidelity(), errors);
   out.engine.top_logprobs = request.top_logprobs();
-  if (request.top_logprobs() < 0 || request.top_logprobs() > kMaxTopLogprobs) {
-    errors.Add("top_logprobs", request.top_logprobs(), " is not in [0, ", kMaxTopLogprobs, "]");
-  }
   MOED_RETURN_IF_ERROR(errors.ToStatus());
   return out;
 }

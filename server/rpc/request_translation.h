@@ -2,32 +2,56 @@
 // proto can get wrong.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/chat/value.h"
 #include "core/engine/engine.h"
+#include "core/grammar/matcher_pool.h"
 #include "core/tokenizer/tokenizer.h"
 #include "moe/v1/inference.pb.h"
+#include "server/rpc/error_details.h"
 
 namespace moed {
 
 // A request before its text became tokens.
 struct PendingRequest {
+  // What a chat template makes the text of.
+  struct Conversation {
+    std::vector<chat::Dict::Entry> variables;
+    chat::Value tools;  // of them
+    size_t room = 0;    // bytes for the values that the template makes
+  };
+
   EngineRequest engine;  // prompt: filled when it was given as tokens
   bool is_text = false;
   std::string text;
+  std::vector<ByteRange> foreign;  // of text: no special tokens are in them
+  std::optional<Conversation> conversation;
+  std::optional<grammar::TextFormat> format;
   std::optional<bool> add_special_tokens;  // absent: true, unless a session is continued
   bool parse_special_tokens = true;
   bool return_prompt_tokens = false;
 
-  size_t prompt_bytes() const { return text.size() + engine.prompt.size() * sizeof(TokenId); }
-  const char* prompt_field() const { return is_text ? "text" : "token_ids"; }
+  const char* prompt_field() const { return conversation ? "messages" : is_text ? "text" : "token_ids"; }
 };
 
 // INVALID_ARGUMENT with google.rpc.BadRequest naming every wrong field. The engine's name is request_id, to be made up when
 // empty.
-absl::StatusOr<PendingRequest> TranslateGenerate(const moe::v1::GenerateRequest& request);
-absl::StatusOr<PendingRequest> TranslateScore(const moe::v1::ScoreRequest& request);
+absl::StatusOr<PendingRequest> TranslateGenerate(moe::v1::GenerateRequest request);
+absl::StatusOr<PendingRequest> TranslateScore(moe::v1::ScoreRequest request);
+
+// What Generate and Chat have in common.
+struct AnswerFields {
+  const moe::v1::Sampling& sampling;
+  const moe::v1::Stopping& stopping;
+  const moe::v1::ResponseOptions& response;
+  const moe::v1::Fidelity& fidelity;
+  const moe::v1::OutputFormat& format;
+};
+void TranslateAnswer(const AnswerFields& in, PendingRequest& out, FieldErrors& errors);
 
 EncodeOptions TranslateTokenizeOptions(const moe::v1::TokenizeOptions& options);
 

@@ -21,12 +21,13 @@ class ResponseTransport {
  public:
   virtual ~ResponseTransport() = default;
   virtual void SendInitialMetadata() = 0;
-  virtual void SendMessage(const Message* message) = 0;                          // stays valid until OperationDone
-  virtual void SendFinish(const Message* last, const grpc::Status& status) = 0;  // `last` may be null; only with OK
+  virtual void SendMessage(const Message* message) = 0;  // stays valid until OperationDone
+  // `last` may be null; only with OK, and only during the call.
+  virtual void SendFinish(const Message* last, const grpc::Status& status) = 0;
   virtual void Abandon() = 0;  // makes what the client did not take fail soon; any thread, until ResponsePump::Close returned
 };
 
-enum class PushResult { kTaken, kTooSlow, kEnded };
+enum class PushResult { kTaken, kTooSlow, kTooLarge, kEnded };
 
 // Keeps gRPC's rules whatever comes in whatever order from whichever thread: at most one operation in flight, exactly one
 // SendFinish, nothing after it. What piles up behind an operation in flight goes out as one message. The transport calls Close
@@ -37,7 +38,7 @@ class ResponsePump {
  public:
   struct Options {
     bool streaming = true;                                  // false: everything is held for SendFinish
-    int max_unsent_tokens = 0;                              // beyond, a streaming client is too slow
+    size_t max_unsent_bytes = 0;                            // beyond, a streaming client is too slow, an answer too large
     void (*append)(Message& to, Message&& from) = nullptr;  // null: there is never more than one message
     std::function<void()> send_later;                       // has Send called once, soon; empty: Push and End call it
   };
@@ -53,25 +54,29 @@ class ResponsePump {
     Pump();
   }
 
-  // kTooSlow: not taken, since the cap on unsent tokens would be passed. kEnded: End was before.
-  PushResult Push(Message message, int tokens) {
+  // `bytes`: what the message takes. kTooSlow, kTooLarge: not taken, since the cap on unsent bytes would be passed. kEnded: End
+  // was before.
+  PushResult Push(Message message, size_t bytes) {
     {
       absl::MutexLock lock(&mutex_);
       if (end_.has_value()) return PushResult::kEnded;
-      if (options_.streaming && unsent_tokens_ + in_flight_tokens_ + tokens > options_.max_unsent_tokens)
-        return PushResult::kTooSlow;
+      if (unsent_bytes_ + in_flight_bytes_ + bytes > options_.max_unsent_bytes) {
+        return options_.streaming ? PushResult::kTooSlow : PushResult::kTooLarge;
+      }
       Append(std::move(message));
-      unsent_tokens_ += tokens;
+      unsent_bytes_ += bytes;
     }
     SendSoon();
     return PushResult::kTaken;
   }
 
-  // The first End counts. With OK, everything pushed and `last` are delivered before; with an error what is unsent is dropped.
-  void End(grpc::Status status, std::optional<Message> last = std::nullopt) {
+  // The first End counts. With OK, everything pushed and `last`, which takes `bytes`, are delivered before; with an error what is
+  // unsent is dropped.
+  void End(grpc::Status status, std::optional<Message> last = std::nullopt, size_t bytes = 0) {
     {
       absl::MutexLock lock(&mutex_);
       if (!end_.has_value()) {
+        unsent_bytes_ += bytes;
         if (last.has_value()) Append(*std::move(last));
         end_ = std::move(status);
       }
@@ -84,10 +89,16 @@ class ResponsePump {
     {
       absl::MutexLock lock(&mutex_);
       in_flight_ = false;
-      in_flight_tokens_ = 0;
+      in_flight_bytes_ = 0;
       if (!ok && (!end_.has_value() || end_->ok())) end_ = grpc::Status(grpc::StatusCode::CANCELLED, "the client is gone");
     }
     Pump();
+  }
+
+  // That the client has not taken.
+  size_t unsent_bytes() const {
+    absl::MutexLock lock(&mutex_);
+    return unsent_bytes_ + in_flight_bytes_;
   }
 
   // What send_later asked for. Nothing happens when a reaction was faster.
@@ -163,7 +174,7 @@ class ResponsePump {
       metadata_sent_ = true;
       return action;
     }
-    if (action == Action::kMessage) in_flight_tokens_ = std::exchange(unsent_tokens_, 0);
+    if (action == Action::kMessage) in_flight_bytes_ = std::exchange(unsent_bytes_, 0);
     if (end_.has_value() && !end_->ok()) pending_.reset();
     sending_ = std::exchange(pending_, std::nullopt);
     return action;
@@ -193,9 +204,11 @@ class ResponsePump {
       case Action::kMessage:
         transport_.SendMessage(&*sending_);
         break;
-      case Action::kFinish:
-        transport_.SendFinish(sending_.has_value() ? &*sending_ : nullptr, *end_);
+      case Action::kFinish: {
+        const std::optional<Message> last = std::exchange(sending_, std::nullopt);  // the pump may be gone when this returns
+        transport_.SendFinish(last.has_value() ? &*last : nullptr, *end_);
         break;
+      }
     }
   }
 
@@ -204,7 +217,7 @@ class ResponsePump {
   void OperationNotBegun() {
     absl::MutexLock lock(&mutex_);
     in_flight_ = false;
-    in_flight_tokens_ = 0;
+    in_flight_bytes_ = 0;
     if (!end_.has_value() || end_->ok()) end_ = grpc::Status(grpc::StatusCode::INTERNAL, "the answer could not be sent");
   }
 
@@ -222,8 +235,8 @@ class ResponsePump {
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t sent_nanos_ ABSL_GUARDED_BY(mutex_) = 0;  // when the last operation or the finish was given to the transport
   std::optional<Message> pending_ ABSL_GUARDED_BY(mutex_);
-  int unsent_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
-  int in_flight_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t unsent_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t in_flight_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<grpc::Status> end_;  // guarded by mutex_ until finished_, constant after
   std::optional<Message> sending_;   // belongs to the operation in flight
 };

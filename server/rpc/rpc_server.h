@@ -7,21 +7,27 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/base/address.h"
 #include "grpcpp/resource_quota.h"
 #include "grpcpp/server.h"
-#include "server/startup/address.h"
+#include "server/rpc/connection_acceptor.h"
 
 namespace moed {
 
 struct RpcServerOptions {
-  int max_message_bytes = 4 << 20;
+  int max_message_bytes = (4 << 20) + (256 << 10);  // beyond the limits on fields, so that these can say what is too large
   int min_ping_interval_ms = 5000;  // clients may ping that often, also during a long silent prefill; who does more is cut off
+  int max_connections = 512;
+  int max_streams = 100;       // calls of one connection; what comes beyond waits in the client
+  int max_idle_ms = 300'000;   // a connection without calls is closed then
+  int max_age_ms = 3'600'000;  // then clients connect anew, so that replicas share them; calls go on to their end
 };
 
 // Thread-safe. Not serving (health of "" and "moe.v1.Inference") until SetServing(true).
 class RpcServer {
  public:
-  // Services outlive the server. Errors name address and reason: the port is in use, the address is not ours, ...
+  // Services outlive the server. Errors name address and reason: the port is in use, the address is not ours, ... Compressed
+  // messages are refused: what they become when they are unpacked is bounded by nothing.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Listen(const Address& address, const std::vector<grpc::Service*>& services,
                                                            grpc::ResourceQuota& quota, const RpcServerOptions& options);
   ~RpcServer();  // Shutdown at once
@@ -32,10 +38,12 @@ class RpcServer {
   void Shutdown(std::chrono::system_clock::time_point deadline);
 
  private:
-  RpcServer(Address address, std::unique_ptr<grpc::Server> server) : address_(std::move(address)), server_(std::move(server)) {}
+  RpcServer(Address address, std::unique_ptr<grpc::Server> server, std::unique_ptr<ConnectionAcceptor> acceptor)
+      : address_(std::move(address)), server_(std::move(server)), acceptor_(std::move(acceptor)) {}
 
   const Address address_;
-  std::unique_ptr<grpc::Server> server_;
+  const std::unique_ptr<grpc::Server> server_;
+  const std::unique_ptr<ConnectionAcceptor> acceptor_;
 };
 
 }  // namespace moed

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "core/base/trace.h"
+#include "core/chat/answer/answer_format.h"
+#include "core/chat/model_template.h"
 #include "core/engine/engine.h"
 #include "core/expert/memory_plan.h"
 #include "core/expert/stats.h"
@@ -15,10 +17,17 @@
 
 namespace moed {
 
+namespace grammar {
+class MatcherPool;
+}
+
 // Everything that is there once the model is. Pointers and functions are thread-safe and outlive every server.
 struct LoadedModel {
   Engine* engine = nullptr;
   const Tokenizer* tokenizer = nullptr;
+  const chat::ModelTemplate* chat = nullptr;          // null: the store has no chat template
+  const chat::AnswerFormat* answer_format = nullptr;  // with a chat template
+  grammar::MatcherPool* formats = nullptr;
   std::function<ExpertStats()> expert_stats;
   std::function<std::vector<ExpertHeat>(int top)> hottest_experts;
   std::function<std::vector<TracePart>()> step_parts;

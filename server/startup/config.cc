@@ -4,7 +4,6 @@
 #include <array>
 #include <cctype>
 #include <cstdlib>
-#include <thread>
 #include <vector>
 
 #include "CLI/CLI.hpp"
@@ -145,7 +144,7 @@ absl::StatusOr<ConfigOutcome> ReadConfig(std::span<const std::string> arguments,
   if (const char* file = environment("MOED_CONFIG"); line.file.empty() && file != nullptr) line.file = file;
   if (!line.file.empty()) MOED_RETURN_IF_ERROR(ReadFile(line.file, line.given));
 
-  outcome.config.threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxThreads);
+  outcome.config.serving = ServingOptionsOfThisMachine();
   for (size_t i = 0; i < settings.size(); ++i) {
     if (!line.given[i].has_value()) continue;
     if (absl::Status status = settings[i].apply(line.given[i]->text, outcome.config); !status.ok()) {
@@ -155,9 +154,10 @@ absl::StatusOr<ConfigOutcome> ReadConfig(std::span<const std::string> arguments,
   if (outcome.config.store.empty()) {
     return InvalidArgument("--store is missing: the packed model to serve (made by moed-pack); see moed --help");
   }
-  if (outcome.config.prefill_chunk && *outcome.config.prefill_chunk < outcome.config.max_running) {
-    return InvalidArgument("--prefill-chunk: ", *outcome.config.prefill_chunk, " is less than --max-running ",
-                           outcome.config.max_running, ": a step holds one token of every running request");
+  const ServingOptions& serving = outcome.config.serving;
+  if (serving.prefill_chunk && *serving.prefill_chunk < serving.max_running) {
+    return InvalidArgument("--prefill-chunk: ", *serving.prefill_chunk, " is less than --max-running ", serving.max_running,
+                           ": a step holds one token of every running request");
   }
   return outcome;
 }

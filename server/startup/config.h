@@ -10,21 +10,17 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/base/address.h"
 #include "core/expert/cache/loader.h"
 #include "core/expert/presets/preset.h"
-#include "core/kernels/backend.h"
-#include "server/startup/address.h"
+#include "core/serving/serving_plan.h"
 
 namespace moed {
-
-inline constexpr int kMaxThreads = 256;
 
 struct Config {
   std::string store;
   std::optional<uint64_t> memory_budget;  // absent: from the machine
-  std::optional<uint64_t> kv_budget;
-  std::optional<int> max_context;
-  KvFormat kv_format = KvFormat::kF16;
+  ServingOptions serving;
 
   Address listen{"127.0.0.1", 50051};
   std::optional<Address> control_listen;                               // absent: Control is on `listen`
@@ -36,12 +32,7 @@ struct Config {
   std::optional<uint64_t> read_rate;  // bytes a second; absent: what the disk gives
   ChecksumRule checksums = ChecksumRule::kFirstRead;
   std::string backend = "auto";
-  int threads = 1;  // default: the processor's
-
-  int max_running = 8;
-  std::optional<int> queue_capacity;     // absent: as the budget allows
-  std::optional<int> prefill_chunk;      // absent: 512, fewer in a small budget
-  std::optional<int> max_kept_sessions;  // absent: as the budget allows
+  int max_connections = 512;
 
   std::string trace;           // "" = off
   std::string learned_state;   // "" = nothing is kept

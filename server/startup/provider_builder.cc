@@ -28,14 +28,6 @@ absl::StatusOr<std::unique_ptr<ProviderBuilder>> ProviderBuilder::Choose(const C
   return path;
 }
 
-PresetNeeds ProviderBuilder::Needs() const {
-  const PartMemory parts = MemoryOfParts(preset_, store_, router_);
-  return {.fixed_bytes = parts.fixed_bytes,
-          .sequence_bytes = parts.sequence_bytes,
-          .token_tables = parts.tables,
-          .cache = BoundsOfCache(preset_, store_, spec_.top_k)};
-}
-
 absl::Status ProviderBuilder::Open(const Dependencies& around) {
   ProviderInputs inputs;
   inputs.store = &store_;

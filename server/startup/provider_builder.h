@@ -15,9 +15,9 @@
 #include "core/expert/routing_trace.h"
 #include "core/io/read_backend.h"
 #include "core/model/spec.h"
+#include "core/serving/serving_plan.h"
 #include "core/store/store.h"
 #include "server/startup/config.h"
-#include "server/startup/serving_plan.h"
 
 namespace moed {
 
@@ -28,7 +28,7 @@ class ProviderBuilder {
                                                                  const ModelSpec& spec);
 
   const PresetSetup& preset() const { return preset_; }
-  PresetNeeds Needs() const;
+  PresetNeeds Needs() const { return NeedsOfPreset(preset_, store_.description(), spec_); }
 
   struct Dependencies {
     GateFn gate;

@@ -26,22 +26,27 @@ absl::Status SetInt(std::string_view text, int low, int high, int& out) {
   return absl::OkStatus();
 }
 
-template <int kLow, int kHigh, int Config::*kField>
-absl::Status ApplyInt(std::string_view text, Config& config) {
-  return SetInt(text, kLow, kHigh, config.*kField);
+template <class T>
+T& FieldOf(Config& config, T Config::*field) {
+  return config.*field;
+}
+template <class T>
+T& FieldOf(Config& config, T ServingOptions::*field) {
+  return config.serving.*field;
 }
 
-template <int kLow, int kHigh, std::optional<int> Config::*kField>
-absl::Status ApplyOptionalInt(std::string_view text, Config& config) {
+// `kField`: int or std::optional<int>.
+template <int kLow, int kHigh, auto kField>
+absl::Status ApplyInt(std::string_view text, Config& config) {
   int value = 0;
   MOED_RETURN_IF_ERROR(SetInt(text, kLow, kHigh, value));
-  config.*kField = value;
+  FieldOf(config, kField) = value;
   return absl::OkStatus();
 }
 
-template <std::optional<uint64_t> Config::*kField>
+template <auto kField>
 absl::Status ApplyBytes(std::string_view text, Config& config) {
-  MOED_ASSIGN_OR_RETURN(config.*kField, ParseBytes(text));
+  MOED_ASSIGN_OR_RETURN(FieldOf(config, kField), ParseBytes(text));
   return absl::OkStatus();
 }
 
@@ -56,6 +61,14 @@ absl::Status ApplyReadRate(std::string_view text, Config& config) {
   MOED_ASSIGN_OR_RETURN(const uint64_t rate, ParseBytes(text));
   if (rate == 0) return InvalidArgument("\"", text, "\": at least one byte a second is needed");
   config.read_rate = rate;
+  return absl::OkStatus();
+}
+
+absl::Status ApplyTextBytes(std::string_view text, Config& config) {
+  constexpr uint64_t kLeast = 1 << 10, kMost = 64 << 20;
+  MOED_ASSIGN_OR_RETURN(const uint64_t bytes, ParseBytes(text));
+  if (bytes < kLeast || bytes > kMost) return InvalidArgument("\"", text, "\" is not from 1KiB to 64MiB");
+  config.serving.max_text_bytes = bytes;
   return absl::OkStatus();
 }
 
@@ -84,6 +97,11 @@ absl::Status ApplyPredictor(std::string_view text, Config& config) {
 }
 absl::Status ApplyFidelityRule(std::string_view text, Config& config) {
   return SetName(text, FidelityRules(), "", config.preset.rule);
+}
+absl::Status ApplyPrefixCache(std::string_view text, Config& config) {
+  if (text != "on" && text != "off") return InvalidArgument("\"", text, "\"; allowed are: on, off");
+  config.serving.prefix_cache = text == "on";
+  return absl::OkStatus();
 }
 absl::Status ApplyFillCache(std::string_view text, Config& config) {
   if (text != "on" && text != "off") return InvalidArgument("\"", text, "\"; allowed are: on, off");
@@ -124,7 +142,7 @@ absl::Status ApplyKvFormat(std::string_view text, Config& config) {
   std::string name;
   MOED_RETURN_IF_ERROR(SetName(text, kKvFormats, "", name));
   for (const KvFormatRow& row : kKvFormats) {
-    if (row.name == name) config.kv_format = row.format;
+    if (row.name == name) config.serving.kv_format = row.format;
   }
   return absl::OkStatus();
 }
@@ -156,10 +174,13 @@ constexpr Setting kSettings[] = {
      "trunk, keys and values, expert cache, scratch and queues together (\"8GiB\"); the process needs up to 64 MiB beside it",
      "from the cgroup's limit or the available memory", ApplyBytes<&Config::memory_budget>},
     {"kv-budget", "Model and memory", "BYTES", "keys and values of all conversations, out of the memory budget",
-     "a sixteenth of what the fixed parts leave", ApplyBytes<&Config::kv_budget>},
+     "a sixteenth of what the fixed parts leave", ApplyBytes<&ServingOptions::kv_budget>},
     {"kv-format", "Model and memory", "f16|f32|q8", "how keys and values are kept: in 16, 32 or 8.5 bits", "f16", ApplyKvFormat},
+    {"prefix-cache", "Model and memory", "on|off",
+     "pages of keys and values that nobody uses stay, for prompts that begin with the same tokens, until their room is needed",
+     "on", ApplyPrefixCache},
     {"max-context", "Model and memory", "TOKENS", "longest prompt and answer together", "what the keys and values hold",
-     ApplyOptionalInt<2, 1 << 24, &Config::max_context>},
+     ApplyInt<2, 1 << 24, &ServingOptions::max_context>},
 
     {"listen", "Addresses", "HOST:PORT", "gRPC; port 0 takes any free one", "127.0.0.1:50051", ApplyListen},
     {"control-listen", "Addresses", "HOST:PORT", "gRPC for moe.v1.Control, which then is not on --listen", "as --listen",
@@ -186,16 +207,22 @@ constexpr Setting kSettings[] = {
      ApplyVerifyReads},
 
     {"backend", "Compute", "NAME", "kernels; auto takes the fastest that this processor has", "auto", ApplyBackend},
-    {"threads", "Compute", "N", "threads of the kernels", "the processor's", ApplyInt<1, kMaxThreads, &Config::threads>},
+    {"threads", "Compute", "N", "threads of the kernels", "the processor's", ApplyInt<1, kMaxThreads, &ServingOptions::threads>},
 
-    {"max-running", "Requests", "N", "requests computed at once", "8", ApplyInt<1, 1024, &Config::max_running>, "max-sessions"},
+    {"max-running", "Requests", "N", "requests computed at once", "8", ApplyInt<1, 1024, &ServingOptions::max_running>,
+     "max-sessions"},
     {"queue-capacity", "Requests", "N", "requests that may wait; more fail with RESOURCE_EXHAUSTED",
-     "64, fewer in a small budget", ApplyOptionalInt<0, 65536, &Config::queue_capacity>},
+     "64, fewer in a small budget", ApplyInt<0, 65536, &ServingOptions::queue_capacity>},
     {"prefill-chunk", "Requests", "TOKENS",
      "most tokens of one step, prompts and answers together; while somebody is answered, at most 64 (or --max-running)",
-     "512, fewer in a small budget", ApplyOptionalInt<1, 8192, &Config::prefill_chunk>},
+     "512, fewer in a small budget", ApplyInt<1, 8192, &ServingOptions::prefill_chunk>},
     {"max-kept-sessions", "Requests", "N", "idle conversations that are kept", "64, fewer in a small budget",
-     ApplyOptionalInt<0, 65536, &Config::max_kept_sessions>},
+     ApplyInt<0, 65536, &ServingOptions::max_kept_sessions>},
+    {"max-new-tokens", "Requests", "N", "most tokens that a request may ask for", "what the context leaves",
+     ApplyInt<1, 1 << 24, &ServingOptions::max_new_tokens>},
+    {"max-text-bytes", "Requests", "BYTES", "longest text that is tokenised, a prompt's or Tokenize's", "1MiB", ApplyTextBytes},
+    {"max-connections", "Requests", "N", "open connections; more are closed at once", "512",
+     ApplyInt<1, 65536, &Config::max_connections>},
     {"drain-seconds", "Requests", "N", "how long running requests may go on after SIGTERM", "30",
      ApplyInt<0, 86400, &Config::drain_seconds>},
 

@@ -140,7 +140,7 @@ TEST_F(CommandsTest, InfoSaysWhatTheServerIs) {
   const Outcome outcome = Run("info");
   EXPECT_EQ(outcome.code, kExitOk);
   EXPECT_THAT(outcome.output, AllOf(HasSubstr("moed 1.2.3"), HasSubstr("mixtral"), HasSubstr("4 layers"),
-                                    HasSubstr("memory budget 5.9 KiB"), HasSubstr("reads by")));
+                                    HasSubstr("memory budget 5.9 KiB"), HasSubstr("reads by"), HasSubstr("no chat template")));
   const json info = RunJson("info");
   EXPECT_EQ(info.at("server").at("version"), "1.2.3");
   EXPECT_EQ(info.at("model").at("family"), "mixtral");
@@ -163,6 +163,23 @@ TEST_F(CommandsTest, BenchCountsWhatWasAnswered) {
   EXPECT_TRUE(report.at("errors").empty());
   EXPECT_GE(report.at("ttft_seconds").at("p99"), report.at("ttft_seconds").at("p50"));
   EXPECT_THAT(Run("bench --requests 2 --concurrency 1 --prompts " + File("prompts", "one\ntwo\n")).output, HasSubstr("TTFT"));
+}
+
+TEST_F(CommandsTest, SessionsAreContinuedListedAndDeleted) {
+  EXPECT_EQ(Run("generate --prompt x --session s --must-exist").code, kExitInvalid);
+  const json first = RunJson("generate --prompt x --session s --expected-tokens 0");
+  const int held = first.at("session_tokens");
+  EXPECT_EQ(Run("generate --prompt x --session s --expected-tokens 0").code, kExitFailed);
+  RunJson("generate --prompt x --session s --must-exist --expected-tokens " + std::to_string(held));
+  const json list = RunJson("session list");
+  ASSERT_EQ(list.at("sessions").size(), 1u);
+  EXPECT_EQ(list["sessions"][0]["session_id"], "s");
+  EXPECT_THAT(Run("session list").output, HasSubstr("s  "));
+  EXPECT_EQ(Run("session delete s").code, kExitOk);
+  const Outcome gone = Run("session delete s");
+  EXPECT_EQ(gone.code, kExitInvalid);
+  EXPECT_THAT(gone.errors, HasSubstr("NOT_FOUND"));
+  EXPECT_EQ(Run("session").code, kExitUsage);
 }
 
 TEST_F(CommandsTest, HealthFollowsTheServer) {

@@ -96,8 +96,10 @@ std::vector<TokenId> Bytes(std::string_view text) {
   return tokens;
 }
 
-void FakeModel::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink) {
+void FakeModel::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink, StepWatcher* watcher) {
+  for (SequenceChunk& chunk : chunks) chunk.status = fails ? fails(chunk) : absl::OkStatus();
   if (on_forward) on_forward(chunks);
+  if (watcher != nullptr) watcher->OnLayerDone(chunks);
   std::set<SequenceId> sessions;
   int step_tokens = 0;
   std::vector<float> row(kVocabulary);
@@ -109,7 +111,6 @@ void FakeModel::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provide
     EXPECT_GE(count, 1);
     EXPECT_GE(static_cast<int>(chunk.kv->pages.size()), KvPool::PagesFor(start + count, kPageTokens));
     step_tokens += count;
-    chunk.status = fails ? fails(chunk) : absl::OkStatus();
     for (int i = 0; i < count; ++i) {
       const int position = start + i;
       const float written = chunk.status.ok() ? static_cast<float>(chunk.tokens[i].value()) : -1.0f;
@@ -271,6 +272,9 @@ Expected Reference(const EngineRequest& request, std::vector<TokenId> history, i
     }
     history.push_back(token);
     expected.tokens.push_back(token);
+  }
+  if (expected.reason != FinishReason::kStop && expected.completion_tokens == max_context - answer_begin) {
+    expected.reason = FinishReason::kContext;
   }
   expected.text = *ByteTokenizer().Decode(expected.tokens, request.skip_special_tokens);
   return expected;

@@ -35,7 +35,8 @@ class FakeModel final : public Model {
 
   const ModelSpec& spec() const override { return spec_; }
   uint64_t trunk_bytes() const override { return 0; }
-  void Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink) override;
+  // Two layers, as far as the watcher sees.
+  void Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink, StepWatcher* watcher) override;
   void GateProbabilities(LayerId, std::span<const float>, std::span<float>) override {}
 
   std::function<void(std::span<SequenceChunk>)> on_forward;  // before anything else

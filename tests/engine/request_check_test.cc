@@ -120,7 +120,7 @@ TEST(RequestCheckTest, AlternativesOfATextToScoreAreBounded) {
   EngineRequest request = Valid();
   request.kind = RequestKind::kScore;
   request.top_logprobs = 20;
-  request.prompt.assign(kMaxScoredAlternatives / 20, TokenId(1));
+  request.prompt.assign(kLimits.request.scored_alternatives / 20, TokenId(1));
   EXPECT_TRUE(CheckRequest(request, wide).ok()) << CheckRequest(request, wide);
   request.prompt.push_back(TokenId(1));
   EXPECT_THAT(std::string(CheckRequest(request, wide).message()), StartsWith("top_logprobs: 20 for each of 410 tokens"));
@@ -158,8 +158,8 @@ TEST(RequestCheckTest, TheEdgesOfEveryRangeAreAllowed) {
 
 TEST(RequestCheckTest, ASessionsTokensTakeTheirPartOfTheContext) {
   EngineRequest request = Valid();
-  EXPECT_TRUE(CheckContext(request, kLimits, 29).ok());
-  const absl::Status status = CheckContext(request, kLimits, 30);
+  EXPECT_TRUE(CheckSession(request, kLimits, 29).ok());
+  const absl::Status status = CheckSession(request, kLimits, 30);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("2 tokens after 30 of the session"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("leaves room for 1"));

@@ -331,5 +331,21 @@ TEST(SamplerTest, AgreesWithANaiveTwinOnALargeVocabulary) {
   }
 }
 
+TEST(SamplerTest, OnlyWhatIsAllowedIsChosenAndWhatEndsBesides) {
+  std::vector<float> logits(130, 1.0f);
+  logits[7] = 9;
+  logits[128] = 8;
+  logits[70] = 2;
+  const std::vector<uint64_t> allowed = {0, uint64_t{1} << (70 - 64) | uint64_t{1} << (71 - 64), 0};
+  EXPECT_EQ(Pick(logits, Greedy(), {.allowed = allowed}), 70);
+  const auto ending = Tokens({128});
+  EXPECT_EQ(Pick(logits, Greedy(), {.allowed = allowed, .ending = ending}), 128);
+  EXPECT_EQ(Pick(logits, Greedy(), {.forbidden = ending, .allowed = allowed, .ending = ending}), 70);
+  for (const auto& [token, count] : Counts(logits, {}, 50, {.allowed = allowed}))
+    EXPECT_TRUE(token == 70 || token == 71) << count;
+  Sampler sampler(130);
+  EXPECT_FALSE(sampler.Sample(logits, {}, {.allowed = std::vector<uint64_t>(3, 0)}).ok());
+}
+
 }  // namespace
 }  // namespace moed

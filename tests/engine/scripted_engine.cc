@@ -40,13 +40,12 @@ ScriptedEngine::~ScriptedEngine() { Stop(absl::UnavailableError("the engine has 
 absl::StatusOr<RequestId> ScriptedEngine::Submit(EngineRequest request, std::shared_ptr<RequestObserver> observer) {
   MOED_RETURN_IF_ERROR(CheckRequest(request, limits_));
   if (request.arrival_nanos == 0) request.arrival_nanos = clock_.NowNanos();
-  return intake_.Submit(request, limits_, [&](RequestId id, std::unique_ptr<Sequence> sequence) {
+  return intake_.Submit(request, limits_, [&](RequestId id, std::unique_ptr<Sequence>& sequence) {
     auto live = std::make_unique<LiveRequest>();
     live->id = id;
     live->seed = request.sampling.seed ? *request.sampling.seed : std::random_device()();
-    live->session_tokens = live->cached_tokens = static_cast<int>(sequence->tokens.size());
-    live->prompt_tokens = static_cast<int>(request.prompt.size());
-    sequence->tokens.insert(sequence->tokens.end(), request.prompt.begin(), request.prompt.end());
+    live->cached_tokens = sequence->begun_with();
+    live->prompt_tokens = static_cast<int>(sequence->tokens.size());
     live->sequence = std::move(sequence);
     live->request = std::move(request);
     live->observer = std::move(observer);
@@ -76,6 +75,7 @@ bool ScriptedEngine::Step() {
 void ScriptedEngine::Receive() {
   std::vector<std::unique_ptr<LiveRequest>> requests;
   intake_.Receive(requests, cancellations_);
+  intake_.TakeDeleted();
   for (auto& live : requests) {
     Script script = script_for_(live->request);
     plays_.push_back({std::move(live), std::move(script)});
@@ -140,7 +140,9 @@ void ScriptedEngine::Finish(size_t index, FinishInfo finish) {
   finish.seed = live.seed;
   finish.timings = TimingsOf(live, play.completion_tokens, clock_.NowNanos());
   std::unique_ptr<Sequence> kept = std::move(play.live->sequence);
-  if (!finish.status.ok()) kept->tokens.resize(live.session_tokens);
+  finish.status.ok() ? kept->Keep() : kept->TakeBack();
+  kept->used_nanos = clock_.NowNanos();
+  if (finish.status.ok() && !kept->session.empty()) finish.session_tokens = static_cast<int>(kept->tokens.size());
   if (kept->session.empty() || kept->tokens.empty()) kept = nullptr;
   intake_.Release(live, std::move(kept));
   {

@@ -52,6 +52,8 @@ class ScriptedEngine final : public Engine {
   bool Cancel(RequestId id, absl::Status status) override { return intake_.Cancel(id, std::move(status)); }
   std::optional<RequestId> FindRequest(const std::string& name) const override { return intake_.Find(name); }
   bool HasSession(const std::string& session_id) const override { return intake_.HasSession(session_id); }
+  absl::Status DeleteSession(const std::string& session_id) override { return intake_.DeleteSession(session_id); }
+  std::vector<SessionInfo> ListSessions(size_t most) const override { return intake_.ListSessions(most); }
   void Drain() override;
   bool Idle() const override { return intake_.Idle(); }
   void Stop(absl::Status reason) override;

@@ -115,6 +115,20 @@ TEST(StepEngineBatchTest, DecodingIsNotHeldUpByALongPrompt) {
   harness.ExpectClean();
 }
 
+TEST(StepEngineBatchTest, AShortPromptBehindALongOneIsAnsweredAtOnce) {
+  HarnessOptions options;
+  options.engine.max_step_tokens = 8;
+  Harness harness(options);
+  auto longest = harness.Submit(GreedyRequest(std::string(80, 'x'), 5));
+  harness.engine->RunOneStep();
+  auto shorter = harness.Submit(GreedyRequest("abcd", 5));
+  harness.engine->RunOneStep();
+  EXPECT_EQ(shorter->infos.size(), 1u);
+  EXPECT_TRUE(longest->infos.empty());
+  harness.RunAll();
+  harness.ExpectClean();
+}
+
 TEST(StepEngineBatchTest, ChunksCarryTheirPhase) {
   Harness harness;
   std::vector<std::pair<Phase, size_t>> chunks;

@@ -73,7 +73,7 @@ TEST(StepEngineEndTest, LengthIsTheRequestsOrTheLimitOrTheContext) {
     auto recorder = harness.Submit(request);
     harness.RunAll();
     EXPECT_EQ(recorder->finish->completion_tokens, c.answer);
-    EXPECT_EQ(recorder->finish->reason, FinishReason::kLength);
+    EXPECT_EQ(recorder->finish->reason, c.prompt + c.answer == 96 ? FinishReason::kContext : FinishReason::kLength);
     ExpectAnswer(*recorder, Reference(request));
   }
 }
@@ -249,6 +249,80 @@ TEST(StepEngineEndTest, TheHeartbeatIsTheLastTurn) {
   harness.clock.AdvanceNanos(2);
   harness.engine->RunOneStep();
   EXPECT_EQ(harness.engine->Stats().heartbeat_nanos, 7);
+}
+
+// A step may take minutes where experts come from a slow disk: what happens meanwhile counts from the next layer on.
+TEST(StepEngineEndTest, TheHeartbeatIsSeenWithinAStep) {
+  Harness harness;
+  harness.Submit(GreedyRequest("p", 1));
+  harness.model->on_forward = [&](auto) { harness.clock.AdvanceNanos(3); };
+  harness.model->logits = [&](std::span<const TokenId> history, std::span<float> logits) {
+    EXPECT_EQ(harness.engine->Stats().heartbeat_nanos, 3);
+    FakeLogits(history, logits);
+  };
+  harness.RunAll();
+}
+
+TEST(StepEngineEndTest, ACancellationIsSeenWithinAStep) {
+  Harness harness;
+  const EngineRequest request = GreedyRequest("gone", 20), other = GreedyRequest("stays", 20);
+  auto gone = harness.Submit(request), stays = harness.Submit(other);
+  for (int step = 0; step < 3; ++step) harness.engine->RunOneStep();
+  harness.model->on_forward = [&](auto) { harness.engine->Cancel(harness.ids[request.name], absl::CancelledError("gone")); };
+  harness.engine->RunOneStep();
+  ASSERT_TRUE(gone->finish);
+  EXPECT_EQ(gone->finish->status, absl::CancelledError("gone"));
+  EXPECT_EQ(gone->infos.size(), 3u) << "of this step it got nothing";
+  EXPECT_EQ(stays->infos.size(), 4u);
+  harness.model->on_forward = nullptr;
+  harness.RunAll();
+  ExpectAnswer(*stays, Reference(other));
+  harness.ExpectClean();
+}
+
+TEST(StepEngineEndTest, ACancelledStepLeavesItsSessionAsItWas) {
+  HarnessOptions options;
+  options.engine.max_step_tokens = 4;
+  Harness harness(options);
+  EngineRequest first = GreedyRequest("begins", 4);
+  first.session_id = "s";
+  const auto begun = harness.Submit(first);
+  harness.RunAll();
+  EngineRequest broken = GreedyRequest("is broken off", 9);
+  broken.session_id = "s";
+  harness.Submit(broken);
+  harness.engine->RunOneStep();
+  harness.model->on_forward = [&](auto) { harness.engine->Cancel(harness.ids[broken.name], absl::CancelledError("gone")); };
+  harness.engine->RunOneStep();
+  harness.model->on_forward = nullptr;
+  EXPECT_TRUE(harness.engine->Idle());
+
+  EngineRequest next = GreedyRequest("goes on", 9);
+  next.session_id = "s";
+  const auto went_on = harness.Submit(next);
+  harness.RunAll();
+  EngineRequest whole = next;
+  whole.session_id.clear();
+  whole.prompt = first.prompt;
+  const std::vector<TokenId> answer = begun->tokens();
+  whole.prompt.insert(whole.prompt.end(), answer.begin(), answer.end());
+  whole.prompt.insert(whole.prompt.end(), next.prompt.begin(), next.prompt.end());
+  EXPECT_EQ(went_on->tokens(), Reference(whole).tokens);
+}
+
+TEST(StepEngineEndTest, TheTimeLimitIsSeenWithinAStep) {
+  Harness harness;
+  EngineRequest request = GreedyRequest("p", 20);
+  request.stopping.time_limit_seconds = 1;
+  auto recorder = harness.Submit(request);
+  harness.engine->RunOneStep();
+  harness.model->on_forward = [&](auto) { harness.clock.AdvanceNanos(kSecond); };
+  harness.engine->RunOneStep();
+  ASSERT_TRUE(recorder->finish);
+  EXPECT_TRUE(recorder->finish->status.ok());
+  EXPECT_EQ(recorder->finish->reason, FinishReason::kTimeLimit);
+  EXPECT_EQ(recorder->infos.size(), 1u);
+  harness.ExpectClean();
 }
 
 TEST(StepEngineEndTest, OptionsOutOfRangeAreNamed) {

@@ -44,7 +44,7 @@ TEST(StepEngineSessionTest, TheNextRequestContinuesAfterTheAnswer) {
   EXPECT_EQ(first->cached_tokens, 0);
   EXPECT_TRUE(harness.engine->HasSession("s"));
   auto second = conversation.Say(harness, Turn("s", "more", 6));
-  EXPECT_EQ(second->prompt_tokens, 4);
+  EXPECT_EQ(second->prompt_tokens, 15) << "of the whole prompt";
   EXPECT_EQ(second->cached_tokens, 10);  // the last token of an answer cut off by length is not computed yet
   EXPECT_EQ(second->finish->cached_tokens, 10);
   EXPECT_EQ(second->finish->expert_hits, 10u);  // of this request alone: 1 + 4 + 5
@@ -169,8 +169,12 @@ TEST(StepEngineSessionTest, HistoryCountsAgainstTheContext) {
   EXPECT_FALSE(harness.engine->FindRequest("nobody"));
   auto last = conversation.Say(harness, Turn("s", std::string(20, 'x'), 60));
   EXPECT_EQ(last->finish->completion_tokens, 6);
-  EXPECT_EQ(last->finish->reason, FinishReason::kLength);
+  EXPECT_EQ(last->finish->reason, FinishReason::kContext);
+  EXPECT_EQ(last->finish->session_tokens, 96);
   EXPECT_EQ(conversation.history.size(), 96u);
+  const absl::Status full = harness.SubmitError(Turn("s", "x", 1));
+  EXPECT_EQ(full.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(full.message()), HasSubstr("begin another, or delete it"));
   harness.ExpectClean();
 }
 

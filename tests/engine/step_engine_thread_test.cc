@@ -1,6 +1,7 @@
 // The loop on its own thread, callers on others.
 #include <gtest/gtest.h>
 
+#include <new>
 #include <thread>
 
 #include "absl/synchronization/mutex.h"
@@ -55,6 +56,21 @@ TEST(StepEngineThreadTest, ManyCallersGetTheirAnswers) {
   harness.engine->Stop(absl::UnavailableError("over"));
   EXPECT_TRUE(harness.provider.live.empty());
   EXPECT_EQ(harness.kv->free_pages(), harness.kv->pages());
+}
+
+TEST(StepEngineThreadTest, AnExceptionEndsTheRequestsAndNotTheProcess) {
+  Harness harness;
+  harness.model->on_forward = [](auto) { throw std::bad_alloc(); };
+  auto recorder = std::make_shared<Recorder>();
+  absl::Notification done;
+  recorder->on_finish = [&] { done.Notify(); };
+  ASSERT_TRUE(harness.engine->Submit(GreedyRequest("p", 4), recorder).ok());
+  harness.engine->Start();
+  done.WaitForNotification();
+  EXPECT_EQ(recorder->finish->status.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(harness.SubmitError(GreedyRequest("p", 4)).code(), absl::StatusCode::kUnavailable);
+  harness.engine->Stop(absl::UnavailableError("over"));
+  harness.ExpectClean();
 }
 
 // Sessions are taken up by callers while the loop looks for pages.

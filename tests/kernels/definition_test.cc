@@ -1,6 +1,7 @@
 // The scalar definition against plain computations in double.
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <numeric>
 
 #include "core/base/executor.h"
@@ -329,6 +330,19 @@ TEST_F(Definition, SoftmaxSumsToOneWhateverTheSize) {
         EXPECT_NEAR(x[row * 70 + i], std::exp(double{before[row * 70 + i]} - offset) / total, 1e-6);
       }
     }
+  }
+}
+
+TEST_F(Definition, GeluAndSoftCap) {
+  for (float x = -12.0f; x < 12.0f; x += 0.00093f) {
+    float gelu = x, capped = x;
+    const float up = 1.5f;
+    backend_->GeGlu(&gelu, &up, 1, &gelu);
+    const double turned = std::sqrt(2 / std::numbers::pi) * (double{x} + 0.044715 * double{x} * x * x);
+    EXPECT_NEAR(gelu, 0.75 * x * (1 + std::tanh(turned)), 1e-6 * std::max(0.05, std::abs(double{x}))) << x;
+    backend_->SoftCap(&capped, 2.5f, 1);
+    const double expected = 2.5 * std::tanh(double{x} / 2.5);
+    EXPECT_NEAR(capped, expected, 4e-7 * std::abs(expected)) << x;
   }
 }
 

@@ -209,6 +209,8 @@ TEST_P(Exactness, RmsNorm) {
       Compare(Gaussian(rows * cols, cols), cols % 8, operation);
       Compare(Gaussian(rows * cols, cols, 1e-23f), 1, operation);
       Compare(Awkward(rows * cols, cols), 3, operation);
+      Compare(Gaussian(rows * cols, cols), cols % 8,
+              [&](ComputeBackend& backend, float* x) { backend.RmsNorm(x, nullptr, 1e-6f, rows, cols, x); });
     }
   }
 }
@@ -453,6 +455,9 @@ TEST_P(Exactness, Elementwise) {
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.SigmoidGate(y, y, n); });
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.SwiGlu(y, other.data(), n, y); });
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.SwiGlu(other.data(), y, n, y); });
+      Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.GeGlu(y, other.data(), n, y); });
+      Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.GeGlu(other.data(), y, n, y); });
+      Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.SoftCap(y, 1.5f, n); });
       for (const SwiGluClamp& clamp : {SwiGluClamp{1.702f, 7.0f}, {1.0f, 0.25f}}) {
         Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.ClampedSwiGlu(clamp, y, other.data(), n, y); });
         Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.ClampedSwiGlu(clamp, other.data(), y, n, y); });
@@ -463,12 +468,16 @@ TEST_P(Exactness, Elementwise) {
   }
 }
 
-TEST_P(Exactness, SwiGluOverTheWholeRange) {
+TEST_P(Exactness, ActivationsOverTheWholeRange) {
   std::vector<float> gate;
   for (float x = -130.0f; x < 130.0f; x += 0.0037f) gate.push_back(x);
   const std::vector<float> up(gate.size(), 1.0f);
-  Compare(gate, 0,
-          [&](ComputeBackend& backend, float* y) { backend.SwiGlu(y, up.data(), static_cast<int64_t>(gate.size()), y); });
+  const auto n = static_cast<int64_t>(gate.size());
+  Compare(gate, 0, [&](ComputeBackend& backend, float* y) { backend.SwiGlu(y, up.data(), n, y); });
+  Compare(gate, 0, [&](ComputeBackend& backend, float* y) { backend.GeGlu(y, up.data(), n, y); });
+  for (const float cap : {1.0f, 30.0f}) {
+    Compare(gate, 0, [&](ComputeBackend& backend, float* y) { backend.SoftCap(y, cap, n); });
+  }
 }
 
 TEST_P(Exactness, PrepareGivesEachFormAlone) {
@@ -549,17 +558,21 @@ TEST_P(Exactness, Combine) {
       std::vector<ExpertChoice> choices(slots);
       std::vector<int32_t> places(slots);
       for (size_t i = 0; i < slots; ++i) {
-        choices[i].probability = weights[i];
+        choices[i] = {.expert = static_cast<int32_t>(i % 4), .probability = weights[i]};
         places[i] = i % 5 == 2 ? kNoOutput : static_cast<int32_t>(slots - 1 - i);
       }
-      for (const auto& [with_shared, with_gate] : {std::pair(false, false), std::pair(true, false), std::pair(true, true)}) {
+      const std::vector<float> expert_scales = {0.7f, 1.3f, 0.2f, 1.9f};
+      for (const auto& [with_shared, with_gate, with_scales] : {std::tuple(false, false, false), std::tuple(true, false, false),
+                                                                std::tuple(true, true, false), std::tuple(false, false, true)}) {
         const float scale = with_shared ? 2.5f : 1.0f;
         std::vector<float> expected = x, y = x;
+        if (with_scales) std::fill(expected.begin(), expected.end(), 0.0f);  // what was there is not added to
         for (int row = 0; row < rows; ++row) {
           float* sum = &expected[static_cast<size_t>(row) * cols];
           for (int slot = row * top_k; slot < (row + 1) * top_k; ++slot) {
             if (places[slot] == kNoOutput) continue;
-            scalar_->AddScaled(sum, &outputs[static_cast<size_t>(places[slot]) * cols], weights[slot] * scale, cols);
+            const float factor = with_scales ? expert_scales[choices[slot].expert] : 1.0f;
+            scalar_->AddScaled(sum, &outputs[static_cast<size_t>(places[slot]) * cols], weights[slot] * scale * factor, cols);
           }
           if (with_shared)
             scalar_->AddScaled(sum, &shared[static_cast<size_t>(row) * cols], with_gate ? Sigmoid(gate[row]) : 1, cols);
@@ -569,11 +582,13 @@ TEST_P(Exactness, Combine) {
                            .top_k = top_k,
                            .choices = choices.data(),
                            .scale = scale,
+                           .expert_scales = with_scales ? expert_scales.data() : nullptr,
                            .places = places,
                            .outputs = outputs.data(),
                            .shared = with_shared ? shared.data() : nullptr,
                            .shared_gate = with_gate ? gate.data() : nullptr,
-                           .x = y.data()});
+                           .x = y.data(),
+                           .adds = !with_scales});
         EXPECT_TRUE(SameBits(y, expected)) << rows << " rows of " << cols;
       }
     }

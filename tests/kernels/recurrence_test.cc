@@ -1,10 +1,11 @@
-// Layers with a state: the convolution, the gates and the gated delta rule, against plain computations in double; every backend
-// gives the bits of "scalar", however the tokens are cut and whoever else is in the call.
+// Layers with a state: the convolution, the gates, the gated delta rule and the state space, against plain computations in
+// double; every backend gives the bits of "scalar", however the tokens are cut and whoever else is in the call.
 #include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -73,9 +74,13 @@ class Cutter {
 
 struct Convolution {
   ConvolutionShape shape;
+  bool biased = false;
   std::vector<float> x = Gaussian(size_t{2} * kTokens * shape.channels, 1), weights = Gaussian(shape.channels * shape.taps, 2);
+  std::vector<float> bias = Gaussian(shape.channels, 5);
 
   std::vector<float> On(ComputeBackend& backend, const Cuts& cuts) const {
+    ConvolutionShape shape = this->shape;
+    if (biased) shape.bias = bias.data();
     Cutter cutter(int64_t{shape.taps - 1} * shape.channels, shape.channels, shape.channels);
     return cutter.Run(cuts, x, [&](std::span<const StateRun> runs, const std::vector<int>&, const float* rows, float* y) {
       backend.Convolve(shape, runs, rows, weights.data(), y);
@@ -83,11 +88,14 @@ struct Convolution {
   }
 };
 
+// Shape: of the delta rule, or of the state space.
+template <class Shape>
 struct Rule {
-  DeltaRuleShape shape;
+  Shape shape;
   std::vector<float> x = Gaussian(size_t{2} * kTokens * shape.row(), 3, 0.5f), decay, rate;
+  std::vector<float> skip = Gaussian(shape.value_heads, 6);
 
-  explicit Rule(DeltaRuleShape of) : shape(of) {
+  explicit Rule(Shape of) : shape(of) {
     for (const float number : Gaussian(size_t{2} * kTokens * shape.value_heads, 4)) {
       decay.push_back(1 / (1 + std::exp(-number)));
       rate.push_back(1 / (1 + std::exp(number)));
@@ -103,7 +111,11 @@ struct Rule {
         };
         gates(decay, decays), gates(rate, rates);
       }
-      backend.DeltaRule(shape, runs, rows, decays.data(), rates.data(), out);
+      if constexpr (std::is_same_v<Shape, DeltaRuleShape>) {
+        backend.DeltaRule(shape, runs, rows, decays.data(), rates.data(), out);
+      } else {
+        backend.StateSpace(shape, runs, rows, decays.data(), rates.data(), skip.data(), out);
+      }
     });
   }
 };
@@ -115,15 +127,17 @@ class RecurrenceDefinition : public ::testing::Test {
 };
 
 TEST_F(RecurrenceDefinition, ConvolutionSeesTheTapsBeforeARow) {
-  const Convolution convolution{{.channels = 5, .taps = 4}};
-  const std::vector<float> y = convolution.On(*backend_, kCuts[0]);
-  for (int row = 0; row < 2 * kTokens; ++row) {
-    for (int c = 0; c < 5; ++c) {
-      double sum = 0;
-      for (int back = 0; back < 4 && back <= row % kTokens; ++back) {
-        sum += double{convolution.x[(row - back) * 5 + c]} * convolution.weights[(3 - back) * 5 + c];
+  for (const auto& [biased, silu] : {std::pair(false, true), std::pair(true, true), std::pair(false, false)}) {
+    const Convolution convolution{{.channels = 5, .taps = 4, .silu = silu}, biased};
+    const std::vector<float> y = convolution.On(*backend_, kCuts[0]);
+    for (int row = 0; row < 2 * kTokens; ++row) {
+      for (int c = 0; c < 5; ++c) {
+        double sum = biased ? convolution.bias[c] : 0;
+        for (int back = 0; back < 4 && back <= row % kTokens; ++back) {
+          sum += double{convolution.x[(row - back) * 5 + c]} * convolution.weights[(3 - back) * 5 + c];
+        }
+        EXPECT_NEAR(y[row * 5 + c], silu ? sum / (1 + std::exp(-sum)) : sum, 1e-6) << row;
       }
-      EXPECT_NEAR(y[row * 5 + c], sum / (1 + std::exp(-sum)), 1e-6) << row;
     }
   }
 }
@@ -140,9 +154,31 @@ TEST_F(RecurrenceDefinition, DeltaGates) {
   }
 }
 
+TEST_F(RecurrenceDefinition, StepSizes) {
+  const int rows = 3, heads = 4;
+  const std::vector<float> x = Gaussian(rows * heads, 1, 4.0f), bias = Gaussian(heads, 3);
+  const float rates[heads] = {-0.01f, -0.3f, -2.0f, -15.0f};
+  std::vector<float> steps = x, decays(rows * heads);
+  backend_->StepSizes(steps.data(), bias.data(), rates, rows, heads, decays.data());
+  for (int i = 0; i < rows * heads; ++i) {
+    const double step = std::log1p(std::exp(double{x[i]} + bias[i % heads]));
+    EXPECT_NEAR(steps[i], step, 1e-6 * (1 + step));
+    EXPECT_NEAR(decays[i], std::exp(rates[i % heads] * step), 1e-6);
+  }
+}
+
+TEST_F(RecurrenceDefinition, Multiply) {
+  for (const int n : {1, 7, 2500}) {
+    std::vector<float> x = Gaussian(n, 1);
+    const std::vector<float> before = x, by = Gaussian(n, 2);
+    backend_->Multiply(x.data(), by.data(), n);
+    for (int i = 0; i < n; ++i) EXPECT_EQ(x[i], before[i] * by[i]);
+  }
+}
+
 // As the paper's equation: S = decay S (1 - rate k k^T) + rate v k^T, here with the state transposed.
 TEST_F(RecurrenceDefinition, DeltaRule) {
-  const Rule rule({.key_heads = 2, .value_heads = 4, .key_dim = 5, .value_dim = 3, .scale = 0.4f});
+  const Rule rule(DeltaRuleShape{.key_heads = 2, .value_heads = 4, .key_dim = 5, .value_dim = 3, .scale = 0.4f});
   const std::vector<float> output = rule.On(*backend_, kCuts[0]);
   for (int head = 0; head < 4; ++head) {
     for (int first : {0, kTokens}) {
@@ -159,6 +195,30 @@ TEST_F(RecurrenceDefinition, DeltaRule) {
           for (int i = 0; i < 5; ++i) state[i][j] = decay * state[i][j] + rate * (v[j] - held) * k[i];
           for (int i = 0; i < 5; ++i) read += state[i][j] * q[i];
           EXPECT_NEAR(output[(first + token) * 12 + head * 3 + j], 0.4 * read, 1e-5) << head << " " << token;
+        }
+      }
+    }
+  }
+}
+
+// Mamba-2's: S = decay S + step v k^T, with the state transposed; read, and the value added.
+TEST_F(RecurrenceDefinition, StateSpace) {
+  const Rule rule(StateSpaceShape{.key_heads = 2, .value_heads = 4, .key_dim = 5, .value_dim = 3});
+  const std::vector<float> output = rule.On(*backend_, kCuts[0]);
+  for (int head = 0; head < 4; ++head) {
+    for (int first : {0, kTokens}) {
+      double state[5][3] = {};
+      for (int token = 0; token < kTokens; ++token) {
+        const float* row = rule.x.data() + (first + token) * rule.shape.row();
+        const float* v = row + head * 3;
+        const float* k = row + 12 + head / 2 * 5;
+        const float* q = k + 10;
+        const double decay = rule.decay[(first + token) * 4 + head], step = rule.rate[(first + token) * 4 + head];
+        for (int j = 0; j < 3; ++j) {
+          double read = double{rule.skip[head]} * v[j];
+          for (int i = 0; i < 5; ++i) state[i][j] = decay * state[i][j] + step * v[j] * k[i];
+          for (int i = 0; i < 5; ++i) read += state[i][j] * q[i];
+          EXPECT_NEAR(output[(first + token) * 12 + head * 3 + j], read, 1e-5) << head << " " << token;
         }
       }
     }
@@ -191,15 +251,36 @@ class RecurrenceExactness : public ::testing::TestWithParam<std::tuple<std::stri
 TEST_P(RecurrenceExactness, Convolution) {
   for (const int channels : {1, 7, 8, 33, 256, 257, 700}) {
     for (const int taps : {2, 4, kMostTaps}) ExpectSameBitsHoweverCut(Convolution{{channels, taps}});
+    ExpectSameBitsHoweverCut(Convolution{{.channels = channels, .taps = 3, .silu = false}});
+    ExpectSameBitsHoweverCut(Convolution{{.channels = channels, .taps = 4}, true});
   }
 }
 
 TEST_P(RecurrenceExactness, DeltaRule) {
   for (const int value_dim : {1, 3, 4, 7, 8, 9, 16, 31, 32, 33, 45, 64, 128}) {
-    ExpectSameBitsHoweverCut(
-        Rule({.key_heads = 2, .value_heads = 6, .key_dim = value_dim % 10 + 1, .value_dim = value_dim, .scale = 0.3f}));
+    ExpectSameBitsHoweverCut(Rule(
+        DeltaRuleShape{.key_heads = 2, .value_heads = 6, .key_dim = value_dim % 10 + 1, .value_dim = value_dim, .scale = 0.3f}));
   }
-  ExpectSameBitsHoweverCut(Rule({.key_heads = 1, .value_heads = 2, .key_dim = 128, .value_dim = 128, .scale = 0.1f}));
+  ExpectSameBitsHoweverCut(
+      Rule(DeltaRuleShape{.key_heads = 1, .value_heads = 2, .key_dim = 128, .value_dim = 128, .scale = 0.1f}));
+}
+
+TEST_P(RecurrenceExactness, StateSpace) {
+  for (const int value_dim : {1, 3, 4, 7, 8, 9, 16, 31, 32, 33, 45, 64, 128}) {
+    ExpectSameBitsHoweverCut(
+        Rule(StateSpaceShape{.key_heads = 2, .value_heads = 6, .key_dim = value_dim % 10 + 1, .value_dim = value_dim}));
+  }
+  ExpectSameBitsHoweverCut(Rule(StateSpaceShape{.key_heads = 1, .value_heads = 2, .key_dim = 128, .value_dim = 64}));
+}
+
+TEST_P(RecurrenceExactness, Multiply) {
+  for (const int n : {1, 31, 2500, 70000}) {
+    std::vector<float> expected = Gaussian(n, 1), found = expected;
+    const std::vector<float> by = Gaussian(n, 2);
+    scalar_->Multiply(expected.data(), by.data(), n);
+    backend_->Multiply(found.data(), by.data(), n);
+    EXPECT_TRUE(SameBits(found, expected)) << n;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, RecurrenceExactness,

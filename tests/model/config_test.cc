@@ -48,6 +48,8 @@ struct OwnKeys {
   std::string experts = "";  // a third name; empty: num_experts or num_local_experts
   std::string ffn = "intermediate_size";
   bool rotations = false;  // rope_parameters by type of layer
+  std::string norm_eps = "rms_norm_eps";
+  bool default_theta = false;  // rope_theta may be absent
 };
 OwnKeys OwnKeysOf(const std::string& family) {
   const std::map<std::string, OwnKeys> keys = {
@@ -67,6 +69,10 @@ OwnKeys OwnKeysOf(const std::string& family) {
       {"qwen3_5_moe_text",
        {{"partial_rotary_factor", "rope_parameters.partial_rotary_factor"}, "num_experts_per_tok", "", "moe_intermediate_size"}},
       {"mellum", {.rotations = true}},
+      {"lfm2_moe", {.norm_eps = "norm_eps"}},
+      {"granitemoehybrid", {{"logits_scaling", "residual_multiplier"}}},
+      {"minicpm", {.computed = {"auto_map"}, .default_theta = true}},
+      {"gemma4_text", {{"final_logit_softcapping"}, "top_k_experts", "num_experts", "intermediate_size", true}},
   };
   const auto found = keys.find(family);
   return found == keys.end() ? OwnKeys{} : found->second;
@@ -146,7 +152,7 @@ TEST_P(ConfigTest, RefusesNumbersOutOfRangeAndOtherTypes) {
       {"num_key_value_heads", {0, 4, 1 << 20}},  // 4 divides none of the head counts
       {"vocab_size", {0, -261, 1 << 30}},
       {"max_position_embeddings", {0, 1 << 30}},
-      {"rms_norm_eps", {0, -1e-6, 2, "small"}},
+      {own_.norm_eps, {0, -1e-6, 2, "small"}},
       {"rope_theta", {0, -10000, "10000"}},
       {own_.top_k, {0, 100, -2}},
       {"tie_word_embeddings", {"yes", 1}},
@@ -165,8 +171,9 @@ TEST_P(ConfigTest, RefusesNumbersOutOfRangeAndOtherTypes) {
 
 TEST_P(ConfigTest, RefusesMissingKeys) {
   for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "max_position_embeddings",
-                          "rms_norm_eps", "rope_theta", own_.top_k.c_str(), own_.ffn.c_str()}) {
-    if (own_.rotations && std::string_view(key) == "rope_theta") continue;  // in objects by type of layer
+                          own_.norm_eps.c_str(), "rope_theta", own_.top_k.c_str(), own_.ffn.c_str()}) {
+    // In objects by type of layer, or not needed.
+    if ((own_.rotations || own_.default_theta) && std::string_view(key) == "rope_theta") continue;
     Json config = good_;
     config.erase(key);
     ExpectRefusal(Read(config).status(), key, "missing");
@@ -306,6 +313,96 @@ TEST(FamilyTest, RotationsFollowLayerTypes) {
   refused("/sliding_attention/rope_theta"_json_pointer, 0.5, "rope_theta");
 }
 
+TEST(FamilyTest, KindsOfLayersHaveHeadsOfTheirOwn) {
+  const Json good = ConfigOf("gemma4_text");
+  const ModelSpec spec = *Read(good);
+  EXPECT_EQ(spec.windows, (std::vector<int>{9, 0, 9, 0}));
+  EXPECT_EQ(spec.HeadsOf(LayerId(0)), (HeadShape{3, 8, false}));
+  EXPECT_EQ(spec.HeadsOf(LayerId(1)), (HeadShape{2, 14, true}));
+  EXPECT_EQ(spec.rotation(spec.RotationOf(LayerId(0))), (Rotation{10000, {}, 0}));
+  EXPECT_EQ(spec.rotation(spec.RotationOf(LayerId(1))), (Rotation{1000000, {}, 2})) << "0.4 of 7 pairs, rounded down";
+  EXPECT_EQ(spec.FirstFrequency(1), 7);
+  EXPECT_EQ(spec.FirstFrequency(2), 7 + 4);
+
+  Json config = good;
+  config.erase("global_head_dim");
+  config.erase("num_global_key_value_heads");
+  config["per_layer_config"] = {{"1", {{"head_dim", 14}, {"num_key_value_heads", 2}}},
+                                {"3", {{"head_dim", 14}, {"num_key_value_heads", 2}}}};
+  EXPECT_EQ(SpecToJson(*Read(config)), SpecToJson(spec)) << "as transformers writes them";
+  config["per_layer_config"]["3"]["head_dim"] = 12;
+  ExpectRefusal(Read(config).status(), "per_layer_config.3", "");
+  config["per_layer_config"]["3"]["head_dim"] = 14;
+  config["per_layer_config"]["0"] = config["per_layer_config"]["3"];
+  ExpectRefusal(Read(config).status(), "per_layer_config", "0");
+
+  config = good;
+  config["attention_k_eq_v"] = false;
+  EXPECT_EQ(Read(config)->HeadsOf(LayerId(1)), (HeadShape{3, 14, false})) << "as many as the others have";
+  config = good;
+  config.erase("rope_parameters");
+  EXPECT_EQ(Read(config)->rotation(0), (Rotation{1000000, {}, 1})) << "as transformers where nothing is said";
+  config = good;
+  config["layer_types"] = {"full_attention", "full_attention", "full_attention", "sliding_attention"};
+  ExpectRefusal(Read(config).status(), "layer_types", "full_attention");
+  config["layer_types"] = std::vector<std::string>(4, "full_attention");
+  EXPECT_TRUE(Read(config)->more_heads.empty());
+  for (const auto& [at, value] : {std::pair("/full_attention/partial_rotary_factor"_json_pointer, Json(0.01)),
+                                  std::pair("/full_attention/partial_rotary_factor"_json_pointer, Json(1.5)),
+                                  std::pair("/full_attention/factor"_json_pointer, Json(2.0)),
+                                  std::pair("/sliding_attention/partial_rotary_factor"_json_pointer, Json(0.5))}) {
+    Json changed = good;
+    changed["rope_parameters"][at] = value;
+    ExpectRefusal(Read(changed).status(), at.back(), value.dump());
+  }
+}
+
+TEST(FamilyTest, OtherModelsOfGemma4AreRefusedByName) {
+  const Json good = ConfigOf("gemma4_text");
+  for (const auto& [key, value] :
+       {std::pair("enable_moe_block", Json(false)), std::pair("hidden_size_per_layer_input", Json(256)),
+        std::pair("num_kv_shared_layers", Json(2)), std::pair("use_double_wide_mlp", Json(true)),
+        std::pair("use_bidirectional_attention", Json("all")), std::pair("hidden_activation", Json("silu"))}) {
+    Json config = good;
+    config[key] = value;
+    ExpectRefusal(Read(config).status(), key, value.dump());
+  }
+  Json config = good;
+  config.erase("hidden_size_per_layer_input");
+  ExpectRefusal(Read(config).status(), "hidden_size_per_layer_input", "missing");
+}
+
+// google/gemma-4-26B-A4B's config.json as released: what it says of the text.
+TEST(FamilyTest, TheTextPartOfGemma4IsRead) {
+  Json text = ConfigOf("gemma4_text");
+  text.update({{"hidden_size", 2816}, {"num_hidden_layers", 30}, {"num_attention_heads", 16}, {"head_dim", 256}});
+  text.update({{"global_head_dim", 512}, {"num_key_value_heads", 8}, {"num_global_key_value_heads", 2}});
+  text.update({{"num_experts", 128}, {"top_k_experts", 8}, {"moe_intermediate_size", 704}, {"intermediate_size", 2112}});
+  text.update({{"final_logit_softcapping", 30.0}, {"sliding_window", 1024}, {"use_bidirectional_attention", "vision"}});
+  text["rope_parameters"]["full_attention"]["partial_rotary_factor"] = 0.25;
+  text.erase("layer_types");
+  Json config = {{"model_type", "gemma4"},
+                 {"architectures", {"Gemma4ForConditionalGeneration"}},
+                 {"audio_config", nullptr},
+                 {"eoa_token_index", 258883},
+                 {"image_token_id", 258880},
+                 {"text_config", text},
+                 {"tie_word_embeddings", true},
+                 {"vision_config", {{"hidden_size", 1152}}},
+                 {"vision_soft_tokens_per_image", 280}};
+  const auto spec = Read(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->family, "gemma4_text");
+  EXPECT_TRUE(spec->tied_embeddings);
+  EXPECT_EQ(spec->WindowOf(LayerId(4)), 1024);
+  EXPECT_EQ(spec->WindowOf(LayerId(5)), 0) << "every sixth sees all";
+  EXPECT_EQ(spec->HeadsOf(LayerId(29)), (HeadShape{2, 512, true}));
+  EXPECT_EQ(spec->rotated_pairs, 64);
+  EXPECT_EQ(spec->logits_cap, 30);
+  config["text_config"]["model_type"] = "gemma3_text";
+  ExpectRefusal(Read(config).status(), "model_type", "gemma3_text");
+}
+
 TEST(FamilyTest, LayersWithoutExpertsFollowTheirTypes) {
   Json config = ConfigOf("mellum");
   EXPECT_EQ(Read(config)->moe, (std::vector<bool>{true, true, false, true}));
@@ -362,6 +459,77 @@ TEST(FamilyTest, RecurrentLayersFollowLayerTypes) {
   ExpectRefusal(Read(config).status(), "value_heads", "5");
 }
 
+TEST(FamilyTest, ShortConvolutionsAreRead) {
+  Json config = ConfigOf("lfm2_moe");
+  const auto spec = Read(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->recurrent, (std::vector<bool>{true, false, true, false, true}));
+  EXPECT_EQ(spec->short_convolution->taps, 3);
+  EXPECT_EQ(spec->moe, (std::vector<bool>{false, false, true, true, true}));
+  EXPECT_TRUE(spec->tied_embeddings);
+  EXPECT_TRUE(spec->router_correction);
+  config.erase("tie_word_embeddings");
+  EXPECT_TRUE(Read(config)->tied_embeddings) << "unless the file says otherwise";
+  config["tie_embedding"] = false;
+  EXPECT_FALSE(Read(config)->tied_embeddings) << "as the released files spell it";
+  config["use_expert_bias"] = false;
+  EXPECT_FALSE(Read(config)->router_correction);
+  config["conv_bias"] = true;
+  ExpectRefusal(Read(config).status(), "conv_bias", "true");
+  config["conv_bias"] = false;
+  config["conv_L_cache"] = 1;
+  ExpectRefusal(Read(config).status(), "conv_L_cache", "1");
+  config["conv_L_cache"] = 3;
+  config.erase("layer_types");
+  ExpectRefusal(Read(config).status(), "layer_types", "missing");
+}
+
+TEST(FamilyTest, Mamba2IsRead) {
+  Json config = ConfigOf("granitemoehybrid");
+  const auto spec = Read(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->recurrent, (std::vector<bool>{true, true, false, true}));
+  EXPECT_EQ(*spec->mamba2,
+            (Mamba2Shape{.heads = 6, .head_dim = 10, .groups = 2, .state_dim = 11, .taps = 4, .convolution_bias = true}));
+  EXPECT_TRUE(spec->unrotated);
+  const std::string expected = SpecToJson(*spec);
+  config["layer_types"] = {"mamba", "mamba", "attention", "mamba"};
+  config["mamba_d_head"] = "auto";
+  config["time_step_limit"] = nullptr;
+  config["position_embedding_type"] = nullptr;
+  EXPECT_EQ(SpecToJson(*Read(config)), expected) << "as released";
+  config["position_embedding_type"] = "rope";
+  EXPECT_FALSE(Read(config)->unrotated);
+  const std::pair<const char*, Json> refused[] = {{"mamba_n_groups", 4},
+                                                  {"mamba_n_heads", 7},
+                                                  {"mamba_d_head", 12},
+                                                  {"mamba_proj_bias", true},
+                                                  {"mamba_d_conv", 17},
+                                                  {"mamba_d_state", 0},
+                                                  {"position_embedding_type", "alibi"},
+                                                  {"time_step_limit", {0.0, 1.0}},
+                                                  {"num_local_experts", 0}};
+  for (const auto& [key, value] : refused) {
+    Json other = config;
+    other[key] = value;
+    ExpectRefusal(Read(other).status(), std::string_view(key) == "mamba_n_groups" ? "groups" : key, "");
+  }
+}
+
+// Python writes a word that JSON does not have.
+TEST(FamilyTest, InfinityIsReadAsPythonWritesIt) {
+  const std::string text = ConfigOf("granitemoehybrid").dump(), infinity = R"({"__float__":"Infinity"})";
+  const size_t at = text.find(infinity);
+  ASSERT_NE(at, text.npos);
+  const std::string published = std::string(text).replace(at, infinity.size(), "Infinity");
+  const auto spec = ReadSpec(published);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(SpecToJson(*spec), SpecToJson(*ReadSpec(text)));
+  const std::string named = std::string(published).replace(published.find("\"silu\""), 6, R"("\"Infinity")");
+  ExpectRefusal(ReadSpec(named).status(), "hidden_act", "Infinity");
+  ExpectRefusal(ReadSpec(std::string(published).replace(published.find("Infinity"), 1, "-I")).status(), "config.json", "");
+}
+
 // Any family may be scaled so; attention factors as the paper and DeepSeek give them.
 TEST(FamilyTest, YarnIsReadWithItsAttentionFactor) {
   Json config = ConfigOf("qwen3_moe");
@@ -387,6 +555,57 @@ TEST(FamilyTest, YarnIsReadWithItsAttentionFactor) {
   }
 }
 
+// Of any family. Phi-MoE's attention factors are its own keys'.
+TEST(FamilyTest, LongRopeIsReadForShortAndLongContexts) {
+  Json config = ConfigOf("qwen3_moe");
+  const int pairs = config["head_dim"].get<int>() / 2;
+  const std::vector<double> for_short(pairs, 1.5), for_long(pairs, 4.0);
+  const Json scaling = {{"rope_type", "longrope"},
+                        {"original_max_position_embeddings", 32},
+                        {"short_factor", for_short},
+                        {"long_factor", for_long}};
+  config["rope_scaling"] = scaling;
+  const auto spec = Read(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->short_context, 32);
+  EXPECT_EQ(spec->UsualContext(), 32);
+  EXPECT_EQ(spec->rotation(0).divided->divisors, for_short);
+  EXPECT_EQ(spec->rotation(1).divided->divisors, for_long);
+  EXPECT_EQ(spec->rotation(1).theta, spec->rotation(0).theta);
+  const double factor = std::sqrt(1 + std::log(160.0 / 32) / std::log(32.0));
+  for (int i = 0; i < 2; ++i) EXPECT_DOUBLE_EQ(spec->rotation(i).AttentionFactor(), factor);
+  config["rope_scaling"].update({{"factor", 1.0}});
+  EXPECT_EQ(Read(config)->rotation(0).AttentionFactor(), 1);
+  config["rope_scaling"].update({{"attention_factor", 1.25}});
+  EXPECT_EQ(Read(config)->rotation(1).AttentionFactor(), 1.25);
+  config["rope_scaling"]["original_max_position_embeddings"] = 160;
+  EXPECT_EQ(Read(config)->short_context, 0) << "no context is longer";
+  EXPECT_EQ(Read(config)->rotation_count(), 1);
+  for (const auto& [key, value] : {std::pair<const char*, Json>{"original_max_position_embeddings", 161},
+                                   {"original_max_position_embeddings", nullptr},
+                                   {"short_factor", "1.5"},
+                                   {"long_factor", nullptr},
+                                   {"long_factor", {4.0, "4"}},
+                                   {"attention_factor", "1"},
+                                   {"short_mscale", 1.1},
+                                   {"ramp", 2}}) {
+    config["rope_scaling"] = scaling;
+    config["rope_scaling"][key] = value;
+    ExpectRefusal(Read(config).status(), key, "");
+  }
+  config["rope_scaling"] = scaling;
+  config["rope_scaling"]["short_factor"].erase(0);
+  ExpectRefusal(Read(config).status(), "divisors", StrCat(pairs - 1));
+  Json latent = ConfigOf("deepseek_v2");
+  latent["rope_scaling"] = scaling;
+  EXPECT_FALSE(Read(latent).ok());
+
+  const auto phi = Read(ConfigOf("phimoe_longrope"));
+  ASSERT_TRUE(phi.ok()) << phi.status();
+  EXPECT_EQ(phi->rotation(0).AttentionFactor(), 1.1);
+  EXPECT_EQ(phi->rotation(1).AttentionFactor(), 1.3);
+}
+
 TEST(FamilyTest, SparsityFollowsStepAndList) {
   Json config = ConfigOf("qwen2_moe");
   config["num_hidden_layers"] = 6;
@@ -406,8 +625,9 @@ TEST(FamilyTest, HeadDimMayDifferOnlyWhereTheFamilyAllowsIt) {
   for (const Family& family : Families()) {
     Json config = ConfigOf(family.model_type);
     config["head_dim"] = 16;
-    static const std::set<std::string_view> kFixed = {"qwen2_moe",   "olmoe",       "deepseek", "granitemoe",
-                                                      "deepseek_v2", "deepseek_v3", "kimi_k2",  "glm4_moe_lite"};
+    static const std::set<std::string_view> kFixed = {"qwen2_moe",        "olmoe",       "deepseek",    "granitemoe",
+                                                      "granitemoehybrid", "deepseek_v2", "deepseek_v3", "kimi_k2",
+                                                      "glm4_moe_lite"};
     const bool allowed = !kFixed.contains(family.model_type);
     EXPECT_EQ(Read(config).ok(), allowed) << family.model_type;
     config["head_dim"] = 15;

@@ -84,6 +84,48 @@ TEST_P(ForwardTest, AFailedExpertHurtsOnlyTheChunksThatChoseIt) {
   EXPECT_GT(partial, 0) << "no expert was chosen by only some of the sequences: the test shows nothing";
 }
 
+// Takes one chunk out of the step after one layer.
+class Interruption final : public StepWatcher {
+ public:
+  Interruption(int layer, size_t chunk) : layer_(layer), chunk_(chunk) {}
+  void OnLayerDone(std::span<SequenceChunk> chunks) override {
+    if (seen_++ == layer_) chunks[chunk_].status = absl::CancelledError("nobody waits");
+  }
+  int seen() const { return seen_; }
+
+ private:
+  const int layer_;
+  const size_t chunk_;
+  int seen_ = 0;
+};
+
+TEST_P(ForwardTest, AChunkThatIsTakenOutBetweenLayersLeavesTheOthersTheirBits) {
+  PackedModel model(store_);
+  Batch3 clean;
+  auto clean_chunks = clean.Chunks();
+  const std::vector<Logits> expected = model.Step(provider_, clean_chunks);
+  for (TestSequence& sequence : clean.sequences) model.kv().Release(sequence.kv);
+
+  const int between = model.spec().layers - 1;
+  for (int layer = 0; layer < between; ++layer) {
+    for (size_t out = 0; out < 3; ++out) {
+      Batch3 batch;
+      auto chunks = batch.Chunks();
+      Interruption interruption(layer, out);
+      const std::vector<Logits> got = model.Step(provider_, chunks, &interruption);
+      EXPECT_EQ(interruption.seen(), between);
+      for (size_t i = 0; i < chunks.size(); ++i) {
+        EXPECT_EQ(chunks[i].status.ok(), i != out);
+        EXPECT_EQ(batch.sequences[i].kv.length, i == out ? 0 : static_cast<int>(batch.prompts[i].size()));
+        EXPECT_TRUE(i == out ? got[i].empty() : SameBits(got[i], expected[i]));
+      }
+      const std::vector<Logits> again = model.Step(provider_, std::span(&chunks[out], 1));
+      EXPECT_TRUE(chunks[out].status.ok() && SameBits(again[0], expected[out]));
+      for (TestSequence& sequence : batch.sequences) model.kv().Release(sequence.kv);
+    }
+  }
+}
+
 TEST_P(ForwardTest, HooksSeeEveryTokenAndTheLastGateInputOfEachChunk) {
   PackedModel model(store_);
   std::vector<std::pair<SequenceId, TokenId>> tokens;
@@ -287,8 +329,14 @@ TEST_P(ForwardTest, LoadRefusesOptionsAndSpecsThatDoNotFit) {
     EXPECT_NE(status.message().find(ToAbsl(named)), absl::string_view::npos) << status;
   };
   expect_loss(change([](ModelSpec& s) { s.vocabulary += 8; }), "tensor embed has shape");
-  expect_loss(change([](ModelSpec& s) { s.head_dim += 2, s.rotary_dims = s.latent ? s.rotary_dims + 2 : 0; }),
-              "rope.inv_freq has shape");
+  const auto widen_heads = [](ModelSpec& s) {
+    s.head_dim += 2, s.rotary_dims = s.latent ? s.rotary_dims + 2 : 0;
+    if (s.divided) s.divided->divisors.push_back(1);
+    for (Rotation& rotation : s.more_rotations) {
+      if (rotation.divided) rotation.divided->divisors.push_back(1);
+    }
+  };
+  expect_loss(change(widen_heads), "rope.inv_freq has shape");
   expect_loss(change([](ModelSpec& s) { s.experts += s.router_groups; }), "experts a layer");
   expect_loss(change([](ModelSpec& s) { s.expert_ffn += 1; }), "experts has shape");
   expect_loss(change([](ModelSpec& s) { s.tied_embeddings = !s.tied_embeddings; }), "head");
@@ -296,6 +344,8 @@ TEST_P(ForwardTest, LoadRefusesOptionsAndSpecsThatDoNotFit) {
     expect_loss(change([](ModelSpec& s) { s.latent->q_rank += 8; }), "layers.0.q");
     expect_loss(change([](ModelSpec& s) { s.latent->kv_rank += 8; }), "kv_a has shape");
     expect_loss(change([](ModelSpec& s) { s.latent->value_dim += 8; }), "layers.0.o has shape");
+  } else if (spec.values_are_keys) {
+    expect_loss(change([](ModelSpec& s) { s.o_bias = !s.o_bias; }), "o_bias");
   } else {
     expect_loss(change([](ModelSpec& s) { s.qkv_bias = !s.qkv_bias; }), "q_bias");
   }

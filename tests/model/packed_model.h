@@ -84,6 +84,7 @@ struct ModelSetup {
   int page_tokens = kKvPageTokens;
   bool windows_keep_all = false;  // the pool has pages of all layers, as if none had a window
   int max_positions = 0;          // in place of the model's; 0: those
+  int max_context = 0;            // 0: all positions
   int own_step_tokens = 0;
   KvFormat kv_format = KvFormat::kF32;
   Trace* trace = nullptr;
@@ -121,7 +122,8 @@ class PackedModel {
         kept, {.pages = setup.kv_pages, .slots = setup.kv_slots, .format = setup.kv_format, .page_tokens = setup.page_tokens});
     EXPECT_TRUE(kv.ok()) << kv.status();
     kv_ = *std::move(kv);
-    const ModelOptions options = {setup.max_step_tokens, spec->max_positions, setup.logits_rows, setup.own_step_tokens};
+    const int max_context = setup.max_context > 0 ? setup.max_context : spec->max_positions;
+    const ModelOptions options = {setup.max_step_tokens, max_context, setup.logits_rows, setup.own_step_tokens};
     auto model =
         Model::Load(store, *spec, options, setup.use_backend != nullptr ? *setup.use_backend : *backend_, *kv_, setup.trace);
     EXPECT_TRUE(model.ok()) << model.status();
@@ -133,15 +135,16 @@ class PackedModel {
   const ModelSpec& spec() const { return model_->spec(); }
 
   // All chunks in one step. [chunk]: logits of all its tokens.
-  std::vector<Logits> Step(ExpertProvider& provider, std::span<SequenceChunk> chunks) {
+  std::vector<Logits> Step(ExpertProvider& provider, std::span<SequenceChunk> chunks, StepWatcher* watcher = nullptr) {
     std::vector<Logits> logits(chunks.size());
     for (SequenceChunk& chunk : chunks) {
       EXPECT_TRUE(kv_->Reserve(*chunk.kv, chunk.kv->length + static_cast<int>(chunk.tokens.size())));
     }
-    model_->Forward(chunks, provider, [&](int chunk, int token, std::span<float> row) {
+    const auto take = [&](int chunk, int token, std::span<float> row) {
       EXPECT_EQ(static_cast<int>(logits[chunk].size()), token - chunks[chunk].first_logits);
       logits[chunk].emplace_back(row.begin(), row.end());
-    });
+    };
+    model_->Forward(chunks, provider, take, watcher);
     return logits;
   }
 

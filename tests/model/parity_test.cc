@@ -20,6 +20,7 @@ struct Golden {
   Logits logits;  // of the last positions of the prompt
   double deviation = 0;
   std::vector<std::vector<std::vector<int32_t>>> experts;  // [MoE layer][prompt token][slot]
+  int max_context = 0;                                     // 0: all positions
 };
 
 std::vector<TokenId> Tokens(const nlohmann::json& numbers) {
@@ -27,12 +28,30 @@ std::vector<TokenId> Tokens(const nlohmann::json& numbers) {
   return std::vector<TokenId>(values.begin(), values.end());
 }
 
-Golden ReadGolden(const std::string& checkpoint) {
-  const auto json = nlohmann::json::parse(ReadText(DataFolder() + "/" + checkpoint + "/golden.json"));
+// One of a checkpoint's golden outputs: those of long contexts are in a file of their own.
+struct Compared {
+  std::string checkpoint;
+  std::string file = "golden.json";
+  std::string path() const { return DataFolder() + "/" + checkpoint + "/" + file; }
+};
+
+std::vector<Compared> AllCompared() {
+  std::vector<Compared> all;
+  for (const std::string& name : CheckpointNames()) {
+    all.push_back({name});
+    if (const Compared with_long = {name, "golden_long.json"}; std::filesystem::exists(with_long.path()))
+      all.push_back(with_long);
+  }
+  return all;
+}
+
+Golden ReadGolden(const Compared& compared) {
+  const auto json = nlohmann::json::parse(ReadText(compared.path()));
   Golden golden{Tokens(json.at("prompt")), Tokens(json.at("greedy"))};
   json.at("logits").get_to(golden.logits);
   json.at("logits_std").get_to(golden.deviation);
   json.at("experts").get_to(golden.experts);
+  golden.max_context = json.value("max_context", 0);
   return golden;
 }
 
@@ -47,12 +66,12 @@ double LargestDifference(const Logits& got, const Logits& expected) {
   return largest;
 }
 
-class ParityTest : public testing::TestWithParam<std::string> {
+class ParityTest : public testing::TestWithParam<Compared> {
  protected:
-  const StoreReader& store_ = PackedStore(GetParam(), FormatId::kBF16);
-  PackedModel model_{store_};
-  MemoryProvider provider_{store_};
+  const StoreReader& store_ = PackedStore(GetParam().checkpoint, FormatId::kBF16);
   const Golden golden_ = ReadGolden(GetParam());
+  PackedModel model_{store_, {.max_context = golden_.max_context}};
+  MemoryProvider provider_{store_};
 };
 
 TEST_P(ParityTest, LogitsAreThoseOfTransformers) {
@@ -67,7 +86,7 @@ TEST_P(ParityTest, LogitsAreThoseOfTransformers) {
 TEST_P(ParityTest, RoundedKeysAndValuesChangeLogitsLittle) {
   for (const auto& [format, tolerance] :
        {std::pair(KvFormat::kF16, kRoundedTolerance), std::pair(KvFormat::kQ8, 20 * kRoundedTolerance)}) {
-    PackedModel rounded(store_, {.kv_format = format});
+    PackedModel rounded(store_, {.max_context = golden_.max_context, .kv_format = format});
     TestSequence sequence;
     const Logits logits = rounded.Feed(provider_, sequence, golden_.prompt, golden_.prompt.size());
     const double difference = LargestDifference(logits, golden_.logits) / golden_.deviation;
@@ -102,8 +121,9 @@ TEST_P(ParityTest, ExpertsAreThoseOfTransformersInTheirOrder) {
   EXPECT_EQ(experts, golden_.experts);
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, ParityTest, testing::ValuesIn(CheckpointNames()),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Checkpoints, ParityTest, testing::ValuesIn(AllCompared()), [](const auto& info) {
+  return info.param.checkpoint + (info.param.file == "golden.json" ? "" : "_long");
+});
 
 }  // namespace
 }  // namespace moed

@@ -37,7 +37,7 @@ TEST_P(RecurrentTest, StatesLieInSlotsAndKeysAndValuesOfTheOthersInPages) {
   attending.layers = static_cast<int>(std::count(spec_.recurrent.begin(), spec_.recurrent.end(), false));
   attending.recurrent.clear();
   EXPECT_EQ(KvPool::PageBytes(spec_), KvPool::PageBytes(attending));
-  const uint64_t states = (spec_.layers - attending.layers) * spec_.delta_net->StateFloats() * sizeof(float);
+  const uint64_t states = (spec_.layers - attending.layers) * spec_.recurrence().StateFloats() * sizeof(float);
   EXPECT_GE(KvPool::SlotBytes(spec_, kPositions), states);
   EXPECT_LT(KvPool::SlotBytes(spec_, kPositions), states + 64 * spec_.layers);
 }

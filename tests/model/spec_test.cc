@@ -57,7 +57,7 @@ TEST(SpecTest, ChangedFieldsAreDataLoss) {
       {"rope_theta", 1e300}, {"qk_norm", "some"},    {"moe", {true}},       {"moe", {0, 0, 1}}, {"moe", {false, false, false}},
       {"bos", {1, 2}},       {"bos", {300}},         {"eos", {7, 2}},       {"eos", {2, 2}},    {"eos", {-1}},
       {"kv_heads", 4},       {"head_dim", 7},        {"top_k", 6},          {"shared_ffn", 0},  {"dense_ffn", 0},
-      {"unknown", 1},        {"tied_embeddings", 1}, {"eos", {1ull << 40}},
+      {"unknown", 1},        {"tied_embeddings", 1}, {"eos", {1ull << 40}}, {"bos", {1e300}},   {"bos", 1},
   };
   for (const auto& [key, value] : others) {
     Json json = Json::parse(text);
@@ -134,6 +134,40 @@ TEST(SpecTest, RecurrentLayersTravelWithTheirShape) {
   EXPECT_EQ(spec.StateBytes(LayerId(0)), 0u);
 }
 
+TEST(SpecTest, EveryKindOfRecurrenceTravels) {
+  ModelSpec spec = GoodSpec();
+  spec.recurrent = {true, false, true};
+  spec.unrotated = true;
+  spec.short_convolution = {.taps = 3};
+  const auto expect_travels = [](const ModelSpec& spec, uint64_t floats) {
+    const auto read = SpecFromJson(SpecToJson(spec));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->mamba2, spec.mamba2);
+    EXPECT_EQ(read->short_convolution, spec.short_convolution);
+    EXPECT_TRUE(read->unrotated);
+    EXPECT_EQ(read->StateBytes(LayerId(0)), sizeof(float) * floats);
+  };
+  expect_travels(spec, 2 * 48);
+  const auto refused = [](ModelSpec spec, auto change) {
+    change(spec);
+    return !CheckSpec(spec).ok();
+  };
+  EXPECT_TRUE(refused(spec, [](ModelSpec& s) { s.short_convolution->taps = 1; }));
+  EXPECT_TRUE(refused(spec, [](ModelSpec& s) { s.recurrent.clear(); }));
+  const Mamba2Shape mamba2 = {.heads = 6, .head_dim = 5, .groups = 3, .state_dim = 7, .taps = 4, .convolution_bias = true};
+  EXPECT_TRUE(refused(spec, [&](ModelSpec& s) { s.mamba2 = mamba2; })) << "two kinds";
+  spec.short_convolution.reset();
+  EXPECT_TRUE(refused(spec, [](ModelSpec&) {})) << "no kind";
+  spec.mamba2 = mamba2;
+  expect_travels(spec, 3 * (30 + 2 * 21) + 8 + 6 * 5 * 7);
+  for (int Mamba2Shape::*field :
+       {&Mamba2Shape::heads, &Mamba2Shape::head_dim, &Mamba2Shape::groups, &Mamba2Shape::state_dim, &Mamba2Shape::taps}) {
+    EXPECT_TRUE(refused(spec, [&](ModelSpec& s) { (*s.mamba2).*field = 0; }));
+    EXPECT_TRUE(refused(spec, [&](ModelSpec& s) { (*s.mamba2).*field = 1025; }));
+  }
+  EXPECT_TRUE(refused(spec, [](ModelSpec& s) { s.mamba2->groups = 4; })) << "no divisor of the heads";
+}
+
 TEST(SpecTest, RotationsTravelAndAreAllUsed) {
   ModelSpec spec = GoodSpec();
   spec.more_rotations = {{.theta = 500}, {.theta = 3, .yarn = YarnScaling{.factor = 2, .original_positions = 7}}};
@@ -154,6 +188,88 @@ TEST(SpecTest, RotationsTravelAndAreAllUsed) {
   EXPECT_FALSE(CheckSpec(one).ok()) << "one for all layers is not written";
   spec.more_rotations[1].theta = 1;
   EXPECT_FALSE(CheckSpec(spec).ok());
+}
+
+TEST(SpecTest, RotationsOfContextsTravelAndAreChecked) {
+  const auto refused = [](auto change) {
+    ModelSpec spec = GoodSpec();
+    spec.divided = {.divisors = {1, 1.5, 2, 2.5}, .attention_factor = 1.1};
+    spec.more_rotations = {{.theta = 1e6, .divided = FrequencyDivisors{{1, 4, 9, 16}, 1.2}}};
+    spec.short_context = 128;
+    change(spec);
+    if (!CheckSpec(spec).ok()) return true;
+    const auto read = SpecFromJson(SpecToJson(spec));
+    EXPECT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->rotation(0), spec.rotation(0));
+    EXPECT_EQ(read->more_rotations, spec.more_rotations);
+    EXPECT_EQ(read->UsualContext(), std::min(128, spec.max_positions));
+    EXPECT_EQ(read->rotation(1).AttentionFactor(), 1.2);
+    return false;
+  };
+  EXPECT_FALSE(refused([](ModelSpec&) {}));
+  EXPECT_FALSE(refused([](ModelSpec& s) { s.max_positions = 128; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.max_positions = 127; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.short_context = 0; })) << "no layer has the second rotation";
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.more_rotations.clear(); }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.rotations = {0, 1, 0}; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.divided.reset(); }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.more_rotations[0].divided.reset(); }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.divided->divisors.pop_back(); }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.divided->divisors[1] = 0; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.divided->attention_factor = 0; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.yarn = {.factor = 4, .original_positions = 128}; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.rotated_pairs = 2; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.rotary_dims = 4; })) << "divisors of all dimensions";
+  ModelSpec always = GoodSpec();
+  always.divided = {.divisors = {1, 1.5, 2, 2.5}};
+  EXPECT_TRUE(CheckSpec(always).ok());
+  EXPECT_EQ(always.UsualContext(), always.max_positions);
+}
+
+TEST(SpecTest, KindsOfLayersTravelAndAreChecked) {
+  const auto refused = [](auto change) {
+    ModelSpec spec = GoodSpec();
+    spec.qkv_bias = false;
+    spec.value_norm = spec.values_are_keys = true;
+    spec.rotated_pairs = 3;
+    spec.more_rotations = {{.theta = 500, .pairs = 2}};
+    spec.rotations = {1, 0, 1};
+    spec.more_heads = {{.kv_heads = 3, .head_dim = 10}};
+    change(spec);
+    if (!CheckSpec(spec).ok()) return true;
+    const auto read = SpecFromJson(SpecToJson(spec));
+    EXPECT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->more_heads, spec.more_heads);
+    EXPECT_EQ(read->more_rotations, spec.more_rotations);
+    EXPECT_EQ(read->HeadsOf(LayerId(0)), spec.HeadsOf(1));
+    EXPECT_EQ(read->HeadsOf(LayerId(1)), (HeadShape{2, 8, true}));
+    return false;
+  };
+  EXPECT_FALSE(refused([](ModelSpec&) {}));
+  EXPECT_FALSE(refused([](ModelSpec& s) { s.more_heads[0].values_are_keys = true; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.more_heads[0].kv_heads = 4; })) << "does not divide the heads";
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.more_heads[0].kv_heads = 0; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.more_heads[0].head_dim = 9; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.more_heads[0].head_dim = 1 << 20; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.more_heads.push_back(s.more_heads[0]); }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.more_rotations[0].pairs = 6; })) << "more than there are";
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.rotated_pairs = 5; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.rotary_dims = 4; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.value_norm = false; })) << "values would be keys as they are";
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.qkv_bias = true; }));
+}
+
+TEST(SpecTest, ActivationAndPlacesOfNormsTravel) {
+  ModelSpec spec = GoodSpec();
+  spec.activation = Activation::kGelu;
+  EXPECT_EQ(SpecFromJson(SpecToJson(spec))->activation, Activation::kGelu);
+  spec.swiglu_limits = {.alpha = 1, .limit = 1};
+  EXPECT_FALSE(CheckSpec(spec).ok());
+  spec = GoodSpec();
+  spec.norms = ModelSpec::Norms::kAround;
+  EXPECT_FALSE(CheckSpec(spec).ok()) << "a shared expert with a gate, a layer without experts";
+  spec.shared_gate = false, spec.dense_ffn = 0, spec.moe = {true, true, true};
+  EXPECT_EQ(SpecFromJson(SpecToJson(spec))->norms, ModelSpec::Norms::kAround);
 }
 
 TEST(SpecTest, RoutersThatCannotChooseAreRefused) {

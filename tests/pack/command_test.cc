@@ -164,7 +164,12 @@ TEST(PackCommandTest, DryRunSaysTheExactSizeAndWritesNothing) {
   EXPECT_THAT(dry.out, AllOf(HasSubstr("experts q8"), HasSubstr("experts q4"), HasSubstr("about ")));
   EXPECT_FALSE(std::filesystem::exists(out));
   EXPECT_FALSE(std::filesystem::exists(out + ".partial"));
-  ASSERT_EQ(RunPack({DemoCheckpoint(), out, "--expert-formats", formats}).exit_code, 0);
+  const CommandResult packed = RunPack({DemoCheckpoint(), out, "--expert-formats", formats});
+  ASSERT_EQ(packed.exit_code, 0);
+  const size_t budgets = packed.out.find("moed --memory-budget");
+  ASSERT_NE(budgets, std::string::npos);
+  EXPECT_THAT(packed.out.substr(budgets), AllOf(HasSubstr("smallest "), HasSubstr("comfortable ")));
+  EXPECT_THAT(dry.out, HasSubstr(packed.out.substr(budgets)));
   // The rows add up to the last one, which is the file.
   std::istringstream lines(dry.out.substr(dry.out.find("\n\n") + 2));
   uint64_t sum = 0, file = 0;
@@ -236,7 +241,7 @@ TEST(PackCommandTest, WrongCommandLinesSayWhatIsAllowed) {
       {{}, "IN and OUT"},
       {{"a"}, "IN and OUT"},
       {{"a", "b", "c"}, "c"},
-      {{"a", "b", "--speed"}, "--expert-formats, --trunk-format, --threads, --sync-mib, --dry-run, --force"},
+      {{"a", "b", "--speed"}, "--expert-formats, --trunk-format, --chat-template, --threads, --sync-mib, --dry-run, --force"},
       {{"a", "b", "--expert-formats", "q8,q5"}, "'q5'; known: f32, f16, bf16, q8, q4, q2"},
       {{"a", "b", "--expert-formats", "q8,q2:gptq"}, "'gptq' in 'q2:gptq'; known: rtn, hqq, channel"},
       {{"a", "b", "--trunk-format", "q8:hqq"}, "'hqq' does not make q8; it makes: q2, q4a, q3"},

@@ -102,8 +102,8 @@ TEST(GgufCheckpointTest, MetadataBecomeASpec) {
 }
 
 TEST(GgufCheckpointTest, KeepsTheChatTemplate) {
-  EXPECT_EQ(Opened(Tiny()).checkpoint->chat_template(), "");
-  EXPECT_EQ(Opened(Tiny().String("tokenizer.chat_template", "{{ x }}")).checkpoint->chat_template(), "{{ x }}");
+  EXPECT_EQ(Opened(Tiny()).checkpoint->chat().chat_template, "");
+  EXPECT_EQ(Opened(Tiny().String("tokenizer.chat_template", "{{ x }}")).checkpoint->chat().chat_template, "{{ x }}");
 }
 
 // As in the first files with experts, "blk.0.ffn_up.2.weight".
@@ -128,6 +128,83 @@ TEST(GgufCheckpointTest, ExpertsMayBeTensorsOfTheirOwn) {
     ASSERT_EQ(packed.exit_code, 0) << packed.err;
   }
   EXPECT_TRUE(FileContents(folder / "apart") == FileContents(folder / "together"));
+}
+
+// One layer of deepseek2. `apart`: as files have been since April 2025, with keys, transposed, and values in tensors of their
+// own.
+TestGguf TinyLatent(bool apart) {
+  constexpr uint32_t heads = 2, nope = 8, rope = 4, value = 8, rank = 16;
+  TestGguf file = Tiny();
+  std::erase_if(file.keys, [](const auto& key) { return key.first.starts_with("qwen3moe."); });
+  file.Remove("general.architecture");
+  file.String("general.architecture", "deepseek2").U32("deepseek2.block_count", 1).U32("deepseek2.embedding_length", kHidden);
+  file.U32("deepseek2.attention.head_count", heads).U32("deepseek2.context_length", 64).U32("deepseek2.expert_count", kExperts);
+  file.U32("deepseek2.expert_used_count", 2).U32("deepseek2.expert_feed_forward_length", kFfn);
+  file.U32("deepseek2.expert_shared_count", 0).F32("deepseek2.attention.layer_norm_rms_epsilon", 1e-6f);
+  file.U32("deepseek2.rope.dimension_count", rope).U32("deepseek2.attention.kv_lora_rank", rank);
+  file.U32("deepseek2.attention.head_count_kv", apart ? 1 : heads);
+  file.U32("deepseek2.attention.key_length", apart ? rank + rope : nope + rope);
+  file.U32("deepseek2.attention.value_length", apart ? rank : value);
+  if (apart) file.U32("deepseek2.attention.key_length_mla", nope + rope).U32("deepseek2.attention.value_length_mla", value);
+  std::erase_if(file.tensors, [](const auto& tensor) { return tensor.name.find("attn_") != std::string::npos; });
+  file.tensors.push_back(Tensor("blk.0.attn_norm.weight", {kHidden}));
+  file.tensors.push_back(Tensor("blk.0.attn_q.weight", {kHidden, heads * (nope + rope)}));
+  file.tensors.push_back(Tensor("blk.0.attn_kv_a_mqa.weight", {kHidden, rank + rope}));
+  file.tensors.push_back(Tensor("blk.0.attn_kv_a_norm.weight", {rank}));
+  file.tensors.push_back(Tensor("blk.0.attn_output.weight", {heads * value, kHidden}));
+  const auto number = [](uint32_t head, uint32_t row, uint32_t column) {
+    return Little(0.01f * static_cast<float>((head * (nope + value) + row) * rank + column));
+  };
+  std::string together, keys, values;
+  for (uint32_t head = 0; head < heads; ++head) {
+    for (uint32_t row = 0; row < nope + value; ++row) {
+      for (uint32_t column = 0; column < rank; ++column) {
+        together += number(head, row, column);
+        if (row >= nope) values += number(head, row, column);
+      }
+    }
+    for (uint32_t column = 0; column < rank; ++column) {
+      for (uint32_t row = 0; row < nope; ++row) keys += number(head, row, column);
+    }
+  }
+  if (apart) {
+    file.tensors.push_back({"blk.0.attn_k_b.weight", {nope, rank, heads}, 0, keys});
+    file.tensors.push_back({"blk.0.attn_v_b.weight", {rank, value, heads}, 0, values});
+  } else {
+    file.tensors.push_back({"blk.0.attn_kv_b.weight", {rank, heads * (nope + value)}, 0, together});
+  }
+  return file;
+}
+
+TEST(GgufCheckpointTest, KeysAndValuesOfALatentMayBeOneTensor) {
+  TemporaryFolder folder;
+  for (const std::string name : {"together", "apart"}) {
+    WriteContents(folder / (name + ".gguf"), TinyLatent(name == "apart").Bytes());
+    const CommandResult packed = RunPack({folder / (name + ".gguf"), folder / name});
+    ASSERT_EQ(packed.exit_code, 0) << packed.err;
+  }
+  EXPECT_TRUE(FileContents(folder / "apart") == FileContents(folder / "together"));
+}
+
+TEST(GgufCheckpointTest, GateAndUpMayBeOneTensor) {
+  TestGguf fused = Tiny();
+  const TestGguf::Tensor gate = Named(fused, "blk.0.ffn_gate_exps.weight"), up = Named(fused, "blk.0.ffn_up_exps.weight");
+  std::erase_if(fused.tensors, [&](const auto& tensor) { return tensor.name == gate.name || tensor.name == up.name; });
+  std::string both;
+  const size_t bytes = gate.data.size() / kExperts;
+  for (uint32_t i = 0; i < kExperts; ++i) both += gate.data.substr(i * bytes, bytes) + up.data.substr(i * bytes, bytes);
+  fused.tensors.push_back({"blk.0.ffn_gate_up_exps.weight", {kHidden, 2 * kFfn, kExperts}, gate.type, both});
+  TemporaryFolder folder;
+  WriteContents(folder / "apart.gguf", Tiny().Bytes());
+  WriteContents(folder / "fused.gguf", fused.Bytes());
+  for (const std::string name : {"apart", "fused"}) {
+    const CommandResult packed = RunPack({folder / (name + ".gguf"), folder / name});
+    ASSERT_EQ(packed.exit_code, 0) << packed.err;
+  }
+  EXPECT_TRUE(FileContents(folder / "apart") == FileContents(folder / "fused"));
+  Named(fused, "blk.0.ffn_gate_up_exps.weight").extents[1] = 2 * kFfn - 1;
+  Named(fused, "blk.0.ffn_gate_up_exps.weight").data.resize(both.size() - kExperts * kHidden * sizeof(float));
+  EXPECT_THAT(Opened(fused).error(), HasSubstr("ffn_gate_exps.weight")) << "no two halves";
 }
 
 TEST(GgufCheckpointTest, LayersThatPredictFurtherTokensAreLeftOut) {

@@ -124,6 +124,26 @@ Entries SentencePieceKeys() {
           {"tokenizer.ggml.unknown_token_id", uint64_t{0}}};
 }
 
+// The order of the merges counts, not scores; no space comes before a text.
+TEST(GgufTokenizerTest, PiecesOfSentencePieceMergeByAList) {
+  Entries keys = SentencePieceKeys();
+  keys["tokenizer.ggml.model"] = "gemma4";
+  keys["tokenizer.ggml.merges"] = std::vector<std::string>{"b c", "▁ bc", "a b", "▁ a"};
+  const auto made = Made(keys);
+  ASSERT_NE(made, nullptr);
+  constexpr int32_t kSpace = 259, kA = 260, kC = 262, kAb = 263, kBc = 264, kSpaceA = 266, kSpaceBc = 268;
+  const std::pair<std::string, std::vector<int32_t>> cases[] = {
+      {"abc", {1, kA, kBc}},
+      {"abac", {1, kAb, kA, kC}},
+      {"ab bc  a", {1, kAb, kSpaceBc, kSpace, kSpaceA}},
+      {"bcé\n", {1, kBc, 3 + 0xC3, 3 + 0xA9, 3 + '\n'}},
+  };
+  for (const auto& [text, ids] : cases) EXPECT_EQ(EncodeValues(*made, text), ids) << text;
+  EXPECT_EQ(DecodeText(*made, Ids({1, kAb, kSpaceBc, 3 + 0xC3, 3 + 0xA9})), "ab bcé");
+  keys["tokenizer.ggml.add_space_prefix"] = true;
+  EXPECT_THAT(std::string(TokenizerJson(Metadata(keys)).status().message()), HasSubstr("add_space_prefix"));
+}
+
 TEST(GgufTokenizerTest, SentencePieceMergesByScore) {
   const auto made = Made(SentencePieceKeys());
   ASSERT_NE(made, nullptr);

@@ -5,6 +5,8 @@
 
 #include "core/model/family.h"
 #include "tests/pack/tiny_checkpoint.h"
+#include "tests/paths.h"
+#include "tools/pack/budgets.h"
 
 namespace moed {
 namespace {
@@ -44,7 +46,7 @@ TEST(PlanTest, EveryFamilyHasItsTensorsInTheStore) {
     EXPECT_EQ(plan.trunk.size() + plan.experts.size(), planned.checkpoint->tensor_count() + 2) << "two more are computed";
     const TensorInfo& frequencies = description.trunk[description.trunk.size() - 2];
     EXPECT_EQ(frequencies.name, "rope.inv_freq");
-    EXPECT_EQ(frequencies.cols, plan.spec.rotation_count() * plan.spec.RotaryDims() / 2);
+    EXPECT_EQ(frequencies.cols, plan.spec.FirstFrequency(plan.spec.rotation_count()));
     EXPECT_EQ(description.trunk.back().name, "expert_norms");
     EXPECT_EQ(static_cast<size_t>(description.trunk.back().cols), description.moe_layers.size() * 5);
     EXPECT_EQ(plan.trunk.back(), nullptr);
@@ -61,6 +63,16 @@ TEST(PlanTest, LayersThatPredictFurtherTokensAreLeftOut) {
     EXPECT_TRUE(Planned(tiny).plan.ok()) << Planned(tiny).error();
     tiny.tensors["model.layers.2.eh_proj.weight"] = tiny.tensors["model.norm.weight"];
     EXPECT_FALSE(Planned(tiny).plan.ok()) << family;
+  }
+}
+
+TEST(PlanTest, WhatSeesPicturesIsLeftOut) {
+  for (const auto& [family, name] : {std::pair("qwen3_5_moe_text", "model.visual.patch_embed.proj.weight"),
+                                     std::pair("gemma4_text", "model.vision_tower.patch_embedder.input_proj.weight"),
+                                     std::pair("gemma4_text", "model.embed_vision.embedding_projection.weight")}) {
+    TinyCheckpoint tiny = MakeTinyCheckpoint(family);
+    tiny.tensors[name] = tiny.tensors["model.norm.weight"];
+    EXPECT_TRUE(Planned(tiny).plan.ok()) << Planned(tiny).error();
   }
 }
 
@@ -219,7 +231,10 @@ TEST(PlanTest, BothSpellingsOfTransformersMeanTheSame) {
     tiny.config.erase("rope_theta");
     tiny.config["dtype"] = "bfloat16";
     const json one = {{"rope_theta", 10000.0}, {"rope_type", "default"}};
-    const json full = {{"rope_theta", 500000.0}, {"rope_type", "default"}};
+    json full = {{"rope_theta", 500000.0}, {"rope_type", "default"}};  // Mellum's; each as transformers has it where it is absent
+    if (family.model_type == "gemma4_text") {
+      full = {{"rope_theta", 1000000.0}, {"rope_type", "proportional"}, {"partial_rotary_factor", 0.25}};
+    }
     tiny.config["rope_parameters"] = by_layer_type ? json{{"full_attention", full}, {"sliding_attention", one}} : one;
     const Planned new_spelling(tiny);
     ASSERT_TRUE(new_spelling.plan.ok()) << new_spelling.error();
@@ -268,6 +283,44 @@ TEST(PlanTest, RotationsFollowEachOther) {
   const std::vector<float> both = InverseFrequencies(spec), second = InverseFrequencies(10000, 10, yarn);
   ASSERT_EQ(both.size(), 10u);
   EXPECT_TRUE(std::equal(second.begin(), second.end(), both.begin() + 5));
+}
+
+// The division is by float32 products, as in transformers' LongRoPE.
+TEST(PlanTest, DividedFrequenciesAreThoseOfTheReference) {
+  const std::vector<float> found = InverseFrequencies(10000.0, 10, FrequencyDivisors{{1.1, 2.5, 7.0, 19.0, 34.5}});
+  EXPECT_EQ(found, (std::vector<float>{0x1.d1745cp-1f, 0x1.03ab3cp-4f, 0x1.d65708p-9f, 0x1.b76a94p-13f, 0x1.32d502p-16f}));
+  EXPECT_EQ(InverseFrequencies(10000.0, 10, FrequencyDivisors{std::vector<double>(5, 1.0)}), InverseFrequencies(10000.0, 10));
+}
+
+// The short ones, unless longer ones are asked for.
+TEST(PlanTest, BudgetsAreForTheContextThatIsUsual) {
+  const auto checkpoint = Checkpoint::Open(SourcePath("tests/model/data/phimoe_longrope"));
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  const auto plan = MakePlan(*checkpoint, kFormats);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ServingOptions options = ServingOptionsOfThisMachine();
+  const auto context = [&] { return FindServingBudgets(*plan, options)->comfortable.max_context; };
+  EXPECT_EQ(context(), plan->spec.short_context);
+  options.max_context = plan->spec.max_positions;
+  EXPECT_EQ(context(), plan->spec.max_positions);
+  options.max_context = plan->spec.max_positions + 1;
+  EXPECT_THAT(std::string(FindServingBudgets(*plan, options).status().message()), HasSubstr("161"));
+}
+
+// As transformers' "proportional": so many pairs turn by the frequencies of the whole head.
+TEST(PlanTest, KindsOfLayersHaveFrequenciesOfTheirOwn) {
+  ModelSpec spec;
+  spec.head_dim = 14;
+  spec.rope_theta = 1e6;
+  spec.rotated_pairs = 2;
+  spec.more_rotations = {{10000, {}}};
+  spec.more_heads = {{.kv_heads = 1, .head_dim = 8}};
+  std::vector<float> expected = InverseFrequencies(1e6, 14);
+  std::fill(expected.begin() + 2, expected.end(), 0.0f);
+  const std::vector<float> second = InverseFrequencies(10000, 8);
+  expected.insert(expected.end(), second.begin(), second.end());
+  EXPECT_EQ(InverseFrequencies(spec), expected);
+  EXPECT_EQ(spec.FirstFrequency(spec.rotation_count()), 7 + 4);
 }
 
 // Values of transformers for gpt-oss's numbers: frequencies that stay, mixtures, and frequencies divided by the factor.

@@ -6,9 +6,13 @@
 
 #include <cstring>
 #include <random>
+#include <tuple>
+#include <utility>
 
 #include "core/base/executor.h"
 #include "core/io/file.h"
+#include "core/model/family.h"
+#include "core/quant/fp8.h"
 #include "core/quant/safetensors_types.h"
 #include "core/store/store.h"
 #include "tests/pack/command.h"
@@ -247,6 +251,108 @@ TEST(QuantizationTest, ExpertsAreKeptOrRequantised) {
   const StoreDescription description = StoreReader::Open(out).value()->description();
   EXPECT_EQ(PrecisionName(description.precisions[0]), "q4z");
   EXPECT_EQ(PrecisionName(description.precisions[1]), "q8");
+}
+
+// What is said of none of the formats.
+TEST(QuantizationTest, IsKeptByDefault) {
+  TemporaryFolder folder;
+  AwqCheckpoint().Write(folder / "quantised");
+  MakeTinyCheckpoint("qwen3_moe").Write(folder / "plain");
+  const struct {
+    std::string name, experts;
+    FormatId trunk;
+  } cases[] = {{"quantised", "q4z", FormatId::kBF16}, {"plain", "q8", FormatId::kQ8}};
+  for (const auto& [name, experts, trunk] : cases) {
+    const std::string out = folder / (name + ".store");
+    const CommandResult packed = RunPack({folder / name, out});
+    ASSERT_EQ(packed.exit_code, 0) << packed.err;
+    const auto store = StoreReader::Open(out).value();
+    EXPECT_EQ(PrecisionName(store->description().precisions[0]), experts);
+    EXPECT_EQ(store->FindTensor("embed").value()->format, trunk);
+  }
+}
+
+// A bias beside every matrix of an expert, as GPTQ's packers write them.
+TEST(QuantizationTest, BiasesOfZerosAreNone) {
+  TemporaryFolder folder;
+  TinyCheckpoint tiny = AwqCheckpoint();
+  tiny.Write(folder / "without");
+  const TestTensors all = tiny.tensors;
+  for (const auto& [name, tensor] : all) {
+    if (!name.ends_with(".scales")) continue;
+    const uint64_t rows = tensor.shape[1];
+    tiny.tensors[name.substr(0, name.rfind("scales")) + "bias"] = {"F16", {rows}, std::string(2 * rows, '\0')};
+  }
+  tiny.Write(folder / "with");
+  for (const std::string name : {"without", "with"}) {
+    const CommandResult packed = RunPack({folder / name, folder / (name + ".store")});
+    ASSERT_EQ(packed.exit_code, 0) << packed.err;
+  }
+  EXPECT_TRUE(FileContents(folder / "with.store") == FileContents(folder / "without.store"));
+
+  const std::string bias = "model.layers.1.mlp.experts.3.up_proj.bias";
+  tiny.tensors.at(bias).bytes[4] = 1;
+  tiny.Write(folder / "other");
+  EXPECT_THAT(RunPack({folder / "other", folder / "other.store"}).err, AllOf(HasSubstr("unknown tensor"), HasSubstr(bias)));
+}
+
+// A matrix of the checkpoint as FP8 in blocks that begin anywhere in a head, and what it means.
+std::pair<TestTensor, TestTensor> RandomFp8(const TestTensor& scales, uint64_t block_rows, uint64_t rows, uint64_t cols,
+                                            std::mt19937& random) {
+  const std::vector<float> scale = [&] {
+    std::vector<float> numbers(scales.bytes.size() / sizeof(float));
+    std::memcpy(numbers.data(), scales.bytes.data(), scales.bytes.size());
+    return numbers;
+  }();
+  TestTensor codes{"F8_E4M3", {rows, cols}, RandomBytes(rows * cols, random)}, numbers{"F32", {rows, cols}, ""};
+  for (uint64_t i = 0; i < rows * cols; ++i) {
+    if ((codes.bytes[i] & 0x7f) == 0x7f) codes.bytes[i] = 1;
+    const auto code = static_cast<uint8_t>(codes.bytes[i]);
+    const float weight = quant::E4m3ToFloat(code) * scale[i / cols / block_rows * (cols / 128) + i % cols / 128];
+    numbers.bytes.append(reinterpret_cast<const char*>(&weight), sizeof(weight));
+  }
+  return {codes, numbers};
+}
+
+// DeepSeek-V3 as it is released: kv_b, whose keys are transposed head by head, is FP8 too.
+TEST(QuantizationTest, KeysAndValuesOfALatentAreDividedWhereTheyAreFp8) {
+  constexpr uint64_t kBlockRows = 16;
+  json config = TinyConfig("deepseek_v3");
+  config.update({{"kv_lora_rank", 256}, {"hidden_size", 128}, {"moe_intermediate_size", 128}});
+  TinyCheckpoint plain = FillTinyCheckpoint(config, "F32");
+  const Family& family = **FamilyOf(config.dump());
+  for (const TensorPart& part : family.parts(*family.read_spec(config.dump(), ""))) {
+    plain.tensors.erase(part.name);
+    plain.tensors[part.whole] = RandomTensor("F32", part.whole_shape, 1);
+  }
+  TinyCheckpoint quantised = plain;
+  quantised.config["quantization_config"] = Fp8Config({kBlockRows, 128});
+  std::mt19937 random(6);
+  int divided = 0;
+  for (auto& [name, tensor] : plain.tensors) {
+    const bool latent = name.ends_with("kv_b_proj.weight");
+    if (!latent && name.find(".experts.") == std::string::npos) continue;
+    divided += latent;
+    const uint64_t rows = tensor.shape[0], cols = tensor.shape[1];
+    const TestTensor scales = RandomTensor("F32", {(rows + kBlockRows - 1) / kBlockRows, cols / 128}, random());
+    quantised.tensors[name + "_scale_inv"] = scales;
+    std::tie(quantised.tensors[name], tensor) = RandomFp8(scales, kBlockRows, rows, cols, random);
+  }
+  EXPECT_EQ(divided, config["num_hidden_layers"]);
+  TemporaryFolder folder;
+  plain.Write(folder / "plain");
+  quantised.Write(folder / "quantised");
+  for (const std::string name : {"plain", "quantised"}) {
+    const CommandResult packed =
+        RunPack({folder / name, folder / (name + ".store"), "--expert-formats", "f32", "--trunk-format", "f32"});
+    ASSERT_EQ(packed.exit_code, 0) << packed.err;
+  }
+  EXPECT_TRUE(FileContents(folder / "plain.store") == FileContents(folder / "quantised.store"));
+  const CommandResult kept = RunPack({folder / "quantised", folder / "kept.store"});
+  ASSERT_EQ(kept.exit_code, 0) << kept.err;
+  const auto store = StoreReader::Open(folder / "kept.store").value();
+  EXPECT_EQ(PrecisionName(store->description().precisions[0]), "fp8");
+  EXPECT_EQ(store->FindTensor("layers.1.k_b").value()->format, FormatId::kF32);
 }
 
 }  // namespace

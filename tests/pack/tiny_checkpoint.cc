@@ -145,10 +145,28 @@ json TinyConfig(std::string_view model_type) {
       {"deepseek_v3", grouped_latent},
       {"kimi_k2", grouped_latent},
       {"glm4_moe_lite", latent},
+      {"minicpm", {{"num_experts", 5}, {"scale_emb", 12}, {"scale_depth", 1.4}, {"dim_model_base", 20}}},
       {"granitemoe", {{"num_local_experts", 5}, {"residual_multiplier", 0.5}}},
       {"phimoe", {{"num_local_experts", 5}, {"attention_bias", true}, {"lm_head_bias", true}}},
       {"qwen3_next", DeltaNetConfig({{"mlp_only_layers", {1}}})},
       {"qwen3_5_moe_text", DeltaNetConfig({{"mtp_num_hidden_layers", 1}})},
+      {"lfm2_moe",
+       {{"num_experts", 5},
+        {"moe_intermediate_size", 20},
+        {"num_dense_layers", 1},
+        {"layer_types", {"conv", "full_attention", "conv"}},
+        {"conv_L_cache", 3},
+        {"norm_eps", 1e-5}}},
+      {"granitemoehybrid",
+       {{"num_local_experts", 5},
+        {"shared_intermediate_size", 28},
+        {"layer_types", {"mamba", "attention", "mamba"}},
+        {"position_embedding_type", "nope"},
+        {"mamba_n_heads", 4},
+        {"mamba_n_groups", 2},
+        {"mamba_d_state", 6},
+        {"mamba_d_conv", 3},
+        {"residual_multiplier", 0.5}}},
       {"mellum",
        {{"num_experts", 5},
         {"moe_intermediate_size", 20},
@@ -156,6 +174,21 @@ json TinyConfig(std::string_view model_type) {
         {"sliding_window", 6},
         {"layer_types", {"full_attention", "sliding_attention", "sliding_attention"}},
         {"mlp_layer_types", {"sparse", "dense", "sparse"}},
+        {"rope_theta", nullptr}}},  // rope_parameters of types of layers
+      {"gemma4_text",
+       {{"top_k_experts", 2},
+        {"num_experts", 5},
+        {"moe_intermediate_size", 20},
+        {"head_dim", 8},
+        {"global_head_dim", 16},
+        {"num_global_key_value_heads", 5},
+        {"attention_k_eq_v", true},
+        {"enable_moe_block", true},
+        {"hidden_size_per_layer_input", 0},
+        {"sliding_window", 6},
+        {"layer_types", {"sliding_attention", "sliding_attention", "full_attention"}},
+        {"tie_word_embeddings", true},
+        {"hidden_act", nullptr},    // hidden_activation
         {"rope_theta", nullptr}}},  // rope_parameters of types of layers
       {"gpt_oss",
        {{"num_local_experts", 5},
@@ -166,7 +199,10 @@ json TinyConfig(std::string_view model_type) {
   const auto row = rows.find(model_type);
   MOED_CHECK(row != rows.end());
   config.update(row->second);
-  if (config.contains("moe_k") || config.contains("moe_topk")) config.erase("num_experts_per_tok");
+  if (config.contains("norm_eps")) config.erase("rms_norm_eps");
+  for (const char* other : {"moe_k", "moe_topk", "top_k_experts"}) {
+    if (config.contains(other)) config.erase("num_experts_per_tok");
+  }
   return config;
 }
 

@@ -80,9 +80,9 @@ struct FlagCase {
 const FlagCase kFlags[] = {
     {"memoryBudget", [](Config& c) { c.memory_budget = 32 << 20; },
      [](const auto& server, const auto&) { return server.memory_budget_bytes() == 32 << 20; }},
-    {"maxContext", [](Config& c) { c.max_context = 77; },
+    {"maxContext", [](Config& c) { c.serving.max_context = 77; },
      [](const auto&, const auto& model) { return model.max_context() == 77; }},
-    {"kvFormat", [](Config& c) { c.kv_format = KvFormat::kQ8; },
+    {"kvFormat", [](Config& c) { c.serving.kv_format = KvFormat::kQ8; },
      [](const auto& server, const auto&) { return server.kv_format() == "q8"; }},
     {"preset", [](Config& c) { c.preset.preset = "load-on-demand"; },
      [](const auto& server, const auto&) { return server.preset() == "load-on-demand" && !server.has_cache(); }},
@@ -98,10 +98,12 @@ const FlagCase kFlags[] = {
      [](const auto& server, const auto&) { return absl::StrContains(server.io_backend_reason(), "900"); }},
     {"backend", [](Config& c) { c.backend = "scalar"; },
      [](const auto& server, const auto&) { return server.compute_backend() == "scalar"; }},
-    {"threads", [](Config& c) { c.threads = 2; }, [](const auto& server, const auto&) { return server.threads() == 2; }},
-    {"maxRunning", [](Config& c) { c.max_running = 3; },
+    {"prefixCache", [](Config& c) { c.serving.prefix_cache = false; },
+     [](const auto& server, const auto&) { return server.prefix_cache() == "off: --prefix-cache"; }},
+    {"threads", [](Config& c) { c.serving.threads = 2; }, [](const auto& server, const auto&) { return server.threads() == 2; }},
+    {"maxRunning", [](Config& c) { c.serving.max_running = 3; },
      [](const auto& server, const auto&) { return server.max_sessions() == 3; }},
-    {"queueCapacity", [](Config& c) { c.queue_capacity = 5; },
+    {"queueCapacity", [](Config& c) { c.serving.queue_capacity = 5; },
      [](const auto& server, const auto&) { return server.queue_capacity() == 5; }},
 };
 

@@ -103,7 +103,7 @@ TEST(EndTest, ADeadlineIsToldFromACancellation) {
 TEST(EndTest, AClientThatDoesNotReadIsCutOffByTheCap) {
   ServerHarness server(
       {.engine = {.max_context = 1024, .max_new_tokens = 1000, .max_running = 2, .queue_capacity = 2, .vocabulary = 4096},
-       .calls = {.max_unsent_tokens = 16},
+       .calls = {.max_unsent_bytes = 1 << 20},
        .script = [](const EngineRequest&) {
          Script script;
          for (int i = 0; i < 1000; ++i) script.deltas.push_back({std::string(32 << 10, 'x'), {TokenInfo{TokenId(1)}}});
@@ -119,11 +119,12 @@ TEST(EndTest, AClientThatDoesNotReadIsCutOffByTheCap) {
 }
 
 TEST(EndTest, AClientThatDoesNotTakeTheEndIsCutOffByTime) {
-  ServerHarness server({.script = [](const EngineRequest&) {
-    Script script;
-    for (int i = 0; i < 40; ++i) script.deltas.push_back({std::string(100 << 10, 'x'), {TokenInfo{TokenId(1)}}});
-    return script;
-  }});
+  ServerHarness server({.calls = {.max_unsent_bytes = 64 << 20}, .script = [](const EngineRequest&) {
+                          Script script;
+                          for (int i = 0; i < 40; ++i)
+                            script.deltas.push_back({std::string(100 << 10, 'x'), {TokenInfo{TokenId(1)}}});
+                          return script;
+                        }});
   OpenStream stream(server, TextRequest("x"));
   while (!server.engine().Idle()) server.engine().Step();
   EXPECT_EQ(server.Metric(R"(moe_requests_finished_total{reason="stop"})"), 1) << "the engine is done, the client is not";

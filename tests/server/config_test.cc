@@ -63,7 +63,7 @@ TEST_F(ConfigTest, DefaultsAreSafe) {
   EXPECT_EQ(config.listen.Text(), "127.0.0.1:50051");
   EXPECT_EQ(config.metrics_listen->Text(), "127.0.0.1:9464");
   EXPECT_FALSE(config.control_listen.has_value());
-  EXPECT_GE(config.threads, 1);
+  EXPECT_GE(config.serving.threads, 1);
 }
 
 TEST_F(ConfigTest, FlagBeforeEnvironmentBeforeFileBeforeDefault) {
@@ -76,15 +76,15 @@ TEST_F(ConfigTest, FlagBeforeEnvironmentBeforeFileBeforeDefault) {
                                 "metrics-listen = \"off\"\n");
   const auto outcome = Read({"--config", file, "--threads", "1"}, {{"MOED_THREADS", "2"}, {"MOED_MAX_RUNNING", "2"}});
   ASSERT_TRUE(outcome.ok()) << outcome.status();
-  EXPECT_EQ(outcome->config.threads, 1) << "flag";
-  EXPECT_EQ(outcome->config.max_running, 2) << "environment";
+  EXPECT_EQ(outcome->config.serving.threads, 1) << "flag";
+  EXPECT_EQ(outcome->config.serving.max_running, 2) << "environment";
   EXPECT_EQ(outcome->config.preset.policy, "lfu") << "file";
   EXPECT_EQ(outcome->config.store, "from file.moed");
   EXPECT_FALSE(outcome->config.metrics_listen.has_value());
   EXPECT_EQ(outcome->config.io_queue_depth, 8) << "default";
   const auto by_variable = Read({}, {{"MOED_CONFIG", file}});
   ASSERT_TRUE(by_variable.ok()) << by_variable.status();
-  EXPECT_EQ(by_variable->config.threads, 3);
+  EXPECT_EQ(by_variable->config.serving.threads, 3);
 }
 
 constexpr OptionRow kOption = {.name = "hobbit-t1", .initial = "0", .high = 1};
@@ -97,9 +97,10 @@ struct Taken {
 const std::map<std::string_view, Taken> kTaken = {
     {"store", {"x", [](const Config& c) { return c.store == "x"; }}},
     {"memory-budget", {"8MiB", [](const Config& c) { return c.memory_budget == 8u << 20; }}},
-    {"kv-budget", {"1MiB", [](const Config& c) { return c.kv_budget == 1u << 20; }}},
-    {"kv-format", {"f32", [](const Config& c) { return c.kv_format == KvFormat::kF32; }}},
-    {"max-context", {"128", [](const Config& c) { return c.max_context == 128; }}},
+    {"kv-budget", {"1MiB", [](const Config& c) { return c.serving.kv_budget == 1u << 20; }}},
+    {"kv-format", {"f32", [](const Config& c) { return c.serving.kv_format == KvFormat::kF32; }}},
+    {"prefix-cache", {"off", [](const Config& c) { return !c.serving.prefix_cache; }}},
+    {"max-context", {"128", [](const Config& c) { return c.serving.max_context == 128; }}},
     {"preset", {"hobbit", [](const Config& c) { return c.preset.preset == "hobbit"; }}},
     {"policy", {"lfu", [](const Config& c) { return c.preset.policy == "lfu"; }}},
     {"predictor", {"none", [](const Config& c) { return c.preset.predictor == "none"; }}},
@@ -116,11 +117,14 @@ const std::map<std::string_view, Taken> kTaken = {
     {"verify-reads", {"always", [](const Config& c) { return c.checksums == ChecksumRule::kEveryRead; }}},
     {"read-rate", {"550MB", [](const Config& c) { return c.read_rate == 550'000'000u; }}},
     {"backend", {"scalar", [](const Config& c) { return c.backend == "scalar"; }}},
-    {"threads", {"77", [](const Config& c) { return c.threads == 77; }}},
-    {"max-running", {"4", [](const Config& c) { return c.max_running == 4; }}},
-    {"queue-capacity", {"5", [](const Config& c) { return c.queue_capacity == 5; }}},
-    {"prefill-chunk", {"32", [](const Config& c) { return c.prefill_chunk == 32; }}},
-    {"max-kept-sessions", {"6", [](const Config& c) { return c.max_kept_sessions == 6; }}},
+    {"threads", {"77", [](const Config& c) { return c.serving.threads == 77; }}},
+    {"max-running", {"4", [](const Config& c) { return c.serving.max_running == 4; }}},
+    {"queue-capacity", {"5", [](const Config& c) { return c.serving.queue_capacity == 5; }}},
+    {"prefill-chunk", {"32", [](const Config& c) { return c.serving.prefill_chunk == 32; }}},
+    {"max-kept-sessions", {"6", [](const Config& c) { return c.serving.max_kept_sessions == 6; }}},
+    {"max-new-tokens", {"9", [](const Config& c) { return c.serving.max_new_tokens == 9; }}},
+    {"max-text-bytes", {"2MiB", [](const Config& c) { return c.serving.max_text_bytes == 2u << 20; }}},
+    {"max-connections", {"3", [](const Config& c) { return c.max_connections == 3; }}},
     {"drain-seconds", {"7", [](const Config& c) { return c.drain_seconds == 7; }}},
     {"log-level", {"debug", [](const Config& c) { return c.log_level == "debug"; }}},
     {"request-log", {"r.log", [](const Config& c) { return c.request_log == "r.log"; }}},
@@ -166,7 +170,7 @@ TEST_F(ConfigTest, AFormerNameIsUnderstoodButNotTold) {
   EXPECT_THAT(Error({"--stoer", "x"}), testing::Not(HasSubstr("--max-sessions")));
   EXPECT_THAT(Error({"--store", "x", "--max-sessions", "0"}), HasSubstr("--max-running (flag --max-sessions): \"0\""));
   EXPECT_THAT(Error({"--store", "x", "--max-sessions", "2", "--max-running", "3"}), HasSubstr("--max-sessions"));
-  EXPECT_EQ(Read({"--store", "x"}, {{"MOED_MAX_SESSIONS", "2"}, {"MOED_MAX_RUNNING", "3"}})->config.max_running, 3);
+  EXPECT_EQ(Read({"--store", "x"}, {{"MOED_MAX_SESSIONS", "2"}, {"MOED_MAX_RUNNING", "3"}})->config.serving.max_running, 3);
 }
 
 TEST_F(ConfigTest, ErrorsSayWhatIsAllowedAndWhereItStood) {

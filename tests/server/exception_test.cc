@@ -34,23 +34,26 @@ struct Fault {
   std::string thread;  // name of the one that it threw on; to be read once the stream has ended
 };
 
-class FaultyReactor final : public EngineReactor<grpc::ServerWriteReactor<GenerateResponse>, GenerateResponse, GenerateCall> {
+class FaultyReactor final : public CallReactor<grpc::ServerWriteReactor<grpc::ByteBuffer>, GenerateCall> {
  public:
   FaultyReactor(grpc::CallbackServerContext* context, LiveCalls& live, Fault& fault)
-      : EngineReactor(context, live), fault_(fault) {}
+      : CallReactor(context, live), fault_(fault) {}
 
   void SendInitialMetadata() override {
     if (fault_.at_metadata) Throw();
-    EngineReactor::SendInitialMetadata();
+    CallReactor::SendInitialMetadata();
   }
-  void SendMessage(const GenerateResponse* message) override {
+  void SendMessage(const Encoded* message) override {
     ++messages_;
     if (messages_ == fault_.at_message) Throw();
-    StartWrite(message);
+    written_ = ToByteBuffer(*message);
+    StartWrite(&written_);
     if (messages_ == 1) fault_.first_message_begun.Notify();
   }
-  void SendFinish(const GenerateResponse* last, const grpc::Status& status) override {
-    last != nullptr ? StartWriteAndFinish(last, grpc::WriteOptions(), status) : Finish(status);
+  void SendFinish(const Encoded* last, const grpc::Status& status) override {
+    if (last == nullptr) return Finish(status);
+    written_ = ToByteBuffer(*last);
+    StartWriteAndFinish(&written_, grpc::WriteOptions(), status);
   }
   void OnSendInitialMetadataDone(bool ok) override {
     OperationDone(ok);
@@ -70,22 +73,29 @@ class FaultyReactor final : public EngineReactor<grpc::ServerWriteReactor<Genera
   }
 
   Fault& fault_;
+  grpc::ByteBuffer written_;
   int messages_ = 0;
 };
 
 // GenerateStream alone, with a transport that throws.
-class FaultyService final : public moe::v1::Inference::CallbackService {
+class FaultyService final : public moe::v1::Inference::WithRawCallbackMethod_GenerateStream<moe::v1::Inference::Service> {
  public:
   FaultyService(const CallEnvironment& environment, Fault& fault) : environment_(environment), fault_(fault) {}
 
-  grpc::ServerWriteReactor<GenerateResponse>* GenerateStream(grpc::CallbackServerContext* context,
-                                                             const GenerateRequest* request) override {
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateStream(grpc::CallbackServerContext* context,
+                                                             const grpc::ByteBuffer* request) override {
     auto* reactor = new FaultyReactor(context, environment_.live, fault_);
-    reactor->Begin([&](auto& transport) { return std::make_shared<GenerateCall>(environment_, /*streaming=*/true, transport); },
-                   [request]() -> absl::StatusOr<PendingRequest> {
-                     if (request->text() == "untranslatable") throw std::runtime_error("a fault");
-                     return TranslateGenerate(*request);
-                   });
+    reactor->Begin(
+        [&](auto& transport) { return std::make_shared<GenerateCall>(environment_, Method::kGenerateStream, transport); },
+        [&](GenerateCall& call) {
+          GenerateRequest parsed;
+          grpc::ByteBuffer bytes = *request;
+          if (!ParseMessage(bytes, parsed).ok() || parsed.text() == "unstartable") throw std::runtime_error("a fault");
+          call.Start({.read = [parsed](const LoadedModel&) -> absl::StatusOr<PendingRequest> {
+            if (parsed.text() == "untranslatable") throw std::runtime_error("a fault");
+            return TranslateGenerate(parsed);
+          }});
+        });
     return reactor;
   }
 
@@ -137,7 +147,9 @@ TEST_F(TransportFaultTest, WithoutAFaultTheDoubleWorks) {
   EXPECT_GT(received_, 0);
 }
 
-TEST_F(TransportFaultTest, InTheHandler) { ExpectInternal(Stream("untranslatable", 0)); }
+TEST_F(TransportFaultTest, InTheHandler) { ExpectInternal(Stream("unstartable", 0)); }
+
+TEST_F(TransportFaultTest, WhereTheMessageIsRead) { ExpectInternal(Stream("untranslatable", 0)); }
 
 TEST_F(TransportFaultTest, WhereInitialMetadataIsSent) {
   fault_.at_metadata = true;
@@ -181,6 +193,8 @@ class FaultyEngine final : public Engine {
   }
   std::optional<RequestId> FindRequest(const std::string& name) const override { return engine_.FindRequest(name); }
   bool HasSession(const std::string& session_id) const override { return engine_.HasSession(session_id); }
+  absl::Status DeleteSession(const std::string& session_id) override { return engine_.DeleteSession(session_id); }
+  std::vector<SessionInfo> ListSessions(size_t most) const override { return engine_.ListSessions(most); }
   void Drain() override { engine_.Drain(); }
   bool Idle() const override { return engine_.Idle(); }
   void Stop(absl::Status reason) override { engine_.Stop(std::move(reason)); }

@@ -60,6 +60,12 @@ TEST(MetricsTest, NamesAndLabelsAreThereFromTheStart) {
       {"moe_prompt_tokens_total", ""},
       {"moe_generated_tokens_total", ""},
       {"moe_prompt_tokens_cached_total", ""},
+      {"moe_recomputed_tokens_total", ""},
+      {"moe_kv_pages", ""},
+      {"moe_kv_pages_used", ""},
+      {"moe_prefix_cache_pages", ""},
+      {"moe_prefix_cache_queries_total", ""},
+      {"moe_prefix_cache_hits_total", ""},
       {"moe_expert_lookups_total", "layer,phase,result"},
       {"moe_expert_load_bytes_total", "precision,reason,source"},
       {"moe_expert_load_seconds_bucket", "reason,source"},
@@ -218,16 +224,16 @@ TEST(PromptWorkersTest, TheQueueIsBoundedInJobsAndBytesAndEveryJobRuns) {
     PromptWorkers workers({.threads = 1, .max_jobs = 2, .max_bytes = 100});
     std::atomic<bool> started{false};
     const auto job = [&] { ++ran; };
-    ASSERT_TRUE(workers.Submit(1000, [&] {
+    ASSERT_TRUE(workers.Submit(WorkKind::kPrompt, 1000, [&] {
       started = true;
       gate.WaitForNotification();
       ++ran;
     })) << "alone, however large";
     while (!started) std::this_thread::yield();
-    EXPECT_FALSE(workers.Submit(1, job)) << "beyond the bytes";
-    EXPECT_FALSE(workers.Submit(0, job)) << "beyond the bytes already";
+    EXPECT_FALSE(workers.Submit(WorkKind::kPrompt, 1, job)) << "beyond the bytes";
+    EXPECT_FALSE(workers.Submit(WorkKind::kPrompt, 0, job)) << "beyond the bytes already";
     gate.Notify();
-    while (!workers.Submit(40, job)) std::this_thread::yield();
+    while (!workers.Submit(WorkKind::kPrompt, 40, job)) std::this_thread::yield();
   }
   EXPECT_EQ(ran, 2) << "the end runs what is queued";
 }

@@ -92,7 +92,7 @@ TEST_F(ProviderBuilderTest, AsksForWhatThePartsAndTheCacheNeed) {
     config_.preset = {.preset = std::string(row.name)};
     builder_ = ProviderBuilder::Choose(config_, ExpertStore::Get().reader(), spec_).value();
     const PresetNeeds needs = builder_->Needs();
-    const PartMemory parts = MemoryOfParts(builder_->preset(), ExpertStore::Get().reader(), {kTopK, spec_.hidden});
+    const PartMemory parts = MemoryOfParts(builder_->preset(), ExpertStore::Get().reader().description(), {kTopK, spec_.hidden});
     EXPECT_EQ(needs.fixed_bytes, parts.fixed_bytes) << row.name;
     EXPECT_EQ(needs.sequence_bytes, parts.sequence_bytes) << row.name;
     EXPECT_EQ(needs.token_tables, parts.tables) << row.name;

@@ -60,7 +60,7 @@ class FakeTransport final : public ResponseTransport<Words> {
 };
 
 using Pump = ResponsePump<Words>;
-const Pump::Options kStreaming{.streaming = true, .max_unsent_tokens = 8, .append = AppendWords};
+const Pump::Options kStreaming{.streaming = true, .max_unsent_bytes = 8, .append = AppendWords};
 
 void Answer(FakeTransport& transport, Pump& pump, bool ok) {
   transport.in_flight = false;
@@ -174,11 +174,12 @@ TEST_F(PumpTest, AnOperationThatThrowsEndsTheCallAndTellsTheCaller) {
   }
 }
 
-TEST_F(PumpTest, WithoutStreamingEverythingComesWithTheEndAndNothingIsCapped) {
-  Pump pump(transport_, clock_, {.streaming = false, .append = AppendWords});
+TEST_F(PumpTest, WithoutStreamingEverythingComesWithTheEndUpToTheCap) {
+  Pump pump(transport_, clock_, {.streaming = false, .max_unsent_bytes = 100, .append = AppendWords});
   pump.Open();
   Answer(transport_, pump, true);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(pump.Push({"x"}, 1), PushResult::kTaken);
+  EXPECT_EQ(pump.Push({"z"}, 1), PushResult::kTooLarge);
   EXPECT_EQ(transport_.messages, 0);
   pump.End(grpc::Status::OK, Words{"y"});
   EXPECT_EQ(transport_.received, std::string(100, 'x') + "y");
@@ -187,7 +188,7 @@ TEST_F(PumpTest, WithoutStreamingEverythingComesWithTheEndAndNothingIsCapped) {
 TEST_F(PumpTest, LeavesSendingToAnotherThread) {
   int asked = 0;
   Pump pump(transport_, clock_,
-            {.streaming = true, .max_unsent_tokens = 8, .append = AppendWords, .send_later = [&asked] { ++asked; }});
+            {.streaming = true, .max_unsent_bytes = 8, .append = AppendWords, .send_later = [&asked] { ++asked; }});
   pump.Push({"a"}, 1);
   EXPECT_EQ(asked, 0) << "nothing may be sent before admission";
   pump.Open();
@@ -219,7 +220,7 @@ TEST_F(PumpTest, LeavesSendingToAnotherThread) {
 TEST_F(PumpTest, AsksAgainAfterAThrownOperation) {
   int asked = 0;
   Pump pump(transport_, clock_,
-            {.streaming = true, .max_unsent_tokens = 8, .append = AppendWords, .send_later = [&asked] { ++asked; }});
+            {.streaming = true, .max_unsent_bytes = 8, .append = AppendWords, .send_later = [&asked] { ++asked; }});
   pump.Open();
   Answer(transport_, pump, true);
   pump.Push({"a"}, 1);
@@ -240,7 +241,7 @@ TEST(PumpRandomTest, KeepsTheRulesInEveryInterleaving) {
     FakeClock clock;
     FakeTransport transport;
     int due = 0;  // sends that were asked for
-    Pump::Options options{.streaming = seed % 4 != 0, .max_unsent_tokens = 4, .append = AppendWords};
+    Pump::Options options{.streaming = seed % 4 != 0, .max_unsent_bytes = 4, .append = AppendWords};
     if (seed % 3 != 0) {
       options.send_later = [&due] {
         EXPECT_EQ(due, 0);
@@ -322,7 +323,7 @@ TEST(PumpThreadsTest, KeepsTheRulesAcrossThreads) {
     FakeTransport transport;
     auto sender = std::make_unique<Sender>();
     std::shared_ptr<PumpSender> outgoing;
-    Pump::Options options{.streaming = true, .max_unsent_tokens = 1 << 20, .append = AppendWords};
+    Pump::Options options{.streaming = true, .max_unsent_bytes = 1 << 20, .append = AppendWords};
     options.send_later = [&] { sender->Post(outgoing); };
     Pump pump(transport, clock, options);
     outgoing = std::make_shared<PumpSender>(pump);

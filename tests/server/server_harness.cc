@@ -10,6 +10,7 @@
 #include <sstream>
 #include <thread>
 
+#include "core/grammar/matcher_pool.h"
 #include "google/rpc/status.pb.h"
 #include "server/metrics/process_metrics.h"
 #include "server/metrics/server_metrics.h"
@@ -67,6 +68,8 @@ LoadedModel TestModel(Engine& engine) {
   LoadedModel model;
   model.engine = &engine;
   model.tokenizer = &TestTokenizer();
+  static auto& formats = *new grammar::MatcherPool(TestTokenizer(), TestTokenizer().vocabulary_size(), 1 << 20);
+  model.formats = &formats;
   model.expert_stats = TestExpertStats;
   model.step_parts = [] { return std::vector<TracePart>{{"step", {1, 2}, {3'000'000, 4'000'000}}}; };
   model.hottest_experts = [](int top) {
@@ -88,6 +91,7 @@ ServerHarness::ServerHarness(HarnessOptions options)
       requests_(*registry_),
       sampler_(state_, requests_, call_clock_),
       log_(*RequestLog::Open("/dev/null")),
+      live_(options.untaken_bytes),
       workers_({.threads = 1, .max_jobs = 64, .max_bytes = 1 << 20}),
       environment_{state_, workers_, sender_, requests_, *log_, live_, call_clock_, options.calls},
       inference_(environment_),
@@ -99,6 +103,14 @@ ServerHarness::ServerHarness(HarnessOptions options)
   info_.set_memory_budget_bytes(6000);
   if (options.wrap) wrapped_ = options.wrap(engine_);
   model_ = TestModel(wrapped_ != nullptr ? *wrapped_ : engine_);
+  *model_.info.mutable_sampling_defaults() = options.sampling_defaults;
+  if (!options.chat_template.empty()) {
+    auto parsed = chat::ModelTemplate::Parse(options.chat_template, R"({"bos_token": "<|endoftext|>"})");
+    EXPECT_TRUE(parsed.ok()) << parsed.status();
+    chat_template_ = *std::move(parsed);
+    model_.chat = &*chat_template_;
+    model_.answer_format = &chat::FormatOfTemplate(options.chat_template);
+  }
   collectables_ = {registry_, std::make_shared<ServerMetrics>(state_, sampler_, info_), std::make_shared<ProcessMetrics>()};
   server_ = *RpcServer::Listen({"127.0.0.1", 0}, {&inference_, &control_}, quota_, {});
   inference_stub_ = moe::v1::Inference::NewStub(Channel());

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,10 @@ struct HarnessOptions {
   CallLimits calls;
   ScriptedEngine::ScriptFor script = [](const EngineRequest&) { return ScriptOfText("one two"); };
   bool load = true;
+  std::string chat_template;                             // empty: the model has none
+  moe::v1::Sampling sampling_defaults;                   // of the model
   std::function<std::unique_ptr<Engine>(Engine&)> wrap;  // what the server takes for its engine; absent: the scripted one
+  size_t untaken_bytes = 64 << 20;                       // LiveCalls
 };
 
 // The engine steps only when told to (Step, StepUntilIdle), so that a test decides what happens when.
@@ -66,6 +70,7 @@ class ServerHarness {
   std::unique_ptr<Engine> wrapped_;
   ServerState state_;
   moe::v1::ServerInfo info_;
+  std::optional<chat::ModelTemplate> chat_template_;
   LoadedModel model_;
   std::shared_ptr<prometheus::Registry> registry_;
   RequestMetrics requests_;

@@ -346,6 +346,11 @@ TEST(ValidationTest, NamesTheField) {
       {"fidelity.max_gate_mass", [](auto& r) { *r.mutable_fidelity() = Asked(moe::v1::Fidelity::BOUNDED, -.1f); }},
       {"fidelity.max_gate_mass", [](auto& r) { *r.mutable_fidelity() = Asked(moe::v1::Fidelity::BOUNDED, std::nanf("")); }},
       {"fidelity.max_gate_mass", [](auto& r) { *r.mutable_fidelity() = Asked(moe::v1::Fidelity::EXACT, .1f); }},
+      {"format.json_object", [](auto& r) { r.mutable_format()->set_json_object(false); }},
+      {"format.json_schema", [](auto& r) { r.mutable_format()->set_json_schema("{\"multipleOf\": 2}"); }},
+      {"format.json_schema", [](auto& r) { r.mutable_format()->set_json_schema(std::string(70'000, ' ')); }},
+      {"format.regex", [](auto& r) { r.mutable_format()->set_regex("(?=a)"); }},
+      {"stopping.ignore_eos", [](auto& r) { r.mutable_format()->set_regex("a"), r.mutable_stopping()->set_ignore_eos(true); }},
   };
   ServerHarness server;
   for (const auto& test : kCases) {
@@ -371,7 +376,7 @@ TEST(ValidationTest, SeveralWrongFieldsAreAllNamed) {
 }
 
 TEST(TooLargeTest, PromptsBeyondContextOrBytesAndMessagesBeyondTheLimit) {
-  ServerHarness server({.calls = {.max_prompt_bytes = 1000}});
+  ServerHarness server({.calls = {.request = {.text_bytes = 1000, .prompt_bytes = 1000}}});
   GenerateRequest request;
   for (int i = 0; i < 64; ++i) request.mutable_token_ids()->add_ids(1);
   grpc::Status status = Generate(server, request);

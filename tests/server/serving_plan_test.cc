@@ -1,6 +1,6 @@
 // The memory plan against what the parts really hold: each of them is made as the plan says, and its bytes are counted. A program
 // of its own: it replaces operator new and mmap.
-#include "server/startup/serving_plan.h"
+#include "core/serving/serving_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,13 +22,19 @@
 #include "core/base/buffer.h"
 #include "core/base/executor.h"
 #include "core/base/status.h"
+#include "core/chat/answer/tool_schemas.h"
+#include "core/chat/json.h"
+#include "core/chat/model_template.h"
+#include "core/engine/prefix_cache.h"
 #include "core/engine/request_check.h"
 #include "core/expert/cache/caching_provider.h"
 #include "core/io/read_backend.h"
 #include "core/kernels/backend.h"
 #include "core/model/kv_pool.h"
 #include "core/store/store.h"
+#include "core/tokenizer/chat_settings.h"
 #include "core/tokenizer/tokenizer.h"
+#include "server/rpc/chat_translation.h"
 #include "server/startup/provider_builder.h"
 #include "spdlog/spdlog.h"
 #include "tests/system/demo_rig.h"
@@ -36,6 +42,7 @@
 namespace {
 
 std::atomic<int64_t> heap_bytes{0};     // asked for and not given back
+std::atomic<int64_t> heap_peak{0};      // the most of it since somebody set this
 thread_local int64_t mapped_bytes = 0;  // the same of the kernel, by this thread: others map what a lock needs at its first wait
 
 // In front of what operator new gives.
@@ -50,7 +57,8 @@ struct alignas(16) Header {
   auto* header = static_cast<Header*>(std::malloc(sizeof(Header) + bytes));
   if (header == nullptr) throw std::bad_alloc();
   header->bytes = bytes;
-  heap_bytes.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+  const int64_t now = heap_bytes.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed) + static_cast<int64_t>(bytes);
+  if (now > heap_peak.load(std::memory_order_relaxed)) heap_peak.store(now, std::memory_order_relaxed);
   return header + 1;
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
@@ -126,34 +134,41 @@ struct PlanCase {
 // byte.
 const PlanCase kCases[] = {
     {"smallest", 0},
-    {"smallestWithAContext", 0, [](Config& c) { c.max_context = 200; }},
-    {"smallestOfOne", 0, [](Config& c) { c.max_running = 1, c.queue_capacity = 0, c.max_kept_sessions = 0, c.max_context = 64; }},
-    {"smallestThatLends", 0, [](Config& c) { c.prefill_chunk = 256, c.max_context = 300; }},
-    {"smallestOnDemand", 0, [](Config& c) { c.preset.preset = "load-on-demand", c.max_context = 64; }},
-    {"smallestWithAllOfThem", 0, [](Config& c) { c.preset.preset = "io-free", c.max_context = 64; }},
+    {"smallestWithAContext", 0, [](Config& c) { c.serving.max_context = 200; }},
+    {"smallestOfOne", 0,
+     [](Config& c) {
+       c.serving.max_running = 1, c.serving.queue_capacity = 0, c.serving.max_kept_sessions = 0, c.serving.max_context = 64;
+     }},
+    {"smallestThatLends", 0, [](Config& c) { c.serving.prefill_chunk = 256, c.serving.max_context = 300; }},
+    {"smallestOnDemand", 0, [](Config& c) { c.preset.preset = "load-on-demand", c.serving.max_context = 64; }},
+    {"smallestWithAllOfThem", 0, [](Config& c) { c.preset.preset = "io-free", c.serving.max_context = 64; }},
     {"small", 8 * kMiB},
-    {"smallWithAContext", 8 * kMiB, [](Config& c) { c.max_context = 128; }},
-    {"lent", 10 * kMiB, [](Config& c) { c.max_context = 256, c.max_running = 2; }},
-    {"large", 64 * kMiB, [](Config& c) { c.max_context = 512; }},
-    {"manySessions", 64 * kMiB, [](Config& c) { c.max_running = 32, c.queue_capacity = 100, c.max_kept_sessions = 100; }},
+    {"smallWithAContext", 8 * kMiB, [](Config& c) { c.serving.max_context = 128; }},
+    {"lent", 10 * kMiB, [](Config& c) { c.serving.max_context = 256, c.serving.max_running = 2; }},
+    {"large", 64 * kMiB, [](Config& c) { c.serving.max_context = 512; }},
+    {"manySessions", 64 * kMiB,
+     [](Config& c) { c.serving.max_running = 32, c.serving.queue_capacity = 100, c.serving.max_kept_sessions = 100; }},
     {"manySessionsWithAContext", 64 * kMiB,
-     [](Config& c) { c.max_running = 32, c.queue_capacity = 100, c.max_kept_sessions = 50, c.max_context = 300; }},
-    {"threads", 32 * kMiB, [](Config& c) { c.threads = 4, c.max_context = 100; }},
-    {"chunk", 32 * kMiB, [](Config& c) { c.prefill_chunk = 16, c.max_context = 100; }},
-    {"keysAndValues", 32 * kMiB, [](Config& c) { c.kv_budget = 2 * kMiB, c.kv_format = KvFormat::kF32, c.max_context = 100; }},
-    {"eightBits", 32 * kMiB, [](Config& c) { c.kv_format = KvFormat::kQ8, c.max_context = 100; }},
-    {"trace", 32 * kMiB, [](Config& c) { c.trace = "trace.json", c.max_context = 100; }},
-    {"hobbit", 16 * kMiB, [](Config& c) { c.preset.preset = "hobbit", c.max_context = 100; }},
-    {"fate", 16 * kMiB, [](Config& c) { c.preset.preset = "fate", c.max_context = 100; }},
-    {"onDemand", 16 * kMiB, [](Config& c) { c.preset.preset = "load-on-demand", c.max_context = 100; }},
-    {"paths", 16 * kMiB, [](Config& c) { c.preset.predictor = "activation-path", c.max_context = 100; }},
-    {"tokens", 16 * kMiB, [](Config& c) { c.preset.predictor = "token-id", c.max_context = 100; }},
+     [](Config& c) {
+       c.serving.max_running = 32, c.serving.queue_capacity = 100, c.serving.max_kept_sessions = 50, c.serving.max_context = 300;
+     }},
+    {"threads", 32 * kMiB, [](Config& c) { c.serving.threads = 4, c.serving.max_context = 100; }},
+    {"chunk", 32 * kMiB, [](Config& c) { c.serving.prefill_chunk = 16, c.serving.max_context = 100; }},
+    {"keysAndValues", 32 * kMiB,
+     [](Config& c) { c.serving.kv_budget = 2 * kMiB, c.serving.kv_format = KvFormat::kF32, c.serving.max_context = 100; }},
+    {"eightBits", 32 * kMiB, [](Config& c) { c.serving.kv_format = KvFormat::kQ8, c.serving.max_context = 100; }},
+    {"trace", 32 * kMiB, [](Config& c) { c.trace = "trace.json", c.serving.max_context = 100; }},
+    {"hobbit", 16 * kMiB, [](Config& c) { c.preset.preset = "hobbit", c.serving.max_context = 100; }},
+    {"fate", 16 * kMiB, [](Config& c) { c.preset.preset = "fate", c.serving.max_context = 100; }},
+    {"onDemand", 16 * kMiB, [](Config& c) { c.preset.preset = "load-on-demand", c.serving.max_context = 100; }},
+    {"paths", 16 * kMiB, [](Config& c) { c.preset.predictor = "activation-path", c.serving.max_context = 100; }},
+    {"tokens", 16 * kMiB, [](Config& c) { c.preset.predictor = "token-id", c.serving.max_context = 100; }},
     {"smallestWithWindows", 0, [](Config&) {}, 40},
-    {"smallestWithWindowsAndAContext", 0, [](Config& c) { c.max_context = 400; }, 40},
+    {"smallestWithWindowsAndAContext", 0, [](Config& c) { c.serving.max_context = 400; }, 40},
     {"windows", 32 * kMiB, [](Config&) {}, 40},
-    {"windowsAndAContext", 32 * kMiB, [](Config& c) { c.max_context = 500; }, 40},
-    {"windowsBeyondTheContext", 32 * kMiB, [](Config& c) { c.max_context = 100; }, 1000},
-    {"windowsInKeysAndValues", 32 * kMiB, [](Config& c) { c.kv_budget = 2 * kMiB, c.max_context = 300; }, 40},
+    {"windowsAndAContext", 32 * kMiB, [](Config& c) { c.serving.max_context = 500; }, 40},
+    {"windowsBeyondTheContext", 32 * kMiB, [](Config& c) { c.serving.max_context = 100; }, 1000},
+    {"windowsInKeysAndValues", 32 * kMiB, [](Config& c) { c.serving.kv_budget = 2 * kMiB, c.serving.max_context = 300; }, 40},
 };
 
 class ServingPlanTest : public ::testing::TestWithParam<PlanCase> {
@@ -164,6 +179,7 @@ class ServingPlanTest : public ::testing::TestWithParam<PlanCase> {
     GetParam().change(config_);
     store_growth_ = GrowthOf([&] { store_ = Must(StoreReader::Open(StorePath())); });
     std::string blob = store_->TakeTokenizer();
+    chat_ = Must(ChatSettingsOf(blob));
     const uint64_t blob_bytes = blob.capacity();
     store_growth_.heap -= blob_bytes;
     tokenizer_growth_ = GrowthOf([&] { tokenizer_ = Must(Tokenizer::FromBlob(std::move(blob))); });
@@ -179,7 +195,8 @@ class ServingPlanTest : public ::testing::TestWithParam<PlanCase> {
   }
 
   ServingInputs Inputs(uint64_t budget) const {
-    return {budget, config_, store_->description(), spec_, tokenizer_->memory_bytes(), needs_};
+    return {budget, config_.serving,       store_->description(), spec_, tokenizer_->memory_bytes(), chat_.chat_template.size(),
+            needs_, !config_.trace.empty()};
   }
   uint64_t Smallest() const {
     const std::string message(PlanServing(Inputs(1)).status().message());
@@ -211,15 +228,21 @@ class ServingPlanTest : public ::testing::TestWithParam<PlanCase> {
   // `part` was planned with what `bytes` became in the end.
   void ExpectPlanned(std::string_view part, uint64_t bytes) const {
     EXPECT_GE(Part(part), bytes) << part;
-    if (config_.max_context.has_value()) {
+    if (config_.serving.max_context.has_value()) {
       EXPECT_EQ(Part(part), bytes) << part;
     }
+  }
+
+  // The prefix cache's tables, which the pages' part has room for.
+  uint64_t PrefixBytes() const {
+    return spec_.windows.empty() ? plan_.memory.kv_pages * PrefixCache::BytesForPage(kKvPageTokens) : 0;
   }
 
   Config config_;
   std::unique_ptr<StoreReader> store_;
   Growth store_growth_, tokenizer_growth_;
   ModelSpec spec_;
+  ChatSettings chat_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<ProviderBuilder> builder_;
   PresetNeeds needs_;
@@ -234,7 +257,7 @@ TEST_P(ServingPlanTest, PartsAreWithinTheBudget) {
   EXPECT_EQ(plan_.memory.parts.size(), 7u) << "a part that this test does not know";
   ExpectPlanned("tables", Terms("tables"));
   ExpectPlanned("queues", Terms("queues"));
-  EXPECT_EQ(plan_.memory.max_context, config_.max_context.value_or(plan_.memory.max_context));
+  EXPECT_EQ(plan_.memory.max_context, config_.serving.max_context.value_or(plan_.memory.max_context));
 }
 
 TEST_P(ServingPlanTest, BelowTheSmallestBudgetNothingWorks) {
@@ -255,13 +278,13 @@ TEST_P(ServingPlanTest, TheStoreIndexIsAllThere) {
 
 // Keys and values, trunk and activations, and the cache: whole pages of the kernel's.
 TEST_P(ServingPlanTest, MappedPartsHoldWhatIsPlanned) {
-  const auto executor = MakeThreadPool(config_.threads);
+  const auto executor = MakeThreadPool(config_.serving.threads);
   const auto backend = Must(MakeComputeBackend("scalar", *executor));
   std::unique_ptr<KvPool> kv;
   const uint64_t kv_bytes = GrowthOf([&] { kv = Must(KvPool::Create(spec_, plan_.kv)); }).mapped;
-  ExpectPlanned("kv", kv_bytes);
+  ExpectPlanned("kv", kv_bytes + PrefixBytes());
   if (spec_.windows.empty()) {
-    EXPECT_EQ(Part("kv"), kv_bytes);
+    EXPECT_EQ(Part("kv"), kv_bytes + PrefixBytes());
   }
   EXPECT_EQ(plan_.memory.kv, Part("kv"));
   EXPECT_EQ(kv->slots() > 0, !spec_.windows.empty());
@@ -303,13 +326,14 @@ TEST_P(ServingPlanTest, MappedPartsHoldWhatIsPlanned) {
 TEST_P(ServingPlanTest, WindowsTakeWhatTheySee) {
   if (spec_.windows.empty()) {
     EXPECT_EQ(plan_.memory.kv_slots, 0);
-    EXPECT_EQ(plan_.memory.kv, plan_.memory.kv_pages * KvPool::PageBytes(spec_, config_.kv_format));
-    EXPECT_EQ(plan_.running, config_.max_running);
+    const uint64_t pages = plan_.memory.kv_pages * KvPool::PageBytes(spec_, config_.serving.kv_format);
+    EXPECT_EQ(plan_.memory.kv, pages + PrefixBytes());
+    EXPECT_EQ(plan_.running, config_.serving.max_running);
     return;
   }
   ModelSpec without = spec_;
   without.windows.clear();
-  const uint64_t page = KvPool::PageBytes(without, config_.kv_format);
+  const uint64_t page = KvPool::PageBytes(without, config_.serving.kv_format);
   const auto windowed = std::count_if(spec_.windows.begin(), spec_.windows.end(), [](int window) { return window > 0; });
   const uint64_t of_layer = page / spec_.layers;
   const int seen = std::min(KvPool::PagesFor(plan_.memory.max_context), (GetParam().window - 1 + 64 + 62) / 64 + 1);
@@ -317,7 +341,7 @@ TEST_P(ServingPlanTest, WindowsTakeWhatTheySee) {
                             static_cast<uint64_t>(plan_.memory.kv_slots * seen * windowed) * of_layer;
   ExpectPlanned("kv", expected);
   EXPECT_GE(plan_.memory.kv_slots, 1);
-  EXPECT_EQ(plan_.running, std::min(config_.max_running, plan_.memory.kv_slots));
+  EXPECT_EQ(plan_.running, std::min(config_.serving.max_running, plan_.memory.kv_slots));
 }
 
 TEST_P(ServingPlanTest, TablesHoldWhatIsPlanned) {
@@ -353,33 +377,66 @@ TEST_P(ServingPlanTest, RequestsHoldWhatIsPlanned) {
       EngineRequest request;
       request.name = StrCat("request ", i);
       request.prompt.assign(static_cast<size_t>(plan_.engine.max_context) - 1, TokenId(1));
-      request.stopping.stop_strings.assign(kMaxStopStrings, std::string(kMaxStopStringBytes, 'x'));
-      request.stopping.stop_tokens.assign(kMaxStopTokens, TokenId(1));
-      request.sampling.logit_bias.assign(kMaxLogitBiases, {TokenId(1), 0});
+      const RequestLimits& limits = plan_.engine.request;
+      request.stopping.stop_strings.assign(limits.stop_strings, std::string(limits.stop_string_bytes, 'x'));
+      request.stopping.stop_tokens.assign(limits.stop_tokens, TokenId(1));
+      request.sampling.logit_bias.assign(limits.logit_biases, {TokenId(1), 0});
       const auto id = engine->Submit(std::move(request), observer);
       ASSERT_TRUE(id.ok()) << id.status();
     }
   });
-  EXPECT_LE(growth.heap, Term("queues", "requests and conversations"));
+  EXPECT_LE(growth.heap, Term("queues", "requests and conversations") + PrefixBytes());
 }
 
 TEST_P(ServingPlanTest, QueuesHoldWhatIsPlanned) {
   EXPECT_EQ(Term("queues", "requests and conversations"), StepEngine::MemoryBytes(plan_.engine, spec_.vocabulary));
-  EXPECT_EQ(Term("queues", "texts to be tokenised"), plan_.prompt_queue_bytes);
-  EXPECT_EQ(Term("queues", "tokens to be sent"),
-            static_cast<uint64_t>(config_.max_running) * kMaxUnsentTokens * kUnsentTokenBytes);
+  EXPECT_EQ(Term("queues", "texts to be tokenised") / 2, plan_.prompt_queue_bytes);
+  EXPECT_EQ(Term("queues", "answers to be sent"),
+            static_cast<uint64_t>(config_.serving.max_running) * plan_.answers.whole + plan_.answers.ended);
+  EXPECT_GE(plan_.answers.whole, plan_.answers.stream);
   std::unique_ptr<Trace> trace;
   EXPECT_EQ(Term("queues", "trace") + sizeof(Trace),
             GrowthOf([&] { trace = std::make_unique<Trace>(Clock::Real(), plan_.trace_events); }).heap);
   EXPECT_EQ(config_.trace.empty(), plan_.trace_events == 0);
 }
 
+// The template, and a conversation while a prompt is made of it, whatever takes the most memory for its bytes.
+TEST_P(ServingPlanTest, ConversationsHoldWhatIsPlanned) {
+  std::optional<chat::ModelTemplate> of_store;
+  const Growth parsed = GrowthOf([&] { of_store = Must(chat::ModelTemplate::Parse(chat_.chat_template, chat_.named_tokens)); });
+  EXPECT_LE(parsed.heap, Term("tables", "chat template"));
+  const RequestLimits& limits = plan_.engine.request;
+  EXPECT_EQ(Term("queues", "conversations to be prompts"), limits.conversation_bytes);
+  const auto greedy = Must(chat::ModelTemplate::Parse(
+      "{% set ns = namespace(y=[x]) %}{% for i in range(99) %}{% set ns.y = ns.y + [x|list] + ns.y %}{% endfor %}", ""));
+  LoadedModel model;
+  model.chat = &greedy;
+  for (const std::string_view json : {"[],", "{},", "{\"a\":[]},", "0,", "\"\",", "[[[]]],"}) {
+    for (const size_t bytes : {limits.variables_bytes / 64, limits.variables_bytes}) {
+      std::string variables = "{\"x\": [";
+      while (variables.size() < bytes) variables += json;
+      moe::v1::ChatRequest request;
+      request.set_template_variables(variables + "0]}");
+      request.add_messages()->set_role("user");
+      const int64_t before = heap_peak = heap_bytes.load();
+      auto pending = TranslateChat(std::move(request), model, limits);
+      if (pending.ok()) {
+        chat::RenderOptions options;
+        options.limits.memory_bytes = pending->conversation->room;
+        EXPECT_EQ(greedy.Render(pending->conversation->variables, options).status().code(), absl::StatusCode::kResourceExhausted);
+      }
+      EXPECT_LE(static_cast<uint64_t>(heap_peak - before), limits.conversation_bytes + kPageBytes) << json << bytes;
+    }
+  }
+}
+
 // What a request holds that scores a text of this context, with as many alternatives as it may ask for.
 TEST_P(ServingPlanTest, AlternativesOfScoredTextsHoldWhatIsPlanned) {
   using Alternatives = std::vector<std::vector<std::pair<TokenId, float>>>;
   uint64_t most = 0;
-  for (int alternatives = 1; alternatives <= kMaxTopLogprobs; ++alternatives) {
-    const auto tokens = static_cast<size_t>(std::min(plan_.engine.max_context, kMaxScoredAlternatives / alternatives));
+  for (int alternatives = 1; alternatives <= plan_.engine.request.top_logprobs; ++alternatives) {
+    const auto tokens =
+        static_cast<size_t>(std::min(plan_.engine.max_context, plan_.engine.request.scored_alternatives / alternatives));
     auto held = std::make_unique<Alternatives>();
     const Growth growth = GrowthOf([&] {
       held->reserve(tokens);
@@ -390,6 +447,26 @@ TEST_P(ServingPlanTest, AlternativesOfScoredTextsHoldWhatIsPlanned) {
   const auto answers = static_cast<uint64_t>(plan_.engine.max_running) + 1;
   EXPECT_GE(ScoredAlternativesBytes(plan_.engine), answers * most);
   EXPECT_EQ(Term("queues", "alternatives of scored texts"), ScoredAlternativesBytes(plan_.engine));
+}
+
+// What parser and reader of an answer hold of the tools, whatever their names are.
+TEST(ToolsOfAnswersTest, HoldWhatIsCounted) {
+  for (const size_t name_bytes : {1, 15, 16, 100}) {
+    for (const int parameters : {0, 1, 7, 8, 200}) {
+      std::string properties;
+      for (int i = 0; i < parameters; ++i) {
+        properties += StrCat(i == 0 ? "" : ",", "\"", i, std::string(name_bytes, 'x'), "\":{\"type\":\"string\"}");
+      }
+      const std::string tool = StrCat(R"({"name":"f","parameters":{"properties":{)", properties, "}}}");
+      const chat::Value tools = *chat::ValueFromJson(StrCat("[", tool, "]"));
+      std::optional<chat::ToolSchemas> parser, reader;
+      const Growth growth = GrowthOf([&] {
+        parser.emplace(tools);
+        reader = parser;
+      });
+      EXPECT_LE(growth.heap, chat::ToolSchemas::BytesOf(tools)) << name_bytes << " " << parameters;
+    }
+  }
 }
 
 // So that a failure names its case.

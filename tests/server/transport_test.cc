@@ -6,7 +6,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <memory>
+#include <thread>
+
 #include "google/protobuf/stubs/logging.h"
+#include "spdlog/spdlog.h"
 #include "tests/server/server_harness.h"
 
 namespace moed {
@@ -120,6 +124,37 @@ TEST(KeepaliveTest, PingsFasterThanAllowedCutTheClientOffAndNobodyElse) {
   EXPECT_TRUE(server.inference().Generate(&context, TextRequest("x"), &response).ok());
 }
 
+TEST(ConnectionTest, MoreThanAreAllowedAreClosedUntilOthersAre) {
+  spdlog::set_level(spdlog::level::off);
+  grpc::ResourceQuota quota;
+  const auto listening = *RpcServer::Listen({"127.0.0.1", 0}, {}, quota, {.max_connections = 2});
+  const int port = listening->address().port;
+  auto first = std::make_unique<PingingClient>(port), second = std::make_unique<PingingClient>(port);
+  for (PingingClient* client : {first.get(), second.get()}) {
+    client->Ping();
+    EXPECT_EQ(client->Answer(), "8 bytes.");
+  }
+  PlainSocket third;
+  ASSERT_TRUE(third.ConnectTo(port));
+  EXPECT_EQ(third.Receive(1), "");
+  second->Ping();
+  EXPECT_EQ(second->Answer(), "8 bytes.") << "who is there stays";
+  first.reset();
+  std::string taken;  // once the server has seen that the first is gone
+  while (taken.empty()) {
+    PlainSocket next;
+    ASSERT_TRUE(next.ConnectTo(port));
+    taken = next.Receive(1);
+  }
+}
+
+TEST(ConnectionTest, WithoutCallsItIsClosed) {
+  grpc::ResourceQuota quota;
+  const auto listening = *RpcServer::Listen({"127.0.0.1", 0}, {}, quota, {.max_idle_ms = 1});
+  PingingClient client(listening->address().port);
+  EXPECT_THAT(client.Answer(), HasSubstr("idle"));
+}
+
 TEST(ListenTest, ASecondServerOnThePortIsRefused) {
   ServerHarness server;
   grpc::ResourceQuota quota;
@@ -179,7 +214,7 @@ TEST(UndecodableTest, BytesThatAreNoRequestDoNotHurtTheServer) {
     }
   }
   EXPECT_TRUE(server.engine().Idle());
-  EXPECT_EQ(server.live().size(), 0);
+  while (server.live().size() > 0) std::this_thread::yield();
   server.RunFreely();
   moe::v1::GenerateResponse response;
   grpc::ClientContext context;

@@ -55,7 +55,7 @@ struct Rig::Stream {
 Rig::Rig(const RigOptions& options) : Rig(options, nullptr, nullptr) {}
 
 Rig::Rig(const RigOptions& options, ReadBackend* reads, ComputeBackend* backend) : fidelity_(options.fidelity) {
-  const std::string& path = DemoStorePath(options.expert_formats);
+  const std::string& path = options.store.empty() ? DemoStorePath(options.expert_formats) : options.store;
   store_ = Must(StoreReader::Open(path));
   const ModelSpec spec = Must(SpecFromJson(store_->description().model_spec));
   executor_ = MakeThreadPool(options.threads);

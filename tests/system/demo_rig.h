@@ -1,4 +1,5 @@
-// The demo model on the real expert path, put together as the daemon does it, for tests that vary one part at a time.
+// The demo model, or a store of the test's own, on the real expert path, put together as the daemon does it, for tests that vary
+// one part at a time.
 #pragma once
 
 #include <memory>
@@ -22,6 +23,7 @@ const std::string& DemoStorePath(const std::string& expert_formats);
 
 struct RigOptions {
   std::string expert_formats = "q8";
+  std::string store;  // not empty: the path of another model's store, and expert_formats is not looked at
   std::string policy = "lru";
   std::string predictor = "none";
   std::string preset;          // not empty: all parts are the preset's, policy and predictor are not looked at
@@ -59,6 +61,7 @@ class Rig {
   const SequenceCounters& last_counters() const { return last_counters_; }
 
   Model& model() { return *model_; }
+  KvPool& kv() { return *kv_; }
   CachingProvider& provider() { return *provider_; }
   ExpertProvider* recorder = nullptr;  // stands before the provider when set
 

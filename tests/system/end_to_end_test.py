@@ -67,6 +67,30 @@ class EndToEnd(RealProgramsTest):
                 answers.add(tuple(answer["token_ids"]))
         self.assertEqual(len(answers), 1)
 
+    def test_an_answer_is_what_its_format_says(self) -> None:
+        schema = self.folder / "schema.json"
+        properties = {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "minimum": 1, "maximum": 99}}
+        schema.write_text(json.dumps({"type": "object", "properties": properties, "required": ["name", "age"]}))
+        flags = ("generate", "--prompt", PROMPT, "--max-new-tokens", 300, "--json-schema", schema)
+        texts = []
+        for threads in (1, 2):
+            with self.running("--store", self.store, "--memory-budget", "24MiB", "--threads", threads) as daemon:
+                greedy = daemon.json(*flags, "--temperature", 0)
+                self.assertEqual(greedy["finish_reason"], "stop")
+                texts.append(greedy["text"])
+                for seed in range(4):
+                    answer = daemon.json(*flags, "--seed", seed)
+                    self.assertEqual(answer["finish_reason"], "stop", answer["text"])
+                    person = json.loads(answer["text"])
+                    self.assertIn(person["age"], range(1, 100))
+                    self.assertLessEqual(len(person["name"]), 12)
+                pattern = daemon.json(*flags[:5], "--regex", "(Anna|Tom) said [a-z ]{5,20}!", "--temperature", 0)
+                self.assertRegex(pattern["text"], r"\A(Anna|Tom) said [a-z ]{5,20}!\Z")
+                refused = daemon.moectl(*flags[:5], "--regex", "a(?=b)", check=False)
+                self.assertNotEqual(refused.returncode, 0)
+                self.assertIn("format.regex: at byte 1: '(?=' is not supported", refused.stderr)
+        self.assertEqual(texts[0], texts[1])
+
     def test_perplexity_is_that_of_transformers(self) -> None:
         """The golden figure was made by tools/parity/perplexity.py with float32 transformers."""
         golden = json.loads((DEMO_CHECKPOINT / "heldout.perplexity.json").read_text())
@@ -114,7 +138,7 @@ class EndToEnd(RealProgramsTest):
     def test_ctrl_c_cancels_cleanly(self) -> None:
         with self.running("--store", self.store, "--memory-budget", "64MiB", "--threads", 1) as daemon:
             command = [str(self.binaries / "moectl"), "--server", daemon.address, "generate", "--prompt", PROMPT]
-            command += ["--max-new-tokens", "1500", "--ignore-eos"]
+            command += ["--max-new-tokens", "1400", "--ignore-eos"]
             client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             assert client.stdout is not None
             client.stdout.read(1)  # it streams

@@ -85,7 +85,7 @@ absl::StatusOr<StoreDescription> Describe(const ModelSpec& spec, const std::stri
     description.trunk.push_back({tensor.store_name, format, vector, tensor.stored_rows(), tensor.stored_cols()});
   }
   description.trunk.push_back(
-      {std::string(kInverseFrequencies), FormatId::kF32, true, 1, spec.rotation_count() * spec.RotaryDims() / 2});
+      {std::string(kInverseFrequencies), FormatId::kF32, true, 1, spec.FirstFrequency(spec.rotation_count())});
   LayOutTrunk(description);
   MOED_ASSIGN_OR_RETURN(description.tokenizer, CompileTokenizer(tokenizer_json));
   return description;

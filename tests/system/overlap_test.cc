@@ -149,8 +149,18 @@ class SlowBackend final : public ComputeBackend {
                  const float* rate, float* output) override {
     next_.DeltaRule(shape, runs, x, decay, rate, output);
   }
+  void StepSizes(float* steps, const float* bias, const float* decay_rates, int rows, int heads, float* decays) override {
+    next_.StepSizes(steps, bias, decay_rates, rows, heads, decays);
+  }
+  void StateSpace(const StateSpaceShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
+                  const float* steps, const float* skip, float* output) override {
+    next_.StateSpace(shape, runs, x, decay, steps, skip, output);
+  }
+  void Multiply(float* x, const float* by, int64_t n) override { next_.Multiply(x, by, n); }
   void SigmoidGate(float* x, const float* gate, int64_t n) override { next_.SigmoidGate(x, gate, n); }
   void SwiGlu(const float* gate, const float* up, int64_t n, float* out) override { next_.SwiGlu(gate, up, n, out); }
+  void GeGlu(const float* gate, const float* up, int64_t n, float* out) override { next_.GeGlu(gate, up, n, out); }
+  void SoftCap(float* x, float cap, int64_t n) override { next_.SoftCap(x, cap, n); }
   void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) override {
     next_.ClampedSwiGlu(clamp, gate, up, n, out);
   }

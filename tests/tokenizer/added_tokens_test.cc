@@ -11,11 +11,12 @@ namespace {
 using ::testing::ElementsAre;
 
 // The sections of `text`: "[...]" for tokens, as they are for text.
-std::vector<std::string> Sections(const std::vector<AddedToken>& tokens, std::string_view text, bool match_special = true) {
+std::vector<std::string> Sections(const std::vector<AddedToken>& tokens, std::string_view text,
+                                  const AddedTokenMatcher::SpecialScope& special = {}) {
   const auto matcher = AddedTokenMatcher::Make(tokens, false);
   EXPECT_TRUE(matcher.ok()) << matcher.status();
   std::vector<std::string> sections;
-  const auto status = matcher->Split(text, match_special, [&](const AddedTokenMatcher::Section& section) {
+  const auto status = matcher->Split(text, special, [&](const AddedTokenMatcher::Section& section) {
     sections.push_back(section.token ? StrCat("[", section.text, "]") : std::string(section.text));
     return absl::OkStatus();
   });
@@ -52,8 +53,31 @@ TEST(AddedTokens, ASingleWordHasNoWordCharacterBesideIt) {
 TEST(AddedTokens, SpecialOnesCanBeText) {
   AddedToken special = Token("<s>");
   special.special = true;
-  EXPECT_THAT(Sections({special, Token("<t>")}, "<s>a<t>", true), ElementsAre("[<s>]", "a", "[<t>]"));
-  EXPECT_THAT(Sections({special, Token("<t>")}, "<s>a<t>", false), ElementsAre("<s>a", "[<t>]"));
+  EXPECT_THAT(Sections({special, Token("<t>")}, "<s>a<t>"), ElementsAre("[<s>]", "a", "[<t>]"));
+  EXPECT_THAT(Sections({special, Token("<t>")}, "<s>a<t>", {.nowhere = true}), ElementsAre("<s>a", "[<t>]"));
+}
+
+TEST(AddedTokens, SpecialOnesHaveNoForeignByte) {
+  std::vector<AddedToken> tokens = {Token("<s>"), Token("<s>x"), Token("a<s"), Token("<t>")};
+  for (size_t i = 0; i < 3; ++i) tokens[i].special = true;
+  struct Case {
+    const char* text;
+    std::vector<ByteRange> foreign;
+    std::vector<std::string> sections;
+  };
+  const Case kCases[] = {
+      {"<s><s><t>", {{3, 9}}, {"[<s>]", "<s>", "[<t>]"}},
+      {"<s><s><s>", {{3, 6}}, {"[<s>]", "<s>", "[<s>]"}},
+      {"<s>x", {{3, 4}}, {"[<s>]", "x"}},  // a longer token would hide it
+      {"a<s>", {{0, 1}}, {"a", "[<s>]"}},  // so would one that begins earlier
+      {"<s>", {{2, 3}}, {"<s>"}},
+      {"<s>", {{0, 1}}, {"<s>"}},
+      {"<s>", {{1, 2}}, {"<s>"}},
+      {"<<s>s>", {{1, 4}}, {"<<s>s>"}},
+      {"<s>b<s>", {{3, 4}}, {"[<s>]", "b", "[<s>]"}},
+      {"<t><s>", {{1, 2}, {4, 5}}, {"[<t>]", "<s>"}},
+  };
+  for (const Case& one : kCases) EXPECT_EQ(Sections(tokens, one.text, {.foreign = one.foreign}), one.sections) << one.text;
 }
 
 }  // namespace

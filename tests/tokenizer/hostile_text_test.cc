@@ -54,6 +54,37 @@ TEST(HostileText, MarksWithoutEndAreOrderedOnce) {
   EXPECT_EQ(composed.size() + 1, text.size());
 }
 
+TEST(HostileText, NoMoreIsDoneThanWasAllowed) {
+  const std::string text = "Once upon a time there was a king.";
+  for (const Tokenizer* tokenizer : {&DemoTokenizer(), &LlamaTokenizer()}) {
+    const size_t tokens = EncodeValues(*tokenizer, text).size();
+    EXPECT_TRUE(tokenizer->Encode(text, {.max_tokens = tokens}).ok());
+    EXPECT_TRUE(absl::IsOutOfRange(tokenizer->Encode(text, {.max_tokens = tokens - 1}).status()));
+    EXPECT_TRUE(absl::IsOutOfRange(tokenizer->Encode(Repeated(text), {.max_tokens = tokens}).status()));
+    const std::string word(100, 'x');
+    EXPECT_TRUE(tokenizer->Encode(word, {.max_word_bytes = 110}).ok());
+    const auto refused = tokenizer->Encode(word, {.max_word_bytes = 99});
+    EXPECT_TRUE(absl::IsInvalidArgument(refused.status()));
+    EXPECT_THAT(std::string(refused.status().message()), HasSubstr("at most 99"));
+    const std::vector<TokenId> ids = *tokenizer->Encode(text);
+    EXPECT_TRUE(tokenizer->Decode(ids, true, text.size() + 1).ok());
+    EXPECT_FALSE(tokenizer->Decode(ids, true, text.size() / 2).ok());
+  }
+}
+
+TEST(HostileText, ALongerTextHasMoreTokens) {
+  const size_t longest = DemoTokenizer().MostTextBytes(1);
+  EXPECT_GT(longest, 1u);
+  EXPECT_EQ(DemoTokenizer().MostTextBytes(100), 100 * longest);
+  std::mt19937 random(11);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<TokenId> ids;
+    for (int i = 0; i < 20; ++i) ids.push_back(TokenId(static_cast<int32_t>(random() % DemoTokenizer().vocabulary_size())));
+    const std::string text = DecodeText(DemoTokenizer(), ids, /*skip_special_tokens=*/false);
+    EXPECT_LE(text.size(), DemoTokenizer().MostTextBytes(EncodeValues(DemoTokenizer(), text).size()));
+  }
+}
+
 TEST(HostileText, InvalidUtf8IsRefusedByItsFirstByte) {
   const struct {
     std::string text;

@@ -4,12 +4,23 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "core/tokenizer/unicode.h"
 #include "tests/tokenizer/tokenizers.h"
 
 namespace moed {
 namespace {
 
 using nlohmann::json;
+
+std::vector<ByteRange> EveryThirdCharacter(std::string_view text) {
+  std::vector<ByteRange> ranges;
+  size_t character = 0;
+  for (size_t at = 0, bytes; at < text.size(); at += bytes) {
+    bytes = FirstCharacterBytes(text.substr(at));
+    if (character++ % 3 == 1) ranges.push_back({at, at + bytes});
+  }
+  return ranges;
+}
 
 void ExpectCases(const Tokenizer& tokenizer, const json& cases) {
   for (const json& one : cases) {
@@ -21,6 +32,10 @@ void ExpectCases(const Tokenizer& tokenizer, const json& cases) {
     expect("ids", {.add_special_tokens = false});
     expect("plain", {.add_special_tokens = false, .parse_special_tokens = false});
     expect("processed", {});
+    // What is foreign cuts no word. Of a text that is foreign as a whole nothing is special.
+    const std::vector<ByteRange> whole = {{0, text.size()}}, some = EveryThirdCharacter(text);
+    expect("plain", {.add_special_tokens = false, .foreign = whole});
+    if (!one.contains("plain")) expect("ids", {.add_special_tokens = false, .foreign = some});
   }
 }
 

@@ -57,6 +57,10 @@ bool Checkpoint::IsUnused(std::string_view name) const {
   return !is_gguf() && family_->unused != nullptr && family_->unused(spec_, name);
 }
 
+bool Checkpoint::is_quantised() const {
+  return std::ranges::any_of(tensors_, [](const auto& entry) { return entry.second.type->block_columns > 1; });
+}
+
 const SourceTensor* Checkpoint::Find(std::string_view name) const {
   const auto at = tensors_.find(std::string(name));
   return at == tensors_.end() ? nullptr : &at->second;

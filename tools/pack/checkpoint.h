@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "core/model/family.h"
 #include "core/model/spec.h"
+#include "core/tokenizer/chat_settings.h"
 #include "tools/pack/source_tensor.h"
 
 namespace moed {
@@ -25,12 +26,15 @@ class Checkpoint {
 
   const std::string& path() const { return path_; }
   bool is_gguf() const { return architecture_ != nullptr; }
+  bool is_quantised() const;                                                                // a matrix of it is
   std::string_view described_by() const { return is_gguf() ? "metadata" : "config.json"; }  // for messages
   const Family& family() const { return *family_; }
   const ModelSpec& spec() const { return spec_; }
-  const std::string& tokenizer() const { return tokenizer_; }          // tokenizer.json; for a GGUF one that means the same
-  const std::string& chat_template() const { return chat_template_; }  // Jinja; "" where there is none
-  size_t tensor_count() const { return tensors_.size(); }              // experts of one GGUF tensor count one by one
+  const std::string& tokenizer() const { return tokenizer_; }  // tokenizer.json; for a GGUF one that means the same
+  const ChatSettings& chat() const { return chat_; }
+  // Instead of its own; "" is none.
+  void UseChatTemplate(std::string chat_template) { chat_.chat_template = std::move(chat_template); }
+  size_t tensor_count() const { return tensors_.size(); }  // experts of one GGUF tensor count one by one
   uint64_t weight_bytes() const { return weight_bytes_; }
   // Name, size and time of change of every weight file: the same as long as nobody touches them.
   const std::string& fingerprint() const { return fingerprint_; }
@@ -59,7 +63,7 @@ class Checkpoint {
 
   std::string path_;
   std::string tokenizer_;
-  std::string chat_template_;
+  ChatSettings chat_;
   std::string fingerprint_;
   uint64_t weight_bytes_ = 0;
   const Family* family_ = nullptr;

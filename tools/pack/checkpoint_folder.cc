@@ -7,7 +7,7 @@
 
 #include "core/base/json_value.h"
 #include "core/base/status.h"
-#include "tools/pack/chat_template.h"
+#include "tools/pack/chat_settings.h"
 #include "tools/pack/checkpoint.h"
 #include "tools/pack/json_text.h"
 #include "tools/pack/quantization.h"
@@ -53,7 +53,7 @@ absl::StatusOr<Checkpoint> Checkpoint::OpenFolder(const std::string& folder) {
   checkpoint.path_ = folder;
   MOED_ASSIGN_OR_RETURN(std::string config, ReadText(checkpoint.PathOf("config.json"), kMaxTextBytes));
   MOED_ASSIGN_OR_RETURN(checkpoint.tokenizer_, ReadText(checkpoint.PathOf("tokenizer.json"), kMaxTextBytes));
-  MOED_ASSIGN_OR_RETURN(checkpoint.chat_template_, ReadChatTemplate(folder));
+  MOED_ASSIGN_OR_RETURN(checkpoint.chat_, ReadChatSettings(folder));
   const std::string generation_path = checkpoint.PathOf("generation_config.json");
   std::string generation_config;
   if (Exists(generation_path)) {

@@ -1,10 +1,14 @@
 // A GGUF file, with all its parts.
+#include <algorithm>
 #include <utility>
 
 #include "core/base/status.h"
+#include "tools/pack/chat_settings.h"
 #include "tools/pack/checkpoint.h"
 #include "tools/pack/gguf/architecture.h"
 #include "tools/pack/gguf/tokenizer.h"
+#include "tools/pack/head_order.h"
+#include "tools/pack/tensor_parts.h"
 
 namespace moed {
 namespace {
@@ -26,16 +30,31 @@ void Stack(SourceTensor& tensor) {
   tensor.shape[0] *= matrices;
 }
 
-// Each expert of (experts, rows, columns).
-std::vector<SourceTensor> Experts(const SourceTensor& fused) {
-  std::vector<SourceTensor> experts;
+// Rows [first, first + rows) of each expert of (experts, rows, columns).
+void AddExperts(const SourceTensor& fused, std::string_view name, uint64_t first, uint64_t rows,
+                std::vector<SourceTensor>& experts) {
+  const uint64_t row_bytes = fused.bytes / (fused.shape[0] * fused.shape[1]);
   for (uint64_t i = 0; i < fused.shape[0]; ++i) {
     SourceTensor expert = fused;
-    expert.name = StrCat(fused.name, "[", i, "]");
-    expert.shape.erase(expert.shape.begin());
-    expert.bytes = fused.bytes / fused.shape[0];
-    expert.offset += i * expert.bytes;
+    expert.name = StrCat(name, "[", i, "]");
+    expert.shape = {rows, fused.shape[2]};
+    expert.bytes = rows * row_bytes;
+    expert.offset += (i * fused.shape[1] + first) * row_bytes;
     experts.push_back(std::move(expert));
+  }
+}
+
+// Gate may stand above up.
+std::vector<SourceTensor> Experts(const SourceTensor& fused) {
+  constexpr std::string_view kBoth = ".ffn_gate_up_exps.";
+  std::vector<SourceTensor> experts;
+  const uint64_t rows = fused.shape[1];
+  if (const size_t at = fused.name.find(kBoth); at != std::string::npos && rows % 2 == 0) {
+    const auto named = [&](std::string_view part) { return std::string(fused.name).replace(at, kBoth.size(), part); };
+    AddExperts(fused, named(".ffn_gate_exps."), 0, rows / 2, experts);
+    AddExperts(fused, named(".ffn_up_exps."), rows / 2, rows / 2, experts);
+  } else {
+    AddExperts(fused, fused.name, 0, rows, experts);
   }
   return experts;
 }
@@ -58,14 +77,13 @@ absl::StatusOr<Checkpoint> Checkpoint::OpenGgufFile(const std::string& path) {
   checkpoint.architecture_ = *architecture;
   checkpoint.spec_ = *std::move(spec);
   checkpoint.tokenizer_ = *std::move(tokenizer);
-  if (constexpr std::string_view kTemplate = "tokenizer.chat_template"; model.metadata.Has(kTemplate)) {
-    MOED_ASSIGN_OR_RETURN(checkpoint.chat_template_, model.metadata.String(kTemplate));
-  }
+  MOED_ASSIGN_OR_RETURN(checkpoint.chat_, ReadChatSettings(model.metadata));
   MOED_ASSIGN_OR_RETURN(checkpoint.family_, FamilyNamed(checkpoint.spec_.family));
   for (const auto& file : model.files) MOED_RETURN_IF_ERROR(checkpoint.AddFile(file->path(), file->size()));
   const int head_dim = checkpoint.spec_.head_dim;
   for (const auto& [name, tensor] : model.tensors) {
     if (PredictsFurther(model, checkpoint.spec_, name)) continue;
+    if (std::ranges::find((*architecture)->of_spec, name) != (*architecture)->of_spec.end()) continue;
     SourceTensor source = AsSource(tensor);
     const bool q = name.ends_with(".attn_q.weight"), k = name.ends_with(".attn_k.weight");
     if ((*architecture)->pairs_neighbours && (q || k)) {
@@ -78,6 +96,14 @@ absl::StatusOr<Checkpoint> Checkpoint::OpenGgufFile(const std::string& path) {
       continue;
     }
     for (SourceTensor& expert : Experts(source)) MOED_RETURN_IF_ERROR(checkpoint.AddTensor(std::move(expert)));
+  }
+  const auto orders = (*architecture)->head_orders;
+  for (const GgufHeadOrder& order : orders == nullptr ? std::vector<GgufHeadOrder>() : orders(checkpoint.spec_)) {
+    const auto at = checkpoint.tensors_.find(order.tensor);
+    if (at != checkpoint.tensors_.end()) MOED_RETURN_IF_ERROR(PutHeadsInOrder(order, at->second));
+  }
+  if ((*architecture)->parts != nullptr) {
+    MOED_RETURN_IF_ERROR(DivideTensors((*architecture)->parts(checkpoint.spec_), checkpoint.tensors_));
   }
   for (const TrunkTensor& wanted : checkpoint.family_->trunk_tensors(checkpoint.spec_)) {
     const auto at = checkpoint.tensors_.find(checkpoint.NameOf(wanted));

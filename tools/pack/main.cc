@@ -17,9 +17,11 @@
 #include "core/base/version.h"
 #include "core/store/store.h"
 #include "core/store/writer.h"
+#include "tools/pack/budgets.h"
 #include "tools/pack/checkpoint.h"
 #include "tools/pack/estimate.h"
 #include "tools/pack/family_list.h"
+#include "tools/pack/json_text.h"
 #include "tools/pack/packer.h"
 #include "tools/pack/plan.h"
 #include "tools/pack/report.h"
@@ -31,8 +33,6 @@
 namespace moed {
 namespace {
 
-constexpr std::string_view kDefaultFormat = "q8";
-constexpr int kMaxThreads = 256;
 constexpr int kMaxDefaultThreads = 16;
 
 constexpr const char* kDescription =
@@ -40,9 +40,8 @@ constexpr const char* kDescription =
 constexpr const char* kFormatsHelp =
     "An expert is stored once at each of --expert-formats; the first is the reference that exact mode computes with.\n"
     "Formats: f32, f16, bf16 keep the number format; q8, q4, q2 are blocks of 32 weights of 8, 4, 2 bits (8.5, 4.5, 3 with "
-    "scales), q4a and q3 blocks of 4 and 3 bits with offsets (5, 4). keep takes what the checkpoint has, a GGUF's blocks with "
-    "their "
-    "codes and scales.\n";
+    "scales), q4a and q3 blocks of 4 and 3 bits with offsets (5, 4). keep takes what the checkpoint has: numbers in their "
+    "own format, blocks of a GGUF, AWQ, GPTQ, FP8 or MXFP4 with their codes and scales.\n";
 constexpr const char* kFooter =
     "A pack that was interrupted or killed is taken up by running the same command again; until it is whole there is only "
     "OUT.partial.\n\n"
@@ -53,8 +52,9 @@ constexpr const char* kFooter =
 struct Flags {
   std::string input;
   std::string output;
-  std::vector<std::string> expert_formats;  // empty: kKeep for a GGUF, else kDefaultFormat
-  std::string trunk_format;
+  std::vector<std::string> expert_formats;  // empty: DefaultEncoding
+  std::string trunk_format;                 // likewise
+  std::string chat_template;                // a file, or kNoTemplate; empty: the checkpoint's
   int threads = 0;
   int sync_mib = 64;
   bool dry_run = false;
@@ -67,14 +67,12 @@ struct Flags {
 
 void PrintError(const absl::Status& status) { std::fprintf(stderr, "moed-pack: %s\n", std::string(status.message()).c_str()); }
 
-absl::StatusOr<PackEncodings> ReadEncodings(const Flags& flags, bool is_gguf) {
-  const std::string otherwise(is_gguf ? kKeep : kDefaultFormat);
-  PackEncodings encodings;
-  MOED_ASSIGN_OR_RETURN(encodings.trunk, ParseEncodingOrKeep(flags.trunk_format.empty() ? otherwise : flags.trunk_format));
-  for (const std::string& text : flags.expert_formats.empty() ? std::vector{otherwise} : flags.expert_formats) {
-    MOED_ASSIGN_OR_RETURN(encodings.experts.emplace_back(), ParseEncodingOrKeep(text));
+absl::StatusOr<std::vector<EncodingOrKeep>> ReadEncodings(const std::vector<std::string>& names) {
+  std::vector<EncodingOrKeep> encodings;
+  for (const std::string& name : names) {
+    MOED_ASSIGN_OR_RETURN(encodings.emplace_back(), ParseEncodingOrKeep(name));
   }
-  MOED_RETURN_IF_ERROR(CheckNoFormatTwice(encodings.experts));
+  MOED_RETURN_IF_ERROR(CheckNoFormatTwice(encodings));
   return encodings;
 }
 
@@ -90,16 +88,31 @@ std::string QuantizerLines() {
   return text;
 }
 
+constexpr std::string_view kNoTemplate = "none";
+constexpr uint64_t kMostTemplateBytes = 1 << 20;
+
+absl::StatusOr<std::string> ReadTemplate(const std::string& path) {
+  if (path == kNoTemplate) return std::string();
+  return ReadText(path, kMostTemplateBytes);
+}
+
 int DefaultThreads() { return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxDefaultThreads); }
+
+// The budgets of the daemon with its defaults on this machine.
+absl::Status PrintBudgets(const PackPlan& plan) {
+  const ServingOptions options = ServingOptionsOfThisMachine();
+  MOED_ASSIGN_OR_RETURN(const ServingBudgets budgets, FindServingBudgets(plan, options));
+  std::printf("moed --memory-budget, with its defaults and %d threads:\n%s", options.threads, BudgetTable(plan, budgets).c_str());
+  return absl::OkStatus();
+}
 
 absl::Status DryRun(const Checkpoint& checkpoint, const PackPlan& plan, const Flags& flags, Executor& executor) {
   std::printf("%s: %s, %zu tensors, %s\n\n%s", checkpoint.path().c_str(), plan.spec.family.c_str(), checkpoint.tensor_count(),
               FormatBytes(checkpoint.weight_bytes()).c_str(), SizeTable(plan.description, plan.layout).c_str());
   const uint64_t whole = plan.description.trunk_bytes + AllRecordBytes(plan.description, kReferencePrecision);
-  std::printf(
-      "\nmemory: %s hold the trunk and every expert at the reference precision; keys, values and scratch come on top\n"
-      "        the smallest budget of a store is named by: moed --store %s --memory-budget 1MiB\n",
-      FormatBytes(whole).c_str(), flags.output.c_str());
+  std::printf("\nmemory: %s hold the trunk and every expert at the reference precision; keys, values and scratch come on top\n",
+              FormatBytes(whole).c_str());
+  MOED_RETURN_IF_ERROR(PrintBudgets(plan));
   std::fflush(stdout);
   MOED_ASSIGN_OR_RETURN(const double seconds, EstimateSeconds(plan, executor, Clock::Real()));
   std::printf(
@@ -127,14 +140,25 @@ void ReportStart(const StoreWriter& writer, const std::string& output) {
 
 absl::Status RunPack(const Flags& flags) {
   std::error_code ignored;
-  const bool is_gguf = std::filesystem::is_regular_file(flags.input, ignored);
-  MOED_ASSIGN_OR_RETURN(const PackEncodings encodings, ReadEncodings(flags, is_gguf));
+  PackEncodings encodings;
+  MOED_ASSIGN_OR_RETURN(encodings.experts, ReadEncodings(flags.expert_formats));
   if (std::filesystem::is_directory(flags.output, ignored))
     return InvalidArgument(flags.output, " is a folder, expected the name of a file");
-  MOED_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(flags.input));
+  MOED_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::Open(flags.input));
+  if (!flags.chat_template.empty()) {
+    MOED_ASSIGN_OR_RETURN(std::string chat_template, ReadTemplate(flags.chat_template));
+    checkpoint.UseChatTemplate(std::move(chat_template));
+  }
+  encodings.trunk = DefaultEncoding(checkpoint);
+  if (encodings.experts.empty()) encodings.experts = {encodings.trunk};
+  if (!flags.trunk_format.empty()) {
+    MOED_ASSIGN_OR_RETURN(encodings.trunk, ParseEncodingOrKeep(flags.trunk_format));
+  }
   MOED_ASSIGN_OR_RETURN(const PackPlan plan, MakePlan(checkpoint, encodings));
-  if (checkpoint.chat_template().empty()) {
-    std::fprintf(stderr, "%s has no chat template: prompts can be completed, conversations cannot be made into prompts\n",
+  if (checkpoint.chat().chat_template.empty() && flags.chat_template.empty()) {
+    std::fprintf(stderr,
+                 "%s has no chat template: prompts can be completed, conversations cannot be made into prompts "
+                 "(--chat-template FILE gives one)\n",
                  flags.input.c_str());
   }
   const std::unique_ptr<Executor> executor = MakeThreadPool(flags.threads > 0 ? flags.threads : DefaultThreads());
@@ -161,7 +185,7 @@ absl::Status RunPack(const Flags& flags) {
   progress.Finish();
   std::printf("%s: %s bytes\n%s", flags.output.c_str(), Grouped(plan.layout.file_bytes()).c_str(),
               ErrorTable(plan.description, *errors).c_str());
-  return absl::OkStatus();
+  return PrintBudgets(plan);
 }
 
 absl::Status ListFamilies(const Flags& flags) {
@@ -212,11 +236,14 @@ void DefinePack(CLI::App& app, Flags& flags) {
   app.add_option("--expert-formats", flags.expert_formats, "formats of the experts, each with its quantizer, the reference first")
       ->delimiter(',')
       ->check(CheckEncodingName)
-      ->option_text("F[:Q],F[:Q],... (default: q8; of a GGUF: keep)");
+      ->option_text("F[:Q],F[:Q],... (default: q8; of a GGUF, or quantised: keep)");
   app.add_option("--trunk-format", flags.trunk_format,
                  "format of all other matrices (norms and biases stay f32, routers as they are)")
       ->check(CheckEncodingName)
-      ->option_text("F[:Q] (default: q8; of a GGUF: keep)");
+      ->option_text("F[:Q] (default: q8; of a GGUF, or quantised: keep)");
+  app.add_option("--chat-template", flags.chat_template,
+                 "Jinja that makes a prompt of a conversation, instead of the checkpoint's; none: no conversations")
+      ->option_text("FILE (or none)");
   app.add_option("--threads", flags.threads,
                  StrCat("threads that encode (default: one per processor, here ", DefaultThreads(), ")"))
       ->check(CLI::Range(1, kMaxThreads))
@@ -225,7 +252,7 @@ void DefinePack(CLI::App& app, Flags& flags) {
                  "write to the disk and note as finished every so many MiB; a killed pack loses no more")
       ->check(CLI::Range(1, 1 << 20))
       ->option_text("N (default: 64)");
-  app.add_flag("--dry-run", flags.dry_run, "only print exact sizes and an estimate of the time");
+  app.add_flag("--dry-run", flags.dry_run, "only print exact sizes, the memory budgets of moed and an estimate of the time");
   app.add_flag("--force", flags.force, "replace OUT if it exists");
   CLI::Option* list =
       app.add_flag("--list-families", flags.list_families, "print what can be packed: families, architectures, types");

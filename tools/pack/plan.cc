@@ -14,13 +14,31 @@
 #include "core/store/checksum.h"
 #include "core/store/expert_norms.h"
 #include "core/store/header.h"
-#include "core/tokenizer/chat_template.h"
+#include "core/tokenizer/chat_settings.h"
 #include "core/tokenizer/tokenizer.h"
+#include "tools/pack/chat_settings.h"
 
 namespace moed {
 namespace {
 
 constexpr std::string_view kHeadTensor = "lm_head.weight";
+
+absl::StatusOr<bool> MeansNone(const SourceTensor& tensor) {
+  if (!tensor.zeros_mean_none || tensor.shape.size() != 1 || !tensor.type->is_numbers()) return false;
+  std::vector<std::byte> raw;
+  MOED_RETURN_IF_ERROR(ReadRows(tensor, 0, 1, raw));
+  std::vector<float> numbers(tensor.shape[0]);
+  DecodeRow(*tensor.type, raw.data(), static_cast<int>(numbers.size()), numbers.data());
+  return std::ranges::all_of(numbers, [](float number) { return number == 0; });
+}
+
+std::string FormatsThatAreMade() {
+  std::string names;
+  for (const Format& format : Formats()) {
+    if (Makes(QuantizerId::kRtn, format.id)) names += StrCat(names.empty() ? "" : ", ", format.name);
+  }
+  return names;
+}
 
 // Finds the tensors a family asks for and remembers which were asked for.
 class TensorFinder {
@@ -47,8 +65,9 @@ class TensorFinder {
     std::string_view first;
     size_t unknown = 0;
     for (const std::string_view name : checkpoint_.Names()) {
-      if (checkpoint_.IsUnused(name)) continue;
-      if (taken_.count(name) == 0 && unknown++ == 0) first = name;
+      if (checkpoint_.IsUnused(name) || taken_.contains(name)) continue;
+      MOED_ASSIGN_OR_RETURN(const bool none, MeansNone(*checkpoint_.Find(name)));
+      if (!none && unknown++ == 0) first = name;
     }
     if (unknown == 0) return absl::OkStatus();
     const SourceTensor& tensor = *checkpoint_.Find(first);
@@ -108,7 +127,7 @@ absl::Status PlanTrunk(const EncodingOrKeep& encoding, TensorFinder& finder, con
                                     .format = FormatId::kF32,
                                     .vector = true,
                                     .rows = 1,
-                                    .cols = plan.spec.rotation_count() * plan.spec.RotaryDims() / 2});
+                                    .cols = plan.spec.FirstFrequency(plan.spec.rotation_count())});
   plan.trunk.push_back(nullptr);
   plan.trunk_targets.emplace_back();
   plan.trunk_spellings.emplace_back();
@@ -125,9 +144,10 @@ absl::StatusOr<PartTargets> TargetsOfLayer(const EncodingOrKeep& encoding, const
     for (int expert = 1; expert < plan.description.experts_per_layer; ++expert) {
       const SourceTensor& source = plan.ExpertSource(moe_layer, expert, part);
       if (encoding || source.type == first.type) continue;
-      return InvalidArgument(source.file->path(), ": tensor \"", source.name, "\" is ", source.type->name, " and \"", first.name,
-                             "\" ", first.type->name,
-                             ", expected one type for all experts of a layer; name formats instead of keep");
+      return InvalidArgument(
+          source.file->path(), ": tensor \"", source.name, "\" is ", source.type->name, " and \"", first.name, "\" ",
+          first.type->name,
+          ", expected one type for all experts of a layer to keep it; formats that can be made: ", FormatsThatAreMade());
     }
   }
   return targets;
@@ -186,18 +206,19 @@ absl::Status PlanExperts(const Checkpoint& checkpoint, const std::vector<Encodin
 absl::Status PlanTokenizer(const Checkpoint& checkpoint, PackPlan& plan) {
   absl::StatusOr<std::string> blob = CompileTokenizer(checkpoint.tokenizer());
   if (!blob.ok()) return Annotate(blob.status(), checkpoint.path());
-  plan.description.tokenizer = *std::move(blob);
-  if (!checkpoint.chat_template().empty()) {
-    absl::StatusOr<std::string> templated = WithChatTemplate(plan.description.tokenizer, checkpoint.chat_template());
-    if (!templated.ok()) return Annotate(templated.status(), checkpoint.path());
-    plan.description.tokenizer = *std::move(templated);
-  }
+  absl::StatusOr<std::string> with_chat = WithChatSettings(*blob, checkpoint.chat());
+  if (!with_chat.ok()) return Annotate(with_chat.status(), checkpoint.path());
+  plan.description.tokenizer = *std::move(with_chat);
+  const absl::Status runs = CheckChatTemplate(checkpoint.chat().chat_template);
+  if (!runs.ok()) return Annotate(runs, checkpoint.path());
+  plan.chat_template_bytes = checkpoint.chat().chat_template.size();
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::FromBlob(plan.description.tokenizer);
   if (!tokenizer.ok()) return Annotate(tokenizer.status(), checkpoint.path());
   if ((*tokenizer)->vocabulary_size() > plan.spec.vocabulary) {
     return InvalidArgument(checkpoint.path(), ": tokenizer.json has token ids up to ", (*tokenizer)->vocabulary_size() - 1,
                            ", expected less than vocab_size = ", plan.spec.vocabulary, " of ", checkpoint.described_by());
   }
+  plan.tokenizer_bytes = (*tokenizer)->memory_bytes();
   return absl::OkStatus();
 }
 
@@ -222,22 +243,30 @@ std::vector<float> InverseFrequencies(double theta, int head_dim, const std::opt
   return frequencies;
 }
 
-std::vector<float> InverseFrequencies(double theta, int head_dim) {
+std::vector<float> InverseFrequencies(double theta, int head_dim, const FrequencyDivisors& divided) {
   std::vector<float> frequencies(head_dim / 2);
   for (int i = 0; i < head_dim / 2; ++i) {
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);
     // powf through double: the last bit does not depend on the math library.
-    frequencies[i] =
-        1.0f / static_cast<float>(std::pow(static_cast<double>(static_cast<float>(theta)), static_cast<double>(exponent)));
+    const auto power =
+        static_cast<float>(std::pow(static_cast<double>(static_cast<float>(theta)), static_cast<double>(exponent)));
+    frequencies[i] = 1.0f / (static_cast<float>(divided.divisors[i]) * power);
   }
   return frequencies;
+}
+
+std::vector<float> InverseFrequencies(double theta, int head_dim) {
+  return InverseFrequencies(theta, head_dim, FrequencyDivisors{std::vector<double>(head_dim / 2, 1.0)});
 }
 
 std::vector<float> InverseFrequencies(const ModelSpec& spec) {
   std::vector<float> all;
   for (int i = 0; i < spec.rotation_count(); ++i) {
     const Rotation rotation = spec.rotation(i);
-    const std::vector<float> frequencies = InverseFrequencies(rotation.theta, spec.RotaryDims(), rotation.yarn);
+    const int dims = spec.RotaryDims(i);
+    std::vector<float> frequencies = rotation.divided ? InverseFrequencies(rotation.theta, dims, *rotation.divided)
+                                                      : InverseFrequencies(rotation.theta, dims, rotation.yarn);
+    if (rotation.pairs > 0) std::fill(frequencies.begin() + rotation.pairs, frequencies.end(), 0.0f);
     all.insert(all.end(), frequencies.begin(), frequencies.end());
   }
   return all;
@@ -248,6 +277,11 @@ absl::StatusOr<EncodingOrKeep> ParseEncodingOrKeep(std::string_view text) {
   const absl::StatusOr<Encoding> encoding = ParseEncoding(text);
   if (encoding.ok()) return *encoding;
   return InvalidArgument(encoding.status().message(), "; or ", kKeep);
+}
+
+EncodingOrKeep DefaultEncoding(const Checkpoint& checkpoint) {
+  if (checkpoint.is_gguf() || checkpoint.is_quantised()) return std::nullopt;
+  return Encoding{FormatId::kQ8};
 }
 
 absl::Status CheckNoFormatTwice(std::span<const EncodingOrKeep> experts) {

@@ -22,6 +22,9 @@ inline constexpr std::string_view kKeep = "keep";
 // kKeep, or as ParseEncoding reads it.
 absl::StatusOr<EncodingOrKeep> ParseEncodingOrKeep(std::string_view text);
 
+// Where nothing is said: a GGUF and what was quantised are kept, all other weights become q8.
+EncodingOrKeep DefaultEncoding(const Checkpoint& checkpoint);
+
 struct PackEncodings {
   std::vector<EncodingOrKeep> experts;  // by precision; the first is the reference. No format twice
   EncodingOrKeep trunk = Encoding{FormatId::kQ8};
@@ -39,6 +42,8 @@ struct PackPlan {
   std::vector<Spelling> trunk_spellings;     // by trunk tensor
   std::vector<const SourceTensor*> experts;  // [MoE layer][expert][part]
   std::vector<std::vector<PartTargets>> expert_targets;  // [precision][MoE layer]
+  uint64_t tokenizer_bytes = 0;                          // Tokenizer::memory_bytes, once it is read from the store
+  uint64_t chat_template_bytes = 0;                      // of its text
   uint64_t identity = 0;  // of the weight files, encoder and quantizers; the description says the rest
 
   const SourceTensor& ExpertSource(size_t moe_layer, int expert, ExpertPart part) const {
@@ -60,6 +65,7 @@ absl::StatusOr<PackPlan> MakePlan(const Checkpoint& checkpoint, const PackEncodi
 std::vector<float> InverseFrequencies(double theta, int head_dim);
 // The same, scaled.
 std::vector<float> InverseFrequencies(double theta, int head_dim, const std::optional<YarnScaling>& yarn);
+std::vector<float> InverseFrequencies(double theta, int head_dim, const FrequencyDivisors& divided);
 // Those of all rotations of the model, one after the other.
 std::vector<float> InverseFrequencies(const ModelSpec& spec);
 

@@ -187,6 +187,7 @@ absl::Status JoinGroups(const Quantization& quantization, const std::string& cod
     MOED_ASSIGN_OR_RETURN(const SourceTensor index, Take(base + "g_idx", codes, tensors));
     MOED_RETURN_IF_ERROR(CheckGroupIndex(index, cols, group));
   }
+  if (const auto bias = tensors.find(base + "bias"); bias != tensors.end()) bias->second.zeros_mean_none = true;
   SourceTensor matrix{.name = base + "weight", .type = type, .shape = {rows, cols}, .file = codes.file};
   matrix.rows = GroupedRows({.awq = awq,
                              .codes = PlaceOf(codes),

@@ -49,11 +49,18 @@ SourceTensor AsNumbers(SourceTensor matrix) {
 absl::Status ReadRows(const SourceTensor& tensor, uint64_t first, uint64_t count, std::vector<std::byte>& out) {
   const uint64_t row_bytes = tensor.row_bytes();
   out.resize(count * row_bytes);
-  if (tensor.rows != nullptr) return tensor.rows->Read(first, count, out.data());
-  if (tensor.row_order.empty()) return tensor.file->ReadAt(tensor.offset + first * row_bytes, out);
-  for (uint64_t i = 0; i < count; ++i) {
-    const std::span<std::byte> row = std::span(out).subspan(i * row_bytes, row_bytes);
-    MOED_RETURN_IF_ERROR(tensor.file->ReadAt(tensor.offset + tensor.row_order[first + i] * row_bytes, row));
+  const auto read = [&](uint64_t row, uint64_t rows, std::span<std::byte> to) {
+    return tensor.rows != nullptr ? tensor.rows->Read(row, rows, to.data())
+                                  : tensor.file->ReadAt(tensor.offset + row * row_bytes, to);
+  };
+  if (tensor.row_order.empty()) return read(first, count, out);
+  for (uint64_t i = 0; i < count;) {
+    // What lies together is read at once.
+    const uint32_t row = tensor.row_order[first + i];
+    uint64_t rows = 1;
+    while (i + rows < count && tensor.row_order[first + i + rows] == row + rows) ++rows;
+    MOED_RETURN_IF_ERROR(read(row, rows, std::span(out).subspan(i * row_bytes, rows * row_bytes)));
+    i += rows;
   }
   return absl::OkStatus();
 }

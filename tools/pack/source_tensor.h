@@ -37,10 +37,13 @@ struct SourceTensor {
   int64_t col_stride = 1;
   int group_rows = 0;  // where rows come in groups: of one; the numbers from one to the next
   int64_t group_stride = 0;
-  // Of a matrix whose rows stand in another order: row r lies where row row_order[r] would. Empty: as they are.
+  // Of a matrix whose rows stand in another order, or among those of others: row r lies where row row_order[r] would. Empty: as
+  // they are.
   std::vector<uint32_t> row_order;
   // Of a matrix that is made on reading; null: it lies at `offset`.
   std::shared_ptr<const RowSource> rows;
+  // Of a vector of a quantised matrix: quantisers write it whether the model has one or not, and zeros may mean none.
+  bool zeros_mean_none = false;
 
   uint64_t row_bytes() const { return shape.back() / static_cast<uint64_t>(type->block_columns) * type->block_bytes; }
   // Holds the same numbers exactly and can be encoded from float32.

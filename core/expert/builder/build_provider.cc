@@ -18,8 +18,8 @@ ExpertModelShape ShapeOf(const StoreDescription& store, const GateShape& router)
 
 }  // namespace
 
-PartMemory MemoryOfParts(const PresetSetup& setup, const StoreReader& store, const GateShape& router) {
-  return MemoryOfParts(setup, {.model = ShapeOf(store.description(), router), .hidden = router.hidden});
+PartMemory MemoryOfParts(const PresetSetup& setup, const StoreDescription& store, const GateShape& router) {
+  return MemoryOfParts(setup, {.model = ShapeOf(store, router), .hidden = router.hidden});
 }
 
 absl::StatusOr<PresetParts> MakeParts(const PresetSetup& setup, const ProviderInputs& inputs) {

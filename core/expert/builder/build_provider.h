@@ -39,7 +39,7 @@ struct ProviderInputs {
 };
 
 // What the parts will hold, before they are made.
-PartMemory MemoryOfParts(const PresetSetup& setup, const StoreReader& store, const GateShape& router);
+PartMemory MemoryOfParts(const PresetSetup& setup, const StoreDescription& store, const GateShape& router);
 absl::StatusOr<PresetParts> MakeParts(const PresetSetup& setup, const ProviderInputs& inputs);
 // Around parts of MakeParts, which may have been taught or replaced meanwhile. Errors of CachingProvider::Create.
 absl::StatusOr<std::unique_ptr<CachingProvider>> BuildProvider(const PresetSetup& setup, const ProviderInputs& inputs,

@@ -66,7 +66,7 @@ absl::StatusOr<std::vector<const OptionRow*>> KnownOptions(const PresetChoice& c
   return KnownOptions(setup);
 }
 
-absl::StatusOr<PresetSetup> ChoosePreset(const PresetChoice& choice, const StoreReader& store) {
+absl::StatusOr<PresetSetup> ChoosePreset(const PresetChoice& choice) {
   MOED_ASSIGN_OR_RETURN(PresetSetup setup, FindRows(choice));
   const PresetRow& row = *setup.row;
   MOED_RETURN_IF_ERROR(CheckTogether(setup));
@@ -75,13 +75,18 @@ absl::StatusOr<PresetSetup> ChoosePreset(const PresetChoice& choice, const Store
     return InvalidArgument("preset ", row.name, " chooses itself who is in the cache: it cannot be filled beside that");
   }
   setup.fidelity = std::max(setup.rule->fidelity, setup.mask->fidelity);
-  MOED_RETURN_IF_ERROR(CheckStore(setup, store));
   setup.options = choice.options;
   MOED_RETURN_IF_ERROR(setup.options.SetKnown(KnownOptions(setup)));
   for (const OptionValue& value : row.values) setup.options.Set(*value.option, value.value);
+  return setup;
+}
+
+absl::StatusOr<PresetSetup> ChoosePreset(const PresetChoice& choice, const StoreReader& store) {
+  MOED_ASSIGN_OR_RETURN(PresetSetup setup, ChoosePreset(choice));
+  MOED_RETURN_IF_ERROR(CheckStore(setup, store));
   MOED_RETURN_IF_ERROR(setup.options.ReadFiles(store));
   if (setup.mask->check != nullptr) {
-    MOED_RETURN_IF_ERROR(Annotate(setup.mask->check(store, setup.options), StrCat("preset ", row.name)));
+    MOED_RETURN_IF_ERROR(Annotate(setup.mask->check(store, setup.options), StrCat("preset ", setup.row->name)));
   }
   return setup;
 }
@@ -109,18 +114,17 @@ absl::StatusOr<PresetParts> MakePresetParts(const PresetSetup& setup, const Part
   return parts;
 }
 
-CacheBounds BoundsOfCache(const PresetSetup& setup, const StoreReader& store, int top_k) {
-  const StoreDescription& description = store.description();
-  const size_t precision = setup.rule->at_last_precision ? description.precisions.size() - 1 : kReferencePrecision;
-  const uint64_t record = LargestRecordBytes(description.precisions[precision]);
-  const uint64_t largest = LargestRecordBytes(description);
+CacheBounds BoundsOfCache(const PresetSetup& setup, const StoreDescription& store, int top_k) {
+  const size_t precision = setup.rule->at_last_precision ? store.precisions.size() - 1 : kReferencePrecision;
+  const uint64_t record = LargestRecordBytes(store.precisions[precision]);
+  const uint64_t largest = LargestRecordBytes(store);
   switch (setup.row->cache) {
     case CacheKind::kWhole:
       return {.lends = !setup.mask->chooses_residents};
     case CacheKind::kOneToken:
       return {.most = std::max(static_cast<uint64_t>(top_k) * record, largest)};
     case CacheKind::kAll:
-      return {.least = std::max(AllRecordBytes(description, static_cast<Precision>(precision)), largest)};
+      return {.least = std::max(AllRecordBytes(store, static_cast<Precision>(precision)), largest)};
   }
   return {};
 }

@@ -45,8 +45,10 @@ struct PresetSetup {
 
 // Options that the preset has with these parts. INVALID_ARGUMENT: an unknown name.
 absl::StatusOr<std::vector<const OptionRow*>> KnownOptions(const PresetChoice& choice);
-// INVALID_ARGUMENT: an unknown name or option, with the known ones; parts that do not go together; errors of files that options
-// name. FAILED_PRECONDITION: the store lacks a precision or norms; says which pack makes it.
+// Before there is a store: files that options name are not read. INVALID_ARGUMENT: an unknown name or option, with the known
+// ones; parts that do not go together.
+absl::StatusOr<PresetSetup> ChoosePreset(const PresetChoice& choice);
+// And errors of files that options name. FAILED_PRECONDITION: the store lacks a precision or norms; says which pack makes it.
 absl::StatusOr<PresetSetup> ChoosePreset(const PresetChoice& choice, const StoreReader& store);
 
 struct PresetParts {
@@ -67,6 +69,6 @@ struct CacheBounds {
   uint64_t most = 0;
   bool lends = false;
 };
-CacheBounds BoundsOfCache(const PresetSetup& setup, const StoreReader& store, int top_k);
+CacheBounds BoundsOfCache(const PresetSetup& setup, const StoreDescription& store, int top_k);
 
 }  // namespace moed

@@ -26,6 +26,7 @@ SwapMoeExperts::SwapMoeExperts(const ExpertModelShape& model, SwapMoeOptions opt
       importance_(model.experts_per_layer, model.top_k, std::move(options.norms), options.score),
       frequency_(options.frequency),
       in_set_(index_.layers() * experts_),
+      seen_(in_set_.size()),
       residents_(index_.size()),
       held_(static_cast<size_t>(index_.layers())),
       filled_(held_.size()),
@@ -85,6 +86,7 @@ void SwapMoeExperts::Usable(LayerId layer, Phase phase, absl::FunctionRef<bool(i
   absl::MutexLock lock(&mutex_);
   int there = 0;
   for (size_t e = 0; e < experts_; ++e) there += usable[e] = resident(static_cast<int32_t>(e)) ? 1 : 0;
+  std::ranges::copy(usable, seen_.begin() + static_cast<ptrdiff_t>(First(position)));
   if (!filled_[position] && there >= slots_[position]) {
     filled_[position] = 1;
     --layers_to_fill_;
@@ -98,6 +100,14 @@ int SwapMoeExperts::Missing(int layer) const {
   int missing = 0;
   for (size_t e = First(layer); e < First(layer) + experts_; ++e) missing += in_set_[e] && !Here(e) ? 1 : 0;
   return missing;
+}
+
+bool SwapMoeExperts::SeenBeside(size_t expert) const {
+  const size_t first = expert / experts_ * experts_;
+  for (size_t e = first; e < first + experts_; ++e) {
+    if (seen_[e] && e != expert) return true;
+  }
+  return false;
 }
 
 // The window's tokens are cut evenly among the layers (3.3); what is not filled yet does not wait for its turn.
@@ -131,12 +141,14 @@ void SwapMoeExperts::OnAccess(const CachedKey& key) {
 void SwapMoeExperts::OnInsert(const CachedKey& key) {
   absl::MutexLock lock(&mutex_);
   residents_.Insert(index_.Of(key));
+  seen_[First(index_.Position(key.layer)) + static_cast<size_t>(key.expert)] = 0;
   ++held_[index_.Position(key.layer)];
 }
 
 void SwapMoeExperts::OnEvict(const CachedKey& key) {
   absl::MutexLock lock(&mutex_);
   residents_.Remove(index_.Of(key));
+  seen_[First(index_.Position(key.layer)) + static_cast<size_t>(key.expert)] = 0;
   --held_[index_.Position(key.layer)];
 }
 
@@ -158,11 +170,11 @@ std::optional<CachedKey> SwapMoeExperts::Victim(const Incoming& incoming, absl::
     return std::tuple(last, kept(key), -over(layer), layer != own,
                       importance_.Of(layer, static_cast<int>(expert - First(layer))));
   };
-  // A planned load takes from a layer that holds more than its slots. There is one where no slot is free, and it keeps enough to
-  // answer with while the load is on its way.
+  // A planned load takes from a layer that holds more than its slots. There is one where no slot is free, and it keeps one to
+  // answer with that is there, not on its way.
   const auto may_leave = [&](size_t key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto layer = static_cast<int>(places_[key].layer);
-    if (planned && (kept(key) || layer == routing_ || over(layer) == 0)) return false;
+    if (planned && (kept(key) || layer == routing_ || over(layer) == 0 || !SeenBeside(places_[key].expert))) return false;
     return evictable(index_.KeyAt(key));
   };
   return index_.KeyIfAny(residents_.LeastOf(rank, may_leave));
@@ -170,11 +182,11 @@ std::optional<CachedKey> SwapMoeExperts::Victim(const Incoming& incoming, absl::
 
 size_t SwapMoeExperts::memory_bytes() const {
   absl::MutexLock lock(&mutex_);
-  return importance_.memory_bytes() + in_set_.size() + places_.size() * kKeyBytes;
+  return importance_.memory_bytes() + in_set_.size() + seen_.size() + places_.size() * kKeyBytes;
 }
 
 size_t SwapMoeExperts::Bytes(const ExpertModelShape& model) {
-  return SwapMoeImportance::Bytes(model.experts(), static_cast<size_t>(model.experts_per_layer)) + model.experts() +
+  return SwapMoeImportance::Bytes(model.experts(), static_cast<size_t>(model.experts_per_layer)) + 2 * model.experts() +
          model.experts() * static_cast<size_t>(model.precisions) * kKeyBytes;
 }
 

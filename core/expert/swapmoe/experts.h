@@ -79,6 +79,8 @@ class SwapMoeExperts {
   void BeginStep() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ChooseSets() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int Missing(int layer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether its layer has another expert that is certainly there; `expert` of all layers'.
+  bool SeenBeside(size_t expert) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool TurnHasCome(int layer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   size_t KeyOf(size_t expert) const { return expert * precisions_ + kReferencePrecision; }
   bool Here(size_t expert) const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return residents_.Has(KeyOf(expert)); }
@@ -96,6 +98,7 @@ class SwapMoeExperts {
   SwapMoeImportance importance_ ABSL_GUARDED_BY(mutex_);
   SwapMoeFrequency frequency_ ABSL_GUARDED_BY(mutex_);
   std::vector<uint8_t> in_set_ ABSL_GUARDED_BY(mutex_);  // (layers, experts)
+  std::vector<uint8_t> seen_ ABSL_GUARDED_BY(mutex_);    // (layers, experts): resident when the mask last looked, and since
   ResidentSet residents_ ABSL_GUARDED_BY(mutex_);        // or on their way
   std::vector<int> held_ ABSL_GUARDED_BY(mutex_);        // by layer: of residents_
   std::vector<uint8_t> filled_ ABSL_GUARDED_BY(mutex_);  // by layer: had as many residents as slots

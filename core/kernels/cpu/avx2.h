@@ -19,10 +19,13 @@ void AttendLatentQ8(const LatentArguments& arguments);
 void StoreKvRowF32(const float* numbers, int head_dim, void* row);
 void StoreKvRowF16(const float* numbers, int head_dim, void* row);
 void StoreKvRowQ8(const float* numbers, int head_dim, void* row);
-void DeltaRule(const DeltaRuleArguments& arguments);
+void DeltaRule(const StateArguments& arguments);
+void StateSpace(const StateArguments& arguments);
 void SigmoidGate(float* x, const float* gate, int64_t n);
 void SwiGlu(const float* gate, const float* up, int64_t n, float* out);
 void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out);
+void GeGlu(const float* gate, const float* up, int64_t n, float* out);
+void SoftCap(float* x, float cap, int64_t n);
 void Softmax(float* x, int n);
 void AddScaled(float* y, const float* x, float scale, int64_t n);
 void Add(float* y, const float* x, int64_t n);
@@ -49,9 +52,12 @@ consteval KernelTable Table(const Products& products, const AttentionKernels& at
       .attend_latent = {attention.latent_f32, attention.latent_f16, attention.latent_q8},
       .store_kv_row = {StoreKvRowF32, StoreKvRowF16, StoreKvRowQ8},
       .delta_rule = DeltaRule,
+      .state_space = StateSpace,
       .sigmoid_gate = SigmoidGate,
       .swi_glu = SwiGlu,
       .clamped_swi_glu = ClampedSwiGlu,
+      .ge_glu = GeGlu,
+      .soft_cap = SoftCap,
       .softmax = Softmax,
       .add_scaled = AddScaled,
       .add = Add,

@@ -80,6 +80,24 @@ inline __m256 Negative(__m256 x) { return _mm256_xor_ps(x, _mm256_set1_ps(-0.0f)
 
 inline __m256 Silu(__m256 x) { return _mm256_div_ps(x, _mm256_add_ps(_mm256_set1_ps(1.0f), Exp(Negative(x)))); }
 
+// As Gelu in kernels/math.h.
+inline __m256 Gelu(__m256 x) {
+  const __m256 factor = _mm256_fmadd_ps(_mm256_set1_ps(kGelu[1]), _mm256_mul_ps(x, x), _mm256_set1_ps(kGelu[0]));
+  return _mm256_div_ps(x, _mm256_add_ps(_mm256_set1_ps(1.0f), Exp(Negative(_mm256_mul_ps(x, factor)))));
+}
+
+// As Tanh in kernels/math.h.
+inline __m256 Tanh(__m256 x) {
+  const __m256 square = _mm256_mul_ps(x, x), one = _mm256_set1_ps(1.0f), sign = _mm256_and_ps(x, _mm256_set1_ps(-0.0f));
+  __m256 p = _mm256_set1_ps(kTanh[4]);
+  for (int i = 3; i >= 0; --i) p = _mm256_fmadd_ps(p, square, _mm256_set1_ps(kTanh[i]));
+  const __m256 magnitude = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x);
+  const __m256 e = Exp(_mm256_add_ps(magnitude, magnitude));
+  const __m256 large = _mm256_sub_ps(one, _mm256_div_ps(_mm256_set1_ps(2.0f), _mm256_add_ps(e, one)));
+  const __m256 is_small = _mm256_cmp_ps(magnitude, _mm256_set1_ps(kTanhBorder), _CMP_LT_OQ);
+  return _mm256_blendv_ps(_mm256_or_ps(large, sign), _mm256_fmadd_ps(_mm256_mul_ps(p, square), x, x), is_small);
+}
+
 struct Quarters {
   __m128 sin;
   __m128 cos;
@@ -160,6 +178,9 @@ void Prepare(const PrepareArguments& a) { PrepareBlocks(a, QuantizeBlock); }
 void RmsNorm(const float* x, const float* weight, float eps, int cols, float* y) {
   const float mean = Dot(x, x, cols) / static_cast<float>(cols) + eps;
   const __m256 scale = _mm256_set1_ps(1.0f / _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(mean))));
+  if (weight == nullptr) {
+    return ForEights(cols, [&](int64_t i, auto lanes) { lanes.Store(y + i, _mm256_mul_ps(lanes.Load(x + i), scale)); });
+  }
   ForEights(cols, [&](int64_t i, auto lanes) {
     lanes.Store(y + i, _mm256_mul_ps(_mm256_mul_ps(lanes.Load(x + i), scale), lanes.Load(weight + i)));
   });
@@ -218,6 +239,17 @@ void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up,
     const __m256 activated = _mm256_div_ps(g, _mm256_add_ps(one, Exp(Negative(_mm256_mul_ps(alpha, g)))));
     lanes.Store(out + i, _mm256_mul_ps(_mm256_add_ps(u, one), activated));
   });
+}
+
+void GeGlu(const float* gate, const float* up, int64_t n, float* out) {
+  ForEights(n,
+            [&](int64_t i, auto lanes) { lanes.Store(out + i, _mm256_mul_ps(Gelu(lanes.Load(gate + i)), lanes.Load(up + i))); });
+}
+
+void SoftCap(float* x, float cap, int64_t n) {
+  const __m256 most = _mm256_set1_ps(cap);
+  ForEights(
+      n, [&](int64_t i, auto lanes) { lanes.Store(x + i, _mm256_mul_ps(most, Tanh(_mm256_div_ps(lanes.Load(x + i), most)))); });
 }
 
 void AddScaled(float* y, const float* x, float scale, int64_t n) {

@@ -20,6 +20,12 @@ struct Vnni512 {
     const __m256i first = Vectors256::Load(at, 0);
     return _mm512_inserti64x4(_mm512_castsi256_si512(first), Vectors256::Load(at + panel_bytes, 0), 1);
   }
+  static inline Ints Once(Ints a) { return a; }  // every load is two
+  static inline Ints LoadTwice(const unsigned char* at, int64_t panel_bytes) {
+    const __m512i all = _mm512_castsi256_si512(LoadHalfwords(at, panel_bytes));
+    return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3), all);
+  }
+  static inline void Store(unsigned char* at, Ints a) { _mm512_store_si512(at, a); }
   static inline Floats LoadFloats(const unsigned char* at, int64_t panel_bytes) {
     return _mm512_castsi512_ps(Load(at, panel_bytes));
   }
@@ -75,16 +81,17 @@ struct Vnni512 {
   static inline Ints Or(Ints a, Ints b) { return _mm512_or_si512(a, b); }
   static inline Ints ShiftLeft(Ints a, int bits) { return _mm512_slli_epi16(a, bits); }
   static inline Ints ShiftRight(Ints a, int bits) { return _mm512_srli_epi16(a, bits); }
+  static inline Ints ShiftRightInTurns(Ints a, int first, int second) {
+    return _mm512_srlv_epi64(a, _mm512_set4_epi64(second, first, second, first));
+  }
 
   static inline Floats Splat(float x) { return _mm512_set1_ps(x); }
-  static inline Floats Negative(Floats a) {
-    return _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(a), _mm512_set1_epi32(INT32_MIN)));
-  }
   static inline Floats Zero() { return _mm512_setzero_ps(); }
   static inline Floats ToFloats(Ints a) { return _mm512_cvtepi32_ps(a); }
   static inline Floats Add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
   static inline Floats Multiply(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
   static inline Floats MultiplyAdd(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+  static inline Floats MultiplySubtract(Floats a, Floats b, Floats c) { return _mm512_fnmadd_ps(a, b, c); }
 
   static inline __mmask16 FirstRows(int64_t rows) { return rows >= 16 ? 0xffff : static_cast<__mmask16>((1u << rows) - 1); }
   static inline Floats LoadRows(const float* at, int64_t rows) { return _mm512_maskz_loadu_ps(FirstRows(rows), at); }

@@ -7,6 +7,8 @@
 // so that packed activations stay in the second-level cache and a tile's weights in the first while the tokens pass.
 #pragma once
 
+#include <utility>
+
 #include "core/kernels/kernel_table.h"
 
 namespace moed {
@@ -37,6 +39,9 @@ struct Tile {
 constexpr int kScratchBytes = 256 << 10;  // packed activations, so that they stay in a second-level cache
 constexpr int kTokensTogether = 96;
 constexpr int kFewTokens = 2;  // so few that memory is the bound
+// From the weights in use to those worth fetching, where few tokens pass: the processor's own prefetch ends with each page.
+constexpr int kAheadBytes = 2 << 10;
+constexpr int kLine = 64;  // of the processor's caches, in bytes
 // Panels of a tile shorter than this end before the processor's prefetch has noticed them: the next ones are fetched meanwhile.
 constexpr int kShortBytes = 48 << 10;
 
@@ -136,43 +141,111 @@ struct VectorTiles {
 
   using Floats = typename Isa::Floats;
 
-  // What part kPart of the 32 columns b of a block adds.
-  template <int kPart, int kTileTokens>
-  static inline __attribute__((always_inline)) void AddPart(const Tile& tile, const unsigned char* block, int b,
-                                                            const unsigned char* x, Floats (&sum)[kVectors][kTileTokens]) {
+  // Addition i of kParts parts' steps, from part kFirst on: its step, and the how manieth of its part it is. Together, the steps
+  // that one load serves follow each other.
+  struct Addition {
+    int step;
+    int of_part;
+  };
+  template <int kFirst, int kParts>
+  static constexpr Addition AdditionAt(int i) {
     constexpr int kPartSteps = kSteps / Format::kParts;
+    if (kParts < Format::kParts) return {kPartSteps * kFirst + i, i};
+    constexpr int kShare = kSteps / Format::kLoads;
+    constexpr int kOfPart = kShare / kParts;  // 0: a load serves one part
+    return {i % kShare * Format::kLoads + i / kShare, kOfPart == 0 ? i % kPartSteps : i / kShare * kOfPart + i % kOfPart};
+  }
+
+  // What parts kFirst to kFirst + kParts - 1 of the 32 columns b of a block add.
+  template <int kFirst, int kParts, int kTileTokens>
+  static inline __attribute__((always_inline)) void AddParts(const Tile& tile, const unsigned char* block, int b,
+                                                             const typename Format::Header (&headers)[kVectors],
+                                                             const unsigned char* x, Floats (&sum)[kVectors][kTileTokens]) {
+    constexpr int kPartSteps = kSteps / Format::kParts;
+    constexpr int kShare = kParts < Format::kParts ? 1 : kSteps / Format::kLoads;
     const int64_t vector_bytes = tile.panel_bytes * Isa::kPanels;
     const unsigned char* scales = x + kTileTokens * kColumns;
-    const unsigned char* terms = scales + kTileTokens * 4 * (1 + kPart);
-    typename Format::Accumulator dot[kVectors][kTileTokens];
-#pragma GCC unroll 16
-    for (int t = 0; t < kTileTokens; ++t) {
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) dot[v][t].Start(terms + 4 * t);
-    }
-#pragma GCC unroll 8
-    for (int s = kPartSteps * kPart; s < kPartSteps * (kPart + 1); ++s) {
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) {
-        const auto w = Format::Weights(block + v * vector_bytes, tile.panel_bytes, b, s);
-#pragma GCC unroll 16
-        for (int t = 0; t < kTileTokens; ++t) dot[v][t].Add(w, Isa::Group(x + t * kColumns + 4 * s), s);
-      }
-    }
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      const unsigned char* scaled = block + v * vector_bytes;
-      const Floats scale = Format::Scale(scaled, tile.panel_bytes, b, kPart);
+    const unsigned char* terms = scales + kTileTokens * 4;
+    typename Format::Accumulator dot[kParts][kVectors][kTileTokens];
+#pragma GCC unroll 2
+    for (int p = 0; p < kParts; ++p) {
 #pragma GCC unroll 16
       for (int t = 0; t < kTileTokens; ++t) {
-        const Floats x_scale = Isa::Broadcast(scales + 4 * t);
-        const unsigned char* term = terms + 4 * t;
-        sum[v][t] = Isa::MultiplyAdd(Isa::ToFloats(dot[v][t].Sum(term)), Isa::Multiply(scale, x_scale), sum[v][t]);
-        if constexpr (Format::kHasOffsets) {
-          const Floats offset = Format::Offset(scaled, tile.panel_bytes, b, kPart);
-          sum[v][t] = Isa::MultiplyAdd(Isa::Broadcast(term), Isa::Multiply(offset, x_scale), sum[v][t]);
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) dot[p][v][t].Start(terms + ((kFirst + p) * kTileTokens + t) * 4);
+      }
+    }
+    decltype(Format::Load(block, 0, 0, 0)) loaded[kVectors];
+#pragma GCC unroll 8
+    for (int i = 0; i < kPartSteps * kParts; ++i) {
+      const Addition addition = AdditionAt<kFirst, kParts>(i);
+      const int s = addition.step;
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        if (i % kShare == 0) loaded[v] = Format::Load(block + v * vector_bytes, tile.panel_bytes, b, s % Format::kLoads);
+        const auto w = Format::Weights(loaded[v], s);
+#pragma GCC unroll 16
+        for (int t = 0; t < kTileTokens; ++t) {
+          dot[s / kPartSteps - kFirst][v][t].Add(w, Isa::Group(x + t * kColumns + 4 * s), addition.of_part);
         }
       }
+    }
+#pragma GCC unroll 2
+    for (int p = 0; p < kParts; ++p) {
+      const int part = b * Format::kParts + kFirst + p;
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        const Floats scale = headers[v].Scale(part);
+#pragma GCC unroll 16
+        for (int t = 0; t < kTileTokens; ++t) {
+          const Floats x_scale = Isa::Broadcast(scales + 4 * t);
+          const unsigned char* term = terms + ((kFirst + p) * kTileTokens + t) * 4;
+          sum[v][t] = Isa::MultiplyAdd(Isa::ToFloats(dot[p][v][t].Sum(term)), Isa::Multiply(scale, x_scale), sum[v][t]);
+          if constexpr (Format::kHasOffsets) {
+            const Floats offset = Isa::Multiply(headers[v].Offset(part), x_scale);
+            sum[v][t] = Format::kSubtracted ? Isa::MultiplySubtract(Isa::Broadcast(term), offset, sum[v][t])
+                                            : Isa::MultiplyAdd(Isa::Broadcast(term), offset, sum[v][t]);
+          }
+        }
+      }
+    }
+  }
+
+  // The 32 columns b of a block of every panel.
+  template <int kTileTokens>
+  static inline __attribute__((always_inline)) void AddColumns(const Tile& tile, const unsigned char* block, int b,
+                                                               const typename Format::Header (&headers)[kVectors],
+                                                               const unsigned char* x, Floats (&sum)[kVectors][kTileTokens]) {
+    constexpr bool kFew = kTileTokens <= kFewTokens;
+    if (kFew || tile.ahead > 0) {
+      constexpr int kBytes = Format::kBytes / Format::kBlocks;
+#pragma GCC unroll 4
+      for (int p = 0; p < kPanels; ++p) {
+        const unsigned char* at = block + kBytes * b + p * tile.panel_bytes + (kFew ? kAheadBytes : tile.ahead);
+        for (int i = 0; i < kBytes; i += kLine) __builtin_prefetch(at + i);
+      }
+    }
+    x += b * kTileTokens * kTokenBytes<Format>;
+    if constexpr (kFew || Format::kParts == 1) {
+      AddParts<0, Format::kParts>(tile, block, b, headers, x, sum);
+    } else {
+      AddParts<0, 1>(tile, block, b, headers, x, sum);
+      AddParts<1, 1>(tile, block, b, headers, x, sum);
+    }
+  }
+
+  // A block of every panel. Few tokens have the code of its columns one after the other, so that nothing computes addresses.
+  template <int kTileTokens, int... kVector, int... kB>
+  static inline __attribute__((always_inline)) void AddBlock(const Tile& tile, const unsigned char* block, const unsigned char* x,
+                                                             Floats (&sum)[kVectors][kTileTokens],
+                                                             std::integer_sequence<int, kVector...>,
+                                                             std::integer_sequence<int, kB...>) {
+    const typename Format::Header headers[kVectors] = {{block + kVector * Isa::kPanels * tile.panel_bytes, tile.panel_bytes}...};
+    if constexpr (kTileTokens <= kFewTokens) {
+      (AddColumns<kTileTokens>(tile, block, kB, headers, x, sum), ...);
+    } else {
+#pragma GCC unroll 1
+      for (int b = 0; b < Format::kBlocks; ++b) AddColumns<kTileTokens>(tile, block, b, headers, x, sum);
     }
   }
 
@@ -189,19 +262,9 @@ struct VectorTiles {
     }
     const unsigned char* x = tile.x;
     for (const unsigned char *block = tile.weights, *end = block + tile.blocks / Format::kBlocks * Format::kBytes; block < end;
-         block += Format::kBytes) {
-#pragma GCC unroll 1
-      for (int b = 0; b < Format::kBlocks; ++b, x += kTileTokens * kTokenBytes<Format>) {
-        if (kTileTokens > kFewTokens && tile.ahead > 0) {
-          constexpr int kAhead = Format::kBytes / Format::kBlocks;
-#pragma GCC unroll 4
-          for (int p = 0; p < kPanels; ++p) {
-            for (int i = 0; i < kAhead; i += 64) __builtin_prefetch(block + kAhead * b + p * tile.panel_bytes + tile.ahead + i);
-          }
-        }
-        AddPart<0>(tile, block, b, x, sum);
-        if constexpr (Format::kParts == 2) AddPart<1>(tile, block, b, x, sum);
-      }
+         block += Format::kBytes, x += Format::kBlocks * kTileTokens * kTokenBytes<Format>) {
+      AddBlock<kTileTokens>(tile, block, x, sum, std::make_integer_sequence<int, kVectors>(),
+                            std::make_integer_sequence<int, Format::kBlocks>());
     }
 #pragma GCC unroll 16
     for (int t = 0; t < kTileTokens; ++t) {

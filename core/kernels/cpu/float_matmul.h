@@ -11,7 +11,6 @@ namespace {
 constexpr int kPartials = 8;
 constexpr int kChains = 12;                   // that a tile adds to at once: as many as its registers hold
 constexpr int kFirstLevelBytes = 8 << 10;     // of weights, which a tile passes over several times
-constexpr int kAheadBytes = 2 << 10;          // from the weights in use to those worth fetching
 constexpr int kSecondLevelBytes = 256 << 10;  // of activations, over which all panels pass
 
 constexpr int PartialsTogether(int sums) {

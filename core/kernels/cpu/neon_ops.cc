@@ -91,6 +91,23 @@ inline float32x4_t Exp(float32x4_t x) {
 
 inline float32x4_t Silu(float32x4_t x) { return vdivq_f32(x, vaddq_f32(vdupq_n_f32(1.0f), Exp(vnegq_f32(x)))); }
 
+// As Gelu in kernels/math.h.
+inline float32x4_t Gelu(float32x4_t x) {
+  const float32x4_t factor = vfmaq_f32(vdupq_n_f32(kGelu[0]), vdupq_n_f32(kGelu[1]), vmulq_f32(x, x));
+  return vdivq_f32(x, vaddq_f32(vdupq_n_f32(1.0f), Exp(vnegq_f32(vmulq_f32(x, factor)))));
+}
+
+// As Tanh in kernels/math.h.
+inline float32x4_t Tanh(float32x4_t x) {
+  const float32x4_t square = vmulq_f32(x, x), one = vdupq_n_f32(1.0f), magnitude = vabsq_f32(x);
+  float32x4_t p = vdupq_n_f32(kTanh[4]);
+  for (int i = 3; i >= 0; --i) p = vfmaq_f32(vdupq_n_f32(kTanh[i]), p, square);
+  const float32x4_t e = Exp(vaddq_f32(magnitude, magnitude));
+  const float32x4_t large = vsubq_f32(one, vdivq_f32(vdupq_n_f32(2.0f), vaddq_f32(e, one)));
+  const float32x4_t signed_large = vbslq_f32(vdupq_n_u32(uint32_t{1} << 31), x, large);
+  return vbslq_f32(vcltq_f32(magnitude, vdupq_n_f32(kTanhBorder)), vfmaq_f32(x, vmulq_f32(p, square), x), signed_large);
+}
+
 struct Pair {
   float32x2_t sin;
   float32x2_t cos;
@@ -171,6 +188,9 @@ void Prepare(const PrepareArguments& a) { PrepareBlocks(a, QuantizeBlock); }
 void RmsNorm(const float* x, const float* weight, float eps, int cols, float* y) {
   const float mean = Dot(x, x, cols) / static_cast<float>(cols) + eps;
   const float scale = 1.0f / vget_lane_f32(vsqrt_f32(vdup_n_f32(mean)), 0);
+  if (weight == nullptr) {
+    return ForFours(cols, [&](int64_t i, int, auto lanes) { lanes.Store(y + i, vmulq_n_f32(lanes.Load(x + i), scale)); });
+  }
   ForFours(cols, [&](int64_t i, int, auto lanes) {
     lanes.Store(y + i, vmulq_f32(vmulq_n_f32(lanes.Load(x + i), scale), lanes.Load(weight + i)));
   });
@@ -227,6 +247,16 @@ void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up,
     const float32x4_t activated = vdivq_f32(g, vaddq_f32(one, Exp(vnegq_f32(vmulq_n_f32(g, clamp.alpha)))));
     lanes.Store(out + i, vmulq_f32(vaddq_f32(u, one), activated));
   });
+}
+
+void GeGlu(const float* gate, const float* up, int64_t n, float* out) {
+  ForFours(n,
+           [&](int64_t i, int, auto lanes) { lanes.Store(out + i, vmulq_f32(Gelu(lanes.Load(gate + i)), lanes.Load(up + i))); });
+}
+
+void SoftCap(float* x, float cap, int64_t n) {
+  const float32x4_t most = vdupq_n_f32(cap);
+  ForFours(n, [&](int64_t i, int, auto lanes) { lanes.Store(x + i, vmulq_f32(most, Tanh(vdivq_f32(lanes.Load(x + i), most)))); });
 }
 
 void AddScaled(float* y, const float* x, float scale, int64_t n) {

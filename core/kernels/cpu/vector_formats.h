@@ -1,13 +1,14 @@
 // The weight formats over any vectors: a row for each, and what the instruction set's vectors (Isa) make of it.
 //   floats  widened, column by column, the lane of row r holding row r (float_matmul.h): Column() is column k + i of a panel,
-//   which
-//           is in the same eight as column k; panels are PanelBytes(width) apart
+//           which is in the same eight as column k; panels are PanelBytes(width) apart
 //   blocks  unsigned codes times signed activation codes: Weights() is step s's vector, the lanes of row r holding the codes of
-//           its columns 4 s to 4 s + 3 of the 32 columns b of a block (block_matmul.h)
+//           its columns 4 s to 4 s + 3 of the 32 columns b of a block, made of what a Load() brought (block_matmul.h); Header has
+//           the scales (block_scales.h)
 // Layouts: quant/block_layouts.h.
 #pragma once
 
 #include "core/kernels/cpu/block_matmul.h"
+#include "core/kernels/cpu/block_scales.h"
 #include "core/kernels/cpu/float_matmul.h"
 #include "core/quant/fp8.h"
 #include "core/quant/level_tables.h"
@@ -60,14 +61,20 @@ struct Fp8 {
   }
 };
 
-// Codes: step s's vector, the lanes of row r holding four codes with kZero added, at most kLargest.
+// Codes: step s's vector, the lanes of row r holding four codes with kZero added, at most kLargest. What Load(l) brings serves
+// the steps l, l + kLoads, l + 2 kLoads and so on, of the eight.
 struct CodesOf8Bits {  // two's complement with the sign bit turned over
   static constexpr int kBytes = 256;
   static constexpr int kZero = 128;
   static constexpr int kLargest = 255;
+  static constexpr int kLoads = 8;
   template <class Isa>
-  static inline typename Isa::Ints Weights(const unsigned char* codes, int64_t panel_bytes, int step) {
-    return Isa::Xor(Isa::Load(codes + 32 * step, panel_bytes), 0x80);
+  static inline typename Isa::Ints Load(const unsigned char* codes, int64_t panel_bytes, int load) {
+    return Isa::Load(codes + 32 * load, panel_bytes);
+  }
+  template <class Isa>
+  static inline typename Isa::Ints Weights(typename Isa::Ints loaded, int) {
+    return Isa::Xor(loaded, 0x80);
   }
 };
 template <int kZeroCode>
@@ -75,9 +82,13 @@ struct CodesOf4Bits {
   static constexpr int kBytes = 128;
   static constexpr int kZero = kZeroCode;
   static constexpr int kLargest = 15;
+  static constexpr int kLoads = 4;
   template <class Isa>
-  static inline typename Isa::Ints Weights(const unsigned char* codes, int64_t panel_bytes, int step) {
-    const auto both = Isa::Load(codes + 32 * (step % 4), panel_bytes);
+  static inline typename Isa::Ints Load(const unsigned char* codes, int64_t panel_bytes, int load) {
+    return Isa::Once(Isa::Load(codes + 32 * load, panel_bytes));
+  }
+  template <class Isa>
+  static inline typename Isa::Ints Weights(typename Isa::Ints both, int step) {
     return Isa::And(step < 4 ? both : Isa::ShiftRight(both, 4), 15);
   }
 };
@@ -85,9 +96,13 @@ struct CodesOf2Bits {
   static constexpr int kBytes = 64;
   static constexpr int kZero = 0;
   static constexpr int kLargest = 3;
+  static constexpr int kLoads = 2;
   template <class Isa>
-  static inline typename Isa::Ints Weights(const unsigned char* codes, int64_t panel_bytes, int step) {
-    const auto four = Isa::Load(codes + 32 * (step % 2), panel_bytes);
+  static inline typename Isa::Ints Load(const unsigned char* codes, int64_t panel_bytes, int load) {
+    return Isa::Once(Isa::Load(codes + 32 * load, panel_bytes));
+  }
+  template <class Isa>
+  static inline typename Isa::Ints Weights(typename Isa::Ints four, int step) {
     return Isa::And(Isa::ShiftRight(four, 2 * (step / 2)), 3);
   }
 };
@@ -96,15 +111,25 @@ template <class Isa>
 inline typename Isa::Ints ShiftedTo(typename Isa::Ints a, int from, int to) {
   return from < to ? Isa::ShiftLeft(a, to - from) : Isa::ShiftRight(a, from - to);
 }
+template <class Isa>
+struct LowAndMore {
+  typename Isa::Ints low;
+  typename Isa::Ints more;
+};
 template <class Low, int kAt, int kZeroCode = 0>
 struct OneMoreBit {
   static constexpr int kBytes = Low::kBytes + 32;
   static constexpr int kZero = kZeroCode;
   static constexpr int kLargest = 2 * Low::kLargest + 1;
+  static constexpr int kLoads = Low::kLoads;
   template <class Isa>
-  static inline typename Isa::Ints Weights(const unsigned char* codes, int64_t panel_bytes, int step) {
-    const auto bits = ShiftedTo<Isa>(Isa::Load(codes + Low::kBytes, panel_bytes), step, kAt);
-    return Isa::Or(Low::template Weights<Isa>(codes, panel_bytes, step), Isa::And(bits, 1 << kAt));
+  static inline LowAndMore<Isa> Load(const unsigned char* codes, int64_t panel_bytes, int load) {
+    return {Low::template Load<Isa>(codes, panel_bytes, load), Isa::Once(Isa::Load(codes + Low::kBytes, panel_bytes))};
+  }
+  template <class Isa>
+  static inline typename Isa::Ints Weights(const LowAndMore<Isa>& loaded, int step) {
+    const auto bits = ShiftedTo<Isa>(loaded.more, step, kAt);
+    return Isa::Or(Low::template Weights<Isa>(loaded.low, step), Isa::And(bits, 1 << kAt));
   }
 };
 template <class Low, int kAt, int kZeroCode>
@@ -112,10 +137,17 @@ struct TwoMoreBits {
   static constexpr int kBytes = Low::kBytes + 64;
   static constexpr int kZero = kZeroCode;
   static constexpr int kLargest = 4 * Low::kLargest + 3;
+  static constexpr int kLoads = Low::kLoads;
+  static_assert(kLoads % 2 == 0);
   template <class Isa>
-  static inline typename Isa::Ints Weights(const unsigned char* codes, int64_t panel_bytes, int step) {
-    const auto bits = ShiftedTo<Isa>(Isa::Load(codes + Low::kBytes + 32 * (step % 2), panel_bytes), 2 * (step / 2), kAt);
-    return Isa::Or(Low::template Weights<Isa>(codes, panel_bytes, step), Isa::And(bits, 3 << kAt));
+  static inline LowAndMore<Isa> Load(const unsigned char* codes, int64_t panel_bytes, int load) {
+    return {Low::template Load<Isa>(codes, panel_bytes, load),
+            Isa::Once(Isa::Load(codes + Low::kBytes + 32 * (load % 2), panel_bytes))};
+  }
+  template <class Isa>
+  static inline typename Isa::Ints Weights(const LowAndMore<Isa>& loaded, int step) {
+    const auto bits = ShiftedTo<Isa>(loaded.more, 2 * (step / 2), kAt);
+    return Isa::Or(Low::template Weights<Isa>(loaded.low, step), Isa::And(bits, 3 << kAt));
   }
 };
 // Entries of a table of 16, of which the lowest is -kZeroEntry or more.
@@ -137,12 +169,17 @@ struct TableCodes {
   static constexpr int kBytes = 128;
   static constexpr int kZero = kZeroEntry;
   static constexpr int kLargest = kLargestEntry;
+  static constexpr int kLoads = 4;
   static constexpr Entries kEntries = Raised(kLevels, kZeroEntry);
   static constexpr Entries kLowNibbles = NibblesOf(kEntries, 0);
   static constexpr Entries kHighNibbles = NibblesOf(kEntries, 4);
   template <class Isa>
-  static inline typename Isa::Ints Weights(const unsigned char* codes, int64_t panel_bytes, int step) {
-    return Isa::Lookup(kEntries.bytes, CodesOf4Bits<0>::Weights<Isa>(codes, panel_bytes, step));
+  static inline typename Isa::Ints Load(const unsigned char* codes, int64_t panel_bytes, int load) {
+    return CodesOf4Bits<0>::Load<Isa>(codes, panel_bytes, load);
+  }
+  template <class Isa>
+  static inline typename Isa::Ints Weights(typename Isa::Ints both, int step) {
+    return Isa::Lookup(kEntries.bytes, CodesOf4Bits<0>::Weights<Isa>(both, step));
   }
 };
 // Magnitudes m of the grid, odd and below 16: 16 + m is m ^ 16, 16 - m is m ^ 14.
@@ -150,128 +187,25 @@ struct GridCodes {
   static constexpr int kBytes = 104;
   static constexpr int kZero = 16;
   static constexpr int kLargest = 31;
+  static constexpr int kLoads = 8;
   static constexpr int8_t kSigns[16] = {16, 14};
   template <class Isa>
-  static inline typename Isa::Ints Weights(const unsigned char* codes, int64_t panel_bytes, int step) {
-    const auto ninth = Isa::And(Isa::ShiftRight(Isa::LoadBytes(codes + 64, panel_bytes), step), 1);
-    const auto row = Isa::Or(Isa::LoadBytes(codes + 8 * step, panel_bytes), Isa::ShiftLeft(ninth, 8));
-    const auto sign = Isa::And(Isa::ShiftRight(Isa::Load(codes + 72, panel_bytes), step), 1);
+  struct Loaded {
+    typename Isa::Ints low;    // of the grid's row
+    typename Isa::Ints ninth;  // bits of it, of all steps
+    typename Isa::Ints signs;  // of all steps
+  };
+  template <class Isa>
+  static inline Loaded<Isa> Load(const unsigned char* codes, int64_t panel_bytes, int load) {
+    return {Isa::LoadBytes(codes + 8 * load, panel_bytes), Isa::LoadBytes(codes + 64, panel_bytes),
+            Isa::Load(codes + 72, panel_bytes)};
+  }
+  template <class Isa>
+  static inline typename Isa::Ints Weights(const Loaded<Isa>& loaded, int step) {
+    const auto ninth = Isa::And(Isa::ShiftRight(loaded.ninth, step), 1);
+    const auto row = Isa::Or(loaded.low, Isa::ShiftLeft(ninth, 8));
+    const auto sign = Isa::And(Isa::ShiftRight(loaded.signs, step), 1);
     return Isa::Xor(Isa::Gather(kIq3sGrid.rows, row), Isa::Lookup(kSigns, sign));
-  }
-};
-
-// Scales at the head of a block; of part kPart of its columns 32 b to 32 b + 31.
-template <bool kOffsets>
-struct HalfScales {
-  static constexpr int kHeaderBytes = kOffsets ? 32 : 16;
-  static constexpr int kBlocks = 1;
-  static constexpr int kParts = 1;
-  static constexpr bool kHasOffsets = kOffsets;
-  template <class Isa>
-  static inline typename Isa::Floats Scale(const unsigned char* block, int64_t panel_bytes, int, int) {
-    return Isa::LoadHalves(block, panel_bytes);
-  }
-  template <class Isa>
-  static inline typename Isa::Floats Offset(const unsigned char* block, int64_t panel_bytes, int, int) {
-    return Isa::LoadHalves(block + 16, panel_bytes);
-  }
-};
-// d, and -(d z) with a byte z.
-template <int kBlocksOfScale>
-struct ZeroPoints {
-  static constexpr int kHeaderBytes = 24;
-  static constexpr int kBlocks = kBlocksOfScale;
-  static constexpr int kParts = 1;
-  static constexpr bool kHasOffsets = true;
-  template <class Isa>
-  static inline typename Isa::Floats Scale(const unsigned char* block, int64_t panel_bytes, int, int) {
-    return Isa::LoadHalves(block, panel_bytes);
-  }
-  template <class Isa>
-  static inline typename Isa::Floats Offset(const unsigned char* block, int64_t panel_bytes, int, int) {
-    const auto zero = Isa::ToFloats(Isa::LoadBytes(block + 16, panel_bytes));
-    return Isa::Negative(Isa::Multiply(Isa::LoadHalves(block, panel_bytes), zero));
-  }
-};
-struct ExponentScales {
-  static constexpr int kHeaderBytes = 8;
-  static constexpr int kBlocks = 1;
-  static constexpr int kParts = 1;
-  static constexpr bool kHasOffsets = false;
-  template <class Isa>
-  static inline typename Isa::Floats Scale(const unsigned char* block, int64_t panel_bytes, int, int) {
-    return Isa::Exponents(Isa::LoadBytes(block, panel_bytes));
-  }
-};
-
-// Number `part` of kBits bits of every row; of six bits: the low four of kParts numbers, then the high two.
-template <int kBits, class Isa>
-inline typename Isa::Ints PartBits(const unsigned char* numbers, int64_t panel_bytes, int part) {
-  const auto bytes = Isa::LoadBytes(numbers + 8 * (part * kBits / 8), panel_bytes);
-  return Isa::And(Isa::ShiftRight(bytes, part * kBits % 8), (1 << kBits) - 1);
-}
-template <int kParts, class Isa>
-inline typename Isa::Ints SixBits(const unsigned char* numbers, int64_t panel_bytes, int part) {
-  const auto high = PartBits<2, Isa>(numbers + 4 * kParts, panel_bytes, part);
-  return Isa::Or(PartBits<4, Isa>(numbers, panel_bytes, part), Isa::ShiftLeft(high, 4));
-}
-
-// d n and -(m s) with n and s of four bits every 16 columns, or of six bits every 32.
-template <int kPartsOfBlock>
-struct LinesOfParts {
-  static constexpr int kNumberBytes = kPartsOfBlock == 2 ? 64 : 48;
-  static constexpr int kHeaderBytes = 32 + 2 * kNumberBytes;
-  static constexpr int kBlocks = 8;
-  static constexpr int kParts = kPartsOfBlock;
-  static constexpr bool kHasOffsets = true;
-  template <class Isa>
-  static inline typename Isa::Ints Number(const unsigned char* numbers, int64_t panel_bytes, int b, int part) {
-    if constexpr (kParts == 2) return PartBits<4, Isa>(numbers, panel_bytes, 2 * b + part);
-    return SixBits<8, Isa>(numbers, panel_bytes, b);
-  }
-  template <class Isa>
-  static inline typename Isa::Floats Scale(const unsigned char* block, int64_t panel_bytes, int b, int part) {
-    return Isa::Multiply(Isa::LoadHalves(block, panel_bytes), Isa::ToFloats(Number<Isa>(block + 32, panel_bytes, b, part)));
-  }
-  template <class Isa>
-  static inline typename Isa::Floats Offset(const unsigned char* block, int64_t panel_bytes, int b, int part) {
-    const auto number = Isa::ToFloats(Number<Isa>(block + 32 + kNumberBytes, panel_bytes, b, part));
-    return Isa::Negative(Isa::Multiply(Isa::LoadHalves(block + 16, panel_bytes), number));
-  }
-};
-// d times a number of the part: n - 32 of six bits, int8 n, or 2 n + 1 of four.
-struct SixBitNumbers {
-  static constexpr int kBytes(int parts) { return 6 * parts; }
-  template <int kParts, class Isa>
-  static inline typename Isa::Floats Get(const unsigned char* numbers, int64_t panel_bytes, int part) {
-    return Isa::Add(Isa::ToFloats(SixBits<kParts, Isa>(numbers, panel_bytes, part)), Isa::Splat(-32));
-  }
-};
-struct SignedNumbers {
-  static constexpr int kBytes(int parts) { return 8 * parts; }
-  template <int, class Isa>
-  static inline typename Isa::Floats Get(const unsigned char* numbers, int64_t panel_bytes, int part) {
-    return Isa::ToFloats(Isa::LoadSignedBytes(numbers + 8 * part, panel_bytes));
-  }
-};
-struct OddNumbers {
-  static constexpr int kBytes(int parts) { return 4 * parts; }
-  template <int, class Isa>
-  static inline typename Isa::Floats Get(const unsigned char* numbers, int64_t panel_bytes, int part) {
-    const auto number = PartBits<4, Isa>(numbers, panel_bytes, part);
-    return Isa::Add(Isa::ToFloats(Isa::ShiftLeft(number, 1)), Isa::Splat(1));
-  }
-};
-template <class Numbers, int kPartsOfBlock>
-struct ScalesOfParts {
-  static constexpr int kBlocks = 8;
-  static constexpr int kParts = kPartsOfBlock;
-  static constexpr int kHeaderBytes = 16 + Numbers::kBytes(kBlocks * kParts);
-  static constexpr bool kHasOffsets = false;
-  template <class Isa>
-  static inline typename Isa::Floats Scale(const unsigned char* block, int64_t panel_bytes, int b, int part) {
-    const auto number = Numbers::template Get<kBlocks * kParts, Isa>(block + 16, panel_bytes, kParts * b + part);
-    return Isa::Multiply(Isa::LoadHalves(block, panel_bytes), number);
   }
 };
 
@@ -281,32 +215,31 @@ struct Block {
   using Isa = AnyIsa;
   static constexpr bool kFloats = false;
   static constexpr bool kHasOffsets = Scales::kHasOffsets;
+  static constexpr bool kSubtracted = Scales::kSubtracted;  // offsets are
   static constexpr int kBlocks = Scales::kBlocks;
   static constexpr int kParts = Scales::kParts;
   static constexpr int kLargest = Codes::kLargest;
+  static constexpr int kLoads = Codes::kLoads;
   static constexpr int kBytes = Scales::kHeaderBytes + kBlocks * Codes::kBytes;
   static_assert(!kHasOffsets || Codes::kZero == 0);
   using Accumulator = typename Isa::template Accumulator<!kHasOffsets, kLargest, kSteps / kParts>;
+  using Header = typename Scales::template Header<Isa>;
 
   static inline int32_t Term(int32_t sum) {
     return kHasOffsets ? __builtin_bit_cast(int32_t, static_cast<float>(sum)) : -Codes::kZero * sum;
   }
-  static inline auto Weights(const unsigned char* block, int64_t panel_bytes, int b, int step) {
-    const unsigned char* codes = block + Scales::kHeaderBytes + Codes::kBytes * b;
+  static inline auto Load(const unsigned char* block, int64_t panel_bytes, int b, int load) {
+    return Codes::template Load<Isa>(block + Scales::kHeaderBytes + Codes::kBytes * b, panel_bytes, load);
+  }
+  static inline auto Weights(const auto& loaded, int step) {
     if constexpr (requires(typename Isa::Ints a) {
                     Accumulator::template FromTable<Codes>(a);
                     Codes::kLowNibbles;
                   }) {
-      return Accumulator::template FromTable<Codes>(CodesOf4Bits<0>::Weights<Isa>(codes, panel_bytes, step));
+      return Accumulator::template FromTable<Codes>(CodesOf4Bits<0>::Weights<Isa>(loaded, step));
     } else {
-      return Accumulator::Operand(Codes::template Weights<Isa>(codes, panel_bytes, step));
+      return Accumulator::Operand(Codes::template Weights<Isa>(loaded, step));
     }
-  }
-  static inline typename Isa::Floats Scale(const unsigned char* block, int64_t panel_bytes, int b, int part) {
-    return Scales::template Scale<Isa>(block, panel_bytes, b, part);
-  }
-  static inline typename Isa::Floats Offset(const unsigned char* block, int64_t panel_bytes, int b, int part) {
-    return Scales::template Offset<Isa>(block, panel_bytes, b, part);
   }
 };
 

@@ -16,6 +16,17 @@ struct Vectors256 {
   static constexpr int kBlocksAhead = 0;  // to prefetch where a tile has several tokens; 0 leaves it to the processor
 
   static inline Ints Load(const unsigned char* at, int64_t) { return _mm256_loadu_si256(reinterpret_cast<const Ints*>(at)); }
+  // Keeps the compiler from loading a second time what is used twice.
+  static inline Ints Once(Ints a) {
+    asm("" : "+x"(a));
+    return a;
+  }
+  // Sixteen bytes, every eight of them twice.
+  static inline Ints LoadTwice(const unsigned char* at, int64_t) {
+    const __m128i sixteen = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+    return _mm256_permute4x64_epi64(_mm256_castsi128_si256(sixteen), 0x50);
+  }
+  static inline void Store(unsigned char* at, Ints a) { _mm256_store_si256(reinterpret_cast<Ints*>(at), a); }
   static inline Floats LoadHalves(const unsigned char* at, int64_t) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
   }
@@ -75,14 +86,18 @@ struct Vectors256 {
   static inline Ints Or(Ints a, Ints b) { return _mm256_or_si256(a, b); }
   static inline Ints ShiftLeft(Ints a, int bits) { return _mm256_slli_epi16(a, bits); }
   static inline Ints ShiftRight(Ints a, int bits) { return _mm256_srli_epi16(a, bits); }
+  // The first, third, ... eight bytes by `first` bits, the others by `second`.
+  static inline Ints ShiftRightInTurns(Ints a, int first, int second) {
+    return _mm256_srlv_epi64(a, _mm256_setr_epi64x(first, second, first, second));
+  }
 
   static inline Floats Splat(float x) { return _mm256_set1_ps(x); }
-  static inline Floats Negative(Floats a) { return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f)); }
   static inline Floats Zero() { return _mm256_setzero_ps(); }
   static inline Floats ToFloats(Ints a) { return _mm256_cvtepi32_ps(a); }
   static inline Floats Add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
   static inline Floats Multiply(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
   static inline Floats MultiplyAdd(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
+  static inline Floats MultiplySubtract(Floats a, Floats b, Floats c) { return _mm256_fnmadd_ps(a, b, c); }  // c - a b
 
   static inline Ints FirstRows(int64_t rows) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(rows)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));

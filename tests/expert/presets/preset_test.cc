@@ -147,7 +147,7 @@ TEST_F(PresetTest, PartsAskedForByNameReplaceThePresets) {
 
 TEST_F(PresetTest, CachesOfOneTokenAndOfAllExperts) {
   const auto bounds = [&](const char* name) {
-    return BoundsOfCache(ChoosePreset({.preset = name}, store_).value(), store_, kTopK);
+    return BoundsOfCache(ChoosePreset({.preset = name}, store_).value(), store_.description(), kTopK);
   };
   const uint64_t high = store_.largest_expert_bytes(0);
   const uint64_t low = store_.largest_expert_bytes(1);

@@ -132,6 +132,18 @@ TEST_F(SwapMoeExpertsTest, APlannedLoadNeverEvictsTheSetNorTheLayerThatIsBeingRo
   EXPECT_EQ(Victim({kLayers[0], 6})->layer, kLayers[0]);
 }
 
+// What a planned load of the same layer brings is on its way until the mask has seen it.
+TEST_F(SwapMoeExpertsTest, TheLastOneThatIsThereLeavesForNoPlannedLoad) {
+  Fill();
+  for (int i = 0; i < 7; ++i) Token(i % 2 == 0 ? 5 : 6);
+  Insert(kLayers[0], 5);
+  Evict(*Victim({kLayers[0], 6}));
+  Insert(kLayers[0], 6);
+  EXPECT_EQ(Victim({kLayers[1], 5}), std::nullopt);  // it would be 0 or 1 of layer 0
+  Usable(kLayers[0], Phase::kDecode);
+  EXPECT_EQ(Victim({kLayers[1], 5})->layer, kLayers[0]);
+}
+
 TEST_F(SwapMoeExpertsTest, ADemandTakesWhatNoSetKeepsThenItsOwnLayersLeastImportant) {
   Fill();
   for (int i = 0; i < 5; ++i) Token(i == 0 ? 1 : 0);

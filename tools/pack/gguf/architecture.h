@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/base/ids.h"
+#include "core/model/family.h"
 #include "core/model/spec.h"
 #include "core/store/description.h"
 #include "tools/pack/gguf/split.h"
@@ -22,6 +23,17 @@ namespace moed {
 
 // The store's name and the file's, both without "layers.N." and "blk.N.": {"q_norm", "attn_q_norm.weight"}.
 using GgufName = std::pair<std::string_view, std::string_view>;
+
+// Heads that a tensor has in another order than the store: from row (or column, or element) `first` on, the first head of every
+// group, then the second of every group, and so on. The store has the heads of a group together.
+struct GgufHeadOrder {
+  std::string tensor;
+  bool columns = false;
+  int first = 0;
+  int groups = 0;
+  int heads = 0;  // of a group
+  int size = 0;   // of a head
+};
 
 struct GgufArchitecture {
   std::string_view name;        // the value of general.architecture: "qwen3moe"
@@ -32,6 +44,11 @@ struct GgufArchitecture {
   // Rows of q and k stand as RoPE's neighbouring pairs; moed's RoPE pairs the halves of a head.
   bool pairs_neighbours = false;
   std::span<const std::string_view> more_model_types = {};  // whose models are files of this architecture too
+  // Tensors that a file may have as parts of others, by names like the file's. Null: none.
+  std::vector<TensorPart> (*parts)(const ModelSpec& spec) = nullptr;
+  // Before they are divided. Null: none.
+  std::vector<GgufHeadOrder> (*head_orders)(const ModelSpec& spec) = nullptr;
+  std::span<const std::string_view> of_spec = {};  // tensors that read_spec reads
 
   bool Runs(std::string_view family) const;  // by its model_type
   // "layers.3.q" -> "blk.3.attn_q.weight". Several: the first that a file has. Empty for a tensor that has no name in GGUF files.

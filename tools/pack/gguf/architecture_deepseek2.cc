@@ -3,8 +3,12 @@
 // which is right for all released models.
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
+#include "core/base/status.h"
 #include "core/kernels/router.h"
+#include "core/model/decoder_tensors.h"
 #include "tools/pack/gguf/architectures.h"
 #include "tools/pack/gguf/spec_reader.h"
 
@@ -58,6 +62,17 @@ absl::StatusOr<ModelSpec> ReadSpec(const GgufModel& model) {
   return reader.Finish(std::move(spec));
 }
 
+// The projections of keys and values, which the first files have in one tensor.
+std::vector<TensorPart> Parts(const ModelSpec& spec) {
+  std::vector<TensorPart> parts = LatentParts(spec);  // of each layer the keys, then the values
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::string layer = StrCat("blk.", i / 2, ".");
+    parts[i].name = layer + (i % 2 == 0 ? "attn_k_b.weight" : "attn_v_b.weight");
+    parts[i].whole = layer + "attn_kv_b.weight";
+  }
+  return parts;
+}
+
 }  // namespace
 
 GgufArchitecture DeepSeek2Architecture() {
@@ -65,7 +80,8 @@ GgufArchitecture DeepSeek2Architecture() {
           .model_type = "deepseek_v2",
           .read_spec = ReadSpec,
           .own_names = kNames,
-          .more_model_types = kMoreFamilies};
+          .more_model_types = kMoreFamilies,
+          .parts = Parts};
 }
 
 }  // namespace moed

@@ -17,6 +17,12 @@ GgufArchitecture HunyuanMoeArchitecture();
 GgufArchitecture DeepSeekArchitecture();
 GgufArchitecture DeepSeek2Architecture();
 GgufArchitecture GraniteMoeArchitecture();
+GgufArchitecture GraniteHybridArchitecture();
+GgufArchitecture Lfm2MoeArchitecture();
 GgufArchitecture PhiMoeArchitecture();
+GgufArchitecture MellumArchitecture();
+GgufArchitecture Qwen3NextArchitecture();
+GgufArchitecture Qwen35MoeArchitecture();
+GgufArchitecture Gemma4Architecture();
 
 }  // namespace moed

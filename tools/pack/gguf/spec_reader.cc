@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include "core/base/status.h"
@@ -11,8 +12,9 @@
 namespace moed {
 namespace {
 
-// Of the tokenizer or of how the weights came about: none changes the logits.
-constexpr std::string_view kHarmless[] = {"rope.scaling.finetuned", "tensor_data_layout", "vocab_size"};
+// Of the tokenizer, of how the weights came about, or of places in pictures: none changes the logits of a text.
+constexpr std::string_view kHarmless[] = {"rope.scaling.finetuned", "tensor_data_layout", "vocab_size",
+                                          "rope.dimension_sections"};
 
 // expert_gating_func; absent or none: what the architecture has.
 constexpr int kNoGating = 0, kSoftmaxGating = 1, kSigmoidGating = 2;
@@ -62,6 +64,18 @@ int GgufSpecReader::IntOr(std::string_view key, int otherwise, int64_t low, int6
   if (Has(key)) return Int(key, low, high);
   Full(key);
   return otherwise;
+}
+
+std::vector<int> GgufSpecReader::Ints(std::string_view key, size_t layers, int64_t low, int64_t high) {
+  const std::string full = Full(key);
+  const GgufValue* value = model_.metadata.Find(full);
+  const auto* list = value == nullptr ? nullptr : std::get_if<std::vector<int64_t>>(value);
+  if (list == nullptr) return std::vector<int>(layers, Int(key, low, high));
+  const auto in_range = [&](int64_t number) { return number >= low && number <= high; };
+  if (list->size() == layers && std::ranges::all_of(*list, in_range)) return std::vector<int>(list->begin(), list->end());
+  Fail(InvalidArgument("key ", full, " is an array of ", list->size(), " numbers, allowed: ", layers, " from ", low, " to ",
+                       high));
+  return std::vector<int>(layers, static_cast<int>(low));
 }
 
 double GgufSpecReader::Number(std::string_view key, double low, double high) {
@@ -120,6 +134,16 @@ void GgufSpecReader::OnlyText(std::string_view key, std::initializer_list<std::s
                        ", which is not supported; allowed: ", JoinNames(allowed, [](std::string_view item) { return item; })));
 }
 
+absl::StatusOr<std::vector<float>> GgufSpecReader::Floats(std::string_view name, size_t count) const {
+  const GgufTensor* tensor = Tensor(name);
+  if (tensor == nullptr || tensor->bytes != count * sizeof(float) || tensor->type->name != "F32") {
+    return InvalidArgument("tensor \"", name, "\" is missing or no F32 vector of ", count, " numbers");
+  }
+  std::vector<float> numbers(count);
+  MOED_RETURN_IF_ERROR(tensor->file->ReadAt(tensor->offset, std::as_writable_bytes(std::span(numbers))));
+  return numbers;
+}
+
 void GgufSpecReader::ReadEndTokens(ModelSpec& spec) {
   const GgufMetadata& metadata = model_.metadata;
   const auto read = [&](std::string_view key, std::vector<TokenId>& tokens) {
@@ -159,8 +183,25 @@ absl::StatusOr<ModelSpec> GgufSpecReader::Finish(ModelSpec spec) {
 
 namespace {
 
+constexpr std::string_view kKvHeads = "attention.head_count_kv";
+
+// 0 of the recurrent layers, of the others the same number.
+void ReadRecurrentLayers(GgufSpecReader& reader, ModelSpec& spec) {
+  const std::vector<int> heads = reader.Ints(kKvHeads, static_cast<size_t>(spec.layers), 0, 1024);
+  spec.kv_heads = *std::ranges::max_element(heads);
+  for (const int count : heads) {
+    spec.recurrent.push_back(count == 0);
+    if (count == 0 || count == spec.kv_heads) continue;
+    reader.Fail(InvalidArgument(kKvHeads, " has both ", count, " and ", spec.kv_heads, ", allowed: 0 and one other number"));
+  }
+}
+
 void ReadHeads(GgufSpecReader& reader, const GgufOwnKeys& own, ModelSpec& spec) {
-  spec.kv_heads = reader.IntOr("attention.head_count_kv", spec.heads, 1, 1024);
+  if (own.recurrent) {
+    ReadRecurrentLayers(reader, spec);
+  } else {
+    spec.kv_heads = reader.IntOr(kKvHeads, spec.heads, 1, 1024);
+  }
   if (!reader.Has("attention.key_length") && spec.hidden % spec.heads != 0) {
     reader.Fail(InvalidArgument("embedding_length = ", spec.hidden, " is no multiple of attention.head_count = ", spec.heads,
                                 " and there is no attention.key_length"));
@@ -175,19 +216,20 @@ void ReadHeads(GgufSpecReader& reader, const GgufOwnKeys& own, ModelSpec& spec) 
   if (rotated != spec.head_dim) spec.rotary_dims = rotated;
 }
 
-// As one head of keys and values: what the cache keeps. The heads after that have keys of their own.
+// As one head of keys and values, which is what the cache keeps; the heads after that have keys of their own. Files of before
+// April 2025 say the heads alone.
 void ReadLatentHeads(GgufSpecReader& reader, ModelSpec& spec) {
-  if (!reader.Has("attention.key_length_mla")) {
-    reader.Fail(
-        InvalidArgument("there is no attention.key_length_mla: files of before April 2025 have the projections of keys and ",
-                        "values in one tensor, which is not supported; allowed: files converted since"));
-  }
+  const bool heads_alone = !reader.Has("attention.key_length_mla");
   spec.rotary_dims = reader.Int("rope.dimension_count", 2, 1024);
-  spec.head_dim = reader.IntOr("attention.key_length_mla", 4, 4, 1024);
+  spec.head_dim = reader.Int(heads_alone ? "attention.key_length" : "attention.key_length_mla", 4, 1024);
   spec.kv_heads = 1;
   spec.latent = {.q_rank = reader.IntOr("attention.q_lora_rank", 0, 0, 1 << 17),
                  .kv_rank = reader.Int("attention.kv_lora_rank", 1, 1024),
-                 .value_dim = reader.IntOr("attention.value_length_mla", 1, 1, 1024)};
+                 .value_dim = reader.Int(heads_alone ? "attention.value_length" : "attention.value_length_mla", 1, 1024)};
+  if (heads_alone) {
+    reader.Only("attention.head_count_kv", {static_cast<double>(spec.heads)});
+    return;
+  }
   reader.Only("attention.head_count_kv", {1});
   reader.Only("attention.key_length", {static_cast<double>(spec.latent->kv_rank + spec.rotary_dims)});
   reader.Only("attention.value_length", {static_cast<double>(spec.latent->kv_rank)});
@@ -228,7 +270,7 @@ ModelSpec ReadGgufDecoder(GgufSpecReader& reader, std::string_view family, const
   spec.layers = reader.Int("block_count", 1 + further, 4096) - further;
   spec.hidden = reader.Int("embedding_length", 1, 1 << 17);
   spec.heads = reader.Int("attention.head_count", 1, 1024);
-  own.latent ? ReadLatentHeads(reader, spec) : ReadHeads(reader, own, spec);
+  if (!own.heads) own.latent ? ReadLatentHeads(reader, spec) : ReadHeads(reader, own, spec);
   spec.max_positions = reader.Int("context_length", 1, 1 << 24);
   spec.rms_eps = static_cast<float>(reader.Number("attention.layer_norm_rms_epsilon", 1e-12, 0.5));
   spec.rope_theta = reader.NumberOr("rope.freq_base", 10000.0, 1, 1e15);

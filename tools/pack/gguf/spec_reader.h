@@ -28,6 +28,8 @@ class GgufSpecReader {
   double Number(std::string_view key, double low, double high);
   // `otherwise` where the key is absent: the meaning that llama.cpp gives to its absence.
   int IntOr(std::string_view key, int otherwise, int64_t low, int64_t high);
+  // One number a layer, from an array, or the same for all.
+  std::vector<int> Ints(std::string_view key, size_t layers, int64_t low, int64_t high);
   double NumberOr(std::string_view key, double otherwise, double low, double high);
   bool BoolOr(std::string_view key, bool otherwise);
   // One flag a layer, from an array, or from a number n: false for every n-th layer; `period` is that number where the key is
@@ -40,6 +42,8 @@ class GgufSpecReader {
 
   bool Has(std::string_view key) const;
   const GgufTensor* Tensor(std::string_view name) const { return model_.Find(name); }
+  // The numbers of a vector of float32. INVALID_ARGUMENT where it is missing or another one.
+  absl::StatusOr<std::vector<float>> Floats(std::string_view tensor, size_t count) const;
   const GgufModel& model() const { return model_; }
   void Fail(absl::Status status);
   // BOS and EOS from the tokenizer's keys, then everything checked: the first error, or one for a key that nobody read.
@@ -65,6 +69,8 @@ struct GgufOwnKeys {
   bool gating = false;          // the router's
   bool weights_scale = false;   // of the experts' outputs; into router_scale
   bool latent = false;          // multi-head latent attention
+  bool heads = false;           // kv_heads and head_dim, of kinds of layers
+  bool recurrent = false;       // layers may have no heads of keys and values: they are the recurrent ones
 };
 
 // What all decoders share: sizes of attention and embeddings, norms, RoPE, which layers have experts and how many, and refusals

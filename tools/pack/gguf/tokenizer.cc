@@ -228,11 +228,31 @@ absl::StatusOr<Json> SentencePieceBpe(const GgufMetadata& metadata, const Vocabu
   return root;
 }
 
+// Merges of the file over whole texts, whose spaces are SentencePiece's.
+absl::StatusOr<Json> SpacedBpe(const GgufMetadata& metadata, const Vocabulary& vocabulary) {
+  MOED_ASSIGN_OR_RETURN(const bool space_first, metadata.BoolOr("tokenizer.ggml.add_space_prefix", false));
+  if (space_first) return InvalidArgument("key tokenizer.ggml.add_space_prefix is true, allowed: false");
+  MOED_ASSIGN_OR_RETURN(const int64_t unknown,
+                        metadata.IntOr("tokenizer.ggml.unknown_token_id", 0, 0, static_cast<int64_t>(vocabulary.size()) - 1));
+  Json root;
+  root["normalizer"] = ReplaceJson(" ", kSpace);
+  root["pre_tokenizer"] = Json();
+  root["decoder"] = SequenceJson("decoders", {ReplaceJson(kSpace, " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}});
+  MOED_ASSIGN_OR_RETURN(root["post_processor"], PostProcessorJson(metadata, vocabulary, true));
+  root["model"] = {{"type", "BPE"},
+                   {"unk_token", vocabulary.text(static_cast<size_t>(unknown))},
+                   {"fuse_unk", true},
+                   {"byte_fallback", true},
+                   {"ignore_merges", false}};
+  MOED_ASSIGN_OR_RETURN(root["model"]["merges"], MergesJson(metadata, vocabulary));
+  return root;
+}
+
 struct TokenizerModel {
   std::string_view name;
   absl::StatusOr<Json> (*make)(const GgufMetadata& metadata, const Vocabulary& vocabulary);
 };
-constexpr TokenizerModel kModels[] = {{"gpt2", ByteLevelBpe}, {"llama", SentencePieceBpe}};
+constexpr TokenizerModel kModels[] = {{"gpt2", ByteLevelBpe}, {"llama", SentencePieceBpe}, {"gemma4", SpacedBpe}};
 
 }  // namespace
 

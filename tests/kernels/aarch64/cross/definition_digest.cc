@@ -78,26 +78,37 @@ void PrintOthers(Inputs& inputs) {
   Print("rms norm", y);
   kScalarKernels.swi_glu(x.data(), other.data(), kCount, y.data());
   Print("silu", y);
+  kScalarKernels.ge_glu(x.data(), other.data(), kCount, y.data());
+  Print("gelu", y);
+  y = x;
+  kScalarKernels.soft_cap(y.data(), 30.0f, kCount);
+  Print("soft cap", y);
   y = x;
   kScalarKernels.sigmoid_gate(y.data(), other.data(), kCount);
   Print("sigmoid gate", y);
   y = x;
   const float decay = 0.9f, rate = 0.6f;
   std::vector<float> read(kCount / 10);
-  kScalarKernels.delta_rule({.query = x.data(),
-                             .key = other.data(),
-                             .value = other.data() + 100,
-                             .decay = &decay,
-                             .rate = &rate,
-                             .state = y.data(),
-                             .output = read.data(),
-                             .state_stride = kCount / 10,
-                             .tokens = 1,
-                             .key_dim = 10,
-                             .columns = kCount / 10,
-                             .scale = 0.3f});
+  StateArguments through_states = {.query = x.data(),
+                                   .key = other.data(),
+                                   .value = other.data() + 100,
+                                   .decay = &decay,
+                                   .rate = &rate,
+                                   .state = y.data(),
+                                   .output = read.data(),
+                                   .state_stride = kCount / 10,
+                                   .tokens = 1,
+                                   .key_dim = 10,
+                                   .columns = kCount / 10,
+                                   .scale = 0.3f};
+  kScalarKernels.delta_rule(through_states);
   Print("delta rule", y);
   Print("delta rule's outputs", read);
+  y = x;
+  through_states.skip = 0.3f;
+  kScalarKernels.state_space(through_states);
+  Print("state space", y);
+  Print("state space's outputs", read);
   y = x;
   kScalarKernels.softmax(y.data(), kCount);
   Print("softmax", y);

@@ -316,6 +316,7 @@ TEST_P(NeonExactness, RmsNorm) {
     Compare(Gaussian(cols, cols), operation);
     Compare(Gaussian(cols, cols, 1e-23f), operation);
     Compare(Awkward(cols, cols), operation);
+    Compare(Gaussian(cols, cols), [&](const KernelTable& table, float* x) { table.rms_norm(x, nullptr, 1e-6f, cols, x); });
   }
 }
 
@@ -485,32 +486,35 @@ TEST_P(NeonExactness, StoreKvRow) {
 }
 
 // The state ends where memory ends.
-TEST_P(NeonExactness, DeltaRule) {
+TEST_P(NeonExactness, States) {
   const float decay = 0.7f, rate = 0.4f;
   for (int columns : kLengths) {
     const int key_dim = columns % 10 + 1;
     GuardedFloats keys(Gaussian(key_dim, 1)), queries(Gaussian(key_dim, 2));
     for (bool awkward : {false, true}) {
       GuardedFloats values(awkward ? Awkward(columns, columns) : Gaussian(columns, columns));
-      Compare(Gaussian(key_dim * columns, 3), [&](const KernelTable& table, float* state) {
-        std::vector<float> output(columns);
-        table.delta_rule({.query = queries.data(),
-                          .key = keys.data(),
-                          .value = values.data(),
-                          .decay = &decay,
-                          .rate = &rate,
-                          .state = state,
-                          .output = output.data(),
-                          .row_stride = key_dim,
-                          .gate_stride = 1,
-                          .state_stride = columns,
-                          .output_stride = columns,
-                          .tokens = 1,
-                          .key_dim = key_dim,
-                          .columns = columns,
-                          .scale = 0.3f});
-        std::copy_n(output.data(), columns, state);  // outputs are compared too, in place of the first row
-      });
+      for (const auto rule : {&KernelTable::delta_rule, &KernelTable::state_space}) {
+        Compare(Gaussian(key_dim * columns, 3), [&](const KernelTable& table, float* state) {
+          std::vector<float> output(columns);
+          (table.*rule)({.query = queries.data(),
+                         .key = keys.data(),
+                         .value = values.data(),
+                         .decay = &decay,
+                         .rate = &rate,
+                         .state = state,
+                         .output = output.data(),
+                         .row_stride = key_dim,
+                         .gate_stride = 1,
+                         .state_stride = columns,
+                         .output_stride = columns,
+                         .tokens = 1,
+                         .key_dim = key_dim,
+                         .columns = columns,
+                         .scale = 0.3f,
+                         .skip = 0.6f});
+          std::copy_n(output.data(), columns, state);  // outputs are compared too, in place of the first row
+        });
+      }
     }
   }
 }
@@ -534,6 +538,9 @@ TEST_P(NeonExactness, Elementwise) {
       Compare(x, [&](const KernelTable& table, float* y) { table.sigmoid_gate(y, y, n); });
       Compare(x, [&](const KernelTable& table, float* y) { table.swi_glu(y, other.data(), n, y); });
       Compare(x, [&](const KernelTable& table, float* y) { table.swi_glu(other.data(), y, n, y); });
+      Compare(x, [&](const KernelTable& table, float* y) { table.ge_glu(y, other.data(), n, y); });
+      Compare(x, [&](const KernelTable& table, float* y) { table.ge_glu(other.data(), y, n, y); });
+      Compare(x, [&](const KernelTable& table, float* y) { table.soft_cap(y, 1.5f, n); });
       for (const SwiGluClamp& clamp : {SwiGluClamp{1.702f, 7.0f}, {1.0f, 0.25f}}) {
         Compare(x, [&](const KernelTable& table, float* y) { table.clamped_swi_glu(clamp, y, other.data(), n, y); });
         Compare(x, [&](const KernelTable& table, float* y) { table.clamped_swi_glu(clamp, other.data(), y, n, y); });
@@ -544,11 +551,16 @@ TEST_P(NeonExactness, Elementwise) {
   }
 }
 
-TEST_P(NeonExactness, SwiGluOverTheWholeRange) {
+TEST_P(NeonExactness, ActivationsOverTheWholeRange) {
   std::vector<float> gate;
   for (float x = -130.0f; x < 130.0f; x += 0.0037f) gate.push_back(x);
   GuardedFloats up(std::vector<float>(gate.size(), 1.0f));
-  Compare(gate, [&](const KernelTable& table, float* y) { table.swi_glu(y, up.data(), static_cast<int64_t>(gate.size()), y); });
+  const auto n = static_cast<int64_t>(gate.size());
+  Compare(gate, [&](const KernelTable& table, float* y) { table.swi_glu(y, up.data(), n, y); });
+  Compare(gate, [&](const KernelTable& table, float* y) { table.ge_glu(y, up.data(), n, y); });
+  for (const float cap : {1.0f, 30.0f}) {
+    Compare(gate, [&](const KernelTable& table, float* y) { table.soft_cap(y, cap, n); });
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Tables, NeonExactness, ::testing::ValuesIn(kTables),

@@ -1,0 +1,63 @@
+#include "core/base/address.h"
+
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "core/base/status.h"
+
+namespace moed {
+namespace {
+
+constexpr std::string_view kForm =
+    "an address is HOST:PORT with a port from 0 (any free one) to 65535, for example 127.0.0.1:50051 or [::1]:50051";
+
+}  // namespace
+
+std::string Address::WithPort(int other) const {
+  return host.find(':') == std::string::npos ? StrCat(host, ":", other) : StrCat("[", host, "]:", other);
+}
+
+absl::StatusOr<Address> ParseAddress(std::string_view text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) return InvalidArgument("\"", text, "\": ", kForm);
+  std::string_view host = text.substr(0, colon);
+  const std::string_view port = text.substr(colon + 1);
+  if (host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find(':') != std::string_view::npos) {
+    return InvalidArgument("\"", text, "\": an IPv6 address goes in brackets; ", kForm);
+  }
+  Address address;
+  address.host = host;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), address.port);
+  if (host.empty() || error != std::errc() || end != port.data() + port.size() || address.port < 0 || address.port > 65535) {
+    return InvalidArgument("\"", text, "\": ", kForm);
+  }
+  return address;
+}
+
+absl::Status TryToListen(const Address& address) {
+  addrinfo hints{};
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found); error != 0) {
+    return InvalidArgument(address.host, ": ", gai_strerror(error));
+  }
+  absl::Status status;
+  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int one = 1;
+  if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+  if (fd < 0 || bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, 1) != 0)
+    status = ErrnoError(errno, address.Text());
+  if (fd >= 0) close(fd);
+  freeaddrinfo(found);
+  return status;
+}
+
+}  // namespace moed

@@ -1,0 +1,145 @@
+#include "core/chat/answer/marked_parser.h"
+
+#include <string>
+#include <utility>
+
+#include "core/chat/answer/markers.h"
+
+namespace moed::chat {
+namespace {
+
+class MarkedParser final : public AnswerParser {
+ public:
+  MarkedParser(const MarkedSyntax& syntax, const AnswerOptions& options)
+      : syntax_(syntax), tools_(options.tools), reasoning_(options.reasoning_open), scanner_({}, true) {
+    skip_space_ = reasoning_;
+    SetMarkers();
+  }
+  void Add(std::string_view text, std::vector<AnswerPart>& parts) override;
+  void End(std::vector<AnswerPart>& parts) override;
+
+ private:
+  void Put(char c, AnswerWriter& out);
+  void PutInCall(char c, AnswerWriter& out);
+  void Plain(std::string_view text, AnswerWriter& out);
+  void Found(int marker);
+  void NoCall(AnswerWriter& out);
+  void SetMarkers();
+
+  const MarkedSyntax& syntax_;
+  const ToolSchemas tools_;
+  int calls_ = 0;
+  bool reasoning_;
+  bool first_ = true;  // of the reasoning or of the text nothing has come
+  bool skip_space_;    // that follows a marker
+  MarkerScanner scanner_;
+  std::vector<const CallMarker*> found_;  // beside the scanner's markers; null for one of the reasoning
+
+  std::unique_ptr<CallReader> reader_;  // of the call that is open
+  int calls_before_ = 0;                // it was opened
+  std::string held_;                    // what it has not taken
+  size_t marker_bytes_ = 0;             // of held_: the marker that opened it
+  std::string again_;                   // what comes before the next byte, reversed
+};
+
+void MarkedParser::Add(std::string_view text, std::vector<AnswerPart>& parts) {
+  AnswerWriter out(parts, calls_);
+  size_t at = 0;
+  while (at < text.size() || !again_.empty()) {
+    if (again_.empty()) {
+      Put(text[at++], out);
+      continue;
+    }
+    const char c = again_.back();
+    again_.pop_back();
+    Put(c, out);
+  }
+}
+
+void MarkedParser::Put(char c, AnswerWriter& out) {
+  if (reader_ != nullptr) return PutInCall(c, out);
+  if (skip_space_ && IsMarkerSpace(c)) return;
+  skip_space_ = false;
+  std::string plain;
+  const int marker = scanner_.Put(c, plain);
+  Plain(plain, out);
+  if (marker == MarkerScanner::kNone) return;
+  Found(marker);
+  calls_before_ = out.calls();
+}
+
+void MarkedParser::Plain(std::string_view text, AnswerWriter& out) {
+  if (text.empty()) return;
+  reasoning_ ? out.Reasoning(text) : out.Text(text);
+  if (std::exchange(first_, false)) SetMarkers();
+}
+
+void MarkedParser::Found(int marker) {
+  if (const CallMarker* call = found_[marker]) {
+    reader_ = call->make(tools_);
+    held_ = scanner_.found();
+    marker_bytes_ = held_.size();
+    return;
+  }
+  reasoning_ = !reasoning_ || marker != 0;
+  first_ = true;
+  skip_space_ = true;
+  SetMarkers();
+}
+
+void MarkedParser::PutInCall(char c, AnswerWriter& out) {
+  held_ += c;
+  CallState state = reader_->Put(c, out);
+  if (state == CallState::kHeld && held_.size() > kMostHeldBytes) state = CallState::kMalformed;
+  if (state == CallState::kHeld) return;
+  if (state == CallState::kMalformed) return NoCall(out);
+  held_.clear();
+  marker_bytes_ = 0;
+  if (state == CallState::kTaken) return;
+  reader_.reset();
+  skip_space_ = true;
+}
+
+// The marker is text; what follows it may hold another one.
+void MarkedParser::NoCall(AnswerWriter& out) {
+  reader_.reset();
+  Plain(std::string_view(held_).substr(0, marker_bytes_), out);
+  again_.append(held_.rbegin(), held_.rend() - static_cast<std::ptrdiff_t>(marker_bytes_));
+  held_.clear();
+}
+
+void MarkedParser::End(std::vector<AnswerPart>& parts) {
+  AnswerWriter out(parts, calls_);
+  if (reader_ == nullptr) {
+    Plain(scanner_.Take(), out);
+  } else if (out.calls() == calls_before_) {
+    Plain(held_, out);
+  } else {
+    reader_->End(out);
+  }
+}
+
+// The reasoning's end is marker 0 within it, its begin outside.
+void MarkedParser::SetMarkers() {
+  std::vector<std::string_view> markers;
+  found_.clear();
+  const auto add = [&](std::string_view marker, const CallMarker* call) {
+    if (marker.empty()) return;
+    markers.push_back(marker);
+    found_.push_back(call);
+  };
+  if (reasoning_) add(syntax_.reasoning_close, nullptr);
+  if (first_) add(syntax_.reasoning_open, nullptr);
+  for (const CallMarker& call : syntax_.calls) {
+    if (!reasoning_ && !tools_.empty() && (first_ || !call.before_text)) add(call.marker, &call);
+  }
+  scanner_.SetMarkers(std::move(markers));
+}
+
+}  // namespace
+
+std::unique_ptr<AnswerParser> MakeMarkedParser(const MarkedSyntax& syntax, const AnswerOptions& options) {
+  return std::make_unique<MarkedParser>(syntax, options);
+}
+
+}  // namespace moed::chat

@@ -1,0 +1,192 @@
+#include "core/chat/answer/tagged_call.h"
+
+#include <string>
+#include <utility>
+
+#include "core/base/status.h"
+#include "core/chat/answer/markers.h"
+
+namespace moed::chat {
+namespace {
+
+std::vector<std::string_view> Given(std::initializer_list<std::string_view> literals) {
+  std::vector<std::string_view> given;
+  for (const std::string_view literal : literals) {
+    if (!literal.empty()) given.push_back(literal);
+  }
+  return given;
+}
+
+class TaggedCallReader final : public CallReader {
+ public:
+  TaggedCallReader(const TagSyntax& syntax, const ToolSchemas& tools, bool name_opened)
+      : syntax_(syntax), tools_(tools), value_line_close_(StrCat("\n", syntax.value_close)) {
+    if (name_opened || syntax_.name_open.empty()) {
+      at_ = At::kName;
+    } else {
+      Await(At::kNameOpen, {syntax_.name_open});
+    }
+  }
+  CallState Put(char c, AnswerWriter& out) override;
+  void End(AnswerWriter& out) override {
+    if (at_ != At::kValue) return;
+    out.Arguments(streamed_ ? EscapedForJson(scanner_.Take()) : value_ + scanner_.Take());
+  }
+
+ private:
+  enum class At : uint8_t { kNameOpen, kName, kNameClose, kKeyOpen, kKey, kValueOpen, kValue, kCallClosed };
+
+  CallState Await(At at, std::initializer_list<std::string_view> literals) {
+    at_ = at;
+    choice_ = Choice(Given(literals));
+    return CallState::kHeld;
+  }
+  CallState AwaitKey() { return Await(At::kKeyOpen, {syntax_.key_open, syntax_.call_close}); }
+  CallState Name(char c, AnswerWriter& out);
+  CallState Tag(int tag, AnswerWriter& out);
+  CallState KeyOpenOrEnd(bool key, AnswerWriter& out);
+  CallState Key(char c, AnswerWriter& out);
+  CallState EndCall(AnswerWriter& out);
+  CallState BeginValue(AnswerWriter& out);
+  CallState Value(char c, AnswerWriter& out);
+  void TakeValue(AnswerWriter& out);
+  void EndValue(AnswerWriter& out);
+
+  const TagSyntax& syntax_;
+  const ToolSchemas tools_;
+  const std::string value_line_close_;
+  At at_ = At::kName;
+  Choice choice_;
+  MarkerScanner scanner_;
+  std::string name_, key_, value_;
+  JsonTypes types_ = kJsonString;  // of the value
+  bool begun_ = false;             // the call
+  bool has_keys_ = false;
+  bool value_begun_ = false;  // a byte of it has come
+  bool streamed_ = false;     // the value is a string that is written as it comes
+};
+
+CallState TaggedCallReader::Put(char c, AnswerWriter& out) {
+  switch (at_) {
+    case At::kName:
+      return Name(c, out);
+    case At::kKey:
+      return Key(c, out);
+    case At::kValue:
+      return Value(c, out);
+    default: {
+      const int tag = choice_.Put(c);
+      if (tag == Choice::kMore) return CallState::kHeld;
+      return tag == Choice::kNone ? CallState::kMalformed : Tag(tag, out);
+    }
+  }
+}
+
+CallState TaggedCallReader::Name(char c, AnswerWriter& out) {
+  if (name_.empty() && IsMarkerSpace(c)) return CallState::kHeld;
+  if (IsNameCharacter(c)) {
+    name_ += c;
+    return name_.size() > kMostNameBytes ? CallState::kMalformed : CallState::kHeld;
+  }
+  if (name_.empty()) return CallState::kMalformed;
+  if (syntax_.name_close.empty()) {
+    AwaitKey();
+  } else {
+    Await(At::kNameClose, {syntax_.name_close});
+  }
+  return Put(c, out);
+}
+
+CallState TaggedCallReader::Tag(int tag, AnswerWriter& out) {
+  switch (at_) {
+    case At::kNameOpen:
+      if (tag == 1) return CallState::kDone;  // the section's end instead
+      at_ = At::kName;
+      return CallState::kHeld;
+    case At::kNameClose:
+      return AwaitKey();
+    case At::kKeyOpen:
+      return KeyOpenOrEnd(tag == 0, out);
+    case At::kValueOpen:
+      return BeginValue(out);
+    default:  // kCallClosed
+      return CallState::kDone;
+  }
+}
+
+CallState TaggedCallReader::KeyOpenOrEnd(bool key, AnswerWriter& out) {
+  if (!begun_) {
+    out.BeginCall(name_, "");
+    out.Arguments("{");
+    begun_ = true;
+  }
+  if (!key) return EndCall(out);
+  at_ = At::kKey;
+  key_.clear();
+  scanner_ = MarkerScanner(Given({syntax_.key_close, syntax_.json_key_close}));
+  return CallState::kHeld;
+}
+
+CallState TaggedCallReader::EndCall(AnswerWriter& out) {
+  out.Arguments("}");
+  begun_ = has_keys_ = false;
+  name_.clear();
+  if (syntax_.section_close.empty()) return CallState::kDone;
+  if (syntax_.many) {
+    Await(At::kNameOpen, {syntax_.name_open, syntax_.section_close});
+  } else {
+    Await(At::kCallClosed, {syntax_.section_close});
+  }
+  return CallState::kTaken;
+}
+
+CallState TaggedCallReader::Key(char c, AnswerWriter& out) {
+  const int close = scanner_.Put(c, key_);
+  if (c == '\n' || key_.size() > kMostNameBytes) return CallState::kMalformed;
+  if (close == MarkerScanner::kNone) return CallState::kHeld;
+  types_ = close == 1 ? kJsonAny & ~kJsonString : syntax_.json_key_close.empty() ? tools_.TypesOf(name_, key_) : kJsonString;
+  if (!syntax_.value_open.empty()) return Await(At::kValueOpen, {syntax_.value_open});
+  return BeginValue(out);
+}
+
+CallState TaggedCallReader::BeginValue(AnswerWriter& out) {
+  out.Arguments(StrCat(has_keys_ ? ", \"" : "\"", EscapedForJson(key_), "\": "));
+  has_keys_ = true;
+  at_ = At::kValue;
+  value_.clear();
+  value_begun_ = false;
+  streamed_ = types_ == kJsonString;
+  if (streamed_) out.Arguments("\"");
+  scanner_ = MarkerScanner(syntax_.lines ? Given({syntax_.value_close, value_line_close_}) : Given({syntax_.value_close}));
+  return CallState::kTaken;
+}
+
+CallState TaggedCallReader::Value(char c, AnswerWriter& out) {
+  const bool first = !std::exchange(value_begun_, true);
+  if (first && syntax_.lines && c == '\n') return CallState::kTaken;
+  const bool ends = scanner_.Put(c, value_) != MarkerScanner::kNone;
+  TakeValue(out);
+  if (!ends) return CallState::kTaken;
+  EndValue(out);
+  AwaitKey();
+  return CallState::kTaken;
+}
+
+// What is too long to be held until its type is known is a string.
+void TaggedCallReader::TakeValue(AnswerWriter& out) {
+  if (!streamed_ && value_.size() > AnswerParser::kMostHeldBytes) {
+    streamed_ = true;
+    out.Arguments("\"");
+  }
+  if (streamed_) out.Arguments(EscapedForJson(std::exchange(value_, {})));
+}
+
+void TaggedCallReader::EndValue(AnswerWriter& out) { out.Arguments(streamed_ ? "\"" : JsonOfText(value_, types_)); }
+
+}  // namespace
+
+std::unique_ptr<CallReader> MakeTaggedCallReader(const TagSyntax& syntax, const ToolSchemas& tools, bool name_opened) {
+  return std::make_unique<TaggedCallReader>(syntax, tools, name_opened);
+}
+
+}  // namespace moed::chat

@@ -1,0 +1,38 @@
+// What a text must be: a regular expression or a JSON schema, compiled.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "core/grammar/program.h"
+
+namespace moed::grammar {
+
+constexpr size_t kMostSourceBytes = 64 << 10;  // of a schema or an expression
+
+// Immutable, thread-safe.
+class Grammar {
+ public:
+  // The whole text. INVALID_ARGUMENT "at byte 7: ..." as core/grammar/regex.h says.
+  static absl::StatusOr<std::shared_ptr<const Grammar>> FromRegex(std::string_view pattern);
+  // A JSON text that the schema (2020-12) accepts. INVALID_ARGUMENT "at /properties/x: ..." naming what is not supported there,
+  // and where a schema accepts nothing. Every text of the grammar is valid; it holds not all valid ones:
+  //   - properties come in the schema's order, others only where no properties are named;
+  //   - white space: none, a space, or a line end and indentation, after "{", "[", "," and ":" and before "}" and "]";
+  //   - numbers have up to 18 digits before the point, 17 behind it and 2 in the exponent, which those with bounds have not;
+  //   - with "pattern", a string escapes what it must and nothing else.
+  static absl::StatusOr<std::shared_ptr<const Grammar>> FromJsonSchema(std::string_view schema);
+  static std::shared_ptr<const Grammar> AnyJsonObject();
+
+  const Program& program() const { return program_; }
+  uint64_t bytes() const { return program_.bytes(); }
+
+ private:
+  explicit Grammar(Program program) : program_(std::move(program)) {}
+  static absl::StatusOr<std::shared_ptr<const Grammar>> Finish(ProgramBuilder builder, Pc start);
+  const Program program_;
+};
+
+}  // namespace moed::grammar

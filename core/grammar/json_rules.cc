@@ -1,0 +1,139 @@
+#include "core/grammar/json_rules.h"
+
+#include "core/grammar/number_range.h"
+
+namespace moed::grammar {
+namespace {
+
+constexpr Pc kReturn = ProgramBuilder::kReturn;
+constexpr int kNoMost = ProgramBuilder::kNoMost;
+constexpr int kMostIndentation = 32;
+constexpr int kMostFractionDigits = 17;  // more tell no two doubles apart
+constexpr int kMostExponentDigits = 2;   // so that every number is a finite double
+
+}  // namespace
+
+JsonRules::JsonRules(ProgramBuilder& builder)
+    : builder_(builder), space_(builder.NewRule()), character_(builder.NewRule()), value_(builder.NewRule()) {
+  SetSpace();
+  SetCharacter();
+  SetValue();
+}
+
+void JsonRules::SetSpace() {
+  const auto blank = [this](Pc next) {
+    return builder_.Character(CharacterSet({{'\t', '\t'}, {' ', ' '}}), Encoding::kUtf8, next);
+  };
+  const Pc line = builder_.Repeat(blank, 0, kMostIndentation, kReturn);
+  const Pc parts[] = {kReturn, builder_.Bytes(' ', ' ', kReturn), builder_.Bytes('\n', '\n', line),
+                      builder_.Literal("\r\n", line)};
+  builder_.SetRule(space_, builder_.Either(parts));
+}
+
+// One character of a string, as it is or escaped; never half of a surrogate pair.
+void JsonRules::SetCharacter() {
+  const CharacterSet hex({{'0', '9'}, {'A', 'F'}, {'a', 'f'}});
+  const auto one_of = [this](const CharacterSet& set, Pc next) { return builder_.Character(set, Encoding::kUtf8, next); };
+  const auto digits = [&](int count, Pc next) {
+    for (int i = 0; i < count; ++i) next = one_of(hex, next);
+    return next;
+  };
+  const CharacterSet d({{'D', 'D'}, {'d', 'd'}});
+  const Pc low = builder_.Literal("\\u", one_of(d, one_of(CharacterSet({{'C', 'F'}, {'c', 'f'}}), digits(2, kReturn))));
+  const Pc escapes[] = {
+      one_of(CharacterSet({{'"', '"'}, {'/', '/'}, {'\\', '\\'}, {'b', 'b'}, {'f', 'f'}, {'n', 'n'}, {'r', 'r'}, {'t', 't'}}),
+             kReturn),
+      builder_.Bytes('u', 'u', one_of(hex.Without(d), digits(3, kReturn))),
+      builder_.Bytes('u', 'u', one_of(d, one_of(CharacterSet({{'0', '7'}}), digits(2, kReturn)))),
+      builder_.Bytes('u', 'u', one_of(d, one_of(CharacterSet({{'8', '9'}, {'A', 'B'}, {'a', 'b'}}), digits(2, low)))),
+  };
+  const CharacterSet plain = CharacterSet({{0, 0x1f}, {'"', '"'}, {'\\', '\\'}}).Negated();
+  builder_.SetRule(character_, builder_.Either(one_of(plain, kReturn), builder_.Bytes('\\', '\\', builder_.Either(escapes))));
+}
+
+void JsonRules::SetValue() {
+  const Pc parts[] = {
+      Map(value_, 0, kReturn),           Array(value_, 0, kNoMost, kReturn), String(0, kNoMost, kReturn),
+      AnyNumber(false, kReturn),         builder_.Literal("true", kReturn),  builder_.Literal("false", kReturn),
+      builder_.Literal("null", kReturn),
+  };
+  builder_.SetRule(value_, builder_.Either(parts));
+}
+
+Pc JsonRules::String(int least, int most, Pc next) {
+  const auto character = [this](Pc after) { return builder_.Call(character_, after); };
+  return builder_.Bytes('"', '"', builder_.Repeat(character, least, most, builder_.Bytes('"', '"', next)));
+}
+
+Pc JsonRules::Map(uint32_t value, int least, Pc next) {
+  const Pc close = Space(builder_.Bytes('}', '}', next));
+  const auto entry = [&](Pc after) { return String(0, kNoMost, builder_.Bytes(':', ':', Space(builder_.Call(value, after)))); };
+  const auto further = [&](Pc after) { return builder_.Bytes(',', ',', Space(entry(after))); };
+  const Pc some = entry(builder_.Repeat(further, least > 0 ? least - 1 : 0, kNoMost, close));
+  return builder_.Bytes('{', '{', least > 0 ? Space(some) : builder_.Either(Space(some), close));
+}
+
+Pc JsonRules::Array(uint32_t value, int least, int most, Pc next) {
+  const Pc close = Space(builder_.Bytes(']', ']', next));
+  const auto further = [&](Pc after) { return builder_.Bytes(',', ',', Space(builder_.Call(value, after))); };
+  const Pc rest = builder_.Repeat(further, least > 0 ? least - 1 : 0, most == kNoMost ? kNoMost : most - 1, close);
+  const Pc some = most == 0 ? ProgramBuilder::kDead : Space(builder_.Call(value, rest));
+  return builder_.Bytes('[', '[', least > 0 ? some : builder_.Either(some, close));
+}
+
+Pc JsonRules::Digits(int least, int most, Pc next) {
+  const auto digit = [this](Pc after) { return builder_.Bytes('0', '9', after); };
+  return builder_.Repeat(digit, least, most, next);
+}
+
+Pc JsonRules::Fraction(Pc next) { return builder_.Either(builder_.Bytes('.', '.', Digits(1, kMostFractionDigits, next)), next); }
+
+Pc JsonRules::AnyNumber(bool whole, Pc next) {
+  if (!whole) {
+    const Pc digits = Digits(1, kMostExponentDigits, next);
+    const Pc sign = builder_.Either(builder_.Character(CharacterSet({{'+', '+'}, {'-', '-'}}), Encoding::kUtf8, digits), digits);
+    const Pc exponent = builder_.Character(CharacterSet({{'E', 'E'}, {'e', 'e'}}), Encoding::kUtf8, sign);
+    next = Fraction(builder_.Either(exponent, next));
+  }
+  const Pc magnitude =
+      builder_.Either(builder_.Bytes('0', '0', next), builder_.Bytes('1', '9', Digits(0, kMostWholeDigits - 1, next)));
+  return builder_.Either(magnitude, builder_.Bytes('-', '-', magnitude));
+}
+
+Pc JsonRules::Number(bool whole, const NumberBounds& bounds, Pc next) {
+  if (!bounds.any()) return AnyNumber(whole, next);
+  // Below zero a number is its magnitude between the bounds' magnitudes.
+  const NumberBounds mirrored{bounds.most ? std::optional(-*bounds.most) : std::nullopt,
+                              bounds.least ? std::optional(-*bounds.least) : std::nullopt, bounds.most_excluded,
+                              bounds.least_excluded};
+  return builder_.Either(Magnitudes(whole, bounds, next), builder_.Bytes('-', '-', Magnitudes(whole, mirrored, next)));
+}
+
+// The numbers from 0 on that are within.
+Pc JsonRules::Magnitudes(bool whole, const NumberBounds& bounds, Pc next) {
+  const bool from_zero = !bounds.least || *bounds.least < 0;
+  const int64_t least = from_zero ? 0 : *bounds.least;
+  const bool least_excluded = !from_zero && bounds.least_excluded;
+  std::vector<Pc> parts;
+  const auto add = [&](int64_t low, std::optional<int64_t> high, Pc after) {
+    if (!high || low <= *high) parts.push_back(WholeNumbers(low, high, builder_, after));
+  };
+  const int64_t first = least + (least_excluded ? 1 : 0);
+  if (whole) {
+    add(first, bounds.most ? std::optional(*bounds.most - (bounds.most_excluded ? 1 : 0)) : std::nullopt, next);
+    return builder_.Either(parts);
+  }
+  const auto zero = [this](Pc after) { return builder_.Bytes('0', '0', after); };
+  if (least_excluded && (!bounds.most || least < *bounds.most)) {  // above it by a fraction
+    const Pc nonzero = builder_.Bytes('1', '9', Digits(0, kMostFractionDigits / 2, next));
+    add(least, least, builder_.Bytes('.', '.', builder_.Repeat(zero, 0, kMostFractionDigits / 2, nonzero)));
+  }
+  add(first, bounds.most ? std::optional(*bounds.most - 1) : std::nullopt, Fraction(next));
+  if (bounds.most && !bounds.most_excluded && *bounds.most >= first) {
+    const Pc only_zeros = builder_.Bytes('.', '.', builder_.Repeat(zero, 1, kMostFractionDigits, next));
+    add(*bounds.most, *bounds.most, builder_.Either(only_zeros, next));
+  }
+  return builder_.Either(parts);
+}
+
+}  // namespace moed::grammar

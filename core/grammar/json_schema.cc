@@ -1,0 +1,312 @@
+#include "core/grammar/json_schema.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "core/base/json_value.h"
+#include "core/base/status.h"
+#include "core/grammar/json_rules.h"
+#include "core/grammar/regex.h"
+#include "core/grammar/schema_text.h"
+
+namespace moed::grammar {
+namespace {
+
+constexpr Pc kReturn = ProgramBuilder::kReturn;
+constexpr int kNoMost = ProgramBuilder::kNoMost;
+constexpr int kMostDepth = 64;      // of schemas within each other
+constexpr int kMostSchemas = 4096;  // that are compiled
+constexpr int kMostJoined = 8;      // schemas made of several, within each other: each is a copy
+constexpr int64_t kMostCount = ProgramBuilder::kMostInstructions;
+
+template <class... Parts>
+absl::Status At(const std::string& path, const Parts&... parts) {
+  return InvalidArgument(Place(path), parts...);
+}
+
+class Compiler {
+ public:
+  Compiler(const Json& root, ProgramBuilder& builder) : root_(root), builder_(builder), json_(builder) {}
+  // Every schema is a rule.
+  absl::StatusOr<uint32_t> Rule(const Json& schema, const std::string& path, int depth);
+
+ private:
+  // Of a schema that was made of several.
+  absl::StatusOr<Pc> Joined(const Json& both, const std::string& path, int depth);
+  absl::StatusOr<Pc> Body(const Json& schema, const std::string& path, int depth);
+  absl::StatusOr<Pc> Reference(const Json& schema, const std::string& path, int depth);
+  absl::StatusOr<Pc> AllOf(const Json& schema, const std::string& path, int depth);
+  absl::StatusOr<Pc> AnyOf(const Json& schema, const std::string& keyword, const std::string& path, int depth);
+  absl::StatusOr<Pc> Values(const Json& schema, const std::string& path);
+  absl::StatusOr<Pc> OfType(const std::string& type, const Json& schema, const std::string& path, int depth);
+  absl::StatusOr<Pc> Object(const Json& schema, const std::string& path, int depth);
+  absl::StatusOr<Pc> Properties(const Json& properties, const std::vector<std::string>& required, const std::string& path,
+                                int depth);
+  absl::StatusOr<Pc> Array(const Json& schema, const std::string& path, int depth);
+  absl::StatusOr<Pc> String(const Json& schema, const std::string& path);
+  absl::StatusOr<Pc> Number(bool whole, const Json& schema, const std::string& path);
+  absl::StatusOr<int> Count(const Json& schema, const char* keyword, int otherwise, const std::string& path);
+
+  const Json& root_;
+  ProgramBuilder& builder_;
+  JsonRules json_;
+  std::map<std::string, uint32_t> references_;
+  int schemas_ = 0;
+  int joined_ = 0;  // that are being compiled
+};
+
+// `schema` without some of its keywords.
+Json Without(Json schema, std::initializer_list<const char*> keywords) {
+  for (const char* keyword : keywords) schema.erase(keyword);
+  return schema;
+}
+
+bool Asserts(const Json& schema) {
+  const auto& items = schema.items();
+  return std::any_of(items.begin(), items.end(), [](const auto& item) { return KindOf(item.key()) != Keyword::kAnnotation; });
+}
+
+absl::StatusOr<uint32_t> Compiler::Rule(const Json& schema, const std::string& path, int depth) {
+  if (depth > kMostDepth) return At(path, "schemas more than ", kMostDepth, " deep");
+  if (++schemas_ > kMostSchemas) return At(path, "more than ", kMostSchemas, " schemas");
+  const uint32_t rule = builder_.NewRule();
+  MOED_ASSIGN_OR_RETURN(const Pc body, Body(schema, path, depth));
+  builder_.SetRule(rule, body);
+  return rule;
+}
+
+absl::StatusOr<Pc> Compiler::Joined(const Json& both, const std::string& path, int depth) {
+  if (joined_ >= kMostJoined) return At(path, "schemas to be joined more than ", kMostJoined, " deep");
+  ++joined_;
+  MOED_ASSIGN_OR_RETURN(const uint32_t rule, Rule(both, path, depth + 1));
+  --joined_;
+  return builder_.Call(rule, kReturn);
+}
+
+absl::StatusOr<Pc> Compiler::Body(const Json& schema, const std::string& path, int depth) {
+  if (schema.is_boolean()) return schema.get<bool>() ? json_.AnyValue(kReturn) : ProgramBuilder::kDead;
+  if (!schema.is_object()) return At(path, "a schema is an object or a boolean, not ", schema.type_name());
+  for (const auto& [name, value] : schema.items()) {
+    if (KindOf(name) == Keyword::kUnknown) return At(path, "the keyword '", name, "' is not supported");
+  }
+  if (schema.contains("$ref")) return Reference(schema, path, depth);
+  if (schema.contains("allOf")) return AllOf(schema, path, depth);
+  if (schema.contains("anyOf")) return AnyOf(schema, "anyOf", path, depth);
+  if (schema.contains("oneOf")) return AnyOf(schema, "oneOf", path, depth);
+  if (schema.contains("const") || schema.contains("enum")) return Values(schema, path);
+  Json types = schema.contains("type") ? schema["type"] : Json();
+  if (types.is_null()) {  // what its keywords are about
+    types = schema.contains("properties") || schema.contains("required") || schema.contains("additionalProperties")
+                ? Json("object")
+            : schema.contains("items") || schema.contains("minItems") || schema.contains("maxItems")     ? Json("array")
+            : schema.contains("pattern") || schema.contains("minLength") || schema.contains("maxLength") ? Json("string")
+            : Asserts(schema)                                                                            ? Json("number")
+                                                                                                         : Json();
+  }
+  if (types.is_null()) return json_.AnyValue(kReturn);
+  if (!types.is_array()) types = Json::array({types});
+  std::vector<Pc> parts;
+  for (const Json& type : types) {
+    if (!type.is_string()) return At(path, "'type' is ", ShownJson(type));
+    MOED_ASSIGN_OR_RETURN(const Pc part, OfType(type.get<std::string>(), schema, path, depth));
+    parts.push_back(part);
+  }
+  return builder_.Either(parts);
+}
+
+absl::StatusOr<Pc> Compiler::Reference(const Json& schema, const std::string& path, int depth) {
+  if (!schema["$ref"].is_string()) return At(path, "'$ref' is ", ShownJson(schema["$ref"]));
+  const auto reference = schema["$ref"].get<std::string>();
+  const Json* target = Referred(root_, reference);
+  if (target == nullptr) return At(path, "'$ref' is ", ShownJson(schema["$ref"]), ", which is nothing in this schema");
+  const Json rest = Without(schema, {"$ref"});
+  if (Asserts(rest)) {
+    if (!target->is_object()) return At(path, "keywords beside '$ref' to ", target->type_name());
+    MOED_ASSIGN_OR_RETURN(const Json both, Both(rest, *target, path));
+    return Joined(both, path, depth);
+  }
+  const auto [found, is_new] = references_.try_emplace(reference, 0);
+  if (is_new) {
+    const uint32_t rule = found->second = builder_.NewRule();
+    if (++schemas_ > kMostSchemas || depth > kMostDepth) return At(path, "schemas too many or too deep");
+    MOED_ASSIGN_OR_RETURN(const Pc body, Body(*target, reference.substr(1), depth + 1));
+    builder_.SetRule(rule, body);
+  }
+  return builder_.Call(references_[reference], kReturn);
+}
+
+absl::StatusOr<Pc> Compiler::AllOf(const Json& schema, const std::string& path, int depth) {
+  const Json& all = schema["allOf"];
+  if (!all.is_array() || all.empty()) return At(path, "'allOf' is no list of schemas");
+  Json both = Without(schema, {"allOf"});
+  for (const Json& one : all) {
+    const Json* part = &one;
+    if (one.is_object() && one.contains("$ref") && one["$ref"].is_string() && !Asserts(Without(one, {"$ref"}))) {
+      part = Referred(root_, one["$ref"].get<std::string>());
+    }
+    if (part == nullptr || !part->is_object()) return At(path, "'allOf' has what is no schema");
+    MOED_ASSIGN_OR_RETURN(both, Both(both, *part, path));
+  }
+  return Joined(both, path, depth);
+}
+
+// oneOf too: what several of its schemas accept is not told from what one does.
+absl::StatusOr<Pc> Compiler::AnyOf(const Json& schema, const std::string& keyword, const std::string& path, int depth) {
+  const Json& all = schema[keyword];
+  if (!all.is_array() || all.empty()) return At(path, "'", keyword, "' is no list of schemas");
+  const Json rest = Without(schema, {keyword.c_str()});
+  std::vector<Pc> parts;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const std::string here = StrCat(path, "/", keyword, "/", i);
+    if (Asserts(rest) && all[i].is_object()) {
+      MOED_ASSIGN_OR_RETURN(const Json both, Both(rest, all[i], here));
+      MOED_ASSIGN_OR_RETURN(const Pc part, Joined(both, here, depth));
+      parts.push_back(part);
+    } else {
+      MOED_ASSIGN_OR_RETURN(const uint32_t rule, Rule(all[i], here, depth + 1));
+      parts.push_back(builder_.Call(rule, kReturn));
+    }
+  }
+  return builder_.Either(parts);
+}
+
+absl::StatusOr<Pc> Compiler::Values(const Json& schema, const std::string& path) {
+  if (Asserts(Without(schema, {"const", "enum", "type"})))
+    return At(path, "'const' and 'enum' are supported beside 'type' alone");
+  if (schema.contains("const") && schema.contains("enum")) return At(path, "'const' beside 'enum' is not supported");
+  const Json values = schema.contains("const") ? Json::array({schema["const"]}) : schema["enum"];
+  if (!values.is_array()) return At(path, "'enum' is no list");
+  std::vector<Pc> parts;
+  for (const Json& value : values) {
+    const std::string type = value.is_number_integer() ? "integer" : value.type_name();
+    const Json types = !schema.contains("type")    ? Json::array({type})
+                       : schema["type"].is_array() ? schema["type"]
+                                                   : Json::array({schema["type"]});
+    const auto allows = [&](const char* name) { return std::find(types.begin(), types.end(), name) != types.end(); };
+    if (!allows(type.c_str()) && !(value.is_number() && allows("number"))) continue;
+    parts.push_back(builder_.Literal(value.dump(-1, ' ', false, Json::error_handler_t::replace), kReturn));
+  }
+  return builder_.Either(parts);
+}
+
+absl::StatusOr<Pc> Compiler::OfType(const std::string& type, const Json& schema, const std::string& path, int depth) {
+  if (type == "object") return Object(schema, path, depth);
+  if (type == "array") return Array(schema, path, depth);
+  if (type == "string") return String(schema, path);
+  if (type == "number" || type == "integer") return Number(type == "integer", schema, path);
+  if (type == "null") return builder_.Literal("null", kReturn);
+  if (type == "boolean") return builder_.Either(builder_.Literal("true", kReturn), builder_.Literal("false", kReturn));
+  return At(path, "no type '", type, "'; types: object, array, string, number, integer, boolean, null");
+}
+
+absl::StatusOr<Pc> Compiler::Object(const Json& schema, const std::string& path, int depth) {
+  std::vector<std::string> required;
+  for (const Json& name : schema.value("required", Json::array())) {
+    if (!name.is_string()) return At(path, "'required' has ", ShownJson(name));
+    required.push_back(name.get<std::string>());
+  }
+  Json properties = schema.value("properties", Json::object());
+  if (!properties.is_object()) return At(path, "'properties' is no object");
+  const Json others = schema.value("additionalProperties", Json(true));
+  if (properties.empty() && required.empty()) {
+    if (others == Json(false)) return builder_.Literal("{", json_.Space(builder_.Literal("}", kReturn)));
+    MOED_ASSIGN_OR_RETURN(const uint32_t value, Rule(others, path + "/additionalProperties", depth + 1));
+    return json_.Map(value, 0, kReturn);
+  }
+  if (others.is_object()) return At(path, "a schema in 'additionalProperties' beside 'properties' is not supported");
+  for (const std::string& name : required) {
+    if (!properties.contains(name)) properties[name] = others;
+  }
+  return Properties(properties, required, path, depth);
+}
+
+// Backwards: `first[i]` begins with what may follow "{" when the first i properties were left out, `further` when something was
+// written.
+absl::StatusOr<Pc> Compiler::Properties(const Json& properties, const std::vector<std::string>& required, const std::string& path,
+                                        int depth) {
+  const Pc close = json_.Space(builder_.Bytes('}', '}', kReturn));
+  std::vector<std::pair<std::string, uint32_t>> entries;
+  for (const auto& [name, schema] : properties.items()) {
+    MOED_ASSIGN_OR_RETURN(const uint32_t rule, Rule(schema, StrCat(path, "/properties/", name), depth + 1));
+    entries.emplace_back(name, rule);
+  }
+  Pc further = close, first = close;
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    const std::string key = Json(entry->first).dump(-1, ' ', false, Json::error_handler_t::replace);
+    const Pc written = builder_.Literal(key + ":", json_.Space(builder_.Call(entry->second, further)));
+    const bool needed = std::find(required.begin(), required.end(), entry->first) != required.end();
+    const Pc here = json_.Space(written);
+    const Pc with_comma = builder_.Bytes(',', ',', here);
+    first = needed ? here : builder_.Either(here, first);
+    further = needed ? with_comma : builder_.Either(with_comma, further);
+  }
+  return builder_.Bytes('{', '{', first);
+}
+
+absl::StatusOr<int> Compiler::Count(const Json& schema, const char* keyword, int otherwise, const std::string& path) {
+  if (!schema.contains(keyword)) return otherwise;
+  const auto count = WholeNumber(StrCat(Place(path), "'", keyword, "'"), schema[keyword], 0, kMostCount);
+  if (!count.ok()) return count.status();
+  return static_cast<int>(*count);
+}
+
+absl::StatusOr<Pc> Compiler::Array(const Json& schema, const std::string& path, int depth) {
+  MOED_ASSIGN_OR_RETURN(const int least, Count(schema, "minItems", 0, path));
+  MOED_ASSIGN_OR_RETURN(const int most, Count(schema, "maxItems", kNoMost, path));
+  if (most != kNoMost && most < least) return ProgramBuilder::kDead;
+  if (!schema.contains("items")) return json_.Array(json_.value_rule(), least, most, kReturn);
+  MOED_ASSIGN_OR_RETURN(const uint32_t item, Rule(schema["items"], path + "/items", depth + 1));
+  return json_.Array(item, least, most, kReturn);
+}
+
+absl::StatusOr<Pc> Compiler::String(const Json& schema, const std::string& path) {
+  MOED_ASSIGN_OR_RETURN(const int least, Count(schema, "minLength", 0, path));
+  MOED_ASSIGN_OR_RETURN(const int most, Count(schema, "maxLength", kNoMost, path));
+  if (!schema.contains("pattern"))
+    return most != kNoMost && most < least ? ProgramBuilder::kDead : json_.String(least, most, kReturn);
+  if (least > 0 || most != kNoMost) return At(path, "'pattern' beside 'minLength' or 'maxLength' is not supported");
+  if (!schema["pattern"].is_string()) return At(path, "'pattern' is ", ShownJson(schema["pattern"]));
+  const Pc close = builder_.Bytes('"', '"', kReturn);
+  const auto body = BuildRegex(schema["pattern"].get<std::string>(), true, Encoding::kJsonString, builder_, close);
+  if (!body.ok()) return At(path, "'pattern': ", body.status().message());
+  return builder_.Bytes('"', '"', *body);
+}
+
+absl::StatusOr<Pc> Compiler::Number(bool whole, const Json& schema, const std::string& path) {
+  constexpr int64_t kMostBound = int64_t{1} << 53;
+  NumberBounds bounds;
+  const auto read = [&](const char* keyword, std::optional<int64_t>& bound, bool& excluded, bool excludes,
+                        bool least) -> absl::Status {
+    if (!schema.contains(keyword)) return absl::OkStatus();
+    Json value = schema[keyword];
+    if (value.is_number_float() &&
+        value.get<double>() == static_cast<double>(static_cast<int64_t>(std::clamp(value.get<double>(), -9e15, 9e15)))) {
+      value = static_cast<int64_t>(value.get<double>());
+    }
+    MOED_ASSIGN_OR_RETURN(const int64_t number,
+                          WholeNumber(StrCat(Place(path), "'", keyword, "'"), value, -kMostBound, kMostBound));
+    const bool tighter = !bound || (least ? number > *bound : number < *bound) || (number == *bound && excludes);
+    if (tighter) {
+      bound = number;
+      excluded = excludes;
+    }
+    return absl::OkStatus();
+  };
+  MOED_RETURN_IF_ERROR(read("minimum", bounds.least, bounds.least_excluded, false, true));
+  MOED_RETURN_IF_ERROR(read("exclusiveMinimum", bounds.least, bounds.least_excluded, true, true));
+  MOED_RETURN_IF_ERROR(read("maximum", bounds.most, bounds.most_excluded, false, false));
+  MOED_RETURN_IF_ERROR(read("exclusiveMaximum", bounds.most, bounds.most_excluded, true, false));
+  return json_.Number(whole, bounds, kReturn);
+}
+
+}  // namespace
+
+absl::StatusOr<Pc> BuildJsonSchema(std::string_view schema, ProgramBuilder& builder, Pc next) {
+  MOED_ASSIGN_OR_RETURN(const Json root, ReadSchema(schema));
+  MOED_ASSIGN_OR_RETURN(const uint32_t rule, Compiler(root, builder).Rule(root, "", 0));
+  return builder.Call(rule, next);
+}
+
+}  // namespace moed::grammar

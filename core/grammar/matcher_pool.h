@@ -1,0 +1,42 @@
+// Matchers for the requests of a model, within memory that is set aside for them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "core/grammar/matcher.h"
+#include "core/grammar/vocabulary_trie.h"
+
+namespace moed::grammar {
+
+// What a text must be, as a request says it.
+struct TextFormat {
+  enum class Kind : uint8_t { kJsonSchema, kRegex, kJsonObject };
+  Kind kind = Kind::kJsonObject;
+  std::string source;  // of kJsonSchema and kRegex
+};
+
+// Thread-safe.
+class MatcherPool {
+ public:
+  // Holds at most `most_bytes`, the vocabulary included; the tokenizer is not kept. A share that is too small for the vocabulary
+  // makes no matcher, and holds nothing.
+  MatcherPool(const Tokenizer& tokenizer, int vocabulary, uint64_t most_bytes);
+
+  // INVALID_ARGUMENT for what is no format, or needs more memory than there is. RESOURCE_EXHAUSTED while others have it. What is
+  // made must not outlive the pool.
+  absl::StatusOr<std::shared_ptr<Matcher>> Make(const TextFormat& format);
+
+ private:
+  absl::Status Take(uint64_t bytes);
+
+  const int vocabulary_;
+  std::unique_ptr<const VocabularyTrie> trie_;
+  uint64_t most_bytes_ = 0;  // of matchers
+  std::atomic<uint64_t> taken_{0};
+};
+
+}  // namespace moed::grammar

@@ -1,0 +1,45 @@
+#include "core/grammar/regex.h"
+
+#include "core/base/status.h"
+#include "core/grammar/regex_syntax.h"
+
+namespace moed::grammar {
+namespace {
+
+Pc Build(const RegexNode& node, Encoding encoding, ProgramBuilder& builder, Pc next) {
+  switch (node.kind) {
+    case RegexNode::Kind::kCharacter:
+      return builder.Character(node.characters, encoding, next);
+    case RegexNode::Kind::kSequence:
+      for (auto part = node.parts.rbegin(); part != node.parts.rend(); ++part) next = Build(*part, encoding, builder, next);
+      return next;
+    case RegexNode::Kind::kAlternatives: {
+      std::vector<Pc> parts;
+      for (const RegexNode& part : node.parts) parts.push_back(Build(part, encoding, builder, next));
+      return builder.Either(parts);
+    }
+    default: {
+      const auto part = [&](Pc after) { return Build(node.parts.front(), encoding, builder, after); };
+      return builder.Repeat(part, node.least, node.most, next);
+    }
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Pc> BuildRegex(std::string_view pattern, bool search, Encoding encoding, ProgramBuilder& builder, Pc next) {
+  MOED_ASSIGN_OR_RETURN(const std::vector<Alternative> alternatives, ParseRegex(pattern));
+  const auto anything = [&](Pc after) {
+    const auto any = [&](Pc then) { return builder.Character(CharacterSet::All(), encoding, then); };
+    return builder.Repeat(any, 0, ProgramBuilder::kNoMost, after);
+  };
+  std::vector<Pc> parts;
+  for (const Alternative& one : alternatives) {
+    const Pc end = search && !one.to_end ? anything(next) : next;
+    const Pc body = Build(one.sequence, encoding, builder, end);
+    parts.push_back(search && !one.from_begin ? anything(body) : body);
+  }
+  return builder.Either(parts);
+}
+
+}  // namespace moed::grammar

@@ -1,0 +1,253 @@
+#include "core/grammar/regex_syntax.h"
+
+#include <optional>
+#include <utility>
+
+#include "core/base/status.h"
+#include "core/base/utf8.h"
+#include "core/grammar/program.h"
+
+namespace moed::grammar {
+namespace {
+
+constexpr int kMostDepth = 64;  // of groups
+constexpr int kMostRepeats = 10'000;
+
+CharacterSet One(char32_t character) { return CharacterSet({{character, character}}); }
+CharacterSet Digits() { return CharacterSet({{'0', '9'}}); }
+CharacterSet Word() { return CharacterSet({{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}); }
+CharacterSet Space() { return CharacterSet({{'\t', '\r'}, {' ', ' '}}); }
+
+class Parser {
+ public:
+  explicit Parser(std::string_view pattern) : pattern_(pattern) {}
+  absl::StatusOr<std::vector<Alternative>> Whole();
+
+ private:
+  template <class... Parts>
+  absl::Status Refused(size_t at, const Parts&... parts) const {
+    return InvalidArgument("at byte ", at, ": ", parts...);
+  }
+  bool AtEnd() const { return at_ >= pattern_.size(); }
+  bool Take(std::string_view text) {
+    if (pattern_.substr(at_, text.size()) != text) return false;
+    at_ += text.size();
+    return true;
+  }
+  char32_t TakeCharacter();
+  absl::StatusOr<RegexNode> Sequence(int depth, Alternative* top);
+  absl::StatusOr<RegexNode> Atom(int depth);
+  absl::StatusOr<RegexNode> Group(int depth);
+  absl::StatusOr<RegexNode> Repeated(RegexNode atom);
+  absl::StatusOr<std::optional<std::pair<int, int>>> Quantifier();
+  absl::StatusOr<std::optional<std::pair<int, int>>> Braces();
+  absl::StatusOr<CharacterSet> Escape(bool in_class);
+  absl::StatusOr<char32_t> Hex(int digits);
+  absl::StatusOr<CharacterSet> Class();
+  absl::StatusOr<CharacterSet> ClassItem();
+
+  const std::string_view pattern_;
+  size_t at_ = 0;
+};
+
+// The pattern is UTF-8.
+char32_t Parser::TakeCharacter() {
+  const auto lead = static_cast<uint8_t>(pattern_[at_++]);
+  const int more = lead < 0x80 ? 0 : lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : 3;
+  char32_t character = more == 0 ? lead : lead & (0x3f >> more);
+  for (int i = 0; i < more; ++i) character = character << 6 | (static_cast<uint8_t>(pattern_[at_++]) & 0x3f);
+  return character;
+}
+
+absl::StatusOr<std::vector<Alternative>> Parser::Whole() {
+  if (!IsValidUtf8(pattern_)) return Refused(ValidUtf8Prefix(pattern_), "no UTF-8");
+  std::vector<Alternative> alternatives;
+  do {
+    Alternative one;
+    one.from_begin = Take("^");
+    MOED_ASSIGN_OR_RETURN(one.sequence, Sequence(0, &one));
+    alternatives.push_back(std::move(one));
+  } while (Take("|"));
+  if (!AtEnd()) return Refused(at_, "')' without '('");
+  return alternatives;
+}
+
+// Up to "|", ")" or the end. `top`: the alternative of the whole pattern that this is, which may end with "$".
+absl::StatusOr<RegexNode> Parser::Sequence(int depth, Alternative* top) {
+  RegexNode sequence;
+  while (!AtEnd() && pattern_[at_] != '|' && pattern_[at_] != ')') {
+    const size_t begin = at_;
+    if (Take("$")) {
+      if (top == nullptr || !(AtEnd() || pattern_[at_] == '|'))
+        return Refused(begin, "'$' is supported at an alternative's end only");
+      top->to_end = true;
+      break;
+    }
+    MOED_ASSIGN_OR_RETURN(RegexNode atom, Atom(depth));
+    MOED_ASSIGN_OR_RETURN(atom, Repeated(std::move(atom)));
+    sequence.parts.push_back(std::move(atom));
+  }
+  return sequence;
+}
+
+absl::StatusOr<RegexNode> Parser::Atom(int depth) {
+  const size_t begin = at_;
+  RegexNode node;
+  node.kind = RegexNode::Kind::kCharacter;
+  const char32_t first = TakeCharacter();
+  switch (first) {
+    case '(':
+      return Group(depth + 1);
+    case '[': {
+      MOED_ASSIGN_OR_RETURN(node.characters, Class());
+      return node;
+    }
+    case '\\': {
+      MOED_ASSIGN_OR_RETURN(node.characters, Escape(false));
+      return node;
+    }
+    case '.':
+      node.characters = One('\n').Negated();
+      return node;
+    case '^':
+      return Refused(begin, "'^' is supported at an alternative's begin only");
+    case '*':
+    case '+':
+    case '?':
+    case '{':
+      return Refused(begin, "nothing to repeat");
+    default:
+      node.characters = One(first);
+      return node;
+  }
+}
+
+absl::StatusOr<RegexNode> Parser::Group(int depth) {
+  const size_t begin = at_ - 1;
+  if (depth > kMostDepth) return Refused(begin, "groups more than ", kMostDepth, " deep");
+  if (!Take("?:") && !AtEnd() && pattern_[at_] == '?') {
+    return Refused(begin, "'", pattern_.substr(begin, 3), "' is not supported: no lookaround, flags or names");
+  }
+  RegexNode group;
+  group.kind = RegexNode::Kind::kAlternatives;
+  do {
+    MOED_ASSIGN_OR_RETURN(RegexNode sequence, Sequence(depth, nullptr));
+    group.parts.push_back(std::move(sequence));
+  } while (Take("|"));
+  if (!Take(")")) return Refused(begin, "'(' without ')'");
+  return group;
+}
+
+absl::StatusOr<RegexNode> Parser::Repeated(RegexNode atom) {
+  for (int times = 0;; ++times) {
+    const size_t begin = at_;
+    MOED_ASSIGN_OR_RETURN(const auto quantifier, Quantifier());
+    if (!quantifier) return atom;
+    if (times > 0) return Refused(begin, "a repetition of a repetition");
+    RegexNode repeat;
+    repeat.kind = RegexNode::Kind::kRepeat;
+    repeat.parts.push_back(std::move(atom));
+    std::tie(repeat.least, repeat.most) = *quantifier;
+    atom = std::move(repeat);
+    if (!Take("?") && Take("+")) return Refused(begin, "possessive repetition is not supported");
+  }
+}
+
+absl::StatusOr<std::optional<std::pair<int, int>>> Parser::Quantifier() {
+  if (Take("*")) return std::pair(0, ProgramBuilder::kNoMost);
+  if (Take("+")) return std::pair(1, ProgramBuilder::kNoMost);
+  if (Take("?")) return std::pair(0, 1);
+  if (Take("{")) return Braces();
+  return std::nullopt;
+}
+
+absl::StatusOr<std::optional<std::pair<int, int>>> Parser::Braces() {
+  const size_t begin = at_ - 1;
+  const auto number = [this]() -> std::optional<int> {
+    std::optional<int> value;
+    while (!AtEnd() && pattern_[at_] >= '0' && pattern_[at_] <= '9' && value.value_or(0) <= kMostRepeats) {
+      value = value.value_or(0) * 10 + (pattern_[at_++] - '0');
+    }
+    return value;
+  };
+  const std::optional<int> least = number();
+  std::optional<int> most = least;
+  if (Take(",")) most = number();
+  const int shown = most.value_or(least.value_or(0));
+  if (!least || !Take("}") || shown < *least) return Refused(begin, "no repetition {m}, {m,} or {m,n}");
+  if (shown > kMostRepeats) return Refused(begin, "more than ", kMostRepeats, " repetitions");
+  return std::pair(*least, most.value_or(ProgramBuilder::kNoMost));
+}
+
+absl::StatusOr<CharacterSet> Parser::Escape(bool in_class) {
+  const size_t begin = at_ - 1;
+  if (AtEnd()) return Refused(begin, "'\\' at the end");
+  const char32_t what = TakeCharacter();
+  constexpr std::pair<char32_t, char32_t> kControls[] = {{'n', '\n'}, {'t', '\t'}, {'r', '\r'},
+                                                         {'f', '\f'}, {'v', '\v'}, {'0', 0}};
+  for (const auto& [letter, character] : kControls) {
+    if (what == letter) return One(character);
+  }
+  if (what == 'd' || what == 'D') return what == 'd' ? Digits() : Digits().Negated();
+  if (what == 'w' || what == 'W') return what == 'w' ? Word() : Word().Negated();
+  if (what == 's' || what == 'S') return what == 's' ? Space() : Space().Negated();
+  if (what == 'b' && in_class) return One('\b');
+  if (what == 'x' || what == 'u') {
+    MOED_ASSIGN_OR_RETURN(const char32_t character, Hex(what == 'x' ? 2 : 4));
+    return One(character);
+  }
+  if (what < 0x80 && Word().Has(what) && what != '_')
+    return Refused(begin, "'\\", pattern_.substr(begin + 1, 1), "' is not supported");
+  return One(what);
+}
+
+absl::StatusOr<char32_t> Parser::Hex(int digits) {
+  const size_t begin = at_ - 2;
+  char32_t value = 0;
+  for (int i = 0; i < digits; ++i) {
+    const char c = AtEnd() ? ' ' : pattern_[at_++];
+    const int digit = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                             : -1;
+    if (digit < 0) return Refused(begin, "an escape with ", digits, " hexadecimal digits is expected");
+    value = value * 16 + digit;
+  }
+  return value;
+}
+
+// After "[".
+absl::StatusOr<CharacterSet> Parser::Class() {
+  const size_t begin = at_ - 1;
+  const bool negated = Take("^");
+  CharacterSet all;
+  for (bool first = true; first || AtEnd() || pattern_[at_] != ']'; first = false) {
+    if (AtEnd()) return Refused(begin, "'[' without ']'");
+    if (first && pattern_[at_] == ']') break;
+    MOED_ASSIGN_OR_RETURN(CharacterSet item, ClassItem());
+    const bool single = item.ranges().size() == 1 && item.ranges()[0].first == item.ranges()[0].second;
+    if (single && at_ + 1 < pattern_.size() && pattern_[at_] == '-' && pattern_[at_ + 1] != ']') {
+      const size_t dash = at_++;
+      MOED_ASSIGN_OR_RETURN(const CharacterSet last, ClassItem());
+      if (last.ranges().size() != 1 || last.ranges()[0].first < item.ranges()[0].first)
+        return Refused(dash, "no range of characters");
+      item = CharacterSet({{item.ranges()[0].first, last.ranges()[0].second}});
+    }
+    all.Add(item);
+  }
+  ++at_;
+  return negated ? all.Negated() : all;
+}
+
+absl::StatusOr<CharacterSet> Parser::ClassItem() {
+  const char32_t character = TakeCharacter();
+  if (character == '\\') return Escape(true);
+  if (character == '[' && !AtEnd() && pattern_[at_] == ':') return Refused(at_ - 1, "'[:' is not supported");
+  return One(character);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Alternative>> ParseRegex(std::string_view pattern) { return Parser(pattern).Whole(); }
+
+}  // namespace moed::grammar

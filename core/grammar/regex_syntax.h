@@ -1,0 +1,29 @@
+// Regular expressions as trees.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/grammar/characters.h"
+
+namespace moed::grammar {
+
+struct RegexNode {
+  enum class Kind : uint8_t { kCharacter, kSequence, kAlternatives, kRepeat };
+  Kind kind = Kind::kSequence;
+  CharacterSet characters;       // kCharacter
+  std::vector<RegexNode> parts;  // kRepeat has one
+  int least = 0, most = 0;       // kRepeat; ProgramBuilder::kNoMost
+};
+
+struct Alternative {
+  RegexNode sequence;
+  bool from_begin = false;  // it had "^"
+  bool to_end = false;      // it had "$"
+};
+
+absl::StatusOr<std::vector<Alternative>> ParseRegex(std::string_view pattern);
+
+}  // namespace moed::grammar

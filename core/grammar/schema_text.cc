@@ -1,0 +1,135 @@
+#include "core/grammar/schema_text.h"
+
+#include <algorithm>
+#include <string>
+
+#include "core/base/status.h"
+
+namespace moed::grammar {
+namespace {
+
+constexpr int kMostDepth = 64;
+
+constexpr std::string_view kAnnotations[] = {"title",    "description", "default",  "examples",  "$schema", "$id",
+                                             "$comment", "deprecated",  "readOnly", "writeOnly", "$defs",   "definitions"};
+constexpr std::string_view kAssertions[] = {"type",
+                                            "enum",
+                                            "const",
+                                            "properties",
+                                            "required",
+                                            "additionalProperties",
+                                            "items",
+                                            "minItems",
+                                            "maxItems",
+                                            "minLength",
+                                            "pattern",
+                                            "maxLength",
+                                            "minimum",
+                                            "maximum",
+                                            "exclusiveMinimum",
+                                            "exclusiveMaximum",
+                                            "anyOf",
+                                            "oneOf",
+                                            "allOf",
+                                            "$ref"};
+
+// What both of two types allow; "number" holds "integer".
+Json BothTypes(const Json& one, const Json& other) {
+  const Json ones = one.is_array() ? one : Json::array({one});
+  const Json others = other.is_array() ? other : Json::array({other});
+  const auto has = [](const Json& types, const Json& type) { return std::find(types.begin(), types.end(), type) != types.end(); };
+  Json both = Json::array();
+  for (const Json& type : ones) {
+    if (has(others, type) || (type == "integer" && has(others, "number"))) both.push_back(type);
+  }
+  if (has(others, "integer") && has(ones, "number") && !has(ones, "integer")) both.push_back("integer");
+  return both;
+}
+
+absl::StatusOr<Json> BothProperties(const Json& one, const Json& other, const std::string& path) {
+  Json both = one;
+  for (const auto& [name, schema] : other.items()) {
+    if (!both.contains(name)) {
+      both[name] = schema;
+    } else if (both[name].is_object() && schema.is_object()) {
+      MOED_ASSIGN_OR_RETURN(both[name], Both(both[name], schema, path + "/" + name));
+    } else if (both[name] != schema) {
+      return InvalidArgument(Place(path + "/" + name), "two schemas that cannot be joined");
+    }
+  }
+  return both;
+}
+
+absl::StatusOr<Json> BothValues(const std::string& name, const Json& one, const Json& other, const std::string& path) {
+  if (one == other) return one;
+  if (name == "type") return BothTypes(one, other);
+  if (name == "properties" && one.is_object() && other.is_object()) return BothProperties(one, other, path);
+  if (name == "required" && one.is_array() && other.is_array()) {
+    Json both = one;
+    for (const Json& property : other) {
+      if (std::find(both.begin(), both.end(), property) == both.end()) both.push_back(property);
+    }
+    return both;
+  }
+  const bool numbers = one.is_number() && other.is_number();
+  const bool is_least = name.compare(0, 3, "min") == 0 || name == "exclusiveMinimum";
+  const bool is_most = name.compare(0, 3, "max") == 0 || name == "exclusiveMaximum";
+  if (numbers && is_least) return std::max(one, other);
+  if (numbers && is_most) return std::min(one, other);
+  return InvalidArgument(Place(path), "two different '", name, "' cannot be joined");
+}
+
+}  // namespace
+
+absl::StatusOr<Json> ReadSchema(std::string_view text) {
+  bool deep = false;
+  const auto watch = [&deep](int depth, Json::parse_event_t, Json&) {
+    deep = deep || depth > kMostDepth;
+    return !deep;
+  };
+  Json schema = Json::parse(text, watch, false);
+  if (deep) return InvalidArgument("nested more than ", kMostDepth, " deep");
+  if (schema.is_discarded()) return InvalidArgument("no JSON");
+  return schema;
+}
+
+std::string Place(const std::string& path) { return StrCat("at ", path.empty() ? std::string("/") : path, ": "); }
+
+Keyword KindOf(std::string_view name) {
+  if (std::find(std::begin(kAnnotations), std::end(kAnnotations), name) != std::end(kAnnotations)) return Keyword::kAnnotation;
+  if (std::find(std::begin(kAssertions), std::end(kAssertions), name) != std::end(kAssertions)) return Keyword::kAssertion;
+  return Keyword::kUnknown;
+}
+
+absl::StatusOr<Json> Both(const Json& one, const Json& other, const std::string& path) {
+  Json both = one;
+  for (const auto& [name, value] : other.items()) {
+    if (!both.contains(name)) {
+      both[name] = value;
+    } else if (KindOf(name) != Keyword::kAnnotation) {
+      MOED_ASSIGN_OR_RETURN(both[name], BothValues(name, both[name], value, path));
+    }
+  }
+  return both;
+}
+
+const Json* Referred(const Json& root, std::string_view reference) {
+  if (reference.substr(0, 1) != "#") return nullptr;
+  reference.remove_prefix(1);
+  const Json* at = &root;
+  while (!reference.empty()) {
+    if (reference.front() != '/') return nullptr;
+    const size_t end = std::min(reference.find('/', 1), reference.size());
+    std::string name;
+    for (size_t i = 1; i < end; ++i) {
+      const bool escaped = reference[i] == '~' && i + 1 < end && (reference[i + 1] == '0' || reference[i + 1] == '1');
+      name += escaped ? (reference[++i] == '0' ? '~' : '/') : reference[i];
+    }
+    reference.remove_prefix(end);
+    if (!at->is_object() || !at->contains(name)) return nullptr;
+    at = &(*at)[name];
+  }
+  return at;
+}
+
+}  // namespace moed::grammar

@@ -1,0 +1,67 @@
+#include "core/model/mamba2_block.h"
+
+#include "core/model/state_runs.h"
+
+namespace moed {
+
+// Blocks in order: a chunk's rows of one block leave the state for those of the next.
+void Mamba2Block::Run(LayerId layer, const LayerWeights& weights) {
+  const TraceSpan span(step_.trace, "attention", kComputeTrack, layer);
+  step_.ForBlocks([&](RowBlock block) {
+    Project(weights, block);
+    ReadStates(layer, weights, block);
+    GateAndNormalize(weights, block);
+    step_.ProjectToResidual(weights.o, nullptr, block);
+  });
+}
+
+void Mamba2Block::Project(const LayerWeights& weights, RowBlock block) {
+  Scratch& scratch = step_.scratch;
+  ComputeBackend& backend = step_.backend;
+  const int rows = block.count, hidden = step_.spec.hidden, mixed_width = shape().ConvolvedWidth();
+  const float* x = &scratch.x[static_cast<size_t>(block.begin) * hidden];
+  step_.Normalize(x, weights.attn_norm, weights.attn_norm_bias, rows, scratch.normed.data());
+  const InputForms forms = InputForms::Of(
+      {weights.q.format, weights.k.format, weights.v.format, weights.attention_gate.format, weights.mamba2.step.format});
+  const Activations input = backend.Prepare(scratch.normed.data(), rows, hidden, hidden, forms, scratch.block_storage);
+  float* mixed = scratch.mixed.data();
+  const MatMulJob jobs[] = {
+      {weights.v, &input, mixed, mixed_width},
+      {weights.k, &input, mixed + shape().Width(), mixed_width},
+      {weights.q, &input, mixed + shape().Width() + shape().GroupsWidth(), mixed_width},
+      {weights.attention_gate, &input, scratch.attention_gate.data(), shape().Width()},
+      {weights.mamba2.step, &input, scratch.rate.data(), shape().heads},
+  };
+  backend.MatMul(jobs);
+  backend.StepSizes(scratch.rate.data(), weights.mamba2.step_bias, weights.mamba2.decay_rate, rows, shape().heads,
+                    scratch.decay.data());
+}
+
+void Mamba2Block::ReadStates(LayerId layer, const LayerWeights& weights, RowBlock block) {
+  Scratch& scratch = step_.scratch;
+  const ConvolutionShape convolution = {
+      .channels = shape().ConvolvedWidth(), .taps = shape().taps, .bias = weights.mamba2.convolution_bias};
+  step_.backend.Convolve(convolution, PlanStateRuns(step_, layer, block, 0), scratch.mixed.data(), weights.convolution,
+                         scratch.convolved.data());
+  const StateSpaceShape states = {
+      .key_heads = shape().groups, .value_heads = shape().heads, .key_dim = shape().state_dim, .value_dim = shape().head_dim};
+  const std::span<const StateRun> runs = PlanStateRuns(step_, layer, block, shape().recurrence().InputFloats());
+  step_.backend.StateSpace(states, runs, scratch.convolved.data(), scratch.decay.data(), scratch.rate.data(), weights.mamba2.skip,
+                           scratch.attended.data());
+}
+
+void Mamba2Block::GateAndNormalize(const LayerWeights& weights, RowBlock block) {
+  ComputeBackend& backend = step_.backend;
+  float* read = step_.scratch.attended.data();
+  const int width = shape().Width(), groups = shape().groups, cols = width / groups;
+  backend.SwiGlu(step_.scratch.attention_gate.data(), read, int64_t{block.count} * width, read);
+  if (groups == 1) return backend.RmsNorm(read, weights.mamba2.norm, step_.spec.rms_eps, block.count, width, read);
+  for (int row = 0; row < block.count; ++row) {
+    for (int group = 0; group < groups; ++group) {
+      float* x = read + int64_t{row} * width + group * cols;
+      backend.RmsNorm(x, weights.mamba2.norm + group * cols, step_.spec.rms_eps, 1, cols, x);
+    }
+  }
+}
+
+}  // namespace moed

@@ -1,0 +1,83 @@
+#include "server/http/api/api_error.h"
+
+#include "core/base/status.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+
+namespace moed::http {
+namespace {
+
+struct StatusRow {
+  grpc::StatusCode code;
+  int status;
+  std::string_view name;
+};
+constexpr StatusRow kStatuses[] = {
+    {grpc::StatusCode::INVALID_ARGUMENT, 400, "invalid_value"},
+    {grpc::StatusCode::OUT_OF_RANGE, 400, "invalid_value"},
+    {grpc::StatusCode::FAILED_PRECONDITION, 400, "failed_precondition"},
+    {grpc::StatusCode::NOT_FOUND, 404, "not_found"},
+    {grpc::StatusCode::ALREADY_EXISTS, 409, "conflict"},
+    {grpc::StatusCode::ABORTED, 409, "conflict"},
+    {grpc::StatusCode::RESOURCE_EXHAUSTED, 429, "rate_limit_exceeded"},
+    {grpc::StatusCode::UNIMPLEMENTED, 501, "not_implemented"},
+    {grpc::StatusCode::UNAVAILABLE, 503, "unavailable"},
+    {grpc::StatusCode::DEADLINE_EXCEEDED, 504, "timeout"},
+};
+constexpr StatusRow kOtherwise = {grpc::StatusCode::UNKNOWN, 500, "internal_error"};
+
+const StatusRow& RowOf(grpc::StatusCode code) {
+  for (const StatusRow& row : kStatuses) {
+    if (row.code == code) return row;
+  }
+  return kOtherwise;
+}
+
+// "stopping.stop_strings[2]" is "stop[2]" where a row says so.
+std::string ParameterName(std::string_view path, std::span<const FieldName> names) {
+  const size_t index = std::min(path.find('['), path.size());
+  const std::string_view whole = path.substr(0, index);
+  const std::string_view last = whole.substr(whole.rfind('.') + 1);
+  for (const FieldName& name : names) {
+    if (name.field == last) return StrCat(name.parameter, path.substr(index));
+  }
+  return StrCat(last, path.substr(index));
+}
+
+void Describe(const google::rpc::BadRequest& bad, std::span<const FieldName> names, ApiError& error) {
+  error.message.clear();
+  for (const auto& violation : bad.field_violations()) {
+    const std::string name = ParameterName(violation.field(), names);
+    if (error.parameter.empty()) error.parameter = name;
+    error.message += StrCat(error.message.empty() ? "" : "; ", name, ": ", violation.description());
+  }
+}
+
+}  // namespace
+
+ApiError ErrorOf(const absl::Status& status) {
+  const StatusRow& row = RowOf(static_cast<grpc::StatusCode>(status.code()));
+  ApiError error{.status = row.status, .message = std::string(status.message()), .code = std::string(row.name)};
+  const size_t colon = error.message.find(": ");
+  if (absl::IsInvalidArgument(status) && colon != std::string::npos) error.parameter = error.message.substr(0, colon);
+  return error;
+}
+
+ApiError ErrorOf(const grpc::Status& status, std::span<const FieldName> names) {
+  const StatusRow& row = RowOf(status.error_code());
+  ApiError error{.status = row.status, .message = status.error_message(), .code = std::string(row.name)};
+  google::rpc::Status rich;
+  if (status.error_details().empty() || !rich.ParseFromString(status.error_details())) return error;
+  for (const google::protobuf::Any& detail : rich.details()) {
+    google::rpc::BadRequest bad;
+    google::rpc::RetryInfo retry;
+    if (detail.UnpackTo(&bad) && bad.field_violations_size() > 0) {
+      Describe(bad, names, error);
+    } else if (detail.UnpackTo(&retry)) {
+      error.retry_seconds = static_cast<double>(retry.retry_delay().seconds()) + retry.retry_delay().nanos() * 1e-9;
+    }
+  }
+  return error;
+}
+
+}  // namespace moed::http

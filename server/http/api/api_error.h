@@ -1,0 +1,33 @@
+// What is wrong with a request, before it takes the form of an API.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "grpcpp/support/status.h"
+
+namespace moed::http {
+
+struct ApiError {
+  int status = 500;  // of HTTP
+  std::string message;
+  std::string parameter = "";  // the one that it is about
+  std::string code = "";       // "model_not_found": for programs
+  std::optional<double> retry_seconds = std::nullopt;
+};
+
+// How a field of the daemon's requests is called in an API: the last part of its path, without an index.
+struct FieldName {
+  std::string_view field;
+  std::string_view parameter;
+};
+
+// Of a check that failed here. INVALID_ARGUMENT begins with the parameter: "stop[3]: 5 is no string".
+ApiError ErrorOf(const absl::Status& status);
+// Of a call that failed. The fields of google.rpc.BadRequest take the names of the API, those without a row keep their own.
+ApiError ErrorOf(const grpc::Status& status, std::span<const FieldName> names);
+
+}  // namespace moed::http

@@ -1,0 +1,36 @@
+#include "server/http/api/parameters.h"
+
+#include <cmath>
+#include <limits>
+
+namespace moed::http {
+
+absl::StatusOr<bool> BoolOf(const Json& value) {
+  if (!value.is_boolean()) return InvalidArgument(ShownJson(value), " is neither true nor false");
+  return value.get<bool>();
+}
+
+absl::StatusOr<double> NumberOf(const Json& value) {
+  if (!value.is_number()) return InvalidArgument(ShownJson(value), " is no number");
+  const double number = value.get<double>();
+  if (std::abs(number) > std::numeric_limits<float>::max()) return InvalidArgument(ShownJson(value), " is out of range");
+  return number;
+}
+
+absl::StatusOr<std::string> StringOf(const Json& value) {
+  if (!value.is_string()) return InvalidArgument(ShownJson(value), " is no string");
+  return value.get_ref<const std::string&>();
+}
+
+absl::StatusOr<int32_t> Int32Of(const Json& value) {
+  constexpr auto kMost = std::numeric_limits<int32_t>::max();
+  MOED_ASSIGN_OR_RETURN(const int64_t number, WholeNumber("the value", value, std::numeric_limits<int32_t>::min(), kMost));
+  return static_cast<int32_t>(number);
+}
+
+absl::Status OnlyValue(const Json& value, const Json& only, std::string_view what) {
+  if (value == only) return absl::OkStatus();
+  return InvalidArgument(what, "; the only value that is taken is ", ShownJson(only));
+}
+
+}  // namespace moed::http

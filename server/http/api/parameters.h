@@ -1,0 +1,91 @@
+// Tables of the parameters that an API knows: each is read, ignored or refused, and what no table names is an error.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "absl/status/statusor.h"
+#include "core/base/json_value.h"
+#include "core/base/status.h"
+#include "server/http/json/bounded_json.h"
+
+namespace moed::http {
+
+// Whose value null is as if it were absent.
+template <class Draft>
+struct Parameter {
+  std::string_view name;
+  // INVALID_ARGUMENT says what is wrong with the value; it may begin with the place inside it ("[3].role: "). Null: ignored.
+  absl::Status (*apply)(const Json& value, Draft& draft);
+};
+
+template <class Draft>
+const Parameter<Draft>* FindParameter(std::span<const Parameter<Draft>> table, std::string_view name) {
+  for (const Parameter<Draft>& parameter : table) {
+    if (parameter.name == name) return &parameter;
+  }
+  return nullptr;
+}
+
+// "stop" and "[3]: 5 is no string" are "stop[3]: 5 is no string".
+inline absl::Status InParameter(std::string_view name, const absl::Status& status) {
+  if (status.ok()) return status;
+  const std::string_view message(status.message().data(), status.message().size());
+  const bool goes_on = name == "." || (!message.empty() && (message[0] == '[' || message[0] == '.'));
+  return absl::Status(status.code(), ToAbsl(StrCat(name, goes_on ? "" : ": ", message)));
+}
+
+template <class Draft>
+absl::Status ApplyParameter(const Parameter<Draft>& parameter, const Json& value, Draft& draft) {
+  if (parameter.apply == nullptr || value.is_null()) return absl::OkStatus();
+  return InParameter(parameter.name, parameter.apply(value, draft));
+}
+
+// The members of an object inside a parameter: errors begin with ".name: ".
+template <class Draft>
+absl::Status ReadMembers(const Json& object, std::span<const std::type_identity_t<Parameter<Draft>>> table, Draft& draft) {
+  if (!object.is_object()) return InvalidArgument(ShownJson(object), " is no object");
+  for (const auto& [name, value] : object.items()) {
+    const Parameter<Draft>* parameter = FindParameter<Draft>(table, name);
+    if (parameter == nullptr) return InvalidArgument(".", name.substr(0, 64), ": unknown parameter");
+    MOED_RETURN_IF_ERROR(InParameter(".", ApplyParameter(*parameter, value, draft)));
+  }
+  return absl::OkStatus();
+}
+
+// The elements of an array inside a parameter, each by read(element): errors begin with "[index]".
+template <class Read>
+absl::Status ReadElements(const Json& array, Read read) {
+  if (!array.is_array()) return InvalidArgument(ShownJson(array), " is no array");
+  for (size_t i = 0; i < array.size(); ++i) MOED_RETURN_IF_ERROR(InParameter(StrCat("[", i, "]"), read(array[i])));
+  return absl::OkStatus();
+}
+
+// `Draft` is a `Common`: parameters stand in one of the two tables.
+template <class Draft, class Common>
+absl::Status ReadParameters(const Json& body, std::span<const Parameter<Draft>> own, std::span<const Parameter<Common>> common,
+                            Draft& draft) {
+  if (!body.is_object()) return InvalidArgument("the body must be a JSON object");
+  for (const auto& [name, value] : body.items()) {
+    if (const Parameter<Draft>* parameter = FindParameter(own, name)) {
+      MOED_RETURN_IF_ERROR(ApplyParameter(*parameter, value, draft));
+    } else if (const Parameter<Common>* parameter = FindParameter(common, name)) {
+      MOED_RETURN_IF_ERROR(ApplyParameter(*parameter, value, static_cast<Common&>(draft)));
+    } else {
+      return InvalidArgument(name.substr(0, 64), ": unknown parameter");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> BoolOf(const Json& value);
+absl::StatusOr<double> NumberOf(const Json& value);  // finite as a float
+absl::StatusOr<std::string> StringOf(const Json& value);
+absl::StatusOr<int32_t> Int32Of(const Json& value);
+
+// For values that are taken only as what they are without the parameter: `what` says what is not offered.
+absl::Status OnlyValue(const Json& value, const Json& only, std::string_view what);
+
+}  // namespace moed::http

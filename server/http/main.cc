@@ -1,0 +1,88 @@
+// moed-http: OpenAI's API over HTTP, beside a moed.
+#include <malloc.h>
+
+#include <csignal>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "core/base/version.h"
+#include "server/http/openai/chat.h"
+#include "server/http/openai/completions.h"
+#include "server/http/openai/models.h"
+#include "server/http/openai/reply.h"
+#include "server/http/options.h"
+#include "server/http/router.h"
+#include "server/http/upstream/daemon.h"
+#include "spdlog/sinks/stdout_sinks.h"
+#include "spdlog/spdlog.h"
+
+namespace moed::http {
+namespace {
+
+constexpr std::string_view kModelsPath = "/v1/models/";
+
+HttpReply Text(int status, std::string text) { return {.status = status, .content_type = "text/plain", .body = std::move(text)}; }
+
+std::vector<Route> MakeRoutes(Daemon& daemon, const ModelNames& models) {
+  return {
+      {"GET", "/healthz", true, OpenAiError, [](const auto& exchange) { exchange->Reply(Text(200, "ok\n")); }},
+      {"GET", "/readyz", true, OpenAiError,
+       [&](const auto& exchange) {
+         exchange->Reply(daemon.model().has_value() ? Text(200, "ok\n") : Text(503, "the daemon does not serve\n"));
+       }},
+      {"GET", "/v1/models", false, OpenAiError, [&](const auto& exchange) { exchange->Reply(models.List()); }},
+      {"GET", kModelsPath, false, OpenAiError,
+       [&](const auto& exchange) { exchange->Reply(models.One(exchange->request().path.substr(kModelsPath.size()))); }},
+      {"POST", "/v1/completions", false, OpenAiError, [&](const auto& exchange) { HandleCompletion(daemon, models, exchange); }},
+      {"POST", "/v1/chat/completions", false, OpenAiError, [&](const auto& exchange) { HandleChat(daemon, models, exchange); }},
+  };
+}
+
+int Fail(const absl::Status& status, int exit_code) {
+  std::fprintf(stderr, "moed-http: %s\n", std::string(status.message().data(), status.message().size()).c_str());
+  return exit_code;
+}
+
+int Run(const Options& options) {
+  ApiKeys keys;
+  if (!options.api_keys.empty()) {
+    auto read = ApiKeys::Read(options.api_keys);
+    if (!read.ok()) return Fail(read.status(), 2);
+    keys = *std::move(read);
+  }
+  AccessLog log;
+  Daemon daemon(options.server, options.control);
+  const ModelNames models(daemon, options.model_names);
+  Router router(MakeRoutes(daemon, models), std::move(keys), OpenAiError);
+  const auto server = HttpServer::Listen(options.http, router, log);
+  if (!server.ok()) return Fail(server.status(), 1);
+  spdlog::info("listening on http://{}, for the daemon at {}", (*server)->address(), options.server);
+  (*server)->Serve([&router] { router.Drain(); });
+  daemon.End();
+  return 0;
+}
+
+}  // namespace
+}  // namespace moed::http
+
+int main(int argc, char** argv) {
+  // What is freed leaves the process, and threads do not hoard arenas.
+  mallopt(M_ARENA_MAX, 2);
+  mallopt(M_MMAP_THRESHOLD, 64 << 10);
+  mallopt(M_TRIM_THRESHOLD, 128 << 10);
+  std::signal(SIGPIPE, SIG_IGN);
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const auto options = moed::http::ReadOptions(arguments);
+  if (!options.ok()) return moed::http::Fail(options.status(), 2);
+  if (!options->answer.empty()) {
+    std::fputs(options->answer.c_str(), stdout);
+    return 0;
+  }
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("moed-http"));
+  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
+  spdlog::set_level(spdlog::level::from_str(options->log_level));
+  spdlog::flush_on(spdlog::level::info);
+  spdlog::info("moed-http {}", moed::BuildVersion());
+  return moed::http::Run(*options);
+}

@@ -1,0 +1,131 @@
+#include "server/http/openai/chat_reply.h"
+
+#include <utility>
+
+#include "core/base/status.h"
+#include "server/http/openai/chat_request.h"
+
+namespace moed::http {
+namespace {
+
+using moe::v1::ChatResponse;
+using moe::v1::TokenLogprob;
+
+// A token may be half a character: its bytes stand beside its text.
+Json TokenJson(const TokenLogprob& token) {
+  Json bytes = Json::array();
+  for (const unsigned char c : token.token()) bytes.push_back(c);
+  return {{"token", token.token()}, {"logprob", token.logprob()}, {"bytes", bytes}};
+}
+
+Json LogprobsJson(const ChatResponse& message) {
+  if (message.logprobs().empty()) return nullptr;
+  Json content = Json::array();
+  for (const TokenLogprob& token : message.logprobs()) {
+    Json json = TokenJson(token);
+    json["top_logprobs"] = Json::array();
+    for (const TokenLogprob& other : token.top()) json["top_logprobs"].push_back(TokenJson(other));
+    content.push_back(std::move(json));
+  }
+  return {{"content", content}, {"refusal", nullptr}};
+}
+
+// Of a stream what follows of a call, of a whole answer the call.
+Json ToolCallJson(const moe::v1::ToolCallDelta& call, bool streams) {
+  Json json = Json::object();
+  if (streams) json["index"] = call.index();
+  if (!call.id().empty()) json["id"] = call.id();
+  if (!call.id().empty()) json["type"] = "function";
+  json["function"] = Json::object();
+  if (!call.name().empty()) json["function"]["name"] = call.name();
+  json["function"]["arguments"] = call.arguments();
+  return json;
+}
+
+Json ToolCallsJson(const ChatResponse& message, bool streams) {
+  Json calls = Json::array();
+  for (const auto& call : message.tool_calls()) calls.push_back(ToolCallJson(call, streams));
+  return calls;
+}
+
+// What a message of a stream brings.
+Json DeltaJson(const ChatResponse& message) {
+  Json delta = Json::object();
+  if (!message.reasoning().empty()) delta["reasoning_content"] = message.reasoning();
+  if (!message.text().empty()) delta["content"] = message.text();
+  if (!message.tool_calls().empty()) delta["tool_calls"] = ToolCallsJson(message, true);
+  return delta;
+}
+
+Json MessageJson(const ChatResponse& answer) {
+  const bool only_calls = answer.text().empty() && !answer.tool_calls().empty();
+  Json message = {{"role", "assistant"}, {"content", only_calls ? Json(nullptr) : Json(answer.text())}, {"refusal", nullptr}};
+  if (!answer.reasoning().empty()) message["reasoning_content"] = answer.reasoning();
+  if (!answer.tool_calls().empty()) message["tool_calls"] = ToolCallsJson(answer, false);
+  return message;
+}
+
+const moe::v1::Finish* FinishOf(const ChatResponse& message) { return message.has_finish() ? &message.finish() : nullptr; }
+
+class ChatWriter final : public AnswerWriter<ChatResponse> {
+ public:
+  ChatWriter(AnswerIdentity identity, bool include_usage) : identity_(std::move(identity)), include_usage_(include_usage) {}
+
+  std::string Events(const ChatResponse& message) override {
+    if (message.has_finish()) usage_ = message.finish().usage();
+    std::string events;
+    if (!std::exchange(begun_, true)) events = Chunk({{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
+    Json delta = DeltaJson(message);
+    if (!delta.empty() || !message.logprobs().empty()) events += Chunk(std::move(delta), LogprobsJson(message), nullptr);
+    if (message.has_finish()) events += Chunk(Json::object(), nullptr, FinishReasonJson(&message.finish()));
+    return events;
+  }
+
+  std::string LastEvents() override {
+    if (!include_usage_) return std::string(kLastEvent);
+    Json chunk = AnswerObject(identity_, "chat.completion.chunk");
+    chunk["choices"] = Json::array();
+    chunk["usage"] = UsageJson(usage_);
+    return StrCat(Event(chunk), kLastEvent);
+  }
+
+  std::string ErrorEvent(const grpc::Status& status) override {
+    return Event(OpenAiErrorJson(ErrorOf(status, ChatFieldNames())));
+  }
+
+  HttpReply Whole(const ChatResponse& answer) override {
+    Json json = AnswerObject(identity_, "chat.completion");
+    json["choices"] = Json::array({{{"index", 0},
+                                    {"message", MessageJson(answer)},
+                                    {"logprobs", LogprobsJson(answer)},
+                                    {"finish_reason", FinishReasonJson(FinishOf(answer))}}});
+    json["usage"] = UsageJson(answer.finish().usage());
+    return {.body = Dumped(json)};
+  }
+
+  HttpReply Error(const grpc::Status& status) override { return OpenAiError(ErrorOf(status, ChatFieldNames())); }
+
+ private:
+  std::string Chunk(Json delta, Json logprobs, Json finish_reason) {
+    Json chunk = AnswerObject(identity_, "chat.completion.chunk");
+    chunk["choices"] = Json::array({{{"index", 0},
+                                     {"delta", std::move(delta)},
+                                     {"logprobs", std::move(logprobs)},
+                                     {"finish_reason", std::move(finish_reason)}}});
+    if (include_usage_) chunk["usage"] = nullptr;
+    return Event(chunk);
+  }
+
+  const AnswerIdentity identity_;
+  const bool include_usage_;
+  bool begun_ = false;
+  moe::v1::Usage usage_;
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerWriter<ChatResponse>> MakeChatWriter(AnswerIdentity identity, bool include_usage) {
+  return std::make_unique<ChatWriter>(std::move(identity), include_usage);
+}
+
+}  // namespace moed::http

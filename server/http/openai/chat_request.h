@@ -1,0 +1,26 @@
+// /v1/chat/completions: from its JSON to a request of the daemon.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/http/api/answer.h"
+#include "server/http/api/api_error.h"
+#include "server/http/api/parameters.h"
+
+namespace moed::http {
+
+struct ChatDraft : AnswerOptions {
+  moe::v1::ChatRequest request;  // its messages and tools; the rest when it is sent
+  Json template_variables = Json::object();
+};
+
+std::span<const Parameter<ChatDraft>> ChatParameters();
+// The daemon's fields that have another name here.
+std::span<const FieldName> ChatFieldNames();
+
+// Of the body's text. INVALID_ARGUMENT about a parameter begins with it.
+absl::StatusOr<ChatDraft> ReadChat(const std::string& body);
+
+}  // namespace moed::http

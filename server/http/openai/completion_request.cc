@@ -1,0 +1,101 @@
+#include "server/http/openai/completion_request.h"
+
+#include "server/http/openai/common_parameters.h"
+
+namespace moed::http {
+namespace {
+
+constexpr int kDefaultMaxTokens = 16;  // OpenAI's, for this endpoint alone
+
+absl::Status TakeIds(const Json& ids, moe::v1::GenerateRequest& request) {
+  request.mutable_token_ids()->mutable_ids()->Reserve(static_cast<int>(ids.size()));
+  return ReadElements(ids, [&](const Json& element) -> absl::Status {
+    MOED_ASSIGN_OR_RETURN(const int32_t id, Int32Of(element));
+    request.mutable_token_ids()->add_ids(id);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status TakePrompt(const Json& value, moe::v1::GenerateRequest& request) {
+  if (value.is_array() && !value.empty()) return TakeIds(value, request);
+  if (!value.is_string()) return InvalidArgument(ShownJson(value), " is neither a string nor an array of token ids");
+  request.set_text(value.get_ref<const std::string&>());
+  return absl::OkStatus();
+}
+
+// A text, token ids, or an array that holds one of these.
+absl::Status ApplyPrompt(const Json& value, CompletionDraft& draft) {
+  const bool wraps = value.is_array() && !value.empty() && !value[0].is_number();
+  if (!wraps) return TakePrompt(value, draft.request);
+  if (value.size() != 1) return InvalidArgument(value.size(), " prompts: a request takes one");
+  return InParameter("[0]", TakePrompt(value[0], draft.request));
+}
+
+absl::Status ApplyMaxTokens(const Json& value, CompletionDraft& draft) {
+  MOED_ASSIGN_OR_RETURN(const int32_t tokens, Int32Of(value));
+  draft.stopping.set_max_new_tokens(tokens);
+  return absl::OkStatus();
+}
+
+absl::Status ApplyLogprobs(const Json& value, CompletionDraft& draft) {
+  MOED_ASSIGN_OR_RETURN(const int32_t alternatives, Int32Of(value));
+  draft.response.set_logprobs(true);
+  draft.response.set_top_logprobs(alternatives);
+  return absl::OkStatus();
+}
+
+absl::Status ApplyAddSpecialTokens(const Json& value, CompletionDraft& draft) {
+  MOED_ASSIGN_OR_RETURN(const bool add, BoolOf(value));
+  draft.request.mutable_tokenize()->set_add_special_tokens(add);
+  return absl::OkStatus();
+}
+
+absl::Status ApplySession(const Json& value, CompletionDraft& draft) {
+  MOED_ASSIGN_OR_RETURN(*draft.request.mutable_session_id(), StringOf(value));
+  return absl::OkStatus();
+}
+
+absl::Status ApplyEcho(const Json& value, CompletionDraft&) { return OnlyValue(value, false, "prompts are not echoed"); }
+absl::Status ApplyBestOf(const Json& value, CompletionDraft&) {
+  return OnlyValue(value, 1, "one answer is computed for a request");
+}
+absl::Status ApplySuffix(const Json& value, CompletionDraft&) {
+  return OnlyValue(value, "", "nothing is inserted before a suffix");
+}
+
+constexpr Parameter<CompletionDraft> kParameters[] = {
+    {"prompt", ApplyPrompt},
+    {"max_tokens", ApplyMaxTokens},
+    {"logprobs", ApplyLogprobs},
+    {"echo", ApplyEcho},
+    {"best_of", ApplyBestOf},
+    {"suffix", ApplySuffix},
+    {"add_special_tokens", ApplyAddSpecialTokens},  // vLLM's name
+    {"session_id", ApplySession},                   // of the daemon
+};
+
+constexpr FieldName kFieldNames[] = {
+    {"text", "prompt"},
+    {"token_ids", "prompt"},
+    {"max_new_tokens", "max_tokens"},
+    {"min_new_tokens", "min_tokens"},
+    {"stop_strings", "stop"},
+    {"include_stop_string", "include_stop_str_in_output"},
+    {"top_logprobs", "logprobs"},
+};
+
+}  // namespace
+
+std::span<const Parameter<CompletionDraft>> CompletionParameters() { return kParameters; }
+std::span<const FieldName> CompletionFieldNames() { return kFieldNames; }
+
+absl::StatusOr<CompletionDraft> ReadCompletion(const std::string& body) {
+  MOED_ASSIGN_OR_RETURN(const Json json, ParseJson(body));
+  CompletionDraft draft;
+  draft.stopping.set_max_new_tokens(kDefaultMaxTokens);
+  MOED_RETURN_IF_ERROR(ReadParameters(json, CompletionParameters(), CommonParameters(), draft));
+  if (draft.request.prompt_case() == moe::v1::GenerateRequest::PROMPT_NOT_SET) return InvalidArgument("prompt: missing");
+  return draft;
+}
+
+}  // namespace moed::http

@@ -1,0 +1,14 @@
+// The endpoint /v1/completions.
+#pragma once
+
+#include <memory>
+
+#include "server/http/openai/models.h"
+#include "server/http/transport/exchange.h"
+#include "server/http/upstream/daemon.h"
+
+namespace moed::http {
+
+void HandleCompletion(Daemon& daemon, const ModelNames& models, const std::shared_ptr<Exchange>& exchange);
+
+}  // namespace moed::http

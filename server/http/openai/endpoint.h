@@ -1,0 +1,42 @@
+// What endpoints that answer with the model do: read, ask the daemon, relay.
+#pragma once
+
+#include <ctime>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "server/http/api/answer.h"
+#include "server/http/api/relay.h"
+#include "server/http/openai/models.h"
+#include "server/http/openai/reply.h"
+#include "server/http/transport/exchange.h"
+#include "server/http/upstream/daemon.h"
+
+namespace moed::http {
+
+// `read`: from the body's JSON to a draft with a `request`. `make_writer`: from the answer's identity and include_usage. `stream`
+// and `whole` are the daemon's calls: (stub, context, request, reactor) and (stub, context, request, response, callback).
+template <class Response, class Read, class MakeWriter, class Stream, class Whole>
+void AnswerByModel(Daemon& daemon, const ModelNames& models, const std::shared_ptr<Exchange>& exchange,
+                   const std::string& id_prefix, Read read, MakeWriter make_writer, Stream stream, Whole whole) {
+  auto draft = read(std::exchange(exchange->request().body, {}));
+  if (!draft.ok()) return exchange->Reply(OpenAiError(ErrorOf(draft.status())));
+  if (const auto refusal = models.Refusal(draft->model)) return exchange->Reply(OpenAiError(*refusal));
+  const AnswerIdentity identity = {id_prefix + exchange->request().id, draft->model, std::time(nullptr)};
+  std::unique_ptr<AnswerWriter<Response>> writer = make_writer(identity, draft->include_usage);
+  auto request = std::move(draft->request);
+  const bool streams = draft->stream;
+  SetOptions(*std::move(draft), identity.id, request);
+  auto& stub = *daemon.inference().async();
+  if (streams) {
+    StreamRelay<Response>::Start(daemon.calls(), exchange, std::move(writer),
+                                 [&](auto* context, auto* reactor) { stream(stub, context, &request, reactor); });
+  } else {
+    RelayWhole<Response>(daemon.calls(), exchange, std::move(writer), [&](auto* context, auto* response, auto callback) {
+      whole(stub, context, &request, response, std::move(callback));
+    });
+  }
+}
+
+}  // namespace moed::http

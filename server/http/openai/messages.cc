@@ -1,0 +1,129 @@
+#include "server/http/openai/messages.h"
+
+#include "core/base/status.h"
+#include "server/http/api/parameters.h"
+
+namespace moed::http {
+namespace {
+
+using moe::v1::ChatMessage;
+using moe::v1::ChatRequest;
+using moe::v1::Tool;
+using moe::v1::ToolCall;
+using moe::v1::ToolChoice;
+
+template <class Message, std::string* (Message::*kMutable)()>
+absl::Status ApplyText(const Json& value, Message& message) {
+  MOED_ASSIGN_OR_RETURN(*(message.*kMutable)(), StringOf(value));
+  return absl::OkStatus();
+}
+
+template <class Message>
+absl::Status OnlyFunction(const Json& value, Message&) {
+  return OnlyValue(value, "function", "other tools are not offered");
+}
+
+// One part of a content: {"type": "text", "text": "..."}.
+struct Part {
+  std::string text;
+  std::string* mutable_text() { return &text; }
+};
+absl::Status ApplyPartType(const Json& value, Part&) { return OnlyValue(value, "text", "other parts are not understood"); }
+constexpr Parameter<Part> kPart[] = {{"type", ApplyPartType}, {"text", ApplyText<Part, &Part::mutable_text>}};
+
+absl::Status ApplyContent(const Json& value, ChatMessage& message) {
+  if (value.is_string()) {
+    message.add_content()->set_text(value.get_ref<const std::string&>());
+    return absl::OkStatus();
+  }
+  return ReadElements(value, [&](const Json& element) -> absl::Status {
+    Part part;
+    MOED_RETURN_IF_ERROR(ReadMembers(element, kPart, part));
+    if (!element.contains("type") || !element.contains("text")) return InvalidArgument("type and text are needed");
+    message.add_content()->set_text(std::move(part.text));
+    return absl::OkStatus();
+  });
+}
+
+constexpr Parameter<ToolCall> kCalledFunction[] = {
+    {"name", ApplyText<ToolCall, &ToolCall::mutable_name>},
+    {"arguments", ApplyText<ToolCall, &ToolCall::mutable_arguments>},
+};
+absl::Status ApplyCalledFunction(const Json& value, ToolCall& call) { return ReadMembers(value, kCalledFunction, call); }
+constexpr Parameter<ToolCall> kToolCall[] = {
+    {"id", ApplyText<ToolCall, &ToolCall::mutable_id>},
+    {"type", OnlyFunction<ToolCall>},
+    {"function", ApplyCalledFunction},
+    {"index", nullptr},  // deltas of a stream that were put together have it
+};
+absl::Status ApplyToolCalls(const Json& value, ChatMessage& message) {
+  return ReadElements(value, [&](const Json& element) { return ReadMembers(element, kToolCall, *message.add_tool_calls()); });
+}
+
+absl::Status RefuseFunctionCall(const Json& value, ChatMessage&) { return OnlyValue(value, nullptr, "use tool_calls"); }
+absl::Status RefuseAudio(const Json& value, ChatMessage&) { return OnlyValue(value, nullptr, "audio is not understood"); }
+
+constexpr Parameter<ChatMessage> kMessage[] = {
+    {"role", ApplyText<ChatMessage, &ChatMessage::mutable_role>},
+    {"content", ApplyContent},
+    {"name", ApplyText<ChatMessage, &ChatMessage::mutable_name>},
+    {"tool_calls", ApplyToolCalls},
+    {"tool_call_id", ApplyText<ChatMessage, &ChatMessage::mutable_tool_call_id>},
+    {"reasoning_content", ApplyText<ChatMessage, &ChatMessage::mutable_reasoning>},
+    {"reasoning", ApplyText<ChatMessage, &ChatMessage::mutable_reasoning>},  // vLLM's newer name
+    {"function_call", RefuseFunctionCall},
+    {"audio", RefuseAudio},
+    // What answers carry and clients send back.
+    {"refusal", nullptr},
+    {"annotations", nullptr},
+};
+
+absl::Status ApplyToolParameters(const Json& value, Tool& tool) {
+  if (!value.is_object()) return InvalidArgument(ShownJson(value), " is no JSON schema, which is an object");
+  tool.set_parameters(value.dump());
+  return absl::OkStatus();
+}
+absl::Status ApplyStrict(const Json& value, Tool&) { return OnlyValue(value, false, "calls are not held to the schema"); }
+
+constexpr Parameter<Tool> kFunction[] = {
+    {"name", ApplyText<Tool, &Tool::mutable_name>},
+    {"description", ApplyText<Tool, &Tool::mutable_description>},
+    {"parameters", ApplyToolParameters},
+    {"strict", ApplyStrict},
+};
+absl::Status ApplyFunction(const Json& value, Tool& tool) { return ReadMembers(value, kFunction, tool); }
+constexpr Parameter<Tool> kTool[] = {{"type", OnlyFunction<Tool>}, {"function", ApplyFunction}};
+
+struct ChoiceRow {
+  std::string_view name;
+  ToolChoice::Kind kind;
+};
+constexpr ChoiceRow kChoices[] = {{"auto", ToolChoice::AUTO}, {"none", ToolChoice::NONE}, {"required", ToolChoice::REQUIRED}};
+
+constexpr Parameter<ToolChoice> kChosenFunction[] = {{"name", ApplyText<ToolChoice, &ToolChoice::mutable_name>}};
+absl::Status ApplyChosenFunction(const Json& value, ToolChoice& choice) { return ReadMembers(value, kChosenFunction, choice); }
+constexpr Parameter<ToolChoice> kChoice[] = {{"type", OnlyFunction<ToolChoice>}, {"function", ApplyChosenFunction}};
+
+}  // namespace
+
+absl::Status ReadMessages(const Json& messages, ChatRequest& request) {
+  return ReadElements(messages, [&](const Json& element) { return ReadMembers(element, kMessage, *request.add_messages()); });
+}
+
+absl::Status ReadTools(const Json& tools, ChatRequest& request) {
+  return ReadElements(tools, [&](const Json& element) { return ReadMembers(element, kTool, *request.add_tools()); });
+}
+
+absl::Status ReadToolChoice(const Json& choice, ToolChoice& out) {
+  for (const ChoiceRow& row : kChoices) {
+    if (choice == row.name) {
+      out.set_kind(row.kind);
+      return absl::OkStatus();
+    }
+  }
+  if (!choice.is_object()) return InvalidArgument(ShownJson(choice), " is not auto, none, required or a function");
+  out.set_kind(ToolChoice::FUNCTION);
+  return ReadMembers(choice, kChoice, out);
+}
+
+}  // namespace moed::http

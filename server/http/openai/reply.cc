@@ -1,0 +1,72 @@
+#include "server/http/openai/reply.h"
+
+#include <cmath>
+
+#include "core/base/status.h"
+
+namespace moed::http {
+namespace {
+
+std::string_view ErrorType(int status) {
+  switch (status) {
+    case 401:
+      return "authentication_error";
+    case 404:
+      return "not_found_error";
+    case 409:
+      return "conflict_error";
+    case 429:
+      return "rate_limit_error";
+    default:
+      return status < 500 ? "invalid_request_error" : "server_error";
+  }
+}
+
+Json TextOrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+}  // namespace
+
+Json AnswerObject(const AnswerIdentity& identity, std::string_view object) {
+  return {{"id", identity.id}, {"object", object}, {"created", identity.created_unix_seconds}, {"model", identity.model}};
+}
+
+Json OpenAiErrorJson(const ApiError& error) {
+  return {{"error",
+           {{"message", error.message},
+            {"type", ErrorType(error.status)},
+            {"param", TextOrNull(error.parameter)},
+            {"code", TextOrNull(error.code)}}}};
+}
+
+HttpReply OpenAiError(const ApiError& error) {
+  HttpReply reply{.status = error.status, .body = Dumped(OpenAiErrorJson(error))};
+  if (error.retry_seconds.has_value()) {
+    reply.headers.push_back({"retry-after", StrCat(static_cast<int64_t>(std::ceil(*error.retry_seconds)))});
+  }
+  return reply;
+}
+
+Json FinishReasonJson(const moe::v1::Finish* finish) {
+  if (finish == nullptr) return nullptr;
+  switch (finish->reason()) {
+    case moe::v1::FINISH_REASON_STOP:
+    case moe::v1::FINISH_REASON_STOP_STRING:
+      return "stop";
+    case moe::v1::FINISH_REASON_TOOL_CALLS:
+      return "tool_calls";
+    default:
+      return "length";
+  }
+}
+
+Json UsageJson(const moe::v1::Usage& usage) {
+  return {{"prompt_tokens", usage.prompt_tokens()},
+          {"completion_tokens", usage.completion_tokens()},
+          {"total_tokens", usage.prompt_tokens() + usage.completion_tokens()},
+          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens()}}}};
+}
+
+std::string Dumped(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string Event(const Json& json) { return StrCat("data: ", Dumped(json), "\n\n"); }
+
+}  // namespace moed::http

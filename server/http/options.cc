@@ -1,0 +1,104 @@
+#include "server/http/options.h"
+
+#include <cctype>
+
+#include "CLI/CLI.hpp"
+#include "core/base/byte_size.h"
+#include "core/base/status.h"
+#include "core/base/version.h"
+
+namespace moed::http {
+namespace {
+
+constexpr const char* kDescription = "moed-http answers OpenAI's HTTP API with the model that a moed serves over gRPC.";
+constexpr const char* kFooter =
+    "Every option may also stand in the environment (MOED_HTTP_API_KEYS=/etc/moed/keys).\n"
+    "\n"
+    "Signals: SIGTERM and SIGINT drain (answers go on for --drain-seconds); a second one ends at once.";
+
+// "--api-keys" is MOED_HTTP_API_KEYS.
+std::string VariableName(const std::string& flag) {
+  std::string name = "MOED_HTTP_" + flag.substr(2);
+  for (char& c : name) c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return name;
+}
+
+// Values of flags as they were written, until all are there.
+struct Texts {
+  std::string listen, max_body, max_bodies;
+};
+
+void Define(CLI::App& app, Options& options, Texts& texts) {
+  const auto add = [&app](const std::string& flag, auto& value, const std::string& type, const std::string& help) {
+    return app.add_option(flag, value, help)->envname(VariableName(flag))->type_name(type);
+  };
+  TransportLimits& limits = options.http.limits;
+  add("--server", options.server, "HOST:PORT", "the daemon [127.0.0.1:50051]");
+  add("--control", options.control, "HOST:PORT", "the daemon's --control-listen, where it has one [as --server]");
+  add("--listen", texts.listen, "HOST:PORT", "HTTP; port 0 takes any free one [127.0.0.1:8080]");
+  add("--model-name", options.model_names, "NAME", "what requests call the model; may be repeated [the store's name]");
+  add("--api-keys", options.api_keys, "FILE", "keys, one a line; without it everybody may ask");
+  add("--max-connections", limits.connections, "N", "connections at once [256]")->check(CLI::Range(1, 65536));
+  add("--max-body", texts.max_body, "BYTES", "of one request's body [4MiB]");
+  add("--max-bodies", texts.max_bodies, "BYTES", "of the bodies of all requests that are read or answered [64MiB]");
+  add("--idle-seconds", limits.idle_seconds, "N", "for which a connection waits for its next request [75]")
+      ->check(CLI::Range(1, 3600));
+  add("--read-seconds", limits.read_seconds, "N", "in which a request's head has to come, and again its body [30]")
+      ->check(CLI::Range(1, 3600));
+  add("--write-seconds", limits.write_seconds, "N", "for which a client may take nothing of what waits for it [30]")
+      ->check(CLI::Range(1, 3600));
+  add("--drain-seconds", options.http.drain_seconds, "N", "for which answers may go on after SIGTERM [30]")
+      ->check(CLI::Range(0, 86400));
+  add("--log-level", options.log_level, "NAME", "debug, info, warning, error or off [info]")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}));
+}
+
+absl::Status Apply(const Texts& texts, Options& options) {
+  TransportLimits& limits = options.http.limits;
+  const auto bytes_of = [](std::string_view flag, const std::string& text, size_t& bytes) -> absl::Status {
+    constexpr uint64_t kLeast = 1 << 10, kMost = uint64_t{1} << 30;
+    if (text.empty()) return absl::OkStatus();
+    const auto value = ParseBytes(text);
+    if (!value.ok()) return Annotate(value.status(), flag);
+    if (*value < kLeast || *value > kMost) return InvalidArgument(flag, ": \"", text, "\" is not from 1KiB to 1GiB");
+    bytes = *value;
+    return absl::OkStatus();
+  };
+  if (!texts.listen.empty()) {
+    const auto address = ParseAddress(texts.listen);
+    if (!address.ok()) return Annotate(address.status(), "--listen");
+    options.http.listen = *address;
+  }
+  MOED_RETURN_IF_ERROR(bytes_of("--max-body", texts.max_body, limits.body_bytes));
+  MOED_RETURN_IF_ERROR(bytes_of("--max-bodies", texts.max_bodies, limits.bodies_bytes));
+  if (limits.bodies_bytes < limits.body_bytes) return InvalidArgument("--max-bodies: less than --max-body");
+  if (options.control.empty()) options.control = options.server;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Options> ReadOptions(std::span<const std::string> arguments) {
+  Options options;
+  Texts texts;
+  CLI::App app(kDescription, "moed-http");
+  app.get_formatter()->column_width(36);
+  app.footer(kFooter);
+  app.set_version_flag("--version", StrCat("moed-http ", BuildVersion()), "version and build details");
+  Define(app, options, texts);
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::CallForHelp&) {
+    options.answer = app.help();
+    return options;
+  } catch (const CLI::CallForVersion& version) {
+    options.answer = StrCat(version.what(), "\n");
+    return options;
+  } catch (const CLI::Error& error) {
+    return InvalidArgument(error.what());
+  }
+  MOED_RETURN_IF_ERROR(Apply(texts, options));
+  return options;
+}
+
+}  // namespace moed::http

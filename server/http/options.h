@@ -1,0 +1,26 @@
+// What the program was told.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/http/transport/http_server.h"
+
+namespace moed::http {
+
+struct Options {
+  std::string server = "127.0.0.1:50051";
+  std::string control;  // "" = as server
+  std::vector<std::string> model_names;
+  std::string api_keys;  // "" = everybody may ask
+  HttpServerOptions http;
+  std::string log_level = "info";
+  std::string answer;  // not empty: print it and leave (--help, --version)
+};
+
+// Flags, and variables MOED_HTTP_* where a flag is not given. INVALID_ARGUMENT names the flag.
+absl::StatusOr<Options> ReadOptions(std::span<const std::string> arguments);
+
+}  // namespace moed::http

@@ -1,0 +1,49 @@
+// Which paths there are, who may ask for them, and in which form an API tells its errors.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "server/http/api/api_error.h"
+#include "server/http/api_keys.h"
+#include "server/http/transport/handler.h"
+
+namespace moed::http {
+
+struct Route {
+  std::string_view method;
+  std::string_view path;  // ends in "/": whatever goes on after it
+  bool open = false;      // to those without a key, and during the drain
+  HttpReply (*error)(const ApiError& error);
+  std::function<void(const std::shared_ptr<Exchange>& exchange)> handle;
+};
+
+class Router final : public RequestHandler {
+ public:
+  Router(std::vector<Route> routes, ApiKeys keys, HttpReply (*error)(const ApiError& error))
+      : routes_(std::move(routes)), keys_(std::move(keys)), error_(error) {}
+
+  // From now on only open routes are answered.
+  void Drain() { draining_ = true; }
+
+  std::optional<HttpReply> Admit(const HttpRequest& head) override;
+  void Handle(std::shared_ptr<Exchange> exchange) override;
+  HttpReply Refusal(std::string_view path, int status, std::string_view message) override;
+
+ private:
+  const Route* Find(std::string_view method, std::string_view path) const;  // of any method where `method` is ""
+  bool HasKey(const HttpRequest& head) const;
+
+  const std::vector<Route> routes_;
+  const ApiKeys keys_;
+  HttpReply (*const error_)(const ApiError& error);  // of paths that there are not
+  std::atomic<bool> draining_ = false;
+};
+
+}  // namespace moed::http

@@ -1,0 +1,49 @@
+#include "server/http/transport/access_log.h"
+
+#include "nlohmann/json.hpp"
+#include "spdlog/async.h"
+#include "spdlog/async_logger.h"
+#include "spdlog/spdlog.h"
+
+namespace moed::http {
+namespace {
+
+constexpr size_t kQueuedLines = 1024;
+constexpr size_t kShownPathBytes = 128;
+
+}  // namespace
+
+struct AccessLog::Impl {
+  std::shared_ptr<spdlog::details::thread_pool> thread = std::make_shared<spdlog::details::thread_pool>(kQueuedLines, 1);
+  std::shared_ptr<spdlog::async_logger> logger;
+};
+
+AccessLog::AccessLog() : impl_(std::make_unique<Impl>()) {
+  const auto& sinks = spdlog::default_logger()->sinks();
+  impl_->logger = std::make_shared<spdlog::async_logger>("access", sinks.begin(), sinks.end(), impl_->thread,
+                                                         spdlog::async_overflow_policy::overrun_oldest);
+  impl_->logger->flush_on(spdlog::level::info);
+  impl_->logger->set_level(spdlog::default_logger()->level());
+}
+
+AccessLog::~AccessLog() = default;
+
+void AccessLog::Write(const AccessRecord& record) {
+  if (impl_->logger->should_log(spdlog::level::info)) impl_->logger->info("access " + Line(record));
+}
+
+std::string AccessLog::Line(const AccessRecord& record) {
+  const nlohmann::ordered_json line = {{"id", record.id},
+                                       {"client", record.client},
+                                       {"method", record.method},
+                                       {"path", record.path.substr(0, kShownPathBytes)},
+                                       {"status", record.status},
+                                       {"request_bytes", record.request_bytes},
+                                       {"reply_bytes", record.reply_bytes},
+                                       {"first_byte_seconds", record.first_byte_seconds},
+                                       {"seconds", record.seconds},
+                                       {"gone", record.gone}};
+  return line.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace moed::http

@@ -1,0 +1,123 @@
+// One connection: requests of HTTP/1.1 (or 1.0) one after another, read within limits, each handed over and answered.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>  // of which <boost/asio/awaitable.hpp> needs more than it includes
+
+#include "boost/asio/io_context.hpp"
+#include "boost/asio/ip/tcp.hpp"
+#include "boost/asio/strand.hpp"
+#include "boost/beast/http/parser.hpp"
+#include "boost/beast/http/string_body.hpp"
+#include "core/base/clock.h"
+#include "server/http/transport/access_log.h"
+#include "server/http/transport/exchange.h"
+#include "server/http/transport/handler.h"
+#include "server/http/transport/limits.h"
+
+namespace moed::http {
+
+using Strand = boost::asio::strand<boost::asio::io_context::executor_type>;
+using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, Strand>;
+
+// What connections share. Counts fall when what they count is gone.
+struct ConnectionShare {
+  ConnectionShare(const TransportLimits& limits, RequestHandler& handler, AccessLog& log)
+      : limits(limits), handler(handler), log(log) {}
+
+  const TransportLimits limits;
+  RequestHandler& handler;
+  AccessLog& log;
+  std::atomic<bool> draining = false;
+  std::atomic<int> connections = 0;
+  std::atomic<int> exchanges = 0;  // requests that were handed over and whose answers are not whole
+  std::atomic<size_t> body_bytes = 0;
+};
+
+// The public functions are thread-safe.
+class Connection final : public Exchange, public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(Socket socket, std::shared_ptr<ConnectionShare> share);
+  ~Connection() override;
+
+  void Begin();
+  // Ends it where its time is up.
+  void Tick(int64_t now_nanos);
+  void CloseIfIdle();
+  void Abandon();  // now, whatever it does
+  bool idle() const { return idle_.load(std::memory_order_relaxed); }
+
+  HttpRequest& request() override { return request_; }
+  void Reply(HttpReply reply) override;
+  void StartStream(std::string content_type) override;
+  void Write(std::string part, std::function<void()> written) override;
+  void EndStream(std::string last_part) override;
+  void OnGone(std::function<void()> gone) override;
+
+ private:
+  enum class State { kIdle, kHead, kBody, kAnswering, kLingering, kClosed };
+
+  // What follows runs on the strand.
+  void AwaitRequest();
+  void Read();
+  void OnRead(const boost::system::error_code& error, size_t bytes);
+  void Parse();
+  bool ParseSome();  // whether there may be more to parse
+  bool TakeHead();
+  std::optional<HttpReply> HeadRefusal();
+  bool CountBody();
+  void Continue();
+  void HandOver();
+  void RefuseMalformed(const boost::system::error_code& error);
+  void Refuse(HttpReply reply);
+  void BeginAnswer();
+
+  std::string Head(int status, const std::string& content_type, std::optional<size_t> length, const std::vector<Header>& headers);
+  std::string Chunk(std::string part) const;
+  void SendReply(const HttpReply& reply);
+  void Send(std::string bytes, std::function<void()> sent);
+  void SendRest();
+  void FinishExchange();
+  void EndExchange(bool gone);
+  void Linger();
+  void OnPeerGone();
+  void Close();
+  void SetDeadline(int seconds);
+  void ClearDeadline();
+  void SetState(State state);
+
+  Socket socket_;
+  const std::shared_ptr<ConnectionShare> share_;
+  std::string client_;
+  State state_ = State::kIdle;
+  std::atomic<bool> idle_ = true;
+  std::atomic<int64_t> deadline_nanos_;
+
+  std::array<char, 8192> chunk_;
+  bool reading_ = false;  // into chunk_
+  std::string unparsed_;
+  std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
+  size_t wire_bytes_ = 0;     // of the request, parsed
+  size_t counted_bytes_ = 0;  // of its body, in share_->body_bytes
+  size_t lingered_bytes_ = 0;
+
+  HttpRequest request_;
+  bool keep_alive_ = false;
+  bool chunked_ = false;      // parts of an answer are chunks; false: they end with the connection
+  bool handed_over_ = false;  // counted in share_->exchanges
+  std::string head_;          // of a stream, before its first part
+  std::function<void()> gone_;
+
+  std::string sending_;
+  size_t sent_bytes_ = 0;  // of sending_
+  std::function<void()> sent_;
+  AccessRecord record_;
+  int64_t begun_nanos_ = 0;
+};
+
+}  // namespace moed::http

@@ -1,0 +1,61 @@
+// A request over HTTP and the way back to whoever sent it.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moed::http {
+
+struct Header {
+  std::string name;  // of a request: in lower case
+  std::string value;
+};
+
+struct HttpRequest {
+  std::string id;  // made up here, 32 hexadecimal digits; in the log and in the answer's x-request-id
+  std::string method;
+  std::string path;  // without the query
+  std::vector<Header> headers;
+  std::string body;
+
+  // The header's value, "" where there is none; the first of several.
+  std::string_view Value(std::string_view name) const {
+    for (const Header& header : headers) {
+      if (header.name == name) return header.value;
+    }
+    return "";
+  }
+};
+
+struct HttpReply {
+  int status = 200;
+  std::string content_type = "application/json";
+  std::string body;
+  std::vector<Header> headers = {};
+};
+
+// Thread-safe. What is called after the answer's end, or after the client has gone, does nothing. Keep it by shared_ptr for as
+// long as the answer is not whole.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+
+  // Of the thread that handles the request, until it returns: `body` may be taken out.
+  virtual HttpRequest& request() = 0;
+
+  // The whole answer.
+  virtual void Reply(HttpReply reply) = 0;
+
+  // An answer in parts. Its head goes out with the first part. The next Write is not before `written` has been called, on a
+  // thread of the server: so a client that does not read holds back whoever writes. It is not called once the client has gone.
+  virtual void StartStream(std::string content_type) = 0;
+  virtual void Write(std::string part, std::function<void()> written) = 0;
+  virtual void EndStream(std::string last_part) = 0;
+
+  // Called once if the client goes away, or is given up, before its answer is whole; at once if it is gone already.
+  virtual void OnGone(std::function<void()> gone) = 0;
+};
+
+}  // namespace moed::http

@@ -1,0 +1,25 @@
+// What the transport asks of the API above it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "server/http/transport/exchange.h"
+
+namespace moed::http {
+
+// Called on the server's threads, by several at once.
+class RequestHandler {
+ public:
+  virtual ~RequestHandler() = default;
+
+  // Of the head alone, before anything of the body is read: what there is to refuse is refused here.
+  virtual std::optional<HttpReply> Admit(const HttpRequest& head) = 0;
+  // A whole request that was admitted. Must not block.
+  virtual void Handle(std::shared_ptr<Exchange> exchange) = 0;
+  // An error of the transport in the form of the API that has this path ("" where it is not known).
+  virtual HttpReply Refusal(std::string_view path, int status, std::string_view message) = 0;
+};
+
+}  // namespace moed::http

@@ -1,0 +1,204 @@
+#include "server/http/transport/http_server.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "boost/asio/post.hpp"
+#include "boost/asio/signal_set.hpp"
+#include "boost/asio/steady_timer.hpp"
+#include "core/base/status.h"
+#include "server/http/transport/connection.h"
+#include "spdlog/spdlog.h"
+
+namespace moed::http {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+constexpr int kThreads = 2;
+constexpr auto kTick = std::chrono::milliseconds(100);
+
+}  // namespace
+
+class HttpServer::Impl {
+ public:
+  Impl(const HttpServerOptions& options, RequestHandler& handler, AccessLog& log)
+      : options_(options), share_(std::make_shared<ConnectionShare>(options.limits, handler, log)) {}
+
+  absl::Status Listen();
+  std::string address() const { return Address{options_.listen.host, port_}.Text(); }
+  void Serve(std::function<void()> on_drain);
+
+ private:
+  void Accept();
+  void OnAccepted(Socket socket);
+  bool EndOneIdle();
+  void Refuse(Socket socket);
+  void AwaitSignal();
+  void BeginDrain();
+  void Tick();
+  void End();
+  std::vector<std::shared_ptr<Connection>> LiveConnections();
+
+  const HttpServerOptions options_;
+  const std::shared_ptr<ConnectionShare> share_;
+  asio::io_context io_{kThreads};
+  // What follows is of this strand; each connection has its own.
+  const Strand strand_ = asio::make_strand(io_);
+  asio::basic_socket_acceptor<tcp, Strand> acceptor_{strand_};
+  asio::basic_signal_set<Strand> signals_{strand_, SIGTERM, SIGINT};
+  asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Strand> timer_{strand_};
+  bool accepting_ = false;
+  int port_ = 0;
+  std::function<void()> on_drain_;
+  int64_t drain_end_nanos_ = 0;
+  absl::Mutex mutex_;
+  std::vector<std::weak_ptr<Connection>> connections_ ABSL_GUARDED_BY(mutex_);
+};
+
+absl::Status HttpServer::Impl::Listen() {
+  const auto failed = [&](const error_code& error) {
+    return absl::UnavailableError(StrCat("cannot listen on ", options_.listen.Text(), ": ", error.message()));
+  };
+  error_code error;
+  tcp::resolver resolver(io_);
+  const auto found = resolver.resolve(options_.listen.host, std::to_string(options_.listen.port),
+                                      tcp::resolver::passive | tcp::resolver::numeric_service, error);
+  if (error) return failed(error);
+  const tcp::endpoint endpoint = found.begin()->endpoint();
+  acceptor_.open(endpoint.protocol(), error);
+  if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor_.bind(endpoint, error);
+  if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+  if (error) return failed(error);
+  port_ = acceptor_.local_endpoint().port();
+  return absl::OkStatus();
+}
+
+void HttpServer::Impl::Serve(std::function<void()> on_drain) {
+  on_drain_ = std::move(on_drain);
+  asio::post(strand_, [this] {
+    AwaitSignal();
+    Tick();
+  });
+  std::vector<std::thread> threads;
+  for (int i = 1; i < kThreads; ++i) threads.emplace_back([this] { io_.run(); });
+  io_.run();
+  for (std::thread& thread : threads) thread.join();
+}
+
+void HttpServer::Impl::Accept() {
+  accepting_ = true;
+  acceptor_.async_accept(asio::make_strand(io_), [this](const error_code& error, Socket socket) {
+    accepting_ = false;
+    if (error == asio::error::operation_aborted) return;
+    if (error) {
+      spdlog::warn("no connection could be taken: {}", error.message());  // no descriptors are left: the next tick tries again
+      return;
+    }
+    OnAccepted(std::move(socket));
+    Accept();
+  });
+}
+
+void HttpServer::Impl::OnAccepted(Socket socket) {
+  if (share_->connections >= options_.limits.connections && !EndOneIdle()) return Refuse(std::move(socket));
+  auto connection = std::make_shared<Connection>(std::move(socket), share_);
+  {
+    absl::MutexLock lock(&mutex_);
+    std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
+    connections_.push_back(connection);
+  }
+  connection->Begin();
+}
+
+// One that waits for its next request makes room for who has one. False: nobody waits.
+bool HttpServer::Impl::EndOneIdle() {
+  for (const auto& connection : LiveConnections()) {
+    if (!connection->idle()) continue;
+    connection->CloseIfIdle();
+    return true;
+  }
+  return false;
+}
+
+void HttpServer::Impl::Refuse(Socket socket) {
+  const HttpReply reply = share_->handler.Refusal("", 503, StrCat("all ", options_.limits.connections, " connections are taken"));
+  const std::string bytes = StrCat("HTTP/1.1 503 Service Unavailable\r\ncontent-type: ", reply.content_type,
+                                   "\r\ncontent-length: ", reply.body.size(), "\r\nconnection: close\r\n\r\n", reply.body);
+  error_code ignored;
+  socket.non_blocking(true, ignored);
+  socket.write_some(asio::buffer(bytes), ignored);
+}
+
+void HttpServer::Impl::AwaitSignal() {
+  signals_.async_wait([this](const error_code& error, int signal) {
+    if (error) return;
+    if (share_->draining.exchange(true)) {
+      spdlog::default_logger()->flush();
+      _exit(128 + signal);
+    }
+    BeginDrain();
+    AwaitSignal();
+  });
+}
+
+void HttpServer::Impl::BeginDrain() {
+  spdlog::info("draining: {} answers may take {} s more", share_->exchanges.load(), options_.drain_seconds);
+  drain_end_nanos_ = Clock::Real().NowNanos() + options_.drain_seconds * int64_t{1'000'000'000};
+  on_drain_();
+}
+
+void HttpServer::Impl::Tick() {
+  const int64_t now = Clock::Real().NowNanos();
+  for (const auto& connection : LiveConnections()) {
+    connection->Tick(now);
+    if (share_->draining) connection->CloseIfIdle();
+  }
+  if (share_->draining && (share_->exchanges == 0 || now >= drain_end_nanos_)) return End();
+  if (!accepting_) Accept();
+  timer_.expires_after(kTick);
+  timer_.async_wait([this](const error_code& error) {
+    if (!error) Tick();
+  });
+}
+
+void HttpServer::Impl::End() {
+  error_code ignored;
+  acceptor_.close(ignored);
+  signals_.cancel(ignored);
+  for (const auto& connection : LiveConnections()) connection->Abandon();
+}
+
+std::vector<std::shared_ptr<Connection>> HttpServer::Impl::LiveConnections() {
+  std::vector<std::shared_ptr<Connection>> live;
+  absl::MutexLock lock(&mutex_);
+  for (const auto& weak : connections_) {
+    if (auto connection = weak.lock()) live.push_back(std::move(connection));
+  }
+  return live;
+}
+
+HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+HttpServer::~HttpServer() = default;
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Listen(const HttpServerOptions& options, RequestHandler& handler,
+                                                               AccessLog& log) {
+  auto impl = std::make_unique<Impl>(options, handler, log);
+  MOED_RETURN_IF_ERROR(impl->Listen());
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
+}
+
+std::string HttpServer::address() const { return impl_->address(); }
+void HttpServer::Serve(std::function<void()> on_drain) { impl_->Serve(std::move(on_drain)); }
+
+}  // namespace moed::http

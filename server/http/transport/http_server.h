@@ -1,0 +1,43 @@
+// A listening address, its connections and the threads that serve them. Boost.Asio and Boost.Beast stay behind this header.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/base/address.h"
+#include "server/http/transport/access_log.h"
+#include "server/http/transport/handler.h"
+#include "server/http/transport/limits.h"
+
+namespace moed::http {
+
+struct HttpServerOptions {
+  Address listen{"127.0.0.1", 8080};
+  TransportLimits limits;
+  int drain_seconds = 30;
+};
+
+class HttpServer {
+ public:
+  // Listens. `handler` and `log` must outlive the server. Errors name the address.
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Listen(const HttpServerOptions& options, RequestHandler& handler,
+                                                            AccessLog& log);
+  ~HttpServer();
+
+  std::string address() const;  // with the port that was bound
+
+  // Serves until SIGTERM or SIGINT. Then `on_drain` is called, requests go on to be handled, and it returns when none is being
+  // answered or drain_seconds are over: what is left is ended as if its client had gone. A second signal ends the process at
+  // once.
+  void Serve(std::function<void()> on_drain);
+
+ private:
+  class Impl;
+  explicit HttpServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace moed::http

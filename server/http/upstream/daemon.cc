@@ -1,0 +1,130 @@
+#include "server/http/upstream/daemon.h"
+
+#include <grpcpp/create_channel.h>
+
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <utility>
+
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "spdlog/spdlog.h"
+
+namespace moed::http {
+namespace {
+
+using grpc::health::v1::Health;
+using grpc::health::v1::HealthCheckRequest;
+using grpc::health::v1::HealthCheckResponse;
+
+constexpr auto kPause = std::chrono::seconds(1);  // before health is asked for again
+constexpr int kReconnectMilliseconds = 500;
+constexpr int kMaxMessageBytes = 64 << 20;  // the daemon bounds its answers below it
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMilliseconds);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2 * kReconnectMilliseconds);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+}  // namespace
+
+class Daemon::HealthReader final : public StreamReader<HealthCheckResponse> {
+ public:
+  explicit HealthReader(Daemon& daemon, std::function<void()> next) : daemon_(daemon), next_(std::move(next)) {}
+  void OnMessage(const HealthCheckResponse& message) override {
+    daemon_.SetServing(message.status() == HealthCheckResponse::SERVING);
+    next_();
+  }
+  void OnEnd(const grpc::Status&) override {
+    daemon_.SetServing(false);
+    daemon_.WatchAgain();
+  }
+
+ private:
+  Daemon& daemon_;
+  const std::function<void()> next_;
+};
+
+Daemon::Daemon(const std::string& server, const std::string& control)
+    : server_channel_(MakeChannel(server)),
+      inference_(moe::v1::Inference::NewStub(server_channel_)),
+      control_(moe::v1::Control::NewStub(control == server ? server_channel_ : MakeChannel(control))) {
+  WatchHealth();
+}
+
+Daemon::~Daemon() = default;
+
+void Daemon::End() {
+  std::function<void()> cancel_watch;
+  {
+    absl::MutexLock lock(&mutex_);
+    ending_ = true;
+    cancel_watch = cancel_watch_;
+    if (pause_ != nullptr) pause_->Cancel();
+  }
+  if (cancel_watch) cancel_watch();
+  calls_.WaitUntilNone();
+}
+
+std::optional<ServedModel> Daemon::model() const {
+  absl::MutexLock lock(&mutex_);
+  return model_;
+}
+
+void Daemon::WatchHealth() {
+  auto call = std::make_shared<StreamCall<HealthCheckResponse>>(calls_);
+  auto reader = std::make_shared<HealthReader>(*this, [weak = std::weak_ptr(call)] {
+    if (const auto alive = weak.lock()) alive->Next();
+  });
+  const HealthCheckRequest whole_server;
+  call->Start(std::move(reader), [this, &whole_server](grpc::ClientContext* context, auto* reactor) {
+    context->set_wait_for_ready(true);
+    Health::NewStub(server_channel_)->async()->Watch(context, &whole_server, reactor);
+  });
+  absl::MutexLock lock(&mutex_);
+  cancel_watch_ = [call] { call->Cancel(); };
+  if (ending_) call->Cancel();
+}
+
+void Daemon::WatchAgain() {
+  absl::MutexLock lock(&mutex_);
+  if (ending_) return;
+  calls_.Add();
+  pause_ = std::make_unique<grpc::Alarm>();
+  pause_->Set(std::chrono::system_clock::now() + kPause, [this](bool) {
+    WatchHealth();
+    calls_.Remove();
+  });
+}
+
+void Daemon::SetServing(bool serving) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (serving == serving_) return;
+    serving_ = serving;
+    model_.reset();
+  }
+  spdlog::info("the daemon {}", serving ? "serves" : "does not serve");
+  if (serving) AskForModel();
+}
+
+void Daemon::AskForModel() {
+  auto call = std::make_shared<UnaryCall<moe::v1::ModelInfo>>(calls_);
+  const auto done = [this](const grpc::Status& status, const moe::v1::ModelInfo& info) {
+    if (!status.ok()) spdlog::warn("the model has no name: moe.v1.Control.GetModelInfo: {}", status.error_message());
+    ServedModel model{.store = std::filesystem::path(info.store_path()).stem().string(),
+                      .max_context = info.max_context(),
+                      .since_unix_seconds = std::time(nullptr)};
+    absl::MutexLock lock(&mutex_);
+    if (serving_) model_ = std::move(model);
+  };
+  call->Start(done, [this](grpc::ClientContext* context, moe::v1::ModelInfo* info, auto callback) {
+    static const moe::v1::GetModelInfoRequest kRequest;
+    control_->async()->GetModelInfo(context, &kRequest, info, std::move(callback));
+  });
+}
+
+}  // namespace moed::http

@@ -1,0 +1,63 @@
+// The daemon that is spoken to: its channel, whether it serves, and what.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "grpcpp/alarm.h"
+#include "grpcpp/channel.h"
+#include "moe/v1/control.grpc.pb.h"
+#include "moe/v1/inference.grpc.pb.h"
+#include "server/http/upstream/call.h"
+
+namespace moed::http {
+
+struct ServedModel {
+  std::string store;    // the store's name without folder and ending; "" where Control is not reached
+  int max_context = 0;  // tokens; 0 likewise
+  int64_t since_unix_seconds = 0;
+};
+
+// Thread-safe. Follows the daemon's health (grpc.health.v1) for as long as it lives, and connects again by itself.
+class Daemon {
+ public:
+  // `control`: the address of moe.v1.Control.
+  Daemon(const std::string& server, const std::string& control);
+  ~Daemon();  // after End
+
+  // Waits for the calls that are under way, and lets go of the daemon. Once.
+  void End();
+
+  // Nothing while the daemon is not reached, loads or drains.
+  std::optional<ServedModel> model() const;
+
+  moe::v1::Inference::Stub& inference() { return *inference_; }
+  moe::v1::Control::Stub& control() { return *control_; }
+  CallCount& calls() { return calls_; }
+
+ private:
+  class HealthReader;
+  void WatchHealth();
+  void WatchAgain();
+  void SetServing(bool serving);
+  void AskForModel();
+
+  std::shared_ptr<grpc::Channel> server_channel_;
+  std::unique_ptr<moe::v1::Inference::Stub> inference_;
+  std::unique_ptr<moe::v1::Control::Stub> control_;
+  CallCount calls_;
+
+  mutable absl::Mutex mutex_;
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
+  std::function<void()> cancel_watch_ ABSL_GUARDED_BY(mutex_);
+  bool serving_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<ServedModel> model_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<grpc::Alarm> pause_ ABSL_GUARDED_BY(mutex_);  // a new one each time: it may not be set by its own callback
+};
+
+}  // namespace moed::http

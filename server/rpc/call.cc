@@ -1,0 +1,187 @@
+#include "server/rpc/call.h"
+
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "core/base/status.h"
+#include "server/rpc/error_details.h"
+
+namespace moed {
+namespace {
+
+std::string MakeUpId() {
+  thread_local std::mt19937_64 random(std::random_device{}());
+  return absl::StrFormat("%016x", random());
+}
+
+}  // namespace
+
+absl::Status CheckReady(const ServerState& state, RequestMetrics& metrics) {
+  if (state.draining()) {
+    metrics.CountRejected(Rejection::kDraining);
+    return absl::UnavailableError("the server is draining: it ends soon and takes no new requests");
+  }
+  if (state.loaded() == nullptr) {
+    metrics.CountRejected(Rejection::kNotReady);
+    return WithRetryAfter(absl::UnavailableError("the server is starting: the model is not loaded yet"), 1);
+  }
+  return absl::OkStatus();
+}
+
+Call::Call(const CallEnvironment& environment, Method method, WorkKind kind)
+    : environment_(environment), method_(method), arrival_nanos_(environment.clock.NowNanos()), kind_(kind) {
+  record_.method = method;
+}
+
+void Call::Begin(absl::Status fits, std::string id, size_t bytes, std::function<void()> work) {
+  environment_.live.Add(shared_from_this());
+  const auto most = static_cast<size_t>(environment_.limits.request.name_bytes);
+  if (id.size() > most) {
+    fits.Update(FieldError("request_id", id.size(), " bytes, at most ", most, " are allowed"));
+    id.clear();
+  }
+  record_.id = id.empty() ? MakeUpId() : std::move(id);
+  if (absl::Status ready = CheckReady(environment_.state, environment_.metrics); !ready.ok()) return Reject(ready, std::nullopt);
+  model_ = environment_.state.loaded();
+  if (!fits.ok()) return Reject(fits, Rejection::kTooLarge);
+  auto job = [self = shared_from_this(), work = std::move(work)] { self->Work(work); };
+  if (!environment_.workers.Submit(kind_, bytes, std::move(job))) {
+    Reject(ResourceExhausted("the queue is full: too many texts wait to be tokenised"), Rejection::kQueueFull);
+  }
+}
+
+void Call::Work(const std::function<void()>& work) {
+  if (const auto cancelled = cancellation()) return Account(cancelled->status);
+  try {
+    work();
+  } catch (const std::exception& error) {
+    Reject(Internal("the request could not be prepared: ", error.what()), std::nullopt);
+  }
+}
+
+void Call::Reject(absl::Status status, std::optional<Rejection> rejection) {
+  if (rejection.has_value()) environment_.metrics.CountRejected(*rejection);
+  Account(status);
+  Fail(status);
+}
+
+void Call::RejectPrivately(const absl::Status& status, std::string_view logged) {
+  Account(absl::Status(status.code(), absl::string_view(logged.data(), logged.size())));
+  Fail(status);
+}
+
+void Call::Cancel(absl::Status status) {
+  const EndReason reason = absl::IsDeadlineExceeded(status) ? EndReason::kDeadline : EndReason::kCancelled;
+  CancelAs(reason, std::move(status));
+}
+
+void Call::CancelSlow() {
+  CancelAs(EndReason::kSlowClient, absl::CancelledError("the client reads too slowly"));
+  Abandon();
+}
+
+void Call::CancelAs(EndReason reason, absl::Status status) {
+  if (!Claim(reason, status)) return;
+  StopWork(status);
+  Fail(status);
+}
+
+// The reason first: gRPC may report a cancellation as soon as the call has failed. Then the client: it must not wait, whatever
+// else breaks.
+void Call::EndBroken(const std::exception& error) {
+  const absl::Status status = Internal("the request failed: ", error.what());
+  const bool claimed = Claim(EndReason::kError, status);
+  Fail(status);
+  if (claimed) StopWork(status);
+}
+
+bool Call::Claim(EndReason reason, const absl::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  if (cancellation_.has_value()) return false;
+  cancellation_ = Cancellation{reason, status, environment_.clock.NowNanos()};
+  return true;
+}
+
+std::optional<Call::Cancellation> Call::cancellation() const {
+  absl::MutexLock lock(&mutex_);
+  return cancellation_;
+}
+
+void Call::CheckStalled() {
+  if (Stalled()) CancelSlow();
+}
+
+void Call::AbandonSoon() {
+  abandon_due_ = true;
+  SendLater();
+}
+
+void Call::Send() {
+  if (abandon_due_.exchange(false)) Abandon();
+  Guarded([this] { SendNow(); });
+}
+
+void Call::Account(absl::Status status) {
+  environment_.metrics.CountEnd(method_, status.code());
+  record_.status = std::move(status);
+  environment_.log.Write(record_);
+}
+
+void LiveCalls::Add(const std::shared_ptr<Call>& call) {
+  absl::MutexLock lock(&mutex_);
+  calls_[call.get()].call = call;
+}
+
+void LiveCalls::Remove(Call* call) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = calls_.find(call);
+  if (found == calls_.end()) return;
+  untaken_bytes_ -= found->second.untaken_bytes;
+  if (found->second.untaken_bytes > 0) answered_.remove(call);
+  calls_.erase(found);
+}
+
+void LiveCalls::OnAnswered(Call* call, size_t bytes) {
+  std::vector<std::shared_ptr<Call>> abandoned;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = calls_.find(call);
+    if (found == calls_.end() || bytes == 0) return;
+    found->second.untaken_bytes = bytes;
+    untaken_bytes_ += bytes;
+    answered_.push_back(call);
+    while (untaken_bytes_ > max_untaken_bytes_ && answered_.size() > 1) {
+      Entry& oldest = calls_[answered_.front()];
+      answered_.pop_front();
+      untaken_bytes_ -= std::exchange(oldest.untaken_bytes, 0);
+      if (auto locked = oldest.call.lock()) abandoned.push_back(std::move(locked));
+    }
+  }
+  for (const auto& victim : abandoned) victim->AbandonSoon();
+}
+
+int LiveCalls::size() const {
+  absl::MutexLock lock(&mutex_);
+  return static_cast<int>(calls_.size());
+}
+
+bool LiveCalls::WaitUntilNone(absl::Duration limit) {
+  absl::MutexLock lock(&mutex_);
+  const auto none = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return calls_.empty(); };
+  return mutex_.AwaitWithTimeout(absl::Condition(&none), limit);
+}
+
+void LiveCalls::CheckStalled() {
+  std::vector<std::shared_ptr<Call>> calls;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [pointer, entry] : calls_) {
+      if (auto locked = entry.call.lock()) calls.push_back(std::move(locked));
+    }
+  }
+  for (const auto& call : calls) call->CheckStalled();
+}
+
+}  // namespace moed

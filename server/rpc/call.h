@@ -1,0 +1,163 @@
+// One call from arrival to its end, transport and kind of work aside: prompt work, cancellation, accounting.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "core/base/clock.h"
+#include "core/engine/request_limits.h"
+#include "server/metrics/request_metrics.h"
+#include "server/rpc/prompt_workers.h"
+#include "server/rpc/request_log.h"
+#include "server/rpc/sender.h"
+#include "server/rpc/server_state.h"
+
+namespace moed {
+
+struct CallLimits {
+  RequestLimits request;
+  size_t max_unsent_bytes = 64 << 10;            // of one stream
+  size_t max_answer_bytes = 1 << 20;             // of one answer in one message
+  int64_t write_timeout_nanos = 30'000'000'000;  // of one message that the client does not take
+};
+
+class LiveCalls;
+
+// What calls need; outlives them.
+struct CallEnvironment {
+  const ServerState& state;
+  PromptWorkers& workers;
+  Sender& sender;
+  RequestMetrics& metrics;
+  RequestLog& log;
+  LiveCalls& live;
+  const Clock& clock;
+  CallLimits limits;
+};
+
+// Why a call cannot be taken at the moment: loading or draining. OK otherwise.
+absl::Status CheckReady(const ServerState& state, RequestMetrics& metrics);
+
+// A request that has arrived and is not read yet.
+template <class Request>
+struct Arrival {
+  absl::Status fits;                                                // INVALID_ARGUMENT where its message holds more than it may
+  std::string id;                                                   // its request_id; empty: made up
+  std::optional<std::string> session_id;                            // where its message has one; "" = none
+  size_t bytes = 0;                                                 // that it holds while it waits
+  std::function<absl::StatusOr<Request>(const LoadedModel&)> read;  // called once at most, on a worker
+};
+
+// Held by the transport until its last callback, and by whatever works for it. Thread-safe.
+class Call : public Outgoing, public std::enable_shared_from_this<Call> {
+ public:
+  // From the transport: the client cancelled, went away or its deadline passed. Ends the call with `status`.
+  void Cancel(absl::Status status);
+  // The client reads too slowly: beyond the write time-out. Called about once a second.
+  void CheckStalled();
+  // Makes what the client did not take fail soon, on the sender's thread.
+  void AbandonSoon();
+  // Runs `body`. An exception ends the call with INTERNAL: gRPC would swallow it and leave the client waiting, and it must not
+  // reach the engine either.
+  template <class Body>
+  void Guarded(Body&& body) {
+    try {
+      body();
+    } catch (const std::exception& error) {
+      EndBroken(error);
+    }
+  }
+
+  const std::string& id() const { return record_.id; }    // constant once the call has begun
+  int queue_position() const { return queue_position_; }  // constant once the transport sends initial metadata
+
+  void Send() override;
+
+ protected:
+  Call(const CallEnvironment& environment, Method method, WorkKind kind);
+
+  // Has `work` called on a worker, unless the call ends before: not ready, too much in the message, the queue is full. Runs on
+  // the transport's thread, does not block.
+  void Begin(absl::Status fits, std::string id, size_t bytes, std::function<void()> work);
+  // Ends a call that was not admitted.
+  void Reject(absl::Status status, std::optional<Rejection> rejection);
+  // The same where the status may have words of the prompt: the log has `logged` instead.
+  void RejectPrivately(const absl::Status& status, std::string_view logged);
+  void CancelAs(EndReason reason, absl::Status status);
+  void CancelSlow();
+  void Account(absl::Status status);
+  void SendLater() { environment_.sender.Post(shared_from_this()); }
+
+  struct Cancellation {
+    EndReason reason;
+    absl::Status status;
+    int64_t nanos;
+  };
+  std::optional<Cancellation> cancellation() const;
+
+  // Towards the pump of the message type at hand.
+  virtual void Fail(const absl::Status& status) = 0;
+  virtual bool Stalled() const = 0;
+  virtual void SendNow() = 0;
+  virtual void Abandon() = 0;
+  // Nobody waits for the work any more.
+  virtual void StopWork(const absl::Status& status) = 0;
+
+  const CallEnvironment& environment_;
+  const Method method_;
+  const int64_t arrival_nanos_;
+  const LoadedModel* model_ = nullptr;  // set by Begin
+  int queue_position_ = 0;
+  RequestRecord record_;  // written until Begin, then by whoever ends the call
+
+ private:
+  void Work(const std::function<void()>& work);
+  void EndBroken(const std::exception& error);
+  // Writes down why the call is ended; false when something else ended it before.
+  bool Claim(EndReason reason, const absl::Status& status);
+
+  const WorkKind kind_;
+  std::atomic<bool> abandon_due_{false};
+  mutable absl::Mutex mutex_;
+  std::optional<Cancellation> cancellation_ ABSL_GUARDED_BY(mutex_);  // the first one
+};
+
+// The calls that have not ended, and what their clients have not taken. Thread-safe.
+class LiveCalls {
+ public:
+  // `max_untaken_bytes`: of answers that have ended; beyond, the oldest of them are abandoned.
+  explicit LiveCalls(size_t max_untaken_bytes = size_t{64} << 20) : max_untaken_bytes_(max_untaken_bytes) {}
+
+  void Add(const std::shared_ptr<Call>& call);
+  void Remove(Call* call);  // before the transport is gone
+  // Its answer has ended; `bytes` of it are not taken yet.
+  void OnAnswered(Call* call, size_t bytes);
+  int size() const;
+  void CheckStalled();
+  bool WaitUntilNone(absl::Duration limit);  // false when there are some still
+
+ private:
+  struct Entry {
+    std::weak_ptr<Call> call;
+    size_t untaken_bytes = 0;
+  };
+  using Answered = std::list<Call*>;
+
+  const size_t max_untaken_bytes_;
+  mutable absl::Mutex mutex_;
+  absl::flat_hash_map<Call*, Entry> calls_ ABSL_GUARDED_BY(mutex_);
+  Answered answered_ ABSL_GUARDED_BY(mutex_);  // the oldest first; those that were abandoned are not in it
+  size_t untaken_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace moed

@@ -1,0 +1,37 @@
+// A model's answer on its way into ChatResponses: cut into reasoning, text and calls of tools.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/chat/answer/answer_parser.h"
+#include "moe/v1/inference.pb.h"
+#include "server/rpc/encoded.h"
+
+namespace moed {
+
+// One answer. Not synchronised.
+class ChatAnswer {
+ public:
+  // `whole`: the calls are kept, each for one message at the end.
+  ChatAnswer(std::unique_ptr<chat::AnswerParser> parser, bool whole) : parser_(std::move(parser)), whole_(whole) {}
+
+  void Add(std::string_view text, Encoded& message);
+  void End(Encoded& message);
+  bool called() const { return called_; }            // a tool, once at least
+  size_t kept_bytes() const { return kept_bytes_; }  // of calls
+
+ private:
+  void AddParts(Encoded& message);
+  moe::v1::ToolCallDelta& DeltaOf(const chat::AnswerPart& part, moe::v1::ChatResponse& calls);
+
+  const std::unique_ptr<chat::AnswerParser> parser_;
+  const bool whole_;
+  bool called_ = false;
+  size_t kept_bytes_ = 0;
+  moe::v1::ChatResponse kept_;
+  std::vector<chat::AnswerPart> parts_;
+};
+
+}  // namespace moed

@@ -1,0 +1,237 @@
+#include "server/rpc/chat_translation.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/chat/answer/tool_schemas.h"
+#include "core/chat/json.h"
+#include "server/rpc/error_details.h"
+
+namespace moed {
+namespace {
+
+using chat::Dict;
+using chat::Kind;
+using chat::Value;
+
+constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
+// What the conversation itself says.
+constexpr std::string_view kReservedVariables[] = {"messages", "tools", "add_generation_prompt"};
+
+// What is known of a list or text while it grows is the new one alone: there is the old one, half as large, and as much again for
+// what it becomes.
+constexpr size_t kCopiesOfGrowing = 3;
+
+// Makes values up to a number of bytes; what comes after is null, and the request is refused.
+class ConversationBuilder {
+ public:
+  ConversationBuilder(const chat::ModelTemplate& model, size_t room, FieldErrors& errors)
+      : model_(model), room_at_start_(room), room_(room), errors_(errors) {}
+
+  std::vector<Dict::Entry> Build(moe::v1::ChatRequest& request) {
+    std::vector<Dict::Entry> variables;
+    Add(variables, "messages", Messages(*request.mutable_messages()));
+    if (request.tool_choice().kind() != moe::v1::ToolChoice::NONE) tools_ = Tools(*request.mutable_tools());
+    Add(variables, "tools", tools_);
+    Add(variables, "documents", Value());
+    Add(variables, "add_generation_prompt", Value(true));
+    AddFurther(request.template_variables(), variables);
+    if (full_)
+      errors_.Add("messages", "take more than the ", room_at_start_, " bytes that a conversation may: a larger ",
+                  "--memory-budget of the server allows more");
+    return variables;
+  }
+  const Value& tools() const { return tools_; }
+  size_t room() const { return room_; }
+
+ private:
+  bool Take(size_t bytes) {
+    full_ |= bytes > room_;
+    if (!full_) room_ -= bytes;
+    return !full_;
+  }
+  Value Text(std::string* text) {
+    const size_t bytes = chat::BytesOfText(*text);
+    return Take(bytes) ? chat::MakeForeignText(std::move(*text)) : Value();
+  }
+  void Add(std::vector<Dict::Entry>& entries, std::string_view key, Value value) {
+    if (Take(2 * chat::kBytesOfItem)) entries.emplace_back(chat::MakeText(std::string(key)), std::move(value));
+  }
+  Value DictOf(std::vector<Dict::Entry> entries) {
+    return Take(chat::kBytesOfContainer) ? chat::MakeDict(std::move(entries)) : Value();
+  }
+  void Append(std::vector<Value>& list, Value value) {
+    if (Take(chat::kBytesOfItem)) list.push_back(std::move(value));
+  }
+
+  // Null, and an error, for what is no object.
+  Value Object(const std::string& field, const std::string& json) {
+    const auto value = chat::ForeignFromJson(json, room_);
+    if (absl::IsResourceExhausted(value.status())) {
+      full_ = true;
+    } else if (!value.ok()) {
+      errors_.Add(field, value.status().message());
+    } else if (!value->is(Kind::kDict)) {
+      errors_.Add(field, "is JSON, but no object");
+    } else {
+      return *value;
+    }
+    return Value();
+  }
+
+  void CheckName(const std::string& field, const std::string& name) {
+    if (name.empty()) errors_.Add(field, "empty, at least one byte is needed");
+  }
+
+  Value Messages(google::protobuf::RepeatedPtrField<moe::v1::ChatMessage>& messages) {
+    if (messages.empty()) errors_.Add("messages", "empty, at least one is needed");
+    std::vector<Value> list;
+    for (int i = 0; i < messages.size() && !full_; ++i) Append(list, Message(StrCat("messages[", i, "]"), messages[i]));
+    return chat::MakeList(std::move(list));
+  }
+
+  Value Message(const std::string& field, moe::v1::ChatMessage& message) {
+    if (std::ranges::find(kRoles, message.role()) == std::end(kRoles)) {
+      errors_.Add(field + ".role", "unknown; known are ", JoinNames(kRoles, std::identity()));
+    }
+    if (message.role() != "assistant") {
+      if (!message.reasoning().empty()) errors_.Add(field + ".reasoning", "only an assistant has some");
+      if (!message.tool_calls().empty()) errors_.Add(field + ".tool_calls", "only an assistant makes some");
+    }
+    std::vector<Dict::Entry> entries;
+    Add(entries, "role", chat::MakeText(message.role()));  // one of ours: templates make markers of them
+    Add(entries, "content", Content(field, message));
+    if (!message.reasoning().empty()) {
+      const Value reasoning = Text(message.mutable_reasoning());
+      for (const std::string_view key : {"reasoning_content", "reasoning", "thinking"}) Add(entries, key, reasoning);
+    }
+    if (!message.tool_calls().empty()) Add(entries, "tool_calls", Calls(field, *message.mutable_tool_calls()));
+    if (!message.tool_call_id().empty()) Add(entries, "tool_call_id", Text(message.mutable_tool_call_id()));
+    if (!message.name().empty()) Add(entries, "name", Text(message.mutable_name()));
+    return DictOf(std::move(entries));
+  }
+
+  Value Content(const std::string& field, moe::v1::ChatMessage& message) {
+    const bool calls_alone = message.content().empty() && !message.tool_calls().empty();
+    if (calls_alone && model_.call_form().content_is_none) return Value();
+    std::string joined;
+    for (int i = 0; i < message.content_size(); ++i) {
+      moe::v1::ContentPart& part = *message.mutable_content(i);
+      if (part.part_case() == moe::v1::ContentPart::PART_NOT_SET) errors_.Add(StrCat(field, ".content[", i, "]"), "has no text");
+      joined = i == 0 ? std::move(*part.mutable_text()) : joined + part.text();
+    }
+    return Text(&joined);
+  }
+
+  Value Calls(const std::string& of, google::protobuf::RepeatedPtrField<moe::v1::ToolCall>& calls) {
+    std::vector<Value> list;
+    for (int i = 0; i < calls.size() && !full_; ++i) {
+      const std::string field = StrCat(of, ".tool_calls[", i, "]");
+      CheckName(field + ".name", calls[i].name());
+      std::vector<Dict::Entry> function, entries;
+      Add(function, "name", Text(calls[i].mutable_name()));
+      if (calls[i].arguments().empty()) calls[i].set_arguments("{}");
+      const Value arguments = Object(field + ".arguments", calls[i].arguments());
+      Add(function, "arguments", model_.call_form().arguments_are_text ? Text(calls[i].mutable_arguments()) : arguments);
+      Add(entries, "type", FunctionType());
+      if (!calls[i].id().empty()) Add(entries, "id", Text(calls[i].mutable_id()));
+      Add(entries, "function", DictOf(std::move(function)));
+      Append(list, DictOf(std::move(entries)));
+    }
+    return chat::MakeList(std::move(list));
+  }
+
+  Value Tools(google::protobuf::RepeatedPtrField<moe::v1::Tool>& tools) {
+    if (tools.empty()) return Value();
+    std::vector<Value> list;
+    for (int i = 0; i < tools.size() && !full_; ++i) {
+      const std::string field = StrCat("tools[", i, "]");
+      CheckName(field + ".name", tools[i].name());
+      std::vector<Dict::Entry> function, entries;
+      Add(function, "name", Text(tools[i].mutable_name()));
+      Add(function, "description", Text(tools[i].mutable_description()));
+      if (!tools[i].parameters().empty()) Add(function, "parameters", Object(field + ".parameters", tools[i].parameters()));
+      Add(entries, "type", FunctionType());
+      Add(entries, "function", DictOf(std::move(function)));
+      Append(list, DictOf(std::move(entries)));
+    }
+    return chat::MakeList(std::move(list));
+  }
+
+  static Value FunctionType() { return chat::MakeText("function"); }
+
+  void AddFurther(const std::string& json, std::vector<Dict::Entry>& variables) {
+    if (json.empty() || full_) return;
+    const Value further = Object("template_variables", json);
+    if (!further.is(Kind::kDict)) return;
+    for (const auto& [key, value] : further.dict().entries()) {
+      if (std::ranges::find(kReservedVariables, key.text()) != std::end(kReservedVariables)) {
+        errors_.Add("template_variables", "'", key.text(), "' is a variable of the conversation");
+      }
+      variables.emplace_back(key, value);
+    }
+  }
+
+  const chat::ModelTemplate& model_;
+  const size_t room_at_start_;
+  size_t room_;
+  bool full_ = false;
+  Value tools_;
+  FieldErrors& errors_;
+};
+
+void CheckToolChoice(const moe::v1::ChatRequest& request, FieldErrors& errors) {
+  switch (request.tool_choice().kind()) {
+    case moe::v1::ToolChoice::KIND_UNSPECIFIED:
+    case moe::v1::ToolChoice::AUTO:
+    case moe::v1::ToolChoice::NONE:
+      return;
+    case moe::v1::ToolChoice::REQUIRED:
+    case moe::v1::ToolChoice::FUNCTION:
+      return errors.Add("tool_choice.kind", "nothing makes this model call a tool; AUTO (1) and NONE (2) are served");
+    default:
+      errors.Add("tool_choice.kind", static_cast<int>(request.tool_choice().kind()),
+                 " is unknown; known are AUTO (1) and NONE (2)");
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<PendingRequest> TranslateChat(moe::v1::ChatRequest request, const LoadedModel& model,
+                                             const RequestLimits& limits) {
+  if (model.chat == nullptr) {
+    return absl::FailedPreconditionError(
+        "the model has no chat template: use Generate, or pack it again with moed-pack --chat-template FILE");
+  }
+  PendingRequest out;
+  FieldErrors errors;
+  CheckToolChoice(request, errors);
+  moe::v1::Sampling sampling = model.info.sampling_defaults();
+  sampling.MergeFrom(request.sampling());
+  TranslateAnswer({sampling, request.stopping(), request.response(), request.fidelity(), request.format()}, out, errors);
+  out.engine.name = std::move(*request.mutable_request_id());
+  out.engine.session_id = std::move(*request.mutable_session_id());
+  out.engine.whole_prompt = true;
+  out.add_special_tokens = false;
+  const bool has_markers = model.answer_format != &chat::AnswerFormats().back();
+  if (has_markers) out.engine.skip_special_tokens = false;  // some of them are special tokens
+  ConversationBuilder builder(*model.chat, limits.conversation_bytes, errors);
+  PendingRequest::Conversation conversation;
+  conversation.variables = builder.Build(request);
+  conversation.tools = builder.tools();
+  if (const size_t bytes = chat::ToolSchemas::BytesOf(conversation.tools); bytes > limits.tool_schema_bytes) {
+    errors.Add("tools", "names of functions and parameters take ", bytes, " bytes, at most ", limits.tool_schema_bytes,
+               " are allowed: a larger --memory-budget of the server allows more");
+  }
+  conversation.room = builder.room() / kCopiesOfGrowing;
+  out.conversation = std::move(conversation);
+  MOED_RETURN_IF_ERROR(errors.ToStatus());
+  return out;
+}
+
+}  // namespace moed

@@ -1,0 +1,15 @@
+// Conversations to the variables of chat templates, as Hugging Face's templates expect them.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "moe/v1/inference.pb.h"
+#include "server/rpc/request_translation.h"
+#include "server/rpc/server_state.h"
+
+namespace moed {
+
+// What a request lacks in sampling is the model's. FAILED_PRECONDITION where the model has no template, INVALID_ARGUMENT as
+// TranslateGenerate.
+absl::StatusOr<PendingRequest> TranslateChat(moe::v1::ChatRequest request, const LoadedModel& model, const RequestLimits& limits);
+
+}  // namespace moed

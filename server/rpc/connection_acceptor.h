@@ -1,0 +1,48 @@
+// Listens and takes connections, as many as are allowed. gRPC itself takes all that come and, out of descriptors, stops
+// listening.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/base/address.h"
+
+namespace moed {
+
+// A thread of its own from Start on. Thread-safe.
+class ConnectionAcceptor {
+ public:
+  // Listens on all that the host's name stands for; nobody else can listen on the port. Errors name address and reason.
+  // `max_connections`: open at once; what comes beyond is closed.
+  static absl::StatusOr<std::unique_ptr<ConnectionAcceptor>> Listen(const Address& address, int max_connections);
+  ~ConnectionAcceptor();  // Stop
+
+  int port() const { return port_; }
+  // Once. `take` owns the connection, which does not block.
+  void Start(std::function<void(int connection)> take);
+  void Stop();  // nothing is taken from here on
+  int refused() const { return refused_; }
+
+ private:
+  ConnectionAcceptor(int port, std::vector<int> listeners, int max_connections);
+  void Loop();
+  void Accept(int listener);
+  bool HasRoom();
+
+  const int port_;
+  const int max_connections_;
+  std::vector<int> listeners_;
+  const int wake_;  // eventfd
+  int spare_;       // given up for a moment where descriptors have run out
+  int room_ = 0;    // that there is for sure
+  std::atomic<int> refused_{0};
+  std::function<void(int)> take_;
+  std::thread thread_;
+};
+
+}  // namespace moed

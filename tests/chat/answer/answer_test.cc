@@ -1,0 +1,114 @@
+// What answers of every format say, wherever they are cut; how a template's format is recognised.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/chat/answer/goldens.h"
+
+namespace moed::chat {
+namespace {
+
+TEST(Answer, EveryGoldenSaysWhatItSays) {
+  std::set<std::string_view> seen;
+  for (const Golden& golden : Goldens()) {
+    EXPECT_EQ(Shown(Parsed(golden, golden.answer)), golden.says) << golden.format << ": " << golden.answer;
+    seen.insert(golden.format);
+  }
+  for (const AnswerFormat& format : AnswerFormats()) EXPECT_EQ(seen.count(format.name), 1u) << format.name;
+}
+
+TEST(Answer, CutAnywhereItSaysTheSame) {
+  for (const Golden& golden : Goldens()) {
+    std::vector<size_t> everywhere;
+    for (size_t cut = 1; cut < golden.answer.size(); ++cut) {
+      everywhere.push_back(cut);
+      ASSERT_EQ(Shown(Parsed(golden, golden.answer, {cut})), golden.says) << golden.format << " cut at " << cut;
+    }
+    EXPECT_EQ(Shown(Parsed(golden, golden.answer, everywhere)), golden.says) << golden.format;
+  }
+}
+
+TEST(Answer, WithoutToolsNothingIsACall) {
+  for (const Golden& golden : Goldens()) {
+    const auto parser = FormatNamed(golden.format).make({golden.reasoning_open, Value()});
+    std::vector<AnswerPart> parts;
+    parser->Add(golden.answer, parts);
+    parser->End(parts);
+    for (const AnswerPart& part : parts) EXPECT_NE(part.kind, AnswerPart::Kind::kToolCall) << golden.answer;
+  }
+}
+
+TEST(Answer, ArgumentsComeAsTheyAreWritten) {
+  const auto parser = FormatNamed("hermes").make({false, Tools()});
+  std::vector<AnswerPart> parts;
+  parser->Add("<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"pla", parts);
+  EXPECT_EQ(Shown(parts), "call(get_weather, , {\"pla)");
+  const auto xml = FormatNamed("qwen-xml").make({false, Tools()});
+  parts.clear();
+  xml->Add("<tool_call>\n<function=get_weather>\n<parameter=place>\nIn the no", parts);
+  EXPECT_EQ(Shown(parts), "call(get_weather, , {\"place\": \"In the no)");
+}
+
+TEST(Answer, WhatIsHeldBackIsBounded) {
+  const std::string filler(3 * AnswerParser::kMostHeldBytes, 'x');
+  const std::string spaces(3 * AnswerParser::kMostHeldBytes, ' ');
+  const std::pair<std::string_view, std::string> kEndless[] = {
+      {"hermes", "<tool_call>{\"arguments\": {\"a\": \"" + filler},
+      {"hermes", "<tool_call>" + spaces},
+      {"hermes", "a" + spaces + "<"},
+      {"glm", "<tool_call>" + filler},
+      {"qwen-xml", "<tool_call><function=" + filler},
+      {"mistral", "[TOOL_CALLS]" + filler},
+      {"deepseek", "<｜tool▁calls▁begin｜>" + spaces},
+      {"harmony", "<|channel|>" + filler},
+      {"harmony", spaces},
+  };
+  for (const auto& [format, answer] : kEndless) {
+    const auto parser = FormatNamed(format).make({false, Tools()});
+    std::vector<AnswerPart> parts;
+    parser->Add(answer, parts);
+    size_t given = 0;
+    for (const AnswerPart& part : parts) given += part.text.size();
+    EXPECT_GE(given + AnswerParser::kMostHeldBytes + 64, answer.size()) << format;
+    parser->End(parts);
+    EXPECT_EQ(Shown(parts).size(), Shown({{AnswerPart::Kind::kText, answer, 0, "", ""}}).size()) << format;
+  }
+}
+
+TEST(Answer, ALongValueOfUnknownTypeIsAString) {
+  const std::string filler(2 * AnswerParser::kMostHeldBytes, '7');
+  const Golden golden{"qwen-xml", "", ""};
+  EXPECT_EQ(Shown(Parsed(golden, "<function=get_weather><parameter=days>" + filler + "</parameter></function>")),
+            "call(get_weather, , {\"days\": \"" + filler + "\"})");
+}
+
+TEST(AnswerFormat, IsRecognisedFromWhatTemplatesSay) {
+  const std::pair<std::string_view, std::string_view> kTemplates[] = {
+      {"{{- '<tool_call>\\n{\"name\": \"' }} <think>", "hermes"},
+      {"<tool_call>\\n<function=example>\\n<parameter=x>", "qwen-xml"},
+      {"<tool_call>{name}<arg_key>{k}</arg_key>", "glm"},
+      {"{{'<｜tool▁calls▁begin｜>'}}<think>", "deepseek"},
+      {"{% set dsml_token = '｜DSML｜' %}", "deepseek-dsml"},
+      {"<|tool_calls_section_begin|>", "kimi"},
+      {"{% set a = '<minimax:tool_call>' %}", "minimax"},
+      {"[TOOL_CALLS]", "mistral"},
+      {"<|start_header_id|> '\"parameters\": '", "llama"},
+      {"<|start_header_id|>", "plain"},
+      {"<|channel|>analysis<|message|>", "harmony"},
+      {"<think>", "think"},
+      {"", "plain"},
+  };
+  for (const auto& [source, name] : kTemplates) EXPECT_EQ(FormatOfTemplate(source).name, name) << source;
+}
+
+TEST(AnswerFormat, ThePromptsEndSaysWhetherReasoningIsOpen) {
+  EXPECT_TRUE(OpensReasoning(FormatNamed("hermes"), "<|im_start|>assistant\n<think>\n"));
+  EXPECT_TRUE(OpensReasoning(FormatNamed("glm"), "<|assistant|><think>"));
+  EXPECT_FALSE(OpensReasoning(FormatNamed("hermes"), "<|im_start|>assistant\n<think>\n\n</think>\n\n"));
+  EXPECT_FALSE(OpensReasoning(FormatNamed("plain"), "<think>"));
+  EXPECT_FALSE(OpensReasoning(FormatNamed("harmony"), "<|start|>assistant"));
+}
+
+}  // namespace
+}  // namespace moed::chat

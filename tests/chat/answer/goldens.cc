@@ -1,0 +1,134 @@
+#include "tests/chat/answer/goldens.h"
+
+namespace moed::chat {
+
+const std::vector<Golden>& Goldens() {
+  static const std::vector<Golden> kGoldens = {
+      {"plain", "Just <think>text</think> {\"name\": 1}\n", "text(Just <think>text</think> {\"name\": 1}\n)"},
+      {"think", "<think>\n2 + 2\nis 4\n</think>\n\nIt is **4**.", "reasoning(2 + 2\nis 4) text(It is **4**.)"},
+      {"think", "2 + 2\nis 4\n</think>\n\nIt is 4.", "reasoning(2 + 2\nis 4) text(It is 4.)", true},
+      {"think", "<think>\nagain</think>x", "reasoning(again) text(x)", true},
+      {"think", "<think>never closed <thi", "reasoning(never closed <thi)"},
+      {"think", "Say <think>a</think> b", "text(Say <think>a</think> b)"},
+      {"think", "<tool_call>{\"name\": \"clock\"}</tool_call>", "text(<tool_call>{\"name\": \"clock\"}</tool_call>)"},
+
+      {"hermes", "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"place\": \"Köln\", \"days\": 2}}\n</tool_call>",
+       "call(get_weather, , {\"place\": \"Köln\", \"days\": 2})"},
+      {"hermes",
+       "<think>\nTwo tools.\n</think>\n\nLet me look.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"place\": "
+       "\"a}\\\"b\"}}\n</tool_call>\n<tool_call>\n{\"name\": \"clock\", \"arguments\": {}}\n</tool_call>\n",
+       "reasoning(Two tools.) text(Let me look.) call(get_weather, , {\"place\": \"a}\\\"b\"}) call(clock, , {})"},
+      {"hermes",
+       "<tool_call>{\"arguments\": {\"a\": [1, 2.5e3]}, \"id\": \"x1\", \"k\": -1, \"name\": \"cl\\u006fck\"}</tool_call>done",
+       "call(clock, x1, {\"a\": [1, 2.5e3]}) text(done)"},
+      {"hermes", "<tool_call>{\"name\": \"clock\"}</tool_call>", "call(clock, , {})"},
+      {"hermes", "a <tool_call> is a marker, <tool_call>[1]</tool_call>",
+       "text(a <tool_call> is a marker, <tool_call>[1]</tool_call>)"},
+      {"hermes", "<tool_call> <tool_call>{\"name\": \"clock\"}</tool_call>", "text(<tool_call>) call(clock, , {})"},
+      {"hermes", "<tool_call>{\"name\": \"clock\", \"arguments\": {\"a\": oops}}</tool_call>",
+       "call(clock, , {\"a\": ) text(oops}}</tool_call>)"},
+      {"hermes", "<tool_call>{\"name\": \"clock\", \"arguments\": {}} and so on", "call(clock, , {}) text( and so on)"},
+
+      {"qwen-xml",
+       "<tool_call>\n<function=get_weather>\n<parameter=place>\nKöln \"am\" "
+       "Rhein\n</parameter>\n<parameter=days>\n2\n</parameter>\n"
+       "<parameter=where>\n{\"lat\": 50.9, \"lon\": null}\n</parameter>\n<parameter=ok>\nTrue\n</parameter>\n"
+       "<parameter=maybe>\nNone\n</parameter>\n</function>\n</tool_call>",
+       "call(get_weather, , {\"place\": \"Köln \\\"am\\\" Rhein\", \"days\": 2, \"where\": {\"lat\": 50.9, \"lon\": null}, "
+       "\"ok\": "
+       "true, \"maybe\": null})"},
+      {"qwen-xml",
+       "Two tools are needed.\n</think>\n\nLet me "
+       "look.\n\n<tool_call>\n<function=clock>\n</function>\n</tool_call>\n<tool_call>\n"
+       "<function=write>\n<parameter=text>\n\n  if (a < b) {\n  }\n\n</parameter>\n</function>\n</tool_call>",
+       "reasoning(Two tools are needed.) text(Let me look.) call(clock, , {}) call(write, , {\"text\": \"\\n  if (a < b) {\\n  "
+       "}\\n\"})",
+       true},
+      {"qwen-xml", "<function=get_weather><parameter=place>A</parameter><parameter=days>two</parameter></function>",
+       "call(get_weather, , {\"place\": \"A\", \"days\": \"two\"})"},
+      {"qwen-xml", "Write <function=name> and <parameter=x>.", "text(Write <function=name> and <parameter=x>.)"},
+      {"qwen-xml", "<tool_call>\n<function=clock>\n<parameter=a>\n1\n</parameter>\nhm</function>",
+       "call(clock, , {\"a\": \"1\") text(\nhm</function>)"},
+
+      {"glm",
+       "I must look.</think><tool_call>get_weather<arg_key>place</arg_key><arg_value>Köln\n</arg_value><arg_key>list</arg_key>"
+       "<arg_value>[1, [2]]</arg_value></tool_call>",
+       "reasoning(I must look.) call(get_weather, , {\"place\": \"Köln\\n\", \"list\": [1, [2]]})", true},
+      {"glm",
+       "\n<think>a</think>\n<tool_call>clock\n</tool_call>\n<tool_call>get_weather\n<arg_key>days</arg_key>\n<arg_value>3</"
+       "arg_value>"
+       "\n</tool_call>",
+       "reasoning(a) call(clock, , {}) call(get_weather, , {\"days\": 3})"},
+      {"glm", "a <tool_call>is no call</tool_call>", "text(a <tool_call>is no call</tool_call>)"},
+
+      {"minimax",
+       "<think>\nhm\n</think>\n\n<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name=\"place\">A & "
+       "B</parameter>\n"
+       "<parameter name=\"ok\">false</parameter>\n</invoke>\n<invoke name=\"clock\">\n</invoke>\n</minimax:tool_call>",
+       "reasoning(hm) call(get_weather, , {\"place\": \"A & B\", \"ok\": false}) call(clock, , {})"},
+
+      {"deepseek-dsml",
+       "why</think>\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter name=\"place\" "
+       "string=\"true\">12</｜DSML｜parameter>\n<｜DSML｜parameter name=\"x\" "
+       "string=\"false\">[1]</｜DSML｜parameter>\n</｜DSML｜invoke>\n"
+       "</｜DSML｜tool_calls>",
+       "reasoning(why) call(get_weather, , {\"place\": \"12\", \"x\": [1]})", true},
+
+      {"deepseek",
+       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{\"place\": "
+       "\"Köln\"}<｜tool▁call▁end｜><｜tool▁call▁begin｜>"
+       "clock<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+       "call(get_weather, , {\"place\": \"Köln\"}) call(clock, , {})"},
+      {"deepseek",
+       "hm\n</think>\n\nI "
+       "look.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{\"place\": \"A\"}\n```"
+       "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>clock\n```json\n{}\n```<｜tool▁call▁end｜><"
+       "｜tool▁calls▁end｜>",
+       "reasoning(hm) text(I look.) call(get_weather, , {\"place\": \"A\"}) call(clock, , {})", true},
+      {"deepseek", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>clock<｜tool▁sep｜>{}<｜tool▁call▁end｜>oops",
+       "call(clock, , {}) text(oops)"},
+
+      {"kimi",
+       "<think>why</think>I "
+       "look.<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>"
+       "{\"place\": \"A\"}<|tool_call_end|><|tool_call_begin|>functions.clock:1<|tool_call_argument_begin|>{}<|tool_call_end|>"
+       "<|tool_calls_section_end|>",
+       "reasoning(why) text(I look.) call(get_weather, functions.get_weather:0, {\"place\": \"A\"}) call(clock, "
+       "functions.clock:1, {})"},
+
+      {"mistral",
+       "[TOOL_CALLS][{\"name\": \"get_weather\", \"arguments\": {\"place\": \"A\"}, \"id\": \"abcdefghi\"}, {\"name\": "
+       "\"clock\", "
+       "\"arguments\": {}}]",
+       "call(get_weather, , {\"place\": \"A\"}) call(clock, , {})"},
+      {"mistral",
+       "[THINK]hm[/THINK]I look.[TOOL_CALLS]get_weather[CALL_ID]abcdefghi[ARGS]{\"place\": \"A\"}[TOOL_CALLS]clock[ARGS]{}",
+       "reasoning(hm) text(I look.) call(get_weather, abcdefghi, {\"place\": \"A\"}) call(clock, , {})"},
+      {"mistral", "[TOOL_CALLS]clock{}", "call(clock, , {})"},
+      {"mistral", "[TOOL_CALLS] and [THINK] are markers", "text([TOOL_CALLS] and [THINK] are markers)"},
+
+      {"llama", "{\"name\": \"get_weather\", \"parameters\": {\"place\": \"A\"}}", "call(get_weather, , {\"place\": \"A\"})"},
+      {"llama",
+       "<|python_tag|>{\"type\": \"function\", \"name\": \"clock\", \"parameters\": {}}; {\"name\": \"clock\", \"parameters\": "
+       "{\"a\": 1}}",
+       "call(clock, , {}) call(clock, , {\"a\": 1})"},
+      {"llama", "\n{\"name\": \"Ada\", \"parameters\": {}}", "text(\n{\"name\": \"Ada\", \"parameters\": {}})"},
+      {"llama", "<|python_tag|>brave_search.call(query=\"x\")", "text(<|python_tag|>brave_search.call(query=\"x\"))"},
+      {"llama", "See {\"name\": \"clock\", \"parameters\": {}}", "text(See {\"name\": \"clock\", \"parameters\": {}})"},
+
+      {"harmony", "<|channel|>analysis<|message|>2 + 2 < 5<|end|><|start|>assistant<|channel|>final<|message|>It is 4.",
+       "reasoning(2 + 2 < 5) text(It is 4.)"},
+      {"harmony",
+       "<|channel|>analysis<|message|>look<|end|><|start|>assistant<|channel|>commentary<|message|>I "
+       "look.<|end|><|start|>assistant<|channel|>"
+       "commentary to=functions.get_weather <|constrain|>json<|message|>{\"place\":\"Köln\"}<|call|>",
+       "reasoning(look) text(I look.) call(get_weather, , {\"place\":\"Köln\"})"},
+      {"harmony", " to=functions.clock<|channel|>commentary json<|message|>{}", "call(clock, , {})"},
+      {"harmony", "No channels at all", "text(No channels at all)"},
+      {"harmony", "<|channel|>commentary to=functions.clock<|message|>now<|call|>",
+       "text(<|channel|>commentary to=functions.clock<|message|>now)"},
+  };
+  return kGoldens;
+}
+
+}  // namespace moed::chat

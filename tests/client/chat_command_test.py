@@ -1,0 +1,171 @@
+"""`moectl chat` as people use it, on a terminal, and as scripts do, line by line."""
+
+import contextlib
+import json
+import os
+import pathlib
+import pty
+import select
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import ClassVar
+
+from tests.real_programs import CALL_SECONDS, RealProgramsTest, main
+from tools.daemon import Daemon, pack_demo, running
+
+CTRL_C, CTRL_D = b"\x03", b"\x04"
+STATUS = "tokens/s"  # in the line after an answer
+
+
+class Terminal:
+    """A program on a terminal of its own."""
+
+    def __init__(self, *command: object):
+        self._pid, self._terminal = pty.fork()
+        if self._pid == 0:
+            os.execv(str(command[0]), list(map(str, command)))
+        self._seen = ""
+
+    def type(self, keys: bytes) -> None:
+        os.write(self._terminal, keys)
+
+    def wait_for(self, text: str) -> str:
+        """All that it showed up to and with this."""
+        end = time.monotonic() + CALL_SECONDS
+        while text not in self._seen:
+            if not select.select([self._terminal], [], [], max(0, end - time.monotonic()))[0]:
+                raise AssertionError(f"no {text!r} in {self._seen!r}")
+            self._seen += os.read(self._terminal, 1 << 16).decode()
+        shown, self._seen = self._seen.split(text, 1)
+        return shown + text
+
+    def exit_code(self) -> int:
+        with contextlib.suppress(OSError):  # the terminal is gone with the program
+            while os.read(self._terminal, 1 << 16):
+                pass
+        _, status = os.waitpid(self._pid, 0)
+        self._pid = 0
+        return os.waitstatus_to_exitcode(status)
+
+    def close(self) -> None:
+        os.close(self._terminal)
+        if self._pid:
+            os.kill(self._pid, 9)
+            os.waitpid(self._pid, 0)
+
+
+class ChatCommandTest(RealProgramsTest):
+    daemon: ClassVar[Daemon]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        store = pack_demo(cls.binaries, cls.folder, "q4", "q8")
+        cls.daemon = cls.enterClassContext(running(cls.binaries, "--store", store, "--memory-budget", "64MiB"))
+
+    def command(self, *arguments: object) -> list[object]:
+        return [self.binaries / "moectl", "--server", self.daemon.address, "chat", "--temperature", 0, *arguments]
+
+    @contextlib.contextmanager
+    def terminal(self, *arguments: object) -> Iterator[Terminal]:
+        terminal = Terminal(*self.command(*arguments))
+        try:
+            terminal.wait_for("> ")
+            yield terminal
+        finally:
+            terminal.close()
+
+    def saved(self, terminal: Terminal) -> list[dict[str, str]]:
+        path = self.folder / "talk.json"
+        terminal.type(f"/save {path}\n".encode())
+        terminal.wait_for(" messages\r\n> ")
+        messages: list[dict[str, str]] = json.loads(path.read_text())["messages"]
+        return messages
+
+    def answer_lines(self, text: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            list(map(str, self.command(*arguments))), input=text, capture_output=True, text=True, timeout=CALL_SECONDS
+        )
+
+    def test_each_line_of_a_pipe_is_a_message_of_one_conversation(self) -> None:
+        two = self.answer_lines("Once upon a time\n\nAnd then\n", "--max-new-tokens", 8, "--ignore-eos")
+        self.assertEqual(two.returncode, 0, two.stderr)
+        self.assertEqual(two.stderr.count("8 new tokens"), 2)
+        first = self.answer_lines("Once upon a time\n", "--max-new-tokens", 8, "--ignore-eos")
+        self.assertTrue(two.stdout.startswith(first.stdout))
+        self.assertGreater(len(two.stdout), len(first.stdout))
+
+    def test_a_session_keeps_what_was_computed(self) -> None:
+        run = self.answer_lines("Once upon a time\nAnd then\n", "--max-new-tokens", 8, "--session", "kept")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("kept", self.daemon.moectl("session", "list").stdout)
+        self.daemon.moectl("session", "delete", "kept")
+
+    def test_a_conversation_is_saved_and_taken_up(self) -> None:
+        with self.terminal("--max-new-tokens", 8, "--system", "Be kind.") as terminal:
+            terminal.type(b"Once upon \\\n")
+            terminal.wait_for(". ")
+            terminal.type(b"a time\n")
+            terminal.wait_for(STATUS)
+            saved = self.saved(terminal)
+            self.assertEqual([message["role"] for message in saved], ["system", "user", "assistant"])
+            self.assertEqual(saved[1]["content"], "Once upon \na time")
+            terminal.type(b"/reset\n")
+            self.assertEqual([message["role"] for message in self.saved(terminal)], ["system"])
+            terminal.type(b"/nonsense\n")
+            terminal.wait_for("/quit")
+            terminal.type(b"/quit\n")
+            self.assertEqual(terminal.exit_code(), 0)
+        path = self.folder / "conversation.json"
+        path.write_text(json.dumps({"messages": saved}))
+        with self.terminal("--max-new-tokens", 8, "--conversation", path) as terminal:
+            self.assertEqual(self.saved(terminal), saved)
+            terminal.type(CTRL_D)
+            self.assertEqual(terminal.exit_code(), 0)
+
+    def test_ctrl_c_stops_the_answer_and_not_the_program(self) -> None:
+        with self.terminal("--ignore-eos") as terminal:
+            terminal.type(b"Once upon a time\n")
+            terminal.wait_for("\n")
+            terminal.wait_for(" ")  # of the answer
+            terminal.type(CTRL_C)
+            terminal.wait_for("> ")
+            saved = self.saved(terminal)
+            self.assertEqual([message["role"] for message in saved], ["user", "assistant"])
+            self.assertNotEqual(saved[1]["content"], "")
+            terminal.type(CTRL_C)
+            terminal.wait_for("Ctrl-D ends")
+            terminal.type(CTRL_D)
+            self.assertEqual(terminal.exit_code(), 0)
+
+    def test_a_refused_message_leaves_the_conversation_as_it_was(self) -> None:
+        with self.terminal("--top-p", 7) as terminal:
+            terminal.type(b"Once upon a time\n")
+            terminal.wait_for("top_p")
+            self.assertEqual(self.saved(terminal), [])
+
+    def test_files_that_are_no_conversations_are_refused(self) -> None:
+        path = self.folder / "wrong.json"
+        good = {"role": "user", "content": "x"}
+        for wrong, word in (
+            ("", "expected"),
+            ("[1]", "expected"),
+            ('{"messages": {}}', "expected"),
+            (json.dumps({"messages": [good, 7]}), "messages[1]"),
+            (json.dumps({"messages": [{"role": "user", "content": ["x"]}]}), "content is array"),
+            (json.dumps({"messages": [{**good, "tool_calls": "x"}]}), "tool_calls"),
+            (json.dumps({"messages": [{"content": "x"}]}), "no role"),
+            ("[" * 100_000, "expected"),
+        ):
+            with self.subTest(wrong[:40]):
+                path.write_text(wrong)
+                run = self.answer_lines("Once\n", "--conversation", path)
+                self.assertNotEqual(run.returncode, 0)
+                self.assertIn(word, run.stderr)
+        missing = self.answer_lines("Once\n", "--conversation", pathlib.Path("/nonexistent"))
+        self.assertIn("/nonexistent", missing.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+// Masks are what trying every token gives, and what a matcher holds is bounded.
+#include "core/grammar/matcher.h"
+
+#include <gtest/gtest.h>
+
+#include "core/grammar/matcher_pool.h"
+#include "tests/grammar/texts.h"
+
+namespace moed::grammar {
+namespace {
+
+// The mask as its definition has it: each token is tried on its own.
+std::vector<uint64_t> Tried(const Matcher& matcher, const Tokenizer& tokenizer, int vocabulary) {
+  std::vector<uint64_t> mask((vocabulary + 63) / 64, 0);
+  for (int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
+    const std::string bytes = tokenizer.TokenBytes(TokenId(id));
+    Matcher ahead = matcher;
+    if (tokenizer.IsSpecial(TokenId(id)) || bytes.empty() || !ahead.Accept(bytes).ok()) continue;
+    mask[id / 64] |= uint64_t{1} << (id % 64);
+  }
+  return mask;
+}
+
+TEST(Matcher, MasksAreWhatTryingEveryTokenGives) {
+  const Tokenizer* kTokenizers[] = {&DemoTokenizer(), &LlamaTokenizer()};
+  for (const Tokenizer* tokenizer : kTokenizers) {
+    const int vocabulary = tokenizer->vocabulary_size() + 3;
+    const VocabularyTrie trie(*tokenizer, vocabulary);
+    const auto grammar = Grammar::FromJsonSchema(R"({"properties": {"name": {"type": "string"}, "n": {"type": "integer"}}})");
+    Matcher matcher(*grammar, trie, MatcherCacheBytes(vocabulary));
+    for (const char* text : {"", "{", "\"name", "\": ", "\"a ", "b\\", "n\"", ",", " \"n\":", "1"}) {
+      ASSERT_TRUE(matcher.Accept(text).ok()) << text;
+      const auto allowed = matcher.Allowed();
+      ASSERT_TRUE(allowed.ok()) << allowed.status();
+      EXPECT_EQ(std::vector<uint64_t>(allowed->begin(), allowed->end()), Tried(matcher, *tokenizer, vocabulary)) << text;
+    }
+    EXPECT_FALSE(matcher.MayEnd());
+    ASSERT_TRUE(matcher.Accept("}").ok());
+    EXPECT_TRUE(matcher.MayEnd());
+  }
+}
+
+TEST(Matcher, ALittleCacheGivesTheSameMasks) {
+  const auto grammar = *Grammar::FromRegex("([a-z]{1,40} ){2,30}");
+  Matcher large = MatcherOf(grammar);
+  Matcher little(grammar, DemoTrie(), 24 << 10);
+  for (int word = 0; word < 30; ++word) {
+    const auto expected = large.Allowed(), actual = little.Allowed();
+    ASSERT_TRUE(expected.ok() && actual.ok()) << expected.status() << actual.status();
+    ASSERT_TRUE(std::equal(expected->begin(), expected->end(), actual->begin()));
+    ASSERT_EQ(large.MayEnd(), little.MayEnd());
+    ASSERT_TRUE(large.Accept("word ").ok());
+    ASSERT_TRUE(little.Accept("word ").ok());
+  }
+}
+
+TEST(Matcher, TooManyStatesOrWaysAreNamed) {
+  Matcher states(*Grammar::FromRegex("(a|b)*a(a|b){400}"), DemoTrie(), 16 << 10);
+  absl::Status status = states.Allowed().status();
+  for (int i = 0; status.ok() && i < 500; ++i) {
+    status = states.Accept(i % 3 == 0 ? "a" : "b");
+    if (status.ok()) status = states.Allowed().status();
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  Matcher ways = MatcherOf(*Grammar::FromRegex("(((a{0,200}){0,60})(a|b)*)*b"));
+  status = ways.Accept(std::string(300, 'a'));
+  if (status.ok()) status = ways.Allowed().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+}
+
+TEST(Matcher, NestingHasAnEnd) {
+  Matcher matcher = MatcherOf(*Grammar::FromJsonSchema("true"));
+  int depth = 0;
+  while (depth < 10'000 && matcher.Accept("[").ok()) ++depth;
+  EXPECT_GT(depth, 100);
+  EXPECT_LE(depth, Matcher::kMostNested + 1);
+}
+
+TEST(Matcher, AVocabularyThatCannotGoOnIsNamed) {
+  // Its only byte pieces are ASCII's; nothing spells this character.
+  const VocabularyTrie trie(LlamaTokenizer(), 1);
+  Matcher matcher(*Grammar::FromRegex("é"), trie, MatcherCacheBytes(1));
+  EXPECT_EQ(matcher.Allowed().status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(MatcherPool, GivesNoMoreThanItsShare) {
+  const uint64_t vocabulary = VocabularyTrie(DemoTokenizer(), kDemoVocabulary).bytes();
+  const uint64_t share = vocabulary + 2 * (MatcherCacheBytes(kDemoVocabulary) + Grammar::AnyJsonObject()->bytes());
+  MatcherPool pool(DemoTokenizer(), kDemoVocabulary, share);
+  auto one = pool.Make({}), other = pool.Make({});
+  ASSERT_TRUE(one.ok() && other.ok()) << one.status() << other.status();
+  EXPECT_TRUE(absl::IsResourceExhausted(pool.Make({}).status()));
+  one->reset();
+  EXPECT_TRUE(pool.Make({}).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(pool.Make({TextFormat::Kind::kRegex, "[a-z]{9000}"}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(pool.Make({TextFormat::Kind::kRegex, "("}).status()));
+  MatcherPool little(DemoTokenizer(), kDemoVocabulary, vocabulary - 1);
+  EXPECT_TRUE(absl::IsInvalidArgument(little.Make({}).status()));
+}
+
+}  // namespace
+}  // namespace moed::grammar

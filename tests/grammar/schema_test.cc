@@ -1,0 +1,203 @@
+// What schemas accept and what they are refused for; texts made by the masks alone are valid.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <random>
+
+#include "core/base/status.h"
+#include "tests/grammar/texts.h"
+#include "tests/grammar/validator.h"
+
+namespace moed::grammar {
+namespace {
+
+struct Case {
+  const char* schema;
+  std::vector<std::string> yes, no;
+};
+
+const std::vector<Case>& Cases() {
+  static const std::vector<Case> kCases = {
+      {R"({"type": "object"})",
+       {"{}", R"({"a": [1, {"b": null}], "é": "x\n"})", "{\n  \"a\": 1\n}"},
+       {"[]", "{", R"({"a"})", "{} "}},
+      {"true", {"null", "-0.5e+3", R"("\ud83d\ude42")", "[[], {}]"}, {"", "01", R"("\ud83d")", "nul"}},
+      {R"({"type": "string"})", {R"("")", R"("a\"\\\/\u00e9é🙂")"}, {R"("a)", "1", "\"\n\"", R"("\x")"}},
+      {R"({"type": "string", "minLength": 2, "maxLength": 3})", {R"("é🙂")", R"("\u0041bc")"}, {R"("a")", R"("abcd")"}},
+      {R"({"type": "string", "pattern": "^a.c$"})", {R"("abc")", R"("a\"c")"}, {R"("ab")", R"("xabc")"}},
+      {R"({"type": "string", "pattern": "b+"})", {R"("b")", R"("abbc")"}, {R"("ac")"}},
+      {R"({"type": "integer"})",
+       {"0", "-17", "9007199254740993", "-999999999999999999"},
+       {"1.5", "1234567890123456789", "01", "-", "+1", "1e3"}},
+      {R"({"type": "integer", "minimum": -3, "maximum": 120})",
+       {"-3", "0", "9", "99", "119", "120"},
+       {"-4", "121", "1000", "-10", "00"}},
+      {R"({"type": "integer", "exclusiveMinimum": 9, "exclusiveMaximum": 1000})", {"10", "99", "100", "999"}, {"9", "1000", "5"}},
+      {R"({"type": "integer", "minimum": 18})", {"18", "19", "20", "99", "100", "12345"}, {"17", "9", "-20"}},
+      {R"({"type": "integer", "maximum": -5})", {"-5", "-10", "-123"}, {"-4", "0", "5"}},
+      {R"({"type": "number", "minimum": 0, "maximum": 1})", {"0", "0.5", "1", "1.00", "0.0"}, {"1.01", "-0.1", "2", "1e0"}},
+      {R"({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 10})",
+       {"0.001", "9.99", "1"},
+       {"0", "0.0", "10", "10.0"}},
+      {R"({"type": "number", "minimum": -2.0, "exclusiveMaximum": 0})", {"-2", "-0.5", "-2.0", "-1.75"}, {"-2.1", "0", "-3"}},
+      {R"({"type": ["boolean", "null"]})", {"true", "false", "null"}, {"0", R"("true")"}},
+      {R"({"enum": ["a\"b", 1, null, {"x": [1]}]})", {R"("a\"b")", "1", "null", R"({"x":[1]})"}, {R"("a")", "2"}},
+      {R"({"type": "string", "enum": ["a", 1]})", {R"("a")"}, {"1"}},
+      {R"({"const": "é"})", {R"("é")"}, {R"("e")"}},
+      {R"({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["b"]})",
+       {R"({"a": 1, "b": "x"})", R"({"b":""})"},
+       {R"({"a": 1})", R"({"b": "x", "a": 1})", R"({"b": "x",})", R"({"a": 1 , "b": "x"})", R"({"b": "x", "c": 1})"}},
+      {R"({"properties": {"a": true, "b": true, "c": true}, "title": "T", "additionalProperties": false})",
+       {"{}", R"({"a":1,"c":[]})", R"({"b":{}})"},
+       {R"({"c":1,"a":2})", R"({,"a":1})"}},
+      {R"({"type": "object", "additionalProperties": {"type": "integer"}})", {"{}", R"({"x": 1, "y": 2})"}, {R"({"x": "1"})"}},
+      {R"({"type": "object", "additionalProperties": false})", {"{}", "{ }"}, {R"({"a": 1})"}},
+      {R"({"type": "object", "required": ["a"]})", {R"({"a": [1]})"}, {"{}"}},
+      {R"({"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 3})",
+       {"[1]", "[1, 2,3]", "[\n\t1\n]"},
+       {"[]", "[1,2,3,4]", "[1,]", R"(["a"])"}},
+      {R"({"type": "array", "items": false})", {"[]"}, {"[1]"}},
+      {R"({"type": "array", "maxItems": 0})", {"[]"}, {"[1]"}},
+      {R"({"anyOf": [{"type": "integer"}, {"type": "array", "items": {"$ref": "#"}}]})",
+       {"1", "[[1], [], 2]"},
+       {"null", R"(["a"])"}},
+      {R"({"oneOf": [{"properties": {"k": {"const": "a"}}, "required": ["k"]}, {"properties": {"k": {"const": "b"}}, "required": ["k"]}],
+          "type": "object"})",
+       {R"({"k": "a"})", R"({"k":"b"})"},
+       {"{}", R"({"k": "c"})"}},
+      {R"({"allOf": [{"type": "integer", "minimum": 3}, {"type": "number", "maximum": 8, "minimum": 1}]})",
+       {"3", "8"},
+       {"2", "9", "3.5"}},
+      {R"({"$defs": {"node": {"type": "object", "properties": {"v": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#/$defs/node"},
+          {"type": "null"}]}}, "required": ["v", "next"], "additionalProperties": false}}, "$ref": "#/$defs/node"})",
+       {R"({"v": 1, "next": {"v": 2, "next": null}})"},
+       {R"({"v": 1})", R"({"v": 1, "next": 2})"}},
+      {R"({"definitions": {"a/b": {"type": "integer"}}, "properties": {"x": {"$ref": "#/definitions/a~1b", "description": "d"},
+          "y": {"allOf": [{"$ref": "#/definitions/a~1b"}], "minimum": 3, "maximum": 5}}})",
+       {R"({"x": 1, "y": 4})"},
+       {R"({"x": "1"})", R"({"y": 6})"}},
+  };
+  return kCases;
+}
+
+TEST(JsonSchema, AcceptsWhatItSays) {
+  for (const Case& one : Cases()) {
+    const auto grammar = Grammar::FromJsonSchema(one.schema);
+    ASSERT_TRUE(grammar.ok()) << one.schema << ": " << grammar.status();
+    const auto schema = nlohmann::ordered_json::parse(one.schema);
+    for (const std::string& text : one.yes) {
+      EXPECT_TRUE(Follows(*grammar, text)) << one.schema << " | " << text;
+      EXPECT_TRUE(IsValid(schema, text)) << one.schema << " | " << text;
+    }
+    for (const std::string& text : one.no) EXPECT_FALSE(Follows(*grammar, text)) << one.schema << " | " << text;
+  }
+  EXPECT_TRUE(Follows(Grammar::AnyJsonObject(), R"({"a": {"b": [true]}})"));
+  EXPECT_FALSE(Follows(Grammar::AnyJsonObject(), "[]"));
+}
+
+TEST(JsonSchema, RefusalsNamePlaceAndKeyword) {
+  const std::pair<const char*, const char*> kRefused[] = {
+      {"{", "no JSON"},
+      {"3", "at /: a schema is an object or a boolean, not number"},
+      {R"({"properties": {"x": {"multipleOf": 2}}})", "at /properties/x: the keyword 'multipleOf' is not supported"},
+      {R"({"items": {"format": "date"}})", "at /items: the keyword 'format' is not supported"},
+      {R"({"type": "text"})", "at /: no type 'text'; types: object, array, string, number, integer, boolean, null"},
+      {R"({"type": [1]})", "at /: 'type' is 1"},
+      {R"({"$ref": "#/$defs/x"})", R"(at /: '$ref' is "#/$defs/x", which is nothing in this schema)"},
+      {R"({"$ref": "http://x"})", R"(at /: '$ref' is "http://x", which is nothing in this schema)"},
+      {R"x({"type": "string", "pattern": "(?=a)"})x",
+       "at /: 'pattern': at byte 0: '(?=' is not supported: no lookaround, flags or names"},
+      {R"({"type": "string", "pattern": "a", "minLength": 2})",
+       "at /: 'pattern' beside 'minLength' or 'maxLength' is not supported"},
+      {R"({"type": "string", "minLength": -1})", "at /: 'minLength' is -1, allowed are 0 to 65536, whole"},
+      {R"({"type": "number", "minimum": 0.5})",
+       "at /: 'minimum' is 0.5, allowed are -9007199254740992 to 9007199254740992, whole"},
+      {R"({"properties": {"a": true}, "additionalProperties": {"type": "null"}})",
+       "at /: a schema in 'additionalProperties' beside 'properties' is not supported"},
+      {R"({"enum": [1], "minimum": 3})", "at /: 'const' and 'enum' are supported beside 'type' alone"},
+      {R"({"allOf": [{"pattern": "a"}, {"pattern": "b"}]})", "at /: two different 'pattern' cannot be joined"},
+      {R"({"anyOf": []})", "at /: 'anyOf' is no list of schemas"},
+      {R"({"type": "array", "minItems": 2, "maxItems": 1})", "no text can be what it says"},
+      {R"({"properties": {"a": {"$ref": "#"}}, "required": ["a"]})", "no text can be what it says"},
+      {R"({"$ref": "#"})", "no text can be what it says"},
+      {R"({"type": "string", "minLength": 65536})", "its automaton has more than 65536 instructions"},
+  };
+  for (const auto& [schema, words] : kRefused) {
+    const auto grammar = Grammar::FromJsonSchema(schema);
+    EXPECT_EQ(grammar.status().code(), absl::StatusCode::kInvalidArgument) << schema;
+    EXPECT_EQ(grammar.status().message(), words) << schema;
+  }
+  std::string joined = "true";
+  for (int i = 0; i < 12; ++i) joined = StrCat(R"({"minimum": 1, "anyOf": [)", joined, "]}");
+  EXPECT_THAT(std::string(Grammar::FromJsonSchema(joined).status().message()),
+              testing::HasSubstr("to be joined more than 8 deep"));
+  std::string deep;
+  for (int i = 0; i < 10'000; ++i) deep += R"({"items":)";
+  EXPECT_FALSE(Grammar::FromJsonSchema(deep).ok());
+  EXPECT_FALSE(Grammar::FromJsonSchema(std::string(100'000, ' ')).ok());
+}
+
+// A text of tokens that the masks allow; it ends when it may, with a chance that grows.
+std::string Walked(Matcher& matcher, std::mt19937& random) {
+  std::string text;
+  for (int length = 0; length < 400; ++length) {
+    if (matcher.MayEnd() && random() % 100 < 20) return text;
+    const auto allowed = matcher.Allowed();
+    EXPECT_TRUE(allowed.ok()) << allowed.status() << " after " << text;
+    if (!allowed.ok()) return text;
+    std::vector<int32_t> tokens;
+    for (size_t word = 0; word < allowed->size(); ++word) {
+      for (uint64_t bits = (*allowed)[word]; bits != 0; bits &= bits - 1) tokens.push_back(word * 64 + std::countr_zero(bits));
+    }
+    if (tokens.empty()) return text;
+    // What ends things is likelier than among all tokens, so that texts do end.
+    std::string bytes = DemoTokenizer().TokenBytes(TokenId(tokens[random() % tokens.size()]));
+    for (const std::string_view end : {"]", "}", "\""}) {
+      Matcher ahead = matcher;
+      if (random() % 3 == 0 && ahead.Accept(end).ok()) bytes = end;
+    }
+    EXPECT_TRUE(matcher.Accept(bytes).ok()) << text << " | " << bytes;
+    text += bytes;
+  }
+  return "";
+}
+
+TEST(JsonSchema, WhateverTheMasksAllowEndsValid) {
+  std::mt19937 random(11);
+  int whole = 0;
+  for (const Case& one : Cases()) {
+    const auto schema = nlohmann::ordered_json::parse(one.schema);
+    const auto grammar = Grammar::FromJsonSchema(one.schema);
+    for (int round = 0; round < 8; ++round) {
+      Matcher matcher = MatcherOf(*grammar);
+      const std::string text = Walked(matcher, random);
+      if (text.empty()) continue;  // it went on too long
+      ++whole;
+      EXPECT_TRUE(IsValid(schema, text)) << one.schema << " | " << text;
+    }
+  }
+  EXPECT_GT(whole, 100);
+}
+
+TEST(JsonSchema, TokensOfValidTextsAreAllowed) {
+  for (const Case& one : Cases()) {
+    const auto grammar = Grammar::FromJsonSchema(one.schema);
+    for (const std::string& text : one.yes) {
+      Matcher matcher = MatcherOf(*grammar);
+      const auto tokens = DemoTokenizer().Encode(text, {.add_special_tokens = false, .parse_special_tokens = false});
+      ASSERT_TRUE(tokens.ok());
+      for (const TokenId token : *tokens) {
+        const auto allowed = matcher.Allowed();
+        ASSERT_TRUE(allowed.ok()) << allowed.status();
+        EXPECT_TRUE((*allowed)[token.value() / 64] >> (token.value() % 64) & 1)
+            << one.schema << " | " << text << " | " << token.value();
+        ASSERT_TRUE(matcher.Accept(DemoTokenizer().TokenBytes(token)).ok());
+      }
+      EXPECT_TRUE(matcher.MayEnd()) << one.schema << " | " << text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace moed::grammar

@@ -1,0 +1,166 @@
+"""Reasoning and calls of tools on their way from the daemon to OpenAI's form: a scripted daemon says what no demo model can."""
+
+import contextlib
+import http.client
+import json
+import sys
+from collections.abc import Iterator
+from concurrent import futures
+from typing import Any, ClassVar
+
+import grpc
+
+from tests.http.front import Front
+from tests.real_programs import RealProgramsTest, main
+
+pb: Any = None  # made from proto/ when the tests begin
+ARGUMENTS = '{"place": "Oslo"}'
+REQUEST = {"model": "scripted", "messages": [{"role": "user", "content": "x"}]}
+SERVING = b"\x08\x01"  # a HealthCheckResponse
+
+
+class ScriptedDaemon(grpc.GenericRpcHandler):
+    """Answers every conversation alike, and is healthy."""
+
+    def __init__(self) -> None:
+        self.request: Any = None
+
+    def service(self, details: Any) -> Any:
+        methods = {
+            "/grpc.health.v1.Health/Watch": grpc.unary_stream_rpc_method_handler(self.watch),
+            "/moe.v1.Inference/Chat": grpc.unary_unary_rpc_method_handler(lambda body, _: self.whole(body)),
+            "/moe.v1.Inference/ChatStream": grpc.unary_stream_rpc_method_handler(lambda body, _: self.stream(body)),
+        }
+        return methods.get(details.method)
+
+    @staticmethod
+    def watch(_: bytes, context: Any) -> Iterator[bytes]:
+        ended = futures.Future[None]()
+        context.add_callback(lambda: ended.set_result(None))
+        yield SERVING
+        ended.result()
+
+    def parts(self, body: bytes) -> list[Any]:
+        self.request = pb.ChatRequest.FromString(body)
+        finish = pb.Finish(
+            reason=pb.FINISH_REASON_TOOL_CALLS, usage=pb.Usage(prompt_tokens=3, completion_tokens=5, cached_tokens=2)
+        )
+        first = pb.ToolCallDelta(index=0, id="call-1", name="weather", arguments=ARGUMENTS[:7])
+        return [
+            pb.ChatResponse(reasoning="Hm. "),
+            pb.ChatResponse(text="Let me see."),
+            pb.ChatResponse(tool_calls=[first]),
+            pb.ChatResponse(tool_calls=[pb.ToolCallDelta(index=0, arguments=ARGUMENTS[7:])]),
+            pb.ChatResponse(finish=finish),
+        ]
+
+    def stream(self, body: bytes) -> Iterator[bytes]:
+        for part in self.parts(body):
+            yield part.SerializeToString()
+
+    def whole(self, body: bytes) -> bytes:
+        answer = pb.ChatResponse()
+        for part in self.parts(body):
+            answer.MergeFrom(part)
+        del answer.tool_calls[1]
+        answer.tool_calls[0].arguments = ARGUMENTS
+        answer.text, answer.reasoning = "", "Hm. "
+        serialized: bytes = answer.SerializeToString()
+        return serialized
+
+
+class CallsTest(RealProgramsTest):
+    daemon: ClassVar[ScriptedDaemon]
+    front: ClassVar[Front]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        global pb
+        sys.path.insert(0, str(cls.generate_stubs()))
+        from moe.v1 import inference_pb2 as pb
+
+        cls.daemon = ScriptedDaemon()
+        server = grpc.server(futures.ThreadPoolExecutor(8), handlers=[cls.daemon])
+        cls.addClassCleanup(lambda: server.stop(None).wait())
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        cls.front = Front(cls.binaries, f"127.0.0.1:{port}", "--model-name", "scripted")
+        cls.addClassCleanup(cls.front.close)
+        cls.front.wait_until_ready()
+
+    def test_a_whole_answer(self) -> None:
+        status, answer = self.front.post("/v1/chat/completions", REQUEST)
+        self.assertEqual(status, 200, answer)
+        choice = answer["choices"][0]
+        call = {"id": "call-1", "type": "function", "function": {"name": "weather", "arguments": ARGUMENTS}}
+        self.assertEqual(
+            choice["message"],
+            {"role": "assistant", "content": None, "refusal": None, "reasoning_content": "Hm. ", "tool_calls": [call]},
+        )
+        self.assertEqual(choice["finish_reason"], "tool_calls")
+        self.assertEqual(answer["usage"]["prompt_tokens_details"], {"cached_tokens": 2})
+
+    def test_a_stream(self) -> None:
+        connection = http.client.HTTPConnection(self.front.address, timeout=60)
+        with contextlib.closing(connection):
+            body = json.dumps({**REQUEST, "stream": True})
+            connection.request("POST", "/v1/chat/completions", body, {"content-type": "application/json"})
+            with connection.getresponse() as answer:
+                self.assertEqual(answer.getheader("content-type"), "text/event-stream")
+                events = answer.read().decode().split("\n\n")
+        self.assertEqual(events[-2:], ["data: [DONE]", ""])
+        choices = [json.loads(event.removeprefix("data: "))["choices"][0] for event in events[:-2]]
+        self.assertEqual(
+            [choice["delta"] for choice in choices],
+            [
+                {"role": "assistant", "content": ""},
+                {"reasoning_content": "Hm. "},
+                {"content": "Let me see."},
+                {
+                    "tool_calls": [
+                        {
+                            "index": 0,
+                            "id": "call-1",
+                            "type": "function",
+                            "function": {"name": "weather", "arguments": ARGUMENTS[:7]},
+                        }
+                    ]
+                },
+                {"tool_calls": [{"index": 0, "function": {"arguments": ARGUMENTS[7:]}}]},
+                {},
+            ],
+        )
+        self.assertEqual([choice["finish_reason"] for choice in choices], [None] * 5 + ["tool_calls"])
+
+    def test_tools_and_formats_reach_the_daemon(self) -> None:
+        schema = {"type": "object", "properties": {"z": {"type": "string"}, "a": {"type": "integer"}}}
+        tool = {"type": "function", "function": {"name": "weather", "description": "d", "parameters": schema, "strict": False}}
+        call = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": ARGUMENTS}}
+        messages = [
+            {"role": "developer", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "Weather?"}], "name": "Ann"},
+            {"role": "assistant", "content": None, "reasoning_content": "r", "tool_calls": [call]},
+            {"role": "tool", "content": "Rain", "tool_call_id": "c"},
+        ]
+        held = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema, "strict": True}}
+        wanted = {"tools": [tool], "tool_choice": "none", "reasoning_effort": "low", "response_format": held}
+        status, answer = self.front.post("/v1/chat/completions", {**REQUEST, "messages": messages, **wanted})
+        self.assertEqual(status, 200, answer)
+        request = self.daemon.request
+        self.assertEqual([message.role for message in request.messages], ["developer", "user", "assistant", "tool"])
+        self.assertEqual((request.messages[1].content[0].text, request.messages[1].name), ("Weather?", "Ann"))
+        self.assertEqual(request.messages[2].tool_calls[0], pb.ToolCall(id="c", name="weather", arguments=ARGUMENTS))
+        self.assertEqual((request.messages[2].reasoning, len(request.messages[2].content)), ("r", 0))
+        self.assertEqual(request.messages[3].tool_call_id, "c")
+        parameters = json.dumps(schema, separators=(",", ":"))
+        self.assertEqual(
+            request.tools[0], pb.Tool(name="weather", description="d", parameters=parameters), "members keep their order"
+        )
+        self.assertEqual(request.tool_choice.kind, pb.ToolChoice.NONE)
+        self.assertEqual(json.loads(request.template_variables), {"reasoning_effort": "low"})
+        self.assertEqual(request.format.json_schema, parameters)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""/v1/chat/completions of moed-http as the real `openai` package sees it."""
+
+import asyncio
+import contextlib
+import json
+from typing import Any
+
+from tests.http.client_library import main
+from tests.http.front import front_of
+from tests.http.openai_rig import MODEL, REQUIREMENTS, SLOW, WAIT_SECONDS, OpenAiTestCase, client_of, running_requests
+from tools.server_process import wait_until
+
+with contextlib.suppress(ImportError):  # before main() has found a Python that has it
+    import openai
+
+QUESTION = "Tell me of a little fox."
+MESSAGES = [{"role": "user", "content": QUESTION}]
+# What the demo model's template makes of it.
+RENDERED = f"<|user|>{QUESTION}<|assistant|>"
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+
+IMAGE = {"type": "image_url", "image_url": {"url": "x"}}
+
+
+class ChatTest(OpenAiTestCase):
+    def ask(self, messages: Any = None, **parameters: Any) -> Any:
+        parameters = {"max_completion_tokens": 24, "temperature": 0, **parameters}
+        return self.client.chat.completions.create(model=MODEL, messages=messages or MESSAGES, **parameters)
+
+    def test_an_answer_is_what_the_daemon_generates(self) -> None:
+        expected = self.daemon.json("generate", "--prompt", RENDERED, "--max-new-tokens", 24, "--temperature", 0)
+        answer = self.ask()
+        choice = answer.choices[0]
+        self.assertEqual((answer.object, answer.model, choice.index), ("chat.completion", MODEL, 0))
+        self.assertTrue(answer.id.startswith("chatcmpl-"))
+        self.assertEqual((choice.message.role, choice.message.content), ("assistant", expected["text"]))
+        self.assertEqual((choice.finish_reason, choice.logprobs, choice.message.tool_calls), ("length", None, None))
+        self.assertEqual(answer.usage.prompt_tokens, expected["usage"]["prompt_tokens"])
+        self.assertEqual((answer.usage.completion_tokens, answer.usage.total_tokens), (24, answer.usage.prompt_tokens + 24))
+
+    def test_contents_of_both_kinds(self) -> None:
+        parts = [{"type": "text", "text": QUESTION[:9]}, {"type": "text", "text": QUESTION[9:]}]
+        self.assertEqual(
+            self.ask([{"role": "user", "content": parts}]).choices[0].message.content, self.ask().choices[0].message.content
+        )
+
+    def test_an_answer_can_be_sent_back(self) -> None:
+        message = self.ask().choices[0].message
+        turns = [*MESSAGES, message, {"role": "user", "content": "And then?"}]
+        expected = self.daemon.json(
+            "generate", "--prompt", f"{RENDERED}{message.content}<|end|><|user|>And then?<|assistant|>",
+            "--max-new-tokens", 24, "--temperature", 0,
+        )  # fmt: skip
+        for messages in (turns, [*MESSAGES, message.model_dump(), turns[-1]]):
+            self.assertEqual(self.ask(messages).choices[0].message.content, expected["text"])
+
+    def test_a_stream_is_the_same_text(self) -> None:
+        first, *chunks = self.ask(stream=True)
+        self.assertEqual((first.choices[0].delta.role, first.choices[0].delta.content), ("assistant", ""))
+        self.assertEqual("".join(chunk.choices[0].delta.content or "" for chunk in chunks), self.ask().choices[0].message.content)
+        self.assertEqual([chunk.choices[0].finish_reason for chunk in chunks][-1], "length")
+        self.assertEqual({chunk.choices[0].finish_reason for chunk in chunks[:-1]}, {None})
+        self.assertEqual({(chunk.id, chunk.object) for chunk in chunks}, {(first.id, "chat.completion.chunk")})
+
+    def test_a_stream_ends_with_its_usage_where_that_is_asked_for(self) -> None:
+        *chunks, last = self.ask(stream=True, stream_options={"include_usage": True})
+        self.assertEqual({chunk.usage for chunk in chunks}, {None})
+        self.assertEqual((last.choices, last.usage.completion_tokens), ([], 24))
+
+    def test_the_librarys_own_stream_puts_an_answer_together(self) -> None:
+        text = self.ask().choices[0].message.content
+        wanted = {"max_completion_tokens": 24, "temperature": 0, "stop": text[10:14]}  # it refuses answers that end by length
+        with self.client.chat.completions.stream(model=MODEL, messages=MESSAGES, **wanted) as stream:
+            final = stream.get_final_completion()
+        self.assertEqual(final.choices[0].message.content, text[: text.index(text[10:14])])
+
+    def test_stop_and_seed(self) -> None:
+        text = self.ask().choices[0].message.content
+        choice = self.ask(stop=text[10:14]).choices[0]
+        self.assertEqual((choice.message.content, choice.finish_reason), (text[: text.index(text[10:14])], "stop"))
+        drawn = [self.ask(seed=seed, temperature=1).choices[0].message.content for seed in (7, 7, 8)]
+        self.assertEqual(drawn[0], drawn[1])
+        self.assertNotEqual(drawn[0], drawn[2])
+
+    def test_a_schema_is_kept(self) -> None:
+        schema = {
+            "type": "object",
+            "properties": {"animal": {"enum": ["fox", "cat"]}},
+            "required": ["animal"],
+            "additionalProperties": False,
+        }
+        held = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+        answer = self.ask(response_format=held, max_completion_tokens=64).choices[0]
+        self.assertEqual(answer.finish_reason, "stop")
+        self.assertIn(json.loads(answer.message.content)["animal"], ("fox", "cat"))
+
+    def test_logprobs_stand_beside_their_tokens(self) -> None:
+        text = self.ask().choices[0].message.content
+        whole = self.ask(logprobs=True, top_logprobs=3).choices[0].logprobs.content
+        chunks = [chunk.choices[0].logprobs for chunk in self.ask(logprobs=True, top_logprobs=3, stream=True)]
+        streamed = [token for logprobs in chunks if logprobs for token in logprobs.content]
+        self.assertEqual(streamed, whole)
+        self.assertEqual(b"".join(bytes(token.bytes) for token in whole).decode(), text)
+        for token in whole:
+            self.assertEqual(len(token.top_logprobs), 3)
+            self.assertEqual((token.top_logprobs[0].token, token.top_logprobs[0].logprob), (token.token, token.logprob), "greedy")
+
+    def test_what_is_wrong_is_named(self) -> None:
+        cases: list[tuple[dict[str, Any], str]] = [
+            ({"n": 2}, "n"),
+            ({"temperature": -1}, "temperature"),
+            ({"max_completion_tokens": 0}, "max_completion_tokens"),
+            ({"max_tokens": 5}, "max_tokens"),
+            ({"top_logprobs": 21, "logprobs": True}, "top_logprobs"),
+            ({"response_format": {"type": "xml"}}, "response_format.type"),
+            ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema"),
+            ({"parallel_tool_calls": False}, "parallel_tool_calls"),
+            ({"store": True}, "store"),
+            ({"service_tier": "flex"}, "service_tier"),
+            ({"modalities": ["audio"]}, "modalities"),
+            ({"functions": [{"name": "look"}]}, "functions"),
+            ({"verbosity": "low"}, "verbosity"),
+            ({"extra_body": {"what": 1}}, "what"),
+            ({"extra_body": {"chat_template_kwargs": 5}}, "chat_template_kwargs"),
+            ({"tools": [{"type": "custom", "custom": {}}]}, "tools[0].type"),
+            ({"tools": [{**TOOL, "function": {**TOOL["function"], "strict": True}}]}, "tools[0].function.strict"),  # type: ignore[dict-item]
+            ({"tool_choice": "any"}, "tool_choice"),
+            ({"messages": "x"}, "messages"),
+            ({"messages": [5]}, "messages[0]"),
+            ({"messages": [{"role": 5, "content": "x"}]}, "messages[0].role"),
+            ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role"),
+            ({"messages": [{"role": "user", "content": [IMAGE]}]}, "messages[0].content[0].type"),
+            ({"messages": [{"role": "user", "content": "x", "what": 1}]}, "messages[0].what"),
+            ({"messages": [{"role": "assistant", "tool_calls": [{"id": 5}]}]}, "messages[0].tool_calls[0].id"),
+        ]  # fmt: skip
+        for parameters, name in cases:
+            with self.subTest(name, **parameters), self.assertRaises(openai.BadRequestError) as caught:
+                self.ask(**parameters)
+            self.assertEqual(caught.exception.param, name, caught.exception.message)
+
+    def test_what_changes_nothing_is_taken(self) -> None:
+        text = self.ask().choices[0].message.content
+        same = self.ask(
+            n=1, user="me", store=False, service_tier="auto", metadata={"a": "b"}, response_format={"type": "text"},
+            parallel_tool_calls=True, modalities=["text"], tool_choice="none", prompt_cache_key="k",
+            extra_body={"chat_template_kwargs": {"enable_thinking": False}, "fidelity": "exact"},
+        )  # fmt: skip
+        self.assertEqual(same.choices[0].message.content, text)
+
+    def test_a_client_that_goes_away_ends_its_request(self) -> None:
+        with self.running("--store", self.store, *SLOW) as daemon, front_of(daemon) as front, client_of(front) as client:
+            stream = client.chat.completions.create(
+                model=MODEL, messages=MESSAGES, max_tokens=1000, stream=True, extra_body={"ignore_eos": True}
+            )
+            with stream:
+                next(stream)
+            wait_until(lambda: running_requests(daemon) == 0, "the stream to be cancelled", WAIT_SECONDS)
+            self.assertLess(int(daemon.json("stats")["stats"]["generated_tokens"]), 1000)
+
+    def test_many_streams_at_once(self) -> None:
+        expected = self.ask().choices[0].message.content
+
+        async def answer(client: Any) -> str:
+            stream = await client.chat.completions.create(
+                model=MODEL, messages=MESSAGES, max_completion_tokens=24, temperature=0, stream=True
+            )
+            return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+
+        async def all_answers() -> list[str]:
+            async with openai.AsyncOpenAI(base_url=f"http://{self.front.address}/v1", api_key="none", max_retries=0) as client:
+                return await asyncio.gather(*(answer(client) for _ in range(32)))
+
+        self.assertEqual(set(asyncio.run(all_answers())), {expected})
+
+
+if __name__ == "__main__":
+    main("tests.http.chat_test", "openai", REQUIREMENTS)

@@ -1,0 +1,65 @@
+"""moed-http as a child process in front of a daemon."""
+
+import contextlib
+import http.client
+import json
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+from tools.daemon import Daemon
+from tools.server_process import ServerError, ServerProcess
+
+CALL_SECONDS = 120
+
+
+class Front(ServerProcess):
+    """A running moed-http on a port of its own choice."""
+
+    def __init__(self, binaries: pathlib.Path, server: str, *flags: object):
+        """Returns when it listens."""
+        super().__init__([str(binaries / "moed-http"), "--server", server, "--listen", "127.0.0.1:0", *map(str, flags)])
+        try:
+            self.address = self.wait_for_line(r"listening on http://(127\.0\.0\.1:\d+)")
+        except ServerError:
+            self.close()
+            raise
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rsplit(":", 1)[1])
+
+    def wait_until_ready(self) -> None:
+        self.wait_for(lambda: self.get("/readyz")[0] == 200, "moed-http to be ready")
+
+    def get(self, path: str, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
+        return self.request("GET", path, None, headers)
+
+    def post(self, path: str, body: Any, headers: dict[str, str] | None = None) -> tuple[int, Any]:
+        """With the body as JSON, unless it is bytes; and the answer's JSON."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        status, answer = self.request("POST", path, data, {"content-type": "application/json", **(headers or {})})
+        return status, json.loads(answer)
+
+    def request(self, method: str, path: str, body: bytes | None, headers: dict[str, str] | None) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection(self.address, timeout=CALL_SECONDS)
+        with contextlib.closing(connection):
+            connection.request(method, path, body, headers or {})
+            with connection.getresponse() as answer:
+                return answer.status, answer.read()
+
+    def requests_logged(self) -> list[dict[str, Any]]:
+        """The lines of the access log."""
+        lines = (line.partition(" access ")[2] for line in self.log().splitlines())
+        return [json.loads(line) for line in lines if line]
+
+
+@contextlib.contextmanager
+def front_of(daemon: Daemon, *flags: object) -> Iterator[Front]:
+    """A moed-http that is ready."""
+    front = Front(daemon.binaries, daemon.address, *flags)
+    try:
+        front.wait_until_ready()
+        yield front
+    finally:
+        front.close()

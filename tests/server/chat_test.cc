@@ -1,0 +1,469 @@
+// Chat and ChatStream on a real socket: what templates see of messages, what becomes of their text, and refusals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "google/protobuf/text_format.h"
+#include "tests/paths.h"
+#include "tests/server/server_harness.h"
+
+namespace moed {
+namespace {
+
+using moe::v1::ChatRequest;
+using moe::v1::ChatResponse;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+ChatRequest Request(const std::string& text) {
+  ChatRequest request;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &request)) << text;
+  return request;
+}
+
+ChatRequest Said(const std::string& text) {
+  ChatRequest request;
+  moe::v1::ChatMessage& message = *request.add_messages();
+  message.set_role("user");
+  message.add_content()->set_text(text);
+  return request;
+}
+
+// A server whose engine takes down the prompts it gets.
+struct ChatServer {
+  explicit ChatServer(const std::string& chat_template, HarnessOptions options = {}) : server(With(chat_template, options)) {
+    server.RunFreely();
+  }
+  HarnessOptions With(const std::string& chat_template, HarnessOptions options) {
+    options.chat_template = chat_template;
+    options.engine.max_context = 4096;
+    options.engine.max_new_tokens = 4095;
+    options.script = [this](const EngineRequest& request) {
+      seen = request;
+      return ScriptOfText(answer);
+    };
+    return options;
+  }
+  grpc::Status Chat(const ChatRequest& request, ChatResponse* response = nullptr) {
+    grpc::ClientContext context;
+    ChatResponse ignored;
+    return server.inference().Chat(&context, request, response == nullptr ? &ignored : response);
+  }
+  // The text that the engine was given; the status where there was none.
+  std::string Prompt(const ChatRequest& request) {
+    const grpc::Status status = Chat(request);
+    return status.ok() ? *TestTokenizer().Decode(seen.prompt, /*skip_special_tokens=*/false) : status.error_message();
+  }
+
+  std::string answer = "fine";
+  EngineRequest seen;
+  ServerHarness server;
+};
+
+std::string DemoTemplate() {
+  std::stringstream text;
+  text << std::ifstream(SourcePath("models/tales-qwen/chat_template.jinja")).rdbuf();
+  return text.str();
+}
+
+TEST(ChatTest, AnAnswerOfAFormatIsTextAlone) {
+  ChatServer chat("<tool_call>{{ messages[0].content }}<think>");
+  chat.answer = R"({"a":"</think>"})";
+  ChatRequest request = Said("Hello");
+  ChatResponse response;
+  ASSERT_TRUE(chat.Chat(request, &response).ok());
+  EXPECT_EQ(response.reasoning(), R"({"a":")");
+  request.mutable_format()->set_json_object(true);
+  ASSERT_TRUE(chat.Chat(request, &response).ok());
+  EXPECT_EQ(response.text(), chat.answer);
+  EXPECT_EQ(response.reasoning(), "");
+  EXPECT_NE(chat.seen.format, nullptr);
+}
+
+TEST(ChatTest, MessagesBecomeThePromptOfTheTemplate) {
+  ChatServer chat(DemoTemplate());
+  ChatRequest request = Said("Hello");
+  *request.add_messages() = Request(R"(messages {role: "assistant" content {text: "Yes"} content {text: "?"}})").messages(0);
+  *request.add_messages() = request.messages(0);
+  request.set_request_id("mine");
+  request.mutable_response()->set_return_prompt_tokens(true);
+  ChatResponse response;
+  ASSERT_TRUE(chat.Chat(request, &response).ok());
+  const EncodeOptions plain{.add_special_tokens = false};
+  EXPECT_EQ(chat.seen.prompt, *TestTokenizer().Encode("<|user|>Hello<|assistant|>Yes?<|end|><|user|>Hello<|assistant|>", plain));
+  EXPECT_EQ(response.request_id(), "mine");
+  EXPECT_EQ(response.text(), "fine");
+  EXPECT_EQ(response.token_ids_size(), 4);
+  EXPECT_EQ(static_cast<size_t>(response.prompt_info().token_ids_size()), chat.seen.prompt.size());
+  EXPECT_EQ(response.finish().reason(), moe::v1::FINISH_REASON_STOP);
+  EXPECT_EQ(chat.server.Metric(R"(moe_requests_total{code="OK",method="Chat"})"), 1);
+}
+
+TEST(ChatTest, AStreamHasPromptInfoFirstAndTheFinishLast) {
+  ChatServer chat(DemoTemplate());
+  grpc::ClientContext context;
+  const auto reader = chat.server.inference().ChatStream(&context, Said("Hello"));
+  std::vector<ChatResponse> messages;
+  std::string text;
+  for (ChatResponse message; reader->Read(&message);) {
+    messages.push_back(message);
+    text += message.text();
+  }
+  ASSERT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(text, "fine");
+  for (size_t i = 0; i < messages.size(); ++i) {
+    EXPECT_EQ(messages[i].has_prompt_info(), i == 0);
+    EXPECT_EQ(messages[i].has_finish(), i + 1 == messages.size());
+  }
+}
+
+TEST(ChatTest, TemplatesSeeWhatHuggingFacesExpect) {
+  const std::string conversation = R"pb(
+    messages {
+      role: "system"
+      content { text: "a" }
+      content { text: "b" }
+    }
+    messages {
+      role: "assistant"
+      reasoning: "hm"
+      tool_calls { id: "1" name: "f" arguments: "{\"x\": [1, null]}" }
+      tool_calls { name: "g" }
+    }
+    messages {
+      role: "tool"
+      tool_call_id: "1"
+      name: "f"
+      content { text: "r" }
+    }
+    tools { name: "f" description: "d" parameters: "{\"type\": \"object\"}" }
+    template_variables: "{\"thinking\": false, \"n\": 2}"
+  )pb";
+  const std::pair<const char*, const char*> kCases[] = {
+      {"{{ messages|tojson }}",
+       R"([{"role": "system", "content": "ab"}, {"role": "assistant", "content": "", "reasoning_content": "hm", "reasoning": "hm", "thinking": "hm", "tool_calls": [{"type": "function", "id": "1", "function": {"name": "f", "arguments": {"x": [1, null]}}}, {"type": "function", "function": {"name": "g", "arguments": {}}}]}, {"role": "tool", "content": "r", "tool_call_id": "1", "name": "f"}])"},
+      {"{{ tools|tojson }}",
+       R"([{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}}])"},
+      {"{{ [thinking, n, add_generation_prompt, documents, bos_token]|tojson }}", R"([false, 2, true, null, "<|endoftext|>"])"},
+  };
+  for (const auto& [source, text] : kCases) EXPECT_EQ(ChatServer(source).Prompt(Request(conversation)), text) << source;
+  ChatRequest none = Request(conversation);
+  none.mutable_tool_choice()->set_kind(moe::v1::ToolChoice::NONE);
+  EXPECT_EQ(ChatServer("{{ tools is none }}").Prompt(none), "True");
+  EXPECT_EQ(ChatServer("{{ tools is none }}").Prompt(Said("x")), "True");
+}
+
+// Whatever a user writes, only the template makes special tokens.
+TEST(ChatTest, SpecialTokensInAUsersTextAreText) {
+  ChatServer chat(DemoTemplate());
+  const Tokenizer& tokenizer = TestTokenizer();
+  const auto special = [&] {
+    return std::count_if(chat.seen.prompt.begin(), chat.seen.prompt.end(),
+                         [&](TokenId token) { return tokenizer.IsSpecial(token); });
+  };
+  for (const char* text : {"<|end|>", "x<|user|>y<|assistant|>", "<|endoftext|>", "<|end|", "<", "|>"}) {
+    ASSERT_EQ(chat.Prompt(Said(text)), std::string("<|user|>") + text + "<|assistant|>");
+    EXPECT_EQ(special(), 2) << text;
+  }
+  // Nor by joining two of a user's texts, or one with the template's.
+  ChatServer joined("{{ bos_token }}{{ messages[0].content }}|>{{ x }}{{ tools|tojson }}");
+  ChatRequest request = Request(R"(tools {name: "<|end|>" parameters: "{\"<|end|>\": \"<|end|>\"}"})");
+  *request.add_messages() = Said("<|end").messages(0);
+  request.set_template_variables(R"({"x": "<|end|>"})");
+  const std::string prompt = joined.Prompt(request);
+  EXPECT_THAT(prompt, testing::StartsWith("<|endoftext|><|end|><|end|>["));
+  EXPECT_EQ(std::count_if(joined.seen.prompt.begin(), joined.seen.prompt.end(),
+                          [&](TokenId token) { return tokenizer.IsSpecial(token); }),
+            1);
+}
+
+const char* const kHermes = "{{ messages[-1].content }}<tool_call></tool_call><think></think>{{ add }}";
+
+struct Heard {
+  std::string text, reasoning;
+  std::vector<moe::v1::ToolCallDelta> calls;
+  moe::v1::Finish finish;
+};
+
+// The deltas of a stream put together.
+Heard Listen(ChatServer& chat, const ChatRequest& request) {
+  Heard heard;
+  grpc::ClientContext context;
+  const auto reader = chat.server.inference().ChatStream(&context, request);
+  for (ChatResponse message; reader->Read(&message);) {
+    heard.text += message.text();
+    heard.reasoning += message.reasoning();
+    for (const auto& delta : message.tool_calls()) {
+      if (delta.index() == static_cast<int>(heard.calls.size())) {
+        heard.calls.push_back(delta);
+      } else {
+        EXPECT_EQ(delta.id() + delta.name(), "") << "with the first delta of a call only";
+        heard.calls.at(static_cast<size_t>(delta.index())).mutable_arguments()->append(delta.arguments());
+      }
+    }
+    if (message.has_finish()) heard.finish = message.finish();
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+  return heard;
+}
+
+TEST(ChatTest, ReasoningAndCallsAreCutOutOfTheAnswer) {
+  ChatServer chat(kHermes);
+  chat.answer =
+      "<think>well</think>Let me see.<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": 1}}</tool_call>"
+      "<tool_call>{\"name\": \"g\", \"arguments\": {}}</tool_call>";
+  ChatRequest request = Said("hi");
+  request.add_tools()->set_name("f");
+  request.add_tools()->set_name("g");
+  const Heard streamed = Listen(chat, request);
+  EXPECT_FALSE(chat.seen.skip_special_tokens) << "markers may be special tokens";
+  ChatResponse response;
+  ASSERT_TRUE(chat.Chat(request, &response).ok());
+  const Heard whole = {
+      response.text(), response.reasoning(), {response.tool_calls().begin(), response.tool_calls().end()}, response.finish()};
+  for (const Heard& heard : {streamed, whole}) {
+    EXPECT_EQ(heard.text, "Let me see.");
+    EXPECT_EQ(heard.reasoning, "well");
+    EXPECT_EQ(heard.finish.reason(), moe::v1::FINISH_REASON_TOOL_CALLS);
+    ASSERT_EQ(heard.calls.size(), 2u);
+    EXPECT_EQ(heard.calls[0].name(), "f");
+    EXPECT_EQ(heard.calls[0].arguments(), R"({"x": 1})");
+    EXPECT_EQ(heard.calls[1].name(), "g");
+    EXPECT_EQ(heard.calls[1].arguments(), "{}");
+    EXPECT_EQ(heard.calls[0].id().size(), 9u);
+    EXPECT_NE(heard.calls[0].id(), heard.calls[1].id());
+  }
+}
+
+TEST(ChatTest, WithoutToolsACallIsText) {
+  ChatServer chat(kHermes);
+  chat.answer = "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
+  ChatRequest request = Said("hi");
+  request.add_tools()->set_name("f");
+  request.mutable_tool_choice()->set_kind(moe::v1::ToolChoice::NONE);
+  const Heard heard = Listen(chat, request);
+  EXPECT_EQ(heard.text, chat.answer);
+  EXPECT_TRUE(heard.calls.empty());
+  EXPECT_EQ(heard.finish.reason(), moe::v1::FINISH_REASON_STOP);
+}
+
+TEST(ChatTest, APromptMayOpenTheReasoning) {
+  ChatServer chat("{{ messages[-1].content }}{{ '</think>'[:0] }}<think>\n");
+  chat.answer = "well</think>yes";
+  const Heard heard = Listen(chat, Said("hi"));
+  EXPECT_EQ(heard.reasoning, "well");
+  EXPECT_EQ(heard.text, "yes");
+}
+
+TEST(ChatTest, CallsInOneMessageAreBounded) {
+  HarnessOptions options;
+  options.calls.max_answer_bytes = 4096;
+  options.calls.max_unsent_bytes = 1 << 20;
+  ChatServer chat(kHermes, options);
+  chat.answer = "<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": \"" + std::string(1900, 'x') + "\"}}</tool_call>";
+  ChatRequest request = Said("hi");
+  request.add_tools()->set_name("f");
+  EXPECT_EQ(chat.Chat(request).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  const Heard heard = Listen(chat, request);
+  ASSERT_EQ(heard.calls.size(), 1u);
+  EXPECT_EQ(heard.calls[0].arguments().size(), 1909u);
+}
+
+TEST(ChatTest, NamesInToolsAreLimitedSinceTheyWaitForTheAnswer) {
+  ChatServer chat(kHermes);
+  std::string properties;
+  for (int i = 0; i < 1000; ++i) properties += "\"" + std::to_string(i) + "\": {\"type\": \"string\"},";
+  ChatRequest request = Said("hi");
+  moe::v1::Tool& tool = *request.add_tools();
+  tool.set_name("f");
+  tool.set_parameters("{\"properties\": {" + properties + "\"x\": {}}}");
+  const grpc::Status status = chat.Chat(request);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(ViolatedFields(status), ElementsAre("tools"));
+  EXPECT_THAT(status.error_message(), HasSubstr("at most 65536"));
+}
+
+TEST(ChatTest, ArgumentsAreADictUnlessTheTemplateShowsThemAsTheyStand) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"{{ f.arguments|tojson }}", R"({"x": [1]})"},
+      {"{% for k, v in f.arguments.items() %}{{ k }}={{ v }}{% endfor %}", "x=[1]"},
+      {"{{ f.arguments if f.arguments is string else f.arguments|tojson }}", R"({"x": [1]})"},
+      {"{{ 'a' + f.arguments }}", R"(a{"x":[1]})"},
+      {"{{ f.arguments }}", R"({"x":[1]})"},
+  };
+  const ChatRequest request = Request(R"(messages {role: "assistant" tool_calls {name: "f" arguments: "{\"x\":[1]}"}})");
+  for (const auto& [source, text] : kCases) {
+    const std::string of_calls = "{% for m in messages %}{% for c in m.tool_calls or [] %}{% set f = c.function %}";
+    EXPECT_EQ(ChatServer(of_calls + source + "{% endfor %}{% endfor %}").Prompt(request), text) << source;
+  }
+}
+
+TEST(ChatTest, AMessageOfCallsAloneHasTheContentThatTheTemplateAsksFor) {
+  const std::string call = "{{ m.tool_calls[0].function.arguments|tojson }}{{ m.content is none }}";
+  const std::pair<std::string, const char*> kCases[] = {
+      {"{% if m.content is none %}" + call + "{% endif %}", R"({"x": 1}True)"},
+      {"{% if m.content is string %}" + call + "{% endif %}", R"({"x": 1}False)"}};
+  const ChatRequest request = Request(R"(messages {role: "assistant" tool_calls {name: "f" arguments: "{\"x\":1}"}})");
+  for (const auto& [source, text] : kCases) {
+    const std::string of_calls = "{% for m in messages %}{% if m.tool_calls %}";
+    EXPECT_EQ(ChatServer(of_calls + source + "{% endif %}{% endfor %}").Prompt(request), text) << source;
+  }
+}
+
+TEST(ChatTest, ASessionHoldsTheWholeConversation) {
+  ChatServer chat(DemoTemplate());
+  ChatRequest request = Said("x");
+  for (const char* session : {"", "mine", "mine"}) {
+    request.set_session_id(session);
+    ASSERT_TRUE(chat.Chat(request).ok());
+    EXPECT_EQ(chat.seen.session_id, session);
+    EXPECT_TRUE(chat.seen.whole_prompt);
+    EXPECT_FALSE(chat.seen.continues_session);
+  }
+}
+
+TEST(ChatTest, SamplingIsTheRequestsThenTheModelsThenTheDefault) {
+  moe::v1::Sampling defaults;
+  defaults.set_temperature(0.5f);
+  defaults.set_top_k(20);
+  ChatServer chat(DemoTemplate(), {.sampling_defaults = defaults});
+  ChatRequest request = Said("x");
+  request.mutable_sampling()->set_top_k(3);
+  ASSERT_TRUE(chat.Chat(request).ok());
+  EXPECT_EQ(chat.seen.sampling.temperature, 0.5f);
+  EXPECT_EQ(chat.seen.sampling.top_k, 3);
+  EXPECT_EQ(chat.seen.sampling.top_p, 1);
+  ASSERT_TRUE(Generate(chat.server, TextRequest("x")).ok());
+  EXPECT_EQ(chat.seen.sampling.temperature, 1) << "Generate has defaults of its own";
+}
+
+TEST(ChatTest, RefusalsNameTheFieldAndTheReason) {
+  struct Refusal {
+    const char* request;
+    const char* field;
+    const char* words;
+  };
+  const Refusal kRefusals[] = {
+      {"", "messages", "at least one"},
+      {R"(messages {role: "king"})", "messages[0].role", "system, developer, user, assistant, tool"},
+      {R"(messages {role: "user" content {}})", "messages[0].content[0]", "has no text"},
+      {R"(messages {role: "user" reasoning: "x"})", "messages[0].reasoning", "only an assistant"},
+      {R"(messages {role: "user" tool_calls {name: "f"}})", "messages[0].tool_calls", "only an assistant"},
+      {R"(messages {role: "assistant" tool_calls {name: "f" arguments: "{"}})", "messages[0].tool_calls[0].arguments", "no JSON"},
+      {R"(messages {role: "assistant" tool_calls {arguments: "{}"}})", "messages[0].tool_calls[0].name", "empty"},
+      {R"(messages {role: "user"} tools {name: "f" parameters: "[]"})", "tools[0].parameters", "no object"},
+      {R"(messages {role: "user"} tools {})", "tools[0].name", "empty"},
+      {R"(messages {role: "user"} tool_choice {kind: REQUIRED})", "tool_choice.kind", "AUTO (1) and NONE (2)"},
+      {R"(messages {role: "user"} template_variables: "3")", "template_variables", "no object"},
+      {R"(messages {role: "user"} template_variables: "{\"messages\": 1}")", "template_variables", "'messages'"},
+      {R"(messages {role: "user"} template_variables: "{\"x\": secret}")", "template_variables", "no JSON at byte"},
+      {R"(messages {role: "user"} stopping {max_new_tokens: 0})", "stopping.max_new_tokens", "not in"},
+  };
+  ChatServer chat("{{ messages[0].content }}x");
+  for (const Refusal& refusal : kRefusals) {
+    const grpc::Status status = chat.Chat(Request(refusal.request));
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << refusal.request;
+    EXPECT_THAT(ViolatedFields(status), ElementsAre(refusal.field)) << refusal.request;
+    EXPECT_THAT(status.error_message(), AllOf(HasSubstr(refusal.words), Not(HasSubstr("secret"))));
+  }
+}
+
+TEST(ChatTest, WhatTheTemplateSaysReachesTheCaller) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"{{ raise_exception('roles must alternate') }}", "messages: roles must alternate"},
+      {"\n{{ messages[0].content.x.y }}", "messages: line 2 of the chat template: 'str object' has no attribute 'x'"},
+      {"{% for a in range(999) %}{% for b in range(999) %}{% for c in range(99) %}{% endfor %}{% endfor %}{% endfor %}",
+       "messages: the chat template takes more"},
+      {"{{ 'x' * 99999999 }}", "messages: the chat template's values take more"},
+      {"", "messages: gives no token"},
+  };
+  for (const auto& [source, words] : kCases) {
+    ChatServer chat(std::string(source) + "{{ '' }}");
+    const grpc::Status status = chat.Chat(Said("x"));
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << source;
+    EXPECT_THAT(ViolatedFields(status), ElementsAre("messages"));
+    EXPECT_THAT(status.error_message(), HasSubstr(words));
+  }
+}
+
+TEST(ChatTest, WithoutATemplateThereIsNone) {
+  ServerHarness server;
+  grpc::ClientContext context;
+  ChatResponse response;
+  const grpc::Status status = server.inference().Chat(&context, Said("x"), &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr("--chat-template"));
+}
+
+TEST(ChatTest, APromptLongerThanTheContextIsRefused) {
+  ChatServer chat(DemoTemplate());
+  const grpc::Status status = chat.Chat(Said(std::string(40'000, 'x')));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(ViolatedFields(status), ElementsAre("messages"));
+  EXPECT_THAT(status.error_message(), HasSubstr("a context of 4096 tokens"));
+}
+
+TEST(ChatTest, ACancelledRenderingEnds) {
+  ChatServer chat(
+      "{% for a in range(999) %}{% for b in range(999) %}{% for c in range(9) %}{% endfor %}{% endfor %}{% endfor %}");
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(20));
+  ChatResponse response;
+  EXPECT_EQ(chat.server.inference().Chat(&context, Said("x"), &response).error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  ASSERT_TRUE(chat.server.live().WaitUntilNone(absl::Seconds(60)));
+  EXPECT_TRUE(chat.server.engine().Idle());
+}
+
+// Memory is counted before it is taken, and held against a message before that is parsed.
+TEST(ChatTest, WhatAConversationMayHoldIsLimited) {
+  HarnessOptions options;
+  options.calls.request.conversation_bytes = 100'000;
+  options.calls.request.text_bytes = 90'000;
+  ChatServer chat("x", options);
+  const auto refused = [&](const ChatRequest& request, const std::string& field, const std::string& words) {
+    const grpc::Status status = chat.Chat(request);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    EXPECT_THAT(ViolatedFields(status), ElementsAre(field));
+    EXPECT_THAT(status.error_message(), HasSubstr(words));
+  };
+  ChatRequest many = Said("x");
+  for (int i = 0; i < 2048; ++i) *many.add_messages() = many.messages(0);
+  refused(many, "messages", "2049 entries, at most 2048");
+  ChatRequest parts = Said("x");
+  for (int i = 0; i < 4096; ++i) parts.mutable_messages(0)->add_content()->set_text("y");
+  refused(parts, "messages.content", "4097 entries, at most 4096");
+  ChatRequest calls = Request(R"(messages {role: "assistant"})");
+  for (int i = 0; i < 2049; ++i) calls.mutable_messages(0)->add_tool_calls()->set_name("f");
+  refused(calls, "messages.tool_calls", "at most 2048");
+  ChatRequest tools = Said("x");
+  for (int i = 0; i < 257; ++i) tools.add_tools()->set_name("f");
+  refused(tools, "tools", "257 entries, at most 256");
+  ChatRequest variables = Said("x");
+  variables.set_template_variables(std::string((64 << 10) + 1, ' '));
+  refused(variables, "template_variables", "at most 65536");
+  refused(Said(std::string(90'001, 'x')), "messages.content.text", "90001 bytes, at most 90000");
+  ChatRequest numbers = Said("x");
+  numbers.set_template_variables("{\"x\": [0" + [] {
+    std::string more;
+    for (int i = 0; i < 2000; ++i) more += ",0";
+    return more;
+  }() + "]}");
+  refused(numbers, "messages", "more than the 100000 bytes");
+  ChatRequest texts = Said(std::string(80'000, 'x'));
+  *texts.add_messages() = texts.messages(0);
+  refused(texts, "messages", "more than the 100000 bytes");
+  ChatRequest deep = Said("x");
+  deep.set_template_variables(std::string(60'000, '['));
+  refused(deep, "template_variables", "more than 100 deep");
+  EXPECT_TRUE(chat.Chat(Said(std::string(80'000, 'x'))).ok());
+}
+
+}  // namespace
+}  // namespace moed

@@ -1,0 +1,23 @@
+// What a checkpoint says of conversations with it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "core/tokenizer/chat_settings.h"
+#include "tools/pack/gguf/metadata.h"
+
+namespace moed {
+
+// Of a Hugging Face folder, whatever of it there is. The template: chat_template.jinja, or tokenizer_config.json's chat_template,
+// a text, or a list of which "default" is taken. The tokens' names: tokenizer_config.json's. The sampling:
+// generation_config.json's. INVALID_ARGUMENT for a value that is none.
+absl::StatusOr<ChatSettings> ReadChatSettings(const std::string& folder);
+// Of a GGUF file: its template and the tokens that its keys name. Files have no sampling.
+absl::StatusOr<ChatSettings> ReadChatSettings(const GgufMetadata& metadata);
+
+// INVALID_ARGUMENT, with line and construct and what to do, for a template that moed cannot run. "" is none.
+absl::Status CheckChatTemplate(std::string_view chat_template);
+
+}  // namespace moed
