@@ -66,7 +66,7 @@ class CompletionsTest(OpenAiTestCase):
         chunks = list(self.complete(stream=True))
         self.assertEqual("".join(chunk.choices[0].text for chunk in chunks), whole.choices[0].text)
         self.assertEqual([chunk.choices[0].finish_reason for chunk in chunks][-1], "length")
-        self.assertEqual({chunk.choices[0].finish_reason for chunk in chunks[:-1]}, {None})
+        self.assertLessEqual({chunk.choices[0].finish_reason for chunk in chunks[:-1]}, {None})
         self.assertEqual(len({chunk.id for chunk in chunks}), 1)
         self.assertEqual({chunk.usage for chunk in chunks}, {None})
 

@@ -3,9 +3,9 @@
 
   make_vectors.py            from the repository's root or anywhere else; deterministic
 
-demo.vectors.json      the demo checkpoint's tokenizer
-olmoe.vectors.json     OLMoE's (data/olmoe.tokenizer.json.xz)
-features.vectors.json  small tokenizers, each for one feature, with the tokenizer.json itself inside
+demo.vectors.json         the demo checkpoint's tokenizer
+olmoe.vectors.json        OLMoE's (data/olmoe.tokenizer.json.xz)
+features.vectors.json.xz  small tokenizers, each for one feature, with the tokenizer.json itself inside
 """
 
 import json
@@ -109,7 +109,9 @@ def id_lists(tokenizer: Tokenizer, preferred: Sequence[int], count: int, rnd: ra
 
 
 def write(name: str, value: Json) -> None:
-    (DATA / name).write_text(json.dumps({"source": SOURCE, **value}, ensure_ascii=True, separators=(",", ":")) + "\n")
+    text = json.dumps({"source": SOURCE, **value}, ensure_ascii=True, separators=(",", ":")) + "\n"
+    packed = lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME) if name.endswith(".xz") else text.encode()
+    (DATA / name).write_bytes(packed)
 
 
 def write_model_vectors(name: str, description: str) -> None:
@@ -394,7 +396,7 @@ def write_features() -> None:
                 "decodes": decodes(tokenizer, id_lists(tokenizer, preferred, 16, rnd)),
             }
         )
-    write("features.vectors.json", {"tokenizers": written})
+    write("features.vectors.json.xz", {"tokenizers": written})
 
 
 if __name__ == "__main__":

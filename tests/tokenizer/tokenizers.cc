@@ -38,11 +38,11 @@ const Tokenizer& DemoTokenizer() {
 }
 
 nlohmann::json LlamaJson() {
-  const auto vectors = nlohmann::json::parse(ReadFileText(TestData("features.vectors.json")));
+  const auto vectors = nlohmann::json::parse(ReadFileText(TestData("features.vectors.json.xz")));
   for (const auto& feature : vectors["tokenizers"]) {
     if (feature["name"] == "llama") return feature["tokenizer"];
   }
-  ADD_FAILURE() << "features.vectors.json has no tokenizer 'llama'";
+  ADD_FAILURE() << "features.vectors.json.xz has no tokenizer 'llama'";
   return {};
 }
 

@@ -62,7 +62,7 @@ TEST(Vectors, Olmoe) {
 }
 
 TEST(Vectors, EachFeature) {
-  const json vectors = json::parse(ReadFileText(TestData("features.vectors.json")));
+  const json vectors = json::parse(ReadFileText(TestData("features.vectors.json.xz")));
   ASSERT_GT(vectors["tokenizers"].size(), 50u);
   for (const json& feature : vectors["tokenizers"]) {
     SCOPED_TRACE(feature["name"].get<std::string>());
