@@ -29,12 +29,12 @@ class Files:
         return min(os.path.getsize(self.store), os.path.getsize(self.gguf))
 
 
-def widened_demo(folder: str, say: Say) -> str:
-    target = os.path.join(folder, f"tales-qwen-x{WIDEN_FACTOR}")
+def widened_demo(folder: str, say: Say, factor: int = WIDEN_FACTOR) -> str:
+    target = os.path.join(folder, f"tales-qwen-x{factor}")
     if not os.path.exists(target):
-        say(f"widening {DEMO} by {WIDEN_FACTOR} into {target}")
+        say(f"widening {DEMO} by {factor} into {target}")
         widen = os.path.join(ROOT, "tools", "widen")
-        subprocess.run([sys.executable, widen, DEMO, target, "--factor", str(WIDEN_FACTOR)], check=True)
+        subprocess.run([sys.executable, widen, DEMO, target, "--factor", str(factor)], check=True)
     return target
 
 

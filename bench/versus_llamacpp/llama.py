@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 
 from tools.server_process import ServerError, ServerProcess, free_port
 
@@ -74,19 +75,19 @@ def fetch(cache: str, say: Say) -> str:
     return folder
 
 
-def build(cache: str, instructions: str, say: Say) -> str:
+def build(cache: str, instructions: str, say: Say, targets: Sequence[str] = TARGETS) -> str:
     """The folder of the programs; downloads and builds whatever is not there."""
     folder = fetch(cache, say)
     source = os.path.join(folder, "vendor", "llama.cpp")
     build_folder = os.path.join(folder, "build" if instructions == "native" else f"build-{instructions}")
     programs = os.path.join(build_folder, "bin")
-    if not all(os.access(os.path.join(programs, target), os.X_OK) for target in TARGETS):
+    if not all(os.access(os.path.join(programs, target), os.X_OK) for target in targets):
         say(f"building llama.cpp in {build_folder} (some minutes)")
         settings = [f"-D{name}={value}" for name, value in (OPTIONS | INSTRUCTIONS[instructions]).items()]
         subprocess.run(
             ["cmake", "-S", source, "-B", build_folder, "-G", "Ninja", *settings], check=True, stdout=subprocess.DEVNULL
         )
-        subprocess.run(["cmake", "--build", build_folder, "--target", *TARGETS], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["cmake", "--build", build_folder, "--target", *targets], check=True, stdout=subprocess.DEVNULL)
     return programs
 
 
