@@ -27,7 +27,18 @@ from bench.versus_llamacpp.safetensors_folder import Array
 
 DEVIATION = 0.02  # of the weights
 CHUNK_BLOCKS = 1 << 16
+SUPER_BLOCK = 256  # weights of K-quants; rows of another length are of a type with short blocks
 TOKENIZER = os.path.join(ROOT, "models", "tales-qwen")
+
+
+@dataclass(frozen=True)
+class Latent:
+    """Multi-head latent attention, queries in one matrix."""
+
+    kv_rank: int
+    rope: int  # dimensions of a head that turn with the position
+    nope: int  # and that do not
+    key_type: Type  # of the matrix from a row of the cache to keys, whose rows are short
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,9 @@ class Shape:
     embedding_types: tuple[Type, Type]  # embedding, head
     norms: tuple[str, ...]  # of a layer beside attn_norm
     biases: bool = False
+    latent: Latent | None = None
+    shared_ffn: int = 0
+    dense_ffn: int = 0  # of the first layer; 0: it has experts as all others
     keys: dict[str, float | int | str] = field(default_factory=dict)
 
 
@@ -94,6 +108,36 @@ SHAPES = {
             "attention.sliding_window": 128,
         },
     ),
+    "deepseek-v2-lite": Shape(
+        architecture="deepseek2",
+        layers=27,
+        vocabulary=102400,
+        hidden=2048,
+        heads=16,
+        kv_heads=1,
+        head_dim=128,  # of values
+        experts=64,
+        top_k=6,
+        expert_ffn=1408,
+        expert_types=(Type.Q4_K, Type.Q8_0),
+        trunk_type=Type.Q4_K,
+        embedding_types=(Type.Q4_K, Type.Q6_K),
+        norms=("ffn_norm",),
+        latent=Latent(kv_rank=512, rope=64, nope=128, key_type=Type.Q5_0),
+        shared_ffn=2816,
+        dense_ffn=10944,
+        keys={
+            "rope.freq_base": 1e4,
+            "leading_dense_block_count": 1,
+            "expert_shared_count": 2,
+            "expert_weights_scale": 1.0,
+            "rope.dimension_count": 64,
+            "attention.q_lora_rank": 0,  # without it llama.cpp knows only the whole model by its number of layers
+            "attention.kv_lora_rank": 512,
+            "attention.key_length_mla": 192,
+            "attention.value_length_mla": 128,
+        },
+    ),
 }
 
 
@@ -112,6 +156,8 @@ def random_blocks(kind: Type, count: int, random: np.random.Generator) -> Array:
         blocks[:, 192:208], blocks[:, 208:210] = 8, _half(DEVIATION / 8 / 18.47)
     elif kind == Type.Q8_0:  # d * q
         blocks[:, 0:2] = _half(DEVIATION / 73.9)
+    elif kind == Type.Q5_0:  # d * (q - 16), q of 0 to 31
+        blocks[:, 0:2] = _half(DEVIATION / 9.23)
     elif kind == Type.MXFP4:  # 2^(e - 127) times up to 6: 0.0229
         blocks[:, 0] = 127 - 7
     else:
@@ -142,10 +188,8 @@ class Floats:
 Tensor = Matrix | Floats
 
 
-def layer_tensors(shape: Shape, layer: int) -> Iterator[Tensor]:
-    at = f"blk.{layer}."
+def attention_tensors(shape: Shape, at: str) -> Iterator[Tensor]:
     q, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    yield Floats(at + "attn_norm.weight", (shape.hidden,), 1)
     for name, rows, cols in (
         ("q", q, shape.hidden),
         ("k", kv, shape.hidden),
@@ -159,19 +203,45 @@ def layer_tensors(shape: Shape, layer: int) -> Iterator[Tensor]:
         yield from (Floats(f"{at}attn_{name}_norm.weight", (shape.head_dim,), 1) for name in ("q", "k"))
     if shape.architecture == "gpt-oss":
         yield Floats(at + "attn_sinks.weight", (shape.heads,))
-    yield from (Floats(f"{at}{name}.weight", (shape.hidden,), 1) for name in shape.norms)
+
+
+def latent_tensors(shape: Shape, latent: Latent, at: str) -> Iterator[Tensor]:
+    kind = shape.trunk_type
+    yield Matrix(at + "attn_q.weight", (shape.heads * (latent.nope + latent.rope), shape.hidden), kind)
+    yield Matrix(at + "attn_kv_a_mqa.weight", (latent.kv_rank + latent.rope, shape.hidden), kind)
+    yield Floats(at + "attn_kv_a_norm.weight", (latent.kv_rank,), 1)
+    yield Matrix(at + "attn_k_b.weight", (shape.heads, latent.kv_rank, latent.nope), latent.key_type)
+    yield Matrix(at + "attn_v_b.weight", (shape.heads, shape.head_dim, latent.kv_rank), kind)
+    yield Matrix(at + "attn_output.weight", (shape.hidden, shape.heads * shape.head_dim), kind)
+
+
+def ffn_tensors(hidden: int, ffn: int, at: str, kinds: tuple[Type, Type], suffix: str = "") -> Iterator[Matrix]:
+    yield from (Matrix(f"{at}ffn_{name}{suffix}.weight", (ffn, hidden), kinds[0]) for name in ("gate", "up"))
+    yield Matrix(f"{at}ffn_down{suffix}.weight", (hidden, ffn), kinds[1])
+
+
+def expert_tensors(shape: Shape, layer: int, at: str) -> Iterator[Tensor]:
     yield Floats(at + "ffn_gate_inp.weight", (shape.experts, shape.hidden))
     if shape.biases:
         yield Floats(at + "ffn_gate_inp.bias", (shape.experts,))
-    down = shape.expert_types[1] if layer % 2 == 0 else shape.expert_types[0]
-    for name, rows, cols, kind in (
-        ("gate", shape.expert_ffn, shape.hidden, shape.expert_types[0]),
-        ("up", shape.expert_ffn, shape.hidden, shape.expert_types[0]),
-        ("down", shape.hidden, shape.expert_ffn, down),
-    ):
-        yield Matrix(f"{at}ffn_{name}_exps.weight", (shape.experts, rows, cols), kind)
+    down = shape.expert_types[1] if layer % 2 == 0 or shape.expert_ffn % SUPER_BLOCK else shape.expert_types[0]
+    for matrix in ffn_tensors(shape.hidden, shape.expert_ffn, at, (shape.expert_types[0], down), "_exps"):
+        yield Matrix(matrix.name, (shape.experts, *matrix.shape), matrix.type)
         if shape.biases:
-            yield Floats(f"{at}ffn_{name}_exps.bias", (shape.experts, rows))
+            yield Floats(matrix.name.replace(".weight", ".bias"), (shape.experts, matrix.shape[0]))
+
+
+def layer_tensors(shape: Shape, layer: int) -> Iterator[Tensor]:
+    at = f"blk.{layer}."
+    yield Floats(at + "attn_norm.weight", (shape.hidden,), 1)
+    yield from latent_tensors(shape, shape.latent, at) if shape.latent else attention_tensors(shape, at)
+    yield from (Floats(f"{at}{name}.weight", (shape.hidden,), 1) for name in shape.norms)
+    if shape.dense_ffn and layer == 0:
+        yield from ffn_tensors(shape.hidden, shape.dense_ffn, at, (shape.expert_types[0], Type.Q8_0))
+        return
+    if shape.shared_ffn:
+        yield from ffn_tensors(shape.hidden, shape.shared_ffn, at, (shape.trunk_type, Type.Q6_K), "_shexp")
+    yield from expert_tensors(shape, layer, at)
 
 
 def all_tensors(shape: Shape, layers: int, vocabulary: int) -> Iterator[Tensor]:
@@ -188,7 +258,7 @@ def size_of(tensors: Iterator[Tensor]) -> int:
 
 def layers_for(shape: Shape, wanted_bytes: float) -> int:
     """At least two, so that both kinds of layers are there."""
-    return max(2, min(shape.layers, round(wanted_bytes / size_of(layer_tensors(shape, 0)))))
+    return max(2, min(shape.layers, round(wanted_bytes / size_of(layer_tensors(shape, 2)))))
 
 
 def add_keys(writer: gguf.GGUFWriter, shape: Shape, layers: int, vocabulary: int) -> None:
@@ -196,11 +266,11 @@ def add_keys(writer: gguf.GGUFWriter, shape: Shape, layers: int, vocabulary: int
     writer.add_context_length(32768)
     writer.add_embedding_length(shape.hidden)
     writer.add_block_count(layers)
-    writer.add_feed_forward_length(shape.expert_ffn)
+    writer.add_feed_forward_length(shape.dense_ffn or shape.expert_ffn)
     writer.add_head_count(shape.heads)
     writer.add_head_count_kv(shape.kv_heads)
-    writer.add_key_length(shape.head_dim)
-    writer.add_value_length(shape.head_dim)
+    writer.add_key_length(shape.latent.kv_rank + shape.latent.rope if shape.latent else shape.head_dim)
+    writer.add_value_length(shape.latent.kv_rank if shape.latent else shape.head_dim)
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_expert_count(shape.experts)
     writer.add_expert_used_count(shape.top_k)

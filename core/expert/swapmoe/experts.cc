@@ -85,7 +85,10 @@ void SwapMoeExperts::Usable(LayerId layer, Phase phase, absl::FunctionRef<bool(i
   const int position = index_.Position(layer);
   absl::MutexLock lock(&mutex_);
   int there = 0;
-  for (size_t e = 0; e < experts_; ++e) there += usable[e] = resident(static_cast<int32_t>(e)) ? 1 : 0;
+  for (size_t e = 0; e < experts_; ++e) {
+    const bool stays = leaving_ != First(position) + e && resident(static_cast<int32_t>(e));
+    there += usable[e] = stays ? 1 : 0;
+  }
   std::ranges::copy(usable, seen_.begin() + static_cast<ptrdiff_t>(First(position)));
   if (!filled_[position] && there >= slots_[position]) {
     filled_[position] = 1;
@@ -148,6 +151,7 @@ void SwapMoeExperts::OnInsert(const CachedKey& key) {
 void SwapMoeExperts::OnEvict(const CachedKey& key) {
   absl::MutexLock lock(&mutex_);
   residents_.Remove(index_.Of(key));
+  leaving_.reset();
   seen_[First(index_.Position(key.layer)) + static_cast<size_t>(key.expert)] = 0;
   --held_[index_.Position(key.layer)];
 }
@@ -177,7 +181,9 @@ std::optional<CachedKey> SwapMoeExperts::Victim(const Incoming& incoming, absl::
     if (planned && (kept(key) || layer == routing_ || over(layer) == 0 || !SeenBeside(places_[key].expert))) return false;
     return evictable(index_.KeyAt(key));
   };
-  return index_.KeyIfAny(residents_.LeastOf(rank, may_leave));
+  const std::optional<CachedKey> victim = index_.KeyIfAny(residents_.LeastOf(rank, may_leave));
+  if (victim && victim->precision == kReferencePrecision) leaving_ = places_[index_.Of(*victim)].expert;
+  return victim;
 }
 
 size_t SwapMoeExperts::memory_bytes() const {

@@ -103,8 +103,9 @@ class SwapMoeExperts {
   std::vector<int> held_ ABSL_GUARDED_BY(mutex_);        // by layer: of residents_
   std::vector<uint8_t> filled_ ABSL_GUARDED_BY(mutex_);  // by layer: had as many residents as slots
   int layers_to_fill_ ABSL_GUARDED_BY(mutex_);
-  int routing_ ABSL_GUARDED_BY(mutex_) = -1;       // layer between the mask's look at it and its pins; -1: none
-  int window_tokens_ ABSL_GUARDED_BY(mutex_) = 0;  // since the last update
+  std::optional<size_t> leaving_ ABSL_GUARDED_BY(mutex_);  // an expert between Victim and OnEvict, which still looks resident
+  int routing_ ABSL_GUARDED_BY(mutex_) = -1;               // layer between the mask's look at it and its pins; -1: none
+  int window_tokens_ ABSL_GUARDED_BY(mutex_) = 0;          // since the last update
   Step step_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -132,6 +132,20 @@ TEST_F(SwapMoeExpertsTest, APlannedLoadNeverEvictsTheSetNorTheLayerThatIsBeingRo
   EXPECT_EQ(Victim({kLayers[0], 6})->layer, kLayers[0]);
 }
 
+// Between the choice of who leaves and its end another thread's mask may look: the cache still says that it is resident.
+TEST_F(SwapMoeExpertsTest, WhoIsLeavingIsNotUsable) {
+  Fill();
+  for (int i = 0; i < 7; ++i) Token(i % 2 == 0 ? 5 : 6);
+  Insert(kLayers[0], 5);
+  const CachedKey leaving = Victim({kLayers[0], 6}).value();
+  const CachedKey beside{kLayers[0], 1 - leaving.expert};
+  EXPECT_EQ(Usable(kLayers[0], Phase::kDecode)[static_cast<size_t>(leaving.expert)], 0);
+  EXPECT_EQ(Usable(kLayers[0], Phase::kDecode)[static_cast<size_t>(beside.expert)], 1);
+  Evict(leaving);
+  Insert(leaving.layer, leaving.expert);
+  EXPECT_EQ(Usable(kLayers[0], Phase::kDecode)[static_cast<size_t>(leaving.expert)], 1) << "it is back";
+}
+
 // What a planned load of the same layer brings is on its way until the mask has seen it.
 TEST_F(SwapMoeExpertsTest, TheLastOneThatIsThereLeavesForNoPlannedLoad) {
   Fill();
