@@ -9,6 +9,7 @@
 
 #include "core/base/version.h"
 #include "server/app.h"
+#include "server/commands/command.h"
 #include "server/startup/config.h"
 #include "server/startup/termination_signals.h"
 #include "spdlog/sinks/stdout_sinks.h"
@@ -31,12 +32,15 @@ int Fail(const absl::Status& status, int exit_code) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (!arguments.empty() && !arguments.front().starts_with('-')) return moed::RunCommand(arguments);
+
   KeepHeapSmall();
   std::signal(SIGPIPE, SIG_IGN);
   moed::BlockTerminationSignals();
 
-  const std::vector<std::string> arguments(argv + 1, argv + argc);
-  const auto outcome = moed::ReadConfig(arguments, [](const char* name) { return std::getenv(name); });
+  const auto outcome = moed::ReadConfig(
+      arguments, [](const char* name) { return std::getenv(name); }, moed::ListCommands());
   if (!outcome.ok()) return Fail(outcome.status(), 2);
   if (!outcome->answer.empty()) {
     std::fputs(outcome->answer.c_str(), stdout);

@@ -80,7 +80,7 @@ struct CommandLine {
   std::string answer;
 };
 
-absl::StatusOr<CommandLine> ParseCommandLine(std::span<const std::string> arguments) {
+absl::StatusOr<CommandLine> ParseCommandLine(std::span<const std::string> arguments, std::string_view more_help) {
   const auto settings = Settings();
   CommandLine line;
   line.given.resize(settings.size());
@@ -88,7 +88,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const std::string> argume
   std::vector<CLI::Option*> options, formers;
   CLI::App app(kDescription, "moed");
   app.get_formatter()->column_width(40);
-  app.footer(kFooter);
+  app.footer(more_help.empty() ? kFooter : StrCat(kFooter, "\n\n", more_help));
   for (size_t i = 0; i < settings.size(); ++i) {
     const Setting& setting = settings[i];
     const std::string initial = setting.initial.empty() ? "" : StrCat(" [", setting.initial, "]");
@@ -127,8 +127,9 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const std::string> argume
 
 }  // namespace
 
-absl::StatusOr<ConfigOutcome> ReadConfig(std::span<const std::string> arguments, const Environment& environment) {
-  MOED_ASSIGN_OR_RETURN(CommandLine line, ParseCommandLine(arguments));
+absl::StatusOr<ConfigOutcome> ReadConfig(std::span<const std::string> arguments, const Environment& environment,
+                                         std::string_view more_help) {
+  MOED_ASSIGN_OR_RETURN(CommandLine line, ParseCommandLine(arguments, more_help));
   ConfigOutcome outcome;
   outcome.answer = line.answer;
   if (!outcome.answer.empty()) return outcome;

@@ -63,7 +63,8 @@ struct ConfigOutcome {
 using Environment = std::function<const char*(const char* name)>;
 
 // Flag before environment before file (--config, MOED_CONFIG) before default. INVALID_ARGUMENT names flag, variable or file and
-// key, and what is allowed.
-absl::StatusOr<ConfigOutcome> ReadConfig(std::span<const std::string> arguments, const Environment& environment);
+// key, and what is allowed. `more_help`: --help ends with it.
+absl::StatusOr<ConfigOutcome> ReadConfig(std::span<const std::string> arguments, const Environment& environment,
+                                         std::string_view more_help = "");
 
 }  // namespace moed
