@@ -11,6 +11,7 @@
 #include "server/app.h"
 #include "server/commands/command.h"
 #include "server/startup/config.h"
+#include "server/startup/ready_notice.h"
 #include "server/startup/termination_signals.h"
 #include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
@@ -55,6 +56,7 @@ int main(int argc, char** argv) {
   moed::App app(outcome->config);
   moed::WatchTerminationSignals([&app] { return app.RequestStop(); });
   if (absl::Status status = app.Start(); !status.ok()) return Fail(status, 1);
+  if (absl::Status status = moed::SendReadyNotice(); !status.ok()) return Fail(status, 1);
   const absl::Status status = app.Run();
   return status.ok() ? 0 : Fail(status, 1);
 }

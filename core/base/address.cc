@@ -2,6 +2,7 @@
 
 #include <netdb.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,10 +16,12 @@ namespace {
 
 constexpr std::string_view kForm =
     "an address is HOST:PORT with a port from 0 (any free one) to 65535, for example 127.0.0.1:50051 or [::1]:50051";
+constexpr std::string_view kUnix = "unix:";
 
 }  // namespace
 
 std::string Address::WithPort(int other) const {
+  if (!path.empty()) return StrCat(kUnix, path);
   return host.find(':') == std::string::npos ? StrCat(host, ":", other) : StrCat("[", host, "]:", other);
 }
 
@@ -39,6 +42,16 @@ absl::StatusOr<Address> ParseAddress(std::string_view text) {
     return InvalidArgument("\"", text, "\": ", kForm);
   }
   return address;
+}
+
+absl::StatusOr<Address> ParseSocketAddress(std::string_view text) {
+  constexpr size_t kMostBytes = sizeof(sockaddr_un::sun_path) - 1;
+  if (!text.starts_with(kUnix)) return ParseAddress(text);
+  const std::string_view path = text.substr(kUnix.size());
+  if (path.empty() || path.size() > kMostBytes) {
+    return InvalidArgument("\"", text, "\": the path of a unix socket has from 1 to ", kMostBytes, " bytes");
+  }
+  return Address{.path = std::string(path)};
 }
 
 absl::Status TryToListen(const Address& address) {

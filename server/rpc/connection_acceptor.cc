@@ -9,6 +9,8 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,21 +30,26 @@ constexpr int kUnacknowledgedMs = 30000;  // then a connection is dead
 
 int OpenSpare() { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
-// Of this side; -1 for what is no socket.
-int PortOf(int descriptor) {
+// This side's address, port or path alone; neither for what is no socket.
+Address BoundTo(int descriptor) {
   sockaddr_storage bound{};
   socklen_t length = sizeof(bound);
-  if (getsockname(descriptor, reinterpret_cast<sockaddr*>(&bound), &length) != 0) return -1;
-  return ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(bound).sin6_port
-                                           : reinterpret_cast<sockaddr_in&>(bound).sin_port);
+  if (getsockname(descriptor, reinterpret_cast<sockaddr*>(&bound), &length) != 0) return {};
+  if (bound.ss_family == AF_UNIX) return {.path = reinterpret_cast<sockaddr_un&>(bound).sun_path};
+  const in_port_t port = bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(bound).sin6_port
+                                                     : reinterpret_cast<sockaddr_in&>(bound).sin_port;
+  return {.port = ntohs(port)};
 }
 
-// Descriptors of this process whose side of a connection has the port, listeners included.
-int SocketsOf(int port) {
+// Descriptors of this process whose side of a connection has the address, listeners included.
+int SocketsOf(const Address& address) {
   DIR* folder = opendir("/proc/self/fd");
   if (folder == nullptr) return 0;
   int count = 0;
-  while (const dirent* entry = readdir(folder)) count += PortOf(std::atoi(entry->d_name)) == port ? 1 : 0;
+  while (const dirent* entry = readdir(folder)) {
+    const Address bound = BoundTo(std::atoi(entry->d_name));
+    count += bound.port == address.port && bound.path == address.path ? 1 : 0;
+  }
   closedir(folder);
   return count;
 }
@@ -71,9 +78,43 @@ int ListenOn(const addrinfo& info, int port) {
   return -1;
 }
 
+int UnixSocket() { return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
+
+// A socket whose owner ended without removing it refuses connections.
+void RemoveAbandoned(const sockaddr_un& address) {
+  struct stat info;
+  if (lstat(address.sun_path, &info) != 0 || !S_ISSOCK(info.st_mode)) return;
+  const int trial = UnixSocket();
+  const bool refused =
+      trial >= 0 && connect(trial, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 && errno == ECONNREFUSED;
+  if (trial >= 0) close(trial);
+  if (refused) unlink(address.sun_path);
+}
+
+// -1: errno says why.
+int ListenOnPath(const std::string& path) {
+  sockaddr_un address{.sun_family = AF_UNIX};
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  RemoveAbandoned(address);
+  const int listener = UnixSocket();
+  if (listener < 0) return -1;
+  if (bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 && listen(listener, kBacklog) == 0) {
+    return listener;
+  }
+  const int reason = errno;
+  close(listener);
+  errno = reason;
+  return -1;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ConnectionAcceptor>> ConnectionAcceptor::Listen(const Address& address, int max_connections) {
+  if (!address.path.empty()) {
+    const int listener = ListenOnPath(address.path);
+    if (listener < 0) return ErrnoError(errno, StrCat("cannot listen on ", address.Text()));
+    return std::unique_ptr<ConnectionAcceptor>(new ConnectionAcceptor(address, {listener}, max_connections));
+  }
   addrinfo hints{};
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;
@@ -88,7 +129,7 @@ absl::StatusOr<std::unique_ptr<ConnectionAcceptor>> ConnectionAcceptor::Listen(c
     const int listener = ListenOn(*info, port);
     if (listener >= 0) {
       listeners.push_back(listener);
-      port = PortOf(listener);
+      port = BoundTo(listener).port;
     } else if (errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL) {  // a name may stand for a family that the machine lacks
       refused = ErrnoError(errno, StrCat("cannot listen on ", address.Text()));
     }
@@ -99,11 +140,13 @@ absl::StatusOr<std::unique_ptr<ConnectionAcceptor>> ConnectionAcceptor::Listen(c
     for (const int listener : listeners) close(listener);
     return refused;
   }
-  return std::unique_ptr<ConnectionAcceptor>(new ConnectionAcceptor(port, std::move(listeners), max_connections));
+  Address bound = address;
+  bound.port = port;
+  return std::unique_ptr<ConnectionAcceptor>(new ConnectionAcceptor(std::move(bound), std::move(listeners), max_connections));
 }
 
-ConnectionAcceptor::ConnectionAcceptor(int port, std::vector<int> listeners, int max_connections)
-    : port_(port),
+ConnectionAcceptor::ConnectionAcceptor(Address address, std::vector<int> listeners, int max_connections)
+    : address_(std::move(address)),
       max_connections_(max_connections),
       listeners_(std::move(listeners)),
       wake_(eventfd(0, EFD_CLOEXEC)),
@@ -127,6 +170,7 @@ void ConnectionAcceptor::Stop() {
     eventfd_write(wake_, 1);
     thread_.join();
   }
+  if (!listeners_.empty() && !address_.path.empty()) unlink(address_.path.c_str());
   for (const int listener : std::exchange(listeners_, {})) close(listener);
 }
 
@@ -167,7 +211,7 @@ void ConnectionAcceptor::Accept(int listener) {
 // Connections end without a word here, so that they are counted anew where there might be too many.
 bool ConnectionAcceptor::HasRoom() {
   const int others = static_cast<int>(listeners_.size()) + 1;  // and this one
-  if (room_ == 0) room_ = std::max(0, max_connections_ - (SocketsOf(port_) - others));
+  if (room_ == 0) room_ = std::max(0, max_connections_ - (SocketsOf(address_) - others));
   if (room_ == 0) return false;
   --room_;
   return true;

@@ -17,24 +17,25 @@ namespace moed {
 // A thread of its own from Start on. Thread-safe.
 class ConnectionAcceptor {
  public:
-  // Listens on all that the host's name stands for; nobody else can listen on the port. Errors name address and reason.
+  // Listens on all that the host's name stands for; nobody else can listen on the port. Or on a path, whose socket is removed in
+  // the end; one that nobody listens on any more is replaced. Errors name address and reason.
   // `max_connections`: open at once; what comes beyond is closed.
   static absl::StatusOr<std::unique_ptr<ConnectionAcceptor>> Listen(const Address& address, int max_connections);
   ~ConnectionAcceptor();  // Stop
 
-  int port() const { return port_; }
+  int port() const { return address_.port; }
   // Once. `take` owns the connection, which does not block.
   void Start(std::function<void(int connection)> take);
   void Stop();  // nothing is taken from here on
   int refused() const { return refused_; }
 
  private:
-  ConnectionAcceptor(int port, std::vector<int> listeners, int max_connections);
+  ConnectionAcceptor(Address address, std::vector<int> listeners, int max_connections);
   void Loop();
   void Accept(int listener);
   bool HasRoom();
 
-  const int port_;
+  const Address address_;  // with the port that was bound
   const int max_connections_;
   std::vector<int> listeners_;
   const int wake_;  // eventfd

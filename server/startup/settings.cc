@@ -154,11 +154,11 @@ constexpr LevelRow kLevels[] = {{"trace"}, {"debug"}, {"info"}, {"warning"}, {"e
 absl::Status ApplyLogLevel(std::string_view text, Config& config) { return SetName(text, kLevels, "", config.log_level); }
 
 absl::Status ApplyListen(std::string_view text, Config& config) {
-  MOED_ASSIGN_OR_RETURN(config.listen, ParseAddress(text));
+  MOED_ASSIGN_OR_RETURN(config.listen, ParseSocketAddress(text));
   return absl::OkStatus();
 }
 absl::Status ApplyControlListen(std::string_view text, Config& config) {
-  MOED_ASSIGN_OR_RETURN(config.control_listen, ParseAddress(text));
+  MOED_ASSIGN_OR_RETURN(config.control_listen, ParseSocketAddress(text));
   return absl::OkStatus();
 }
 absl::Status ApplyMetricsListen(std::string_view text, Config& config) {
@@ -182,9 +182,9 @@ constexpr Setting kSettings[] = {
     {"max-context", "Model and memory", "TOKENS", "longest prompt and answer together", "what the keys and values hold",
      ApplyInt<2, 1 << 24, &ServingOptions::max_context>},
 
-    {"listen", "Addresses", "HOST:PORT", "gRPC; port 0 takes any free one", "127.0.0.1:50051", ApplyListen},
-    {"control-listen", "Addresses", "HOST:PORT", "gRPC for moe.v1.Control, which then is not on --listen", "as --listen",
-     ApplyControlListen},
+    {"listen", "Addresses", "HOST:PORT|unix:PATH", "gRPC; port 0 takes any free one", "127.0.0.1:50051", ApplyListen},
+    {"control-listen", "Addresses", "HOST:PORT|unix:PATH", "gRPC for moe.v1.Control, which then is not on --listen",
+     "as --listen", ApplyControlListen},
     {"metrics-listen", "Addresses", "HOST:PORT|off", "HTTP for /metrics, /healthz and /readyz", "127.0.0.1:9464",
      ApplyMetricsListen},
 

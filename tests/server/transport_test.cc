@@ -4,14 +4,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <thread>
 
 #include "google/protobuf/stubs/logging.h"
 #include "spdlog/spdlog.h"
 #include "tests/server/server_harness.h"
+#include "tests/store/small_store.h"
 
 namespace moed {
 namespace {
@@ -122,6 +126,59 @@ TEST(KeepaliveTest, PingsFasterThanAllowedCutTheClientOffAndNobodyElse) {
   moe::v1::GenerateResponse response;
   grpc::ClientContext context;
   EXPECT_TRUE(server.inference().Generate(&context, TextRequest("x"), &response).ok());
+}
+
+class UnixSocket {
+ public:
+  explicit UnixSocket(const std::string& path) : fd_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    path.copy(address_.sun_path, sizeof(address_.sun_path) - 1);
+  }
+  ~UnixSocket() { close(fd_); }
+  UnixSocket(const UnixSocket&) = delete;
+  UnixSocket& operator=(const UnixSocket&) = delete;
+
+  bool Bind() { return bind(fd_, reinterpret_cast<const sockaddr*>(&address_), sizeof(address_)) == 0; }
+  bool Connect() { return connect(fd_, reinterpret_cast<const sockaddr*>(&address_), sizeof(address_)) == 0; }
+  // Whether the server begins HTTP/2, or closes.
+  bool IsServed() const {
+    char byte;
+    return recv(fd_, &byte, 1, 0) == 1;
+  }
+
+ private:
+  const int fd_;
+  sockaddr_un address_{.sun_family = AF_UNIX};
+};
+
+TEST(ConnectionTest, AUnixSocketServesUpToItsLimitAndIsRemovedInTheEnd) {
+  spdlog::set_level(spdlog::level::off);
+  const TemporaryFolder folder;
+  const std::string path = folder / "socket";
+  grpc::ResourceQuota quota;
+  const auto listen = [&] { return RpcServer::Listen(Address{.path = path}, {}, quota, {.max_connections = 1}); };
+  auto server = listen();
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_EQ((*server)->address().Text(), "unix:" + path);
+  EXPECT_THAT(std::string(listen().status().message()), HasSubstr(path)) << "somebody listens there";
+  UnixSocket first(path), second(path);
+  ASSERT_TRUE(first.Connect());
+  EXPECT_TRUE(first.IsServed());
+  ASSERT_TRUE(second.Connect());
+  EXPECT_FALSE(second.IsServed());
+  server->reset();
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(ConnectionTest, AnAbandonedUnixSocketIsReplacedAndAFileIsNot) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "socket";
+  ASSERT_TRUE(UnixSocket(path).Bind());
+  grpc::ResourceQuota quota;
+  const auto listen = [&] { return RpcServer::Listen(Address{.path = path}, {}, quota, {}).status(); };
+  EXPECT_TRUE(listen().ok());
+  std::ofstream(path) << "mine";
+  EXPECT_FALSE(listen().ok());
+  EXPECT_EQ(std::filesystem::file_size(path), 4u);
 }
 
 TEST(ConnectionTest, MoreThanAreAllowedAreClosedUntilOthersAre) {
