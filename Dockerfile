@@ -26,14 +26,16 @@ RUN apt-get update -q \
       libabsl20220623 libcivetweb1 libfmt9 libgrpc++1.51 libgrpc29 libpcre2-8-0 libprometheus-cpp-core1.0 libprotobuf32 \
       libspdlog1.10 libssl3 libstdc++6 liburing2 libutf8proc2 libxxhash0 \
  && rm -rf /var/lib/apt/lists/* \
- && useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin moed
+ && useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin moed \
+ && install -d -o moed -g moed /cache
 COPY --from=build /install/usr/ /usr/
 # A library that the list above lacks ends the build here, not the container later.
 RUN ! ldd /usr/bin/moed /usr/bin/moed-http /usr/bin/moectl /usr/bin/moed-pack /usr/bin/moed-plan | grep 'not found'
 USER 10001
 # The root file system may be read-only: moed writes nothing but its log to standard output. The store is mounted at /models.
+# `docker run -it -v moed-cache:/cache ... moed run MODEL` packs into /cache, and needs a /tmp for its socket.
 EXPOSE 50051 9464 8080
-ENV MOED_LISTEN=0.0.0.0:50051 MOED_METRICS_LISTEN=0.0.0.0:9464
+ENV MOED_LISTEN=0.0.0.0:50051 MOED_METRICS_LISTEN=0.0.0.0:9464 MOED_CACHE_DIR=/cache
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["moectl", "--server", "127.0.0.1:50051", "--connect-timeout", "3", "health"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["moed"]

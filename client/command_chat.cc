@@ -18,6 +18,9 @@ struct Flags {
   std::string system;
   std::string conversation_path;
   std::string session;
+  std::optional<std::string> prompt;
+  std::string prompt_file;
+  bool plain = false;
   bool no_reasoning = false;
 };
 
@@ -64,7 +67,12 @@ class Chat {
 
   absl::Status Run() {
     MOED_RETURN_IF_ERROR(Prepare());
-    if (!on_terminal_) return AnswerLines();
+    if (flags_.prompt) return Answer(*flags_.prompt, context_.cancellation);
+    if (!flags_.prompt_file.empty()) {
+      MOED_ASSIGN_OR_RETURN(const std::string prompt, ReadWholeFile(flags_.prompt_file));
+      return Answer(prompt, context_.cancellation);
+    }
+    if (!input_on_terminal_ || !output_on_terminal_) return AnswerLines();
     // The watcher of signals may call it until the process ends.
     context_.interrupts.Handle([answering = answering_] {
       if (!answering->Stop()) std::fputs("\n/quit or Ctrl-D ends\n> ", stderr);
@@ -79,6 +87,13 @@ class Chat {
   absl::Status Prepare() {
     moe::v1::GenerateRequest options;
     MOED_RETURN_IF_ERROR(flags_.generate.Apply(options));
+    if (flags_.plain) {
+      if (!flags_.system.empty() || !flags_.conversation_path.empty()) {
+        return InvalidArgument("--plain continues texts of their own: no --system, no --conversation");
+      }
+      options.set_session_id(flags_.session);
+      text_request_ = options;
+    }
     *request_.mutable_sampling() = options.sampling();
     *request_.mutable_stopping() = options.stopping();
     request_.set_session_id(flags_.session);
@@ -159,16 +174,20 @@ class Chat {
     answer.set_role("assistant");
     std::string& said = *answer.add_content()->mutable_text();
     moe::v1::Finish finish;
-    const absl::Status status = context_.client.ChatStream(
-        request_,
-        [&](const moe::v1::ChatResponse& part) {
-          Show(part);
-          said += part.text();
-          answer.mutable_reasoning()->append(part.reasoning());
-          if (part.has_finish()) finish = part.finish();
-          return true;
-        },
-        &cancellation);
+    const auto take = [&](const auto& part) {
+      ShowText(part.text());
+      said += part.text();
+      if (part.has_finish()) finish = part.finish();
+      return true;
+    };
+    const auto take_reasoning = [&](const moe::v1::ChatResponse& part) {
+      ShowReasoning(part.reasoning());
+      answer.mutable_reasoning()->append(part.reasoning());
+      return take(part);
+    };
+    if (text_request_) text_request_->set_text(text);
+    const absl::Status status = text_request_ ? context_.client.GenerateStream(*text_request_, take, &cancellation)
+                                              : context_.client.ChatStream(request_, take_reasoning, &cancellation);
     const bool stopped = cancellation.cancelled() && !said.empty();
     if (!said.empty() || !answer.reasoning().empty()) std::printf("\n");
     std::fflush(stdout);
@@ -181,21 +200,23 @@ class Chat {
     return status;
   }
 
-  // Reasoning is dim on a terminal and not shown elsewhere.
-  void Show(const moe::v1::ChatResponse& part) const {
-    if (on_terminal_ && !flags_.no_reasoning && !part.reasoning().empty()) {
-      std::printf("\033[2m%s\033[0m", Printable(part.reasoning()).c_str());
-    }
-    const std::string text = on_terminal_ ? Printable(part.text()) : part.text();
+  // Dim on a terminal and not shown elsewhere.
+  void ShowReasoning(const std::string& reasoning) const {
+    if (!output_on_terminal_ || flags_.no_reasoning || reasoning.empty()) return;
+    std::printf("\033[2m%s\033[0m", Printable(reasoning).c_str());
+  }
+  void ShowText(const std::string& said) const {
+    const std::string text = output_on_terminal_ ? Printable(said) : said;
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   }
 
   const Flags& flags_;
   CommandContext& context_;
-  const bool on_terminal_ = isatty(STDIN_FILENO) != 0 && isatty(STDOUT_FILENO) != 0;
+  const bool input_on_terminal_ = isatty(STDIN_FILENO) != 0, output_on_terminal_ = isatty(STDOUT_FILENO) != 0;
   const std::shared_ptr<Answering> answering_ = std::make_shared<Answering>();
   moe::v1::ChatRequest request_;
+  std::optional<moe::v1::GenerateRequest> text_request_;  // with --plain, instead
 };
 
 }  // namespace
@@ -204,6 +225,10 @@ CommandRun DefineChat(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
   app.add_option("--system", flags->system, "the system's message, before the first");
   app.add_option("--conversation", flags->conversation_path, "go on with a conversation that /save wrote");
+  auto* once = app.add_option_group("once", "answer one message, and end")->require_option(0, 1);
+  once->add_option("--prompt,-p", flags->prompt, "the message");
+  once->add_option("--prompt-file", flags->prompt_file, "the file with the message; - is standard input");
+  app.add_flag("--plain", flags->plain, "continue each message as a text of its own, with a model that has no chat template");
   app.add_option("--session", flags->session, "keep the keys and values of this conversation under this name");
   app.add_flag("--no-reasoning", flags->no_reasoning, "do not show what the model thinks before it answers");
   flags->generate.Define(app);

@@ -1,16 +1,18 @@
 // The table of commands. A new one is a file here and a row.
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 
 #include "core/base/status.h"
 #include "server/commands/command.h"
+#include "server/commands/run.h"
 
 namespace moed {
 namespace {
 
-constexpr std::array<Command, 0> kCommands = {};
+constexpr Command kCommands[] = {
+    {"run", "MODEL [--memory BYTES] [--prompt TEXT]", "from a model's files to a conversation in the terminal", RunModel},
+};
 
 }  // namespace
 

@@ -2,57 +2,16 @@
 
 import contextlib
 import json
-import os
 import pathlib
-import pty
-import select
 import subprocess
-import time
 from collections.abc import Iterator
 from typing import ClassVar
 
 from tests.real_programs import CALL_SECONDS, RealProgramsTest, main
+from tests.terminal import CTRL_C, CTRL_D, Terminal
 from tools.daemon import Daemon, pack_demo, running
 
-CTRL_C, CTRL_D = b"\x03", b"\x04"
 STATUS = "tokens/s"  # in the line after an answer
-
-
-class Terminal:
-    """A program on a terminal of its own."""
-
-    def __init__(self, *command: object):
-        self._pid, self._terminal = pty.fork()
-        if self._pid == 0:
-            os.execv(str(command[0]), list(map(str, command)))
-        self._seen = ""
-
-    def type(self, keys: bytes) -> None:
-        os.write(self._terminal, keys)
-
-    def wait_for(self, text: str) -> str:
-        """All that it showed up to and with this."""
-        end = time.monotonic() + CALL_SECONDS
-        while text not in self._seen:
-            if not select.select([self._terminal], [], [], max(0, end - time.monotonic()))[0]:
-                raise AssertionError(f"no {text!r} in {self._seen!r}")
-            self._seen += os.read(self._terminal, 1 << 16).decode()
-        shown, self._seen = self._seen.split(text, 1)
-        return shown + text
-
-    def exit_code(self) -> int:
-        with contextlib.suppress(OSError):  # the terminal is gone with the program
-            while os.read(self._terminal, 1 << 16):
-                pass
-        _, status = os.waitpid(self._pid, 0)
-        self._pid = 0
-        return os.waitstatus_to_exitcode(status)
-
-    def close(self) -> None:
-        os.close(self._terminal)
-        if self._pid:
-            os.kill(self._pid, 9)
-            os.waitpid(self._pid, 0)
 
 
 class ChatCommandTest(RealProgramsTest):
@@ -95,6 +54,23 @@ class ChatCommandTest(RealProgramsTest):
         first = self.answer_lines("Once upon a time\n", "--max-new-tokens", 8, "--ignore-eos")
         self.assertTrue(two.stdout.startswith(first.stdout))
         self.assertGreater(len(two.stdout), len(first.stdout))
+
+    def test_one_message_may_have_several_lines_and_is_answered_alone(self) -> None:
+        text = "Once upon a time\nthere was"
+        (self.folder / "message.txt").write_text(text)
+        run = self.answer_lines("not read", "--max-new-tokens", 8, "--ignore-eos", "--prompt-file", self.folder / "message.txt")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(run.stderr.count("8 new tokens"), 1)
+        self.assertEqual(run.stdout, self.answer_lines("", "--max-new-tokens", 8, "--ignore-eos", "--prompt", text).stdout)
+
+    def test_plain_continues_the_text_itself(self) -> None:
+        plain = self.answer_lines("Once upon a time\n", "--plain", "--max-new-tokens", 8)
+        self.assertEqual(plain.returncode, 0, plain.stderr)
+        same = ("generate", "--prompt", "Once upon a time", "--max-new-tokens", 8, "--temperature", 0)
+        self.assertEqual(plain.stdout, self.daemon.moectl(*same).stdout)
+        refused = self.answer_lines("x\n", "--plain", "--system", "Be kind.")
+        self.assertEqual(refused.returncode, 4)
+        self.assertIn("--system", refused.stderr)
 
     def test_a_session_keeps_what_was_computed(self) -> None:
         run = self.answer_lines("Once upon a time\nAnd then\n", "--max-new-tokens", 8, "--session", "kept")

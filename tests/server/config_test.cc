@@ -253,6 +253,14 @@ TEST_F(ConfigTest, ListHasTheRowsOfEveryTable) {
   EXPECT_THAT(list, HasSubstr("stacked-gate-layers=3"));
 }
 
+TEST_F(ConfigTest, GrpcMayListenOnAPathAndMetricsMayNot) {
+  EXPECT_EQ(Read({"--store", "a", "--listen", "unix:/run/moed"})->config.listen.Text(), "unix:/run/moed");
+  EXPECT_EQ(Read({"--store", "a", "--control-listen", "unix:c"})->config.control_listen->path, "c");
+  EXPECT_THAT(Error({"--store", "a", "--listen", "unix:"}), HasSubstr("from 1 to"));
+  EXPECT_THAT(Error({"--store", "a", "--listen", "unix:" + std::string(108, 'x')}), HasSubstr("from 1 to 107 bytes"));
+  EXPECT_THAT(Error({"--store", "a", "--metrics-listen", "unix:/run/moed"}), HasSubstr("HOST:PORT"));
+}
+
 TEST_F(ConfigTest, VersionTellsTheBuild) { EXPECT_THAT(Read({"--version"})->answer, HasSubstr("moed 0.")); }
 
 TEST_F(ConfigTest, DefaultBudgetIsTheSmallestLimitOfTheGroupAndItsAncestors) {
@@ -278,6 +286,8 @@ TEST_F(ConfigTest, DefaultBudgetIsTheSmallestLimitOfTheGroupAndItsAncestors) {
   EXPECT_THAT(budget()->reason, HasSubstr("available")) << "no limit, as version 1 writes it";
   File("sys/fs/cgroup/memory/c/memory.limit_in_bytes", "2147483648\n");
   EXPECT_EQ(budget()->bytes, (uint64_t{2} << 30) / 100 * 98 - beside);
+  EXPECT_EQ(FindDefaultBudget(directory_.string(), 32 << 20)->bytes, budget()->bytes - (32 << 20));
+  EXPECT_EQ(FindMemoryLimit(directory_.string())->bytes, uint64_t{2} << 30);
 }
 
 }  // namespace

@@ -1,0 +1,51 @@
+#include "server/commands/run_budget.h"
+
+#include <memory>
+
+#include "core/base/byte_size.h"
+#include "core/base/status.h"
+#include "core/serving/serving_plan.h"
+#include "core/store/store.h"
+#include "core/tokenizer/chat_settings.h"
+#include "core/tokenizer/tokenizer.h"
+#include "server/startup/default_budget.h"
+#include "server/startup/provider_builder.h"
+
+namespace moed {
+namespace {
+
+constexpr uint64_t kBesideDaemonBytes = 32 << 20;  // this process and moectl
+
+absl::StatusOr<DefaultBudget> ChooseBudget(const Config& config) {
+  if (!config.memory_budget) return FindDefaultBudget("", kBesideDaemonBytes);
+  constexpr uint64_t kBeside = kBesideBudgetBytes + kBesideDaemonBytes;
+  const std::optional<MemoryLimit> limit = FindMemoryLimit();
+  if (limit && (limit->bytes < kBeside || *config.memory_budget > limit->bytes - kBeside)) {
+    return InvalidArgument(FormatBytes(*config.memory_budget), " and ", FormatBytes(kBeside),
+                           " beside them are more than the cgroup's limit of ", FormatBytes(limit->bytes), " (", limit->path,
+                           ")");
+  }
+  return DefaultBudget{.bytes = *config.memory_budget, .reason = "as told"};
+}
+
+}  // namespace
+
+absl::StatusOr<RunBudget> PlanRun(const Config& config) {
+  MOED_ASSIGN_OR_RETURN(const std::unique_ptr<StoreReader> store, StoreReader::Open(config.store));
+  MOED_ASSIGN_OR_RETURN(const ModelSpec spec, SpecFromJson(store->description().model_spec));
+  std::string blob = store->TakeTokenizer();
+  MOED_ASSIGN_OR_RETURN(const ChatSettings chat, ChatSettingsOf(blob));
+  MOED_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, Tokenizer::FromBlob(std::move(blob)));
+  MOED_ASSIGN_OR_RETURN(const std::unique_ptr<ProviderBuilder> experts, ProviderBuilder::Choose(config, *store, spec));
+  MOED_ASSIGN_OR_RETURN(const DefaultBudget budget, ChooseBudget(config));
+  MOED_ASSIGN_OR_RETURN(const ServingPlan plan,
+                        PlanServing({budget.bytes, config.serving, store->description(), spec, tokenizer->memory_bytes(),
+                                     chat.chat_template.size(), experts->Needs(), !config.trace.empty()}));
+  const std::string table = plan.memory.Table();
+  return RunBudget{
+      .bytes = budget.bytes,
+      .table = StrCat("memory budget ", FormatBytes(budget.bytes), ", ", budget.reason, table.substr(table.find('\n')), "\n"),
+      .has_chat_template = !chat.chat_template.empty()};
+}
+
+}  // namespace moed
