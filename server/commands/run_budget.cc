@@ -8,7 +8,6 @@
 #include "core/store/store.h"
 #include "core/tokenizer/chat_settings.h"
 #include "core/tokenizer/tokenizer.h"
-#include "server/startup/default_budget.h"
 #include "server/startup/provider_builder.h"
 
 namespace moed {
@@ -16,19 +15,18 @@ namespace {
 
 constexpr uint64_t kBesideDaemonBytes = 32 << 20;  // this process and moectl
 
-absl::StatusOr<DefaultBudget> ChooseBudget(const Config& config) {
-  if (!config.memory_budget) return FindDefaultBudget("", kBesideDaemonBytes);
-  constexpr uint64_t kBeside = kBesideBudgetBytes + kBesideDaemonBytes;
-  const std::optional<MemoryLimit> limit = FindMemoryLimit();
-  if (limit && (limit->bytes < kBeside || *config.memory_budget > limit->bytes - kBeside)) {
-    return InvalidArgument(FormatBytes(*config.memory_budget), " and ", FormatBytes(kBeside),
-                           " beside them are more than the cgroup's limit of ", FormatBytes(limit->bytes), " (", limit->path,
-                           ")");
-  }
-  return DefaultBudget{.bytes = *config.memory_budget, .reason = "as told"};
-}
-
 }  // namespace
+
+absl::StatusOr<DefaultBudget> ChooseBudget(std::optional<uint64_t> told, const std::string& root) {
+  if (!told) return FindDefaultBudget(root, kBesideDaemonBytes);
+  constexpr uint64_t kBeside = kBesideBudgetBytes + kBesideDaemonBytes;
+  const std::optional<MemoryLimit> limit = FindMemoryLimit(root);
+  if (limit && (limit->bytes < kBeside || *told > limit->bytes - kBeside)) {
+    return InvalidArgument(FormatBytes(*told), " and ", FormatBytes(kBeside), " beside them are more than the cgroup's limit of ",
+                           FormatBytes(limit->bytes), " (", limit->path, ")");
+  }
+  return DefaultBudget{.bytes = *told, .reason = "as told"};
+}
 
 absl::StatusOr<RunBudget> PlanRun(const Config& config) {
   MOED_ASSIGN_OR_RETURN(const std::unique_ptr<StoreReader> store, StoreReader::Open(config.store));
@@ -37,7 +35,7 @@ absl::StatusOr<RunBudget> PlanRun(const Config& config) {
   MOED_ASSIGN_OR_RETURN(const ChatSettings chat, ChatSettingsOf(blob));
   MOED_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, Tokenizer::FromBlob(std::move(blob)));
   MOED_ASSIGN_OR_RETURN(const std::unique_ptr<ProviderBuilder> experts, ProviderBuilder::Choose(config, *store, spec));
-  MOED_ASSIGN_OR_RETURN(const DefaultBudget budget, ChooseBudget(config));
+  MOED_ASSIGN_OR_RETURN(const DefaultBudget budget, ChooseBudget(config.memory_budget));
   MOED_ASSIGN_OR_RETURN(const ServingPlan plan,
                         PlanServing({budget.bytes, config.serving, store->description(), spec, tokenizer->memory_bytes(),
                                      chat.chat_template.size(), experts->Needs(), !config.trace.empty()}));

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/startup/config.h"
+#include "server/startup/default_budget.h"
 
 namespace moed {
 
@@ -16,8 +17,11 @@ struct RunBudget {
   bool has_chat_template = false;
 };
 
-// Of serving `config.store` with `config`, whose budget is the machine's where it says none. INVALID_ARGUMENT: more than the
-// cgroup allows. RESOURCE_EXHAUSTED: less than the model needs, with the least that works.
+// `told`, or else what the machine gives. INVALID_ARGUMENT: more than the cgroup allows. `root` as in default_budget.h.
+absl::StatusOr<DefaultBudget> ChooseBudget(std::optional<uint64_t> told, const std::string& root = "");
+
+// Of serving `config.store` with `config`, whose budget is the machine's where it says none. ChooseBudget's errors;
+// RESOURCE_EXHAUSTED: less than the model needs, with the least that works.
 absl::StatusOr<RunBudget> PlanRun(const Config& config);
 
 }  // namespace moed

@@ -16,6 +16,7 @@
 #include "core/kernels/backend.h"
 #include "core/model/family.h"
 #include "core/quant/format.h"
+#include "server/commands/run_budget.h"
 #include "server/startup/default_budget.h"
 
 namespace moed {
@@ -288,6 +289,22 @@ TEST_F(ConfigTest, DefaultBudgetIsTheSmallestLimitOfTheGroupAndItsAncestors) {
   EXPECT_EQ(budget()->bytes, (uint64_t{2} << 30) / 100 * 98 - beside);
   EXPECT_EQ(FindDefaultBudget(directory_.string(), 32 << 20)->bytes, budget()->bytes - (32 << 20));
   EXPECT_EQ(FindMemoryLimit(directory_.string())->bytes, uint64_t{2} << 30);
+}
+
+TEST_F(ConfigTest, ARunTakesNoMoreThanItsGroupMay) {
+  File("proc/meminfo", "MemAvailable: 10485760 kB\n");
+  const std::string root = directory_.string();
+  const uint64_t gib = uint64_t{1} << 30, beside = 96 << 20;
+  EXPECT_EQ(ChooseBudget(40 * gib, root)->bytes, 40 * gib) << "what is available may come from others";
+  File("proc/self/cgroup", "0::/\n");
+  File("sys/fs/cgroup/memory.max", "1073741824\n");
+  EXPECT_EQ(ChooseBudget(std::nullopt, root)->bytes, gib / 100 * 98 - beside);
+  EXPECT_EQ(ChooseBudget(gib - beside, root)->bytes, gib - beside);
+  const absl::Status more = ChooseBudget(gib - beside + 1, root).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(more));
+  EXPECT_THAT(std::string(more.message()), HasSubstr("/sys/fs/cgroup/memory.max"));
+  File("sys/fs/cgroup/memory.max", "1048576\n");
+  EXPECT_TRUE(absl::IsInvalidArgument(ChooseBudget(1, root).status()));
 }
 
 }  // namespace
