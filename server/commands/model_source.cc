@@ -114,4 +114,10 @@ absl::StatusOr<ModelSource> ExamineModel(const std::string& path) {
   return InvalidArgument(path, " is neither a GGUF file nor a whole store, by its first bytes; ", kAllowed);
 }
 
+absl::Status AddFile(const std::string& file, ModelSource& source) {
+  MOED_ASSIGN_OR_RETURN(const std::string fingerprint, FingerprintOf({file}));
+  source.fingerprint += fingerprint;
+  return absl::OkStatus();
+}
+
 }  // namespace moed

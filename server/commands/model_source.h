@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace moed {
@@ -17,5 +18,7 @@ struct ModelSource {
 
 // INVALID_ARGUMENT says what was found and what is allowed.
 absl::StatusOr<ModelSource> ExamineModel(const std::string& path);
+// `file` is packed with it, too. Errors name it.
+absl::Status AddFile(const std::string& file, ModelSource& source);
 
 }  // namespace moed

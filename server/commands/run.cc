@@ -47,6 +47,7 @@ struct Flags {
   std::string memory;
   std::optional<std::string> prompt;
   std::string system;
+  std::string chat_template;
   std::vector<std::string> sampling;  // flags of moectl, with their values
   std::vector<std::string> pack;      // flags of moed-pack, likewise
   std::vector<std::string> daemon;    // what came after --
@@ -79,6 +80,8 @@ void Define(CLI::App& app, Flags& flags) {
   HandOn(app, "--seed", flags.sampling, "same seed, same tokens")->check(CLI::NonNegativeNumber)->type_name("N");
   HandOn(app, "--expert-formats", flags.pack, "of moed-pack")->type_name("F[:Q],...");
   HandOn(app, "--trunk-format", flags.pack, "of moed-pack")->type_name("F[:Q]");
+  app.add_option("--chat-template", flags.chat_template, "Jinja that makes a prompt of a conversation, instead of the model's")
+      ->type_name("FILE");
 }
 
 // An exit code where there is nothing to run.
@@ -101,6 +104,16 @@ std::optional<int> Parse(std::span<const std::string> arguments, Flags& flags) {
     return kExitUsage;
   }
   return std::nullopt;
+}
+
+absl::StatusOr<ModelSource> ExamineSource(Flags& flags) {
+  MOED_ASSIGN_OR_RETURN(ModelSource source, ExamineModel(flags.model));
+  if (!flags.chat_template.empty()) {
+    MOED_RETURN_IF_ERROR(AddFile(flags.chat_template, source));
+    flags.pack.insert(flags.pack.end(), {"--chat-template", flags.chat_template});
+  }
+  if (!source.is_store || flags.pack.empty()) return source;
+  return InvalidArgument(flags.pack.front(), ": ", source.path, " is packed already");
 }
 
 // What the daemon will make of its flags and this process's environment. Its store is not known yet.
@@ -135,13 +148,6 @@ absl::StatusOr<std::optional<std::string>> ReadPrompt(const Flags& flags) {
   }
   if (prompt->empty()) return InvalidArgument("the prompt is empty: give --prompt TEXT, or a text on standard input");
   return prompt;
-}
-
-absl::StatusOr<std::string> StoreOf(const ModelSource& source, const Flags& flags, const std::string& cache,
-                                    StopSignals& signals) {
-  if (!source.is_store) return PackOnce(cache, source, flags.pack, signals);
-  if (flags.pack.empty()) return source.path;
-  return InvalidArgument(flags.pack.front(), ": ", source.path, " is packed already");
 }
 
 std::vector<std::string> DaemonFlags(const Flags& flags, const Config& config, uint64_t budget) {
@@ -198,7 +204,9 @@ absl::StatusOr<int> Talk(std::vector<std::string> arguments, LocalDaemon& daemon
 absl::StatusOr<int> Run(const Flags& flags, const ModelSource& source, Config config, const std::optional<std::string>& prompt,
                         StopSignals& signals) {
   MOED_ASSIGN_OR_RETURN(const std::string cache, CacheFolder(kEnvironment));
-  MOED_ASSIGN_OR_RETURN(config.store, StoreOf(source, flags, cache, signals));
+  if (!source.is_store) {
+    MOED_ASSIGN_OR_RETURN(config.store, PackOnce(cache, source, flags.pack, signals));
+  }
   MOED_ASSIGN_OR_RETURN(const RunBudget budget, PlanRun(config));
   std::fputs(budget.table.c_str(), stderr);
   MOED_ASSIGN_OR_RETURN(const PrivateFolder folder, PrivateFolder::Make(kEnvironment));
@@ -225,7 +233,7 @@ int Fail(const absl::Status& status, int code) {
 int RunModel(std::span<const std::string> arguments) {
   Flags flags;
   if (const std::optional<int> code = Parse(arguments, flags)) return *code;
-  const absl::StatusOr<ModelSource> source = ExamineModel(flags.model);
+  const absl::StatusOr<ModelSource> source = ExamineSource(flags);
   if (!source.ok()) return Fail(source.status(), kExitUsage);
   const absl::StatusOr<Config> config = ReadDaemonConfig(flags);
   if (!config.ok()) return Fail(config.status(), kExitUsage);

@@ -16,7 +16,7 @@ from tools.server_process import wait_until
 
 TINY = ROOT / "tests" / "model" / "data" / "mixtral"  # has no chat template
 DEMO_BUDGET = "24MiB"
-SLOW_PACK = ("--expert-formats", "q2:hqq")
+SLOW_PACK = ("--expert-formats", "q4a:hqq,q3:hqq,q2:hqq")
 
 
 def apply_delta(delta: bytes, source: bytes) -> bytes:
@@ -43,6 +43,15 @@ def apply_delta(delta: bytes, source: bytes) -> bytes:
         place += len(taken)
         result += taken if kind == 1 else b"".join(bytes(2) + taken[i : i + 2] for i in range(0, len(taken), 2))
     return bytes(result)
+
+
+@contextlib.contextmanager
+def on_one_processor() -> Iterator[None]:
+    """What is started here stays there."""
+    all_of_them = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(all_of_them)})
+    yield
+    os.sched_setaffinity(0, all_of_them)
 
 
 class RunCommandTest(RealProgramsTest):
@@ -140,6 +149,14 @@ class RunCommandTest(RealProgramsTest):
         store = pack(self.binaries, gguf, self.home / "tiny.moed")
         self.assertEqual(run.stdout, self.answer(store).stdout)
 
+    def test_a_chat_template_may_be_given(self) -> None:
+        template = self.home / "template.jinja"
+        template.write_text("{% for message in messages %}{{ message.content }}{% endfor %}")
+        run = self.answer(TINY, "--chat-template", template)
+        self.assertNotIn("no chat template", run.stderr)
+        template.write_text("{% for message in messages %}{{ message.role }}{% endfor %}")
+        self.assertIn("packing", self.answer(TINY, "--chat-template", template).stderr)
+
     def test_what_has_changed_is_packed_anew(self) -> None:
         copy = self.tiny_copy()
         self.answer(copy)
@@ -171,7 +188,8 @@ class RunCommandTest(RealProgramsTest):
     def test_a_stopped_pack_is_taken_up(self) -> None:
         flags = (DEMO_CHECKPOINT, "--memory", DEMO_BUDGET, "--prompt", "x", "--max-new-tokens", 1, *SLOW_PACK)
         for number, code in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
-            run = self.start(*flags)
+            with on_one_processor():
+                run = self.start(*flags)
             wait_until(lambda: any(self.cache.glob("*.journal")), "the pack to begin", CALL_SECONDS)
             run.send_signal(number)
             _, errors = run.communicate(timeout=CALL_SECONDS)
@@ -218,6 +236,7 @@ class RunCommandTest(RealProgramsTest):
             ((TINY, "--prompt", "x", "--", "--store", "y"), "--store"),
             ((TINY, "--prompt", "x", "--", "--listen=unix:y"), "--listen"),
             ((TINY, "--prompt", "x", "--max-new-tokens", "-1"), "--max-new-tokens"),
+            ((TINY, "--prompt", "x", "--chat-template", "/nonexistent.jinja"), "/nonexistent.jinja"),
             ((self.demo_store(), "--prompt", "x", "--expert-formats", "q4"), "packed already"),
         ):
             with self.subTest(words):
