@@ -106,7 +106,7 @@ absl::Status Measure(const std::string& file, int answers) {
     double compile = 0;
     for (int i = 0; i < answers; ++i) {
       const auto before = std::chrono::steady_clock::now();
-      MOED_ASSIGN_OR_RETURN(const auto matcher, pool.Make(one.format));
+      MOED_ASSIGN_OR_RETURN(const auto matcher, pool.Make(*SyntaxOf(one.format)));
       compile += Since(before);
       MOED_RETURN_IF_ERROR(Answer(*tokenizer, *matcher, random, cost));
     }

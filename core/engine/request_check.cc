@@ -119,9 +119,11 @@ absl::Status CheckStopping(const StoppingParams& stopping, const EngineLimits& l
 // An answer ends where its format says.
 absl::Status CheckFormat(const EngineRequest& request) {
   if (request.format == nullptr) return absl::OkStatus();
-  if (request.stopping.ignore_eos) return InvalidArgument("stopping.ignore_eos: does not go with format");
+  if (request.stopping.ignore_eos)
+    return InvalidArgument("stopping.ignore_eos: does not go with an answer that is held to a form");
   if (request.stopping.min_new_tokens == 0) return absl::OkStatus();
-  return InvalidArgument("stopping.min_new_tokens: ", request.stopping.min_new_tokens, " does not go with format");
+  return InvalidArgument("stopping.min_new_tokens: ", request.stopping.min_new_tokens,
+                         " does not go with an answer that is held to a form");
 }
 
 absl::Status CheckContext(const EngineRequest& request, const EngineLimits& limits, int session_tokens) {

@@ -284,7 +284,7 @@ absl::Status StepLoop::Choose(LiveRequest& live, std::span<const float> logits) 
   }
   MOED_ASSIGN_OR_RETURN(const TokenId token, sampler_.Sample(logits, live.request.sampling, context));
   if (format != nullptr && !live.answer->Ends(token)) {
-    MOED_RETURN_IF_ERROR(format->Accept(parts_.tokenizer.TokenBytes(token)));
+    MOED_RETURN_IF_ERROR(format->Accept(grammar::ProgramBytes(parts_.tokenizer, token)));
   }
   TokenInfo info{token};
   if (live.request.logprobs) {

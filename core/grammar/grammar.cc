@@ -4,44 +4,43 @@
 
 #include "core/base/check.h"
 #include "core/base/status.h"
-#include "core/grammar/json_schema.h"
-#include "core/grammar/regex.h"
+#include "core/grammar/syntax_builder.h"
 
 namespace moed::grammar {
-namespace {
 
-absl::Status CheckSize(std::string_view source) {
-  if (source.size() <= kMostSourceBytes) return absl::OkStatus();
-  return InvalidArgument(source.size(), " bytes, at most ", kMostSourceBytes, " are allowed");
-}
-
-}  // namespace
-
-absl::StatusOr<std::shared_ptr<const Grammar>> Grammar::Finish(ProgramBuilder builder, Pc start) {
-  if (builder.full()) return InvalidArgument("its automaton has more than ", ProgramBuilder::kMostInstructions, " instructions");
+absl::StatusOr<std::shared_ptr<const Grammar>> Grammar::Make(const Syntax& syntax,
+                                                             absl::FunctionRef<bool(std::string_view)> is_special) {
+  ProgramBuilder builder;
+  MOED_ASSIGN_OR_RETURN(const Pc start, BuildSyntax(syntax, is_special, builder, ProgramBuilder::kMatch));
+  const auto refused = [&](const auto&... words) { return FieldRefusal(syntax.field, InvalidArgument(words...)); };
+  if (builder.full()) return refused("its automaton has more than ", ProgramBuilder::kMostInstructions, " instructions");
   Program program = std::move(builder).Finish(start);
-  if (program.code[program.start].kind == Instruction::Kind::kDead) return InvalidArgument("no text can be what it says");
+  if (program.code[program.start].kind == Instruction::Kind::kDead) return refused("no text can be what it says");
   return std::shared_ptr<const Grammar>(new Grammar(std::move(program)));
 }
 
+absl::StatusOr<std::shared_ptr<const Grammar>> Grammar::FromFormat(const TextFormat& format) {
+  MOED_ASSIGN_OR_RETURN(const Syntax syntax, SyntaxOf(format));
+  return Make(syntax, [](std::string_view) { return false; });
+}
+
 absl::StatusOr<std::shared_ptr<const Grammar>> Grammar::FromRegex(std::string_view pattern) {
-  MOED_RETURN_IF_ERROR(CheckSize(pattern));
-  ProgramBuilder builder;
-  MOED_ASSIGN_OR_RETURN(const Pc start, BuildRegex(pattern, false, Encoding::kUtf8, builder, ProgramBuilder::kMatch));
-  return Finish(std::move(builder), start);
+  return FromFormat({TextFormat::Kind::kRegex, std::string(pattern)});
 }
 
 absl::StatusOr<std::shared_ptr<const Grammar>> Grammar::FromJsonSchema(std::string_view schema) {
-  MOED_RETURN_IF_ERROR(CheckSize(schema));
-  ProgramBuilder builder;
-  MOED_ASSIGN_OR_RETURN(const Pc start, BuildJsonSchema(schema, builder, ProgramBuilder::kMatch));
-  return Finish(std::move(builder), start);
+  return FromFormat({TextFormat::Kind::kJsonSchema, std::string(schema)});
 }
 
 std::shared_ptr<const Grammar> Grammar::AnyJsonObject() {
-  auto grammar = FromJsonSchema(R"({"type": "object"})");
+  auto grammar = FromFormat({});
   MOED_CHECK(grammar.ok());
   return *std::move(grammar);
+}
+
+absl::StatusOr<std::shared_ptr<const Grammar>> Grammar::FromSyntax(const Syntax& syntax, const VocabularyTrie& trie) {
+  return Make(syntax,
+              [&](std::string_view name) { return trie.Has(std::string(1, static_cast<char>(kSpecialByte)).append(name)); });
 }
 
 }  // namespace moed::grammar

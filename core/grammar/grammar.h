@@ -5,8 +5,11 @@
 #include <memory>
 #include <string_view>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "core/grammar/program.h"
+#include "core/grammar/syntax.h"
+#include "core/grammar/vocabulary_trie.h"
 
 namespace moed::grammar {
 
@@ -25,13 +28,17 @@ class Grammar {
   //   - with "pattern", a string escapes what it must and nothing else.
   static absl::StatusOr<std::shared_ptr<const Grammar>> FromJsonSchema(std::string_view schema);
   static std::shared_ptr<const Grammar> AnyJsonObject();
+  // A text made of such; markers are special tokens where `trie` has them. Errors begin with the syntax's field.
+  static absl::StatusOr<std::shared_ptr<const Grammar>> FromSyntax(const Syntax& syntax, const VocabularyTrie& trie);
 
   const Program& program() const { return program_; }
   uint64_t bytes() const { return program_.bytes(); }
 
  private:
   explicit Grammar(Program program) : program_(std::move(program)) {}
-  static absl::StatusOr<std::shared_ptr<const Grammar>> Finish(ProgramBuilder builder, Pc start);
+  static absl::StatusOr<std::shared_ptr<const Grammar>> Make(const Syntax& syntax,
+                                                             absl::FunctionRef<bool(std::string_view)> is_special);
+  static absl::StatusOr<std::shared_ptr<const Grammar>> FromFormat(const TextFormat& format);
   const Program program_;
 };
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "core/base/check.h"
 #include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "core/grammar/json_rules.h"
@@ -28,11 +29,12 @@ absl::Status At(const std::string& path, const Parts&... parts) {
 
 class Compiler {
  public:
-  Compiler(const Json& root, ProgramBuilder& builder) : root_(root), builder_(builder), json_(builder) {}
-  // Every schema is a rule.
-  absl::StatusOr<uint32_t> Rule(const Json& schema, const std::string& path, int depth);
+  Compiler(const Json& root, ProgramBuilder& builder, JsonRules& json) : root_(root), builder_(builder), json_(json) {}
+  absl::StatusOr<Pc> Build(std::string_view pointer, Pc next);
 
  private:
+  // Every schema is a rule.
+  absl::StatusOr<uint32_t> Rule(const Json& schema, const std::string& path, int depth);
   // Of a schema that was made of several.
   absl::StatusOr<Pc> Joined(const Json& both, const std::string& path, int depth);
   absl::StatusOr<Pc> Body(const Json& schema, const std::string& path, int depth);
@@ -51,7 +53,7 @@ class Compiler {
 
   const Json& root_;
   ProgramBuilder& builder_;
-  JsonRules json_;
+  JsonRules& json_;
   std::map<std::string, uint32_t> references_;
   int schemas_ = 0;
   int joined_ = 0;  // that are being compiled
@@ -68,9 +70,17 @@ bool Asserts(const Json& schema) {
   return std::any_of(items.begin(), items.end(), [](const auto& item) { return KindOf(item.key()) != Keyword::kAnnotation; });
 }
 
+absl::StatusOr<Pc> Compiler::Build(std::string_view pointer, Pc next) {
+  const Json* schema = Referred(root_, StrCat("#", pointer));
+  MOED_CHECK(schema != nullptr);
+  MOED_ASSIGN_OR_RETURN(const uint32_t rule, Rule(*schema, std::string(pointer), 0));
+  return builder_.Call(rule, next);
+}
+
 absl::StatusOr<uint32_t> Compiler::Rule(const Json& schema, const std::string& path, int depth) {
   if (depth > kMostDepth) return At(path, "schemas more than ", kMostDepth, " deep");
   if (++schemas_ > kMostSchemas) return At(path, "more than ", kMostSchemas, " schemas");
+  if (builder_.full()) return At(path, "the automaton has more than ", ProgramBuilder::kMostInstructions, " instructions");
   const uint32_t rule = builder_.NewRule();
   MOED_ASSIGN_OR_RETURN(const Pc body, Body(schema, path, depth));
   builder_.SetRule(rule, body);
@@ -303,10 +313,15 @@ absl::StatusOr<Pc> Compiler::Number(bool whole, const Json& schema, const std::s
 
 }  // namespace
 
-absl::StatusOr<Pc> BuildJsonSchema(std::string_view schema, ProgramBuilder& builder, Pc next) {
-  MOED_ASSIGN_OR_RETURN(const Json root, ReadSchema(schema));
-  MOED_ASSIGN_OR_RETURN(const uint32_t rule, Compiler(root, builder).Rule(root, "", 0));
-  return builder.Call(rule, next);
-}
+class SchemaCompiler::Impl : public Compiler {
+ public:
+  using Compiler::Compiler;
+};
+
+SchemaCompiler::SchemaCompiler(const Json& root, ProgramBuilder& builder, JsonRules& rules)
+    : impl_(std::make_unique<Impl>(root, builder, rules)) {}
+SchemaCompiler::~SchemaCompiler() = default;
+
+absl::StatusOr<Pc> SchemaCompiler::Build(std::string_view pointer, Pc next) { return impl_->Build(pointer, next); }
 
 }  // namespace moed::grammar

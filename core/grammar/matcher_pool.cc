@@ -5,16 +5,7 @@
 namespace moed::grammar {
 namespace {
 
-absl::StatusOr<std::shared_ptr<const Grammar>> Compiled(const TextFormat& format) {
-  switch (format.kind) {
-    case TextFormat::Kind::kJsonSchema:
-      return Grammar::FromJsonSchema(format.source);
-    case TextFormat::Kind::kRegex:
-      return Grammar::FromRegex(format.source);
-    default:
-      return Grammar::AnyJsonObject();
-  }
-}
+constexpr const char* kRemedy = "; a larger --memory-budget has more";
 
 }  // namespace
 
@@ -27,11 +18,14 @@ MatcherPool::MatcherPool(const Tokenizer& tokenizer, int vocabulary, uint64_t mo
   }
 }
 
-absl::StatusOr<std::shared_ptr<Matcher>> MatcherPool::Make(const TextFormat& format) {
-  MOED_ASSIGN_OR_RETURN(std::shared_ptr<const Grammar> grammar, Compiled(format));
+absl::StatusOr<std::shared_ptr<Matcher>> MatcherPool::Make(const Syntax& syntax) {
+  if (trie_ == nullptr) {
+    return FieldRefusal(syntax.field, InvalidArgument("the server's share for formats does not hold its vocabulary", kRemedy));
+  }
+  MOED_ASSIGN_OR_RETURN(std::shared_ptr<const Grammar> grammar, Grammar::FromSyntax(syntax, *trie_));
   const uint64_t cache_bytes = MatcherCacheBytes(vocabulary_);
   const uint64_t bytes = grammar->bytes() + cache_bytes;
-  MOED_RETURN_IF_ERROR(Take(bytes));
+  MOED_RETURN_IF_ERROR(Take(bytes, syntax.field));
   auto matcher = std::make_unique<Matcher>(std::move(grammar), *trie_, cache_bytes);
   return std::shared_ptr<Matcher>(matcher.release(), [this, bytes](Matcher* ended) {
     delete ended;
@@ -39,16 +33,16 @@ absl::StatusOr<std::shared_ptr<Matcher>> MatcherPool::Make(const TextFormat& for
   });
 }
 
-absl::Status MatcherPool::Take(uint64_t bytes) {
+absl::Status MatcherPool::Take(uint64_t bytes, const std::string& field) {
   if (bytes > most_bytes_) {
-    return InvalidArgument("needs ", bytes, " bytes, and the server's share for formats has ", most_bytes_,
-                           "; a larger --memory-budget has more");
+    return FieldRefusal(
+        field, InvalidArgument("needs ", bytes, " bytes, and the server's share for formats has ", most_bytes_, kRemedy));
   }
   uint64_t taken = taken_;
   do {
     if (taken + bytes > most_bytes_) {
-      return ResourceExhausted("needs ", bytes, " bytes, of which other requests leave ", most_bytes_ - taken,
-                               "; try again when they have ended");
+      return ResourceExhausted(field, field.empty() ? "" : ": ", "needs ", bytes, " bytes, of which other requests leave ",
+                               most_bytes_ - taken, "; try again when they have ended");
     }
   } while (!taken_.compare_exchange_weak(taken, taken + bytes));
   return absl::OkStatus();

@@ -8,16 +8,10 @@
 
 #include "absl/status/statusor.h"
 #include "core/grammar/matcher.h"
+#include "core/grammar/syntax.h"
 #include "core/grammar/vocabulary_trie.h"
 
 namespace moed::grammar {
-
-// What a text must be, as a request says it.
-struct TextFormat {
-  enum class Kind : uint8_t { kJsonSchema, kRegex, kJsonObject };
-  Kind kind = Kind::kJsonObject;
-  std::string source;  // of kJsonSchema and kRegex
-};
 
 // Thread-safe.
 class MatcherPool {
@@ -26,12 +20,12 @@ class MatcherPool {
   // makes no matcher, and holds nothing.
   MatcherPool(const Tokenizer& tokenizer, int vocabulary, uint64_t most_bytes);
 
-  // INVALID_ARGUMENT for what is no format, or needs more memory than there is. RESOURCE_EXHAUSTED while others have it. What is
-  // made must not outlive the pool.
-  absl::StatusOr<std::shared_ptr<Matcher>> Make(const TextFormat& format);
+  // INVALID_ARGUMENT for what is no format, or needs more memory than there is. RESOURCE_EXHAUSTED while others have it. Both
+  // begin with the syntax's field. What is made must not outlive the pool.
+  absl::StatusOr<std::shared_ptr<Matcher>> Make(const Syntax& syntax);
 
  private:
-  absl::Status Take(uint64_t bytes);
+  absl::Status Take(uint64_t bytes, const std::string& field);
 
   const int vocabulary_;
   std::unique_ptr<const VocabularyTrie> trie_;

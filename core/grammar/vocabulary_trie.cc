@@ -14,14 +14,20 @@ std::vector<VocabularyTrie::Token> TextTokens(const Tokenizer& tokenizer, int vo
   const int count = std::min(vocabulary, tokenizer.vocabulary_size());
   tokens.reserve(count);
   for (int32_t id = 0; id < count; ++id) {
-    if (tokenizer.IsSpecial(TokenId(id))) continue;
-    std::string bytes = tokenizer.TokenBytes(TokenId(id));
+    std::string bytes = ProgramBytes(tokenizer, TokenId(id));
     if (!bytes.empty() && bytes.size() <= kMostTokenBytes) tokens.emplace_back(std::move(bytes), id);
   }
   return tokens;
 }
 
 }  // namespace
+
+std::string ProgramBytes(const Tokenizer& tokenizer, TokenId token) {
+  constexpr char kSpecial = static_cast<char>(kSpecialByte);
+  std::string bytes = tokenizer.TokenBytes(token);
+  if (tokenizer.IsSpecial(token)) return bytes.empty() ? bytes : kSpecial + bytes;
+  return bytes.find(kSpecial) == std::string::npos ? bytes : "";  // byte-level vocabularies have a token for each byte
+}
 
 VocabularyTrie::VocabularyTrie(const Tokenizer& tokenizer, int vocabulary)
     : VocabularyTrie(TextTokens(tokenizer, vocabulary), vocabulary) {}
@@ -51,6 +57,17 @@ VocabularyTrie::VocabularyTrie(std::vector<Token> tokens, int vocabulary) : voca
   }
   close(0);
   nodes_.shrink_to_fit();
+}
+
+bool VocabularyTrie::Has(std::string_view bytes) const {
+  size_t at = 0, end = nodes_.size();
+  for (size_t depth = 0; depth < bytes.size(); ++depth) {
+    while (at < end && nodes_[at].byte != static_cast<uint8_t>(bytes[depth])) at = nodes_[at].end;
+    if (at >= end) return false;
+    if (depth + 1 == bytes.size()) return nodes_[at].token >= 0;
+    end = nodes_[at++].end;
+  }
+  return false;
 }
 
 uint64_t VocabularyTrie::bytes() const {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,12 @@
 #include "core/tokenizer/tokenizer.h"
 
 namespace moed::grammar {
+
+// Stands before the name of a special token, in the bytes that programs are about: it is in no UTF-8, so that what is text never
+// allows a special token.
+constexpr uint8_t kSpecialByte = 0xff;
+// The token as programs see it.
+std::string ProgramBytes(const Tokenizer& tokenizer, TokenId token);
 
 // Immutable, thread-safe.
 class VocabularyTrie {
@@ -25,12 +32,14 @@ class VocabularyTrie {
   using Token = std::pair<std::string, int32_t>;  // its bytes, 1 to 65,535, and its id
 
   VocabularyTrie(std::vector<Token> tokens, int vocabulary);
-  // Of the tokens below `vocabulary` that are text: not special, not empty.
+  // Of the tokens below `vocabulary` that are not empty, as programs see them.
   VocabularyTrie(const Tokenizer& tokenizer, int vocabulary);
 
   const std::vector<Node>& nodes() const { return nodes_; }  // parents first, children by byte
   int deepest() const { return deepest_; }
   int vocabulary() const { return vocabulary_; }
+  // Whether there is a token of exactly these bytes.
+  bool Has(std::string_view bytes) const;
   // Another token of the same bytes, or -1.
   int32_t NextOfSameBytes(int32_t token) const {
     const auto found = same_.find(token);

@@ -9,8 +9,8 @@ namespace {
 
 using prometheus::Histogram;
 
-constexpr std::array<std::string_view, kMethods> kMethodNames = {"Generate", "GenerateStream", "Chat",       "ChatStream",
-                                                                 "Score",    "Tokenize",       "Detokenize", "DeleteSession"};
+constexpr std::array<std::string_view, kMethods> kMethodNames = {
+    "Generate", "GenerateStream", "Chat", "ChatStream", "CountTokens", "Score", "Tokenize", "Detokenize", "DeleteSession"};
 constexpr std::array<std::string_view, kEndReasons> kEndReasonNames = {
     "stop", "stop_string", "length", "time_limit", "context", "cancelled", "deadline", "slow_client", "error"};
 constexpr std::array<std::string_view, kRejections> kRejectionNames = {"queue_full", "too_large", "not_ready", "draining"};

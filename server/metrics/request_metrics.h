@@ -16,8 +16,18 @@
 
 namespace moed {
 
-enum class Method : uint8_t { kGenerate, kGenerateStream, kChat, kChatStream, kScore, kTokenize, kDetokenize, kDeleteSession };
-inline constexpr int kMethods = 8;
+enum class Method : uint8_t {
+  kGenerate,
+  kGenerateStream,
+  kChat,
+  kChatStream,
+  kCountTokens,
+  kScore,
+  kTokenize,
+  kDetokenize,
+  kDeleteSession
+};
+inline constexpr int kMethods = 9;
 std::string_view MethodName(Method method);
 
 // How an admitted generation ended.

@@ -1,6 +1,7 @@
 #include "server/rpc/chat_translation.h"
 
 #include <algorithm>
+#include <ctime>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,8 +9,11 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/chat/answer/call_reader.h"
 #include "core/chat/answer/tool_schemas.h"
+#include "core/chat/error.h"
 #include "core/chat/json.h"
+#include "core/grammar/grammar.h"
 #include "server/rpc/error_details.h"
 
 namespace moed {
@@ -185,19 +189,81 @@ class ConversationBuilder {
   FieldErrors& errors_;
 };
 
-void CheckToolChoice(const moe::v1::ChatRequest& request, FieldErrors& errors) {
-  switch (request.tool_choice().kind()) {
-    case moe::v1::ToolChoice::KIND_UNSPECIFIED:
-    case moe::v1::ToolChoice::AUTO:
-    case moe::v1::ToolChoice::NONE:
-      return;
-    case moe::v1::ToolChoice::REQUIRED:
-    case moe::v1::ToolChoice::FUNCTION:
-      return errors.Add("tool_choice.kind", "nothing makes this model call a tool; AUTO (1) and NONE (2) are served");
-    default:
-      errors.Add("tool_choice.kind", static_cast<int>(request.tool_choice().kind()),
-                 " is unknown; known are AUTO (1) and NONE (2)");
+// The schema that a tool's arguments follow; null, and an error, where there is none.
+std::shared_ptr<const grammar::Json> SchemaOf(const moe::v1::Tool& tool, const std::string& field, FieldErrors& errors) {
+  constexpr std::string_view kNothing = R"({"properties": {}, "additionalProperties": false})";
+  auto schema = grammar::ReadSchema(tool.parameters().empty() ? kNothing : tool.parameters());
+  if (!schema.ok() || !schema->is_object()) return nullptr;  // ConversationBuilder refuses it
+  if (schema->contains("type") && (*schema)["type"] != "object") errors.Add(field, "at /: 'type' of arguments is \"object\"");
+  (*schema)["type"] = "object";
+  return std::make_shared<const grammar::Json>(*std::move(schema));
+}
+
+void CheckCallable(const std::string& field, const std::string& name, FieldErrors& errors) {
+  if (!std::ranges::all_of(name, chat::IsNameCharacter))
+    errors.Add(field, "calls can be held to names of letters, digits, and _ - . : / only");
+}
+
+// What makes the model call tools, or hold to their schemas.
+class CallRules {
+ public:
+  CallRules(const moe::v1::ChatRequest& request, FieldErrors& errors)
+      : request_(request), choice_(request.tool_choice()), errors_(errors) {}
+
+  // Nothing where an answer is as the model likes.
+  std::optional<chat::AnswerRules> Build() {
+    using Choice = moe::v1::ToolChoice;
+    if (choice_.kind() < Choice::KIND_UNSPECIFIED || choice_.kind() > Choice::FUNCTION) {
+      errors_.Add("tool_choice.kind", static_cast<int>(choice_.kind()),
+                  " is unknown; known are AUTO (1), NONE (2), REQUIRED (3) and FUNCTION (4)");
+      return std::nullopt;
+    }
+    chat::AnswerRules rules;
+    rules.must_call = choice_.kind() == Choice::REQUIRED || choice_.kind() == Choice::FUNCTION;
+    if (choice_.kind() != Choice::FUNCTION && !choice_.name().empty()) errors_.Add("tool_choice.name", "goes with FUNCTION only");
+    if (choice_.kind() == Choice::FUNCTION || choice_.at_most_one()) rules.most_calls = 1;
+    if (rules.must_call && request_.has_format()) errors_.Add("format", "does not go with a tool_choice that leaves no text");
+    const bool held = rules.must_call || request_.has_format() || (choice_.at_most_one() && !request_.tools().empty()) ||
+                      std::ranges::any_of(request_.tools(), [](const auto& tool) { return tool.strict(); });
+    if (choice_.kind() != Choice::NONE && held) AddTools(rules);
+    if (rules.must_call && rules.tools.empty()) RefuseChoice();
+    return held ? std::optional(std::move(rules)) : std::nullopt;
   }
+
+ private:
+  void AddTools(chat::AnswerRules& rules) {
+    size_t bytes = 0;
+    for (int i = 0; i < request_.tools_size(); ++i) {
+      const moe::v1::Tool& tool = request_.tools(i);
+      if (choice_.kind() == moe::v1::ToolChoice::FUNCTION && tool.name() != choice_.name()) continue;
+      const std::string field = StrCat("tools[", i, "].parameters");
+      CheckCallable(StrCat("tools[", i, "].name"), tool.name(), errors_);
+      const bool held = tool.strict() || rules.must_call;
+      if (held) bytes += tool.parameters().size();
+      if (bytes > grammar::kMostSourceBytes) {
+        return errors_.Add(field, "schemas that calls are held to take more than ", grammar::kMostSourceBytes, " bytes together");
+      }
+      rules.tools.push_back({field, tool.name(), held ? SchemaOf(tool, field, errors_) : nullptr});
+    }
+  }
+
+  void RefuseChoice() {
+    if (choice_.kind() == moe::v1::ToolChoice::REQUIRED)
+      return errors_.Add("tool_choice.kind", "REQUIRED needs tools, and there are none");
+    errors_.Add("tool_choice.name", "no tool of this name; there are: ",
+                JoinNames(request_.tools(), [](const moe::v1::Tool& tool) { return tool.name(); }));
+  }
+
+  const moe::v1::ChatRequest& request_;
+  const moe::v1::ToolChoice& choice_;
+  FieldErrors& errors_;
+};
+
+// What the template itself says arrives with its words alone. Its limits are those of a request.
+absl::Status ChatTemplateError(const absl::Status& status) {
+  const auto line = chat::LineOf(status);
+  if (chat::IsRaised(status) || !line || !absl::IsInvalidArgument(status)) return FieldError("messages", status.message());
+  return FieldError("messages", "line ", *line, " of the chat template: ", status.message());
 }
 
 }  // namespace
@@ -210,12 +276,14 @@ absl::StatusOr<PendingRequest> TranslateChat(moe::v1::ChatRequest request, const
   }
   PendingRequest out;
   FieldErrors errors;
-  CheckToolChoice(request, errors);
+  out.rules = CallRules(request, errors).Build();
   moe::v1::Sampling sampling = model.info.sampling_defaults();
   sampling.MergeFrom(request.sampling());
   TranslateAnswer({sampling, request.stopping(), request.response(), request.fidelity(), request.format()}, out, errors);
   out.engine.name = std::move(*request.mutable_request_id());
   out.engine.session_id = std::move(*request.mutable_session_id());
+  out.engine.must_exist = request.must_exist();
+  if (request.has_expected_tokens()) out.engine.expected_tokens = request.expected_tokens();
   out.engine.whole_prompt = true;
   out.add_special_tokens = false;
   const bool has_markers = model.answer_format != &chat::AnswerFormats().back();
@@ -232,6 +300,19 @@ absl::StatusOr<PendingRequest> TranslateChat(moe::v1::ChatRequest request, const
   out.conversation = std::move(conversation);
   MOED_RETURN_IF_ERROR(errors.ToStatus());
   return out;
+}
+
+absl::StatusOr<chat::MarkedText> RenderConversation(const PendingRequest::Conversation& conversation, const LoadedModel& model,
+                                                    const RequestLimits& limits, std::function<bool()> stopping) {
+  chat::RenderOptions options;
+  options.limits.output_bytes = limits.prompt_bytes;
+  options.limits.memory_bytes = conversation.room;
+  options.stopping = std::move(stopping);
+  const std::time_t now = std::time(nullptr);
+  localtime_r(&now, &options.now);
+  auto text = model.chat->Render(conversation.variables, options);
+  if (!text.ok()) return ChatTemplateError(text.status());
+  return text;
 }
 
 }  // namespace moed

@@ -1,22 +1,21 @@
 #include "server/rpc/engine_call.h"
 
-#include <ctime>
 #include <utility>
 
 #include "core/base/status.h"
 #include "core/base/utf8.h"
-#include "core/chat/error.h"
 #include "core/grammar/matcher_pool.h"
+#include "server/rpc/chat_translation.h"
 #include "server/rpc/error_details.h"
 
 namespace moed {
 namespace {
 
-// What the template itself says arrives with its words alone. Its limits are those of a request.
-absl::Status ChatTemplateError(const absl::Status& status) {
-  const auto line = chat::LineOf(status);
-  if (chat::IsRaised(status) || !line || !absl::IsInvalidArgument(status)) return FieldError("messages", status.message());
-  return FieldError("messages", "line ", *line, " of the chat template: ", status.message());
+// Of a status whose words begin with the field that they are about.
+absl::Status NamedFieldError(const absl::Status& status) {
+  const std::string_view message(status.message().data(), status.message().size());
+  const size_t colon = message.find(": ");
+  return FieldError(std::string(message.substr(0, colon)), message.substr(colon + 2));
 }
 
 }  // namespace
@@ -31,18 +30,13 @@ void EngineCall::Start(Arrival<PendingRequest> arrival) {
 
 absl::Status EngineCall::Render(PendingRequest& request) {
   PendingRequest::Conversation conversation = *std::exchange(request.conversation, PendingRequest::Conversation());
-  chat::RenderOptions options;
-  options.limits.output_bytes = environment_.limits.request.prompt_bytes;
-  options.limits.memory_bytes = conversation.room;
-  options.stopping = [this] { return cancellation().has_value(); };
-  const std::time_t now = std::time(nullptr);
-  localtime_r(&now, &options.now);
-  auto text = model_->chat->Render(conversation.variables, options);
+  auto text =
+      RenderConversation(conversation, *model_, environment_.limits.request, [this] { return cancellation().has_value(); });
   if (const auto cancelled = cancellation()) return cancelled->status;
-  if (!text.ok()) return ChatTemplateError(text.status());
-  // What is of a format is text from its begin to its end.
-  const chat::AnswerFormat& form = request.format ? chat::AnswerFormats().back() : *model_->answer_format;
+  MOED_RETURN_IF_ERROR(text.status());
+  const chat::AnswerFormat& form = *model_->answer_format;
   const bool opened = chat::OpensReasoning(form, text->text);
+  if (request.rules) request.rules->reasoning_open = opened;
   TakeParser(form.make({.reasoning_open = opened, .tools = std::move(conversation.tools)}));
   request.is_text = true;
   request.text = std::move(text->text);
@@ -73,17 +67,20 @@ absl::Status EngineCall::Tokenize(PendingRequest& request) {
 }
 
 absl::Status EngineCall::CompileFormat(PendingRequest& request) {
+  if (request.rules) {
+    request.rules->text = std::exchange(request.format, std::nullopt);
+    auto held = model_->answer_format->hold(*request.rules);
+    if (!held.ok()) return NamedFieldError(held.status());
+    request.format = *std::move(held);
+    if (request.format->field.empty()) request.format->field = "tools";
+    request.rules.reset();
+  }
   if (!request.format) return absl::OkStatus();
   auto matcher = model_->formats->Make(*request.format);
-  if (matcher.ok()) {
-    request.engine.format = *std::move(matcher);
-    request.format.reset();
-    return absl::OkStatus();
-  }
-  constexpr const char* kFields[] = {"format.json_schema", "format.regex", "format.json_object"};
-  const char* field = kFields[static_cast<size_t>(request.format->kind)];
-  if (absl::IsInvalidArgument(matcher.status())) return FieldError(field, matcher.status().message());
-  return Annotate(matcher.status(), field);
+  if (!matcher.ok()) return absl::IsInvalidArgument(matcher.status()) ? NamedFieldError(matcher.status()) : matcher.status();
+  request.engine.format = *std::move(matcher);
+  request.format.reset();
+  return absl::OkStatus();
 }
 
 // False: the call has ended. True: the engine has it and will call OnFinish.

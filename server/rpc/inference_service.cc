@@ -108,18 +108,19 @@ Arrival<Result> Arrive(const grpc::ByteBuffer* request, const MessageLimits& lim
   return arrival;
 }
 
-template <class Request>
+// `answer(Request, model, limits)`.
+template <class Request, class AnswerFn>
 grpc::ServerUnaryReactor* AnswerOnWorker(const CallEnvironment& environment, Method method, grpc::CallbackServerContext* context,
                                          const grpc::ByteBuffer* request, grpc::ByteBuffer* response, const MessageLimits& limits,
-                                         absl::StatusOr<Encoded> (*answer)(const Request&, const LoadedModel&,
-                                                                           const RequestLimits&)) {
+                                         AnswerFn answer) {
   auto* reactor = new UnaryReactor<WorkerCall>(context, environment.live, response);
   reactor->Begin([&](auto& transport) { return std::make_shared<WorkerCall>(environment, method, transport); },
                  [&](WorkerCall& call) {
                    const RequestLimits& all = environment.limits.request;
-                   auto arrival = Arrive<Encoded, Request>(
-                       request, limits, environment,
-                       [&all, answer](const Request& parsed, const LoadedModel& model) { return answer(parsed, model, all); });
+                   auto arrival = Arrive<Encoded, Request>(request, limits, environment,
+                                                           [&all, answer](Request parsed, const LoadedModel& model) {
+                                                             return answer(std::move(parsed), model, all);
+                                                           });
                    reactor->MatchSession(arrival);
                    call.Start(std::move(arrival));
                  });
@@ -166,6 +167,11 @@ grpc::ServerUnaryReactor* InferenceService::Chat(grpc::CallbackServerContext* co
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::ChatStream(grpc::CallbackServerContext* context,
                                                                          const grpc::ByteBuffer* request) {
   return Stream<ChatCall>(Method::kChatStream, context, request, &InferenceService::ArriveChat);
+}
+
+grpc::ServerUnaryReactor* InferenceService::CountTokens(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                                        grpc::ByteBuffer* response) {
+  return AnswerOnWorker<ChatRequest>(environment_, Method::kCountTokens, context, request, response, chat_, &moed::CountTokens);
 }
 
 grpc::ServerUnaryReactor* InferenceService::Score(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
@@ -217,17 +223,19 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Stream(Method meth
 
 grpc::ServerUnaryReactor* InferenceService::Tokenize(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                                                      grpc::ByteBuffer* response) {
-  return AnswerOnWorker(environment_, Method::kTokenize, context, request, response, tokenize_, &moed::Tokenize);
+  return AnswerOnWorker<TokenizeRequest>(environment_, Method::kTokenize, context, request, response, tokenize_, &moed::Tokenize);
 }
 
 grpc::ServerUnaryReactor* InferenceService::Detokenize(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                                                        grpc::ByteBuffer* response) {
-  return AnswerOnWorker(environment_, Method::kDetokenize, context, request, response, detokenize_, &moed::Detokenize);
+  return AnswerOnWorker<DetokenizeRequest>(environment_, Method::kDetokenize, context, request, response, detokenize_,
+                                           &moed::Detokenize);
 }
 
 grpc::ServerUnaryReactor* InferenceService::DeleteSession(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                                                           grpc::ByteBuffer* response) {
-  return AnswerOnWorker(environment_, Method::kDeleteSession, context, request, response, delete_session_, &moed::DeleteSession);
+  return AnswerOnWorker<DeleteSessionRequest>(environment_, Method::kDeleteSession, context, request, response, delete_session_,
+                                              &moed::DeleteSession);
 }
 
 }  // namespace moed

@@ -18,11 +18,12 @@ inline constexpr char kRequestIdKey[] = "x-request-id";
 inline constexpr char kSessionIdKey[] = "moe-session-id";
 
 template <class Service>
-using WithRawMethods = moe::v1::Inference::WithRawCallbackMethod_Generate<
-    moe::v1::Inference::WithRawCallbackMethod_GenerateStream<moe::v1::Inference::WithRawCallbackMethod_Chat<
-        moe::v1::Inference::WithRawCallbackMethod_ChatStream<moe::v1::Inference::WithRawCallbackMethod_Score<
-            moe::v1::Inference::WithRawCallbackMethod_Tokenize<moe::v1::Inference::WithRawCallbackMethod_Detokenize<
-                moe::v1::Inference::WithRawCallbackMethod_DeleteSession<Service>>>>>>>>;
+using WithRawMethods =
+    moe::v1::Inference::WithRawCallbackMethod_Generate<moe::v1::Inference::WithRawCallbackMethod_GenerateStream<
+        moe::v1::Inference::WithRawCallbackMethod_Chat<moe::v1::Inference::WithRawCallbackMethod_ChatStream<
+            moe::v1::Inference::WithRawCallbackMethod_Score<moe::v1::Inference::WithRawCallbackMethod_Tokenize<
+                moe::v1::Inference::WithRawCallbackMethod_Detokenize<moe::v1::Inference::WithRawCallbackMethod_DeleteSession<
+                    moe::v1::Inference::WithRawCallbackMethod_CountTokens<Service>>>>>>>>>;
 
 // Thread-safe. The environment outlives the server that the service is registered with.
 class InferenceService final : public WithRawMethods<moe::v1::Inference::Service> {
@@ -37,6 +38,8 @@ class InferenceService final : public WithRawMethods<moe::v1::Inference::Service
                                  grpc::ByteBuffer* response) override;
   grpc::ServerWriteReactor<grpc::ByteBuffer>* ChatStream(grpc::CallbackServerContext* context,
                                                          const grpc::ByteBuffer* request) override;
+  grpc::ServerUnaryReactor* CountTokens(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                        grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* Score(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                                   grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,

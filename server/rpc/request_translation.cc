@@ -97,16 +97,25 @@ std::optional<Fidelity> TranslateFidelity(const moe::v1::Fidelity& in, FieldErro
 }
 
 // What it says is compiled where there is a vocabulary for it.
-std::optional<grammar::TextFormat> TranslateFormat(const moe::v1::OutputFormat& in, FieldErrors& errors) {
+std::optional<grammar::Syntax> TranslateFormat(const moe::v1::OutputFormat& in, FieldErrors& errors) {
   using Kind = grammar::TextFormat::Kind;
+  const auto syntax_of = [&](std::string field, Kind kind, const std::string& source) -> std::optional<grammar::Syntax> {
+    auto syntax = grammar::SyntaxOf({kind, source});
+    if (!syntax.ok()) {
+      errors.Add(field, syntax.status().message());
+      return std::nullopt;
+    }
+    syntax->field = std::move(field);
+    return *std::move(syntax);
+  };
   switch (in.kind_case()) {
     case moe::v1::OutputFormat::kJsonSchema:
-      return grammar::TextFormat{Kind::kJsonSchema, in.json_schema()};
+      return syntax_of("format.json_schema", Kind::kJsonSchema, in.json_schema());
     case moe::v1::OutputFormat::kRegex:
-      return grammar::TextFormat{Kind::kRegex, in.regex()};
+      return syntax_of("format.regex", Kind::kRegex, in.regex());
     case moe::v1::OutputFormat::kJsonObject:
       if (!in.json_object()) errors.Add("format.json_object", "false says nothing; leave format out");
-      return grammar::TextFormat{Kind::kJsonObject, ""};
+      return syntax_of("format.json_object", Kind::kJsonObject, "");
     default:
       return std::nullopt;
   }

@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/chat/answer/answer_rules.h"
 #include "core/chat/value.h"
 #include "core/engine/engine.h"
-#include "core/grammar/matcher_pool.h"
+#include "core/grammar/syntax.h"
 #include "core/tokenizer/tokenizer.h"
 #include "moe/v1/inference.pb.h"
 #include "server/rpc/error_details.h"
@@ -30,7 +31,8 @@ struct PendingRequest {
   std::string text;
   std::vector<ByteRange> foreign;  // of text: no special tokens are in them
   std::optional<Conversation> conversation;
-  std::optional<grammar::TextFormat> format;
+  std::optional<grammar::Syntax> format;   // what the answer must be; of a conversation, its text
+  std::optional<chat::AnswerRules> rules;  // of a conversation whose answer is held to a form
   std::optional<bool> add_special_tokens;  // absent: true, unless a session is continued
   bool parse_special_tokens = true;
   bool return_prompt_tokens = false;

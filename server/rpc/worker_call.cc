@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "server/rpc/chat_translation.h"
 #include "server/rpc/error_details.h"
 #include "server/rpc/request_translation.h"
 
@@ -63,6 +64,21 @@ absl::StatusOr<Encoded> Detokenize(const moe::v1::DetokenizeRequest& request, co
   if (!text.ok()) return FieldErrorOf("token_ids", text.status());
   moe::v1::DetokenizeResponse response;
   response.set_text(*std::move(text));
+  Encoded answer;
+  AddFields(response, answer);
+  return answer;
+}
+
+absl::StatusOr<Encoded> CountTokens(moe::v1::ChatRequest request, const LoadedModel& model, const RequestLimits& limits) {
+  MOED_ASSIGN_OR_RETURN(PendingRequest pending, TranslateChat(std::move(request), model, limits));
+  MOED_ASSIGN_OR_RETURN(const chat::MarkedText text,
+                        RenderConversation(*pending.conversation, model, limits, [] { return false; }));
+  EncodeOptions options{.add_special_tokens = false, .foreign = text.foreign};
+  options.max_word_bytes = limits.word_bytes;
+  auto tokens = model.tokenizer->Encode(text.text, options);
+  if (!tokens.ok()) return FieldErrorOf("messages", tokens.status());
+  moe::v1::CountTokensResponse response;
+  response.set_prompt_tokens(static_cast<int32_t>(tokens->size()));
   Encoded answer;
   AddFields(response, answer);
   return answer;

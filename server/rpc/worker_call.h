@@ -1,4 +1,4 @@
-// Calls that a worker answers by itself: the tokenizer's, and those about conversations.
+// Calls that a worker answers by itself: the tokenizer's, and those about sessions and prompts.
 #pragma once
 
 #include <memory>
@@ -36,6 +36,8 @@ class WorkerCall final : public Call {
 absl::StatusOr<Encoded> Tokenize(const moe::v1::TokenizeRequest& request, const LoadedModel& model, const RequestLimits& limits);
 absl::StatusOr<Encoded> Detokenize(const moe::v1::DetokenizeRequest& request, const LoadedModel& model,
                                    const RequestLimits& limits);
+// As Chat begins, without what of the answer is compiled.
+absl::StatusOr<Encoded> CountTokens(moe::v1::ChatRequest request, const LoadedModel& model, const RequestLimits& limits);
 // NOT_FOUND, ABORTED as Engine::DeleteSession says.
 absl::StatusOr<Encoded> DeleteSession(const moe::v1::DeleteSessionRequest& request, const LoadedModel& model,
                                       const RequestLimits& limits);

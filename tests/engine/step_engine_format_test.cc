@@ -21,7 +21,7 @@ const TextFormat kSchema{
 
 std::shared_ptr<grammar::Matcher> MatcherOf(const TextFormat& format) {
   static auto& pool = *new grammar::MatcherPool(ByteTokenizer(), kVocabulary, 16 << 20);
-  auto matcher = pool.Make(format);
+  auto matcher = pool.Make(*grammar::SyntaxOf(format));
   EXPECT_TRUE(matcher.ok()) << matcher.status();
   return matcher.ok() ? *matcher : nullptr;
 }
@@ -94,10 +94,11 @@ TEST(StepEngineFormatTest, WhatDoesNotGoWithItIsRefused) {
   Harness harness;
   EngineRequest ignoring = FormatRequest("p", kRegex);
   ignoring.stopping.ignore_eos = true;
-  EXPECT_EQ(harness.SubmitError(ignoring).message(), "stopping.ignore_eos: does not go with format");
+  EXPECT_EQ(harness.SubmitError(ignoring).message(), "stopping.ignore_eos: does not go with an answer that is held to a form");
   EngineRequest longer = FormatRequest("p", kRegex);
   longer.stopping.min_new_tokens = 2;
-  EXPECT_EQ(harness.SubmitError(longer).message(), "stopping.min_new_tokens: 2 does not go with format");
+  EXPECT_EQ(harness.SubmitError(longer).message(),
+            "stopping.min_new_tokens: 2 does not go with an answer that is held to a form");
 }
 
 }  // namespace

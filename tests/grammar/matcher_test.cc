@@ -13,9 +13,9 @@ namespace {
 std::vector<uint64_t> Tried(const Matcher& matcher, const Tokenizer& tokenizer, int vocabulary) {
   std::vector<uint64_t> mask((vocabulary + 63) / 64, 0);
   for (int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
-    const std::string bytes = tokenizer.TokenBytes(TokenId(id));
+    const std::string bytes = ProgramBytes(tokenizer, TokenId(id));
     Matcher ahead = matcher;
-    if (tokenizer.IsSpecial(TokenId(id)) || bytes.empty() || !ahead.Accept(bytes).ok()) continue;
+    if (bytes.empty() || !ahead.Accept(bytes).ok()) continue;
     mask[id / 64] |= uint64_t{1} << (id % 64);
   }
   return mask;
@@ -87,15 +87,16 @@ TEST(MatcherPool, GivesNoMoreThanItsShare) {
   const uint64_t vocabulary = VocabularyTrie(DemoTokenizer(), kDemoVocabulary).bytes();
   const uint64_t share = vocabulary + 2 * (MatcherCacheBytes(kDemoVocabulary) + Grammar::AnyJsonObject()->bytes());
   MatcherPool pool(DemoTokenizer(), kDemoVocabulary, share);
-  auto one = pool.Make({}), other = pool.Make({});
+  const Syntax any = *SyntaxOf({});
+  auto one = pool.Make(any), other = pool.Make(any);
   ASSERT_TRUE(one.ok() && other.ok()) << one.status() << other.status();
-  EXPECT_TRUE(absl::IsResourceExhausted(pool.Make({}).status()));
+  EXPECT_TRUE(absl::IsResourceExhausted(pool.Make(any).status()));
   one->reset();
-  EXPECT_TRUE(pool.Make({}).ok());
-  EXPECT_TRUE(absl::IsInvalidArgument(pool.Make({TextFormat::Kind::kRegex, "[a-z]{9000}"}).status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(pool.Make({TextFormat::Kind::kRegex, "("}).status()));
+  EXPECT_TRUE(pool.Make(any).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(pool.Make(Regex("[a-z]{9000}")).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(pool.Make(Regex("(")).status()));
   MatcherPool little(DemoTokenizer(), kDemoVocabulary, vocabulary - 1);
-  EXPECT_TRUE(absl::IsInvalidArgument(little.Make({}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(little.Make(any).status()));
 }
 
 }  // namespace

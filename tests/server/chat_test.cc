@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "core/grammar/matcher.h"
 #include "google/protobuf/text_format.h"
 #include "tests/paths.h"
 #include "tests/server/server_harness.h"
@@ -73,18 +74,62 @@ std::string DemoTemplate() {
   return text.str();
 }
 
-TEST(ChatTest, AnAnswerOfAFormatIsTextAlone) {
+bool MayBe(const EngineRequest& request, std::string_view answer) {
+  grammar::Matcher matcher = *request.format;
+  return matcher.Accept(answer).ok() && matcher.MayEnd();
+}
+
+TEST(ChatTest, AFormatHoldsWhatComesAfterTheReasoning) {
   ChatServer chat("<tool_call>{{ messages[0].content }}<think>");
-  chat.answer = R"({"a":"</think>"})";
+  const std::string text = R"({"a":"</think>"})";
+  chat.answer = "hm</think>" + text;
   ChatRequest request = Said("Hello");
+  request.mutable_format()->set_json_object(true);
   ChatResponse response;
   ASSERT_TRUE(chat.Chat(request, &response).ok());
-  EXPECT_EQ(response.reasoning(), R"({"a":")");
-  request.mutable_format()->set_json_object(true);
-  ASSERT_TRUE(chat.Chat(request, &response).ok());
-  EXPECT_EQ(response.text(), chat.answer);
-  EXPECT_EQ(response.reasoning(), "");
-  EXPECT_NE(chat.seen.format, nullptr);
+  EXPECT_EQ(response.text(), text);
+  EXPECT_EQ(response.reasoning(), "hm");
+  ASSERT_NE(chat.seen.format, nullptr);
+  EXPECT_TRUE(MayBe(chat.seen, chat.answer));
+  EXPECT_FALSE(MayBe(chat.seen, "hm</think>x"));
+  EXPECT_FALSE(MayBe(chat.seen, text)) << "the prompt has opened the reasoning";
+}
+
+TEST(ChatTest, AnAnswerCanBeHeldToCalls) {
+  ChatServer chat("{{ messages[0].content }}<tool_call>{{ tools|tojson }}</tool_call>");
+  ChatRequest request = Said("Hello");
+  moe::v1::Tool& f = *request.add_tools();
+  f.set_name("f");
+  f.set_parameters(R"({"properties": {"n": {"enum": [1, 2]}}, "required": ["n"]})");
+  request.add_tools()->set_name("g");
+  const auto call = [](const std::string& name, const std::string& arguments) {
+    return "<tool_call>{\"name\": \"" + name + "\", \"arguments\": " + arguments + "}</tool_call>";
+  };
+  const auto held = [&]() -> const EngineRequest& {
+    const grpc::Status status = chat.Chat(request);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return chat.seen;
+  };
+  EXPECT_EQ(held().format, nullptr);
+  request.mutable_tool_choice()->set_kind(moe::v1::ToolChoice::REQUIRED);
+  held();
+  EXPECT_TRUE(MayBe(chat.seen, call("f", R"({"n":1})") + call("g", "{}")));
+  EXPECT_FALSE(MayBe(chat.seen, call("f", R"({"n":3})")));
+  EXPECT_FALSE(MayBe(chat.seen, "fine"));
+  request.mutable_tool_choice()->set_kind(moe::v1::ToolChoice::FUNCTION);
+  request.mutable_tool_choice()->set_name("g");
+  held();
+  EXPECT_TRUE(MayBe(chat.seen, call("g", "{}")));
+  EXPECT_FALSE(MayBe(chat.seen, call("g", "{}") + call("g", "{}")));
+  EXPECT_FALSE(MayBe(chat.seen, call("f", R"({"n":1})")));
+  request.clear_tool_choice();
+  request.mutable_tools(0)->set_strict(true);
+  held();
+  EXPECT_TRUE(MayBe(chat.seen, "fine " + call("f", R"({"n":2})") + call("g", R"({"a":1})")));
+  EXPECT_FALSE(MayBe(chat.seen, call("f", "{}")));
+  request.mutable_tool_choice()->set_at_most_one(true);
+  held();
+  EXPECT_FALSE(MayBe(chat.seen, call("f", R"({"n":2})") + call("g", "{}")));
 }
 
 TEST(ChatTest, MessagesBecomeThePromptOfTheTemplate) {
@@ -360,7 +405,15 @@ TEST(ChatTest, RefusalsNameTheFieldAndTheReason) {
       {R"(messages {role: "assistant" tool_calls {arguments: "{}"}})", "messages[0].tool_calls[0].name", "empty"},
       {R"(messages {role: "user"} tools {name: "f" parameters: "[]"})", "tools[0].parameters", "no object"},
       {R"(messages {role: "user"} tools {})", "tools[0].name", "empty"},
-      {R"(messages {role: "user"} tool_choice {kind: REQUIRED})", "tool_choice.kind", "AUTO (1) and NONE (2)"},
+      {R"(messages {role: "user"} tool_choice {kind: REQUIRED})", "tool_choice.kind", "there are none"},
+      {R"(messages {role: "user"} tools {name: "f"} tool_choice {kind: REQUIRED})", "tool_choice.kind", "in no form"},
+      {R"(messages {role: "user"} tools {name: "f"} tool_choice {kind: FUNCTION name: "g"})", "tool_choice.name", "there are: f"},
+      {R"(messages {role: "user"} tools {name: "f"} tool_choice {name: "f"})", "tool_choice.name", "FUNCTION only"},
+      {R"(messages {role: "user"} tools {name: "f g" strict: true})", "tools[0].name", "letters"},
+      {R"(messages {role: "user"} tools {name: "f" strict: true parameters: "{\"type\": \"array\"}"})", "tools[0].parameters",
+       "'type'"},
+      {R"(messages {role: "user"} tools {name: "f"} tool_choice {kind: REQUIRED} format {json_object: true})", "format",
+       "no text"},
       {R"(messages {role: "user"} template_variables: "3")", "template_variables", "no object"},
       {R"(messages {role: "user"} template_variables: "{\"messages\": 1}")", "template_variables", "'messages'"},
       {R"(messages {role: "user"} template_variables: "{\"x\": secret}")", "template_variables", "no JSON at byte"},

@@ -4,12 +4,17 @@
 
 #include <memory>
 
+#include "absl/status/statusor.h"
 #include "core/chat/answer/answer_parser.h"
+#include "core/chat/answer/answer_rules.h"
 
 namespace moed::chat {
 
 // The channel "analysis" is reasoning, every other one text. A message to somebody is a call, its recipient the tool's name
 // without "functions.".
 std::unique_ptr<AnswerParser> MakeHarmonyParser(const AnswerOptions& options);
+
+// As HoldMarked. An answer has one call at most, which ends it.
+absl::StatusOr<grammar::Syntax> HoldHarmony(const AnswerRules& rules);
 
 }  // namespace moed::chat

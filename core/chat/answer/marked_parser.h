@@ -5,8 +5,11 @@
 #include <span>
 #include <string_view>
 
+#include "absl/status/statusor.h"
 #include "core/chat/answer/answer_parser.h"
+#include "core/chat/answer/answer_rules.h"
 #include "core/chat/answer/call_reader.h"
+#include "core/chat/answer/call_syntax.h"
 #include "core/chat/answer/tool_schemas.h"
 
 namespace moed::chat {
@@ -15,7 +18,9 @@ namespace moed::chat {
 struct CallMarker {
   std::string_view marker;
   std::unique_ptr<CallReader> (*make)(const ToolSchemas& tools);
-  bool before_text = false;  // it means a call only where no text came yet
+  absl::StatusOr<grammar::Syntax> (*syntax)(const Calls& calls);  // of what follows the marker
+  bool before_text = false;                                       // it means a call only where no text came yet
+  bool is_last = false;                                           // nothing follows
 };
 
 // The reasoning comes before all text, "" where there is none.
@@ -27,5 +32,8 @@ struct MarkedSyntax {
 
 // `syntax` must outlive the parser.
 std::unique_ptr<AnswerParser> MakeMarkedParser(const MarkedSyntax& syntax, const AnswerOptions& options);
+
+// An answer that the parser finds to be as the rules say. INVALID_ARGUMENT "FIELD: ..." for what cannot be held.
+absl::StatusOr<grammar::Syntax> HoldMarked(const MarkedSyntax& syntax, const AnswerRules& rules);
 
 }  // namespace moed::chat

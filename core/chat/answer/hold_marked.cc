@@ -1,0 +1,93 @@
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/chat/answer/marked_parser.h"
+
+namespace moed::chat {
+namespace {
+
+using grammar::InOrder;
+using grammar::Marker;
+using grammar::OneOf;
+using grammar::Syntax;
+
+// The calls of a marker, its own text first.
+absl::StatusOr<std::vector<Syntax>> Sections(const MarkedSyntax& syntax, const AnswerRules& rules) {
+  std::vector<Syntax> sections;
+  for (const CallMarker& call : syntax.calls) {
+    MOED_ASSIGN_OR_RETURN(Syntax body, call.syntax({rules.tools, rules.most_calls}));
+    sections.push_back(InOrder({Marker(call.marker), std::move(body)}));
+  }
+  return sections;
+}
+
+bool OnlyLast(const MarkedSyntax& syntax) {
+  return std::all_of(syntax.calls.begin(), syntax.calls.end(), [](const CallMarker& call) { return call.is_last; });
+}
+
+// Calls alone.
+Syntax CallsAlone(const MarkedSyntax& syntax, const AnswerRules& rules, std::vector<Syntax> sections) {
+  return grammar::Repeat(InOrder({Gap(), OneOf(std::move(sections))}), 1, OnlyLast(syntax) ? 1 : rules.most_calls);
+}
+
+Syntax TextWithoutCalls(const MarkedSyntax& syntax) {
+  const Syntax never = OneOf({});
+  std::vector<Syntax> parts;
+  for (const CallMarker& call : syntax.calls) parts.push_back(InOrder({Marker(call.marker), never}));
+  return grammar::Free(std::move(parts), true);
+}
+
+// Any text, with calls in it.
+Syntax TextWithCalls(const MarkedSyntax& syntax, const AnswerRules& rules, const std::vector<Syntax>& sections) {
+  std::vector<Syntax> first, anywhere;
+  std::string excluded;
+  for (size_t i = 0; i < sections.size(); ++i) {
+    const CallMarker& call = syntax.calls[i];
+    if (call.before_text) {
+      excluded += call.marker.front();
+      first.push_back(InOrder({Gap(), sections[i]}));
+      continue;
+    }
+    Syntax section = sections[i];
+    if (!call.is_last) section.parts.push_back(rules.most_calls == 1 ? TextWithoutCalls(syntax) : grammar::Again());
+    anywhere.push_back(std::move(section));
+  }
+  Syntax text = grammar::Free(std::move(anywhere), true);
+  if (first.empty()) return text;
+  const Syntax begun = InOrder({grammar::Regex("\\s*"), grammar::Regex(StrCat("[^\\s", excluded, "]")), text});
+  first.push_back(OneOf({grammar::Regex("\\s*"), begun, text.parts.empty() ? InOrder({}) : text.parts.front()}));
+  return OneOf(std::move(first));
+}
+
+}  // namespace
+
+absl::StatusOr<Syntax> HoldMarked(const MarkedSyntax& syntax, const AnswerRules& rules) {
+  if (rules.must_call && syntax.calls.empty())
+    return InvalidArgument(
+        "tool_choice.kind: this model writes calls of tools in no form that is known, so that none can be asked for");
+  const bool calls = !rules.tools.empty() && !syntax.calls.empty();
+  std::vector<Syntax> sections;
+  if (calls) {
+    MOED_ASSIGN_OR_RETURN(sections, Sections(syntax, rules));
+  }
+  Syntax body;
+  if (rules.must_call) {
+    body = CallsAlone(syntax, rules, std::move(sections));
+  } else if (!rules.text) {
+    body = TextWithCalls(syntax, rules, sections);
+  } else if (!calls) {
+    body = *rules.text;
+  } else if (OnlyLast(syntax)) {
+    return InvalidArgument("format: does not go with tools, since this model's calls are JSON as well");
+  } else {
+    body = OneOf({*rules.text, CallsAlone(syntax, rules, std::move(sections))});
+  }
+  if (syntax.reasoning_close.empty()) return body;
+  const Syntax to_close = InOrder({grammar::UpTo(syntax.reasoning_close), Gap()});
+  if (rules.reasoning_open) return InOrder({to_close, std::move(body)});
+  return InOrder({grammar::Optional(InOrder({Gap(), Marker(syntax.reasoning_open), to_close})), std::move(body)});
+}
+
+}  // namespace moed::chat

@@ -1,0 +1,268 @@
+// Answers that are held to calls by schema, or to formats: whatever their masks let through is what the parsers call well-formed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <random>
+
+#include "core/grammar/grammar.h"
+#include "core/grammar/matcher.h"
+#include "tests/chat/answer/goldens.h"
+#include "tests/grammar/validator.h"
+
+namespace moed::chat {
+namespace {
+
+using grammar::Json;
+using grammar::Matcher;
+using grammar::VocabularyTrie;
+using ::testing::HasSubstr;
+
+constexpr std::string_view kWeather = R"({"type": "object", "properties": {
+    "place": {"type": "string"}, "unit": {"enum": ["C", "F"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9},
+    "where": {"type": "object", "properties": {"lat": {"type": "number"}}, "required": ["lat"], "additionalProperties": false},
+    "ok": {"type": "boolean"}}, "required": ["place", "days"], "additionalProperties": false})";
+
+AnswerRules Rules(bool must_call, std::string_view weather = kWeather) {
+  AnswerRules rules;
+  rules.must_call = must_call;
+  rules.tools = {{"tools[0].parameters", "get_weather", std::make_shared<const Json>(Json::parse(weather))},
+                 {"tools[1].parameters", "clock", nullptr}};
+  return rules;
+}
+
+// Pieces of calls, and little else, so that what is drawn from them comes to an end.
+constexpr std::string_view kMarkers[] = {"<think>",
+                                         "</think>",
+                                         "[THINK]",
+                                         "[/THINK]",
+                                         "<tool_call>",
+                                         "</tool_call>",
+                                         "<arg_key>",
+                                         "</arg_key>",
+                                         "<arg_value>",
+                                         "</arg_value>",
+                                         "</parameter>",
+                                         "</function>",
+                                         "</invoke>",
+                                         "<minimax:tool_call>",
+                                         "</minimax:tool_call>",
+                                         "<｜DSML｜tool_calls>",
+                                         "</｜DSML｜tool_calls>",
+                                         "<｜DSML｜function_calls>",
+                                         "</｜DSML｜function_calls>",
+                                         "</｜DSML｜parameter>",
+                                         "<｜tool▁calls▁begin｜>",
+                                         "<｜tool▁call▁begin｜>",
+                                         "<｜tool▁sep｜>",
+                                         "<｜tool▁call▁end｜>",
+                                         "<｜tool▁calls▁end｜>",
+                                         "<|tool_calls_section_begin|>",
+                                         "<|tool_call_begin|>",
+                                         "<|tool_call_argument_begin|>",
+                                         "<|tool_call_end|>",
+                                         "<|tool_calls_section_end|>",
+                                         "[TOOL_CALLS]",
+                                         "[ARGS]",
+                                         "[CALL_ID]",
+                                         "<|python_tag|>",
+                                         "<|channel|>",
+                                         "<|message|>",
+                                         "<|constrain|>",
+                                         "<|start|>",
+                                         "<|end|>"};
+
+struct Vocabulary {
+  explicit Vocabulary(bool special) : special(special) {
+    for (int byte = 1; byte < grammar::kSpecialByte; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+    for (const std::string_view marker : kMarkers) {
+      tokens.push_back((special ? std::string(1, static_cast<char>(grammar::kSpecialByte)) : "").append(marker));
+    }
+    std::vector<VocabularyTrie::Token> pairs;
+    for (size_t i = 0; i < tokens.size(); ++i) pairs.emplace_back(tokens[i], static_cast<int32_t>(i));
+    trie.emplace(std::move(pairs), static_cast<int>(tokens.size()));
+  }
+  static std::string Shown(std::string bytes) {
+    std::erase(bytes, static_cast<char>(grammar::kSpecialByte));
+    return bytes;
+  }
+
+  const bool special;
+  std::vector<std::string> tokens;
+  std::optional<VocabularyTrie> trie;
+};
+
+absl::StatusOr<Matcher> Held(std::string_view format, const AnswerRules& rules, const Vocabulary& vocabulary) {
+  auto syntax = FormatNamed(format).hold(rules);
+  if (!syntax.ok()) return syntax.status();
+  auto compiled = grammar::Grammar::FromSyntax(*syntax, *vocabulary.trie);
+  if (!compiled.ok()) return compiled.status();
+  return Matcher(*std::move(compiled), *vocabulary.trie, 4 << 20);
+}
+
+// Some answer that the mask lets through; "" where it did not end soon.
+std::string Drawn(Matcher& matcher, const Vocabulary& vocabulary, std::mt19937& random) {
+  std::string answer;
+  for (int length = 0; length < 1500; ++length) {
+    const auto allowed = matcher.Allowed();
+    EXPECT_TRUE(allowed.ok()) << allowed.status() << " after " << answer;
+    if (!allowed.ok() || (matcher.MayEnd() && random() % 4 == 0)) return answer;
+    std::vector<int32_t> letters, others;  // most letters are alike
+    for (size_t word = 0; word < allowed->size(); ++word) {
+      for (uint64_t bits = (*allowed)[word]; bits != 0; bits &= bits - 1) {
+        const auto token = static_cast<int32_t>(word * 64 + std::countr_zero(bits));
+        const char first = vocabulary.tokens[token][0];
+        const bool plain =
+            vocabulary.tokens[token].size() == 1 && (first < ' ' || (first >= '#' && first <= 'z' && first != ','));
+        (plain ? letters : others).push_back(token);
+      }
+    }
+    if (letters.empty() && others.empty()) return answer;
+    const bool other = letters.empty() || (!others.empty() && random() % 2 == 0);
+    const auto& among = other ? others : letters;
+    const std::string& bytes = vocabulary.tokens[among[random() % among.size()]];
+    EXPECT_TRUE(matcher.Accept(bytes).ok());
+    answer += bytes;
+  }
+  return "";
+}
+
+struct Outcome {
+  std::string text, reasoning;
+  std::vector<std::pair<std::string, std::string>> calls;
+};
+
+Outcome Read(std::string_view format, const std::string& answer, bool reasoning_open) {
+  const auto parser = FormatNamed(format).make({reasoning_open, Tools()});
+  std::vector<AnswerPart> parts;
+  parser->Add(answer, parts);
+  parser->End(parts);
+  Outcome outcome;
+  for (const AnswerPart& part : parts) {
+    if (part.kind != AnswerPart::Kind::kToolCall) {
+      (part.kind == AnswerPart::Kind::kText ? outcome.text : outcome.reasoning) += part.text;
+      continue;
+    }
+    if (!part.name.empty()) outcome.calls.emplace_back(part.name, "");
+    outcome.calls.back().second += part.text;
+  }
+  return outcome;
+}
+
+bool HasCalls(const AnswerFormat& format) { return format.name != "plain" && format.name != "think"; }
+
+// The drawn bytes of a string need not be UTF-8.
+std::string Mended(std::string text) {
+  for (char& c : text) {
+    if (static_cast<uint8_t>(c) >= 0x80) c = '?';
+  }
+  return text;
+}
+
+TEST(HeldAnswer, WhatMasksLetThroughIsWellFormedCalls) {
+  std::mt19937 random(5);
+  const Json schema = Json::parse(kWeather);
+  for (const bool special : {false, true}) {
+    const Vocabulary vocabulary(special);
+    for (const AnswerFormat& format : AnswerFormats()) {
+      if (!HasCalls(format)) continue;
+      int whole = 0;
+      for (int round = 0; round < 24; ++round) {
+        AnswerRules rules = Rules(true);
+        rules.reasoning_open = round % 2 == 1 && !format.reasoning_open.empty();
+        auto matcher = Held(format.name, rules, vocabulary);
+        ASSERT_TRUE(matcher.ok()) << matcher.status();
+        const std::string answer = Vocabulary::Shown(Drawn(*matcher, vocabulary, random));
+        if (answer.empty()) continue;
+        ++whole;
+        const Outcome read = Read(format.name, answer, rules.reasoning_open);
+        EXPECT_EQ(read.text, "") << format.name << ": " << answer;
+        EXPECT_FALSE(read.calls.empty()) << format.name << ": " << answer;
+        for (const auto& [name, arguments] : read.calls) {
+          const std::string json = Mended(arguments);
+          EXPECT_TRUE(name == "clock" ? Json::accept(json) : grammar::IsValid(schema, json)) << format.name << ": " << answer;
+        }
+      }
+      EXPECT_GE(whole, 8) << format.name;
+    }
+  }
+}
+
+TEST(HeldAnswer, TextStaysFreeAndCallsInItAreHeld) {
+  const Vocabulary vocabulary(false);
+  const auto follows = [&](std::string_view format, const AnswerRules& rules, std::string_view answer) {
+    auto matcher = Held(format, rules, vocabulary);
+    return matcher.ok() && matcher->Accept(answer).ok() && matcher->MayEnd();
+  };
+  const std::string good = R"(<tool_call>{"name": "get_weather", "arguments": {"place": "A", "days": 2}}</tool_call>)";
+  const std::string bad = R"(<tool_call>{"name": "get_weather", "arguments": {"place": 1}}</tool_call>)";
+  const AnswerRules free = Rules(false), must = Rules(true);
+  EXPECT_TRUE(follows("hermes", free, "Just text < > </tool_call>"));
+  EXPECT_TRUE(follows("hermes", free, "<think>a " + bad + "</think>Text " + good + good + " more"));
+  EXPECT_FALSE(follows("hermes", free, "Text " + good + bad));
+  EXPECT_FALSE(follows("hermes", must, "Text " + good));
+  EXPECT_FALSE(follows("hermes", must, ""));
+  EXPECT_TRUE(follows("hermes", must, "<think>a " + bad + "</think>\n\n" + good + "\n" + good));
+  AnswerRules one = Rules(true);
+  one.most_calls = 1;
+  EXPECT_TRUE(follows("hermes", one, good));
+  EXPECT_FALSE(follows("hermes", one, good + good));
+  one.must_call = false;
+  EXPECT_TRUE(follows("hermes", one, "a " + good + " b"));
+  EXPECT_FALSE(follows("hermes", one, good + good));
+  EXPECT_TRUE(follows("llama", free, "See {\"a\": 1}"));
+  EXPECT_FALSE(follows("llama", free, "{\"name\": \"get_weather\", \"parameters\": {}}"));
+  EXPECT_TRUE(follows("llama", free, "{\"name\": \"get_weather\", \"parameters\": {\"place\": \"A\", \"days\": 2}}"));
+  const std::string weather = "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>";
+  const std::string thought = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant";
+  EXPECT_TRUE(follows("harmony", must, thought + weather + "{\"place\":\"A\",\"days\":1}"));
+  EXPECT_FALSE(follows("harmony", must, thought + weather + "{\"place\":\"A\"}"));
+  EXPECT_FALSE(follows("harmony", must, "<|channel|>final<|message|>no"));
+  EXPECT_TRUE(follows("harmony", free, thought + "<|channel|>final<|message|>no"));
+}
+
+TEST(HeldAnswer, AFormatBeginsAfterTheReasoning) {
+  std::mt19937 random(6);
+  const Vocabulary vocabulary(true);
+  for (const AnswerFormat& format : AnswerFormats()) {
+    for (int round = 0; round < 6; ++round) {
+      AnswerRules rules;
+      rules.reasoning_open = round % 2 == 1 && !format.reasoning_open.empty();
+      rules.text = grammar::Regex("[ab]{2,5}!");
+      auto matcher = Held(format.name, rules, vocabulary);
+      ASSERT_TRUE(matcher.ok()) << matcher.status();
+      const std::string answer = Vocabulary::Shown(Drawn(*matcher, vocabulary, random));
+      if (answer.empty()) continue;
+      EXPECT_THAT(Read(format.name, answer, rules.reasoning_open).text, ::testing::MatchesRegex("[ab]+!")) << format.name;
+    }
+  }
+  AnswerRules both = Rules(false);
+  both.text = grammar::Regex("yes");
+  auto matcher = Held("hermes", both, vocabulary);
+  ASSERT_TRUE(matcher.ok());
+  EXPECT_TRUE(matcher->Accept("yes").ok() && matcher->MayEnd());
+}
+
+TEST(HeldAnswer, WhatAFormCannotHoldIsNamed) {
+  const Vocabulary vocabulary(false);
+  const auto refusal = [&](std::string_view format, std::string_view properties) {
+    const std::string schema = R"({"type": "object", "properties": )" + std::string(properties) + "}";
+    return std::string(Held(format, Rules(true, schema), vocabulary).status().message());
+  };
+  const std::string pattern = R"({"x": {"type": "string", "pattern": "a+"}})";
+  EXPECT_EQ(refusal("hermes", pattern), "");
+  EXPECT_THAT(refusal("glm", pattern), HasSubstr("tools[0].parameters: at /properties/x: 'pattern' cannot be held to"));
+  EXPECT_THAT(refusal("qwen-xml", R"({"x": {"anyOf": [{"type": "string"}, {"type": "array"}]}})"), HasSubstr("beside strings"));
+  EXPECT_THAT(refusal("glm", R"({"x": {"enum": ["a", 1]}})"), HasSubstr("strings and others"));
+  EXPECT_EQ(refusal("glm", R"({"x": {"anyOf": [{"type": "string"}, {"type": "null"}]}})"), "");
+  EXPECT_THAT(refusal("glm", R"({"x": {"type": "integer", "multipleOf": 2}})"),
+              HasSubstr("tools[0].parameters: at /properties/x: the keyword 'multipleOf' is not supported"));
+  EXPECT_THAT(refusal("hermes", R"({"x": {"not": {}}})"), HasSubstr("tools[0].parameters: at /properties/x"));
+  EXPECT_THAT(refusal("plain", "{}"), HasSubstr("tool_choice.kind: "));
+  AnswerRules both = Rules(false);
+  both.text = grammar::Regex("yes");
+  EXPECT_THAT(std::string(Held("llama", both, vocabulary).status().message()), HasSubstr("format: does not go with tools"));
+}
+
+}  // namespace
+}  // namespace moed::chat

@@ -1,0 +1,68 @@
+// Texts made of fixed text, special tokens, free text and schemas.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/grammar/texts.h"
+
+namespace moed::grammar {
+namespace {
+
+using ::testing::StartsWith;
+
+constexpr std::string_view kSpecial = "\xff<|end|>";
+
+std::shared_ptr<const Grammar> Compiled(const Syntax& syntax, const VocabularyTrie& trie = DemoTrie()) {
+  auto grammar = Grammar::FromSyntax(syntax, trie);
+  EXPECT_TRUE(grammar.ok()) << grammar.status();
+  return *std::move(grammar);
+}
+
+TEST(Syntax, FreeTextEndsWithItsFirstMarker) {
+  const auto grammar = Compiled(InOrder({UpTo("aab"), Literal("!")}));
+  EXPECT_TRUE(Follows(grammar, "aab!"));
+  EXPECT_TRUE(Follows(grammar, "aaaab!"));
+  EXPECT_TRUE(Follows(grammar, "ab aa aXaab!"));
+  EXPECT_FALSE(Follows(grammar, "aab aab!"));
+  EXPECT_FALSE(Follows(grammar, "text"));
+}
+
+TEST(Syntax, OneMarkerMayStandWithinAnother) {
+  const auto grammar =
+      Compiled(Free({InOrder({Marker("abcd"), Literal("1")}), InOrder({Marker("bc"), Literal("2"), Again()})}, true));
+  EXPECT_TRUE(Follows(grammar, "xbc2abc2 and more"));
+  EXPECT_FALSE(Follows(grammar, "abcd1")) << "bc came first";
+}
+
+TEST(Syntax, SpecialTokensAreNoText) {
+  const VocabularyTrie special({{"a", 0}, {"<|end|>", 1}, {std::string(kSpecial), 2}}, 3);
+  const VocabularyTrie plain({{"a", 0}, {"<|end|>", 1}}, 3);
+  const Syntax syntax = InOrder({UpTo("<|end|>"), Literal("a")});
+  Matcher with(Compiled(syntax, special), special, 1 << 16), without(Compiled(syntax, plain), plain, 1 << 16);
+  EXPECT_EQ((*with.Allowed())[0], 0b111u);
+  EXPECT_EQ((*without.Allowed())[0], 0b011u);
+  ASSERT_TRUE(with.Accept("<|end|>").ok() && without.Accept("<|end|>").ok());
+  EXPECT_EQ((*with.Allowed())[0], 0b111u) << "it was text";
+  EXPECT_EQ((*without.Allowed())[0], 0b001u);
+  ASSERT_TRUE(with.Accept(kSpecial).ok());
+  EXPECT_EQ((*with.Allowed())[0], 0b001u);
+  Matcher json(Grammar::AnyJsonObject(), special, 1 << 16);
+  ASSERT_TRUE(json.Accept("{\"").ok());
+  EXPECT_EQ((*json.Allowed())[0], 0b011u);
+}
+
+TEST(Syntax, WhatIsWrongIsNamedByTheInnermostField) {
+  const auto schema = std::make_shared<const Json>(Json::parse(R"({"properties": {"x/y": {"not": {}}}})"));
+  Syntax hole = SchemaAt(schema, "/properties/x~1y");
+  hole.field = "inner";
+  Syntax outer = InOrder({Literal("a"), hole});
+  outer.field = "outer";
+  EXPECT_THAT(std::string(Grammar::FromSyntax(outer, DemoTrie()).status().message()), StartsWith("inner: at /properties/x~1y: "));
+  outer.parts[1] = OneOf({});
+  EXPECT_EQ(Grammar::FromSyntax(outer, DemoTrie()).status().message(), "outer: no text can be what it says");
+  outer.parts[1] = Regex("a{9999}b{9999}c{9999}d{9999}e{9999}f{9999}g{9999}");
+  EXPECT_THAT(std::string(Grammar::FromSyntax(outer, DemoTrie()).status().message()),
+              StartsWith("outer: its automaton has more"));
+}
+
+}  // namespace
+}  // namespace moed::grammar
