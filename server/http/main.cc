@@ -1,4 +1,4 @@
-// moed-http: OpenAI's API over HTTP, beside a moed.
+// moed-http: OpenAI's and Anthropic's APIs over HTTP, beside a moed.
 #include <malloc.h>
 
 #include <csignal>
@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "core/base/version.h"
+#include "server/http/anthropic/error.h"
+#include "server/http/anthropic/messages.h"
 #include "server/http/openai/chat.h"
 #include "server/http/openai/completions.h"
 #include "server/http/openai/models.h"
@@ -31,11 +33,14 @@ std::vector<Route> MakeRoutes(Daemon& daemon, const ModelNames& models) {
        [&](const auto& exchange) {
          exchange->Reply(daemon.model().has_value() ? Text(200, "ok\n") : Text(503, "the daemon does not serve\n"));
        }},
-      {"GET", "/v1/models", false, OpenAiError, [&](const auto& exchange) { exchange->Reply(models.List()); }},
+      {"GET", "/v1/models", false, OpenAiError, [&](const auto& exchange) { exchange->Reply(ListModels(models)); }},
       {"GET", kModelsPath, false, OpenAiError,
-       [&](const auto& exchange) { exchange->Reply(models.One(exchange->request().path.substr(kModelsPath.size()))); }},
+       [&](const auto& exchange) { exchange->Reply(OneModel(models, exchange->request().path.substr(kModelsPath.size()))); }},
       {"POST", "/v1/completions", false, OpenAiError, [&](const auto& exchange) { HandleCompletion(daemon, models, exchange); }},
       {"POST", "/v1/chat/completions", false, OpenAiError, [&](const auto& exchange) { HandleChat(daemon, models, exchange); }},
+      {"POST", "/v1/messages", false, AnthropicError, [&](const auto& exchange) { HandleMessages(daemon, models, exchange); }},
+      {"POST", "/v1/messages/count_tokens", false, AnthropicError,
+       [&](const auto& exchange) { HandleCountTokens(daemon, models, exchange); }},
   };
 }
 

@@ -6,11 +6,13 @@
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
 #include "core/base/version.h"
+#include "server/http/parameter_list.h"
 
 namespace moed::http {
 namespace {
 
-constexpr const char* kDescription = "moed-http answers OpenAI's HTTP API with the model that a moed serves over gRPC.";
+constexpr const char* kDescription =
+    "moed-http answers OpenAI's and Anthropic's HTTP APIs with the model that a moed serves over gRPC.";
 constexpr const char* kFooter =
     "Every option may also stand in the environment (MOED_HTTP_API_KEYS=/etc/moed/keys).\n"
     "\n"
@@ -86,6 +88,8 @@ absl::StatusOr<Options> ReadOptions(std::span<const std::string> arguments) {
   app.footer(kFooter);
   app.set_version_flag("--version", StrCat("moed-http ", BuildVersion()), "version and build details");
   Define(app, options, texts);
+  bool list = false;
+  app.add_flag("--list-parameters", list, "the parameters that each path knows");
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::CallForHelp&) {
@@ -97,6 +101,7 @@ absl::StatusOr<Options> ReadOptions(std::span<const std::string> arguments) {
   } catch (const CLI::Error& error) {
     return InvalidArgument(error.what());
   }
+  if (list) options.answer = ParameterList();
   MOED_RETURN_IF_ERROR(Apply(texts, options));
   return options;
 }

@@ -17,7 +17,7 @@ struct Options {
   std::string api_keys;  // "" = everybody may ask
   HttpServerOptions http;
   std::string log_level = "info";
-  std::string answer;  // not empty: print it and leave (--help, --version)
+  std::string answer;  // not empty: print it and leave (--help, --version, --list-parameters)
 };
 
 // Flags, and variables MOED_HTTP_* where a flag is not given. INVALID_ARGUMENT names the flag.

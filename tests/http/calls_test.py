@@ -135,7 +135,7 @@ class CallsTest(RealProgramsTest):
 
     def test_tools_and_formats_reach_the_daemon(self) -> None:
         schema = {"type": "object", "properties": {"z": {"type": "string"}, "a": {"type": "integer"}}}
-        tool = {"type": "function", "function": {"name": "weather", "description": "d", "parameters": schema, "strict": False}}
+        tool = {"type": "function", "function": {"name": "weather", "description": "d", "parameters": schema, "strict": True}}
         call = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": ARGUMENTS}}
         messages = [
             {"role": "developer", "content": "Be brief."},
@@ -144,7 +144,7 @@ class CallsTest(RealProgramsTest):
             {"role": "tool", "content": "Rain", "tool_call_id": "c"},
         ]
         held = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema, "strict": True}}
-        wanted = {"tools": [tool], "tool_choice": "none", "reasoning_effort": "low", "response_format": held}
+        wanted = {"tools": [tool], "tool_choice": "none", "parallel_tool_calls": False, "reasoning_effort": "low", "response_format": held}
         status, answer = self.front.post("/v1/chat/completions", {**REQUEST, "messages": messages, **wanted})
         self.assertEqual(status, 200, answer)
         request = self.daemon.request
@@ -155,9 +155,11 @@ class CallsTest(RealProgramsTest):
         self.assertEqual(request.messages[3].tool_call_id, "c")
         parameters = json.dumps(schema, separators=(",", ":"))
         self.assertEqual(
-            request.tools[0], pb.Tool(name="weather", description="d", parameters=parameters), "members keep their order"
+            request.tools[0],
+            pb.Tool(name="weather", description="d", parameters=parameters, strict=True),
+            "members keep their order",
         )
-        self.assertEqual(request.tool_choice.kind, pb.ToolChoice.NONE)
+        self.assertEqual(request.tool_choice, pb.ToolChoice(kind=pb.ToolChoice.NONE, at_most_one=True))
         self.assertEqual(json.loads(request.template_variables), {"reasoning_effort": "low"})
         self.assertEqual(request.format.json_schema, parameters)
 

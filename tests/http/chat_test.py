@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 from typing import Any
 
 from tests.http.client_library import main
 from tests.http.front import front_of
 from tests.http.openai_rig import MODEL, REQUIREMENTS, SLOW, WAIT_SECONDS, OpenAiTestCase, client_of, running_requests
+from tools.daemon import DEMO_CHECKPOINT, pack
 from tools.server_process import wait_until
 
 with contextlib.suppress(ImportError):  # before main() has found a Python that has it
@@ -105,6 +107,62 @@ class ChatTest(OpenAiTestCase):
             self.assertEqual(len(token.top_logprobs), 3)
             self.assertEqual((token.top_logprobs[0].token, token.top_logprobs[0].logprob), (token.token, token.logprob), "greedy")
 
+    def test_a_model_that_knows_no_tools_can_be_made_to_call_one(self) -> None:
+        template = self.folder / "llama.jinja"
+        template.write_text('{{ messages[0].content }}{# <|start_header_id|> "parameters": #}')  # whose calls are bare JSON
+        store = self.folder / "calls.moed"
+        pack(self.binaries, DEMO_CHECKPOINT, store, "--expert-formats", "q8", "--trunk-format", "q8", "--chat-template", template)
+        schema = {
+            "type": "object",
+            "properties": {"animal": {"enum": ["fox", "cat"]}, "hops": {"type": "integer", "minimum": 1, "maximum": 9}},
+            "required": ["animal", "hops"],
+            "additionalProperties": False,
+        }
+        tool = {"type": "function", "function": {"name": "look", "parameters": schema, "strict": True}}
+        wanted = {"model": "calls", "messages": MESSAGES, "tools": [tool], "temperature": 0, "max_completion_tokens": 400}
+        with (
+            self.running("--store", store, "--memory-budget", "64MiB") as daemon,
+            front_of(daemon) as front,
+            client_of(front) as client,
+        ):
+            named = {"type": "function", "function": {"name": "look"}}
+            for choice in (named, "required"):
+                answer = client.chat.completions.create(**wanted, tool_choice=choice, parallel_tool_calls=False).choices[0]
+                self.assertEqual((answer.finish_reason, answer.message.content), ("tool_calls", None))
+                call = answer.message.tool_calls[0].function
+                arguments = json.loads(call.arguments)
+                self.assertEqual((call.name, sorted(arguments)), ("look", ["animal", "hops"]))
+                self.assertIn((arguments["animal"], arguments["hops"]), itertools.product(("fox", "cat"), range(1, 10)))
+            with client.chat.completions.stream(**wanted, tool_choice=named) as stream:
+                final = stream.get_final_completion().choices[0]
+            self.assertEqual(final.message.tool_calls[0].function.arguments, call.arguments)
+            auto = client.chat.completions.create(**wanted).choices[0]
+            self.assertIsNone(auto.message.tool_calls, "a tale")
+
+    def test_sessions_say_what_they_hold(self) -> None:
+        def turn(content: str, stream: bool = False, headers: Any = None, **expected: Any) -> Any:
+            messages = [{"role": "user", "content": content}]
+            body = {"session_id": "of http", **expected}
+            return self.ask(messages, max_completion_tokens=8, stream=stream, extra_body=body, extra_headers=headers)
+
+        with self.assertRaises(openai.NotFoundError) as unknown:
+            turn("Hello", must_exist=True)
+        self.assertEqual(unknown.exception.status_code, 404)
+        first = turn("Hello", expected_tokens=0)
+        self.assertEqual(first.session_tokens, first.usage.prompt_tokens + 7)  # the last token is not computed
+        again = list(turn("Hello", stream=True, must_exist=True, expected_tokens=first.session_tokens))
+        self.assertEqual(again[-1].session_tokens, first.session_tokens)
+        self.assertFalse([chunk for chunk in again[:-1] if hasattr(chunk, "session_tokens")])
+        with self.assertRaises(openai.BadRequestError) as other:
+            turn("Hello", expected_tokens=3)
+        self.assertIn(f"holds {first.session_tokens} tokens", str(other.exception))
+        turn("Hello", headers={"moe-session-id": "of http"})
+        for headers, body in (({"moe-session-id": "another"}, {"session_id": "mine"}), ({"moe-session-id": "mine"}, {})):
+            with self.assertRaises(openai.BadRequestError) as differs:
+                self.ask(extra_headers=headers, extra_body=body)
+            self.assertEqual(differs.exception.param, "session_id")
+        self.assertFalse(hasattr(self.ask(), "session_tokens"))
+
     def test_what_is_wrong_is_named(self) -> None:
         cases: list[tuple[dict[str, Any], str]] = [
             ({"n": 2}, "n"),
@@ -114,7 +172,7 @@ class ChatTest(OpenAiTestCase):
             ({"top_logprobs": 21, "logprobs": True}, "top_logprobs"),
             ({"response_format": {"type": "xml"}}, "response_format.type"),
             ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema"),
-            ({"parallel_tool_calls": False}, "parallel_tool_calls"),
+            ({"parallel_tool_calls": 1}, "parallel_tool_calls"),
             ({"store": True}, "store"),
             ({"service_tier": "flex"}, "service_tier"),
             ({"modalities": ["audio"]}, "modalities"),
@@ -123,7 +181,9 @@ class ChatTest(OpenAiTestCase):
             ({"extra_body": {"what": 1}}, "what"),
             ({"extra_body": {"chat_template_kwargs": 5}}, "chat_template_kwargs"),
             ({"tools": [{"type": "custom", "custom": {}}]}, "tools[0].type"),
-            ({"tools": [{**TOOL, "function": {**TOOL["function"], "strict": True}}]}, "tools[0].function.strict"),  # type: ignore[dict-item]
+            ({"tools": [{**TOOL, "function": {**TOOL["function"], "strict": 1}}]}, "tools[0].function.strict"),  # type: ignore[dict-item]
+            ({"tools": [TOOL], "tool_choice": "required"}, "tool_choice"),
+            ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "x"}}}, "tool_choice.function.name"),
             ({"tool_choice": "any"}, "tool_choice"),
             ({"messages": "x"}, "messages"),
             ({"messages": [5]}, "messages[0]"),
@@ -142,7 +202,7 @@ class ChatTest(OpenAiTestCase):
         text = self.ask().choices[0].message.content
         same = self.ask(
             n=1, user="me", store=False, service_tier="auto", metadata={"a": "b"}, response_format={"type": "text"},
-            parallel_tool_calls=True, modalities=["text"], tool_choice="none", prompt_cache_key="k",
+            parallel_tool_calls=False, modalities=["text"], tool_choice="none", prompt_cache_key="k",
             extra_body={"chat_template_kwargs": {"enable_thinking": False}, "fidelity": "exact"},
         )  # fmt: skip
         self.assertEqual(same.choices[0].message.content, text)

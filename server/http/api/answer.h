@@ -1,6 +1,8 @@
 // What requests of every API come down to.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -8,6 +10,20 @@
 #include "server/http/api/parameters.h"
 
 namespace moed::http {
+
+// What every object of one answer says of it.
+struct AnswerIdentity {
+  std::string id;  // "cmpl-..."; the daemon's request_id as well
+  std::string model;
+  int64_t created_unix_seconds = 0;
+};
+
+// A conversation that the daemon keeps (docs/sessions.md).
+struct SessionOptions {
+  std::string id;  // "" = none
+  bool must_exist = false;
+  std::optional<int32_t> expected_tokens;
+};
 
 struct AnswerOptions {
   std::string model;
@@ -18,6 +34,7 @@ struct AnswerOptions {
   moe::v1::ResponseOptions response;
   moe::v1::Fidelity fidelity;
   bool has_fidelity = false;
+  SessionOptions session;
 };
 
 // Fills what the daemon's requests have in common.
@@ -27,6 +44,9 @@ void SetOptions(AnswerOptions&& options, const std::string& request_id, Request&
   *request.mutable_sampling() = std::move(options.sampling);
   *request.mutable_stopping() = std::move(options.stopping);
   *request.mutable_response() = std::move(options.response);
+  request.set_session_id(std::move(options.session.id));
+  request.set_must_exist(options.session.must_exist);
+  if (options.session.expected_tokens) request.set_expected_tokens(*options.session.expected_tokens);
   if (options.has_fidelity) *request.mutable_fidelity() = std::move(options.fidelity);
 }
 

@@ -1,5 +1,7 @@
 #include "server/http/api/api_error.h"
 
+#include <cmath>
+
 #include "core/base/status.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
@@ -78,6 +80,11 @@ ApiError ErrorOf(const grpc::Status& status, std::span<const FieldName> names) {
     }
   }
   return error;
+}
+
+void AddRetryAfter(const ApiError& error, HttpReply& reply) {
+  if (!error.retry_seconds.has_value()) return;
+  reply.headers.push_back({"retry-after", StrCat(static_cast<int64_t>(std::ceil(*error.retry_seconds)))});
 }
 
 }  // namespace moed::http

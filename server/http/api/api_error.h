@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "grpcpp/support/status.h"
+#include "server/http/transport/exchange.h"
 
 namespace moed::http {
 
@@ -29,5 +30,8 @@ struct FieldName {
 ApiError ErrorOf(const absl::Status& status);
 // Of a call that failed. The fields of google.rpc.BadRequest take the names of the API, those without a row keep their own.
 ApiError ErrorOf(const grpc::Status& status, std::span<const FieldName> names);
+
+// The header that says how long to wait, where the daemon did.
+void AddRetryAfter(const ApiError& error, HttpReply& reply);
 
 }  // namespace moed::http

@@ -105,6 +105,8 @@ class BoundedBuilder final : public Json::json_sax_t {
 
 }  // namespace
 
+std::string Dumped(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
 absl::StatusOr<Json> ParseJson(std::string_view text, const JsonLimits& limits) {
   BoundedBuilder builder(limits);
   Json::sax_parse(text.begin(), text.end(), &builder);

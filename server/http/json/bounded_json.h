@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -11,6 +12,8 @@ namespace moed::http {
 
 // Members keep their order: a model sees the schema of a tool as its author wrote it.
 using Json = nlohmann::ordered_json;
+
+std::string Dumped(const Json& json);  // what is no UTF-8 replaced by U+FFFD
 
 struct JsonLimits {
   int depth = 64;                          // of arrays and objects in one another

@@ -77,7 +77,7 @@ class ChatWriter final : public AnswerWriter<ChatResponse> {
     if (!std::exchange(begun_, true)) events = Chunk({{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
     Json delta = DeltaJson(message);
     if (!delta.empty() || !message.logprobs().empty()) events += Chunk(std::move(delta), LogprobsJson(message), nullptr);
-    if (message.has_finish()) events += Chunk(Json::object(), nullptr, FinishReasonJson(&message.finish()));
+    if (message.has_finish()) events += Chunk(Json::object(), nullptr, &message.finish());
     return events;
   }
 
@@ -99,6 +99,8 @@ class ChatWriter final : public AnswerWriter<ChatResponse> {
                                     {"message", MessageJson(answer)},
                                     {"logprobs", LogprobsJson(answer)},
                                     {"finish_reason", FinishReasonJson(FinishOf(answer))}}});
+    AddStopReason(FinishOf(answer), json["choices"][0]);
+    AddSession(answer.finish(), json);
     json["usage"] = UsageJson(answer.finish().usage());
     return {.body = Dumped(json)};
   }
@@ -106,12 +108,14 @@ class ChatWriter final : public AnswerWriter<ChatResponse> {
   HttpReply Error(const grpc::Status& status) override { return OpenAiError(ErrorOf(status, ChatFieldNames())); }
 
  private:
-  std::string Chunk(Json delta, Json logprobs, Json finish_reason) {
+  std::string Chunk(Json delta, Json logprobs, const moe::v1::Finish* finish) {
     Json chunk = AnswerObject(identity_, "chat.completion.chunk");
     chunk["choices"] = Json::array({{{"index", 0},
                                      {"delta", std::move(delta)},
                                      {"logprobs", std::move(logprobs)},
-                                     {"finish_reason", std::move(finish_reason)}}});
+                                     {"finish_reason", FinishReasonJson(finish)}}});
+    AddStopReason(finish, chunk["choices"][0]);
+    if (finish != nullptr) AddSession(*finish, chunk);
     if (include_usage_) chunk["usage"] = nullptr;
     return Event(chunk);
   }

@@ -83,8 +83,10 @@ absl::Status ApplyResponseFormat(const Json& value, ChatDraft& draft) {
   }
   return absl::OkStatus();
 }
-absl::Status ApplyParallelToolCalls(const Json& value, ChatDraft&) {
-  return OnlyValue(value, true, "how many tools an answer calls is the model's choice");
+absl::Status ApplyParallelToolCalls(const Json& value, ChatDraft& draft) {
+  MOED_ASSIGN_OR_RETURN(const bool parallel, BoolOf(value));
+  draft.parallel_tool_calls = parallel;
+  return absl::OkStatus();
 }
 absl::Status ApplyModalities(const Json& value, ChatDraft&) {
   return OnlyValue(value, Json::array({"text"}), "answers are texts");
@@ -130,6 +132,9 @@ constexpr FieldName kFieldNames[] = {
     {"include_stop_string", "include_stop_str_in_output"},
     {"template_variables", "chat_template_kwargs"},
     {"format", "response_format"},
+    {"kind", "tool_choice"},
+    {"name", "tool_choice.function.name"},
+    {"at_most_one", "parallel_tool_calls"},
     {"json_schema", "response_format.json_schema"},
 };
 
@@ -143,6 +148,7 @@ absl::StatusOr<ChatDraft> ReadChat(const std::string& body) {
   ChatDraft draft;
   MOED_RETURN_IF_ERROR(ReadParameters(json, ChatParameters(), CommonParameters(), draft));
   if (draft.request.messages().empty()) return InvalidArgument("messages: missing or empty");
+  if (!draft.parallel_tool_calls) draft.request.mutable_tool_choice()->set_at_most_one(true);
   if (!draft.template_variables.empty()) draft.request.set_template_variables(draft.template_variables.dump());
   return draft;
 }

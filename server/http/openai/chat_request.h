@@ -14,6 +14,7 @@ namespace moed::http {
 struct ChatDraft : AnswerOptions {
   moe::v1::ChatRequest request;  // its messages and tools; the rest when it is sent
   Json template_variables = Json::object();
+  bool parallel_tool_calls = true;
 };
 
 std::span<const Parameter<ChatDraft>> ChatParameters();

@@ -117,6 +117,21 @@ absl::Status ApplyFidelity(const Json& value, AnswerOptions& options) {
 
 absl::Status ApplyN(const Json& value, AnswerOptions&) { return OnlyValue(value, 1, "one answer is given to a request"); }
 
+absl::Status ApplySession(const Json& value, AnswerOptions& options) {
+  MOED_ASSIGN_OR_RETURN(options.session.id, StringOf(value));
+  return absl::OkStatus();
+}
+
+absl::Status ApplyMustExist(const Json& value, AnswerOptions& options) {
+  MOED_ASSIGN_OR_RETURN(options.session.must_exist, BoolOf(value));
+  return absl::OkStatus();
+}
+
+absl::Status ApplyExpectedTokens(const Json& value, AnswerOptions& options) {
+  MOED_ASSIGN_OR_RETURN(options.session.expected_tokens, Int32Of(value));
+  return absl::OkStatus();
+}
+
 constexpr Parameter<AnswerOptions> kParameters[] = {
     {"model", ApplyModel},
     {"stream", ApplyBool<&AnswerOptions::stream>},
@@ -139,7 +154,11 @@ constexpr Parameter<AnswerOptions> kParameters[] = {
     {"include_stop_str_in_output", ApplyStopping<&Stopping::set_include_stop_string>},
     {"ignore_eos", ApplyStopping<&Stopping::set_ignore_eos>},
     {"skip_special_tokens", ApplySkipSpecialTokens},
-    {"fidelity", ApplyFidelity},  // beyond both
+    // Beyond both.
+    {"fidelity", ApplyFidelity},
+    {"session_id", ApplySession},
+    {"must_exist", ApplyMustExist},
+    {"expected_tokens", ApplyExpectedTokens},
 };
 
 }  // namespace

@@ -25,6 +25,8 @@ int64_t Characters(std::string_view utf8) {
   return std::ranges::count_if(utf8, [](unsigned char c) { return (c & 0xc0) != 0x80; });
 }
 
+const moe::v1::Finish* FinishOf(const GenerateResponse& message) { return message.has_finish() ? &message.finish() : nullptr; }
+
 class CompletionWriter final : public AnswerWriter<GenerateResponse> {
  public:
   CompletionWriter(AnswerIdentity identity, bool include_usage) : identity_(std::move(identity)), include_usage_(include_usage) {}
@@ -63,7 +65,9 @@ class CompletionWriter final : public AnswerWriter<GenerateResponse> {
     json["choices"] = Json::array({{{"index", 0},
                                     {"text", message.text()},
                                     {"logprobs", Logprobs(message)},
-                                    {"finish_reason", FinishReasonJson(message.has_finish() ? &message.finish() : nullptr)}}});
+                                    {"finish_reason", FinishReasonJson(FinishOf(message))}}});
+    AddStopReason(FinishOf(message), json["choices"][0]);
+    AddSession(message.finish(), json);
     return json;
   }
 

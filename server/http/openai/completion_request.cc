@@ -50,11 +50,6 @@ absl::Status ApplyAddSpecialTokens(const Json& value, CompletionDraft& draft) {
   return absl::OkStatus();
 }
 
-absl::Status ApplySession(const Json& value, CompletionDraft& draft) {
-  MOED_ASSIGN_OR_RETURN(*draft.request.mutable_session_id(), StringOf(value));
-  return absl::OkStatus();
-}
-
 absl::Status ApplyEcho(const Json& value, CompletionDraft&) { return OnlyValue(value, false, "prompts are not echoed"); }
 absl::Status ApplyBestOf(const Json& value, CompletionDraft&) {
   return OnlyValue(value, 1, "one answer is computed for a request");
@@ -71,7 +66,6 @@ constexpr Parameter<CompletionDraft> kParameters[] = {
     {"best_of", ApplyBestOf},
     {"suffix", ApplySuffix},
     {"add_special_tokens", ApplyAddSpecialTokens},  // vLLM's name
-    {"session_id", ApplySession},                   // of the daemon
 };
 
 constexpr FieldName kFieldNames[] = {

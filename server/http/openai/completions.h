@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "server/http/openai/models.h"
+#include "server/http/api/model_names.h"
 #include "server/http/transport/exchange.h"
 #include "server/http/upstream/daemon.h"
 

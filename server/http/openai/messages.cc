@@ -83,7 +83,11 @@ absl::Status ApplyToolParameters(const Json& value, Tool& tool) {
   tool.set_parameters(value.dump());
   return absl::OkStatus();
 }
-absl::Status ApplyStrict(const Json& value, Tool&) { return OnlyValue(value, false, "calls are not held to the schema"); }
+absl::Status ApplyStrict(const Json& value, Tool& tool) {
+  MOED_ASSIGN_OR_RETURN(const bool strict, BoolOf(value));
+  tool.set_strict(strict);
+  return absl::OkStatus();
+}
 
 constexpr Parameter<Tool> kFunction[] = {
     {"name", ApplyText<Tool, &Tool::mutable_name>},

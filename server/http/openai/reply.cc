@@ -1,7 +1,5 @@
 #include "server/http/openai/reply.h"
 
-#include <cmath>
-
 #include "core/base/status.h"
 
 namespace moed::http {
@@ -40,10 +38,16 @@ Json OpenAiErrorJson(const ApiError& error) {
 
 HttpReply OpenAiError(const ApiError& error) {
   HttpReply reply{.status = error.status, .body = Dumped(OpenAiErrorJson(error))};
-  if (error.retry_seconds.has_value()) {
-    reply.headers.push_back({"retry-after", StrCat(static_cast<int64_t>(std::ceil(*error.retry_seconds)))});
-  }
+  AddRetryAfter(error, reply);
   return reply;
+}
+
+void AddSession(const moe::v1::Finish& finish, Json& object) {
+  if (finish.session_tokens() > 0) object["session_tokens"] = finish.session_tokens();
+}
+
+void AddStopReason(const moe::v1::Finish* finish, Json& choice) {
+  if (finish != nullptr && finish->reason() == moe::v1::FINISH_REASON_CONTEXT) choice["stop_reason"] = "context";
 }
 
 Json FinishReasonJson(const moe::v1::Finish* finish) {
@@ -66,7 +70,6 @@ Json UsageJson(const moe::v1::Usage& usage) {
           {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens()}}}};
 }
 
-std::string Dumped(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 std::string Event(const Json& json) { return StrCat("data: ", Dumped(json), "\n\n"); }
 
 }  // namespace moed::http

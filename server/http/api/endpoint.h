@@ -7,33 +7,45 @@
 #include <utility>
 
 #include "server/http/api/answer.h"
+#include "server/http/api/model_names.h"
 #include "server/http/api/relay.h"
-#include "server/http/openai/models.h"
-#include "server/http/openai/reply.h"
+#include "server/http/api/session_header.h"
 #include "server/http/transport/exchange.h"
 #include "server/http/upstream/daemon.h"
 
 namespace moed::http {
 
+// How an API names its answers and tells its errors.
+struct AnswerForm {
+  std::string id_prefix;
+  HttpReply (*error)(const ApiError& error);
+};
+
 // `read`: from the body's JSON to a draft with a `request`. `make_writer`: from the answer's identity and include_usage. `stream`
 // and `whole` are the daemon's calls: (stub, context, request, reactor) and (stub, context, request, response, callback).
 template <class Response, class Read, class MakeWriter, class Stream, class Whole>
-void AnswerByModel(Daemon& daemon, const ModelNames& models, const std::shared_ptr<Exchange>& exchange,
-                   const std::string& id_prefix, Read read, MakeWriter make_writer, Stream stream, Whole whole) {
+void AnswerByModel(Daemon& daemon, const ModelNames& models, const std::shared_ptr<Exchange>& exchange, const AnswerForm& form,
+                   Read read, MakeWriter make_writer, Stream stream, Whole whole) {
   auto draft = read(std::exchange(exchange->request().body, {}));
-  if (!draft.ok()) return exchange->Reply(OpenAiError(ErrorOf(draft.status())));
-  if (const auto refusal = models.Refusal(draft->model)) return exchange->Reply(OpenAiError(*refusal));
-  const AnswerIdentity identity = {id_prefix + exchange->request().id, draft->model, std::time(nullptr)};
+  if (!draft.ok()) return exchange->Reply(form.error(ErrorOf(draft.status())));
+  if (const auto refusal = models.Refusal(draft->model)) return exchange->Reply(form.error(*refusal));
+  const std::string session = draft->session.id;
+  if (const absl::Status same = CheckSessionHeader(exchange->request(), session); !same.ok())
+    return exchange->Reply(form.error(ErrorOf(same)));
+  const AnswerIdentity identity = {form.id_prefix + exchange->request().id, draft->model, std::time(nullptr)};
   std::unique_ptr<AnswerWriter<Response>> writer = make_writer(identity, draft->include_usage);
   auto request = std::move(draft->request);
   const bool streams = draft->stream;
   SetOptions(*std::move(draft), identity.id, request);
   auto& stub = *daemon.inference().async();
   if (streams) {
-    StreamRelay<Response>::Start(daemon.calls(), exchange, std::move(writer),
-                                 [&](auto* context, auto* reactor) { stream(stub, context, &request, reactor); });
+    StreamRelay<Response>::Start(daemon.calls(), exchange, std::move(writer), [&](auto* context, auto* reactor) {
+      NameSession(session, *context);
+      stream(stub, context, &request, reactor);
+    });
   } else {
     RelayWhole<Response>(daemon.calls(), exchange, std::move(writer), [&](auto* context, auto* response, auto callback) {
+      NameSession(session, *context);
       whole(stub, context, &request, response, std::move(callback));
     });
   }

@@ -1,0 +1,202 @@
+#include "server/http/anthropic/content.h"
+
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "core/base/status.h"
+#include "server/http/api/parameters.h"
+
+namespace moed::http {
+namespace {
+
+using moe::v1::ChatMessage;
+using moe::v1::ChatRequest;
+using moe::v1::Tool;
+
+// The members that blocks of any type have. Which of them belong to which type is looked at when the type is known.
+struct Block {
+  std::string type, text, thinking, id, name, tool_use_id, result;
+  Json input;
+};
+
+template <std::string Block::*kField>
+absl::Status ApplyText(const Json& value, Block& block) {
+  MOED_ASSIGN_OR_RETURN(block.*kField, StringOf(value));
+  return absl::OkStatus();
+}
+absl::Status ApplyInput(const Json& value, Block& block) {
+  if (!value.is_object()) return InvalidArgument(ShownJson(value), " is no object");
+  block.input = value;
+  return absl::OkStatus();
+}
+absl::Status ApplyResult(const Json& value, Block& block) { return ReadTextOrBlocks(value, block.result); }
+absl::Status ApplyIsError(const Json& value, Block&) { return BoolOf(value).status(); }  // the content says what went wrong
+
+constexpr Parameter<Block> kText[] = {
+    {"type", nullptr}, {"text", ApplyText<&Block::text>}, {"cache_control", nullptr}, {"citations", nullptr}};
+constexpr Parameter<Block> kThinking[] = {
+    {"type", nullptr}, {"thinking", ApplyText<&Block::thinking>}, {"signature", nullptr}, {"cache_control", nullptr}};
+constexpr Parameter<Block> kToolUse[] = {{"type", nullptr},     {"id", ApplyText<&Block::id>}, {"name", ApplyText<&Block::name>},
+                                         {"input", ApplyInput}, {"caller", nullptr},           {"cache_control", nullptr}};
+constexpr Parameter<Block> kToolResult[] = {{"type", nullptr},
+                                            {"tool_use_id", ApplyText<&Block::tool_use_id>},
+                                            {"content", ApplyResult},
+                                            {"is_error", ApplyIsError},
+                                            {"cache_control", nullptr}};
+
+struct BlockRow {
+  std::string_view type;
+  std::string_view role;  // that may say it; "" = both
+  std::span<const Parameter<Block>> members;
+  std::string_view needed;
+};
+constexpr BlockRow kBlocks[] = {{"text", "", kText, "text"},
+                                {"thinking", "assistant", kThinking, "thinking"},
+                                {"tool_use", "assistant", kToolUse, "name"},
+                                {"tool_result", "user", kToolResult, "tool_use_id"}};
+
+absl::Status ReadBlock(const Json& json, std::string_view role, Block& block) {
+  if (!json.is_object()) return InvalidArgument(ShownJson(json), " is no object");
+  const Json type = json.value("type", Json());
+  for (const BlockRow& row : kBlocks) {
+    if (type != row.type || !(row.role.empty() || row.role == role)) continue;
+    block.type = row.type;
+    if (!json.contains(std::string(row.needed))) return InvalidArgument(".", row.needed, ": missing");
+    return ReadMembers(json, row.members, block);
+  }
+  return InvalidArgument(
+      ".type: ", ShownJson(type), " is not understood",
+      role == "user" ? "; a user's are text and tool_result" : "; an assistant's are text, thinking and tool_use");
+}
+
+std::string NameOfCall(const ChatRequest& request, const std::string& id) {
+  for (const ChatMessage& message : request.messages()) {
+    for (const auto& call : message.tool_calls()) {
+      if (call.id() == id) return call.name();
+    }
+  }
+  return "";
+}
+
+void AddUserBlock(Block block, ChatRequest& request, ChatMessage*& open) {
+  if (block.type == "tool_result") {
+    const std::string name = NameOfCall(request, block.tool_use_id);
+    ChatMessage& result = *request.add_messages();
+    result.set_role("tool");
+    result.set_name(name);
+    result.set_tool_call_id(std::move(block.tool_use_id));
+    result.add_content()->set_text(std::move(block.result));
+    open = nullptr;
+    return;
+  }
+  if (open == nullptr) {
+    open = request.add_messages();
+    open->set_role("user");
+  }
+  open->add_content()->set_text(std::move(block.text));
+}
+
+void AddAssistantBlock(Block block, ChatMessage& message) {
+  if (block.type == "text") {
+    message.add_content()->set_text(std::move(block.text));
+  } else if (block.type == "thinking") {
+    message.mutable_reasoning()->append(block.thinking);
+  } else {
+    auto& call = *message.add_tool_calls();
+    call.set_id(std::move(block.id));
+    call.set_name(std::move(block.name));
+    call.set_arguments(block.input.is_null() ? "{}" : block.input.dump());
+  }
+}
+
+absl::Status ReadContent(const Json& content, const std::string& role, ChatRequest& request) {
+  ChatMessage* open = nullptr;  // the message that the next text belongs to
+  if (content.is_string() || role == "assistant") {
+    open = request.add_messages();
+    open->set_role(role);
+  }
+  if (content.is_string()) {
+    open->add_content()->set_text(content.get_ref<const std::string&>());
+    return absl::OkStatus();
+  }
+  return ReadElements(content, [&](const Json& element) -> absl::Status {
+    Block block;
+    MOED_RETURN_IF_ERROR(ReadBlock(element, role, block));
+    if (role == "user") {
+      AddUserBlock(std::move(block), request, open);
+    } else {
+      AddAssistantBlock(std::move(block), *open);
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::Status ReadMessage(const Json& json, ChatRequest& request) {
+  struct Message {
+    std::string role;
+    const Json* content = nullptr;
+  } message;
+  constexpr Parameter<Message> kMessage[] = {{"role",
+                                              [](const Json& value, Message& out) -> absl::Status {
+                                                MOED_ASSIGN_OR_RETURN(out.role, StringOf(value));
+                                                return absl::OkStatus();
+                                              }},
+                                             {"content", [](const Json& value, Message& out) -> absl::Status {
+                                                out.content = &value;
+                                                return absl::OkStatus();
+                                              }}};
+  MOED_RETURN_IF_ERROR(ReadMembers(json, kMessage, message));
+  if (message.role != "user" && message.role != "assistant") return InvalidArgument(".role: allowed are user and assistant");
+  if (message.content == nullptr) return InvalidArgument(".content: missing");
+  return InParameter(".content", ReadContent(*message.content, message.role, request));
+}
+
+absl::Status ApplyToolType(const Json& value, Tool&) { return OnlyValue(value, "custom", "tools of a server are not offered"); }
+absl::Status ApplyToolName(const Json& value, Tool& tool) {
+  MOED_ASSIGN_OR_RETURN(*tool.mutable_name(), StringOf(value));
+  return absl::OkStatus();
+}
+absl::Status ApplyDescription(const Json& value, Tool& tool) {
+  MOED_ASSIGN_OR_RETURN(*tool.mutable_description(), StringOf(value));
+  return absl::OkStatus();
+}
+absl::Status ApplyInputSchema(const Json& value, Tool& tool) {
+  if (!value.is_object()) return InvalidArgument(ShownJson(value), " is no JSON schema, which is an object");
+  tool.set_parameters(value.dump());
+  return absl::OkStatus();
+}
+absl::Status ApplyStrict(const Json& value, Tool& tool) {
+  MOED_ASSIGN_OR_RETURN(const bool strict, BoolOf(value));
+  tool.set_strict(strict);
+  return absl::OkStatus();
+}
+constexpr Parameter<Tool> kTool[] = {{"type", ApplyToolType},           {"name", ApplyToolName},
+                                     {"description", ApplyDescription}, {"input_schema", ApplyInputSchema},
+                                     {"strict", ApplyStrict},           {"cache_control", nullptr}};
+
+}  // namespace
+
+absl::Status ReadAnthropicMessages(const Json& messages, ChatRequest& request) {
+  return ReadElements(messages, [&](const Json& element) { return ReadMessage(element, request); });
+}
+
+absl::Status ReadAnthropicTools(const Json& tools, ChatRequest& request) {
+  return ReadElements(tools, [&](const Json& element) { return ReadMembers(element, kTool, *request.add_tools()); });
+}
+
+absl::Status ReadTextOrBlocks(const Json& value, std::string& text) {
+  if (value.is_string()) {
+    text = value.get_ref<const std::string&>();
+    return absl::OkStatus();
+  }
+  return ReadElements(value, [&](const Json& element) -> absl::Status {
+    if (element.is_object() && element.value("type", Json()) != "text") return InvalidArgument(".type: only text is understood");
+    Block block;
+    MOED_RETURN_IF_ERROR(ReadMembers(element, kText, block));
+    text += block.text;
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace moed::http

@@ -1,0 +1,176 @@
+#include "server/http/anthropic/messages_request.h"
+
+#include <utility>
+
+#include "server/http/anthropic/content.h"
+
+namespace moed::http {
+namespace {
+
+using moe::v1::Sampling;
+using moe::v1::ToolChoice;
+
+absl::Status ApplyModel(const Json& value, MessagesDraft& draft) {
+  MOED_ASSIGN_OR_RETURN(draft.model, StringOf(value));
+  return absl::OkStatus();
+}
+
+absl::Status ApplyStream(const Json& value, MessagesDraft& draft) {
+  MOED_ASSIGN_OR_RETURN(draft.stream, BoolOf(value));
+  return absl::OkStatus();
+}
+
+absl::Status ApplyMessages(const Json& value, MessagesDraft& draft) { return ReadAnthropicMessages(value, draft.request); }
+absl::Status ApplySystem(const Json& value, MessagesDraft& draft) { return ReadTextOrBlocks(value, draft.system); }
+absl::Status ApplyTools(const Json& value, MessagesDraft& draft) { return ReadAnthropicTools(value, draft.request); }
+
+absl::Status ApplyMaxTokens(const Json& value, MessagesDraft& draft) {
+  MOED_ASSIGN_OR_RETURN(const int32_t tokens, Int32Of(value));
+  draft.stopping.set_max_new_tokens(tokens);
+  return absl::OkStatus();
+}
+
+template <void (Sampling::*kSet)(float)>
+absl::Status ApplySampling(const Json& value, MessagesDraft& draft) {
+  MOED_ASSIGN_OR_RETURN(const double number, NumberOf(value));
+  (draft.sampling.*kSet)(static_cast<float>(number));
+  return absl::OkStatus();
+}
+
+absl::Status ApplyTopK(const Json& value, MessagesDraft& draft) {
+  MOED_ASSIGN_OR_RETURN(const int32_t top_k, Int32Of(value));
+  draft.sampling.set_top_k(top_k);
+  return absl::OkStatus();
+}
+
+absl::Status ApplyStopSequences(const Json& value, MessagesDraft& draft) {
+  return ReadElements(value, [&](const Json& element) -> absl::Status {
+    MOED_ASSIGN_OR_RETURN(*draft.stopping.add_stop_strings(), StringOf(element));
+    return absl::OkStatus();
+  });
+}
+
+struct ChoiceDraft {
+  std::string type;
+  std::string name;
+  bool one = false;
+};
+absl::Status ApplyChoiceType(const Json& value, ChoiceDraft& draft) {
+  MOED_ASSIGN_OR_RETURN(draft.type, StringOf(value));
+  return absl::OkStatus();
+}
+absl::Status ApplyChoiceName(const Json& value, ChoiceDraft& draft) {
+  MOED_ASSIGN_OR_RETURN(draft.name, StringOf(value));
+  return absl::OkStatus();
+}
+absl::Status ApplyChoiceOne(const Json& value, ChoiceDraft& draft) {
+  MOED_ASSIGN_OR_RETURN(draft.one, BoolOf(value));
+  return absl::OkStatus();
+}
+constexpr Parameter<ChoiceDraft> kChoice[] = {
+    {"type", ApplyChoiceType}, {"name", ApplyChoiceName}, {"disable_parallel_tool_use", ApplyChoiceOne}};
+
+absl::Status ApplyToolChoice(const Json& value, MessagesDraft& draft) {
+  constexpr std::pair<std::string_view, ToolChoice::Kind> kKinds[] = {
+      {"auto", ToolChoice::AUTO}, {"any", ToolChoice::REQUIRED}, {"tool", ToolChoice::FUNCTION}, {"none", ToolChoice::NONE}};
+  ChoiceDraft choice;
+  MOED_RETURN_IF_ERROR(ReadMembers(value, kChoice, choice));
+  ToolChoice& out = *draft.request.mutable_tool_choice();
+  for (const auto& [name, kind] : kKinds) {
+    if (choice.type == name) out.set_kind(kind);
+  }
+  if (out.kind() == ToolChoice::KIND_UNSPECIFIED) return InvalidArgument(".type: allowed are auto, any, tool and none");
+  out.set_name(std::move(choice.name));
+  out.set_at_most_one(choice.one);
+  return absl::OkStatus();
+}
+
+// Templates call it one or the other. How long a model reasons is its own matter: budgets are not held.
+absl::Status ApplyThinking(const Json& value, MessagesDraft& draft) {
+  struct Thinking {
+    std::string type;
+  } thinking;
+  constexpr Parameter<Thinking> kThinking[] = {{"type",
+                                                [](const Json& type, Thinking& out) -> absl::Status {
+                                                  MOED_ASSIGN_OR_RETURN(out.type, StringOf(type));
+                                                  return absl::OkStatus();
+                                                }},
+                                               {"budget_tokens", nullptr},
+                                               {"display", nullptr}};
+  MOED_RETURN_IF_ERROR(ReadMembers(value, kThinking, thinking));
+  if (thinking.type == "adaptive") return absl::OkStatus();
+  const bool on = thinking.type == "enabled";
+  if (!on && thinking.type != "disabled") return InvalidArgument(".type: allowed are enabled, disabled and adaptive");
+  draft.template_variables["enable_thinking"] = on;
+  draft.template_variables["thinking"] = on;
+  return absl::OkStatus();
+}
+
+absl::Status ApplyTemplateVariables(const Json& value, MessagesDraft& draft) {
+  if (!value.is_object()) return InvalidArgument(ShownJson(value), " is no object");
+  draft.template_variables.update(value);
+  return absl::OkStatus();
+}
+
+absl::Status NotOffered(const Json& value, MessagesDraft&) { return OnlyValue(value, nullptr, "not offered"); }
+
+constexpr Parameter<MessagesDraft> kParameters[] = {
+    {"model", ApplyModel},
+    {"messages", ApplyMessages},
+    {"system", ApplySystem},
+    {"max_tokens", ApplyMaxTokens},
+    {"stop_sequences", ApplyStopSequences},
+    {"stream", ApplyStream},
+    {"temperature", ApplySampling<&Sampling::set_temperature>},
+    {"top_p", ApplySampling<&Sampling::set_top_p>},
+    {"top_k", ApplyTopK},
+    {"tools", ApplyTools},
+    {"tool_choice", ApplyToolChoice},
+    {"thinking", ApplyThinking},
+    {"metadata", nullptr},
+    {"service_tier", nullptr},
+    {"cache_control", nullptr},
+    {"container", NotOffered},
+    {"context_management", NotOffered},
+    {"mcp_servers", NotOffered},
+    {"chat_template_kwargs", ApplyTemplateVariables},  // vLLM's name
+};
+
+constexpr FieldName kFieldNames[] = {
+    {"max_new_tokens", "max_tokens"}, {"stop_strings", "stop_sequences"}, {"template_variables", "chat_template_kwargs"},
+    {"kind", "tool_choice.type"},     {"name", "tool_choice.name"},
+};
+
+absl::StatusOr<MessagesDraft> Read(const std::string& body) {
+  MOED_ASSIGN_OR_RETURN(const Json json, ParseJson(body));
+  MessagesDraft draft;
+  MOED_RETURN_IF_ERROR(ReadParameters<MessagesDraft, AnswerOptions>(json, kParameters, {}, draft));
+  auto& messages = *draft.request.mutable_messages();
+  if (messages.empty()) return InvalidArgument("messages: missing or empty");
+  if (messages.rbegin()->role() == "assistant")
+    return InvalidArgument("messages: the last is the assistant's; answers that are begun are not gone on with");
+  if (!draft.system.empty()) {
+    moe::v1::ChatMessage system;
+    system.set_role("system");
+    system.add_content()->set_text(std::move(draft.system));
+    messages.Add(std::move(system));
+    for (int i = messages.size() - 1; i > 0; --i) messages.SwapElements(i, i - 1);
+  }
+  if (!draft.template_variables.empty()) draft.request.set_template_variables(draft.template_variables.dump());
+  return draft;
+}
+
+}  // namespace
+
+std::span<const Parameter<MessagesDraft>> MessagesParameters() { return kParameters; }
+std::span<const FieldName> MessagesFieldNames() { return kFieldNames; }
+
+absl::StatusOr<MessagesDraft> ReadMessagesRequest(const std::string& body) {
+  MOED_ASSIGN_OR_RETURN(MessagesDraft draft, Read(body));
+  if (!draft.stopping.has_max_new_tokens()) return InvalidArgument("max_tokens: missing");
+  return draft;
+}
+
+absl::StatusOr<MessagesDraft> ReadCountRequest(const std::string& body) { return Read(body); }
+
+}  // namespace moed::http

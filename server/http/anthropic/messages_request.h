@@ -1,0 +1,29 @@
+// /v1/messages: from its JSON to a request of the daemon.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/http/api/answer.h"
+#include "server/http/api/api_error.h"
+#include "server/http/api/parameters.h"
+
+namespace moed::http {
+
+struct MessagesDraft : AnswerOptions {
+  moe::v1::ChatRequest request;  // its messages and tools; the rest when it is sent
+  std::string system;
+  Json template_variables = Json::object();
+};
+
+std::span<const Parameter<MessagesDraft>> MessagesParameters();
+// The daemon's fields that have another name here.
+std::span<const FieldName> MessagesFieldNames();
+
+// Of the body's text. INVALID_ARGUMENT about a parameter begins with it.
+absl::StatusOr<MessagesDraft> ReadMessagesRequest(const std::string& body);
+// Of one whose tokens are counted: nothing is said of the answer.
+absl::StatusOr<MessagesDraft> ReadCountRequest(const std::string& body);
+
+}  // namespace moed::http

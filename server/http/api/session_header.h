@@ -1,0 +1,18 @@
+// The header moe-session-id, by which proxies choose a server.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "grpcpp/client_context.h"
+#include "server/http/transport/exchange.h"
+
+namespace moed::http {
+
+// INVALID_ARGUMENT where the header is there and says something else than the body. It never stands for the body's field.
+absl::Status CheckSessionHeader(const HttpRequest& request, const std::string& session_id);
+
+// Says it to the daemon as well, for proxies on the way; what metadata cannot hold is left out.
+void NameSession(const std::string& session_id, grpc::ClientContext& context);
+
+}  // namespace moed::http

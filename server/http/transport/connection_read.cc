@@ -1,0 +1,196 @@
+// The part of a connection that reads requests.
+#include <algorithm>
+#include <cctype>
+#include <limits>
+
+#include "core/base/status.h"
+#include "server/http/transport/connection.h"
+#include "server/http/transport/status_text.h"
+
+namespace moed::http {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast_http = boost::beast::http;
+using boost::system::error_code;
+
+constexpr size_t kReadAheadBytes = 16 << 10;  // of requests that a client sends before it has its answer
+constexpr size_t kChunkOverheadBytes = 64 << 10;
+constexpr size_t kLingerBytes = 16 << 20;
+
+std::string Lower(boost::beast::string_view text) {
+  std::string lower(text.data(), text.size());
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
+}
+
+}  // namespace
+
+void Connection::AwaitRequest() {
+  parser_.emplace();
+  // ParseSome and CountBody hold the limits.
+  parser_->header_limit(std::numeric_limits<uint32_t>::max());
+  parser_->body_limit(std::numeric_limits<uint64_t>::max());
+  request_ = {};
+  wire_bytes_ = 0;
+  SetState(State::kIdle);
+  SetDeadline(share_->limits.idle_seconds);
+  Parse();
+}
+
+void Connection::Read() {
+  if (reading_ || state_ == State::kClosed) return;
+  reading_ = true;
+  socket_.async_read_some(asio::buffer(chunk_), [self = shared_from_this()](const error_code& error, size_t bytes) {
+    self->reading_ = false;
+    self->OnRead(error, bytes);
+  });
+}
+
+void Connection::OnRead(const error_code& error, size_t bytes) {
+  if (state_ == State::kClosed) return;
+  if (error) return OnPeerGone();
+  if (state_ == State::kLingering) {
+    lingered_bytes_ += bytes;
+    return lingered_bytes_ > kLingerBytes ? Close() : Read();
+  }
+  unparsed_.append(chunk_.data(), bytes);
+  if (state_ != State::kAnswering) return Parse();
+  // Somebody reads on, so that a client that goes away is noticed.
+  if (unparsed_.size() < kReadAheadBytes) Read();
+}
+
+void Connection::Parse() {
+  while (ParseSome()) {
+  }
+}
+
+bool Connection::ParseSome() {
+  if (unparsed_.empty()) {
+    Read();
+    return false;
+  }
+  if (state_ == State::kIdle) {
+    begun_nanos_ = Clock::Real().NowNanos();
+    SetState(State::kHead);
+    SetDeadline(share_->limits.read_seconds);
+  }
+  error_code error;
+  const size_t used = parser_->put(asio::const_buffer(unparsed_.data(), unparsed_.size()), error);
+  unparsed_.erase(0, used);
+  wire_bytes_ += used;
+  const bool hungry = error == beast_http::error::need_more;
+  if (error && !hungry) {
+    RefuseMalformed(error);
+    return false;
+  }
+  if (state_ == State::kHead && wire_bytes_ + (parser_->is_header_done() ? 0 : unparsed_.size()) > share_->limits.head_bytes) {
+    Refuse(share_->handler.Refusal("", 431, StrCat("the request's head is longer than ", share_->limits.head_bytes, " bytes")));
+    return false;
+  }
+  if (state_ == State::kHead && parser_->is_header_done() && !TakeHead()) return false;
+  if (state_ == State::kBody && !CountBody()) return false;
+  if (parser_->is_done()) {
+    HandOver();
+    return false;
+  }
+  if (hungry) Read();
+  return !hungry;
+}
+
+bool Connection::TakeHead() {
+  const auto& head = parser_->get();
+  request_.id = NewRequestId();
+  request_.method = std::string(head.method_string().data(), head.method_string().size());
+  request_.path = std::string(head.target().data(), std::min(head.target().size(), head.target().find('?')));
+  for (const auto& field : head) {
+    request_.headers.push_back({Lower(field.name_string()), std::string(field.value().data(), field.value().size())});
+  }
+  keep_alive_ = parser_->keep_alive();
+  chunked_ = head.version() == 11;
+  if (auto refusal = HeadRefusal()) {
+    Refuse(*std::move(refusal));
+    return false;
+  }
+  SetState(State::kBody);
+  SetDeadline(share_->limits.read_seconds);
+  parser_->eager(true);
+  if (!parser_->is_done() && Lower(head["Expect"]) == "100-continue") {
+    Continue();
+    return false;
+  }
+  return true;
+}
+
+std::optional<HttpReply> Connection::HeadRefusal() {
+  const auto& head = parser_->get();
+  const auto refusal = [this](int status, const std::string& message) {
+    keep_alive_ = false;
+    return share_->handler.Refusal(request_.path, status, message);
+  };
+  if (head.target().empty() || head.target()[0] != '/') return refusal(400, "the request's target must be a path");
+  if (head.target().size() > share_->limits.target_bytes) {
+    return refusal(414, StrCat("the path is longer than ", share_->limits.target_bytes, " bytes"));
+  }
+  if (chunked_ && head.count("Host") != 1) return refusal(400, "HTTP/1.1 wants one Host header");
+  if (head.count("Transfer-Encoding") > 0 && !parser_->chunked()) {
+    return refusal(501, "the only transfer encoding that is read is chunked");
+  }
+  if (head.count("Content-Encoding") > 0) return refusal(415, "bodies must not be compressed");
+  const uint64_t length = parser_->content_length().value_or(0);
+  if (length > share_->limits.body_bytes) {
+    return refusal(413, StrCat("the body has ", length, " bytes, allowed are ", share_->limits.body_bytes));
+  }
+  return share_->handler.Admit(request_);
+}
+
+bool Connection::CountBody() {
+  const size_t bytes = parser_->get().body().size();
+  const TransportLimits& limits = share_->limits;
+  if (bytes > limits.body_bytes || wire_bytes_ > limits.head_bytes + 2 * limits.body_bytes + kChunkOverheadBytes) {
+    Refuse(share_->handler.Refusal(request_.path, 413, StrCat("the body is longer than ", limits.body_bytes, " bytes")));
+    return false;
+  }
+  const size_t more = bytes - counted_bytes_;
+  counted_bytes_ = bytes;
+  if ((share_->body_bytes += more) <= limits.bodies_bytes || more == 0) return true;
+  Refuse(share_->handler.Refusal(request_.path, 503, "too many large requests at once"));
+  return false;
+}
+
+void Connection::Continue() {
+  Send("HTTP/1.1 100 Continue\r\n\r\n", [this] {
+    SetDeadline(share_->limits.read_seconds);
+    Parse();
+  });
+}
+
+void Connection::HandOver() {
+  request_.body = std::move(parser_->get().body());
+  BeginAnswer();
+  handed_over_ = true;
+  ++share_->exchanges;
+  Read();
+  share_->handler.Handle(shared_from_this());
+}
+
+void Connection::RefuseMalformed(const error_code& error) {
+  Refuse(share_->handler.Refusal(request_.path, 400, StrCat("malformed HTTP: ", error.message())));
+}
+
+// Answers what was not read to its end: the connection ends after it, for nobody knows where the next request begins.
+void Connection::Refuse(HttpReply reply) {
+  keep_alive_ = keep_alive_ && parser_->is_done();
+  BeginAnswer();
+  SendReply(reply);
+}
+
+void Connection::BeginAnswer() {
+  record_ = {};
+  record_.request_bytes = request_.body.size();
+  parser_.reset();
+  SetState(State::kAnswering);
+  ClearDeadline();
+}
+
+}  // namespace moed::http

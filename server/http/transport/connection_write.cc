@@ -1,0 +1,103 @@
+// The part of a connection that writes answers.
+#include "absl/strings/str_format.h"
+#include "boost/asio/dispatch.hpp"
+#include "boost/asio/write.hpp"
+#include "core/base/status.h"
+#include "server/http/transport/connection.h"
+#include "server/http/transport/status_text.h"
+
+namespace moed::http {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+}  // namespace
+
+void Connection::Reply(HttpReply reply) {
+  asio::dispatch(socket_.get_executor(), [self = shared_from_this(), reply = std::move(reply)] {
+    if (self->state_ == State::kAnswering) self->SendReply(reply);
+  });
+}
+
+void Connection::StartStream(std::string content_type) {
+  asio::dispatch(socket_.get_executor(), [self = shared_from_this(), content_type = std::move(content_type)] {
+    if (self->state_ != State::kAnswering) return;
+    self->keep_alive_ = self->keep_alive_ && self->chunked_;
+    self->head_ = self->Head(200, content_type, std::nullopt, {{"cache-control", "no-store"}});
+  });
+}
+
+void Connection::Write(std::string part, std::function<void()> written) {
+  asio::dispatch(socket_.get_executor(),
+                 [self = shared_from_this(), part = std::move(part), written = std::move(written)]() mutable {
+                   if (self->state_ != State::kAnswering) return;
+                   self->Send(std::exchange(self->head_, {}) + self->Chunk(std::move(part)), std::move(written));
+                 });
+}
+
+void Connection::EndStream(std::string last_part) {
+  asio::dispatch(socket_.get_executor(), [self = shared_from_this(), last_part = std::move(last_part)]() mutable {
+    if (self->state_ != State::kAnswering) return;
+    std::string bytes = std::exchange(self->head_, {}) + self->Chunk(std::move(last_part));
+    if (self->chunked_) bytes += "0\r\n\r\n";
+    self->Send(std::move(bytes), [self = self.get()] { self->FinishExchange(); });
+  });
+}
+
+void Connection::OnGone(std::function<void()> gone) {
+  asio::dispatch(socket_.get_executor(), [self = shared_from_this(), gone = std::move(gone)]() mutable {
+    if (self->state_ == State::kClosed) return gone();
+    if (self->state_ == State::kAnswering) self->gone_ = std::move(gone);
+  });
+}
+
+std::string Connection::Head(int status, const std::string& content_type, std::optional<size_t> length,
+                             const std::vector<Header>& headers) {
+  record_.status = status;
+  keep_alive_ = keep_alive_ && !share_->draining;
+  std::string head = StrCat("HTTP/1.1 ", status, " ", StatusText(status), "\r\ncontent-type: ", content_type, "\r\n");
+  if (!request_.id.empty()) head += StrCat("x-request-id: ", request_.id, "\r\n");
+  for (const Header& header : headers) head += StrCat(header.name, ": ", header.value, "\r\n");
+  if (length.has_value()) {
+    head += StrCat("content-length: ", *length, "\r\n");
+  } else if (chunked_) {
+    head += "transfer-encoding: chunked\r\n";
+  }
+  return StrCat(head, "connection: ", keep_alive_ ? "keep-alive" : "close", "\r\n\r\n");
+}
+
+std::string Connection::Chunk(std::string part) const {
+  if (!chunked_ || part.empty()) return part;
+  return absl::StrFormat("%x\r\n%s\r\n", part.size(), part);
+}
+
+void Connection::SendReply(const HttpReply& reply) {
+  Send(Head(reply.status, reply.content_type, reply.body.size(), reply.headers) + reply.body, [this] { FinishExchange(); });
+}
+
+void Connection::Send(std::string bytes, std::function<void()> sent) {
+  sending_ = std::move(bytes);
+  sent_ = std::move(sent);
+  sent_bytes_ = 0;
+  SendRest();
+}
+
+void Connection::SendRest() {
+  SetDeadline(share_->limits.write_seconds);
+  socket_.async_write_some(asio::buffer(sending_) + sent_bytes_,
+                           [self = shared_from_this()](const error_code& error, size_t bytes) {
+                             if (self->state_ == State::kClosed) return;
+                             if (error) return self->OnPeerGone();
+                             if (self->record_.reply_bytes == 0) {
+                               self->record_.first_byte_seconds = SecondsBetween(self->begun_nanos_, Clock::Real().NowNanos());
+                             }
+                             self->record_.reply_bytes += bytes;
+                             self->sent_bytes_ += bytes;
+                             if (self->sent_bytes_ < self->sending_.size()) return self->SendRest();
+                             self->ClearDeadline();
+                             std::exchange(self->sent_, {})();
+                           });
+}
+
+}  // namespace moed::http

@@ -1,0 +1,164 @@
+"""/v1/messages of moed-http as the real `anthropic` package sees it."""
+
+import contextlib
+import pathlib
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from tests.http.client_library import main
+from tests.http.front import Front, front_of
+from tests.real_programs import RealProgramsTest
+from tools.daemon import DEMO_CHECKPOINT, Daemon, pack, running
+
+with contextlib.suppress(ImportError):  # before main() has found a Python that has it
+    import anthropic
+
+REQUIREMENTS = ("anthropic==2.12.0",)
+MODEL = "demo"
+MESSAGES = [{"role": "user", "content": "Tell me of a little fox."}]
+# Shows calls as Hermes' models write them, and opens the reasoning where it is told to.
+TEMPLATE = (
+    "{% for m in messages %}<|user|>{{ m.reasoning or '' }}{{ m.content or '' }}{{ m.tool_calls|tojson if m.tool_calls }}"
+    "{{ m.tool_call_id }}{% endfor %}<|assistant|>{{ tools|tojson if tools }}{% if thinking %}<think>{% endif %}{# <tool_call> #}"
+)
+SCHEMA = {
+    "type": "object",
+    "properties": {"animal": {"enum": ["fox", "cat"]}, "hops": {"type": "integer", "minimum": 1, "maximum": 9}},
+    "required": ["animal", "hops"],
+    "additionalProperties": False,
+}
+TOOL = {"name": "look", "description": "Looks for an animal", "input_schema": SCHEMA}
+
+
+@contextlib.contextmanager
+def client_of(front: Front, **key: str) -> Iterator[Any]:
+    with anthropic.Anthropic(base_url=f"http://{front.address}", max_retries=0, **(key or {"api_key": "none"})) as client:
+        yield client
+
+
+class MessagesTest(RealProgramsTest):
+    daemon: ClassVar[Daemon]
+    front: ClassVar[Front]
+    client: ClassVar[Any]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        template = cls.folder / "template.jinja"
+        template.write_text(TEMPLATE)
+        store = cls.folder / f"{MODEL}.moed"
+        formats = ("--expert-formats", "q8", "--trunk-format", "q8")
+        pack(cls.binaries, DEMO_CHECKPOINT, store, *formats, "--chat-template", template)
+        cls.daemon = cls.enterClassContext(running(cls.binaries, "--store", store, "--memory-budget", "64MiB"))
+        cls.front = cls.enterClassContext(front_of(cls.daemon))
+        cls.client = cls.enterClassContext(client_of(cls.front))
+
+    @staticmethod
+    def asked(messages: Any = None, **parameters: Any) -> dict[str, Any]:
+        return {"model": MODEL, "max_tokens": 24, "temperature": 0, "messages": messages or MESSAGES, **parameters}
+
+    def ask(self, messages: Any = None, **parameters: Any) -> Any:
+        return self.client.messages.create(**self.asked(messages, **parameters))
+
+    def test_an_answer_and_its_usage(self) -> None:
+        prompt = f"<|user|>{MESSAGES[0]['content']}<|assistant|>"
+        expected = self.daemon.json("generate", "--prompt", prompt, "--max-new-tokens", 24, "--temperature", 0)
+        answer = self.ask()
+        self.assertEqual((answer.type, answer.role, answer.model, answer.stop_reason), ("message", "assistant", MODEL, "max_tokens"))
+        self.assertEqual([(block.type, block.text) for block in answer.content], [("text", expected["text"])])
+        counted = self.client.messages.count_tokens(model=MODEL, messages=MESSAGES).input_tokens
+        self.assertEqual(counted, expected["usage"]["prompt_tokens"])
+        usage = answer.usage
+        self.assertEqual((usage.input_tokens + usage.cache_read_input_tokens, usage.output_tokens), (counted, 24))
+
+    def test_a_stream_puts_the_same_together(self) -> None:
+        with self.client.messages.stream(**self.asked()) as stream:
+            events = [event.type for event in stream]
+            final = stream.get_final_message()
+        whole = self.ask()
+        self.assertEqual([block.model_dump() for block in final.content], [block.model_dump() for block in whole.content])
+        self.assertEqual((final.stop_reason, final.usage.output_tokens), (whole.stop_reason, 24))
+        self.assertEqual((events[0], events[-1]), ("message_start", "message_stop"))
+
+    def test_events_come_as_they_are_documented(self) -> None:
+        with self.client.messages.create(**self.asked(stream=True)) as stream:
+            kinds = [event.type for event in stream]
+        once = [kind for kind, before in zip(kinds, [None, *kinds], strict=False) if kind != before]
+        middle = ["content_block_start", "content_block_delta", "content_block_stop"]
+        self.assertEqual([kind for kind in once if kind != "ping"], ["message_start", *middle, "message_delta", "message_stop"])
+
+    def test_a_stop_sequence_is_named(self) -> None:
+        text = self.ask().content[0].text
+        answer = self.ask(stop_sequences=[text[10:14]])
+        self.assertEqual((answer.stop_reason, answer.stop_sequence), ("stop_sequence", text[10:14]))
+        self.assertEqual(answer.content[0].text, text[: text.index(text[10:14])])
+
+    def test_a_model_can_be_made_to_use_a_tool(self) -> None:
+        one = {"max_tokens": 400, "tools": [TOOL]}
+        for choice in ({"type": "any", "disable_parallel_tool_use": True}, {"type": "tool", "name": "look"}):
+            answer = self.ask(**one, tool_choice=choice)
+            self.assertEqual((answer.stop_reason, len(answer.content)), ("tool_use", 1), answer)
+            block = answer.content[0]
+            self.assertEqual((block.type, block.name), ("tool_use", "look"))
+            self.assertIn(block.input["animal"], ("fox", "cat"))
+            self.assertIn(block.input["hops"], range(1, 10))
+        with self.client.messages.stream(**self.asked(**one, tool_choice=choice)) as stream:
+            final = stream.get_final_message()
+        self.assertEqual((final.content[0].input, final.stop_reason), (block.input, "tool_use"))
+        # The answer goes back, and the result with it.
+        result = {"type": "tool_result", "tool_use_id": block.id, "content": [{"type": "text", "text": "none"}]}
+        turns = [*MESSAGES, {"role": "assistant", "content": answer.content}, {"role": "user", "content": [result]}]
+        self.assertEqual(self.ask(turns, tools=[TOOL], tool_choice={"type": "none"}).stop_reason, "max_tokens")
+
+    def test_thinking_is_a_block_of_its_own(self) -> None:
+        thinking = {"type": "enabled", "budget_tokens": 1024}
+        whole = self.ask(thinking=thinking)
+        self.assertEqual([block.type for block in whole.content], ["thinking"])
+        with self.client.messages.stream(**self.asked(thinking=thinking)) as stream:
+            final = stream.get_final_message()
+        self.assertEqual(final.content[0].thinking, whole.content[0].thinking)
+        self.assertNotEqual(self.ask(thinking={"type": "disabled"}).content[0].type, "thinking")
+
+    def test_system_and_blocks_reach_the_template(self) -> None:
+        blocks = [{"type": "text", "text": "Tell me of"}, {"type": "text", "text": " a little fox."}]
+        self.assertEqual(self.ask([{"role": "user", "content": blocks}]).content[0].text, self.ask().content[0].text)
+        plain = self.client.messages.count_tokens(model=MODEL, messages=MESSAGES).input_tokens
+        for system in ("Be brief.", [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]):
+            counted = self.client.messages.count_tokens(model=MODEL, messages=MESSAGES, system=system).input_tokens
+            self.assertGreater(counted, plain)
+
+    def test_what_is_wrong_is_named(self) -> None:
+        image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "x"}}
+        cases: list[tuple[dict[str, Any], str]] = [
+            ({"max_tokens": 0}, "max_tokens"),
+            ({"temperature": -1}, "temperature"),
+            ({"messages": [{"role": "user", "content": [image]}]}, "messages[0].content[0].type"),
+            ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role"),
+            ({"messages": [*MESSAGES, {"role": "assistant", "content": "It"}]}, "messages"),
+            ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0].type"),
+            ({"tool_choice": {"type": "any"}}, "tool_choice.type"),
+            ({"tools": [TOOL], "tool_choice": {"type": "tool", "name": "x"}}, "tool_choice.name"),
+            ({"extra_body": {"what": 1}}, "what"),
+        ]
+        for parameters, name in cases:
+            with self.subTest(name, **parameters), self.assertRaises(anthropic.BadRequestError) as caught:
+                self.ask(**parameters)
+            body: Any = caught.exception.body
+            self.assertEqual((body["type"], body["error"]["type"]), ("error", "invalid_request_error"))
+            self.assertTrue(body["error"]["message"].startswith(f"{name}: "), body)
+        with self.assertRaises(anthropic.NotFoundError):
+            self.client.messages.create(**{**self.asked(), "model": "claude"})
+
+    def test_keys_come_in_both_headers(self) -> None:
+        keys = pathlib.Path(self.folder) / "keys"
+        keys.write_text("a-key-of-sixteen-letters\n")
+        with front_of(self.daemon, "--api-keys", keys) as front:
+            for key in ({"api_key": "a-key-of-sixteen-letters"}, {"auth_token": "a-key-of-sixteen-letters"}):
+                with client_of(front, **key) as client:
+                    self.assertEqual(client.messages.create(**self.asked()).type, "message")
+            with client_of(front, api_key="another") as client, self.assertRaises(anthropic.AuthenticationError):
+                client.messages.create(**self.asked())
+
+
+if __name__ == "__main__":
+    main("tests.http.messages_test", "anthropic", REQUIREMENTS)
