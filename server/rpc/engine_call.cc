@@ -1,7 +1,9 @@
 #include "server/rpc/engine_call.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "core/base/status.h"
 #include "core/base/utf8.h"
 #include "core/grammar/matcher_pool.h"
@@ -36,7 +38,12 @@ absl::Status EngineCall::Render(PendingRequest& request) {
   MOED_RETURN_IF_ERROR(text.status());
   const chat::AnswerFormat& form = *model_->answer_format;
   const bool opened = chat::OpensReasoning(form, text->text);
-  if (request.rules) request.rules->reasoning_open = opened;
+  if (request.rules) {
+    constexpr size_t kMostMarkerBytes = 64;
+    const absl::string_view end = absl::StripTrailingAsciiWhitespace(text->text);
+    request.rules->reasoning_open = opened;
+    request.rules->prompt_end = std::string(end.substr(end.size() - std::min(end.size(), kMostMarkerBytes)));
+  }
   TakeParser(form.make({.reasoning_open = opened, .tools = std::move(conversation.tools)}));
   request.is_text = true;
   request.text = std::move(text->text);

@@ -144,7 +144,13 @@ class CallsTest(RealProgramsTest):
             {"role": "tool", "content": "Rain", "tool_call_id": "c"},
         ]
         held = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema, "strict": True}}
-        wanted = {"tools": [tool], "tool_choice": "none", "parallel_tool_calls": False, "reasoning_effort": "low", "response_format": held}
+        wanted = {
+            "tools": [tool],
+            "tool_choice": "none",
+            "parallel_tool_calls": False,
+            "reasoning_effort": "low",
+            "response_format": held,
+        }
         status, answer = self.front.post("/v1/chat/completions", {**REQUEST, "messages": messages, **wanted})
         self.assertEqual(status, 200, answer)
         request = self.daemon.request

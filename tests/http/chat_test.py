@@ -111,7 +111,17 @@ class ChatTest(OpenAiTestCase):
         template = self.folder / "llama.jinja"
         template.write_text('{{ messages[0].content }}{# <|start_header_id|> "parameters": #}')  # whose calls are bare JSON
         store = self.folder / "calls.moed"
-        pack(self.binaries, DEMO_CHECKPOINT, store, "--expert-formats", "q8", "--trunk-format", "q8", "--chat-template", template)
+        pack(
+            self.binaries,
+            DEMO_CHECKPOINT,
+            store,
+            "--expert-formats",
+            "q8",
+            "--trunk-format",
+            "q8",
+            "--chat-template",
+            str(template),
+        )
         schema = {
             "type": "object",
             "properties": {"animal": {"enum": ["fox", "cat"]}, "hops": {"type": "integer", "minimum": 1, "maximum": 9}},
@@ -149,7 +159,7 @@ class ChatTest(OpenAiTestCase):
             turn("Hello", must_exist=True)
         self.assertEqual(unknown.exception.status_code, 404)
         first = turn("Hello", expected_tokens=0)
-        self.assertEqual(first.session_tokens, first.usage.prompt_tokens + 7)  # the last token is not computed
+        self.assertEqual(first.session_tokens, first.usage.prompt_tokens + 8)
         again = list(turn("Hello", stream=True, must_exist=True, expected_tokens=first.session_tokens))
         self.assertEqual(again[-1].session_tokens, first.session_tokens)
         self.assertFalse([chunk for chunk in again[:-1] if hasattr(chunk, "session_tokens")])

@@ -16,7 +16,7 @@ TABLES = {
 
 def documented() -> set[tuple[str, str]]:
     text = (ROOT / "docs" / "http.md").read_text()
-    found = set()
+    found: set[tuple[str, str]] = set()
     for heading, paths in TABLES.items():
         table = text.split(f"\n{heading}:\n\n", 1)[1].split("\n\n", 1)[0]
         for row in table.splitlines()[2:]:

@@ -1,6 +1,7 @@
 """/v1/messages of moed-http as the real `anthropic` package sees it."""
 
 import contextlib
+import json
 import pathlib
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -19,7 +20,8 @@ MESSAGES = [{"role": "user", "content": "Tell me of a little fox."}]
 # Shows calls as Hermes' models write them, and opens the reasoning where it is told to.
 TEMPLATE = (
     "{% for m in messages %}<|user|>{{ m.reasoning or '' }}{{ m.content or '' }}{{ m.tool_calls|tojson if m.tool_calls }}"
-    "{{ m.tool_call_id }}{% endfor %}<|assistant|>{{ tools|tojson if tools }}{% if thinking %}<think>{% endif %}{# <tool_call> #}"
+    "{{ m.tool_call_id }}{% endfor %}<|assistant|>{{ tools|tojson if tools }}"
+    "{% if thinking is defined %}<think>{{ '' if thinking else '</think>' }}{% endif %}{# <tool_call> #}"
 )
 SCHEMA = {
     "type": "object",
@@ -48,14 +50,15 @@ class MessagesTest(RealProgramsTest):
         template.write_text(TEMPLATE)
         store = cls.folder / f"{MODEL}.moed"
         formats = ("--expert-formats", "q8", "--trunk-format", "q8")
-        pack(cls.binaries, DEMO_CHECKPOINT, store, *formats, "--chat-template", template)
+        pack(cls.binaries, DEMO_CHECKPOINT, store, *formats, "--chat-template", str(template))
         cls.daemon = cls.enterClassContext(running(cls.binaries, "--store", store, "--memory-budget", "64MiB"))
         cls.front = cls.enterClassContext(front_of(cls.daemon))
         cls.client = cls.enterClassContext(client_of(cls.front))
 
     @staticmethod
     def asked(messages: Any = None, **parameters: Any) -> dict[str, Any]:
-        return {"model": MODEL, "max_tokens": 24, "temperature": 0, "messages": messages or MESSAGES, **parameters}
+        further = {"temperature": 0, **parameters.pop("extra_body", {})}  # this version of the package has no name for it
+        return {"model": MODEL, "max_tokens": 24, "messages": messages or MESSAGES, **parameters, "extra_body": further}
 
     def ask(self, messages: Any = None, **parameters: Any) -> Any:
         return self.client.messages.create(**self.asked(messages, **parameters))
@@ -64,7 +67,9 @@ class MessagesTest(RealProgramsTest):
         prompt = f"<|user|>{MESSAGES[0]['content']}<|assistant|>"
         expected = self.daemon.json("generate", "--prompt", prompt, "--max-new-tokens", 24, "--temperature", 0)
         answer = self.ask()
-        self.assertEqual((answer.type, answer.role, answer.model, answer.stop_reason), ("message", "assistant", MODEL, "max_tokens"))
+        self.assertEqual(
+            (answer.type, answer.role, answer.model, answer.stop_reason), ("message", "assistant", MODEL, "max_tokens")
+        )
         self.assertEqual([(block.type, block.text) for block in answer.content], [("text", expected["text"])])
         counted = self.client.messages.count_tokens(model=MODEL, messages=MESSAGES).input_tokens
         self.assertEqual(counted, expected["usage"]["prompt_tokens"])
@@ -110,6 +115,13 @@ class MessagesTest(RealProgramsTest):
         turns = [*MESSAGES, {"role": "assistant", "content": answer.content}, {"role": "user", "content": [result]}]
         self.assertEqual(self.ask(turns, tools=[TOOL], tool_choice={"type": "none"}).stop_reason, "max_tokens")
 
+    def test_a_schema_is_kept(self) -> None:
+        answer = self.ask(
+            max_tokens=400, thinking={"type": "disabled"}, output_config={"format": {"type": "json_schema", "schema": SCHEMA}}
+        )
+        self.assertEqual(answer.stop_reason, "end_turn")
+        self.assertIn(json.loads(answer.content[0].text)["animal"], ("fox", "cat"))
+
     def test_thinking_is_a_block_of_its_own(self) -> None:
         thinking = {"type": "enabled", "budget_tokens": 1024}
         whole = self.ask(thinking=thinking)
@@ -131,7 +143,8 @@ class MessagesTest(RealProgramsTest):
         image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "x"}}
         cases: list[tuple[dict[str, Any], str]] = [
             ({"max_tokens": 0}, "max_tokens"),
-            ({"temperature": -1}, "temperature"),
+            ({"extra_body": {"temperature": -1}}, "temperature"),
+            ({"output_config": {"format": {"type": "json_schema", "schema": {"not": {}}}}}, "output_config.format.schema"),
             ({"messages": [{"role": "user", "content": [image]}]}, "messages[0].content[0].type"),
             ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role"),
             ({"messages": [*MESSAGES, {"role": "assistant", "content": "It"}]}, "messages"),

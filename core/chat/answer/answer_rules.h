@@ -20,6 +20,7 @@ struct AnswerRules {
   static constexpr int kNoMost = grammar::ProgramBuilder::kNoMost;
 
   bool reasoning_open = false;  // the prompt's end has opened the reasoning (OpensReasoning in answer_format.h)
+  std::string prompt_end;       // its last bytes, without white space; where they close a reasoning, the answer has none
   std::vector<CallableTool> tools;
   bool must_call = false;  // there is no text, and one call at least
   int most_calls = kNoMost;

@@ -37,13 +37,13 @@ Syntax ArgumentsSyntax(const CallableTool& tool) {
   return arguments;
 }
 
-Syntax JsonCallSyntax(const Calls& calls, std::string_view arguments, bool brace_came) {
+Syntax JsonCallSyntax(const Calls& calls, std::string_view arguments, bool brace_came, const Syntax& further) {
   const Syntax space = Regex(" ?");
   const Syntax named = OneOfTools(calls.tools, [&](const CallableTool& tool) {
     return InOrder(
         {Literal(StrCat(Quoted(tool.name), ",")), space, Literal(StrCat("\"", arguments, "\":")), space, ArgumentsSyntax(tool)});
   });
-  return InOrder({Literal(brace_came ? "" : "{"), space, Literal("\"name\":"), space, named, space, Literal("}")});
+  return InOrder({Literal(brace_came ? "" : "{"), space, Literal("\"name\":"), space, named, further, space, Literal("}")});
 }
 
 Syntax BareJsonSyntax(const Calls& calls, bool brace_came) {
@@ -73,7 +73,8 @@ Syntax SectionCallSyntax(const Calls& calls, const SectionSyntax& section) {
 }
 
 Syntax MistralCallSyntax(const Calls& calls) {
-  const Syntax listed = Several(JsonCallSyntax(calls, "arguments", false), Regex(", ?"), calls.most);
+  const Syntax id = grammar::Optional(Regex(", ?\"id\": ?\"[A-Za-z0-9]{9}\""));
+  const Syntax listed = Several(JsonCallSyntax(calls, "arguments", false, id), Regex(", ?"), calls.most);
   const Syntax with_id = InOrder({Marker("[CALL_ID]"), Regex("[A-Za-z0-9]{9}"), Marker("[ARGS]")});
   const Syntax before = OneOf({with_id, Marker("[ARGS]"), Literal("")});
   const Syntax named = OneOfTools(calls.tools, [&](const CallableTool& tool) {

@@ -28,8 +28,9 @@ grammar::Syntax OneOfTools(std::span<const CallableTool> tools, Call call) {
 // The arguments as JSON.
 grammar::Syntax ArgumentsSyntax(const CallableTool& tool);
 
-// {"name": NAME, `arguments`: {...}}; the first byte may have come.
-grammar::Syntax JsonCallSyntax(const Calls& calls, std::string_view arguments, bool brace_came);
+// {"name": NAME, `arguments`: {...} `further`}; the first byte may have come.
+grammar::Syntax JsonCallSyntax(const Calls& calls, std::string_view arguments, bool brace_came,
+                               const grammar::Syntax& further = {});
 // Calls with semicolons between them.
 grammar::Syntax BareJsonSyntax(const Calls& calls, bool brace_came);
 grammar::Syntax SectionCallSyntax(const Calls& calls, const SectionSyntax& section);

@@ -84,7 +84,7 @@ absl::StatusOr<Syntax> HoldMarked(const MarkedSyntax& syntax, const AnswerRules&
   } else {
     body = OneOf({*rules.text, CallsAlone(syntax, rules, std::move(sections))});
   }
-  if (syntax.reasoning_close.empty()) return body;
+  if (syntax.reasoning_close.empty() || rules.prompt_end.ends_with(syntax.reasoning_close)) return body;
   const Syntax to_close = InOrder({grammar::UpTo(syntax.reasoning_close), Gap()});
   if (rules.reasoning_open) return InOrder({to_close, std::move(body)});
   return InOrder({grammar::Optional(InOrder({Gap(), Marker(syntax.reasoning_open), to_close})), std::move(body)});

@@ -146,7 +146,13 @@ class TaggedSyntax {
 
   absl::StatusOr<Syntax> PropertyOf(const std::string& name, const Json& property, const std::string& pointer,
                                     const std::shared_ptr<const Json>& root) const {
-    if (!TakesString(*root, property)) return Parameter(Literal(name), true, Closed(grammar::SchemaAt(root, pointer)));
+    if (!TakesString(*root, property)) {
+      Syntax json = grammar::SchemaAt(root, pointer);
+      // Templates show them in Python's words, and so models write them.
+      const bool boolean = property.is_object() && property.value("type", Json()) == "boolean";
+      if (boolean && OtherKeyword(property, {"type"}).empty()) json = OneOf({json, Literal("True"), Literal("False")});
+      return Parameter(Literal(name), true, Closed(std::move(json)));
+    }
     if (!property.is_object()) return Parameter(Literal(name), false, UpToClose());
     if (property.contains("enum") || property.contains("const")) {
       MOED_ASSIGN_OR_RETURN(Syntax values, Values(property, pointer));

@@ -106,6 +106,31 @@ absl::Status ApplyThinking(const Json& value, MessagesDraft& draft) {
   return absl::OkStatus();
 }
 
+struct OutputDraft {
+  std::string schema;
+};
+absl::Status ApplyOutputType(const Json& value, OutputDraft&) { return OnlyValue(value, "json_schema", "answers are texts"); }
+absl::Status ApplyOutputSchema(const Json& value, OutputDraft& draft) {
+  if (!value.is_object()) return InvalidArgument(ShownJson(value), " is no JSON schema, which is an object");
+  draft.schema = value.dump();
+  return absl::OkStatus();
+}
+constexpr Parameter<OutputDraft> kOutputFormat[] = {{"type", ApplyOutputType}, {"schema", ApplyOutputSchema}};
+
+absl::Status ApplyOutputFormat(const Json& value, MessagesDraft& draft) {
+  OutputDraft format;
+  MOED_RETURN_IF_ERROR(ReadMembers(value, kOutputFormat, format));
+  if (format.schema.empty()) return InvalidArgument(".schema: missing");
+  draft.request.mutable_format()->set_json_schema(std::move(format.schema));
+  return absl::OkStatus();
+}
+absl::Status ApplyEffort(const Json& value, MessagesDraft& draft) {
+  MOED_ASSIGN_OR_RETURN(draft.template_variables["reasoning_effort"], StringOf(value));
+  return absl::OkStatus();
+}
+constexpr Parameter<MessagesDraft> kOutput[] = {{"format", ApplyOutputFormat}, {"effort", ApplyEffort}};
+absl::Status ApplyOutputConfig(const Json& value, MessagesDraft& draft) { return ReadMembers(value, kOutput, draft); }
+
 absl::Status ApplyTemplateVariables(const Json& value, MessagesDraft& draft) {
   if (!value.is_object()) return InvalidArgument(ShownJson(value), " is no object");
   draft.template_variables.update(value);
@@ -127,6 +152,7 @@ constexpr Parameter<MessagesDraft> kParameters[] = {
     {"tools", ApplyTools},
     {"tool_choice", ApplyToolChoice},
     {"thinking", ApplyThinking},
+    {"output_config", ApplyOutputConfig},
     {"metadata", nullptr},
     {"service_tier", nullptr},
     {"cache_control", nullptr},
@@ -137,14 +163,19 @@ constexpr Parameter<MessagesDraft> kParameters[] = {
 };
 
 constexpr FieldName kFieldNames[] = {
-    {"max_new_tokens", "max_tokens"}, {"stop_strings", "stop_sequences"}, {"template_variables", "chat_template_kwargs"},
-    {"kind", "tool_choice.type"},     {"name", "tool_choice.name"},
+    {"max_new_tokens", "max_tokens"},
+    {"stop_strings", "stop_sequences"},
+    {"template_variables", "chat_template_kwargs"},
+    {"json_schema", "output_config.format.schema"},
+    {"kind", "tool_choice.type"},
+    {"name", "tool_choice.name"},
 };
 
 absl::StatusOr<MessagesDraft> Read(const std::string& body) {
   MOED_ASSIGN_OR_RETURN(const Json json, ParseJson(body));
   MessagesDraft draft;
-  MOED_RETURN_IF_ERROR(ReadParameters<MessagesDraft, AnswerOptions>(json, kParameters, {}, draft));
+  const std::span<const Parameter<AnswerOptions>> nothing_else;
+  MOED_RETURN_IF_ERROR(ReadParameters(json, MessagesParameters(), nothing_else, draft));
   auto& messages = *draft.request.mutable_messages();
   if (messages.empty()) return InvalidArgument("messages: missing or empty");
   if (messages.rbegin()->role() == "assistant")

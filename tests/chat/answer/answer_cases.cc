@@ -28,7 +28,7 @@ bool Opens(const AnswerFormat& format, std::string_view prompt, std::string_view
 
 // How many bytes of the answer a mask lets through that holds its calls to the tools' schemas, up to where it may end.
 size_t Held(const AnswerFormat& format, const nlohmann::ordered_json& tools, bool open, std::string_view answer) {
-  static const grammar::VocabularyTrie kNoTokens({}, 1);
+  static const grammar::VocabularyTrie kNoTokens(std::vector<grammar::VocabularyTrie::Token>(), 1);
   AnswerRules rules;
   rules.reasoning_open = open;
   for (const auto& tool : tools) {

@@ -210,6 +210,10 @@ TEST(HeldAnswer, TextStaysFreeAndCallsInItAreHeld) {
   one.must_call = false;
   EXPECT_TRUE(follows("hermes", one, "a " + good + " b"));
   EXPECT_FALSE(follows("hermes", one, good + good));
+  one.prompt_end = "<think>\n\n</think>";
+  EXPECT_TRUE(follows("hermes", one, good));
+  one.must_call = true;
+  EXPECT_FALSE(follows("hermes", one, "<think>a</think>" + good)) << "the prompt has closed the reasoning";
   EXPECT_TRUE(follows("llama", free, "See {\"a\": 1}"));
   EXPECT_FALSE(follows("llama", free, "{\"name\": \"get_weather\", \"parameters\": {}}"));
   EXPECT_TRUE(follows("llama", free, "{\"name\": \"get_weather\", \"parameters\": {\"place\": \"A\", \"days\": 2}}"));
