@@ -57,6 +57,26 @@ class CompletionsTest(OpenAiTestCase):
         self.assertEqual(answer.usage.total_tokens, answer.usage.prompt_tokens + 24)
         self.assertGreaterEqual(answer.usage.prompt_tokens_details.cached_tokens, 0)
 
+    def test_a_session_goes_on_until_its_context_is_full(self) -> None:
+        memory = ("--memory-budget", "64MiB", "--max-context", 64)
+        with self.running("--store", self.store, *memory) as daemon, front_of(daemon) as front, client_of(front) as client:
+
+            def go_on(prompt: str, **session: Any) -> Any:
+                body = {"session_id": "mine", "ignore_eos": True, **session}
+                return client.completions.create(model=MODEL, prompt=prompt, max_tokens=40, temperature=0, extra_body=body)
+
+            first = go_on(PROMPT)
+            self.assertEqual(first.session_tokens, first.usage.total_tokens)
+            self.assertFalse(hasattr(first.choices[0], "stop_reason"))
+            last = go_on(" And then", must_exist=True, expected_tokens=first.session_tokens)
+            self.assertEqual((last.choices[0].finish_reason, last.choices[0].stop_reason), ("length", "context"))
+            self.assertGreater(last.usage.prompt_tokens, first.session_tokens)
+            with self.assertRaisesRegex(openai.BadRequestError, "reached its end"):
+                go_on(" And then")
+            with self.assertRaises(openai.BadRequestError) as nameless:
+                client.completions.create(model=MODEL, prompt=PROMPT, extra_body={"must_exist": True})
+            self.assertEqual(nameless.exception.param, "must_exist")
+
     def test_sixteen_tokens_are_the_default(self) -> None:
         answer = self.client.completions.create(model=MODEL, prompt=PROMPT, extra_body={"ignore_eos": True})
         self.assertEqual(answer.usage.completion_tokens, 16)
