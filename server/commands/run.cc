@@ -28,8 +28,8 @@ namespace {
 
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
-constexpr int kStopSeconds = 10;  // beyond what running requests may take
-constexpr size_t kMostPromptBytes = 64 << 20;
+constexpr int kStopSeconds = 10;               // beyond what running requests may take
+constexpr size_t kMostPromptBytes = 64 << 20;  // as --max-text-bytes
 constexpr std::string_view kOwnFlags[] = {"--store", "--memory-budget", "--listen"};
 
 constexpr const char* kDescription =
@@ -143,7 +143,12 @@ absl::StatusOr<std::optional<std::string>> ReadPrompt(const Flags& flags) {
   std::optional<std::string> prompt = flags.prompt;
   if (!prompt && OnTerminal()) return prompt;
   if (!prompt) {
-    prompt.emplace(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+    prompt.emplace(kMostPromptBytes + 1, '\0');
+    std::cin.read(prompt->data(), static_cast<std::streamsize>(prompt->size()));
+    prompt->resize(static_cast<size_t>(std::cin.gcount()));
+    prompt->shrink_to_fit();
+    if (prompt->size() > kMostPromptBytes)
+      return InvalidArgument("standard input: a prompt has at most ", kMostPromptBytes, " bytes");
     if (prompt->ends_with('\n')) prompt->pop_back();
   }
   if (prompt->empty()) return InvalidArgument("the prompt is empty: give --prompt TEXT, or a text on standard input");

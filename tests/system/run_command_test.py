@@ -140,6 +140,19 @@ class RunCommandTest(RealProgramsTest):
         self.assertEqual(piped.returncode, 0, piped.stderr)
         self.assertEqual(piped.stdout, self.run_model(*flags, "--prompt", text).stdout)
 
+    def test_an_endless_standard_input_is_refused(self) -> None:
+        with open("/dev/zero", "rb") as zeros:
+            run = subprocess.run(
+                [self.binaries / "moed", "run", TINY],
+                stdin=zeros,
+                capture_output=True,
+                text=True,
+                timeout=CALL_SECONDS,
+                env={**os.environ, **self.environment},
+            )
+        self.assertEqual(run.returncode, 2, run.stderr)
+        self.assertIn("standard input", run.stderr)
+
     def test_without_a_chat_template_texts_are_continued(self) -> None:
         gguf = self.home / "tiny.gguf"
         gguf.write_bytes(apply_delta((TINY / "model.gguf.delta").read_bytes(), (TINY / "model.safetensors").read_bytes()))
