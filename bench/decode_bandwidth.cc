@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
-#include "bench/machine_limits_memory.h"
 #include "core/base/buffer.h"
 #include "core/base/clock.h"
 #include "core/base/executor.h"
@@ -15,6 +14,7 @@
 #include "core/expert/presets/preset.h"
 #include "core/io/read_backend.h"
 #include "core/kernels/backend.h"
+#include "core/machine/memory_read.h"
 #include "core/model/model.h"
 
 namespace moed {

@@ -9,18 +9,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <mutex>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "CLI/CLI.hpp"
 #include "bench/machine_limits_int8.h"
-#include "bench/machine_limits_memory.h"
 #include "core/base/buffer.h"
 #include "core/base/clock.h"
 #include "core/base/executor.h"
@@ -28,6 +26,8 @@
 #include "core/io/read_backend.h"
 #include "core/kernels/backend.h"
 #include "core/kernels/cuda/device.h"
+#include "core/machine/disk_read.h"
+#include "core/machine/memory_read.h"
 
 namespace moed {
 namespace {
@@ -190,34 +190,6 @@ void Int8(benchmark::State& state, const Int8Loop& loop, int threads) {
   state.SetLabel(std::string(loop.instructions));
 }
 
-// Keeps `depth` reads in flight until `blocks` are done.
-absl::Status ReadBlocks(ReadBackend& reads, const Buffer& memory, uint64_t blocks, size_t block_bytes, int depth,
-                        uint64_t first) {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::vector<int> free_slots;
-  absl::Status status;
-  for (int slot = 0; slot < depth; ++slot) free_slots.push_back(slot);
-  for (uint64_t i = 0; i < blocks; ++i) {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return !free_slots.empty(); });
-    const int slot = free_slots.back();
-    free_slots.pop_back();
-    lock.unlock();
-    reads.Submit({.offset = (first + i) * block_bytes,
-                  .destination = memory.span().subspan(static_cast<size_t>(slot) * block_bytes, block_bytes),
-                  .done = [&, slot](absl::Status read) {
-                    const std::lock_guard guard(mutex);
-                    if (status.ok()) status = std::move(read);
-                    free_slots.push_back(slot);
-                    changed.notify_one();
-                  }});
-  }
-  std::unique_lock lock(mutex);
-  changed.wait(lock, [&] { return free_slots.size() == static_cast<size_t>(depth); });
-  return status;
-}
-
 void Disk(benchmark::State& state, const std::string& path, std::string_view backend, size_t block_bytes, int depth) {
   constexpr uint64_t kTurnBytes = 256 << 20;
   auto reads = OpenReadBackend(backend, path, {.queue_depth = depth});
@@ -230,11 +202,13 @@ void Disk(benchmark::State& state, const std::string& path, std::string_view bac
   } else {
     const uint64_t blocks = std::min(kTurnBytes / block_bytes, file_blocks);
     uint64_t first = 0;
+    std::vector<uint64_t> numbers(blocks);
     std::vector<double> rates;
     for (auto _ : state) {
+      std::iota(numbers.begin(), numbers.end(), first);
       posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);  // what the page cache holds is no disk read
       const double start = Now();
-      const absl::Status status = ReadBlocks(**reads, *memory, blocks, block_bytes, depth, first);
+      const absl::Status status = ReadBlocks(**reads, {0, file_blocks, block_bytes}, numbers, depth, *memory);
       const double seconds = Now() - start;
       state.SetIterationTime(seconds);
       if (!status.ok()) {

@@ -14,6 +14,7 @@
 #include "core/base/check.h"
 #include "core/base/status.h"
 #include "core/io/backends.h"
+#include "core/io/io_uring_check.h"
 #include "core/io/posix_file.h"
 
 namespace moed {
@@ -218,6 +219,8 @@ class UringBackend final : public ReadBackend {
 };
 
 }  // namespace
+
+absl::Status CheckIoUring() { return Ring::Create(ReadBackendOptions{}.queue_depth).status(); }
 
 absl::StatusOr<std::unique_ptr<ReadBackend>> OpenUringBackend(const std::string& path, const ReadBackendOptions& options) {
   MOED_ASSIGN_OR_RETURN(std::unique_ptr<PosixFile> file, PosixFile::OpenDirect(path));

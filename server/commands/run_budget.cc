@@ -4,6 +4,7 @@
 
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
+#include "core/machine/control_groups.h"
 #include "core/serving/serving_plan.h"
 #include "core/store/store.h"
 #include "core/tokenizer/chat_settings.h"
@@ -20,10 +21,10 @@ constexpr uint64_t kBesideDaemonBytes = 32 << 20;  // this process and moectl
 absl::StatusOr<DefaultBudget> ChooseBudget(std::optional<uint64_t> told, const std::string& root) {
   if (!told) return FindDefaultBudget(root, kBesideDaemonBytes);
   constexpr uint64_t kBeside = kBesideBudgetBytes + kBesideDaemonBytes;
-  const std::optional<MemoryLimit> limit = FindMemoryLimit(root);
-  if (limit && (limit->bytes < kBeside || *told > limit->bytes - kBeside)) {
+  const std::optional<GroupMemory> limit = SmallestGroupMemory(root);
+  if (limit && (limit->limit_bytes < kBeside || *told > limit->limit_bytes - kBeside)) {
     return InvalidArgument(FormatBytes(*told), " and ", FormatBytes(kBeside), " beside them are more than the cgroup's limit of ",
-                           FormatBytes(limit->bytes), " (", limit->path, ")");
+                           FormatBytes(limit->limit_bytes), " (", limit->path, ")");
   }
   return DefaultBudget{.bytes = *told, .reason = "as told"};
 }

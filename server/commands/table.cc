@@ -5,6 +5,8 @@
 
 #include "core/base/status.h"
 #include "server/commands/command.h"
+#include "server/commands/doctor.h"
+#include "server/commands/plan.h"
 #include "server/commands/run.h"
 
 namespace moed {
@@ -12,6 +14,10 @@ namespace {
 
 constexpr Command kCommands[] = {
     {"run", "MODEL [--memory BYTES] [--prompt TEXT]", "from a model's files to a conversation in the terminal", RunModel},
+    {"plan", "MODEL [--memory BYTES] [--json]", "the memory plan of a model, and the tokens a second to expect, by budget",
+     PlanModel},
+    {"doctor", "[--path PATH] [--json]", "what this machine gives, what is slower than it could be, and the remedy",
+     CheckMachine},
 };
 
 }  // namespace

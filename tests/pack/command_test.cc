@@ -202,6 +202,22 @@ TEST(PackCommandTest, InspectAgreesWithTheStore) {
   EXPECT_EQ(json["moe_layers"], nlohmann::json({0, 1, 2}));
 }
 
+TEST(PackCommandTest, ADryRunSaysAsJsonWhatInspectSaysAfterwards) {
+  TemporaryFolder folder;
+  MakeTinyCheckpoint("olmoe").Write(folder / "in");
+  const std::string out = folder / "out.store";
+  const auto before = nlohmann::json::parse(RunPack({folder / "in", out, "--dry-run", "--json"}).out, nullptr, false);
+  ASSERT_FALSE(before.is_discarded());
+  EXPECT_FALSE(std::filesystem::exists(out));
+  ASSERT_EQ(RunPack({folder / "in", out}).exit_code, 0);
+  const auto after = nlohmann::json::parse(RunPack({"inspect", out, "--json"}).out, nullptr, false);
+  for (const auto& [name, value] : after.items()) {
+    if (name == "path" || name == "model_hash") continue;
+    EXPECT_EQ(before[name], value) << name;
+  }
+  EXPECT_LT(before["smallest_memory_budget_bytes"], before["comfortable_memory_budget_bytes"]);
+}
+
 TEST(PackCommandTest, VerifyNamesTheDamage) {
   TemporaryFolder folder;
   MakeTinyCheckpoint("mixtral").Write(folder / "in");
@@ -247,6 +263,7 @@ TEST(PackCommandTest, WrongCommandLinesSayWhatIsAllowed) {
       {{"a", "b", "--trunk-format", "q8:hqq"}, "'hqq' does not make q8; it makes: q2, q4a, q3"},
       {{"a", "b", "--trunk-format", "int8"}, "'int8'; known: f32"},
       {{"a", "b", "--threads", "0"}, "--threads"},
+      {{"a", "b", "--json"}, "--list-families or --dry-run"},
       {{"verify"}, "STORE"},
       {{"inspect", "a", "--yaml"}, "allowed: --help, --json"},
   };

@@ -288,7 +288,6 @@ TEST_F(ConfigTest, DefaultBudgetIsTheSmallestLimitOfTheGroupAndItsAncestors) {
   File("sys/fs/cgroup/memory/c/memory.limit_in_bytes", "2147483648\n");
   EXPECT_EQ(budget()->bytes, (uint64_t{2} << 30) / 100 * 98 - beside);
   EXPECT_EQ(FindDefaultBudget(directory_.string(), 32 << 20)->bytes, budget()->bytes - (32 << 20));
-  EXPECT_EQ(FindMemoryLimit(directory_.string())->bytes, uint64_t{2} << 30);
 }
 
 TEST_F(ConfigTest, ARunTakesNoMoreThanItsGroupMay) {

@@ -106,7 +106,17 @@ absl::Status PrintBudgets(const PackPlan& plan) {
   return absl::OkStatus();
 }
 
+absl::Status PrintDryRunJson(const Checkpoint& checkpoint, const PackPlan& plan, const Flags& flags, Executor& executor) {
+  DryRunFigures figures;
+  MOED_ASSIGN_OR_RETURN(figures.budgets, FindServingBudgets(plan, ServingOptionsOfThisMachine()));
+  MOED_ASSIGN_OR_RETURN(figures.encoding_seconds, EstimateSeconds(plan, executor, Clock::Real()));
+  figures.free_space = std::string(CheckFreeSpace(flags.output, plan.layout.file_bytes()).message());
+  std::fputs(DryRunJson(checkpoint, plan, figures).c_str(), stdout);
+  return absl::OkStatus();
+}
+
 absl::Status DryRun(const Checkpoint& checkpoint, const PackPlan& plan, const Flags& flags, Executor& executor) {
+  if (flags.json) return PrintDryRunJson(checkpoint, plan, flags, executor);
   std::printf("%s: %s, %zu tensors, %s\n\n%s", checkpoint.path().c_str(), plan.spec.family.c_str(), checkpoint.tensor_count(),
               FormatBytes(checkpoint.weight_bytes()).c_str(), SizeTable(plan.description, plan.layout).c_str());
   const uint64_t whole = plan.description.trunk_bytes + AllRecordBytes(plan.description, kReferencePrecision);
@@ -219,8 +229,9 @@ absl::Status RunVerify(const Flags& flags) {
 class UsageFormatter final : public CLI::Formatter {
   std::string make_usage(const CLI::App* app, std::string name) const override {
     if (app->get_parent() != nullptr) return Formatter::make_usage(app, name);
-    return "Usage: moed-pack IN OUT [OPTIONS]\n       moed-pack --list-families [--json]\n       moed-pack inspect STORE "
-           "[--json]\n       moed-pack verify STORE\n";
+    return "Usage: moed-pack IN OUT [OPTIONS]\n       moed-pack IN OUT --dry-run [--json]\n       moed-pack --list-families "
+           "[--json]\n"
+           "       moed-pack inspect STORE [--json]\n       moed-pack verify STORE\n";
   }
 };
 
@@ -254,9 +265,8 @@ void DefinePack(CLI::App& app, Flags& flags) {
       ->option_text("N (default: 64)");
   app.add_flag("--dry-run", flags.dry_run, "only print exact sizes, the memory budgets of moed and an estimate of the time");
   app.add_flag("--force", flags.force, "replace OUT if it exists");
-  CLI::Option* list =
-      app.add_flag("--list-families", flags.list_families, "print what can be packed: families, architectures, types");
-  app.add_flag("--json", flags.json, "as JSON")->needs(list);
+  app.add_flag("--list-families", flags.list_families, "print what can be packed: families, architectures, types");
+  app.add_flag("--json", flags.json, "with --dry-run or --list-families: as JSON");
 }
 
 int Run(int argc, char** argv) {
@@ -277,6 +287,9 @@ int Run(int argc, char** argv) {
     app.parse(argc, argv);
     if (app.get_subcommands().empty() && flags.output.empty() && !flags.list_families) {
       throw CLI::RequiredError("IN and OUT (or: inspect STORE, verify STORE)");
+    }
+    if (flags.json && app.get_subcommands().empty() && !flags.list_families && !flags.dry_run) {
+      throw CLI::RequiresError("--json", "--list-families or --dry-run");
     }
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);

@@ -67,6 +67,34 @@ std::string Spec(const StoreDescription& description, int indent) {
   return spec.is_discarded() ? description.model_spec : spec.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
+// What a store holds.
+void AddContents(const StoreDescription& description, const FileLayout& layout, Json& json) {
+  json["header_bytes"] = layout.trunk_offset();
+  json["trunk_bytes"] = description.trunk_bytes;
+  json["tokenizer_bytes"] = layout.PieceAt(layout.TokenizerPiece()).bytes;
+  json["experts_per_layer"] = description.experts_per_layer;
+  for (const LayerId layer : description.moe_layers) json["moe_layers"].push_back(layer.value());
+  for (size_t p = 0; p < description.precisions.size(); ++p) {
+    const ExpertPrecision& precision = description.precisions[p];
+    json["precisions"].push_back({{"format", PrecisionName(precision)},
+                                  {"record_bytes", LargestRecordBytes(precision)},
+                                  {"total_bytes", AllRecordBytes(description, static_cast<Precision>(p))}});
+    if (!OneFormat(precision)) json["precisions"].back()["layers"] = LayersJson(description, precision);
+  }
+  for (const TensorInfo& tensor : description.trunk) {
+    json["trunk"].push_back({{"name", tensor.name},
+                             {"format", FormatOf(tensor.format).name},
+                             {"vector", tensor.vector},
+                             {"rows", tensor.rows},
+                             {"columns", tensor.cols},
+                             {"bytes", tensor.bytes}});
+  }
+  json["model_spec"] = Json::parse(description.model_spec, nullptr, false);
+  if (json["model_spec"].is_discarded()) json["model_spec"] = description.model_spec;
+}
+
+std::string Dumped(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
 }  // namespace
 
 std::string SizeTable(const StoreDescription& description, const FileLayout& layout) {
@@ -114,34 +142,28 @@ std::string InspectText(const StoreReader& store) {
 }
 
 std::string InspectJson(const StoreReader& store) {
-  const StoreDescription& description = store.description();
   Json json;
   json["path"] = store.path();
   json["file_bytes"] = store.file_bytes();
   json["model_hash"] = HashText(store.model_hash());
-  json["header_bytes"] = store.layout().trunk_offset();
-  json["trunk_bytes"] = description.trunk_bytes;
-  json["tokenizer_bytes"] = store.layout().PieceAt(store.layout().TokenizerPiece()).bytes;
-  json["experts_per_layer"] = description.experts_per_layer;
-  for (const LayerId layer : description.moe_layers) json["moe_layers"].push_back(layer.value());
-  for (size_t p = 0; p < description.precisions.size(); ++p) {
-    const ExpertPrecision& precision = description.precisions[p];
-    json["precisions"].push_back({{"format", PrecisionName(precision)},
-                                  {"record_bytes", LargestRecordBytes(precision)},
-                                  {"total_bytes", AllRecordBytes(description, static_cast<Precision>(p))}});
-    if (!OneFormat(precision)) json["precisions"].back()["layers"] = LayersJson(description, precision);
-  }
-  for (const TensorInfo& tensor : description.trunk) {
-    json["trunk"].push_back({{"name", tensor.name},
-                             {"format", FormatOf(tensor.format).name},
-                             {"vector", tensor.vector},
-                             {"rows", tensor.rows},
-                             {"columns", tensor.cols},
-                             {"bytes", tensor.bytes}});
-  }
-  json["model_spec"] = Json::parse(description.model_spec, nullptr, false);
-  if (json["model_spec"].is_discarded()) json["model_spec"] = description.model_spec;
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  AddContents(store.description(), store.layout(), json);
+  return Dumped(json);
+}
+
+std::string DryRunJson(const Checkpoint& checkpoint, const PackPlan& plan, const DryRunFigures& figures) {
+  Json json;
+  json["checkpoint"] = checkpoint.path();
+  json["checkpoint_bytes"] = checkpoint.weight_bytes();
+  json["checkpoint_tensors"] = checkpoint.tensor_count();
+  json["file_bytes"] = plan.layout.file_bytes();
+  json["smallest_memory_budget_bytes"] = figures.budgets.smallest.budget;
+  json["comfortable_memory_budget_bytes"] = figures.budgets.comfortable.budget;
+  json["encoding_seconds"] = figures.encoding_seconds;
+  json["free_space"] = figures.free_space.empty() ? Json("enough") : Json(figures.free_space);
+  json["tokenizer_memory_bytes"] = plan.tokenizer_bytes;
+  json["chat_template_bytes"] = plan.chat_template_bytes;
+  AddContents(plan.description, plan.layout, json);
+  return Dumped(json);
 }
 
 }  // namespace moed

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/serving/serving_plan.h"
 #include "core/store/store.h"
 #include "tools/pack/checkpoint.h"
 #include "tools/pack/packer.h"
@@ -18,5 +19,14 @@ std::string ErrorTable(const StoreDescription& description, const EncodingErrors
 
 std::string InspectText(const StoreReader& store);
 std::string InspectJson(const StoreReader& store);  // one object, indented, with a newline
+
+// What a dry run found out beside the plan.
+struct DryRunFigures {
+  ServingBudgets budgets;
+  double encoding_seconds = 0;
+  std::string free_space;  // what is wrong with it; "": nothing
+};
+// As InspectJson of the store that the plan makes, as far as it is known before.
+std::string DryRunJson(const Checkpoint& checkpoint, const PackPlan& plan, const DryRunFigures& figures);
 
 }  // namespace moed

@@ -1,4 +1,4 @@
-#include "bench/machine_limits_memory.h"
+#include "core/machine/memory_read.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -7,8 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
+#include <memory>
 
+#include "core/base/buffer.h"
 #include "core/base/clock.h"
+#include "core/base/status.h"
 #include "core/kernels/backend.h"
 
 namespace moed {
@@ -104,6 +108,19 @@ const MemoryRead& BestRead(Executor& executor, std::span<const std::byte> memory
     best = &read;
   }
   return *best;
+}
+
+absl::StatusOr<MemoryBandwidth> MeasureMemoryBandwidth(int threads, size_t bytes) {
+  const size_t rounded = std::max<size_t>(bytes / kReadPieceBytes, 1) * kReadPieceBytes;
+  MOED_ASSIGN_OR_RETURN(const Buffer memory, Buffer::Allocate(rounded));
+  std::memset(memory.data(), 1, memory.size());
+  const std::unique_ptr<Executor> executor = MakeThreadPool(threads);
+  const MemoryRead& best = BestRead(*executor, memory.span());
+  constexpr int kPasses = 7;
+  std::array<double, kPasses> rates;
+  for (double& rate : rates) rate = ReadRate(best, *executor, memory.span());
+  std::sort(rates.begin(), rates.end());
+  return MemoryBandwidth{rates[kPasses / 2] * 1e9, best.name, threads, rounded};
 }
 
 }  // namespace moed

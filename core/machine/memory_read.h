@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "absl/status/statusor.h"
 #include "core/base/executor.h"
 
 namespace moed {
@@ -25,5 +26,14 @@ bool Runs(std::string_view backend);
 double ReadRate(const MemoryRead& read, Executor& executor, std::span<const std::byte> memory);
 // The one with the highest median of a few passes.
 const MemoryRead& BestRead(Executor& executor, std::span<const std::byte> memory);
+
+struct MemoryBandwidth {
+  double bytes_per_second = 0;  // the median of a few passes of the best read
+  std::string_view form;        // its name
+  int threads = 0;
+  size_t memory_bytes = 0;  // of a pass
+};
+// Of `bytes` of memory of its own, rounded down to pieces, one at least. RESOURCE_EXHAUSTED when the kernel refuses them.
+absl::StatusOr<MemoryBandwidth> MeasureMemoryBandwidth(int threads, size_t bytes);
 
 }  // namespace moed
