@@ -379,6 +379,7 @@ void App::Impl::Publish() {
   loaded_.step_parts = [this] { return trace_->Parts(); };
   loaded_.expert_stats = [this] { return experts_->provider().Stats(); };
   loaded_.hottest_experts = [this](int top) { return experts_->provider().HottestExperts(top); };
+  loaded_.expert_map = [this](uint64_t since) { return experts_->provider().ChangedExperts(since); };
   loaded_.info = DescribeModel(*store_, spec_, plan_.memory.max_context);
   *loaded_.info.mutable_sampling_defaults() = sampling_defaults_;
   loaded_.info.set_has_chat_template(chat_template_.has_value());

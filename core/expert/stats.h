@@ -1,4 +1,4 @@
-// Counters of the expert path, for metrics, GetStats and GetCacheState.
+// Counters of the expert path, for metrics and the services that show it.
 #pragma once
 
 #include <array>
@@ -47,7 +47,7 @@ struct PredictionCounts {
   uint64_t right = 0;  // both
 };
 
-// A consistent copy. Cumulative since start except what says "now".
+// A consistent copy, but for the residents. Cumulative since start except what says "now".
 struct ExpertStats {
   std::vector<LayerStats> layers;  // MoE layers only, ascending
   std::array<double, kPhases> stall_seconds{};
@@ -71,5 +71,28 @@ struct ExpertHeat {
   uint64_t uses = 0;
   bool resident = false;
 };
+
+// What an expert went through since start, at all precisions together.
+struct ExpertCell {
+  int32_t expert = 0;
+  uint32_t resident = 0;  // now: bit p at precision p
+  uint64_t hits = 0;      // lookups
+  uint64_t misses = 0;    // lookups, in flight included
+  uint64_t lowered = 0;   // of both
+  uint64_t skipped = 0;   // choices that were not computed at all
+  uint64_t reads = 0;     // of its records, whole ones, whoever wanted them
+};
+struct LayerCells {
+  LayerId layer;
+  std::vector<ExpertCell> experts;  // ascending
+};
+// Experts that something happened to. An answer to GetExpertMap, of which so many are made or sent at once, takes so many bytes
+// for each expert.
+struct ExpertMap {
+  uint64_t now = 0;                // happenings until now
+  std::vector<LayerCells> layers;  // MoE layers, ascending; those without a change too
+};
+inline constexpr int kExpertMapsAtOnce = 2;
+inline constexpr uint64_t kExpertMapBytes = 160;
 
 }  // namespace moed

@@ -194,6 +194,10 @@ uint64_t StoreIndexBytes(const StoreDescription& store) {
   return bytes;
 }
 
+uint64_t BytesOfMaps(const StoreDescription& store) {
+  return kExpertMapsAtOnce * kExpertMapBytes * store.moe_layers.size() * static_cast<uint64_t>(store.experts_per_layer);
+}
+
 // What "tables" and "queues" are made of.
 std::vector<MemoryTerm> TermsOf(const ServingInputs& in, uint64_t shares_of, const StepEngineOptions& engine) {
   const StoreDescription& store = in.store;
@@ -211,6 +215,7 @@ std::vector<MemoryTerm> TermsOf(const ServingInputs& in, uint64_t shares_of, con
           {"queues", "conversations to be prompts", in.chat_template_bytes > 0 ? engine.request.conversation_bytes : 0},
           {"queues", "calls of tools in answers", in.chat_template_bytes > 0 ? BytesOfCalls(engine) : 0},
           {"queues", "formats of answers", BytesOfFormats(shares_of)},
+          {"queues", "maps of experts", BytesOfMaps(store)},
           {"queues", "answers to be sent", running * answers.whole + answers.ended},
           {"queues", "trace", TraceEvents(in.trace, shares_of) * sizeof(TraceEvent)}};
 }

@@ -1,19 +1,24 @@
 // moed-http: OpenAI's and Anthropic's APIs over HTTP, beside a moed.
 #include <malloc.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/version.h"
 #include "server/http/anthropic/error.h"
 #include "server/http/anthropic/messages.h"
+#include "server/http/expert_watch.h"
 #include "server/http/openai/chat.h"
 #include "server/http/openai/completions.h"
 #include "server/http/openai/models.h"
 #include "server/http/openai/reply.h"
 #include "server/http/options.h"
+#include "server/http/page.h"
 #include "server/http/router.h"
 #include "server/http/upstream/daemon.h"
 #include "spdlog/sinks/stdout_sinks.h"
@@ -26,7 +31,7 @@ constexpr std::string_view kModelsPath = "/v1/models/";
 
 HttpReply Text(int status, std::string text) { return {.status = status, .content_type = "text/plain", .body = std::move(text)}; }
 
-std::vector<Route> MakeRoutes(Daemon& daemon, const ModelNames& models) {
+std::vector<Route> MakeRoutes(Daemon& daemon, const ModelNames& models, ExpertWatches& watches) {
   return {
       {"GET", "/healthz", true, OpenAiError, [](const auto& exchange) { exchange->Reply(Text(200, "ok\n")); }},
       {"GET", "/readyz", true, OpenAiError,
@@ -41,6 +46,7 @@ std::vector<Route> MakeRoutes(Daemon& daemon, const ModelNames& models) {
       {"POST", "/v1/messages", false, AnthropicError, [&](const auto& exchange) { HandleMessages(daemon, models, exchange); }},
       {"POST", "/v1/messages/count_tokens", false, AnthropicError,
        [&](const auto& exchange) { HandleCountTokens(daemon, models, exchange); }},
+      {"GET", "/moed/experts", false, OpenAiError, [&](const auto& exchange) { watches.Begin(exchange); }},
   };
 }
 
@@ -59,11 +65,17 @@ int Run(const Options& options) {
   AccessLog log;
   Daemon daemon(options.server, options.control);
   const ModelNames models(daemon, options.model_names);
-  Router router(MakeRoutes(daemon, models), std::move(keys), OpenAiError);
+  ExpertWatches watches(daemon);
+  std::vector<Route> routes = MakeRoutes(daemon, models, watches);
+  if (options.page) std::ranges::move(PageRoutes(), std::back_inserter(routes));
+  Router router(std::move(routes), std::move(keys), OpenAiError);
   const auto server = HttpServer::Listen(options.http, router, log);
   if (!server.ok()) return Fail(server.status(), 1);
   spdlog::info("listening on http://{}, for the daemon at {}", (*server)->address(), options.server);
-  (*server)->Serve([&router] { router.Drain(); });
+  (*server)->Serve([&] {
+    router.Drain();
+    watches.End();
+  });
   daemon.End();
   return 0;
 }

@@ -27,7 +27,7 @@ std::string VariableName(const std::string& flag) {
 
 // Values of flags as they were written, until all are there.
 struct Texts {
-  std::string listen, max_body, max_bodies;
+  std::string listen, max_body, max_bodies, page = "on";
 };
 
 void Define(CLI::App& app, Options& options, Texts& texts) {
@@ -40,6 +40,7 @@ void Define(CLI::App& app, Options& options, Texts& texts) {
   add("--listen", texts.listen, "HOST:PORT", "HTTP; port 0 takes any free one [127.0.0.1:8080]");
   add("--model-name", options.model_names, "NAME", "what requests call the model; may be repeated [the store's name]");
   add("--api-keys", options.api_keys, "FILE", "keys, one a line; without it everybody may ask");
+  add("--page", texts.page, "on|off", "the page at /, for talking to the model [on]")->check(CLI::IsMember({"on", "off"}));
   add("--max-connections", limits.connections, "N", "connections at once [256]")->check(CLI::Range(1, 65536));
   add("--max-body", texts.max_body, "BYTES", "of one request's body [4MiB]");
   add("--max-bodies", texts.max_bodies, "BYTES", "of the bodies of all requests that are read or answered [64MiB]");
@@ -74,6 +75,7 @@ absl::Status Apply(const Texts& texts, Options& options) {
   MOED_RETURN_IF_ERROR(bytes_of("--max-body", texts.max_body, limits.body_bytes));
   MOED_RETURN_IF_ERROR(bytes_of("--max-bodies", texts.max_bodies, limits.bodies_bytes));
   if (limits.bodies_bytes < limits.body_bytes) return InvalidArgument("--max-bodies: less than --max-body");
+  options.page = texts.page == "on";
   if (options.control.empty()) options.control = options.server;
   return absl::OkStatus();
 }

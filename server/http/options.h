@@ -15,6 +15,7 @@ struct Options {
   std::string control;  // "" = as server
   std::vector<std::string> model_names;
   std::string api_keys;  // "" = everybody may ask
+  bool page = true;
   HttpServerOptions http;
   std::string log_level = "info";
   std::string answer;  // not empty: print it and leave (--help, --version, --list-parameters)

@@ -12,20 +12,39 @@ namespace {
 constexpr int kMaxHottest = 1000;
 constexpr int kMaxSessions = 1000;
 constexpr int kDefaultSessions = 100;
+constexpr int kMaxMappedExperts = 1 << 16;
 
 // An exception out of a handler would reach the client as UNIMPLEMENTED without a word.
 template <class Body>
-grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Body&& body) {
-  absl::Status status;
+absl::Status Guarded(Body&& body) {
   try {
-    status = body();
+    return body();
   } catch (const std::exception& error) {
-    status = Internal("the request failed: ", error.what());
+    return Internal("the request failed: ", error.what());
   }
+}
+
+template <class Body>
+grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Body&& body) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status));
+  reactor->Finish(ToGrpcStatus(Guarded(body)));
   return reactor;
 }
+
+// Is counted until its answer is sent. Owns itself.
+class CountedReactor final : public grpc::ServerUnaryReactor {
+ public:
+  explicit CountedReactor(std::atomic<int>& count) : count_(count), before_(count++) {}
+  int before() const { return before_; }
+  void OnDone() override {
+    --count_;
+    delete this;
+  }
+
+ private:
+  std::atomic<int>& count_;
+  const int before_;
+};
 
 absl::StatusOr<int64_t> WindowNanos(const moe::v1::GetStatsRequest& request) {
   if (!request.has_window()) return kDefaultWindowNanos;
@@ -49,6 +68,25 @@ void FillPhase(const ExpertStats& experts, Phase phase, moe::v1::PhaseStats& out
   out.set_predictions_guessed(predictions.guessed);
   out.set_predictions_routed(predictions.routed);
   out.set_predictions_right(predictions.right);
+}
+
+void FillLayer(const LayerCells& cells, moe::v1::LayerExperts& out) {
+  const int count = static_cast<int>(cells.experts.size());
+  out.set_layer(cells.layer.value());
+  for (auto* list : {out.mutable_expert(), out.mutable_resident()}) list->Reserve(count);
+  for (auto* list :
+       {out.mutable_hits(), out.mutable_misses(), out.mutable_lowered(), out.mutable_skipped(), out.mutable_reads()}) {
+    list->Reserve(count);
+  }
+  for (const ExpertCell& cell : cells.experts) {
+    out.add_expert(static_cast<uint32_t>(cell.expert));
+    out.add_resident(cell.resident);
+    out.add_hits(cell.hits);
+    out.add_misses(cell.misses);
+    out.add_lowered(cell.lowered);
+    out.add_skipped(cell.skipped);
+    out.add_reads(cell.reads);
+  }
 }
 
 }  // namespace
@@ -168,6 +206,31 @@ absl::Status ControlService::FillCacheState(const moe::v1::GetCacheStateRequest&
   }
   out.set_bytes(experts.cache_bytes);
   out.set_capacity_bytes(experts.cache_capacity_bytes);
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* ControlService::GetExpertMap(grpc::CallbackServerContext*, const moe::v1::GetExpertMapRequest* request,
+                                                       moe::v1::ExpertMap* response) {
+  auto* reactor = new CountedReactor(expert_maps_);
+  const bool many = reactor->before() >= kExpertMapsAtOnce;
+  const absl::Status status =
+      many ? ResourceExhausted("GetExpertMap: ", kExpertMapsAtOnce, " others are being answered, and no more are at once")
+           : Guarded([&] { return FillExpertMap(*request, *response); });
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
+absl::Status ControlService::FillExpertMap(const moe::v1::GetExpertMapRequest& request, moe::v1::ExpertMap& out) const {
+  MOED_ASSIGN_OR_RETURN(const LoadedModel* model, Loaded());
+  const int64_t experts = int64_t{model->info.moe_layers()} * model->info.experts();
+  if (experts > kMaxMappedExperts) {
+    return FailedPrecondition("the model has ", experts, " experts: maps are told of at most ", kMaxMappedExperts);
+  }
+  const ExpertMap map = model->expert_map(request.since());
+  out.set_now(map.now);
+  out.set_experts(model->info.experts());
+  for (const std::string& format : model->expert_formats) out.add_formats(format);
+  for (const LayerCells& cells : map.layers) FillLayer(cells, *out.add_layers());
   return absl::OkStatus();
 }
 

@@ -1,6 +1,7 @@
 // moe.v1.Control: translates what the server knows of itself.
 #pragma once
 
+#include <atomic>
 #include <functional>
 
 #include "core/base/clock.h"
@@ -33,6 +34,8 @@ class ControlService final : public moe::v1::Control::CallbackService {
                                      moe::v1::Stats* response) override;
   grpc::ServerUnaryReactor* GetCacheState(grpc::CallbackServerContext* context, const moe::v1::GetCacheStateRequest* request,
                                           moe::v1::CacheState* response) override;
+  grpc::ServerUnaryReactor* GetExpertMap(grpc::CallbackServerContext* context, const moe::v1::GetExpertMapRequest* request,
+                                         moe::v1::ExpertMap* response) override;
   grpc::ServerUnaryReactor* ListSessions(grpc::CallbackServerContext* context, const moe::v1::ListSessionsRequest* request,
                                          moe::v1::ListSessionsResponse* response) override;
   grpc::ServerUnaryReactor* Abort(grpc::CallbackServerContext* context, const moe::v1::AbortRequest* request,
@@ -46,9 +49,11 @@ class ControlService final : public moe::v1::Control::CallbackService {
   absl::Status FillStats(const moe::v1::GetStatsRequest& request, moe::v1::Stats& out) const;
   absl::Status FillSessions(const moe::v1::ListSessionsRequest& request, moe::v1::ListSessionsResponse& out) const;
   absl::Status FillCacheState(const moe::v1::GetCacheStateRequest& request, moe::v1::CacheState& out) const;
+  absl::Status FillExpertMap(const moe::v1::GetExpertMapRequest& request, moe::v1::ExpertMap& out) const;
 
   const ControlParts parts_;
   const int64_t start_nanos_;
+  std::atomic<int> expert_maps_{0};  // that are made or sent
 };
 
 }  // namespace moed

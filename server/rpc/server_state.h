@@ -30,6 +30,7 @@ struct LoadedModel {
   grammar::MatcherPool* formats = nullptr;
   std::function<ExpertStats()> expert_stats;
   std::function<std::vector<ExpertHeat>(int top)> hottest_experts;
+  std::function<ExpertMap(uint64_t since)> expert_map;
   std::function<std::vector<TracePart>()> step_parts;
   std::vector<std::string> expert_formats;  // [precision]
   std::vector<MemoryPart> memory;           // as planned, "cache" included

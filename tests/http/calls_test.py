@@ -5,40 +5,25 @@ import http.client
 import json
 import sys
 from collections.abc import Iterator
-from concurrent import futures
 from typing import Any, ClassVar
 
-import grpc
-
 from tests.http.front import Front
+from tests.http.scripted_daemon import ScriptedDaemon, serving
 from tests.real_programs import RealProgramsTest, main
 
 pb: Any = None  # made from proto/ when the tests begin
 ARGUMENTS = '{"place": "Oslo"}'
 REQUEST = {"model": "scripted", "messages": [{"role": "user", "content": "x"}]}
-SERVING = b"\x08\x01"  # a HealthCheckResponse
 
 
-class ScriptedDaemon(grpc.GenericRpcHandler):
-    """Answers every conversation alike, and is healthy."""
+class Caller:
+    """Answers every conversation alike."""
 
     def __init__(self) -> None:
         self.request: Any = None
 
-    def service(self, details: Any) -> Any:
-        methods = {
-            "/grpc.health.v1.Health/Watch": grpc.unary_stream_rpc_method_handler(self.watch),
-            "/moe.v1.Inference/Chat": grpc.unary_unary_rpc_method_handler(lambda body, _: self.whole(body)),
-            "/moe.v1.Inference/ChatStream": grpc.unary_stream_rpc_method_handler(lambda body, _: self.stream(body)),
-        }
-        return methods.get(details.method)
-
-    @staticmethod
-    def watch(_: bytes, context: Any) -> Iterator[bytes]:
-        ended = futures.Future[None]()
-        context.add_callback(lambda: ended.set_result(None))
-        yield SERVING
-        ended.result()
+    def daemon(self) -> ScriptedDaemon:
+        return ScriptedDaemon({"/moe.v1.Inference/Chat": self.whole}, {"/moe.v1.Inference/ChatStream": self.stream})
 
     def parts(self, body: bytes) -> list[Any]:
         self.request = pb.ChatRequest.FromString(body)
@@ -54,11 +39,11 @@ class ScriptedDaemon(grpc.GenericRpcHandler):
             pb.ChatResponse(finish=finish),
         ]
 
-    def stream(self, body: bytes) -> Iterator[bytes]:
+    def stream(self, body: bytes, _: Any) -> Iterator[bytes]:
         for part in self.parts(body):
             yield part.SerializeToString()
 
-    def whole(self, body: bytes) -> bytes:
+    def whole(self, body: bytes, _: Any) -> bytes:
         answer = pb.ChatResponse()
         for part in self.parts(body):
             answer.MergeFrom(part)
@@ -70,7 +55,7 @@ class ScriptedDaemon(grpc.GenericRpcHandler):
 
 
 class CallsTest(RealProgramsTest):
-    daemon: ClassVar[ScriptedDaemon]
+    daemon: ClassVar[Caller]
     front: ClassVar[Front]
 
     @classmethod
@@ -80,12 +65,9 @@ class CallsTest(RealProgramsTest):
         sys.path.insert(0, str(cls.generate_stubs()))
         from moe.v1 import inference_pb2 as pb
 
-        cls.daemon = ScriptedDaemon()
-        server = grpc.server(futures.ThreadPoolExecutor(8), handlers=[cls.daemon])
-        cls.addClassCleanup(lambda: server.stop(None).wait())
-        port = server.add_insecure_port("127.0.0.1:0")
-        server.start()
-        cls.front = Front(cls.binaries, f"127.0.0.1:{port}", "--model-name", "scripted")
+        cls.daemon = Caller()
+        address = cls.enterClassContext(serving(cls.daemon.daemon()))
+        cls.front = Front(cls.binaries, address, "--model-name", "scripted")
         cls.addClassCleanup(cls.front.close)
         cls.front.wait_until_ready()
 

@@ -1,6 +1,10 @@
 // The Control service on a real socket.
 #include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
 
 #include "tests/server/server_harness.h"
 
@@ -63,6 +67,91 @@ TEST(ControlTest, AnswersWhatTheServerKnows) {
   hottest.set_hottest(1001);
   grpc::ClientContext c6;
   EXPECT_THAT(ViolatedFields(server.control().GetCacheState(&c6, hottest, &cache)), ElementsAre("hottest"));
+}
+
+TEST(ControlTest, TellsWhatBecameOfEachExpert) {
+  ServerHarness server;
+  const auto ask = [&](uint64_t since) {
+    moe::v1::GetExpertMapRequest request;
+    request.set_since(since);
+    moe::v1::ExpertMap map;
+    grpc::ClientContext context;
+    const grpc::Status status = server.control().GetExpertMap(&context, request, &map);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return map;
+  };
+  const moe::v1::ExpertMap all = ask(0);
+  EXPECT_EQ(all.now(), 5u);
+  EXPECT_EQ(all.experts(), 8);
+  EXPECT_THAT(all.formats(), ElementsAre("bf16", "q4"));
+  ASSERT_EQ(all.layers_size(), 2);
+  EXPECT_EQ(all.layers(1).layer(), 3);
+  EXPECT_THAT(all.layers(0).expert(), ElementsAre(2));
+  EXPECT_THAT(all.layers(0).resident(), ElementsAre(0b10));
+  EXPECT_THAT(all.layers(0).hits(), ElementsAre(7));
+  EXPECT_THAT(all.layers(1).misses(), ElementsAre(2));
+  EXPECT_THAT(all.layers(1).lowered(), ElementsAre(3));
+  EXPECT_THAT(all.layers(1).skipped(), ElementsAre(4));
+  EXPECT_THAT(all.layers(1).reads(), ElementsAre(uint64_t{1} << 60));
+  const moe::v1::ExpertMap changes = ask(all.now());
+  EXPECT_EQ(changes.now(), 10u);
+  ASSERT_EQ(changes.layers_size(), 2);
+  EXPECT_EQ(changes.layers(0).expert_size(), 0);
+  EXPECT_EQ(changes.layers(1).expert_size(), 1);
+}
+
+// A call whose answer its client does not take.
+class UntakenCall {
+ public:
+  UntakenCall(const std::shared_ptr<grpc::Channel>& channel, const std::string& method) : stub_(channel) {
+    call_ = stub_.PrepareCall(&context_, method, &queue_);
+    call_->StartCall(nullptr);
+    Await();
+    call_->WriteLast(grpc::ByteBuffer(&nothing_, 1), {}, nullptr);
+    Await();
+  }
+  ~UntakenCall() {
+    context_.TryCancel();
+    grpc::Status status;
+    call_->Finish(&status, nullptr);
+    Await();
+  }
+
+ private:
+  void Await() {
+    void* tag = nullptr;
+    bool ok = false;
+    queue_.Next(&tag, &ok);
+  }
+
+  grpc::GenericStub stub_;
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  const grpc::Slice nothing_;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
+};
+
+TEST(ControlTest, ThoseWhoDoNotTakeTheirMapsAreFew) {
+  ServerHarness server({.mapped_experts = 60'000});
+  const auto ask = [&] {
+    moe::v1::ExpertMap map;
+    grpc::ClientContext context;
+    return server.control().GetExpertMap(&context, {}, &map);
+  };
+  EXPECT_TRUE(ask().ok());
+  {
+    std::vector<std::unique_ptr<UntakenCall>> untaken;
+    for (int i = 0; i < kExpertMapsAtOnce; ++i) {
+      untaken.push_back(std::make_unique<UntakenCall>(server.Channel(), "/moe.v1.Control/GetExpertMap"));
+    }
+    grpc::Status status;
+    do status = ask();  // until both have arrived
+    while (status.ok());
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    EXPECT_GE(RetrySeconds(status), 0);
+  }
+  while (!ask().ok()) {  // their ends are on their way
+  }
 }
 
 TEST(ControlTest, AbortEndsTheNamedRequest) {

@@ -85,6 +85,14 @@ LoadedModel TestModel(Engine& engine) {
   return model;
 }
 
+ExpertMap TestExpertMap(uint64_t since, int experts) {
+  ExpertMap map{.now = since + 5, .layers = {{LayerId(1), {}}, {LayerId(3), {}}}};
+  if (since == 0) map.layers[0].experts.push_back({.expert = 2, .resident = 0b10, .hits = 7});
+  const ExpertCell cell{.expert = 6, .hits = 1, .misses = 2, .lowered = 3, .skipped = 4, .reads = uint64_t{1} << 60};
+  map.layers[1].experts.resize(static_cast<size_t>(experts), cell);
+  return map;
+}
+
 ServerHarness::ServerHarness(HarnessOptions options)
     : engine_(options.engine, call_clock_, std::move(options.script)),
       registry_(std::make_shared<prometheus::Registry>()),
@@ -103,6 +111,7 @@ ServerHarness::ServerHarness(HarnessOptions options)
   info_.set_memory_budget_bytes(6000);
   if (options.wrap) wrapped_ = options.wrap(engine_);
   model_ = TestModel(wrapped_ != nullptr ? *wrapped_ : engine_);
+  model_.expert_map = [experts = options.mapped_experts](uint64_t since) { return TestExpertMap(since, experts); };
   *model_.info.mutable_sampling_defaults() = options.sampling_defaults;
   if (!options.chat_template.empty()) {
     auto parsed = chat::ModelTemplate::Parse(options.chat_template, R"({"bos_token": "<|endoftext|>"})");

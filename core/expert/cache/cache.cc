@@ -52,16 +52,17 @@ ExpertCache::~ExpertCache() {
   closing_ = true;
 }
 
-// Of each key: what Slots keeps, its state, its place in the order of fills and, once begun, among the unused ones, in the plan
-// of guesses and among those on their way, whether its reads were verified. Of each expert: the marks of the score. Of each
-// expert of a layer: its item and its hand-out. Vectors that grow may have room for twice what they hold.
+// Of each key: what Slots keeps, its state and counts, its place in the order of fills and, once begun, among the unused ones, in
+// the plan of guesses and among those on their way, whether its reads were verified. Of each expert: the marks of the score. Of
+// each expert of a layer: its item and its hand-out. Vectors that grow may have room for twice what they hold.
 uint64_t ExpertCache::TableBytes(const StoreDescription& store) {
   const uint64_t experts = store.moe_layers.size() * store.experts_per_layer;
   const uint64_t keys = experts * store.precisions.size();
-  const uint64_t a_key = sizeof(RecordState) + 3 * sizeof(CachedKey) + 4 * sizeof(Slot*) + sizeof(uint8_t);
+  const uint64_t a_key = 3 * sizeof(CachedKey) + 4 * sizeof(Slot*) + sizeof(uint8_t);
   const uint64_t an_expert = sizeof(uint8_t) + 2 * sizeof(int32_t);
   const uint64_t an_item = 2 * (sizeof(LayerTurn::Item) + sizeof(ReadyExpert));
-  return Slots::TableBytes(keys) + keys * a_key + experts * an_expert + store.experts_per_layer * an_item;
+  return Slots::TableBytes(keys) + ResidencyTable::TableBytes(keys) + keys * a_key + experts * an_expert +
+         store.experts_per_layer * an_item;
 }
 
 uint64_t ExpertCache::table_bytes() const {
@@ -119,13 +120,16 @@ GuessingPace ExpertCache::BeginLayer(const LayerRouting& routing, const DemandSe
 }
 
 void ExpertCache::Want(const WantedExpert& wanted, const Action& action, std::span<const SequenceUse> uses, Phase phase) {
-  if (action.kind == ActionKind::kSkip) return statistics_.CountSkipped(turn_.layer(), uses);
+  if (action.kind == ActionKind::kSkip) {
+    residency_.CountSkip(turn_.layer(), wanted.expert);
+    return statistics_.CountSkipped(turn_.layer(), uses);
+  }
   const CachedKey key{turn_.layer(), wanted.expert, action.precision};
   Slot* slot = slots_.Find(key);
   const bool hit = slot != nullptr && slot->state == RecordState::kResident;
   const LookupResult result = hit ? LookupResult::kHit : slot != nullptr ? LookupResult::kInflight : LookupResult::kMiss;
   statistics_.CountLookup(key, result, phase, uses);
-  slots_.CountUse(key);
+  residency_.CountLookup(key, hit);
   for (const SequenceUse& use : uses) policy_->OnAccess(key, {use.sequence, use.probability, use.rank, use.phase, hit});
   const int item = turn_.Add({.key = key, .sequence = uses.front().sequence, .tokens = wanted.tokens});
   if (slot != nullptr) {
@@ -291,26 +295,24 @@ SequenceCounters ExpertCache::sequence_counters(SequenceId sequence) const {
 }
 
 ExpertStats ExpertCache::Stats() const {
-  CountedLock lock(mutex_);
-  ExpertStats now = statistics_.stats();
-  for (size_t position = 0; position < now.layers.size(); ++position) {
-    now.layers[position].resident = slots_.Residents(static_cast<int>(position));
+  ExpertStats now;
+  {
+    CountedLock lock(mutex_);
+    now = statistics_.stats();
+    now.cache_bytes = room_.pool().touched_bytes();
+    now.cache_capacity_bytes = room_.pool().capacity_bytes();
+    now.read_busy_nanos = loader_.stats().busy_nanos;
+    now.lock_crossings = mutex_.crossings();
   }
-  now.cache_bytes = room_.pool().touched_bytes();
-  now.cache_capacity_bytes = room_.pool().capacity_bytes();
-  now.read_busy_nanos = loader_.stats().busy_nanos;
-  now.lock_crossings = mutex_.crossings();
+  for (size_t position = 0; position < now.layers.size(); ++position) {
+    now.layers[position].resident = residency_.Residents(static_cast<int>(position));
+  }
   return now;
 }
 
 absl::Status ExpertCache::SaveLearned(const LearnedFile& file, ExpertPredictor& predictor) {
   CountedLock lock(mutex_);
   return moed::SaveLearned(file, *policy_, predictor);
-}
-
-std::vector<ExpertHeat> ExpertCache::Hottest(int top) const {
-  CountedLock lock(mutex_);
-  return slots_.Hottest(top);
 }
 
 }  // namespace moed

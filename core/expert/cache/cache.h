@@ -82,7 +82,7 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   void OnToken(SequenceId sequence, TokenId token);
 
   // What is so now, without the lock: two answers may belong to different moments.
-  const ResidencyView& residency() const { return residency_; }
+  const ResidencyTable& residency() const { return residency_; }
 
   // As ActivationLender::Lend. The end of the cache's memory: what is on its way there is waited for, all of it leaves.
   absl::StatusOr<std::span<std::byte>> Lend(uint64_t bytes);
@@ -103,7 +103,6 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   SequenceCounters sequence_counters(SequenceId sequence) const;
   ExpertStats Stats() const;
   absl::Status SaveLearned(const LearnedFile& file, ExpertPredictor& predictor);
-  std::vector<ExpertHeat> Hottest(int top) const;
 
  private:
   // Handles.

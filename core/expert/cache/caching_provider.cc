@@ -84,7 +84,8 @@ class Provider final : public CachingProvider {
   SequenceCounters sequence_counters(SequenceId sequence) const override { return cache_.sequence_counters(sequence); }
   ExpertStats Stats() const override { return cache_.Stats(); }
   uint64_t table_bytes() const override { return cache_.table_bytes(); }
-  std::vector<ExpertHeat> HottestExperts(int top) const override { return cache_.Hottest(top); }
+  std::vector<ExpertHeat> HottestExperts(int top) const override { return cache_.residency().Hottest(top); }
+  ExpertMap ChangedExperts(uint64_t since) const override { return cache_.residency().ChangedSince(since); }
   absl::Status SaveLearned(const LearnedFile& file) override { return cache_.SaveLearned(file, *predictor_); }
 
  private:

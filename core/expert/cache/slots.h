@@ -1,4 +1,4 @@
-// Which record is in which slot: residency by key, states (record_state.h), uses.
+// Which record is in which slot: residency by key, states (record_state.h).
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,6 @@
 #include "core/base/ids.h"
 #include "core/expert/cache/residency_table.h"
 #include "core/expert/cache/slot.h"
-#include "core/expert/stats.h"
 
 namespace moed {
 
@@ -35,12 +34,7 @@ class Slots {
   // resident or failed -> absent. No pins, no reads left; its bytes were given back.
   void Free(Slot& slot);
 
-  void CountUse(const CachedKey& key) { ++uses_[index_.Of(key)]; }
-  uint64_t uses(const CachedKey& key) const { return uses_[index_.Of(key)]; }
-  // By uses, highest first; at most `top`.
-  std::vector<ExpertHeat> Hottest(int top) const;
-  // [precision] of the layer at `position`.
-  std::vector<uint32_t> Residents(int position) const;
+  uint64_t uses(const CachedKey& key) const { return residency_.lookups(key); }
 
   size_t memory_bytes() const;
 
@@ -51,7 +45,6 @@ class Slots {
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<Slot*> free_;
   std::vector<Slot*> by_key_;
-  std::vector<uint64_t> uses_;  // by key: lookups
   size_t loading_ = 0;
 };
 

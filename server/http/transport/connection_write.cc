@@ -12,6 +12,8 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
+constexpr int kNotModified = 304;
+
 }  // namespace
 
 void Connection::Reply(HttpReply reply) {
@@ -59,7 +61,9 @@ std::string Connection::Head(int status, const std::string& content_type, std::o
   std::string head = StrCat("HTTP/1.1 ", status, " ", StatusText(status), "\r\ncontent-type: ", content_type, "\r\n");
   if (!request_.id.empty()) head += StrCat("x-request-id: ", request_.id, "\r\n");
   for (const Header& header : headers) head += StrCat(header.name, ": ", header.value, "\r\n");
-  if (length.has_value()) {
+  if (status == kNotModified) {
+    // Its body would have had a length, which this is not.
+  } else if (length.has_value()) {
     head += StrCat("content-length: ", *length, "\r\n");
   } else if (chunked_) {
     head += "transfer-encoding: chunked\r\n";

@@ -13,6 +13,7 @@ struct StatusRow {
 };
 constexpr StatusRow kStatuses[] = {
     {200, "OK"},
+    {304, "Not Modified"},
     {400, "Bad Request"},
     {401, "Unauthorized"},
     {404, "Not Found"},

@@ -172,6 +172,41 @@ TEST(Counters, HottestExpertsComeFirst) {
   EXPECT_TRUE(provider->HottestExperts(-1).empty());
 }
 
+LayerCells CellsOf(const CachingProvider& provider, LayerId layer, uint64_t since) {
+  for (const LayerCells& cells : provider.ChangedExperts(since).layers) {
+    if (cells.layer == layer) return cells;
+  }
+  ADD_FAILURE() << "no layer " << layer.value();
+  return {};
+}
+
+TEST(ExpertMap, TellsAllAndThenWhatChanged) {
+  auto backend = MakeThreadedReadBackend("memory", StoreFile(), 1);
+  auto provider = MakeProvider(*backend, Records(1));
+  EXPECT_EQ(CellsOf(*provider, kThird, 0).experts.size(), size_t{kExperts});
+  for (const int expert : {4, 4, 2}) RunLayer(*provider, kFirst, {expert});
+
+  const uint64_t now = provider->ChangedExperts(0).now;
+  const std::vector<ExpertCell> all = CellsOf(*provider, kFirst, 0).experts;
+  ASSERT_EQ(all.size(), size_t{kExperts});
+  const auto counts = [](const ExpertCell& cell) { return std::array{cell.hits, cell.misses, cell.reads}; };
+  EXPECT_THAT(counts(all[4]), ElementsAre(1, 1, 1));
+  EXPECT_THAT(counts(all[2]), ElementsAre(0, 1, 1));
+  EXPECT_THAT(counts(all[0]), ElementsAre(0, 0, 0));
+  EXPECT_EQ(all[4].resident, 0u) << "2 has taken its place";
+  EXPECT_EQ(all[2].resident, 1u);
+
+  EXPECT_TRUE(CellsOf(*provider, kFirst, now).experts.empty());
+  RunLayer(*provider, kSecond, {6});
+  const std::vector<ExpertCell> evicted = CellsOf(*provider, kFirst, now).experts;
+  ASSERT_EQ(evicted.size(), 1u);
+  EXPECT_EQ(evicted[0].expert, 2);
+  EXPECT_EQ(evicted[0].resident, 0u);
+  ASSERT_EQ(CellsOf(*provider, kSecond, now).experts.size(), 1u);
+  EXPECT_EQ(CellsOf(*provider, kFirst, provider->ChangedExperts(now).now + 1).experts.size(), size_t{kExperts})
+      << "of another process";
+}
+
 TEST(Counters, EvictionsLoadsAndBytesAddUp) {
   auto backend = MakeThreadedReadBackend("memory", StoreFile(), 1);
   auto provider = MakeProvider(*backend, Records(5));
@@ -217,12 +252,13 @@ TEST(Counters, MayBeReadWhileLayersRun) {
   auto provider = MakeProvider(*backend, Records(4));
   std::atomic<bool> done = false;
   std::thread reader([&] {
-    uint64_t before = 0;
+    uint64_t before = 0, happenings = 0;
     while (!done) {
       const uint64_t now = provider->Stats().loads[0].count;
       EXPECT_GE(now, before);
       before = now;
       provider->HottestExperts(3);
+      happenings = provider->ChangedExperts(happenings).now;
       provider->sequence_counters(kSession);
     }
   });

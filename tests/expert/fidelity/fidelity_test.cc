@@ -77,6 +77,11 @@ TEST(Fidelity, LoweredAndSkippedExpertsAreCounted) {
   EXPECT_FLOAT_EQ(static_cast<float>(stats.gate_mass_lost), 5 / 15.f + 1 / 3.f);
   EXPECT_EQ(stats.tokens, 2u);
   EXPECT_THAT(Lookups(*provider), ElementsAre(0, 4, 0));  // a skipped expert is not looked up
+  const std::vector<ExpertCell> cells = provider->ChangedExperts(0).layers[0].experts;
+  std::vector<std::array<uint64_t, 2>> lost;
+  for (const int expert : {1, 2, 3, 4, 5}) lost.push_back({cells[expert].lowered, cells[expert].skipped});
+  using Lost = std::array<uint64_t, 2>;
+  EXPECT_THAT(lost, ElementsAre(Lost{0, 0}, Lost{1, 0}, Lost{0, 0}, Lost{0, 1}, Lost{1, 0}));
   EXPECT_LE(provider->Stats().cache_bytes, provider->Stats().cache_capacity_bytes);
 }
 

@@ -1,0 +1,117 @@
+"""GET /moed/experts: what moed-http tells of the daemon's experts."""
+
+import contextlib
+import http.client
+import itertools
+import json
+import pathlib
+import signal
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from tests.http.front import CALL_SECONDS, Front, front_of
+from tests.real_programs import RealProgramsTest, main
+from tools.daemon import Daemon, pack_demo, running
+from tools.server_process import free_port
+
+PATH = "/moed/experts"
+LAYERS, EXPERTS = 8, 32
+KEY = "a-key-of-sixteen-characters"
+
+
+@contextlib.contextmanager
+def events_of(front: Front, headers: dict[str, str] | None = None) -> Iterator[Iterator[Any]]:
+    connection = http.client.HTTPConnection(front.address, timeout=CALL_SECONDS)
+    with contextlib.closing(connection):
+        connection.request("GET", PATH, headers=headers or {})
+        with connection.getresponse() as answer:
+            assert answer.status == 200, answer.read()
+            assert answer.getheader("content-type") == "text/event-stream"
+            yield (json.loads(line[len(b"data: ") :]) for line in answer if line.startswith(b"data: "))
+
+
+Cells = dict[tuple[int, int], list[int]]  # (layer, expert): resident, hits, misses, lowered, skipped, reads
+
+
+def cells_of(event: Any) -> Cells:
+    return {(layer["layer"], expert): numbers for layer in event["layers"] for expert, *numbers in layer["experts"]}
+
+
+def counted(cells: Cells) -> list[tuple[int, int, int]]:
+    """Hits, misses, residents of each layer."""
+    layers = [[cell for (layer, _), cell in cells.items() if layer == number] for number in range(LAYERS)]
+    return [(sum(c[1] for c in cells), sum(c[2] for c in cells), sum(c[0] & 1 for c in cells)) for cells in layers]
+
+
+class ExpertsTest(RealProgramsTest):
+    store: ClassVar[pathlib.Path]
+    daemon: ClassVar[Daemon]
+    front: ClassVar[Front]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.store = pack_demo(cls.binaries, cls.folder, "q8", "q8")
+        # So little that experts are read again and again, and none is read into free room.
+        flags = ("--memory-budget", "12MiB", "--fill-cache", "off")
+        cls.daemon = cls.enterClassContext(running(cls.binaries, "--store", cls.store, *flags))
+        cls.front = cls.enterClassContext(front_of(cls.daemon))
+
+    def generate(self) -> None:
+        self.daemon.moectl("generate", "--prompt", "Once upon a time", "--max-new-tokens", 16, "--temperature", 0)
+
+    def counted_by_layer(self) -> list[tuple[int, int, int]]:
+        """What GetCacheState says of each layer: hits, misses, residents."""
+        layers = self.daemon.json("stats")["cache"]["layers"]
+        return [(int(layer["hits"]), int(layer["misses"]), sum(layer["resident"])) for layer in layers]
+
+    def test_the_first_event_tells_all_and_the_next_ones_what_changed(self) -> None:
+        with events_of(self.front) as events:
+            first = next(events)
+            self.assertTrue(first["whole"])
+            self.assertEqual((len(first["layers"]), first["experts"]), (LAYERS, EXPERTS))
+            self.assertEqual(first["formats"], ["q8"])
+            known = cells_of(first)
+            self.assertEqual(len(known), LAYERS * EXPERTS)
+            self.generate()
+            for event in itertools.islice(events, 200):
+                self.assertFalse(event["whole"])
+                known.update(cells_of(event))
+                if counted(known) == self.counted_by_layer():  # reads ahead may still be under way
+                    break
+            self.assertEqual(counted(known), self.counted_by_layer())
+            self.assertGreater(sum(reads for *_, reads in known.values()), 0)
+            self.assertEqual(event["totals"]["expert_hits"], sum(hits for hits, _, _ in counted(known)))
+
+    def test_it_needs_a_key_where_others_do(self) -> None:
+        keys = self.folder / "keys"
+        keys.write_text(KEY)
+        with front_of(self.daemon, "--api-keys", keys) as front:
+            self.assertEqual(front.get(PATH)[0], 401)
+            with events_of(front, {"authorization": f"Bearer {KEY}"}) as events:
+                self.assertTrue(next(events)["whole"])
+
+    def test_the_end_of_the_program_does_not_wait_for_those_who_listen(self) -> None:
+        with front_of(self.daemon, "--drain-seconds", 3600) as front, events_of(front) as events:
+            next(events)
+            front.send_signal(signal.SIGTERM)
+            for _ in events:
+                pass
+            self.assertEqual(front.wait(CALL_SECONDS), 0)
+
+    def test_without_a_daemon(self) -> None:
+        with contextlib.closing(Front(self.binaries, f"127.0.0.1:{free_port()}")) as front:
+            status, body = front.get(PATH)
+            self.assertEqual((status, json.loads(body)["error"]["code"]), (503, "unavailable"))
+
+    def test_a_daemon_that_ends(self) -> None:
+        daemon = Daemon(self.binaries, "--store", self.store, "--memory-budget", "64MiB")
+        with contextlib.closing(daemon), front_of(daemon) as front, events_of(front) as events:
+            next(events)
+            daemon.close()
+            *_, last = events
+            self.assertEqual(last["error"]["code"], "unavailable")
+
+
+if __name__ == "__main__":
+    main()

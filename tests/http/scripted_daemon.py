@@ -1,0 +1,45 @@
+"""A daemon that is healthy and says what a test wants: gRPC without a model."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from concurrent import futures
+from typing import Any
+
+import grpc
+
+SERVING = b"\x08\x01"  # a HealthCheckResponse
+
+
+def until_cancelled(context: Any) -> None:
+    ended = futures.Future[None]()
+    if context.add_callback(lambda: ended.set_result(None)):
+        ended.result()
+
+
+def watch_health(_: bytes, context: Any) -> Iterator[bytes]:
+    yield SERVING
+    until_cancelled(context)
+
+
+class ScriptedDaemon(grpc.GenericRpcHandler):
+    """Methods by their names; `streams` give bytes one after the other, `unary` ones give them at once."""
+
+    def __init__(self, unary: Mapping[str, Callable[..., bytes]], streams: Mapping[str, Callable[..., Iterator[bytes]]]):
+        self._methods = {name: grpc.unary_unary_rpc_method_handler(each) for name, each in unary.items()}
+        for name, each in {**streams, "/grpc.health.v1.Health/Watch": watch_health}.items():
+            self._methods[name] = grpc.unary_stream_rpc_method_handler(each)
+
+    def service(self, details: Any) -> Any:
+        return self._methods.get(details.method)
+
+
+@contextlib.contextmanager
+def serving(daemon: ScriptedDaemon) -> Iterator[str]:
+    """Its address."""
+    server = grpc.server(futures.ThreadPoolExecutor(8), handlers=[daemon])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(None).wait()
