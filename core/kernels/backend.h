@@ -38,6 +38,7 @@
 //   step sizes    step = softplus(x + bias), decay = exp(rate * step)
 //   exp           own polynomial (kernels/math.h); silu(x) = x / (1 + exp(-x)), sigmoid(x) = 1 / (1 + exp(-x))
 //   GeGLU         (g / (1 + exp(-(g * fma(b, g * g, a))))) * up, a = 2 sqrt(2 / pi), b = 0.044715 a: GELU in its tanh form
+//   squared ReLU  r * r, r = 0 where x < 0, else x
 //   soft cap      cap * tanh(x / cap), tanh by own polynomial where |t| < 0.625, else 1 - 2 / (exp(2 |t|) + 1) with t's sign
 //   clamped SwiGLU  (clamp(up, -limit, limit) + 1) * (g / (1 + exp(-(alpha * g)))), g = min(gate, limit)
 //   RoPE          angle = float(position) * inv_freq[i] in float32, sine and cosine by own double polynomial, rounded to float32;
@@ -242,6 +243,8 @@ class ComputeBackend {
   virtual void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) = 0;
   // out = gelu(gate) * up, n elements; out may alias either.
   virtual void GeGlu(const float* gate, const float* up, int64_t n, float* out) = 0;
+  // x = max(x, 0) squared, n elements.
+  virtual void SquaredRelu(float* x, int64_t n) = 0;
   // x = cap * tanh(x / cap), n elements.
   virtual void SoftCap(float* x, float cap, int64_t n) = 0;
   // In place over rows of cols.

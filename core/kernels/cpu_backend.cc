@@ -83,6 +83,7 @@ class CpuBackend final : public ComputeBackend {
   void SwiGlu(const float* gate, const float* up, int64_t n, float* out) override;
   void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) override;
   void GeGlu(const float* gate, const float* up, int64_t n, float* out) override;
+  void SquaredRelu(float* x, int64_t n) override;
   void SoftCap(float* x, float cap, int64_t n) override;
   void Softmax(float* x, int rows, int cols) override;
   void Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) override;
@@ -332,6 +333,10 @@ void CpuBackend::ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, cons
 void CpuBackend::GeGlu(const float* gate, const float* up, int64_t n, float* out) {
   ForElements(n, kExponentialCost,
               [&](int64_t from, int64_t to) { kernels_.ge_glu(gate + from, up + from, to - from, out + from); });
+}
+
+void CpuBackend::SquaredRelu(float* x, int64_t n) {
+  ForElements(n, 1, [&](int64_t from, int64_t to) { kernels_.squared_relu(x + from, to - from); });
 }
 
 void CpuBackend::SoftCap(float* x, float cap, int64_t n) {

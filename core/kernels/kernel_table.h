@@ -121,6 +121,7 @@ struct KernelTable {
   void (*swi_glu)(const float* gate, const float* up, int64_t n, float* out);
   void (*clamped_swi_glu)(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out);
   void (*ge_glu)(const float* gate, const float* up, int64_t n, float* out);
+  void (*squared_relu)(float* x, int64_t n);
   void (*soft_cap)(float* x, float cap, int64_t n);
   void (*softmax)(float* x, int n);
   void (*add_scaled)(float* y, const float* x, float scale, int64_t n);

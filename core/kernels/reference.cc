@@ -314,6 +314,13 @@ void GeGlu(const float* gate, const float* up, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = Gelu(gate[i]) * up[i];
 }
 
+void SquaredRelu(float* x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float r = 0.0f > x[i] ? 0.0f : x[i];
+    x[i] = r * r;
+  }
+}
+
 void SoftCap(float* x, float cap, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] = cap * Tanh(x[i] / cap);
 }
@@ -342,6 +349,7 @@ const KernelTable kScalarKernels = {
     .swi_glu = SwiGlu,
     .clamped_swi_glu = ClampedSwiGlu,
     .ge_glu = GeGlu,
+    .squared_relu = SquaredRelu,
     .soft_cap = SoftCap,
     .softmax = Softmax,
     .add_scaled = AddScaled,

@@ -184,6 +184,11 @@ absl::StatusOr<ConfigReader> ConfigReader::Object(std::string_view key) {
   return ConfigReader(StrCat(name_, ", ", key), *value);
 }
 
+std::vector<std::string> ConfigReader::Strings(std::string_view key, std::span<const std::string_view> allowed) {
+  const Json* value = Required(key);
+  return StringsOr(key, value != nullptr && value->is_array() ? value->size() : 1, allowed, {});
+}
+
 std::vector<std::string> ConfigReader::StringsOr(std::string_view key, size_t count, std::span<const std::string_view> allowed,
                                                  std::vector<std::string> otherwise) {
   const Json* value = Find(key);

@@ -37,6 +37,8 @@ class ConfigReader {
   // As many of these strings as `count` says; as in `otherwise` where the key is absent.
   std::vector<std::string> StringsOr(std::string_view key, size_t count, std::span<const std::string_view> allowed,
                                      std::vector<std::string> otherwise);
+  // The same of any number of strings; the key must be there.
+  std::vector<std::string> Strings(std::string_view key, std::span<const std::string_view> allowed);
   std::string String(std::string_view key);
   // An object that must be there, to be read by itself.
   absl::StatusOr<ConfigReader> Object(std::string_view key);

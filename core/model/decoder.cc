@@ -86,23 +86,20 @@ void Decoder::Embed() {
 
 void Decoder::RunLayer(LayerId layer, ExpertProvider& provider) {
   const LayerWeights& weights = weights_.layers[layer.value()];
-  if (spec_.IsRecurrent(layer)) {
-    RunRecurrent(layer, weights);
-  } else if (spec_.latent) {
-    latent_attention_.Run(layer, weights);
-  } else {
-    attention_.Run(layer, weights);
-  }
+  if (spec_.HasMixer(layer)) RunMixer(layer, weights);
   if (spec_.moe[layer.value()]) {
     ffn_.RunExperts(layer, weights, provider);
-  } else {
+  } else if (spec_.HasFfn(layer)) {
     ffn_.RunDense(layer, weights);
   }
   if (weights.layer_scale == nullptr) return;
   step_.backend.Scale(step_.scratch.x.data(), *weights.layer_scale, int64_t{step_.batch.rows()} * spec_.hidden);
 }
 
-void Decoder::RunRecurrent(LayerId layer, const LayerWeights& weights) {
+void Decoder::RunMixer(LayerId layer, const LayerWeights& weights) {
+  if (spec_.HasAttention(layer)) {
+    return spec_.latent ? latent_attention_.Run(layer, weights) : attention_.Run(layer, weights);
+  }
   if (spec_.delta_net) return delta_.Run(layer, weights);
   if (spec_.mamba2) return mamba2_.Run(layer, weights);
   short_convolution_.Run(layer, weights);

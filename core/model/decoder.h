@@ -29,7 +29,7 @@ class Decoder final : public Model {
   void TellTokens(ExpertProvider& provider);
   void Embed();
   void RunLayer(LayerId layer, ExpertProvider& provider);
-  void RunRecurrent(LayerId layer, const LayerWeights& weights);
+  void RunMixer(LayerId layer, const LayerWeights& weights);
   // After the last layer: the sequence has the chunk's positions, or lost what the chunk overwrote before it failed.
   void SettleKv(const SequenceChunk& chunk);
   void ComputeLogits(LogitsSink sink);

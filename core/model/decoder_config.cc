@@ -70,7 +70,7 @@ void ReadDenseFfn(ConfigReader& config, ModelSpec& spec) {
 ModelSpec ReadDecoder(ConfigReader& config, const OwnKeys& own) {
   ModelSpec spec;
   spec.family = config.String("model_type");
-  spec.layers = config.Int("num_hidden_layers", 1, 4096);
+  if (!own.layers) spec.layers = config.Int("num_hidden_layers", 1, 4096);
   spec.hidden = config.Int("hidden_size", 1, 1 << 17);
   spec.heads = config.Int("num_attention_heads", 1, 1024);
   if (!own.heads) own.latent ? ReadLatentHeads(config, spec) : ReadHeads(config, spec);

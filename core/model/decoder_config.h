@@ -24,6 +24,7 @@ struct OwnKeys {
   bool ntk_alpha = false;                // "dynamic" scaling with a fixed alpha, which changes theta
   bool mrope = false;                    // as ConfigReader::RopeKinds
   bool long_rope_magnitudes = false;     // as ConfigReader::RopeKinds
+  bool layers = false;                   // how many there are
   bool layer_types = false;
   bool rotations = false;  // rope_parameters by type of layer
   bool activation = false;

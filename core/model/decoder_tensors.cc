@@ -30,14 +30,14 @@ class TensorList {
   void Rows(std::string store_name, std::string checkpoint_name, int rows, int cols) {
     tensors_.push_back({std::move(store_name), std::move(checkpoint_name), TensorRole::kVector, rows, cols});
   }
-  void GatedFfn(const std::string& store_prefix, const std::string& checkpoint_prefix, const DecoderNames& names, int hidden,
-                int ffn) {
+  void Ffn(const std::string& store_prefix, const std::string& checkpoint_prefix, const DecoderNames& names,
+           const ModelSpec& spec, int ffn) {
     const auto checkpoint = [&](ExpertPart part) {
       return StrCat(checkpoint_prefix, names.projections[static_cast<size_t>(part)], ".weight");
     };
-    Matrix(store_prefix + "gate", checkpoint(ExpertPart::kGate), ffn, hidden);
-    Matrix(store_prefix + "up", checkpoint(ExpertPart::kUp), ffn, hidden);
-    Matrix(store_prefix + "down", checkpoint(ExpertPart::kDown), hidden, ffn);
+    if (spec.gated()) Matrix(store_prefix + "gate", checkpoint(ExpertPart::kGate), ffn, spec.hidden);
+    Matrix(store_prefix + "up", checkpoint(ExpertPart::kUp), ffn, spec.hidden);
+    Matrix(store_prefix + "down", checkpoint(ExpertPart::kDown), spec.hidden, ffn);
   }
   void Rename(const std::string& store_prefix, const std::string& checkpoint_prefix, std::span<const OwnName> names) {
     for (const auto& [store_name, checkpoint_name] : names) {
@@ -186,7 +186,7 @@ void AddFfn(TensorList& list, const ModelSpec& spec, bool moe, const DecoderName
             const std::string& checkpoint) {
   list.Norm(store + "ffn_norm", StrCat(checkpoint, names.ffn_norm), spec, names.norms);
   if (!moe) {
-    list.GatedFfn(store + "dense.", StrCat(checkpoint, names.dense, "."), names, spec.hidden, spec.dense_ffn);
+    list.Ffn(store + "dense.", StrCat(checkpoint, names.dense, "."), names, spec, spec.dense_ffn);
     return;
   }
   const std::string block = StrCat(checkpoint, names.block, "."), router = StrCat(block, names.router);
@@ -196,8 +196,7 @@ void AddFfn(TensorList& list, const ModelSpec& spec, bool moe, const DecoderName
   if (spec.router_correction) {
     list.Vector(store + "router_correction", StrCat(block, names.correction), spec.experts, names.correction_is_row);
   }
-  if (spec.shared_ffn > 0)
-    list.GatedFfn(store + "shared.", StrCat(block, names.shared, "."), names, spec.hidden, spec.shared_ffn);
+  if (spec.shared_ffn > 0) list.Ffn(store + "shared.", StrCat(block, names.shared, "."), names, spec, spec.shared_ffn);
   if (spec.shared_gate) list.Router(store + "shared_gate", block + "shared_expert_gate.weight", 1, spec.hidden);
 }
 
@@ -212,13 +211,11 @@ std::vector<TrunkTensor> DecoderTensors(const ModelSpec& spec, const DecoderName
   for (int layer = 0; layer < spec.layers; ++layer) {
     const std::string store = StrCat("layers.", layer, ".");
     const std::string checkpoint = StrCat("model.layers.", layer, ".");
-    list.Norm(store + "attn_norm", StrCat(checkpoint, names.attention_norm), spec, names.norms);
-    if (spec.IsRecurrent(LayerId(layer))) {
-      AddRecurrence(list, spec, store, checkpoint);
-    } else {
-      AddAttention(list, spec, spec.HeadsOf(LayerId(layer)), names, store, checkpoint);
-    }
-    AddFfn(list, spec, spec.moe[layer], names, store, checkpoint);
+    const LayerId id(layer);
+    if (spec.HasMixer(id)) list.Norm(store + "attn_norm", StrCat(checkpoint, names.attention_norm), spec, names.norms);
+    if (spec.IsRecurrent(id)) AddRecurrence(list, spec, store, checkpoint);
+    if (spec.HasAttention(id)) AddAttention(list, spec, spec.HeadsOf(id), names, store, checkpoint);
+    if (spec.HasFfn(id)) AddFfn(list, spec, spec.moe[layer], names, store, checkpoint);
     AddOwnVectors(list, spec, store);
     list.Rename(store, checkpoint, names.own);
   }

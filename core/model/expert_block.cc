@@ -37,7 +37,7 @@ void ExpertBlock::Add(ReadyExpert ready) {
 }
 
 void ExpertBlock::ComputeGroup(LayerId layer, const Activations& input) {
-  DropUnreadable(ExpertPart::kGate);
+  if (step_.spec.gated()) DropUnreadable(ExpertPart::kGate);
   DropUnreadable(ExpertPart::kUp);
   if (count_ == 1) {
     // An expert of many rows is worked off in blocks.
@@ -63,7 +63,7 @@ void ExpertBlock::ComputeRows(LayerId layer, const Activations& input) {
   {
     const TraceSpan span(step_.trace, "expert", kComputeTrack, layer, members_[0].ready.expert);
     GatherInputs(input);
-    inner = GateAndUp(layer);
+    inner = Inner(layer);
   }
   Down(layer, inner);
 }
@@ -120,8 +120,9 @@ void ExpertBlock::GatherInputs(const Activations& input) {
   }
 }
 
-Activations ExpertBlock::GateAndUp(LayerId layer) {
+Activations ExpertBlock::Inner(LayerId layer) {
   Scratch& scratch = step_.scratch;
+  const bool gated = step_.spec.gated();
   const int hidden = step_.spec.hidden;
   const int ffn = step_.spec.expert_ffn;
   std::array<MatMulJob, 2 * kGroupRows> jobs;
@@ -131,19 +132,21 @@ Activations ExpertBlock::GateAndUp(LayerId layer) {
     const auto format = [&](ExpertPart part) { return step_.expert_formats.Of(layer, member.ready.precision, part); };
     forms = forms | InputForms::Of({format(ExpertPart::kDown)});
     const size_t row = static_cast<size_t>(member.first_row) * ffn;
-    const std::byte* gate = Weights(member.part(ExpertPart::kGate));
+    if (gated) {
+      const std::byte* gate = Weights(member.part(ExpertPart::kGate));
+      jobs[used++] = {{format(ExpertPart::kGate), ffn, hidden, gate}, &member.input, &scratch.gate[row], ffn};
+    }
     const std::byte* up = Weights(member.part(ExpertPart::kUp));
-    jobs[used++] = {{format(ExpertPart::kGate), ffn, hidden, gate}, &member.input, &scratch.gate[row], ffn};
     jobs[used++] = {{format(ExpertPart::kUp), ffn, hidden, up}, &member.input, &scratch.up[row], ffn};
   }
   step_.backend.MatMul(std::span(jobs).first(used));
   for (const Member& member : members()) {
     const size_t row = static_cast<size_t>(member.first_row) * ffn;
-    AddBias(&scratch.gate[row], biases_.gate, member, ffn);
+    if (gated) AddBias(&scratch.gate[row], biases_.gate, member, ffn);
     AddBias(&scratch.up[row], biases_.up, member, ffn);
   }
-  step_.Activate(scratch.gate.data(), scratch.up.data(), static_cast<int64_t>(rows_) * ffn);
-  return step_.backend.Prepare(scratch.gate.data(), rows_, ffn, ffn, forms, scratch.inner_storage);
+  const float* const activated = step_.Activate(static_cast<int64_t>(rows_) * ffn);
+  return step_.backend.Prepare(activated, rows_, ffn, ffn, forms, scratch.inner_storage);
 }
 
 void ExpertBlock::Down(LayerId layer, const Activations& inner) {

@@ -24,7 +24,7 @@ class ExpertBlock {
   void Release() { in_flight_.clear(); }
 
  private:
-  // One expert of a group; rows [first_row, first_row + rows) of gate, up and their product.
+  // One expert of a group; rows [first_row, first_row + rows) of gate, up and what is made of them.
   struct Member {
     ReadyExpert ready;
     std::span<const int32_t> slots;  // of scratch.expert_slots
@@ -48,7 +48,8 @@ class ExpertBlock {
   // What the backend is given: what it runs from here on runs when they are there.
   const std::byte* Weights(const PartBytes& part);
   void GatherInputs(const Activations& input);
-  Activations GateAndUp(LayerId layer);
+  // Of gate and up, or of up: the input of down.
+  Activations Inner(LayerId layer);
   // Those whose matrix has arrived first, together.
   void Down(LayerId layer, const Activations& inner);
   void DownOf(LayerId layer, std::span<Member> some, const Activations& inner);

@@ -27,6 +27,7 @@ Family MellumFamily();
 Family Lfm2MoeFamily();
 Family GraniteMoeHybridFamily();
 Family MiniCpmFamily();
+Family NemotronHFamily();
 Family Gemma4Family();
 
 }  // namespace moed

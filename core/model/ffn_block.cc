@@ -11,7 +11,7 @@ void FfnBlock::RunDense(LayerId layer, const LayerWeights& weights) {
   const TraceSpan span(step_.trace, "dense", kComputeTrack, layer);
   Scratch& scratch = step_.scratch;
   const int64_t hidden = step_.spec.hidden;
-  const InputForms forms = InputForms::Of({weights.dense.gate.format, weights.dense.up.format});
+  const InputForms forms = FormsOf(weights.dense);
   step_.ForBlocks([&](RowBlock block) {
     Normalize(weights.ffn_norm, weights.ffn_norm_bias, block);
     ComputeFfn(weights.dense, Prepare(block, forms, scratch.block_storage), scratch.projected.data());
@@ -41,14 +41,18 @@ Activations FfnBlock::Prepare(RowBlock block, InputForms forms, std::span<std::b
   return step_.backend.Prepare(NormedRow(block.begin), block.count, step_.spec.hidden, step_.spec.hidden, forms, storage);
 }
 
+InputForms FfnBlock::FormsOf(const FfnWeights& weights) const {
+  return InputForms::Of({weights.up.format, (step_.spec.gated() ? weights.gate : weights.up).format});
+}
+
 void FfnBlock::ComputeFfn(const FfnWeights& weights, const Activations& input, float* output) {
   Scratch& scratch = step_.scratch;
-  const int ffn = weights.gate.rows;
-  const MatMulJob into[] = {{weights.gate, &input, scratch.gate.data(), ffn}, {weights.up, &input, scratch.up.data(), ffn}};
-  step_.backend.MatMul(into);
-  step_.Activate(scratch.gate.data(), scratch.up.data(), int64_t{input.tokens} * ffn);
-  const Activations inner = step_.backend.Prepare(scratch.gate.data(), input.tokens, ffn, ffn,
-                                                  InputForms::Of({weights.down.format}), scratch.inner_storage);
+  const int ffn = weights.up.rows;
+  const MatMulJob into[] = {{weights.up, &input, scratch.up.data(), ffn}, {weights.gate, &input, scratch.gate.data(), ffn}};
+  step_.backend.MatMul(std::span(into).first(step_.spec.gated() ? 2 : 1));
+  const float* const activated = step_.Activate(int64_t{input.tokens} * ffn);
+  const Activations inner =
+      step_.backend.Prepare(activated, input.tokens, ffn, ffn, InputForms::Of({weights.down.format}), scratch.inner_storage);
   const MatMulJob out_of[] = {{weights.down, &inner, output, step_.spec.hidden}};
   step_.backend.MatMul(out_of);
 }
@@ -149,7 +153,7 @@ Activations FfnBlock::PrepareExperts(const LayerWeights& weights) {
 }
 
 void FfnBlock::ComputeShared(LayerId layer, const LayerWeights& weights, const Activations& input) {
-  const InputForms forms = InputForms::Of({weights.shared.gate.format, weights.shared.up.format});
+  const InputForms forms = FormsOf(weights.shared);
   step_.ForBlocks([&](RowBlock block) {
     const TraceSpan span(step_.trace, "shared expert", kComputeTrack, layer);
     float* output = &step_.scratch.shared[static_cast<size_t>(block.begin) * step_.spec.hidden];

@@ -44,7 +44,9 @@ class FfnBlock {
   // Normed before they join the shared expert and after that.
   void CombineNormed(const LayerWeights& weights, RowBlock block);
 
-  // output (tokens, hidden) = down(activation(gate x) * (up x)), at most a block.
+  // What the projections of the rows' input read.
+  InputForms FormsOf(const FfnWeights& weights) const;
+  // output (tokens, hidden) = down(activation(gate x) * (up x)), or down(activation(up x)), at most a block.
   void ComputeFfn(const FfnWeights& weights, const Activations& input, float* output);
 
   float* NormedRow(int row) const { return &step_.scratch.normed[static_cast<size_t>(row) * step_.spec.hidden]; }

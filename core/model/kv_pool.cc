@@ -15,6 +15,7 @@ constexpr uint64_t kSlotAlignment = 64;
 
 // Keys and values of page_tokens positions, or their latents.
 uint64_t LayerPageBytes(const ModelSpec& spec, LayerId layer, KvFormat format, int page_tokens) {
+  if (!spec.HasAttention(layer)) return 0;
   if (spec.latent) return int64_t{page_tokens} * LatentRowBytes(format, spec.latent->kv_rank, spec.rotary_dims);
   const HeadShape heads = spec.HeadsOf(layer);
   return uint64_t{2} * page_tokens * heads.kv_heads * KvRowBytes(format, heads.head_dim);

@@ -91,7 +91,7 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   scratch.convolved = floats(rows * recurrence.convolved_width);
   scratch.decay = floats(rows * recurrence.heads);
   scratch.rate = floats(rows * recurrence.heads);
-  scratch.gate = floats(wide * ffn);
+  if (spec.gated()) scratch.gate = floats(wide * ffn);
   scratch.up = floats(wide * ffn);
 
   scratch.block_storage = source.template Take<std::byte>(ActivationBytes(static_cast<int>(rows), spec.hidden));

@@ -24,7 +24,8 @@ constexpr Named<ModelSpec::QkNorm> kQkNorms[] = {
     {ModelSpec::QkNorm::kNone, "none"}, {ModelSpec::QkNorm::kPerHead, "per_head"}, {ModelSpec::QkNorm::kWhole, "whole"}};
 // The first is not written.
 constexpr Named<ModelSpec::Norms> kNorms[] = {{ModelSpec::Norms::kBefore, "before"}, {ModelSpec::Norms::kAround, "around"}};
-constexpr Named<Activation> kActivations[] = {{Activation::kSilu, "silu"}, {Activation::kGelu, "gelu"}};
+constexpr Named<Activation> kActivations[] = {
+    {Activation::kSilu, "silu"}, {Activation::kGelu, "gelu"}, {Activation::kSquaredRelu, "squared_relu"}};
 constexpr Named<RouterScoring> kScorings[] = {
     {RouterScoring::kSoftmax, "softmax"}, {RouterScoring::kSigmoid, "sigmoid"}, {RouterScoring::kSparsemixer, "sparsemixer"}};
 constexpr Named<GroupRank> kGroupRanks[] = {{GroupRank::kLargestKey, "largest"}, {GroupRank::kTwoLargestKeys, "two_largest"}};
@@ -134,6 +135,7 @@ void DecodeRecurrence(const Json& json, ModelSpec& spec) {
   }
   if (json.contains("short_convolution")) spec.short_convolution = {.taps = number_of("short_convolution", "taps")};
   if (json.contains("recurrent")) json["recurrent"].get_to(spec.recurrent);
+  if (json.contains("mixers")) json["mixers"].get_to(spec.mixers);
 }
 
 void DecodeAttention(const Json& json, ModelSpec& spec) {
@@ -259,6 +261,7 @@ std::string SpecToJson(const ModelSpec& spec) {
   if (spec.mamba2) json["mamba2"] = Encode(*spec.mamba2);
   if (spec.short_convolution) json["short_convolution"] = {{"taps", spec.short_convolution->taps}};
   if (!spec.recurrent.empty()) json["recurrent"] = spec.recurrent;
+  if (!spec.mixers.empty()) json["mixers"] = spec.mixers;
   if (spec.swiglu_limits) json["swiglu_limits"] = {{"alpha", spec.swiglu_limits->alpha}, {"limit", spec.swiglu_limits->limit}};
   json["qk_norm"] = NameOf(kQkNorms, spec.qk_norm);
   if (spec.norms != kNorms[0].value) json["norms"] = NameOf(kNorms, spec.norms);

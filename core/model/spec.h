@@ -53,8 +53,9 @@ struct HeadShape {
   bool operator==(const HeadShape&) const = default;
 };
 
-// What the gate of a feed-forward block goes through before it is multiplied with up.
-enum class Activation : uint8_t { kSilu, kGelu };  // GELU in its tanh form
+// What the gate of a feed-forward block goes through before it is multiplied with up. Squared ReLU: what up itself goes through,
+// and there is no gate.
+enum class Activation : uint8_t { kSilu, kGelu, kSquaredRelu };  // GELU in its tanh form
 
 // As SwiGluClamp of core/kernels.
 struct SwiGluLimits {
@@ -162,6 +163,9 @@ struct ModelSpec {
   std::optional<Mamba2Shape> mamba2;
   std::optional<ShortConvolution> short_convolution;
   std::vector<bool> recurrent;  // [layers], those without attention. Empty: none
+  // [layers] of a model whose layers are one block each, with one norm: whether it is attention or a recurrence; otherwise it is
+  // a feed-forward block. Empty: layers are both, one after the other.
+  std::vector<bool> mixers;
 
   enum class QkNorm { kNone, kPerHead, kWhole };  // Qwen3: RMS norm over head_dim; OLMoE: over all heads together
   QkNorm qk_norm = QkNorm::kNone;
@@ -182,11 +186,11 @@ struct ModelSpec {
 
   int experts = 0;
   int top_k = 0;
-  int expert_ffn = 0;           // rows of gate and up
+  int expert_ffn = 0;           // rows of up, and of gate
   bool norm_topk_prob = false;  // the k probabilities are divided by their sum
   bool expert_bias = false;     // on gate, up and down of every expert
   Activation activation = Activation::kSilu;
-  std::optional<SwiGluLimits> swiglu_limits;  // none: activation(gate) * up
+  std::optional<SwiGluLimits> swiglu_limits;  // none: activation(gate) * up, or activation(up)
   int shared_ffn = 0;                         // 0: no shared expert
   bool shared_gate = false;                   // its output is multiplied by sigmoid(shared_gate . x)
   int dense_ffn = 0;                          // of layers without experts; 0 when there are none
@@ -211,6 +215,11 @@ struct ModelSpec {
   std::vector<LayerId> MoeLayers() const;
   int WindowOf(LayerId layer) const { return windows.empty() ? 0 : windows[layer.value()]; }
   bool IsRecurrent(LayerId layer) const { return !recurrent.empty() && recurrent[layer.value()]; }
+  bool HasMixer(LayerId layer) const { return mixers.empty() || mixers[layer.value()]; }
+  bool HasAttention(LayerId layer) const { return HasMixer(layer) && !IsRecurrent(layer); }
+  bool HasFfn(LayerId layer) const { return mixers.empty() || !mixers[layer.value()]; }
+  // Whether feed-forward blocks, experts as well, have a gate beside up.
+  bool gated() const { return activation != Activation::kSquaredRelu; }
   // Of the recurrent layers; all zero where there are none.
   Recurrence recurrence() const;
   // Of float32 that the layer keeps of each sequence beside keys and values; 0: none.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/functional/function_ref.h"
 #include "core/base/status.h"
 #include "core/kernels/kv_rows.h"
 #include "core/kernels/recurrence.h"
@@ -109,6 +110,19 @@ absl::Status CheckMamba2(const Mamba2Shape& shape) {
   return InvalidArgument("mamba2.heads = ", shape.heads, " is no multiple of groups = ", shape.groups);
 }
 
+absl::Status CheckMixers(const ModelSpec& spec) {
+  if (spec.mixers.empty()) return absl::OkStatus();
+  if (spec.NormsAround()) return InvalidArgument("norms = around with mixers");
+  if (spec.mixers.size() == static_cast<size_t>(spec.layers)) return absl::OkStatus();
+  return InvalidArgument("mixers has ", spec.mixers.size(), " entries for ", spec.layers, " layers");
+}
+
+int CountLayers(const ModelSpec& spec, absl::FunctionRef<bool(LayerId)> are) {
+  int count = 0;
+  for (int layer = 0; layer < spec.layers; ++layer) count += are(LayerId(layer));
+  return count;
+}
+
 absl::Status CheckRecurrence(const ModelSpec& spec) {
   const int kinds = int{spec.delta_net.has_value()} + int{spec.mamba2.has_value()} + int{spec.short_convolution.has_value()};
   if (kinds != (spec.recurrent.empty() ? 0 : 1)) {
@@ -124,13 +138,16 @@ absl::Status CheckRecurrence(const ModelSpec& spec) {
     return InvalidArgument("recurrent has ", spec.recurrent.size(), " entries for ", spec.layers, " layers");
   }
   const auto recurrent = std::count(spec.recurrent.begin(), spec.recurrent.end(), true);
-  if (recurrent == 0 || recurrent == spec.layers) {
-    return InvalidArgument(recurrent, " of ", spec.layers, " layers are recurrent; some must be, and some have attention");
+  const auto attend = CountLayers(spec, [&](LayerId layer) { return spec.HasAttention(layer); });
+  if (recurrent == 0 || attend == 0) {
+    return InvalidArgument(recurrent, " of ", spec.layers, " layers are recurrent and ", attend,
+                           " have attention; some must be, and some have attention");
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckActivation(const ModelSpec& spec) {
+  if (!spec.gated() && spec.expert_bias) return InvalidArgument("expert_bias without gates");
   if (!spec.swiglu_limits) return absl::OkStatus();
   if (spec.activation != Activation::kSilu) return InvalidArgument("swiglu_limits with another activation than silu");
   const auto [alpha, limit] = *spec.swiglu_limits;
@@ -145,8 +162,14 @@ absl::Status CheckLayers(const ModelSpec& spec) {
   }
   const auto with_experts = std::count(spec.moe.begin(), spec.moe.end(), true);
   if (with_experts == 0) return InvalidArgument("no layer has experts");
-  if ((with_experts < spec.layers) != (spec.dense_ffn > 0)) {
-    return InvalidArgument("dense_ffn = ", spec.dense_ffn, " with ", spec.layers - with_experts, " layers without experts");
+  for (int layer = 0; layer < spec.layers; ++layer) {
+    const LayerId id(layer);
+    if (!spec.HasFfn(id) && spec.moe[layer]) return InvalidArgument("layer ", layer, " is a mixer and has experts");
+    if (!spec.HasMixer(id) && spec.IsRecurrent(id)) return InvalidArgument("layer ", layer, " is recurrent and no mixer");
+  }
+  const auto dense = CountLayers(spec, [&](LayerId layer) { return spec.HasFfn(layer) && !spec.moe[layer.value()]; });
+  if ((dense > 0) != (spec.dense_ffn > 0)) {
+    return InvalidArgument("dense_ffn = ", spec.dense_ffn, " with ", dense, " layers without experts");
   }
   return absl::OkStatus();
 }
@@ -194,6 +217,7 @@ absl::Status CheckSpec(const ModelSpec& spec) {
   MOED_RETURN_IF_ERROR(CheckTokens("bos", spec.bos, spec.vocabulary));
   MOED_RETURN_IF_ERROR(CheckTokens("eos", spec.eos, spec.vocabulary));
   MOED_RETURN_IF_ERROR(CheckAttention(spec));
+  MOED_RETURN_IF_ERROR(CheckMixers(spec));
   MOED_RETURN_IF_ERROR(CheckRecurrence(spec));
   MOED_RETURN_IF_ERROR(CheckNorms(spec));
   MOED_RETURN_IF_ERROR(CheckActivation(spec));

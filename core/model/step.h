@@ -36,12 +36,23 @@ struct Step {
       body(RowBlock{row, std::min(scratch.block_rows, batch.rows() - row)});
     }
   }
-  // gate = activation(gate) * up, n elements, as the model's feed-forward blocks do.
-  void Activate(float* gate, const float* up, int64_t n) const {
-    if (spec.activation == Activation::kGelu) return backend.GeGlu(gate, up, n, gate);
-    if (!spec.swiglu_limits) return backend.SwiGlu(gate, up, n, gate);
-    const SwiGluClamp clamp = {static_cast<float>(spec.swiglu_limits->alpha), static_cast<float>(spec.swiglu_limits->limit)};
-    backend.ClampedSwiGlu(clamp, gate, up, n, gate);
+  // activation(gate) * up, or activation(up), n elements of scratch.gate and scratch.up: what down reads, in the place of one.
+  const float* Activate(int64_t n) {
+    float* const gate = scratch.gate.data();
+    float* const up = scratch.up.data();
+    if (!spec.gated()) {
+      backend.SquaredRelu(up, n);
+      return up;
+    }
+    if (spec.activation == Activation::kGelu) {
+      backend.GeGlu(gate, up, n, gate);
+    } else if (spec.swiglu_limits) {
+      const auto [alpha, limit] = *spec.swiglu_limits;
+      backend.ClampedSwiGlu({static_cast<float>(alpha), static_cast<float>(limit)}, gate, up, n, gate);
+    } else {
+      backend.SwiGlu(gate, up, n, gate);
+    }
+    return gate;
   }
   // logits (rows, experts): what the router's scores are made of, from what its matrix makes. The bias may be null.
   void FinishRouterLogits(float* logits, const float* bias, int rows) const {

@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "core/base/status.h"
+#include "core/model/expert_shapes.h"
 #include "core/model/family.h"
 #include "core/store/expert_norms.h"
 #include "core/store/store.h"
@@ -177,14 +178,15 @@ absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& s
 namespace {
 
 absl::Status CheckLayout(const ExpertLayout& layout, const ModelSpec& spec) {
-  for (int i = 0; i < kExpertParts; ++i) {
-    const ExpertSegment& segment = layout.segments[i];
-    const bool down = i == static_cast<int>(ExpertPart::kDown);
-    const int rows = down ? spec.hidden : spec.expert_ffn;
-    const int cols = down ? spec.expert_ffn : spec.hidden;
+  const PartShapes shapes = ExpertShapes(spec);
+  if (const size_t parts = PartsOf(shapes).size(); layout.segments.size() != parts) {
+    return DataLoss("the experts have ", layout.segments.size(), " parts, expected ", parts);
+  }
+  for (const ExpertSegment& segment : layout.segments) {
+    const auto [rows, cols] = shapes[static_cast<size_t>(segment.part)];
     const uint64_t bytes = PackedBytes(segment.format, rows, cols);
-    if (static_cast<int>(segment.part) == i && segment.rows == rows && segment.cols == cols && segment.bytes == bytes) continue;
-    return DataLoss("part ", i, " of the ", FormatOf(segment.format).name, " experts has shape ",
+    if (segment.rows == rows && segment.cols == cols && segment.bytes == bytes) continue;
+    return DataLoss(PartName(segment.part), " of the ", FormatOf(segment.format).name, " experts has shape ",
                     Shape(segment.rows, segment.cols), " and ", segment.bytes, " bytes, expected ", Shape(rows, cols), " and ",
                     bytes, " bytes");
   }

@@ -15,9 +15,9 @@ namespace moed {
 class ReadBackend;
 class StoreReader;
 
-// down(activation(gate x) * (up x))
+// down(activation(gate x) * (up x)), or down(activation(up x))
 struct FfnWeights {
-  MatrixView gate;  // (ffn, hidden)
+  MatrixView gate;  // (ffn, hidden); none where the model has no gates
   MatrixView up;    // (ffn, hidden)
   MatrixView down;  // (hidden, ffn)
 };

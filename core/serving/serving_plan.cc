@@ -182,7 +182,7 @@ uint64_t StringBytes(const std::string& text) { return std::max(text.size(), 2 *
 uint64_t StoreIndexBytes(const StoreDescription& store) {
   const uint64_t experts = static_cast<uint64_t>(store.experts_per_layer) * store.moe_layers.size() * store.precisions.size();
   // Vectors that are filled one by one have room for the next power of two.
-  const uint64_t checksums = std::bit_ceil(store.trunk.size() + 1 + experts * kExpertParts);
+  const uint64_t checksums = std::bit_ceil(store.trunk.size() + 1 + experts * PartCount(store));
   const uint64_t tensors = std::bit_ceil(store.trunk.size());
   uint64_t bytes = kOpenStoreBytes + checksums * sizeof(uint64_t) + tensors * (sizeof(Piece) + sizeof(TensorInfo)) +
                    StringBytes(store.model_spec) + std::bit_ceil(store.moe_layers.size()) * sizeof(LayerId) +

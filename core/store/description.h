@@ -1,11 +1,12 @@
 // What a store holds, as plain data: given to the writer, returned by the reader.
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "core/base/ids.h"
 #include "core/quant/format.h"
 
@@ -26,9 +27,11 @@ struct TensorInfo {
   uint64_t bytes = 0;
 };
 
-// The matrices of an expert in record order: compute can start once gate and up are there.
+// The matrices that experts may have, in record order: compute can start once gate and up are there. All experts of a store have
+// the same ones.
 enum class ExpertPart : uint8_t { kGate = 0, kUp = 1, kDown = 2 };
 inline constexpr int kExpertParts = 3;
+inline constexpr int kLeastExpertParts = 2;  // without a gate
 
 struct ExpertSegment {
   ExpertPart part = ExpertPart::kGate;
@@ -41,8 +44,14 @@ struct ExpertSegment {
 
 // Of every record of a MoE layer at one precision.
 struct ExpertLayout {
-  std::array<ExpertSegment, kExpertParts> segments;  // gate, up, down
-  uint64_t record_bytes = 0;                         // with padding; multiple of 4096
+  absl::InlinedVector<ExpertSegment, kExpertParts> segments;  // gate, up, down; up and down where there are no gates
+  uint64_t record_bytes = 0;                                  // with padding; multiple of 4096
+
+  // Null: the experts have no such part.
+  const ExpertSegment* Find(ExpertPart part) const {
+    const auto at = std::find_if(segments.begin(), segments.end(), [part](const ExpertSegment& s) { return s.part == part; });
+    return at == segments.end() ? nullptr : &*at;
+  }
 };
 
 // Shapes are the same in every layer and at every precision; formats may differ by layer and by part, and so may sizes.

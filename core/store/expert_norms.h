@@ -1,4 +1,4 @@
-// The Frobenius norm of every expert, all three matrices together at the reference precision: a trunk tensor that moed-pack
+// The Frobenius norm of every expert, all its matrices together at the reference precision: a trunk tensor that moed-pack
 // writes and stores of earlier versions lack.
 #pragma once
 

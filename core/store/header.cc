@@ -29,7 +29,7 @@ constexpr size_t kReservedAt = 80;  // 40 bytes of zero
 constexpr size_t kChecksumAt = 120;
 
 constexpr size_t kSegmentBytes = 32;
-constexpr size_t kLayoutBytes = 16 + kExpertParts * kSegmentBytes;
+constexpr size_t kLeastLayoutBytes = 16 + kLeastExpertParts * kSegmentBytes;
 constexpr size_t kTensorFixedBytes = 40;  // beside its name
 
 template <class T>
@@ -160,12 +160,15 @@ absl::Status TakeLayout(Cursor& in, uint32_t version, ExpertLayout& layout) {
   uint32_t segments, rows, cols, part;
   MOED_RETURN_IF_ERROR(one ? TakeFormat(in, format) : in.TakeZero<uint32_t>("expert layout"));
   MOED_RETURN_IF_ERROR(in.TakeCount("segments of an expert", kSegmentBytes, segments));
-  if (segments != kExpertParts) return InvalidArgument("an expert has ", segments, " segments, expected ", kExpertParts);
+  if (segments < kLeastExpertParts || segments > kExpertParts) {
+    return InvalidArgument("an expert has ", segments, " segments, expected ", kLeastExpertParts, " or ", kExpertParts);
+  }
+  const uint32_t first_part = kExpertParts - segments;
   MOED_RETURN_IF_ERROR(in.Take("record bytes", layout.record_bytes));
   for (uint32_t i = 0; i < segments; ++i) {
-    ExpertSegment& segment = layout.segments[i];
+    ExpertSegment& segment = layout.segments.emplace_back();
     MOED_RETURN_IF_ERROR(in.Take("segment part", part));
-    if (part != i) return InvalidArgument("segment ", i, " is part ", part, ", expected ", i);
+    if (part != first_part + i) return InvalidArgument("segment ", i, " is part ", part, ", expected ", first_part + i);
     segment.part = static_cast<ExpertPart>(part);
     segment.format = format;
     MOED_RETURN_IF_ERROR(in.Take("segment rows", rows));
@@ -206,7 +209,7 @@ absl::Status TakePrecisions(Cursor& in, uint32_t version, StoreDescription& desc
   MOED_RETURN_IF_ERROR(CheckLayers(description));
   const size_t written = LayoutsWritten(version, description.moe_layers.size());
   uint32_t count;
-  MOED_RETURN_IF_ERROR(in.TakeCount("expert precisions", kLayoutBytes * written, count));
+  MOED_RETURN_IF_ERROR(in.TakeCount("expert precisions", kLeastLayoutBytes * written, count));
   for (uint32_t i = 0; i < count; ++i) {
     ExpertPrecision& precision = description.precisions.emplace_back();
     precision.layers.resize(written);
@@ -236,13 +239,14 @@ absl::Status DecodeDescription(std::string_view bytes, uint32_t version, StoreHe
     MOED_RETURN_IF_ERROR(TakeTensor(in, description.trunk.emplace_back(), header.checksums.emplace_back()));
   }
   header.checksums.push_back(0);
+  const size_t parts = description.precisions.empty() ? 0 : PartCount(description);
   const unsigned __int128 expected = static_cast<unsigned __int128>(description.precisions.size()) *
                                      description.moe_layers.size() * static_cast<uint32_t>(description.experts_per_layer) *
-                                     kExpertParts * sizeof(uint64_t);
+                                     parts * sizeof(uint64_t);
   if (expected != in.left()) {
     return InvalidArgument("checksums of ", description.precisions.size(), " precisions x ", description.moe_layers.size(),
-                           " layers x ", description.experts_per_layer, " experts x ", kExpertParts, " segments expected, ",
-                           in.left(), " bytes left in the description");
+                           " layers x ", description.experts_per_layer, " experts x ", parts, " segments expected, ", in.left(),
+                           " bytes left in the description");
   }
   while (in.left() > 0) MOED_RETURN_IF_ERROR(in.Take("segment checksum", header.checksums.emplace_back()));
   // Only now, with a checksum for every record, is it known that there are so many layers.
@@ -355,9 +359,9 @@ uint32_t StoreVersion(const StoreDescription& description) {
 uint64_t DescriptionBytes(const StoreDescription& description) {
   const size_t layouts = description.precisions.size() * LayoutsWritten(StoreVersion(description), description.moe_layers.size());
   uint64_t bytes = sizeof(uint32_t) * 5 + description.model_spec.size() + sizeof(int32_t) * description.moe_layers.size() +
-                   kLayoutBytes * layouts;
+                   (16 + PartCount(description) * kSegmentBytes) * layouts;
   for (const TensorInfo& tensor : description.trunk) bytes += kTensorFixedBytes + tensor.name.size();
-  return bytes + sizeof(uint64_t) * kExpertParts * description.precisions.size() * description.moe_layers.size() *
+  return bytes + sizeof(uint64_t) * PartCount(description) * description.precisions.size() * description.moe_layers.size() *
                      static_cast<uint64_t>(description.experts_per_layer);
 }
 

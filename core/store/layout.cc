@@ -38,29 +38,41 @@ absl::Status CheckShape(std::string_view what, FormatId format, int rows, int co
                          FormatOf(format).name);
 }
 
-// `reference`: of the first MoE layer at the reference precision.
+absl::Status CheckParts(const std::string& what, const ExpertLayout& layout) {
+  const size_t parts = layout.segments.size();
+  MOED_RETURN_IF_ERROR(
+      CheckRange(StrCat(what, ": number of segments"), static_cast<int64_t>(parts), kLeastExpertParts, kExpertParts));
+  for (size_t i = 0; i < parts; ++i) {
+    const auto part = static_cast<uint64_t>(layout.segments[i].part);
+    MOED_RETURN_IF_ERROR(CheckEqual(StrCat(what, ": part of segment ", i), part, kExpertParts - parts + i));
+  }
+  return absl::OkStatus();
+}
+
+// `reference`: of the first MoE layer at the reference precision, which has the same parts.
 absl::Status CheckExpertLayout(const ExpertLayout& layout, const ExpertLayout& reference, const std::string& what) {
   PartShapes shapes;
-  PartFormats formats;
-  for (int p = 0; p < kExpertParts; ++p) {
-    const ExpertSegment& segment = layout.segments[p];
-    const std::string part = StrCat(what, " ", kPartNames[p]);
-    MOED_RETURN_IF_ERROR(CheckEqual(StrCat(what, ": part of segment ", p), static_cast<uint64_t>(segment.part), p));
+  PartFormats formats{};
+  MOED_RETURN_IF_ERROR(CheckParts(what, layout));
+  MOED_RETURN_IF_ERROR(CheckEqual(StrCat(what, ": number of segments"), layout.segments.size(), reference.segments.size()));
+  for (size_t i = 0; i < layout.segments.size(); ++i) {
+    const ExpertSegment& segment = layout.segments[i];
+    const std::string part = StrCat(what, " ", PartName(segment.part));
     MOED_RETURN_IF_ERROR(CheckFormat(part, segment.format));
     MOED_RETURN_IF_ERROR(CheckShape(part, segment.format, segment.rows, segment.cols));
-    formats[p] = segment.format;
-    shapes[p] = {segment.rows, segment.cols};
-    const ExpertSegment& first = reference.segments[p];
+    formats[static_cast<size_t>(segment.part)] = segment.format;
+    shapes[static_cast<size_t>(segment.part)] = {segment.rows, segment.cols};
+    const ExpertSegment& first = reference.segments[i];
     if (segment.rows != first.rows || segment.cols != first.cols) {
       return InvalidArgument(part, " is (", segment.rows, ", ", segment.cols, "), expected (", first.rows, ", ", first.cols,
                              ") as at the reference precision");
     }
   }
   const ExpertLayout expected = LayOutExpert(formats, shapes);
-  for (int p = 0; p < kExpertParts; ++p) {
-    const std::string part = StrCat(what, " ", kPartNames[p]);
-    MOED_RETURN_IF_ERROR(CheckEqual(StrCat(part, ": offset"), layout.segments[p].offset, expected.segments[p].offset));
-    MOED_RETURN_IF_ERROR(CheckEqual(StrCat(part, ": bytes"), layout.segments[p].bytes, expected.segments[p].bytes));
+  for (size_t i = 0; i < layout.segments.size(); ++i) {
+    const std::string part = StrCat(what, " ", PartName(layout.segments[i].part));
+    MOED_RETURN_IF_ERROR(CheckEqual(StrCat(part, ": offset"), layout.segments[i].offset, expected.segments[i].offset));
+    MOED_RETURN_IF_ERROR(CheckEqual(StrCat(part, ": bytes"), layout.segments[i].bytes, expected.segments[i].bytes));
   }
   return CheckEqual(StrCat(what, ": record bytes"), layout.record_bytes, expected.record_bytes);
 }
@@ -122,6 +134,8 @@ absl::Status CheckDescription(const StoreDescription& description) {
 
 }  // namespace
 
+std::string_view PartName(ExpertPart part) { return kPartNames[static_cast<size_t>(part)]; }
+
 absl::Status CheckLayers(const StoreDescription& description) {
   MOED_RETURN_IF_ERROR(CheckRange("number of MoE layers", static_cast<int64_t>(description.moe_layers.size()), 1, kMaxLayers));
   MOED_RETURN_IF_ERROR(CheckRange("experts per layer", description.experts_per_layer, 1, kMaxExpertsPerLayer));
@@ -136,14 +150,21 @@ absl::Status CheckLayers(const StoreDescription& description) {
   return absl::OkStatus();
 }
 
-std::string_view PartName(ExpertPart part) { return kPartNames[static_cast<int>(part)]; }
+std::vector<ExpertPart> PartsOf(const PartShapes& shapes) {
+  std::vector<ExpertPart> parts;
+  for (int p = 0; p < kExpertParts; ++p) {
+    if (shapes[p].rows > 0) parts.push_back(static_cast<ExpertPart>(p));
+  }
+  return parts;
+}
 
 ExpertLayout LayOutExpert(const PartFormats& formats, const PartShapes& shapes) {
   ExpertLayout layout;
-  for (int p = 0; p < kExpertParts; ++p) {
-    const auto [rows, cols] = shapes[p];
-    const uint64_t bytes = PackedBytes(formats[p], rows, cols);
-    layout.segments[p] = {static_cast<ExpertPart>(p), formats[p], rows, cols, layout.record_bytes, bytes};
+  for (const ExpertPart part : PartsOf(shapes)) {
+    const auto [rows, cols] = shapes[static_cast<size_t>(part)];
+    const FormatId format = formats[static_cast<size_t>(part)];
+    const uint64_t bytes = PackedBytes(format, rows, cols);
+    layout.segments.push_back({part, format, rows, cols, layout.record_bytes, bytes});
     layout.record_bytes += RoundUp(bytes, kStoreAlignment);
   }
   return layout;
@@ -181,6 +202,7 @@ absl::StatusOr<FileLayout> FileLayout::Plan(const StoreDescription& description,
     layout.moe_index_[description.moe_layers[i].value()] = static_cast<int32_t>(i);
   }
   layout.experts_per_layer_ = description.experts_per_layer;
+  for (const ExpertSegment& segment : description.precisions[0].layers[0].segments) layout.parts_.push_back(segment.part);
   layout.tokenizer_bytes_ = tokenizer_bytes;
   layout.trunk_offset_ = RoundUp(kHeaderBytes + layout.description_bytes_, kStoreAlignment);
   for (const TensorInfo& tensor : description.trunk) {
@@ -199,7 +221,7 @@ absl::Status FileLayout::PlaceRecords(const StoreDescription& description, uint6
       LayerRecords& placed = layers_.emplace_back();
       placed.first_record = static_cast<uint64_t>(end);
       placed.record_bytes = layout.record_bytes;
-      for (int p = 0; p < kExpertParts; ++p) placed.segments[p] = {layout.segments[p].offset, layout.segments[p].bytes};
+      for (size_t i = 0; i < parts_.size(); ++i) placed.segments[i] = {layout.segments[i].offset, layout.segments[i].bytes};
       end += static_cast<unsigned __int128>(layout.record_bytes) * static_cast<unsigned>(experts_per_layer_);
       if (end > kMaxFileBytes) return InvalidArgument("the store would be larger than ", kMaxFileBytes, " bytes");
     }
@@ -229,26 +251,31 @@ uint64_t FileLayout::RecordOffset(const CachedKey& key) const {
 
 size_t FileLayout::ExpertPiece(const CachedKey& key, ExpertPart part) const {
   const size_t record = key.precision * records_per_precision() + RecordIndex(key);
-  return TokenizerPiece() + 1 + record * kExpertParts + static_cast<size_t>(part);
+  const auto place = std::find(parts_.begin(), parts_.end(), part);
+  MOED_CHECK(place != parts_.end());
+  return TokenizerPiece() + 1 + record * parts_.size() + static_cast<size_t>(place - parts_.begin());
 }
 
 std::pair<CachedKey, ExpertPart> FileLayout::ExpertAt(size_t expert_piece) const {
   MOED_CHECK(expert_piece < expert_piece_count());
-  const size_t record = expert_piece / kExpertParts;
+  const size_t record = expert_piece / parts_.size();
   const size_t in_precision = record % records_per_precision();
   const CachedKey key{moe_layers_[in_precision / experts_per_layer_], static_cast<int32_t>(in_precision % experts_per_layer_),
                       static_cast<Precision>(record / records_per_precision())};
-  return {key, static_cast<ExpertPart>(expert_piece % kExpertParts)};
+  return {key, parts_[expert_piece % parts_.size()]};
 }
 
 Piece FileLayout::PieceAt(size_t index) const {
   MOED_CHECK(index < piece_count());
   if (index < trunk_.size()) return trunk_[index];
   if (index == TokenizerPiece()) return {tokenizer_offset_, tokenizer_bytes_};
-  const auto [key, part] = ExpertAt(index - TokenizerPiece() - 1);
-  const Piece& segment = LayerOf(key).segments[static_cast<int>(part)];
+  const size_t expert_piece = index - TokenizerPiece() - 1;
+  const CachedKey key = ExpertAt(expert_piece).first;
+  const Piece& segment = LayerOf(key).segments[expert_piece % parts_.size()];
   return {RecordOffset(key) + segment.offset, segment.bytes};
 }
+
+size_t PartCount(const StoreDescription& description) { return description.precisions[0].layers[0].segments.size(); }
 
 bool OneFormat(const ExpertPrecision& precision) { return FormatsOf(precision).size() == 1; }
 

@@ -30,9 +30,11 @@ struct MatrixShape {
   int cols = 0;
 };
 
-// In record order: gate, up, down.
+// By part: gate, up, down. A part without rows is one that the experts do not have; its format says nothing.
 using PartShapes = std::array<MatrixShape, kExpertParts>;
 using PartFormats = std::array<FormatId, kExpertParts>;
+// Those that the experts have, in record order.
+std::vector<ExpertPart> PartsOf(const PartShapes& shapes);
 
 ExpertLayout LayOutExpert(const PartFormats& formats, const PartShapes& shapes);
 // Every part of every one of `layers` MoE layers in the same format.
@@ -59,7 +61,7 @@ class FileLayout {
   struct LayerRecords {
     uint64_t first_record = 0;
     uint64_t record_bytes = 0;
-    std::array<Piece, kExpertParts> segments;  // offsets from the start of the record
+    std::array<Piece, kExpertParts> segments;  // as many as parts; offsets from the start of the record
   };
 
  public:
@@ -75,10 +77,10 @@ class FileLayout {
   uint64_t file_bytes() const { return file_bytes_; }
 
   size_t piece_count() const { return TokenizerPiece() + 1 + expert_piece_count(); }
-  size_t expert_piece_count() const { return precisions() * records_per_precision() * kExpertParts; }
+  size_t expert_piece_count() const { return precisions() * records_per_precision() * parts_.size(); }
   size_t TokenizerPiece() const { return trunk_.size(); }
   size_t TensorPiece(size_t tensor) const { return tensor; }
-  // Key valid (Contains).
+  // Key valid (Contains), and a part that the experts have.
   size_t ExpertPiece(const CachedKey& key, ExpertPart part) const;
   Piece PieceAt(size_t index) const;
 
@@ -102,6 +104,7 @@ class FileLayout {
   std::vector<LayerId> moe_layers_;
   std::vector<int32_t> moe_index_;  // layer -> index into moe_layers_, -1 for dense
   int experts_per_layer_ = 0;
+  std::vector<ExpertPart> parts_;     // in record order
   std::vector<LayerRecords> layers_;  // [precision][MoE layer], in the order of the file
   std::vector<Piece> trunk_;          // offsets from the start of the file
   uint64_t description_bytes_ = 0;
@@ -110,6 +113,9 @@ class FileLayout {
   uint64_t tokenizer_bytes_ = 0;
   uint64_t file_bytes_ = 0;
 };
+
+// How many parts an expert has. The description has a precision with a layer.
+size_t PartCount(const StoreDescription& description);
 
 // Size of the description as header.h encodes it; it follows from the counts.
 uint64_t DescriptionBytes(const StoreDescription& description);

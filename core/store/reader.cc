@@ -126,7 +126,7 @@ std::string StoreReader::PieceName(size_t piece) const {
   if (piece == layout_.TokenizerPiece()) return "tokenizer";
   const auto [key, part] = layout_.ExpertAt(piece - layout_.TokenizerPiece() - 1);
   return StrCat("expert ", key.expert, " of layer ", key.layer.value(), " at precision ", static_cast<int>(key.precision), " (",
-                FormatOf(expert_layout(key).segments[static_cast<int>(part)].format).name, "), ", PartName(part));
+                FormatOf(expert_layout(key).Find(part)->format).name, "), ", PartName(part));
 }
 
 absl::Status StoreReader::CheckPiece(size_t piece, uint64_t checksum) const {

@@ -348,15 +348,17 @@ TEST_F(Definition, GeluAndSoftCap) {
 
 TEST_F(Definition, Elementwise) {
   const std::vector<float> a = Gaussian(100, 1), b = Gaussian(100, 2);
-  std::vector<float> out(100), clamped(100), scaled = a, added = a;
+  std::vector<float> out(100), clamped(100), squared = a, scaled = a, added = a;
   backend_->SwiGlu(a.data(), b.data(), 100, out.data());
   backend_->ClampedSwiGlu({.alpha = 1.7f, .limit = 0.8f}, a.data(), b.data(), 100, clamped.data());
+  backend_->SquaredRelu(squared.data(), 100);
   backend_->AddScaled(scaled.data(), b.data(), 0.3f, 100);
   backend_->Add(added.data(), b.data(), 100);
   for (int i = 0; i < 100; ++i) {
     EXPECT_NEAR(out[i], a[i] / (1 + std::exp(-double{a[i]})) * b[i], 1e-6);
     const double gate = std::min(a[i], 0.8f), up = std::clamp(b[i], -0.8f, 0.8f);
     EXPECT_NEAR(clamped[i], (up + 1) * gate / (1 + std::exp(-1.7 * gate)), 1e-6);
+    EXPECT_EQ(squared[i], a[i] > 0 ? a[i] * a[i] : 0.0f);
     EXPECT_EQ(scaled[i], std::fma(0.3f, b[i], a[i]));
     EXPECT_EQ(added[i], a[i] + b[i]);
     EXPECT_NEAR(Sigmoid(a[i]), 1 / (1 + std::exp(-double{a[i]})), 1e-7);

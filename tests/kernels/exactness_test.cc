@@ -457,6 +457,7 @@ TEST_P(Exactness, Elementwise) {
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.SwiGlu(other.data(), y, n, y); });
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.GeGlu(y, other.data(), n, y); });
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.GeGlu(other.data(), y, n, y); });
+      Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.SquaredRelu(y, n); });
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.SoftCap(y, 1.5f, n); });
       for (const SwiGluClamp& clamp : {SwiGluClamp{1.702f, 7.0f}, {1.0f, 0.25f}}) {
         Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.ClampedSwiGlu(clamp, y, other.data(), n, y); });
@@ -475,6 +476,7 @@ TEST_P(Exactness, ActivationsOverTheWholeRange) {
   const auto n = static_cast<int64_t>(gate.size());
   Compare(gate, 0, [&](ComputeBackend& backend, float* y) { backend.SwiGlu(y, up.data(), n, y); });
   Compare(gate, 0, [&](ComputeBackend& backend, float* y) { backend.GeGlu(y, up.data(), n, y); });
+  Compare(gate, 0, [&](ComputeBackend& backend, float* y) { backend.SquaredRelu(y, n); });
   for (const float cap : {1.0f, 30.0f}) {
     Compare(gate, 0, [&](ComputeBackend& backend, float* y) { backend.SoftCap(y, cap, n); });
   }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/base/status.h"
+#include "core/model/expert_shapes.h"
 #include "core/model/family.h"
 #include "core/model/spec_check.h"
 #include "nlohmann/json.hpp"
@@ -49,7 +50,8 @@ struct OwnKeys {
   std::string ffn = "intermediate_size";
   bool rotations = false;  // rope_parameters by type of layer
   std::string norm_eps = "rms_norm_eps";
-  bool default_theta = false;  // rope_theta may be absent
+  bool default_theta = false;   // rope_theta may be absent
+  bool default_layers = false;  // num_hidden_layers may be absent
 };
 OwnKeys OwnKeysOf(const std::string& family) {
   const std::map<std::string, OwnKeys> keys = {
@@ -71,6 +73,13 @@ OwnKeys OwnKeysOf(const std::string& family) {
       {"mellum", {.rotations = true}},
       {"lfm2_moe", {.norm_eps = "norm_eps"}},
       {"granitemoehybrid", {{"logits_scaling", "residual_multiplier"}}},
+      {"nemotron_h",
+       {.computed = {"auto_map"},
+        .experts = "n_routed_experts",
+        .ffn = "moe_intermediate_size",
+        .norm_eps = "layer_norm_epsilon",
+        .default_theta = true,
+        .default_layers = true}},
       {"minicpm", {.computed = {"auto_map"}, .default_theta = true}},
       {"gemma4_text", {{"final_logit_softcapping"}, "top_k_experts", "num_experts", "intermediate_size", true}},
   };
@@ -174,6 +183,7 @@ TEST_P(ConfigTest, RefusesMissingKeys) {
                           own_.norm_eps.c_str(), "rope_theta", own_.top_k.c_str(), own_.ffn.c_str()}) {
     // In objects by type of layer, or not needed.
     if ((own_.rotations || own_.default_theta) && std::string_view(key) == "rope_theta") continue;
+    if (own_.default_layers && std::string_view(key) == "num_hidden_layers") continue;
     Json config = good_;
     config.erase(key);
     ExpectRefusal(Read(config).status(), key, "missing");
@@ -516,6 +526,56 @@ TEST(FamilyTest, Mamba2IsRead) {
   }
 }
 
+TEST(FamilyTest, LayersThatAreOneBlockAreRead) {
+  Json config = ConfigOf("nemotron_h");
+  config.erase("layers_block_type");
+  config["hybrid_override_pattern"] = "ME*-M";
+  config["num_hidden_layers"] = 5;
+  config["intermediate_size"] = 22;
+  const auto spec = Read(config);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->mixers, (std::vector<bool>{true, false, true, false, true}));
+  EXPECT_EQ(spec->recurrent, (std::vector<bool>{true, false, false, false, true}));
+  EXPECT_EQ(spec->moe, (std::vector<bool>{false, true, false, false, false}));
+  EXPECT_EQ(spec->dense_ffn, 22);
+  EXPECT_FALSE(spec->gated());
+  EXPECT_TRUE(spec->unrotated);
+  const std::string expected = SpecToJson(*spec);
+  config["time_step_limit"] = nullptr;
+  config["mtp_hybrid_override_pattern"] = "*E";
+  EXPECT_EQ(SpecToJson(*Read(config)), expected);
+  for (const auto& [mamba, attention] : {std::pair("mamba", "attention"), std::pair("linear_attention", "full_attention")}) {
+    Json named = config;
+    named.erase("hybrid_override_pattern");
+    named.erase("num_hidden_layers");
+    named["layers_block_type"] = {mamba, "moe", attention, "mlp", mamba};
+    EXPECT_EQ(SpecToJson(*Read(named)), expected) << mamba;
+  }
+
+  const std::pair<const char*, Json> refused[] = {{"hybrid_override_pattern", "MEX"},
+                                                  {"hybrid_override_pattern", ""},
+                                                  {"num_hidden_layers", 6},
+                                                  {"layers_block_type", {"mamba", "convolution"}},
+                                                  {"mlp_hidden_act", "silu"},
+                                                  {"mamba_hidden_act", "relu2"},
+                                                  {"moe_latent_size", 12},
+                                                  {"use_bias", true},
+                                                  {"mamba_proj_bias", true},
+                                                  {"sliding_window", 8},
+                                                  {"conv_kernel", 17},
+                                                  {"time_step_limit", {0.0, 1.0}},
+                                                  {"moe_shared_expert_intermediate_size", 0}};
+  for (const auto& [key, value] : refused) {
+    Json other = config;
+    other[key] = value;
+    ExpectRefusal(Read(other).status(), key, "");
+  }
+  config["hybrid_override_pattern"] = "MEM-M";
+  ExpectRefusal(Read(config).status(), "some have attention", "");
+  config.erase("hybrid_override_pattern");
+  ExpectRefusal(Read(config).status(), "hybrid_override_pattern", "missing");
+}
+
 // Python writes a word that JSON does not have.
 TEST(FamilyTest, InfinityIsReadAsPythonWritesIt) {
   const std::string text = ConfigOf("granitemoehybrid").dump(), infinity = R"({"__float__":"Infinity"})";
@@ -704,8 +764,7 @@ TEST(FamilyTest, TensorNamesAreUnique) {
     for (const TrunkTensor& tensor : family.trunk_tensors(spec)) ++stored[tensor.store_name], ++read[tensor.checkpoint_name];
     for (LayerId layer : spec.MoeLayers()) {
       for (int expert = 0; expert < spec.experts; ++expert) {
-        for (int part = 0; part < kExpertParts; ++part)
-          ++read[family.expert_tensor(layer, expert, static_cast<ExpertPart>(part))];
+        for (const ExpertPart part : PartsOf(ExpertShapes(spec))) ++read[family.expert_tensor(layer, expert, part)];
       }
     }
     for (const auto& [name, count] : stored) EXPECT_EQ(count, 1) << name;

@@ -166,11 +166,11 @@ std::unique_ptr<StoreReader> MixedStore(const std::string& path, const std::arra
   StoreDescription description = stores[0]->description();
   description.precisions.resize(1);
   for (size_t i = 0; i < description.moe_layers.size(); ++i) {
-    PartFormats formats;
+    PartFormats formats{};
     PartShapes shapes;
     for (const ExpertSegment& segment : description.precisions[0].layers[i].segments) {
       const auto p = static_cast<size_t>(segment.part);
-      formats[p] = stores[choice(i, segment.part)]->description().precisions[0].layers[i].segments[p].format;
+      formats[p] = stores[choice(i, segment.part)]->description().precisions[0].layers[i].Find(segment.part)->format;
       shapes[p] = {segment.rows, segment.cols};
     }
     description.precisions[0].layers[i] = LayOutExpert(formats, shapes);
@@ -185,10 +185,10 @@ std::unique_ptr<StoreReader> MixedStore(const std::string& path, const std::arra
   for (size_t i = 0; i < description.moe_layers.size(); ++i) {
     for (int expert = 0; expert < description.experts_per_layer; ++expert) {
       const CachedKey key{description.moe_layers[i], expert};
-      for (int p = 0; p < kExpertParts; ++p) {
-        const auto part = static_cast<ExpertPart>(p);
+      for (const ExpertSegment& mixed : description.precisions[0].layers[i].segments) {
+        const ExpertPart part = mixed.part;
         const int from = choice(i, part);
-        const ExpertSegment& segment = stores[from]->expert_layout(key).segments[p];
+        const ExpertSegment& segment = *stores[from]->expert_layout(key).Find(part);
         const auto* begin = files[from].data() + stores[from]->RecordOffset(key) + segment.offset;
         EXPECT_TRUE(writer->AppendExpert(key, part, std::as_bytes(std::span(begin, segment.bytes))).ok());
       }

@@ -52,6 +52,7 @@ nlohmann::json LongRopeInGguf() {
 
 // What GGUF files have no key for, as the released models have it.
 const std::map<std::string, nlohmann::json> kWithoutKey = {{"granitemoehybrid", {{"max_position_embeddings", 1 << 20}}},
+                                                           {"nemotron_h", {{"max_position_embeddings", 1 << 20}}},
                                                            {"lfm2_moe", {{"routed_scaling_factor", 1}}},
                                                            {"phimoe", {{"router_jitter_noise", 0.01}}},
                                                            {"phimoe_longrope", LongRopeInGguf()}};
@@ -204,6 +205,10 @@ TEST(GgufArchitecturesTest, KeysOfGraniteHybridAreRead) {
   EXPECT_THAT(ErrorWith("granitemoehybrid", {{"ssm.inner_size", uint64_t{61}}}), testing::HasSubstr("ssm.inner_size = 61"));
   EXPECT_THAT(ErrorWith("granitemoehybrid", {{"ssm.group_count", uint64_t{4}}}), testing::HasSubstr("groups = 4"));
   EXPECT_THAT(ErrorWith("granitemoehybrid", {{"ssm.conv_kernel", uint64_t{1}}}), testing::HasSubstr("ssm.conv_kernel is 1"));
+  EXPECT_THAT(ErrorWith("nemotron_h", {{"ssm.inner_size", uint64_t{61}}}), testing::HasSubstr("ssm.inner_size = 61"));
+  EXPECT_THAT(ErrorWith("nemotron_h", {{"moe_latent_size", uint64_t{12}}}), testing::HasSubstr("moe_latent_size"));
+  EXPECT_THAT(ErrorWith("nemotron_h", {{"feed_forward_length", uint64_t{12}}}), testing::HasSubstr("some have attention"));
+  EXPECT_THAT(ErrorWith("nemotron_h", {{"feed_forward_length", uint64_t{0}}}), testing::HasSubstr("has experts"));
   EXPECT_THAT(ErrorWith("lfm2_moe", {{"shortconv.l_cache", uint64_t{1000}}}), testing::HasSubstr("shortconv.l_cache is 1000"));
 }
 

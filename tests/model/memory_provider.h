@@ -44,7 +44,7 @@ class MemoryProvider final : public ExpertProvider, public ActivationLender {
         auto& entry = experts_[{layer, expert}];
         entry = std::make_unique<Expert>(*this, ExpertKey{layer, expert}, *std::move(record));
         for (const ExpertSegment& segment : store.expert_layout(key).segments) {
-          entry->parts.push_back(entry->record.span().subspan(segment.offset, segment.bytes));
+          entry->parts[segment.part] = entry->record.span().subspan(segment.offset, segment.bytes);
         }
       }
     }
@@ -136,7 +136,7 @@ class MemoryProvider final : public ExpertProvider, public ActivationLender {
     absl::StatusOr<PartBytes> WaitPart(ExpertPart part) override {
       const std::optional<ExpertFault>& fault = provider.fault_;
       if (fault && fault->key == key && fault->part && part >= *fault->part) return fault->status;
-      return PartBytes{.bytes = parts[static_cast<size_t>(part)], .ready = provider.ready};
+      return PartBytes{.bytes = parts.at(part), .ready = provider.ready};
     }
     bool HasPart(ExpertPart) const override { return !provider.random_ || (*provider.random_)() % 2 == 0; }
     void Unpin() override { --provider.pins_; }
@@ -144,7 +144,7 @@ class MemoryProvider final : public ExpertProvider, public ActivationLender {
     MemoryProvider& provider;
     const ExpertKey key;
     Buffer record;
-    std::vector<std::span<const std::byte>> parts;
+    std::map<ExpertPart, std::span<const std::byte>> parts;
   };
 
   const std::function<Precision(LayerId)> precision_of_;

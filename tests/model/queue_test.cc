@@ -116,6 +116,9 @@ class QueueBackend final : public ComputeBackend {
   void GeGlu(const float* gate, const float* up, int64_t n, float* out) override {
     Enqueue([=, this] { next_.GeGlu(gate, up, n, out); });
   }
+  void SquaredRelu(float* x, int64_t n) override {
+    Enqueue([=, this] { next_.SquaredRelu(x, n); });
+  }
   void SoftCap(float* x, float cap, int64_t n) override {
     Enqueue([=, this] { next_.SoftCap(x, cap, n); });
   }
@@ -247,7 +250,8 @@ TEST_P(QueueTest, PartsAreAwaitedInTheQueue) {
   const int event = 0;
   provider_.ready = reinterpret_cast<const ReadyEvent*>(&event);
   EXPECT_TRUE(SameBits(queued.Feed(provider_, got_of, Tokens(3, 1), 1), expected));
-  EXPECT_EQ(queue_.awaited.size(), static_cast<size_t>(kExpertParts * queued.spec().top_k * MoeLayers(queued)));
+  EXPECT_EQ(queue_.awaited.size(),
+            PartCount(store_.description()) * static_cast<size_t>(queued.spec().top_k * MoeLayers(queued)));
   for (const ReadyEvent* awaited : queue_.awaited) EXPECT_EQ(awaited, provider_.ready);
 }
 

@@ -34,10 +34,13 @@ class RecurrentTest : public testing::TestWithParam<std::string> {
 
 TEST_P(RecurrentTest, StatesLieInSlotsAndKeysAndValuesOfTheOthersInPages) {
   ModelSpec attending = spec_;
-  attending.layers = static_cast<int>(std::count(spec_.recurrent.begin(), spec_.recurrent.end(), false));
+  const auto states_of = std::count(spec_.recurrent.begin(), spec_.recurrent.end(), true);
+  attending.layers = 0;
+  for (int layer = 0; layer < spec_.layers; ++layer) attending.layers += spec_.HasAttention(LayerId(layer));
   attending.recurrent.clear();
+  attending.mixers.clear();
   EXPECT_EQ(KvPool::PageBytes(spec_), KvPool::PageBytes(attending));
-  const uint64_t states = (spec_.layers - attending.layers) * spec_.recurrence().StateFloats() * sizeof(float);
+  const uint64_t states = states_of * spec_.recurrence().StateFloats() * sizeof(float);
   EXPECT_GE(KvPool::SlotBytes(spec_, kPositions), states);
   EXPECT_LT(KvPool::SlotBytes(spec_, kPositions), states + 64 * spec_.layers);
 }

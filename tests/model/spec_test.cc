@@ -134,6 +134,44 @@ TEST(SpecTest, RecurrentLayersTravelWithTheirShape) {
   EXPECT_EQ(spec.StateBytes(LayerId(0)), 0u);
 }
 
+TEST(SpecTest, LayersThatAreOneBlockTravel) {
+  const auto refused = [](auto change) {
+    ModelSpec spec = GoodSpec();
+    spec.mixers = {false, true, false};
+    spec.dense_ffn = 0;
+    spec.activation = Activation::kSquaredRelu;
+    change(spec);
+    if (!CheckSpec(spec).ok()) return true;
+    const auto read = SpecFromJson(SpecToJson(spec));
+    EXPECT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->mixers, spec.mixers);
+    EXPECT_FALSE(read->gated());
+    for (int layer = 0; layer < 3; ++layer) {
+      EXPECT_EQ(read->HasAttention(LayerId(layer)), layer == 1);
+      EXPECT_NE(read->HasFfn(LayerId(layer)), read->HasMixer(LayerId(layer)));
+    }
+    return false;
+  };
+  EXPECT_FALSE(refused([](ModelSpec&) {}));
+  EXPECT_FALSE(refused([](ModelSpec& s) { s.moe[0] = false, s.dense_ffn = 24; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.dense_ffn = 24; })) << "no layer is dense";
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.mixers = {true, true, false}; })) << "a mixer with experts";
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.mixers = {false, true}; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.norms = ModelSpec::Norms::kAround; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.expert_bias = true; })) << "of gates";
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.swiglu_limits = {.alpha = 1, .limit = 1}; }));
+  const auto recurrent = [&](std::vector<bool> layers) {
+    return refused([&](ModelSpec& s) {
+      s.short_convolution = {.taps = 3};
+      s.recurrent = std::move(layers);
+      s.layers = 4, s.moe.push_back(false), s.mixers.push_back(true);
+    });
+  };
+  EXPECT_FALSE(recurrent({false, false, false, true}));
+  EXPECT_TRUE(recurrent({true, false, false, true})) << "a feed-forward block";
+  EXPECT_TRUE(recurrent({false, true, false, true})) << "no layer has attention";
+}
+
 TEST(SpecTest, EveryKindOfRecurrenceTravels) {
   ModelSpec spec = GoodSpec();
   spec.recurrent = {true, false, true};

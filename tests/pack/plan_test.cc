@@ -41,7 +41,7 @@ TEST(PlanTest, EveryFamilyHasItsTensorsInTheStore) {
     EXPECT_EQ(description.precisions.size(), 2u);
     EXPECT_EQ(description.experts_per_layer, 5);
     EXPECT_EQ(description.moe_layers, plan.spec.MoeLayers());
-    EXPECT_EQ(plan.experts.size(), description.moe_layers.size() * 5 * kExpertParts);
+    EXPECT_EQ(plan.experts.size(), description.moe_layers.size() * 5 * plan.parts.size());
     ASSERT_EQ(plan.trunk.size(), description.trunk.size());
     EXPECT_EQ(plan.trunk.size() + plan.experts.size(), planned.checkpoint->tensor_count() + 2) << "two more are computed";
     const TensorInfo& frequencies = description.trunk[description.trunk.size() - 2];

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "core/base/check.h"
+#include "core/model/expert_shapes.h"
 #include "core/model/family.h"
 #include "core/quant/half.h"
 #include "tests/paths.h"
@@ -167,6 +168,19 @@ json TinyConfig(std::string_view model_type) {
         {"mamba_d_state", 6},
         {"mamba_d_conv", 3},
         {"residual_multiplier", 0.5}}},
+      {"nemotron_h",
+       {{"hybrid_override_pattern", "M*E"},
+        {"n_routed_experts", 5},
+        {"moe_intermediate_size", 20},
+        {"moe_shared_expert_intermediate_size", 28},
+        {"mamba_num_heads", 4},
+        {"mamba_head_dim", 10},
+        {"n_groups", 2},
+        {"ssm_state_size", 6},
+        {"conv_kernel", 3},
+        {"mlp_hidden_act", "relu2"},
+        {"layer_norm_epsilon", 1e-5},
+        {"hidden_act", nullptr}}},
       {"mellum",
        {{"num_experts", 5},
         {"moe_intermediate_size", 20},
@@ -199,7 +213,7 @@ json TinyConfig(std::string_view model_type) {
   const auto row = rows.find(model_type);
   MOED_CHECK(row != rows.end());
   config.update(row->second);
-  if (config.contains("norm_eps")) config.erase("rms_norm_eps");
+  if (config.contains("norm_eps") || config.contains("layer_norm_epsilon")) config.erase("rms_norm_eps");
   for (const char* other : {"moe_k", "moe_topk", "top_k_experts"}) {
     if (config.contains(other)) config.erase("num_experts_per_tok");
   }
@@ -216,15 +230,14 @@ TinyCheckpoint FillTinyCheckpoint(const json& config, const std::string& dtype) 
   for (const TrunkTensor& tensor : (*family)->trunk_tensors(*spec)) {
     checkpoint.tensors[tensor.checkpoint_name] = RandomTensor(dtype, tensor.checkpoint_shape(), ++seed);
   }
-  const auto ffn = static_cast<uint64_t>(spec->expert_ffn), hidden = static_cast<uint64_t>(spec->hidden);
+  const PartShapes shapes = ExpertShapes(*spec);
   for (const LayerId layer : spec->MoeLayers()) {
     for (int expert = 0; expert < spec->experts; ++expert) {
-      const auto add = [&](ExpertPart part, std::vector<uint64_t> shape) {
-        checkpoint.tensors[(*family)->expert_tensor(layer, expert, part)] = RandomTensor(dtype, std::move(shape), ++seed);
-      };
-      add(ExpertPart::kGate, {ffn, hidden});
-      add(ExpertPart::kUp, {ffn, hidden});
-      add(ExpertPart::kDown, {hidden, ffn});
+      for (const ExpertPart part : PartsOf(shapes)) {
+        const auto [rows, cols] = shapes[static_cast<size_t>(part)];
+        checkpoint.tensors[(*family)->expert_tensor(layer, expert, part)] =
+            RandomTensor(dtype, {static_cast<uint64_t>(rows), static_cast<uint64_t>(cols)}, ++seed);
+      }
     }
   }
   return checkpoint;

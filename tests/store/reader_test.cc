@@ -34,10 +34,12 @@ class StoreReaderTest : public ::testing::Test {
     TemporaryFolder folder;
     bytes_ = new std::string(WriteSmallStore(folder / "small.store"));
     mixed_ = new std::string(WriteSmallStore(folder / "mixed.store", MixedDescription()));
+    ungated_ = new std::string(WriteSmallStore(folder / "ungated.store", UngatedDescription()));
   }
   static void TearDownTestSuite() {
     delete bytes_;
     delete mixed_;
+    delete ungated_;
   }
 
   static FileLayout Layout(const StoreDescription& description = SmallDescription()) {
@@ -68,6 +70,7 @@ class StoreReaderTest : public ::testing::Test {
 
   static inline std::string* bytes_ = nullptr;
   static inline std::string* mixed_ = nullptr;
+  static inline std::string* ungated_ = nullptr;
 };
 
 TEST_F(StoreReaderTest, ReturnsWhatWasWritten) {
@@ -263,6 +266,7 @@ TEST_F(StoreReaderTest, SaysWhatIsNotAFinishedStoreOfThisVersion) {
 // Headers whose checksum fits but whose contents lie: each field, with values that overflow, overlap or ask for much memory.
 TEST_F(StoreReaderTest, RefusesHostileHeaders) { RefusesHostileHeaders(*bytes_, Layout()); }
 TEST_F(StoreReaderTest, RefusesHostileHeadersOfMixedFormats) { RefusesHostileHeaders(*mixed_, Layout(MixedDescription())); }
+TEST_F(StoreReaderTest, RefusesHostileHeadersWithoutGates) { RefusesHostileHeaders(*ungated_, Layout(UngatedDescription())); }
 
 void StoreReaderTest::RefusesHostileHeaders(const std::string& stored, const FileLayout& layout) {
   const std::vector<uint64_t> values = {
@@ -301,7 +305,7 @@ TEST_F(StoreReaderTest, NamesTheLyingField) {
       {128 + 4 + 17 + 4, 1u << 30, "MoE layers: 1073741824 x 4"},  // number of MoE layers
       {128 + 4 + 17 + 8, 2, "not ascending: 2 follows 2"},
       {128 + 4 + 17 + 12, 70000, "MoE layer is 70000"},
-      {128 + 4 + 17 + 16, 1u << 28, "expert precisions: 268435456 x 112"},
+      {128 + 4 + 17 + 16, 1u << 28, "expert precisions: 268435456 x 80"},
       {128 + 4 + 17 + 20, 77, "format number 77, expected one of 0 (f32)"},
       {128 + 4 + 17 + 24, 4, "an expert has 4 segments"},
   };
@@ -313,7 +317,7 @@ TEST_F(StoreReaderTest, NamesTheLyingField) {
     uint32_t value;
     std::string expected;
   } of_layers[] = {
-      {first_layout - 4, 1u << 28, "expert precisions: 268435456 x 224"},  // layouts of two layers each
+      {first_layout - 4, 1u << 28, "expert precisions: 268435456 x 160"},  // layouts of two layers each
       {first_layout, 4, "reserved field in expert layout is 4"},
       {first_segment + 12, 300, "expert format is 300"},
       {first_segment + 12, 77, "layer 0 gate has format number 77, expected one of 0 (f32)"},
@@ -324,6 +328,46 @@ TEST_F(StoreReaderTest, NamesTheLyingField) {
   for (const auto& [at, value, expected] : of_layers) {
     NamesTheLyingField(*mixed_, Layout(MixedDescription()), at, value, expected);
   }
+
+  const struct {
+    size_t at;
+    uint32_t value;
+    std::string expected;
+  } of_ungated[] = {
+      {first_layout + 4, 1, "an expert has 1 segments, expected 2 or 3"},
+      {first_layout + 4, 3, "segment 0 is part 1, expected 0"},
+      {first_segment, 0, "segment 0 is part 0, expected 1"},
+      {first_segment + 32, 1, "segment 1 is part 1, expected 2"},
+  };
+  for (const auto& [at, value, expected] : of_ungated) {
+    NamesTheLyingField(*ungated_, Layout(UngatedDescription()), at, value, expected);
+  }
+}
+
+TEST_F(StoreReaderTest, ExpertsMayLackAGate) {
+  const StoreDescription expected = UngatedDescription();
+  auto reader = OpenBytes(*ungated_);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  ASSERT_TRUE(Verify(**reader).ok());
+  EXPECT_EQ((*reader)->layout().expert_piece_count(), AllKeys(expected).size() * 2);
+  for (const CachedKey& key : AllKeys(expected)) {
+    const ExpertLayout& layout = (*reader)->expert_layout(key);
+    EXPECT_EQ(layout.Find(ExpertPart::kGate), nullptr);
+    ASSERT_EQ(layout.segments.size(), 2u);
+    EXPECT_EQ(layout.segments[0].offset, 0u);
+    for (const ExpertSegment& segment : layout.segments) {
+      const std::string bytes = ungated_->substr((*reader)->RecordOffset(key) + segment.offset, segment.bytes);
+      EXPECT_EQ(bytes, SegmentContents(expected, key, segment.part));
+      EXPECT_TRUE((*reader)->VerifySegment(key, segment.part, Bytes(bytes)).ok());
+    }
+  }
+  std::string damaged = *ungated_;
+  damaged.back() ^= 1;
+  EXPECT_THAT(std::string(Verify(**OpenBytes(damaged)).message()), HasSubstr("is not zero"));
+  damaged = *ungated_;
+  damaged[(*reader)->RecordOffset({LayerId(2), 1, 1})] ^= 1;
+  EXPECT_THAT(std::string(Verify(**OpenBytes(damaged)).message()),
+              HasSubstr("expert 1 of layer 2 at precision 1 (q4), up is damaged"));
 }
 
 TEST_F(StoreReaderTest, FormatsMayDifferByLayerAndPart) {

@@ -59,6 +59,16 @@ inline StoreDescription MixedDescription() {
   return description;
 }
 
+// The same of experts without gates.
+inline StoreDescription UngatedDescription() {
+  StoreDescription description = SmallDescription();
+  const PartShapes shapes = {MatrixShape{}, MatrixShape{20, 70}, MatrixShape{70, 20}};
+  description.precisions = {LayOutExperts(FormatId::kQ8, shapes, 2),
+                            {{LayOutExpert({FormatId::kF32, FormatId::kQ4, FormatId::kQ2}, shapes),
+                              LayOutExpert({FormatId::kF32, FormatId::kQ4, FormatId::kQ4}, shapes)}}};
+  return description;
+}
+
 inline std::string RandomBytes(size_t count, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::string bytes(count, '\0');
@@ -70,7 +80,7 @@ inline std::string TensorContents(const StoreDescription& description, size_t te
 }
 inline std::string SegmentContents(const StoreDescription& description, const CachedKey& key, ExpertPart part) {
   const auto position = std::ranges::find(description.moe_layers, key.layer) - description.moe_layers.begin();
-  const ExpertSegment& segment = description.precisions[key.precision].layers[position].segments[static_cast<int>(part)];
+  const ExpertSegment& segment = *description.precisions[key.precision].layers[position].Find(part);
   return RandomBytes(segment.bytes,
                      1000u + key.layer.value() * 512u + key.expert * 64u + key.precision * 8u + static_cast<int>(part));
 }
@@ -96,8 +106,9 @@ inline size_t WritePieces(StoreWriter& writer, const StoreDescription& descripti
     ++written;
   }
   for (const CachedKey& key : AllKeys(description)) {
-    for (int p = 0; p < kExpertParts && written < limit; ++p) {
-      const auto part = static_cast<ExpertPart>(p);
+    for (const ExpertSegment& segment : description.precisions[0].layers[0].segments) {
+      const ExpertPart part = segment.part;
+      if (written >= limit) break;
       if (writer.HasExpert(key, part)) continue;
       EXPECT_TRUE(writer.AppendExpert(key, part, Bytes(SegmentContents(description, key, part))).ok());
       ++written;

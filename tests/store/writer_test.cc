@@ -229,6 +229,10 @@ TEST(StoreWriterTest, RefusesADescriptionThatIsNotLaidOut) {
        [](StoreDescription& d) {
          d.precisions[1] = LayOutExperts(FormatId::kQ4, {{{8, 8}, {8, 8}, {8, 8}}}, 2);
        }},
+      {"layer 2: number of segments is 2, expected 3",
+       [](StoreDescription& d) { d.precisions[0].layers[1] = UngatedDescription().precisions[0].layers[1]; }},
+      {"part of segment 0 is 0, expected 1", [](StoreDescription& d) { d.precisions[0].layers[0].segments.pop_back(); }},
+      {"number of segments is 0, expected 2..3", [](StoreDescription& d) { d.precisions[0].layers[0].segments.clear(); }},
       {"\"norm\": offset", [](StoreDescription& d) { d.trunk[1].offset += 64; }},
       {"\"embed\" appears twice", [](StoreDescription& d) { d.trunk[1].name = "embed"; }},
       {"expected 1 row in f32", [](StoreDescription& d) { d.trunk[1].format = FormatId::kQ8; }},

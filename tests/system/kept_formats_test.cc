@@ -8,6 +8,7 @@
 #include "core/base/check.h"
 #include "core/base/status.h"
 #include "core/expert/policies/table.h"
+#include "core/model/expert_shapes.h"
 #include "core/model/family.h"
 #include "core/store/writer.h"
 #include "tests/kernels/fixtures.h"
@@ -57,7 +58,7 @@ StoreDescription Describe(const ModelSpec& spec, const Kept& kept) {
   description.model_spec = SpecToJson(spec);
   description.moe_layers = spec.MoeLayers();
   description.experts_per_layer = spec.experts;
-  const PartShapes shapes{{{spec.expert_ffn, spec.hidden}, {spec.expert_ffn, spec.hidden}, {spec.hidden, spec.expert_ffn}}};
+  const PartShapes shapes = ExpertShapes(spec);
   ExpertPrecision& precision = description.precisions.emplace_back();
   for (size_t layer = 0; layer < description.moe_layers.size(); ++layer) {
     precision.layers.push_back(LayOutExpert(kept.formats(layer), shapes));

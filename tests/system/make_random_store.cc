@@ -8,6 +8,7 @@
 
 #include "core/base/check.h"
 #include "core/base/status.h"
+#include "core/model/expert_shapes.h"
 #include "core/model/family.h"
 #include "core/model/spec.h"
 #include "core/quant/encoding.h"
@@ -76,8 +77,7 @@ absl::StatusOr<StoreDescription> Describe(const ModelSpec& spec, const std::stri
   description.model_spec = SpecToJson(spec);
   description.moe_layers = spec.MoeLayers();
   description.experts_per_layer = spec.experts;
-  const PartShapes shapes{{{spec.expert_ffn, spec.hidden}, {spec.expert_ffn, spec.hidden}, {spec.hidden, spec.expert_ffn}}};
-  description.precisions = {LayOutExperts(FormatId::kQ8, shapes, description.moe_layers.size())};
+  description.precisions = {LayOutExperts(FormatId::kQ8, ExpertShapes(spec), description.moe_layers.size())};
   MOED_ASSIGN_OR_RETURN(const Family* family, FamilyNamed(spec.family));
   for (const TrunkTensor& tensor : family->trunk_tensors(spec)) {
     const bool vector = tensor.role == TensorRole::kVector;

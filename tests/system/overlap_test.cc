@@ -160,6 +160,7 @@ class SlowBackend final : public ComputeBackend {
   void SigmoidGate(float* x, const float* gate, int64_t n) override { next_.SigmoidGate(x, gate, n); }
   void SwiGlu(const float* gate, const float* up, int64_t n, float* out) override { next_.SwiGlu(gate, up, n, out); }
   void GeGlu(const float* gate, const float* up, int64_t n, float* out) override { next_.GeGlu(gate, up, n, out); }
+  void SquaredRelu(float* x, int64_t n) override { next_.SquaredRelu(x, n); }
   void SoftCap(float* x, float cap, int64_t n) override { next_.SoftCap(x, cap, n); }
   void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) override {
     next_.ClampedSwiGlu(clamp, gate, up, n, out);

@@ -34,10 +34,10 @@ absl::StatusOr<double> EstimateSeconds(const PackPlan& plan, Executor& executor,
     if (!plan.description.trunk[i].vector) trunk.push_back({plan.trunk[i], {plan.trunk_targets[i]}});
   }
   for (size_t i = 0; i < plan.experts.size(); ++i) {
-    const size_t layer = i / kExpertParts / static_cast<size_t>(plan.description.experts_per_layer);
+    const size_t layer = i / plan.parts.size() / static_cast<size_t>(plan.description.experts_per_layer);
     MatrixJob& job = experts.emplace_back(MatrixJob{plan.experts[i], {}});
     for (size_t p = 0; p < plan.description.precisions.size(); ++p) {
-      job.targets.push_back(plan.ExpertTarget(p, layer, static_cast<ExpertPart>(i % kExpertParts)));
+      job.targets.push_back(plan.ExpertTarget(p, layer, plan.parts[i % plan.parts.size()]));
     }
   }
   TensorEncoder encoder(executor);

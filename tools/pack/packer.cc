@@ -88,7 +88,7 @@ class Packer {
     std::vector<PartKeys> parts;
     std::vector<MatrixJob> jobs;
     for (int expert = 0; expert < plan_.description.experts_per_layer; ++expert) {
-      for (int p = 0; p < kExpertParts; ++p) AddJob(moe_layer, expert, static_cast<ExpertPart>(p), parts, jobs);
+      for (const ExpertPart part : plan_.parts) AddJob(moe_layer, expert, part, parts, jobs);
     }
     const auto append = [&](size_t job, size_t index, std::span<const std::byte> bytes, const EncodingError& error) {
       const auto& [part, keys] = parts[job];

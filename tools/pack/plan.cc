@@ -10,6 +10,7 @@
 #include "core/base/shape_name.h"
 #include "core/base/status.h"
 #include "core/base/version.h"
+#include "core/model/expert_shapes.h"
 #include "core/model/family.h"
 #include "core/store/checksum.h"
 #include "core/store/expert_norms.h"
@@ -137,10 +138,9 @@ absl::Status PlanTrunk(const EncodingOrKeep& encoding, TensorFinder& finder, con
 // Experts of a layer have the same target: that of the layer's first one.
 absl::StatusOr<PartTargets> TargetsOfLayer(const EncodingOrKeep& encoding, const PackPlan& plan, size_t moe_layer) {
   PartTargets targets;
-  for (int p = 0; p < kExpertParts; ++p) {
-    const auto part = static_cast<ExpertPart>(p);
+  for (const ExpertPart part : plan.parts) {
     const SourceTensor& first = plan.ExpertSource(moe_layer, 0, part);
-    targets[p] = TargetOf(encoding, first);
+    targets[static_cast<size_t>(part)] = TargetOf(encoding, first);
     for (int expert = 1; expert < plan.description.experts_per_layer; ++expert) {
       const SourceTensor& source = plan.ExpertSource(moe_layer, expert, part);
       if (encoding || source.type == first.type) continue;
@@ -181,16 +181,17 @@ absl::Status LayOutPrecisions(const std::vector<EncodingOrKeep>& encodings, cons
 absl::Status PlanExperts(const Checkpoint& checkpoint, const std::vector<EncodingOrKeep>& encodings, TensorFinder& finder,
                          PackPlan& plan) {
   const ModelSpec& spec = plan.spec;
-  const PartShapes shapes = {MatrixShape{spec.expert_ffn, spec.hidden}, MatrixShape{spec.expert_ffn, spec.hidden},
-                             MatrixShape{spec.hidden, spec.expert_ffn}};
+  const PartShapes shapes = ExpertShapes(spec);
+  plan.parts = PartsOf(shapes);
   plan.description.moe_layers = spec.MoeLayers();
   plan.description.experts_per_layer = spec.experts;
   for (const LayerId layer : plan.description.moe_layers) {
     for (int expert = 0; expert < spec.experts; ++expert) {
-      for (int p = 0; p < kExpertParts; ++p) {
-        const std::string name = checkpoint.NameOfExpert(layer, expert, static_cast<ExpertPart>(p));
+      for (const ExpertPart part : plan.parts) {
+        const std::string name = checkpoint.NameOfExpert(layer, expert, part);
+        const auto [rows, cols] = shapes[static_cast<size_t>(part)];
         MOED_ASSIGN_OR_RETURN(const SourceTensor* source,
-                              finder.Take(name, {static_cast<uint64_t>(shapes[p].rows), static_cast<uint64_t>(shapes[p].cols)}));
+                              finder.Take(name, {static_cast<uint64_t>(rows), static_cast<uint64_t>(cols)}));
         plan.experts.push_back(source);
       }
     }

@@ -1,6 +1,7 @@
 // What becomes of which tensor: everything about a pack that is known before the first weight is read.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -40,14 +41,16 @@ struct PackPlan {
   std::vector<const SourceTensor*> trunk;    // by trunk tensor; null for rope.inv_freq and expert_norms, which are computed
   std::vector<MatrixTarget> trunk_targets;   // by trunk tensor; of vectors they say nothing
   std::vector<Spelling> trunk_spellings;     // by trunk tensor
-  std::vector<const SourceTensor*> experts;  // [MoE layer][expert][part]
+  std::vector<ExpertPart> parts;             // that an expert has, in record order
+  std::vector<const SourceTensor*> experts;  // [MoE layer][expert][one of these parts]
   std::vector<std::vector<PartTargets>> expert_targets;  // [precision][MoE layer]
   uint64_t tokenizer_bytes = 0;                          // Tokenizer::memory_bytes, once it is read from the store
   uint64_t chat_template_bytes = 0;                      // of its text
   uint64_t identity = 0;  // of the weight files, encoder and quantizers; the description says the rest
 
   const SourceTensor& ExpertSource(size_t moe_layer, int expert, ExpertPart part) const {
-    return *experts[(moe_layer * description.experts_per_layer + expert) * kExpertParts + static_cast<size_t>(part)];
+    const auto place = static_cast<size_t>(std::ranges::find(parts, part) - parts.begin());
+    return *experts[(moe_layer * description.experts_per_layer + expert) * parts.size() + place];
   }
   // Of every expert of the layer.
   const MatrixTarget& ExpertTarget(size_t precision, size_t moe_layer, ExpertPart part) const {

@@ -44,6 +44,7 @@ PREPARED: dict[str, dict[str, Any]] = {
         "rope_theta": HUNYUAN_THETA,
     },
     "minimax_m2": {"scoring_func": "sigmoid"},
+    "nemotron_h": {"mamba_d_head": 7},
     "phimoe": {"architectures": ["PhiMoEForCausalLM"], "original_max_position_embeddings": 160},
 }
 

@@ -38,7 +38,7 @@ SMALLEST_ROUTING_MARGIN = 0.004  # between the logits of the last expert taken a
 EAGER = dict(attn_implementation="eager", experts_implementation="eager")
 
 OWN_WEIGHTS = dict.fromkeys(("qwen3_next", "qwen3_5_moe_text"), delta_net_weight)
-OWN_WEIGHTS |= dict.fromkeys(("lfm2_moe", "granitemoehybrid"), recurrent_weight)
+OWN_WEIGHTS |= dict.fromkeys(("lfm2_moe", "granitemoehybrid", "nemotron_h"), recurrent_weight)
 OWN_WEIGHTS["gemma4_text"] = gemma4_weight
 
 # Of a router, added to its scores for the choice alone.
@@ -64,7 +64,7 @@ SAVED_AS_RELEASED: tuple[str, ...] = (
     "deepseek",
 )
 SAVED_AS_RELEASED += (*latent_variants(COMMON), "qwen3_next", "qwen3_next_experts", "lfm2_moe")
-SAVED_AS_RELEASED += ("granitemoehybrid", "granitemoehybrid_rope")
+SAVED_AS_RELEASED += ("granitemoehybrid", "granitemoehybrid_rope", "nemotron_h")
 
 
 def random_weights(model: torch.nn.Module, seed: int) -> dict[str, torch.Tensor]:
@@ -84,7 +84,7 @@ def random_weights(model: torch.nn.Module, seed: int) -> dict[str, torch.Tensor]
             value = own
         elif name.endswith(CORRECTIONS):
             value = 0.15 * noise
-        elif name.endswith("norm.weight"):
+        elif name.endswith(("norm.weight", "norm_f.weight")):
             value = 1 + 0.2 * noise
         elif name.endswith(".sinks"):
             value = noise
@@ -285,6 +285,11 @@ def spell_as_released(path: pathlib.Path, quantized: bool) -> None:
         elif partial is not None:
             config["partial_rotary_factor"] = partial
         config["rope_scaling"] = rope if rope["rope_type"] != "default" else None
+    blocks = config.pop("layers_block_type", None)
+    if blocks is not None:
+        letters = {"linear_attention": "M", "full_attention": "*", "moe": "E", "mlp": "-"}
+        config["hybrid_override_pattern"] = "".join(letters[block] for block in blocks)
+        config |= {"norm_eps": config["layer_norm_epsilon"], "num_hidden_layers": len(blocks), "rope_theta": 10000}
     for full in config.pop("per_layer_config", {}).values():  # the same for each
         config |= {"global_head_dim": full["head_dim"], "num_global_key_value_heads": full["num_key_value_heads"]}
     if quantized:

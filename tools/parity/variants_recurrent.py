@@ -5,7 +5,14 @@ short convolutions.
 from typing import Any
 
 import torch
-from transformers import GraniteMoeHybridConfig, Lfm2MoeConfig, PretrainedConfig, Qwen3_5MoeTextConfig, Qwen3NextConfig
+from transformers import (
+    GraniteMoeHybridConfig,
+    Lfm2MoeConfig,
+    NemotronHConfig,
+    PretrainedConfig,
+    Qwen3_5MoeTextConfig,
+    Qwen3NextConfig,
+)
 
 
 def delta_net_variants(common: dict[str, Any]) -> dict[str, PretrainedConfig]:
@@ -135,6 +142,27 @@ def recurrent_variants(common: dict[str, Any]) -> dict[str, PretrainedConfig]:
             mamba_conv_bias=False,
             **(granite | dict(num_key_value_heads=5)),
         ),
+        # Two groups of experts, of which one is kept; one with experts follows another.
+        "nemotron_h": NemotronHConfig(
+            hidden_size=20,
+            layers_block_type=["linear_attention", "moe", "moe", "full_attention", "linear_attention"],
+            num_attention_heads=5,
+            num_key_value_heads=1,
+            head_dim=6,
+            ssm_state_size=5,
+            mamba_num_heads=4,
+            mamba_head_dim=7,
+            n_groups=2,
+            conv_kernel=3,
+            n_routed_experts=6,
+            num_experts_per_tok=2,
+            moe_intermediate_size=9,
+            moe_shared_expert_intermediate_size=14,
+            n_group=2,
+            topk_group=1,
+            routed_scaling_factor=1.3,
+            **common,
+        ),
     }
 
 
@@ -144,6 +172,6 @@ def recurrent_weight(name: str, noise: torch.Tensor) -> torch.Tensor | None:
     """
     if name.endswith(".A_log"):
         return noise - 1
-    if name.endswith("embed_tokens.weight"):
+    if name.endswith(("embed_tokens.weight", "embeddings.weight")):
         return 0.1 * noise
     return None

@@ -240,8 +240,9 @@ absl::StatusOr<PartBytes> ExpertCache::WaitPart(Slot& slot, ExpertPart part) {
     AwaitCounted(absl::Condition(&settled), slot.key.expert);
     if (!Arrived(slot, part)) return slot.status;
   }
-  const ExpertSegment& segment = store_.expert_layout(slot.key).segments[EnumIndex(part)];
-  return PartBytes{.bytes = slot.bytes.subspan(segment.offset, segment.bytes)};
+  const ExpertSegment* segment = store_.expert_layout(slot.key).Find(part);
+  MOED_CHECK(segment != nullptr);
+  return PartBytes{.bytes = slot.bytes.subspan(segment->offset, segment->bytes)};
 }
 
 void ExpertCache::AwaitCounted(const absl::Condition& condition, int32_t expert) {

@@ -23,10 +23,10 @@ Loader::Loader(const StoreReader& store, ReadBackend& backend, const Clock& cloc
 
 Loader::Range Loader::RangeOf(const CachedKey& key, int read) const {
   const ExpertLayout& layout = store_.expert_layout(key);
-  if (ReadsOf(key) == 1) return {0, layout.record_bytes, 0, kExpertParts};
-  constexpr int kDown = static_cast<int>(ExpertPart::kDown);
-  const uint64_t down = layout.segments[kDown].offset;
-  return read == 0 ? Range{0, down, 0, kDown} : Range{down, layout.record_bytes, kDown, kExpertParts};
+  const size_t segments = layout.segments.size(), down = segments - 1;
+  if (ReadsOf(key) == 1) return {0, layout.record_bytes, 0, segments};
+  const uint64_t border = layout.segments[down].offset;
+  return read == 0 ? Range{0, border, 0, down} : Range{border, layout.record_bytes, down, segments};
 }
 
 Loader::Tickets Loader::Start(LoadTarget& target, ReadPriority priority) {
@@ -79,8 +79,8 @@ bool Loader::Unverified(const LoadTarget& target, int read) const {
 
 absl::Status Loader::Verify(const LoadTarget& target, const Range& range) const {
   const ExpertLayout& layout = store_.expert_layout(target.key);
-  for (int part = range.first_part; part < range.end_part; ++part) {
-    const ExpertSegment& segment = layout.segments[part];
+  for (size_t i = range.first_segment; i < range.end_segment; ++i) {
+    const ExpertSegment& segment = layout.segments[i];
     MOED_RETURN_IF_ERROR(store_.VerifySegment(target.key, segment.part, target.bytes.subspan(segment.offset, segment.bytes)));
   }
   return absl::OkStatus();

@@ -58,8 +58,7 @@ class Loader {
 
   int ReadsOf(const CachedKey& key) const { return store_.expert_bytes(key) < split_read_bytes_ ? 1 : kMaxReadsPerRecord; }
   bool Covers(const CachedKey& key, int read, ExpertPart part) const {
-    const Range range = RangeOf(key, read);
-    return static_cast<int>(part) >= range.first_part && static_cast<int>(part) < range.end_part;
+    return ReadsOf(key) == 1 || (part == ExpertPart::kDown) == (read == kMaxReadsPerRecord - 1);
   }
 
   Tickets Start(LoadTarget& target, ReadPriority priority);
@@ -74,8 +73,8 @@ class Loader {
   struct Range {
     uint64_t begin_bytes = 0;
     uint64_t end_bytes = 0;
-    int first_part = 0;
-    int end_part = 0;
+    size_t first_segment = 0;
+    size_t end_segment = 0;
   };
 
   Range RangeOf(const CachedKey& key, int read) const;  // reads in record order

@@ -25,6 +25,7 @@ void SigmoidGate(float* x, const float* gate, int64_t n);
 void SwiGlu(const float* gate, const float* up, int64_t n, float* out);
 void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out);
 void GeGlu(const float* gate, const float* up, int64_t n, float* out);
+void SquaredRelu(float* x, int64_t n);
 void SoftCap(float* x, float cap, int64_t n);
 void Softmax(float* x, int n);
 void AddScaled(float* y, const float* x, float scale, int64_t n);
@@ -57,6 +58,7 @@ consteval KernelTable Table(const Products& products, const AttentionKernels& at
       .swi_glu = SwiGlu,
       .clamped_swi_glu = ClampedSwiGlu,
       .ge_glu = GeGlu,
+      .squared_relu = SquaredRelu,
       .soft_cap = SoftCap,
       .softmax = Softmax,
       .add_scaled = AddScaled,

@@ -246,6 +246,14 @@ void GeGlu(const float* gate, const float* up, int64_t n, float* out) {
             [&](int64_t i, auto lanes) { lanes.Store(out + i, _mm256_mul_ps(Gelu(lanes.Load(gate + i)), lanes.Load(up + i))); });
 }
 
+// The bound first: NaN stays.
+void SquaredRelu(float* x, int64_t n) {
+  ForEights(n, [&](int64_t i, auto lanes) {
+    const __m256 positive = _mm256_max_ps(_mm256_setzero_ps(), lanes.Load(x + i));
+    lanes.Store(x + i, _mm256_mul_ps(positive, positive));
+  });
+}
+
 void SoftCap(float* x, float cap, int64_t n) {
   const __m256 most = _mm256_set1_ps(cap);
   ForEights(

@@ -254,6 +254,13 @@ void GeGlu(const float* gate, const float* up, int64_t n, float* out) {
            [&](int64_t i, int, auto lanes) { lanes.Store(out + i, vmulq_f32(Gelu(lanes.Load(gate + i)), lanes.Load(up + i))); });
 }
 
+void SquaredRelu(float* x, int64_t n) {
+  ForFours(n, [&](int64_t i, int, auto lanes) {
+    const float32x4_t positive = vmaxq_f32(vdupq_n_f32(0.0f), lanes.Load(x + i));
+    lanes.Store(x + i, vmulq_f32(positive, positive));
+  });
+}
+
 void SoftCap(float* x, float cap, int64_t n) {
   const float32x4_t most = vdupq_n_f32(cap);
   ForFours(n, [&](int64_t i, int, auto lanes) { lanes.Store(x + i, vmulq_f32(most, Tanh(vdivq_f32(lanes.Load(x + i), most)))); });

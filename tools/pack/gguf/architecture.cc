@@ -93,7 +93,7 @@ std::span<const GgufArchitecture> GgufArchitectures() {
       GptOssArchitecture(),     Glm4MoeArchitecture(),  MiniMaxM2Architecture(),     Ernie45MoeArchitecture(),
       HunyuanMoeArchitecture(), DeepSeekArchitecture(), DeepSeek2Architecture(),     GraniteMoeArchitecture(),
       PhiMoeArchitecture(),     MellumArchitecture(),   Qwen3NextArchitecture(),     Qwen35MoeArchitecture(),
-      Gemma4Architecture(),     Lfm2MoeArchitecture(),  GraniteHybridArchitecture(),
+      Gemma4Architecture(),     Lfm2MoeArchitecture(),  GraniteHybridArchitecture(), NemotronHMoeArchitecture(),
   };
   return kArchitectures;
 }

@@ -1,89 +1,22 @@
-// granitehybrid (Granite 4 with experts): Mamba-2 where a layer has no heads of keys and values, and a shared expert. Decays are
-// written as they are used. The converter has no key for how long a text may be and writes 2^20.
-#include <string>
+// granitehybrid (Granite 4 with experts): Mamba-2 where a layer has no heads of keys and values, and a shared expert. The
+// converter has no key for how long a text may be and writes 2^20.
 #include <utility>
-#include <vector>
 
-#include "core/base/status.h"
-#include "core/kernels/recurrence.h"
-#include "core/model/matrix_parts.h"
 #include "tools/pack/gguf/architectures.h"
 #include "tools/pack/gguf/granite.h"
+#include "tools/pack/gguf/mamba2.h"
 #include "tools/pack/gguf/spec_reader.h"
 
 namespace moed {
 namespace {
 
-constexpr GgufName kNames[] = {
-    {"q", "attn_q.weight"},
-    {"q", "ssm_in.query"},
-    {"k", "attn_k.weight"},
-    {"k", "ssm_in.key"},
-    {"v", "attn_v.weight"},
-    {"v", "ssm_in.value"},
-    {"o", "attn_output.weight"},
-    {"o", "ssm_out.weight"},
-    {"attention_gate", "ssm_in.gate"},
-    {"convolution", "ssm_conv1d.taps"},
-    {"mamba2.convolution_bias", "ssm_conv1d.bias"},
-    {"mamba2.step", "ssm_in.step"},
-    {"mamba2.step_bias", "ssm_dt.bias"},
-    {"mamba2.decay_rate", "ssm_a.heads"},
-    {"mamba2.skip", "ssm_d.heads"},
-    {"mamba2.norm", "ssm_norm.groups"},
-};
-
-void ReadMamba2(GgufSpecReader& reader, ModelSpec& spec) {
-  Mamba2Shape shape = {.heads = reader.Int("ssm.time_step_rank", 1, 1024),
-                       .groups = reader.Int("ssm.group_count", 1, 1024),
-                       .state_dim = reader.Int("ssm.state_size", 1, 1024),
-                       .taps = reader.Int("ssm.conv_kernel", 2, kMostTaps)};
-  const int inner = reader.Int("ssm.inner_size", 1, 1 << 20);
-  if (inner % shape.heads != 0) {
-    reader.Fail(InvalidArgument("ssm.inner_size = ", inner, " is no multiple of ssm.time_step_rank = ", shape.heads));
-  }
-  shape.head_dim = inner / shape.heads;
-  for (int layer = 0; layer < spec.layers; ++layer) {
-    if (reader.Tensor(StrCat("blk.", layer, ".ssm_conv1d.bias")) != nullptr) shape.convolution_bias = true;
-  }
-  spec.mamba2 = shape;
-}
-
 absl::StatusOr<ModelSpec> ReadSpec(const GgufModel& model) {
   GgufSpecReader reader(model);
   ModelSpec spec = ReadGgufDecoder(reader, "granitemoehybrid", {.recurrent = true});
-  ReadMamba2(reader, spec);
+  ReadGgufMamba2(reader, spec);
   ReadGgufGranite(reader, spec);
   spec.shared_ffn = reader.Int("expert_shared_feed_forward_length", 1, 1 << 20);
   return reader.Finish(std::move(spec));
-}
-
-// Numbers that `whole` has in rows, as one row.
-TensorPart OneRow(std::string name, std::string whole, int rows, int cols) {
-  return {.name = std::move(name),
-          .whole = std::move(whole),
-          .whole_shape = {static_cast<uint64_t>(rows), static_cast<uint64_t>(cols)},
-          .rows = 1,
-          .cols = rows * cols,
-          .row_stride = int64_t{rows} * cols};
-}
-
-void AddMamba2(const ModelSpec& spec, const std::string& layer, std::vector<TensorPart>& parts) {
-  const Mamba2Shape& shape = *spec.mamba2;
-  AddMamba2Projections(shape, spec.hidden, layer + "ssm_in.", parts);
-  const std::string convolution = layer + "ssm_conv1d.";
-  parts.push_back(TapsOf(convolution + "taps", convolution + "weight", shape.ConvolvedWidth(), shape.taps, /*flat=*/true));
-  parts.push_back(OneRow(layer + "ssm_a.heads", layer + "ssm_a", shape.heads, 1));
-  parts.push_back(OneRow(layer + "ssm_d.heads", layer + "ssm_d", shape.heads, 1));
-  parts.push_back(OneRow(layer + "ssm_norm.groups", layer + "ssm_norm.weight", shape.groups, shape.Width() / shape.groups));
-}
-
-std::vector<TensorPart> Parts(const ModelSpec& spec) {
-  std::vector<TensorPart> parts;
-  for (int layer = 0; layer < spec.layers; ++layer) {
-    if (spec.IsRecurrent(LayerId(layer))) AddMamba2(spec, StrCat("blk.", layer, "."), parts);
-  }
-  return parts;
 }
 
 }  // namespace
@@ -92,9 +25,9 @@ GgufArchitecture GraniteHybridArchitecture() {
   return {.name = "granitehybrid",
           .model_type = "granitemoehybrid",
           .read_spec = ReadSpec,
-          .own_names = kNames,
+          .own_names = kGgufMamba2Names,
           .pairs_neighbours = true,
-          .parts = Parts};
+          .parts = GgufMamba2Parts};
 }
 
 }  // namespace moed

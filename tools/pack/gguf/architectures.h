@@ -24,5 +24,6 @@ GgufArchitecture MellumArchitecture();
 GgufArchitecture Qwen3NextArchitecture();
 GgufArchitecture Qwen35MoeArchitecture();
 GgufArchitecture Gemma4Architecture();
+GgufArchitecture NemotronHMoeArchitecture();
 
 }  // namespace moed

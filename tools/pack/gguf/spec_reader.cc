@@ -208,6 +208,11 @@ void ReadHeads(GgufSpecReader& reader, const GgufOwnKeys& own, ModelSpec& spec) 
   }
   spec.head_dim = reader.IntOr("attention.key_length", spec.hidden / spec.heads, 2, 1024);
   reader.Only("attention.value_length", {static_cast<double>(spec.head_dim)});
+  spec.unrotated = own.unrotated;
+  if (own.unrotated) {
+    reader.IntOr("rope.dimension_count", 0, 0, INT32_MAX);
+    return;
+  }
   if (!own.partial_rotary) {
     reader.Only("rope.dimension_count", {static_cast<double>(spec.head_dim)});
     return;

@@ -70,6 +70,7 @@ struct GgufOwnKeys {
   bool weights_scale = false;   // of the experts' outputs; into router_scale
   bool latent = false;          // multi-head latent attention
   bool heads = false;           // kv_heads and head_dim, of kinds of layers
+  bool unrotated = false;       // heads do not turn, whatever the file says of it
   bool recurrent = false;       // layers may have no heads of keys and values: they are the recurrent ones
 };
 

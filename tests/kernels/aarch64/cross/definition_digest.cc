@@ -81,6 +81,9 @@ void PrintOthers(Inputs& inputs) {
   kScalarKernels.ge_glu(x.data(), other.data(), kCount, y.data());
   Print("gelu", y);
   y = x;
+  kScalarKernels.squared_relu(y.data(), kCount);
+  Print("squared relu", y);
+  y = x;
   kScalarKernels.soft_cap(y.data(), 30.0f, kCount);
   Print("soft cap", y);
   y = x;

@@ -540,6 +540,7 @@ TEST_P(NeonExactness, Elementwise) {
       Compare(x, [&](const KernelTable& table, float* y) { table.swi_glu(other.data(), y, n, y); });
       Compare(x, [&](const KernelTable& table, float* y) { table.ge_glu(y, other.data(), n, y); });
       Compare(x, [&](const KernelTable& table, float* y) { table.ge_glu(other.data(), y, n, y); });
+      Compare(x, [&](const KernelTable& table, float* y) { table.squared_relu(y, n); });
       Compare(x, [&](const KernelTable& table, float* y) { table.soft_cap(y, 1.5f, n); });
       for (const SwiGluClamp& clamp : {SwiGluClamp{1.702f, 7.0f}, {1.0f, 0.25f}}) {
         Compare(x, [&](const KernelTable& table, float* y) { table.clamped_swi_glu(clamp, y, other.data(), n, y); });
