@@ -179,8 +179,7 @@ json TinyConfig(std::string_view model_type) {
         {"ssm_state_size", 6},
         {"conv_kernel", 3},
         {"mlp_hidden_act", "relu2"},
-        {"layer_norm_epsilon", 1e-5},
-        {"hidden_act", nullptr}}},
+        {"layer_norm_epsilon", 1e-5}}},
       {"mellum",
        {{"num_experts", 5},
         {"moe_intermediate_size", 20},
@@ -214,6 +213,7 @@ json TinyConfig(std::string_view model_type) {
   MOED_CHECK(row != rows.end());
   config.update(row->second);
   if (config.contains("norm_eps") || config.contains("layer_norm_epsilon")) config.erase("rms_norm_eps");
+  if (config.contains("mlp_hidden_act")) config.erase("hidden_act");
   for (const char* other : {"moe_k", "moe_topk", "top_k_experts"}) {
     if (config.contains(other)) config.erase("num_experts_per_tok");
   }

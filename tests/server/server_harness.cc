@@ -81,6 +81,8 @@ LoadedModel TestModel(Engine& engine) {
   model.memory = {{"trunk", 100, ""}, {"kv", 200, ""}, {"cache", 5000, ""}};
   model.info.set_family("mixtral");
   model.info.set_layers(4);
+  model.info.set_moe_layers(2);
+  model.info.set_experts(8);
   model.backends.set_io_backend("buffered");
   return model;
 }
