@@ -11,26 +11,24 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "core/base/byte_size.h"
 #include "core/base/executor.h"
 #include "core/base/status.h"
-#include "core/base/version.h"
 #include "core/chat/answer/answer_format.h"
 #include "core/chat/model_template.h"
 #include "core/engine/step_engine.h"
 #include "core/grammar/matcher_pool.h"
 #include "core/io/throttled_backend.h"
 #include "core/model/model.h"
-#include "core/quant/format.h"
+#include "core/serving/packed_model.h"
 #include "core/serving/serving_plan.h"
 #include "core/store/store.h"
-#include "core/tokenizer/chat_settings.h"
 #include "core/tokenizer/tokenizer.h"
 #include "google/protobuf/util/json_util.h"
+#include "server/descriptions.h"
 #include "server/metrics/metrics_server.h"
 #include "server/metrics/process_metrics.h"
 #include "server/metrics/rate_sampler.h"
@@ -61,38 +59,6 @@ void ReleaseFreeMemory() {
 
 void LogTable(std::string_view title, const std::string& table) { spdlog::info("{}\n{}", title, table); }
 
-moe::v1::ModelInfo DescribeModel(const StoreReader& store, const ModelSpec& spec, int max_context) {
-  const StoreDescription& description = store.description();
-  moe::v1::ModelInfo info;
-  info.set_store_path(store.path());
-  info.set_family(spec.family);
-  info.set_model_hash(absl::StrFormat("%016x", store.model_hash()));
-  info.set_layers(spec.layers);
-  info.set_hidden(spec.hidden);
-  info.set_heads(spec.heads);
-  info.set_kv_heads(spec.kv_heads);
-  info.set_head_dim(spec.head_dim);
-  info.set_vocabulary(spec.vocabulary);
-  info.set_moe_layers(static_cast<int>(description.moe_layers.size()));
-  info.set_experts(spec.experts);
-  info.set_top_k(spec.top_k);
-  info.set_shared_ffn(spec.shared_ffn);
-  info.set_max_context(max_context);
-  info.set_model_context(spec.max_positions);
-  for (const ExpertPrecision& precision : description.precisions) info.add_expert_formats(PrecisionName(precision));
-  if (auto embed = store.FindTensor("embed"); embed.ok()) info.set_trunk_format(std::string(FormatOf((*embed)->format).name));
-  info.set_expert_bytes(store.largest_expert_bytes(kReferencePrecision));
-  info.set_all_expert_bytes(store.all_expert_bytes());
-  info.set_trunk_bytes(description.trunk_bytes);
-  for (TokenId token : spec.eos) info.add_eos_token_ids(token.value());
-  return info;
-}
-
-std::string PrefixCacheText(const ServingOptions& options, const MemoryPlan& memory) {
-  if (!options.prefix_cache) return "off: --prefix-cache";
-  return memory.kv_slots > 0 ? "off: the model has layers with windows or states" : "on";
-}
-
 }  // namespace
 
 // Members in the order in which they are needed; they end in the opposite one, apart from what Run ends.
@@ -110,7 +76,6 @@ class App::Impl {
   absl::Status OpenStore();
   absl::Status ReadChatSettings(const ChatSettings& settings);
   absl::Status PlanMemory();
-  void DescribeServer();
   CallLimits LimitsOfCalls() const;
   absl::Status MakeServices();
   absl::Status ServeMetrics();
@@ -179,7 +144,7 @@ class App::Impl {
 absl::Status App::Impl::Start() {
   MOED_RETURN_IF_ERROR(OpenStore());
   MOED_RETURN_IF_ERROR(PlanMemory());
-  DescribeServer();
+  info_ = DescribeServer(config_.serving, plan_, experts_->preset());
   MOED_RETURN_IF_ERROR(MakeServices());
   MOED_RETURN_IF_ERROR(ServeMetrics());
   MOED_RETURN_IF_ERROR(ListenForCalls());
@@ -205,12 +170,11 @@ absl::Status App::Impl::Run() {
 }
 
 absl::Status App::Impl::OpenStore() {
-  MOED_ASSIGN_OR_RETURN(store_, StoreReader::Open(config_.store));
-  MOED_ASSIGN_OR_RETURN(spec_, SpecFromJson(store_->description().model_spec));
-  std::string blob = store_->TakeTokenizer();
-  MOED_ASSIGN_OR_RETURN(const ChatSettings chat, ChatSettingsOf(blob));
-  MOED_ASSIGN_OR_RETURN(tokenizer_, Tokenizer::FromBlob(std::move(blob)));
-  return ReadChatSettings(chat);
+  MOED_ASSIGN_OR_RETURN(PackedModel model, OpenPackedModel(config_.store));
+  store_ = std::move(model.store);
+  spec_ = std::move(model.spec);
+  tokenizer_ = std::move(model.tokenizer);
+  return ReadChatSettings(model.chat);
 }
 
 absl::Status App::Impl::ReadChatSettings(const ChatSettings& settings) {
@@ -247,31 +211,6 @@ absl::Status App::Impl::PlanMemory() {
       plan_.memory.max_context, FormatBytes(plan_.memory.kv), plan_.running, plan_.engine.queue_capacity,
       plan_.engine.max_kept_sessions, plan_.engine.max_step_tokens);
   return absl::OkStatus();
-}
-
-void App::Impl::DescribeServer() {
-  info_.set_version(Version());
-  info_.set_build(BuildDetails());
-  info_.set_memory_budget_bytes(plan_.memory.budget);
-  for (const MemoryPart& part : plan_.memory.parts) {
-    auto* memory = info_.add_memory();
-    memory->set_part(part.name);
-    memory->set_bytes(part.bytes);
-  }
-  const PresetSetup& preset = experts_->preset();
-  info_.set_preset(std::string(preset.row->name));
-  info_.set_policy(std::string(preset.policy->name));
-  info_.set_predictor(std::string(preset.predictor->name));
-  info_.set_fidelity(std::string(preset.fidelity.class_name()));
-  info_.set_fidelity_rule(std::string(preset.rule->name));
-  info_.set_router_mask(std::string(preset.mask->name));
-  info_.set_fills_cache(preset.fill);
-  info_.set_has_cache(preset.row->cache != CacheKind::kOneToken);
-  info_.set_kv_format(kKvFormatNames[static_cast<int>(config_.serving.kv_format)]);
-  info_.set_prefix_cache(PrefixCacheText(config_.serving, plan_.memory));
-  info_.set_threads(config_.serving.threads);
-  info_.set_max_sessions(plan_.running);
-  info_.set_queue_capacity(plan_.engine.queue_capacity);
 }
 
 CallLimits App::Impl::LimitsOfCalls() const {

@@ -5,10 +5,8 @@
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
 #include "core/machine/control_groups.h"
+#include "core/serving/packed_model.h"
 #include "core/serving/serving_plan.h"
-#include "core/store/store.h"
-#include "core/tokenizer/chat_settings.h"
-#include "core/tokenizer/tokenizer.h"
 #include "server/startup/provider_builder.h"
 
 namespace moed {
@@ -30,21 +28,20 @@ absl::StatusOr<DefaultBudget> ChooseBudget(std::optional<uint64_t> told, const s
 }
 
 absl::StatusOr<RunBudget> PlanRun(const Config& config) {
-  MOED_ASSIGN_OR_RETURN(const std::unique_ptr<StoreReader> store, StoreReader::Open(config.store));
-  MOED_ASSIGN_OR_RETURN(const ModelSpec spec, SpecFromJson(store->description().model_spec));
-  std::string blob = store->TakeTokenizer();
-  MOED_ASSIGN_OR_RETURN(const ChatSettings chat, ChatSettingsOf(blob));
-  MOED_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, Tokenizer::FromBlob(std::move(blob)));
-  MOED_ASSIGN_OR_RETURN(const std::unique_ptr<ProviderBuilder> experts, ProviderBuilder::Choose(config, *store, spec));
+  MOED_ASSIGN_OR_RETURN(const PackedModel model, OpenPackedModel(config.store));
+  const StoreDescription& description = model.store->description();
+  const uint64_t template_bytes = model.chat.chat_template.size();
+  MOED_ASSIGN_OR_RETURN(const std::unique_ptr<ProviderBuilder> experts,
+                        ProviderBuilder::Choose(config, *model.store, model.spec));
   MOED_ASSIGN_OR_RETURN(const DefaultBudget budget, ChooseBudget(config.memory_budget));
   MOED_ASSIGN_OR_RETURN(const ServingPlan plan,
-                        PlanServing({budget.bytes, config.serving, store->description(), spec, tokenizer->memory_bytes(),
-                                     chat.chat_template.size(), experts->Needs(), !config.trace.empty()}));
+                        PlanServing({budget.bytes, config.serving, description, model.spec, model.tokenizer->memory_bytes(),
+                                     template_bytes, experts->Needs(), !config.trace.empty()}));
   const std::string table = plan.memory.Table();
   return RunBudget{
       .bytes = budget.bytes,
       .table = StrCat("memory budget ", FormatBytes(budget.bytes), ", ", budget.reason, table.substr(table.find('\n')), "\n"),
-      .has_chat_template = !chat.chat_template.empty()};
+      .has_chat_template = template_bytes > 0};
 }
 
 }  // namespace moed

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/status.h"
+#include "core/model/expert_shapes.h"
 #include "core/store/layout.h"
 #include "nlohmann/json.hpp"
 
@@ -13,10 +14,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // The parts' formats where layers differ: {"gate": "q4", ...}.
-absl::StatusOr<PartFormats> FormatsOfParts(const Json& layer) {
-  PartFormats formats;
-  for (int part = 0; part < kExpertParts; ++part) {
-    const auto name = layer.at(std::string(PartName(static_cast<ExpertPart>(part)))).get<std::string>();
+absl::StatusOr<PartFormats> FormatsOfParts(const Json& layer, const PartShapes& shapes) {
+  PartFormats formats{};
+  for (const ExpertPart part : PartsOf(shapes)) {
+    const auto name = layer.at(std::string(PartName(part))).get<std::string>();
     MOED_ASSIGN_OR_RETURN(formats[static_cast<size_t>(part)], ParseFormat(name));
   }
   return formats;
@@ -29,7 +30,7 @@ absl::StatusOr<ExpertPrecision> PrecisionOf(const Json& json, const PartShapes& 
   }
   ExpertPrecision precision;
   for (const Json& layer : json.at("layers")) {
-    MOED_ASSIGN_OR_RETURN(const PartFormats formats, FormatsOfParts(layer));
+    MOED_ASSIGN_OR_RETURN(const PartFormats formats, FormatsOfParts(layer, shapes));
     precision.layers.push_back(LayOutExpert(formats, shapes));
   }
   if (precision.layers.size() != layers) return DataLoss("a precision of ", precision.layers.size(), " layers");
@@ -50,9 +51,9 @@ absl::StatusOr<StoreDescription> DescriptionOf(const Json& json, const ModelSpec
   store.model_spec = json.at("model_spec").dump();
   for (const Json& layer : json.at("moe_layers")) store.moe_layers.push_back(LayerId(layer.get<int32_t>()));
   store.experts_per_layer = json.at("experts_per_layer").get<int>();
-  const MatrixShape into{spec.expert_ffn, spec.hidden}, out_of{spec.hidden, spec.expert_ffn};
+  const PartShapes shapes = ExpertShapes(spec);
   for (const Json& precision : json.at("precisions")) {
-    MOED_ASSIGN_OR_RETURN(store.precisions.emplace_back(), PrecisionOf(precision, {into, into, out_of}, store.moe_layers.size()));
+    MOED_ASSIGN_OR_RETURN(store.precisions.emplace_back(), PrecisionOf(precision, shapes, store.moe_layers.size()));
   }
   for (const Json& tensor : json.at("trunk")) {
     MOED_ASSIGN_OR_RETURN(store.trunk.emplace_back(), TensorOf(tensor));

@@ -3,25 +3,22 @@
 #include <utility>
 
 #include "core/base/status.h"
-#include "core/store/store.h"
-#include "core/tokenizer/chat_settings.h"
-#include "core/tokenizer/tokenizer.h"
+#include "core/serving/packed_model.h"
 
 namespace moed {
+
 absl::StatusOr<PlannedModel> OpenPlannedModel(const std::string& path) {
+  MOED_ASSIGN_OR_RETURN(PackedModel packed, OpenPackedModel(path));
+  const StoreReader& store = *packed.store;
+  MOED_ASSIGN_OR_RETURN(const PresetSetup preset, ChoosePreset(PresetChoice{}, store));
   PlannedModel model{.path = path, .packed = true, .weights = path};
-  MOED_ASSIGN_OR_RETURN(const std::unique_ptr<StoreReader> store, StoreReader::Open(path));
-  MOED_ASSIGN_OR_RETURN(model.spec, SpecFromJson(store->description().model_spec));
-  std::string blob = store->TakeTokenizer();
-  MOED_ASSIGN_OR_RETURN(const ChatSettings chat, ChatSettingsOf(blob));
-  MOED_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, Tokenizer::FromBlob(std::move(blob)));
-  MOED_ASSIGN_OR_RETURN(const PresetSetup preset, ChoosePreset(PresetChoice{}, *store));
-  model.store = store->description();
-  model.tokenizer_bytes = tokenizer->memory_bytes();
-  model.chat_template_bytes = chat.chat_template.size();
+  model.store = store.description();
+  model.spec = std::move(packed.spec);
+  model.tokenizer_bytes = packed.tokenizer->memory_bytes();
+  model.chat_template_bytes = packed.chat.chat_template.size();
   model.preset = NeedsOfPreset(preset, model.store, model.spec);
-  const uint64_t record = store->largest_expert_bytes(kReferencePrecision);
-  model.records = {store->layout().records_offset(), store->all_expert_bytes() / record, record};
+  const uint64_t record = store.largest_expert_bytes(kReferencePrecision);
+  model.records = {store.layout().records_offset(), store.all_expert_bytes() / record, record};
   return model;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "core/base/buffer.h"
@@ -116,8 +117,9 @@ class TokenProducts {
     for (const ExpertLayout* layer : layers_) {
       // Anywhere, as chosen experts lie in the cache.
       experts_.MoveTo(random_() % std::max<uint64_t>(experts_.bytes(), 1));
-      RunParts(*layer, {ExpertPart::kGate, ExpertPart::kUp});
-      RunParts(*layer, {ExpertPart::kDown});
+      const std::span<const ExpertSegment> segments = layer->segments;  // down is the last
+      RunSegments(segments.first(segments.size() - 1));
+      RunSegments(segments.last(1));
     }
     backend_->Fence();
   }
@@ -156,12 +158,11 @@ class TokenProducts {
   }
 
   // Of all chosen experts at once, as the decoder does with those that are there.
-  void RunParts(const ExpertLayout& layer, std::initializer_list<ExpertPart> parts) {
+  void RunSegments(std::span<const ExpertSegment> segments) {
     jobs_.clear();
     size_t output = 0;
     for (int expert = 0; expert < top_k_; ++expert) {
-      for (const ExpertPart part : parts) {
-        const ExpertSegment& segment = layer.segments[static_cast<size_t>(part)];
+      for (const ExpertSegment& segment : segments) {
         jobs_.push_back(Job({segment.format, segment.rows, segment.cols}, experts_, output));
         output += static_cast<size_t>(segment.rows);
       }

@@ -91,14 +91,19 @@ class Plan(RealProgramsTest):
         for word in ("trunk", "cache", "smallest", "given", "comfortable"):
             self.assertIn(word, text)
 
+    # Experts of three parts, and of two.
     def test_a_checkpoint_is_planned_as_the_store_that_it_becomes(self) -> None:
-        before = self.plan(DEMO_CHECKPOINT, "--memory", "20MiB", "--expert-formats", "q4")
-        store = pack(self.binaries, DEMO_CHECKPOINT, self.folder / "q4.moed", "--expert-formats", "q4")
-        after = self.plan(store, "--memory", "20MiB")
-        self.assertFalse(before["model"]["packed"])
-        for name in ("smallest_memory_budget_bytes", "comfortable_memory_budget_bytes"):
-            self.assertEqual(before[name], after[name])
-        self.assertEqual(before["chosen"]["memory"], after["chosen"]["memory"])
+        for checkpoint in (DEMO_CHECKPOINT, ROOT / "tests" / "model" / "data" / "nemotron_h"):
+            with self.subTest(checkpoint.name):
+                before = self.plan(checkpoint, "--memory", "20MiB", "--expert-formats", "q4")
+                store = pack(self.binaries, checkpoint, self.folder / f"{checkpoint.name}.moed", "--expert-formats", "q4")
+                after = self.plan(store, "--memory", "20MiB")
+                self.assertFalse(before["model"]["packed"])
+                for name in ("smallest_memory_budget_bytes", "comfortable_memory_budget_bytes"):
+                    self.assertEqual(before[name], after[name])
+                self.assertEqual(before["chosen"]["memory"], after["chosen"]["memory"])
+                for name in ("token_trunk_bytes", "token_expert_bytes", "all_expert_bytes"):
+                    self.assertEqual(before["model"][name], after["model"][name])
 
     def test_one_byte_below_the_smallest_budget_is_refused_with_it(self) -> None:
         smallest = self.plan(self.store)["smallest_memory_budget_bytes"]
