@@ -29,6 +29,7 @@ RUN apt-get update -q \
  && useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin moed \
  && install -d -o moed -g moed /cache
 COPY --from=build /install/usr/ /usr/
+COPY deploy/healthcheck.sh /usr/share/moed/healthcheck.sh
 # A library that the list above lacks ends the build here, not the container later.
 RUN ! ldd /usr/bin/moed /usr/bin/moed-http /usr/bin/moectl /usr/bin/moed-pack /usr/bin/moed-plan | grep 'not found'
 USER 10001
@@ -36,7 +37,7 @@ USER 10001
 # `docker run -it -v moed-cache:/cache ... moed run MODEL` packs into /cache, and needs a /tmp for its socket.
 EXPOSE 50051 9464 8080
 ENV MOED_LISTEN=0.0.0.0:50051 MOED_METRICS_LISTEN=0.0.0.0:9464 MOED_CACHE_DIR=/cache
-HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["moectl", "--server", "127.0.0.1:50051", "--connect-timeout", "3", "health"]
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["sh", "/usr/share/moed/healthcheck.sh"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["moed"]
 CMD ["--store", "/models/model.moed"]

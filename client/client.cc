@@ -21,6 +21,8 @@ std::chrono::system_clock::time_point After(double seconds) {
          std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::duration<double>(seconds));
 }
 
+int Milliseconds(double seconds) { return static_cast<int>(std::clamp(seconds * 1e3, 1.0, 1e9)); }
+
 // What google.rpc.BadRequest and RetryInfo add to a status, as text.
 std::string DetailText(const grpc::Status& status) {
   google::rpc::Status rich;
@@ -96,15 +98,18 @@ bool Cancellation::cancelled() const {
   return cancelled_;
 }
 
-void Cancellation::Add(grpc::ClientContext* context) {
-  absl::MutexLock lock(&mutex_);
-  active_.push_back(context);
-  if (cancelled_) context->TryCancel();
+Cancellation::Registration::Registration(Cancellation* cancellation, grpc::ClientContext& context)
+    : cancellation_(cancellation), context_(context) {
+  if (cancellation_ == nullptr) return;
+  absl::MutexLock lock(&cancellation_->mutex_);
+  cancellation_->active_.push_back(&context_);
+  if (cancellation_->cancelled_) context_.TryCancel();
 }
 
-void Cancellation::Remove(grpc::ClientContext* context) {
-  absl::MutexLock lock(&mutex_);
-  active_.erase(std::find(active_.begin(), active_.end(), context));
+Cancellation::Registration::~Registration() {
+  if (cancellation_ == nullptr) return;
+  absl::MutexLock lock(&cancellation_->mutex_);
+  std::erase(cancellation_->active_, &context_);
 }
 
 Client::Client(std::shared_ptr<grpc::Channel> channel, const ClientOptions& options)
@@ -119,6 +124,9 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& addre
   arguments.SetMaxReceiveMessageSize(options.max_receive_bytes);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(options.keepalive_seconds));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(options.keepalive_seconds));
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // also during a long silent prefill
   auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
   if (!channel->WaitForConnected(After(options.connect_timeout_seconds))) {
     return absl::UnavailableError(StrCat("no server answers at ", address, " within ", options.connect_timeout_seconds,
@@ -137,9 +145,8 @@ absl::StatusOr<Response> Client::Unary(Cancellation* cancellation, Call call, co
   NameSession(context, session_id);
   SetDeadline(context);
   Response response;
-  if (cancellation != nullptr) cancellation->Add(&context);
+  const Cancellation::Registration registration(cancellation, context);
   const grpc::Status status = call(&context, &response);
-  if (cancellation != nullptr) cancellation->Remove(&context);
   if (!status.ok()) return FromGrpc(status);
   return response;
 }
@@ -150,7 +157,7 @@ absl::Status Client::Stream(absl::FunctionRef<bool(const Response&)> on_response
   grpc::ClientContext context;
   NameSession(context, session_id);
   SetDeadline(context);
-  if (cancellation != nullptr) cancellation->Add(&context);
+  const Cancellation::Registration registration(cancellation, context);
   auto reader = call(&context);
   Response response;
   while (reader->Read(&response)) {
@@ -159,9 +166,7 @@ absl::Status Client::Stream(absl::FunctionRef<bool(const Response&)> on_response
       break;
     }
   }
-  const grpc::Status status = reader->Finish();
-  if (cancellation != nullptr) cancellation->Remove(&context);
-  return FromGrpc(status);
+  return FromGrpc(reader->Finish());
 }
 
 absl::Status Client::GenerateStream(const moe::v1::GenerateRequest& request,

@@ -28,6 +28,9 @@ struct ClientOptions {
   double connect_timeout_seconds = 5;          // Connect fails with UNAVAILABLE after it
   std::optional<double> call_timeout_seconds;  // the deadline of every call; none by default
   int max_receive_bytes = 64 << 20;
+  // While calls are under way the server is asked so often whether it is there, and a connection over which no answer comes
+  // within as much time fails with UNAVAILABLE. The daemon takes no more than one such question in 5 s.
+  double keepalive_seconds = 20;
 };
 
 // Ends the calls it was given to, now or as soon as they start. Thread-safe.
@@ -38,8 +41,18 @@ class Cancellation {
 
  private:
   friend class Client;
-  void Add(grpc::ClientContext* context);
-  void Remove(grpc::ClientContext* context);
+  // A call under way; `cancellation` may be null.
+  class Registration {
+   public:
+    Registration(Cancellation* cancellation, grpc::ClientContext& context);
+    ~Registration();
+    Registration(const Registration&) = delete;
+    Registration& operator=(const Registration&) = delete;
+
+   private:
+    Cancellation* const cancellation_;
+    grpc::ClientContext& context_;
+  };
   mutable absl::Mutex mutex_;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<grpc::ClientContext*> active_ ABSL_GUARDED_BY(mutex_);

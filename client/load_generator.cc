@@ -28,9 +28,10 @@ std::vector<double> Arrivals(const LoadOptions& options) {
   return arrivals;
 }
 
-LoadSample RunOne(Client& client, const moe::v1::GenerateRequest& request, Cancellation& cancellation) {
+// `start`: when the client wanted to begin.
+LoadSample RunOne(Client& client, const moe::v1::GenerateRequest& request, SteadyClock::time_point start,
+                  Cancellation& cancellation) {
   LoadSample sample;
-  const auto start = SteadyClock::now();
   double last = 0;
   sample.status = client.GenerateStream(
       request,
@@ -106,7 +107,7 @@ std::vector<LoadSample> GenerateLoad(Client& client, const std::vector<std::stri
       if (!WaitUntil(arrival, cancellation) || cancellation.cancelled()) return;
       moe::v1::GenerateRequest request = form;
       request.set_text(prompts[i % prompts.size()]);
-      samples[i] = RunOne(client, request, cancellation);
+      samples[i] = RunOne(client, request, arrivals[i] > 0 ? arrival : SteadyClock::now(), cancellation);
       samples[i].late = late;
       done[i] = 1;
     }

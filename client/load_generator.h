@@ -18,14 +18,15 @@ struct LoadOptions {
   uint64_t seed = 1;               // of the gaps
 };
 
-// One request as the client saw it.
+// One request as the client saw it. Times begin, in an open loop, when it arrived, were it that all workers were busy: a server
+// that is slow for one must not make its successors look as if they had come later.
 struct LoadSample {
   absl::Status status;
   double ttft_seconds = 0;  // to the first message with a token
   double tpot_seconds = 0;  // (last token - first token) / (tokens - 1); 0 below two tokens
   double latency_seconds = 0;
   int tokens = 0;
-  bool late = false;  // open loop: began later than its arrival, all workers were busy
+  bool late = false;  // open loop: sent later than its arrival
 };
 
 struct Percentiles {

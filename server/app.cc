@@ -1,13 +1,11 @@
 #include "server/app.h"
 
 #include <malloc.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -36,11 +34,12 @@
 #include "server/rpc/call.h"
 #include "server/rpc/control_service.h"
 #include "server/rpc/inference_service.h"
-#include "server/rpc/rpc_server.h"
 #include "server/rpc/sender.h"
 #include "server/startup/default_budget.h"
+#include "server/startup/limited_end.h"
 #include "server/startup/provider_builder.h"
 #include "server/ticker.h"
+#include "server/wire/rpc_server.h"
 #include "spdlog/spdlog.h"
 
 namespace moed {
@@ -49,7 +48,8 @@ namespace {
 constexpr size_t kRpcMemoryBytes = 24 << 20;    // gRPC's own buffers, beside the budget
 constexpr uint64_t kMessageMargin = 256 << 10;  // of a message beside its text, so that a text that is too long is told so
 constexpr int64_t kHeartbeatLimitNanos = 120'000'000'000;
-constexpr absl::Duration kShutdownLimit = absl::Seconds(10);  // for calls to end once they are cancelled
+constexpr absl::Duration kShutdownLimit = absl::Seconds(10);                    // for calls to end once they are cancelled
+constexpr absl::Duration kStepLimit = absl::Nanoseconds(kHeartbeatLimitNanos);  // for the engine to notice that it is stopped
 
 // What many small pieces leave free between those still in use goes back to the kernel: the allocator alone gives back its end.
 void ReleaseFreeMemory() {
@@ -154,16 +154,17 @@ absl::Status App::Impl::Start() {
   return absl::OkStatus();
 }
 
-// What was learned is written once no request uses the experts any more; metrics are served to the end.
+// What was learned is written as soon as no request uses the experts any more: calls that do not end cannot take it along.
+// Metrics are served to the end.
 absl::Status App::Impl::Run() {
   stop_.WaitForNotification();
   BeginDrain();
   WaitForCalls();
   StopEngine();
-  ShutDownServers();
-  EndServices();
   absl::Status written = WriteTrace();
   written.Update(experts_->Finish());
+  ShutDownServers();
+  EndServices();
   metrics_server_.reset();
   spdlog::info("ended");
   return written;
@@ -204,7 +205,7 @@ absl::Status App::Impl::PlanMemory() {
   MOED_ASSIGN_OR_RETURN(plan_, PlanServing({budget, config_.serving, store_->description(), spec_, tokenizer_->memory_bytes(),
                                             chat_template_bytes_, experts_->Needs(), !config_.trace.empty()}));
   LogTable("memory plan", plan_.memory.Table());
-  spdlog::info("prefix cache: {}", PrefixCacheText(config_.serving, plan_.memory));
+  spdlog::info("prefix cache: {}", config_.serving.prefix_cache ? "on" : "off (--prefix-cache)");
   spdlog::info(
       "context of {} tokens (--max-context), {} for keys and values (--kv-budget); {} requests run (--max-running), {} wait "
       "(--queue-capacity), {} idle conversations are kept (--max-kept-sessions), steps of {} tokens (--prefill-chunk)",
@@ -358,7 +359,10 @@ void App::Impl::WaitForCalls() {
   spdlog::warn("drain limit reached: {} running and {} waiting requests are cancelled", stats.running, stats.waiting);
 }
 
-void App::Impl::StopEngine() { engine_->Stop(absl::UnavailableError("the server ended before the answer was complete")); }
+void App::Impl::StopEngine() {
+  EndWithin(kStepLimit, "the engine's step does not end, what was learned is not written",
+            [this] { engine_->Stop(absl::UnavailableError("the server ended before the answer was complete")); });
+}
 
 // A call that never ends would hold gRPC's Shutdown for ever.
 void App::Impl::ShutDownServers() {
@@ -367,17 +371,9 @@ void App::Impl::ShutDownServers() {
     absl::MutexLock lock(&servers_mutex_);
     servers = std::move(servers_);
   }
-  absl::Notification done;
-  std::thread shutdown([&servers, &done] {
+  EndWithin(kShutdownLimit, "a call does not end", [&servers] {
     for (const auto& server : servers) server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
-    done.Notify();
   });
-  if (!done.WaitForNotificationWithTimeout(kShutdownLimit)) {
-    spdlog::critical("{} calls do not end: ending without them", live_->size());
-    spdlog::default_logger()->flush();
-    _exit(1);
-  }
-  shutdown.join();
 }
 
 void App::Impl::EndServices() {

@@ -35,11 +35,6 @@ moe::v1::ModelInfo DescribeModel(const StoreReader& store, const ModelSpec& spec
   return info;
 }
 
-std::string PrefixCacheText(const ServingOptions& options, const MemoryPlan& memory) {
-  if (!options.prefix_cache) return "off: --prefix-cache";
-  return memory.kv_slots > 0 ? "off: the model has layers with windows or states" : "on";
-}
-
 moe::v1::ServerInfo DescribeServer(const ServingOptions& options, const ServingPlan& plan, const PresetSetup& preset) {
   moe::v1::ServerInfo info;
   info.set_version(Version());
@@ -59,7 +54,7 @@ moe::v1::ServerInfo DescribeServer(const ServingOptions& options, const ServingP
   info.set_fills_cache(preset.fill);
   info.set_has_cache(preset.row->cache != CacheKind::kOneToken);
   info.set_kv_format(kKvFormatNames[static_cast<int>(options.kv_format)]);
-  info.set_prefix_cache(PrefixCacheText(options, plan.memory));
+  info.set_prefix_cache(options.prefix_cache ? "on" : "off: --prefix-cache");
   info.set_threads(options.threads);
   info.set_max_sessions(plan.running);
   info.set_queue_capacity(plan.engine.queue_capacity);

@@ -12,7 +12,4 @@ namespace moed {
 moe::v1::ModelInfo DescribeModel(const StoreReader& store, const ModelSpec& spec, int max_context);
 moe::v1::ServerInfo DescribeServer(const ServingOptions& options, const ServingPlan& plan, const PresetSetup& preset);
 
-// "on", or why prompts that begin alike share nothing.
-std::string PrefixCacheText(const ServingOptions& options, const MemoryPlan& memory);
-
 }  // namespace moed

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Measures the demo model with the real programs and prints the tables of README and docs/quality.md.
 
-usage: measure_demo.py [--bin build/release/bin] cache|quality|quantizers|kv
+usage: measure_demo.py [--bin build/release/bin] cache|turns|quality|quantizers|kv
 
 cache       hit ratio, bytes read and TPOT with 25, 50 and 100 % of the experts in memory, in turns (A B C A B C ...), medians
+turns       TTFT of ten turns of a conversation, in a session and by a client that sends the whole text each time, medians
 quality     perplexity on models/tales-qwen/heldout.txt of every weight format, against float32 transformers
 quantizers  the same for experts of 8, 4, 3 and 2 bits made by every quantizer, the trunk in bf16
 kv          the same for keys and values kept in every format, weights in bf16
@@ -34,6 +35,7 @@ PROMPTS = (
 )
 SHARES = (0.25, 0.5, 1.0)  # of the experts in memory
 TURNS = 5
+CONVERSATION_TURNS, TURN_NEW_TOKENS = 10, 48
 NEW_TOKENS = 96
 CACHE_FLAGS = ("--kv-budget", "2MiB")
 BUDGET_TOLERANCE_BYTES = 128 << 10
@@ -128,6 +130,36 @@ def measure_cache(binaries: pathlib.Path, folder: pathlib.Path) -> None:
         )
 
 
+def take_conversation(daemon: Daemon, in_session: bool) -> list[tuple[int, float]]:
+    """Of each turn the tokens of the whole prompt and TTFT."""
+    flags = ("--max-new-tokens", TURN_NEW_TOKENS, "--temperature", 0.7, "--seed", 3, "--ignore-eos")
+    session = ("--session", "s") if in_session else ()
+    daemon.json("generate", "--prompt", "Once", *flags)  # fills the cache
+    turns, whole = [], ""
+    for turn in range(CONVERSATION_TURNS):
+        said = PROMPTS[turn % len(PROMPTS)] + " "
+        whole += said
+        answer = daemon.json("generate", "--prompt", said if in_session else whole, *session, *flags)
+        whole += answer["text"]
+        turns.append((answer["usage"]["prompt_tokens"], answer["stats"]["ttft_seconds"]))
+    return turns
+
+
+def measure_turns(binaries: pathlib.Path, folder: pathlib.Path) -> None:
+    store = pack_demo(binaries, folder, "bf16", "bf16")
+    taken: dict[bool, list[list[tuple[int, float]]]] = {True: [], False: []}
+    for _ in range(TURNS):
+        for in_session, conversations in taken.items():
+            with running(binaries, "--store", store, "--memory-budget", "64MiB", "--max-context", 1024) as daemon:
+                conversations.append(take_conversation(daemon, in_session))
+    print("| turn | tokens of its prompt | TTFT in a session | TTFT of the whole text | times |\n|---|---|---|---|---|")
+    for turn in range(CONVERSATION_TURNS):
+        session, whole = (
+            statistics.median(conversation[turn][1] for conversation in taken[in_session]) * 1e3 for in_session in (True, False)
+        )
+        print(f"| {turn + 1} | {taken[False][0][turn][0]} | {session:.2f} ms | {whole:.2f} ms | {whole / session:.2f} |")
+
+
 def scored(binaries: pathlib.Path, golden: Golden, store: pathlib.Path, *flags: str) -> str:
     """Columns: perplexity, against transformers, nats a token more."""
     with running(binaries, "--store", store, "--memory-budget", "64MiB", *flags) as daemon:
@@ -163,7 +195,13 @@ def measure_kv(binaries: pathlib.Path, folder: pathlib.Path) -> None:
         print(f"| {kv_format} | {scored(binaries, golden, store, '--kv-format', kv_format)} |", flush=True)
 
 
-TABLES = {"cache": measure_cache, "quality": measure_quality, "quantizers": measure_quantizers, "kv": measure_kv}
+TABLES = {
+    "cache": measure_cache,
+    "turns": measure_turns,
+    "quality": measure_quality,
+    "quantizers": measure_quantizers,
+    "kv": measure_kv,
+}
 
 
 def main() -> None:

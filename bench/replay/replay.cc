@@ -1,8 +1,10 @@
 #include "bench/replay/replay.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "bench/replay/simulated_disk.h"
 #include "core/base/check.h"
 #include "core/base/status.h"
@@ -19,26 +21,36 @@ class Player {
   Player(CachingProvider& provider, SimulatedDisk& disk, double layer_seconds)
       : provider_(provider), disk_(disk), layer_nanos_(std::llround(layer_seconds * 1e9)) {}
 
-  absl::Status PlayToken(const RoutingTrace& trace, size_t token, SequenceId sequence) {
-    provider_.OnToken(sequence, trace.token_ids[token]);
-    choices_.resize(static_cast<size_t>(trace.shape.top_k));
+  // One token of each, whose place in the trace is given.
+  absl::Status PlayStep(const RoutingTrace& trace, std::span<const std::pair<SequenceId, size_t>> tokens) {
+    const auto top_k = static_cast<size_t>(trace.shape.top_k);
+    for (const auto& [sequence, token] : tokens) provider_.OnToken(sequence, trace.token_ids[token]);
+    choices_.resize(tokens.size() * top_k);
     for (size_t layer = 0; layer < trace.shape.layers.size(); ++layer) {
-      const size_t at = trace.At(token, static_cast<int>(layer));
-      for (size_t slot = 0; slot < choices_.size(); ++slot) {
-        choices_[slot] = {trace.experts[at + slot], static_cast<float>(trace.probabilities[at + slot]) / 255};
+      routing_.clear();
+      wanted_.clear();
+      for (const auto& [sequence, token] : tokens) {
+        const size_t at = trace.At(token, static_cast<int>(layer));
+        const auto choices = std::span(choices_).subspan(routing_.size() * top_k, top_k);
+        for (size_t slot = 0; slot < top_k; ++slot) {
+          choices[slot] = {trace.experts[at + slot], static_cast<float>(trace.probabilities[at + slot]) / 255};
+          wanted_.insert(choices[slot].expert);
+        }
+        routing_.push_back({sequence, trace.token_ids[token], Phase::kDecode, choices});
       }
-      const TokenRouting routing[] = {{sequence, trace.token_ids[token], Phase::kDecode, choices_}};
-      MOED_RETURN_IF_ERROR(PlayLayer({trace.shape.layers[layer], routing}));
+      experts_ += wanted_.size();
+      MOED_RETURN_IF_ERROR(PlayLayer({trace.shape.layers[layer], routing_}));
     }
     return absl::OkStatus();
   }
+  uint64_t experts() const { return experts_; }  // that steps wanted, each once
 
  private:
   // The layer computes once all of its experts are there, and holds them while it does.
   absl::Status PlayLayer(const LayerRouting& routing) {
     provider_.Begin(routing);
     handles_.clear();
-    for (size_t left = choices_.size(); left > 0;) {
+    for (size_t left = wanted_.size(); left > 0;) {
       std::optional<ReadyExpert> ready = provider_.NextReady();
       if (ready) {
         MOED_RETURN_IF_ERROR(ready->status);
@@ -59,7 +71,11 @@ class Player {
   CachingProvider& provider_;
   SimulatedDisk& disk_;
   const int64_t layer_nanos_;
+  uint64_t experts_ = 0;
+  // Of the current layer.
   std::vector<ExpertChoice> choices_;
+  std::vector<TokenRouting> routing_;
+  absl::flat_hash_set<int32_t> wanted_;
   std::vector<ExpertHandle> handles_;
 };
 
@@ -88,6 +104,34 @@ ReplayResult Difference(const ReplayResult& after, const ReplayResult& before) {
           .seconds = after.seconds - before.seconds};
 }
 
+// All tokens of sequences that begin together.
+struct Steps {
+  const ReplaySetup& setup;
+  CachingProvider& provider;
+  Player& player;
+  uint64_t played = 0;
+  size_t tokens = 0;
+  uint64_t started = 0;
+
+  absl::Status Play(const RoutingTrace& trace, std::span<const TraceSequence> sequences) {
+    const uint64_t first = started + 1;
+    for (size_t i = 0; i < sequences.size(); ++i) provider.OnSequenceStart(SequenceId(++started));
+    std::vector<std::pair<SequenceId, size_t>> step;
+    for (size_t token = 0;; ++token, ++played) {
+      step.clear();
+      for (size_t i = 0; i < sequences.size(); ++i) {
+        if (token < sequences[i].tokens) step.emplace_back(SequenceId(first + i), sequences[i].first + token);
+      }
+      if (step.empty()) break;
+      MOED_RETURN_IF_ERROR(player.PlayStep(trace, step));
+      const size_t before = std::exchange(tokens, tokens + step.size());
+      if (before / kProgressTokens < tokens / kProgressTokens) setup.progress(tokens);
+    }
+    for (size_t i = 0; i < sequences.size(); ++i) provider.OnSequenceEnd(SequenceId(first + i));
+    return absl::OkStatus();
+  }
+};
+
 }  // namespace
 
 absl::StatusOr<ReplayResult> Replay(const ReplaySetup& setup, std::unique_ptr<EvictionPolicy> own_policy) {
@@ -102,6 +146,7 @@ absl::StatusOr<ReplayResult> Replay(const ReplaySetup& setup, std::unique_ptr<Ev
   inputs.store = setup.store;
   inputs.reads = &disk;
   inputs.router.top_k = setup.traces.front()->shape.top_k;
+  inputs.table_bytes = setup.table_bytes;
   inputs.clock = &disk;
   inputs.options.capacity_bytes = setup.slots * record_bytes;
   inputs.options.split_read_bytes = UINT64_MAX;
@@ -111,22 +156,22 @@ absl::StatusOr<ReplayResult> Replay(const ReplaySetup& setup, std::unique_ptr<Ev
 
   Player player(*provider, disk, setup.times.layer_seconds);
   ReplayResult before;
-  size_t done = 0;
-  uint64_t started = 0;
+  Steps steps{setup, *provider, player};
+  uint64_t steps_before = 0, experts_before = 0;
   for (const RoutingTrace* trace : setup.traces) {
     before = Count(*provider, disk, record_bytes);
-    for (const TraceSequence& sequence : trace->sequences) {
-      provider->OnSequenceStart(SequenceId(++started));
-      for (size_t token = sequence.first; token < sequence.first + sequence.tokens; ++token) {
-        MOED_RETURN_IF_ERROR(player.PlayToken(*trace, token, SequenceId(started)));
-        if (++done % kProgressTokens == 0) setup.progress(done);
-      }
-      provider->OnSequenceEnd(SequenceId(started));
+    steps_before = steps.played;
+    experts_before = player.experts();
+    for (size_t first = 0; first < trace->sequences.size(); first += setup.at_once) {
+      const size_t count = std::min(setup.at_once, trace->sequences.size() - first);
+      MOED_RETURN_IF_ERROR(steps.Play(*trace, std::span(trace->sequences).subspan(first, count)));
     }
   }
   while (!disk.idle()) disk.AwaitRead();
   ReplayResult result = Difference(Count(*provider, disk, record_bytes), before);
   result.tokens = setup.traces.back()->replayed_tokens();
+  result.steps = steps.played - steps_before;
+  result.experts = player.experts() - experts_before;
   return result;
 }
 

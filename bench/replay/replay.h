@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "bench/replay/routing_trace_reader.h"
+#include "core/expert/part_context.h"
 #include "core/expert/part_options.h"
 #include "core/expert/policies/eviction_policy.h"
 #include "core/store/store.h"
@@ -25,6 +26,8 @@ struct ReplayTimes {
 // Of the last trace alone.
 struct ReplayResult {
   uint64_t tokens = 0;
+  uint64_t steps = 0;
+  uint64_t experts = 0;  // that steps wanted in a layer, each once
   uint64_t lookups = 0;
   uint64_t ready = 0;  // resident when their layer was routed
   uint64_t reads = 0;  // whole experts, guesses included
@@ -39,10 +42,12 @@ struct ReplaySetup {
   const StoreReader* store = nullptr;           // MakeEmptyStore of the traces' shape
   std::span<const RoutingTrace* const> traces;  // in this order through one cache; the same shape
   uint64_t slots = 0;                           // experts that the cache holds
+  size_t at_once = 1;                           // sequences of a trace that share steps; the next ones begin when all have ended
   ReplayTimes times;
   std::string policy;  // names of rows
   std::string predictor;
   PartOptions options = {};
+  size_t table_bytes = kDefaultTableBytes;                      // ExpertModelShape's
   std::function<void(size_t tokens)> progress = [](size_t) {};  // tokens done so far
 };
 

@@ -50,10 +50,11 @@ class Router {
 
 }  // namespace
 
-RoutingTrace SyntheticTrace(const RoutingShape& shape, size_t tokens) {
-  RoutingTrace trace{.shape = shape, .sequences = {{0, tokens, ""}}, .token_ids = {}, .experts = {}, .probabilities = {}};
+RoutingTrace SyntheticTrace(const RoutingShape& shape, size_t tokens, size_t sequences) {
+  RoutingTrace trace{.shape = shape, .sequences = {}, .token_ids = {}, .experts = {}, .probabilities = {}};
+  for (size_t i = 0; i < sequences; ++i) trace.sequences.push_back({i * tokens, tokens, ""});
   Router router(trace.shape);
-  for (size_t i = 0; i < tokens; ++i) {
+  for (size_t i = 0; i < sequences * tokens; ++i) {
     const int token = router.NextToken();
     trace.token_ids.push_back(TokenId(token));
     for (size_t layer = 0; layer < shape.layers.size(); ++layer) router.Choose(token, layer, trace.experts);

@@ -111,7 +111,8 @@ def describe(results: Results, options: Options, bench: Bench, say: Say) -> None
     results.command = command(options)
     for format_, made in bench.files.items():
         sizes = os.path.getsize(made.store), os.path.getsize(made.gguf)
-        results.files[format_] = FilePair(made.store, sizes[0], made.gguf, sizes[1])
+        if results.take_files(format_, FilePair(made.store, sizes[0], made.gguf, sizes[1])):
+            say(f"{format_}: measured with files of another size and measured again")
     forget_other_builds(results, bench.moed.fingerprint, say)
     results.save()
 

@@ -31,7 +31,7 @@ from bench.versus_llamacpp.moed import Programs
 from tools.daemon import running
 
 TARGETS = ("llama-quantize", "llama-perplexity")
-TYPES = "Q8_0,Q4_0,Q4_1,Q5_0,Q5_1,Q2_K,Q3_K_M,Q4_K_M,Q5_K_M,Q6_K,IQ4_NL,IQ4_XS,IQ3_S"
+TYPES = "Q8_0,Q4_0,Q4_1,Q5_0,Q5_1,Q2_K,Q3_K_M,Q4_K_M,Q5_K_M,Q6_K,IQ4_NL,IQ4_XS,IQ3_S,MXFP4_MOE"
 WIDEN_FACTOR = 8  # rows of all matrices are then whole super-blocks of 256
 
 

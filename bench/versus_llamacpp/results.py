@@ -171,6 +171,16 @@ class Results:
         self.turns.append(turn)
         self.save()
 
+    def take_files(self, format_: str, pair: FilePair) -> bool:
+        """What was measured with files of another size is forgotten; whether there was something."""
+        noted = self.files.get(format_)
+        stale = noted is not None and (noted.store_bytes, noted.gguf_bytes) != (pair.store_bytes, pair.gguf_bytes)
+        if stale:
+            self.turns = [turn for turn in self.turns if turn.cell.split("/")[0] != format_]
+            self.llama_bench = {name: rates for name, rates in self.llama_bench.items() if name.split(",")[0] != format_}
+        self.files[format_] = pair
+        return stale
+
     def of(self, cell: str, contender: str | None = None, program: str | None = None) -> list[Turn]:
         return [
             turn

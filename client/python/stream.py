@@ -14,17 +14,23 @@ def main() -> None:
     parser.add_argument("--max-new-tokens", type=int, default=64)
     parser.add_argument("--temperature", type=float, default=0.8)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--session", default="", help="a conversation, of printable ASCII, that the daemon keeps and goes on with"
+    )
     options = parser.parse_args()
 
     request = inference_pb2.GenerateRequest(
         text=options.prompt,
         sampling=inference_pb2.Sampling(temperature=options.temperature, seed=options.seed),
         stopping=inference_pb2.Stopping(max_new_tokens=options.max_new_tokens),
+        session_id=options.session,
     )
+    # A proxy can choose the daemon that keeps the conversation by it.
+    metadata = [("moe-session-id", options.session)] if options.session else None
     with grpc.insecure_channel(options.server) as channel:
         stub = inference_pb2_grpc.InferenceStub(channel)
         try:
-            for response in stub.GenerateStream(request):
+            for response in stub.GenerateStream(request, metadata=metadata):
                 print(response.text, end="", flush=True)
                 if response.HasField("finish"):
                     stats = response.finish.stats

@@ -157,6 +157,7 @@ struct EngineStats {
   int kv_pages = 0;
   int kv_pages_used = 0;
   int kv_pages_remembered = 0;  // of those that are not used: the prefix cache
+  int checkpoints = 0;          // states and windows that are kept for prompts that begin like theirs
   int64_t heartbeat_nanos = 0;  // Clock time of the loop's last turn (idle turns count)
 };
 

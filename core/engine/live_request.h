@@ -32,6 +32,9 @@ struct LiveRequest {
   int cached_tokens = 0;
   int prefix_tokens = 0;                   // of those, from the prefix cache
   std::optional<uint64_t> prefix_version;  // of the cache, when they were looked for
+  int last_checkpoint = 0;                 // position where it began, or of the last one that was kept since
+  int next_checkpoint = 0;                 // position where one is to be kept
+  uint64_t passing_checkpoint = 0;         // the last one, which the next one takes the place of; 0: none does
   int preemptions = 0;
   SequenceCounters counters_before;  // of the sequence when this request started
   int64_t started_nanos = 0;

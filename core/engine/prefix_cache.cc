@@ -1,23 +1,13 @@
 #include "core/engine/prefix_cache.h"
 
 #include <algorithm>
-
-#include "absl/hash/hash.h"
-#include "absl/strings/string_view.h"
-#include "core/base/check.h"
+#include <tuple>
 
 namespace moed {
 
-size_t PrefixCache::Hash::operator()(const Key& key) const {
-  const absl::string_view bytes(reinterpret_cast<const char*>(key.tokens.data()), key.tokens.size_bytes());
-  return absl::HashOf(key.parent, bytes);
-}
-
-bool PrefixCache::Equal::operator()(int32_t page, const Key& key) const {
-  const Entry& entry = cache->EntryOf(page);
-  if (entry.parent != key.parent || (entry.tail_tokens > 0) != key.tokens.empty()) return false;
-  const std::span<const TokenId> tokens = cache->TokensOf(page);
-  return std::equal(key.tokens.begin(), key.tokens.end(), tokens.begin());
+bool PrefixCache::Less::Compare(const Key& a, const Key& b) {
+  if (a.parent != b.parent) return a.parent < b.parent;
+  return std::lexicographical_compare(a.tokens.begin(), a.tokens.end(), b.tokens.begin(), b.tokens.end());
 }
 
 PrefixCache::PrefixCache(KvPool& kv)
@@ -25,9 +15,7 @@ PrefixCache::PrefixCache(KvPool& kv)
       page_tokens_(static_cast<size_t>(kv.page_tokens())),
       entries_(static_cast<size_t>(kv.pages())),
       tokens_(entries_.size() * page_tokens_),
-      known_(entries_.size(), Hash{this}, Equal{this}) {
-  MOED_CHECK(kv.slots() == 0);
-}
+      known_(Less{this}) {}
 
 PrefixCache::Match PrefixCache::Find(std::span<const TokenId> tokens, Fidelity fidelity) {
   Match match;
@@ -39,19 +27,52 @@ PrefixCache::Match PrefixCache::Find(std::span<const TokenId> tokens, Fidelity f
     match.fidelity = std::max(match.fidelity, EntryOf(page).fidelity);
     parent = EntryOf(page).id;
   }
-  FindTail(parent, tokens, fidelity, match);
+  std::tie(match.part, match.part_tokens) = FindPart({parent, tokens}, fidelity);
+  if (match.part != kNone) match.fidelity = std::max(match.fidelity, EntryOf(match.part).fidelity);
+  match.length = static_cast<int>(match.pages.size() * page_tokens_) + match.part_tokens;
   return match;
 }
 
-void PrefixCache::FindTail(uint64_t parent, std::span<const TokenId> rest, Fidelity fidelity, Match& match) {
-  const int32_t page = Lookup({parent, {}});
-  if (page == kNone || kv_.HoldersOf(page) > 0 || EntryOf(page).fidelity > fidelity) return;
-  const auto known = TokensOf(page).first(static_cast<size_t>(EntryOf(page).tail_tokens));
-  const auto common = std::mismatch(known.begin(), known.end(), rest.begin(), rest.end()).first - known.begin();
-  if (common == 0) return;
-  match.tail = page;
-  match.tail_tokens = static_cast<int>(common);
-  match.fidelity = std::max(match.fidelity, EntryOf(page).fidelity);
+// Nobody begins with more of `rest` than what stands before and after it does.
+std::pair<int32_t, int> PrefixCache::FindPart(const Key& rest, Fidelity fidelity) {
+  std::pair<int32_t, int> best{kNone, 0};
+  const auto allowed = [&](int32_t page) { return EntryOf(page).fidelity <= fidelity; };
+  const auto consider = [&](int32_t page) {
+    const auto known = KeyOf(page).tokens;
+    const auto end = std::mismatch(known.begin(), known.end(), rest.tokens.begin(), rest.tokens.end()).first;
+    const int common = static_cast<int>(end - known.begin());
+    if (common > best.second) best = {page, common};
+  };
+  for (auto at = known_.lower_bound(rest); at != known_.end() && EntryOf(*at).parent == rest.parent;) {
+    if (Stale(*at)) {
+      at = known_.erase(at);
+    } else if (!allowed(*at)) {
+      ++at;
+    } else {
+      consider(*at);
+      break;
+    }
+  }
+  for (auto at = known_.lower_bound(rest); at != known_.begin();) {
+    if (EntryOf(*--at).parent != rest.parent) break;
+    if (Stale(*at)) {
+      at = known_.erase(at);
+    } else if (allowed(*at)) {
+      consider(*at);
+      break;
+    }
+  }
+  return best;
+}
+
+void PrefixCache::Take(const Match& match, KvSequence& kv) {
+  const size_t own = static_cast<size_t>(kv.length) / page_tokens_;
+  kv_.Share(kv, static_cast<int>(own), std::span(match.pages).subspan(own));
+  if (match.part == kNone) return;
+  const bool free = kv_.HoldersOf(match.part) == 0;
+  if ((free && !Full(match.part)) || (!kv_.AdoptCopy(kv, match.part, match.part_tokens) && free)) {
+    kv_.Adopt(kv, match.part, match.part_tokens);
+  }
 }
 
 void PrefixCache::Remember(std::span<const TokenId> tokens, const KvSequence& kv, Fidelity fidelity) {
@@ -60,9 +81,8 @@ void PrefixCache::Remember(std::span<const TokenId> tokens, const KvSequence& kv
     const Key key{parent, tokens.subspan(i * page_tokens_, page_tokens_)};
     int32_t page = Lookup(key);
     if (page == kNone || (page != kv.pages[i] && fidelity < EntryOf(page).fidelity)) {
-      if (page != kNone) Erase(page);
       page = kv.pages[i];
-      Insert(page, key, key.tokens, fidelity);
+      Insert(page, key, fidelity);
     }
     parent = EntryOf(page).id;
   }
@@ -71,47 +91,55 @@ void PrefixCache::Remember(std::span<const TokenId> tokens, const KvSequence& kv
 void PrefixCache::RememberTail(std::span<const TokenId> tokens, const KvSequence& kv, Fidelity fidelity) {
   const size_t length = static_cast<size_t>(kv.length), full = length / page_tokens_;
   if (length % page_tokens_ == 0) return;
-  uint64_t parent = kRoot;
-  for (size_t i = 0; i < full; ++i) {
-    const int32_t page = Lookup({parent, tokens.subspan(i * page_tokens_, page_tokens_)});
-    if (page == kNone) return;
-    parent = EntryOf(page).id;
-  }
-  if (const int32_t before = Lookup({parent, {}}); before != kNone) Erase(before);
-  Insert(kv.pages[full], {parent, {}}, tokens.subspan(full * page_tokens_, length % page_tokens_), fidelity);
+  const auto parent = Chain(tokens, full);
+  if (!parent) return;
+  const Key key{*parent, tokens.subspan(full * page_tokens_, length % page_tokens_)};
+  if (FindPart(key, fidelity).second < static_cast<int>(key.tokens.size())) Insert(kv.pages[full], key, fidelity);
 }
 
 void PrefixCache::Forget(std::span<const TokenId> tokens) {
   const Match match = Find(tokens, Fidelity::Fast());
-  if (match.tail != kNone) Erase(match.tail);
-  for (const int32_t page : match.pages) {
+  const auto erase = [&](int32_t page) {
     if (kv_.HoldersOf(page) == 0) Erase(page);
-  }
+  };
+  if (match.part != kNone && match.part_tokens == EntryOf(match.part).tokens) erase(match.part);
+  std::for_each(match.pages.begin(), match.pages.end(), erase);
 }
 
-// What the pool has given out since is not there any more.
+std::optional<uint64_t> PrefixCache::Chain(std::span<const TokenId> tokens, size_t pages) {
+  uint64_t id = kRoot;
+  for (size_t i = 0; i < pages; ++i) {
+    const int32_t page = Lookup({id, tokens.subspan(i * page_tokens_, page_tokens_)});
+    if (page == kNone) return std::nullopt;
+    id = EntryOf(page).id;
+  }
+  return id;
+}
+
 int32_t PrefixCache::Lookup(const Key& key) {
   const auto found = known_.find(key);
   if (found == known_.end()) return kNone;
-  const int32_t page = *found;
-  if (kv_.LabelOf(page) == EntryOf(page).id) return page;
+  if (!Stale(*found)) return *found;
   known_.erase(found);
   return kNone;
 }
 
-void PrefixCache::Insert(int32_t page, const Key& key, std::span<const TokenId> tokens, Fidelity fidelity) {
-  known_.erase(page);  // as what it held before
-  Entry& entry = entries_[static_cast<size_t>(page)];
-  entry = {++last_id_, key.parent, Hash{this}(key), fidelity, key.tokens.empty() ? static_cast<int32_t>(tokens.size()) : 0};
-  std::copy(tokens.begin(), tokens.end(),
+void PrefixCache::Insert(int32_t page, const Key& key, Fidelity fidelity) {
+  Erase(page);  // as what it held before
+  if (const auto same = known_.find(key); same != known_.end()) Erase(*same);
+  entries_[static_cast<size_t>(page)] = {++last_id_, key.parent, fidelity, static_cast<int32_t>(key.tokens.size())};
+  std::copy(key.tokens.begin(), key.tokens.end(),
             tokens_.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(page) * page_tokens_));
   known_.insert(page);
-  kv_.Label(page, entry.id);
+  kv_.Label(page, last_id_);
 }
 
 void PrefixCache::Erase(int32_t page) {
-  known_.erase(page);
-  kv_.Unlabel(page);
+  const auto found = known_.find(page);
+  if (found == known_.end() || *found != page) return;
+  const bool stale = Stale(page);
+  known_.erase(found);
+  if (!stale) kv_.Unlabel(page);
 }
 
 }  // namespace moed

@@ -1,27 +1,29 @@
 // Which pages of the KvPool hold the keys and values of which tokens, so that a sequence may begin with what another one
 // computed.
 //
-// A full page is known by its tokens and by the page that it follows. Whoever finds it has compared all of them, from the first
-// page on: a hash leads there, and is not believed. What a page holds stays known while a sequence holds it, and after that until
-// the pool gives it out again, the page that was given back longest ago first: the cache has no memory of its own beside its
-// tables. A page is never used for a request that is stricter than the fidelity at which it was computed.
+// A page is known by its tokens and by the page that it follows, which is full: whoever finds it has compared all of them, from
+// the first page on. What a page holds stays known while a sequence holds it, and after that until the pool gives it out again,
+// the page that was given back longest ago first: the cache has no memory of its own beside its tables. A page is never used for
+// a request that is stricter than the fidelity at which it was computed.
 //
-// Full pages are shared. The last page of a sequence that ended, which is not full, is known too, one behind each full page:
-// whoever goes on there takes it for itself.
+// Full pages are shared. Of the page where a sequence parts from what is known it gets the beginning, as a copy. The last page of
+// a sequence that ended, which is not full, goes to the first that goes on there.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
+#include "absl/container/btree_set.h"
 #include "core/base/fidelity.h"
 #include "core/base/ids.h"
 #include "core/model/kv_pool.h"
 
 namespace moed {
 
-// Engine thread only. The pool outlives it and has no slots.
+// Engine thread only. The pool outlives it.
 class PrefixCache {
  public:
   explicit PrefixCache(KvPool& kv);
@@ -30,12 +32,17 @@ class PrefixCache {
 
   struct Match {
     std::vector<int32_t> pages;  // full ones, in order
-    int32_t tail = kNone;        // a page that nobody holds and that begins with tail_tokens more
-    int tail_tokens = 0;
+    int32_t part = kNone;        // the next page begins with part_tokens of what follows
+    int part_tokens = 0;
+    int length = 0;     // of all
     Fidelity fidelity;  // the loosest of them
   };
   // The longest known beginning of `tokens`, at most as loose as `fidelity`.
   Match Find(std::span<const TokenId> tokens, Fidelity fidelity);
+  // The pages of `match` take the place of those of `kv` that are not full, or that the match has in place of them. The part is
+  // left out when no page is free for it.
+  void Take(const Match& match, KvSequence& kv);
+
   // The full pages of `kv`, which holds `tokens`, computed at `fidelity`. Of two pages that hold the same the stricter is known,
   // or the first.
   void Remember(std::span<const TokenId> tokens, const KvSequence& kv, Fidelity fidelity);
@@ -44,45 +51,49 @@ class PrefixCache {
   // Pages that hold beginnings of `tokens` and that no sequence holds.
   void Forget(std::span<const TokenId> tokens);
 
+  // What stands for a full page and all before it: no other one ever does. `pages` of them, of tokens that begin with theirs; 0:
+  // none of them, nullopt: they are not all known.
+  std::optional<uint64_t> Chain(std::span<const TokenId> tokens, size_t pages);
+  uint64_t IdOf(int32_t page) const { return EntryOf(page).id; }  // of a page of a match
+
   uint64_t version() const { return last_id_; }  // another one: more is known
 
   static constexpr int32_t kNone = -1;
+  static constexpr uint64_t kRoot = 0;
 
  private:
   struct Key {
     uint64_t parent;
-    std::span<const TokenId> tokens;  // none: the page that is not full, whatever it holds
+    std::span<const TokenId> tokens;
   };
   // What a page held when it was remembered last; that is there as long as the page has the label `id`.
   struct Entry {
-    uint64_t id = 0;  // never used before
+    uint64_t id = kRoot;  // never used before
     uint64_t parent = kRoot;
-    size_t hash = 0;
     Fidelity fidelity;
-    int32_t tail_tokens = 0;  // 0: it is full
+    int32_t tokens = 0;
   };
-  struct Hash {
+  // Pages that follow the same one stand beside each other, in the order of their tokens: those that begin alike are neighbours.
+  struct Less {
     using is_transparent = void;
     const PrefixCache* cache;
-    size_t operator()(int32_t page) const { return cache->EntryOf(page).hash; }
-    size_t operator()(const Key& key) const;
+    static bool Compare(const Key& a, const Key& b);
+    bool operator()(int32_t a, int32_t b) const { return Compare(cache->KeyOf(a), cache->KeyOf(b)); }
+    bool operator()(int32_t page, const Key& key) const { return Compare(cache->KeyOf(page), key); }
+    bool operator()(const Key& key, int32_t page) const { return Compare(key, cache->KeyOf(page)); }
   };
-  struct Equal {
-    using is_transparent = void;
-    const PrefixCache* cache;
-    bool operator()(int32_t a, int32_t b) const { return a == b; }
-    bool operator()(int32_t page, const Key& key) const;
-    bool operator()(const Key& key, int32_t page) const { return (*this)(page, key); }
-  };
-  static constexpr uint64_t kRoot = 0;
 
   const Entry& EntryOf(int32_t page) const { return entries_[static_cast<size_t>(page)]; }
-  std::span<const TokenId> TokensOf(int32_t page) const {
-    return std::span(tokens_).subspan(static_cast<size_t>(page) * page_tokens_, page_tokens_);
+  bool Full(int32_t page) const { return EntryOf(page).tokens == static_cast<int32_t>(page_tokens_); }
+  Key KeyOf(int32_t page) const {
+    const Entry& entry = EntryOf(page);
+    return {entry.parent, std::span(tokens_).subspan(static_cast<size_t>(page) * page_tokens_, entry.tokens)};
   }
+  // What the pool has given out since is not there any more.
+  bool Stale(int32_t page) const { return kv_.LabelOf(page) != EntryOf(page).id; }
   int32_t Lookup(const Key& key);
-  void FindTail(uint64_t parent, std::span<const TokenId> rest, Fidelity fidelity, Match& match);
-  void Insert(int32_t page, const Key& key, std::span<const TokenId> tokens, Fidelity fidelity);
+  std::pair<int32_t, int> FindPart(const Key& rest, Fidelity fidelity);
+  void Insert(int32_t page, const Key& key, Fidelity fidelity);
   void Erase(int32_t page);
 
   KvPool& kv_;
@@ -90,7 +101,7 @@ class PrefixCache {
   uint64_t last_id_ = kRoot;
   std::vector<Entry> entries_;   // [page]
   std::vector<TokenId> tokens_;  // (page, page_tokens)
-  absl::flat_hash_set<int32_t, Hash, Equal> known_;
+  absl::btree_set<int32_t, Less> known_;
 };
 
 }  // namespace moed

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <numeric>
+#include <utility>
 
 #include "core/base/exponential.h"
 #include "core/base/status.h"
@@ -12,6 +15,7 @@ namespace {
 
 constexpr float kForbidden = -std::numeric_limits<float>::infinity();
 constexpr float kLowestLogRatio = -50.0f;  // of a token's probability to the highest
+constexpr size_t kDrawBlock = 512;         // tokens whose weights are added up before they join the others'
 
 float Finite(float logit) { return std::clamp(logit, std::numeric_limits<float>::lowest(), std::numeric_limits<float>::max()); }
 
@@ -25,6 +29,26 @@ uint64_t Mix(uint64_t x) {
 bool Adjusts(const SamplingParams& params, const SamplingContext& context) {
   return !params.logit_bias.empty() || params.repetition_penalty != 1 || params.frequency_penalty != 0 ||
          params.presence_penalty != 0 || !context.forbidden.empty() || !context.allowed.empty();
+}
+
+// The highest logit, and whether all are numbers. In lanes, for the compiler's vectors.
+std::pair<float, bool> Highest(std::span<const float> logits) {
+  constexpr size_t kLanes = 16;
+  float highest[kLanes];
+  int numbers[kLanes];
+  std::fill_n(highest, kLanes, kForbidden);
+  std::fill_n(numbers, kLanes, 1);
+  const auto take = [&](size_t first, size_t count) {
+    for (size_t lane = 0; lane < count; ++lane) {
+      const float logit = logits[first + lane];
+      highest[lane] = logit > highest[lane] ? logit : highest[lane];
+      numbers[lane] &= logit == logit;
+    }
+  };
+  const size_t whole = logits.size() / kLanes * kLanes;
+  for (size_t first = 0; first < whole; first += kLanes) take(first, kLanes);
+  take(whole, logits.size() - whole);
+  return {*std::ranges::max_element(highest), std::ranges::count(numbers, 0) == 0};
 }
 
 // Orders ids by value, highest first, and equals by id.
@@ -43,10 +67,12 @@ double UniformAt(uint64_t seed, uint64_t length) {
 Sampler::Sampler(int vocabulary) : adjusted_(vocabulary), counts_(vocabulary), weights_(vocabulary) {
   kept_.reserve(vocabulary);
   ranking_.reserve(vocabulary);
+  block_weights_.reserve(vocabulary / kDrawBlock + 1);
 }
 
 uint64_t Sampler::ScratchBytes(int vocabulary) {
-  return static_cast<uint64_t>(vocabulary) * (sizeof(float) * 2 + sizeof(int32_t) * 3);
+  return static_cast<uint64_t>(vocabulary) * (sizeof(float) * 2 + sizeof(int32_t) * 3) +
+         (vocabulary / kDrawBlock + 1) * sizeof(double);
 }
 
 absl::StatusOr<TokenId> Sampler::Sample(std::span<const float> logits, const SamplingParams& params,
@@ -56,17 +82,11 @@ absl::StatusOr<TokenId> Sampler::Sample(std::span<const float> logits, const Sam
     Adjust(params, context);
     logits = adjusted_;
   }
-  size_t best = 0;
-  bool numbers = true;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] > logits[best]) best = i;
-    numbers = numbers && !std::isnan(logits[i]);
-  }
-  const float highest = logits[best];
+  const auto [highest, numbers] = Highest(logits);
   if (!numbers || std::isinf(highest)) {
     return Internal(numbers && highest < 0 ? "no token is left to choose from" : "the model's logits are not finite numbers");
   }
-  if (params.temperature == 0) return TokenId(static_cast<int32_t>(best));
+  if (params.temperature == 0) return TokenId(static_cast<int32_t>(std::ranges::find(logits, highest) - logits.begin()));
   Weigh(logits, params, highest);
   if (params.top_p < 1) KeepTopP(params.top_p);
   std::erase_if(kept_, [&](int32_t id) { return weights_[id] < params.min_p; });
@@ -115,29 +135,54 @@ void Sampler::Penalize(const SamplingParams& params, const SamplingContext& cont
 
 // Steps 5 and 6: kept_ and its weights.
 void Sampler::Weigh(std::span<const float> logits, const SamplingParams& params, float highest) {
-  kept_.clear();
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if ((logits[i] - highest) / params.temperature > kLowestLogRatio) kept_.push_back(static_cast<int32_t>(i));
+  const size_t size = logits.size();
+  for (size_t i = 0; i < size; ++i) weights_[i] = (logits[i] - highest) / params.temperature;
+  kept_.resize(size);
+  size_t kept = 0;
+  if (params.top_k > 0 && static_cast<size_t>(params.top_k) < size) {
+    kept = KeepTopK(logits, params.top_k);
+  } else {
+    for (size_t i = 0; i < size; ++i) {
+      kept_[kept] = static_cast<int32_t>(i);
+      kept += weights_[i] > kLowestLogRatio ? 1 : 0;
+    }
   }
-  if (params.top_k > 0) KeepTopK(logits, params.top_k);
-  for (int32_t id : kept_) weights_[id] = Exponential((logits[id] - highest) / params.temperature);
+  kept_.resize(kept);
+  if (kept > size / 4) {
+    for (float& weight : weights_) weight = Exponential(std::max(weight, kLowestLogRatio));
+  } else {
+    for (int32_t id : kept_) weights_[id] = Exponential(weights_[id]);
+  }
 }
 
-void Sampler::KeepTopK(std::span<const float> logits, int count) {
-  if (kept_.size() <= static_cast<size_t>(count)) return;
+// How many: fewer than `count` where others are too unlikely. ranking_ is a heap of the best so far, the worst of them in front.
+size_t Sampler::KeepTopK(std::span<const float> logits, int count) {
   const auto higher = HigherFirst(logits);
-  ranking_ = kept_;
-  const auto boundary = ranking_.begin() + (count - 1);
-  std::nth_element(ranking_.begin(), boundary, ranking_.end(), higher);
-  std::erase_if(kept_, [&](int32_t id) { return higher(*boundary, id); });
+  const auto likely = [&](int32_t id) { return weights_[id] > kLowestLogRatio; };
+  ranking_.resize(count);
+  std::iota(ranking_.begin(), ranking_.end(), 0);
+  std::ranges::make_heap(ranking_, higher);
+  float bound = logits[ranking_.front()];
+  for (auto id = static_cast<int32_t>(count); id < static_cast<int32_t>(logits.size()); ++id) {
+    if (!(logits[id] > bound)) continue;
+    std::ranges::pop_heap(ranking_, higher);
+    ranking_.back() = id;
+    std::ranges::push_heap(ranking_, higher);
+    bound = logits[ranking_.front()];
+  }
+  std::ranges::sort(ranking_);
+  return std::ranges::copy_if(ranking_, kept_.begin(), likely).out - kept_.begin();
 }
 
-// Sorts only as far as the probabilities reach: the first few ids, then four times as many, ...
+// Ranks only what can matter: all tokens below the least weight together are less than what may be left out. Sorts only as far as
+// the probabilities reach: the first few ids, then four times as many, ...
 void Sampler::KeepTopP(float top_p) {
   double total = 0;
   for (int32_t id : kept_) total += weights_[id];
   const auto higher = HigherFirst(weights_);
-  ranking_ = kept_;
+  const double least = (1.0 - top_p) * total / (2.0 * static_cast<double>(kept_.size()));
+  ranking_.clear();
+  std::ranges::copy_if(kept_, std::back_inserter(ranking_), [&](int32_t id) { return weights_[id] >= least; });
   double sum = 0;
   for (size_t sorted = 0, next = 64; sorted < ranking_.size(); sorted = next, next *= 4) {
     next = std::min(next, ranking_.size());
@@ -153,15 +198,24 @@ void Sampler::KeepTopP(float top_p) {
   }
 }
 
-TokenId Sampler::Draw(double uniform) const {
-  double total = 0;
-  for (int32_t id : kept_) total += weights_[id];
-  double left = uniform * total;
-  for (int32_t id : kept_) {
-    left -= weights_[id];
-    if (left < 0) return TokenId(id);
+// Of what a block of kept tokens weighs only the sum is looked at, but for the block that the number falls into.
+TokenId Sampler::Draw(double uniform) {
+  constexpr size_t kLanes = 4;
+  block_weights_.clear();
+  for (size_t first = 0; first < kept_.size(); first += kDrawBlock) {
+    double lanes[kLanes] = {};
+    for (size_t i = first; i < std::min(first + kDrawBlock, kept_.size()); ++i) lanes[i % kLanes] += weights_[kept_[i]];
+    block_weights_.push_back((lanes[0] + lanes[2]) + (lanes[1] + lanes[3]));
   }
-  return TokenId(kept_.back());  // rounding
+  double left = uniform * std::accumulate(block_weights_.begin(), block_weights_.end(), 0.0);
+  size_t block = 0;
+  for (; block + 1 < block_weights_.size() && left >= block_weights_[block]; ++block) left -= block_weights_[block];
+  const size_t end = std::min((block + 1) * kDrawBlock, kept_.size());
+  for (size_t i = block * kDrawBlock; i < end; ++i) {
+    left -= weights_[kept_[i]];
+    if (left < 0) return TokenId(kept_[i]);
+  }
+  return TokenId(kept_[end - 1]);  // rounding
 }
 
 }  // namespace moed

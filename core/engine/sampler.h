@@ -50,15 +50,16 @@ class Sampler {
   void KeepAllowed(const SamplingContext& context);
   void Penalize(const SamplingParams& params, const SamplingContext& context);
   void Weigh(std::span<const float> logits, const SamplingParams& params, float highest);
-  void KeepTopK(std::span<const float> logits, int count);
+  size_t KeepTopK(std::span<const float> logits, int count);
   void KeepTopP(float top_p);
-  TokenId Draw(double uniform) const;
+  TokenId Draw(double uniform);
 
   std::vector<float> adjusted_;   // (vocabulary)
   std::vector<int32_t> counts_;   // (vocabulary), zero between calls
   std::vector<float> weights_;    // (vocabulary), relative to the most likely token's 1; valid for kept_
   std::vector<int32_t> kept_;     // ids that can still be chosen, ascending
   std::vector<int32_t> ranking_;  // kept_ in partial order
+  std::vector<double> block_weights_;
 };
 
 }  // namespace moed

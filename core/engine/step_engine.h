@@ -26,7 +26,7 @@ struct StepEngineOptions {
   int queue_capacity = 64;     // wait at most: max_running + queue_capacity requests are live
   int max_step_tokens = 64;    // of one step; >= max_running
   int max_kept_sessions = 64;  // idle conversations; the least recently used one is forgotten for a new one
-  bool prefix_cache = true;    // prompts begin with what others have computed (prefix_cache.h), unless sequences need slots
+  bool prefix_cache = true;    // prompts begin with what others have computed (prefix_cache.h, checkpoints.h)
   RequestLimits request;
 };
 

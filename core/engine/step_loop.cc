@@ -17,8 +17,9 @@ StepLoop::StepLoop(const EngineParts& parts, const StepLoopOptions& options, Int
       max_step_tokens_(options.max_step_tokens),
       intake_(intake),
       sampler_(parts.model.spec().vocabulary) {
-  if (!options.prefix_cache || parts.kv.slots() > 0) return;
+  if (!options.prefix_cache) return;
   prefixes_.emplace(parts.kv);
+  if (parts.kv.slots() > 0) checkpoints_.emplace(parts.kv, *prefixes_);
   holders_.resize(static_cast<size_t>(parts.kv.pages()));
 }
 
@@ -55,6 +56,7 @@ void StepLoop::Receive() {
     Sequence& sequence = *live_[i]->sequence;
     KvSequence& kv = sequence.kv;
     if (kv.length > sequence.begun_with()) parts_.kv.CutBack(kv, sequence.begun_with(), kv.length);
+    if (parts_.kv.Lost(kv)) ReleaseLost(sequence, UsesPrefixes(*live_[i]));
     if (FidelityOf(*live_[i]) >= sequence.kv_fidelity) continue;
     parts_.kv.Release(kv);  // computed less strictly than this request asks for: once more
     sequence.kv_fidelity = Fidelity::Exact();
@@ -135,30 +137,45 @@ int StepLoop::CountHolders() {
 
 // What is known of its tokens takes the place of what it would compute. The last one is computed always: its logits are wanted.
 void StepLoop::TakePrefix(LiveRequest& live) {
-  if (!prefixes_ || !live.answer || live.prefix_version == prefixes_->version()) return;
-  live.prefix_version = prefixes_->version();
+  if (!UsesPrefixes(live) || live.prefix_version == PrefixVersion()) return;
+  live.prefix_version = PrefixVersion();
   Sequence& sequence = *live.sequence;
   KvSequence& kv = sequence.kv;
   const auto tokens = std::span<const TokenId>(sequence.tokens).first(static_cast<size_t>(live.Goal() - 1));
   const PrefixCache::Match known = prefixes_->Find(tokens, FidelityOf(live));
-  const int before = kv.length, own = before / parts_.kv.page_tokens();
-  if (static_cast<int>(known.pages.size()) * parts_.kv.page_tokens() + known.tail_tokens <= before) return;
-  parts_.kv.Share(kv, own, std::span(known.pages).subspan(static_cast<size_t>(own)));
-  if (known.tail != PrefixCache::kNone) parts_.kv.Adopt(kv, known.tail, known.tail_tokens);
+  if (checkpoints_) return TakeCheckpoint(live, tokens, known);
+  const int before = kv.length;
+  if (known.length <= before) return;
+  prefixes_->Take(known, kv);
   sequence.kv_fidelity = before == 0 ? known.fidelity : std::max(sequence.kv_fidelity, known.fidelity);
   live.prefix_tokens += kv.length - before;
+}
+
+// Where more pages are known than states, whoever begins with them computes them once more, and leaves a state at their end: this
+// beginning is one that requests share.
+void StepLoop::TakeCheckpoint(LiveRequest& live, std::span<const TokenId> tokens, const PrefixCache::Match& known) {
+  Sequence& sequence = *live.sequence;
+  KvSequence& kv = sequence.kv;
+  const int before = kv.length;
+  if (const auto match = checkpoints_->Find(tokens, known, FidelityOf(live), before)) {
+    checkpoints_->Take(*match, kv);
+    sequence.kv_fidelity = before == 0 ? match->fidelity : std::max(sequence.kv_fidelity, match->fidelity);
+    live.prefix_tokens = std::max(0, live.prefix_tokens + kv.length - before);
+  }
+  live.next_checkpoint = known.length >= kv.length + parts_.kv.page_tokens() ? known.length : 0;
 }
 
 void StepLoop::ReleaseMemory(LiveRequest& live) {
   parts_.kv.Release(live.sequence->kv);
   live.prefix_version.reset();
-  live.prefix_tokens = 0;
+  live.prefix_tokens = live.last_checkpoint = live.next_checkpoint = 0;
+  live.passing_checkpoint = 0;
 }
 
 void StepLoop::Preempt(LiveRequest& live) {
-  if (prefixes_ && live.answer) {
+  if (UsesPrefixes(live)) {
     NoteLoss(live);
-    prefixes_->RememberTail(live.sequence->tokens, live.sequence->kv, live.sequence->kv_fidelity);
+    RememberEnd(*live.sequence);
   }
   ReleaseMemory(live);
   live.running = false;
@@ -194,10 +211,12 @@ void StepLoop::Start(LiveRequest& live) {
   live.started = true;
   live.started_nanos = parts_.clock.NowNanos();
   live.counters_before = parts_.provider.sequence_counters(sequence.id);
-  live.cached_tokens = sequence.kv.length;
+  live.cached_tokens = live.last_checkpoint = sequence.kv.length;
+  // As it is now a request that fails leaves it.
+  if (checkpoints_ && !sequence.session.empty()) checkpoints_->Save(sequence.tokens, sequence.kv, sequence.kv_fidelity);
   counts_.prompt_tokens += live.prompt_tokens;
   counts_.cached_tokens += live.cached_tokens;
-  if (prefixes_ && live.answer) {
+  if (UsesPrefixes(live)) {
     counts_.prefix_queries += static_cast<uint64_t>(live.prompt_tokens - (live.cached_tokens - live.prefix_tokens));
     counts_.prefix_hits += static_cast<uint64_t>(live.prefix_tokens);
   }
@@ -206,6 +225,7 @@ void StepLoop::Start(LiveRequest& live) {
 
 void StepLoop::AddChunk(LiveRequest& live, int tokens) {
   Sequence& sequence = *live.sequence;
+  if (live.next_checkpoint > sequence.kv.length) tokens = std::min(tokens, live.next_checkpoint - sequence.kv.length);
   const bool reaches_goal = tokens == live.Pending();
   SequenceChunk chunk;
   chunk.sequence = sequence.id;
@@ -310,10 +330,27 @@ void StepLoop::CountComputed(LiveRequest& live, int tokens) {
   const int end = sequence.kv.length, begin = end - tokens;
   counts_.recomputed_tokens += static_cast<uint64_t>(std::clamp(sequence.computed - begin, 0, tokens));
   sequence.computed = std::max(sequence.computed, end);
+  if (!UsesPrefixes(live)) return;
   const int page_tokens = parts_.kv.page_tokens();
-  if (!prefixes_ || !live.answer || begin / page_tokens == end / page_tokens) return;  // no page became full
+  if (begin / page_tokens != end / page_tokens) {  // a page became full
+    NoteLoss(live);
+    prefixes_->Remember(sequence.tokens, sequence.kv, sequence.kv_fidelity);
+  }
+  if (checkpoints_ && live.answer->completion_tokens() == 0) KeepCheckpoint(live);
+}
+
+// Of a prompt: where others part from it, after its last step, and after the last one before that. They are a page apart at
+// least.
+void StepLoop::KeepCheckpoint(LiveRequest& live) {
+  Sequence& sequence = *live.sequence;
+  const int end = sequence.kv.length;
+  const bool parting = end == live.next_checkpoint, passing = !parting && end < live.Goal();
+  if (!parting && end < live.last_checkpoint + parts_.kv.page_tokens()) return;
   NoteLoss(live);
-  prefixes_->Remember(sequence.tokens, sequence.kv, sequence.kv_fidelity);
+  if (passing) checkpoints_->Drop(std::exchange(live.passing_checkpoint, 0));
+  const uint64_t saved = checkpoints_->Save(sequence.tokens, sequence.kv, sequence.kv_fidelity);
+  if (passing) live.passing_checkpoint = saved;
+  live.last_checkpoint = end;
 }
 
 // What a request has lost its keys and values have lost.
@@ -354,18 +391,35 @@ void StepLoop::Finish(LiveRequest& live, absl::Status status, FinishReason reaso
 // The sequence to keep, or null. A failed request leaves its session as it was.
 std::unique_ptr<Sequence> StepLoop::Retire(LiveRequest& live, bool succeeded) {
   std::unique_ptr<Sequence> sequence = std::move(live.sequence);
+  KvSequence& kv = sequence->kv;
+  const int begun_with = sequence->begun_with();
   if (succeeded) {
     sequence->Keep();
   } else {
-    KvSequence& kv = sequence->kv;
-    if (kv.length > sequence->begun_with()) parts_.kv.CutBack(kv, sequence->begun_with(), kv.length);
+    if (kv.length > begun_with) {
+      if (UsesPrefixes(live) && !parts_.kv.CanCutBack(kv, begun_with, kv.length)) RememberEnd(*sequence);
+      parts_.kv.CutBack(kv, begun_with, kv.length);
+    }
     sequence->TakeBack();
   }
+  if (parts_.kv.Lost(kv)) ReleaseLost(*sequence, UsesPrefixes(live));
   sequence->used_nanos = parts_.clock.NowNanos();
   if (!sequence->session.empty() && !sequence->tokens.empty()) return sequence;
-  if (prefixes_ && live.answer) prefixes_->RememberTail(sequence->tokens, sequence->kv, sequence->kv_fidelity);
+  if (UsesPrefixes(live)) RememberEnd(*sequence);
   EndSequence(*sequence);
   return nullptr;
+}
+
+// What is not known yet of a sequence that ends, or gives way.
+void StepLoop::RememberEnd(Sequence& sequence) {
+  prefixes_->RememberTail(sequence.tokens, sequence.kv, sequence.kv_fidelity);
+  if (checkpoints_) checkpoints_->Leave(sequence.tokens, sequence.kv, sequence.kv_fidelity);
+}
+
+// Of one that has no state any more; its pages stay known, for whoever goes on at a checkpoint.
+void StepLoop::ReleaseLost(Sequence& sequence, bool remember) {
+  if (remember) prefixes_->RememberTail(sequence.tokens, sequence.kv, sequence.kv_fidelity);
+  parts_.kv.Release(sequence.kv);
 }
 
 void StepLoop::EndSequence(Sequence& sequence) {
@@ -378,6 +432,7 @@ void StepLoop::Publish() {
   counts_.kv_pages = parts_.kv.pages();
   counts_.kv_pages_used = parts_.kv.pages() - parts_.kv.free_pages();
   counts_.kv_pages_remembered = parts_.kv.remembered_pages();
+  counts_.checkpoints = parts_.kv.remembered_slots();
   absl::MutexLock lock(&stats_mutex_);
   stats_ = counts_;
 }

@@ -16,6 +16,7 @@
 #include "core/base/fidelity.h"
 #include "core/base/trace.h"
 #include "core/engine/batch_plan.h"
+#include "core/engine/checkpoints.h"
 #include "core/engine/engine.h"
 #include "core/engine/intake.h"
 #include "core/engine/live_request.h"
@@ -44,7 +45,7 @@ struct EngineParts {
 struct StepLoopOptions {
   int max_running = 0;
   int max_step_tokens = 0;
-  bool prefix_cache = false;  // where sequences need no slots
+  bool prefix_cache = false;
 };
 
 // Engine thread only, except Stats.
@@ -70,7 +71,11 @@ class StepLoop final : private StepWatcher {
   void Schedule();
   void TakeSnapshot(PlanBudget& budget);
   int CountHolders();
+  // Whether it uses and fills the prefix cache: scored texts do not.
+  bool UsesPrefixes(const LiveRequest& live) const { return prefixes_ && live.answer; }
   void TakePrefix(LiveRequest& live);
+  uint64_t PrefixVersion() const { return prefixes_->version() + (checkpoints_ ? checkpoints_->version() : 0); }
+  void TakeCheckpoint(LiveRequest& live, std::span<const TokenId> tokens, const PrefixCache::Match& known);
   void Preempt(LiveRequest& live);
   void ReleaseMemory(LiveRequest& live);
   void Reserve(LiveRequest& live);
@@ -88,11 +93,14 @@ class StepLoop final : private StepWatcher {
   // Of its `tokens` of the step.
   void Settle(LiveRequest& live, const absl::Status& computed, int tokens);
   void CountComputed(LiveRequest& live, int tokens);
+  void KeepCheckpoint(LiveRequest& live);
   void NoteLoss(LiveRequest& live);
   void Emit(LiveRequest& live);
 
   void Finish(LiveRequest& live, absl::Status status, FinishReason reason);
   std::unique_ptr<Sequence> Retire(LiveRequest& live, bool succeeded);
+  void RememberEnd(Sequence& sequence);
+  void ReleaseLost(Sequence& sequence, bool remember);
   void EndSequence(Sequence& sequence);
   void Publish();
 
@@ -102,7 +110,8 @@ class StepLoop final : private StepWatcher {
   Intake& intake_;
   Sampler sampler_;
   std::optional<PrefixCache> prefixes_;
-  std::vector<uint16_t> holders_;  // [page]: running sequences that hold it; with a prefix cache
+  std::optional<Checkpoints> checkpoints_;  // with a prefix cache, where sequences need slots
+  std::vector<uint16_t> holders_;           // [page]: running sequences that hold it; with a prefix cache
   std::vector<std::unique_ptr<LiveRequest>> live_;
   absl::flat_hash_map<RequestId, absl::Status> cancellations_;
   std::vector<LiveRequest*> batch_;  // of the current step; parallel to chunks_

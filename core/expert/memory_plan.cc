@@ -11,7 +11,8 @@ namespace moed {
 namespace {
 
 constexpr uint64_t kLeastPositions = 256;
-constexpr uint64_t kKvShare = 16;  // one part in so many of what the fixed parts leave
+constexpr uint64_t kKvShare = 16;         // one part in so many of what the fixed parts leave
+constexpr uint64_t kCheckpointShare = 8;  // one part in so many of that
 
 uint64_t DivideUp(uint64_t value, uint64_t by) { return (value + by - 1) / by; }
 
@@ -20,16 +21,18 @@ struct KvBounds {
   uint64_t least_pages = 0;
   uint64_t most_pages = 0;
   uint64_t least_slots = 0;
-  uint64_t most_slots = 0;
-  uint64_t context = 0;  // no sequence is longer than this
+  uint64_t most_slots = 0;   // of sequences
+  uint64_t checkpoints = 0;  // slots for them at most
+  uint64_t context = 0;      // no sequence is longer than this
   uint64_t least(const MemoryNeeds& needs) const { return least_pages * needs.kv_page + least_slots * needs.kv_slot; }
 };
 
-// Slots in half of `share`, and in `room` beside `pages` pages.
+// Slots in half of `share`, and in `room` beside `pages` pages; and of checkpoints in an eighth of it.
 uint64_t SlotsIn(const MemoryNeeds& needs, const KvBounds& kv, uint64_t share, uint64_t room, uint64_t pages) {
   if (needs.kv_slot == 0) return 0;
-  const uint64_t beside = room - std::min(room, pages * needs.kv_page);
-  return std::clamp(std::min(share / 2, beside) / needs.kv_slot, kv.least_slots, kv.most_slots);
+  const uint64_t beside = (room - std::min(room, pages * needs.kv_page)) / needs.kv_slot;
+  const uint64_t sequences = std::clamp(std::min(share / 2 / needs.kv_slot, beside), kv.least_slots, kv.most_slots);
+  return sequences + std::min({share / kCheckpointShare / needs.kv_slot, beside - std::min(beside, sequences), kv.checkpoints});
 }
 
 uint64_t PagesIn(const MemoryNeeds& needs, const KvBounds& kv, uint64_t bytes) {
@@ -46,6 +49,7 @@ absl::Status BoundByBudget(const MemoryNeeds& needs, const MemoryRequest& reques
   }
   const uint64_t wanted_pages = request.max_context ? DivideUp(kv.context, needs.page_tokens) : 1;
   kv.least_slots = kv.most_slots = SlotsIn(needs, kv, budget, budget, wanted_pages);
+  kv.checkpoints = 0;  // they are among those
   kv.least_pages = kv.most_pages = PagesIn(needs, kv, budget - kv.least_slots * needs.kv_slot);
   const uint64_t positions = kv.least_pages * needs.page_tokens;
   if (request.max_context && kv.context > positions) {
@@ -69,6 +73,7 @@ absl::StatusOr<KvBounds> BoundKv(const MemoryNeeds& needs, const MemoryRequest& 
   bounds.most_pages = std::max(bounds.least_pages, DivideUp(bounds.context, page_tokens) * request.max_running);
   bounds.least_slots = needs.kv_slot == 0 ? 0 : 1;
   bounds.most_slots = needs.kv_slot == 0 ? 0 : request.max_running;
+  bounds.checkpoints = needs.kv_slot == 0 ? 0 : request.checkpoints;
   if (request.kv_budget) MOED_RETURN_IF_ERROR(BoundByBudget(needs, request, bounds));
   return bounds;
 }
@@ -97,10 +102,14 @@ std::string Rows(const std::vector<MemoryPart>& parts) {
   return rows;
 }
 
-MemoryPart KvPart(const MemoryNeeds& needs, uint64_t pages, uint64_t slots) {
-  const std::string at_once = slots == 0 ? "" : StrCat(", ", slots, slots == 1 ? " sequence" : " sequences", " at once");
+MemoryPart KvPart(const MemoryNeeds& needs, const MemoryRequest& request, uint64_t pages, uint64_t slots) {
+  const auto count = [](uint64_t number, const char* of) { return StrCat(", ", number, of, number == 1 ? "" : "s"); };
+  const uint64_t sequences = std::min<uint64_t>(slots, static_cast<uint64_t>(request.max_running)),
+                 checkpoints = slots - sequences;
   return {"kv", pages * needs.kv_page + slots * needs.kv_slot,
-          StrCat(pages * needs.page_tokens, " positions in ", pages, " pages", at_once)};
+          StrCat(pages * needs.page_tokens, " positions in ", pages, " pages",
+                 slots == 0 ? "" : StrCat(count(sequences, " sequence"), " at once"),
+                 checkpoints == 0 ? "" : count(checkpoints, " checkpoint"))};
 }
 
 MemoryPart CachePart(const MemoryNeeds& needs, const MemoryRequest& request, uint64_t bytes) {
@@ -113,7 +122,7 @@ uint64_t LeastCache(const MemoryNeeds& needs) { return std::max(needs.least_cach
 
 absl::Status TooSmall(const MemoryNeeds& needs, const MemoryRequest& request, const KvBounds& kv) {
   std::vector<MemoryPart> least = FixedParts(needs);
-  least.push_back(KvPart(needs, kv.least_pages, kv.least_slots));
+  least.push_back(KvPart(needs, request, kv.least_pages, kv.least_slots));
   least.push_back(CachePart(needs, request, LeastCache(needs)));
   const uint64_t smallest = SumBytes(least);
   return ResourceExhausted("a memory budget of ", request.budget, " bytes (", FormatBytes(request.budget),
@@ -143,7 +152,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const MemoryNeeds& needs, const MemoryRequ
   plan.max_context = static_cast<int>(std::min<uint64_t>(kv.context, pages * needs.page_tokens));
   const uint64_t most_cache = needs.most_cache == 0 ? needs.all_experts : needs.most_cache;
   plan.cache = std::min(left - plan.kv, std::max(most_cache, LeastCache(needs)));
-  parts.push_back(KvPart(needs, pages, slots));
+  parts.push_back(KvPart(needs, request, pages, slots));
   parts.push_back(CachePart(needs, request, plan.cache));
   plan.parts = std::move(parts);
   return plan;

@@ -35,6 +35,7 @@ struct MemoryRequest {
   std::optional<int> max_context;     // --max-context
   int top_k = 1;
   int max_running = 1;
+  int checkpoints = 0;  // slots beside those of sequences, at most (core/engine/checkpoints.h)
 };
 
 struct MemoryPart {
@@ -47,7 +48,7 @@ struct MemoryPlan {
   uint64_t budget = 0;
   uint64_t kv = 0;  // whole pages and slots
   int kv_pages = 0;
-  int kv_slots = 0;               // sequences that hold memory at once; 0: they need no slots
+  int kv_slots = 0;               // of sequences that hold memory at once, and for checkpoints; 0: sequences need no slots
   int max_context = 0;            // <= kv_pages * page_tokens
   uint64_t cache = 0;             // the rest
   std::vector<MemoryPart> parts;  // sums to <= budget
@@ -57,9 +58,9 @@ struct MemoryPlan {
 
 // Defaults: KV gets a sixteenth of what the fixed parts leave, at least 256 positions (or the model's context if smaller), at
 // most max_running whole contexts; max_context = what the KV holds, at most the model's. Where sequences need slots these get up
-// to half of that share, at least one slot, at most max_running. The cache gets the rest. RESOURCE_EXHAUSTED with a table of what
-// needs how much and the smallest budget that works; INVALID_ARGUMENT for contradictions (max_context beyond the model's, KV too
-// small for max_context).
+// to half of that share, at least one slot, at most max_running; those of checkpoints up to an eighth. The cache gets the rest.
+// RESOURCE_EXHAUSTED with a table of what needs how much and the smallest budget that works; INVALID_ARGUMENT for contradictions
+// (max_context beyond the model's, KV too small for max_context).
 absl::StatusOr<MemoryPlan> PlanMemory(const MemoryNeeds& needs, const MemoryRequest& request);
 
 }  // namespace moed

@@ -90,7 +90,7 @@ void ForHeads(Executor& executor, const Shape& shape, std::span<const StateRun> 
                                       .tokens = run.tokens,
                                       .key_dim = shape.key_dim,
                                       .columns = shape.value_dim};
-    body(arguments, x + first_row * shape.row(), int64_t{head / (shape.value_heads / shape.key_heads)} * shape.key_dim, head);
+    body(arguments, x + first_row * shape.row(), int64_t{shape.KeyHead(head)} * shape.key_dim, head);
   });
 }
 

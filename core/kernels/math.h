@@ -10,10 +10,10 @@
 namespace moed {
 
 // 2^n as a float, -126 <= n <= 127.
-inline float PowerOfTwo(int32_t n) { return std::bit_cast<float>((n + 127) << 23); }
+MOED_DEVICE inline float PowerOfTwo(int32_t n) { return std::bit_cast<float>((n + 127) << 23); }
 
 // Within 1 ulp. NaN stays NaN; gradual underflow.
-inline float Exp(float x) {
+MOED_DEVICE inline float Exp(float x) {
   x = kExpHighest < x ? kExpHighest : x;
   x = kExpLowest > x ? kExpLowest : x;
   const float shifted = std::fma(x, kLog2E, kRoundFloat);
@@ -30,13 +30,13 @@ inline float Exp(float x) {
   return p * PowerOfTwo(half) * PowerOfTwo(exponent - half);
 }
 
-inline float Sigmoid(float x) { return 1.0f / (1.0f + Exp(-x)); }
-inline float Silu(float x) { return x / (1.0f + Exp(-x)); }
+MOED_DEVICE inline float Sigmoid(float x) { return 1.0f / (1.0f + Exp(-x)); }
+MOED_DEVICE inline float Silu(float x) { return x / (1.0f + Exp(-x)); }
 
-inline float Gelu(float x) { return x / (1.0f + Exp(-(x * std::fma(kGelu[1], x * x, kGelu[0])))); }
+MOED_DEVICE inline float Gelu(float x) { return x / (1.0f + Exp(-(x * std::fma(kGelu[1], x * x, kGelu[0])))); }
 
 // Within 2 ulp.
-inline float Tanh(float x) {
+MOED_DEVICE inline float Tanh(float x) {
   const float square = x * x;
   float p = kTanh[4];
   for (int i = 3; i >= 0; --i) p = std::fma(p, square, kTanh[i]);
@@ -46,7 +46,7 @@ inline float Tanh(float x) {
 }
 
 // log(1 + exp(x)) = max(x, 0) + 2 artanh(s), s = e / (2 + e), e = exp(-|x|): s is at most 1/3. Within 1 ulp.
-inline float Softplus(float x) {
+MOED_DEVICE inline float Softplus(float x) {
   const double e = Exp(-std::fabs(x));
   const double s = e / (2.0 + e);
   const double square = s * s;
@@ -62,7 +62,7 @@ struct SinCos {
 };
 
 // Within 1 ulp of float32 for |angle| up to 1e6.
-inline SinCos SineCosine(float angle) {
+MOED_DEVICE inline SinCos SineCosine(float angle) {
   const double x = angle;
   const double shifted = x * kTwoOverPi + kRoundDouble;
   const double n = shifted - kRoundDouble;

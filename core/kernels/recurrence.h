@@ -24,24 +24,29 @@ struct ConvolutionShape {
 };
 
 // Rows of queries (key_heads, key_dim), keys (key_heads, key_dim), values (value_heads, value_dim), one behind the other. Value
-// head h goes with key head h / (value_heads / key_heads).
+// head h goes with the key head KeyHead(h).
 struct DeltaRuleShape {
   int key_heads = 0;
   int value_heads = 0;  // a multiple of key_heads
   int key_dim = 0;
   int value_dim = 0;
-  float scale = 1;  // of the outputs
+  float scale = 1;                 // of the outputs
+  bool key_heads_in_turn = false;  // neighbouring value heads go with neighbouring key heads, not with one
+  int KeyHead(int value_head) const {
+    return key_heads_in_turn ? value_head % key_heads : value_head / (value_heads / key_heads);
+  }
   int64_t row() const { return int64_t{2} * key_heads * key_dim + output_row(); }
   int64_t output_row() const { return int64_t{value_heads} * value_dim; }
 };
 
-// Rows of values (value_heads, value_dim), keys (key_heads, key_dim), queries (key_heads, key_dim), one behind the other. Heads
-// as in DeltaRuleShape.
+// Rows of values (value_heads, value_dim), keys (key_heads, key_dim), queries (key_heads, key_dim), one behind the other. Value
+// head h goes with the key head KeyHead(h).
 struct StateSpaceShape {
   int key_heads = 0;
   int value_heads = 0;  // a multiple of key_heads
   int key_dim = 0;
   int value_dim = 0;
+  int KeyHead(int value_head) const { return value_head / (value_heads / key_heads); }
   int64_t row() const { return int64_t{2} * key_heads * key_dim + output_row(); }
   int64_t output_row() const { return int64_t{value_heads} * value_dim; }
 };

@@ -70,7 +70,8 @@ void GatedDeltaBlock::ReadStates(const LayerWeights& weights, RowBlock block, st
                                .value_heads = shape().value_heads,
                                .key_dim = shape().key_dim,
                                .value_dim = shape().value_dim,
-                               .scale = unit_[0]};
+                               .scale = unit_[0],
+                               .key_heads_in_turn = shape().key_heads_in_turn};
   float* read = scratch.attended.data();
   backend.DeltaRule(rule, runs, scratch.convolved.data(), scratch.decay.data(), scratch.rate.data(), read);
   backend.RmsNorm(read, weights.delta.norm, step_.spec.rms_eps, block.count * rule.value_heads, rule.value_dim, read);

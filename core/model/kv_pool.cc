@@ -1,6 +1,7 @@
 #include "core/model/kv_pool.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -105,7 +106,8 @@ KvPool::KvPool(const ModelSpec& spec, const KvPoolSizes& sizes, Buffer buffer)
   pages_state_[pages_].next = pages_state_[pages_].previous = pages_;
   for (int32_t page = 0; page < pages_; ++page) Link(page, pages_);
   free_slots_.resize(slots_);
-  std::iota(free_slots_.rbegin(), free_slots_.rend(), 0);
+  slot_labels_.resize(slots_);
+  std::iota(free_slots_.begin(), free_slots_.end(), 0);
 }
 
 bool KvPool::Reserve(KvSequence& sequence, int positions) {
@@ -113,25 +115,22 @@ bool KvPool::Reserve(KvSequence& sequence, int positions) {
   const bool needs_slot = slots_ > 0 && sequence.slot < 0;
   if (missing > free_pages() || (needs_slot && free_slots_.empty())) return false;
   MOED_CHECK(positions <= max_context_ || slots_ == 0);  // the rings are not longer than that
+  MOED_CHECK(!Lost(sequence));
   for (int i = 0; i < missing; ++i) sequence.pages.push_back(TakeFree());
-  if (needs_slot) {
-    sequence.slot = free_slots_.back();
-    free_slots_.pop_back();
-  }
+  if (needs_slot) sequence.slot = TakeFreeSlot();
   return true;
 }
 
 void KvPool::Release(KvSequence& sequence) {
   for (auto page = sequence.pages.rbegin(); page != sequence.pages.rend(); ++page) Drop(*page);
-  if (sequence.slot >= 0) free_slots_.push_back(sequence.slot);
+  if (sequence.slot >= 0) GiveBackSlot(sequence, 0);
   sequence.pages.clear();
-  sequence.slot = -1;
   sequence.length = sequence.reached = 0;
 }
 
 void KvPool::CutBack(KvSequence& sequence, int length, int reached) {
   sequence.reached = std::max(sequence.reached, reached);
-  if (!Intact(length, sequence.reached)) return Release(sequence);
+  if (sequence.slot >= 0 && !Intact(length, sequence.reached)) GiveBackSlot(sequence, 0);
   const auto give_back = [&](int kept) {
     for (; static_cast<int>(sequence.pages.size()) > kept; sequence.pages.pop_back()) Drop(sequence.pages.back());
   };
@@ -141,7 +140,7 @@ void KvPool::CutBack(KvSequence& sequence, int length, int reached) {
     if (HoldersOf(last) > 1) {
       length -= length % page_tokens_;
       give_back(length / page_tokens_);
-    } else if (LabelOf(last) != 0) {
+    } else if (LabelOf(last) != 0 && (slots_ == 0 || sequence.slot >= 0)) {  // it will be written to
       Unlabel(last);
     }
   }
@@ -161,7 +160,7 @@ void KvPool::Unlabel(int32_t page) {
 }
 
 void KvPool::Share(KvSequence& sequence, int first, std::span<const int32_t> pages) {
-  MOED_CHECK(slots_ == 0 && first <= sequence.length / page_tokens_);
+  MOED_CHECK(first <= sequence.length / page_tokens_);
   for (const int32_t page : pages) Hold(page);  // before those that go: one page may be both
   for (; static_cast<int>(sequence.pages.size()) > first; sequence.pages.pop_back()) Drop(sequence.pages.back());
   sequence.pages.insert(sequence.pages.end(), pages.begin(), pages.end());
@@ -174,6 +173,82 @@ void KvPool::Adopt(KvSequence& sequence, int32_t page, int positions) {
   Unlabel(page);
   sequence.pages.push_back(page);
   sequence.length += positions;
+}
+
+bool KvPool::AdoptCopy(KvSequence& sequence, int32_t page, int positions) {
+  Hold(page);  // it is not the one that is taken
+  const bool room = free_pages() > 0;
+  if (room) {
+    sequence.pages.push_back(TakeFree());
+    sequence.length += positions;
+    const auto begin = [&](int32_t of) { return buffer_.data() + slots_ * slot_bytes_ + of * page_bytes_; };
+    std::memcpy(begin(sequence.pages.back()), begin(page), page_bytes_);
+  }
+  Drop(page);
+  return room;
+}
+
+int32_t KvPool::SaveState(const KvSequence& sequence, uint64_t label) {
+  MOED_CHECK(label != 0 && sequence.slot >= 0);
+  if (free_slots_.empty()) return -1;
+  const int32_t slot = TakeFreeSlot();
+  std::memcpy(SlotBegin(slot), SlotBegin(sequence.slot), slot_bytes_);
+  slot_labels_[slot] = label;
+  free_slots_.push_back(slot);
+  return slot;
+}
+
+int32_t KvPool::LeaveState(KvSequence& sequence, uint64_t label) {
+  MOED_CHECK(label != 0 && sequence.slot >= 0);
+  const int32_t slot = sequence.slot;
+  GiveBackSlot(sequence, label);
+  return slot;
+}
+
+void KvPool::ForgetState(int32_t slot) {
+  MOED_CHECK(StateLabelOf(slot) != 0);
+  slot_labels_[slot] = 0;
+  std::erase(free_slots_, slot);
+  free_slots_.insert(free_slots_.begin(), slot);
+}
+
+void KvPool::TouchState(int32_t slot) {
+  MOED_CHECK(StateLabelOf(slot) != 0);
+  std::erase(free_slots_, slot);
+  free_slots_.push_back(slot);
+}
+
+void KvPool::TakeState(KvSequence& sequence, int32_t slot, int reached, bool last) {
+  MOED_CHECK(StateLabelOf(slot) != 0);
+  if (last || (sequence.slot < 0 && free_slots() == 1)) {
+    if (sequence.slot >= 0) GiveBackSlot(sequence, 0);
+    std::erase(free_slots_, slot);
+    slot_labels_[slot] = 0;
+    sequence.slot = slot;
+  } else {
+    TouchState(slot);
+    if (sequence.slot < 0) sequence.slot = TakeFreeSlot();
+    std::memcpy(SlotBegin(sequence.slot), SlotBegin(slot), slot_bytes_);
+  }
+  sequence.reached = reached;
+}
+
+int KvPool::remembered_slots() const {
+  return static_cast<int>(std::count_if(slot_labels_.begin(), slot_labels_.end(), [](uint64_t label) { return label != 0; }));
+}
+
+int32_t KvPool::TakeFreeSlot() {
+  const int32_t slot = free_slots_.front();
+  free_slots_.erase(free_slots_.begin());
+  slot_labels_[slot] = 0;
+  return slot;
+}
+
+void KvPool::GiveBackSlot(KvSequence& sequence, uint64_t label) {
+  slot_labels_[sequence.slot] = label;
+  free_slots_.insert(label != 0 ? free_slots_.end() : free_slots_.begin(), sequence.slot);
+  sequence.slot = -1;
+  sequence.reached = 0;
 }
 
 int32_t KvPool::TakeFree() {
@@ -219,6 +294,10 @@ void KvPool::Unlink(int32_t page) {
   if (state.label != 0) --remembered_pages_;
 }
 
+bool KvPool::CanCutBack(const KvSequence& sequence, int length, int reached) const {
+  return Intact(length, std::max(sequence.reached, reached));
+}
+
 // A ring has the last of its pages that were written, whichever of them are forgotten now.
 bool KvPool::Intact(int length, int reached) const {
   if (length >= reached || slots_ == 0) return true;
@@ -231,7 +310,7 @@ bool KvPool::Intact(int length, int reached) const {
 
 std::byte* KvPool::InSlot(const KvSequence& sequence, const Place& place) const {
   MOED_CHECK(sequence.slot >= 0);
-  return buffer_.data() + sequence.slot * slot_bytes_ + place.offset;
+  return SlotBegin(sequence.slot) + place.offset;
 }
 
 std::byte* KvPool::PageOf(const KvSequence& sequence, int page, LayerId layer) const {

@@ -3,8 +3,8 @@
 // slot:
 //   a layer with a window  a ring of pages: page p of the sequence is page p mod the ring's length
 //   a layer with a state   the state
-// Several sequences may hold a page that is full, and then none of them writes to it. A page that is given back keeps its label,
-// and what it holds, until it is given out again.
+// Several sequences may hold a page that is full, and then none of them writes to it. What is given back with a label, a page or
+// a slot, keeps what it holds until it is given out again.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct KvSequence {
   std::vector<int32_t> pages;
   int32_t slot = -1;  // -1: none
   int length = 0;     // positions written
-  int reached = 0;    // positions that were written before the last CutBack
+  int reached = 0;    // positions that were written before the last CutBack; the slot's rings have seen them
   bool holds_memory() const { return !pages.empty() || slot >= 0; }
 };
 
@@ -51,10 +51,11 @@ class KvPool {
   int max_context() const { return max_context_; }
 
   int pages() const { return pages_; }
-  int free_pages() const { return free_pages_; }              // held by no sequence
-  int remembered_pages() const { return remembered_pages_; }  // of those, with a label
-  int slots() const { return slots_; }                        // 0: sequences need none
-  int free_slots() const { return static_cast<int>(free_slots_.size()); }
+  int free_pages() const { return free_pages_; }                           // held by no sequence
+  int remembered_pages() const { return remembered_pages_; }               // of those, with a label
+  int slots() const { return slots_; }                                     // 0: sequences need none
+  int free_slots() const { return static_cast<int>(free_slots_.size()); }  // held by no sequence
+  int remembered_slots() const;                                            // of those, with a label
   static int PagesFor(int positions, int page_tokens = kKvPageTokens) { return (positions + page_tokens - 1) / page_tokens; }
 
   // Grows `sequence` to hold `positions` (<= max_context), and gives it a slot if it needs one; false (and unchanged) when too
@@ -63,8 +64,12 @@ class KvPool {
   void Release(KvSequence& sequence);  // gives everything back; length becomes 0
   // Positions from `length` on, which were written up to `reached`, are forgotten, and pages beyond are given back. Where another
   // sequence holds the page that `length` lies in its positions are forgotten, too. Where the slot no longer has what position
-  // `length` needs the sequence is released: its length is then 0. So it is with every state that went further than `length`.
+  // `length` needs it is given back (Lost). So it is with every state that went further than `length`.
   void CutBack(KvSequence& sequence, int length, int reached);
+  // Whether CutBack would leave the sequence its slot.
+  bool CanCutBack(const KvSequence& sequence, int length, int reached) const;
+  // It has pages, and no slot to go on with: to be released.
+  bool Lost(const KvSequence& sequence) const { return slots_ > 0 && sequence.slot < 0 && sequence.length > 0; }
 
   // A page that a sequence holds, and will not write to, gets a label, not 0. It loses it when somebody may write to it.
   void Label(int32_t page, uint64_t label);
@@ -73,11 +78,24 @@ class KvPool {
   int HoldersOf(int32_t page) const { return pages_state_[page].holders; }
   int shared_holds() const { return shared_holds_; }  // of all pages, the holders beyond the first
   // The pages with labels take the place of those that the sequence holds from its page `first` on (<= length / page_tokens). Its
-  // length is then their end. Not where sequences need slots.
+  // length is then their end. Where sequences need slots it goes on only after TakeState.
   void Share(KvSequence& sequence, int first, std::span<const int32_t> pages);
   // A page with a label that nobody holds becomes the sequence's next one, to be written to; its length grows by what is used of
   // the page. The sequence's pages are full.
   void Adopt(KvSequence& sequence, int32_t page, int positions);
+  // The same with a copy of a page with a label; false (and unchanged) when no page but it is free.
+  bool AdoptCopy(KvSequence& sequence, int32_t page, int positions);
+
+  // What the sequence's slot holds is copied to a free one, which has the label then: that slot, or -1 when none is free.
+  int32_t SaveState(const KvSequence& sequence, uint64_t label);
+  // The sequence gives its slot back with a label: that slot.
+  int32_t LeaveState(KvSequence& sequence, uint64_t label);
+  uint64_t StateLabelOf(int32_t slot) const { return slot_labels_[slot]; }  // 0: a sequence holds it, or nothing is kept there
+  void ForgetState(int32_t slot);
+  void TouchState(int32_t slot);  // it goes after all others
+  // The sequence gets what a slot with a label holds: a copy, or where no other slot is free or it is `last` to want it, the slot
+  // itself. `reached`: of the sequence that left it.
+  void TakeState(KvSequence& sequence, int32_t slot, int reached, bool last);
 
   // What page `page` of the sequence holds of a layer that keeps keys and values: see core/kernels/kv_rows.h. Of a layer with a
   // window there are those that the next kBlockRows rows see (core/model/scratch.h).
@@ -105,6 +123,9 @@ class KvPool {
   };
   bool Intact(int length, int reached) const;
   int32_t TakeFree();
+  int32_t TakeFreeSlot();
+  void GiveBackSlot(KvSequence& sequence, uint64_t label);
+  std::byte* SlotBegin(int32_t slot) const { return buffer_.data() + slot * slot_bytes_; }
   void Hold(int32_t page);
   void Drop(int32_t page);
   void Link(int32_t page, int32_t before);
@@ -125,7 +146,9 @@ class KvPool {
   int free_pages_ = 0;
   int remembered_pages_ = 0;
   int shared_holds_ = 0;
+  // In the order in which they go, as the pages.
   std::vector<int32_t> free_slots_;
+  std::vector<uint64_t> slot_labels_;  // [slot]
 };
 
 }  // namespace moed

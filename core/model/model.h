@@ -30,8 +30,7 @@ struct SequenceChunk {
   int first_logits = 0;      // logits are wanted for tokens [first_logits, tokens.size()); == size: none
   Fidelity fidelity;
   // Out: DATA_LOSS etc. when an expert of one of its tokens could not be read, or what a StepWatcher set. kv->length is then what
-  // it was or, where the chunk overwrote what the sequence needs to go on from there, 0: the sequence is released
-  // (KvPool::CutBack).
+  // it was; where the chunk overwrote what the sequence needs to go on from there it has lost its slot (KvPool::CutBack).
   absl::Status status;
 };
 

@@ -102,11 +102,13 @@ Json Encode(const HeadShape& heads) {
 }
 
 Json Encode(const DeltaNetShape& shape) {
-  return {{"key_heads", shape.key_heads},
-          {"value_heads", shape.value_heads},
-          {"key_dim", shape.key_dim},
-          {"value_dim", shape.value_dim},
-          {"taps", shape.taps}};
+  Json json = {{"key_heads", shape.key_heads},
+               {"value_heads", shape.value_heads},
+               {"key_dim", shape.key_dim},
+               {"value_dim", shape.value_dim},
+               {"taps", shape.taps}};
+  if (shape.key_heads_in_turn) json["key_heads_in_turn"] = true;
+  return json;
 }
 
 Json Encode(const Mamba2Shape& shape) {
@@ -122,7 +124,8 @@ void DecodeRecurrence(const Json& json, ModelSpec& spec) {
                       .value_heads = number("value_heads"),
                       .key_dim = number("key_dim"),
                       .value_dim = number("value_dim"),
-                      .taps = number("taps")};
+                      .taps = number("taps"),
+                      .key_heads_in_turn = json["delta_net"].value("key_heads_in_turn", false)};
   }
   if (json.contains("mamba2")) {
     const auto number = [&](const char* name) { return number_of("mamba2", name); };

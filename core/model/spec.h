@@ -76,13 +76,15 @@ struct Recurrence {
   int64_t StateFloats() const { return InputFloats() + matrix_floats; }
 };
 
-// Gated DeltaNet. Value head h goes with key head h / (value_heads / key_heads); a matrix for each is (key_dim, value_dim).
+// Gated DeltaNet. Value head h goes with key head h / (value_heads / key_heads); in turn, with h % key_heads. A matrix for each
+// is (key_dim, value_dim).
 struct DeltaNetShape {
   int key_heads = 0;
   int value_heads = 0;  // a multiple of key_heads
   int key_dim = 0;      // of a head
   int value_dim = 0;
   int taps = 0;  // of the convolution over queries, keys and values
+  bool key_heads_in_turn = false;
 
   int KeyWidth() const { return key_heads * key_dim; }
   int ValueWidth() const { return value_heads * value_dim; }

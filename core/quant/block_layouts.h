@@ -2,7 +2,8 @@
 // mean. decode, KeepRows and the scalar products (kernels/reference.cc) stand on them.
 //   kColumns      of a block
 //   kPartColumns  columns that share a scale
-//   Put, Get      one row, into a block that was zero, and out of it
+//   Put, Get      one row, into a block that was zero, and out of it. Scales::Get, its header alone, takes bytes from wherever
+//                 Load(place) reads them: devices have memory of several kinds
 //   Level         the integer that a code stands for, -128..127
 //   Scale, Offset weight = Scale * Level, and + Offset where kHasOffsets. Products of a float16 and an integer of at most 8 bits
 //                 are exact
@@ -23,7 +24,10 @@ namespace moed::quant {
 struct ScaleHeader {
   static constexpr int kBytes = 2 * kPanelRows;
   static void Put(const RowBlock& block, int row, std::byte* at) { Store(at + 2 * row, block.scale); }
-  static void Get(const std::byte* at, int row, RowBlock& block) { block.scale = Load<uint16_t>(at + 2 * row); }
+  template <class Bytes>
+  static constexpr void Get(Bytes at, int row, RowBlock& block) {
+    block.scale = Load<uint16_t>(at + 2 * row);
+  }
 };
 struct LineHeader {
   static constexpr int kBytes = 4 * kPanelRows;
@@ -31,7 +35,8 @@ struct LineHeader {
     ScaleHeader::Put(block, row, at);
     Store(at + ScaleHeader::kBytes + 2 * row, block.offset);
   }
-  static void Get(const std::byte* at, int row, RowBlock& block) {
+  template <class Bytes>
+  static constexpr void Get(Bytes at, int row, RowBlock& block) {
     ScaleHeader::Get(at, row, block);
     block.offset = Load<uint16_t>(at + ScaleHeader::kBytes + 2 * row);
   }
@@ -44,7 +49,8 @@ struct ZeroPointHeader {
     ScaleHeader::Put(block, row, at);
     at[ScaleHeader::kBytes + row] = static_cast<std::byte>(block.offset);
   }
-  static void Get(const std::byte* at, int row, RowBlock& block) {
+  template <class Bytes>
+  static constexpr void Get(Bytes at, int row, RowBlock& block) {
     ScaleHeader::Get(at, row, block);
     block.offset = Load<uint8_t>(at + ScaleHeader::kBytes + row);
   }
@@ -54,7 +60,10 @@ struct ZeroPointHeader {
 struct ExponentHeader {
   static constexpr int kBytes = kPanelRows;
   static void Put(const RowBlock& block, int row, std::byte* at) { at[row] = static_cast<std::byte>(block.scale); }
-  static void Get(const std::byte* at, int row, RowBlock& block) { block.scale = Load<uint8_t>(at + row); }
+  template <class Bytes>
+  static constexpr void Get(Bytes at, int row, RowBlock& block) {
+    block.scale = Load<uint8_t>(at + row);
+  }
 };
 
 // One header behind the other.
@@ -65,7 +74,8 @@ struct Both {
     First::Put(block, row, at);
     Second::Put(block, row, at + First::kBytes);
   }
-  static void Get(const std::byte* at, int row, RowBlock& block) {
+  template <class Bytes>
+  static constexpr void Get(Bytes at, int row, RowBlock& block) {
     First::Get(at, row, block);
     Second::Get(at + First::kBytes, row, block);
   }
@@ -83,7 +93,8 @@ struct PartBits {
   static void Put(const RowBlock& block, int row, std::byte* at) {
     for (int i = 0; i < kParts; ++i) at[Byte(row, i)] |= std::byte(((block.*kNumbers)[i] >> kLow & kMask) << i * kBits % 8);
   }
-  static void Get(const std::byte* at, int row, RowBlock& block) {
+  template <class Bytes>
+  static constexpr void Get(Bytes at, int row, RowBlock& block) {
     for (int i = 0; i < kParts; ++i) {
       const int bits = Load<uint8_t>(at + Byte(row, i)) >> i * kBits % 8 & kMask;
       (block.*kNumbers)[i] = static_cast<uint8_t>(kLow == 0 ? bits : (block.*kNumbers)[i] | bits << kLow);
@@ -100,6 +111,8 @@ constexpr PartNumbers kOffsets = &RowBlock::offsets;
 template <class Header, class Planes, int kBlocks = 1>
 struct Packed {
   static constexpr int kColumns = kBlocks * kBlockColumns;
+  using Scales = Header;
+  using Codes = Planes;
   static constexpr int kHeaderBytes = Header::kBytes;
   static constexpr int kBytes = kHeaderBytes + kBlocks * Planes::kBytes;
   static void Put(const RowBlock& block, int row, std::byte* out) {
@@ -121,15 +134,15 @@ struct Packed {
 struct PackedGrid {
   static constexpr int kBlocks = 8;
   static constexpr int kColumns = kBlocks * kBlockColumns;
-  using Header = Both<ScaleHeader, PartBits<kScales, 8, 4>>;
-  static constexpr int kHeaderBytes = Header::kBytes;
+  using Scales = Both<ScaleHeader, PartBits<kScales, 8, 4>>;
+  static constexpr int kHeaderBytes = Scales::kBytes;
   static constexpr int kGroups = kBlockColumns / kGroupColumns;
   static constexpr int kNinthBits = kPanelRows * kGroups;
   static constexpr int kSigns = kNinthBits + kPanelRows;
   static constexpr int kBlockBytes = kSigns + Planes<1>::kBytes;
   static constexpr int kBytes = kHeaderBytes + kBlocks * kBlockBytes;
   static void Put(const RowBlock& block, int row, std::byte* out) {
-    Header::Put(block, row, out);
+    Scales::Put(block, row, out);
     for (int b = 0; b < kBlocks; ++b) {
       std::byte* at = out + kHeaderBytes + kBlockBytes * b;
       for (int s = 0; s < kGroups; ++s) {
@@ -141,7 +154,7 @@ struct PackedGrid {
     }
   }
   static void Get(const std::byte* in, int row, RowBlock& block) {
-    Header::Get(in, row, block);
+    Scales::Get(in, row, block);
     for (int b = 0; b < kBlocks; ++b) {
       const std::byte* at = in + kHeaderBytes + kBlockBytes * b;
       for (int s = 0; s < kGroups; ++s) {
@@ -176,21 +189,23 @@ struct GridMagnitudes {
 struct BlockScale {
   static constexpr int kPartColumns = kBlockColumns;
   static constexpr bool kHasOffsets = false;
-  static float Scale(const RowBlock& block, int) { return Float16ToFloat(block.scale); }
-  static float Offset(const RowBlock&, int) { return 0; }
+  static constexpr float Scale(const RowBlock& block, int) { return Float16ToFloat(block.scale); }
+  static constexpr float Offset(const RowBlock&, int) { return 0; }
 };
 struct BlockLine : BlockScale {
   static constexpr bool kHasOffsets = true;
-  static float Offset(const RowBlock& block, int) { return Float16ToFloat(block.offset); }
+  static constexpr float Offset(const RowBlock& block, int) { return Float16ToFloat(block.offset); }
 };
 // d (q - z) = d q - d z: products and difference are exact.
 struct BlockZeroPoint : BlockScale {
   static constexpr bool kHasOffsets = true;
-  static float Offset(const RowBlock& block, int) { return -(Float16ToFloat(block.scale) * static_cast<float>(block.offset)); }
+  static constexpr float Offset(const RowBlock& block, int) {
+    return -(Float16ToFloat(block.scale) * static_cast<float>(block.offset));
+  }
 };
 // 2^(e - 128), which for e < 2 float32 has as a subnormal.
 struct BlockExponent : BlockScale {
-  static float Scale(const RowBlock& block, int) {
+  static constexpr float Scale(const RowBlock& block, int) {
     const uint32_t e = block.scale;
     return std::bit_cast<float>(e < 2 ? 0x200000u << e : (e - 1) << 23);
   }
@@ -199,18 +214,18 @@ template <int kColumnsOfPart>
 struct PartLine {
   static constexpr int kPartColumns = kColumnsOfPart;
   static constexpr bool kHasOffsets = true;
-  static float Scale(const RowBlock& block, int part) { return Float16ToFloat(block.scale) * block.scales[part]; }
-  static float Offset(const RowBlock& block, int part) { return -(Float16ToFloat(block.offset) * block.offsets[part]); }
+  static constexpr float Scale(const RowBlock& block, int part) { return Float16ToFloat(block.scale) * block.scales[part]; }
+  static constexpr float Offset(const RowBlock& block, int part) { return -(Float16ToFloat(block.offset) * block.offsets[part]); }
 };
 // d times (kFactor n + kTerm), n the part's integer, of kBits with the sign or unsigned.
 template <int kColumnsOfPart, class Number, int kFactor, int kTerm>
 struct PartScale {
   static constexpr int kPartColumns = kColumnsOfPart;
   static constexpr bool kHasOffsets = false;
-  static float Scale(const RowBlock& block, int part) {
+  static constexpr float Scale(const RowBlock& block, int part) {
     return Float16ToFloat(block.scale) * static_cast<float>(kFactor * static_cast<Number>(block.scales[part]) + kTerm);
   }
-  static float Offset(const RowBlock&, int) { return 0; }
+  static constexpr float Offset(const RowBlock&, int) { return 0; }
 };
 
 using ScaleAndSixBits8 = Both<ScaleHeader, SixBits<kScales, 8>>;

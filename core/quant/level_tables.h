@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "core/base/device_code.h"
+
 namespace moed {
 
 // IQ4_NL, IQ4_XS.
@@ -55,6 +57,6 @@ struct Iq3sGrid {
     }
   }
 };
-inline constexpr Iq3sGrid kIq3sGrid;
+MOED_TABLE Iq3sGrid kIq3sGrid;
 
 }  // namespace moed

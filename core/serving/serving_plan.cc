@@ -13,6 +13,7 @@
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
 #include "core/base/trace.h"
+#include "core/engine/checkpoints.h"
 #include "core/engine/prefix_cache.h"
 #include "core/engine/request_check.h"
 #include "core/expert/builder/build_provider.h"
@@ -237,7 +238,10 @@ MemoryNeeds MeasureNeeds(const ServingInputs& in, uint64_t shares_of, const Mode
   needs.queues = SumOf(terms, "queues");
   needs.kv_page = KvPool::PageBytes(in.spec, in.options.kv_format);
   needs.kv_slot = KvPool::SlotBytes(in.spec, model.max_context, in.options.kv_format);
-  if (in.options.prefix_cache && needs.kv_slot == 0) needs.kv_page += PrefixCache::BytesForPage(kKvPageTokens);
+  if (in.options.prefix_cache) {
+    needs.kv_page += PrefixCache::BytesForPage(kKvPageTokens);
+    if (needs.kv_slot > 0) needs.kv_slot += Checkpoints::BytesForSlot(kKvPageTokens);
+  }
   needs.page_tokens = kKvPageTokens;
   needs.record = LargestRecordBytes(in.store);
   needs.all_experts = AllRecordBytes(in.store, kReferencePrecision);
@@ -264,7 +268,8 @@ struct Planner {
                                 .kv_budget = in.options.kv_budget,
                                 .max_context = in.options.max_context,
                                 .top_k = in.spec.top_k,
-                                .max_running = in.options.max_running};
+                                .max_running = in.options.max_running,
+                                .checkpoints = in.options.prefix_cache ? 2 * in.options.max_running : 0};
     const ModelOptions model = OptionsOfModel(in, shares_of, tokens, max_context);
     return PlanMemory(MeasureNeeds(in, shares_of, model), request);
   }
@@ -356,7 +361,7 @@ uint64_t ScoredAlternativesBytes(const StepEngineOptions& engine) {
   return (static_cast<uint64_t>(engine.max_running) + 1) * each;
 }
 
-uint64_t TokenTableBytes(uint64_t budget) { return std::min<uint64_t>(budget / 128, 8 << 20); }
+uint64_t TokenTableBytes(uint64_t budget) { return std::min<uint64_t>(budget / 128, 64 << 20); }
 
 absl::StatusOr<ServingPlan> PlanServing(const ServingInputs& in) {
   const Planner planner{in};

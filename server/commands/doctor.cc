@@ -2,11 +2,13 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <vector>
 
 #include "CLI/CLI.hpp"
 #include "core/base/status.h"
+#include "server/commands/store_cache.h"
 #include "server/doctor/report.h"
 
 namespace moed {
@@ -16,6 +18,7 @@ constexpr const char* kDescription =
     "Looks at this machine: what moed can use of it, what is slower than it could be, and what to do about it. Memory and disk "
     "are\n"
     "measured for some seconds. In a folder a file of up to 256 MiB is written for it, which has no name and is gone at the end.";
+const Environment kEnvironment = [](const char* name) { return std::getenv(name); };
 constexpr const char* kFooter = "Exit status: 0 moed can serve here, 1 it cannot, 2 wrong command line.";
 
 // The folder of what `path` names, as the kernel knows it.
@@ -29,11 +32,12 @@ std::string FolderOf(const std::string& path) {
 }  // namespace
 
 int CheckMachine(std::span<const std::string> arguments) {
-  std::string path = ".";
+  std::string path;
   double seconds = 1;
   bool json = false;
   CLI::App app(kDescription, "moed doctor");
-  app.add_option("--path", path, "folder or store from which experts are to be read [the working directory]")->type_name("PATH");
+  app.add_option("--path", path, "folder or store from which experts are to be read [where moed run keeps packed models]")
+      ->type_name("PATH");
   app.add_option("--seconds", seconds, "that writing and reading the disk take, about [1]")
       ->check(CLI::Range(0.01, 60.0))
       ->type_name("S");
@@ -47,6 +51,14 @@ int CheckMachine(std::span<const std::string> arguments) {
   } catch (const CLI::ParseError& error) {
     std::fprintf(stderr, "moed doctor: %s; allowed are: --path, --seconds, --json, --help\n", error.what());
     return 2;
+  }
+  if (path.empty()) {
+    absl::StatusOr<std::string> cache = CacheFolder(kEnvironment);
+    if (!cache.ok()) {
+      std::fprintf(stderr, "moed doctor: %s; --path looks at another one\n", std::string(cache.status().message()).c_str());
+      return 2;
+    }
+    path = *std::move(cache);
   }
   std::error_code error;
   if (!std::filesystem::exists(path, error)) {

@@ -174,7 +174,7 @@ absl::StatusOr<std::vector<std::string>> TalkArguments(const Flags& flags, const
   }
   if (!flags.system.empty()) arguments.insert(arguments.end(), {"--system", flags.system});
   if (prompt) {
-    const std::string path = folder / "prompt";
+    const std::string path = folder / std::string(kPromptFile);
     std::ofstream file(path, std::ios::binary);
     file << *prompt << std::flush;
     if (!file) return absl::UnavailableError(StrCat("cannot write ", path));

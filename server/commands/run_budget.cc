@@ -5,6 +5,7 @@
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
 #include "core/machine/control_groups.h"
+#include "core/machine/system_files.h"
 #include "core/serving/packed_model.h"
 #include "core/serving/serving_plan.h"
 #include "server/startup/provider_builder.h"
@@ -24,7 +25,17 @@ absl::StatusOr<DefaultBudget> ChooseBudget(std::optional<uint64_t> told, const s
     return InvalidArgument(FormatBytes(*told), " and ", FormatBytes(kBeside), " beside them are more than the cgroup's limit of ",
                            FormatBytes(limit->limit_bytes), " (", limit->path, ")");
   }
-  return DefaultBudget{.bytes = *told, .reason = "as told"};
+  const std::optional<uint64_t> total = ReadMemInfo(root, "MemTotal"), available = ReadMemInfo(root, "MemAvailable");
+  if (total && (*total < kBeside || *told > *total - kBeside)) {
+    return InvalidArgument(FormatBytes(*told), " and ", FormatBytes(kBeside),
+                           " beside them are more than the machine's memory of ", FormatBytes(*total));
+  }
+  DefaultBudget budget{.bytes = *told, .reason = "as told"};
+  if (available && (*available < kBeside || *told > *available - kBeside)) {
+    budget.reason +=
+        StrCat(", although only ", FormatBytes(*available), " of memory are available: the kernel may swap, or end it");
+  }
+  return budget;
 }
 
 absl::StatusOr<RunBudget> PlanRun(const Config& config) {

@@ -12,6 +12,7 @@ namespace moed::http {
 namespace {
 
 constexpr size_t kLeastKeyBytes = 16;
+constexpr std::string_view kBearer = "Bearer ";
 
 bool IsPrintable(char c) { return c > ' ' && c <= '~'; }
 
@@ -41,9 +42,15 @@ absl::StatusOr<ApiKeys> ApiKeys::Read(const std::string& path) {
   return keys;
 }
 
-bool ApiKeys::Allows(std::string_view key) const {
+bool ApiKeys::Allows(std::string_view authorization, std::string_view x_api_key) const {
+  if (hashes_.empty()) return true;
+  if (authorization.starts_with(kBearer)) return Knows(authorization.substr(kBearer.size()));
+  return Knows(x_api_key);
+}
+
+bool ApiKeys::Knows(std::string_view key) const {
   const Hash hash = HashOf(key);
-  bool found = hashes_.empty();
+  bool found = false;
   for (const Hash& known : hashes_) found |= CRYPTO_memcmp(known.data(), hash.data(), hash.size()) == 0;
   return found;
 }

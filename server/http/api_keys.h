@@ -20,11 +20,12 @@ class ApiKeys {
   // shorter than 16 characters or has others than printable ones of ASCII; it names the line, not the key.
   static absl::StatusOr<ApiKeys> Read(const std::string& path);
 
-  // In a time that does not depend on which key it is like, or how much.
-  bool Allows(std::string_view key) const;
-  bool open() const { return hashes_.empty(); }
+  // `authorization`: of a request, "Bearer KEY"; else `x_api_key`, of Anthropic's clients. In a time that does not depend on
+  // which key it is like, or how much.
+  bool Allows(std::string_view authorization, std::string_view x_api_key) const;
 
  private:
+  bool Knows(std::string_view key) const;
   using Hash = std::array<uint8_t, 32>;
   static Hash HashOf(std::string_view key);
 

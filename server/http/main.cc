@@ -1,7 +1,8 @@
-// moed-http: OpenAI's and Anthropic's APIs over HTTP, beside a moed.
+// moed-http: OpenAI's and Anthropic's APIs over HTTP and the Open Inference Protocol, beside a moed.
 #include <malloc.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <iterator>
@@ -13,6 +14,9 @@
 #include "server/http/anthropic/error.h"
 #include "server/http/anthropic/messages.h"
 #include "server/http/expert_watch.h"
+#include "server/http/inference/endpoints.h"
+#include "server/http/inference/inference_server.h"
+#include "server/http/inference/reply.h"
 #include "server/http/openai/chat.h"
 #include "server/http/openai/completions.h"
 #include "server/http/openai/models.h"
@@ -46,6 +50,14 @@ std::vector<Route> MakeRoutes(Daemon& daemon, const ModelNames& models, ExpertWa
       {"POST", "/v1/messages", false, AnthropicError, [&](const auto& exchange) { HandleMessages(daemon, models, exchange); }},
       {"POST", "/v1/messages/count_tokens", false, AnthropicError,
        [&](const auto& exchange) { HandleCountTokens(daemon, models, exchange); }},
+      {"GET", "/v2", false, InferenceError, [](const auto& exchange) { exchange->Reply(DescribeServer()); }},
+      {"GET", "/v2/health/live", true, InferenceError,
+       [](const auto& exchange) { exchange->Reply({.body = "{\"live\":true}"}); }},
+      {"GET", "/v2/health/ready", true, InferenceError, [&](const auto& exchange) { exchange->Reply(TellReady(daemon)); }},
+      {"GET", "/v2/models/", false, InferenceError,
+       [&](const auto& exchange) { exchange->Reply(DescribeModel(models, exchange->request().path)); }},
+      {"POST", "/v2/models/", false, InferenceError, [&](const auto& exchange) { HandleInference(daemon, models, exchange); },
+       /*tensors=*/true},
       {"GET", "/moed/experts", false, OpenAiError, [&](const auto& exchange) { watches.Begin(exchange); }},
   };
 }
@@ -55,6 +67,45 @@ int Fail(const absl::Status& status, int exit_code) {
   return exit_code;
 }
 
+InferenceServerOptions InferenceOptions(const Options& options) {
+  const TransportLimits& limits = options.http.limits;
+  return {.listen = *options.inference_listen,
+          .message_bytes = limits.body_bytes,
+          .limits = {.calls = limits.connections, .bytes = limits.bodies_bytes, .write_seconds = limits.write_seconds},
+          .idle_seconds = limits.idle_seconds};
+}
+
+// Until a signal, and until what is answered then is answered.
+int Serve(const Options& options, Daemon& daemon, const ApiKeys& keys) {
+  AccessLog log;
+  const ModelNames models(daemon, options.model_names);
+  ExpertWatches watches(daemon);
+  std::vector<Route> routes = MakeRoutes(daemon, models, watches);
+  if (options.page) std::ranges::move(PageRoutes(), std::back_inserter(routes));
+  Router router(std::move(routes), keys, OpenAiError);
+  const auto server = HttpServer::Listen(options.http, router, log);
+  if (!server.ok()) return Fail(server.status(), 1);
+  std::unique_ptr<InferenceServer> inference;
+  if (options.inference_listen) {
+    const auto allows = [&](std::string_view authorization, std::string_view key) { return keys.Allows(authorization, key); };
+    auto listening = InferenceServer::Listen(InferenceOptions(options), daemon, models, log, allows);
+    if (!listening.ok()) return Fail(listening.status(), 1);
+    inference = *std::move(listening);
+    spdlog::info("listening on grpc://{} for the Open Inference Protocol", inference->address());
+  }
+  spdlog::info("listening on http://{}, for the daemon at {}", (*server)->address(), options.server);
+  std::chrono::system_clock::time_point drain_end;
+  (*server)->Serve([&] {
+    drain_end = std::chrono::system_clock::now() + std::chrono::seconds(options.http.drain_seconds);
+    router.Drain();
+    watches.End();
+    if (inference) inference->Drain();
+  });
+  if (inference) inference->Shutdown(drain_end);
+  daemon.End();
+  return 0;
+}
+
 int Run(const Options& options) {
   ApiKeys keys;
   if (!options.api_keys.empty()) {
@@ -62,22 +113,8 @@ int Run(const Options& options) {
     if (!read.ok()) return Fail(read.status(), 2);
     keys = *std::move(read);
   }
-  AccessLog log;
   Daemon daemon(options.server, options.control);
-  const ModelNames models(daemon, options.model_names);
-  ExpertWatches watches(daemon);
-  std::vector<Route> routes = MakeRoutes(daemon, models, watches);
-  if (options.page) std::ranges::move(PageRoutes(), std::back_inserter(routes));
-  Router router(std::move(routes), std::move(keys), OpenAiError);
-  const auto server = HttpServer::Listen(options.http, router, log);
-  if (!server.ok()) return Fail(server.status(), 1);
-  spdlog::info("listening on http://{}, for the daemon at {}", (*server)->address(), options.server);
-  (*server)->Serve([&] {
-    router.Drain();
-    watches.End();
-  });
-  daemon.End();
-  return 0;
+  return Serve(options, daemon, keys);
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ namespace moed::http {
 namespace {
 
 constexpr const char* kDescription =
-    "moed-http answers OpenAI's and Anthropic's HTTP APIs with the model that a moed serves over gRPC.";
+    "moed-http answers OpenAI's and Anthropic's HTTP APIs and the Open Inference Protocol with the model that a moed serves over "
+    "gRPC.";
 constexpr const char* kFooter =
     "Every option may also stand in the environment (MOED_HTTP_API_KEYS=/etc/moed/keys).\n"
     "\n"
@@ -27,7 +28,7 @@ std::string VariableName(const std::string& flag) {
 
 // Values of flags as they were written, until all are there.
 struct Texts {
-  std::string listen, max_body, max_bodies, page = "on";
+  std::string listen, inference_listen, max_body, max_bodies, page = "on";
 };
 
 void Define(CLI::App& app, Options& options, Texts& texts) {
@@ -38,6 +39,8 @@ void Define(CLI::App& app, Options& options, Texts& texts) {
   add("--server", options.server, "HOST:PORT", "the daemon [127.0.0.1:50051]");
   add("--control", options.control, "HOST:PORT", "the daemon's --control-listen, where it has one [as --server]");
   add("--listen", texts.listen, "HOST:PORT", "HTTP; port 0 takes any free one [127.0.0.1:8080]");
+  add("--listen-inference", texts.inference_listen, "HOST:PORT",
+      "the Open Inference Protocol over gRPC, as 127.0.0.1:8001 [not over gRPC; over HTTP always]");
   add("--model-name", options.model_names, "NAME", "what requests call the model; may be repeated [the store's name]");
   add("--api-keys", options.api_keys, "FILE", "keys, one a line; without it everybody may ask");
   add("--page", texts.page, "on|off", "the page at /, for talking to the model [on]")->check(CLI::IsMember({"on", "off"}));
@@ -71,6 +74,11 @@ absl::Status Apply(const Texts& texts, Options& options) {
     const auto address = ParseAddress(texts.listen);
     if (!address.ok()) return Annotate(address.status(), "--listen");
     options.http.listen = *address;
+  }
+  if (!texts.inference_listen.empty()) {
+    const auto address = ParseAddress(texts.inference_listen);
+    if (!address.ok()) return Annotate(address.status(), "--listen-inference");
+    options.inference_listen = *address;
   }
   MOED_RETURN_IF_ERROR(bytes_of("--max-body", texts.max_body, limits.body_bytes));
   MOED_RETURN_IF_ERROR(bytes_of("--max-bodies", texts.max_bodies, limits.bodies_bytes));

@@ -1,6 +1,7 @@
 // What the program was told.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@ struct Options {
   std::string api_keys;  // "" = everybody may ask
   bool page = true;
   HttpServerOptions http;
+  std::optional<Address> inference_listen;  // the Open Inference Protocol over gRPC
   std::string log_level = "info";
   std::string answer;  // not empty: print it and leave (--help, --version, --list-parameters)
 };

@@ -4,6 +4,8 @@
 
 #include "core/base/status.h"
 #include "server/http/anthropic/messages_request.h"
+#include "server/http/api/answer_parameters.h"
+#include "server/http/inference/request.h"
 #include "server/http/openai/chat_request.h"
 #include "server/http/openai/common_parameters.h"
 #include "server/http/openai/completion_request.h"
@@ -21,9 +23,11 @@ std::string Lines(std::string_view path, std::span<const Parameter<Draft>> table
 }  // namespace
 
 std::string ParameterList() {
-  constexpr std::string_view kCompletions = "/v1/completions", kChat = "/v1/chat/completions";
+  constexpr std::string_view kCompletions = "/v1/completions", kChat = "/v1/chat/completions", kInference = "/v2/models";
   return StrCat(Lines(kCompletions, CommonParameters()), Lines(kCompletions, CompletionParameters()),
-                Lines(kChat, CommonParameters()), Lines(kChat, ChatParameters()), Lines("/v1/messages", MessagesParameters()));
+                Lines(kChat, CommonParameters()), Lines(kChat, ChatParameters()), Lines("/v1/messages", MessagesParameters()),
+                Lines(kInference, InferenceParameters()), Lines(kInference, AnswerParameters()), kInference, " ",
+                kSamplingParameters, "\n");
 }
 
 }  // namespace moed::http

@@ -5,7 +5,6 @@
 namespace moed::http {
 namespace {
 
-constexpr std::string_view kBearer = "Bearer ";
 constexpr std::string_view kJsonType = "application/json";
 
 bool Matches(std::string_view route, std::string_view path) {
@@ -19,6 +18,12 @@ bool IsJson(std::string_view content_type) {
          (content_type.size() == kJsonType.size() || content_type[kJsonType.size()] == ';');
 }
 
+// Triton's clients name no type, which a page can do as well; but a browser says where a page is from.
+bool MayBeTensors(const HttpRequest& head) {
+  const std::string_view type = head.Value("content-type");
+  return type == "application/octet-stream" || (type.empty() && head.Value("origin").empty());
+}
+
 }  // namespace
 
 const Route* Router::Find(std::string_view method, std::string_view path) const {
@@ -26,13 +31,6 @@ const Route* Router::Find(std::string_view method, std::string_view path) const 
     if ((method.empty() || route.method == method) && Matches(route.path, path)) return &route;
   }
   return nullptr;
-}
-
-bool Router::HasKey(const HttpRequest& head) const {
-  if (keys_.open()) return true;
-  const std::string_view authorization = head.Value("authorization");
-  if (authorization.starts_with(kBearer)) return keys_.Allows(authorization.substr(kBearer.size()));
-  return keys_.Allows(head.Value("x-api-key"));  // Anthropic's clients
 }
 
 std::optional<HttpReply> Router::Admit(const HttpRequest& head) {
@@ -46,16 +44,17 @@ std::optional<HttpReply> Router::Admit(const HttpRequest& head) {
     return reply;
   }
   if (route->open) return std::nullopt;
-  if (!HasKey(head)) {
+  if (!keys_.Allows(head.Value("authorization"), head.Value("x-api-key"))) {
     HttpReply reply =
         route->error({.status = 401, .message = "a key is needed that the server knows", .code = "invalid_api_key"});
     reply.headers.push_back({"www-authenticate", "Bearer"});
     return reply;
   }
   if (draining_) return route->error({.status = 503, .message = "the server is ending", .code = "unavailable"});
-  if (route->method == "POST" && !IsJson(head.Value("content-type"))) {
+  if (route->method == "POST" && !(IsJson(head.Value("content-type")) || (route->tensors && MayBeTensors(head)))) {
+    const std::string_view also = route->tensors ? " or application/octet-stream" : "";
     return route->error(
-        {.status = 415, .message = "the content-type must be application/json", .code = "unsupported_media_type"});
+        {.status = 415, .message = StrCat("the content-type must be application/json", also), .code = "unsupported_media_type"});
   }
   return std::nullopt;
 }

@@ -22,6 +22,7 @@ struct Route {
   bool open = false;      // to those without a key, and during the drain
   HttpReply (*error)(const ApiError& error);
   std::function<void(const std::shared_ptr<Exchange>& exchange)> handle;
+  bool tensors = false;  // bodies may have bytes after their JSON
 };
 
 class Router final : public RequestHandler {
@@ -38,7 +39,6 @@ class Router final : public RequestHandler {
 
  private:
   const Route* Find(std::string_view method, std::string_view path) const;  // of any method where `method` is ""
-  bool HasKey(const HttpRequest& head) const;
 
   const std::vector<Route> routes_;
   const ApiKeys keys_;

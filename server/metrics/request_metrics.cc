@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "server/rpc/error_details.h"
+#include "server/wire/error_details.h"
 
 namespace moed {
 namespace {
@@ -21,8 +21,9 @@ const Histogram::BucketBoundaries& FirstTokenBounds() {
   return bounds;
 }
 const Histogram::BucketBoundaries& TokenBounds() {
-  static const Histogram::BucketBoundaries bounds = {.001, .0025, .005, .0075, .01, .025, .05, .075, .1, .15, .2, .3,
-                                                     .4,   .5,    .75,  1,     2.5, 5,    7.5, 10,   20, 40,  80};
+  static const Histogram::BucketBoundaries bounds = {.0001, .00025, .0005, .001, .0025, .005, .0075, .01, .025,
+                                                     .05,   .075,   .1,    .15,  .2,    .3,   .4,    .5,  .75,
+                                                     1,     2.5,    5,     7.5,  10,    20,   40,    80};
   return bounds;
 }
 const Histogram::BucketBoundaries& RequestBounds() {

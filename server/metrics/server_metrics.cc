@@ -19,6 +19,8 @@ void AddEngine(const Engine& engine, MetricFamilies& families) {
   AddGauge(families, "moe_kv_pages_used", "Pages of keys and values in use.", stats.kv_pages_used);
   AddGauge(families, "moe_prefix_cache_pages", "Pages not in use whose contents are kept for prompts that begin with them.",
            stats.kv_pages_remembered);
+  AddGauge(families, "moe_prefix_cache_checkpoints", "States and windows that are kept for prompts that go on after them.",
+           stats.checkpoints);
   AddCounter(families, "moe_prefix_cache_queries_total", "Tokens of prompts that were looked for in the prefix cache.",
              static_cast<double>(stats.prefix_queries));
   AddCounter(families, "moe_prefix_cache_hits_total", "Of those, tokens that were there.",

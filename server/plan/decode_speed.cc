@@ -48,7 +48,7 @@ const HitCurve& GptOssRouting() {
 
 DecodeSpeed ExpectDecode(const DecodeWork& work, double product_seconds, const DiskRead& disk, double hit_ratio) {
   DecodeSpeed speed{.hit_ratio = hit_ratio};
-  speed.compute_seconds = product_seconds + work.layers * kLayerSeconds + kTokenSeconds;
+  speed.compute_seconds = product_seconds + work.layers * kLayerSeconds + work.vocabulary * kLogitSeconds + kTokenSeconds;
   if (work.moe_layers == 0) return speed;
   const double beside = speed.compute_seconds / work.moe_layers;
   double layer = 0;

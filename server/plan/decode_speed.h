@@ -1,6 +1,6 @@
 // How fast one sequence will be decoded, from what the machine gives and what a token needs. Per token, at short contexts:
 //
-//   compute  = products + layers * kLayerSeconds + kTokenSeconds
+//   compute  = products + layers * kLayerSeconds + vocabulary * kLogitSeconds + kTokenSeconds
 //              products: every matrix that a token reads, trunk and top-k experts of each layer, as the kernels read them from
 //              memory: bytes / (the memory's bandwidth * the kernels' share of it)
 //   waiting  = sum over layers with experts of E[read(m)] - kOverlap * E[min(read(m), compute / layers with experts)]
@@ -22,8 +22,9 @@
 
 namespace moed {
 
-inline constexpr double kLayerSeconds = 5e-6;
-inline constexpr double kTokenSeconds = 50e-6;
+inline constexpr double kLayerSeconds = 9e-6;
+inline constexpr double kLogitSeconds = 7e-9;  // of sampling
+inline constexpr double kTokenSeconds = 120e-6;
 inline constexpr double kOverlap = 0.5;
 
 // Hit ratio of decoding by the share of the experts that the cache holds, once it is warm; between the points on straight lines,
@@ -50,6 +51,7 @@ struct DecodeWork {
   int layers = 0;
   int moe_layers = 0;
   int top_k = 0;
+  int vocabulary = 0;
   double record_scale = 1;     // mean record over the one that was measured
   uint64_t cache_records = 0;  // that the cache holds, at least one
 };

@@ -22,6 +22,7 @@ DecodeWork WorkOf(const PlannedModel& model, const MemoryPlan& memory) {
   return {.layers = model.spec.layers,
           .moe_layers = static_cast<int>(store.moe_layers.size()),
           .top_k = model.spec.top_k,
+          .vocabulary = model.spec.vocabulary,
           .record_scale = mean / static_cast<double>(model.records.bytes),
           .cache_records = memory.cache / model.records.bytes};
 }

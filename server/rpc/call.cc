@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "core/base/status.h"
-#include "server/rpc/error_details.h"
+#include "server/wire/error_details.h"
 
 namespace moed {
 namespace {

@@ -14,7 +14,7 @@
 #include "core/chat/error.h"
 #include "core/chat/json.h"
 #include "core/grammar/grammar.h"
-#include "server/rpc/error_details.h"
+#include "server/wire/error_details.h"
 
 namespace moed {
 namespace {

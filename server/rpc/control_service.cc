@@ -4,7 +4,7 @@
 
 #include "core/base/status.h"
 #include "server/metrics/process_metrics.h"
-#include "server/rpc/error_details.h"
+#include "server/wire/error_details.h"
 
 namespace moed {
 namespace {

@@ -8,7 +8,7 @@
 #include "core/base/utf8.h"
 #include "core/grammar/matcher_pool.h"
 #include "server/rpc/chat_translation.h"
-#include "server/rpc/error_details.h"
+#include "server/wire/error_details.h"
 
 namespace moed {
 namespace {

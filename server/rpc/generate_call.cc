@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "server/rpc/error_details.h"
+#include "server/wire/error_details.h"
 
 namespace moed {
 namespace {

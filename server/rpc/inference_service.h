@@ -5,8 +5,8 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "moe/v1/inference.grpc.pb.h"
 #include "server/rpc/call.h"
-#include "server/rpc/received_message.h"
 #include "server/rpc/request_translation.h"
+#include "server/wire/received_message.h"
 
 namespace moed {
 

@@ -15,9 +15,9 @@
 #include "grpcpp/support/server_callback.h"
 #include "server/rpc/call.h"
 #include "server/rpc/encoded.h"
-#include "server/rpc/error_details.h"
 #include "server/rpc/inference_service.h"
 #include "server/rpc/response_pump.h"
+#include "server/wire/error_details.h"
 
 namespace moed {
 

@@ -13,7 +13,7 @@
 #include "core/grammar/syntax.h"
 #include "core/tokenizer/tokenizer.h"
 #include "moe/v1/inference.pb.h"
-#include "server/rpc/error_details.h"
+#include "server/wire/error_details.h"
 
 namespace moed {
 

@@ -6,8 +6,8 @@
 
 #include "core/base/status.h"
 #include "server/rpc/chat_translation.h"
-#include "server/rpc/error_details.h"
 #include "server/rpc/request_translation.h"
+#include "server/wire/error_details.h"
 
 namespace moed {
 namespace {

@@ -48,13 +48,15 @@ absl::Status ProviderBuilder::Open(const Dependencies& around) {
 }
 
 LearnedFile ProviderBuilder::LearnedStateFile() const {
-  return {config_.learned_state, store_.model_hash(),
-          StrCat("policy ", preset_.policy->name, ", predictor ", preset_.predictor->name)};
+  return {config_.learned_state, store_.model_hash(), LearnersOf(preset_)};
 }
 
 absl::Status ProviderBuilder::LoadLearned(PresetParts& parts) const {
   if (config_.learned_state.empty() || access(config_.learned_state.c_str(), F_OK) != 0) return absl::OkStatus();
-  const absl::StatusOr<LearnedTaken> taken = TakeLearned(LearnedStateFile(), *parts.policy, *parts.predictor);
+  const absl::StatusOr<LearnedTaken> taken = TakeLearned(LearnedStateFile(), [&](LearnedState& state) {
+    parts.policy->VisitLearned(state);
+    parts.predictor->VisitLearned(state);
+  });
   if (absl::IsOutOfRange(taken.status())) {
     spdlog::warn("--learned-state: {}; learning starts anew", StrCat(taken.status().message()));
     return absl::OkStatus();

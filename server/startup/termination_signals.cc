@@ -11,11 +11,18 @@
 namespace moed {
 namespace {
 
+// A terminal that is closed ends the daemon as SIGTERM does, unless it was started to stay (nohup).
+bool IgnoresHangup() {
+  struct sigaction action {};
+  return sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 sigset_t TerminationSignals() {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
+  if (!IgnoresHangup()) sigaddset(&set, SIGHUP);
   return set;
 }
 

@@ -60,14 +60,21 @@ TEST_F(MoeBenchTest, CalibratedWeightsMissNoMoreThanRecencyOrFrequencyAlone) {
 }
 
 TEST_F(MoeBenchTest, CostIsOfTheShapeThatIsAskedFor) {
-  ASSERT_EQ(Run("cost --layers 3 --experts 16 --top-k 2 --tokens 20 --active-bytes 2e9 --memory-bytes-per-second 1e10 --json"), 0)
-      << Read("err");
+  const std::string shape = "cost --layers 3 --experts 16 --top-k 2 --tokens 20 --json ";
+  const std::string bytes = "--trunk-bytes 1e9 --expert-bytes 1e8 --memory-bytes-per-second 1e10";
+  ASSERT_EQ(Run(shape + bytes), 0) << Read("err");
   const json cost = json::parse(Read("out"));
   EXPECT_EQ(cost.at("layers"), 3);
   EXPECT_GT(cost.at("cache_microseconds"), 0);
-  EXPECT_DOUBLE_EQ(cost.at("decode_microseconds"), 2e5);
-  EXPECT_NEAR(cost.at("share_of_decode").get<double>(),
-              (cost.at("policy_microseconds").get<double>() + cost.at("prediction_microseconds").get<double>()) / 2e5, 1e-9);
+  EXPECT_DOUBLE_EQ(cost.at("step_bytes"), 1e9 + 3 * 2 * 1e8);
+  EXPECT_DOUBLE_EQ(cost.at("step_microseconds"), 1.6e5);
+  EXPECT_NEAR(cost.at("share_of_step").get<double>(),
+              (cost.at("policy_microseconds").get<double>() + cost.at("prediction_microseconds").get<double>()) / 1.6e5, 1e-9);
+  // Eight sessions share some experts.
+  ASSERT_EQ(Run(shape + "--sessions 8 " + bytes), 0) << Read("err");
+  const json eight = json::parse(Read("out"));
+  EXPECT_GT(eight.at("step_bytes"), cost.at("step_bytes"));
+  EXPECT_LT(eight.at("step_bytes").get<double>(), 1e9 + 8 * 3 * 2 * 1e8);
   EXPECT_EQ(Run("cost --experts 4 --top-k 5"), 1);
   EXPECT_THAT(Read("err"), HasSubstr("--top-k 5"));
   EXPECT_EQ(Run("cost --policy best --tokens 1"), 1);

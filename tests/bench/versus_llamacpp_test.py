@@ -9,7 +9,7 @@ import unittest
 from typing import Any
 
 from bench.versus_llamacpp import ROOT, cells, cgroup, llama, report
-from bench.versus_llamacpp.results import BenchRates, JournalError, Machine, Rates, Results, Summary, Turn, ratio
+from bench.versus_llamacpp.results import BenchRates, FilePair, JournalError, Machine, Rates, Results, Summary, Turn, ratio
 from bench.versus_llamacpp.stream import Answer, joint_rate
 from tools.server_process import ServerError
 
@@ -229,6 +229,16 @@ class ResultsTest(InFolder):
         self.assertFalse(again.has("q4/25/native", self.FAST, 3))
         self.assertEqual(os.listdir(self.folder), ["results.json"])
         self.assertEqual(again.turns, results.turns)
+
+    def test_files_of_another_size_are_measured_again(self) -> None:
+        results = self.results()
+        results.files["q4"] = FilePair("a.moed", 3, "a.gguf", 2)
+        results.llama_bench = {"q4, 2 threads, repack": BenchRates(prefill=9.0, decode=2.0)}
+        before = len(results.turns)
+        self.assertFalse(results.take_files("q4", FilePair("elsewhere.moed", 3, "elsewhere.gguf", 2)))
+        self.assertEqual(len(results.turns), before)
+        self.assertTrue(results.take_files("q4", FilePair("a.moed", 3, "a.gguf", 4)))
+        self.assertEqual((results.turns, results.llama_bench), ([], {}))
 
     def test_a_journal_is_read_as_it_was_written_before_there_were_classes(self) -> None:
         turn = {"cell": "q4/ram", "contender": "moed, 1 thread", "program": "moed", "threads": 1, "turn": 0, "at": "now"}

@@ -1,5 +1,6 @@
 """Reads the deployment files without running anything: they parse, they name files that exist, and they fit each other."""
 
+import collections
 import json
 import pathlib
 import re
@@ -35,6 +36,55 @@ FORBIDDEN = {
     "mknodat",
     "chroot",
 }
+
+
+class Systemd(unittest.TestCase):
+    def setUp(self) -> None:
+        self.units = {path.stem: self.settings(path) for path in (ROOT / "deploy" / "systemd").glob("*.service")}
+
+    def settings(self, path: pathlib.Path) -> dict[str, list[str]]:
+        """A key may stand several times."""
+        found: dict[str, list[str]] = collections.defaultdict(list)
+        for line in path.read_text().splitlines():
+            if line and line[0] not in "#[":
+                key, separator, value = line.partition("=")
+                self.assertTrue(separator, f"{path.name}: {line}")
+                found[key].append(value)
+        return found
+
+    def test_they_run_what_is_installed(self) -> None:
+        installed = set(re.findall(r"/usr/bin/([a-z-]+)", (ROOT / "Dockerfile").read_text()))
+        self.assertEqual(set(self.units), {"moed", "moed-http"})
+        for name, unit in self.units.items():
+            self.assertEqual(unit["ExecStart"], [f"/usr/bin/{name}"])
+            self.assertIn(name, installed)
+            for target in unit["Wants"]:
+                self.assertIn(target.removesuffix(".service"), self.units)
+
+    def test_both_are_confined_alike(self) -> None:
+        confining = (
+            "Protect",
+            "Restrict",
+            "Private",
+            "SystemCall",
+            "NoNew",
+            "Lock",
+            "Capability",
+            "DynamicUser",
+            "UMask",
+            "RemoveIPC",
+        )
+        moed, http = (
+            {key: value for key, value in self.units[name].items() if key.startswith(confining)} for name in ("moed", "moed-http")
+        )
+        self.assertGreater(len(moed), 20)
+        self.assertEqual(http.pop("SystemCallFilter")[0], moed.pop("SystemCallFilter")[0])
+        self.assertEqual(moed, http)
+        self.assertEqual((moed["CapabilityBoundingSet"], moed["ProtectSystem"], moed["DynamicUser"]), ([""], ["strict"], ["yes"]))
+
+    def test_they_have_time_to_drain(self) -> None:
+        for name, unit in self.units.items():
+            self.assertGreater(int(unit["TimeoutStopSec"][0]), 30, name)
 
 
 class Compose(unittest.TestCase):

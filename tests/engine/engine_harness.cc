@@ -11,10 +11,17 @@
 namespace moed {
 namespace {
 
-ModelSpec FakeSpec(int window) {
+ModelSpec FakeSpec(int window, bool state) {
   ModelSpec spec;
   spec.layers = spec.heads = spec.kv_heads = spec.head_dim = spec.hidden = 1;
   if (window > 0) spec.layers = 2, spec.windows = {0, window};
+  if (state) {
+    spec.recurrent.resize(static_cast<size_t>(spec.layers));
+    spec.recurrent.push_back(true);
+    if (window > 0) spec.windows.push_back(0);
+    ++spec.layers;
+    spec.delta_net = DeltaNetShape{.key_heads = 1, .value_heads = 1, .key_dim = 2, .value_dim = 2, .taps = 2};
+  }
   spec.vocabulary = kVocabulary;
   spec.max_positions = 4096;
   spec.eos = {kEos};
@@ -62,6 +69,8 @@ std::string ByteTokenizerJson() {
                                  {"post_processor", nullptr}, {"decoder", byte_level}, {"model", model}};
   return tokenizer.dump();
 }
+
+uint64_t NextState(uint64_t state, float number) { return (state ^ static_cast<uint64_t>(number + 2)) * 0x9e3779b97f4a7c15u; }
 
 }  // namespace
 
@@ -135,18 +144,33 @@ float& FakeModel::KeyOf(const KvSequence& kv, int position, LayerId layer) const
   return reinterpret_cast<float*>(kv_.PageOf(kv, position / kPageTokens, layer))[position % kPageTokens];
 }
 
+uint64_t& FakeModel::StateOf(const KvSequence& kv) const {
+  return *reinterpret_cast<uint64_t*>(kv_.State(kv, LayerId(spec_.layers - 1)));
+}
+
 void FakeModel::Write(const KvSequence& kv, int position, float number) const {
-  for (int layer = 0; layer < spec_.layers; ++layer) KeyOf(kv, position, LayerId(layer)) = number;
+  for (int layer = 0; layer < spec_.layers; ++layer) {
+    if (!spec_.IsRecurrent(LayerId(layer))) {
+      KeyOf(kv, position, LayerId(layer)) = number;
+    } else {
+      StateOf(kv) = NextState(position == 0 ? 0 : StateOf(kv), number);
+    }
+  }
 }
 
 std::vector<TokenId> FakeModel::History(const KvSequence& kv, int length) const {
   std::vector<TokenId> history;
+  uint64_t state = 0;
   for (int position = 0; position < length; ++position) {
     const float key = KeyOf(kv, position, LayerId(0));
-    if (spec_.layers > 1 && position >= length - spec_.windows[1]) {
+    state = NextState(state, key);
+    if (!spec_.windows.empty() && position >= length - spec_.windows[1]) {
       EXPECT_EQ(KeyOf(kv, position, LayerId(1)), key) << "position " << position << " of " << length;
     }
     history.push_back(TokenId(static_cast<int32_t>(key)));
+  }
+  if (!spec_.recurrent.empty()) {
+    EXPECT_EQ(StateOf(kv), state) << "after " << length;
   }
   return history;
 }
@@ -201,7 +225,7 @@ std::vector<TokenId> Recorder::tokens() const {
 }
 
 Harness::Harness(const HarnessOptions& options) {
-  const ModelSpec spec = FakeSpec(options.window);
+  const ModelSpec spec = FakeSpec(options.window, options.state);
   kv = *KvPool::Create(spec, {.pages = options.pages, .slots = options.slots, .page_tokens = kPageTokens});
   model = std::make_unique<FakeModel>(*kv, spec);
   auto made =

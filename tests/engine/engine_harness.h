@@ -1,6 +1,6 @@
 // A model that can be predicted: its logits are a hash of the tokens that it finds in the pages of the sequence, where it wrote
 // them itself. Pages mixed up, a recompute forgotten or a chunk out of place change what is generated. A second layer, with a
-// window, must have the same tokens as far as the window goes.
+// window, must have the same tokens as far as the window goes, and a third one, with a state, all of them.
 #pragma once
 
 #include <functional>
@@ -49,6 +49,7 @@ class FakeModel final : public Model {
   std::vector<TokenId> History(const KvSequence& kv, int length) const;
   float& KeyOf(const KvSequence& kv, int position, LayerId layer) const;
   void Write(const KvSequence& kv, int position, float number) const;
+  uint64_t& StateOf(const KvSequence& kv) const;
 
   KvPool& kv_;
   const ModelSpec spec_;
@@ -101,8 +102,9 @@ struct HarnessOptions {
                            .queue_capacity = 32,
                            .max_step_tokens = 16,
                            .max_kept_sessions = 8};
-  int pages = 64;  // of kPageTokens
-  int window = 0;  // of a second layer; 0: there is none
+  int pages = 64;      // of kPageTokens
+  int window = 0;      // of a second layer; 0: there is none
+  bool state = false;  // of a layer behind those
   int slots = 1;
   Trace* trace = nullptr;
   Fidelity fidelity;  // of requests that do not say

@@ -5,42 +5,16 @@
 #include <algorithm>
 #include <random>
 
-#include "tests/engine/engine_harness.h"
+#include "tests/engine/prefix_requests.h"
 
 namespace moed {
 namespace {
 
-std::vector<TokenId> Joined(std::vector<TokenId> a, const std::vector<TokenId>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
-std::vector<TokenId> Letters(std::mt19937_64& random, size_t count) {
-  std::vector<TokenId> letters;
-  for (size_t i = 0; i < count; ++i) letters.push_back(TokenId('a' + static_cast<int>(random() % 8)));
-  return letters;
-}
-
-EngineRequest Ask(std::vector<TokenId> prompt, int new_tokens, const std::string& session = "") {
-  EngineRequest request = GreedyRequest("", new_tokens);
-  request.prompt = std::move(prompt);
-  request.session_id = session;
-  return request;
-}
-
-// Runs it alone, holds it against the naive loop. `history`: of its session.
-std::shared_ptr<Recorder> Serve(Harness& harness, const EngineRequest& request, const std::vector<TokenId>& history = {}) {
-  auto recorder = harness.Submit(request);
-  harness.RunAll();
-  ExpectAnswer(*recorder, Reference(request, history));
-  return recorder;
-}
-
 TEST(StepEnginePrefixTest, WhatAnotherRequestComputedIsNotComputedAgain) {
   Harness harness;
   std::mt19937_64 random(1);
-  const std::vector<TokenId> shared = Letters(random, 40), other = Letters(random, 10);
-  Serve(harness, Ask(Joined(shared, Letters(random, 5)), 3));
+  const std::vector<TokenId> shared = RandomLetters(random, 40), other = RandomLetters(random, 10);
+  Serve(harness, Ask(Joined(shared, RandomLetters(random, 5)), 3));
   const int before = harness.model->computed_tokens;
   const auto second = Serve(harness, Ask(Joined(shared, other), 3));
   EXPECT_EQ(second->prompt_tokens, 50);
@@ -53,8 +27,45 @@ TEST(StepEnginePrefixTest, WhatAnotherRequestComputedIsNotComputedAgain) {
   EXPECT_EQ(stats.recomputed_tokens, 0u);
   EXPECT_EQ(stats.kv_pages_used, 0);
   EXPECT_GT(stats.kv_pages_remembered, 0);
-  EXPECT_EQ(Serve(harness, Ask(shared, 3))->cached_tokens, 32) << "the page that was not full went on with the second";
+  EXPECT_EQ(Serve(harness, Ask(shared, 3))->cached_tokens, 39) << "two pages, and the part of the third that is its own";
   EXPECT_EQ(Serve(harness, Ask(shared, 3))->cached_tokens, 39) << "the last token is computed always";
+  harness.ExpectClean();
+}
+
+// A page that is full, and that another sequence may hold: its beginning is a copy's.
+TEST(StepEnginePrefixTest, APromptThatPartsWithinAKnownPageUsesItsBeginning) {
+  Harness harness;
+  std::mt19937_64 random(8);
+  const std::vector<TokenId> known = RandomLetters(random, 64), other = RandomLetters(random, 20);
+  Serve(harness, Ask(known, 2));
+  const std::vector<TokenId> within(known.begin(), known.begin() + 39), whole(known.begin(), known.begin() + 48);
+  EXPECT_EQ(Serve(harness, Ask(within, 3))->cached_tokens, 38);
+  EXPECT_EQ(Serve(harness, Ask(whole, 3))->cached_tokens, 47);
+  EXPECT_EQ(Serve(harness, Ask(Joined(within, Bytes("xyz")), 3))->cached_tokens, 39);
+  EXPECT_EQ(Serve(harness, Ask(known, 3))->cached_tokens, 63) << "nobody wrote to what it left";
+
+  const EngineRequest holder = Ask(Joined(known, other), 8);
+  auto held = harness.Submit(holder);
+  while (held->infos.empty()) harness.engine->RunOneStep();
+  const EngineRequest beside = Ask(whole, 3);
+  auto recorder = harness.Submit(beside);
+  harness.RunAll();
+  ExpectAnswer(*recorder, Reference(beside));
+  ExpectAnswer(*held, Reference(holder));
+  EXPECT_EQ(recorder->cached_tokens, 47) << "of a page that another sequence holds";
+  harness.ExpectClean();
+}
+
+TEST(StepEnginePrefixTest, TheOnlyFreePageIsTakenWhereItIsTheOneThatPromptsShare) {
+  HarnessOptions options;
+  options.pages = 6;
+  Harness harness(options);
+  std::mt19937_64 random(9);
+  const std::vector<TokenId> known = RandomLetters(random, 96);
+  EngineRequest first = Ask({known.begin(), known.begin() + 94}, 2);
+  Serve(harness, first);  // of six pages five are full, and known
+  const std::vector<TokenId> parts(known.begin(), known.begin() + 70);
+  EXPECT_GE(Serve(harness, Ask(parts, 20))->cached_tokens, 64);
   harness.ExpectClean();
 }
 
@@ -63,7 +74,7 @@ TEST(StepEnginePrefixTest, SwitchedOffOrScoredNothingIsFound) {
   options.engine.prefix_cache = false;
   Harness off(options), on;
   std::mt19937_64 random(2);
-  const std::vector<TokenId> prompt = Letters(random, 50);
+  const std::vector<TokenId> prompt = RandomLetters(random, 50);
   for (int turn = 0; turn < 2; ++turn) {
     EXPECT_EQ(Serve(off, Ask(prompt, 3))->cached_tokens, 0);
     EngineRequest score = Ask(prompt, 3);
@@ -88,7 +99,7 @@ TEST(StepEnginePrefixTest, AStatelessClientPaysForNewTokensOnly) {
   std::mt19937_64 random(3);
   std::vector<TokenId> history;
   for (int turn = 0; turn < 10; ++turn) {
-    const std::vector<TokenId> said = Letters(random, 1 + random() % 30);
+    const std::vector<TokenId> said = RandomLetters(random, 1 + random() % 30);
     const int before_stateless = stateless.model->computed_tokens, before_session = session.model->computed_tokens;
     EngineRequest whole = Ask(Joined(history, said), 12);
     auto answer = stateless.Submit(whole);
@@ -111,11 +122,11 @@ TEST(StepEnginePrefixTest, SharedPagesAreHeldOnce) {
   options.pages = 12;
   Harness harness(options);
   std::mt19937_64 random(4);
-  const std::vector<TokenId> shared = Letters(random, 80);  // five pages
+  const std::vector<TokenId> shared = RandomLetters(random, 80);  // five pages
   Serve(harness, Ask(shared, 2));
   std::vector<std::pair<EngineRequest, std::shared_ptr<Recorder>>> together;
   for (int i = 0; i < 4; ++i) {
-    const EngineRequest request = Ask(Joined(shared, Letters(random, 3)), 6);
+    const EngineRequest request = Ask(Joined(shared, RandomLetters(random, 3)), 6);
     together.emplace_back(request, harness.Submit(request));
   }
   int most_running = 0;
@@ -141,7 +152,7 @@ TEST(StepEnginePrefixTest, ALooserComputationIsNotUsedForAStricterRequest) {
     }
   };
   std::mt19937_64 random(5);
-  const std::vector<TokenId> prompt = Letters(random, 40);
+  const std::vector<TokenId> prompt = RandomLetters(random, 40);
   const auto cached = [&](Fidelity fidelity) {
     EngineRequest request = Ask(prompt, 2);
     request.fidelity = fidelity;
@@ -156,7 +167,7 @@ TEST(StepEnginePrefixTest, ALooserComputationIsNotUsedForAStricterRequest) {
   EXPECT_EQ(cached(Fidelity::Bounded(.25f)), 39);
   EXPECT_EQ(cached(Fidelity::Exact()), 32) << "the full pages stayed exact, their end was computed once more, at .25";
   loses = false;
-  const std::vector<TokenId> another = Letters(random, 40);
+  const std::vector<TokenId> another = RandomLetters(random, 40);
   EngineRequest request = Ask(another, 2);
   request.fidelity = Fidelity::Fast();
   Serve(harness, request);
@@ -171,20 +182,21 @@ TEST(StepEnginePrefixTest, WhatNobodyUsesGoesBeforeAnySession) {
   options.pages = 8;
   Harness harness(options);
   std::mt19937_64 random(6);
-  const std::vector<TokenId> said = Letters(random, 40), old = Letters(random, 30), recent = Letters(random, 30);
+  const std::vector<TokenId> said = RandomLetters(random, 40), old = RandomLetters(random, 30),
+                             recent = RandomLetters(random, 30);
   const std::vector<TokenId> history = Joined(said, Serve(harness, Ask(said, 4, "s"))->tokens());
   Serve(harness, Ask(old, 2));
   Serve(harness, Ask(recent, 2));
-  Serve(harness, Ask(Letters(random, 30), 2));  // of 8 pages 3 are the session's, 4 are remembered
+  Serve(harness, Ask(RandomLetters(random, 30), 2));  // of 8 pages 3 are the session's, 4 are remembered
   EXPECT_EQ(Serve(harness, Ask(old, 2))->cached_tokens, 16) << "of the oldest, the end first";
-  EXPECT_EQ(Serve(harness, Ask(Letters(random, 5), 2, "s"), history)->cached_tokens, 43);
+  EXPECT_EQ(Serve(harness, Ask(RandomLetters(random, 5), 2, "s"), history)->cached_tokens, 43);
   harness.ExpectClean();
 }
 
 TEST(StepEnginePrefixTest, ADeletedConversationIsNotRemembered) {
   Harness harness;
   std::mt19937_64 random(7);
-  const std::vector<TokenId> said = Letters(random, 50);
+  const std::vector<TokenId> said = RandomLetters(random, 50);
   Serve(harness, Ask(said, 4, "s"));
   ASSERT_TRUE(harness.engine->DeleteSession("s").ok());
   EXPECT_EQ(Serve(harness, Ask(said, 4))->cached_tokens, 0);
@@ -199,39 +211,9 @@ TEST(StepEnginePrefixTest, EveryAnswerIsTheNaiveLoopsWhateverIsShared) {
       options.pages = pages;
       options.engine.max_step_tokens = step_tokens;
       Harness harness(options);
-      std::mt19937_64 random(static_cast<uint64_t>(pages * 100 + step_tokens));
-      std::vector<std::vector<TokenId>> histories{Letters(random, 20), Letters(random, 33)};
-      int cached = 0, cut = 0;
-      for (int round = 0; round < 40; ++round) {
-        std::vector<std::pair<EngineRequest, std::shared_ptr<Recorder>>> turns;
-        for (int i = 0; i < 5; ++i) {
-          std::vector<TokenId> prompt = histories[random() % histories.size()];
-          prompt.resize(1 + random() % prompt.size());
-          const std::string session = random() % 3 == 0 ? std::string(1, static_cast<char>('p' + i)) : "";
-          const int new_tokens = 1 + static_cast<int>(random() % 12);  // before the letters, whatever the compiler
-          EngineRequest request = Ask(Joined(prompt, Letters(random, random() % 8)), new_tokens, session);
-          request.whole_prompt = true;
-          turns.emplace_back(request, harness.Submit(request));
-        }
-        const std::string victim = turns[random() % turns.size()].first.name;
-        const bool cancels = random() % 2 == 0;
-        for (uint64_t step = random() % 6; step-- > 0;) harness.engine->RunOneStep();
-        if (cancels && harness.engine->Cancel(harness.ids[victim], absl::CancelledError("no"))) ++cut;
-        harness.RunAll();
-        for (const auto& [request, recorder] : turns) {
-          ASSERT_TRUE(recorder->finish);
-          if (!recorder->finish->status.ok()) continue;
-          ExpectAnswer(*recorder, Reference(request));
-          cached += recorder->cached_tokens;
-          EXPECT_LE(recorder->cached_tokens, recorder->prompt_tokens);
-          std::vector<TokenId> history = Joined(request.prompt, recorder->tokens());
-          if (history.size() > 80) history.resize(80);
-          if (histories.size() < 6) histories.push_back(history);
-          histories[random() % histories.size()] = history;
-        }
-      }
-      EXPECT_GT(cached, 400) << pages << " pages";
-      EXPECT_GT(cut, 0);
+      const Soaked soaked = Soak(harness, static_cast<uint64_t>(pages * 100 + step_tokens), 40);
+      EXPECT_GT(soaked.cached, 400) << pages << " pages";
+      EXPECT_GT(soaked.cut, 0);
       harness.ExpectClean();
     }
   }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/expert/learning/learned_state.h"
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
@@ -23,6 +24,17 @@ struct LearnedParts {
     predictor = MakePredictor("learned", {.model = context}).value();
   }
 
+  absl::Status Save(const LearnedFile& file) {
+    return SaveLearned(file, [this](LearnedState& state) { Visit(state); });
+  }
+  absl::StatusOr<LearnedTaken> Take(const LearnedFile& file) {
+    return TakeLearned(file, [this](LearnedState& state) { Visit(state); });
+  }
+  void Visit(LearnedState& state) {
+    policy->VisitLearned(state);
+    predictor->VisitLearned(state);
+  }
+
   // Tokens that take turns, each with experts of its own.
   void Learn(
       int tokens, const std::function<Observed(int token, LayerId layer)>& observe = [](int, LayerId) { return Observed(); }) {
@@ -39,6 +51,7 @@ struct LearnedParts {
         const ExpertChoice choices[] = {{i % 3, observed.probability}, {3, 0.3f}};
         if (gate_inputs) predictor->OnGateInput(sequence, layer, {&observed.hidden, 1});
         const TokenRouting routing[] = {{sequence, token, Phase::kDecode, choices}};
+        policy->Learn({layer, routing});
         policy->OnRouted({layer, routing});
         predictor->OnRouted({layer, routing});
         guesses.clear();

@@ -118,6 +118,31 @@ TEST(MemoryPlan, SlotsGetUpToHalfOfTheShare) {
   }
 }
 
+TEST(MemoryPlan, CheckpointsGetAnEighthOfTheShare) {
+  const MemoryNeeds needs = NeedsWithSlots();
+  struct Case {
+    MemoryRequest request;
+    int sequences, checkpoints;
+  };
+  const Case cases[] = {
+      {{.budget = 8 * kMiB, .max_running = 8, .checkpoints = 8}, 2, 0},
+      {{.budget = 16 * kMiB, .max_running = 8, .checkpoints = 8}, 6, 0},  // one more, which a sequence may as well have
+      {{.budget = 64 * kMiB, .max_running = 2, .checkpoints = 4}, 2, 4},
+      {{.budget = 64 * kMiB, .max_running = 2}, 2, 0},
+      {{.budget = 8 * kMiB, .kv_budget = 80 * 16384, .max_running = 3, .checkpoints = 8}, 3, 2},
+  };
+  for (const Case& test : cases) {
+    SCOPED_TRACE(StrCat(test.request.budget, " bytes, ", test.request.checkpoints, " checkpoints"));
+    const auto plan = PlanMemory(needs, test.request);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(plan->kv_slots, test.sequences + test.checkpoints);
+    EXPECT_EQ(plan->kv, plan->kv_pages * needs.kv_page + plan->kv_slots * needs.kv_slot);
+    EXPECT_LE(SumOf(*plan), test.request.budget);
+    EXPECT_THAT(plan->Table(), HasSubstr(StrCat(test.sequences, " sequences at once")));
+    EXPECT_EQ(plan->Table().find("checkpoint") != std::string::npos, test.checkpoints > 0);
+  }
+}
+
 // No layer sees all positions: any context fits, and only sequences cost.
 TEST(MemoryPlan, WithoutPagesTheContextIsTheModels) {
   MemoryNeeds needs = NeedsWithSlots();

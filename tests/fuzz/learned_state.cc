@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const fuzz::Folder folder;
   const std::string path = folder.Write("learned", fuzz::Sealed(fuzz::Text(data, size)));
   LearnedParts parts(4096);
-  if (!TakeLearned({path, 0xab, "parts"}, *parts.policy, *parts.predictor).ok()) return 0;
+  if (!parts.Take({path, 0xab, "parts"}).ok()) return 0;
   parts.Learn(3);
   MOED_CHECK(!testing::Test::HasFailure());
   return 0;

@@ -29,7 +29,7 @@ void WritePaths(const std::string& path) {
 void WriteLearned(const std::string& path) {
   LearnedParts parts(4096);
   parts.Learn(60);
-  MOED_CHECK(SaveLearned({path, kModelHash, "parts"}, *parts.policy, *parts.predictor).ok());
+  MOED_CHECK(parts.Save({path, kModelHash, "parts"}).ok());
 }
 
 void WriteJournal(const std::string& path) {

@@ -1,8 +1,8 @@
 // Messages of clients, as bytes: translated, then held against the engine's limits.
 #include "core/engine/request_check.h"
 #include "server/rpc/chat_translation.h"
-#include "server/rpc/received_message.h"
 #include "server/rpc/request_translation.h"
+#include "server/wire/received_message.h"
 #include "tests/fuzz/foreign_bytes.h"
 
 using namespace moed;

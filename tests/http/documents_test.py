@@ -11,6 +11,7 @@ TABLES = {
     "`/v1/completions` besides": BOTH[:1],
     "`/v1/chat/completions` besides": BOTH[1:],
     "`/v1/messages`": ("/v1/messages",),
+    "The Open Inference Protocol": ("/v2/models",),
 }
 
 

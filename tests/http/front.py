@@ -29,6 +29,10 @@ class Front(ServerProcess):
     def port(self) -> int:
         return int(self.address.rsplit(":", 1)[1])
 
+    def inference_address(self) -> str:
+        """Of --listen-inference."""
+        return self.wait_for_line(r"listening on grpc://(127\.0\.0\.1:\d+)")
+
     def wait_until_ready(self) -> None:
         self.wait_for(lambda: self.get("/readyz")[0] == 200, "moed-http to be ready")
 

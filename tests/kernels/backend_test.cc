@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/fixtures.h"
+#include "tests/kernels/tested_backends.h"
 
 namespace moed {
 namespace {
@@ -48,7 +49,7 @@ TEST(Backends, UnknownNameListsTheKnown) {
 class EveryBackend : public ::testing::TestWithParam<std::string_view> {
  protected:
   void SetUp() override {
-    auto backend = MakeComputeBackend(GetParam(), *executor_);
+    auto backend = MakeTestedBackend(GetParam(), *executor_);
     if (backend.status().code() == absl::StatusCode::kFailedPrecondition) GTEST_SKIP() << backend.status();
     backend_ = std::move(backend).value();
   }
@@ -104,6 +105,7 @@ TEST_P(EveryBackend, JobsSideBySideAreTheSameAsAlone) {
     jobs.push_back({matrices[i].view, &activations[i], outputs[i].data(), shapes[i].rows});
   }
   backend_->MatMul(jobs);
+  backend_->Fence();
   for (size_t i = 0; i < jobs.size(); ++i) EXPECT_TRUE(SameBits(outputs[i], expected[i])) << "job " << i;
 }
 
@@ -118,6 +120,7 @@ TEST_P(EveryBackend, WritesOnlyTheRowsThereAre) {
       std::vector<float> y(tokens * stride, -77.0f);
       const MatMulJob job{matrix.view, &activations, y.data(), stride};
       backend_->MatMul({&job, 1});
+      backend_->Fence();
       for (int i = 0; i < tokens * stride; ++i) EXPECT_EQ(y[i] == -77.0f, i % stride >= rows) << format.name << " " << rows;
     }
   }
@@ -130,6 +133,7 @@ TEST_P(EveryBackend, EmbedsTheRowsOfItsTokens) {
     const TokenId tokens[] = {TokenId(49), TokenId(0), TokenId(7), TokenId(0)};
     std::vector<float> y(std::size(tokens) * cols), row(cols);
     backend_->Embed(matrix.view, tokens, y.data());
+    backend_->Fence();
     for (size_t i = 0; i < std::size(tokens); ++i) {
       DecodeRow(format.id, matrix.view.data, cols, tokens[i].value(), row.data());
       EXPECT_TRUE(SameBits(std::span(y).subspan(i * cols, cols), row)) << format.name << " token " << i;
@@ -144,6 +148,7 @@ TEST_P(EveryBackend, GathersRowsInEveryForm) {
   for (int i = 0; i < 50; ++i) rows.push_back(i * 7 % tokens);
   std::vector<float> picked(rows.size() * cols);
   backend_->GatherRows(x.data(), cols, rows, picked.data());
+  backend_->Fence();
   for (size_t i = 0; i < rows.size(); ++i) {
     EXPECT_TRUE(SameBits(std::span(picked).subspan(i * cols, cols), std::span(x).subspan(rows[i] * cols, cols)));
   }
@@ -154,6 +159,7 @@ TEST_P(EveryBackend, GathersRowsInEveryForm) {
     const Activations all = backend_->Prepare(x.data(), tokens, cols, cols, forms, storage[0].span());
     const Activations gathered = backend_->Gather(all, rows, storage[1].span());
     backend_->Prepare(picked.data(), count, cols, cols, forms, storage[2].span());
+    backend_->Fence();
     EXPECT_EQ(gathered.tokens, count);
     EXPECT_EQ(gathered.cols, cols);
     EXPECT_EQ(gathered.values == nullptr, !forms.values);
@@ -182,10 +188,11 @@ TEST_P(EveryBackend, NothingToDoIsFine) {
   const PackedMatrix matrix = RandomMatrix(FormatId::kQ8, 8, 64, 1);
   const MatMulJob job{matrix.view, &activations, nullptr, 8};
   backend_->MatMul({&job, 1});
+  backend_->Fence();
   EXPECT_EQ(activations.tokens, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, EveryBackend, ::testing::ValuesIn(BackendNames()),
+INSTANTIATE_TEST_SUITE_P(Backends, EveryBackend, ::testing::ValuesIn(TestedBackends()),
                          [](const auto& info) { return TestName(info.param); });
 
 }  // namespace

@@ -1,9 +1,12 @@
-// What is said of CUDA devices, where there are some and where there are none.
+// What is said of CUDA devices and what they do, where there are some and where there are none.
+#include <cstddef>
+#include <cstring>
 #include <string>
 #include <utility>
 
 #include "core/kernels/backend.h"
 #include "core/kernels/cuda/device.h"
+#include "core/kernels/cuda/native_runtime.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -51,6 +54,32 @@ TEST(CudaDevice, TheBackendIsRefusedWithTheDeviceOrTheReason) {
     EXPECT_GT(message.size(), start.size()) << "a reason is wanted";
     EXPECT_EQ(message, devices.status().message());
   }
+}
+
+// Where there is a device: two streams, an event between, memories of three kinds.
+TEST(CudaRuntime, CopiesOnTwoStreamsOrSaysThatThereIsNoDevice) {
+  const auto made = MakeCudaRuntime();
+  if (!made.ok()) {
+    EXPECT_EQ(made.status(), FindCudaDevices().status());
+    return;
+  }
+  DeviceRuntime& runtime = **made;
+  constexpr size_t kBytes = 1 << 20;
+  const Buffer in = *runtime.Allocate(kBytes, MemoryKind::kPinned), out = *runtime.Allocate(kBytes, MemoryKind::kManaged);
+  const Buffer between = *runtime.Allocate(kBytes, MemoryKind::kDevice);
+  const auto first = *runtime.MakeStream(), second = *runtime.MakeStream();
+  const auto copied = *runtime.MakeEvent();
+  for (size_t i = 0; i < kBytes; ++i) in.data()[i] = static_cast<std::byte>(i * 7);
+  first->Fill(between.data(), 1, kBytes);
+  first->Copy(between.data(), in.data(), kBytes);
+  first->Record(*copied);
+  second->Await(*copied);
+  second->Copy(out.data(), between.data(), kBytes);
+  ASSERT_EQ(second->Synchronize(), absl::OkStatus());
+  EXPECT_TRUE(second->Idle());
+  EXPECT_TRUE(copied->Ready());
+  EXPECT_EQ(std::memcmp(out.data(), in.data(), kBytes), 0);
+  EXPECT_EQ(runtime.Synchronize(), absl::OkStatus());
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "core/kernels/math.h"
 #include "gtest/gtest.h"
 #include "tests/kernels/fixtures.h"
+#include "tests/kernels/tested_backends.h"
 
 namespace moed {
 namespace {
@@ -29,7 +30,7 @@ class Exactness : public ::testing::TestWithParam<std::tuple<std::string_view, i
   void SetUp() override {
     const auto [name, threads] = GetParam();
     executor_ = MakeThreadPool(threads);
-    auto backend = MakeComputeBackend(name, *executor_);
+    auto backend = MakeTestedBackend(name, *executor_);
     if (backend.status().code() == absl::StatusCode::kFailedPrecondition) GTEST_SKIP() << backend.status();
     backend_ = std::move(backend).value();
   }
@@ -41,8 +42,11 @@ class Exactness : public ::testing::TestWithParam<std::tuple<std::string_view, i
     Misaligned<float> found(data, misalignment);
     operation(*scalar_, expected.data());
     operation(*backend_, found.data());
+    backend_->Fence();
     EXPECT_TRUE(SameBits(found.copy(), expected.copy())) << "misaligned by " << misalignment;
   }
+  // Whether a case is to be tried. Emulation is slow: of many cases it gets every `nth`.
+  bool Taken(int nth) { return std::get<0>(GetParam()) != kCudaEmulated || cases_++ % nth == 0; }
   // Of runs that see the same `positions` positions of one sequence; pages before a run's window are not there.
   void CompareAttention(AttentionShape shape, int positions, std::span<const KvRun> runs);
   void CompareLatent(LatentShape shape, int positions, std::span<const KvRun> runs);
@@ -51,6 +55,7 @@ class Exactness : public ::testing::TestWithParam<std::tuple<std::string_view, i
   std::unique_ptr<ComputeBackend> scalar_ = MakeComputeBackend("scalar", inline_).value();
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<ComputeBackend> backend_;
+  int cases_ = 0;
 };
 
 // Values where roundings, signs of zero, overflow and underflow show.
@@ -77,6 +82,7 @@ TEST_P(Exactness, Prepare) {
         Buffer expected_storage = Buffer::Allocate(bytes).value(), storage = Buffer::Allocate(bytes).value();
         const Activations expected = scalar_->Prepare(x.data(), tokens, cols, cols, kAllForms, expected_storage.span());
         const Activations found = backend_->Prepare(input.data(), tokens, cols, cols, kAllForms, storage.span());
+        backend_->Fence();
         const size_t blocks = static_cast<size_t>(tokens) * Blocks(cols);
         EXPECT_TRUE(SameBits({found.values, blocks * 32}, {expected.values, blocks * 32})) << cols;
         EXPECT_TRUE(SameBits({found.scales, blocks}, {expected.scales, blocks})) << cols;
@@ -93,6 +99,7 @@ TEST_P(Exactness, MatMulShapes) {
       for (int cols : ColumnsFor(format, {1, 31, 32, 33, 64, 95, 160, 300})) {
         const PackedMatrix matrix = RandomMatrix(format.id, rows, cols, rows * 1000 + cols);
         for (int tokens : {1, 2, 3, 4, 5, 6, 7, 8, 9}) {
+          if (!Taken(23)) continue;
           const std::vector<float> x = Gaussian(tokens * cols, tokens);
           EXPECT_TRUE(SameBits(Multiply(*backend_, matrix.view, x, tokens, tokens), Multiply(*scalar_, matrix.view, x, tokens)))
               << format.name << " " << rows << "x" << cols << " tokens " << tokens;
@@ -108,6 +115,7 @@ TEST_P(Exactness, MatMulTokens) {
       const int cols = ColumnsFor(format, 96);
       const PackedMatrix matrix = RandomMatrix(format.id, rows, cols, rows);
       for (int tokens : {10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 33}) {
+        if (!Taken(7)) continue;
         const std::vector<float> x = Gaussian(tokens * cols, tokens);
         EXPECT_TRUE(SameBits(Multiply(*backend_, matrix.view, x, tokens), Multiply(*scalar_, matrix.view, x, tokens)))
             << format.name << " rows " << rows << " tokens " << tokens;
@@ -123,6 +131,7 @@ TEST_P(Exactness, MatMulBeyondOneRange) {
   };
   for (const Format& format : Formats()) {
     for (const auto [rows, least, tokens] : {Shape{43, 2500, 100}, Shape{12, 100, 300}, Shape{9, 30000, 7}}) {
+      if (!Taken(11)) continue;
       const int cols = ColumnsFor(format, least);
       const PackedMatrix matrix = RandomMatrix(format.id, rows, cols, 5);
       const std::vector<float> x = Gaussian(static_cast<size_t>(tokens) * cols, 6);
@@ -137,6 +146,7 @@ TEST_P(Exactness, MatMulLargeEnoughForThreads) {
     const int rows = 500, cols = ColumnsFor(format, 608);
     const PackedMatrix matrix = RandomMatrix(format.id, rows, cols, 3);
     for (int tokens : {1, 6}) {
+      if (!Taken(5)) continue;
       const std::vector<float> x = Gaussian(tokens * cols, tokens);
       EXPECT_TRUE(SameBits(Multiply(*backend_, matrix.view, x, tokens), Multiply(*scalar_, matrix.view, x, tokens)))
           << format.name << " tokens " << tokens;
@@ -170,6 +180,7 @@ TEST_P(Exactness, MatMulEveryCode) {
       }
       for (int tokens : {1, 3}) {
         for (float value : {1.0f, -1.0f}) {  // codes of 127 or -127 throughout
+          if (!Taken(31)) continue;
           const std::vector<float> x(tokens * cols, value);
           EXPECT_TRUE(SameBits(Multiply(*backend_, matrix.view, x, tokens), Multiply(*scalar_, matrix.view, x, tokens)))
               << format.name << " " << fill;
@@ -268,6 +279,7 @@ void Exactness::CompareAttention(AttentionShape shape, int positions, std::span<
     Compare(query, 1, [&](ComputeBackend& backend, float* output) {
       std::vector<float> scores(ComputeBackend::AttentionScratchFloats(backend.threads(), longest));
       backend.Attention(shape, placed, query.data(), output, scores);
+      backend.Fence();
     });
   }
 }
@@ -283,6 +295,7 @@ TEST_P(Exactness, Attention) {
   for (int position = 0; position < 43; ++position) runs.push_back({.position = position, .tokens = 1});
   for (size_t i = 0; i < std::size(kHeadDims); ++i) {
     for (const auto& [heads, kv_heads] : kHeads) {
+      if (!Taken(11)) continue;
       CompareAttention({.heads = heads,
                         .kv_heads = kv_heads,
                         .head_dim = kHeadDims[i],
@@ -298,6 +311,7 @@ TEST_P(Exactness, AttentionOfBlocks) {
   const KvRun runs[] = {{.position = 0, .tokens = 70}, {.position = 37, .tokens = 5}, {.position = 64, .tokens = 7}};
   for (const auto& [head_dim, page_tokens] : {std::pair{8, 16}, {20, 64}, {33, 32}, {128, 64}}) {
     for (const auto& [heads, kv_heads] : {std::pair{3, 3}, {4, 2}, {13, 1}}) {
+      if (!Taken(5)) continue;
       CompareAttention({.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .page_tokens = page_tokens, .scale = 0.3f},
                        71, runs);
     }
@@ -324,6 +338,7 @@ TEST_P(Exactness, AttentionOfWindows) {
   for (const auto& [head_dim, page_tokens] : {std::pair{8, 16}, {33, 32}, {64, 64}}) {
     for (const auto& [heads, kv_heads] : {std::pair{3, 3}, {4, 2}, {13, 1}}) {
       for (const int window : {0, 1, 3, 15, 128, 260}) {
+        if (!Taken(11)) continue;
         CompareAttention({.heads = heads,
                           .kv_heads = kv_heads,
                           .head_dim = head_dim,
@@ -356,6 +371,7 @@ TEST_P(Exactness, StoreKv) {
         const KvRun runs[] = {{.pages = found.pages(), .position = 0, .tokens = 11},
                               {.pages = found.pages(), .position = 11, .tokens = positions - 11}};
         backend_->StoreKv(shape, runs, keys.data(), values.data());
+        backend_->Fence();
         EXPECT_EQ(found.copy(), expected.copy()) << head_dim << " " << kKvFormatNames[format];
       }
     }
@@ -380,6 +396,7 @@ void Exactness::CompareLatent(LatentShape shape, int positions, std::span<const 
     Compare(query, 1, [&](ComputeBackend& backend, float* x) {
       std::vector<float> scores(ComputeBackend::LatentScratchFloats(backend.threads(), longest));
       backend.AttendLatent(shape, placed, x, rotated.data(), stride, x, scores);
+      backend.Fence();
     });
   }
 }
@@ -399,7 +416,7 @@ TEST_P(Exactness, AttendLatent) {
                                  .rotary_dims = kDims[i].second,
                                  .page_tokens = kPageTokens[i % std::size(kPageTokens)],
                                  .scale = 0.3f};
-      if (shape.rank > 100 && heads != 20) continue;
+      if ((shape.rank > 100 && heads != 20) || !Taken(7)) continue;
       CompareLatent(shape, 43, runs);
       if (shape.rank < 100) CompareLatent(shape, 71, blocks);
     }
@@ -428,6 +445,7 @@ TEST_P(Exactness, StoreLatent) {
         const KvRun runs[] = {{.pages = found.pages(), .position = 0, .tokens = 11},
                               {.pages = found.pages(), .position = 11, .tokens = positions - 11}};
         backend_->StoreLatent(shape, runs, latents.data(), rotated.data());
+        backend_->Fence();
         EXPECT_EQ(found.copy(), expected.copy()) << rank << " " << kKvFormatNames[format];
       }
     }
@@ -490,8 +508,10 @@ TEST_P(Exactness, PrepareGivesEachFormAlone) {
     const Activations expected = scalar_->Prepare(x.data(), tokens, cols, cols, kAllForms, both.span());
     const size_t blocks = static_cast<size_t>(tokens) * Blocks(cols);
     const Activations values = backend_->Prepare(x.data(), tokens, cols, cols, {.values = true}, one.span());
+    backend_->Fence();
     EXPECT_TRUE(SameBits({values.values, blocks * 32}, {expected.values, blocks * 32})) << cols;
     const Activations codes = backend_->Prepare(x.data(), tokens, cols, cols, {.codes = true}, one.span());
+    backend_->Fence();
     EXPECT_TRUE(SameBits({codes.scales, blocks}, {expected.scales, blocks})) << cols;
     EXPECT_EQ(std::memcmp(codes.codes, expected.codes, blocks * 32), 0) << cols;
     EXPECT_EQ(std::memcmp(codes.sums, expected.sums, blocks * 4), 0) << cols;
@@ -538,11 +558,13 @@ TEST_P(Exactness, Route) {
         std::vector<ExpertChoice> expected(static_cast<size_t>(rows) * top_k), choices = expected;
         scalar_->Route(shape, expected_logits.data(), rows, expected.data());
         backend_->Route(shape, logits.data(), rows, choices.data());
+        backend_->Fence();
         EXPECT_TRUE(SameBits(logits, expected_logits));
         EXPECT_EQ(std::memcmp(choices.data(), expected.data(), choices.size() * sizeof(ExpertChoice)), 0);
         expected_logits = logits = Gaussian(logits.size(), rows + 1, 3.0f);
         scalar_->Rank(shape, expected_logits.data(), rows);
         backend_->Rank(shape, logits.data(), rows);
+        backend_->Fence();
         EXPECT_TRUE(SameBits(logits, expected_logits));
       }
     }
@@ -591,6 +613,7 @@ TEST_P(Exactness, Combine) {
                            .shared_gate = with_gate ? gate.data() : nullptr,
                            .x = y.data(),
                            .adds = !with_scales});
+        backend_->Fence();
         EXPECT_TRUE(SameBits(y, expected)) << rows << " rows of " << cols;
       }
     }
@@ -601,6 +624,10 @@ INSTANTIATE_TEST_SUITE_P(Backends, Exactness, ::testing::Combine(::testing::Valu
                          [](const auto& info) {
                            return TestName(std::get<0>(info.param)) + "_" + std::to_string(std::get<1>(info.param)) + "_threads";
                          });
+
+// Threads of the processor are nothing to it.
+INSTANTIATE_TEST_SUITE_P(InEmulation, Exactness, ::testing::Values(std::tuple(kCudaEmulated, 1)),
+                         [](const auto& info) { return TestName(std::get<0>(info.param)); });
 
 }  // namespace
 }  // namespace moed

@@ -19,14 +19,6 @@
 
 namespace moed {
 
-inline std::vector<std::string_view> BackendNames() {
-  std::vector<std::string_view> names;
-  for (const ComputeBackendRow& row : ComputeBackends()) {
-    if (row.make != nullptr) names.push_back(row.name);
-  }
-  return names;
-}
-
 // As GoogleTest wants the names of parameters: letters, digits and underscores.
 inline std::string TestName(std::string_view name) {
   std::string result(name);
@@ -186,6 +178,7 @@ inline std::vector<float> Multiply(ComputeBackend& backend, const MatrixView& we
   std::vector<float> y(static_cast<size_t>(tokens) * weights.rows);
   const MatMulJob job{weights, &activations, y.data(), weights.rows};
   backend.MatMul({&job, 1});
+  backend.Fence();
   return y;
 }
 

@@ -1,6 +1,7 @@
 // Layers with a state: the convolution, the gates, the gated delta rule and the state space, against plain computations in
 // double; every backend gives the bits of "scalar", however the tokens are cut and whoever else is in the call.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/kernels/fixtures.h"
+#include "tests/kernels/tested_backends.h"
 
 namespace moed {
 namespace {
@@ -84,6 +86,7 @@ struct Convolution {
     Cutter cutter(int64_t{shape.taps - 1} * shape.channels, shape.channels, shape.channels);
     return cutter.Run(cuts, x, [&](std::span<const StateRun> runs, const std::vector<int>&, const float* rows, float* y) {
       backend.Convolve(shape, runs, rows, weights.data(), y);
+      backend.Fence();
     });
   }
 };
@@ -116,6 +119,7 @@ struct Rule {
       } else {
         backend.StateSpace(shape, runs, rows, decays.data(), rates.data(), skip.data(), out);
       }
+      backend.Fence();
     });
   }
 };
@@ -177,15 +181,13 @@ TEST_F(RecurrenceDefinition, Multiply) {
 }
 
 // As the paper's equation: S = decay S (1 - rate k k^T) + rate v k^T, here with the state transposed.
-TEST_F(RecurrenceDefinition, DeltaRule) {
-  const Rule rule(DeltaRuleShape{.key_heads = 2, .value_heads = 4, .key_dim = 5, .value_dim = 3, .scale = 0.4f});
-  const std::vector<float> output = rule.On(*backend_, kCuts[0]);
+void ExpectDeltaRule(const Rule<DeltaRuleShape>& rule, const std::vector<float>& output, const std::array<int, 4>& key_heads) {
   for (int head = 0; head < 4; ++head) {
     for (int first : {0, kTokens}) {
       double state[5][3] = {};
       for (int token = 0; token < kTokens; ++token) {
         const float* row = rule.x.data() + (first + token) * rule.shape.row();
-        const float* q = row + head / 2 * 5;
+        const float* q = row + key_heads[head] * 5;
         const float* k = q + 10;
         const float* v = row + 20 + head * 3;
         const double decay = rule.decay[(first + token) * 4 + head], rate = rule.rate[(first + token) * 4 + head];
@@ -198,6 +200,15 @@ TEST_F(RecurrenceDefinition, DeltaRule) {
         }
       }
     }
+  }
+}
+
+TEST_F(RecurrenceDefinition, DeltaRule) {
+  DeltaRuleShape shape = {.key_heads = 2, .value_heads = 4, .key_dim = 5, .value_dim = 3, .scale = 0.4f};
+  for (const bool in_turn : {false, true}) {
+    shape.key_heads_in_turn = in_turn;
+    const Rule rule(shape);
+    ExpectDeltaRule(rule, rule.On(*backend_, kCuts[0]), in_turn ? std::array{0, 1, 0, 1} : std::array{0, 0, 1, 1});
   }
 }
 
@@ -230,7 +241,7 @@ class RecurrenceExactness : public ::testing::TestWithParam<std::tuple<std::stri
   void SetUp() override {
     const auto [name, threads] = GetParam();
     executor_ = MakeThreadPool(threads);
-    auto backend = MakeComputeBackend(name, *executor_);
+    auto backend = MakeTestedBackend(name, *executor_);
     if (backend.status().code() == absl::StatusCode::kFailedPrecondition) GTEST_SKIP() << backend.status();
     backend_ = std::move(backend).value();
   }
@@ -263,6 +274,8 @@ TEST_P(RecurrenceExactness, DeltaRule) {
   }
   ExpectSameBitsHoweverCut(
       Rule(DeltaRuleShape{.key_heads = 1, .value_heads = 2, .key_dim = 128, .value_dim = 128, .scale = 0.1f}));
+  ExpectSameBitsHoweverCut(Rule(
+      DeltaRuleShape{.key_heads = 2, .value_heads = 6, .key_dim = 7, .value_dim = 16, .scale = 0.3f, .key_heads_in_turn = true}));
 }
 
 TEST_P(RecurrenceExactness, StateSpace) {
@@ -279,6 +292,7 @@ TEST_P(RecurrenceExactness, Multiply) {
     const std::vector<float> by = Gaussian(n, 2);
     scalar_->Multiply(expected.data(), by.data(), n);
     backend_->Multiply(found.data(), by.data(), n);
+    backend_->Fence();
     EXPECT_TRUE(SameBits(found, expected)) << n;
   }
 }
@@ -287,6 +301,9 @@ INSTANTIATE_TEST_SUITE_P(Backends, RecurrenceExactness,
                          ::testing::Combine(::testing::ValuesIn(BackendNames()), ::testing::Values(1, 3)), [](const auto& info) {
                            return TestName(std::get<0>(info.param)) + "_" + std::to_string(std::get<1>(info.param)) + "_threads";
                          });
+
+INSTANTIATE_TEST_SUITE_P(InEmulation, RecurrenceExactness, ::testing::Values(std::tuple(kCudaEmulated, 1)),
+                         [](const auto& info) { return TestName(std::get<0>(info.param)); });
 
 }  // namespace
 }  // namespace moed

@@ -215,14 +215,18 @@ TEST(KvPoolTest, WhatIsCutBackStaysWhereTheWindowIsStillThere) {
       for (int position = std::max(0, length + 1 - window); position < length; ++position) {
         intact &= twin[position / kPageTokens % ring] == position / kPageTokens;
       }
+      const bool can = pool->CanCutBack(sequence, length, reached);
       pool->CutBack(sequence, length, reached);
-      if (sequence.holds_memory()) {
+      EXPECT_EQ(sequence.slot >= 0, can);
+      if (sequence.slot >= 0) {
         EXPECT_TRUE(intact) << "window " << window << ": " << reached << " back to " << length;
         EXPECT_EQ(sequence.length, length);
         ++kept;
       } else {
-        EXPECT_EQ(sequence.length, 0);
+        EXPECT_EQ(sequence.length, length);
+        EXPECT_EQ(pool->Lost(sequence), length > 0);
         EXPECT_EQ(pool->free_slots(), 1);
+        pool->Release(sequence);
         EXPECT_TRUE(!intact || window == 1 || length == 0) << "window " << window << ": " << reached << " back to " << length;
         twin.assign(ring, -1);
         ++released;
@@ -261,12 +265,61 @@ TEST(KvPoolTest, StatesLieInSlotsAndGoWithWhatIsCutBack) {
   pool->CutBack(first, 50, 50);
   EXPECT_EQ(first.length, 50) << "nothing is cut";
   pool->CutBack(first, 50, 51);
-  EXPECT_FALSE(first.holds_memory()) << "a chunk failed that the state had seen";
+  EXPECT_TRUE(pool->Lost(first)) << "a chunk failed that the state had seen";
   second.length = 50;
   pool->CutBack(second, 49, 50);
-  EXPECT_FALSE(second.holds_memory());
-  EXPECT_EQ(second.length, 0);
+  EXPECT_TRUE(pool->Lost(second));
+  EXPECT_EQ(second.length, 49);
   EXPECT_EQ(pool->free_slots(), 2);
+}
+
+// A sequence of two slots, filled with a byte.
+KvSequence WithState(KvPool& pool, std::byte filling) {
+  KvSequence sequence;
+  EXPECT_TRUE(pool.Reserve(sequence, 50));
+  sequence.length = 50;
+  *pool.State(sequence, LayerId(1)) = filling;
+  return sequence;
+}
+
+TEST(KvPoolTest, KeptStatesGoTheOldestFirstAndAfterThoseWithoutALabel) {
+  auto pool = *KvPool::Create(RecurrentSpec(), {.pages = 8, .slots = 4});
+  KvSequence first = WithState(*pool, std::byte{1});
+  const int32_t saved = pool->SaveState(first, 10);
+  ASSERT_GE(saved, 0);
+  const int32_t left = pool->LeaveState(first, 11);
+  EXPECT_EQ(first.slot, -1);
+  EXPECT_EQ(pool->free_slots(), 4);
+  EXPECT_EQ(pool->remembered_slots(), 2);
+  pool->TouchState(saved);
+  pool->Release(first);
+  KvSequence others[3];
+  ASSERT_TRUE(pool->Reserve(others[0], 1) && pool->Reserve(others[1], 1));
+  EXPECT_EQ(pool->remembered_slots(), 2) << "two had no label";
+  ASSERT_TRUE(pool->Reserve(others[2], 1));
+  EXPECT_EQ(pool->StateLabelOf(left), 0u);
+  EXPECT_EQ(pool->StateLabelOf(saved), 10u);
+  pool->ForgetState(saved);
+  EXPECT_EQ(pool->remembered_slots(), 0);
+}
+
+TEST(KvPoolTest, AStateIsCopiedOrWhereNoOtherSlotIsFreeTaken) {
+  for (const int slots : {2, 3}) {
+    auto pool = *KvPool::Create(RecurrentSpec(), {.pages = 8, .slots = slots});
+    KvSequence first = WithState(*pool, std::byte{5}), second;
+    const int32_t saved = pool->SaveState(first, 10);
+    ASSERT_GE(saved, 0);
+    *pool->State(first, LayerId(1)) = std::byte{6};
+    pool->TakeState(second, saved, 50, /*last=*/false);
+    EXPECT_EQ(*pool->State(second, LayerId(1)), std::byte{5});
+    EXPECT_EQ(*pool->State(first, LayerId(1)), std::byte{6});
+    EXPECT_EQ(pool->StateLabelOf(saved), slots == 3 ? 10u : 0u);
+    EXPECT_EQ(pool->free_slots(), slots == 3 ? 1 : 0);
+    EXPECT_EQ(slots == 2 ? pool->SaveState(first, 12) : -1, -1) << "no slot is free";
+    pool->TakeState(first, pool->LeaveState(second, 11), 50, /*last=*/true);
+    EXPECT_EQ(*pool->State(first, LayerId(1)), std::byte{5});
+    EXPECT_EQ(pool->free_slots(), slots - 1);
+  }
 }
 
 TEST(KvPoolTest, WithoutSlotsWhatIsCutBackAlwaysStays) {
@@ -339,6 +392,29 @@ TEST(KvPoolTest, WhatOthersHoldIsNeverWrittenTo) {
   EXPECT_EQ(pool->shared_holds(), 1);
   for (KvSequence* sequence : {&first, &second}) pool->Release(*sequence);
   EXPECT_EQ(pool->remembered_pages(), 2);
+}
+
+TEST(KvPoolTest, ACopyOfAPageIsWrittenToAloneAndNeedsAFreePage) {
+  auto pool = *KvPool::Create(SmallSpec(), {.pages = 3});
+  KvSequence first = Labelled(*pool, 1, 10), second, third;
+  std::byte* const page = pool->PageOf(first, 0, LayerId(1));
+  page[3] = std::byte{42};
+  ASSERT_TRUE(pool->AdoptCopy(second, first.pages[0], 20));
+  EXPECT_EQ(second.length, 20);
+  EXPECT_NE(second.pages[0], first.pages[0]);
+  EXPECT_EQ(pool->PageOf(second, 0, LayerId(1))[3], std::byte{42});
+  pool->PageOf(second, 0, LayerId(1))[3] = std::byte{43};
+  EXPECT_EQ(page[3], std::byte{42});
+  EXPECT_EQ(pool->LabelOf(first.pages[0]), 10u);
+  pool->Release(second);
+  ASSERT_TRUE(pool->Reserve(second, 2 * kKvPageTokens));
+  EXPECT_FALSE(pool->AdoptCopy(third, first.pages[0], 20)) << "no page is left";
+  const int32_t only = first.pages[0];
+  pool->Release(first);
+  EXPECT_FALSE(pool->AdoptCopy(third, only, 20)) << "but the page itself";
+  EXPECT_FALSE(third.holds_memory());
+  EXPECT_EQ(pool->free_pages(), 1);
+  EXPECT_EQ(pool->LabelOf(only), 10u);
 }
 
 TEST(KvPoolTest, APageThatIsNotFullIsTakenWhole) {

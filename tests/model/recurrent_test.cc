@@ -1,5 +1,5 @@
-// Layers with a state: it cannot be cut back, so a sequence that goes on from an earlier position is computed again, with the
-// same bits.
+// Layers with a state: it cannot be cut back, so a sequence that goes on from an earlier position is computed again, or goes on
+// at a state that was kept there, with the same bits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ TEST_P(RecurrentTest, StatesLieInSlotsAndKeysAndValuesOfTheOthersInPages) {
 }
 
 // The rows of a failed chunk went through the states of the layers before.
-TEST_P(RecurrentTest, AFailedChunkIsComputedFromTheBeginning) {
+TEST_P(RecurrentTest, AFailedChunkLosesTheState) {
   PackedModel model(store_);
   TestSequence sequence;
   const std::span<const TokenId> tokens(tokens_);
@@ -64,8 +64,8 @@ TEST_P(RecurrentTest, AFailedChunkIsComputedFromTheBeginning) {
   EXPECT_TRUE(model.Step(provider_, std::span(&chunk, 1))[0].empty());
   provider_.FailWith(std::nullopt);
   ASSERT_EQ(chunk.status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(sequence.kv.length, 0);
-  EXPECT_FALSE(sequence.kv.holds_memory());
+  EXPECT_TRUE(model.kv().Lost(sequence.kv));
+  model.kv().Release(sequence.kv);
   EXPECT_TRUE(SameBits(model.Feed(provider_, sequence, tokens, 33), expected_));
 }
 
@@ -78,12 +78,44 @@ TEST_P(RecurrentTest, SequencesThatComeAndGoDoNotMix) {
   const auto restart = [&](KvSequence& kv, std::mt19937_64& random) {
     if (kv.length < kPositions && (kv.length == 0 || random() % 10 != 0)) return;
     model.kv().CutBack(kv, kv.length - 1, kv.length);
-    EXPECT_EQ(kv.length, 0);
+    EXPECT_LT(kv.slot, 0);
+    model.kv().Release(kv);
     ++released;
   };
   ExpectSequencesDoNotMix(model, provider_, prompts, expected,
                           {.steps = 80, .long_piece = 30, .short_piece = 6, .restart = restart});
   EXPECT_GT(released, 3);
+}
+
+// Two sequences that part from a third one, the first with a copy of its pages and state, the second with its own.
+TEST_P(RecurrentTest, SequencesGoOnAtAKeptStateWithTheSameBits) {
+  constexpr size_t kShared = 70;
+  std::vector<TokenId> other = Tokens(2);
+  std::copy_n(tokens_.begin(), kShared, other.begin());
+  const Logits expected_other = Expected(other);
+  PackedModel model(store_, {.kv_slots = 3});
+  KvPool& kv = model.kv();
+  TestSequence first, second{SequenceId(2), {}};
+  model.Feed(provider_, first, std::span(tokens_).first(kShared), 33);
+  for (size_t page = 0; page < first.kv.pages.size(); ++page) kv.Label(first.kv.pages[page], page + 1);
+  const int32_t saved = kv.SaveState(first.kv, 7);
+  ASSERT_GE(saved, 0);
+  const std::vector<int32_t> pages = first.kv.pages;
+  kv.Unlabel(pages.back());  // it is written to
+  const Logits rest = model.Feed(provider_, first, std::span(tokens_).subspan(kShared), 33);
+  EXPECT_TRUE(SameBits(rest, Part(expected_, kShared, kPositions)));
+  kv.Label(pages.back(), 9);
+
+  const bool full = kShared % static_cast<size_t>(kv.page_tokens()) == 0;
+  kv.Share(second.kv, 0, std::span(pages).first(pages.size() - (full ? 0 : 1)));
+  if (!full) {
+    ASSERT_TRUE(kv.AdoptCopy(second.kv, pages.back(), static_cast<int>(kShared) - second.kv.length));
+  }
+  kv.TakeState(second.kv, saved, 0, /*last=*/false);
+  const Logits parted = model.Feed(provider_, second, std::span(other).subspan(kShared), 20);
+  EXPECT_TRUE(SameBits(parted, Part(expected_other, kShared, kPositions)));
+  EXPECT_EQ(kv.StateLabelOf(saved), 7u) << "it is there for others";
+  for (TestSequence* sequence : {&first, &second}) kv.Release(sequence->kv);
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, RecurrentTest, testing::ValuesIn(CheckpointsWithStates()),

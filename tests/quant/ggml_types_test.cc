@@ -4,14 +4,15 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/file_text.h"
 #include "tests/paths.h"
 
 namespace moed {
@@ -24,7 +25,7 @@ struct Golden {
 };
 
 std::map<uint32_t, Golden> ReadGolden() {
-  std::ifstream file(SourcePath("tests/quant/data/ggml_blocks.bin"), std::ios::binary);
+  std::istringstream file(ReadFileText(SourcePath("tests/quant/data/ggml_blocks.bin.xz")));
   std::map<uint32_t, Golden> all;
   uint32_t head[4];  // number, columns and bytes of a block, blocks
   while (file.read(reinterpret_cast<char*>(head), sizeof(head))) {

@@ -48,6 +48,22 @@ class GptOssPart : public testing::Test {
 RoutingTrace* GptOssPart::trace_ = nullptr;
 StoreReader* GptOssPart::store_ = nullptr;
 
+// Two sequences in lockstep: what both want in a step is wanted once, and the longer one goes on alone.
+TEST(Replay, SequencesShareSteps) {
+  const RoutingShape shape{.layers = {LayerId(0)}, .top_k = 1, .experts = 4};
+  RoutingTrace trace = MakeTrace(shape, {{0}, {1}, {2}, {0}, {3}});
+  trace.sequences = {{0, 3, ""}, {3, 2, ""}};
+  const auto store = StoreOf(shape);
+  const RoutingTrace* traces[] = {&trace};
+  const auto both = Replay(
+      {.store = store.get(), .traces = traces, .slots = 4, .at_once = 2, .times = kTimes, .policy = "lru", .predictor = "none"});
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_EQ(both->tokens, 5u);
+  EXPECT_EQ(both->steps, 3u);
+  EXPECT_EQ(both->experts, 4u);  // {0}, {1, 3}, {2}
+  EXPECT_EQ(both->reads, 4u);
+}
+
 // A B C A B D A by hand: two slots, one layer, top-1.
 TEST(Replay, CountsAndTakesTimeAsByHand) {
   const RoutingShape shape{.layers = {LayerId(0)}, .top_k = 1, .experts = 4};

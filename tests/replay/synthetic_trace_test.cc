@@ -30,5 +30,14 @@ TEST(SyntheticTrace, HasTheShapeAndRepeatsItself) {
   EXPECT_EQ(SyntheticTrace(shape, 200).experts, trace.experts);
 }
 
+TEST(SyntheticTrace, HasAsManySequencesAsAreAskedFor) {
+  const RoutingShape shape{.layers = {LayerId(0)}, .top_k = 2, .experts = 8};
+  const RoutingTrace trace = SyntheticTrace(shape, 10, 3);
+  ASSERT_EQ(trace.sequences.size(), 3u);
+  EXPECT_EQ(trace.sequences[2].first, 20u);
+  EXPECT_EQ(trace.tokens(), 30u);
+  EXPECT_EQ(trace.replayed_tokens(), 30u);
+}
+
 }  // namespace
 }  // namespace moed

@@ -294,7 +294,14 @@ TEST_F(ConfigTest, ARunTakesNoMoreThanItsGroupMay) {
   File("proc/meminfo", "MemAvailable: 10485760 kB\n");
   const std::string root = directory_.string();
   const uint64_t gib = uint64_t{1} << 30, beside = 96 << 20;
+  EXPECT_THAT(ChooseBudget(10 * gib - beside, root)->reason, Not(HasSubstr("available")));
   EXPECT_EQ(ChooseBudget(40 * gib, root)->bytes, 40 * gib) << "what is available may come from others";
+  EXPECT_THAT(ChooseBudget(40 * gib, root)->reason, HasSubstr("only 10.0 GiB"));
+  File("proc/meminfo", "MemTotal: 33554432 kB\nMemAvailable: 10485760 kB\n");
+  EXPECT_EQ(ChooseBudget(32 * gib - beside, root)->bytes, 32 * gib - beside);
+  const absl::Status beyond = ChooseBudget(32 * gib - beside + 1, root).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(beyond));
+  EXPECT_THAT(std::string(beyond.message()), HasSubstr("the machine's memory of 32.0 GiB"));
   File("proc/self/cgroup", "0::/\n");
   File("sys/fs/cgroup/memory.max", "1073741824\n");
   EXPECT_EQ(ChooseBudget(std::nullopt, root)->bytes, gib / 100 * 98 - beside);

@@ -14,7 +14,7 @@ using ::testing::Le;
 using ::testing::Lt;
 
 constexpr DiskRead kDisk = {.one_seconds = 2e-3, .burst_seconds = 5e-3, .depth = 4, .block_bytes = 1 << 20};
-constexpr DecodeWork kWork = {.layers = 10, .moe_layers = 8, .top_k = 4, .cache_records = 100};
+constexpr DecodeWork kWork = {.layers = 10, .moe_layers = 8, .top_k = 4, .vocabulary = 4096, .cache_records = 100};
 constexpr double kProducts = 20e-3;
 
 TEST(HitCurves, BeginAtNothingEndAtAllAndRise) {
@@ -33,7 +33,7 @@ TEST(DecodeSpeedTest, WithEverythingInMemoryOnlyComputingCounts) {
   const DecodeSpeed speed = ExpectDecode(kWork, kProducts, kDisk, 1);
   EXPECT_THAT(speed.waiting_seconds, DoubleEq(0));
   EXPECT_THAT(speed.read_bytes, DoubleEq(0));
-  EXPECT_THAT(speed.TokensPerSecond(), DoubleEq(1 / (kProducts + 10 * kLayerSeconds + kTokenSeconds)));
+  EXPECT_THAT(speed.TokensPerSecond(), DoubleEq(1 / (kProducts + 10 * kLayerSeconds + 4096 * kLogitSeconds + kTokenSeconds)));
 }
 
 TEST(DecodeSpeedTest, WithNothingInMemoryEveryLayerWaitsForABurst) {

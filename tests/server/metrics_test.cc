@@ -9,9 +9,9 @@
 #include "absl/synchronization/notification.h"
 #include "nlohmann/json.hpp"
 #include "server/metrics/window_rates.h"
-#include "server/rpc/error_details.h"
 #include "server/rpc/prompt_workers.h"
 #include "server/rpc/request_log.h"
+#include "server/wire/error_details.h"
 #include "tests/server/server_harness.h"
 
 namespace moed {
@@ -64,6 +64,7 @@ TEST(MetricsTest, NamesAndLabelsAreThereFromTheStart) {
       {"moe_kv_pages", ""},
       {"moe_kv_pages_used", ""},
       {"moe_prefix_cache_pages", ""},
+      {"moe_prefix_cache_checkpoints", ""},
       {"moe_prefix_cache_queries_total", ""},
       {"moe_prefix_cache_hits_total", ""},
       {"moe_expert_lookups_total", "layer,phase,result"},

@@ -11,7 +11,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "google/protobuf/stubs/logging.h"
-#include "server/rpc/received_message.h"
+#include "server/wire/received_message.h"
 #include "tests/server/server_harness.h"
 
 namespace moed {

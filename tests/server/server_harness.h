@@ -18,7 +18,7 @@
 #include "server/rpc/control_service.h"
 #include "server/rpc/engine_call.h"
 #include "server/rpc/inference_service.h"
-#include "server/rpc/rpc_server.h"
+#include "server/wire/rpc_server.h"
 #include "tests/engine/scripted_engine.h"
 
 namespace moed {

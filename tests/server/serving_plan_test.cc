@@ -25,6 +25,7 @@
 #include "core/chat/answer/tool_schemas.h"
 #include "core/chat/json.h"
 #include "core/chat/model_template.h"
+#include "core/engine/checkpoints.h"
 #include "core/engine/prefix_cache.h"
 #include "core/engine/request_check.h"
 #include "core/expert/cache/caching_provider.h"
@@ -235,7 +236,8 @@ class ServingPlanTest : public ::testing::TestWithParam<PlanCase> {
 
   // The prefix cache's tables, which the pages' part has room for.
   uint64_t PrefixBytes() const {
-    return spec_.windows.empty() ? plan_.memory.kv_pages * PrefixCache::BytesForPage(kKvPageTokens) : 0;
+    return plan_.memory.kv_pages * PrefixCache::BytesForPage(kKvPageTokens) +
+           plan_.memory.kv_slots * Checkpoints::BytesForSlot(kKvPageTokens);
   }
 
   Config config_;
@@ -339,7 +341,7 @@ TEST_P(ServingPlanTest, WindowsTakeWhatTheySee) {
   const int seen = std::min(KvPool::PagesFor(plan_.memory.max_context), (GetParam().window - 1 + 64 + 62) / 64 + 1);
   const uint64_t expected = plan_.memory.kv_pages * (spec_.layers - windowed) * of_layer +
                             static_cast<uint64_t>(plan_.memory.kv_slots * seen * windowed) * of_layer;
-  ExpectPlanned("kv", expected);
+  ExpectPlanned("kv", expected + PrefixBytes());
   EXPECT_GE(plan_.memory.kv_slots, 1);
   EXPECT_EQ(plan_.running, std::min(config_.serving.max_running, plan_.memory.kv_slots));
 }

@@ -130,8 +130,11 @@ class EndToEnd(RealProgramsTest):
         environment = {**os.environ, "PYTHONPATH": str(self.generate_stubs())}
         with self.running("--store", self.store, "--memory-budget", "8MiB") as daemon:
             command = [sys.executable, str(example), PROMPT, "--server", daemon.address, "--max-new-tokens", "12"]
+            command += ["--session", "tale"]
             run = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+            sessions = daemon.moectl("session", "list", check=False).stdout
         self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("tale", sessions)
         self.assertGreater(len(run.stdout.strip()), 0)
         self.assertIn("12 tokens", run.stderr)
 

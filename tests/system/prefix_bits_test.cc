@@ -7,6 +7,7 @@
 #include "core/base/clock.h"
 #include "core/base/status.h"
 #include "core/engine/step_engine.h"
+#include "tests/engine/observed_answer.h"
 #include "tests/system/demo_rig.h"
 
 namespace moed::testing {
@@ -14,15 +15,7 @@ namespace {
 
 constexpr int kContext = 256, kNewTokens = 5;
 
-struct Answer final : public RequestObserver {
-  void OnStarted(int, int cached) override { cached_tokens = cached; }
-  void OnTokens(TokenDelta delta) override { tokens.insert(tokens.end(), delta.tokens.begin(), delta.tokens.end()); }
-  void OnFinish(const FinishInfo& finish) override { status = finish.status; }
-
-  absl::Status status = absl::UnknownError("not answered");
-  std::vector<TokenInfo> tokens;
-  int cached_tokens = 0;
-};
+using Answer = ObservedAnswer;
 
 struct Serving {
   Serving(RigOptions options, int chunk, bool prefix_cache) : rig(Adjusted(std::move(options))) {
@@ -42,18 +35,8 @@ struct Serving {
   }
 
   std::shared_ptr<Answer> Ask(const std::vector<TokenId>& prompt, const std::string& session = "") {
-    EngineRequest request;
-    request.name = StrCat("request ", ++asked);
-    request.prompt = prompt;
-    request.session_id = session;
-    request.whole_prompt = true;
-    request.sampling.temperature = 0;
-    request.stopping.max_new_tokens = kNewTokens;
-    request.stopping.ignore_eos = true;
-    request.logprobs = true;
-    request.top_logprobs = 20;
     auto answer = std::make_shared<Answer>();
-    EXPECT_TRUE(engine->Submit(request, answer).ok());
+    EXPECT_TRUE(engine->Submit(RequestOf(prompt, session, kNewTokens, ++asked), answer).ok());
     return answer;
   }
   void Run() {
@@ -103,6 +86,7 @@ const std::vector<std::vector<TokenInfo>>& Definition() {
       serving.Run();
       EXPECT_TRUE(answer->status.ok()) << answer->status;
       EXPECT_EQ(answer->cached_tokens, 0);
+      EXPECT_EQ(answer->tokens.size(), static_cast<size_t>(kNewTokens));
       all.push_back(answer->tokens);
     }
     return all;
@@ -112,13 +96,7 @@ const std::vector<std::vector<TokenInfo>>& Definition() {
 
 void ExpectSameBits(const Answer& answer, size_t prompt, const std::string& what) {
   ASSERT_TRUE(answer.status.ok()) << what << ": " << answer.status;
-  ASSERT_EQ(answer.tokens.size(), static_cast<size_t>(kNewTokens)) << what;
-  for (size_t i = 0; i < answer.tokens.size(); ++i) {
-    const TokenInfo &given = answer.tokens[i], &expected = Definition()[prompt][i];
-    EXPECT_EQ(given.token, expected.token) << what << ", token " << i;
-    EXPECT_EQ(given.logprob, expected.logprob) << what << ", token " << i;
-    EXPECT_EQ(given.top, expected.top) << what << ", token " << i;
-  }
+  moed::ExpectSameBits(answer.tokens, Definition()[prompt], what);
 }
 
 TEST(PrefixBits, HitsMissesChunksBatchesAndCapacities) {

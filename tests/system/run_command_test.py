@@ -285,7 +285,7 @@ class RunCommandTest(RealProgramsTest):
             terminal.wait_for("Ctrl-D ends")
             terminal.type(CTRL_D)
             self.assertEqual(terminal.exit_code(), 0)
-        self.assertEqual(list(self.home.glob("moed-*")), [])
+        self.assertEqual(list(self.home.glob("moed-run-*")), [])
         self.assertEqual(list(self.cache.iterdir()), [])
 
     def test_nothing_outlives_it(self) -> None:
@@ -294,6 +294,38 @@ class RunCommandTest(RealProgramsTest):
                 os.kill(terminal.pid, number)
                 self.assertEqual(terminal.exit_code(), code)
                 self.wait_until_none_is_left()
+
+    def test_what_a_killed_one_left_goes_and_what_another_holds_stays(self) -> None:
+        of_the_user = self.home / "moed-run-models" / "weights"  # a name as a left one may have
+        of_the_user.parent.mkdir()
+        of_the_user.write_text("kept")
+        with self.conversation() as held, self.conversation() as killed:
+            os.kill(killed.pid, signal.SIGKILL)
+            killed.exit_code()
+            self.assertEqual(len(list(self.home.glob("moed-run-*/moed"))), 2)
+            self.answer(self.demo_store(), "--memory", DEMO_BUDGET)
+            self.assertEqual(len(list(self.home.glob("moed-run-*/moed"))), 1, "of the one that still talks")
+            self.assertEqual(of_the_user.read_text(), "kept")
+            held.type(b"Once upon a time\n")
+            held.wait_for("tokens/s")
+        self.wait_until_none_is_left()
+
+    def test_the_images_health_check_finds_a_conversation(self) -> None:
+        def healthy() -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                ["sh", ROOT / "deploy" / "healthcheck.sh"],
+                capture_output=True,
+                text=True,
+                timeout=CALL_SECONDS,
+                env={"PATH": f"{self.binaries}:{os.environ['PATH']}", "MOED_LISTEN": "0.0.0.0:1", **self.environment},
+            )
+
+        with self.conversation():
+            self.assertEqual(healthy().returncode, 0, healthy().stderr)
+        self.assertEqual(healthy().returncode, 3, "nobody serves")
+        with self.running("--store", self.demo_store(), "--memory-budget", DEMO_BUDGET) as daemon:
+            self.environment["MOED_LISTEN"] = daemon.address
+            self.assertEqual(healthy().returncode, 0, healthy().stderr)
 
     def test_a_daemon_that_dies_ends_it_and_its_log_is_named(self) -> None:
         with self.conversation() as terminal:

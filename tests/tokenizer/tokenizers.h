@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "core/tokenizer/tokenizer.h"
+#include "tests/file_text.h"
 
 namespace moed {
 
-std::string ReadFileText(const std::string& path);  // unpacks .xz
-std::string TestData(std::string_view name);        // path of a file in tests/tokenizer/data
+std::string TestData(std::string_view name);  // path of a file in tests/tokenizer/data
 
 std::unique_ptr<Tokenizer> Compiled(std::string_view tokenizer_json);
 const Tokenizer& DemoTokenizer();   // byte-level, 4,096 pieces

@@ -7,7 +7,6 @@
 #include "tools/pack/checkpoint.h"
 #include "tools/pack/gguf/architecture.h"
 #include "tools/pack/gguf/tokenizer.h"
-#include "tools/pack/head_order.h"
 #include "tools/pack/tensor_parts.h"
 
 namespace moed {
@@ -96,11 +95,6 @@ absl::StatusOr<Checkpoint> Checkpoint::OpenGgufFile(const std::string& path) {
       continue;
     }
     for (SourceTensor& expert : Experts(source)) MOED_RETURN_IF_ERROR(checkpoint.AddTensor(std::move(expert)));
-  }
-  const auto orders = (*architecture)->head_orders;
-  for (const GgufHeadOrder& order : orders == nullptr ? std::vector<GgufHeadOrder>() : orders(checkpoint.spec_)) {
-    const auto at = checkpoint.tensors_.find(order.tensor);
-    if (at != checkpoint.tensors_.end()) MOED_RETURN_IF_ERROR(PutHeadsInOrder(order, at->second));
   }
   if ((*architecture)->parts != nullptr) {
     MOED_RETURN_IF_ERROR(DivideTensors((*architecture)->parts(checkpoint.spec_), checkpoint.tensors_));

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Make tests/quant/data/ggml_blocks.bin: blocks of every block type of GGUF files that moed keeps, and the float32 that they are.
 
+The repository has it packed by xz.
+
 Bytes are random, but scales in float16 and e8m0 are sane numbers, and codes are such that all of them appear: the grid rows of
 IQ3_S are counted through. For each type, little-endian: u32 number of the type, u32 columns of a block, u32 bytes of a block, u32
 blocks, the blocks, the weights as float32 (dequantize of the Python package gguf).

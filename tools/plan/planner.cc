@@ -2,6 +2,7 @@
 
 #include "tools/plan/dictionary_planner.h"
 #include "tools/plan/fate_planner.h"
+#include "tools/plan/learn_planner.h"
 #include "tools/plan/swapmoe_planner.h"
 #include "tools/plan/widths_planner.h"
 
@@ -13,6 +14,7 @@ constexpr PlannerRow kPlanners[] = {
     {"dictionary", "count which experts follow which in a text (EdgeMoE)", MakeDictionaryPlanner},
     {"slots", "divide the memory for experts among the layers (SwapMoE)", MakeSlotsPlanner},
     {"fate", "measure what a prompt may read at low precision and how many layers to keep whole (Fate)", MakeFatePlanner},
+    {"learn", "learn from a text what the preset auto learns while it serves", MakeLearnPlanner},
 };
 
 }  // namespace

@@ -80,7 +80,7 @@ def make_tokenizer(out: pathlib.Path, texts: list[str], vocab: int) -> Tokenizer
         )
         pieces = (text[i : i + 100_000] for text in texts for i in range(0, len(text), 100_000))
         tokenizer.train_from_iterator(pieces, trainer=trainer)
-        tokenizer.save(str(file))
+        tokenizer.save(str(file), pretty=False)
     tokenizer = Tokenizer.from_file(str(file))
     end = tales_corpus.END_OF_TEXT
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=end, bos_token=end, pad_token=end)

@@ -35,6 +35,7 @@ ExpertCache::ExpertCache(const CacheParts& parts, std::unique_ptr<EvictionPolicy
       most_wanted_first_(parts.most_wanted_first),
       residency_(IndexOf(store_.description())),
       policy_(std::move(policy)),
+      learner_(*policy_),
       slots_(residency_, *this),
       filler_(parts.fill),
       room_(parts.allocator, capacity_bytes, LargestRecordBytes(store_.description()), *policy_, slots_, filler_),
@@ -313,7 +314,11 @@ ExpertStats ExpertCache::Stats() const {
 
 absl::Status ExpertCache::SaveLearned(const LearnedFile& file, ExpertPredictor& predictor) {
   CountedLock lock(mutex_);
-  return moed::SaveLearned(file, *policy_, predictor);
+  EvictionPolicy& policy = *policy_;
+  return moed::SaveLearned(file, [&](LearnedState& state) {
+    policy.VisitLearned(state);
+    predictor.VisitLearned(state);
+  });
 }
 
 }  // namespace moed

@@ -93,8 +93,10 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   using Resolve = absl::FunctionRef<void(const ResidencyView&, const TimingMeter&)>;
   GuessingPace BeginLayer(const LayerRouting& routing, const DemandSet& demand, Resolve resolve, std::span<const Action> actions,
                           std::span<const float> lost);
-  // Once for a layer that was begun, its reads being under way: the policy learns from the routing, and what is worth it of
-  // `guesses` (best first), for layers after this one, is queued.
+  // For a layer that was begun, its reads being under way: what the policy learns from the routing, without the lock.
+  void Learn(const LayerRouting& routing) { learner_.Learn(routing); }
+  // Once, after that: what was learned counts, and what is worth it of `guesses` (best first), for layers after this one, is
+  // queued.
   void LayerRouted(const LayerRouting& routing, const DemandSet& demand, std::span<const Guess> guesses,
                    const PrefetchBudget& budget);
   // The next wanted expert whose first read has arrived, waited for if asked to. Nothing once all were handed out.
@@ -159,6 +161,7 @@ class ExpertCache final : Loader::Listener, SlotOwner {
 
   mutable CountedMutex mutex_;
   const std::unique_ptr<EvictionPolicy> policy_ ABSL_PT_GUARDED_BY(mutex_);
+  EvictionPolicy& learner_;  // the same, for what it does without the lock
   Slots slots_ ABSL_GUARDED_BY(mutex_);
   Filler filler_ ABSL_GUARDED_BY(mutex_);
   Room room_ ABSL_GUARDED_BY(mutex_);

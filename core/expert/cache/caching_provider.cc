@@ -72,7 +72,9 @@ class Provider final : public CachingProvider {
       if (!demand_.fidelity().exact()) Resolve(routing, residents, timing);
     };
     const GuessingPace pace = cache_.BeginLayer(routing, demand_, resolve, actions_, lost_);
-    // Only now, while the demands are being read, and without the cache's lock, which their ends need: predicting costs time.
+    // Only now, while the demands are being read, and without the cache's lock, which their ends need: learning and predicting
+    // cost time.
+    cache_.Learn(routing);
     predictor_->OnRouted(routing);
     if (recorder_ != nullptr) recorder_->OnRouted(routing);
     const PrefetchBudget budget = Predict(routing.layer, pace);

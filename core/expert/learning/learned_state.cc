@@ -9,11 +9,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/base/status.h"
-#include "core/expert/policies/eviction_policy.h"
-#include "core/expert/predictors/predictor.h"
 #include "core/io/file.h"
 #include "core/store/checksum.h"
 #include "core/store/file_write.h"
@@ -21,9 +20,10 @@
 namespace moed {
 namespace {
 
-// The file: magic, model hash, length and text of the parts' names; for every array its bytes and a 64-bit length before them;
-// at the end XXH3-64 of all of it.
-constexpr std::array<char, 8> kMagic = {'M', 'O', 'E', 'D', 'L', 'R', 'N', '1'};
+// The file: magic, model hash, length and text of the parts' names; for every array or table its bytes and a 64-bit length before
+// them, the rows of a table one after the other; at the end XXH3-64 of all of it. Files of version 1 had tables of another kind.
+constexpr std::array<char, 8> kMagic = {'M', 'O', 'E', 'D', 'L', 'R', 'N', '2'};
+constexpr std::array<char, 8> kMagic1 = {'M', 'O', 'E', 'D', 'L', 'R', 'N', '1'};
 constexpr uint64_t kLongestNames = 4096;
 constexpr size_t kPieceBytes = 1 << 16;  // that are read at once
 
@@ -42,6 +42,15 @@ class Writer final : public LearnedState {
     const uint64_t size = array.size();
     Append(BytesOf(size));
     Append(array);
+  }
+  void Rows(LearnedRows& rows) override {
+    std::vector<std::byte> row(rows.row_bytes());
+    uint64_t size = 0;
+    for (size_t i = 0; i < rows.rows(); ++i) size += rows.Write(i, row) ? row.size() : 0;
+    Append(BytesOf(size));
+    for (size_t i = 0; i < rows.rows(); ++i) {
+      if (rows.Write(i, row)) Append(row);
+    }
   }
   absl::Status Finish() {
     const uint64_t sum = checksum_.Value();
@@ -66,37 +75,62 @@ class Reader final : public LearnedState {
       : purpose_(purpose), file_(file), offset_(begin), end_(end) {}
 
   void Visit(std::span<std::byte> array, size_t element_bytes, absl::FunctionRef<bool(const std::byte*)> sane) override {
-    uint64_t size = 0;
-    if (!status_.ok()) return;
-    if (end_ - offset_ < sizeof(size)) {
+    const std::optional<uint64_t> size = NextSize();
+    if (!size) {
       taken_.left_bytes += array.size();
       return;
     }
-    status_ = file_.ReadAt(offset_, std::as_writable_bytes(std::span(&size, 1)));
-    offset_ += sizeof(size);
-    if (status_.ok() && size > end_ - offset_) status_ = DataLoss("an array of ", size, " bytes ends behind the file");
-    if (!status_.ok()) return;
-    if (size == array.size()) {
-      status_ = purpose_ == Purpose::kTake ? file_.ReadAt(offset_, array) : Check(size, element_bytes, sane);
-      taken_.taken_bytes += size;
+    if (*size == array.size()) {
+      status_ = purpose_ == Purpose::kTake ? file_.ReadAt(offset_, array) : Check(*size, element_bytes, sane);
+      taken_.taken_bytes += *size;
     } else {
-      taken_.left_bytes += array.size();
+      taken_.left_bytes += std::max<uint64_t>(*size, array.size());
     }
-    offset_ += size;
+    offset_ += *size;
+  }
+  void Rows(LearnedRows& rows) override {
+    const std::optional<uint64_t> size = NextSize();
+    if (!size) return;
+    const uint64_t end = offset_ + *size;
+    std::vector<std::byte> row(rows.row_bytes());
+    if (*size % row.size() != 0) status_ = DataLoss("a table of ", *size, " bytes has rows of ", row.size());
+    for (; status_.ok() && offset_ < end; offset_ += row.size()) {
+      status_ = file_.ReadAt(offset_, row);
+      if (!status_.ok()) return;
+      if (purpose_ == Purpose::kTake) {
+        rows.Take(row);
+      } else if (!rows.Sane(row)) {
+        status_ = Impossible(offset_);
+      }
+    }
+    const uint64_t room = rows.rows() * row.size();
+    taken_.taken_bytes += std::min(*size, room);
+    taken_.left_bytes += *size - std::min(*size, room);
   }
   const absl::Status& status() const { return status_; }
   const LearnedTaken& taken() const { return taken_; }
 
  private:
+  // Of what comes next in the file, which ends with it or behind it; nothing once there is no more, or an error.
+  std::optional<uint64_t> NextSize() {
+    uint64_t size = 0;
+    if (!status_.ok() || end_ - offset_ < sizeof(size)) return std::nullopt;
+    status_ = file_.ReadAt(offset_, std::as_writable_bytes(std::span(&size, 1)));
+    offset_ += sizeof(size);
+    if (status_.ok() && size > end_ - offset_) status_ = DataLoss("an array of ", size, " bytes ends behind the file");
+    return status_.ok() ? std::optional(size) : std::nullopt;
+  }
+  static absl::Status Impossible(uint64_t offset) {
+    return absl::OutOfRangeError(StrCat("what it holds at byte ", offset, " cannot have been learned"));
+  }
+
   absl::Status Check(uint64_t size, size_t element_bytes, absl::FunctionRef<bool(const std::byte*)> sane) {
     std::vector<std::byte> buffer(kPieceBytes / element_bytes * element_bytes);
     for (uint64_t at = 0; at < size; at += buffer.size()) {
       const auto piece = std::span(buffer).first(std::min<uint64_t>(buffer.size(), size - at));
       MOED_RETURN_IF_ERROR(file_.ReadAt(offset_ + at, piece));
       for (size_t element = 0; element < piece.size(); element += element_bytes) {
-        if (!sane(&piece[element])) {
-          return absl::OutOfRangeError(StrCat("what it holds at byte ", offset_ + at + element, " cannot have been learned"));
-        }
+        if (!sane(&piece[element])) return Impossible(offset_ + at + element);
       }
     }
     return absl::OkStatus();
@@ -133,7 +167,8 @@ absl::StatusOr<uint64_t> CheckFile(const LearnedFile& wanted, const RandomAccess
   if (file.size() < sizeof(start) + sizeof(uint64_t))
     return DataLoss(wanted.path, " holds no learned state: ", file.size(), " bytes");
   MOED_RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(&start, 1))));
-  if (start.magic != kMagic || start.names_bytes > kLongestNames) return DataLoss(wanted.path, " holds no learned state");
+  const bool known = start.magic == kMagic || start.magic == kMagic1;
+  if (!known || start.names_bytes > kLongestNames) return DataLoss(wanted.path, " holds no learned state");
   uint64_t sum = 0;
   MOED_RETURN_IF_ERROR(file.ReadAt(file.size() - sizeof(sum), std::as_writable_bytes(std::span(&sum, 1))));
   MOED_ASSIGN_OR_RETURN(const uint64_t found, ChecksumOf(file, file.size() - sizeof(sum)));
@@ -149,27 +184,28 @@ absl::StatusOr<uint64_t> CheckFile(const LearnedFile& wanted, const RandomAccess
   if (names != wanted.parts) {
     return FailedPrecondition(wanted.path, " was learned by ", names, ", now there are ", wanted.parts, "; name another file");
   }
+  if (start.magic == kMagic1) {
+    return absl::OutOfRangeError(StrCat(wanted.path, " was written by an earlier version of moed, whose tables were others"));
+  }
   return sizeof(start) + names.size();
 }
 
-absl::Status WriteAll(int fd, const std::string& path, const LearnedFile& file, EvictionPolicy& policy,
-                      ExpertPredictor& predictor) {
+absl::Status WriteAll(int fd, const std::string& path, const LearnedFile& file, VisitLearners visit) {
   Writer writer(fd, path);
   const Start start{.model_hash = file.model_hash, .names_bytes = file.parts.size()};
   writer.Append(BytesOf(start));
   writer.Append(std::as_bytes(std::span(file.parts)));
-  policy.VisitLearned(writer);
-  predictor.VisitLearned(writer);
+  visit(writer);
   return writer.Finish();
 }
 
 }  // namespace
 
-absl::Status SaveLearned(const LearnedFile& file, EvictionPolicy& policy, ExpertPredictor& predictor) {
+absl::Status SaveLearned(const LearnedFile& file, VisitLearners visit) {
   const std::string partial = file.path + ".partial";
   const int fd = open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) return WriteError(errno, "create", partial);
-  absl::Status status = WriteAll(fd, partial, file, policy, predictor);
+  absl::Status status = WriteAll(fd, partial, file, visit);
   close(fd);
   if (status.ok() && std::rename(partial.c_str(), file.path.c_str()) != 0) status = WriteError(errno, "create", file.path);
   if (!status.ok()) {
@@ -179,14 +215,13 @@ absl::Status SaveLearned(const LearnedFile& file, EvictionPolicy& policy, Expert
   return SyncFolderOf(file.path);
 }
 
-absl::StatusOr<LearnedTaken> TakeLearned(const LearnedFile& file, EvictionPolicy& policy, ExpertPredictor& predictor) {
+absl::StatusOr<LearnedTaken> TakeLearned(const LearnedFile& file, VisitLearners visit) {
   MOED_ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> bytes, OpenBuffered(file.path));
   MOED_ASSIGN_OR_RETURN(const uint64_t begin, CheckFile(file, *bytes));
   LearnedTaken taken;
   for (const Reader::Purpose purpose : {Reader::Purpose::kCheck, Reader::Purpose::kTake}) {
     Reader reader(purpose, *bytes, begin, bytes->size() - sizeof(uint64_t));
-    policy.VisitLearned(reader);
-    predictor.VisitLearned(reader);
+    visit(reader);
     MOED_RETURN_IF_ERROR(Annotate(reader.status(), file.path));
     taken = reader.taken();
   }

@@ -1,9 +1,9 @@
 // What policies and predictors have learned, saved when the daemon ends and taken up when it starts again.
 //
 // A part shows its arrays to a visitor, always the same ones in the same order; the visitor writes them or overwrites them. The
-// file fits one store and one choice of parts. Arrays whose size has changed since, because tables grow with the budget, start
-// anew. A right checksum does not make sense of numbers that cannot have been learned: with each array goes what its elements may
-// be.
+// file fits one store and one choice of parts. Tables of rows may have become larger or smaller since, with the budget: as many
+// rows as there is room for are taken up. Arrays whose size has changed start anew. A right checksum does not make sense of
+// numbers that cannot have been learned: with each array goes what its elements may be.
 #pragma once
 
 #include <algorithm>
@@ -21,9 +21,6 @@
 
 namespace moed {
 
-class EvictionPolicy;
-class ExpertPredictor;
-
 // A number, or an array of them.
 struct Within {
   float least;
@@ -38,6 +35,19 @@ struct Within {
 inline constexpr Within kCalculable{-1e6f, 1e6f};
 
 inline constexpr auto kAnything = [](const auto&) { return true; };
+
+// Of a table whose number of rows the budget sets.
+class LearnedRows {
+ public:
+  virtual size_t rows() const = 0;
+  virtual size_t row_bytes() const = 0;
+  virtual bool Write(size_t row, std::span<std::byte> bytes) const = 0;  // false: nothing was learned in it
+  virtual bool Sane(std::span<const std::byte> bytes) const = 0;         // whether this may have been
+  virtual void Take(std::span<const std::byte> bytes) = 0;
+
+ protected:
+  ~LearnedRows() = default;
+};
 
 class LearnedState {
  public:
@@ -57,6 +67,7 @@ class LearnedState {
   void Value(T& value, const Sane& sane) {
     Values(std::span(&value, 1), sane);
   }
+  virtual void Rows(LearnedRows& rows) = 0;
 
  protected:
   // `sane`: of one element as the file has it.
@@ -69,15 +80,19 @@ struct LearnedFile {
   std::string parts;  // their names
 };
 
+// Shows everything that learns to the visitor, always in the same order.
+using VisitLearners = absl::FunctionRef<void(LearnedState&)>;
+
 // Replaces the file once the new one is whole.
-absl::Status SaveLearned(const LearnedFile& file, EvictionPolicy& policy, ExpertPredictor& predictor);
+absl::Status SaveLearned(const LearnedFile& file, VisitLearners visit);
 
 struct LearnedTaken {
   uint64_t taken_bytes = 0;
-  uint64_t left_bytes = 0;  // of arrays that start anew
+  uint64_t left_bytes = 0;  // that the file has not, or for which there is no room
 };
 // Before the first sequence. NOT_FOUND: there is no file; FAILED_PRECONDITION: of another store or other parts; DATA_LOSS:
-// damaged; OUT_OF_RANGE: whole, but it holds numbers that cannot have been learned. Then nothing is taken.
-absl::StatusOr<LearnedTaken> TakeLearned(const LearnedFile& file, EvictionPolicy& policy, ExpertPredictor& predictor);
+// damaged; OUT_OF_RANGE: of an earlier version of this file, or whole but with numbers that cannot have been learned. Then
+// nothing is taken.
+absl::StatusOr<LearnedTaken> TakeLearned(const LearnedFile& file, VisitLearners visit);
 
 }  // namespace moed

@@ -1,11 +1,11 @@
 #include "core/expert/learning/next_use.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "core/base/check.h"
-#include "core/expert/learning/logistic.h"
+#include "core/expert/learning/dot_product.h"
+#include "core/expert/learning/log_odds.h"
 
 namespace moed {
 namespace {
@@ -30,19 +30,9 @@ constexpr float kMostVisitsCounted = 2000;   // the frequency forgets what is ol
 constexpr float kMostVisitsSince = 1 << 24;  // a float does not count further
 constexpr float kFrequencyPrior = 4;         // visits
 constexpr size_t kPrefillVisits = 64;        // of one prefill step, its last tokens
-constexpr size_t kTableRows = 8192;
-constexpr float kTableBase = 1;  // occurrences
+constexpr float kTableBase = 1;              // occurrences
 
-size_t PairBytes(const ExpertModelShape& context) {
-  const auto experts = static_cast<size_t>(context.experts_per_layer);
-  const size_t bytes = context.moe_layers.size() * experts * experts * sizeof(float);
-  return bytes <= context.table_bytes / kPairsShare ? bytes : 0;
-}
-float LogOdds(float p) {
-  p = std::clamp(p, kSmallest, 1 - kSmallest);
-  return std::log(p / (1 - p));
-}
-float TokensOf(float value) { return std::log(std::max(value, kSmallest)) / std::log(kDiscount); }
+bool KeepsPairs(const ExpertModelShape& shape) { return PairWeights::Bytes(shape) <= shape.table_bytes / kPairsShare; }
 
 }  // namespace
 
@@ -54,19 +44,23 @@ NextUse::NextUse(const ExpertModelShape& context)
       frequency_(index_.size()),
       unused_for_(index_.size()),
       usual_value_(index_.size(), kUsualValue),
-      tokens_away_(index_.size()),
+      unused_value_(index_.size(), kUsualValue),
+      learned_(index_.size()),
+      published_(index_.size()),
       visits_(static_cast<size_t>(index_.layers())),
       shared_(FirstWeights()),
       own_(static_cast<size_t>(index_.layers())),
-      pairs_(PairBytes(context) / sizeof(float)),
+      after_use_(context, KeepsPairs(context)),
       used_last_(index_.size()),
-      after_token_(index_.size(), context.table_bytes - PairBytes(context), kTableRows, kTableBase),
+      after_token_(context, context.table_bytes - after_use_.memory_bytes(), kTableBase),
       used_(experts_),
       weight_(experts_),
       values_(experts_),
       targets_(experts_),
+      errors_(experts_),
       nobody_uses_(experts_),
       token_targets_(experts_),
+      after_token_values_(experts_),
       features_before_(kFeatures * experts_),
       used_before_(experts_),
       values_before_(experts_) {
@@ -76,8 +70,8 @@ NextUse::NextUse(const ExpertModelShape& context)
   for (int position = 0; position < index_.layers(); ++position) {
     std::ranges::fill(Row(position, kBias), 1.f);
     CountUses(position);
-    Score(position, LayerFeatures(position), Layer(used_last_, position), Layer(tokens_away_, position));
-    for (float& value : Layer(tokens_away_, position)) value = TokensOf(value);
+    Score(position, LayerFeatures(position), Layer(used_last_, position), Layer(learned_, position));
+    Publish(position);
   }
 }
 
@@ -109,7 +103,11 @@ void NextUse::OnToken(SequenceId id, TokenId token) {
   sequence.last = token;
 }
 
-void NextUse::OnRouted(const LayerRouting& routing) {
+void NextUse::Learn(const LayerRouting& routing) { ForEachVisit(routing, &NextUse::Visit); }
+
+void NextUse::CountFrequencies(const LayerRouting& routing) { ForEachVisit(routing, &NextUse::CountFrequency); }
+
+void NextUse::ForEachVisit(const LayerRouting& routing, void (NextUse::*visit)(int position)) {
   step_open_ = false;
   const int position = index_.Position(routing.layer);
   const std::span<const TokenRouting> all = routing.tokens;
@@ -117,15 +115,23 @@ void NextUse::OnRouted(const LayerRouting& routing) {
   for (const TokenRouting& token : all) {
     if (token.phase == Phase::kDecode && HasNumbers(token)) tokens_.push_back({&token, sequences_[token.sequence].before});
   }
-  if (!tokens_.empty()) return Visit(position);
+  if (!tokens_.empty()) return (this->*visit)(position);
   if (std::ranges::count(all, Phase::kDecode, &TokenRouting::phase) > 0) return;
   for (size_t i = all.size() - std::min(all.size(), kPrefillVisits); i < all.size(); ++i) {
     if (!HasNumbers(all[i])) continue;
     const bool continues = i > 0 && all[i - 1].sequence == all[i].sequence;
     tokens_.assign({{&all[i], continues ? all[i - 1].token : sequences_[all[i].sequence].before}});
-    Visit(position);
+    (this->*visit)(position);
   }
 }
+
+void NextUse::Publish(int position) {
+  const float* learned = &learned_[At(position)];
+  float* published = &published_[At(position)];
+  for (size_t e = 0; e < experts_; ++e) published[e] = std::max(learned[e], kSmallest);
+}
+
+float NextUse::ValueIn(float tokens) { return FastExp(tokens * FastLog(kDiscount)); }
 
 void NextUse::Visit(int position) {
   const std::span<const float> features = LayerFeatures(position);
@@ -133,20 +139,20 @@ void NextUse::Visit(int position) {
   std::ranges::copy(features, features_before_.begin());
   std::ranges::copy(used_last, used_before_.begin());
   Score(position, features, used_last, values_before_);
-  MarkUsed();
-  visits_[static_cast<size_t>(position)] = std::min(visits_[static_cast<size_t>(position)] + 1, kMostVisitsCounted);
+  CountFrequency(position);
   CountUses(position);
   LookUpTokens(position);
   Score(position, features, used_last, values_);
   for (size_t e = 0; e < experts_; ++e) targets_[e] = used_[e] > 0 ? 1 : kDiscount * values_[e];
   LearnWeights(position);
   LearnTable(position);
-  const std::span<float> usual_value = Layer(usual_value_, position);
-  const std::span<float> tokens_away = Layer(tokens_away_, position);
+  float* usual_value = &usual_value_[At(position)];
+  float* unused_value = &unused_value_[At(position)];
   for (size_t e = 0; e < experts_; ++e) {
     usual_value[e] += (targets_[e] - usual_value[e]) * kUsualRate;
-    tokens_away[e] = TokensOf(values_[e]);
+    unused_value[e] += (targets_[e] - unused_value[e]) * (kUsualRate * (1 - used_[e]));
   }
+  std::ranges::copy(values_, Layer(learned_, position).begin());
 }
 
 void NextUse::MarkUsed() {
@@ -161,42 +167,49 @@ void NextUse::MarkUsed() {
   }
 }
 
+// And who was used and how much.
+void NextUse::CountFrequency(int position) {
+  MarkUsed();
+  float& visits = visits_[static_cast<size_t>(position)];
+  visits = std::min(visits + 1, kMostVisitsCounted);
+  const float rate = 1 / (visits + kFrequencyPrior);
+  float* frequency = &frequency_[At(position)];
+  for (size_t e = 0; e < experts_; ++e) frequency[e] += (used_[e] - frequency[e]) * rate;
+}
+
 // Features of use, from used_ and weight_.
 void NextUse::CountUses(int position) {
-  const float rate = 1 / (visits_[static_cast<size_t>(position)] + kFrequencyPrior);
-  const std::span<float> frequency = Layer(frequency_, position);
-  const std::span<float> unused_for = Layer(unused_for_, position);
+  const float* frequency = &frequency_[At(position)];
+  float* unused_for = &unused_for_[At(position)];
   for (size_t d = 0; d < std::size(kDecays); ++d) {
-    const std::span<float> row = Row(position, static_cast<Feature>(kUse2 + d));
+    float* row = Row(position, static_cast<Feature>(kUse2 + d)).data();
     const float decay = kDecays[d].decay;
     const float step = (1 - decay) * kDecays[d].scale;
     for (size_t e = 0; e < experts_; ++e) row[e] = row[e] * decay + used_[e] * step;
   }
-  const std::span<float> weight = Row(position, kWeight);
-  const std::span<float> weight5 = Row(position, kWeight5);
-  const std::span<float> used_last = Layer(used_last_, position);
+  float* weight = Row(position, kWeight).data();
+  float* weight5 = Row(position, kWeight5).data();
+  float* used_last = &used_last_[At(position)];
   for (size_t e = 0; e < experts_; ++e) {
     weight[e] = weight_[e];
     weight5[e] = weight5[e] * kWeightDecay + weight_[e];
     used_last[e] = weight_[e] * top_k_;
   }
-  const std::span<float> odds = Row(position, kFrequency);
-  const std::span<float> recency = Row(position, kRecency);
+  float* odds = Row(position, kFrequency).data();
+  float* recency = Row(position, kRecency).data();
   for (size_t e = 0; e < experts_; ++e) {
-    frequency[e] += (used_[e] - frequency[e]) * rate;
-    unused_for[e] = used_[e] > 0 ? 0 : unused_for[e] + 1;
-    odds[e] = LogOdds(frequency[e]) * kLogScale;
-    recency[e] = std::log1p(unused_for[e]) * kLogScale;
+    unused_for[e] = (unused_for[e] + 1) * (1 - used_[e]);
+    odds[e] = LogOdds(frequency[e], kSmallest) * kLogScale;
+    recency[e] = FastLog(1 + unused_for[e]) * kLogScale;
   }
 }
 
 // How much likelier than usual an expert is after these tokens. Tokens that were never seen before say nothing.
 void NextUse::LookUpTokens(int position) {
-  const std::span<float> after = Row(position, kAfterToken);
-  const std::span<float> trusted = Row(position, kAfterTrusted);
-  std::ranges::fill(after, 0.f);
-  std::ranges::fill(trusted, 0.f);
-  const std::span<const float> usual_value = Layer(usual_value_, position);
+  float* after = Row(position, kAfterToken).data();
+  float* trusted = Row(position, kAfterTrusted).data();
+  std::fill_n(after, experts_, 0.f);
+  std::fill_n(trusted, experts_, 0.f);
   float occurrences = 0;  // of the token that is known least
   std::ranges::fill(nobody_uses_, 1.f);
   for (const VisitToken& token : tokens_) {
@@ -205,50 +218,48 @@ void NextUse::LookUpTokens(int position) {
     if (!known) continue;
     const auto times = static_cast<float>(after_token_.occurrences(row));
     occurrences = occurrences == 0 ? times : std::min(occurrences, times);
-    const std::span<const uint8_t> values = after_token_.Values(row, At(position), experts_);
-    for (size_t e = 0; e < experts_; ++e) nobody_uses_[e] *= 1 - static_cast<float>(values[e]) * (1 / 255.f);
+    after_token_.Values(row, position, Unseen(position), after_token_values_);
+    for (size_t e = 0; e < experts_; ++e) nobody_uses_[e] *= 1 - after_token_values_[e];
   }
   if (occurrences == 0) return;
   const float trust = occurrences / (occurrences + kTrust);
+  const float* usual_value = &usual_value_[At(position)];
   for (size_t e = 0; e < experts_; ++e) {
-    after[e] = LogOdds(1 - nobody_uses_[e]) - LogOdds(usual_value[e]);
+    after[e] = LogOdds(1 - nobody_uses_[e], kSmallest) - LogOdds(usual_value[e], kSmallest);
     trusted[e] = after[e] * trust;
   }
 }
 
 void NextUse::Score(int position, std::span<const float> features, std::span<const float> used, std::span<float> values) const {
-  const Weights& own = own_[static_cast<size_t>(position)];
-  std::ranges::fill(values, 0.f);
-  for (size_t f = 0; f < kFeatures; ++f) {
-    const float weight = shared_[f] + own[f];
-    const float* row = &features[f * experts_];
-    for (size_t e = 0; e < experts_; ++e) values[e] += weight * row[e];
+  Weights weights = shared_;
+  for (size_t f = 0; f < kFeatures; ++f) weights[f] += own_[static_cast<size_t>(position)][f];
+  const float* feature = features.data();
+  float* value = values.data();
+  for (size_t e = 0; e < experts_; ++e) {
+    float sum = 0;
+    for (size_t f = 0; f < kFeatures; ++f) sum += weights[f] * feature[f * experts_ + e];
+    value[e] = sum;
   }
-  for (size_t from = 0; from < (pairs_.empty() ? 0 : experts_); ++from) {
-    if (used[from] == 0) continue;
-    const float* row = &pairs_[(At(position) + from) * experts_];
-    for (size_t e = 0; e < experts_; ++e) values[e] += used[from] * row[e];
+  for (size_t from = 0; from < experts_; ++from) {
+    if (used[from] != 0) after_use_.Add(position, from, used[from], values);
   }
-  for (float& value : values) value = Logistic(value);
+  for (size_t e = 0; e < experts_; ++e) value[e] = Logistic(value[e]);
 }
 
 void NextUse::LearnWeights(int position) {
   const float visits = visits_[static_cast<size_t>(position)] / kFirstVisits;
   const float at_first = kFirstRate / (1 + visits * visits);
   const float rate = (kLearningRate + at_first) / static_cast<float>(experts_);
+  for (size_t e = 0; e < experts_; ++e) errors_[e] = targets_[e] - values_before_[e];
   Weights& own = own_[static_cast<size_t>(position)];
   for (size_t f = 0; f < kFeatures; ++f) {
     const float* row = &features_before_[f * experts_];
-    float gradient = 0;
-    for (size_t e = 0; e < experts_; ++e) gradient += (targets_[e] - values_before_[e]) * row[e];
+    const float gradient = DotProduct(errors_, {row, experts_});
     shared_[f] += rate * gradient;
     own[f] += rate * gradient;
   }
-  for (size_t from = 0; from < (pairs_.empty() ? 0 : experts_); ++from) {
-    if (used_before_[from] == 0) continue;
-    const float step = (kPairRate + at_first) * used_before_[from];
-    float* row = &pairs_[(At(position) + from) * experts_];
-    for (size_t e = 0; e < experts_; ++e) row[e] += step * (targets_[e] - values_before_[e]);
+  for (size_t from = 0; from < experts_; ++from) {
+    if (used_before_[from] != 0) after_use_.Learn(position, from, (kPairRate + at_first) * used_before_[from], errors_);
   }
 }
 
@@ -261,7 +272,7 @@ void NextUse::LearnTable(int position) {
     if (row == TokenTable::kNoRow) continue;
     for (size_t e = 0; e < experts_; ++e) token_targets_[e] = kDiscount * values_[e];
     for (const ExpertChoice& choice : token.routing->choices) token_targets_[static_cast<size_t>(choice.expert)] = 1;
-    after_token_.Learn(row, At(position), token_targets_, Layer(usual_value_, position));
+    after_token_.Learn(row, position, token.routing->choices, token_targets_, Unseen(position));
     if (last) after_token_.CountOccurrence(row);
   }
 }
@@ -271,26 +282,24 @@ void NextUse::VisitLearned(LearnedState& state) {
   state.Values(frequency_, Within{0, 1});
   state.Values(unused_for_, Within{0, kMostVisitsSince});
   state.Values(usual_value_, Within{0, 1});
-  state.Values(tokens_away_, kCalculable);
+  state.Values(unused_value_, Within{0, 1});
+  state.Values(learned_, Within{0, 1});
   state.Values(visits_, Within{0, kMostVisitsCounted});
   state.Values(shared_, kCalculable);
   state.Values(own_, kCalculable);
-  state.Values(pairs_, kCalculable);
+  after_use_.VisitLearned(state);
   state.Values(used_last_, kCalculable);
   after_token_.VisitLearned(state);
+  for (int position = 0; position < index_.layers(); ++position) Publish(position);
 }
 
-size_t NextUse::memory_bytes() const {
-  const size_t per_expert = kFeatures + 5;
-  return index_.size() * per_expert * sizeof(float) + own_.size() * (sizeof(Weights) + sizeof(float)) +
-         (experts_ * (kFeatures + 8) + pairs_.size()) * sizeof(float) + after_token_.memory_bytes();
+size_t NextUse::FixedBytes(size_t layers, size_t experts) {
+  constexpr size_t kOfAnExpert = kFeatures + 7, kOfAVisit = kFeatures + 10;
+  return (layers * experts * kOfAnExpert + experts * kOfAVisit) * sizeof(float) + layers * (sizeof(Weights) + sizeof(float));
 }
 
-size_t NextUse::BytesWithoutTable(const ExpertModelShape& context) {
-  const auto experts = static_cast<size_t>(context.experts_per_layer);
-  const size_t per_expert = kFeatures + 5;
-  return context.experts() * per_expert * sizeof(float) + context.moe_layers.size() * (sizeof(Weights) + sizeof(float)) +
-         experts * (kFeatures + 8) * sizeof(float) + TokenTable::LeastBytes(context.experts());
+size_t NextUse::BytesWithoutTable(const ExpertModelShape& shape) {
+  return FixedBytes(shape.moe_layers.size(), static_cast<size_t>(shape.experts_per_layer)) + TokenTable::LeastBytes(shape);
 }
 
 }  // namespace moed

@@ -9,6 +9,8 @@
 //
 // A visit is one decode step, whatever the number of sequences in it, or one of the last tokens of a prefill step. Tokens whose
 // gate weights are no numbers are none.
+//
+// What is learned in a visit counts once it is published, so that learning needs no lock.
 #pragma once
 
 #include <array>
@@ -20,33 +22,44 @@
 #include "absl/container/flat_hash_map.h"
 #include "core/base/ids.h"
 #include "core/expert/expert_index.h"
+#include "core/expert/learning/pair_weights.h"
 #include "core/expert/learning/token_table.h"
 #include "core/expert/part_context.h"
 #include "core/expert/routing.h"
 
 namespace moed {
 
-// Deterministic. Not synchronised.
+// Deterministic. Learned from on one thread, published and asked under the cache's lock.
 class NextUse {
  public:
   explicit NextUse(const ExpertModelShape& context);
 
   void OnSequenceEnd(SequenceId sequence);
   void OnToken(SequenceId sequence, TokenId token);
-  void OnRouted(const LayerRouting& routing);
+  void Learn(const LayerRouting& routing);
+  // Instead of Learn, where nothing has to be chosen: how often experts are used is still counted.
+  void CountFrequencies(const LayerRouting& routing);
+  // Of one layer, what was learned until now.
+  void Publish(int position);
 
-  // Expected tokens until the next use, beyond the next visit to the expert's layer. (layer position, expert)
-  float TokensAway(int position, int32_t expert) const { return tokens_away_[At(position) + static_cast<size_t>(expert)]; }
+  // As published. Experts are numbered through all layers, in their order.
+  float Value(size_t expert) const { return published_[expert]; }
+  // The value of who is used in so many tokens.
+  static float ValueIn(float tokens);
 
   // Of a layer's experts: the share of its visits that used them, in the long run.
   std::span<const float> Frequency(int position) const { return std::span(frequency_).subspan(At(position), experts_); }
 
   void VisitLearned(LearnedState& state);
-  size_t memory_bytes() const;
+  size_t memory_bytes() const {
+    return FixedBytes(own_.size(), experts_) + after_use_.memory_bytes() + after_token_.memory_bytes();
+  }
   // The same at table_bytes 0; it grows by no more than those.
   static size_t BytesWithoutTable(const ExpertModelShape& context);
 
  private:
+  static size_t FixedBytes(size_t layers, size_t experts);
+
   enum Feature {
     kBias,
     kUse2,
@@ -93,20 +106,28 @@ class NextUse {
   void Score(int position, std::span<const float> features, std::span<const float> used, std::span<float> values) const;
   void LearnWeights(int position);
   void LearnTable(int position);
+  // Visits one after the other, tokens_ being those of one.
+  void ForEachVisit(const LayerRouting& routing, void (NextUse::*visit)(int position));
+  void CountFrequency(int position);
+  TokenTable::Unseen Unseen(int position) const {
+    return {std::span(usual_value_).subspan(At(position), experts_), std::span(unused_value_).subspan(At(position), experts_)};
+  }
 
   const ExpertIndex index_;
   const size_t experts_;
   const float top_k_;
 
-  std::vector<float> features_;     // (layers, kFeatures, experts), as of the last visit
-  std::vector<float> frequency_;    // (layers, experts)
-  std::vector<float> unused_for_;   // (layers, experts): visits since the last use
-  std::vector<float> usual_value_;  // (layers, experts): slow average of the targets
-  std::vector<float> tokens_away_;  // (layers, experts)
-  std::vector<float> visits_;       // (layers)
+  std::vector<float> features_;      // (layers, kFeatures, experts), as of the last visit
+  std::vector<float> frequency_;     // (layers, experts)
+  std::vector<float> unused_for_;    // (layers, experts): visits since the last use
+  std::vector<float> usual_value_;   // (layers, experts): slow average of the targets
+  std::vector<float> unused_value_;  // (layers, experts): the same of visits that did not use it
+  std::vector<float> learned_;       // (layers, experts): values after the last visit
+  std::vector<float> published_;     // (layers, experts): of them, those that count
+  std::vector<float> visits_;        // (layers)
   Weights shared_;
-  std::vector<Weights> own_;      // (layers)
-  std::vector<float> pairs_;      // (layers, experts used last, experts); empty where it would take too much of the table's bytes
+  std::vector<Weights> own_;  // (layers)
+  PairWeights after_use_;     // from an expert used at the last visit; none where they would take too much of the table's bytes
   std::vector<float> used_last_;  // (layers, experts): top_k times the gate weight at the last visit
   TokenTable after_token_;
 
@@ -116,15 +137,17 @@ class NextUse {
 
   // Of the current visit.
   std::vector<VisitToken> tokens_;
-  std::vector<float> used_;             // (experts) 0 or 1
-  std::vector<float> weight_;           // (experts) highest gate weight among the tokens
-  std::vector<float> values_;           // (experts) after it
-  std::vector<float> targets_;          // (experts)
-  std::vector<float> nobody_uses_;      // (experts): the chance, as far as its tokens are known
-  std::vector<float> token_targets_;    // (experts) of one token
-  std::vector<float> features_before_;  // (kFeatures, experts)
-  std::vector<float> used_before_;      // (experts) used_last_
-  std::vector<float> values_before_;    // (experts)
+  std::vector<float> used_;                // (experts) 0 or 1
+  std::vector<float> weight_;              // (experts) highest gate weight among the tokens
+  std::vector<float> values_;              // (experts) after it
+  std::vector<float> targets_;             // (experts)
+  std::vector<float> errors_;              // (experts): of the values before it
+  std::vector<float> nobody_uses_;         // (experts): the chance, as far as its tokens are known
+  std::vector<float> token_targets_;       // (experts) of one token
+  std::vector<float> after_token_values_;  // (experts) likewise
+  std::vector<float> features_before_;     // (kFeatures, experts)
+  std::vector<float> used_before_;         // (experts) used_last_
+  std::vector<float> values_before_;       // (experts)
 };
 
 }  // namespace moed

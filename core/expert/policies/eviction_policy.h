@@ -32,7 +32,9 @@ class EvictionPolicy {
   virtual void OnSequenceStart(SequenceId) {}
   virtual void OnSequenceEnd(SequenceId) {}
   virtual void OnToken(SequenceId, TokenId) {}
-  // What the router chose in a layer, after its OnAccess calls.
+  // What the router chose in a layer, after its OnAccess calls: first Learn, which the engine's thread calls without the cache's
+  // lock and which touches nothing that inserting and evicting need; then OnRouted.
+  virtual void Learn(const LayerRouting&) {}
   virtual void OnRouted(const LayerRouting&) {}
   virtual void OnAccess(CachedKey key, const AccessContext& context) = 0;  // key may be absent
   virtual void OnInsert(CachedKey key, uint64_t bytes) = 0;

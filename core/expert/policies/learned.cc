@@ -1,6 +1,7 @@
 #include "core/expert/policies/learned.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "core/base/check.h"
@@ -10,53 +11,95 @@
 namespace moed {
 namespace {
 
+constexpr float kAbsent = 2;  // more than any value
+
+// The place of the lowest number, the first of equals. Lane by lane, so that compilers compare several at once.
+size_t LowestOf(std::span<const float> numbers) {
+  constexpr size_t kLanes = 16;
+  std::array<float, kLanes> lowest;
+  lowest.fill(kAbsent);
+  const float* x = numbers.data();
+  size_t i = 0;
+  for (; i + kLanes <= numbers.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) lowest[lane] = x[i + lane] < lowest[lane] ? x[i + lane] : lowest[lane];
+  }
+  for (; i < numbers.size(); ++i) lowest[i % kLanes] = std::min(lowest[i % kLanes], x[i]);
+  return static_cast<size_t>(std::ranges::find(numbers, *std::ranges::min_element(lowest)) - numbers.begin());
+}
+
 // A layer's order changes only when the layer was routed, so the resident of each layer that is needed last is kept until then: a
 // victim costs a look at every layer and at the experts of few.
 class LearnedPolicy final : public EvictionPolicy {
  public:
   explicit LearnedPolicy(const ExpertModelShape& context)
       : index_(context.moe_layers, context.experts_per_layer, context.precisions),
+        layers_(static_cast<size_t>(index_.layers())),
+        precisions_(static_cast<size_t>(index_.precisions())),
+        keys_of_layer_(static_cast<size_t>(index_.experts_per_layer()) * precisions_),
+        chooses_(!HoldsAll(context)),
         next_use_(context),
-        resident_(index_.size()),
-        last_needed_(static_cast<size_t>(index_.layers()), kUnknown) {}
+        values_(index_.size(), kAbsent),
+        last_needed_(layers_, kUnknown),
+        candidates_(layers_),
+        later_(layers_ + 1) {
+    for (size_t distance = 0; distance <= layers_; ++distance) {
+      later_[distance] = NextUse::ValueIn(static_cast<float>(distance) / static_cast<float>(layers_));
+    }
+  }
 
   void OnSequenceEnd(SequenceId sequence) override { next_use_.OnSequenceEnd(sequence); }
   void OnToken(SequenceId sequence, TokenId token) override { next_use_.OnToken(sequence, token); }
+  void Learn(const LayerRouting& routing) override {
+    if (chooses_) {
+      next_use_.Learn(routing);
+    } else {
+      next_use_.CountFrequencies(routing);
+    }
+  }
   void OnRouted(const LayerRouting& routing) override {
-    next_use_.OnRouted(routing);
-    last_needed_[LayerOf(routing.layer)] = kUnknown;
+    const auto position = static_cast<size_t>(index_.Position(routing.layer));
+    next_use_.Publish(static_cast<int>(position));
+    for (size_t i = position * keys_of_layer_; i < (position + 1) * keys_of_layer_; ++i) {
+      if (values_[i] != kAbsent) values_[i] = ValueOf(i);
+    }
+    last_needed_[position] = kUnknown;
   }
   void OnAccess(CachedKey, const AccessContext&) override {}
   void OnInsert(CachedKey key, uint64_t) override {
     const size_t i = index_.Of(key);
-    MOED_CHECK(!resident_[i]);
-    resident_[i] = true;
-    size_t& kept = last_needed_[LayerOf(key.layer)];
-    if (kept == kNone || (kept != kUnknown && TokensAway(i) > TokensAway(kept))) kept = i;
+    MOED_CHECK(values_[i] == kAbsent);
+    values_[i] = ValueOf(i);
+    size_t& kept = last_needed_[i / keys_of_layer_];
+    if (kept == kNone || (kept != kUnknown && values_[i] < values_[kept])) kept = i;
   }
   void OnEvict(CachedKey key) override {
     const size_t i = index_.Of(key);
-    MOED_CHECK(resident_[i]);
-    resident_[i] = false;
-    size_t& kept = last_needed_[LayerOf(key.layer)];
+    MOED_CHECK(values_[i] != kAbsent);
+    values_[i] = kAbsent;
+    size_t& kept = last_needed_[i / keys_of_layer_];
     if (kept == i) kept = kUnknown;
   }
 
+  // The resident of lowest value, if it is evictable; else its layer's next one takes part in its place.
   std::optional<CachedKey> Victim(const Incoming& incoming, absl::FunctionRef<bool(CachedKey)> evictable) override {
-    size_t victim = kNone;
-    float victim_tokens = 0;
-    for (int position = 0; position < index_.layers(); ++position) {
-      const size_t last = LastNeeded(position, evictable);
-      if (last == kNone) continue;
-      const auto distance = static_cast<float>(index_.Distance(incoming.current_layer, index_.Layer(position)));
-      const float tokens = TokensAway(last) + distance / static_cast<float>(index_.layers());
-      if (victim != kNone && tokens <= victim_tokens) continue;
-      victim = last;
-      victim_tokens = tokens;
+    const auto here = static_cast<size_t>(index_.Position(incoming.current_layer));
+    for (size_t position = 0; position < layers_; ++position) {
+      const size_t last = LastNeeded(position);
+      const size_t distance = position > here ? position - here : position + layers_ - here;
+      candidates_[position] = {last, last == kNone ? kAbsent : values_[last] * later_[distance]};
     }
-    const bool needed_sooner = incoming.reason == LoadReason::kPrefetch && victim_tokens < 1;  // than a guess is likely to be
-    if (victim == kNone || needed_sooner) return std::nullopt;
-    return index_.KeyAt(victim);
+    for (;;) {
+      Candidate& lowest = *std::ranges::min_element(candidates_, {}, &Candidate::value);
+      if (lowest.key == kNone) return std::nullopt;
+      if (evictable(index_.KeyAt(lowest.key))) {
+        // Than a guess is likely to be.
+        const bool needed_sooner = incoming.reason == LoadReason::kPrefetch && lowest.value > later_[layers_];
+        return needed_sooner ? std::nullopt : std::optional(index_.KeyAt(lowest.key));
+      }
+      const float later = lowest.value / values_[lowest.key];
+      lowest.key = LastNeededOf(static_cast<size_t>(&lowest - candidates_.data()), evictable);
+      lowest.value = lowest.key == kNone ? kAbsent : values_[lowest.key] * later;
+    }
   }
 
   void Popularity(LayerId layer, std::span<float> of_experts) const override {
@@ -64,48 +107,69 @@ class LearnedPolicy final : public EvictionPolicy {
   }
   void VisitLearned(LearnedState& state) override {
     next_use_.VisitLearned(state);
+    for (size_t i = 0; i < values_.size(); ++i) {
+      if (values_[i] != kAbsent) values_[i] = ValueOf(i);
+    }
     std::ranges::fill(last_needed_, kUnknown);
   }
-  size_t memory_bytes() const override {
-    return next_use_.memory_bytes() + resident_.size() + last_needed_.size() * sizeof(size_t);
+  size_t memory_bytes() const override { return next_use_.memory_bytes() + OwnBytes(values_.size(), layers_); }
+  static size_t OwnBytes(size_t keys, size_t layers) {
+    return keys * sizeof(float) + layers * (sizeof(size_t) + sizeof(Candidate) + sizeof(float)) + sizeof(float);
   }
 
  private:
   static constexpr size_t kNone = ~size_t{0};         // no resident
   static constexpr size_t kUnknown = ~size_t{0} - 1;  // to be looked for
 
-  size_t LayerOf(LayerId layer) const { return static_cast<size_t>(index_.Position(layer)); }
-  size_t PerLayer() const { return static_cast<size_t>(index_.experts_per_layer() * index_.precisions()); }
-  float TokensAway(size_t i) const {
-    const size_t in_layer = i % PerLayer();
-    return next_use_.TokensAway(static_cast<int>(i / PerLayer()), static_cast<int32_t>(in_layer) / index_.precisions());
+  struct Candidate {
+    size_t key;
+    float value;  // counted from now on
+  };
+
+  float ValueOf(size_t i) const { return next_use_.Value(i / precisions_); }
+  // Then nobody leaves.
+  static bool HoldsAll(const ExpertModelShape& context) {
+    uint64_t all = 0;
+    for (const uint64_t bytes : context.record_bytes) all += context.experts() * bytes;
+    return all > 0 && context.capacity_bytes >= all;
   }
 
-  // The evictable resident of a layer that is needed last; kept where all residents are evictable.
-  size_t LastNeeded(int position, absl::FunctionRef<bool(CachedKey)> evictable) {
-    size_t& kept = last_needed_[static_cast<size_t>(position)];
-    if (kept == kUnknown) kept = FindLastNeeded(position, [](CachedKey) { return true; });
-    if (kept == kNone || evictable(index_.KeyAt(kept))) return kept;
-    return FindLastNeeded(position, evictable);
+  // The resident of a layer that is needed last, whether evictable or not.
+  size_t LastNeeded(size_t position) {
+    size_t& kept = last_needed_[position];
+    if (kept != kUnknown) return kept;
+    const size_t first = position * keys_of_layer_;
+    kept = first + LowestOf(std::span(values_).subspan(first, keys_of_layer_));
+    if (values_[kept] == kAbsent) kept = kNone;
+    return kept;
   }
-  size_t FindLastNeeded(int position, absl::FunctionRef<bool(CachedKey)> allowed) const {
-    const size_t begin = static_cast<size_t>(position) * PerLayer();
+  size_t LastNeededOf(size_t position, absl::FunctionRef<bool(CachedKey)> allowed) const {
+    const size_t first = position * keys_of_layer_;
+    const float* values = &values_[first];
+    CachedKey key = index_.KeyAt(first);
     size_t last = kNone;
-    float last_tokens = 0;
-    for (size_t i = begin; i < begin + PerLayer(); ++i) {
-      if (!resident_[i]) continue;
-      const float tokens = TokensAway(i);
-      if ((last != kNone && tokens <= last_tokens) || !allowed(index_.KeyAt(i))) continue;
-      last = i;
-      last_tokens = tokens;
+    float last_value = kAbsent;
+    for (size_t i = 0; i < keys_of_layer_; ++i) {
+      if (values[i] >= last_value) continue;
+      key.expert = static_cast<int32_t>(i / precisions_);
+      key.precision = static_cast<Precision>(i % precisions_);
+      if (!allowed(key)) continue;
+      last = first + i;
+      last_value = values[i];
     }
     return last;
   }
 
   const ExpertIndex index_;
+  const size_t layers_;
+  const size_t precisions_;
+  const size_t keys_of_layer_;
+  const bool chooses_;
   NextUse next_use_;
-  std::vector<char> resident_;
-  std::vector<size_t> last_needed_;  // (layers) resident key, whether evictable or not
+  std::vector<float> values_;          // by key; of residents
+  std::vector<size_t> last_needed_;    // (layers) resident key
+  std::vector<Candidate> candidates_;  // (layers) scratch
+  std::vector<float> later_;           // by MoE layers from the current one: what a value counts less
 };
 
 }  // namespace
@@ -116,8 +180,8 @@ std::unique_ptr<EvictionPolicy> MakeLearnedPolicy(const ExpertModelShape& contex
 
 PartMemory LearnedPolicyMemory(const PartContext& context, const PartOptions&) {
   const ExpertModelShape& model = context.model;
-  const size_t residents = model.experts() * static_cast<size_t>(model.precisions);
-  return {.fixed_bytes = NextUse::BytesWithoutTable(model) + residents + model.moe_layers.size() * sizeof(size_t), .tables = 1};
+  const size_t keys = model.experts() * static_cast<size_t>(model.precisions);
+  return {.fixed_bytes = NextUse::BytesWithoutTable(model) + LearnedPolicy::OwnBytes(keys, model.moe_layers.size()), .tables = 1};
 }
 
 }  // namespace moed

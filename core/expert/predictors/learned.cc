@@ -10,8 +10,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "core/base/check.h"
 #include "core/expert/expert_index.h"
+#include "core/expert/learning/dot_product.h"
 #include "core/expert/learning/learned_state.h"
-#include "core/expert/learning/logistic.h"
+#include "core/expert/learning/log_odds.h"
 #include "core/expert/predictors/route_prior.h"
 
 namespace moed {
@@ -22,9 +23,10 @@ constexpr float kFarRate = 0.01f;
 constexpr float kLeastGate = 1e-4f;  // gate probabilities below are alike
 // Less likely guesses cost more bytes than they save time, even where the disk would be idle.
 constexpr float kLeastProbability = 0.45f;
-constexpr float kLeastFar = 0.6f;        // of layers beyond the next one: the path to them will tell more
-constexpr float kWorthPerLayer = 0.02f;  // what a guess is worth less for each layer that it could still wait
-constexpr size_t kPrefillTokens = 16;    // learned from in one prefill step, its last ones
+constexpr float kLeastFar = 0.6f;          // of layers beyond the next one: the path to them will tell more
+constexpr float kLeastFarOdds = 0.48954f;  // its log odds
+constexpr float kWorthPerLayer = 0.02f;    // what a guess is worth less for each layer that it could still wait
+constexpr size_t kPrefillTokens = 16;      // learned from in one prefill step, its last ones
 
 // What the gate says of the next layer, beside the prior.
 enum Feature { kBias, kGateMargin, kGateChooses, kPrior, kFeatures };
@@ -33,8 +35,6 @@ using Weights = std::array<float, kFeatures>;
 constexpr int kSets = 3;
 constexpr std::array<Weights, kSets> kFirstWeights = {{{0.f, 0.9f, 1.4f, 0.3f}, {0, 0.9f, 1.4f, 0.5f}, {0, 0.9f, 1.4f, 0.7f}}};
 constexpr int kOften = 4;  // occurrences
-
-float LogOdds(float p) { return std::log(p / (1 - p)); }
 
 class LearnedPredictor final : public ExpertPredictor {
  public:
@@ -46,6 +46,8 @@ class LearnedPredictor final : public ExpertPredictor {
         gate_(context.gate),
         prior_(context.model),
         used_(experts_),
+        error_(experts_),
+        ones_(experts_, 1.f),
         gates_(experts_),
         ordered_(experts_) {
     MOED_CHECK(top_k_ > 0 && (gate_ == nullptr || hidden_ > 0));
@@ -59,6 +61,7 @@ class LearnedPredictor final : public ExpertPredictor {
     sequence.hidden.resize(hidden_);
     sequence.features.resize(kFeatures * experts_);
     sequence.probabilities.resize(experts_);
+    sequence.far.reserve(MostFar());
   }
   void OnSequenceEnd(SequenceId sequence) override { sequences_.erase(sequence); }
   void OnToken(SequenceId sequence, TokenId) override { Find(sequence).routed = kNothing; }
@@ -85,12 +88,10 @@ class LearnedPredictor final : public ExpertPredictor {
     Sequence& sequence = Find(id);
     const int next = index_.Position(from) + 1;
     if (!sequence.decodes || sequence.routed != next - 1 || next == index_.layers()) return;
-    prior_.Score(sequence.prior, next);
+    if (prior_.Score(sequence.prior, next)) FindFar(next + 1, sequence);
     const size_t first = best_first.size();
     GuessNext(next, sequence, best_first);
-    for (int position = next + 1; position < index_.layers(); ++position) {
-      GuessFar(position, position - next + 1, sequence, best_first);
-    }
+    GuessFar(next, sequence, best_first);
     std::sort(best_first.begin() + static_cast<std::ptrdiff_t>(first), best_first.end(), [](const Guess& a, const Guess& b) {
       return a.probability != b.probability ? a.probability > b.probability : a.key < b.key;
     });
@@ -102,20 +103,28 @@ class LearnedPredictor final : public ExpertPredictor {
     prior_.VisitLearned(state);
   }
   size_t memory_bytes() const override {
-    const size_t a_sequence = OwnSequenceBytes(hidden_, experts_) + prior_.sequence_bytes();
+    const size_t a_sequence = OwnSequenceBytes(hidden_, experts_, MostFar()) + prior_.sequence_bytes();
     return sequences_.size() * a_sequence + kScratch * experts_ * sizeof(float) + prior_.memory_bytes();
   }
   static PartMemory Memory(const PartContext& context) {
     const auto experts = static_cast<size_t>(context.model.experts_per_layer);
+    const auto top_k = static_cast<size_t>(std::min(context.model.top_k, context.model.experts_per_layer));
+    const size_t most_far = context.model.moe_layers.size() * kFarOfOne * top_k;
     return {.fixed_bytes = kScratch * experts * sizeof(float) + RoutePrior::BytesWithoutTable(context.model),
-            .sequence_bytes =
-                OwnSequenceBytes(static_cast<size_t>(context.hidden), experts) + RoutePrior::SequenceBytes(context.model),
+            .sequence_bytes = OwnSequenceBytes(static_cast<size_t>(context.hidden), experts, most_far) +
+                              RoutePrior::SequenceBytes(context.model),
             .tables = 1};
   }
 
  private:
   static constexpr int kNothing = -1;
 
+  // Of a layer beyond the next one.
+  struct Far {
+    int32_t position;
+    int32_t expert;
+    float logit;  // the prior's
+  };
   struct Sequence {
     RoutePrior::Sequence prior;
     std::optional<LayerId> layer;  // where `hidden` was seen
@@ -126,13 +135,16 @@ class LearnedPredictor final : public ExpertPredictor {
     int set = 0;
     std::vector<float> features;       // (kFeatures, experts)
     std::vector<float> probabilities;  // (experts)
+    std::vector<Far> far;              // by layer
   };
 
-  static constexpr size_t kScratch = 3;  // arrays (experts)
+  static constexpr size_t kScratch = 5;   // arrays (experts)
+  static constexpr size_t kFarOfOne = 2;  // experts of a layer ahead that may be guessed, for each that serves a token
 
-  static size_t OwnSequenceBytes(size_t hidden, size_t experts) {
-    return sizeof(Sequence) + (hidden + (kFeatures + 1) * experts) * sizeof(float);
+  static size_t OwnSequenceBytes(size_t hidden, size_t experts, size_t most_far) {
+    return sizeof(Sequence) + (hidden + (kFeatures + 1) * experts) * sizeof(float) + most_far * sizeof(Far);
   }
+  size_t MostFar() const { return static_cast<size_t>(index_.layers()) * kFarOfOne * top_k_; }
   Sequence& Find(SequenceId sequence) {
     const auto found = sequences_.find(sequence);
     MOED_CHECK(found != sequences_.end());
@@ -151,21 +163,32 @@ class LearnedPredictor final : public ExpertPredictor {
         sequence.guessed = position;
       }
     }
+    for (float& value : p) value = Logistic(value);
     for (size_t e = 0; e < experts_; ++e) {
-      const float probability = Logistic(p[e]);
-      p[e] = probability;
-      if (probability >= kLeastProbability) Add(position, e, probability, 1, guesses);
+      if (p[e] >= kLeastProbability) Add(position, e, p[e], 1, guesses);
     }
   }
 
+  // Once a token: who is likely enough in the layers from `first` on, as long as its layer is not the next one.
+  void FindFar(int first, Sequence& sequence) const {
+    sequence.far.clear();
+    const size_t most = kFarOfOne * top_k_;
+    for (int position = first; position < index_.layers(); ++position) {
+      const size_t begin = sequence.far.size();
+      const float* logits = &sequence.prior.logits[static_cast<size_t>(position) * experts_];
+      for (size_t e = 0; e < experts_ && sequence.far.size() < begin + most; ++e) {
+        if (far_.bias + far_.scale * logits[e] < kLeastFarOdds) continue;
+        sequence.far.push_back({position, static_cast<int32_t>(e), logits[e]});
+      }
+    }
+  }
   // Without the path to it the prior is too sure of itself, or not sure enough: far_ says which.
-  void GuessFar(int position, int distance, const Sequence& sequence, std::vector<Guess>& guesses) const {
-    const float worth = kWorthPerLayer * static_cast<float>(distance - 1);
-    const float least = LogOdds(std::min(0.99f, kLeastFar + worth));
-    const float* logits = &sequence.prior.logits[static_cast<size_t>(position) * experts_];
-    for (size_t e = 0; e < experts_; ++e) {
-      const float odds = far_.bias + far_.scale * logits[e];
-      if (odds >= least) Add(position, e, Logistic(odds) - worth, distance, guesses);
+  void GuessFar(int next, const Sequence& sequence, std::vector<Guess>& guesses) const {
+    for (const Far& far : sequence.far) {
+      if (far.position <= next) continue;
+      const int distance = far.position - next + 1;
+      const float worth = Logistic(far_.bias + far_.scale * far.logit) - kWorthPerLayer * static_cast<float>(distance - 1);
+      if (worth >= kLeastFar) Add(far.position, static_cast<size_t>(far.expert), worth, distance, guesses);
     }
   }
   void Add(int position, size_t expert, float probability, int distance, std::vector<Guess>& guesses) const {
@@ -191,23 +214,18 @@ class LearnedPredictor final : public ExpertPredictor {
 
   void LearnFar(int position, const Sequence& sequence) {
     const float* logits = &sequence.prior.logits[static_cast<size_t>(position) * experts_];
-    float bias = 0, scale = 0;
-    for (size_t e = 0; e < experts_; ++e) {
-      const float error = used_[e] - Logistic(far_.bias + far_.scale * logits[e]);
-      bias += error;
-      scale += error * logits[e];
-    }
-    far_.bias += bias * kFarRate / static_cast<float>(experts_);
-    far_.scale += scale * kFarRate / static_cast<float>(experts_);
+    for (size_t e = 0; e < experts_; ++e) error_[e] = used_[e] - Logistic(far_.bias + far_.scale * logits[e]);
+    const float rate = kFarRate / static_cast<float>(experts_);
+    far_.bias += DotProduct(error_, ones_) * rate;
+    far_.scale += DotProduct(error_, {logits, experts_}) * rate;
   }
 
   void LearnWeights(const Sequence& sequence) {
     Weights& weights = weights_[static_cast<size_t>(sequence.set)];
+    for (size_t e = 0; e < experts_; ++e) error_[e] = used_[e] - sequence.probabilities[e];
     for (size_t f = 0; f < kFeatures; ++f) {
-      const float* row = &sequence.features[f * experts_];
-      float gradient = 0;
-      for (size_t e = 0; e < experts_; ++e) gradient += (used_[e] - sequence.probabilities[e]) * row[e];
-      weights[f] += gradient * kLearningRate / static_cast<float>(experts_);
+      const std::span<const float> feature = std::span(sequence.features).subspan(f * experts_, experts_);
+      weights[f] += DotProduct(error_, feature) * kLearningRate / static_cast<float>(experts_);
     }
   }
 
@@ -219,13 +237,15 @@ class LearnedPredictor final : public ExpertPredictor {
     const float threshold = *last_chosen;
     const int occurrences = prior_.occurrences(sequence.prior);
     sequence.set = occurrences == 0 ? 0 : occurrences < kOften ? 1 : 2;
-    float* features = sequence.features.data();
+    const auto feature = [&](Feature f) { return &sequence.features[static_cast<size_t>(f) * experts_]; };
+    std::fill_n(feature(kBias), experts_, 1.f);
+    float* margin = feature(kGateMargin);
+    float* chooses = feature(kGateChooses);
     for (size_t e = 0; e < experts_; ++e) {
-      features[kBias * experts_ + e] = 1;
-      features[kGateMargin * experts_ + e] = std::log((gates_[e] + kLeastGate) / (threshold + kLeastGate));
-      features[kGateChooses * experts_ + e] = gates_[e] >= threshold ? 1 : 0;
-      features[kPrior * experts_ + e] = sequence.probabilities[e];
+      margin[e] = FastLog((gates_[e] + kLeastGate) / (threshold + kLeastGate));
+      chooses[e] = gates_[e] >= threshold ? 1.f : 0.f;
     }
+    std::ranges::copy(sequence.probabilities, feature(kPrior));
   }
 
   // Log-odds.
@@ -252,7 +272,9 @@ class LearnedPredictor final : public ExpertPredictor {
   absl::flat_hash_map<SequenceId, Sequence> sequences_;
 
   // Scratch. (experts)
-  std::vector<float> used_, gates_, ordered_;
+  std::vector<float> used_, error_;
+  const std::vector<float> ones_;
+  std::vector<float> gates_, ordered_;
 };
 
 }  // namespace

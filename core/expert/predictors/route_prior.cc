@@ -1,9 +1,9 @@
 #include "core/expert/predictors/route_prior.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include "core/expert/learning/logistic.h"
+#include "core/expert/learning/dot_product.h"
+#include "core/expert/learning/log_odds.h"
 
 namespace moed {
 namespace {
@@ -16,22 +16,14 @@ constexpr float kLearningRate = 0.02f;  // of the gradient's mean over a layer's
 constexpr float kPairRate = 0.02f;
 constexpr float kTrust = 2;        // occurrences of a token after which what is known of it counts half
 constexpr size_t kPairsShare = 2;  // weights of pairs may take one of so many parts of the table's bytes
-constexpr size_t kTableRows = 8192;
-constexpr float kTableBase = 1;  // occurrences
+constexpr float kTableBase = 1;    // occurrences
+constexpr float kLeast = 0.002f;   // of probabilities whose log odds are taken
+constexpr ExpertChoice kNobody{.expert = -1};
 constexpr std::array<float, 7> kFirstWeights = {0, 0.1f, 1, 1.4f, 0.5f, 0.4f, 0};
 
-float LogOdds(float p) {
-  p = std::clamp(p, 0.002f, 0.998f);
-  return std::log(p / (1 - p));
-}
-
-size_t PairBytes(const ExpertModelShape& context) {
-  const auto experts = static_cast<size_t>(context.experts_per_layer);
-  return context.moe_layers.size() * experts * experts * sizeof(float);
-}
 // Of the two tables of pairs, those that fit.
 size_t PairTables(const ExpertModelShape& context) {
-  return std::min<size_t>(2, context.table_bytes / kPairsShare / std::max<size_t>(1, PairBytes(context)));
+  return context.table_bytes / kPairsShare / std::max<size_t>(1, PairWeights::Bytes(context));
 }
 
 }  // namespace
@@ -41,20 +33,24 @@ RoutePrior::RoutePrior(const ExpertModelShape& context)
       experts_(static_cast<size_t>(context.experts_per_layer)),
       top_k_(static_cast<size_t>(std::min(context.top_k, context.experts_per_layer))),
       frequency_(index_.size(), static_cast<float>(top_k_) / static_cast<float>(experts_)),
+      odds_(index_.size(), LogOdds(static_cast<float>(top_k_) / static_cast<float>(experts_), kLeast)),
       shared_(kFirstWeights),
       own_(static_cast<size_t>(index_.layers())),
-      after_path_(PairTables(context) >= 1 ? PairBytes(context) / sizeof(float) : 0),
-      after_use_(PairTables(context) >= 2 ? PairBytes(context) / sizeof(float) : 0),
-      of_token_(index_.size(), context.table_bytes - PairTables(context) * PairBytes(context), kTableRows, kTableBase),
-      features_(kFeatures * experts_),
+      after_path_(context, PairTables(context) >= 1),
+      after_use_(context, PairTables(context) >= 2),
+      of_token_(context, context.table_bytes - after_path_.memory_bytes() - after_use_.memory_bytes(), kTableBase),
+      zeros_(experts_),
+      ones_(experts_, 1.f),
+      likelier_(experts_),
+      of_token_values_(experts_),
       used_(experts_),
       error_(experts_) {}
 
 RoutePrior::Sequence RoutePrior::Start() const {
   Sequence sequence;
-  for (std::vector<float>* values : {&sequence.weight, &sequence.use, &sequence.logits}) values->resize(index_.size());
+  sequence.last.assign(static_cast<size_t>(index_.layers()) * top_k_, kNobody);
   sequence.use = frequency_;
-  sequence.path.reserve(top_k_);
+  sequence.logits.resize(index_.size());
   return sequence;
 }
 
@@ -63,55 +59,47 @@ int RoutePrior::occurrences(const Sequence& sequence) const {
   return row == TokenTable::kNoRow ? 0 : of_token_.occurrences(row);
 }
 
-void RoutePrior::FillFeatures(int position, const Sequence& sequence) {
-  const float* weight = &sequence.weight[At(position)];
-  const float* use = &sequence.use[At(position)];
-  const float* frequency = &frequency_[At(position)];
+// Fills likelier_, zeros for a token that was never seen; how often it was.
+float RoutePrior::LookUpToken(int position, const Sequence& sequence) {
   const int times = occurrences(sequence);
-  const float trust = static_cast<float>(times) / (static_cast<float>(times) + kTrust);
-  const std::span<const uint8_t> of_token =
-      times == 0 ? std::span<const uint8_t>() : of_token_.Values(of_token_.Find(sequence.token), At(position), experts_);
-  float* features = features_.data();
-  for (size_t e = 0; e < experts_; ++e) {
-    const float odds = LogOdds(frequency[e]);
-    const float likelier = times == 0 ? 0 : LogOdds(static_cast<float>(of_token[e]) * (1 / 255.f)) - odds;
-    features[kBias * experts_ + e] = 1;
-    features[kWeight * experts_ + e] = weight[e];
-    features[kUse * experts_ + e] = use[e] * kUseScale;
-    features[kFrequency * experts_ + e] = odds * kFrequencyScale;
-    features[kOfToken * experts_ + e] = likelier;
-    features[kOfTokenTrusted * experts_ + e] = likelier * trust;
-    features[kNewToken * experts_ + e] = times == 0 ? 1 : 0;
+  if (times == 0) {
+    std::ranges::fill(likelier_, 0.f);
+    return 0;
   }
+  of_token_.Values(of_token_.Find(sequence.token), position, Unseen(position), of_token_values_);
+  const float* odds = &odds_[At(position)];
+  for (size_t e = 0; e < experts_; ++e) likelier_[e] = LogOdds(of_token_values_[e], kLeast) - odds[e];
+  return static_cast<float>(times);
 }
 
-void RoutePrior::Score(Sequence& sequence, int first) {
-  if (sequence.scored) return;
+bool RoutePrior::Score(Sequence& sequence, int first) {
+  if (sequence.scored) return false;
   sequence.scored = true;
   for (int position = first; position < index_.layers(); ++position) {
-    FillFeatures(position, sequence);
-    float* logits = &sequence.logits[At(position)];
-    std::fill_n(logits, experts_, 0.f);
-    for (size_t f = 0; f < kFeatures; ++f) {
-      const float weight = shared_[f] + own_[static_cast<size_t>(position)][f];
-      const float* row = &features_[f * experts_];
-      for (size_t e = 0; e < experts_; ++e) logits[e] += weight * row[e];
-    }
-    for (size_t from = 0; from < (after_use_.empty() ? 0 : experts_); ++from) {
-      const float weight = sequence.weight[At(position) + from];
-      if (weight == 0) continue;
-      const float* row = PairsOf(after_use_, position, from);
-      for (size_t e = 0; e < experts_; ++e) logits[e] += weight * row[e];
+    const float times = LookUpToken(position, sequence);
+    Weights weights = shared_;
+    for (size_t f = 0; f < kFeatures; ++f) weights[f] += own_[static_cast<size_t>(position)][f];
+    const float bias = weights[kBias] + (times == 0 ? weights[kNewToken] : 0);
+    const float of_use = weights[kUse] * kUseScale, of_frequency = weights[kFrequency] * kFrequencyScale;
+    const float of_token = weights[kOfToken] + weights[kOfTokenTrusted] * times / (times + kTrust);
+    const float* use = &sequence.use[At(position)];
+    const float* odds = &odds_[At(position)];
+    const std::span<float> logits = Layer(sequence.logits, position);
+    float* sum = logits.data();
+    for (size_t e = 0; e < experts_; ++e) sum[e] = bias + of_use * use[e] + of_frequency * odds[e] + of_token * likelier_[e];
+    for (const ExpertChoice& last : LastOf(sequence.last, position)) {
+      if (last.expert < 0) continue;
+      logits[static_cast<size_t>(last.expert)] += weights[kWeight] * last.probability;
+      after_use_.Add(position, static_cast<size_t>(last.expert), last.probability, logits);
     }
   }
+  return true;
 }
 
 void RoutePrior::ScoreNext(const Sequence& sequence, int position, std::span<float> logits) const {
   std::copy_n(&sequence.logits[At(position)], experts_, logits.begin());
-  if (after_path_.empty()) return;
-  for (const int32_t from : sequence.path) {
-    const float* row = PairsOf(after_path_, position, static_cast<size_t>(from));
-    for (size_t e = 0; e < experts_; ++e) logits[e] += row[e];
+  for (const ExpertChoice& before : LastOf(sequence.last, position - 1)) {
+    if (before.expert >= 0) after_path_.Add(position, static_cast<size_t>(before.expert), 1, logits);
   }
 }
 
@@ -122,23 +110,27 @@ void RoutePrior::Learn(int position, const TokenRouting& token, Sequence& sequen
   sequence.token = token.token;
   if (position == 0 || position + 1 == index_.layers()) sequence.scored = false;
 
-  const std::span<float> frequency = std::span(frequency_).subspan(At(position), experts_);
   const int row = position == 0 ? of_token_.FindOrAdd(token.token) : of_token_.Find(token.token);
   if (row != TokenTable::kNoRow) {
-    of_token_.Learn(row, At(position), used_, frequency);
+    of_token_.Learn(row, position, token.choices, used_, Unseen(position));
     if (position + 1 == index_.layers()) of_token_.CountOccurrence(row);
   }
+  LearnFrequency(position);
   float* use = &sequence.use[At(position)];
-  float* weight = &sequence.weight[At(position)];
+  for (size_t e = 0; e < experts_; ++e) use[e] += (used_[e] - use[e]) * kUseRate;
+  const std::span<ExpertChoice> last = LastOf(sequence.last, position);
+  std::ranges::fill(last, kNobody);
+  for (size_t slot = 0; slot < std::min(last.size(), token.choices.size()); ++slot) {
+    last[slot] = {token.choices[slot].expert, token.choices[slot].probability * static_cast<float>(top_k_)};
+  }
+}
+
+void RoutePrior::LearnFrequency(int position) {
+  float* frequency = &frequency_[At(position)];
+  float* odds = &odds_[At(position)];
   for (size_t e = 0; e < experts_; ++e) {
     frequency[e] += (used_[e] - frequency[e]) * kFrequencyRate;
-    use[e] += (used_[e] - use[e]) * kUseRate;
-    weight[e] = 0;
-  }
-  sequence.path.clear();
-  for (const ExpertChoice& choice : token.choices) {
-    weight[static_cast<size_t>(choice.expert)] = choice.probability * static_cast<float>(top_k_);
-    sequence.path.push_back(choice.expert);
+    odds[e] = LogOdds(frequency[e], kLeast);
   }
 }
 
@@ -146,26 +138,27 @@ void RoutePrior::Learn(int position, const TokenRouting& token, Sequence& sequen
 void RoutePrior::LearnWeights(int position, const Sequence& sequence) {
   ScoreNext(sequence, position, error_);
   for (size_t e = 0; e < experts_; ++e) error_[e] = used_[e] - Logistic(error_[e]);
-  FillFeatures(position, sequence);
+  const float times = LookUpToken(position, sequence);
+  Weights gradient{};
+  gradient[kBias] = DotProduct(error_, ones_);
+  gradient[kUse] = DotProduct(error_, std::span(sequence.use).subspan(At(position), experts_)) * kUseScale;
+  gradient[kFrequency] = DotProduct(error_, Layer(odds_, position)) * kFrequencyScale;
+  gradient[kOfToken] = DotProduct(error_, likelier_);
+  gradient[kOfTokenTrusted] = gradient[kOfToken] * times / (times + kTrust);
+  gradient[kNewToken] = times == 0 ? gradient[kBias] : 0;
+  for (const ExpertChoice& last : LastOf(sequence.last, position)) {
+    if (last.expert < 0) continue;
+    gradient[kWeight] += error_[static_cast<size_t>(last.expert)] * last.probability;
+    after_use_.Learn(position, static_cast<size_t>(last.expert), kPairRate * last.probability, error_);
+  }
+  for (const ExpertChoice& before : LastOf(sequence.last, position - 1)) {
+    if (before.expert >= 0) after_path_.Learn(position, static_cast<size_t>(before.expert), kPairRate, error_);
+  }
   Weights& own = own_[static_cast<size_t>(position)];
   for (size_t f = 0; f < kFeatures; ++f) {
-    const float* row = &features_[f * experts_];
-    float gradient = 0;
-    for (size_t e = 0; e < experts_; ++e) gradient += error_[e] * row[e];
-    const float step = gradient * kLearningRate / static_cast<float>(experts_);
+    const float step = gradient[f] * kLearningRate / static_cast<float>(experts_);
     shared_[f] += step;
     own[f] += step;
-  }
-  const auto learn = [&](std::vector<float>& pairs, size_t from, float input) {
-    float* row = &pairs[(At(position) + from) * experts_];
-    for (size_t e = 0; e < experts_; ++e) row[e] += kPairRate * input * error_[e];
-  };
-  for (const int32_t from : sequence.path) {
-    if (!after_path_.empty()) learn(after_path_, static_cast<size_t>(from), 1);
-  }
-  for (size_t from = 0; from < (after_use_.empty() ? 0 : experts_); ++from) {
-    const float weight = sequence.weight[At(position) + from];
-    if (weight != 0) learn(after_use_, from, weight);
   }
 }
 
@@ -173,20 +166,22 @@ void RoutePrior::VisitLearned(LearnedState& state) {
   state.Values(frequency_, Within{0, 1});
   state.Values(shared_, kCalculable);
   state.Values(own_, kCalculable);
-  state.Values(after_path_, kCalculable);
-  state.Values(after_use_, kCalculable);
+  after_path_.VisitLearned(state);
+  after_use_.VisitLearned(state);
   of_token_.VisitLearned(state);
+  for (size_t i = 0; i < odds_.size(); ++i) odds_[i] = LogOdds(frequency_[i], kLeast);
 }
 
 size_t RoutePrior::memory_bytes() const {
-  const size_t floats = frequency_.size() + after_path_.size() + after_use_.size() + (kFeatures + 2) * experts_;
-  return floats * sizeof(float) + own_.size() * sizeof(Weights) + of_token_.memory_bytes();
+  return FixedBytes(own_.size(), experts_) + after_path_.memory_bytes() + after_use_.memory_bytes() + of_token_.memory_bytes();
+}
+
+size_t RoutePrior::FixedBytes(size_t layers, size_t experts) {
+  return (2 * layers * experts + kScratch * experts) * sizeof(float) + layers * sizeof(Weights);
 }
 
 size_t RoutePrior::BytesWithoutTable(const ExpertModelShape& context) {
-  const size_t scratch = (kFeatures + 2) * static_cast<size_t>(context.experts_per_layer);
-  return (context.experts() + scratch) * sizeof(float) + context.moe_layers.size() * sizeof(Weights) +
-         TokenTable::LeastBytes(context.experts());
+  return FixedBytes(context.moe_layers.size(), static_cast<size_t>(context.experts_per_layer)) + TokenTable::LeastBytes(context);
 }
 
 }  // namespace moed

@@ -13,8 +13,10 @@
 #include <span>
 #include <vector>
 
+#include "core/base/expert_choice.h"
 #include "core/base/ids.h"
 #include "core/expert/expert_index.h"
+#include "core/expert/learning/pair_weights.h"
 #include "core/expert/learning/token_table.h"
 #include "core/expert/part_context.h"
 #include "core/expert/routing.h"
@@ -26,19 +28,18 @@ class RoutePrior {
  public:
   // What is kept of one sequence.
   struct Sequence {
-    TokenId token{-1};          // that is being computed
-    bool scored = false;        // logits are of that token
-    std::vector<float> weight;  // (layers, experts): top_k times the gate weight at the token before
-    std::vector<float> use;     // (layers, experts): average over some twenty tokens
-    std::vector<float> logits;  // (layers, experts): before the token's first layer ran
-    std::vector<int32_t> path;  // experts of the layer that was routed last
+    TokenId token{-1};               // that is being computed
+    bool scored = false;             // logits are of that token
+    std::vector<ExpertChoice> last;  // (layers, top k): where it was routed last, top_k times the gate weight; -1: nobody
+    std::vector<float> use;          // (layers, experts): average over some twenty tokens
+    std::vector<float> logits;       // (layers, experts): before the token's first layer ran
   };
 
   explicit RoutePrior(const ExpertModelShape& context);
 
   Sequence Start() const;
-  // Fills logits for the layers from `first` on, once a token.
-  void Score(Sequence& sequence, int first);
+  // Fills logits for the layers from `first` on, once a token: false if that was done before.
+  bool Score(Sequence& sequence, int first);
   // Log-odds for a layer whose predecessor was routed. (experts)
   void ScoreNext(const Sequence& sequence, int position, std::span<float> logits) const;
   // What the router chose. Weights are learned from tokens that were scored.
@@ -46,9 +47,10 @@ class RoutePrior {
 
   // Of the sequence's token, in the table: 0 = never seen.
   int occurrences(const Sequence& sequence) const;
-  size_t sequence_bytes() const { return SequenceBytes(index_.size(), top_k_); }
+  size_t sequence_bytes() const { return SequenceBytes(static_cast<size_t>(index_.layers()), experts_, top_k_); }
   static size_t SequenceBytes(const ExpertModelShape& context) {
-    return SequenceBytes(context.experts(), static_cast<size_t>(std::min(context.top_k, context.experts_per_layer)));
+    return SequenceBytes(context.moe_layers.size(), static_cast<size_t>(context.experts_per_layer),
+                         static_cast<size_t>(std::min(context.top_k, context.experts_per_layer)));
   }
   void VisitLearned(LearnedState& state);
   size_t memory_bytes() const;
@@ -58,31 +60,43 @@ class RoutePrior {
  private:
   enum Feature { kBias, kWeight, kUse, kFrequency, kOfToken, kOfTokenTrusted, kNewToken, kFeatures };
   using Weights = std::array<float, kFeatures>;
+  static constexpr size_t kScratch = 6;  // arrays (experts)
 
-  static size_t SequenceBytes(size_t experts_of_all_layers, size_t top_k) {
-    return 3 * experts_of_all_layers * sizeof(float) + top_k * sizeof(int32_t);
+  static size_t SequenceBytes(size_t layers, size_t experts, size_t top_k) {
+    return layers * (2 * experts * sizeof(float) + top_k * sizeof(ExpertChoice));
   }
+  static size_t FixedBytes(size_t layers, size_t experts);
+
   size_t At(int position) const { return static_cast<size_t>(position) * experts_; }
-  const float* PairsOf(const std::vector<float>& pairs, int position, size_t from) const {
-    return &pairs[(At(position) + from) * experts_];
+  std::span<float> Layer(std::vector<float>& per_expert, int position) const {
+    return std::span(per_expert).subspan(At(position), experts_);
   }
-  void FillFeatures(int position, const Sequence& sequence);
+  template <class Vector>
+  auto LastOf(Vector& last, int position) const {
+    return std::span(last).subspan(static_cast<size_t>(position) * top_k_, top_k_);
+  }
+  TokenTable::Unseen Unseen(int position) const { return {std::span(frequency_).subspan(At(position), experts_), zeros_}; }
+  float LookUpToken(int position, const Sequence& sequence);
   void LearnWeights(int position, const Sequence& sequence);
+  void LearnFrequency(int position);
 
   const ExpertIndex index_;
   const size_t experts_;
   const size_t top_k_;
   std::vector<float> frequency_;  // (layers, experts)
+  std::vector<float> odds_;       // (layers, experts): its log odds
   Weights shared_;
-  std::vector<Weights> own_;       // (layers)
-  std::vector<float> after_path_;  // (layers, experts of the layer before, experts); empty where it takes too much
-  std::vector<float> after_use_;   // (layers, experts at the token before, experts); likewise
+  std::vector<Weights> own_;  // (layers)
+  PairWeights after_path_;    // from an expert of the layer before; none where they take too much of the table's bytes
+  PairWeights after_use_;     // from an expert at the token before; likewise
   TokenTable of_token_;
 
-  // Scratch.
-  std::vector<float> features_;  // (kFeatures, experts)
-  std::vector<float> used_;      // (experts) 0 or 1
-  std::vector<float> error_;     // (experts)
+  // Scratch. (experts)
+  const std::vector<float> zeros_, ones_;
+  std::vector<float> likelier_;  // after this token than usual, in log odds
+  std::vector<float> of_token_values_;
+  std::vector<float> used_;  // 0 or 1
+  std::vector<float> error_;
 };
 
 }  // namespace moed

@@ -19,7 +19,8 @@ constexpr float kCostOfALayer = 0.01f;  // probability that a guess needs more t
 constexpr float kLeastProbability = 0.05f;
 constexpr float kFrequencyRate = 0.02f;  // a token
 constexpr size_t kPromptTokens = 16;     // learned from in one step, its last ones
-constexpr size_t kTableRows = 8192;
+constexpr size_t kScratch = 3;           // arrays (experts)
+constexpr float kTableBase = 3;          // occurrences
 
 class TokenIdPredictor final : public ExpertPredictor {
  public:
@@ -27,8 +28,10 @@ class TokenIdPredictor final : public ExpertPredictor {
       : index_(context.model.moe_layers, context.model.experts_per_layer, 1),
         experts_(static_cast<size_t>(context.model.experts_per_layer)),
         frequency_(index_.size(), static_cast<float>(context.model.top_k) / static_cast<float>(experts_)),
-        of_token_(index_.size(), context.model.table_bytes, kTableRows),
-        used_(experts_) {}
+        of_token_(context.model, context.model.table_bytes, kTableBase),
+        nobody_(experts_),
+        used_(experts_),
+        of_token_values_(experts_) {}
 
   bool paced() const override { return true; }
 
@@ -68,18 +71,21 @@ class TokenIdPredictor final : public ExpertPredictor {
   }
 
   size_t memory_bytes() const override {
-    return (frequency_.size() + experts_) * sizeof(float) + of_token_.memory_bytes() +
+    return (frequency_.size() + kScratch * experts_) * sizeof(float) + of_token_.memory_bytes() +
            decoding_.size() * sizeof(std::pair<SequenceId, TokenId>);
   }
 
  private:
   size_t At(int position) const { return static_cast<size_t>(position) * experts_; }
 
+  TokenTable::Unseen Unseen(int position) const { return {std::span(frequency_).subspan(At(position), experts_), nobody_}; }
+
   // A token that was never seen has the experts' frequency.
-  void GuessLayer(int row, int position, int distance, std::vector<Guess>& guesses) const {
+  void GuessLayer(int row, int position, int distance, std::vector<Guess>& guesses) {
+    std::copy_n(&frequency_[At(position)], experts_, of_token_values_.begin());
+    if (row != TokenTable::kNoRow) of_token_.Values(row, position, Unseen(position), of_token_values_);
     for (size_t e = 0; e < experts_; ++e) {
-      const float p = row == TokenTable::kNoRow ? frequency_[At(position) + e]
-                                                : static_cast<float>(of_token_.Values(row, At(position), experts_)[e]) / 255;
+      const float p = of_token_values_[e];
       if (p >= kLeastProbability) guesses.push_back({{index_.Layer(position), static_cast<int32_t>(e)}, p, distance});
     }
   }
@@ -90,7 +96,7 @@ class TokenIdPredictor final : public ExpertPredictor {
     const std::span<float> frequency = std::span(frequency_).subspan(At(position), experts_);
     const int row = position == 0 ? of_token_.FindOrAdd(token.token) : of_token_.Find(token.token);
     if (row != TokenTable::kNoRow) {
-      of_token_.Learn(row, At(position), used_, frequency);
+      of_token_.Learn(row, position, token.choices, used_, Unseen(position));
       if (position + 1 == index_.layers()) of_token_.CountOccurrence(row);
     }
     for (size_t e = 0; e < experts_; ++e) frequency[e] += (used_[e] - frequency[e]) * kFrequencyRate;
@@ -101,7 +107,9 @@ class TokenIdPredictor final : public ExpertPredictor {
   std::vector<float> frequency_;  // (layers, experts)
   TokenTable of_token_;
   absl::flat_hash_map<SequenceId, TokenId> decoding_;  // the token that is computed
-  std::vector<float> used_;                            // scratch (experts)
+  // Scratch. (experts)
+  const std::vector<float> nobody_;
+  std::vector<float> used_, of_token_values_;
 };
 
 }  // namespace
@@ -112,8 +120,8 @@ std::unique_ptr<ExpertPredictor> MakeTokenIdPredictor(const PartContext& context
 
 PartMemory TokenIdMemory(const PartContext& context, const PartOptions&) {
   const size_t experts = context.model.experts();
-  return {.fixed_bytes =
-              (experts + static_cast<size_t>(context.model.experts_per_layer)) * sizeof(float) + TokenTable::LeastBytes(experts),
+  return {.fixed_bytes = (experts + kScratch * static_cast<size_t>(context.model.experts_per_layer)) * sizeof(float) +
+                         TokenTable::LeastBytes(context.model),
           .tables = 1};
 }
 

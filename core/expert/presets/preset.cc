@@ -91,6 +91,10 @@ absl::StatusOr<PresetSetup> ChoosePreset(const PresetChoice& choice, const Store
   return setup;
 }
 
+std::string LearnersOf(const PresetSetup& setup) {
+  return StrCat("policy ", setup.policy->name, ", predictor ", setup.predictor->name);
+}
+
 PartMemory MemoryOfParts(const PresetSetup& setup, const PartContext& context) {
   PartMemory memory;
   const auto add = [&](const auto& row) {

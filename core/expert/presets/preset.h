@@ -57,6 +57,8 @@ struct PresetParts {
   std::unique_ptr<RouterMask> mask;  // null: none
   std::unique_ptr<FidelityRule> rule;
 };
+// Who learns in it, as a file of learned state has it.
+std::string LearnersOf(const PresetSetup& setup);
 // What they will hold.
 PartMemory MemoryOfParts(const PresetSetup& setup, const PartContext& context);
 // Shares its state with no others. INVALID_ARGUMENT: an option's value.

@@ -1,11 +1,14 @@
 // For builds without the CUDA runtime (MOED_CUDA in cmake/Cuda.cmake).
 #include "core/base/status.h"
 #include "core/kernels/cuda/device.h"
+#include "core/kernels/cuda/native_runtime.h"
 
 namespace moed {
 
 absl::StatusOr<std::vector<CudaDevice>> FindCudaDevices() {
   return FailedPrecondition("no CUDA device: this build is without CUDA");
 }
+
+absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeCudaRuntime() { return FindCudaDevices().status(); }
 
 }  // namespace moed

@@ -144,7 +144,7 @@ class MessagesWriter final : public AnswerWriter<ChatResponse> {
 
 }  // namespace
 
-std::unique_ptr<AnswerWriter<ChatResponse>> MakeMessagesWriter(AnswerIdentity identity, bool) {
+std::unique_ptr<AnswerWriter<ChatResponse>> MakeMessagesWriter(AnswerIdentity identity, const AnswerOptions&) {
   return std::make_unique<MessagesWriter>(std::move(identity));
 }
 

@@ -9,6 +9,6 @@
 namespace moed::http {
 
 // Usage always comes with the first and the last event.
-std::unique_ptr<AnswerWriter<moe::v1::ChatResponse>> MakeMessagesWriter(AnswerIdentity identity, bool include_usage);
+std::unique_ptr<AnswerWriter<moe::v1::ChatResponse>> MakeMessagesWriter(AnswerIdentity identity, const AnswerOptions& options);
 
 }  // namespace moed::http

@@ -21,7 +21,7 @@ struct AnswerForm {
   HttpReply (*error)(const ApiError& error);
 };
 
-// `read`: from the body's JSON to a draft with a `request`. `make_writer`: from the answer's identity and include_usage. `stream`
+// `read`: from the body's JSON to a draft with a `request`. `make_writer`: from the answer's identity and the draft. `stream`
 // and `whole` are the daemon's calls: (stub, context, request, reactor) and (stub, context, request, response, callback).
 template <class Response, class Read, class MakeWriter, class Stream, class Whole>
 void AnswerByModel(Daemon& daemon, const ModelNames& models, const std::shared_ptr<Exchange>& exchange, const AnswerForm& form,
@@ -33,7 +33,7 @@ void AnswerByModel(Daemon& daemon, const ModelNames& models, const std::shared_p
   if (const absl::Status same = CheckSessionHeader(exchange->request(), session); !same.ok())
     return exchange->Reply(form.error(ErrorOf(same)));
   const AnswerIdentity identity = {form.id_prefix + exchange->request().id, draft->model, std::time(nullptr)};
-  std::unique_ptr<AnswerWriter<Response>> writer = make_writer(identity, draft->include_usage);
+  std::unique_ptr<AnswerWriter<Response>> writer = make_writer(identity, *draft);
   auto request = std::move(draft->request);
   const bool streams = draft->stream;
   SetOptions(*std::move(draft), identity.id, request);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "grpcpp/client_context.h"
@@ -9,8 +10,13 @@
 
 namespace moed::http {
 
+inline constexpr char kSessionHeader[] = "moe-session-id";
+
 // INVALID_ARGUMENT where the header is there and says something else than the body. It never stands for the body's field.
 absl::Status CheckSessionHeader(const HttpRequest& request, const std::string& session_id);
+
+// The same of a header's value.
+absl::Status CheckSessionName(std::string_view said, const std::string& session_id);
 
 // Says it to the daemon as well, for proxies on the way; what metadata cannot hold is left out.
 void NameSession(const std::string& session_id, grpc::ClientContext& context);

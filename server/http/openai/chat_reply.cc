@@ -128,8 +128,8 @@ class ChatWriter final : public AnswerWriter<ChatResponse> {
 
 }  // namespace
 
-std::unique_ptr<AnswerWriter<ChatResponse>> MakeChatWriter(AnswerIdentity identity, bool include_usage) {
-  return std::make_unique<ChatWriter>(std::move(identity), include_usage);
+std::unique_ptr<AnswerWriter<ChatResponse>> MakeChatWriter(AnswerIdentity identity, const AnswerOptions& options) {
+  return std::make_unique<ChatWriter>(std::move(identity), options.include_usage);
 }
 
 }  // namespace moed::http

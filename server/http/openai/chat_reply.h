@@ -8,7 +8,7 @@
 
 namespace moed::http {
 
-// `include_usage` as for completions.
-std::unique_ptr<AnswerWriter<moe::v1::ChatResponse>> MakeChatWriter(AnswerIdentity identity, bool include_usage);
+// options.include_usage as for completions.
+std::unique_ptr<AnswerWriter<moe::v1::ChatResponse>> MakeChatWriter(AnswerIdentity identity, const AnswerOptions& options);
 
 }  // namespace moed::http

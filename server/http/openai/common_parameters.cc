@@ -1,92 +1,21 @@
 #include "server/http/openai/common_parameters.h"
 
-#include <charconv>
+#include <iterator>
+#include <vector>
 
-#include "client/fidelity.h"
+#include "server/http/api/answer_parameters.h"
 
 namespace moed::http {
 namespace {
-
-using moe::v1::Sampling;
-using moe::v1::Stopping;
-
-template <bool AnswerOptions::*kField>
-absl::Status ApplyBool(const Json& value, AnswerOptions& options) {
-  MOED_ASSIGN_OR_RETURN(options.*kField, BoolOf(value));
-  return absl::OkStatus();
-}
 
 absl::Status ApplyModel(const Json& value, AnswerOptions& options) {
   MOED_ASSIGN_OR_RETURN(options.model, StringOf(value));
   return absl::OkStatus();
 }
 
-template <void (Sampling::*kSet)(float)>
-absl::Status ApplySampling(const Json& value, AnswerOptions& options) {
-  MOED_ASSIGN_OR_RETURN(const double number, NumberOf(value));
-  (options.sampling.*kSet)(static_cast<float>(number));
+absl::Status ApplyStream(const Json& value, AnswerOptions& options) {
+  MOED_ASSIGN_OR_RETURN(options.stream, BoolOf(value));
   return absl::OkStatus();
-}
-
-absl::Status ApplyTopK(const Json& value, AnswerOptions& options) {
-  MOED_ASSIGN_OR_RETURN(const int32_t top_k, Int32Of(value));
-  options.sampling.set_top_k(top_k == -1 ? 0 : top_k);  // both are everything
-  return absl::OkStatus();
-}
-
-// Below zero as well, as two's complement.
-absl::Status ApplySeed(const Json& value, AnswerOptions& options) {
-  if (!value.is_number_integer()) return InvalidArgument(ShownJson(value), " is no whole number of 64 bits");
-  options.sampling.set_seed(value.is_number_unsigned() ? value.get<uint64_t>() : static_cast<uint64_t>(value.get<int64_t>()));
-  return absl::OkStatus();
-}
-
-absl::Status ApplyLogitBias(const Json& value, AnswerOptions& options) {
-  if (!value.is_object()) return InvalidArgument(ShownJson(value), " is no object of token ids with numbers");
-  for (const auto& [name, bias] : value.items()) {
-    int32_t id = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
-    if (error != std::errc() || end != name.data() + name.size()) {
-      return InvalidArgument("\"", name.substr(0, 32), "\" is no token id");
-    }
-    const auto number = NumberOf(bias);
-    if (!number.ok()) return InvalidArgument("[", id, "]: ", number.status().message());
-    (*options.sampling.mutable_logit_bias())[id] = static_cast<float>(*number);
-  }
-  return absl::OkStatus();
-}
-
-template <void (Stopping::*kSet)(int32_t)>
-absl::Status ApplyTokens(const Json& value, AnswerOptions& options) {
-  MOED_ASSIGN_OR_RETURN(const int32_t tokens, Int32Of(value));
-  (options.stopping.*kSet)(tokens);
-  return absl::OkStatus();
-}
-
-template <void (Stopping::*kSet)(bool)>
-absl::Status ApplyStopping(const Json& value, AnswerOptions& options) {
-  MOED_ASSIGN_OR_RETURN(const bool on, BoolOf(value));
-  (options.stopping.*kSet)(on);
-  return absl::OkStatus();
-}
-
-absl::Status ApplyStop(const Json& value, AnswerOptions& options) {
-  if (value.is_string()) {
-    options.stopping.add_stop_strings(value.get<std::string>());
-    return absl::OkStatus();
-  }
-  return ReadElements(value, [&](const Json& text) -> absl::Status {
-    MOED_ASSIGN_OR_RETURN(*options.stopping.add_stop_strings(), StringOf(text));
-    return absl::OkStatus();
-  });
-}
-
-absl::Status ApplyStopTokenIds(const Json& value, AnswerOptions& options) {
-  return ReadElements(value, [&](const Json& element) -> absl::Status {
-    MOED_ASSIGN_OR_RETURN(const int32_t id, Int32Of(element));
-    options.stopping.add_stop_token_ids(id);
-    return absl::OkStatus();
-  });
 }
 
 absl::Status ApplyStreamOptions(const Json& value, AnswerOptions& options) {
@@ -101,68 +30,21 @@ absl::Status ApplyStreamOptions(const Json& value, AnswerOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status ApplySkipSpecialTokens(const Json& value, AnswerOptions& options) {
-  MOED_ASSIGN_OR_RETURN(const bool skip, BoolOf(value));
-  options.response.set_skip_special_tokens(skip);
-  return absl::OkStatus();
-}
-
-absl::Status ApplyFidelity(const Json& value, AnswerOptions& options) {
-  MOED_ASSIGN_OR_RETURN(const std::string text, StringOf(value));
-  MOED_ASSIGN_OR_RETURN(const auto fidelity, ParseFidelity(text));
-  options.has_fidelity = fidelity.has_value();
-  if (fidelity.has_value()) options.fidelity = *fidelity;
-  return absl::OkStatus();
-}
-
 absl::Status ApplyN(const Json& value, AnswerOptions&) { return OnlyValue(value, 1, "one answer is given to a request"); }
 
-absl::Status ApplySession(const Json& value, AnswerOptions& options) {
-  MOED_ASSIGN_OR_RETURN(options.session.id, StringOf(value));
-  return absl::OkStatus();
-}
-
-absl::Status ApplyMustExist(const Json& value, AnswerOptions& options) {
-  MOED_ASSIGN_OR_RETURN(options.session.must_exist, BoolOf(value));
-  return absl::OkStatus();
-}
-
-absl::Status ApplyExpectedTokens(const Json& value, AnswerOptions& options) {
-  MOED_ASSIGN_OR_RETURN(options.session.expected_tokens, Int32Of(value));
-  return absl::OkStatus();
-}
-
 constexpr Parameter<AnswerOptions> kParameters[] = {
-    {"model", ApplyModel},
-    {"stream", ApplyBool<&AnswerOptions::stream>},
-    {"stream_options", ApplyStreamOptions},
-    {"n", ApplyN},
-    {"temperature", ApplySampling<&Sampling::set_temperature>},
-    {"top_p", ApplySampling<&Sampling::set_top_p>},
-    {"frequency_penalty", ApplySampling<&Sampling::set_frequency_penalty>},
-    {"presence_penalty", ApplySampling<&Sampling::set_presence_penalty>},
-    {"seed", ApplySeed},
-    {"logit_bias", ApplyLogitBias},
-    {"stop", ApplyStop},
-    {"user", nullptr},
-    // Beyond OpenAI's, with the names that vLLM gave them.
-    {"top_k", ApplyTopK},
-    {"min_p", ApplySampling<&Sampling::set_min_p>},
-    {"repetition_penalty", ApplySampling<&Sampling::set_repetition_penalty>},
-    {"min_tokens", ApplyTokens<&Stopping::set_min_new_tokens>},
-    {"stop_token_ids", ApplyStopTokenIds},
-    {"include_stop_str_in_output", ApplyStopping<&Stopping::set_include_stop_string>},
-    {"ignore_eos", ApplyStopping<&Stopping::set_ignore_eos>},
-    {"skip_special_tokens", ApplySkipSpecialTokens},
-    // Beyond both.
-    {"fidelity", ApplyFidelity},
-    {"session_id", ApplySession},
-    {"must_exist", ApplyMustExist},
-    {"expected_tokens", ApplyExpectedTokens},
+    {"model", ApplyModel}, {"stream", ApplyStream}, {"stream_options", ApplyStreamOptions}, {"n", ApplyN}, {"user", nullptr},
 };
 
 }  // namespace
 
-std::span<const Parameter<AnswerOptions>> CommonParameters() { return kParameters; }
+std::span<const Parameter<AnswerOptions>> CommonParameters() {
+  static const std::vector<Parameter<AnswerOptions>> all = [] {
+    std::vector<Parameter<AnswerOptions>> rows(std::begin(kParameters), std::end(kParameters));
+    rows.insert(rows.end(), AnswerParameters().begin(), AnswerParameters().end());
+    return rows;
+  }();
+  return all;
+}
 
 }  // namespace moed::http

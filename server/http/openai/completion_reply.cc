@@ -94,8 +94,8 @@ class CompletionWriter final : public AnswerWriter<GenerateResponse> {
 
 }  // namespace
 
-std::unique_ptr<AnswerWriter<GenerateResponse>> MakeCompletionWriter(AnswerIdentity identity, bool include_usage) {
-  return std::make_unique<CompletionWriter>(std::move(identity), include_usage);
+std::unique_ptr<AnswerWriter<GenerateResponse>> MakeCompletionWriter(AnswerIdentity identity, const AnswerOptions& options) {
+  return std::make_unique<CompletionWriter>(std::move(identity), options.include_usage);
 }
 
 }  // namespace moed::http

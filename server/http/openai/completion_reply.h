@@ -8,7 +8,8 @@
 
 namespace moed::http {
 
-// `include_usage`: in an event of its own, before the last; the others then have the member with null.
-std::unique_ptr<AnswerWriter<moe::v1::GenerateResponse>> MakeCompletionWriter(AnswerIdentity identity, bool include_usage);
+// options.include_usage: in an event of its own, before the last; the others then have the member with null.
+std::unique_ptr<AnswerWriter<moe::v1::GenerateResponse>> MakeCompletionWriter(AnswerIdentity identity,
+                                                                              const AnswerOptions& options);
 
 }  // namespace moed::http

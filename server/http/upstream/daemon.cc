@@ -74,6 +74,12 @@ std::optional<ServedModel> Daemon::model() const {
   return model_;
 }
 
+void Daemon::OnServing(std::function<void(bool)> tell) {
+  absl::MutexLock lock(&mutex_);
+  tell_serving_ = std::move(tell);
+  if (tell_serving_) tell_serving_(serving_);
+}
+
 void Daemon::WatchHealth() {
   auto call = std::make_shared<StreamCall<HealthCheckResponse>>(calls_);
   auto reader = std::make_shared<HealthReader>(*this, [weak = std::weak_ptr(call)] {
@@ -106,6 +112,7 @@ void Daemon::SetServing(bool serving) {
     if (serving == serving_) return;
     serving_ = serving;
     model_.reset();
+    if (tell_serving_) tell_serving_(serving);
   }
   spdlog::info("the daemon {}", serving ? "serves" : "does not serve");
   if (serving) AskForModel();

@@ -36,6 +36,10 @@ class Daemon {
   // Nothing while the daemon is not reached, loads or drains.
   std::optional<ServedModel> model() const;
 
+  // `tell` is called at once and whenever the daemon begins or ceases to serve; it must not call the Daemon. Null: nobody is told
+  // any more, when this returns.
+  void OnServing(std::function<void(bool serves)> tell);
+
   moe::v1::Inference::Stub& inference() { return *inference_; }
   moe::v1::Control::Stub& control() { return *control_; }
   CallCount& calls() { return calls_; }
@@ -56,6 +60,7 @@ class Daemon {
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   std::function<void()> cancel_watch_ ABSL_GUARDED_BY(mutex_);
   bool serving_ ABSL_GUARDED_BY(mutex_) = false;
+  std::function<void(bool)> tell_serving_ ABSL_GUARDED_BY(mutex_);
   std::optional<ServedModel> model_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<grpc::Alarm> pause_ ABSL_GUARDED_BY(mutex_);  // a new one each time: it may not be set by its own callback
 };

@@ -305,6 +305,7 @@ void Teach(EvictionPolicy& policy, LayerId layer, int32_t expert) {
   const ExpertChoice choice[] = {{expert, 1.f}};
   const TokenRouting token[] = {{kSession, TokenId(1), Phase::kDecode, choice}};
   policy.OnToken(kSession, TokenId(1));
+  policy.Learn({layer, token});
   policy.OnRouted({layer, token});
 }
 
@@ -323,10 +324,10 @@ TEST(FillOrder, BeginsWithWhatThePolicyLearnedBeforeARestart) {
       Teach(*before, kThird, 2);
     }
     before->OnSequenceEnd(kSession);
-    ASSERT_TRUE(SaveLearned(file, *before, *parts.predictor).ok());
+    ASSERT_TRUE(SaveLearned(file, [&](LearnedState& state) { before->VisitLearned(state); }).ok());
   }
   parts.policy = MakePolicy("learned", {context}).value();
-  ASSERT_TRUE(TakeLearned(file, *parts.policy, *parts.predictor).ok());
+  ASSERT_TRUE(TakeLearned(file, [&](LearnedState& state) { parts.policy->VisitLearned(state); }).ok());
   const std::vector<CachedKey> order = FillOrder(Filling(), parts, context);
   EXPECT_THAT(order, SizeIs(kAll));
   EXPECT_THAT(std::vector(order.begin(), order.begin() + 3),

@@ -5,6 +5,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "core/expert/learning/token_table.h"
+#include "core/store/checksum.h"
 #include "tests/expert/learned_parts.h"
 
 namespace moed {
@@ -16,10 +18,8 @@ constexpr std::string_view kParts = "policy learned, predictor learned";
 class LearnedStateTest : public testing::Test {
  protected:
   LearnedFile File(std::string_view name = "state") const { return {folder_ / name, kHash, std::string(kParts)}; }
-  absl::Status Save(LearnedParts& parts, const LearnedFile& file) { return SaveLearned(file, *parts.policy, *parts.predictor); }
-  absl::StatusOr<LearnedTaken> Take(LearnedParts& parts, const LearnedFile& file) {
-    return TakeLearned(file, *parts.policy, *parts.predictor);
-  }
+  absl::Status Save(LearnedParts& parts, const LearnedFile& file) { return parts.Save(file); }
+  absl::StatusOr<LearnedTaken> Take(LearnedParts& parts, const LearnedFile& file) { return parts.Take(file); }
   // All that was learned, as the file has it.
   std::string Contents(LearnedParts& parts) {
     EXPECT_TRUE(Save(parts, File("contents")).ok());
@@ -63,16 +63,71 @@ TEST_F(LearnedStateTest, WhatWasSavedIsTakenUpWhole) {
   EXPECT_EQ(Contents(fresh), Contents(learned));
 }
 
-TEST_F(LearnedStateTest, ArraysOfAnotherSizeStartAnew) {
+// Weights of pairs have no room in the small budget. Its tables have fewer rows, where the few tokens fit all the same: on the
+// way back nothing of them is missing.
+TEST_F(LearnedStateTest, TablesMayGrowAndShrinkWithTheBudget) {
   LearnedParts learned(1 << 16);
   learned.Learn(60);
   ASSERT_TRUE(Save(learned, File()).ok());
-  LearnedParts smaller(1 << 12);
+  LearnedParts smaller(0);
   const auto taken = Take(smaller, File());
   ASSERT_TRUE(taken.ok()) << taken.status();
   EXPECT_GT(taken->taken_bytes, 0u);
   EXPECT_GT(taken->left_bytes, 0u);
-  smaller.Learn(20);
+  ASSERT_TRUE(Save(smaller, File("smaller")).ok());
+  LearnedParts larger(1 << 20), again(0);
+  ASSERT_TRUE(Take(larger, File("smaller")).ok());
+  ASSERT_TRUE(Save(larger, File("larger")).ok());
+  ASSERT_TRUE(Take(again, File("larger")).ok());
+  EXPECT_EQ(Contents(again).size(), Contents(smaller).size());
+  again.Learn(20);
+}
+
+// Of a table with room for few, the tokens seen last.
+TEST_F(LearnedStateTest, TheNewestTokensAreTakenWhereNotAllFit) {
+  const ExpertModelShape shape = StoreContext();
+  const std::vector<float> zeros(kExperts);
+  TokenTable large(shape, 1 << 16, 1);
+  const auto chosen_by = [](int token) { return static_cast<size_t>(token % kExperts); };
+  for (int token = 0; token < 100; ++token) {
+    std::vector<float> targets = zeros;
+    targets[chosen_by(token)] = 1;
+    const ExpertChoice choices[] = {{token % kExperts, 1}};
+    large.Learn(large.FindOrAdd(TokenId(token)), 2, choices, targets, {zeros, zeros});
+  }
+  ASSERT_TRUE(SaveLearned(File(), [&](LearnedState& state) { large.VisitLearned(state); }).ok());
+  TokenTable small(shape, 0, 1);
+  const auto taken = TakeLearned(File(), [&](LearnedState& state) { small.VisitLearned(state); });
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  EXPECT_GT(taken->left_bytes, 0u);
+  for (int token = 0; token < 100; ++token) {
+    const int row = small.Find(TokenId(token));
+    ASSERT_EQ(row != TokenTable::kNoRow, token >= 100 - static_cast<int>(small.rows())) << token;
+    if (row == TokenTable::kNoRow) continue;
+    std::vector<float> values(kExperts);
+    small.Values(row, 2, {zeros, zeros}, values);
+    for (size_t e = 0; e < kExperts; ++e) EXPECT_NEAR(values[e], e == chosen_by(token) ? .5f : 0, .01f) << token;
+  }
+}
+
+TEST_F(LearnedStateTest, AFileOfTheFirstVersionStartsAnew) {
+  LearnedParts learned;
+  learned.Learn(60);
+  ASSERT_TRUE(Save(learned, File()).ok());
+  std::string old = Read("state");
+  old[7] = '1';
+  const uint64_t sum = Checksum(std::string_view(old).substr(0, old.size() - sizeof(uint64_t)));
+  old.replace(old.size() - sizeof(sum), sizeof(sum), reinterpret_cast<const char*>(&sum), sizeof(sum));
+  Write("old", old);
+  LearnedParts fresh;
+  const std::string before = Contents(fresh);
+  const absl::Status status = Take(fresh, File("old")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("earlier version"));
+  EXPECT_EQ(Contents(fresh), before);
+  LearnedFile other_store = File("old");
+  other_store.model_hash = kHash + 1;
+  EXPECT_EQ(Take(fresh, other_store).status().code(), absl::StatusCode::kFailedPrecondition) << "nothing writes over it";
 }
 
 // What a model computes for a damaged prompt may be no number; what is learned from the others stays one.

@@ -1,58 +1,23 @@
 // What is learned about the next use of experts, by hand-made sequences.
 #include "core/expert/learning/next_use.h"
 
+#include <cmath>
 #include <random>
 
-#include "core/expert/learning/token_table.h"
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
 namespace {
 
-TEST(TokenTable, KeepsTheTokensSeenLastInBoundedMemory) {
-  TokenTable table(4, 64 << 10, 256);
-  const size_t bytes = table.memory_bytes();
-  EXPECT_LE(bytes, 64u << 10);
-  for (int token = 0; token < 100'000; ++token) table.FindOrAdd(TokenId(token));
-  EXPECT_EQ(table.memory_bytes(), bytes);
-  EXPECT_EQ(table.Find(TokenId(0)), TokenTable::kNoRow);
-  EXPECT_NE(table.Find(TokenId(99'999)), TokenTable::kNoRow);
-  // A token that returns all the time stays, however many pass by.
-  for (int token = 0; token < 100'000; ++token) {
-    table.FindOrAdd(TokenId(7));
-    table.FindOrAdd(TokenId(token));
-  }
-  EXPECT_NE(table.Find(TokenId(7)), TokenTable::kNoRow);
-}
+constexpr int kPositions = 3;
 
-TEST(TokenTable, MovesFromTheBaseToWhatWasSeen) {
-  TokenTable table(4, 1 << 20, 64);
-  const float targets[] = {1, 0}, base[] = {.5f, .5f};
-  const int row = table.FindOrAdd(TokenId(3));
-  EXPECT_EQ(table.occurrences(row), 0);
-  int high = 127, low = 128;
-  for (int i = 0; i < 30; ++i) {
-    table.Learn(row, 2, targets, base);
-    table.CountOccurrence(row);
-    EXPECT_GE(table.Values(row, 2, 2)[0], high);
-    EXPECT_LE(table.Values(row, 2, 2)[1], low);
-    high = table.Values(row, 2, 2)[0];
-    low = table.Values(row, 2, 2)[1];
-  }
-  EXPECT_GT(high, 230);
-  EXPECT_LT(low, 25);
-  EXPECT_EQ(table.Values(row, 0, 2)[0], 0);  // the others are untouched
+void Learn(NextUse& next_use, const LayerRouting& routing) {
+  next_use.Learn(routing);
+  for (int position = 0; position < kPositions; ++position) next_use.Publish(position);
 }
-
-TEST(TokenTable, AReplacedRowForgets) {
-  TokenTable table(1, 1, 1);  // one set
-  const float one[] = {1}, base[] = {0};
-  const int row = table.FindOrAdd(TokenId(1));
-  table.Learn(row, 0, one, base);
-  table.CountOccurrence(row);
-  for (int token = 2; table.Find(TokenId(1)) != TokenTable::kNoRow; ++token) table.FindOrAdd(TokenId(token));
-  EXPECT_EQ(table.occurrences(table.FindOrAdd(TokenId(1))), 0);
-  EXPECT_EQ(table.Values(table.Find(TokenId(1)), 0, 1)[0], 0);
+// Expected until the next use, beyond the next visit to the expert's layer.
+double TokensAway(const NextUse& next_use, int position, int32_t expert) {
+  return std::log(next_use.Value(static_cast<size_t>(position * kExperts + expert))) / std::log(NextUse::ValueIn(1));
 }
 
 class NextUseTest : public testing::Test {
@@ -68,10 +33,9 @@ class NextUseTest : public testing::Test {
         for (const int32_t expert : experts) choices.back().push_back({expert, 0.25f});
       }
       for (size_t i = 0; i < tokens.size(); ++i) routing.push_back({kSession, tokens[i].first, phase, choices[i]});
-      next_use.OnRouted({layer, routing});
+      Learn(next_use, {layer, routing});
     }
   }
-  static constexpr int kPositions = 3;
 };
 
 TEST_F(NextUseTest, BeginsAsRecencyAndFrequency) {
@@ -79,12 +43,12 @@ TEST_F(NextUseTest, BeginsAsRecencyAndFrequency) {
   for (int i = 0; i < 3; ++i) Step(next_use, {{TokenId(i), {0, 1, 2, 3}}});
   Step(next_use, {{TokenId(4), {0, 1, 2, 4}}});
   for (int position = 0; position < kPositions; ++position) {
-    EXPECT_LT(next_use.TokensAway(position, 0), next_use.TokensAway(position, 3));  // used as often or more, and later
-    EXPECT_LT(next_use.TokensAway(position, 3), next_use.TokensAway(position, 7));  // never used
-    EXPECT_LT(next_use.TokensAway(position, 4), next_use.TokensAway(position, 7));
+    EXPECT_LT(TokensAway(next_use, position, 0), TokensAway(next_use, position, 3));  // used as often or more, and later
+    EXPECT_LT(TokensAway(next_use, position, 3), TokensAway(next_use, position, 7));  // never used
+    EXPECT_LT(TokensAway(next_use, position, 4), TokensAway(next_use, position, 7));
     for (int expert = 0; expert < kExperts; ++expert) {
-      EXPECT_GE(next_use.TokensAway(position, expert), 0);
-      EXPECT_TRUE(std::isfinite(next_use.TokensAway(position, expert)));
+      EXPECT_GE(TokensAway(next_use, position, expert), 0);
+      EXPECT_TRUE(std::isfinite(TokensAway(next_use, position, expert)));
     }
   }
 }
@@ -100,8 +64,8 @@ TEST_F(NextUseTest, LearnsWhatFollowsAToken) {
     }
   }
   for (int position = 0; position < kPositions; ++position) {
-    EXPECT_LT(next_use.TokensAway(position, 0), next_use.TokensAway(position, 4));
-    EXPECT_LT(next_use.TokensAway(position, 0), 0.5f);
+    EXPECT_LT(TokensAway(next_use, position, 0), TokensAway(next_use, position, 4));
+    EXPECT_LT(TokensAway(next_use, position, 0), 0.5f);
   }
 }
 
@@ -115,7 +79,7 @@ TEST_F(NextUseTest, APromptDoesNotFlushWhatIsKnown) {
   Step(next_use, prompt, Phase::kPrefill);
   for (int position = 0; position < kPositions; ++position) {
     for (const int32_t favourite : {0, 1, 2}) {
-      EXPECT_LT(next_use.TokensAway(position, favourite), next_use.TokensAway(position, 7));
+      EXPECT_LT(TokensAway(next_use, position, favourite), TokensAway(next_use, position, 7));
     }
   }
 }
@@ -134,7 +98,7 @@ TEST_F(NextUseTest, IsDeterministicAndBounded) {
   EXPECT_EQ(first.memory_bytes(), bytes);
   for (int position = 0; position < kPositions; ++position) {
     for (int expert = 0; expert < kExperts; ++expert) {
-      EXPECT_EQ(first.TokensAway(position, expert), second.TokensAway(position, expert));
+      EXPECT_EQ(TokensAway(first, position, expert), TokensAway(second, position, expert));
     }
   }
 }
@@ -148,11 +112,11 @@ TEST_F(NextUseTest, TokensOfSeveralSequencesAreOneVisit) {
     for (const LayerId layer : kLayers) {
       Routing routing(layer, {0, 1});
       routing.Add(other, {2, 3});
-      next_use.OnRouted(routing.Get());
+      Learn(next_use, routing.Get());
     }
   }
-  for (const int32_t used : {0, 1, 2, 3}) EXPECT_LT(next_use.TokensAway(1, used), 1);
-  for (const int32_t unused : {4, 5, 6, 7}) EXPECT_GT(next_use.TokensAway(1, unused), 4);
+  for (const int32_t used : {0, 1, 2, 3}) EXPECT_LT(TokensAway(next_use, 1, used), 1);
+  for (const int32_t unused : {4, 5, 6, 7}) EXPECT_GT(TokensAway(next_use, 1, unused), 4);
   next_use.OnSequenceEnd(other);
   next_use.OnSequenceEnd(other);  // an unknown one is nobody
 }
@@ -172,11 +136,11 @@ double ShareForeseen(size_t table_bytes) {
     expert = random() % 2 == 0 ? (expert + 3) % kExperts : static_cast<int32_t>(random() % kExperts);
     next_use.OnToken(kSession, TokenId(1));
     Routing routing(kFirst, {expert});
-    next_use.OnRouted(routing.Get());
+    Learn(next_use, routing.Get());
     if (visit < kVisits - kCounted) continue;
     int32_t first = -1;
     for (int32_t other = 0; other < kExperts; ++other) {
-      if (other != expert && (first < 0 || next_use.TokensAway(0, other) < next_use.TokensAway(0, first))) first = other;
+      if (other != expert && (first < 0 || TokensAway(next_use, 0, other) < TokensAway(next_use, 0, first))) first = other;
     }
     foreseen += first == (expert + 3) % kExperts;
   }

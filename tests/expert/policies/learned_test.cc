@@ -51,6 +51,7 @@ class Replay {
     std::vector<ExpertChoice> choices;
     for (const int32_t expert : wanted) choices.push_back({expert, 0.25f});
     const TokenRouting routing[] = {{kSession, token, Phase::kDecode, choices}};
+    policy_->Learn({layer, routing});
     policy_->OnRouted({layer, routing});
     return hits;
   }
@@ -98,6 +99,7 @@ TEST(LearnedPolicy, ItsVictimIsAnEvictableResident) {
     }
     Routing routing(layer);
     for (const SequenceId sequence : sessions) routing.Add(sequence, {static_cast<int32_t>(random() % kExperts)});
+    policy->Learn(routing.Get());
     policy->OnRouted(routing.Get());
     std::set<CachedKey> allowed;
     for (const CachedKey& resident : residents) {
@@ -125,6 +127,7 @@ TEST(LearnedPolicy, GuessesTakeNothingThatIsNeededWithinAToken) {
     policy->OnToken(kSession, TokenId(1));
     for (const LayerId layer : kLayers) {
       Routing routing(layer, {0});
+      policy->Learn(routing.Get());
       policy->OnRouted(routing.Get());
     }
   }

@@ -56,13 +56,13 @@ LearnedFile Learned(const std::string& path) { return {path, kHash, "parts"}; }
 std::string WriteLearned(const std::string& path) {
   LearnedParts parts(kTableBytes);
   parts.Learn(60);
-  EXPECT_TRUE(SaveLearned(Learned(path), *parts.policy, *parts.predictor).ok());
+  EXPECT_TRUE(parts.Save(Learned(path)).ok());
   return FileContents(path);
 }
 
 absl::Status ReadLearned(const std::string& path) {
   LearnedParts parts(kTableBytes);
-  const auto taken = TakeLearned(Learned(path), *parts.policy, *parts.predictor);
+  const auto taken = parts.Take(Learned(path));
   if (!taken.ok()) return taken.status();
   parts.Learn(6);
   std::vector<float> popularity(kExperts);

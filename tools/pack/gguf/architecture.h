@@ -24,17 +24,6 @@ namespace moed {
 // The store's name and the file's, both without "layers.N." and "blk.N.": {"q_norm", "attn_q_norm.weight"}.
 using GgufName = std::pair<std::string_view, std::string_view>;
 
-// Heads that a tensor has in another order than the store: from row (or column, or element) `first` on, the first head of every
-// group, then the second of every group, and so on. The store has the heads of a group together.
-struct GgufHeadOrder {
-  std::string tensor;
-  bool columns = false;
-  int first = 0;
-  int groups = 0;
-  int heads = 0;  // of a group
-  int size = 0;   // of a head
-};
-
 struct GgufArchitecture {
   std::string_view name;        // the value of general.architecture: "qwen3moe"
   std::string_view model_type;  // of the family that runs it
@@ -46,8 +35,6 @@ struct GgufArchitecture {
   std::span<const std::string_view> more_model_types = {};  // whose models are files of this architecture too
   // Tensors that a file may have as parts of others, by names like the file's. Null: none.
   std::vector<TensorPart> (*parts)(const ModelSpec& spec) = nullptr;
-  // Before they are divided. Null: none.
-  std::vector<GgufHeadOrder> (*head_orders)(const ModelSpec& spec) = nullptr;
   std::span<const std::string_view> of_spec = {};  // tensors that read_spec reads
 
   bool Runs(std::string_view family) const;  // by its model_type

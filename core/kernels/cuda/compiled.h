@@ -1,0 +1,46 @@
+// The language of kernels as nvcc compiles it: aliases and little else (language.h).
+#pragma once
+
+#include <cstddef>
+
+#include "core/kernels/cuda/runtime.h"
+
+namespace moed {
+inline namespace compiled {
+
+template <class T>
+using Global = T*;
+template <class T>
+using Shared = T*;
+
+template <class To, class From>
+__device__ inline To* PointerCast(From* pointer) {
+  return reinterpret_cast<To*>(pointer);
+}
+
+template <class V, class T>
+__device__ inline V Load(const T* pointer, ptrdiff_t index) {
+  return reinterpret_cast<const V*>(pointer)[index];
+}
+template <class V, class T>
+__device__ inline V LoadOnce(const T* pointer, ptrdiff_t index) {
+  return __ldcs(reinterpret_cast<const V*>(pointer) + index);
+}
+template <class V, class T>
+__device__ inline void Store(T* pointer, ptrdiff_t index, const V& value) {
+  reinterpret_cast<V*>(pointer)[index] = value;
+}
+
+template <class T>
+__device__ inline T* SharedMemory(size_t byte = 0) {
+  extern __shared__ uint4 moed_shared_memory[];
+  return reinterpret_cast<T*>(reinterpret_cast<char*>(moed_shared_memory) + byte);
+}
+
+template <auto kKernel, class Arguments>
+Kernel KernelOf() {
+  return {.signature = __PRETTY_FUNCTION__, .function = reinterpret_cast<const void*>(kKernel)};
+}
+
+}  // namespace compiled
+}  // namespace moed

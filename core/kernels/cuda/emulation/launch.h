@@ -1,0 +1,43 @@
+// Runs launches on the host thread that asks for them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/kernels/cuda/emulation/access_log.h"
+#include "core/kernels/cuda/emulation/block.h"
+#include "core/kernels/cuda/emulation/watcher.h"
+#include "core/kernels/cuda/runtime.h"
+
+namespace moed::emulation {
+
+// The kernel's name without namespaces: "MatMul<kQ4>".
+std::string KernelName(const Kernel& kernel);
+
+// Thread contract: one call at a time.
+class Launcher {
+ public:
+  // The order of blocks and of threads is the seed's. `shared_bytes`: the most that a block may have.
+  Launcher(uint64_t seed, unsigned shared_bytes) : most_shared_bytes_(shared_bytes), block_(seed), random_(seed) {}
+
+  // Blocks one after another, all to their end whatever they do. `watch`: every access is held against the rules; else only
+  // barriers and exchanges are. `log`, which may be null, is written where accesses are watched.
+  void Run(const Kernel& kernel, const LaunchShape& shape, std::span<const std::byte> arguments, bool watch, AccessLog* log);
+
+  Watcher& watcher() { return watcher_; }
+
+ private:
+  std::string Refusal(const LaunchShape& shape) const;
+
+  const unsigned most_shared_bytes_;
+  Block block_;
+  Watcher watcher_;
+  std::mt19937_64 random_;
+  std::vector<uint64_t> shared_;  // as large as that of any block so far
+};
+
+}  // namespace moed::emulation

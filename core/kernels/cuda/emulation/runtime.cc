@@ -1,0 +1,200 @@
+#include "core/kernels/cuda/emulation/runtime.h"
+
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_format.h"
+#include "absl/synchronization/mutex.h"
+#include "core/base/status.h"
+#include "core/kernels/cuda/emulation/device_address.h"
+#include "core/kernels/cuda/emulation/device_memory.h"
+#include "core/kernels/cuda/emulation/launch.h"
+#include "core/kernels/cuda/emulation/schedule.h"
+
+namespace moed::emulation {
+namespace {
+
+std::byte* OnHost(const void* address) {
+  return reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(address) & ~kDeviceBit);
+}
+
+class Runtime;
+
+class Event final : public ReadyEvent {
+ public:
+  explicit Event(Runtime& runtime) : runtime_(runtime) {}
+  bool Ready() const override;
+
+  std::shared_ptr<Recording> recording;  // the last; guarded by the runtime's mutex
+
+ private:
+  Runtime& runtime_;
+};
+
+class Stream final : public DeviceStream {
+ public:
+  Stream(Runtime& runtime, int number) : runtime_(runtime), number_(number) {}
+  ~Stream() override;
+  void Copy(void* to, const void* from, size_t bytes) override;
+  void Fill(void* to, uint8_t value, size_t bytes) override;
+  void Launch(const Kernel& kernel, const LaunchShape& shape, std::span<const std::byte> arguments) override;
+  void Record(ReadyEvent& event) override;
+  void Await(const ReadyEvent& event) override;
+  bool Idle() const override;
+  absl::Status Synchronize() override;
+
+ private:
+  Runtime& runtime_;
+  const int number_;
+};
+
+class Runtime final : public EmulatedRuntime {
+ public:
+  explicit Runtime(const RuntimeOptions& options)
+      : options_(options),
+
+        schedule_(options.seed),
+        launcher_(options.seed, options.attributes.shared_bytes) {}
+
+  const DeviceAttributes& attributes() const override { return options_.attributes; }
+  absl::StatusOr<Buffer> Allocate(size_t bytes, MemoryKind kind) override {
+    return AllocateMemory(bytes, kind, options_.attributes.memory_bytes);
+  }
+  absl::StatusOr<std::unique_ptr<DeviceStream>> MakeStream() override {
+    absl::MutexLock lock(&mutex_);
+    return std::make_unique<Stream>(*this, schedule_.AddStream());
+  }
+  absl::StatusOr<std::unique_ptr<ReadyEvent>> MakeEvent() override { return std::make_unique<Event>(*this); }
+
+  absl::Status Wait(const ReadyEvent& event) override {
+    absl::MutexLock lock(&mutex_);
+    if (const auto& recording = static_cast<const Event&>(event).recording; recording != nullptr) schedule_.RunUntil(*recording);
+    return Health();
+  }
+  absl::Status Synchronize() override {
+    absl::MutexLock lock(&mutex_);
+    schedule_.RunAll();
+    return Health();
+  }
+
+  std::vector<Fault> TakeFaults() override {
+    absl::MutexLock lock(&mutex_);
+    return launcher_.watcher().TakeFaults();
+  }
+  std::map<std::string, KernelTraffic> traffic() const override {
+    absl::MutexLock lock(&mutex_);
+    return log_.kernels();
+  }
+
+ private:
+  friend class Event;
+  friend class Stream;
+
+  absl::Status Health() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const std::vector<Fault>& faults = launcher_.watcher().faults();
+    return faults.empty() ? absl::OkStatus() : Internal("emulated device: ", faults.front().text);
+  }
+
+  // Whether a stream may touch it: all of one piece, or memory of the host alone.
+  bool Reaches(const void* address, size_t bytes, const char* what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto at = reinterpret_cast<uintptr_t>(address);
+    const MemoryPiece piece = PieceAt(at);
+    if (piece.Holds(at, bytes) || (piece.end == 0 && (at & kDeviceBit) == 0)) return true;
+    launcher_.watcher().StreamFault(what, at, absl::StrFormat("%d bytes at %#x, which no allocation holds", bytes, at));
+    return false;
+  }
+
+  // Work that writes `to`. What the bytes are from its beginning to its end is anybody's guess.
+  Work Writing(void* to, size_t bytes, const char* what, std::function<void()> run) {
+    const auto begin = [this, to, bytes, what]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      if (Reaches(to, bytes, what)) std::memset(OnHost(to), kPoison, bytes);
+    };
+    return {.run = std::move(run), .begin = begin};
+  }
+
+  const RuntimeOptions options_;
+  mutable absl::Mutex mutex_;
+  Schedule schedule_ ABSL_GUARDED_BY(mutex_);
+  Launcher launcher_ ABSL_GUARDED_BY(mutex_);
+  AccessLog log_ ABSL_GUARDED_BY(mutex_);
+};
+
+bool Event::Ready() const {
+  absl::MutexLock lock(&runtime_.mutex_);
+  if (recording == nullptr || recording->passed) return true;
+  runtime_.schedule_.RunNext(recording->stream);  // so that who asks again and again is told some day
+  return false;
+}
+
+Stream::~Stream() {
+  absl::MutexLock lock(&runtime_.mutex_);
+  runtime_.schedule_.RunAll(number_);
+  runtime_.schedule_.RemoveStream(number_);
+}
+
+void Stream::Copy(void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return;
+  Runtime& runtime = runtime_;
+  const auto run = [&runtime, to, from, bytes]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    if (runtime.Reaches(to, bytes, "Copy") && runtime.Reaches(from, bytes, "Copy")) std::memmove(OnHost(to), OnHost(from), bytes);
+  };
+  absl::MutexLock lock(&runtime.mutex_);
+  runtime.schedule_.Enqueue(number_, runtime.Writing(to, bytes, "Copy", run));
+}
+
+void Stream::Fill(void* to, uint8_t value, size_t bytes) {
+  if (bytes == 0) return;
+  Runtime& runtime = runtime_;
+  const auto run = [&runtime, to, value, bytes]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    if (runtime.Reaches(to, bytes, "Fill")) std::memset(OnHost(to), value, bytes);
+  };
+  absl::MutexLock lock(&runtime.mutex_);
+  runtime.schedule_.Enqueue(number_, runtime.Writing(to, bytes, "Fill", run));
+}
+
+void Stream::Launch(const Kernel& kernel, const LaunchShape& shape, std::span<const std::byte> arguments) {
+  // As aligned as any type may ask for.
+  auto copy = std::make_shared<std::vector<std::max_align_t>>((arguments.size() + sizeof(std::max_align_t) - 1) /
+                                                              sizeof(std::max_align_t));
+  std::memcpy(copy->data(), arguments.data(), arguments.size());
+  Runtime& runtime = runtime_;
+  const auto run = [&runtime, kernel, shape, copy]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    runtime.launcher_.Run(kernel, shape, std::as_bytes(std::span(*copy)), runtime.options_.watch,
+                          runtime.options_.log ? &runtime.log_ : nullptr);
+  };
+  absl::MutexLock lock(&runtime.mutex_);
+  runtime.schedule_.Enqueue(number_, {.run = run});
+}
+
+void Stream::Record(ReadyEvent& event) {
+  absl::MutexLock lock(&runtime_.mutex_);
+  auto recording = std::make_shared<Recording>(Recording{.stream = number_});
+  static_cast<Event&>(event).recording = recording;
+  runtime_.schedule_.Enqueue(number_, {.passes = recording});
+}
+
+void Stream::Await(const ReadyEvent& event) {
+  absl::MutexLock lock(&runtime_.mutex_);
+  runtime_.schedule_.Enqueue(number_, {.awaits = static_cast<const Event&>(event).recording});
+}
+
+bool Stream::Idle() const {
+  absl::MutexLock lock(&runtime_.mutex_);
+  if (runtime_.schedule_.Idle(number_)) return true;
+  runtime_.schedule_.RunNext(number_);  // so that who asks again and again is told some day
+  return false;
+}
+
+absl::Status Stream::Synchronize() {
+  absl::MutexLock lock(&runtime_.mutex_);
+  runtime_.schedule_.RunAll(number_);
+  return runtime_.Health();
+}
+
+}  // namespace
+
+std::unique_ptr<EmulatedRuntime> MakeEmulatedRuntime(const RuntimeOptions& options) { return std::make_unique<Runtime>(options); }
+
+}  // namespace moed::emulation

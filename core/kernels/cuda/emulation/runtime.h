@@ -1,0 +1,37 @@
+// The stand-in for a device: streams whose work runs as late as the rules of order allow, or at a time that a seed chooses, on
+// the host thread that first has to wait for it. What a wait is missing for is read before it is written, or overwritten before
+// it is read; so results are other bits, for some seed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/kernels/cuda/emulation/access_log.h"
+#include "core/kernels/cuda/emulation/fault.h"
+#include "core/kernels/cuda/runtime.h"
+
+namespace moed::emulation {
+
+struct RuntimeOptions {
+  // 0: nothing runs before somebody waits for it. Others: now and then a stream gets on by itself, by chance.
+  uint64_t seed = 0;
+  // Every access of kernels is checked. Otherwise threads only stop where they wait for each other, which is as fast as this
+  // gets.
+  bool watch = true;
+  bool log = false;  // counts accesses, while they are watched
+  DeviceAttributes attributes = {.memory_bytes = uint64_t{1} << 40, .shared_bytes = 48 << 10, .multiprocessors = 4};
+};
+
+// The first fault is what every wait from then on says.
+class EmulatedRuntime : public DeviceRuntime {
+ public:
+  virtual std::vector<Fault> TakeFaults() = 0;
+  virtual std::map<std::string, KernelTraffic> traffic() const = 0;
+};
+
+std::unique_ptr<EmulatedRuntime> MakeEmulatedRuntime(const RuntimeOptions& options);
+
+}  // namespace moed::emulation

@@ -1,0 +1,154 @@
+#include "core/kernels/cuda/native_runtime.h"
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "core/base/status.h"
+#include "core/kernels/cuda/device.h"
+
+namespace moed {
+namespace {
+
+// The first thing that went wrong, for whoever waits next.
+class Health {
+ public:
+  void Note(cudaError_t error, const char* what) {
+    if (error == cudaSuccess) return;
+    absl::MutexLock lock(&mutex_);
+    status_.Update(Internal("CUDA: ", what, ": ", cudaGetErrorString(error)));
+  }
+  absl::Status status() const {
+    absl::MutexLock lock(&mutex_);
+    return status_;
+  }
+
+ private:
+  mutable absl::Mutex mutex_;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Who only asks takes an error for an answer: the wait that follows tells it.
+bool Done(cudaError_t error) { return error != cudaErrorNotReady; }
+
+class CudaEvent final : public ReadyEvent {
+ public:
+  explicit CudaEvent(cudaEvent_t event) : event_(event) {}
+  ~CudaEvent() override { cudaEventDestroy(event_); }
+  bool Ready() const override { return Done(cudaEventQuery(event_)); }
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  const cudaEvent_t event_;
+};
+
+class CudaStream final : public DeviceStream {
+ public:
+  CudaStream(cudaStream_t stream, Health& health) : stream_(stream), health_(health) {}
+  ~CudaStream() override {
+    cudaStreamSynchronize(stream_);
+    cudaStreamDestroy(stream_);
+  }
+
+  void Copy(void* to, const void* from, size_t bytes) override {
+    health_.Note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "copy");
+  }
+  void Fill(void* to, uint8_t value, size_t bytes) override { health_.Note(cudaMemsetAsync(to, value, bytes, stream_), "fill"); }
+  void Launch(const Kernel& kernel, const LaunchShape& shape, std::span<const std::byte> arguments) override {
+    constexpr unsigned kWithoutAsking = 48 << 10;
+    if (shape.shared_bytes > kWithoutAsking) {
+      health_.Note(cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        static_cast<int>(shape.shared_bytes)),
+                   kernel.signature);
+    }
+    void* parameters[] = {const_cast<std::byte*>(arguments.data())};  // copied by the call
+    health_.Note(cudaLaunchKernel(kernel.function, {shape.grid.x, shape.grid.y, shape.grid.z},
+                                  {shape.block.x, shape.block.y, shape.block.z}, parameters, shape.shared_bytes, stream_),
+                 kernel.signature);
+  }
+  void Record(ReadyEvent& event) override {
+    health_.Note(cudaEventRecord(static_cast<CudaEvent&>(event).get(), stream_), "record");
+  }
+  void Await(const ReadyEvent& event) override {
+    health_.Note(cudaStreamWaitEvent(stream_, static_cast<const CudaEvent&>(event).get(), 0), "await");
+  }
+  bool Idle() const override { return Done(cudaStreamQuery(stream_)); }
+  absl::Status Synchronize() override {
+    health_.Note(cudaStreamSynchronize(stream_), "work of a stream");
+    return health_.status();
+  }
+
+ private:
+  const cudaStream_t stream_;
+  Health& health_;
+};
+
+absl::StatusOr<Buffer> Adopted(cudaError_t error, void* data, size_t bytes, MemoryKind kind, Buffer::Deleter deleter) {
+  if (error == cudaSuccess) return Buffer::Adopt(static_cast<std::byte*>(data), bytes, kind, deleter);
+  cudaGetLastError();  // an allocation that fails leaves the device well
+  return ResourceExhausted("CUDA: no ", bytes, " bytes: ", cudaGetErrorString(error));
+}
+
+class CudaRuntime final : public DeviceRuntime {
+ public:
+  explicit CudaRuntime(const DeviceAttributes& attributes) : attributes_(attributes) {}
+
+  const DeviceAttributes& attributes() const override { return attributes_; }
+
+  absl::StatusOr<Buffer> Allocate(size_t bytes, MemoryKind kind) override {
+    if (kind == MemoryKind::kHost) return Buffer::Allocate(bytes);
+    if (bytes == 0) return InvalidArgument("memory of 0 bytes");
+    void* data = nullptr;
+    if (kind == MemoryKind::kPinned) {
+      const cudaError_t error = cudaHostAlloc(&data, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
+      return Adopted(error, data, bytes, kind, [](std::byte* pinned, size_t) { cudaFreeHost(pinned); });
+    }
+    const cudaError_t error = kind == MemoryKind::kManaged ? cudaMallocManaged(&data, bytes) : cudaMalloc(&data, bytes);
+    return Adopted(error, data, bytes, kind, [](std::byte* memory, size_t) { cudaFree(memory); });
+  }
+
+  absl::StatusOr<std::unique_ptr<DeviceStream>> MakeStream() override {
+    cudaStream_t stream = nullptr;
+    health_.Note(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream");
+    if (stream == nullptr) return health_.status();
+    return std::make_unique<CudaStream>(stream, health_);
+  }
+  absl::StatusOr<std::unique_ptr<ReadyEvent>> MakeEvent() override {
+    cudaEvent_t event = nullptr;
+    health_.Note(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event");
+    if (event == nullptr) return health_.status();
+    return std::make_unique<CudaEvent>(event);
+  }
+
+  absl::Status Wait(const ReadyEvent& event) override {
+    health_.Note(cudaEventSynchronize(static_cast<const CudaEvent&>(event).get()), "work before an event");
+    return health_.status();
+  }
+  absl::Status Synchronize() override {
+    health_.Note(cudaDeviceSynchronize(), "work of the device");
+    return health_.status();
+  }
+
+ private:
+  const DeviceAttributes attributes_;
+  Health health_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeCudaRuntime() {
+  MOED_RETURN_IF_ERROR(FindCudaDevices().status());
+  cudaDeviceProp properties;
+  if (const cudaError_t error = cudaGetDeviceProperties(&properties, 0); error != cudaSuccess) {
+    return FailedPrecondition("no CUDA device: ", cudaGetErrorString(error));
+  }
+  return std::make_unique<CudaRuntime>(DeviceAttributes{.unified_memory = properties.integrated != 0,
+                                                        .memory_bytes = properties.totalGlobalMem,
+                                                        .shared_bytes = static_cast<unsigned>(properties.sharedMemPerBlockOptin),
+                                                        .multiprocessors = properties.multiProcessorCount});
+}
+
+}  // namespace moed

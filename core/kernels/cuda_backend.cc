@@ -1,0 +1,432 @@
+#include "core/kernels/cuda_backend.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "core/base/check.h"
+#include "core/base/status.h"
+#include "core/kernels/descriptions.h"
+
+namespace moed {
+namespace {
+
+using namespace cuda;  // operations
+
+constexpr int kStateColumns = 32;                // of a warp, at most
+constexpr int kMostStateBytes = 48 << 10;        // of shared memory, for a warp's columns
+constexpr int kFewTokens[] = {1, 8, INT32_MAX};  // jobs with as many tokens go together
+
+class CudaBackend final : public ComputeBackend {
+ public:
+  CudaBackend(std::string_view name, const KernelSet& kernels, std::unique_ptr<DeviceRuntime> runtime,
+              std::unique_ptr<DeviceStream> stream, Executor& executor)
+      : name_(name),
+        kernels_(kernels),
+        runtime_(std::move(runtime)),
+        stream_(std::move(stream)),
+        descriptions_(*runtime_),
+        executor_(executor) {}
+  ~CudaBackend() override { Fence(); }
+
+  std::string_view name() const override { return name_; }
+  int threads() const override { return executor_.threads(); }
+
+  // A device that fails has lost what it computed: there is nothing to go on with.
+  void Fence() override {
+    if (const absl::Status status = stream_->Synchronize(); !status.ok()) {
+      std::fprintf(stderr, "the compute backend '%.*s' failed: %s\n", static_cast<int>(name_.size()), name_.data(),
+                   std::string(status.message()).c_str());
+      std::abort();
+    }
+    descriptions_.Clear();
+  }
+  bool Idle() const override { return stream_->Idle(); }
+  void Await(const ReadyEvent& event) override { stream_->Await(event); }
+
+  void Embed(const MatrixView& matrix, std::span<const TokenId> tokens, float* y) override;
+  void GatherRows(const float* x, int cols, std::span<const int32_t> rows, float* y) override {
+    GatherWords(x, y, cols, descriptions_.Copy(rows), rows.size());
+  }
+  Activations Prepare(const float* x, int tokens, int cols, int64_t stride, InputForms forms,
+                      std::span<std::byte> storage) override;
+  Activations Gather(const Activations& from, std::span<const int32_t> rows, std::span<std::byte> storage) override;
+  void MatMul(std::span<const MatMulJob> jobs) override;
+  void AddBias(float* x, const float* bias, int rows, int cols) override {
+    kernels_.add_bias(*stream_, {.x = x, .bias = bias, .cols = cols, .n = int64_t{rows} * cols});
+  }
+  void RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) override {
+    kernels_.rms_norm(*stream_, {.x = x, .weight = weight, .y = y, .eps = eps, .rows = rows, .cols = cols});
+  }
+  void LayerNorm(const float* x, const float* weight, const float* bias, float eps, int rows, int cols, float* y) override {
+    kernels_.layer_norm(*stream_, {.x = x, .weight = weight, .bias = bias, .y = y, .eps = eps, .rows = rows, .cols = cols});
+  }
+  void Scale(float* x, float scale, int64_t n) override { kernels_.scale(*stream_, {.x = x, .scale = scale, .n = n}); }
+  void Rope(const RopeShape& shape, float* x, int tokens, int64_t stride, const int32_t* positions,
+            const float* inv_freq) override;
+  void StoreKv(const AttentionShape& shape, std::span<const KvRun> runs, const float* keys, const float* values) override;
+  void Attention(const AttentionShape& shape, std::span<const KvRun> runs, const float* query, float* output,
+                 std::span<float> scores) override;
+  void StoreLatent(const LatentShape& shape, std::span<const KvRun> runs, const float* latents, const float* rotated) override;
+  void AttendLatent(const LatentShape& shape, std::span<const KvRun> runs, const float* query, const float* rotated,
+                    int64_t rotated_stride, float* output, std::span<float> scores) override;
+  void Convolve(const ConvolutionShape& shape, std::span<const StateRun> runs, const float* x, const float* weights,
+                float* y) override;
+  void DeltaGates(float* a, float* b, const float* bias, const float* decay_rates, int rows, int heads) override {
+    kernels_.delta_gates(*stream_,
+                         {.a = a, .b = b, .bias = bias, .decay_rates = decay_rates, .heads = heads, .n = int64_t{rows} * heads});
+  }
+  void DeltaRule(const DeltaRuleShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
+                 const float* rate, float* output) override;
+  void StepSizes(float* steps, const float* bias, const float* decay_rates, int rows, int heads, float* decays) override {
+    kernels_.step_sizes(
+        *stream_,
+        {.steps = steps, .decays = decays, .bias = bias, .decay_rates = decay_rates, .heads = heads, .n = int64_t{rows} * heads});
+  }
+  void StateSpace(const StateSpaceShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
+                  const float* steps, const float* skip, float* output) override;
+  void Multiply(float* x, const float* by, int64_t n) override { kernels_.multiply(*stream_, {.x = x, .by = by, .n = n}); }
+  void SigmoidGate(float* x, const float* gate, int64_t n) override {
+    kernels_.sigmoid_gate(*stream_, {.x = x, .gate = gate, .n = n});
+  }
+  void SwiGlu(const float* gate, const float* up, int64_t n, float* out) override {
+    kernels_.swi_glu(*stream_, {.gate = gate, .up = up, .out = out, .n = n});
+  }
+  void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) override {
+    kernels_.clamped_swi_glu(*stream_, {.gate = gate, .up = up, .out = out, .clamp = clamp, .n = n});
+  }
+  void GeGlu(const float* gate, const float* up, int64_t n, float* out) override {
+    kernels_.ge_glu(*stream_, {.gate = gate, .up = up, .out = out, .n = n});
+  }
+  void SquaredRelu(float* x, int64_t n) override { kernels_.squared_relu(*stream_, {.x = x, .n = n}); }
+  void SoftCap(float* x, float cap, int64_t n) override { kernels_.soft_cap(*stream_, {.x = x, .cap = cap, .n = n}); }
+  void Softmax(float* x, int rows, int cols) override { kernels_.softmax(*stream_, {.x = x, .rows = rows, .cols = cols}); }
+  void Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) override {
+    kernels_.route(*stream_, {.shape = shape, .logits = logits, .choices = choices, .rows = rows});
+  }
+  void Rank(const RouterShape& shape, float* logits, int rows) override { Route(shape, logits, rows, nullptr); }
+  void Combine(const CombineJob& job) override;
+  void AddScaled(float* y, const float* x, float scale, int64_t n) override {
+    kernels_.add_scaled(*stream_, {.y = y, .x = x, .scale = scale, .n = n});
+  }
+  void Add(float* y, const float* x, int64_t n) override { kernels_.add(*stream_, {.y = y, .x = x, .n = n}); }
+
+ private:
+  // Rows of `words` 32-bit words of any kind.
+  void GatherWords(const void* from, const void* to, int64_t words, const int32_t* rows, size_t count);
+  // The jobs of this format with more than `fewer` and at most `most` tokens.
+  void LaunchProducts(std::span<const MatMulJob> jobs, FormatId format, int fewer, int most);
+  const KvPlace* PlacesOf(std::span<const KvRun> runs, int page_tokens, int& rows);
+  // Fills in what the runs say.
+  void LaunchAttention(std::span<const KvRun> runs, AttentionOperation operation);
+  template <class Shape>
+  void LaunchStates(const Shape& shape, std::span<const StateRun> runs, StateOperation operation);
+  const int64_t* FirstRows(std::span<const StateRun> runs);
+
+  const std::string_view name_;
+  const KernelSet& kernels_;
+  const std::unique_ptr<DeviceRuntime> runtime_;
+  const std::unique_ptr<DeviceStream> stream_;
+  Descriptions descriptions_;
+  Executor& executor_;
+};
+
+void CudaBackend::Embed(const MatrixView& matrix, std::span<const TokenId> tokens, float* y) {
+  auto* const rows = descriptions_.Take<int32_t>(tokens.size());
+  std::transform(tokens.begin(), tokens.end(), rows, [](TokenId token) { return token.value(); });
+  kernels_.embed(*stream_, {.format = matrix.format,
+                            .matrix = reinterpret_cast<const unsigned char*>(matrix.data),
+                            .tokens = rows,
+                            .y = y,
+                            .rows = static_cast<int>(tokens.size()),
+                            .cols = matrix.cols});
+}
+
+void CudaBackend::GatherWords(const void* from, const void* to, int64_t words, const int32_t* rows, size_t count) {
+  kernels_.gather(*stream_, {.from = static_cast<const uint32_t*>(from),
+                             .to = static_cast<uint32_t*>(const_cast<void*>(to)),
+                             .rows = rows,
+                             .words = words,
+                             .n = static_cast<int64_t>(count) * words});
+}
+
+Activations CudaBackend::Prepare(const float* x, int tokens, int cols, int64_t stride, InputForms forms,
+                                 std::span<std::byte> storage) {
+  const Activations all = ActivationsIn(storage, tokens, cols, forms);
+  kernels_.prepare(*stream_, {.x = x,
+                              .stride = stride,
+                              .values = const_cast<float*>(all.values),
+                              .codes = const_cast<int8_t*>(all.codes),
+                              .scales = const_cast<float*>(all.scales),
+                              .sums = const_cast<int32_t*>(all.sums),
+                              .tokens = tokens,
+                              .cols = cols});
+  return all;
+}
+
+Activations CudaBackend::Gather(const Activations& from, std::span<const int32_t> rows, std::span<std::byte> storage) {
+  const Activations to = ActivationsIn(storage, static_cast<int>(rows.size()), from.cols, from.forms());
+  const int64_t blocks = Blocks(from.cols);
+  const int32_t* const copied = descriptions_.Copy(rows);
+  if (from.values != nullptr) GatherWords(from.values, to.values, blocks * kBlockColumns, copied, rows.size());
+  if (from.codes != nullptr) {
+    GatherWords(from.codes, to.codes, blocks * kBlockColumns / int64_t{sizeof(uint32_t)}, copied, rows.size());
+    GatherWords(from.scales, to.scales, blocks, copied, rows.size());
+    GatherWords(from.sums, to.sums, blocks, copied, rows.size());
+  }
+  return to;
+}
+
+void CudaBackend::MatMul(std::span<const MatMulJob> jobs) {
+  uint32_t formats = 0;
+  static_assert(kFormatCount <= 32);
+  for (const MatMulJob& job : jobs) {
+    MOED_CHECK(job.input->cols == job.weights.cols && job.input->forms().Cover(InputForms::Of({job.weights.format})));
+    MOED_CHECK(FitsColumns(job.weights.format, job.weights.cols));
+    formats |= uint32_t{1} << static_cast<int>(job.weights.format);
+  }
+  for (int format = 0; format < kFormatCount; ++format) {
+    if ((formats >> format & 1) == 0) continue;
+    int fewer = 0;
+    for (const int most : kFewTokens) LaunchProducts(jobs, static_cast<FormatId>(format), std::exchange(fewer, most), most);
+  }
+}
+
+void CudaBackend::LaunchProducts(std::span<const MatMulJob> jobs, FormatId format, int fewer, int most) {
+  const auto among = [&](const MatMulJob& job) {
+    return job.weights.format == format && job.input->tokens > fewer && job.input->tokens <= most && job.weights.rows > 0;
+  };
+  const auto count = std::count_if(jobs.begin(), jobs.end(), among);
+  if (count == 0) return;
+  auto* const described = descriptions_.Take<ProductJob>(static_cast<size_t>(count));
+  ProductsOperation operation = {.format = format, .jobs = described, .count = static_cast<int>(count), .groups = 0, .tokens = 0};
+  ProductJob* next = described;
+  for (const MatMulJob& job : jobs) {
+    if (!among(job)) continue;
+    const Activations& x = *job.input;
+    *next++ = {.weights = reinterpret_cast<const unsigned char*>(job.weights.data),
+               .values = x.values,
+               .codes = x.codes,
+               .scales = x.scales,
+               .sums = x.sums,
+               .output = job.output,
+               .output_stride = job.output_stride,
+               .rows = job.weights.rows,
+               .blocks = Blocks(job.weights.cols),
+               .tokens = x.tokens,
+               .first_group = operation.groups};
+    operation.groups += static_cast<int>(CeilDiv(Panels(job.weights.rows), kPanelsOfBlock));
+    operation.tokens = std::max(operation.tokens, x.tokens);
+  }
+  kernels_.products(*stream_, operation);
+}
+
+void CudaBackend::Rope(const RopeShape& shape, float* x, int tokens, int64_t stride, const int32_t* positions,
+                       const float* inv_freq) {
+  kernels_.rope(*stream_, {.x = x,
+                           .positions = descriptions_.Copy(std::span(positions, static_cast<size_t>(tokens))),
+                           .inv_freq = inv_freq,
+                           .stride = stride,
+                           .rows = tokens,
+                           .heads = shape.heads,
+                           .head_dim = shape.head_dim,
+                           .rotary_dims = shape.rotary_dims,
+                           .interleaved = shape.interleaved});
+}
+
+const KvPlace* CudaBackend::PlacesOf(std::span<const KvRun> runs, int page_tokens, int& rows) {
+  rows = 0;
+  for (const KvRun& run : runs) rows += run.tokens;
+  auto* const places = descriptions_.Take<KvPlace>(static_cast<size_t>(rows));
+  KvPlace* next = places;
+  for (const KvRun& run : runs) {
+    for (int position = run.position; position < run.position + run.tokens; ++position) {
+      *next++ = {reinterpret_cast<unsigned char*>(run.pages[position / page_tokens]), position % page_tokens};
+    }
+  }
+  return places;
+}
+
+void CudaBackend::StoreKv(const AttentionShape& shape, std::span<const KvRun> runs, const float* keys, const float* values) {
+  const int64_t row_bytes = KvRowBytes(shape.kv_format, shape.head_dim);
+  StoreRowsOperation operation = {.format = shape.kv_format,
+                                  .numbers = keys,
+                                  .head_bytes = row_bytes * shape.page_tokens,
+                                  .slots = shape.page_tokens,
+                                  .heads = shape.kv_heads,
+                                  .dims = shape.head_dim};
+  operation.places = PlacesOf(runs, shape.page_tokens, operation.rows);
+  kernels_.store_rows(*stream_, operation);
+  operation.numbers = values;
+  operation.first_byte = shape.kv_heads * operation.head_bytes;
+  operation.row_bytes = row_bytes;
+  kernels_.store_rows(*stream_, operation);
+}
+
+void CudaBackend::StoreLatent(const LatentShape& shape, std::span<const KvRun> runs, const float* latents, const float* rotated) {
+  StoreRowsOperation operation = {.format = shape.kv_format,
+                                  .numbers = latents,
+                                  .row_bytes = LatentRowBytes(shape.kv_format, shape.rank, shape.rotary_dims),
+                                  .slots = shape.page_tokens,
+                                  .heads = 1,
+                                  .dims = shape.rank};
+  operation.places = PlacesOf(runs, shape.page_tokens, operation.rows);
+  kernels_.store_rows(*stream_, operation);
+  operation.numbers = rotated;
+  operation.first_byte = KvRowBytes(shape.kv_format, shape.rank);
+  operation.dims = shape.rotary_dims;
+  kernels_.store_rows(*stream_, operation);
+}
+
+void CudaBackend::LaunchAttention(std::span<const KvRun> runs, AttentionOperation operation) {
+  const int heads = operation.heads / operation.kv_heads;  // that share keys
+  operation.group = std::min(heads, kAttentionRowsOfBlock);
+  const int together = heads > operation.group ? 1 : kAttentionRowsOfBlock / operation.group;  // tokens
+  for (const KvRun& run : runs) operation.count += static_cast<int>(CeilDiv(run.tokens, together));
+  auto* const tiles = descriptions_.Take<AttentionTile>(static_cast<size_t>(operation.count));
+  AttentionTile* next = tiles;
+  int64_t first_token = 0;
+  for (const KvRun& run : runs) {
+    const std::byte* const* const pages = descriptions_.Copy(
+        std::span<const std::byte* const>(const_cast<const std::byte* const*>(run.pages.data()), run.pages.size()));
+    for (int token = 0; token < run.tokens; token += together) {
+      *next++ = {.pages = reinterpret_cast<const unsigned char* const*>(pages),
+                 .first_token = first_token + token,
+                 .position = run.position + token,
+                 .tokens = std::min(together, run.tokens - token)};
+    }
+    first_token += run.tokens;
+  }
+  operation.tiles = tiles;
+  kernels_.attention(*stream_, operation);
+}
+
+// Scores never leave a block of threads.
+void CudaBackend::Attention(const AttentionShape& shape, std::span<const KvRun> runs, const float* query, float* output,
+                            std::span<float>) {
+  MOED_CHECK(shape.head_dim <= kMostHeadDim);
+  const int64_t row_bytes = KvRowBytes(shape.kv_format, shape.head_dim);
+  LaunchAttention(runs, {.format = shape.kv_format,
+                         .query = query,
+                         .sinks = shape.sinks,
+                         .output = output,
+                         .row_bytes = row_bytes,
+                         .head_bytes = row_bytes * shape.page_tokens,
+                         .heads = shape.heads,
+                         .kv_heads = shape.kv_heads,
+                         .dims = shape.head_dim,
+                         .page_tokens = shape.page_tokens,
+                         .window = shape.window,
+                         .scale = shape.scale});
+}
+
+void CudaBackend::AttendLatent(const LatentShape& shape, std::span<const KvRun> runs, const float* query, const float* rotated,
+                               int64_t rotated_stride, float* output, std::span<float>) {
+  MOED_CHECK(shape.rank + shape.rotary_dims <= kMostHeadDim);
+  LaunchAttention(runs, {.format = shape.kv_format,
+                         .query = query,
+                         .rotated = rotated,
+                         .output = output,
+                         .rotated_stride = rotated_stride,
+                         .row_bytes = LatentRowBytes(shape.kv_format, shape.rank, shape.rotary_dims),
+                         .head_bytes = KvRowBytes(shape.kv_format, shape.rank),
+                         .heads = shape.heads,
+                         .kv_heads = 1,
+                         .dims = shape.rank,
+                         .rotary_dims = shape.rotary_dims,
+                         .page_tokens = shape.page_tokens,
+                         .scale = shape.scale});
+}
+
+const int64_t* CudaBackend::FirstRows(std::span<const StateRun> runs) {
+  auto* const first_rows = descriptions_.Take<int64_t>(runs.size());
+  int64_t first = 0;
+  for (size_t i = 0; i < runs.size(); ++i) first_rows[i] = std::exchange(first, first + runs[i].tokens);
+  return first_rows;
+}
+
+void CudaBackend::Convolve(const ConvolutionShape& shape, std::span<const StateRun> runs, const float* x, const float* weights,
+                           float* y) {
+  MOED_CHECK(shape.taps >= 2 && shape.taps <= kMostTaps);
+  kernels_.convolve(*stream_, {.runs = descriptions_.Copy(runs),
+                               .first_rows = FirstRows(runs),
+                               .x = x,
+                               .weights = weights,
+                               .bias = shape.bias,
+                               .y = y,
+                               .channels = shape.channels,
+                               .taps = shape.taps,
+                               .silu = shape.silu,
+                               .n = static_cast<int64_t>(runs.size()) * shape.channels});
+}
+
+template <class Shape>
+void CudaBackend::LaunchStates(const Shape& shape, std::span<const StateRun> runs, StateOperation operation) {
+  const int column_bytes = shape.key_dim * static_cast<int>(sizeof(float));
+  MOED_CHECK(column_bytes <= kMostStateBytes);
+  operation.runs = descriptions_.Copy(runs);
+  operation.first_rows = FirstRows(runs);
+  operation.row = shape.row();
+  operation.count = static_cast<int>(runs.size());
+  operation.key_heads = shape.key_heads;
+  operation.value_heads = shape.value_heads;
+  operation.key_dim = shape.key_dim;
+  operation.value_dim = shape.value_dim;
+  operation.columns = std::min(kStateColumns, kMostStateBytes / column_bytes);
+  kernels_.states(*stream_, operation);
+}
+
+void CudaBackend::DeltaRule(const DeltaRuleShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
+                            const float* rate, float* output) {
+  const int64_t key_width = int64_t{shape.key_heads} * shape.key_dim;
+  LaunchStates(shape, runs,
+               {.x = x,
+                .decay = decay,
+                .rate = rate,
+                .output = output,
+                .queries = 0,
+                .keys = key_width,
+                .values = 2 * key_width,
+                .key_heads_in_turn = shape.key_heads_in_turn,
+                .scale = shape.scale});
+}
+
+void CudaBackend::StateSpace(const StateSpaceShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
+                             const float* steps, const float* skip, float* output) {
+  LaunchStates(shape, runs,
+               {.x = x,
+                .decay = decay,
+                .rate = steps,
+                .skip = skip,
+                .output = output,
+                .queries = shape.output_row() + int64_t{shape.key_heads} * shape.key_dim,
+                .keys = shape.output_row(),
+                .values = 0});
+}
+
+void CudaBackend::Combine(const CombineJob& job) {
+  kernels_.combine(*stream_, {.choices = job.choices,
+                              .expert_scales = job.expert_scales,
+                              .places = descriptions_.Copy(job.places),
+                              .outputs = job.outputs,
+                              .shared = job.shared,
+                              .shared_gate = job.shared_gate,
+                              .x = job.x,
+                              .scale = job.scale,
+                              .shared_scale = job.shared_scale,
+                              .cols = job.cols,
+                              .top_k = job.top_k,
+                              .adds = job.adds,
+                              .n = int64_t{job.rows} * job.cols});
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ComputeBackend>> MakeCudaBackend(std::string_view name, const KernelSet& kernels,
+                                                                std::unique_ptr<DeviceRuntime> runtime, Executor& executor) {
+  MOED_ASSIGN_OR_RETURN(std::unique_ptr<DeviceStream> stream, runtime->MakeStream());
+  return std::make_unique<CudaBackend>(name, kernels, std::move(runtime), std::move(stream), executor);
+}
+
+}  // namespace moed

@@ -1,0 +1,49 @@
+// The kernels as the backend calls them: a launcher for each operation. There are two tables of one text (launchers.h): what nvcc
+// makes of it, and what the host's compiler makes of it in emulation.
+#pragma once
+
+#include "core/kernels/cuda/runtime.h"
+#include "core/kernels/cuda_operations.h"
+
+namespace moed::cuda {
+
+template <class Operation>
+using Launcher = void (*)(DeviceStream& stream, const Operation& operation);
+
+struct KernelSet {
+  Launcher<AddOperation> add;
+  Launcher<AddScaledOperation> add_scaled;
+  Launcher<AddBiasOperation> add_bias;
+  Launcher<ScaleOperation> scale;
+  Launcher<MultiplyOperation> multiply;
+  Launcher<SigmoidGateOperation> sigmoid_gate;
+  Launcher<SwiGluOperation> swi_glu;
+  Launcher<ClampedSwiGluOperation> clamped_swi_glu;
+  Launcher<GeGluOperation> ge_glu;
+  Launcher<SquaredReluOperation> squared_relu;
+  Launcher<SoftCapOperation> soft_cap;
+  Launcher<DeltaGatesOperation> delta_gates;
+  Launcher<StepSizesOperation> step_sizes;
+  Launcher<GatherOperation> gather;
+  Launcher<CombineOperation> combine;
+  Launcher<ConvolveOperation> convolve;
+  Launcher<RmsNormOperation> rms_norm;
+  Launcher<LayerNormOperation> layer_norm;
+  Launcher<SoftmaxOperation> softmax;
+  Launcher<RouteOperation> route;
+  Launcher<RopeOperation> rope;
+  Launcher<PrepareOperation> prepare;
+  Launcher<EmbedOperation> embed;
+  Launcher<ProductsOperation> products;
+  Launcher<StoreRowsOperation> store_rows;
+  Launcher<AttentionOperation> attention;
+  Launcher<StateOperation> states;
+};
+
+inline constexpr int kAttentionRowsOfBlock = 8;  // query rows that a block of threads attends, at most
+inline constexpr int kPanelsOfBlock = 4;         // panels of a product that a block of threads takes
+
+extern const KernelSet kEmulatedKernels;
+extern const KernelSet kCompiledKernels;
+
+}  // namespace moed::cuda

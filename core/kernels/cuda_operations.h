@@ -1,0 +1,280 @@
+// What kernels are given: each a plain struct, copied into the launch. Pointers are the device's, lists too. Shapes and orders
+// are those of backend.h.
+#pragma once
+
+#include <stdint.h>
+
+#include "core/kernels/kv_rows.h"
+#include "core/kernels/recurrence.h"
+#include "core/kernels/router.h"
+#include "core/kernels/swi_glu_clamp.h"
+#include "core/quant/format_id.h"
+
+namespace moed::cuda {
+
+// Element by element: `n` of them.
+struct AddOperation {
+  float* y;
+  const float* x;
+  int64_t n;
+};
+struct AddScaledOperation {
+  float* y;
+  const float* x;
+  float scale;
+  int64_t n;
+};
+struct AddBiasOperation {
+  float* x;  // (rows, cols)
+  const float* bias;
+  int cols;
+  int64_t n;
+};
+struct ScaleOperation {
+  float* x;
+  float scale;
+  int64_t n;
+};
+struct MultiplyOperation {
+  float* x;
+  const float* by;
+  int64_t n;
+};
+struct SigmoidGateOperation {
+  float* x;
+  const float* gate;
+  int64_t n;
+};
+struct SwiGluOperation {
+  const float* gate;
+  const float* up;
+  float* out;
+  int64_t n;
+};
+struct ClampedSwiGluOperation {
+  const float* gate;
+  const float* up;
+  float* out;
+  SwiGluClamp clamp;
+  int64_t n;
+};
+struct GeGluOperation {
+  const float* gate;
+  const float* up;
+  float* out;
+  int64_t n;
+};
+struct SquaredReluOperation {
+  float* x;
+  int64_t n;
+};
+struct SoftCapOperation {
+  float* x;
+  float cap;
+  int64_t n;
+};
+struct DeltaGatesOperation {
+  float* a;
+  float* b;
+  const float* bias;
+  const float* decay_rates;
+  int heads;
+  int64_t n;  // rows * heads
+};
+struct StepSizesOperation {
+  float* steps;
+  float* decays;
+  const float* bias;
+  const float* decay_rates;
+  int heads;
+  int64_t n;  // rows * heads
+};
+// Rows of 32-bit words of any kind.
+struct GatherOperation {
+  const uint32_t* from;
+  uint32_t* to;
+  const int32_t* rows;
+  int64_t words;  // of a row
+  int64_t n;      // words of all rows
+};
+struct CombineOperation {
+  const ExpertChoice* choices;
+  const float* expert_scales;
+  const int32_t* places;
+  const float* outputs;
+  const float* shared;
+  const float* shared_gate;
+  float* x;
+  float scale;
+  float shared_scale;
+  int cols;
+  int top_k;
+  bool adds;
+  int64_t n;  // rows * cols
+};
+struct ConvolveOperation {
+  const StateRun* runs;
+  const int64_t* first_rows;  // of each run
+  const float* x;
+  const float* weights;
+  const float* bias;
+  float* y;
+  int channels;
+  int taps;
+  bool silu;
+  int64_t n;  // runs * channels
+};
+
+// A block of threads for each row.
+struct RmsNormOperation {
+  const float* x;
+  const float* weight;
+  float* y;
+  float eps;
+  int rows;
+  int cols;
+};
+struct LayerNormOperation {
+  const float* x;
+  const float* weight;
+  const float* bias;
+  float* y;
+  float eps;
+  int rows;
+  int cols;
+};
+struct SoftmaxOperation {
+  float* x;
+  int rows;
+  int cols;
+};
+struct RouteOperation {
+  RouterShape shape;
+  float* logits;
+  ExpertChoice* choices;  // null: the scores become ranks instead
+  int rows;
+};
+struct RopeOperation {
+  float* x;
+  const int32_t* positions;
+  const float* inv_freq;
+  int64_t stride;
+  int rows;
+  int heads;
+  int head_dim;
+  int rotary_dims;
+  bool interleaved;
+};
+
+struct PrepareOperation {
+  const float* x;
+  int64_t stride;
+  float* values;  // null: not wanted
+  int8_t* codes;  // null: not wanted, and no scales and sums
+  float* scales;
+  int32_t* sums;
+  int tokens;
+  int cols;
+};
+
+struct EmbedOperation {
+  FormatId format;
+  const unsigned char* matrix;
+  const int32_t* tokens;
+  float* y;
+  int rows;
+  int cols;
+};
+
+struct ProductJob {
+  const unsigned char* weights;
+  const float* values;
+  const int8_t* codes;
+  const float* scales;
+  const int32_t* sums;
+  float* output;
+  int64_t output_stride;
+  int rows;
+  int blocks;  // of 32 columns
+  int tokens;
+  int first_group;  // panels of the launch go to blocks of threads in groups; where this job's begin
+};
+// Jobs of one format.
+struct ProductsOperation {
+  FormatId format;
+  const ProductJob* jobs;
+  int count;
+  int groups;  // of all jobs
+  int tokens;  // the most of a job
+};
+
+// A row of keys and values, or of latents, and where in a page it belongs.
+struct KvPlace {
+  unsigned char* page;
+  int slot;
+};
+struct StoreRowsOperation {
+  KvFormat format;
+  const float* numbers;  // (rows, heads, dims)
+  const KvPlace* places;
+  int64_t first_byte;  // in the page, of head 0
+  int64_t head_bytes;  // from head to head
+  int64_t row_bytes;   // from slot to slot; 0: transposed, `slots` of them
+  int slots;
+  int rows;
+  int heads;
+  int dims;
+};
+
+// Rows of neighbouring tokens that a block of threads attends together.
+struct AttentionTile {
+  const unsigned char* const* pages;
+  int64_t first_token;  // among all rows of the call
+  int position;         // of the first
+  int tokens;
+};
+struct AttentionOperation {
+  KvFormat format;
+  const AttentionTile* tiles;
+  const float* query;
+  const float* rotated;  // of latent attention; null: keys are transposed, heads side by side
+  const float* sinks;
+  float* output;
+  int64_t rotated_stride;
+  int64_t row_bytes;   // of a position's values
+  int64_t head_bytes;  // from the keys of one kv head to the next one's
+  int count;           // of tiles
+  int heads;
+  int kv_heads;
+  int group;  // heads of a kv head that a block takes
+  int dims;   // of values
+  int rotary_dims;
+  int page_tokens;
+  int window;
+  float scale;
+};
+
+// The delta rule, or the state space where there is a skip.
+struct StateOperation {
+  const StateRun* runs;
+  const int64_t* first_rows;  // of each run
+  const float* x;             // (rows, row)
+  const float* decay;
+  const float* rate;
+  const float* skip;
+  float* output;
+  int64_t row;
+  int64_t queries;  // where they begin in a row
+  int64_t keys;
+  int64_t values;
+  int count;  // of runs
+  int key_heads;
+  int value_heads;
+  int key_dim;
+  int value_dim;
+  int columns;             // of the state, that a warp takes
+  bool key_heads_in_turn;  // see DeltaRuleShape
+  float scale;
+};
+
+}  // namespace moed::cuda

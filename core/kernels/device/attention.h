@@ -1,0 +1,246 @@
+// Attention: a block of threads takes up to 8 query rows that share keys, of neighbouring tokens, through their positions twice.
+// The first time finds the largest score. The second time makes the exponentials of 256 positions, a thread each, then adds the
+// values of those positions up, a thread for each column.
+#pragma once
+
+#include <cmath>
+
+#include "core/kernels/cuda_kernel_set.h"
+#include "core/kernels/device/kv_numbers.h"
+#include "core/kernels/device/lane_sums.h"
+#include "core/kernels/math.h"
+
+namespace moed {
+inline namespace MOED_CUDA_LANGUAGE {
+namespace {
+
+constexpr int kRows = cuda::kAttentionRowsOfBlock;
+constexpr int kSumTokens = 256;  // positions whose weighted values are added up before they join the others
+constexpr unsigned kAttentionThreads = 128;
+constexpr float kNoSink = -INFINITY;
+
+// What a block of threads attends. Row r is head r % group of token r / group.
+struct AttentionRows {
+  cuda::AttentionTile tile;
+  int64_t first_head;   // among all of a token
+  int64_t token_heads;  // heads of a token
+  int group;
+  int rows;
+  int64_t head_bytes;  // where the keys of these heads begin in a page
+  int64_t value_bytes;
+
+  __device__ int token(int row) const { return row / group; }
+  __device__ int64_t head(int row) const { return first_head + row % group; }
+  __device__ int64_t query(int row) const { return (tile.first_token + token(row)) * token_heads + head(row); }  // among all
+  __device__ int length(int row) const { return tile.position + token(row) + 1; }
+  __device__ int first(int row, int window) const { return window > 0 && window < length(row) ? length(row) - window : 0; }
+};
+
+__device__ inline AttentionRows RowsOfBlock(const cuda::AttentionOperation& a) {
+  const int heads = a.heads / a.kv_heads, kv_head = blockIdx.y;
+  const cuda::AttentionTile tile = Global<const cuda::AttentionTile>(a.tiles)[blockIdx.x];
+  const int first = blockIdx.z * a.group, group = min(a.group, heads - first);
+  return {.tile = tile,
+          .first_head = static_cast<int64_t>(kv_head) * heads + first,
+          .token_heads = a.heads,
+          .group = group,
+          .rows = group * tile.tokens,
+          .head_bytes = kv_head * a.head_bytes,
+          .value_bytes = a.rotated == nullptr ? (a.kv_heads + kv_head) * a.head_bytes : 0};
+}
+
+template <KvFormat kFormat, bool kLatent>
+struct AttentionOfBlock {
+  const cuda::AttentionOperation& a;
+  AttentionRows own;
+  Shared<float> queries;       // (rows, width)
+  Shared<float> exponentials;  // (kRows, kSumTokens)
+  Shared<float> of_rows;       // (kRows): largest scores, then totals
+  Shared<float> partials;      // (kRows, 8), also (warps, kRows)
+
+  __device__ int width() const { return a.dims + (kLatent ? a.rotary_dims : 0); }
+  __device__ Global<const unsigned char> Page(int position) const {
+    return Global<const unsigned char>(Global<const unsigned char* const>(own.tile.pages)[position / a.page_tokens]);
+  }
+  __device__ bool Sees(int row, int position) const { return position >= own.first(row, a.window) && position < own.length(row); }
+  __device__ int begin() const { return own.first(0, a.window); }  // positions that some row sees
+  __device__ int end() const { return own.length(own.rows - 1); }
+  __device__ int first_sum() const { return begin() / kSumTokens * kSumTokens; }
+
+  __device__ void StageQueries() {
+    for (int i = threadIdx.x; i < own.rows * width(); i += blockDim.x) {
+      const int row = i / width(), d = i % width();
+      queries[i] = d < a.dims ? Global<const float>(a.query)[own.query(row) * a.dims + d]
+                              : Global<const float>(a.rotated)[own.query(row) * a.rotated_stride + (d - a.dims)];
+    }
+  }
+
+  // scores[row] of all rows, whether they see the position or not.
+  __device__ void Score(int position, float (&scores)[kRows]) const {
+    const Global<const unsigned char> page = Page(position);
+    const int slot = position % a.page_tokens;
+    MOED_UNROLL
+    for (int row = 0; row < kRows; ++row) scores[row] = 0;
+    if constexpr (kLatent) {
+      const Global<const unsigned char> latent = page + slot * a.row_bytes;
+      for (int d = 0; d < a.dims; ++d) AddProducts(KvNumber<kFormat>(latent, a.dims, 1, 0, d), d, scores);
+      const Global<const unsigned char> rotated = latent + a.head_bytes;
+      for (int d = 0; d < a.rotary_dims; ++d) {
+        AddProducts(KvNumber<kFormat>(rotated, a.rotary_dims, 1, 0, d), a.dims + d, scores);
+      }
+    } else {
+      const Global<const unsigned char> keys = page + own.head_bytes;
+      for (int d = 0; d < a.dims; ++d) AddProducts(KvNumber<kFormat>(keys, a.dims, a.page_tokens, slot, d), d, scores);
+    }
+    MOED_UNROLL
+    for (int row = 0; row < kRows; ++row) scores[row] = a.scale * scores[row];
+  }
+  __device__ void AddProducts(float key, int d, float (&scores)[kRows]) const {
+    MOED_UNROLL
+    for (int row = 0; row < kRows; ++row) {
+      if (row < own.rows) scores[row] = fmaf(queries[row * width() + d], key, scores[row]);
+    }
+  }
+
+  // of_rows: the largest score of each row, its sink among them.
+  __device__ void FindLargest() {
+    float largest[kRows], scores[kRows];
+    MOED_UNROLL
+    for (int row = 0; row < kRows; ++row) largest[row] = -INFINITY;
+    for (int position = begin() + static_cast<int>(threadIdx.x); position < end(); position += blockDim.x) {
+      Score(position, scores);
+      MOED_UNROLL
+      for (int row = 0; row < kRows; ++row) {
+        if (row < own.rows && Sees(row, position) && scores[row] > largest[row]) largest[row] = scores[row];
+      }
+    }
+    MOED_UNROLL
+    for (int row = 0; row < kRows; ++row) {
+      if (row >= own.rows) continue;
+      const float of_warp = LargestOfWarp(largest[row]);
+      if (threadIdx.x % 32 == 0) partials[static_cast<int>(threadIdx.x / 32) * kRows + row] = of_warp;
+    }
+    __syncthreads();
+    const int row = threadIdx.x;
+    if (row < own.rows) {
+      float all = Sink(row);
+      for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) {
+        const float of_warp = partials[static_cast<int>(warp) * kRows + row];
+        all = of_warp > all ? of_warp : all;
+      }
+      of_rows[row] = all;
+    }
+    __syncthreads();
+  }
+  __device__ float Sink(int row) const { return a.sinks == nullptr ? kNoSink : Global<const float>(a.sinks)[own.head(row)]; }
+
+  // Of the positions from `first` on.
+  __device__ void MakeExponentials(int first) {
+    float scores[kRows];
+    for (int i = threadIdx.x; i < kSumTokens; i += blockDim.x) {
+      const int position = first + i;
+      if (position < begin() || position >= end()) continue;
+      Score(position, scores);
+      MOED_UNROLL
+      for (int row = 0; row < kRows; ++row) {
+        if (row < own.rows && Sees(row, position)) exponentials[row * kSumTokens + i] = Exp(scores[row] - of_rows[row]);
+      }
+    }
+  }
+
+  // Position t into partial sum t mod 8, which thread 8 row + t mod 8 keeps.
+  __device__ float AddPartial(int first, float partial) const {
+    const int row = threadIdx.x / kPartialSums;
+    if (row >= own.rows) return partial;
+    for (int i = threadIdx.x % kPartialSums; i < kSumTokens; i += kPartialSums) {
+      if (Sees(row, first + i)) partial += exponentials[row * kSumTokens + i];
+    }
+    return partial;
+  }
+
+  __device__ void AddValues(int first) const {
+    const int from = max(first, begin()), to = min(first + kSumTokens, end());
+    for (int d = threadIdx.x; d < a.dims; d += blockDim.x) {
+      float sums[kRows];
+      MOED_UNROLL
+      for (int row = 0; row < kRows; ++row) sums[row] = 0;
+      for (int t = from; t < to; ++t) {
+        const Global<const unsigned char> values = Page(t) + own.value_bytes + t % a.page_tokens * a.row_bytes;
+        const float value = KvNumber<kFormat>(values, a.dims, 1, 0, d);
+        MOED_UNROLL
+        for (int row = 0; row < kRows; ++row) {
+          if (row < own.rows && Sees(row, t)) sums[row] = fmaf(exponentials[row * kSumTokens + t - first], value, sums[row]);
+        }
+      }
+      MOED_UNROLL
+      for (int row = 0; row < kRows; ++row) {
+        if (row < own.rows) Join(row, d, first, sums[row]);
+      }
+    }
+  }
+  // The row's sums in ascending order, where its output goes.
+  __device__ void Join(int row, int d, int first, float sum) const {
+    const Global<float> output = Global<float>(a.output) + own.query(row) * a.dims + d;
+    const int row_first = own.first(row, a.window);
+    if (row_first >= first + kSumTokens || own.length(row) <= first) return;
+    *output = row_first >= first ? sum : *output + sum;
+  }
+
+  __device__ void Divide(float partial) {
+    if (threadIdx.x < kRows * kPartialSums) partials[threadIdx.x] = partial;
+    __syncthreads();
+    for (int row = 0; row < own.rows; ++row) {
+      const float sink = Sink(row), sum = SumOfPartials(partials + row * kPartialSums);
+      const float total = sink == kNoSink ? sum : sum + Exp(sink - of_rows[row]);
+      const Global<float> output = Global<float>(a.output) + own.query(row) * a.dims;
+      for (int d = threadIdx.x; d < a.dims; d += blockDim.x) output[d] = output[d] / total;
+    }
+  }
+};
+
+template <KvFormat kFormat, bool kLatent>
+__global__ void Attention(cuda::AttentionOperation a) {
+  const Shared<float> exponentials = SharedMemory<float>(), of_rows = exponentials + kRows * kSumTokens,
+                      partials = of_rows + kRows, queries = partials + kRows * kPartialSums;
+  AttentionOfBlock<kFormat, kLatent> block{a, RowsOfBlock(a), queries, exponentials, of_rows, partials};
+  block.StageQueries();
+  __syncthreads();
+  block.FindLargest();
+  float partial = 0;
+  for (int first = block.first_sum(); first < block.end(); first += kSumTokens) {
+    block.MakeExponentials(first);
+    __syncthreads();
+    partial = block.AddPartial(first, partial);
+    block.AddValues(first);
+    __syncthreads();
+  }
+  block.Divide(partial);
+}
+
+template <KvFormat kFormat>
+void LaunchAttentionOf(DeviceStream& stream, const LaunchShape& shape, const cuda::AttentionOperation& a) {
+  if (a.rotated == nullptr) return Launch<Attention<kFormat, false>>(stream, shape, a);
+  Launch<Attention<kFormat, true>>(stream, shape, a);
+}
+
+inline void LaunchAttention(DeviceStream& stream, const cuda::AttentionOperation& a) {
+  if (a.count == 0) return;
+  const int width = a.dims + (a.rotated == nullptr ? 0 : a.rotary_dims);
+  const LaunchShape shape = {
+      .grid = {static_cast<unsigned>(a.count), static_cast<unsigned>(a.kv_heads),
+               Blocks(static_cast<unsigned>(a.heads / a.kv_heads), static_cast<unsigned>(a.group))},
+      .block = {kAttentionThreads},
+      .shared_bytes = static_cast<unsigned>(kRows * (kSumTokens + 1 + kPartialSums + width) * sizeof(float))};
+  switch (a.format) {
+    case KvFormat::kF32:
+      return LaunchAttentionOf<KvFormat::kF32>(stream, shape, a);
+    case KvFormat::kF16:
+      return LaunchAttentionOf<KvFormat::kF16>(stream, shape, a);
+    case KvFormat::kQ8:
+      return LaunchAttentionOf<KvFormat::kQ8>(stream, shape, a);
+  }
+}
+
+}  // namespace
+}  // namespace MOED_CUDA_LANGUAGE
+}  // namespace moed

@@ -1,0 +1,8 @@
+// The kernels for devices: compiled by nvcc for each of their architectures.
+#include "core/kernels/device/launchers.h"
+
+namespace moed::cuda {
+
+const KernelSet kCompiledKernels = kKernels;
+
+}  // namespace moed::cuda

@@ -1,0 +1,138 @@
+// Operations whose every element stands for itself: a thread each.
+#pragma once
+
+#include "core/kernels/cuda/language.h"
+#include "core/kernels/cuda_operations.h"
+#include "core/kernels/math.h"
+
+namespace moed {
+inline namespace MOED_CUDA_LANGUAGE {
+namespace {
+
+__device__ inline void Compute(const cuda::AddOperation& a, int64_t i) { Global<float>(a.y)[i] += Global<const float>(a.x)[i]; }
+
+__device__ inline void Compute(const cuda::AddScaledOperation& a, int64_t i) {
+  const Global<float> y(a.y);
+  y[i] = fmaf(a.scale, Global<const float>(a.x)[i], y[i]);
+}
+
+__device__ inline void Compute(const cuda::AddBiasOperation& a, int64_t i) {
+  Global<float>(a.x)[i] += Global<const float>(a.bias)[i % a.cols];
+}
+
+__device__ inline void Compute(const cuda::ScaleOperation& a, int64_t i) { Global<float>(a.x)[i] *= a.scale; }
+
+__device__ inline void Compute(const cuda::MultiplyOperation& a, int64_t i) {
+  Global<float>(a.x)[i] *= Global<const float>(a.by)[i];
+}
+
+__device__ inline void Compute(const cuda::SigmoidGateOperation& a, int64_t i) {
+  Global<float>(a.x)[i] *= Sigmoid(Global<const float>(a.gate)[i]);
+}
+
+__device__ inline void Compute(const cuda::SwiGluOperation& a, int64_t i) {
+  Global<float>(a.out)[i] = Silu(Global<const float>(a.gate)[i]) * Global<const float>(a.up)[i];
+}
+
+__device__ inline void Compute(const cuda::ClampedSwiGluOperation& a, int64_t i) {
+  const float gate = Global<const float>(a.gate)[i], up = Global<const float>(a.up)[i];
+  const float g = a.clamp.limit < gate ? a.clamp.limit : gate;
+  float u = a.clamp.limit < up ? a.clamp.limit : up;
+  u = -a.clamp.limit > u ? -a.clamp.limit : u;
+  Global<float>(a.out)[i] = (u + 1.0f) * (g / (1.0f + Exp(-(a.clamp.alpha * g))));
+}
+
+__device__ inline void Compute(const cuda::GeGluOperation& a, int64_t i) {
+  Global<float>(a.out)[i] = Gelu(Global<const float>(a.gate)[i]) * Global<const float>(a.up)[i];
+}
+
+__device__ inline void Compute(const cuda::SquaredReluOperation& a, int64_t i) {
+  const Global<float> x(a.x);
+  const float value = x[i];
+  const float r = 0.0f > value ? 0.0f : value;
+  x[i] = r * r;
+}
+
+__device__ inline void Compute(const cuda::SoftCapOperation& a, int64_t i) {
+  const Global<float> x(a.x);
+  x[i] = a.cap * Tanh(x[i] / a.cap);
+}
+
+__device__ inline void Compute(const cuda::DeltaGatesOperation& a, int64_t i) {
+  const Global<float> decay(a.a), rate(a.b);
+  const int64_t head = i % a.heads;
+  decay[i] = Exp(Global<const float>(a.decay_rates)[head] * Softplus(decay[i] + Global<const float>(a.bias)[head]));
+  rate[i] = Sigmoid(rate[i]);
+}
+
+__device__ inline void Compute(const cuda::StepSizesOperation& a, int64_t i) {
+  const Global<float> steps(a.steps);
+  const int64_t head = i % a.heads;
+  const float step = Softplus(steps[i] + Global<const float>(a.bias)[head]);
+  steps[i] = step;
+  Global<float>(a.decays)[i] = Exp(Global<const float>(a.decay_rates)[head] * step);
+}
+
+__device__ inline void Compute(const cuda::GatherOperation& a, int64_t i) {
+  const int64_t row = Global<const int32_t>(a.rows)[i / a.words];
+  Global<uint32_t>(a.to)[i] = Global<const uint32_t>(a.from)[row * a.words + i % a.words];
+}
+
+__device__ inline void Compute(const cuda::CombineOperation& a, int64_t i) {
+  const int64_t row = i / a.cols, column = i % a.cols;
+  const Global<float> x(a.x);
+  float sum = a.adds ? static_cast<float>(x[i]) : 0.0f;
+  for (int64_t slot = row * a.top_k; slot < (row + 1) * a.top_k; ++slot) {
+    const int64_t place = Global<const int32_t>(a.places)[slot];
+    if (place < 0) continue;
+    const ExpertChoice choice = Global<const ExpertChoice>(a.choices)[slot];
+    float weight = choice.probability * a.scale;
+    if (a.expert_scales != nullptr) weight *= Global<const float>(a.expert_scales)[choice.expert];
+    sum = fmaf(weight, Global<const float>(a.outputs)[place * a.cols + column], sum);
+  }
+  if (a.shared != nullptr) {
+    const float weight = a.shared_gate == nullptr ? 1.0f : Sigmoid(Global<const float>(a.shared_gate)[row]);
+    sum = fmaf(weight * a.shared_scale, Global<const float>(a.shared)[i], sum);
+  }
+  x[i] = sum;
+}
+
+// A channel of a run: its rows, then what its next run begins with.
+__device__ inline void Compute(const cuda::ConvolveOperation& a, int64_t i) {
+  const int64_t channel = i % a.channels;
+  const StateRun run = Global<const StateRun>(a.runs)[i / a.channels];
+  const int64_t first = Global<const int64_t>(a.first_rows)[i / a.channels] * a.channels + channel;
+  const Global<const float> x = Global<const float>(a.x) + first;
+  const Global<const float> weights = Global<const float>(a.weights) + channel;
+  const Global<float> y = Global<float>(a.y) + first;
+  const Global<float> state = Global<float>(run.state) + channel;
+  const auto input = [&](int64_t row) -> float {
+    if (row >= 0) return x[row * a.channels];
+    return run.position == 0 ? 0.0f : static_cast<float>(state[(a.taps - 1 + row) * a.channels]);
+  };
+  for (int64_t row = 0; row < run.tokens; ++row) {
+    float sum = a.bias == nullptr ? 0.0f : Global<const float>(a.bias)[channel];
+    for (int tap = 0; tap < a.taps; ++tap) sum += weights[tap * a.channels] * input(row - (a.taps - 1) + tap);
+    y[row * a.channels] = a.silu ? sum * Sigmoid(sum) : sum;
+  }
+  // Ascending: what is still to be copied lies behind.
+  for (int kept = 0; kept < a.taps - 1; ++kept) state[kept * a.channels] = input(run.tokens - (a.taps - 1) + kept);
+}
+
+template <class Operation>
+__global__ void ComputeElements(Operation operation) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < operation.n) Compute(operation, i);
+}
+
+template <class Operation>
+void LaunchElements(DeviceStream& stream, const Operation& operation) {
+  constexpr unsigned kThreads = 128;
+  if (operation.n == 0) return;
+  const auto blocks = static_cast<unsigned>((operation.n + kThreads - 1) / kThreads);
+  Launch<ComputeElements<Operation>>(stream, {.grid = {blocks}, .block = {kThreads}}, operation);
+}
+
+}  // namespace
+}  // namespace MOED_CUDA_LANGUAGE
+}  // namespace moed

@@ -1,0 +1,51 @@
+// The table of all kernels of this compiler.
+#pragma once
+
+#include "core/kernels/device/attention.h"
+#include "core/kernels/device/elements.h"
+#include "core/kernels/device/embed.h"
+#include "core/kernels/device/norms.h"
+#include "core/kernels/device/prepare.h"
+#include "core/kernels/device/products.h"
+#include "core/kernels/device/rope.h"
+#include "core/kernels/device/route.h"
+#include "core/kernels/device/states.h"
+#include "core/kernels/device/store_rows.h"
+
+namespace moed {
+inline namespace MOED_CUDA_LANGUAGE {
+namespace {
+
+constexpr cuda::KernelSet kKernels = {
+    .add = LaunchElements,
+    .add_scaled = LaunchElements,
+    .add_bias = LaunchElements,
+    .scale = LaunchElements,
+    .multiply = LaunchElements,
+    .sigmoid_gate = LaunchElements,
+    .swi_glu = LaunchElements,
+    .clamped_swi_glu = LaunchElements,
+    .ge_glu = LaunchElements,
+    .squared_relu = LaunchElements,
+    .soft_cap = LaunchElements,
+    .delta_gates = LaunchElements,
+    .step_sizes = LaunchElements,
+    .gather = LaunchElements,
+    .combine = LaunchElements,
+    .convolve = LaunchElements,
+    .rms_norm = LaunchRows<RmsNorm>,
+    .layer_norm = LaunchRows<LayerNorm>,
+    .softmax = LaunchRows<Softmax>,
+    .route = LaunchRoute,
+    .rope = LaunchRope,
+    .prepare = LaunchPrepare,
+    .embed = LaunchEmbed,
+    .products = LaunchProducts,
+    .store_rows = LaunchStoreRows,
+    .attention = LaunchAttention,
+    .states = LaunchStates,
+};
+
+}  // namespace
+}  // namespace MOED_CUDA_LANGUAGE
+}  // namespace moed

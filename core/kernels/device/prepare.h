@@ -1,0 +1,53 @@
+// Activations in the forms that products read: a warp for each 32 columns.
+#pragma once
+
+#include "core/kernels/constants.h"
+#include "core/kernels/cuda_operations.h"
+#include "core/kernels/device/lane_sums.h"
+
+namespace moed {
+inline namespace MOED_CUDA_LANGUAGE {
+namespace {
+
+// Magnitudes compare as integers, which puts NaN above infinity; a block with either has a NaN scale, so that it shows.
+__device__ inline void QuantizeColumn(float x, Global<int8_t> code, Global<float> scale, Global<int32_t> sum) {
+  unsigned bits = __float_as_uint(x) & 0x7fffffffu;
+  for (int lanes = 16; lanes > 0; lanes /= 2) bits = max(bits, __shfl_xor_sync(kEveryLane, bits, lanes));
+  const float largest = __uint_as_float(bits);
+  const bool finite = bits < 0x7f800000u;
+  const bool zero = !finite || largest < kSmallestActivation;
+  const float inverse = zero ? 0.0f : 127.0f / largest;
+  const auto own = zero ? int8_t{0} : static_cast<int8_t>((x * inverse + kRoundFloat) - kRoundFloat);
+  int total = own;
+  for (int lanes = 16; lanes > 0; lanes /= 2) total += __shfl_xor_sync(kEveryLane, total, lanes);
+  const int lane = threadIdx.x % 32;
+  code[lane] = own;
+  if (lane != 0) return;
+  *scale = !finite ? __uint_as_float(0x7fc00000u) : zero ? 0.0f : largest / 127.0f;
+  *sum = total;
+}
+
+__global__ void Prepare(cuda::PrepareOperation a) {
+  const int blocks = (a.cols + kBlockColumns - 1) / kBlockColumns;
+  const int64_t warp = static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
+  if (warp >= static_cast<int64_t>(a.tokens) * blocks) return;
+  const int lane = threadIdx.x % 32;
+  const int64_t token = warp / blocks;
+  const int column = static_cast<int>(warp % blocks) * kBlockColumns + lane;
+  const float x = column < a.cols ? Global<const float>(a.x)[token * a.stride + column] : 0.0f;
+  if (a.values != nullptr) Global<float>(a.values)[warp * kBlockColumns + lane] = x;
+  if (a.codes == nullptr) return;
+  QuantizeColumn(x, Global<int8_t>(a.codes) + warp * kBlockColumns, Global<float>(a.scales) + warp,
+                 Global<int32_t>(a.sums) + warp);
+}
+
+inline void LaunchPrepare(DeviceStream& stream, const cuda::PrepareOperation& operation) {
+  constexpr unsigned kThreads = 128;
+  const auto warps = static_cast<unsigned>(operation.tokens) * Blocks(static_cast<unsigned>(operation.cols), kBlockColumns);
+  if (warps == 0) return;
+  Launch<Prepare>(stream, {.grid = {Blocks(warps, kThreads / 32)}, .block = {kThreads}}, operation);
+}
+
+}  // namespace
+}  // namespace MOED_CUDA_LANGUAGE
+}  // namespace moed

@@ -1,0 +1,289 @@
+// Products: a warp for each panel of 8 rows, 4 lanes for each row. The integer dots of a block's columns, or the partial sums of
+// float rows, are spread over lanes and tokens; what the scalar definition adds in order is added in that order, by one lane.
+// A block of threads takes neighbouring panels of a job, so that it brings the activations to shared memory once.
+#pragma once
+
+#include "core/kernels/cuda_kernel_set.h"
+#include "core/kernels/device/lane_sums.h"
+#include "core/kernels/device/panel_stream.h"
+#include "core/kernels/device/weights.h"
+
+namespace moed {
+inline namespace MOED_CUDA_LANGUAGE {
+namespace {
+
+constexpr int kWarps = cuda::kPanelsOfBlock;
+constexpr int kRowLanes = 32 / kPanelRows;  // lane 8 q + r is of row r
+constexpr int kGroups = kBlockColumns / quant::kGroupColumns;
+
+// Of the launch, the job that this block of threads is of.
+__device__ inline cuda::ProductJob JobOfBlock(const cuda::ProductsOperation& a) {
+  const Global<const cuda::ProductJob> jobs(a.jobs);
+  int low = 0, high = a.count - 1;
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    const cuda::ProductJob job = jobs[middle];
+    if (job.first_group <= static_cast<int>(blockIdx.x)) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return jobs[low];
+}
+
+// The activations of some tokens for the columns of a chunk, as the block of threads stages them: codes with scales and sums.
+template <int kTokens, int kColumns>
+struct StagedCodes {
+  static constexpr int kStride = kColumns + 16;  // of a token, so that tokens begin in different banks
+  static constexpr int kBlocks = kColumns / kBlockColumns;
+  static constexpr unsigned kBytes = kTokens * (kStride + kBlocks * (sizeof(float) + sizeof(int32_t)));
+
+  unsigned begin;
+  __device__ Shared<const unsigned char> codes(int token) const {
+    return SharedMemory<const unsigned char>(begin + token * kStride);
+  }
+  __device__ Shared<float> scales() const { return SharedMemory<float>(begin + kTokens * kStride); }
+  __device__ Shared<int32_t> sums() const { return SharedMemory<int32_t>(begin + kTokens * (kStride + kBlocks * sizeof(float))); }
+
+  // 32-column blocks [first, first + blocks) of `tokens` tokens from first_token on.
+  __device__ void Stage(const cuda::ProductJob& job, int first_token, int tokens, int first, int blocks) const {
+    constexpr int kUnits = kBlockColumns / sizeof(uint4);
+    for (int i = threadIdx.x; i < tokens * blocks * kUnits; i += blockDim.x) {
+      const int token = i / (blocks * kUnits), unit = i % (blocks * kUnits);
+      const int64_t from = (static_cast<int64_t>(first_token + token) * job.blocks + first) * kUnits + unit;
+      Store(SharedMemory<unsigned char>(begin + token * kStride), unit, Load<uint4>(Global<const int8_t>(job.codes), from));
+    }
+    for (int i = threadIdx.x; i < tokens * blocks; i += blockDim.x) {
+      const int token = i / blocks, block = i % blocks;
+      const int64_t from = static_cast<int64_t>(first_token + token) * job.blocks + first + block;
+      scales()[token * kBlocks + block] = Global<const float>(job.scales)[from];
+      sums()[token * kBlocks + block] = Global<const int32_t>(job.sums)[from];
+    }
+  }
+};
+
+template <int kTokens, int kColumns>
+struct StagedValues {
+  static constexpr int kStride = kColumns + 4;
+  static constexpr unsigned kBytes = kTokens * kStride * sizeof(float);
+
+  unsigned begin;
+  __device__ Shared<float> values(int token) const { return SharedMemory<float>(begin) + token * kStride; }
+
+  __device__ void Stage(const cuda::ProductJob& job, int first_token, int tokens, int first, int blocks) const {
+    const int columns = blocks * kBlockColumns;
+    for (int i = threadIdx.x; i < tokens * columns; i += blockDim.x) {
+      const int token = i / columns, column = i % columns;
+      const int64_t from = (static_cast<int64_t>(first_token + token) * job.blocks + first) * kBlockColumns + column;
+      values(token)[column] = Global<const float>(job.values)[from];
+    }
+  }
+};
+
+// Rows of codes. kSplit lanes of a row share its columns, the others have tokens of their own, kOwn each.
+template <class Layout, int kSplit, int kOwn>
+struct BlockRows {
+  static constexpr int kTokens = kRowLanes / kSplit * kOwn;
+  static constexpr int kParts = kBlockColumns / Layout::kPartColumns;  // of 32 columns
+  static constexpr bool kSumsOfParts = Layout::kHasOffsets && kParts > 1;
+  static constexpr int kWords = kGroups / kSplit;  // of 32 columns, that a lane has
+  template <int kColumns>
+  using Staged = StagedCodes<kTokens, kColumns>;
+
+  int row, quarter;
+  float sums[kOwn] = {};
+
+  __device__ BlockRows() : row(threadIdx.x % kPanelRows), quarter(threadIdx.x % 32 / kPanelRows) {}
+  __device__ int token(int own) const { return kSplit == 1 ? quarter + kRowLanes * own : own; }
+  __device__ int group(int word) const { return kSplit == 1 ? word : quarter + kRowLanes * word; }  // of four columns
+
+  // A format's block; `first`: its 32-column block in the chunk.
+  template <class Tokens>
+  __device__ void Add(Shared<const unsigned char> block, const Tokens& x, int first, int tokens) {
+    quant::RowBlock scales;
+    Layout::Scales::Get(BytesAt(block), row, scales);
+    MOED_UNROLL
+    for (int b = 0; b < Layout::kColumns / kBlockColumns; ++b) {
+      uint32_t levels[kWords];
+      MOED_UNROLL
+      for (int word = 0; word < kWords; ++word) levels[word] = LevelWord<Layout>(BytesAt(block), b, row, group(word));
+      MOED_UNROLL
+      for (int own = 0; own < kOwn; ++own) {
+        if (token(own) < tokens) AddToken(levels, scales, b, x, first + b, own);
+      }
+    }
+  }
+
+  template <class Tokens>
+  __device__ void AddToken(const uint32_t (&levels)[kWords], const quant::RowBlock& scales, int b, const Tokens& x, int block,
+                           int own) {
+    int dots[kParts] = {}, x_sums[kParts] = {};
+    int fours[kWords];
+    LoadFours(x.codes(token(own)) + kBlockColumns * block, fours);
+    MOED_UNROLL
+    for (int word = 0; word < kWords; ++word) {
+      const int part = kParts == 1 ? 0 : kSplit == 1 ? word / (kGroups / kParts) : word;
+      dots[part] = __dp4a(static_cast<int>(levels[word]), fours[word], dots[part]);
+      if constexpr (kSumsOfParts) x_sums[part] = __dp4a(static_cast<int>(kEveryByte), fours[word], x_sums[part]);
+    }
+    const int at = token(own) * Tokens::kBlocks + block;
+    const float x_scale = x.scales()[at];
+    if constexpr (Layout::kHasOffsets && !kSumsOfParts) x_sums[0] = x.sums()[at];
+    MOED_UNROLL
+    for (int part = 0; part < kParts; ++part) {
+      const int of_block = kParts * b + part;
+      const auto dot = static_cast<float>(OverLanes(dots[part]));
+      sums[own] = fmaf(dot, Layout::Scale(scales, of_block) * x_scale, sums[own]);
+      if constexpr (Layout::kHasOffsets) {
+        const auto x_sum = static_cast<float>(kSumsOfParts ? OverLanes(x_sums[part]) : x_sums[part]);
+        sums[own] = fmaf(x_sum, Layout::Offset(scales, of_block) * x_scale, sums[own]);
+      }
+    }
+  }
+  // The codes of this lane's words.
+  __device__ void LoadFours(Shared<const unsigned char> codes, int (&fours)[kWords]) const {
+    if constexpr (kSplit == 1) {
+      const int4 low = Load<int4>(codes, 0), high = Load<int4>(codes, 1);
+      fours[0] = low.x, fours[1] = low.y, fours[2] = low.z, fours[3] = low.w;
+      fours[4] = high.x, fours[5] = high.y, fours[6] = high.z, fours[7] = high.w;
+    } else {
+      MOED_UNROLL
+      for (int word = 0; word < kWords; ++word) fours[word] = Load<int>(codes, group(word));
+    }
+  }
+  static __device__ int OverLanes(int sum) {
+    if constexpr (kSplit == 1) return sum;
+    sum += __shfl_xor_sync(kEveryLane, sum, kPanelRows);
+    return sum + __shfl_xor_sync(kEveryLane, sum, 2 * kPanelRows);
+  }
+
+  // done(token, the row's sum) by one lane each.
+  template <class Done>
+  __device__ void End(int tokens, const Done& done) const {
+    if (kSplit > 1 && quarter != 0) return;
+    MOED_UNROLL
+    for (int own = 0; own < kOwn; ++own) {
+      if (token(own) < tokens) done(token(own), row, sums[own]);
+    }
+  }
+};
+
+// Rows of floats: columns q and q + 4 of every 8 are of quarter q, for all tokens.
+template <class Layout, int kOwn>
+struct FloatRows {
+  static constexpr int kTokens = kOwn;
+  template <int kColumns>
+  using Staged = StagedValues<kTokens, kColumns>;
+
+  int row, quarter;
+  float lower[kOwn] = {}, upper[kOwn] = {};
+
+  __device__ FloatRows() : row(threadIdx.x % kPanelRows), quarter(threadIdx.x % 32 / kPanelRows) {}
+
+  template <class Tokens>
+  __device__ void Add(Shared<const unsigned char> block, const Tokens& x, int first, int tokens) {
+    for (int column = quarter; column < Layout::kColumns; column += kPartialSums) {
+      const float low = Layout::Weight(BytesAt(block), column, row),
+                  high = Layout::Weight(BytesAt(block), column + kRowLanes, row);
+      const int at = kBlockColumns * first + column;
+      MOED_UNROLL
+      for (int own = 0; own < kOwn; ++own) {
+        if (own >= tokens) continue;
+        lower[own] = fmaf(low, x.values(own)[at], lower[own]);
+        upper[own] = fmaf(high, x.values(own)[at + kRowLanes], upper[own]);
+      }
+    }
+  }
+  template <class Done>
+  __device__ void End(int tokens, const Done& done) const {
+    MOED_UNROLL
+    for (int own = 0; own < kOwn; ++own) {
+      if (own >= tokens) continue;
+      float sum = lower[own] + upper[own];
+      sum = sum + __shfl_xor_sync(kEveryLane, sum, 2 * kPanelRows);
+      sum = sum + __shfl_xor_sync(kEveryLane, sum, kPanelRows);
+      if (quarter == 0) done(own, row, sum);
+    }
+  }
+};
+
+template <class Layout, class Rows>
+struct ProductShape {
+  using Stream = PanelStream<Layout::kBytes>;
+  using Staged = typename Rows::template Staged<Stream::kBlocks * Layout::kColumns>;
+  static constexpr unsigned kPanels = kWarps * Stream::kSharedBytes;  // bytes of shared memory, behind them the activations
+};
+
+// Block (panels, tokens).
+template <class Layout, class Rows>
+__global__ void Products(cuda::ProductsOperation a) {
+  using Shape = ProductShape<Layout, Rows>;
+  using Stream = typename Shape::Stream;
+  constexpr int kRatio = Layout::kColumns / kBlockColumns;
+  const cuda::ProductJob job = JobOfBlock(a);
+  const int first_token = blockIdx.y * Rows::kTokens, tokens = min(job.tokens - first_token, Rows::kTokens);
+  if (tokens <= 0) return;
+  const int warp = threadIdx.x / 32, panel = (static_cast<int>(blockIdx.x) - job.first_group) * kWarps + warp;
+  const bool there = panel * kPanelRows < job.rows;
+  const int blocks = job.blocks / kRatio;
+  const Global<const unsigned char> weights =
+      Global<const unsigned char>(job.weights) + static_cast<int64_t>(panel) * blocks * Layout::kBytes;
+  const auto staged_panel = SharedMemory<unsigned char>(warp * Stream::kSharedBytes);
+  const typename Shape::Staged x = {Shape::kPanels};
+
+  Rows rows;
+  Stream stream;
+  if (there) stream.Fetch(weights, 0, min(Stream::kBlocks, blocks));
+  for (int first = 0; first < blocks; first += Stream::kBlocks) {
+    const int count = min(Stream::kBlocks, blocks - first), next = first + count;
+    __syncthreads();
+    if (there) stream.Put(staged_panel, count);
+    x.Stage(job, first_token, tokens, kRatio * first, kRatio * count);
+    __syncthreads();
+    if (!there) continue;
+    if (next < blocks) stream.Fetch(weights, next, min(Stream::kBlocks, blocks - next));
+    for (int block = 0; block < count; ++block) rows.Add(staged_panel + block * Layout::kBytes, x, kRatio * block, tokens);
+  }
+  if (!there) return;
+  rows.End(tokens, [&](int token, int row, float sum) {
+    const int of_job = panel * kPanelRows + row;
+    if (of_job < job.rows) Global<float>(job.output)[(first_token + token) * job.output_stride + of_job] = sum;
+  });
+}
+
+template <class Layout, class Rows>
+void LaunchProductsOf(DeviceStream& stream, const cuda::ProductsOperation& a) {
+  using Shape = ProductShape<Layout, Rows>;
+  Launch<Products<Layout, Rows>>(
+      stream,
+      {.grid = {static_cast<unsigned>(a.groups), Blocks(static_cast<unsigned>(a.tokens), Rows::kTokens)},
+       .block = {32 * kWarps},
+       .shared_bytes = Shape::kPanels + Shape::Staged::kBytes},
+      a);
+}
+
+// One token, a few as decoding has them, the many of a prompt.
+template <FormatId kFormat>
+struct ProductsOf {
+  using Layout = PanelLayout<kFormat>;
+  static void kLaunch(DeviceStream& stream, const cuda::ProductsOperation& a) {
+    if constexpr (kIsFloats<kFormat>) {
+      if (a.tokens == 1) return LaunchProductsOf<Layout, FloatRows<Layout, 1>>(stream, a);
+      LaunchProductsOf<Layout, FloatRows<Layout, 8>>(stream, a);
+    } else {
+      if (a.tokens == 1) return LaunchProductsOf<Layout, BlockRows<Layout, kRowLanes, 1>>(stream, a);
+      if (a.tokens <= 8) return LaunchProductsOf<Layout, BlockRows<Layout, 1, 2>>(stream, a);
+      LaunchProductsOf<Layout, BlockRows<Layout, 1, 8>>(stream, a);
+    }
+  }
+};
+
+inline void LaunchProducts(DeviceStream& stream, const cuda::ProductsOperation& a) {
+  if (a.groups == 0 || a.tokens == 0) return;
+  kFormatTable<cuda::Launcher<cuda::ProductsOperation>, ProductsOf>.of[static_cast<int>(a.format)](stream, a);
+}
+
+}  // namespace
+}  // namespace MOED_CUDA_LANGUAGE
+}  // namespace moed

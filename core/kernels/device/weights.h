@@ -1,0 +1,156 @@
+// A panel's weights where the panel lies, in words of four columns: what quant/block_layouts.h says of one code, for four at
+// once.
+#pragma once
+
+#include "core/kernels/cuda/language.h"
+#include "core/quant/block_layouts.h"
+#include "core/quant/fp8.h"
+
+namespace moed {
+inline namespace MOED_CUDA_LANGUAGE {
+namespace {
+
+// A place in memory of some kind, from which the layouts read.
+template <class Pointer>
+struct Bytes {
+  Pointer at;
+  __device__ Bytes operator+(int64_t bytes) const { return {at + bytes}; }
+  template <class T>
+  __device__ T Get() const {
+    return Load<T>(at, 0);
+  }
+  template <class T>
+  friend __device__ T Load(Bytes bytes) {
+    return bytes.template Get<T>();
+  }
+};
+template <class Pointer>
+__device__ inline Bytes<Pointer> BytesAt(Pointer at) {
+  return {at};
+}
+
+constexpr uint32_t kEveryByte = 0x01010101u;
+
+// The codes of columns 4 s to 4 s + 3 of a row, a byte each.
+template <int kBits, class Memory>
+__device__ inline uint32_t PlaneWord(Memory plane, int row, int s) {
+  const auto word = Load<uint32_t>(plane + (quant::kVectorBytes * (s % kBits) + quant::kGroupColumns * row));
+  return word >> kBits * (s / kBits) & quant::Plane<kBits>::kMask * kEveryByte;
+}
+template <class Planes>
+struct PlaneWords;
+template <int... kPlaneBits>
+struct PlaneWords<quant::Planes<kPlaneBits...>> {
+  template <class Memory>
+  static __device__ uint32_t Get(Memory planes, int row, int s) {
+    uint32_t codes = 0;
+    int low = 0;
+    ((codes |= PlaneWord<kPlaneBits>(planes, row, s) << low, planes = planes + quant::Plane<kPlaneBits>::kBytes,
+      low += kPlaneBits),
+     ...);
+    return codes;
+  }
+};
+
+// What four codes stand for, an int8 each, by the base of a layout that says what one stands for. No code less kZeroCode borrows
+// from its neighbour: codes are below 128, and so is kZeroCode.
+template <int kZeroCode>
+__device__ inline uint32_t LevelsOf(const quant::Integers<kZeroCode>*, uint32_t codes) {
+  constexpr uint32_t kSigns = 0x80 * kEveryByte;
+  return kZeroCode == 0 ? codes : ((codes | kSigns) - kZeroCode * kEveryByte) ^ kSigns;
+}
+__device__ inline uint32_t LevelsOf(const quant::SignedIntegers*, uint32_t codes) { return codes; }
+
+constexpr uint32_t TableWord(const int8_t (&table)[16], int first) {
+  uint32_t word = 0;
+  for (int i = 0; i < 4; ++i) word |= static_cast<uint32_t>(static_cast<uint8_t>(table[first + i])) << 8 * i;
+  return word;
+}
+template <const int8_t (&kTable)[16]>
+__device__ inline uint32_t LevelsOf(const quant::TableEntries<kTable>*, uint32_t codes) {
+  constexpr uint32_t kWords[4] = {TableWord(kTable, 0), TableWord(kTable, 4), TableWord(kTable, 8), TableWord(kTable, 12)};
+  const uint32_t nibbles = codes | codes >> 4;  // bytes 0 and 2: two codes each
+  const uint32_t selector = (nibbles & 0xff) | (nibbles >> 8 & 0xff00);
+  const uint32_t low = __byte_perm(kWords[0], kWords[1], selector & 0x7777);
+  const uint32_t high = __byte_perm(kWords[2], kWords[3], selector & 0x7777);
+  const uint32_t upper = (codes >> 3 & kEveryByte) * 0xff;
+  return (low & ~upper) | (high & upper);
+}
+
+// Columns 4 s to 4 s + 3 of 32-column block b of a format's block. Not of iq3_s, whose magnitudes are a grid's.
+template <class Layout, class Memory>
+__device__ inline uint32_t LevelWord(Memory block, int b, int row, int s) {
+  const Memory planes = block + (Layout::kHeaderBytes + Layout::Codes::kBytes * b);
+  return LevelsOf(static_cast<const Layout*>(nullptr), PlaneWords<typename Layout::Codes>::Get(planes, row, s));
+}
+// Magnitudes are not 0, so a byte's two's complement does not carry.
+template <class Layout, class Memory>
+requires std::is_base_of_v<quant::PackedGrid, Layout> __device__ inline uint32_t LevelWord(Memory block, int b, int row, int s) {
+  const Memory at = block + (Layout::kHeaderBytes + Layout::kBlockBytes * b);
+  const int low = Load<uint8_t>(at + (kPanelRows * s + row));
+  const int ninth = Load<uint8_t>(at + (Layout::kNinthBits + row)) >> s & 1;
+  const uint32_t minus = PlaneWord<1>(at + Layout::kSigns, row, s);
+  return (kIq3sGrid.rows[low | ninth << 8] ^ minus * 0xff) + minus;
+}
+
+// The formats of weights themselves: a panel's, column by column.
+template <FormatId kFormat>
+struct FloatLayout;
+template <class Element, float (*kWiden)(Element)>
+struct PlainLayout {
+  static constexpr int kColumns = kBlockColumns;
+  static constexpr int kBytes = sizeof(Element) * kPanelRows * kBlockColumns;
+  template <class Memory>
+  static __device__ float Weight(Memory block, int column, int row) {
+    return kWiden(Load<Element>(block + sizeof(Element) * (kPanelRows * column + row)));
+  }
+};
+constexpr float SameFloat(float weight) { return weight; }
+template <>
+struct FloatLayout<FormatId::kF32> : PlainLayout<float, SameFloat> {};
+template <>
+struct FloatLayout<FormatId::kF16> : PlainLayout<uint16_t, Float16ToFloat> {};
+template <>
+struct FloatLayout<FormatId::kBF16> : PlainLayout<uint16_t, BFloat16ToFloat> {};
+template <>
+struct FloatLayout<FormatId::kFp8> {
+  static constexpr int kColumns = quant::kFp8BlockColumns;
+  static constexpr int kBytes = quant::kFp8PanelBlockBytes;
+  template <class Memory>
+  static __device__ float Weight(Memory block, int column, int row) {
+    const auto scale = Load<float>(block + sizeof(float) * row);
+    return quant::E4m3ToFloat(Load<uint8_t>(block + (quant::kFp8HeaderBytes + kPanelRows * column + row))) * scale;
+  }
+};
+
+template <FormatId kFormat>
+constexpr bool kIsFloats = requires {
+  sizeof(FloatLayout<kFormat>);
+};
+
+template <bool kFloats, FormatId kFormat>
+struct LayoutChoice {
+  using Layout = quant::BlockLayout<kFormat>;
+};
+template <FormatId kFormat>
+struct LayoutChoice<true, kFormat> {
+  using Layout = FloatLayout<kFormat>;
+};
+// A format without a row in either does not compile.
+template <FormatId kFormat>
+using PanelLayout = typename LayoutChoice<kIsFloats<kFormat>, kFormat>::Layout;
+
+// A table with an entry of each format.
+template <class Function, template <FormatId> class Entry, int... kIds>
+consteval auto MakeFormatTable(std::integer_sequence<int, kIds...>) {
+  struct Table {
+    Function of[kFormatCount];
+  };
+  return Table{{Entry<static_cast<FormatId>(kIds)>::kLaunch...}};
+}
+template <class Function, template <FormatId> class Entry>
+constexpr auto kFormatTable = MakeFormatTable<Function, Entry>(std::make_integer_sequence<int, kFormatCount>());
+
+}  // namespace
+}  // namespace MOED_CUDA_LANGUAGE
+}  // namespace moed

@@ -1,0 +1,13 @@
+// Parameters that all APIs but Anthropic's share, with the names that OpenAI and vLLM gave them.
+#pragma once
+
+#include <span>
+
+#include "server/http/api/answer.h"
+#include "server/http/api/parameters.h"
+
+namespace moed::http {
+
+std::span<const Parameter<AnswerOptions>> AnswerParameters();
+
+}  // namespace moed::http

@@ -1,0 +1,116 @@
+#include "server/http/inference/endpoints.h"
+
+#include <charconv>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "core/base/status.h"
+#include "server/http/api/endpoint.h"
+#include "server/http/inference/json_request.h"
+#include "server/http/inference/metadata.h"
+#include "server/http/inference/reply.h"
+
+namespace moed::http {
+namespace {
+
+constexpr std::string_view kModelsPath = "/v2/models/";
+constexpr std::string_view kVersions = "/versions/";
+
+// "a%2Fb" is "a/b". What is no such escape stands for itself.
+std::string Unescaped(std::string_view text) {
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    unsigned char byte = 0;
+    const char* const end = text.data() + std::min(i + 3, text.size());
+    const bool escape = text[i] == '%' && i + 2 < text.size() && std::from_chars(text.data() + i + 1, end, byte, 16).ptr == end;
+    plain += escape ? static_cast<char>(byte) : text[i];
+    if (escape) i += 2;
+  }
+  return plain;
+}
+
+struct ModelPath {
+  std::string name;
+  std::string version;  // "" where the path has none
+  std::string action;   // likewise: "infer", "ready"
+};
+
+// A name may have slashes, so that the path is read from its end.
+ModelPath ReadModelPath(std::string_view path, std::initializer_list<std::string_view> actions) {
+  ModelPath found;
+  path.remove_prefix(kModelsPath.size());
+  const size_t slash = path.rfind('/');
+  for (const std::string_view action : actions) {
+    if (slash == std::string_view::npos || path.substr(slash + 1) != action) continue;
+    found.action = action;
+    path = path.substr(0, slash);
+    break;
+  }
+  const size_t versions = path.rfind(kVersions);
+  if (versions != std::string_view::npos) {
+    found.version = path.substr(versions + kVersions.size());
+    path = path.substr(0, versions);
+  }
+  found.name = Unescaped(path);
+  return found;
+}
+
+Json TensorsJson(const google::protobuf::RepeatedPtrField<inference::ModelMetadataResponse::TensorMetadata>& tensors) {
+  Json json = Json::array();
+  for (const auto& tensor : tensors) {
+    json.push_back({{"name", tensor.name()}, {"datatype", tensor.datatype()}, {"shape", Json(tensor.shape())}});
+  }
+  return json;
+}
+
+}  // namespace
+
+HttpReply DescribeServer() {
+  const inference::ServerMetadataResponse metadata = ServerMetadata();
+  return {.body =
+              Dumped({{"name", metadata.name()}, {"version", metadata.version()}, {"extensions", Json(metadata.extensions())}})};
+}
+
+HttpReply TellReady(const Daemon& daemon) {
+  if (daemon.model().has_value()) return {.body = Dumped({{"ready", true}})};
+  return InferenceError({.status = 503, .message = "the daemon does not serve"});
+}
+
+HttpReply DescribeModel(const ModelNames& models, std::string_view path) {
+  const ModelPath wanted = ReadModelPath(path, {"ready"});
+  if (const auto refusal = ModelRefusal(models, wanted.name, wanted.version)) return InferenceError(*refusal);
+  if (!wanted.action.empty()) return {.body = Dumped({{"name", wanted.name}, {"ready", true}})};
+  const inference::ModelMetadataResponse metadata = ModelMetadata(wanted.name);
+  return {.body = Dumped({{"name", metadata.name()},
+                          {"versions", Json(metadata.versions())},
+                          {"platform", metadata.platform()},
+                          {"inputs", TensorsJson(metadata.inputs())},
+                          {"outputs", TensorsJson(metadata.outputs())}})};
+}
+
+void HandleInference(Daemon& daemon, const ModelNames& models, const std::shared_ptr<Exchange>& exchange) {
+  constexpr std::string_view kInfer = "infer", kGenerate = "generate", kGenerateStream = "generate_stream";
+  const HttpRequest& request = exchange->request();
+  const ModelPath wanted = ReadModelPath(request.path, {kInfer, kGenerate, kGenerateStream});
+  if (wanted.action.empty()) {
+    return exchange->Reply(
+        InferenceError({.status = 404, .message = "after a model's name come infer, generate or generate_stream"}));
+  }
+  if (const auto refusal = ModelRefusal(models, wanted.name, wanted.version)) return exchange->Reply(InferenceError(*refusal));
+  const bool infers = wanted.action == kInfer;
+  const auto read = [&](const std::string& body) -> absl::StatusOr<InferenceDraft> {
+    auto draft = infers ? ReadInferBody(body, request.Value("inference-header-content-length"))
+                        : ReadGenerateBody(body, wanted.action == kGenerate ? Responses::kOne : Responses::kMany);
+    if (draft.ok()) draft->model = wanted.name;
+    return draft;
+  };
+  AnswerByModel<moe::v1::GenerateResponse>(
+      daemon, models, exchange, {"infer-", InferenceError}, read, infers ? MakeInferWriter : MakeGenerateWriter,
+      [](auto& stub, auto* context, const auto* message, auto* reactor) { stub.GenerateStream(context, message, reactor); },
+      [](auto& stub, auto* context, const auto* message, auto* response, auto callback) {
+        stub.Generate(context, message, response, std::move(callback));
+      });
+}
+
+}  // namespace moed::http

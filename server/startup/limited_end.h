@@ -1,0 +1,14 @@
+// What ends the process may hang itself: a disk that does not answer, a call that never ends.
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+#include "absl/time/time.h"
+
+namespace moed {
+
+// Returns when `end`, on a thread of its own, has. When it has not after `limit` the process ends with 1, and the log says `why`.
+void EndWithin(absl::Duration limit, std::string_view why, std::function<void()> end);
+
+}  // namespace moed

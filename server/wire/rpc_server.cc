@@ -1,0 +1,74 @@
+#include "server/wire/rpc_server.h"
+
+#include <climits>
+#include <utility>
+
+#include "core/base/status.h"
+#include "grpcpp/ext/proto_server_reflection_plugin.h"
+#include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/server_builder.h"
+
+namespace moed {
+namespace {
+
+// A frozen client or a lost network is noticed within 30 s.
+void SetChannelArguments(grpc::ServerBuilder& builder, const RpcServerOptions& options) {
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 20000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, options.min_ping_interval_ms);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_streams);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, options.max_idle_ms);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, options.max_age_ms);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, INT_MAX);
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Listen(const Address& address, const std::vector<grpc::Service*>& services,
+                                                             grpc::ResourceQuota& quota, const RpcServerOptions& options) {
+  MOED_ASSIGN_OR_RETURN(std::unique_ptr<ConnectionAcceptor> acceptor,
+                        ConnectionAcceptor::Listen(address, options.max_connections));
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  SetChannelArguments(builder, options);
+  builder.SetResourceQuota(quota);
+  builder.SetMaxReceiveMessageSize(options.max_message_bytes);
+  using ConnectionType = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+  std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor> connections =
+      builder.experimental().AddExternalConnectionAcceptor(ConnectionType::FROM_FD, grpc::InsecureServerCredentials());
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr) return Internal("cannot listen on ", address.Text(), ": gRPC's server does not start");
+  Address bound = address;
+  bound.port = acceptor->port();
+  std::unique_ptr<RpcServer> listening(
+      new RpcServer(std::move(bound), options.health_service, std::move(server), std::move(acceptor)));
+  listening->SetServing(false);  // gRPC's own health service begins with SERVING
+  listening->acceptor_->Start([connections](int connection) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+    parameters.fd = connection;
+    connections->HandleNewConnection(&parameters);
+  });
+  return listening;
+}
+
+RpcServer::~RpcServer() { Shutdown(std::chrono::system_clock::now()); }
+
+void RpcServer::SetServing(bool serving) {
+  grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
+  health->SetServingStatus("", serving);
+  health->SetServingStatus(health_service_, serving);
+}
+
+void RpcServer::Shutdown(std::chrono::system_clock::time_point deadline) {
+  acceptor_->Stop();
+  server_->Shutdown(deadline);
+}
+
+}  // namespace moed

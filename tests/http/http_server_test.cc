@@ -1,0 +1,178 @@
+// The transport over real sockets: what the sanitizers see of it.
+#include "server/http/transport/http_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "core/base/status.h"
+#include "spdlog/spdlog.h"
+
+namespace moed::http {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr char kGet[] = "GET /echo HTTP/1.1\r\nhost: x\r\n\r\n";
+
+// Echoes bodies, streams parts as fast as they are taken, or leaves a request without an answer.
+class Handler final : public RequestHandler {
+ public:
+  std::optional<HttpReply> Admit(const HttpRequest& head) override {
+    if (head.path != "/refused") return std::nullopt;
+    return HttpReply{.status = 401, .body = "no"};
+  }
+  void Handle(std::shared_ptr<Exchange> exchange) override {
+    const std::string path = exchange->request().path;
+    if (path != "/stream" && path != "/kept") return exchange->Reply({.body = std::move(exchange->request().body)});
+    exchange->OnGone([this] { gone.Notify(); });
+    if (path == "/stream") {
+      exchange->StartStream("text/plain");
+      return WriteOn(exchange);
+    }
+    kept = std::move(exchange);
+    handled.Notify();
+  }
+  HttpReply Refusal(std::string_view, int status, std::string_view message) override {
+    return {.status = status, .body = std::string(message)};
+  }
+
+  absl::Notification handled, gone;
+  std::atomic<int> parts{0};
+  std::shared_ptr<Exchange> kept;
+
+ private:
+  void WriteOn(const std::shared_ptr<Exchange>& exchange) {
+    ++parts;
+    exchange->Write(std::string(kPartBytes, 'x'), [this, exchange] { WriteOn(exchange); });
+  }
+
+ public:
+  static constexpr int kPartBytes = 64 << 10;
+};
+
+class HttpServerTest : public testing::Test {
+ protected:
+  void Serve(const TransportLimits& limits = {}) {
+    spdlog::set_level(spdlog::level::off);
+    log_ = std::make_unique<AccessLog>();
+    auto listening = HttpServer::Listen({.listen = {"127.0.0.1", 0}, .limits = limits, .drain_seconds = 0}, handler_, *log_);
+    ASSERT_TRUE(listening.ok()) << listening.status();
+    server_ = *std::move(listening);
+    thread_ = std::thread([this] { server_->Serve([] {}); });
+    // Who is answered has a server that awaits its signal.
+    ASSERT_THAT(Answer("GET /echo HTTP/1.0\r\n\r\n"), StartsWith("HTTP/1.1 200 OK\r\n"));
+  }
+  ~HttpServerTest() override {
+    if (!thread_.joinable()) return;
+    std::raise(SIGTERM);
+    thread_.join();
+  }
+
+  int Connect() const {
+    const int connection = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{.sin_family = AF_INET};
+    const auto parsed = ParseAddress(server_->address());
+    EXPECT_TRUE(parsed.ok());
+    address.sin_port = htons(static_cast<uint16_t>(parsed->port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(connect(connection, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    return connection;
+  }
+  // All that comes on a connection until the server ends it. `and_leave`: nothing more is sent, so that the server gives up.
+  std::string Answer(const std::string& bytes, bool and_leave = false) const {
+    const int connection = Connect();
+    send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (and_leave) shutdown(connection, SHUT_WR);
+    std::string answer, chunk(4096, '\0');
+    for (ssize_t read = 0; (read = recv(connection, chunk.data(), chunk.size(), 0)) > 0;) answer.append(chunk, 0, read);
+    close(connection);
+    return answer;
+  }
+
+  Handler handler_;
+  std::unique_ptr<AccessLog> log_;
+  std::unique_ptr<HttpServer> server_;
+  std::thread thread_;
+};
+
+std::string Post(std::string_view headers, std::string_view body) {
+  return StrCat("POST /echo HTTP/1.1\r\nhost: x\r\n", headers, "\r\n\r\n", body);
+}
+
+TEST_F(HttpServerTest, RequestsFollowEachOther) {
+  Serve();
+  const std::string last = "POST /echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 4\r\n\r\nlast";
+  const std::string answers = Answer(StrCat(kGet, Post("transfer-encoding: chunked", "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"), last));
+  EXPECT_THAT(answers, HasSubstr("\r\n\r\nabcdeHTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(answers, testing::EndsWith("\r\n\r\nlast"));
+}
+
+TEST_F(HttpServerTest, LimitsHoldBeforeTheHandlerIsAsked) {
+  Serve({.head_bytes = 512, .body_bytes = 64, .bodies_bytes = 64});
+  EXPECT_THAT(Answer(Post("content-length: 65", "")), StartsWith("HTTP/1.1 413 "));
+  EXPECT_THAT(Answer(Post("transfer-encoding: chunked", "41\r\n" + std::string(65, 'x'))), StartsWith("HTTP/1.1 413 "));
+  EXPECT_THAT(Answer(Post("filling: " + std::string(600, 'x'), "")), StartsWith("HTTP/1.1 431 "));
+  EXPECT_THAT(Answer("GET /refused HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"), StartsWith("HTTP/1.1 401 "));
+}
+
+TEST_F(HttpServerTest, AClientThatGoesAwayIsToldOf) {
+  Serve();
+  const int connection = Connect();
+  const std::string request = "GET /kept HTTP/1.1\r\nhost: x\r\n\r\n";
+  send(connection, request.data(), request.size(), MSG_NOSIGNAL);
+  handler_.handled.WaitForNotification();
+  close(connection);
+  handler_.gone.WaitForNotification();
+  handler_.kept->Write("nobody reads this", [] { FAIL(); });
+  handler_.kept->EndStream("nor this");
+  handler_.kept.reset();  // before the server ends
+}
+
+TEST_F(HttpServerTest, AStreamIsHeldBackByItsReader) {
+  Serve();
+  const int connection = Connect();
+  const std::string request = "GET /stream HTTP/1.1\r\nhost: x\r\n\r\n";
+  send(connection, request.data(), request.size(), MSG_NOSIGNAL);
+  std::string part(Handler::kPartBytes, '\0');
+  EXPECT_EQ(recv(connection, part.data(), part.size(), MSG_WAITALL), Handler::kPartBytes);
+  const int most_buffered = (64 << 20) / Handler::kPartBytes;  // more than two sockets hold
+  EXPECT_LT(handler_.parts, most_buffered);
+  close(connection);
+  handler_.gone.WaitForNotification();
+  EXPECT_LT(handler_.parts, most_buffered);
+}
+
+TEST_F(HttpServerTest, DamagedRequestsHarmNobody) {
+  Serve({.body_bytes = 4096, .bodies_bytes = 1 << 20});
+  const std::vector<std::string> whole = {kGet, Post("content-length: 5", "hello"),
+                                          Post("transfer-encoding: chunked", "5;a=b\r\nhello\r\n0\r\nt: v\r\n\r\n"),
+                                          Post("expect: 100-continue\r\ncontent-length: 5", "hello")};
+  std::mt19937 random(7);
+  for (int round = 0; round < 200; ++round) {
+    std::string bytes = whole[round % whole.size()];
+    for (int flips = 1 + static_cast<int>(random() % 3); flips > 0; --flips) {
+      const size_t at = random() % bytes.size();
+      bytes[at] = static_cast<char>(random());
+    }
+    bytes.resize(bytes.size() - random() % 4);
+    Answer(bytes, /*and_leave=*/true);
+  }
+  EXPECT_THAT(Answer(StrCat(kGet, "GET /echo HTTP/1.0\r\n\r\n")), StartsWith("HTTP/1.1 200 OK\r\n"));
+}
+
+}  // namespace
+}  // namespace moed::http

@@ -1,0 +1,289 @@
+// Every kernel with each of its accesses watched: inside of its arrays, aligned, never of what nobody wrote, never in a race. And
+// the bits of "scalar" once more, since each array has exactly the bytes that the operation says.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/kernels/cuda/emulation/runtime.h"
+#include "core/kernels/cuda_backend.h"
+#include "tests/kernels/fixtures.h"
+
+namespace moed {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The backend under test beside the scalar one. Memory that kernels may touch is taken from its device.
+class CudaKernels : public ::testing::Test {
+ protected:
+  CudaKernels() {
+    auto runtime = emulation::MakeEmulatedRuntime({.watch = true, .log = true});
+    runtime_ = runtime.get();
+    backend_ = MakeCudaBackend("cuda-emulated", cuda::kEmulatedKernels, std::move(runtime), executor_).value();
+  }
+
+  // Of exactly these numbers, for both backends.
+  template <class T>
+  T* Keep(const std::vector<T>& numbers) {
+    buffers_.push_back(runtime_->Allocate(numbers.size() * sizeof(T), MemoryKind::kPinned).value());
+    std::memcpy(buffers_.back().data(), numbers.data(), numbers.size() * sizeof(T));
+    return reinterpret_cast<T*>(buffers_.back().data());
+  }
+  std::span<std::byte> Storage(size_t bytes) { return {Keep(std::vector<std::byte>(bytes)), bytes}; }
+  MatrixView Keep(const PackedMatrix& matrix) {
+    MatrixView view = matrix.view;
+    view.data = Keep(matrix.bytes);
+    return view;
+  }
+
+  // operation(backend, x): what becomes of a copy of x on either.
+  template <class T, class Operation>
+  void Compare(const std::vector<T>& x, const Operation& operation) {
+    T* const expected = Keep(x);
+    T* const found = Keep(x);
+    operation(*scalar_, expected);
+    operation(*backend_, found);
+    backend_->Fence();  // ends the program with the first fault
+    if constexpr (std::is_same_v<T, float>) {
+      EXPECT_TRUE(SameBits({found, x.size()}, {expected, x.size()}));
+    } else {
+      EXPECT_EQ(std::memcmp(found, expected, x.size() * sizeof(T)), 0);
+    }
+  }
+  void CompareProducts(FormatId format, int rows, int cols, int tokens) {
+    SCOPED_TRACE(StrCat(FormatOf(format).name, ", ", rows, "x", cols, ", ", tokens, " tokens"));
+    const MatrixView weights = Keep(RandomMatrix(format, rows, cols, 3));
+    const InputForms forms = InputForms::Of({format});
+    const float* const x = Keep(Gaussian(static_cast<size_t>(tokens) * cols, 4));
+    Compare(std::vector<float>(static_cast<size_t>(tokens) * rows), [&](ComputeBackend& backend, float* y) {
+      const Activations input = backend.Prepare(x, tokens, cols, cols, forms, Storage(ActivationBytes(tokens, cols, forms)));
+      const MatMulJob job{weights, &input, y, rows};
+      backend.MatMul({&job, 1});
+    });
+  }
+
+  InlineExecutor executor_;
+  std::unique_ptr<ComputeBackend> scalar_ = MakeComputeBackend("scalar", executor_).value();
+  emulation::EmulatedRuntime* runtime_ = nullptr;
+  std::vector<Buffer> buffers_;
+  std::unique_ptr<ComputeBackend> backend_;
+};
+
+TEST_F(CudaKernels, Products) {
+  for (const Format& format : Formats()) {
+    for (const int tokens : {1, 3, 11}) CompareProducts(format.id, 19, ColumnsFor(format, 100), tokens);
+  }
+}
+
+// Weights come in few requests for what they are: 16 bytes a lane, neighbours side by side. Formats whose blocks are multiples of
+// 8 bytes alone have 8.
+TEST_F(CudaKernels, WeightsAreReadOnceAndInWideRequests) {
+  for (const FormatId format : {FormatId::kQ4, FormatId::kQ8, FormatId::kQ4K, FormatId::kBF16, FormatId::kMxfp4}) {
+    CompareProducts(format, 32, 2048, 1);
+    const auto traffic = runtime_->traffic();
+    uint64_t weights = 0;
+    const uint64_t wide = format == FormatId::kMxfp4 ? 8 : 16;
+    for (const auto& [kernel, of] : traffic) {
+      if (kernel.find("Products") == std::string::npos) continue;
+      for (const auto& [width, bytes] : of.loads.bytes_by_width) weights += width == wide ? bytes : 0;
+    }
+    EXPECT_GE(weights, PackedBytes(format, 32, 2048)) << FormatOf(format).name;
+  }
+}
+
+TEST_F(CudaKernels, EmbedAndGather) {
+  const std::vector<TokenId> tokens = {TokenId(18), TokenId(0), TokenId(7)};
+  for (const Format& format : Formats()) {
+    const int cols = ColumnsFor(format, 70);
+    const MatrixView matrix = Keep(RandomMatrix(format.id, 19, cols, 3));
+    Compare(std::vector<float>(tokens.size() * cols),
+            [&](ComputeBackend& backend, float* y) { backend.Embed(matrix, tokens, y); });
+  }
+  const std::vector<int32_t> rows = {4, 0, 4};
+  const float* const x = Keep(Gaussian(5 * 70, 1));
+  Compare(std::vector<float>(3 * 70), [&](ComputeBackend& backend, float* y) { backend.GatherRows(x, 70, rows, y); });
+  Compare(std::vector<std::byte>(ActivationBytes(3, 70)), [&](ComputeBackend& backend, std::byte* y) {
+    const Activations all = backend.Prepare(x, 5, 70, 70, kAllForms, Storage(ActivationBytes(5, 70)));
+    backend.Gather(all, rows, {y, ActivationBytes(3, 70)});
+  });
+}
+
+TEST_F(CudaKernels, RowsAndElements) {
+  const int rows = 3, cols = 1100, n = rows * cols;
+  const std::vector<float> x = Gaussian(n, 1);
+  const float* const weight = Keep(Gaussian(cols, 2));
+  const float* const bias = Keep(Gaussian(cols, 3));
+  const float* const other = Keep(Gaussian(n, 4));
+  const std::vector<std::function<void(ComputeBackend&, float*)>> operations = {
+      [&](ComputeBackend& b, float* y) { b.RmsNorm(y, weight, 1e-6f, rows, cols, y); },
+      [&](ComputeBackend& b, float* y) { b.RmsNorm(y, nullptr, 1e-6f, rows, cols, y); },
+      [&](ComputeBackend& b, float* y) { b.LayerNorm(y, weight, bias, 1e-6f, rows, cols, y); },
+      [&](ComputeBackend& b, float* y) { b.Softmax(y, rows, cols); },
+      [&](ComputeBackend& b, float* y) { b.AddBias(y, bias, rows, cols); },
+      [&](ComputeBackend& b, float* y) { b.Scale(y, 0.3f, n); },
+      [&](ComputeBackend& b, float* y) { b.Multiply(y, other, n); },
+      [&](ComputeBackend& b, float* y) { b.SigmoidGate(y, y, n); },
+      [&](ComputeBackend& b, float* y) { b.SwiGlu(y, other, n, y); },
+      [&](ComputeBackend& b, float* y) {
+        b.ClampedSwiGlu({1.702f, 7.0f}, other, y, n, y);
+      },
+      [&](ComputeBackend& b, float* y) { b.GeGlu(y, other, n, y); },
+      [&](ComputeBackend& b, float* y) { b.SquaredRelu(y, n); },
+      [&](ComputeBackend& b, float* y) { b.SoftCap(y, 1.5f, n); },
+      [&](ComputeBackend& b, float* y) { b.AddScaled(y, other, 0.37f, n); },
+      [&](ComputeBackend& b, float* y) { b.Add(y, other, n); },
+  };
+  for (const auto& operation : operations) Compare(x, operation);
+}
+
+// Of many heads more than shared memory holds at once, so that it is used again.
+TEST_F(CudaKernels, Rope) {
+  const std::vector<int32_t> positions = {0, 77, 4096};
+  const float* const inv_freq = Keep(std::vector<float>{1, 0.3f, 0.1f, 0.01f});
+  for (const bool interleaved : {false, true}) {
+    for (const int heads : {5, 600}) {
+      Compare(Gaussian(static_cast<size_t>(3) * heads * 10, 1), [&](ComputeBackend& backend, float* x) {
+        backend.Rope({.heads = heads, .head_dim = 10, .rotary_dims = 8, .interleaved = interleaved}, x, 3, int64_t{10} * heads,
+                     positions.data(), inv_freq);
+      });
+    }
+  }
+}
+
+TEST_F(CudaKernels, KeysAndValues) {
+  const int positions = 270;
+  for (int format = 0; format < kKvFormatCount; ++format) {
+    for (const int window : {0, 9}) {
+      const AttentionShape shape{.heads = 6,
+                                 .kv_heads = 2,
+                                 .head_dim = 40,
+                                 .scale = 0.3f,
+                                 .kv_format = static_cast<KvFormat>(format),
+                                 .window = window,
+                                 .sinks = window == 0 ? nullptr : Keep(Gaussian(6, 9))};
+      const float* const keys = Keep(Gaussian(positions * 80, 1));
+      const float* const values = Keep(Gaussian(positions * 80, 2));
+      const float* const query = Keep(Gaussian(5 * 240, 3));
+      Compare(std::vector<float>(5 * 240), [&](ComputeBackend& backend, float* output) {
+        std::vector<std::byte*> pages;
+        for (int i = 0; i < 5; ++i) pages.push_back(Storage(KvPages::PageBytes(shape)).data());
+        const KvRun all[] = {{.pages = pages, .position = 0, .tokens = positions}};
+        backend.StoreKv(shape, all, keys, values);
+        const KvRun runs[] = {{.pages = pages, .position = 3, .tokens = 1}, {.pages = pages, .position = 260, .tokens = 4}};
+        std::vector<float> scores(ComputeBackend::AttentionScratchFloats(1, positions));
+        backend.Attention(shape, runs, query, output, scores);
+      });
+    }
+  }
+}
+
+TEST_F(CudaKernels, Latents) {
+  const int positions = 270;
+  for (int format = 0; format < kKvFormatCount; ++format) {
+    const LatentShape shape{.heads = 10, .rank = 24, .rotary_dims = 6, .scale = 0.3f, .kv_format = static_cast<KvFormat>(format)};
+    const float* const latents = Keep(Gaussian(positions * 24, 1));
+    const float* const keys = Keep(Gaussian(positions * 6, 2));
+    const float* const rotated = Keep(Gaussian(3 * 10 * 6, 3));
+    Compare(Gaussian(3 * 240, 4), [&](ComputeBackend& backend, float* x) {
+      std::vector<std::byte*> pages;
+      for (int i = 0; i < 5; ++i) pages.push_back(Storage(64 * LatentRowBytes(shape.kv_format, 24, 6)).data());
+      const KvRun all[] = {{.pages = pages, .position = 0, .tokens = positions}};
+      backend.StoreLatent(shape, all, latents, keys);
+      const KvRun runs[] = {{.pages = pages, .position = 3, .tokens = 1}, {.pages = pages, .position = 260, .tokens = 2}};
+      std::vector<float> scores(ComputeBackend::LatentScratchFloats(1, positions));
+      backend.AttendLatent(shape, runs, x, rotated, 6, x, scores);
+    });
+  }
+}
+
+TEST_F(CudaKernels, States) {
+  const int rows = 4, heads = 4;
+  const float* const gates = Keep(std::vector<float>(rows * heads, 0.4f));
+  const float* const skip = Keep(Gaussian(heads, 1));
+  const float* const rates = Keep(std::vector<float>(heads, -0.3f));
+  const float* const weights = Keep(Gaussian(4 * 70, 2));
+  const float* const x = Keep(Gaussian(rows * 200, 3));
+  // The state of a sequence, then what comes out.
+  const auto compare = [&](int64_t state_floats, int64_t output_floats, const auto& operation) {
+    Compare(Gaussian(state_floats + output_floats, 5), [&](ComputeBackend& backend, float* state) {
+      const StateRun runs[] = {{.state = state, .position = 6, .tokens = rows}};
+      operation(backend, runs, state + state_floats);
+    });
+  };
+  const DeltaRuleShape delta{.key_heads = 2, .value_heads = heads, .key_dim = 5, .value_dim = 40, .scale = 0.3f};
+  const StateSpaceShape space{.key_heads = 2, .value_heads = heads, .key_dim = 5, .value_dim = 40};
+  ASSERT_EQ(delta.row(), 180);
+  compare(heads * 200, rows * 160, [&](ComputeBackend& backend, std::span<const StateRun> runs, float* output) {
+    backend.DeltaRule(delta, runs, x, gates, gates, output);
+  });
+  compare(heads * 200, rows * 160, [&](ComputeBackend& backend, std::span<const StateRun> runs, float* output) {
+    backend.StateSpace(space, runs, x, gates, gates, skip, output);
+  });
+  compare(3 * 70, rows * 70, [&](ComputeBackend& backend, std::span<const StateRun> runs, float* y) {
+    backend.Convolve({.channels = 70, .taps = 4, .bias = x}, runs, x, weights, y);
+  });
+  Compare(Gaussian(2 * rows * heads, 6), [&](ComputeBackend& backend, float* a) {
+    backend.DeltaGates(a, a + rows * heads, skip, rates, rows, heads);
+    backend.StepSizes(a, skip, rates, rows, heads, a + rows * heads);
+  });
+}
+
+TEST_F(CudaKernels, Experts) {
+  const int rows = 3, experts = 34, top_k = 4, cols = 50;
+  const RouterShape shape{.experts = experts,
+                          .top_k = top_k,
+                          .normalize = true,
+                          .scoring = RouterScoring::kSigmoid,
+                          .correction = Keep(Gaussian(experts, 1)),
+                          .groups = 2,
+                          .kept_groups = 1,
+                          .epsilon = 1e-6f};
+  const std::vector<float> logits = Gaussian(rows * experts, 2, 3.0f);
+  float* const own = Keep(logits);
+  Compare(std::vector<ExpertChoice>(rows * top_k), [&](ComputeBackend& backend, ExpertChoice* choices) {
+    std::memcpy(own, logits.data(), logits.size() * sizeof(float));
+    backend.Route(shape, own, rows, choices);
+  });
+  Compare(logits, [&](ComputeBackend& backend, float* x) { backend.Rank(shape, x, rows); });
+  Compare(logits, [&](ComputeBackend& backend, float* x) { backend.Rank({.experts = experts, .top_k = top_k}, x, rows); });
+
+  std::vector<int32_t> places(rows * top_k);
+  std::iota(places.begin(), places.end(), 0);
+  places[5] = kNoOutput;
+  const CombineJob job{.rows = rows,
+                       .cols = cols,
+                       .top_k = top_k,
+                       .choices = Keep(std::vector<ExpertChoice>(rows * top_k, {.expert = 3, .probability = 0.3f})),
+                       .expert_scales = Keep(Gaussian(experts, 3)),
+                       .places = places,
+                       .outputs = Keep(Gaussian(rows * top_k * cols, 4)),
+                       .shared = Keep(Gaussian(rows * cols, 5)),
+                       .shared_gate = Keep(Gaussian(rows, 6))};
+  Compare(Gaussian(rows * cols, 7), [&](ComputeBackend& backend, float* x) {
+    CombineJob with = job;
+    with.x = x;
+    backend.Combine(with);
+  });
+}
+
+// Memory of the host's own is none that a device reaches here.
+TEST_F(CudaKernels, AFaultEndsTheProgramWithItsPlace) {
+  std::vector<float> elsewhere(8);
+  EXPECT_DEATH(
+      {
+        backend_->Scale(elsewhere.data(), 2, 8);
+        backend_->Fence();
+      },
+      HasSubstr("'cuda-emulated' failed: "));
+}
+
+}  // namespace
+}  // namespace moed

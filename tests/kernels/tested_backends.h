@@ -1,0 +1,39 @@
+// The compute backends that tests iterate: those of this build, and "cuda-emulated", the CUDA kernels in emulation.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/kernels/backend.h"
+#include "core/kernels/cuda/emulation/runtime.h"
+#include "core/kernels/cuda_backend.h"
+
+namespace moed {
+
+inline constexpr std::string_view kCudaEmulated = "cuda-emulated";
+
+// Of this build, with kernels.
+inline std::vector<std::string_view> BackendNames() {
+  std::vector<std::string_view> names;
+  for (const ComputeBackendRow& row : ComputeBackends()) {
+    if (row.make != nullptr) names.push_back(row.name);
+  }
+  return names;
+}
+
+inline std::vector<std::string_view> TestedBackends() {
+  std::vector<std::string_view> names = BackendNames();
+  names.push_back(kCudaEmulated);
+  return names;
+}
+
+// Its kernels run when it waits for them, and no access is checked, so that it is fast and reads any memory.
+inline absl::StatusOr<std::unique_ptr<ComputeBackend>> MakeTestedBackend(std::string_view name, Executor& executor) {
+  if (name != kCudaEmulated) return MakeComputeBackend(name, executor);
+  return MakeCudaBackend(name, cuda::kEmulatedKernels, emulation::MakeEmulatedRuntime({.watch = false}), executor);
+}
+
+}  // namespace moed

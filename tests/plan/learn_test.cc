@@ -1,0 +1,121 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <thread>
+
+#include "core/base/status.h"
+#include "core/expert/learning/learned_state.h"
+#include "core/expert/policies/table.h"
+#include "core/expert/predictors/table.h"
+#include "core/store/store.h"
+#include "tests/plan/plan_rig.h"
+#include "tools/plan/learn_planner.h"
+
+namespace moed {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Writes down what it is told.
+class Listener final : public EvictionPolicy {
+ public:
+  explicit Listener(std::string& log) : log_(log) {}
+  void OnToken(SequenceId, TokenId token) override { log_ += StrCat("token ", token.value(), ": "); }
+  void Learn(const LayerRouting& routing) override {
+    EXPECT_EQ(routing.tokens.size(), 1u);
+    EXPECT_EQ(routing.tokens[0].phase, Phase::kDecode);
+    log_ += StrCat("layer ", routing.layer.value(), " expert ", routing.tokens[0].choices[0].expert, "; ");
+  }
+  void OnAccess(CachedKey, const AccessContext&) override {}
+  void OnInsert(CachedKey, uint64_t) override {}
+  void OnEvict(CachedKey) override {}
+  std::optional<CachedKey> Victim(const Incoming&, absl::FunctionRef<bool(CachedKey)>) override { return std::nullopt; }
+
+ private:
+  std::string& log_;
+};
+
+// Routed layer by layer, taught token by token.
+TEST(StepRouting, TeachesTokenByToken) {
+  StepRouting step;
+  for (const int layer : {1, 3}) {
+    const ExpertChoice first[] = {{layer, .5f}}, second[] = {{layer + 4, .5f}};
+    const TokenRouting tokens[] = {{SequenceId(1), TokenId(8), Phase::kPrefill, first},
+                                   {SequenceId(1), TokenId(9), Phase::kPrefill, second}};
+    const LayerRouting routing{LayerId(layer), tokens};
+    struct NothingResident final : ResidencyView {
+      bool Resident(CachedKey) const override { return false; }
+      bool Loading(CachedKey) const override { return false; }
+    } residents;
+    step.Resolve({routing, {}, {}, Phase::kPrefill, residents, {}}, {});
+  }
+  std::string log;
+  Listener policy(log);
+  const auto predictor = MakePredictor("none", {}).value();
+  EXPECT_EQ(step.tokens(), 2u);
+  step.Teach(SequenceId(1), policy, *predictor);
+  EXPECT_EQ(log, "token 8: layer 1 expert 1; layer 3 expert 3; token 9: layer 1 expert 5; layer 3 expert 7; ");
+  EXPECT_EQ(step.tokens(), 0u);
+}
+
+class LearnCommand : public PlanRig {
+ protected:
+  LearnCommand() : PlanRig(".learned") {}
+};
+
+TEST_F(LearnCommand, WritesWhatADaemonOfAutoTakesUp) {
+  Prepare(MakeTinyCheckpoint("olmoe"), "q8");
+  const CommandResult made = RunProgram("moed-plan", Plan("learn", {}));
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_THAT(made.out, AllOf(HasSubstr("tokens"), HasSubstr("--learned-state")));
+  const auto reader = StoreReader::Open(store_);
+  ASSERT_TRUE(reader.ok());
+  const StoreDescription& store = (*reader)->description();
+  ExpertModelShape shape{.moe_layers = store.moe_layers, .experts_per_layer = store.experts_per_layer, .top_k = 2};
+  const auto policy = MakePolicy("learned", {shape}).value();
+  const auto predictor = MakePredictor("learned", {.model = shape}).value();
+  const LearnedFile file{out_, (*reader)->model_hash(), "policy learned, predictor learned"};
+  const auto taken = TakeLearned(file, [&](LearnedState& state) {
+    policy->VisitLearned(state);
+    predictor->VisitLearned(state);
+  });
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  EXPECT_EQ(taken->left_bytes, 0u);
+  std::vector<float> popularity(static_cast<size_t>(store.experts_per_layer));
+  policy->Popularity(store.moe_layers.front(), popularity);
+  EXPECT_NE(*std::ranges::max_element(popularity), *std::ranges::min_element(popularity));
+
+  const CommandResult again = RunProgram("moed-plan", Plan("learn", {}));
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_THAT(again.err, HasSubstr("--force"));
+}
+
+TEST_F(LearnCommand, InterruptedAndResumedItLearnsTheSame) {
+  Prepare(MakeTinyCheckpoint("olmoe"), "q8", 2000);
+  const auto arguments = [&](const std::string& out) { return Plan("learn", {"--out", out}, 6000); };
+  const CommandResult made = RunProgram("moed-plan", arguments(whole()));
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  bool kept = false;
+  for (int yields = 2000; yields <= 64000 && !std::filesystem::exists(out_); yields *= 2) {
+    Command command("moed-plan", arguments(out_));
+    for (int i = 0; i < yields && command.Running(); ++i) std::this_thread::yield();
+    command.Signal(SIGINT);
+    const CommandResult stopped = command.Wait();
+    kept = kept || stopped.err.find("run the same command again to resume") != std::string::npos;
+    EXPECT_EQ(stopped.exit_code == 0, std::filesystem::exists(out_));
+  }
+  if (!std::filesystem::exists(out_)) {
+    const CommandResult last = RunProgram("moed-plan", arguments(out_));
+    ASSERT_EQ(last.exit_code, 0) << last.err;
+    EXPECT_EQ(last.err.find("resuming") != std::string::npos, kept) << last.err;
+  }
+  EXPECT_EQ(FileContents(out_), FileContents(whole()));
+  EXPECT_FALSE(std::filesystem::exists(out_ + ".unfinished"));
+}
+
+}  // namespace
+}  // namespace moed

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Compiles every CUDA kernel for the architectures below and holds what the compiler made of them against the exact arithmetic.
+# usage: compile.sh [--fetch] [--write]
+#   --fetch  where there is no nvcc, take NVIDIA's from PyPI (372 MB) into build/cuda/toolkit
+#   --write  put the table of registers and occupancy into docs/cuda.md
+# Needs no GPU. Says so and ends well where nvcc cannot be had.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+architectures=(sm_87 sm_90)  # Jetson AGX Orin; H100, H200
+wheels=(nvidia-cuda-nvcc nvidia-nvvm nvidia-cuda-crt nvidia-cuda-runtime nvidia-cuda-cccl)
+# The same bits as the processor's: nothing is fused, flushed or approximated that is not written so.
+flags=(-std=c++20 --expt-relaxed-constexpr -fmad=false -prec-div=true -prec-sqrt=true -ftz=false -I .)
+out=build/cuda
+
+fetch=false write=()
+for argument in "$@"; do
+  case "$argument" in
+    --fetch) fetch=true ;;
+    --write) write=(--write docs/cuda.md) ;;
+    *) echo "usage: $0 [--fetch] [--write]" >&2; exit 2 ;;
+  esac
+done
+
+mkdir -p "$out"
+toolkit=$out/toolkit/nvidia/cu13
+nvcc=$(command -v nvcc || true)
+if [ -z "$nvcc" ] && [ ! -x "$toolkit/bin/nvcc" ] && $fetch; then
+  /usr/bin/python3 -m venv "$out/venv"
+  "$out/venv/bin/pip" install --quiet --disable-pip-version-check --target "$out/toolkit" "${wheels[@]/%/==13.*}"
+fi
+[ -n "$nvcc" ] || nvcc=$toolkit/bin/nvcc
+if [ ! -x "$nvcc" ]; then
+  echo "no nvcc: the CUDA kernels were not compiled (--fetch takes it from PyPI)"
+  exit 0
+fi
+
+compile() {
+  local name=$out/kernels.$1
+  "$nvcc" "${flags[@]}" -arch="$1" -ptx core/kernels/device/compiled_kernels.cu -o "$name.ptx"
+  "$(dirname "$nvcc")/ptxas" -arch="$1" -v "$name.ptx" -o "$name.cubin" 2>"$name.log"
+}
+jobs=()
+for architecture in "${architectures[@]}"; do compile "$architecture" & jobs+=($!); done
+for job in "${jobs[@]}"; do wait "$job"; done
+/usr/bin/python3 tools/cuda/inspect_kernels.py "$out" "${architectures[@]}" "${write[@]}"
