@@ -18,11 +18,13 @@
 
 #include "absl/synchronization/notification.h"
 #include "core/base/status.h"
+#include "spdlog/sinks/ringbuffer_sink.h"
 #include "spdlog/spdlog.h"
 
 namespace moed::http {
 namespace {
 
+using testing::Contains;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -67,7 +69,7 @@ class Handler final : public RequestHandler {
 class HttpServerTest : public testing::Test {
  protected:
   void Serve(const TransportLimits& limits = {}) {
-    spdlog::set_level(spdlog::level::off);
+    spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", lines_));
     log_ = std::make_unique<AccessLog>();
     auto listening = HttpServer::Listen({.listen = {"127.0.0.1", 0}, .limits = limits, .drain_seconds = 0}, handler_, *log_);
     ASSERT_TRUE(listening.ok()) << listening.status();
@@ -76,10 +78,12 @@ class HttpServerTest : public testing::Test {
     // Who is answered has a server that awaits its signal.
     ASSERT_THAT(Answer("GET /echo HTTP/1.0\r\n\r\n"), StartsWith("HTTP/1.1 200 OK\r\n"));
   }
-  ~HttpServerTest() override {
+  ~HttpServerTest() override { End(); }
+  void End() {
     if (!thread_.joinable()) return;
     std::raise(SIGTERM);
     thread_.join();
+    log_.reset();  // its lines are written
   }
 
   int Connect() const {
@@ -103,6 +107,7 @@ class HttpServerTest : public testing::Test {
     return answer;
   }
 
+  const std::shared_ptr<spdlog::sinks::ringbuffer_sink_mt> lines_ = std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(64);
   Handler handler_;
   std::unique_ptr<AccessLog> log_;
   std::unique_ptr<HttpServer> server_;
@@ -140,6 +145,15 @@ TEST_F(HttpServerTest, AClientThatGoesAwayIsToldOf) {
   handler_.kept->Write("nobody reads this", [] { FAIL(); });
   handler_.kept->EndStream("nor this");
   handler_.kept.reset();  // before the server ends
+}
+
+TEST_F(HttpServerTest, AClientThatLeavesWithItsWholeAnswerIsNotGone) {
+  Serve();
+  // The end of what it sends is known before its answer is on its way.
+  EXPECT_THAT(Answer(kGet, /*and_leave=*/true), StartsWith("HTTP/1.1 200 OK\r\n"));
+  End();
+  EXPECT_THAT(lines_->last_formatted(), testing::Each(testing::Not(HasSubstr("\"gone\":true"))));
+  EXPECT_THAT(lines_->last_formatted(), Contains(HasSubstr("\"gone\":false")).Times(2));
 }
 
 TEST_F(HttpServerTest, AStreamIsHeldBackByItsReader) {

@@ -100,6 +100,7 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
 
   std::array<char, 8192> chunk_;
   bool reading_ = false;  // into chunk_
+  bool ended_ = false;    // nothing more comes, and nobody would be told of that a second time
   std::string unparsed_;
   std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
   size_t wire_bytes_ = 0;     // of the request, parsed
@@ -110,6 +111,7 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   bool keep_alive_ = false;
   bool chunked_ = false;      // parts of an answer are chunks; false: they end with the connection
   bool handed_over_ = false;  // counted in share_->exchanges
+  bool finishing_ = false;    // the answer's last bytes are on their way: if they can be sent, the client has it whole
   std::string head_;          // of a stream, before its first part
   std::function<void()> gone_;
 

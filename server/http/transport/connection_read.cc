@@ -40,6 +40,7 @@ void Connection::AwaitRequest() {
 
 void Connection::Read() {
   if (reading_ || state_ == State::kClosed) return;
+  if (ended_) return OnPeerGone();
   reading_ = true;
   socket_.async_read_some(asio::buffer(chunk_), [self = shared_from_this()](const error_code& error, size_t bytes) {
     self->reading_ = false;
@@ -49,7 +50,9 @@ void Connection::Read() {
 
 void Connection::OnRead(const error_code& error, size_t bytes) {
   if (state_ == State::kClosed) return;
-  if (error) return OnPeerGone();
+  ended_ = static_cast<bool>(error);
+  if (ended_ && finishing_ && state_ == State::kAnswering) return;
+  if (ended_) return OnPeerGone();
   if (state_ == State::kLingering) {
     lingered_bytes_ += bytes;
     return lingered_bytes_ > kLingerBytes ? Close() : Read();
@@ -189,6 +192,7 @@ void Connection::BeginAnswer() {
   record_ = {};
   record_.request_bytes = request_.body.size();
   parser_.reset();
+  finishing_ = false;
   SetState(State::kAnswering);
   ClearDeadline();
 }

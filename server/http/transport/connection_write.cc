@@ -43,6 +43,7 @@ void Connection::EndStream(std::string last_part) {
     if (self->state_ != State::kAnswering) return;
     std::string bytes = std::exchange(self->head_, {}) + self->Chunk(std::move(last_part));
     if (self->chunked_) bytes += "0\r\n\r\n";
+    self->finishing_ = true;
     self->Send(std::move(bytes), [self = self.get()] { self->FinishExchange(); });
   });
 }
@@ -77,6 +78,7 @@ std::string Connection::Chunk(std::string part) const {
 }
 
 void Connection::SendReply(const HttpReply& reply) {
+  finishing_ = true;
   Send(Head(reply.status, reply.content_type, reply.body.size(), reply.headers) + reply.body, [this] { FinishExchange(); });
 }
 
