@@ -13,6 +13,13 @@ function(moed_library name)
   endif()
 endfunction()
 
+# moed_cold(NAME...): what runs once, as command lines and reports do, does not earn the time that its optimisation takes.
+function(moed_cold)
+  foreach(name ${ARGN})
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endforeach()
+endfunction()
+
 # moed_test(NAME SOURCES a_test.cc DEPS x [TIMEOUT seconds] [WHOLE] [SERIAL]): one GoogleTest program, registered with ctest test by
 # test as NAME.Suite.Test, so that every core has work. tests/paths.h finds golden files and the built programs.
 #   WHOLE   the program is one test, since what its tests share costs more than they do
