@@ -1,15 +1,14 @@
 // Small templates that use every construct, against what Python's jinja2 makes of them (make_golden.py).
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <set>
-#include <sstream>
 #include <string>
 
 #include "core/chat/filters.h"
 #include "core/chat/json.h"
 #include "core/chat/template.h"
 #include "core/chat/tests.h"
+#include "tests/file_text.h"
 #include "tests/paths.h"
 
 namespace moed::chat {
@@ -18,9 +17,7 @@ namespace {
 using namespace std::literals;  // NOLINT
 
 Value Golden() {
-  std::ostringstream text;
-  text << std::ifstream(SourcePath("tests/chat/data/golden.json")).rdbuf();
-  const auto golden = ValueFromJson(text.str());
+  const auto golden = ValueFromJson(ReadFileText(SourcePath("tests/chat/data/golden.json.xz")));
   EXPECT_TRUE(golden.ok()) << golden.status();
   return golden.ok() ? *golden : MakeDict({});
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "nlohmann/json.hpp"
+#include "tests/file_text.h"
 #include "tests/model/packed_model.h"
 
 namespace moed {
@@ -31,7 +32,7 @@ std::vector<TokenId> Tokens(const nlohmann::json& numbers) {
 // One of a checkpoint's golden outputs: those of long contexts are in a file of their own.
 struct Compared {
   std::string checkpoint;
-  std::string file = "golden.json";
+  std::string file = "golden.json.xz";
   std::string path() const { return DataFolder() + "/" + checkpoint + "/" + file; }
 };
 
@@ -39,14 +40,14 @@ std::vector<Compared> AllCompared() {
   std::vector<Compared> all;
   for (const std::string& name : CheckpointNames()) {
     all.push_back({name});
-    if (const Compared with_long = {name, "golden_long.json"}; std::filesystem::exists(with_long.path()))
+    if (const Compared with_long = {name, "golden_long.json.xz"}; std::filesystem::exists(with_long.path()))
       all.push_back(with_long);
   }
   return all;
 }
 
 Golden ReadGolden(const Compared& compared) {
-  const auto json = nlohmann::json::parse(ReadText(compared.path()));
+  const auto json = nlohmann::json::parse(ReadFileText(compared.path()));
   Golden golden{Tokens(json.at("prompt")), Tokens(json.at("greedy"))};
   json.at("logits").get_to(golden.logits);
   json.at("logits_std").get_to(golden.deviation);
@@ -122,7 +123,7 @@ TEST_P(ParityTest, ExpertsAreThoseOfTransformersInTheirOrder) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, ParityTest, testing::ValuesIn(AllCompared()), [](const auto& info) {
-  return info.param.checkpoint + (info.param.file == "golden.json" ? "" : "_long");
+  return info.param.checkpoint + (info.param.file == "golden.json.xz" ? "" : "_long");
 });
 
 }  // namespace

@@ -85,12 +85,12 @@ void ExpectVectors(const Tokenizer& tokenizer, const json& vectors) {
 TEST(GgufTokenizerTest, ByteLevelIsThatOfTheModelItCameFrom) {
   const auto demo = Made(KeysOf(DemoJson(), "gpt-2"));
   ASSERT_NE(demo, nullptr);
-  ExpectVectors(*demo, json::parse(ReadFileText(TestData("demo.vectors.json"))));
+  ExpectVectors(*demo, json::parse(ReadFileText(TestData("demo.vectors.json.xz"))));
   EXPECT_EQ(demo->vocabulary_size(), DemoTokenizer().vocabulary_size());
 
   const auto olmoe = Made(KeysOf(json::parse(ReadFileText(TestData("olmoe.tokenizer.json.xz"))), "olmo"));
   ASSERT_NE(olmoe, nullptr);
-  const json vectors = json::parse(ReadFileText(TestData("olmoe.vectors.json")));
+  const json vectors = json::parse(ReadFileText(TestData("olmoe.vectors.json.xz")));
   for (const json& one : vectors["cases"]) {
     const auto text = one["text"].get<std::string>();
     EXPECT_EQ(EncodeValues(*olmoe, text, {.add_special_tokens = false}), one["ids"].get<std::vector<int32_t>>()) << text;

@@ -108,7 +108,7 @@ class RunCommandTest(RealProgramsTest):
 
     def tiny_copy(self) -> pathlib.Path:
         copy = self.home / "tiny"
-        shutil.copytree(TINY, copy, ignore=shutil.ignore_patterns("golden.json", "*.delta"))
+        shutil.copytree(TINY, copy, ignore=shutil.ignore_patterns("golden.json.xz", "*.delta"))
         return copy
 
     @contextlib.contextmanager

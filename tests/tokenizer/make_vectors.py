@@ -3,8 +3,8 @@
 
   make_vectors.py            from the repository's root or anywhere else; deterministic
 
-demo.vectors.json         the demo checkpoint's tokenizer
-olmoe.vectors.json        OLMoE's (data/olmoe.tokenizer.json.xz)
+demo.vectors.json.xz      the demo checkpoint's tokenizer
+olmoe.vectors.json.xz     OLMoE's (data/olmoe.tokenizer.json.xz)
 features.vectors.json.xz  small tokenizers, each for one feature, with the tokenizer.json itself inside
 """
 
@@ -115,7 +115,7 @@ def write(name: str, value: Json) -> None:
 
 
 def write_model_vectors(name: str, description: str) -> None:
-    rnd = random.Random(name)
+    rnd = random.Random(name.removesuffix(".xz"))
     tokenizer = Tokenizer.from_str(description)
     added = [token["content"] for token in json.loads(description)["added_tokens"]]
     texts = TEXTS + [text + rnd.choice(added) + text for text in TEXTS if text]
@@ -400,6 +400,6 @@ def write_features() -> None:
 
 
 if __name__ == "__main__":
-    write_model_vectors("demo.vectors.json", (HERE.parents[1] / "models/tales-qwen/tokenizer.json").read_text())
-    write_model_vectors("olmoe.vectors.json", lzma.decompress((DATA / "olmoe.tokenizer.json.xz").read_bytes()).decode())
+    write_model_vectors("demo.vectors.json.xz", (HERE.parents[1] / "models/tales-qwen/tokenizer.json").read_text())
+    write_model_vectors("olmoe.vectors.json.xz", lzma.decompress((DATA / "olmoe.tokenizer.json.xz").read_bytes()).decode())
     write_features()

@@ -48,7 +48,7 @@ void ExpectDecodes(const Tokenizer& tokenizer, const json& decodes) {
 }
 
 TEST(Vectors, Demo) {
-  const json vectors = json::parse(ReadFileText(TestData("demo.vectors.json")));
+  const json vectors = json::parse(ReadFileText(TestData("demo.vectors.json.xz")));
   ExpectCases(DemoTokenizer(), vectors["cases"]);
   ExpectDecodes(DemoTokenizer(), vectors["decodes"]);
 }
@@ -56,7 +56,7 @@ TEST(Vectors, Demo) {
 TEST(Vectors, Olmoe) {
   const auto tokenizer = Compiled(ReadFileText(TestData("olmoe.tokenizer.json.xz")));
   ASSERT_NE(tokenizer, nullptr);
-  const json vectors = json::parse(ReadFileText(TestData("olmoe.vectors.json")));
+  const json vectors = json::parse(ReadFileText(TestData("olmoe.vectors.json.xz")));
   ExpectCases(*tokenizer, vectors["cases"]);
   ExpectDecodes(*tokenizer, vectors["decodes"]);
 }

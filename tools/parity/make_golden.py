@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Make the tiny checkpoints of tests/model/data and their golden outputs.
 
-For each variant of each family: a random checkpoint of awkward sizes in Hugging Face format (bf16 weights), and golden.json
+For each variant of each family: a random checkpoint of awkward sizes in Hugging Face format (bf16 weights), and golden.json.xz
 with what transformers computes from these weights in float32: logits of the last prompt positions, the experts chosen for every
 prompt token, and 64 greedy tokens. Seeds are tried in order until no routing decision and no greedy choice is nearly a tie, so
 that a difference in rounding cannot flip one.
 
-Each golden.json says what it was made with: mixtral, olmoe, qwen2_moe, qwen2_moe_sparse and qwen3_moe with transformers 4.57.6
+Each golden.json.xz says what it was made with: mixtral, olmoe, qwen2_moe, qwen2_moe_sparse and qwen3_moe with transformers 4.57.6
 and tokenizers 0.22.2, whose parameters have other shapes than in transformers 5; the others with transformers 5.23.0 and
 tokenizers 0.23.3. All: torch 2.15.0, safetensors 0.8.0.
 """
@@ -14,6 +14,7 @@ tokenizers 0.23.3. All: torch 2.15.0, safetensors 0.8.0.
 import argparse
 import importlib.metadata
 import json
+import lzma
 import pathlib
 from typing import Any
 
@@ -399,6 +400,10 @@ def golden_of_long_context(config: PretrainedConfig, weights: dict[str, torch.Te
     return watched_golden_of(model.eval().float(), seed)
 
 
+def write_golden(path: pathlib.Path, golden: dict[str, Any]) -> None:
+    path.write_bytes(lzma.compress((json.dumps(golden) + "\n").encode(), preset=9 | lzma.PRESET_EXTREME))
+
+
 def make(name: str, config: PretrainedConfig, folder: pathlib.Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for seed in range(FIRST_SEED.get(name, 1), 10000):
@@ -432,11 +437,11 @@ def make(name: str, config: PretrainedConfig, folder: pathlib.Path) -> None:
             long = golden_of_long_context(config, weights, seed)
             if long is None:
                 continue
-            (folder / "golden_long.json").write_text(json.dumps(long) + "\n")
+            write_golden(folder / "golden_long.json.xz", long)
             golden["max_context"] = config.rope_parameters["original_max_position_embeddings"]
         (folder / "generation_config.json").write_text(json.dumps({"bos_token_id": 1, "eos_token_id": [2, 7]}, indent=2) + "\n")
         save_tokenizer(folder)
-        (folder / "golden.json").write_text(json.dumps(golden) + "\n")
+        write_golden(folder / "golden.json.xz", golden)
         size = sum(f.stat().st_size for f in folder.iterdir())
         print(
             f"{name}: seed {seed}, routing margin {golden['routing_margin']:.4f}, greedy margin {golden['greedy_margin']:.4f}, "
