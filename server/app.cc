@@ -64,7 +64,7 @@ void LogTable(std::string_view title, const std::string& table) { spdlog::info("
 // Members in the order in which they are needed; they end in the opposite one, apart from what Run ends.
 class App::Impl {
  public:
-  explicit Impl(Config config) : config_(std::move(config)) {}
+  Impl(Config config, RoutingSource* routing) : config_(std::move(config)), routing_(routing) {}
 
   absl::Status Start();
   bool RequestStop();
@@ -97,6 +97,7 @@ class App::Impl {
   bool Alive() const;
 
   const Config config_;
+  RoutingSource* const routing_;  // may be null
   Clock& clock_ = Clock::Real();
   absl::Notification stop_;
   std::atomic<bool> stop_requested_{false};
@@ -118,7 +119,8 @@ class App::Impl {
   std::unique_ptr<Model> model_;
   std::unique_ptr<ReadBackend> reads_;
   std::unique_ptr<ProviderBuilder> experts_;
-  std::optional<grammar::MatcherPool> formats_;  // the engine's requests have matchers of it
+  std::unique_ptr<ExpertProvider> routed_experts_;  // null: the provider itself
+  std::optional<grammar::MatcherPool> formats_;     // the engine's requests have matchers of it
   std::unique_ptr<StepEngine> engine_;
   LoadedModel loaded_;
   Address address_;  // of Inference
@@ -202,6 +204,7 @@ absl::Status App::Impl::PlanMemory() {
     spdlog::info("--memory-budget is absent: {} ({})", FormatBytes(budget), found.reason);
   }
   MOED_ASSIGN_OR_RETURN(experts_, ProviderBuilder::Choose(config_, *store_, spec_));
+  if (routing_ != nullptr) MOED_RETURN_IF_ERROR(routing_->Check(store_->description(), spec_, experts_->preset()));
   MOED_ASSIGN_OR_RETURN(plan_, PlanServing({budget, config_.serving, store_->description(), spec_, tokenizer_->memory_bytes(),
                                             chat_template_bytes_, experts_->Needs(), !config_.trace.empty()}));
   LogTable("memory plan", plan_.memory.Table());
@@ -299,11 +302,15 @@ absl::Status App::Impl::LoadModel() {
   const GateFn gate = [this](LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
     model_->GateProbabilities(layer, hidden, probabilities);
   };
-  return experts_->Open({gate, *reads_, clock_, trace_.get(), plan_.memory});
+  MOED_RETURN_IF_ERROR(
+      experts_->Open({routing_ != nullptr ? routing_->gate() : gate, *reads_, clock_, trace_.get(), plan_.memory}));
+  if (routing_ != nullptr) routed_experts_ = routing_->Before(experts_->provider());
+  return absl::OkStatus();
 }
 
 absl::Status App::Impl::StartEngine() {
-  const EngineParts parts{*model_, experts_->provider(), *kv_, *tokenizer_, clock_, trace_.get(), experts_->preset().fidelity};
+  ExpertProvider& provider = routed_experts_ != nullptr ? *routed_experts_ : experts_->provider();
+  const EngineParts parts{*model_, provider, *kv_, *tokenizer_, clock_, trace_.get(), experts_->preset().fidelity};
   MOED_ASSIGN_OR_RETURN(engine_, StepEngine::Create(plan_.engine, parts));
   engine_->Start();
   formats_.emplace(*tokenizer_, spec_.vocabulary, plan_.format_bytes);
@@ -388,7 +395,7 @@ absl::Status App::Impl::WriteTrace() {
   return written;
 }
 
-App::App(Config config) : impl_(std::make_unique<Impl>(std::move(config))) {}
+App::App(Config config, RoutingSource* routing) : impl_(std::make_unique<Impl>(std::move(config), routing)) {}
 App::~App() = default;
 absl::Status App::Start() { return impl_->Start(); }
 bool App::RequestStop() { return impl_->RequestStop(); }

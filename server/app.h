@@ -6,12 +6,14 @@
 
 #include "absl/status/status.h"
 #include "server/startup/config.h"
+#include "server/startup/routing_source.h"
 
 namespace moed {
 
 class App {
  public:
-  explicit App(Config config);
+  // `routing`: in the place of the model's router, outlives the app; null: nobody.
+  explicit App(Config config, RoutingSource* routing = nullptr);
   ~App();
 
   // Plans memory, listens (health says not serving), loads the model, serves. RESOURCE_EXHAUSTED with the table of needs when the

@@ -25,14 +25,23 @@ constexpr Protocol kQuickNative{
 constexpr Protocol kQuickSlow{
     .prompt_tokens = 8, .requests = 1, .warm_up_tokens = 0, .skipped_tokens = 2, .counted_tokens = 16, .turns = 2, .seconds = 9};
 
+// Long enough that the cache knows the conversations: half of a turn's time, at most, goes into a first one.
+constexpr Protocol kBudget{.prompt_tokens = 64,
+                           .requests = 1,
+                           .warm_up_tokens = 128,
+                           .skipped_tokens = 4,
+                           .counted_tokens = 96,
+                           .turns = 3,
+                           .seconds = 40};
+
 constexpr std::string_view kNativeDisk = "native";
 constexpr uint64_t kSata = 550'000'000;
 constexpr uint64_t kSdCard = 90'000'000;
 constexpr int kShares[] = {10, 25, 50, 75, 100};
 
-Cell OnNative(int share, const Protocol& protocol) { return {share, std::string(kNativeDisk), 0, protocol}; }
+Cell OnNative(int share, const Protocol& protocol) { return {share, 0, std::string(kNativeDisk), 0, protocol}; }
 Cell OnSlow(int share, uint64_t rate, const Protocol& protocol) {
-  return {share, StrCat(rate / 1'000'000, " MB/s"), rate, protocol};
+  return {share, 0, StrCat(rate / 1'000'000, " MB/s"), rate, protocol};
 }
 
 // "550" of "550 MB/s".
@@ -63,7 +72,9 @@ absl::Status Keep(std::string_view flag, const std::vector<std::string>& wanted,
 
 }  // namespace
 
-std::string Cell::name() const { return StrCat(share, " %, ", disk); }
+std::string Cell::name() const {
+  return StrCat(budget > 0 ? StrCat(budget / 1'000'000, " MB") : StrCat(share, " %"), ", ", disk);
+}
 
 std::vector<Cell> AllCells() {
   std::vector<Cell> cells;
@@ -76,7 +87,12 @@ std::vector<Cell> AllCells() {
 std::vector<Cell> QuickCells() { return {OnNative(25, kQuickNative), OnSlow(25, kSata, kQuickSlow)}; }
 
 absl::StatusOr<std::vector<Cell>> ChooseCells(const CellChoice& choice) {
-  std::vector<Cell> cells = choice.quick ? QuickCells() : AllCells();
+  if (choice.budget > 0 && (choice.quick || !choice.shares.empty() || !choice.disks.empty())) {
+    return InvalidArgument("--memory-budget is one cell on the native disk: without --quick, --shares and --disks");
+  }
+  std::vector<Cell> cells = choice.budget > 0 ? std::vector<Cell>{{0, choice.budget, std::string(kNativeDisk), 0, kBudget}}
+                            : choice.quick    ? QuickCells()
+                                              : AllCells();
   const double native_seconds = cells.front().protocol.seconds;
   std::vector<std::string> shares;
   for (int share : choice.shares) shares.push_back(StrCat(share));
@@ -85,6 +101,7 @@ absl::StatusOr<std::vector<Cell>> ChooseCells(const CellChoice& choice) {
   MOED_RETURN_IF_ERROR(Keep("--disks", choice.disks, ShortName, cells));
   for (Cell& cell : cells) {
     Protocol& protocol = cell.protocol;
+    if (choice.recorded) protocol.prompt_tokens = 1;
     if (choice.turns > 0) protocol.turns = std::min(protocol.turns, choice.turns);
     if (choice.seconds > 0) protocol.seconds = std::min(60.0, protocol.seconds * choice.seconds / native_seconds);
   }

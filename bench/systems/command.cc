@@ -14,9 +14,11 @@
 #include "bench/systems/cells.h"
 #include "bench/systems/journal.h"
 #include "bench/systems/quality.h"
+#include "bench/systems/recorded.h"
 #include "bench/systems/report.h"
 #include "bench/systems/setup.h"
 #include "bench/systems/turn.h"
+#include "core/base/byte_size.h"
 #include "core/base/status.h"
 
 namespace moed {
@@ -31,7 +33,7 @@ constexpr double kStartSeconds = 1;  // of a daemon, about
 constexpr char kHeldout[] = "models/tales-qwen/heldout.txt";
 
 struct Options {
-  std::string store, moed, moed_flags;
+  std::string store, moed, moed_flags, memory_budget, recorded_routing;
   std::string presets = "all";
   std::vector<std::string> options;
   CellChoice cells;
@@ -50,7 +52,7 @@ struct Unit {
 
 // What contenders learn before a share's first turn; turn by turn over all contenders, so that those of one turn ran at about the
 // same time; then what they lose.
-std::vector<Unit> PlanUnits(const std::vector<Cell>& cells, const std::vector<Contender>& contenders) {
+std::vector<Unit> PlanUnits(const std::vector<Cell>& cells, const std::vector<Contender>& contenders, bool scores) {
   std::vector<Unit> units;
   std::set<int> shares;
   for (const Cell& cell : cells) {
@@ -63,7 +65,7 @@ std::vector<Unit> PlanUnits(const std::vector<Cell>& cells, const std::vector<Co
         units.push_back({&cell, &contender, {"speed", cell.share, cell.disk, contender.name(), turn}});
       }
     }
-    if (cell.read_rate > 0) continue;
+    if (!scores || cell.read_rate > 0) continue;
     for (const Contender& contender : contenders) {
       units.push_back({&cell, &contender, {"quality", cell.share, cell.disk, contender.name(), 0}});
     }
@@ -241,6 +243,7 @@ Json DescribeRun(const SystemsBench& bench, const Options& options, const std::v
           {"expert_formats", std::vector<std::string>(bench.model.expert_formats().begin(), bench.model.expert_formats().end())},
           {"moed_flags", options.moed_flags},
           {"options", given},
+          {"recorded_routing", bench.recorded != nullptr ? HashOfTrace(*bench.recorded) : ""},
           {"prompts", HashOfTexts(bench.prompts)},
           {"learning", HashOfTexts(bench.learning)},
           {"learn_seconds", options.learn_seconds},
@@ -249,23 +252,42 @@ Json DescribeRun(const SystemsBench& bench, const Options& options, const std::v
           {"cells", protocols}};
 }
 
+// Tokens that a recorded sequence needs so that no request plays it again from its begin.
+size_t LongestAnswer(const std::vector<Cell>& cells) {
+  int most = 0;
+  for (const Cell& cell : cells) {
+    const Protocol& protocol = cell.protocol;
+    most = std::max({most, protocol.warm_up_tokens, protocol.skipped_tokens + 1 + protocol.counted_tokens});
+  }
+  return static_cast<size_t>(most);
+}
+
 absl::Status RunSystems(const Options& options) {
   SystemsBench bench;
   bench.store = options.store;
-  bench.program = options.moed.empty() ? ProgramFolder() + "/moed" : options.moed;
+  const bool recorded = !options.recorded_routing.empty();
+  bench.program = options.moed.empty() ? StrCat(ProgramFolder(), "/", recorded ? "moed-recorded" : "moed") : options.moed;
   bench.max_context = kMaxContext;
   if (!options.moed_flags.empty()) bench.flags = absl::StrSplit(options.moed_flags, ' ', absl::SkipEmpty());
   MOED_ASSIGN_OR_RETURN(bench.options, ParseGivenOptions(options.options));
   MOED_ASSIGN_OR_RETURN(const std::vector<Contender> contenders, ParseContenders(options.presets));
   MOED_RETURN_IF_ERROR(CheckGivenOptions(contenders, bench.options));
-  MOED_ASSIGN_OR_RETURN(const std::vector<Cell> cells, ChooseCells(options.cells));
+  CellChoice choice = options.cells;
+  choice.recorded = recorded;
+  if (!options.memory_budget.empty()) {
+    const absl::StatusOr<uint64_t> budget = ParseBytes(options.memory_budget);
+    MOED_RETURN_IF_ERROR(Annotate(budget.status(), "--memory-budget"));
+    choice.budget = *budget;
+  }
+  MOED_ASSIGN_OR_RETURN(const std::vector<Cell> cells, ChooseCells(choice));
+  if (recorded) MOED_RETURN_IF_ERROR(ReadRecorded(options.recorded_routing, LongestAnswer(cells), bench));
   bench.learned_folder = options.journal + ".learned";
   BenchTexts texts = options.texts;
   if (texts.quality_tokens == 0) texts.quality_tokens = options.cells.quick ? 128 : 256;
   MOED_RETURN_IF_ERROR(Prepare(bench, texts, cells));
   const Json run = DescribeRun(bench, options, cells);
   MOED_ASSIGN_OR_RETURN(SystemsJournal journal, SystemsJournal::Open(options.journal, run));
-  MOED_RETURN_IF_ERROR(Run(bench, options, journal, PlanUnits(cells, contenders)).All());
+  MOED_RETURN_IF_ERROR(Run(bench, options, journal, PlanUnits(cells, contenders, !recorded)).All());
   const ReportParts parts{bench, cells, contenders, journal, run};
   const std::string markdown = ReportMarkdown(parts);
   std::printf("%s", markdown.c_str());
@@ -290,6 +312,12 @@ std::function<absl::Status()> AddSystems(CLI::App& app) {
   app.add_option("--shares", options->cells.shares,
                  "percent of the experts in the cache, separated by commas (default: all cells)")
       ->delimiter(',');
+  app.add_option("--memory-budget", options->memory_budget,
+                 "one cell of this budget (8GB) on the native disk, with longer turns, instead of the others");
+  app.add_option(
+      "--recorded-routing", options->recorded_routing,
+      "a trace that says which experts tokens go to, for stores of random weights: moed-recorded is run, prompts are the "
+      "trace's, nothing is scored");
   app.add_option("--disks", options->cells.disks, "native, 550, 90, separated by commas (default: all cells)")->delimiter(',');
   app.add_option("--prompts", options->texts.prompts, "text that prompts are cut from: a file, or a folder with one kind a file")
       ->capture_default_str();

@@ -61,6 +61,9 @@ constexpr Column kSpeedColumns[] = {
     {"disk busy", "disk_busy_share", Percent},
     {"hits, prefill", "prefill_hit_ratio", Percent},
     {"hits, decode", "decode_hit_ratio", Percent},
+    {"Belady's hits", "belady_hit_ratio", Percent},
+    {"disk, MB/s", "disk_bytes_per_second", Megabytes},
+    {"of the bound", "bound_share", Percent},
     {"lowered a token", "lowered_per_token", Number},
     {"skipped", "skipped_per_token", Number},
     {"masked", "masked_per_token", Number},
@@ -106,7 +109,8 @@ std::vector<const Column*> ColumnsOf(const ReportParts& parts, const Cell& cell)
 std::string CellTable(const ReportParts& parts, const Cell& cell) {
   const std::vector<const Column*> columns = ColumnsOf(parts, cell);
   const uint64_t budget = parts.bench.budgets.at(cell.share);
-  std::string text = StrCat("### Cache ", cell.share, " % of the experts, disk: ", cell.disk, "\n\nMemory budget ",
+  const std::string cache = cell.budget > 0 ? "as the budget leaves it" : StrCat(cell.share, " % of the experts");
+  std::string text = StrCat("### Cache ", cache, ", disk: ", cell.disk, "\n\nMemory budget ",
                             Megabytes(static_cast<double>(budget)), " MB, process limit ",
                             Megabytes(static_cast<double>(budget + kBesideBudgetBytes)), " MB.\n\n| preset | decode, tokens/s |");
   for (const Column* column : columns) text += StrCat(" ", column->title, " |");

@@ -136,6 +136,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> SystemsBench::StartDaemon(const Contende
   std::vector<std::string> all = DaemonFlags(contender, values);
   all.insert(all.end(), {"--store", store, "--max-running", "1", "--max-context", StrCat(max_context), "--memory-budget",
                          StrCat(budgets.at(cell.share))});
+  if (recorded != nullptr) all.insert(all.end(), {"--recorded-routing", recorded_directory});
   if (cell.read_rate > 0) all.insert(all.end(), {"--read-rate", StrCat(cell.read_rate)});
   if (contender.learned) {
     const std::string learned = LearnedPath(contender, cell.share), copy = learned_folder + "/turn.state";
@@ -188,9 +189,13 @@ absl::Status Prepare(SystemsBench& bench, const BenchTexts& texts, const std::ve
       MOED_ASSIGN_OR_RETURN(bench.model, daemon->client().GetModelInfo());
       MOED_ASSIGN_OR_RETURN(const moe::v1::ServerInfo info, daemon->client().GetServerInfo());
       bench.version = info.version();
-      MOED_RETURN_IF_ERROR(ReadTexts(bench, daemon->client(), texts));
+      if (bench.recorded == nullptr) MOED_RETURN_IF_ERROR(ReadTexts(bench, daemon->client(), texts));
     }
-    MOED_RETURN_IF_ERROR(FindBudget(bench, probe));
+    if (cell.budget > 0) {
+      bench.budgets[cell.share] = cell.budget;
+    } else {
+      MOED_RETURN_IF_ERROR(FindBudget(bench, probe));
+    }
   }
   return absl::OkStatus();
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "bench/replay/routing_trace_reader.h"
 #include "bench/systems/cells.h"
 #include "bench/systems/contender.h"
 #include "bench/systems/daemon.h"
@@ -47,6 +48,9 @@ struct SystemsBench {
   moe::v1::ModelInfo model;
   std::string version;
   std::map<int, uint64_t> budgets;  // --memory-budget by share
+  // Where the routing is recorded: prompts are then numbers of its sequences. Null: the model routes itself.
+  std::shared_ptr<const RoutingTrace> recorded;
+  std::string recorded_directory;
 
   uint64_t reference_expert_bytes() const { return model.all_expert_bytes(); }
   // Where a contender's --learned-state is that every turn begins with a copy of.
@@ -63,8 +67,9 @@ struct BenchTexts {
   int quality_tokens = 0;
 };
 
-// Fills in the program's hash, model, texts and, for every share, the budget with which load-on-demand-lru has that share of the
-// reference experts as cache: the budget of all contenders.
+// Fills in the program's hash, model, texts (but where the routing is recorded) and, for every share, the budget with which
+// load-on-demand-lru has that share of the reference experts as cache: the budget of all contenders. A cell's own budget is
+// taken.
 absl::Status Prepare(SystemsBench& bench, const BenchTexts& texts, const std::vector<Cell>& cells);
 
 }  // namespace moed

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "bench/systems/energy_meter.h"
+#include "bench/systems/recorded.h"
 #include "core/base/status.h"
 
 namespace moed {
@@ -24,6 +25,7 @@ struct Sums {
   double decode_tokens = 0, decode_seconds = 0, joules = 0;
   double bytes = 0, busy_seconds = 0, stall_seconds = 0;
   double prefill_hits = 0, prefill_lookups = 0, decode_hits = 0, decode_lookups = 0;
+  std::vector<Played> played;
   double tokens = 0, lowered = 0, skipped = 0, masked = 0, mass_lost = 0;  // of all tokens, prompts included
 };
 
@@ -165,11 +167,20 @@ absl::StatusOr<Sums> MeasureRequests(const SystemsBench& bench, const Contender&
     const auto request = MakeRequest(contender, prompt, tokens, index + 1, limit);
     MOED_ASSIGN_OR_RETURN(const Watch watch, Ask(client, request, protocol.skipped_tokens, energy));
     if (counts) Add(watch, static_cast<int>(prompt.size()), sums);
+    if (watch.tokens > 0) {
+      const bool counted = counts && watch.counting();
+      sums.played.push_back({prompt.front(), prompt.size() + static_cast<size_t>(watch.tokens) - 1,
+                             static_cast<size_t>(counted ? watch.tokens - watch.counted_first : 0)});
+    }
   }
   return sums;
 }
 
 absl::StatusOr<Figures> MeasureTurn(const SystemsBench& bench, const Contender& contender, const Cell& cell, int turn) {
+  double disk = 0;
+  if (bench.recorded != nullptr) {
+    MOED_ASSIGN_OR_RETURN(disk, DiskBytesPerSecond(bench));
+  }
   MOED_ASSIGN_OR_RETURN(const auto daemon, bench.StartDaemon(contender, cell));
   Client& client = daemon->client();
   MOED_ASSIGN_OR_RETURN(const moe::v1::ServerInfo info, client.GetServerInfo());
@@ -181,11 +192,18 @@ absl::StatusOr<Figures> MeasureTurn(const SystemsBench& bench, const Contender& 
   figures["peak_resident_bytes"] = static_cast<double>(daemon->peak_resident_bytes());
   const bool asks_exact = contender.fidelity && contender.fidelity->kind() == moe::v1::Fidelity::EXACT;
   figures["exact"] = asks_exact || (!contender.fidelity && info.fidelity() == "exact") ? 1 : 0;
+  if (bench.recorded != nullptr) {
+    figures.erase("prefill_tokens_per_second");
+    figures.erase("prefill_hit_ratio");
+    figures["disk_bytes_per_second"] = disk;
+    MOED_RETURN_IF_ERROR(AddBounds(bench, sums.played, stats.cache_capacity_bytes(), figures));
+  }
   return figures;
 }
 
 absl::StatusOr<Figures> Learn(const SystemsBench& bench, const Contender& contender, const Cell& cell, double seconds) {
-  constexpr int kPromptTokens = 64, kNewTokens = 64;
+  constexpr int kNewTokens = 64;
+  const int prompt_tokens = bench.recorded != nullptr ? 1 : 64;
   const std::string learned = bench.LearnedPath(contender, cell.share), part = learned + ".part";
   std::error_code error;
   std::filesystem::create_directories(bench.learned_folder, error);
@@ -200,7 +218,7 @@ absl::StatusOr<Figures> Learn(const SystemsBench& bench, const Contender& conten
   for (int i = 0; SecondsSince(start) < seconds; ++i) {
     const PromptKind& kind = bench.learning[static_cast<size_t>(i) % bench.learning.size()];
     const auto request =
-        MakeRequest(fresh, PromptOf(kind, kPromptTokens, i), kNewTokens, i + 1, std::max(seconds - SecondsSince(start), 0.1));
+        MakeRequest(fresh, PromptOf(kind, prompt_tokens, i), kNewTokens, i + 1, std::max(seconds - SecondsSince(start), 0.1));
     MOED_RETURN_IF_ERROR(daemon->client().GenerateStream(request, [&tokens](const moe::v1::GenerateResponse& answer) {
       tokens += answer.token_ids_size();
       return true;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <sstream>
 #include <string>
 
@@ -32,7 +33,7 @@ class SystemsCommandTest : public testing::Test {
         0);
   }
   void TearDown() override {
-    for (const char* name : {"s.moed", "j.jsonl", "j.jsonl.learned", "out.json", "out.md", "log", "moed"}) {
+    for (const char* name : {"s.moed", "j.jsonl", "j.jsonl.learned", "out.json", "out.md", "log", "moed", "trace"}) {
       std::filesystem::remove_all(Path(name));
     }
   }
@@ -96,7 +97,60 @@ TEST_F(SystemsCommandTest, MeasuresReportsAndGoesOn) {
   EXPECT_THAT(Read(Path("log")), testing::ContainsRegex("belongs to another run: moed is \"[0-9a-f]{16}\" there and"));
 }
 
+// Random routing of the demo model's shape, in two categories.
+void WriteTrace(const std::string& folder) {
+  constexpr size_t kTokens = 140, kLayers = 8, kTopK = 4, kExperts = 32;
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/shape.json") << R"({"layers": [0, 1, 2, 3, 4, 5, 6, 7], "top_k": 4, "experts": 32})";
+  std::ofstream experts(folder + "/experts.u8", std::ios::binary), weights(folder + "/probs.u8", std::ios::binary);
+  std::ofstream index(folder + "/index.jsonl");
+  std::mt19937 random(1);
+  for (size_t sequence = 0; sequence < 2; ++sequence) {
+    nlohmann::json line{{"first", sequence * kTokens}, {"n", kTokens}, {"category", sequence == 0 ? "a" : "b"}};
+    for (size_t token = 0; token < kTokens; ++token) line["token_ids"].push_back(token % 50);
+    index << line.dump() << "\n";
+    for (size_t i = 0; i < kTokens * kLayers; ++i) {
+      const size_t first = random() % kExperts;
+      for (size_t slot = 0; slot < kTopK; ++slot) experts.put(static_cast<char>((first + slot) % kExperts));
+      weights << "\x64\x50\x32\x10";
+    }
+  }
+}
+
+TEST_F(SystemsCommandTest, RecordedRoutingIsPlayedOnABudget) {
+  WriteTrace(Path("trace"));
+  const std::string flags = "--recorded-routing " + Path("trace") + " --memory-budget 24MiB --seconds 1 --turns 1 --presets ";
+  ASSERT_EQ(Systems(flags + "load-on-demand-lru,auto+learned,swapmoe-equal --learn-seconds 0.5 --json " + Path("out.json") +
+                    " --markdown " + Path("out.md")),
+            0)
+      << Read(Path("log"));
+  const auto json = nlohmann::json::parse(Read(Path("out.json")));
+  ASSERT_EQ(json.at("cells").size(), 3u);
+  for (const auto& cell : json.at("cells")) {
+    if (cell.at("contender") == "swapmoe-equal") {
+      EXPECT_THAT(cell.at("not_run").get<std::string>(), HasSubstr("router mask swapmoe asks for all logits"));
+      continue;
+    }
+    const auto& median = cell.at("median");
+    EXPECT_GT(median.at("decode_tokens_per_second"), 0);
+    EXPECT_GT(median.at("disk_bytes_per_second"), 0);
+    EXPECT_GT(median.at("bound_share"), 0);
+    if (cell.at("contender") == "load-on-demand-lru") {
+      EXPECT_LE(median.at("decode_hit_ratio"), median.at("belady_hit_ratio").get<double>() + 0.02);
+    }
+    EXPECT_FALSE(median.contains("prefill_tokens_per_second")) << "a prompt of one token";
+    EXPECT_EQ(cell.at("quality"), "exact");
+  }
+  EXPECT_THAT(Read(Path("out.md")), HasSubstr("Belady's hits"));
+}
+
 TEST_F(SystemsCommandTest, WrongUseIsNamed) {
+  EXPECT_EQ(Systems("--memory-budget 24MiB --quick"), 1);
+  EXPECT_THAT(Read(Path("log")), HasSubstr("--memory-budget is one cell on the native disk"));
+  EXPECT_EQ(Systems("--memory-budget much"), 1);
+  EXPECT_THAT(Read(Path("log")), HasSubstr("--memory-budget"));
+  EXPECT_EQ(Systems("--recorded-routing /nowhere/trace"), 1);
+  EXPECT_THAT(Read(Path("log")), HasSubstr("/nowhere/trace: no such directory"));
   EXPECT_EQ(Systems("--presets nobody"), 1);
   EXPECT_THAT(Read(Path("log")), HasSubstr("unknown preset \"nobody\""));
   EXPECT_EQ(Systems("--moed /nowhere/moed"), 1);

@@ -1,0 +1,60 @@
+#include "server/daemon.h"
+
+#include <malloc.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+
+#include "core/base/version.h"
+#include "server/app.h"
+#include "server/startup/config.h"
+#include "server/startup/ready_notice.h"
+#include "server/startup/termination_signals.h"
+#include "spdlog/sinks/stdout_sinks.h"
+#include "spdlog/spdlog.h"
+
+namespace moed {
+namespace {
+
+// The memory budget counts resident bytes: what is freed must leave the process, and threads must not hoard arenas.
+void KeepHeapSmall() {
+  mallopt(M_ARENA_MAX, 2);
+  mallopt(M_MMAP_THRESHOLD, 64 << 10);
+  mallopt(M_TRIM_THRESHOLD, 128 << 10);
+}
+
+int Fail(const absl::Status& status, int exit_code) {
+  std::fprintf(stderr, "moed: %s\n", std::string(status.message().data(), status.message().size()).c_str());
+  return exit_code;
+}
+
+}  // namespace
+
+int RunDaemon(const std::vector<std::string>& arguments, std::string_view more_help, RoutingSource* routing) {
+  KeepHeapSmall();
+  std::signal(SIGPIPE, SIG_IGN);
+  BlockTerminationSignals();
+
+  const auto outcome = ReadConfig(
+      arguments, [](const char* name) { return std::getenv(name); }, more_help);
+  if (!outcome.ok()) return Fail(outcome.status(), 2);
+  if (!outcome->answer.empty()) {
+    std::fputs(outcome->answer.c_str(), stdout);
+    return 0;
+  }
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("moed"));
+  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
+  spdlog::set_level(spdlog::level::from_str(outcome->config.log_level));
+  spdlog::flush_on(spdlog::level::info);
+  spdlog::info("moed {}", BuildVersion());
+
+  App app(outcome->config, routing);
+  WatchTerminationSignals([&app] { return app.RequestStop(); });
+  if (absl::Status status = app.Start(); !status.ok()) return Fail(status, 1);
+  if (absl::Status status = SendReadyNotice(); !status.ok()) return Fail(status, 1);
+  const absl::Status status = app.Run();
+  return status.ok() ? 0 : Fail(status, 1);
+}
+
+}  // namespace moed
