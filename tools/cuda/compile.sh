@@ -13,11 +13,11 @@ wheels=(nvidia-cuda-nvcc nvidia-nvvm nvidia-cuda-crt nvidia-cuda-runtime nvidia-
 flags=(-std=c++20 --expt-relaxed-constexpr -fmad=false -prec-div=true -prec-sqrt=true -ftz=false -I .)
 out=build/cuda
 
-fetch=false write=()
+fetch=false write=false
 for argument in "$@"; do
   case "$argument" in
     --fetch) fetch=true ;;
-    --write) write=(--write docs/cuda.md) ;;
+    --write) write=true ;;
     *) echo "usage: $0 [--fetch] [--write]" >&2; exit 2 ;;
   esac
 done
@@ -43,4 +43,5 @@ compile() {
 jobs=()
 for architecture in "${architectures[@]}"; do compile "$architecture" & jobs+=($!); done
 for job in "${jobs[@]}"; do wait "$job"; done
-/usr/bin/python3 tools/cuda/inspect_kernels.py "$out" "${architectures[@]}" "${write[@]}"
+table=$(/usr/bin/python3 tools/cuda/inspect_kernels.py "$out" "${architectures[@]}" --table)
+if $write; then /usr/bin/python3 tools/cuda/replace_table.py docs/cuda.md "compile.sh --write" <<<"$table"; fi

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-BEGIN, END = "<!-- compile.sh --write -->", "<!-- end -->"
 
 # Operations that the definition makes of products and sums that are rounded each.
 UNFUSED = re.compile(r"(Add|AddBias|Scale|Multiply|SquaredRelu|Gather)Operation>|^(Prepare|LayerNorm|Rope|StoreRows|Embed)\b")
@@ -119,7 +118,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("architectures", nargs="+")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="replace the table in this document")
+    parser.add_argument("--table", action="store_true", help="print registers and occupancy")
     arguments = parser.parse_args()
 
     errors = []
@@ -133,10 +132,8 @@ def main() -> int:
             errors.append(f"{architecture}: there are no kernels")
     for error in errors:
         print(error, file=sys.stderr)
-    if arguments.write and not errors:
-        text = arguments.write.read_text()
-        before, rest = text.split(BEGIN)
-        arguments.write.write_text(f"{before}{BEGIN}\n\n{table(of)}\n\n{END}{rest.split(END)[1]}")
+    if arguments.table and not errors:
+        print(table(of))
     return 1 if errors else 0
 
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "core/kernels/cuda/runtime.h"
 
@@ -29,6 +30,11 @@ __device__ inline V LoadOnce(const T* pointer, ptrdiff_t index) {
 template <class V, class T>
 __device__ inline void Store(T* pointer, ptrdiff_t index, const V& value) {
   reinterpret_cast<V*>(pointer)[index] = value;
+}
+
+template <class T>
+__device__ inline uintptr_t AddressOf(const T* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer);
 }
 
 template <class T>

@@ -25,6 +25,7 @@
 //   Load<uint4>(p, i)      the i-th uint4 from p on, in one access; Store(p, i, uint4) likewise. p may point to anything
 //   LoadOnce<uint4>(p, i)  the same for what is not read again (weights): it does not push others out of the caches
 //   PointerCast<T>(p)      p as a pointer to T, in the same memory
+//   AddressOf(p)           a number, for what depends on how p is aligned
 //   SharedMemory<T>(byte)  what lies `byte` bytes into the block's LaunchShape::shared_bytes. There is no __shared__. Nothing is
 //                          in it when a block begins
 //

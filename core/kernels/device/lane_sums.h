@@ -17,7 +17,8 @@ __device__ inline float SumOfPartials(Shared<const float> s) {
 }
 
 // Element i of n into partial sum i mod 8 by accumulate(sum, x[i]), i ascending; every thread gets the sum. The row is staged, so
-// that eight threads' chains of additions do not wait for memory.
+// that eight threads' chains of additions do not wait for memory. What was in shared memory and in x before may be in use; what
+// is in it afterwards is so until the next barrier.
 template <class Accumulate>
 __device__ inline float LaneSumOfRow(Global<const float> x, int n, const Accumulate& accumulate) {
   const Shared<float> staged = SharedMemory<float>();
@@ -31,12 +32,9 @@ __device__ inline float LaneSumOfRow(Global<const float> x, int n, const Accumul
     if (thread >= kPartialSums) continue;
     for (int i = thread; i < count; i += kPartialSums) partial = accumulate(partial, staged[i]);
   }
+  if (thread < kPartialSums) staged[thread] = partial;  // where it alone has read
   __syncthreads();
-  if (thread < kPartialSums) staged[thread] = partial;
-  __syncthreads();
-  const float sum = SumOfPartials(staged);
-  __syncthreads();
-  return sum;
+  return SumOfPartials(staged);
 }
 
 // What a > b keeps, which is never a NaN but where all begin with one.
@@ -48,20 +46,19 @@ __device__ inline float LargestOfWarp(float largest) {
   return largest;
 }
 
-// Of x[i], i < n; minus infinity where there is none.
+// Of x[i], i < n; minus infinity where there is none. Nothing in shared memory is in use before; afterwards it is until the next
+// barrier.
 __device__ inline float LargestOfRow(Global<const float> x, int n) {
   const Shared<float> of_warps = SharedMemory<float>();
   float largest = -INFINITY;
   for (int i = threadIdx.x; i < n; i += blockDim.x) largest = x[i] > largest ? x[i] : largest;
   largest = LargestOfWarp(largest);
-  __syncthreads();
   if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = largest;
   __syncthreads();
   for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) {
     const float other = of_warps[warp];
     largest = other > largest ? other : largest;
   }
-  __syncthreads();
   return largest;
 }
 

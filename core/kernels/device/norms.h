@@ -37,7 +37,6 @@ __global__ void LayerNorm(cuda::LayerNormOperation a) {
 __device__ inline void SoftmaxOfRow(Global<float> x, int n) {
   const float largest = LargestOfRow(x, n);
   for (int i = threadIdx.x; i < n; i += blockDim.x) x[i] = Exp(x[i] - largest);
-  __syncthreads();
   const float sum = LaneSumOfRow(x, n, [](float total, float value) { return total + value; });
   for (int i = threadIdx.x; i < n; i += blockDim.x) x[i] = x[i] / sum;
   __syncthreads();

@@ -16,14 +16,14 @@ constexpr int kWarps = cuda::kPanelsOfBlock;
 constexpr int kRowLanes = 32 / kPanelRows;  // lane 8 q + r is of row r
 constexpr int kGroups = kBlockColumns / quant::kGroupColumns;
 
-// Of the launch, the job that this block of threads is of.
-__device__ inline cuda::ProductJob JobOfBlock(const cuda::ProductsOperation& a) {
+// Of the launch, the job that this group of panels is of.
+__device__ inline cuda::ProductJob JobOfGroup(const cuda::ProductsOperation& a, int group) {
   const Global<const cuda::ProductJob> jobs(a.jobs);
   int low = 0, high = a.count - 1;
   while (low < high) {
     const int middle = (low + high + 1) / 2;
     const cuda::ProductJob job = jobs[middle];
-    if (job.first_group <= static_cast<int>(blockIdx.x)) {
+    if (job.first_group <= group) {
       low = middle;
     } else {
       high = middle - 1;
@@ -215,16 +215,19 @@ struct ProductShape {
   static constexpr unsigned kPanels = kWarps * Stream::kSharedBytes;  // bytes of shared memory, behind them the activations
 };
 
-// Block (panels, tokens).
+// A block of threads for each group of panels and some tokens. Those of the same panels follow each other, so that the caches
+// still have them.
 template <class Layout, class Rows>
 __global__ void Products(cuda::ProductsOperation a) {
   using Shape = ProductShape<Layout, Rows>;
   using Stream = typename Shape::Stream;
   constexpr int kRatio = Layout::kColumns / kBlockColumns;
-  const cuda::ProductJob job = JobOfBlock(a);
-  const int first_token = blockIdx.y * Rows::kTokens, tokens = min(job.tokens - first_token, Rows::kTokens);
+  const int pieces = (a.tokens + Rows::kTokens - 1) / Rows::kTokens;  // of the tokens
+  const int group = static_cast<int>(blockIdx.x) / pieces, first_token = static_cast<int>(blockIdx.x) % pieces * Rows::kTokens;
+  const cuda::ProductJob job = JobOfGroup(a, group);
+  const int tokens = min(job.tokens - first_token, Rows::kTokens);
   if (tokens <= 0) return;
-  const int warp = threadIdx.x / 32, panel = (static_cast<int>(blockIdx.x) - job.first_group) * kWarps + warp;
+  const int warp = threadIdx.x / 32, panel = (group - job.first_group) * kWarps + warp;
   const bool there = panel * kPanelRows < job.rows;
   const int blocks = job.blocks / kRatio;
   const Global<const unsigned char> weights =
@@ -257,7 +260,7 @@ void LaunchProductsOf(DeviceStream& stream, const cuda::ProductsOperation& a) {
   using Shape = ProductShape<Layout, Rows>;
   Launch<Products<Layout, Rows>>(
       stream,
-      {.grid = {static_cast<unsigned>(a.groups), Blocks(static_cast<unsigned>(a.tokens), Rows::kTokens)},
+      {.grid = {static_cast<unsigned>(a.groups) * Blocks(static_cast<unsigned>(a.tokens), Rows::kTokens)},
        .block = {32 * kWarps},
        .shared_bytes = Shape::kPanels + Shape::Staged::kBytes},
       a);

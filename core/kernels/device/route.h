@@ -13,7 +13,6 @@ __device__ inline void ScoreRow(const cuda::RouteOperation& a, Global<float> log
   const bool ranks = a.choices == nullptr;
   if (a.shape.scoring == RouterScoring::kSigmoid) {
     for (int i = threadIdx.x; i < a.shape.experts; i += blockDim.x) logits[i] = Sigmoid(logits[i]);
-    __syncthreads();
   } else if (a.shape.scoring == RouterScoring::kSoftmax || ranks) {
     SoftmaxOfRow(logits, a.shape.experts);
   }

@@ -14,6 +14,7 @@
 #include "core/base/status.h"
 #include "core/kernels/cuda/emulation/runtime.h"
 #include "core/kernels/cuda_backend.h"
+#include "tests/kernels/cuda/traffic/product_traffic.h"
 #include "tests/kernels/fixtures.h"
 
 namespace moed {
@@ -25,7 +26,7 @@ using ::testing::HasSubstr;
 class CudaKernels : public ::testing::Test {
  protected:
   CudaKernels() {
-    auto runtime = emulation::MakeEmulatedRuntime({.watch = true, .log = true});
+    auto runtime = emulation::MakeEmulatedRuntime({});
     runtime_ = runtime.get();
     backend_ = MakeCudaBackend("cuda-emulated", cuda::kEmulatedKernels, std::move(runtime), executor_).value();
   }
@@ -83,19 +84,22 @@ TEST_F(CudaKernels, Products) {
   }
 }
 
-// Weights come in few requests for what they are: 16 bytes a lane, neighbours side by side. Formats whose blocks are multiples of
-// 8 bytes alone have 8.
-TEST_F(CudaKernels, WeightsAreReadOnceAndInWideRequests) {
-  for (const FormatId format : {FormatId::kQ4, FormatId::kQ8, FormatId::kQ4K, FormatId::kBF16, FormatId::kMxfp4}) {
-    CompareProducts(format, 32, 2048, 1);
-    const auto traffic = runtime_->traffic();
-    uint64_t weights = 0;
-    const uint64_t wide = format == FormatId::kMxfp4 ? 8 : 16;
-    for (const auto& [kernel, of] : traffic) {
-      if (kernel.find("Products") == std::string::npos) continue;
-      for (const auto& [width, bytes] : of.loads.bytes_by_width) weights += width == wide ? bytes : 0;
+// Chunks of a panel that end within it, and panels that begin between two units of 16 bytes.
+TEST_F(CudaKernels, ProductsOfPanelsAnywhere) {
+  for (const Format& format : Formats()) {
+    for (const int blocks : {1, 2, 15, 31}) CompareProducts(format.id, 35, blocks * format.block_columns, 1);
+  }
+}
+
+// Of the weights hardly more is moved than they have, 16 bytes a lane.
+TEST(Weights, AreReadOnceAndInWideRequests) {
+  for (const Format& format : Formats()) {
+    for (const int tokens : {1, 8}) {
+      const ProductTraffic traffic = TrafficOfProduct(format, tokens);
+      EXPECT_GE(traffic.moved_over_matrix(), 1.0) << format.name << ", " << tokens << " tokens";
+      EXPECT_LE(traffic.moved_over_matrix(), 1.05) << format.name << ", " << tokens << " tokens";
+      EXPECT_EQ(traffic.wide_share(), 1.0) << format.name << ", " << tokens << " tokens";
     }
-    EXPECT_GE(weights, PackedBytes(format, 32, 2048)) << FormatOf(format).name;
   }
 }
 

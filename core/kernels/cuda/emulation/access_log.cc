@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
 
+#include "absl/container/inlined_vector.h"
 #include "core/kernels/cuda/emulation/block.h"
 
 namespace moed::emulation {
@@ -14,32 +14,38 @@ constexpr uintptr_t kBanks = 32;
 constexpr uintptr_t kBankBytes = 4;
 constexpr unsigned kWarps = kMostThreads / kWarpLanes;
 
+// Of one request, whose lanes come in the order of their addresses.
 template <class Lanes>
-void CountGlobal(const Lanes& lanes, GlobalTraffic& traffic) {
-  std::set<uintptr_t> sectors, bytes;
+GlobalTraffic CountGlobal(const Lanes& lanes) {
+  GlobalTraffic traffic = {.requests = 1};
+  uint64_t bytes = 0;
+  uintptr_t sectors_end = 0, bytes_end = 0;  // of what was counted
   for (const auto& lane : lanes) {
+    const uintptr_t end = lane.address + lane.bytes, end_sector = (end + kSectorBytes - 1) / kSectorBytes;
+    const uintptr_t sector = std::max(lane.address / kSectorBytes, sectors_end), byte = std::max(lane.address, bytes_end);
     traffic.bytes_by_width[lane.bytes] += lane.bytes;
-    for (uintptr_t at = lane.address; at < lane.address + lane.bytes; ++at) {
-      sectors.insert(at / kSectorBytes);
-      bytes.insert(at);
-    }
+    traffic.sectors_moved += end_sector > sector ? end_sector - sector : 0;
+    bytes += end > byte ? end - byte : 0;
+    sectors_end = std::max(sectors_end, end_sector);
+    bytes_end = std::max(bytes_end, end);
   }
-  ++traffic.requests;
-  traffic.sectors_moved += sectors.size();
-  traffic.sectors_needed += (bytes.size() + kSectorBytes - 1) / kSectorBytes;
+  traffic.sectors_needed = (bytes + kSectorBytes - 1) / kSectorBytes;
+  return traffic;
 }
 
-// Words of the most-wanted bank.
+// Words of the most wanted bank.
 template <class Iterator>
 unsigned Ways(Iterator begin, Iterator end) {
-  std::array<std::set<uintptr_t>, kBanks> words;
+  absl::InlinedVector<uintptr_t, 2 * kBanks> words;
   for (auto lane = begin; lane != end; ++lane) {
-    for (uintptr_t at = lane->address; at < lane->address + lane->bytes; ++at)
-      words[at / kBankBytes % kBanks].insert(at / kBankBytes);
+    for (uintptr_t word = lane->address / kBankBytes; word * kBankBytes < lane->address + lane->bytes; ++word)
+      words.push_back(word);
   }
-  size_t most = 0;
-  for (const auto& bank : words) most = std::max(most, bank.size());
-  return static_cast<unsigned>(most);
+  std::sort(words.begin(), words.end());
+  words.erase(std::unique(words.begin(), words.end()), words.end());
+  std::array<unsigned, kBanks> of_banks = {};
+  for (const uintptr_t word : words) ++of_banks[word % kBanks];
+  return *std::max_element(of_banks.begin(), of_banks.end());
 }
 
 template <class Lanes>
@@ -59,31 +65,47 @@ void CountShared(const Lanes& lanes, SharedTraffic& traffic) {
 
 }  // namespace
 
-void AccessLog::BlockBegins(const std::string& kernel) { kernel_ = &kernels_[kernel]; }
+void GlobalTraffic::Add(const GlobalTraffic& other) {
+  requests += other.requests;
+  sectors_moved += other.sectors_moved;
+  sectors_needed += other.sectors_needed;
+  for (const auto& [width, bytes] : other.bytes_by_width) bytes_by_width[width] += bytes;
+}
+
+void AccessLog::LaunchBegins(const std::string& kernel) {
+  kernel_ = &kernels_[kernel];
+  ++kernel_->launches;
+  instructions_.clear();
+}
 
 void AccessLog::Add(const Access& access, unsigned thread, const void* place) {
   Instruction& instruction = instructions_[place];
   instruction.space = access.space;
   instruction.kind = access.kind;
+  instruction.once = access.once;
   instruction.times.resize(kMostThreads);
   const size_t request = size_t{instruction.times[thread]++} * kWarps + thread / kWarpLanes;
   if (request >= instruction.requests.size()) instruction.requests.resize(request + 1);
   instruction.requests[request].push_back({thread % kWarpLanes, access.address, access.bytes});
 }
 
-void AccessLog::BlockEnds() {
+void AccessLog::BlockSynced() {
   for (auto& [place, instruction] : instructions_) {
     for (std::vector<Lane>& lanes : instruction.requests) {
       if (lanes.empty()) continue;
-      std::sort(lanes.begin(), lanes.end(), [](const Lane& a, const Lane& b) { return a.number < b.number; });
       if (instruction.space == Space::kShared) {
+        std::sort(lanes.begin(), lanes.end(), [](const Lane& a, const Lane& b) { return a.number < b.number; });
         CountShared(lanes, kernel_->shared);
-      } else {
-        CountGlobal(lanes, instruction.kind == AccessKind::kLoad ? kernel_->loads : kernel_->stores);
+        continue;
       }
+      std::sort(lanes.begin(), lanes.end(), [](const Lane& a, const Lane& b) { return a.address < b.address; });
+      const GlobalTraffic request = CountGlobal(lanes);
+      (instruction.kind == AccessKind::kLoad ? kernel_->loads : kernel_->stores).Add(request);
+      if (instruction.once) kernel_->loads_once.Add(request);
     }
+    instruction.requests.clear();
+    std::fill(instruction.times.begin(), instruction.times.end(), 0);
   }
-  instructions_.clear();
 }
 
 }  // namespace moed::emulation

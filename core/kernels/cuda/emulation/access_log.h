@@ -1,8 +1,7 @@
-// How the warps of kernels reach memory. The accesses that the lanes of a warp make by one instruction, each for the same time,
-// are one request: what a device would serve together.
-//   global  served in sectors of 32 bytes: those that the request touches (moved), beside as many as its bytes would fill
-//   (needed) shared  served in passes over 32 banks of 4 bytes: lanes of at most 4 bytes all at once, of 8 by halves, of 16 by
-//   quarters of the
+// How the warps of kernels reach memory. The accesses that the lanes of a warp make by one instruction, each for the same time
+// since the block's last barrier, are one request: what a device would serve together.
+//   global  in sectors of 32 bytes: those that the request touches (moved), beside as many as its bytes would fill (needed)
+//   shared  in passes over 32 banks of 4 bytes: lanes of at most 4 bytes all at once, of 8 by halves, of 16 by quarters of the
 //           warp; one pass where every bank is asked for one word, otherwise as many as the most wanted bank is asked for words
 #pragma once
 
@@ -17,6 +16,8 @@
 namespace moed::emulation {
 
 struct GlobalTraffic {
+  void Add(const GlobalTraffic& other);
+
   uint64_t requests = 0;
   uint64_t sectors_moved = 0;
   uint64_t sectors_needed = 0;
@@ -34,16 +35,18 @@ struct SharedTraffic {
 };
 
 struct KernelTraffic {
+  uint64_t launches = 0;
   GlobalTraffic loads;
+  GlobalTraffic loads_once;  // of those, LoadOnce: weights
   GlobalTraffic stores;
   SharedTraffic shared;
 };
 
 class AccessLog {
  public:
-  void BlockBegins(const std::string& kernel);
+  void LaunchBegins(const std::string& kernel);
   void Add(const Access& access, unsigned thread, const void* instruction);
-  void BlockEnds();
+  void BlockSynced();  // or has ended
 
   const std::map<std::string, KernelTraffic>& kernels() const { return kernels_; }
   void Clear() { kernels_.clear(); }
@@ -57,13 +60,14 @@ class AccessLog {
   struct Instruction {
     Space space = Space::kGlobal;
     AccessKind kind = AccessKind::kLoad;
-    std::vector<uint32_t> times;              // by thread: how often it came here
+    bool once = false;
+    std::vector<uint32_t> times;              // by thread: how often it came here since then
     std::vector<std::vector<Lane>> requests;  // by time and warp
   };
 
   std::map<std::string, KernelTraffic> kernels_;
-  KernelTraffic* kernel_ = nullptr;
-  std::unordered_map<const void*, Instruction> instructions_;  // of the block
+  KernelTraffic* kernel_ = nullptr;                            // of the launch
+  std::unordered_map<const void*, Instruction> instructions_;  // of the kernel
 };
 
 }  // namespace moed::emulation

@@ -30,7 +30,8 @@ const char* NameOf(WarpCall call) {
 
 }  // namespace
 
-Block::Block(uint64_t seed) : fibers_([this] { Work(); }), random_(static_cast<std::minstd_rand::result_type>(seed)) {}
+Block::Block(uint64_t seed, std::optional<Place> without_barrier)
+    : fibers_([this] { Work(); }), random_(static_cast<std::minstd_rand::result_type>(seed)), without_barrier_(without_barrier) {}
 
 void Block::Run(const Kernel& kernel, const LaunchShape& shape, uint3 index, const void* arguments, std::byte* shared,
                 bool watched, BlockObserver& observer) {
@@ -120,7 +121,7 @@ void Block::MakeReady(unsigned index) {
 }
 
 void Block::ArriveAtBarrier(const Place& place) {
-  if (diverged_) return;
+  if (diverged_ || place == without_barrier_) return;
   Thread& me = thread(current_);
   me.state = State::kAtBarrier;
   me.place = place;
@@ -133,6 +134,7 @@ void Block::ReleaseBlock() {
     if (thread(i).place != thread(0).place) return Diverged(i, "others wait at another barrier");
   }
   at_barrier_ = 0;
+  barriers_.insert(thread(0).place);
   for (unsigned i = 0; i < count_; ++i) MakeReady(i);
   observer_->BlockSynced();
 }

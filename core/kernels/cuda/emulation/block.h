@@ -5,7 +5,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,11 +36,14 @@ class BlockObserver {
 
 class Block {
  public:
-  explicit Block(uint64_t seed);
+  // `without_barrier`: nobody waits there.
+  Block(uint64_t seed, std::optional<Place> without_barrier);
 
   // Runs the block `index` of a launch. `shared` has what the shape asks for.
   void Run(const Kernel& kernel, const LaunchShape& shape, uint3 index, const void* arguments, std::byte* shared, bool watched,
            BlockObserver& observer);
+
+  const std::set<Place>& barriers() const { return barriers_; }  // to which blocks have come
 
  private:
   friend bool emulation::Permit(const Access&);
@@ -76,6 +81,8 @@ class Block {
   Fibers fibers_;
   std::vector<int> idle_;  // fibers without a thread
   std::minstd_rand random_;
+  const std::optional<Place> without_barrier_;
+  std::set<Place> barriers_;
 
   Kernel kernel_;
   LaunchShape shape_;

@@ -43,7 +43,7 @@ std::string Launcher::Refusal(const LaunchShape& shape) const {
 
 void Launcher::Run(const Kernel& kernel, const LaunchShape& shape, std::span<const std::byte> arguments, bool watch,
                    AccessLog* log) {
-  watcher_.LaunchBegins(KernelName(kernel), shape, watch ? log : nullptr);
+  watcher_.LaunchBegins(KernelName(kernel), shape, watch, log);
   if (const std::string refusal = Refusal(shape); !refusal.empty()) return watcher_.OnFault(FaultKind::kLaunch, {}, 0, refusal);
   shared_.resize(std::max<size_t>(shared_.size(), (shape.shared_bytes + 15) / 16 * 2));
   std::vector<uint64_t> order(uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z);
@@ -54,7 +54,8 @@ void Launcher::Run(const Kernel& kernel, const LaunchShape& shape, std::span<con
     const uint3 index = {static_cast<unsigned>(number % shape.grid.x), static_cast<unsigned>(row % shape.grid.y),
                          static_cast<unsigned>(row / shape.grid.y)};
     if (shape.shared_bytes != 0) std::memset(shared_.data(), kPoison, shape.shared_bytes);
-    block_.Run(kernel, shape, index, arguments.data(), reinterpret_cast<std::byte*>(shared_.data()), watch, watcher_);
+    block_.Run(kernel, shape, index, arguments.data(), reinterpret_cast<std::byte*>(shared_.data()), watch || log != nullptr,
+               watcher_);
   }
 }
 

@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <random>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,13 +24,15 @@ std::string KernelName(const Kernel& kernel);
 class Launcher {
  public:
   // The order of blocks and of threads is the seed's. `shared_bytes`: the most that a block may have.
-  Launcher(uint64_t seed, unsigned shared_bytes) : most_shared_bytes_(shared_bytes), block_(seed), random_(seed) {}
+  Launcher(uint64_t seed, unsigned shared_bytes, std::optional<Place> without_barrier)
+      : most_shared_bytes_(shared_bytes), block_(seed, without_barrier), random_(seed) {}
 
   // Blocks one after another, all to their end whatever they do. `watch`: every access is held against the rules; else only
-  // barriers and exchanges are. `log`, which may be null, is written where accesses are watched.
+  // barriers and exchanges are. `log` may be null.
   void Run(const Kernel& kernel, const LaunchShape& shape, std::span<const std::byte> arguments, bool watch, AccessLog* log);
 
   Watcher& watcher() { return watcher_; }
+  const std::set<Place>& barriers() const { return block_.barriers(); }
 
  private:
   std::string Refusal(const LaunchShape& shape) const;

@@ -20,10 +20,10 @@ template <Space kSpace>
 }
 
 template <Space kSpace, class T>
-[[gnu::always_inline]] inline T Read(uintptr_t address) {
+[[gnu::always_inline]] inline T Read(uintptr_t address, bool once = false) {
   static_assert(std::is_trivially_copyable_v<T>);
   T value;
-  if (running.watched && !Permit({address, sizeof(T), alignof(T), kSpace, AccessKind::kLoad})) [[unlikely]] {
+  if (running.watched && !Permit({address, sizeof(T), alignof(T), kSpace, AccessKind::kLoad, once})) [[unlikely]] {
     std::memset(static_cast<void*>(&value), 0, sizeof(T));
   } else {
     std::memcpy(static_cast<void*>(&value), HostAddress<kSpace>(address), sizeof(T));
@@ -126,12 +126,17 @@ template <class V, emulation::Space kSpace, class T>
 template <class V, emulation::Space kSpace, class T>
 [[gnu::always_inline]] inline V LoadOnce(emulation::Pointer<kSpace, T> pointer, ptrdiff_t index) {
   static_assert(kSpace == emulation::Space::kGlobal);
-  return Load<V>(pointer, index);
+  return emulation::Read<kSpace, V>(pointer.address() + static_cast<uintptr_t>(index) * sizeof(V), true);
 }
 template <class V, emulation::Space kSpace, class T>
 [[gnu::always_inline]] inline void Store(emulation::Pointer<kSpace, T> pointer, ptrdiff_t index, const V& value) {
   static_assert(!std::is_const_v<T>);
   emulation::Write<kSpace, V>(pointer.address() + static_cast<uintptr_t>(index) * sizeof(V), value);
+}
+
+template <emulation::Space kSpace, class T>
+constexpr uintptr_t AddressOf(emulation::Pointer<kSpace, T> pointer) {
+  return pointer.address();
 }
 
 template <class T>

@@ -1,5 +1,6 @@
 #include "core/kernels/cuda/emulation/runtime.h"
 
+#include <array>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -54,9 +55,8 @@ class Runtime final : public EmulatedRuntime {
  public:
   explicit Runtime(const RuntimeOptions& options)
       : options_(options),
-
         schedule_(options.seed),
-        launcher_(options.seed, options.attributes.shared_bytes) {}
+        launcher_(options.seed, options.attributes.shared_bytes, options.without_barrier) {}
 
   const DeviceAttributes& attributes() const override { return options_.attributes; }
   absl::StatusOr<Buffer> Allocate(size_t bytes, MemoryKind kind) override {
@@ -70,12 +70,13 @@ class Runtime final : public EmulatedRuntime {
 
   absl::Status Wait(const ReadyEvent& event) override {
     absl::MutexLock lock(&mutex_);
-    if (const auto& recording = static_cast<const Event&>(event).recording; recording != nullptr) schedule_.RunUntil(*recording);
+    const auto& recording = static_cast<const Event&>(event).recording;
+    if (Happens(OrderCall::kWait) && recording != nullptr) schedule_.RunUntil(*recording);
     return Health();
   }
   absl::Status Synchronize() override {
     absl::MutexLock lock(&mutex_);
-    schedule_.RunAll();
+    if (Happens(OrderCall::kWait)) schedule_.RunAll();
     return Health();
   }
 
@@ -87,6 +88,14 @@ class Runtime final : public EmulatedRuntime {
     absl::MutexLock lock(&mutex_);
     return log_.kernels();
   }
+  uint64_t calls(OrderCall call) const override {
+    absl::MutexLock lock(&mutex_);
+    return calls_[static_cast<int>(call)];
+  }
+  std::set<Place> barriers() const override {
+    absl::MutexLock lock(&mutex_);
+    return launcher_.barriers();
+  }
 
  private:
   friend class Event;
@@ -95,6 +104,12 @@ class Runtime final : public EmulatedRuntime {
   absl::Status Health() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const std::vector<Fault>& faults = launcher_.watcher().faults();
     return faults.empty() ? absl::OkStatus() : Internal("emulated device: ", faults.front().text);
+  }
+
+  // Counts the call. Whether it is not the one that is left out.
+  bool Happens(OrderCall call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const uint64_t number = calls_[static_cast<int>(call)]++;
+    return !options_.without || options_.without->call != call || options_.without->number != number;
   }
 
   // Whether a stream may touch it: all of one piece, or memory of the host alone.
@@ -119,6 +134,7 @@ class Runtime final : public EmulatedRuntime {
   Schedule schedule_ ABSL_GUARDED_BY(mutex_);
   Launcher launcher_ ABSL_GUARDED_BY(mutex_);
   AccessLog log_ ABSL_GUARDED_BY(mutex_);
+  std::array<uint64_t, kOrderCalls> calls_ ABSL_GUARDED_BY(mutex_) = {};
 };
 
 bool Event::Ready() const {
@@ -170,6 +186,7 @@ void Stream::Launch(const Kernel& kernel, const LaunchShape& shape, std::span<co
 
 void Stream::Record(ReadyEvent& event) {
   absl::MutexLock lock(&runtime_.mutex_);
+  if (!runtime_.Happens(OrderCall::kRecord)) return;
   auto recording = std::make_shared<Recording>(Recording{.stream = number_});
   static_cast<Event&>(event).recording = recording;
   runtime_.schedule_.Enqueue(number_, {.passes = recording});
@@ -177,6 +194,7 @@ void Stream::Record(ReadyEvent& event) {
 
 void Stream::Await(const ReadyEvent& event) {
   absl::MutexLock lock(&runtime_.mutex_);
+  if (!runtime_.Happens(OrderCall::kAwait)) return;
   runtime_.schedule_.Enqueue(number_, {.awaits = static_cast<const Event&>(event).recording});
 }
 
@@ -189,7 +207,7 @@ bool Stream::Idle() const {
 
 absl::Status Stream::Synchronize() {
   absl::MutexLock lock(&runtime_.mutex_);
-  runtime_.schedule_.RunAll(number_);
+  if (runtime_.Happens(OrderCall::kWait)) runtime_.schedule_.RunAll(number_);
   return runtime_.Health();
 }
 

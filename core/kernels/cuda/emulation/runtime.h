@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,13 +17,26 @@
 
 namespace moed::emulation {
 
+// Calls that order work. kWait: the host's, for an event, for a stream or for all.
+enum class OrderCall : uint8_t { kRecord, kAwait, kWait };
+inline constexpr int kOrderCalls = 3;
+
+// One of them: the first of its kind is number 0.
+struct NumberedCall {
+  OrderCall call = OrderCall::kWait;
+  uint64_t number = 0;
+};
+
 struct RuntimeOptions {
   // 0: nothing runs before somebody waits for it. Others: now and then a stream gets on by itself, by chance.
   uint64_t seed = 0;
   // Every access of kernels is checked. Otherwise threads only stop where they wait for each other, which is as fast as this
   // gets.
   bool watch = true;
-  bool log = false;  // counts accesses, while they are watched
+  bool log = false;  // counts accesses
+  // What is missing, so that a test can show that it would be missed.
+  std::optional<NumberedCall> without;
+  std::optional<Place> without_barrier;  // this __syncthreads() of every kernel
   DeviceAttributes attributes = {.memory_bytes = uint64_t{1} << 40, .shared_bytes = 48 << 10, .multiprocessors = 4};
 };
 
@@ -30,6 +45,8 @@ class EmulatedRuntime : public DeviceRuntime {
  public:
   virtual std::vector<Fault> TakeFaults() = 0;
   virtual std::map<std::string, KernelTraffic> traffic() const = 0;
+  virtual uint64_t calls(OrderCall call) const = 0;  // so far
+  virtual std::set<Place> barriers() const = 0;      // that blocks have come to
 };
 
 std::unique_ptr<EmulatedRuntime> MakeEmulatedRuntime(const RuntimeOptions& options);

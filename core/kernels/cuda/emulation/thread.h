@@ -1,6 +1,7 @@
 // What the running thread of a block sees, and the ways by which its code reaches the block (block.h).
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 
@@ -24,7 +25,7 @@ struct Place {
   static constexpr Place Here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
   const char* file = nullptr;
   int line = 0;
-  bool operator==(const Place&) const = default;  // of one translation unit
+  auto operator<=>(const Place&) const = default;  // of one translation unit
 };
 
 enum class Space : uint8_t { kGlobal, kShared };
@@ -36,6 +37,7 @@ struct Access {
   unsigned alignment = 1;
   Space space = Space::kGlobal;
   AccessKind kind = AccessKind::kLoad;
+  bool once = false;  // LoadOnce
 };
 
 enum class WarpCall : uint8_t { kSync, kShuffle, kBallot };
@@ -45,7 +47,7 @@ class Block;
 // Of the block that this host thread runs.
 struct Running {
   std::byte* shared = nullptr;
-  bool watched = false;  // every access is checked
+  bool watched = false;  // every access is told to the block's observer
   Block* block = nullptr;
 };
 extern constinit thread_local Running running;

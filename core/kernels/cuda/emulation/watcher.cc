@@ -34,15 +34,17 @@ void EachWord(const Access& access, Visit&& visit) {
 
 }  // namespace
 
-void Watcher::LaunchBegins(std::string kernel, const LaunchShape& shape, AccessLog* log) {
+void Watcher::LaunchBegins(std::string kernel, const LaunchShape& shape, bool checks, AccessLog* log) {
   kernel_ = std::move(kernel);
   shape_ = shape;
+  checks_ = checks;
   log_ = log;
   blocks_.clear();
   piece_ = {};  // it may have been returned meanwhile
   clock_.LaunchBegins();
   global_.LaunchBegins();
   earlier_faults_ = faults_.size();
+  if (log_ != nullptr) log_->LaunchBegins(kernel_);
 }
 
 void Watcher::BlockBegins(uint3 block) {
@@ -51,14 +53,24 @@ void Watcher::BlockBegins(uint3 block) {
   shared_.clear();  // another block's is other memory
   shared_.resize((shape_.shared_bytes + kWordBytes - 1) / kWordBytes);
   blocks_.emplace_back(clock_.block_began, block);
-  if (log_ != nullptr) log_->BlockBegins(kernel_);
 }
 
 void Watcher::BlockEnds() {
-  if (log_ != nullptr) log_->BlockEnds();
+  if (log_ != nullptr) log_->BlockSynced();
+}
+
+void Watcher::BlockSynced() {
+  clock_.BlockSynced();
+  if (log_ != nullptr) log_->BlockSynced();
 }
 
 bool Watcher::Permit(const Access& access, unsigned thread, const void* instruction) {
+  if (checks_ && !Check(access, thread)) return false;
+  if (log_ != nullptr) log_->Add(access, thread, instruction);
+  return true;
+}
+
+bool Watcher::Check(const Access& access, unsigned thread) {
   if (!InBounds(access)) {
     OnFault(FaultKind::kOutOfBounds, thread, access,
             access.space == Space::kShared ? StrCat(", of which the block has ", shape_.shared_bytes)
@@ -73,7 +85,6 @@ bool Watcher::Permit(const Access& access, unsigned thread, const void* instruct
     OnFault(FaultKind::kUninitialised, thread, access, ", where no thread of the block has stored");
   }
   CheckRaces(access, thread);
-  if (log_ != nullptr) log_->Add(access, thread, instruction);
   return true;
 }
 

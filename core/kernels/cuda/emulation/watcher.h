@@ -15,12 +15,12 @@ namespace moed::emulation {
 
 class Watcher final : public BlockObserver {
  public:
-  // `log` may be null.
-  void LaunchBegins(std::string kernel, const LaunchShape& shape, AccessLog* log);
+  // `checks`: accesses are held against the rules. `log` may be null.
+  void LaunchBegins(std::string kernel, const LaunchShape& shape, bool checks, AccessLog* log);
 
   void BlockBegins(uint3 block) override;
   void BlockEnds() override;
-  void BlockSynced() override { clock_.BlockSynced(); }
+  void BlockSynced() override;
   void WarpSynced(unsigned warp) override { clock_.WarpSynced(warp); }
   bool Permit(const Access& access, unsigned thread, const void* instruction) override;
   void OnFault(FaultKind kind, uint3 thread, uintptr_t address, const std::string& text) override;
@@ -34,6 +34,7 @@ class Watcher final : public BlockObserver {
  private:
   static constexpr size_t kMostFaults = 8;
 
+  bool Check(const Access& access, unsigned thread);
   bool InBounds(const Access& access);
   bool Written(const Access& access);
   void CheckRaces(const Access& access, unsigned thread);
@@ -43,6 +44,7 @@ class Watcher final : public BlockObserver {
 
   std::string kernel_;
   LaunchShape shape_;
+  bool checks_ = true;
   AccessLog* log_ = nullptr;
   uint3 block_ = {};
   std::vector<std::pair<uint32_t, uint3>> blocks_;  // of the launch: when each began

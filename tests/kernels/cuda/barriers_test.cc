@@ -1,0 +1,118 @@
+// Every barrier of the kernels is needed: where one is left out, what watches accesses finds a race or memory that nobody wrote.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <numeric>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "core/kernels/cuda/emulation/runtime.h"
+#include "core/kernels/cuda_backend.h"
+#include "tests/kernels/fixtures.h"
+
+namespace moed {
+namespace {
+
+using emulation::Place;
+
+// The operations whose blocks of threads have barriers, each over several rounds of what its kernel stages. A fault ends the
+// program.
+class Operations {
+ public:
+  explicit Operations(std::optional<Place> without_barrier) {
+    auto runtime = emulation::MakeEmulatedRuntime({.without_barrier = without_barrier});
+    runtime_ = runtime.get();
+    backend_ = MakeCudaBackend("cuda-emulated", cuda::kEmulatedKernels, std::move(runtime), executor_).value();
+  }
+  void Run() {
+    Rows();
+    Routers();
+    Rotation();
+    for (const int tokens : {1, 3}) Product(FormatId::kQ4, tokens), Product(FormatId::kF32, tokens);
+    Attention();
+    backend_->Fence();
+  }
+  std::set<Place> barriers() const { return runtime_->barriers(); }
+
+ private:
+  template <class T>
+  T* Keep(const std::vector<T>& numbers) {
+    buffers_.push_back(runtime_->Allocate(numbers.size() * sizeof(T), MemoryKind::kPinned).value());
+    std::memcpy(buffers_.back().data(), numbers.data(), numbers.size() * sizeof(T));
+    return reinterpret_cast<T*>(buffers_.back().data());
+  }
+  float* Numbers(size_t count) { return Keep(Gaussian(count, 1)); }
+
+  void Rows() {
+    const int cols = 1100;
+    float* const x = Numbers(cols);
+    backend_->RmsNorm(x, nullptr, 1e-6f, 1, cols, x);
+    backend_->LayerNorm(x, x, x, 1e-6f, 1, cols, Numbers(cols));
+    backend_->Softmax(x, 1, cols);
+  }
+  void Routers() {
+    ExpertChoice* const choices = Keep(std::vector<ExpertChoice>(4));
+    for (const RouterScoring scoring : {RouterScoring::kSoftmax, RouterScoring::kSigmoid}) {
+      const RouterShape shape{.experts = 40, .top_k = 4, .scoring = scoring, .correction = Numbers(40)};
+      backend_->Route(shape, Numbers(40), 1, choices);
+      backend_->Rank(shape, Numbers(40), 1);
+    }
+  }
+  void Rotation() {
+    const RopeShape shape{.heads = 33, .head_dim = 128, .rotary_dims = 128};
+    const int32_t position = 7;
+    backend_->Rope(shape, Numbers(33 * 128), 1, 33 * 128, &position, Numbers(64));
+  }
+  void Product(FormatId format, int tokens) {
+    const int rows = 40, cols = 1024;
+    const PackedMatrix matrix = RandomMatrix(format, rows, cols, 3);
+    MatrixView view = matrix.view;
+    view.data = Keep(matrix.bytes);
+    const InputForms forms = InputForms::Of({format});
+    const size_t bytes = ActivationBytes(tokens, cols, forms);
+    const Activations input = backend_->Prepare(Numbers(static_cast<size_t>(tokens) * cols), tokens, cols, cols, forms,
+                                                {Keep(std::vector<std::byte>(bytes)), bytes});
+    const MatMulJob job{view, &input, Numbers(static_cast<size_t>(tokens) * rows), rows};
+    backend_->MatMul({&job, 1});
+  }
+  void Attention() {
+    const int positions = 300, pages = 5;
+    const AttentionShape shape{.heads = 4, .kv_heads = 2, .head_dim = 32, .scale = 0.2f};
+    std::vector<std::byte*> places;
+    const auto page_bytes = static_cast<size_t>(2 * shape.kv_heads * kKvPageTokens * KvRowBytes(shape.kv_format, shape.head_dim));
+    for (int i = 0; i < pages; ++i) places.push_back(Keep(std::vector<std::byte>(page_bytes)));
+    const KvRun run{.pages = places, .position = positions - 1, .tokens = 1};
+    backend_->Attention(shape, {&run, 1}, Numbers(4 * 32), Numbers(4 * 32), {});
+  }
+
+  InlineExecutor executor_;
+  emulation::EmulatedRuntime* runtime_ = nullptr;
+  std::vector<Buffer> buffers_;
+  std::unique_ptr<ComputeBackend> backend_;
+};
+
+// In a process of its own, which a fault ends.
+bool EndsWithAFault(const Place& without_barrier) {
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+    Operations(without_barrier).Run();
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
+
+TEST(Barriers, EveryOneIsMissed) {
+  Operations all(std::nullopt);
+  all.Run();
+  EXPECT_EQ(all.barriers().size(), 17);
+  for (const Place& barrier : all.barriers()) EXPECT_TRUE(EndsWithAFault(barrier)) << barrier.file << ":" << barrier.line;
+}
+
+}  // namespace
+}  // namespace moed

@@ -1,0 +1,237 @@
+#include "tests/kernels/cuda/traffic/layer_model.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "core/base/check.h"
+#include "core/base/status.h"
+#include "core/expert/provider.h"
+#include "core/kernels/cuda_backend.h"
+#include "core/model/expert_shapes.h"
+#include "core/model/family.h"
+#include "core/model/model.h"
+#include "core/store/writer.h"
+#include "tests/kernels/fixtures.h"
+#include "tests/store/small_store.h"
+#include "tools/pack/plan.h"
+
+namespace moed {
+
+constexpr RealModel kRealModels[2] = {
+    {.name = "Qwen3-30B-A3B",
+     .config = R"("model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144, "moe_intermediate_size": 768,
+       "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8,
+       "norm_topk_prob": true, "decoder_sparse_step": 1, "mlp_only_layers": [], "attention_bias": false, "hidden_act": "silu",
+       "max_position_embeddings": 40960, "rope_theta": 1000000.0, "rms_norm_eps": 1e-06, "tie_word_embeddings": false,
+       "eos_token_id": 1)",
+     .kinds = {{"", 48}},
+     .vocabulary = 151936,
+     .experts = FormatId::kQ4},
+    {.name = "gpt-oss-20b",
+     .config = R"("model_type": "gpt_oss", "hidden_size": 2880, "intermediate_size": 2880, "num_attention_heads": 64,
+       "num_key_value_heads": 8, "head_dim": 64, "num_local_experts": 32, "num_experts_per_tok": 4, "sliding_window": 128,
+       "attention_bias": true, "hidden_act": "silu", "max_position_embeddings": 131072, "rope_theta": 150000.0,
+       "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
+       "original_max_position_embeddings": 4096, "truncate": false}, "rms_norm_eps": 1e-05, "tie_word_embeddings": false,
+       "swiglu_limit": 7.0, "eos_token_id": 1)",
+     .kinds = {{"sliding_attention", 12}, {"full_attention", 12}},
+     .vocabulary = 201088,
+     .experts = FormatId::kMxfp4}};
+
+namespace {
+
+constexpr int kMostPositions = 1024;
+constexpr int kMostTokens = 64;
+constexpr int kLayers = 2;
+
+template <class T>
+T Must(absl::StatusOr<T> value) {
+  if (!value.ok()) std::fprintf(stderr, "%s\n", value.status().ToString().c_str());
+  MOED_CHECK(value.ok());
+  return *std::move(value);
+}
+
+StoreDescription Describe(const ModelSpec& spec, FormatId experts) {
+  StoreDescription description;
+  description.model_spec = SpecToJson(spec);
+  description.moe_layers = spec.MoeLayers();
+  description.experts_per_layer = spec.experts;
+  description.precisions = {LayOutExperts(experts, ExpertShapes(spec), kLayers)};
+  for (const TrunkTensor& tensor : Must(FamilyNamed(spec.family))->trunk_tensors(spec)) {
+    const bool vector = tensor.role == TensorRole::kVector;
+    const FormatId format = vector ? FormatId::kF32 : tensor.role == TensorRole::kRouter ? FormatId::kBF16 : FormatId::kQ8;
+    description.trunk.push_back({tensor.store_name, format, vector, tensor.stored_rows(), tensor.stored_cols()});
+  }
+  description.trunk.push_back(
+      {std::string(kInverseFrequencies), FormatId::kF32, true, 1, spec.FirstFrequency(spec.rotation_count())});
+  LayOutTrunk(description);
+  description.tokenizer = "none";
+  return description;
+}
+
+std::vector<std::byte> Contents(const TensorInfo& tensor, const ModelSpec& spec) {
+  if (!tensor.vector) return RandomMatrix(tensor.format, tensor.rows, tensor.cols, 1).bytes;
+  const std::vector<float> values =
+      tensor.name == kInverseFrequencies ? InverseFrequencies(spec) : std::vector(static_cast<size_t>(tensor.cols), 1.0f);
+  const auto bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
+}
+
+// Its experts are zeros: nobody reads them.
+void Write(const std::string& path, const StoreDescription& description, const ModelSpec& spec) {
+  const auto writer = Must(StoreWriter::Open(path, description, {.sync_bytes = UINT64_MAX, .sync_seconds = 1e9}));
+  for (size_t i = 0; i < description.trunk.size(); ++i) {
+    MOED_CHECK(writer->AppendTensor(i, Contents(description.trunk[i], spec)).ok());
+  }
+  for (int i = 0; i < kLayers * spec.experts; ++i) {
+    for (const ExpertSegment& segment : description.precisions[0].layers[0].segments) {
+      const CachedKey key{LayerId(i / spec.experts), i % spec.experts};
+      MOED_CHECK(writer->AppendExpert(key, segment.part, std::vector<std::byte>(segment.bytes)).ok());
+    }
+  }
+  MOED_CHECK(writer->Finish().ok());
+}
+
+// All experts have the same weights.
+class SameExperts final : public ExpertProvider, internal::PinnedExpert {
+ public:
+  explicit SameExperts(const ExpertLayout& layout) {
+    for (const ExpertSegment& segment : layout.segments) {
+      parts_[segment.part] = RandomMatrix(segment.format, segment.rows, segment.cols, 2).bytes;
+    }
+  }
+  void OnSequenceStart(SequenceId) override {}
+  void OnSequenceEnd(SequenceId) override {}
+  void OnToken(SequenceId, TokenId) override {}
+  void OnGateInput(SequenceId, LayerId, std::span<const float>) override {}
+  void OnTokenGateInput(SequenceId, LayerId, std::span<const float>) override {}
+  bool masks_router() const override { return false; }
+  void MaskRouter(LayerId, std::span<const float>, std::span<float>, TokenRouting&) override {}
+  void Begin(const LayerRouting& routing) override {
+    for (const TokenRouting& token : routing.tokens) {
+      for (const ExpertChoice& choice : token.choices) wanted_.insert(choice.expert);
+    }
+  }
+  std::optional<ReadyExpert> Next() override {
+    if (wanted_.empty()) return std::nullopt;
+    ReadyExpert ready;
+    ready.expert = wanted_.extract(wanted_.begin()).value();
+    ready.handle = ExpertHandle(this);
+    return ready;
+  }
+  std::optional<ReadyExpert> NextReady() override { return Next(); }
+  SequenceCounters sequence_counters(SequenceId) const override { return {}; }
+
+ private:
+  absl::StatusOr<PartBytes> WaitPart(ExpertPart part) override { return PartBytes{.bytes = parts_.at(part)}; }
+  bool HasPart(ExpertPart) const override { return true; }
+  void Unpin() override {}
+
+  std::map<ExpertPart, std::vector<std::byte>> parts_;
+  std::set<int32_t> wanted_;
+};
+
+emulation::GlobalTraffic Minus(emulation::GlobalTraffic all, const emulation::GlobalTraffic& before) {
+  all.requests -= before.requests;
+  all.sectors_moved -= before.sectors_moved;
+  all.sectors_needed -= before.sectors_needed;
+  for (const auto& [width, bytes] : before.bytes_by_width) all.bytes_by_width[width] -= bytes;
+  return all;
+}
+
+StepTraffic Minus(StepTraffic all, const StepTraffic& before) {
+  for (const auto& [name, earlier] : before.kernels) {
+    emulation::KernelTraffic& kernel = all.kernels[name];
+    kernel.launches -= earlier.launches;
+    kernel.loads = Minus(kernel.loads, earlier.loads);
+    kernel.loads_once = Minus(kernel.loads_once, earlier.loads_once);
+    kernel.stores = Minus(kernel.stores, earlier.stores);
+    kernel.shared.requests -= earlier.shared.requests;
+    kernel.shared.passes -= earlier.shared.passes;
+    kernel.shared.passes_needed -= earlier.shared.passes_needed;
+    if (kernel.launches == 0) all.kernels.erase(name);
+  }
+  all.waits -= before.waits;
+  return all;
+}
+
+std::string Config(const RealModel& model, const LayerKind& kind) {
+  const std::string type = StrCat("\"", std::string(kind.layer_type), "\"");
+  return StrCat("{", std::string(model.config), ", \"num_hidden_layers\": ", kLayers, ", \"vocab_size\": ", kLogitsRows,
+                kind.layer_type.empty() ? "" : StrCat(", \"layer_types\": [", type, ", ", type, "]"), "}");
+}
+
+}  // namespace
+
+struct LayerModel::Parts final : StepWatcher {
+  Parts(const RealModel& model, const LayerKind& kind) {
+    const std::string config = Config(model, kind);
+    spec = Must(Must(FamilyOf(config))->read_spec(config, ""));
+    const StoreDescription description = Describe(spec, model.experts);
+    const std::string path = folder / "layer";
+    Write(path, description, spec);
+    store = Must(StoreReader::Open(path));
+    auto emulated = emulation::MakeEmulatedRuntime({.watch = false, .log = true});
+    runtime = emulated.get();
+    backend = Must(MakeCudaBackend("cuda-emulated", cuda::kEmulatedKernels, std::move(emulated), executor));
+    kv = Must(KvPool::Create(spec, {.pages = KvPool::PagesFor(kMostPositions), .format = KvFormat::kF16}));
+    this->model = Must(Model::Load(*store, spec, {kMostTokens, kMostPositions, 1}, *backend, *kv, nullptr));
+    provider = std::make_unique<SameExperts>(description.precisions[0].layers[0]);
+  }
+
+  StepTraffic SoFar() {
+    StepTraffic traffic;
+    traffic.waits = runtime->calls(emulation::OrderCall::kWait);
+    backend->Fence();
+    traffic.kernels = runtime->traffic();
+    return traffic;
+  }
+  void OnLayerDone(std::span<SequenceChunk>) override {
+    after_layer = SoFar();
+    ++after_layer.waits;  // that of SoFar itself
+  }
+
+  TemporaryFolder folder;
+  InlineExecutor executor;
+  ModelSpec spec;
+  std::unique_ptr<StoreReader> store;
+  emulation::EmulatedRuntime* runtime = nullptr;
+  std::unique_ptr<ComputeBackend> backend;
+  std::unique_ptr<KvPool> kv;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<SameExperts> provider;
+  StepTraffic after_layer;  // the first: behind the last nobody is told
+};
+
+LayerModel::LayerModel(const RealModel& model, const LayerKind& kind) : parts_(std::make_unique<Parts>(model, kind)) {}
+LayerModel::~LayerModel() = default;
+
+LayerTraffic LayerModel::Step(int position, int tokens) {
+  KvSequence sequence;
+  MOED_CHECK(parts_->kv->Reserve(sequence, position + tokens));
+  sequence.length = position;  // what the pages hold does not matter
+  std::vector<TokenId> some;
+  for (int i = 0; i < tokens; ++i) some.emplace_back(1 + 61 * i % (kLogitsRows - 1));
+  SequenceChunk chunk = {.phase = tokens == 1 ? Phase::kDecode : Phase::kPrefill, .tokens = some, .kv = &sequence};
+  chunk.first_logits = tokens - 1;
+  StepTraffic before = parts_->SoFar();
+  ++before.waits;  // that of SoFar itself
+  parts_->model->Forward(
+      std::span(&chunk, 1), *parts_->provider, [](int, int, std::span<float>) {}, parts_.get());
+  MOED_CHECK(chunk.status.ok());
+  const StepTraffic all = parts_->SoFar();
+  parts_->kv->Release(sequence);
+  StepTraffic first = Minus(parts_->after_layer, before);
+  --first.waits;  // that of OnLayerDone
+  const auto embedding = std::find_if(first.kernels.begin(), first.kernels.end(),
+                                      [](const auto& kernel) { return kernel.first.starts_with("Embed"); });
+  const auto embed = first.kernels.extract(embedding);
+  LayerTraffic traffic = {.layer = first, .rest = Minus(Minus(all, parts_->after_layer), first)};
+  traffic.rest.kernels.emplace(embed.key(), embed.mapped());
+  return traffic;
+}
+
+}  // namespace moed
