@@ -3,7 +3,7 @@
 # usage: compile.sh [--fetch] [--write]
 #   --fetch  where there is no nvcc, take NVIDIA's from PyPI (372 MB) into build/cuda/toolkit
 #   --write  put the table of registers and occupancy into docs/cuda.md
-# Needs no GPU. Says so and ends well where nvcc cannot be had.
+# Needs no GPU. Where there is no nvcc, and none can be fetched, it says so and ends well.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -26,12 +26,12 @@ mkdir -p "$out"
 toolkit=$out/toolkit/nvidia/cu13
 nvcc=$(command -v nvcc || true)
 if [ -z "$nvcc" ] && [ ! -x "$toolkit/bin/nvcc" ] && $fetch; then
-  /usr/bin/python3 -m venv "$out/venv"
-  "$out/venv/bin/pip" install --quiet --disable-pip-version-check --target "$out/toolkit" "${wheels[@]/%/==13.*}"
+  /usr/bin/python3 -m venv "$out/venv" &&
+    "$out/venv/bin/pip" install --quiet --disable-pip-version-check --retries 1 --target "$out/toolkit" "${wheels[@]/%/==13.*}" || true
 fi
 [ -n "$nvcc" ] || nvcc=$toolkit/bin/nvcc
 if [ ! -x "$nvcc" ]; then
-  echo "no nvcc: the CUDA kernels were not compiled (--fetch takes it from PyPI)"
+  echo "no nvcc: the CUDA kernels were not compiled for devices"
   exit 0
 fi
 

@@ -1,0 +1,125 @@
+// Every wait of a model's run on a device is needed: where one is left out, the logits are other bits, or the run does not get to
+// its end.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/kernels/cuda/emulation/runtime.h"
+#include "core/kernels/cuda_backend.h"
+#include "tests/model/long_sequences.h"
+#include "tests/model/packed_model.h"
+
+namespace moed {
+namespace {
+
+using emulation::NumberedCall;
+using emulation::OrderCall;
+
+// Hands out experts whose parts are still on their way to the device, each on a stream of its own.
+class ArrivingExperts final : public ExpertProvider {
+ public:
+  ArrivingExperts(const StoreReader& store, DeviceRuntime& runtime) : experts_(store), runtime_(runtime) {}
+  void OnSequenceStart(SequenceId) override {}
+  void OnSequenceEnd(SequenceId) override {}
+  void OnToken(SequenceId, TokenId) override {}
+  void OnGateInput(SequenceId, LayerId, std::span<const float>) override {}
+  void OnTokenGateInput(SequenceId, LayerId, std::span<const float>) override {}
+  bool masks_router() const override { return false; }
+  void MaskRouter(LayerId, std::span<const float>, std::span<float>, TokenRouting&) override {}
+  void Begin(const LayerRouting& routing) override { experts_.Begin(routing); }
+  std::optional<ReadyExpert> Next() override {
+    std::optional<ReadyExpert> ready = experts_.Next();
+    if (!ready) return std::nullopt;
+    arriving_.push_back(std::make_unique<Arriving>(*this, std::move(ready->handle)));
+    ready->handle = ExpertHandle(arriving_.back().get());
+    return ready;
+  }
+  std::optional<ReadyExpert> NextReady() override { return Next(); }
+  SequenceCounters sequence_counters(SequenceId) const override { return {}; }
+
+ private:
+  struct Part {
+    Buffer bytes;
+    std::unique_ptr<DeviceStream> stream;
+    std::unique_ptr<ReadyEvent> arrived;
+  };
+  struct Arriving final : internal::PinnedExpert {
+    Arriving(ArrivingExperts& provider, ExpertHandle expert) : provider(provider), expert(std::move(expert)) {}
+    absl::StatusOr<PartBytes> WaitPart(ExpertPart part) override {
+      DeviceRuntime& runtime = provider.runtime_;
+      const PartBytes from = expert.Part(part).value();
+      parts.push_back({runtime.Allocate(from.bytes.size(), MemoryKind::kManaged).value(), runtime.MakeStream().value(),
+                       runtime.MakeEvent().value()});
+      const Part& to = parts.back();
+      to.stream->Copy(to.bytes.data(), from.bytes.data(), from.bytes.size());
+      to.stream->Record(*to.arrived);
+      return PartBytes{.bytes = {to.bytes.data(), from.bytes.size()}, .memory = MemoryKind::kManaged, .ready = to.arrived.get()};
+    }
+    bool HasPart(ExpertPart) const override { return true; }
+    void Unpin() override {}
+
+    ArrivingExperts& provider;
+    ExpertHandle expert;
+    std::vector<Part> parts;
+  };
+
+  MemoryProvider experts_;
+  DeviceRuntime& runtime_;
+  std::vector<std::unique_ptr<Arriving>> arriving_;  // all until the end: what was enqueued may read them
+};
+
+struct DeviceRun {
+  Logits logits;
+  std::vector<uint64_t> calls;  // by OrderCall
+};
+
+// A piece of a prompt and a token, on a device that runs nothing before somebody has to wait for it.
+DeviceRun RunOn(const StoreReader& store, std::optional<NumberedCall> without) {
+  InlineExecutor executor;
+  auto emulated = emulation::MakeEmulatedRuntime({.watch = false, .without = without});
+  emulation::EmulatedRuntime& runtime = *emulated;
+  const auto backend = MakeCudaBackend("cuda-emulated", cuda::kEmulatedKernels, std::move(emulated), executor).value();
+  ArrivingExperts provider(store, runtime);
+  PackedModel model(store, {.use_backend = backend.get()});
+  TestSequence sequence;
+  DeviceRun run;
+  run.logits = model.Feed(provider, sequence, RandomTokens(4, 1, model.spec().vocabulary), 3);
+  for (const OrderCall call : {OrderCall::kRecord, OrderCall::kAwait, OrderCall::kWait}) run.calls.push_back(runtime.calls(call));
+  return run;
+}
+
+// In a process of its own, which may do anything.
+bool IsMissed(const StoreReader& store, const NumberedCall& without, const Logits& expected) {
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+    _exit(SameBits(RunOn(store, without).logits, expected) ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+}
+
+TEST(DeviceWaits, EveryOneIsMissed) {
+  const StoreReader& store = PackedStore("qwen3_moe", FormatId::kQ4);
+  const DeviceRun all = RunOn(store, std::nullopt);
+  PackedModel scalar(store);
+  MemoryProvider provider(store);
+  TestSequence sequence;
+  EXPECT_TRUE(SameBits(scalar.Feed(provider, sequence, RandomTokens(4, 1, scalar.spec().vocabulary), 3), all.logits));
+  for (const OrderCall call : {OrderCall::kRecord, OrderCall::kAwait, OrderCall::kWait}) {
+    const uint64_t count = all.calls[static_cast<size_t>(call)];
+    EXPECT_GT(count, 4);
+    for (uint64_t number = 0; number < count; ++number) {
+      EXPECT_TRUE(IsMissed(store, {call, number}, all.logits)) << "kind " << static_cast<int>(call) << ", number " << number;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace moed
