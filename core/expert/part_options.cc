@@ -58,6 +58,15 @@ absl::Status PartOptions::ReadFiles(const StoreReader& store) {
   return absl::OkStatus();
 }
 
+uint64_t PartOptions::file_bytes() const {
+  uint64_t bytes = 0;
+  for (const OptionRow* row : known_) {
+    const auto found = files_.find(row->name);
+    if (found != files_.end() && row->file_bytes != nullptr) bytes += row->file_bytes(found->second);
+  }
+  return bytes;
+}
+
 bool PartOptions::Has(const OptionRow& row) const {
   const auto is_it = [&row](const OptionRow* known) { return known->name == row.name; };
   return Given(row) || std::ranges::any_of(known_, is_it);

@@ -4,6 +4,7 @@
 
 #include <any>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <span>
@@ -32,6 +33,8 @@ struct OptionRow {
   std::span<const std::string_view> words = {};
   // A std::shared_ptr<const T> to what the file holds, checked against the store. Errors name option and file.
   absl::StatusOr<std::any> (*read)(const std::string& path, const StoreReader& store) = nullptr;
+  // Of what was read; null: not worth counting. Counted once, however many parts use it.
+  uint64_t (*file_bytes)(const std::any& contents) = nullptr;
 
   std::string Range() const;  // "0 to 1", "on or off", "file"
 };
@@ -51,6 +54,7 @@ class PartOptions {
   // a value that is not allowed.
   absl::Status SetKnown(std::vector<const OptionRow*> known);
   absl::Status ReadFiles(const StoreReader& store);
+  uint64_t file_bytes() const;  // what ReadFiles read and holds
   void Set(const OptionRow& row, std::string_view value) { values_.insert_or_assign(std::string(row.name), std::string(value)); }
   template <class T>
   void SetFile(const OptionRow& row, std::shared_ptr<const T> contents) {

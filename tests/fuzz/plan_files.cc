@@ -1,5 +1,6 @@
-// The texts that planners make offline for a store, each handed to every reader: widths, slots, Fate's numbers.
+// The texts that planners make offline for a store, each handed to every reader: widths, slots, Fate's and HOBBIT's numbers.
 #include "core/expert/fidelity/fate_plan.h"
+#include "core/expert/fidelity/hobbit_plan.h"
 #include "core/expert/fidelity/widths.h"
 #include "core/expert/swapmoe/slots.h"
 #include "tests/fuzz/foreign_bytes.h"
@@ -28,6 +29,10 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto plan = ReadFatePlan(path, kModelHash, kLayers); plan.ok()) {
     MOED_CHECK(plan->prefill_low >= 0 && plan->prefill_low <= 1);
     MOED_CHECK(plan->shallow_layers >= 0 && plan->shallow_layers <= kLayers);
+  }
+  if (const auto plan = ReadHobbitPlan(path, kModelHash); plan.ok()) {
+    MOED_CHECK(plan->thresholds.high >= 0 && plan->thresholds.high <= plan->thresholds.low && plan->thresholds.low <= 1);
+    MOED_CHECK(plan->weights.lru >= 0 && plan->weights.lfu >= 0 && plan->weights.lhu >= 0 && plan->weights.fld >= 0);
   }
   return 0;
 }

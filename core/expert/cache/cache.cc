@@ -131,7 +131,8 @@ void ExpertCache::Want(const WantedExpert& wanted, const Action& action, std::sp
   const LookupResult result = hit ? LookupResult::kHit : slot != nullptr ? LookupResult::kInflight : LookupResult::kMiss;
   statistics_.CountLookup(key, result, phase, uses);
   residency_.CountLookup(key, hit);
-  for (const SequenceUse& use : uses) policy_->OnAccess(key, {use.sequence, use.probability, use.rank, use.phase, hit});
+  for (const SequenceUse& use : uses)
+    policy_->OnAccess(key, {use.sequence, use.probability, use.rank, use.phase, hit, use.tokens});
   const int item = turn_.Add({.key = key, .sequence = uses.front().sequence, .tokens = wanted.tokens});
   if (slot != nullptr) {
     Join(*slot, item);
@@ -155,7 +156,7 @@ GuessingPace ExpertCache::Pace() const {
   const Prices prices = timing_.prices(turn_.phase());
   const double a_read = prices.read_seconds.empty() ? 0 : prices.read_seconds[kReferencePrecision];
   return {.least_probability = guesses_.pace().LeastProbability(),
-          .records_a_layer = a_read > 0 ? static_cast<int>(std::min(prices.layer_seconds / a_read, 1e6)) : 0};
+          .records_a_layer = a_read > 0 ? prices.layer_seconds / a_read : 0};
 }
 
 void ExpertCache::LayerRouted(const LayerRouting& routing, const DemandSet& demand, std::span<const Guess> guesses,
@@ -163,9 +164,9 @@ void ExpertCache::LayerRouted(const LayerRouting& routing, const DemandSet& dema
   CountedLock lock(mutex_);
   policy_->OnRouted(routing);
   statistics_.CountGuesses(routing.layer, demand, guesses, budget.min_probability);
-  if (budget.keep_guessed) KeepGuessed(guesses);
+  if (budget.keep_guessed) KeepGuessed(guesses, FarthestLayer(residency_, guesses, budget));
   if (guesses.empty() || turn_.waiting()) return;
-  guesses_.Plan(PlanPrefetch(residency_, guesses, budget), budget);
+  guesses_.Plan(PlanPrefetch(residency_, guesses, budget), budget.keep_guessed);
   StartGuesses();
 }
 

@@ -61,7 +61,7 @@ struct CacheParts {
 // Which guesses pay, as far as reads and computation were measured until now.
 struct GuessingPace {
   float least_probability = PrefetchPace::kNever;  // of a guess that is worth reading; kNever while none is
-  int records_a_layer = 0;                         // that can be read whole in the time that a layer takes to compute
+  double records_a_layer = 0;                      // that can be read in the time that a layer takes to compute
 };
 
 // Layers (BeginLayer, LayerRouted, Next, Lend) from one thread at a time; handles and everything else from any.
@@ -138,7 +138,7 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   uint64_t DueAt(LayerId layer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return turn_.number() + static_cast<uint64_t>(index().Distance(turn_.layer(), layer));
   }
-  void KeepGuessed(std::span<const Guess> guesses) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void KeepGuessed(std::span<const Guess> guesses, int farthest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndGuess(Slot& slot, PrefetchOutcome outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Evict(Slot& slot, EvictionReason why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetInOrder(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

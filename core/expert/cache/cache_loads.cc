@@ -49,11 +49,12 @@ bool ExpertCache::StartDemand(int item_number) {
   return true;
 }
 
-// What is planned and may begin now; the rest stays planned until a read ends or the next layer begins.
+// The next planned one, where nothing else is read or waits to be, so that a demand that comes waits behind one record at most;
+// the rest stays planned until a read ends or the next layer begins.
 void ExpertCache::StartGuesses() {
   pins_awaited_ = turn_.waiting() || guesses_.planned();
   bool room = true;
-  while (room && !turn_.waiting() && guesses_.MayBegin(DemandsLeft())) {
+  while (room && guesses_.planned() && !turn_.waiting() && slots_.loading() == 0) {
     room = slots_.Find(guesses_.Next()) != nullptr || StartGuess(guesses_.Next());
     if (room) guesses_.PopNext();
   }
@@ -116,9 +117,10 @@ absl::StatusOr<Room::Place> ExpertCache::MakeBypassRoom(uint64_t bytes) {
   }
 }
 
-// What was guessed stays until its layer has come, at whatever precision serves.
-void ExpertCache::KeepGuessed(std::span<const Guess> guesses) {
+// What was guessed up to `farthest` layers ahead stays until its layer has come, at whatever precision serves.
+void ExpertCache::KeepGuessed(std::span<const Guess> guesses, int farthest) {
   for (const Guess& guess : guesses) {
+    if (guess.layer_distance > farthest) continue;
     for (int precision = 0; precision <= guess.precision; ++precision) {
       Slot* slot = slots_.Find({guess.key.layer, guess.key.expert, static_cast<Precision>(precision)});
       if (slot != nullptr) guesses_.Keep(*slot, DueAt(guess.key.layer));

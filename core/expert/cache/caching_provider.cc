@@ -14,9 +14,6 @@
 namespace moed {
 namespace {
 
-// Guesses that are read at once where they are paced: a demand that comes waits behind one.
-constexpr int kPacedLoads = 1;
-
 class Provider final : public CachingProvider {
  public:
   Provider(ProviderParts parts, const ProviderOptions& options)
@@ -104,7 +101,7 @@ class Provider final : public CachingProvider {
     merged_.clear();
     if (predictor_->paced() && WantsWholeLayers()) {
       GuessWholeLayerAfter(from);
-      return {.max_loads = experts_per_layer_, .max_loading = kPacedLoads, .when_idle = true};
+      return {.max_loads = experts_per_layer_};
     }
     const PrefetchBudget budget = Budget(pace);
     if (budget.max_loads > 0 && budget.min_probability <= 1) Guesses(from);
@@ -113,7 +110,7 @@ class Provider final : public CachingProvider {
 
   PrefetchBudget Budget(const GuessingPace& pace) const {
     if (predictor_->paced()) {
-      return {budget_.max_loads, std::max(budget_.min_probability, pace.least_probability), kPacedLoads, /*when_idle=*/true};
+      return {budget_.max_loads, std::max(budget_.min_probability, pace.least_probability)};
     }
     return predictor_->Budget({demand_.phase(), pace.records_a_layer}).value_or(budget_);
   }

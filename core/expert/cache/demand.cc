@@ -61,6 +61,7 @@ void DemandSet::MergeUses() {
       use.probability = std::max(use.probability, choice.use.probability);
       use.rank = std::min(use.rank, choice.use.rank);
       use.phase = std::max(use.phase, choice.use.phase);
+      ++use.tokens;
       continue;
     }
     if (i > 0 && !same_expert) first_use_.push_back(uses_.size());

@@ -16,6 +16,7 @@ struct SequenceUse {
   float probability = 0;          // highest among the sequence's tokens
   int rank = 0;                   // best among them
   Phase phase = Phase::kPrefill;  // decode when any of these tokens is
+  int tokens = 1;                 // how many these are
 };
 
 // Reusable; allocates only when a layer is larger than all before it. Not synchronised.

@@ -5,10 +5,10 @@
 
 namespace moed {
 
-void GuessQueue::Plan(std::vector<CachedKey> best_first, const PrefetchBudget& budget) {
+void GuessQueue::Plan(std::vector<CachedKey> best_first, bool keep) {
   planned_ = std::move(best_first);
   next_ = 0;
-  budget_ = budget;
+  keep_ = keep;
 }
 
 void GuessQueue::ForgetPlanned() {
@@ -16,14 +16,10 @@ void GuessQueue::ForgetPlanned() {
   next_ = 0;
 }
 
-bool GuessQueue::MayBegin(bool demands_left) const {
-  return planned() && loading_.size() < static_cast<size_t>(budget_.max_loading) && !(budget_.when_idle && demands_left);
-}
-
 void GuessQueue::Begun(Slot& slot, uint64_t due_at) {
   slot.unused_guess = true;
   slot.due_at = due_at;
-  slot.kept = budget_.keep_guessed;
+  slot.kept = keep_;
   loading_.push_back(&slot);
 }
 

@@ -21,12 +21,10 @@ using Cancels = absl::InlinedVector<Loader::Tickets, 8>;
 // Not synchronised.
 class GuessQueue {
  public:
-  // Replaces what was planned.
-  void Plan(std::vector<CachedKey> best_first, const PrefetchBudget& budget);
+  // Replaces what was planned. `keep`: each stays until its layer has come, while anything else can leave.
+  void Plan(std::vector<CachedKey> best_first, bool keep);
   void ForgetPlanned();
   bool planned() const { return next_ < planned_.size(); }
-  // Whether the budget lets the next one begin; `demands_left`: some are read, or wait for room.
-  bool MayBegin(bool demands_left) const;
   const CachedKey& Next() const { return planned_[next_]; }
   void PopNext() { ++next_; }
 
@@ -49,7 +47,7 @@ class GuessQueue {
  private:
   std::vector<CachedKey> planned_;  // best first
   size_t next_ = 0;                 // of planned_
-  PrefetchBudget budget_;           // theirs
+  bool keep_ = false;               // of planned_
   std::vector<Slot*> loading_;      // exactly those loading with unused_guess
   PrefetchPace pace_;
 };

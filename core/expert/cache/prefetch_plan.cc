@@ -15,23 +15,28 @@ bool IsThere(const ResidencyView& residents, const Guess& guess) {
   return false;
 }
 
+bool Lacks(const ResidencyView& residents, const Guess& guess, const PrefetchBudget& budget) {
+  return guess.probability >= budget.min_probability && !IsThere(residents, guess);
+}
+
 }  // namespace
+
+int FarthestLayer(const ResidencyView& residents, std::span<const Guess> guesses, const PrefetchBudget& budget) {
+  int farthest = INT_MAX;
+  if (!budget.first_missing_layer_only) return farthest;
+  for (const Guess& guess : guesses) {
+    if (guess.layer_distance < farthest && Lacks(residents, guess, budget)) farthest = guess.layer_distance;
+  }
+  return farthest;
+}
 
 std::vector<CachedKey> PlanPrefetch(const ResidencyView& residents, std::span<const Guess> guesses,
                                     const PrefetchBudget& budget) {
-  const auto lacks = [&](const Guess& guess) {
-    return guess.probability >= budget.min_probability && !IsThere(residents, guess);
-  };
-  int farthest = INT_MAX;
-  if (budget.first_missing_layer_only) {
-    for (const Guess& guess : guesses) {
-      if (guess.layer_distance < farthest && lacks(guess)) farthest = guess.layer_distance;
-    }
-  }
+  const int farthest = FarthestLayer(residents, guesses, budget);
   std::vector<CachedKey> plan;
   for (const Guess& guess : guesses) {
     if (plan.size() >= static_cast<size_t>(std::max(budget.max_loads, 0))) break;
-    if (guess.layer_distance > farthest || !lacks(guess)) continue;
+    if (guess.layer_distance > farthest || !Lacks(residents, guess, budget)) continue;
     const CachedKey key{guess.key.layer, guess.key.expert, guess.precision};
     const auto same = [&key](const CachedKey& planned) { return planned.expert_key() == key.expert_key(); };
     if (const auto planned = std::ranges::find_if(plan, same); planned == plan.end()) {

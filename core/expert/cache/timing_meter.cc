@@ -6,6 +6,7 @@ namespace moed {
 namespace {
 
 constexpr double kMemory = 1.0 / 32;  // weight of the newest measurement
+constexpr uint64_t kFreshReads = 64;  // after as many of other precisions a price is forgotten
 
 void Average(double& average, double value) { average = average == 0 ? value : average + (value - average) * kMemory; }
 
@@ -29,29 +30,34 @@ void TimingMeter::OnExpertsDone(int64_t now_nanos, int64_t stalled_nanos) {
 void TimingMeter::OnRecordRead(Precision precision, int64_t busy_nanos) {
   const double seconds = static_cast<double>(busy_nanos - busy_nanos_) * 1e-9;
   busy_nanos_ = busy_nanos;
-  if (!seen_[precision]) read_seconds_[precision] = 0;
+  ++reads_;
+  if (!Fresh(precision)) read_seconds_[precision] = 0;
   Average(read_seconds_[precision], seconds);
-  seen_[precision] = any_seen_ = true;
-  if (std::find(seen_.begin(), seen_.end(), false) != seen_.end()) Reprice();
+  last_read_[precision] = reads_;
+  Reprice();
+}
+
+bool TimingMeter::Fresh(size_t precision) const {
+  return last_read_[precision] > 0 && reads_ - last_read_[precision] <= kFreshReads;
 }
 
 void TimingMeter::Reprice() {
   double bytes = 0;
   double seconds = 0;
-  for (size_t p = 0; p < seen_.size(); ++p) {
-    if (!seen_[p]) continue;
+  for (size_t p = 0; p < last_read_.size(); ++p) {
+    if (!Fresh(p)) continue;
     bytes += static_cast<double>(record_bytes_[p]);
     seconds += read_seconds_[p];
   }
-  for (size_t p = 0; p < seen_.size(); ++p) {
-    if (!seen_[p]) read_seconds_[p] = seconds * static_cast<double>(record_bytes_[p]) / bytes;
+  for (size_t p = 0; p < last_read_.size(); ++p) {
+    if (!Fresh(p)) read_seconds_[p] = seconds * static_cast<double>(record_bytes_[p]) / bytes;
   }
 }
 
 Prices TimingMeter::prices(Phase phase) const {
   const Averages& averages = averages_[EnumIndex(phase)];
   Prices prices{{}, averages.layer, averages.experts};
-  if (any_seen_) prices.read_seconds = read_seconds_;
+  if (reads_ > 0) prices.read_seconds = read_seconds_;
   return prices;
 }
 

@@ -15,7 +15,7 @@ namespace moed {
 class TimingMeter {
  public:
   explicit TimingMeter(std::vector<uint64_t> record_bytes)
-      : record_bytes_(std::move(record_bytes)), read_seconds_(record_bytes_.size()), seen_(record_bytes_.size()) {}
+      : record_bytes_(std::move(record_bytes)), read_seconds_(record_bytes_.size()), last_read_(record_bytes_.size()) {}
 
   // The MoE layer at `position` begins; `stalled_nanos` = all waits so far.
   void OnLayer(int position, Phase phase, int64_t now_nanos, int64_t stalled_nanos);
@@ -24,7 +24,8 @@ class TimingMeter {
   // A record was read whole; `busy_nanos` = time with reads in flight since the beginning.
   void OnRecordRead(Precision precision, int64_t busy_nanos);
 
-  // A precision that was not read yet costs its bytes at the speed of those that were.
+  // A precision that was not read yet, or not for long, costs its bytes at the speed of those that were: what a rule avoids
+  // because it was dear once gets cheaper with the disk.
   Prices prices(Phase phase) const;
 
  private:
@@ -37,12 +38,13 @@ class TimingMeter {
     Phase phase = Phase::kPrefill;
     int64_t computed_nanos = 0;  // clock without the waits
   };
+  bool Fresh(size_t precision) const;
   void Reprice();
 
   const std::vector<uint64_t> record_bytes_;
   std::vector<double> read_seconds_;  // [precision]
-  std::vector<bool> seen_;
-  bool any_seen_ = false;
+  std::vector<uint64_t> last_read_;   // [precision], in reads; 0: never
+  uint64_t reads_ = 0;
   int64_t busy_nanos_ = 0;
   std::array<Averages, kPhases> averages_{};
   std::optional<Moment> begun_;

@@ -11,7 +11,8 @@ namespace {
 
 class FateRule final : public FidelityRule {
  public:
-  FateRule(double prefill_low, int precisions) : prefill_low_(prefill_low), low_(static_cast<Precision>(precisions - 1)) {}
+  FateRule(double prefill_low, const ExpertModelShape& model)
+      : prefill_low_(prefill_low), top_k_(model.top_k), low_(static_cast<Precision>(model.precisions - 1)) {}
 
   // A step in which anybody is answered follows the rule of answers: ours, the paper serves one request.
   void Resolve(const LayerDemand& demand, std::span<Action> actions) override {
@@ -25,10 +26,11 @@ class FateRule final : public FidelityRule {
   }
 
  private:
-  // The paper names a PCIe generation. Ours: not one record can be read while a layer computes, its n = T / t_expert < 1.
-  static bool SlowLink(const Prices& prices) {
+  // The paper's link is slow on one of its machines (5.3). Ours: a layer's time does not read what a token wants of a layer, its
+  // n = T / t_expert < k. So guesses are read at the reference precision beside misses that are not.
+  bool SlowLink(const Prices& prices) const {
     return !prices.read_seconds.empty() && prices.layer_seconds > 0 &&
-           prices.read_seconds[kReferencePrecision] > prices.layer_seconds;
+           prices.read_seconds[kReferencePrecision] * top_k_ > prices.layer_seconds;
   }
 
   void LowerUnpopular(const LayerDemand& demand, std::span<Action> actions) {
@@ -48,6 +50,7 @@ class FateRule final : public FidelityRule {
   }
 
   const double prefill_low_;
+  const int top_k_;
   const Precision low_;
   std::vector<size_t> order_;
 };
@@ -56,7 +59,7 @@ class FateRule final : public FidelityRule {
 
 absl::StatusOr<std::unique_ptr<FidelityRule>> MakeFateRule(const PartContext& context, const PartOptions& options) {
   MOED_ASSIGN_OR_RETURN(const double prefill_low, FatePrefillLow(options));
-  return std::make_unique<FateRule>(prefill_low, context.model.precisions);
+  return std::make_unique<FateRule>(prefill_low, context.model);
 }
 
 }  // namespace moed

@@ -1,4 +1,4 @@
-// Fate, arXiv 2502.12224, section 3.4: popularity-aware hybrid precision in a prompt, low precision for unforeseen misses of an
+// Fate, arXiv 2502.12224, 4.5 and 5.3: popularity-aware hybrid precision in a prompt, low precision for unforeseen misses of an
 // answer where the link is slow.
 #pragma once
 

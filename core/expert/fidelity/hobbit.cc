@@ -27,9 +27,14 @@ class HobbitRule final : public FidelityRule {
 }  // namespace
 
 absl::StatusOr<HobbitThresholds> HobbitThresholdsOf(const PartOptions& options) {
-  HobbitThresholds thresholds;
-  MOED_ASSIGN_OR_RETURN(thresholds.high, options.Number(kHobbitT1));
-  MOED_ASSIGN_OR_RETURN(thresholds.low, options.Number(kHobbitT2));
+  const auto plan = options.File<HobbitPlan>(kHobbitPlanOption);
+  HobbitThresholds thresholds = plan != nullptr ? plan->thresholds : HobbitThresholds{};
+  if (plan == nullptr || options.Given(kHobbitT1)) {
+    MOED_ASSIGN_OR_RETURN(thresholds.high, options.Number(kHobbitT1));
+  }
+  if (plan == nullptr || options.Given(kHobbitT2)) {
+    MOED_ASSIGN_OR_RETURN(thresholds.low, options.Number(kHobbitT2));
+  }
   if (thresholds.high <= thresholds.low) return thresholds;
   return InvalidArgument("hobbit-t1 ", thresholds.high, " is above hobbit-t2 ", thresholds.low,
                          ": allowed are 0 <= T1 <= T2 <= 1");

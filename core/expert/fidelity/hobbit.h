@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "core/expert/fidelity/hobbit_plan.h"
 #include "core/expert/fidelity/rule.h"
 #include "core/expert/part_context.h"
 #include "core/expert/part_options.h"
@@ -23,13 +24,9 @@ inline constexpr OptionRow kHobbitT2{"hobbit-t2",
                                      1,
                                      "",
                                      "HOBBIT, arXiv 2411.01433, 3.2"};
-inline constexpr const OptionRow* kHobbitRuleOptions[] = {&kHobbitT1, &kHobbitT2};
+inline constexpr const OptionRow* kHobbitRuleOptions[] = {&kHobbitT1, &kHobbitT2, &kHobbitPlanOption};
 
-struct HobbitThresholds {
-  double high = 1;
-  double low = 1;
-};
-// INVALID_ARGUMENT unless 0 <= T1 <= T2 <= 1.
+// What was given, else what the file says, else the defaults. INVALID_ARGUMENT unless 0 <= T1 <= T2 <= 1.
 absl::StatusOr<HobbitThresholds> HobbitThresholdsOf(const PartOptions& options);
 
 absl::StatusOr<std::unique_ptr<FidelityRule>> MakeHobbitRule(const PartContext& context, const PartOptions& options);

@@ -50,6 +50,11 @@ class ActivationPaths {
   // Probabilities (experts) in MoE layer `position` after `key`; all 0 in a layer that was never seen.
   PathSource Estimate(int position, const PathKey& key, std::span<float> probabilities) const;
 
+  // (experts): tokens that used each one of MoE layer `position`.
+  std::span<const uint32_t> Frequency(int position) const {
+    return std::span(frequency_).subspan(static_cast<size_t>(position) * experts_, static_cast<size_t>(experts_));
+  }
+
   int layers() const { return layers_; }
   int experts() const { return experts_; }
   size_t memory_bytes() const {
@@ -72,9 +77,6 @@ class ActivationPaths {
  private:
   struct Header;
   ActivationPaths(int layers, int experts, int reach, size_t path_bytes, size_t part_bytes);
-  std::span<const uint32_t> Frequency(int position) const {
-    return std::span(frequency_).subspan(static_cast<size_t>(position) * experts_, static_cast<size_t>(experts_));
-  }
   absl::Status Check() const;
   template <class Self, class Visit>
   static void ForContents(Self& self, Visit&& visit);

@@ -1,10 +1,12 @@
 #include "core/expert/policies/edgemoe.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "core/base/check.h"
+#include "core/base/status.h"
 #include "core/expert/expert_index.h"
+#include "core/expert/learning/paths_option.h"
 #include "core/expert/resident_set.h"
 
 namespace moed {
@@ -12,18 +14,25 @@ namespace {
 
 using DistanceFn = int (*)(const ExpertIndex& index, LayerId current, LayerId layer);
 
-// L = -f / d, the highest leaves. f: uses of the expert at any precision by all sequences since the start, as the paper's comes
-// from a profile of the model and not of a sequence. An expert nobody used has f = 0 and leaves first, as the paper has it for
-// what will not be used again. Of equal f / d the farther layer leaves, then the one unused for longest.
+// L = -f / d, the highest leaves. f: uses of the expert at any precision, in the profile (the paper's; the dictionary that
+// preloading goes by) and by all sequences since the start. What the dictionary has preloaded was used in it, so it does not
+// leave as one that nobody uses (f = 0) does. Of equal f / d the farther layer leaves, then the one unused for longest.
 class EdgeMoePolicy final : public EvictionPolicy {
  public:
-  EdgeMoePolicy(const ExpertModelShape& context, DistanceFn distance)
+  // `profile` may be null.
+  EdgeMoePolicy(const ExpertModelShape& context, DistanceFn distance, const ActivationPaths* profile)
       : index_(context.moe_layers, context.experts_per_layer, context.precisions),
         places_(index_.Places()),
         distance_(distance),
         uses_(index_.size() / index_.precisions()),
         distances_(index_.layers()),
-        residents_(index_.size()) {}
+        residents_(index_.size()) {
+    if (profile == nullptr) return;
+    for (int position = 0; position < index_.layers(); ++position) {
+      std::ranges::copy(profile->Frequency(position),
+                        uses_.begin() + static_cast<std::ptrdiff_t>(position) * context.experts_per_layer);
+    }
+  }
 
   void OnAccess(CachedKey key, const AccessContext&) override {
     const size_t i = index_.Of(key);
@@ -52,16 +61,22 @@ class EdgeMoePolicy final : public EvictionPolicy {
   ResidentSet residents_;
 };
 
-}  // namespace
-
-std::unique_ptr<EvictionPolicy> MakeEdgeMoePolicy(const ExpertModelShape& context) {
-  return std::make_unique<EdgeMoePolicy>(
-      context, [](const ExpertIndex& index, LayerId current, LayerId layer) { return index.Distance(current, layer); });
+absl::StatusOr<std::unique_ptr<EvictionPolicy>> Make(const PartContext& context, const PartOptions& options,
+                                                     DistanceFn distance) {
+  MOED_ASSIGN_OR_RETURN(const std::shared_ptr<const ActivationPaths> profile, GivenPaths(context.model, options));
+  return std::make_unique<EdgeMoePolicy>(context.model, distance, profile.get());
 }
 
-std::unique_ptr<EvictionPolicy> MakeEdgeMoePrintedPolicy(const ExpertModelShape& context) {
-  return std::make_unique<EdgeMoePolicy>(
-      context, [](const ExpertIndex& index, LayerId current, LayerId layer) { return index.Distance(layer, current); });
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<EvictionPolicy>> MakeEdgeMoePolicy(const PartContext& context, const PartOptions& options) {
+  return Make(context, options,
+              [](const ExpertIndex& index, LayerId current, LayerId layer) { return index.Distance(current, layer); });
+}
+
+absl::StatusOr<std::unique_ptr<EvictionPolicy>> MakeEdgeMoePrintedPolicy(const PartContext& context, const PartOptions& options) {
+  return Make(context, options,
+              [](const ExpertIndex& index, LayerId current, LayerId layer) { return index.Distance(layer, current); });
 }
 
 }  // namespace moed

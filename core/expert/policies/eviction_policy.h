@@ -21,6 +21,7 @@ struct AccessContext {
   int rank = 0;           // best slot among them, 0 = highest probability
   Phase phase = Phase::kDecode;
   bool hit = false;
+  int tokens = 1;  // of this sequence that chose it in this step
 };
 
 // Ranks residents; owns no bytes and no locks. Called under the cache's lock, must not call back. What was read to fill free room

@@ -14,16 +14,11 @@
 namespace moed {
 namespace {
 
-// Demands of high to demands of low precision at the paper's thresholds (3.2): what these move are the
-// shares of the two caches.
-constexpr double kHighDemands = 0.67;
-constexpr double kLowDemands = 0.30;
-
 enum Class : size_t { kHigh, kLow };
 
-// Of one expert at any precision, in one sequence.
+// Of one expert at any precision, in one sequence; all in its tokens, as T is: a prompt's step is as many tokens as it has.
 struct Record {
-  uint32_t last_use = 0;   // R, in tokens of the sequence
+  uint32_t last_use = 0;   // R
   uint32_t uses = 0;       // F
   uint32_t high_uses = 0;  // H
 };
@@ -32,7 +27,7 @@ struct Record {
 // The paper has one sequence. Here the terms that are a sequence's (R/T, F/T, H/T) are the mean over those that live.
 class HobbitPolicy final : public EvictionPolicy {
  public:
-  HobbitPolicy(const ExpertModelShape& context, const HobbitWeights& weights)
+  HobbitPolicy(const ExpertModelShape& context, const HobbitWeights& weights, const HobbitSplit& split)
       : index_(context.moe_layers, context.experts_per_layer, context.precisions),
         places_(index_.Places()),
         weights_(weights),
@@ -40,7 +35,7 @@ class HobbitPolicy final : public EvictionPolicy {
         distance_term_(index_.layers()),
         residents_{ResidentSet(index_.size()), ResidentSet(index_.size())},
         bytes_(index_.size()),
-        high_share_bytes_(HighShare(context)) {
+        high_share_bytes_(HighShare(context, split)) {
     MOED_CHECK(std::min({weights.lru, weights.lfu, weights.lhu, weights.fld}) >= 0);
     MOED_CHECK(std::abs(weights.lru + weights.lfu + weights.lhu + weights.fld - 1) < 1e-6);
     low_share_bytes_ = context.capacity_bytes - std::min(context.capacity_bytes, high_share_bytes_);
@@ -66,8 +61,9 @@ class HobbitPolicy final : public EvictionPolicy {
     Sequence& sequence = SequenceOf(context.sequence);
     Record& record = sequence.records[expert];
     record.last_use = sequence.tokens;
-    ++record.uses;
-    record.high_uses += key.precision == kReferencePrecision;
+    const auto tokens = static_cast<uint32_t>(context.tokens);
+    record.uses += tokens;
+    record.high_uses += key.precision == kReferencePrecision ? tokens : 0;
     if (!stale_) priority_[expert] = Priority(expert);
     residents_[ClassOf(key)].Touch(i);
   }
@@ -102,11 +98,12 @@ class HobbitPolicy final : public EvictionPolicy {
     std::vector<Record> records;
   };
 
-  // All of it where there is one precision. Where nothing is known of bytes no cache has a share: each makes room for its own.
-  static uint64_t HighShare(const ExpertModelShape& context) {
-    if (context.record_bytes.size() < 2) return context.capacity_bytes;
-    const double high = kHighDemands * static_cast<double>(context.record_bytes[0]);
-    const double low = kLowDemands * static_cast<double>(context.record_bytes[1]);
+  // The bytes that demands at each precision move. All of it where there is one precision, or nothing is read. Where nothing is
+  // known of bytes no cache has a share: each makes room for its own.
+  static uint64_t HighShare(const ExpertModelShape& context, const HobbitSplit& split) {
+    if (context.record_bytes.size() < 2 || split.high + split.low == 0) return context.capacity_bytes;
+    const double high = split.high * static_cast<double>(context.record_bytes.front());
+    const double low = split.low * static_cast<double>(context.record_bytes.back());
     return static_cast<uint64_t>(static_cast<double>(context.capacity_bytes) * high / (high + low));
   }
   static Class ClassOf(const CachedKey& key) { return key.precision == kReferencePrecision ? kHigh : kLow; }
@@ -164,6 +161,10 @@ class HobbitPolicy final : public EvictionPolicy {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EvictionPolicy>> MakeHobbitPolicy(const PartContext& context, const PartOptions& options) {
+  const auto plan = options.File<HobbitPlan>(kHobbitPlanOption);
+  const bool planned = plan != nullptr && !options.Given(kHobbitLru) && !options.Given(kHobbitLfu) &&
+                       !options.Given(kHobbitLhu) && !options.Given(kHobbitFld);
+  if (planned) return MakeHobbitPolicy(context.model, plan->weights, plan->split);
   HobbitWeights weights;
   MOED_ASSIGN_OR_RETURN(weights.lru, options.Number(kHobbitLru));
   MOED_ASSIGN_OR_RETURN(weights.lfu, options.Number(kHobbitLfu));
@@ -173,15 +174,16 @@ absl::StatusOr<std::unique_ptr<EvictionPolicy>> MakeHobbitPolicy(const PartConte
   if (!(sum > 1 - 1e-6 && sum < 1 + 1e-6)) {
     return InvalidArgument("hobbit-lru, hobbit-lfu, hobbit-lhu and hobbit-fld sum to ", sum, ", 1 is needed");
   }
-  return MakeHobbitPolicy(context.model, weights);
+  return MakeHobbitPolicy(context.model, weights, plan != nullptr ? plan->split : HobbitSplit{});
 }
 
 PartMemory HobbitPolicyMemory(const PartContext& context, const PartOptions&) {
   return {.sequence_bytes = context.model.experts() * sizeof(Record)};
 }
 
-std::unique_ptr<EvictionPolicy> MakeHobbitPolicy(const ExpertModelShape& context, const HobbitWeights& weights) {
-  return std::make_unique<HobbitPolicy>(context, weights);
+std::unique_ptr<EvictionPolicy> MakeHobbitPolicy(const ExpertModelShape& context, const HobbitWeights& weights,
+                                                 const HobbitSplit& split) {
+  return std::make_unique<HobbitPolicy>(context, weights, split);
 }
 
 }  // namespace moed

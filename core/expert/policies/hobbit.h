@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "core/expert/fidelity/hobbit_plan.h"
 #include "core/expert/part_context.h"
 #include "core/expert/part_options.h"
 #include "core/expert/policies/eviction_policy.h"
@@ -16,19 +17,14 @@ inline constexpr OptionRow kHobbitLru{"hobbit-lru", "weight of recency; the four
 inline constexpr OptionRow kHobbitLfu{"hobbit-lfu", "weight of frequency", "0.12", 0, 1};
 inline constexpr OptionRow kHobbitLhu{"hobbit-lhu", "weight of frequency at the reference precision", "0.12", 0, 1};
 inline constexpr OptionRow kHobbitFld{"hobbit-fld", "weight of the layer's distance", "0.05", 0, 1};
-inline constexpr const OptionRow* kHobbitPolicyOptions[] = {&kHobbitLru, &kHobbitLfu, &kHobbitLhu, &kHobbitFld};
-
-struct HobbitWeights {
-  double lru = 0;
-  double lfu = 0;
-  double lhu = 0;
-  double fld = 0;
-};
+inline constexpr const OptionRow* kHobbitPolicyOptions[] = {&kHobbitLru, &kHobbitLfu, &kHobbitLhu, &kHobbitFld,
+                                                            &kHobbitPlanOption};
 
 // INVALID_ARGUMENT: weights that do not sum to 1.
 absl::StatusOr<std::unique_ptr<EvictionPolicy>> MakeHobbitPolicy(const PartContext& context, const PartOptions& options);
 PartMemory HobbitPolicyMemory(const PartContext& context, const PartOptions& options);
 // Weights that are negative or do not sum to 1 are a broken invariant of the caller.
-std::unique_ptr<EvictionPolicy> MakeHobbitPolicy(const ExpertModelShape& context, const HobbitWeights& weights);
+std::unique_ptr<EvictionPolicy> MakeHobbitPolicy(const ExpertModelShape& context, const HobbitWeights& weights,
+                                                 const HobbitSplit& split = {});
 
 }  // namespace moed

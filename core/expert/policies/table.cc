@@ -1,6 +1,7 @@
 #include "core/expert/policies/table.h"
 
 #include "core/base/status.h"
+#include "core/expert/learning/paths_option.h"
 #include "core/expert/named_rows.h"
 #include "core/expert/policies/arc.h"
 #include "core/expert/policies/edgemoe.h"
@@ -34,11 +35,13 @@ constexpr PolicyRow kPolicies[] = {
     {.name = "edgemoe",
      .description = "evicts the expert of fewest uses over the distance to its layer",
      .source = "EdgeMoE, arXiv 2308.14352, III-C2, by its prose",
-     .make = Plain<MakeEdgeMoePolicy>},
+     .options = kPathsOptions,
+     .make = MakeEdgeMoePolicy},
     {.name = "edgemoe-printed",
      .description = "edgemoe with the distance since its layer ran",
      .source = "EdgeMoE, arXiv 2308.14352, III-C2, as its formula is printed",
-     .make = Plain<MakeEdgeMoePrintedPolicy>},
+     .options = kPathsOptions,
+     .make = MakeEdgeMoePrintedPolicy},
     {.name = "hobbit",
      .description = "evicts by recency, frequency, high-precision frequency and layer distance; a cache for each precision",
      .source = "HOBBIT, arXiv 2411.01433, 3.4, equation 3",

@@ -10,7 +10,6 @@
 #include "core/expert/expert_index.h"
 #include "core/expert/learning/activation_paths.h"
 #include "core/expert/predictors/gate_guesses.h"
-#include "core/store/store.h"
 
 namespace moed {
 namespace {
@@ -21,14 +20,13 @@ constexpr size_t kPromptTokens = 16;
 struct PathRule {
   int reach;         // layers of a key
   bool top_k_alone;  // else every expert that ever followed the key
-  PrefetchBudget budget;
 };
 
 // EdgeMoE: "sequentially preloads the experts ... prioritized with their estimated activation probability. The preloading stops
 // until the router is finished": one after the other, whatever the probability; the cache drops those whose layer has come.
-constexpr PathRule kEdgeMoe = {ActivationPaths::kReach, false, {.max_loads = INT_MAX, .max_loading = 1}};
+constexpr PathRule kEdgeMoe = {ActivationPaths::kReach, false};
 // Fate names no threshold for it: as many as a layer chooses (ours).
-constexpr PathRule kEap = {1, true, {.max_loads = INT_MAX}};
+constexpr PathRule kEap = {1, true};
 
 constexpr size_t kExpertBytes = 2 * sizeof(float);  // of scratch
 
@@ -49,7 +47,7 @@ class PathPredictor final : public ExpertPredictor {
     }
   }
 
-  std::optional<PrefetchBudget> Budget(const ReadingPace&) const override { return rule_.budget; }
+  std::optional<PrefetchBudget> Budget(const ReadingPace&) const override { return PrefetchBudget{.max_loads = INT_MAX}; }
 
   void OnRouted(const LayerRouting& routing) override {
     const int position = index_.Position(routing.layer);
@@ -86,7 +84,8 @@ class PathPredictor final : public ExpertPredictor {
     paths_->Estimate(index_.Position(layer), {}, of_experts);
   }
   size_t memory_bytes() const override {
-    return paths_->memory_bytes() + probabilities_.size() * kExpertBytes + tokens_.rows().size() * sizeof(TokenPaths::Row);
+    const size_t learned = learning_ == nullptr ? 0 : learning_->memory_bytes();
+    return learned + probabilities_.size() * kExpertBytes + tokens_.rows().size() * sizeof(TokenPaths::Row);
   }
 
  private:
@@ -103,25 +102,11 @@ class PathPredictor final : public ExpertPredictor {
 
 absl::StatusOr<std::unique_ptr<ExpertPredictor>> MakePathPredictor(const PartContext& context, const PartOptions& options,
                                                                    const PathRule& rule) {
-  auto paths = options.File<ActivationPaths>(kPathsOption);
-  const ExpertModelShape& model = context.model;
-  if (paths != nullptr &&
-      (paths->layers() != static_cast<int>(model.moe_layers.size()) || paths->experts() != model.experts_per_layer)) {
-    return InvalidArgument("activation paths of ", paths->layers(), " layers of ", paths->experts(), " experts: the model has ",
-                           model.moe_layers.size(), " of ", model.experts_per_layer);
-  }
+  MOED_ASSIGN_OR_RETURN(std::shared_ptr<const ActivationPaths> paths, GivenPaths(context.model, options));
   return std::make_unique<PathPredictor>(context, std::move(paths), rule);
 }
 
 }  // namespace
-
-absl::StatusOr<std::any> ReadPathsFile(const std::string& path, const StoreReader& store) {
-  const StoreDescription& description = store.description();
-  MOED_ASSIGN_OR_RETURN(auto paths,
-                        ActivationPaths::Read(path, store.model_hash(), static_cast<int>(description.moe_layers.size()),
-                                              description.experts_per_layer));
-  return std::shared_ptr<const ActivationPaths>(std::move(paths));
-}
 
 absl::StatusOr<std::unique_ptr<ExpertPredictor>> MakeActivationPathPredictor(const PartContext& context,
                                                                              const PartOptions& options) {
@@ -134,8 +119,7 @@ absl::StatusOr<std::unique_ptr<ExpertPredictor>> MakeEapPredictor(const PartCont
 PartMemory PathPredictorMemory(const PartContext& context, const PartOptions& options) {
   const ExpertModelShape& model = context.model;
   const size_t scratch = static_cast<size_t>(model.experts_per_layer) * kExpertBytes;
-  const auto paths = options.File<ActivationPaths>(kPathsOption);
-  if (paths != nullptr) return {.fixed_bytes = paths->memory_bytes() + scratch};
+  if (options.File<ActivationPaths>(kPathsOption) != nullptr) return {.fixed_bytes = scratch};
   return {
       .fixed_bytes = ActivationPaths::LeastBytes(static_cast<int>(model.moe_layers.size()), model.experts_per_layer) + scratch,
       .tables = 1};

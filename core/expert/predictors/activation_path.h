@@ -1,24 +1,14 @@
 // The experts that followed a token's last ones, as counted in a text or while serving (activation_path.h).
 #pragma once
 
-#include <any>
 #include <memory>
-#include <string>
 
+#include "core/expert/learning/paths_option.h"
 #include "core/expert/part_context.h"
 #include "core/expert/part_options.h"
 #include "core/expert/predictors/predictor.h"
 
 namespace moed {
-
-absl::StatusOr<std::any> ReadPathsFile(const std::string& path, const StoreReader& store);
-
-inline constexpr OptionRow kPathsOption{
-    .name = "paths",
-    .help = "file of activation paths made offline for this model; none: learned while serving",
-    .source = "EdgeMoE, arXiv 2308.14352, III-C1",
-    .read = ReadPathsFile};
-inline constexpr const OptionRow* kPathPredictorOptions[] = {&kPathsOption};
 
 // EdgeMoE (arXiv 2308.14352), section III-C. INVALID_ARGUMENT: paths of another shape.
 absl::StatusOr<std::unique_ptr<ExpertPredictor>> MakeActivationPathPredictor(const PartContext& context,

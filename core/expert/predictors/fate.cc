@@ -1,13 +1,14 @@
 // Fate (arXiv 2502.12224), section 4.3. Decode: the next layer's experts above the 75th percentile (section 4.2), at most
 // n = T / t_expert of them, T being what a layer's attention, gate and experts take to compute and t_expert one expert's read;
-// the paper measures both offline, here they are measured while serving. Prompt: every token's next experts are predicted and
-// read in order of popularity, the number of tokens that chose them; the least popular share p at the lowest precision
-// (section 4.5).
+// the paper measures both offline, here they are measured while serving; n is rounded to the nearest whole (ours). Prompt: every
+// token's next experts are predicted and read in order of popularity, the number of tokens that chose them; the least popular
+// share p at the lowest precision (section 4.5).
 //
 // Of a long prompt, evenly spread tokens stand for all (ours).
 #include "core/expert/predictors/fate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <vector>
 
@@ -21,7 +22,7 @@ namespace moed {
 namespace {
 
 constexpr size_t kSampledTokens = 32;
-constexpr int kPromptLoads = 4;  // at once, so that the rest takes no slot before its turn
+constexpr double kMostLoads = 1 << 20;  // more than any layer has
 
 // Gate inputs of one layer of a step: those of every stride-th token, the stride doubling when there are too many.
 class Sample {
@@ -87,8 +88,8 @@ class FatePredictor final : public ExpertPredictor {
   }
 
   std::optional<PrefetchBudget> Budget(const ReadingPace& pace) const override {
-    if (pace.phase == Phase::kDecode) return PrefetchBudget{.max_loads = pace.records_a_layer};
-    return PrefetchBudget{.max_loads = INT_MAX, .max_loading = kPromptLoads};
+    if (pace.phase == Phase::kPrefill) return PrefetchBudget{.max_loads = INT_MAX};
+    return PrefetchBudget{.max_loads = static_cast<int>(std::lround(std::min(pace.records_a_layer, kMostLoads)))};
   }
 
   void OnSequenceStart(SequenceId sequence) override { sequences_[sequence]; }

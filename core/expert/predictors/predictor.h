@@ -15,20 +15,18 @@ namespace moed {
 
 class LearnedState;
 
-// What is read of the guesses made at one layer.
+// What is read of the guesses made at one layer. Whatever it says, they are read one at a time, and only while nothing else is.
 struct PrefetchBudget {
   int max_loads = 0;  // reads this plan may add
   float min_probability = 0;
-  int max_loading = INT_MAX;              // guesses being read or waiting for it at once
-  bool when_idle = false;                 // nothing is begun while a demand is being read
   bool first_missing_layer_only = false;  // of the layers ahead, only the nearest one that lacks a guess
-  bool keep_guessed = false;              // guessed residents stay until their layer has come, while anything else can leave
+  bool keep_guessed = false;  // guessed residents of layers looked at stay until theirs has come, while anything else can leave
 };
 
 // Measured where guesses are read.
 struct ReadingPace {
   Phase phase = Phase::kDecode;
-  int records_a_layer = 0;  // that can be read whole in the time that a layer takes to compute
+  double records_a_layer = 0;  // that can be read in the time that a layer takes to compute; 0: not known yet
 };
 
 // Told what is known as soon as it is known; each hook may be ignored. Engine thread only.

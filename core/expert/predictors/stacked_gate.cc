@@ -96,7 +96,7 @@ absl::StatusOr<std::unique_ptr<ExpertPredictor>> MakeStackedGatePredictor(const 
                                                                           const PartOptions& options) {
   MOED_ASSIGN_OR_RETURN(const int look_ahead, options.WholeNumber(kStackedGateLayers));
   HobbitThresholds thresholds;
-  if (options.Has(kHobbitT1) || options.Has(kHobbitT2)) {
+  if (options.Has(kHobbitT1) || options.Has(kHobbitT2)) {  // beside the rule
     MOED_ASSIGN_OR_RETURN(thresholds, HobbitThresholdsOf(options));
   }
   return std::make_unique<StackedGatePredictor>(context, look_ahead, thresholds);

@@ -8,7 +8,6 @@
 namespace moed {
 namespace {
 
-constexpr size_t kLoadsAtOnce = 1;   // a demand of an exact request waits behind one
 constexpr size_t kLoadsALayer = 16;  // that may begin, one after the other, before the next layer says again what is due
 
 // Foresees nothing: its guesses are the loads that are due.
@@ -24,9 +23,7 @@ class SwapMoePredictor final : public ExpertPredictor {
     if (std::exchange(told_, true)) return;  // another sequence of the step asks
     experts_->Due(from, kLoadsALayer, best_first);
   }
-  std::optional<PrefetchBudget> Budget(const ReadingPace&) const override {
-    return PrefetchBudget{.max_loads = kLoadsALayer, .max_loading = kLoadsAtOnce, .when_idle = true};
-  }
+  std::optional<PrefetchBudget> Budget(const ReadingPace&) const override { return PrefetchBudget{.max_loads = kLoadsALayer}; }
 
  private:
   const std::shared_ptr<SwapMoeExperts> experts_;

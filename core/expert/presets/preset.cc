@@ -96,7 +96,7 @@ std::string LearnersOf(const PresetSetup& setup) {
 }
 
 PartMemory MemoryOfParts(const PresetSetup& setup, const PartContext& context) {
-  PartMemory memory;
+  PartMemory memory{.fixed_bytes = setup.options.file_bytes()};
   const auto add = [&](const auto& row) {
     if (row.memory != nullptr) memory += row.memory(context, setup.options);
   };

@@ -1,12 +1,12 @@
 #include "core/expert/swapmoe/frequency.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace moed {
 namespace {
 
 constexpr int kLargestWindow = 1 << 20;
+constexpr int kTrials = 3;  // of a window that seems slower: the mean of all of them counts
 
 }  // namespace
 
@@ -17,21 +17,31 @@ void SwapMoeFrequency::OnStep(int tokens, double seconds) {
   if (tokens != tokens_) {
     tokens_ = tokens;
     best_.reset();
-    steps_ = 0;
-    seconds_ = 0;
+    BeginWindow();
   }
   ++steps_;
   seconds_ += seconds;
 }
 
+void SwapMoeFrequency::BeginWindow() {
+  steps_ = 0;
+  seconds_ = 0;
+  trials_ = 0;
+  late_ = false;
+}
+
 void SwapMoeFrequency::OnWindowEnd(bool late) {
   if (settled_) return;
   late_ = late_ || late;
-  if (steps_ < options_.judged_steps) return;
-  const double mean = std::exchange(seconds_, 0) / std::exchange(steps_, 0);
-  const bool slower = std::exchange(late_, false) || (best_ && mean > *best_ * (1 + options_.tolerance));
+  if (steps_ < options_.judged_steps * (trials_ + 1)) return;
+  ++trials_;
+  const double mean = seconds_ / steps_;
+  const bool slower = best_ && mean > *best_ * (1 + options_.tolerance);
+  if (slower && !late_ && trials_ < kTrials) return;  // one mean may be noise
   best_ = best_ ? std::min(*best_, mean) : mean;
-  Judge(slower);
+  const bool too_often = slower || late_;
+  BeginWindow();
+  Judge(too_often);
 }
 
 void SwapMoeFrequency::Judge(bool slower) {

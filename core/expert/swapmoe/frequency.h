@@ -11,7 +11,7 @@ struct SwapMoeFrequencyOptions {
   double growth = 2;        // of the frequency from one trial to the next; 1: the first window stays
   double tolerance = 0.05;  // steps may take this share longer than the shortest mean so far
   int least_window = 4;
-  int judged_steps = 16;  // that a window's mean is taken over, at least
+  int judged_steps = 16;  // that a trial's mean is taken over, at least
 };
 
 // Fed with what happens. Not synchronised.
@@ -27,6 +27,7 @@ class SwapMoeFrequency {
   void OnWindowEnd(bool late);
 
  private:
+  void BeginWindow();
   void Judge(bool slower);
 
   const SwapMoeFrequencyOptions options_;
@@ -36,8 +37,10 @@ class SwapMoeFrequency {
   std::optional<int> good_;     // the shortest window that made no step slower
   std::optional<double> best_;  // seconds: least mean so far
   int tokens_ = 0;              // of the steps that are compared
+  // Of the window that is tried.
   int steps_ = 0;
   double seconds_ = 0;
+  int trials_ = 0;  // that have ended
   bool late_ = false;
 };
 

@@ -30,6 +30,8 @@ TEST(DemandSet, GathersEveryExpertOnce) {
     EXPECT_EQ(wanted.UsesOf(0)[0].sequence, first);
     EXPECT_FLOAT_EQ(wanted.UsesOf(0)[0].probability, .5f);
     EXPECT_EQ(wanted.UsesOf(0)[0].rank, 0);
+    EXPECT_EQ(wanted.UsesOf(0)[0].tokens, 2);
+    EXPECT_EQ(wanted.UsesOf(1)[0].tokens, 1);
     ASSERT_EQ(wanted.UsesOf(1).size(), 2u);
     EXPECT_EQ(wanted.UsesOf(1)[0].sequence, second);
     EXPECT_EQ(wanted.UsesOf(1)[1].sequence, first);

@@ -48,20 +48,19 @@ TEST_F(Lend, IsWholePages) { EXPECT_EQ(provider_->Lend(1)->size(), kPageBytes); 
 TEST_F(Lend, WaitsForWhatIsOnItsWayThere) {
   ManualReadBackend reads(4, StoreFile());
   RigParts parts;
-  parts.predictor = std::make_unique<ScriptedPredictor>(
-      std::map<LayerId, std::vector<Guess>>{{kFirst, {{{kSecond, 5}, .9f}, {{kSecond, 6}, .8f}}}});
+  parts.predictor = std::make_unique<ScriptedPredictor>(std::map<LayerId, std::vector<Guess>>{{kFirst, {{{kSecond, 5}, .9f}}}});
   auto provider = MakeProvider(reads, Records(3), std::move(parts));
   Routing routing(kFirst, {0});
   provider->Begin(routing.Get());
   reads.CompleteNext();
   while (provider->Next()) {
   }
-  ASSERT_EQ(reads.pending().size(), 2u);
+  ASSERT_EQ(reads.pending().size(), 1u);
   std::thread answering([&] { reads.CompleteAll(); });
   EXPECT_EQ(provider->Lend(2 * record_)->size(), 2 * record_);
   EXPECT_THAT(reads.pending(), IsEmpty());
   answering.join();
-  EXPECT_EQ(Resized(*provider), 2u);
+  EXPECT_EQ(Resized(*provider), 1u);
   EXPECT_THAT(ResidentExperts(*provider), ElementsAre(ExpertKey{kFirst, 0}));
 }
 

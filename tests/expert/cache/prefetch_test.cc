@@ -1,4 +1,6 @@
 // Guesses: when they are read, what they may evict, what becomes of them.
+#include <random>
+
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
@@ -23,12 +25,59 @@ class Prefetch : public testing::Test {
   ManualReadBackend single_{1, store_};  // one read in flight, the others queue
 };
 
-TEST_F(Prefetch, DemandsAreQueuedBeforeGuesses) {
+TEST_F(Prefetch, AGuessIsReadAloneAfterTheDemands) {
   auto provider = Make(8, {{kFirst, {Likely(kSecond, 4), Likely(kSecond, 5)}}}, reads_);
   Routing routing(kFirst, {1, 2});
   provider->Begin(routing.Get());
-  EXPECT_THAT(reads_.submitted(), ElementsAre(At(kFirst, 1), At(kFirst, 2), At(kSecond, 4), At(kSecond, 5)));
+  EXPECT_THAT(reads_.pending(), ElementsAre(At(kFirst, 1), At(kFirst, 2)));
+  ASSERT_TRUE(reads_.CompleteNext());
+  EXPECT_THAT(reads_.pending(), ElementsAre(At(kFirst, 2)));
+  ASSERT_TRUE(reads_.CompleteNext());
+  EXPECT_THAT(reads_.pending(), ElementsAre(At(kSecond, 4)));
+  ASSERT_TRUE(reads_.CompleteNext());
+  EXPECT_THAT(reads_.pending(), ElementsAre(At(kSecond, 5)));
   Drain(*provider, reads_);
+}
+
+// HOBBIT, 3.3: "we must wait for the loading of the incorrect expert to finish". Whoever guesses, and however much the device
+// would take at once.
+TEST_F(Prefetch, ADemandWaitsBehindOneGuessAtMost) {
+  for (const PredictorRow& row : Predictors()) {
+    if (row.name == "swapmoe") continue;  // with its mask alone
+    FakeClock clock;
+    RigParts parts;
+    parts.predictor = MakePredictor(row.name, StoreParts()).value();
+    parts.clock = &clock;
+    auto provider = MakeProvider(reads_, Records(8), std::move(parts));
+    const std::vector<float> hidden(96, 1.f);
+    size_t most = 0;
+    std::mt19937 random(7);
+    for (int i = 0; i < 600; ++i) {
+      const LayerId layer = kLayers[i % 3];
+      if (i % 3 == 0) provider->OnToken(kSession, TokenId(i / 3 % 2));
+      provider->OnGateInput(kSession, layer, hidden);
+      provider->OnTokenGateInput(kSession, layer, hidden);
+      // Mostly by the token, so that whoever learns has something to guess, with more misses than the cache has room for.
+      const int32_t expert = random() % 8 == 0 ? static_cast<int32_t>(random() % kExperts) : i / 3 % 2 * 4 + i % 3;
+      Routing routing(layer, {expert, (expert + 3) % kExperts, (expert + 5) % kExperts});
+      const size_t ahead = reads_.pending().size();
+      most = std::max(most, ahead);
+      EXPECT_LE(ahead, 1u) << row.name << " at " << i;
+      provider->Begin(routing.Get());
+      while (!reads_.pending().empty() && std::ranges::any_of(reads_.pending(), [&](uint64_t offset) {
+        return std::ranges::any_of(routing.Get().tokens[0].choices,
+                                   [&](const ExpertChoice& choice) { return At(layer, choice.expert) == offset; });
+      })) {
+        clock.AdvanceNanos(10);
+        ASSERT_TRUE(reads_.CompleteNext());
+      }
+      while (auto ready = provider->Next()) {
+      }
+      clock.AdvanceNanos(50);
+    }
+    EXPECT_EQ(most, row.name == "none" ? 0u : 1u) << row.name;
+    Drain(*provider, reads_);
+  }
 }
 
 TEST_F(Prefetch, AGuessInTimeIsAHit) {
@@ -83,47 +132,59 @@ TEST_F(Prefetch, AGuessInFlightIsJoined) {
   EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kUsed), 0u);
 }
 
-TEST_F(Prefetch, AQueuedGuessThatIsWantedGoesBeforeTheOtherGuesses) {
-  auto provider = Make(8, {{kFirst, {Likely(kSecond, 4), Likely(kThird, 5), Likely(kSecond, 6)}}}, single_);
+TEST_F(Prefetch, PlannedGuessesOfAPassedLayerAreDropped) {
+  auto provider = Make(8, {{kFirst, {Likely(kSecond, 4), Likely(kSecond, 5), Likely(kThird, 6)}}}, reads_);
   Routing first(kFirst, {1});
   provider->Begin(first.Get());
-  ASSERT_TRUE(single_.CompleteNext());
-  EXPECT_EQ(provider->Next()->expert, 1);
-  EXPECT_THAT(single_.pending(), ElementsAre(At(kSecond, 4)));
-  Routing second(kSecond, {6, 4});
-  provider->Begin(second.Get());
-  ASSERT_TRUE(single_.CompleteNext());
-  EXPECT_THAT(single_.pending(), ElementsAre(At(kSecond, 6)));  // past the guess for the third layer
-  EXPECT_THAT(Drain(*provider, single_), ElementsAre(4, 6));
-  EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kLate), 2u);
-  EXPECT_EQ(Lookups(*provider)[static_cast<int>(LookupResult::kInflight)], 2u);
-}
-
-TEST_F(Prefetch, QueuedGuessesOfAPassedLayerAreCancelled) {
-  auto provider = Make(8, {{kFirst, {Likely(kSecond, 4), Likely(kSecond, 5), Likely(kThird, 6)}}}, single_);
-  Routing first(kFirst, {1});
-  provider->Begin(first.Get());
-  ASSERT_TRUE(single_.CompleteNext());
+  ASSERT_TRUE(reads_.CompleteNext());
   EXPECT_EQ(provider->Next()->expert, 1);
   Routing second(kSecond, {2});
   provider->Begin(second.Get());
-  EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kCancelled), 1u);  // 5; 4 is in flight and goes on
-  EXPECT_THAT(Drain(*provider, single_), ElementsAre(2));
-  EXPECT_THAT(single_.submitted(), ElementsAre(At(kFirst, 1), At(kSecond, 4), At(kSecond, 2), At(kThird, 6)));
-  EXPECT_THAT(RunLayer(*provider, single_, kSecond, {5}), ElementsAre(5));  // absent again, and readable
-  EXPECT_EQ(provider->Stats().failed_loads, 0u);
+  EXPECT_THAT(reads_.pending(), ElementsAre(At(kSecond, 4), At(kSecond, 2)));  // 4 is in flight and goes on
+  EXPECT_THAT(Drain(*provider, reads_), ElementsAre(2));
+  EXPECT_THAT(reads_.submitted(), ElementsAre(At(kFirst, 1), At(kSecond, 4), At(kSecond, 2)));
 }
 
-TEST_F(Prefetch, QueuedGuessesGiveTheirSlotsToWaitingDemands) {
-  auto provider = Make(4, {{kFirst, {Likely(kThird, 4), Likely(kThird, 5), Likely(kThird, 6)}}}, single_);
-  Routing first(kFirst, {1});
-  provider->Begin(first.Get());
-  ASSERT_TRUE(single_.CompleteNext());
-  EXPECT_EQ(provider->Next()->expert, 1);
-  EXPECT_THAT(single_.pending(), ElementsAre(At(kThird, 4)));
-  // Four wanted, four slots: 1 can be evicted, 4 is in flight, 5 and 6 are queued.
-  EXPECT_THAT(RunLayer(*provider, single_, kSecond, {0, 1, 2, 3}), testing::UnorderedElementsAre(0, 1, 2, 3));
-  EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kCancelled), 2u);
+// A device that takes one read at a time still has the rest of a record that failed, so that a guess waits in the queue.
+class BehindAFailure : public Prefetch {
+ protected:
+  // 1 has failed; its other half is being read, and a guess waits behind it.
+  std::unique_ptr<CachingProvider> Make(int records, Guess guess) {
+    RigParts parts;
+    parts.predictor = std::make_unique<ScriptedPredictor>(std::map<LayerId, std::vector<Guess>>{{kFirst, {guess}}});
+    ProviderOptions options = Records(records);
+    options.split_read_bytes = 0;
+    auto provider = MakeProvider(single_, options, std::move(parts));
+    Routing first(kFirst, {1});
+    provider->Begin(first.Get());
+    EXPECT_TRUE(single_.CompleteNext(absl::DataLossError("broken")));
+    EXPECT_FALSE(provider->Next()->status.ok());
+    EXPECT_EQ(single_.pending().size(), 1u);
+    return provider;
+  }
+};
+
+TEST_F(BehindAFailure, AQueuedGuessOfAPassedLayerIsCancelled) {
+  auto provider = Make(8, Likely(kSecond, 4));
+  Routing second(kSecond, {2});
+  provider->Begin(second.Get());
+  EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kCancelled), 1u);
+  EXPECT_THAT(Drain(*provider, single_), ElementsAre(2));
+  EXPECT_THAT(RunLayer(*provider, single_, kSecond, {4}), ElementsAre(4));  // absent again, and readable
+  EXPECT_EQ(provider->Stats().failed_loads, 1u);
+}
+
+TEST_F(BehindAFailure, AQueuedGuessThatIsWantedIsAWantedRead) {
+  auto provider = Make(8, Likely(kSecond, 4));
+  EXPECT_THAT(RunLayer(*provider, single_, kSecond, {4}), ElementsAre(4));
+  EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kLate), 1u);
+  EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kCancelled), 0u);
+}
+
+TEST_F(BehindAFailure, AQueuedGuessGivesItsSlotToAWaitingDemand) {
+  auto provider = Make(2, Likely(kThird, 4));
+  EXPECT_THAT(RunLayer(*provider, single_, kSecond, {0, 1}), testing::UnorderedElementsAre(0, 1));
+  EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kCancelled), 1u);
   EXPECT_LE(provider->Stats().cache_bytes, provider->Stats().cache_capacity_bytes);
 }
 
@@ -179,6 +240,25 @@ TEST_F(Prefetch, WhatIsGuessedStaysForItsLayerWhereAnythingElseCanLeave) {
   }
 }
 
+// HOBBIT, 3.3: layers are predicted until one lacks an expert; what lies beyond is not predicted, so not kept.
+TEST_F(Prefetch, NothingIsKeptBeyondTheLayerThatLacksAGuess) {
+  for (const bool lacks : {false, true}) {
+    ManualReadBackend reads(8, store_);
+    RigParts parts;
+    Guess near = Likely(kSecond, lacks ? 5 : 7), far = Likely(kThird, 6);
+    far.layer_distance = 2;
+    parts.predictor =
+        std::make_unique<Budgeted>(PrefetchBudget{.max_loads = INT_MAX, .first_missing_layer_only = true, .keep_guessed = true},
+                                   std::map<LayerId, std::vector<Guess>>{{kFirst, {near, far}}});
+    auto provider = MakeProvider(reads, Records(4), std::move(parts));
+    RunLayer(*provider, reads, kThird, {6});
+    RunLayer(*provider, reads, kSecond, {7});
+    RunLayer(*provider, reads, kFirst, {0});
+    RunLayer(*provider, reads, kSecond, {1, 2});  // 6 is the oldest
+    EXPECT_EQ(std::ranges::count(ResidentExperts(*provider), ExpertKey{kThird, 6}), lacks ? 0 : 1);
+  }
+}
+
 // After its layer has come it leaves like any other.
 TEST_F(Prefetch, WhatWasGuessedIsNotKeptLonger) {
   RigParts parts;
@@ -209,7 +289,7 @@ TEST_F(Prefetch, PredictorsAreToldHowManyReadsALayerHides) {
     clock.AdvanceNanos(i < 24 ? 25 : 35);
   }
   EXPECT_EQ(told.paces.front().records_a_layer, 0);
-  EXPECT_EQ(told.paces.back().records_a_layer, 3);
+  EXPECT_NEAR(told.paces.back().records_a_layer, 3.5, .5);
   EXPECT_EQ(told.paces.back().phase, Phase::kDecode);
 }
 
@@ -263,12 +343,12 @@ TEST_F(Prefetch, TheBestGuessOfEverySequenceComesFirst) {
   Routing routing(kFirst, {7});
   routing.Add(SequenceId(2), {7});
   provider->Begin(routing.Get());
-  EXPECT_THAT(reads_.submitted(), ElementsAre(At(kFirst, 7), At(kSecond, 0), At(kSecond, 2), At(kSecond, 1)));
   Drain(*provider, reads_);
+  EXPECT_THAT(reads_.submitted(), ElementsAre(At(kFirst, 7), At(kSecond, 0), At(kSecond, 2), At(kSecond, 1)));
 }
 
-// Guesses of a paced predictor are read only while no demand is, one at a time, and only while that pays.
-TEST_F(Prefetch, PacedGuessesWaitForTheDiskToBeIdle) {
+// Guesses of a paced predictor are read only while that pays.
+TEST_F(Prefetch, PacedGuessesAreReadWhereTheDiskIsIdleLongEnough) {
   class Paced final : public ExpertPredictor {
    public:
     explicit Paced(const bool& guessing) : guessing_(guessing) {}

@@ -98,7 +98,8 @@ TEST(FateRule, APromptTakesTheLeastPopularQuarterLow) {
   EXPECT_THAT(rig.Resolve(*Rule("fate", "fate-prefill-low=1")), Each(kLow));
 }
 
-TEST(FateRule, UnforeseenMissesOfAnAnswerAreLowOnlyWhereNoReadFitsIntoALayer) {
+// A token wants four: 8 ms of reads.
+TEST(FateRule, UnforeseenMissesOfAnAnswerAreLowWhereALayersTimeDoesNotReadThemAll) {
   DemandRig rig;
   rig.Add(kSession, {{1, .5f}, {2, .25f}, {3, .25f}}, Fidelity::Fast());
   rig.resident.insert({kDemandLayer, 1, 0});
@@ -106,10 +107,12 @@ TEST(FateRule, UnforeseenMissesOfAnAnswerAreLowOnlyWhereNoReadFitsIntoALayer) {
   const auto rule = Rule("fate");
   EXPECT_THAT(rig.Resolve(*rule), Each(kExactly)) << "nothing is measured yet";
   rig.read_seconds = {.002, .001};
-  rig.layer_seconds = .003;
+  rig.layer_seconds = .0081;
   EXPECT_THAT(rig.Resolve(*rule), Each(kExactly));
-  rig.layer_seconds = .0019;
-  EXPECT_THAT(rig.Resolve(*rule), ElementsAre(kExactly, kExactly, kLow));
+  for (const double layer : {.0079, .003, .0001}) {
+    rig.layer_seconds = layer;
+    EXPECT_THAT(rig.Resolve(*rule), ElementsAre(kExactly, kExactly, kLow));
+  }
 }
 
 // Reads of 4 ms and 1 ms; choices of .5 .25 .21 .04, all missing: 16 ms of reads.
@@ -228,6 +231,14 @@ TEST(TimingMeter, MeasuresReadsAndLayers) {
   EXPECT_THAT(meter.prices(Phase::kDecode).read_seconds, ElementsAre(testing::DoubleEq(.008), testing::DoubleEq(.002)));
   meter.OnRecordRead(1, 11'000'000);
   EXPECT_THAT(meter.prices(Phase::kDecode).read_seconds, ElementsAre(testing::DoubleEq(.008), testing::DoubleEq(.003)));
+
+  // The disk gets faster while one precision is not read: its price follows, and does not stay what it was.
+  int64_t busy = 11'000'000;
+  for (int i = 0; i < 1000; ++i) meter.OnRecordRead(1, busy += 500'000);
+  EXPECT_THAT(meter.prices(Phase::kDecode).read_seconds,
+              ElementsAre(testing::DoubleNear(.002, 1e-5), testing::DoubleNear(.0005, 1e-5)));
+  meter.OnRecordRead(0, busy += 1'000'000);
+  EXPECT_DOUBLE_EQ(meter.prices(Phase::kDecode).read_seconds[0], .001);
 
   meter.OnLayer(0, Phase::kDecode, 1'000'000, 0);
   meter.OnExpertsDone(6'000'000, 3'000'000);  // 2 of these 5 ms were computed

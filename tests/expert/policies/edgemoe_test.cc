@@ -1,3 +1,4 @@
+#include "core/expert/learning/paths_option.h"
 #include "tests/expert/policy_rig.h"
 
 namespace moed {
@@ -11,7 +12,8 @@ Incoming For(int current_layer) { return {Key(current_layer, 7), 1, LoadReason::
 
 class Policy {
  public:
-  explicit Policy(std::string_view name) : policy_(MakePolicy(name, {{kMoeLayers, 8, 2, 2}}).value()) {}
+  explicit Policy(std::string_view name, const PartOptions& options = {})
+      : policy_(MakePolicy(name, {{kMoeLayers, 8, 2, 2}}, options).value()) {}
   void Insert(const CachedKey& key, int uses) {
     Use(key, uses);
     policy_->OnInsert(key, 1);
@@ -76,6 +78,25 @@ TEST(EdgeMoePolicy, UnusedLeaveFirstTheFartherBeforeTheNearer) {
   policy.Insert(Key(3, 4), 0);
   policy.Insert(Key(2, 4), 0);
   EXPECT_EQ(policy.Order(2, 3), (std::vector{Key(2, 4), Key(3, 4), a}));
+}
+
+// f is that of the profile (III-C2), so what was preloaded by it and never wanted yet does not leave first.
+TEST(EdgeMoePolicy, UsesStartFromTheProfile) {
+  auto paths = std::make_shared<ActivationPaths>(3, 8, 2, 1 << 16);
+  for (int i = 0; i < 5; ++i) paths->Add(2, {{1}, {1}}, std::vector<int32_t>{4});
+  paths->Add(0, {}, std::vector<int32_t>{1});
+  PartOptions options;
+  options.SetFile<ActivationPaths>(kPathsOption, paths);
+  for (const std::string_view name : {"edgemoe", "edgemoe-printed"}) {
+    Policy policy(name, options);
+    policy.Insert(Key(3, 4), 0);
+    policy.Insert(Key(0, 1), 1);
+    policy.Insert(Key(0, 2), 0);
+    // While layer 2 is computed: 5 uses by 1 or 2, 2 by 2 or 1, none.
+    EXPECT_EQ(policy.Order(2, 3), (std::vector{Key(0, 2), Key(0, 1), Key(3, 4)})) << name;
+  }
+  options.SetFile<ActivationPaths>(kPathsOption, std::make_shared<ActivationPaths>(2, 8, 2, 1 << 16));
+  EXPECT_FALSE(MakePolicy("edgemoe", {{kMoeLayers, 8, 2, 2}}, options).ok());
 }
 
 TEST(EdgeMoePolicy, UsesAreTheExpertsAtAnyPrecisionAndOutliveTheStay) {

@@ -105,6 +105,22 @@ TEST(HobbitPolicy, TermsAddUp) {
   EXPECT_EQ(policy.Order(Demand(High(1, 7)), 4), (std::vector{High(3, 0), High(1, 0), High(2, 0), High(0, 0)}));
 }
 
+// T, F and H all count tokens: a prompt read in one step ranks experts as it does token by token.
+TEST(HobbitPolicy, APromptsStepCountsItsTokens) {
+  for (const HobbitWeights& weights : {HobbitWeights{0.2, 0.8, 0, 0}, HobbitWeights{0.2, 0, 0.8, 0}}) {
+    Policy policy(weights);
+    policy->OnSequenceStart(kUser);
+    policy.Insert({High(1, 0), High(1, 1)});
+    policy.Tokens(kUser, 64);
+    policy->OnAccess(High(1, 0), {.sequence = kUser, .phase = Phase::kPrefill, .tokens = 60});
+    policy->OnAccess(High(1, 1), {.sequence = kUser, .phase = Phase::kPrefill, .tokens = 4});
+    policy.Tokens(kUser, 1);
+    policy.Use(High(1, 1));
+    // R/T 64/65 and 1, F/T and H/T 60/65 and 5/65.
+    EXPECT_EQ(policy.Order(Demand(High(1, 7)), 1), std::vector{High(1, 1)});
+  }
+}
+
 TEST(HobbitPolicy, RecordsBeginAndEndWithTheirSequence) {
   Policy policy({0, 1, 0, 0});
   policy.Insert({High(1, 0), High(1, 1)});

@@ -45,8 +45,11 @@ TEST(Fate, AnAnswersGuessesAreAboveThe75thPercentile) {
 
 TEST(Fate, ReadsWhatALayersTimeAllows) {
   auto predictor = Make();
-  EXPECT_EQ(predictor->Budget({Phase::kDecode, 3})->max_loads, 3);
+  EXPECT_EQ(predictor->Budget({Phase::kDecode, 3.2})->max_loads, 3);
+  EXPECT_EQ(predictor->Budget({Phase::kDecode, .6})->max_loads, 1);
+  EXPECT_EQ(predictor->Budget({Phase::kDecode, .4})->max_loads, 0);
   EXPECT_EQ(predictor->Budget({Phase::kDecode, 0})->max_loads, 0);
+  EXPECT_GE(predictor->Budget({Phase::kDecode, 1e300})->max_loads, kExperts);
   EXPECT_EQ(predictor->Budget({Phase::kPrefill, 0})->max_loads, INT_MAX);
   EXPECT_EQ(predictor->Budget({Phase::kDecode, 3})->min_probability, 0);
 }

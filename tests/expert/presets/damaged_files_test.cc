@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "core/expert/fidelity/fate_plan.h"
+#include "core/expert/fidelity/hobbit_plan.h"
 #include "core/expert/fidelity/widths.h"
 #include "core/expert/learning/activation_paths.h"
 #include "core/expert/learning/learned_state.h"
@@ -107,13 +108,26 @@ absl::Status ReadFateFile(const std::string& path) {
   return absl::OkStatus();
 }
 
+constexpr char kHobbit[] =
+    R"({"model_hash":"00000000000000ab","t1":0.5,"t2":0.8,"high":0.6,"low":0.3,"lru":0.5,"lfu":0.2,"lhu":0.2,"fld":0.1})";
+absl::Status ReadHobbitFile(const std::string& path) {
+  const auto plan = ReadHobbitPlan(path, kHash);
+  if (!plan.ok()) return plan.status();
+  EXPECT_TRUE(plan->thresholds.high >= 0 && plan->thresholds.high <= plan->thresholds.low && plan->thresholds.low <= 1);
+  EXPECT_TRUE(plan->split.high >= 0 && plan->split.low >= 0 && plan->split.high + plan->split.low < 1.01);
+  EXPECT_NEAR(plan->weights.lru + plan->weights.lfu + plan->weights.lhu + plan->weights.fld, 1, 1e-5);
+  return absl::OkStatus();
+}
+
 struct Text {
   const char* name;
   const char* good;
   absl::Status (*read)(const std::string& path);  // expects what it read to be within its bounds
 };
-constexpr Text kTexts[] = {
-    {"widths", kWidths, ReadWidthsFile}, {"slots", kSlots, ReadSlotsFile}, {"fate-plan", kFate, ReadFateFile}};
+constexpr Text kTexts[] = {{"widths", kWidths, ReadWidthsFile},
+                           {"slots", kSlots, ReadSlotsFile},
+                           {"fate-plan", kFate, ReadFateFile},
+                           {"hobbit-plan", kHobbit, ReadHobbitFile}};
 
 // With a checksum of everything before it at their end.
 struct Sealed {

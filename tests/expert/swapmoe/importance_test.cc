@@ -86,11 +86,25 @@ TEST(SwapMoeFrequency, RisesUntilStepsGetSlower) {
   search.Window(1.09);
   EXPECT_EQ(search.frequency().window(), 16);
   EXPECT_FALSE(search.frequency().settled());
-  search.Window(1.11);  // more than a tenth above the first
+  for (int i = 0; i < 3; ++i) search.Window(1.11);  // more than a tenth above the first
   EXPECT_EQ(search.frequency().window(), 32);
   EXPECT_TRUE(search.frequency().settled());
   search.Window(9);
   EXPECT_EQ(search.frequency().window(), 32);
+}
+
+// Steps of one trial may be slow for any reason; all of a window's trials together decide.
+TEST(SwapMoeFrequency, OneSlowTrialIsTriedAgain) {
+  Search search(kSearch);
+  search.Window(1.0);
+  search.Window(1.3);
+  EXPECT_EQ(search.frequency().window(), 32);
+  EXPECT_FALSE(search.frequency().settled());
+  search.Window(1.0);  // 1.15 by now
+  EXPECT_EQ(search.frequency().window(), 32);
+  search.Window(0.95);  // 1.083
+  EXPECT_EQ(search.frequency().window(), 16);
+  EXPECT_FALSE(search.frequency().settled());
 }
 
 TEST(SwapMoeFrequency, LoadsThatAreLateEndItToo) {
