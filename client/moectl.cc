@@ -23,6 +23,7 @@ constexpr Command kCommands[] = {
     {"info", "What the server is and what it serves.", DefineInfo},
     {"stats", "Hit ratio, read bandwidth, TPOT and the cache, layer by layer; refreshes on a terminal.", DefineStats},
     {"session", "The conversations that the server keeps: list, or delete one.", DefineSession},
+    {"drain", "Health says no from now on; new requests are refused after the server's --drain-delay-seconds.", DefineDrain},
     {"health", "Ends with 0 when the server is serving.", DefineHealth},
     {"bench", "Load: TTFT, TPOT and tokens/s under concurrency or an arrival rate.", DefineBench},
 };

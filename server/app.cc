@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "core/base/byte_size.h"
 #include "core/base/executor.h"
@@ -84,8 +84,12 @@ class App::Impl {
   absl::Status StartEngine();
   void Publish();
 
-  // The end, in this order.
-  void BeginDrain();
+  // The end, in this order. A drain that nobody stops ends with new requests being refused.
+  enum class End { kNone, kDrain, kStop };
+  void AskFor(End end);
+  void WaitUntilAsked(End end);
+  void LetOthersNotice();
+  void RefuseCalls();
   void WaitForCalls();
   void StopEngine();
   void ShutDownServers();
@@ -99,8 +103,8 @@ class App::Impl {
   const Config config_;
   RoutingSource* const routing_;  // may be null
   Clock& clock_ = Clock::Real();
-  absl::Notification stop_;
-  std::atomic<bool> stop_requested_{false};
+  absl::Mutex end_mutex_;
+  End end_ ABSL_GUARDED_BY(end_mutex_) = End::kNone;  // grows
   ServerState state_;
   moe::v1::ServerInfo info_;
 
@@ -159,8 +163,10 @@ absl::Status App::Impl::Start() {
 // What was learned is written as soon as no request uses the experts any more: calls that do not end cannot take it along.
 // Metrics are served to the end.
 absl::Status App::Impl::Run() {
-  stop_.WaitForNotification();
-  BeginDrain();
+  WaitUntilAsked(End::kDrain);
+  LetOthersNotice();
+  RefuseCalls();
+  WaitUntilAsked(End::kStop);
   WaitForCalls();
   StopEngine();
   absl::Status written = WriteTrace();
@@ -240,7 +246,7 @@ absl::Status App::Impl::MakeServices() {
       CallEnvironment{state_, *workers_, sender_, request_metrics_, *request_log_, *live_, clock_, limits});
   inference_ = std::make_unique<InferenceService>(*environment_);
   control_ =
-      std::make_unique<ControlService>(ControlParts{state_, sampler_, request_metrics_, info_, clock_, [this] { BeginDrain(); }});
+      std::make_unique<ControlService>(ControlParts{state_, sampler_, request_metrics_, info_, clock_, [this] { AskFor(End::kDrain); }});
   ticker_ = std::make_unique<Ticker>([this] {
     sampler_.Sample();
     live_->CheckStalled();
@@ -337,7 +343,7 @@ void App::Impl::Publish() {
   loaded_.backends.set_io_backend_reason(reads_->description());
   state_.SetLoaded(loaded_);
   SetServing(true);
-  if (state_.draining()) BeginDrain();  // Control.Drain came while loading
+  if (state_.draining()) SetServing(false);  // Control.Drain came while loading
   spdlog::info("ready: {} ({} layers, {} experts of which {} at a time) from {}", spec_.family, spec_.layers, spec_.experts,
                spec_.top_k, store_->path());
 }
@@ -349,18 +355,40 @@ bool App::Impl::Alive() const {
 
 bool App::Impl::RequestStop() {
   if (state_.loaded() == nullptr) return false;
-  if (!stop_requested_.exchange(true)) stop_.Notify();
+  AskFor(End::kStop);
   return true;
 }
 
-void App::Impl::BeginDrain() {
+// Not ready from here on, whoever asks; what follows is Run's.
+void App::Impl::AskFor(End end) {
   state_.SetDraining();
+  if (state_.loaded() == nullptr) state_.SetRefusing();
   SetServing(false);
-  if (const LoadedModel* model = state_.loaded()) model->engine->Drain();
+  absl::MutexLock lock(&end_mutex_);
+  end_ = std::max(end_, end);
+}
+
+void App::Impl::WaitUntilAsked(End end) {
+  absl::MutexLock lock(&end_mutex_);
+  const auto asked = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(end_mutex_) { return end_ >= end; };
+  end_mutex_.Await(absl::Condition(&asked));
+}
+
+// Whoever watches health or /readyz sends nothing new soon; what it had sent before is not to fail.
+void App::Impl::LetOthersNotice() {
+  if (state_.refusing() || config_.drain_delay_seconds == 0) return;
+  spdlog::info("not ready any more: new requests are taken for {} s more (--drain-delay-seconds)", config_.drain_delay_seconds);
+  absl::SleepFor(absl::Seconds(config_.drain_delay_seconds));
+}
+
+void App::Impl::RefuseCalls() {
+  state_.SetRefusing();
+  engine_->Drain();
+  spdlog::info("draining: new requests are refused");
 }
 
 void App::Impl::WaitForCalls() {
-  spdlog::info("draining: new requests are refused, running ones may take {} s more", config_.drain_seconds);
+  spdlog::info("running requests may take {} s more (--drain-seconds)", config_.drain_seconds);
   if (live_->WaitUntilNone(absl::Seconds(config_.drain_seconds))) return;
   const EngineStats stats = engine_->Stats();
   spdlog::warn("drain limit reached: {} running and {} waiting requests are cancelled", stats.running, stats.waiting);

@@ -22,7 +22,8 @@ class App {
 
   // Asks Run to return after a drain. False while loading. Thread-safe.
   bool RequestStop();
-  // Serves until RequestStop, then drains: new calls fail, running ones go on for --drain-seconds, the rest is cancelled. Once.
+  // Serves until RequestStop, then drains: not ready at once, new calls fail after --drain-delay-seconds, running ones go on for
+  // --drain-seconds more, the rest is cancelled. Once.
   absl::Status Run();
   std::string address() const;  // of Inference, with the port that was bound; once Start has returned
 

@@ -26,8 +26,8 @@ class Daemon(ServerProcess):
     def __init__(self, binaries: pathlib.Path, *flags: object, environment: Mapping[str, str] | None = None):
         """Returns when it serves; ServerError with its log when it does not come to that."""
         self.binaries = binaries
-        addresses = ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]
-        super().__init__([str(binaries / "moed"), *addresses, *map(str, flags)], {**os.environ, **(environment or {})})
+        command = [str(binaries / "moed"), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", *map(str, flags)]
+        super().__init__(command, {"MOED_DRAIN_DELAY_SECONDS": "0", **os.environ, **(environment or {})})
         try:
             self.address = self.wait_for_line(r"listening on (127\.0\.0\.1:\d+)")
             self.metrics_address = self.wait_for_line(r"metrics on http://(127\.0\.0\.1:\d+)/metrics")

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
@@ -156,9 +157,14 @@ absl::StatusOr<std::optional<std::string>> ReadPrompt(const Flags& flags) {
 }
 
 std::vector<std::string> DaemonFlags(const Flags& flags, const Config& config, uint64_t budget) {
-  std::vector<std::string> all = {"--store", config.store, "--memory-budget", StrCat(budget), "--metrics-listen", "off"};
-  const auto metrics = [](const std::string& flag) { return flag.starts_with("--metrics-listen"); };
-  if (std::ranges::any_of(flags.daemon, metrics)) all.resize(all.size() - 2);
+  // Nobody else knows of this daemon, unless the user's flags say so.
+  static constexpr std::pair<std::string_view, std::string_view> kAlone[] = {{"--metrics-listen", "off"},
+                                                                             {"--drain-delay-seconds", "0"}};
+  std::vector<std::string> all = {"--store", config.store, "--memory-budget", StrCat(budget)};
+  for (const auto& [flag, value] : kAlone) {
+    const bool given = std::ranges::any_of(flags.daemon, [flag = flag](const std::string& f) { return f.starts_with(flag); });
+    if (!given) all.insert(all.end(), {std::string(flag), std::string(value)});
+  }
   all.insert(all.end(), flags.daemon.begin(), flags.daemon.end());
   return all;
 }
@@ -222,7 +228,7 @@ absl::StatusOr<int> Run(const Flags& flags, const ModelSource& source, Config co
   const absl::Status serves = daemon.WaitUntilServing(signals);
   absl::StatusOr<int> code = serves.ok() ? Talk(talk, daemon, signals) : absl::StatusOr<int>(serves);
   if (!daemon.Ended()) {
-    const absl::Status stopped = daemon.Stop(config.drain_seconds + kStopSeconds, signals);
+    const absl::Status stopped = daemon.Stop(config.drain_delay_seconds + config.drain_seconds + kStopSeconds, signals);
     if (code.ok() && !stopped.ok()) return stopped;
   }
   return code;

@@ -40,7 +40,7 @@ std::vector<Route> MakeRoutes(Daemon& daemon, const ModelNames& models, ExpertWa
       {"GET", "/healthz", true, OpenAiError, [](const auto& exchange) { exchange->Reply(Text(200, "ok\n")); }},
       {"GET", "/readyz", true, OpenAiError,
        [&](const auto& exchange) {
-         exchange->Reply(daemon.model().has_value() ? Text(200, "ok\n") : Text(503, "the daemon does not serve\n"));
+         exchange->Reply(daemon.serves() ? Text(200, "ok\n") : Text(503, "the daemon does not serve, or the server is ending\n"));
        }},
       {"GET", "/v1/models", false, OpenAiError, [&](const auto& exchange) { exchange->Reply(ListModels(models)); }},
       {"GET", kModelsPath, false, OpenAiError,
@@ -95,7 +95,7 @@ int Serve(const Options& options, Daemon& daemon, const ApiKeys& keys) {
   }
   spdlog::info("listening on http://{}, for the daemon at {}", (*server)->address(), options.server);
   std::chrono::system_clock::time_point drain_end;
-  (*server)->Serve([&] {
+  (*server)->Serve([&] { daemon.EndServing(); }, [&] {
     drain_end = std::chrono::system_clock::now() + std::chrono::seconds(options.http.drain_seconds);
     router.Drain();
     watches.End();

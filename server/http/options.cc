@@ -53,7 +53,10 @@ void Define(CLI::App& app, Options& options, Texts& texts) {
       ->check(CLI::Range(1, 3600));
   add("--write-seconds", limits.write_seconds, "N", "for which a client may take nothing of what waits for it [30]")
       ->check(CLI::Range(1, 3600));
-  add("--drain-seconds", options.http.drain_seconds, "N", "for which answers may go on after SIGTERM [30]")
+  add("--drain-delay-seconds", options.http.drain_delay_seconds, "N",
+      "for which new requests are still taken after SIGTERM while /readyz says no, for load balancers to notice [2]")
+      ->check(CLI::Range(0, 3600));
+  add("--drain-seconds", options.http.drain_seconds, "N", "for which answers may go on once new requests are refused [30]")
       ->check(CLI::Range(0, 86400));
   add("--log-level", options.log_level, "NAME", "debug, info, warning, error or off [info]")
       ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}));

@@ -57,7 +57,7 @@ std::vector<prometheus::MetricFamily> ServerMetrics::Collect() const {
   AddSample(AddFamily(families, "moe_build_info", "The build.", MetricType::Gauge), 1,
             {{"version", info_.version()}, {"build", info_.build()}});
   AddGauge(families, "moe_ready", "1: takes requests.", state_.ready());
-  AddGauge(families, "moe_draining", "1: finishes what runs and takes nothing new.", state_.draining());
+  AddGauge(families, "moe_draining", "1: not ready any more; finishes what runs, and soon takes nothing new.", state_.draining());
   AddGauge(families, "moe_memory_budget_bytes", "The memory budget.", static_cast<double>(info_.memory_budget_bytes()));
 
   const Rates rates = rates_.Over(kDefaultWindowNanos);

@@ -19,7 +19,7 @@ std::string MakeUpId() {
 }  // namespace
 
 absl::Status CheckReady(const ServerState& state, RequestMetrics& metrics) {
-  if (state.draining()) {
+  if (state.refusing()) {
     metrics.CountRejected(Rejection::kDraining);
     return absl::UnavailableError("the server is draining: it ends soon and takes no new requests");
   }

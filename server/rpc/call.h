@@ -45,7 +45,7 @@ struct CallEnvironment {
   CallLimits limits;
 };
 
-// Why a call cannot be taken at the moment: loading or draining. OK otherwise.
+// Why a call cannot be taken at the moment: loading, or the end is near. OK otherwise.
 absl::Status CheckReady(const ServerState& state, RequestMetrics& metrics);
 
 // A request that has arrived and is not read yet.

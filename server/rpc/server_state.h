@@ -1,4 +1,4 @@
-// What the daemon is able to do at this moment: loading, ready or draining.
+// What the daemon is able to do at this moment: loading, ready, draining, refusing.
 #pragma once
 
 #include <atomic>
@@ -47,7 +47,8 @@ struct LoadedModel {
   }
 };
 
-// Thread-safe. Loading -> ready -> draining; a drain may also come while loading.
+// Thread-safe. Loading -> ready -> draining -> refusing; a drain may also come while loading. Who drains is not ready any more, so
+// that whoever watches takes the server out; only who refuses turns new requests away.
 class ServerState {
  public:
   // Once. `model` must outlive the state.
@@ -56,12 +57,15 @@ class ServerState {
 
   void SetDraining() { draining_.store(true, std::memory_order_release); }
   bool draining() const { return draining_.load(std::memory_order_acquire); }
+  void SetRefusing() { refusing_.store(true, std::memory_order_release); }  // of a server that drains
+  bool refusing() const { return refusing_.load(std::memory_order_acquire); }
 
   bool ready() const { return loaded() != nullptr && !draining(); }
 
  private:
   std::atomic<const LoadedModel*> loaded_{nullptr};
   std::atomic<bool> draining_{false};
+  std::atomic<bool> refusing_{false};
 };
 
 }  // namespace moed

@@ -39,6 +39,7 @@ struct Config {
   std::string record_routing;  // "" = off
   std::string log_level = "info";
   std::string request_log;  // "" = with the normal log
+  int drain_delay_seconds = 2;
   int drain_seconds = 30;
 };
 

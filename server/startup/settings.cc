@@ -223,7 +223,10 @@ constexpr Setting kSettings[] = {
     {"max-text-bytes", "Requests", "BYTES", "longest text that is tokenised, a prompt's or Tokenize's", "1MiB", ApplyTextBytes},
     {"max-connections", "Requests", "N", "open connections; more are closed at once", "512",
      ApplyInt<1, 65536, &Config::max_connections>},
-    {"drain-seconds", "Requests", "N", "how long running requests may go on after SIGTERM", "30",
+    {"drain-delay-seconds", "Requests", "N",
+     "how long new requests are still taken after SIGTERM while health and /readyz say no, for load balancers to notice", "2",
+     ApplyInt<0, 3600, &Config::drain_delay_seconds>},
+    {"drain-seconds", "Requests", "N", "how long running requests may go on once new ones are refused", "30",
      ApplyInt<0, 86400, &Config::drain_seconds>},
 
     {"log-level", "Diagnosis", "LEVEL", "trace, debug, info, warning, error, critical or off", "info", ApplyLogLevel},

@@ -214,7 +214,7 @@ TEST_F(CommandsTest, ExitCodesSayWhatWentWrong) {
     EXPECT_THAT(outcome.errors, HasSubstr(test.says)) << test.arguments;
   }
   EXPECT_EQ(RunAt("nonsense", "info").code, kExitUsage);
-  server_.state().SetDraining();
+  server_.state().SetRefusing();
   EXPECT_EQ(Run("generate --prompt x").code, kExitNoServer);
 }
 

@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import os
 import pathlib
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +19,8 @@ class Front(ServerProcess):
 
     def __init__(self, binaries: pathlib.Path, server: str, *flags: object):
         """Returns when it listens."""
-        super().__init__([str(binaries / "moed-http"), "--server", server, "--listen", "127.0.0.1:0", *map(str, flags)])
+        command = [str(binaries / "moed-http"), "--server", server, "--listen", "127.0.0.1:0", *map(str, flags)]
+        super().__init__(command, {"MOED_HTTP_DRAIN_DELAY_SECONDS": "0", **os.environ})
         try:
             self.address = self.wait_for_line(r"listening on http://(127\.0\.0\.1:\d+)")
         except ServerError:
@@ -51,6 +53,15 @@ class Front(ServerProcess):
             connection.request(method, path, body, headers or {})
             with connection.getresponse() as answer:
                 return answer.status, answer.read()
+
+    @contextlib.contextmanager
+    def stream(self, path: str, body: Any) -> Iterator[http.client.HTTPResponse]:
+        """An answer whose head has come."""
+        connection = http.client.HTTPConnection(self.address, timeout=CALL_SECONDS)
+        with contextlib.closing(connection):
+            connection.request("POST", path, json.dumps(body).encode(), {"content-type": "application/json"})
+            with connection.getresponse() as answer:
+                yield answer
 
     def requests_logged(self) -> list[dict[str, Any]]:
         """The lines of the access log."""

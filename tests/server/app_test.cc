@@ -37,6 +37,7 @@ class Daemon {
     config.memory_budget = 64 << 20;
     config.listen = {"127.0.0.1", 0};
     config.metrics_listen.reset();
+    config.drain_delay_seconds = 0;
     change(config);
     app_ = std::make_unique<App>(std::move(config));
     const absl::Status started = app_->Start();

@@ -126,6 +126,7 @@ const std::map<std::string_view, Taken> kTaken = {
     {"max-new-tokens", {"9", [](const Config& c) { return c.serving.max_new_tokens == 9; }}},
     {"max-text-bytes", {"2MiB", [](const Config& c) { return c.serving.max_text_bytes == 2u << 20; }}},
     {"max-connections", {"3", [](const Config& c) { return c.max_connections == 3; }}},
+    {"drain-delay-seconds", {"9", [](const Config& c) { return c.drain_delay_seconds == 9; }}},
     {"drain-seconds", {"7", [](const Config& c) { return c.drain_seconds == 7; }}},
     {"log-level", {"debug", [](const Config& c) { return c.log_level == "debug"; }}},
     {"request-log", {"r.log", [](const Config& c) { return c.request_log == "r.log"; }}},

@@ -107,6 +107,7 @@ ServerHarness::ServerHarness(HarnessOptions options)
       inference_(environment_),
       control_({state_, sampler_, requests_, info_, call_clock_, [this] {
                   state_.SetDraining();
+                  state_.SetRefusing();
                   engine_.Drain();
                 }}) {
   info_.set_version("1.2.3");

@@ -129,7 +129,7 @@ class DaemonTest(RealProgramsTest):
         return self.running("--store", self.store, *flags)
 
     def begin_end(self, daemon: Daemon) -> None:
-        """Asks for the end and waits until the daemon says that it drains."""
+        """Asks for the end and waits until the daemon says that it refuses what is new."""
         daemon.send_signal(signal.SIGTERM)
         eventually(lambda: "draining" in daemon.log(), "the drain")
 
@@ -154,6 +154,39 @@ class DaemonTest(RealProgramsTest):
             self.assertEqual(stream.tokens, 600)
             self.assertEqual(stream.finish.reason, inference_pb2.FINISH_REASON_LENGTH)
             self.assertEqual(daemon.wait(WAIT_SECONDS), 0, daemon.log())
+
+    def test_others_can_notice_before_anything_is_refused(self) -> None:
+        with self.serving("--memory-budget", "64MiB", "--drain-delay-seconds", 3600) as daemon:
+            daemon.send_signal(signal.SIGTERM)
+            eventually(lambda: daemon.moectl("health", check=False).returncode == EXIT_UNAVAILABLE, "health to say no")
+            self.assertEqual(http_code(daemon, "/readyz"), 503)
+            self.assertEqual(http_code(daemon, "/healthz"), 200)
+            self.assertTrue(daemon.json("info")["server"]["draining"])
+            self.assertEqual(daemon.moectl("generate", "--prompt", PROMPT, "--max-new-tokens", 2).returncode, 0)
+            self.assertNotIn("refused", daemon.log())
+            daemon.send_signal(signal.SIGTERM)
+            self.assertEqual(daemon.wait(WAIT_SECONDS), 128 + signal.SIGTERM, "a second signal does not wait")
+
+    def test_after_the_delay_new_requests_are_refused(self) -> None:
+        with self.serving(*SLOW, "--drain-delay-seconds", 1, "--drain-seconds", 600) as daemon:
+            stream = Stream(daemon, 600)
+            stream.read()
+            daemon.send_signal(signal.SIGTERM)
+            eventually(lambda: "new requests are refused" in daemon.log(), "the end of the delay")
+            self.assertLess(daemon.log().index("not ready any more"), daemon.log().index("new requests are refused"))
+            refused = daemon.moectl("generate", "--prompt", PROMPT, check=False)
+            self.assertEqual(refused.returncode, EXIT_UNAVAILABLE, refused.stderr)
+            stream.cancel()
+            self.assertEqual(daemon.wait(WAIT_SECONDS), 0, daemon.log())
+
+    def test_a_drain_that_is_asked_for_leaves_the_daemon_there(self) -> None:
+        with self.serving("--memory-budget", "64MiB", "--drain-delay-seconds", 1) as daemon:
+            self.assertIn("0 running", daemon.moectl("drain").stdout)
+            self.assertEqual(daemon.moectl("health", check=False).returncode, EXIT_UNAVAILABLE)
+            eventually(lambda: "new requests are refused" in daemon.log(), "the end of the delay")
+            refused = daemon.moectl("generate", "--prompt", PROMPT, check=False)
+            self.assertEqual(refused.returncode, EXIT_UNAVAILABLE, refused.stderr)
+            self.assertEqual(daemon.stop(), 0, daemon.log())
 
     def test_without_drain_time_running_streams_are_ended(self) -> None:
         with self.serving(*SLOW, "--drain-seconds", 0) as daemon:

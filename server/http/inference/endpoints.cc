@@ -73,8 +73,8 @@ HttpReply DescribeServer() {
 }
 
 HttpReply TellReady(const Daemon& daemon) {
-  if (daemon.model().has_value()) return {.body = Dumped({{"ready", true}})};
-  return InferenceError({.status = 503, .message = "the daemon does not serve"});
+  if (daemon.serves()) return {.body = Dumped({{"ready", true}})};
+  return InferenceError({.status = 503, .message = "the daemon does not serve, or the server is ending"});
 }
 
 HttpReply DescribeModel(const ModelNames& models, std::string_view path) {

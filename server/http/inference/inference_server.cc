@@ -42,7 +42,7 @@ class InferenceService final : public WithRawMethods<GRPCInferenceService::Servi
   }
   grpc::ServerUnaryReactor* ServerReady(Context* context, const Bytes*, Bytes* response) override {
     inference::ServerReadyResponse answer;
-    answer.set_ready(parts_.daemon.model().has_value());
+    answer.set_ready(parts_.daemon.serves());
     return Reply(context, answer, response);
   }
   grpc::ServerUnaryReactor* ServerMetadata(Context* context, const Bytes*, Bytes* response) override {

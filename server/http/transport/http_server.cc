@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -26,6 +27,7 @@ using boost::system::error_code;
 
 constexpr int kThreads = 2;
 constexpr auto kTick = std::chrono::milliseconds(100);
+constexpr int64_t kNanosPerSecond = 1'000'000'000;
 
 }  // namespace
 
@@ -36,7 +38,7 @@ class HttpServer::Impl {
 
   absl::Status Listen();
   std::string address() const { return Address{options_.listen.host, port_}.Text(); }
-  void Serve(std::function<void()> on_drain);
+  void Serve(std::function<void()> on_ending, std::function<void()> on_drain);
 
  private:
   void Accept();
@@ -44,6 +46,7 @@ class HttpServer::Impl {
   bool EndOneIdle();
   void Refuse(Socket socket);
   void AwaitSignal();
+  void BeginEnd();
   void BeginDrain();
   void Tick();
   void End();
@@ -59,7 +62,8 @@ class HttpServer::Impl {
   asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Strand> timer_{strand_};
   bool accepting_ = false;
   int port_ = 0;
-  std::function<void()> on_drain_;
+  std::function<void()> on_ending_, on_drain_;
+  std::optional<int64_t> drain_begin_nanos_;  // once a signal came
   int64_t drain_end_nanos_ = 0;
   absl::Mutex mutex_;
   std::vector<std::weak_ptr<Connection>> connections_ ABSL_GUARDED_BY(mutex_);
@@ -84,7 +88,8 @@ absl::Status HttpServer::Impl::Listen() {
   return absl::OkStatus();
 }
 
-void HttpServer::Impl::Serve(std::function<void()> on_drain) {
+void HttpServer::Impl::Serve(std::function<void()> on_ending, std::function<void()> on_drain) {
+  on_ending_ = std::move(on_ending);
   on_drain_ = std::move(on_drain);
   asio::post(strand_, [this] {
     AwaitSignal();
@@ -143,23 +148,33 @@ void HttpServer::Impl::Refuse(Socket socket) {
 void HttpServer::Impl::AwaitSignal() {
   signals_.async_wait([this](const error_code& error, int signal) {
     if (error) return;
-    if (share_->draining.exchange(true)) {
+    if (drain_begin_nanos_) {
       spdlog::default_logger()->flush();
       _exit(128 + signal);
     }
-    BeginDrain();
+    BeginEnd();
     AwaitSignal();
   });
 }
 
+void HttpServer::Impl::BeginEnd() {
+  const int delay = options_.drain_delay_seconds;
+  drain_begin_nanos_ = Clock::Real().NowNanos() + delay * kNanosPerSecond;
+  on_ending_();
+  if (delay == 0) return BeginDrain();
+  spdlog::info("not ready any more: new requests are taken for {} s more (--drain-delay-seconds)", delay);
+}
+
 void HttpServer::Impl::BeginDrain() {
+  share_->draining = true;
   spdlog::info("draining: {} answers may take {} s more", share_->exchanges.load(), options_.drain_seconds);
-  drain_end_nanos_ = Clock::Real().NowNanos() + options_.drain_seconds * int64_t{1'000'000'000};
+  drain_end_nanos_ = Clock::Real().NowNanos() + options_.drain_seconds * kNanosPerSecond;
   on_drain_();
 }
 
 void HttpServer::Impl::Tick() {
   const int64_t now = Clock::Real().NowNanos();
+  if (drain_begin_nanos_ && !share_->draining && now >= *drain_begin_nanos_) BeginDrain();
   for (const auto& connection : LiveConnections()) {
     connection->Tick(now);
     if (share_->draining) connection->CloseIfIdle();
@@ -199,6 +214,8 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Listen(const HttpServerO
 }
 
 std::string HttpServer::address() const { return impl_->address(); }
-void HttpServer::Serve(std::function<void()> on_drain) { impl_->Serve(std::move(on_drain)); }
+void HttpServer::Serve(std::function<void()> on_ending, std::function<void()> on_drain) {
+  impl_->Serve(std::move(on_ending), std::move(on_drain));
+}
 
 }  // namespace moed::http

@@ -40,6 +40,7 @@ class Daemon::HealthReader final : public StreamReader<HealthCheckResponse> {
   }
   void OnEnd(const grpc::Status&) override {
     daemon_.SetServing(false);
+    daemon_.ForgetModel();
     daemon_.WatchAgain();
   }
 
@@ -74,10 +75,21 @@ std::optional<ServedModel> Daemon::model() const {
   return model_;
 }
 
+bool Daemon::serves() const {
+  absl::MutexLock lock(&mutex_);
+  return serving_ && !end_of_serving_ && model_.has_value();
+}
+
+void Daemon::EndServing() {
+  absl::MutexLock lock(&mutex_);
+  end_of_serving_ = true;
+  if (tell_serving_) tell_serving_(false);
+}
+
 void Daemon::OnServing(std::function<void(bool)> tell) {
   absl::MutexLock lock(&mutex_);
   tell_serving_ = std::move(tell);
-  if (tell_serving_) tell_serving_(serving_);
+  if (tell_serving_) tell_serving_(serving_ && !end_of_serving_);
 }
 
 void Daemon::WatchHealth() {
@@ -111,11 +123,16 @@ void Daemon::SetServing(bool serving) {
     absl::MutexLock lock(&mutex_);
     if (serving == serving_) return;
     serving_ = serving;
-    model_.reset();
-    if (tell_serving_) tell_serving_(serving);
+    if (serving) model_.reset();  // it may be another one
+    if (tell_serving_) tell_serving_(serving && !end_of_serving_);
   }
   spdlog::info("the daemon {}", serving ? "serves" : "does not serve");
   if (serving) AskForModel();
+}
+
+void Daemon::ForgetModel() {
+  absl::MutexLock lock(&mutex_);
+  model_.reset();
 }
 
 void Daemon::AskForModel() {

@@ -24,6 +24,9 @@ struct ServedModel {
 };
 
 // Thread-safe. Follows the daemon's health (grpc.health.v1) for as long as it lives, and connects again by itself.
+//
+// A daemon that has served and says that it does not serve any more may still take requests for a while
+// (--drain-delay-seconds): it keeps its model, and is asked.
 class Daemon {
  public:
   // `control`: the address of moe.v1.Control.
@@ -33,8 +36,12 @@ class Daemon {
   // Waits for the calls that are under way, and lets go of the daemon. Once.
   void End();
 
-  // Nothing while the daemon is not reached, loads or drains.
+  // Nothing while the daemon is not reached or loads.
   std::optional<ServedModel> model() const;
+  // It has a model and is healthy, and EndServing was not called: new requests had better come here.
+  bool serves() const;
+  // This program is about to end: serves() and who is told by OnServing hear of no daemon any more.
+  void EndServing();
 
   // `tell` is called at once and whenever the daemon begins or ceases to serve; it must not call the Daemon. Null: nobody is told
   // any more, when this returns.
@@ -49,6 +56,7 @@ class Daemon {
   void WatchHealth();
   void WatchAgain();
   void SetServing(bool serving);
+  void ForgetModel();
   void AskForModel();
 
   std::shared_ptr<grpc::Channel> server_channel_;
@@ -60,6 +68,7 @@ class Daemon {
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   std::function<void()> cancel_watch_ ABSL_GUARDED_BY(mutex_);
   bool serving_ ABSL_GUARDED_BY(mutex_) = false;
+  bool end_of_serving_ ABSL_GUARDED_BY(mutex_) = false;
   std::function<void(bool)> tell_serving_ ABSL_GUARDED_BY(mutex_);
   std::optional<ServedModel> model_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<grpc::Alarm> pause_ ABSL_GUARDED_BY(mutex_);  // a new one each time: it may not be set by its own callback
