@@ -1,15 +1,22 @@
 #!/bin/sh
-# HEALTHCHECK of the image: whether what the container runs serves. That is the daemon on the port of MOED_LISTEN, or `moed run`, which
-# serves on a socket of its own once the model is packed.
+# HEALTHCHECK of the image: whether what the container runs serves. That is the daemon, at --listen of its command line or else at
+# MOED_LISTEN; or `moed run`, which serves on a socket of its own once the model is packed. $1: the container's first process [1].
 set -eu
 
 for socket in "${XDG_RUNTIME_DIR:-${TMPDIR:-/tmp}}"/moed-run-*/moed; do
     if [ -S "$socket" ]; then exec moectl --server "unix:$socket" --connect-timeout 3 health; fi
 done
-case $(tr '\0' ' ' < /proc/1/cmdline) in
+words=$(tr '\0' '\n' < "/proc/${1:-1}/cmdline")
+case $(echo "$words" | tr '\n' ' ') in
 *moed\ run\ *)
     echo "moed run does not serve yet"
     exit 0
     ;;
 esac
-exec moectl --server "127.0.0.1:${MOED_LISTEN##*:}" --connect-timeout 3 health
+listen=$(echo "$words" | sed -n -e 's/^--listen=//p' -e '/^--listen$/{n;p;}')
+listen=${listen:-$MOED_LISTEN}
+case $listen in
+0.0.0.0:*) listen=127.0.0.1:${listen##*:} ;;
+'[::]':*) listen="[::1]:${listen##*:}" ;;
+esac
+exec moectl --server "$listen" --connect-timeout 3 health

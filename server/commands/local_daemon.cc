@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "core/base/status.h"
+#include "server/commands/run_log.h"
 
 namespace moed {
 namespace {
@@ -53,10 +54,11 @@ absl::StatusOr<Child> StartLogged(ChildOptions options, const std::string& log_p
   MOED_ASSIGN_OR_RETURN(options.program, FindProgram("moed"));
   options.input = open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (options.input < 0) return ErrnoError(errno, "cannot open /dev/null");
-  options.output = options.errors = open(log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
-  absl::StatusOr<Child> child = options.output < 0 ? ErrnoError(errno, "cannot open ", log_path) : Child::Start(options);
+  const absl::StatusOr<int> log = OpenRunLog(log_path);
+  if (log.ok()) options.output = options.errors = *log;
+  absl::StatusOr<Child> child = log.ok() ? Child::Start(options) : log.status();
   close(options.input);
-  if (options.output >= 0) close(options.output);
+  if (log.ok()) close(*log);
   return child;
 }
 

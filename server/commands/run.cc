@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -20,6 +19,7 @@
 #include "server/commands/local_daemon.h"
 #include "server/commands/model_source.h"
 #include "server/commands/run_budget.h"
+#include "server/commands/run_log.h"
 #include "server/commands/store_cache.h"
 #include "server/startup/config.h"
 #include "spdlog/spdlog.h"
@@ -222,8 +222,9 @@ absl::StatusOr<int> Run(const Flags& flags, const ModelSource& source, Config co
   std::fputs(budget.table.c_str(), stderr);
   MOED_ASSIGN_OR_RETURN(const PrivateFolder folder, PrivateFolder::Make(kEnvironment));
   MOED_ASSIGN_OR_RETURN(const std::vector<std::string> talk, TalkArguments(flags, prompt, budget.has_chat_template, folder));
-  const std::string log = std::filesystem::path(cache) / StrCat("run-", getpid(), ".log");
-  MOED_ASSIGN_OR_RETURN(LocalDaemon daemon, LocalDaemon::Start(folder, DaemonFlags(flags, config, budget.bytes), log, signals));
+  RemoveLeftRunLogs(cache);
+  MOED_ASSIGN_OR_RETURN(LocalDaemon daemon,
+                        LocalDaemon::Start(folder, DaemonFlags(flags, config, budget.bytes), RunLogPath(cache), signals));
   std::fprintf(stderr, "loading %s\n", config.store.c_str());
   const absl::Status serves = daemon.WaitUntilServing(signals);
   absl::StatusOr<int> code = serves.ok() ? Talk(talk, daemon, signals) : absl::StatusOr<int>(serves);

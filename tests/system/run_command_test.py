@@ -9,10 +9,11 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 
+from tests.memory_group import memory_group
 from tests.real_programs import CALL_SECONDS, RealProgramsTest, main
 from tests.terminal import CTRL_C, CTRL_D, Terminal
 from tools.daemon import DEMO_CHECKPOINT, ROOT, pack
-from tools.server_process import wait_until
+from tools.server_process import ServerProcess, free_port, wait_until
 
 TINY = ROOT / "tests" / "model" / "data" / "mixtral"  # has no chat template
 DEMO_BUDGET = "24MiB"
@@ -263,6 +264,46 @@ class RunCommandTest(RealProgramsTest):
         self.assertEqual(run.returncode, 2, run.stderr)
         self.assertIn("smallest", run.stderr)
 
+    def test_it_stays_within_its_cgroups_limit(self) -> None:
+        flags = ("run", self.demo_store(), "--prompt", "Once upon a time", "--max-new-tokens", 64, "--temperature", 0)
+        outside = self.run_model(*flags[1:], "--memory", DEMO_BUDGET)
+        with memory_group(160 << 20) as group:
+
+            def run(*more: object) -> subprocess.CompletedProcess[str]:
+                return subprocess.run(
+                    group.command(self.binaries / "moed", *flags, *more),
+                    capture_output=True,
+                    text=True,
+                    timeout=CALL_SECONDS,
+                    env={**os.environ, **self.environment},
+                )
+
+            inside = run()
+            self.assertEqual(inside.returncode, 0, inside.stderr)
+            self.assertIn("98 % of the cgroup's limit of 160.0 MiB", inside.stderr)
+            self.assertEqual(inside.stdout, outside.stdout)
+            self.assertEqual(group.kills(), 0)
+            refused = run("--memory", "128MiB")
+            self.assertEqual(refused.returncode, 2, refused.stderr)
+            self.assertIn("the cgroup's limit of 160.0 MiB", refused.stderr)
+
+    def test_a_log_that_a_killed_one_left_goes(self) -> None:
+        with self.conversation() as terminal:
+            os.kill(terminal.pid, signal.SIGKILL)
+            terminal.exit_code()
+            self.wait_until_none_is_left()
+        (left,) = self.cache.glob("run-*.log")
+        of_the_user = self.cache / "run-away.log"
+        of_the_user.write_text("kept")
+        with self.conversation() as terminal:
+            self.assertFalse(left.exists())
+            (held,) = self.cache.glob(f"run-{terminal.pid}.log")
+            self.answer(self.demo_store(), "--memory", DEMO_BUDGET)
+            self.assertTrue(held.exists())
+            terminal.type(CTRL_D)
+            self.assertEqual(terminal.exit_code(), 0)
+        self.assertEqual(list(self.cache.glob("run-*")), [of_the_user])
+
     def test_a_cache_that_cannot_be_written_is_named(self) -> None:
         (self.home / "file").write_text("")
         self.environment["MOED_CACHE_DIR"] = str(self.home / "file" / "cache")
@@ -311,9 +352,9 @@ class RunCommandTest(RealProgramsTest):
         self.wait_until_none_is_left()
 
     def test_the_images_health_check_finds_a_conversation(self) -> None:
-        def healthy() -> subprocess.CompletedProcess[str]:
+        def healthy(process: int = 1) -> subprocess.CompletedProcess[str]:
             return subprocess.run(
-                ["sh", ROOT / "deploy" / "healthcheck.sh"],
+                ["sh", str(ROOT / "deploy" / "healthcheck.sh"), str(process)],
                 capture_output=True,
                 text=True,
                 timeout=CALL_SECONDS,
@@ -324,8 +365,25 @@ class RunCommandTest(RealProgramsTest):
             self.assertEqual(healthy().returncode, 0, healthy().stderr)
         self.assertEqual(healthy().returncode, 3, "nobody serves")
         with self.running("--store", self.demo_store(), "--memory-budget", DEMO_BUDGET) as daemon:
-            self.environment["MOED_LISTEN"] = daemon.address
+            self.environment["MOED_LISTEN"] = daemon.address.replace("127.0.0.1", "0.0.0.0")
             self.assertEqual(healthy().returncode, 0, healthy().stderr)
+
+    def test_the_images_health_check_takes_the_daemons_flag(self) -> None:
+        def healthy(process: int) -> int:
+            environment = {"PATH": f"{self.binaries}:{os.environ['PATH']}", "MOED_LISTEN": "0.0.0.0:1", **self.environment}
+            command = ["sh", str(ROOT / "deploy" / "healthcheck.sh"), str(process)]
+            return subprocess.run(command, capture_output=True, timeout=CALL_SECONDS, env=environment).returncode
+
+        port, path = free_port(), self.home / "socket"
+        for listen in (f"127.0.0.1:{port}", f"0.0.0.0:{port}", f"unix:{path}"):
+            for flag in (["--listen", listen], [f"--listen={listen}"]):
+                command = [str(self.binaries / "moed"), "--store", str(self.demo_store()), "--memory-budget", DEMO_BUDGET]
+                with (
+                    self.subTest(flag),
+                    contextlib.closing(ServerProcess([*command, "--metrics-listen", "off", *flag])) as daemon,
+                ):
+                    daemon.wait_for_line("(ready: )")
+                    self.assertEqual(healthy(daemon.pid), 0)
 
     def test_a_daemon_that_dies_ends_it_and_its_log_is_named(self) -> None:
         with self.conversation() as terminal:
