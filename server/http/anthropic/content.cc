@@ -191,7 +191,10 @@ absl::Status ReadTextOrBlocks(const Json& value, std::string& text) {
     return absl::OkStatus();
   }
   return ReadElements(value, [&](const Json& element) -> absl::Status {
-    if (element.is_object() && element.value("type", Json()) != "text") return InvalidArgument(".type: only text is understood");
+    if (element.is_object() && element.value("type", Json()) != "text") {
+      return InvalidArgument(".type: ", ShownJson(element.value("type", Json())),
+                             " is not understood; the only one here is \"text\"");
+    }
     Block block;
     MOED_RETURN_IF_ERROR(ReadMembers(element, kText, block));
     text += block.text;

@@ -28,8 +28,17 @@ struct Part {
   std::string text;
   std::string* mutable_text() { return &text; }
 };
-absl::Status ApplyPartType(const Json& value, Part&) { return OnlyValue(value, "text", "other parts are not understood"); }
-constexpr Parameter<Part> kPart[] = {{"type", ApplyPartType}, {"text", ApplyText<Part, &Part::mutable_text>}};
+constexpr Parameter<Part> kPart[] = {{"type", nullptr}, {"text", ApplyText<Part, &Part::mutable_text>}};
+
+// The type first: members of parts that are not understood say nothing.
+absl::Status ReadPart(const Json& element, Part& part) {
+  if (!element.is_object()) return InvalidArgument(ShownJson(element), " is no object");
+  const Json type = element.value("type", Json());
+  if (type.is_null()) return InvalidArgument(".type: missing; the only one that is understood is \"text\"");
+  if (type != "text") return InvalidArgument(".type: ", ShownJson(type), " is not understood; the only one that is is \"text\"");
+  if (!element.contains("text")) return InvalidArgument(".text: missing");
+  return ReadMembers(element, kPart, part);
+}
 
 absl::Status ApplyContent(const Json& value, ChatMessage& message) {
   if (value.is_string()) {
@@ -38,8 +47,7 @@ absl::Status ApplyContent(const Json& value, ChatMessage& message) {
   }
   return ReadElements(value, [&](const Json& element) -> absl::Status {
     Part part;
-    MOED_RETURN_IF_ERROR(ReadMembers(element, kPart, part));
-    if (!element.contains("type") || !element.contains("text")) return InvalidArgument("type and text are needed");
+    MOED_RETURN_IF_ERROR(ReadPart(element, part));
     message.add_content()->set_text(std::move(part.text));
     return absl::OkStatus();
   });
