@@ -22,8 +22,8 @@ FLAGS = (
     "--no-first-run",
     "--hide-scrollbars",
 )
-WAIT_SECONDS = 60
-END_SECONDS = 20
+WAIT_SECONDS = 300  # for what comes in milliseconds where nothing else runs
+END_SECONDS = 60
 POLL_SECONDS = 0.02
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from tests.http.front import Front
+from tests.http.front import CALL_SECONDS, Front
 from tests.http.scripted_daemon import ScriptedDaemon, serving
 from tests.real_programs import RealProgramsTest, main
 
@@ -84,7 +84,7 @@ class CallsTest(RealProgramsTest):
         self.assertEqual(answer["usage"]["prompt_tokens_details"], {"cached_tokens": 2})
 
     def test_a_stream(self) -> None:
-        connection = http.client.HTTPConnection(self.front.address, timeout=60)
+        connection = http.client.HTTPConnection(self.front.address, timeout=CALL_SECONDS)
         with contextlib.closing(connection):
             body = json.dumps({**REQUEST, "stream": True})
             connection.request("POST", "/v1/chat/completions", body, {"content-type": "application/json"})

@@ -11,7 +11,7 @@ from tests.real_programs import RealProgramsTest, main
 from tools.daemon import Daemon, pack_demo, running
 from tools.server_process import wait_until
 
-WAIT_SECONDS = 60
+WAIT_SECONDS = 300
 MODEL = "q8-q8"  # as pack_demo calls the store
 
 

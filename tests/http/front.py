@@ -11,7 +11,7 @@ from typing import Any
 from tools.daemon import Daemon
 from tools.server_process import ServerError, ServerProcess
 
-CALL_SECONDS = 120
+CALL_SECONDS = 300
 
 
 class Front(ServerProcess):

@@ -21,7 +21,7 @@ with contextlib.suppress(ImportError):  # before main() has found a Python that 
 REQUIREMENTS = ("tritonclient[grpc,http]==2.73.0",)
 MODEL = "q8-q8"
 PROMPT = "Once upon a time there was a little"
-WAIT_SECONDS = 60
+WAIT_SECONDS = 300
 SLOW = ("--memory-budget", "64MiB", "--backend", "scalar", "--threads", 1)
 GREEDY = {"max_tokens": 24, "temperature": 0.0}
 

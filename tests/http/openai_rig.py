@@ -15,7 +15,7 @@ with contextlib.suppress(ImportError):  # before client_library.main() has found
 REQUIREMENTS = ("openai==3.54.0",)
 MODEL = "q8-q8"  # as pack_demo calls the store
 PROMPT = "Once upon a time there was a little"
-WAIT_SECONDS = 60
+WAIT_SECONDS = 300
 # Scalar kernels make the demo model slow: a long answer takes seconds, whatever the machine.
 SLOW = ("--memory-budget", "64MiB", "--backend", "scalar", "--threads", 1)
 
