@@ -245,8 +245,8 @@ absl::Status App::Impl::MakeServices() {
   environment_ = std::make_unique<CallEnvironment>(
       CallEnvironment{state_, *workers_, sender_, request_metrics_, *request_log_, *live_, clock_, limits});
   inference_ = std::make_unique<InferenceService>(*environment_);
-  control_ =
-      std::make_unique<ControlService>(ControlParts{state_, sampler_, request_metrics_, info_, clock_, [this] { AskFor(End::kDrain); }});
+  control_ = std::make_unique<ControlService>(
+      ControlParts{state_, sampler_, request_metrics_, info_, clock_, [this] { AskFor(End::kDrain); }});
   ticker_ = std::make_unique<Ticker>([this] {
     sampler_.Sample();
     live_->CheckStalled();

@@ -95,12 +95,13 @@ int Serve(const Options& options, Daemon& daemon, const ApiKeys& keys) {
   }
   spdlog::info("listening on http://{}, for the daemon at {}", (*server)->address(), options.server);
   std::chrono::system_clock::time_point drain_end;
-  (*server)->Serve([&] { daemon.EndServing(); }, [&] {
-    drain_end = std::chrono::system_clock::now() + std::chrono::seconds(options.http.drain_seconds);
-    router.Drain();
-    watches.End();
-    if (inference) inference->Drain();
-  });
+  (*server)->Serve([&] { daemon.EndServing(); },
+                   [&] {
+                     drain_end = std::chrono::system_clock::now() + std::chrono::seconds(options.http.drain_seconds);
+                     router.Drain();
+                     watches.End();
+                     if (inference) inference->Drain();
+                   });
   if (inference) inference->Shutdown(drain_end);
   daemon.End();
   return 0;

@@ -126,6 +126,7 @@ void Call::Send() {
 void Call::Account(absl::Status status) {
   environment_.metrics.CountEnd(method_, status.code());
   record_.status = std::move(status);
+  record_.duration_seconds = SecondsBetween(arrival_nanos_, environment_.clock.NowNanos());
   environment_.log.Write(record_);
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -78,6 +79,8 @@ class Call : public Outgoing, public std::enable_shared_from_this<Call> {
     }
   }
 
+  // Before the call begins.
+  void SetCaller(Caller caller) { record_.caller = std::move(caller); }
   const std::string& id() const { return record_.id; }    // constant once the call has begun
   int queue_position() const { return queue_position_; }  // constant once the transport sends initial metadata
 

@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/base/check.h"
 #include "core/base/status.h"
+#include "core/base/trace_parent.h"
 #include "core/base/utf8.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
@@ -44,6 +47,14 @@ class CallDeadline {
   const std::chrono::system_clock::time_point end_;
 };
 
+// A header that is there twice says nothing.
+inline Caller CallerOf(const grpc::CallbackServerContext& context) {
+  const auto [begin, end] = context.client_metadata().equal_range(kTraceParentKey);
+  const bool once = begin != end && std::next(begin) == end;
+  const std::string_view text = once ? std::string_view(begin->second.data(), begin->second.size()) : std::string_view();
+  return {.peer = context.peer(), .trace_id = TraceIdOf(ReadTraceParent(text))};
+}
+
 // Owns itself: deleted by OnDone. Reactor: ServerUnaryReactor or ServerWriteReactor<ByteBuffer>; CallType: a Call with a pump.
 template <class Reactor, class CallType>
 class CallReactor : public Reactor, public ResponseTransport<Encoded> {
@@ -54,6 +65,7 @@ class CallReactor : public Reactor, public ResponseTransport<Encoded> {
   template <class MakeCall, class Start>
   void Begin(MakeCall&& make_call, Start&& start) {
     call_ = make_call(*this);
+    call_->SetCaller(CallerOf(*context_));
     call_->Guarded([&] { start(*call_); });
   }
   // Where a request has no id it takes that of the metadata.

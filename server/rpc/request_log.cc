@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_replace.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "core/base/status.h"
 #include "nlohmann/json.hpp"
 #include "server/rpc/session_digest.h"
@@ -16,6 +18,7 @@ namespace moed {
 namespace {
 
 constexpr size_t kQueuedLines = 1024;
+constexpr char kTimeForm[] = "%Y-%m-%dT%H:%M:%E3SZ";
 
 // Errors name the session for its client, in quotes.
 std::string ErrorText(const RequestRecord& record) {
@@ -28,8 +31,8 @@ std::string ErrorText(const RequestRecord& record) {
 
 struct RequestLog::Impl {
   std::shared_ptr<spdlog::details::thread_pool> thread = std::make_shared<spdlog::details::thread_pool>(kQueuedLines, 1);
-  std::shared_ptr<spdlog::async_logger> logger;
-  std::string prefix;
+  std::shared_ptr<spdlog::async_logger> logger;  // null: off
+  bool stands_alone = false;                     // lines have nothing of the normal log's
 };
 
 RequestLog::RequestLog(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -37,6 +40,8 @@ RequestLog::~RequestLog() = default;
 
 absl::StatusOr<std::unique_ptr<RequestLog>> RequestLog::Open(const std::string& path) {
   auto impl = std::make_unique<Impl>();
+  if (path == kNoRequestLog) return std::unique_ptr<RequestLog>(new RequestLog(std::move(impl)));
+  impl->stands_alone = !path.empty();
   try {
     std::vector<spdlog::sink_ptr> sinks;
     if (path.empty()) {
@@ -48,10 +53,7 @@ absl::StatusOr<std::unique_ptr<RequestLog>> RequestLog::Open(const std::string& 
     impl->logger = std::make_shared<spdlog::async_logger>("request", sinks.begin(), sinks.end(), impl->thread,
                                                           spdlog::async_overflow_policy::overrun_oldest);
     impl->logger->flush_on(spdlog::level::info);
-    if (path.empty()) {
-      impl->logger->set_level(spdlog::default_logger()->level());
-      impl->prefix = "request ";
-    }
+    if (path.empty()) impl->logger->set_level(spdlog::default_logger()->level());
   } catch (const spdlog::spdlog_ex& error) {
     return InvalidArgument("--request-log ", path, ": ", error.what());
   }
@@ -59,16 +61,22 @@ absl::StatusOr<std::unique_ptr<RequestLog>> RequestLog::Open(const std::string& 
 }
 
 void RequestLog::Write(const RequestRecord& record) {
-  if (impl_->logger->should_log(spdlog::level::info)) impl_->logger->info(impl_->prefix + Line(record));
+  if (impl_->logger == nullptr || !impl_->logger->should_log(spdlog::level::info)) return;
+  impl_->logger->info(impl_->stands_alone ? Line(record, absl::FormatTime(kTimeForm, absl::Now(), absl::UTCTimeZone()))
+                                          : "request " + Line(record));
 }
 
-std::string RequestLog::Line(const RequestRecord& record) {
+std::string RequestLog::Line(const RequestRecord& record, std::string_view time) {
   nlohmann::ordered_json line;
+  if (!time.empty()) line["time"] = time;
   line["id"] = record.id;
+  line["peer"] = record.caller.peer;
+  if (!record.caller.trace_id.empty()) line["trace_id"] = record.caller.trace_id;
   line["method"] = MethodName(record.method);
   line["code"] = CodeName(record.status.code());
   if (!record.session_id.empty()) line["session"] = SessionDigest(record.session_id);
   if (!record.status.ok()) line["error"] = ErrorText(record);
+  line["duration_seconds"] = record.duration_seconds;
   if (record.admitted) {
     const FinishInfo& finish = record.finish;
     if (record.method != Method::kScore) line["reason"] = EndReasonName(record.reason);
@@ -79,7 +87,6 @@ std::string RequestLog::Line(const RequestRecord& record) {
     line["prefill_seconds"] = finish.timings.prefill_seconds;
     line["decode_seconds"] = finish.timings.decode_seconds;
     line["ttft_seconds"] = finish.timings.ttft_seconds;
-    line["duration_seconds"] = finish.timings.duration_seconds;
     line["expert_hits"] = finish.expert_hits;
     line["expert_misses"] = finish.expert_misses;
     line["bytes_read"] = finish.bytes_read;

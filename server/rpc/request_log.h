@@ -1,8 +1,9 @@
-// One line for each call that ended: id, timings, counts. Never text, and of a session its digest alone.
+// One line for each call that ended: id, peer, trace, timings, counts. Never text, and of a session its digest alone.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "core/engine/engine.h"
@@ -10,25 +11,36 @@
 
 namespace moed {
 
+// As the transport says.
+struct Caller {
+  std::string peer;      // "ipv4:127.0.0.1:40000", "unix:"
+  std::string trace_id;  // of the metadata's traceparent; "" = none that is valid
+};
+
 struct RequestRecord {
   std::string id;
+  Caller caller;
   Method method = Method::kGenerate;
   absl::Status status;
+  double duration_seconds = 0;  // from arrival to end
   std::string session_id;
   bool admitted = false;                // the rest is set
   EndReason reason = EndReason::kStop;  // of generations
   FinishInfo finish;
 };
 
+inline constexpr std::string_view kNoRequestLog = "off";
+
 // Thread-safe. Never blocks: lines are written by a thread of its own, and when it falls behind the oldest are dropped.
 class RequestLog {
  public:
-  // JSON lines into `path`, or with the normal log when it is empty. Errors name the path.
+  // JSON lines into `path`, or with the normal log when it is empty, or nowhere when it is kNoRequestLog. Errors name the path.
   static absl::StatusOr<std::unique_ptr<RequestLog>> Open(const std::string& path);
   ~RequestLog();  // writes what is queued
 
   void Write(const RequestRecord& record);
-  static std::string Line(const RequestRecord& record);
+  // `time`: as a line has it that stands alone; "" = it has none.
+  static std::string Line(const RequestRecord& record, std::string_view time = "");
 
  private:
   struct Impl;

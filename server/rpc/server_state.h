@@ -47,8 +47,8 @@ struct LoadedModel {
   }
 };
 
-// Thread-safe. Loading -> ready -> draining -> refusing; a drain may also come while loading. Who drains is not ready any more, so
-// that whoever watches takes the server out; only who refuses turns new requests away.
+// Thread-safe. Loading -> ready -> draining -> refusing; a drain may also come while loading. Who drains is not ready any more,
+// so that whoever watches takes the server out; only who refuses turns new requests away.
 class ServerState {
  public:
   // Once. `model` must outlive the state.

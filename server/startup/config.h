@@ -38,7 +38,7 @@ struct Config {
   std::string learned_state;   // "" = nothing is kept
   std::string record_routing;  // "" = off
   std::string log_level = "info";
-  std::string request_log;  // "" = with the normal log
+  std::string request_log;  // "" = with the normal log; "off"
   int drain_delay_seconds = 2;
   int drain_seconds = 30;
 };

@@ -230,8 +230,8 @@ constexpr Setting kSettings[] = {
      ApplyInt<0, 86400, &Config::drain_seconds>},
 
     {"log-level", "Diagnosis", "LEVEL", "trace, debug, info, warning, error, critical or off", "info", ApplyLogLevel},
-    {"request-log", "Diagnosis", "FILE", "one JSON line for each request that ended, never its text", "with the normal log",
-     ApplyRequestLog},
+    {"request-log", "Diagnosis", "FILE|off", "one JSON line for each call of Inference that ended, never its text",
+     "with the normal log", ApplyRequestLog},
     {"trace", "Diagnosis", "FILE", "writes a Chrome trace of reads and compute at the end", "", ApplyPath<&Config::trace>},
     {"record-routing", "Diagnosis", "DIR", "records which experts served each decoded token, for moe-bench replay", "",
      ApplyPath<&Config::record_routing>},

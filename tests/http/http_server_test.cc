@@ -71,7 +71,8 @@ class HttpServerTest : public testing::Test {
   void Serve(const TransportLimits& limits = {}) {
     spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", lines_));
     log_ = std::make_unique<AccessLog>();
-    auto listening = HttpServer::Listen({.listen = {"127.0.0.1", 0}, .limits = limits, .drain_delay_seconds = 0, .drain_seconds = 0}, handler_, *log_);
+    auto listening = HttpServer::Listen(
+        {.listen = {"127.0.0.1", 0}, .limits = limits, .drain_delay_seconds = 0, .drain_seconds = 0}, handler_, *log_);
     ASSERT_TRUE(listening.ok()) << listening.status();
     server_ = *std::move(listening);
     thread_ = std::thread([this] { server_->Serve([] {}, [] {}); });

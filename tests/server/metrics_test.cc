@@ -173,6 +173,35 @@ TEST(MetricsTest, RequestsAreCountedWhenTheyEnd) {
   EXPECT_EQ(server.Metric("moe_inter_token_latency_seconds_count"), 2);
 }
 
+// From what the fastest model that was measured takes to what the slowest disk does.
+TEST(MetricsTest, BucketsReachWhatIsMeasured) {
+  ServerHarness server;
+  for (const char* sample : {
+           R"(moe_time_per_output_token_seconds_bucket{le="0.0001"})",
+           R"(moe_time_per_output_token_seconds_bucket{le="80"})",
+           R"(moe_inter_token_latency_seconds_bucket{le="0.0001"})",
+           R"(moe_time_to_first_token_seconds_bucket{le="0.001"})",
+           R"(moe_time_to_first_token_seconds_bucket{le="2560"})",
+           R"(moe_expert_load_seconds_bucket{source="disk",reason="demand",le="5e-05"})",
+           R"(moe_expert_load_seconds_bucket{source="disk",reason="demand",le="80"})",
+       }) {
+    EXPECT_GE(server.Metric(sample), 0) << sample;
+  }
+}
+
+TEST(MetricsTest, WhoDrainsIsNotReadyButTakesRequestsUntilItRefusesThem) {
+  ServerHarness server;
+  server.RunFreely();
+  EXPECT_EQ(server.Metric("moe_ready"), 1);
+  server.state().SetDraining();
+  EXPECT_EQ(server.Metric("moe_ready"), 0);
+  EXPECT_EQ(server.Metric("moe_draining"), 1);
+  EXPECT_TRUE(Generate(server, TextRequest("x")).ok());
+  server.state().SetRefusing();
+  EXPECT_EQ(Generate(server, TextRequest("x")).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(server.Metric(R"(moe_requests_rejected_total{reason="draining"})"), 1);
+}
+
 TEST(MetricsTest, HealthIsTheEnginesAndNotTheLoad) {
   ServerHarness server({.load = false});
   EXPECT_EQ(HttpGet(server.metrics_address(), "/healthz").code, 200);
@@ -243,15 +272,22 @@ TEST(RequestLogTest, OneLineOfJsonWithCountsAndNoText) {
   RequestRecord record;
   record.id = "a\"b\n";
   record.method = Method::kGenerateStream;
+  record.caller.peer = "unix:";
+  record.duration_seconds = 1.5;
   auto line = nlohmann::json::parse(RequestLog::Line(record));
   EXPECT_EQ(line["code"], "OK");
+  EXPECT_EQ(line["peer"], "unix:");
+  EXPECT_EQ(line["duration_seconds"], 1.5);
+  EXPECT_FALSE(line.contains("trace_id"));
+  EXPECT_FALSE(line.contains("time"));
   EXPECT_FALSE(line.contains("prompt_tokens")) << "not admitted";
   record.admitted = true;
   record.status = record.finish.status = absl::DataLossError("checksum");
   record.reason = EndReason::kError;
   record.finish.prompt_tokens = 5;
   record.finish.timings.ttft_seconds = 0.25;
-  const std::string text = RequestLog::Line(record);
+  record.caller.trace_id = "4bf9";
+  const std::string text = RequestLog::Line(record, "2026-01-01T00:00:00.000Z");
   EXPECT_EQ(text.find('\n'), std::string::npos);
   line = nlohmann::json::parse(text);
   EXPECT_EQ(line["id"], "a\"b\n");
@@ -260,6 +296,15 @@ TEST(RequestLogTest, OneLineOfJsonWithCountsAndNoText) {
   EXPECT_EQ(line["reason"], "error");
   EXPECT_EQ(line["prompt_tokens"], 5);
   EXPECT_EQ(line["ttft_seconds"], 0.25);
+  EXPECT_EQ(line["trace_id"], "4bf9");
+  EXPECT_EQ(line["time"], "2026-01-01T00:00:00.000Z");
+}
+
+TEST(RequestLogTest, MayBeOff) {
+  const auto log = RequestLog::Open(std::string(kNoRequestLog));
+  ASSERT_TRUE(log.ok()) << log.status();
+  (*log)->Write({});
+  EXPECT_FALSE(std::filesystem::exists(kNoRequestLog));
 }
 
 TEST(ErrorDetailsTest, StaysUnderSixKilobytesWhateverIsWrong) {

@@ -26,7 +26,8 @@ PROMPT = "Once upon a time there was a little"
 # Scalar kernels make the demo model slow: a long answer takes seconds, whatever the machine.
 SLOW = ("--memory-budget", "64MiB", "--backend", "scalar", "--threads", 1)
 EXIT_UNAVAILABLE, EXIT_BUSY = 3, 5
-WAIT_SECONDS = 60
+WAIT_SECONDS = 300
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
 def eventually(condition: Callable[[], bool], what: str) -> None:
@@ -323,6 +324,35 @@ class DaemonTest(RealProgramsTest):
         self.assertEqual(sum(event["args"]["bytes"] for event in reads), used["bytes_read"])
         for event in events:
             self.assertGreaterEqual(event["dur"], 0)
+
+    def test_the_request_log_says_who_called_and_in_which_trace(self) -> None:
+        log = self.folder / "callers.log"
+        hostile = (f"00-{TRACE}-00f067aa0ba902b7-0x", "x" * 500, "{}", f"00-{'0' * 32}-00f067aa0ba902b7-01")
+        with self.serving("--memory-budget", "64MiB", "--request-log", log) as daemon:
+            with grpc.insecure_channel(daemon.address) as channel:
+                stub = inference_pb2_grpc.InferenceStub(channel)
+                stub.Generate(request(2), metadata=[("traceparent", f"00-{TRACE}-00f067aa0ba902b7-01")])
+                for value in hostile:
+                    stub.Generate(request(2), metadata=[("traceparent", value)])
+                stub.Generate(request(2), metadata=[("traceparent", f"00-{TRACE}-00f067aa0ba902b7-01")] * 2)
+                refused = inference_pb2.TokenizeRequest(text="x" * ((1 << 20) + 1))
+                with self.assertRaises(grpc.RpcError):
+                    stub.Tokenize(refused, metadata=[("traceparent", f"00-{TRACE}-00f067aa0ba902b7-01")])
+            self.assertEqual(daemon.stop(), 0, daemon.log())
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        self.assertEqual([line.get("trace_id") for line in lines], [TRACE, *[None] * (len(hostile) + 1), TRACE])
+        for line in lines:
+            self.assertRegex(line["peer"], r"^ipv4:127\.0\.0\.1:\d+$")
+            self.assertRegex(line["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
+            self.assertGreater(line["duration_seconds"], 0)
+        self.assertEqual([lines[0]["completion_tokens"], lines[-1]["method"]], [2, "Tokenize"])
+        self.assertNotIn("xxx", log.read_text())
+
+    def test_the_request_log_may_be_off(self) -> None:
+        with self.serving("--memory-budget", "64MiB", "--request-log", "off") as daemon:
+            daemon.json("generate", "--prompt", PROMPT, "--max-new-tokens", 2)
+            self.assertEqual(daemon.stop(), 0)
+            self.assertNotIn("completion_tokens", daemon.log())
 
     def test_the_request_log_has_ids_and_timings_and_never_text(self) -> None:
         log = self.folder / "requests.log"

@@ -31,6 +31,7 @@ void HandleCountTokens(Daemon& daemon, const ModelNames& models, const std::shar
         exchange->Reply({.body = Dumped({{"input_tokens", answer.prompt_tokens()}})});
       },
       [&](auto* context, auto* response, auto callback) {
+        NameTrace(exchange->request().trace_parent, *context);
         daemon.inference().async()->CountTokens(context, &request, response, std::move(callback));
       });
   exchange->OnGone([call] { call->Cancel(); });

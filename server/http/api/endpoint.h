@@ -8,8 +8,8 @@
 
 #include "server/http/api/answer.h"
 #include "server/http/api/model_names.h"
+#include "server/http/api/passed_headers.h"
 #include "server/http/api/relay.h"
-#include "server/http/api/session_header.h"
 #include "server/http/transport/exchange.h"
 #include "server/http/upstream/daemon.h"
 
@@ -35,17 +35,20 @@ void AnswerByModel(Daemon& daemon, const ModelNames& models, const std::shared_p
   const AnswerIdentity identity = {form.id_prefix + exchange->request().id, draft->model, std::time(nullptr)};
   std::unique_ptr<AnswerWriter<Response>> writer = make_writer(identity, *draft);
   auto request = std::move(draft->request);
+  const std::string trace_parent = exchange->request().trace_parent;
   const bool streams = draft->stream;
   SetOptions(*std::move(draft), identity.id, request);
   auto& stub = *daemon.inference().async();
   if (streams) {
     StreamRelay<Response>::Start(daemon.calls(), exchange, std::move(writer), [&](auto* context, auto* reactor) {
       NameSession(session, *context);
+      NameTrace(trace_parent, *context);
       stream(stub, context, &request, reactor);
     });
   } else {
     RelayWhole<Response>(daemon.calls(), exchange, std::move(writer), [&](auto* context, auto* response, auto callback) {
       NameSession(session, *context);
+      NameTrace(trace_parent, *context);
       whole(stub, context, &request, response, std::move(callback));
     });
   }

@@ -5,7 +5,8 @@
 
 #include "core/base/clock.h"
 #include "core/base/status.h"
-#include "server/http/api/session_header.h"
+#include "core/base/trace_parent.h"
+#include "server/http/api/passed_headers.h"
 #include "server/http/inference/metadata.h"
 #include "server/http/inference/proto_request.h"
 #include "server/http/transport/status_text.h"
@@ -37,6 +38,10 @@ ArrivedRequest::ArrivedRequest(const InferenceParts& parts, const grpc::Callback
                                grpc::ByteBuffer& message, Responses responses)
     : parts_(parts), begun_nanos_(Clock::Real().NowNanos()), deadline_(context.deadline()) {
   record_.id = NewRequestId();
+  if (context.client_metadata().count(kTraceParentKey) == 1) {
+    trace_parent_ = ReadTraceParent(MetadataValue(context, kTraceParentKey));
+  }
+  record_.trace_id = TraceIdOf(trace_parent_);
   record_.client = ClientOf(context);
   record_.method = "gRPC";
   record_.path = StrCat("/inference.GRPCInferenceService/", method);
@@ -80,6 +85,7 @@ std::optional<ApiError> ArrivedRequest::Read(const grpc::CallbackServerContext& 
 void ArrivedRequest::Describe(grpc::ClientContext& context) const {
   context.set_deadline(deadline_);
   NameSession(session_, context);
+  NameTrace(trace_parent_, context);
 }
 
 void ArrivedRequest::OnReply(size_t bytes) {

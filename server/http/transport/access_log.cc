@@ -33,16 +33,17 @@ void AccessLog::Write(const AccessRecord& record) {
 }
 
 std::string AccessLog::Line(const AccessRecord& record) {
-  const nlohmann::ordered_json line = {{"id", record.id},
-                                       {"client", record.client},
-                                       {"method", record.method},
-                                       {"path", record.path.substr(0, kShownPathBytes)},
-                                       {"status", record.status},
-                                       {"request_bytes", record.request_bytes},
-                                       {"reply_bytes", record.reply_bytes},
-                                       {"first_byte_seconds", record.first_byte_seconds},
-                                       {"seconds", record.seconds},
-                                       {"gone", record.gone}};
+  nlohmann::ordered_json line = {{"id", record.id},
+                                 {"client", record.client},
+                                 {"method", record.method},
+                                 {"path", record.path.substr(0, kShownPathBytes)},
+                                 {"status", record.status},
+                                 {"request_bytes", record.request_bytes},
+                                 {"reply_bytes", record.reply_bytes},
+                                 {"first_byte_seconds", record.first_byte_seconds},
+                                 {"seconds", record.seconds},
+                                 {"gone", record.gone}};
+  if (!record.trace_id.empty()) line["trace_id"] = record.trace_id;
   return line.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace);
 }
 

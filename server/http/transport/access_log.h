@@ -1,4 +1,4 @@
-// One line for each request: who, what, how it ended, how long it took. Never bodies, headers or queries.
+// One line for each request: who, what, of which trace, how it ended, how long it took. Never bodies, headers or queries.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@ namespace moed::http {
 
 struct AccessRecord {
   std::string id;
-  std::string client;  // address without the port
+  std::string trace_id;  // of the request's traceparent; "" = none
+  std::string client;    // address without the port
   std::string method;
   std::string path;
   int status = 0;

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "boost/asio/dispatch.hpp"
+#include "core/base/trace_parent.h"
 
 namespace moed::http {
 namespace {
@@ -36,6 +37,7 @@ void Connection::Begin() {
   asio::dispatch(socket_.get_executor(), [self = shared_from_this()] {
     error_code ignored;
     self->socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+    self->socket_.non_blocking(true, ignored);
     self->AwaitRequest();
   });
 }
@@ -51,6 +53,7 @@ void Connection::FinishExchange() {
 
 void Connection::EndExchange(bool gone) {
   record_.id = request_.id;
+  record_.trace_id = TraceIdOf(request_.trace_parent);
   record_.client = client_;
   record_.method = request_.method;
   record_.path = request_.path;

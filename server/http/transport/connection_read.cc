@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/base/status.h"
+#include "core/base/trace_parent.h"
 #include "server/http/transport/connection.h"
 #include "server/http/transport/status_text.h"
 
@@ -109,6 +110,7 @@ bool Connection::TakeHead() {
   for (const auto& field : head) {
     request_.headers.push_back({Lower(field.name_string()), std::string(field.value().data(), field.value().size())});
   }
+  if (head.count(kTraceParentKey) == 1) request_.trace_parent = ReadTraceParent(std::string(head[kTraceParentKey]));
   keep_alive_ = parser_->keep_alive();
   chunked_ = head.version() == 11;
   if (auto refusal = HeadRefusal()) {

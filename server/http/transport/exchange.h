@@ -14,7 +14,8 @@ struct Header {
 };
 
 struct HttpRequest {
-  std::string id;  // made up here, 32 hexadecimal digits; in the log and in the answer's x-request-id
+  std::string id;            // made up here, 32 hexadecimal digits; in the log and in the answer's x-request-id
+  std::string trace_parent;  // its traceparent as core/base/trace_parent.h reads it; "" = none, or several
   std::string method;
   std::string path;  // without the query
   std::vector<Header> headers;

@@ -31,8 +31,8 @@ class HttpServer {
   std::string address() const;  // with the port that was bound
 
   // Serves until SIGTERM or SIGINT. Then `on_ending` is called, and after drain_delay_seconds `on_drain`: requests go on to be
-  // handled, and it returns when none is being answered or drain_seconds more are over. What is left is ended as if its client had
-  // gone. A second signal ends the process at once.
+  // handled, and it returns when none is being answered or drain_seconds more are over. What is left is ended as if its client
+  // had gone. A second signal ends the process at once.
   void Serve(std::function<void()> on_ending, std::function<void()> on_drain);
 
  private:

@@ -1,8 +1,9 @@
-#include "server/http/api/session_header.h"
+#include "server/http/api/passed_headers.h"
 
 #include <algorithm>
 
 #include "core/base/status.h"
+#include "core/base/trace_parent.h"
 
 namespace moed::http {
 
@@ -20,6 +21,10 @@ absl::Status CheckSessionHeader(const HttpRequest& request, const std::string& s
 void NameSession(const std::string& session_id, grpc::ClientContext& context) {
   const bool prints = std::all_of(session_id.begin(), session_id.end(), [](char c) { return c >= ' ' && c <= '~'; });
   if (!session_id.empty() && prints) context.AddMetadata(kSessionHeader, session_id);
+}
+
+void NameTrace(const std::string& trace_parent, grpc::ClientContext& context) {
+  if (!trace_parent.empty()) context.AddMetadata(kTraceParentKey, trace_parent);
 }
 
 }  // namespace moed::http

@@ -1,4 +1,4 @@
-// The header moe-session-id, by which proxies choose a server.
+// What of a request's headers goes on to the daemon: moe-session-id, by which proxies choose a server, and traceparent.
 #pragma once
 
 #include <string>
@@ -18,7 +18,10 @@ absl::Status CheckSessionHeader(const HttpRequest& request, const std::string& s
 // The same of a header's value.
 absl::Status CheckSessionName(std::string_view said, const std::string& session_id);
 
-// Says it to the daemon as well, for proxies on the way; what metadata cannot hold is left out.
+// Says the session to the daemon as well, for proxies on the way; what metadata cannot hold is left out.
 void NameSession(const std::string& session_id, grpc::ClientContext& context);
+
+// `trace_parent`: HttpRequest's.
+void NameTrace(const std::string& trace_parent, grpc::ClientContext& context);
 
 }  // namespace moed::http
