@@ -23,17 +23,21 @@ HOSTILE = (TRACE_PARENT[:-1], TRACE_PARENT.upper(), f'"{TRACE}"', "x" * 1000)
 
 
 class LogsTest(RealProgramsTest):
+    def setUp(self) -> None:
+        self.seen = 0  # requests whose lines were looked at
+
     def daemon_lines(self, daemon: Daemon) -> list[Any]:
-        lines = (line.partition(" request ")[2] for line in daemon.log().splitlines())
+        lines = (line.partition(" info request ")[2] for line in daemon.log().splitlines())
         return [json.loads(line) for line in lines if line]
 
     def traces(self, front: Front, daemon: Daemon, count: int) -> list[tuple[str | None, str | None]]:
-        """Of the last requests: what moed-http has, and what the daemon has under the same id."""
+        """Of the next requests: what moed-http has, and what the daemon has under the same id."""
+        self.seen += count
 
         def whole() -> list[tuple[str | None, str | None]]:
             asked = [line for line in front.requests_logged() if line["method"] != "GET"]
             found = [[line for line in self.daemon_lines(daemon) if line["id"].endswith(each["id"])] for each in asked]
-            if len(asked) < count or not all(found):
+            if len(asked) < self.seen or not all(found):
                 return []
             return [(each.get("trace_id"), line.get("trace_id")) for each, [line] in zip(asked, found, strict=True)][-count:]
 

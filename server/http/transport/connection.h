@@ -81,7 +81,9 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   std::string Chunk(std::string part) const;
   void SendReply(const HttpReply& reply);
   void Send(std::string bytes, std::function<void()> sent);
+  void SendAtOnce(std::string bytes, std::function<void()> sent);
   void SendRest();
+  void OnSent(const boost::system::error_code& error, size_t bytes);
   void FinishExchange();
   void EndExchange(bool gone);
   void Linger();
@@ -117,6 +119,7 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
 
   std::string sending_;
   size_t sent_bytes_ = 0;  // of sending_
+  bool at_once_ = false;   // inside SendAtOnce
   std::function<void()> sent_;
   AccessRecord record_;
   int64_t begun_nanos_ = 0;

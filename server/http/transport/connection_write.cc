@@ -34,7 +34,7 @@ void Connection::Write(std::string part, std::function<void()> written) {
   asio::dispatch(socket_.get_executor(),
                  [self = shared_from_this(), part = std::move(part), written = std::move(written)]() mutable {
                    if (self->state_ != State::kAnswering) return;
-                   self->Send(std::exchange(self->head_, {}) + self->Chunk(std::move(part)), std::move(written));
+                   self->SendAtOnce(std::exchange(self->head_, {}) + self->Chunk(std::move(part)), std::move(written));
                  });
 }
 
@@ -89,21 +89,36 @@ void Connection::Send(std::string bytes, std::function<void()> sent) {
   SendRest();
 }
 
+// A part is a token as a rule, and the socket has room for it: that needs no further turn of the server's threads. Where `sent`
+// writes again at once, the next part takes one, so that calls do not pile up on the stack.
+void Connection::SendAtOnce(std::string bytes, std::function<void()> sent) {
+  if (at_once_) return Send(std::move(bytes), std::move(sent));
+  error_code error;
+  const size_t taken = socket_.write_some(asio::buffer(bytes), error);
+  sending_ = std::move(bytes);
+  sent_ = std::move(sent);
+  sent_bytes_ = 0;
+  if (error == asio::error::would_block) return SendRest();
+  at_once_ = true;
+  OnSent(error, taken);
+  at_once_ = false;
+}
+
 void Connection::SendRest() {
   SetDeadline(share_->limits.write_seconds);
   socket_.async_write_some(asio::buffer(sending_) + sent_bytes_,
-                           [self = shared_from_this()](const error_code& error, size_t bytes) {
-                             if (self->state_ == State::kClosed) return;
-                             if (error) return self->OnPeerGone();
-                             if (self->record_.reply_bytes == 0) {
-                               self->record_.first_byte_seconds = SecondsBetween(self->begun_nanos_, Clock::Real().NowNanos());
-                             }
-                             self->record_.reply_bytes += bytes;
-                             self->sent_bytes_ += bytes;
-                             if (self->sent_bytes_ < self->sending_.size()) return self->SendRest();
-                             self->ClearDeadline();
-                             std::exchange(self->sent_, {})();
-                           });
+                           [self = shared_from_this()](const error_code& error, size_t bytes) { self->OnSent(error, bytes); });
+}
+
+void Connection::OnSent(const error_code& error, size_t bytes) {
+  if (state_ == State::kClosed) return;
+  if (error) return OnPeerGone();
+  if (record_.reply_bytes == 0) record_.first_byte_seconds = SecondsBetween(begun_nanos_, Clock::Real().NowNanos());
+  record_.reply_bytes += bytes;
+  sent_bytes_ += bytes;
+  if (sent_bytes_ < sending_.size()) return SendRest();
+  ClearDeadline();
+  std::exchange(sent_, {})();
 }
 
 }  // namespace moed::http
