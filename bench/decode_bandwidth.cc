@@ -92,12 +92,13 @@ absl::Status Run(const Options& options) {
   MOED_ASSIGN_OR_RETURN(auto backend, MakeComputeBackend(options.backend, *executor));
   MOED_ASSIGN_OR_RETURN(auto reads, OpenReadBackend("auto", options.store, {}));
   const int context = std::min(256, spec.max_positions);
-  MOED_ASSIGN_OR_RETURN(auto kv, KvPool::Create(spec, {.pages = KvPool::PagesFor(context)}));
+  MOED_ASSIGN_OR_RETURN(auto kv, KvPool::Create(spec, {.pages = KvPool::PagesFor(context)}, backend->memory()));
   MOED_ASSIGN_OR_RETURN(auto model, Model::Load(*store, spec, {1, context, 1}, *backend, *kv, nullptr));
 
   ProviderInputs inputs;
   inputs.store = store.get();
   inputs.reads = reads.get();
+  inputs.allocator = &backend->memory().shared();
   inputs.router = {spec.top_k, spec.hidden};
   inputs.options.capacity_bytes = store->all_expert_bytes();
   MOED_ASSIGN_OR_RETURN(const PresetSetup setup, ChoosePreset({.preset = "io-free"}, *store));

@@ -36,6 +36,7 @@
 #include "server/rpc/inference_service.h"
 #include "server/rpc/sender.h"
 #include "server/startup/default_budget.h"
+#include "server/startup/device_budget.h"
 #include "server/startup/limited_end.h"
 #include "server/startup/provider_builder.h"
 #include "server/ticker.h"
@@ -75,6 +76,7 @@ class App::Impl {
   // The start, in this order.
   absl::Status OpenStore();
   absl::Status ReadChatSettings(const ChatSettings& settings);
+  absl::Status MakeBackend();
   absl::Status PlanMemory();
   CallLimits LimitsOfCalls() const;
   absl::Status MakeServices();
@@ -149,6 +151,7 @@ class App::Impl {
 // Who listens answers, if only that it is loading: the addresses are there before the model is.
 absl::Status App::Impl::Start() {
   MOED_RETURN_IF_ERROR(OpenStore());
+  MOED_RETURN_IF_ERROR(MakeBackend());
   MOED_RETURN_IF_ERROR(PlanMemory());
   info_ = DescribeServer(config_.serving, plan_, experts_->preset());
   MOED_RETURN_IF_ERROR(MakeServices());
@@ -202,6 +205,12 @@ absl::Status App::Impl::ReadChatSettings(const ChatSettings& settings) {
   return absl::OkStatus();
 }
 
+absl::Status App::Impl::MakeBackend() {
+  executor_ = MakeThreadPool(config_.serving.threads);
+  MOED_ASSIGN_OR_RETURN(backend_, MakeComputeBackend(config_.backend, *executor_));
+  return absl::OkStatus();
+}
+
 absl::Status App::Impl::PlanMemory() {
   uint64_t budget = config_.memory_budget.value_or(0);
   if (!config_.memory_budget.has_value()) {
@@ -209,10 +218,12 @@ absl::Status App::Impl::PlanMemory() {
     budget = found.bytes;
     spdlog::info("--memory-budget is absent: {} ({})", FormatBytes(budget), found.reason);
   }
+  MOED_ASSIGN_OR_RETURN(const std::optional<uint64_t> device_budget,
+                        ChooseDeviceBudget(config_.device_budget, backend_->memory().working_bytes(), backend_->name()));
   MOED_ASSIGN_OR_RETURN(experts_, ProviderBuilder::Choose(config_, *store_, spec_));
   if (routing_ != nullptr) MOED_RETURN_IF_ERROR(routing_->Check(store_->description(), spec_, experts_->preset()));
   MOED_ASSIGN_OR_RETURN(plan_, PlanServing({budget, config_.serving, store_->description(), spec_, tokenizer_->memory_bytes(),
-                                            chat_template_bytes_, experts_->Needs(), !config_.trace.empty()}));
+                                            chat_template_bytes_, experts_->Needs(), !config_.trace.empty(), device_budget}));
   LogTable("memory plan", plan_.memory.Table());
   spdlog::info("prefix cache: {}", config_.serving.prefix_cache ? "on" : "off (--prefix-cache)");
   spdlog::info(
@@ -298,9 +309,7 @@ void App::Impl::SetServing(bool serving) {
 
 absl::Status App::Impl::LoadModel() {
   trace_ = std::make_unique<Trace>(clock_, plan_.trace_events);
-  executor_ = MakeThreadPool(config_.serving.threads);
-  MOED_ASSIGN_OR_RETURN(backend_, MakeComputeBackend(config_.backend, *executor_));
-  MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, plan_.kv));
+  MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, plan_.kv, backend_->memory()));
   MOED_ASSIGN_OR_RETURN(reads_, OpenReadBackend(config_.io_backend, store_->path(), {.queue_depth = config_.io_queue_depth}));
   if (config_.read_rate) reads_ = MakeThrottledBackend(std::move(reads_), static_cast<double>(*config_.read_rate), clock_);
   MOED_ASSIGN_OR_RETURN(model_, Model::Load(*store_, spec_, plan_.model, *backend_, *kv_, trace_.get(), reads_.get()));
@@ -308,8 +317,8 @@ absl::Status App::Impl::LoadModel() {
   const GateFn gate = [this](LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
     model_->GateProbabilities(layer, hidden, probabilities);
   };
-  MOED_RETURN_IF_ERROR(
-      experts_->Open({routing_ != nullptr ? routing_->gate() : gate, *reads_, clock_, trace_.get(), plan_.memory}));
+  MOED_RETURN_IF_ERROR(experts_->Open(
+      {routing_ != nullptr ? routing_->gate() : gate, *reads_, clock_, backend_->memory().shared(), trace_.get(), plan_.memory}));
   if (routing_ != nullptr) routed_experts_ = routing_->Before(experts_->provider());
   return absl::OkStatus();
 }

@@ -78,6 +78,20 @@ absl::StatusOr<KvBounds> BoundKv(const MemoryNeeds& needs, const MemoryRequest& 
   return bounds;
 }
 
+// A plan's pages and slots: slots in half of `share`, and what `room` holds.
+struct KvCounts {
+  uint64_t pages = 0;
+  uint64_t slots = 0;
+  uint64_t bytes(const MemoryNeeds& needs) const { return pages * needs.kv_page + slots * needs.kv_slot; }
+};
+
+KvCounts CountKv(const MemoryNeeds& needs, const KvBounds& kv, uint64_t share, uint64_t room) {
+  const uint64_t slots = SlotsIn(needs, kv, share, room, kv.least_pages);
+  const uint64_t in_slots = slots * needs.kv_slot;
+  const uint64_t share_pages = std::clamp(PagesIn(needs, kv, share - std::min(share, in_slots)), kv.least_pages, kv.most_pages);
+  return {std::min({share_pages, PagesIn(needs, kv, room - in_slots), uint64_t{INT32_MAX}}), slots};
+}
+
 std::vector<MemoryPart> FixedParts(const MemoryNeeds& needs) {
   return {{"trunk", needs.trunk, "weights outside the experts"},
           {"scratch", needs.scratch, "activations and logits"},
@@ -120,47 +134,83 @@ MemoryPart CachePart(const MemoryNeeds& needs, const MemoryRequest& request, uin
 
 uint64_t LeastCache(const MemoryNeeds& needs) { return std::max(needs.least_cache, needs.record) + needs.lent; }
 
-absl::Status TooSmall(const MemoryNeeds& needs, const MemoryRequest& request, const KvBounds& kv) {
-  std::vector<MemoryPart> least = FixedParts(needs);
-  least.push_back(KvPart(needs, request, kv.least_pages, kv.least_slots));
-  least.push_back(CachePart(needs, request, LeastCache(needs)));
+absl::Status TooSmall(const char* kind, uint64_t budget, const std::vector<MemoryPart>& least) {
   const uint64_t smallest = SumBytes(least);
-  return ResourceExhausted("a memory budget of ", request.budget, " bytes (", FormatBytes(request.budget),
+  return ResourceExhausted("a ", kind, " budget of ", budget, " bytes (", FormatBytes(budget),
                            ") is too small; at least needed are\n", Rows(least), "the smallest budget that works: ", smallest,
                            " bytes (", FormatBytes(smallest), ")");
+}
+
+// What remains for the cache, of which there is more than the least.
+MemoryPlan PlanOf(const MemoryNeeds& needs, const MemoryRequest& request, const KvBounds& bounds, const KvCounts& kv,
+                  std::vector<MemoryPart> parts) {
+  MemoryPlan plan{.budget = request.budget,
+                  .kv = kv.bytes(needs),
+                  .kv_pages = static_cast<int>(kv.pages),
+                  .kv_slots = static_cast<int>(kv.slots)};
+  plan.max_context = static_cast<int>(std::min<uint64_t>(bounds.context, kv.pages * needs.page_tokens));
+  const uint64_t most_cache = needs.most_cache == 0 ? needs.all_experts : needs.most_cache;
+  plan.cache = std::min(request.budget - SumBytes(parts), std::max(most_cache, LeastCache(needs)));
+  parts.push_back(CachePart(needs, request, plan.cache));
+  plan.parts = std::move(parts);
+  return plan;
+}
+
+absl::StatusOr<MemoryPlan> PlanWithDevice(const MemoryNeeds& needs, const MemoryRequest& request) {
+  MemoryNeeds on_device = needs;
+  on_device.kv_page -= needs.kv_page_tables;
+  on_device.kv_slot -= needs.kv_slot_tables;
+  MOED_ASSIGN_OR_RETURN(const KvBounds bounds, BoundKv(on_device, request));
+  std::vector<MemoryPart> device = {{"trunk", needs.device_trunk, "weights outside the experts"},
+                                    {"scratch", needs.device_scratch, "activations"}};
+  const auto with_kv = [&](const KvCounts& kv) {
+    std::vector<MemoryPart> parts = device;
+    parts.push_back(KvPart(on_device, request, kv.pages, kv.slots));
+    return parts;
+  };
+  const uint64_t budget = *request.device_budget, fixed = SumBytes(device);
+  if (budget < fixed + bounds.least(on_device)) {
+    return TooSmall("device", budget, with_kv({bounds.least_pages, bounds.least_slots}));
+  }
+  const KvCounts kv = CountKv(on_device, bounds, budget - fixed, budget - fixed);
+  std::vector<MemoryPart> parts = FixedParts(needs);
+  parts.push_back({"kv tables", kv.pages * needs.kv_page_tables + kv.slots * needs.kv_slot_tables, "of what the device holds"});
+  if (request.budget < SumBytes(parts) + LeastCache(needs)) {
+    parts.push_back(CachePart(needs, request, LeastCache(needs)));
+    return TooSmall("memory", request.budget, parts);
+  }
+  MemoryPlan plan = PlanOf(on_device, request, bounds, kv, std::move(parts));
+  plan.device_budget = budget;
+  plan.device_parts = with_kv(kv);
+  return plan;
 }
 
 }  // namespace
 
 absl::StatusOr<MemoryPlan> PlanMemory(const MemoryNeeds& needs, const MemoryRequest& request) {
   MOED_CHECK(needs.kv_page + needs.kv_slot > 0 && needs.page_tokens > 0 && needs.record > 0 && needs.model_context > 0);
-  MOED_ASSIGN_OR_RETURN(const KvBounds kv, BoundKv(needs, request));
+  if (request.device_budget) return PlanWithDevice(needs, request);
+  MOED_ASSIGN_OR_RETURN(const KvBounds bounds, BoundKv(needs, request));
   std::vector<MemoryPart> parts = FixedParts(needs);
   const uint64_t fixed = SumBytes(parts);
-  if (request.budget < fixed + kv.least(needs) + LeastCache(needs)) return TooSmall(needs, request, kv);
-
+  if (request.budget < fixed + bounds.least(needs) + LeastCache(needs)) {
+    parts.push_back(KvPart(needs, request, bounds.least_pages, bounds.least_slots));
+    parts.push_back(CachePart(needs, request, LeastCache(needs)));
+    return TooSmall("memory", request.budget, parts);
+  }
   const uint64_t left = request.budget - fixed;
-  const uint64_t share = left / kKvShare, room = left - LeastCache(needs);
-  const uint64_t slots = SlotsIn(needs, kv, share, room, kv.least_pages);
-  const uint64_t in_slots = slots * needs.kv_slot;
-  const uint64_t share_pages = std::clamp(PagesIn(needs, kv, share - std::min(share, in_slots)), kv.least_pages, kv.most_pages);
-  const uint64_t pages = std::min({share_pages, PagesIn(needs, kv, room - in_slots), uint64_t{INT32_MAX}});
-  MemoryPlan plan{.budget = request.budget,
-                  .kv = pages * needs.kv_page + in_slots,
-                  .kv_pages = static_cast<int>(pages),
-                  .kv_slots = static_cast<int>(slots)};
-  plan.max_context = static_cast<int>(std::min<uint64_t>(kv.context, pages * needs.page_tokens));
-  const uint64_t most_cache = needs.most_cache == 0 ? needs.all_experts : needs.most_cache;
-  plan.cache = std::min(left - plan.kv, std::max(most_cache, LeastCache(needs)));
-  parts.push_back(KvPart(needs, request, pages, slots));
-  parts.push_back(CachePart(needs, request, plan.cache));
-  plan.parts = std::move(parts);
-  return plan;
+  const KvCounts kv = CountKv(needs, bounds, left / kKvShare, left - LeastCache(needs));
+  parts.push_back(KvPart(needs, request, kv.pages, kv.slots));
+  return PlanOf(needs, request, bounds, kv, std::move(parts));
 }
 
 std::string MemoryPlan::Table() const {
-  return StrCat("memory budget ", FormatBytes(budget), "\n", Rows(parts),
-                absl::StrFormat("  %-10s %12s", "unused", FormatBytes(budget - SumBytes(parts))));
+  const auto table = [](const char* kind, uint64_t bytes, const std::vector<MemoryPart>& rows) {
+    return StrCat(kind, " budget ", FormatBytes(bytes), "\n", Rows(rows),
+                  absl::StrFormat("  %-10s %12s", "unused", FormatBytes(bytes - SumBytes(rows))));
+  };
+  const std::string host = table("memory", budget, parts);
+  return device_parts.empty() ? host : StrCat(host, "\n", table("device", device_budget, device_parts));
 }
 
 }  // namespace moed

@@ -27,10 +27,18 @@ struct MemoryNeeds {
   uint64_t most_cache = 0;   // 0: all experts
   uint64_t lent = 0;         // of the cache, to the activations of large steps; comes on top of the least
   int model_context = 0;     // positions the model was made for
+  // With a device budget: what the device has beside keys and values (trunk and scratch above are then what the host has of
+  // them), and what the host has of each page and slot, which kv_page and kv_slot count.
+  uint64_t device_trunk = 0;
+  uint64_t device_scratch = 0;
+  uint64_t kv_page_tables = 0;
+  uint64_t kv_slot_tables = 0;
 };
 
 struct MemoryRequest {
   uint64_t budget = 0;
+  // --device-budget, of a device with memory of its own. Keys and values are then out of that.
+  std::optional<uint64_t> device_budget;
   std::optional<uint64_t> kv_budget;  // --kv-budget
   std::optional<int> max_context;     // --max-context
   int top_k = 1;
@@ -52,6 +60,8 @@ struct MemoryPlan {
   int max_context = 0;            // <= kv_pages * page_tokens
   uint64_t cache = 0;             // the rest
   std::vector<MemoryPart> parts;  // sums to <= budget
+  uint64_t device_budget = 0;
+  std::vector<MemoryPart> device_parts;  // sums to <= device_budget; none without one
 
   std::string Table() const;  // for the log
 };
@@ -59,8 +69,9 @@ struct MemoryPlan {
 // Defaults: KV gets a sixteenth of what the fixed parts leave, at least 256 positions (or the model's context if smaller), at
 // most max_running whole contexts; max_context = what the KV holds, at most the model's. Where sequences need slots these get up
 // to half of that share, at least one slot, at most max_running; those of checkpoints up to an eighth. The cache gets the rest.
-// RESOURCE_EXHAUSTED with a table of what needs how much and the smallest budget that works; INVALID_ARGUMENT for contradictions
-// (max_context beyond the model's, KV too small for max_context).
+// Of a device with memory of its own KV gets all that trunk and scratch leave, as far as it is of use. RESOURCE_EXHAUSTED with a
+// table of what needs how much and the smallest budget of its kind that works; INVALID_ARGUMENT for contradictions (max_context
+// beyond the model's, KV too small for max_context).
 absl::StatusOr<MemoryPlan> PlanMemory(const MemoryNeeds& needs, const MemoryRequest& request);
 
 }  // namespace moed

@@ -2,7 +2,8 @@
 // cpu/.
 //
 // Operations are enqueued: a call may return before the operation has run. They run in the order of their calls, each as if those
-// before it had ended; ComputeBackend::Fence returns when all have. What an operation is given is of two kinds:
+// before it had ended; ComputeBackend::Fence returns when all have, or says why they never will. What an operation is given is of
+// two kinds:
 //   descriptions  shapes, jobs, Activations, token ids, positions, row numbers, lists of pages: the call copies them
 //   numbers       weights, activations, keys and values, scratch: behind pointers to floats and bytes. From the call to the next
 //                 Fence the host returns none of their memory, writes none, and reads none that an operation writes
@@ -59,6 +60,7 @@
 #include "core/base/ids.h"
 #include "core/base/ready_event.h"
 #include "core/kernels/activations.h"
+#include "core/kernels/backend_memory.h"
 #include "core/kernels/kv_rows.h"
 #include "core/kernels/recurrence.h"
 #include "core/kernels/router.h"
@@ -147,17 +149,21 @@ struct CombineJob {
   bool adds = true;    // to x; otherwise to zero
 };
 
-// Thread contract: one call at a time; work inside goes over the executor given at construction. Never fails: shapes are checked
-// by the caller, which built them from a validated model. x and y are rows of `cols` floats, one after the other.
+// Thread contract: one call at a time; work inside goes over the executor given at construction. Operations do not fail: shapes
+// are checked by the caller, which built them from a validated model. A device may, which Fence tells. x and y are rows of `cols`
+// floats, one after the other.
 class ComputeBackend {
  public:
   virtual ~ComputeBackend() = default;
   virtual std::string_view name() const = 0;  // "scalar", "avx2"
   virtual int threads() const = 0;
+  // All that operations are given lies in it.
+  virtual BackendMemory& memory() = 0;
 
-  // Returns when everything enqueued has run. The only wait.
-  virtual void Fence() = 0;
-  // Whether everything enqueued has run, without waiting.
+  // Returns when everything enqueued has run, or never will. The only wait. An error, with the backend's name in it: what was
+  // enqueued since the last Fence may have put out anything. Some errors pass, others are those of every later Fence too.
+  virtual absl::Status Fence() = 0;
+  // Whether everything enqueued has run, or failed, without waiting.
   virtual bool Idle() const = 0;
   // What is enqueued from here on runs after the event, which is of this backend's device.
   virtual void Await(const ReadyEvent& event) = 0;

@@ -32,9 +32,10 @@ class CpuBackend final : public ComputeBackend {
 
   std::string_view name() const override { return name_; }
   int threads() const override { return executor_.threads(); }
+  BackendMemory& memory() override { return BackendMemory::Host(); }
 
   // Everything has run when its call returns.
-  void Fence() override {}
+  absl::Status Fence() override { return absl::OkStatus(); }
   bool Idle() const override { return true; }
   void Await(const ReadyEvent&) override { MOED_CHECK(false); }  // nothing is brought to a CPU
 

@@ -1,12 +1,11 @@
 #include "core/kernels/cuda_backend.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <utility>
 
 #include "core/base/check.h"
 #include "core/base/status.h"
+#include "core/kernels/cuda_memory.h"
 #include "core/kernels/descriptions.h"
 
 namespace moed {
@@ -26,21 +25,20 @@ class CudaBackend final : public ComputeBackend {
         kernels_(kernels),
         runtime_(std::move(runtime)),
         stream_(std::move(stream)),
+        memory_(*runtime_, *stream_),
         descriptions_(*runtime_),
         executor_(executor) {}
-  ~CudaBackend() override { Fence(); }
+  ~CudaBackend() override { Fence().IgnoreError(); }
 
   std::string_view name() const override { return name_; }
   int threads() const override { return executor_.threads(); }
+  BackendMemory& memory() override { return memory_; }
 
-  // A device that fails has lost what it computed: there is nothing to go on with.
-  void Fence() override {
-    if (const absl::Status status = stream_->Synchronize(); !status.ok()) {
-      std::fprintf(stderr, "the compute backend '%.*s' failed: %s\n", static_cast<int>(name_.size()), name_.data(),
-                   std::string(status.message()).c_str());
-      std::abort();
-    }
+  absl::Status Fence() override {
+    absl::Status status = stream_->Synchronize();
+    status.Update(descriptions_.status());
     descriptions_.Clear();
+    return Annotate(status, StrCat("the compute backend '", name_, "' failed"));
   }
   bool Idle() const override { return stream_->Idle(); }
   void Await(const ReadyEvent& event) override { stream_->Await(event); }
@@ -54,15 +52,15 @@ class CudaBackend final : public ComputeBackend {
   Activations Gather(const Activations& from, std::span<const int32_t> rows, std::span<std::byte> storage) override;
   void MatMul(std::span<const MatMulJob> jobs) override;
   void AddBias(float* x, const float* bias, int rows, int cols) override {
-    kernels_.add_bias(*stream_, {.x = x, .bias = bias, .cols = cols, .n = int64_t{rows} * cols});
+    Run(kernels_.add_bias, {.x = x, .bias = bias, .cols = cols, .n = int64_t{rows} * cols});
   }
   void RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) override {
-    kernels_.rms_norm(*stream_, {.x = x, .weight = weight, .y = y, .eps = eps, .rows = rows, .cols = cols});
+    Run(kernels_.rms_norm, {.x = x, .weight = weight, .y = y, .eps = eps, .rows = rows, .cols = cols});
   }
   void LayerNorm(const float* x, const float* weight, const float* bias, float eps, int rows, int cols, float* y) override {
-    kernels_.layer_norm(*stream_, {.x = x, .weight = weight, .bias = bias, .y = y, .eps = eps, .rows = rows, .cols = cols});
+    Run(kernels_.layer_norm, {.x = x, .weight = weight, .bias = bias, .y = y, .eps = eps, .rows = rows, .cols = cols});
   }
-  void Scale(float* x, float scale, int64_t n) override { kernels_.scale(*stream_, {.x = x, .scale = scale, .n = n}); }
+  void Scale(float* x, float scale, int64_t n) override { Run(kernels_.scale, {.x = x, .scale = scale, .n = n}); }
   void Rope(const RopeShape& shape, float* x, int tokens, int64_t stride, const int32_t* positions,
             const float* inv_freq) override;
   void StoreKv(const AttentionShape& shape, std::span<const KvRun> runs, const float* keys, const float* values) override;
@@ -74,8 +72,8 @@ class CudaBackend final : public ComputeBackend {
   void Convolve(const ConvolutionShape& shape, std::span<const StateRun> runs, const float* x, const float* weights,
                 float* y) override;
   void DeltaGates(float* a, float* b, const float* bias, const float* decay_rates, int rows, int heads) override {
-    kernels_.delta_gates(*stream_,
-                         {.a = a, .b = b, .bias = bias, .decay_rates = decay_rates, .heads = heads, .n = int64_t{rows} * heads});
+    Run(kernels_.delta_gates,
+        {.a = a, .b = b, .bias = bias, .decay_rates = decay_rates, .heads = heads, .n = int64_t{rows} * heads});
   }
   void DeltaRule(const DeltaRuleShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
                  const float* rate, float* output) override;
@@ -86,33 +84,38 @@ class CudaBackend final : public ComputeBackend {
   }
   void StateSpace(const StateSpaceShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
                   const float* steps, const float* skip, float* output) override;
-  void Multiply(float* x, const float* by, int64_t n) override { kernels_.multiply(*stream_, {.x = x, .by = by, .n = n}); }
+  void Multiply(float* x, const float* by, int64_t n) override { Run(kernels_.multiply, {.x = x, .by = by, .n = n}); }
   void SigmoidGate(float* x, const float* gate, int64_t n) override {
-    kernels_.sigmoid_gate(*stream_, {.x = x, .gate = gate, .n = n});
+    Run(kernels_.sigmoid_gate, {.x = x, .gate = gate, .n = n});
   }
   void SwiGlu(const float* gate, const float* up, int64_t n, float* out) override {
-    kernels_.swi_glu(*stream_, {.gate = gate, .up = up, .out = out, .n = n});
+    Run(kernels_.swi_glu, {.gate = gate, .up = up, .out = out, .n = n});
   }
   void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) override {
-    kernels_.clamped_swi_glu(*stream_, {.gate = gate, .up = up, .out = out, .clamp = clamp, .n = n});
+    Run(kernels_.clamped_swi_glu, {.gate = gate, .up = up, .out = out, .clamp = clamp, .n = n});
   }
   void GeGlu(const float* gate, const float* up, int64_t n, float* out) override {
-    kernels_.ge_glu(*stream_, {.gate = gate, .up = up, .out = out, .n = n});
+    Run(kernels_.ge_glu, {.gate = gate, .up = up, .out = out, .n = n});
   }
-  void SquaredRelu(float* x, int64_t n) override { kernels_.squared_relu(*stream_, {.x = x, .n = n}); }
-  void SoftCap(float* x, float cap, int64_t n) override { kernels_.soft_cap(*stream_, {.x = x, .cap = cap, .n = n}); }
-  void Softmax(float* x, int rows, int cols) override { kernels_.softmax(*stream_, {.x = x, .rows = rows, .cols = cols}); }
+  void SquaredRelu(float* x, int64_t n) override { Run(kernels_.squared_relu, {.x = x, .n = n}); }
+  void SoftCap(float* x, float cap, int64_t n) override { Run(kernels_.soft_cap, {.x = x, .cap = cap, .n = n}); }
+  void Softmax(float* x, int rows, int cols) override { Run(kernels_.softmax, {.x = x, .rows = rows, .cols = cols}); }
   void Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) override {
-    kernels_.route(*stream_, {.shape = shape, .logits = logits, .choices = choices, .rows = rows});
+    Run(kernels_.route, {.shape = shape, .logits = logits, .choices = choices, .rows = rows});
   }
   void Rank(const RouterShape& shape, float* logits, int rows) override { Route(shape, logits, rows, nullptr); }
   void Combine(const CombineJob& job) override;
   void AddScaled(float* y, const float* x, float scale, int64_t n) override {
-    kernels_.add_scaled(*stream_, {.y = y, .x = x, .scale = scale, .n = n});
+    Run(kernels_.add_scaled, {.y = y, .x = x, .scale = scale, .n = n});
   }
-  void Add(float* y, const float* x, int64_t n) override { kernels_.add(*stream_, {.y = y, .x = x, .n = n}); }
+  void Add(float* y, const float* x, int64_t n) override { Run(kernels_.add, {.y = y, .x = x, .n = n}); }
 
  private:
+  // What could not be described does not run, nor anything behind it, until Fence has said so.
+  template <class Operation>
+  void Run(Launcher<Operation> launch, const Operation& operation) {
+    if (descriptions_.status().ok()) launch(*stream_, operation);
+  }
   // Rows of `words` 32-bit words of any kind.
   void GatherWords(const void* from, const void* to, int64_t words, const int32_t* rows, size_t count);
   // The jobs of this format with more than `fewer` and at most `most` tokens.
@@ -128,6 +131,7 @@ class CudaBackend final : public ComputeBackend {
   const KernelSet& kernels_;
   const std::unique_ptr<DeviceRuntime> runtime_;
   const std::unique_ptr<DeviceStream> stream_;
+  CudaMemory memory_;
   Descriptions descriptions_;
   Executor& executor_;
 };
@@ -135,33 +139,33 @@ class CudaBackend final : public ComputeBackend {
 void CudaBackend::Embed(const MatrixView& matrix, std::span<const TokenId> tokens, float* y) {
   auto* const rows = descriptions_.Take<int32_t>(tokens.size());
   std::transform(tokens.begin(), tokens.end(), rows, [](TokenId token) { return token.value(); });
-  kernels_.embed(*stream_, {.format = matrix.format,
-                            .matrix = reinterpret_cast<const unsigned char*>(matrix.data),
-                            .tokens = rows,
-                            .y = y,
-                            .rows = static_cast<int>(tokens.size()),
-                            .cols = matrix.cols});
+  Run(kernels_.embed, {.format = matrix.format,
+                       .matrix = reinterpret_cast<const unsigned char*>(matrix.data),
+                       .tokens = rows,
+                       .y = y,
+                       .rows = static_cast<int>(tokens.size()),
+                       .cols = matrix.cols});
 }
 
 void CudaBackend::GatherWords(const void* from, const void* to, int64_t words, const int32_t* rows, size_t count) {
-  kernels_.gather(*stream_, {.from = static_cast<const uint32_t*>(from),
-                             .to = static_cast<uint32_t*>(const_cast<void*>(to)),
-                             .rows = rows,
-                             .words = words,
-                             .n = static_cast<int64_t>(count) * words});
+  Run(kernels_.gather, {.from = static_cast<const uint32_t*>(from),
+                        .to = static_cast<uint32_t*>(const_cast<void*>(to)),
+                        .rows = rows,
+                        .words = words,
+                        .n = static_cast<int64_t>(count) * words});
 }
 
 Activations CudaBackend::Prepare(const float* x, int tokens, int cols, int64_t stride, InputForms forms,
                                  std::span<std::byte> storage) {
   const Activations all = ActivationsIn(storage, tokens, cols, forms);
-  kernels_.prepare(*stream_, {.x = x,
-                              .stride = stride,
-                              .values = const_cast<float*>(all.values),
-                              .codes = const_cast<int8_t*>(all.codes),
-                              .scales = const_cast<float*>(all.scales),
-                              .sums = const_cast<int32_t*>(all.sums),
-                              .tokens = tokens,
-                              .cols = cols});
+  Run(kernels_.prepare, {.x = x,
+                         .stride = stride,
+                         .values = const_cast<float*>(all.values),
+                         .codes = const_cast<int8_t*>(all.codes),
+                         .scales = const_cast<float*>(all.scales),
+                         .sums = const_cast<int32_t*>(all.sums),
+                         .tokens = tokens,
+                         .cols = cols});
   return all;
 }
 
@@ -219,20 +223,20 @@ void CudaBackend::LaunchProducts(std::span<const MatMulJob> jobs, FormatId forma
     operation.groups += static_cast<int>(CeilDiv(Panels(job.weights.rows), kPanelsOfBlock));
     operation.tokens = std::max(operation.tokens, x.tokens);
   }
-  kernels_.products(*stream_, operation);
+  Run(kernels_.products, operation);
 }
 
 void CudaBackend::Rope(const RopeShape& shape, float* x, int tokens, int64_t stride, const int32_t* positions,
                        const float* inv_freq) {
-  kernels_.rope(*stream_, {.x = x,
-                           .positions = descriptions_.Copy(std::span(positions, static_cast<size_t>(tokens))),
-                           .inv_freq = inv_freq,
-                           .stride = stride,
-                           .rows = tokens,
-                           .heads = shape.heads,
-                           .head_dim = shape.head_dim,
-                           .rotary_dims = shape.rotary_dims,
-                           .interleaved = shape.interleaved});
+  Run(kernels_.rope, {.x = x,
+                      .positions = descriptions_.Copy(std::span(positions, static_cast<size_t>(tokens))),
+                      .inv_freq = inv_freq,
+                      .stride = stride,
+                      .rows = tokens,
+                      .heads = shape.heads,
+                      .head_dim = shape.head_dim,
+                      .rotary_dims = shape.rotary_dims,
+                      .interleaved = shape.interleaved});
 }
 
 const KvPlace* CudaBackend::PlacesOf(std::span<const KvRun> runs, int page_tokens, int& rows) {
@@ -257,11 +261,11 @@ void CudaBackend::StoreKv(const AttentionShape& shape, std::span<const KvRun> ru
                                   .heads = shape.kv_heads,
                                   .dims = shape.head_dim};
   operation.places = PlacesOf(runs, shape.page_tokens, operation.rows);
-  kernels_.store_rows(*stream_, operation);
+  Run(kernels_.store_rows, operation);
   operation.numbers = values;
   operation.first_byte = shape.kv_heads * operation.head_bytes;
   operation.row_bytes = row_bytes;
-  kernels_.store_rows(*stream_, operation);
+  Run(kernels_.store_rows, operation);
 }
 
 void CudaBackend::StoreLatent(const LatentShape& shape, std::span<const KvRun> runs, const float* latents, const float* rotated) {
@@ -272,11 +276,11 @@ void CudaBackend::StoreLatent(const LatentShape& shape, std::span<const KvRun> r
                                   .heads = 1,
                                   .dims = shape.rank};
   operation.places = PlacesOf(runs, shape.page_tokens, operation.rows);
-  kernels_.store_rows(*stream_, operation);
+  Run(kernels_.store_rows, operation);
   operation.numbers = rotated;
   operation.first_byte = KvRowBytes(shape.kv_format, shape.rank);
   operation.dims = shape.rotary_dims;
-  kernels_.store_rows(*stream_, operation);
+  Run(kernels_.store_rows, operation);
 }
 
 void CudaBackend::LaunchAttention(std::span<const KvRun> runs, AttentionOperation operation) {
@@ -299,7 +303,7 @@ void CudaBackend::LaunchAttention(std::span<const KvRun> runs, AttentionOperatio
     first_token += run.tokens;
   }
   operation.tiles = tiles;
-  kernels_.attention(*stream_, operation);
+  Run(kernels_.attention, operation);
 }
 
 // Scores never leave a block of threads.
@@ -349,16 +353,16 @@ const int64_t* CudaBackend::FirstRows(std::span<const StateRun> runs) {
 void CudaBackend::Convolve(const ConvolutionShape& shape, std::span<const StateRun> runs, const float* x, const float* weights,
                            float* y) {
   MOED_CHECK(shape.taps >= 2 && shape.taps <= kMostTaps);
-  kernels_.convolve(*stream_, {.runs = descriptions_.Copy(runs),
-                               .first_rows = FirstRows(runs),
-                               .x = x,
-                               .weights = weights,
-                               .bias = shape.bias,
-                               .y = y,
-                               .channels = shape.channels,
-                               .taps = shape.taps,
-                               .silu = shape.silu,
-                               .n = static_cast<int64_t>(runs.size()) * shape.channels});
+  Run(kernels_.convolve, {.runs = descriptions_.Copy(runs),
+                          .first_rows = FirstRows(runs),
+                          .x = x,
+                          .weights = weights,
+                          .bias = shape.bias,
+                          .y = y,
+                          .channels = shape.channels,
+                          .taps = shape.taps,
+                          .silu = shape.silu,
+                          .n = static_cast<int64_t>(runs.size()) * shape.channels});
 }
 
 template <class Shape>
@@ -374,7 +378,7 @@ void CudaBackend::LaunchStates(const Shape& shape, std::span<const StateRun> run
   operation.key_dim = shape.key_dim;
   operation.value_dim = shape.value_dim;
   operation.columns = std::min(kStateColumns, kMostStateBytes / column_bytes);
-  kernels_.states(*stream_, operation);
+  Run(kernels_.states, operation);
 }
 
 void CudaBackend::DeltaRule(const DeltaRuleShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
@@ -406,19 +410,19 @@ void CudaBackend::StateSpace(const StateSpaceShape& shape, std::span<const State
 }
 
 void CudaBackend::Combine(const CombineJob& job) {
-  kernels_.combine(*stream_, {.choices = job.choices,
-                              .expert_scales = job.expert_scales,
-                              .places = descriptions_.Copy(job.places),
-                              .outputs = job.outputs,
-                              .shared = job.shared,
-                              .shared_gate = job.shared_gate,
-                              .x = job.x,
-                              .scale = job.scale,
-                              .shared_scale = job.shared_scale,
-                              .cols = job.cols,
-                              .top_k = job.top_k,
-                              .adds = job.adds,
-                              .n = int64_t{job.rows} * job.cols});
+  Run(kernels_.combine, {.choices = job.choices,
+                         .expert_scales = job.expert_scales,
+                         .places = descriptions_.Copy(job.places),
+                         .outputs = job.outputs,
+                         .shared = job.shared,
+                         .shared_gate = job.shared_gate,
+                         .x = job.x,
+                         .scale = job.scale,
+                         .shared_scale = job.shared_scale,
+                         .cols = job.cols,
+                         .top_k = job.top_k,
+                         .adds = job.adds,
+                         .n = int64_t{job.rows} * job.cols});
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Computes through a device: operations become launches on one stream. Memory is unified: what the host points to, kernels read.
+// Computes through a device: operations become launches on one stream. All memory has the same addresses for the host and for
+// kernels; what the host reads is pinned (cuda_memory.h).
 #pragma once
 
 #include <memory>

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "core/kernels/cuda/runtime.h"
 
 namespace moed {
@@ -26,7 +27,9 @@ class Descriptions {
     if (!numbers.empty()) std::memcpy(copy, numbers.data(), numbers.size_bytes());
     return copy;
   }
-  // All that read them has run.
+  // RESOURCE_EXHAUSTED where the device had no memory for what was taken: it is the host's alone.
+  const absl::Status& status() const { return status_; }
+  // All that read them has run. Forgets an error.
   void Clear();
 
  private:
@@ -36,6 +39,7 @@ class Descriptions {
   DeviceRuntime& runtime_;
   std::vector<Buffer> buffers_;  // the last one is being filled
   size_t used_ = 0;              // of it
+  absl::Status status_;
 };
 
 }  // namespace moed

@@ -32,6 +32,10 @@ bool Batch::AnyFailed() const {
   return std::ranges::any_of(chunks(), [](const BatchChunk& chunk) { return !chunk.chunk->status.ok(); });
 }
 
+void Batch::FailAll(const absl::Status& status) {
+  for (const BatchChunk& chunk : chunks()) chunk.chunk->status.Update(status);
+}
+
 std::span<int32_t> Batch::DropFailed(std::span<int32_t> kept) {
   const int old_count = chunk_count_;
   chunk_count_ = 0;

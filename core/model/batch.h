@@ -25,6 +25,8 @@ class Batch {
 
   void Assign(std::span<SequenceChunk> chunks);
   bool AnyFailed() const;
+  // The chunks that have not failed yet do with this error.
+  void FailAll(const absl::Status& status);
   // Removes the chunks whose status is an error. The others keep their order; where their rows were is written to `kept`.
   std::span<int32_t> DropFailed(std::span<int32_t> kept);
 

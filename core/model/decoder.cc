@@ -1,5 +1,6 @@
 #include "core/model/decoder.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/base/check.h"
@@ -8,18 +9,12 @@
 namespace moed {
 
 Decoder::Decoder(const ModelSpec& spec, const ModelOptions& options, Weights weights, ExpertFormats expert_formats,
-                 InputForms expert_inputs, Buffer scratch, ComputeBackend& backend, KvPool& kv, Trace* trace)
+                 InputForms expert_inputs, OwnScratch scratch, ComputeBackend& backend, KvPool& kv, Trace* trace)
     : spec_(spec),
       weights_(std::move(weights)),
       options_(options),
-      scratch_buffer_(std::move(scratch)),
-      step_{spec_,
-            backend,
-            kv,
-            trace,
-            std::move(expert_formats),
-            expert_inputs,
-            CarveScratch(spec_, options, backend.threads(), scratch_buffer_.span())},
+      own_scratch_(std::move(scratch)),
+      step_{spec_, backend, kv, trace, std::move(expert_formats), expert_inputs, own_scratch_.scratch},
       own_rows_(step_.scratch),
       attention_(step_, weights_.inv_freq),
       latent_attention_(step_, weights_.inv_freq),
@@ -32,6 +27,7 @@ Decoder::Decoder(const ModelSpec& spec, const ModelOptions& options, Weights wei
 
 void Decoder::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink, StepWatcher* watcher) {
   step_.batch.Assign(chunks);
+  step_.failure = absl::OkStatus();
   if (const absl::Status placed = PlaceRows(provider); !placed.ok()) {
     for (SequenceChunk& chunk : chunks) chunk.status = placed;
     return;
@@ -44,9 +40,8 @@ void Decoder::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider,
     watcher->OnLayerDone(chunks);
     ffn_.DropFailed();
   }
+  if (const absl::Status done = ComputeLogits(sink); !done.ok()) step_.batch.FailAll(done);
   for (const SequenceChunk& chunk : chunks) SettleKv(chunk);
-  ComputeLogits(sink);
-  if (!step_.backend.Idle()) step_.backend.Fence();  // what was lent for the step goes back
   ffn_.ReleaseExperts();
 }
 
@@ -92,8 +87,8 @@ void Decoder::RunLayer(LayerId layer, ExpertProvider& provider) {
   } else if (spec_.HasFfn(layer)) {
     ffn_.RunDense(layer, weights);
   }
-  if (weights.layer_scale == nullptr) return;
-  step_.backend.Scale(step_.scratch.x.data(), *weights.layer_scale, int64_t{step_.batch.rows()} * spec_.hidden);
+  if (!spec_.layer_scale) return;
+  step_.backend.Scale(step_.scratch.x.data(), weights.layer_scale, int64_t{step_.batch.rows()} * spec_.hidden);
 }
 
 void Decoder::RunMixer(LayerId layer, const LayerWeights& weights) {
@@ -105,20 +100,22 @@ void Decoder::RunMixer(LayerId layer, const LayerWeights& weights) {
   short_convolution_.Run(layer, weights);
 }
 
-void Decoder::ComputeLogits(LogitsSink sink) {
+absl::Status Decoder::ComputeLogits(LogitsSink sink) {
   const std::span<int32_t> rows = step_.scratch.logits_rows;
   size_t pending = 0;
+  bool waited = false;
   for (int row = 0; row < step_.batch.rows(); ++row) {
     const BatchChunk& chunk = step_.batch.chunk_of(row);
     if (row - chunk.first_row < chunk.chunk->first_logits) continue;
     rows[pending++] = row;
-    if (pending == rows.size()) ProjectLogits(rows.first(std::exchange(pending, 0)), sink);
+    waited = pending == rows.size();
+    if (waited) MOED_RETURN_IF_ERROR(ProjectLogits(rows.first(std::exchange(pending, 0)), sink));
   }
-  ProjectLogits(rows.first(pending), sink);
+  if (waited) return absl::OkStatus();
+  return pending > 0 ? ProjectLogits(rows.first(pending), sink) : step_.Fence();
 }
 
-void Decoder::ProjectLogits(std::span<const int32_t> rows, LogitsSink sink) {
-  if (rows.empty()) return;
+absl::Status Decoder::ProjectLogits(std::span<const int32_t> rows, LogitsSink sink) {
   Scratch& scratch = step_.scratch;
   ComputeBackend& backend = step_.backend;
   const int count = static_cast<int>(rows.size());
@@ -137,13 +134,14 @@ void Decoder::ProjectLogits(std::span<const int32_t> rows, LogitsSink sink) {
     if (weights_.head_bias != nullptr) backend.AddBias(scratch.logits.data(), weights_.head_bias, count, spec_.vocabulary);
     const auto cap = static_cast<float>(spec_.logits_cap);
     if (cap != 0) backend.SoftCap(scratch.logits.data(), cap, int64_t{count} * spec_.vocabulary);
-    backend.Fence();
+    MOED_RETURN_IF_ERROR(step_.Fence());
   }
   for (int i = 0; i < count; ++i) {
     const BatchChunk& chunk = step_.batch.chunk_of(rows[i]);
     sink(chunk.index, rows[i] - chunk.first_row,
          scratch.logits.subspan(static_cast<size_t>(i) * spec_.vocabulary, spec_.vocabulary));
   }
+  return absl::OkStatus();
 }
 
 void Decoder::GateProbabilities(LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
@@ -151,13 +149,20 @@ void Decoder::GateProbabilities(LayerId layer, std::span<const float> hidden, st
   MOED_CHECK(static_cast<int>(hidden.size()) == spec_.hidden && static_cast<int>(probabilities.size()) == spec_.experts);
   const TraceSpan span(step_.trace, "look-ahead gate", kComputeTrack, layer);
   const LayerWeights& weights = weights_.layers[layer.value()];
-  const Activations input = step_.backend.Prepare(hidden.data(), 1, spec_.hidden, spec_.hidden,
-                                                  InputForms::Of({weights.router.format}), step_.scratch.gate_storage);
-  const MatMulJob jobs[] = {{weights.router, &input, probabilities.data(), spec_.experts}};
+  Scratch& scratch = step_.scratch;
+  std::ranges::copy(hidden, scratch.gate_input.begin());
+  const Activations input = step_.backend.Prepare(scratch.gate_input.data(), 1, spec_.hidden, spec_.hidden,
+                                                  InputForms::Of({weights.router.format}), scratch.gate_storage);
+  float* const scores = scratch.gate_scores.data();
+  const MatMulJob jobs[] = {{weights.router, &input, scores, spec_.experts}};
   step_.backend.MatMul(jobs);
-  step_.FinishRouterLogits(probabilities.data(), weights.router_bias, 1);
-  step_.backend.Rank(RouterOf(spec_, weights), probabilities.data(), 1);
-  step_.backend.Fence();
+  step_.FinishRouterLogits(scores, weights.router_bias, 1);
+  step_.backend.Rank(RouterOf(spec_, weights), scores, 1);
+  if (step_.Fence().ok()) {
+    std::ranges::copy(scratch.gate_scores, probabilities.begin());
+  } else {
+    std::ranges::fill(probabilities, 0.0f);
+  }
 }
 
 }  // namespace moed

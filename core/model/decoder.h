@@ -16,7 +16,7 @@ namespace moed {
 class Decoder final : public Model {
  public:
   Decoder(const ModelSpec& spec, const ModelOptions& options, Weights weights, ExpertFormats expert_formats,
-          InputForms expert_inputs, Buffer scratch, ComputeBackend& backend, KvPool& kv, Trace* trace);
+          InputForms expert_inputs, OwnScratch scratch, ComputeBackend& backend, KvPool& kv, Trace* trace);
 
   const ModelSpec& spec() const override { return spec_; }
   uint64_t trunk_bytes() const override { return weights_.bytes; }
@@ -32,14 +32,15 @@ class Decoder final : public Model {
   void RunMixer(LayerId layer, const LayerWeights& weights);
   // After the last layer: the sequence has the chunk's positions, or lost what the chunk overwrote before it failed.
   void SettleKv(const SequenceChunk& chunk);
-  void ComputeLogits(LogitsSink sink);
-  // Logits of `rows`, at most scratch.logits_rows of them; waits for them.
-  void ProjectLogits(std::span<const int32_t> rows, LogitsSink sink);
+  // Waits for everything that was enqueued. The backend's error.
+  absl::Status ComputeLogits(LogitsSink sink);
+  // Logits of `rows`, at most scratch.logits_rows of them.
+  absl::Status ProjectLogits(std::span<const int32_t> rows, LogitsSink sink);
 
   const ModelSpec spec_;
   const Weights weights_;
   const ModelOptions options_;
-  const Buffer scratch_buffer_;
+  const OwnScratch own_scratch_;
   Step step_;
   const TokenRows own_rows_;
   AttentionBlock attention_;

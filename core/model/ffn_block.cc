@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/base/status.h"
 #include "core/model/expert_groups.h"
 
 namespace moed {
@@ -22,7 +23,10 @@ void FfnBlock::RunDense(LayerId layer, const LayerWeights& weights) {
 // Shared expert and experts while the reads that Begin queued are under way.
 void FfnBlock::RunExperts(LayerId layer, const LayerWeights& weights, ExpertProvider& provider) {
   ComputeRouter(layer, weights);
-  Route(layer, weights, provider);
+  if (const absl::Status routed = Route(layer, weights, provider); !routed.ok()) {
+    step_.batch.FailAll(routed);
+    return DropFailed();
+  }
   GroupSlots();
   provider.Begin({layer, step_.scratch.routing.first(step_.batch.rows())});
   const Activations input = PrepareExperts(weights);
@@ -74,16 +78,18 @@ void FfnBlock::ComputeRouter(LayerId layer, const LayerWeights& weights) {
   });
 }
 
-void FfnBlock::Route(LayerId layer, const LayerWeights& weights, ExpertProvider& provider) {
+absl::Status FfnBlock::Route(LayerId layer, const LayerWeights& weights, ExpertProvider& provider) {
   if (provider.masks_router()) return RouteMasked(layer, weights, provider);
   Scratch& scratch = step_.scratch;
   step_.backend.Route(RouterOf(step_.spec, weights), scratch.router.data(), step_.batch.rows(), scratch.choices.data());
-  step_.backend.Fence();
+  ShowNormed();
+  MOED_RETURN_IF_ERROR(step_.Fence());
   CallGateHooks(layer, provider);
+  return step_.failure;  // of a look-ahead gate
 }
 
 // The choice without the mask first: what it takes away is a share of that.
-void FfnBlock::RouteMasked(LayerId layer, const LayerWeights& weights, ExpertProvider& provider) {
+absl::Status FfnBlock::RouteMasked(LayerId layer, const LayerWeights& weights, ExpertProvider& provider) {
   Scratch& scratch = step_.scratch;
   const int rows = step_.batch.rows();
   const RouterShape shape = RouterOf(step_.spec, weights);
@@ -91,37 +97,44 @@ void FfnBlock::RouteMasked(LayerId layer, const LayerWeights& weights, ExpertPro
   std::iota(all.begin(), all.end(), 0);
   step_.backend.GatherRows(scratch.router.data(), step_.spec.experts, all, scratch.unmasked.data());
   step_.backend.Route(shape, scratch.unmasked.data(), rows, scratch.unmasked_choices.data());
-  step_.backend.Fence();
+  ShowNormed();
+  MOED_RETURN_IF_ERROR(step_.Fence());
   CallGateHooks(layer, provider);
   MaskRouter(layer, provider);
   step_.backend.Route(shape, scratch.router.data(), rows, scratch.choices.data());
-  step_.backend.Fence();
+  MOED_RETURN_IF_ERROR(step_.Fence());
   for (int row = 0; row < rows; ++row) UndoWhereMoreIsGone(row);
+  return absl::OkStatus();
+}
+
+void FfnBlock::ShowNormed() {
+  const Scratch& scratch = step_.scratch;
+  if (scratch.normed_on_host.data() == scratch.normed.data()) return;
+  const size_t floats = static_cast<size_t>(step_.batch.rows()) * step_.spec.hidden;
+  step_.backend.memory().Copy(scratch.normed_on_host.data(), scratch.normed.data(), floats * sizeof(float));
 }
 
 void FfnBlock::CallGateHooks(LayerId layer, ExpertProvider& provider) {
   Scratch& scratch = step_.scratch;
   const Batch& batch = step_.batch;
-  const size_t hidden = step_.spec.hidden;
   for (const BatchChunk& chunk : batch.chunks()) {
-    provider.OnGateInput(chunk.chunk->sequence, layer, {NormedRow(chunk.last_row()), hidden});
+    provider.OnGateInput(chunk.chunk->sequence, layer, NormedOnHost(chunk.last_row()));
   }
   for (int row = 0; row < batch.rows(); ++row) {
     const SequenceChunk& chunk = *batch.chunk_of(row).chunk;
     scratch.routing[row] = {
         .sequence = chunk.sequence, .token = batch.tokens()[row], .phase = chunk.phase, .fidelity = chunk.fidelity};
-    provider.OnTokenGateInput(chunk.sequence, layer, {NormedRow(row), hidden});
+    provider.OnTokenGateInput(chunk.sequence, layer, NormedOnHost(row));
   }
 }
 
 void FfnBlock::MaskRouter(LayerId layer, ExpertProvider& provider) {
   Scratch& scratch = step_.scratch;
-  const size_t hidden = step_.spec.hidden;
   const size_t experts = step_.spec.experts;
   const size_t top_k = step_.spec.top_k;
   for (int row = 0; row < step_.batch.rows(); ++row) {
     scratch.routing[row].choices = scratch.unmasked_choices.subspan(row * top_k, top_k);
-    provider.MaskRouter(layer, {NormedRow(row), hidden}, scratch.router.subspan(row * experts, experts), scratch.routing[row]);
+    provider.MaskRouter(layer, NormedOnHost(row), scratch.router.subspan(row * experts, experts), scratch.routing[row]);
   }
 }
 

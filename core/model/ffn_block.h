@@ -14,7 +14,8 @@ class FfnBlock {
   explicit FfnBlock(Step& step) : step_(step), experts_(step) {}
 
   void RunDense(LayerId layer, const LayerWeights& weights);
-  // Chunks whose tokens chose an expert that could not be read leave the batch with its error.
+  // Chunks whose tokens chose an expert that could not be read leave the batch with its error, all of them where the backend
+  // failed.
   void RunExperts(LayerId layer, const LayerWeights& weights, ExpertProvider& provider);
   // Chunks whose status is an error leave the batch.
   void DropFailed();
@@ -28,10 +29,12 @@ class FfnBlock {
 
   // Logits of the router and of the shared expert's gate.
   void ComputeRouter(LayerId layer, const LayerWeights& weights);
-  // Tells what each token chooses, in scratch.routing. The one wait of a layer; a mask needs a second one.
-  void Route(LayerId layer, const LayerWeights& weights, ExpertProvider& provider);
+  // Tells what each token chooses, in scratch.routing. The one wait of a layer; a mask needs a second one. The backend's error.
+  absl::Status Route(LayerId layer, const LayerWeights& weights, ExpertProvider& provider);
+  // Enqueues what the host looks at, for the wait that follows.
+  void ShowNormed();
   void CallGateHooks(LayerId layer, ExpertProvider& provider);
-  void RouteMasked(LayerId layer, const LayerWeights& weights, ExpertProvider& provider);
+  absl::Status RouteMasked(LayerId layer, const LayerWeights& weights, ExpertProvider& provider);
   void MaskRouter(LayerId layer, ExpertProvider& provider);
   // A masked expert may cost its group the choice, and with it experts that the mask left: that token is not masked.
   void UndoWhereMoreIsGone(int row);
@@ -50,6 +53,10 @@ class FfnBlock {
   void ComputeFfn(const FfnWeights& weights, const Activations& input, float* output);
 
   float* NormedRow(int row) const { return &step_.scratch.normed[static_cast<size_t>(row) * step_.spec.hidden]; }
+  std::span<const float> NormedOnHost(int row) const {
+    const size_t hidden = step_.spec.hidden;
+    return step_.scratch.normed_on_host.subspan(row * hidden, hidden);
+  }
 
   Step& step_;
   ExpertBlock experts_;

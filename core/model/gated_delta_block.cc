@@ -1,5 +1,6 @@
 #include "core/model/gated_delta_block.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/model/state_runs.h"
@@ -9,15 +10,12 @@ namespace {
 
 constexpr float kLengthEpsilon = 1e-6f;  // added to the squared length of queries and keys
 
-std::vector<float> UnitWeight(const ModelSpec& spec) {
-  if (!spec.delta_net) return {};
-  const int dim = spec.delta_net->key_dim;
-  return std::vector<float>(dim, static_cast<float>(1 / std::sqrt(static_cast<double>(dim))));
-}
-
 }  // namespace
 
-GatedDeltaBlock::GatedDeltaBlock(Step& step) : step_(step), unit_(UnitWeight(step.spec)) {}
+GatedDeltaBlock::GatedDeltaBlock(Step& step) : step_(step) {
+  if (!step.spec.delta_net) return;
+  std::ranges::fill(step.scratch.unit, static_cast<float>(1 / std::sqrt(static_cast<double>(shape().key_dim))));
+}
 
 // Blocks in order: a chunk's rows of one block leave the state for those of the next.
 void GatedDeltaBlock::Run(LayerId layer, const LayerWeights& weights) {
@@ -59,7 +57,8 @@ void GatedDeltaBlock::Convolve(const LayerWeights& weights, RowBlock block, std:
   step_.backend.Convolve({width, shape().taps}, runs, scratch.mixed.data(), weights.convolution, scratch.convolved.data());
   for (int row = 0; row < block.count; ++row) {
     float* heads = &scratch.convolved[static_cast<size_t>(row) * width];
-    step_.backend.RmsNorm(heads, unit_.data(), kLengthEpsilon / static_cast<float>(dim), 2 * shape().key_heads, dim, heads);
+    step_.backend.RmsNorm(heads, scratch.unit.data(), kLengthEpsilon / static_cast<float>(dim), 2 * shape().key_heads, dim,
+                          heads);
   }
 }
 
@@ -70,7 +69,7 @@ void GatedDeltaBlock::ReadStates(const LayerWeights& weights, RowBlock block, st
                                .value_heads = shape().value_heads,
                                .key_dim = shape().key_dim,
                                .value_dim = shape().value_dim,
-                               .scale = unit_[0],
+                               .scale = scratch.unit[0],
                                .key_heads_in_turn = shape().key_heads_in_turn};
   float* read = scratch.attended.data();
   backend.DeltaRule(rule, runs, scratch.convolved.data(), scratch.decay.data(), scratch.rate.data(), read);

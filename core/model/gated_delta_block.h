@@ -3,7 +3,6 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
 #include "core/model/step.h"
 #include "core/model/weights.h"
@@ -12,7 +11,7 @@ namespace moed {
 
 class GatedDeltaBlock {
  public:
-  // Outlives the block.
+  // Outlives the block, which fills scratch.unit.
   explicit GatedDeltaBlock(Step& step);
   // `layer`: a recurrent one.
   void Run(LayerId layer, const LayerWeights& weights);
@@ -27,7 +26,6 @@ class GatedDeltaBlock {
   const DeltaNetShape& shape() const { return *step_.spec.delta_net; }
 
   Step& step_;
-  const std::vector<float> unit_;  // (key_dim): the weight with which an RMS norm makes the length 1
 };
 
 }  // namespace moed

@@ -1,7 +1,6 @@
 #include "core/model/kv_pool.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -64,7 +63,7 @@ uint64_t KvPool::SlotBytes(const ModelSpec& spec, int max_context, KvFormat form
   return bytes;
 }
 
-absl::StatusOr<std::unique_ptr<KvPool>> KvPool::Create(const ModelSpec& spec, const KvPoolSizes& sizes) {
+absl::StatusOr<std::unique_ptr<KvPool>> KvPool::Create(const ModelSpec& spec, const KvPoolSizes& sizes, BackendMemory& memory) {
   if (sizes.pages < 1) return InvalidArgument("a KV pool of ", sizes.pages, " pages; at least one is needed");
   const uint64_t page_bytes = PageBytes(spec, sizes.format, sizes.page_tokens);
   const uint64_t slot_bytes = SlotBytes(spec, MaxContext(sizes), sizes.format, sizes.page_tokens);
@@ -76,12 +75,13 @@ absl::StatusOr<std::unique_ptr<KvPool>> KvPool::Create(const ModelSpec& spec, co
     return ResourceExhausted("a KV pool of ", sizes.pages, " pages of ", page_bytes, " bytes and ", sizes.slots, " slots of ",
                              slot_bytes, " bytes does not fit the address space");
   }
-  MOED_ASSIGN_OR_RETURN(Buffer buffer, Buffer::Allocate(page_bytes * sizes.pages + slot_bytes * sizes.slots));
-  return std::unique_ptr<KvPool>(new KvPool(spec, sizes, std::move(buffer)));
+  MOED_ASSIGN_OR_RETURN(Buffer buffer, memory.working().Allocate(page_bytes * sizes.pages + slot_bytes * sizes.slots));
+  return std::unique_ptr<KvPool>(new KvPool(spec, sizes, memory, std::move(buffer)));
 }
 
-KvPool::KvPool(const ModelSpec& spec, const KvPoolSizes& sizes, Buffer buffer)
-    : buffer_(std::move(buffer)),
+KvPool::KvPool(const ModelSpec& spec, const KvPoolSizes& sizes, BackendMemory& memory, Buffer buffer)
+    : memory_(memory),
+      buffer_(std::move(buffer)),
       pages_(sizes.pages),
       max_context_(MaxContext(sizes)),
       format_(sizes.format),
@@ -182,7 +182,7 @@ bool KvPool::AdoptCopy(KvSequence& sequence, int32_t page, int positions) {
     sequence.pages.push_back(TakeFree());
     sequence.length += positions;
     const auto begin = [&](int32_t of) { return buffer_.data() + slots_ * slot_bytes_ + of * page_bytes_; };
-    std::memcpy(begin(sequence.pages.back()), begin(page), page_bytes_);
+    memory_.Copy(begin(sequence.pages.back()), begin(page), page_bytes_);
   }
   Drop(page);
   return room;
@@ -192,7 +192,7 @@ int32_t KvPool::SaveState(const KvSequence& sequence, uint64_t label) {
   MOED_CHECK(label != 0 && sequence.slot >= 0);
   if (free_slots_.empty()) return -1;
   const int32_t slot = TakeFreeSlot();
-  std::memcpy(SlotBegin(slot), SlotBegin(sequence.slot), slot_bytes_);
+  memory_.Copy(SlotBegin(slot), SlotBegin(sequence.slot), slot_bytes_);
   slot_labels_[slot] = label;
   free_slots_.push_back(slot);
   return slot;
@@ -228,7 +228,7 @@ void KvPool::TakeState(KvSequence& sequence, int32_t slot, int reached, bool las
   } else {
     TouchState(slot);
     if (sequence.slot < 0) sequence.slot = TakeFreeSlot();
-    std::memcpy(SlotBegin(sequence.slot), SlotBegin(slot), slot_bytes_);
+    memory_.Copy(SlotBegin(sequence.slot), SlotBegin(slot), slot_bytes_);
   }
   sequence.reached = reached;
 }

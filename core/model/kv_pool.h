@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/base/buffer.h"
+#include "core/kernels/backend_memory.h"
 #include "core/kernels/kv_rows.h"
 #include "core/model/spec.h"
 
@@ -43,8 +44,11 @@ class KvPool {
   // 0: all layers see all positions, and sequences need no slots.
   static uint64_t SlotBytes(const ModelSpec& spec, int max_context, KvFormat format = KvFormat::kF32,
                             int page_tokens = kKvPageTokens);
-  // Allocates pages * PageBytes and, for max_context, slots * SlotBytes. INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
-  static absl::StatusOr<std::unique_ptr<KvPool>> Create(const ModelSpec& spec, const KvPoolSizes& sizes);
+  // Allocates pages * PageBytes and, for max_context, slots * SlotBytes, of the memory of the backend whose operations fill them.
+  // INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
+  static absl::StatusOr<std::unique_ptr<KvPool>> Create(const ModelSpec& spec, const KvPoolSizes& sizes,
+                                                        BackendMemory& memory = BackendMemory::Host());
+  BackendMemory& memory() const { return memory_; }
 
   KvFormat format() const { return format_; }
   int page_tokens() const { return page_tokens_; }
@@ -113,7 +117,7 @@ class KvPool {
     int window = 0;
     bool has_state = false;
   };
-  KvPool(const ModelSpec& spec, const KvPoolSizes& sizes, Buffer buffer);
+  KvPool(const ModelSpec& spec, const KvPoolSizes& sizes, BackendMemory& memory, Buffer buffer);
   // Of one page. Those that nobody holds are a ring of links, with one more entry as its begin and end.
   struct PageState {
     uint64_t label = 0;
@@ -132,6 +136,7 @@ class KvPool {
   void Unlink(int32_t page);
   std::byte* InSlot(const KvSequence& sequence, const Place& place) const;
 
+  BackendMemory& memory_;
   Buffer buffer_;  // slots, then pages
   int pages_;
   int slots_;

@@ -61,6 +61,8 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Load(const StoreReader& store, con
                                                    ComputeBackend& backend, KvPool& kv, Trace* trace, ReadBackend* reads) {
   MOED_RETURN_IF_ERROR(CheckSpec(spec));
   MOED_RETURN_IF_ERROR(CheckOptions(spec, options, kv));
+  BackendMemory& memory = backend.memory();
+  if (&kv.memory() != &memory) return InvalidArgument("the KV pool is not in the memory of the backend '", backend.name(), "'");
   if (const absl::Status experts = CheckExperts(store.description(), spec); !experts.ok()) {
     return DataLoss(store.path(), ": ", experts.message());
   }
@@ -68,8 +70,8 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Load(const StoreReader& store, con
   if (!options.expert_inputs.Cover(expert_inputs)) {
     return InvalidArgument("expert_inputs leave out a form that the experts of ", store.path(), " read");
   }
-  MOED_ASSIGN_OR_RETURN(Weights weights, LoadWeights(store, spec, reads));
-  MOED_ASSIGN_OR_RETURN(Buffer scratch, Buffer::Allocate(moed::ScratchBytes(spec, options, backend.threads())));
+  MOED_ASSIGN_OR_RETURN(Weights weights, LoadWeights(store, spec, backend, reads));
+  MOED_ASSIGN_OR_RETURN(OwnScratch scratch, AllocateScratch(spec, options, backend.threads(), memory));
   return std::make_unique<Decoder>(OfContext(spec, options.max_context), options, std::move(weights),
                                    ExpertFormats(store.description()), expert_inputs, std::move(scratch), backend, kv, trace);
 }

@@ -29,8 +29,8 @@ struct SequenceChunk {
   KvSequence* kv = nullptr;  // holds positions [0, kv->length); room for tokens.size() more is reserved. Forward adds to length
   int first_logits = 0;      // logits are wanted for tokens [first_logits, tokens.size()); == size: none
   Fidelity fidelity;
-  // Out: DATA_LOSS etc. when an expert of one of its tokens could not be read, or what a StepWatcher set. kv->length is then what
-  // it was; where the chunk overwrote what the sequence needs to go on from there it has lost its slot (KvPool::CutBack).
+  // Out: DATA_LOSS etc. when an expert of one of its tokens could not be read, what a StepWatcher set, or, of all chunks, why the
+  // backend failed. kv->length is then what it was; the slot is lost where the chunk overwrote what it has to have (CutBack).
   absl::Status status;
 };
 
@@ -68,8 +68,9 @@ class Model {
   static InputForms ExpertInputs(const StoreDescription& store);
   // What it asks the provider for. 0: nothing.
   static uint64_t LentBytes(const ModelSpec& spec, const ModelOptions& options);
-  // Reads the trunk whole, through `reads` (used until Load returns) unless it is null. Shapes are checked against the spec. All
-  // other arguments outlive the model. `trace` may be null.
+  // Reads the trunk whole, through `reads` (used until Load returns) unless it is null. Shapes are checked against the spec. The
+  // trunk and what a step needs are in the backend's memory; `kv` and what the provider hands out have to be, too. All other
+  // arguments outlive the model. `trace` may be null.
   static absl::StatusOr<std::unique_ptr<Model>> Load(const StoreReader& store, const ModelSpec& spec, const ModelOptions& options,
                                                      ComputeBackend& backend, KvPool& kv, Trace* trace,
                                                      ReadBackend* reads = nullptr);
@@ -84,7 +85,8 @@ class Model {
                        StepWatcher* watcher = nullptr) = 0;
 
   // What the layer's own router makes of `hidden` (experts): probabilities, or for a router without them numbers from 0 to 1 in
-  // the order of its choice (ComputeBackend::Rank). Waits for them (ComputeBackend::Fence).
+  // the order of its choice (ComputeBackend::Rank). Waits for them (ComputeBackend::Fence); zeros where the backend fails, which
+  // the step that it is asked for in then tells.
   virtual void GateProbabilities(LayerId layer, std::span<const float> hidden, std::span<float> probabilities) = 0;
 };
 

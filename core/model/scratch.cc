@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/base/status.h"
+
 namespace moed {
 namespace {
 
@@ -26,16 +28,19 @@ int OwnTokens(const ModelOptions& options) {
   return options.own_step_tokens > 0 ? options.own_step_tokens : options.max_step_tokens;
 }
 
+// `source` and `shared` are one where memory is unified.
 template <class Source>
-TokenRows CarveRows(const ModelSpec& spec, InputForms expert_inputs, size_t tokens, Source& source) {
+TokenRows CarveRows(const ModelSpec& spec, InputForms expert_inputs, size_t tokens, Source& source, Source& shared) {
   TokenRows rows;
   const auto floats = [&](size_t count) { return source.template Take<float>(count); };
+  const auto shared_floats = [&](size_t count) { return shared.template Take<float>(count); };
   rows.x = floats(tokens * spec.hidden);
   if (spec.shared_ffn > 0) rows.shared = floats(tokens * spec.hidden);
   rows.slots = floats(tokens * spec.top_k * spec.hidden);
   rows.normed = {rows.slots.data(), tokens * spec.hidden};
-  rows.router = floats(tokens * spec.experts);
-  rows.unmasked = floats(tokens * spec.experts);
+  rows.normed_on_host = &source == &shared ? rows.normed : shared_floats(rows.normed.size());
+  rows.router = shared_floats(tokens * spec.experts);
+  rows.unmasked = shared_floats(tokens * spec.experts);
   if (spec.shared_gate) rows.shared_gate = floats(tokens);
   rows.input_storage = source.template Take<std::byte>(ActivationBytes(static_cast<int>(tokens), spec.hidden, expert_inputs));
   return rows;
@@ -55,7 +60,7 @@ LatentRows CarveLatent(const ModelSpec& spec, const LatentAttention& latent, siz
 }
 
 template <class Source>
-Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, Source& source) {
+Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, Source& source, Source& shared) {
   const size_t tokens = options.max_step_tokens;
   const size_t rows = std::min(options.max_step_tokens, kBlockRows);
   const size_t wide = std::max<size_t>(rows, kGroupRows);
@@ -70,10 +75,11 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   const size_t page_pointers =
       static_cast<size_t>(KvPool::PagesFor(options.max_context)) * std::min<size_t>(kContextsOfPagePointers, rows);
 
-  Scratch scratch{CarveRows(spec, options.expert_inputs, OwnTokens(options), source)};
+  Scratch scratch{CarveRows(spec, options.expert_inputs, OwnTokens(options), source, shared)};
   scratch.block_rows = static_cast<int>(rows);
   const auto floats = [&](size_t count) { return source.template Take<float>(count); };
-  scratch.logits = floats(logits_rows * spec.vocabulary);
+  const auto shared_floats = [&](size_t count) { return shared.template Take<float>(count); };
+  scratch.logits = shared_floats(logits_rows * spec.vocabulary);
   scratch.scores = floats(spec.latent ? ComputeBackend::LatentScratchFloats(threads, options.max_context)
                                       : ComputeBackend::AttentionScratchFloats(threads, options.max_context));
 
@@ -91,6 +97,7 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   scratch.convolved = floats(rows * recurrence.convolved_width);
   scratch.decay = floats(rows * recurrence.heads);
   scratch.rate = floats(rows * recurrence.heads);
+  if (spec.delta_net) scratch.unit = shared_floats(spec.delta_net->key_dim);
   if (spec.gated()) scratch.gate = floats(wide * ffn);
   scratch.up = floats(wide * ffn);
 
@@ -98,50 +105,79 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   scratch.gathered_storage =
       source.template Take<std::byte>(ActivationBytes(static_cast<int>(wide), spec.hidden, options.expert_inputs));
   scratch.inner_storage = source.template Take<std::byte>(ActivationBytes(static_cast<int>(wide), widest));
+  scratch.gate_input = shared_floats(spec.hidden);
+  scratch.gate_scores = shared_floats(spec.experts);
   scratch.gate_storage = source.template Take<std::byte>(ActivationBytes(1, spec.hidden));
 
-  scratch.kv_pages = source.template Take<std::byte*>(page_pointers);
-  scratch.kv_runs = source.template Take<KvRun>(rows);
-  if (!spec.recurrent.empty()) scratch.state_runs = source.template Take<StateRun>(rows);
+  scratch.kv_pages = shared.template Take<std::byte*>(page_pointers);
+  scratch.kv_runs = shared.template Take<KvRun>(rows);
+  if (!spec.recurrent.empty()) scratch.state_runs = shared.template Take<StateRun>(rows);
 
-  scratch.choices = source.template Take<ExpertChoice>(tokens * spec.top_k);
-  scratch.unmasked_choices = source.template Take<ExpertChoice>(tokens * spec.top_k);
-  scratch.routing = source.template Take<TokenRouting>(tokens);
-  scratch.expert_begin = source.template Take<int32_t>(spec.experts + 1);
-  scratch.expert_slots = source.template Take<int32_t>(tokens * spec.top_k);
-  scratch.slot_places = source.template Take<int32_t>(tokens * spec.top_k);
+  scratch.choices = shared.template Take<ExpertChoice>(tokens * spec.top_k);
+  scratch.unmasked_choices = shared.template Take<ExpertChoice>(tokens * spec.top_k);
+  scratch.routing = shared.template Take<TokenRouting>(tokens);
+  scratch.expert_begin = shared.template Take<int32_t>(spec.experts + 1);
+  scratch.expert_slots = shared.template Take<int32_t>(tokens * spec.top_k);
+  scratch.slot_places = shared.template Take<int32_t>(tokens * spec.top_k);
 
-  scratch.logits_rows = source.template Take<int32_t>(logits_rows);
-  scratch.chunks = source.template Take<BatchChunk>(tokens);
-  scratch.tokens = source.template Take<TokenId>(tokens);
-  scratch.positions = source.template Take<int32_t>(tokens);
-  scratch.row_chunks = source.template Take<int32_t>(tokens);
+  scratch.logits_rows = shared.template Take<int32_t>(logits_rows);
+  scratch.chunks = shared.template Take<BatchChunk>(tokens);
+  scratch.tokens = shared.template Take<TokenId>(tokens);
+  scratch.positions = shared.template Take<int32_t>(tokens);
+  scratch.row_chunks = shared.template Take<int32_t>(tokens);
   return scratch;
 }
 
 }  // namespace
 
+ScratchSizes SeparateScratchBytes(const ModelSpec& spec, const ModelOptions& options, int threads) {
+  ArenaSizer working, shared;
+  Carve(spec, options, threads, working, shared);
+  return {RoundUp(working.bytes(), kPageBytes), RoundUp(shared.bytes(), kPageBytes)};
+}
+
 uint64_t ScratchBytes(const ModelSpec& spec, const ModelOptions& options, int threads) {
   ArenaSizer sizer;
-  Carve(spec, options, threads, sizer);
+  Carve(spec, options, threads, sizer, sizer);
   return RoundUp(sizer.bytes(), kPageBytes);
 }
 
 uint64_t LentBytes(const ModelSpec& spec, const ModelOptions& options) {
   if (OwnTokens(options) == options.max_step_tokens) return 0;
   ArenaSizer sizer;
-  CarveRows(spec, options.expert_inputs, options.max_step_tokens, sizer);
+  CarveRows(spec, options.expert_inputs, options.max_step_tokens, sizer, sizer);
   return RoundUp(sizer.bytes(), kPageBytes);
 }
 
 TokenRows CarveLent(const ModelSpec& spec, const ModelOptions& options, std::span<std::byte> storage) {
   Arena arena(storage);
-  return CarveRows(spec, options.expert_inputs, options.max_step_tokens, arena);
+  return CarveRows(spec, options.expert_inputs, options.max_step_tokens, arena, arena);
 }
 
 Scratch CarveScratch(const ModelSpec& spec, const ModelOptions& options, int threads, std::span<std::byte> storage) {
   Arena arena(storage);
-  return Carve(spec, options, threads, arena);
+  return Carve(spec, options, threads, arena, arena);
+}
+
+Scratch CarveScratch(const ModelSpec& spec, const ModelOptions& options, int threads, std::span<std::byte> working,
+                     std::span<std::byte> shared) {
+  Arena of_working(working), of_shared(shared);
+  return Carve(spec, options, threads, of_working, of_shared);
+}
+
+absl::StatusOr<OwnScratch> AllocateScratch(const ModelSpec& spec, const ModelOptions& options, int threads,
+                                           BackendMemory& memory) {
+  OwnScratch own;
+  if (memory.unified()) {
+    MOED_ASSIGN_OR_RETURN(own.working, memory.working().Allocate(ScratchBytes(spec, options, threads)));
+    own.scratch = CarveScratch(spec, options, threads, own.working.span());
+    return own;
+  }
+  const ScratchSizes sizes = SeparateScratchBytes(spec, options, threads);
+  MOED_ASSIGN_OR_RETURN(own.working, memory.working().Allocate(sizes.working));
+  MOED_ASSIGN_OR_RETURN(own.shared, memory.shared().Allocate(sizes.shared));
+  own.scratch = CarveScratch(spec, options, threads, own.working.span(), own.shared.span());
+  return own;
 }
 
 }  // namespace moed

@@ -26,6 +26,7 @@ struct TokenRows {
   std::span<float> shared;             // (tokens, hidden): the shared expert's output
   std::span<float> slots;              // (tokens * top_k, hidden): outputs of the chosen experts, in the order of expert_slots
   std::span<float> normed;             // (tokens, hidden): the first of `slots`, whose experts write when the norm was read
+  std::span<float> normed_on_host;     // the same for the host; a copy of them, where its memory is not the backend's
   std::span<float> router;             // (tokens, experts): logits, then scores
   std::span<float> unmasked;           // (tokens, experts): the same without a mask, where there is one
   std::span<float> shared_gate;        // (tokens): logits
@@ -63,6 +64,7 @@ struct Scratch : TokenRows {
   std::span<float> convolved;  // the same
   std::span<float> decay;      // (rows, spec.recurrence().heads)
   std::span<float> rate;       // the same
+  std::span<float> unit;       // (key_dim): the weight with which an RMS norm makes the length of queries and keys 1
   std::span<float> gate;       // (wide, ffn)
   std::span<float> up;         // (wide, ffn)
 
@@ -70,7 +72,10 @@ struct Scratch : TokenRows {
   std::span<std::byte>
       gathered_storage;                // of a layer's prepared input, the rows of experts whose tokens do not follow each other
   std::span<std::byte> inner_storage;  // prepared inputs of o and of down, one after the other
-  std::span<std::byte> gate_storage;   // one prepared row, for gate probabilities asked for in the middle of a step
+  // For gate probabilities that are asked for in the middle of a step.
+  std::span<float> gate_input;        // (hidden)
+  std::span<float> gate_scores;       // (experts)
+  std::span<std::byte> gate_storage;  // one prepared row
 
   std::span<std::byte*> kv_pages;
   std::span<KvRun> kv_runs;        // (rows)
@@ -90,11 +95,30 @@ struct Scratch : TokenRows {
   std::span<int32_t> row_chunks;   // (tokens)
 };
 
+// What the host reads or writes is carved from `shared`: router, unmasked, logits, unit, what gates are asked with, and all that
+// is no number. Where the backend's memory is unified both are one.
+struct ScratchSizes {
+  uint64_t working = 0;
+  uint64_t shared = 0;
+};
+ScratchSizes SeparateScratchBytes(const ModelSpec& spec, const ModelOptions& options, int threads);
+// Of unified memory.
 uint64_t ScratchBytes(const ModelSpec& spec, const ModelOptions& options, int threads);
 uint64_t LentBytes(const ModelSpec& spec, const ModelOptions& options);
-// `storage` has ScratchBytes.
+// `storage` has ScratchBytes, or of each SeparateScratchBytes.
 Scratch CarveScratch(const ModelSpec& spec, const ModelOptions& options, int threads, std::span<std::byte> storage);
+Scratch CarveScratch(const ModelSpec& spec, const ModelOptions& options, int threads, std::span<std::byte> working,
+                     std::span<std::byte> shared);
 // Those of the largest step; `storage` has LentBytes.
 TokenRows CarveLent(const ModelSpec& spec, const ModelOptions& options, std::span<std::byte> storage);
+
+// With the memory that it is carved from.
+struct OwnScratch {
+  Buffer working;
+  Buffer shared;  // none where memory is unified
+  Scratch scratch;
+};
+absl::StatusOr<OwnScratch> AllocateScratch(const ModelSpec& spec, const ModelOptions& options, int threads,
+                                           BackendMemory& memory);
 
 }  // namespace moed

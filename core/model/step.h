@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "absl/status/status.h"
 #include "core/base/trace.h"
 #include "core/kernels/backend.h"
 #include "core/model/batch.h"
@@ -28,7 +29,13 @@ struct Step {
   InputForms expert_inputs;  // that experts and shared experts read
   Scratch scratch;
   Batch batch;
+  absl::Status failure;  // of the backend, since the step began: nothing that it computed is of use
 
+  // Waits for the backend: `failure` as it is then.
+  absl::Status Fence() {
+    failure.Update(backend.Fence());
+    return failure;
+  }
   // body(block) over the batch's rows, at most scratch.block_rows at a time.
   template <class Body>
   void ForBlocks(const Body& body) const {

@@ -36,6 +36,13 @@ class TrunkBinder {
     const TensorInfo* info = Find(name);
     return info == nullptr ? nullptr : reinterpret_cast<const float*>(trunk_ + info->offset);
   }
+  // Read at once; 1 when the family has no such tensor.
+  float Number(const std::string& name) {
+    float number = 1;
+    const TensorInfo* info = Find(name);
+    if (info != nullptr) status_ = store_.ReadTensor(*info, std::as_writable_bytes(std::span(&number, 1)));
+    return number;
+  }
   FfnWeights Ffn(const std::string& prefix) { return {Matrix(prefix + "gate"), Matrix(prefix + "up"), Matrix(prefix + "down")}; }
 
   absl::Status Finish() const {
@@ -126,7 +133,7 @@ LayerWeights BindLayer(TrunkBinder& trunk, int layer) {
   weights.shared_post_norm = trunk.Vector(prefix + "shared_post_norm");
   weights.experts_post_norm = trunk.Vector(prefix + "experts_post_norm");
   weights.ffn_post_norm = trunk.Vector(prefix + "ffn_post_norm");
-  weights.layer_scale = trunk.Vector(prefix + "layer_scale");
+  weights.layer_scale = trunk.Number(prefix + "layer_scale");
   weights.expert_scales = trunk.Vector(prefix + "expert_scales");
   weights.router = trunk.Matrix(prefix + "router");
   weights.router_bias = trunk.Vector(prefix + "router_bias");
@@ -155,11 +162,33 @@ RouterShape RouterOf(const ModelSpec& spec, const LayerWeights& weights) {
           .jitter = static_cast<float>(spec.router_jitter)};
 }
 
-absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& spec, ReadBackend* reads) {
+namespace {
+
+// To where operations read it. What the host cannot write goes tensor by tensor by way of memory that both read, each checked on
+// the host.
+absl::Status ReadTrunk(const StoreReader& store, ComputeBackend& backend, std::span<std::byte> out, ReadBackend* reads) {
+  BackendMemory& memory = backend.memory();
+  if (memory.unified()) return store.ReadTrunk(out, reads);
+  uint64_t largest = 0;
+  for (const TensorInfo& tensor : store.description().trunk) largest = std::max(largest, tensor.bytes);
+  MOED_ASSIGN_OR_RETURN(const Buffer staging, memory.shared().Allocate(largest));
+  for (const TensorInfo& tensor : store.description().trunk) {
+    const auto bytes = staging.span().first(tensor.bytes);
+    MOED_RETURN_IF_ERROR(store.ReadTensor(tensor, bytes));
+    memory.Copy(out.data() + tensor.offset, bytes.data(), bytes.size());
+    MOED_RETURN_IF_ERROR(backend.Fence());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& spec, ComputeBackend& backend,
+                                    ReadBackend* reads) {
   MOED_ASSIGN_OR_RETURN(const Family* family, FamilyNamed(spec.family));
   Weights weights;
   weights.bytes = store.description().trunk_bytes;
-  MOED_ASSIGN_OR_RETURN(weights.buffer, Buffer::Allocate(weights.bytes));
+  MOED_ASSIGN_OR_RETURN(weights.buffer, backend.memory().working().Allocate(weights.bytes));
   std::vector<TrunkTensor> wanted = family->trunk_tensors(spec);
   wanted.push_back({"rope.inv_freq", "", TensorRole::kVector, 1, spec.FirstFrequency(spec.rotation_count())});
   TrunkBinder trunk(store, weights.buffer.data(), std::move(wanted));
@@ -171,7 +200,7 @@ absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& s
   weights.inv_freq = trunk.Vector("rope.inv_freq");
   for (int layer = 0; layer < spec.layers; ++layer) weights.layers.push_back(BindLayer(trunk, layer));
   MOED_RETURN_IF_ERROR(trunk.Finish());
-  MOED_RETURN_IF_ERROR(store.ReadTrunk(weights.buffer.span().first(weights.bytes), reads));
+  MOED_RETURN_IF_ERROR(ReadTrunk(store, backend, weights.buffer.span().first(weights.bytes), reads));
   return weights;
 }
 

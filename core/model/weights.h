@@ -91,7 +91,7 @@ struct LayerWeights {
   const float* shared_post_norm = nullptr;
   const float* experts_post_norm = nullptr;
   const float* ffn_post_norm = nullptr;  // of both together
-  const float* layer_scale = nullptr;    // (1)
+  float layer_scale = 1;                 // a number of the host
   const float* expert_scales = nullptr;  // (experts)
   MatrixView router;                     // (experts, hidden)
   const float* router_bias = nullptr;    // (experts)
@@ -116,9 +116,9 @@ struct Weights {
   std::vector<LayerWeights> layers;
 };
 
-// Reads the trunk whole, through `reads` unless it is null. DATA_LOSS when a tensor is missing, unknown or of another shape than
-// the spec asks for.
-absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& spec, ReadBackend* reads);
+// Reads the trunk whole, through `reads` unless it is null, into the backend's memory. DATA_LOSS when a tensor is missing,
+// unknown or of another shape than the spec asks for.
+absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& spec, ComputeBackend& backend, ReadBackend* reads);
 
 // DATA_LOSS unless layers, number and shapes of the stored experts are the spec's, at every precision.
 absl::Status CheckExperts(const StoreDescription& description, const ModelSpec& spec);

@@ -18,6 +18,7 @@
 #include "core/engine/request_check.h"
 #include "core/expert/builder/build_provider.h"
 #include "core/expert/cache/caching_provider.h"
+#include "core/model/scratch.h"
 #include "core/store/layout.h"
 #include "core/tokenizer/tokenizer.h"
 
@@ -56,7 +57,8 @@ ModelOptions OptionsOfModel(const ServingInputs& in, uint64_t budget, StepTokens
 int TokensWithMemoryOfTheirOwn(const ServingInputs& in, uint64_t budget, int most) {
   for (int tokens = most; tokens > in.options.max_running; tokens /= 2) {
     const ModelOptions options = OptionsOfModel(in, budget, {tokens, tokens}, kKvPageTokens);
-    if (Model::ScratchBytes(in.spec, options, in.options.threads) <= budget / 16) return tokens;
+    const uint64_t of = in.device_budget ? std::min(budget, *in.device_budget) : budget;
+    if (Model::ScratchBytes(in.spec, options, in.options.threads) <= of / 16) return tokens;
   }
   return in.options.max_running;
 }
@@ -68,7 +70,11 @@ std::vector<StepTokens> StepsToTry(const ServingInputs& in, uint64_t budget) {
   const auto own = [&](int most) { return TokensWithMemoryOfTheirOwn(in, budget, most); };
   const int whole = in.options.prefill_chunk.value_or(own(kMostStepTokens));
   std::vector<StepTokens> steps = {{whole, whole}};
-  if (!in.preset.cache.lends) return steps;
+  if (in.device_budget) {  // what the cache lends is not the device's
+    for (int tokens = whole / 2; tokens >= in.options.max_running; tokens /= 2) steps.push_back({tokens, tokens});
+    if (in.options.prefill_chunk) steps.resize(1);
+  }
+  if (!in.preset.cache.lends || in.device_budget) return steps;
   const int shared = own(kSharedStepTokens);
   if (in.options.prefill_chunk.has_value()) {
     if (shared < whole) steps.push_back({whole, shared});
@@ -233,14 +239,24 @@ MemoryNeeds MeasureNeeds(const ServingInputs& in, uint64_t shares_of, const Mode
   MemoryNeeds needs;
   needs.trunk = in.store.trunk_bytes;
   needs.tokenizer = in.tokenizer_bytes;
-  needs.scratch = Model::ScratchBytes(in.spec, model, in.options.threads);
+  if (in.device_budget) {
+    const ScratchSizes scratch = SeparateScratchBytes(in.spec, model, in.options.threads);
+    needs.trunk = 0;
+    needs.scratch = scratch.shared;
+    needs.device_trunk = RoundUp(in.store.trunk_bytes, kPageBytes);
+    needs.device_scratch = scratch.working;
+  } else {
+    needs.scratch = Model::ScratchBytes(in.spec, model, in.options.threads);
+  }
   needs.tables = SumOf(terms, "tables");
   needs.queues = SumOf(terms, "queues");
   needs.kv_page = KvPool::PageBytes(in.spec, in.options.kv_format);
   needs.kv_slot = KvPool::SlotBytes(in.spec, model.max_context, in.options.kv_format);
   if (in.options.prefix_cache) {
-    needs.kv_page += PrefixCache::BytesForPage(kKvPageTokens);
-    if (needs.kv_slot > 0) needs.kv_slot += Checkpoints::BytesForSlot(kKvPageTokens);
+    needs.kv_page_tables = PrefixCache::BytesForPage(kKvPageTokens);
+    if (needs.kv_slot > 0) needs.kv_slot_tables = Checkpoints::BytesForSlot(kKvPageTokens);
+    needs.kv_page += needs.kv_page_tables;
+    needs.kv_slot += needs.kv_slot_tables;
   }
   needs.page_tokens = kKvPageTokens;
   needs.record = LargestRecordBytes(in.store);
@@ -265,6 +281,7 @@ struct Planner {
   // The plan of `budget` with shares (queues, scratch) as `shares_of` gives them.
   absl::StatusOr<MemoryPlan> Plan(uint64_t budget, uint64_t shares_of, StepTokens tokens, int max_context) const {
     const MemoryRequest request{.budget = budget,
+                                .device_budget = in.device_budget,
                                 .kv_budget = in.options.kv_budget,
                                 .max_context = in.options.max_context,
                                 .top_k = in.spec.top_k,
@@ -292,6 +309,7 @@ struct Planner {
   }
   bool Suits(const MemoryPlan& plan, StepTokens tokens) const {
     const ModelOptions model = OptionsOfModel(in, plan.budget, tokens, plan.max_context);
+    if (in.device_budget) return true;
     return tokens.own == tokens.most ? plan.cache >= AllRecordBytes(in.store, kReferencePrecision)
                                      : Model::LentBytes(in.spec, model) <= plan.cache / kLentShare;
   }

@@ -69,6 +69,8 @@ struct ServingInputs {
   uint64_t chat_template_bytes = 0;  // of its text; 0: the store has none
   PresetNeeds preset;
   bool trace = false;  // events are kept for a Chrome trace
+  // Of a device with memory of its own, which has trunk, keys and values and activations. Absent: they are the host's.
+  std::optional<uint64_t> device_budget = std::nullopt;
 };
 
 // One of several things that a part of the memory plan is made of.

@@ -108,7 +108,7 @@ class TokenProducts {
     return products;
   }
 
-  void Run() {
+  absl::Status Run() {
     trunk_.MoveTo(0);
     for (const Matrix& matrix : matrices_) {
       const MatMulJob job = Job(matrix, trunk_, 0);
@@ -121,7 +121,7 @@ class TokenProducts {
       RunSegments(segments.first(segments.size() - 1));
       RunSegments(segments.last(1));
     }
-    backend_->Fence();
+    return backend_->Fence();
   }
 
  private:
@@ -195,12 +195,12 @@ TokenBytes BytesOfToken(const StoreDescription& store, const ModelSpec& spec) {
 absl::StatusOr<double> MeasureTokenProducts(const StoreDescription& store, const ModelSpec& spec, ComputeBackend& backend,
                                             const ProductLimits& limits, const Clock& clock) {
   MOED_ASSIGN_OR_RETURN(TokenProducts products, TokenProducts::Create(store, spec, backend, limits.memory_bytes));
-  products.Run();  // pages of outputs, caches
+  MOED_RETURN_IF_ERROR(products.Run());  // pages of outputs, caches
   std::vector<double> seconds;
   const int64_t begin = clock.NowNanos();
   do {
     const int64_t start = clock.NowNanos();
-    products.Run();
+    MOED_RETURN_IF_ERROR(products.Run());
     seconds.push_back(SecondsBetween(start, clock.NowNanos()));
   } while (SecondsBetween(begin, clock.NowNanos()) < limits.seconds);
   const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);

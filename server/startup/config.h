@@ -20,6 +20,7 @@ namespace moed {
 struct Config {
   std::string store;
   std::optional<uint64_t> memory_budget;  // absent: from the machine
+  std::optional<uint64_t> device_budget;  // absent: from the device
   ServingOptions serving;
 
   Address listen{"127.0.0.1", 50051};

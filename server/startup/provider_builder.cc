@@ -36,6 +36,7 @@ absl::Status ProviderBuilder::Open(const Dependencies& around) {
   inputs.gate = around.gate;
   inputs.table_bytes = TokenTableBytes(around.memory.budget);
   inputs.clock = &around.clock;
+  inputs.allocator = &around.allocator;
   inputs.trace = around.trace;
   inputs.options.capacity_bytes = around.memory.cache;
   inputs.options.checksums = config_.checksums;

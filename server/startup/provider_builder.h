@@ -34,7 +34,8 @@ class ProviderBuilder {
     GateFn gate;
     ReadBackend& reads;
     const Clock& clock;
-    Trace* trace;  // may be null
+    Allocator& allocator;  // of experts
+    Trace* trace;          // may be null
     const MemoryPlan& memory;
   };
   // Takes up what was learned (--learned-state).

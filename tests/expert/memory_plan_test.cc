@@ -219,5 +219,72 @@ TEST(MemoryPlan, ContradictionsAreNamed) {
   }
 }
 
+// Keys and values are the device's with all that trunk and scratch leave there; the host has what is said of them.
+MemoryNeeds NeedsOfDevice() {
+  MemoryNeeds needs = NeedsWithSlots();
+  needs.trunk = 0;
+  needs.scratch = 100'000;
+  needs.device_trunk = 2 * kMiB;
+  needs.device_scratch = 400'000;
+  needs.kv_page_tables = 384;
+  needs.kv_slot_tables = 128;
+  needs.kv_page += needs.kv_page_tables;
+  needs.kv_slot += needs.kv_slot_tables;
+  return needs;
+}
+
+uint64_t DeviceSumOf(const MemoryPlan& plan) {
+  uint64_t sum = 0;
+  for (const MemoryPart& part : plan.device_parts) sum += part.bytes;
+  return sum;
+}
+
+TEST(MemoryPlan, OfADeviceWithMemoryOfItsOwn) {
+  const MemoryNeeds needs = NeedsOfDevice();
+  constexpr uint64_t kOnHost = 100'000 + 300'000 + 70'000 + 40'000, kOnDevice = 2 * kMiB + 400'000;
+  struct Case {
+    MemoryRequest request;
+    int pages, slots;
+  };
+  const Case cases[] = {
+      {{.budget = 8 * kMiB, .device_budget = kOnDevice + 21 * 16384}, 16, 1},
+      {{.budget = 8 * kMiB, .device_budget = kOnDevice + 40 * 16384}, 32, 1},
+      {{.budget = 8 * kMiB, .device_budget = 64 * kMiB, .max_running = 2}, 64, 2},
+      {{.budget = 8 * kMiB, .device_budget = 64 * kMiB, .max_running = 2, .checkpoints = 4}, 64, 6},
+      {{.budget = 8 * kMiB, .device_budget = 64 * kMiB, .kv_budget = 15 * 16384}, 10, 1},
+  };
+  for (const Case& test : cases) {
+    const auto plan = PlanMemory(needs, test.request);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    SCOPED_TRACE(plan->Table());
+    EXPECT_EQ(plan->kv_pages, test.pages);
+    EXPECT_EQ(plan->kv_slots, test.slots);
+    EXPECT_EQ(plan->kv, static_cast<uint64_t>(test.pages + 5 * test.slots) * 16384);
+    EXPECT_EQ(DeviceSumOf(*plan), kOnDevice + plan->kv);
+    EXPECT_LE(DeviceSumOf(*plan), plan->device_budget);
+    const uint64_t tables = static_cast<uint64_t>(test.pages) * 384 + static_cast<uint64_t>(test.slots) * 128;
+    EXPECT_EQ(SumOf(*plan), kOnHost + tables + plan->cache);
+    EXPECT_EQ(plan->cache, std::min(needs.all_experts, 8 * kMiB - kOnHost - tables));
+    EXPECT_THAT(plan->Table(), HasSubstr("device budget"));
+  }
+}
+
+TEST(MemoryPlan, RefusesADeviceOrAHostThatIsTooSmall) {
+  const MemoryNeeds needs = NeedsOfDevice();
+  const uint64_t least = 2 * kMiB + 400'000 + 21 * 16384;
+  const absl::Status small_device = PlanMemory(needs, {.budget = 8 * kMiB, .device_budget = least - 1}).status();
+  EXPECT_EQ(small_device.code(), absl::StatusCode::kResourceExhausted);
+  for (const std::string& part : {std::string("a device budget of "), std::string("trunk"), std::string("256 positions"),
+                                  StrCat("the smallest budget that works: ", least, " bytes")}) {
+    EXPECT_THAT(TextOf(small_device), HasSubstr(part));
+  }
+  EXPECT_TRUE(PlanMemory(needs, {.budget = 8 * kMiB, .device_budget = least}).ok());
+
+  const uint64_t least_host = 100'000 + 300'000 + 70'000 + 40'000 + 16 * 384 + 128 + 28'672;
+  EXPECT_TRUE(PlanMemory(needs, {.budget = least_host, .device_budget = least}).ok());
+  const absl::Status small_host = PlanMemory(needs, {.budget = least_host - 1, .device_budget = least}).status();
+  EXPECT_THAT(TextOf(small_host), HasSubstr(StrCat("the smallest budget that works: ", least_host, " bytes")));
+}
+
 }  // namespace
 }  // namespace moed

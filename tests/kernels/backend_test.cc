@@ -105,7 +105,7 @@ TEST_P(EveryBackend, JobsSideBySideAreTheSameAsAlone) {
     jobs.push_back({matrices[i].view, &activations[i], outputs[i].data(), shapes[i].rows});
   }
   backend_->MatMul(jobs);
-  backend_->Fence();
+  EXPECT_EQ(backend_->Fence(), absl::OkStatus());
   for (size_t i = 0; i < jobs.size(); ++i) EXPECT_TRUE(SameBits(outputs[i], expected[i])) << "job " << i;
 }
 
@@ -120,7 +120,7 @@ TEST_P(EveryBackend, WritesOnlyTheRowsThereAre) {
       std::vector<float> y(tokens * stride, -77.0f);
       const MatMulJob job{matrix.view, &activations, y.data(), stride};
       backend_->MatMul({&job, 1});
-      backend_->Fence();
+      EXPECT_EQ(backend_->Fence(), absl::OkStatus());
       for (int i = 0; i < tokens * stride; ++i) EXPECT_EQ(y[i] == -77.0f, i % stride >= rows) << format.name << " " << rows;
     }
   }
@@ -133,7 +133,7 @@ TEST_P(EveryBackend, EmbedsTheRowsOfItsTokens) {
     const TokenId tokens[] = {TokenId(49), TokenId(0), TokenId(7), TokenId(0)};
     std::vector<float> y(std::size(tokens) * cols), row(cols);
     backend_->Embed(matrix.view, tokens, y.data());
-    backend_->Fence();
+    EXPECT_EQ(backend_->Fence(), absl::OkStatus());
     for (size_t i = 0; i < std::size(tokens); ++i) {
       DecodeRow(format.id, matrix.view.data, cols, tokens[i].value(), row.data());
       EXPECT_TRUE(SameBits(std::span(y).subspan(i * cols, cols), row)) << format.name << " token " << i;
@@ -148,7 +148,7 @@ TEST_P(EveryBackend, GathersRowsInEveryForm) {
   for (int i = 0; i < 50; ++i) rows.push_back(i * 7 % tokens);
   std::vector<float> picked(rows.size() * cols);
   backend_->GatherRows(x.data(), cols, rows, picked.data());
-  backend_->Fence();
+  EXPECT_EQ(backend_->Fence(), absl::OkStatus());
   for (size_t i = 0; i < rows.size(); ++i) {
     EXPECT_TRUE(SameBits(std::span(picked).subspan(i * cols, cols), std::span(x).subspan(rows[i] * cols, cols)));
   }
@@ -159,7 +159,7 @@ TEST_P(EveryBackend, GathersRowsInEveryForm) {
     const Activations all = backend_->Prepare(x.data(), tokens, cols, cols, forms, storage[0].span());
     const Activations gathered = backend_->Gather(all, rows, storage[1].span());
     backend_->Prepare(picked.data(), count, cols, cols, forms, storage[2].span());
-    backend_->Fence();
+    EXPECT_EQ(backend_->Fence(), absl::OkStatus());
     EXPECT_EQ(gathered.tokens, count);
     EXPECT_EQ(gathered.cols, cols);
     EXPECT_EQ(gathered.values == nullptr, !forms.values);
@@ -181,14 +181,14 @@ TEST_P(EveryBackend, NothingToDoIsFine) {
   backend_->Route({.experts = 5, .top_k = 2}, nullptr, 0, nullptr);
   backend_->Combine({.cols = 5, .top_k = 2});
   backend_->AddBias(nullptr, nullptr, 0, 5);
-  backend_->Fence();
+  EXPECT_EQ(backend_->Fence(), absl::OkStatus());
   backend_->Add(nullptr, nullptr, 0);
   Buffer storage = Buffer::Allocate(ActivationBytes(0, 64) + 1).value();
   const Activations activations = backend_->Prepare(nullptr, 0, 64, 64, kAllForms, storage.span());
   const PackedMatrix matrix = RandomMatrix(FormatId::kQ8, 8, 64, 1);
   const MatMulJob job{matrix.view, &activations, nullptr, 8};
   backend_->MatMul({&job, 1});
-  backend_->Fence();
+  EXPECT_EQ(backend_->Fence(), absl::OkStatus());
   EXPECT_EQ(activations.tokens, 0);
 }
 

@@ -42,7 +42,7 @@ class Exactness : public ::testing::TestWithParam<std::tuple<std::string_view, i
     Misaligned<float> found(data, misalignment);
     operation(*scalar_, expected.data());
     operation(*backend_, found.data());
-    backend_->Fence();
+    EXPECT_EQ(backend_->Fence(), absl::OkStatus());
     EXPECT_TRUE(SameBits(found.copy(), expected.copy())) << "misaligned by " << misalignment;
   }
   // Whether a case is to be tried. Emulation is slow: of many cases it gets every `nth`.
@@ -82,7 +82,7 @@ TEST_P(Exactness, Prepare) {
         Buffer expected_storage = Buffer::Allocate(bytes).value(), storage = Buffer::Allocate(bytes).value();
         const Activations expected = scalar_->Prepare(x.data(), tokens, cols, cols, kAllForms, expected_storage.span());
         const Activations found = backend_->Prepare(input.data(), tokens, cols, cols, kAllForms, storage.span());
-        backend_->Fence();
+        EXPECT_EQ(backend_->Fence(), absl::OkStatus());
         const size_t blocks = static_cast<size_t>(tokens) * Blocks(cols);
         EXPECT_TRUE(SameBits({found.values, blocks * 32}, {expected.values, blocks * 32})) << cols;
         EXPECT_TRUE(SameBits({found.scales, blocks}, {expected.scales, blocks})) << cols;
@@ -279,7 +279,7 @@ void Exactness::CompareAttention(AttentionShape shape, int positions, std::span<
     Compare(query, 1, [&](ComputeBackend& backend, float* output) {
       std::vector<float> scores(ComputeBackend::AttentionScratchFloats(backend.threads(), longest));
       backend.Attention(shape, placed, query.data(), output, scores);
-      backend.Fence();
+      EXPECT_EQ(backend.Fence(), absl::OkStatus());
     });
   }
 }
@@ -371,7 +371,7 @@ TEST_P(Exactness, StoreKv) {
         const KvRun runs[] = {{.pages = found.pages(), .position = 0, .tokens = 11},
                               {.pages = found.pages(), .position = 11, .tokens = positions - 11}};
         backend_->StoreKv(shape, runs, keys.data(), values.data());
-        backend_->Fence();
+        EXPECT_EQ(backend_->Fence(), absl::OkStatus());
         EXPECT_EQ(found.copy(), expected.copy()) << head_dim << " " << kKvFormatNames[format];
       }
     }
@@ -396,7 +396,7 @@ void Exactness::CompareLatent(LatentShape shape, int positions, std::span<const 
     Compare(query, 1, [&](ComputeBackend& backend, float* x) {
       std::vector<float> scores(ComputeBackend::LatentScratchFloats(backend.threads(), longest));
       backend.AttendLatent(shape, placed, x, rotated.data(), stride, x, scores);
-      backend.Fence();
+      EXPECT_EQ(backend.Fence(), absl::OkStatus());
     });
   }
 }
@@ -445,7 +445,7 @@ TEST_P(Exactness, StoreLatent) {
         const KvRun runs[] = {{.pages = found.pages(), .position = 0, .tokens = 11},
                               {.pages = found.pages(), .position = 11, .tokens = positions - 11}};
         backend_->StoreLatent(shape, runs, latents.data(), rotated.data());
-        backend_->Fence();
+        EXPECT_EQ(backend_->Fence(), absl::OkStatus());
         EXPECT_EQ(found.copy(), expected.copy()) << rank << " " << kKvFormatNames[format];
       }
     }
@@ -508,10 +508,10 @@ TEST_P(Exactness, PrepareGivesEachFormAlone) {
     const Activations expected = scalar_->Prepare(x.data(), tokens, cols, cols, kAllForms, both.span());
     const size_t blocks = static_cast<size_t>(tokens) * Blocks(cols);
     const Activations values = backend_->Prepare(x.data(), tokens, cols, cols, {.values = true}, one.span());
-    backend_->Fence();
+    EXPECT_EQ(backend_->Fence(), absl::OkStatus());
     EXPECT_TRUE(SameBits({values.values, blocks * 32}, {expected.values, blocks * 32})) << cols;
     const Activations codes = backend_->Prepare(x.data(), tokens, cols, cols, {.codes = true}, one.span());
-    backend_->Fence();
+    EXPECT_EQ(backend_->Fence(), absl::OkStatus());
     EXPECT_TRUE(SameBits({codes.scales, blocks}, {expected.scales, blocks})) << cols;
     EXPECT_EQ(std::memcmp(codes.codes, expected.codes, blocks * 32), 0) << cols;
     EXPECT_EQ(std::memcmp(codes.sums, expected.sums, blocks * 4), 0) << cols;
@@ -558,13 +558,13 @@ TEST_P(Exactness, Route) {
         std::vector<ExpertChoice> expected(static_cast<size_t>(rows) * top_k), choices = expected;
         scalar_->Route(shape, expected_logits.data(), rows, expected.data());
         backend_->Route(shape, logits.data(), rows, choices.data());
-        backend_->Fence();
+        EXPECT_EQ(backend_->Fence(), absl::OkStatus());
         EXPECT_TRUE(SameBits(logits, expected_logits));
         EXPECT_EQ(std::memcmp(choices.data(), expected.data(), choices.size() * sizeof(ExpertChoice)), 0);
         expected_logits = logits = Gaussian(logits.size(), rows + 1, 3.0f);
         scalar_->Rank(shape, expected_logits.data(), rows);
         backend_->Rank(shape, logits.data(), rows);
-        backend_->Fence();
+        EXPECT_EQ(backend_->Fence(), absl::OkStatus());
         EXPECT_TRUE(SameBits(logits, expected_logits));
       }
     }
@@ -613,7 +613,7 @@ TEST_P(Exactness, Combine) {
                            .shared_gate = with_gate ? gate.data() : nullptr,
                            .x = y.data(),
                            .adds = !with_scales});
-        backend_->Fence();
+        EXPECT_EQ(backend_->Fence(), absl::OkStatus());
         EXPECT_TRUE(SameBits(y, expected)) << rows << " rows of " << cols;
       }
     }

@@ -178,7 +178,7 @@ inline std::vector<float> Multiply(ComputeBackend& backend, const MatrixView& we
   std::vector<float> y(static_cast<size_t>(tokens) * weights.rows);
   const MatMulJob job{weights, &activations, y.data(), weights.rows};
   backend.MatMul({&job, 1});
-  backend.Fence();
+  EXPECT_EQ(backend.Fence(), absl::OkStatus());
   return y;
 }
 

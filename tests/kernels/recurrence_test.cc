@@ -86,7 +86,7 @@ struct Convolution {
     Cutter cutter(int64_t{shape.taps - 1} * shape.channels, shape.channels, shape.channels);
     return cutter.Run(cuts, x, [&](std::span<const StateRun> runs, const std::vector<int>&, const float* rows, float* y) {
       backend.Convolve(shape, runs, rows, weights.data(), y);
-      backend.Fence();
+      EXPECT_EQ(backend.Fence(), absl::OkStatus());
     });
   }
 };
@@ -119,7 +119,7 @@ struct Rule {
       } else {
         backend.StateSpace(shape, runs, rows, decays.data(), rates.data(), skip.data(), out);
       }
-      backend.Fence();
+      EXPECT_EQ(backend.Fence(), absl::OkStatus());
     });
   }
 };
@@ -292,7 +292,7 @@ TEST_P(RecurrenceExactness, Multiply) {
     const std::vector<float> by = Gaussian(n, 2);
     scalar_->Multiply(expected.data(), by.data(), n);
     backend_->Multiply(found.data(), by.data(), n);
-    backend_->Fence();
+    EXPECT_EQ(backend_->Fence(), absl::OkStatus());
     EXPECT_TRUE(SameBits(found, expected)) << n;
   }
 }

@@ -33,7 +33,8 @@ inline std::vector<std::string_view> TestedBackends() {
 // Its kernels run when it waits for them, and no access is checked, so that it is fast and reads any memory.
 inline absl::StatusOr<std::unique_ptr<ComputeBackend>> MakeTestedBackend(std::string_view name, Executor& executor) {
   if (name != kCudaEmulated) return MakeComputeBackend(name, executor);
-  return MakeCudaBackend(name, cuda::kEmulatedKernels, emulation::MakeEmulatedRuntime({.watch = false}), executor);
+  return MakeCudaBackend(name, cuda::kEmulatedKernels,
+                         emulation::MakeEmulatedRuntime({.watch = false, .attributes = emulation::kUnifiedDevice}), executor);
 }
 
 }  // namespace moed

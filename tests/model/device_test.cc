@@ -1,10 +1,13 @@
-// The CUDA kernels in emulation, through whole models: every family's checkpoint has the logits of "scalar".
+// The CUDA kernels in emulation, through whole models: every family's checkpoint has the logits of "scalar", and no kernel
+// touches memory that the backend did not hand out.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "tests/kernels/tested_backends.h"
+#include "core/model/scratch.h"
+#include "tests/kernels/emulated_backend.h"
 #include "tests/model/long_sequences.h"
 #include "tests/model/packed_model.h"
 
@@ -17,7 +20,7 @@ class DeviceTest : public testing::TestWithParam<std::string> {
   Logits Of(const StoreReader& store, ModelSetup setup, ComputeBackend* backend) {
     setup.use_backend = backend;
     PackedModel model(store, setup);
-    MemoryProvider provider(store);
+    MemoryProvider provider(store, backend != nullptr ? backend->memory().shared() : Allocator::Host());
     const std::vector<TokenId> tokens = RandomTokens(14, 1, model.spec().vocabulary);
     TestSequence sequence;
     Logits all;
@@ -26,23 +29,109 @@ class DeviceTest : public testing::TestWithParam<std::string> {
       SequenceChunk chunk = {.tokens = std::span(tokens).subspan(first, count), .kv = &sequence.kv, .first_logits = 0};
       const std::vector<Logits> logits = model.Step(provider, std::span(&chunk, 1));
       all.insert(all.end(), logits[0].begin(), logits[0].end());
+      EXPECT_EQ(chunk.status, absl::OkStatus());
       first += count;
     }
     EXPECT_EQ(all.size(), tokens.size());
     return all;
   }
 
-  InlineExecutor executor_;
-  std::unique_ptr<ComputeBackend> device_ = MakeTestedBackend(kCudaEmulated, executor_).value();
+  EmulatedBackend unified_{{.watch = true, .attributes = emulation::kUnifiedDevice}};
+  EmulatedBackend discrete_{{.watch = true, .attributes = emulation::kDiscreteDevice}};
 };
 
 TEST_P(DeviceTest, HasTheBitsOfScalar) {
   const StoreReader& store = PackedStore(GetParam(), FormatId::kQ4);
   for (const KvFormat kv_format : {KvFormat::kF32, KvFormat::kQ8}) {
-    const ModelSetup setup = {.page_tokens = 16, .kv_format = kv_format};
-    EXPECT_TRUE(SameBits(Of(store, setup, device_.get()), Of(store, setup, nullptr)))
-        << "keys and values of " << kKvFormatNames[static_cast<int>(kv_format)];
+    SCOPED_TRACE(StrCat("keys and values of ", kKvFormatNames[static_cast<int>(kv_format)]));
+    // The first step is larger than what the model has memory of its own for, or is not.
+    const int own = kv_format == KvFormat::kQ8 ? 8 : 0;
+    const ModelSetup setup = {.page_tokens = 16, .own_step_tokens = own, .kv_format = kv_format};
+    const Logits expected = Of(store, setup, nullptr);
+    EXPECT_TRUE(SameBits(Of(store, setup, unified_.backend.get()), expected));
+    EXPECT_TRUE(SameBits(Of(store, setup, discrete_.backend.get()), expected)) << "in memory of its own";
   }
+}
+
+// What the host looks at or changes within a step, on a device whose memory it cannot read: inputs of gates, a mask, a gate that
+// is asked for.
+TEST(DiscreteMemory, TheHostReadsAndWritesWhatItMay) {
+  const StoreReader& store = PackedStore("qwen2_moe", FormatId::kQ4);
+  EmulatedBackend discrete{{.watch = true, .attributes = emulation::kDiscreteDevice}};
+  const auto run = [&](ComputeBackend* backend, std::vector<float>& seen) {
+    PackedModel model(store, {.use_backend = backend});
+    MemoryProvider provider(store, backend != nullptr ? backend->memory().shared() : Allocator::Host());
+    const LayerId last = model.spec().MoeLayers().back();
+    provider.mask_router = [](LayerId, std::span<float> logits) { logits[1] = -INFINITY; };
+    provider.on_gate_input = [&](SequenceId, LayerId, std::span<const float> hidden) {
+      seen.insert(seen.end(), hidden.begin(), hidden.end());
+      std::vector<float> probabilities(model.spec().experts);
+      model.model().GateProbabilities(last, hidden, probabilities);
+      seen.insert(seen.end(), probabilities.begin(), probabilities.end());
+    };
+    TestSequence sequence;
+    return model.Feed(provider, sequence, RandomTokens(7, 1, model.spec().vocabulary), 5);
+  };
+  std::vector<float> expected_seen, seen;
+  const Logits expected = run(nullptr, expected_seen);
+  EXPECT_TRUE(SameBits(run(discrete.backend.get(), seen), expected));
+  EXPECT_FALSE(seen.empty());
+  EXPECT_TRUE(SameBits({seen}, {expected_seen}));
+}
+
+// What the memory plan counts is what the device gives.
+TEST(UnifiedMemory, HoldsWhatWasPlannedAndNothingElse) {
+  const StoreReader& store = PackedStore("qwen2_moe", FormatId::kQ4);
+  EmulatedBackend unified{{.attributes = emulation::kUnifiedDevice}};
+  const auto pinned = [&] { return unified.device->AllocatedBytes(MemoryKind::kPinned); };
+  const uint64_t before = pinned();
+  const ModelSpec spec = *SpecFromJson(store.description().model_spec);
+  const auto kv = *KvPool::Create(spec, {.pages = 3}, unified.backend->memory());
+  EXPECT_EQ(pinned() - before, RoundUp(3 * KvPool::PageBytes(spec), kPageBytes));
+  const ModelOptions options = {.max_step_tokens = 8, .max_context = 64, .logits_rows = 1};
+  const auto model = *Model::Load(store, spec, options, *unified.backend, *kv, nullptr);
+  EXPECT_EQ(pinned() - before, RoundUp(3 * KvPool::PageBytes(spec), kPageBytes) + RoundUp(model->trunk_bytes(), kPageBytes) +
+                                   Model::ScratchBytes(spec, options, unified.backend->threads()));
+}
+
+// The device has what kernels alone touch, the host's memory the rest.
+TEST(DiscreteMemory, HoldsWhatWasPlannedAndNothingElse) {
+  const StoreReader& store = PackedStore("qwen2_moe", FormatId::kQ4);
+  EmulatedBackend discrete{{.attributes = emulation::kDiscreteDevice}};
+  const auto bytes = [&](MemoryKind kind) { return discrete.device->AllocatedBytes(kind); };
+  const uint64_t pinned_before = bytes(MemoryKind::kPinned);
+  EXPECT_EQ(bytes(MemoryKind::kDevice), 0u);
+  const ModelSpec spec = *SpecFromJson(store.description().model_spec);
+  const auto kv = *KvPool::Create(spec, {.pages = 3}, discrete.backend->memory());
+  const ModelOptions options = {.max_step_tokens = 8, .max_context = 64, .logits_rows = 1};
+  const auto model = *Model::Load(store, spec, options, *discrete.backend, *kv, nullptr);
+  const ScratchSizes scratch = SeparateScratchBytes(spec, options, discrete.backend->threads());
+  EXPECT_EQ(bytes(MemoryKind::kDevice),
+            RoundUp(3 * KvPool::PageBytes(spec), kPageBytes) + RoundUp(model->trunk_bytes(), kPageBytes) + scratch.working);
+  EXPECT_EQ(bytes(MemoryKind::kPinned) - pinned_before, scratch.shared);
+}
+
+TEST(UnifiedMemory, KeysAndValuesOfOtherMemoryAreRefused) {
+  const StoreReader& store = PackedStore("qwen2_moe", FormatId::kQ4);
+  EmulatedBackend unified{{.attributes = emulation::kUnifiedDevice}};
+  const ModelSpec spec = *SpecFromJson(store.description().model_spec);
+  const auto kv = *KvPool::Create(spec, {.pages = 3});
+  const absl::Status refused = Model::Load(store, spec, {8, 64, 1}, *unified.backend, *kv, nullptr).status();
+  EXPECT_EQ(refused, InvalidArgument("the KV pool is not in the memory of the backend 'cuda-emulated'"));
+}
+
+// Experts that are not in the backend's memory end the step: no device would have read them.
+TEST(UnifiedMemory, ExpertsOfOtherMemoryAreAFault) {
+  const StoreReader& store = PackedStore("qwen2_moe", FormatId::kQ4);
+  EmulatedBackend unified{{.attributes = emulation::kUnifiedDevice}};
+  PackedModel model(store, {.use_backend = unified.backend.get()});
+  MemoryProvider provider(store);
+  const std::vector<TokenId> tokens = {TokenId(1)};
+  TestSequence sequence;
+  SequenceChunk chunk = {.tokens = tokens, .kv = &sequence.kv};
+  model.Step(provider, std::span(&chunk, 1));
+  EXPECT_EQ(chunk.status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(chunk.status.message()), testing::HasSubstr("which no allocation holds"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceTest, testing::ValuesIn(CheckpointNames()),

@@ -31,15 +31,16 @@ struct ExpertFault {
 class MemoryProvider final : public ExpertProvider, public ActivationLender {
  public:
   explicit MemoryProvider(
-      const StoreReader& store, std::function<Precision(LayerId)> precision_of = [](LayerId) { return kReferencePrecision; })
-      : precision_of_(std::move(precision_of)) {
+      const StoreReader& store, std::function<Precision(LayerId)> precision_of = [](LayerId) { return kReferencePrecision; },
+      Allocator& memory = Allocator::Host())
+      : precision_of_(std::move(precision_of)), memory_(memory) {
     const auto file = OpenBuffered(store.path());
     EXPECT_TRUE(file.ok()) << file.status();
     const StoreDescription& description = store.description();
     for (LayerId layer : description.moe_layers) {
       for (int expert = 0; expert < description.experts_per_layer; ++expert) {
         const CachedKey key{layer, expert, precision_of_(layer)};
-        auto record = Buffer::Allocate(store.expert_bytes(key));
+        auto record = memory_.Allocate(store.expert_bytes(key));
         EXPECT_TRUE(record.ok() && (*file)->ReadAt(store.RecordOffset(key), record->span()).ok());
         auto& entry = experts_[{layer, expert}];
         entry = std::make_unique<Expert>(*this, ExpertKey{layer, expert}, *std::move(record));
@@ -50,6 +51,10 @@ class MemoryProvider final : public ExpertProvider, public ActivationLender {
     }
     order_.reserve(description.experts_per_layer);
   }
+  // In that memory.
+  MemoryProvider(const StoreReader& store, Allocator& memory)
+      : MemoryProvider(
+            store, [](LayerId) { return kReferencePrecision; }, memory) {}
   ~MemoryProvider() override { EXPECT_EQ(pins_, 0) << "a handle outlived its use"; }
 
   // Experts of a layer arrive in ascending order, or shuffled by this seed.
@@ -86,7 +91,7 @@ class MemoryProvider final : public ExpertProvider, public ActivationLender {
   absl::StatusOr<std::span<std::byte>> Lend(uint64_t bytes) override {
     loans += bytes > 0;
     if (refuse_loans && bytes > 0) return ResourceExhausted("injected");
-    if (loan_.size() < bytes) loan_ = Buffer::Allocate(bytes).value();
+    if (loan_.size() < bytes) loan_ = memory_.Allocate(bytes).value();
     std::ranges::fill(loan_.span(), std::byte{0xff});
     return loan_.span().first(bytes);
   }
@@ -148,6 +153,7 @@ class MemoryProvider final : public ExpertProvider, public ActivationLender {
   };
 
   const std::function<Precision(LayerId)> precision_of_;
+  Allocator& memory_;
   std::map<ExpertKey, std::unique_ptr<Expert>> experts_;
   std::optional<std::mt19937_64> random_;
   std::optional<ExpertFault> fault_;

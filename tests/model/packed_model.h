@@ -118,14 +118,15 @@ class PackedModel {
     if (setup.max_positions > 0) spec->max_positions = setup.max_positions;
     ModelSpec kept = *spec;
     if (setup.windows_keep_all) kept.windows.clear();
+    ComputeBackend& used = setup.use_backend != nullptr ? *setup.use_backend : *backend_;
     auto kv = KvPool::Create(
-        kept, {.pages = setup.kv_pages, .slots = setup.kv_slots, .format = setup.kv_format, .page_tokens = setup.page_tokens});
+        kept, {.pages = setup.kv_pages, .slots = setup.kv_slots, .format = setup.kv_format, .page_tokens = setup.page_tokens},
+        used.memory());
     EXPECT_TRUE(kv.ok()) << kv.status();
     kv_ = *std::move(kv);
     const int max_context = setup.max_context > 0 ? setup.max_context : spec->max_positions;
     const ModelOptions options = {setup.max_step_tokens, max_context, setup.logits_rows, setup.own_step_tokens};
-    auto model =
-        Model::Load(store, *spec, options, setup.use_backend != nullptr ? *setup.use_backend : *backend_, *kv_, setup.trace);
+    auto model = Model::Load(store, *spec, options, used, *kv_, setup.trace);
     EXPECT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);
   }

@@ -18,11 +18,13 @@ class QueueBackend final : public ComputeBackend {
 
   std::string_view name() const override { return "queue"; }
   int threads() const override { return next_.threads(); }
+  BackendMemory& memory() override { return next_.memory(); }
   bool Idle() const override { return queue_.empty(); }
-  void Fence() override {
+  absl::Status Fence() override {
     ++fences;
     for (const std::function<void()>& operation : queue_) operation();
     queue_.clear();
+    return next_.Fence();
   }
   void Await(const ReadyEvent& event) override {
     Enqueue([this, &event] { awaited.push_back(&event); });

@@ -18,6 +18,7 @@
 #include "core/quant/format.h"
 #include "server/commands/run_budget.h"
 #include "server/startup/default_budget.h"
+#include "server/startup/device_budget.h"
 
 namespace moed {
 namespace {
@@ -98,6 +99,7 @@ struct Taken {
 const std::map<std::string_view, Taken> kTaken = {
     {"store", {"x", [](const Config& c) { return c.store == "x"; }}},
     {"memory-budget", {"8MiB", [](const Config& c) { return c.memory_budget == 8u << 20; }}},
+    {"device-budget", {"3MiB", [](const Config& c) { return c.device_budget == 3u << 20; }}},
     {"kv-budget", {"1MiB", [](const Config& c) { return c.serving.kv_budget == 1u << 20; }}},
     {"kv-format", {"f32", [](const Config& c) { return c.serving.kv_format == KvFormat::kF32; }}},
     {"prefix-cache", {"off", [](const Config& c) { return !c.serving.prefix_cache; }}},
@@ -193,6 +195,7 @@ TEST_F(ConfigTest, ErrorsSayWhatIsAllowedAndWhereItStood) {
       {{"--store", "x", "--max-context", "1"}, {"--max-context", "from 2"}},
       {{"--store", "x", "--memory-budget", "8XB"}, {"--memory-budget (flag)", "8XB"}},
       {{"--store", "x", "--kv-budget", "-1"}, {"--kv-budget"}},
+      {{"--store", "x", "--device-budget", "much"}, {"--device-budget"}},
       {{"--store", "x", "--listen", "50051"}, {"--listen", "HOST:PORT"}},
       {{"--store", "x", "--listen", "::1:50051"}, {"--listen", "brackets"}},
       {{"--store", "x", "--listen", "a:70000"}, {"--listen", "65535"}},
@@ -312,6 +315,17 @@ TEST_F(ConfigTest, ARunTakesNoMoreThanItsGroupMay) {
   EXPECT_THAT(std::string(more.message()), HasSubstr("/sys/fs/cgroup/memory.max"));
   File("sys/fs/cgroup/memory.max", "1048576\n");
   EXPECT_TRUE(absl::IsInvalidArgument(ChooseBudget(1, root).status()));
+}
+
+TEST(DeviceBudget, IsTheDevicesOrRefused) {
+  constexpr uint64_t kDevice = 16 << 20;
+  EXPECT_EQ(ChooseDeviceBudget(std::nullopt, 0, "avx2").value(), std::nullopt);
+  EXPECT_EQ(ChooseDeviceBudget(std::nullopt, kDevice, "cuda").value(), 15u << 20);
+  EXPECT_EQ(ChooseDeviceBudget(kDevice, kDevice, "cuda").value(), kDevice);
+  EXPECT_EQ(ChooseDeviceBudget(kDevice + 1, kDevice, "cuda").status().code(), absl::StatusCode::kInvalidArgument);
+  const absl::Status refused = ChooseDeviceBudget(kDevice, 0, "avx2").status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("'avx2' has no memory of its own"));
 }
 
 }  // namespace

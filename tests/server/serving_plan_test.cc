@@ -32,6 +32,7 @@
 #include "core/io/read_backend.h"
 #include "core/kernels/backend.h"
 #include "core/model/kv_pool.h"
+#include "core/model/scratch.h"
 #include "core/store/store.h"
 #include "core/tokenizer/chat_settings.h"
 #include "core/tokenizer/tokenizer.h"
@@ -268,6 +269,29 @@ TEST_P(ServingPlanTest, BelowTheSmallestBudgetNothingWorks) {
   EXPECT_TRUE(absl::IsResourceExhausted(PlanServing(Inputs(smallest - 1)).status()));
 }
 
+TEST_P(ServingPlanTest, ADeviceWithMemoryOfItsOwnHasABudgetOfItsOwn) {
+  constexpr uint64_t kBudget = 64 * kMiB;
+  ServingInputs in = Inputs(kBudget);
+  in.device_budget = kBudget;
+  const ServingPlan plan = Must(PlanServing(in));
+  const auto sum = [](const std::vector<MemoryPart>& parts) {
+    uint64_t bytes = 0;
+    for (const MemoryPart& part : parts) bytes += part.bytes;
+    return bytes;
+  };
+  const uint64_t kv = static_cast<uint64_t>(plan.kv.pages) * KvPool::PageBytes(spec_, plan.kv.format) +
+                      static_cast<uint64_t>(plan.kv.slots) * KvPool::SlotBytes(spec_, plan.kv.max_context, plan.kv.format);
+  const ScratchSizes scratch = SeparateScratchBytes(spec_, plan.model, config_.serving.threads);
+  EXPECT_EQ(plan.model.own_step_tokens, plan.model.max_step_tokens) << "what the cache lends is not the device's";
+  EXPECT_GE(sum(plan.memory.device_parts), RoundUp(store_->description().trunk_bytes, kPageBytes) + kv + scratch.working);
+  EXPECT_LE(sum(plan.memory.device_parts), kBudget);
+  EXPECT_LE(sum(plan.memory.parts), kBudget);
+  in.device_budget = 1;
+  const absl::Status refused = PlanServing(in).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("a device budget of 1 bytes"));
+}
+
 TEST_P(ServingPlanTest, TheTokenizerIsAllThere) {
   EXPECT_EQ(Part("tokenizer"), tokenizer_->memory_bytes());
   EXPECT_GE(Part("tokenizer"), tokenizer_growth_.heap);
@@ -300,7 +324,7 @@ TEST_P(ServingPlanTest, MappedPartsHoldWhatIsPlanned) {
 
   const auto reads = Must(OpenReadBackend("buffered", StorePath(), {}));
   const Growth provider = GrowthOf([&] {
-    EXPECT_TRUE(builder_->Open({GateOf(*model), *reads, Clock::Real(), nullptr, plan_.memory}).ok());
+    EXPECT_TRUE(builder_->Open({GateOf(*model), *reads, Clock::Real(), backend->memory().shared(), nullptr, plan_.memory}).ok());
   });
   // The cache is mapped when the first expert is read.
   KvSequence sequence;
@@ -369,7 +393,7 @@ TEST_P(ServingPlanTest, RequestsHoldWhatIsPlanned) {
   const auto kv = Must(KvPool::Create(spec_, plan_.kv));
   const auto model = Must(Model::Load(*store_, spec_, plan_.model, *backend, *kv, nullptr, nullptr));
   const auto reads = Must(OpenReadBackend("buffered", StorePath(), {}));
-  ASSERT_TRUE(builder_->Open({GateOf(*model), *reads, Clock::Real(), nullptr, plan_.memory}).ok());
+  ASSERT_TRUE(builder_->Open({GateOf(*model), *reads, Clock::Real(), backend->memory().shared(), nullptr, plan_.memory}).ok());
   const EngineParts parts{*model, builder_->provider(), *kv, *tokenizer_, Clock::Real(), nullptr};
   const auto observer = std::make_shared<Silent>();
   std::unique_ptr<StepEngine> engine;

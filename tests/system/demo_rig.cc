@@ -61,7 +61,7 @@ Rig::Rig(const RigOptions& options, ReadBackend* reads, ComputeBackend* backend)
   executor_ = MakeThreadPool(options.threads);
   if (backend == nullptr) backend = (own_backend_ = Must(MakeComputeBackend(options.compute, *executor_))).get();
   if (reads == nullptr) reads = (own_reads_ = Must(OpenReadBackend(options.io_backend, path, {}))).get();
-  kv_ = Must(KvPool::Create(spec, {.pages = options.kv_pages}));
+  kv_ = Must(KvPool::Create(spec, {.pages = options.kv_pages}, backend->memory()));
   const ModelOptions model_options{options.max_step_tokens, options.max_context, 4, options.own_step_tokens};
   model_ = Must(Model::Load(*store_, spec, model_options, *backend, *kv_, options.trace));
 
@@ -75,6 +75,7 @@ Rig::Rig(const RigOptions& options, ReadBackend* reads, ComputeBackend* backend)
   ProviderInputs inputs;
   inputs.store = store_.get();
   inputs.reads = reads;
+  inputs.allocator = &backend->memory().shared();
   inputs.router = {spec.top_k, spec.hidden};
   inputs.gate = [this](LayerId layer, std::span<const float> hidden, std::span<float> out) {
     model_->GateProbabilities(layer, hidden, out);

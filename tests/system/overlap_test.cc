@@ -94,7 +94,8 @@ class SlowBackend final : public ComputeBackend {
   SlowBackend(ComputeBackend& next, Ticks& ticks) : next_(next), ticks_(ticks) {}
   std::string_view name() const override { return "slow"; }
   int threads() const override { return next_.threads(); }
-  void Fence() override { next_.Fence(); }
+  BackendMemory& memory() override { return next_.memory(); }
+  absl::Status Fence() override { return next_.Fence(); }
   bool Idle() const override { return next_.Idle(); }
   void Await(const ReadyEvent& event) override { next_.Await(event); }
   void Embed(const MatrixView& matrix, std::span<const TokenId> tokens, float* y) override { next_.Embed(matrix, tokens, y); }

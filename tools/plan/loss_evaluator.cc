@@ -80,11 +80,12 @@ absl::Status LossEvaluator::Load(const std::string& store_path, const LossOption
   executor_ = MakeThreadPool(options.threads);
   MOED_ASSIGN_OR_RETURN(backend_, MakeComputeBackend("auto", *executor_));
   MOED_ASSIGN_OR_RETURN(reads_, OpenReadBackend("auto", store_path, {}));
-  MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, {.pages = KvPool::PagesFor(window_)}));
+  MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, {.pages = KvPool::PagesFor(window_)}, backend_->memory()));
   MOED_ASSIGN_OR_RETURN(model_, Model::Load(*store_, spec_, {window_, window_, kLogitsRows}, *backend_, *kv_, nullptr));
   ProviderInputs inputs;
   inputs.store = store_.get();
   inputs.reads = reads_.get();
+  inputs.allocator = &backend_->memory().shared();
   inputs.router = {spec_.top_k, spec_.hidden};
   inputs.options.capacity_bytes = options.cache_bytes;
   inputs.options.take_what_is_free = false;

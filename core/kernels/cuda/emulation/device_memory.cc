@@ -17,7 +17,7 @@ namespace {
 struct Pieces {
   absl::Mutex mutex;
   std::map<uintptr_t, size_t> sizes ABSL_GUARDED_BY(mutex);  // by the address that was given out
-  uint64_t device_bytes ABSL_GUARDED_BY(mutex) = 0;
+  std::map<MemoryKind, uint64_t> bytes ABSL_GUARDED_BY(mutex);
 };
 
 Pieces& AllPieces() {
@@ -25,15 +25,27 @@ Pieces& AllPieces() {
   return pieces;
 }
 
+template <MemoryKind kKind>
 void Release(std::byte* data, size_t bytes) {
   const auto address = reinterpret_cast<uintptr_t>(data);
   Pieces& pieces = AllPieces();
   {
     absl::MutexLock lock(&pieces.mutex);
     pieces.sizes.erase(address);
-    if ((address & kDeviceBit) != 0) pieces.device_bytes -= bytes;
+    pieces.bytes[kKind] -= bytes;
   }
   munmap(reinterpret_cast<void*>(address & ~kDeviceBit), RoundUp(bytes, kPageBytes));
+}
+
+Buffer::Deleter ReleaseOf(MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::kDevice:
+      return Release<MemoryKind::kDevice>;
+    case MemoryKind::kManaged:
+      return Release<MemoryKind::kManaged>;
+    default:
+      return Release<MemoryKind::kPinned>;
+  }
 }
 
 }  // namespace
@@ -44,17 +56,23 @@ absl::StatusOr<Buffer> AllocateMemory(size_t bytes, MemoryKind kind, uint64_t me
   Pieces& pieces = AllPieces();
   absl::MutexLock lock(&pieces.mutex);
   const bool of_device = kind == MemoryKind::kDevice;
-  if (of_device && (bytes > memory_bytes || pieces.device_bytes > memory_bytes - bytes)) {
-    return ResourceExhausted("no ", bytes, " bytes of device memory: it has ", memory_bytes, ", ", pieces.device_bytes,
-                             " are taken");
+  uint64_t& taken = pieces.bytes[kind];
+  if (of_device && (bytes > memory_bytes || taken > memory_bytes - bytes)) {
+    return ResourceExhausted("no ", bytes, " bytes of device memory: it has ", memory_bytes, ", ", taken, " are taken");
   }
   void* storage = mmap(nullptr, RoundUp(bytes, kPageBytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (storage == MAP_FAILED) return ErrnoError(errno, "cannot map ", bytes, " bytes");
   std::memset(storage, kPoison, bytes);
   const uintptr_t address = reinterpret_cast<uintptr_t>(storage) | (of_device ? kDeviceBit : 0);
   pieces.sizes.emplace(address, bytes);
-  if (of_device) pieces.device_bytes += bytes;
-  return Buffer::Adopt(reinterpret_cast<std::byte*>(address), bytes, kind, Release);
+  taken += bytes;
+  return Buffer::Adopt(reinterpret_cast<std::byte*>(address), bytes, kind, ReleaseOf(kind));
+}
+
+uint64_t AllocatedBytes(MemoryKind kind) {
+  Pieces& pieces = AllPieces();
+  absl::MutexLock lock(&pieces.mutex);
+  return pieces.bytes[kind];
 }
 
 MemoryPiece PieceAt(uintptr_t address) {

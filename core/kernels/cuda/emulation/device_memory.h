@@ -15,6 +15,9 @@ namespace moed::emulation {
 absl::StatusOr<Buffer> AllocateMemory(size_t bytes, MemoryKind kind, uint64_t memory_bytes);
 inline constexpr uint8_t kPoison = 0xff;
 
+// By all runtimes. Not for memory of the host.
+uint64_t AllocatedBytes(MemoryKind kind);
+
 // The piece that the address lies in, to where it ends; empty: none, or the host's own.
 struct MemoryPiece {
   uintptr_t begin = 0;

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -60,6 +61,7 @@ class Runtime final : public EmulatedRuntime {
 
   const DeviceAttributes& attributes() const override { return options_.attributes; }
   absl::StatusOr<Buffer> Allocate(size_t bytes, MemoryKind kind) override {
+    if (absl::MutexLock lock(&mutex_); refuses_memory_) return ResourceExhausted("no ", bytes, " bytes: injected");
     return AllocateMemory(bytes, kind, options_.attributes.memory_bytes);
   }
   absl::StatusOr<std::unique_ptr<DeviceStream>> MakeStream() override {
@@ -96,6 +98,15 @@ class Runtime final : public EmulatedRuntime {
     absl::MutexLock lock(&mutex_);
     return launcher_.barriers();
   }
+  uint64_t AllocatedBytes(MemoryKind kind) const override { return emulation::AllocatedBytes(kind); }
+  void FailLaunch(int launches) override {
+    absl::MutexLock lock(&mutex_);
+    launches_left_ = launches;
+  }
+  void RefuseMemory(bool refuse) override {
+    absl::MutexLock lock(&mutex_);
+    refuses_memory_ = refuse;
+  }
 
  private:
   friend class Event;
@@ -110,6 +121,15 @@ class Runtime final : public EmulatedRuntime {
   bool Happens(OrderCall call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const uint64_t number = calls_[static_cast<int>(call)]++;
     return !options_.without || options_.without->call != call || options_.without->number != number;
+  }
+
+  void RunLaunch(const Kernel& kernel, const LaunchShape& shape, std::span<const std::byte> arguments)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (launches_left_ && (*launches_left_)-- == 0) {
+      launches_left_.reset();
+      return launcher_.watcher().StreamFault(KernelName(kernel), 0, "injected");
+    }
+    launcher_.Run(kernel, shape, arguments, options_.watch, options_.log ? &log_ : nullptr);
   }
 
   // Whether a stream may touch it: all of one piece, or memory of the host alone.
@@ -135,6 +155,8 @@ class Runtime final : public EmulatedRuntime {
   Launcher launcher_ ABSL_GUARDED_BY(mutex_);
   AccessLog log_ ABSL_GUARDED_BY(mutex_);
   std::array<uint64_t, kOrderCalls> calls_ ABSL_GUARDED_BY(mutex_) = {};
+  std::optional<int> launches_left_ ABSL_GUARDED_BY(mutex_);  // before one that is a fault
+  bool refuses_memory_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 bool Event::Ready() const {
@@ -176,10 +198,8 @@ void Stream::Launch(const Kernel& kernel, const LaunchShape& shape, std::span<co
                                                               sizeof(std::max_align_t));
   std::memcpy(copy->data(), arguments.data(), arguments.size());
   Runtime& runtime = runtime_;
-  const auto run = [&runtime, kernel, shape, copy]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    runtime.launcher_.Run(kernel, shape, std::as_bytes(std::span(*copy)), runtime.options_.watch,
-                          runtime.options_.log ? &runtime.log_ : nullptr);
-  };
+  const auto run = [&runtime, kernel, shape, copy]()
+                       ABSL_NO_THREAD_SAFETY_ANALYSIS { runtime.RunLaunch(kernel, shape, std::as_bytes(std::span(*copy))); };
   absl::MutexLock lock(&runtime.mutex_);
   runtime.schedule_.Enqueue(number_, {.run = run});
 }

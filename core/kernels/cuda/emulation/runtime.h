@@ -27,6 +27,12 @@ struct NumberedCall {
   uint64_t number = 0;
 };
 
+// Whose memory is the processor's, and one with memory of its own.
+inline constexpr DeviceAttributes kUnifiedDevice = {
+    .unified_memory = true, .memory_bytes = uint64_t{1} << 40, .shared_bytes = 48 << 10, .multiprocessors = 4};
+inline constexpr DeviceAttributes kDiscreteDevice = {
+    .memory_bytes = uint64_t{1} << 40, .shared_bytes = 48 << 10, .multiprocessors = 4};
+
 struct RuntimeOptions {
   // 0: nothing runs before somebody waits for it. Others: now and then a stream gets on by itself, by chance.
   uint64_t seed = 0;
@@ -37,7 +43,7 @@ struct RuntimeOptions {
   // What is missing, so that a test can show that it would be missed.
   std::optional<NumberedCall> without;
   std::optional<Place> without_barrier;  // this __syncthreads() of every kernel
-  DeviceAttributes attributes = {.memory_bytes = uint64_t{1} << 40, .shared_bytes = 48 << 10, .multiprocessors = 4};
+  DeviceAttributes attributes = kDiscreteDevice;
 };
 
 // The first fault is what every wait from then on says.
@@ -47,6 +53,13 @@ class EmulatedRuntime : public DeviceRuntime {
   virtual std::map<std::string, KernelTraffic> traffic() const = 0;
   virtual uint64_t calls(OrderCall call) const = 0;  // so far
   virtual std::set<Place> barriers() const = 0;      // that blocks have come to
+  // Of that kind, of all stand-ins of the process.
+  virtual uint64_t AllocatedBytes(MemoryKind kind) const = 0;
+
+  // For tests of what then happens. So many launches more are run, the next one is a fault; negative: none is.
+  virtual void FailLaunch(int launches) = 0;
+  // From now on there is no memory, or there is again.
+  virtual void RefuseMemory(bool refuse) = 0;
 };
 
 std::unique_ptr<EmulatedRuntime> MakeEmulatedRuntime(const RuntimeOptions& options);

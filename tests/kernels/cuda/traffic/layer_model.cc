@@ -174,10 +174,10 @@ struct LayerModel::Parts final : StepWatcher {
     const std::string path = folder / "layer";
     Write(path, description, spec);
     store = Must(StoreReader::Open(path));
-    auto emulated = emulation::MakeEmulatedRuntime({.watch = false, .log = true});
+    auto emulated = emulation::MakeEmulatedRuntime({.watch = false, .log = true, .attributes = emulation::kUnifiedDevice});
     runtime = emulated.get();
     backend = Must(MakeCudaBackend("cuda-emulated", cuda::kEmulatedKernels, std::move(emulated), executor));
-    kv = Must(KvPool::Create(spec, {.pages = KvPool::PagesFor(kMostPositions), .format = KvFormat::kF16}));
+    kv = Must(KvPool::Create(spec, {.pages = KvPool::PagesFor(kMostPositions), .format = KvFormat::kF16}, backend->memory()));
     this->model = Must(Model::Load(*store, spec, {kMostTokens, kMostPositions, 1}, *backend, *kv, nullptr));
     provider = std::make_unique<SameExperts>(description.precisions[0].layers[0]);
   }
@@ -185,7 +185,7 @@ struct LayerModel::Parts final : StepWatcher {
   StepTraffic SoFar() {
     StepTraffic traffic;
     traffic.waits = runtime->calls(emulation::OrderCall::kWait);
-    backend->Fence();
+    MOED_CHECK(backend->Fence().ok());
     traffic.kernels = runtime->traffic();
     return traffic;
   }

@@ -1,0 +1,46 @@
+// The memory of a device as its backend hands it out.
+#pragma once
+
+#include "core/base/buffer.h"
+#include "core/kernels/backend_memory.h"
+#include "core/kernels/cuda/runtime.h"
+
+namespace moed {
+
+// Whole pages of one kind.
+class DeviceAllocator final : public Allocator {
+ public:
+  DeviceAllocator(DeviceRuntime& runtime, MemoryKind kind) : runtime_(runtime), kind_(kind) {}
+  // RESOURCE_EXHAUSTED; INTERNAL where the device gives the host memory that is no whole pages.
+  absl::StatusOr<Buffer> Allocate(size_t bytes) override;
+
+ private:
+  DeviceRuntime& runtime_;
+  const MemoryKind kind_;
+};
+
+// Pinned memory, which the host reads files into and kernels read where it is, and, of a device that has some, memory of its own.
+// Copies are work of `stream`.
+class CudaMemory final : public BackendMemory {
+ public:
+  CudaMemory(DeviceRuntime& runtime, DeviceStream& stream)
+      : stream_(stream),
+        shared_(runtime, MemoryKind::kPinned),
+        own_(runtime, MemoryKind::kDevice),
+        working_(runtime.attributes().unified_memory ? shared_ : own_),
+        working_bytes_(runtime.attributes().unified_memory ? 0 : runtime.attributes().memory_bytes) {}
+
+  Allocator& shared() override { return shared_; }
+  Allocator& working() override { return working_; }
+  uint64_t working_bytes() const override { return working_bytes_; }
+  void Copy(void* to, const void* from, size_t bytes) override { stream_.Copy(to, from, bytes); }
+
+ private:
+  DeviceStream& stream_;
+  DeviceAllocator shared_;
+  DeviceAllocator own_;
+  DeviceAllocator& working_;
+  const uint64_t working_bytes_;
+};
+
+}  // namespace moed
