@@ -1,112 +1,89 @@
-// moe-bench calibrate-hobbit: the weights of HOBBIT's eviction that cost least on recorded routing.
+// moe-bench calibrate-hobbit: thresholds and weights of HOBBIT on recorded routing.
 #include <cstdio>
-#include <limits>
-#include <set>
 #include <string>
-#include <tuple>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "bench/replay/workload.h"
 #include "bench/subcommand.h"
 #include "core/base/status.h"
-#include "core/expert/policies/hobbit.h"
+#include "core/expert/policies/hobbit_calibration.h"
 #include "nlohmann/json.hpp"
 
 namespace moed {
 namespace {
 
-// A trace tells no precisions, so every miss costs a read at the high one (the paper's penalty 1), and uses at high precision are
-// all uses: the two frequencies share one weight in halves.
-constexpr int kSteps = 20;       // weights are multiples of 1 / kSteps
-constexpr int kCoarseSteps = 5;  // of the first look at the whole simplex
+constexpr double kLowBytes = 0.25;  // of the paper's pairs, float16 with INT4 and INT8 with INT2
 
 struct Options {
   WorkloadOptions workload;
   double budget = 0.25;
+  double low_bytes = kLowBytes;
+  HobbitSplit split;
   bool json = false;
 };
 
-// In 1 / kSteps; the layer distance has the rest.
-struct Point {
-  int recency = 0;
-  int frequency = 0;
-  int distance() const { return kSteps - recency - frequency; }
-  bool inside() const { return recency >= 0 && frequency >= 0 && distance() >= 0; }
-  HobbitWeights weights() const {
-    const double unit = 1.0 / kSteps;
-    return {recency * unit, frequency * unit / 2, frequency * unit / 2, distance() * unit};
-  }
-};
-
-class Search {
- public:
-  Search(const Workload& work, uint64_t slots) : work_(work), slots_(slots) {}
-
-  absl::Status Run() {
-    for (int recency = 0; recency <= kSteps; recency += kCoarseSteps) {
-      for (int frequency = 0; recency + frequency <= kSteps; frequency += kCoarseSteps) {
-        MOED_RETURN_IF_ERROR(Try({recency, frequency}));
-      }
-    }
-    for (int step = kCoarseSteps / 2; step >= 1; step /= 2) {
-      for (Point around{-1, -1}; std::tie(around.recency, around.frequency) != std::tie(best_.recency, best_.frequency);) {
-        around = best_;
-        for (const auto& [recency, frequency] : {std::pair{-1, 0}, {1, 0}, {0, -1}, {0, 1}, {1, -1}, {-1, 1}}) {
-          MOED_RETURN_IF_ERROR(Try({around.recency + step * recency, around.frequency + step * frequency}));
+// The gate weights that a trace has; of `trace` alone.
+HobbitRouting ScoresOf(const RoutingTrace& trace) {
+  HobbitRouting routing{static_cast<int>(trace.shape.layers.size()), trace.shape.top_k};
+  const auto top_k = static_cast<size_t>(trace.shape.top_k);
+  std::vector<int32_t> experts(top_k);
+  std::vector<float> weights(top_k);
+  for (const TraceSequence& sequence : trace.sequences) {
+    for (size_t token = sequence.first; token < sequence.first + sequence.tokens; ++token) {
+      for (int layer = 0; layer < routing.layers; ++layer) {
+        const size_t at = trace.At(token, layer);
+        for (size_t slot = 0; slot < top_k; ++slot) {
+          experts[slot] = trace.experts[at + slot];
+          weights[slot] = static_cast<float>(trace.probabilities[at + slot]);
         }
+        AddScored(experts, weights, routing);
       }
     }
-    return absl::OkStatus();
+    routing.sequence_ends.push_back(routing.tokens());
   }
-
-  const Point& best() const { return best_; }
-  double penalty() const { return penalty_; }
-
- private:
-  absl::Status Try(const Point& point) {
-    if (!point.inside() || !tried_.insert({point.recency, point.frequency}).second) return absl::OkStatus();
-    const HobbitWeights weights = point.weights();
-    MOED_ASSIGN_OR_RETURN(const PartOptions options, PartOptions::Parse(absl::StrFormat(
-                                                         "hobbit-lru=%.17g,hobbit-lfu=%.17g,hobbit-lhu=%.17g,hobbit-fld=%.17g",
-                                                         weights.lru, weights.lfu, weights.lhu, weights.fld)));
-    const std::vector<const RoutingTrace*> traces = work_.Traces();
-    MOED_ASSIGN_OR_RETURN(const ReplayResult result, Replay({.store = work_.store.get(),
-                                                             .traces = traces,
-                                                             .slots = slots_,
-                                                             .times = work_.times,
-                                                             .policy = "hobbit",
-                                                             .predictor = "none",
-                                                             .options = options}));
-    const double penalty = 1 - result.ready_ratio();
-    std::fprintf(stderr, "%zu: lru %.2f lfu %.3f lhu %.3f fld %.2f: miss penalty %.4f a lookup\n", tried_.size(), weights.lru,
-                 weights.lfu, weights.lhu, weights.fld, penalty);
-    if (penalty < penalty_) {
-      penalty_ = penalty;
-      best_ = point;
-    }
-    return absl::OkStatus();
-  }
-
-  const Workload& work_;
-  const uint64_t slots_;
-  std::set<std::pair<int, int>> tried_;
-  Point best_;
-  double penalty_ = std::numeric_limits<double>::infinity();
-};
+  return routing;
+}
 
 absl::Status Calibrate(const Options& options) {
+  if (options.split.high + options.split.low > 1 + 1e-9) {
+    return InvalidArgument("--high ", options.split.high, " and --low ", options.split.low, " sum to more than 1");
+  }
+  if (!options.workload.train_dir.empty())
+    return InvalidArgument("--train-dir: nothing here learns from a trace before the other");
   MOED_ASSIGN_OR_RETURN(const Workload work, PrepareWorkload(options.workload));
   MOED_ASSIGN_OR_RETURN(const uint64_t slots, work.Slots(options.budget));
-  Search search(work, slots);
-  MOED_RETURN_IF_ERROR(search.Run());
-  const HobbitWeights best = search.best().weights();
+  const HobbitRouting routing = ScoresOf(work.trace);
+  if (routing.choices.empty()) return InvalidArgument("--trace-dir ", options.workload.trace_dir, ": has no tokens");
+  const HobbitThresholds thresholds = ThresholdsOfSplit(routing, options.split);
+  const HobbitSplit split = SplitOfThresholds(routing, thresholds);
+  const uint64_t record_bytes[] = {work.expert_bytes,
+                                   static_cast<uint64_t>(options.low_bytes * static_cast<double>(work.expert_bytes))};
+  const ExpertModelShape model{.moe_layers = work.trace.shape.layers,
+                               .experts_per_layer = work.trace.shape.experts,
+                               .top_k = work.trace.shape.top_k,
+                               .precisions = 2,
+                               .record_bytes = record_bytes,
+                               .capacity_bytes = slots * work.expert_bytes};
+  int tried = 0;
+  MOED_ASSIGN_OR_RETURN(const HobbitFound found, SearchHobbitWeights([&](const HobbitWeights& at) -> absl::StatusOr<double> {
+                          const double penalty = HobbitMissPenalty(routing, model, thresholds, split, at);
+                          std::fprintf(stderr, "%d: lru %.2f lfu %.2f lhu %.2f fld %.2f: miss penalty %.4f a choice\n", ++tried,
+                                       at.lru, at.lfu, at.lhu, at.fld, penalty);
+                          return penalty;
+                        }));
+  const HobbitWeights& best = found.weights;
   if (options.json) {
-    const nlohmann::ordered_json json = {{"budget", options.budget}, {"lru", best.lru}, {"lfu", best.lfu},
-                                         {"lhu", best.lhu},          {"fld", best.fld}, {"miss_penalty", search.penalty()}};
+    const nlohmann::ordered_json json = {{"budget", options.budget}, {"t1", thresholds.high},
+                                         {"t2", thresholds.low},     {"high", split.high},
+                                         {"low", split.low},         {"lru", best.lru},
+                                         {"lfu", best.lfu},          {"lhu", best.lhu},
+                                         {"fld", best.fld},          {"miss_penalty", found.penalty}};
     std::printf("%s\n", json.dump().c_str());
   } else {
-    std::printf("lru %.3f lfu %.3f lhu %.3f fld %.3f: miss penalty %.4f a lookup\n", best.lru, best.lfu, best.lhu, best.fld,
-                search.penalty());
+    std::printf("T1 %.4f T2 %.4f: %.1f %% high, %.1f %% low\nlru %.2f lfu %.2f lhu %.2f fld %.2f: miss penalty %.4f a choice\n",
+                thresholds.high, thresholds.low, split.high * 100, split.low * 100, best.lru, best.lfu, best.lhu, best.fld,
+                found.penalty);
   }
   return absl::OkStatus();
 }
@@ -116,10 +93,14 @@ absl::Status Calibrate(const Options& options) {
 std::function<absl::Status()> AddCalibrateHobbit(CLI::App& app) {
   auto options = std::make_shared<Options>();
   AddWorkloadOptions(app, options->workload);
-  app.add_option("--budget", options->budget, "experts that the cache holds, as a share of all")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
-  app.add_flag("--json", options->json, "the weights as JSON");
+  const auto share = [&app](const char* name, double& value, const char* help) {
+    app.add_option(name, value, help)->check(CLI::Range(0.0, 1.0))->capture_default_str();
+  };
+  share("--budget", options->budget, "experts that the cache holds, as a share of all");
+  share("--low-bytes", options->low_bytes, "of an expert at the low precision, by those at the high one: what missing it costs");
+  share("--high", options->split.high, "share of a token's choices that T1 is to leave at the high precision; 1: all of them");
+  share("--low", options->split.low, "share that T2 is to leave at the low precision; the rest is skipped");
+  app.add_flag("--json", options->json, "thresholds and weights as JSON");
   return [options] { return Calibrate(*options); };
 }
 

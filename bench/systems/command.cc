@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <optional>
 #include <set>
 
 #include "absl/strings/str_format.h"
@@ -28,7 +27,9 @@ using Json = nlohmann::ordered_json;
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr int kMaxContext = 256;
-constexpr double kQualitySeconds = 60;
+constexpr double kQualitySeconds = 300;  // of scoring as answers
+constexpr double kPromptQualitySeconds = 30;
+constexpr int kQualityTokens = 2048;
 constexpr double kStartSeconds = 1;  // of a daemon, about
 constexpr char kHeldout[] = "models/tales-qwen/heldout.txt";
 
@@ -36,6 +37,7 @@ struct Options {
   std::string store, moed, moed_flags, memory_budget, recorded_routing;
   std::string presets = "all";
   std::vector<std::string> options;
+  std::string plans;  // "": none
   CellChoice cells;
   BenchTexts texts{kHeldout, "", kHeldout, 0};
   std::string journal = "systems.jsonl", json, markdown;
@@ -85,7 +87,7 @@ class Forecast {
 
   double Limit(const Unit& unit) const {
     return kStartSeconds + (unit.key.kind == "speed"     ? unit.cell->protocol.seconds
-                            : unit.key.kind == "quality" ? kQualitySeconds
+                            : unit.key.kind == "quality" ? kQualitySeconds + kPromptQualitySeconds
                                                          : options_.learn_seconds);
   }
   void Add(const Unit& unit, double seconds) {
@@ -183,12 +185,21 @@ class Run {
     const Record* speed = journal_.Find({"speed", unit.key.share, unit.key.disk, unit.key.contender, 0});
     const bool exact = speed != nullptr && speed->figures.contains("exact") && speed->figures.at("exact") == 1;
     if (exact) return Figures{{"exact", 1}};  // nothing is scored, so nothing else is said
-    if (!reference_) {
-      MOED_ASSIGN_OR_RETURN(const std::vector<Contender> exactly, ParseContenders("auto@exact"));
-      MOED_ASSIGN_OR_RETURN(reference_, ScoreText(bench_, exactly[0], *unit.cell, 2 * kQualitySeconds));
+    MOED_ASSIGN_OR_RETURN(Figures figures, QualityAs(ScoredAs::kAnswers, kQualitySeconds, unit));
+    MOED_ASSIGN_OR_RETURN(const Figures prompts, QualityAs(ScoredAs::kPrompts, kPromptQualitySeconds, unit));
+    for (const char* name : {"perplexity_ratio", "scored_tokens"}) {
+      if (prompts.contains(name)) figures[StrCat("prompt_", name)] = prompts.at(name);
     }
-    MOED_ASSIGN_OR_RETURN(const ScoredText text, ScoreText(bench_, *unit.contender, *unit.cell, kQualitySeconds));
-    return CompareQuality(*reference_, text);
+    return figures;
+  }
+
+  absl::StatusOr<Figures> QualityAs(ScoredAs as, double seconds, const Unit& unit) {
+    if (!references_.contains(as)) {
+      MOED_ASSIGN_OR_RETURN(const std::vector<Contender> exactly, ParseContenders("auto@exact"));
+      MOED_ASSIGN_OR_RETURN(references_[as], ScoreText(bench_, exactly[0], *unit.cell, as, 2 * seconds));
+    }
+    MOED_ASSIGN_OR_RETURN(const ScoredText text, ScoreText(bench_, *unit.contender, *unit.cell, as, seconds));
+    return CompareQuality(references_.at(as), text);
   }
 
   void Report(size_t index, const Record& record) const {
@@ -213,7 +224,7 @@ class Run {
   SystemsJournal& journal_;
   const std::vector<Unit> units_;
   Forecast forecast_;
-  std::optional<ScoredText> reference_;
+  std::map<ScoredAs, ScoredText> references_;
   double seconds_ = 0;
   int measured_ = 0;
 };
@@ -235,7 +246,7 @@ Json DescribeRun(const SystemsBench& bench, const Options& options, const std::v
                          p.seconds, bench.budgets.at(cell.share)});
   }
   Json given = Json::array();
-  for (const GivenOption& one : bench.options) given.push_back({one.preset, one.option.name, one.option.value});
+  for (const GivenOption& one : bench.options) given.push_back({one.preset, one.option.name, one.option.value, one.share});
   return {{"moed", bench.program_hash},
           {"store", std::filesystem::path(bench.store).filename().string()},
           {"model_hash", bench.model.model_hash()},
@@ -249,6 +260,7 @@ Json DescribeRun(const SystemsBench& bench, const Options& options, const std::v
           {"learn_seconds", options.learn_seconds},
           {"quality", HashOfTexts({{"", bench.quality_ids}})},
           {"quality_tokens", bench.quality_ids.size()},
+          {"scored", "after a warm-up, as answers and as prompts"},
           {"cells", protocols}};
 }
 
@@ -260,6 +272,19 @@ size_t LongestAnswer(const std::vector<Cell>& cells) {
     most = std::max({most, protocol.warm_up_tokens, protocol.skipped_tokens + 1 + protocol.counted_tokens});
   }
   return static_cast<size_t>(most);
+}
+
+// Beside --options. Where the folder lacks a plan, its preset does without, and the run says so.
+absl::Status TakePlans(const std::string& folder, const std::vector<Cell>& cells, SystemsBench& bench) {
+  if (folder.empty()) return absl::OkStatus();
+  std::set<int> shares;
+  for (const Cell& cell : cells) shares.insert(cell.share);
+  MOED_ASSIGN_OR_RETURN(FoundPlans plans, FindPlans(folder, {shares.begin(), shares.end()}, bench.options));
+  for (const std::string& file : plans.missing) {
+    std::fprintf(stderr, "--plans %s has no %s: presets that take it do without\n", folder.c_str(), file.c_str());
+  }
+  bench.options.insert(bench.options.end(), plans.options.begin(), plans.options.end());
+  return absl::OkStatus();
 }
 
 absl::Status RunSystems(const Options& options) {
@@ -281,9 +306,10 @@ absl::Status RunSystems(const Options& options) {
   }
   MOED_ASSIGN_OR_RETURN(const std::vector<Cell> cells, ChooseCells(choice));
   if (recorded) MOED_RETURN_IF_ERROR(ReadRecorded(options.recorded_routing, LongestAnswer(cells), bench));
+  MOED_RETURN_IF_ERROR(TakePlans(options.plans, cells, bench));
   bench.learned_folder = options.journal + ".learned";
   BenchTexts texts = options.texts;
-  if (texts.quality_tokens == 0) texts.quality_tokens = options.cells.quick ? 128 : 256;
+  if (texts.quality_tokens == 0) texts.quality_tokens = kQualityTokens;
   MOED_RETURN_IF_ERROR(Prepare(bench, texts, cells));
   const Json run = DescribeRun(bench, options, cells);
   MOED_ASSIGN_OR_RETURN(SystemsJournal journal, SystemsJournal::Open(options.journal, run));
@@ -309,6 +335,8 @@ std::function<absl::Status()> AddSystems(CLI::App& app) {
   app.add_option(
       "--options", options->options,
       "[PRESET:]NAME=VALUE,...: for every contender that knows the option; {share} in a value is the cell's; may be repeated");
+  app.add_option("--plans", options->plans,
+                 "folder of \"moed-plan all\": every contender gets what it takes of it, where --options does not say");
   app.add_option("--shares", options->cells.shares,
                  "percent of the experts in the cache, separated by commas (default: all cells)")
       ->delimiter(',');
@@ -329,7 +357,7 @@ std::function<absl::Status()> AddSystems(CLI::App& app) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--quality-text", options->texts.quality, "text that is scored")->capture_default_str();
-  app.add_option("--quality-tokens", options->texts.quality_tokens, "of it, at most (default: 256, with --quick 128)")
+  app.add_option("--quality-tokens", options->texts.quality_tokens, StrCat("of it, at most (default: ", kQualityTokens, ")"))
       ->check(CLI::Range(2, 1 << 20));
   app.add_option("--seconds", options->cells.seconds,
                  "of a turn on the native disk (default: 10, with --quick 6); others in proportion")
@@ -341,7 +369,7 @@ std::function<absl::Status()> AddSystems(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--json", options->json, "where all figures go");
   app.add_option("--markdown", options->markdown, "where the tables go, beside standard output");
-  app.add_flag("--quick", options->cells.quick, "25 % on the native disk and at 550 MB/s, fewer tokens: within 20 minutes");
+  app.add_flag("--quick", options->cells.quick, "25 % on the native disk and at 550 MB/s, fewer tokens");
   return [options] { return RunSystems(*options); };
 }
 

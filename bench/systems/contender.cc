@@ -1,8 +1,10 @@
 #include "bench/systems/contender.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -24,12 +26,24 @@ constexpr std::string_view kLearned = "learned";
 // What auto may lose in some further rows.
 constexpr std::string_view kBounds[] = {"bounded:0.1", "bounded:0.2", "bounded:0.4"};
 
+// Who auto, being exact, is compared with beside the presets: another eviction alone, and the papers' systems where nothing may
+// be lost, each also without its guesses.
+constexpr std::string_view kExactRivals[] = {"load-on-demand-lru+policy=lfu", "hobbit@exact", "hobbit+predictor=none@exact",
+                                             "fate@exact", "fate+predictor=none@exact"};
+
 template <class Rows>
 std::vector<std::string> NamesOf(const Rows& rows) {
   std::vector<std::string> names;
   for (const auto& row : rows) names.emplace_back(row.name);
   return names;
 }
+
+// What moed-plan all makes: the file, and the option that takes it. Slots have a file for each cache size.
+struct PlanRow {
+  std::string_view file, option;
+};
+constexpr PlanRow kPlans[] = {
+    {"widths.json", "widths"}, {"paths", "paths"}, {"fate.json", "fate-plan"}, {"hobbit.json", "hobbit-plan"}};
 
 // The daemon's flags that replace a part.
 struct PartRow {
@@ -54,6 +68,7 @@ std::vector<std::string> AllNames() {
     names.push_back(StrCat(row.name, "+", kLearned));
     for (std::string_view bound : kBounds) names.push_back(StrCat(row.name, "@", bound));
   }
+  names.insert(names.end(), std::begin(kExactRivals), std::end(kExactRivals));
   return names;
 }
 
@@ -180,11 +195,32 @@ absl::Status CheckGivenOptions(const std::vector<Contender>& contenders, const s
   return absl::OkStatus();
 }
 
-std::vector<NamedValue> OptionsOf(const Contender& contender, const std::vector<GivenOption>& given) {
+absl::StatusOr<FoundPlans> FindPlans(const std::string& folder, const std::vector<int>& shares,
+                                     const std::vector<GivenOption>& given) {
+  FoundPlans found;
+  const auto look_for = [&](const std::string& file, std::string_view option, int share) {
+    const auto says = [option](const GivenOption& one) { return one.option.name == option; };
+    if (std::ranges::any_of(given, says)) return;
+    const std::string path = StrCat(folder, "/", file);
+    std::error_code error;
+    if (std::filesystem::exists(path, error)) {
+      found.options.push_back({"", {std::string(option), path}, share});
+    } else {
+      found.missing.push_back(file);
+    }
+  };
+  for (const PlanRow& row : kPlans) look_for(std::string(row.file), row.option, 0);
+  for (const int share : shares) look_for(StrCat("slots-", share, ".json"), "slots", share);
+  if (!found.options.empty() || found.missing.empty()) return found;
+  return NotFound("--plans ", folder, ": none of ", absl::StrJoin(found.missing, ", "), "; \"moed-plan all STORE TEXT --out ",
+                  folder, "\" makes them");
+}
+
+std::vector<NamedValue> OptionsOf(const Contender& contender, const std::vector<GivenOption>& given, int share) {
   std::vector<NamedValue> options = contender.options;
   for (const GivenOption& one : given) {
     const bool own = std::ranges::find(options, one.option.name, &NamedValue::name) != options.end();
-    if (own || (!one.preset.empty() && one.preset != contender.preset)) continue;
+    if (own || (one.share != 0 && one.share != share) || (!one.preset.empty() && one.preset != contender.preset)) continue;
     if (Knows(contender, one.option.name)) options.push_back(one.option);
   }
   return options;

@@ -30,20 +30,30 @@ struct Contender {
   std::string name() const;
 };
 
-// Names separated by commas. Two names are sets: "all" is every preset, auto with some bounds and auto with what it learned;
-// "ablations" is everybody of systems_ablations.h. INVALID_ARGUMENT lists the known names.
+// Names separated by commas. Two names are sets: "all" is every preset, auto with some bounds and with what it learned, and
+// auto's exact rivals; "ablations" is everybody of systems_ablations.h. INVALID_ARGUMENT lists the known names.
 absl::StatusOr<std::vector<Contender>> ParseContenders(const std::string& text);
 
 // An option of --options: for every contender of that preset, or of all, that knows it.
 struct GivenOption {
   std::string preset;  // "": all
   NamedValue option;
+  int share = 0;  // percent of the cell; 0: any
 };
 // "[PRESET:]NAME=VALUE,..."
 absl::StatusOr<std::vector<GivenOption>> ParseGivenOptions(const std::vector<std::string>& texts);
 
+// What `moed-plan all` left in `folder` for a run at these cache sizes: for every contender that knows the option, and where
+// `given` does not say it. `missing`: the files that are not there, whose presets do without. NOT_FOUND: none is there.
+struct FoundPlans {
+  std::vector<GivenOption> options;
+  std::vector<std::string> missing;
+};
+absl::StatusOr<FoundPlans> FindPlans(const std::string& folder, const std::vector<int>& shares,
+                                     const std::vector<GivenOption>& given);
+
 // What --preset-options has to say for the contender: of those given what it knows, and its own.
-std::vector<NamedValue> OptionsOf(const Contender& contender, const std::vector<GivenOption>& given);
+std::vector<NamedValue> OptionsOf(const Contender& contender, const std::vector<GivenOption>& given, int share);
 
 // INVALID_ARGUMENT: an option that none of the contenders knows.
 absl::Status CheckGivenOptions(const std::vector<Contender>& contenders, const std::vector<GivenOption>& given);

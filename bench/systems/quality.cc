@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kAlternatives = 20;
 constexpr size_t kWindowTokens = 64;
+constexpr int kWarmUpPromptTokens = 64, kWarmUpAnswerTokens = 64;
 constexpr double kLeastMass = 1e-9;  // of the bucket, whose mass is a difference of sums
 
 absl::StatusOr<moe::v1::ScoreResponse> ScoreWindow(Client& client, const Contender& contender, const std::vector<int>& ids,
@@ -20,6 +21,15 @@ absl::StatusOr<moe::v1::ScoreResponse> ScoreWindow(Client& client, const Contend
   request.set_top_logprobs(kAlternatives);
   if (contender.fidelity) *request.mutable_fidelity() = *contender.fidelity;
   return client.Score(request);
+}
+
+absl::Status WarmUp(Client& client, const SystemsBench& bench, const Contender& contender) {
+  moe::v1::GenerateRequest request;
+  for (int id : PromptOf(bench.prompts.front(), kWarmUpPromptTokens, 0)) request.mutable_token_ids()->add_ids(id);
+  request.mutable_stopping()->set_max_new_tokens(kWarmUpAnswerTokens);
+  request.mutable_stopping()->set_ignore_eos(true);
+  if (contender.fidelity) *request.mutable_fidelity() = *contender.fidelity;
+  return client.Generate(request).status();
 }
 
 ScoredWindow WindowOf(const moe::v1::ScoreResponse& response) {
@@ -34,8 +44,11 @@ ScoredWindow WindowOf(const moe::v1::ScoreResponse& response) {
 
 }  // namespace
 
-absl::StatusOr<ScoredText> ScoreText(const SystemsBench& bench, const Contender& contender, const Cell& cell, double seconds) {
-  MOED_ASSIGN_OR_RETURN(const auto daemon, bench.StartDaemon(contender, cell, {"--prefill-chunk", "1"}));
+absl::StatusOr<ScoredText> ScoreText(const SystemsBench& bench, const Contender& contender, const Cell& cell, ScoredAs as,
+                                     double seconds) {
+  const size_t step = as == ScoredAs::kAnswers ? 1 : kWindowTokens;
+  MOED_ASSIGN_OR_RETURN(const auto daemon, bench.StartDaemon(contender, cell, {"--prefill-chunk", StrCat(step)}));
+  MOED_RETURN_IF_ERROR(WarmUp(daemon->client(), bench, contender));
   const std::vector<int>& ids = bench.quality_ids;
   const auto start = std::chrono::steady_clock::now();
   ScoredText text;

@@ -22,9 +22,13 @@ struct ScoredText {
   double gate_mass_lost = 0;  // share a token lost, on average
 };
 
-// Scores `bench.quality_ids` in windows, as many as `seconds` allow, at least one. Steps are of one token, so that rules
-// meet what they meet in answers.
-absl::StatusOr<ScoredText> ScoreText(const SystemsBench& bench, const Contender& contender, const Cell& cell, double seconds);
+// As answers: in steps of one token, which rules and masks treat as steps of an answer. As prompts: in steps as long as a window.
+enum class ScoredAs { kAnswers, kPrompts };
+
+// Scores `bench.quality_ids` in windows, as many as `seconds` allow, at least one, after a prompt and its answer that are not
+// scored: whoever learns or chooses while serving has begun to.
+absl::StatusOr<ScoredText> ScoreText(const SystemsBench& bench, const Contender& contender, const Cell& cell, ScoredAs as,
+                                     double seconds);
 
 // KL(exact || lossy) of one position's distributions over the tokens that both lists name, and one bucket for all others: at most
 // the divergence over the whole vocabulary.

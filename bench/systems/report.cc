@@ -74,6 +74,7 @@ constexpr Column kQualityColumns[] = {
     {"perplexity / exact", "perplexity_ratio", Ratio},
     {"top-1 as exact", "top1_agreement", Percent},
     {"KL", "kl", Fine},
+    {"prompts: perplexity / exact", "prompt_perplexity_ratio", Ratio},
 };
 
 std::string RateText(const ReportParts& parts, const Cell& cell, const std::string& contender) {

@@ -131,7 +131,7 @@ std::string SystemsBench::LearnedPath(const Contender& contender, int share) con
 
 absl::StatusOr<std::unique_ptr<Daemon>> SystemsBench::StartDaemon(const Contender& contender, const Cell& cell,
                                                                   const std::vector<std::string>& more) const {
-  std::vector<NamedValue> values = OptionsOf(contender, options);
+  std::vector<NamedValue> values = OptionsOf(contender, options, cell.share);
   for (NamedValue& option : values) option.value = absl::StrReplaceAll(option.value, {{"{share}", StrCat(cell.share)}});
   std::vector<std::string> all = DaemonFlags(contender, values);
   all.insert(all.end(), {"--store", store, "--max-running", "1", "--max-context", StrCat(max_context), "--memory-budget",

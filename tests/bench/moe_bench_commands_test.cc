@@ -42,17 +42,28 @@ class MoeBenchTest : public testing::Test {
 };
 
 TEST_F(MoeBenchTest, CalibratedWeightsMissNoMoreThanRecencyOrFrequencyAlone) {
-  ASSERT_EQ(Run("calibrate-hobbit --budget 0.25 --json" + kTrace), 0) << Read("err");
+  ASSERT_EQ(Run("calibrate-hobbit --budget 0.25 --high 1 --low 0 --json" + kTrace), 0) << Read("err");
   const json best = json::parse(Read("out"));
   const double sum =
       best.at("lru").get<double>() + best.at("lfu").get<double>() + best.at("lhu").get<double>() + best.at("fld").get<double>();
   EXPECT_NEAR(sum, 1, 1e-9);
-  EXPECT_EQ(best.at("lfu"), best.at("lhu")) << "a trace tells no precisions";
+  EXPECT_EQ(best.at("high"), 1);
   ASSERT_EQ(Run("replay --policy lru,hobbit --budget 0.25 --json" + kTrace), 0) << Read("err");
   const json replayed = json::parse(Read("out"));
   for (const json& policy : replayed.at("policies")) {
     EXPECT_LE(best.at("miss_penalty").get<double>(), 1 - policy.at("hit_ratio").get<double>() + 0.01) << policy.at("name");
   }
+  // A miss of low precision costs a quarter of one of high.
+  ASSERT_EQ(Run("calibrate-hobbit --budget 0.25 --json" + kTrace), 0) << Read("err");
+  const json mixed = json::parse(Read("out"));
+  EXPECT_NEAR(mixed.at("high"), 0.67, 0.01);
+  EXPECT_NEAR(mixed.at("low"), 0.30, 0.02);
+  EXPECT_LT(mixed.at("t1"), mixed.at("t2"));
+  EXPECT_LT(mixed.at("miss_penalty"), best.at("miss_penalty"));
+  EXPECT_GT(mixed.at("miss_penalty"), 0);
+  EXPECT_EQ(Run("calibrate-hobbit --high 0.8 --low 0.3" + kTrace), 1);
+  EXPECT_THAT(Read("err"), HasSubstr("sum to more than 1"));
+  EXPECT_EQ(Run("calibrate-hobbit --train-dir x" + kTrace), 1);
   EXPECT_EQ(Run("calibrate-hobbit --budget 0.25 --trace-dir /nowhere"), 1);
   EXPECT_THAT(Read("err"), HasSubstr("/nowhere"));
   EXPECT_EQ(Run("calibrate-hobbit --budget 0" + kTrace), 1);

@@ -55,6 +55,8 @@ TEST(ContendersTest, AllIsEveryPresetAndAutoInSeveralWays) {
   for (const PresetRow& row : Presets()) EXPECT_TRUE(names.contains(std::string(row.name))) << row.name;
   EXPECT_TRUE(names.contains("auto+learned"));
   EXPECT_TRUE(names.contains("auto@bounded:0.1"));
+  EXPECT_TRUE(names.contains("load-on-demand-lru+policy=lfu"));
+  EXPECT_TRUE(names.contains("fate+predictor=none@exact"));
   EXPECT_TRUE(ParseContenders("auto@exact,auto@fast,auto@bounded:0.25,hobbit").ok());
 }
 
@@ -88,7 +90,7 @@ TEST(ContendersTest, OptionsGoToWhoKnowsThem) {
   EXPECT_THAT(MessageOf(ParseGivenOptions({"nobody:a=b"}).status()), HasSubstr("unknown preset"));
   const auto given = ParseGivenOptions({"widths=w", "edgemoe:paths=p", "hobbit-t1=0.5"});
   ASSERT_TRUE(given.ok()) << given.status();
-  const auto of = [&given](const std::string& name) { return OptionsOf(ParseContenders(name)->front(), *given); };
+  const auto of = [&given](const std::string& name) { return OptionsOf(ParseContenders(name)->front(), *given, 25); };
   EXPECT_EQ(of("edgemoe"), (std::vector<NamedValue>{{"widths", "w"}, {"paths", "p"}}));
   EXPECT_EQ(of("edgemoe+fidelity-rule=exact"), (std::vector<NamedValue>{{"paths", "p"}}));
   EXPECT_EQ(of("load-on-demand+fidelity-rule=widths"), (std::vector<NamedValue>{{"widths", "w"}}));
@@ -96,6 +98,34 @@ TEST(ContendersTest, OptionsGoToWhoKnowsThem) {
   EXPECT_EQ(of("hobbit+hobbit-t1=0.25"), (std::vector<NamedValue>{{"hobbit-t1", "0.25"}})) << "its own wins";
   EXPECT_TRUE(CheckGivenOptions(*ParseContenders("edgemoe,hobbit"), *given).ok());
   EXPECT_THAT(MessageOf(CheckGivenOptions(*ParseContenders("auto,edgemoe"), *given)), HasSubstr("\"hobbit-t1\""));
+}
+
+TEST(ContendersTest, PlansOfAFolderGoToWhoTakesThem) {
+  const TempFolder folder;
+  for (const char* file : {"paths", "hobbit.json", "slots-25.json"}) Write(folder / file, "a plan");
+  const auto given = ParseGivenOptions({"edgemoe:paths=mine"});
+  const auto all = FindPlans(folder / "", {25, 50}, {});
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_THAT(all->missing, testing::ElementsAre("widths.json", "fate.json", "slots-50.json"));
+  const auto of = [&](const std::string& name, int share) {
+    std::vector<std::string> names;
+    for (const NamedValue& option : OptionsOf(ParseContenders(name)->front(), all->options, share)) {
+      EXPECT_TRUE(std::filesystem::exists(option.value)) << option.value;
+      names.push_back(option.name);
+    }
+    return names;
+  };
+  EXPECT_THAT(of("edgemoe", 25), testing::ElementsAre("paths"));
+  EXPECT_THAT(of("eap", 25), testing::ElementsAre("paths"));
+  EXPECT_THAT(of("hobbit", 50), testing::ElementsAre("hobbit-plan"));
+  EXPECT_THAT(of("swapmoe", 25), testing::ElementsAre("slots"));
+  EXPECT_THAT(of("swapmoe", 50), testing::IsEmpty());
+  EXPECT_THAT(of("auto", 25), testing::IsEmpty());
+  const auto beside = FindPlans(folder / "", {25}, *given);
+  ASSERT_TRUE(beside.ok());
+  EXPECT_TRUE(std::ranges::none_of(beside->options, [](const GivenOption& one) { return one.option.name == "paths"; }))
+      << "what is given counts";
+  EXPECT_THAT(MessageOf(FindPlans(folder / "none", {25}, {}).status()), HasSubstr("moed-plan all STORE TEXT --out"));
 }
 
 TEST(AblationsTest, EveryRowNamesTwoContendersThatDiffer) {
@@ -295,8 +325,20 @@ TEST_F(ReportTest, TargetsPickTheirRivals) {
   for (const TargetResult& target : Targets(parts_)) found[target.what + StrCat(" ", target.reach)] = target;
   ASSERT_TRUE(found.contains("hobbit / load-on-demand-lru 1.5"));
   EXPECT_TRUE(found.at("hobbit / load-on-demand-lru 1.5").met());
-  const auto& exact = found.at("auto / the best exact preset (load-on-demand-lru) 1.2");
+  const auto& exact = found.at("auto / the best exact rival (load-on-demand-lru) 1.2");
   EXPECT_DOUBLE_EQ(exact.ratio->median, 1.5);
+  // Whoever is exact, whatever was replaced in him, but not auto's own parts.
+  for (const char* name : {"hobbit@exact", "hobbit+predictor=none@exact", "auto+policy=lru"}) {
+    contenders_.push_back(ParseContenders(name)->front());
+    const double rate = name == std::string("auto+policy=lru") ? 8 : name == std::string("hobbit@exact") ? 4 : 5;
+    for (int turn = 0; turn < 2; ++turn) {
+      ASSERT_TRUE(journal_.Add(Speed(name, turn, {{"decode_tokens_per_second", rate}, {"exact", 1}})).ok());
+    }
+  }
+  found.clear();
+  for (const TargetResult& target : Targets(parts_)) found[target.what + StrCat(" ", target.reach)] = target;
+  ASSERT_TRUE(found.contains("auto / the best exact rival (hobbit+predictor=none@exact) 1.2"));
+  EXPECT_DOUBLE_EQ(found.at("auto / the best exact rival (hobbit+predictor=none@exact) 1.2").ratio->median, (.6 + 1.2) / 2);
   const auto& bounded = found.at("auto within hobbit's gate mass (auto@bounded:0.1) / hobbit 1.1");
   EXPECT_DOUBLE_EQ(bounded.ratio->median, (2 + 1.5) / 2);
 }
@@ -310,7 +352,6 @@ TEST_F(ReportTest, AblationsAreRatiosOfOneTurn) {
               HasSubstr("| hobbit | hobbit+fidelity-rule=exact | 5.5 | 3.0 | 1.75 (1.50 to 2.00) |  | 1.062 | "
                         "exact |"));
   EXPECT_EQ(AblationJson(parts_).at(0).at("median"), 1.75);
-  for (const TargetResult& target : Targets(parts_)) EXPECT_EQ(target.what.find("fidelity-rule"), std::string::npos);
 }
 
 TEST_F(ReportTest, TablesNameEveryContender) {

@@ -77,6 +77,8 @@ TEST_F(SystemsCommandTest, MeasuresReportsAndGoesOn) {
       EXPECT_EQ(cell.at("quality"), "exact") << "what nobody measured is no figure";
     } else {
       EXPECT_EQ(cell.at("quality").at("scored_tokens"), 31);
+      EXPECT_EQ(cell.at("quality").at("prompt_scored_tokens"), 31);
+      EXPECT_GT(cell.at("quality").at("prompt_perplexity_ratio"), 0);
       EXPECT_GT(cell.at("quality").at("perplexity"), 1);
       EXPECT_GT(cell.at("quality").at("exact_perplexity"), 1);
       EXPECT_GT(cell.at("quality").at("kl"), 0) << "half of the gate mass may be lost, and is at a quarter of the cache";

@@ -1,7 +1,9 @@
 #include "tools/plan/planner.h"
 
+#include "tools/plan/all_planner.h"
 #include "tools/plan/dictionary_planner.h"
 #include "tools/plan/fate_planner.h"
+#include "tools/plan/hobbit_planner.h"
 #include "tools/plan/learn_planner.h"
 #include "tools/plan/swapmoe_planner.h"
 #include "tools/plan/widths_planner.h"
@@ -10,10 +12,12 @@ namespace moed {
 namespace {
 
 constexpr PlannerRow kPlanners[] = {
+    {"all", "make every plan of those below, for every preset that takes one", MakeAllPlanner},
     {"widths", "choose the precision of every expert under a tolerable loss (EdgeMoE)", MakeWidthsPlanner},
     {"dictionary", "count which experts follow which in a text (EdgeMoE)", MakeDictionaryPlanner},
     {"slots", "divide the memory for experts among the layers (SwapMoE)", MakeSlotsPlanner},
     {"fate", "measure what a prompt may read at low precision and how many layers to keep whole (Fate)", MakeFatePlanner},
+    {"hobbit", "find thresholds and eviction weights for a model's own gate weights (HOBBIT)", MakeHobbitPlanner},
     {"learn", "learn from a text what the preset auto learns while it serves", MakeLearnPlanner},
 };
 

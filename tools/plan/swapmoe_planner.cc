@@ -132,8 +132,8 @@ class SlotsPlanner final : public Planner {
     const uint64_t records = budget_bytes / store.largest_expert_bytes(kReferencePrecision);
     if (records < static_cast<uint64_t>(layers) + kSpareSlots) {
       const uint64_t least = (static_cast<uint64_t>(layers) + kSpareSlots) * store.largest_expert_bytes(kReferencePrecision);
-      return InvalidArgument("--budget ", budget_, " holds ", records, " experts; one for each of ", layers,
-                             " layers and a spare one need ", least, " bytes (", FormatBytes(least), ")");
+      return absl::OutOfRangeError(StrCat("--budget ", budget_, " holds ", records, " experts; one for each of ", layers,
+                                          " layers and a spare one need ", least, " bytes (", FormatBytes(least), ")"));
     }
     const uint64_t most = static_cast<uint64_t>(layers) * static_cast<uint64_t>(description.experts_per_layer);
     question_ = {layers, description.experts_per_layer, static_cast<int>(std::min(records - kSpareSlots, most))};

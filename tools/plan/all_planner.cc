@@ -1,0 +1,115 @@
+#include "tools/plan/all_planner.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/store/store.h"
+#include "tools/plan/evaluation_flags.h"
+
+namespace moed {
+namespace {
+
+// One command of those that Planners() has, with what it is told beside store, text and file.
+struct Step {
+  std::string command;
+  std::string file;  // in the folder
+  std::vector<std::string> flags;
+};
+
+class AllPlanner final : public Planner {
+ public:
+  void DefineFlags(CLI::App& command) override {
+    evaluation_.Define(command);
+    command.add_option("--out", folder_, "the folder to write into (default: STORE.plans)")->option_text("FOLDER");
+    command
+        .add_option("--shares", shares_, "percent of the experts, separated by commas: cache sizes that slots are divided for")
+        ->delimiter(',')
+        ->check(CLI::Range(1, 100))
+        ->capture_default_str();
+    command.add_option("--loss-percent", loss_percent_, "of the widths: perplexity may grow by so much")
+        ->check(CLI::Range(0.0, 1e6))
+        ->option_text("P (default: 2)");
+  }
+
+  absl::Status Run() override {
+    if (folder_.empty()) folder_ = evaluation_.store + ".plans";
+    std::error_code error;
+    std::filesystem::create_directories(folder_, error);
+    if (error) return InvalidArgument("--out ", folder_, ": ", error.message());
+    MOED_ASSIGN_OR_RETURN(const std::vector<Step> steps, Steps());
+    std::vector<std::string> not_made;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      std::fprintf(stderr, "[%zu of %zu] %s\n", i + 1, steps.size(), steps[i].file.c_str());
+      const absl::Status status = RunStep(steps[i]);
+      if (absl::IsAlreadyExists(status)) {
+        std::fprintf(stderr, "%s is there already\n", PathOf(steps[i]).c_str());
+      } else if (CannotBeMade(status)) {
+        not_made.push_back(StrCat(steps[i].file, ": ", status.message()));
+      } else if (!status.ok()) {
+        return absl::Status(status.code(), StrCat(steps[i].file, ": ", status.message()));
+      }
+    }
+    for (const std::string& why : not_made) std::printf("not made: %s\n", why.c_str());
+    std::printf("%s: for moe-bench systems --plans\n", folder_.c_str());
+    return absl::OkStatus();
+  }
+
+ private:
+  // Of this store: one precision, a loss out of reach, a cache too small for one slot a layer. The others can be made.
+  static bool CannotBeMade(const absl::Status& status) {
+    return absl::IsFailedPrecondition(status) || absl::IsOutOfRange(status);
+  }
+
+  std::string PathOf(const Step& step) const { return StrCat(folder_, "/", step.file); }
+
+  absl::StatusOr<std::vector<Step>> Steps() const {
+    MOED_ASSIGN_OR_RETURN(const std::unique_ptr<StoreReader> store, StoreReader::Open(evaluation_.store));
+    const StoreDescription& description = store->description();
+    std::vector<Step> steps = {{"dictionary", "paths", {}},
+                               {"hobbit", "hobbit.json", {}},
+                               {"fate", "fate.json", {}},
+                               {"learn", "learned", {}},
+                               {"widths", "widths.json", {"--loss-percent", StrCat(loss_percent_)}}};
+    const uint64_t all_bytes = AllRecordBytes(description, kReferencePrecision);
+    for (const int share : shares_) {
+      const uint64_t budget = all_bytes / 100 * static_cast<uint64_t>(share);
+      steps.push_back({"slots", StrCat("slots-", share, ".json"), {"--budget", StrCat(budget)}});
+    }
+    return steps;
+  }
+
+  absl::Status RunStep(const Step& step) const {
+    const auto row = std::ranges::find(Planners(), step.command, &PlannerRow::name);
+    const std::unique_ptr<Planner> planner = row->make();
+    CLI::App app;
+    planner->DefineFlags(app);
+    std::vector<std::string> arguments = {evaluation_.store, evaluation_.text,           "--out",    PathOf(step),
+                                          "--tokens",        StrCat(evaluation_.tokens), "--window", StrCat(evaluation_.window)};
+    if (evaluation_.threads > 0) arguments.insert(arguments.end(), {"--threads", StrCat(evaluation_.threads)});
+    if (evaluation_.cache_mib > 0) arguments.insert(arguments.end(), {"--cache-mib", StrCat(evaluation_.cache_mib)});
+    arguments.insert(arguments.end(), step.flags.begin(), step.flags.end());
+    std::ranges::reverse(arguments);  // as parse takes them
+    try {
+      app.parse(std::move(arguments));
+    } catch (const CLI::ParseError& error) {
+      return Internal(step.command, ": ", error.what());
+    }
+    return planner->Run();
+  }
+
+  EvaluationFlags evaluation_;
+  std::string folder_;
+  std::vector<int> shares_ = {10, 25, 50, 75};
+  double loss_percent_ = 2;
+};
+
+}  // namespace
+
+std::unique_ptr<Planner> MakeAllPlanner() { return std::make_unique<AllPlanner>(); }
+
+}  // namespace moed

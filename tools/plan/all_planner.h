@@ -1,0 +1,12 @@
+// moed-plan all: every other plan, one after the other, into one folder.
+#pragma once
+
+#include <memory>
+
+#include "tools/plan/planner.h"
+
+namespace moed {
+
+std::unique_ptr<Planner> MakeAllPlanner();
+
+}  // namespace moed
