@@ -6,7 +6,7 @@
 #include "core/base/status.h"
 #include "core/kernels/backend.h"
 #include "core/kernels/cpu_backend.h"
-#include "core/kernels/cuda/device.h"
+#include "core/kernels/cuda_row.h"
 
 namespace moed {
 namespace {
@@ -60,8 +60,7 @@ constexpr ComputeBackendRow kComputeBackends[] = {
     {kNeonDotprod, HasNeonDotprod, NotThisProcessor<kNeonDotprod>, Make<kNeonDotprodKernels, kNeonDotprod>},
     {kNeonI8mm, HasNeonI8mm, NotThisProcessor<kNeonI8mm>, Make<kNeonI8mmKernels, kNeonI8mm>},
 #endif
-    // Known by name and never taken: its refusal says whether a device is there.
-    {"cuda", [] { return false; }, CudaRefusal, nullptr},
+    {"cuda", [] { return CudaRefusal().ok(); }, [] { return CudaRefusal(); }, MakeNativeCudaBackend},
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "core/base/status.h"
 #include "core/kernels/backend.h"
 #include "core/kernels/cuda/device.h"
+#include "core/kernels/cuda_row.h"
 #include "core/machine/control_groups.h"
 #include "core/serving/serving_plan.h"
 #include "server/doctor/check.h"
@@ -48,7 +49,7 @@ Finding LookAtProcessor(const Machine& machine) {
 }
 
 Finding LookAtCuda(const Machine&) {
-  Finding finding{.state = CheckState::kUnavailable};
+  Finding finding;
   const auto devices = FindCudaDevices();
   finding.values["devices"] = nlohmann::ordered_json::array();
   if (devices.ok()) {
@@ -56,7 +57,12 @@ Finding LookAtCuda(const Machine&) {
       finding.values["devices"].push_back({{"name", device.name}, {"memory_bytes", device.memory_bytes}});
     }
   }
-  finding.found = StrCat(CudaRefusal().message());
+  if (CudaRefusal().ok()) {
+    finding.found = Describe(*devices);
+  } else {
+    finding.state = CheckState::kUnavailable;
+    finding.found = StrCat(CudaRefusal().message());
+  }
   return finding;
 }
 

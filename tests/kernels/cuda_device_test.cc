@@ -2,23 +2,25 @@
 #include <cstddef>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/kernels/backend.h"
 #include "core/kernels/cuda/device.h"
 #include "core/kernels/cuda/native_runtime.h"
+#include "core/kernels/cuda_row.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace moed {
 namespace {
 
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 CudaDevice Device(std::string name, int major, int minor, uint64_t gibibytes, bool unified) {
-  return {std::move(name), major, minor, gibibytes << 30, unified, {.driver = 12080, .runtime = 12060}};
+  return {std::move(name), major, minor, gibibytes << 30, unified, true, {.driver = 12080, .runtime = 12060}};
 }
 
 TEST(CudaDevice, IsDescribedInOneLine) {
@@ -36,23 +38,69 @@ TEST(CudaDevice, VersionsAreThoseOfTheToolkits) {
   EXPECT_EQ(CudaVersion(13000), "13.0");
 }
 
-TEST(CudaDevice, TheBackendIsRefusedWithTheDeviceOrTheReason) {
-  InlineExecutor executor;
-  const absl::Status refused = MakeComputeBackend("cuda", executor).status();
-  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  const std::string message(refused.message());
-  if (const auto devices = FindCudaDevices(); devices.ok()) {
-    ASSERT_FALSE(devices->empty());
-    for (const CudaDevice& device : *devices) {
-      EXPECT_NE(device.name, "");
-      EXPECT_GT(device.memory_bytes, 0);
+struct KernelsCase {
+  const char* what;
+  int major, minor;
+  const char* architectures;
+  const char* refused_with;  // "": kernels run
+};
+
+TEST(CudaDevice, KernelsRunWhereTheyAreCodeForItOrPtx) {
+  for (const KernelsCase& c : std::vector<KernelsCase>{
+           {"its own", 9, 0, "87-real,90", ""},
+           {"Orin's own", 8, 7, "87-real,90", ""},
+           {"made of PTX", 12, 0, "87-real,90", ""},
+           {"made of PTX alone", 8, 6, "80-virtual", ""},
+           {"of a lower minor number", 8, 9, "80-real,86-real", ""},
+           {"of a higher minor number", 8, 0, "86-real", "-DMOED_CUDA_ARCHITECTURES=80"},
+           {"of another major number", 10, 0, "90-real", "-DMOED_CUDA_ARCHITECTURES=100"},
+           {"of PTX above it", 8, 6, "90", "but for 90; build it with cmake -DMOED_CUDA_ARCHITECTURES=86"},
+           {"Orin and code of cards", 8, 7, "80-real", "-DMOED_CUDA_ARCHITECTURES=87"},
+           {"a card and Orin's code", 8, 9, "87-real", "-DMOED_CUDA_ARCHITECTURES=89"},
+           {"none", 9, 0, "", "no CUDA kernels for X (compute capability 9.0"},
+           {"below what moed asks", 7, 5, "75-virtual", "compute capability 8.0 is needed"},
+           {"below, and no kernels", 7, 5, "", "compute capability 8.0 is needed"},
+       }) {
+    CudaDevice device = Device("X", c.major, c.minor, 8, false);
+    const absl::Status status = CheckKernelsRunOn(device, c.architectures);
+    if (std::string_view(c.refused_with).empty()) {
+      EXPECT_EQ(status, absl::OkStatus()) << c.what;
+    } else {
+      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << c.what;
+      EXPECT_THAT(std::string(status.message()), HasSubstr(c.refused_with)) << c.what;
     }
-    EXPECT_THAT(message, testing::AllOf(HasSubstr("no CUDA kernels"), EndsWith(Describe(*devices))));
-  } else {
-    const std::string start = "no CUDA device: ";
-    EXPECT_THAT(message, StartsWith(start));
-    EXPECT_GT(message.size(), start.size()) << "a reason is wanted";
-    EXPECT_EQ(message, devices.status().message());
+  }
+}
+
+TEST(CudaDevice, ADriverOlderThanTheToolkitRunsItsCodeAndNotItsPtx) {
+  CudaDevice device = Device("X", 9, 0, 8, false);
+  device.versions = {.driver = 12020, .runtime = 12060};
+  EXPECT_EQ(CheckKernelsRunOn(device, "90-real"), absl::OkStatus());
+  const absl::Status status = CheckKernelsRunOn(device, "80");
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              testing::AllOf(HasSubstr("a driver of CUDA 12.6 or later"), HasSubstr("-DMOED_CUDA_ARCHITECTURES=90")));
+}
+
+TEST(CudaDevice, TheBackendIsRefusedWithTheReasonOrMade) {
+  InlineExecutor executor;
+  const auto made = MakeComputeBackend("cuda", executor);
+  const auto devices = FindCudaDevices();
+  EXPECT_EQ(made.ok(), CudaRefusal().ok());
+  EXPECT_EQ(made.status(), CudaRefusal());
+  if (!devices.ok()) {
+    EXPECT_EQ(made.status(), devices.status());
+    EXPECT_EQ(made.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(made.status().message()), testing::MatchesRegex("no CUDA device: .+; .+"));
+    return;
+  }
+  ASSERT_FALSE(devices->empty());
+  for (const CudaDevice& device : *devices) {
+    EXPECT_NE(device.name, "");
+    EXPECT_GT(device.memory_bytes, 0);
+  }
+  if (!made.ok()) {
+    EXPECT_THAT(std::string(made.status().message()), HasSubstr(devices->front().name));
   }
 }
 

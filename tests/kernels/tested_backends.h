@@ -8,18 +8,26 @@
 
 #include "core/base/status.h"
 #include "core/kernels/backend.h"
+#include "core/kernels/cuda/device.h"
 #include "core/kernels/cuda/emulation/runtime.h"
 #include "core/kernels/cuda_backend.h"
+#include "core/kernels/cuda_row.h"
 
 namespace moed {
 
 inline constexpr std::string_view kCudaEmulated = "cuda-emulated";
 
-// Of this build, with kernels.
+// Whether the CUDA device reads what tests keep in memory of their own.
+inline bool CudaReadsAnyMemory() {
+  const auto devices = FindCudaDevices();
+  return devices.ok() && devices->front().pageable_memory && CudaRefusal().ok();
+}
+
+// Of this build, those that run on this machine's memory.
 inline std::vector<std::string_view> BackendNames() {
   std::vector<std::string_view> names;
   for (const ComputeBackendRow& row : ComputeBackends()) {
-    if (row.make != nullptr) names.push_back(row.name);
+    if (row.name != "cuda" || CudaReadsAnyMemory()) names.push_back(row.name);
   }
   return names;
 }

@@ -10,7 +10,7 @@ cd "$(dirname "$0")/../.."
 architectures=(sm_87 sm_90)  # Jetson AGX Orin; H100, H200
 wheels=(nvidia-cuda-nvcc nvidia-nvvm nvidia-cuda-crt nvidia-cuda-runtime nvidia-cuda-cccl)
 # The same bits as the processor's: nothing is fused, flushed or approximated that is not written so.
-flags=(-std=c++20 --expt-relaxed-constexpr -fmad=false -prec-div=true -prec-sqrt=true -ftz=false -I .)
+mapfile -t flags < core/kernels/device/nvcc_flags.txt
 out=build/cuda
 
 fetch=false write=false
@@ -37,7 +37,7 @@ fi
 
 compile() {
   local name=$out/kernels.$1
-  "$nvcc" "${flags[@]}" -arch="$1" -ptx core/kernels/device/compiled_kernels.cu -o "$name.ptx"
+  "$nvcc" "${flags[@]}" -I . -arch="$1" -ptx core/kernels/device/compiled_kernels.cu -o "$name.ptx"
   "$(dirname "$nvcc")/ptxas" -arch="$1" -v "$name.ptx" -o "$name.cubin" 2>"$name.log"
 }
 jobs=()

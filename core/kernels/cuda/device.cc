@@ -1,9 +1,44 @@
 #include "core/kernels/cuda/device.h"
 
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "core/base/status.h"
 
 namespace moed {
+namespace {
+
+constexpr int kLeastCapability = 80;
+// Devices with these run no code but their own, and no other runs theirs: those that share a chip with a processor.
+constexpr int kApart[] = {87, 101, 110};
+
+enum class Image { kNone, kPtx, kCode };
+
+bool RunsCodeOf(int device, int code) {
+  const auto apart = [](int capability) {
+    return std::find(std::begin(kApart), std::end(kApart), capability) != std::end(kApart);
+  };
+  return device == code || (device / 10 == code / 10 && code < device && !apart(device) && !apart(code));
+}
+
+// The best that there is for a device. PTX is made into code by the driver.
+Image ImageFor(int device, std::string_view architectures) {
+  Image best = Image::kNone;
+  for (const absl::string_view architecture : absl::StrSplit(ToAbsl(architectures), ',', absl::SkipEmpty())) {
+    int number = 0;
+    const char* const end = architecture.data() + architecture.size();
+    const char* const behind = std::from_chars(architecture.data(), end, number).ptr;
+    const std::string_view kind(behind, static_cast<size_t>(end - behind));
+    if (kind != "-virtual" && RunsCodeOf(device, number)) return Image::kCode;
+    if (kind != "-real" && device >= number) best = Image::kPtx;
+  }
+  return best;
+}
+
+}  // namespace
 
 std::string CudaVersion(int version) { return version == 0 ? "none" : StrCat(version / 1000, ".", version % 1000 / 10); }
 
@@ -16,9 +51,28 @@ std::string Describe(std::span<const CudaDevice> devices) {
   });
 }
 
-absl::Status CudaRefusal() {
-  MOED_ASSIGN_OR_RETURN(const std::vector<CudaDevice> devices, FindCudaDevices());
-  return FailedPrecondition("no CUDA kernels in this version, which computes on the processor; there is ", Describe(devices));
+absl::Status CheckKernelsRunOn(const CudaDevice& device, std::string_view architectures) {
+  const int capability = 10 * device.major + device.minor;
+  const std::string found = Describe({&device, 1});
+  if (capability < kLeastCapability) {
+    return FailedPrecondition("the CUDA device ", found, " is too old: compute capability 8.0 is needed");
+  }
+  if (architectures.empty()) {
+    return FailedPrecondition("this build has no CUDA kernels for ", found,
+                              ": it was made without nvcc; cmake -DMOED_CUDA=ON says what is missing");
+  }
+  const Image image = ImageFor(capability, architectures);
+  if (image == Image::kNone) {
+    return FailedPrecondition("this build has no CUDA kernels for ", found, ", but for ", architectures,
+                              "; build it with cmake -DMOED_CUDA_ARCHITECTURES=", capability);
+  }
+  if (image == Image::kPtx && device.versions.driver < device.versions.runtime) {
+    return FailedPrecondition("this build's CUDA kernels are PTX for ", found,
+                              ", which a driver older than the toolkit cannot compile; install a driver of CUDA ",
+                              CudaVersion(device.versions.runtime),
+                              " or later, or build with cmake -DMOED_CUDA_ARCHITECTURES=", capability);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace moed

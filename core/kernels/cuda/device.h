@@ -1,9 +1,10 @@
-// The CUDA devices of this machine. They are only named: there are no CUDA kernels yet.
+// The CUDA devices of this machine, and what kernels need of one.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,12 +20,13 @@ struct CudaDevice {
   int major = 0;  // compute capability
   int minor = 0;
   uint64_t memory_bytes = 0;
-  bool unified_memory = false;  // its memory is the processor's (Jetson)
+  bool unified_memory = false;   // its memory is the processor's (Jetson)
+  bool pageable_memory = false;  // it reads and writes all memory of this process, not only what its driver gave
   CudaVersions versions;
 };
 
-// At least one, or FAILED_PRECONDITION "no CUDA device: <why>". Where there is a driver, what it maps and starts stays in the
-// process for good: not for one that goes on to keep a memory budget.
+// At least one, or FAILED_PRECONDITION "no CUDA device: <why>; <remedy>". Where there is a driver, what it maps and starts stays
+// in the process for good: not for one that goes on to keep a memory budget.
 absl::StatusOr<std::vector<CudaDevice>> FindCudaDevices();
 
 // "Orin (compute capability 8.7, 30.0 GiB of unified memory, driver 12.6, runtime 12.6)", joined by commas.
@@ -33,7 +35,8 @@ std::string Describe(std::span<const CudaDevice> devices);
 // 12060 is "12.6", 0 is "none".
 std::string CudaVersion(int version);
 
-// Why nothing computes with CUDA: no device, or no kernels for the one that is there. Never OK.
-absl::Status CudaRefusal();
+// Whether kernels that were compiled for `architectures` ("87-real,90", from MOED_CUDA_ARCHITECTURES of CMake; "": there are
+// none) run on the device, or FAILED_PRECONDITION with the device, the reason and the remedy.
+absl::Status CheckKernelsRunOn(const CudaDevice& device, std::string_view architectures);
 
 }  // namespace moed

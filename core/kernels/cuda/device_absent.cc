@@ -6,7 +6,7 @@
 namespace moed {
 
 absl::StatusOr<std::vector<CudaDevice>> FindCudaDevices() {
-  return FailedPrecondition("no CUDA device: this build is without CUDA");
+  return FailedPrecondition("no CUDA device: this build is without CUDA; cmake -DMOED_CUDA=ON says what is missing");
 }
 
 absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeCudaRuntime() { return FindCudaDevices().status(); }

@@ -3,12 +3,15 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/status.h"
 #include "core/kernels/cuda/device.h"
+#include "core/kernels/cuda/kernel_name.h"
+#include "core/kernels/cuda/native_errors.h"
 
 namespace moed {
 namespace {
@@ -16,10 +19,10 @@ namespace {
 // The first thing that went wrong, for whoever waits next.
 class Health {
  public:
-  void Note(cudaError_t error, const char* what) {
+  void Note(cudaError_t error, std::string_view what) {
     if (error == cudaSuccess) return;
     absl::MutexLock lock(&mutex_);
-    status_.Update(Internal("CUDA: ", what, ": ", cudaGetErrorString(error)));
+    status_.Update(CudaStatus(error, what));
   }
   absl::Status status() const {
     absl::MutexLock lock(&mutex_);
@@ -59,15 +62,17 @@ class CudaStream final : public DeviceStream {
   void Fill(void* to, uint8_t value, size_t bytes) override { health_.Note(cudaMemsetAsync(to, value, bytes, stream_), "fill"); }
   void Launch(const Kernel& kernel, const LaunchShape& shape, std::span<const std::byte> arguments) override {
     constexpr unsigned kWithoutAsking = 48 << 10;
+    cudaError_t error = cudaSuccess;
     if (shape.shared_bytes > kWithoutAsking) {
-      health_.Note(cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        static_cast<int>(shape.shared_bytes)),
-                   kernel.signature);
+      error = cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   static_cast<int>(shape.shared_bytes));
     }
-    void* parameters[] = {const_cast<std::byte*>(arguments.data())};  // copied by the call
-    health_.Note(cudaLaunchKernel(kernel.function, {shape.grid.x, shape.grid.y, shape.grid.z},
-                                  {shape.block.x, shape.block.y, shape.block.z}, parameters, shape.shared_bytes, stream_),
-                 kernel.signature);
+    if (error == cudaSuccess) {
+      void* parameters[] = {const_cast<std::byte*>(arguments.data())};  // copied by the call
+      error = cudaLaunchKernel(kernel.function, {shape.grid.x, shape.grid.y, shape.grid.z},
+                               {shape.block.x, shape.block.y, shape.block.z}, parameters, shape.shared_bytes, stream_);
+    }
+    if (error != cudaSuccess) health_.Note(error, KernelName(kernel));
   }
   void Record(ReadyEvent& event) override {
     health_.Note(cudaEventRecord(static_cast<CudaEvent&>(event).get(), stream_), "record");
@@ -89,7 +94,7 @@ class CudaStream final : public DeviceStream {
 absl::StatusOr<Buffer> Adopted(cudaError_t error, void* data, size_t bytes, MemoryKind kind, Buffer::Deleter deleter) {
   if (error == cudaSuccess) return Buffer::Adopt(static_cast<std::byte*>(data), bytes, kind, deleter);
   cudaGetLastError();  // an allocation that fails leaves the device well
-  return ResourceExhausted("CUDA: no ", bytes, " bytes: ", cudaGetErrorString(error));
+  return CudaStatus(error, StrCat(bytes, " bytes of memory"));
 }
 
 class CudaRuntime final : public DeviceRuntime {
@@ -142,9 +147,8 @@ class CudaRuntime final : public DeviceRuntime {
 absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeCudaRuntime() {
   MOED_RETURN_IF_ERROR(FindCudaDevices().status());
   cudaDeviceProp properties;
-  if (const cudaError_t error = cudaGetDeviceProperties(&properties, 0); error != cudaSuccess) {
-    return FailedPrecondition("no CUDA device: ", cudaGetErrorString(error));
-  }
+  MOED_RETURN_IF_ERROR(CudaStatus(cudaGetDeviceProperties(&properties, 0), "the first device"));
+  MOED_RETURN_IF_ERROR(CudaStatus(cudaFree(nullptr), StrCat("opening ", properties.name)));  // the first call that needs it does
   return std::make_unique<CudaRuntime>(DeviceAttributes{.unified_memory = properties.integrated != 0,
                                                         .memory_bytes = properties.totalGlobalMem,
                                                         .shared_bytes = static_cast<unsigned>(properties.sharedMemPerBlockOptin),

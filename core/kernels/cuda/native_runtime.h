@@ -8,7 +8,8 @@
 
 namespace moed {
 
-// FAILED_PRECONDITION as FindCudaDevices (device.h) says it where there is none.
+// Opens the device, for good: its context stays with the process. FAILED_PRECONDITION as FindCudaDevices (device.h) says it where
+// there is none; else what the CUDA runtime says (native_errors.h).
 absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeCudaRuntime();
 
 }  // namespace moed

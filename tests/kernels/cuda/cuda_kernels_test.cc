@@ -1,5 +1,6 @@
 // Every kernel with each of its accesses watched: inside of its arrays, aligned, never of what nobody wrote, never in a race. And
-// the bits of "scalar" once more, since each array has exactly the bytes that the operation says.
+// the bits of "scalar" once more, since each array has exactly the bytes that the operation says. Where there is a CUDA device,
+// the compiled kernels on it as well, with the same arrays in pinned memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,12 +9,14 @@
 #include <map>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/base/status.h"
 #include "core/kernels/cuda/emulation/runtime.h"
 #include "core/kernels/cuda_backend.h"
+#include "core/kernels/cuda_row.h"
 #include "tests/kernels/cuda/traffic/product_traffic.h"
 #include "tests/kernels/fixtures.h"
 
@@ -24,13 +27,10 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // The backend under test beside the scalar one. Memory that kernels may touch is taken from its device.
-class CudaKernels : public ::testing::Test {
+class KernelsBesideScalar {
  protected:
-  CudaKernels() {
-    auto runtime = emulation::MakeEmulatedRuntime({});
-    runtime_ = runtime.get();
-    backend_ = MakeCudaBackend("cuda-emulated", cuda::kEmulatedKernels, std::move(runtime), executor_).value();
-  }
+  KernelsBesideScalar(std::string_view name, const cuda::KernelSet& kernels, std::unique_ptr<DeviceRuntime> runtime)
+      : runtime_(runtime.get()), backend_(MakeCudaBackend(name, kernels, std::move(runtime), executor_).value()) {}
 
   // Of exactly these numbers, for both backends.
   template <class T>
@@ -74,19 +74,43 @@ class CudaKernels : public ::testing::Test {
 
   InlineExecutor executor_;
   std::unique_ptr<ComputeBackend> scalar_ = MakeComputeBackend("scalar", executor_).value();
-  emulation::EmulatedRuntime* runtime_ = nullptr;
+  DeviceRuntime* const runtime_;
   std::vector<Buffer> buffers_;
   std::unique_ptr<ComputeBackend> backend_;
 };
 
-TEST_F(CudaKernels, Products) {
+std::unique_ptr<DeviceRuntime> Watched() { return emulation::MakeEmulatedRuntime({}); }
+
+class WatchedKernels : public KernelsBesideScalar, public ::testing::Test {
+ protected:
+  WatchedKernels() : KernelsBesideScalar("cuda-emulated", cuda::kEmulatedKernels, Watched()) {}
+};
+
+struct TestedKernels {
+  const char* name;
+  const cuda::KernelSet* kernels;
+  std::unique_ptr<DeviceRuntime> (*open)();
+};
+// In emulation, every access watched; and on the CUDA device where there is one.
+std::vector<TestedKernels> AllKernels() {
+  std::vector<TestedKernels> all = {{"emulated", &cuda::kEmulatedKernels, Watched}};
+  if (OpenCudaDevice().ok()) all.push_back({"device", CompiledKernels(), [] { return OpenCudaDevice().value(); }});
+  return all;
+}
+
+class CudaKernels : public KernelsBesideScalar, public ::testing::TestWithParam<TestedKernels> {
+ protected:
+  CudaKernels() : KernelsBesideScalar(GetParam().name, *GetParam().kernels, GetParam().open()) {}
+};
+
+TEST_P(CudaKernels, Products) {
   for (const Format& format : Formats()) {
     for (const int tokens : {1, 3, 11}) CompareProducts(format.id, 19, ColumnsFor(format, 100), tokens);
   }
 }
 
 // Chunks of a panel that end within it, and panels that begin between two units of 16 bytes.
-TEST_F(CudaKernels, ProductsOfPanelsAnywhere) {
+TEST_P(CudaKernels, ProductsOfPanelsAnywhere) {
   for (const Format& format : Formats()) {
     for (const int blocks : {1, 2, 15, 31}) CompareProducts(format.id, 35, blocks * format.block_columns, 1);
   }
@@ -104,7 +128,7 @@ TEST(Weights, AreReadOnceAndInWideRequests) {
   }
 }
 
-TEST_F(CudaKernels, EmbedAndGather) {
+TEST_P(CudaKernels, EmbedAndGather) {
   const std::vector<TokenId> tokens = {TokenId(18), TokenId(0), TokenId(7)};
   for (const Format& format : Formats()) {
     const int cols = ColumnsFor(format, 70);
@@ -121,7 +145,7 @@ TEST_F(CudaKernels, EmbedAndGather) {
   });
 }
 
-TEST_F(CudaKernels, RowsAndElements) {
+TEST_P(CudaKernels, RowsAndElements) {
   const int rows = 3, cols = 1100, n = rows * cols;
   const std::vector<float> x = Gaussian(n, 1);
   const float* const weight = Keep(Gaussian(cols, 2));
@@ -150,7 +174,7 @@ TEST_F(CudaKernels, RowsAndElements) {
 }
 
 // Of many heads more than shared memory holds at once, so that it is used again.
-TEST_F(CudaKernels, Rope) {
+TEST_P(CudaKernels, Rope) {
   const std::vector<int32_t> positions = {0, 77, 4096};
   const float* const inv_freq = Keep(std::vector<float>{1, 0.3f, 0.1f, 0.01f});
   for (const bool interleaved : {false, true}) {
@@ -163,7 +187,7 @@ TEST_F(CudaKernels, Rope) {
   }
 }
 
-TEST_F(CudaKernels, KeysAndValues) {
+TEST_P(CudaKernels, KeysAndValues) {
   const int positions = 270;
   for (int format = 0; format < kKvFormatCount; ++format) {
     for (const int window : {0, 9}) {
@@ -190,7 +214,7 @@ TEST_F(CudaKernels, KeysAndValues) {
   }
 }
 
-TEST_F(CudaKernels, Latents) {
+TEST_P(CudaKernels, Latents) {
   const int positions = 270;
   for (int format = 0; format < kKvFormatCount; ++format) {
     const LatentShape shape{.heads = 10, .rank = 24, .rotary_dims = 6, .scale = 0.3f, .kv_format = static_cast<KvFormat>(format)};
@@ -209,7 +233,7 @@ TEST_F(CudaKernels, Latents) {
   }
 }
 
-TEST_F(CudaKernels, States) {
+TEST_P(CudaKernels, States) {
   const int rows = 4, heads = 4;
   const float* const gates = Keep(std::vector<float>(rows * heads, 0.4f));
   const float* const skip = Keep(Gaussian(heads, 1));
@@ -241,7 +265,7 @@ TEST_F(CudaKernels, States) {
   });
 }
 
-TEST_F(CudaKernels, Experts) {
+TEST_P(CudaKernels, Experts) {
   const int rows = 3, experts = 34, top_k = 4, cols = 50;
   const RouterShape shape{.experts = experts,
                           .top_k = top_k,
@@ -281,7 +305,7 @@ TEST_F(CudaKernels, Experts) {
 
 // Memory of the host's own is none that a device reaches here.
 // And so does every later one.
-TEST_F(CudaKernels, TheFenceTellsAFaultAndItsPlace) {
+TEST_F(WatchedKernels, TheFenceTellsAFaultAndItsPlace) {
   std::vector<float> elsewhere(8);
   backend_->Scale(elsewhere.data(), 2, 8);
   for (int fence = 0; fence < 2; ++fence) {
@@ -291,6 +315,9 @@ TEST_F(CudaKernels, TheFenceTellsAFaultAndItsPlace) {
                 AllOf(HasSubstr("the compute backend 'cuda-emulated' failed: "), HasSubstr("which no allocation holds")));
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Kernels, CudaKernels, ::testing::ValuesIn(AllKernels()),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace moed

@@ -17,9 +17,6 @@
 
 namespace moed::emulation {
 
-// The kernel's name without namespaces: "MatMul<kQ4>".
-std::string KernelName(const Kernel& kernel);
-
 // Thread contract: one call at a time.
 class Launcher {
  public:

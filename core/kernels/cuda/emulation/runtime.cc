@@ -14,6 +14,7 @@
 #include "core/kernels/cuda/emulation/device_memory.h"
 #include "core/kernels/cuda/emulation/launch.h"
 #include "core/kernels/cuda/emulation/schedule.h"
+#include "core/kernels/cuda/kernel_name.h"
 
 namespace moed::emulation {
 namespace {

@@ -1,0 +1,24 @@
+// The row "cuda" of the backends' table: the first CUDA device of this machine, with the kernels that nvcc made.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "core/kernels/backend.h"
+#include "core/kernels/cuda/runtime.h"
+#include "core/kernels/cuda_kernel_set.h"
+
+namespace moed {
+
+// What nvcc made; null in builds without it.
+const cuda::KernelSet* CompiledKernels();
+// The first device, where it runs the compiled kernels. FAILED_PRECONDITION with the reason and the remedy: no device, a driver
+// or a device that is too old, no kernels for it. What the CUDA runtime says where it cannot be opened. What is opened stays
+// open.
+absl::StatusOr<std::unique_ptr<DeviceRuntime>> OpenCudaDevice();
+
+// What OpenCudaDevice says, asked once for the process.
+const absl::Status& CudaRefusal();
+std::unique_ptr<ComputeBackend> MakeNativeCudaBackend(Executor& executor);  // where it is
+
+}  // namespace moed
