@@ -1,9 +1,10 @@
 # moed in a container: build stage and a small runtime, both from the same Debian 12 base (amd64 or arm64, Jetson included).
 #   docker build -t moed .                                        # from Docker's Debian image
 #   buildah build --format docker --build-arg BASE=localhost/debian12 -t moed .   # from a base of your own (debootstrap bookworm)
-# With the CUDA runtime built in: an image that has a toolkit from 12.6 on below /usr/local. It gives headers and a static library;
-# nothing of it is in the runtime image.
+# With the compute backend "cuda": an image that has a toolkit from 12.6 on below /usr/local, for this architecture (on a Jetson the
+# l4t-jetpack of its JetPack). It gives nvcc, headers and a static library; nothing of it is in the runtime image.
 #   docker build --build-arg TOOLKIT=nvidia/cuda:12.6.3-devel-ubuntu22.04 --build-arg MOED_CUDA=ON -t moed .
+# deploy/compose.cuda.yaml builds and starts it.
 ARG BASE=debian:12-slim
 ARG TOOLKIT=${BASE}
 
@@ -11,12 +12,14 @@ FROM ${TOOLKIT} AS toolkit
 
 FROM ${BASE} AS build
 ARG MOED_CUDA=AUTO
+ARG MOED_CUDA_ARCHITECTURES=87-real;90
 WORKDIR /src
 COPY tools/packages.sh tools/packages.sh
 RUN bash tools/packages.sh build
 COPY . .
 RUN --mount=type=bind,from=toolkit,source=/usr/local,target=/usr/local \
     cmake --preset release -DMOED_BUILD_TESTS=OFF -DMOED_CUDA=${MOED_CUDA} \
+      "-DMOED_CUDA_ARCHITECTURES=${MOED_CUDA_ARCHITECTURES}" \
  && cmake --build --preset release --target moed moed-http moectl moed-pack moed-plan \
  && DESTDIR=/install cmake --install build/release --prefix /usr --strip
 
@@ -37,6 +40,8 @@ USER 10001
 # `docker run -it -v moed-cache:/cache ... moed run MODEL` packs into /cache, and needs a /tmp for its socket.
 EXPOSE 50051 9464 8080
 ENV MOED_LISTEN=0.0.0.0:50051 MOED_METRICS_LISTEN=0.0.0.0:9464 MOED_CACHE_DIR=/cache
+# What the NVIDIA container runtime gives where it is the one that starts this; without it they say nothing.
+ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["sh", "/usr/share/moed/healthcheck.sh"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["moed"]

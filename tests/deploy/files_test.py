@@ -130,6 +130,30 @@ class Compose(unittest.TestCase):
             self.assertIn(port, exposed[0].split())
 
 
+class ComposeWithCuda(unittest.TestCase):
+    def setUp(self) -> None:
+        self.services = yaml.safe_load((ROOT / "deploy" / "compose.cuda.yaml").read_text())["services"]
+
+    def test_it_differs_from_the_other_in_what_a_device_needs(self) -> None:
+        plain = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())["services"]
+        differing = {
+            "moed": {"build", "image", "runtime", "command", "security_opt", "mem_limit", "ulimits"},
+            "http": {"image", "environment"},
+        }
+        for name, keys in differing.items():
+            same = [{key: value for key, value in of[name].items() if key not in keys} for of in (self.services, plain)]
+            self.assertEqual(*same)
+            self.assertIn("no-new-privileges:true", self.services[name]["security_opt"])
+        self.assertEqual(self.services["moed"]["runtime"], "nvidia")
+
+    def test_the_dockerfile_takes_its_arguments(self) -> None:
+        dockerfile = (ROOT / "Dockerfile").read_text()
+        arguments = self.services["moed"]["build"]["args"]
+        self.assertLessEqual(set(arguments), set(re.findall(r"^ARG (\w+)", dockerfile, re.M)))
+        self.assertEqual(arguments["MOED_CUDA"], "ON")
+        self.assertRegex(dockerfile, "(?m)^ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility$")
+
+
 class Seccomp(unittest.TestCase):
     def setUp(self) -> None:
         self.profile = json.loads((ROOT / "deploy" / "seccomp" / "moed.json").read_text())
