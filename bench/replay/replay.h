@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "bench/replay/routing_trace_reader.h"
+#include "core/expert/learning/learned_state.h"
 #include "core/expert/part_context.h"
 #include "core/expert/part_options.h"
 #include "core/expert/policies/eviction_policy.h"
@@ -48,6 +49,7 @@ struct ReplaySetup {
   std::string predictor;
   PartOptions options = {};
   size_t table_bytes = kDefaultTableBytes;                      // ExpertModelShape's
+  const LearnedFile* learned = nullptr;                         // where what was learned is kept in the end; null: nowhere
   std::function<void(size_t tokens)> progress = [](size_t) {};  // tokens done so far
 };
 

@@ -14,7 +14,6 @@
 #include "core/expert/fidelity/table.h"
 #include "core/expert/policies/table.h"
 #include "core/expert/predictors/table.h"
-#include "core/expert/presets/preset.h"
 
 namespace moed {
 namespace {
@@ -128,13 +127,7 @@ absl::StatusOr<Contender> ParseContender(const std::string& text) {
 
 // Whether the preset has, with the contender's parts, an option of that name.
 bool Knows(const Contender& contender, const std::string& option) {
-  PresetChoice choice{.preset = contender.preset};
-  for (const NamedValue& part : contender.parts) {
-    if (part.name == "policy") choice.policy = part.value;
-    if (part.name == "predictor") choice.predictor = part.value;
-    if (part.name == "fidelity-rule") choice.rule = part.value;
-  }
-  const auto known = KnownOptions(choice);  // the names have been checked
+  const auto known = KnownOptions(ChoiceOf(contender));  // the names have been checked
   return known.ok() && std::ranges::find(*known, option, &OptionRow::name) != known->end();
 }
 
@@ -214,6 +207,16 @@ absl::StatusOr<FoundPlans> FindPlans(const std::string& folder, const std::vecto
   if (!found.options.empty() || found.missing.empty()) return found;
   return NotFound("--plans ", folder, ": none of ", absl::StrJoin(found.missing, ", "), "; \"moed-plan all STORE TEXT --out ",
                   folder, "\" makes them");
+}
+
+PresetChoice ChoiceOf(const Contender& contender) {
+  PresetChoice choice{.preset = contender.preset};
+  for (const NamedValue& part : contender.parts) {
+    if (part.name == "policy") choice.policy = part.value;
+    if (part.name == "predictor") choice.predictor = part.value;
+    if (part.name == "fidelity-rule") choice.rule = part.value;
+  }
+  return choice;
 }
 
 std::vector<NamedValue> OptionsOf(const Contender& contender, const std::vector<GivenOption>& given, int share) {

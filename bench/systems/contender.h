@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/expert/presets/preset.h"
 #include "moe/v1/inference.pb.h"
 
 namespace moed {
@@ -51,6 +52,9 @@ struct FoundPlans {
 };
 absl::StatusOr<FoundPlans> FindPlans(const std::string& folder, const std::vector<int>& shares,
                                      const std::vector<GivenOption>& given);
+
+// As the daemon is told, without options.
+PresetChoice ChoiceOf(const Contender& contender);
 
 // What --preset-options has to say for the contender: of those given what it knows, and its own.
 std::vector<NamedValue> OptionsOf(const Contender& contender, const std::vector<GivenOption>& given, int share);

@@ -12,15 +12,22 @@
 #include "bench/replay/replay.h"
 #include "core/base/clock.h"
 #include "core/base/status.h"
+#include "core/expert/learning/learned_state.h"
+#include "core/expert/presets/preset.h"
 #include "core/io/read_backend.h"
 #include "core/machine/disk_read.h"
+#include "core/serving/serving_plan.h"
 #include "core/store/checksum.h"
+#include "core/store/store.h"
 
 namespace moed {
 namespace {
 
 constexpr int kReadsAtOnce = 4;
 constexpr uint64_t kBlockUnit = 4096;
+// Of the simulated disk and model that are learned on: they decide how far ahead is guessed meanwhile, not what is learned of
+// routing.
+constexpr double kDiskBytesPerSecond = 3e9, kLayerSeconds = 2.5e-3;
 
 uint64_t ExpertBytes(const SystemsBench& bench) {
   const RoutingShape& shape = bench.recorded->shape;
@@ -95,6 +102,34 @@ std::string HashOfTrace(const RoutingTrace& trace) {
     checksum.Update(std::as_bytes(std::span(place)));
   }
   return StrCat(absl::Hex(checksum.Value(), absl::kZeroPad16));
+}
+
+absl::StatusOr<double> LearnFromRecord(const SystemsBench& bench, const Contender& contender, uint64_t budget,
+                                       uint64_t capacity_bytes, size_t tokens, const std::string& path) {
+  RoutingTrace trace{.shape = bench.recorded->shape};
+  for (size_t round = 0, before = 1; trace.tokens() < tokens && trace.tokens() != before; ++round) {
+    before = trace.tokens();
+    for (const PromptKind& kind : bench.learning) {
+      if (round >= kind.ids.size() || trace.tokens() >= tokens) continue;
+      const TraceSequence& sequence = bench.recorded->sequences[static_cast<size_t>(kind.ids[round])];
+      Append(*bench.recorded, sequence, 0, std::min(sequence.tokens, tokens - trace.tokens()), trace);
+    }
+  }
+  MOED_ASSIGN_OR_RETURN(const auto real, StoreReader::Open(bench.store));
+  MOED_ASSIGN_OR_RETURN(const PresetSetup preset, ChoosePreset(ChoiceOf(contender), *real));
+  const LearnedFile learned{path, real->model_hash(), LearnersOf(preset)};
+  MOED_ASSIGN_OR_RETURN(const auto store, MakeEmptyStore(trace.shape));
+  const RoutingTrace* const traces[] = {&trace};
+  ReplaySetup setup{.store = store.get(),
+                    .traces = traces,
+                    .slots = std::max<uint64_t>(capacity_bytes / ExpertBytes(bench), 1),
+                    .policy = std::string(preset.policy->name),
+                    .predictor = std::string(preset.predictor->name),
+                    .table_bytes = TokenTableBytes(budget),
+                    .learned = &learned};
+  setup.times = {.read_seconds = static_cast<double>(ExpertBytes(bench)) / kDiskBytesPerSecond, .layer_seconds = kLayerSeconds};
+  MOED_RETURN_IF_ERROR(Replay(setup).status());
+  return static_cast<double>(trace.tokens());
 }
 
 absl::StatusOr<double> DiskBytesPerSecond(const SystemsBench& bench) {

@@ -24,6 +24,11 @@ absl::Status ReadRecorded(const std::string& directory, size_t least_tokens, Sys
 
 std::string HashOfTrace(const RoutingTrace& trace);
 
+// Replays, on a simulated disk, `tokens` of the sequences to learn from through a cache of `capacity_bytes`, with auto's policy
+// and predictor, and writes what they learned. Returns the tokens replayed, all there are at most.
+absl::StatusOr<double> LearnFromRecord(const SystemsBench& bench, const Contender& contender, uint64_t budget,
+                                       uint64_t capacity_bytes, size_t tokens, const std::string& path);
+
 // What the disk gives reads of an expert's size from the store, several at once, while nobody else reads.
 absl::StatusOr<double> DiskBytesPerSecond(const SystemsBench& bench);
 

@@ -14,6 +14,7 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr double kStatsWindowSeconds = 1;
+constexpr double kReplayedTokensPerSecond = 100;  // of learning from a record, about
 constexpr int kLeastCountedTokens = 2;
 constexpr double kMoreSeconds = 120;  // that a turn may take beyond its protocol's to count so many
 
@@ -202,8 +203,7 @@ absl::StatusOr<Figures> MeasureTurn(const SystemsBench& bench, const Contender& 
 }
 
 absl::StatusOr<Figures> Learn(const SystemsBench& bench, const Contender& contender, const Cell& cell, double seconds) {
-  constexpr int kNewTokens = 64;
-  const int prompt_tokens = bench.recorded != nullptr ? 1 : 64;
+  constexpr int kPromptTokens = 64, kNewTokens = 64;
   const std::string learned = bench.LearnedPath(contender, cell.share), part = learned + ".part";
   std::error_code error;
   std::filesystem::create_directories(bench.learned_folder, error);
@@ -212,13 +212,21 @@ absl::StatusOr<Figures> Learn(const SystemsBench& bench, const Contender& conten
   fresh.learned = false;
   Cell native = cell;
   native.read_rate = 0;
-  MOED_ASSIGN_OR_RETURN(auto daemon, bench.StartDaemon(fresh, native, {"--learned-state", part}));
   const auto start = SteadyClock::now();
+  MOED_ASSIGN_OR_RETURN(auto daemon, bench.StartDaemon(fresh, native, {"--learned-state", part}));
+  if (bench.recorded != nullptr) {
+    MOED_ASSIGN_OR_RETURN(const moe::v1::Stats stats, daemon->client().GetStats(kStatsWindowSeconds));
+    daemon.reset();
+    MOED_ASSIGN_OR_RETURN(const double replayed,
+                          LearnFromRecord(bench, fresh, bench.budgets.at(cell.share), stats.cache_capacity_bytes(),
+                                          static_cast<size_t>(seconds * kReplayedTokensPerSecond), learned));
+    return Figures{{"learned_tokens", replayed}, {"learned_seconds", SecondsSince(start)}};
+  }
   double tokens = 0;
   for (int i = 0; SecondsSince(start) < seconds; ++i) {
     const PromptKind& kind = bench.learning[static_cast<size_t>(i) % bench.learning.size()];
     const auto request =
-        MakeRequest(fresh, PromptOf(kind, prompt_tokens, i), kNewTokens, i + 1, std::max(seconds - SecondsSince(start), 0.1));
+        MakeRequest(fresh, PromptOf(kind, kPromptTokens, i), kNewTokens, i + 1, std::max(seconds - SecondsSince(start), 0.1));
     MOED_RETURN_IF_ERROR(daemon->client().GenerateStream(request, [&tokens](const moe::v1::GenerateResponse& answer) {
       tokens += answer.token_ids_size();
       return true;
