@@ -7,12 +7,11 @@
 #include "core/kernels/backend.h"
 #include "core/kernels/cpu_backend.h"
 #include "core/kernels/cuda_row.h"
-#ifdef MOED_CUDA_EMULATED  // tests alone
-#include "core/kernels/cuda/emulation/runtime.h"
-#include "core/kernels/cuda_backend.h"
-#endif
 
 namespace moed {
+#ifdef MOED_CUDA_EMULATED
+std::unique_ptr<ComputeBackend> MakeCudaEmulated(Executor& executor);  // the tests' own
+#endif
 namespace {
 
 template <const KernelTable& kKernels, const char* kName>
@@ -54,17 +53,9 @@ bool HasAvx512Vnni() {
 }
 #endif
 
-#ifdef MOED_CUDA_EMULATED
-constexpr char kCudaEmulated[] = "cuda-emulated";
-std::unique_ptr<ComputeBackend> MakeCudaEmulated(Executor& executor) {
-  auto runtime = emulation::MakeEmulatedRuntime({.watch = false, .attributes = emulation::kUnifiedDevice});
-  return MakeCudaBackend(kCudaEmulated, cuda::kEmulatedKernels, std::move(runtime), executor).value();
-}
-#endif
-
 constexpr ComputeBackendRow kComputeBackends[] = {
 #ifdef MOED_CUDA_EMULATED
-    {kCudaEmulated, [] { return true; }, NotThisProcessor<kCudaEmulated>, MakeCudaEmulated},
+    {"cuda-emulated", [] { return true; }, [] { return absl::OkStatus(); }, MakeCudaEmulated},
 #endif
     {kScalar, [] { return true; }, NotThisProcessor<kScalar>, Make<kScalarKernels, kScalar>},
 #if defined(__x86_64__)

@@ -12,15 +12,27 @@ void ExpertBlock::Run(LayerId layer, const ExpertBiases& biases, const Activatio
   Release();  // the layer's Fence was after the last one's operations
   biases_ = biases;
   std::ranges::fill(step_.scratch.slot_places.first(static_cast<size_t>(input.tokens) * step_.spec.top_k), kNoOutput);
+  int left = 0;  // experts to come
+  for (int32_t expert = 0; expert < step_.spec.experts; ++expert) left += SlotsOf(expert).empty() ? 0 : 1;
   std::optional<ReadyExpert> next = provider.Next();
   while (next) {
     do {
+      --left;
       Add(*std::move(next));
       next = provider.NextReady();
     } while (next && Fits(*next));
     ComputeGroup(layer, input);
-    if (!next) next = provider.Next();
+    if (!next) next = left > 0 ? WaitForNext(provider) : provider.Next();
   }
+}
+
+// The next one may need the place of one that is in flight.
+std::optional<ReadyExpert> ExpertBlock::WaitForNext(ExpertProvider& provider) {
+  std::optional<ReadyExpert> next = provider.NextReady();
+  if (next || in_flight_.empty()) return next ? std::move(next) : provider.Next();
+  step_.Fence().IgnoreError();  // the step remembers it
+  Release();
+  return provider.Next();
 }
 
 bool ExpertBlock::Fits(const ReadyExpert& ready) const {

@@ -40,6 +40,7 @@ class ExpertBlock {
 
   bool Fits(const ReadyExpert& ready) const;
   void Add(ReadyExpert ready);
+  std::optional<ReadyExpert> WaitForNext(ExpertProvider& provider);
   void ComputeGroup(LayerId layer, const Activations& input);
   void ComputeRows(LayerId layer, const Activations& input);
   // Waits for the part.

@@ -1,5 +1,6 @@
 // The contract of core/kernels/backend.h as the decoder keeps it: on a backend that runs nothing before a Fence, the logits are
-// the same bits, a layer with experts costs one Fence and a step one more, and what an operation reads is there when it runs.
+// the same bits, a layer whose experts are there costs one Fence and a step one more, and what an operation reads is there when
+// it runs.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -190,7 +191,7 @@ class QueueTest : public testing::TestWithParam<std::string> {
 };
 
 // Prompts of several blocks, then answers; steps of own and of lent memory.
-TEST_P(QueueTest, TheSameBitsWithOneFenceALayerAndOneForTheLogits) {
+TEST_P(QueueTest, TheSameBitsInWhateverOrderExpertsCome) {
   for (const int own : {0, 8}) {
     queued_.own_step_tokens = own;
     PackedModel queued(store_, queued_);
@@ -208,7 +209,7 @@ TEST_P(QueueTest, TheSameBitsWithOneFenceALayerAndOneForTheLogits) {
       queue_.fences = 0;
       provider_.ShuffleWith(count);
       const std::vector<Logits> got = step(queued, got_of);
-      EXPECT_EQ(queue_.fences, MoeLayers(queued) + 1);
+      EXPECT_GE(queue_.fences, MoeLayers(queued) + 1);  // and where experts are not there one more
       EXPECT_TRUE(queue_.Idle());
       for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(SameBits(got[i], expected[i])) << count << " tokens, sequence " << i;
     }

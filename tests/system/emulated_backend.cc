@@ -1,0 +1,11 @@
+// The row "cuda-emulated" of the compute backends, where a program of the tests has it.
+#include "tests/kernels/tested_backends.h"
+
+namespace moed {
+
+std::unique_ptr<ComputeBackend> MakeCudaEmulated(Executor& executor);
+std::unique_ptr<ComputeBackend> MakeCudaEmulated(Executor& executor) {
+  return MakeTestedBackend(kCudaEmulated, executor).value();
+}
+
+}  // namespace moed
