@@ -305,7 +305,7 @@ class ReportTest : public testing::Test {
 
   const TempFolder folder_;
   SystemsBench bench_;
-  const std::vector<Cell> cells_ = {{25, "native", 0, {.turns = 2}}};
+  const std::vector<Cell> cells_ = {{25, 0, "native", 0, {.turns = 2}}};
   std::vector<Contender> contenders_;
   SystemsJournal journal_ = *SystemsJournal::Open(folder_ / "j.jsonl", kRun);
   ReportParts parts_{bench_, cells_, contenders_, journal_, kRun};
