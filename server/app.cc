@@ -209,9 +209,10 @@ absl::Status App::Impl::MakeBackend() {
   executor_ = MakeThreadPool(config_.serving.threads);
   MOED_ASSIGN_OR_RETURN(backend_, MakeComputeBackend(config_.backend, *executor_));
   const ComputeBackendRow& fastest = ComputeBackends().back();
-  if (config_.backend == "auto" && !fastest.supported()) {
-    spdlog::info("compute backend {} is not taken: {}", fastest.name, StrCat(fastest.refusal().message()));
-  }
+  if (config_.backend != "auto" || backend_->name() == fastest.name) return absl::OkStatus();
+  spdlog::info("compute backend {} is not taken: {}", fastest.name,
+               fastest.supported() ? StrCat("it could be, but by name alone: --backend ", fastest.name)
+                                   : StrCat(fastest.refusal().message()));
   return absl::OkStatus();
 }
 

@@ -275,7 +275,7 @@ struct ComputeBackendRow {
   std::unique_ptr<ComputeBackend> (*make)(Executor& executor);  // null where there are no kernels: never supported
 };
 std::span<const ComputeBackendRow> ComputeBackends();
-// `name` from the table, or "auto": the last supported row. INVALID_ARGUMENT names the known ones; FAILED_PRECONDITION when this
+// A row's `name`, or "auto": the CPU's last supported row. INVALID_ARGUMENT names the known ones; FAILED_PRECONDITION when this
 // machine lacks it. The executor must outlive the backend.
 absl::StatusOr<std::unique_ptr<ComputeBackend>> MakeComputeBackend(std::string_view name, Executor& executor);
 

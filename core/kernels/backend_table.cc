@@ -25,6 +25,7 @@ absl::Status NotThisProcessor() {
 }
 
 constexpr char kScalar[] = "scalar";
+constexpr std::string_view kCuda = "cuda";
 #if defined(__x86_64__)
 constexpr char kAvx2[] = "avx2";
 constexpr char kAvxVnni[] = "avx-vnni";
@@ -66,7 +67,7 @@ constexpr ComputeBackendRow kComputeBackends[] = {
     {kNeonDotprod, HasNeonDotprod, NotThisProcessor<kNeonDotprod>, Make<kNeonDotprodKernels, kNeonDotprod>},
     {kNeonI8mm, HasNeonI8mm, NotThisProcessor<kNeonI8mm>, Make<kNeonI8mmKernels, kNeonI8mm>},
 #endif
-    {"cuda", [] { return CudaRefusal().ok(); }, [] { return CudaRefusal(); }, MakeNativeCudaBackend},
+    {kCuda, [] { return CudaRefusal().ok(); }, [] { return CudaRefusal(); }, MakeNativeCudaBackend},
 };
 
 }  // namespace
@@ -76,7 +77,8 @@ std::span<const ComputeBackendRow> ComputeBackends() { return kComputeBackends; 
 absl::StatusOr<std::unique_ptr<ComputeBackend>> MakeComputeBackend(std::string_view name, Executor& executor) {
   const ComputeBackendRow* chosen = nullptr;
   for (const ComputeBackendRow& row : kComputeBackends) {
-    if (name == "auto" ? row.supported() : row.name == name) chosen = &row;
+    // A device is taken by name alone, as long as none has shown its kernels to be right and faster.
+    if (name == "auto" ? row.name != kCuda && row.supported() : row.name == name) chosen = &row;
   }
   if (chosen == nullptr) {
     return InvalidArgument("unknown compute backend '", name, "'; known: auto, ",

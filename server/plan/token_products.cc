@@ -26,8 +26,8 @@ uint64_t LargestPanelBytes(const StoreDescription& store) {
 // Memory in the place of weights, taken round and round.
 class Weights {
  public:
-  static absl::StatusOr<Weights> Create(uint64_t bytes) {
-    MOED_ASSIGN_OR_RETURN(Buffer memory, Buffer::Allocate(std::max<uint64_t>(bytes, kPageBytes)));
+  static absl::StatusOr<Weights> Create(ComputeBackend& backend, uint64_t bytes) {
+    MOED_ASSIGN_OR_RETURN(Buffer memory, backend.memory().shared().Allocate(std::max<uint64_t>(bytes, kPageBytes)));
     // Numbers of about one in every format with an exponent: no kernel meets denormal ones.
     auto* words = reinterpret_cast<uint32_t*>(memory.data());
     for (size_t i = 0; i < memory.size() / sizeof *words; ++i) {
@@ -59,27 +59,31 @@ class Operands {
     const auto known = inputs_.find(cols);
     if (known != inputs_.end()) return &known->second.activations;
     Prepared prepared;
-    MOED_ASSIGN_OR_RETURN(prepared.storage, Buffer::Allocate(ActivationBytes(1, cols)));
-    prepared.values.resize(static_cast<size_t>(cols));
-    for (int i = 0; i < cols; ++i) prepared.values[static_cast<size_t>(i)] = static_cast<float>(i % 17) / 17 - 0.5f;
+    Allocator& memory = backend_.memory().shared();
+    MOED_ASSIGN_OR_RETURN(prepared.storage, memory.Allocate(ActivationBytes(1, cols)));
+    MOED_ASSIGN_OR_RETURN(prepared.values, memory.Allocate(static_cast<size_t>(cols) * sizeof(float)));
     Prepared& kept = inputs_.emplace(cols, std::move(prepared)).first->second;
-    kept.activations = backend_.Prepare(kept.values.data(), 1, cols, cols, kAllForms, kept.storage.span());
+    auto* values = reinterpret_cast<float*>(kept.values.data());
+    for (int i = 0; i < cols; ++i) values[i] = static_cast<float>(i % 17) / 17 - 0.5f;
+    kept.activations = backend_.Prepare(values, 1, cols, cols, kAllForms, kept.storage.span());
     return &kept.activations;
   }
-  float* Output(size_t first, int rows) {
-    if (output_.size() < first + static_cast<size_t>(rows)) output_.resize(first + static_cast<size_t>(rows));
-    return output_.data() + first;
+  // Before Output: this many numbers.
+  absl::Status MakeRoom(size_t outputs) {
+    MOED_ASSIGN_OR_RETURN(output_, backend_.memory().shared().Allocate(outputs * sizeof(float)));
+    return absl::OkStatus();
   }
+  float* Output(size_t first) { return reinterpret_cast<float*>(output_.data()) + first; }
 
  private:
   struct Prepared {
-    std::vector<float> values;
+    Buffer values;
     Buffer storage;
     Activations activations;
   };
   ComputeBackend& backend_;
   std::map<int, Prepared> inputs_;
-  std::vector<float> output_;
+  Buffer output_;
 };
 
 struct Matrix {
@@ -95,8 +99,8 @@ class TokenProducts {
     const uint64_t experts =
         std::max(std::min(AllRecordBytes(store, kReferencePrecision), memory_bytes / 2), LargestRecordBytes(store));
     const uint64_t trunk = std::max(std::min(store.trunk_bytes, memory_bytes / 2), LargestPanelBytes(store));
-    MOED_ASSIGN_OR_RETURN(Weights trunk_weights, Weights::Create(trunk));
-    MOED_ASSIGN_OR_RETURN(Weights expert_weights, Weights::Create(experts));
+    MOED_ASSIGN_OR_RETURN(Weights trunk_weights, Weights::Create(backend, trunk));
+    MOED_ASSIGN_OR_RETURN(Weights expert_weights, Weights::Create(backend, experts));
     TokenProducts products(backend, std::move(trunk_weights), std::move(expert_weights), spec.top_k);
     for (const TensorInfo& tensor : store.trunk) {
       if (!tensor.vector && ReadByToken(tensor, spec)) products.AddTrunk({tensor.format, tensor.rows, tensor.cols});
@@ -137,23 +141,24 @@ class TokenProducts {
 
   // Everything that Run will ask for, so that it allocates nothing.
   absl::Status MakeRoom() {
+    int outputs = 0;
     for (const Matrix& matrix : matrices_) {
       MOED_RETURN_IF_ERROR(operands_.Input(matrix.cols).status());
-      operands_.Output(0, matrix.rows);
+      outputs = std::max(outputs, matrix.rows);
     }
     for (const ExpertLayout* layer : layers_) {
       for (const ExpertSegment& segment : layer->segments) {
         MOED_RETURN_IF_ERROR(operands_.Input(segment.cols).status());
-        operands_.Output(0, 2 * top_k_ * segment.rows);
+        outputs = std::max(outputs, 2 * top_k_ * segment.rows);
       }
     }
-    return absl::OkStatus();
+    return operands_.MakeRoom(static_cast<size_t>(outputs));
   }
 
   MatMulJob Job(const Matrix& matrix, Weights& weights, size_t output) {
     return {{matrix.format, matrix.rows, matrix.cols, weights.Next(PackedBytes(matrix.format, matrix.rows, matrix.cols))},
             *operands_.Input(matrix.cols),
-            operands_.Output(output, matrix.rows),
+            operands_.Output(output),
             matrix.rows};
   }
 

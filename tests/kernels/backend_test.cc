@@ -26,7 +26,7 @@ TEST(Backends, MadeByName) {
       ASSERT_TRUE(backend.ok()) << backend.status();
       EXPECT_EQ((*backend)->name(), row.name);
       EXPECT_EQ((*backend)->threads(), 1);
-      best = row.name;
+      if (row.name != "cuda") best = row.name;  // a device is taken by name
     } else {
       EXPECT_EQ(backend.status().code(), absl::StatusCode::kFailedPrecondition);
       EXPECT_THAT(absl::AsciiStrToLower(backend.status().message()), HasSubstr(std::string(row.name)));

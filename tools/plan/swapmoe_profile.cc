@@ -36,22 +36,28 @@ CachedKey KeyAt(const StoreDescription& store, size_t expert) {
   return {store.moe_layers[expert / experts], static_cast<int32_t>(expert % experts), kReferencePrecision};
 }
 
-double SecondsOfProducts(ComputeBackend& backend, const ExpertLayout& layout, const std::byte* record) {
+absl::StatusOr<double> SecondsOfProducts(ComputeBackend& backend, const ExpertLayout& layout, const std::byte* record) {
   int widest = 0;
   for (const ExpertSegment& segment : layout.segments) widest = std::max({widest, segment.rows, segment.cols});
-  const std::vector<float> input(static_cast<size_t>(widest), .25f);
-  std::vector<float> output(static_cast<size_t>(widest));
-  absl::StatusOr<Buffer> storage = Buffer::Allocate(ActivationBytes(1, widest));
-  if (!storage.ok()) return 0;
+  Allocator& memory = backend.memory().shared();
+  const size_t floats = static_cast<size_t>(widest), bytes = floats * sizeof(float);
+  MOED_ASSIGN_OR_RETURN(const Buffer input, memory.Allocate(bytes));
+  MOED_ASSIGN_OR_RETURN(const Buffer output, memory.Allocate(bytes));
+  MOED_ASSIGN_OR_RETURN(const Buffer storage, memory.Allocate(ActivationBytes(1, widest)));
+  auto* x = reinterpret_cast<float*>(input.data());
+  std::fill_n(x, floats, .25f);
   int64_t begin = 0;
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
     if (repeat == 1) begin = Clock::Real().NowNanos();
     for (const ExpertSegment& segment : layout.segments) {
-      const Activations prepared = backend.Prepare(input.data(), 1, segment.cols, segment.cols, kAllForms, storage->span());
-      const MatMulJob job{
-          {segment.format, segment.rows, segment.cols, record + segment.offset}, &prepared, output.data(), segment.rows};
+      const Activations prepared = backend.Prepare(x, 1, segment.cols, segment.cols, kAllForms, storage.span());
+      const MatMulJob job{{segment.format, segment.rows, segment.cols, record + segment.offset},
+                          &prepared,
+                          reinterpret_cast<float*>(output.data()),
+                          segment.rows};
       backend.MatMul({&job, 1});
     }
+    MOED_RETURN_IF_ERROR(backend.Fence());
   }
   return SecondsBetween(begin, Clock::Real().NowNanos()) / (kRepeats - 1);
 }
@@ -64,9 +70,9 @@ absl::StatusOr<ExpertProfile> ProfileExperts(const StoreReader& store, int threa
   const size_t experts = description.moe_layers.size() * static_cast<size_t>(description.experts_per_layer);
   const size_t count = std::min(experts, kProfiled);
   MOED_ASSIGN_OR_RETURN(const std::unique_ptr<ReadBackend> reads, OpenReadBackend("auto", store.path(), {}));
-  MOED_ASSIGN_OR_RETURN(const Buffer record, Buffer::Allocate(largest));
   const std::unique_ptr<Executor> executor = MakeThreadPool(threads);
   MOED_ASSIGN_OR_RETURN(const std::unique_ptr<ComputeBackend> backend, MakeComputeBackend("auto", *executor));
+  MOED_ASSIGN_OR_RETURN(const Buffer record, backend->memory().shared().Allocate(largest));
   ExpertProfile profile{.bytes = largest};
   for (size_t i = 0; i < count; ++i) {
     const CachedKey key = KeyAt(description, i * experts / count);
@@ -74,7 +80,8 @@ absl::StatusOr<ExpertProfile> ProfileExperts(const StoreReader& store, int threa
     const int64_t begin = Clock::Real().NowNanos();
     MOED_RETURN_IF_ERROR(ReadRecord(*reads, store, key, record.span().first(layout.record_bytes)));
     profile.load_seconds += SecondsBetween(begin, Clock::Real().NowNanos()) / static_cast<double>(count);
-    profile.compute_seconds += SecondsOfProducts(*backend, layout, record.data()) / static_cast<double>(count);
+    MOED_ASSIGN_OR_RETURN(const double seconds, SecondsOfProducts(*backend, layout, record.data()));
+    profile.compute_seconds += seconds / static_cast<double>(count);
   }
   return profile;
 }
