@@ -151,8 +151,8 @@ TEST_F(PlanCommandTest, RefusesWithWhatIsAllowed) {
     int exit_code;
     std::string expected;
   } cases[] = {
-      {{}, 2, "commands: widths, dictionary"},
-      {{"length"}, 2, "commands: widths, dictionary"},
+      {{}, 2, "commands: all, widths, dictionary"},
+      {{"length"}, 2, "commands: all, widths, dictionary"},
       {{"widths", store_}, 2, "TEXT"},
       {Widths({"--loss-percent", "-1"}), 2, "--loss-percent"},
       {Widths({"--speed"}), 2, "--tokens, --window, --threads, --cache-mib, --loss-percent, --widths, --out, --force"},

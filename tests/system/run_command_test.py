@@ -74,6 +74,14 @@ class RunCommandTest(RealProgramsTest):
                     found.append(int(process.name))
         return found
 
+    def daemon_of(self, parent: int) -> int:
+        def is_it(process: int) -> bool:
+            name, fields = pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)
+            return name.endswith("(moed") and int(fields.split()[1]) == parent
+
+        (daemon,) = filter(is_it, self.processes())
+        return daemon
+
     def wait_until_none_is_left(self) -> None:
         wait_until(lambda: not self.processes(), "all programs to end", CALL_SECONDS)
 
@@ -341,11 +349,14 @@ class RunCommandTest(RealProgramsTest):
         of_the_user.parent.mkdir()
         of_the_user.write_text("kept")
         with self.conversation() as held, self.conversation() as killed:
+            daemon = self.daemon_of(killed.pid)
+            os.kill(daemon, signal.SIGSTOP)  # one that ends takes its socket away itself
             os.kill(killed.pid, signal.SIGKILL)
             killed.exit_code()
             self.assertEqual(len(list(self.home.glob("moed-run-*/moed"))), 2)
             self.answer(self.demo_store(), "--memory", DEMO_BUDGET)
             self.assertEqual(len(list(self.home.glob("moed-run-*/moed"))), 1, "of the one that still talks")
+            os.kill(daemon, signal.SIGCONT)
             self.assertEqual(of_the_user.read_text(), "kept")
             held.type(b"Once upon a time\n")
             held.wait_for("tokens/s")
