@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/buffer.h"
 #include "core/base/check.h"
 #include "core/base/status.h"
 #include "core/expert/provider.h"
@@ -100,7 +101,10 @@ class SameExperts final : public ExpertProvider, internal::PinnedExpert {
  public:
   explicit SameExperts(const ExpertLayout& layout) {
     for (const ExpertSegment& segment : layout.segments) {
-      parts_[segment.part] = RandomMatrix(segment.format, segment.rows, segment.cols, 2).bytes;
+      const std::vector<std::byte> bytes = RandomMatrix(segment.format, segment.rows, segment.cols, 2).bytes;
+      Part& part = parts_[segment.part];
+      part = {Buffer::Allocate(bytes.size()).value(), bytes.size()};
+      std::ranges::copy(bytes, part.memory.data());
     }
   }
   void OnSequenceStart(SequenceId) override {}
@@ -126,11 +130,17 @@ class SameExperts final : public ExpertProvider, internal::PinnedExpert {
   SequenceCounters sequence_counters(SequenceId) const override { return {}; }
 
  private:
-  absl::StatusOr<PartBytes> WaitPart(ExpertPart part) override { return PartBytes{.bytes = parts_.at(part)}; }
+  absl::StatusOr<PartBytes> WaitPart(ExpertPart part) override { return PartBytes{.bytes = parts_.at(part).span()}; }
   bool HasPart(ExpertPart) const override { return true; }
   void Unpin() override {}
 
-  std::map<ExpertPart, std::vector<std::byte>> parts_;
+  // Aligned as parts in a cache's slots are, on which it depends how many sectors they touch.
+  struct Part {
+    Buffer memory;
+    size_t bytes = 0;
+    std::span<const std::byte> span() const { return memory.span().first(bytes); }
+  };
+  std::map<ExpertPart, Part> parts_;
   std::set<int32_t> wanted_;
 };
 
