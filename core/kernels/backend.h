@@ -270,9 +270,9 @@ class ComputeBackend {
 // One row per implementation, slowest first; "scalar" always works.
 struct ComputeBackendRow {
   std::string_view name;
-  bool (*supported)();                                          // by this machine
-  absl::Status (*refusal)();                                    // why not, where it is not supported
-  std::unique_ptr<ComputeBackend> (*make)(Executor& executor);  // null where there are no kernels: never supported
+  bool (*supported)();                                                          // by this machine
+  absl::Status (*refusal)();                                                    // why not, where it is not supported
+  absl::StatusOr<std::unique_ptr<ComputeBackend>> (*make)(Executor& executor);  // where it is; a device may fail all the same
 };
 std::span<const ComputeBackendRow> ComputeBackends();
 // A row's `name`, or "auto": the CPU's last supported row. INVALID_ARGUMENT names the known ones; FAILED_PRECONDITION when this

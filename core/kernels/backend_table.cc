@@ -10,12 +10,12 @@
 
 namespace moed {
 #ifdef MOED_CUDA_EMULATED
-std::unique_ptr<ComputeBackend> MakeCudaEmulated(Executor& executor);  // the tests' own
+absl::StatusOr<std::unique_ptr<ComputeBackend>> MakeCudaEmulated(Executor& executor);  // the tests' own
 #endif
 namespace {
 
 template <const KernelTable& kKernels, const char* kName>
-std::unique_ptr<ComputeBackend> Make(Executor& executor) {
+absl::StatusOr<std::unique_ptr<ComputeBackend>> Make(Executor& executor) {
   return MakeCpuBackend(kName, kKernels, executor);
 }
 

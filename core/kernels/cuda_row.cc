@@ -1,6 +1,7 @@
 #include "core/kernels/cuda_row.h"
 
-#include "core/base/check.h"
+#include <utility>
+
 #include "core/base/status.h"
 #include "core/kernels/cuda/device.h"
 #include "core/kernels/cuda/native_runtime.h"
@@ -32,9 +33,9 @@ const absl::Status& CudaRefusal() {
   return refusal;
 }
 
-std::unique_ptr<ComputeBackend> MakeNativeCudaBackend(Executor& executor) {
-  MOED_CHECK(CudaRefusal().ok());
-  return MakeCudaBackend("cuda", *kKernels, OpenCudaDevice().value(), executor).value();
+absl::StatusOr<std::unique_ptr<ComputeBackend>> MakeNativeCudaBackend(Executor& executor) {
+  MOED_ASSIGN_OR_RETURN(std::unique_ptr<DeviceRuntime> runtime, OpenCudaDevice());
+  return MakeCudaBackend("cuda", *kKernels, std::move(runtime), executor);
 }
 
 }  // namespace moed

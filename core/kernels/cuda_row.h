@@ -19,6 +19,7 @@ absl::StatusOr<std::unique_ptr<DeviceRuntime>> OpenCudaDevice();
 
 // What OpenCudaDevice says, asked once for the process.
 const absl::Status& CudaRefusal();
-std::unique_ptr<ComputeBackend> MakeNativeCudaBackend(Executor& executor);  // where it is
+// What opening it or making its streams said.
+absl::StatusOr<std::unique_ptr<ComputeBackend>> MakeNativeCudaBackend(Executor& executor);
 
 }  // namespace moed

@@ -13,6 +13,7 @@
 #include "core/kernels/cuda_backend.h"
 #include "tests/model/long_sequences.h"
 #include "tests/model/packed_model.h"
+#include "tests/model/plain_provider.h"
 
 namespace moed {
 namespace {
@@ -21,16 +22,9 @@ using emulation::NumberedCall;
 using emulation::OrderCall;
 
 // Hands out experts whose parts are still on their way to the device, each on a stream of its own.
-class ArrivingExperts final : public ExpertProvider {
+class ArrivingExperts final : public PlainProvider {
  public:
   ArrivingExperts(const StoreReader& store, DeviceRuntime& runtime) : experts_(store), runtime_(runtime) {}
-  void OnSequenceStart(SequenceId) override {}
-  void OnSequenceEnd(SequenceId) override {}
-  void OnToken(SequenceId, TokenId) override {}
-  void OnGateInput(SequenceId, LayerId, std::span<const float>) override {}
-  void OnTokenGateInput(SequenceId, LayerId, std::span<const float>) override {}
-  bool masks_router() const override { return false; }
-  void MaskRouter(LayerId, std::span<const float>, std::span<float>, TokenRouting&) override {}
   void Begin(const LayerRouting& routing) override { experts_.Begin(routing); }
   std::optional<ReadyExpert> Next() override {
     std::optional<ReadyExpert> ready = experts_.Next();
@@ -39,8 +33,6 @@ class ArrivingExperts final : public ExpertProvider {
     ready->handle = ExpertHandle(arriving_.back().get());
     return ready;
   }
-  std::optional<ReadyExpert> NextReady() override { return Next(); }
-  SequenceCounters sequence_counters(SequenceId) const override { return {}; }
 
  private:
   struct Part {

@@ -3,9 +3,9 @@
 
 namespace moed {
 
-std::unique_ptr<ComputeBackend> MakeCudaEmulated(Executor& executor);
-std::unique_ptr<ComputeBackend> MakeCudaEmulated(Executor& executor) {
-  return MakeTestedBackend(kCudaEmulated, executor).value();
+absl::StatusOr<std::unique_ptr<ComputeBackend>> MakeCudaEmulated(Executor& executor);
+absl::StatusOr<std::unique_ptr<ComputeBackend>> MakeCudaEmulated(Executor& executor) {
+  return MakeTestedBackend(kCudaEmulated, executor);
 }
 
 }  // namespace moed

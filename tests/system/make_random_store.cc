@@ -8,12 +8,11 @@
 
 #include "core/base/check.h"
 #include "core/base/status.h"
-#include "core/model/expert_shapes.h"
-#include "core/model/family.h"
 #include "core/model/spec.h"
 #include "core/quant/encoding.h"
 #include "core/store/writer.h"
 #include "core/tokenizer/tokenizer.h"
+#include "tests/store/made_up_store.h"
 #include "tools/pack/plan.h"
 
 namespace moed {
@@ -73,20 +72,7 @@ std::vector<std::byte> VectorBytes(const TensorInfo& tensor, const ModelSpec& sp
 }
 
 absl::StatusOr<StoreDescription> Describe(const ModelSpec& spec, const std::string& tokenizer_json) {
-  StoreDescription description;
-  description.model_spec = SpecToJson(spec);
-  description.moe_layers = spec.MoeLayers();
-  description.experts_per_layer = spec.experts;
-  description.precisions = {LayOutExperts(FormatId::kQ8, ExpertShapes(spec), description.moe_layers.size())};
-  MOED_ASSIGN_OR_RETURN(const Family* family, FamilyNamed(spec.family));
-  for (const TrunkTensor& tensor : family->trunk_tensors(spec)) {
-    const bool vector = tensor.role == TensorRole::kVector;
-    const FormatId format = vector ? FormatId::kF32 : tensor.role == TensorRole::kRouter ? FormatId::kBF16 : FormatId::kQ8;
-    description.trunk.push_back({tensor.store_name, format, vector, tensor.stored_rows(), tensor.stored_cols()});
-  }
-  description.trunk.push_back(
-      {std::string(kInverseFrequencies), FormatId::kF32, true, 1, spec.FirstFrequency(spec.rotation_count())});
-  LayOutTrunk(description);
+  MOED_ASSIGN_OR_RETURN(StoreDescription description, DescribeMadeUpStore(spec, FormatId::kQ8));
   MOED_ASSIGN_OR_RETURN(description.tokenizer, CompileTokenizer(tokenizer_json));
   return description;
 }

@@ -9,13 +9,12 @@
 #include "core/base/buffer.h"
 #include "core/base/check.h"
 #include "core/base/status.h"
-#include "core/expert/provider.h"
 #include "core/kernels/cuda_backend.h"
-#include "core/model/expert_shapes.h"
-#include "core/model/family.h"
 #include "core/model/model.h"
 #include "core/store/writer.h"
 #include "tests/kernels/fixtures.h"
+#include "tests/model/plain_provider.h"
+#include "tests/store/made_up_store.h"
 #include "tests/store/small_store.h"
 #include "tools/pack/plan.h"
 
@@ -56,19 +55,7 @@ T Must(absl::StatusOr<T> value) {
 }
 
 StoreDescription Describe(const ModelSpec& spec, FormatId experts) {
-  StoreDescription description;
-  description.model_spec = SpecToJson(spec);
-  description.moe_layers = spec.MoeLayers();
-  description.experts_per_layer = spec.experts;
-  description.precisions = {LayOutExperts(experts, ExpertShapes(spec), kLayers)};
-  for (const TrunkTensor& tensor : Must(FamilyNamed(spec.family))->trunk_tensors(spec)) {
-    const bool vector = tensor.role == TensorRole::kVector;
-    const FormatId format = vector ? FormatId::kF32 : tensor.role == TensorRole::kRouter ? FormatId::kBF16 : FormatId::kQ8;
-    description.trunk.push_back({tensor.store_name, format, vector, tensor.stored_rows(), tensor.stored_cols()});
-  }
-  description.trunk.push_back(
-      {std::string(kInverseFrequencies), FormatId::kF32, true, 1, spec.FirstFrequency(spec.rotation_count())});
-  LayOutTrunk(description);
+  StoreDescription description = Must(DescribeMadeUpStore(spec, experts));
   description.tokenizer = "none";
   return description;
 }
@@ -97,7 +84,7 @@ void Write(const std::string& path, const StoreDescription& description, const M
 }
 
 // All experts have the same weights.
-class SameExperts final : public ExpertProvider, internal::PinnedExpert {
+class SameExperts final : public PlainProvider, internal::PinnedExpert {
  public:
   explicit SameExperts(const ExpertLayout& layout) {
     for (const ExpertSegment& segment : layout.segments) {
@@ -107,13 +94,6 @@ class SameExperts final : public ExpertProvider, internal::PinnedExpert {
       std::ranges::copy(bytes, part.memory.data());
     }
   }
-  void OnSequenceStart(SequenceId) override {}
-  void OnSequenceEnd(SequenceId) override {}
-  void OnToken(SequenceId, TokenId) override {}
-  void OnGateInput(SequenceId, LayerId, std::span<const float>) override {}
-  void OnTokenGateInput(SequenceId, LayerId, std::span<const float>) override {}
-  bool masks_router() const override { return false; }
-  void MaskRouter(LayerId, std::span<const float>, std::span<float>, TokenRouting&) override {}
   void Begin(const LayerRouting& routing) override {
     for (const TokenRouting& token : routing.tokens) {
       for (const ExpertChoice& choice : token.choices) wanted_.insert(choice.expert);
@@ -126,8 +106,6 @@ class SameExperts final : public ExpertProvider, internal::PinnedExpert {
     ready.handle = ExpertHandle(this);
     return ready;
   }
-  std::optional<ReadyExpert> NextReady() override { return Next(); }
-  SequenceCounters sequence_counters(SequenceId) const override { return {}; }
 
  private:
   absl::StatusOr<PartBytes> WaitPart(ExpertPart part) override { return PartBytes{.bytes = parts_.at(part).span()}; }
