@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "core/base/byte_size.h"
+#include "core/base/copier.h"
 #include "core/base/executor.h"
 #include "core/base/status.h"
 #include "core/chat/answer/answer_format.h"
@@ -124,6 +125,7 @@ class App::Impl {
   std::unique_ptr<KvPool> kv_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<ReadBackend> reads_;
+  std::unique_ptr<Copier> copier_;  // null: no experts lie in memory of a device
   std::unique_ptr<ProviderBuilder> experts_;
   std::unique_ptr<ExpertProvider> routed_experts_;  // null: the provider itself
   std::optional<grammar::MatcherPool> formats_;     // the engine's requests have matchers of it
@@ -322,8 +324,13 @@ absl::Status App::Impl::LoadModel() {
   const GateFn gate = [this](LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
     model_->GateProbabilities(layer, hidden, probabilities);
   };
-  MOED_RETURN_IF_ERROR(experts_->Open(
-      {routing_ != nullptr ? routing_->gate() : gate, *reads_, clock_, backend_->memory().shared(), trace_.get(), plan_.memory}));
+  DeviceSlots device;
+  if (plan_.memory.device_cache > 0) {
+    MOED_ASSIGN_OR_RETURN(copier_, backend_->memory().MakeCopier());
+    device = {&backend_->memory().working(), copier_.get(), plan_.memory.device_cache};
+  }
+  MOED_RETURN_IF_ERROR(experts_->Open({routing_ != nullptr ? routing_->gate() : gate, *reads_, clock_,
+                                       backend_->memory().shared(), device, trace_.get(), plan_.memory}));
   if (routing_ != nullptr) routed_experts_ = routing_->Before(experts_->provider());
   return absl::OkStatus();
 }

@@ -126,10 +126,14 @@ MemoryPart KvPart(const MemoryNeeds& needs, const MemoryRequest& request, uint64
                  checkpoints == 0 ? "" : count(checkpoints, " checkpoint"))};
 }
 
+std::string SomeExperts(const MemoryNeeds& needs, uint64_t bytes) {
+  return StrCat(bytes / needs.record, " of ", needs.all_experts / needs.record, " experts");
+}
+
 MemoryPart CachePart(const MemoryNeeds& needs, const MemoryRequest& request, uint64_t bytes) {
   return {"cache", bytes,
-          StrCat(bytes / needs.record, " of ", needs.all_experts / needs.record, " experts; a token uses ", request.top_k,
-                 " a layer", needs.lent == 0 ? "" : StrCat("; long prompts borrow ", FormatBytes(needs.lent)))};
+          StrCat(SomeExperts(needs, bytes), "; a token uses ", request.top_k, " a layer",
+                 needs.lent == 0 ? "" : StrCat("; long prompts borrow ", FormatBytes(needs.lent)))};
 }
 
 uint64_t LeastCache(const MemoryNeeds& needs) { return std::max(needs.least_cache, needs.record) + needs.lent; }
@@ -141,16 +145,17 @@ absl::Status TooSmall(const char* kind, uint64_t budget, const std::vector<Memor
                            " bytes (", FormatBytes(smallest), ")");
 }
 
-// What remains for the cache, of which there is more than the least.
+// What remains for the cache, of which there is more than the least. `elsewhere`: bytes of experts that need not be in it.
 MemoryPlan PlanOf(const MemoryNeeds& needs, const MemoryRequest& request, const KvBounds& bounds, const KvCounts& kv,
-                  std::vector<MemoryPart> parts) {
+                  std::vector<MemoryPart> parts, uint64_t elsewhere = 0) {
   MemoryPlan plan{.budget = request.budget,
                   .kv = kv.bytes(needs),
                   .kv_pages = static_cast<int>(kv.pages),
                   .kv_slots = static_cast<int>(kv.slots)};
   plan.max_context = static_cast<int>(std::min<uint64_t>(bounds.context, kv.pages * needs.page_tokens));
   const uint64_t most_cache = needs.most_cache == 0 ? needs.all_experts : needs.most_cache;
-  plan.cache = std::min(request.budget - SumBytes(parts), std::max(most_cache, LeastCache(needs)));
+  plan.cache =
+      std::min(request.budget - SumBytes(parts), std::max(most_cache - std::min(most_cache, elsewhere), LeastCache(needs)));
   parts.push_back(CachePart(needs, request, plan.cache));
   plan.parts = std::move(parts);
   return plan;
@@ -172,16 +177,26 @@ absl::StatusOr<MemoryPlan> PlanWithDevice(const MemoryNeeds& needs, const Memory
   if (budget < fixed + bounds.least(on_device)) {
     return TooSmall("device", budget, with_kv({bounds.least_pages, bounds.least_slots}));
   }
-  const KvCounts kv = CountKv(on_device, bounds, budget - fixed, budget - fixed);
+  const uint64_t left = budget - fixed;
+  KvCounts kv = CountKv(on_device, bounds, left / kKvShare, left);
+  const uint64_t for_experts = std::min(left - kv.bytes(on_device), needs.all_experts);
+  const bool experts = needs.least_device_cache > 0 && for_experts >= needs.least_device_cache;
+  if (!experts) kv = CountKv(on_device, bounds, left, left);
   std::vector<MemoryPart> parts = FixedParts(needs);
   parts.push_back({"kv tables", kv.pages * needs.kv_page_tables + kv.slots * needs.kv_slot_tables, "of what the device holds"});
   if (request.budget < SumBytes(parts) + LeastCache(needs)) {
     parts.push_back(CachePart(needs, request, LeastCache(needs)));
     return TooSmall("memory", request.budget, parts);
   }
-  MemoryPlan plan = PlanOf(on_device, request, bounds, kv, std::move(parts));
+  // What is on its way between the two is in both for so long.
+  const uint64_t device_cache = experts ? for_experts : 0;
+  const uint64_t elsewhere = device_cache - std::min(device_cache, needs.least_device_cache);
+  MemoryPlan plan = PlanOf(on_device, request, bounds, kv, std::move(parts), elsewhere);
   plan.device_budget = budget;
+  plan.device_cache = device_cache;
   plan.device_parts = with_kv(kv);
+  if (experts)
+    plan.device_parts.push_back({"experts", device_cache, StrCat(SomeExperts(needs, device_cache), ", beside the cache's")});
   return plan;
 }
 

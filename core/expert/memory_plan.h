@@ -31,6 +31,7 @@ struct MemoryNeeds {
   // them), and what the host has of each page and slot, which kv_page and kv_slot count.
   uint64_t device_trunk = 0;
   uint64_t device_scratch = 0;
+  uint64_t least_device_cache = 0;  // less room for experts than this is none; 0: the device keeps none
   uint64_t kv_page_tables = 0;
   uint64_t kv_slot_tables = 0;
 };
@@ -61,6 +62,7 @@ struct MemoryPlan {
   uint64_t cache = 0;             // the rest
   std::vector<MemoryPart> parts;  // sums to <= budget
   uint64_t device_budget = 0;
+  uint64_t device_cache = 0;             // for experts that are not in `cache`
   std::vector<MemoryPart> device_parts;  // sums to <= device_budget; none without one
 
   std::string Table() const;  // for the log
@@ -69,7 +71,8 @@ struct MemoryPlan {
 // Defaults: KV gets a sixteenth of what the fixed parts leave, at least 256 positions (or the model's context if smaller), at
 // most max_running whole contexts; max_context = what the KV holds, at most the model's. Where sequences need slots these get up
 // to half of that share, at least one slot, at most max_running; those of checkpoints up to an eighth. The cache gets the rest.
-// Of a device with memory of its own KV gets all that trunk and scratch leave, as far as it is of use. RESOURCE_EXHAUSTED with a
+// A device with memory of its own is shared out by the same rule, its experts being those that the host's cache need not hold;
+// where it has no room for experts KV gets all that trunk and scratch leave, as far as it is of use. RESOURCE_EXHAUSTED with a
 // table of what needs how much and the smallest budget of its kind that works; INVALID_ARGUMENT for contradictions (max_context
 // beyond the model's, KV too small for max_context).
 absl::StatusOr<MemoryPlan> PlanMemory(const MemoryNeeds& needs, const MemoryRequest& request);

@@ -48,6 +48,16 @@ struct PredictionCounts {
   uint64_t right = 0;  // both
 };
 
+// Experts in a device's own memory. All zero where there is none.
+struct DeviceTierStats {
+  uint64_t capacity_bytes = 0;
+  uint64_t bytes = 0;                // now
+  uint64_t used_here = 0;            // hand-outs
+  uint64_t used_in_host_memory = 0;  // likewise
+  uint64_t risen_bytes = 0;          // copied into it
+  uint64_t sunk_bytes = 0;           // copied back
+};
+
 // A consistent copy, but for the residents. Cumulative since start except what says "now".
 struct ExpertStats {
   std::vector<LayerStats> layers;  // MoE layers only, ascending
@@ -61,6 +71,7 @@ struct ExpertStats {
   std::vector<std::array<uint64_t, kEvictionReasons>> evictions;  // [precision][reason]
   uint64_t cache_bytes = 0;                                       // now: mapped slots
   uint64_t cache_capacity_bytes = 0;                              // now
+  DeviceTierStats device;
   uint64_t bypass_loads = 0;
   uint64_t failed_loads = 0;
   int64_t read_busy_nanos = 0;  // time with at least one read in flight

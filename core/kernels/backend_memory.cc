@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "core/base/status.h"
+
 namespace moed {
 namespace {
 
@@ -11,6 +13,9 @@ class HostMemory final : public BackendMemory {
   Allocator& working() override { return Allocator::Host(); }
   uint64_t working_bytes() const override { return 0; }
   void Copy(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
+  absl::StatusOr<std::unique_ptr<Copier>> MakeCopier() override {
+    return FailedPrecondition("the processor has one memory: nothing is copied");
+  }
 };
 
 }  // namespace

@@ -3,8 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
+#include "absl/status/statusor.h"
 #include "core/base/buffer.h"
+#include "core/base/copier.h"
 
 namespace moed {
 
@@ -24,6 +27,8 @@ class BackendMemory {
   virtual uint64_t working_bytes() const = 0;
   // Between pieces of either that do not overlap. Enqueued as an operation is.
   virtual void Copy(void* to, const void* from, size_t bytes) = 0;
+  // For copies that are no operations and run beside them; gone before the backend. FAILED_PRECONDITION: unified.
+  virtual absl::StatusOr<std::unique_ptr<Copier>> MakeCopier() = 0;
 
   // That of the processor's backends: the host's own, where a copy is made at once.
   static BackendMemory& Host();

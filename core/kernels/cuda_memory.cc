@@ -7,6 +7,23 @@
 #include "core/base/status.h"
 
 namespace moed {
+namespace {
+
+class StreamCopier final : public Copier {
+ public:
+  StreamCopier(DeviceRuntime& runtime, std::unique_ptr<DeviceStream> stream) : runtime_(runtime), stream_(std::move(stream)) {}
+  ~StreamCopier() override { stream_->Synchronize().IgnoreError(); }
+  void Copy(void* to, const void* from, size_t bytes) override { stream_->Copy(to, from, bytes); }
+  absl::StatusOr<std::unique_ptr<ReadyEvent>> MakeEvent() override { return runtime_.MakeEvent(); }
+  void Record(ReadyEvent& event) override { stream_->Record(event); }
+  absl::Status Wait(const ReadyEvent& event) override { return runtime_.Wait(event); }
+
+ private:
+  DeviceRuntime& runtime_;
+  const std::unique_ptr<DeviceStream> stream_;
+};
+
+}  // namespace
 
 absl::StatusOr<Buffer> DeviceAllocator::Allocate(size_t bytes) {
   if (bytes == 0) return Buffer();
@@ -16,6 +33,12 @@ absl::StatusOr<Buffer> DeviceAllocator::Allocate(size_t bytes) {
     return Internal("the device gave memory that does not begin at a page of ", kPageBytes, " bytes");
   }
   return buffer;
+}
+
+absl::StatusOr<std::unique_ptr<Copier>> CudaMemory::MakeCopier() {
+  if (unified()) return FailedPrecondition("the device's memory is the processor's: nothing is copied");
+  MOED_ASSIGN_OR_RETURN(std::unique_ptr<DeviceStream> stream, runtime_.MakeStream());
+  return std::make_unique<StreamCopier>(runtime_, std::move(stream));
 }
 
 }  // namespace moed

@@ -1,7 +1,11 @@
 // The memory of a device as its backend hands it out.
 #pragma once
 
+#include <memory>
+
+#include "absl/status/statusor.h"
 #include "core/base/buffer.h"
+#include "core/base/copier.h"
 #include "core/kernels/backend_memory.h"
 #include "core/kernels/cuda/runtime.h"
 
@@ -24,7 +28,8 @@ class DeviceAllocator final : public Allocator {
 class CudaMemory final : public BackendMemory {
  public:
   CudaMemory(DeviceRuntime& runtime, DeviceStream& stream)
-      : stream_(stream),
+      : runtime_(runtime),
+        stream_(stream),
         shared_(runtime, MemoryKind::kPinned),
         own_(runtime, MemoryKind::kDevice),
         working_(runtime.attributes().unified_memory ? shared_ : own_),
@@ -34,8 +39,10 @@ class CudaMemory final : public BackendMemory {
   Allocator& working() override { return working_; }
   uint64_t working_bytes() const override { return working_bytes_; }
   void Copy(void* to, const void* from, size_t bytes) override { stream_.Copy(to, from, bytes); }
+  absl::StatusOr<std::unique_ptr<Copier>> MakeCopier() override;
 
  private:
+  DeviceRuntime& runtime_;
   DeviceStream& stream_;
   DeviceAllocator shared_;
   DeviceAllocator own_;

@@ -30,7 +30,8 @@ constexpr uint64_t kMostPromptQueueBytes = 16 << 20;
 constexpr uint64_t kPromptTokenBytes = 16;  // of text for a token of a prompt that waits; texts have 3 to 6, rare characters more
 constexpr uint64_t kLargestBudget = uint64_t{1} << 50;
 constexpr int kMostStepTokens = 512;
-constexpr uint64_t kLentShare = 4;  // one part of the cache in so many is lent at most
+constexpr uint64_t kLentShare = 4;                          // one part of the cache in so many is lent at most
+constexpr uint64_t kLeastDeviceRecords = 2 * kMovesAtOnce;  // fewer experts on a device are mostly on their way
 constexpr uint64_t kMostTraceEvents = 1 << 16;
 constexpr uint64_t kBytesForTemplateByte = 64;  // parsed, of the text
 constexpr uint64_t kOpenStoreBytes = 1024;      // the file and its reader
@@ -245,6 +246,7 @@ MemoryNeeds MeasureNeeds(const ServingInputs& in, uint64_t shares_of, const Mode
     needs.scratch = scratch.shared;
     needs.device_trunk = RoundUp(in.store.trunk_bytes, kPageBytes);
     needs.device_scratch = scratch.working;
+    if (in.preset.cache.lends) needs.least_device_cache = kLeastDeviceRecords * LargestRecordBytes(in.store);
   } else {
     needs.scratch = Model::ScratchBytes(in.spec, model, in.options.threads);
   }

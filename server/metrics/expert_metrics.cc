@@ -17,8 +17,7 @@ constexpr std::array<const char*, kLookupResults> kResultNames = {"hit", "miss",
 constexpr std::array<const char*, kLoadReasons> kLoadReasonNames = {"demand", "prefetch", "fill"};
 constexpr std::array<const char*, kPrefetchOutcomes> kOutcomeNames = {"used", "late", "wasted", "cancelled"};
 constexpr std::array<const char*, kEvictionReasons> kEvictionNames = {"demand", "prefetch", "resize"};
-constexpr const char* kSource = "disk";  // the only one on a machine with one tier
-constexpr const char* kTier = "host";
+constexpr const char* kSource = "disk";
 
 std::string LayerLabel(const LayerStats& layer) { return std::to_string(layer.layer.value()); }
 
@@ -110,6 +109,17 @@ void AddStalls(const ExpertStats& stats, MetricFamilies& families) {
   for (MetricFamily* family : {&layer_stall, &lowered, &skipped, &masked, &lost, &tokens}) families.push_back(std::move(*family));
 }
 
+void AddDeviceTier(const DeviceTierStats& device, MetricFamilies& families) {
+  MetricFamily& uses = AddFamily(families, "moe_expert_tier_uses_total",
+                                 "Experts handed out to be computed with, by the memory they lay in.", MetricType::Counter);
+  AddSample(uses, static_cast<double>(device.used_here), {{"tier", "device"}});
+  AddSample(uses, static_cast<double>(device.used_in_host_memory), {{"tier", "host"}});
+  MetricFamily& copied = AddFamily(families, "moe_expert_tier_copied_bytes_total",
+                                   "Experts copied between the memories of host and device.", MetricType::Counter);
+  AddSample(copied, static_cast<double>(device.risen_bytes), {{"to", "device"}});
+  AddSample(copied, static_cast<double>(device.sunk_bytes), {{"to", "host"}});
+}
+
 void AddCache(const ExpertStats& stats, const std::vector<std::string>& formats, MetricFamilies& families) {
   MetricFamily& evictions =
       AddFamily(families, "moe_expert_evictions_total", "Experts that left the cache.", MetricType::Counter);
@@ -119,10 +129,17 @@ void AddCache(const ExpertStats& stats, const std::vector<std::string>& formats,
                 {{"precision", formats[precision]}, {"reason", kEvictionNames[reason]}});
     }
   }
-  AddSample(AddFamily(families, "moe_expert_cache_bytes", "Held by the expert cache.", MetricType::Gauge),
-            static_cast<double>(stats.cache_bytes), {{"tier", kTier}});
-  AddSample(AddFamily(families, "moe_expert_cache_capacity_bytes", "The expert cache may hold.", MetricType::Gauge),
-            static_cast<double>(stats.cache_capacity_bytes), {{"tier", kTier}});
+  MetricFamily held{"moe_expert_cache_bytes", "Held by the expert cache.", MetricType::Gauge, {}};
+  MetricFamily capacity{"moe_expert_cache_capacity_bytes", "The expert cache may hold.", MetricType::Gauge, {}};
+  AddSample(held, static_cast<double>(stats.cache_bytes), {{"tier", "host"}});
+  AddSample(capacity, static_cast<double>(stats.cache_capacity_bytes), {{"tier", "host"}});
+  if (stats.device.capacity_bytes > 0) {
+    AddSample(held, static_cast<double>(stats.device.bytes), {{"tier", "device"}});
+    AddSample(capacity, static_cast<double>(stats.device.capacity_bytes), {{"tier", "device"}});
+    AddDeviceTier(stats.device, families);
+  }
+  families.push_back(std::move(held));
+  families.push_back(std::move(capacity));
   MetricFamily& resident = AddFamily(families, "moe_expert_resident", "Experts in memory.", MetricType::Gauge);
   for (const LayerStats& layer : stats.layers) {
     for (size_t precision = 0; precision < layer.resident.size(); ++precision) {

@@ -37,6 +37,7 @@ absl::Status ProviderBuilder::Open(const Dependencies& around) {
   inputs.table_bytes = TokenTableBytes(around.memory.budget);
   inputs.clock = &around.clock;
   inputs.allocator = &around.allocator;
+  inputs.device = around.device;
   inputs.trace = around.trace;
   inputs.options.capacity_bytes = around.memory.cache;
   inputs.options.checksums = config_.checksums;

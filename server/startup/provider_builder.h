@@ -35,6 +35,7 @@ class ProviderBuilder {
     ReadBackend& reads;
     const Clock& clock;
     Allocator& allocator;  // of experts
+    DeviceSlots device;    // likewise; as much of it as `memory` says
     Trace* trace;          // may be null
     const MemoryPlan& memory;
   };

@@ -174,7 +174,7 @@ constexpr Setting kSettings[] = {
      "trunk, keys and values, expert cache, scratch and queues together (\"8GiB\"); the process needs up to 64 MiB beside it",
      "from the cgroup's limit or the available memory", ApplyBytes<&Config::memory_budget>},
     {"device-budget", "Model and memory", "BYTES",
-     "trunk, keys and values and activations together, in the memory of a device that has some of its own",
+     "trunk, keys and values, activations and experts together, in the memory of a device that has some of its own",
      "fifteen sixteenths of what the device has", ApplyBytes<&Config::device_budget>},
     {"kv-budget", "Model and memory", "BYTES", "keys and values of all conversations, out of the memory budget",
      "a sixteenth of what the fixed parts leave", ApplyBytes<&ServingOptions::kv_budget>},

@@ -269,6 +269,31 @@ TEST(MemoryPlan, OfADeviceWithMemoryOfItsOwn) {
   }
 }
 
+// Of a device with room for experts the host's cache keeps the others, and what is on its way.
+TEST(MemoryPlan, ExpertsLieOnADeviceWithRoomForThem) {
+  MemoryNeeds needs = NeedsOfDevice();
+  needs.least_device_cache = 8 * needs.record;
+  const uint64_t fixed = needs.device_trunk + needs.device_scratch, least_kv = 21 * 16384;
+  struct Case {
+    uint64_t beside_fixed, device_cache;
+  };
+  const uint64_t kv = 1u << 20;  // of 16 MiB
+  for (const Case& test : {Case{least_kv + needs.least_device_cache - 1, 0},
+                           {least_kv + needs.least_device_cache, needs.least_device_cache},
+                           {16 * kv, std::min(needs.all_experts, 15 * kv)}}) {
+    const auto plan = PlanMemory(needs, {.budget = 8 * kMiB, .device_budget = fixed + test.beside_fixed, .max_running = 100});
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    SCOPED_TRACE(plan->Table());
+    EXPECT_EQ(plan->device_cache, test.device_cache);
+    EXPECT_LE(DeviceSumOf(*plan), plan->device_budget);
+    EXPECT_EQ(DeviceSumOf(*plan), fixed + plan->kv + plan->device_cache);
+    EXPECT_LE(SumOf(*plan), plan->budget);
+    const uint64_t moved = test.device_cache - std::min(test.device_cache, needs.least_device_cache);
+    EXPECT_GE(plan->cache, std::min(needs.all_experts - moved, needs.record));
+    EXPECT_LE(plan->cache, needs.all_experts - moved);
+  }
+}
+
 TEST(MemoryPlan, RefusesADeviceOrAHostThatIsTooSmall) {
   const MemoryNeeds needs = NeedsOfDevice();
   const uint64_t least = 2 * kMiB + 400'000 + 21 * 16384;

@@ -151,6 +151,7 @@ struct RigParts {
   std::unique_ptr<FidelityRule> fidelity = MakeFidelityRule("exact", {.model = StoreContext()}).value();
   const Clock* clock = &Clock::Real();
   Allocator* allocator = &Allocator::Host();
+  DeviceSlots device;
   Trace* trace = nullptr;
   std::vector<CachedKey> fill;
 };
@@ -169,6 +170,7 @@ inline absl::StatusOr<std::unique_ptr<CachingProvider>> TryMakeProvider(ReadBack
                     .fidelity = std::move(parts.fidelity),
                     .clock = parts.clock,
                     .allocator = parts.allocator,
+                    .device = parts.device,
                     .trace = parts.trace,
                     .fill = std::move(parts.fill)};
   return CachingProvider::Create(std::move(all), options);

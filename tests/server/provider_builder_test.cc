@@ -23,7 +23,8 @@ class ProviderBuilderTest : public testing::Test {
   CachingProvider& Open(int records) {
     const MemoryPlan memory{.budget = 1 << 20, .cache = records * ExpertStore::Get().record_bytes()};
     builder_ = ProviderBuilder::Choose(config_, ExpertStore::Get().reader(), spec_).value();
-    const absl::Status opened = builder_->Open({StoreParts().gate, *reads_, Clock::Real(), Allocator::Host(), nullptr, memory});
+    const absl::Status opened =
+        builder_->Open({StoreParts().gate, *reads_, Clock::Real(), Allocator::Host(), {}, nullptr, memory});
     MOED_CHECK(opened.ok());
     builder_->provider().OnSequenceStart(kSession);
     return builder_->provider();

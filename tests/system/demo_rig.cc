@@ -83,6 +83,11 @@ Rig::Rig(const RigOptions& options, ReadBackend* reads, ComputeBackend* backend)
   inputs.trace = options.trace;
   inputs.options.capacity_bytes = static_cast<uint64_t>(options.slots) * store_->largest_expert_bytes(kReferencePrecision) +
                                   Model::LentBytes(spec, model_options);
+  if (options.device_slots > 0) {
+    copier_ = Must(backend->memory().MakeCopier());
+    inputs.device = {&backend->memory().working(), copier_.get(),
+                     static_cast<uint64_t>(options.device_slots) * store_->largest_expert_bytes(kReferencePrecision)};
+  }
   inputs.options.max_reads_in_flight = options.max_reads_in_flight;
   provider_ = Must(BuildProvider(Must(ChoosePreset(choice, *store_)), inputs));
 }

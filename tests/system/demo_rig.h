@@ -33,7 +33,8 @@ struct RigOptions {
   std::string io_backend = "direct";
   std::string compute = "auto";
   int threads = 1;
-  int slots = 64;  // capacity in records
+  int slots = 64;        // capacity in records
+  int device_slots = 0;  // likewise, in memory of the backend's device's own
   int max_step_tokens = 32;
   int own_step_tokens = 0;  // with which the cache lends memory for larger steps, beside its slots
   int max_context = 128;
@@ -76,6 +77,7 @@ class Rig {
   std::unique_ptr<ReadBackend> own_reads_;
   std::unique_ptr<KvPool> kv_;
   std::unique_ptr<Model> model_;
+  std::unique_ptr<Copier> copier_;
   std::unique_ptr<CachingProvider> provider_;
   uint64_t next_sequence_ = 1;
   Fidelity fidelity_;

@@ -32,7 +32,7 @@ absl::StatusOr<PresetParts> MakeParts(const PresetSetup& setup, const ProviderIn
                       .store = inputs.store,
                       .clock = inputs.clock};
   context.model.record_bytes = record_bytes;
-  context.model.capacity_bytes = inputs.options.capacity_bytes;
+  context.model.capacity_bytes = inputs.options.capacity_bytes + inputs.device.capacity_bytes;
   context.model.table_bytes = inputs.table_bytes;
   return MakePresetParts(setup, context);
 }
@@ -49,6 +49,7 @@ absl::StatusOr<std::unique_ptr<CachingProvider>> BuildProvider(const PresetSetup
   all.fidelity = std::move(parts.rule);
   all.clock = inputs.clock;
   all.allocator = inputs.allocator;
+  all.device = inputs.device;
   all.trace = inputs.trace;
   all.recorder = inputs.recorder;
   ProviderOptions options = inputs.options;

@@ -33,6 +33,7 @@ struct ProviderInputs {
   size_t table_bytes = kDefaultTableBytes;  // ExpertModelShape's
   const Clock* clock = &Clock::Real();
   Allocator* allocator = &Allocator::Host();
+  DeviceSlots device;                   // without an allocator: none
   Trace* trace = nullptr;               // null: none
   RoutingRecorder* recorder = nullptr;  // null: nothing is recorded
   ProviderOptions options;              // but most_wanted_first, which is the preset's

@@ -39,11 +39,22 @@ ExpertCache::ExpertCache(const CacheParts& parts, std::unique_ptr<EvictionPolicy
       slots_(residency_, *this),
       filler_(parts.fill),
       room_(parts.allocator, capacity_bytes, LargestRecordBytes(store_.description()), *policy_, slots_, filler_),
+      device_(parts.device.allocator == nullptr
+                  ? nullptr
+                  : std::make_unique<DeviceTier>(parts.device, LargestRecordBytes(store_.description()), room_.pool(), *policy_,
+                                                 slots_, filler_)),
       statistics_(store_.description()),
       timing_(RecordBytes(store_.description())),
-      loader_(store_, parts.reads, clock_, trace_, reading, *this) {
+      loader_(store_, parts.reads, clock_, trace_, reading, *this) {}
+
+absl::Status ExpertCache::Open() {
   CountedLock lock(mutex_);
+  if (device_ != nullptr) {
+    MOED_RETURN_IF_ERROR(room_.pool().Allocate());
+    MOED_RETURN_IF_ERROR(device_->Allocate());
+  }
   StartFill();
+  return absl::OkStatus();
 }
 
 ExpertCache::~ExpertCache() {
@@ -180,6 +191,7 @@ std::optional<ReadyExpert> ExpertCache::Next(bool wait) {
     {
       CountedLock lock(mutex_);
       const auto any_ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return turn_.any_ready(); };
+      if (wait) SettleMovesThatDemandsAwait(cancels);
       if (wait) AwaitCounted(absl::Condition(&any_ready), -1);
       HandOutReady(cancels);
     }
@@ -211,9 +223,16 @@ ReadyExpert ExpertCache::HandOut(LayerTurn::Item& item) {
     return ready;
   }
   if (item.read_bytes > 0) statistics_.CountRead(item.sequence, item.read_bytes);
+  if (device_ != nullptr) PlaceForUse(*item.slot);
   ++handles_;
   ready.handle = ExpertHandle(item.slot);
   return ready;
+}
+
+// Its pin is the layer's: no handle has been told where it lies.
+void ExpertCache::PlaceForUse(Slot& slot) {
+  if (slot.state == RecordState::kResident) device_->Raise(slot, /*pins=*/1, turn_.layer());
+  device_->CountUse(slot.on_device);
 }
 
 // `done`: its experts are computed.
@@ -244,7 +263,9 @@ absl::StatusOr<PartBytes> ExpertCache::WaitPart(Slot& slot, ExpertPart part) {
   }
   const ExpertSegment* segment = store_.expert_layout(slot.key).Find(part);
   MOED_CHECK(segment != nullptr);
-  return PartBytes{.bytes = slot.bytes.subspan(segment->offset, segment->bytes)};
+  return PartBytes{.bytes = slot.bytes.subspan(segment->offset, segment->bytes),
+                   .memory = slot.on_device ? MemoryKind::kDevice : MemoryKind::kHost,
+                   .ready = slot.ready};
 }
 
 void ExpertCache::AwaitCounted(const absl::Condition& condition, int32_t expert) {
@@ -281,7 +302,8 @@ absl::StatusOr<std::span<std::byte>> ExpertCache::Lend(uint64_t bytes) {
   SlotPool& pool = room_.pool();
   if (bytes == 0) return std::span<std::byte>();
   MOED_ASSIGN_OR_RETURN(const std::span<std::byte> lent, pool.Lent());
-  const auto is_there = [&](const Slot& slot) { return !slot.bytes.empty() && pool.ReachesLent(slot.bytes); };
+  if (device_ != nullptr) device_->SettleAll();
+  const auto is_there = [&](const Slot& slot) { return !slot.bytes.empty() && !slot.on_device && pool.ReachesLent(slot.bytes); };
   const auto all_read = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return std::ranges::none_of(slots_.all(), [&](const auto& slot) { return is_there(*slot) && slot->reads_left > 0; });
   };
@@ -304,6 +326,7 @@ ExpertStats ExpertCache::Stats() const {
     now = statistics_.stats();
     now.cache_bytes = room_.pool().touched_bytes();
     now.cache_capacity_bytes = room_.pool().capacity_bytes();
+    if (device_ != nullptr) now.device = device_->stats();
     now.read_busy_nanos = loader_.stats().busy_nanos;
     now.lock_crossings = mutex_.crossings();
   }

@@ -28,6 +28,7 @@
 #include "core/expert/cache/cache_statistics.h"
 #include "core/expert/cache/counted_mutex.h"
 #include "core/expert/cache/demand.h"
+#include "core/expert/cache/device_tier.h"
 #include "core/expert/cache/filler.h"
 #include "core/expert/cache/guess_queue.h"
 #include "core/expert/cache/layer_turn.h"
@@ -53,6 +54,7 @@ struct CacheParts {
   ReadBackend& reads;
   const Clock& clock;
   Allocator& allocator;
+  DeviceSlots device;              // without an allocator: none
   Trace* trace;                    // may be null
   bool most_wanted_first = false;  // experts of a prompt that are not resident are read in order of the tokens that chose them
   std::vector<CachedKey> fill;     // begun at once: read into free room while nothing else is read, in this order
@@ -71,6 +73,9 @@ class ExpertCache final : Loader::Listener, SlotOwner {
               const LoaderOptions& reading);
   // A handle that still lives is a broken invariant. Ends every read.
   ~ExpertCache();
+  // Before anything else: the memory of records is taken now where a device's is part of it, and free room begins to be filled.
+  // The allocators' errors.
+  absl::Status Open();
 
   // An upper bound of table_bytes() for a store of this shape.
   static uint64_t TableBytes(const StoreDescription& store);
@@ -120,12 +125,14 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   GuessingPace Pace() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void HandOutReady(Cancels& cancels) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ReadyExpert HandOut(LayerTurn::Item& item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PlaceForUse(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndLayer(bool done) ABSL_LOCKS_EXCLUDED(mutex_);
   void AwaitCounted(const absl::Condition& condition, int32_t expert) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // cache_loads.cc: loads from their beginning to their end.
   void OnRead(LoadTarget& target, int read, absl::Status outcome) override;
   void StartWaitingDemands(Cancels& cancels) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SettleMovesThatDemandsAwait(Cancels& cancels) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool StartDemand(int item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartGuesses() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool StartGuess(const CachedKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -165,6 +172,7 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   Slots slots_ ABSL_GUARDED_BY(mutex_);
   Filler filler_ ABSL_GUARDED_BY(mutex_);
   Room room_ ABSL_GUARDED_BY(mutex_);
+  const std::unique_ptr<DeviceTier> device_ ABSL_PT_GUARDED_BY(mutex_);  // null: none
   LayerTurn turn_ ABSL_GUARDED_BY(mutex_);
   GuessQueue guesses_ ABSL_GUARDED_BY(mutex_);
   CacheStatistics statistics_ ABSL_GUARDED_BY(mutex_);

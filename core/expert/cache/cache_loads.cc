@@ -20,6 +20,7 @@ EvictionReason EvictionFor(LoadReason reason) {
 
 void ExpertCache::StartWaitingDemands(Cancels& cancels) {
   if (closing_) return;
+  if (device_ != nullptr) device_->Settle();
   pins_awaited_ = turn_.waiting() || guesses_.planned();
   for (; turn_.waiting(); turn_.PopWaiting()) {
     if (StartDemand(turn_.FirstWaiting())) continue;
@@ -28,6 +29,13 @@ void ExpertCache::StartWaitingDemands(Cancels& cancels) {
     return;
   }
   pins_awaited_ = guesses_.planned();
+}
+
+// Nobody else tells that a move has ended.
+void ExpertCache::SettleMovesThatDemandsAwait(Cancels& cancels) {
+  if (device_ == nullptr || turn_.any_ready() || !turn_.waiting()) return;
+  device_->SettleAll();
+  StartWaitingDemands(cancels);
 }
 
 // False when it has to wait for a slot.
@@ -75,12 +83,14 @@ bool ExpertCache::StartGuess(const CachedKey& key) {
 // The next absent record, where there is free room and nothing else is read or waits to be.
 void ExpertCache::StartFill() {
   if (closing_ || slots_.loading() > 0 || turn_.waiting() || guesses_.planned()) return;
+  if (device_ != nullptr) device_->Settle();
   const std::optional<CachedKey> next = filler_.Next(slots_);
   fill_left_ = next.has_value();
   if (!next) return;
   const absl::StatusOr<std::span<std::byte>> free = room_.Free(store_.expert_bytes(*next));
   if (!free.ok()) return;  // a demand will say why there is no memory
   if (free->empty()) {
+    if (device_ != nullptr && device_->moving()) return;  // room comes
     filler_.Stop();
     fill_left_ = false;
     return;
@@ -159,6 +169,7 @@ void ExpertCache::ForgetInOrder(Slot& slot) {
 }
 
 void ExpertCache::Release(Slot& slot) {
+  MOED_CHECK(!slot.on_device);  // it sinks before it leaves
   room_.Return(slot);
   slots_.Free(slot);
 }
@@ -222,6 +233,7 @@ void ExpertCache::Finish(Slot& slot) {
     guesses_.Arrived(slot);
     filler_.Arrived(slot);
     statistics_.CountLoad(slot, SecondsBetween(slot.queued_nanos, clock_.NowNanos()));
+    if (device_ != nullptr && !closing_ && !turn_.waiting()) device_->RaiseIntoFreeRoom(slot);
   }
   ReleaseIfOver(slot);
 }

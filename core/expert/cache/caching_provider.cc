@@ -27,10 +27,12 @@ class Provider final : public CachingProvider {
         mask_(parts.mask == nullptr ? std::nullopt : std::optional<BoundedMask>(std::in_place, std::move(parts.mask))),
         recorder_(parts.recorder),
         demand_(parts.store->description().experts_per_layer),
-        cache_({*parts.store, *parts.reads, *parts.clock, *parts.allocator, parts.trace, options.most_wanted_first,
+        cache_({*parts.store, *parts.reads, *parts.clock, *parts.allocator, parts.device, parts.trace, options.most_wanted_first,
                 std::move(parts.fill)},
                std::move(parts.policy), options.capacity_bytes,
                {options.max_reads_in_flight, options.split_read_bytes, options.checksums}) {}
+
+  absl::Status Open() { return cache_.Open(); }
 
   void OnSequenceStart(SequenceId sequence) override {
     cache_.StartSequence(sequence);
@@ -185,6 +187,10 @@ absl::StatusOr<std::unique_ptr<CachingProvider>> CachingProvider::Create(Provide
     return InvalidArgument("expert cache of ", options.capacity_bytes, " bytes: one expert of ", parts.store->path(), " needs ",
                            largest, " bytes (", FormatBytes(largest), ")");
   }
+  if (parts.device.allocator != nullptr && parts.device.capacity_bytes < 2 * largest) {
+    return InvalidArgument("expert slots of ", parts.device.capacity_bytes, " bytes on the device: two experts of ",
+                           parts.store->path(), " need ", 2 * largest, " bytes (", FormatBytes(2 * largest), ")");
+  }
   if (options.max_reads_in_flight < 0) {
     return InvalidArgument("max_reads_in_flight ", options.max_reads_in_flight,
                            ": allowed are 0 (the backend's own limit) and more");
@@ -195,7 +201,9 @@ absl::StatusOr<std::unique_ptr<CachingProvider>> CachingProvider::Create(Provide
   if (!(options.min_prefetch_probability >= 0 && options.min_prefetch_probability <= 1)) {
     return InvalidArgument("min_prefetch_probability ", options.min_prefetch_probability, ": allowed are 0 to 1");
   }
-  return std::make_unique<Provider>(std::move(parts), options);
+  auto provider = std::make_unique<Provider>(std::move(parts), options);
+  MOED_RETURN_IF_ERROR(provider->Open());
+  return provider;
 }
 
 uint64_t CachingProvider::CacheTableBytes(const StoreDescription& store) { return ExpertCache::TableBytes(store); }

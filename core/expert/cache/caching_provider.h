@@ -10,6 +10,7 @@
 #include "core/base/buffer.h"
 #include "core/base/clock.h"
 #include "core/base/trace.h"
+#include "core/expert/cache/device_tier.h"
 #include "core/expert/cache/loader.h"
 #include "core/expert/fidelity/mask.h"
 #include "core/expert/fidelity/rule.h"
@@ -25,7 +26,7 @@
 namespace moed {
 
 struct ProviderOptions {
-  uint64_t capacity_bytes = 0;  // slots, everything read included; at least one record
+  uint64_t capacity_bytes = 0;  // slots in the host's memory, everything read included; at least one record
   int max_reads_in_flight = 0;  // 0: the backend's
   int max_prefetch_loads = 4;   // guesses added per layer step
   float min_prefetch_probability = 0.1f;
@@ -45,6 +46,7 @@ struct ProviderParts {  // all outlive the provider unless owned
   std::unique_ptr<FidelityRule> fidelity;
   const Clock* clock = nullptr;
   Allocator* allocator = nullptr;
+  DeviceSlots device;                   // further slots; without an allocator: none
   Trace* trace = nullptr;               // may be null
   RoutingRecorder* recorder = nullptr;  // may be null
   std::vector<CachedKey> fill;          // read while the disk is idle and the cache has free room, in this order
@@ -54,7 +56,8 @@ struct ProviderParts {  // all outlive the provider unless owned
 // stay.
 class CachingProvider : public ExpertProvider, public ActivationLender {
  public:
-  // INVALID_ARGUMENT when the capacity holds no record. No thread of its own.
+  // INVALID_ARGUMENT when a capacity holds no record. With a device the memory of records is taken at once, and its errors are
+  // those of this call. No thread of its own.
   static absl::StatusOr<std::unique_ptr<CachingProvider>> Create(ProviderParts parts, const ProviderOptions& options);
   // An upper bound of table_bytes() for a store of this shape.
   static uint64_t CacheTableBytes(const StoreDescription& store);

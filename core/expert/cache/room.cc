@@ -65,7 +65,7 @@ void Room::Lend(uint64_t bytes) {
 // A demand takes what nobody holds, last what is kept. A guess also spares other guesses whose layer is still to come, and what
 // this layer wants: the next token may want it again. A prompt is through with it.
 bool Room::Evictable(const Slot& slot, LoadReason reason, bool spare_kept, const LayerTurn& turn) const {
-  if (slot.state != RecordState::kResident || slot.pins > 0 || slot.bypass) return false;
+  if (slot.state != RecordState::kResident || slot.on_device || slot.pins > 0 || slot.bypass) return false;
   const bool due = slot.due_at > turn.number();
   if (spare_kept && slot.kept && due) return false;
   if (reason == LoadReason::kDemand) return true;

@@ -27,8 +27,9 @@ class SlotOwner {
   ~SlotOwner() = default;
 };
 
-// Key, bytes and bypass stay as they are while reads are under way or pins are held. Atomics are written under the cache's lock
-// and read by any thread, but for pins: they grow under the lock and are dropped by any thread. Everything else needs the lock.
+// Key, bytes and bypass stay as they are while reads are under way or handles are held. Atomics are written under the cache's
+// lock and read by any thread, but for pins: they grow under the lock and are dropped by any thread. Everything else needs the
+// lock.
 struct Slot final : LoadTarget, internal::PinnedExpert {
   static constexpr int kNoItem = -1;
 
@@ -45,6 +46,8 @@ struct Slot final : LoadTarget, internal::PinnedExpert {
   std::atomic<int> pins{0};         // handles, and what the current layer has not handed out yet
   LoadReason reason = LoadReason::kDemand;
   bool bypass = false;
+  bool on_device = false;                         // DeviceTier's: where `bytes` are; else the host may read them
+  std::atomic<const ReadyEvent*> ready{nullptr};  // DeviceTier's: they are there from then on; null: now
   int reads_left = 0;
   Loader::Tickets tickets{};
   absl::Status status;  // of a failed slot

@@ -18,7 +18,7 @@ absl::StatusOr<std::span<std::byte>> SlotPool::Take(uint64_t bytes, uint64_t kee
   const auto fits = [&](const auto& entry) { return entry.second >= bytes && entry.first + bytes <= lent_begin(); };
   const auto hole = std::find_if(holes_.begin(), holes_.end(), fits);
   if (hole == holes_.end()) return std::span<std::byte>();
-  MOED_RETURN_IF_ERROR(AllocateRegion());
+  MOED_RETURN_IF_ERROR(Allocate());
   const auto [offset, size] = *hole;
   holes_.erase(hole);
   if (size > bytes) holes_[offset + bytes] = size - bytes;
@@ -27,7 +27,7 @@ absl::StatusOr<std::span<std::byte>> SlotPool::Take(uint64_t bytes, uint64_t kee
   return region_.span().subspan(offset, bytes);
 }
 
-absl::Status SlotPool::AllocateRegion() {
+absl::Status SlotPool::Allocate() {
   if (region_.size() > 0) return absl::OkStatus();
   MOED_ASSIGN_OR_RETURN(region_, allocator_.Allocate(capacity_bytes_ / kPageBytes * kPageBytes));
   return absl::OkStatus();
@@ -39,7 +39,7 @@ void SlotPool::Lend(uint64_t bytes) {
 }
 
 absl::StatusOr<std::span<std::byte>> SlotPool::Lent() {
-  MOED_RETURN_IF_ERROR(AllocateRegion());
+  MOED_RETURN_IF_ERROR(Allocate());
   if (lent_bytes_ > 0) touched_bytes_ = region_.size();
   return region_.span().subspan(lent_begin());
 }

@@ -15,6 +15,8 @@ namespace moed {
 class SlotPool {
  public:
   SlotPool(Allocator& allocator, uint64_t capacity_bytes);
+  // Asks for the region now and not at the first Take. The allocator's error.
+  absl::Status Allocate();
 
   // `bytes` in whole pages, at the lowest address where they fit. Empty when what is in use leaves no room for `bytes` beside
   // `keep_free_bytes`, or no hole is large enough (where records of several sizes meet); the allocator's error when it refuses
@@ -31,11 +33,12 @@ class SlotPool {
   // What may be handed out: the capacity without what is lent.
   uint64_t available_bytes() const { return capacity_bytes_ - lent_bytes_; }
 
+  uint64_t in_use_bytes() const { return in_use_bytes_; }
+  uint64_t free_bytes() const { return available_bytes() - in_use_bytes_; }
   uint64_t touched_bytes() const { return touched_bytes_; }  // of the region: in use now or at any time before
   uint64_t capacity_bytes() const { return capacity_bytes_; }
 
  private:
-  absl::Status AllocateRegion();
   uint64_t lent_begin() const { return capacity_bytes_ / kPageBytes * kPageBytes - lent_bytes_; }
 
   Allocator& allocator_;

@@ -55,6 +55,7 @@ void Slots::Free(Slot& slot) {
     residency_.Set(slot.key, RecordState::kAbsent);
   }
   slot.bytes = {};
+  slot.on_device = false;
   slot.tickets = {};
   slot.status = absl::OkStatus();
   slot.wanted_at = 0;

@@ -38,14 +38,6 @@ struct Kernel {
   void (*run)(const void* arguments) = nullptr;  // compiled for the host: the body of one thread
 };
 
-// A place in a stream's work. Made by a runtime, recorded on its streams.
-class ReadyEvent {
- public:
-  virtual ~ReadyEvent() = default;
-  // Whether all work before the last Record has run; true where there was none.
-  virtual bool Ready() const = 0;
-};
-
 // Thread contract: one call at a time to a stream; several streams at once.
 class DeviceStream {
  public:
