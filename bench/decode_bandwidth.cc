@@ -1,5 +1,5 @@
-// decode_bandwidth: decode with every expert resident as a share of the memory's read bandwidth. Both are measured in turns in
-// one run (A B A B), since machines are noisy; medians and the spread between the turns are printed.
+// decode_bandwidth: decode with every expert resident, or as many as shares say, as a share of the memory's read bandwidth. Both
+// are measured in turns in one run (A B A B), since machines are noisy; medians and the spread between the turns are printed.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -16,6 +16,7 @@
 #include "core/kernels/backend.h"
 #include "core/machine/memory_read.h"
 #include "core/model/model.h"
+#include "core/model/processor_experts.h"
 
 namespace moed {
 namespace {
@@ -29,6 +30,9 @@ struct Options {
   int threads = 2;
   int tokens = 64;
   int turns = 7;
+  double cache_share = 1;   // of all experts, in the host's memory
+  double device_share = 0;  // likewise, in a device's own memory
+  bool processor = false;   // it computes beside the device
 };
 
 // Weights that one decoded token touches: the whole trunk but an untied embedding (one row of it), and top-k experts a layer.
@@ -77,12 +81,38 @@ class Decoding {
   TokenId token_{1};
 };
 
+// Bytes of so much of all experts, one at least.
+uint64_t Share(const StoreReader& store, double share) {
+  return std::max(static_cast<uint64_t>(static_cast<double>(store.all_expert_bytes()) * share),
+                  store.largest_expert_bytes(kReferencePrecision));
+}
+
 struct Spread {
   double median, low, high;
 };
 Spread SpreadOf(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return {values[values.size() / 2], values.front(), values.back()};
+}
+
+// The host's cache, and what of a device holds experts.
+struct Places {
+  std::unique_ptr<Copier> copier;
+  std::unique_ptr<ComputeBackend> processor;
+  DeviceSlots device;
+};
+absl::Status PlaceExperts(const Options& options, const StoreReader& store, ComputeBackend& backend, Executor& executor,
+                          Places& places) {
+  if (options.device_share == 0) {
+    return options.processor ? InvalidArgument("--processor is for experts beside a device: with --device-share")
+                             : absl::OkStatus();
+  }
+  MOED_ASSIGN_OR_RETURN(places.copier, backend.memory().MakeCopier());
+  places.device = {&backend.memory().working(), places.copier.get(), Share(store, options.device_share)};
+  if (!options.processor) return absl::OkStatus();
+  MOED_ASSIGN_OR_RETURN(places.processor, MakeComputeBackend("auto", executor));
+  MOED_ASSIGN_OR_RETURN(places.device.bring_seconds_per_byte, MeasureBringing(backend));
+  return absl::OkStatus();
 }
 
 absl::Status Run(const Options& options) {
@@ -93,15 +123,20 @@ absl::Status Run(const Options& options) {
   MOED_ASSIGN_OR_RETURN(auto reads, OpenReadBackend("auto", options.store, {}));
   const int context = std::min(256, spec.max_positions);
   MOED_ASSIGN_OR_RETURN(auto kv, KvPool::Create(spec, {.pages = KvPool::PagesFor(context)}, backend->memory()));
-  MOED_ASSIGN_OR_RETURN(auto model, Model::Load(*store, spec, {1, context, 1}, *backend, *kv, nullptr));
+  Places places;
+  MOED_RETURN_IF_ERROR(PlaceExperts(options, *store, *backend, *executor, places));
+  MOED_ASSIGN_OR_RETURN(auto model,
+                        Model::Load(*store, spec, {1, context, 1}, *backend, *kv, nullptr, nullptr, places.processor.get()));
 
   ProviderInputs inputs;
   inputs.store = store.get();
   inputs.reads = reads.get();
   inputs.allocator = &backend->memory().shared();
   inputs.router = {spec.top_k, spec.hidden};
-  inputs.options.capacity_bytes = store->all_expert_bytes();
-  MOED_ASSIGN_OR_RETURN(const PresetSetup setup, ChoosePreset({.preset = "io-free"}, *store));
+  inputs.device = places.device;
+  inputs.options.capacity_bytes = Share(*store, options.cache_share);
+  const bool all = options.cache_share >= 1;
+  MOED_ASSIGN_OR_RETURN(const PresetSetup setup, ChoosePreset({.preset = all ? "io-free" : "auto"}, *store));
   MOED_ASSIGN_OR_RETURN(auto provider, BuildProvider(setup, inputs));
 
   MOED_ASSIGN_OR_RETURN(Buffer memory, Buffer::Allocate(kReadBytes));
@@ -126,6 +161,12 @@ absl::Status Run(const Options& options) {
   print("memory read, GB/s", SpreadOf(read));
   print("decode, GB/s", SpreadOf(decode));
   print("share", SpreadOf(share));
+  const DeviceTierStats device = provider->Stats().device;
+  if (device.capacity_bytes > 0) {
+    std::printf("%-22s %llu on the device, %llu over the bus, %llu by the processor\n", "experts used",
+                static_cast<unsigned long long>(device.uses[0]), static_cast<unsigned long long>(device.uses[1]),
+                static_cast<unsigned long long>(device.uses[2]));
+  }
   std::printf("%-22s %7.1f\n", "tokens/s", SpreadOf(decode).median * 1e9 / token_bytes);
   return absl::OkStatus();
 }
@@ -134,13 +175,21 @@ absl::Status Run(const Options& options) {
 }  // namespace moed
 
 int main(int argc, char** argv) {
-  CLI::App app("Decode with all experts in memory as a share of the memory's read bandwidth.");
+  CLI::App app("Decode with all experts in memory, or some, as a share of the memory's read bandwidth.");
   moed::Options options;
   app.add_option("store", options.store, "store to decode with; larger than the processor's caches")->required();
   app.add_option("--backend", options.backend, "kernels")->capture_default_str();
   app.add_option("--threads", options.threads, "threads")->check(CLI::Range(1, 256))->capture_default_str();
   app.add_option("--tokens", options.tokens, "tokens a turn")->check(CLI::Range(1, 100000))->capture_default_str();
   app.add_option("--turns", options.turns, "turns")->check(CLI::Range(1, 1000))->capture_default_str();
+  app.add_option("--cache-share", options.cache_share,
+                 "experts in the host's memory, as a share of all; with 1 none is read again")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--device-share", options.device_share, "experts in a device's own memory, as a share of all")
+      ->check(CLI::Range(0.0, 1.25))
+      ->capture_default_str();
+  app.add_flag("--processor", options.processor, "the processor computes experts in the host's memory where that is sooner done");
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = moed::Run(options);
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());

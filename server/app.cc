@@ -21,7 +21,9 @@
 #include "core/engine/step_engine.h"
 #include "core/grammar/matcher_pool.h"
 #include "core/io/throttled_backend.h"
+#include "core/machine/system_files.h"
 #include "core/model/model.h"
+#include "core/model/processor_experts.h"
 #include "core/serving/packed_model.h"
 #include "core/serving/serving_plan.h"
 #include "core/store/store.h"
@@ -46,6 +48,8 @@
 
 namespace moed {
 namespace {
+
+uint64_t ResidentBytes() { return ReadNamedNumber("/proc/self/status", "VmRSS:").value_or(0) << 10; }
 
 constexpr size_t kRpcMemoryBytes = 24 << 20;    // gRPC's own buffers, beside the budget
 constexpr uint64_t kMessageMargin = 256 << 10;  // of a message beside its text, so that a text that is too long is told so
@@ -83,6 +87,8 @@ class App::Impl {
   absl::Status MakeServices();
   absl::Status ServeMetrics();
   absl::Status ListenForCalls();
+  // What of the device holds experts, and who computes beside it.
+  absl::Status OpenDeviceSlots(DeviceSlots& device);
   absl::Status LoadModel();
   absl::Status StartEngine();
   void Publish();
@@ -122,6 +128,7 @@ class App::Impl {
   ServingPlan plan_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<ComputeBackend> backend_;
+  std::unique_ptr<ComputeBackend> processor_;  // beside a device; null: it computes nothing
   std::unique_ptr<KvPool> kv_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<ReadBackend> reads_;
@@ -209,7 +216,13 @@ absl::Status App::Impl::ReadChatSettings(const ChatSettings& settings) {
 
 absl::Status App::Impl::MakeBackend() {
   executor_ = MakeThreadPool(config_.serving.threads);
+  const uint64_t before = ResidentBytes();
   MOED_ASSIGN_OR_RETURN(backend_, MakeComputeBackend(config_.backend, *executor_));
+  if (&backend_->memory() != &BackendMemory::Host()) {
+    const uint64_t now = ResidentBytes();
+    spdlog::info("opening the device of {} took {} of the host's memory, which are not in --memory-budget", backend_->name(),
+                 FormatBytes(now - std::min(now, before)));
+  }
   const ComputeBackendRow& fastest = ComputeBackends().back();
   if (config_.backend != "auto" || backend_->name() == fastest.name) return absl::OkStatus();
   spdlog::info("compute backend {} is not taken: {}", fastest.name,
@@ -225,8 +238,13 @@ absl::Status App::Impl::PlanMemory() {
     budget = found.bytes;
     spdlog::info("--memory-budget is absent: {} ({})", FormatBytes(budget), found.reason);
   }
+  const WorkingBytes device = backend_->memory().working_bytes();
+  if (device.all > 0) {
+    spdlog::info("the device has {}, of which {} are free: its context, its libraries and other processes take the rest",
+                 FormatBytes(device.all), FormatBytes(device.free));
+  }
   MOED_ASSIGN_OR_RETURN(const std::optional<uint64_t> device_budget,
-                        ChooseDeviceBudget(config_.device_budget, backend_->memory().working_bytes(), backend_->name()));
+                        ChooseDeviceBudget(config_.device_budget, device, backend_->name()));
   MOED_ASSIGN_OR_RETURN(experts_, ProviderBuilder::Choose(config_, *store_, spec_));
   if (routing_ != nullptr) MOED_RETURN_IF_ERROR(routing_->Check(store_->description(), spec_, experts_->preset()));
   MOED_ASSIGN_OR_RETURN(plan_, PlanServing({budget, config_.serving, store_->description(), spec_, tokenizer_->memory_bytes(),
@@ -314,21 +332,31 @@ void App::Impl::SetServing(bool serving) {
   for (const auto& server : servers_) server->SetServing(serving);
 }
 
+absl::Status App::Impl::OpenDeviceSlots(DeviceSlots& device) {
+  if (plan_.memory.device_cache == 0) return absl::OkStatus();
+  MOED_ASSIGN_OR_RETURN(copier_, backend_->memory().MakeCopier());
+  device = {&backend_->memory().working(), copier_.get(), plan_.memory.device_cache};
+  if (!config_.processor_experts || !Model::LetsProcessorCompute(spec_)) return absl::OkStatus();
+  MOED_ASSIGN_OR_RETURN(processor_, MakeComputeBackend("auto", *executor_));
+  MOED_ASSIGN_OR_RETURN(device.bring_seconds_per_byte, MeasureBringing(*backend_));
+  spdlog::info("experts come to the device at {}/s; kernels '{}' compute in the host's memory what is sooner done there",
+               FormatBytes(static_cast<uint64_t>(1 / device.bring_seconds_per_byte)), processor_->name());
+  return absl::OkStatus();
+}
+
 absl::Status App::Impl::LoadModel() {
   trace_ = std::make_unique<Trace>(clock_, plan_.trace_events);
   MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, plan_.kv, backend_->memory()));
   MOED_ASSIGN_OR_RETURN(reads_, OpenReadBackend(config_.io_backend, store_->path(), {.queue_depth = config_.io_queue_depth}));
   if (config_.read_rate) reads_ = MakeThrottledBackend(std::move(reads_), static_cast<double>(*config_.read_rate), clock_);
-  MOED_ASSIGN_OR_RETURN(model_, Model::Load(*store_, spec_, plan_.model, *backend_, *kv_, trace_.get(), reads_.get()));
+  DeviceSlots device;
+  MOED_RETURN_IF_ERROR(OpenDeviceSlots(device));
+  MOED_ASSIGN_OR_RETURN(model_,
+                        Model::Load(*store_, spec_, plan_.model, *backend_, *kv_, trace_.get(), reads_.get(), processor_.get()));
   spdlog::info("kernels: {}; reads: {}", backend_->name(), reads_->description());
   const GateFn gate = [this](LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
     model_->GateProbabilities(layer, hidden, probabilities);
   };
-  DeviceSlots device;
-  if (plan_.memory.device_cache > 0) {
-    MOED_ASSIGN_OR_RETURN(copier_, backend_->memory().MakeCopier());
-    device = {&backend_->memory().working(), copier_.get(), plan_.memory.device_cache};
-  }
   MOED_RETURN_IF_ERROR(experts_->Open({routing_ != nullptr ? routing_->gate() : gate, *reads_, clock_,
                                        backend_->memory().shared(), device, trace_.get(), plan_.memory}));
   if (routing_ != nullptr) routed_experts_ = routing_->Before(experts_->provider());

@@ -75,10 +75,14 @@ class ExpertHandle {
   internal::PinnedExpert* pinned_ = nullptr;
 };
 
+// Of a step of more tokens nothing is handed out for the processor.
+inline constexpr int kMostTokensOfProcessor = 8;
+
 struct ReadyExpert {
   int32_t expert = 0;
   Precision precision = kReferencePrecision;  // what the fidelity rule decided
   absl::Status status;                        // not OK: no handle
+  bool on_processor = false;                  // its parts are in the host's memory, for its processor to compute with
   ExpertHandle handle;
 };
 
@@ -131,6 +135,10 @@ class ExpertProvider {
   virtual std::optional<ReadyExpert> Next() = 0;
   // The same without waiting: nothing when none is ready now.
   virtual std::optional<ReadyExpert> NextReady() = 0;
+
+  // What the host's processor took for the experts of a group that was handed out for it: their bytes, and the most tokens of
+  // one.
+  virtual void OnProcessorComputed(uint64_t /*bytes*/, int /*tokens*/, double /*seconds*/) {}
 
   virtual SequenceCounters sequence_counters(SequenceId sequence) const = 0;
 };

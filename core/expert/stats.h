@@ -51,11 +51,11 @@ struct PredictionCounts {
 // Experts in a device's own memory. All zero where there is none.
 struct DeviceTierStats {
   uint64_t capacity_bytes = 0;
-  uint64_t bytes = 0;                // now
-  uint64_t used_here = 0;            // hand-outs
-  uint64_t used_in_host_memory = 0;  // likewise
-  uint64_t risen_bytes = 0;          // copied into it
-  uint64_t sunk_bytes = 0;           // copied back
+  uint64_t bytes = 0;  // now
+  // Hand-outs: of experts that lay there; that the device read, and that the processor computed, in the host's memory.
+  std::array<uint64_t, 3> uses{};
+  uint64_t risen_bytes = 0;  // copied into it
+  uint64_t sunk_bytes = 0;   // copied back
 };
 
 // A consistent copy, but for the residents. Cumulative since start except what says "now".

@@ -11,7 +11,7 @@ class HostMemory final : public BackendMemory {
  public:
   Allocator& shared() override { return Allocator::Host(); }
   Allocator& working() override { return Allocator::Host(); }
-  uint64_t working_bytes() const override { return 0; }
+  WorkingBytes working_bytes() const override { return {}; }
   void Copy(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
   absl::StatusOr<std::unique_ptr<Copier>> MakeCopier() override {
     return FailedPrecondition("the processor has one memory: nothing is copied");

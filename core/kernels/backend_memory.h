@@ -11,6 +11,11 @@
 
 namespace moed {
 
+struct WorkingBytes {
+  uint64_t all = 0;   // 0: there is no memory of its own
+  uint64_t free = 0;  // when the device was opened: without what its context, its libraries and other processes take
+};
+
 // Thread contract: allocators from any thread, the rest as the backend. It goes with its backend; what was allocated may stay.
 class BackendMemory {
  public:
@@ -23,8 +28,8 @@ class BackendMemory {
   // is shared().
   virtual Allocator& working() = 0;
   bool unified() { return &working() == &shared(); }
-  // What a device has of working() that is not the host's; 0: unified.
-  virtual uint64_t working_bytes() const = 0;
+  // What a device has of working() that is not the host's.
+  virtual WorkingBytes working_bytes() const = 0;
   // Between pieces of either that do not overlap. Enqueued as an operation is.
   virtual void Copy(void* to, const void* from, size_t bytes) = 0;
   // For copies that are no operations and run beside them; gone before the backend. FAILED_PRECONDITION: unified.

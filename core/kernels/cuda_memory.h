@@ -33,11 +33,13 @@ class CudaMemory final : public BackendMemory {
         shared_(runtime, MemoryKind::kPinned),
         own_(runtime, MemoryKind::kDevice),
         working_(runtime.attributes().unified_memory ? shared_ : own_),
-        working_bytes_(runtime.attributes().unified_memory ? 0 : runtime.attributes().memory_bytes) {}
+        working_bytes_(runtime.attributes().unified_memory
+                           ? WorkingBytes{}
+                           : WorkingBytes{runtime.attributes().memory_bytes, runtime.attributes().free_bytes}) {}
 
   Allocator& shared() override { return shared_; }
   Allocator& working() override { return working_; }
-  uint64_t working_bytes() const override { return working_bytes_; }
+  WorkingBytes working_bytes() const override { return working_bytes_; }
   void Copy(void* to, const void* from, size_t bytes) override { stream_.Copy(to, from, bytes); }
   absl::StatusOr<std::unique_ptr<Copier>> MakeCopier() override;
 
@@ -47,7 +49,7 @@ class CudaMemory final : public BackendMemory {
   DeviceAllocator shared_;
   DeviceAllocator own_;
   DeviceAllocator& working_;
-  const uint64_t working_bytes_;
+  const WorkingBytes working_bytes_;
 };
 
 }  // namespace moed

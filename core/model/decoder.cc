@@ -9,7 +9,8 @@
 namespace moed {
 
 Decoder::Decoder(const ModelSpec& spec, const ModelOptions& options, Weights weights, ExpertFormats expert_formats,
-                 InputForms expert_inputs, OwnScratch scratch, ComputeBackend& backend, KvPool& kv, Trace* trace)
+                 InputForms expert_inputs, OwnScratch scratch, ComputeBackend& backend, KvPool& kv, Trace* trace,
+                 ComputeBackend* processor)
     : spec_(spec),
       weights_(std::move(weights)),
       options_(options),
@@ -21,7 +22,7 @@ Decoder::Decoder(const ModelSpec& spec, const ModelOptions& options, Weights wei
       delta_(step_),
       mamba2_(step_),
       short_convolution_(step_),
-      ffn_(step_) {
+      ffn_(step_, processor) {
   step_.batch = Batch(step_.scratch.chunks, step_.scratch.tokens, step_.scratch.positions, step_.scratch.row_chunks);
 }
 

@@ -16,7 +16,8 @@ namespace moed {
 class Decoder final : public Model {
  public:
   Decoder(const ModelSpec& spec, const ModelOptions& options, Weights weights, ExpertFormats expert_formats,
-          InputForms expert_inputs, OwnScratch scratch, ComputeBackend& backend, KvPool& kv, Trace* trace);
+          InputForms expert_inputs, OwnScratch scratch, ComputeBackend& backend, KvPool& kv, Trace* trace,
+          ComputeBackend* processor);
 
   const ModelSpec& spec() const override { return spec_; }
   uint64_t trunk_bytes() const override { return weights_.bytes; }

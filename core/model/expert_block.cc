@@ -5,23 +5,28 @@
 
 #include "core/base/check.h"
 #include "core/base/status.h"
+#include "core/model/processor_experts.h"
 
 namespace moed {
 
-void ExpertBlock::Run(LayerId layer, const ExpertBiases& biases, const Activations& input, ExpertProvider& provider) {
+void ExpertBlock::Run(LayerId layer, const ExpertBiases& biases, const Activations& input, ExpertProvider& provider,
+                      ProcessorExperts* beside) {
   Release();  // the layer's Fence was after the last one's operations
   biases_ = biases;
   std::ranges::fill(step_.scratch.slot_places.first(static_cast<size_t>(input.tokens) * step_.spec.top_k), kNoOutput);
   int left = 0;  // experts to come
   for (int32_t expert = 0; expert < step_.spec.experts; ++expert) left += SlotsOf(expert).empty() ? 0 : 1;
+  if (beside != nullptr) beside->BeginLayer();
   std::optional<ReadyExpert> next = provider.Next();
   while (next) {
     do {
       --left;
-      Add(*std::move(next));
+      MOED_CHECK(beside != nullptr || !next->on_processor);
+      next->on_processor ? beside->Add(*std::move(next)) : Add(*std::move(next));
       next = provider.NextReady();
-    } while (next && Fits(*next));
-    ComputeGroup(layer, input);
+    } while (next && (next->on_processor ? beside->Fits(*next) : Fits(*next)));
+    ComputeGroup(layer, input);  // under way while the processor computes
+    if (beside != nullptr && beside->any()) beside->Compute(layer, provider);
     if (!next) next = left > 0 ? WaitForNext(provider) : provider.Next();
   }
 }
@@ -48,7 +53,7 @@ void ExpertBlock::Add(ReadyExpert ready) {
   rows_ += member.rows();
 }
 
-void ExpertBlock::ComputeGroup(LayerId layer, const Activations& input) {
+uint64_t ExpertBlock::ComputeGroup(LayerId layer, const Activations& input) {
   if (step_.spec.gated()) DropUnreadable(ExpertPart::kGate);
   DropUnreadable(ExpertPart::kUp);
   if (count_ == 1) {
@@ -62,12 +67,15 @@ void ExpertBlock::ComputeGroup(LayerId layer, const Activations& input) {
   } else if (count_ > 1) {
     ComputeRows(layer, input);
   }
+  uint64_t bytes = 0;
   for (Member& member : members()) {
+    for (const PartBytes& part : member.parts) bytes += part.bytes.size();
     if (!step_.backend.Idle()) in_flight_.push_back(std::move(member.ready.handle));
     member = {};
   }
   count_ = 0;
   rows_ = 0;
+  return bytes;
 }
 
 void ExpertBlock::ComputeRows(LayerId layer, const Activations& input) {

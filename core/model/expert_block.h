@@ -13,15 +13,27 @@
 
 namespace moed {
 
+class ProcessorExperts;
+
 class ExpertBlock {
  public:
   explicit ExpertBlock(Step& step) : step_(step) {}
 
   // After provider.Begin: the outputs of all chosen experts, to scratch.slots. `input`: the prepared input of all rows. Chunks
   // whose tokens chose an expert that could not be read get its error.
-  void Run(LayerId layer, const ExpertBiases& biases, const Activations& input, ExpertProvider& provider);
+  // `beside` computes what is handed out for the processor; it may be null where nothing is.
+  void Run(LayerId layer, const ExpertBiases& biases, const Activations& input, ExpertProvider& provider,
+           ProcessorExperts* beside);
   // After a Fence: unpins experts whose operations were still enqueued when their group ended.
   void Release() { in_flight_.clear(); }
+
+  // What Run is made of, one group after the other: as many as fit, then what they put out.
+  bool Fits(const ReadyExpert& ready) const;
+  void Add(ReadyExpert ready);
+  // Returns the bytes of the experts.
+  uint64_t ComputeGroup(LayerId layer, const Activations& input);
+  // The choices of an expert, in scratch.expert_slots.
+  std::span<const int32_t> SlotsOf(int32_t expert) const;
 
  private:
   // One expert of a group; rows [first_row, first_row + rows) of gate, up and what is made of them.
@@ -38,10 +50,7 @@ class ExpertBlock {
   };
   std::span<Member> members() { return std::span(members_).first(count_); }
 
-  bool Fits(const ReadyExpert& ready) const;
-  void Add(ReadyExpert ready);
   std::optional<ReadyExpert> WaitForNext(ExpertProvider& provider);
-  void ComputeGroup(LayerId layer, const Activations& input);
   void ComputeRows(LayerId layer, const Activations& input);
   // Waits for the part.
   static absl::Status Take(Member& member, ExpertPart part);
@@ -57,7 +66,6 @@ class ExpertBlock {
 
   // Each of the member's rows of x += its expert's row of `biases` (experts, width), unless that is null.
   void AddBias(float* x, const float* biases, const Member& member, int width);
-  std::span<const int32_t> SlotsOf(int32_t expert) const;
   void Fail(std::span<const int32_t> slots, const absl::Status& status);
 
   Step& step_;

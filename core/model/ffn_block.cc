@@ -8,6 +8,10 @@
 
 namespace moed {
 
+FfnBlock::FfnBlock(Step& step, ComputeBackend* processor) : step_(step), experts_(step) {
+  if (processor != nullptr) beside_.emplace(step, *processor);
+}
+
 void FfnBlock::RunDense(LayerId layer, const LayerWeights& weights) {
   const TraceSpan span(step_.trace, "dense", kComputeTrack, layer);
   Scratch& scratch = step_.scratch;
@@ -31,7 +35,7 @@ void FfnBlock::RunExperts(LayerId layer, const LayerWeights& weights, ExpertProv
   provider.Begin({layer, step_.scratch.routing.first(step_.batch.rows())});
   const Activations input = PrepareExperts(weights);
   if (step_.spec.shared_ffn > 0) ComputeShared(layer, weights, input);
-  experts_.Run(layer, weights.expert_bias, input, provider);
+  experts_.Run(layer, weights.expert_bias, input, provider, beside_ ? &*beside_ : nullptr);
   Combine(layer, weights);
   DropFailed();
 }

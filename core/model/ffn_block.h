@@ -2,8 +2,11 @@
 // have norms of their own, and what is added may be normed too.
 #pragma once
 
+#include <optional>
+
 #include "core/expert/provider.h"
 #include "core/model/expert_block.h"
+#include "core/model/processor_experts.h"
 #include "core/model/step.h"
 #include "core/model/weights.h"
 
@@ -11,7 +14,8 @@ namespace moed {
 
 class FfnBlock {
  public:
-  explicit FfnBlock(Step& step) : step_(step), experts_(step) {}
+  // `processor` may be null.
+  FfnBlock(Step& step, ComputeBackend* processor);
 
   void RunDense(LayerId layer, const LayerWeights& weights);
   // Chunks whose tokens chose an expert that could not be read leave the batch with its error, all of them where the backend
@@ -60,6 +64,7 @@ class FfnBlock {
 
   Step& step_;
   ExpertBlock experts_;
+  std::optional<ProcessorExperts> beside_;
 };
 
 }  // namespace moed

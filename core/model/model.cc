@@ -42,6 +42,8 @@ uint64_t Model::ScratchBytes(const ModelSpec& spec, const ModelOptions& options,
   return moed::ScratchBytes(spec, options, threads);
 }
 
+bool Model::LetsProcessorCompute(const ModelSpec& spec) { return !spec.NormsAround() && !spec.expert_bias; }
+
 InputForms Model::ExpertInputs(const StoreDescription& store) {
   InputForms forms;
   for (const ExpertPrecision& precision : store.precisions) {
@@ -58,7 +60,8 @@ InputForms Model::ExpertInputs(const StoreDescription& store) {
 uint64_t Model::LentBytes(const ModelSpec& spec, const ModelOptions& options) { return moed::LentBytes(spec, options); }
 
 absl::StatusOr<std::unique_ptr<Model>> Model::Load(const StoreReader& store, const ModelSpec& spec, const ModelOptions& options,
-                                                   ComputeBackend& backend, KvPool& kv, Trace* trace, ReadBackend* reads) {
+                                                   ComputeBackend& backend, KvPool& kv, Trace* trace, ReadBackend* reads,
+                                                   ComputeBackend* processor) {
   MOED_RETURN_IF_ERROR(CheckSpec(spec));
   MOED_RETURN_IF_ERROR(CheckOptions(spec, options, kv));
   BackendMemory& memory = backend.memory();
@@ -70,10 +73,14 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Load(const StoreReader& store, con
   if (!options.expert_inputs.Cover(expert_inputs)) {
     return InvalidArgument("expert_inputs leave out a form that the experts of ", store.path(), " read");
   }
+  if (processor != nullptr && (!LetsProcessorCompute(spec) || memory.unified())) {
+    return InvalidArgument("no experts of this model can be computed beside the backend '", backend.name(), "'");
+  }
   MOED_ASSIGN_OR_RETURN(Weights weights, LoadWeights(store, spec, backend, reads));
   MOED_ASSIGN_OR_RETURN(OwnScratch scratch, AllocateScratch(spec, options, backend.threads(), memory));
   return std::make_unique<Decoder>(OfContext(spec, options.max_context), options, std::move(weights),
-                                   ExpertFormats(store.description()), expert_inputs, std::move(scratch), backend, kv, trace);
+                                   ExpertFormats(store.description()), expert_inputs, std::move(scratch), backend, kv, trace,
+                                   processor);
 }
 
 }  // namespace moed

@@ -66,14 +66,18 @@ class Model {
   static uint64_t ScratchBytes(const ModelSpec& spec, const ModelOptions& options, int threads);
   // Those that the store's experts and shared experts read.
   static InputForms ExpertInputs(const StoreDescription& store);
+  // Whether experts may be computed on a processor beside a device: their input is what the host is shown anyway, and everything
+  // that they add lies in their records.
+  static bool LetsProcessorCompute(const ModelSpec& spec);
   // What it asks the provider for. 0: nothing.
   static uint64_t LentBytes(const ModelSpec& spec, const ModelOptions& options);
   // Reads the trunk whole, through `reads` (used until Load returns) unless it is null. Shapes are checked against the spec. The
   // trunk and what a step needs are in the backend's memory; `kv` and what the provider hands out have to be, too. All other
-  // arguments outlive the model. `trace` may be null.
+  // arguments outlive the model. `trace` may be null. `processor`, of the host's memory, computes what the provider hands out for
+  // it; null: it hands out nothing. It is asked for where LetsProcessorCompute and the backend's memory is not the host's alone.
   static absl::StatusOr<std::unique_ptr<Model>> Load(const StoreReader& store, const ModelSpec& spec, const ModelOptions& options,
                                                      ComputeBackend& backend, KvPool& kv, Trace* trace,
-                                                     ReadBackend* reads = nullptr);
+                                                     ReadBackend* reads = nullptr, ComputeBackend* processor = nullptr);
 
   virtual const ModelSpec& spec() const = 0;
   virtual uint64_t trunk_bytes() const = 0;

@@ -60,6 +60,23 @@ LatentRows CarveLatent(const ModelSpec& spec, const LatentAttention& latent, siz
 }
 
 template <class Source>
+ProcessorRows CarveProcessorRows(const ModelSpec& spec, const ModelOptions& options, Source& source) {
+  const size_t tokens = std::min(OwnTokens(options), kMostTokensOfProcessor);
+  const auto floats = [&](size_t count) { return source.template Take<float>(count); };
+  const auto prepared = [&](size_t rows, int cols, InputForms forms) {
+    return source.template Take<std::byte>(ActivationBytes(static_cast<int>(rows), cols, forms));
+  };
+  ProcessorRows rows;
+  rows.slots = floats(tokens * spec.top_k * spec.hidden);
+  rows.input_storage = prepared(tokens, spec.hidden, options.expert_inputs);
+  if (spec.gated()) rows.gate = floats(static_cast<size_t>(kGroupRows) * spec.expert_ffn);
+  rows.up = floats(static_cast<size_t>(kGroupRows) * spec.expert_ffn);
+  rows.gathered_storage = prepared(kGroupRows, spec.hidden, options.expert_inputs);
+  rows.inner_storage = prepared(kGroupRows, spec.expert_ffn, kAllForms);
+  return rows;
+}
+
+template <class Source>
 Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, Source& source, Source& shared) {
   const size_t tokens = options.max_step_tokens;
   const size_t rows = std::min(options.max_step_tokens, kBlockRows);
@@ -105,6 +122,9 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   scratch.gathered_storage =
       source.template Take<std::byte>(ActivationBytes(static_cast<int>(wide), spec.hidden, options.expert_inputs));
   scratch.inner_storage = source.template Take<std::byte>(ActivationBytes(static_cast<int>(wide), widest));
+  if (&source != &shared && Model::LetsProcessorCompute(spec)) {
+    scratch.of_processor = CarveProcessorRows(spec, options, shared);
+  }
   scratch.gate_input = shared_floats(spec.hidden);
   scratch.gate_scores = shared_floats(spec.experts);
   scratch.gate_storage = source.template Take<std::byte>(ActivationBytes(1, spec.hidden));

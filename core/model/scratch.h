@@ -45,6 +45,17 @@ struct LatentRows {
   std::span<std::byte> head_storage;  // prepared rows of kLatentHeads heads
 };
 
+// What a processor needs of its own to compute experts beside a device; in shared memory. tokens = kMostTokensOfProcessor or
+// fewer.
+struct ProcessorRows {
+  std::span<float> slots;              // (tokens * top_k, hidden)
+  std::span<std::byte> input_storage;  // prepared input of all tokens
+  std::span<float> gate;               // (wide, expert_ffn)
+  std::span<float> up;                 // (wide, expert_ffn)
+  std::span<std::byte> gathered_storage;
+  std::span<std::byte> inner_storage;
+};
+
 // The rows of each token are those of a step of ModelOptions::own_step_tokens, or lent for a larger one (LentBytes).
 struct Scratch : TokenRows {
   int block_rows = 0;
@@ -72,6 +83,7 @@ struct Scratch : TokenRows {
   std::span<std::byte>
       gathered_storage;                // of a layer's prepared input, the rows of experts whose tokens do not follow each other
   std::span<std::byte> inner_storage;  // prepared inputs of o and of down, one after the other
+  ProcessorRows of_processor;          // empty where memory is unified or Model::LetsProcessorCompute does not hold
   // For gate probabilities that are asked for in the middle of a step.
   std::span<float> gate_input;        // (hidden)
   std::span<float> gate_scores;       // (experts)

@@ -110,10 +110,12 @@ void AddStalls(const ExpertStats& stats, MetricFamilies& families) {
 }
 
 void AddDeviceTier(const DeviceTierStats& device, MetricFamilies& families) {
-  MetricFamily& uses = AddFamily(families, "moe_expert_tier_uses_total",
-                                 "Experts handed out to be computed with, by the memory they lay in.", MetricType::Counter);
-  AddSample(uses, static_cast<double>(device.used_here), {{"tier", "device"}});
-  AddSample(uses, static_cast<double>(device.used_in_host_memory), {{"tier", "host"}});
+  MetricFamily& uses =
+      AddFamily(families, "moe_expert_tier_uses_total",
+                "Experts handed out to be computed with, by the memory they lay in and what computes.", MetricType::Counter);
+  AddSample(uses, static_cast<double>(device.uses[0]), {{"tier", "device"}, {"by", "device"}});
+  AddSample(uses, static_cast<double>(device.uses[1]), {{"tier", "host"}, {"by", "device"}});
+  AddSample(uses, static_cast<double>(device.uses[2]), {{"tier", "host"}, {"by", "processor"}});
   MetricFamily& copied = AddFamily(families, "moe_expert_tier_copied_bytes_total",
                                    "Experts copied between the memories of host and device.", MetricType::Counter);
   AddSample(copied, static_cast<double>(device.risen_bytes), {{"to", "device"}});

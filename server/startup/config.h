@@ -21,6 +21,7 @@ struct Config {
   std::string store;
   std::optional<uint64_t> memory_budget;  // absent: from the machine
   std::optional<uint64_t> device_budget;  // absent: from the device
+  bool processor_experts = true;
   ServingOptions serving;
 
   Address listen{"127.0.0.1", 50051};

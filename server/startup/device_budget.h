@@ -6,13 +6,14 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "core/kernels/backend_memory.h"
 
 namespace moed {
 
-// `told`: --device-budget. `device_bytes`: BackendMemory::working_bytes of `backend`. Without being told, what the device has
-// less a sixteenth, which drivers and others need; nothing where it has no memory of its own. INVALID_ARGUMENT for a budget of
-// such a backend, and for more than the device has.
-absl::StatusOr<std::optional<uint64_t>> ChooseDeviceBudget(std::optional<uint64_t> told, uint64_t device_bytes,
+// `told`: --device-budget. `device`: BackendMemory::working_bytes of `backend`. Without being told, what the device has less a
+// sixteenth, which drivers and others need, and no more than is free; nothing where it has no memory of its own.
+// INVALID_ARGUMENT for a budget of such a backend, and for more than is free.
+absl::StatusOr<std::optional<uint64_t>> ChooseDeviceBudget(std::optional<uint64_t> told, const WorkingBytes& device,
                                                            std::string_view backend);
 
 }  // namespace moed

@@ -103,6 +103,11 @@ absl::Status ApplyPrefixCache(std::string_view text, Config& config) {
   config.serving.prefix_cache = text == "on";
   return absl::OkStatus();
 }
+absl::Status ApplyProcessorExperts(std::string_view text, Config& config) {
+  if (text != "on" && text != "off") return InvalidArgument("\"", text, "\"; allowed are: on, off");
+  config.processor_experts = text == "on";
+  return absl::OkStatus();
+}
 absl::Status ApplyFillCache(std::string_view text, Config& config) {
   if (text != "on" && text != "off") return InvalidArgument("\"", text, "\"; allowed are: on, off");
   config.preset.fill = text == "on";
@@ -176,6 +181,10 @@ constexpr Setting kSettings[] = {
     {"device-budget", "Model and memory", "BYTES",
      "trunk, keys and values, activations and experts together, in the memory of a device that has some of its own",
      "fifteen sixteenths of what the device has", ApplyBytes<&Config::device_budget>},
+    {"processor-experts", "Model and memory", "on|off",
+     "beside a device with memory of its own, experts in the host's memory are computed by its processor where that is faster "
+     "than bringing them",
+     "on", ApplyProcessorExperts},
     {"kv-budget", "Model and memory", "BYTES", "keys and values of all conversations, out of the memory budget",
      "a sixteenth of what the fixed parts leave", ApplyBytes<&ServingOptions::kv_budget>},
     {"kv-format", "Model and memory", "f16|f32|q8", "how keys and values are kept: in 16, 32 or 8.5 bits", "f16", ApplyKvFormat},

@@ -319,11 +319,12 @@ TEST_F(ConfigTest, ARunTakesNoMoreThanItsGroupMay) {
 
 TEST(DeviceBudget, IsTheDevicesOrRefused) {
   constexpr uint64_t kDevice = 16 << 20;
-  EXPECT_EQ(ChooseDeviceBudget(std::nullopt, 0, "avx2").value(), std::nullopt);
-  EXPECT_EQ(ChooseDeviceBudget(std::nullopt, kDevice, "cuda").value(), 15u << 20);
-  EXPECT_EQ(ChooseDeviceBudget(kDevice, kDevice, "cuda").value(), kDevice);
-  EXPECT_EQ(ChooseDeviceBudget(kDevice + 1, kDevice, "cuda").status().code(), absl::StatusCode::kInvalidArgument);
-  const absl::Status refused = ChooseDeviceBudget(kDevice, 0, "avx2").status();
+  EXPECT_EQ(ChooseDeviceBudget(std::nullopt, {}, "avx2").value(), std::nullopt);
+  EXPECT_EQ(ChooseDeviceBudget(std::nullopt, {kDevice, kDevice}, "cuda").value(), 15u << 20);
+  EXPECT_EQ(ChooseDeviceBudget(std::nullopt, {kDevice, 3 << 20}, "cuda").value(), 3u << 20);
+  EXPECT_EQ(ChooseDeviceBudget(kDevice, {kDevice, kDevice}, "cuda").value(), kDevice);
+  EXPECT_EQ(ChooseDeviceBudget(kDevice, {kDevice, kDevice - 1}, "cuda").status().code(), absl::StatusCode::kInvalidArgument);
+  const absl::Status refused = ChooseDeviceBudget(kDevice, {}, "avx2").status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("'avx2' has no memory of its own"));
 }

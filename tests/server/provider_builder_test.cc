@@ -82,7 +82,7 @@ TEST_F(ProviderBuilderTest, KeepsWhatWasLearnedWhereItWasTold) {
   config_.preset.policy = "lru";
   builder_ = ProviderBuilder::Choose(config_, ExpertStore::Get().reader(), spec_).value();
   const MemoryPlan memory{.budget = 1 << 20, .cache = 24 * ExpertStore::Get().record_bytes()};
-  const absl::Status other = builder_->Open({StoreParts().gate, *reads_, Clock::Real(), Allocator::Host(), nullptr, memory});
+  const absl::Status other = builder_->Open({StoreParts().gate, *reads_, Clock::Real(), Allocator::Host(), {}, nullptr, memory});
   EXPECT_TRUE(absl::IsFailedPrecondition(other)) << other;
   EXPECT_THAT(MessageText(other), testing::HasSubstr("--learned-state"));
 }

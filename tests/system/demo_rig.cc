@@ -63,7 +63,8 @@ Rig::Rig(const RigOptions& options, ReadBackend* reads, ComputeBackend* backend)
   if (reads == nullptr) reads = (own_reads_ = Must(OpenReadBackend(options.io_backend, path, {}))).get();
   kv_ = Must(KvPool::Create(spec, {.pages = options.kv_pages}, backend->memory()));
   const ModelOptions model_options{options.max_step_tokens, options.max_context, 4, options.own_step_tokens};
-  model_ = Must(Model::Load(*store_, spec, model_options, *backend, *kv_, options.trace));
+  if (options.bring_seconds_per_byte > 0) processor_ = Must(MakeComputeBackend("auto", *executor_));
+  model_ = Must(Model::Load(*store_, spec, model_options, *backend, *kv_, options.trace, nullptr, processor_.get()));
 
   PresetChoice choice{
       .preset = options.preset, .fill = options.fill, .options = Must(PartOptions::Parse(options.preset_options))};
@@ -86,7 +87,8 @@ Rig::Rig(const RigOptions& options, ReadBackend* reads, ComputeBackend* backend)
   if (options.device_slots > 0) {
     copier_ = Must(backend->memory().MakeCopier());
     inputs.device = {&backend->memory().working(), copier_.get(),
-                     static_cast<uint64_t>(options.device_slots) * store_->largest_expert_bytes(kReferencePrecision)};
+                     static_cast<uint64_t>(options.device_slots) * store_->largest_expert_bytes(kReferencePrecision),
+                     options.bring_seconds_per_byte};
   }
   inputs.options.max_reads_in_flight = options.max_reads_in_flight;
   provider_ = Must(BuildProvider(Must(ChoosePreset(choice, *store_)), inputs));

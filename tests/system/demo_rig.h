@@ -33,8 +33,9 @@ struct RigOptions {
   std::string io_backend = "direct";
   std::string compute = "auto";
   int threads = 1;
-  int slots = 64;        // capacity in records
-  int device_slots = 0;  // likewise, in memory of the backend's device's own
+  int slots = 64;                     // capacity in records
+  double bring_seconds_per_byte = 0;  // to the device, where the processor may compute in its place; 0: it may not
+  int device_slots = 0;               // likewise, in memory of the backend's device's own
   int max_step_tokens = 32;
   int own_step_tokens = 0;  // with which the cache lends memory for larger steps, beside its slots
   int max_context = 128;
@@ -74,6 +75,7 @@ class Rig {
   std::unique_ptr<StoreReader> store_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<ComputeBackend> own_backend_;
+  std::unique_ptr<ComputeBackend> processor_;
   std::unique_ptr<ReadBackend> own_reads_;
   std::unique_ptr<KvPool> kv_;
   std::unique_ptr<Model> model_;

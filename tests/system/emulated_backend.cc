@@ -1,11 +1,21 @@
-// The row "cuda-emulated" of the compute backends, where a program of the tests has it.
+// The row "cuda-emulated" of the compute backends, where a program of the tests has it. MOED_EMULATED_DEVICE=discrete: on a
+// device with memory of its own.
+#include <cstdlib>
+#include <string_view>
+
+#include "core/kernels/cuda/emulation/runtime.h"
+#include "core/kernels/cuda_backend.h"
 #include "tests/kernels/tested_backends.h"
 
 namespace moed {
 
 absl::StatusOr<std::unique_ptr<ComputeBackend>> MakeCudaEmulated(Executor& executor);
 absl::StatusOr<std::unique_ptr<ComputeBackend>> MakeCudaEmulated(Executor& executor) {
-  return MakeTestedBackend(kCudaEmulated, executor);
+  const char* const device = std::getenv("MOED_EMULATED_DEVICE");
+  const bool discrete = device != nullptr && std::string_view(device) == "discrete";
+  const emulation::RuntimeOptions options = {.watch = false,
+                                             .attributes = discrete ? emulation::kDiscreteDevice : emulation::kUnifiedDevice};
+  return MakeCudaBackend(kCudaEmulated, cuda::kEmulatedKernels, emulation::MakeEmulatedRuntime(options), executor);
 }
 
 }  // namespace moed

@@ -1,11 +1,13 @@
 """The whole daemon over the CUDA kernels in emulation: it streams the processor's tokens, with the same logprobs."""
 
 import pathlib
+import re
 from typing import Any
 
-from tests.real_programs import RealProgramsTest, main
+from tests.real_programs import RealProgramsTest, main, metrics_of
 from tools.daemon import Daemon, pack_demo
 
+USES = r'moe_expert_tier_uses_total\{tier="(\w+)",by="(\w+)"\} (\d+)'
 PROMPT = "Once upon a time there was a little"
 
 
@@ -34,6 +36,18 @@ class EmulatedDevice(RealProgramsTest):
         with self.running(*flags, "--backend", "cuda-emulated") as daemon:
             self.assertEqual(answer(daemon), expected)
             self.assertEqual(daemon.stop(), 0, daemon.log())
+        discrete = {"MOED_EMULATED_DEVICE": "discrete"}
+        device_flags = ("--backend", "cuda-emulated", "--device-budget", "7MiB")
+        with self.running(*flags, *device_flags, environment=discrete) as daemon:
+            self.assertEqual(answer(daemon), expected)
+            uses = {tuple(place): float(count) for *place, count in re.findall(USES, metrics_of(daemon))}
+            self.assertGreater(uses["host", "processor"], 0, uses)  # what was never measured is tried
+            self.assertGreater(uses["device", "device"], 0, uses)
+            self.assertIn("experts come to the device at ", daemon.log())
+            self.assertEqual(daemon.stop(), 0, daemon.log())
+        with self.running(*flags, *device_flags, "--processor-experts", "off", environment=discrete) as daemon:
+            self.assertEqual(answer(daemon), expected)
+            self.assertRegex(metrics_of(daemon), r'moe_expert_tier_uses_total\{tier="host",by="processor"\} 0')
 
 
 if __name__ == "__main__":

@@ -43,6 +43,8 @@ ExpertCache::ExpertCache(const CacheParts& parts, std::unique_ptr<EvictionPolicy
                   ? nullptr
                   : std::make_unique<DeviceTier>(parts.device, LargestRecordBytes(store_.description()), room_.pool(), *policy_,
                                                  slots_, filler_)),
+      cooperation_(parts.device.bring_seconds_per_byte > 0 ? std::optional<Cooperation>(parts.device.bring_seconds_per_byte)
+                                                           : std::nullopt),
       statistics_(store_.description()),
       timing_(RecordBytes(store_.description())),
       loader_(store_, parts.reads, clock_, trace_, reading, *this) {}
@@ -112,6 +114,7 @@ GuessingPace ExpertCache::BeginLayer(const LayerRouting& routing, const DemandSe
     if (experts_done_nanos_) timing_.OnExpertsDone(*std::exchange(experts_done_nanos_, {}), stalled_nanos_);
     resolve(residency_, timing_);
     turn_.Begin(routing.layer, demand.phase(), demand.sequences());
+    if (cooperation_) cooperation_->BeginLayer(static_cast<int>(routing.tokens.size()));
     guesses_.ForgetPlanned();
     statistics_.CountLosses(routing, lost);
     for (size_t i = 0; i < actions.size(); ++i) Want(demand.experts()[i], actions[i], demand.UsesOf(i), demand.PhaseOf(i));
@@ -223,16 +226,34 @@ ReadyExpert ExpertCache::HandOut(LayerTurn::Item& item) {
     return ready;
   }
   if (item.read_bytes > 0) statistics_.CountRead(item.sequence, item.read_bytes);
-  if (device_ != nullptr) PlaceForUse(*item.slot);
+  if (device_ != nullptr) PlaceForUse(item, ready);
   ++handles_;
   ready.handle = ExpertHandle(item.slot);
   return ready;
 }
 
-// Its pin is the layer's: no handle has been told where it lies.
-void ExpertCache::PlaceForUse(Slot& slot) {
+// Its pin is the layer's: no handle has been told where it lies. Nobody computes with one that is still being copied to the host.
+void ExpertCache::PlaceForUse(const LayerTurn::Item& item, ReadyExpert& ready) {
+  Slot& slot = *item.slot;
+  const uint64_t bytes = slot.bytes.size();
+  if (cooperation_ && !slot.on_device) {
+    if (slot.ready == nullptr) {
+      ready.on_processor = cooperation_->OnProcessor(bytes, item.tokens);
+    } else {
+      cooperation_->OnBrought(bytes);
+    }
+  }
+  if (ready.on_processor) {
+    slot.rises_later = true;
+    return device_->CountUse(DeviceTier::Use::kOnProcessor);
+  }
   if (slot.state == RecordState::kResident) device_->Raise(slot, /*pins=*/1, turn_.layer());
-  device_->CountUse(slot.on_device);
+  device_->CountUse(slot.on_device ? DeviceTier::Use::kHere : DeviceTier::Use::kOverTheBus);
+}
+
+void ExpertCache::OnProcessorComputed(uint64_t bytes, int tokens, double seconds) {
+  CountedLock lock(mutex_);
+  if (cooperation_) cooperation_->OnComputed(bytes, tokens, seconds);
 }
 
 // `done`: its experts are computed.
@@ -281,15 +302,19 @@ void ExpertCache::AwaitCounted(const absl::Condition& condition, int32_t expert)
 // Pins are dropped without the lock where nobody waits for them. Who finds no room says so before it looks at pins, and this
 // looks after it dropped its own: one of the two sees the other.
 void ExpertCache::Unpin(Slot& slot) {
-  const bool leaves = slot.leaves_unpinned();
+  const bool moves = slot.leaves_unpinned() || slot.rises_later;
   --handles_;
-  if (--slot.pins > 0 || !(leaves || pins_awaited_ || slot.state == RecordState::kFailed)) return;
+  if (--slot.pins > 0 || !(moves || pins_awaited_ || slot.state == RecordState::kFailed)) return;
   Cancels cancels;
   {
     CountedLock lock(mutex_);
     ReleaseIfOver(slot);
     StartWaitingDemands(cancels);
     StartGuesses();
+    if (slot.rises_later && slot.pins == 0 && slot.state == RecordState::kResident) {
+      slot.rises_later = false;
+      device_->Raise(slot, /*pins=*/0, turn_.layer());
+    }
   }
   RunCancels(cancels);
 }

@@ -26,6 +26,7 @@
 #include "core/base/clock.h"
 #include "core/base/trace.h"
 #include "core/expert/cache/cache_statistics.h"
+#include "core/expert/cache/cooperation.h"
 #include "core/expert/cache/counted_mutex.h"
 #include "core/expert/cache/demand.h"
 #include "core/expert/cache/device_tier.h"
@@ -98,6 +99,8 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   using Resolve = absl::FunctionRef<void(const ResidencyView&, const TimingMeter&)>;
   GuessingPace BeginLayer(const LayerRouting& routing, const DemandSet& demand, Resolve resolve, std::span<const Action> actions,
                           std::span<const float> lost);
+  // As ExpertProvider's.
+  void OnProcessorComputed(uint64_t bytes, int tokens, double seconds);
   // For a layer that was begun, its reads being under way: what the policy learns from the routing, without the lock.
   void Learn(const LayerRouting& routing) { learner_.Learn(routing); }
   // Once, after that: what was learned counts, and what is worth it of `guesses` (best first), for layers after this one, is
@@ -125,7 +128,7 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   GuessingPace Pace() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void HandOutReady(Cancels& cancels) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ReadyExpert HandOut(LayerTurn::Item& item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void PlaceForUse(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PlaceForUse(const LayerTurn::Item& item, ReadyExpert& ready) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndLayer(bool done) ABSL_LOCKS_EXCLUDED(mutex_);
   void AwaitCounted(const absl::Condition& condition, int32_t expert) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -173,6 +176,7 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   Filler filler_ ABSL_GUARDED_BY(mutex_);
   Room room_ ABSL_GUARDED_BY(mutex_);
   const std::unique_ptr<DeviceTier> device_ ABSL_PT_GUARDED_BY(mutex_);  // null: none
+  std::optional<Cooperation> cooperation_ ABSL_GUARDED_BY(mutex_);
   LayerTurn turn_ ABSL_GUARDED_BY(mutex_);
   GuessQueue guesses_ ABSL_GUARDED_BY(mutex_);
   CacheStatistics statistics_ ABSL_GUARDED_BY(mutex_);

@@ -82,6 +82,10 @@ class Provider final : public CachingProvider {
   std::optional<ReadyExpert> Next() override { return cache_.Next(/*wait=*/true); }
   std::optional<ReadyExpert> NextReady() override { return cache_.Next(/*wait=*/false); }
 
+  void OnProcessorComputed(uint64_t bytes, int tokens, double seconds) override {
+    cache_.OnProcessorComputed(bytes, tokens, seconds);
+  }
+
   SequenceCounters sequence_counters(SequenceId sequence) const override { return cache_.sequence_counters(sequence); }
   ExpertStats Stats() const override { return cache_.Stats(); }
   uint64_t table_bytes() const override { return cache_.table_bytes(); }

@@ -31,6 +31,8 @@ struct DeviceSlots {
   Allocator* allocator = nullptr;
   Copier* copier = nullptr;
   uint64_t capacity_bytes = 0;
+  // What it takes to bring experts to the device, where the host's processor may compute with some in their place; 0: it may not.
+  double bring_seconds_per_byte = 0;
 };
 
 // Copies run while the device computes; `Slot::ready` is where the device has to wait for one. Until then the record is pinned
@@ -56,8 +58,9 @@ class DeviceTier {
   // Waits for all moves. What goes wrong with them is told by whoever computes with what was moved.
   void SettleAll();
 
-  // A record was handed out.
-  void CountUse(bool here) { ++(here ? stats_.used_here : stats_.used_in_host_memory); }
+  // What a record that is handed out is computed with, and where.
+  enum class Use { kHere, kOverTheBus, kOnProcessor };
+  void CountUse(Use use) { ++stats_.uses[static_cast<size_t>(use)]; }
   DeviceTierStats stats() const;
 
  private:

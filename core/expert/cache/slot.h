@@ -46,6 +46,7 @@ struct Slot final : LoadTarget, internal::PinnedExpert {
   std::atomic<int> pins{0};         // handles, and what the current layer has not handed out yet
   LoadReason reason = LoadReason::kDemand;
   bool bypass = false;
+  std::atomic<bool> rises_later{false};           // DeviceTier's: once nobody holds it
   bool on_device = false;                         // DeviceTier's: where `bytes` are; else the host may read them
   std::atomic<const ReadyEvent*> ready{nullptr};  // DeviceTier's: they are there from then on; null: now
   int reads_left = 0;

@@ -56,6 +56,7 @@ void Slots::Free(Slot& slot) {
   }
   slot.bytes = {};
   slot.on_device = false;
+  slot.rises_later = false;
   slot.tickets = {};
   slot.status = absl::OkStatus();
   slot.wanted_at = 0;

@@ -149,8 +149,11 @@ absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeCudaRuntime() {
   cudaDeviceProp properties;
   MOED_RETURN_IF_ERROR(CudaStatus(cudaGetDeviceProperties(&properties, 0), "the first device"));
   MOED_RETURN_IF_ERROR(CudaStatus(cudaFree(nullptr), StrCat("opening ", properties.name)));  // the first call that needs it does
+  size_t free_bytes = 0, all_bytes = 0;
+  MOED_RETURN_IF_ERROR(CudaStatus(cudaMemGetInfo(&free_bytes, &all_bytes), "its free memory"));
   return std::make_unique<CudaRuntime>(DeviceAttributes{.unified_memory = properties.integrated != 0,
                                                         .memory_bytes = properties.totalGlobalMem,
+                                                        .free_bytes = free_bytes,
                                                         .shared_bytes = static_cast<unsigned>(properties.sharedMemPerBlockOptin),
                                                         .multiprocessors = properties.multiProcessorCount});
 }

@@ -57,6 +57,7 @@ class DeviceStream {
 struct DeviceAttributes {
   bool unified_memory = false;  // the device's memory is the processor's: nothing is won by copies
   uint64_t memory_bytes = 0;
+  uint64_t free_bytes = 0;    // of those, once the device is open
   unsigned shared_bytes = 0;  // the most that a block may have
   int multiprocessors = 0;
 };

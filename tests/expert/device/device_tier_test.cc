@@ -196,7 +196,7 @@ TEST(DeviceTier, WhatIsUsedMostLiesOnTheDevice) {
   }
   const DeviceTierStats before = provider->Stats().device;
   for (const LayerId layer : kLayers) EXPECT_TRUE(RunLayerOn(device, *provider, layer, {0}));
-  EXPECT_EQ(provider->Stats().device.used_here - before.used_here, std::size(kLayers));
+  EXPECT_EQ(provider->Stats().device.uses[0] - before.uses[0], std::size(kLayers));
   EXPECT_EQ(provider->Stats().device.risen_bytes, before.risen_bytes) << "where it lies already";
 }
 
@@ -221,9 +221,9 @@ TEST(DeviceTier, WhatIsStillReadStaysWhereItIs) {
   device.Use(*std::move(ready), kFirst);
   EXPECT_FALSE(provider->Next());
   EXPECT_TRUE(device.Fence());
-  EXPECT_EQ(provider->Stats().device.used_in_host_memory, 1u);
+  EXPECT_EQ(provider->Stats().device.uses[1], 1u);
   EXPECT_TRUE(RunLayerOn(device, *provider, kFirst, {0}));
-  EXPECT_EQ(provider->Stats().device.used_here, 1u);
+  EXPECT_EQ(provider->Stats().device.uses[0], 1u);
 }
 
 // Where a record that rises or one that sinks is not awaited, or nothing says when it may be, other bytes are found.

@@ -28,10 +28,13 @@ struct NumberedCall {
 };
 
 // Whose memory is the processor's, and one with memory of its own.
-inline constexpr DeviceAttributes kUnifiedDevice = {
-    .unified_memory = true, .memory_bytes = uint64_t{1} << 40, .shared_bytes = 48 << 10, .multiprocessors = 4};
+inline constexpr DeviceAttributes kUnifiedDevice = {.unified_memory = true,
+                                                    .memory_bytes = uint64_t{1} << 40,
+                                                    .free_bytes = uint64_t{1} << 40,
+                                                    .shared_bytes = 48 << 10,
+                                                    .multiprocessors = 4};
 inline constexpr DeviceAttributes kDiscreteDevice = {
-    .memory_bytes = uint64_t{1} << 40, .shared_bytes = 48 << 10, .multiprocessors = 4};
+    .memory_bytes = uint64_t{1} << 40, .free_bytes = uint64_t{1} << 40, .shared_bytes = 48 << 10, .multiprocessors = 4};
 
 struct RuntimeOptions {
   // 0: nothing runs before somebody waits for it. Others: now and then a stream gets on by itself, by chance.
