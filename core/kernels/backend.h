@@ -16,6 +16,7 @@
 //   codes         per row: acc = 0; per part (16 or 32 columns) in order: acc = fma(float(dot of levels), d_w * d_x, acc), and
 //                 with offsets acc = fma(float(sum(x)), m_w * d_x, acc); int32 dots; levels, d_w, m_w: quant/block_layouts.h
 //   f32, f16, bf16, fp8  per row: lane sum of w[k] x[k] over the padded width; w of fp8: number times scale, rounded to float32
+//   products      scale * (sum + bias), sum + bias where there is a bias; what adds to y makes it fma(scale, sum + bias, y)
 //   lane sums     where a vector is reduced (float rows, norms, softmax): 8 partial sums, element i into partial i mod 8 by fma,
 //                 i ascending, then ((s0+s4)+(s2+s6))+((s1+s5)+(s3+s7))
 //   RMS norm      (x * (1 / sqrt(sum / cols + eps))) * weight, or without the last product
@@ -85,6 +86,9 @@ struct MatMulJob {
   const Activations* input = nullptr;  // (tokens, cols)
   float* output = nullptr;             // (tokens, rows), row-major with `output_stride` floats from token to token
   int64_t output_stride = 0;
+  const float* bias = nullptr;  // (rows); null: none
+  float scale = 1;              // of what the product and its bias make
+  bool adds = false;            // to what the output holds
 };
 
 // Consecutive positions of one sequence, a row of activations each; the rows of the runs of a call follow each other. Runs and
@@ -182,8 +186,6 @@ class ComputeBackend {
   // All jobs in one parallel region (query, key and value; gate and up). No output is another job's input.
   virtual void MatMul(std::span<const MatMulJob> jobs) = 0;
 
-  // Each row of x += bias (cols).
-  virtual void AddBias(float* x, const float* bias, int rows, int cols) = 0;
   // y = x * weight / sqrt(mean(x^2) + eps), row by row. x, y (rows, cols), may alias; weight (cols); null: ones.
   virtual void RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) = 0;
 

@@ -6,6 +6,7 @@
 
 #include "core/base/check.h"
 #include "core/kernels/cpu_attention.h"
+#include "core/kernels/cpu_products.h"
 #include "core/kernels/cpu_recurrence.h"
 #include "core/kernels/math.h"
 #include "core/kernels/router.h"
@@ -14,15 +15,13 @@ namespace moed {
 namespace {
 
 // A range smaller than these costs less than waking another thread.
-constexpr int64_t kGrainBlockProducts = 256;  // 8 x 32 weights times one token
-constexpr int64_t kGrainElements = 8192;      // of a loop over floats
-constexpr int kExponentialCost = 3;           // in such elements
+constexpr int64_t kGrainElements = 8192;  // of a loop over floats
+constexpr int kExponentialCost = 3;       // in such elements
 constexpr int64_t kPieceElements = 1024;
 
-// Iterations per range, so that a range has at least `least` units of work; a multiple of `multiple`.
-int Grain(int64_t least, int64_t units_per_iteration, int multiple = 1) {
-  const int64_t iterations = CeilDiv(least, std::max<int64_t>(units_per_iteration, 1));
-  return static_cast<int>(CeilDiv(iterations, multiple) * multiple);
+// Iterations per range, so that a range has at least `least` units of work.
+int Grain(int64_t least, int64_t units_per_iteration) {
+  return static_cast<int>(CeilDiv(least, std::max<int64_t>(units_per_iteration, 1)));
 }
 
 class CpuBackend final : public ComputeBackend {
@@ -44,8 +43,7 @@ class CpuBackend final : public ComputeBackend {
   Activations Prepare(const float* x, int tokens, int cols, int64_t stride, InputForms forms,
                       std::span<std::byte> storage) override;
   Activations Gather(const Activations& from, std::span<const int32_t> rows, std::span<std::byte> storage) override;
-  void MatMul(std::span<const MatMulJob> jobs) override;
-  void AddBias(float* x, const float* bias, int rows, int cols) override;
+  void MatMul(std::span<const MatMulJob> jobs) override { MatMulOnCpu(kernels_, executor_, jobs); }
   void RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) override;
   void LayerNorm(const float* x, const float* weight, const float* bias, float eps, int rows, int cols, float* y) override;
   void Scale(float* x, float scale, int64_t n) override;
@@ -107,7 +105,6 @@ class CpuBackend final : public ComputeBackend {
     executor_.ParallelFor(static_cast<int>(CeilDiv(n, kPieceElements)), Grain(kGrainElements, cost * kPieceElements),
                           [&](int begin, int end) { body(begin * kPieceElements, std::min(end * kPieceElements, n)); });
   }
-  void RunPanels(const MatMulJob& job, int begin, int end) const;
   void Score(const RouterShape& shape, std::span<float> logits) const;
   void RotateParts(const RopeShape& shape, float* row, float position, const float* inv_freq) const;
 
@@ -197,50 +194,6 @@ Activations CpuBackend::Gather(const Activations& from, std::span<const int32_t>
     copy(from.sums, to.sums, blocks);
   });
   return to;
-}
-
-void CpuBackend::RunPanels(const MatMulJob& job, int begin, int end) const {
-  const Activations& x = *job.input;
-  kernels_.mat_mul.of[static_cast<int>(job.weights.format)]({.weights = reinterpret_cast<const unsigned char*>(job.weights.data),
-                                                             .rows = job.weights.rows,
-                                                             .blocks = Blocks(job.weights.cols),
-                                                             .tokens = x.tokens,
-                                                             .values = x.values,
-                                                             .codes = x.codes,
-                                                             .scales = x.scales,
-                                                             .sums = x.sums,
-                                                             .output = job.output,
-                                                             .output_stride = job.output_stride},
-                                                            begin, end);
-}
-
-// The panels of all jobs, one job after the other, are one index space.
-void CpuBackend::MatMul(std::span<const MatMulJob> jobs) {
-  constexpr int kPanelsTogether = 4;  // kernels take so many at once where they can
-  int panels = 0;
-  int64_t block_products = 0;
-  for (const MatMulJob& job : jobs) {
-    MOED_CHECK(job.input->cols == job.weights.cols && job.input->forms().Cover(InputForms::Of({job.weights.format})));
-    MOED_CHECK(FitsColumns(job.weights.format, job.weights.cols));
-    panels += Panels(job.weights.rows);
-    block_products += int64_t{Panels(job.weights.rows)} * Blocks(job.weights.cols) * job.input->tokens;
-  }
-  if (block_products == 0) return;
-  const int grain = Grain(kGrainBlockProducts, block_products / panels, kPanelsTogether);
-  executor_.ParallelFor(panels, grain, [&](int begin, int end) {
-    int first = 0;
-    for (const MatMulJob& job : jobs) {
-      const int count = Panels(job.weights.rows);
-      const int from = std::max(begin - first, 0);
-      const int to = std::min(end - first, count);
-      if (from < to) RunPanels(job, from, to);
-      first += count;
-    }
-  });
-}
-
-void CpuBackend::AddBias(float* x, const float* bias, int rows, int cols) {
-  ForRows(rows, cols, [&](int row) { kernels_.add(x + int64_t{row} * cols, bias, cols); });
 }
 
 void CpuBackend::RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) {

@@ -51,9 +51,6 @@ class CudaBackend final : public ComputeBackend {
                       std::span<std::byte> storage) override;
   Activations Gather(const Activations& from, std::span<const int32_t> rows, std::span<std::byte> storage) override;
   void MatMul(std::span<const MatMulJob> jobs) override;
-  void AddBias(float* x, const float* bias, int rows, int cols) override {
-    Run(kernels_.add_bias, {.x = x, .bias = bias, .cols = cols, .n = int64_t{rows} * cols});
-  }
   void RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) override {
     Run(kernels_.rms_norm, {.x = x, .weight = weight, .y = y, .eps = eps, .rows = rows, .cols = cols});
   }
@@ -214,12 +211,15 @@ void CudaBackend::LaunchProducts(std::span<const MatMulJob> jobs, FormatId forma
                .codes = x.codes,
                .scales = x.scales,
                .sums = x.sums,
+               .bias = job.bias,
                .output = job.output,
                .output_stride = job.output_stride,
                .rows = job.weights.rows,
                .blocks = Blocks(job.weights.cols),
                .tokens = x.tokens,
-               .first_group = operation.groups};
+               .first_group = operation.groups,
+               .scale = job.scale,
+               .adds = job.adds};
     operation.groups += static_cast<int>(CeilDiv(Panels(job.weights.rows), kPanelsOfBlock));
     operation.tokens = std::max(operation.tokens, x.tokens);
   }

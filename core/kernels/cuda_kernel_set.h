@@ -13,7 +13,6 @@ using Launcher = void (*)(DeviceStream& stream, const Operation& operation);
 struct KernelSet {
   Launcher<AddOperation> add;
   Launcher<AddScaledOperation> add_scaled;
-  Launcher<AddBiasOperation> add_bias;
   Launcher<ScaleOperation> scale;
   Launcher<MultiplyOperation> multiply;
   Launcher<SigmoidGateOperation> sigmoid_gate;

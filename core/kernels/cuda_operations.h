@@ -24,12 +24,6 @@ struct AddScaledOperation {
   float scale;
   int64_t n;
 };
-struct AddBiasOperation {
-  float* x;  // (rows, cols)
-  const float* bias;
-  int cols;
-  int64_t n;
-};
 struct ScaleOperation {
   float* x;
   float scale;
@@ -192,12 +186,15 @@ struct ProductJob {
   const int8_t* codes;
   const float* scales;
   const int32_t* sums;
+  const float* bias;
   float* output;
   int64_t output_stride;
   int rows;
   int blocks;  // of 32 columns
   int tokens;
   int first_group;  // panels of the launch go to blocks of threads in groups; where this job's begin
+  float scale;
+  bool adds;
 };
 // Jobs of one format.
 struct ProductsOperation {

@@ -3,13 +3,6 @@
 #include "core/model/kv_runs.h"
 
 namespace moed {
-namespace {
-
-void AddBias(ComputeBackend& backend, float* x, const float* bias, int rows, int width) {
-  if (bias != nullptr) backend.AddBias(x, bias, rows, width);
-}
-
-}  // namespace
 
 AttentionBlock::AttentionBlock(Step& step, const float* inv_freq) : step_(step), inv_freq_(inv_freq) {
   for (int i = 0; i < step.spec.rotation_count(); ++i) attention_factors_.push_back(step.spec.rotation(i).AttentionFactor());
@@ -30,7 +23,7 @@ void AttentionBlock::Run(LayerId layer, const LayerWeights& weights) {
       step_.backend.SigmoidGate(step_.scratch.attended.data(), step_.scratch.attention_gate.data(),
                                 int64_t{block.count} * q_width());
     }
-    step_.ProjectToResidual(weights.o, weights.o_bias, block, weights.attn_post_norm);
+    step_.ProjectAttended(weights.o, weights.o_bias, block, weights.attn_post_norm);
   });
 }
 
@@ -47,15 +40,12 @@ void AttentionBlock::ProjectQkv(const LayerWeights& weights, RowBlock block) {
   const Activations input =
       backend.Prepare(scratch.normed.data(), rows, step_.spec.hidden, step_.spec.hidden, forms, scratch.block_storage);
   const MatMulJob jobs[] = {
-      {weights.q, &input, scratch.q.data(), q_width()},
-      {weights.k, &input, scratch.k.data(), kv_width()},
-      {weights.v, &input, scratch.v.data(), kv_width()},
+      {weights.q, &input, scratch.q.data(), q_width(), weights.q_bias},
+      {weights.k, &input, scratch.k.data(), kv_width(), weights.k_bias},
+      {weights.v, &input, scratch.v.data(), kv_width(), weights.v_bias},
       {weights.attention_gate, &input, scratch.attention_gate.data(), q_width()},
   };
   backend.MatMul(std::span(jobs).first(heads_.values_are_keys ? 2 : gated ? 4 : 3));
-  AddBias(backend, scratch.q.data(), weights.q_bias, rows, q_width());
-  AddBias(backend, scratch.k.data(), weights.k_bias, rows, kv_width());
-  AddBias(backend, scratch.v.data(), weights.v_bias, rows, kv_width());
 }
 
 void AttentionBlock::NormalizeValues(RowBlock block) {

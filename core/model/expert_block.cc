@@ -144,19 +144,15 @@ Activations ExpertBlock::Inner(LayerId layer) {
     const auto format = [&](ExpertPart part) { return step_.expert_formats.Of(layer, member.ready.precision, part); };
     forms = forms | InputForms::Of({format(ExpertPart::kDown)});
     const size_t row = static_cast<size_t>(member.first_row) * ffn;
+    const auto bias = [&](const float* biases) { return BiasOf(biases, member, ffn); };
     if (gated) {
       const std::byte* gate = Weights(member.part(ExpertPart::kGate));
-      jobs[used++] = {{format(ExpertPart::kGate), ffn, hidden, gate}, &member.input, &scratch.gate[row], ffn};
+      jobs[used++] = {{format(ExpertPart::kGate), ffn, hidden, gate}, &member.input, &scratch.gate[row], ffn, bias(biases_.gate)};
     }
     const std::byte* up = Weights(member.part(ExpertPart::kUp));
-    jobs[used++] = {{format(ExpertPart::kUp), ffn, hidden, up}, &member.input, &scratch.up[row], ffn};
+    jobs[used++] = {{format(ExpertPart::kUp), ffn, hidden, up}, &member.input, &scratch.up[row], ffn, bias(biases_.up)};
   }
   step_.backend.MatMul(std::span(jobs).first(used));
-  for (const Member& member : members()) {
-    const size_t row = static_cast<size_t>(member.first_row) * ffn;
-    if (gated) AddBias(&scratch.gate[row], biases_.gate, member, ffn);
-    AddBias(&scratch.up[row], biases_.up, member, ffn);
-  }
   const float* const activated = step_.Activate(static_cast<int64_t>(rows_) * ffn);
   return step_.backend.Prepare(activated, rows_, ffn, ffn, forms, scratch.inner_storage);
 }
@@ -193,19 +189,15 @@ void ExpertBlock::DownOf(LayerId layer, std::span<Member> some, const Activation
     const size_t place = member.slots.data() - scratch.expert_slots.data();
     for (size_t i = 0; i < member.slots.size(); ++i) scratch.slot_places[member.slots[i]] = static_cast<int32_t>(place + i);
     inputs[used] = inner.Rows(member.first_row, member.rows());
-    jobs[used] = {{format, hidden, step_.spec.expert_ffn, down}, &inputs[used], &scratch.slots[place * hidden], hidden};
+    const float* const bias = BiasOf(biases_.down, member, hidden);
+    jobs[used] = {{format, hidden, step_.spec.expert_ffn, down}, &inputs[used], &scratch.slots[place * hidden], hidden, bias};
     ++used;
   }
   if (used > 0) step_.backend.MatMul(std::span(jobs).first(used));
-  for (const Member& member : some) {
-    if (member.rows() == 0) continue;
-    AddBias(&scratch.slots[(member.slots.data() - scratch.expert_slots.data()) * int64_t{hidden}], biases_.down, member, hidden);
-  }
 }
 
-void ExpertBlock::AddBias(float* x, const float* biases, const Member& member, int width) {
-  if (biases == nullptr) return;
-  step_.backend.AddBias(x, biases + int64_t{member.ready.expert} * width, member.rows(), width);
+const float* ExpertBlock::BiasOf(const float* biases, const Member& member, int width) {
+  return biases == nullptr ? nullptr : biases + int64_t{member.ready.expert} * width;
 }
 
 std::span<const int32_t> ExpertBlock::SlotsOf(int32_t expert) const {

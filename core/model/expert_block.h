@@ -55,8 +55,8 @@ class ExpertBlock {
   void Down(LayerId layer, const Activations& inner);
   void DownOf(LayerId layer, std::span<Member> some, const Activations& inner);
 
-  // Each of the member's rows of x += its expert's row of `biases` (experts, width), unless that is null.
-  void AddBias(float* x, const float* biases, const Member& member, int width);
+  // The expert's row of `biases` (experts, width), which may be null.
+  static const float* BiasOf(const float* biases, const Member& member, int width);
   std::span<const int32_t> SlotsOf(int32_t expert) const;
   void Fail(std::span<const int32_t> slots, const absl::Status& status);
 

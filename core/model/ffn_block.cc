@@ -10,13 +10,11 @@ namespace moed {
 
 void FfnBlock::RunDense(LayerId layer, const LayerWeights& weights) {
   const TraceSpan span(step_.trace, "dense", kComputeTrack, layer);
-  Scratch& scratch = step_.scratch;
-  const int64_t hidden = step_.spec.hidden;
   const InputForms forms = FormsOf(weights.dense);
   step_.ForBlocks([&](RowBlock block) {
     Normalize(weights.ffn_norm, weights.ffn_norm_bias, block);
-    ComputeFfn(weights.dense, Prepare(block, forms, scratch.block_storage), scratch.projected.data());
-    step_.AddToResidual(&scratch.x[block.begin * hidden], scratch.projected.data(), block.count);
+    const Activations inner = Inner(weights.dense, Prepare(block, forms, step_.scratch.block_storage));
+    step_.ProjectToResidual(weights.dense.down, nullptr, inner, block);
   });
 }
 
@@ -49,21 +47,17 @@ InputForms FfnBlock::FormsOf(const FfnWeights& weights) const {
   return InputForms::Of({weights.up.format, (step_.spec.gated() ? weights.gate : weights.up).format});
 }
 
-void FfnBlock::ComputeFfn(const FfnWeights& weights, const Activations& input, float* output) {
+Activations FfnBlock::Inner(const FfnWeights& weights, const Activations& input) {
   Scratch& scratch = step_.scratch;
   const int ffn = weights.up.rows;
   const MatMulJob into[] = {{weights.up, &input, scratch.up.data(), ffn}, {weights.gate, &input, scratch.gate.data(), ffn}};
   step_.backend.MatMul(std::span(into).first(step_.spec.gated() ? 2 : 1));
   const float* const activated = step_.Activate(int64_t{input.tokens} * ffn);
-  const Activations inner =
-      step_.backend.Prepare(activated, input.tokens, ffn, ffn, InputForms::Of({weights.down.format}), scratch.inner_storage);
-  const MatMulJob out_of[] = {{weights.down, &inner, output, step_.spec.hidden}};
-  step_.backend.MatMul(out_of);
+  return step_.backend.Prepare(activated, input.tokens, ffn, ffn, InputForms::Of({weights.down.format}), scratch.inner_storage);
 }
 
 void FfnBlock::ComputeRouter(LayerId layer, const LayerWeights& weights) {
   Scratch& scratch = step_.scratch;
-  const int experts = step_.spec.experts;
   const bool gated = step_.spec.shared_gate, own_norm = step_.spec.NormsAround();
   const InputForms forms = InputForms::Of({weights.router.format, (gated ? weights.shared_gate : weights.router).format});
   step_.ForBlocks([&](RowBlock block) {
@@ -71,10 +65,9 @@ void FfnBlock::ComputeRouter(LayerId layer, const LayerWeights& weights) {
     Normalize(own_norm ? weights.router_norm : weights.ffn_norm, weights.ffn_norm_bias, block);
     const Activations input = Prepare(block, forms, scratch.block_storage);
     float* shared_gate = gated ? &scratch.shared_gate[block.begin] : nullptr;
-    const MatMulJob jobs[] = {{weights.router, &input, &scratch.router[static_cast<size_t>(block.begin) * experts], experts},
-                              {weights.shared_gate, &input, shared_gate, 1}};
+    float* const logits = &scratch.router[static_cast<size_t>(block.begin) * step_.spec.experts];
+    const MatMulJob jobs[] = {step_.RouterJob(weights, input, logits), {weights.shared_gate, &input, shared_gate, 1}};
     step_.backend.MatMul(std::span(jobs).first(gated ? 2 : 1));
-    step_.FinishRouterLogits(jobs[0].output, weights.router_bias, block.count);
   });
 }
 
@@ -170,12 +163,14 @@ void FfnBlock::ComputeShared(LayerId layer, const LayerWeights& weights, const A
   step_.ForBlocks([&](RowBlock block) {
     const TraceSpan span(step_.trace, "shared expert", kComputeTrack, layer);
     float* output = &step_.scratch.shared[static_cast<size_t>(block.begin) * step_.spec.hidden];
+    Activations own = input.Rows(block.begin, block.count);
     if (step_.spec.NormsAround()) {
       Normalize(weights.shared_norm, nullptr, block);
-      ComputeFfn(weights.shared, Prepare(block, forms, step_.scratch.block_storage), output);
-    } else {
-      ComputeFfn(weights.shared, input.Rows(block.begin, block.count), output);
+      own = Prepare(block, forms, step_.scratch.block_storage);
     }
+    const Activations inner = Inner(weights.shared, own);
+    const MatMulJob jobs[] = {{weights.shared.down, &inner, output, step_.spec.hidden}};
+    step_.backend.MatMul(jobs);
     if (step_.spec.NormsAround()) step_.Normalize(output, weights.shared_post_norm, nullptr, block.count, output);
   });
 }

@@ -49,8 +49,8 @@ class FfnBlock {
 
   // What the projections of the rows' input read.
   InputForms FormsOf(const FfnWeights& weights) const;
-  // output (tokens, hidden) = down(activation(gate x) * (up x)), or down(activation(up x)), at most a block.
-  void ComputeFfn(const FfnWeights& weights, const Activations& input, float* output);
+  // What down reads: activation(gate x) * (up x), or activation(up x), at most a block.
+  Activations Inner(const FfnWeights& weights, const Activations& input);
 
   float* NormedRow(int row) const { return &step_.scratch.normed[static_cast<size_t>(row) * step_.spec.hidden]; }
   std::span<const float> NormedOnHost(int row) const {

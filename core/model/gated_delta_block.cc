@@ -24,7 +24,7 @@ void GatedDeltaBlock::Run(LayerId layer, const LayerWeights& weights) {
     Project(weights, block);
     Convolve(weights, block, PlanStateRuns(step_, layer, block, 0));
     ReadStates(weights, block, PlanStateRuns(step_, layer, block, shape().recurrence().InputFloats()));
-    step_.ProjectToResidual(weights.o, nullptr, block);
+    step_.ProjectAttended(weights.o, nullptr, block);
   });
 }
 

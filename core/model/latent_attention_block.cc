@@ -14,7 +14,7 @@ void LatentAttentionBlock::Run(LayerId layer, const LayerWeights& weights) {
     Rotate(block);
     StoreAndAttend(layer, block);
     ProjectValues(weights.latent, block);
-    step_.ProjectToResidual(weights.o, weights.o_bias, block);
+    step_.ProjectAttended(weights.o, weights.o_bias, block);
   });
 }
 

@@ -11,7 +11,7 @@ void Mamba2Block::Run(LayerId layer, const LayerWeights& weights) {
     Project(weights, block);
     ReadStates(layer, weights, block);
     GateAndNormalize(weights, block);
-    step_.ProjectToResidual(weights.o, nullptr, block);
+    step_.ProjectAttended(weights.o, nullptr, block);
   });
 }
 

@@ -10,7 +10,7 @@ void ShortConvolutionBlock::Run(LayerId layer, const LayerWeights& weights) {
   step_.ForBlocks([&](RowBlock block) {
     Project(weights, block);
     Convolve(layer, weights, block);
-    step_.ProjectToResidual(weights.o, nullptr, block);
+    step_.ProjectAttended(weights.o, nullptr, block);
   });
 }
 

@@ -11,6 +11,7 @@
 #include "core/model/kv_pool.h"
 #include "core/model/scratch.h"
 #include "core/model/spec.h"
+#include "core/model/weights.h"
 
 namespace moed {
 
@@ -61,11 +62,9 @@ struct Step {
     }
     return gate;
   }
-  // logits (rows, experts): what the router's scores are made of, from what its matrix makes. The bias may be null.
-  void FinishRouterLogits(float* logits, const float* bias, int rows) const {
-    const auto scale = static_cast<float>(spec.router_logits_scale);
-    if (scale != 1) backend.Scale(logits, scale, int64_t{rows} * spec.experts);
-    if (bias != nullptr) backend.AddBias(logits, bias, rows, spec.experts);
+  // To logits (rows, experts): what the router's scores are made of.
+  MatMulJob RouterJob(const LayerWeights& weights, const Activations& input, float* logits) const {
+    return {weights.router, &input, logits, spec.experts, weights.router_bias, static_cast<float>(spec.router_logits_scale)};
   }
   // y = the norm of rows of x, (rows, hidden); may alias. A layer norm where there is a bias.
   void Normalize(const float* x, const float* weight, const float* bias, int rows, float* y) const {
@@ -78,16 +77,24 @@ struct Step {
     if (spec.residual_scale == 1) return backend.Add(x, block, n);
     backend.AddScaled(x, block, static_cast<float>(spec.residual_scale), n);
   }
-  // Rows of the residual stream get o * scratch.attended, (rows, o.cols), + bias, which may be null, or the norm of that.
-  void ProjectToResidual(const MatrixView& o, const float* bias, RowBlock block, const float* norm = nullptr) {
+  // A block's rows of the residual stream get `weights` * input.
+  void ProjectToResidual(const MatrixView& weights, const float* bias, const Activations& input, RowBlock block) const {
+    const MatMulJob jobs[] = {
+        {weights, &input, Residual(block), spec.hidden, bias, static_cast<float>(spec.residual_scale), true}};
+    backend.MatMul(jobs);
+  }
+  // They get o * scratch.attended, (rows, o.cols), + bias, which may be null, or the norm of that.
+  void ProjectAttended(const MatrixView& o, const float* bias, RowBlock block, const float* norm = nullptr) const {
     const Activations input =
         backend.Prepare(scratch.attended.data(), block.count, o.cols, o.cols, InputForms::Of({o.format}), scratch.inner_storage);
-    const MatMulJob jobs[] = {{o, &input, scratch.projected.data(), spec.hidden}};
+    if (norm == nullptr) return ProjectToResidual(o, bias, input, block);
+    float* const projected = scratch.projected.data();
+    const MatMulJob jobs[] = {{o, &input, projected, spec.hidden, bias}};
     backend.MatMul(jobs);
-    if (bias != nullptr) backend.AddBias(scratch.projected.data(), bias, block.count, spec.hidden);
-    if (norm != nullptr) Normalize(scratch.projected.data(), norm, nullptr, block.count, scratch.projected.data());
-    AddToResidual(&scratch.x[static_cast<size_t>(block.begin) * spec.hidden], scratch.projected.data(), block.count);
+    Normalize(projected, norm, nullptr, block.count, projected);
+    AddToResidual(Residual(block), projected, block.count);
   }
+  float* Residual(RowBlock block) const { return &scratch.x[static_cast<size_t>(block.begin) * spec.hidden]; }
   bool one_block() const { return batch.rows() <= scratch.block_rows; }
 };
 

@@ -518,16 +518,6 @@ TEST_P(Exactness, PrepareGivesEachFormAlone) {
   }
 }
 
-TEST_P(Exactness, AddBias) {
-  for (int cols : kLengths) {
-    for (int rows : {1, 2, 31}) {
-      const std::vector<float> bias = Awkward(cols, 3);
-      Compare(Gaussian(static_cast<size_t>(rows) * cols, cols), cols % 8,
-              [&](ComputeBackend& backend, float* x) { backend.AddBias(x, bias.data(), rows, cols); });
-    }
-  }
-}
-
 std::vector<RouterShape> RouterShapes(int experts, int top_k, const float* correction) {
   std::vector<RouterShape> shapes = {
       {.experts = experts, .top_k = top_k},

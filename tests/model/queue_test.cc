@@ -56,9 +56,6 @@ class QueueBackend final : public ComputeBackend {
       next_.MatMul(jobs);
     });
   }
-  void AddBias(float* x, const float* bias, int rows, int cols) override {
-    Enqueue([=, this] { next_.AddBias(x, bias, rows, cols); });
-  }
   void RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) override {
     Enqueue([=, this] { next_.RmsNorm(x, weight, eps, rows, cols, y); });
   }

@@ -109,7 +109,6 @@ class SlowBackend final : public ComputeBackend {
   Activations Gather(const Activations& from, std::span<const int32_t> rows, std::span<std::byte> storage) override {
     return next_.Gather(from, rows, storage);
   }
-  void AddBias(float* x, const float* bias, int rows, int cols) override { next_.AddBias(x, bias, rows, cols); }
   void MatMul(std::span<const MatMulJob> jobs) override {
     ticks_.Compute(kProductTicks);
     next_.MatMul(jobs);

@@ -16,10 +16,6 @@ __device__ inline void Compute(const cuda::AddScaledOperation& a, int64_t i) {
   y[i] = fmaf(a.scale, Global<const float>(a.x)[i], y[i]);
 }
 
-__device__ inline void Compute(const cuda::AddBiasOperation& a, int64_t i) {
-  Global<float>(a.x)[i] += Global<const float>(a.bias)[i % a.cols];
-}
-
 __device__ inline void Compute(const cuda::ScaleOperation& a, int64_t i) { Global<float>(a.x)[i] *= a.scale; }
 
 __device__ inline void Compute(const cuda::MultiplyOperation& a, int64_t i) {

@@ -19,7 +19,6 @@ namespace {
 constexpr cuda::KernelSet kKernels = {
     .add = LaunchElements,
     .add_scaled = LaunchElements,
-    .add_bias = LaunchElements,
     .scale = LaunchElements,
     .multiply = LaunchElements,
     .sigmoid_gate = LaunchElements,

@@ -208,6 +208,13 @@ struct FloatRows {
   }
 };
 
+// What the job makes of a row's sum.
+__device__ inline void Finish(const cuda::ProductJob& job, int64_t token, int row, float sum) {
+  const Global<float> y = Global<float>(job.output) + token * job.output_stride + row;
+  if (job.bias != nullptr) sum = sum + Global<const float>(job.bias)[row];
+  y[0] = job.adds ? fmaf(job.scale, sum, y[0]) : job.scale * sum;
+}
+
 template <class Layout, class Rows>
 struct ProductShape {
   using Stream = PanelStream<Layout::kBytes>;
@@ -251,7 +258,7 @@ __global__ void Products(cuda::ProductsOperation a) {
   if (!there) return;
   rows.End(tokens, [&](int token, int row, float sum) {
     const int of_job = panel * kPanelRows + row;
-    if (of_job < job.rows) Global<float>(job.output)[(first_token + token) * job.output_stride + of_job] = sum;
+    if (of_job < job.rows) Finish(job, first_token + token, of_job, sum);
   });
 }
 

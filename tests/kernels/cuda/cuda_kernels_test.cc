@@ -65,11 +65,18 @@ class KernelsBesideScalar {
     const MatrixView weights = Keep(RandomMatrix(format, rows, cols, 3));
     const InputForms forms = InputForms::Of({format});
     const float* const x = Keep(Gaussian(static_cast<size_t>(tokens) * cols, 4));
-    Compare(std::vector<float>(static_cast<size_t>(tokens) * rows), [&](ComputeBackend& backend, float* y) {
-      const Activations input = backend.Prepare(x, tokens, cols, cols, forms, Storage(ActivationBytes(tokens, cols, forms)));
-      const MatMulJob job{weights, &input, y, rows};
-      backend.MatMul({&job, 1});
-    });
+    const float* const bias = Keep(Gaussian(rows, 5));
+    const auto compare = [&](const MatMulJob& job) {
+      Compare(std::vector<float>(static_cast<size_t>(tokens) * rows, 0.3f), [&](ComputeBackend& backend, float* y) {
+        const Activations input = backend.Prepare(x, tokens, cols, cols, forms, Storage(ActivationBytes(tokens, cols, forms)));
+        MatMulJob with = job;
+        with.input = &input;
+        with.output = y;
+        backend.MatMul({&with, 1});
+      });
+    };
+    compare({.weights = weights, .output_stride = rows});
+    compare({.weights = weights, .output_stride = rows, .bias = bias, .scale = 0.7f, .adds = true});
   }
 
   InlineExecutor executor_;
@@ -156,7 +163,6 @@ TEST_P(CudaKernels, RowsAndElements) {
       [&](ComputeBackend& b, float* y) { b.RmsNorm(y, nullptr, 1e-6f, rows, cols, y); },
       [&](ComputeBackend& b, float* y) { b.LayerNorm(y, weight, bias, 1e-6f, rows, cols, y); },
       [&](ComputeBackend& b, float* y) { b.Softmax(y, rows, cols); },
-      [&](ComputeBackend& b, float* y) { b.AddBias(y, bias, rows, cols); },
       [&](ComputeBackend& b, float* y) { b.Scale(y, 0.3f, n); },
       [&](ComputeBackend& b, float* y) { b.Multiply(y, other, n); },
       [&](ComputeBackend& b, float* y) { b.SigmoidGate(y, y, n); },
