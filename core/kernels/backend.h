@@ -62,10 +62,10 @@
 #include "core/base/ready_event.h"
 #include "core/kernels/activations.h"
 #include "core/kernels/backend_memory.h"
+#include "core/kernels/ffn_activation.h"
 #include "core/kernels/kv_rows.h"
 #include "core/kernels/recurrence.h"
 #include "core/kernels/router.h"
-#include "core/kernels/swi_glu_clamp.h"
 #include "core/quant/format.h"
 
 namespace moed {
@@ -89,6 +89,13 @@ struct MatMulJob {
   const float* bias = nullptr;  // (rows); null: none
   float scale = 1;              // of what the product and its bias make
   bool adds = false;            // to what the output holds
+};
+
+// Of rows: their RMS norm, or their layer norm where there is a bias.
+struct Norm {
+  const float* weight = nullptr;  // (cols); null: ones, of an RMS norm
+  const float* bias = nullptr;    // (cols)
+  float eps = 0;
 };
 
 // Consecutive positions of one sequence, a row of activations each; the rows of the runs of a call follow each other. Runs and
@@ -130,6 +137,17 @@ struct RopeShape {
   int head_dim = 0;     // at most kMostHeadDim
   int rotary_dims = 0;  // even, at most head_dim
   bool interleaved = false;
+};
+
+// What heads of queries and keys become before attention reads them: their RMS norm, each by itself, and rotated.
+struct HeadTransform {
+  const float* query_norm = nullptr;  // (head_dim): weights; null: no norm
+  const float* key_norm = nullptr;    // (head_dim)
+  float eps = 0;
+  bool norm_last = false;  // behind the rotation
+  int rotary_dims = 0;     // as RopeShape's; 0: no rotation
+  bool interleaved = false;
+  const float* inv_freq = nullptr;  // (rotary_dims / 2)
 };
 
 inline constexpr int32_t kNoOutput = -1;
@@ -186,11 +204,12 @@ class ComputeBackend {
   // All jobs in one parallel region (query, key and value; gate and up). No output is another job's input.
   virtual void MatMul(std::span<const MatMulJob> jobs) = 0;
 
-  // y = x * weight / sqrt(mean(x^2) + eps), row by row. x, y (rows, cols), may alias; weight (cols); null: ones.
-  virtual void RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) = 0;
-
-  // y = (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias, row by row. Shapes as RmsNorm's; bias (cols).
-  virtual void LayerNorm(const float* x, const float* weight, const float* bias, float eps, int rows, int cols, float* y) = 0;
+  // y = x * weight / sqrt(mean(x^2) + eps), row by row, or (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias. x, y
+  // (rows, cols), may alias.
+  virtual void Normalize(const Norm& norm, const float* x, int rows, int cols, float* y) = 0;
+  // The same, and y prepared, into `storage`.
+  virtual Activations NormalizeAndPrepare(const Norm& norm, const float* x, int rows, int cols, float* y, InputForms forms,
+                                          std::span<std::byte> storage);
   // x = scale * x, n elements.
   virtual void Scale(float* x, float scale, int64_t n) = 0;
 
@@ -201,6 +220,10 @@ class ComputeBackend {
 
   // Puts keys and values, both (rows, kv_heads, head_dim), into the pages of their runs.
   virtual void StoreKv(const AttentionShape& shape, std::span<const KvRun> runs, const float* keys, const float* values) = 0;
+  // Queries (rows, heads, head_dim) are transformed in place; transformed keys, and values, go into the pages of their runs.
+  // positions (rows). Afterwards anything may be in `keys`.
+  virtual void TransformAndStore(const AttentionShape& shape, const HeadTransform& transform, std::span<const KvRun> runs,
+                                 const int32_t* positions, float* query, float* keys, const float* values);
 
   // softmax(scale * q K^T) V per head; head h reads kv head h / (heads / kv_heads), a row the positions of its window up to its
   // own. query and output (rows, heads, head_dim). `scores`: storage of AttentionScratchFloats(threads, longest) floats.
@@ -245,14 +268,11 @@ class ComputeBackend {
   // x = x * sigmoid(gate), n elements; gate may be x.
   virtual void SigmoidGate(float* x, const float* gate, int64_t n) = 0;
 
-  // out = silu(gate) * up, n elements; out may alias either.
-  virtual void SwiGlu(const float* gate, const float* up, int64_t n, float* out) = 0;
-  // The same for the clamped SwiGLU.
-  virtual void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) = 0;
-  // out = gelu(gate) * up, n elements; out may alias either.
-  virtual void GeGlu(const float* gate, const float* up, int64_t n, float* out) = 0;
-  // x = max(x, 0) squared, n elements.
-  virtual void SquaredRelu(float* x, int64_t n) = 0;
+  // out = silu(gate) * up or another function of both, n elements; out may alias either. Where there is no gate it is null.
+  virtual void Activate(const FfnActivation& activation, const float* gate, const float* up, int64_t n, float* out) = 0;
+  // That of (rows, cols), prepared, into `storage`. Afterwards anything may be in `up`.
+  virtual Activations ActivateAndPrepare(const FfnActivation& activation, const float* gate, float* up, int rows, int cols,
+                                         InputForms forms, std::span<std::byte> storage);
   // x = cap * tanh(x / cap), n elements.
   virtual void SoftCap(float* x, float cap, int64_t n) = 0;
   // In place over rows of cols.

@@ -44,8 +44,7 @@ class CpuBackend final : public ComputeBackend {
                       std::span<std::byte> storage) override;
   Activations Gather(const Activations& from, std::span<const int32_t> rows, std::span<std::byte> storage) override;
   void MatMul(std::span<const MatMulJob> jobs) override { MatMulOnCpu(kernels_, executor_, jobs); }
-  void RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) override;
-  void LayerNorm(const float* x, const float* weight, const float* bias, float eps, int rows, int cols, float* y) override;
+  void Normalize(const Norm& norm, const float* x, int rows, int cols, float* y) override;
   void Scale(float* x, float scale, int64_t n) override;
   void Rope(const RopeShape& shape, float* x, int tokens, int64_t stride, const int32_t* positions,
             const float* inv_freq) override;
@@ -79,10 +78,7 @@ class CpuBackend final : public ComputeBackend {
   }
   void Multiply(float* x, const float* by, int64_t n) override;
   void SigmoidGate(float* x, const float* gate, int64_t n) override;
-  void SwiGlu(const float* gate, const float* up, int64_t n, float* out) override;
-  void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) override;
-  void GeGlu(const float* gate, const float* up, int64_t n, float* out) override;
-  void SquaredRelu(float* x, int64_t n) override;
+  void Activate(const FfnActivation& activation, const float* gate, const float* up, int64_t n, float* out) override;
   void SoftCap(float* x, float cap, int64_t n) override;
   void Softmax(float* x, int rows, int cols) override;
   void Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) override;
@@ -140,12 +136,12 @@ float LaneSumOf(std::span<const float> x, const Term& term) {
   return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
 }
 
-void LayerNormRow(std::span<const float> x, const float* weight, const float* bias, float eps, float* y) {
+void LayerNormRow(std::span<const float> x, const Norm& norm, float* y) {
   const auto count = static_cast<float>(x.size());
   const float mean = LaneSumOf(x, [](float number) { return number; }) / count;
   const float squares = LaneSumOf(x, [&](float number) { return (number - mean) * (number - mean); });
-  const float scale = 1.0f / std::sqrt(squares / count + eps);
-  for (size_t i = 0; i < x.size(); ++i) y[i] = (x[i] - mean) * scale * weight[i] + bias[i];
+  const float scale = 1.0f / std::sqrt(squares / count + norm.eps);
+  for (size_t i = 0; i < x.size(); ++i) y[i] = (x[i] - mean) * scale * norm.weight[i] + norm.bias[i];
 }
 
 // Activations are handed out to be read; the backend that laid them out writes them.
@@ -196,14 +192,13 @@ Activations CpuBackend::Gather(const Activations& from, std::span<const int32_t>
   return to;
 }
 
-void CpuBackend::RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) {
-  ForRows(rows, cols, [&](int row) { kernels_.rms_norm(x + int64_t{row} * cols, weight, eps, cols, y + int64_t{row} * cols); });
-}
-
-// Without instructions of its own: the compiler's vectors add the same partial sums.
-void CpuBackend::LayerNorm(const float* x, const float* weight, const float* bias, float eps, int rows, int cols, float* y) {
+// A layer norm has no instructions of its own: the compiler's vectors add the same partial sums.
+void CpuBackend::Normalize(const Norm& norm, const float* x, int rows, int cols, float* y) {
   ForRows(rows, cols, [&](int row) {
-    LayerNormRow({x + int64_t{row} * cols, static_cast<size_t>(cols)}, weight, bias, eps, y + int64_t{row} * cols);
+    const float* const from = x + int64_t{row} * cols;
+    float* const to = y + int64_t{row} * cols;
+    if (norm.bias == nullptr) return kernels_.rms_norm(from, norm.weight, norm.eps, cols, to);
+    LayerNormRow({from, static_cast<size_t>(cols)}, norm, to);
   });
 }
 
@@ -274,23 +269,22 @@ void CpuBackend::SigmoidGate(float* x, const float* gate, int64_t n) {
   ForElements(n, kExponentialCost, [&](int64_t from, int64_t to) { kernels_.sigmoid_gate(x + from, gate + from, to - from); });
 }
 
-void CpuBackend::SwiGlu(const float* gate, const float* up, int64_t n, float* out) {
-  ForElements(n, kExponentialCost,
-              [&](int64_t from, int64_t to) { kernels_.swi_glu(gate + from, up + from, to - from, out + from); });
-}
-
-void CpuBackend::ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) {
-  ForElements(n, kExponentialCost,
-              [&](int64_t from, int64_t to) { kernels_.clamped_swi_glu(clamp, gate + from, up + from, to - from, out + from); });
-}
-
-void CpuBackend::GeGlu(const float* gate, const float* up, int64_t n, float* out) {
-  ForElements(n, kExponentialCost,
-              [&](int64_t from, int64_t to) { kernels_.ge_glu(gate + from, up + from, to - from, out + from); });
-}
-
-void CpuBackend::SquaredRelu(float* x, int64_t n) {
-  ForElements(n, 1, [&](int64_t from, int64_t to) { kernels_.squared_relu(x + from, to - from); });
+void CpuBackend::Activate(const FfnActivation& activation, const float* gate, const float* up, int64_t n, float* out) {
+  const bool gated = activation.function != GateFunction::kSquaredRelu;
+  ForElements(n, gated ? kExponentialCost : 1, [&](int64_t from, int64_t to) {
+    const int64_t count = to - from;
+    switch (activation.function) {
+      case GateFunction::kSwiGlu:
+        return kernels_.swi_glu(gate + from, up + from, count, out + from);
+      case GateFunction::kClampedSwiGlu:
+        return kernels_.clamped_swi_glu(activation.clamp, gate + from, up + from, count, out + from);
+      case GateFunction::kGeGlu:
+        return kernels_.ge_glu(gate + from, up + from, count, out + from);
+      case GateFunction::kSquaredRelu:
+        if (out != up) std::copy_n(up + from, count, out + from);
+        return kernels_.squared_relu(out + from, count);
+    }
+  });
 }
 
 void CpuBackend::SoftCap(float* x, float cap, int64_t n) {

@@ -124,9 +124,8 @@ absl::Status Decoder::ProjectLogits(std::span<const int32_t> rows, LogitsSink si
     const TraceSpan span(step_.trace, "logits", kComputeTrack);
     float* normed = scratch.normed.data();
     backend.GatherRows(scratch.x.data(), hidden, rows, normed);
-    step_.Normalize(normed, weights_.final_norm, weights_.final_norm_bias, count, normed);
-    const Activations input =
-        backend.Prepare(normed, count, hidden, hidden, InputForms::Of({weights_.head.format}), scratch.block_storage);
+    const Activations input = step_.NormalizeAndPrepare(normed, weights_.final_norm, weights_.final_norm_bias, count, normed,
+                                                        InputForms::Of({weights_.head.format}), scratch.block_storage);
     const auto scale = static_cast<float>(spec_.logits_scale);
     const MatMulJob jobs[] = {{weights_.head, &input, scratch.logits.data(), spec_.vocabulary, weights_.head_bias, scale}};
     backend.MatMul(jobs);

@@ -153,8 +153,7 @@ Activations ExpertBlock::Inner(LayerId layer) {
     jobs[used++] = {{format(ExpertPart::kUp), ffn, hidden, up}, &member.input, &scratch.up[row], ffn, bias(biases_.up)};
   }
   step_.backend.MatMul(std::span(jobs).first(used));
-  const float* const activated = step_.Activate(static_cast<int64_t>(rows_) * ffn);
-  return step_.backend.Prepare(activated, rows_, ffn, ffn, forms, scratch.inner_storage);
+  return step_.PrepareInner(rows_, ffn, forms);
 }
 
 void ExpertBlock::Down(LayerId layer, const Activations& inner) {

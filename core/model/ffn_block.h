@@ -23,12 +23,12 @@ class FfnBlock {
   void ReleaseExperts() { experts_.Release(); }
 
  private:
-  // scratch.normed = the norm of x, a block of rows.
-  void Normalize(const float* norm, const float* bias, RowBlock block);
-  Activations Prepare(RowBlock block, InputForms forms, std::span<std::byte> storage);
+  // The norm of x, a block of rows, which becomes scratch.normed as well.
+  Activations NormalizeAndPrepare(const float* norm, const float* bias, RowBlock block, InputForms forms,
+                                  std::span<std::byte> storage);
 
-  // Logits of the router and of the shared expert's gate.
-  void ComputeRouter(LayerId layer, const LayerWeights& weights);
+  // Logits of the router and of the shared expert's gate. Where it is the experts' as well, their input of all rows; else none.
+  Activations ComputeRouter(LayerId layer, const LayerWeights& weights);
   // Tells what each token chooses, in scratch.routing. The one wait of a layer; a mask needs a second one. The backend's error.
   absl::Status Route(LayerId layer, const LayerWeights& weights, ExpertProvider& provider);
   // Enqueues what the host looks at, for the wait that follows.
@@ -39,8 +39,8 @@ class FfnBlock {
   // A masked expert may cost its group the choice, and with it experts that the mask left: that token is not masked.
   void UndoWhereMoreIsGone(int row);
   void GroupSlots();
-  // The input of all rows' experts.
-  Activations PrepareExperts(const LayerWeights& weights);
+  // The input of all rows' experts; `routed`: what ComputeRouter made.
+  Activations PrepareExperts(const LayerWeights& weights, const Activations& routed);
   // To scratch.shared. `input`: that of the experts, which is the shared expert's where it has no norm of its own.
   void ComputeShared(LayerId layer, const LayerWeights& weights, const Activations& input);
   void Combine(LayerId layer, const LayerWeights& weights);

@@ -25,10 +25,7 @@ void LatentAttentionBlock::Project(const LayerWeights& weights, RowBlock block) 
   const ModelSpec& spec = step_.spec;
   const MatrixView kv_a = weights.latent.kv_a;
   const MatrixView& first_q = latent().q_rank > 0 ? weights.latent.q_a : weights.q;
-  const float* x = &scratch.x[static_cast<size_t>(block.begin) * spec.hidden];
-  step_.Normalize(x, weights.attn_norm, weights.attn_norm_bias, block.count, scratch.normed.data());
-  const Activations normed = backend.Prepare(scratch.normed.data(), block.count, spec.hidden, spec.hidden,
-                                             InputForms::Of({first_q.format, kv_a.format}), scratch.block_storage);
+  const Activations normed = step_.MixerInput(weights, block, {first_q.format, kv_a.format});
   const int first_width = first_q.rows;
   const MatMulJob jobs[] = {
       {first_q, &normed, latent().q_rank > 0 ? scratch.latent.q_a.data() : scratch.q.data(), first_width},
@@ -37,13 +34,13 @@ void LatentAttentionBlock::Project(const LayerWeights& weights, RowBlock block) 
   };
   backend.MatMul(jobs);
   const auto eps = static_cast<float>(latent().norm_eps);
-  backend.RmsNorm(scratch.latent.latents.data(), weights.latent.kv_a_norm, eps, block.count, latent().kv_rank,
-                  scratch.latent.latents.data());
+  float* latents = scratch.latent.latents.data();
+  backend.Normalize({.weight = weights.latent.kv_a_norm, .eps = eps}, latents, block.count, latent().kv_rank, latents);
   if (latent().q_rank == 0) return;
   float* q_a = scratch.latent.q_a.data();
-  backend.RmsNorm(q_a, weights.latent.q_a_norm, eps, block.count, latent().q_rank, q_a);
-  const Activations compressed = backend.Prepare(q_a, block.count, latent().q_rank, latent().q_rank,
-                                                 InputForms::Of({weights.q.format}), scratch.inner_storage);
+  const Activations compressed =
+      backend.NormalizeAndPrepare({.weight = weights.latent.q_a_norm, .eps = eps}, q_a, block.count, latent().q_rank, q_a,
+                                  InputForms::Of({weights.q.format}), scratch.inner_storage);
   const MatMulJob q[] = {{weights.q, &compressed, scratch.q.data(), spec.heads * spec.head_dim}};
   backend.MatMul(q);
 }

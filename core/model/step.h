@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "absl/status/status.h"
 #include "core/base/trace.h"
@@ -44,32 +45,28 @@ struct Step {
       body(RowBlock{row, std::min(scratch.block_rows, batch.rows() - row)});
     }
   }
-  // activation(gate) * up, or activation(up), n elements of scratch.gate and scratch.up: what down reads, in the place of one.
-  const float* Activate(int64_t n) {
-    float* const gate = scratch.gate.data();
-    float* const up = scratch.up.data();
-    if (!spec.gated()) {
-      backend.SquaredRelu(up, n);
-      return up;
-    }
-    if (spec.activation == Activation::kGelu) {
-      backend.GeGlu(gate, up, n, gate);
-    } else if (spec.swiglu_limits) {
-      const auto [alpha, limit] = *spec.swiglu_limits;
-      backend.ClampedSwiGlu({static_cast<float>(alpha), static_cast<float>(limit)}, gate, up, n, gate);
-    } else {
-      backend.SwiGlu(gate, up, n, gate);
-    }
-    return gate;
+  // What down reads: activation(gate) * up, or activation(up), of scratch.gate and scratch.up (rows, cols).
+  Activations PrepareInner(int rows, int cols, InputForms forms) const {
+    return backend.ActivateAndPrepare(ActivationOf(spec), scratch.gate.data(), scratch.up.data(), rows, cols, forms,
+                                      scratch.inner_storage);
   }
   // To logits (rows, experts): what the router's scores are made of.
   MatMulJob RouterJob(const LayerWeights& weights, const Activations& input, float* logits) const {
     return {weights.router, &input, logits, spec.experts, weights.router_bias, static_cast<float>(spec.router_logits_scale)};
   }
-  // y = the norm of rows of x, (rows, hidden); may alias. A layer norm where there is a bias.
-  void Normalize(const float* x, const float* weight, const float* bias, int rows, float* y) const {
-    if (bias == nullptr) return backend.RmsNorm(x, weight, spec.rms_eps, rows, spec.hidden, y);
-    backend.LayerNorm(x, weight, bias, spec.rms_eps, rows, spec.hidden, y);
+  // Rows of x, (rows, hidden), become their norm.
+  void Normalize(float* x, const float* weight, int rows) const {
+    backend.Normalize({.weight = weight, .eps = spec.rms_eps}, x, rows, spec.hidden, x);
+  }
+  // y = the norm of rows of x, (rows, hidden), prepared; may alias. A layer norm where there is a bias.
+  Activations NormalizeAndPrepare(const float* x, const float* weight, const float* bias, int rows, float* y, InputForms forms,
+                                  std::span<std::byte> storage) const {
+    return backend.NormalizeAndPrepare({weight, bias, spec.rms_eps}, x, rows, spec.hidden, y, forms, storage);
+  }
+  // What the matrices of attention, or of what has its place, read: the norm of a block's rows of the residual stream.
+  Activations MixerInput(const LayerWeights& weights, RowBlock block, std::initializer_list<FormatId> formats) const {
+    return NormalizeAndPrepare(Residual(block), weights.attn_norm, weights.attn_norm_bias, block.count, scratch.normed.data(),
+                               InputForms::Of(formats), scratch.block_storage);
   }
   // Rows of the residual stream get what a block, (rows, hidden), adds to it.
   void AddToResidual(float* x, const float* block, int rows) const {
@@ -91,7 +88,7 @@ struct Step {
     float* const projected = scratch.projected.data();
     const MatMulJob jobs[] = {{o, &input, projected, spec.hidden, bias}};
     backend.MatMul(jobs);
-    Normalize(projected, norm, nullptr, block.count, projected);
+    Normalize(projected, norm, block.count);
     AddToResidual(Residual(block), projected, block.count);
   }
   float* Residual(RowBlock block) const { return &scratch.x[static_cast<size_t>(block.begin) * spec.hidden]; }

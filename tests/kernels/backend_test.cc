@@ -203,7 +203,7 @@ TEST_P(EveryBackend, NothingToDoIsFine) {
   backend_->Attention({.heads = 2, .kv_heads = 1, .head_dim = 4, .scale = 1}, {}, nullptr, nullptr, {});
   backend_->StoreLatent({.heads = 2, .rank = 8, .rotary_dims = 2, .scale = 1}, {}, nullptr, nullptr);
   backend_->AttendLatent({.heads = 2, .rank = 8, .rotary_dims = 2, .scale = 1}, {}, nullptr, nullptr, 2, nullptr, {});
-  backend_->SwiGlu(nullptr, nullptr, 0, nullptr);
+  backend_->Activate(kSwiGlu, nullptr, nullptr, 0, nullptr);
   backend_->Softmax(nullptr, 0, 5);
   backend_->Embed({}, {}, nullptr);
   backend_->GatherRows(nullptr, 5, {}, nullptr);

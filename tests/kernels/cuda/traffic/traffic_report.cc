@@ -65,7 +65,7 @@ void PrintFormats() {
 // "Products of q4", "RmsNorm", "Add".
 std::string ShortName(const std::string& kernel) {
   const std::string base = kernel.substr(0, kernel.find('<'));
-  if (base == "ComputeElements") {
+  if (base == "ComputeElements" || base == "Prepare") {
     const size_t begin = kernel.rfind("::") + 2;
     return kernel.substr(begin, kernel.find("Operation", begin) - begin);
   }
