@@ -185,6 +185,8 @@ class ComputeBackend {
   // Returns when everything enqueued has run, or never will. The only wait. An error, with the backend's name in it: what was
   // enqueued since the last Fence may have put out anything. Some errors pass, others are those of every later Fence too.
   virtual absl::Status Fence() = 0;
+  // What is enqueued begins to run, where it might have waited for more until the next Fence: before the host waits for others.
+  virtual void Begin() {}
   // Whether everything enqueued has run, or failed, without waiting.
   virtual bool Idle() const = 0;
   // What is enqueued from here on runs after the event, which is of this backend's device.

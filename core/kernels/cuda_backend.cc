@@ -5,6 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/base/status.h"
+#include "core/kernels/cuda/graph_stream.h"
 #include "core/kernels/cuda_memory.h"
 #include "core/kernels/descriptions.h"
 
@@ -16,6 +17,13 @@ using namespace cuda;  // operations
 constexpr int kStateColumns = 32;                // of a warp, at most
 constexpr int kMostStateBytes = 48 << 10;        // of shared memory, for a warp's columns
 constexpr int kFewTokens[] = {1, 8, INT32_MAX};  // jobs with as many tokens go together
+
+template <class T>
+void ClearPadding([[maybe_unused]] T& value) {
+#if __has_builtin(__builtin_clear_padding)
+  __builtin_clear_padding(&value);
+#endif
+}
 
 // Activations are handed out to be read; here they are written.
 PreparedRows RowsOf(const Activations& all) {
@@ -32,8 +40,8 @@ class CudaBackend final : public ComputeBackend {
       : name_(name),
         kernels_(kernels),
         runtime_(std::move(runtime)),
-        stream_(std::move(stream)),
-        memory_(*runtime_, *stream_),
+        stream_(*runtime_, std::move(stream)),
+        memory_(*runtime_, stream_),
         descriptions_(*runtime_),
         executor_(executor) {}
   ~CudaBackend() override { Fence().IgnoreError(); }
@@ -43,13 +51,14 @@ class CudaBackend final : public ComputeBackend {
   BackendMemory& memory() override { return memory_; }
 
   absl::Status Fence() override {
-    absl::Status status = stream_->Synchronize();
+    absl::Status status = stream_.Synchronize();
     status.Update(descriptions_.status());
     descriptions_.Clear();
     return Annotate(status, StrCat("the compute backend '", name_, "' failed"));
   }
-  bool Idle() const override { return stream_->Idle(); }
-  void Await(const ReadyEvent& event) override { stream_->Await(event); }
+  void Begin() override { stream_.Begin(); }
+  bool Idle() const override { return stream_.Idle(); }
+  void Await(const ReadyEvent& event) override { stream_.Await(event); }
 
   void Embed(const MatrixView& matrix, std::span<const TokenId> tokens, float* y) override;
   void GatherRows(const float* x, int cols, std::span<const int32_t> rows, float* y) override {
@@ -84,8 +93,7 @@ class CudaBackend final : public ComputeBackend {
   void DeltaRule(const DeltaRuleShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
                  const float* rate, float* output) override;
   void StepSizes(float* steps, const float* bias, const float* decay_rates, int rows, int heads, float* decays) override {
-    kernels_.step_sizes(
-        *stream_,
+    Run(kernels_.step_sizes,
         {.steps = steps, .decays = decays, .bias = bias, .decay_rates = decay_rates, .heads = heads, .n = int64_t{rows} * heads});
   }
   void StateSpace(const StateSpaceShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
@@ -112,10 +120,12 @@ class CudaBackend final : public ComputeBackend {
   void Add(float* y, const float* x, int64_t n) override { Run(kernels_.add, {.y = y, .x = x, .n = n}); }
 
  private:
-  // What could not be described does not run, nor anything behind it, until Fence has said so.
+  // What could not be described does not run, nor anything behind it, until Fence has said so. The same operation is the same
+  // bytes, so that its launch is known again.
   template <class Operation>
-  void Run(Launcher<Operation> launch, const Operation& operation) {
-    if (descriptions_.status().ok()) launch(*stream_, operation);
+  void Run(Launcher<Operation> launch, Operation operation) {
+    ClearPadding(operation);
+    if (descriptions_.status().ok()) launch(stream_, operation);
   }
   void RunNorm(const Norm& norm, const float* x, int rows, int cols, float* y, const PreparedRows& prepared);
   // Rows of `words` 32-bit words of any kind.
@@ -134,7 +144,7 @@ class CudaBackend final : public ComputeBackend {
   const std::string_view name_;
   const KernelSet& kernels_;
   const std::unique_ptr<DeviceRuntime> runtime_;
-  const std::unique_ptr<DeviceStream> stream_;
+  GraphStream stream_;
   CudaMemory memory_;
   Descriptions descriptions_;
   Executor& executor_;

@@ -14,7 +14,7 @@ void ExpertBlock::Run(LayerId layer, const ExpertBiases& biases, const Activatio
   std::ranges::fill(step_.scratch.slot_places.first(static_cast<size_t>(input.tokens) * step_.spec.top_k), kNoOutput);
   int left = 0;  // experts to come
   for (int32_t expert = 0; expert < step_.spec.experts; ++expert) left += SlotsOf(expert).empty() ? 0 : 1;
-  std::optional<ReadyExpert> next = provider.Next();
+  std::optional<ReadyExpert> next = WaitForNext(provider);
   while (next) {
     do {
       --left;
@@ -29,7 +29,9 @@ void ExpertBlock::Run(LayerId layer, const ExpertBiases& biases, const Activatio
 // The next one may need the place of one that is in flight.
 std::optional<ReadyExpert> ExpertBlock::WaitForNext(ExpertProvider& provider) {
   std::optional<ReadyExpert> next = provider.NextReady();
-  if (next || in_flight_.empty()) return next ? std::move(next) : provider.Next();
+  if (next) return next;
+  step_.backend.Begin();
+  if (in_flight_.empty()) return provider.Next();
   step_.Fence().IgnoreError();  // the step remembers it
   Release();
   return provider.Next();
@@ -81,6 +83,7 @@ void ExpertBlock::ComputeRows(LayerId layer, const Activations& input) {
 }
 
 absl::Status ExpertBlock::Take(Member& member, ExpertPart part) {
+  if (!member.ready.handle.Has(part)) step_.backend.Begin();
   MOED_ASSIGN_OR_RETURN(member.parts[static_cast<size_t>(part)], member.ready.handle.Part(part));
   return absl::OkStatus();
 }

@@ -44,7 +44,7 @@ class ExpertBlock {
   void ComputeGroup(LayerId layer, const Activations& input);
   void ComputeRows(LayerId layer, const Activations& input);
   // Waits for the part.
-  static absl::Status Take(Member& member, ExpertPart part);
+  absl::Status Take(Member& member, ExpertPart part);
   void DropUnreadable(ExpertPart part);
   // What the backend is given: what it runs from here on runs when they are there.
   const std::byte* Weights(const PartBytes& part);

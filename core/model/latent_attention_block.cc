@@ -93,20 +93,25 @@ void LatentAttentionBlock::ProjectValues(const LatentWeights& weights, RowBlock 
                 step_.scratch.attended.data());
 }
 
-// As many heads together as there is storage for.
+// As many heads together as there is storage for. Of one row their inputs are prepared together as well.
 void LatentAttentionBlock::MultiplyHeads(const MatrixView& weights, const float* input, int width, int64_t stride, int rows,
                                          float* output) {
   const int heads = step_.spec.heads;
   const int height = weights.rows / heads;
-  const size_t storage_bytes = step_.scratch.latent.head_storage.size() / kLatentHeads;
+  const std::span<std::byte> storage = step_.scratch.latent.head_storage;
+  const size_t head_bytes = storage.size() / kLatentHeads;
+  const InputForms forms = InputForms::Of({weights.format});
   std::array<Activations, kLatentHeads> inputs;
   std::array<MatMulJob, kLatentHeads> jobs;
   for (int first = 0; first < heads; first += kLatentHeads) {
     const int count = std::min(kLatentHeads, heads - first);
+    Activations all;
+    if (rows == 1) all = step_.backend.Prepare(input + first * stride, count, width, stride, forms, storage);
     for (int i = 0; i < count; ++i) {
       const int head = first + i;
-      inputs[i] = step_.backend.Prepare(input + head * stride, rows, width, heads * stride, InputForms::Of({weights.format}),
-                                        step_.scratch.latent.head_storage.subspan(i * storage_bytes, storage_bytes));
+      inputs[i] = rows == 1 ? all.Rows(i, 1)
+                            : step_.backend.Prepare(input + head * stride, rows, width, heads * stride, forms,
+                                                    storage.subspan(i * head_bytes, head_bytes));
       jobs[i] = {weights.Rows(head * height, height), &inputs[i], output + int64_t{head} * height, int64_t{heads} * height};
     }
     step_.backend.MatMul(std::span(jobs).first(count));
