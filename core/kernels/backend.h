@@ -16,6 +16,7 @@
 //   codes         per row: acc = 0; per part (16 or 32 columns) in order: acc = fma(float(dot of levels), d_w * d_x, acc), and
 //                 with offsets acc = fma(float(sum(x)), m_w * d_x, acc); int32 dots; levels, d_w, m_w: quant/block_layouts.h
 //   f32, f16, bf16, fp8  per row: lane sum of w[k] x[k] over the padded width; w of fp8: number times scale, rounded to float32
+//   products      scale * (sum + bias), sum + bias where there is a bias; what adds to y makes it fma(scale, sum + bias, y)
 //   lane sums     where a vector is reduced (float rows, norms, softmax): 8 partial sums, element i into partial i mod 8 by fma,
 //                 i ascending, then ((s0+s4)+(s2+s6))+((s1+s5)+(s3+s7))
 //   RMS norm      (x * (1 / sqrt(sum / cols + eps))) * weight, or without the last product
@@ -61,10 +62,10 @@
 #include "core/base/ready_event.h"
 #include "core/kernels/activations.h"
 #include "core/kernels/backend_memory.h"
+#include "core/kernels/ffn_activation.h"
 #include "core/kernels/kv_rows.h"
 #include "core/kernels/recurrence.h"
 #include "core/kernels/router.h"
-#include "core/kernels/swi_glu_clamp.h"
 #include "core/quant/format.h"
 
 namespace moed {
@@ -85,6 +86,16 @@ struct MatMulJob {
   const Activations* input = nullptr;  // (tokens, cols)
   float* output = nullptr;             // (tokens, rows), row-major with `output_stride` floats from token to token
   int64_t output_stride = 0;
+  const float* bias = nullptr;  // (rows); null: none
+  float scale = 1;              // of what the product and its bias make
+  bool adds = false;            // to what the output holds
+};
+
+// Of rows: their RMS norm, or their layer norm where there is a bias.
+struct Norm {
+  const float* weight = nullptr;  // (cols); null: ones, of an RMS norm
+  const float* bias = nullptr;    // (cols)
+  float eps = 0;
 };
 
 // Consecutive positions of one sequence, a row of activations each; the rows of the runs of a call follow each other. Runs and
@@ -128,6 +139,17 @@ struct RopeShape {
   bool interleaved = false;
 };
 
+// What heads of queries and keys become before attention reads them: their RMS norm, each by itself, and rotated.
+struct HeadTransform {
+  const float* query_norm = nullptr;  // (head_dim): weights; null: no norm
+  const float* key_norm = nullptr;    // (head_dim)
+  float eps = 0;
+  bool norm_last = false;  // behind the rotation
+  int rotary_dims = 0;     // as RopeShape's; 0: no rotation
+  bool interleaved = false;
+  const float* inv_freq = nullptr;  // (rotary_dims / 2)
+};
+
 inline constexpr int32_t kNoOutput = -1;
 
 // What a layer with experts adds to the residual stream. Each row in this order: slot after slot weight * output, then the shared
@@ -163,6 +185,8 @@ class ComputeBackend {
   // Returns when everything enqueued has run, or never will. The only wait. An error, with the backend's name in it: what was
   // enqueued since the last Fence may have put out anything. Some errors pass, others are those of every later Fence too.
   virtual absl::Status Fence() = 0;
+  // What is enqueued begins to run, where it might have waited for more until the next Fence: before the host waits for others.
+  virtual void Begin() {}
   // Whether everything enqueued has run, or failed, without waiting.
   virtual bool Idle() const = 0;
   // What is enqueued from here on runs after the event, which is of this backend's device.
@@ -182,13 +206,12 @@ class ComputeBackend {
   // All jobs in one parallel region (query, key and value; gate and up). No output is another job's input.
   virtual void MatMul(std::span<const MatMulJob> jobs) = 0;
 
-  // Each row of x += bias (cols).
-  virtual void AddBias(float* x, const float* bias, int rows, int cols) = 0;
-  // y = x * weight / sqrt(mean(x^2) + eps), row by row. x, y (rows, cols), may alias; weight (cols); null: ones.
-  virtual void RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) = 0;
-
-  // y = (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias, row by row. Shapes as RmsNorm's; bias (cols).
-  virtual void LayerNorm(const float* x, const float* weight, const float* bias, float eps, int rows, int cols, float* y) = 0;
+  // y = x * weight / sqrt(mean(x^2) + eps), row by row, or (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias. x, y
+  // (rows, cols), may alias.
+  virtual void Normalize(const Norm& norm, const float* x, int rows, int cols, float* y) = 0;
+  // The same, and y prepared, into `storage`.
+  virtual Activations NormalizeAndPrepare(const Norm& norm, const float* x, int rows, int cols, float* y, InputForms forms,
+                                          std::span<std::byte> storage);
   // x = scale * x, n elements.
   virtual void Scale(float* x, float scale, int64_t n) = 0;
 
@@ -199,6 +222,10 @@ class ComputeBackend {
 
   // Puts keys and values, both (rows, kv_heads, head_dim), into the pages of their runs.
   virtual void StoreKv(const AttentionShape& shape, std::span<const KvRun> runs, const float* keys, const float* values) = 0;
+  // Queries (rows, heads, head_dim) are transformed in place; transformed keys, and values, go into the pages of their runs.
+  // positions (rows). Afterwards anything may be in `keys`.
+  virtual void TransformAndStore(const AttentionShape& shape, const HeadTransform& transform, std::span<const KvRun> runs,
+                                 const int32_t* positions, float* query, float* keys, const float* values);
 
   // softmax(scale * q K^T) V per head; head h reads kv head h / (heads / kv_heads), a row the positions of its window up to its
   // own. query and output (rows, heads, head_dim). `scores`: storage of AttentionScratchFloats(threads, longest) floats.
@@ -243,14 +270,11 @@ class ComputeBackend {
   // x = x * sigmoid(gate), n elements; gate may be x.
   virtual void SigmoidGate(float* x, const float* gate, int64_t n) = 0;
 
-  // out = silu(gate) * up, n elements; out may alias either.
-  virtual void SwiGlu(const float* gate, const float* up, int64_t n, float* out) = 0;
-  // The same for the clamped SwiGLU.
-  virtual void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) = 0;
-  // out = gelu(gate) * up, n elements; out may alias either.
-  virtual void GeGlu(const float* gate, const float* up, int64_t n, float* out) = 0;
-  // x = max(x, 0) squared, n elements.
-  virtual void SquaredRelu(float* x, int64_t n) = 0;
+  // out = silu(gate) * up or another function of both, n elements; out may alias either. Where there is no gate it is null.
+  virtual void Activate(const FfnActivation& activation, const float* gate, const float* up, int64_t n, float* out) = 0;
+  // That of (rows, cols), prepared, into `storage`. Afterwards anything may be in `up`.
+  virtual Activations ActivateAndPrepare(const FfnActivation& activation, const float* gate, float* up, int rows, int cols,
+                                         InputForms forms, std::span<std::byte> storage);
   // x = cap * tanh(x / cap), n elements.
   virtual void SoftCap(float* x, float cap, int64_t n) = 0;
   // In place over rows of cols.

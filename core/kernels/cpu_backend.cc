@@ -6,6 +6,7 @@
 
 #include "core/base/check.h"
 #include "core/kernels/cpu_attention.h"
+#include "core/kernels/cpu_products.h"
 #include "core/kernels/cpu_recurrence.h"
 #include "core/kernels/math.h"
 #include "core/kernels/router.h"
@@ -14,15 +15,13 @@ namespace moed {
 namespace {
 
 // A range smaller than these costs less than waking another thread.
-constexpr int64_t kGrainBlockProducts = 256;  // 8 x 32 weights times one token
-constexpr int64_t kGrainElements = 8192;      // of a loop over floats
-constexpr int kExponentialCost = 3;           // in such elements
+constexpr int64_t kGrainElements = 8192;  // of a loop over floats
+constexpr int kExponentialCost = 3;       // in such elements
 constexpr int64_t kPieceElements = 1024;
 
-// Iterations per range, so that a range has at least `least` units of work; a multiple of `multiple`.
-int Grain(int64_t least, int64_t units_per_iteration, int multiple = 1) {
-  const int64_t iterations = CeilDiv(least, std::max<int64_t>(units_per_iteration, 1));
-  return static_cast<int>(CeilDiv(iterations, multiple) * multiple);
+// Iterations per range, so that a range has at least `least` units of work.
+int Grain(int64_t least, int64_t units_per_iteration) {
+  return static_cast<int>(CeilDiv(least, std::max<int64_t>(units_per_iteration, 1)));
 }
 
 class CpuBackend final : public ComputeBackend {
@@ -44,10 +43,8 @@ class CpuBackend final : public ComputeBackend {
   Activations Prepare(const float* x, int tokens, int cols, int64_t stride, InputForms forms,
                       std::span<std::byte> storage) override;
   Activations Gather(const Activations& from, std::span<const int32_t> rows, std::span<std::byte> storage) override;
-  void MatMul(std::span<const MatMulJob> jobs) override;
-  void AddBias(float* x, const float* bias, int rows, int cols) override;
-  void RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) override;
-  void LayerNorm(const float* x, const float* weight, const float* bias, float eps, int rows, int cols, float* y) override;
+  void MatMul(std::span<const MatMulJob> jobs) override { MatMulOnCpu(kernels_, executor_, jobs); }
+  void Normalize(const Norm& norm, const float* x, int rows, int cols, float* y) override;
   void Scale(float* x, float scale, int64_t n) override;
   void Rope(const RopeShape& shape, float* x, int tokens, int64_t stride, const int32_t* positions,
             const float* inv_freq) override;
@@ -81,10 +78,7 @@ class CpuBackend final : public ComputeBackend {
   }
   void Multiply(float* x, const float* by, int64_t n) override;
   void SigmoidGate(float* x, const float* gate, int64_t n) override;
-  void SwiGlu(const float* gate, const float* up, int64_t n, float* out) override;
-  void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) override;
-  void GeGlu(const float* gate, const float* up, int64_t n, float* out) override;
-  void SquaredRelu(float* x, int64_t n) override;
+  void Activate(const FfnActivation& activation, const float* gate, const float* up, int64_t n, float* out) override;
   void SoftCap(float* x, float cap, int64_t n) override;
   void Softmax(float* x, int rows, int cols) override;
   void Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) override;
@@ -107,7 +101,6 @@ class CpuBackend final : public ComputeBackend {
     executor_.ParallelFor(static_cast<int>(CeilDiv(n, kPieceElements)), Grain(kGrainElements, cost * kPieceElements),
                           [&](int begin, int end) { body(begin * kPieceElements, std::min(end * kPieceElements, n)); });
   }
-  void RunPanels(const MatMulJob& job, int begin, int end) const;
   void Score(const RouterShape& shape, std::span<float> logits) const;
   void RotateParts(const RopeShape& shape, float* row, float position, const float* inv_freq) const;
 
@@ -143,12 +136,12 @@ float LaneSumOf(std::span<const float> x, const Term& term) {
   return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
 }
 
-void LayerNormRow(std::span<const float> x, const float* weight, const float* bias, float eps, float* y) {
+void LayerNormRow(std::span<const float> x, const Norm& norm, float* y) {
   const auto count = static_cast<float>(x.size());
   const float mean = LaneSumOf(x, [](float number) { return number; }) / count;
   const float squares = LaneSumOf(x, [&](float number) { return (number - mean) * (number - mean); });
-  const float scale = 1.0f / std::sqrt(squares / count + eps);
-  for (size_t i = 0; i < x.size(); ++i) y[i] = (x[i] - mean) * scale * weight[i] + bias[i];
+  const float scale = 1.0f / std::sqrt(squares / count + norm.eps);
+  for (size_t i = 0; i < x.size(); ++i) y[i] = (x[i] - mean) * scale * norm.weight[i] + norm.bias[i];
 }
 
 // Activations are handed out to be read; the backend that laid them out writes them.
@@ -199,58 +192,13 @@ Activations CpuBackend::Gather(const Activations& from, std::span<const int32_t>
   return to;
 }
 
-void CpuBackend::RunPanels(const MatMulJob& job, int begin, int end) const {
-  const Activations& x = *job.input;
-  kernels_.mat_mul.of[static_cast<int>(job.weights.format)]({.weights = reinterpret_cast<const unsigned char*>(job.weights.data),
-                                                             .rows = job.weights.rows,
-                                                             .blocks = Blocks(job.weights.cols),
-                                                             .tokens = x.tokens,
-                                                             .values = x.values,
-                                                             .codes = x.codes,
-                                                             .scales = x.scales,
-                                                             .sums = x.sums,
-                                                             .output = job.output,
-                                                             .output_stride = job.output_stride},
-                                                            begin, end);
-}
-
-// The panels of all jobs, one job after the other, are one index space.
-void CpuBackend::MatMul(std::span<const MatMulJob> jobs) {
-  constexpr int kPanelsTogether = 4;  // kernels take so many at once where they can
-  int panels = 0;
-  int64_t block_products = 0;
-  for (const MatMulJob& job : jobs) {
-    MOED_CHECK(job.input->cols == job.weights.cols && job.input->forms().Cover(InputForms::Of({job.weights.format})));
-    MOED_CHECK(FitsColumns(job.weights.format, job.weights.cols));
-    panels += Panels(job.weights.rows);
-    block_products += int64_t{Panels(job.weights.rows)} * Blocks(job.weights.cols) * job.input->tokens;
-  }
-  if (block_products == 0) return;
-  const int grain = Grain(kGrainBlockProducts, block_products / panels, kPanelsTogether);
-  executor_.ParallelFor(panels, grain, [&](int begin, int end) {
-    int first = 0;
-    for (const MatMulJob& job : jobs) {
-      const int count = Panels(job.weights.rows);
-      const int from = std::max(begin - first, 0);
-      const int to = std::min(end - first, count);
-      if (from < to) RunPanels(job, from, to);
-      first += count;
-    }
-  });
-}
-
-void CpuBackend::AddBias(float* x, const float* bias, int rows, int cols) {
-  ForRows(rows, cols, [&](int row) { kernels_.add(x + int64_t{row} * cols, bias, cols); });
-}
-
-void CpuBackend::RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) {
-  ForRows(rows, cols, [&](int row) { kernels_.rms_norm(x + int64_t{row} * cols, weight, eps, cols, y + int64_t{row} * cols); });
-}
-
-// Without instructions of its own: the compiler's vectors add the same partial sums.
-void CpuBackend::LayerNorm(const float* x, const float* weight, const float* bias, float eps, int rows, int cols, float* y) {
+// A layer norm has no instructions of its own: the compiler's vectors add the same partial sums.
+void CpuBackend::Normalize(const Norm& norm, const float* x, int rows, int cols, float* y) {
   ForRows(rows, cols, [&](int row) {
-    LayerNormRow({x + int64_t{row} * cols, static_cast<size_t>(cols)}, weight, bias, eps, y + int64_t{row} * cols);
+    const float* const from = x + int64_t{row} * cols;
+    float* const to = y + int64_t{row} * cols;
+    if (norm.bias == nullptr) return kernels_.rms_norm(from, norm.weight, norm.eps, cols, to);
+    LayerNormRow({from, static_cast<size_t>(cols)}, norm, to);
   });
 }
 
@@ -321,23 +269,22 @@ void CpuBackend::SigmoidGate(float* x, const float* gate, int64_t n) {
   ForElements(n, kExponentialCost, [&](int64_t from, int64_t to) { kernels_.sigmoid_gate(x + from, gate + from, to - from); });
 }
 
-void CpuBackend::SwiGlu(const float* gate, const float* up, int64_t n, float* out) {
-  ForElements(n, kExponentialCost,
-              [&](int64_t from, int64_t to) { kernels_.swi_glu(gate + from, up + from, to - from, out + from); });
-}
-
-void CpuBackend::ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) {
-  ForElements(n, kExponentialCost,
-              [&](int64_t from, int64_t to) { kernels_.clamped_swi_glu(clamp, gate + from, up + from, to - from, out + from); });
-}
-
-void CpuBackend::GeGlu(const float* gate, const float* up, int64_t n, float* out) {
-  ForElements(n, kExponentialCost,
-              [&](int64_t from, int64_t to) { kernels_.ge_glu(gate + from, up + from, to - from, out + from); });
-}
-
-void CpuBackend::SquaredRelu(float* x, int64_t n) {
-  ForElements(n, 1, [&](int64_t from, int64_t to) { kernels_.squared_relu(x + from, to - from); });
+void CpuBackend::Activate(const FfnActivation& activation, const float* gate, const float* up, int64_t n, float* out) {
+  const bool gated = activation.function != GateFunction::kSquaredRelu;
+  ForElements(n, gated ? kExponentialCost : 1, [&](int64_t from, int64_t to) {
+    const int64_t count = to - from;
+    switch (activation.function) {
+      case GateFunction::kSwiGlu:
+        return kernels_.swi_glu(gate + from, up + from, count, out + from);
+      case GateFunction::kClampedSwiGlu:
+        return kernels_.clamped_swi_glu(activation.clamp, gate + from, up + from, count, out + from);
+      case GateFunction::kGeGlu:
+        return kernels_.ge_glu(gate + from, up + from, count, out + from);
+      case GateFunction::kSquaredRelu:
+        if (out != up) std::copy_n(up + from, count, out + from);
+        return kernels_.squared_relu(out + from, count);
+    }
+  });
 }
 
 void CpuBackend::SoftCap(float* x, float cap, int64_t n) {

@@ -5,6 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/base/status.h"
+#include "core/kernels/cuda/graph_stream.h"
 #include "core/kernels/cuda_memory.h"
 #include "core/kernels/descriptions.h"
 
@@ -17,6 +18,21 @@ constexpr int kStateColumns = 32;                // of a warp, at most
 constexpr int kMostStateBytes = 48 << 10;        // of shared memory, for a warp's columns
 constexpr int kFewTokens[] = {1, 8, INT32_MAX};  // jobs with as many tokens go together
 
+template <class T>
+void ClearPadding([[maybe_unused]] T& value) {
+#if __has_builtin(__builtin_clear_padding)
+  __builtin_clear_padding(&value);
+#endif
+}
+
+// Activations are handed out to be read; here they are written.
+PreparedRows RowsOf(const Activations& all) {
+  return {.values = const_cast<float*>(all.values),
+          .codes = const_cast<int8_t*>(all.codes),
+          .scales = const_cast<float*>(all.scales),
+          .sums = const_cast<int32_t*>(all.sums)};
+}
+
 class CudaBackend final : public ComputeBackend {
  public:
   CudaBackend(std::string_view name, const KernelSet& kernels, std::unique_ptr<DeviceRuntime> runtime,
@@ -24,8 +40,8 @@ class CudaBackend final : public ComputeBackend {
       : name_(name),
         kernels_(kernels),
         runtime_(std::move(runtime)),
-        stream_(std::move(stream)),
-        memory_(*runtime_, *stream_),
+        stream_(*runtime_, std::move(stream)),
+        memory_(*runtime_, stream_),
         descriptions_(*runtime_),
         executor_(executor) {}
   ~CudaBackend() override { Fence().IgnoreError(); }
@@ -35,13 +51,14 @@ class CudaBackend final : public ComputeBackend {
   BackendMemory& memory() override { return memory_; }
 
   absl::Status Fence() override {
-    absl::Status status = stream_->Synchronize();
+    absl::Status status = stream_.Synchronize();
     status.Update(descriptions_.status());
     descriptions_.Clear();
     return Annotate(status, StrCat("the compute backend '", name_, "' failed"));
   }
-  bool Idle() const override { return stream_->Idle(); }
-  void Await(const ReadyEvent& event) override { stream_->Await(event); }
+  void Begin() override { stream_.Begin(); }
+  bool Idle() const override { return stream_.Idle(); }
+  void Await(const ReadyEvent& event) override { stream_.Await(event); }
 
   void Embed(const MatrixView& matrix, std::span<const TokenId> tokens, float* y) override;
   void GatherRows(const float* x, int cols, std::span<const int32_t> rows, float* y) override {
@@ -51,19 +68,17 @@ class CudaBackend final : public ComputeBackend {
                       std::span<std::byte> storage) override;
   Activations Gather(const Activations& from, std::span<const int32_t> rows, std::span<std::byte> storage) override;
   void MatMul(std::span<const MatMulJob> jobs) override;
-  void AddBias(float* x, const float* bias, int rows, int cols) override {
-    Run(kernels_.add_bias, {.x = x, .bias = bias, .cols = cols, .n = int64_t{rows} * cols});
-  }
-  void RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) override {
-    Run(kernels_.rms_norm, {.x = x, .weight = weight, .y = y, .eps = eps, .rows = rows, .cols = cols});
-  }
-  void LayerNorm(const float* x, const float* weight, const float* bias, float eps, int rows, int cols, float* y) override {
-    Run(kernels_.layer_norm, {.x = x, .weight = weight, .bias = bias, .y = y, .eps = eps, .rows = rows, .cols = cols});
-  }
+  void Normalize(const Norm& norm, const float* x, int rows, int cols, float* y) override { RunNorm(norm, x, rows, cols, y, {}); }
+  Activations NormalizeAndPrepare(const Norm& norm, const float* x, int rows, int cols, float* y, InputForms forms,
+                                  std::span<std::byte> storage) override;
   void Scale(float* x, float scale, int64_t n) override { Run(kernels_.scale, {.x = x, .scale = scale, .n = n}); }
   void Rope(const RopeShape& shape, float* x, int tokens, int64_t stride, const int32_t* positions,
             const float* inv_freq) override;
   void StoreKv(const AttentionShape& shape, std::span<const KvRun> runs, const float* keys, const float* values) override;
+  void TransformAndStore(const AttentionShape& shape, const HeadTransform& transform, std::span<const KvRun> runs, const int32_t*,
+                         float* query, float* keys, const float* values) override {
+    LaunchHeads(shape, transform, runs, query, keys, values);
+  }
   void Attention(const AttentionShape& shape, std::span<const KvRun> runs, const float* query, float* output,
                  std::span<float> scores) override;
   void StoreLatent(const LatentShape& shape, std::span<const KvRun> runs, const float* latents, const float* rotated) override;
@@ -78,8 +93,7 @@ class CudaBackend final : public ComputeBackend {
   void DeltaRule(const DeltaRuleShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
                  const float* rate, float* output) override;
   void StepSizes(float* steps, const float* bias, const float* decay_rates, int rows, int heads, float* decays) override {
-    kernels_.step_sizes(
-        *stream_,
+    Run(kernels_.step_sizes,
         {.steps = steps, .decays = decays, .bias = bias, .decay_rates = decay_rates, .heads = heads, .n = int64_t{rows} * heads});
   }
   void StateSpace(const StateSpaceShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
@@ -88,16 +102,11 @@ class CudaBackend final : public ComputeBackend {
   void SigmoidGate(float* x, const float* gate, int64_t n) override {
     Run(kernels_.sigmoid_gate, {.x = x, .gate = gate, .n = n});
   }
-  void SwiGlu(const float* gate, const float* up, int64_t n, float* out) override {
-    Run(kernels_.swi_glu, {.gate = gate, .up = up, .out = out, .n = n});
+  void Activate(const FfnActivation& activation, const float* gate, const float* up, int64_t n, float* out) override {
+    Run(kernels_.activate, {.activation = activation, .gate = gate, .up = up, .out = out, .n = n});
   }
-  void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) override {
-    Run(kernels_.clamped_swi_glu, {.gate = gate, .up = up, .out = out, .clamp = clamp, .n = n});
-  }
-  void GeGlu(const float* gate, const float* up, int64_t n, float* out) override {
-    Run(kernels_.ge_glu, {.gate = gate, .up = up, .out = out, .n = n});
-  }
-  void SquaredRelu(float* x, int64_t n) override { Run(kernels_.squared_relu, {.x = x, .n = n}); }
+  Activations ActivateAndPrepare(const FfnActivation& activation, const float* gate, float* up, int rows, int cols,
+                                 InputForms forms, std::span<std::byte> storage) override;
   void SoftCap(float* x, float cap, int64_t n) override { Run(kernels_.soft_cap, {.x = x, .cap = cap, .n = n}); }
   void Softmax(float* x, int rows, int cols) override { Run(kernels_.softmax, {.x = x, .rows = rows, .cols = cols}); }
   void Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) override {
@@ -111,15 +120,20 @@ class CudaBackend final : public ComputeBackend {
   void Add(float* y, const float* x, int64_t n) override { Run(kernels_.add, {.y = y, .x = x, .n = n}); }
 
  private:
-  // What could not be described does not run, nor anything behind it, until Fence has said so.
+  // What could not be described does not run, nor anything behind it, until Fence has said so. The same operation is the same
+  // bytes, so that its launch is known again.
   template <class Operation>
-  void Run(Launcher<Operation> launch, const Operation& operation) {
-    if (descriptions_.status().ok()) launch(*stream_, operation);
+  void Run(Launcher<Operation> launch, Operation operation) {
+    ClearPadding(operation);
+    if (descriptions_.status().ok()) launch(stream_, operation);
   }
+  void RunNorm(const Norm& norm, const float* x, int rows, int cols, float* y, const PreparedRows& prepared);
   // Rows of `words` 32-bit words of any kind.
   void GatherWords(const void* from, const void* to, int64_t words, const int32_t* rows, size_t count);
   // The jobs of this format with more than `fewer` and at most `most` tokens.
   void LaunchProducts(std::span<const MatMulJob> jobs, FormatId format, int fewer, int most);
+  void LaunchHeads(const AttentionShape& shape, const HeadTransform& transform, std::span<const KvRun> runs, float* query,
+                   const float* keys, const float* values);
   const KvPlace* PlacesOf(std::span<const KvRun> runs, int page_tokens, int& rows);
   // Fills in what the runs say.
   void LaunchAttention(std::span<const KvRun> runs, AttentionOperation operation);
@@ -130,7 +144,7 @@ class CudaBackend final : public ComputeBackend {
   const std::string_view name_;
   const KernelSet& kernels_;
   const std::unique_ptr<DeviceRuntime> runtime_;
-  const std::unique_ptr<DeviceStream> stream_;
+  GraphStream stream_;
   CudaMemory memory_;
   Descriptions descriptions_;
   Executor& executor_;
@@ -158,14 +172,34 @@ void CudaBackend::GatherWords(const void* from, const void* to, int64_t words, c
 Activations CudaBackend::Prepare(const float* x, int tokens, int cols, int64_t stride, InputForms forms,
                                  std::span<std::byte> storage) {
   const Activations all = ActivationsIn(storage, tokens, cols, forms);
-  Run(kernels_.prepare, {.x = x,
-                         .stride = stride,
-                         .values = const_cast<float*>(all.values),
-                         .codes = const_cast<int8_t*>(all.codes),
-                         .scales = const_cast<float*>(all.scales),
-                         .sums = const_cast<int32_t*>(all.sums),
-                         .tokens = tokens,
-                         .cols = cols});
+  Run(kernels_.prepare, {.x = x, .stride = stride, .tokens = tokens, .cols = cols, .prepared = RowsOf(all)});
+  return all;
+}
+
+void CudaBackend::RunNorm(const Norm& norm, const float* x, int rows, int cols, float* y, const PreparedRows& prepared) {
+  const NormOperation operation = {.x = x,
+                                   .weight = norm.weight,
+                                   .bias = norm.bias,
+                                   .y = y,
+                                   .prepared = prepared,
+                                   .eps = norm.eps,
+                                   .rows = rows,
+                                   .cols = cols};
+  Run(norm.bias == nullptr ? kernels_.rms_norm : kernels_.layer_norm, operation);
+}
+
+Activations CudaBackend::NormalizeAndPrepare(const Norm& norm, const float* x, int rows, int cols, float* y, InputForms forms,
+                                             std::span<std::byte> storage) {
+  const Activations all = ActivationsIn(storage, rows, cols, forms);
+  RunNorm(norm, x, rows, cols, y, RowsOf(all));
+  return all;
+}
+
+Activations CudaBackend::ActivateAndPrepare(const FfnActivation& activation, const float* gate, float* up, int rows, int cols,
+                                            InputForms forms, std::span<std::byte> storage) {
+  const Activations all = ActivationsIn(storage, rows, cols, forms);
+  Run(kernels_.activate_and_prepare,
+      {.activation = activation, .gate = gate, .up = up, .tokens = rows, .cols = cols, .prepared = RowsOf(all)});
   return all;
 }
 
@@ -214,12 +248,15 @@ void CudaBackend::LaunchProducts(std::span<const MatMulJob> jobs, FormatId forma
                .codes = x.codes,
                .scales = x.scales,
                .sums = x.sums,
+               .bias = job.bias,
                .output = job.output,
                .output_stride = job.output_stride,
                .rows = job.weights.rows,
                .blocks = Blocks(job.weights.cols),
                .tokens = x.tokens,
-               .first_group = operation.groups};
+               .first_group = operation.groups,
+               .scale = job.scale,
+               .adds = job.adds};
     operation.groups += static_cast<int>(CeilDiv(Panels(job.weights.rows), kPanelsOfBlock));
     operation.tokens = std::max(operation.tokens, x.tokens);
   }
@@ -246,34 +283,46 @@ const KvPlace* CudaBackend::PlacesOf(std::span<const KvRun> runs, int page_token
   KvPlace* next = places;
   for (const KvRun& run : runs) {
     for (int position = run.position; position < run.position + run.tokens; ++position) {
-      *next++ = {reinterpret_cast<unsigned char*>(run.pages[position / page_tokens]), position % page_tokens};
+      *next++ = {reinterpret_cast<unsigned char*>(run.pages[position / page_tokens]), position % page_tokens, position};
     }
   }
   return places;
 }
 
 void CudaBackend::StoreKv(const AttentionShape& shape, std::span<const KvRun> runs, const float* keys, const float* values) {
+  AttentionShape without_queries = shape;
+  without_queries.heads = 0;
+  LaunchHeads(without_queries, {}, runs, nullptr, keys, values);
+}
+
+void CudaBackend::LaunchHeads(const AttentionShape& shape, const HeadTransform& transform, std::span<const KvRun> runs,
+                              float* query, const float* keys, const float* values) {
   const int64_t row_bytes = KvRowBytes(shape.kv_format, shape.head_dim);
-  StoreRowsOperation operation = {.format = shape.kv_format,
-                                  .numbers = keys,
-                                  .head_bytes = row_bytes * shape.page_tokens,
-                                  .slots = shape.page_tokens,
-                                  .heads = shape.kv_heads,
-                                  .dims = shape.head_dim};
+  HeadsOperation operation = {.format = shape.kv_format,
+                              .query = query,
+                              .keys = keys,
+                              .values = values,
+                              .query_norm = transform.query_norm,
+                              .key_norm = transform.key_norm,
+                              .inv_freq = transform.inv_freq,
+                              .head_bytes = row_bytes * shape.page_tokens,
+                              .row_bytes = row_bytes,
+                              .slots = shape.page_tokens,
+                              .heads = shape.heads,
+                              .kv_heads = shape.kv_heads,
+                              .dims = shape.head_dim,
+                              .rotary_dims = transform.rotary_dims,
+                              .eps = transform.eps,
+                              .norm_last = transform.norm_last,
+                              .interleaved = transform.interleaved};
   operation.places = PlacesOf(runs, shape.page_tokens, operation.rows);
-  Run(kernels_.store_rows, operation);
-  operation.numbers = values;
-  operation.first_byte = shape.kv_heads * operation.head_bytes;
-  operation.row_bytes = row_bytes;
-  Run(kernels_.store_rows, operation);
+  Run(kernels_.heads, operation);
 }
 
 void CudaBackend::StoreLatent(const LatentShape& shape, std::span<const KvRun> runs, const float* latents, const float* rotated) {
   StoreRowsOperation operation = {.format = shape.kv_format,
                                   .numbers = latents,
                                   .row_bytes = LatentRowBytes(shape.kv_format, shape.rank, shape.rotary_dims),
-                                  .slots = shape.page_tokens,
-                                  .heads = 1,
                                   .dims = shape.rank};
   operation.places = PlacesOf(runs, shape.page_tokens, operation.rows);
   Run(kernels_.store_rows, operation);

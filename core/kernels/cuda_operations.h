@@ -4,10 +4,10 @@
 
 #include <stdint.h>
 
+#include "core/kernels/ffn_activation.h"
 #include "core/kernels/kv_rows.h"
 #include "core/kernels/recurrence.h"
 #include "core/kernels/router.h"
-#include "core/kernels/swi_glu_clamp.h"
 #include "core/quant/format_id.h"
 
 namespace moed::cuda {
@@ -22,12 +22,6 @@ struct AddScaledOperation {
   float* y;
   const float* x;
   float scale;
-  int64_t n;
-};
-struct AddBiasOperation {
-  float* x;  // (rows, cols)
-  const float* bias;
-  int cols;
   int64_t n;
 };
 struct ScaleOperation {
@@ -45,27 +39,11 @@ struct SigmoidGateOperation {
   const float* gate;
   int64_t n;
 };
-struct SwiGluOperation {
+struct ActivateOperation {
+  FfnActivation activation;
   const float* gate;
   const float* up;
   float* out;
-  int64_t n;
-};
-struct ClampedSwiGluOperation {
-  const float* gate;
-  const float* up;
-  float* out;
-  SwiGluClamp clamp;
-  int64_t n;
-};
-struct GeGluOperation {
-  const float* gate;
-  const float* up;
-  float* out;
-  int64_t n;
-};
-struct SquaredReluOperation {
-  float* x;
   int64_t n;
 };
 struct SoftCapOperation {
@@ -125,20 +103,21 @@ struct ConvolveOperation {
   int64_t n;  // runs * channels
 };
 
-// A block of threads for each row.
-struct RmsNormOperation {
-  const float* x;
-  const float* weight;
-  float* y;
-  float eps;
-  int rows;
-  int cols;
+// Rows in the forms that products read.
+struct PreparedRows {
+  float* values;  // null: not wanted
+  int8_t* codes;  // null: not wanted, and no scales and sums
+  float* scales;
+  int32_t* sums;
 };
-struct LayerNormOperation {
+
+// A block of threads for each row.
+struct NormOperation {
   const float* x;
   const float* weight;
-  const float* bias;
+  const float* bias;  // of a layer norm
   float* y;
+  PreparedRows prepared;  // none, or y
   float eps;
   int rows;
   int cols;
@@ -166,15 +145,21 @@ struct RopeOperation {
   bool interleaved;
 };
 
+// A warp for each 32 columns of a row.
 struct PrepareOperation {
   const float* x;
   int64_t stride;
-  float* values;  // null: not wanted
-  int8_t* codes;  // null: not wanted, and no scales and sums
-  float* scales;
-  int32_t* sums;
   int tokens;
   int cols;
+  PreparedRows prepared;
+};
+struct ActivateAndPrepareOperation {
+  FfnActivation activation;
+  const float* gate;  // (tokens, cols)
+  const float* up;
+  int tokens;
+  int cols;
+  PreparedRows prepared;
 };
 
 struct EmbedOperation {
@@ -192,12 +177,15 @@ struct ProductJob {
   const int8_t* codes;
   const float* scales;
   const int32_t* sums;
+  const float* bias;
   float* output;
   int64_t output_stride;
   int rows;
   int blocks;  // of 32 columns
   int tokens;
   int first_group;  // panels of the launch go to blocks of threads in groups; where this job's begin
+  float scale;
+  bool adds;
 };
 // Jobs of one format.
 struct ProductsOperation {
@@ -208,22 +196,43 @@ struct ProductsOperation {
   int tokens;  // the most of a job
 };
 
-// A row of keys and values, or of latents, and where in a page it belongs.
+// A row of keys and values, or of latents: where in a page it belongs, and in its sequence.
 struct KvPlace {
   unsigned char* page;
   int slot;
+  int position;
 };
+// Of latents.
 struct StoreRowsOperation {
   KvFormat format;
-  const float* numbers;  // (rows, heads, dims)
-  const KvPlace* places;
-  int64_t first_byte;  // in the page, of head 0
-  int64_t head_bytes;  // from head to head
-  int64_t row_bytes;   // from slot to slot; 0: transposed, `slots` of them
+  const KvPlace* places;  // of each row
+  const float* numbers;   // (rows, dims)
+  int64_t first_byte;     // in a slot of the page
+  int64_t row_bytes;      // from slot to slot
+  int rows;
+  int dims;
+};
+// Heads of queries, then of keys, then of values, a warp each. See HeadTransform.
+struct HeadsOperation {
+  KvFormat format;
+  const KvPlace* places;  // of each row
+  float* query;           // (rows, heads, dims)
+  const float* keys;      // (rows, kv_heads, dims)
+  const float* values;    // (rows, kv_heads, dims)
+  const float* query_norm;
+  const float* key_norm;
+  const float* inv_freq;
+  int64_t head_bytes;  // of a page, from the keys of one kv head to the next one's; behind them the values likewise
+  int64_t row_bytes;   // of values, from slot to slot; keys are transposed, `slots` of them
   int slots;
   int rows;
   int heads;
+  int kv_heads;
   int dims;
+  int rotary_dims;
+  float eps;
+  bool norm_last;
+  bool interleaved;
 };
 
 // Rows of neighbouring tokens that a block of threads attends together.

@@ -29,11 +29,12 @@ class Descriptions {
   }
   // RESOURCE_EXHAUSTED where the device had no memory for what was taken: it is the host's alone.
   const absl::Status& status() const { return status_; }
-  // All that read them has run. Forgets an error.
+  // All that read them has run. Forgets an error. What is taken from here on has the addresses that the same sizes had before,
+  // once there was room for all between two calls.
   void Clear();
 
  private:
-  static constexpr size_t kAlignment = 16;
+  static constexpr size_t kAlignment = 256;  // so that a list which grows by little moves no other
   std::byte* TakeBytes(size_t bytes);
 
   DeviceRuntime& runtime_;

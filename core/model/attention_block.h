@@ -18,8 +18,9 @@ class AttentionBlock {
   void ProjectQkv(const LayerWeights& weights, RowBlock block);
   // Before the keys have their norm.
   void NormalizeValues(RowBlock block);
+  // All heads of a row together.
   void NormalizeQk(const LayerWeights& weights, RowBlock block);
-  void RotateQk(LayerId layer, RowBlock block);
+  HeadTransform TransformOf(LayerId layer, const LayerWeights& weights) const;
   void StoreAndAttend(LayerId layer, const LayerWeights& weights, RowBlock block);
 
   int q_width() const { return step_.spec.heads * heads_.head_dim; }

@@ -160,6 +160,9 @@ absl::Status CheckAttention(const ModelSpec& spec) {
   if (spec.rotary_dims % 2 != 0 || spec.rotary_dims > spec.head_dim) {
     return InvalidArgument("rotary_dims = ", spec.rotary_dims, " is odd or exceeds head_dim = ", spec.head_dim);
   }
+  if (spec.qk_norm_after_rope && spec.qk_norm == ModelSpec::QkNorm::kWhole) {
+    return InvalidArgument("qk_norm_after_rope with a qk_norm of all heads together; allowed: that of each head");
+  }
   if (spec.latent) MOED_RETURN_IF_ERROR(CheckLatent(spec, *spec.latent));
   MOED_RETURN_IF_ERROR(CheckRotations(spec));
   return CheckWindows(spec);

@@ -125,14 +125,11 @@ absl::Status Decoder::ProjectLogits(std::span<const int32_t> rows, LogitsSink si
     const TraceSpan span(step_.trace, "logits", kComputeTrack);
     float* normed = scratch.normed.data();
     backend.GatherRows(scratch.x.data(), hidden, rows, normed);
-    step_.Normalize(normed, weights_.final_norm, weights_.final_norm_bias, count, normed);
-    const Activations input =
-        backend.Prepare(normed, count, hidden, hidden, InputForms::Of({weights_.head.format}), scratch.block_storage);
-    const MatMulJob jobs[] = {{weights_.head, &input, scratch.logits.data(), spec_.vocabulary}};
-    backend.MatMul(jobs);
+    const Activations input = step_.NormalizeAndPrepare(normed, weights_.final_norm, weights_.final_norm_bias, count, normed,
+                                                        InputForms::Of({weights_.head.format}), scratch.block_storage);
     const auto scale = static_cast<float>(spec_.logits_scale);
-    if (scale != 1) backend.Scale(scratch.logits.data(), scale, int64_t{count} * spec_.vocabulary);
-    if (weights_.head_bias != nullptr) backend.AddBias(scratch.logits.data(), weights_.head_bias, count, spec_.vocabulary);
+    const MatMulJob jobs[] = {{weights_.head, &input, scratch.logits.data(), spec_.vocabulary, weights_.head_bias, scale}};
+    backend.MatMul(jobs);
     const auto cap = static_cast<float>(spec_.logits_cap);
     if (cap != 0) backend.SoftCap(scratch.logits.data(), cap, int64_t{count} * spec_.vocabulary);
     MOED_RETURN_IF_ERROR(step_.Fence());
@@ -155,9 +152,8 @@ void Decoder::GateProbabilities(LayerId layer, std::span<const float> hidden, st
   const Activations input = step_.backend.Prepare(scratch.gate_input.data(), 1, spec_.hidden, spec_.hidden,
                                                   InputForms::Of({weights.router.format}), scratch.gate_storage);
   float* const scores = scratch.gate_scores.data();
-  const MatMulJob jobs[] = {{weights.router, &input, scores, spec_.experts}};
+  const MatMulJob jobs[] = {step_.RouterJob(weights, input, scores)};
   step_.backend.MatMul(jobs);
-  step_.FinishRouterLogits(scores, weights.router_bias, 1);
   step_.backend.Rank(RouterOf(spec_, weights), scores, 1);
   if (step_.Fence().ok()) {
     std::ranges::copy(scratch.gate_scores, probabilities.begin());

@@ -17,7 +17,7 @@ void ExpertBlock::Run(LayerId layer, const ExpertBiases& biases, const Activatio
   int left = 0;  // experts to come
   for (int32_t expert = 0; expert < step_.spec.experts; ++expert) left += SlotsOf(expert).empty() ? 0 : 1;
   if (beside != nullptr) beside->BeginLayer();
-  std::optional<ReadyExpert> next = provider.Next();
+  std::optional<ReadyExpert> next = WaitForNext(provider);
   while (next) {
     do {
       --left;
@@ -25,8 +25,11 @@ void ExpertBlock::Run(LayerId layer, const ExpertBiases& biases, const Activatio
       next->on_processor ? beside->Add(*std::move(next)) : Add(*std::move(next));
       next = provider.NextReady();
     } while (next && (next->on_processor ? beside->Fits(*next) : Fits(*next)));
-    ComputeGroup(layer, input);  // under way while the processor computes
-    if (beside != nullptr && beside->any()) beside->Compute(layer, provider);
+    ComputeGroup(layer, input);
+    if (beside != nullptr && beside->any()) {
+      step_.backend.Begin();  // the device's are under way while the processor computes its own
+      beside->Compute(layer, provider);
+    }
     if (!next) next = left > 0 ? WaitForNext(provider) : provider.Next();
   }
 }
@@ -34,7 +37,9 @@ void ExpertBlock::Run(LayerId layer, const ExpertBiases& biases, const Activatio
 // The next one may need the place of one that is in flight.
 std::optional<ReadyExpert> ExpertBlock::WaitForNext(ExpertProvider& provider) {
   std::optional<ReadyExpert> next = provider.NextReady();
-  if (next || in_flight_.empty()) return next ? std::move(next) : provider.Next();
+  if (next) return next;
+  step_.backend.Begin();
+  if (in_flight_.empty()) return provider.Next();
   step_.Fence().IgnoreError();  // the step remembers it
   Release();
   return provider.Next();
@@ -89,6 +94,7 @@ void ExpertBlock::ComputeRows(LayerId layer, const Activations& input) {
 }
 
 absl::Status ExpertBlock::Take(Member& member, ExpertPart part) {
+  if (!member.ready.handle.Has(part)) step_.backend.Begin();
   MOED_ASSIGN_OR_RETURN(member.parts[static_cast<size_t>(part)], member.ready.handle.Part(part));
   return absl::OkStatus();
 }
@@ -152,21 +158,16 @@ Activations ExpertBlock::Inner(LayerId layer) {
     const auto format = [&](ExpertPart part) { return step_.expert_formats.Of(layer, member.ready.precision, part); };
     forms = forms | InputForms::Of({format(ExpertPart::kDown)});
     const size_t row = static_cast<size_t>(member.first_row) * ffn;
+    const auto bias = [&](const float* biases) { return BiasOf(biases, member, ffn); };
     if (gated) {
       const std::byte* gate = Weights(member.part(ExpertPart::kGate));
-      jobs[used++] = {{format(ExpertPart::kGate), ffn, hidden, gate}, &member.input, &scratch.gate[row], ffn};
+      jobs[used++] = {{format(ExpertPart::kGate), ffn, hidden, gate}, &member.input, &scratch.gate[row], ffn, bias(biases_.gate)};
     }
     const std::byte* up = Weights(member.part(ExpertPart::kUp));
-    jobs[used++] = {{format(ExpertPart::kUp), ffn, hidden, up}, &member.input, &scratch.up[row], ffn};
+    jobs[used++] = {{format(ExpertPart::kUp), ffn, hidden, up}, &member.input, &scratch.up[row], ffn, bias(biases_.up)};
   }
   step_.backend.MatMul(std::span(jobs).first(used));
-  for (const Member& member : members()) {
-    const size_t row = static_cast<size_t>(member.first_row) * ffn;
-    if (gated) AddBias(&scratch.gate[row], biases_.gate, member, ffn);
-    AddBias(&scratch.up[row], biases_.up, member, ffn);
-  }
-  const float* const activated = step_.Activate(static_cast<int64_t>(rows_) * ffn);
-  return step_.backend.Prepare(activated, rows_, ffn, ffn, forms, scratch.inner_storage);
+  return step_.PrepareInner(rows_, ffn, forms);
 }
 
 void ExpertBlock::Down(LayerId layer, const Activations& inner) {
@@ -201,19 +202,15 @@ void ExpertBlock::DownOf(LayerId layer, std::span<Member> some, const Activation
     const size_t place = member.slots.data() - scratch.expert_slots.data();
     for (size_t i = 0; i < member.slots.size(); ++i) scratch.slot_places[member.slots[i]] = static_cast<int32_t>(place + i);
     inputs[used] = inner.Rows(member.first_row, member.rows());
-    jobs[used] = {{format, hidden, step_.spec.expert_ffn, down}, &inputs[used], &scratch.slots[place * hidden], hidden};
+    const float* const bias = BiasOf(biases_.down, member, hidden);
+    jobs[used] = {{format, hidden, step_.spec.expert_ffn, down}, &inputs[used], &scratch.slots[place * hidden], hidden, bias};
     ++used;
   }
   if (used > 0) step_.backend.MatMul(std::span(jobs).first(used));
-  for (const Member& member : some) {
-    if (member.rows() == 0) continue;
-    AddBias(&scratch.slots[(member.slots.data() - scratch.expert_slots.data()) * int64_t{hidden}], biases_.down, member, hidden);
-  }
 }
 
-void ExpertBlock::AddBias(float* x, const float* biases, const Member& member, int width) {
-  if (biases == nullptr) return;
-  step_.backend.AddBias(x, biases + int64_t{member.ready.expert} * width, member.rows(), width);
+const float* ExpertBlock::BiasOf(const float* biases, const Member& member, int width) {
+  return biases == nullptr ? nullptr : biases + int64_t{member.ready.expert} * width;
 }
 
 std::span<const int32_t> ExpertBlock::SlotsOf(int32_t expert) const {

@@ -53,7 +53,7 @@ class ExpertBlock {
   std::optional<ReadyExpert> WaitForNext(ExpertProvider& provider);
   void ComputeRows(LayerId layer, const Activations& input);
   // Waits for the part.
-  static absl::Status Take(Member& member, ExpertPart part);
+  absl::Status Take(Member& member, ExpertPart part);
   void DropUnreadable(ExpertPart part);
   // What the backend is given: what it runs from here on runs when they are there.
   const std::byte* Weights(const PartBytes& part);
@@ -64,8 +64,8 @@ class ExpertBlock {
   void Down(LayerId layer, const Activations& inner);
   void DownOf(LayerId layer, std::span<Member> some, const Activations& inner);
 
-  // Each of the member's rows of x += its expert's row of `biases` (experts, width), unless that is null.
-  void AddBias(float* x, const float* biases, const Member& member, int width);
+  // The expert's row of `biases` (experts, width), which may be null.
+  static const float* BiasOf(const float* biases, const Member& member, int width);
   void Fail(std::span<const int32_t> slots, const absl::Status& status);
 
   Step& step_;

@@ -14,72 +14,65 @@ FfnBlock::FfnBlock(Step& step, ComputeBackend* processor) : step_(step), experts
 
 void FfnBlock::RunDense(LayerId layer, const LayerWeights& weights) {
   const TraceSpan span(step_.trace, "dense", kComputeTrack, layer);
-  Scratch& scratch = step_.scratch;
-  const int64_t hidden = step_.spec.hidden;
   const InputForms forms = FormsOf(weights.dense);
   step_.ForBlocks([&](RowBlock block) {
-    Normalize(weights.ffn_norm, weights.ffn_norm_bias, block);
-    ComputeFfn(weights.dense, Prepare(block, forms, scratch.block_storage), scratch.projected.data());
-    step_.AddToResidual(&scratch.x[block.begin * hidden], scratch.projected.data(), block.count);
+    const Activations input =
+        NormalizeAndPrepare(weights.ffn_norm, weights.ffn_norm_bias, block, forms, step_.scratch.block_storage);
+    const Activations inner = Inner(weights.dense, input);
+    step_.ProjectToResidual(weights.dense.down, nullptr, inner, block);
   });
 }
 
 // Shared expert and experts while the reads that Begin queued are under way.
 void FfnBlock::RunExperts(LayerId layer, const LayerWeights& weights, ExpertProvider& provider) {
-  ComputeRouter(layer, weights);
+  const Activations routed = ComputeRouter(layer, weights);
   if (const absl::Status routed = Route(layer, weights, provider); !routed.ok()) {
     step_.batch.FailAll(routed);
     return DropFailed();
   }
   GroupSlots();
   provider.Begin({layer, step_.scratch.routing.first(step_.batch.rows())});
-  const Activations input = PrepareExperts(weights);
+  const Activations input = PrepareExperts(weights, routed);
   if (step_.spec.shared_ffn > 0) ComputeShared(layer, weights, input);
   experts_.Run(layer, weights.expert_bias, input, provider, beside_ ? &*beside_ : nullptr);
   Combine(layer, weights);
   DropFailed();
 }
 
-void FfnBlock::Normalize(const float* norm, const float* bias, RowBlock block) {
-  const float* x = &step_.scratch.x[static_cast<size_t>(block.begin) * step_.spec.hidden];
-  step_.Normalize(x, norm, bias, block.count, NormedRow(block.begin));
-}
-
-Activations FfnBlock::Prepare(RowBlock block, InputForms forms, std::span<std::byte> storage) {
-  return step_.backend.Prepare(NormedRow(block.begin), block.count, step_.spec.hidden, step_.spec.hidden, forms, storage);
+Activations FfnBlock::NormalizeAndPrepare(const float* norm, const float* bias, RowBlock block, InputForms forms,
+                                          std::span<std::byte> storage) {
+  return step_.NormalizeAndPrepare(step_.Residual(block), norm, bias, block.count, NormedRow(block.begin), forms, storage);
 }
 
 InputForms FfnBlock::FormsOf(const FfnWeights& weights) const {
   return InputForms::Of({weights.up.format, (step_.spec.gated() ? weights.gate : weights.up).format});
 }
 
-void FfnBlock::ComputeFfn(const FfnWeights& weights, const Activations& input, float* output) {
+Activations FfnBlock::Inner(const FfnWeights& weights, const Activations& input) {
   Scratch& scratch = step_.scratch;
   const int ffn = weights.up.rows;
   const MatMulJob into[] = {{weights.up, &input, scratch.up.data(), ffn}, {weights.gate, &input, scratch.gate.data(), ffn}};
   step_.backend.MatMul(std::span(into).first(step_.spec.gated() ? 2 : 1));
-  const float* const activated = step_.Activate(int64_t{input.tokens} * ffn);
-  const Activations inner =
-      step_.backend.Prepare(activated, input.tokens, ffn, ffn, InputForms::Of({weights.down.format}), scratch.inner_storage);
-  const MatMulJob out_of[] = {{weights.down, &inner, output, step_.spec.hidden}};
-  step_.backend.MatMul(out_of);
+  return step_.PrepareInner(input.tokens, ffn, InputForms::Of({weights.down.format}));
 }
 
-void FfnBlock::ComputeRouter(LayerId layer, const LayerWeights& weights) {
+Activations FfnBlock::ComputeRouter(LayerId layer, const LayerWeights& weights) {
   Scratch& scratch = step_.scratch;
-  const int experts = step_.spec.experts;
   const bool gated = step_.spec.shared_gate, own_norm = step_.spec.NormsAround();
-  const InputForms forms = InputForms::Of({weights.router.format, (gated ? weights.shared_gate : weights.router).format});
+  const bool shares = !own_norm && step_.one_block();
+  const InputForms forms = InputForms::Of({weights.router.format, (gated ? weights.shared_gate : weights.router).format}) |
+                           (shares ? step_.expert_inputs : InputForms{});
+  Activations input;
   step_.ForBlocks([&](RowBlock block) {
     const TraceSpan span(step_.trace, "router", kComputeTrack, layer);
-    Normalize(own_norm ? weights.router_norm : weights.ffn_norm, weights.ffn_norm_bias, block);
-    const Activations input = Prepare(block, forms, scratch.block_storage);
+    input = NormalizeAndPrepare(own_norm ? weights.router_norm : weights.ffn_norm, weights.ffn_norm_bias, block, forms,
+                                scratch.block_storage);
     float* shared_gate = gated ? &scratch.shared_gate[block.begin] : nullptr;
-    const MatMulJob jobs[] = {{weights.router, &input, &scratch.router[static_cast<size_t>(block.begin) * experts], experts},
-                              {weights.shared_gate, &input, shared_gate, 1}};
+    float* const logits = &scratch.router[static_cast<size_t>(block.begin) * step_.spec.experts];
+    const MatMulJob jobs[] = {step_.RouterJob(weights, input, logits), {weights.shared_gate, &input, shared_gate, 1}};
     step_.backend.MatMul(std::span(jobs).first(gated ? 2 : 1));
-    step_.FinishRouterLogits(jobs[0].output, weights.router_bias, block.count);
   });
+  return shares ? input : Activations{};
 }
 
 absl::Status FfnBlock::Route(LayerId layer, const LayerWeights& weights, ExpertProvider& provider) {
@@ -163,10 +156,12 @@ void FfnBlock::GroupSlots() {
   GroupByExpert(scratch.choices.first(slots), scratch.expert_begin, scratch.expert_slots.first(slots));
 }
 
-Activations FfnBlock::PrepareExperts(const LayerWeights& weights) {
+Activations FfnBlock::PrepareExperts(const LayerWeights& weights, const Activations& routed) {
+  if (routed.tokens > 0) return routed;
   const RowBlock all = {0, step_.batch.rows()};
-  if (step_.spec.NormsAround()) Normalize(weights.ffn_norm, nullptr, all);  // in the place of the router's
-  return Prepare(all, step_.expert_inputs, step_.scratch.input_storage);
+  const std::span<std::byte> storage = step_.scratch.input_storage;
+  if (step_.spec.NormsAround()) return NormalizeAndPrepare(weights.ffn_norm, nullptr, all, step_.expert_inputs, storage);
+  return step_.backend.Prepare(NormedRow(0), all.count, step_.spec.hidden, step_.spec.hidden, step_.expert_inputs, storage);
 }
 
 void FfnBlock::ComputeShared(LayerId layer, const LayerWeights& weights, const Activations& input) {
@@ -174,13 +169,14 @@ void FfnBlock::ComputeShared(LayerId layer, const LayerWeights& weights, const A
   step_.ForBlocks([&](RowBlock block) {
     const TraceSpan span(step_.trace, "shared expert", kComputeTrack, layer);
     float* output = &step_.scratch.shared[static_cast<size_t>(block.begin) * step_.spec.hidden];
+    Activations own = input.Rows(block.begin, block.count);
     if (step_.spec.NormsAround()) {
-      Normalize(weights.shared_norm, nullptr, block);
-      ComputeFfn(weights.shared, Prepare(block, forms, step_.scratch.block_storage), output);
-    } else {
-      ComputeFfn(weights.shared, input.Rows(block.begin, block.count), output);
+      own = NormalizeAndPrepare(weights.shared_norm, nullptr, block, forms, step_.scratch.block_storage);
     }
-    if (step_.spec.NormsAround()) step_.Normalize(output, weights.shared_post_norm, nullptr, block.count, output);
+    const Activations inner = Inner(weights.shared, own);
+    const MatMulJob jobs[] = {{weights.shared.down, &inner, output, step_.spec.hidden}};
+    step_.backend.MatMul(jobs);
+    if (step_.spec.NormsAround()) step_.Normalize(output, weights.shared_post_norm, block.count);
   });
 }
 
@@ -220,9 +216,9 @@ void FfnBlock::CombineNormed(const LayerWeights& weights, RowBlock block) {
                    .outputs = scratch.slots.data(),
                    .x = sum,
                    .adds = false});
-  step_.Normalize(sum, weights.experts_post_norm, nullptr, block.count, sum);
+  step_.Normalize(sum, weights.experts_post_norm, block.count);
   if (step_.spec.shared_ffn > 0) backend.Add(sum, &scratch.shared[first_row * hidden], block.count * hidden);
-  step_.Normalize(sum, weights.ffn_post_norm, nullptr, block.count, sum);
+  step_.Normalize(sum, weights.ffn_post_norm, block.count);
   step_.AddToResidual(&scratch.x[first_row * hidden], sum, block.count);
 }
 

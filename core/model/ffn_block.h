@@ -27,12 +27,12 @@ class FfnBlock {
   void ReleaseExperts() { experts_.Release(); }
 
  private:
-  // scratch.normed = the norm of x, a block of rows.
-  void Normalize(const float* norm, const float* bias, RowBlock block);
-  Activations Prepare(RowBlock block, InputForms forms, std::span<std::byte> storage);
+  // The norm of x, a block of rows, which becomes scratch.normed as well.
+  Activations NormalizeAndPrepare(const float* norm, const float* bias, RowBlock block, InputForms forms,
+                                  std::span<std::byte> storage);
 
-  // Logits of the router and of the shared expert's gate.
-  void ComputeRouter(LayerId layer, const LayerWeights& weights);
+  // Logits of the router and of the shared expert's gate. Where it is the experts' as well, their input of all rows; else none.
+  Activations ComputeRouter(LayerId layer, const LayerWeights& weights);
   // Tells what each token chooses, in scratch.routing. The one wait of a layer; a mask needs a second one. The backend's error.
   absl::Status Route(LayerId layer, const LayerWeights& weights, ExpertProvider& provider);
   // Enqueues what the host looks at, for the wait that follows.
@@ -43,8 +43,8 @@ class FfnBlock {
   // A masked expert may cost its group the choice, and with it experts that the mask left: that token is not masked.
   void UndoWhereMoreIsGone(int row);
   void GroupSlots();
-  // The input of all rows' experts.
-  Activations PrepareExperts(const LayerWeights& weights);
+  // The input of all rows' experts; `routed`: what ComputeRouter made.
+  Activations PrepareExperts(const LayerWeights& weights, const Activations& routed);
   // To scratch.shared. `input`: that of the experts, which is the shared expert's where it has no norm of its own.
   void ComputeShared(LayerId layer, const LayerWeights& weights, const Activations& input);
   void Combine(LayerId layer, const LayerWeights& weights);
@@ -53,8 +53,8 @@ class FfnBlock {
 
   // What the projections of the rows' input read.
   InputForms FormsOf(const FfnWeights& weights) const;
-  // output (tokens, hidden) = down(activation(gate x) * (up x)), or down(activation(up x)), at most a block.
-  void ComputeFfn(const FfnWeights& weights, const Activations& input, float* output);
+  // What down reads: activation(gate x) * (up x), or activation(up x), at most a block.
+  Activations Inner(const FfnWeights& weights, const Activations& input);
 
   float* NormedRow(int row) const { return &step_.scratch.normed[static_cast<size_t>(row) * step_.spec.hidden]; }
   std::span<const float> NormedOnHost(int row) const {

@@ -24,20 +24,18 @@ void GatedDeltaBlock::Run(LayerId layer, const LayerWeights& weights) {
     Project(weights, block);
     Convolve(weights, block, PlanStateRuns(step_, layer, block, 0));
     ReadStates(weights, block, PlanStateRuns(step_, layer, block, shape().recurrence().InputFloats()));
-    step_.ProjectToResidual(weights.o, nullptr, block);
+    step_.ProjectAttended(weights.o, nullptr, block);
   });
 }
 
 void GatedDeltaBlock::Project(const LayerWeights& weights, RowBlock block) {
   Scratch& scratch = step_.scratch;
   ComputeBackend& backend = step_.backend;
-  const int rows = block.count, hidden = step_.spec.hidden, heads = shape().value_heads;
+  const int heads = shape().value_heads;
   const int key_width = shape().KeyWidth(), mixed_width = shape().ConvolvedWidth();
-  const float* x = &scratch.x[static_cast<size_t>(block.begin) * hidden];
-  step_.Normalize(x, weights.attn_norm, weights.attn_norm_bias, rows, scratch.normed.data());
-  const InputForms forms = InputForms::Of({weights.q.format, weights.k.format, weights.v.format, weights.attention_gate.format,
-                                           weights.delta.a.format, weights.delta.b.format});
-  const Activations input = backend.Prepare(scratch.normed.data(), rows, hidden, hidden, forms, scratch.block_storage);
+  const Activations input = step_.MixerInput(weights, block,
+                                             {weights.q.format, weights.k.format, weights.v.format, weights.attention_gate.format,
+                                              weights.delta.a.format, weights.delta.b.format});
   float* mixed = scratch.mixed.data();
   const MatMulJob jobs[] = {
       {weights.q, &input, mixed, mixed_width},
@@ -48,17 +46,17 @@ void GatedDeltaBlock::Project(const LayerWeights& weights, RowBlock block) {
       {weights.delta.b, &input, scratch.rate.data(), heads},
   };
   backend.MatMul(jobs);
-  backend.DeltaGates(scratch.decay.data(), scratch.rate.data(), weights.delta.bias, weights.delta.decay_rate, rows, heads);
+  backend.DeltaGates(scratch.decay.data(), scratch.rate.data(), weights.delta.bias, weights.delta.decay_rate, block.count, heads);
 }
 
 void GatedDeltaBlock::Convolve(const LayerWeights& weights, RowBlock block, std::span<const StateRun> runs) {
   Scratch& scratch = step_.scratch;
   const int width = shape().ConvolvedWidth(), dim = shape().key_dim;
   step_.backend.Convolve({width, shape().taps}, runs, scratch.mixed.data(), weights.convolution, scratch.convolved.data());
+  const Norm norm = {.weight = scratch.unit.data(), .eps = kLengthEpsilon / static_cast<float>(dim)};
   for (int row = 0; row < block.count; ++row) {
     float* heads = &scratch.convolved[static_cast<size_t>(row) * width];
-    step_.backend.RmsNorm(heads, scratch.unit.data(), kLengthEpsilon / static_cast<float>(dim), 2 * shape().key_heads, dim,
-                          heads);
+    step_.backend.Normalize(norm, heads, 2 * shape().key_heads, dim, heads);
   }
 }
 
@@ -73,8 +71,9 @@ void GatedDeltaBlock::ReadStates(const LayerWeights& weights, RowBlock block, st
                                .key_heads_in_turn = shape().key_heads_in_turn};
   float* read = scratch.attended.data();
   backend.DeltaRule(rule, runs, scratch.convolved.data(), scratch.decay.data(), scratch.rate.data(), read);
-  backend.RmsNorm(read, weights.delta.norm, step_.spec.rms_eps, block.count * rule.value_heads, rule.value_dim, read);
-  backend.SwiGlu(scratch.attention_gate.data(), read, block.count * rule.output_row(), read);
+  backend.Normalize({.weight = weights.delta.norm, .eps = step_.spec.rms_eps}, read, block.count * rule.value_heads,
+                    rule.value_dim, read);
+  backend.Activate({GateFunction::kSwiGlu}, scratch.attention_gate.data(), read, block.count * rule.output_row(), read);
 }
 
 }  // namespace moed

@@ -14,7 +14,7 @@ void LatentAttentionBlock::Run(LayerId layer, const LayerWeights& weights) {
     Rotate(block);
     StoreAndAttend(layer, block);
     ProjectValues(weights.latent, block);
-    step_.ProjectToResidual(weights.o, weights.o_bias, block);
+    step_.ProjectAttended(weights.o, weights.o_bias, block);
   });
 }
 
@@ -25,10 +25,7 @@ void LatentAttentionBlock::Project(const LayerWeights& weights, RowBlock block) 
   const ModelSpec& spec = step_.spec;
   const MatrixView kv_a = weights.latent.kv_a;
   const MatrixView& first_q = latent().q_rank > 0 ? weights.latent.q_a : weights.q;
-  const float* x = &scratch.x[static_cast<size_t>(block.begin) * spec.hidden];
-  step_.Normalize(x, weights.attn_norm, weights.attn_norm_bias, block.count, scratch.normed.data());
-  const Activations normed = backend.Prepare(scratch.normed.data(), block.count, spec.hidden, spec.hidden,
-                                             InputForms::Of({first_q.format, kv_a.format}), scratch.block_storage);
+  const Activations normed = step_.MixerInput(weights, block, {first_q.format, kv_a.format});
   const int first_width = first_q.rows;
   const MatMulJob jobs[] = {
       {first_q, &normed, latent().q_rank > 0 ? scratch.latent.q_a.data() : scratch.q.data(), first_width},
@@ -37,13 +34,13 @@ void LatentAttentionBlock::Project(const LayerWeights& weights, RowBlock block) 
   };
   backend.MatMul(jobs);
   const auto eps = static_cast<float>(latent().norm_eps);
-  backend.RmsNorm(scratch.latent.latents.data(), weights.latent.kv_a_norm, eps, block.count, latent().kv_rank,
-                  scratch.latent.latents.data());
+  float* latents = scratch.latent.latents.data();
+  backend.Normalize({.weight = weights.latent.kv_a_norm, .eps = eps}, latents, block.count, latent().kv_rank, latents);
   if (latent().q_rank == 0) return;
   float* q_a = scratch.latent.q_a.data();
-  backend.RmsNorm(q_a, weights.latent.q_a_norm, eps, block.count, latent().q_rank, q_a);
-  const Activations compressed = backend.Prepare(q_a, block.count, latent().q_rank, latent().q_rank,
-                                                 InputForms::Of({weights.q.format}), scratch.inner_storage);
+  const Activations compressed =
+      backend.NormalizeAndPrepare({.weight = weights.latent.q_a_norm, .eps = eps}, q_a, block.count, latent().q_rank, q_a,
+                                  InputForms::Of({weights.q.format}), scratch.inner_storage);
   const MatMulJob q[] = {{weights.q, &compressed, scratch.q.data(), spec.heads * spec.head_dim}};
   backend.MatMul(q);
 }
@@ -96,20 +93,25 @@ void LatentAttentionBlock::ProjectValues(const LatentWeights& weights, RowBlock 
                 step_.scratch.attended.data());
 }
 
-// As many heads together as there is storage for.
+// As many heads together as there is storage for. Of one row their inputs are prepared together as well.
 void LatentAttentionBlock::MultiplyHeads(const MatrixView& weights, const float* input, int width, int64_t stride, int rows,
                                          float* output) {
   const int heads = step_.spec.heads;
   const int height = weights.rows / heads;
-  const size_t storage_bytes = step_.scratch.latent.head_storage.size() / kLatentHeads;
+  const std::span<std::byte> storage = step_.scratch.latent.head_storage;
+  const size_t head_bytes = storage.size() / kLatentHeads;
+  const InputForms forms = InputForms::Of({weights.format});
   std::array<Activations, kLatentHeads> inputs;
   std::array<MatMulJob, kLatentHeads> jobs;
   for (int first = 0; first < heads; first += kLatentHeads) {
     const int count = std::min(kLatentHeads, heads - first);
+    Activations all;
+    if (rows == 1) all = step_.backend.Prepare(input + first * stride, count, width, stride, forms, storage);
     for (int i = 0; i < count; ++i) {
       const int head = first + i;
-      inputs[i] = step_.backend.Prepare(input + head * stride, rows, width, heads * stride, InputForms::Of({weights.format}),
-                                        step_.scratch.latent.head_storage.subspan(i * storage_bytes, storage_bytes));
+      inputs[i] = rows == 1 ? all.Rows(i, 1)
+                            : step_.backend.Prepare(input + head * stride, rows, width, heads * stride, forms,
+                                                    storage.subspan(i * head_bytes, head_bytes));
       jobs[i] = {weights.Rows(head * height, height), &inputs[i], output + int64_t{head} * height, int64_t{heads} * height};
     }
     step_.backend.MatMul(std::span(jobs).first(count));

@@ -11,19 +11,17 @@ void Mamba2Block::Run(LayerId layer, const LayerWeights& weights) {
     Project(weights, block);
     ReadStates(layer, weights, block);
     GateAndNormalize(weights, block);
-    step_.ProjectToResidual(weights.o, nullptr, block);
+    step_.ProjectAttended(weights.o, nullptr, block);
   });
 }
 
 void Mamba2Block::Project(const LayerWeights& weights, RowBlock block) {
   Scratch& scratch = step_.scratch;
   ComputeBackend& backend = step_.backend;
-  const int rows = block.count, hidden = step_.spec.hidden, mixed_width = shape().ConvolvedWidth();
-  const float* x = &scratch.x[static_cast<size_t>(block.begin) * hidden];
-  step_.Normalize(x, weights.attn_norm, weights.attn_norm_bias, rows, scratch.normed.data());
-  const InputForms forms = InputForms::Of(
+  const int mixed_width = shape().ConvolvedWidth();
+  const Activations input = step_.MixerInput(
+      weights, block,
       {weights.q.format, weights.k.format, weights.v.format, weights.attention_gate.format, weights.mamba2.step.format});
-  const Activations input = backend.Prepare(scratch.normed.data(), rows, hidden, hidden, forms, scratch.block_storage);
   float* mixed = scratch.mixed.data();
   const MatMulJob jobs[] = {
       {weights.v, &input, mixed, mixed_width},
@@ -33,7 +31,7 @@ void Mamba2Block::Project(const LayerWeights& weights, RowBlock block) {
       {weights.mamba2.step, &input, scratch.rate.data(), shape().heads},
   };
   backend.MatMul(jobs);
-  backend.StepSizes(scratch.rate.data(), weights.mamba2.step_bias, weights.mamba2.decay_rate, rows, shape().heads,
+  backend.StepSizes(scratch.rate.data(), weights.mamba2.step_bias, weights.mamba2.decay_rate, block.count, shape().heads,
                     scratch.decay.data());
 }
 
@@ -54,12 +52,14 @@ void Mamba2Block::GateAndNormalize(const LayerWeights& weights, RowBlock block) 
   ComputeBackend& backend = step_.backend;
   float* read = step_.scratch.attended.data();
   const int width = shape().Width(), groups = shape().groups, cols = width / groups;
-  backend.SwiGlu(step_.scratch.attention_gate.data(), read, int64_t{block.count} * width, read);
-  if (groups == 1) return backend.RmsNorm(read, weights.mamba2.norm, step_.spec.rms_eps, block.count, width, read);
+  backend.Activate({GateFunction::kSwiGlu}, step_.scratch.attention_gate.data(), read, int64_t{block.count} * width, read);
+  Norm norm = {.weight = weights.mamba2.norm, .eps = step_.spec.rms_eps};
+  if (groups == 1) return backend.Normalize(norm, read, block.count, width, read);
   for (int row = 0; row < block.count; ++row) {
     for (int group = 0; group < groups; ++group) {
       float* x = read + int64_t{row} * width + group * cols;
-      backend.RmsNorm(x, weights.mamba2.norm + group * cols, step_.spec.rms_eps, 1, cols, x);
+      norm.weight = weights.mamba2.norm + group * cols;
+      backend.Normalize(norm, x, 1, cols, x);
     }
   }
 }

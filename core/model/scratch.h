@@ -63,7 +63,7 @@ struct Scratch : TokenRows {
   std::span<float> logits;  // (logits rows, vocabulary)
   std::span<float> scores;  // attention
 
-  std::span<float> projected;  // (rows, hidden): outputs of o and of a dense down
+  std::span<float> projected;  // (rows, hidden): what is normed before the residual stream gets it
   std::span<float> q;          // (rows, heads, head_dim), of the widest layer
   std::span<float> k;          // (rows, kv_heads, head_dim), of the widest layer
   std::span<float> v;          // as k

@@ -10,25 +10,22 @@ void ShortConvolutionBlock::Run(LayerId layer, const LayerWeights& weights) {
   step_.ForBlocks([&](RowBlock block) {
     Project(weights, block);
     Convolve(layer, weights, block);
-    step_.ProjectToResidual(weights.o, nullptr, block);
+    step_.ProjectAttended(weights.o, nullptr, block);
   });
 }
 
 void ShortConvolutionBlock::Project(const LayerWeights& weights, RowBlock block) {
   Scratch& scratch = step_.scratch;
   ComputeBackend& backend = step_.backend;
-  const int rows = block.count, hidden = step_.spec.hidden;
-  const float* x = &scratch.x[static_cast<size_t>(block.begin) * hidden];
-  step_.Normalize(x, weights.attn_norm, weights.attn_norm_bias, rows, scratch.normed.data());
-  const InputForms forms = InputForms::Of({weights.k.format, weights.v.format, weights.attention_gate.format});
-  const Activations input = backend.Prepare(scratch.normed.data(), rows, hidden, hidden, forms, scratch.block_storage);
+  const int hidden = step_.spec.hidden;
+  const Activations input = step_.MixerInput(weights, block, {weights.k.format, weights.v.format, weights.attention_gate.format});
   const MatMulJob jobs[] = {
       {weights.k, &input, scratch.mixed.data(), hidden},
       {weights.v, &input, scratch.convolved.data(), hidden},
       {weights.attention_gate, &input, scratch.attention_gate.data(), hidden},
   };
   backend.MatMul(jobs);
-  backend.Multiply(scratch.mixed.data(), scratch.convolved.data(), int64_t{rows} * hidden);
+  backend.Multiply(scratch.mixed.data(), scratch.convolved.data(), int64_t{block.count} * hidden);
 }
 
 void ShortConvolutionBlock::Convolve(LayerId layer, const LayerWeights& weights, RowBlock block) {

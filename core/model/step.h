@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "absl/status/status.h"
 #include "core/base/trace.h"
@@ -11,6 +12,7 @@
 #include "core/model/kv_pool.h"
 #include "core/model/scratch.h"
 #include "core/model/spec.h"
+#include "core/model/weights.h"
 
 namespace moed {
 
@@ -43,34 +45,28 @@ struct Step {
       body(RowBlock{row, std::min(scratch.block_rows, batch.rows() - row)});
     }
   }
-  // activation(gate) * up, or activation(up), n elements of scratch.gate and scratch.up: what down reads, in the place of one.
-  const float* Activate(int64_t n) {
-    float* const gate = scratch.gate.data();
-    float* const up = scratch.up.data();
-    if (!spec.gated()) {
-      backend.SquaredRelu(up, n);
-      return up;
-    }
-    if (spec.activation == Activation::kGelu) {
-      backend.GeGlu(gate, up, n, gate);
-    } else if (spec.swiglu_limits) {
-      const auto [alpha, limit] = *spec.swiglu_limits;
-      backend.ClampedSwiGlu({static_cast<float>(alpha), static_cast<float>(limit)}, gate, up, n, gate);
-    } else {
-      backend.SwiGlu(gate, up, n, gate);
-    }
-    return gate;
+  // What down reads: activation(gate) * up, or activation(up), of scratch.gate and scratch.up (rows, cols).
+  Activations PrepareInner(int rows, int cols, InputForms forms) const {
+    return backend.ActivateAndPrepare(ActivationOf(spec), scratch.gate.data(), scratch.up.data(), rows, cols, forms,
+                                      scratch.inner_storage);
   }
-  // logits (rows, experts): what the router's scores are made of, from what its matrix makes. The bias may be null.
-  void FinishRouterLogits(float* logits, const float* bias, int rows) const {
-    const auto scale = static_cast<float>(spec.router_logits_scale);
-    if (scale != 1) backend.Scale(logits, scale, int64_t{rows} * spec.experts);
-    if (bias != nullptr) backend.AddBias(logits, bias, rows, spec.experts);
+  // To logits (rows, experts): what the router's scores are made of.
+  MatMulJob RouterJob(const LayerWeights& weights, const Activations& input, float* logits) const {
+    return {weights.router, &input, logits, spec.experts, weights.router_bias, static_cast<float>(spec.router_logits_scale)};
   }
-  // y = the norm of rows of x, (rows, hidden); may alias. A layer norm where there is a bias.
-  void Normalize(const float* x, const float* weight, const float* bias, int rows, float* y) const {
-    if (bias == nullptr) return backend.RmsNorm(x, weight, spec.rms_eps, rows, spec.hidden, y);
-    backend.LayerNorm(x, weight, bias, spec.rms_eps, rows, spec.hidden, y);
+  // Rows of x, (rows, hidden), become their norm.
+  void Normalize(float* x, const float* weight, int rows) const {
+    backend.Normalize({.weight = weight, .eps = spec.rms_eps}, x, rows, spec.hidden, x);
+  }
+  // y = the norm of rows of x, (rows, hidden), prepared; may alias. A layer norm where there is a bias.
+  Activations NormalizeAndPrepare(const float* x, const float* weight, const float* bias, int rows, float* y, InputForms forms,
+                                  std::span<std::byte> storage) const {
+    return backend.NormalizeAndPrepare({weight, bias, spec.rms_eps}, x, rows, spec.hidden, y, forms, storage);
+  }
+  // What the matrices of attention, or of what has its place, read: the norm of a block's rows of the residual stream.
+  Activations MixerInput(const LayerWeights& weights, RowBlock block, std::initializer_list<FormatId> formats) const {
+    return NormalizeAndPrepare(Residual(block), weights.attn_norm, weights.attn_norm_bias, block.count, scratch.normed.data(),
+                               InputForms::Of(formats), scratch.block_storage);
   }
   // Rows of the residual stream get what a block, (rows, hidden), adds to it.
   void AddToResidual(float* x, const float* block, int rows) const {
@@ -78,16 +74,24 @@ struct Step {
     if (spec.residual_scale == 1) return backend.Add(x, block, n);
     backend.AddScaled(x, block, static_cast<float>(spec.residual_scale), n);
   }
-  // Rows of the residual stream get o * scratch.attended, (rows, o.cols), + bias, which may be null, or the norm of that.
-  void ProjectToResidual(const MatrixView& o, const float* bias, RowBlock block, const float* norm = nullptr) {
+  // A block's rows of the residual stream get `weights` * input.
+  void ProjectToResidual(const MatrixView& weights, const float* bias, const Activations& input, RowBlock block) const {
+    const MatMulJob jobs[] = {
+        {weights, &input, Residual(block), spec.hidden, bias, static_cast<float>(spec.residual_scale), true}};
+    backend.MatMul(jobs);
+  }
+  // They get o * scratch.attended, (rows, o.cols), + bias, which may be null, or the norm of that.
+  void ProjectAttended(const MatrixView& o, const float* bias, RowBlock block, const float* norm = nullptr) const {
     const Activations input =
         backend.Prepare(scratch.attended.data(), block.count, o.cols, o.cols, InputForms::Of({o.format}), scratch.inner_storage);
-    const MatMulJob jobs[] = {{o, &input, scratch.projected.data(), spec.hidden}};
+    if (norm == nullptr) return ProjectToResidual(o, bias, input, block);
+    float* const projected = scratch.projected.data();
+    const MatMulJob jobs[] = {{o, &input, projected, spec.hidden, bias}};
     backend.MatMul(jobs);
-    if (bias != nullptr) backend.AddBias(scratch.projected.data(), bias, block.count, spec.hidden);
-    if (norm != nullptr) Normalize(scratch.projected.data(), norm, nullptr, block.count, scratch.projected.data());
-    AddToResidual(&scratch.x[static_cast<size_t>(block.begin) * spec.hidden], scratch.projected.data(), block.count);
+    Normalize(projected, norm, block.count);
+    AddToResidual(Residual(block), projected, block.count);
   }
+  float* Residual(RowBlock block) const { return &scratch.x[static_cast<size_t>(block.begin) * spec.hidden]; }
   bool one_block() const { return batch.rows() <= scratch.block_rows; }
 };
 

@@ -149,6 +149,14 @@ LayerWeights BindLayer(TrunkBinder& trunk, int layer) {
 
 }  // namespace
 
+FfnActivation ActivationOf(const ModelSpec& spec) {
+  if (!spec.gated()) return {GateFunction::kSquaredRelu};
+  if (spec.activation == Activation::kGelu) return {GateFunction::kGeGlu};
+  if (!spec.swiglu_limits) return {GateFunction::kSwiGlu};
+  const auto [alpha, limit] = *spec.swiglu_limits;
+  return {GateFunction::kClampedSwiGlu, {static_cast<float>(alpha), static_cast<float>(limit)}};
+}
+
 RouterShape RouterOf(const ModelSpec& spec, const LayerWeights& weights) {
   return {.experts = spec.experts,
           .top_k = spec.top_k,

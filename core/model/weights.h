@@ -103,6 +103,7 @@ struct LayerWeights {
 };
 
 RouterShape RouterOf(const ModelSpec& spec, const LayerWeights& weights);
+FfnActivation ActivationOf(const ModelSpec& spec);
 
 struct Weights {
   Buffer buffer;

@@ -1,8 +1,10 @@
 // What holds for every backend: names, batches, jobs side by side.
 #include "core/kernels/backend.h"
 
+#include <cmath>
 #include <cstring>
 #include <string>
+#include <tuple>
 
 #include "absl/strings/ascii.h"
 #include "gmock/gmock.h"
@@ -109,6 +111,33 @@ TEST_P(EveryBackend, JobsSideBySideAreTheSameAsAlone) {
   for (size_t i = 0; i < jobs.size(); ++i) EXPECT_TRUE(SameBits(outputs[i], expected[i])) << "job " << i;
 }
 
+// Of more tokens and rows than are finished together.
+TEST_P(EveryBackend, WhatAJobMakesOfItsProduct) {
+  for (const auto& [rows, cols, tokens] : {std::tuple(35, 64, 1), {300, 32, 20}, {19, 40, 150}, {4200, 32, 1}}) {
+    const PackedMatrix matrix = RandomMatrix(FormatId::kQ8, rows, cols, 1);
+    const std::vector<float> x = Gaussian(static_cast<size_t>(tokens) * cols, 2), bias = Gaussian(rows, 3);
+    const std::vector<float> product = Multiply(*backend_, matrix.view, x, tokens);
+    const std::vector<float> before = Gaussian(product.size(), 4);
+    Buffer storage = Buffer::Allocate(ActivationBytes(tokens, cols)).value();
+    const Activations input = backend_->Prepare(x.data(), tokens, cols, cols, kAllForms, storage.span());
+    for (const float* biases : {static_cast<const float*>(nullptr), bias.data()}) {
+      for (const float scale : {1.0f, 0.3f}) {
+        for (const bool adds : {false, true}) {
+          std::vector<float> y = before, expected = before;
+          const MatMulJob job{matrix.view, &input, y.data(), rows, biases, scale, adds};
+          backend_->MatMul({&job, 1});
+          EXPECT_EQ(backend_->Fence(), absl::OkStatus());
+          for (size_t i = 0; i < y.size(); ++i) {
+            const float sum = biases == nullptr ? product[i] : product[i] + biases[i % rows];
+            expected[i] = adds ? std::fma(scale, sum, before[i]) : scale * sum;
+          }
+          EXPECT_TRUE(SameBits(y, expected)) << rows << " rows, " << tokens << " tokens, scale " << scale << ", adds " << adds;
+        }
+      }
+    }
+  }
+}
+
 TEST_P(EveryBackend, WritesOnlyTheRowsThereAre) {
   for (const Format& format : Formats()) {
     for (int rows = 1; rows <= 17; ++rows) {
@@ -174,13 +203,12 @@ TEST_P(EveryBackend, NothingToDoIsFine) {
   backend_->Attention({.heads = 2, .kv_heads = 1, .head_dim = 4, .scale = 1}, {}, nullptr, nullptr, {});
   backend_->StoreLatent({.heads = 2, .rank = 8, .rotary_dims = 2, .scale = 1}, {}, nullptr, nullptr);
   backend_->AttendLatent({.heads = 2, .rank = 8, .rotary_dims = 2, .scale = 1}, {}, nullptr, nullptr, 2, nullptr, {});
-  backend_->SwiGlu(nullptr, nullptr, 0, nullptr);
+  backend_->Activate(kSwiGlu, nullptr, nullptr, 0, nullptr);
   backend_->Softmax(nullptr, 0, 5);
   backend_->Embed({}, {}, nullptr);
   backend_->GatherRows(nullptr, 5, {}, nullptr);
   backend_->Route({.experts = 5, .top_k = 2}, nullptr, 0, nullptr);
   backend_->Combine({.cols = 5, .top_k = 2});
-  backend_->AddBias(nullptr, nullptr, 0, 5);
   EXPECT_EQ(backend_->Fence(), absl::OkStatus());
   backend_->Add(nullptr, nullptr, 0);
   Buffer storage = Buffer::Allocate(ActivationBytes(0, 64) + 1).value();

@@ -90,7 +90,7 @@ TEST_F(Definition, RmsNorm) {
   const int rows = 3, cols = 77;
   const std::vector<float> x = Gaussian(rows * cols, 4), weight = Gaussian(cols, 5);
   std::vector<float> y(x.size());
-  backend_->RmsNorm(x.data(), weight.data(), 1e-5f, rows, cols, y.data());
+  backend_->Normalize({.weight = weight.data(), .eps = 1e-5f}, x.data(), rows, cols, y.data());
   for (int row = 0; row < rows; ++row) {
     double squares = 0;
     for (int i = 0; i < cols; ++i) squares += double{x[row * cols + i]} * x[row * cols + i];
@@ -104,7 +104,7 @@ TEST_F(Definition, LayerNorm) {
   const int rows = 3, cols = 77;
   const std::vector<float> x = Gaussian(rows * cols, 4), weight = Gaussian(cols, 5), bias = Gaussian(cols, 6);
   std::vector<float> y(x.size());
-  backend_->LayerNorm(x.data(), weight.data(), bias.data(), 1e-5f, rows, cols, y.data());
+  backend_->Normalize({weight.data(), bias.data(), 1e-5f}, x.data(), rows, cols, y.data());
   for (int row = 0; row < rows; ++row) {
     double sum = 0, squares = 0;
     for (int i = 0; i < cols; ++i) sum += x[row * cols + i];
@@ -337,7 +337,7 @@ TEST_F(Definition, GeluAndSoftCap) {
   for (float x = -12.0f; x < 12.0f; x += 0.00093f) {
     float gelu = x, capped = x;
     const float up = 1.5f;
-    backend_->GeGlu(&gelu, &up, 1, &gelu);
+    backend_->Activate(kGeGlu, &gelu, &up, 1, &gelu);
     const double turned = std::sqrt(2 / std::numbers::pi) * (double{x} + 0.044715 * double{x} * x * x);
     EXPECT_NEAR(gelu, 0.75 * x * (1 + std::tanh(turned)), 1e-6 * std::max(0.05, std::abs(double{x}))) << x;
     backend_->SoftCap(&capped, 2.5f, 1);
@@ -349,9 +349,9 @@ TEST_F(Definition, GeluAndSoftCap) {
 TEST_F(Definition, Elementwise) {
   const std::vector<float> a = Gaussian(100, 1), b = Gaussian(100, 2);
   std::vector<float> out(100), clamped(100), squared = a, scaled = a, added = a;
-  backend_->SwiGlu(a.data(), b.data(), 100, out.data());
-  backend_->ClampedSwiGlu({.alpha = 1.7f, .limit = 0.8f}, a.data(), b.data(), 100, clamped.data());
-  backend_->SquaredRelu(squared.data(), 100);
+  backend_->Activate(kSwiGlu, a.data(), b.data(), 100, out.data());
+  backend_->Activate({GateFunction::kClampedSwiGlu, {.alpha = 1.7f, .limit = 0.8f}}, a.data(), b.data(), 100, clamped.data());
+  backend_->Activate(kSquaredRelu, nullptr, squared.data(), 100, squared.data());
   backend_->AddScaled(scaled.data(), b.data(), 0.3f, 100);
   backend_->Add(added.data(), b.data(), 100);
   for (int i = 0; i < 100; ++i) {

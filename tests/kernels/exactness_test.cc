@@ -83,11 +83,43 @@ TEST_P(Exactness, Prepare) {
         const Activations expected = scalar_->Prepare(x.data(), tokens, cols, cols, kAllForms, expected_storage.span());
         const Activations found = backend_->Prepare(input.data(), tokens, cols, cols, kAllForms, storage.span());
         EXPECT_EQ(backend_->Fence(), absl::OkStatus());
-        const size_t blocks = static_cast<size_t>(tokens) * Blocks(cols);
-        EXPECT_TRUE(SameBits({found.values, blocks * 32}, {expected.values, blocks * 32})) << cols;
-        EXPECT_TRUE(SameBits({found.scales, blocks}, {expected.scales, blocks})) << cols;
-        EXPECT_EQ(std::memcmp(found.codes, expected.codes, blocks * 32), 0) << cols;
-        EXPECT_EQ(std::memcmp(found.sums, expected.sums, blocks * 4), 0) << cols;
+        EXPECT_TRUE(SamePrepared(found, expected)) << cols;
+      }
+    }
+  }
+}
+
+// Norms and activations that are prepared at once, against the scalar operations one after the other.
+TEST_P(Exactness, WhatIsPreparedAtOnce) {
+  const FfnActivation activations[] = {kSwiGlu, kGeGlu, kSquaredRelu, {GateFunction::kClampedSwiGlu, {1.702f, 7.0f}}};
+  for (int cols : kLengths) {
+    const std::vector<float> weight = Gaussian(cols, 2), bias = Gaussian(cols, 3);
+    for (const auto& [rows, awkward] : {std::pair(1, false), {3, true}}) {
+      const std::vector<float> x = awkward ? Awkward(rows * cols, cols) : Gaussian(rows * cols, cols);
+      const std::vector<float> gate = Gaussian(rows * cols, 5);
+      for (const InputForms forms : {InputForms{.values = true}, InputForms{.codes = true}, kAllForms}) {
+        const size_t bytes = ActivationBytes(rows, cols, forms);
+        Buffer expected_storage = Buffer::Allocate(bytes).value(), storage = Buffer::Allocate(bytes).value();
+        for (const Norm& norm :
+             {Norm{.eps = 1e-6f}, Norm{.weight = weight.data(), .eps = 1e-6f}, Norm{weight.data(), bias.data(), 1e-5f}}) {
+          std::vector<float> expected_y = x, y = x;
+          scalar_->Normalize(norm, expected_y.data(), rows, cols, expected_y.data());
+          const Activations expected = scalar_->Prepare(expected_y.data(), rows, cols, cols, forms, expected_storage.span());
+          const Activations found = backend_->NormalizeAndPrepare(norm, y.data(), rows, cols, y.data(), forms, storage.span());
+          EXPECT_EQ(backend_->Fence(), absl::OkStatus());
+          EXPECT_TRUE(SameBits(y, expected_y)) << cols;
+          EXPECT_TRUE(SamePrepared(found, expected)) << cols;
+        }
+        for (const FfnActivation& activation : activations) {
+          std::vector<float> expected_up = x, up = x;
+          const int64_t n = int64_t{rows} * cols;
+          scalar_->Activate(activation, gate.data(), expected_up.data(), n, expected_up.data());
+          const Activations expected = scalar_->Prepare(expected_up.data(), rows, cols, cols, forms, expected_storage.span());
+          const Activations found =
+              backend_->ActivateAndPrepare(activation, gate.data(), up.data(), rows, cols, forms, storage.span());
+          EXPECT_EQ(backend_->Fence(), absl::OkStatus());
+          EXPECT_TRUE(SamePrepared(found, expected)) << cols << ", function " << static_cast<int>(activation.function);
+        }
       }
     }
   }
@@ -216,12 +248,14 @@ TEST_P(Exactness, RmsNorm) {
   for (int cols : kLengths) {
     for (int rows : {1, 3, 40}) {
       const std::vector<float> weight = Gaussian(cols, 2);
-      const auto operation = [&](ComputeBackend& backend, float* x) { backend.RmsNorm(x, weight.data(), 1e-6f, rows, cols, x); };
+      const auto operation = [&](ComputeBackend& backend, float* x) {
+        backend.Normalize({.weight = weight.data(), .eps = 1e-6f}, x, rows, cols, x);
+      };
       Compare(Gaussian(rows * cols, cols), cols % 8, operation);
       Compare(Gaussian(rows * cols, cols, 1e-23f), 1, operation);
       Compare(Awkward(rows * cols, cols), 3, operation);
       Compare(Gaussian(rows * cols, cols), cols % 8,
-              [&](ComputeBackend& backend, float* x) { backend.RmsNorm(x, nullptr, 1e-6f, rows, cols, x); });
+              [&](ComputeBackend& backend, float* x) { backend.Normalize({.eps = 1e-6f}, x, rows, cols, x); });
     }
   }
 }
@@ -244,6 +278,53 @@ TEST_P(Exactness, Rope) {
       Compare(Gaussian(tokens * stride, head_dim), head_dim % 8, [&](ComputeBackend& backend, float* x) {
         backend.Rope(shape, x, tokens, stride, positions.data(), inv_freq.data());
       });
+    }
+  }
+}
+
+// Against the scalar operations one after the other.
+TEST_P(Exactness, TransformAndStore) {
+  constexpr int kRows = 5, kHeadDim = 36;
+  const std::vector<float> weight = Gaussian(kHeadDim, 4), inv_freq = Gaussian(kHeadDim / 2, 5);
+  const std::vector<int32_t> positions = {61, 62, 63, 64, 9};
+  for (int format = 0; format < kKvFormatCount; ++format) {
+    const AttentionShape shape{.heads = 6, .kv_heads = 2, .head_dim = kHeadDim, .kv_format = static_cast<KvFormat>(format)};
+    for (const int rotary_dims : {0, 10, kHeadDim}) {
+      for (const auto& [normed, last, interleaved] :
+           {std::tuple(false, false, false), {true, false, true}, {true, true, false}}) {
+        const HeadTransform transform{.query_norm = normed ? weight.data() : nullptr,
+                                      .key_norm = normed ? weight.data() : nullptr,
+                                      .eps = 1e-6f,
+                                      .norm_last = last,
+                                      .rotary_dims = rotary_dims,
+                                      .interleaved = interleaved,
+                                      .inv_freq = inv_freq.data()};
+        const std::vector<float> values = Gaussian(kRows * 2 * kHeadDim, 3);
+        std::vector<float> query = Gaussian(kRows * 6 * kHeadDim, 1), keys = Gaussian(kRows * 2 * kHeadDim, 2);
+        std::vector<float> expected_query = query, expected_keys = keys;
+        for (const auto& [x, heads] : {std::pair(&expected_query, 6), {&expected_keys, 2}}) {
+          const auto normalize = [&] {
+            scalar_->Normalize({weight.data(), nullptr, 1e-6f}, x->data(), kRows * heads, kHeadDim, x->data());
+          };
+          if (normed && !last) normalize();
+          const RopeShape rope = {heads, kHeadDim, rotary_dims, interleaved};
+          if (rotary_dims > 0)
+            scalar_->Rope(rope, x->data(), kRows, int64_t{heads} * kHeadDim, positions.data(), inv_freq.data());
+          if (normed && last) normalize();
+        }
+        // Two sequences: one from position 61 on, one whose ninth position it is.
+        const std::vector<float> nothing(128 * 2 * kHeadDim);
+        const KvPages expected(shape, nothing, nothing), found(shape, nothing, nothing);
+        const KvPages expected_other(shape, nothing, nothing), other(shape, nothing, nothing);
+        const KvRun expected_runs[] = {{expected.pages(), 61, 4}, {expected_other.pages(), 9, 1}};
+        const KvRun runs[] = {{found.pages(), 61, 4}, {other.pages(), 9, 1}};
+        scalar_->StoreKv(shape, expected_runs, expected_keys.data(), values.data());
+        backend_->TransformAndStore(shape, transform, runs, positions.data(), query.data(), keys.data(), values.data());
+        EXPECT_EQ(backend_->Fence(), absl::OkStatus());
+        EXPECT_TRUE(SameBits(query, expected_query)) << rotary_dims << ", normed " << normed << ", last " << last;
+        EXPECT_EQ(found.copy(), expected.copy()) << kKvFormatNames[format] << ", " << rotary_dims;
+        EXPECT_EQ(other.copy(), expected_other.copy()) << kKvFormatNames[format] << ", " << rotary_dims;
+      }
     }
   }
 }
@@ -471,15 +552,19 @@ TEST_P(Exactness, Elementwise) {
       const size_t misalignment = n % 8;
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.SigmoidGate(y, other.data(), n); });
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.SigmoidGate(y, y, n); });
-      Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.SwiGlu(y, other.data(), n, y); });
-      Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.SwiGlu(other.data(), y, n, y); });
-      Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.GeGlu(y, other.data(), n, y); });
-      Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.GeGlu(other.data(), y, n, y); });
-      Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.SquaredRelu(y, n); });
+      Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.Activate(kSwiGlu, y, other.data(), n, y); });
+      Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.Activate(kSwiGlu, other.data(), y, n, y); });
+      Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.Activate(kGeGlu, y, other.data(), n, y); });
+      Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.Activate(kGeGlu, other.data(), y, n, y); });
+      Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.Activate(kSquaredRelu, nullptr, y, n, y); });
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.SoftCap(y, 1.5f, n); });
       for (const SwiGluClamp& clamp : {SwiGluClamp{1.702f, 7.0f}, {1.0f, 0.25f}}) {
-        Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.ClampedSwiGlu(clamp, y, other.data(), n, y); });
-        Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.ClampedSwiGlu(clamp, other.data(), y, n, y); });
+        Compare(x, misalignment, [&](ComputeBackend& backend, float* y) {
+          backend.Activate({GateFunction::kClampedSwiGlu, clamp}, y, other.data(), n, y);
+        });
+        Compare(x, misalignment, [&](ComputeBackend& backend, float* y) {
+          backend.Activate({GateFunction::kClampedSwiGlu, clamp}, other.data(), y, n, y);
+        });
       }
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.AddScaled(y, other.data(), 0.37f, n); });
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.Add(y, other.data(), n); });
@@ -492,9 +577,9 @@ TEST_P(Exactness, ActivationsOverTheWholeRange) {
   for (float x = -130.0f; x < 130.0f; x += 0.0037f) gate.push_back(x);
   const std::vector<float> up(gate.size(), 1.0f);
   const auto n = static_cast<int64_t>(gate.size());
-  Compare(gate, 0, [&](ComputeBackend& backend, float* y) { backend.SwiGlu(y, up.data(), n, y); });
-  Compare(gate, 0, [&](ComputeBackend& backend, float* y) { backend.GeGlu(y, up.data(), n, y); });
-  Compare(gate, 0, [&](ComputeBackend& backend, float* y) { backend.SquaredRelu(y, n); });
+  Compare(gate, 0, [&](ComputeBackend& backend, float* y) { backend.Activate(kSwiGlu, y, up.data(), n, y); });
+  Compare(gate, 0, [&](ComputeBackend& backend, float* y) { backend.Activate(kGeGlu, y, up.data(), n, y); });
+  Compare(gate, 0, [&](ComputeBackend& backend, float* y) { backend.Activate(kSquaredRelu, nullptr, y, n, y); });
   for (const float cap : {1.0f, 30.0f}) {
     Compare(gate, 0, [&](ComputeBackend& backend, float* y) { backend.SoftCap(y, cap, n); });
   }
@@ -515,16 +600,6 @@ TEST_P(Exactness, PrepareGivesEachFormAlone) {
     EXPECT_TRUE(SameBits({codes.scales, blocks}, {expected.scales, blocks})) << cols;
     EXPECT_EQ(std::memcmp(codes.codes, expected.codes, blocks * 32), 0) << cols;
     EXPECT_EQ(std::memcmp(codes.sums, expected.sums, blocks * 4), 0) << cols;
-  }
-}
-
-TEST_P(Exactness, AddBias) {
-  for (int cols : kLengths) {
-    for (int rows : {1, 2, 31}) {
-      const std::vector<float> bias = Awkward(cols, 3);
-      Compare(Gaussian(static_cast<size_t>(rows) * cols, cols), cols % 8,
-              [&](ComputeBackend& backend, float* x) { backend.AddBias(x, bias.data(), rows, cols); });
-    }
   }
 }
 

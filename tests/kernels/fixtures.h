@@ -19,6 +19,10 @@
 
 namespace moed {
 
+inline constexpr FfnActivation kSwiGlu = {GateFunction::kSwiGlu};
+inline constexpr FfnActivation kGeGlu = {GateFunction::kGeGlu};
+inline constexpr FfnActivation kSquaredRelu = {GateFunction::kSquaredRelu};
+
 // As GoogleTest wants the names of parameters: letters, digits and underscores.
 inline std::string TestName(std::string_view name) {
   std::string result(name);
@@ -189,6 +193,22 @@ inline ::testing::AssertionResult SameBits(std::span<const float> a, std::span<c
     if (std::bit_cast<uint32_t>(a[i]) == std::bit_cast<uint32_t>(b[i]) || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
     return ::testing::AssertionFailure() << "element " << i << ": " << std::hexfloat << a[i] << " against " << b[i];
   }
+  return ::testing::AssertionSuccess();
+}
+
+// The same forms and in them the same bits.
+inline ::testing::AssertionResult SamePrepared(const Activations& a, const Activations& b) {
+  const size_t blocks = static_cast<size_t>(a.tokens) * Blocks(a.cols);
+  if (a.tokens != b.tokens || a.cols != b.cols || !a.forms().Cover(b.forms()) || !b.forms().Cover(a.forms())) {
+    return ::testing::AssertionFailure() << "other shapes or forms";
+  }
+  if (a.values != nullptr) {
+    if (const auto same = SameBits({a.values, blocks * kBlockColumns}, {b.values, blocks * kBlockColumns}); !same) return same;
+  }
+  if (a.codes == nullptr) return ::testing::AssertionSuccess();
+  if (const auto same = SameBits({a.scales, blocks}, {b.scales, blocks}); !same) return same;
+  if (std::memcmp(a.codes, b.codes, blocks * kBlockColumns) != 0) return ::testing::AssertionFailure() << "other codes";
+  if (std::memcmp(a.sums, b.sums, blocks * sizeof(int32_t)) != 0) return ::testing::AssertionFailure() << "other sums";
   return ::testing::AssertionSuccess();
 }
 

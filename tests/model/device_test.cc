@@ -21,11 +21,11 @@ class DeviceTest : public testing::TestWithParam<std::string> {
     setup.use_backend = backend;
     PackedModel model(store, setup);
     MemoryProvider provider(store, backend != nullptr ? backend->memory().shared() : Allocator::Host());
-    const std::vector<TokenId> tokens = RandomTokens(14, 1, model.spec().vocabulary);
+    const std::vector<TokenId> tokens = RandomTokens(16, 1, model.spec().vocabulary);
     TestSequence sequence;
     Logits all;
     size_t first = 0;
-    for (const size_t count : {9, 3, 1, 1}) {
+    for (const size_t count : {9, 3, 1, 1, 1, 1}) {
       SequenceChunk chunk = {.tokens = std::span(tokens).subspan(first, count), .kv = &sequence.kv, .first_logits = 0};
       const std::vector<Logits> logits = model.Step(provider, std::span(&chunk, 1));
       all.insert(all.end(), logits[0].begin(), logits[0].end());
@@ -52,6 +52,23 @@ TEST_P(DeviceTest, HasTheBitsOfScalar) {
     EXPECT_TRUE(SameBits(Of(store, setup, discrete_.backend.get()), expected)) << "in memory of its own";
   }
 }
+
+// Where experts are there, all that a decoded token launches is graphs, one between two waits.
+#if __has_builtin(__builtin_clear_padding)
+TEST_P(DeviceTest, TokensAreLaunchedAsGraphs) {
+  const StoreReader& store = PackedStore(GetParam(), FormatId::kQ4);
+  PackedModel model(store, {.page_tokens = 16, .use_backend = unified_.backend.get()});
+  MemoryProvider provider(store, unified_.backend->memory().shared());
+  TestSequence sequence;
+  const std::vector<TokenId> tokens = RandomTokens(6, 1, model.spec().vocabulary);
+  model.Feed(provider, sequence, std::span(tokens).first(5), 1);
+  const emulation::LaunchCounts before = unified_.device->launches();
+  const uint64_t waits = unified_.device->calls(emulation::OrderCall::kWait);
+  model.Feed(provider, sequence, std::span(tokens).last(1), 1);
+  EXPECT_EQ(unified_.device->launches().single, before.single);
+  EXPECT_EQ(unified_.device->launches().graphs - before.graphs, unified_.device->calls(emulation::OrderCall::kWait) - waits);
+}
+#endif
 
 // What the host looks at or changes within a step, on a device whose memory it cannot read: inputs of gates, a mask, a gate that
 // is asked for.

@@ -56,14 +56,8 @@ class QueueBackend final : public ComputeBackend {
       next_.MatMul(jobs);
     });
   }
-  void AddBias(float* x, const float* bias, int rows, int cols) override {
-    Enqueue([=, this] { next_.AddBias(x, bias, rows, cols); });
-  }
-  void RmsNorm(const float* x, const float* weight, float eps, int rows, int cols, float* y) override {
-    Enqueue([=, this] { next_.RmsNorm(x, weight, eps, rows, cols, y); });
-  }
-  void LayerNorm(const float* x, const float* weight, const float* bias, float eps, int rows, int cols, float* y) override {
-    Enqueue([=, this] { next_.LayerNorm(x, weight, bias, eps, rows, cols, y); });
+  void Normalize(const Norm& norm, const float* x, int rows, int cols, float* y) override {
+    Enqueue([=, this] { next_.Normalize(norm, x, rows, cols, y); });
   }
   void Scale(float* x, float scale, int64_t n) override {
     Enqueue([=, this] { next_.Scale(x, scale, n); });
@@ -113,20 +107,11 @@ class QueueBackend final : public ComputeBackend {
     Enqueue(
         [=, this, copy = Runs(runs)] { next_.AttendLatent(shape, copy.runs, query, rotated, rotated_stride, output, scores); });
   }
-  void SwiGlu(const float* gate, const float* up, int64_t n, float* out) override {
-    Enqueue([=, this] { next_.SwiGlu(gate, up, n, out); });
-  }
-  void GeGlu(const float* gate, const float* up, int64_t n, float* out) override {
-    Enqueue([=, this] { next_.GeGlu(gate, up, n, out); });
-  }
-  void SquaredRelu(float* x, int64_t n) override {
-    Enqueue([=, this] { next_.SquaredRelu(x, n); });
+  void Activate(const FfnActivation& activation, const float* gate, const float* up, int64_t n, float* out) override {
+    Enqueue([=, this] { next_.Activate(activation, gate, up, n, out); });
   }
   void SoftCap(float* x, float cap, int64_t n) override {
     Enqueue([=, this] { next_.SoftCap(x, cap, n); });
-  }
-  void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) override {
-    Enqueue([=, this] { next_.ClampedSwiGlu(clamp, gate, up, n, out); });
   }
   void Softmax(float* x, int rows, int cols) override {
     Enqueue([=, this] { next_.Softmax(x, rows, cols); });

@@ -344,6 +344,15 @@ TEST(SpecTest, AnAttentionFactorNeedsHeadsThatAreRotatedWholeAndLast) {
   }
 }
 
+TEST(SpecTest, AHeadHasItsNormBehindTheRotationAlone) {
+  ModelSpec spec = GoodSpec();
+  spec.qk_norm_after_rope = true;
+  spec.qk_norm = ModelSpec::QkNorm::kPerHead;
+  EXPECT_EQ(CheckSpec(spec), absl::OkStatus());
+  spec.qk_norm = ModelSpec::QkNorm::kWhole;
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckSpec(spec)));
+}
+
 ModelSpec LatentSpec() {
   ModelSpec spec = GoodSpec();
   spec.qkv_bias = false;

@@ -109,16 +109,12 @@ class SlowBackend final : public ComputeBackend {
   Activations Gather(const Activations& from, std::span<const int32_t> rows, std::span<std::byte> storage) override {
     return next_.Gather(from, rows, storage);
   }
-  void AddBias(float* x, const float* bias, int rows, int cols) override { next_.AddBias(x, bias, rows, cols); }
   void MatMul(std::span<const MatMulJob> jobs) override {
     ticks_.Compute(kProductTicks);
     next_.MatMul(jobs);
   }
-  void RmsNorm(const float* x, const float* w, float eps, int rows, int cols, float* y) override {
-    next_.RmsNorm(x, w, eps, rows, cols, y);
-  }
-  void LayerNorm(const float* x, const float* weight, const float* bias, float eps, int rows, int cols, float* y) override {
-    next_.LayerNorm(x, weight, bias, eps, rows, cols, y);
+  void Normalize(const Norm& norm, const float* x, int rows, int cols, float* y) override {
+    next_.Normalize(norm, x, rows, cols, y);
   }
   void Scale(float* x, float scale, int64_t n) override { next_.Scale(x, scale, n); }
   void Rope(const RopeShape& shape, float* x, int tokens, int64_t stride, const int32_t* positions,
@@ -159,13 +155,10 @@ class SlowBackend final : public ComputeBackend {
   }
   void Multiply(float* x, const float* by, int64_t n) override { next_.Multiply(x, by, n); }
   void SigmoidGate(float* x, const float* gate, int64_t n) override { next_.SigmoidGate(x, gate, n); }
-  void SwiGlu(const float* gate, const float* up, int64_t n, float* out) override { next_.SwiGlu(gate, up, n, out); }
-  void GeGlu(const float* gate, const float* up, int64_t n, float* out) override { next_.GeGlu(gate, up, n, out); }
-  void SquaredRelu(float* x, int64_t n) override { next_.SquaredRelu(x, n); }
-  void SoftCap(float* x, float cap, int64_t n) override { next_.SoftCap(x, cap, n); }
-  void ClampedSwiGlu(const SwiGluClamp& clamp, const float* gate, const float* up, int64_t n, float* out) override {
-    next_.ClampedSwiGlu(clamp, gate, up, n, out);
+  void Activate(const FfnActivation& activation, const float* gate, const float* up, int64_t n, float* out) override {
+    next_.Activate(activation, gate, up, n, out);
   }
+  void SoftCap(float* x, float cap, int64_t n) override { next_.SoftCap(x, cap, n); }
   void Softmax(float* x, int rows, int cols) override { next_.Softmax(x, rows, cols); }
   void Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) override {
     next_.Route(shape, logits, rows, choices);

@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 # Operations that the definition makes of products and sums that are rounded each.
-UNFUSED = re.compile(r"(Add|AddBias|Scale|Multiply|SquaredRelu|Gather)Operation>|^(Prepare|LayerNorm|Rope|StoreRows|Embed)\b")
+UNFUSED = re.compile(r"(Add|Scale|Multiply|Prepare|Gather)Operation>|^(LayerNorm|Rope|StoreRows|Embed)\b")
 FORBIDDEN = {
     "flushes subnormals": re.compile(r"\.ftz\b"),
     "approximates": re.compile(r"\.(approx|full)\b"),
@@ -100,7 +100,7 @@ def table(of: dict[str, list[Kernel]]) -> str:
                 key = "Products: " + next(tokens for tokens, pattern in PRODUCTS.items() if re.search(pattern, kernel.name))
             else:
                 key = re.sub(r"<.*", "", kernel.name)
-                operation = re.search(r"ComputeElements<(\w+)Operation", kernel.name)
+                operation = re.search(r"(?:ComputeElements|Prepare)<(\w+)Operation", kernel.name)
                 key = operation[1] if operation else key
             groups.setdefault(key, {}).setdefault(architecture, []).append(kernel)
     for key in sorted(groups):

@@ -48,6 +48,39 @@ class CudaEvent final : public ReadyEvent {
   const cudaEvent_t event_;
 };
 
+class CudaGraph final : public LaunchGraph {
+ public:
+  explicit CudaGraph(cudaGraphExec_t graph) : graph_(graph) {}
+  ~CudaGraph() override { cudaGraphExecDestroy(graph_); }
+  cudaGraphExec_t get() const { return graph_; }
+
+ private:
+  const cudaGraphExec_t graph_;
+};
+
+// More shared memory than every device gives unasked has to be asked for.
+cudaError_t AllowShared(const Kernel& kernel, const LaunchShape& shape) {
+  constexpr unsigned kWithoutAsking = 48 << 10;
+  if (shape.shared_bytes <= kWithoutAsking) return cudaSuccess;
+  return cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared_bytes));
+}
+
+dim3 Dim3(const Dimensions& dimensions) { return {dimensions.x, dimensions.y, dimensions.z}; }
+
+// A node behind `last`, which it replaces; null: the first.
+cudaError_t AddNode(cudaGraph_t graph, const KernelLaunch& launch, cudaGraphNode_t& last) {
+  if (const cudaError_t error = AllowShared(launch.kernel, launch.shape); error != cudaSuccess) return error;
+  void* parameters[] = {const_cast<std::byte*>(launch.arguments.data())};  // copied by the call
+  cudaKernelNodeParams node = {};
+  node.func = const_cast<void*>(launch.kernel.function);
+  node.gridDim = Dim3(launch.shape.grid);
+  node.blockDim = Dim3(launch.shape.block);
+  node.sharedMemBytes = launch.shape.shared_bytes;
+  node.kernelParams = parameters;
+  const cudaGraphNode_t before = last;
+  return cudaGraphAddKernelNode(&last, graph, &before, before == nullptr ? 0 : 1, &node);
+}
+
 class CudaStream final : public DeviceStream {
  public:
   CudaStream(cudaStream_t stream, Health& health) : stream_(stream), health_(health) {}
@@ -61,18 +94,15 @@ class CudaStream final : public DeviceStream {
   }
   void Fill(void* to, uint8_t value, size_t bytes) override { health_.Note(cudaMemsetAsync(to, value, bytes, stream_), "fill"); }
   void Launch(const Kernel& kernel, const LaunchShape& shape, std::span<const std::byte> arguments) override {
-    constexpr unsigned kWithoutAsking = 48 << 10;
-    cudaError_t error = cudaSuccess;
-    if (shape.shared_bytes > kWithoutAsking) {
-      error = cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   static_cast<int>(shape.shared_bytes));
-    }
+    cudaError_t error = AllowShared(kernel, shape);
     if (error == cudaSuccess) {
       void* parameters[] = {const_cast<std::byte*>(arguments.data())};  // copied by the call
-      error = cudaLaunchKernel(kernel.function, {shape.grid.x, shape.grid.y, shape.grid.z},
-                               {shape.block.x, shape.block.y, shape.block.z}, parameters, shape.shared_bytes, stream_);
+      error = cudaLaunchKernel(kernel.function, Dim3(shape.grid), Dim3(shape.block), parameters, shape.shared_bytes, stream_);
     }
     if (error != cudaSuccess) health_.Note(error, KernelName(kernel));
+  }
+  void LaunchAll(LaunchGraph& graph) override {
+    health_.Note(cudaGraphLaunch(static_cast<CudaGraph&>(graph).get(), stream_), "a graph of launches");
   }
   void Record(ReadyEvent& event) override {
     health_.Note(cudaEventRecord(static_cast<CudaEvent&>(event).get(), stream_), "record");
@@ -126,6 +156,21 @@ class CudaRuntime final : public DeviceRuntime {
     health_.Note(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event");
     if (event == nullptr) return health_.status();
     return std::make_unique<CudaEvent>(event);
+  }
+
+  absl::StatusOr<std::unique_ptr<LaunchGraph>> MakeGraph(std::span<const KernelLaunch> launches) override {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t made = nullptr;
+    cudaError_t error = cudaGraphCreate(&graph, 0);
+    cudaGraphNode_t last = nullptr;
+    for (const KernelLaunch& launch : launches) {
+      if (error == cudaSuccess) error = AddNode(graph, launch, last);
+    }
+    if (error == cudaSuccess) error = cudaGraphInstantiate(&made, graph, 0);
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    if (error == cudaSuccess) return std::make_unique<CudaGraph>(made);
+    cudaGetLastError();  // what was not made leaves the device well
+    return CudaStatus(error, StrCat("a graph of ", launches.size(), " launches"));
   }
 
   absl::Status Wait(const ReadyEvent& event) override {

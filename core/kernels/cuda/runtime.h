@@ -38,6 +38,19 @@ struct Kernel {
   void (*run)(const void* arguments) = nullptr;  // compiled for the host: the body of one thread
 };
 
+// A launch, and where its arguments lie.
+struct KernelLaunch {
+  Kernel kernel;
+  LaunchShape shape;
+  std::span<const std::byte> arguments;
+};
+
+// Launches that a stream takes at once and runs one after the other. Made by a runtime; outlives its runs.
+class LaunchGraph {
+ public:
+  virtual ~LaunchGraph() = default;
+};
+
 // Thread contract: one call at a time to a stream; several streams at once.
 class DeviceStream {
  public:
@@ -46,6 +59,7 @@ class DeviceStream {
   virtual void Copy(void* to, const void* from, size_t bytes) = 0;  // between memories of any kind
   virtual void Fill(void* to, uint8_t value, size_t bytes) = 0;
   virtual void Launch(const Kernel& kernel, const LaunchShape& shape, std::span<const std::byte> arguments) = 0;
+  virtual void LaunchAll(LaunchGraph& graph) = 0;
   virtual void Record(ReadyEvent& event) = 0;
   // What is enqueued from here on runs after the event as it was recorded last; an event never recorded holds nothing up.
   virtual void Await(const ReadyEvent& event) = 0;
@@ -71,6 +85,8 @@ class DeviceRuntime {
   virtual absl::StatusOr<Buffer> Allocate(size_t bytes, MemoryKind kind) = 0;
   virtual absl::StatusOr<std::unique_ptr<DeviceStream>> MakeStream() = 0;
   virtual absl::StatusOr<std::unique_ptr<ReadyEvent>> MakeEvent() = 0;
+  // Copies what it is given. RESOURCE_EXHAUSTED where there is no memory for it.
+  virtual absl::StatusOr<std::unique_ptr<LaunchGraph>> MakeGraph(std::span<const KernelLaunch> launches) = 0;
 
   virtual absl::Status Wait(const ReadyEvent& event) = 0;  // the host's wait
   virtual absl::Status Synchronize() = 0;                  // for all streams

@@ -3,6 +3,7 @@
 
 #include "core/kernels/cuda/language.h"
 #include "core/kernels/cuda_operations.h"
+#include "core/kernels/device/activated.h"
 #include "core/kernels/math.h"
 
 namespace moed {
@@ -16,10 +17,6 @@ __device__ inline void Compute(const cuda::AddScaledOperation& a, int64_t i) {
   y[i] = fmaf(a.scale, Global<const float>(a.x)[i], y[i]);
 }
 
-__device__ inline void Compute(const cuda::AddBiasOperation& a, int64_t i) {
-  Global<float>(a.x)[i] += Global<const float>(a.bias)[i % a.cols];
-}
-
 __device__ inline void Compute(const cuda::ScaleOperation& a, int64_t i) { Global<float>(a.x)[i] *= a.scale; }
 
 __device__ inline void Compute(const cuda::MultiplyOperation& a, int64_t i) {
@@ -30,27 +27,8 @@ __device__ inline void Compute(const cuda::SigmoidGateOperation& a, int64_t i) {
   Global<float>(a.x)[i] *= Sigmoid(Global<const float>(a.gate)[i]);
 }
 
-__device__ inline void Compute(const cuda::SwiGluOperation& a, int64_t i) {
-  Global<float>(a.out)[i] = Silu(Global<const float>(a.gate)[i]) * Global<const float>(a.up)[i];
-}
-
-__device__ inline void Compute(const cuda::ClampedSwiGluOperation& a, int64_t i) {
-  const float gate = Global<const float>(a.gate)[i], up = Global<const float>(a.up)[i];
-  const float g = a.clamp.limit < gate ? a.clamp.limit : gate;
-  float u = a.clamp.limit < up ? a.clamp.limit : up;
-  u = -a.clamp.limit > u ? -a.clamp.limit : u;
-  Global<float>(a.out)[i] = (u + 1.0f) * (g / (1.0f + Exp(-(a.clamp.alpha * g))));
-}
-
-__device__ inline void Compute(const cuda::GeGluOperation& a, int64_t i) {
-  Global<float>(a.out)[i] = Gelu(Global<const float>(a.gate)[i]) * Global<const float>(a.up)[i];
-}
-
-__device__ inline void Compute(const cuda::SquaredReluOperation& a, int64_t i) {
-  const Global<float> x(a.x);
-  const float value = x[i];
-  const float r = 0.0f > value ? 0.0f : value;
-  x[i] = r * r;
+__device__ inline void Compute(const cuda::ActivateOperation& a, int64_t i) {
+  Global<float>(a.out)[i] = Activated(a.activation, Global<const float>(a.gate), Global<const float>(a.up), i);
 }
 
 __device__ inline void Compute(const cuda::SoftCapOperation& a, int64_t i) {

@@ -4,6 +4,7 @@
 #include "core/kernels/device/attention.h"
 #include "core/kernels/device/elements.h"
 #include "core/kernels/device/embed.h"
+#include "core/kernels/device/heads.h"
 #include "core/kernels/device/norms.h"
 #include "core/kernels/device/prepare.h"
 #include "core/kernels/device/products.h"
@@ -19,14 +20,10 @@ namespace {
 constexpr cuda::KernelSet kKernels = {
     .add = LaunchElements,
     .add_scaled = LaunchElements,
-    .add_bias = LaunchElements,
     .scale = LaunchElements,
     .multiply = LaunchElements,
     .sigmoid_gate = LaunchElements,
-    .swi_glu = LaunchElements,
-    .clamped_swi_glu = LaunchElements,
-    .ge_glu = LaunchElements,
-    .squared_relu = LaunchElements,
+    .activate = LaunchElements,
     .soft_cap = LaunchElements,
     .delta_gates = LaunchElements,
     .step_sizes = LaunchElements,
@@ -39,9 +36,11 @@ constexpr cuda::KernelSet kKernels = {
     .route = LaunchRoute,
     .rope = LaunchRope,
     .prepare = LaunchPrepare,
+    .activate_and_prepare = LaunchPrepare,
     .embed = LaunchEmbed,
     .products = LaunchProducts,
     .store_rows = LaunchStoreRows,
+    .heads = LaunchHeads,
     .attention = LaunchAttention,
     .states = LaunchStates,
 };

@@ -3,6 +3,7 @@
 
 #include "core/kernels/constants.h"
 #include "core/kernels/cuda_operations.h"
+#include "core/kernels/device/activated.h"
 #include "core/kernels/device/lane_sums.h"
 
 namespace moed {
@@ -27,25 +28,36 @@ __device__ inline void QuantizeColumn(float x, Global<int8_t> code, Global<float
   *sum = total;
 }
 
-__global__ void Prepare(cuda::PrepareOperation a) {
+// A lane's column of a block of 32, which is number `block` of all rows', in the forms that are wanted.
+__device__ inline void PutPrepared(const cuda::PreparedRows& to, int64_t block, float x) {
+  if (to.values != nullptr) Global<float>(to.values)[block * kBlockColumns + threadIdx.x % 32] = x;
+  if (to.codes == nullptr) return;
+  QuantizeColumn(x, Global<int8_t>(to.codes) + block * kBlockColumns, Global<float>(to.scales) + block,
+                 Global<int32_t>(to.sums) + block);
+}
+
+__device__ inline float Column(const cuda::PrepareOperation& a, int64_t token, int column) {
+  return Global<const float>(a.x)[token * a.stride + column];
+}
+__device__ inline float Column(const cuda::ActivateAndPrepareOperation& a, int64_t token, int column) {
+  return Activated(a.activation, Global<const float>(a.gate), Global<const float>(a.up), token * a.cols + column);
+}
+
+template <class Operation>
+__global__ void Prepare(Operation a) {
   const int blocks = (a.cols + kBlockColumns - 1) / kBlockColumns;
   const int64_t warp = static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
   if (warp >= static_cast<int64_t>(a.tokens) * blocks) return;
-  const int lane = threadIdx.x % 32;
-  const int64_t token = warp / blocks;
-  const int column = static_cast<int>(warp % blocks) * kBlockColumns + lane;
-  const float x = column < a.cols ? Global<const float>(a.x)[token * a.stride + column] : 0.0f;
-  if (a.values != nullptr) Global<float>(a.values)[warp * kBlockColumns + lane] = x;
-  if (a.codes == nullptr) return;
-  QuantizeColumn(x, Global<int8_t>(a.codes) + warp * kBlockColumns, Global<float>(a.scales) + warp,
-                 Global<int32_t>(a.sums) + warp);
+  const int column = static_cast<int>(warp % blocks) * kBlockColumns + static_cast<int>(threadIdx.x % 32);
+  PutPrepared(a.prepared, warp, column < a.cols ? Column(a, warp / blocks, column) : 0.0f);
 }
 
-inline void LaunchPrepare(DeviceStream& stream, const cuda::PrepareOperation& operation) {
+template <class Operation>
+void LaunchPrepare(DeviceStream& stream, const Operation& operation) {
   constexpr unsigned kThreads = 128;
   const auto warps = static_cast<unsigned>(operation.tokens) * Blocks(static_cast<unsigned>(operation.cols), kBlockColumns);
   if (warps == 0) return;
-  Launch<Prepare>(stream, {.grid = {Blocks(warps, kThreads / 32)}, .block = {kThreads}}, operation);
+  Launch<Prepare<Operation>>(stream, {.grid = {Blocks(warps, kThreads / 32)}, .block = {kThreads}}, operation);
 }
 
 }  // namespace

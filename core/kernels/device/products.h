@@ -208,11 +208,32 @@ struct FloatRows {
   }
 };
 
+// What the job makes of a row's sum.
+__device__ inline void Finish(const cuda::ProductJob& job, int64_t token, int row, float sum) {
+  const Global<float> y = Global<float>(job.output) + token * job.output_stride + row;
+  if (job.bias != nullptr) sum = sum + Global<const float>(job.bias)[row];
+  y[0] = job.adds ? fmaf(job.scale, sum, y[0]) : job.scale * sum;
+}
+
+// By way of `staged`, the warp's own, so that no lane holds what it takes to finish many tokens.
+template <class Rows>
+__device__ inline void FinishPanel(const cuda::ProductJob& job, int first_token, int tokens, int panel, Shared<float> staged,
+                                   const Rows& rows) {
+  __syncwarp();
+  rows.End(tokens, [&](int token, int row, float sum) { staged[kPanelRows * token + row] = sum; });
+  __syncwarp();
+  for (int i = threadIdx.x % 32; i < kPanelRows * tokens; i += 32) {
+    const int row = kPanelRows * panel + i % kPanelRows;
+    if (row < job.rows) Finish(job, first_token + i / kPanelRows, row, staged[i]);
+  }
+}
+
 template <class Layout, class Rows>
 struct ProductShape {
   using Stream = PanelStream<Layout::kBytes>;
   using Staged = typename Rows::template Staged<Stream::kBlocks * Layout::kColumns>;
   static constexpr unsigned kPanels = kWarps * Stream::kSharedBytes;  // bytes of shared memory, behind them the activations
+  static_assert(Rows::kTokens * kPanelRows * sizeof(float) <= Stream::kSharedBytes);
 };
 
 // A block of threads for each group of panels and some tokens. Those of the same panels follow each other, so that the caches
@@ -249,10 +270,7 @@ __global__ void Products(cuda::ProductsOperation a) {
     for (int block = 0; block < count; ++block) rows.Add(staged_panel + block * Layout::kBytes, x, kRatio * block, tokens);
   }
   if (!there) return;
-  rows.End(tokens, [&](int token, int row, float sum) {
-    const int of_job = panel * kPanelRows + row;
-    if (of_job < job.rows) Global<float>(job.output)[(first_token + token) * job.output_stride + of_job] = sum;
-  });
+  FinishPanel(job, first_token, tokens, panel, SharedMemory<float>(warp * Stream::kSharedBytes), rows);
 }
 
 template <class Layout, class Rows>

@@ -1,4 +1,4 @@
-// Keys, values and latents into their pages: a warp for each 32 numbers of a row.
+// Keys, values and latents into their pages.
 #pragma once
 
 #include "core/kernels/cuda_operations.h"
@@ -10,28 +10,17 @@ namespace {
 
 constexpr unsigned kStoreThreads = 128;
 
+// A lane's number of 32 of a row of `dims`, whose elements are `stride` apart from `slot` on (KvNumber); by the whole warp.
 template <KvFormat kFormat>
-__global__ void StoreRows(cuda::StoreRowsOperation a) {
-  const int groups = (a.dims + kKvScaleColumns - 1) / kKvScaleColumns;
-  const int64_t warp = static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
-  if (warp >= static_cast<int64_t>(a.rows) * a.heads * groups) return;
-  const int lane = threadIdx.x % 32, group = static_cast<int>(warp % groups), head = static_cast<int>(warp / groups % a.heads);
-  const int index = group * kKvScaleColumns + lane;
-  const bool there = index < a.dims;
-  const float number = there ? Global<const float>(a.numbers)[warp / groups * a.dims + index] : 0.0f;
-
-  const cuda::KvPlace place = Global<const cuda::KvPlace>(a.places)[warp / groups / a.heads];
-  const bool transposed = a.row_bytes == 0;
-  const int64_t stride = transposed ? a.slots : 1;
-  const int slot = transposed ? place.slot : 0;
-  const Global<unsigned char> row =
-      Global<unsigned char>(place.page) + a.first_byte + head * a.head_bytes + place.slot * a.row_bytes;
+__device__ inline void StoreKvNumber(Global<unsigned char> row, int dims, int64_t stride, int slot, int group, float number) {
+  const int lane = threadIdx.x % 32, index = group * kKvScaleColumns + lane;
+  const bool there = index < dims;
   const int64_t element = index * stride + slot;
   if constexpr (kFormat == KvFormat::kQ8) {
-    const KvCode code = CodeOfLane(number);
+    const KvCode code = CodeOfLane(there ? number : 0.0f);
     if (there) Store(row, element, code.code);
     if (lane != 0) return;
-    const Global<unsigned char> scale = row + a.dims * stride + 2 * (group * stride + slot);
+    const Global<unsigned char> scale = row + dims * stride + 2 * (group * stride + slot);
     scale[0] = static_cast<unsigned char>(code.scale & 0xff);
     scale[1] = static_cast<unsigned char>(code.scale >> 8);
   } else if (there) {
@@ -40,9 +29,21 @@ __global__ void StoreRows(cuda::StoreRowsOperation a) {
   }
 }
 
+// Latents: a warp for each 32 numbers of a row.
+template <KvFormat kFormat>
+__global__ void StoreRows(cuda::StoreRowsOperation a) {
+  const int groups = (a.dims + kKvScaleColumns - 1) / kKvScaleColumns;
+  const int64_t warp = static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
+  if (warp >= static_cast<int64_t>(a.rows) * groups) return;
+  const int group = static_cast<int>(warp % groups), index = group * kKvScaleColumns + static_cast<int>(threadIdx.x % 32);
+  const float number = index < a.dims ? Global<const float>(a.numbers)[warp / groups * a.dims + index] : 0.0f;
+  const cuda::KvPlace place = Global<const cuda::KvPlace>(a.places)[warp / groups];
+  const Global<unsigned char> row = Global<unsigned char>(place.page) + a.first_byte + place.slot * a.row_bytes;
+  StoreKvNumber<kFormat>(row, a.dims, 1, 0, group, number);
+}
+
 inline void LaunchStoreRows(DeviceStream& stream, const cuda::StoreRowsOperation& a) {
-  const unsigned warps =
-      static_cast<unsigned>(a.rows) * static_cast<unsigned>(a.heads) * Blocks(static_cast<unsigned>(a.dims), kKvScaleColumns);
+  const unsigned warps = static_cast<unsigned>(a.rows) * Blocks(static_cast<unsigned>(a.dims), kKvScaleColumns);
   if (warps == 0) return;
   const LaunchShape shape = {.grid = {Blocks(warps, kStoreThreads / 32)}, .block = {kStoreThreads}};
   switch (a.format) {

@@ -65,11 +65,18 @@ class KernelsBesideScalar {
     const MatrixView weights = Keep(RandomMatrix(format, rows, cols, 3));
     const InputForms forms = InputForms::Of({format});
     const float* const x = Keep(Gaussian(static_cast<size_t>(tokens) * cols, 4));
-    Compare(std::vector<float>(static_cast<size_t>(tokens) * rows), [&](ComputeBackend& backend, float* y) {
-      const Activations input = backend.Prepare(x, tokens, cols, cols, forms, Storage(ActivationBytes(tokens, cols, forms)));
-      const MatMulJob job{weights, &input, y, rows};
-      backend.MatMul({&job, 1});
-    });
+    const float* const bias = Keep(Gaussian(rows, 5));
+    const auto compare = [&](const MatMulJob& job) {
+      Compare(std::vector<float>(static_cast<size_t>(tokens) * rows, 0.3f), [&](ComputeBackend& backend, float* y) {
+        const Activations input = backend.Prepare(x, tokens, cols, cols, forms, Storage(ActivationBytes(tokens, cols, forms)));
+        MatMulJob with = job;
+        with.input = &input;
+        with.output = y;
+        backend.MatMul({&with, 1});
+      });
+    };
+    compare({.weights = weights, .output_stride = rows});
+    compare({.weights = weights, .output_stride = rows, .bias = bias, .scale = 0.7f, .adds = true});
   }
 
   InlineExecutor executor_;
@@ -152,25 +159,47 @@ TEST_P(CudaKernels, RowsAndElements) {
   const float* const bias = Keep(Gaussian(cols, 3));
   const float* const other = Keep(Gaussian(n, 4));
   const std::vector<std::function<void(ComputeBackend&, float*)>> operations = {
-      [&](ComputeBackend& b, float* y) { b.RmsNorm(y, weight, 1e-6f, rows, cols, y); },
-      [&](ComputeBackend& b, float* y) { b.RmsNorm(y, nullptr, 1e-6f, rows, cols, y); },
-      [&](ComputeBackend& b, float* y) { b.LayerNorm(y, weight, bias, 1e-6f, rows, cols, y); },
+      [&](ComputeBackend& b, float* y) { b.Normalize({.weight = weight, .eps = 1e-6f}, y, rows, cols, y); },
+      [&](ComputeBackend& b, float* y) { b.Normalize({.eps = 1e-6f}, y, rows, cols, y); },
+      [&](ComputeBackend& b, float* y) {
+        b.Normalize({weight, bias, 1e-6f}, y, rows, cols, y);
+      },
       [&](ComputeBackend& b, float* y) { b.Softmax(y, rows, cols); },
-      [&](ComputeBackend& b, float* y) { b.AddBias(y, bias, rows, cols); },
       [&](ComputeBackend& b, float* y) { b.Scale(y, 0.3f, n); },
       [&](ComputeBackend& b, float* y) { b.Multiply(y, other, n); },
       [&](ComputeBackend& b, float* y) { b.SigmoidGate(y, y, n); },
-      [&](ComputeBackend& b, float* y) { b.SwiGlu(y, other, n, y); },
+      [&](ComputeBackend& b, float* y) { b.Activate(kSwiGlu, y, other, n, y); },
       [&](ComputeBackend& b, float* y) {
-        b.ClampedSwiGlu({1.702f, 7.0f}, other, y, n, y);
+        b.Activate({GateFunction::kClampedSwiGlu, {1.702f, 7.0f}}, other, y, n, y);
       },
-      [&](ComputeBackend& b, float* y) { b.GeGlu(y, other, n, y); },
-      [&](ComputeBackend& b, float* y) { b.SquaredRelu(y, n); },
+      [&](ComputeBackend& b, float* y) { b.Activate(kGeGlu, y, other, n, y); },
+      [&](ComputeBackend& b, float* y) { b.Activate(kSquaredRelu, nullptr, y, n, y); },
       [&](ComputeBackend& b, float* y) { b.SoftCap(y, 1.5f, n); },
       [&](ComputeBackend& b, float* y) { b.AddScaled(y, other, 0.37f, n); },
       [&](ComputeBackend& b, float* y) { b.Add(y, other, n); },
   };
   for (const auto& operation : operations) Compare(x, operation);
+}
+
+TEST_P(CudaKernels, WhatIsPreparedAtOnce) {
+  const int rows = 3, cols = 300;
+  const size_t bytes = ActivationBytes(rows, cols);
+  const float* const x = Keep(Gaussian(rows * cols, 1));
+  const float* const weight = Keep(Gaussian(cols, 2));
+  const float* const bias = Keep(Gaussian(cols, 3));
+  for (const Norm& norm : {Norm{.weight = weight, .eps = 1e-6f}, Norm{weight, bias, 1e-6f}}) {
+    Compare(std::vector<std::byte>(bytes), [&](ComputeBackend& backend, std::byte* prepared) {
+      backend.NormalizeAndPrepare(norm, x, rows, cols, Keep(std::vector<float>(rows * cols)), kAllForms, {prepared, bytes});
+    });
+  }
+  for (const GateFunction function :
+       {GateFunction::kSwiGlu, GateFunction::kClampedSwiGlu, GateFunction::kGeGlu, GateFunction::kSquaredRelu}) {
+    Compare(std::vector<std::byte>(bytes), [&](ComputeBackend& backend, std::byte* prepared) {
+      const float* const gate = function == GateFunction::kSquaredRelu ? nullptr : x;
+      backend.ActivateAndPrepare({function, {1.702f, 7.0f}}, gate, Keep(Gaussian(rows * cols, 4)), rows, cols, kAllForms,
+                                 {prepared, bytes});
+    });
+  }
 }
 
 // Of many heads more than shared memory holds at once, so that it is used again.
@@ -182,6 +211,31 @@ TEST_P(CudaKernels, Rope) {
       Compare(Gaussian(static_cast<size_t>(3) * heads * 10, 1), [&](ComputeBackend& backend, float* x) {
         backend.Rope({.heads = heads, .head_dim = 10, .rotary_dims = 8, .interleaved = interleaved}, x, 3, int64_t{10} * heads,
                      positions.data(), inv_freq);
+      });
+    }
+  }
+}
+
+// Queries, then what the pages hold.
+TEST_P(CudaKernels, Heads) {
+  const int rows = 3;
+  const float* const inv_freq = Keep(std::vector<float>{1, 0.3f, 0.1f, 0.01f});
+  const float* const norm = Keep(Gaussian(40, 4));
+  const float* const values = Keep(Gaussian(rows * 80, 3));
+  for (int format = 0; format < kKvFormatCount; ++format) {
+    const AttentionShape shape{.heads = 6, .kv_heads = 2, .head_dim = 40, .kv_format = static_cast<KvFormat>(format)};
+    const auto page_bytes = static_cast<size_t>(KvPages::PageBytes(shape));
+    for (const HeadTransform& transform : {HeadTransform{}, HeadTransform{.rotary_dims = 8, .inv_freq = inv_freq},
+                                           HeadTransform{norm, norm, 1e-6f, false, 8, true, inv_freq},
+                                           HeadTransform{norm, nullptr, 1e-6f, true, 8, false, inv_freq}}) {
+      std::vector<float> all = Gaussian(rows * 240, 1);
+      all.resize(all.size() + 2 * page_bytes / sizeof(float));
+      Compare(all, [&](ComputeBackend& backend, float* query) {
+        std::byte* const first = reinterpret_cast<std::byte*>(query + rows * 240);
+        std::byte* const pages[] = {first, first + page_bytes};
+        const KvRun runs[] = {{.pages = pages, .position = 62, .tokens = rows}};
+        const std::vector<int32_t> positions = {62, 63, 64};
+        backend.TransformAndStore(shape, transform, runs, positions.data(), query, Keep(Gaussian(rows * 80, 2)), values);
       });
     }
   }

@@ -36,6 +36,30 @@ class Event final : public ReadyEvent {
   Runtime& runtime_;
 };
 
+// As aligned as any type may ask for.
+using Arguments = std::vector<std::max_align_t>;
+std::shared_ptr<const Arguments> CopyOf(std::span<const std::byte> arguments) {
+  auto copy = std::make_shared<Arguments>((arguments.size() + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t));
+  std::memcpy(copy->data(), arguments.data(), arguments.size());
+  return copy;
+}
+
+struct HeldLaunch {
+  Kernel kernel;
+  LaunchShape shape;
+  std::shared_ptr<const Arguments> arguments;
+};
+
+class Graph final : public LaunchGraph {
+ public:
+  explicit Graph(std::span<const KernelLaunch> given) {
+    for (const KernelLaunch& launch : given) {
+      launches.push_back(std::make_shared<HeldLaunch>(HeldLaunch{launch.kernel, launch.shape, CopyOf(launch.arguments)}));
+    }
+  }
+  std::vector<std::shared_ptr<const HeldLaunch>> launches;
+};
+
 class Stream final : public DeviceStream {
  public:
   Stream(Runtime& runtime, int number) : runtime_(runtime), number_(number) {}
@@ -43,6 +67,7 @@ class Stream final : public DeviceStream {
   void Copy(void* to, const void* from, size_t bytes) override;
   void Fill(void* to, uint8_t value, size_t bytes) override;
   void Launch(const Kernel& kernel, const LaunchShape& shape, std::span<const std::byte> arguments) override;
+  void LaunchAll(LaunchGraph& graph) override;
   void Record(ReadyEvent& event) override;
   void Await(const ReadyEvent& event) override;
   bool Idle() const override;
@@ -70,6 +95,10 @@ class Runtime final : public EmulatedRuntime {
     return std::make_unique<Stream>(*this, schedule_.AddStream());
   }
   absl::StatusOr<std::unique_ptr<ReadyEvent>> MakeEvent() override { return std::make_unique<Event>(*this); }
+  absl::StatusOr<std::unique_ptr<LaunchGraph>> MakeGraph(std::span<const KernelLaunch> launches) override {
+    if (absl::MutexLock lock(&mutex_); refuses_memory_) return ResourceExhausted("no memory for a graph: injected");
+    return std::make_unique<Graph>(launches);
+  }
 
   absl::Status Wait(const ReadyEvent& event) override {
     absl::MutexLock lock(&mutex_);
@@ -94,6 +123,10 @@ class Runtime final : public EmulatedRuntime {
   uint64_t calls(OrderCall call) const override {
     absl::MutexLock lock(&mutex_);
     return calls_[static_cast<int>(call)];
+  }
+  LaunchCounts launches() const override {
+    absl::MutexLock lock(&mutex_);
+    return launches_;
   }
   std::set<Place> barriers() const override {
     absl::MutexLock lock(&mutex_);
@@ -156,6 +189,7 @@ class Runtime final : public EmulatedRuntime {
   Launcher launcher_ ABSL_GUARDED_BY(mutex_);
   AccessLog log_ ABSL_GUARDED_BY(mutex_);
   std::array<uint64_t, kOrderCalls> calls_ ABSL_GUARDED_BY(mutex_) = {};
+  LaunchCounts launches_ ABSL_GUARDED_BY(mutex_);
   std::optional<int> launches_left_ ABSL_GUARDED_BY(mutex_);  // before one that is a fault
   bool refuses_memory_ ABSL_GUARDED_BY(mutex_) = false;
 };
@@ -194,15 +228,28 @@ void Stream::Fill(void* to, uint8_t value, size_t bytes) {
 }
 
 void Stream::Launch(const Kernel& kernel, const LaunchShape& shape, std::span<const std::byte> arguments) {
-  // As aligned as any type may ask for.
-  auto copy = std::make_shared<std::vector<std::max_align_t>>((arguments.size() + sizeof(std::max_align_t) - 1) /
-                                                              sizeof(std::max_align_t));
-  std::memcpy(copy->data(), arguments.data(), arguments.size());
   Runtime& runtime = runtime_;
-  const auto run = [&runtime, kernel, shape, copy]()
+  const auto run = [&runtime, kernel, shape, copy = CopyOf(arguments)]()
                        ABSL_NO_THREAD_SAFETY_ANALYSIS { runtime.RunLaunch(kernel, shape, std::as_bytes(std::span(*copy))); };
   absl::MutexLock lock(&runtime.mutex_);
+  ++runtime.launches_.single;
   runtime.schedule_.Enqueue(number_, {.run = run});
+}
+
+// Each launch is work of its own, so that others get on between them. Of a graph that is gone none runs.
+void Stream::LaunchAll(LaunchGraph& graph) {
+  Runtime& runtime = runtime_;
+  absl::MutexLock lock(&runtime.mutex_);
+  ++runtime.launches_.graphs;
+  for (const auto& launch : static_cast<Graph&>(graph).launches) {
+    const std::weak_ptr<const HeldLaunch> held = launch;
+    const auto run = [&runtime, held]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      const std::shared_ptr<const HeldLaunch> own = held.lock();
+      if (own == nullptr) return runtime.launcher_.watcher().StreamFault("LaunchAll", 0, "a graph that is gone");
+      runtime.RunLaunch(own->kernel, own->shape, std::as_bytes(std::span(*own->arguments)));
+    };
+    runtime.schedule_.Enqueue(number_, {.run = run});
+  }
 }
 
 void Stream::Record(ReadyEvent& event) {

@@ -49,12 +49,19 @@ struct RuntimeOptions {
   DeviceAttributes attributes = kDiscreteDevice;
 };
 
+// What streams were asked for.
+struct LaunchCounts {
+  uint64_t single = 0;
+  uint64_t graphs = 0;
+};
+
 // The first fault is what every wait from then on says.
 class EmulatedRuntime : public DeviceRuntime {
  public:
   virtual std::vector<Fault> TakeFaults() = 0;
   virtual std::map<std::string, KernelTraffic> traffic() const = 0;
   virtual uint64_t calls(OrderCall call) const = 0;  // so far
+  virtual LaunchCounts launches() const = 0;         // so far
   virtual std::set<Place> barriers() const = 0;      // that blocks have come to
   // Of that kind, of all stand-ins of the process.
   virtual uint64_t AllocatedBytes(MemoryKind kind) const = 0;

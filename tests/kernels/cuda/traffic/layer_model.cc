@@ -155,14 +155,14 @@ std::string Config(const RealModel& model, const LayerKind& kind) {
 }  // namespace
 
 struct LayerModel::Parts final : StepWatcher {
-  Parts(const RealModel& model, const LayerKind& kind) {
+  Parts(const RealModel& model, const LayerKind& kind, bool logs) {
     const std::string config = Config(model, kind);
     spec = Must(Must(FamilyOf(config))->read_spec(config, ""));
     const StoreDescription description = Describe(spec, model.experts);
     const std::string path = folder / "layer";
     Write(path, description, spec);
     store = Must(StoreReader::Open(path));
-    auto emulated = emulation::MakeEmulatedRuntime({.watch = false, .log = true, .attributes = emulation::kUnifiedDevice});
+    auto emulated = emulation::MakeEmulatedRuntime({.watch = false, .log = logs, .attributes = emulation::kUnifiedDevice});
     runtime = emulated.get();
     backend = Must(MakeCudaBackend("cuda-emulated", cuda::kEmulatedKernels, std::move(emulated), executor));
     kv = Must(KvPool::Create(spec, {.pages = KvPool::PagesFor(kMostPositions), .format = KvFormat::kF16}, backend->memory()));
@@ -182,6 +182,20 @@ struct LayerModel::Parts final : StepWatcher {
     ++after_layer.waits;  // that of SoFar itself
   }
 
+  void Forward(int position, int tokens, StepWatcher* watcher) {
+    KvSequence sequence;
+    MOED_CHECK(kv->Reserve(sequence, position + tokens));
+    sequence.length = position;  // what the pages hold does not matter
+    std::vector<TokenId> some;
+    for (int i = 0; i < tokens; ++i) some.emplace_back(1 + 61 * i % (kLogitsRows - 1));
+    SequenceChunk chunk = {.phase = tokens == 1 ? Phase::kDecode : Phase::kPrefill, .tokens = some, .kv = &sequence};
+    chunk.first_logits = tokens - 1;
+    model->Forward(
+        std::span(&chunk, 1), *provider, [](int, int, std::span<float>) {}, watcher);
+    MOED_CHECK(chunk.status.ok());
+    kv->Release(sequence);
+  }
+
   TemporaryFolder folder;
   InlineExecutor executor;
   ModelSpec spec;
@@ -194,24 +208,29 @@ struct LayerModel::Parts final : StepWatcher {
   StepTraffic after_layer;  // the first: behind the last nobody is told
 };
 
-LayerModel::LayerModel(const RealModel& model, const LayerKind& kind) : parts_(std::make_unique<Parts>(model, kind)) {}
+LayerModel::LayerModel(const RealModel& model, const LayerKind& kind, bool logs)
+    : parts_(std::make_unique<Parts>(model, kind, logs)) {}
 LayerModel::~LayerModel() = default;
 
+StepLaunches LayerModel::RepeatedStep(int position) {
+  constexpr int kTimes = 3;
+  StepLaunches launches;
+  for (int time = 0; time < kTimes; ++time) {
+    const auto before = parts_->runtime->launches();
+    const uint64_t waits = parts_->runtime->calls(emulation::OrderCall::kWait);
+    parts_->Forward(position, 1, nullptr);
+    const auto after = parts_->runtime->launches();
+    launches = {after.single - before.single, after.graphs - before.graphs,
+                parts_->runtime->calls(emulation::OrderCall::kWait) - waits};
+  }
+  return launches;
+}
+
 LayerTraffic LayerModel::Step(int position, int tokens) {
-  KvSequence sequence;
-  MOED_CHECK(parts_->kv->Reserve(sequence, position + tokens));
-  sequence.length = position;  // what the pages hold does not matter
-  std::vector<TokenId> some;
-  for (int i = 0; i < tokens; ++i) some.emplace_back(1 + 61 * i % (kLogitsRows - 1));
-  SequenceChunk chunk = {.phase = tokens == 1 ? Phase::kDecode : Phase::kPrefill, .tokens = some, .kv = &sequence};
-  chunk.first_logits = tokens - 1;
   StepTraffic before = parts_->SoFar();
   ++before.waits;  // that of SoFar itself
-  parts_->model->Forward(
-      std::span(&chunk, 1), *parts_->provider, [](int, int, std::span<float>) {}, parts_.get());
-  MOED_CHECK(chunk.status.ok());
+  parts_->Forward(position, tokens, parts_.get());
   const StepTraffic all = parts_->SoFar();
-  parts_->kv->Release(sequence);
   StepTraffic first = Minus(parts_->after_layer, before);
   --first.waits;  // that of OnLayerDone
   const auto embedding = std::find_if(first.kernels.begin(), first.kernels.end(),

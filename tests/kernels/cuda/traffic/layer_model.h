@@ -38,15 +38,25 @@ struct LayerTraffic {
   StepTraffic rest;   // embedding, final norm, and the logits of kLogitsRows tokens of the vocabulary
 };
 
+// How the launches of a step of both layers reach the device.
+struct StepLaunches {
+  uint64_t single = 0;
+  uint64_t graphs = 0;
+  uint64_t waits = 0;
+};
+
 constexpr int kLogitsRows = 4096;
 
 // Two layers alike; keys and values in f16.
 class LayerModel {
  public:
-  LayerModel(const RealModel& model, const LayerKind& kind);
+  // `logs`: accesses are counted, which takes time.
+  LayerModel(const RealModel& model, const LayerKind& kind, bool logs);
   ~LayerModel();
   // Of `tokens` behind `position` others.
   LayerTraffic Step(int position, int tokens);
+  // Of a decoded token that has come twice before.
+  StepLaunches RepeatedStep(int position);
 
  private:
   struct Parts;

@@ -10,6 +10,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
+#include "core/base/check.h"
 #include "core/base/status.h"
 #include "tests/kernels/cuda/traffic/layer_model.h"
 #include "tests/kernels/cuda/traffic/product_traffic.h"
@@ -29,10 +30,11 @@ constexpr int kPosition = 511;             // of the decoded one
 struct Device {
   const char* name;
   double bytes_a_second;
-  double launch_seconds;  // from the end of a kernel to the begin of the next
-  double wait_seconds;    // the host's, until it goes on
+  double node_seconds;   // from the end of a kernel of a graph to the begin of the next
+  double graph_seconds;  // from its launch by the host to the begin of its first
+  double wait_seconds;   // the host's, until it goes on
 };
-constexpr Device kDevices[] = {{"AGX Orin", 204.8e9, 5e-6, 20e-6}, {"H200", 4.8e12, 2.5e-6, 10e-6}};
+constexpr Device kDevices[] = {{"AGX Orin", 204.8e9, 2.5e-6, 10e-6, 20e-6}, {"H200", 4.8e12, 1.3e-6, 5e-6, 10e-6}};
 
 std::string Ratio(uint64_t of, uint64_t over) {
   return over == 0 ? "-" : absl::StrFormat("%.2f", static_cast<double>(of) / static_cast<double>(over));
@@ -65,7 +67,7 @@ void PrintFormats() {
 // "Products of q4", "RmsNorm", "Add".
 std::string ShortName(const std::string& kernel) {
   const std::string base = kernel.substr(0, kernel.find('<'));
-  if (base == "ComputeElements") {
+  if (base == "ComputeElements" || base == "Prepare") {
     const size_t begin = kernel.rfind("::") + 2;
     return kernel.substr(begin, kernel.find("Operation", begin) - begin);
   }
@@ -89,6 +91,7 @@ void Add(const KernelTraffic& from, KernelTraffic& to) {
 struct ModelTraffic {
   std::map<std::string, KernelTraffic> kernels[std::size(kTokensOfModels)];  // one layer of each kind, and the rest
   double weight_bytes = 0, kv_bytes = 0, launches = 0, waits = 0;            // of a decoded token, of the whole model
+  double graphs() const { return waits; }                                    // which TrafficOf checks
 };
 
 void AddToken(const StepTraffic& step, double times, double times_logits, ModelTraffic& to) {
@@ -106,7 +109,9 @@ ModelTraffic TrafficOf(const RealModel& model) {
   bool first = true;
   for (const LayerKind& kind : model.kinds) {
     if (kind.count == 0) continue;
-    LayerModel layer(model, kind);
+    const StepLaunches repeated = LayerModel(model, kind, false).RepeatedStep(kPosition);
+    MOED_CHECK(repeated.single == 0 && repeated.graphs == repeated.waits);
+    LayerModel layer(model, kind, true);
     for (size_t i = 0; i < std::size(kTokensOfModels); ++i) {
       const int tokens = kTokensOfModels[i];
       const LayerTraffic traffic = layer.Step(tokens == 1 ? kPosition : 0, tokens);
@@ -141,16 +146,17 @@ void PrintKernels(const ModelTraffic& traffic, std::string_view name) {
 }
 
 void PrintPredictions(std::span<const ModelTraffic> traffic) {
-  std::printf("\n| a decoded token | weights | keys and values | launches | waits |");
+  std::printf("\n| a decoded token | weights | keys and values | kernels | graphs | waits |");
   for (const Device& device : kDevices) std::printf(" predicted, %s |", device.name);
-  std::printf("\n|---|---|---|---|---|---|---|\n");
+  std::printf("\n|---|---|---|---|---|---|---|---|\n");
   for (size_t i = 0; i < traffic.size(); ++i) {
     const ModelTraffic& of = traffic[i];
-    std::printf("| %s | %.0f MB | %.0f MB | %.0f | %.0f |", std::string(kRealModels[i].name).c_str(), of.weight_bytes * 1e-6,
-                of.kv_bytes * 1e-6, of.launches, of.waits);
+    std::printf("| %s | %.0f MB | %.0f MB | %.0f | %.0f | %.0f |", std::string(kRealModels[i].name).c_str(),
+                of.weight_bytes * 1e-6, of.kv_bytes * 1e-6, of.launches, of.graphs(), of.waits);
     for (const Device& device : kDevices) {
       const double bytes = (of.weight_bytes + of.kv_bytes) / device.bytes_a_second;
-      const double all = bytes + of.launches * device.launch_seconds + of.waits * device.wait_seconds;
+      const double all =
+          bytes + of.launches * device.node_seconds + of.graphs() * device.graph_seconds + of.waits * device.wait_seconds;
       std::printf(" %.1f ms, of which %.1f for bytes |", all * 1e3, bytes * 1e3);
     }
     std::printf("\n");

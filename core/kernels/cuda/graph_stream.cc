@@ -1,0 +1,116 @@
+#include "core/kernels/cuda/graph_stream.h"
+
+#include <functional>
+#include <utility>
+
+#include "core/base/status.h"
+
+namespace moed {
+namespace {
+
+constexpr size_t kMostSeen = 4096;  // hashes
+
+template <class T>
+void Append(const T& value, std::string& bytes) {
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+}  // namespace
+
+GraphStream::~GraphStream() { Synchronize().IgnoreError(); }
+
+void GraphStream::Launch(const Kernel& kernel, const LaunchShape& shape, std::span<const std::byte> arguments) {
+  if (gathered_.size() == kMostLaunches) {
+    LaunchSingly();
+    too_long_ = true;
+  }
+  if (too_long_) return stream_->Launch(kernel, shape, arguments);
+  Append(kernel.function, bytes_);
+  Append(kernel.run, bytes_);
+  Append(shape, bytes_);
+  gathered_.push_back({kernel, shape, bytes_.size(), arguments.size()});
+  bytes_.append(reinterpret_cast<const char*>(arguments.data()), arguments.size());
+}
+
+void GraphStream::Begin() {
+  too_long_ = false;
+  if (gathered_.empty()) return;
+  LaunchGraph* const graph = GraphOfGathered();
+  if (graph == nullptr) return LaunchSingly();
+  stream_->LaunchAll(*graph);
+  Forget();
+}
+
+void GraphStream::LaunchSingly() {
+  for (const Gathered& launch : gathered_) stream_->Launch(launch.kernel, launch.shape, ArgumentsOf(launch));
+  Forget();
+}
+
+void GraphStream::Forget() {
+  gathered_.clear();
+  bytes_.clear();
+}
+
+LaunchGraph* GraphStream::GraphOfGathered() {
+  if (gathered_.size() < 2) return nullptr;
+  if (const auto found = by_list_.find(bytes_); found != by_list_.end()) {
+    kept_.splice(kept_.begin(), kept_, found->second);
+    return kept_.front().graph.get();
+  }
+  if (seen_.size() == kMostSeen) seen_.clear();
+  const bool first_time = seen_.insert(std::hash<std::string_view>()(bytes_)).second;
+  return first_time ? nullptr : Keep();
+}
+
+LaunchGraph* GraphStream::Keep() {
+  std::vector<KernelLaunch> launches;
+  for (const Gathered& launch : gathered_) launches.push_back({launch.kernel, launch.shape, ArgumentsOf(launch)});
+  absl::StatusOr<std::unique_ptr<LaunchGraph>> made = runtime_.MakeGraph(launches);
+  if (!made.ok()) {
+    if (!absl::IsResourceExhausted(made.status())) failure_.Update(made.status());
+    return nullptr;
+  }
+  if (kept_.size() == kMostGraphs) {
+    by_list_.erase(kept_.back().list);
+    left_.push_back(std::move(kept_.back().graph));
+    kept_.pop_back();
+  }
+  kept_.push_front({bytes_, *std::move(made)});
+  by_list_.emplace(kept_.front().list, kept_.begin());
+  return kept_.front().graph.get();
+}
+
+void GraphStream::Copy(void* to, const void* from, size_t bytes) {
+  Begin();
+  stream_->Copy(to, from, bytes);
+}
+
+void GraphStream::Fill(void* to, uint8_t value, size_t bytes) {
+  Begin();
+  stream_->Fill(to, value, bytes);
+}
+
+void GraphStream::LaunchAll(LaunchGraph& graph) {
+  Begin();
+  stream_->LaunchAll(graph);
+}
+
+void GraphStream::Record(ReadyEvent& event) {
+  Begin();
+  stream_->Record(event);
+}
+
+void GraphStream::Await(const ReadyEvent& event) {
+  Begin();
+  stream_->Await(event);
+}
+
+absl::Status GraphStream::Synchronize() {
+  Begin();
+  absl::Status status = stream_->Synchronize();
+  left_.clear();
+  status.Update(failure_);
+  return status;
+}
+
+}  // namespace moed

@@ -1,0 +1,17 @@
+// What feed-forward blocks make of their gates and ups, for the host and for kernels.
+#pragma once
+
+#include <stdint.h>
+
+#include "core/kernels/swi_glu_clamp.h"
+
+namespace moed {
+
+enum class GateFunction : uint8_t { kSwiGlu, kClampedSwiGlu, kGeGlu, kSquaredRelu };  // the last is of ups alone
+
+struct FfnActivation {
+  GateFunction function = GateFunction::kSwiGlu;
+  SwiGluClamp clamp;  // of kClampedSwiGlu
+};
+
+}  // namespace moed
