@@ -127,10 +127,14 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& addre
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(options.keepalive_seconds));
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(options.keepalive_seconds));
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // also during a long silent prefill
-  auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  MOED_ASSIGN_OR_RETURN(const auto credentials, MakeChannelCredentials(options.tls, "--tls-", arguments));
+  auto channel = grpc::CreateCustomChannel(address, credentials, arguments);
   if (!channel->WaitForConnected(After(options.connect_timeout_seconds))) {
-    return absl::UnavailableError(StrCat("no server answers at ", address, " within ", options.connect_timeout_seconds,
-                                         " s (is moed running and listening there?)"));
+    const std::string_view question = options.tls.ca.empty()
+                                          ? "is moed running and listening there, and without TLS?"
+                                          : "is moed running and listening there, with a certificate of --tls-ca for this name?";
+    return absl::UnavailableError(
+        StrCat("no server answers at ", address, " within ", options.connect_timeout_seconds, " s (", question, ")"));
   }
   return std::unique_ptr<Client>(new Client(std::move(channel), options));
 }

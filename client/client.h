@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "client/channel_credentials.h"
 #include "moe/v1/control.grpc.pb.h"
 #include "moe/v1/inference.grpc.pb.h"
 
@@ -31,6 +32,7 @@ struct ClientOptions {
   // While calls are under way the server is asked so often whether it is there, and a connection over which no answer comes
   // within as much time fails with UNAVAILABLE. The daemon takes no more than one such question in 5 s.
   double keepalive_seconds = 20;
+  ClientTls tls;
 };
 
 // Ends the calls it was given to, now or as soon as they start. Thread-safe.
@@ -62,7 +64,8 @@ class Cancellation {
 // a session_id of printable ASCII carry it in the metadata moe-session-id, too, for proxies that choose a server by it.
 class Client {
  public:
-  // `address`: host:port, [v6]:port or unix:PATH. INVALID_ARGUMENT for another form; UNAVAILABLE when nobody answers in time.
+  // `address`: host:port, [v6]:port or unix:PATH. INVALID_ARGUMENT for another form, and for files of TLS
+  // that cannot be used; UNAVAILABLE when nobody answers in time.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& address, const ClientOptions& options = {});
 
   // `cancellation` may be null. `on_response` runs on the caller's thread; false cancels the call (CANCELLED).

@@ -32,6 +32,7 @@ struct GlobalOptions {
   std::string server = "127.0.0.1:50051";
   double connect_timeout_seconds = 5;
   double deadline_seconds = 0;  // 0 = none
+  ClientTls tls;
 };
 
 // Given to a command when it runs.

@@ -68,6 +68,15 @@ int Main(int argc, char** argv) {
       ->check(CLI::Range(0.05, 3600.0))
       ->capture_default_str();
   app.add_option("--deadline", global.deadline_seconds, "seconds after which a call fails")->check(CLI::PositiveNumber);
+  const auto add_file = [&app](const char* flag, std::string& value, const char* variable, const char* help) {
+    app.add_option(flag, value, help)->envname(variable)->type_name("FILE");
+  };
+  add_file("--tls-ca", global.tls.ca, "MOECTL_TLS_CA",
+           "TLS: authorities of the server's certificate, PEM, or \"system\" for this machine's");
+  add_file("--tls-cert", global.tls.certificate, "MOECTL_TLS_CERT", "this client's certificate, PEM, where the server wants one");
+  add_file("--tls-key", global.tls.key, "MOECTL_TLS_KEY", "its key, PEM");
+  app.add_option("--tls-name", global.tls.server_name, "name in the server's certificate, where --server is not that")
+      ->envname("MOECTL_TLS_NAME");
 
   std::vector<std::pair<CLI::App*, CommandRun>> commands;
   for (const Command& command : kCommands) {
@@ -97,6 +106,7 @@ int Main(int argc, char** argv) {
 
   ClientOptions options;
   options.connect_timeout_seconds = global.connect_timeout_seconds;
+  options.tls = global.tls;
   if (global.deadline_seconds > 0) options.call_timeout_seconds = global.deadline_seconds;
   auto client = Client::Connect(global.server, options);
   if (!client.ok()) {

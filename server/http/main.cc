@@ -67,35 +67,39 @@ int Fail(const absl::Status& status, int exit_code) {
   return exit_code;
 }
 
-InferenceServerOptions InferenceOptions(const Options& options) {
+InferenceServerOptions InferenceOptions(const Options& options, const Access& access) {
   const TransportLimits& limits = options.http.limits;
   return {.listen = *options.inference_listen,
           .message_bytes = limits.body_bytes,
           .limits = {.calls = limits.connections, .bytes = limits.bodies_bytes, .write_seconds = limits.write_seconds},
-          .idle_seconds = limits.idle_seconds};
+          .idle_seconds = limits.idle_seconds,
+          .certificates = access.certificates()};
 }
 
 // Until a signal, and until what is answered then is answered.
-int Serve(const Options& options, Daemon& daemon, const ApiKeys& keys) {
+int Serve(const Options& options, Access& access, Daemon& daemon, const ApiKeys& keys) {
   AccessLog log;
   const ModelNames models(daemon, options.model_names);
   ExpertWatches watches(daemon);
   std::vector<Route> routes = MakeRoutes(daemon, models, watches);
   if (options.page) std::ranges::move(PageRoutes(), std::back_inserter(routes));
   Router router(std::move(routes), keys, OpenAiError);
-  const auto server = HttpServer::Listen(options.http, router, log);
+  HttpServerOptions http = options.http;
+  http.certificates = access.certificates();
+  const auto server = HttpServer::Listen(http, router, log);
   if (!server.ok()) return Fail(server.status(), 1);
   std::unique_ptr<InferenceServer> inference;
   if (options.inference_listen) {
     const auto allows = [&](std::string_view authorization, std::string_view key) { return keys.Allows(authorization, key); };
-    auto listening = InferenceServer::Listen(InferenceOptions(options), daemon, models, log, allows);
+    auto listening = InferenceServer::Listen(InferenceOptions(options, access), daemon, models, log, allows);
     if (!listening.ok()) return Fail(listening.status(), 1);
     inference = *std::move(listening);
     spdlog::info("listening on grpc://{} for the Open Inference Protocol", inference->address());
   }
-  spdlog::info("listening on http://{}, for the daemon at {}", (*server)->address(), options.server);
+  spdlog::info("listening on {}://{}, for the daemon at {}", http.certificates == nullptr ? "http" : "https",
+               (*server)->address(), options.server);
   std::chrono::system_clock::time_point drain_end;
-  (*server)->Serve([&] { daemon.EndServing(); },
+  (*server)->Serve([&] { access.Reload(); }, [&] { daemon.EndServing(); },
                    [&] {
                      drain_end = std::chrono::system_clock::now() + std::chrono::seconds(options.http.drain_seconds);
                      router.Drain();
@@ -114,8 +118,13 @@ int Run(const Options& options) {
     if (!read.ok()) return Fail(read.status(), 2);
     keys = *std::move(read);
   }
-  Daemon daemon(options.server, options.control);
-  return Serve(options, daemon, keys);
+  const auto access = Access::Open(options.access);
+  if (!access.ok()) return Fail(access.status(), 2);
+  grpc::ChannelArguments arguments;
+  const auto credentials = MakeChannelCredentials(options.server_tls, "--server-tls-", arguments);
+  if (!credentials.ok()) return Fail(credentials.status(), 2);
+  Daemon daemon({options.server, options.control, *credentials, arguments});
+  return Serve(options, **access, daemon, keys);
 }
 
 }  // namespace

@@ -17,7 +17,9 @@ constexpr const char* kDescription =
 constexpr const char* kFooter =
     "Every option may also stand in the environment (MOED_HTTP_API_KEYS=/etc/moed/keys).\n"
     "\n"
-    "Signals: SIGTERM and SIGINT drain (answers go on for --drain-seconds); a second one ends at once.";
+    "Signals: SIGTERM and SIGINT drain (answers go on for --drain-seconds); a second one ends at once. SIGHUP reads "
+    "certificates\n"
+    "anew.";
 
 // "--api-keys" is MOED_HTTP_API_KEYS.
 std::string VariableName(const std::string& flag) {
@@ -38,10 +40,19 @@ void Define(CLI::App& app, Options& options, Texts& texts) {
   TransportLimits& limits = options.http.limits;
   add("--server", options.server, "HOST:PORT", "the daemon [127.0.0.1:50051]");
   add("--control", options.control, "HOST:PORT", "the daemon's --control-listen, where it has one [as --server]");
+  add("--server-tls-ca", options.server_tls.ca, "FILE",
+      "TLS to the daemon: the authorities of its certificate, PEM, or \"system\" for this machine's [plain text]");
+  add("--server-tls-cert", options.server_tls.certificate, "FILE", "this program's certificate towards the daemon, PEM");
+  add("--server-tls-key", options.server_tls.key, "FILE", "its key, PEM");
+  add("--server-tls-name", options.server_tls.server_name, "NAME", "name in the daemon's certificate [the address's]");
   add("--listen", texts.listen, "HOST:PORT", "HTTP; port 0 takes any free one [127.0.0.1:8080]");
   add("--listen-inference", texts.inference_listen, "HOST:PORT",
       "the Open Inference Protocol over gRPC, as 127.0.0.1:8001 [not over gRPC; over HTTP always]");
   add("--model-name", options.model_names, "NAME", "what requests call the model; may be repeated [the store's name]");
+  TlsFiles& tls = options.access.tls;
+  add("--tls-cert", tls.certificate, "FILE", "TLS: the certificate and those between it and a root, PEM [plain text]");
+  add("--tls-key", tls.key, "FILE", "its key, PEM without a password");
+  add("--tls-client-ca", tls.client_ca, "FILE", "clients must have a certificate of one of these authorities, PEM");
   add("--api-keys", options.api_keys, "FILE", "keys, one a line; without it everybody may ask");
   add("--page", texts.page, "on|off", "the page at /, for talking to the model [on]")->check(CLI::IsMember({"on", "off"}));
   add("--max-connections", limits.connections, "N", "connections at once [256]")->check(CLI::Range(1, 65536));
@@ -86,6 +97,7 @@ absl::Status Apply(const Texts& texts, Options& options) {
   MOED_RETURN_IF_ERROR(bytes_of("--max-body", texts.max_body, limits.body_bytes));
   MOED_RETURN_IF_ERROR(bytes_of("--max-bodies", texts.max_bodies, limits.bodies_bytes));
   if (limits.bodies_bytes < limits.body_bytes) return InvalidArgument("--max-bodies: less than --max-body");
+  MOED_RETURN_IF_ERROR(CheckTlsFiles(options.access.tls));
   options.page = texts.page == "on";
   if (options.control.empty()) options.control = options.server;
   return absl::OkStatus();

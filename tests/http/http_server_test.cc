@@ -75,7 +75,7 @@ class HttpServerTest : public testing::Test {
         {.listen = {"127.0.0.1", 0}, .limits = limits, .drain_delay_seconds = 0, .drain_seconds = 0}, handler_, *log_);
     ASSERT_TRUE(listening.ok()) << listening.status();
     server_ = *std::move(listening);
-    thread_ = std::thread([this] { server_->Serve([] {}, [] {}); });
+    thread_ = std::thread([this] { server_->Serve([] {}, [] {}, [] {}); });
     // Who is answered has a server that awaits its signal.
     ASSERT_THAT(Answer("GET /echo HTTP/1.0\r\n\r\n"), StartsWith("HTTP/1.1 200 OK\r\n"));
   }

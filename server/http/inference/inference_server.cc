@@ -113,6 +113,7 @@ class InferenceServer::Impl {
     limits.max_message_bytes = static_cast<int>(options.message_bytes + kMarginBytes);
     limits.max_connections = options.limits.calls;
     limits.max_idle_ms = options.idle_seconds * 1000;
+    limits.certificates = options.certificates;
     limits.health_service = GRPCInferenceService::service_full_name();
     MOED_ASSIGN_OR_RETURN(server_, RpcServer::Listen(options.listen, {&service_}, quota_, limits));
     daemon_.OnServing([this](bool serves) { server_->SetServing(serves); });

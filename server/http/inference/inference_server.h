@@ -13,6 +13,7 @@
 #include "server/http/inference/live_calls.h"
 #include "server/http/transport/access_log.h"
 #include "server/http/upstream/daemon.h"
+#include "server/wire/certificates.h"
 
 namespace moed::http {
 
@@ -20,7 +21,8 @@ struct InferenceServerOptions {
   Address listen;
   size_t message_bytes = 0;  // of one request
   LiveCallLimits limits;
-  int idle_seconds = 75;  // for which a connection may be without calls
+  int idle_seconds = 75;                       // for which a connection may be without calls
+  const Certificates* certificates = nullptr;  // null: plain text
 };
 
 // Thread-safe. Its health (grpc.health.v1) is the daemon's.

@@ -21,12 +21,12 @@ constexpr auto kPause = std::chrono::seconds(1);  // before health is asked for 
 constexpr int kReconnectMilliseconds = 500;
 constexpr int kMaxMessageBytes = 64 << 20;  // the daemon bounds its answers below it
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
-  grpc::ChannelArguments arguments;
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const DaemonOptions& options) {
+  grpc::ChannelArguments arguments = options.arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMilliseconds);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2 * kReconnectMilliseconds);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(address, options.credentials, arguments);
 }
 
 }  // namespace
@@ -49,10 +49,11 @@ class Daemon::HealthReader final : public StreamReader<HealthCheckResponse> {
   const std::function<void()> next_;
 };
 
-Daemon::Daemon(const std::string& server, const std::string& control)
-    : server_channel_(MakeChannel(server)),
+Daemon::Daemon(const DaemonOptions& options)
+    : server_channel_(MakeChannel(options.server, options)),
       inference_(moe::v1::Inference::NewStub(server_channel_)),
-      control_(moe::v1::Control::NewStub(control == server ? server_channel_ : MakeChannel(control))) {
+      control_(moe::v1::Control::NewStub(options.control == options.server ? server_channel_
+                                                                           : MakeChannel(options.control, options))) {
   WatchHealth();
 }
 
