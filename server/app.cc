@@ -108,6 +108,7 @@ class App::Impl {
   void SetServing(bool serving);
   bool Alive() const;
   const Certificates* certificates();
+  const Tokens* tokens();
 
   const Config config_;
   RoutingSource* const routing_;  // may be null
@@ -277,10 +278,10 @@ absl::Status App::Impl::MakeServices() {
   const CallLimits limits = LimitsOfCalls();
   live_ = std::make_unique<LiveCalls>(plan_.answers.ended);
   environment_ = std::make_unique<CallEnvironment>(
-      CallEnvironment{state_, *workers_, sender_, request_metrics_, *request_log_, *live_, clock_, limits});
+      CallEnvironment{state_, *workers_, sender_, request_metrics_, *request_log_, *live_, clock_, limits, tokens()});
   inference_ = std::make_unique<InferenceService>(*environment_);
   control_ = std::make_unique<ControlService>(
-      ControlParts{state_, sampler_, request_metrics_, info_, clock_, [this] { AskFor(End::kDrain); }});
+      ControlParts{state_, sampler_, request_metrics_, info_, clock_, [this] { AskFor(End::kDrain); }, tokens()});
   ticker_ = std::make_unique<Ticker>([this] {
     sampler_.Sample();
     live_->CheckStalled();
@@ -330,6 +331,11 @@ absl::StatusOr<Address> App::Impl::ListenOn(std::string_view what, const Address
 const Certificates* App::Impl::certificates() {
   absl::MutexLock lock(&access_mutex_);
   return access_->certificates();
+}
+
+const Tokens* App::Impl::tokens() {
+  absl::MutexLock lock(&access_mutex_);
+  return access_->tokens();
 }
 
 void App::Impl::SetServing(bool serving) {

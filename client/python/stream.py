@@ -34,6 +34,7 @@ def main() -> None:
     parser.add_argument("--tls-ca", type=pathlib.Path, help="TLS: authorities of the server's certificate, PEM")
     parser.add_argument("--tls-cert", type=pathlib.Path, help="this client's certificate, PEM, where the server wants one")
     parser.add_argument("--tls-key", type=pathlib.Path, help="its key, PEM")
+    parser.add_argument("--token-file", type=pathlib.Path, help="the token that is presented, where the server wants one")
     options = parser.parse_args()
 
     request = inference_pb2.GenerateRequest(
@@ -43,7 +44,9 @@ def main() -> None:
         session_id=options.session,
     )
     # A proxy can choose the daemon that keeps the conversation by it.
-    metadata = [("moe-session-id", options.session)] if options.session else None
+    metadata = [("moe-session-id", options.session)] if options.session else []
+    if options.token_file:
+        metadata.append(("authorization", f"Bearer {options.token_file.read_text().strip()}"))
     with open_channel(options) as channel:
         stub = inference_pb2_grpc.InferenceStub(channel)
         try:

@@ -15,11 +15,11 @@ namespace moed::http {
 
 struct Options {
   std::string server = "127.0.0.1:50051";
-  std::string control;   // "" = as server
-  ClientTls server_tls;  // towards the daemon
+  std::string control;            // "" = as server
+  ClientTls server_tls;           // towards the daemon
+  std::string server_token_file;  // what this program presents for questions of its own; "" = nothing
   AccessFiles access;
   std::vector<std::string> model_names;
-  std::string api_keys;  // "" = everybody may ask
   bool page = true;
   HttpServerOptions http;
   std::optional<Address> inference_listen;  // the Open Inference Protocol over gRPC

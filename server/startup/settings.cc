@@ -57,6 +57,12 @@ absl::Status ApplyTlsFile(std::string_view text, Config& config) {
   return absl::OkStatus();
 }
 
+absl::Status ApplyTokens(std::string_view text, Config& config) {
+  if (text.empty()) return InvalidArgument("empty: a path is wanted");
+  config.access.tokens = text;
+  return absl::OkStatus();
+}
+
 template <std::string Config::*kField>
 absl::Status ApplyPath(std::string_view text, Config& config) {
   if (text.empty()) return InvalidArgument("empty: a path is wanted");
@@ -204,6 +210,8 @@ constexpr Setting kSettings[] = {
     {"tls-key", "Access", "FILE", "the certificate's key, PEM without a password", "", ApplyTlsFile<&TlsFiles::key>},
     {"tls-client-ca", "Access", "FILE", "clients must have a certificate of one of these authorities, PEM", "clients need none",
      ApplyTlsFile<&TlsFiles::client_ca>},
+    {"tokens", "Access", "FILE", "who may do what: lines of NAME SCOPES SHA256-HEX, as moectl token new makes them",
+     "everybody may do everything", ApplyTokens},
 
     {"preset", "Experts", "NAME", "what to do with experts, as a whole: a combination of the four below", "auto", ApplyPreset},
     {"policy", "Experts", "NAME", "which expert leaves the cache", "the preset's", ApplyPolicy},

@@ -22,12 +22,17 @@ absl::StatusOr<std::unique_ptr<Access>> Access::Open(const AccessFiles& files) {
   if (!files.tls.certificate.empty()) {
     MOED_ASSIGN_OR_RETURN(access->certificates_, Certificates::Read(files.tls));
   }
+  if (!files.tokens.empty()) {
+    MOED_ASSIGN_OR_RETURN(access->tokens_, Tokens::Read(files.tokens));
+  }
   return access;
 }
 
 void Access::Reload() {
-  if (certificates_ == nullptr) return spdlog::info("SIGHUP: there is nothing to read anew (no --tls-cert)");
-  LogReload(certificates_->Reload(), "certificates");
+  if (certificates_ == nullptr && tokens_ == nullptr)
+    spdlog::info("SIGHUP: there is nothing to read anew (no --tls-cert, no --tokens)");
+  if (certificates_ != nullptr) LogReload(certificates_->Reload(), "certificates");
+  if (tokens_ != nullptr) LogReload(tokens_->Reload(), "tokens");
 }
 
 }  // namespace moed

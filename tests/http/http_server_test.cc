@@ -33,7 +33,7 @@ constexpr char kGet[] = "GET /echo HTTP/1.1\r\nhost: x\r\n\r\n";
 // Echoes bodies, streams parts as fast as they are taken, or leaves a request without an answer.
 class Handler final : public RequestHandler {
  public:
-  std::optional<HttpReply> Admit(const HttpRequest& head) override {
+  std::optional<HttpReply> Admit(HttpRequest& head) override {
     if (head.path != "/refused") return std::nullopt;
     return HttpReply{.status = 401, .body = "no"};
   }

@@ -118,6 +118,7 @@ const std::map<std::string_view, Taken> kTaken = {
     {"tls-cert", {"c.pem", [](const Config& c) { return c.access.tls.certificate == "c.pem"; }}},
     {"tls-key", {"k.pem", [](const Config& c) { return c.access.tls.key == "k.pem"; }}},
     {"tls-client-ca", {"a.pem", [](const Config& c) { return c.access.tls.client_ca == "a.pem"; }}},
+    {"tokens", {"t", [](const Config& c) { return c.access.tokens == "t"; }}},
     {"io-backend", {"buffered", [](const Config& c) { return c.io_backend == "buffered"; }}},
     {"io-queue-depth", {"4", [](const Config& c) { return c.io_queue_depth == 4; }}},
     {"verify-reads", {"always", [](const Config& c) { return c.checksums == ChecksumRule::kEveryRead; }}},

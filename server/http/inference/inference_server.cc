@@ -101,9 +101,8 @@ class InferenceService final : public WithRawMethods<GRPCInferenceService::Servi
 
 class InferenceServer::Impl {
  public:
-  Impl(const InferenceServerOptions& options, Daemon& daemon, const ModelNames& models, AccessLog& log,
-       std::function<bool(std::string_view, std::string_view)> allows)
-      : live_(options.limits), service_({daemon, models, log, std::move(allows), live_}), daemon_(daemon) {
+  Impl(const InferenceServerOptions& options, Daemon& daemon, const ModelNames& models, AccessLog& log, const Tokens* tokens)
+      : live_(options.limits), service_({daemon, models, log, tokens, live_}), daemon_(daemon) {
     quota_.Resize(options.limits.bytes);
   }
   ~Impl() { daemon_.OnServing(nullptr); }
@@ -140,10 +139,10 @@ class InferenceServer::Impl {
 InferenceServer::InferenceServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 InferenceServer::~InferenceServer() = default;
 
-absl::StatusOr<std::unique_ptr<InferenceServer>> InferenceServer::Listen(
-    const InferenceServerOptions& options, Daemon& daemon, const ModelNames& models, AccessLog& log,
-    std::function<bool(std::string_view, std::string_view)> allows) {
-  auto impl = std::make_unique<Impl>(options, daemon, models, log, std::move(allows));
+absl::StatusOr<std::unique_ptr<InferenceServer>> InferenceServer::Listen(const InferenceServerOptions& options, Daemon& daemon,
+                                                                         const ModelNames& models, AccessLog& log,
+                                                                         const Tokens* tokens) {
+  auto impl = std::make_unique<Impl>(options, daemon, models, log, tokens);
   MOED_RETURN_IF_ERROR(impl->Listen(options));
   return std::unique_ptr<InferenceServer>(new InferenceServer(std::move(impl)));
 }

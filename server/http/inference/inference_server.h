@@ -2,10 +2,8 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "core/base/address.h"
@@ -14,6 +12,7 @@
 #include "server/http/transport/access_log.h"
 #include "server/http/upstream/daemon.h"
 #include "server/wire/certificates.h"
+#include "server/wire/tokens.h"
 
 namespace moed::http {
 
@@ -28,10 +27,9 @@ struct InferenceServerOptions {
 // Thread-safe. Its health (grpc.health.v1) is the daemon's.
 class InferenceServer {
  public:
-  // `allows`: whether a caller with these metadata may ask. All outlive the server. Errors name the address.
-  static absl::StatusOr<std::unique_ptr<InferenceServer>> Listen(
-      const InferenceServerOptions& options, Daemon& daemon, const ModelNames& models, AccessLog& log,
-      std::function<bool(std::string_view authorization, std::string_view x_api_key)> allows);
+  // `tokens`: null: everybody may ask. All outlive the server. Errors name the address.
+  static absl::StatusOr<std::unique_ptr<InferenceServer>> Listen(const InferenceServerOptions& options, Daemon& daemon,
+                                                                 const ModelNames& models, AccessLog& log, const Tokens* tokens);
   ~InferenceServer();  // Shutdown at once
 
   std::string address() const;  // with the port that was bound

@@ -66,6 +66,7 @@ void Connection::EndExchange(bool gone) {
   record_.id = request_.id;
   record_.trace_id = TraceIdOf(request_.trace_parent);
   record_.client = client_;
+  record_.token = request_.caller;
   record_.method = request_.method;
   record_.path = request_.path;
   record_.seconds = SecondsBetween(begun_nanos_, Clock::Real().NowNanos());

@@ -50,7 +50,8 @@ class Daemon::HealthReader final : public StreamReader<HealthCheckResponse> {
 };
 
 Daemon::Daemon(const DaemonOptions& options)
-    : server_channel_(MakeChannel(options.server, options)),
+    : token_(options.token),
+      server_channel_(MakeChannel(options.server, options)),
       inference_(moe::v1::Inference::NewStub(server_channel_)),
       control_(moe::v1::Control::NewStub(options.control == options.server ? server_channel_
                                                                            : MakeChannel(options.control, options))) {
@@ -139,7 +140,9 @@ void Daemon::ForgetModel() {
 void Daemon::AskForModel() {
   auto call = std::make_shared<UnaryCall<moe::v1::ModelInfo>>(calls_);
   const auto done = [this](const grpc::Status& status, const moe::v1::ModelInfo& info) {
-    if (!status.ok()) spdlog::warn("the model has no name: moe.v1.Control.GetModelInfo: {}", status.error_message());
+    if (!status.ok())
+      spdlog::warn("the model has no name (--model-name, --server-token-file): moe.v1.Control.GetModelInfo: {}",
+                   status.error_message());
     ServedModel model{.store = std::filesystem::path(info.store_path()).stem().string(),
                       .max_context = info.max_context(),
                       .since_unix_seconds = std::time(nullptr)};
@@ -148,6 +151,7 @@ void Daemon::AskForModel() {
   };
   call->Start(done, [this](grpc::ClientContext* context, moe::v1::ModelInfo* info, auto callback) {
     static const moe::v1::GetModelInfoRequest kRequest;
+    if (!token_.empty()) context->AddMetadata("authorization", "Bearer " + token_);
     control_->async()->GetModelInfo(context, &kRequest, info, std::move(callback));
   });
 }

@@ -30,6 +30,7 @@ struct DaemonOptions {
   std::string control;  // and of moe.v1.Control
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
   grpc::ChannelArguments arguments = {};  // that belong to the credentials
+  std::string token = {};                 // for questions of this program's own; "" = none
 };
 
 // Thread-safe. Follows the daemon's health (grpc.health.v1) for as long as it lives, and connects again by itself.
@@ -67,6 +68,7 @@ class Daemon {
   void ForgetModel();
   void AskForModel();
 
+  const std::string token_;
   std::shared_ptr<grpc::Channel> server_channel_;
   std::unique_ptr<moe::v1::Inference::Stub> inference_;
   std::unique_ptr<moe::v1::Control::Stub> control_;
