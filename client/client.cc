@@ -63,6 +63,22 @@ absl::Status CheckAddress(const std::string& address) {
   return absl::OkStatus();
 }
 
+bool IsOfThisMachine(const std::string& address) {
+  const auto begins = [&](std::string_view prefix) { return std::string_view(address).starts_with(prefix); };
+  return begins("unix:") || begins("127.") || begins("localhost:") || begins("[::1]:");
+}
+
+// gRPC ends the process at metadata with other characters.
+absl::Status CheckToken(const std::string& address, const ClientOptions& options) {
+  const auto prints = [](char c) { return c > ' ' && c <= '~'; };
+  if (!std::all_of(options.token.begin(), options.token.end(), prints)) {
+    return InvalidArgument("the token is none: it has printable ASCII without spaces");
+  }
+  if (options.token.empty() || !options.tls.ca.empty() || options.insecure || IsOfThisMachine(address)) return absl::OkStatus();
+  return InvalidArgument("the token would be shown in plain text on the way to ", address,
+                         ": give --tls-ca FILE, or --insecure where nobody listens on that way");
+}
+
 // gRPC would end a call whose strings are no UTF-8 with a status that names nothing.
 absl::Status CheckText(const std::string& text) {
   const size_t valid = ValidUtf8Prefix(text);
@@ -120,6 +136,7 @@ Client::Client(std::shared_ptr<grpc::Channel> channel, const ClientOptions& opti
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& address, const ClientOptions& options) {
   MOED_RETURN_IF_ERROR(CheckAddress(address));
+  MOED_RETURN_IF_ERROR(CheckToken(address, options));
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(options.max_receive_bytes);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -127,15 +144,20 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& addre
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(options.keepalive_seconds));
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(options.keepalive_seconds));
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // also during a long silent prefill
-  auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  MOED_ASSIGN_OR_RETURN(const auto credentials, MakeChannelCredentials(options.tls, "--tls-", arguments));
+  auto channel = grpc::CreateCustomChannel(address, credentials, arguments);
   if (!channel->WaitForConnected(After(options.connect_timeout_seconds))) {
-    return absl::UnavailableError(StrCat("no server answers at ", address, " within ", options.connect_timeout_seconds,
-                                         " s (is moed running and listening there?)"));
+    const std::string_view question = options.tls.ca.empty()
+                                          ? "is moed running and listening there, and without TLS?"
+                                          : "is moed running and listening there, with a certificate of --tls-ca for this name?";
+    return absl::UnavailableError(
+        StrCat("no server answers at ", address, " within ", options.connect_timeout_seconds, " s (", question, ")"));
   }
   return std::unique_ptr<Client>(new Client(std::move(channel), options));
 }
 
-void Client::SetDeadline(grpc::ClientContext& context) const {
+void Client::Describe(grpc::ClientContext& context) const {
+  if (!options_.token.empty()) context.AddMetadata("authorization", "Bearer " + options_.token);
   if (options_.call_timeout_seconds.has_value()) context.set_deadline(After(*options_.call_timeout_seconds));
 }
 
@@ -143,7 +165,7 @@ template <class Response, class Call>
 absl::StatusOr<Response> Client::Unary(Cancellation* cancellation, Call call, const std::string& session_id) {
   grpc::ClientContext context;
   NameSession(context, session_id);
-  SetDeadline(context);
+  Describe(context);
   Response response;
   const Cancellation::Registration registration(cancellation, context);
   const grpc::Status status = call(&context, &response);
@@ -156,7 +178,7 @@ absl::Status Client::Stream(absl::FunctionRef<bool(const Response&)> on_response
                             const std::string& session_id, Call call) {
   grpc::ClientContext context;
   NameSession(context, session_id);
-  SetDeadline(context);
+  Describe(context);
   const Cancellation::Registration registration(cancellation, context);
   auto reader = call(&context);
   Response response;

@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "client/channel_credentials.h"
 #include "moe/v1/control.grpc.pb.h"
 #include "moe/v1/inference.grpc.pb.h"
 
@@ -31,6 +32,10 @@ struct ClientOptions {
   // While calls are under way the server is asked so often whether it is there, and a connection over which no answer comes
   // within as much time fails with UNAVAILABLE. The daemon takes no more than one such question in 5 s.
   double keepalive_seconds = 20;
+  ClientTls tls;
+  std::string token;  // presented with every call as `authorization: Bearer TOKEN`; "" = none
+  // A token is shown in plain text to this machine alone (loopback, unix:PATH), unless this is set.
+  bool insecure = false;
 };
 
 // Ends the calls it was given to, now or as soon as they start. Thread-safe.
@@ -62,7 +67,8 @@ class Cancellation {
 // a session_id of printable ASCII carry it in the metadata moe-session-id, too, for proxies that choose a server by it.
 class Client {
  public:
-  // `address`: host:port, [v6]:port or unix:PATH. INVALID_ARGUMENT for another form; UNAVAILABLE when nobody answers in time.
+  // `address`: host:port, [v6]:port or unix:PATH. INVALID_ARGUMENT for another form, for files of TLS that
+  // cannot be used, and for a token that would be shown in plain text; UNAVAILABLE when nobody answers in time.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& address, const ClientOptions& options = {});
 
   // `cancellation` may be null. `on_response` runs on the caller's thread; false cancels the call (CANCELLED).
@@ -99,7 +105,8 @@ class Client {
   template <class Response, class Call>
   absl::Status Stream(absl::FunctionRef<bool(const Response&)> on_response, Cancellation* cancellation,
                       const std::string& session_id, Call call);
-  void SetDeadline(grpc::ClientContext& context) const;
+  // Deadline and token.
+  void Describe(grpc::ClientContext& context) const;
 
   const ClientOptions options_;
   std::shared_ptr<grpc::Channel> channel_;

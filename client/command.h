@@ -32,6 +32,9 @@ struct GlobalOptions {
   std::string server = "127.0.0.1:50051";
   double connect_timeout_seconds = 5;
   double deadline_seconds = 0;  // 0 = none
+  ClientTls tls;
+  std::string token_file;
+  bool insecure = false;
 };
 
 // Given to a command when it runs.
@@ -57,6 +60,7 @@ CommandRun DefineDrain(CLI::App& app);
 // One that needs no server.
 using LocalCommandRun = std::function<absl::Status()>;
 LocalCommandRun DefineRender(CLI::App& app);
+LocalCommandRun DefineToken(CLI::App& app);
 
 // Flags of sampling and stopping, shared by generate, chat and bench.
 struct GenerateFlags {

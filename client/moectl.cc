@@ -1,6 +1,8 @@
 // moectl: the command line client of moed.
 #include <cstdio>
+#include <cstdlib>
 
+#include "absl/strings/ascii.h"
 #include "client/command.h"
 #include "client/command_line.h"
 #include "core/base/status.h"
@@ -36,8 +38,21 @@ struct LocalCommand {
 
 // They print an error's words alone.
 constexpr LocalCommand kLocalCommands[] = {
+    {"token", "Tokens for the server's --tokens: new; needs no server.", DefineToken},
     {"render", "The prompt that a chat template makes of a conversation; needs no server.", DefineRender},
 };
+
+// Never of the command line, which every user of the machine sees.
+absl::StatusOr<std::string> FindToken(const std::string& file) {
+  if (file.empty()) {
+    const char* token = std::getenv("MOECTL_TOKEN");
+    return std::string(token == nullptr ? "" : token);
+  }
+  MOED_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(file));
+  const absl::string_view token = absl::StripAsciiWhitespace(text);
+  if (token.empty()) return InvalidArgument("'", file, "' is empty");
+  return std::string(token);
+}
 
 int RunLocally(const LocalCommandRun& run) {
   const absl::Status status = run();
@@ -68,6 +83,18 @@ int Main(int argc, char** argv) {
       ->check(CLI::Range(0.05, 3600.0))
       ->capture_default_str();
   app.add_option("--deadline", global.deadline_seconds, "seconds after which a call fails")->check(CLI::PositiveNumber);
+  const auto add_file = [&app](const char* flag, std::string& value, const char* variable, const char* help) {
+    app.add_option(flag, value, help)->envname(variable)->type_name("FILE");
+  };
+  add_file("--tls-ca", global.tls.ca, "MOECTL_TLS_CA",
+           "TLS: authorities of the server's certificate, PEM, or \"system\" for this machine's");
+  add_file("--tls-cert", global.tls.certificate, "MOECTL_TLS_CERT", "this client's certificate, PEM, where the server wants one");
+  add_file("--tls-key", global.tls.key, "MOECTL_TLS_KEY", "its key, PEM");
+  add_file("--token-file", global.token_file, "MOECTL_TOKEN_FILE",
+           "the token that is presented, where the server wants one; MOECTL_TOKEN may hold the token itself");
+  app.add_flag("--insecure", global.insecure, "show the token in plain text to other machines, too");
+  app.add_option("--tls-name", global.tls.server_name, "name in the server's certificate, where --server is not that")
+      ->envname("MOECTL_TLS_NAME");
 
   std::vector<std::pair<CLI::App*, CommandRun>> commands;
   for (const Command& command : kCommands) {
@@ -97,6 +124,14 @@ int Main(int argc, char** argv) {
 
   ClientOptions options;
   options.connect_timeout_seconds = global.connect_timeout_seconds;
+  options.tls = global.tls;
+  options.insecure = global.insecure;
+  auto token = FindToken(global.token_file);
+  if (!token.ok()) {
+    std::fprintf(stderr, "moectl: --token-file: %s\n", std::string(token.status().message()).c_str());
+    return kExitUsage;
+  }
+  options.token = *std::move(token);
   if (global.deadline_seconds > 0) options.call_timeout_seconds = global.deadline_seconds;
   auto client = Client::Connect(global.server, options);
   if (!client.ok()) {

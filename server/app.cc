@@ -43,6 +43,7 @@
 #include "server/startup/limited_end.h"
 #include "server/startup/provider_builder.h"
 #include "server/ticker.h"
+#include "server/wire/access.h"
 #include "server/wire/rpc_server.h"
 #include "spdlog/spdlog.h"
 
@@ -53,6 +54,9 @@ uint64_t ResidentBytes() { return ReadNamedNumber("/proc/self/status", "VmRSS:")
 
 constexpr size_t kRpcMemoryBytes = 24 << 20;    // gRPC's own buffers, beside the budget
 constexpr uint64_t kMessageMargin = 256 << 10;  // of a message beside its text, so that a text that is too long is told so
+// About 22 MiB beside the budget. One takes 43 KB in plain text, and up to 107 KB through TLS where clients show certificates.
+constexpr int kPlainConnections = 512;
+constexpr int kEncryptedConnections = 192;
 constexpr int64_t kHeartbeatLimitNanos = 120'000'000'000;
 constexpr absl::Duration kShutdownLimit = absl::Seconds(10);                    // for calls to end once they are cancelled
 constexpr absl::Duration kStepLimit = absl::Nanoseconds(kHeartbeatLimitNanos);  // for the engine to notice that it is stopped
@@ -74,11 +78,13 @@ class App::Impl {
 
   absl::Status Start();
   bool RequestStop();
+  void Reload();
   absl::Status Run();
   std::string address() const { return address_.Text(); }
 
  private:
   // The start, in this order.
+  absl::Status OpenAccess();
   absl::Status OpenStore();
   absl::Status ReadChatSettings(const ChatSettings& settings);
   absl::Status MakeBackend();
@@ -108,6 +114,8 @@ class App::Impl {
   absl::StatusOr<Address> ListenOn(std::string_view what, const Address& address, const std::vector<grpc::Service*>& services);
   void SetServing(bool serving);
   bool Alive() const;
+  const Certificates* certificates();
+  const Tokens* tokens();
 
   const Config config_;
   RoutingSource* const routing_;  // may be null
@@ -116,6 +124,9 @@ class App::Impl {
   End end_ ABSL_GUARDED_BY(end_mutex_) = End::kNone;  // grows
   ServerState state_;
   moe::v1::ServerInfo info_;
+
+  absl::Mutex access_mutex_;
+  std::unique_ptr<Access> access_ ABSL_GUARDED_BY(access_mutex_);  // once it is there it stays
 
   std::unique_ptr<Trace> trace_;
   std::unique_ptr<StoreReader> store_;
@@ -159,6 +170,7 @@ class App::Impl {
 
 // Who listens answers, if only that it is loading: the addresses are there before the model is.
 absl::Status App::Impl::Start() {
+  MOED_RETURN_IF_ERROR(OpenAccess());
   MOED_RETURN_IF_ERROR(OpenStore());
   MOED_RETURN_IF_ERROR(MakeBackend());
   MOED_RETURN_IF_ERROR(PlanMemory());
@@ -188,6 +200,13 @@ absl::Status App::Impl::Run() {
   metrics_server_.reset();
   spdlog::info("ended");
   return written;
+}
+
+absl::Status App::Impl::OpenAccess() {
+  MOED_ASSIGN_OR_RETURN(auto access, Access::Open(config_.access));
+  absl::MutexLock lock(&access_mutex_);
+  access_ = std::move(access);
+  return absl::OkStatus();
 }
 
 absl::Status App::Impl::OpenStore() {
@@ -279,10 +298,10 @@ absl::Status App::Impl::MakeServices() {
   const CallLimits limits = LimitsOfCalls();
   live_ = std::make_unique<LiveCalls>(plan_.answers.ended);
   environment_ = std::make_unique<CallEnvironment>(
-      CallEnvironment{state_, *workers_, sender_, request_metrics_, *request_log_, *live_, clock_, limits});
+      CallEnvironment{state_, *workers_, sender_, request_metrics_, *request_log_, *live_, clock_, limits, tokens()});
   inference_ = std::make_unique<InferenceService>(*environment_);
   control_ = std::make_unique<ControlService>(
-      ControlParts{state_, sampler_, request_metrics_, info_, clock_, [this] { AskFor(End::kDrain); }});
+      ControlParts{state_, sampler_, request_metrics_, info_, clock_, [this] { AskFor(End::kDrain); }, tokens()});
   ticker_ = std::make_unique<Ticker>([this] {
     sampler_.Sample();
     live_->CheckStalled();
@@ -317,14 +336,26 @@ absl::Status App::Impl::ListenForCalls() {
 absl::StatusOr<Address> App::Impl::ListenOn(std::string_view what, const Address& address,
                                             const std::vector<grpc::Service*>& services) {
   RpcServerOptions options;
-  options.max_connections = config_.max_connections;
   options.max_message_bytes = static_cast<int>(config_.serving.max_text_bytes + kMessageMargin);
+  options.certificates = certificates();
+  const bool encrypted = options.certificates != nullptr && address.path.empty();
+  options.max_connections = config_.max_connections.value_or(encrypted ? kEncryptedConnections : kPlainConnections);
   MOED_ASSIGN_OR_RETURN(auto server, RpcServer::Listen(address, services, quota_, options));
   const Address bound = server->address();
-  spdlog::info("{} on {}", what, bound.Text());
+  spdlog::info("{} on {}{}", what, bound.Text(), encrypted ? " (TLS)" : "");
   absl::MutexLock lock(&servers_mutex_);
   servers_.push_back(std::move(server));
   return bound;
+}
+
+const Certificates* App::Impl::certificates() {
+  absl::MutexLock lock(&access_mutex_);
+  return access_->certificates();
+}
+
+const Tokens* App::Impl::tokens() {
+  absl::MutexLock lock(&access_mutex_);
+  return access_->tokens();
 }
 
 void App::Impl::SetServing(bool serving) {
@@ -408,6 +439,11 @@ bool App::Impl::RequestStop() {
   return true;
 }
 
+void App::Impl::Reload() {
+  absl::MutexLock lock(&access_mutex_);
+  if (access_ != nullptr) access_->Reload();
+}
+
 // Not ready from here on, whoever asks; what follows is Run's.
 void App::Impl::AskFor(End end) {
   state_.SetDraining();
@@ -476,6 +512,7 @@ App::App(Config config, RoutingSource* routing) : impl_(std::make_unique<Impl>(s
 App::~App() = default;
 absl::Status App::Start() { return impl_->Start(); }
 bool App::RequestStop() { return impl_->RequestStop(); }
+void App::Reload() { impl_->Reload(); }
 absl::Status App::Run() { return impl_->Run(); }
 std::string App::address() const { return impl_->address(); }
 

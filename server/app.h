@@ -22,6 +22,8 @@ class App {
 
   // Asks Run to return after a drain. False while loading. Thread-safe.
   bool RequestStop();
+  // Reads the files of --tls-cert and its like anew; the log says what came of it. Thread-safe.
+  void Reload();
   // Serves until RequestStop, then drains: not ready at once, new calls fail after --drain-delay-seconds, running ones go on for
   // --drain-seconds more, the rest is cancelled. Once.
   absl::Status Run();

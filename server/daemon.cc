@@ -50,7 +50,7 @@ int RunDaemon(const std::vector<std::string>& arguments, std::string_view more_h
   spdlog::info("moed {}", BuildVersion());
 
   App app(outcome->config, routing);
-  WatchTerminationSignals([&app] { return app.RequestStop(); });
+  WatchTerminationSignals([&app] { return app.RequestStop(); }, [&app] { app.Reload(); });
   if (absl::Status status = app.Start(); !status.ok()) return Fail(status, 1);
   if (absl::Status status = SendReadyNotice(); !status.ok()) return Fail(status, 1);
   const absl::Status status = app.Run();

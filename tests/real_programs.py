@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from tools.daemon import DEFAULT_BINARIES, ROOT, Daemon, running
@@ -46,8 +46,10 @@ class RealProgramsTest(unittest.TestCase):
             env={**os.environ, **(environment or {})},
         )
 
-    def running(self, *flags: object, environment: Mapping[str, str] | None = None) -> contextlib.AbstractContextManager[Daemon]:
-        return running(self.binaries, *flags, environment=environment)
+    def running(
+        self, *flags: object, environment: Mapping[str, str] | None = None, client: Sequence[object] = ()
+    ) -> contextlib.AbstractContextManager[Daemon]:
+        return running(self.binaries, *flags, environment=environment, client=client)
 
 
 def metrics_of(daemon: Daemon) -> str:

@@ -5,7 +5,7 @@ import json
 import os
 import pathlib
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tools.server_process import ServerError, ServerProcess
@@ -21,11 +21,18 @@ class PackError(Exception):
 
 
 class Daemon(ServerProcess):
-    """A running moed on ports of its own choice. `binaries` is the folder of moed and moectl."""
+    """A running moed on ports of its own choice. `binaries` is the folder of moed and moectl, `client` are flags of moectl."""
 
-    def __init__(self, binaries: pathlib.Path, *flags: object, environment: Mapping[str, str] | None = None):
+    def __init__(
+        self,
+        binaries: pathlib.Path,
+        *flags: object,
+        environment: Mapping[str, str] | None = None,
+        client: Sequence[object] = (),
+    ):
         """Returns when it serves; ServerError with its log when it does not come to that."""
         self.binaries = binaries
+        self.client = client
         command = [str(binaries / "moed"), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", *map(str, flags)]
         super().__init__(command, {"MOED_DRAIN_DELAY_SECONDS": "0", **os.environ, **(environment or {})})
         try:
@@ -37,7 +44,7 @@ class Daemon(ServerProcess):
             raise ServerError(f"{error}\n{self.log()}") from None
 
     def moectl(self, *arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
-        command = [str(self.binaries / "moectl"), "--server", self.address, *map(str, arguments)]
+        command = [str(self.binaries / "moectl"), "--server", self.address, *map(str, (*self.client, *arguments))]
         return subprocess.run(command, check=check, capture_output=True, text=True, timeout=CALL_SECONDS)
 
     def json(self, *arguments: object) -> dict[str, Any]:
@@ -50,9 +57,14 @@ class Daemon(ServerProcess):
 
 
 @contextlib.contextmanager
-def running(binaries: pathlib.Path, *flags: object, environment: Mapping[str, str] | None = None) -> Iterator[Daemon]:
+def running(
+    binaries: pathlib.Path,
+    *flags: object,
+    environment: Mapping[str, str] | None = None,
+    client: Sequence[object] = (),
+) -> Iterator[Daemon]:
     """A daemon that is killed in the end if nobody has stopped it."""
-    daemon = Daemon(binaries, *flags, environment=environment)
+    daemon = Daemon(binaries, *flags, environment=environment, client=client)
     try:
         yield daemon
     finally:

@@ -1,10 +1,24 @@
 """Streams an answer from moed and prints what it cost. Stubs: generate_stubs.sh."""
 
 import argparse
+import pathlib
 import sys
 
 import grpc
 from moe.v1 import inference_pb2, inference_pb2_grpc
+
+
+def contents(path: pathlib.Path | None) -> bytes | None:
+    return path.read_bytes() if path else None
+
+
+def open_channel(options: argparse.Namespace) -> grpc.Channel:
+    if not options.tls_ca:
+        return grpc.insecure_channel(options.server)
+    credentials = grpc.ssl_channel_credentials(
+        contents(options.tls_ca), contents(options.tls_key), contents(options.tls_cert)
+    )
+    return grpc.secure_channel(options.server, credentials)
 
 
 def main() -> None:
@@ -17,6 +31,10 @@ def main() -> None:
     parser.add_argument(
         "--session", default="", help="a conversation, of printable ASCII, that the daemon keeps and goes on with"
     )
+    parser.add_argument("--tls-ca", type=pathlib.Path, help="TLS: authorities of the server's certificate, PEM")
+    parser.add_argument("--tls-cert", type=pathlib.Path, help="this client's certificate, PEM, where the server wants one")
+    parser.add_argument("--tls-key", type=pathlib.Path, help="its key, PEM")
+    parser.add_argument("--token-file", type=pathlib.Path, help="the token that is presented, where the server wants one")
     options = parser.parse_args()
 
     request = inference_pb2.GenerateRequest(
@@ -26,8 +44,10 @@ def main() -> None:
         session_id=options.session,
     )
     # A proxy can choose the daemon that keeps the conversation by it.
-    metadata = [("moe-session-id", options.session)] if options.session else None
-    with grpc.insecure_channel(options.server) as channel:
+    metadata = [("moe-session-id", options.session)] if options.session else []
+    if options.token_file:
+        metadata.append(("authorization", f"Bearer {options.token_file.read_text().strip()}"))
+    with open_channel(options) as channel:
         stub = inference_pb2_grpc.InferenceStub(channel)
         try:
             for response in stub.GenerateStream(request, metadata=metadata):

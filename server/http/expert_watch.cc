@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "grpcpp/alarm.h"
+#include "server/http/api/passed_headers.h"
 #include "server/http/openai/reply.h"
 
 namespace moed::http {
@@ -57,7 +58,7 @@ std::string EventText(const moe::v1::ExpertMap& map, bool whole, const moe::v1::
 class Watch final : public std::enable_shared_from_this<Watch> {
  public:
   Watch(Daemon& daemon, const std::atomic<bool>& ending, std::shared_ptr<Exchange> exchange)
-      : daemon_(daemon), ending_(ending), exchange_(std::move(exchange)) {
+      : daemon_(daemon), ending_(ending), exchange_(std::move(exchange)), token_(exchange_->request().token) {
     daemon_.calls().Add();  // the pauses too
   }
   ~Watch() { daemon_.calls().Remove(); }
@@ -86,6 +87,7 @@ class Watch final : public std::enable_shared_from_this<Watch> {
     std::make_shared<UnaryCall<moe::v1::ExpertMap>>(daemon_.calls())
         ->Start(done, [&](grpc::ClientContext* context, moe::v1::ExpertMap* map, auto callback) {
           context->set_deadline(asked_ + kDeadline);
+          PresentToken(token_, *context);
           daemon_.control().async()->GetExpertMap(context, &request, map, std::move(callback));
         });
   }
@@ -98,6 +100,7 @@ class Watch final : public std::enable_shared_from_this<Watch> {
     std::make_shared<UnaryCall<moe::v1::Stats>>(daemon_.calls())
         ->Start(done, [&](grpc::ClientContext* context, moe::v1::Stats* stats, auto callback) {
           context->set_deadline(asked_ + kDeadline);
+          PresentToken(token_, *context);
           daemon_.control().async()->GetStats(context, &request, stats, std::move(callback));
         });
   }
@@ -125,6 +128,7 @@ class Watch final : public std::enable_shared_from_this<Watch> {
   Daemon& daemon_;
   const std::atomic<bool>& ending_;
   const std::shared_ptr<Exchange> exchange_;
+  const std::string token_;
   std::atomic<bool> gone_{false};
   bool begun_ = false;
   SystemClock::time_point asked_;

@@ -5,11 +5,13 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <fstream>
 #include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/base/status.h"
 #include "core/base/version.h"
 #include "server/http/anthropic/error.h"
 #include "server/http/anthropic/messages.h"
@@ -58,7 +60,8 @@ std::vector<Route> MakeRoutes(Daemon& daemon, const ModelNames& models, ExpertWa
        [&](const auto& exchange) { exchange->Reply(DescribeModel(models, exchange->request().path)); }},
       {"POST", "/v2/models/", false, InferenceError, [&](const auto& exchange) { HandleInference(daemon, models, exchange); },
        /*tensors=*/true},
-      {"GET", "/moed/experts", false, OpenAiError, [&](const auto& exchange) { watches.Begin(exchange); }},
+      {"GET", "/moed/experts", false, OpenAiError, [&](const auto& exchange) { watches.Begin(exchange); }, /*tensors=*/false,
+       Scope::kObserve},
   };
 }
 
@@ -67,35 +70,38 @@ int Fail(const absl::Status& status, int exit_code) {
   return exit_code;
 }
 
-InferenceServerOptions InferenceOptions(const Options& options) {
+InferenceServerOptions InferenceOptions(const Options& options, const Access& access) {
   const TransportLimits& limits = options.http.limits;
   return {.listen = *options.inference_listen,
           .message_bytes = limits.body_bytes,
           .limits = {.calls = limits.connections, .bytes = limits.bodies_bytes, .write_seconds = limits.write_seconds},
-          .idle_seconds = limits.idle_seconds};
+          .idle_seconds = limits.idle_seconds,
+          .certificates = access.certificates()};
 }
 
 // Until a signal, and until what is answered then is answered.
-int Serve(const Options& options, Daemon& daemon, const ApiKeys& keys) {
+int Serve(const Options& options, Access& access, Daemon& daemon) {
   AccessLog log;
   const ModelNames models(daemon, options.model_names);
   ExpertWatches watches(daemon);
   std::vector<Route> routes = MakeRoutes(daemon, models, watches);
   if (options.page) std::ranges::move(PageRoutes(), std::back_inserter(routes));
-  Router router(std::move(routes), keys, OpenAiError);
-  const auto server = HttpServer::Listen(options.http, router, log);
+  Router router(std::move(routes), access.tokens(), OpenAiError);
+  HttpServerOptions http = options.http;
+  http.certificates = access.certificates();
+  const auto server = HttpServer::Listen(http, router, log);
   if (!server.ok()) return Fail(server.status(), 1);
   std::unique_ptr<InferenceServer> inference;
   if (options.inference_listen) {
-    const auto allows = [&](std::string_view authorization, std::string_view key) { return keys.Allows(authorization, key); };
-    auto listening = InferenceServer::Listen(InferenceOptions(options), daemon, models, log, allows);
+    auto listening = InferenceServer::Listen(InferenceOptions(options, access), daemon, models, log, access.tokens());
     if (!listening.ok()) return Fail(listening.status(), 1);
     inference = *std::move(listening);
     spdlog::info("listening on grpc://{} for the Open Inference Protocol", inference->address());
   }
-  spdlog::info("listening on http://{}, for the daemon at {}", (*server)->address(), options.server);
+  spdlog::info("listening on {}://{}, for the daemon at {}", http.certificates == nullptr ? "http" : "https",
+               (*server)->address(), options.server);
   std::chrono::system_clock::time_point drain_end;
-  (*server)->Serve([&] { daemon.EndServing(); },
+  (*server)->Serve([&] { access.Reload(); }, [&] { daemon.EndServing(); },
                    [&] {
                      drain_end = std::chrono::system_clock::now() + std::chrono::seconds(options.http.drain_seconds);
                      router.Drain();
@@ -107,15 +113,25 @@ int Serve(const Options& options, Daemon& daemon, const ApiKeys& keys) {
   return 0;
 }
 
+absl::StatusOr<std::string> ReadToken(const std::string& path) {
+  if (path.empty()) return "";
+  std::ifstream file(path);
+  std::string token, more;
+  if (!(file >> token) || file >> more)
+    return InvalidArgument("--server-token-file: '", path, "' cannot be read, or is not one word");
+  return token;
+}
+
 int Run(const Options& options) {
-  ApiKeys keys;
-  if (!options.api_keys.empty()) {
-    auto read = ApiKeys::Read(options.api_keys);
-    if (!read.ok()) return Fail(read.status(), 2);
-    keys = *std::move(read);
-  }
-  Daemon daemon(options.server, options.control);
-  return Serve(options, daemon, keys);
+  const auto access = Access::Open(options.access);
+  if (!access.ok()) return Fail(access.status(), 2);
+  grpc::ChannelArguments arguments;
+  const auto credentials = MakeChannelCredentials(options.server_tls, "--server-tls-", arguments);
+  if (!credentials.ok()) return Fail(credentials.status(), 2);
+  const auto token = ReadToken(options.server_token_file);
+  if (!token.ok()) return Fail(token.status(), 2);
+  Daemon daemon({options.server, options.control, *credentials, arguments, *token});
+  return Serve(options, **access, daemon);
 }
 
 }  // namespace

@@ -15,11 +15,13 @@ constexpr const char* kDescription =
     "moed-http answers OpenAI's and Anthropic's HTTP APIs and the Open Inference Protocol with the model that a moed serves over "
     "gRPC.";
 constexpr const char* kFooter =
-    "Every option may also stand in the environment (MOED_HTTP_API_KEYS=/etc/moed/keys).\n"
+    "Every option may also stand in the environment (MOED_HTTP_TOKENS=/etc/moed/tokens).\n"
     "\n"
-    "Signals: SIGTERM and SIGINT drain (answers go on for --drain-seconds); a second one ends at once.";
+    "Signals: SIGTERM and SIGINT drain (answers go on for --drain-seconds); a second one ends at once. SIGHUP reads "
+    "certificates\n"
+    "anew.";
 
-// "--api-keys" is MOED_HTTP_API_KEYS.
+// "--max-body" is MOED_HTTP_MAX_BODY.
 std::string VariableName(const std::string& flag) {
   std::string name = "MOED_HTTP_" + flag.substr(2);
   for (char& c : name) c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
@@ -28,7 +30,7 @@ std::string VariableName(const std::string& flag) {
 
 // Values of flags as they were written, until all are there.
 struct Texts {
-  std::string listen, inference_listen, max_body, max_bodies, page = "on";
+  std::string listen, inference_listen, max_body, max_bodies, page = "on", api_keys;
 };
 
 void Define(CLI::App& app, Options& options, Texts& texts) {
@@ -38,11 +40,24 @@ void Define(CLI::App& app, Options& options, Texts& texts) {
   TransportLimits& limits = options.http.limits;
   add("--server", options.server, "HOST:PORT", "the daemon [127.0.0.1:50051]");
   add("--control", options.control, "HOST:PORT", "the daemon's --control-listen, where it has one [as --server]");
+  add("--server-tls-ca", options.server_tls.ca, "FILE",
+      "TLS to the daemon: the authorities of its certificate, PEM, or \"system\" for this machine's [plain text]");
+  add("--server-tls-cert", options.server_tls.certificate, "FILE", "this program's certificate towards the daemon, PEM");
+  add("--server-tls-key", options.server_tls.key, "FILE", "its key, PEM");
+  add("--server-tls-name", options.server_tls.server_name, "NAME", "name in the daemon's certificate [the address's]");
+  add("--server-token-file", options.server_token_file, "FILE",
+      "a token of the scope \"observe\" by which this program asks the daemon for its model's name");
   add("--listen", texts.listen, "HOST:PORT", "HTTP; port 0 takes any free one [127.0.0.1:8080]");
   add("--listen-inference", texts.inference_listen, "HOST:PORT",
       "the Open Inference Protocol over gRPC, as 127.0.0.1:8001 [not over gRPC; over HTTP always]");
   add("--model-name", options.model_names, "NAME", "what requests call the model; may be repeated [the store's name]");
-  add("--api-keys", options.api_keys, "FILE", "keys, one a line; without it everybody may ask");
+  TlsFiles& tls = options.access.tls;
+  add("--tls-cert", tls.certificate, "FILE", "TLS: the certificate and those between it and a root, PEM [plain text]");
+  add("--tls-key", tls.key, "FILE", "its key, PEM without a password");
+  add("--tls-client-ca", tls.client_ca, "FILE", "clients must have a certificate of one of these authorities, PEM");
+  add("--tokens", options.access.tokens, "FILE",
+      "who may ask: lines of NAME SCOPES SHA256-HEX, as moectl token new makes them [everybody may]");
+  add("--api-keys", texts.api_keys, "FILE", "")->group("");
   add("--page", texts.page, "on|off", "the page at /, for talking to the model [on]")->check(CLI::IsMember({"on", "off"}));
   add("--max-connections", limits.connections, "N", "connections at once [256]")->check(CLI::Range(1, 65536));
   add("--max-body", texts.max_body, "BYTES", "of one request's body [4MiB]");
@@ -73,6 +88,11 @@ absl::Status Apply(const Texts& texts, Options& options) {
     bytes = *value;
     return absl::OkStatus();
   };
+  if (!texts.api_keys.empty()) {
+    return InvalidArgument(
+        "--api-keys is no more: --tokens FILE has a line NAME SCOPES SHA256-HEX for each key. For a key from '", texts.api_keys,
+        "' that is to go on: echo NAME infer,observe $(printf %s KEY | sha256sum | cut -c1-64)");
+  }
   if (!texts.listen.empty()) {
     const auto address = ParseAddress(texts.listen);
     if (!address.ok()) return Annotate(address.status(), "--listen");
@@ -86,6 +106,7 @@ absl::Status Apply(const Texts& texts, Options& options) {
   MOED_RETURN_IF_ERROR(bytes_of("--max-body", texts.max_body, limits.body_bytes));
   MOED_RETURN_IF_ERROR(bytes_of("--max-bodies", texts.max_bodies, limits.bodies_bytes));
   if (limits.bodies_bytes < limits.body_bytes) return InvalidArgument("--max-bodies: less than --max-body");
+  MOED_RETURN_IF_ERROR(CheckTlsFiles(options.access.tls));
   options.page = texts.page == "on";
   if (options.control.empty()) options.control = options.server;
   return absl::OkStatus();

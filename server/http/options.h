@@ -7,15 +7,19 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/channel_credentials.h"
 #include "server/http/transport/http_server.h"
+#include "server/wire/access.h"
 
 namespace moed::http {
 
 struct Options {
   std::string server = "127.0.0.1:50051";
-  std::string control;  // "" = as server
+  std::string control;            // "" = as server
+  ClientTls server_tls;           // towards the daemon
+  std::string server_token_file;  // what this program presents for questions of its own; "" = nothing
+  AccessFiles access;
   std::vector<std::string> model_names;
-  std::string api_keys;  // "" = everybody may ask
   bool page = true;
   HttpServerOptions http;
   std::optional<Address> inference_listen;  // the Open Inference Protocol over gRPC

@@ -33,7 +33,7 @@ const Route* Router::Find(std::string_view method, std::string_view path) const 
   return nullptr;
 }
 
-std::optional<HttpReply> Router::Admit(const HttpRequest& head) {
+std::optional<HttpReply> Router::Admit(HttpRequest& head) {
   const Route* any = Find("", head.path);
   if (any == nullptr)
     return error_({.status = 404, .message = StrCat("there is no ", head.path.substr(0, 128)), .code = "not_found"});
@@ -44,11 +44,15 @@ std::optional<HttpReply> Router::Admit(const HttpRequest& head) {
     return reply;
   }
   if (route->open) return std::nullopt;
-  if (!keys_.Allows(head.Value("authorization"), head.Value("x-api-key"))) {
-    HttpReply reply =
-        route->error({.status = 401, .message = "a key is needed that the server knows", .code = "invalid_api_key"});
-    reply.headers.push_back({"www-authenticate", "Bearer"});
-    return reply;
+  head.token = TokenOf(head.Value("authorization"), head.Value("x-api-key"));
+  if (tokens_ != nullptr) {
+    auto caller = tokens_->Check(head.token, route->scope);
+    if (!caller.ok()) {
+      HttpReply reply = route->error(ErrorOf(caller.status()));
+      if (absl::IsUnauthenticated(caller.status())) reply.headers.push_back({"www-authenticate", "Bearer"});
+      return reply;
+    }
+    head.caller = *std::move(caller);
   }
   if (draining_) return route->error({.status = 503, .message = "the server is ending", .code = "unavailable"});
   if (route->method == "POST" && !(IsJson(head.Value("content-type")) || (route->tensors && MayBeTensors(head)))) {

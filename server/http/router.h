@@ -11,29 +11,31 @@
 #include <vector>
 
 #include "server/http/api/api_error.h"
-#include "server/http/api_keys.h"
 #include "server/http/transport/handler.h"
+#include "server/wire/tokens.h"
 
 namespace moed::http {
 
 struct Route {
   std::string_view method;
   std::string_view path;  // ends in "/": whatever goes on after it
-  bool open = false;      // to those without a key, and during the drain
+  bool open = false;      // to those without a token, and during the drain
   HttpReply (*error)(const ApiError& error);
   std::function<void(const std::shared_ptr<Exchange>& exchange)> handle;
-  bool tensors = false;  // bodies may have bytes after their JSON
+  bool tensors = false;         // bodies may have bytes after their JSON
+  Scope scope = Scope::kInfer;  // that a caller needs
 };
 
 class Router final : public RequestHandler {
  public:
-  Router(std::vector<Route> routes, ApiKeys keys, HttpReply (*error)(const ApiError& error))
-      : routes_(std::move(routes)), keys_(std::move(keys)), error_(error) {}
+  // `tokens` outlive the router; null: everybody may ask.
+  Router(std::vector<Route> routes, const Tokens* tokens, HttpReply (*error)(const ApiError& error))
+      : routes_(std::move(routes)), tokens_(tokens), error_(error) {}
 
   // From now on only open routes are answered.
   void Drain() { draining_ = true; }
 
-  std::optional<HttpReply> Admit(const HttpRequest& head) override;
+  std::optional<HttpReply> Admit(HttpRequest& head) override;
   void Handle(std::shared_ptr<Exchange> exchange) override;
   HttpReply Refusal(std::string_view path, int status, std::string_view message) override;
 
@@ -41,7 +43,7 @@ class Router final : public RequestHandler {
   const Route* Find(std::string_view method, std::string_view path) const;  // of any method where `method` is ""
 
   const std::vector<Route> routes_;
-  const ApiKeys keys_;
+  const Tokens* const tokens_;
   HttpReply (*const error_)(const ApiError& error);  // of paths that there are not
   std::atomic<bool> draining_ = false;
 };

@@ -52,6 +52,11 @@ void Call::Begin(absl::Status fits, std::string id, size_t bytes, std::function<
   }
 }
 
+void Call::Refuse(const absl::Status& status) {
+  record_.id = MakeUpId();
+  Reject(status, std::nullopt);
+}
+
 void Call::Work(const std::function<void()>& work) {
   if (const auto cancelled = cancellation()) return Account(cancelled->status);
   try {

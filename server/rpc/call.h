@@ -22,6 +22,7 @@
 #include "server/rpc/request_log.h"
 #include "server/rpc/sender.h"
 #include "server/rpc/server_state.h"
+#include "server/wire/tokens.h"
 
 namespace moed {
 
@@ -44,6 +45,7 @@ struct CallEnvironment {
   LiveCalls& live;
   const Clock& clock;
   CallLimits limits;
+  const Tokens* tokens = nullptr;  // null: everybody may ask
 };
 
 // Why a call cannot be taken at the moment: loading, or the end is near. OK otherwise.
@@ -81,6 +83,8 @@ class Call : public Outgoing, public std::enable_shared_from_this<Call> {
 
   // Before the call begins.
   void SetCaller(Caller caller) { record_.caller = std::move(caller); }
+  // In its place: of a caller that may not ask. Nothing of the message is read.
+  void Refuse(const absl::Status& status);
   const std::string& id() const { return record_.id; }    // constant once the call has begun
   int queue_position() const { return queue_position_; }  // constant once the transport sends initial metadata
 

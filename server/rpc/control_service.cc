@@ -1,10 +1,14 @@
 #include "server/rpc/control_service.h"
 
 #include <exception>
+#include <string>
 
 #include "core/base/status.h"
 #include "server/metrics/process_metrics.h"
+#include "server/wire/authorisation.h"
 #include "server/wire/error_details.h"
+#include "server/wire/received_message.h"
+#include "spdlog/spdlog.h"
 
 namespace moed {
 namespace {
@@ -13,6 +17,7 @@ constexpr int kMaxHottest = 1000;
 constexpr int kMaxSessions = 1000;
 constexpr int kDefaultSessions = 100;
 constexpr int kMaxMappedExperts = 1 << 16;
+constexpr size_t kMostRequestBytes = 64 << 10;
 
 // An exception out of a handler would reach the client as UNIMPLEMENTED without a word.
 template <class Body>
@@ -24,11 +29,9 @@ absl::Status Guarded(Body&& body) {
   }
 }
 
-template <class Body>
-grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Body&& body) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(Guarded(body)));
-  return reactor;
+absl::Status ReadRequest(grpc::ByteBuffer bytes, google::protobuf::Message& request) {
+  if (bytes.Length() <= kMostRequestBytes) return ParseMessage(bytes, request);
+  return FieldError("request", bytes.Length(), " bytes, at most ", kMostRequestBytes, " are allowed");
 }
 
 // Is counted until its answer is sent. Owns itself.
@@ -97,29 +100,56 @@ absl::StatusOr<const LoadedModel*> ControlService::Loaded() const {
   return model;
 }
 
-grpc::ServerUnaryReactor* ControlService::GetServerInfo(grpc::CallbackServerContext* context,
-                                                        const moe::v1::GetServerInfoRequest*, moe::v1::ServerInfo* response) {
-  return Answer(context, [&] {
-    *response = parts_.info;
-    if (const LoadedModel* model = parts_.state.loaded()) response->MergeFrom(model->backends);
-    response->set_uptime_seconds(SecondsBetween(start_nanos_, parts_.clock.NowNanos()));
-    response->set_draining(parts_.state.draining());
-    return absl::OkStatus();
+// A caller is asked for its token before anything is read of what it sent.
+template <class Request, class Response, class Body>
+absl::Status ControlService::Answer(const grpc::CallbackServerContext& context, Scope scope, const grpc::ByteBuffer& bytes,
+                                    grpc::ByteBuffer& response, Body body) const {
+  return Guarded([&]() -> absl::Status {
+    MOED_ASSIGN_OR_RETURN(const std::string caller, Authorise(parts_.tokens, context, scope));
+    Request request;
+    MOED_RETURN_IF_ERROR(ReadRequest(bytes, request));
+    if (scope == Scope::kControl) {
+      spdlog::info("{} from {}{}", Request::descriptor()->full_name(), context.peer(), caller.empty() ? "" : " by " + caller);
+    }
+    Response answer;
+    MOED_RETURN_IF_ERROR(body(request, answer));
+    bool own = false;
+    return grpc::SerializationTraits<Response>::Serialize(answer, &response, &own).ok()
+               ? absl::OkStatus()
+               : Internal("the answer could not be serialised");
   });
 }
 
-grpc::ServerUnaryReactor* ControlService::GetModelInfo(grpc::CallbackServerContext* context, const moe::v1::GetModelInfoRequest*,
-                                                       moe::v1::ModelInfo* response) {
-  return Answer(context, [&]() -> absl::Status {
-    MOED_ASSIGN_OR_RETURN(const LoadedModel* model, Loaded());
-    *response = model->info;
-    return absl::OkStatus();
-  });
+template <class Request, class Response, class Body>
+grpc::ServerUnaryReactor* ControlService::Reply(Context* context, Scope scope, const Bytes* request, Bytes* response, Body body) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(Answer<Request, Response>(*context, scope, *request, *response, body)));
+  return reactor;
 }
 
-grpc::ServerUnaryReactor* ControlService::GetStats(grpc::CallbackServerContext* context, const moe::v1::GetStatsRequest* request,
-                                                   moe::v1::Stats* response) {
-  return Answer(context, [&] { return FillStats(*request, *response); });
+grpc::ServerUnaryReactor* ControlService::GetServerInfo(Context* context, const Bytes* request, Bytes* response) {
+  return Reply<moe::v1::GetServerInfoRequest, moe::v1::ServerInfo>(
+      context, Scope::kObserve, request, response, [&](const auto&, moe::v1::ServerInfo& out) {
+        out = parts_.info;
+        if (const LoadedModel* model = parts_.state.loaded()) out.MergeFrom(model->backends);
+        out.set_uptime_seconds(SecondsBetween(start_nanos_, parts_.clock.NowNanos()));
+        out.set_draining(parts_.state.draining());
+        return absl::OkStatus();
+      });
+}
+
+grpc::ServerUnaryReactor* ControlService::GetModelInfo(Context* context, const Bytes* request, Bytes* response) {
+  return Reply<moe::v1::GetModelInfoRequest, moe::v1::ModelInfo>(context, Scope::kObserve, request, response,
+                                                                 [&](const auto&, moe::v1::ModelInfo& out) -> absl::Status {
+                                                                   MOED_ASSIGN_OR_RETURN(const LoadedModel* model, Loaded());
+                                                                   out = model->info;
+                                                                   return absl::OkStatus();
+                                                                 });
+}
+
+grpc::ServerUnaryReactor* ControlService::GetStats(Context* context, const Bytes* request, Bytes* response) {
+  return Reply<moe::v1::GetStatsRequest, moe::v1::Stats>(context, Scope::kObserve, request, response,
+                                                         [&](const auto& asked, auto& out) { return FillStats(asked, out); });
 }
 
 absl::Status ControlService::FillStats(const moe::v1::GetStatsRequest& request, moe::v1::Stats& out) const {
@@ -173,10 +203,9 @@ absl::Status ControlService::FillStats(const moe::v1::GetStatsRequest& request, 
   return absl::OkStatus();
 }
 
-grpc::ServerUnaryReactor* ControlService::GetCacheState(grpc::CallbackServerContext* context,
-                                                        const moe::v1::GetCacheStateRequest* request,
-                                                        moe::v1::CacheState* response) {
-  return Answer(context, [&] { return FillCacheState(*request, *response); });
+grpc::ServerUnaryReactor* ControlService::GetCacheState(Context* context, const Bytes* request, Bytes* response) {
+  return Reply<moe::v1::GetCacheStateRequest, moe::v1::CacheState>(
+      context, Scope::kObserve, request, response, [&](const auto& asked, auto& out) { return FillCacheState(asked, out); });
 }
 
 absl::Status ControlService::FillCacheState(const moe::v1::GetCacheStateRequest& request, moe::v1::CacheState& out) const {
@@ -209,13 +238,15 @@ absl::Status ControlService::FillCacheState(const moe::v1::GetCacheStateRequest&
   return absl::OkStatus();
 }
 
-grpc::ServerUnaryReactor* ControlService::GetExpertMap(grpc::CallbackServerContext*, const moe::v1::GetExpertMapRequest* request,
-                                                       moe::v1::ExpertMap* response) {
+grpc::ServerUnaryReactor* ControlService::GetExpertMap(Context* context, const Bytes* request, Bytes* response) {
   auto* reactor = new CountedReactor(expert_maps_);
   const bool many = reactor->before() >= kExpertMapsAtOnce;
-  const absl::Status status =
-      many ? ResourceExhausted("GetExpertMap: ", kExpertMapsAtOnce, " others are being answered, and no more are at once")
-           : Guarded([&] { return FillExpertMap(*request, *response); });
+  const absl::Status status = Answer<moe::v1::GetExpertMapRequest, moe::v1::ExpertMap>(
+      *context, Scope::kObserve, *request, *response, [&](const auto& asked, auto& out) {
+        return many
+                   ? ResourceExhausted("GetExpertMap: ", kExpertMapsAtOnce, " others are being answered, and no more are at once")
+                   : FillExpertMap(asked, out);
+      });
   reactor->Finish(ToGrpcStatus(status));
   return reactor;
 }
@@ -234,10 +265,9 @@ absl::Status ControlService::FillExpertMap(const moe::v1::GetExpertMapRequest& r
   return absl::OkStatus();
 }
 
-grpc::ServerUnaryReactor* ControlService::ListSessions(grpc::CallbackServerContext* context,
-                                                       const moe::v1::ListSessionsRequest* request,
-                                                       moe::v1::ListSessionsResponse* response) {
-  return Answer(context, [&] { return FillSessions(*request, *response); });
+grpc::ServerUnaryReactor* ControlService::ListSessions(Context* context, const Bytes* request, Bytes* response) {
+  return Reply<moe::v1::ListSessionsRequest, moe::v1::ListSessionsResponse>(
+      context, Scope::kObserve, request, response, [&](const auto& asked, auto& out) { return FillSessions(asked, out); });
 }
 
 absl::Status ControlService::FillSessions(const moe::v1::ListSessionsRequest& request, moe::v1::ListSessionsResponse& out) const {
@@ -260,30 +290,30 @@ absl::Status ControlService::FillSessions(const moe::v1::ListSessionsRequest& re
   return absl::OkStatus();
 }
 
-grpc::ServerUnaryReactor* ControlService::Abort(grpc::CallbackServerContext* context, const moe::v1::AbortRequest* request,
-                                                moe::v1::AbortResponse*) {
-  return Answer(context, [&]() -> absl::Status {
-    if (request->request_id().empty()) return FieldError("request_id", "empty: name the request to abort");
-    MOED_ASSIGN_OR_RETURN(const LoadedModel* model, Loaded());
-    const std::optional<RequestId> id = model->engine->FindRequest(request->request_id());
-    if (!id.has_value() || !model->engine->Cancel(*id, absl::CancelledError("aborted by Control.Abort"))) {
-      return NotFound("no live request has the id \"", request->request_id(), "\"");
-    }
-    return absl::OkStatus();
-  });
+grpc::ServerUnaryReactor* ControlService::Abort(Context* context, const Bytes* request, Bytes* response) {
+  return Reply<moe::v1::AbortRequest, moe::v1::AbortResponse>(
+      context, Scope::kControl, request, response, [&](const moe::v1::AbortRequest& asked, auto&) -> absl::Status {
+        if (asked.request_id().empty()) return FieldError("request_id", "empty: name the request to abort");
+        MOED_ASSIGN_OR_RETURN(const LoadedModel* model, Loaded());
+        const std::optional<RequestId> id = model->engine->FindRequest(asked.request_id());
+        if (!id.has_value() || !model->engine->Cancel(*id, absl::CancelledError("aborted by Control.Abort"))) {
+          return NotFound("no live request has the id \"", asked.request_id(), "\"");
+        }
+        return absl::OkStatus();
+      });
 }
 
-grpc::ServerUnaryReactor* ControlService::Drain(grpc::CallbackServerContext* context, const moe::v1::DrainRequest*,
-                                                moe::v1::DrainResponse* response) {
-  return Answer(context, [&] {
-    parts_.drain();
-    if (const LoadedModel* model = parts_.state.loaded()) {
-      const EngineStats stats = model->engine->Stats();
-      response->set_running(stats.running);
-      response->set_waiting(stats.waiting);
-    }
-    return absl::OkStatus();
-  });
+grpc::ServerUnaryReactor* ControlService::Drain(Context* context, const Bytes* request, Bytes* response) {
+  return Reply<moe::v1::DrainRequest, moe::v1::DrainResponse>(context, Scope::kControl, request, response,
+                                                              [&](const auto&, moe::v1::DrainResponse& out) {
+                                                                parts_.drain();
+                                                                if (const LoadedModel* model = parts_.state.loaded()) {
+                                                                  const EngineStats stats = model->engine->Stats();
+                                                                  out.set_running(stats.running);
+                                                                  out.set_waiting(stats.waiting);
+                                                                }
+                                                                return absl::OkStatus();
+                                                              });
 }
 
 }  // namespace moed

@@ -5,10 +5,12 @@
 #include <functional>
 
 #include "core/base/clock.h"
+#include "grpcpp/support/byte_buffer.h"
 #include "moe/v1/control.grpc.pb.h"
 #include "server/metrics/rate_sampler.h"
 #include "server/metrics/request_metrics.h"
 #include "server/rpc/server_state.h"
+#include "server/wire/tokens.h"
 
 namespace moed {
 
@@ -18,32 +20,43 @@ struct ControlParts {  // all outlive the service
   const RequestMetrics& requests;
   const moe::v1::ServerInfo& info;  // uptime and draining aside
   const Clock& clock;
-  std::function<void()> drain;  // does not block
+  std::function<void()> drain;     // does not block
+  const Tokens* tokens = nullptr;  // null: everybody may do everything
 };
 
-// Thread-safe. Every answer is short work on the reaction's thread.
-class ControlService final : public moe::v1::Control::CallbackService {
+template <class Service>
+using WithRawControlMethods = moe::v1::Control::WithRawCallbackMethod_Drain<
+    moe::v1::Control::WithRawCallbackMethod_Abort<moe::v1::Control::WithRawCallbackMethod_ListSessions<
+        moe::v1::Control::WithRawCallbackMethod_GetExpertMap<moe::v1::Control::WithRawCallbackMethod_GetCacheState<
+            moe::v1::Control::WithRawCallbackMethod_GetStats<moe::v1::Control::WithRawCallbackMethod_GetModelInfo<
+                moe::v1::Control::WithRawCallbackMethod_GetServerInfo<Service>>>>>>>>;
+
+// Thread-safe. Every answer is short work on the reaction's thread. Messages come as bytes, so that nothing is read of those of
+// callers that may not ask: what changes something needs the scope "control", what is told "observe".
+class ControlService final : public WithRawControlMethods<moe::v1::Control::Service> {
+  using Bytes = grpc::ByteBuffer;
+  using Context = grpc::CallbackServerContext;
+
  public:
   explicit ControlService(const ControlParts& parts) : parts_(parts), start_nanos_(parts.clock.NowNanos()) {}
 
-  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context, const moe::v1::GetServerInfoRequest* request,
-                                          moe::v1::ServerInfo* response) override;
-  grpc::ServerUnaryReactor* GetModelInfo(grpc::CallbackServerContext* context, const moe::v1::GetModelInfoRequest* request,
-                                         moe::v1::ModelInfo* response) override;
-  grpc::ServerUnaryReactor* GetStats(grpc::CallbackServerContext* context, const moe::v1::GetStatsRequest* request,
-                                     moe::v1::Stats* response) override;
-  grpc::ServerUnaryReactor* GetCacheState(grpc::CallbackServerContext* context, const moe::v1::GetCacheStateRequest* request,
-                                          moe::v1::CacheState* response) override;
-  grpc::ServerUnaryReactor* GetExpertMap(grpc::CallbackServerContext* context, const moe::v1::GetExpertMapRequest* request,
-                                         moe::v1::ExpertMap* response) override;
-  grpc::ServerUnaryReactor* ListSessions(grpc::CallbackServerContext* context, const moe::v1::ListSessionsRequest* request,
-                                         moe::v1::ListSessionsResponse* response) override;
-  grpc::ServerUnaryReactor* Abort(grpc::CallbackServerContext* context, const moe::v1::AbortRequest* request,
-                                  moe::v1::AbortResponse* response) override;
-  grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context, const moe::v1::DrainRequest* request,
-                                  moe::v1::DrainResponse* response) override;
+  grpc::ServerUnaryReactor* GetServerInfo(Context* context, const Bytes* request, Bytes* response) override;
+  grpc::ServerUnaryReactor* GetModelInfo(Context* context, const Bytes* request, Bytes* response) override;
+  grpc::ServerUnaryReactor* GetStats(Context* context, const Bytes* request, Bytes* response) override;
+  grpc::ServerUnaryReactor* GetCacheState(Context* context, const Bytes* request, Bytes* response) override;
+  grpc::ServerUnaryReactor* GetExpertMap(Context* context, const Bytes* request, Bytes* response) override;
+  grpc::ServerUnaryReactor* ListSessions(Context* context, const Bytes* request, Bytes* response) override;
+  grpc::ServerUnaryReactor* Abort(Context* context, const Bytes* request, Bytes* response) override;
+  grpc::ServerUnaryReactor* Drain(Context* context, const Bytes* request, Bytes* response) override;
 
  private:
+  // `body`(request, answer) makes the answer.
+  template <class Request, class Response, class Body>
+  absl::Status Answer(const grpc::CallbackServerContext& context, Scope scope, const grpc::ByteBuffer& bytes,
+                      grpc::ByteBuffer& response, Body body) const;
+  template <class Request, class Response, class Body>
+  grpc::ServerUnaryReactor* Reply(Context* context, Scope scope, const Bytes* request, Bytes* response, Body body);
+
   // UNAVAILABLE while loading.
   absl::StatusOr<const LoadedModel*> Loaded() const;
   absl::Status FillStats(const moe::v1::GetStatsRequest& request, moe::v1::Stats& out) const;

@@ -114,16 +114,16 @@ grpc::ServerUnaryReactor* AnswerOnWorker(const CallEnvironment& environment, Met
                                          const grpc::ByteBuffer* request, grpc::ByteBuffer* response, const MessageLimits& limits,
                                          AnswerFn answer) {
   auto* reactor = new UnaryReactor<WorkerCall>(context, environment.live, response);
-  reactor->Begin([&](auto& transport) { return std::make_shared<WorkerCall>(environment, method, transport); },
-                 [&](WorkerCall& call) {
-                   const RequestLimits& all = environment.limits.request;
-                   auto arrival = Arrive<Encoded, Request>(request, limits, environment,
-                                                           [&all, answer](Request parsed, const LoadedModel& model) {
-                                                             return answer(std::move(parsed), model, all);
-                                                           });
-                   reactor->MatchSession(arrival);
-                   call.Start(std::move(arrival));
-                 });
+  reactor->Begin(
+      environment.tokens, [&](auto& transport) { return std::make_shared<WorkerCall>(environment, method, transport); },
+      [&](WorkerCall& call) {
+        const RequestLimits& all = environment.limits.request;
+        auto arrival = Arrive<Encoded, Request>(
+            request, limits, environment,
+            [&all, answer](Request parsed, const LoadedModel& model) { return answer(std::move(parsed), model, all); });
+        reactor->MatchSession(arrival);
+        call.Start(std::move(arrival));
+      });
   return reactor;
 }
 
@@ -199,13 +199,14 @@ Arrival<PendingRequest> InferenceService::ArriveScore(const grpc::ByteBuffer* re
 
 template <class CallType, class Reactor>
 Reactor* InferenceService::Begin(Reactor* reactor, Method method, const grpc::ByteBuffer* request, Reading reading) {
-  reactor->Begin([&](auto& transport) { return std::make_shared<CallType>(environment_, method, transport); },
-                 [&](CallType& call) {
-                   auto arrival = (this->*reading)(request);
-                   reactor->Name(arrival);
-                   reactor->MatchSession(arrival);
-                   call.Start(std::move(arrival));
-                 });
+  reactor->Begin(
+      environment_.tokens, [&](auto& transport) { return std::make_shared<CallType>(environment_, method, transport); },
+      [&](CallType& call) {
+        auto arrival = (this->*reading)(request);
+        reactor->Name(arrival);
+        reactor->MatchSession(arrival);
+        call.Start(std::move(arrival));
+      });
   return reactor;
 }
 

@@ -20,6 +20,7 @@
 #include "server/rpc/encoded.h"
 #include "server/rpc/inference_service.h"
 #include "server/rpc/response_pump.h"
+#include "server/wire/authorisation.h"
 #include "server/wire/error_details.h"
 
 namespace moed {
@@ -61,12 +62,15 @@ class CallReactor : public Reactor, public ResponseTransport<Encoded> {
  public:
   CallReactor(grpc::CallbackServerContext* context, LiveCalls& live) : context_(context), live_(live), deadline_(*context) {}
 
-  // Called once, right after construction; `make_call(transport)`, `start(call)`.
+  // Called once, right after construction; `make_call(transport)`, `start(call)`, which is for callers that may ask the model.
   template <class MakeCall, class Start>
-  void Begin(MakeCall&& make_call, Start&& start) {
+  void Begin(const Tokens* tokens, MakeCall&& make_call, Start&& start) {
     call_ = make_call(*this);
-    call_->SetCaller(CallerOf(*context_));
-    call_->Guarded([&] { start(*call_); });
+    Caller caller = CallerOf(*context_);
+    auto name = Authorise(tokens, *context_, Scope::kInfer);
+    if (name.ok()) caller.token = *name;
+    call_->SetCaller(std::move(caller));
+    call_->Guarded([&] { name.ok() ? start(*call_) : call_->Refuse(name.status()); });
   }
   // Where a request has no id it takes that of the metadata.
   template <class Request>

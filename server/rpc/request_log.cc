@@ -71,6 +71,7 @@ std::string RequestLog::Line(const RequestRecord& record, std::string_view time)
   if (!time.empty()) line["time"] = time;
   line["id"] = record.id;
   line["peer"] = record.caller.peer;
+  if (!record.caller.token.empty()) line["token"] = record.caller.token;
   if (!record.caller.trace_id.empty()) line["trace_id"] = record.caller.trace_id;
   line["method"] = MethodName(record.method);
   line["code"] = CodeName(record.status.code());

@@ -14,6 +14,7 @@ namespace moed {
 // As the transport says.
 struct Caller {
   std::string peer;      // "ipv4:127.0.0.1:40000", "unix:"
+  std::string token;     // the name of the token that was presented; "" = none is needed
   std::string trace_id;  // of the metadata's traceparent; "" = none that is valid
 };
 

@@ -27,7 +27,7 @@ constexpr const char* kFooter =
     "  moed --config /etc/moed.toml --log-level debug\n"
     "\n"
     "Signals: SIGTERM and SIGINT drain (running requests go on for --drain-seconds); a second one ends at once with 128 + its "
-    "number.";
+    "number. SIGHUP reads certificates and tokens anew.";
 
 std::string FlagName(std::string_view name) { return StrCat("--", name); }
 

@@ -14,6 +14,7 @@
 #include "core/expert/cache/loader.h"
 #include "core/expert/presets/preset.h"
 #include "core/serving/serving_plan.h"
+#include "server/wire/access.h"
 
 namespace moed {
 
@@ -28,13 +29,15 @@ struct Config {
   std::optional<Address> control_listen;                               // absent: Control is on `listen`
   std::optional<Address> metrics_listen = Address{"127.0.0.1", 9464};  // absent: off
 
+  AccessFiles access;
+
   PresetChoice preset;
   std::string io_backend = "auto";
   int io_queue_depth = 8;
   std::optional<uint64_t> read_rate;  // bytes a second; absent: what the disk gives
   ChecksumRule checksums = ChecksumRule::kFirstRead;
   std::string backend = "auto";
-  int max_connections = 512;
+  std::optional<int> max_connections;  // absent: as many as the memory beside the budget has room for
 
   std::string trace;           // "" = off
   std::string learned_state;   // "" = nothing is kept

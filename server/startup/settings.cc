@@ -50,6 +50,19 @@ absl::Status ApplyBytes(std::string_view text, Config& config) {
   return absl::OkStatus();
 }
 
+template <std::string TlsFiles::*kField>
+absl::Status ApplyTlsFile(std::string_view text, Config& config) {
+  if (text.empty()) return InvalidArgument("empty: a path is wanted");
+  config.access.tls.*kField = text;
+  return absl::OkStatus();
+}
+
+absl::Status ApplyTokens(std::string_view text, Config& config) {
+  if (text.empty()) return InvalidArgument("empty: a path is wanted");
+  config.access.tokens = text;
+  return absl::OkStatus();
+}
+
 template <std::string Config::*kField>
 absl::Status ApplyPath(std::string_view text, Config& config) {
   if (text.empty()) return InvalidArgument("empty: a path is wanted");
@@ -200,6 +213,15 @@ constexpr Setting kSettings[] = {
     {"metrics-listen", "Addresses", "HOST:PORT|off", "HTTP for /metrics, /healthz and /readyz", "127.0.0.1:9464",
      ApplyMetricsListen},
 
+    {"tls-cert", "Access", "FILE",
+     "TLS on --listen and --control-listen: the server's certificate and those between it and a root, PEM", "plain text",
+     ApplyTlsFile<&TlsFiles::certificate>},
+    {"tls-key", "Access", "FILE", "the certificate's key, PEM without a password", "", ApplyTlsFile<&TlsFiles::key>},
+    {"tls-client-ca", "Access", "FILE", "clients must have a certificate of one of these authorities, PEM", "clients need none",
+     ApplyTlsFile<&TlsFiles::client_ca>},
+    {"tokens", "Access", "FILE", "who may do what: lines of NAME SCOPES SHA256-HEX, as moectl token new makes them",
+     "everybody may do everything", ApplyTokens},
+
     {"preset", "Experts", "NAME", "what to do with experts, as a whole: a combination of the four below", "auto", ApplyPreset},
     {"policy", "Experts", "NAME", "which expert leaves the cache", "the preset's", ApplyPolicy},
     {"predictor", "Experts", "NAME", "which experts are read ahead", "the preset's", ApplyPredictor},
@@ -233,7 +255,7 @@ constexpr Setting kSettings[] = {
     {"max-new-tokens", "Requests", "N", "most tokens that a request may ask for", "what the context leaves",
      ApplyInt<1, 1 << 24, &ServingOptions::max_new_tokens>},
     {"max-text-bytes", "Requests", "BYTES", "longest text that is tokenised, a prompt's or Tokenize's", "1MiB", ApplyTextBytes},
-    {"max-connections", "Requests", "N", "open connections; more are closed at once", "512",
+    {"max-connections", "Requests", "N", "open connections; more are closed at once", "512; with TLS 192",
      ApplyInt<1, 65536, &Config::max_connections>},
     {"drain-delay-seconds", "Requests", "N",
      "how long new requests are still taken after SIGTERM while health and /readyz say no, for load balancers to notice", "2",

@@ -11,18 +11,10 @@
 namespace moed {
 namespace {
 
-// A terminal that is closed ends the daemon as SIGTERM does, unless it was started to stay (nohup).
-bool IgnoresHangup() {
-  struct sigaction action {};
-  return sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
-sigset_t TerminationSignals() {
+sigset_t AwaitedSignals() {
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  if (!IgnoresHangup()) sigaddset(&set, SIGHUP);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
   return set;
 }
 
@@ -31,26 +23,30 @@ sigset_t TerminationSignals() {
   _exit(128 + signal);
 }
 
-int WaitForSignal() {
-  const sigset_t set = TerminationSignals();
-  int signal = 0;
-  sigwait(&set, &signal);
-  return signal;
+// The next one that is no SIGHUP.
+int WaitForEnd(const std::function<void()>& reload) {
+  const sigset_t set = AwaitedSignals();
+  while (true) {
+    int signal = 0;
+    sigwait(&set, &signal);
+    if (signal != SIGHUP) return signal;
+    reload();
+  }
 }
 
 }  // namespace
 
 void BlockTerminationSignals() {
-  const sigset_t set = TerminationSignals();
+  const sigset_t set = AwaitedSignals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
-void WatchTerminationSignals(std::function<bool()> drain) {
-  std::thread([drain = std::move(drain)] {
-    const int first = WaitForSignal();
+void WatchTerminationSignals(std::function<bool()> drain, std::function<void()> reload) {
+  std::thread([drain = std::move(drain), reload = std::move(reload)] {
+    const int first = WaitForEnd(reload);
     spdlog::info("signal {}", first);
     if (!drain()) EndAtOnce(first);
-    const int second = WaitForSignal();
+    const int second = WaitForEnd(reload);
     spdlog::warn("signal {} again: ending at once", second);
     EndAtOnce(second);
   }).detach();

@@ -7,6 +7,7 @@
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/server_builder.h"
+#include "server/wire/tls_credentials.h"
 
 namespace moed {
 namespace {
@@ -22,9 +23,15 @@ void SetChannelArguments(grpc::ServerBuilder& builder, const RpcServerOptions& o
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, options.max_idle_ms);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, options.max_age_ms);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, INT_MAX);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, options.handshake_ms);
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+}
+
+std::shared_ptr<grpc::ServerCredentials> CredentialsOf(const Address& address, const Certificates* certificates) {
+  const bool encrypted = certificates != nullptr && address.path.empty();
+  return encrypted ? MakeTlsCredentials(*certificates) : grpc::InsecureServerCredentials();
 }
 
 }  // namespace
@@ -41,7 +48,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Listen(const Address& addr
   builder.SetMaxReceiveMessageSize(options.max_message_bytes);
   using ConnectionType = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
   std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor> connections =
-      builder.experimental().AddExternalConnectionAcceptor(ConnectionType::FROM_FD, grpc::InsecureServerCredentials());
+      builder.experimental().AddExternalConnectionAcceptor(ConnectionType::FROM_FD, CredentialsOf(address, options.certificates));
   for (grpc::Service* service : services) builder.RegisterService(service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr) return Internal("cannot listen on ", address.Text(), ": gRPC's server does not start");

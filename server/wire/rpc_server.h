@@ -1,4 +1,4 @@
-// One gRPC server on one address: limits, keepalive, health and reflection.
+// One gRPC server on one address: TLS, limits, keepalive, health and reflection.
 #pragma once
 
 #include <chrono>
@@ -11,6 +11,7 @@
 #include "core/base/address.h"
 #include "grpcpp/resource_quota.h"
 #include "grpcpp/server.h"
+#include "server/wire/certificates.h"
 #include "server/wire/connection_acceptor.h"
 
 namespace moed {
@@ -22,7 +23,9 @@ struct RpcServerOptions {
   int max_streams = 100;       // calls of one connection; what comes beyond waits in the client
   int max_idle_ms = 300'000;   // a connection without calls is closed then
   int max_age_ms = 3'600'000;  // then clients connect anew, so that replicas share them; calls go on to their end
+  int handshake_ms = 10'000;   // in which a new connection has shaken hands, TLS's included
   std::string health_service = "moe.v1.Inference";  // whose health is told, beside that of "" (the whole server)
+  const Certificates* certificates = nullptr;       // null: plain text, as on the paths of unix sockets always
 };
 
 // Thread-safe. Not serving, as its health says, until SetServing(true).

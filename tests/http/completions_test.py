@@ -8,6 +8,7 @@ from typing import Any
 from tests.http.client_library import main
 from tests.http.front import front_of
 from tests.http.openai_rig import MODEL, PROMPT, REQUIREMENTS, SLOW, WAIT_SECONDS, OpenAiTestCase, client_of, running_requests
+from tests.tokens import write_tokens
 from tools.server_process import wait_until
 
 with contextlib.suppress(ImportError):  # before main() has found a Python that has it
@@ -186,9 +187,8 @@ class CompletionsTest(OpenAiTestCase):
         self.assertEqual(caught.exception.status_code, 413)
 
     def test_keys(self) -> None:
-        keys = self.folder / "keys"
-        keys.write_text("# of tests\nsk-0123456789abcdef\n\nsk-fedcba9876543210\n")
-        with front_of(self.daemon, "--api-keys", keys) as front:
+        known = (("one", "infer", "sk-0123456789abcdef"), ("two", "infer,observe", "sk-fedcba9876543210"))
+        with front_of(self.daemon, "--tokens", write_tokens(self.folder / "tokens", *known)) as front:
             for key, allowed in (
                 ("sk-0123456789abcdef", True),
                 ("sk-fedcba9876543210", True),

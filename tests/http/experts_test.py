@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from tests.http.front import CALL_SECONDS, Front, front_of
 from tests.real_programs import RealProgramsTest, main
+from tests.tokens import write_tokens
 from tools.daemon import Daemon, pack_demo, running
 from tools.server_process import free_port
 
@@ -84,10 +85,12 @@ class ExpertsTest(RealProgramsTest):
             self.assertEqual(event["totals"]["expert_hits"], sum(hits for hits, _, _ in counted(known)))
 
     def test_it_needs_a_key_where_others_do(self) -> None:
-        keys = self.folder / "keys"
-        keys.write_text(KEY)
-        with front_of(self.daemon, "--api-keys", keys) as front:
+        known = (("page", "infer,observe", KEY), ("asker", "infer", "another-key"))
+        with front_of(self.daemon, "--tokens", write_tokens(self.folder / "tokens", *known)) as front:
             self.assertEqual(front.get(PATH)[0], 401)
+            status, body = front.get(PATH, {"authorization": "Bearer another-key"})
+            self.assertEqual((status, json.loads(body)["error"]["code"]), (403, "insufficient_scope"))
+            self.assertIn("lacks the scope observe", json.loads(body)["error"]["message"])
             with events_of(front, {"authorization": f"Bearer {KEY}"}) as events:
                 self.assertTrue(next(events)["whole"])
 

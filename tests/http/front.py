@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import pathlib
+import ssl
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,12 +18,13 @@ CALL_SECONDS = 300
 class Front(ServerProcess):
     """A running moed-http on a port of its own choice."""
 
-    def __init__(self, binaries: pathlib.Path, server: str, *flags: object):
-        """Returns when it listens."""
+    def __init__(self, binaries: pathlib.Path, server: str, *flags: object, context: ssl.SSLContext | None = None):
+        """Returns when it listens. `context`: of the clients, where it speaks TLS."""
+        self._context = context
         command = [str(binaries / "moed-http"), "--server", server, "--listen", "127.0.0.1:0", *map(str, flags)]
         super().__init__(command, {"MOED_HTTP_DRAIN_DELAY_SECONDS": "0", **os.environ})
         try:
-            self.address = self.wait_for_line(r"listening on http://(127\.0\.0\.1:\d+)")
+            self.address = self.wait_for_line(r"listening on https?://(127\.0\.0\.1:\d+)")
         except ServerError:
             self.close()
             raise
@@ -48,8 +50,7 @@ class Front(ServerProcess):
         return status, json.loads(answer)
 
     def request(self, method: str, path: str, body: bytes | None, headers: dict[str, str] | None) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(self.address, timeout=CALL_SECONDS)
-        with contextlib.closing(connection):
+        with contextlib.closing(self.connection()) as connection:
             connection.request(method, path, body, headers or {})
             with connection.getresponse() as answer:
                 return answer.status, answer.read()
@@ -57,11 +58,16 @@ class Front(ServerProcess):
     @contextlib.contextmanager
     def stream(self, path: str, body: Any) -> Iterator[http.client.HTTPResponse]:
         """An answer whose head has come."""
-        connection = http.client.HTTPConnection(self.address, timeout=CALL_SECONDS)
-        with contextlib.closing(connection):
+        with contextlib.closing(self.connection()) as connection:
             connection.request("POST", path, json.dumps(body).encode(), {"content-type": "application/json"})
             with connection.getresponse() as answer:
                 yield answer
+
+    def connection(self) -> http.client.HTTPConnection:
+        """A new one, that the caller closes."""
+        if self._context is None:
+            return http.client.HTTPConnection(self.address, timeout=CALL_SECONDS)
+        return http.client.HTTPSConnection(self.address, timeout=CALL_SECONDS, context=self._context)
 
     def requests_logged(self) -> list[dict[str, Any]]:
         """The lines of the access log."""
@@ -70,9 +76,9 @@ class Front(ServerProcess):
 
 
 @contextlib.contextmanager
-def front_of(daemon: Daemon, *flags: object) -> Iterator[Front]:
+def front_of(daemon: Daemon, *flags: object, context: ssl.SSLContext | None = None) -> Iterator[Front]:
     """A moed-http that is ready."""
-    front = Front(daemon.binaries, daemon.address, *flags)
+    front = Front(daemon.binaries, daemon.address, *flags, context=context)
     try:
         front.wait_until_ready()
         yield front

@@ -33,7 +33,7 @@ constexpr char kGet[] = "GET /echo HTTP/1.1\r\nhost: x\r\n\r\n";
 // Echoes bodies, streams parts as fast as they are taken, or leaves a request without an answer.
 class Handler final : public RequestHandler {
  public:
-  std::optional<HttpReply> Admit(const HttpRequest& head) override {
+  std::optional<HttpReply> Admit(HttpRequest& head) override {
     if (head.path != "/refused") return std::nullopt;
     return HttpReply{.status = 401, .body = "no"};
   }
@@ -75,7 +75,7 @@ class HttpServerTest : public testing::Test {
         {.listen = {"127.0.0.1", 0}, .limits = limits, .drain_delay_seconds = 0, .drain_seconds = 0}, handler_, *log_);
     ASSERT_TRUE(listening.ok()) << listening.status();
     server_ = *std::move(listening);
-    thread_ = std::thread([this] { server_->Serve([] {}, [] {}); });
+    thread_ = std::thread([this] { server_->Serve([] {}, [] {}, [] {}); });
     // Who is answered has a server that awaits its signal.
     ASSERT_THAT(Answer("GET /echo HTTP/1.0\r\n\r\n"), StartsWith("HTTP/1.1 200 OK\r\n"));
   }

@@ -55,11 +55,11 @@ class InferenceServerTest : public testing::Test {
                   .script = [](const EngineRequest&) { return ScriptOfText(kText); }}) {
     harness_.RunFreely();
     const std::string address = harness_.server().address().Text();
-    daemon_ = std::make_unique<Daemon>(address, address);
+    daemon_ = std::make_unique<Daemon>(DaemonOptions{address, address});
     models_ = std::make_unique<ModelNames>(*daemon_, std::vector<std::string>{"model"});
     const InferenceServerOptions options = {
         .listen = {"127.0.0.1", 0}, .message_bytes = 1 << 16, .limits = {.calls = 64, .bytes = 1 << 20, .write_seconds = 30}};
-    auto listening = InferenceServer::Listen(options, *daemon_, *models_, log_, [](auto, auto) { return true; });
+    auto listening = InferenceServer::Listen(options, *daemon_, *models_, log_, nullptr);
     EXPECT_TRUE(listening.ok()) << listening.status();
     server_ = *std::move(listening);
     channel_ = grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials());

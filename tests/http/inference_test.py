@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from tests.http.client_library import main
 from tests.http.front import Front, front_of
 from tests.real_programs import RealProgramsTest
+from tests.tokens import write_tokens
 from tools.daemon import Daemon, pack_demo, running
 from tools.server_process import wait_until
 
@@ -311,22 +312,24 @@ class InferenceTest(RealProgramsTest):
     # Who may ask, for how long
 
     def test_keys_are_asked_for(self) -> None:
-        keys = self.folder / "keys"
-        keys.write_text("correct-horse-battery\n")
-        with front_of(self.daemon, "--listen-inference", "127.0.0.1:0", "--api-keys", keys) as front:
+        known = (("triton", "infer", "correct-horse-battery"), ("watcher", "observe", "another-horse-battery"))
+        tokens = write_tokens(self.folder / "tokens", *known)
+        with front_of(self.daemon, "--listen-inference", "127.0.0.1:0", "--tokens", tokens) as front:
             with triton_grpc.InferenceServerClient(front.inference_address()) as client:
                 self.assertTrue(client.is_server_live() and client.is_server_ready())
-                error = self.refused("key", triton_grpc, client)
+                error = self.refused("token", triton_grpc, client)
                 self.assertEqual(error.status(), "StatusCode.UNAUTHENTICATED")
                 with self.assertRaises(InferenceServerException):
                     client.get_model_metadata(MODEL)
+                with self.assertRaisesRegex(InferenceServerException, "lacks the scope infer"):
+                    self.infer(triton_grpc, client, headers={"authorization": "Bearer another-horse-battery"})
                 headers = {"authorization": "Bearer correct-horse-battery"}
                 self.assertEqual(text_of(self.infer(triton_grpc, client, headers=headers)), self.expected["text"])
-                with self.assertRaisesRegex(InferenceServerException, "key"):
+                with self.assertRaisesRegex(InferenceServerException, "token"):
                     Stream(client).next()
             with triton_http.InferenceServerClient(front.address) as client:
                 self.assertTrue(client.is_server_live() and client.is_server_ready())
-                self.assertEqual(self.refused("key", triton_http, client).status(), "401")
+                self.assertEqual(self.refused("token", triton_http, client).status(), "401")
 
     def test_a_client_that_goes_away_ends_its_request(self) -> None:
         with self.running("--store", self.store, *SLOW) as daemon:

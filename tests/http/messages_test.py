@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from tests.http.client_library import main
 from tests.http.front import Front, front_of
 from tests.real_programs import RealProgramsTest
+from tests.tokens import write_tokens
 from tools.daemon import DEMO_CHECKPOINT, Daemon, pack, running
 
 with contextlib.suppress(ImportError):  # before main() has found a Python that has it
@@ -163,13 +164,15 @@ class MessagesTest(RealProgramsTest):
             self.client.messages.create(**{**self.asked(), "model": "claude"})
 
     def test_keys_come_in_both_headers(self) -> None:
-        keys = pathlib.Path(self.folder) / "keys"
-        keys.write_text("a-key-of-sixteen-letters\n")
-        with front_of(self.daemon, "--api-keys", keys) as front:
+        known = (("claude", "infer", "a-key-of-sixteen-letters"), ("watcher", "observe", "a-key-of-twenty-letters"))
+        with front_of(self.daemon, "--tokens", write_tokens(pathlib.Path(self.folder) / "tokens", *known)) as front:
             for key in ({"api_key": "a-key-of-sixteen-letters"}, {"auth_token": "a-key-of-sixteen-letters"}):
                 with client_of(front, **key) as client:
                     self.assertEqual(client.messages.create(**self.asked()).type, "message")
             with client_of(front, api_key="another") as client, self.assertRaises(anthropic.AuthenticationError):
+                client.messages.create(**self.asked())
+            watcher = client_of(front, api_key="a-key-of-twenty-letters")
+            with watcher as client, self.assertRaises(anthropic.PermissionDeniedError):
                 client.messages.create(**self.asked())
 
 

@@ -17,6 +17,7 @@ from tests.http import scripted_daemon
 from tests.http.browser import Browser, browser, installed
 from tests.http.front import CALL_SECONDS, Front, front_of
 from tests.real_programs import RealProgramsTest
+from tests.tokens import write_tokens
 from tools.daemon import DEFAULT_BINARIES, Daemon, pack_demo, running
 from tools.server_process import free_port, wait_until
 
@@ -51,15 +52,14 @@ class FilesTest(RealProgramsTest):
                 return answer.status, answer.headers, answer.read()
 
     def test_files_have_types_tags_and_a_policy(self) -> None:
-        keys = self.folder / "keys"
-        keys.write_text(KEY)
+        tokens = write_tokens(self.folder / "tokens", ("page", "infer,observe", KEY))
         types = {
             "/": "text/html",
             "/page/page.css": "text/css",
             "/page/page.js": "text/javascript",
             "/page/icon.svg": "image/svg",
         }
-        with self.front("--api-keys", keys) as front:
+        with self.front("--tokens", tokens) as front:
             for path, media_type in types.items():
                 status, headers, body = self.get(front, path)
                 self.assertEqual(status, 200)
@@ -187,11 +187,10 @@ class RealDaemonTest(BrowserTest):
         self.expect_peace(self.front)
 
     def test_a_key_is_asked_for_and_kept_in_the_tab(self) -> None:
-        keys = self.folder / "keys"
-        keys.write_text(KEY)
-        with front_of(self.daemon, "--api-keys", keys) as front:
+        tokens = write_tokens(self.folder / "tokens", ("page", "infer,observe", KEY))
+        with front_of(self.daemon, "--tokens", tokens) as front:
             self.open(front)
-            self.browser.wait("document.getElementById('status').textContent.includes('a key is needed')")
+            self.browser.wait("document.getElementById('status').textContent.includes('a token is needed')")
             self.assertEqual(self.browser.run("document.activeElement.id"), "key")
             self.choose(key=KEY)
             self.browser.wait(f"document.getElementById('model').value && {MAP}.cells")

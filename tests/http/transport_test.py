@@ -287,7 +287,7 @@ class TransportTest(RealProgramsTest):
             self.assertTrue(idle.ended())
 
     def test_flags_are_checked(self) -> None:
-        keys = self.folder / "keys"
+        tokens = self.folder / "tokens"
         cases = [
             (("--listen", "here"), "an address is HOST:PORT"),
             (("--max-body", "1"), "1KiB"),
@@ -295,10 +295,12 @@ class TransportTest(RealProgramsTest):
             (("--max-connections", 0), "--max-connections"),
             (("--log-level", "loud"), "--log-level"),
             (("--what",), "--what"),
-            (("--api-keys", self.folder / "none"), "cannot read"),
-            (("--api-keys", keys), "line 2"),
+            (("--tokens", self.folder / "none"), "cannot read"),
+            (("--tokens", tokens), "line 2"),
+            (("--api-keys", tokens), "--tokens FILE"),
+            (("--server-token-file", self.folder / "none"), "--server-token-file"),
         ]
-        keys.write_text("# keys\nshort\n")
+        tokens.write_text("# tokens\nshort\n")
         for flags, words in cases:
             with self.subTest(flags):
                 ended = self.run_program("moed-http", *flags)
@@ -308,7 +310,9 @@ class TransportTest(RealProgramsTest):
             taken = self.run_program("moed-http", "--listen", front.address)
             self.assertEqual(taken.returncode, 1)
             self.assertIn("in use", taken.stderr)
-        self.assertIn("--api-keys", self.run_program("moed-http", "--help").stdout)
+        former = self.run_program("moed-http", environment={"MOED_HTTP_API_KEYS": str(tokens)})
+        self.assertEqual((former.returncode, "--tokens FILE" in former.stderr), (2, True))
+        self.assertIn("--tokens", self.run_program("moed-http", "--help").stdout)
         self.assertIn("moed-http 0.", self.run_program("moed-http", "--version").stdout)
 
 

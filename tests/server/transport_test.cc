@@ -212,6 +212,15 @@ TEST(ConnectionTest, WithoutCallsItIsClosed) {
   EXPECT_THAT(client.Answer(), HasSubstr("idle"));
 }
 
+TEST(ConnectionTest, WhoSaysNothingIsClosed) {
+  grpc::ResourceQuota quota;
+  const auto listening = *RpcServer::Listen({"127.0.0.1", 0}, {}, quota, {.handshake_ms = 1});
+  PlainSocket silent;
+  ASSERT_TRUE(silent.ConnectTo(listening->address().port));
+  while (!silent.Receive(1).empty()) {
+  }
+}
+
 TEST(ListenTest, ASecondServerOnThePortIsRefused) {
   ServerHarness server;
   grpc::ResourceQuota quota;

@@ -5,15 +5,18 @@ import contextlib
 import os
 import resource
 import socket
+import ssl
 import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent import futures
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import grpc
 
+from tests.authority import Authority
 from tests.real_programs import RealProgramsTest, main
 from tests.system.http2_client import RST_STREAM, Http2Client, header, message
 from tools.daemon import Daemon, pack_demo, running
@@ -50,11 +53,27 @@ TEXT = nested(2, b"Once upon a time")
 UNKNOWN_FIELD = 255
 
 
+@dataclass(frozen=True)
+class Tls:
+    """Of clients; None in its place: they speak plain text."""
+
+    context: ssl.SSLContext
+    credentials: grpc.ChannelCredentials
+
+
+def open_channel(address: str, tls: Tls | None, options: list[tuple[str, Any]], **more: Any) -> grpc.Channel:
+    options = [("grpc.use_local_subchannel_pool", 1), *options]
+    if tls is None:
+        return grpc.insecure_channel(address, options=options, **more)
+    return grpc.secure_channel(address, tls.credentials, options=options, **more)
+
+
 class Attacker:
     """Its own channels and connections, closed in the end."""
 
-    def __init__(self, daemon: Daemon):
+    def __init__(self, daemon: Daemon, tls: Tls | None):
         self._address = daemon.address
+        self._tls = tls
         self._closing = contextlib.ExitStack()
         self._pool = self._closing.enter_context(futures.ThreadPoolExecutor(16))
 
@@ -62,14 +81,12 @@ class Attacker:
         self._closing.close()
 
     def channel(self, **options: Any) -> grpc.Channel:
-        channel = grpc.insecure_channel(
-            self._address, options=[("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)], **options
-        )
+        channel = open_channel(self._address, self._tls, [("grpc.max_receive_message_length", -1)], **options)
         self._closing.callback(channel.close)
         return channel
 
     def connection(self, window: int | None = None) -> Http2Client:
-        connection = Http2Client(self._address, window)
+        connection = Http2Client(self._address, window, self._tls.context if self._tls else None)
         self._closing.callback(connection.close)
         return connection
 
@@ -178,6 +195,13 @@ def metadata(attacker: Attacker) -> None:
 def idle_connections(attacker: Attacker) -> None:
     for _ in range(3000):
         attacker.socket()
+
+
+def half_a_handshake(attacker: Attacker) -> None:
+    hello = bytes.fromhex("1603010200010001fc0303") + bytes(200)
+    for _ in range(1000):
+        with contextlib.suppress(OSError):
+            attacker.socket().sendall(hello)
 
 
 def connections_that_say_hello(attacker: Attacker) -> None:
@@ -335,11 +359,25 @@ OF_TRANSPORT: tuple[Callable[[Attacker], None], ...] = (
 )
 
 
+# Through TLS, each connection of which holds more.
+ENCRYPTED: tuple[Callable[[Attacker], None], ...] = (
+    idle_connections,
+    half_a_handshake,
+    connections_that_say_hello,
+    streams_without_a_message,
+    answers_that_nobody_reads,
+    tokens_that_nobody_reads,
+    long_prompts,
+    one_long_word,
+    many_messages,
+)
+
+
 class Witness:
     """An honest client, with a connection of its own, that tries again where it is told to."""
 
-    def __init__(self, daemon: Daemon):
-        self._channel = grpc.insecure_channel(daemon.address, options=[("grpc.use_local_subchannel_pool", 1)])
+    def __init__(self, daemon: Daemon, tls: Tls | None):
+        self._channel = open_channel(daemon.address, tls, [])
         self._stub = stubs.InferenceStub(self._channel)
         self._request = pb.GenerateRequest(text="Once upon a time", stopping=pb.Stopping(max_new_tokens=2, ignore_eos=True))
 
@@ -364,9 +402,9 @@ class Witness:
 
 
 @contextlib.contextmanager
-def attack(daemon: Daemon, kind: Callable[[Attacker], None]) -> Iterator[futures.Future[None]]:
+def attack(daemon: Daemon, tls: Tls | None, kind: Callable[[Attacker], None]) -> Iterator[futures.Future[None]]:
     """The kind is under way; what it opened is closed in the end."""
-    attacker = Attacker(daemon)
+    attacker = Attacker(daemon, tls)
     with futures.ThreadPoolExecutor(1) as thread:
         try:
             yield thread.submit(kind, attacker)
@@ -379,6 +417,8 @@ def setter(done: threading.Event) -> Callable[[object], None]:
 
 
 class HostileTest(RealProgramsTest):
+    tls: ClassVar[Tls | None] = None
+    kinds: ClassVar[tuple[Callable[[Attacker], None], ...]] = KINDS
     daemon: ClassVar[Daemon]
 
     @classmethod
@@ -393,7 +433,11 @@ class HostileTest(RealProgramsTest):
 
         store = pack_demo(cls.binaries, cls.folder, "q4", "q8")
         flags = ("--store", store, "--memory-budget", BUDGET, "--request-log", "/dev/null")
-        cls.daemon = cls.enterClassContext(running(cls.binaries, *flags))
+        cls.daemon = cls.enterClassContext(cls.serving(*flags))
+
+    @classmethod
+    def serving(cls, *flags: object) -> contextlib.AbstractContextManager[Daemon]:
+        return running(cls.binaries, *flags)
 
     def peak_bytes(self) -> int:
         return self.daemon.memory_bytes("VmHWM")
@@ -407,16 +451,16 @@ class HostileTest(RealProgramsTest):
         return len(os.listdir(f"/proc/{self.daemon.pid}/fd"))
 
     def test_no_message_breaks_the_budget(self) -> None:
-        witness = Witness(self.daemon)
+        witness = Witness(self.daemon, self.tls)
         self.addCleanup(witness.close)
         for _ in range(20):
             wait_until(witness.is_served, "an answer", WAIT_SECONDS)
         resident, descriptors = self.daemon.memory_bytes("VmRSS") + LEFT_BEHIND, self.descriptors()
-        for kind in KINDS + (OF_TRANSPORT if "HOSTILE_TRANSPORT" in os.environ else ()):
+        for kind in self.kinds + (OF_TRANSPORT if "HOSTILE_TRANSPORT" in os.environ else ()):
             with self.subTest(kind.__name__):
                 self.begin_peak()
                 done = threading.Event()
-                with attack(self.daemon, kind) as work:
+                with attack(self.daemon, self.tls, kind) as work:
                     work.add_done_callback(setter(done))
                     witness.served_until(done)
                     work.result()
@@ -425,6 +469,25 @@ class HostileTest(RealProgramsTest):
                 wait_until(lambda: self.daemon.memory_bytes("VmRSS") <= resident, "memory to be free again", WAIT_SECONDS)
         wait_until(witness.is_served, "an answer", WAIT_SECONDS)
         self.assertEqual(self.daemon.stop(), 0, self.daemon.log())
+
+
+class HostileTlsTest(HostileTest):
+    """Clients have certificates, which is what takes the most memory."""
+
+    kinds = ENCRYPTED
+
+    @classmethod
+    def serving(cls, *flags: object) -> contextlib.AbstractContextManager[Daemon]:
+        authority = Authority(cls.folder, "authority")
+        server, client = authority.issue("server"), authority.issue("client")
+        context = ssl.create_default_context(cafile=authority.certificate)
+        context.load_cert_chain(client.certificate, client.key)
+        context.set_alpn_protocols(["h2"])
+        contents = (path.read_bytes() for path in (authority.certificate, client.key, client.certificate))
+        cls.tls = Tls(context, grpc.ssl_channel_credentials(*contents))
+        own = ("--tls-cert", server.certificate, "--tls-key", server.key, "--tls-client-ca", authority.certificate)
+        known = ("--tls-ca", authority.certificate, "--tls-cert", client.certificate, "--tls-key", client.key)
+        return running(cls.binaries, *flags, *own, client=known)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import ssl
 import struct
 
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 8, 9
@@ -34,10 +35,11 @@ def message(body: bytes, announced: int | None = None) -> bytes:
 class Http2Client:
     """Streams are numbered 1, 3, 5, ... What the server sends is read only where a window has to open."""
 
-    def __init__(self, address: str, window: int | None = None):
+    def __init__(self, address: str, window: int | None = None, tls: ssl.SSLContext | None = None):
         """`window`: what the server may send on each stream."""
         host, port = address.rsplit(":", 1)
-        self._socket = socket.create_connection((host, int(port)), timeout=5)
+        plain = socket.create_connection((host, int(port)), timeout=5)
+        self._socket = tls.wrap_socket(plain, server_hostname="localhost") if tls else plain
         self._next_stream = 1
         self._windows: dict[int, int] = {0: 65535}
         self._stream_window = 65535

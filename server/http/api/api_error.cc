@@ -18,6 +18,8 @@ constexpr StatusRow kStatuses[] = {
     {grpc::StatusCode::INVALID_ARGUMENT, 400, "invalid_value"},
     {grpc::StatusCode::OUT_OF_RANGE, 400, "invalid_value"},
     {grpc::StatusCode::FAILED_PRECONDITION, 400, "failed_precondition"},
+    {grpc::StatusCode::UNAUTHENTICATED, 401, "invalid_api_key"},
+    {grpc::StatusCode::PERMISSION_DENIED, 403, "insufficient_scope"},
     {grpc::StatusCode::NOT_FOUND, 404, "not_found"},
     {grpc::StatusCode::ALREADY_EXISTS, 409, "conflict"},
     {grpc::StatusCode::ABORTED, 409, "conflict"},

@@ -36,6 +36,7 @@ void AnswerByModel(Daemon& daemon, const ModelNames& models, const std::shared_p
   std::unique_ptr<AnswerWriter<Response>> writer = make_writer(identity, *draft);
   auto request = std::move(draft->request);
   const std::string trace_parent = exchange->request().trace_parent;
+  const std::string token = exchange->request().token;
   const bool streams = draft->stream;
   SetOptions(*std::move(draft), identity.id, request);
   auto& stub = *daemon.inference().async();
@@ -43,12 +44,14 @@ void AnswerByModel(Daemon& daemon, const ModelNames& models, const std::shared_p
     StreamRelay<Response>::Start(daemon.calls(), exchange, std::move(writer), [&](auto* context, auto* reactor) {
       NameSession(session, *context);
       NameTrace(trace_parent, *context);
+      PresentToken(token, *context);
       stream(stub, context, &request, reactor);
     });
   } else {
     RelayWhole<Response>(daemon.calls(), exchange, std::move(writer), [&](auto* context, auto* response, auto callback) {
       NameSession(session, *context);
       NameTrace(trace_parent, *context);
+      PresentToken(token, *context);
       whole(stub, context, &request, response, std::move(callback));
     });
   }

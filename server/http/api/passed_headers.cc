@@ -23,6 +23,12 @@ void NameSession(const std::string& session_id, grpc::ClientContext& context) {
   if (!session_id.empty() && prints) context.AddMetadata(kSessionHeader, session_id);
 }
 
+void PresentToken(const std::string& token, grpc::ClientContext& context) {
+  constexpr size_t kMostBytes = 1024;  // gRPC takes 8 KiB of metadata
+  const bool prints = std::all_of(token.begin(), token.end(), [](char c) { return c >= ' ' && c <= '~'; });
+  if (!token.empty() && token.size() <= kMostBytes && prints) context.AddMetadata("authorization", "Bearer " + token);
+}
+
 void NameTrace(const std::string& trace_parent, grpc::ClientContext& context) {
   if (!trace_parent.empty()) context.AddMetadata(kTraceParentKey, trace_parent);
 }

@@ -1,4 +1,5 @@
-// What of a request's headers goes on to the daemon: moe-session-id, by which proxies choose a server, and traceparent.
+// What of a request's headers goes on to the daemon: moe-session-id, by which proxies choose a server, traceparent, and the
+// token.
 #pragma once
 
 #include <string>
@@ -20,6 +21,9 @@ absl::Status CheckSessionName(std::string_view said, const std::string& session_
 
 // Says the session to the daemon as well, for proxies on the way; what metadata cannot hold is left out.
 void NameSession(const std::string& session_id, grpc::ClientContext& context);
+
+// Who asks here asks the daemon: `token` is what the caller presented, if anything. What metadata cannot hold is left out.
+void PresentToken(const std::string& token, grpc::ClientContext& context);
 
 // `trace_parent`: HttpRequest's.
 void NameTrace(const std::string& trace_parent, grpc::ClientContext& context);

@@ -10,6 +10,7 @@
 #include "server/http/inference/metadata.h"
 #include "server/http/inference/proto_request.h"
 #include "server/http/transport/status_text.h"
+#include "server/wire/authorisation.h"
 
 namespace moed::http {
 namespace {
@@ -30,14 +31,15 @@ std::string_view MetadataValue(const grpc::CallbackServerContext& context, std::
 }
 
 std::optional<ApiError> CallerRefusal(const InferenceParts& parts, const grpc::CallbackServerContext& context) {
-  if (parts.allows(MetadataValue(context, "authorization"), MetadataValue(context, "x-api-key"))) return std::nullopt;
-  return ApiError{.status = 401, .message = "a key is needed that the server knows"};
+  const auto name = Authorise(parts.tokens, context, Scope::kInfer);
+  return name.ok() ? std::nullopt : std::optional(ErrorOf(name.status()));
 }
 
 ArrivedRequest::ArrivedRequest(const InferenceParts& parts, const grpc::CallbackServerContext& context, std::string_view method,
                                grpc::ByteBuffer& message, Responses responses)
-    : parts_(parts), begun_nanos_(Clock::Real().NowNanos()), deadline_(context.deadline()) {
+    : parts_(parts), begun_nanos_(Clock::Real().NowNanos()), deadline_(context.deadline()), token_(PresentedToken(context)) {
   record_.id = NewRequestId();
+  if (const auto name = Authorise(parts.tokens, context, Scope::kInfer); name.ok()) record_.token = *name;
   if (context.client_metadata().count(kTraceParentKey) == 1) {
     trace_parent_ = ReadTraceParent(MetadataValue(context, kTraceParentKey));
   }
@@ -86,6 +88,7 @@ void ArrivedRequest::Describe(grpc::ClientContext& context) const {
   context.set_deadline(deadline_);
   NameSession(session_, context);
   NameTrace(trace_parent_, context);
+  PresentToken(token_, context);
 }
 
 void ArrivedRequest::OnReply(size_t bytes) {

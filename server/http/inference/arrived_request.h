@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +15,7 @@
 #include "server/http/inference/reply.h"
 #include "server/http/transport/access_log.h"
 #include "server/http/upstream/daemon.h"
+#include "server/wire/tokens.h"
 
 namespace moed::http {
 
@@ -24,11 +24,11 @@ struct InferenceParts {
   Daemon& daemon;
   const ModelNames& models;
   AccessLog& log;
-  std::function<bool(std::string_view authorization, std::string_view x_api_key)> allows;
+  const Tokens* tokens;  // null: everybody may ask
   LiveCalls& live;
 };
 
-// 401 where the caller has no key that is known.
+// 401 where the caller has no token that is known, 403 where that lacks the scope "infer".
 std::optional<ApiError> CallerRefusal(const InferenceParts& parts, const grpc::CallbackServerContext& context);
 
 // "" where there is none; the first of several.
@@ -69,6 +69,7 @@ class ArrivedRequest {
   ResponseNames names_;
   std::string session_;
   std::string trace_parent_;
+  const std::string token_;  // that the caller presented
   moe::v1::GenerateRequest message_;
   std::optional<ResponseTexts> texts_;
   std::optional<ApiError> refusal_;

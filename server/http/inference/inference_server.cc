@@ -101,9 +101,8 @@ class InferenceService final : public WithRawMethods<GRPCInferenceService::Servi
 
 class InferenceServer::Impl {
  public:
-  Impl(const InferenceServerOptions& options, Daemon& daemon, const ModelNames& models, AccessLog& log,
-       std::function<bool(std::string_view, std::string_view)> allows)
-      : live_(options.limits), service_({daemon, models, log, std::move(allows), live_}), daemon_(daemon) {
+  Impl(const InferenceServerOptions& options, Daemon& daemon, const ModelNames& models, AccessLog& log, const Tokens* tokens)
+      : live_(options.limits), service_({daemon, models, log, tokens, live_}), daemon_(daemon) {
     quota_.Resize(options.limits.bytes);
   }
   ~Impl() { daemon_.OnServing(nullptr); }
@@ -113,6 +112,7 @@ class InferenceServer::Impl {
     limits.max_message_bytes = static_cast<int>(options.message_bytes + kMarginBytes);
     limits.max_connections = options.limits.calls;
     limits.max_idle_ms = options.idle_seconds * 1000;
+    limits.certificates = options.certificates;
     limits.health_service = GRPCInferenceService::service_full_name();
     MOED_ASSIGN_OR_RETURN(server_, RpcServer::Listen(options.listen, {&service_}, quota_, limits));
     daemon_.OnServing([this](bool serves) { server_->SetServing(serves); });
@@ -139,10 +139,10 @@ class InferenceServer::Impl {
 InferenceServer::InferenceServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 InferenceServer::~InferenceServer() = default;
 
-absl::StatusOr<std::unique_ptr<InferenceServer>> InferenceServer::Listen(
-    const InferenceServerOptions& options, Daemon& daemon, const ModelNames& models, AccessLog& log,
-    std::function<bool(std::string_view, std::string_view)> allows) {
-  auto impl = std::make_unique<Impl>(options, daemon, models, log, std::move(allows));
+absl::StatusOr<std::unique_ptr<InferenceServer>> InferenceServer::Listen(const InferenceServerOptions& options, Daemon& daemon,
+                                                                         const ModelNames& models, AccessLog& log,
+                                                                         const Tokens* tokens) {
+  auto impl = std::make_unique<Impl>(options, daemon, models, log, tokens);
   MOED_RETURN_IF_ERROR(impl->Listen(options));
   return std::unique_ptr<InferenceServer>(new InferenceServer(std::move(impl)));
 }

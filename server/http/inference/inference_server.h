@@ -2,10 +2,8 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "core/base/address.h"
@@ -13,6 +11,8 @@
 #include "server/http/inference/live_calls.h"
 #include "server/http/transport/access_log.h"
 #include "server/http/upstream/daemon.h"
+#include "server/wire/certificates.h"
+#include "server/wire/tokens.h"
 
 namespace moed::http {
 
@@ -20,16 +20,16 @@ struct InferenceServerOptions {
   Address listen;
   size_t message_bytes = 0;  // of one request
   LiveCallLimits limits;
-  int idle_seconds = 75;  // for which a connection may be without calls
+  int idle_seconds = 75;                       // for which a connection may be without calls
+  const Certificates* certificates = nullptr;  // null: plain text
 };
 
 // Thread-safe. Its health (grpc.health.v1) is the daemon's.
 class InferenceServer {
  public:
-  // `allows`: whether a caller with these metadata may ask. All outlive the server. Errors name the address.
-  static absl::StatusOr<std::unique_ptr<InferenceServer>> Listen(
-      const InferenceServerOptions& options, Daemon& daemon, const ModelNames& models, AccessLog& log,
-      std::function<bool(std::string_view authorization, std::string_view x_api_key)> allows);
+  // `tokens`: null: everybody may ask. All outlive the server. Errors name the address.
+  static absl::StatusOr<std::unique_ptr<InferenceServer>> Listen(const InferenceServerOptions& options, Daemon& daemon,
+                                                                 const ModelNames& models, AccessLog& log, const Tokens* tokens);
   ~InferenceServer();  // Shutdown at once
 
   std::string address() const;  // with the port that was bound

@@ -84,7 +84,7 @@ export async function watchExperts(signal, onEvent, onRefusal) {
     } catch (error) {
       if (signal.aborted) return;
       onRefusal(error);
-      if (error.status === 401) return;
+      if (error.status === 401 || error.status === 403) return;
     }
     await new Promise((resume) => setTimeout(resume, AGAIN_MILLISECONDS));
   }

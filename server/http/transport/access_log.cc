@@ -43,6 +43,7 @@ std::string AccessLog::Line(const AccessRecord& record) {
                                  {"first_byte_seconds", record.first_byte_seconds},
                                  {"seconds", record.seconds},
                                  {"gone", record.gone}};
+  if (!record.token.empty()) line["token"] = record.token;
   if (!record.trace_id.empty()) line["trace_id"] = record.trace_id;
   return line.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace);
 }

@@ -11,6 +11,7 @@ struct AccessRecord {
   std::string id;
   std::string trace_id;  // of the request's traceparent; "" = none
   std::string client;    // address without the port
+  std::string token;     // the name of whose token was presented; "" = none is needed
   std::string method;
   std::string path;
   int status = 0;

@@ -23,8 +23,11 @@ std::string AddressOf(const Socket& socket) {
 
 }  // namespace
 
-Connection::Connection(Socket socket, std::shared_ptr<ConnectionShare> share)
-    : socket_(std::move(socket)), share_(std::move(share)), client_(AddressOf(socket_)), deadline_nanos_(kNever) {
+Connection::Connection(Socket socket, std::shared_ptr<TlsContext> tls, std::shared_ptr<ConnectionShare> share)
+    : stream_(std::move(socket), std::move(tls)),
+      share_(std::move(share)),
+      client_(AddressOf(stream_.socket())),
+      deadline_nanos_(kNever) {
   ++share_->connections;
 }
 
@@ -34,11 +37,19 @@ Connection::~Connection() {
 }
 
 void Connection::Begin() {
-  asio::dispatch(socket_.get_executor(), [self = shared_from_this()] {
+  asio::dispatch(stream_.socket().get_executor(), [self = shared_from_this()] {
     error_code ignored;
-    self->socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
-    self->socket_.non_blocking(true, ignored);
-    self->AwaitRequest();
+    self->stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
+    self->stream_.socket().non_blocking(true, ignored);
+    self->stream_.encrypted() ? self->ShakeHands() : self->AwaitRequest();
+  });
+}
+
+void Connection::ShakeHands() {
+  SetDeadline(share_->limits.handshake_seconds);
+  stream_.Handshake([self = shared_from_this()](const error_code& error) {
+    if (self->state_ == State::kClosed) return;
+    error ? self->Close() : self->AwaitRequest();
   });
 }
 
@@ -55,6 +66,7 @@ void Connection::EndExchange(bool gone) {
   record_.id = request_.id;
   record_.trace_id = TraceIdOf(request_.trace_parent);
   record_.client = client_;
+  record_.token = request_.caller;
   record_.method = request_.method;
   record_.path = request_.path;
   record_.seconds = SecondsBetween(begun_nanos_, Clock::Real().NowNanos());
@@ -70,9 +82,8 @@ void Connection::EndExchange(bool gone) {
 void Connection::Linger() {
   SetState(State::kLingering);
   unparsed_ = {};
-  error_code ignored;
-  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
   SetDeadline(kLingerSeconds);
+  stream_.EndWriting([self = shared_from_this()] {});
   Read();
 }
 
@@ -86,12 +97,12 @@ void Connection::Close() {
   ClearDeadline();
   sent_ = {};
   error_code ignored;
-  socket_.close(ignored);
+  stream_.socket().close(ignored);
 }
 
 void Connection::Tick(int64_t now_nanos) {
   if (now_nanos < deadline_nanos_.load(std::memory_order_relaxed)) return;
-  asio::dispatch(socket_.get_executor(), [self = shared_from_this(), now_nanos] {
+  asio::dispatch(stream_.socket().get_executor(), [self = shared_from_this(), now_nanos] {
     if (now_nanos < self->deadline_nanos_.load(std::memory_order_relaxed)) return;
     if ((self->state_ == State::kHead || self->state_ == State::kBody) && self->sent_ == nullptr) {
       return self->Refuse(self->share_->handler.Refusal(self->request_.path, 408, "the request did not come in time"));
@@ -101,13 +112,13 @@ void Connection::Tick(int64_t now_nanos) {
 }
 
 void Connection::CloseIfIdle() {
-  asio::dispatch(socket_.get_executor(), [self = shared_from_this()] {
-    if (self->state_ == State::kIdle) self->Close();
+  asio::dispatch(stream_.socket().get_executor(), [self = shared_from_this()] {
+    if (self->state_ == State::kIdle || self->state_ == State::kHandshake) self->Close();
   });
 }
 
 void Connection::Abandon() {
-  asio::dispatch(socket_.get_executor(), [self = shared_from_this()] {
+  asio::dispatch(stream_.socket().get_executor(), [self = shared_from_this()] {
     if (self->state_ != State::kClosed) self->OnPeerGone();
   });
 }
@@ -120,7 +131,7 @@ void Connection::ClearDeadline() { deadline_nanos_.store(kNever, std::memory_ord
 
 void Connection::SetState(State state) {
   state_ = state;
-  idle_.store(state == State::kIdle, std::memory_order_relaxed);
+  idle_.store(state == State::kIdle || state == State::kHandshake, std::memory_order_relaxed);
 }
 
 }  // namespace moed::http

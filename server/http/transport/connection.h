@@ -9,9 +9,6 @@
 #include <string>
 #include <utility>  // of which <boost/asio/awaitable.hpp> needs more than it includes
 
-#include "boost/asio/io_context.hpp"
-#include "boost/asio/ip/tcp.hpp"
-#include "boost/asio/strand.hpp"
 #include "boost/beast/http/parser.hpp"
 #include "boost/beast/http/string_body.hpp"
 #include "core/base/clock.h"
@@ -19,11 +16,9 @@
 #include "server/http/transport/exchange.h"
 #include "server/http/transport/handler.h"
 #include "server/http/transport/limits.h"
+#include "server/http/transport/stream.h"
 
 namespace moed::http {
-
-using Strand = boost::asio::strand<boost::asio::io_context::executor_type>;
-using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, Strand>;
 
 // What connections share. Counts fall when what they count is gone.
 struct ConnectionShare {
@@ -42,14 +37,15 @@ struct ConnectionShare {
 // The public functions are thread-safe.
 class Connection final : public Exchange, public std::enable_shared_from_this<Connection> {
  public:
-  Connection(Socket socket, std::shared_ptr<ConnectionShare> share);
+  // `tls`: null for plain text.
+  Connection(Socket socket, std::shared_ptr<TlsContext> tls, std::shared_ptr<ConnectionShare> share);
   ~Connection() override;
 
   void Begin();
   // Ends it where its time is up.
   void Tick(int64_t now_nanos);
-  void CloseIfIdle();
-  void Abandon();  // now, whatever it does
+  void CloseIfIdle();  // also where hands are still shaken
+  void Abandon();      // now, whatever it does
   bool idle() const { return idle_.load(std::memory_order_relaxed); }
 
   HttpRequest& request() override { return request_; }
@@ -60,9 +56,10 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   void OnGone(std::function<void()> gone) override;
 
  private:
-  enum class State { kIdle, kHead, kBody, kAnswering, kLingering, kClosed };
+  enum class State { kHandshake, kIdle, kHead, kBody, kAnswering, kLingering, kClosed };
 
   // What follows runs on the strand.
+  void ShakeHands();
   void AwaitRequest();
   void Read();
   void OnRead(const boost::system::error_code& error, size_t bytes);
@@ -93,10 +90,10 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   void ClearDeadline();
   void SetState(State state);
 
-  Socket socket_;
+  Stream stream_;
   const std::shared_ptr<ConnectionShare> share_;
   std::string client_;
-  State state_ = State::kIdle;
+  State state_ = State::kHandshake;
   std::atomic<bool> idle_ = true;
   std::atomic<int64_t> deadline_nanos_;
 

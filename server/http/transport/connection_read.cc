@@ -43,7 +43,7 @@ void Connection::Read() {
   if (reading_ || state_ == State::kClosed) return;
   if (ended_) return OnPeerGone();
   reading_ = true;
-  socket_.async_read_some(asio::buffer(chunk_), [self = shared_from_this()](const error_code& error, size_t bytes) {
+  stream_.ReadSome(asio::buffer(chunk_), [self = shared_from_this()](const error_code& error, size_t bytes) {
     self->reading_ = false;
     self->OnRead(error, bytes);
   });

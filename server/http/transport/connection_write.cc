@@ -17,13 +17,13 @@ constexpr int kNotModified = 304;
 }  // namespace
 
 void Connection::Reply(HttpReply reply) {
-  asio::dispatch(socket_.get_executor(), [self = shared_from_this(), reply = std::move(reply)] {
+  asio::dispatch(stream_.socket().get_executor(), [self = shared_from_this(), reply = std::move(reply)] {
     if (self->state_ == State::kAnswering) self->SendReply(reply);
   });
 }
 
 void Connection::StartStream(std::string content_type) {
-  asio::dispatch(socket_.get_executor(), [self = shared_from_this(), content_type = std::move(content_type)] {
+  asio::dispatch(stream_.socket().get_executor(), [self = shared_from_this(), content_type = std::move(content_type)] {
     if (self->state_ != State::kAnswering) return;
     self->keep_alive_ = self->keep_alive_ && self->chunked_;
     self->head_ = self->Head(200, content_type, std::nullopt, {{"cache-control", "no-store"}});
@@ -31,7 +31,7 @@ void Connection::StartStream(std::string content_type) {
 }
 
 void Connection::Write(std::string part, std::function<void()> written) {
-  asio::dispatch(socket_.get_executor(),
+  asio::dispatch(stream_.socket().get_executor(),
                  [self = shared_from_this(), part = std::move(part), written = std::move(written)]() mutable {
                    if (self->state_ != State::kAnswering) return;
                    self->SendAtOnce(std::exchange(self->head_, {}) + self->Chunk(std::move(part)), std::move(written));
@@ -39,7 +39,7 @@ void Connection::Write(std::string part, std::function<void()> written) {
 }
 
 void Connection::EndStream(std::string last_part) {
-  asio::dispatch(socket_.get_executor(), [self = shared_from_this(), last_part = std::move(last_part)]() mutable {
+  asio::dispatch(stream_.socket().get_executor(), [self = shared_from_this(), last_part = std::move(last_part)]() mutable {
     if (self->state_ != State::kAnswering) return;
     std::string bytes = std::exchange(self->head_, {}) + self->Chunk(std::move(last_part));
     if (self->chunked_) bytes += "0\r\n\r\n";
@@ -49,7 +49,7 @@ void Connection::EndStream(std::string last_part) {
 }
 
 void Connection::OnGone(std::function<void()> gone) {
-  asio::dispatch(socket_.get_executor(), [self = shared_from_this(), gone = std::move(gone)]() mutable {
+  asio::dispatch(stream_.socket().get_executor(), [self = shared_from_this(), gone = std::move(gone)]() mutable {
     if (self->state_ == State::kClosed) return gone();
     if (self->state_ == State::kAnswering) self->gone_ = std::move(gone);
   });
@@ -94,7 +94,7 @@ void Connection::Send(std::string bytes, std::function<void()> sent) {
 void Connection::SendAtOnce(std::string bytes, std::function<void()> sent) {
   if (at_once_) return Send(std::move(bytes), std::move(sent));
   error_code error;
-  const size_t taken = socket_.write_some(asio::buffer(bytes), error);
+  const size_t taken = stream_.WriteNow(asio::buffer(bytes), error);
   sending_ = std::move(bytes);
   sent_ = std::move(sent);
   sent_bytes_ = 0;
@@ -106,8 +106,8 @@ void Connection::SendAtOnce(std::string bytes, std::function<void()> sent) {
 
 void Connection::SendRest() {
   SetDeadline(share_->limits.write_seconds);
-  socket_.async_write_some(asio::buffer(sending_) + sent_bytes_,
-                           [self = shared_from_this()](const error_code& error, size_t bytes) { self->OnSent(error, bytes); });
+  stream_.WriteSome(asio::buffer(sending_) + sent_bytes_,
+                    [self = shared_from_this()](const error_code& error, size_t bytes) { self->OnSent(error, bytes); });
 }
 
 void Connection::OnSent(const error_code& error, size_t bytes) {

@@ -20,6 +20,8 @@ struct HttpRequest {
   std::string path;  // without the query
   std::vector<Header> headers;
   std::string body;
+  std::string token;   // that the caller presented; set by who admits it
+  std::string caller;  // the name of whose token it is, likewise; "" = none is needed
 
   // The header's value, "" where there is none; the first of several.
   std::string_view Value(std::string_view name) const {

@@ -14,8 +14,9 @@ class RequestHandler {
  public:
   virtual ~RequestHandler() = default;
 
-  // Of the head alone, before anything of the body is read: what there is to refuse is refused here.
-  virtual std::optional<HttpReply> Admit(const HttpRequest& head) = 0;
+  // Of the head alone, before anything of the body is read: what there is to refuse is refused here. Writes down who the caller
+  // is.
+  virtual std::optional<HttpReply> Admit(HttpRequest& head) = 0;
   // A whole request that was admitted. Must not block.
   virtual void Handle(std::shared_ptr<Exchange> exchange) = 0;
   // An error of the transport in the form of the API that has this path ("" where it is not known).

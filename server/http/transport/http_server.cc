@@ -16,6 +16,7 @@
 #include "boost/asio/steady_timer.hpp"
 #include "core/base/status.h"
 #include "server/http/transport/connection.h"
+#include "server/http/transport/tls_context.h"
 #include "spdlog/spdlog.h"
 
 namespace moed::http {
@@ -38,9 +39,10 @@ class HttpServer::Impl {
 
   absl::Status Listen();
   std::string address() const { return Address{options_.listen.host, port_}.Text(); }
-  void Serve(std::function<void()> on_ending, std::function<void()> on_drain);
+  void Serve(std::function<void()> on_hangup, std::function<void()> on_ending, std::function<void()> on_drain);
 
  private:
+  absl::Status RenewTls();
   void Accept();
   void OnAccepted(Socket socket);
   bool EndOneIdle();
@@ -58,12 +60,14 @@ class HttpServer::Impl {
   // What follows is of this strand; each connection has its own.
   const Strand strand_ = asio::make_strand(io_);
   asio::basic_socket_acceptor<tcp, Strand> acceptor_{strand_};
-  asio::basic_signal_set<Strand> signals_{strand_, SIGTERM, SIGINT};
+  asio::basic_signal_set<Strand> signals_{strand_, SIGTERM, SIGINT, SIGHUP};
   asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Strand> timer_{strand_};
   bool accepting_ = false;
   int port_ = 0;
-  std::function<void()> on_ending_, on_drain_;
-  std::optional<int64_t> drain_begin_nanos_;  // once a signal came
+  std::function<void()> on_hangup_, on_ending_, on_drain_;
+  std::shared_ptr<const TlsMaterial> tls_material_;  // of which tls_ is made
+  std::shared_ptr<TlsContext> tls_;                  // null: plain text
+  std::optional<int64_t> drain_begin_nanos_;         // once a signal came
   int64_t drain_end_nanos_ = 0;
   absl::Mutex mutex_;
   std::vector<std::weak_ptr<Connection>> connections_ ABSL_GUARDED_BY(mutex_);
@@ -73,6 +77,7 @@ absl::Status HttpServer::Impl::Listen() {
   const auto failed = [&](const error_code& error) {
     return absl::UnavailableError(StrCat("cannot listen on ", options_.listen.Text(), ": ", error.message()));
   };
+  MOED_RETURN_IF_ERROR(RenewTls());
   error_code error;
   tcp::resolver resolver(io_);
   const auto found = resolver.resolve(options_.listen.host, std::to_string(options_.listen.port),
@@ -88,7 +93,18 @@ absl::Status HttpServer::Impl::Listen() {
   return absl::OkStatus();
 }
 
-void HttpServer::Impl::Serve(std::function<void()> on_ending, std::function<void()> on_drain) {
+// What is made of certificates that are not taken is what there was before.
+absl::Status HttpServer::Impl::RenewTls() {
+  if (options_.certificates == nullptr) return absl::OkStatus();
+  auto material = options_.certificates->current();
+  if (material == tls_material_) return absl::OkStatus();
+  tls_material_ = std::move(material);
+  MOED_ASSIGN_OR_RETURN(tls_, TlsContext::Make(*tls_material_));
+  return absl::OkStatus();
+}
+
+void HttpServer::Impl::Serve(std::function<void()> on_hangup, std::function<void()> on_ending, std::function<void()> on_drain) {
+  on_hangup_ = std::move(on_hangup);
   on_ending_ = std::move(on_ending);
   on_drain_ = std::move(on_drain);
   asio::post(strand_, [this] {
@@ -117,7 +133,7 @@ void HttpServer::Impl::Accept() {
 
 void HttpServer::Impl::OnAccepted(Socket socket) {
   if (share_->connections >= options_.limits.connections && !EndOneIdle()) return Refuse(std::move(socket));
-  auto connection = std::make_shared<Connection>(std::move(socket), share_);
+  auto connection = std::make_shared<Connection>(std::move(socket), tls_, share_);
   {
     absl::MutexLock lock(&mutex_);
     std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
@@ -137,6 +153,7 @@ bool HttpServer::Impl::EndOneIdle() {
 }
 
 void HttpServer::Impl::Refuse(Socket socket) {
+  if (tls_ != nullptr) return;  // words in plain text would mislead
   const HttpReply reply = share_->handler.Refusal("", 503, StrCat("all ", options_.limits.connections, " connections are taken"));
   const std::string bytes = StrCat("HTTP/1.1 503 Service Unavailable\r\ncontent-type: ", reply.content_type,
                                    "\r\ncontent-length: ", reply.body.size(), "\r\nconnection: close\r\n\r\n", reply.body);
@@ -148,6 +165,11 @@ void HttpServer::Impl::Refuse(Socket socket) {
 void HttpServer::Impl::AwaitSignal() {
   signals_.async_wait([this](const error_code& error, int signal) {
     if (error) return;
+    if (signal == SIGHUP) {
+      on_hangup_();
+      if (const absl::Status renewed = RenewTls(); !renewed.ok()) spdlog::error("{}", std::string(renewed.message()));
+      return AwaitSignal();
+    }
     if (drain_begin_nanos_) {
       spdlog::default_logger()->flush();
       _exit(128 + signal);
@@ -214,8 +236,8 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Listen(const HttpServerO
 }
 
 std::string HttpServer::address() const { return impl_->address(); }
-void HttpServer::Serve(std::function<void()> on_ending, std::function<void()> on_drain) {
-  impl_->Serve(std::move(on_ending), std::move(on_drain));
+void HttpServer::Serve(std::function<void()> on_hangup, std::function<void()> on_ending, std::function<void()> on_drain) {
+  impl_->Serve(std::move(on_hangup), std::move(on_ending), std::move(on_drain));
 }
 
 }  // namespace moed::http

@@ -21,12 +21,12 @@ constexpr auto kPause = std::chrono::seconds(1);  // before health is asked for 
 constexpr int kReconnectMilliseconds = 500;
 constexpr int kMaxMessageBytes = 64 << 20;  // the daemon bounds its answers below it
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
-  grpc::ChannelArguments arguments;
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const DaemonOptions& options) {
+  grpc::ChannelArguments arguments = options.arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMilliseconds);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2 * kReconnectMilliseconds);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(address, options.credentials, arguments);
 }
 
 }  // namespace
@@ -49,10 +49,12 @@ class Daemon::HealthReader final : public StreamReader<HealthCheckResponse> {
   const std::function<void()> next_;
 };
 
-Daemon::Daemon(const std::string& server, const std::string& control)
-    : server_channel_(MakeChannel(server)),
+Daemon::Daemon(const DaemonOptions& options)
+    : token_(options.token),
+      server_channel_(MakeChannel(options.server, options)),
       inference_(moe::v1::Inference::NewStub(server_channel_)),
-      control_(moe::v1::Control::NewStub(control == server ? server_channel_ : MakeChannel(control))) {
+      control_(moe::v1::Control::NewStub(options.control == options.server ? server_channel_
+                                                                           : MakeChannel(options.control, options))) {
   WatchHealth();
 }
 
@@ -138,7 +140,9 @@ void Daemon::ForgetModel() {
 void Daemon::AskForModel() {
   auto call = std::make_shared<UnaryCall<moe::v1::ModelInfo>>(calls_);
   const auto done = [this](const grpc::Status& status, const moe::v1::ModelInfo& info) {
-    if (!status.ok()) spdlog::warn("the model has no name: moe.v1.Control.GetModelInfo: {}", status.error_message());
+    if (!status.ok())
+      spdlog::warn("the model has no name (--model-name, --server-token-file): moe.v1.Control.GetModelInfo: {}",
+                   status.error_message());
     ServedModel model{.store = std::filesystem::path(info.store_path()).stem().string(),
                       .max_context = info.max_context(),
                       .since_unix_seconds = std::time(nullptr)};
@@ -147,6 +151,7 @@ void Daemon::AskForModel() {
   };
   call->Start(done, [this](grpc::ClientContext* context, moe::v1::ModelInfo* info, auto callback) {
     static const moe::v1::GetModelInfoRequest kRequest;
+    if (!token_.empty()) context->AddMetadata("authorization", "Bearer " + token_);
     control_->async()->GetModelInfo(context, &kRequest, info, std::move(callback));
   });
 }

@@ -11,6 +11,8 @@
 #include "absl/synchronization/mutex.h"
 #include "grpcpp/alarm.h"
 #include "grpcpp/channel.h"
+#include "grpcpp/security/credentials.h"
+#include "grpcpp/support/channel_arguments.h"
 #include "moe/v1/control.grpc.pb.h"
 #include "moe/v1/inference.grpc.pb.h"
 #include "server/http/upstream/call.h"
@@ -23,14 +25,21 @@ struct ServedModel {
   int64_t since_unix_seconds = 0;
 };
 
+struct DaemonOptions {
+  std::string server;   // addresses: of moe.v1.Inference
+  std::string control;  // and of moe.v1.Control
+  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
+  grpc::ChannelArguments arguments = {};  // that belong to the credentials
+  std::string token = {};                 // for questions of this program's own; "" = none
+};
+
 // Thread-safe. Follows the daemon's health (grpc.health.v1) for as long as it lives, and connects again by itself.
 //
 // A daemon that has served and says that it does not serve any more may still take requests for a while
 // (--drain-delay-seconds): it keeps its model, and is asked.
 class Daemon {
  public:
-  // `control`: the address of moe.v1.Control.
-  Daemon(const std::string& server, const std::string& control);
+  explicit Daemon(const DaemonOptions& options);
   ~Daemon();  // after End
 
   // Waits for the calls that are under way, and lets go of the daemon. Once.
@@ -59,6 +68,7 @@ class Daemon {
   void ForgetModel();
   void AskForModel();
 
+  const std::string token_;
   std::shared_ptr<grpc::Channel> server_channel_;
   std::unique_ptr<moe::v1::Inference::Stub> inference_;
   std::unique_ptr<moe::v1::Control::Stub> control_;

@@ -1,0 +1,45 @@
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "client/command.h"
+#include "core/base/status.h"
+#include "server/wire/token_line.h"
+
+namespace moed {
+namespace {
+
+struct Flags {
+  std::string name;
+  std::string scopes;
+};
+
+absl::Status PrintNew(const Flags& flags) {
+  TokenLine line{.name = flags.name};
+  MOED_RETURN_IF_ERROR(CheckTokenName(flags.name));
+  MOED_ASSIGN_OR_RETURN(line.scopes, ScopeSet::Parse(flags.scopes));
+  MOED_ASSIGN_OR_RETURN(const std::string token, DrawToken());
+  line.hash = HashOfToken(token);
+  std::printf("%s\n%s\n", token.c_str(), line.Text().c_str());
+  std::fprintf(
+      stderr,
+      "The first line is the token: for %s alone, it is kept nowhere. The second goes into the server's file of --tokens.\n",
+      flags.name.c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+LocalCommandRun DefineToken(CLI::App& app) {
+  auto flags = std::make_shared<Flags>();
+  app.require_subcommand(1);
+  CLI::App* draw = app.add_subcommand("new", "Draws a token; prints it, and its line for the server.");
+  draw->add_option("name", flags->name, "of who gets it, for logs")->required();
+  std::string help = "with commas between them:";
+  for (const ScopeRow& scope : Scopes())
+    help += StrCat(&scope == &Scopes().front() ? " " : "; ", scope.name, " (", scope.help, ")");
+  draw->add_option("scopes", flags->scopes, help)->required();
+  return [flags] { return PrintNew(*flags); };
+}
+
+}  // namespace moed

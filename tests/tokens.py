@@ -1,0 +1,14 @@
+"""Files of --tokens, as tests write them."""
+
+import hashlib
+import pathlib
+
+
+def line(name: str, scopes: str, token: str) -> str:
+    return f"{name} {scopes} {hashlib.sha256(token.encode()).hexdigest()}\n"
+
+
+def write_tokens(path: pathlib.Path, *tokens: tuple[str, str, str]) -> pathlib.Path:
+    """Of (name, scopes, token)."""
+    path.write_text("# of tests\n\n" + "".join(line(*each) for each in tokens))
+    return path
