@@ -13,6 +13,13 @@ InputForms InputForms::Of(std::initializer_list<FormatId> formats) {
   return forms;
 }
 
+Activations Activations::Only(InputForms forms) const {
+  Activations only = *this;
+  if (!forms.values) only.values = nullptr;
+  if (!forms.codes) only.codes = nullptr, only.scales = nullptr, only.sums = nullptr;
+  return only;
+}
+
 Activations Activations::Rows(int first, int count) const {
   const int64_t block = int64_t{first} * Blocks(cols);
   Activations rows{.tokens = count, .cols = cols};

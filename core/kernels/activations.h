@@ -33,6 +33,8 @@ struct Activations {
 
   InputForms forms() const { return {values != nullptr, codes != nullptr}; }
   Activations Rows(int first, int count) const;
+  // Without the forms that are not among these.
+  Activations Only(InputForms forms) const;
 };
 
 // 64-byte aligned storage of that many bytes holds such activations.

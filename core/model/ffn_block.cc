@@ -72,7 +72,7 @@ Activations FfnBlock::ComputeRouter(LayerId layer, const LayerWeights& weights) 
     const MatMulJob jobs[] = {step_.RouterJob(weights, input, logits), {weights.shared_gate, &input, shared_gate, 1}};
     step_.backend.MatMul(std::span(jobs).first(gated ? 2 : 1));
   });
-  return shares ? input : Activations{};
+  return shares ? input.Only(step_.expert_inputs) : Activations{};
 }
 
 absl::Status FfnBlock::Route(LayerId layer, const LayerWeights& weights, ExpertProvider& provider) {

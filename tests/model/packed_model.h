@@ -125,7 +125,8 @@ class PackedModel {
     EXPECT_TRUE(kv.ok()) << kv.status();
     kv_ = *std::move(kv);
     const int max_context = setup.max_context > 0 ? setup.max_context : spec->max_positions;
-    const ModelOptions options = {setup.max_step_tokens, max_context, setup.logits_rows, setup.own_step_tokens};
+    const ModelOptions options = {setup.max_step_tokens, max_context, setup.logits_rows, setup.own_step_tokens,
+                                  Model::ExpertInputs(store.description())};
     auto model = Model::Load(store, *spec, options, used, *kv_, setup.trace);
     EXPECT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);

@@ -62,7 +62,8 @@ Rig::Rig(const RigOptions& options, ReadBackend* reads, ComputeBackend* backend)
   if (backend == nullptr) backend = (own_backend_ = Must(MakeComputeBackend(options.compute, *executor_))).get();
   if (reads == nullptr) reads = (own_reads_ = Must(OpenReadBackend(options.io_backend, path, {}))).get();
   kv_ = Must(KvPool::Create(spec, {.pages = options.kv_pages}, backend->memory()));
-  const ModelOptions model_options{options.max_step_tokens, options.max_context, 4, options.own_step_tokens};
+  const ModelOptions model_options{options.max_step_tokens, options.max_context, 4, options.own_step_tokens,
+                                   Model::ExpertInputs(store_->description())};
   if (options.bring_seconds_per_byte > 0) processor_ = Must(MakeComputeBackend("auto", *executor_));
   model_ = Must(Model::Load(*store_, spec, model_options, *backend, *kv_, options.trace, nullptr, processor_.get()));
 
