@@ -12,7 +12,7 @@ FROM ${TOOLKIT} AS toolkit
 
 FROM ${BASE} AS build
 ARG MOED_CUDA=AUTO
-ARG MOED_CUDA_ARCHITECTURES=87-real;90
+ARG MOED_CUDA_ARCHITECTURES=80-real;87-real;90
 WORKDIR /src
 COPY tools/packages.sh tools/packages.sh
 RUN bash tools/packages.sh build

@@ -6,7 +6,7 @@ set_property(CACHE MOED_CUDA PROPERTY STRINGS AUTO ON OFF)
 if(NOT MOED_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "MOED_CUDA is \"${MOED_CUDA}\"; allowed are AUTO, ON, OFF.")
 endif()
-set(MOED_CUDA_ARCHITECTURES "87-real;90" CACHE STRING
+set(MOED_CUDA_ARCHITECTURES "80-real;87-real;90" CACHE STRING
   "Compute capabilities that kernels are compiled for, as CMAKE_CUDA_ARCHITECTURES has them: 90 (both), 90-real (code), 90-virtual (PTX)")
 set(MOED_CUDA_HOST_COMPILER "" CACHE STRING "What nvcc compiles host code with; empty: the gcc of the PATH")
 
@@ -83,7 +83,7 @@ function(moed_cuda_object out source)
     endif()
   endforeach()
   if(NOT architectures)
-    message(FATAL_ERROR "MOED_CUDA_ARCHITECTURES is empty; allowed are numbers from 80 on, such as 87-real;90.")
+    message(FATAL_ERROR "MOED_CUDA_ARCHITECTURES is empty; allowed are numbers from 80 on, such as 80-real;87-real;90.")
   endif()
   if(MOED_CUDA_HOST_COMPILER)
     set(host -ccbin=${MOED_CUDA_HOST_COMPILER})

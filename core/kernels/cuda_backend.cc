@@ -6,6 +6,7 @@
 #include "core/base/check.h"
 #include "core/base/status.h"
 #include "core/kernels/cuda/graph_stream.h"
+#include "core/kernels/cuda_attention.h"
 #include "core/kernels/cuda_memory.h"
 #include "core/kernels/descriptions.h"
 
@@ -77,13 +78,17 @@ class CudaBackend final : public ComputeBackend {
   void StoreKv(const AttentionShape& shape, std::span<const KvRun> runs, const float* keys, const float* values) override;
   void TransformAndStore(const AttentionShape& shape, const HeadTransform& transform, std::span<const KvRun> runs, const int32_t*,
                          float* query, float* keys, const float* values) override {
-    LaunchHeads(shape, transform, runs, query, keys, values);
+    Run(kernels_.heads, HeadsOf(shape, transform, runs, query, keys, values, descriptions_));
   }
   void Attention(const AttentionShape& shape, std::span<const KvRun> runs, const float* query, float* output,
-                 std::span<float> scores) override;
+                 std::span<float> scores) override {
+    Run(kernels_.attention, AttentionOf(shape, query, output, RunsOf(runs, scores)));
+  }
   void StoreLatent(const LatentShape& shape, std::span<const KvRun> runs, const float* latents, const float* rotated) override;
   void AttendLatent(const LatentShape& shape, std::span<const KvRun> runs, const float* query, const float* rotated,
-                    int64_t rotated_stride, float* output, std::span<float> scores) override;
+                    int64_t rotated_stride, float* output, std::span<float> scores) override {
+    Run(kernels_.attention, AttentionOf(shape, query, rotated, rotated_stride, output, RunsOf(runs, scores)));
+  }
   void Convolve(const ConvolutionShape& shape, std::span<const StateRun> runs, const float* x, const float* weights,
                 float* y) override;
   void DeltaGates(float* a, float* b, const float* bias, const float* decay_rates, int rows, int heads) override {
@@ -132,11 +137,9 @@ class CudaBackend final : public ComputeBackend {
   void GatherWords(const void* from, const void* to, int64_t words, const int32_t* rows, size_t count);
   // The jobs of this format with more than `fewer` and at most `most` tokens.
   void LaunchProducts(std::span<const MatMulJob> jobs, FormatId format, int fewer, int most);
-  void LaunchHeads(const AttentionShape& shape, const HeadTransform& transform, std::span<const KvRun> runs, float* query,
-                   const float* keys, const float* values);
-  const KvPlace* PlacesOf(std::span<const KvRun> runs, int page_tokens, int& rows);
-  // Fills in what the runs say.
-  void LaunchAttention(std::span<const KvRun> runs, AttentionOperation operation);
+  AttendedRuns RunsOf(std::span<const KvRun> runs, std::span<float> scores) {
+    return {runs, scores, runtime_->attributes().multiprocessors, descriptions_};
+  }
   template <class Shape>
   void LaunchStates(const Shape& shape, std::span<const StateRun> runs, StateOperation operation);
   const int64_t* FirstRows(std::span<const StateRun> runs);
@@ -276,47 +279,10 @@ void CudaBackend::Rope(const RopeShape& shape, float* x, int tokens, int64_t str
                       .interleaved = shape.interleaved});
 }
 
-const KvPlace* CudaBackend::PlacesOf(std::span<const KvRun> runs, int page_tokens, int& rows) {
-  rows = 0;
-  for (const KvRun& run : runs) rows += run.tokens;
-  auto* const places = descriptions_.Take<KvPlace>(static_cast<size_t>(rows));
-  KvPlace* next = places;
-  for (const KvRun& run : runs) {
-    for (int position = run.position; position < run.position + run.tokens; ++position) {
-      *next++ = {reinterpret_cast<unsigned char*>(run.pages[position / page_tokens]), position % page_tokens, position};
-    }
-  }
-  return places;
-}
-
 void CudaBackend::StoreKv(const AttentionShape& shape, std::span<const KvRun> runs, const float* keys, const float* values) {
   AttentionShape without_queries = shape;
   without_queries.heads = 0;
-  LaunchHeads(without_queries, {}, runs, nullptr, keys, values);
-}
-
-void CudaBackend::LaunchHeads(const AttentionShape& shape, const HeadTransform& transform, std::span<const KvRun> runs,
-                              float* query, const float* keys, const float* values) {
-  const int64_t row_bytes = KvRowBytes(shape.kv_format, shape.head_dim);
-  HeadsOperation operation = {.format = shape.kv_format,
-                              .query = query,
-                              .keys = keys,
-                              .values = values,
-                              .query_norm = transform.query_norm,
-                              .key_norm = transform.key_norm,
-                              .inv_freq = transform.inv_freq,
-                              .head_bytes = row_bytes * shape.page_tokens,
-                              .row_bytes = row_bytes,
-                              .slots = shape.page_tokens,
-                              .heads = shape.heads,
-                              .kv_heads = shape.kv_heads,
-                              .dims = shape.head_dim,
-                              .rotary_dims = transform.rotary_dims,
-                              .eps = transform.eps,
-                              .norm_last = transform.norm_last,
-                              .interleaved = transform.interleaved};
-  operation.places = PlacesOf(runs, shape.page_tokens, operation.rows);
-  Run(kernels_.heads, operation);
+  Run(kernels_.heads, HeadsOf(without_queries, {}, runs, nullptr, keys, values, descriptions_));
 }
 
 void CudaBackend::StoreLatent(const LatentShape& shape, std::span<const KvRun> runs, const float* latents, const float* rotated) {
@@ -324,72 +290,12 @@ void CudaBackend::StoreLatent(const LatentShape& shape, std::span<const KvRun> r
                                   .numbers = latents,
                                   .row_bytes = LatentRowBytes(shape.kv_format, shape.rank, shape.rotary_dims),
                                   .dims = shape.rank};
-  operation.places = PlacesOf(runs, shape.page_tokens, operation.rows);
+  operation.places = PlacesOf(runs, shape.page_tokens, descriptions_, operation.rows);
   Run(kernels_.store_rows, operation);
   operation.numbers = rotated;
   operation.first_byte = KvRowBytes(shape.kv_format, shape.rank);
   operation.dims = shape.rotary_dims;
   Run(kernels_.store_rows, operation);
-}
-
-void CudaBackend::LaunchAttention(std::span<const KvRun> runs, AttentionOperation operation) {
-  const int heads = operation.heads / operation.kv_heads;  // that share keys
-  operation.group = std::min(heads, kAttentionRowsOfBlock);
-  const int together = heads > operation.group ? 1 : kAttentionRowsOfBlock / operation.group;  // tokens
-  for (const KvRun& run : runs) operation.count += static_cast<int>(CeilDiv(run.tokens, together));
-  auto* const tiles = descriptions_.Take<AttentionTile>(static_cast<size_t>(operation.count));
-  AttentionTile* next = tiles;
-  int64_t first_token = 0;
-  for (const KvRun& run : runs) {
-    const std::byte* const* const pages = descriptions_.Copy(
-        std::span<const std::byte* const>(const_cast<const std::byte* const*>(run.pages.data()), run.pages.size()));
-    for (int token = 0; token < run.tokens; token += together) {
-      *next++ = {.pages = reinterpret_cast<const unsigned char* const*>(pages),
-                 .first_token = first_token + token,
-                 .position = run.position + token,
-                 .tokens = std::min(together, run.tokens - token)};
-    }
-    first_token += run.tokens;
-  }
-  operation.tiles = tiles;
-  Run(kernels_.attention, operation);
-}
-
-// Scores never leave a block of threads.
-void CudaBackend::Attention(const AttentionShape& shape, std::span<const KvRun> runs, const float* query, float* output,
-                            std::span<float>) {
-  MOED_CHECK(shape.head_dim <= kMostHeadDim);
-  const int64_t row_bytes = KvRowBytes(shape.kv_format, shape.head_dim);
-  LaunchAttention(runs, {.format = shape.kv_format,
-                         .query = query,
-                         .sinks = shape.sinks,
-                         .output = output,
-                         .row_bytes = row_bytes,
-                         .head_bytes = row_bytes * shape.page_tokens,
-                         .heads = shape.heads,
-                         .kv_heads = shape.kv_heads,
-                         .dims = shape.head_dim,
-                         .page_tokens = shape.page_tokens,
-                         .window = shape.window,
-                         .scale = shape.scale});
-}
-
-void CudaBackend::AttendLatent(const LatentShape& shape, std::span<const KvRun> runs, const float* query, const float* rotated,
-                               int64_t rotated_stride, float* output, std::span<float>) {
-  MOED_CHECK(shape.rank + shape.rotary_dims <= kMostHeadDim);
-  LaunchAttention(runs, {.format = shape.kv_format,
-                         .query = query,
-                         .rotated = rotated,
-                         .output = output,
-                         .rotated_stride = rotated_stride,
-                         .row_bytes = LatentRowBytes(shape.kv_format, shape.rank, shape.rotary_dims),
-                         .head_bytes = KvRowBytes(shape.kv_format, shape.rank),
-                         .heads = shape.heads,
-                         .kv_heads = 1,
-                         .dims = shape.rank,
-                         .rotary_dims = shape.rotary_dims,
-                         .page_tokens = shape.page_tokens,
-                         .scale = shape.scale});
 }
 
 const int64_t* CudaBackend::FirstRows(std::span<const StateRun> runs) {

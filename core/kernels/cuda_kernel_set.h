@@ -38,6 +38,7 @@ struct KernelSet {
   Launcher<StateOperation> states;
 };
 
+inline constexpr int kAttentionPiece = 256;      // positions whose weighted values are added up before they join the others
 inline constexpr int kAttentionRowsOfBlock = 8;  // query rows that a block of threads attends, at most
 inline constexpr int kPanelsOfBlock = 4;         // panels of a product that a block of threads takes
 

@@ -242,6 +242,14 @@ struct AttentionTile {
   int position;         // of the first
   int tokens;
 };
+// What blocks of threads that share a row's positions tell each other, a piece of 256 positions each; query rows are numbered
+// through.
+struct AttentionPieces {
+  int count = 0;   // of a row; 0: a block of threads takes all positions of its rows
+  float* scores;   // (query rows, 256 * count), then their exponentials
+  float* largest;  // (query rows, count)
+  float* sums;     // (query rows, count, dims)
+};
 struct AttentionOperation {
   KvFormat format;
   const AttentionTile* tiles;
@@ -261,6 +269,7 @@ struct AttentionOperation {
   int page_tokens;
   int window;
   float scale;
+  AttentionPieces pieces;
 };
 
 // The delta rule, or the state space where there is a skip.

@@ -72,6 +72,16 @@ TEST(CudaDevice, KernelsRunWhereTheyAreCodeForItOrPtx) {
   }
 }
 
+// MOED_CUDA_ARCHITECTURES' default: code for all of 8.x and for 9.0, PTX for what came later.
+TEST(CudaDevice, TheDefaultRunsOnAllThatAreTaken) {
+  for (const auto& [major, minor] : {std::pair(8, 0), {8, 6}, {8, 7}, {8, 9}, {9, 0}, {10, 0}, {10, 1}, {11, 0}, {12, 0}}) {
+    CudaDevice device = Device("X", major, minor, 8, false);
+    EXPECT_EQ(CheckKernelsRunOn(device, "80-real,87-real,90"), absl::OkStatus()) << major << "." << minor;
+    device.versions = {.driver = 12020, .runtime = 12060};  // compiles no PTX of the toolkit's
+    EXPECT_EQ(CheckKernelsRunOn(device, "80-real,87-real,90").ok(), major < 10) << major << "." << minor;
+  }
+}
+
 TEST(CudaDevice, ADriverOlderThanTheToolkitRunsItsCodeAndNotItsPtx) {
   CudaDevice device = Device("X", 9, 0, 8, false);
   device.versions = {.driver = 12020, .runtime = 12060};

@@ -1,6 +1,6 @@
-// Attention: a block of threads takes up to 8 query rows that share keys, of neighbouring tokens, through their positions twice.
-// The first time finds the largest score. The second time makes the exponentials of 256 positions, a thread each, then adds the
-// values of those positions up, a thread for each column.
+// Attention where a block of threads takes all positions: up to 8 query rows that share keys, of neighbouring tokens, go through
+// them twice. The first time finds the largest score. The second time makes the exponentials of 256 positions, a thread each,
+// then adds the values of those positions up, a thread for each column.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,7 @@ inline namespace MOED_CUDA_LANGUAGE {
 namespace {
 
 constexpr int kRows = cuda::kAttentionRowsOfBlock;
-constexpr int kSumTokens = 256;  // positions whose weighted values are added up before they join the others
+constexpr int kSumTokens = cuda::kAttentionPiece;
 constexpr unsigned kAttentionThreads = 128;
 constexpr float kNoSink = -INFINITY;
 
@@ -36,9 +36,9 @@ struct AttentionRows {
   __device__ int first(int row, int window) const { return window > 0 && window < length(row) ? length(row) - window : 0; }
 };
 
-__device__ inline AttentionRows RowsOfBlock(const cuda::AttentionOperation& a) {
+__device__ inline AttentionRows RowsOfBlock(const cuda::AttentionOperation& a, int number) {
   const int heads = a.heads / a.kv_heads, kv_head = blockIdx.y;
-  const cuda::AttentionTile tile = Global<const cuda::AttentionTile>(a.tiles)[blockIdx.x];
+  const cuda::AttentionTile tile = Global<const cuda::AttentionTile>(a.tiles)[number];
   const int first = blockIdx.z * a.group, group = min(a.group, heads - first);
   return {.tile = tile,
           .first_head = static_cast<int64_t>(kv_head) * heads + first,
@@ -114,6 +114,12 @@ struct AttentionOfBlock {
         if (row < own.rows && Sees(row, position) && scores[row] > largest[row]) largest[row] = scores[row];
       }
     }
+    LargestOfThreads(largest, [&](int row, float all) { of_rows[row] = all > Sink(row) ? all : Sink(row); });
+    __syncthreads();
+  }
+  // done(row, the largest of all threads'), by a thread each.
+  template <class Done>
+  __device__ void LargestOfThreads(const float (&largest)[kRows], const Done& done) const {
     MOED_UNROLL
     for (int row = 0; row < kRows; ++row) {
       if (row >= own.rows) continue;
@@ -122,15 +128,13 @@ struct AttentionOfBlock {
     }
     __syncthreads();
     const int row = threadIdx.x;
-    if (row < own.rows) {
-      float all = Sink(row);
-      for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) {
-        const float of_warp = partials[static_cast<int>(warp) * kRows + row];
-        all = of_warp > all ? of_warp : all;
-      }
-      of_rows[row] = all;
+    if (row >= own.rows) return;
+    float all = -INFINITY;
+    for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) {
+      const float of_warp = partials[static_cast<int>(warp) * kRows + row];
+      all = of_warp > all ? of_warp : all;
     }
-    __syncthreads();
+    done(row, all);
   }
   __device__ float Sink(int row) const { return a.sinks == nullptr ? kNoSink : Global<const float>(a.sinks)[own.head(row)]; }
 
@@ -158,7 +162,9 @@ struct AttentionOfBlock {
     return partial;
   }
 
-  __device__ void AddValues(int first) const {
+  // The weighted values of positions [first, first + kSumTokens), a thread for each column: done(row, column, sum).
+  template <class Done>
+  __device__ void SumValues(int first, const Done& done) const {
     const int from = max(first, begin()), to = min(first + kSumTokens, end());
     for (int d = threadIdx.x; d < a.dims; d += blockDim.x) {
       float sums[kRows];
@@ -174,7 +180,7 @@ struct AttentionOfBlock {
       }
       MOED_UNROLL
       for (int row = 0; row < kRows; ++row) {
-        if (row < own.rows) Join(row, d, first, sums[row]);
+        if (row < own.rows) done(row, d, sums[row]);
       }
     }
   }
@@ -202,7 +208,8 @@ template <KvFormat kFormat, bool kLatent>
 __global__ void Attention(cuda::AttentionOperation a) {
   const Shared<float> exponentials = SharedMemory<float>(), of_rows = exponentials + kRows * kSumTokens,
                       partials = of_rows + kRows, queries = partials + kRows * kPartialSums;
-  AttentionOfBlock<kFormat, kLatent> block{a, RowsOfBlock(a), queries, exponentials, of_rows, partials};
+  AttentionOfBlock<kFormat, kLatent> block{a,       RowsOfBlock(a, static_cast<int>(blockIdx.x)), queries, exponentials, of_rows,
+                                           partials};
   block.StageQueries();
   __syncthreads();
   block.FindLargest();
@@ -211,7 +218,7 @@ __global__ void Attention(cuda::AttentionOperation a) {
     block.MakeExponentials(first);
     __syncthreads();
     partial = block.AddPartial(first, partial);
-    block.AddValues(first);
+    block.SumValues(first, [&](int row, int d, float sum) { block.Join(row, d, first, sum); });
     __syncthreads();
   }
   block.Divide(partial);
@@ -223,14 +230,16 @@ void LaunchAttentionOf(DeviceStream& stream, const LaunchShape& shape, const cud
   Launch<Attention<kFormat, true>>(stream, shape, a);
 }
 
-inline void LaunchAttention(DeviceStream& stream, const cuda::AttentionOperation& a) {
-  if (a.count == 0) return;
+inline unsigned AttentionSharedBytes(const cuda::AttentionOperation& a) {
   const int width = a.dims + (a.rotated == nullptr ? 0 : a.rotary_dims);
-  const LaunchShape shape = {
-      .grid = {static_cast<unsigned>(a.count), static_cast<unsigned>(a.kv_heads),
-               Blocks(static_cast<unsigned>(a.heads / a.kv_heads), static_cast<unsigned>(a.group))},
-      .block = {kAttentionThreads},
-      .shared_bytes = static_cast<unsigned>(kRows * (kSumTokens + 1 + kPartialSums + width) * sizeof(float))};
+  return static_cast<unsigned>(kRows * (kSumTokens + 1 + kPartialSums + width) * sizeof(float));
+}
+
+inline void LaunchWholeAttention(DeviceStream& stream, const cuda::AttentionOperation& a) {
+  const LaunchShape shape = {.grid = {static_cast<unsigned>(a.count), static_cast<unsigned>(a.kv_heads),
+                                      Blocks(static_cast<unsigned>(a.heads / a.kv_heads), static_cast<unsigned>(a.group))},
+                             .block = {kAttentionThreads},
+                             .shared_bytes = AttentionSharedBytes(a)};
   switch (a.format) {
     case KvFormat::kF32:
       return LaunchAttentionOf<KvFormat::kF32>(stream, shape, a);

@@ -16,18 +16,18 @@ __device__ inline float SumOfPartials(Shared<const float> s) {
   return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
 }
 
-// Element i of n into partial sum i mod 8 by accumulate(sum, x[i]), i ascending; every thread gets the sum. The row is staged, so
-// that eight threads' chains of additions do not wait for memory. What was in shared memory and in x before may be in use; what
-// is in it afterwards is so until the next barrier.
-template <class Accumulate>
-__device__ inline float LaneSumOfRow(Global<const float> x, int n, const Accumulate& accumulate) {
+// Element i of n into partial sum i mod 8 by accumulate(sum, element(i)), i ascending; every thread gets the sum. Elements are
+// staged, so that eight threads' chains of additions do not wait for memory. What was in shared memory and in the elements'
+// before may be in use; what is in it afterwards is so until the next barrier.
+template <class Element, class Accumulate>
+__device__ inline float LaneSum(int n, const Element& element, const Accumulate& accumulate) {
   const Shared<float> staged = SharedMemory<float>();
   const int thread = threadIdx.x;
   float partial = 0;
   for (int first = 0; first < n; first += kStagedFloats) {
     const int count = min(kStagedFloats, n - first);
     __syncthreads();
-    for (int i = thread; i < count; i += blockDim.x) staged[i] = x[first + i];
+    for (int i = thread; i < count; i += blockDim.x) staged[i] = element(first + i);
     __syncthreads();
     if (thread >= kPartialSums) continue;
     for (int i = thread; i < count; i += kPartialSums) partial = accumulate(partial, staged[i]);
@@ -35,6 +35,11 @@ __device__ inline float LaneSumOfRow(Global<const float> x, int n, const Accumul
   if (thread < kPartialSums) staged[thread] = partial;  // where it alone has read
   __syncthreads();
   return SumOfPartials(staged);
+}
+template <class Accumulate>
+__device__ inline float LaneSumOfRow(Global<const float> x, int n, const Accumulate& accumulate) {
+  return LaneSum(
+      n, [&](int i) -> float { return x[i]; }, accumulate);
 }
 
 // What a > b keeps, which is never a NaN but where all begin with one.

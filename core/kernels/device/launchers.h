@@ -1,7 +1,7 @@
 // The table of all kernels of this compiler.
 #pragma once
 
-#include "core/kernels/device/attention.h"
+#include "core/kernels/device/attention_pieces.h"
 #include "core/kernels/device/elements.h"
 #include "core/kernels/device/embed.h"
 #include "core/kernels/device/heads.h"

@@ -241,10 +241,12 @@ TEST_P(CudaKernels, Heads) {
   }
 }
 
+// By a block of threads for all positions of its rows, and for 256 of them.
 TEST_P(CudaKernels, KeysAndValues) {
-  const int positions = 270;
+  const int positions = 530;
+  const std::span<float> none, enough = {Keep(std::vector<float>(30 * 3 * (256 + 1 + 40))), 30 * 3 * (256 + 1 + 40)};
   for (int format = 0; format < kKvFormatCount; ++format) {
-    for (const int window : {0, 9}) {
+    for (const int window : {0, 9, 300}) {
       const AttentionShape shape{.heads = 6,
                                  .kv_heads = 2,
                                  .head_dim = 40,
@@ -255,35 +257,38 @@ TEST_P(CudaKernels, KeysAndValues) {
       const float* const keys = Keep(Gaussian(positions * 80, 1));
       const float* const values = Keep(Gaussian(positions * 80, 2));
       const float* const query = Keep(Gaussian(5 * 240, 3));
-      Compare(std::vector<float>(5 * 240), [&](ComputeBackend& backend, float* output) {
-        std::vector<std::byte*> pages;
-        for (int i = 0; i < 5; ++i) pages.push_back(Storage(KvPages::PageBytes(shape)).data());
-        const KvRun all[] = {{.pages = pages, .position = 0, .tokens = positions}};
-        backend.StoreKv(shape, all, keys, values);
-        const KvRun runs[] = {{.pages = pages, .position = 3, .tokens = 1}, {.pages = pages, .position = 260, .tokens = 4}};
-        std::vector<float> scores(ComputeBackend::AttentionScratchFloats(1, positions));
-        backend.Attention(shape, runs, query, output, scores);
-      });
+      for (const std::span<float> scores : {none, enough})
+        Compare(std::vector<float>(5 * 240), [&](ComputeBackend& backend, float* output) {
+          std::vector<std::byte*> pages;
+          for (int i = 0; i < 9; ++i) pages.push_back(Storage(KvPages::PageBytes(shape)).data());
+          const KvRun all[] = {{.pages = pages, .position = 0, .tokens = positions}};
+          backend.StoreKv(shape, all, keys, values);
+          const KvRun runs[] = {{.pages = pages, .position = 3, .tokens = 1}, {.pages = pages, .position = 511, .tokens = 4}};
+          std::vector<float> own(ComputeBackend::AttentionScratchFloats(1, positions));  // of "scalar"
+          backend.Attention(shape, runs, query, output, &backend == scalar_.get() ? own : scores);
+        });
     }
   }
 }
 
 TEST_P(CudaKernels, Latents) {
   const int positions = 270;
+  const std::span<float> none, enough = {Keep(std::vector<float>(30 * 2 * (256 + 1 + 24))), 30 * 2 * (256 + 1 + 24)};
   for (int format = 0; format < kKvFormatCount; ++format) {
     const LatentShape shape{.heads = 10, .rank = 24, .rotary_dims = 6, .scale = 0.3f, .kv_format = static_cast<KvFormat>(format)};
     const float* const latents = Keep(Gaussian(positions * 24, 1));
     const float* const keys = Keep(Gaussian(positions * 6, 2));
     const float* const rotated = Keep(Gaussian(3 * 10 * 6, 3));
-    Compare(Gaussian(3 * 240, 4), [&](ComputeBackend& backend, float* x) {
-      std::vector<std::byte*> pages;
-      for (int i = 0; i < 5; ++i) pages.push_back(Storage(64 * LatentRowBytes(shape.kv_format, 24, 6)).data());
-      const KvRun all[] = {{.pages = pages, .position = 0, .tokens = positions}};
-      backend.StoreLatent(shape, all, latents, keys);
-      const KvRun runs[] = {{.pages = pages, .position = 3, .tokens = 1}, {.pages = pages, .position = 260, .tokens = 2}};
-      std::vector<float> scores(ComputeBackend::LatentScratchFloats(1, positions));
-      backend.AttendLatent(shape, runs, x, rotated, 6, x, scores);
-    });
+    for (const std::span<float> scores : {none, enough})
+      Compare(Gaussian(3 * 240, 4), [&](ComputeBackend& backend, float* x) {
+        std::vector<std::byte*> pages;
+        for (int i = 0; i < 5; ++i) pages.push_back(Storage(64 * LatentRowBytes(shape.kv_format, 24, 6)).data());
+        const KvRun all[] = {{.pages = pages, .position = 0, .tokens = positions}};
+        backend.StoreLatent(shape, all, latents, keys);
+        const KvRun runs[] = {{.pages = pages, .position = 3, .tokens = 1}, {.pages = pages, .position = 260, .tokens = 2}};
+        std::vector<float> own(ComputeBackend::LatentScratchFloats(1, positions));
+        backend.AttendLatent(shape, runs, x, rotated, 6, x, &backend == scalar_.get() ? own : scores);
+      });
   }
 }
 

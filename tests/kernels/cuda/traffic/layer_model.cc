@@ -83,6 +83,18 @@ void Write(const std::string& path, const StoreDescription& description, const M
   MOED_CHECK(writer->Finish().ok());
 }
 
+// Of a machine with more threads than the one that this takes, so that there is scratch for as many.
+class ManyThreads final : public Executor {
+ public:
+  int threads() const override { return 12; }
+  void ParallelFor(int count, int grain, absl::FunctionRef<void(int, int)> body) override {
+    own_.ParallelFor(count, grain, body);
+  }
+
+ private:
+  InlineExecutor own_;
+};
+
 // All experts have the same weights.
 class SameExperts final : public PlainProvider, internal::PinnedExpert {
  public:
@@ -197,7 +209,7 @@ struct LayerModel::Parts final : StepWatcher {
   }
 
   TemporaryFolder folder;
-  InlineExecutor executor;
+  ManyThreads executor;
   ModelSpec spec;
   std::unique_ptr<StoreReader> store;
   emulation::EmulatedRuntime* runtime = nullptr;
