@@ -39,7 +39,9 @@ USER 10001
 # The root file system may be read-only: moed writes nothing but its log to standard output. The store is mounted at /models.
 # `docker run -it -v moed-cache:/cache ... moed run MODEL` packs into /cache, and needs a /tmp for its socket.
 EXPOSE 50051 9464 8080
-ENV MOED_LISTEN=0.0.0.0:50051 MOED_METRICS_LISTEN=0.0.0.0:9464 MOED_CACHE_DIR=/cache
+# gRPC is reached from within the container alone until MOED_LISTEN says otherwise, with TLS and tokens, or MOED_INSECURE=on where the
+# network is trusted (docs/security.md). Metrics are for the Prometheus beside it.
+ENV MOED_METRICS_LISTEN=0.0.0.0:9464 MOED_CACHE_DIR=/cache
 # What the NVIDIA container runtime gives where it is the one that starts this; without it they say nothing.
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["sh", "/usr/share/moed/healthcheck.sh"]

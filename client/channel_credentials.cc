@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <fstream>
 #include <iterator>
+#include <string_view>
 
 #include "core/base/status.h"
 
@@ -45,6 +46,11 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials
   }
   if (!tls.server_name.empty()) arguments.SetSslTargetNameOverride(tls.server_name);
   return grpc::SslCredentials(options);
+}
+
+bool IsOfThisMachine(const std::string& address) {
+  const auto begins = [&](std::string_view prefix) { return std::string_view(address).starts_with(prefix); };
+  return begins("unix:") || begins("127.") || begins("localhost:") || begins("[::1]:");
 }
 
 }  // namespace moed

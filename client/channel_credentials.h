@@ -22,4 +22,7 @@ struct ClientTls {
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(const ClientTls& tls, const std::string& prefix,
                                                                                  grpc::ChannelArguments& arguments);
 
+// Loopback, and the paths of unix sockets: nobody listens on that way. `address`: host:port, [ipv6]:port or unix:PATH.
+bool IsOfThisMachine(const std::string& address);
+
 }  // namespace moed

@@ -63,11 +63,6 @@ absl::Status CheckAddress(const std::string& address) {
   return absl::OkStatus();
 }
 
-bool IsOfThisMachine(const std::string& address) {
-  const auto begins = [&](std::string_view prefix) { return std::string_view(address).starts_with(prefix); };
-  return begins("unix:") || begins("127.") || begins("localhost:") || begins("[::1]:");
-}
-
 // gRPC ends the process at metadata with other characters.
 absl::Status CheckToken(const std::string& address, const ClientOptions& options) {
   const auto prints = [](char c) { return c > ' ' && c <= '~'; };
@@ -281,6 +276,11 @@ absl::Status Client::Abort(const std::string& request_id) {
 
 absl::StatusOr<moe::v1::DrainResponse> Client::Drain() {
   return Unary<moe::v1::DrainResponse>(nullptr, [&](auto* context, auto* out) { return control_->Drain(context, {}, out); });
+}
+
+absl::Status Client::Undrain() {
+  return Unary<moe::v1::UndrainResponse>(nullptr, [&](auto* context, auto* out) { return control_->Undrain(context, {}, out); })
+      .status();
 }
 
 absl::Status Client::CheckHealth(const std::string& service) {

@@ -93,6 +93,7 @@ class Client {
   absl::StatusOr<moe::v1::ListSessionsResponse> ListSessions(int most);
   absl::Status Abort(const std::string& request_id);
   absl::StatusOr<moe::v1::DrainResponse> Drain();
+  absl::Status Undrain();
 
   // grpc.health.v1. OK = SERVING, UNAVAILABLE = not serving, NOT_FOUND = no such service. "" = the whole server.
   absl::Status CheckHealth(const std::string& service);

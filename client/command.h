@@ -57,6 +57,7 @@ CommandRun DefineHealth(CLI::App& app);
 CommandRun DefineBench(CLI::App& app);
 CommandRun DefineSession(CLI::App& app);
 CommandRun DefineDrain(CLI::App& app);
+CommandRun DefineUndrain(CLI::App& app);
 // One that needs no server.
 using LocalCommandRun = std::function<absl::Status()>;
 LocalCommandRun DefineRender(CLI::App& app);

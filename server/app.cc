@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -99,12 +100,13 @@ class App::Impl {
   absl::Status StartEngine();
   void Publish();
 
-  // The end, in this order. A drain that nobody stops ends with new requests being refused.
+  // The end, in this order. A drain ends with new requests being refused, unless it is taken back.
   enum class End { kNone, kDrain, kStop };
   void AskFor(End end);
-  void WaitUntilAsked(End end);
-  void LetOthersNotice();
-  void RefuseCalls();
+  absl::Status TakeBackDrain();
+  void ServeUntilStopped();
+  bool LetOthersNotice();
+  bool RefuseCalls();
   void WaitForCalls();
   void StopEngine();
   void ShutDownServers();
@@ -121,7 +123,7 @@ class App::Impl {
   RoutingSource* const routing_;  // may be null
   Clock& clock_ = Clock::Real();
   absl::Mutex end_mutex_;
-  End end_ ABSL_GUARDED_BY(end_mutex_) = End::kNone;  // grows
+  End end_ ABSL_GUARDED_BY(end_mutex_) = End::kNone;  // grows, but that a drain may be taken back
   ServerState state_;
   moe::v1::ServerInfo info_;
 
@@ -187,10 +189,8 @@ absl::Status App::Impl::Start() {
 // What was learned is written as soon as no request uses the experts any more: calls that do not end cannot take it along.
 // Metrics are served to the end.
 absl::Status App::Impl::Run() {
-  WaitUntilAsked(End::kDrain);
-  LetOthersNotice();
-  RefuseCalls();
-  WaitUntilAsked(End::kStop);
+  ServeUntilStopped();
+  engine_->Drain();
   WaitForCalls();
   StopEngine();
   absl::Status written = WriteTrace();
@@ -300,8 +300,9 @@ absl::Status App::Impl::MakeServices() {
   environment_ = std::make_unique<CallEnvironment>(
       CallEnvironment{state_, *workers_, sender_, request_metrics_, *request_log_, *live_, clock_, limits, tokens()});
   inference_ = std::make_unique<InferenceService>(*environment_);
-  control_ = std::make_unique<ControlService>(
-      ControlParts{state_, sampler_, request_metrics_, info_, clock_, [this] { AskFor(End::kDrain); }, tokens()});
+  control_ = std::make_unique<ControlService>(ControlParts{state_, sampler_, request_metrics_, info_, clock_,
+                                                           [this] { AskFor(End::kDrain); }, [this] { return TakeBackDrain(); },
+                                                           tokens()});
   ticker_ = std::make_unique<Ticker>([this] {
     sampler_.Sample();
     live_->CheckStalled();
@@ -338,6 +339,10 @@ absl::StatusOr<Address> App::Impl::ListenOn(std::string_view what, const Address
   RpcServerOptions options;
   options.max_message_bytes = static_cast<int>(config_.serving.max_text_bytes + kMessageMargin);
   options.certificates = certificates();
+  options.reflection = config_.reflection;
+  options.max_streams = config_.max_streams;
+  options.max_idle_ms = config_.connection_idle_seconds * 1000;
+  options.max_age_ms = static_cast<int>(std::min<int64_t>(config_.connection_age_seconds * int64_t{1000}, INT_MAX - 1));
   const bool encrypted = options.certificates != nullptr && address.path.empty();
   options.max_connections = config_.max_connections.value_or(encrypted ? kEncryptedConnections : kPlainConnections);
   MOED_ASSIGN_OR_RETURN(auto server, RpcServer::Listen(address, services, quota_, options));
@@ -446,30 +451,56 @@ void App::Impl::Reload() {
 
 // Not ready from here on, whoever asks; what follows is Run's.
 void App::Impl::AskFor(End end) {
+  absl::MutexLock lock(&end_mutex_);
   state_.SetDraining();
   if (state_.loaded() == nullptr) state_.SetRefusing();
   SetServing(false);
-  absl::MutexLock lock(&end_mutex_);
   end_ = std::max(end_, end);
 }
 
-void App::Impl::WaitUntilAsked(End end) {
+absl::Status App::Impl::TakeBackDrain() {
   absl::MutexLock lock(&end_mutex_);
-  const auto asked = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(end_mutex_) { return end_ >= end; };
-  end_mutex_.Await(absl::Condition(&asked));
+  if (end_ == End::kStop) return FailedPrecondition("the server is ending: a signal asked for it");
+  if (end_ == End::kNone) return absl::OkStatus();
+  end_ = End::kNone;
+  state_.TakeBackDrain();
+  if (state_.loaded() != nullptr) SetServing(true);
+  spdlog::info("the drain is taken back: requests are taken");
+  return absl::OkStatus();
+}
+
+// Until a signal asks for the end. Drains may come and be taken back.
+void App::Impl::ServeUntilStopped() {
+  while (true) {
+    {
+      absl::MutexLock lock(&end_mutex_);
+      const auto asked = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(end_mutex_) { return end_ >= End::kDrain; };
+      end_mutex_.Await(absl::Condition(&asked));
+    }
+    if (!LetOthersNotice() || !RefuseCalls()) continue;
+    absl::MutexLock lock(&end_mutex_);
+    const auto decided = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(end_mutex_) { return end_ != End::kDrain; };
+    end_mutex_.Await(absl::Condition(&decided));
+    if (end_ == End::kStop) return;
+  }
 }
 
 // Whoever watches health or /readyz sends nothing new soon; what it had sent before is not to fail.
-void App::Impl::LetOthersNotice() {
-  if (state_.refusing() || config_.drain_delay_seconds == 0) return;
+// False: the drain was taken back meanwhile.
+bool App::Impl::LetOthersNotice() {
+  if (state_.refusing() || config_.drain_delay_seconds == 0) return true;
   spdlog::info("not ready any more: new requests are taken for {} s more (--drain-delay-seconds)", config_.drain_delay_seconds);
-  absl::SleepFor(absl::Seconds(config_.drain_delay_seconds));
+  absl::MutexLock lock(&end_mutex_);
+  const auto taken_back = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(end_mutex_) { return end_ == End::kNone; };
+  return !end_mutex_.AwaitWithTimeout(absl::Condition(&taken_back), absl::Seconds(config_.drain_delay_seconds));
 }
 
-void App::Impl::RefuseCalls() {
+bool App::Impl::RefuseCalls() {
+  absl::MutexLock lock(&end_mutex_);
+  if (end_ == End::kNone) return false;
   state_.SetRefusing();
-  engine_->Drain();
   spdlog::info("draining: new requests are refused");
+  return true;
 }
 
 void App::Impl::WaitForCalls() {

@@ -43,11 +43,13 @@ int RunDaemon(const std::vector<std::string>& arguments, std::string_view more_h
     std::fputs(outcome->answer.c_str(), stdout);
     return 0;
   }
+  if (absl::Status status = CheckConfig(outcome->config); !status.ok()) return Fail(status, 2);
   spdlog::set_default_logger(spdlog::stderr_logger_mt("moed"));
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
   spdlog::set_level(spdlog::level::from_str(outcome->config.log_level));
   spdlog::flush_on(spdlog::level::info);
   spdlog::info("moed {}", BuildVersion());
+  WarnOfExposure(outcome->config);
 
   App app(outcome->config, routing);
   WatchTerminationSignals([&app] { return app.RequestStop(); }, [&app] { app.Reload(); });

@@ -155,5 +155,6 @@ int main(int argc, char** argv) {
   spdlog::set_level(spdlog::level::from_str(options->log_level));
   spdlog::flush_on(spdlog::level::info);
   spdlog::info("moed-http {}", moed::BuildVersion());
+  moed::http::WarnOfExposure(*options);
   return moed::http::Run(*options);
 }

@@ -1,12 +1,14 @@
 #include "server/http/options.h"
 
 #include <cctype>
+#include <utility>
 
 #include "CLI/CLI.hpp"
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
 #include "core/base/version.h"
 #include "server/http/parameter_list.h"
+#include "server/wire/exposure.h"
 
 namespace moed::http {
 namespace {
@@ -28,9 +30,15 @@ std::string VariableName(const std::string& flag) {
   return name;
 }
 
+std::vector<std::pair<std::string_view, Address>> ServedAddresses(const Options& options) {
+  std::vector<std::pair<std::string_view, Address>> served = {{"--listen", options.http.listen}};
+  if (options.inference_listen) served.emplace_back("--listen-inference", *options.inference_listen);
+  return served;
+}
+
 // Values of flags as they were written, until all are there.
 struct Texts {
-  std::string listen, inference_listen, max_body, max_bodies, page = "on", api_keys;
+  std::string listen, inference_listen, max_body, max_bodies, page = "on", api_keys, insecure = "off";
 };
 
 void Define(CLI::App& app, Options& options, Texts& texts) {
@@ -58,6 +66,11 @@ void Define(CLI::App& app, Options& options, Texts& texts) {
   add("--tokens", options.access.tokens, "FILE",
       "who may ask: lines of NAME SCOPES SHA256-HEX, as moectl token new makes them [everybody may]");
   add("--api-keys", texts.api_keys, "FILE", "")->group("");
+  app.add_flag(
+         "--insecure", texts.insecure,
+         "listen on addresses that other machines reach without TLS, or without tokens or --tls-client-ca; speak plain text to a "
+         "daemon on another machine")
+      ->envname("MOED_HTTP_INSECURE");
   add("--page", texts.page, "on|off", "the page at /, for talking to the model [on]")->check(CLI::IsMember({"on", "off"}));
   add("--max-connections", limits.connections, "N", "connections at once [256]")->check(CLI::Range(1, 65536));
   add("--max-body", texts.max_body, "BYTES", "of one request's body [4MiB]");
@@ -75,6 +88,19 @@ void Define(CLI::App& app, Options& options, Texts& texts) {
       ->check(CLI::Range(0, 86400));
   add("--log-level", options.log_level, "NAME", "debug, info, warning, error or off [info]")
       ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}));
+}
+
+// Of what is said to callers, and to the daemon.
+absl::Status CheckProtection(const Options& options) {
+  for (const auto& [flag, address] : ServedAddresses(options)) {
+    MOED_RETURN_IF_ERROR(CheckExposure(flag, address, options.access, options.insecure));
+  }
+  for (const std::string& address : {options.server, options.control}) {
+    if (options.insecure || !options.server_tls.ca.empty() || IsOfThisMachine(address)) continue;
+    return InvalidArgument("--server ", address, " is another machine, to which all of it would pass in plain text: ",
+                           "give --server-tls-ca FILE, or --insecure where nobody listens on that way");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Apply(const Texts& texts, Options& options) {
@@ -106,13 +132,22 @@ absl::Status Apply(const Texts& texts, Options& options) {
   MOED_RETURN_IF_ERROR(bytes_of("--max-body", texts.max_body, limits.body_bytes));
   MOED_RETURN_IF_ERROR(bytes_of("--max-bodies", texts.max_bodies, limits.bodies_bytes));
   if (limits.bodies_bytes < limits.body_bytes) return InvalidArgument("--max-bodies: less than --max-body");
+  const bool given = texts.insecure == "true";  // a flag's word for being there
+  if (!given && texts.insecure != "on" && texts.insecure != "off") {
+    return InvalidArgument("--insecure: \"", texts.insecure, "\"; allowed are: on, off");
+  }
+  options.insecure = given || texts.insecure == "on";
   MOED_RETURN_IF_ERROR(CheckTlsFiles(options.access.tls));
   options.page = texts.page == "on";
   if (options.control.empty()) options.control = options.server;
-  return absl::OkStatus();
+  return CheckProtection(options);
 }
 
 }  // namespace
+
+void WarnOfExposure(const Options& options) {
+  for (const auto& [flag, address] : ServedAddresses(options)) WarnOfExposure(flag, address, options.access);
+}
 
 absl::StatusOr<Options> ReadOptions(std::span<const std::string> arguments) {
   Options options;

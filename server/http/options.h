@@ -19,6 +19,7 @@ struct Options {
   ClientTls server_tls;           // towards the daemon
   std::string server_token_file;  // what this program presents for questions of its own; "" = nothing
   AccessFiles access;
+  bool insecure = false;  // other machines may reach addresses that are not protected, and the daemon may be one
   std::vector<std::string> model_names;
   bool page = true;
   HttpServerOptions http;
@@ -29,5 +30,8 @@ struct Options {
 
 // Flags, and variables MOED_HTTP_* where a flag is not given. INVALID_ARGUMENT names the flag.
 absl::StatusOr<Options> ReadOptions(std::span<const std::string> arguments);
+
+// Logs what is open to other machines all the same.
+void WarnOfExposure(const Options& options);
 
 }  // namespace moed::http

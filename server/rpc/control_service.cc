@@ -316,4 +316,9 @@ grpc::ServerUnaryReactor* ControlService::Drain(Context* context, const Bytes* r
                                                               });
 }
 
+grpc::ServerUnaryReactor* ControlService::Undrain(Context* context, const Bytes* request, Bytes* response) {
+  return Reply<moe::v1::UndrainRequest, moe::v1::UndrainResponse>(context, Scope::kControl, request, response,
+                                                                  [&](const auto&, auto&) { return parts_.undrain(); });
+}
+
 }  // namespace moed

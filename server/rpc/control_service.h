@@ -20,16 +20,17 @@ struct ControlParts {  // all outlive the service
   const RequestMetrics& requests;
   const moe::v1::ServerInfo& info;  // uptime and draining aside
   const Clock& clock;
-  std::function<void()> drain;     // does not block
-  const Tokens* tokens = nullptr;  // null: everybody may do everything
+  std::function<void()> drain;            // does not block
+  std::function<absl::Status()> undrain;  // likewise
+  const Tokens* tokens = nullptr;         // null: everybody may do everything
 };
 
 template <class Service>
-using WithRawControlMethods = moe::v1::Control::WithRawCallbackMethod_Drain<
+using WithRawControlMethods = moe::v1::Control::WithRawCallbackMethod_Undrain<moe::v1::Control::WithRawCallbackMethod_Drain<
     moe::v1::Control::WithRawCallbackMethod_Abort<moe::v1::Control::WithRawCallbackMethod_ListSessions<
         moe::v1::Control::WithRawCallbackMethod_GetExpertMap<moe::v1::Control::WithRawCallbackMethod_GetCacheState<
             moe::v1::Control::WithRawCallbackMethod_GetStats<moe::v1::Control::WithRawCallbackMethod_GetModelInfo<
-                moe::v1::Control::WithRawCallbackMethod_GetServerInfo<Service>>>>>>>>;
+                moe::v1::Control::WithRawCallbackMethod_GetServerInfo<Service>>>>>>>>>;
 
 // Thread-safe. Every answer is short work on the reaction's thread. Messages come as bytes, so that nothing is read of those of
 // callers that may not ask: what changes something needs the scope "control", what is told "observe".
@@ -48,6 +49,7 @@ class ControlService final : public WithRawControlMethods<moe::v1::Control::Serv
   grpc::ServerUnaryReactor* ListSessions(Context* context, const Bytes* request, Bytes* response) override;
   grpc::ServerUnaryReactor* Abort(Context* context, const Bytes* request, Bytes* response) override;
   grpc::ServerUnaryReactor* Drain(Context* context, const Bytes* request, Bytes* response) override;
+  grpc::ServerUnaryReactor* Undrain(Context* context, const Bytes* request, Bytes* response) override;
 
  private:
   // `body`(request, answer) makes the answer.

@@ -47,7 +47,8 @@ struct LoadedModel {
   }
 };
 
-// Thread-safe. Loading -> ready -> draining -> refusing; a drain may also come while loading. Who drains is not ready any more,
+// Thread-safe. Loading -> ready -> draining -> refusing, and back to ready where the drain is taken back; a drain may also come
+// while loading. Who drains is not ready any more,
 // so that whoever watches takes the server out; only who refuses turns new requests away.
 class ServerState {
  public:
@@ -58,6 +59,10 @@ class ServerState {
   void SetDraining() { draining_.store(true, std::memory_order_release); }
   bool draining() const { return draining_.load(std::memory_order_acquire); }
   void SetRefusing() { refusing_.store(true, std::memory_order_release); }  // of a server that drains
+  void TakeBackDrain() {
+    refusing_.store(false, std::memory_order_release);
+    draining_.store(false, std::memory_order_release);
+  }
   bool refusing() const { return refusing_.load(std::memory_order_acquire); }
 
   bool ready() const { return loaded() != nullptr && !draining(); }

@@ -4,12 +4,14 @@
 #include <array>
 #include <cctype>
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
 #include "core/base/status.h"
 #include "core/base/version.h"
 #include "server/startup/listing.h"
+#include "server/wire/exposure.h"
 
 namespace moed {
 namespace {
@@ -23,7 +25,7 @@ constexpr const char* kFooter =
     "\n"
     "Examples:\n"
     "  moed --store tales.moed --memory-budget 8MiB\n"
-    "  moed --store mixtral.moed --memory-budget 12GiB --listen 0.0.0.0:50051 --control-listen 127.0.0.1:50052\n"
+    "  moed --store mixtral.moed --memory-budget 12GiB --listen 0.0.0.0:50051 --tls-cert c.pem --tls-key k.pem --tokens tokens\n"
     "  moed --config /etc/moed.toml --log-level debug\n"
     "\n"
     "Signals: SIGTERM and SIGINT drain (running requests go on for --drain-seconds); a second one ends at once with 128 + its "
@@ -92,9 +94,10 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const std::string> argume
   for (size_t i = 0; i < settings.size(); ++i) {
     const Setting& setting = settings[i];
     const std::string initial = setting.initial.empty() ? "" : StrCat(" [", setting.initial, "]");
-    options.push_back(app.add_option(FlagName(setting.name), texts[i], StrCat(setting.help, initial))
-                          ->group(std::string(setting.group))
-                          ->type_name(std::string(setting.value)));
+    const std::string flag = FlagName(setting.name), help = StrCat(setting.help, initial);
+    options.push_back(setting.value.empty() ? app.add_flag(flag, texts[i], help)
+                                            : app.add_option(flag, texts[i], help)->type_name(std::string(setting.value)));
+    options.back()->group(std::string(setting.group));
     formers.push_back(setting.former.empty() ? nullptr : app.add_option(FlagName(setting.former), texts[i])->group(""));
   }
   app.add_option("--config", line.file, "configuration file (TOML or INI) with the names of these options as keys")
@@ -115,6 +118,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const std::string> argume
     return InvalidArgument(error.what());
   }
   for (size_t i = 0; i < settings.size(); ++i) {
+    if (settings[i].value.empty() && texts[i] == "true") texts[i] = "on";  // a flag's word for being there
     if (options[i]->count() > 0) line.given[i] = Given{texts[i], "flag"};
     if (formers[i] == nullptr || formers[i]->count() == 0) continue;
     if (options[i]->count() > 0) {
@@ -125,7 +129,26 @@ absl::StatusOr<CommandLine> ParseCommandLine(std::span<const std::string> argume
   return line;
 }
 
+// The addresses of gRPC, by their flags. That of metrics tells nothing of requests and changes nothing.
+std::vector<std::pair<std::string_view, Address>> ServedAddresses(const Config& config) {
+  std::vector<std::pair<std::string_view, Address>> served = {{"--listen", config.listen}};
+  if (config.control_listen) served.emplace_back("--control-listen", *config.control_listen);
+  return served;
+}
+
 }  // namespace
+
+absl::Status CheckConfig(const Config& config) {
+  MOED_RETURN_IF_ERROR(CheckTlsFiles(config.access.tls));
+  for (const auto& [flag, address] : ServedAddresses(config)) {
+    MOED_RETURN_IF_ERROR(CheckExposure(flag, address, config.access, config.insecure));
+  }
+  return absl::OkStatus();
+}
+
+void WarnOfExposure(const Config& config) {
+  for (const auto& [flag, address] : ServedAddresses(config)) WarnOfExposure(flag, address, config.access);
+}
 
 absl::StatusOr<ConfigOutcome> ReadConfig(std::span<const std::string> arguments, const Environment& environment,
                                          std::string_view more_help) {

@@ -30,6 +30,7 @@ struct Config {
   std::optional<Address> metrics_listen = Address{"127.0.0.1", 9464};  // absent: off
 
   AccessFiles access;
+  bool insecure = false;  // other machines may reach addresses that are not protected
 
   PresetChoice preset;
   std::string io_backend = "auto";
@@ -44,6 +45,10 @@ struct Config {
   std::string record_routing;  // "" = off
   std::string log_level = "info";
   std::string request_log;  // "" = with the normal log; "off"
+  bool reflection = false;
+  int max_streams = 100;  // of a connection
+  int connection_idle_seconds = 300;
+  int connection_age_seconds = 3600;
   int drain_delay_seconds = 2;
   int drain_seconds = 30;
 };
@@ -52,7 +57,7 @@ struct Config {
 struct Setting {
   std::string_view name;
   std::string_view group;
-  std::string_view value;  // "BYTES"
+  std::string_view value;  // "BYTES"; "" = none as a flag, elsewhere on or off
   std::string_view help;
   std::string_view initial;  // as text, for --help
   // INVALID_ARGUMENT says what is allowed.
@@ -72,5 +77,11 @@ using Environment = std::function<const char*(const char* name)>;
 // key, and what is allowed. `more_help`: --help ends with it.
 absl::StatusOr<ConfigOutcome> ReadConfig(std::span<const std::string> arguments, const Environment& environment,
                                          std::string_view more_help = "");
+
+// What values need of each other before anything is opened: TLS's files, and protection of addresses that other machines reach.
+// INVALID_ARGUMENT names the flags and the remedy.
+absl::Status CheckConfig(const Config& config);
+// Logs what is open to other machines all the same.
+void WarnOfExposure(const Config& config);
 
 }  // namespace moed

@@ -57,6 +57,17 @@ absl::Status ApplyTlsFile(std::string_view text, Config& config) {
   return absl::OkStatus();
 }
 
+absl::Status SetSwitch(std::string_view text, bool& out) {
+  if (text != "on" && text != "off") return InvalidArgument("\"", text, "\"; allowed are: on, off");
+  out = text == "on";
+  return absl::OkStatus();
+}
+
+template <bool Config::*kField>
+absl::Status ApplySwitch(std::string_view text, Config& config) {
+  return SetSwitch(text, config.*kField);
+}
+
 absl::Status ApplyTokens(std::string_view text, Config& config) {
   if (text.empty()) return InvalidArgument("empty: a path is wanted");
   config.access.tokens = text;
@@ -111,19 +122,11 @@ absl::Status ApplyPredictor(std::string_view text, Config& config) {
 absl::Status ApplyFidelityRule(std::string_view text, Config& config) {
   return SetName(text, FidelityRules(), "", config.preset.rule);
 }
-absl::Status ApplyPrefixCache(std::string_view text, Config& config) {
-  if (text != "on" && text != "off") return InvalidArgument("\"", text, "\"; allowed are: on, off");
-  config.serving.prefix_cache = text == "on";
-  return absl::OkStatus();
-}
-absl::Status ApplyProcessorExperts(std::string_view text, Config& config) {
-  if (text != "on" && text != "off") return InvalidArgument("\"", text, "\"; allowed are: on, off");
-  config.processor_experts = text == "on";
-  return absl::OkStatus();
-}
+absl::Status ApplyPrefixCache(std::string_view text, Config& config) { return SetSwitch(text, config.serving.prefix_cache); }
 absl::Status ApplyFillCache(std::string_view text, Config& config) {
-  if (text != "on" && text != "off") return InvalidArgument("\"", text, "\"; allowed are: on, off");
-  config.preset.fill = text == "on";
+  bool fill = false;
+  MOED_RETURN_IF_ERROR(SetSwitch(text, fill));
+  config.preset.fill = fill;
   return absl::OkStatus();
 }
 absl::Status ApplyPresetOptions(std::string_view text, Config& config) {
@@ -197,7 +200,7 @@ constexpr Setting kSettings[] = {
     {"processor-experts", "Model and memory", "on|off",
      "beside a device with memory of its own, experts in the host's memory are computed by its processor where that is faster "
      "than bringing them",
-     "on", ApplyProcessorExperts},
+     "on", ApplySwitch<&Config::processor_experts>},
     {"kv-budget", "Model and memory", "BYTES", "keys and values of all conversations, out of the memory budget",
      "a sixteenth of what the fixed parts leave", ApplyBytes<&ServingOptions::kv_budget>},
     {"kv-format", "Model and memory", "f16|f32|q8", "how keys and values are kept: in 16, 32 or 8.5 bits", "f16", ApplyKvFormat},
@@ -221,6 +224,11 @@ constexpr Setting kSettings[] = {
      ApplyTlsFile<&TlsFiles::client_ca>},
     {"tokens", "Access", "FILE", "who may do what: lines of NAME SCOPES SHA256-HEX, as moectl token new makes them",
      "everybody may do everything", ApplyTokens},
+    {"insecure", "Access", "", "listens on addresses that other machines reach without TLS, or without tokens or --tls-client-ca",
+     "", ApplySwitch<&Config::insecure>},
+    {"reflection", "Access", "on|off",
+     "tells everybody the services and their messages (grpc.reflection), for tools such as grpcurl", "off",
+     ApplySwitch<&Config::reflection>},
 
     {"preset", "Experts", "NAME", "what to do with experts, as a whole: a combination of the four below", "auto", ApplyPreset},
     {"policy", "Experts", "NAME", "which expert leaves the cache", "the preset's", ApplyPolicy},
@@ -257,6 +265,12 @@ constexpr Setting kSettings[] = {
     {"max-text-bytes", "Requests", "BYTES", "longest text that is tokenised, a prompt's or Tokenize's", "1MiB", ApplyTextBytes},
     {"max-connections", "Requests", "N", "open connections; more are closed at once", "512; with TLS 192",
      ApplyInt<1, 65536, &Config::max_connections>},
+    {"max-streams", "Requests", "N", "calls of one connection at once; more wait in the client", "100",
+     ApplyInt<1, 65536, &Config::max_streams>},
+    {"connection-idle-seconds", "Requests", "N", "for which a connection may be without calls", "300",
+     ApplyInt<1, 86400, &Config::connection_idle_seconds>},
+    {"connection-age-seconds", "Requests", "N", "after which clients are told to connect anew; their calls go on to the end",
+     "3600", ApplyInt<1, 1 << 30, &Config::connection_age_seconds>},
     {"drain-delay-seconds", "Requests", "N",
      "how long new requests are still taken after SIGTERM while health and /readyz say no, for load balancers to notice", "2",
      ApplyInt<0, 3600, &Config::drain_delay_seconds>},

@@ -6,6 +6,8 @@
 #include "core/base/status.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/impl/server_builder_option.h"
+#include "grpcpp/impl/server_builder_plugin.h"
 #include "grpcpp/server_builder.h"
 #include "server/wire/tls_credentials.h"
 
@@ -29,6 +31,14 @@ void SetChannelArguments(grpc::ServerBuilder& builder, const RpcServerOptions& o
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
 }
 
+// Linking the library of reflection puts it into every server, and so does asking for it once.
+class WithoutReflection final : public grpc::ServerBuilderOption {
+  void UpdateArguments(grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    std::erase_if(*plugins, [](const auto& plugin) { return plugin->name() == "proto_server_reflection"; });
+  }
+};
+
 std::shared_ptr<grpc::ServerCredentials> CredentialsOf(const Address& address, const Certificates* certificates) {
   const bool encrypted = certificates != nullptr && address.path.empty();
   return encrypted ? MakeTlsCredentials(*certificates) : grpc::InsecureServerCredentials();
@@ -41,8 +51,9 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Listen(const Address& addr
   MOED_ASSIGN_OR_RETURN(std::unique_ptr<ConnectionAcceptor> acceptor,
                         ConnectionAcceptor::Listen(address, options.max_connections));
   grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  if (options.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
+  if (!options.reflection) builder.SetOption(std::make_unique<WithoutReflection>());
   SetChannelArguments(builder, options);
   builder.SetResourceQuota(quota);
   builder.SetMaxReceiveMessageSize(options.max_message_bytes);

@@ -25,14 +25,15 @@ struct RpcServerOptions {
   int max_age_ms = 3'600'000;  // then clients connect anew, so that replicas share them; calls go on to their end
   int handshake_ms = 10'000;   // in which a new connection has shaken hands, TLS's included
   std::string health_service = "moe.v1.Inference";  // whose health is told, beside that of "" (the whole server)
+  bool reflection = false;                          // grpc.reflection, open to everybody
   const Certificates* certificates = nullptr;       // null: plain text, as on the paths of unix sockets always
 };
 
 // Thread-safe. Not serving, as its health says, until SetServing(true).
 class RpcServer {
  public:
-  // Services outlive the server. Errors name address and reason: the port is in use, the address is not ours, ... Compressed
-  // messages are refused: what they become when they are unpacked is bounded by nothing.
+  // Services outlive the server; there is one at least, or reflection. Errors name address and reason: the port is in use, the
+  // address is not ours, ... Compressed messages are refused: what they become when they are unpacked is bounded by nothing.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Listen(const Address& address, const std::vector<grpc::Service*>& services,
                                                            grpc::ResourceQuota& quota, const RpcServerOptions& options);
   ~RpcServer();  // Shutdown at once

@@ -113,6 +113,14 @@ class Compose(unittest.TestCase):
         self.assertIn("no-new-privileges:true", moed["security_opt"])
         self.assertGreater(moed["ulimits"]["memlock"], 0)
 
+    def test_what_listens_for_other_containers_says_that_it_is_open(self) -> None:
+        moed = self.services["moed"]["environment"]
+        self.assertEqual((moed["MOED_LISTEN"], moed["MOED_INSECURE"]), ("0.0.0.0:50051", "on"))
+        self.assertIn("--insecure", self.services["http"]["command"])
+
+    def test_the_image_listens_for_its_own_container_alone(self) -> None:
+        self.assertNotRegex((ROOT / "Dockerfile").read_text(), "(?m)^ENV .*(MOED_LISTEN|MOED_INSECURE)=")
+
     def test_ports_are_local(self) -> None:
         for name, service in self.services.items():
             for port in service.get("ports", []):

@@ -119,6 +119,11 @@ const std::map<std::string_view, Taken> kTaken = {
     {"tls-key", {"k.pem", [](const Config& c) { return c.access.tls.key == "k.pem"; }}},
     {"tls-client-ca", {"a.pem", [](const Config& c) { return c.access.tls.client_ca == "a.pem"; }}},
     {"tokens", {"t", [](const Config& c) { return c.access.tokens == "t"; }}},
+    {"insecure", {"on", [](const Config& c) { return c.insecure; }}},
+    {"reflection", {"on", [](const Config& c) { return c.reflection; }}},
+    {"max-streams", {"5", [](const Config& c) { return c.max_streams == 5; }}},
+    {"connection-idle-seconds", {"6", [](const Config& c) { return c.connection_idle_seconds == 6; }}},
+    {"connection-age-seconds", {"7", [](const Config& c) { return c.connection_age_seconds == 7; }}},
     {"io-backend", {"buffered", [](const Config& c) { return c.io_backend == "buffered"; }}},
     {"io-queue-depth", {"4", [](const Config& c) { return c.io_queue_depth == 4; }}},
     {"verify-reads", {"always", [](const Config& c) { return c.checksums == ChecksumRule::kEveryRead; }}},
@@ -163,14 +168,53 @@ TEST_F(ConfigTest, EverySettingIsTakenFromEverySource) {
       std::string variable = "MOED_" + std::string(spelled);
       for (char& c : variable) c = c == '-' ? '_' : static_cast<char>(std::toupper(c));
       const std::string file = File("one.toml", std::string(spelled) + " = \"" + value + "\"\n");
-      for (const auto& outcome :
-           {Read(with({flag, value})), Read(with({}), {{variable, value}}), Read(with({"--config", file}))}) {
+      const std::vector<std::string> by_flag = setting.value.empty() ? std::vector{flag} : std::vector{flag, value};
+      for (const auto& outcome : {Read(with(by_flag)), Read(with({}), {{variable, value}}), Read(with({"--config", file}))}) {
         ASSERT_TRUE(outcome.ok()) << outcome.status();
         EXPECT_TRUE(taken.in(outcome->config));
       }
     }
     EXPECT_THAT(Read({"--help"})->answer, HasSubstr("--" + name));
   }
+}
+
+// Whether the daemon would start with it; what it says otherwise.
+std::string Protection(std::vector<std::string> arguments) {
+  arguments.insert(arguments.end(), {"--store", "s"});
+  const auto outcome = ReadConfig(arguments, [](const char*) -> const char* { return nullptr; });
+  EXPECT_TRUE(outcome.ok()) << outcome.status();
+  const absl::Status status = outcome.ok() ? CheckConfig(outcome->config) : outcome.status();
+  return std::string(status.message().data(), status.message().size());
+}
+
+TEST_F(ConfigTest, WhatOtherMachinesReachIsProtectedOrSaidToBeOpen) {
+  const std::vector<std::string> tls = {"--tls-cert", "c", "--tls-key", "k"};
+  const auto with = [](std::vector<std::string> first, const std::vector<std::string>& more) {
+    first.insert(first.end(), more.begin(), more.end());
+    return first;
+  };
+  for (const char* local : {"127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1", "unix:/x"}) {
+    EXPECT_EQ(Protection({"--listen", local, "--control-listen", local}), "");
+  }
+  for (const char* open : {"0.0.0.0:1", "[::]:1", "10.0.0.1:1", "128.0.0.1:1", "moed.example.org:1", "[::ffff:10.0.0.1]:1"}) {
+    SCOPED_TRACE(open);
+    for (const char* flag : {"--listen", "--control-listen"}) {
+      const std::vector<std::string> listen = {flag, open};
+      const std::string said = Protection(listen);
+      EXPECT_THAT(said, HasSubstr(std::string(flag) + " " + open));
+      for (const char* remedy : {"--tls-cert FILE", "--tokens FILE", "--tls-client-ca FILE", "--insecure", "127.0.0.1"}) {
+        EXPECT_THAT(said, HasSubstr(remedy));
+      }
+      EXPECT_THAT(Protection(with(listen, tls)), HasSubstr("--tokens FILE"));
+      EXPECT_NE(Protection(with(listen, {"--tokens", "t"})), "");
+      EXPECT_EQ(Protection(with(with(listen, tls), {"--tokens", "t"})), "");
+      EXPECT_EQ(Protection(with(with(listen, tls), {"--tls-client-ca", "a"})), "");
+      EXPECT_EQ(Protection(with(listen, {"--insecure"})), "");
+    }
+  }
+  EXPECT_THAT(Protection({"--tls-cert", "c"}), HasSubstr("--tls-key is missing"));
+  EXPECT_THAT(Error({"--store", "s"}, {{"MOED_INSECURE", "yes"}}), HasSubstr("--insecure (MOED_INSECURE): \"yes\""));
+  EXPECT_FALSE(Read({"--store", "s"}, {{"MOED_INSECURE", "off"}})->config.insecure);
 }
 
 TEST_F(ConfigTest, AFormerNameIsUnderstoodButNotTold) {

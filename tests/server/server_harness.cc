@@ -14,6 +14,7 @@
 #include "google/rpc/status.pb.h"
 #include "server/metrics/process_metrics.h"
 #include "server/metrics/server_metrics.h"
+#include "spdlog/spdlog.h"
 #include "tests/paths.h"
 
 namespace moed {
@@ -105,11 +106,14 @@ ServerHarness::ServerHarness(HarnessOptions options)
       workers_({.threads = 1, .max_jobs = 64, .max_bytes = 1 << 20}),
       environment_{state_, workers_, sender_, requests_, *log_, live_, call_clock_, options.calls},
       inference_(environment_),
-      control_({state_, sampler_, requests_, info_, call_clock_, [this] {
+      control_({state_, sampler_, requests_, info_, call_clock_,
+                [this] {
                   state_.SetDraining();
                   state_.SetRefusing();
                   engine_.Drain();
-                }}) {
+                },
+                [] { return absl::OkStatus(); }}) {
+  spdlog::set_level(spdlog::level::warn);  // what Control changes is logged
   info_.set_version("1.2.3");
   info_.set_memory_budget_bytes(6000);
   if (options.wrap) wrapped_ = options.wrap(engine_);
@@ -124,7 +128,7 @@ ServerHarness::ServerHarness(HarnessOptions options)
     model_.answer_format = &chat::FormatOfTemplate(options.chat_template);
   }
   collectables_ = {registry_, std::make_shared<ServerMetrics>(state_, sampler_, info_), std::make_shared<ProcessMetrics>()};
-  server_ = *RpcServer::Listen({"127.0.0.1", 0}, {&inference_, &control_}, quota_, {});
+  server_ = *RpcServer::Listen({"127.0.0.1", 0}, {&inference_, &control_}, quota_, {.reflection = options.reflection});
   inference_stub_ = moe::v1::Inference::NewStub(Channel());
   control_stub_ = moe::v1::Control::NewStub(Channel());
   if (options.load) Load();

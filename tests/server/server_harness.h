@@ -36,7 +36,8 @@ struct HarnessOptions {
   moe::v1::Sampling sampling_defaults;                   // of the model
   std::function<std::unique_ptr<Engine>(Engine&)> wrap;  // what the server takes for its engine; absent: the scripted one
   size_t untaken_bytes = 64 << 20;                       // LiveCalls
-  int mapped_experts = 1;                                // of the second layer in a map
+  bool reflection = false;
+  int mapped_experts = 1;  // of the second layer in a map
 };
 
 // The engine steps only when told to (Step, StepUntilIdle), so that a test decides what happens when.

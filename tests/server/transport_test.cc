@@ -67,6 +67,8 @@ class PlainSocket {
   const int fd_;
 };
 
+// gRPC starts no server without a service: where there is none, reflection is one.
+
 // The server end of an HTTP/2 connection sees: the preface, settings, and then pings as often as the test likes, without any
 // call. gRPC's own client would not ping more than once a second.
 class PingingClient {
@@ -105,7 +107,7 @@ class PingingClient {
 TEST(KeepaliveTest, PingsAtTheAllowedIntervalAreAnsweredAlsoWithoutACall) {
   grpc::ResourceQuota quota;
   // Any interval is allowed, so that the test need not wait for one to pass.
-  const auto listening = RpcServer::Listen({"127.0.0.1", 0}, {}, quota, {.min_ping_interval_ms = 0});
+  const auto listening = RpcServer::Listen({"127.0.0.1", 0}, {}, quota, {.min_ping_interval_ms = 0, .reflection = true});
   ASSERT_TRUE(listening.ok()) << listening.status();
   PingingClient client((*listening)->address().port);
   for (int i = 0; i < 10; ++i) {  // far beyond the two that gRPC forgives
@@ -155,7 +157,9 @@ TEST(ConnectionTest, AUnixSocketServesUpToItsLimitAndIsRemovedInTheEnd) {
   const TemporaryFolder folder;
   const std::string path = folder / "socket";
   grpc::ResourceQuota quota;
-  const auto listen = [&] { return RpcServer::Listen(Address{.path = path}, {}, quota, {.max_connections = 1}); };
+  const auto listen = [&] {
+    return RpcServer::Listen(Address{.path = path}, {}, quota, {.max_connections = 1, .reflection = true});
+  };
   auto server = listen();
   ASSERT_TRUE(server.ok()) << server.status();
   EXPECT_EQ((*server)->address().Text(), "unix:" + path);
@@ -174,7 +178,7 @@ TEST(ConnectionTest, AnAbandonedUnixSocketIsReplacedAndAFileIsNot) {
   const std::string path = folder / "socket";
   ASSERT_TRUE(UnixSocket(path).Bind());
   grpc::ResourceQuota quota;
-  const auto listen = [&] { return RpcServer::Listen(Address{.path = path}, {}, quota, {}).status(); };
+  const auto listen = [&] { return RpcServer::Listen(Address{.path = path}, {}, quota, {.reflection = true}).status(); };
   EXPECT_TRUE(listen().ok());
   std::ofstream(path) << "mine";
   EXPECT_FALSE(listen().ok());
@@ -184,7 +188,7 @@ TEST(ConnectionTest, AnAbandonedUnixSocketIsReplacedAndAFileIsNot) {
 TEST(ConnectionTest, MoreThanAreAllowedAreClosedUntilOthersAre) {
   spdlog::set_level(spdlog::level::off);
   grpc::ResourceQuota quota;
-  const auto listening = *RpcServer::Listen({"127.0.0.1", 0}, {}, quota, {.max_connections = 2});
+  const auto listening = *RpcServer::Listen({"127.0.0.1", 0}, {}, quota, {.max_connections = 2, .reflection = true});
   const int port = listening->address().port;
   auto first = std::make_unique<PingingClient>(port), second = std::make_unique<PingingClient>(port);
   for (PingingClient* client : {first.get(), second.get()}) {
@@ -207,14 +211,14 @@ TEST(ConnectionTest, MoreThanAreAllowedAreClosedUntilOthersAre) {
 
 TEST(ConnectionTest, WithoutCallsItIsClosed) {
   grpc::ResourceQuota quota;
-  const auto listening = *RpcServer::Listen({"127.0.0.1", 0}, {}, quota, {.max_idle_ms = 1});
+  const auto listening = *RpcServer::Listen({"127.0.0.1", 0}, {}, quota, {.max_idle_ms = 1, .reflection = true});
   PingingClient client(listening->address().port);
   EXPECT_THAT(client.Answer(), HasSubstr("idle"));
 }
 
 TEST(ConnectionTest, WhoSaysNothingIsClosed) {
   grpc::ResourceQuota quota;
-  const auto listening = *RpcServer::Listen({"127.0.0.1", 0}, {}, quota, {.handshake_ms = 1});
+  const auto listening = *RpcServer::Listen({"127.0.0.1", 0}, {}, quota, {.handshake_ms = 1, .reflection = true});
   PlainSocket silent;
   ASSERT_TRUE(silent.ConnectTo(listening->address().port));
   while (!silent.Receive(1).empty()) {
@@ -224,7 +228,7 @@ TEST(ConnectionTest, WhoSaysNothingIsClosed) {
 TEST(ListenTest, ASecondServerOnThePortIsRefused) {
   ServerHarness server;
   grpc::ResourceQuota quota;
-  const auto second = RpcServer::Listen(server.server().address(), {}, quota, {});
+  const auto second = RpcServer::Listen(server.server().address(), {}, quota, {.reflection = true});
   ASSERT_FALSE(second.ok());
   EXPECT_THAT(second.status().ToString(), HasSubstr("in use"));
   EXPECT_THAT(second.status().ToString(), HasSubstr(server.server().address().Text()));
@@ -239,7 +243,7 @@ TEST(ListenTest, APortOfAnotherProgramIsRefused) {
   grpc::ResourceQuota quota;
   const Address taken{"127.0.0.1", other.port()};
   for (const absl::Status& status :
-       {RpcServer::Listen(taken, {}, quota, {}).status(), MetricsServer::Listen(taken, {}).status()}) {
+       {RpcServer::Listen(taken, {}, quota, {.reflection = true}).status(), MetricsServer::Listen(taken, {}).status()}) {
     EXPECT_THAT(status.ToString(), HasSubstr("in use"));
     EXPECT_THAT(status.ToString(), HasSubstr(taken.Text()));
   }
@@ -258,7 +262,7 @@ TEST(ListenTest, ThePortIsNotShared) {
 TEST(ListenTest, AddressesThatAreNotOursAreRefused) {
   grpc::ResourceQuota quota;
   for (const char* host : {"192.0.2.1", "no host"}) {
-    const auto server = RpcServer::Listen({host, 0}, {}, quota, {});
+    const auto server = RpcServer::Listen({host, 0}, {}, quota, {.reflection = true});
     ASSERT_FALSE(server.ok()) << host;
     EXPECT_THAT(server.status().ToString(), HasSubstr(host));
   }
@@ -288,8 +292,8 @@ TEST(UndecodableTest, BytesThatAreNoRequestDoNotHurtTheServer) {
 }
 
 // grpc.reflection.v1alpha: {7: list_services} and {4: file_containing_symbol}; no package brings its proto.
-TEST(ReflectionTest, NamesTheServicesAndGivesTheirFiles) {
-  ServerHarness server;
+TEST(ReflectionTest, NamesTheServicesAndGivesTheirFilesWhereItIsAskedFor) {
+  ServerHarness server({.reflection = true});
   const auto ask = [&](char field, const std::string& value) {
     std::string response;
     const std::string request = std::string(1, static_cast<char>(field << 3 | 2)) + static_cast<char>(value.size()) + value;
@@ -305,6 +309,9 @@ TEST(ReflectionTest, NamesTheServicesAndGivesTheirFiles) {
   const std::string file = ask(4, "moe.v1.Inference");
   for (const char* name : {"GenerateStream", "Detokenize", "moe/v1/inference.proto"}) EXPECT_THAT(file, HasSubstr(name));
   EXPECT_THAT(ask(4, "no.such.Symbol"), Not(HasSubstr("proto")));
+  ServerHarness silent;  // also where another server of the process has it
+  const grpc::Status status = CallRaw(silent.Channel(), "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", "");
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
 }
 
 }  // namespace

@@ -189,6 +189,30 @@ class DaemonTest(RealProgramsTest):
             self.assertEqual(refused.returncode, EXIT_UNAVAILABLE, refused.stderr)
             self.assertEqual(daemon.stop(), 0, daemon.log())
 
+    def test_a_drain_can_be_taken_back(self) -> None:
+        with self.serving("--memory-budget", "64MiB", "--drain-delay-seconds", 0) as daemon:
+            self.assertEqual(daemon.moectl("undrain").returncode, 0, "nothing to take back")
+            for times in (1, 2):
+                daemon.moectl("drain")
+                eventually(lambda n=times: daemon.log().count("new requests are refused") == n, "the refusals")  # type: ignore[misc]
+                refused = daemon.moectl("generate", "--prompt", PROMPT, check=False)
+                self.assertEqual(refused.returncode, EXIT_UNAVAILABLE, refused.stderr)
+                self.assertIn("again", daemon.moectl("undrain").stdout)
+                self.assertEqual(daemon.moectl("health").returncode, 0)
+                self.assertEqual(http_code(daemon, "/readyz"), 200)
+                self.assertEqual(daemon.moectl("generate", "--prompt", PROMPT, "--max-new-tokens", 2).returncode, 0)
+            self.assertEqual(daemon.stop(), 0, daemon.log())
+        with self.serving("--memory-budget", "64MiB", "--drain-delay-seconds", 3600) as daemon:
+            daemon.moectl("drain")
+            eventually(lambda: "not ready any more" in daemon.log(), "the delay")
+            daemon.moectl("undrain")
+            self.assertEqual(daemon.moectl("health").returncode, 0)
+            self.assertNotIn("refused", daemon.log())
+            daemon.send_signal(signal.SIGTERM)
+            eventually(lambda: daemon.moectl("health", check=False).returncode == EXIT_UNAVAILABLE, "health to say no")
+            ending = daemon.moectl("undrain", check=False)
+            self.assertIn("the server is ending", ending.stderr)
+
     def test_without_drain_time_running_streams_are_ended(self) -> None:
         with self.serving(*SLOW, "--drain-seconds", 0) as daemon:
             streams = [Stream(daemon, 1000) for _ in range(3)]

@@ -192,6 +192,17 @@ def metadata(attacker: Attacker) -> None:
     attacker.at_once(send, 32)
 
 
+def headers_of_an_advisory(attacker: Attacker) -> None:
+    """CVE-2023-1428: gRPC may end the process at these, with more than 8 KB behind them."""
+    large = header("x-large", b"x" * 9000)
+    for instead, more in (({"te": b"x"}, b""), ({"scheme": b"x"}, b""), ({}, header("grpclb_client_stats", b"x"))):
+        for tail in (b"", large):
+            connection = attacker.connection()
+            with contextlib.suppress(OSError):  # closed by the server
+                for _ in range(20):
+                    connection.open_stream(INFERENCE + "Generate", more + tail, **instead)
+
+
 def idle_connections(attacker: Attacker) -> None:
     for _ in range(3000):
         attacker.socket()
@@ -335,6 +346,7 @@ KINDS: tuple[Callable[[Attacker], None], ...] = (
     nesting,
     text_that_is_not_utf8,
     compressed,
+    headers_of_an_advisory,
     idle_connections,
     connections_that_say_hello,
     streams_without_a_message,

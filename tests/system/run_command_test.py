@@ -391,7 +391,7 @@ class RunCommandTest(RealProgramsTest):
                 command = [str(self.binaries / "moed"), "--store", str(self.demo_store()), "--memory-budget", DEMO_BUDGET]
                 with (
                     self.subTest(flag),
-                    contextlib.closing(ServerProcess([*command, "--metrics-listen", "off", *flag])) as daemon,
+                    contextlib.closing(ServerProcess([*command, "--metrics-listen", "off", "--insecure", *flag])) as daemon,
                 ):
                     daemon.wait_for_line("(ready: )")
                     self.assertEqual(healthy(daemon.pid), 0)
