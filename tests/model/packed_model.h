@@ -24,7 +24,7 @@
 
 namespace moed {
 
-inline std::string DataFolder() { return SourcePath("tests/model/data"); }
+inline std::string DataFolder() { return TinyCheckpoint(""); }
 
 // "mixtral", "olmoe", ...: one a folder, sorted.
 inline std::vector<std::string> CheckpointNames() {

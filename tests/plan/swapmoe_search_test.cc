@@ -14,15 +14,15 @@ namespace {
 using testing::ElementsAre;
 
 // Losses add up over the layers, and each further slot is worth less.
-double Loss(const Slots& slots, std::span<const double> weights) {
+double Loss(const SlotCounts& slots, std::span<const double> weights) {
   double loss = 2;
   for (size_t layer = 0; layer < slots.size(); ++layer) loss += weights[layer] / slots[layer];
   return loss;
 }
 
 // All allocations of exactly `total` slots.
-Slots BestByEnumeration(int layers, int experts, int total, std::span<const double> weights) {
-  Slots slots(static_cast<size_t>(layers), 1), best;
+SlotCounts BestByEnumeration(int layers, int experts, int total, std::span<const double> weights) {
+  SlotCounts slots(static_cast<size_t>(layers), 1), best;
   for (;;) {
     const bool fits = std::accumulate(slots.begin(), slots.end(), 0) <= total;
     if (fits && (best.empty() || Loss(slots, weights) < Loss(best, weights))) best = slots;
@@ -38,7 +38,7 @@ TEST(GeneticSearch, FindsTheOptimumThatEnumerationFinds) {
   for (const int budget : {5, 9, 17, 30, 40}) {
     const SlotsQuestion question{5, 8, budget};
     const GeneticOptions options{.generations = 400};
-    EXPECT_EQ(SearchSlots(question, options, [&](const Slots& slots) { return Loss(slots, weights); }),
+    EXPECT_EQ(SearchSlots(question, options, [&](const SlotCounts& slots) { return Loss(slots, weights); }),
               BestByEnumeration(5, 8, budget, weights))
         << budget;
   }
@@ -47,12 +47,12 @@ TEST(GeneticSearch, FindsTheOptimumThatEnumerationFinds) {
 TEST(GeneticSearch, IsDecidedByItsSeedAndStaysWithinTheBudget) {
   const SlotsQuestion question{6, 16, 40};
   // Rugged, so that few generations end in different places.
-  const auto cost = [](const Slots& slots) {
+  const auto cost = [](const SlotCounts& slots) {
     double sum = 0;
     for (size_t l = 0; l < slots.size(); ++l) sum += std::sin(slots[l] * 1.7 + static_cast<double>(l)) - .01 * slots[l];
     return sum;
   };
-  std::vector<Slots> found;
+  std::vector<SlotCounts> found;
   for (const uint64_t seed : {1, 1, 2, 3, 4}) {
     found.push_back(SearchSlots(question, {.generations = 2, .seed = seed}, cost));
     EXPECT_LE(std::accumulate(found.back().begin(), found.back().end(), 0), 40);
@@ -66,7 +66,7 @@ TEST(GeneticSearch, RandomSlotsSumToWhatIsAsked) {
   SwapMoeRandom random(5);
   const SlotsQuestion question{4, 6, 24};
   for (int total = 4; total <= 24; ++total) {
-    const Slots slots = RandomSlots(question, total, total % 3 / 2., random);
+    const SlotCounts slots = RandomSlots(question, total, total % 3 / 2., random);
     EXPECT_EQ(std::accumulate(slots.begin(), slots.end(), 0), total);
     for (const int here : slots) EXPECT_TRUE(here >= 1 && here <= 6);
   }
@@ -79,12 +79,12 @@ TEST(AccuracyModel, OrdersAllocationsItHasNotSeen) {
   std::vector<MeasuredSlots> samples;
   std::vector<double> predicted, true_ones;
   for (int i = 0; i < 64; ++i) {
-    const Slots slots = RandomSlots(question, 30 + random.Below(31), 0, random);
+    const SlotCounts slots = RandomSlots(question, 30 + random.Below(31), 0, random);
     samples.push_back({slots, Loss(slots, weights)});
   }
   const AccuracyModel model(samples, 16, {.steps = 1000});
   for (int i = 0; i < 40; ++i) {
-    const Slots slots = RandomSlots(question, 30 + random.Below(31), 0, random);
+    const SlotCounts slots = RandomSlots(question, 30 + random.Below(31), 0, random);
     predicted.push_back(model.Predict(slots));
     true_ones.push_back(Loss(slots, weights));
   }

@@ -93,7 +93,7 @@ class Plan(RealProgramsTest):
 
     # Experts of three parts, and of two.
     def test_a_checkpoint_is_planned_as_the_store_that_it_becomes(self) -> None:
-        for checkpoint in (DEMO_CHECKPOINT, ROOT / "tests" / "model" / "data" / "nemotron_h"):
+        for checkpoint in (DEMO_CHECKPOINT, self.binaries.parent / "checkpoints" / "nemotron_h"):
             with self.subTest(checkpoint.name):
                 before = self.plan(checkpoint, "--memory", "20MiB", "--expert-formats", "q4")
                 store = pack(self.binaries, checkpoint, self.folder / f"{checkpoint.name}.moed", "--expert-formats", "q4")

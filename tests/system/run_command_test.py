@@ -15,7 +15,6 @@ from tests.terminal import CTRL_C, CTRL_D, Terminal
 from tools.daemon import DEMO_CHECKPOINT, ROOT, pack
 from tools.server_process import ServerProcess, free_port, wait_until
 
-TINY = ROOT / "tests" / "model" / "data" / "mixtral"  # has no chat template
 DEMO_BUDGET = "24MiB"
 SLOW_PACK = ("--expert-formats", "q4a:hqq,q3:hqq,q2:hqq")
 
@@ -115,9 +114,14 @@ class RunCommandTest(RealProgramsTest):
         store = self.folder / "demo.moed"
         return store if store.exists() else pack(self.binaries, DEMO_CHECKPOINT, store)
 
+    @property
+    def tiny(self) -> pathlib.Path:
+        """A checkpoint without a chat template."""
+        return self.binaries.parent / "checkpoints" / "mixtral"
+
     def tiny_copy(self) -> pathlib.Path:
         copy = self.home / "tiny"
-        shutil.copytree(TINY, copy, ignore=shutil.ignore_patterns("golden.json.xz", "*.delta"))
+        shutil.copytree(self.tiny, copy, ignore=shutil.ignore_patterns("golden.json.xz", "*.delta"))
         return copy
 
     @contextlib.contextmanager
@@ -152,7 +156,7 @@ class RunCommandTest(RealProgramsTest):
     def test_an_endless_standard_input_is_refused(self) -> None:
         with open("/dev/zero", "rb") as zeros:
             run = subprocess.run(
-                [self.binaries / "moed", "run", TINY],
+                [self.binaries / "moed", "run", self.tiny],
                 stdin=zeros,
                 capture_output=True,
                 text=True,
@@ -164,7 +168,9 @@ class RunCommandTest(RealProgramsTest):
 
     def test_without_a_chat_template_texts_are_continued(self) -> None:
         gguf = self.home / "tiny.gguf"
-        gguf.write_bytes(apply_delta((TINY / "model.gguf.delta").read_bytes(), (TINY / "model.safetensors").read_bytes()))
+        gguf.write_bytes(
+            apply_delta((self.tiny / "model.gguf.delta").read_bytes(), (self.tiny / "model.safetensors").read_bytes())
+        )
         run = self.answer(gguf)
         self.assertIn("packing", run.stderr)
         self.assertIn("no chat template", run.stderr)
@@ -174,10 +180,10 @@ class RunCommandTest(RealProgramsTest):
     def test_a_chat_template_may_be_given(self) -> None:
         template = self.home / "template.jinja"
         template.write_text("{% for message in messages %}{{ message.content }}{% endfor %}")
-        run = self.answer(TINY, "--chat-template", template)
+        run = self.answer(self.tiny, "--chat-template", template)
         self.assertNotIn("no chat template", run.stderr)
         template.write_text("{% for message in messages %}{{ message.role }}{% endfor %}")
-        self.assertIn("packing", self.answer(TINY, "--chat-template", template).stderr)
+        self.assertIn("packing", self.answer(self.tiny, "--chat-template", template).stderr)
 
     def test_what_has_changed_is_packed_anew(self) -> None:
         copy = self.tiny_copy()
@@ -192,16 +198,16 @@ class RunCommandTest(RealProgramsTest):
         self.assertEqual(len(list(self.cache.glob("*.moed"))), 2)
 
     def test_a_damaged_store_in_the_cache_is_packed_anew(self) -> None:
-        text = self.answer(TINY).stdout
+        text = self.answer(self.tiny).stdout
         (store,) = self.cache.glob("*.moed")
         with open(store, "r+b") as file:
             file.write(bytes(100))
-        run = self.answer(TINY)
+        run = self.answer(self.tiny)
         self.assertIn("packing", run.stderr)
         self.assertEqual(run.stdout, text)
 
     def test_two_at_a_time_pack_once(self) -> None:
-        both = [self.start(TINY, "--prompt", "x", "--max-new-tokens", 4, "--temperature", 0) for _ in range(2)]
+        both = [self.start(self.tiny, "--prompt", "x", "--max-new-tokens", 4, "--temperature", 0) for _ in range(2)]
         outcomes = [run.communicate(timeout=CALL_SECONDS) for run in both]
         self.assertEqual([run.returncode for run in both], [0, 0], outcomes)
         self.assertEqual(sum("packing" in errors for _, errors in outcomes), 1)
@@ -234,7 +240,7 @@ class RunCommandTest(RealProgramsTest):
             (empty, "config.json"),
             (ggufs, "a.gguf"),
             (noise, "neither a GGUF file"),
-            (TINY / "model.safetensors", "the folder"),
+            (self.tiny / "model.safetensors", "the folder"),
             ("/dev/null", "neither a file nor a folder"),
         ):
             with self.subTest(model):
@@ -251,14 +257,14 @@ class RunCommandTest(RealProgramsTest):
     def test_wrong_usage_is_told_before_anything_is_packed(self) -> None:
         for arguments, words in (
             ((), "MODEL"),
-            ((TINY, "--nonsense"), "allowed are"),
-            ((TINY, "--memory", "much"), "--memory"),
-            ((TINY, "--prompt", ""), "prompt is empty"),
-            ((TINY, "--prompt", "x", "--", "--nonsense"), "--nonsense"),
-            ((TINY, "--prompt", "x", "--", "--store", "y"), "--store"),
-            ((TINY, "--prompt", "x", "--", "--listen=unix:y"), "--listen"),
-            ((TINY, "--prompt", "x", "--max-new-tokens", "-1"), "--max-new-tokens"),
-            ((TINY, "--prompt", "x", "--chat-template", "/nonexistent.jinja"), "/nonexistent.jinja"),
+            ((self.tiny, "--nonsense"), "allowed are"),
+            ((self.tiny, "--memory", "much"), "--memory"),
+            ((self.tiny, "--prompt", ""), "prompt is empty"),
+            ((self.tiny, "--prompt", "x", "--", "--nonsense"), "--nonsense"),
+            ((self.tiny, "--prompt", "x", "--", "--store", "y"), "--store"),
+            ((self.tiny, "--prompt", "x", "--", "--listen=unix:y"), "--listen"),
+            ((self.tiny, "--prompt", "x", "--max-new-tokens", "-1"), "--max-new-tokens"),
+            ((self.tiny, "--prompt", "x", "--chat-template", "/nonexistent.jinja"), "/nonexistent.jinja"),
             ((self.demo_store(), "--prompt", "x", "--expert-formats", "q4"), "packed already"),
         ):
             with self.subTest(words):
@@ -315,7 +321,7 @@ class RunCommandTest(RealProgramsTest):
     def test_a_cache_that_cannot_be_written_is_named(self) -> None:
         (self.home / "file").write_text("")
         self.environment["MOED_CACHE_DIR"] = str(self.home / "file" / "cache")
-        run = self.run_model(TINY, "--prompt", "x")
+        run = self.run_model(self.tiny, "--prompt", "x")
         self.assertEqual(run.returncode, 1)
         self.assertIn("MOED_CACHE_DIR", run.stderr)
 

@@ -1,5 +1,6 @@
 """The widener as a user runs it: what it writes, what it refuses, and what it leaves behind when it fails."""
 
+import argparse
 import fcntl
 import json
 import math
@@ -21,10 +22,10 @@ import numpy as np
 from tools.widen import checkpoint, model, widening
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-DATA = ROOT / "tests" / "model" / "data"
 WIDEN = ROOT / "tools" / "widen"
 Result = subprocess.CompletedProcess[str]
 Tensors = dict[str, tuple[str, checkpoint.Array]]  # type and values by name
+arguments: argparse.Namespace
 TYPES = {"BF16": "<u2", "F16": "<f2", "F32": "<f4"}
 
 
@@ -85,7 +86,7 @@ class Folder(unittest.TestCase):
         self.output = self.folder / "out"
 
     def copy(self, name: str) -> None:
-        shutil.copytree(DATA / name, self.input)
+        shutil.copytree(arguments.checkpoints / name, self.input)
 
     def edit_config(self, **changes: Any) -> None:
         path = self.input / "config.json"
@@ -130,7 +131,7 @@ class Written(Folder):
                     self.assertEqual(len({block.tobytes() for block in blocks}), copies[0], "blocks of rows are the same")
 
     def test_shares_of_every_weight_sum_to_it(self) -> None:
-        for number, name in enumerate(sorted(os.listdir(DATA))):
+        for number, name in enumerate(sorted(os.listdir(arguments.checkpoints))):
             with self.subTest(checkpoint=name):
                 self.input, self.output = self.folder / f"in{number}", self.folder / f"out{number}"
                 self.copy(name)
@@ -449,4 +450,7 @@ class Ended(Folder):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--checkpoints", type=pathlib.Path, default=ROOT / "build" / "release" / "checkpoints")
+    arguments, rest = parser.parse_known_args()
+    unittest.main(argv=[sys.argv[0], *rest])

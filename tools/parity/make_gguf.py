@@ -21,6 +21,7 @@ Made with torch 2.15.0, transformers 5.23.0, sentencepiece 0.2.3, numpy 2.4.6, a
 import argparse
 import importlib
 import json
+import lzma
 import pathlib
 import shutil
 import struct
@@ -71,9 +72,14 @@ def convert(llama_cpp: pathlib.Path, folder: pathlib.Path, out: pathlib.Path, ou
     importlib.import_module("convert_hf_to_gguf").main()
 
 
+def weights_of(checkpoint: pathlib.Path) -> bytes:
+    return lzma.decompress((checkpoint / "model.safetensors.xz").read_bytes())
+
+
 def prepare(checkpoint: pathlib.Path, folder: pathlib.Path) -> None:
-    for name in ("config.json", "generation_config.json", "tokenizer.json", "model.safetensors"):
+    for name in ("config.json", "generation_config.json", "tokenizer.json"):
         shutil.copy(checkpoint / name, folder / name)
+    (folder / "model.safetensors").write_bytes(weights_of(checkpoint))
     (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
     config = json.loads((folder / "config.json").read_text())
     config.update(PREPARED.get(config["model_type"], {}))
@@ -174,7 +180,7 @@ def main() -> None:
         if arguments.gguf is not None:
             shutil.copy(gguf, arguments.gguf)
         target = gguf.read_bytes()
-    made = delta((arguments.checkpoint / "model.safetensors").read_bytes(), target)
+    made = delta(weights_of(arguments.checkpoint), target)
     (arguments.checkpoint / "model.gguf.delta").write_bytes(made)
     print(f"{arguments.checkpoint.name}: {len(target)} bytes of GGUF as {len(made)}")
 

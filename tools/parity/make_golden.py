@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make the tiny checkpoints of tests/model/data and their golden outputs.
 
-For each variant of each family: a random checkpoint of awkward sizes in Hugging Face format (bf16 weights), and golden.json.xz
+For each variant of each family: a random checkpoint of awkward sizes in Hugging Face format (bf16 weights, compressed), and golden.json.xz
 with what transformers computes from these weights in float32: logits of the last prompt positions, the experts chosen for every
 prompt token, and 64 greedy tokens. Seeds are tried in order until no routing decision and no greedy choice is nearly a tie, so
 that a difference in rounding cannot flip one.
@@ -404,6 +404,15 @@ def write_golden(path: pathlib.Path, golden: dict[str, Any]) -> None:
     path.write_bytes(lzma.compress((json.dumps(golden) + "\n").encode(), preset=9 | lzma.PRESET_EXTREME))
 
 
+def compress_weights(folder: pathlib.Path) -> None:
+    """model.safetensors becomes model.safetensors.xz; one position bit, since numbers are of two bytes."""
+    weights = folder / "model.safetensors"
+    two_bytes = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 2, "lp": 1, "pb": 1}
+    packed = lzma.compress(weights.read_bytes(), check=lzma.CHECK_CRC32, filters=[two_bytes])
+    weights.with_suffix(".safetensors.xz").write_bytes(packed)
+    weights.unlink()
+
+
 def make(name: str, config: PretrainedConfig, folder: pathlib.Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for seed in range(FIRST_SEED.get(name, 1), 10000):
@@ -442,6 +451,7 @@ def make(name: str, config: PretrainedConfig, folder: pathlib.Path) -> None:
         (folder / "generation_config.json").write_text(json.dumps({"bos_token_id": 1, "eos_token_id": [2, 7]}, indent=2) + "\n")
         save_tokenizer(folder)
         write_golden(folder / "golden.json.xz", golden)
+        compress_weights(folder)
         size = sum(f.stat().st_size for f in folder.iterdir())
         print(
             f"{name}: seed {seed}, routing margin {golden['routing_margin']:.4f}, greedy margin {golden['greedy_margin']:.4f}, "

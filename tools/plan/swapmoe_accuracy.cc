@@ -55,7 +55,7 @@ AccuracyModel::AccuracyModel(std::span<const MeasuredSlots> samples, int experts
   Train(inputs, targets, options);
 }
 
-std::vector<double> AccuracyModel::Input(const Slots& slots) const {
+std::vector<double> AccuracyModel::Input(const SlotCounts& slots) const {
   std::vector<double> input;
   for (const int here : slots) input.push_back(experts_ > 1 ? std::log(here) / std::log(experts_) : 0);
   return input;
@@ -100,7 +100,7 @@ void AccuracyModel::Train(const std::vector<std::vector<double>>& inputs, std::s
   }
 }
 
-double AccuracyModel::Predict(const Slots& slots) const {
+double AccuracyModel::Predict(const SlotCounts& slots) const {
   MOED_CHECK(slots.size() == layers_);
   std::vector<double> hidden(hidden_);
   return mean_ + scale_ * Forward(Input(slots), hidden);

@@ -7,10 +7,10 @@
 
 namespace moed {
 
-using Slots = std::vector<int>;  // by MoE layer
+using SlotCounts = std::vector<int>;  // by MoE layer
 
 struct MeasuredSlots {
-  Slots slots;
+  SlotCounts slots;
   double nats = 0;  // a token
 };
 
@@ -29,10 +29,10 @@ class AccuracyModel {
   // At least one sample; all of as many layers.
   AccuracyModel(std::span<const MeasuredSlots> samples, int experts, const AccuracyOptions& options);
 
-  double Predict(const Slots& slots) const;  // nats a token
+  double Predict(const SlotCounts& slots) const;  // nats a token
 
  private:
-  std::vector<double> Input(const Slots& slots) const;
+  std::vector<double> Input(const SlotCounts& slots) const;
   double Forward(std::span<const double> input, std::vector<double>& hidden) const;
   void Train(const std::vector<std::vector<double>>& inputs, std::span<const double> targets, const AccuracyOptions& options);
 

@@ -37,7 +37,7 @@ Json ReportJson(const SlotsReport& report) {
 
 }  // namespace
 
-double ComputeSeconds(const Slots& slots, int top_k, const ExpertProfile& profile) {
+double ComputeSeconds(const SlotCounts& slots, int top_k, const ExpertProfile& profile) {
   int computed = 0;
   for (const int here : slots) computed += std::min(here, top_k);
   return computed * profile.compute_seconds;

@@ -30,7 +30,7 @@ struct SlotsReport {
 };
 
 // Seconds of one answer token's experts: of each layer min(k, slots) are computed.
-double ComputeSeconds(const Slots& slots, int top_k, const ExpertProfile& profile);
+double ComputeSeconds(const SlotCounts& slots, int top_k, const ExpertProfile& profile);
 
 // Whole or not at all.
 absl::Status WriteSlotsFile(const std::string& path, const StoreReader& store, const SlotsReport& report,

@@ -13,12 +13,12 @@ namespace {
 
 struct Individual {
   double cost = 0;
-  Slots slots;
+  SlotCounts slots;
   friend auto operator<=>(const Individual&, const Individual&) = default;
 };
 
-Slots Cross(const Slots& a, const Slots& b, SwapMoeRandom& random) {
-  Slots child = a;
+SlotCounts Cross(const SlotCounts& a, const SlotCounts& b, SwapMoeRandom& random) {
+  SlotCounts child = a;
   if (random.Below(2) == 0) {
     for (auto layer = static_cast<size_t>(random.Below(static_cast<int>(a.size()))); layer < a.size(); ++layer)
       child[layer] = b[layer];
@@ -30,12 +30,12 @@ Slots Cross(const Slots& a, const Slots& b, SwapMoeRandom& random) {
 
 }  // namespace
 
-Slots RandomSlots(const SlotsQuestion& question, int total, double evenness, SwapMoeRandom& random) {
+SlotCounts RandomSlots(const SlotsQuestion& question, int total, double evenness, SwapMoeRandom& random) {
   MOED_CHECK(total >= question.layers && total <= question.layers * question.experts);
   std::vector<double> shares(static_cast<size_t>(question.layers));
   for (double& share : shares) share = evenness - (1 - evenness) * std::log(1 - random.Uniform());
   const double sum = std::max(std::accumulate(shares.begin(), shares.end(), 0.0), 1e-300);
-  Slots slots(shares.size());
+  SlotCounts slots(shares.size());
   int left = total;
   for (size_t layer = 0; layer < slots.size(); ++layer) {
     const double more = shares[layer] / sum * (total - question.layers);
@@ -51,12 +51,13 @@ Slots RandomSlots(const SlotsQuestion& question, int total, double evenness, Swa
   return slots;
 }
 
-Slots SearchSlots(const SlotsQuestion& question, const GeneticOptions& options, absl::FunctionRef<double(const Slots&)> cost) {
+SlotCounts SearchSlots(const SlotsQuestion& question, const GeneticOptions& options,
+                       absl::FunctionRef<double(const SlotCounts&)> cost) {
   MOED_CHECK(question.layers > 0 && question.budget >= question.layers && options.population > 0);
   SwapMoeRandom random(options.seed);
   const int most = std::min(question.budget, question.layers * question.experts);
   std::vector<Individual> population;
-  const auto add = [&](Slots slots) {
+  const auto add = [&](SlotCounts slots) {
     if (std::accumulate(slots.begin(), slots.end(), 0) > most) return;
     const double of_slots = cost(slots);
     population.push_back({of_slots, std::move(slots)});
@@ -73,7 +74,7 @@ Slots SearchSlots(const SlotsQuestion& question, const GeneticOptions& options, 
     const size_t parents = population.size();
     for (size_t i = 0; i < parents; ++i) {
       if (random.Uniform() < options.mutation) {
-        Slots mutant = population[i].slots;
+        SlotCounts mutant = population[i].slots;
         mutant[static_cast<size_t>(random.Below(question.layers))] = 1 + random.Below(question.experts);
         add(std::move(mutant));
       }

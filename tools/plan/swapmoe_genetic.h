@@ -26,10 +26,11 @@ struct GeneticOptions {
 
 // Every layer one, the rest at random; sums to `total`, between layers and layers * experts. `evenness`: 0 any way of dividing it
 // is as likely, towards 1 the layers' parts are more and more alike.
-Slots RandomSlots(const SlotsQuestion& question, int total, double evenness, SwapMoeRandom& random);
+SlotCounts RandomSlots(const SlotsQuestion& question, int total, double evenness, SwapMoeRandom& random);
 
 // The slots of least cost that were met. Those beyond the budget are dropped, then the costliest, so that the population stays as
 // large as it was; equal ones are kept once (ours). Of equal costs the first in lexicographic order is better.
-Slots SearchSlots(const SlotsQuestion& question, const GeneticOptions& options, absl::FunctionRef<double(const Slots&)> cost);
+SlotCounts SearchSlots(const SlotsQuestion& question, const GeneticOptions& options,
+                       absl::FunctionRef<double(const SlotCounts&)> cost);
 
 }  // namespace moed

@@ -5,7 +5,7 @@
 
 namespace moed {
 
-SwapMoePlanMask::SwapMoePlanMask(const ExpertIndex& experts, int top_k, Slots slots, std::vector<float> norms, int window,
+SwapMoePlanMask::SwapMoePlanMask(const ExpertIndex& experts, int top_k, SlotCounts slots, std::vector<float> norms, int window,
                                  double fade)
     : index_(experts),
       experts_(static_cast<size_t>(experts.experts_per_layer())),

@@ -17,7 +17,7 @@ namespace moed {
 class SwapMoePlanMask final : public RouterMask {
  public:
   // `norms` (layers, experts).
-  SwapMoePlanMask(const ExpertIndex& experts, int top_k, Slots slots, std::vector<float> norms, int window, double fade);
+  SwapMoePlanMask(const ExpertIndex& experts, int top_k, SlotCounts slots, std::vector<float> norms, int window, double fade);
 
   void Observe(LayerId layer, const TokenRouting&, std::span<const float> hidden, std::span<const float> logits) override;
   void Apply(LayerId layer, const TokenRouting&, const ResidencyView&, std::span<float> logits) override;
@@ -27,7 +27,7 @@ class SwapMoePlanMask final : public RouterMask {
 
   const ExpertIndex index_;
   const size_t experts_;
-  const Slots slots_;
+  const SlotCounts slots_;
   const int window_;
   const double fade_;
   SwapMoeImportance importance_;

@@ -48,7 +48,7 @@ class SlotsLosses {
         losses_(std::move(losses)),
         progress_("measuring", total, std::min<uint64_t>(losses_.size(), total), stderr, Clock::Real(), CountText) {}
 
-  absl::StatusOr<MeasuredSlots> At(Slots slots) {
+  absl::StatusOr<MeasuredSlots> At(SlotCounts slots) {
     const uint64_t configuration = Checksum(std::as_bytes(std::span(slots)));
     if (const std::optional<double> known = losses_.Find(configuration)) return MeasuredSlots{std::move(slots), *known};
     SwapMoePlanMask mask(experts_, evaluator_.spec().top_k, slots, norms_, window_, fade_);
@@ -161,9 +161,9 @@ class SlotsPlanner final : public Planner {
   }
 
   // From any division to nearly equal ones; every other one as large as the budget allows, the others smaller by up to a half.
-  std::vector<Slots> RandomAllocations(int count) const {
+  std::vector<SlotCounts> RandomAllocations(int count) const {
     SwapMoeRandom random(seed_ + 1);
-    std::vector<Slots> allocations;
+    std::vector<SlotCounts> allocations;
     const int least = std::max(question_.layers, question_.budget / 2);
     for (int i = 0; i < count; ++i) {
       const int total = i % 2 == 0 ? question_.budget : least + random.Below(question_.budget - least + 1);
@@ -172,20 +172,21 @@ class SlotsPlanner final : public Planner {
     return allocations;
   }
 
-  double Cost(const Slots& slots, double nats) const {
+  double Cost(const SlotCounts& slots, double nats) const {
     int computed = 0;
     for (const int here : slots) computed += std::min(here, top_k_);
     return nats + latency_weight_ * computed / (static_cast<double>(question_.layers) * top_k_);
   }
 
   absl::Status Plan(SlotsLosses& losses, SlotsReport& report) {
-    MOED_ASSIGN_OR_RETURN(const MeasuredSlots all, losses.At(Slots(static_cast<size_t>(question_.layers), question_.experts)));
-    MOED_ASSIGN_OR_RETURN(Slots equal,
+    MOED_ASSIGN_OR_RETURN(const MeasuredSlots all,
+                          losses.At(SlotCounts(static_cast<size_t>(question_.layers), question_.experts)));
+    MOED_ASSIGN_OR_RETURN(SlotCounts equal,
                           EqualSlots(question_.layers, question_.experts, static_cast<uint64_t>(question_.budget) + kSpareSlots));
     MOED_ASSIGN_OR_RETURN(report.equal, losses.At(std::move(equal)));
     report.all_nats = all.nats;
     std::vector<Measured> measured;
-    for (Slots& slots : RandomAllocations(allocations_ + held_out_)) {
+    for (SlotCounts& slots : RandomAllocations(allocations_ + held_out_)) {
       MOED_ASSIGN_OR_RETURN(MeasuredSlots at, losses.At(std::move(slots)));
       measured.push_back({std::move(at), "random slots"});
     }
@@ -195,7 +196,8 @@ class SlotsPlanner final : public Planner {
     measured.push_back({report.equal, "equal slots"});
     for (int round = 0; round < rounds_; ++round) {
       const AccuracyModel model = Fit(measured);
-      Slots found = SearchSlots(question_, genetic_, [&](const Slots& slots) { return Cost(slots, model.Predict(slots)); });
+      SlotCounts found =
+          SearchSlots(question_, genetic_, [&](const SlotCounts& slots) { return Cost(slots, model.Predict(slots)); });
       MOED_ASSIGN_OR_RETURN(MeasuredSlots at, losses.At(std::move(found)));
       measured.push_back({std::move(at), "search"});
     }
