@@ -1,6 +1,7 @@
 #include "core/kernels/cuda_backend.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 #include "core/base/check.h"
@@ -27,11 +28,12 @@ void ClearPadding([[maybe_unused]] T& value) {
 }
 
 // Activations are handed out to be read; here they are written.
+template <class T>
+T* Mutable(const T* numbers) {
+  return const_cast<T*>(numbers);
+}
 PreparedRows RowsOf(const Activations& all) {
-  return {.values = const_cast<float*>(all.values),
-          .codes = const_cast<int8_t*>(all.codes),
-          .scales = const_cast<float*>(all.scales),
-          .sums = const_cast<int32_t*>(all.sums)};
+  return {Mutable(all.values), Mutable(all.codes), Mutable(all.scales), Mutable(all.sums)};
 }
 
 class CudaBackend final : public ComputeBackend {
@@ -63,7 +65,7 @@ class CudaBackend final : public ComputeBackend {
 
   void Embed(const MatrixView& matrix, std::span<const TokenId> tokens, float* y) override;
   void GatherRows(const float* x, int cols, std::span<const int32_t> rows, float* y) override {
-    GatherWords(x, y, cols, descriptions_.Copy(rows), rows.size());
+    GatherParts({{reinterpret_cast<const uint32_t*>(x), reinterpret_cast<uint32_t*>(y), cols}}, rows);
   }
   Activations Prepare(const float* x, int tokens, int cols, int64_t stride, InputForms forms,
                       std::span<std::byte> storage) override;
@@ -133,8 +135,7 @@ class CudaBackend final : public ComputeBackend {
     if (descriptions_.status().ok()) launch(stream_, operation);
   }
   void RunNorm(const Norm& norm, const float* x, int rows, int cols, float* y, const PreparedRows& prepared);
-  // Rows of `words` 32-bit words of any kind.
-  void GatherWords(const void* from, const void* to, int64_t words, const int32_t* rows, size_t count);
+  void GatherParts(std::initializer_list<GatherOperation::Part> parts, std::span<const int32_t> rows);
   // The jobs of this format with more than `fewer` and at most `most` tokens.
   void LaunchProducts(std::span<const MatMulJob> jobs, FormatId format, int fewer, int most);
   AttendedRuns RunsOf(std::span<const KvRun> runs, std::span<float> scores) {
@@ -164,12 +165,15 @@ void CudaBackend::Embed(const MatrixView& matrix, std::span<const TokenId> token
                        .cols = matrix.cols});
 }
 
-void CudaBackend::GatherWords(const void* from, const void* to, int64_t words, const int32_t* rows, size_t count) {
-  Run(kernels_.gather, {.from = static_cast<const uint32_t*>(from),
-                        .to = static_cast<uint32_t*>(const_cast<void*>(to)),
-                        .rows = rows,
-                        .words = words,
-                        .n = static_cast<int64_t>(count) * words});
+void CudaBackend::GatherParts(std::initializer_list<GatherOperation::Part> parts, std::span<const int32_t> rows) {
+  GatherOperation operation = {.parts = {}, .rows = descriptions_.Copy(rows), .words = 0, .n = 0};
+  int count = 0;
+  for (const GatherOperation::Part& part : parts) {
+    operation.parts[count++] = part;
+    operation.words += part.words;
+  }
+  operation.n = static_cast<int64_t>(rows.size()) * operation.words;
+  Run(kernels_.gather, operation);
 }
 
 Activations CudaBackend::Prepare(const float* x, int tokens, int cols, int64_t stride, InputForms forms,
@@ -209,13 +213,14 @@ Activations CudaBackend::ActivateAndPrepare(const FfnActivation& activation, con
 Activations CudaBackend::Gather(const Activations& from, std::span<const int32_t> rows, std::span<std::byte> storage) {
   const Activations to = ActivationsIn(storage, static_cast<int>(rows.size()), from.cols, from.forms());
   const int64_t blocks = Blocks(from.cols);
-  const int32_t* const copied = descriptions_.Copy(rows);
-  if (from.values != nullptr) GatherWords(from.values, to.values, blocks * kBlockColumns, copied, rows.size());
-  if (from.codes != nullptr) {
-    GatherWords(from.codes, to.codes, blocks * kBlockColumns / int64_t{sizeof(uint32_t)}, copied, rows.size());
-    GatherWords(from.scales, to.scales, blocks, copied, rows.size());
-    GatherWords(from.sums, to.sums, blocks, copied, rows.size());
-  }
+  const auto part = [](const auto* x, const auto* y, int64_t words) {
+    return GatherOperation::Part{reinterpret_cast<const uint32_t*>(x), reinterpret_cast<uint32_t*>(Mutable(y)),
+                                 x == nullptr ? 0 : words};
+  };
+  GatherParts({part(from.values, to.values, blocks * kBlockColumns),
+               part(from.codes, to.codes, blocks * kBlockColumns / int64_t{sizeof(uint32_t)}),
+               part(from.scales, to.scales, blocks), part(from.sums, to.sums, blocks)},
+              rows);
   return to;
 }
 

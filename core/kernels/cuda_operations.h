@@ -67,12 +67,18 @@ struct StepSizesOperation {
   int heads;
   int64_t n;  // rows * heads
 };
-// Rows of 32-bit words of any kind.
+// Rows of 32-bit words of any kind, of several arrays alike.
 struct GatherOperation {
-  const uint32_t* from;
-  uint32_t* to;
+  struct Part {
+    const uint32_t* from = nullptr;
+    uint32_t* to = nullptr;
+    int64_t words = 0;  // of a row
+  };
+  static constexpr int kParts = 4;
+
+  Part parts[kParts];
   const int32_t* rows;
-  int64_t words;  // of a row
+  int64_t words;  // of a row of all parts
   int64_t n;      // words of all rows
 };
 struct CombineOperation {

@@ -52,8 +52,16 @@ __device__ inline void Compute(const cuda::StepSizesOperation& a, int64_t i) {
 }
 
 __device__ inline void Compute(const cuda::GatherOperation& a, int64_t i) {
-  const int64_t row = Global<const int32_t>(a.rows)[i / a.words];
-  Global<uint32_t>(a.to)[i] = Global<const uint32_t>(a.from)[row * a.words + i % a.words];
+  const int64_t to = i / a.words, from = Global<const int32_t>(a.rows)[to];
+  int64_t word = i % a.words;
+  MOED_UNROLL
+  for (int number = 0; number < cuda::GatherOperation::kParts; ++number) {
+    const cuda::GatherOperation::Part& part = a.parts[number];
+    if (word >= 0 && word < part.words) {
+      Global<uint32_t>(part.to)[to * part.words + word] = Global<const uint32_t>(part.from)[from * part.words + word];
+    }
+    word -= part.words;
+  }
 }
 
 __device__ inline void Compute(const cuda::CombineOperation& a, int64_t i) {

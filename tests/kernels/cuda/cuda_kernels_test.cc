@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -360,6 +361,30 @@ TEST_P(CudaKernels, Experts) {
     with.x = x;
     backend.Combine(with);
   });
+}
+
+// From the second time on it is a graph, whatever lies in its arrays.
+TEST_P(CudaKernels, AChainThatComesAgain) {
+  const int rows = 2, cols = 96, n = rows * cols;
+  const MatrixView weights = Keep(RandomMatrix(FormatId::kQ4, cols, cols, 3));
+  const InputForms forms = InputForms::Of({FormatId::kQ4});
+  float* const x = Keep(std::vector<float>(n));
+  float* const y = Keep(std::vector<float>(n));
+  const std::span<std::byte> storage = Storage(ActivationBytes(rows, cols, forms));
+  for (uint32_t time = 0; time < 4; ++time) {
+    const std::vector<float> given = Gaussian(n, time);
+    std::vector<std::vector<float>> results;
+    for (ComputeBackend* backend : {scalar_.get(), backend_.get()}) {
+      std::ranges::copy(given, x);
+      const Activations input = backend->NormalizeAndPrepare({.eps = 1e-6f}, x, rows, cols, y, forms, storage);
+      const MatMulJob job{.weights = weights, .input = &input, .output = x, .output_stride = cols, .adds = true};
+      backend->MatMul({&job, 1});
+      backend->Activate(kSwiGlu, x, y, n, y);
+      ASSERT_EQ(backend->Fence(), absl::OkStatus());
+      results.emplace_back(y, y + n);
+    }
+    EXPECT_TRUE(SameBits(results[1], results[0])) << time;
+  }
 }
 
 // Memory of the host's own is none that a device reaches here.

@@ -83,6 +83,9 @@ void Write(const std::string& path, const StoreDescription& description, const M
   MOED_CHECK(writer->Finish().ok());
 }
 
+constexpr DeviceAttributes kOrin = {
+    .unified_memory = true, .memory_bytes = uint64_t{1} << 40, .shared_bytes = 48 << 10, .multiprocessors = 16};
+
 // Of a machine with more threads than the one that this takes, so that there is scratch for as many.
 class ManyThreads final : public Executor {
  public:
@@ -174,7 +177,7 @@ struct LayerModel::Parts final : StepWatcher {
     const std::string path = folder / "layer";
     Write(path, description, spec);
     store = Must(StoreReader::Open(path));
-    auto emulated = emulation::MakeEmulatedRuntime({.watch = false, .log = logs, .attributes = emulation::kUnifiedDevice});
+    auto emulated = emulation::MakeEmulatedRuntime({.watch = false, .log = logs, .attributes = kOrin});
     runtime = emulated.get();
     backend = Must(MakeCudaBackend("cuda-emulated", cuda::kEmulatedKernels, std::move(emulated), executor));
     kv = Must(KvPool::Create(spec, {.pages = KvPool::PagesFor(kMostPositions), .format = KvFormat::kF16}, backend->memory()));

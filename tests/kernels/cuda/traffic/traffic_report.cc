@@ -96,7 +96,7 @@ struct ModelTraffic {
 
 void AddToken(const StepTraffic& step, double times, double times_logits, ModelTraffic& to) {
   for (const auto& [name, kernel] : step.kernels) {
-    const bool attention = name.starts_with("Attention");
+    const bool attention = name.starts_with("Attention") && !name.starts_with("AttentionJoin");
     to.weight_bytes += Bytes(kernel.loads_once) * (name.starts_with("Products") ? times_logits : times);
     if (attention) to.kv_bytes += Bytes(kernel.loads) * times;
     to.launches += static_cast<double>(kernel.launches) * times;
