@@ -158,6 +158,7 @@ class App::Impl {
   RequestMetrics request_metrics_{*registry_};
   RateSampler sampler_{state_, request_metrics_, clock_};
   std::unique_ptr<LiveCalls> live_;
+  Tenants tenants_{config_.max_calls_per_token};
   Sender sender_;
   std::unique_ptr<PromptWorkers> workers_;
   std::unique_ptr<CallEnvironment> environment_;
@@ -298,7 +299,7 @@ absl::Status App::Impl::MakeServices() {
   const CallLimits limits = LimitsOfCalls();
   live_ = std::make_unique<LiveCalls>(plan_.answers.ended);
   environment_ = std::make_unique<CallEnvironment>(
-      CallEnvironment{state_, *workers_, sender_, request_metrics_, *request_log_, *live_, clock_, limits, tokens()});
+      CallEnvironment{state_, *workers_, sender_, request_metrics_, *request_log_, *live_, clock_, limits, tokens(), &tenants_});
   inference_ = std::make_unique<InferenceService>(*environment_);
   control_ = std::make_unique<ControlService>(ControlParts{state_, sampler_, request_metrics_, info_, clock_,
                                                            [this] { AskFor(End::kDrain); }, [this] { return TakeBackDrain(); },

@@ -24,11 +24,7 @@ class Daemon(ServerProcess):
     """A running moed on ports of its own choice. `binaries` is the folder of moed and moectl, `client` are flags of moectl."""
 
     def __init__(
-        self,
-        binaries: pathlib.Path,
-        *flags: object,
-        environment: Mapping[str, str] | None = None,
-        client: Sequence[object] = (),
+        self, binaries: pathlib.Path, *flags: object, environment: Mapping[str, str] | None = None, client: Sequence[object] = ()
     ):
         """Returns when it serves; ServerError with its log when it does not come to that."""
         self.binaries = binaries
@@ -58,10 +54,7 @@ class Daemon(ServerProcess):
 
 @contextlib.contextmanager
 def running(
-    binaries: pathlib.Path,
-    *flags: object,
-    environment: Mapping[str, str] | None = None,
-    client: Sequence[object] = (),
+    binaries: pathlib.Path, *flags: object, environment: Mapping[str, str] | None = None, client: Sequence[object] = ()
 ) -> Iterator[Daemon]:
     """A daemon that is killed in the end if nobody has stopped it."""
     daemon = Daemon(binaries, *flags, environment=environment, client=client)

@@ -15,9 +15,7 @@ def contents(path: pathlib.Path | None) -> bytes | None:
 def open_channel(options: argparse.Namespace) -> grpc.Channel:
     if not options.tls_ca:
         return grpc.insecure_channel(options.server)
-    credentials = grpc.ssl_channel_credentials(
-        contents(options.tls_ca), contents(options.tls_key), contents(options.tls_cert)
-    )
+    credentials = grpc.ssl_channel_credentials(contents(options.tls_ca), contents(options.tls_key), contents(options.tls_cert))
     return grpc.secure_channel(options.server, credentials)
 
 

@@ -22,6 +22,7 @@
 #include "server/rpc/request_log.h"
 #include "server/rpc/sender.h"
 #include "server/rpc/server_state.h"
+#include "server/rpc/tenants.h"
 #include "server/wire/tokens.h"
 
 namespace moed {
@@ -46,6 +47,7 @@ struct CallEnvironment {
   const Clock& clock;
   CallLimits limits;
   const Tokens* tokens = nullptr;  // null: everybody may ask
+  Tenants* tenants = nullptr;      // with tokens
 };
 
 // Why a call cannot be taken at the moment: loading, or the end is near. OK otherwise.
@@ -83,10 +85,11 @@ class Call : public Outgoing, public std::enable_shared_from_this<Call> {
 
   // Before the call begins.
   void SetCaller(Caller caller) { record_.caller = std::move(caller); }
-  // In its place: of a caller that may not ask. Nothing of the message is read.
+  // Of a caller that may not ask, or not now. Nothing of the message is read.
   void Refuse(const absl::Status& status);
-  const std::string& id() const { return record_.id; }    // constant once the call has begun
-  int queue_position() const { return queue_position_; }  // constant once the transport sends initial metadata
+  const std::string& tenant() const { return record_.caller.token; }  // "" = nobody in particular
+  const std::string& id() const { return record_.id; }                // constant once the call has begun
+  int queue_position() const { return queue_position_; }              // constant once the transport sends initial metadata
 
   void Send() override;
 

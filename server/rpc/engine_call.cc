@@ -24,7 +24,7 @@ absl::Status NamedFieldError(const absl::Status& status) {
 
 void EngineCall::Start(Arrival<PendingRequest> arrival) {
   auto self = std::static_pointer_cast<EngineCall>(shared_from_this());
-  record_.session_id = std::move(arrival.session_id).value_or("");
+  record_.session_id = SessionOf(tenant(), std::move(arrival.session_id).value_or(""));
   Begin(arrival.fits, arrival.id, arrival.bytes, [self, read = std::move(arrival.read)] {
     if (self->Admit(read(*self->model_))) self->Guarded([&] { self->Announce(); });
   });
@@ -99,6 +99,7 @@ bool EngineCall::Admit(absl::StatusOr<PendingRequest> read) {
   if (!read.ok()) return reject(read.status());
   PendingRequest request = *std::move(read);
   EngineRequest& engine_request = request.engine;
+  engine_request.session_id = SessionOf(tenant(), engine_request.session_id);
   const EngineLimits& limits = model_->engine->limits();
   const size_t room = static_cast<size_t>(limits.max_context) - (engine_request.kind == RequestKind::kGenerate ? 1 : 0);
   const auto reject_length = [&](const auto&... tokens) {

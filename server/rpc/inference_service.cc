@@ -1,6 +1,7 @@
 #include "server/rpc/inference_service.h"
 
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -115,12 +116,16 @@ grpc::ServerUnaryReactor* AnswerOnWorker(const CallEnvironment& environment, Met
                                          AnswerFn answer) {
   auto* reactor = new UnaryReactor<WorkerCall>(context, environment.live, response);
   reactor->Begin(
-      environment.tokens, [&](auto& transport) { return std::make_shared<WorkerCall>(environment, method, transport); },
+      environment, [&](auto& transport) { return std::make_shared<WorkerCall>(environment, method, transport); },
       [&](WorkerCall& call) {
         const RequestLimits& all = environment.limits.request;
-        auto arrival = Arrive<Encoded, Request>(
-            request, limits, environment,
-            [&all, answer](Request parsed, const LoadedModel& model) { return answer(std::move(parsed), model, all); });
+        auto arrival = Arrive<Encoded, Request>(request, limits, environment,
+                                                [&all, answer, tenant = call.tenant()](Request parsed, const LoadedModel& model) {
+                                                  if constexpr (std::is_same_v<Request, DeleteSessionRequest>) {
+                                                    parsed.set_session_id(SessionOf(tenant, parsed.session_id()));
+                                                  }
+                                                  return answer(std::move(parsed), model, all);
+                                                });
         reactor->MatchSession(arrival);
         call.Start(std::move(arrival));
       });
@@ -200,7 +205,7 @@ Arrival<PendingRequest> InferenceService::ArriveScore(const grpc::ByteBuffer* re
 template <class CallType, class Reactor>
 Reactor* InferenceService::Begin(Reactor* reactor, Method method, const grpc::ByteBuffer* request, Reading reading) {
   reactor->Begin(
-      environment_.tokens, [&](auto& transport) { return std::make_shared<CallType>(environment_, method, transport); },
+      environment_, [&](auto& transport) { return std::make_shared<CallType>(environment_, method, transport); },
       [&](CallType& call) {
         auto arrival = (this->*reading)(request);
         reactor->Name(arrival);

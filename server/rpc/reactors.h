@@ -5,6 +5,7 @@
 #include <chrono>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -64,13 +65,21 @@ class CallReactor : public Reactor, public ResponseTransport<Encoded> {
 
   // Called once, right after construction; `make_call(transport)`, `start(call)`, which is for callers that may ask the model.
   template <class MakeCall, class Start>
-  void Begin(const Tokens* tokens, MakeCall&& make_call, Start&& start) {
+  void Begin(const CallEnvironment& environment, MakeCall&& make_call, Start&& start) {
     call_ = make_call(*this);
     Caller caller = CallerOf(*context_);
-    auto name = Authorise(tokens, *context_, Scope::kInfer);
+    auto name = Authorise(environment.tokens, *context_, Scope::kInfer);
     if (name.ok()) caller.token = *name;
     call_->SetCaller(std::move(caller));
-    call_->Guarded([&] { name.ok() ? start(*call_) : call_->Refuse(name.status()); });
+    call_->Guarded([&] {
+      if (!name.ok()) return call_->Refuse(name.status());
+      if (environment.tenants != nullptr) {
+        auto place = environment.tenants->Enter(*name);
+        if (!place.ok()) return call_->Refuse(place.status());
+        place_.emplace(*std::move(place));
+      }
+      start(*call_);
+    });
   }
   // Where a request has no id it takes that of the metadata.
   template <class Request>
@@ -127,6 +136,7 @@ class CallReactor : public Reactor, public ResponseTransport<Encoded> {
   LiveCalls& live_;
   const CallDeadline deadline_;
   std::shared_ptr<CallType> call_;
+  std::optional<Tenants::Place> place_;
 };
 
 template <class CallType>

@@ -22,7 +22,7 @@ absl::Status FieldErrorOf(const char* field, const absl::Status& status) {
 
 void WorkerCall::Start(Arrival<Encoded> arrival) {
   auto self = std::static_pointer_cast<WorkerCall>(shared_from_this());
-  record_.session_id = std::move(arrival.session_id).value_or("");
+  record_.session_id = SessionOf(tenant(), std::move(arrival.session_id).value_or(""));
   Begin(arrival.fits, arrival.id, arrival.bytes, [self, read = std::move(arrival.read)] { self->Finish(read(*self->model_)); });
 }
 

@@ -46,7 +46,8 @@ struct Config {
   std::string log_level = "info";
   std::string request_log;  // "" = with the normal log; "off"
   bool reflection = false;
-  int max_streams = 100;  // of a connection
+  std::optional<int> max_calls_per_token;  // absent: as many as run and wait for all
+  int max_streams = 100;                   // of a connection
   int connection_idle_seconds = 300;
   int connection_age_seconds = 3600;
   int drain_delay_seconds = 2;

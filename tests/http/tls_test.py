@@ -7,7 +7,7 @@ import signal
 import socket
 import ssl
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import grpc
 
@@ -54,7 +54,7 @@ class HttpTlsTest(RealProgramsTest):
         """A moed-http before the daemon, and the files of its certificate, which are its own."""
         files = Pair(self.folder / "live.pem", self.folder / "live.key")
         self.put(self.server, files)
-        upstream = ("--server-tls-ca", self.ours.certificate)
+        upstream: tuple[object, ...] = ("--server-tls-ca", self.ours.certificate)
         upstream += ("--server-tls-cert", self.client.certificate, "--server-tls-key", self.client.key)
         tls = ("--tls-cert", files.certificate, "--tls-key", files.key)
         with front_of(self.daemon, *upstream, *tls, *flags, context=client_context(self.ours, pair)) as front:
@@ -77,7 +77,8 @@ class HttpTlsTest(RealProgramsTest):
         ):
             certificate = encrypted.getpeercert()
         assert certificate
-        return str(dict(pair[0] for pair in certificate["subject"])["commonName"])
+        names: Any = certificate["subject"]
+        return str(dict(each[0] for each in names)["commonName"])
 
     def test_answers_come_whole_and_in_parts(self) -> None:
         with self.front() as (front, _):
@@ -98,9 +99,7 @@ class HttpTlsTest(RealProgramsTest):
         with (
             self.front() as (front, _),
             socket.create_connection(("127.0.0.1", front.port), timeout=60) as plain,
-            client_context(self.ours).wrap_socket(
-                plain, server_hostname="localhost", suppress_ragged_eofs=False
-            ) as encrypted,
+            client_context(self.ours).wrap_socket(plain, server_hostname="localhost", suppress_ragged_eofs=False) as encrypted,
         ):
             encrypted.sendall(head + body)
             text = b"".join(iter(lambda: encrypted.recv(65536), b""))

@@ -120,6 +120,7 @@ const std::map<std::string_view, Taken> kTaken = {
     {"tls-client-ca", {"a.pem", [](const Config& c) { return c.access.tls.client_ca == "a.pem"; }}},
     {"tokens", {"t", [](const Config& c) { return c.access.tokens == "t"; }}},
     {"insecure", {"on", [](const Config& c) { return c.insecure; }}},
+    {"max-calls-per-token", {"4", [](const Config& c) { return c.max_calls_per_token == 4; }}},
     {"reflection", {"on", [](const Config& c) { return c.reflection; }}},
     {"max-streams", {"5", [](const Config& c) { return c.max_streams == 5; }}},
     {"connection-idle-seconds", {"6", [](const Config& c) { return c.connection_idle_seconds == 6; }}},

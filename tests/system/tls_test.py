@@ -1,4 +1,4 @@
-"""TLS on the daemon's addresses over real sockets: who comes in, how files are read anew, and what is said of those that are wrong."""
+"""TLS on the daemon's addresses over real sockets: who comes in, what a renewed file changes, what is said of a wrong one."""
 
 import contextlib
 import os
@@ -131,9 +131,18 @@ class TlsTest(RealProgramsTest):
         stubs = self.generate_stubs()
         own = ("--tls-cert", self.client.certificate, "--tls-key", self.client.key)
         with self.serving(*BUDGET, "--tls-client-ca", self.ours.certificate, client=own) as (daemon, _):
-            command = [sys.executable, "-B", str(ROOT / "client/python/stream.py"), "Once upon a time", "--server", daemon.address]
+            command = [
+                sys.executable,
+                "-B",
+                str(ROOT / "client/python/stream.py"),
+                "Once upon a time",
+                "--server",
+                daemon.address,
+            ]
             command += ["--max-new-tokens", "3", "--tls-ca", str(self.ours.certificate), *map(str, own)]
-            run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(stubs)}, timeout=120)
+            run = subprocess.run(
+                command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(stubs)}, timeout=120
+            )
             self.assertEqual(run.returncode, 0, run.stderr)
             self.assertIn("tokens, TTFT", run.stderr)
 
@@ -187,9 +196,7 @@ class TlsTest(RealProgramsTest):
         text = self.folder / "text"
         text.write_text("no certificate\n")
         locked = self.folder / "locked.key"
-        subprocess.run(
-            ["openssl", "pkey", "-in", self.server.key, "-aes256", "-passout", "pass:x", "-out", locked], check=True
-        )
+        subprocess.run(["openssl", "pkey", "-in", self.server.key, "-aes256", "-passout", "pass:x", "-out", locked], check=True)
         certificate, key, absent = self.server.certificate, self.server.key, self.folder / "absent"
         for flags, said in (
             (("--tls-cert", certificate), ("--tls-key is missing",)),

@@ -6,6 +6,7 @@ import json
 import pathlib
 import re
 import signal
+import subprocess
 from typing import Any, ClassVar
 
 import grpc
@@ -21,7 +22,17 @@ BUDGET = ("--memory-budget", "64MiB")
 # Their names are none of the scopes.
 TOKENS = {"asker": ("infer", "a" * 40), "watcher": ("observe", "b" * 40), "steward": ("control", "c" * 40)}
 ALL = ("everything", "infer,observe,control", "d" * 40)
-INFERENCE = ("Generate", "GenerateStream", "Chat", "ChatStream", "CountTokens", "Score", "Tokenize", "Detokenize", "DeleteSession")
+INFERENCE = (
+    "Generate",
+    "GenerateStream",
+    "Chat",
+    "ChatStream",
+    "CountTokens",
+    "Score",
+    "Tokenize",
+    "Detokenize",
+    "DeleteSession",
+)
 OBSERVING = ("GetServerInfo", "GetModelInfo", "GetStats", "GetCacheState", "GetExpertMap", "ListSessions")
 CHANGING = ("Abort", "Drain", "Undrain")
 NEEDED = {
@@ -77,7 +88,12 @@ class TokensTest(RealProgramsTest):
         with self.serving() as daemon:
             for method, needed in NEEDED.items():
                 with self.subTest(method):
-                    for metadata in ((), (bearer("x" * 40),), (("authorization", "a" * 40),), (bearer("a" * 40), bearer("d" * 40))):
+                    for metadata in (
+                        (),
+                        (bearer("x" * 40),),
+                        (("authorization", "a" * 40),),
+                        (bearer("a" * 40), bearer("d" * 40)),
+                    ):
                         code, _ = self.call(daemon, method, NO_MESSAGE, *metadata)
                         self.assertEqual(code, grpc.StatusCode.UNAUTHENTICATED, metadata)
                     for name, (scope, token) in TOKENS.items():
@@ -90,7 +106,9 @@ class TokensTest(RealProgramsTest):
                     code, _ = self.call(daemon, method, NO_MESSAGE, bearer(ALL[2]))
                     self.assertEqual(code, grpc.StatusCode.INVALID_ARGUMENT)
             self.assertEqual(self.call(daemon, "/grpc.health.v1.Health/Check", b"")[0], grpc.StatusCode.OK)
-            self.assertEqual(self.call(daemon, "/moe.v1.Control/GetServerInfo", b"", ("x-api-key", "b" * 40))[0], grpc.StatusCode.OK)
+            self.assertEqual(
+                self.call(daemon, "/moe.v1.Control/GetServerInfo", b"", ("x-api-key", "b" * 40))[0], grpc.StatusCode.OK
+            )
             self.assertEqual(daemon.stop(), 0, daemon.log())
 
     def test_every_method_of_the_services_is_in_the_table(self) -> None:
@@ -153,6 +171,44 @@ class TokensTest(RealProgramsTest):
             self.assertIn(said, run.stderr)
             self.assertIn("--tokens", run.stderr)
             self.assertNotIn(secret, run.stderr)
+
+    def ask(self, daemon: Daemon, name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+        """As the one of that name."""
+        token = {**{who: rest[1] for who, rest in TOKENS.items()}, ALL[0]: ALL[2]}[name]
+        return self.run_program("moectl", "--server", daemon.address, *arguments, environment={"MOECTL_TOKEN": token})
+
+    def test_a_session_is_known_to_its_own_token_alone(self) -> None:
+        once = ("generate", "--prompt", "Once", "--max-new-tokens", 2, "--ignore-eos", "--session", "tale")
+        with self.serving() as daemon:
+            self.assertEqual(self.ask(daemon, "asker", *once).returncode, 0)
+            self.assertEqual(self.ask(daemon, "asker", *once, "--must-exist").returncode, 0)
+            for what in ((*once, "--must-exist"), ("session", "delete", "tale")):
+                unknown = self.ask(daemon, "everything", *what)
+                self.assertIn("NOT_FOUND", unknown.stderr)
+            self.assertEqual(self.ask(daemon, "everything", *once).returncode, 0, "one of its own")
+            listed = self.ask(daemon, "watcher", "session", "list").stdout
+            self.assertEqual({row.split()[0] for row in listed.splitlines()}, {"asker/tale", "everything/tale"})
+            wait_until(lambda: len(self.requests_logged(daemon)) >= 5, "the log", WAIT_SECONDS)
+            digests = {each.get("token"): each["session"] for each in self.requests_logged(daemon)}
+            self.assertNotEqual(digests["asker"], digests["everything"])
+            self.assertNotIn("asker/tale", daemon.log())
+            self.assertEqual(self.ask(daemon, "asker", "session", "delete", "tale").returncode, 0)
+            self.assertIn("everything/tale", self.ask(daemon, "watcher", "session", "list").stdout)
+
+    def test_a_token_has_so_many_calls_at_once(self) -> None:
+        once = ("generate", "--prompt", "Once", "--ignore-eos", "--max-new-tokens")
+        slow = ("--backend", "scalar", "--threads", 1, "--max-calls-per-token", 1)
+        with self.serving(*slow) as daemon, grpc.insecure_channel(daemon.address) as channel:
+            request = b"\x12\x04Once\x32\x05\x08\xb0\x09\x30\x01"  # 1,200 new tokens, ignore_eos
+            metadata = [bearer(TOKENS["asker"][1])]
+            stream = channel.unary_stream("/moe.v1.Inference/GenerateStream")(request, metadata=metadata, timeout=WAIT_SECONDS)
+            next(stream)
+            refused = self.ask(daemon, "asker", *once, 1)
+            self.assertEqual(refused.returncode, 5, refused.stderr)
+            self.assertIn("--max-calls-per-token", refused.stderr)
+            self.assertEqual(self.ask(daemon, "everything", *once, 1).returncode, 0)
+            stream.cancel()
+            wait_until(lambda: self.ask(daemon, "asker", *once, 1).returncode == 0, "the place", WAIT_SECONDS)
 
     def test_moectl_makes_tokens_whose_lines_the_daemon_takes(self) -> None:
         made = self.run_program("moectl", "token", "new", "ci", "observe,infer")
