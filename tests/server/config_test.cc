@@ -121,6 +121,7 @@ const std::map<std::string_view, Taken> kTaken = {
     {"tokens", {"t", [](const Config& c) { return c.access.tokens == "t"; }}},
     {"insecure", {"on", [](const Config& c) { return c.insecure; }}},
     {"max-calls-per-token", {"4", [](const Config& c) { return c.max_calls_per_token == 4; }}},
+    {"processor-experts", {"off", [](const Config& c) { return !c.processor_experts; }}},
     {"reflection", {"on", [](const Config& c) { return c.reflection; }}},
     {"max-streams", {"5", [](const Config& c) { return c.max_streams == 5; }}},
     {"connection-idle-seconds", {"6", [](const Config& c) { return c.connection_idle_seconds == 6; }}},
