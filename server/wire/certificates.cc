@@ -8,7 +8,6 @@
 
 #include <cerrno>
 #include <fstream>
-#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -42,7 +41,9 @@ int NoPassword(char*, int, int, void*) { return -1; }
 absl::StatusOr<std::string> ReadFile(std::string_view flag, const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   const int reason = errno;
-  std::string text(std::istreambuf_iterator<char>(file), {});
+  std::string text(kMostFileBytes + 1, '\0');  // of a device that never ends, no more
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
   if (!file.is_open() || file.bad()) {
     return InvalidArgument(flag, ": cannot read '", path, "'", ErrnoError(reason, "").message(),
                            "; give a file that the user of this process may read");
