@@ -8,6 +8,7 @@ namespace moed {
 
 std::string SourcePath(std::string_view inside);     // of the repository: "models/tales-qwen"; "" is its root
 std::string BuiltProgram(std::string_view program);  // "moed-pack"
-std::string TinyCheckpoint(std::string_view name);   // a folder of tests/model/data, unpacked: "olmoe"; "" is the folder of all
+std::string UnpackedCheckpoint(
+    std::string_view name);  // a folder of tests/model/data, unpacked: "olmoe"; "" is the folder of all
 
 }  // namespace moed

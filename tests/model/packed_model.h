@@ -24,7 +24,7 @@
 
 namespace moed {
 
-inline std::string DataFolder() { return TinyCheckpoint(""); }
+inline std::string DataFolder() { return UnpackedCheckpoint(""); }
 
 // "mixtral", "olmoe", ...: one a folder, sorted.
 inline std::vector<std::string> CheckpointNames() {

@@ -294,7 +294,7 @@ TEST(PlanTest, DividedFrequenciesAreThoseOfTheReference) {
 
 // The short ones, unless longer ones are asked for.
 TEST(PlanTest, BudgetsAreForTheContextThatIsUsual) {
-  const auto checkpoint = Checkpoint::Open(TinyCheckpoint("phimoe_longrope"));
+  const auto checkpoint = Checkpoint::Open(UnpackedCheckpoint("phimoe_longrope"));
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
   const auto plan = MakePlan(*checkpoint, kFormats);
   ASSERT_TRUE(plan.ok()) << plan.status();

@@ -27,7 +27,7 @@ using Tensors = absl::flat_hash_map<std::string, SourceTensor>;
 
 constexpr char kExperts[] = "model.layers.1.mlp.experts.";
 
-std::string Folder(const std::string& checkpoint) { return TinyCheckpoint(checkpoint); }
+std::string Folder(const std::string& checkpoint) { return UnpackedCheckpoint(checkpoint); }
 
 // As the file has them.
 Tensors Wholes(const std::string& checkpoint) {
