@@ -22,7 +22,7 @@ endfunction()
 
 # moed_test(NAME SOURCES a_test.cc DEPS x [TIMEOUT seconds] [WHOLE] [SERIAL]): one GoogleTest program, registered with ctest test by
 # test as NAME.Suite.Test, so that every core has work. tests/paths.h finds golden files and the built programs.
-#   WHOLE   the program is one test, since what its tests share costs more than they do
+#   WHOLE   the program is one test, since what its tests share costs more than they do; it begins before the short ones
 #   SERIAL  no other test runs beside one of these
 function(moed_test name)
   cmake_parse_arguments(ARG "WHOLE;SERIAL" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
@@ -45,7 +45,7 @@ function(moed_test name)
   endif()
   if(ARG_WHOLE)
     add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
-    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} ${serial})
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} COST 100 ${serial})
   else()
     gtest_discover_tests(${name} TEST_PREFIX ${name}. NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
       EXTRA_ARGS --gtest_brief=1 PROPERTIES TIMEOUT ${ARG_TIMEOUT} ${serial})
