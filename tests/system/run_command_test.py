@@ -81,6 +81,15 @@ class RunCommandTest(RealProgramsTest):
         (daemon,) = filter(is_it, self.processes())
         return daemon
 
+    def stop(self, process: int) -> None:
+        """Returns when none of its threads runs: a signal only asks."""
+
+        def stopped(thread: pathlib.Path) -> bool:
+            return (thread / "stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
+
+        os.kill(process, signal.SIGSTOP)
+        wait_until(lambda: all(map(stopped, pathlib.Path(f"/proc/{process}/task").iterdir())), "a stop", CALL_SECONDS)
+
     def wait_until_none_is_left(self) -> None:
         wait_until(lambda: not self.processes(), "all programs to end", CALL_SECONDS)
 
@@ -356,13 +365,13 @@ class RunCommandTest(RealProgramsTest):
         of_the_user.write_text("kept")
         with self.conversation() as held, self.conversation() as killed:
             daemon = self.daemon_of(killed.pid)
-            os.kill(daemon, signal.SIGSTOP)  # one that ends takes its socket away itself
+            self.stop(killed.pid)  # it would take away what a dead daemon left, as a daemon does that ends by itself
+            os.kill(daemon, signal.SIGKILL)
             os.kill(killed.pid, signal.SIGKILL)
             killed.exit_code()
             self.assertEqual(len(list(self.home.glob("moed-run-*/moed"))), 2)
             self.answer(self.demo_store(), "--memory", DEMO_BUDGET)
             self.assertEqual(len(list(self.home.glob("moed-run-*/moed"))), 1, "of the one that still talks")
-            os.kill(daemon, signal.SIGCONT)
             self.assertEqual(of_the_user.read_text(), "kept")
             held.type(b"Once upon a time\n")
             held.wait_for("tokens/s")
