@@ -324,7 +324,8 @@ TEST_P(ServingPlanTest, MappedPartsHoldWhatIsPlanned) {
 
   const auto reads = Must(OpenReadBackend("buffered", StorePath(), {}));
   const Growth provider = GrowthOf([&] {
-    EXPECT_TRUE(builder_->Open({GateOf(*model), *reads, Clock::Real(), backend->memory().shared(), {}, nullptr, plan_.memory}).ok());
+    EXPECT_TRUE(
+        builder_->Open({GateOf(*model), *reads, Clock::Real(), backend->memory().shared(), {}, nullptr, plan_.memory}).ok());
   });
   // The cache is mapped when the first expert is read.
   KvSequence sequence;
@@ -393,7 +394,8 @@ TEST_P(ServingPlanTest, RequestsHoldWhatIsPlanned) {
   const auto kv = Must(KvPool::Create(spec_, plan_.kv));
   const auto model = Must(Model::Load(*store_, spec_, plan_.model, *backend, *kv, nullptr, nullptr));
   const auto reads = Must(OpenReadBackend("buffered", StorePath(), {}));
-  ASSERT_TRUE(builder_->Open({GateOf(*model), *reads, Clock::Real(), backend->memory().shared(), {}, nullptr, plan_.memory}).ok());
+  ASSERT_TRUE(
+      builder_->Open({GateOf(*model), *reads, Clock::Real(), backend->memory().shared(), {}, nullptr, plan_.memory}).ok());
   const EngineParts parts{*model, builder_->provider(), *kv, *tokenizer_, Clock::Real(), nullptr};
   const auto observer = std::make_shared<Silent>();
   std::unique_ptr<StepEngine> engine;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Make the tiny checkpoints of tests/model/data and their golden outputs.
 
-For each variant of each family: a random checkpoint of awkward sizes in Hugging Face format (bf16 weights, compressed), and golden.json.xz
-with what transformers computes from these weights in float32: logits of the last prompt positions, the experts chosen for every
-prompt token, and 64 greedy tokens. Seeds are tried in order until no routing decision and no greedy choice is nearly a tie, so
-that a difference in rounding cannot flip one.
+For each variant of each family: a random checkpoint of awkward sizes in Hugging Face format (bf16 weights, compressed), and
+golden.json.xz with what transformers computes from these weights in float32: logits of the last prompt positions, the experts
+chosen for every prompt token, and 64 greedy tokens. Seeds are tried in order until no routing decision and no greedy choice is
+nearly a tie, so that a difference in rounding cannot flip one.
 
 Each golden.json.xz says what it was made with: mixtral, olmoe, qwen2_moe, qwen2_moe_sparse and qwen3_moe with transformers 4.57.6
 and tokenizers 0.22.2, whose parameters have other shapes than in transformers 5; the others with transformers 5.23.0 and
