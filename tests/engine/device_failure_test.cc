@@ -59,7 +59,7 @@ TEST(EngineOnADeviceThatFails, RequestsOfTheStepEndAndOthersAreAnswered) {
   ASSERT_EQ(expected_second->status, absl::OkStatus());
 
   Serving serving;
-  for (const int launch : {0, 40, 150, 250}) {
+  for (const int launch : {0, 20, 60, 100}) {
     const auto failed_first = serving.Ask(first), failed_second = serving.Ask(second, "s");
     serving.emulated.device->FailLaunch(launch);
     serving.Run();

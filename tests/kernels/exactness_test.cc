@@ -302,7 +302,9 @@ TEST_P(Exactness, TransformAndStore) {
         const std::vector<float> values = Gaussian(kRows * 2 * kHeadDim, 3);
         std::vector<float> query = Gaussian(kRows * 6 * kHeadDim, 1), keys = Gaussian(kRows * 2 * kHeadDim, 2);
         std::vector<float> expected_query = query, expected_keys = keys;
-        for (const auto& [x, heads] : {std::pair(&expected_query, 6), {&expected_keys, 2}}) {
+        for (const auto& some : {std::pair(&expected_query, 6), {&expected_keys, 2}}) {
+          std::vector<float>* const x = some.first;
+          const int heads = some.second;
           const auto normalize = [&] {
             scalar_->Normalize({weight.data(), nullptr, 1e-6f}, x->data(), kRows * heads, kHeadDim, x->data());
           };
