@@ -149,14 +149,16 @@ void ExpertCache::EndGuess(Slot& slot, PrefetchOutcome outcome) {
   guesses_.Forget(slot, outcome);
 }
 
+// It is absent for those who look without the lock before the policy hears of it: SwapMoE's mask spares what is about to leave
+// until then.
 void ExpertCache::Evict(Slot& slot, EvictionReason why) {
   statistics_.CountEviction(slot, why);
   if (slot.unused_guess) {
     statistics_.CountWastedGuess(slot);
     EndGuess(slot, PrefetchOutcome::kWasted);
   }
-  ForgetInOrder(slot);
   Release(slot);
+  ForgetInOrder(slot);
 }
 
 // What leaves is among the unused fills or known to the policy, never both; a bypass is neither.

@@ -97,6 +97,42 @@ TEST_F(SwapMoeServingTest, AnswersGoOnWhileNoReadEverEnds) {
   file_->Release();
 }
 
+// Looks at what is resident whenever it hears that an expert has left.
+class LookingPolicy final : public EvictionPolicy {
+ public:
+  void OnAccess(CachedKey, const AccessContext&) override {}
+  void OnInsert(CachedKey key, uint64_t) override { inserted_.push_back(key); }
+  void OnEvict(CachedKey key) override {
+    std::erase(inserted_, key);
+    const std::vector<ExpertKey> residents = ResidentExperts(*provider);
+    EXPECT_EQ(std::ranges::count(residents, key.expert_key()), 0);
+    ++looked;
+  }
+  std::optional<CachedKey> Victim(const Incoming&, absl::FunctionRef<bool(CachedKey)> evictable) override {
+    const auto first = std::ranges::find_if(inserted_, evictable);
+    return first == inserted_.end() ? std::nullopt : std::optional(*first);
+  }
+
+  const CachingProvider* provider = nullptr;
+  int looked = 0;
+
+ private:
+  std::vector<CachedKey> inserted_;
+};
+
+// Otherwise the mask, which asks without the cache's lock, would allow what is gone when the layer begins.
+TEST(SwapMoeEviction, WhatLeavesIsAbsentBeforeThePolicyHearsOfIt) {
+  auto reads = MakeThreadedReadBackend("memory", StoreFile(), 1);
+  auto looking = std::make_unique<LookingPolicy>();
+  LookingPolicy& policy = *looking;
+  RigParts parts;
+  parts.policy = std::move(looking);
+  const auto provider = MakeProvider(*reads, Records(2), std::move(parts));
+  policy.provider = provider.get();
+  for (const int32_t expert : {0, 1, 2, 3}) RunLayer(*provider, kFirst, {expert});
+  EXPECT_EQ(policy.looked, 2);
+}
+
 // Reads end at any moment on their own threads; whatever the mask allowed is still there when the layer begins.
 TEST_F(SwapMoeServingTest, NoAnswerWaitsWhileExpertsAreSwapped) {
   Start({3, 2, 1}, 3);
