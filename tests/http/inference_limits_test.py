@@ -310,7 +310,7 @@ class InferenceLimitsTest(RealProgramsTest):
                 return found if len(found) == 2 else []
 
             logged = wait_until(lines, "two lines", WAIT_SECONDS)
-            self.assertEqual([line["status"] for line in logged], [200, 400])
+            self.assertEqual(sorted(line["status"] for line in logged), [200, 400])  # calls end on threads of their own
             self.assertEqual({(line["path"], line["client"]) for line in logged}, {(INFER, "127.0.0.1")})
             self.assertNotIn("secret", front.log())
 
