@@ -8,7 +8,7 @@ build=(g++ cmake ninja-build ccache pkg-config git ca-certificates
   liburing-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libxxhash-dev libspdlog-dev liblzma-dev
   libboost-dev libssl-dev)
 widen=(python3 python3-numpy)
-test=("${build[@]}" "${widen[@]}" libgtest-dev libgmock-dev libbenchmark-dev libboost-context-dev curl openssl xz-utils prometheus
+test=("${build[@]}" "${widen[@]}" libgtest-dev libgmock-dev libbenchmark-dev libboost-context-dev curl openssl xz-utils prometheus haproxy mmdebstrap groff-base
   python3-grpcio python3-protobuf python3-yaml python3-venv)
 # The page of moed-http is tested in a browser; Ubuntu has none but as a snap, and the test says that it is skipped.
 grep -q '^ID=debian' /etc/os-release && test+=(chromium-headless-shell)

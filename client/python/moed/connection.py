@@ -1,0 +1,38 @@
+"""Where a daemon is, and what it wants to see of who calls."""
+
+from dataclasses import dataclass
+
+import grpc
+
+
+@dataclass(frozen=True)
+class Tls:
+    """PEM. Without `ca` the authorities that gRPC knows; certificate and key where the server wants them."""
+
+    ca: bytes | None = None
+    certificate: bytes | None = None
+    key: bytes | None = None
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        return grpc.ssl_channel_credentials(self.ca, self.key, self.certificate)
+
+
+@dataclass(frozen=True)
+class Connection:
+    """`server` is host:port or unix:PATH. A token in plain text is shown to this machine alone."""
+
+    server: str = "127.0.0.1:50051"
+    tls: Tls | None = None
+    token: str | None = None
+
+    def __post_init__(self) -> None:
+        here = self.server.startswith(("unix:", "127.", "localhost:", "[::1]:"))
+        if self.token and not self.tls and not here:
+            raise ValueError(f"a token in plain text to {self.server}: give tls=Tls(ca=...)")
+
+    def metadata(self, session_id: str) -> list[tuple[str, str]]:
+        """The session's name is there for proxies, which choose the daemon that keeps it; they take printable ASCII alone."""
+        found = [("authorization", f"Bearer {self.token}")] if self.token else []
+        if session_id and session_id.isascii() and session_id.isprintable():
+            found.append(("moe-session-id", session_id))
+        return found
