@@ -35,17 +35,16 @@ def blocking(server: str) -> str:
         assert "".join(part.text for part in parts) == said.text
         assert said.text
 
-        session = moed.Options(session_id="kept", max_new_tokens=4)
-        held = client.generate(PROMPT, **session).finish.session_tokens
-        client.generate(" and", **{**session, "must_exist": True, "expected_tokens": held})
+        held = client.generate(PROMPT, session_id="kept", max_new_tokens=4).finish.session_tokens
+        client.generate(" and", session_id="kept", must_exist=True, expected_tokens=held, max_new_tokens=4)
         client.delete_session("kept")
         try:
-            client.generate(" and", **{**session, "must_exist": True})
+            client.generate(" and", session_id="kept", must_exist=True)
             raise AssertionError("a session that is gone was continued")
         except grpc.RpcError as error:
             refused(grpc.StatusCode.NOT_FOUND, error)
         try:
-            client.generate(PROMPT, deadline=0.001, max_new_tokens=4096)
+            client.generate(PROMPT, deadline=0.001, **LONG)
             raise AssertionError("a deadline passed unnoticed")
         except grpc.RpcError as error:
             refused(grpc.StatusCode.DEADLINE_EXCEEDED, error)
@@ -70,10 +69,10 @@ async def asynchronous(server: str) -> str:
 def what_is_wrong_is_named() -> None:
     for wrong, word in (
         (lambda: moed.Client("10.0.0.1:50051", token="x"), "10.0.0.1"),
-        (lambda: moed.Client().generate("x", temprature=1), "temprature"),
+        (lambda: moed.Client().generate("x", temprature=1), "temprature"),  # type: ignore[call-arg]
     ):
         try:
-            wrong()  # type: ignore[no-untyped-call]
+            wrong()
             raise AssertionError(f"{word} was taken")
         except (TypeError, ValueError) as error:
             assert word in str(error), error
