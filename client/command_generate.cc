@@ -48,7 +48,7 @@ nlohmann::json StatsJson(const moe::v1::RequestStats& s) {
       {"ttft_seconds", s.ttft_seconds()},     {"tpot_seconds", s.tpot_seconds()},       {"expert_hits", s.expert_hits()},
       {"expert_misses", s.expert_misses()},   {"bytes_read", s.bytes_read()},           {"stall_seconds", s.stall_seconds()},
       {"preemptions", s.preemptions()},       {"experts_lowered", s.experts_lowered()}, {"experts_skipped", s.experts_skipped()},
-      {"experts_masked", s.experts_masked()}, {"gate_mass_lost", s.gate_mass_lost()}};
+      {"experts_masked", s.experts_masked()}, {"gate_mass_lost", s.gate_mass_lost()},   {"choices_dropped", s.choices_dropped()}};
 }
 
 nlohmann::json AnswerJson(const Answer& answer, bool with_logprobs) {

@@ -38,7 +38,7 @@ std::vector<int> SharePrefill(std::span<const PlanSequence> runs, int left) {
   std::vector<int> tokens(runs.size(), 0);
   std::vector<size_t> prompts;
   for (size_t i = 0; i < runs.size(); ++i) {
-    if (!runs[i].decoding && runs[i].pending_tokens > 0) prompts.push_back(i);
+    if (!runs[i].decoding && !runs[i].whole && runs[i].pending_tokens > 0) prompts.push_back(i);
   }
   if (prompts.empty()) return tokens;
   const auto give = [&](size_t i, int most) {
@@ -59,6 +59,16 @@ std::vector<int> SharePrefill(std::span<const PlanSequence> runs, int left) {
   return tokens;
 }
 
+// Those of each source that is computed, `left` in all; a younger one does not overtake.
+void AddSources(std::span<const PlanSequence> runs, int left, std::vector<int>& tokens) {
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (!runs[i].whole) continue;
+    if (runs[i].pending_tokens > left) return;
+    tokens[i] = runs[i].pending_tokens;
+    left -= tokens[i];
+  }
+}
+
 }  // namespace
 
 BatchPlan PlanStep(std::span<const PlanSequence> sequences, const PlanBudget& budget) {
@@ -73,7 +83,8 @@ BatchPlan PlanStep(std::span<const PlanSequence> sequences, const PlanBudget& bu
   const auto decoding = [](const PlanSequence& sequence) { return sequence.decoding; };
   const int decoders = static_cast<int>(std::count_if(runs.begin(), runs.end(), decoding));
   const int most = decoders == 0 ? budget.max_step_tokens : std::min(budget.max_step_tokens, budget.max_shared_tokens);
-  const std::vector<int> prefill = SharePrefill(runs, most - decoders);
+  std::vector<int> prefill = SharePrefill(runs, most - decoders);
+  AddSources(runs, budget.max_step_tokens, prefill);
   for (int i = 0; i < plan.running; ++i) {
     const int tokens = runs[i].decoding ? 1 : prefill[i];
     if (tokens > 0) plan.chunks.push_back({i, tokens});

@@ -18,6 +18,7 @@ struct PlanSequence {
   int held_pages = 0;
   int required_pages = 0;  // for all known tokens
   int shared_pages = 0;    // of those it holds, that other running sequences hold, too
+  bool whole = false;      // its pending tokens are a source: they are computed in one step
 };
 
 struct PlanBudget {
@@ -41,6 +42,7 @@ struct BatchPlan {
   std::vector<PlannedChunk> chunks;  // ascending by sequence
 };
 
+// Sources have a step of max_step_tokens to themselves, beside what else there is: in order of arrival those that fit into it.
 // Every running sequence that decodes gets its token. Of what is left of the step, half may go to prompts that have less to
 // compute than the oldest one, the shortest first, so that a short prompt does not wait for a long one; the rest goes to all in
 // order of arrival.

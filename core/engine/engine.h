@@ -108,6 +108,7 @@ struct FinishInfo {
   uint64_t experts_skipped = 0;
   uint64_t experts_masked = 0;
   double gate_mass_lost = 0;
+  uint64_t choices_dropped = 0;                                    // of a source's tokens, whose expert had no room left
   std::vector<float> prompt_logprobs;                              // kScore: one for each prompt token but the first
   std::vector<std::vector<std::pair<TokenId, float>>> prompt_top;  // beside them with top_logprobs: alternatives, best first
 };
@@ -130,6 +131,9 @@ struct EngineLimits {
   int queue_capacity = 0;  // wait at most
   int vocabulary = 0;
   RequestLimits request;
+  // Of an encoder-decoder: a prompt is a source, of at most so many tokens. Requests that score or have a session are refused. 0:
+  // the model has no encoder.
+  int source_tokens = 0;
 };
 
 // A conversation as it is told of.

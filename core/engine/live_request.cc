@@ -51,6 +51,7 @@ FinishInfo Summarize(const LiveRequest& live, absl::Status status, FinishReason 
   finish.experts_lowered = now.lowered - live.counters_before.lowered;
   finish.experts_skipped = now.skipped - live.counters_before.skipped;
   finish.experts_masked = now.masked - live.counters_before.masked;
+  finish.choices_dropped = static_cast<uint64_t>(live.dropped);
   const uint64_t routed = now.routed_tokens - live.counters_before.routed_tokens;
   const double lost = now.gate_mass_lost - live.counters_before.gate_mass_lost;
   finish.gate_mass_lost = routed > 0 ? lost / static_cast<double>(routed) : 0;

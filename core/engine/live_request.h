@@ -22,6 +22,7 @@ struct LiveRequest {
   std::shared_ptr<RequestObserver> observer;
   std::unique_ptr<Sequence> sequence;
   int prompt_tokens = 0;                                           // what the session held before included
+  int source_tokens = 0;                                           // of an encoder-decoder: the prompt's; the decoder's follow
   std::optional<Answer> answer;                                    // kGenerate
   std::vector<float> prompt_logprobs;                              // kScore
   std::vector<std::vector<std::pair<TokenId, float>>> prompt_top;  // kScore with top_logprobs
@@ -36,6 +37,7 @@ struct LiveRequest {
   int next_checkpoint = 0;                 // position where one is to be kept
   uint64_t passing_checkpoint = 0;         // the last one, which the next one takes the place of; 0: none does
   int preemptions = 0;
+  int dropped = 0;                   // see SequenceChunk
   SequenceCounters counters_before;  // of the sequence when this request started
   int64_t started_nanos = 0;
   int64_t first_token_nanos = 0;
@@ -48,6 +50,10 @@ struct LiveRequest {
   // Tokens whose keys and values this request needs next. To score, the last token of the prompt need not be computed.
   int Goal() const { return static_cast<int>(sequence->tokens.size()) - (answer ? 0 : 1); }
   int Pending() const { return Goal() - sequence->kv.length; }
+  // A source, which is computed whole, before the tokens that follow it.
+  bool AtSource() const { return source_tokens > 0 && sequence->kv.length == 0; }
+  // What may be computed next.
+  int PendingNow() const { return AtSource() ? source_tokens : Pending(); }
   bool Decoding() const { return answer && answer->completion_tokens() > 0 && Pending() == 1; }
   bool Overdue(int64_t now_nanos) const;
 };

@@ -137,6 +137,21 @@ absl::Status CheckContext(const EngineRequest& request, const EngineLimits& limi
                          std::max<int64_t>(most, 0), remedy);
 }
 
+// A source is encoded in one step.
+absl::Status CheckSource(const EngineRequest& request, const EngineLimits& limits) {
+  if (limits.source_tokens == 0) return absl::OkStatus();
+  if (request.kind == RequestKind::kScore) {
+    return InvalidArgument("prompt: the model is an encoder-decoder, which answers a source; texts by themselves are not scored");
+  }
+  if (!request.session_id.empty()) {
+    return InvalidArgument("session_id: the model is an encoder-decoder, which has no conversations");
+  }
+  if (request.prompt.size() <= static_cast<size_t>(limits.source_tokens)) return absl::OkStatus();
+  return InvalidArgument("prompt: ", request.prompt.size(),
+                         " tokens are too many: an encoder takes all of a source in one step, here of at most ",
+                         limits.source_tokens, " tokens (--prefill-chunk, --max-context)");
+}
+
 absl::Status CheckSessionFields(const EngineRequest& request, const EngineLimits& limits) {
   MOED_RETURN_IF_ERROR(
       CheckBytes("session_id", request.session_id, request.continues_session ? 1 : 0, limits.request.name_bytes));
@@ -163,6 +178,7 @@ absl::Status CheckRequest(const EngineRequest& request, const EngineLimits& limi
   MOED_RETURN_IF_ERROR(CheckBytes("request_id", request.name, 1, limits.request.name_bytes));
   MOED_RETURN_IF_ERROR(CheckSessionFields(request, limits));
   if (request.prompt.empty()) return InvalidArgument("prompt: empty, at least one token is needed");
+  MOED_RETURN_IF_ERROR(CheckSource(request, limits));
   MOED_RETURN_IF_ERROR(CheckContext(request, limits, 0));
   for (size_t i = 0; i < request.prompt.size(); ++i) {
     MOED_RETURN_IF_ERROR(CheckToken("prompt", i, request.prompt[i], limits.vocabulary));

@@ -20,7 +20,7 @@ absl::Status CheckAtLeast(std::string_view name, int value, int least) {
 }
 
 absl::Status CheckOptions(const StepEngineOptions& options, const ModelSpec& spec, const KvPool& kv) {
-  MOED_RETURN_IF_ERROR(CheckAtLeast("max_context", options.max_context, 2));
+  MOED_RETURN_IF_ERROR(CheckAtLeast("max_context", options.max_context, spec.encoder ? 3 : 2));
   if (options.max_context > spec.max_positions) {
     return InvalidArgument("max_context is ", options.max_context, ", the model knows ", spec.max_positions, " positions");
   }
@@ -37,6 +37,11 @@ absl::Status CheckOptions(const StepEngineOptions& options, const ModelSpec& spe
     }
   }
   return absl::OkStatus();
+}
+
+// Behind a source the context has room for the token that the decoder begins with, and for one of the answer.
+int SourceTokens(const StepEngineOptions& options, const ModelSpec& spec) {
+  return spec.encoder ? std::min(options.max_step_tokens, options.max_context - 2) : 0;
 }
 
 uint64_t RandomSeed() {
@@ -66,8 +71,13 @@ uint64_t StepEngine::MemoryBytes(const StepEngineOptions& options, int vocabular
 
 StepEngine::StepEngine(const StepEngineOptions& options, const EngineParts& parts)
     : parts_(parts),
-      limits_{options.max_context,    options.max_new_tokens,        options.max_running,
-              options.queue_capacity, parts.model.spec().vocabulary, options.request},
+      limits_{options.max_context,
+              options.max_new_tokens,
+              options.max_running,
+              options.queue_capacity,
+              parts.model.spec().vocabulary,
+              options.request,
+              SourceTokens(options, parts.model.spec())},
       intake_(options.max_running + options.queue_capacity, options.max_kept_sessions),
       loop_(parts, {options.max_running, options.max_step_tokens, options.prefix_cache}, intake_) {}
 
@@ -93,6 +103,7 @@ absl::StatusOr<RequestId> StepEngine::Submit(EngineRequest request, std::shared_
   MOED_RETURN_IF_ERROR(CheckRequest(request, limits_));
   if (request.arrival_nanos == 0) request.arrival_nanos = parts_.clock.NowNanos();
   if (!request.sampling.seed) request.sampling.seed = RandomSeed();
+  if (const auto& encoder = parts_.model.spec().encoder) request.prompt.push_back(TokenId(encoder->start));
   return intake_.Submit(request, limits_, [&](RequestId id, std::unique_ptr<Sequence>& sequence) {
     return MakeLive(id, std::move(request), std::move(observer), sequence);
   });
@@ -104,14 +115,16 @@ std::unique_ptr<LiveRequest> StepEngine::MakeLive(RequestId id, EngineRequest re
   live->id = id;
   live->seed = *request.sampling.seed;
   request.prompt = std::vector<TokenId>();
-  live->prompt_tokens = static_cast<int>(sequence->tokens.size());
+  const int given = static_cast<int>(sequence->tokens.size());  // the decoder's first token included
+  live->source_tokens = parts_.model.spec().encoder ? given - 1 : 0;
+  live->prompt_tokens = live->source_tokens > 0 ? live->source_tokens : given;
   if (request.kind == RequestKind::kGenerate) {
     AnswerLimits limits;
     limits.eos = parts_.model.spec().eos;
     limits.max_new_tokens = request.stopping.max_new_tokens.value_or(limits_.max_new_tokens);
-    limits.room = limits_.max_context - live->prompt_tokens;
-    limits.continues = std::any_of(sequence->tokens.begin(), sequence->tokens.end(),
-                                   [&](TokenId token) { return !parts_.tokenizer.IsSpecial(token); });
+    limits.room = limits_.max_context - given;
+    limits.continues = live->source_tokens == 0 && std::any_of(sequence->tokens.begin(), sequence->tokens.end(),
+                                                               [&](TokenId token) { return !parts_.tokenizer.IsSpecial(token); });
     live->answer.emplace(parts_.tokenizer, request, limits);
   }
   live->sequence = std::move(sequence);

@@ -17,7 +17,8 @@ StepLoop::StepLoop(const EngineParts& parts, const StepLoopOptions& options, Int
       max_step_tokens_(options.max_step_tokens),
       intake_(intake),
       sampler_(parts.model.spec().vocabulary) {
-  if (!options.prefix_cache) return;
+  // What a position of a source has depends on what follows it, too.
+  if (!options.prefix_cache || parts.model.spec().encoder) return;
   prefixes_.emplace(parts.kv);
   if (parts.kv.slots() > 0) checkpoints_.emplace(parts.kv, *prefixes_);
   holders_.resize(static_cast<size_t>(parts.kv.pages()));
@@ -119,8 +120,9 @@ void StepLoop::TakeSnapshot(PlanBudget& budget) {
     const int own = live->running ? 1 : 0;
     const auto shared = [&](int32_t page) { return holders_[static_cast<size_t>(page)] > own; };
     const auto shared_pages = shares ? std::count_if(kv.pages.begin(), kv.pages.end(), shared) : 0;
-    snapshot_.push_back({live->running, live->Decoding(), live->Pending(), held,
-                         KvPool::PagesFor(live->Goal(), parts_.kv.page_tokens()), static_cast<int>(shared_pages)});
+    snapshot_.push_back({live->running, live->Decoding(), live->PendingNow(), held,
+                         KvPool::PagesFor(live->Goal(), parts_.kv.page_tokens()), static_cast<int>(shared_pages),
+                         live->AtSource()});
   }
 }
 
@@ -170,6 +172,7 @@ void StepLoop::ReleaseMemory(LiveRequest& live) {
   live.prefix_version.reset();
   live.prefix_tokens = live.last_checkpoint = live.next_checkpoint = 0;
   live.passing_checkpoint = 0;
+  live.dropped = 0;  // counted again with the source
 }
 
 void StepLoop::Preempt(LiveRequest& live) {
@@ -253,7 +256,10 @@ void StepLoop::Compute() {
   }
   ++counts_.steps;
   TraceSpan span(parts_.trace, "hand out", kComputeTrack);
-  for (size_t i = 0; i < batch_.size(); ++i) Settle(*batch_[i], chunks_[i].status, static_cast<int>(chunks_[i].tokens.size()));
+  for (size_t i = 0; i < batch_.size(); ++i) {
+    batch_[i]->dropped += chunks_[i].dropped;
+    Settle(*batch_[i], chunks_[i].status, static_cast<int>(chunks_[i].tokens.size()));
+  }
 }
 
 void StepLoop::OnLayerDone(std::span<SequenceChunk> chunks) {
@@ -296,7 +302,10 @@ absl::Status StepLoop::ScoreNext(LiveRequest& live, TokenId next, std::span<cons
 }
 
 absl::Status StepLoop::Choose(LiveRequest& live, std::span<const float> logits) {
-  SamplingContext context{live.seed, live.sequence->tokens, live.prompt_tokens, live.answer->forbidden()};
+  // A decoder does not continue its source: there its own tokens are all, one of which was given.
+  const auto sequence = std::span<const TokenId>(live.sequence->tokens).subspan(static_cast<size_t>(live.source_tokens));
+  const int answer_begin = live.source_tokens > 0 ? 1 : live.prompt_tokens;
+  SamplingContext context{live.seed, sequence, answer_begin, live.answer->forbidden()};
   grammar::Matcher* const format = live.request.format.get();
   if (format != nullptr) {
     MOED_ASSIGN_OR_RETURN(context.allowed, format->Allowed());

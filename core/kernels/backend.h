@@ -27,6 +27,7 @@
 //   attention     score = scale * acc, acc = fma(q[d], k[d], acc), d ascending; e = exp(score - max); per column of the values a
 //                 sum for every 256 positions (those of a multiple of 256 on), acc = fma(e[t], v[t], acc), t ascending; these
 //                 sums added in ascending order; the result divided by the lane sum of e, position t in partial t mod 8
+//   bias          of a position is added to its score, rounded
 //   latent        the same, the keys being a position's latent and behind it its rotated key, the values its latent
 //   sink          of a head: max is of the scores and the sink; exp(sink - max) is added to the lane sum of e
 //   sigmoid gate  x * sigmoid(gate)
@@ -40,7 +41,8 @@
 //   step sizes    step = softplus(x + bias), decay = exp(rate * step)
 //   exp           own polynomial (kernels/math.h); silu(x) = x / (1 + exp(-x)), sigmoid(x) = 1 / (1 + exp(-x))
 //   GeGLU         (g / (1 + exp(-(g * fma(b, g * g, a))))) * up, a = 2 sqrt(2 / pi), b = 0.044715 a: GELU in its tanh form
-//   squared ReLU  r * r, r = 0 where x < 0, else x
+//   ReLU          0 where x < 0, else x
+//   squared ReLU  r * r, r the ReLU of x
 //   soft cap      cap * tanh(x / cap), tanh by own polynomial where |t| < 0.625, else 1 - 2 / (exp(2 |t|) + 1) with t's sign
 //   clamped SwiGLU  (clamp(up, -limit, limit) + 1) * (g / (1 + exp(-(alpha * g)))), g = min(gate, limit)
 //   RoPE          angle = float(position) * inv_freq[i] in float32, sine and cosine by own double polynomial, rounded to float32;
@@ -64,6 +66,7 @@
 #include "core/kernels/backend_memory.h"
 #include "core/kernels/ffn_activation.h"
 #include "core/kernels/kv_rows.h"
+#include "core/kernels/position_bias.h"
 #include "core/kernels/recurrence.h"
 #include "core/kernels/router.h"
 #include "core/quant/format.h"
@@ -106,6 +109,8 @@ struct KvRun {
   std::span<std::byte* const> pages;
   int position = 0;  // of the first row
   int tokens = 0;    // rows
+  int first = 0;     // no row attends positions before it
+  int seen = 0;      // every row attends the positions up to this one, which pages cover, whatever its own; 0: up to its own
 };
 
 struct AttentionShape {
@@ -117,6 +122,7 @@ struct AttentionShape {
   KvFormat kv_format = KvFormat::kF32;
   int window = 0;                // a row attends its own position and the window - 1 before it; 0: all
   const float* sinks = nullptr;  // (heads): logits that take part in the softmax and have no value; null: none
+  PositionBias bias = {};
 };
 
 // Attention whose positions have one row for all heads: a latent of `rank` numbers and a rotated key of rotary_dims. A page holds
@@ -228,7 +234,8 @@ class ComputeBackend {
                                  const int32_t* positions, float* query, float* keys, const float* values);
 
   // softmax(scale * q K^T) V per head; head h reads kv head h / (heads / kv_heads), a row the positions of its window up to its
-  // own. query and output (rows, heads, head_dim). `scores`: storage of AttentionScratchFloats(threads, longest) floats.
+  // own, or those that its run says. query and output (rows, heads, head_dim). `scores`: storage of
+  // AttentionScratchFloats(threads, longest) floats.
   virtual void Attention(const AttentionShape& shape, std::span<const KvRun> runs, const float* query, float* output,
                          std::span<float> scores) = 0;
   static size_t AttentionScratchFloats(int threads, int longest);

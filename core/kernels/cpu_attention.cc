@@ -44,12 +44,15 @@ struct RowRange {
   int kv_head, first_row, rows;
 };
 
+// How many positions there are up to the last one that the run's row `row` sees.
+int SeenBy(const KvRun& run, int row) { return run.seen > 0 ? run.seen : run.position + row + 1; }
+
 // Where the sum begins that a row of `length` positions sees first: its positions are counted from there on. Whole pages lie
 // before.
-int FirstSum(const AttentionShape& shape, int length) {
+int FirstSum(const AttentionShape& shape, const KvRun& run, int length) {
   static_assert(kAttentionSumTokens % kKvPageTokens == 0);
-  if (shape.window == 0 || shape.window >= length) return 0;
-  return (length - shape.window) / kAttentionSumTokens * kAttentionSumTokens;
+  const int of_window = shape.window == 0 || shape.window >= length ? 0 : length - shape.window;
+  return std::max(run.first, of_window) / kAttentionSumTokens * kAttentionSumTokens;
 }
 
 // All ranges of all runs: run after run, kv head after kv head, so that the keys and values of one stay near the processor.
@@ -110,6 +113,11 @@ int64_t TokensOf(std::span<const KvRun> runs) {
   return tokens;
 }
 
+// What numbers of the heads, `each` of them, are those of the heads from `first` on; null where there are none.
+const float* OfHeads(const float* numbers, int first, int each) {
+  return numbers == nullptr ? nullptr : numbers + int64_t{first} * each;
+}
+
 const unsigned char* const* PagesOf(const KvRun& run) { return reinterpret_cast<const unsigned char* const*>(run.pages.data()); }
 
 }  // namespace
@@ -147,7 +155,7 @@ void AttentionOnCpu(const KernelTable& kernels, Executor& executor, const Attent
   int longest = 0;  // as many positions as a range of any size sees
   int64_t work = 0;
   for (const KvRun& run : runs) {
-    const int length = run.position + run.tokens;
+    const int length = SeenBy(run, run.tokens - 1);
     const int window = shape.window > 0 ? std::min(shape.window, length) : length;
     longest = std::max(longest, std::min<int>(length, window + kAttentionRows + kAttentionSumTokens));
     work += int64_t{2} * run.tokens * window * shape.heads * shape.head_dim;
@@ -155,7 +163,8 @@ void AttentionOnCpu(const KernelTable& kernels, Executor& executor, const Attent
   const int group = shape.heads / shape.kv_heads;
   const int64_t token_stride = int64_t{shape.heads} * shape.head_dim;
   const auto attend = [&](const RowRange& range, float* own_scores) {
-    const int first_sum = FirstSum(shape, range.run->position + 1 + range.first_row / group);
+    const KvRun& run = *range.run;
+    const int first_sum = FirstSum(shape, run, SeenBy(run, range.first_row / group));
     const int64_t first = range.first_token * token_stride + int64_t{range.kv_head} * group * shape.head_dim;
     kernels.attention[static_cast<int>(shape.kv_format)](
         {.query = query + first,
@@ -164,15 +173,20 @@ void AttentionOnCpu(const KernelTable& kernels, Executor& executor, const Attent
          .heads = group,
          .first_row = range.first_row,
          .rows = range.rows,
-         .pages = PagesOf(*range.run) + first_sum / shape.page_tokens,
+         .pages = PagesOf(run) + first_sum / shape.page_tokens,
          .keys = layout.keys(range.kv_head),
          .values = layout.values(range.kv_head),
          .page_tokens = shape.page_tokens,
-         .length = range.run->position + 1 - first_sum,
+         .length = SeenBy(run, 0) - first_sum,
+         .grows = run.seen == 0,
+         .first = std::max(run.first - first_sum, 0),
          .window = shape.window,
          .head_dim = shape.head_dim,
          .scale = shape.scale,
-         .sinks = shape.sinks == nullptr ? nullptr : shape.sinks + int64_t{range.kv_head} * group,
+         .sinks = OfHeads(shape.sinks, range.kv_head * group, 1),
+         .bias = OfHeads(shape.bias.table, range.kv_head * group, 2 * shape.bias.reach + 1),
+         .bias_reach = shape.bias.reach,
+         .position = run.position - first_sum,
          .scores = own_scores,
          .score_stride = ScoreStride(longest)});
   };
@@ -231,10 +245,15 @@ void AttendLatentOnCpu(const KernelTable& kernels, Executor& executor, const Lat
                      .values = 0,
                      .page_tokens = shape.page_tokens,
                      .length = range.run->position + 1,
+                     .grows = true,
+                     .first = 0,
                      .window = 0,
                      .head_dim = shape.rank,
                      .scale = shape.scale,
                      .sinks = nullptr,
+                     .bias = nullptr,
+                     .bias_reach = 0,
+                     .position = range.run->position,
                      .scores = own_scores,
                      .score_stride = ScoreStride(longest)},
          .rotated = rotated + range.first_token * shape.heads * rotated_stride,

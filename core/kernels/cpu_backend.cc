@@ -270,7 +270,7 @@ void CpuBackend::SigmoidGate(float* x, const float* gate, int64_t n) {
 }
 
 void CpuBackend::Activate(const FfnActivation& activation, const float* gate, const float* up, int64_t n, float* out) {
-  const bool gated = activation.function != GateFunction::kSquaredRelu;
+  const bool gated = HasGate(activation.function);
   ForElements(n, gated ? kExponentialCost : 1, [&](int64_t from, int64_t to) {
     const int64_t count = to - from;
     switch (activation.function) {
@@ -283,6 +283,9 @@ void CpuBackend::Activate(const FfnActivation& activation, const float* gate, co
       case GateFunction::kSquaredRelu:
         if (out != up) std::copy_n(up + from, count, out + from);
         return kernels_.squared_relu(out + from, count);
+      case GateFunction::kRelu:  // the compiler's vectors compare alike
+        for (int64_t i = from; i < to; ++i) out[i] = up[i] < 0 ? 0.0f : up[i];
+        return;
     }
   });
 }

@@ -33,14 +33,16 @@ AttentionOperation WithRuns(AttentionOperation operation, const AttendedRuns& at
   int64_t first_token = 0;
   int longest = 0;
   for (const KvRun& run : attended.runs) {
-    longest = std::max(longest, run.position + run.tokens);
+    longest = std::max(longest, run.seen > 0 ? run.seen : run.position + run.tokens);
     const std::byte* const* const pages = attended.descriptions.Copy(
         std::span<const std::byte* const>(const_cast<const std::byte* const*>(run.pages.data()), run.pages.size()));
     for (int token = 0; token < run.tokens; token += together) {
       *next++ = {.pages = reinterpret_cast<const unsigned char* const*>(pages),
                  .first_token = first_token + token,
                  .position = run.position + token,
-                 .tokens = std::min(together, run.tokens - token)};
+                 .tokens = std::min(together, run.tokens - token),
+                 .first = run.first,
+                 .seen = run.seen};
     }
     first_token += run.tokens;
   }
@@ -97,6 +99,7 @@ AttentionOperation AttentionOf(const AttentionShape& shape, const float* query, 
   return WithRuns({.format = shape.kv_format,
                    .query = query,
                    .sinks = shape.sinks,
+                   .bias = shape.bias,
                    .output = output,
                    .row_bytes = row_bytes,
                    .head_bytes = row_bytes * shape.page_tokens,

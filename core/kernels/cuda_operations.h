@@ -6,6 +6,7 @@
 
 #include "core/kernels/ffn_activation.h"
 #include "core/kernels/kv_rows.h"
+#include "core/kernels/position_bias.h"
 #include "core/kernels/recurrence.h"
 #include "core/kernels/router.h"
 #include "core/quant/format_id.h"
@@ -247,6 +248,8 @@ struct AttentionTile {
   int64_t first_token;  // among all rows of the call
   int position;         // of the first
   int tokens;
+  int first;  // as KvRun's
+  int seen;
 };
 // What blocks of threads that share a row's positions tell each other, a piece of 256 positions each; query rows are numbered
 // through.
@@ -262,6 +265,7 @@ struct AttentionOperation {
   const float* query;
   const float* rotated;  // of latent attention; null: keys are transposed, heads side by side
   const float* sinks;
+  PositionBias bias;
   float* output;
   int64_t rotated_stride;
   int64_t row_bytes;   // of a position's values

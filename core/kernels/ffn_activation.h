@@ -7,7 +7,11 @@
 
 namespace moed {
 
-enum class GateFunction : uint8_t { kSwiGlu, kClampedSwiGlu, kGeGlu, kSquaredRelu };  // the last is of ups alone
+enum class GateFunction : uint8_t { kSwiGlu, kClampedSwiGlu, kGeGlu, kSquaredRelu, kRelu };  // the last two are of ups alone
+
+constexpr bool HasGate(GateFunction function) {
+  return function != GateFunction::kSquaredRelu && function != GateFunction::kRelu;
+}
 
 struct FfnActivation {
   GateFunction function = GateFunction::kSwiGlu;

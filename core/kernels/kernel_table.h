@@ -77,11 +77,16 @@ struct AttentionArguments {
   int64_t keys;                       // bytes from a page's begin to the head's keys
   int64_t values;                     // to its values
   int page_tokens;                    // 16, 32 or 64
-  int length;                         // of token 0
-  int window;                         // 0: all positions
-  int head_dim;                       // at most kMostHeadDim
+  int length;                         // of token 0; the next one sees one more where `grows`
+  bool grows;
+  int first;     // no row sees positions before it
+  int window;    // 0: all positions
+  int head_dim;  // at most kMostHeadDim
   float scale;
-  const float* sinks;    // (heads); null: none
+  const float* sinks;  // (heads); null: none
+  const float* bias;   // (heads, 2 bias_reach + 1), see PositionBias; null: none
+  int bias_reach;
+  int position;          // of token 0, counted as the lengths are
   float* scores;         // (rows, score_stride)
   int64_t score_stride;  // a multiple of 16, at least the length of the last row
 };

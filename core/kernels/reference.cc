@@ -1,4 +1,5 @@
 // The scalar definition of every operation: what it computes, in which order, with which roundings. See backend.h.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -199,9 +200,8 @@ void SumValues(const AttentionArguments& a, int64_t row_bytes, int first, int le
 template <KvFormat kFormat>
 void AttentionOfRow(const AttentionArguments& a, int row, float* scores) {
   const int64_t at = row / a.heads * a.token_stride + int64_t{row} % a.heads * a.head_dim;
-  const int length = a.length + row / a.heads;
-  const int seen = a.window > 0 && a.window < length ? a.window : length;
-  const int first = length - seen;
+  const int token = row / a.heads, length = a.length + (a.grows ? token : 0);
+  const int first = std::max(a.first, a.window > 0 && a.window < length ? length - a.window : 0);
   const float* const query = a.query + at;
   unsigned char stored[kMostHeadDim * sizeof(float)];
   float numbers[kMostHeadDim];
@@ -211,6 +211,9 @@ void AttentionOfRow(const AttentionArguments& a, int row, float* scores) {
     float score = 0;
     for (int d = 0; d < a.head_dim; ++d) score = std::fma(query[d], numbers[d], score);
     scores[t] = a.scale * score;
+    if (a.bias == nullptr) continue;
+    const int behind = std::clamp(t - (a.position + token), -a.bias_reach, a.bias_reach);
+    scores[t] += a.bias[int64_t{row} % a.heads * (2 * a.bias_reach + 1) + a.bias_reach + behind];
   }
   const float total = Exponentials(scores, first, length, a.sinks == nullptr ? kNoSink : a.sinks[row % a.heads]);
   SumValues<kFormat>(a, KvRowBytes(kFormat, a.head_dim), first, length, scores, total, a.output + at);

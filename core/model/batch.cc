@@ -6,12 +6,11 @@
 
 namespace moed {
 
-void Batch::Assign(std::span<SequenceChunk> chunks) {
+void Batch::Assign(std::span<SequenceChunk> chunks, absl::FunctionRef<bool(const SequenceChunk&)> wanted) {
   chunk_count_ = 0;
   rows_ = 0;
   for (size_t i = 0; i < chunks.size(); ++i) {
-    chunks[i].status = absl::OkStatus();
-    Append(chunks[i], static_cast<int>(i));
+    if (chunks[i].status.ok() && wanted(chunks[i])) Append(chunks[i], static_cast<int>(i));
   }
 }
 

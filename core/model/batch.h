@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "absl/functional/function_ref.h"
 #include "core/model/model.h"
 
 namespace moed {
@@ -23,7 +24,8 @@ class Batch {
   Batch(std::span<BatchChunk> chunks, std::span<TokenId> tokens, std::span<int32_t> positions, std::span<int32_t> row_chunks)
       : chunk_storage_(chunks), tokens_(tokens), positions_(positions), row_chunks_(row_chunks) {}
 
-  void Assign(std::span<SequenceChunk> chunks);
+  // Those of the chunks that have not failed and are `wanted`.
+  void Assign(std::span<SequenceChunk> chunks, absl::FunctionRef<bool(const SequenceChunk&)> wanted);
   bool AnyFailed() const;
   // The chunks that have not failed yet do with this error.
   void FailAll(const absl::Status& status);

@@ -19,6 +19,7 @@ Decoder::Decoder(const ModelSpec& spec, const ModelOptions& options, Weights wei
       own_rows_(step_.scratch),
       attention_(step_, weights_.inv_freq),
       latent_attention_(step_, weights_.inv_freq),
+      encoder_decoder_(step_),
       delta_(step_),
       mamba2_(step_),
       short_convolution_(step_),
@@ -26,24 +27,54 @@ Decoder::Decoder(const ModelSpec& spec, const ModelOptions& options, Weights wei
   step_.batch = Batch(step_.scratch.chunks, step_.scratch.tokens, step_.scratch.positions, step_.scratch.row_chunks);
 }
 
+namespace {
+
+bool IsSource(const SequenceChunk& chunk) { return chunk.kv->length == 0; }
+
+}  // namespace
+
 void Decoder::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink, StepWatcher* watcher) {
-  step_.batch.Assign(chunks);
   step_.failure = absl::OkStatus();
+  for (SequenceChunk& chunk : chunks) {
+    chunk.status = absl::OkStatus();
+    chunk.dropped = 0;
+  }
+  if (spec_.encoder) RunEncoder(chunks, provider, watcher);
+  step_.batch.Assign(chunks, [&](const SequenceChunk& chunk) { return !spec_.encoder || !IsSource(chunk); });
+  const bool begun = RunLayers(spec_.encoder ? spec_.encoder->layers : 0, spec_.layers, chunks, provider, watcher);
+  if (const absl::Status done = ComputeLogits(sink); !done.ok()) step_.batch.FailAll(done);
+  for (const SequenceChunk& chunk : chunks) {
+    if (begun || chunk.status.ok()) SettleKv(chunk);
+  }
+  ffn_.ReleaseExperts();
+}
+
+void Decoder::RunEncoder(std::span<SequenceChunk> chunks, ExpertProvider& provider, StepWatcher* watcher) {
+  step_.batch.Assign(chunks, IsSource);
+  for (const BatchChunk& source : step_.batch.chunks()) source.chunk->kv->source = source.rows();
+  RunLayers(0, spec_.encoder->layers, chunks, provider, watcher);
+  if (step_.batch.rows() == 0) return;
+  encoder_decoder_.KeepSources(weights_);
+  // The decoder's rows may lie elsewhere.
+  if (const absl::Status done = step_.Fence(); !done.ok()) step_.batch.FailAll(done);
+}
+
+bool Decoder::RunLayers(int first, int end, std::span<SequenceChunk> chunks, ExpertProvider& provider, StepWatcher* watcher) {
+  if (step_.batch.rows() == 0) return true;
   if (const absl::Status placed = PlaceRows(provider); !placed.ok()) {
-    for (SequenceChunk& chunk : chunks) chunk.status = placed;
-    return;
+    step_.batch.FailAll(placed);
+    ffn_.DropFailed();
+    return false;
   }
   TellTokens(provider);
   Embed();
-  for (int layer = 0; layer < spec_.layers && step_.batch.rows() > 0; ++layer) {
+  for (int layer = first; layer < end && step_.batch.rows() > 0; ++layer) {
     RunLayer(LayerId(layer), provider);
     if (watcher == nullptr || layer + 1 == spec_.layers) continue;
     watcher->OnLayerDone(chunks);
     ffn_.DropFailed();
   }
-  if (const absl::Status done = ComputeLogits(sink); !done.ok()) step_.batch.FailAll(done);
-  for (const SequenceChunk& chunk : chunks) SettleKv(chunk);
-  ffn_.ReleaseExperts();
+  return true;
 }
 
 void Decoder::SettleKv(const SequenceChunk& chunk) {
@@ -93,6 +124,9 @@ void Decoder::RunLayer(LayerId layer, ExpertProvider& provider) {
 }
 
 void Decoder::RunMixer(LayerId layer, const LayerWeights& weights) {
+  if (spec_.encoder) {
+    return spec_.IsEncoder(layer) ? encoder_decoder_.RunEncoder(layer, weights) : encoder_decoder_.RunDecoder(layer, weights);
+  }
   if (spec_.HasAttention(layer)) {
     return spec_.latent ? latent_attention_.Run(layer, weights) : attention_.Run(layer, weights);
   }

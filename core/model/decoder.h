@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/model/attention_block.h"
+#include "core/model/encoder_decoder_block.h"
 #include "core/model/ffn_block.h"
 #include "core/model/gated_delta_block.h"
 #include "core/model/latent_attention_block.h"
@@ -28,6 +29,10 @@ class Decoder final : public Model {
   // The memory that the step's rows are in: the model's own, or lent.
   absl::Status PlaceRows(ExpertProvider& provider);
   void TellTokens(ExpertProvider& provider);
+  // What the decoder attends to of the sources among the chunks.
+  void RunEncoder(std::span<SequenceChunk> chunks, ExpertProvider& provider, StepWatcher* watcher);
+  // The batch's rows from their tokens through layers [first, end). False where there is no memory for them: nothing has begun.
+  bool RunLayers(int first, int end, std::span<SequenceChunk> chunks, ExpertProvider& provider, StepWatcher* watcher);
   void Embed();
   void RunLayer(LayerId layer, ExpertProvider& provider);
   void RunMixer(LayerId layer, const LayerWeights& weights);
@@ -46,6 +51,7 @@ class Decoder final : public Model {
   const TokenRows own_rows_;
   AttentionBlock attention_;
   LatentAttentionBlock latent_attention_;  // in its place where the spec has it
+  EncoderDecoderBlock encoder_decoder_;    // the same
   GatedDeltaBlock delta_;
   Mamba2Block mamba2_;
   ShortConvolutionBlock short_convolution_;

@@ -29,5 +29,6 @@ Family GraniteMoeHybridFamily();
 Family MiniCpmFamily();
 Family NemotronHFamily();
 Family Gemma4Family();
+Family SwitchTransformersFamily();
 
 }  // namespace moed

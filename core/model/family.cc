@@ -14,7 +14,7 @@ std::span<const Family> Families() {
       Glm4MoeFamily(),          Ernie45MoeFamily(), MiniMaxM2Family(),  HunyuanV1MoeFamily(), DeepSeekFamily(),
       GraniteMoeFamily(),       PhiMoeFamily(),     DeepSeekV2Family(), DeepSeekV3Family(),   KimiK2Family(),
       Glm4MoeLiteFamily(),      Qwen3NextFamily(),  Qwen35MoeFamily(),  MellumFamily(),       Lfm2MoeFamily(),
-      GraniteMoeHybridFamily(), MiniCpmFamily(),    Gemma4Family(),     NemotronHFamily(),
+      GraniteMoeHybridFamily(), MiniCpmFamily(),    Gemma4Family(),     NemotronHFamily(),    SwitchTransformersFamily(),
   };
   return kFamilies;
 }

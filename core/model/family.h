@@ -10,7 +10,8 @@
 //             router_correction, expert_bias.gate, expert_bias.up, expert_bias.down, shared.gate, shared.up, shared.down,
 //             shared_gate, dense.gate, dense.up, dense.down, attention_gate, delta.convolution, delta.a, delta.b, delta.bias,
 //             delta.decay_rate, delta.norm, convolution, mamba2.convolution_bias, mamba2.step, mamba2.step_bias,
-//             mamba2.decay_rate, mamba2.skip, mamba2.norm}
+//             mamba2.decay_rate, mamba2.skip, mamba2.norm, cross.norm, cross.q, cross.k, cross.v, cross.o}
+//   of encoder-decoders: encoder_norm, encoder_bias, decoder_bias (position_buckets, heads)
 #pragma once
 
 #include <span>
@@ -23,6 +24,8 @@
 #include "core/store/description.h"
 
 namespace moed {
+
+inline constexpr std::string_view kEncoderBias = "encoder_bias", kDecoderBias = "decoder_bias";
 
 enum class TensorRole : uint8_t {
   kMatrix,  // (rows, cols) at the trunk format

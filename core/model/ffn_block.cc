@@ -30,7 +30,7 @@ void FfnBlock::RunExperts(LayerId layer, const LayerWeights& weights, ExpertProv
     step_.batch.FailAll(routed);
     return DropFailed();
   }
-  GroupSlots();
+  GroupSlots(layer);
   provider.Begin({layer, step_.scratch.routing.first(step_.batch.rows())});
   const Activations input = PrepareExperts(weights, routed);
   if (step_.spec.shared_ffn > 0) ComputeShared(layer, weights, input);
@@ -148,11 +148,28 @@ void FfnBlock::UndoWhereMoreIsGone(int row) {
   token.masked_share = 0;
 }
 
-void FfnBlock::GroupSlots() {
+// In a source's order, whoever else is in the step.
+void FfnBlock::DropBeyondCapacity() {
+  Scratch& scratch = step_.scratch;
+  const std::span<int32_t> taken = scratch.expert_begin.first(static_cast<size_t>(step_.spec.experts));
+  for (const BatchChunk& source : step_.batch.chunks()) {
+    std::ranges::fill(taken, 0);
+    for (int row = source.first_row; row <= source.last_row(); ++row) {
+      ExpertChoice& choice = scratch.choices[static_cast<size_t>(row)];  // top_k is 1
+      if (++taken[static_cast<size_t>(choice.expert)] <= step_.spec.encoder->expert_capacity) continue;
+      choice.expert = kNoExpert;
+      scratch.routing[static_cast<size_t>(row)].choices = {};
+      ++source.chunk->dropped;
+    }
+  }
+}
+
+void FfnBlock::GroupSlots(LayerId layer) {
   Scratch& scratch = step_.scratch;
   const size_t top_k = step_.spec.top_k;
   const size_t slots = step_.batch.rows() * top_k;
   for (int row = 0; row < step_.batch.rows(); ++row) scratch.routing[row].choices = scratch.choices.subspan(row * top_k, top_k);
+  if (step_.spec.IsEncoder(layer)) DropBeyondCapacity();
   GroupByExpert(scratch.choices.first(slots), scratch.expert_begin, scratch.expert_slots.first(slots));
 }
 

@@ -42,7 +42,9 @@ class FfnBlock {
   void MaskRouter(LayerId layer, ExpertProvider& provider);
   // A masked expert may cost its group the choice, and with it experts that the mask left: that token is not masked.
   void UndoWhereMoreIsGone(int row);
-  void GroupSlots();
+  void GroupSlots(LayerId layer);
+  // What an expert of an encoder's layer has no room for any more becomes a choice of none.
+  void DropBeyondCapacity();
   // The input of all rows' experts; `routed`: what ComputeRouter made.
   Activations PrepareExperts(const LayerWeights& weights, const Activations& routed);
   // To scratch.shared. `input`: that of the experts, which is the shared expert's where it has no norm of its own.

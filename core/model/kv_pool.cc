@@ -15,7 +15,7 @@ constexpr uint64_t kSlotAlignment = 64;
 
 // Keys and values of page_tokens positions, or their latents.
 uint64_t LayerPageBytes(const ModelSpec& spec, LayerId layer, KvFormat format, int page_tokens) {
-  if (!spec.HasAttention(layer)) return 0;
+  if (!spec.KeepsKeys(layer)) return 0;
   if (spec.latent) return int64_t{page_tokens} * LatentRowBytes(format, spec.latent->kv_rank, spec.rotary_dims);
   const HeadShape heads = spec.HeadsOf(layer);
   return uint64_t{2} * page_tokens * heads.kv_heads * KvRowBytes(format, heads.head_dim);
@@ -125,7 +125,7 @@ void KvPool::Release(KvSequence& sequence) {
   for (auto page = sequence.pages.rbegin(); page != sequence.pages.rend(); ++page) Drop(*page);
   if (sequence.slot >= 0) GiveBackSlot(sequence, 0);
   sequence.pages.clear();
-  sequence.length = sequence.reached = 0;
+  sequence.length = sequence.reached = sequence.source = 0;
 }
 
 void KvPool::CutBack(KvSequence& sequence, int length, int reached) {
@@ -145,6 +145,7 @@ void KvPool::CutBack(KvSequence& sequence, int length, int reached) {
     }
   }
   sequence.length = length;
+  if (length == 0) sequence.source = 0;
 }
 
 void KvPool::Label(int32_t page, uint64_t label) {

@@ -3,6 +3,7 @@
 // slot:
 //   a layer with a window  a ring of pages: page p of the sequence is page p mod the ring's length
 //   a layer with a state   the state
+// An encoder's layers keep nothing; while they run, the pages of the first layer that does hold their keys and values.
 // Several sequences may hold a page that is full, and then none of them writes to it. What is given back with a label, a page or
 // a slot, keeps what it holds until it is given out again.
 #pragma once
@@ -26,6 +27,7 @@ struct KvSequence {
   int32_t slot = -1;  // -1: none
   int length = 0;     // positions written
   int reached = 0;    // positions that were written before the last CutBack; the slot's rings have seen them
+  int source = 0;     // of an encoder-decoder's positions, those of the source, the first: what the decoder attends to of it
   bool holds_memory() const { return !pages.empty() || slot >= 0; }
 };
 

@@ -6,7 +6,7 @@
 
 namespace moed {
 
-int PlanRuns(Step& step, LayerId layer, RowBlock block, int first, std::span<const KvRun>& runs) {
+int PlanRuns(Step& step, LayerId layer, RowBlock block, int first, std::span<const KvRun>& runs, RowsSee see) {
   Scratch& scratch = step.scratch;
   const int window = step.spec.WindowOf(layer);
   size_t pages_used = 0;
@@ -18,13 +18,15 @@ int PlanRuns(Step& step, LayerId layer, RowBlock block, int first, std::span<con
     const int end = std::min(block.count, at.first_row + at.rows() - block.begin);
     const KvSequence& kv = *at.chunk->kv;
     const int position = step.batch.positions()[block.begin + i];
-    const int pages = KvPool::PagesFor(position + end - i, step.kv.page_tokens());
+    const int seen = see == RowsSee::kTheSource ? kv.source : 0;
+    const int pages = KvPool::PagesFor(seen > 0 ? seen : position + end - i, step.kv.page_tokens());
     if (pages_used + pages > scratch.kv_pages.size()) break;
     const std::span<std::byte*> where = scratch.kv_pages.subspan(pages_used, pages);
     const int first_seen = window == 0 ? 0 : std::max(0, position + 1 - window) / step.kv.page_tokens();
     std::fill_n(where.begin(), first_seen, nullptr);
     for (int page = first_seen; page < pages; ++page) where[page] = step.kv.PageOf(kv, page, layer);
-    scratch.kv_runs[runs_used++] = {.pages = where, .position = position, .tokens = end - i};
+    scratch.kv_runs[runs_used++] = {
+        .pages = where, .position = position, .tokens = end - i, .first = seen > 0 ? 0 : kv.source, .seen = seen};
     pages_used += pages;
     i = end;
   }

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "core/base/status.h"
 #include "core/model/decoder.h"
+#include "core/model/position_bias.h"
 #include "core/model/scratch.h"
 #include "core/model/spec_check.h"
 #include "core/model/weights.h"
@@ -78,6 +79,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Load(const StoreReader& store, con
   }
   MOED_ASSIGN_OR_RETURN(Weights weights, LoadWeights(store, spec, backend, reads));
   MOED_ASSIGN_OR_RETURN(OwnScratch scratch, AllocateScratch(spec, options, backend.threads(), memory));
+  if (spec.encoder) MOED_RETURN_IF_ERROR(FillPositionBiases(store, spec, backend, scratch.scratch));
   return std::make_unique<Decoder>(OfContext(spec, options.max_context), options, std::move(weights),
                                    ExpertFormats(store.description()), expert_inputs, std::move(scratch), backend, kv, trace,
                                    processor);

@@ -21,7 +21,8 @@ namespace moed {
 class ReadBackend;
 class StoreReader;
 
-// Consecutive tokens of one sequence in one step: a piece of a prompt, or one token to decode.
+// Consecutive tokens of one sequence in one step: a piece of a prompt, or one token to decode. The first chunk of an
+// encoder-decoder's sequence is its source, all of it; what follows are the decoder's tokens. A source has no logits.
 struct SequenceChunk {
   SequenceId sequence;
   Phase phase = Phase::kDecode;
@@ -29,13 +30,15 @@ struct SequenceChunk {
   KvSequence* kv = nullptr;  // holds positions [0, kv->length); room for tokens.size() more is reserved. Forward adds to length
   int first_logits = 0;      // logits are wanted for tokens [first_logits, tokens.size()); == size: none
   Fidelity fidelity;
+  // Out: choices of its tokens that an expert was full for, over all layers (EncoderShape::expert_capacity).
+  int dropped = 0;
   // Out: DATA_LOSS etc. when an expert of one of its tokens could not be read, what a StepWatcher set, or, of all chunks, why the
   // backend failed. kv->length is then what it was; the slot is lost where the chunk overwrote what it has to have (CutBack).
   absl::Status status;
 };
 
 struct ModelOptions {
-  int max_step_tokens = 0;  // most tokens of one Forward
+  int max_step_tokens = 0;  // most tokens of one Forward; of an encoder-decoder as many of sources and as many of the decoder
   int max_context = 0;
   int logits_rows = 0;  // rows of logits computed at a time, >= 1
   // The model has memory of its own for steps of up to so many tokens; for what larger ones need beside it the provider is asked

@@ -108,6 +108,11 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
     scratch.k = floats(rows * kv_width);
     scratch.v = floats(rows * kv_width);
   }
+  if (spec.encoder) {
+    const size_t numbers = static_cast<size_t>(spec.heads) * spec.encoder->distances();
+    scratch.encoder_bias = floats(numbers);
+    scratch.decoder_bias = floats(numbers);
+  }
   scratch.attended = floats(rows * attended_width);
   if (spec.attention_gate || !spec.recurrent.empty()) scratch.attention_gate = floats(rows * attended_width);
   scratch.mixed = floats(rows * recurrence.convolved_width);

@@ -68,6 +68,8 @@ struct Scratch : TokenRows {
   std::span<float> k;          // (rows, kv_heads, head_dim), of the widest layer
   std::span<float> v;          // as k
   LatentRows latent;
+  std::span<float> encoder_bias;    // (heads, spec.encoder->distances()): PositionBias::table
+  std::span<float> decoder_bias;    // the same
   std::span<float> attended;        // (rows, heads, spec.ValueDim()) or (rows, spec.recurrence().output_width), whichever is more
   std::span<float> attention_gate;  // as attended
   // Of recurrent layers.

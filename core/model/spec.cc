@@ -24,8 +24,10 @@ constexpr Named<ModelSpec::QkNorm> kQkNorms[] = {
     {ModelSpec::QkNorm::kNone, "none"}, {ModelSpec::QkNorm::kPerHead, "per_head"}, {ModelSpec::QkNorm::kWhole, "whole"}};
 // The first is not written.
 constexpr Named<ModelSpec::Norms> kNorms[] = {{ModelSpec::Norms::kBefore, "before"}, {ModelSpec::Norms::kAround, "around"}};
-constexpr Named<Activation> kActivations[] = {
-    {Activation::kSilu, "silu"}, {Activation::kGelu, "gelu"}, {Activation::kSquaredRelu, "squared_relu"}};
+constexpr Named<Activation> kActivations[] = {{Activation::kSilu, "silu"},
+                                              {Activation::kGelu, "gelu"},
+                                              {Activation::kSquaredRelu, "squared_relu"},
+                                              {Activation::kRelu, "relu"}};
 constexpr Named<RouterScoring> kScorings[] = {
     {RouterScoring::kSoftmax, "softmax"}, {RouterScoring::kSigmoid, "sigmoid"}, {RouterScoring::kSparsemixer, "sparsemixer"}};
 constexpr Named<GroupRank> kGroupRanks[] = {{GroupRank::kLargestKey, "largest"}, {GroupRank::kTwoLargestKeys, "two_largest"}};
@@ -116,6 +118,23 @@ Json Encode(const Mamba2Shape& shape) {
           {"state_dim", shape.state_dim}, {"taps", shape.taps},         {"convolution_bias", shape.convolution_bias}};
 }
 
+Json Encode(const EncoderShape& encoder) {
+  return {{"layers", encoder.layers},
+          {"position_buckets", encoder.position_buckets},
+          {"most_distance", encoder.most_distance},
+          {"expert_capacity", encoder.expert_capacity},
+          {"start", encoder.start}};
+}
+
+EncoderShape DecodeEncoder(const Json& encoder) {
+  const auto number = [&](const char* name) { return IntOf(encoder.at(name), 0, INT32_MAX); };
+  return {.layers = number("layers"),
+          .position_buckets = number("position_buckets"),
+          .most_distance = number("most_distance"),
+          .expert_capacity = number("expert_capacity"),
+          .start = number("start")};
+}
+
 void DecodeRecurrence(const Json& json, ModelSpec& spec) {
   const auto number_of = [&](const char* shape, const char* name) { return IntOf(json[shape].at(name), 1, INT32_MAX); };
   if (json.contains("delta_net")) {
@@ -188,6 +207,7 @@ ModelSpec Decode(const Json& json) {
   }
   DecodeAttention(json, spec);
   DecodeRecurrence(json, spec);
+  if (json.contains("encoder")) spec.encoder = DecodeEncoder(json["encoder"]);
   if (json.contains("swiglu_limits")) {
     const Json& limits = json["swiglu_limits"];
     spec.swiglu_limits = {.alpha = limits.at("alpha").get<double>(), .limit = limits.at("limit").get<double>()};
@@ -259,6 +279,7 @@ std::string SpecToJson(const ModelSpec& spec) {
   if (spec.values_are_keys) json["values_are_keys"] = true;
   for (const HeadShape& heads : spec.more_heads) json["more_heads"].push_back(Encode(heads));
   if (spec.latent) json["latent"] = Encode(*spec.latent);
+  if (spec.encoder) json["encoder"] = Encode(*spec.encoder);
   if (!spec.windows.empty()) json["windows"] = spec.windows;
   if (spec.delta_net) json["delta_net"] = Encode(*spec.delta_net);
   if (spec.mamba2) json["mamba2"] = Encode(*spec.mamba2);

@@ -53,9 +53,9 @@ struct HeadShape {
   bool operator==(const HeadShape&) const = default;
 };
 
-// What the gate of a feed-forward block goes through before it is multiplied with up. Squared ReLU: what up itself goes through,
-// and there is no gate.
-enum class Activation : uint8_t { kSilu, kGelu, kSquaredRelu };  // GELU in its tanh form
+// What the gate of a feed-forward block goes through before it is multiplied with up. ReLU and its square: what up itself goes
+// through, and there is no gate.
+enum class Activation : uint8_t { kSilu, kGelu, kSquaredRelu, kRelu };  // GELU in its tanh form
 
 // As SwiGluClamp of core/kernels.
 struct SwiGluLimits {
@@ -127,6 +127,19 @@ struct LatentAttention {
   bool operator==(const LatentAttention&) const = default;
 };
 
+// The encoder of an encoder-decoder (T5, arXiv 1910.10683): the model's first layers, which see all of a source at once. The
+// others are the decoder's: after their attention to what the decoder has read, they attend to what the encoder made of the
+// source. Heads know positions by what they add to scores (core/model/position_bias.h).
+struct EncoderShape {
+  int layers = 0;
+  int position_buckets = 0;
+  int most_distance = 0;    // further ones are as this one
+  int expert_capacity = 0;  // tokens of a source that an expert of a layer takes, the first; the others pass the layer by
+  int start = 0;            // the token that the decoder begins with
+  int distances() const { return 2 * most_distance + 1; }
+  bool operator==(const EncoderShape&) const = default;
+};
+
 struct ModelSpec {
   std::string family;  // a row of Families(): model_type of config.json
   int layers = 0;
@@ -152,6 +165,7 @@ struct ModelSpec {
   int rotary_dims = 0;            // of head_dim, the first (latent attention: the last); 0: all
   bool rope_interleaved = false;  // pairs are neighbours
   std::optional<LatentAttention> latent;
+  std::optional<EncoderShape> encoder;
   bool tied_embeddings = false;
   bool qkv_bias = false;
   bool o_bias = false;
@@ -219,9 +233,12 @@ struct ModelSpec {
   bool IsRecurrent(LayerId layer) const { return !recurrent.empty() && recurrent[layer.value()]; }
   bool HasMixer(LayerId layer) const { return mixers.empty() || mixers[layer.value()]; }
   bool HasAttention(LayerId layer) const { return HasMixer(layer) && !IsRecurrent(layer); }
+  bool IsEncoder(LayerId layer) const { return encoder && layer.value() < encoder->layers; }
+  // Whether it has keys and values that last longer than a step.
+  bool KeepsKeys(LayerId layer) const { return HasAttention(layer) && !IsEncoder(layer); }
   bool HasFfn(LayerId layer) const { return mixers.empty() || !mixers[layer.value()]; }
   // Whether feed-forward blocks, experts as well, have a gate beside up.
-  bool gated() const { return activation != Activation::kSquaredRelu; }
+  bool gated() const { return activation == Activation::kSilu || activation == Activation::kGelu; }
   // Of the recurrent layers; all zero where there are none.
   Recurrence recurrence() const;
   // Of float32 that the layer keeps of each sequence beside keys and values; 0: none.

@@ -117,6 +117,30 @@ absl::Status CheckMixers(const ModelSpec& spec) {
   return InvalidArgument("mixers has ", spec.mixers.size(), " entries for ", spec.layers, " layers");
 }
 
+// What its blocks have: plain heads and feed-forward blocks, and a router that chooses one expert by softmax.
+absl::Status CheckEncoder(const ModelSpec& spec) {
+  if (!spec.encoder) return absl::OkStatus();
+  const EncoderShape& encoder = *spec.encoder;
+  MOED_RETURN_IF_ERROR(CheckShapeNumber("encoder.layers", encoder.layers, 1, spec.layers - 1));
+  MOED_RETURN_IF_ERROR(CheckShapeNumber("encoder.position_buckets", encoder.position_buckets, 4, 1 << 12));
+  const int least = encoder.position_buckets / 2 + 1;
+  MOED_RETURN_IF_ERROR(CheckShapeNumber("encoder.most_distance", encoder.most_distance, least, 1 << 14));
+  MOED_RETURN_IF_ERROR(CheckShapeNumber("encoder.expert_capacity", encoder.expert_capacity, 0, INT32_MAX));
+  MOED_RETURN_IF_ERROR(CheckShapeNumber("encoder.start", encoder.start, 0, spec.vocabulary - 1));
+  if (!spec.unrotated || spec.latent || spec.qkv_bias || spec.o_bias || spec.attention_sinks || spec.attention_gate ||
+      !spec.windows.empty() || !spec.rotations.empty() || !spec.recurrent.empty() || !spec.mixers.empty() || spec.value_norm ||
+      spec.values_are_keys || spec.layer_norm || spec.layer_scale || spec.qk_norm != ModelSpec::QkNorm::kNone ||
+      spec.NormsAround() || spec.residual_scale != 1 || spec.kv_heads != spec.heads) {
+    return InvalidArgument("an encoder with heads, norms or layers of another kind than the plain ones");
+  }
+  if (spec.top_k == 1 && spec.router_scoring == RouterScoring::kSoftmax && spec.shared_ffn == 0 && !spec.expert_bias &&
+      !spec.expert_scales && !spec.router_correction && spec.router_groups == 1) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("an encoder with top_k = ", spec.top_k,
+                         ", a shared expert or another router than a softmax; it has 1 expert");
+}
+
 int CountLayers(const ModelSpec& spec, absl::FunctionRef<bool(LayerId)> are) {
   int count = 0;
   for (int layer = 0; layer < spec.layers; ++layer) count += are(LayerId(layer));
@@ -219,6 +243,7 @@ absl::Status CheckSpec(const ModelSpec& spec) {
   MOED_RETURN_IF_ERROR(CheckAttention(spec));
   MOED_RETURN_IF_ERROR(CheckMixers(spec));
   MOED_RETURN_IF_ERROR(CheckRecurrence(spec));
+  MOED_RETURN_IF_ERROR(CheckEncoder(spec));
   MOED_RETURN_IF_ERROR(CheckNorms(spec));
   MOED_RETURN_IF_ERROR(CheckActivation(spec));
   return CheckLayers(spec);

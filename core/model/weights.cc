@@ -104,6 +104,11 @@ LayerWeights BindLayer(TrunkBinder& trunk, int layer) {
                     .kv_a_norm = trunk.Vector(prefix + "kv_a_norm"),
                     .k_b = trunk.Matrix(prefix + "k_b"),
                     .v_b = trunk.Matrix(prefix + "v_b")};
+  weights.cross = {.norm = trunk.Vector(prefix + "cross.norm"),
+                   .q = trunk.Matrix(prefix + "cross.q"),
+                   .k = trunk.Matrix(prefix + "cross.k"),
+                   .v = trunk.Matrix(prefix + "cross.v"),
+                   .o = trunk.Matrix(prefix + "cross.o")};
   weights.attention_gate = trunk.Matrix(prefix + "attention_gate");
   const float* const of_delta_net = trunk.Vector(prefix + "delta.convolution");
   weights.convolution = of_delta_net != nullptr ? of_delta_net : trunk.Vector(prefix + "convolution");
@@ -150,7 +155,8 @@ LayerWeights BindLayer(TrunkBinder& trunk, int layer) {
 }  // namespace
 
 FfnActivation ActivationOf(const ModelSpec& spec) {
-  if (!spec.gated()) return {GateFunction::kSquaredRelu};
+  if (spec.activation == Activation::kRelu) return {GateFunction::kRelu};
+  if (spec.activation == Activation::kSquaredRelu) return {GateFunction::kSquaredRelu};
   if (spec.activation == Activation::kGelu) return {GateFunction::kGeGlu};
   if (!spec.swiglu_limits) return {GateFunction::kSwiGlu};
   const auto [alpha, limit] = *spec.swiglu_limits;
@@ -205,6 +211,8 @@ absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& s
   weights.final_norm = trunk.Vector("final_norm");
   weights.final_norm_bias = trunk.Vector("final_norm_bias");
   weights.head_bias = trunk.Vector("head_bias");
+  weights.encoder_norm = trunk.Vector("encoder_norm");
+  for (const std::string_view bias : {kEncoderBias, kDecoderBias}) trunk.Vector(std::string(bias));  // see FillPositionBiases
   weights.inv_freq = trunk.Vector("rope.inv_freq");
   for (int layer = 0; layer < spec.layers; ++layer) weights.layers.push_back(BindLayer(trunk, layer));
   MOED_RETURN_IF_ERROR(trunk.Finish());

@@ -61,6 +61,15 @@ struct Mamba2Weights {
   const float* norm = nullptr;        // (heads * head_dim)
 };
 
+// Of a decoder's attention to what the encoder made of the source.
+struct CrossWeights {
+  const float* norm = nullptr;  // (hidden), of what q takes
+  MatrixView q;                 // (heads * head_dim, hidden)
+  MatrixView k;                 // (heads * head_dim, hidden), as v of what the encoder made
+  MatrixView v;
+  MatrixView o;  // (hidden, heads * head_dim)
+};
+
 // What a layer does not have is null.
 struct LayerWeights {
   const float* attn_norm = nullptr;  // (hidden)
@@ -71,6 +80,7 @@ struct LayerWeights {
   MatrixView o;               // (hidden, heads * spec.ValueDim())
   MatrixView attention_gate;  // as q
   LatentWeights latent;
+  CrossWeights cross;
   const float* convolution = nullptr;  // (taps, spec.recurrence().convolved_width)
   DeltaNetWeights delta;
   Mamba2Weights mamba2;
@@ -112,8 +122,9 @@ struct Weights {
   MatrixView head;                    // the same as embed when tied
   const float* final_norm = nullptr;  // (hidden)
   const float* final_norm_bias = nullptr;
-  const float* head_bias = nullptr;  // (vocabulary)
-  const float* inv_freq = nullptr;   // of all rotations, see spec.FirstFrequency
+  const float* encoder_norm = nullptr;  // (hidden), of what the encoder's last layer makes
+  const float* head_bias = nullptr;     // (vocabulary)
+  const float* inv_freq = nullptr;      // of all rotations, see spec.FirstFrequency
   std::vector<LayerWeights> layers;
 };
 

@@ -33,8 +33,10 @@ enum class BlobSection : uint32_t {
   // Version 2 ends here.
   kNamedTokens,
   kSamplingDefaults,
+  // Version 3 ends here.
+  kScores,  // f64 x pieces, of a unigram model; empty: the model is BPE
 };
-inline constexpr size_t kBlobSections = 9;
+inline constexpr size_t kBlobSections = 10;
 
 template <class T>
 using PerBlobSection = std::array<T, kBlobSections>;

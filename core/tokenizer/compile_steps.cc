@@ -2,6 +2,7 @@
 #include <array>
 #include <span>
 
+#include "absl/strings/escaping.h"
 #include "core/base/status.h"
 #include "core/tokenizer/compile.h"
 #include "core/tokenizer/normalizer.h"
@@ -87,7 +88,30 @@ absl::Status AddReplace(const Json& json, const std::string& name, TokenizerSpec
   return absl::OkStatus();
 }
 
-constexpr std::array<StepType, 3> kNormalizers = {{{"NFC", AddNfc}, {"Prepend", AddPrepend}, {"Replace", AddReplace}}};
+absl::Status AddPrecompiled(const Json& json, const std::string& name, TokenizerSpec& spec) {
+  MOED_ASSIGN_OR_RETURN(const JsonPart part, JsonPart::Open(json, name, {"type", "precompiled_charsmap"}));
+  if (!part.HasValue("precompiled_charsmap") || part.json("precompiled_charsmap") == "") return absl::OkStatus();
+  MOED_ASSIGN_OR_RETURN(const std::string encoded, part.String("precompiled_charsmap"));
+  std::string bytes;
+  if (!absl::Base64Unescape(encoded, &bytes)) return part.Wrong("precompiled_charsmap", "base64");
+  spec.normalizer.push_back({NormalizerStep::Kind::kPrecompiled, true, "", std::move(bytes)});
+  return absl::OkStatus();
+}
+
+absl::Status AddStripNormalizer(const Json& json, const std::string& name, TokenizerSpec& spec) {
+  MOED_ASSIGN_OR_RETURN(const JsonPart part, JsonPart::Open(json, name, {"type", "strip_left", "strip_right"}));
+  MOED_ASSIGN_OR_RETURN(const bool left, part.BoolOr("strip_left", true));
+  MOED_ASSIGN_OR_RETURN(const bool right, part.BoolOr("strip_right", true));
+  if (left) return part.Wrong("strip_left", "false");
+  if (right) spec.normalizer.push_back({NormalizerStep::Kind::kStripRight, true, "", ""});
+  return absl::OkStatus();
+}
+
+constexpr std::array<StepType, 5> kNormalizers = {{{"NFC", AddNfc},
+                                                   {"Prepend", AddPrepend},
+                                                   {"Replace", AddReplace},
+                                                   {"Precompiled", AddPrecompiled},
+                                                   {"Strip", AddStripNormalizer}}};
 
 // Pre-tokenizer.
 
@@ -158,8 +182,20 @@ absl::Status AddMetaspace(const Json& json, const std::string& name, TokenizerSp
   return absl::OkStatus();
 }
 
-constexpr std::array<StepType, 4> kPreTokenizers = {
-    {{"ByteLevel", AddByteLevel}, {"Split", AddSplit}, {"Digits", AddDigits}, {"Metaspace", AddMetaspace}}};
+// What has the property White_Space.
+absl::Status AddWhitespaceSplit(const Json& json, const std::string& name, TokenizerSpec& spec) {
+  PreTokenizerStep step;
+  step.pattern = R"([\x{9}-\x{D}\x{20}\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000}]+)";
+  step.behavior = SplitBehavior::kRemoved;
+  spec.pre_tokenizer.push_back(std::move(step));
+  return JsonPart::Open(json, name, {"type"}).status();
+}
+
+constexpr std::array<StepType, 5> kPreTokenizers = {{{"ByteLevel", AddByteLevel},
+                                                     {"Split", AddSplit},
+                                                     {"Digits", AddDigits},
+                                                     {"Metaspace", AddMetaspace},
+                                                     {"WhitespaceSplit", AddWhitespaceSplit}}};
 
 absl::Status CheckByteLevelIsLast(const Json& json) {
   MOED_ASSIGN_OR_RETURN(const auto steps, FlattenSequence(json, "pre_tokenizer", "pretokenizers"));

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <unordered_map>
 
@@ -6,6 +7,7 @@
 #include "core/tokenizer/compile.h"
 #include "core/tokenizer/normalizer.h"
 #include "core/tokenizer/unicode.h"
+#include "core/tokenizer/unigram.h"
 #include "core/tokenizer/vocabulary.h"
 
 namespace moed {
@@ -20,7 +22,10 @@ class Compiler {
   Compiler(const JsonPart& model, TokenizerSpec& spec) : model_(model), spec_(spec) {}
 
   absl::Status ReadPieces();
+  // Of a unigram model: a list of pieces with their scores.
+  absl::Status ReadScoredPieces();
   absl::Status ReadOptions();
+  absl::Status ReadUnigramOptions();
   absl::Status ReadMerges();
   absl::Status ReadAdded(const Json& list);
   size_t Build(PerBlobSection<std::string>& sections);
@@ -29,6 +34,7 @@ class Compiler {
   absl::Status ReadAddedToken(const Json& json, size_t index, uint32_t& highest_added, Ids& seen);
   absl::Status ReadMerge(const Json& json, size_t rank);
   absl::Status NormalizeAdded();
+  void FindBytePieces();
   std::optional<uint32_t> Id(const std::string& spelled) const;
   void SetPiece(uint32_t id, const std::string& spelled);
   bool IsFound(const std::string& spelled) const;
@@ -39,6 +45,7 @@ class Compiler {
   Ids ids_;  // the model's vocabulary as spelled in the file
   std::vector<std::string> pieces_;
   std::vector<MergeRule> merges_;
+  std::vector<double> scores_;  // by piece; empty: the model is BPE
   bool merges_cross_boundary_ = false;
 };
 
@@ -85,6 +92,47 @@ absl::Status Compiler::ReadOptions() {
     if (!Id(unk)) return model_.Wrong("unk_token", "a piece of model.vocab");
     bpe.unk = *Id(unk);
   }
+  FindBytePieces();
+  return absl::OkStatus();
+}
+
+absl::Status Compiler::ReadScoredPieces() {
+  const Json& vocab = model_.json("vocab");
+  constexpr size_t kMostPieces = 1u << 24;
+  if (!vocab.is_array() || vocab.empty() || vocab.size() > kMostPieces)
+    return model_.Wrong("vocab", "a list of pieces and scores");
+  for (size_t i = 0; i < vocab.size(); ++i) {
+    const Json& entry = vocab[i];
+    if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number()) {
+      return InvalidArgument("model.vocab[", i, "] is not [piece, score]");
+    }
+    const auto& piece = entry[0].get_ref<const std::string&>();
+    if (piece.size() > Unigram::kLongestPiece || !std::isfinite(entry[1].get<double>())) {
+      return InvalidArgument("model.vocab[", i, "] has ", piece.size(), " bytes and the score ", entry[1].get<double>(),
+                             "; supported: up to ", Unigram::kLongestPiece, " bytes and a finite score");
+    }
+    if (!ids_.emplace(piece, static_cast<uint32_t>(i)).second) {
+      return InvalidArgument("model.vocab[", i, "]: '", piece, "' is there twice");
+    }
+    SetPiece(static_cast<uint32_t>(i), piece);
+    scores_.push_back(entry[1].get<double>());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Compiler::ReadUnigramOptions() {
+  BpeOptions& options = spec_.bpe;
+  if (options.byte_level) return model_.Wrong("type", "BPE (the pre_tokenizer is ByteLevel)");
+  MOED_ASSIGN_OR_RETURN(options.byte_fallback, model_.BoolOr("byte_fallback", false));
+  if (!model_.HasValue("unk_id")) return model_.Wrong("unk_id", "the id of a piece");
+  MOED_ASSIGN_OR_RETURN(options.unk, model_.Number("unk_id"));
+  if (options.unk >= ids_.size()) return model_.Wrong("unk_id", "the id of a piece");
+  FindBytePieces();
+  return absl::OkStatus();
+}
+
+void Compiler::FindBytePieces() {
+  BpeOptions& bpe = spec_.bpe;
   for (int byte = 0; byte < 256; ++byte) {
     std::string spelled;
     if (bpe.byte_level) AppendUtf8(ByteLevelCharacter(static_cast<uint8_t>(byte)), spelled);
@@ -94,7 +142,6 @@ absl::Status Compiler::ReadOptions() {
     }
     bpe.byte_pieces[byte] = Id(spelled).value_or(kNoPiece);
   }
-  return absl::OkStatus();
 }
 
 // "left right" or ["left", "right"].
@@ -183,9 +230,14 @@ absl::Status Compiler::NormalizeAdded() {
   return absl::OkStatus();
 }
 
-// Whether BPE looks the piece up by its text: characters where they are symbols, and whole words where merges may be ignored.
+// Whether the model looks the piece up by its text. BPE: characters where they are symbols, and whole words where merges may be
+// ignored. Unigram: all, but special tokens, which no text is cut into.
 bool Compiler::IsFound(const std::string& spelled) const {
   if (spelled.empty()) return false;
+  if (!scores_.empty()) {
+    const auto is_it = [&](const AddedToken& token) { return token.special && pieces_[token.id] == spelled; };
+    return std::ranges::none_of(spec_.added, is_it);
+  }
   if (spec_.bpe.byte_level) return spec_.bpe.ignore_merges && FromByteLevel(spelled).has_value();
   return spec_.bpe.ignore_merges || FirstCharacterBytes(spelled) == spelled.size();
 }
@@ -197,6 +249,11 @@ size_t Compiler::Build(PerBlobSection<std::string>& sections) {
   }
   std::ranges::sort(found);
   BuildVocabulary(pieces_, found, merges_, sections);
+  if (!scores_.empty()) {
+    scores_.resize(pieces_.size());
+    sections[static_cast<size_t>(BlobSection::kScores)].assign(reinterpret_cast<const char*>(scores_.data()),
+                                                               scores_.size() * sizeof(double));
+  }
   return pieces_.size();
 }
 
@@ -206,7 +263,16 @@ absl::StatusOr<size_t> CompileVocabulary(const Json& root, TokenizerSpec& spec, 
   const Json null;
   const auto part = [&](const char* key) -> const Json& { return root.contains(key) ? root.at(key) : null; };
   MOED_ASSIGN_OR_RETURN(const std::string type, TypeOf(part("model"), "model"));
-  if (type != "BPE") return InvalidArgument("model of type ", type, " is not supported; supported: BPE");
+  if (type == "Unigram") {
+    MOED_ASSIGN_OR_RETURN(const JsonPart model,
+                          JsonPart::Open(part("model"), "model", {"type", "unk_id", "vocab", "byte_fallback"}));
+    Compiler compiler(model, spec);
+    MOED_RETURN_IF_ERROR(compiler.ReadScoredPieces());
+    MOED_RETURN_IF_ERROR(compiler.ReadUnigramOptions());
+    MOED_RETURN_IF_ERROR(compiler.ReadAdded(part("added_tokens")));
+    return compiler.Build(sections);
+  }
+  if (type != "BPE") return InvalidArgument("model of type ", type, " is not supported; supported: BPE, Unigram");
   MOED_ASSIGN_OR_RETURN(const JsonPart model,
                         JsonPart::Open(part("model"), "model",
                                        {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",

@@ -112,10 +112,31 @@ std::string ComposeCanonically(std::string_view text) {
   return composed;
 }
 
+namespace {
+
+// By a compiled map, of texts that are no short ones.
+constexpr size_t kMostGrowth = 4, kShortText = 1024;
+
+std::string_view WithoutWhiteSpaceBehind(std::string_view text) {
+  while (!text.empty()) {
+    const size_t bytes = LastCharacterBytes(text);
+    if (!IsWhiteSpace(FirstCharacter(text.substr(text.size() - bytes)))) break;
+    text.remove_suffix(bytes);
+  }
+  return text;
+}
+
+}  // namespace
+
 absl::StatusOr<Normalizer> Normalizer::Make(std::span<const NormalizerStep> steps) {
   Normalizer normalizer;
   for (const NormalizerStep& step : steps) {
-    Step& made = normalizer.steps_.emplace_back(Step{step.kind, step.content, {}});
+    const bool precompiled = step.kind == NormalizerStep::Kind::kPrecompiled;
+    Step& made = normalizer.steps_.emplace_back(Step{step.kind, precompiled ? "" : step.content, {}, {}});
+    if (precompiled) {
+      MOED_ASSIGN_OR_RETURN(PrecompiledMap map, PrecompiledMap::Make(step.content));
+      made.map.push_back(std::move(map));
+    }
     if (step.kind != NormalizerStep::Kind::kReplace) continue;
     MOED_ASSIGN_OR_RETURN(TextPattern pattern, TextPattern::Compile(step.pattern, step.literal));
     made.pattern.push_back(std::move(pattern));
@@ -149,6 +170,16 @@ absl::StatusOr<std::string> Normalizer::Apply(std::string_view text) const {
       case NormalizerStep::Kind::kPrepend:
         if (!normalized.empty()) normalized.insert(0, step.content);
         break;
+      case NormalizerStep::Kind::kPrecompiled:
+        normalized = step.map[0].Apply(normalized);
+        if (normalized.size() > kMostGrowth * text.size() + kShortText) {
+          return InvalidArgument("text of ", text.size(), " bytes has ", normalized.size(), " when it is normalised, more than ",
+                                 kMostGrowth, " times as many");
+        }
+        break;
+      case NormalizerStep::Kind::kStripRight:
+        normalized.resize(WithoutWhiteSpaceBehind(normalized).size());
+        break;
       case NormalizerStep::Kind::kReplace:
         MOED_ASSIGN_OR_RETURN(normalized, Replace(step, normalized));
         break;
@@ -161,6 +192,7 @@ size_t Normalizer::memory_bytes() const {
   size_t bytes = steps_.capacity() * sizeof(Step);
   for (const Step& step : steps_) {
     bytes += step.content.capacity();
+    for (const PrecompiledMap& map : step.map) bytes += sizeof(map) + map.memory_bytes();
     for (const TextPattern& pattern : step.pattern) bytes += sizeof(pattern) + pattern.memory_bytes();
   }
   return bytes;

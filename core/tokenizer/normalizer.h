@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/tokenizer/precompiled_map.h"
 #include "core/tokenizer/text_pattern.h"
 #include "core/tokenizer/tokenizer_spec.h"
 
@@ -30,6 +31,7 @@ class Normalizer {
     NormalizerStep::Kind kind;
     std::string content;
     std::vector<TextPattern> pattern;  // kReplace: one
+    std::vector<PrecompiledMap> map;   // kPrecompiled: one
   };
   static absl::StatusOr<std::string> Replace(const Step& step, std::string_view text);
 

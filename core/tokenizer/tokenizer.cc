@@ -102,7 +102,11 @@ absl::Status Tokenizer::Impl::Open() {
   }
   std::ranges::sort(special_ids);
   longest_token_bytes = LongestTokenBytes(vocabulary, spec);
-  bpe.emplace(vocabulary, std::move(spec.bpe));
+  if (const std::string_view scores = sections[static_cast<size_t>(BlobSection::kScores)]; !scores.empty()) {
+    MOED_ASSIGN_OR_RETURN(unigram, Unigram::Make(vocabulary, scores, spec.bpe));
+  } else {
+    bpe.emplace(vocabulary, std::move(spec.bpe));
+  }
   prefix_ids = std::move(spec.prefix_ids);
   suffix_ids = std::move(spec.suffix_ids);
   decoder = std::move(spec.decoder);
@@ -137,6 +141,7 @@ absl::StatusOr<std::vector<ByteRange>> Tokenizer::Impl::ForeignOfNormalized(std:
 // words: each section goes all the way before the next begins.
 absl::Status Tokenizer::Impl::AppendText(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out) const {
   BpeScratch scratch(options.max_word_bytes);
+  Unigram::Scratch unigram_scratch(options.max_word_bytes);
   const bool nowhere = !options.parse_special_tokens;
   const bool maps_foreign = !options.foreign.empty() && normalized_added.has_special();
   const auto check_tokens = [&] {
@@ -145,7 +150,7 @@ absl::Status Tokenizer::Impl::AppendText(std::string_view text, const EncodeOpti
   };
   const auto append_words = [&](std::string_view words, bool text_begins) {
     return pre_tokenizer.Split(words, text_begins, [&](std::string_view word) -> absl::Status {
-      MOED_RETURN_IF_ERROR(bpe->Append(word, scratch, out));
+      MOED_RETURN_IF_ERROR(unigram ? unigram->Append(word, unigram_scratch, out) : bpe->Append(word, scratch, out));
       return check_tokens();
     });
   };
@@ -199,7 +204,9 @@ size_t Tokenizer::MostTextBytes(size_t tokens) const {
   return longest == 0 || tokens > SIZE_MAX / longest ? SIZE_MAX : tokens * longest;
 }
 
-size_t Tokenizer::EncodeScratchBytes(size_t word_bytes) { return word_bytes * BpeScratch::kBytesForByte; }
+size_t Tokenizer::EncodeScratchBytes(size_t word_bytes) {
+  return word_bytes * std::max(BpeScratch::kBytesForByte, Unigram::Scratch::kBytesForByte);
+}
 
 int Tokenizer::vocabulary_size() const { return static_cast<int>(impl_->vocabulary.size()); }
 

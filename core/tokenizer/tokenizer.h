@@ -1,5 +1,6 @@
 // Text to tokens and back, as the checkpoint's tokenizer.json says.
-// Byte-level BPE (GPT-2, Qwen2, OLMoE pre-tokenizers) and SentencePiece-style BPE with byte fallback (Llama, Mixtral).
+// Byte-level BPE (GPT-2, Qwen2, OLMoE pre-tokenizers), SentencePiece-style BPE with byte fallback (Llama, Mixtral) and
+// SentencePiece's unigram model (T5).
 #pragma once
 
 #include <cstdint>

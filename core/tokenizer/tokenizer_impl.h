@@ -12,6 +12,7 @@
 #include "core/tokenizer/normalizer.h"
 #include "core/tokenizer/pre_tokenizer.h"
 #include "core/tokenizer/tokenizer.h"
+#include "core/tokenizer/unigram.h"
 #include "core/tokenizer/vocabulary.h"
 
 namespace moed {
@@ -35,6 +36,7 @@ struct Tokenizer::Impl {
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   std::optional<Bpe> bpe;
+  std::optional<Unigram> unigram;  // in its place
   std::vector<uint32_t> prefix_ids, suffix_ids;
   DecoderSpec decoder;
   std::vector<uint32_t> special_ids;  // ascending

@@ -15,12 +15,12 @@ namespace moed {
 inline constexpr uint32_t kNoPiece = 0xFFFFFFFF;
 
 struct NormalizerStep {
-  enum class Kind : uint8_t { kNfc, kPrepend, kReplace };
-  static constexpr uint8_t kKinds = 3;
+  enum class Kind : uint8_t { kNfc, kPrepend, kReplace, kPrecompiled, kStripRight };
+  static constexpr uint8_t kKinds = 5;
   Kind kind = Kind::kNfc;
   bool literal = true;  // kReplace: `pattern` is text, not a regular expression
   std::string pattern;
-  std::string content;  // what is prepended or put in
+  std::string content;  // what is prepended or put in; kPrecompiled: a PrecompiledMap
 };
 
 enum class SplitBehavior : uint8_t { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
@@ -50,6 +50,7 @@ struct AddedToken {
   bool normalized = false;  // matched in the normalised text, else in the raw one
 };
 
+// Of a unigram model too: byte_fallback, unk and byte_pieces.
 struct BpeOptions {
   bool byte_level = false;     // symbols are bytes, else characters
   bool ignore_merges = false;  // a word that is a piece is that piece

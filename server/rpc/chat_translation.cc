@@ -270,6 +270,9 @@ absl::Status ChatTemplateError(const absl::Status& status) {
 
 absl::StatusOr<PendingRequest> TranslateChat(moe::v1::ChatRequest request, const LoadedModel& model,
                                              const RequestLimits& limits) {
+  if (model.engine->limits().source_tokens > 0) {
+    return absl::FailedPreconditionError("the model is an encoder-decoder, which has no conversations: use Generate");
+  }
   if (model.chat == nullptr) {
     return absl::FailedPreconditionError(
         "the model has no chat template: use Generate, or pack it again with moed-pack --chat-template FILE");

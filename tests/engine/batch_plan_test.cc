@@ -15,6 +15,7 @@ namespace {
 PlanSequence Decodes(int held, int required) { return {true, true, 1, held, required}; }
 PlanSequence Prefills(int pending, int pages) { return {true, false, pending, pages, pages}; }
 PlanSequence Waits(int pending, int required, int held = 0) { return {false, false, pending, held, required}; }
+PlanSequence Encodes(int source, int pages) { return {false, false, source, 0, pages, 0, true}; }
 
 struct PlanCase {
   std::string name;
@@ -60,6 +61,14 @@ const PlanCase kCases[] = {
      2,
      {{0, 1}, {1, 3}}},
     {"nor given back", {Decodes(5, 6), {true, true, 1, 6, 6, 5}, {true, true, 1, 1, 1}}, {8, 4, 0}, 2, {{0, 1}, {1, 1}}},
+    {"a source goes whole beside decoding",
+     {Decodes(1, 1), Decodes(1, 1), Encodes(8, 1)},
+     {8, 4, 10, 3},
+     3,
+     {{0, 1}, {1, 1}, {2, 8}}},
+    {"sources as far as they fit", {Encodes(3, 1), Encodes(5, 1), Encodes(1, 1)}, {8, 4, 10}, 3, {{0, 3}, {1, 5}}},
+    {"a younger source does not overtake", {Encodes(6, 1), Encodes(3, 1), Encodes(1, 1)}, {8, 4, 10}, 3, {{0, 6}}},
+    {"sources leave prompts their tokens", {Prefills(20, 2), Encodes(8, 1)}, {8, 4, 10}, 2, {{0, 8}, {1, 8}}},
     {"nothing to compute", {Waits(0, 0), Waits(3, 1)}, {8, 4, 4}, 2, {{1, 3}}},
 };
 

@@ -223,6 +223,32 @@ TEST_F(Definition, AttentionOfWindowsWithSinks) {
   }
 }
 
+// Rows see positions of their run alone, before and behind them; what is added counts from the row's position.
+TEST_F(Definition, AttentionOfRunsWithinTheirPositions) {
+  const int length = 90, tokens = 5, reach = 4;
+  const std::vector<float> table = Gaussian(2 * (2 * reach + 1), 3);
+  const AttentionShape shape{
+      .heads = 2, .kv_heads = 2, .head_dim = 3, .page_tokens = 16, .scale = 1, .bias = {table.data(), reach}};
+  const std::vector<float> query = Gaussian(tokens * 6, 1), keys = Gaussian(length * 6, 10), values = Gaussian(length * 6, 20);
+  const KvPages kept(shape, keys, values);
+  for (const bool whole : {true, false}) {
+    const KvRun run{.pages = kept.pages(), .position = 50, .tokens = tokens, .first = whole ? 0 : 48, .seen = whole ? 77 : 0};
+    std::vector<float> output(query.size()), scratch(ComputeBackend::AttentionScratchFloats(1, length));
+    backend_->Attention(shape, {&run, 1}, query.data(), output.data(), scratch);
+    for (int row = 0; row < tokens * 2; ++row) {
+      const int position = 50 + row / 2, head = row % 2;
+      double total = 0, expected[3] = {};
+      for (int t = whole ? 0 : 48; t < (whole ? 77 : position + 1); ++t) {
+        double score = table[head * 9 + 4 + std::clamp(t - position, -4, 4)];
+        for (int d = 0; d < 3; ++d) score += query[row * 3 + d] * keys[t * 6 + head * 3 + d];
+        total += std::exp(score);
+        for (int d = 0; d < 3; ++d) expected[d] += std::exp(score) * values[t * 6 + head * 3 + d];
+      }
+      for (int d = 0; d < 3; ++d) EXPECT_NEAR(output[row * 3 + d], expected[d] / total, 1e-5) << whole << " " << row;
+    }
+  }
+}
+
 // With one dimension and scores that are all the same, every rounding can be followed: in sums of 256 positions 2^-24 beside 1 is
 // lost in the first and kept in the second.
 TEST_F(Definition, ValuesAreAddedUpInGroupsOfPositions) {
@@ -348,10 +374,11 @@ TEST_F(Definition, GeluAndSoftCap) {
 
 TEST_F(Definition, Elementwise) {
   const std::vector<float> a = Gaussian(100, 1), b = Gaussian(100, 2);
-  std::vector<float> out(100), clamped(100), squared = a, scaled = a, added = a;
+  std::vector<float> out(100), clamped(100), positive(100), squared = a, scaled = a, added = a;
   backend_->Activate(kSwiGlu, a.data(), b.data(), 100, out.data());
   backend_->Activate({GateFunction::kClampedSwiGlu, {.alpha = 1.7f, .limit = 0.8f}}, a.data(), b.data(), 100, clamped.data());
   backend_->Activate(kSquaredRelu, nullptr, squared.data(), 100, squared.data());
+  backend_->Activate(kRelu, nullptr, a.data(), 100, positive.data());
   backend_->AddScaled(scaled.data(), b.data(), 0.3f, 100);
   backend_->Add(added.data(), b.data(), 100);
   for (int i = 0; i < 100; ++i) {
@@ -359,6 +386,7 @@ TEST_F(Definition, Elementwise) {
     const double gate = std::min(a[i], 0.8f), up = std::clamp(b[i], -0.8f, 0.8f);
     EXPECT_NEAR(clamped[i], (up + 1) * gate / (1 + std::exp(-1.7 * gate)), 1e-6);
     EXPECT_EQ(squared[i], a[i] > 0 ? a[i] * a[i] : 0.0f);
+    EXPECT_EQ(positive[i], std::max(a[i], 0.0f));
     EXPECT_EQ(scaled[i], std::fma(0.3f, b[i], a[i]));
     EXPECT_EQ(added[i], a[i] + b[i]);
     EXPECT_NEAR(Sigmoid(a[i]), 1 / (1 + std::exp(-double{a[i]})), 1e-7);

@@ -91,7 +91,7 @@ TEST_P(Exactness, Prepare) {
 
 // Norms and activations that are prepared at once, against the scalar operations one after the other.
 TEST_P(Exactness, WhatIsPreparedAtOnce) {
-  const FfnActivation activations[] = {kSwiGlu, kGeGlu, kSquaredRelu, {GateFunction::kClampedSwiGlu, {1.702f, 7.0f}}};
+  const FfnActivation activations[] = {kSwiGlu, kGeGlu, kSquaredRelu, kRelu, {GateFunction::kClampedSwiGlu, {1.702f, 7.0f}}};
   for (int cols : kLengths) {
     const std::vector<float> weight = Gaussian(cols, 2), bias = Gaussian(cols, 3);
     for (const auto& [rows, awkward] : {std::pair(1, false), {3, true}}) {
@@ -346,7 +346,7 @@ void Exactness::CompareAttention(AttentionShape shape, int positions, std::span<
   const size_t numbers = static_cast<size_t>(positions) * shape.kv_heads * shape.head_dim;
   const std::vector<float> keys = Gaussian(numbers, shape.head_dim), values = Gaussian(numbers, shape.head_dim + 1);
   int rows = 0, longest = 0;
-  for (const KvRun& run : runs) rows += run.tokens, longest = std::max(longest, run.position + run.tokens);
+  for (const KvRun& run : runs) rows += run.tokens, longest = std::max({longest, run.seen, run.position + run.tokens});
   const std::vector<float> query = Gaussian(static_cast<size_t>(rows) * shape.heads * shape.head_dim, 8);
   for (int format = 0; format < kKvFormatCount; ++format) {
     shape.kv_format = static_cast<KvFormat>(format);
@@ -355,7 +355,8 @@ void Exactness::CompareAttention(AttentionShape shape, int positions, std::span<
     std::vector<KvRun> placed(runs.begin(), runs.end());
     std::vector<std::vector<std::byte*>> pages(runs.size(), {kept.pages().begin(), kept.pages().end()});
     for (size_t i = 0; i < runs.size(); ++i) {
-      const int first = shape.window > 0 ? std::max(runs[i].position + 1 - shape.window, 0) : 0;
+      const int of_window = shape.window > 0 ? runs[i].position + 1 - shape.window : 0;
+      const int first = std::max(runs[i].first, of_window);
       std::fill_n(pages[i].begin(), first / shape.page_tokens, nullptr);
       placed[i].pages = pages[i];
     }
@@ -408,6 +409,29 @@ TEST_P(Exactness, AttentionOverManyPositions) {
   for (const int head_dim : {8, 33}) {
     for (const auto& [heads, kv_heads] : {std::pair{4, 2}, {13, 1}}) {
       CompareAttention({.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .scale = 0.3f}, 4102, runs);
+    }
+  }
+}
+
+// Rows that see what lies behind them, all of a run the same; runs that begin after other positions of their pages; both with
+// what heads add by distance, whose reach is shorter and longer than what is seen.
+TEST_P(Exactness, AttentionOfRunsWithinTheirPositions) {
+  const KvRun runs[] = {{.position = 0, .tokens = 70, .seen = 70},    {.position = 64, .tokens = 9, .seen = 267},
+                        {.position = 280, .tokens = 3, .seen = 31},   {.position = 40, .tokens = 30, .first = 40},
+                        {.position = 270, .tokens = 5, .first = 261}, {.position = 288, .tokens = 2, .first = 3}};
+  for (const auto& [head_dim, page_tokens] : {std::pair{8, 16}, {33, 32}, {64, 64}}) {
+    for (const auto& [heads, kv_heads] : {std::pair{3, 3}, {4, 2}, {13, 1}}) {
+      for (const int reach : {0, 1, 20, 128, 400}) {
+        if (!Taken(7)) continue;
+        const std::vector<float> table = Gaussian(static_cast<size_t>(heads) * (2 * reach + 1), reach + 1, 2.0f);
+        CompareAttention({.heads = heads,
+                          .kv_heads = kv_heads,
+                          .head_dim = head_dim,
+                          .page_tokens = page_tokens,
+                          .scale = 0.3f,
+                          .bias = {reach == 0 ? nullptr : table.data(), reach}},
+                         290, runs);
+      }
     }
   }
 }
@@ -559,6 +583,7 @@ TEST_P(Exactness, Elementwise) {
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.Activate(kGeGlu, y, other.data(), n, y); });
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.Activate(kGeGlu, other.data(), y, n, y); });
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.Activate(kSquaredRelu, nullptr, y, n, y); });
+      Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.Activate(kRelu, nullptr, y, n, y); });
       Compare(x, misalignment, [&](ComputeBackend& backend, float* y) { backend.SoftCap(y, 1.5f, n); });
       for (const SwiGluClamp& clamp : {SwiGluClamp{1.702f, 7.0f}, {1.0f, 0.25f}}) {
         Compare(x, misalignment, [&](ComputeBackend& backend, float* y) {
@@ -582,6 +607,7 @@ TEST_P(Exactness, ActivationsOverTheWholeRange) {
   Compare(gate, 0, [&](ComputeBackend& backend, float* y) { backend.Activate(kSwiGlu, y, up.data(), n, y); });
   Compare(gate, 0, [&](ComputeBackend& backend, float* y) { backend.Activate(kGeGlu, y, up.data(), n, y); });
   Compare(gate, 0, [&](ComputeBackend& backend, float* y) { backend.Activate(kSquaredRelu, nullptr, y, n, y); });
+  Compare(gate, 0, [&](ComputeBackend& backend, float* y) { backend.Activate(kRelu, nullptr, y, n, y); });
   for (const float cap : {1.0f, 30.0f}) {
     Compare(gate, 0, [&](ComputeBackend& backend, float* y) { backend.SoftCap(y, cap, n); });
   }

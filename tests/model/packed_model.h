@@ -26,13 +26,19 @@ namespace moed {
 
 inline std::string DataFolder() { return UnpackedCheckpoint(""); }
 
-// "mixtral", "olmoe", ...: one a folder, sorted.
-inline std::vector<std::string> CheckpointNames() {
+// One a folder, sorted. Those of encoder-decoders, whose prompt is a source, or the others.
+inline std::vector<std::string> FolderNames(bool encoder_decoders) {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(DataFolder())) names.push_back(entry.path().filename());
+  for (const auto& entry : std::filesystem::directory_iterator(DataFolder())) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with("switch_transformers") == encoder_decoders) names.push_back(name);
+  }
   std::sort(names.begin(), names.end());
   return names;
 }
+// "mixtral", "olmoe", ...
+inline std::vector<std::string> CheckpointNames() { return FolderNames(false); }
+inline std::vector<std::string> EncoderDecoderNames() { return FolderNames(true); }
 
 inline std::string ReadText(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

@@ -23,7 +23,7 @@ TEST(Compile, RefusalsNameThePartAndWhatIsSupported) {
     json value;
     std::vector<const char*> named;
   } kCases[] = {
-      {"/model/type", "Unigram", {"Unigram", "BPE"}},
+      {"/model/type", "WordPiece", {"WordPiece", "BPE", "Unigram"}},
       {"/model/dropout", 0.1, {"model.dropout", "null"}},
       {"/model/continuing_subword_prefix", "##", {"model.continuing_subword_prefix"}},
       {"/model/end_of_word_suffix", "</w>", {"model.end_of_word_suffix"}},
@@ -70,6 +70,36 @@ TEST(Compile, RefusalsNameThePartAndWhatIsSupported) {
   for (const auto& [path, value, named] : kCases) {
     SCOPED_TRACE(std::string(path) + " = " + value.dump());
     const auto blob = CompileTokenizer(With(path, value));
+    EXPECT_EQ(blob.status().code(), absl::StatusCode::kInvalidArgument) << blob.status();
+    for (const char* name : named) EXPECT_THAT(std::string(blob.status().message()), HasSubstr(name));
+  }
+}
+
+TEST(Compile, RefusalsOfUnigramNameThePartAndWhatIsSupported) {
+  const struct {
+    const char* path;
+    json value;
+    std::vector<const char*> named;
+  } kCases[] = {
+      {"/model/unk_id", nullptr, {"model.unk_id"}},
+      {"/model/unk_id", 1 << 20, {"model.unk_id"}},
+      {"/model/vocab", json::object(), {"model.vocab", "pieces and scores"}},
+      {"/model/vocab/5", "x", {"model.vocab[5]"}},
+      {"/model/vocab/5/1", "x", {"model.vocab[5]"}},
+      {"/model/vocab/5/0", "<unk>", {"model.vocab[5]", "twice"}},
+      {"/model/vocab/5/0", std::string(257, 'x'), {"model.vocab[5]", "257", "256"}},
+      {"/model/merges", json::array(), {"merges"}},
+      {"/normalizer/precompiled_charsmap", "%", {"precompiled_charsmap", "base64"}},
+      {"/normalizer/precompiled_charsmap", "AAAA", {"compiled map of 3 bytes"}},
+      {"/normalizer/precompiled_charsmap", "/////wAAAAA=", {"compiled map of 8 bytes"}},
+      {"/normalizer", {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}}, {"normalizer.Strip.strip_left"}},
+      {"/pre_tokenizer/pretokenizers/0/more", 1, {"WhitespaceSplit", "more"}},
+  };
+  for (const auto& [path, value, named] : kCases) {
+    SCOPED_TRACE(std::string(path) + " = " + value.dump());
+    json changed = UnigramJson();
+    changed[json::json_pointer(path)] = value;
+    const auto blob = CompileTokenizer(changed.dump());
     EXPECT_EQ(blob.status().code(), absl::StatusCode::kInvalidArgument) << blob.status();
     for (const char* name : named) EXPECT_THAT(std::string(blob.status().message()), HasSubstr(name));
   }

@@ -60,9 +60,10 @@ TEST(Corruption, EveryTruncationIsSeen) {
 }
 
 TEST(Corruption, DamageBehindARightChecksumDoesNoHarm) {
-  const std::string blob = SmallBlob();
+  const std::string blobs[] = {SmallBlob(), *CompileTokenizer(UnigramJson().dump())};
   std::mt19937 random(17);
   for (int round = 0; round < 4000; ++round) {
+    const std::string& blob = blobs[round % 2];
     std::string damaged = blob;
     // The header and the description of the steps lie first: half of the damage goes there.
     const size_t reach = random() % 2 ? std::min<size_t>(blob.size(), 2048) : blob.size();

@@ -46,6 +46,33 @@ TEST(HostileText, LongRunsComeBackWhole) {
   }
 }
 
+TEST(HostileText, UnigramTakesLongRuns) {
+  for (const std::string& text : {Repeated("ab"), Repeated("\xF0\x9F\x98\x80"), Repeated("</s"), Repeated("e\xCC\x81"),
+                                  RandomLetters(), Repeated("\xE2\x96\x81"), Repeated("\r\n"), Repeated("a\xE2\x80\x8D")}) {
+    const auto ids = UnigramTokenizer().Encode(text, {.add_special_tokens = false});
+    ASSERT_TRUE(ids.ok()) << ids.status();
+    EXPECT_LE(ids->size(), text.size() + 1);
+  }
+  EXPECT_EQ(EncodeValues(UnigramTokenizer(), Repeated("\xF0\x9F\x98\x80"), {.add_special_tokens = false}).size(), 2u)
+      << "unknown characters are one";
+  EXPECT_THAT(std::string(UnigramTokenizer().Encode(Repeated("a"), {.max_word_bytes = 1000}).status().message()),
+              HasSubstr("without a place to cut"));
+}
+
+// Not from plain text, and not from what becomes one when it is normalised.
+TEST(HostileText, UnigramCutsNoSpecialTokens) {
+  const Tokenizer& tokenizer = UnigramTokenizer();
+  for (const bool parse : {true, false}) {
+    for (const std::string_view text : {"a \xEF\xBC\x9C/s\xEF\xBC\x9E b", "a </s> b", "<extra_id_3>", "<pad>"}) {
+      if (parse && text.find("\xEF") == text.npos) continue;
+      const auto ids = tokenizer.Encode(text, {.add_special_tokens = false, .parse_special_tokens = parse});
+      ASSERT_TRUE(ids.ok()) << ids.status();
+      // The unknown piece is no instruction.
+      for (const TokenId id : *ids) EXPECT_TRUE(id.value() == 2 || !tokenizer.IsSpecial(id)) << text << ": " << id.value();
+    }
+  }
+}
+
 TEST(HostileText, MarksWithoutEndAreOrderedOnce) {
   std::string text = "a";
   while (text.size() < kBytes) text += "\xCC\x81\xCC\x96";  // classes 230 and 220, alternating

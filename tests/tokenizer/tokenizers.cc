@@ -31,6 +31,15 @@ nlohmann::json LlamaJson() {
   return {};
 }
 
+nlohmann::json UnigramJson() {
+  return nlohmann::json::parse(ReadFileText(TestData("unigram.vectors.json.xz")))["tokenizers"][0]["tokenizer"];
+}
+
+const Tokenizer& UnigramTokenizer() {
+  static const Tokenizer& tokenizer = *Compiled(UnigramJson().dump()).release();
+  return tokenizer;
+}
+
 const Tokenizer& LlamaTokenizer() {
   static const Tokenizer& tokenizer = *Compiled(LlamaJson().dump()).release();
   return tokenizer;

@@ -18,7 +18,9 @@ std::string TestData(std::string_view name);  // path of a file in tests/tokeniz
 std::unique_ptr<Tokenizer> Compiled(std::string_view tokenizer_json);
 const Tokenizer& DemoTokenizer();   // byte-level, 4,096 pieces
 const Tokenizer& LlamaTokenizer();  // a small one: spaces become U+2581, byte fallback, first space stripped
+const Tokenizer& UnigramTokenizer();
 nlohmann::json LlamaJson();
+nlohmann::json UnigramJson();  // as T5 has it
 
 std::vector<int32_t> Values(const std::vector<TokenId>& ids);
 std::vector<TokenId> Ids(const std::vector<int32_t>& values);

@@ -73,6 +73,18 @@ TEST(Vectors, EachFeature) {
   }
 }
 
+TEST(Vectors, Unigram) {
+  const json vectors = json::parse(ReadFileText(TestData("unigram.vectors.json.xz")));
+  ASSERT_EQ(vectors["tokenizers"].size(), 3u);
+  for (const json& one : vectors["tokenizers"]) {
+    SCOPED_TRACE(one["name"].get<std::string>());
+    const auto tokenizer = Compiled(one["tokenizer"].dump());
+    ASSERT_NE(tokenizer, nullptr);
+    ExpectCases(*tokenizer, one["cases"]);
+    ExpectDecodes(*tokenizer, one["decodes"]);
+  }
+}
+
 // Vocabularies whose licences keep them out of the project: NAME.vectors.json {"cases": [{"text", "ids"}]} beside
 // NAME.tokenizer.json.xz; OLMoE's tokenizer is the one that the project carries.
 TEST(Vectors, Directory) {

@@ -82,8 +82,8 @@ class TensorFinder {
   std::set<std::string_view> taken_;
 };
 
-// Some exporters write the head although it is the embedding: allowed when it really is.
-absl::Status CheckTiedHead(const SourceTensor& embed, const SourceTensor& head) {
+// Some exporters write a tensor although it is the embedding: allowed when it really is.
+absl::Status CheckIsEmbedding(const SourceTensor& embed, const SourceTensor& head, std::string_view why) {
   constexpr size_t kChunkBytes = 1 << 20;
   std::vector<std::byte> a(kChunkBytes), b(kChunkBytes);
   bool same = embed.type == head.type;
@@ -95,7 +95,20 @@ absl::Status CheckTiedHead(const SourceTensor& embed, const SourceTensor& head) 
   }
   if (same) return absl::OkStatus();
   return InvalidArgument(head.file->path(), ": tensor \"", head.name, "\" differs from \"", embed.name,
-                         "\", expected the same numbers since config.json says tie_word_embeddings");
+                         "\", expected the same numbers since ", why);
+}
+
+// Of the tensors that may be written beside the embedding those that are.
+absl::Status TakeCopies(const SourceTensor& embed, const Checkpoint& checkpoint, const ModelSpec& spec, TensorFinder& finder) {
+  const auto take = [&](std::string_view name, std::string_view why) -> absl::Status {
+    if (checkpoint.Find(name) == nullptr) return absl::OkStatus();
+    MOED_ASSIGN_OR_RETURN(const SourceTensor* copy, finder.Take(std::string(name), embed.shape));
+    return CheckIsEmbedding(embed, *copy, why);
+  };
+  if (spec.tied_embeddings) MOED_RETURN_IF_ERROR(take(kHeadTensor, "config.json says tie_word_embeddings"));
+  if (!spec.encoder) return absl::OkStatus();
+  MOED_RETURN_IF_ERROR(take("encoder.embed_tokens.weight", "encoder and decoder have one embedding"));
+  return take("decoder.embed_tokens.weight", "encoder and decoder have one embedding");
 }
 
 // `source`: of a matrix. Blocks are kept as they are, plain numbers in the format that holds the same.
@@ -119,10 +132,7 @@ absl::Status PlanTrunk(const EncodingOrKeep& encoding, TensorFinder& finder, con
     plan.trunk.push_back(source);
     plan.trunk_targets.push_back(target);
     plan.trunk_spellings.push_back(checkpoint.SpellingOf(wanted));
-    if (wanted.store_name == "embed" && plan.spec.tied_embeddings && checkpoint.Find(kHeadTensor) != nullptr) {
-      MOED_ASSIGN_OR_RETURN(const SourceTensor* head, finder.Take(std::string(kHeadTensor), source->shape));
-      MOED_RETURN_IF_ERROR(CheckTiedHead(*source, *head));
-    }
+    if (wanted.store_name == "embed") MOED_RETURN_IF_ERROR(TakeCopies(*source, checkpoint, plan.spec, finder));
   }
   plan.description.trunk.push_back({.name = std::string(kInverseFrequencies),
                                     .format = FormatId::kF32,

@@ -21,8 +21,12 @@ struct RowTile {
     for (int r = 0; r < count; ++r) {
       const int row = a.first_row + begin + r, token = row / a.heads;
       at[r] = token * a.token_stride + int64_t{row - token * a.heads} * a.head_dim;
-      length[r] = a.length + token;
+      length[r] = a.length + (a.grows ? token : 0);
       first[r] = a.window > 0 && a.window < length[r] ? length[r] - a.window : 0;
+      if (first[r] < a.first) first[r] = a.first;
+      position[r] = a.position + token;
+      const int64_t own = int64_t{row - token * a.heads} * (2 * a.bias_reach + 1) + a.bias_reach;
+      bias[r] = a.bias == nullptr ? nullptr : a.bias + own;
       sink[r] = a.sinks == nullptr ? -__builtin_inff() : a.sinks[row - token * a.heads];
       scores[r] = a.scores + (begin + r) * a.score_stride;
     }
@@ -31,7 +35,9 @@ struct RowTile {
   int64_t at[kTileRows];  // of its query and output
   int first[kTileRows];   // position it attends; ascending
   int length[kTileRows];  // ascending
-  float sink[kTileRows];  // minus infinity: none
+  int position[kTileRows];
+  const float* bias[kTileRows];  // of the query's own position, where there is one
+  float sink[kTileRows];         // minus infinity: none
   float* scores[kTileRows];
 };
 
@@ -342,6 +348,18 @@ inline void SumColumns(const AttentionArguments& a, const RowTile& tile, const f
   }
 }
 
+// Position by position; the compiler's vectors round alike.
+inline void AddBias(const AttentionArguments& a, const RowTile& tile) {
+  for (int r = 0; r < tile.rows; ++r) {
+    const auto within = [&](int t) { return t < tile.first[r] ? tile.first[r] : t > tile.length[r] ? tile.length[r] : t; };
+    const int near = within(tile.position[r] - a.bias_reach), far = within(tile.position[r] + a.bias_reach + 1);
+    float* const scores = tile.scores[r];
+    for (int t = tile.first[r]; t < near; ++t) scores[t] += tile.bias[r][-a.bias_reach];
+    for (int t = near; t < far; ++t) scores[t] += tile.bias[r][t - tile.position[r]];
+    for (int t = far; t < tile.length[r]; ++t) scores[t] += tile.bias[r][a.bias_reach];
+  }
+}
+
 // The rows in as few tiles as there can be, of about the same height.
 template <class L, class Element>
 inline void Attention(const AttentionArguments& a) {
@@ -368,6 +386,7 @@ inline void Attention(const AttentionArguments& a) {
   }
   float totals[kMostTiles][kTileRows];
   for (int i = 0; i < tiles; ++i) {
+    if (a.bias != nullptr) AddBias(a, tile[i]);
     for (int r = 0; r < tile[i].rows; ++r)
       totals[i][r] = Exponentials<L>(tile[i].scores[r], tile[i].first[r], tile[i].length[r], tile[i].sink[r]);
   }

@@ -18,9 +18,9 @@ __device__ inline float ClampedSwiGlu(const SwiGluClamp& clamp, float gate, floa
 
 // Of element i.
 __device__ inline float Activated(const FfnActivation& activation, Global<const float> gate, Global<const float> up, int64_t i) {
-  if (activation.function == GateFunction::kSquaredRelu) {
+  if (!HasGate(activation.function)) {
     const float r = 0.0f > up[i] ? 0.0f : static_cast<float>(up[i]);
-    return r * r;
+    return activation.function == GateFunction::kRelu ? r : r * r;
   }
   if (activation.function == GateFunction::kClampedSwiGlu) return ClampedSwiGlu(activation.clamp, gate[i], up[i]);
   if (activation.function == GateFunction::kGeGlu) return Gelu(gate[i]) * up[i];

@@ -32,8 +32,11 @@ struct AttentionRows {
   __device__ int token(int row) const { return row / group; }
   __device__ int64_t head(int row) const { return first_head + row % group; }
   __device__ int64_t query(int row) const { return (tile.first_token + token(row)) * token_heads + head(row); }  // among all
-  __device__ int length(int row) const { return tile.position + token(row) + 1; }
-  __device__ int first(int row, int window) const { return window > 0 && window < length(row) ? length(row) - window : 0; }
+  __device__ int position(int row) const { return tile.position + token(row); }
+  __device__ int length(int row) const { return tile.seen > 0 ? tile.seen : position(row) + 1; }
+  __device__ int first(int row, int window) const {
+    return max(tile.first, window > 0 && window < length(row) ? length(row) - window : 0);
+  }
 };
 
 __device__ inline AttentionRows RowsOfBlock(const cuda::AttentionOperation& a, int number) {
@@ -94,6 +97,15 @@ struct AttentionOfBlock {
     }
     MOED_UNROLL
     for (int row = 0; row < kRows; ++row) scores[row] = a.scale * scores[row];
+    if (a.bias.table == nullptr) return;
+    MOED_UNROLL
+    for (int row = 0; row < kRows; ++row) {
+      if (row < own.rows) scores[row] = scores[row] + Bias(row, position);
+    }
+  }
+  __device__ float Bias(int row, int position) const {
+    const int behind = max(-a.bias.reach, min(a.bias.reach, position - own.position(row)));
+    return Global<const float>(a.bias.table)[own.head(row) * (2 * a.bias.reach + 1) + a.bias.reach + behind];
   }
   __device__ void AddProducts(float key, int d, float (&scores)[kRows]) const {
     MOED_UNROLL

@@ -175,6 +175,7 @@ TEST_P(CudaKernels, RowsAndElements) {
       },
       [&](ComputeBackend& b, float* y) { b.Activate(kGeGlu, y, other, n, y); },
       [&](ComputeBackend& b, float* y) { b.Activate(kSquaredRelu, nullptr, y, n, y); },
+      [&](ComputeBackend& b, float* y) { b.Activate(kRelu, nullptr, y, n, y); },
       [&](ComputeBackend& b, float* y) { b.SoftCap(y, 1.5f, n); },
       [&](ComputeBackend& b, float* y) { b.AddScaled(y, other, 0.37f, n); },
       [&](ComputeBackend& b, float* y) { b.Add(y, other, n); },
@@ -193,10 +194,10 @@ TEST_P(CudaKernels, WhatIsPreparedAtOnce) {
       backend.NormalizeAndPrepare(norm, x, rows, cols, Keep(std::vector<float>(rows * cols)), kAllForms, {prepared, bytes});
     });
   }
-  for (const GateFunction function :
-       {GateFunction::kSwiGlu, GateFunction::kClampedSwiGlu, GateFunction::kGeGlu, GateFunction::kSquaredRelu}) {
+  for (const GateFunction function : {GateFunction::kSwiGlu, GateFunction::kClampedSwiGlu, GateFunction::kGeGlu,
+                                      GateFunction::kSquaredRelu, GateFunction::kRelu}) {
     Compare(std::vector<std::byte>(bytes), [&](ComputeBackend& backend, std::byte* prepared) {
-      const float* const gate = function == GateFunction::kSquaredRelu ? nullptr : x;
+      const float* const gate = HasGate(function) ? x : nullptr;
       backend.ActivateAndPrepare({function, {1.702f, 7.0f}}, gate, Keep(Gaussian(rows * cols, 4)), rows, cols, kAllForms,
                                  {prepared, bytes});
     });
@@ -254,7 +255,8 @@ TEST_P(CudaKernels, KeysAndValues) {
                                  .scale = 0.3f,
                                  .kv_format = static_cast<KvFormat>(format),
                                  .window = window,
-                                 .sinks = window == 0 ? nullptr : Keep(Gaussian(6, 9))};
+                                 .sinks = window == 0 ? nullptr : Keep(Gaussian(6, 9)),
+                                 .bias = {window == 9 ? nullptr : Keep(Gaussian(6 * 41, 10)), 20}};
       const float* const keys = Keep(Gaussian(positions * 80, 1));
       const float* const values = Keep(Gaussian(positions * 80, 2));
       const float* const query = Keep(Gaussian(5 * 240, 3));
@@ -264,7 +266,9 @@ TEST_P(CudaKernels, KeysAndValues) {
           for (int i = 0; i < 9; ++i) pages.push_back(Storage(KvPages::PageBytes(shape)).data());
           const KvRun all[] = {{.pages = pages, .position = 0, .tokens = positions}};
           backend.StoreKv(shape, all, keys, values);
-          const KvRun runs[] = {{.pages = pages, .position = 3, .tokens = 1}, {.pages = pages, .position = 511, .tokens = 4}};
+          const bool within = window == 0;  // of other positions
+          const KvRun runs[] = {{.pages = pages, .position = 3, .tokens = 1, .seen = within ? positions : 0},
+                                {.pages = pages, .position = 511, .tokens = 4, .first = within ? 262 : 0}};
           std::vector<float> own(ComputeBackend::AttentionScratchFloats(1, positions));  // of "scalar"
           backend.Attention(shape, runs, query, output, &backend == scalar_.get() ? own : scores);
         });
