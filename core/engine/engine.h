@@ -154,6 +154,9 @@ struct EngineStats {
   // Tokens of prompts that were looked for in the prefix cache, and of those the ones that were there.
   uint64_t prefix_queries = 0;
   uint64_t prefix_hits = 0;
+  // Tokens that were computed ahead of their choice since the text repeats itself, and of those the ones that were chosen.
+  uint64_t drafted_tokens = 0;
+  uint64_t accepted_draft_tokens = 0;
   int kv_pages = 0;
   int kv_pages_used = 0;
   int kv_pages_remembered = 0;  // of those that are not used: the prefix cache

@@ -69,7 +69,7 @@ StepEngine::StepEngine(const StepEngineOptions& options, const EngineParts& part
       limits_{options.max_context,    options.max_new_tokens,        options.max_running,
               options.queue_capacity, parts.model.spec().vocabulary, options.request},
       intake_(options.max_running + options.queue_capacity, options.max_kept_sessions),
-      loop_(parts, {options.max_running, options.max_step_tokens, options.prefix_cache}, intake_) {}
+      loop_(parts, {options.max_running, options.max_step_tokens, options.prefix_cache, options.prompt_lookup}, intake_) {}
 
 StepEngine::~StepEngine() { Stop(absl::UnavailableError("the engine has stopped")); }
 

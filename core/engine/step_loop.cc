@@ -15,6 +15,7 @@ StepLoop::StepLoop(const EngineParts& parts, const StepLoopOptions& options, Int
     : parts_(parts),
       max_running_(parts.kv.slots() > 0 ? std::min(options.max_running, parts.kv.slots()) : options.max_running),
       max_step_tokens_(options.max_step_tokens),
+      prompt_lookup_(options.prompt_lookup),
       intake_(intake),
       sampler_(parts.model.spec().vocabulary) {
   if (!options.prefix_cache) return;
@@ -101,6 +102,7 @@ void StepLoop::Schedule() {
   for (int i = 0; i < plan.running; ++i) live_[i]->running = true;  // before memory is looked for: theirs stays
   for (int i = 0; i < plan.running; ++i) Reserve(*live_[i]);
   for (const PlannedChunk& chunk : plan.chunks) AddChunk(*live_[chunk.sequence], chunk.tokens);
+  if (prompt_lookup_ && plan.running == 1 && plan.chunks.size() == 1) AddDraft(*live_.front());
   for (int i = 0; i < plan.running; ++i) {
     if (!live_[i]->started) Start(*live_[i]);
   }
@@ -240,10 +242,52 @@ void StepLoop::AddChunk(LiveRequest& live, int tokens) {
   batch_.push_back(&live);
 }
 
+// Tokens that a draft may have: those of the step, of the answer, and of the page that its sequence writes to, so that it never
+// takes memory. What a draft overwrites has to be seen by nobody who goes on without it.
+int StepLoop::DraftRoom(const LiveRequest& live) const {
+  if (!live.Decoding() || !FidelityOf(live).exact()) return 0;
+  const KvSequence& kv = live.sequence->kv;
+  const int next = kv.length + 1;
+  const int room = std::min({kMaxDraftTokens, max_step_tokens_ - 1, live.answer->most_left() - 1,
+                             static_cast<int>(kv.pages.size()) * parts_.kv.page_tokens() - next});
+  return room > 0 && parts_.kv.CanCutBack(kv, next, next + room) ? room : 0;
+}
+
+// To the step of one decoding sequence that is alone.
+void StepLoop::AddDraft(LiveRequest& live) {
+  const int room = DraftRoom(live);
+  if (room == 0) return;
+  std::vector<TokenId>& tokens = live.sequence->tokens;
+  const std::optional<size_t> place = PlaceOfDraft(tokens);
+  if (!place) return;
+  live.drafted = prices_.Length(live.trust.share(), room);
+  if (live.drafted == 0) {
+    live.trust.OnSkipped();
+    return prices_.OnSkipped();
+  }
+  for (int i = 0; i < live.drafted; ++i) tokens.push_back(tokens[*place + static_cast<size_t>(i)]);
+  chunks_.front().tokens = std::span<const TokenId>(tokens).subspan(tokens.size() - static_cast<size_t>(live.drafted) - 1);
+}
+
+// As if the tokens that were chosen had come one by one. Returns how many computed ones are forgotten.
+int StepLoop::TakeBackDraft(LiveRequest& live) {
+  if (live.drafted == 0) return 0;
+  Sequence& sequence = *live.sequence;
+  sequence.tokens.resize(sequence.tokens.size() - static_cast<size_t>(live.drafted));
+  const int length = static_cast<int>(sequence.tokens.size()) - 1 + std::max(live.chosen, 1);
+  if (sequence.kv.length > length) parts_.kv.CutBack(sequence.kv, length, sequence.kv.length);
+  const int right = std::max(live.chosen - 1, 0);
+  live.trust.OnStep(live.drafted, right);
+  counts_.drafted_tokens += static_cast<uint64_t>(live.drafted);
+  counts_.accepted_draft_tokens += static_cast<uint64_t>(right);
+  return std::exchange(live.drafted, 0) - right;
+}
+
 void StepLoop::Compute() {
   const bool prefills =
       std::any_of(chunks_.begin(), chunks_.end(), [](const auto& chunk) { return chunk.phase == Phase::kPrefill; });
   if (parts_.trace != nullptr) parts_.trace->BeginStep(prefills ? StepKind::kPrefill : StepKind::kDecode);
+  const int64_t begun = parts_.clock.NowNanos();
   {
     TraceSpan span(parts_.trace, "step", kComputeTrack);
     parts_.model.Forward(
@@ -252,6 +296,9 @@ void StepLoop::Compute() {
         this);
   }
   ++counts_.steps;
+  if (batch_.size() == 1 && chunks_.front().phase == Phase::kDecode) {
+    prices_.OnStep(batch_.front()->drafted, parts_.clock.NowNanos() - begun);
+  }
   TraceSpan span(parts_.trace, "hand out", kComputeTrack);
   for (size_t i = 0; i < batch_.size(); ++i) Settle(*batch_[i], chunks_[i].status, static_cast<int>(chunks_[i].tokens.size()));
 }
@@ -277,7 +324,10 @@ void StepLoop::OnLayerDone(std::span<SequenceChunk> chunks) {
 
 void StepLoop::TakeLogits(LiveRequest& live, const SequenceChunk& chunk, int token, std::span<const float> logits) {
   TraceSpan span(parts_.trace, "sampling", kComputeTrack);
-  if (live.answer) return live.failure.Update(Choose(live, logits));
+  if (live.answer) {
+    if (IsNext(live, chunk, token)) live.failure.Update(Choose(live, logits));
+    return;
+  }
   // The chunk is a piece of the text that is scored; what comes next may lie in the piece after it.
   const std::vector<TokenId>& text = live.sequence->tokens;
   const size_t next = static_cast<size_t>(chunk.tokens.data() - text.data()) + static_cast<size_t>(token) + 1;
@@ -295,8 +345,17 @@ absl::Status StepLoop::ScoreNext(LiveRequest& live, TokenId next, std::span<cons
   return absl::OkStatus();
 }
 
+// Whether these logits choose the answer's next token: the answer goes on, and all tokens of the draft up to `token` were chosen.
+bool StepLoop::IsNext(const LiveRequest& live, const SequenceChunk& chunk, int token) const {
+  const int place = token - chunk.first_logits;
+  if (!live.failure.ok() || live.ended || live.chosen != place) return false;
+  return place == 0 || live.delta.tokens.back().token == chunk.tokens[static_cast<size_t>(token)];
+}
+
 absl::Status StepLoop::Choose(LiveRequest& live, std::span<const float> logits) {
-  SamplingContext context{live.seed, live.sequence->tokens, live.prompt_tokens, live.answer->forbidden()};
+  const std::vector<TokenId>& tokens = live.sequence->tokens;
+  const auto known = std::span(tokens).first(tokens.size() - static_cast<size_t>(live.drafted - live.chosen));
+  SamplingContext context{live.seed, known, live.prompt_tokens, live.answer->forbidden()};
   grammar::Matcher* const format = live.request.format.get();
   if (format != nullptr) {
     MOED_ASSIGN_OR_RETURN(context.allowed, format->Allowed());
@@ -312,16 +371,18 @@ absl::Status StepLoop::Choose(LiveRequest& live, std::span<const float> logits) 
     info.logprob = static_cast<float>(logits[token.value()] - normalizer);
     info.top = TopLogprobs(logits, normalizer, live.request.top_logprobs);
   }
-  live.choice = std::move(info);
+  ++live.chosen;
+  live.ended = live.answer->Push(std::move(info), live.delta);
   return absl::OkStatus();
 }
 
 void StepLoop::Settle(LiveRequest& live, const absl::Status& computed, int tokens) {
+  tokens -= TakeBackDraft(live);
   if (live.overdue) return EndAtTimeLimit(live);
   live.failure.Update(computed);
   if (!live.failure.ok()) return Finish(live, live.failure, FinishReason::kStop);
   CountComputed(live, tokens);
-  if (live.choice) return Emit(live);
+  if (live.chosen > 0) return Emit(live);
   if (live.Pending() == 0) Finish(live, absl::OkStatus(), FinishReason::kStop);
 }
 
@@ -336,7 +397,7 @@ void StepLoop::CountComputed(LiveRequest& live, int tokens) {
     NoteLoss(live);
     prefixes_->Remember(sequence.tokens, sequence.kv, sequence.kv_fidelity);
   }
-  if (checkpoints_ && live.answer->completion_tokens() == 0) KeepCheckpoint(live);
+  if (checkpoints_ && live.answer->completion_tokens() == live.chosen) KeepCheckpoint(live);
 }
 
 // Of a prompt: where others part from it, after its last step, and after the last one before that. They are a page apart at
@@ -363,14 +424,12 @@ void StepLoop::NoteLoss(LiveRequest& live) {
 }
 
 void StepLoop::Emit(LiveRequest& live) {
-  TokenInfo token = *std::exchange(live.choice, std::nullopt);
-  if (live.answer->completion_tokens() == 0) live.first_token_nanos = parts_.clock.NowNanos();
-  if (!live.answer->Ends(token.token)) live.sequence->tokens.push_back(token.token);
-  ++counts_.generated_tokens;
-  TokenDelta delta;
-  const auto reason = live.answer->Push(std::move(token), delta);
+  if (live.answer->completion_tokens() == live.chosen) live.first_token_nanos = parts_.clock.NowNanos();
+  counts_.generated_tokens += static_cast<uint64_t>(std::exchange(live.chosen, 0));
+  TokenDelta delta = std::exchange(live.delta, {});
+  for (const TokenInfo& token : delta.tokens) live.sequence->tokens.push_back(token.token);
   if (!delta.tokens.empty() || !delta.text.empty()) live.observer->OnTokens(std::move(delta));
-  if (reason) Finish(live, absl::OkStatus(), *reason);
+  if (live.ended) Finish(live, absl::OkStatus(), *live.ended);
 }
 
 void StepLoop::Finish(LiveRequest& live, absl::Status status, FinishReason reason) {

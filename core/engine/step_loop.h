@@ -17,6 +17,7 @@
 #include "core/base/trace.h"
 #include "core/engine/batch_plan.h"
 #include "core/engine/checkpoints.h"
+#include "core/engine/drafts.h"
 #include "core/engine/engine.h"
 #include "core/engine/intake.h"
 #include "core/engine/live_request.h"
@@ -46,6 +47,7 @@ struct StepLoopOptions {
   int max_running = 0;
   int max_step_tokens = 0;
   bool prefix_cache = false;
+  bool prompt_lookup = false;
 };
 
 // Engine thread only, except Stats.
@@ -82,6 +84,9 @@ class StepLoop final : private StepWatcher {
   void FreeMemory();
   void Start(LiveRequest& live);
   Fidelity FidelityOf(const LiveRequest& live) const { return live.request.fidelity.value_or(parts_.fidelity); }
+  int DraftRoom(const LiveRequest& live) const;
+  void AddDraft(LiveRequest& live);
+  int TakeBackDraft(LiveRequest& live);
   void AddChunk(LiveRequest& live, int tokens);
 
   void Compute();
@@ -89,6 +94,7 @@ class StepLoop final : private StepWatcher {
   void OnLayerDone(std::span<SequenceChunk> chunks) override;
   void TakeLogits(LiveRequest& live, const SequenceChunk& chunk, int token, std::span<const float> logits);
   absl::Status ScoreNext(LiveRequest& live, TokenId next, std::span<const float> logits);
+  bool IsNext(const LiveRequest& live, const SequenceChunk& chunk, int token) const;
   absl::Status Choose(LiveRequest& live, std::span<const float> logits);
   // Of its `tokens` of the step.
   void Settle(LiveRequest& live, const absl::Status& computed, int tokens);
@@ -107,6 +113,7 @@ class StepLoop final : private StepWatcher {
   const EngineParts parts_;
   const int max_running_;
   const int max_step_tokens_;
+  const bool prompt_lookup_;
   Intake& intake_;
   Sampler sampler_;
   std::optional<PrefixCache> prefixes_;
@@ -117,6 +124,7 @@ class StepLoop final : private StepWatcher {
   std::vector<LiveRequest*> batch_;  // of the current step; parallel to chunks_
   std::vector<SequenceChunk> chunks_;
   std::vector<PlanSequence> snapshot_;
+  DraftPrices prices_;
   EngineStats counts_;
 
   std::atomic<int64_t> heartbeat_nanos_{0};

@@ -21,7 +21,7 @@ namespace moed {
 class ReadBackend;
 class StoreReader;
 
-// Consecutive tokens of one sequence in one step: a piece of a prompt, or one token to decode.
+// Consecutive tokens of one sequence in one step: a piece of a prompt, or a token to decode and what may follow it.
 struct SequenceChunk {
   SequenceId sequence;
   Phase phase = Phase::kDecode;
