@@ -46,7 +46,8 @@ struct StoppingParams {
 enum class RequestKind : uint8_t { kGenerate, kScore };
 
 struct EngineRequest {
-  std::string name;  // the client's request_id; unique among the live requests
+  std::string name;    // the client's request_id; unique among the live requests
+  std::string tenant;  // whose it is; "" = nobody's in particular. What one's prompts computed no other one begins with
   RequestKind kind = RequestKind::kGenerate;
   std::vector<TokenId> prompt;     // >= 1 token; with a session those that follow its own, unless whole_prompt
   std::string session_id;          // "" = none; kGenerate only

@@ -10,6 +10,11 @@
 #include "core/grammar/matcher.h"
 
 namespace moed {
+namespace {
+
+OwnedTokens Owned(const Sequence& sequence) { return {sequence.tokens, sequence.owner}; }
+
+}  // namespace
 
 StepLoop::StepLoop(const EngineParts& parts, const StepLoopOptions& options, Intake& intake)
     : parts_(parts),
@@ -55,6 +60,7 @@ void StepLoop::Receive() {
   intake_.Receive(live_, cancellations_);
   for (size_t i = known; i < live_.size(); ++i) {
     Sequence& sequence = *live_[i]->sequence;
+    sequence.owner = OwnerOf(live_[i]->request.tenant);
     KvSequence& kv = sequence.kv;
     if (kv.length > sequence.begun_with()) parts_.kv.CutBack(kv, sequence.begun_with(), kv.length);
     if (parts_.kv.Lost(kv)) ReleaseLost(sequence, UsesPrefixes(*live_[i]));
@@ -64,8 +70,12 @@ void StepLoop::Receive() {
   }
   for (const auto& sequence : intake_.TakeDeleted()) {
     EndSequence(*sequence);
-    if (prefixes_) prefixes_->Forget(sequence->tokens);
+    if (prefixes_) prefixes_->Forget(Owned(*sequence));
   }
+}
+
+uint64_t StepLoop::OwnerOf(const std::string& tenant) {
+  return tenant.empty() ? 0 : owners_.emplace(tenant, owners_.size() + 1).first->second;
 }
 
 void StepLoop::EndCancelled() {
@@ -143,7 +153,8 @@ void StepLoop::TakePrefix(LiveRequest& live) {
   live.prefix_version = PrefixVersion();
   Sequence& sequence = *live.sequence;
   KvSequence& kv = sequence.kv;
-  const auto tokens = std::span<const TokenId>(sequence.tokens).first(static_cast<size_t>(live.Goal() - 1));
+  OwnedTokens tokens = Owned(sequence);
+  tokens.tokens = tokens.tokens.first(static_cast<size_t>(live.Goal() - 1));
   const PrefixCache::Match known = prefixes_->Find(tokens, FidelityOf(live));
   if (checkpoints_) return TakeCheckpoint(live, tokens, known);
   const int before = kv.length;
@@ -155,7 +166,7 @@ void StepLoop::TakePrefix(LiveRequest& live) {
 
 // Where more pages are known than states, whoever begins with them computes them once more, and leaves a state at their end: this
 // beginning is one that requests share.
-void StepLoop::TakeCheckpoint(LiveRequest& live, std::span<const TokenId> tokens, const PrefixCache::Match& known) {
+void StepLoop::TakeCheckpoint(LiveRequest& live, const OwnedTokens& tokens, const PrefixCache::Match& known) {
   Sequence& sequence = *live.sequence;
   KvSequence& kv = sequence.kv;
   const int before = kv.length;
@@ -215,7 +226,7 @@ void StepLoop::Start(LiveRequest& live) {
   live.counters_before = parts_.provider.sequence_counters(sequence.id);
   live.cached_tokens = live.last_checkpoint = sequence.kv.length;
   // As it is now a request that fails leaves it.
-  if (checkpoints_ && !sequence.session.empty()) checkpoints_->Save(sequence.tokens, sequence.kv, sequence.kv_fidelity);
+  if (checkpoints_ && !sequence.session.empty()) checkpoints_->Save(Owned(sequence), sequence.kv, sequence.kv_fidelity);
   counts_.prompt_tokens += live.prompt_tokens;
   counts_.cached_tokens += live.cached_tokens;
   if (UsesPrefixes(live)) {
@@ -395,7 +406,7 @@ void StepLoop::CountComputed(LiveRequest& live, int tokens) {
   const int page_tokens = parts_.kv.page_tokens();
   if (begin / page_tokens != end / page_tokens) {  // a page became full
     NoteLoss(live);
-    prefixes_->Remember(sequence.tokens, sequence.kv, sequence.kv_fidelity);
+    prefixes_->Remember(Owned(sequence), sequence.kv, sequence.kv_fidelity);
   }
   if (checkpoints_ && live.answer->completion_tokens() == live.chosen) KeepCheckpoint(live);
 }
@@ -409,7 +420,7 @@ void StepLoop::KeepCheckpoint(LiveRequest& live) {
   if (!parting && end < live.last_checkpoint + parts_.kv.page_tokens()) return;
   NoteLoss(live);
   if (passing) checkpoints_->Drop(std::exchange(live.passing_checkpoint, 0));
-  const uint64_t saved = checkpoints_->Save(sequence.tokens, sequence.kv, sequence.kv_fidelity);
+  const uint64_t saved = checkpoints_->Save(Owned(sequence), sequence.kv, sequence.kv_fidelity);
   if (passing) live.passing_checkpoint = saved;
   live.last_checkpoint = end;
 }
@@ -471,13 +482,13 @@ std::unique_ptr<Sequence> StepLoop::Retire(LiveRequest& live, bool succeeded) {
 
 // What is not known yet of a sequence that ends, or gives way.
 void StepLoop::RememberEnd(Sequence& sequence) {
-  prefixes_->RememberTail(sequence.tokens, sequence.kv, sequence.kv_fidelity);
-  if (checkpoints_) checkpoints_->Leave(sequence.tokens, sequence.kv, sequence.kv_fidelity);
+  prefixes_->RememberTail(Owned(sequence), sequence.kv, sequence.kv_fidelity);
+  if (checkpoints_) checkpoints_->Leave(Owned(sequence), sequence.kv, sequence.kv_fidelity);
 }
 
 // Of one that has no state any more; its pages stay known, for whoever goes on at a checkpoint.
 void StepLoop::ReleaseLost(Sequence& sequence, bool remember) {
-  if (remember) prefixes_->RememberTail(sequence.tokens, sequence.kv, sequence.kv_fidelity);
+  if (remember) prefixes_->RememberTail(Owned(sequence), sequence.kv, sequence.kv_fidelity);
   parts_.kv.Release(sequence.kv);
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -66,6 +67,7 @@ class StepLoop final : private StepWatcher {
 
  private:
   void Receive();
+  uint64_t OwnerOf(const std::string& tenant);
   void EndCancelled();
   void EndOverdue();
   void EndAtTimeLimit(LiveRequest& live);
@@ -77,7 +79,7 @@ class StepLoop final : private StepWatcher {
   bool UsesPrefixes(const LiveRequest& live) const { return prefixes_ && live.answer; }
   void TakePrefix(LiveRequest& live);
   uint64_t PrefixVersion() const { return prefixes_->version() + (checkpoints_ ? checkpoints_->version() : 0); }
-  void TakeCheckpoint(LiveRequest& live, std::span<const TokenId> tokens, const PrefixCache::Match& known);
+  void TakeCheckpoint(LiveRequest& live, const OwnedTokens& tokens, const PrefixCache::Match& known);
   void Preempt(LiveRequest& live);
   void ReleaseMemory(LiveRequest& live);
   void Reserve(LiveRequest& live);
@@ -121,7 +123,8 @@ class StepLoop final : private StepWatcher {
   std::vector<uint16_t> holders_;           // [page]: running sequences that hold it; with a prefix cache
   std::vector<std::unique_ptr<LiveRequest>> live_;
   absl::flat_hash_map<RequestId, absl::Status> cancellations_;
-  std::vector<LiveRequest*> batch_;  // of the current step; parallel to chunks_
+  absl::flat_hash_map<std::string, uint64_t> owners_;  // by tenant; as many as there are names of tokens
+  std::vector<LiveRequest*> batch_;                    // of the current step; parallel to chunks_
   std::vector<SequenceChunk> chunks_;
   std::vector<PlanSequence> snapshot_;
   DraftPrices prices_;
