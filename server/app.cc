@@ -177,7 +177,9 @@ absl::Status App::Impl::Start() {
   MOED_RETURN_IF_ERROR(OpenStore());
   MOED_RETURN_IF_ERROR(MakeBackend());
   MOED_RETURN_IF_ERROR(PlanMemory());
-  info_ = DescribeServer(config_.serving, plan_, experts_->preset());
+  const std::string_view no_lookup = routing_ != nullptr ? "the routing is a recorded one" : NoPromptLookup(config_, spec_);
+  plan_.engine.prompt_lookup = no_lookup.empty();
+  info_ = DescribeServer(config_.serving, plan_, experts_->preset(), no_lookup);
   MOED_RETURN_IF_ERROR(MakeServices());
   MOED_RETURN_IF_ERROR(ServeMetrics());
   MOED_RETURN_IF_ERROR(ListenForCalls());

@@ -1,5 +1,6 @@
 #include "server/descriptions.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_format.h"
@@ -35,7 +36,15 @@ moe::v1::ModelInfo DescribeModel(const StoreReader& store, const ModelSpec& spec
   return info;
 }
 
-moe::v1::ServerInfo DescribeServer(const ServingOptions& options, const ServingPlan& plan, const PresetSetup& preset) {
+std::string_view NoPromptLookup(const Config& config, const ModelSpec& spec) {
+  if (!config.serving.prompt_lookup) return "--prompt-lookup";
+  if (!config.record_routing.empty()) return "--record-routing writes tokens that were chosen";
+  if (std::ranges::count(spec.recurrent, true) > 0) return "the model keeps states, which cannot be taken back";
+  return "";
+}
+
+moe::v1::ServerInfo DescribeServer(const ServingOptions& options, const ServingPlan& plan, const PresetSetup& preset,
+                                   std::string_view no_prompt_lookup) {
   moe::v1::ServerInfo info;
   info.set_version(Version());
   info.set_build(BuildDetails());
@@ -55,6 +64,7 @@ moe::v1::ServerInfo DescribeServer(const ServingOptions& options, const ServingP
   info.set_has_cache(preset.row->cache != CacheKind::kOneToken);
   info.set_kv_format(kKvFormatNames[static_cast<int>(options.kv_format)]);
   info.set_prefix_cache(options.prefix_cache ? "on" : "off: --prefix-cache");
+  info.set_prompt_lookup(no_prompt_lookup.empty() ? "on" : absl::StrFormat("off: %s", no_prompt_lookup));
   info.set_threads(options.threads);
   info.set_max_sessions(plan.running);
   info.set_queue_capacity(plan.engine.queue_capacity);

@@ -134,8 +134,8 @@ absl::StatusOr<std::unique_ptr<Daemon>> SystemsBench::StartDaemon(const Contende
   std::vector<NamedValue> values = OptionsOf(contender, options, cell.share);
   for (NamedValue& option : values) option.value = absl::StrReplaceAll(option.value, {{"{share}", StrCat(cell.share)}});
   std::vector<std::string> all = DaemonFlags(contender, values);
-  all.insert(all.end(), {"--store", store, "--max-running", "1", "--max-context", StrCat(max_context), "--memory-budget",
-                         StrCat(budgets.at(cell.share))});
+  all.insert(all.end(), {"--store", store, "--prompt-lookup", "off", "--max-running", "1", "--max-context", StrCat(max_context),
+                         "--memory-budget", StrCat(budgets.at(cell.share))});
   if (recorded != nullptr) all.insert(all.end(), {"--recorded-routing", recorded_directory});
   if (cell.read_rate > 0) all.insert(all.end(), {"--read-rate", StrCat(cell.read_rate)});
   if (contender.learned) {

@@ -62,6 +62,7 @@ class Moed:
         self._messages, self._control_messages = inference_pb2, control_pb2
         command = [programs.path("moed"), "--store", store, "--threads", str(threads)]
         command += ["--listen", "127.0.0.1:0", "--metrics-listen", "off", "--prefix-cache", "off"]
+        command += ["--prompt-lookup", "off"]  # drafts are no part of what is compared
         command += ["--max-context", str(context_tokens), "--max-running", str(sessions)]
         if limit_bytes is not None:
             command += ["--memory-budget", str(limit_bytes - BESIDE_BUDGET_BYTES)]

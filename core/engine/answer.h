@@ -1,6 +1,7 @@
 // One request's answer: chosen tokens in, text and the reason to end out.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <string>
@@ -37,6 +38,7 @@ class Answer {
   std::span<const TokenId> ending() const { return ending_tokens_; }
   bool Ends(TokenId token) const;
   int completion_tokens() const { return completion_tokens_; }
+  int most_left() const { return std::min(max_new_tokens_, room_) - completion_tokens_; }
   std::string stop_string() const { return matcher_.matched() ? matcher_.match() : ""; }
   TokenId stop_token() const { return stop_token_; }
 

@@ -31,16 +31,16 @@ class Checkpoints {
     PrefixCache::Match pages;  // up to there
     Fidelity fidelity;         // of pages and state
   };
-  // The latest one of a beginning of `tokens`, after more than `least` of them. `known`: the pages of that beginning.
-  std::optional<Match> Find(std::span<const TokenId> tokens, const PrefixCache::Match& known, Fidelity fidelity, int least);
+  // The latest one of a beginning of `sequence`, after more than `least` of them. `known`: the pages of that beginning.
+  std::optional<Match> Find(const OwnedTokens& sequence, const PrefixCache::Match& known, Fidelity fidelity, int least);
   // `kv` goes on from there. What it is left with may be shorter when no page is free.
   void Take(const Match& match, KvSequence& kv);
 
-  // A copy of what `kv`, which holds `tokens` computed at `fidelity`, has now, where a slot is free. 0: there is none, or one is
-  // known already; else its id.
-  uint64_t Save(std::span<const TokenId> tokens, const KvSequence& kv, Fidelity fidelity);
+  // A copy of what `kv`, which holds `sequence` computed at `fidelity`, has now, where a slot is free. 0: there is none, or one
+  // is known already; else its id.
+  uint64_t Save(const OwnedTokens& sequence, const KvSequence& kv, Fidelity fidelity);
   // The slot itself, which `kv` gives back. It goes to the first that goes on there.
-  void Leave(std::span<const TokenId> tokens, KvSequence& kv, Fidelity fidelity);
+  void Leave(const OwnedTokens& sequence, KvSequence& kv, Fidelity fidelity);
   void Drop(uint64_t id);  // unless a sequence has begun there
 
   uint64_t version() const { return last_id_; }  // another one: more is known
@@ -48,7 +48,7 @@ class Checkpoints {
  private:
   struct Entry {
     uint64_t id = 0;  // the slot's label; never used before
-    uint64_t chain = PrefixCache::kRoot;
+    uint64_t chain = 0;
     std::vector<TokenId> rest;  // after the chain's pages; fewer than a page
     int length = 0;
     int reached = 0;
@@ -57,8 +57,8 @@ class Checkpoints {
     bool used = false;
   };
   bool There(int32_t slot) const { return entries_[slot].id != 0 && kv_.StateLabelOf(slot) == entries_[slot].id; }
-  bool Begins(const Entry& entry, std::span<const TokenId> tokens, const PrefixCache::Match& known) const;
-  std::optional<Entry> Describe(std::span<const TokenId> tokens, const KvSequence& kv, Fidelity fidelity);
+  bool Begins(const Entry& entry, const OwnedTokens& sequence, const PrefixCache::Match& known) const;
+  std::optional<Entry> Describe(const OwnedTokens& sequence, const KvSequence& kv, Fidelity fidelity);
   bool Known(const Entry& entry);
 
   KvPool& kv_;

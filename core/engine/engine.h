@@ -46,7 +46,8 @@ struct StoppingParams {
 enum class RequestKind : uint8_t { kGenerate, kScore };
 
 struct EngineRequest {
-  std::string name;  // the client's request_id; unique among the live requests
+  std::string name;    // the client's request_id; unique among the live requests
+  std::string tenant;  // whose it is; "" = nobody's in particular. What one's prompts computed no other one begins with
   RequestKind kind = RequestKind::kGenerate;
   std::vector<TokenId> prompt;     // >= 1 token; with a session those that follow its own, unless whole_prompt
   std::string session_id;          // "" = none; kGenerate only
@@ -158,6 +159,9 @@ struct EngineStats {
   // Tokens of prompts that were looked for in the prefix cache, and of those the ones that were there.
   uint64_t prefix_queries = 0;
   uint64_t prefix_hits = 0;
+  // Tokens that were computed ahead of their choice since the text repeats itself, and of those the ones that were chosen.
+  uint64_t drafted_tokens = 0;
+  uint64_t accepted_draft_tokens = 0;
   int kv_pages = 0;
   int kv_pages_used = 0;
   int kv_pages_remembered = 0;  // of those that are not used: the prefix cache

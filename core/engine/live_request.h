@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "core/base/ids.h"
 #include "core/engine/answer.h"
+#include "core/engine/drafts.h"
 #include "core/engine/engine.h"
 #include "core/engine/session_table.h"
 #include "core/expert/provider.h"
@@ -42,8 +43,13 @@ struct LiveRequest {
   int64_t started_nanos = 0;
   int64_t first_token_nanos = 0;
 
+  DraftTrust trust;
+
   // Of the current step, set while it computes.
-  std::optional<TokenInfo> choice;
+  int drafted = 0;                    // the last tokens of the sequence: nobody has chosen them yet
+  int chosen = 0;                     // tokens of the answer
+  TokenDelta delta;                   // of those
+  std::optional<FinishReason> ended;  // by the last one of them
   absl::Status failure;
   bool overdue = false;  // its time limit passed between two layers
 

@@ -17,9 +17,10 @@ PrefixCache::PrefixCache(KvPool& kv)
       tokens_(entries_.size() * page_tokens_),
       known_(Less{this}) {}
 
-PrefixCache::Match PrefixCache::Find(std::span<const TokenId> tokens, Fidelity fidelity) {
+PrefixCache::Match PrefixCache::Find(const OwnedTokens& sequence, Fidelity fidelity) {
   Match match;
-  uint64_t parent = kRoot;
+  uint64_t parent = RootOf(sequence.owner);
+  std::span<const TokenId> tokens = sequence.tokens;
   for (; tokens.size() >= page_tokens_; tokens = tokens.subspan(page_tokens_)) {
     const int32_t page = Lookup({parent, tokens.first(page_tokens_)});
     if (page == kNone || EntryOf(page).fidelity > fidelity) break;
@@ -75,10 +76,10 @@ void PrefixCache::Take(const Match& match, KvSequence& kv) {
   }
 }
 
-void PrefixCache::Remember(std::span<const TokenId> tokens, const KvSequence& kv, Fidelity fidelity) {
-  uint64_t parent = kRoot;
+void PrefixCache::Remember(const OwnedTokens& sequence, const KvSequence& kv, Fidelity fidelity) {
+  uint64_t parent = RootOf(sequence.owner);
   for (size_t i = 0; i < static_cast<size_t>(kv.length) / page_tokens_; ++i) {
-    const Key key{parent, tokens.subspan(i * page_tokens_, page_tokens_)};
+    const Key key{parent, sequence.tokens.subspan(i * page_tokens_, page_tokens_)};
     int32_t page = Lookup(key);
     if (page == kNone || (page != kv.pages[i] && fidelity < EntryOf(page).fidelity)) {
       page = kv.pages[i];
@@ -88,17 +89,17 @@ void PrefixCache::Remember(std::span<const TokenId> tokens, const KvSequence& kv
   }
 }
 
-void PrefixCache::RememberTail(std::span<const TokenId> tokens, const KvSequence& kv, Fidelity fidelity) {
+void PrefixCache::RememberTail(const OwnedTokens& sequence, const KvSequence& kv, Fidelity fidelity) {
   const size_t length = static_cast<size_t>(kv.length), full = length / page_tokens_;
   if (length % page_tokens_ == 0) return;
-  const auto parent = Chain(tokens, full);
+  const auto parent = Chain(sequence, full);
   if (!parent) return;
-  const Key key{*parent, tokens.subspan(full * page_tokens_, length % page_tokens_)};
+  const Key key{*parent, sequence.tokens.subspan(full * page_tokens_, length % page_tokens_)};
   if (FindPart(key, fidelity).second < static_cast<int>(key.tokens.size())) Insert(kv.pages[full], key, fidelity);
 }
 
-void PrefixCache::Forget(std::span<const TokenId> tokens) {
-  const Match match = Find(tokens, Fidelity::Fast());
+void PrefixCache::Forget(const OwnedTokens& sequence) {
+  const Match match = Find(sequence, Fidelity::Fast());
   const auto erase = [&](int32_t page) {
     if (kv_.HoldersOf(page) == 0) Erase(page);
   };
@@ -106,10 +107,10 @@ void PrefixCache::Forget(std::span<const TokenId> tokens) {
   std::for_each(match.pages.begin(), match.pages.end(), erase);
 }
 
-std::optional<uint64_t> PrefixCache::Chain(std::span<const TokenId> tokens, size_t pages) {
-  uint64_t id = kRoot;
+std::optional<uint64_t> PrefixCache::Chain(const OwnedTokens& sequence, size_t pages) {
+  uint64_t id = RootOf(sequence.owner);
   for (size_t i = 0; i < pages; ++i) {
-    const int32_t page = Lookup({id, tokens.subspan(i * page_tokens_, page_tokens_)});
+    const int32_t page = Lookup({id, sequence.tokens.subspan(i * page_tokens_, page_tokens_)});
     if (page == kNone) return std::nullopt;
     id = EntryOf(page).id;
   }

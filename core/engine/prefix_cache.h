@@ -2,9 +2,10 @@
 // computed.
 //
 // A page is known by its tokens and by the page that it follows, which is full: whoever finds it has compared all of them, from
-// the first page on. What a page holds stays known while a sequence holds it, and after that until the pool gives it out again,
-// the page that was given back longest ago first: the cache has no memory of its own beside its tables. A page is never used for
-// a request that is stricter than the fidelity at which it was computed.
+// the first page on. What was computed of one owner's tokens no other owner finds. What a page holds stays known while a sequence
+// holds it, and after that until the pool gives it out again, the page that was given back longest ago first: the cache has no
+// memory of its own beside its tables. A page is never used for a request that is stricter than the fidelity at which it was
+// computed.
 //
 // Full pages are shared. Of the page where a sequence parts from what is known it gets the beginning, as a copy. The last page of
 // a sequence that ended, which is not full, goes to the first that goes on there.
@@ -23,6 +24,12 @@
 
 namespace moed {
 
+// Tokens of a sequence, and whose they are. 0: nobody's in particular, which all such sequences share.
+struct OwnedTokens {
+  std::span<const TokenId> tokens;
+  uint64_t owner = 0;
+};
+
 // Engine thread only. The pool outlives it.
 class PrefixCache {
  public:
@@ -37,29 +44,30 @@ class PrefixCache {
     int length = 0;     // of all
     Fidelity fidelity;  // the loosest of them
   };
-  // The longest known beginning of `tokens`, at most as loose as `fidelity`.
-  Match Find(std::span<const TokenId> tokens, Fidelity fidelity);
+  // The longest known beginning of `sequence`, at most as loose as `fidelity`.
+  Match Find(const OwnedTokens& sequence, Fidelity fidelity);
   // The pages of `match` take the place of those of `kv` that are not full, or that the match has in place of them. The part is
   // left out when no page is free for it.
   void Take(const Match& match, KvSequence& kv);
 
-  // The full pages of `kv`, which holds `tokens`, computed at `fidelity`. Of two pages that hold the same the stricter is known,
-  // or the first.
-  void Remember(std::span<const TokenId> tokens, const KvSequence& kv, Fidelity fidelity);
+  // The full pages of `kv`, which holds `sequence`, computed at `fidelity`. Of two pages that hold the same the stricter is
+  // known, or the first.
+  void Remember(const OwnedTokens& sequence, const KvSequence& kv, Fidelity fidelity);
   // The last page of `kv`, which is not written to any more, where it is not full. Before it is given back.
-  void RememberTail(std::span<const TokenId> tokens, const KvSequence& kv, Fidelity fidelity);
-  // Pages that hold beginnings of `tokens` and that no sequence holds.
-  void Forget(std::span<const TokenId> tokens);
+  void RememberTail(const OwnedTokens& sequence, const KvSequence& kv, Fidelity fidelity);
+  // Pages that hold beginnings of `sequence` and that no sequence holds.
+  void Forget(const OwnedTokens& sequence);
 
-  // What stands for a full page and all before it: no other one ever does. `pages` of them, of tokens that begin with theirs; 0:
-  // none of them, nullopt: they are not all known.
-  std::optional<uint64_t> Chain(std::span<const TokenId> tokens, size_t pages);
+  // What stands for a full page and all before it: no other one ever does. `pages` of them, of tokens that begin with theirs.
+  // Without any it stands for the owner; nullopt: they are not all known.
+  std::optional<uint64_t> Chain(const OwnedTokens& sequence, size_t pages);
   uint64_t IdOf(int32_t page) const { return EntryOf(page).id; }  // of a page of a match
 
   uint64_t version() const { return last_id_; }  // another one: more is known
 
   static constexpr int32_t kNone = -1;
-  static constexpr uint64_t kRoot = 0;
+  // What the first page of an owner's sequences follows: no id of a page.
+  static uint64_t RootOf(uint64_t owner) { return owner == 0 ? 0 : owner | uint64_t{1} << 63; }
 
  private:
   struct Key {
@@ -68,8 +76,8 @@ class PrefixCache {
   };
   // What a page held when it was remembered last; that is there as long as the page has the label `id`.
   struct Entry {
-    uint64_t id = kRoot;  // never used before
-    uint64_t parent = kRoot;
+    uint64_t id = 0;  // never used before
+    uint64_t parent = 0;
     Fidelity fidelity;
     int32_t tokens = 0;
   };
@@ -98,7 +106,7 @@ class PrefixCache {
 
   KvPool& kv_;
   const size_t page_tokens_;
-  uint64_t last_id_ = kRoot;
+  uint64_t last_id_ = 0;
   std::vector<Entry> entries_;   // [page]
   std::vector<TokenId> tokens_;  // (page, page_tokens)
   absl::btree_set<int32_t, Less> known_;

@@ -22,6 +22,7 @@ struct Sequence {
   SequenceId id;
   std::string session;          // "" = anonymous
   std::vector<TokenId> tokens;  // prompts and answers
+  uint64_t owner = 0;           // who may begin with what is computed of it (OwnedTokens)
   KvSequence kv;
   bool begun = false;      // the expert provider was told
   Fidelity kv_fidelity;    // the loosest at which its keys and values were computed

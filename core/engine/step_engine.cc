@@ -79,7 +79,7 @@ StepEngine::StepEngine(const StepEngineOptions& options, const EngineParts& part
               options.request,
               SourceTokens(options, parts.model.spec())},
       intake_(options.max_running + options.queue_capacity, options.max_kept_sessions),
-      loop_(parts, {options.max_running, options.max_step_tokens, options.prefix_cache}, intake_) {}
+      loop_(parts, {options.max_running, options.max_step_tokens, options.prefix_cache, options.prompt_lookup}, intake_) {}
 
 StepEngine::~StepEngine() { Stop(absl::UnavailableError("the engine has stopped")); }
 

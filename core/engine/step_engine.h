@@ -27,6 +27,7 @@ struct StepEngineOptions {
   int max_step_tokens = 64;    // of one step; >= max_running
   int max_kept_sessions = 64;  // idle conversations; the least recently used one is forgotten for a new one
   bool prefix_cache = true;    // prompts begin with what others have computed (prefix_cache.h, checkpoints.h)
+  bool prompt_lookup = true;   // an answer that is alone may have several tokens a step (drafts.h)
   RequestLimits request;
 };
 

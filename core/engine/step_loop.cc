@@ -10,11 +10,17 @@
 #include "core/grammar/matcher.h"
 
 namespace moed {
+namespace {
+
+OwnedTokens Owned(const Sequence& sequence) { return {sequence.tokens, sequence.owner}; }
+
+}  // namespace
 
 StepLoop::StepLoop(const EngineParts& parts, const StepLoopOptions& options, Intake& intake)
     : parts_(parts),
       max_running_(parts.kv.slots() > 0 ? std::min(options.max_running, parts.kv.slots()) : options.max_running),
       max_step_tokens_(options.max_step_tokens),
+      prompt_lookup_(options.prompt_lookup),
       intake_(intake),
       sampler_(parts.model.spec().vocabulary) {
   // What a position of a source has depends on what follows it, too.
@@ -55,6 +61,7 @@ void StepLoop::Receive() {
   intake_.Receive(live_, cancellations_);
   for (size_t i = known; i < live_.size(); ++i) {
     Sequence& sequence = *live_[i]->sequence;
+    sequence.owner = OwnerOf(live_[i]->request.tenant);
     KvSequence& kv = sequence.kv;
     if (kv.length > sequence.begun_with()) parts_.kv.CutBack(kv, sequence.begun_with(), kv.length);
     if (parts_.kv.Lost(kv)) ReleaseLost(sequence, UsesPrefixes(*live_[i]));
@@ -64,8 +71,12 @@ void StepLoop::Receive() {
   }
   for (const auto& sequence : intake_.TakeDeleted()) {
     EndSequence(*sequence);
-    if (prefixes_) prefixes_->Forget(sequence->tokens);
+    if (prefixes_) prefixes_->Forget(Owned(*sequence));
   }
+}
+
+uint64_t StepLoop::OwnerOf(const std::string& tenant) {
+  return tenant.empty() ? 0 : owners_.emplace(tenant, owners_.size() + 1).first->second;
 }
 
 void StepLoop::EndCancelled() {
@@ -102,6 +113,7 @@ void StepLoop::Schedule() {
   for (int i = 0; i < plan.running; ++i) live_[i]->running = true;  // before memory is looked for: theirs stays
   for (int i = 0; i < plan.running; ++i) Reserve(*live_[i]);
   for (const PlannedChunk& chunk : plan.chunks) AddChunk(*live_[chunk.sequence], chunk.tokens);
+  if (prompt_lookup_ && plan.running == 1 && plan.chunks.size() == 1) AddDraft(*live_.front());
   for (int i = 0; i < plan.running; ++i) {
     if (!live_[i]->started) Start(*live_[i]);
   }
@@ -143,7 +155,8 @@ void StepLoop::TakePrefix(LiveRequest& live) {
   live.prefix_version = PrefixVersion();
   Sequence& sequence = *live.sequence;
   KvSequence& kv = sequence.kv;
-  const auto tokens = std::span<const TokenId>(sequence.tokens).first(static_cast<size_t>(live.Goal() - 1));
+  OwnedTokens tokens = Owned(sequence);
+  tokens.tokens = tokens.tokens.first(static_cast<size_t>(live.Goal() - 1));
   const PrefixCache::Match known = prefixes_->Find(tokens, FidelityOf(live));
   if (checkpoints_) return TakeCheckpoint(live, tokens, known);
   const int before = kv.length;
@@ -155,7 +168,7 @@ void StepLoop::TakePrefix(LiveRequest& live) {
 
 // Where more pages are known than states, whoever begins with them computes them once more, and leaves a state at their end: this
 // beginning is one that requests share.
-void StepLoop::TakeCheckpoint(LiveRequest& live, std::span<const TokenId> tokens, const PrefixCache::Match& known) {
+void StepLoop::TakeCheckpoint(LiveRequest& live, const OwnedTokens& tokens, const PrefixCache::Match& known) {
   Sequence& sequence = *live.sequence;
   KvSequence& kv = sequence.kv;
   const int before = kv.length;
@@ -216,7 +229,7 @@ void StepLoop::Start(LiveRequest& live) {
   live.counters_before = parts_.provider.sequence_counters(sequence.id);
   live.cached_tokens = live.last_checkpoint = sequence.kv.length;
   // As it is now a request that fails leaves it.
-  if (checkpoints_ && !sequence.session.empty()) checkpoints_->Save(sequence.tokens, sequence.kv, sequence.kv_fidelity);
+  if (checkpoints_ && !sequence.session.empty()) checkpoints_->Save(Owned(sequence), sequence.kv, sequence.kv_fidelity);
   counts_.prompt_tokens += live.prompt_tokens;
   counts_.cached_tokens += live.cached_tokens;
   if (UsesPrefixes(live)) {
@@ -243,10 +256,52 @@ void StepLoop::AddChunk(LiveRequest& live, int tokens) {
   batch_.push_back(&live);
 }
 
+// Tokens that a draft may have: those of the step, of the answer, and of the page that its sequence writes to, so that it never
+// takes memory. What a draft overwrites has to be seen by nobody who goes on without it.
+int StepLoop::DraftRoom(const LiveRequest& live) const {
+  if (!live.Decoding() || !FidelityOf(live).exact()) return 0;
+  const KvSequence& kv = live.sequence->kv;
+  const int next = kv.length + 1;
+  const int room = std::min({kMaxDraftTokens, max_step_tokens_ - 1, live.answer->most_left() - 1,
+                             static_cast<int>(kv.pages.size()) * parts_.kv.page_tokens() - next});
+  return room > 0 && parts_.kv.CanCutBack(kv, next, next + room) ? room : 0;
+}
+
+// To the step of one decoding sequence that is alone.
+void StepLoop::AddDraft(LiveRequest& live) {
+  const int room = DraftRoom(live);
+  if (room == 0) return;
+  std::vector<TokenId>& tokens = live.sequence->tokens;
+  const std::optional<size_t> place = PlaceOfDraft(tokens);
+  if (!place) return;
+  live.drafted = prices_.Length(live.trust.share(), room);
+  if (live.drafted == 0) {
+    live.trust.OnSkipped();
+    return prices_.OnSkipped();
+  }
+  for (int i = 0; i < live.drafted; ++i) tokens.push_back(tokens[*place + static_cast<size_t>(i)]);
+  chunks_.front().tokens = std::span<const TokenId>(tokens).subspan(tokens.size() - static_cast<size_t>(live.drafted) - 1);
+}
+
+// As if the tokens that were chosen had come one by one. Returns how many computed ones are forgotten.
+int StepLoop::TakeBackDraft(LiveRequest& live) {
+  if (live.drafted == 0) return 0;
+  Sequence& sequence = *live.sequence;
+  sequence.tokens.resize(sequence.tokens.size() - static_cast<size_t>(live.drafted));
+  const int length = static_cast<int>(sequence.tokens.size()) - 1 + std::max(live.chosen, 1);
+  if (sequence.kv.length > length) parts_.kv.CutBack(sequence.kv, length, sequence.kv.length);
+  const int right = std::max(live.chosen - 1, 0);
+  live.trust.OnStep(live.drafted, right);
+  counts_.drafted_tokens += static_cast<uint64_t>(live.drafted);
+  counts_.accepted_draft_tokens += static_cast<uint64_t>(right);
+  return std::exchange(live.drafted, 0) - right;
+}
+
 void StepLoop::Compute() {
   const bool prefills =
       std::any_of(chunks_.begin(), chunks_.end(), [](const auto& chunk) { return chunk.phase == Phase::kPrefill; });
   if (parts_.trace != nullptr) parts_.trace->BeginStep(prefills ? StepKind::kPrefill : StepKind::kDecode);
+  const int64_t begun = parts_.clock.NowNanos();
   {
     TraceSpan span(parts_.trace, "step", kComputeTrack);
     parts_.model.Forward(
@@ -255,6 +310,9 @@ void StepLoop::Compute() {
         this);
   }
   ++counts_.steps;
+  if (batch_.size() == 1 && chunks_.front().phase == Phase::kDecode) {
+    prices_.OnStep(batch_.front()->drafted, parts_.clock.NowNanos() - begun);
+  }
   TraceSpan span(parts_.trace, "hand out", kComputeTrack);
   for (size_t i = 0; i < batch_.size(); ++i) {
     batch_[i]->dropped += chunks_[i].dropped;
@@ -283,7 +341,10 @@ void StepLoop::OnLayerDone(std::span<SequenceChunk> chunks) {
 
 void StepLoop::TakeLogits(LiveRequest& live, const SequenceChunk& chunk, int token, std::span<const float> logits) {
   TraceSpan span(parts_.trace, "sampling", kComputeTrack);
-  if (live.answer) return live.failure.Update(Choose(live, logits));
+  if (live.answer) {
+    if (IsNext(live, chunk, token)) live.failure.Update(Choose(live, logits));
+    return;
+  }
   // The chunk is a piece of the text that is scored; what comes next may lie in the piece after it.
   const std::vector<TokenId>& text = live.sequence->tokens;
   const size_t next = static_cast<size_t>(chunk.tokens.data() - text.data()) + static_cast<size_t>(token) + 1;
@@ -301,11 +362,20 @@ absl::Status StepLoop::ScoreNext(LiveRequest& live, TokenId next, std::span<cons
   return absl::OkStatus();
 }
 
+// Whether these logits choose the answer's next token: the answer goes on, and all tokens of the draft up to `token` were chosen.
+bool StepLoop::IsNext(const LiveRequest& live, const SequenceChunk& chunk, int token) const {
+  const int place = token - chunk.first_logits;
+  if (!live.failure.ok() || live.ended || live.chosen != place) return false;
+  return place == 0 || live.delta.tokens.back().token == chunk.tokens[static_cast<size_t>(token)];
+}
+
 absl::Status StepLoop::Choose(LiveRequest& live, std::span<const float> logits) {
   // A decoder does not continue its source: there its own tokens are all, one of which was given.
-  const auto sequence = std::span<const TokenId>(live.sequence->tokens).subspan(static_cast<size_t>(live.source_tokens));
+  const std::vector<TokenId>& tokens = live.sequence->tokens;
+  const size_t source = static_cast<size_t>(live.source_tokens), undecided = static_cast<size_t>(live.drafted - live.chosen);
+  const auto known = std::span(tokens).subspan(source, tokens.size() - source - undecided);
   const int answer_begin = live.source_tokens > 0 ? 1 : live.prompt_tokens;
-  SamplingContext context{live.seed, sequence, answer_begin, live.answer->forbidden()};
+  SamplingContext context{live.seed, known, answer_begin, live.answer->forbidden()};
   grammar::Matcher* const format = live.request.format.get();
   if (format != nullptr) {
     MOED_ASSIGN_OR_RETURN(context.allowed, format->Allowed());
@@ -321,16 +391,18 @@ absl::Status StepLoop::Choose(LiveRequest& live, std::span<const float> logits) 
     info.logprob = static_cast<float>(logits[token.value()] - normalizer);
     info.top = TopLogprobs(logits, normalizer, live.request.top_logprobs);
   }
-  live.choice = std::move(info);
+  ++live.chosen;
+  live.ended = live.answer->Push(std::move(info), live.delta);
   return absl::OkStatus();
 }
 
 void StepLoop::Settle(LiveRequest& live, const absl::Status& computed, int tokens) {
+  tokens -= TakeBackDraft(live);
   if (live.overdue) return EndAtTimeLimit(live);
   live.failure.Update(computed);
   if (!live.failure.ok()) return Finish(live, live.failure, FinishReason::kStop);
   CountComputed(live, tokens);
-  if (live.choice) return Emit(live);
+  if (live.chosen > 0) return Emit(live);
   if (live.Pending() == 0) Finish(live, absl::OkStatus(), FinishReason::kStop);
 }
 
@@ -343,9 +415,9 @@ void StepLoop::CountComputed(LiveRequest& live, int tokens) {
   const int page_tokens = parts_.kv.page_tokens();
   if (begin / page_tokens != end / page_tokens) {  // a page became full
     NoteLoss(live);
-    prefixes_->Remember(sequence.tokens, sequence.kv, sequence.kv_fidelity);
+    prefixes_->Remember(Owned(sequence), sequence.kv, sequence.kv_fidelity);
   }
-  if (checkpoints_ && live.answer->completion_tokens() == 0) KeepCheckpoint(live);
+  if (checkpoints_ && live.answer->completion_tokens() == live.chosen) KeepCheckpoint(live);
 }
 
 // Of a prompt: where others part from it, after its last step, and after the last one before that. They are a page apart at
@@ -357,7 +429,7 @@ void StepLoop::KeepCheckpoint(LiveRequest& live) {
   if (!parting && end < live.last_checkpoint + parts_.kv.page_tokens()) return;
   NoteLoss(live);
   if (passing) checkpoints_->Drop(std::exchange(live.passing_checkpoint, 0));
-  const uint64_t saved = checkpoints_->Save(sequence.tokens, sequence.kv, sequence.kv_fidelity);
+  const uint64_t saved = checkpoints_->Save(Owned(sequence), sequence.kv, sequence.kv_fidelity);
   if (passing) live.passing_checkpoint = saved;
   live.last_checkpoint = end;
 }
@@ -372,14 +444,12 @@ void StepLoop::NoteLoss(LiveRequest& live) {
 }
 
 void StepLoop::Emit(LiveRequest& live) {
-  TokenInfo token = *std::exchange(live.choice, std::nullopt);
-  if (live.answer->completion_tokens() == 0) live.first_token_nanos = parts_.clock.NowNanos();
-  if (!live.answer->Ends(token.token)) live.sequence->tokens.push_back(token.token);
-  ++counts_.generated_tokens;
-  TokenDelta delta;
-  const auto reason = live.answer->Push(std::move(token), delta);
+  if (live.answer->completion_tokens() == live.chosen) live.first_token_nanos = parts_.clock.NowNanos();
+  counts_.generated_tokens += static_cast<uint64_t>(std::exchange(live.chosen, 0));
+  TokenDelta delta = std::exchange(live.delta, {});
+  for (const TokenInfo& token : delta.tokens) live.sequence->tokens.push_back(token.token);
   if (!delta.tokens.empty() || !delta.text.empty()) live.observer->OnTokens(std::move(delta));
-  if (reason) Finish(live, absl::OkStatus(), *reason);
+  if (live.ended) Finish(live, absl::OkStatus(), *live.ended);
 }
 
 void StepLoop::Finish(LiveRequest& live, absl::Status status, FinishReason reason) {
@@ -421,13 +491,13 @@ std::unique_ptr<Sequence> StepLoop::Retire(LiveRequest& live, bool succeeded) {
 
 // What is not known yet of a sequence that ends, or gives way.
 void StepLoop::RememberEnd(Sequence& sequence) {
-  prefixes_->RememberTail(sequence.tokens, sequence.kv, sequence.kv_fidelity);
-  if (checkpoints_) checkpoints_->Leave(sequence.tokens, sequence.kv, sequence.kv_fidelity);
+  prefixes_->RememberTail(Owned(sequence), sequence.kv, sequence.kv_fidelity);
+  if (checkpoints_) checkpoints_->Leave(Owned(sequence), sequence.kv, sequence.kv_fidelity);
 }
 
 // Of one that has no state any more; its pages stay known, for whoever goes on at a checkpoint.
 void StepLoop::ReleaseLost(Sequence& sequence, bool remember) {
-  if (remember) prefixes_->RememberTail(sequence.tokens, sequence.kv, sequence.kv_fidelity);
+  if (remember) prefixes_->RememberTail(Owned(sequence), sequence.kv, sequence.kv_fidelity);
   parts_.kv.Release(sequence.kv);
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -17,6 +18,7 @@
 #include "core/base/trace.h"
 #include "core/engine/batch_plan.h"
 #include "core/engine/checkpoints.h"
+#include "core/engine/drafts.h"
 #include "core/engine/engine.h"
 #include "core/engine/intake.h"
 #include "core/engine/live_request.h"
@@ -46,6 +48,7 @@ struct StepLoopOptions {
   int max_running = 0;
   int max_step_tokens = 0;
   bool prefix_cache = false;
+  bool prompt_lookup = false;
 };
 
 // Engine thread only, except Stats.
@@ -64,6 +67,7 @@ class StepLoop final : private StepWatcher {
 
  private:
   void Receive();
+  uint64_t OwnerOf(const std::string& tenant);
   void EndCancelled();
   void EndOverdue();
   void EndAtTimeLimit(LiveRequest& live);
@@ -75,13 +79,16 @@ class StepLoop final : private StepWatcher {
   bool UsesPrefixes(const LiveRequest& live) const { return prefixes_ && live.answer; }
   void TakePrefix(LiveRequest& live);
   uint64_t PrefixVersion() const { return prefixes_->version() + (checkpoints_ ? checkpoints_->version() : 0); }
-  void TakeCheckpoint(LiveRequest& live, std::span<const TokenId> tokens, const PrefixCache::Match& known);
+  void TakeCheckpoint(LiveRequest& live, const OwnedTokens& tokens, const PrefixCache::Match& known);
   void Preempt(LiveRequest& live);
   void ReleaseMemory(LiveRequest& live);
   void Reserve(LiveRequest& live);
   void FreeMemory();
   void Start(LiveRequest& live);
   Fidelity FidelityOf(const LiveRequest& live) const { return live.request.fidelity.value_or(parts_.fidelity); }
+  int DraftRoom(const LiveRequest& live) const;
+  void AddDraft(LiveRequest& live);
+  int TakeBackDraft(LiveRequest& live);
   void AddChunk(LiveRequest& live, int tokens);
 
   void Compute();
@@ -89,6 +96,7 @@ class StepLoop final : private StepWatcher {
   void OnLayerDone(std::span<SequenceChunk> chunks) override;
   void TakeLogits(LiveRequest& live, const SequenceChunk& chunk, int token, std::span<const float> logits);
   absl::Status ScoreNext(LiveRequest& live, TokenId next, std::span<const float> logits);
+  bool IsNext(const LiveRequest& live, const SequenceChunk& chunk, int token) const;
   absl::Status Choose(LiveRequest& live, std::span<const float> logits);
   // Of its `tokens` of the step.
   void Settle(LiveRequest& live, const absl::Status& computed, int tokens);
@@ -107,6 +115,7 @@ class StepLoop final : private StepWatcher {
   const EngineParts parts_;
   const int max_running_;
   const int max_step_tokens_;
+  const bool prompt_lookup_;
   Intake& intake_;
   Sampler sampler_;
   std::optional<PrefixCache> prefixes_;
@@ -114,9 +123,11 @@ class StepLoop final : private StepWatcher {
   std::vector<uint16_t> holders_;           // [page]: running sequences that hold it; with a prefix cache
   std::vector<std::unique_ptr<LiveRequest>> live_;
   absl::flat_hash_map<RequestId, absl::Status> cancellations_;
-  std::vector<LiveRequest*> batch_;  // of the current step; parallel to chunks_
+  absl::flat_hash_map<std::string, uint64_t> owners_;  // by tenant; as many as there are names of tokens
+  std::vector<LiveRequest*> batch_;                    // of the current step; parallel to chunks_
   std::vector<SequenceChunk> chunks_;
   std::vector<PlanSequence> snapshot_;
+  DraftPrices prices_;
   EngineStats counts_;
 
   std::atomic<int64_t> heartbeat_nanos_{0};

@@ -21,8 +21,8 @@ namespace moed {
 class ReadBackend;
 class StoreReader;
 
-// Consecutive tokens of one sequence in one step: a piece of a prompt, or one token to decode. The first chunk of an
-// encoder-decoder's sequence is its source, all of it; what follows are the decoder's tokens. A source has no logits.
+// Consecutive tokens of one sequence in one step: a piece of a prompt, or a token to decode and what may follow it. The first chunk
+// of an encoder-decoder's sequence is its source, all of it; what follows are the decoder's tokens. A source has no logits.
 struct SequenceChunk {
   SequenceId sequence;
   Phase phase = Phase::kDecode;

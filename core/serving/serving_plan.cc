@@ -128,6 +128,7 @@ StepEngineOptions OptionsOfEngine(const ServingInputs& in, uint64_t budget, cons
                             .max_step_tokens = model.max_step_tokens,
                             .max_kept_sessions = 0,
                             .prefix_cache = in.options.prefix_cache,
+                            .prompt_lookup = in.options.prompt_lookup,
                             .request = LimitsOfRequests(budget, in.options.max_text_bytes, max_context)};
   const auto fitting = [&](int StepEngineOptions::*count, uint64_t bytes) {
     return DefaultCount(options, in.spec.vocabulary, count, in.preset.sequence_bytes, bytes);

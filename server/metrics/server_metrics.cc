@@ -25,6 +25,10 @@ void AddEngine(const Engine& engine, MetricFamilies& families) {
              static_cast<double>(stats.prefix_queries));
   AddCounter(families, "moe_prefix_cache_hits_total", "Of those, tokens that were there.",
              static_cast<double>(stats.prefix_hits));
+  AddCounter(families, "moe_draft_tokens_total", "Tokens that were computed ahead of their choice since the text repeats itself.",
+             static_cast<double>(stats.drafted_tokens));
+  AddCounter(families, "moe_draft_tokens_accepted_total", "Of those, tokens that were chosen.",
+             static_cast<double>(stats.accepted_draft_tokens));
   AddCounter(families, "moe_engine_steps_total", "Turns of the step loop that computed something.",
              static_cast<double>(stats.steps));
   AddCounter(families, "moe_preemptions_total", "Requests whose keys and values were dropped to be computed again.",

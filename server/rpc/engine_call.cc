@@ -100,6 +100,7 @@ bool EngineCall::Admit(absl::StatusOr<PendingRequest> read) {
   PendingRequest request = *std::move(read);
   EngineRequest& engine_request = request.engine;
   engine_request.session_id = SessionOf(tenant(), engine_request.session_id);
+  engine_request.tenant = tenant();
   const EngineLimits& limits = model_->engine->limits();
   const size_t room = static_cast<size_t>(limits.max_context) - (engine_request.kind == RequestKind::kGenerate ? 1 : 0);
   const auto reject_length = [&](const auto&... tokens) {

@@ -123,6 +123,7 @@ absl::Status ApplyFidelityRule(std::string_view text, Config& config) {
   return SetName(text, FidelityRules(), "", config.preset.rule);
 }
 absl::Status ApplyPrefixCache(std::string_view text, Config& config) { return SetSwitch(text, config.serving.prefix_cache); }
+absl::Status ApplyPromptLookup(std::string_view text, Config& config) { return SetSwitch(text, config.serving.prompt_lookup); }
 absl::Status ApplyFillCache(std::string_view text, Config& config) {
   bool fill = false;
   MOED_RETURN_IF_ERROR(SetSwitch(text, fill));
@@ -207,6 +208,9 @@ constexpr Setting kSettings[] = {
     {"prefix-cache", "Model and memory", "on|off",
      "pages of keys and values that nobody uses stay, for prompts that begin with the same tokens, until their room is needed",
      "on", ApplyPrefixCache},
+    {"prompt-lookup", "Model and memory", "on|off",
+     "an exact answer that is alone and repeats earlier text is computed several tokens a step, where that is faster", "on",
+     ApplyPromptLookup},
     {"max-context", "Model and memory", "TOKENS", "longest prompt and answer together", "what the keys and values hold",
      ApplyInt<2, 1 << 24, &ServingOptions::max_context>},
 

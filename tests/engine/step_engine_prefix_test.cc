@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <random>
+#include <tuple>
 
 #include "tests/engine/prefix_requests.h"
 
@@ -89,6 +90,42 @@ TEST(StepEnginePrefixTest, SwitchedOffOrScoredNothingIsFound) {
   EXPECT_EQ(on.engine->Stats().prefix_queries, 0u);
   off.ExpectClean();
   on.ExpectClean();
+}
+
+// What one tenant has sent changes nothing that another one could see or time: as many tokens are computed, in as many steps, as
+// for a stranger's prompt in an engine that knows nothing. So it is with windows and states, which checkpoints keep.
+TEST(StepEnginePrefixTest, WhatATenantComputedNobodyElseBeginsWith) {
+  for (const bool slots : {false, true}) {
+    HarnessOptions options;
+    options.window = slots ? 20 : 0;
+    options.state = slots;
+    options.slots = slots ? 8 : 1;
+    std::mt19937_64 random(12);
+    const std::vector<TokenId> prompt = RandomLetters(random, 70);
+    const auto ask = [&](const std::string& tenant, const std::string& session = "") {
+      EngineRequest request = Ask(prompt, 6, session);
+      request.tenant = tenant;
+      return request;
+    };
+    const auto cost = [&](Harness& harness, const EngineRequest& request) {
+      const int computed = harness.model->computed_tokens;
+      const uint64_t steps = harness.engine->Stats().steps;
+      const auto recorder = Serve(harness, request);
+      return std::tuple(recorder->cached_tokens, harness.model->computed_tokens - computed,
+                        harness.engine->Stats().steps - steps);
+    };
+    Harness harness(options), fresh(options);
+    const auto unknown = cost(fresh, ask("alice"));
+    EXPECT_EQ(std::get<0>(unknown), 0);
+    EXPECT_EQ(cost(harness, ask("alice")), unknown);
+    EXPECT_EQ(cost(harness, ask("bob")), unknown);
+    EXPECT_EQ(cost(harness, ask("")), unknown);
+    EXPECT_EQ(cost(harness, ask("carol", "carol/1")), unknown);
+    for (const char* tenant : {"alice", "bob", "", "carol"}) {
+      EXPECT_GE(std::get<0>(cost(harness, ask(tenant))), 64) << "its own: '" << tenant << "'";
+    }
+    harness.ExpectClean();
+  }
 }
 
 // The promise to clients without sessions: every turn costs what a session's turn costs.

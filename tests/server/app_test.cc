@@ -101,6 +101,8 @@ const FlagCase kFlags[] = {
      [](const auto& server, const auto&) { return server.compute_backend() == "scalar"; }},
     {"prefixCache", [](Config& c) { c.serving.prefix_cache = false; },
      [](const auto& server, const auto&) { return server.prefix_cache() == "off: --prefix-cache"; }},
+    {"promptLookup", [](Config& c) { c.serving.prompt_lookup = false; },
+     [](const auto& server, const auto&) { return server.prompt_lookup() == "off: --prompt-lookup"; }},
     {"threads", [](Config& c) { c.serving.threads = 2; }, [](const auto& server, const auto&) { return server.threads() == 2; }},
     {"maxRunning", [](Config& c) { c.serving.max_running = 3; },
      [](const auto& server, const auto&) { return server.max_sessions() == 3; }},

@@ -103,6 +103,7 @@ const std::map<std::string_view, Taken> kTaken = {
     {"kv-budget", {"1MiB", [](const Config& c) { return c.serving.kv_budget == 1u << 20; }}},
     {"kv-format", {"f32", [](const Config& c) { return c.serving.kv_format == KvFormat::kF32; }}},
     {"prefix-cache", {"off", [](const Config& c) { return !c.serving.prefix_cache; }}},
+    {"prompt-lookup", {"off", [](const Config& c) { return !c.serving.prompt_lookup; }}},
     {"max-context", {"128", [](const Config& c) { return c.serving.max_context == 128; }}},
     {"preset", {"hobbit", [](const Config& c) { return c.preset.preset == "hobbit"; }}},
     {"policy", {"lfu", [](const Config& c) { return c.preset.policy == "lfu"; }}},

@@ -67,6 +67,8 @@ TEST(MetricsTest, NamesAndLabelsAreThereFromTheStart) {
       {"moe_prefix_cache_checkpoints", ""},
       {"moe_prefix_cache_queries_total", ""},
       {"moe_prefix_cache_hits_total", ""},
+      {"moe_draft_tokens_total", ""},
+      {"moe_draft_tokens_accepted_total", ""},
       {"moe_expert_lookups_total", "layer,phase,result"},
       {"moe_expert_load_bytes_total", "precision,reason,source"},
       {"moe_expert_load_seconds_bucket", "reason,source"},
