@@ -56,6 +56,7 @@ uint64_t ResidentBytes() { return ReadNamedNumber("/proc/self/status", "VmRSS:")
 constexpr size_t kRpcMemoryBytes = 24 << 20;    // gRPC's own buffers, beside the budget
 constexpr uint64_t kMessageMargin = 256 << 10;  // of a message beside its text, so that a text that is too long is told so
 // About 22 MiB beside the budget. One takes 43 KB in plain text, and up to 107 KB through TLS where clients show certificates.
+constexpr uint64_t kResidencyTicks = 10;  // of a second
 constexpr int kPlainConnections = 512;
 constexpr int kEncryptedConnections = 192;
 constexpr int64_t kHeartbeatLimitNanos = 120'000'000'000;
@@ -112,6 +113,7 @@ class App::Impl {
   void ShutDownServers();
   void EndServices();
   absl::Status WriteTrace();
+  void KeepResidency();
 
   absl::StatusOr<Address> ListenOn(std::string_view what, const Address& address, const std::vector<grpc::Service*>& services);
   void SetServing(bool serving);
@@ -164,6 +166,8 @@ class App::Impl {
   std::unique_ptr<CallEnvironment> environment_;
   std::unique_ptr<InferenceService> inference_;
   std::unique_ptr<ControlService> control_;
+  uint64_t ticks_ = 0;           // the ticker's
+  absl::Status residency_kept_;  // likewise
   std::unique_ptr<Ticker> ticker_;
   grpc::ResourceQuota quota_{"moed"};
   std::unique_ptr<MetricsServer> metrics_server_;
@@ -310,6 +314,7 @@ absl::Status App::Impl::MakeServices() {
     sampler_.Sample();
     live_->CheckStalled();
     ReleaseFreeMemory();
+    if (state_.loaded() != nullptr && ++ticks_ % kResidencyTicks == 0) KeepResidency();
   });
   return absl::OkStatus();
 }
@@ -533,6 +538,12 @@ void App::Impl::ShutDownServers() {
 void App::Impl::EndServices() {
   ticker_.reset();
   workers_.reset();
+}
+
+void App::Impl::KeepResidency() {
+  const absl::Status kept = experts_->KeepResidency();
+  if (!kept.ok() && residency_kept_.ok()) spdlog::warn("{}", StrCat(kept.message()));
+  residency_kept_ = kept;
 }
 
 absl::Status App::Impl::WriteTrace() {

@@ -42,6 +42,7 @@ struct Config {
 
   std::string trace;           // "" = off
   std::string learned_state;   // "" = nothing is kept
+  std::string residency;       // "" = nothing is kept
   std::string record_routing;  // "" = off
   std::string log_level = "info";
   std::string request_log;  // "" = with the normal log; "off"

@@ -2,8 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
 #include "core/expert/learning/learned_state.h"
@@ -43,6 +46,7 @@ absl::Status ProviderBuilder::Open(const Dependencies& around) {
   inputs.options.checksums = config_.checksums;
   MOED_ASSIGN_OR_RETURN(PresetParts parts, MakeParts(preset_, inputs));
   MOED_RETURN_IF_ERROR(LoadLearned(parts));
+  MOED_RETURN_IF_ERROR(LoadResidency(inputs.read_first));
   MOED_RETURN_IF_ERROR(StartRecording());
   inputs.recorder = recorder_.get();
   MOED_ASSIGN_OR_RETURN(provider_, BuildProvider(preset_, inputs, std::move(parts)));
@@ -69,6 +73,45 @@ absl::Status ProviderBuilder::LoadLearned(PresetParts& parts) const {
   return absl::OkStatus();
 }
 
+absl::Status ProviderBuilder::LoadResidency(std::vector<CachedKey>& records) {
+  if (config_.residency.empty()) return absl::OkStatus();
+  if (preset_.mask->chooses_residents || preset_.row->cache == CacheKind::kOneToken) {
+    return InvalidArgument("--residency: preset ", preset_.row->name,
+                           " decides anew what is in memory: there is nothing to keep");
+  }
+  absl::StatusOr<std::vector<CachedKey>> known = ReadResidency(FileOfResidency(), store_.description());
+  if (absl::IsNotFound(known.status())) return absl::OkStatus();
+  if (absl::IsOutOfRange(known.status())) {
+    spdlog::warn("--residency: {}; the cache begins empty", StrCat(known.status().message()));
+    return absl::OkStatus();
+  }
+  MOED_RETURN_IF_ERROR(Annotate(known.status(), "--residency"));
+  spdlog::info("{} experts were in memory when {} was written: they are read first", known->size(), config_.residency);
+  absl::MutexLock lock(&residency_mutex_);
+  kept_residency_ = records = *std::move(known);
+  return absl::OkStatus();
+}
+
+absl::Status ProviderBuilder::KeepResidency() {
+  if (config_.residency.empty()) return absl::OkStatus();
+  absl::MutexLock lock(&residency_mutex_);
+  std::vector<CachedKey> records;
+  absl::flat_hash_set<CachedKey> unused;
+  for (const ExpertHeat& record : provider_->ResidentRecords()) {
+    if (record.uses > 0) {
+      records.push_back(record.key);
+    } else {
+      unused.insert(record.key);
+    }
+  }
+  // What was read first and nobody has used yet stays behind those, in its order.
+  std::ranges::copy_if(kept_residency_, std::back_inserter(records), [&](const CachedKey& key) { return unused.contains(key); });
+  if (records == kept_residency_) return absl::OkStatus();
+  MOED_RETURN_IF_ERROR(Annotate(WriteResidency(FileOfResidency(), records), "--residency"));
+  kept_residency_ = std::move(records);
+  return absl::OkStatus();
+}
+
 absl::Status ProviderBuilder::StartRecording() {
   if (config_.record_routing.empty()) return absl::OkStatus();
   const RoutingShape shape{store_.description().moe_layers, spec_.top_k, spec_.experts,
@@ -80,7 +123,7 @@ absl::Status ProviderBuilder::StartRecording() {
 }
 
 absl::Status ProviderBuilder::Finish() {
-  absl::Status written;
+  absl::Status written = KeepResidency();
   if (!config_.learned_state.empty()) written.Update(Annotate(provider_->SaveLearned(LearnedStateFile()), "--learned-state"));
   if (recorder_ != nullptr) written.Update(Annotate(recorder_->Finish(), "--record-routing"));
   return written;

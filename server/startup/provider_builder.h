@@ -5,13 +5,16 @@
 #include <memory>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "core/base/clock.h"
 #include "core/base/trace.h"
 #include "core/expert/builder/build_provider.h"
 #include "core/expert/cache/caching_provider.h"
 #include "core/expert/presets/preset.h"
+#include "core/expert/residency_file.h"
 #include "core/expert/routing_trace.h"
 #include "core/io/read_backend.h"
 #include "core/model/spec.h"
@@ -39,17 +42,22 @@ class ProviderBuilder {
     Trace* trace;          // may be null
     const MemoryPlan& memory;
   };
-  // Takes up what was learned (--learned-state).
+  // Takes up what was learned (--learned-state) and what was in memory (--residency).
   absl::Status Open(const Dependencies& around);
   CachingProvider& provider() { return *provider_; }
 
-  // Writes what was learned and recorded, once nobody uses the provider any more.
+  // Writes which experts are in memory, if others are than when it was written last. Any thread; nothing without
+  // --residency.
+  absl::Status KeepResidency();
+  // Writes what was learned and recorded, and the residency, once nobody uses the provider any more.
   absl::Status Finish();
 
  private:
   ProviderBuilder(const Config& config, const StoreReader& store, const ModelSpec& spec);
   LearnedFile LearnedStateFile() const;
+  ResidencyFile FileOfResidency() const { return {config_.residency, store_.model_hash()}; }
   absl::Status LoadLearned(PresetParts& parts) const;
+  absl::Status LoadResidency(std::vector<CachedKey>& records);
   absl::Status StartRecording();
 
   const Config& config_;
@@ -59,6 +67,8 @@ class ProviderBuilder {
   PresetSetup preset_;
   std::unique_ptr<RoutingRecorder> recorder_;  // null: nothing is recorded
   std::unique_ptr<CachingProvider> provider_;
+  absl::Mutex residency_mutex_;
+  std::vector<CachedKey> kept_residency_ ABSL_GUARDED_BY(residency_mutex_);  // in the file
 };
 
 }  // namespace moed

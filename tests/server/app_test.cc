@@ -134,12 +134,13 @@ TEST(AppTest, WhatItWasToldToWriteIsThereInTheEnd) {
   Daemon daemon([&](Config& c) {
     c.trace = folder / "trace.json";
     c.learned_state = folder / "learned";
+    c.residency = folder / "residency";
     c.record_routing = folder / "routing";
     c.request_log = folder / "requests.jsonl";
   });
   EXPECT_TRUE(daemon.client().Generate(Request(8)).ok());
   EXPECT_TRUE(daemon.Stop().ok());
-  for (const char* name : {"trace.json", "learned", "requests.jsonl"}) {
+  for (const char* name : {"trace.json", "learned", "residency", "requests.jsonl"}) {
     EXPECT_GT(std::filesystem::file_size(folder / name), 0u) << name;
   }
   EXPECT_FALSE(std::filesystem::is_empty(folder / "routing"));

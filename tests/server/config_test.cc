@@ -145,6 +145,7 @@ const std::map<std::string_view, Taken> kTaken = {
     {"log-level", {"debug", [](const Config& c) { return c.log_level == "debug"; }}},
     {"request-log", {"r.log", [](const Config& c) { return c.request_log == "r.log"; }}},
     {"trace", {"t.json", [](const Config& c) { return c.trace == "t.json"; }}},
+    {"residency", {"there", [](const Config& c) { return c.residency == "there"; }}},
     {"record-routing", {"routing", [](const Config& c) { return c.record_routing == "routing"; }}},
     {"learned-state", {"learned", [](const Config& c) { return c.learned_state == "learned"; }}},
 };

@@ -2,7 +2,9 @@
 #include "server/startup/provider_builder.h"
 
 #include <filesystem>
+#include <thread>
 
+#include "core/expert/residency_file.h"
 #include "spdlog/spdlog.h"
 #include "tests/expert/provider_rig.h"
 
@@ -85,6 +87,46 @@ TEST_F(ProviderBuilderTest, KeepsWhatWasLearnedWhereItWasTold) {
   const absl::Status other = builder_->Open({StoreParts().gate, *reads_, Clock::Real(), Allocator::Host(), {}, nullptr, memory});
   EXPECT_TRUE(absl::IsFailedPrecondition(other)) << other;
   EXPECT_THAT(MessageText(other), testing::HasSubstr("--learned-state"));
+}
+
+// A start reads what was in memory at the end of the one before, whether or not its preset fills; what nobody has used since is
+// kept for the next one, too.
+TEST_F(ProviderBuilderTest, ReadsFirstWhatWasInMemory) {
+  config_.residency = folder_ / "residency";
+  const ResidencyFile file{config_.residency, ExpertStore::Get().reader().model_hash()};
+  const auto listed = [&] { return *ReadResidency(file, ExpertStore::Get().reader().description()); };
+  CachingProvider& first = Open(5);
+  for (const int expert : {2, 6, 6, 4}) RunLayer(first, kFirst, {expert});
+  RunLayer(first, kThird, {1});
+  ASSERT_TRUE(builder_->KeepResidency().ok());
+  const std::vector<CachedKey> kept = listed();
+  EXPECT_THAT(kept, testing::UnorderedElementsAre(CachedKey{kFirst, 6}, CachedKey{kFirst, 2}, CachedKey{kFirst, 4},
+                                                  CachedKey{kThird, 1}));
+  EXPECT_EQ(kept.front(), (CachedKey{kFirst, 6})) << "used most often";
+  ASSERT_TRUE(builder_->Finish().ok());
+
+  CachingProvider& second = Open(5);
+  while (second.ResidentRecords().size() < kept.size()) std::this_thread::yield();
+  EXPECT_EQ(second.ResidentRecords().size(), 4u) << "this preset fills with nothing else";
+  ASSERT_TRUE(builder_->KeepResidency().ok());
+  EXPECT_EQ(listed(), kept) << "nobody has used any of them yet";
+  RunLayer(second, kFirst, {4});
+  EXPECT_EQ(second.sequence_counters(kSession).misses, 0u);
+  ASSERT_TRUE(builder_->KeepResidency().ok());
+  EXPECT_EQ(listed().front(), (CachedKey{kFirst, 4}));
+}
+
+TEST_F(ProviderBuilderTest, RefusesToKeepWhatAPresetChoosesAnew) {
+  config_.residency = folder_ / "residency";
+  const MemoryPlan memory{.budget = 1 << 20, .cache = 24 * ExpertStore::Get().record_bytes()};
+  for (const char* preset : {"swapmoe", "load-on-demand"}) {
+    config_.preset = {.preset = preset};
+    builder_ = ProviderBuilder::Choose(config_, ExpertStore::Get().reader(), spec_).value();
+    const absl::Status refused =
+        builder_->Open({StoreParts().gate, *reads_, Clock::Real(), Allocator::Host(), {}, nullptr, memory});
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+    EXPECT_THAT(MessageText(refused), testing::HasSubstr(preset));
+  }
 }
 
 TEST_F(ProviderBuilderTest, AsksForWhatThePartsAndTheCacheNeed) {

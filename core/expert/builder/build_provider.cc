@@ -1,8 +1,11 @@
 #include "core/expert/builder/build_provider.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "core/base/status.h"
 #include "core/expert/cache/fill_order.h"
 
@@ -42,7 +45,10 @@ absl::StatusOr<std::unique_ptr<CachingProvider>> BuildProvider(const PresetSetup
   ProviderParts all;
   all.store = inputs.store;
   all.reads = inputs.reads;
-  all.fill = FillOrder(setup, parts, ShapeOf(inputs.store->description(), inputs.router));
+  all.fill = inputs.read_first;
+  const absl::flat_hash_set<CachedKey> first(all.fill.begin(), all.fill.end());
+  std::ranges::copy_if(FillOrder(setup, parts, ShapeOf(inputs.store->description(), inputs.router)), std::back_inserter(all.fill),
+                       [&](const CachedKey& key) { return !first.contains(key); });
   all.policy = std::move(parts.policy);
   all.predictor = std::move(parts.predictor);
   all.mask = std::move(parts.mask);

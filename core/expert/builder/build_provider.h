@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/base/buffer.h"
@@ -36,6 +37,7 @@ struct ProviderInputs {
   DeviceSlots device;                   // without an allocator: none
   Trace* trace = nullptr;               // null: none
   RoutingRecorder* recorder = nullptr;  // null: nothing is recorded
+  std::vector<CachedKey> read_first;    // into free room, before what the preset fills it with; each once
   ProviderOptions options;              // but most_wanted_first, which is the preset's
 };
 

@@ -90,6 +90,7 @@ class Provider final : public CachingProvider {
   ExpertStats Stats() const override { return cache_.Stats(); }
   uint64_t table_bytes() const override { return cache_.table_bytes(); }
   std::vector<ExpertHeat> HottestExperts(int top) const override { return cache_.residency().Hottest(top); }
+  std::vector<ExpertHeat> ResidentRecords() const override { return cache_.residency().ResidentRecords(); }
   ExpertMap ChangedExperts(uint64_t since) const override { return cache_.residency().ChangedSince(since); }
   absl::Status SaveLearned(const LearnedFile& file) override { return cache_.SaveLearned(file, *predictor_); }
 

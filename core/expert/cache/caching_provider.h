@@ -66,6 +66,7 @@ class CachingProvider : public ExpertProvider, public ActivationLender {
 
   virtual ExpertStats Stats() const = 0;                              // any thread
   virtual std::vector<ExpertHeat> HottestExperts(int top) const = 0;  // any thread; by uses, highest first
+  virtual std::vector<ExpertHeat> ResidentRecords() const = 0;        // any thread; by uses, highest first
   // Any thread, without waiting for those that compute or read: as ResidencyTable::ChangedSince.
   virtual ExpertMap ChangedExperts(uint64_t since) const = 0;
   // What policy and predictor have learned. Once nobody calls the others any more.

@@ -89,6 +89,16 @@ std::vector<ExpertHeat> ResidencyTable::Hottest(int top) const {
   return used;
 }
 
+std::vector<ExpertHeat> ResidencyTable::ResidentRecords() const {
+  std::vector<ExpertHeat> records;
+  for (size_t i = 0; i < counts_.size(); ++i) {
+    if (states_[i].load(std::memory_order_relaxed) != RecordState::kResident) continue;
+    records.push_back({index_.KeyAt(i), LookupsOf(counts_[i]), true});
+  }
+  std::ranges::stable_sort(records, std::ranges::greater(), &ExpertHeat::uses);
+  return records;
+}
+
 std::vector<uint32_t> ResidencyTable::Residents(int position) const {
   std::vector<uint32_t> residents(static_cast<size_t>(index_.precisions()));
   const size_t records = static_cast<size_t>(index_.experts_per_layer()) * index_.precisions();

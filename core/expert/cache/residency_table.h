@@ -32,6 +32,7 @@ class ResidencyTable final : public ResidencyView {
   uint64_t lookups(const CachedKey& key) const { return LookupsOf(counts_[index_.Of(key)]); }
   // By lookups, highest first; at most `top`.
   std::vector<ExpertHeat> Hottest(int top) const;
+  std::vector<ExpertHeat> ResidentRecords() const;  // by uses, highest first, those without a use last
   // [precision] of the layer at `position`.
   std::vector<uint32_t> Residents(int position) const;
   // Of the experts that something happened to since a map whose `now` was `since`; of all for 0, and for what is none of this
