@@ -66,8 +66,8 @@ uint64_t StepEngine::MemoryBytes(const StepEngineOptions& options, int vocabular
 
 StepEngine::StepEngine(const StepEngineOptions& options, const EngineParts& parts)
     : parts_(parts),
-      limits_{options.max_context,    options.max_new_tokens,        options.max_running,
-              options.queue_capacity, parts.model.spec().vocabulary, options.request},
+      limits_{options.max_context,           options.max_new_tokens, options.max_running, options.queue_capacity,
+              parts.model.spec().vocabulary, options.request,        options.fast_matmul},
       intake_(options.max_running + options.queue_capacity, options.max_kept_sessions),
       loop_(parts, {options.max_running, options.max_step_tokens, options.prefix_cache}, intake_) {}
 

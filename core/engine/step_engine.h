@@ -28,6 +28,7 @@ struct StepEngineOptions {
   int max_kept_sessions = 64;  // idle conversations; the least recently used one is forgotten for a new one
   bool prefix_cache = true;    // prompts begin with what others have computed (prefix_cache.h, checkpoints.h)
   RequestLimits request;
+  bool fast_matmul = false;  // EngineLimits; the model has it (ModelOptions)
 };
 
 // A conversation's tokens are the prompts and answers of its requests that ended with OK (without the tokens that ended the

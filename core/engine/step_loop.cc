@@ -253,6 +253,7 @@ void StepLoop::Compute() {
   }
   ++counts_.steps;
   TraceSpan span(parts_.trace, "hand out", kComputeTrack);
+  for (size_t i = 0; i < batch_.size(); ++i) NoteFastMatmul(*batch_[i], chunks_[i]);
   for (size_t i = 0; i < batch_.size(); ++i) Settle(*batch_[i], chunks_[i].status, static_cast<int>(chunks_[i].tokens.size()));
 }
 
@@ -360,6 +361,13 @@ void StepLoop::NoteLoss(LiveRequest& live) {
   if (lost(now) > lost(live.counters_before)) {
     live.sequence->kv_fidelity = std::max(live.sequence->kv_fidelity, FidelityOf(live));
   }
+}
+
+void StepLoop::NoteFastMatmul(LiveRequest& live, const SequenceChunk& chunk) {
+  if (!chunk.fast_matmul) return;
+  live.fast_matmul_tokens += chunk.tokens.size();
+  counts_.fast_matmul_tokens += chunk.tokens.size();
+  live.sequence->kv_fidelity = std::max(live.sequence->kv_fidelity, Fidelity::FastMatmul());
 }
 
 void StepLoop::Emit(LiveRequest& live) {

@@ -29,6 +29,7 @@ Decoder::Decoder(const ModelSpec& spec, const ModelOptions& options, Weights wei
 void Decoder::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink, StepWatcher* watcher) {
   step_.batch.Assign(chunks);
   step_.failure = absl::OkStatus();
+  ChooseProducts(chunks);
   if (const absl::Status placed = PlaceRows(provider); !placed.ok()) {
     for (SequenceChunk& chunk : chunks) chunk.status = placed;
     return;
@@ -51,6 +52,12 @@ void Decoder::SettleKv(const SequenceChunk& chunk) {
   const int reached = kv.length + static_cast<int>(chunk.tokens.size());
   if (!chunk.status.ok()) return step_.kv.CutBack(kv, kv.length, reached);
   kv.length = reached;
+}
+
+void Decoder::ChooseProducts(std::span<SequenceChunk> chunks) {
+  const auto allows = [](const SequenceChunk& chunk) { return chunk.fidelity.fast_matmul(); };
+  step_.fast_matmul = options_.fast_matmul && step_.batch.rows() >= kLeastHalfRows && std::ranges::all_of(chunks, allows);
+  for (SequenceChunk& chunk : chunks) chunk.fast_matmul = step_.fast_matmul;
 }
 
 absl::Status Decoder::PlaceRows(ExpertProvider& provider) {

@@ -29,6 +29,8 @@ struct SequenceChunk {
   KvSequence* kv = nullptr;  // holds positions [0, kv->length); room for tokens.size() more is reserved. Forward adds to length
   int first_logits = 0;      // logits are wanted for tokens [first_logits, tokens.size()); == size: none
   Fidelity fidelity;
+  // Out: its tokens' products with matrices of the trunk were those of halves, which Fidelity::FastMatmul allows.
+  bool fast_matmul = false;
   // Out: DATA_LOSS etc. when an expert of one of its tokens could not be read, what a StepWatcher set, or, of all chunks, why the
   // backend failed. kv->length is then what it was; the slot is lost where the chunk overwrote what it has to have (CutBack).
   absl::Status status;
@@ -43,6 +45,9 @@ struct ModelOptions {
   int own_step_tokens = 0;
   // There is memory for these forms of the experts' inputs; Model::ExpertInputs are enough.
   InputForms expert_inputs = kAllForms;
+  // Steps of many tokens, all of sequences that allow it, multiply with matrices of the trunk in halves. The backend has opened
+  // that (ComputeBackend::OpenFastMatmul).
+  bool fast_matmul = false;
 };
 
 // Hears of a step between its layers, on the engine's thread.
