@@ -157,12 +157,13 @@ void PrintSummary(const moe::v1::Finish& finish) {
 }
 
 std::string LossText(const moe::v1::RequestStats& s) {
-  if (s.experts_lowered() + s.experts_skipped() + s.experts_masked() == 0) return "exact";
+  const std::string halves = s.fast_matmul_tokens() > 0 ? StrCat(s.fast_matmul_tokens(), " tokens by fast-matmul") : "";
+  if (s.experts_lowered() + s.experts_skipped() + s.experts_masked() == 0) return halves.empty() ? "exact" : halves;
   char text[160];
   std::snprintf(text, sizeof(text), "%.2f %% of the gate mass lost: %llu experts lowered, %llu skipped, %llu choices masked",
                 100 * s.gate_mass_lost(), static_cast<unsigned long long>(s.experts_lowered()),
                 static_cast<unsigned long long>(s.experts_skipped()), static_cast<unsigned long long>(s.experts_masked()));
-  return text;
+  return halves.empty() ? text : StrCat(text, ", ", halves);
 }
 
 }  // namespace moed

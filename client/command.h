@@ -79,9 +79,8 @@ struct GenerateFlags {
 };
 
 inline constexpr const char* kFidelityHelp =
-    "exact, bounded:X (at most the share X of a token's gate mass in a layer is lowered, skipped or masked) or fast; default: "
-    "what the "
-    "server's preset does";
+    "exact, fast-matmul (prompts may be multiplied with dense matrices in 16 bits), bounded:X (at most the share X of a token's "
+    "gate mass in a layer is lowered, skipped or masked) or fast; default: what the server's preset does";
 
 // INVALID_ARGUMENT naming the file. "-" is standard input.
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path);

@@ -49,9 +49,9 @@ absl::Status RunInfo(const InfoFlags& flags, CommandContext& context) {
   std::printf("  preset %s: policy %s, predictor %s, fidelity rule %s, router mask %s, %s; requests are served %s by default\n",
               server.preset().c_str(), server.policy().c_str(), server.predictor().c_str(), server.fidelity_rule().c_str(),
               server.router_mask().c_str(), CacheText(server), server.fidelity().c_str());
-  std::printf("  %d requests at once, %d may wait; keys and values kept as %s; prefix cache %s; prompt lookup %s\n",
+  std::printf("  %d requests at once, %d may wait; keys and values kept as %s; prefix cache %s; prompt lookup %s%s\n",
               server.max_sessions(), server.queue_capacity(), server.kv_format().c_str(), server.prefix_cache().c_str(),
-              server.prompt_lookup().c_str());
+              server.prompt_lookup().c_str(), server.fast_matmul() ? "; fidelity fast-matmul is served" : "");
   std::printf("  memory budget %s:", FormatBytes(server.memory_budget_bytes()).c_str());
   for (const auto& part : server.memory()) std::printf(" %s %s", part.part().c_str(), FormatBytes(part.bytes()).c_str());
   std::printf("\nmodel %s, %s (%s)\n", model.store_path().c_str(), model.family().c_str(), model.model_hash().c_str());

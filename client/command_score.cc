@@ -62,6 +62,7 @@ absl::Status RunScore(const ScoreFlags& flags, CommandContext& context) {
     lost.set_experts_lowered(lost.experts_lowered() + response.stats().experts_lowered());
     lost.set_experts_skipped(lost.experts_skipped() + response.stats().experts_skipped());
     lost.set_experts_masked(lost.experts_masked() + response.stats().experts_masked());
+    lost.set_fast_matmul_tokens(lost.fast_matmul_tokens() + response.stats().fast_matmul_tokens());
     lost.set_gate_mass_lost(lost.gate_mass_lost() + response.stats().gate_mass_lost() * static_cast<double>(end - begin - 1));
     if (progress) {
       std::fprintf(stderr, "\r%zu of %zu tokens, perplexity so far %.3f ", end, ids.size(),
@@ -79,7 +80,8 @@ absl::Status RunScore(const ScoreFlags& flags, CommandContext& context) {
                                        {"experts_lowered", lost.experts_lowered()},
                                        {"experts_skipped", lost.experts_skipped()},
                                        {"experts_masked", lost.experts_masked()},
-                                       {"gate_mass_lost", lost.gate_mass_lost()}}
+                                       {"gate_mass_lost", lost.gate_mass_lost()},
+                                       {"fast_matmul_tokens", lost.fast_matmul_tokens()}}
                             .dump()
                             .c_str());
   } else {

@@ -9,7 +9,7 @@
 
 namespace moed {
 
-// "exact", "fast" or "bounded:X"; "" is nothing. INVALID_ARGUMENT says what is allowed.
+// "exact", "fast-matmul", "bounded:X" or "fast"; "" is nothing. INVALID_ARGUMENT says what is allowed.
 absl::StatusOr<std::optional<moe::v1::Fidelity>> ParseFidelity(const std::string& text);
 
 }  // namespace moed

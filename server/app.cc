@@ -244,6 +244,7 @@ absl::Status App::Impl::MakeBackend() {
   executor_ = MakeThreadPool(config_.serving.threads);
   const uint64_t before = ResidentBytes();
   MOED_ASSIGN_OR_RETURN(backend_, MakeComputeBackend(config_.backend, *executor_));
+  if (config_.serving.fast_matmul) MOED_RETURN_IF_ERROR(Annotate(backend_->OpenFastMatmul(), "--fast-matmul on"));
   if (&backend_->memory() != &BackendMemory::Host()) {
     const uint64_t now = ResidentBytes();
     spdlog::info("opening the device of {} took {} of the host's memory, which are not in --memory-budget", backend_->name(),

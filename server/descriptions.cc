@@ -65,6 +65,7 @@ moe::v1::ServerInfo DescribeServer(const ServingOptions& options, const ServingP
   info.set_kv_format(kKvFormatNames[static_cast<int>(options.kv_format)]);
   info.set_prefix_cache(options.prefix_cache ? "on" : "off: --prefix-cache");
   info.set_prompt_lookup(no_prompt_lookup.empty() ? "on" : absl::StrFormat("off: %s", no_prompt_lookup));
+  info.set_fast_matmul(options.fast_matmul);
   info.set_threads(options.threads);
   info.set_max_sessions(plan.running);
   info.set_queue_capacity(plan.engine.queue_capacity);

@@ -56,10 +56,29 @@ unpack_packages() {
   mv "$unpacking" "$sysroot"
 }
 
+# NVIDIA's headers and static runtime for arm64, of the version of this machine's nvcc, from PyPI. Sets `cuda` to cmake's options.
+fetch_cuda() {
+  local nvcc version wheels=$folder/cuda-wheels toolkit=$folder/cuda
+  cuda=(-DMOED_CUDA=OFF)
+  nvcc=$(command -v nvcc || command -v /usr/local/cuda/bin/nvcc) || { echo "no nvcc: arm64 without CUDA"; return; }
+  version=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+  if [ ! -d "$toolkit" ]; then
+    if ! { /usr/bin/python3 -m venv "$folder/venv" &&
+      "$folder/venv/bin/pip" download --quiet --disable-pip-version-check --retries 1 --no-deps --only-binary=:all: \
+        --platform manylinux2014_aarch64 --dest "$wheels" "nvidia-cuda-runtime==$version.*"; }; then
+      echo "no runtime of CUDA $version for arm64: arm64 without CUDA"
+      return
+    fi
+    /usr/bin/python3 -m zipfile -e "$wheels"/nvidia_cuda_runtime-*.whl "$wheels"
+    mv "$wheels"/nvidia/cu* "$toolkit"
+  fi
+  cuda=(-DMOED_CUDA=ON -DCUDAToolkit_ROOT="$toolkit" -DMOED_NVCC="$nvcc" -DMOED_CUDA_ARCHITECTURES=87-real)
+}
+
 # Configures FOLDER; the rest are cmake's options.
 configure() {
   local binary=$1; shift
-  cmake -S . -B "$binary" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMOED_CUDA=OFF "$@" >/dev/null
+  cmake -S . -B "$binary" -G Ninja -DCMAKE_BUILD_TYPE=Release "$@" >/dev/null
 }
 
 emulator() { echo qemu-aarch64-static -cpu "$1" -L "$sysroot"; }
@@ -114,13 +133,17 @@ if [ ! -d "$sysroot" ]; then
 fi
 
 say "build for amd64"
-configure "$native" -DMOED_BUILD_TESTS=OFF
+configure "$native" -DMOED_BUILD_TESTS=OFF -DMOED_CUDA=OFF
 cmake --build "$native" --target moed moectl moed-pack
 
 say "build for arm64"
-configure "$cross" -DMOED_BUILD_TESTS=ON -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/aarch64-linux-gnu.cmake" -DCMAKE_SYSROOT="$sysroot"
+fetch_cuda
+configure "$cross" "${cuda[@]}" -DMOED_BUILD_TESTS=ON -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/aarch64-linux-gnu.cmake" -DCMAKE_SYSROOT="$sysroot"
 cmake --build "$cross" --target moed moectl moed-pack
 wrap_programs
+if [ "${cuda[0]}" = -DMOED_CUDA=ON ]; then  # its kernels are in, and it looks for a device
+  "$cross/bin/moed" --list | grep -E '^ *cuda .*no CUDA device'
+fi
 
 for formats in bf16 q4; do
   say "pack and serve: experts in $formats"

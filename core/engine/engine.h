@@ -110,6 +110,7 @@ struct FinishInfo {
   uint64_t experts_masked = 0;
   double gate_mass_lost = 0;
   uint64_t choices_dropped = 0;                                    // of a source's tokens, whose expert had no room left
+  uint64_t fast_matmul_tokens = 0;                                 // computed by products of halves
   std::vector<float> prompt_logprobs;                              // kScore: one for each prompt token but the first
   std::vector<std::vector<std::pair<TokenId, float>>> prompt_top;  // beside them with top_logprobs: alternatives, best first
 };
@@ -135,6 +136,7 @@ struct EngineLimits {
   // Of an encoder-decoder: a prompt is a source, of at most so many tokens. Requests that score or have a session are refused. 0:
   // the model has no encoder.
   int source_tokens = 0;
+  bool fast_matmul = false;  // requests may ask for Fidelity::FastMatmul
 };
 
 // A conversation as it is told of.
@@ -155,6 +157,7 @@ struct EngineStats {
   uint64_t cached_tokens = 0;
   uint64_t recomputed_tokens = 0;  // once more, since keys and values had been dropped
   uint64_t generated_tokens = 0;
+  uint64_t fast_matmul_tokens = 0;
   uint64_t preemptions = 0;
   // Tokens of prompts that were looked for in the prefix cache, and of those the ones that were there.
   uint64_t prefix_queries = 0;
@@ -179,6 +182,7 @@ class Engine {
   //   INVALID_ARGUMENT    a value out of range (names it), a prompt longer than the context, a token outside the vocabulary
   //   ABORTED             the session is busy (or gone: continues_session);  ALREADY_EXISTS  a live request has this name
   //   NOT_FOUND, FAILED_PRECONDITION  the session is not what must_exist and expected_tokens say
+  //   FAILED_PRECONDITION  a fidelity of fast-matmul where there is none
   //   RESOURCE_EXHAUSTED  the queue is full;    UNAVAILABLE     draining or stopped
   virtual absl::StatusOr<RequestId> Submit(EngineRequest request, std::shared_ptr<RequestObserver> observer) = 0;
   // The observer gets OnFinish with `status` soon. False when there is no such live request.

@@ -38,7 +38,8 @@ struct LiveRequest {
   int next_checkpoint = 0;                 // position where one is to be kept
   uint64_t passing_checkpoint = 0;         // the last one, which the next one takes the place of; 0: none does
   int preemptions = 0;
-  int dropped = 0;                   // see SequenceChunk
+  int dropped = 0;  // see SequenceChunk
+  uint64_t fast_matmul_tokens = 0;
   SequenceCounters counters_before;  // of the sequence when this request started
   int64_t started_nanos = 0;
   int64_t first_token_nanos = 0;

@@ -191,6 +191,9 @@ absl::Status CheckRequest(const EngineRequest& request, const EngineLimits& limi
   if (request.kind == RequestKind::kGenerate && request.top_logprobs > 0 && !request.logprobs) {
     return InvalidArgument("response.top_logprobs: ", request.top_logprobs, " needs response.logprobs = true");
   }
+  if (request.fidelity == Fidelity::FastMatmul() && !limits.fast_matmul) {
+    return FailedPrecondition("fidelity.kind: FAST_MATMUL is not served here; it is where moed runs with --fast-matmul on");
+  }
   if (request.fidelity && !request.fidelity->fast()) {
     MOED_RETURN_IF_ERROR(CheckRange("fidelity.max_gate_mass", request.fidelity->share(), {0, 1}));
   }

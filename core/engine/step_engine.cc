@@ -77,7 +77,8 @@ StepEngine::StepEngine(const StepEngineOptions& options, const EngineParts& part
               options.queue_capacity,
               parts.model.spec().vocabulary,
               options.request,
-              SourceTokens(options, parts.model.spec())},
+              SourceTokens(options, parts.model.spec()),
+              options.fast_matmul},
       intake_(options.max_running + options.queue_capacity, options.max_kept_sessions),
       loop_(parts, {options.max_running, options.max_step_tokens, options.prefix_cache, options.prompt_lookup}, intake_) {}
 

@@ -29,6 +29,7 @@ struct StepEngineOptions {
   bool prefix_cache = true;    // prompts begin with what others have computed (prefix_cache.h, checkpoints.h)
   bool prompt_lookup = true;   // an answer that is alone may have several tokens a step (drafts.h)
   RequestLimits request;
+  bool fast_matmul = false;  // EngineLimits; the model has it (ModelOptions)
 };
 
 // A conversation's tokens are the prompts and answers of its requests that ended with OK (without the tokens that ended the

@@ -259,7 +259,7 @@ void StepLoop::AddChunk(LiveRequest& live, int tokens) {
 // Tokens that a draft may have: those of the step, of the answer, and of the page that its sequence writes to, so that it never
 // takes memory. What a draft overwrites has to be seen by nobody who goes on without it.
 int StepLoop::DraftRoom(const LiveRequest& live) const {
-  if (!live.Decoding() || !FidelityOf(live).exact()) return 0;
+  if (!live.Decoding() || !FidelityOf(live).OfExperts().exact()) return 0;
   const KvSequence& kv = live.sequence->kv;
   const int next = kv.length + 1;
   const int room = std::min({kMaxDraftTokens, max_step_tokens_ - 1, live.answer->most_left() - 1,
@@ -314,6 +314,7 @@ void StepLoop::Compute() {
     prices_.OnStep(batch_.front()->drafted, parts_.clock.NowNanos() - begun);
   }
   TraceSpan span(parts_.trace, "hand out", kComputeTrack);
+  for (size_t i = 0; i < batch_.size(); ++i) NoteFastMatmul(*batch_[i], chunks_[i]);
   for (size_t i = 0; i < batch_.size(); ++i) {
     batch_[i]->dropped += chunks_[i].dropped;
     Settle(*batch_[i], chunks_[i].status, static_cast<int>(chunks_[i].tokens.size()));
@@ -441,6 +442,13 @@ void StepLoop::NoteLoss(LiveRequest& live) {
   if (lost(now) > lost(live.counters_before)) {
     live.sequence->kv_fidelity = std::max(live.sequence->kv_fidelity, FidelityOf(live));
   }
+}
+
+void StepLoop::NoteFastMatmul(LiveRequest& live, const SequenceChunk& chunk) {
+  if (!chunk.fast_matmul) return;
+  live.fast_matmul_tokens += chunk.tokens.size();
+  counts_.fast_matmul_tokens += chunk.tokens.size();
+  live.sequence->kv_fidelity = std::max(live.sequence->kv_fidelity, Fidelity::FastMatmul());
 }
 
 void StepLoop::Emit(LiveRequest& live) {

@@ -103,6 +103,7 @@ class StepLoop final : private StepWatcher {
   void CountComputed(LiveRequest& live, int tokens);
   void KeepCheckpoint(LiveRequest& live);
   void NoteLoss(LiveRequest& live);
+  void NoteFastMatmul(LiveRequest& live, const SequenceChunk& chunk);
   void Emit(LiveRequest& live);
 
   void Finish(LiveRequest& live, absl::Status status, FinishReason reason);

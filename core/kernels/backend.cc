@@ -1,7 +1,24 @@
 // Operations that are others, one after the other.
 #include "core/kernels/backend.h"
 
+#include <algorithm>
+
+#include "core/base/status.h"
+#include "core/kernels/half_storage.h"
+
 namespace moed {
+
+absl::Status ComputeBackend::OpenFastMatmul() {
+  return FailedPrecondition("the compute backend '", name(), "' has exact products alone; 'cuda' has others");
+}
+
+size_t ComputeBackend::HalfProductBytes(int tokens, int rows, int cols) {
+  constexpr size_t kMostWeightBytes = 32 << 20;
+  const auto all = static_cast<size_t>(CeilDiv(rows, kPanelRows)) * kPanelRows;
+  const size_t inner = static_cast<size_t>(Blocks(cols)) * kBlockColumns, row_bytes = inner * sizeof(uint16_t);
+  const size_t at_once = std::clamp<size_t>(kMostWeightBytes / row_bytes / kPanelRows * kPanelRows, kPanelRows, all);
+  return HalfStorage::Bytes(static_cast<size_t>(tokens), at_once, inner);
+}
 
 Activations ComputeBackend::NormalizeAndPrepare(const Norm& norm, const float* x, int rows, int cols, float* y, InputForms forms,
                                                 std::span<std::byte> storage) {

@@ -92,6 +92,10 @@ struct MatMulJob {
   const float* bias = nullptr;  // (rows); null: none
   float scale = 1;              // of what the product and its bias make
   bool adds = false;            // to what the output holds
+  // Storage of HalfProductBytes; not empty: the product need not be exact. A backend whose OpenFastMatmul was OK then multiplies
+  // weights and prepared input as 16-bit numbers, each row times a power of two, with sums in float32 of any order. The jobs of a
+  // call may have the same storage.
+  std::span<std::byte> halves = {};
 };
 
 // Of rows: their RMS norm, or their layer norm where there is a bias.
@@ -211,6 +215,11 @@ class ComputeBackend {
 
   // All jobs in one parallel region (query, key and value; gate and up). No output is another job's input.
   virtual void MatMul(std::span<const MatMulJob> jobs) = 0;
+  // From here on MatMulJob::halves is of use. FAILED_PRECONDITION: this backend has nothing but exact products, or lacks a
+  // library, by name.
+  virtual absl::Status OpenFastMatmul();
+  // Enough for all of a matrix at once as far as that takes no more than 32 MiB; tokens, rows and cols are the most of all jobs.
+  static size_t HalfProductBytes(int tokens, int rows, int cols);
 
   // y = x * weight / sqrt(mean(x^2) + eps), row by row, or (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias. x, y
   // (rows, cols), may alias.

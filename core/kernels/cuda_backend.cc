@@ -10,6 +10,7 @@
 #include "core/kernels/cuda_attention.h"
 #include "core/kernels/cuda_memory.h"
 #include "core/kernels/descriptions.h"
+#include "core/kernels/half_storage.h"
 
 namespace moed {
 namespace {
@@ -71,6 +72,11 @@ class CudaBackend final : public ComputeBackend {
                       std::span<std::byte> storage) override;
   Activations Gather(const Activations& from, std::span<const int32_t> rows, std::span<std::byte> storage) override;
   void MatMul(std::span<const MatMulJob> jobs) override;
+  absl::Status OpenFastMatmul() override {
+    MOED_RETURN_IF_ERROR(runtime_->OpenMatmul());
+    multiplies_halves_ = true;
+    return absl::OkStatus();
+  }
   void Normalize(const Norm& norm, const float* x, int rows, int cols, float* y) override { RunNorm(norm, x, rows, cols, y, {}); }
   Activations NormalizeAndPrepare(const Norm& norm, const float* x, int rows, int cols, float* y, InputForms forms,
                                   std::span<std::byte> storage) override;
@@ -136,7 +142,9 @@ class CudaBackend final : public ComputeBackend {
   }
   void RunNorm(const Norm& norm, const float* x, int rows, int cols, float* y, const PreparedRows& prepared);
   void GatherParts(std::initializer_list<GatherOperation::Part> parts, std::span<const int32_t> rows);
-  // The jobs of this format with more than `fewer` and at most `most` tokens.
+  bool OfHalves(const MatMulJob& job) const { return multiplies_halves_ && !job.halves.empty(); }
+  void MultiplyHalves(const MatMulJob& job);
+  // The exact jobs of this format with more than `fewer` and at most `most` tokens.
   void LaunchProducts(std::span<const MatMulJob> jobs, FormatId format, int fewer, int most);
   AttendedRuns RunsOf(std::span<const KvRun> runs, std::span<float> scores) {
     return {runs, scores, runtime_->attributes().multiprocessors, descriptions_};
@@ -152,6 +160,7 @@ class CudaBackend final : public ComputeBackend {
   CudaMemory memory_;
   Descriptions descriptions_;
   Executor& executor_;
+  bool multiplies_halves_ = false;
 };
 
 void CudaBackend::Embed(const MatrixView& matrix, std::span<const TokenId> tokens, float* y) {
@@ -230,7 +239,11 @@ void CudaBackend::MatMul(std::span<const MatMulJob> jobs) {
   for (const MatMulJob& job : jobs) {
     MOED_CHECK(job.input->cols == job.weights.cols && job.input->forms().Cover(InputForms::Of({job.weights.format})));
     MOED_CHECK(FitsColumns(job.weights.format, job.weights.cols));
-    formats |= uint32_t{1} << static_cast<int>(job.weights.format);
+    if (OfHalves(job)) {
+      MultiplyHalves(job);
+    } else {
+      formats |= uint32_t{1} << static_cast<int>(job.weights.format);
+    }
   }
   for (int format = 0; format < kFormatCount; ++format) {
     if ((formats >> format & 1) == 0) continue;
@@ -241,7 +254,8 @@ void CudaBackend::MatMul(std::span<const MatMulJob> jobs) {
 
 void CudaBackend::LaunchProducts(std::span<const MatMulJob> jobs, FormatId format, int fewer, int most) {
   const auto among = [&](const MatMulJob& job) {
-    return job.weights.format == format && job.input->tokens > fewer && job.input->tokens <= most && job.weights.rows > 0;
+    return job.weights.format == format && job.input->tokens > fewer && job.input->tokens <= most && job.weights.rows > 0 &&
+           !OfHalves(job);
   };
   const auto count = std::count_if(jobs.begin(), jobs.end(), among);
   if (count == 0) return;
@@ -269,6 +283,41 @@ void CudaBackend::LaunchProducts(std::span<const MatMulJob> jobs, FormatId forma
     operation.tokens = std::max(operation.tokens, x.tokens);
   }
   Run(kernels_.products, operation);
+}
+
+// As many rows of the matrix at once as there is room for.
+void CudaBackend::MultiplyHalves(const MatMulJob& job) {
+  const Activations& x = *job.input;
+  const int inner = Blocks(job.weights.cols) * kBlockColumns;
+  const auto storage = HalfStorage::In(job.halves, static_cast<size_t>(x.tokens), static_cast<size_t>(job.weights.rows),
+                                       static_cast<size_t>(inner));
+  MOED_CHECK(storage.rows() >= kPanelRows || job.weights.rows == 0);
+  const bool codes = InputForms::Of({job.weights.format}).codes;
+  Run(kernels_.halve_input, {.values = codes ? nullptr : x.values,
+                             .codes = x.codes,
+                             .scales = x.scales,
+                             .to = {storage.input.data(), storage.input_inverses.data()},
+                             .rows = x.tokens,
+                             .cols = x.cols});
+  for (int first = 0; first < job.weights.rows; first += storage.rows()) {
+    const MatrixView slab = job.weights.Rows(first, std::min(storage.rows(), job.weights.rows - first));
+    Run(kernels_.halve_weights, {.format = slab.format,
+                                 .matrix = reinterpret_cast<const unsigned char*>(slab.data),
+                                 .to = {storage.weights.data(), storage.weight_inverses.data()},
+                                 .rows = slab.rows,
+                                 .cols = slab.cols});
+    stream_.Multiply({storage.weights.data(), storage.input.data(), storage.products.data(), slab.rows, x.tokens, inner});
+    Run(kernels_.finish_products, {.products = storage.products.data(),
+                                   .weight_inverses = storage.weight_inverses.data(),
+                                   .input_inverses = storage.input_inverses.data(),
+                                   .bias = job.bias == nullptr ? nullptr : job.bias + first,
+                                   .output = job.output + first,
+                                   .output_stride = job.output_stride,
+                                   .rows = slab.rows,
+                                   .scale = job.scale,
+                                   .adds = job.adds,
+                                   .n = int64_t{x.tokens} * slab.rows});
+  }
 }
 
 void CudaBackend::Rope(const RopeShape& shape, float* x, int tokens, int64_t stride, const int32_t* positions,

@@ -32,6 +32,9 @@ struct KernelSet {
   Launcher<ActivateAndPrepareOperation> activate_and_prepare;
   Launcher<EmbedOperation> embed;
   Launcher<ProductsOperation> products;
+  Launcher<HalveWeightsOperation> halve_weights;
+  Launcher<HalveInputOperation> halve_input;
+  Launcher<FinishProductsOperation> finish_products;
   Launcher<StoreRowsOperation> store_rows;
   Launcher<HeadsOperation> heads;
   Launcher<AttentionOperation> attention;

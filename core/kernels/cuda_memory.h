@@ -32,14 +32,14 @@ class CudaMemory final : public BackendMemory {
         stream_(stream),
         shared_(runtime, MemoryKind::kPinned),
         own_(runtime, MemoryKind::kDevice),
-        working_(runtime.attributes().unified_memory ? shared_ : own_),
-        working_bytes_(runtime.attributes().unified_memory
-                           ? WorkingBytes{}
-                           : WorkingBytes{runtime.attributes().memory_bytes, runtime.attributes().free_bytes}) {}
+        working_(runtime.attributes().unified_memory ? shared_ : own_) {}
 
   Allocator& shared() override { return shared_; }
   Allocator& working() override { return working_; }
-  WorkingBytes working_bytes() const override { return working_bytes_; }
+  WorkingBytes working_bytes() const override {
+    const DeviceAttributes& device = runtime_.attributes();
+    return device.unified_memory ? WorkingBytes{} : WorkingBytes{device.memory_bytes, device.free_bytes};
+  }
   void Copy(void* to, const void* from, size_t bytes) override { stream_.Copy(to, from, bytes); }
   absl::StatusOr<std::unique_ptr<Copier>> MakeCopier() override;
 
@@ -49,7 +49,6 @@ class CudaMemory final : public BackendMemory {
   DeviceAllocator shared_;
   DeviceAllocator own_;
   DeviceAllocator& working_;
-  const WorkingBytes working_bytes_;
 };
 
 }  // namespace moed

@@ -203,6 +203,41 @@ struct ProductsOperation {
   int tokens;  // the most of a job
 };
 
+// Rows as 16-bit numbers, each row multiplied with a power of two that makes its largest number one from 2^14 on, below 2^15:
+// `inverses` are those to go back with. (rows, 32 * Blocks(cols)), padded with zeros.
+struct HalfRows {
+  uint16_t* numbers;
+  float* inverses;  // (rows)
+};
+struct HalveWeightsOperation {
+  FormatId format;
+  const unsigned char* matrix;
+  HalfRows to;
+  int rows;
+  int cols;
+};
+struct HalveInputOperation {
+  const float* values;  // null: codes and scales
+  const int8_t* codes;
+  const float* scales;
+  HalfRows to;
+  int rows;
+  int cols;
+};
+// From products (tokens, rows) of such rows to outputs.
+struct FinishProductsOperation {
+  const float* products;
+  const float* weight_inverses;  // (rows)
+  const float* input_inverses;   // (tokens)
+  const float* bias;
+  float* output;
+  int64_t output_stride;
+  int rows;
+  float scale;
+  bool adds;
+  int64_t n;  // tokens * rows
+};
+
 // A row of keys and values, or of latents: where in a page it belongs, and in its sequence.
 struct KvPlace {
   unsigned char* page;

@@ -31,13 +31,13 @@ void AttentionBlock::ProjectQkv(const LayerWeights& weights, RowBlock block) {
   const MatrixView& v = heads_.values_are_keys ? weights.k : weights.v;
   const Activations input = step_.MixerInput(
       weights, block, {weights.q.format, weights.k.format, v.format, (gated ? weights.attention_gate : weights.q).format});
-  const MatMulJob jobs[] = {
+  MatMulJob jobs[] = {
       {weights.q, &input, scratch.q.data(), q_width(), weights.q_bias},
       {weights.k, &input, scratch.k.data(), kv_width(), weights.k_bias},
       {weights.v, &input, scratch.v.data(), kv_width(), weights.v_bias},
       {weights.attention_gate, &input, scratch.attention_gate.data(), q_width()},
   };
-  step_.backend.MatMul(std::span(jobs).first(heads_.values_are_keys ? 2 : gated ? 4 : 3));
+  step_.Multiply(std::span(jobs).first(heads_.values_are_keys ? 2 : gated ? 4 : 3));
 }
 
 void AttentionBlock::NormalizeValues(RowBlock block) {

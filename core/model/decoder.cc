@@ -38,6 +38,7 @@ void Decoder::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider,
   for (SequenceChunk& chunk : chunks) {
     chunk.status = absl::OkStatus();
     chunk.dropped = 0;
+    chunk.fast_matmul = false;
   }
   if (spec_.encoder) RunEncoder(chunks, provider, watcher);
   step_.batch.Assign(chunks, [&](const SequenceChunk& chunk) { return !spec_.encoder || !IsSource(chunk); });
@@ -61,6 +62,7 @@ void Decoder::RunEncoder(std::span<SequenceChunk> chunks, ExpertProvider& provid
 
 bool Decoder::RunLayers(int first, int end, std::span<SequenceChunk> chunks, ExpertProvider& provider, StepWatcher* watcher) {
   if (step_.batch.rows() == 0) return true;
+  ChooseProducts();
   if (const absl::Status placed = PlaceRows(provider); !placed.ok()) {
     step_.batch.FailAll(placed);
     ffn_.DropFailed();
@@ -82,6 +84,14 @@ void Decoder::SettleKv(const SequenceChunk& chunk) {
   const int reached = kv.length + static_cast<int>(chunk.tokens.size());
   if (!chunk.status.ok()) return step_.kv.CutBack(kv, kv.length, reached);
   kv.length = reached;
+}
+
+void Decoder::ChooseProducts() {
+  const auto allows = [](const BatchChunk& part) { return part.chunk->fidelity.fast_matmul(); };
+  step_.fast_matmul =
+      options_.fast_matmul && step_.batch.rows() >= kLeastHalfRows && std::ranges::all_of(step_.batch.chunks(), allows);
+  if (!step_.fast_matmul) return;
+  for (const BatchChunk& part : step_.batch.chunks()) part.chunk->fast_matmul = true;
 }
 
 absl::Status Decoder::PlaceRows(ExpertProvider& provider) {

@@ -26,6 +26,8 @@ class Decoder final : public Model {
   void GateProbabilities(LayerId layer, std::span<const float> hidden, std::span<float> probabilities) override;
 
  private:
+  // Whether this step's products are those of halves.
+  void ChooseProducts();
   // The memory that the step's rows are in: the model's own, or lent.
   absl::Status PlaceRows(ExpertProvider& provider);
   void TellTokens(ExpertProvider& provider);

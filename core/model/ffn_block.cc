@@ -51,8 +51,8 @@ InputForms FfnBlock::FormsOf(const FfnWeights& weights) const {
 Activations FfnBlock::Inner(const FfnWeights& weights, const Activations& input) {
   Scratch& scratch = step_.scratch;
   const int ffn = weights.up.rows;
-  const MatMulJob into[] = {{weights.up, &input, scratch.up.data(), ffn}, {weights.gate, &input, scratch.gate.data(), ffn}};
-  step_.backend.MatMul(std::span(into).first(step_.spec.gated() ? 2 : 1));
+  MatMulJob into[] = {{weights.up, &input, scratch.up.data(), ffn}, {weights.gate, &input, scratch.gate.data(), ffn}};
+  step_.Multiply(std::span(into).first(step_.spec.gated() ? 2 : 1));
   return step_.PrepareInner(input.tokens, ffn, InputForms::Of({weights.down.format}));
 }
 
@@ -120,7 +120,7 @@ void FfnBlock::CallGateHooks(LayerId layer, ExpertProvider& provider) {
   for (int row = 0; row < batch.rows(); ++row) {
     const SequenceChunk& chunk = *batch.chunk_of(row).chunk;
     scratch.routing[row] = {
-        .sequence = chunk.sequence, .token = batch.tokens()[row], .phase = chunk.phase, .fidelity = chunk.fidelity};
+        .sequence = chunk.sequence, .token = batch.tokens()[row], .phase = chunk.phase, .fidelity = chunk.fidelity.OfExperts()};
     provider.OnTokenGateInput(chunk.sequence, layer, NormedOnHost(row));
   }
 }
@@ -191,8 +191,8 @@ void FfnBlock::ComputeShared(LayerId layer, const LayerWeights& weights, const A
       own = NormalizeAndPrepare(weights.shared_norm, nullptr, block, forms, step_.scratch.block_storage);
     }
     const Activations inner = Inner(weights.shared, own);
-    const MatMulJob jobs[] = {{weights.shared.down, &inner, output, step_.spec.hidden}};
-    step_.backend.MatMul(jobs);
+    MatMulJob jobs[] = {{weights.shared.down, &inner, output, step_.spec.hidden}};
+    step_.Multiply(jobs);
     if (step_.spec.NormsAround()) step_.Normalize(output, weights.shared_post_norm, block.count);
   });
 }

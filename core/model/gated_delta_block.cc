@@ -37,7 +37,7 @@ void GatedDeltaBlock::Project(const LayerWeights& weights, RowBlock block) {
                                              {weights.q.format, weights.k.format, weights.v.format, weights.attention_gate.format,
                                               weights.delta.a.format, weights.delta.b.format});
   float* mixed = scratch.mixed.data();
-  const MatMulJob jobs[] = {
+  MatMulJob jobs[] = {
       {weights.q, &input, mixed, mixed_width},
       {weights.k, &input, mixed + key_width, mixed_width},
       {weights.v, &input, mixed + 2 * key_width, mixed_width},
@@ -45,7 +45,7 @@ void GatedDeltaBlock::Project(const LayerWeights& weights, RowBlock block) {
       {weights.delta.a, &input, scratch.decay.data(), heads},
       {weights.delta.b, &input, scratch.rate.data(), heads},
   };
-  backend.MatMul(jobs);
+  step_.Multiply(jobs, 2);
   backend.DeltaGates(scratch.decay.data(), scratch.rate.data(), weights.delta.bias, weights.delta.decay_rate, block.count, heads);
 }
 

@@ -27,12 +27,12 @@ void LatentAttentionBlock::Project(const LayerWeights& weights, RowBlock block) 
   const MatrixView& first_q = latent().q_rank > 0 ? weights.latent.q_a : weights.q;
   const Activations normed = step_.MixerInput(weights, block, {first_q.format, kv_a.format});
   const int first_width = first_q.rows;
-  const MatMulJob jobs[] = {
+  MatMulJob jobs[] = {
       {first_q, &normed, latent().q_rank > 0 ? scratch.latent.q_a.data() : scratch.q.data(), first_width},
       {kv_a.Rows(0, latent().kv_rank), &normed, scratch.latent.latents.data(), latent().kv_rank},
       {kv_a.Rows(latent().kv_rank, spec.rotary_dims), &normed, scratch.latent.rotated.data(), spec.rotary_dims},
   };
-  backend.MatMul(jobs);
+  step_.Multiply(jobs);
   const auto eps = static_cast<float>(latent().norm_eps);
   float* latents = scratch.latent.latents.data();
   backend.Normalize({.weight = weights.latent.kv_a_norm, .eps = eps}, latents, block.count, latent().kv_rank, latents);
@@ -41,8 +41,8 @@ void LatentAttentionBlock::Project(const LayerWeights& weights, RowBlock block) 
   const Activations compressed =
       backend.NormalizeAndPrepare({.weight = weights.latent.q_a_norm, .eps = eps}, q_a, block.count, latent().q_rank, q_a,
                                   InputForms::Of({weights.q.format}), scratch.inner_storage);
-  const MatMulJob q[] = {{weights.q, &compressed, scratch.q.data(), spec.heads * spec.head_dim}};
-  backend.MatMul(q);
+  MatMulJob q[] = {{weights.q, &compressed, scratch.q.data(), spec.heads * spec.head_dim}};
+  step_.Multiply(q);
 }
 
 void LatentAttentionBlock::AbsorbKeys(const LatentWeights& weights, RowBlock block) {

@@ -23,6 +23,7 @@ void Mamba2Block::Project(const LayerWeights& weights, RowBlock block) {
       weights, block,
       {weights.q.format, weights.k.format, weights.v.format, weights.attention_gate.format, weights.mamba2.step.format});
   float* mixed = scratch.mixed.data();
+  // Exact always: a state multiplies what three of these put out.
   const MatMulJob jobs[] = {
       {weights.v, &input, mixed, mixed_width},
       {weights.k, &input, mixed + shape().Width(), mixed_width},

@@ -21,8 +21,8 @@ namespace moed {
 class ReadBackend;
 class StoreReader;
 
-// Consecutive tokens of one sequence in one step: a piece of a prompt, or a token to decode and what may follow it. The first chunk
-// of an encoder-decoder's sequence is its source, all of it; what follows are the decoder's tokens. A source has no logits.
+// Consecutive tokens of one sequence in one step: a piece of a prompt, or a token to decode and what may follow it. The first
+// chunk of an encoder-decoder's sequence is its source, all of it; what follows are the decoder's tokens. A source has no logits.
 struct SequenceChunk {
   SequenceId sequence;
   Phase phase = Phase::kDecode;
@@ -32,6 +32,8 @@ struct SequenceChunk {
   Fidelity fidelity;
   // Out: choices of its tokens that an expert was full for, over all layers (EncoderShape::expert_capacity).
   int dropped = 0;
+  // Out: its tokens' products with matrices of the trunk were those of halves, which Fidelity::FastMatmul allows.
+  bool fast_matmul = false;
   // Out: DATA_LOSS etc. when an expert of one of its tokens could not be read, what a StepWatcher set, or, of all chunks, why the
   // backend failed. kv->length is then what it was; the slot is lost where the chunk overwrote what it has to have (CutBack).
   absl::Status status;
@@ -46,6 +48,9 @@ struct ModelOptions {
   int own_step_tokens = 0;
   // There is memory for these forms of the experts' inputs; Model::ExpertInputs are enough.
   InputForms expert_inputs = kAllForms;
+  // Steps of many tokens, all of sequences that allow it, multiply with matrices of the trunk in halves. The backend has opened
+  // that (ComputeBackend::OpenFastMatmul).
+  bool fast_matmul = false;
 };
 
 // Hears of a step between its layers, on the engine's thread.

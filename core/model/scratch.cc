@@ -79,7 +79,7 @@ ProcessorRows CarveProcessorRows(const ModelSpec& spec, const ModelOptions& opti
 template <class Source>
 Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, Source& source, Source& shared) {
   const size_t tokens = options.max_step_tokens;
-  const size_t rows = std::min(options.max_step_tokens, kBlockRows);
+  const size_t rows = std::min(options.max_step_tokens, options.fast_matmul ? kHalfBlockRows : kBlockRows);
   const size_t wide = std::max<size_t>(rows, kGroupRows);
   const size_t q_width = spec.LargestQueryWidth();
   const size_t kv_width = spec.LargestKeyWidth();
@@ -127,6 +127,10 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   scratch.gathered_storage =
       source.template Take<std::byte>(ActivationBytes(static_cast<int>(wide), spec.hidden, options.expert_inputs));
   scratch.inner_storage = source.template Take<std::byte>(ActivationBytes(static_cast<int>(wide), widest));
+  if (options.fast_matmul) {
+    const int tallest = std::max(widest, static_cast<int>(std::max(q_width, kv_width)));
+    scratch.halves = source.template Take<std::byte>(ComputeBackend::HalfProductBytes(static_cast<int>(rows), tallest, widest));
+  }
   if (&source != &shared && Model::LetsProcessorCompute(spec)) {
     scratch.of_processor = CarveProcessorRows(spec, options, shared);
   }

@@ -15,6 +15,9 @@ namespace moed {
 
 // Rows of a block, and of several experts that are computed together.
 inline constexpr int kBlockRows = 64;
+// Of a block where products are those of halves: what a matrix's own halves cost is shared by as many.
+inline constexpr int kHalfBlockRows = 512;
+inline constexpr int kLeastHalfRows = 32;  // of a step
 inline constexpr int kGroupRows = 16;
 
 // A step may hold many tokens (each expert is read once for all of them), so only what has to live from one end of a layer to the
@@ -85,6 +88,7 @@ struct Scratch : TokenRows {
   std::span<std::byte>
       gathered_storage;                // of a layer's prepared input, the rows of experts whose tokens do not follow each other
   std::span<std::byte> inner_storage;  // prepared inputs of o and of down, one after the other
+  std::span<std::byte> halves;         // of products that need not be exact; empty without ModelOptions::fast_matmul
   ProcessorRows of_processor;          // empty where memory is unified or Model::LetsProcessorCompute does not hold
   // For gate probabilities that are asked for in the middle of a step.
   std::span<float> gate_input;        // (hidden)

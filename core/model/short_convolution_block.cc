@@ -19,12 +19,12 @@ void ShortConvolutionBlock::Project(const LayerWeights& weights, RowBlock block)
   ComputeBackend& backend = step_.backend;
   const int hidden = step_.spec.hidden;
   const Activations input = step_.MixerInput(weights, block, {weights.k.format, weights.v.format, weights.attention_gate.format});
-  const MatMulJob jobs[] = {
+  MatMulJob jobs[] = {
       {weights.k, &input, scratch.mixed.data(), hidden},
       {weights.v, &input, scratch.convolved.data(), hidden},
       {weights.attention_gate, &input, scratch.attention_gate.data(), hidden},
   };
-  backend.MatMul(jobs);
+  step_.Multiply(jobs);
   backend.Multiply(scratch.mixed.data(), scratch.convolved.data(), int64_t{block.count} * hidden);
 }
 

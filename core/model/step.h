@@ -32,11 +32,21 @@ struct Step {
   Scratch scratch;
   Batch batch;
   absl::Status failure;  // of the backend, since the step began: nothing that it computed is of use
+  // Products with matrices of the trunk are those of halves: every sequence of the step allows it, and there are rows enough.
+  bool fast_matmul = false;
 
   // Waits for the backend: `failure` as it is then.
   absl::Status Fence() {
     failure.Update(backend.Fence());
     return failure;
+  }
+  // Products with the trunk's matrices. Exact are always those that choose experts or feed Mamba-2's states, and the last
+  // `exact` ones here: what says how fast a state decays.
+  void Multiply(std::span<MatMulJob> jobs, size_t exact = 0) const {
+    if (fast_matmul) {
+      for (MatMulJob& job : jobs.first(jobs.size() - exact)) job.halves = scratch.halves;
+    }
+    backend.MatMul(jobs);
   }
   // body(block) over the batch's rows, at most scratch.block_rows at a time.
   template <class Body>
@@ -76,9 +86,8 @@ struct Step {
   }
   // A block's rows of the residual stream get `weights` * input.
   void ProjectToResidual(const MatrixView& weights, const float* bias, const Activations& input, RowBlock block) const {
-    const MatMulJob jobs[] = {
-        {weights, &input, Residual(block), spec.hidden, bias, static_cast<float>(spec.residual_scale), true}};
-    backend.MatMul(jobs);
+    MatMulJob jobs[] = {{weights, &input, Residual(block), spec.hidden, bias, static_cast<float>(spec.residual_scale), true}};
+    Multiply(jobs);
   }
   // They get o * scratch.attended, (rows, o.cols), + bias, which may be null, or the norm of that.
   void ProjectAttended(const MatrixView& o, const float* bias, RowBlock block, const float* norm = nullptr) const {
@@ -86,8 +95,8 @@ struct Step {
         backend.Prepare(scratch.attended.data(), block.count, o.cols, o.cols, InputForms::Of({o.format}), scratch.inner_storage);
     if (norm == nullptr) return ProjectToResidual(o, bias, input, block);
     float* const projected = scratch.projected.data();
-    const MatMulJob jobs[] = {{o, &input, projected, spec.hidden, bias}};
-    backend.MatMul(jobs);
+    MatMulJob jobs[] = {{o, &input, projected, spec.hidden, bias}};
+    Multiply(jobs);
     Normalize(projected, norm, block.count);
     AddToResidual(Residual(block), projected, block.count);
   }

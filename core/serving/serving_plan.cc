@@ -51,7 +51,8 @@ ModelOptions OptionsOfModel(const ServingInputs& in, uint64_t budget, StepTokens
           .max_context = max_context,
           .logits_rows = rows,
           .own_step_tokens = tokens.own,
-          .expert_inputs = Model::ExpertInputs(in.store)};
+          .expert_inputs = Model::ExpertInputs(in.store),
+          .fast_matmul = in.options.fast_matmul};
 }
 
 // The most tokens up to `most` whose activations take no more than a share of the budget.
@@ -129,7 +130,8 @@ StepEngineOptions OptionsOfEngine(const ServingInputs& in, uint64_t budget, cons
                             .max_kept_sessions = 0,
                             .prefix_cache = in.options.prefix_cache,
                             .prompt_lookup = in.options.prompt_lookup,
-                            .request = LimitsOfRequests(budget, in.options.max_text_bytes, max_context)};
+                            .request = LimitsOfRequests(budget, in.options.max_text_bytes, max_context),
+                            .fast_matmul = in.options.fast_matmul};
   const auto fitting = [&](int StepEngineOptions::*count, uint64_t bytes) {
     return DefaultCount(options, in.spec.vocabulary, count, in.preset.sequence_bytes, bytes);
   };

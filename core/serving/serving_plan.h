@@ -41,6 +41,7 @@ struct ServingOptions {
   uint64_t max_text_bytes = 1 << 20;     // of a text that is tokenised
   bool prefix_cache = true;              // StepEngineOptions
   bool prompt_lookup = true;             // StepEngineOptions
+  bool fast_matmul = false;              // ModelOptions
 };
 // The daemon's defaults: as many threads as this machine's processor has.
 ServingOptions ServingOptionsOfThisMachine();

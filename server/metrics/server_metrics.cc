@@ -40,6 +40,8 @@ void AddEngine(const Engine& engine, MetricFamilies& families) {
   AddCounter(families, "moe_recomputed_tokens_total", "Tokens computed once more since their keys and values had been dropped.",
              static_cast<double>(stats.recomputed_tokens));
   AddCounter(families, "moe_generated_tokens_total", "Generated tokens.", static_cast<double>(stats.generated_tokens));
+  AddCounter(families, "moe_fast_matmul_tokens_total", "Tokens whose products with dense matrices were those of halves.",
+             static_cast<double>(stats.fast_matmul_tokens));
 }
 
 void AddModel(const LoadedModel& model, const ExpertStats& experts, MetricFamilies& families) {

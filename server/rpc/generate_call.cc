@@ -30,6 +30,7 @@ void FillStats(const FinishInfo& finish, moe::v1::RequestStats& out) {
   out.set_experts_masked(finish.experts_masked);
   out.set_gate_mass_lost(finish.gate_mass_lost);
   out.set_choices_dropped(finish.choices_dropped);
+  out.set_fast_matmul_tokens(finish.fast_matmul_tokens);
 }
 
 void FillFinish(const FinishInfo& finish, moe::v1::Finish& out) {

@@ -98,6 +98,7 @@ std::string RequestLog::Line(const RequestRecord& record, std::string_view time)
     line["experts_masked"] = finish.experts_masked;
     line["gate_mass_lost"] = finish.gate_mass_lost;
     line["choices_dropped"] = finish.choices_dropped;
+    line["fast_matmul_tokens"] = finish.fast_matmul_tokens;
   }
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }

@@ -90,8 +90,11 @@ std::optional<Fidelity> TranslateFidelity(const moe::v1::Fidelity& in, FieldErro
       return std::nullopt;
     case moe::v1::Fidelity::FAST:
       return Fidelity::Fast();
+    case moe::v1::Fidelity::FAST_MATMUL:
+      return Fidelity::FastMatmul();
     default:
-      errors.Add("fidelity.kind", static_cast<int>(in.kind()), " is unknown; known are EXACT (1), BOUNDED (2) and FAST (3)");
+      errors.Add("fidelity.kind", static_cast<int>(in.kind()),
+                 " is unknown; known are EXACT (1), BOUNDED (2), FAST (3) and FAST_MATMUL (4)");
       return std::nullopt;
   }
 }

@@ -124,6 +124,7 @@ absl::Status ApplyFidelityRule(std::string_view text, Config& config) {
 }
 absl::Status ApplyPrefixCache(std::string_view text, Config& config) { return SetSwitch(text, config.serving.prefix_cache); }
 absl::Status ApplyPromptLookup(std::string_view text, Config& config) { return SetSwitch(text, config.serving.prompt_lookup); }
+absl::Status ApplyFastMatmul(std::string_view text, Config& config) { return SetSwitch(text, config.serving.fast_matmul); }
 absl::Status ApplyFillCache(std::string_view text, Config& config) {
   bool fill = false;
   MOED_RETURN_IF_ERROR(SetSwitch(text, fill));
@@ -202,6 +203,10 @@ constexpr Setting kSettings[] = {
      "beside a device with memory of its own, experts in the host's memory are computed by its processor where that is faster "
      "than bringing them",
      "on", ApplySwitch<&Config::processor_experts>},
+    {"fast-matmul", "Model and memory", "on|off",
+     "requests of a fidelity from fast-matmul on have steps of 32 tokens or more multiplied with dense matrices in 16 bits, by "
+     "cuBLAS (--backend cuda)",
+     "off", ApplyFastMatmul},
     {"kv-budget", "Model and memory", "BYTES", "keys and values of all conversations, out of the memory budget",
      "a sixteenth of what the fixed parts leave", ApplyBytes<&ServingOptions::kv_budget>},
     {"kv-format", "Model and memory", "f16|f32|q8", "how keys and values are kept: in 16, 32 or 8.5 bits", "f16", ApplyKvFormat},

@@ -114,6 +114,17 @@ TEST(RequestCheckTest, EveryWrongValueIsNamed) {
   }
 }
 
+TEST(RequestCheckTest, FastMatmulIsRefusedWhereThereIsNone) {
+  EngineRequest request = Valid();
+  request.fidelity = Fidelity::FastMatmul();
+  const absl::Status refused = CheckRequest(request, kLimits);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("--fast-matmul on"));
+  EngineLimits served = kLimits;
+  served.fast_matmul = true;
+  EXPECT_EQ(CheckRequest(request, served), absl::OkStatus());
+}
+
 TEST(RequestCheckTest, AlternativesOfATextToScoreAreBounded) {
   EngineLimits wide = kLimits;
   wide.max_context = 2048;

@@ -97,6 +97,29 @@ TEST(StepEngineFidelityTest, AConversationIsComputedAgainForAStricterRequest) {
   harness.ExpectClean();
 }
 
+TEST(StepEngineFidelityTest, ProductsOfHalvesAreToldAndStayFromStricterRequests) {
+  HarnessOptions options;
+  options.engine.fast_matmul = true;
+  Harness harness(options);
+  harness.model->on_forward = [&](std::span<SequenceChunk> chunks) {
+    for (SequenceChunk& chunk : chunks) chunk.fast_matmul = chunk.fidelity.fast_matmul() && chunk.tokens.size() > 1;
+  };
+  const auto asked = [&](Fidelity fidelity, const std::string& session) {
+    const auto recorder = harness.Submit(Ask(fidelity, session));
+    harness.RunAll();
+    EXPECT_TRUE(recorder->finish && recorder->finish->status.ok());
+    return std::pair(recorder->cached_tokens, recorder->finish->fast_matmul_tokens);
+  };
+  using Told = std::pair<int, uint64_t>;  // cached tokens, tokens by products of halves
+  EXPECT_EQ(asked(Fidelity::FastMatmul(), "s"), (Told{0, 5}));
+  EXPECT_EQ(asked(Fidelity::Fast(), "s"), (Told{7, 6}));
+  EXPECT_EQ(asked(Fidelity::FastMatmul(), "s"), (Told{15, 6}));
+  EXPECT_EQ(asked(Fidelity::Exact(), "s"), (Told{0, 0}));
+  EXPECT_EQ(asked(Fidelity::FastMatmul(), "s"), (Told{31, 6}));
+  EXPECT_EQ(harness.engine->Stats().fast_matmul_tokens, 23u);
+  harness.ExpectClean();
+}
+
 TEST(StepEngineFidelityTest, OutOfRangeIsRefused) {
   Harness harness;
   for (const float wrong : {-.1f, 1.1f, std::nanf("")}) {

@@ -94,6 +94,7 @@ struct ModelSetup {
   int own_step_tokens = 0;
   KvFormat kv_format = KvFormat::kF32;
   Trace* trace = nullptr;
+  bool fast_matmul = false;
   ComputeBackend* use_backend = nullptr;  // in place of one by its name; outlives the model
 };
 
@@ -131,8 +132,9 @@ class PackedModel {
     EXPECT_TRUE(kv.ok()) << kv.status();
     kv_ = *std::move(kv);
     const int max_context = setup.max_context > 0 ? setup.max_context : spec->max_positions;
-    const ModelOptions options = {setup.max_step_tokens, max_context, setup.logits_rows, setup.own_step_tokens,
-                                  Model::ExpertInputs(store.description())};
+    const ModelOptions options = {
+        setup.max_step_tokens, max_context, setup.logits_rows, setup.own_step_tokens, Model::ExpertInputs(store.description()),
+        setup.fast_matmul};
     auto model = Model::Load(store, *spec, options, used, *kv_, setup.trace);
     EXPECT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);

@@ -28,7 +28,8 @@ ExpertStats TestExpertStats();  // two layers, two precisions, every counter dif
 LoadedModel TestModel(Engine& engine);
 
 struct HarnessOptions {
-  EngineLimits engine{.max_context = 64, .max_new_tokens = 63, .max_running = 2, .queue_capacity = 2, .vocabulary = 4096};
+  EngineLimits engine{
+      .max_context = 64, .max_new_tokens = 63, .max_running = 2, .queue_capacity = 2, .vocabulary = 4096, .fast_matmul = true};
   CallLimits calls;
   ScriptedEngine::ScriptFor script = [](const EngineRequest&) { return ScriptOfText("one two"); };
   bool load = true;

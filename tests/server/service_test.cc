@@ -238,6 +238,7 @@ TEST(FidelityTest, ReachesTheEngineAndWhatWasLostComesBack) {
     script.finish.experts_skipped = 2;
     script.finish.experts_masked = 1;
     script.finish.gate_mass_lost = .125;
+    script.finish.fast_matmul_tokens = 9;
     script.finish.prompt_logprobs = {-1};
     return script;
   }});
@@ -251,7 +252,8 @@ TEST(FidelityTest, ReachesTheEngineAndWhatWasLostComesBack) {
                 {Asked(moe::v1::Fidelity::BOUNDED), Fidelity::Exact()},
                 {Asked(moe::v1::Fidelity::BOUNDED, .25f), Fidelity::Bounded(.25f)},
                 {Asked(moe::v1::Fidelity::BOUNDED, 1), Fidelity::Bounded(1)},
-                {Asked(moe::v1::Fidelity::FAST), Fidelity::Fast()}};
+                {Asked(moe::v1::Fidelity::FAST), Fidelity::Fast()},
+                {Asked(moe::v1::Fidelity::FAST_MATMUL), Fidelity::FastMatmul()}};
   for (const auto& test : kCases) {
     GenerateRequest request = TextRequest("Hello");
     moe::v1::ScoreRequest score;
@@ -271,6 +273,7 @@ TEST(FidelityTest, ReachesTheEngineAndWhatWasLostComesBack) {
       EXPECT_EQ(stats.experts_skipped(), 2u);
       EXPECT_EQ(stats.experts_masked(), 1u);
       EXPECT_EQ(stats.gate_mass_lost(), .125);
+      EXPECT_EQ(stats.fast_matmul_tokens(), 9u);
     }
   }
 }

@@ -2,26 +2,30 @@
 
 import pathlib
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.real_programs import RealProgramsTest, main, metrics_of
-from tools.daemon import Daemon, pack_demo
+from tools.daemon import Daemon, pack_demo, running
+from tools.server_process import ServerError
 
 USES = r'moe_expert_tier_uses_total\{tier="(\w+)",by="(\w+)"\} (\d+)'
 PROMPT = "Once upon a time there was a little"
 
 
 class EmulatedDevice(RealProgramsTest):
-    def programs_with_emulation(self) -> pathlib.Path:
-        """A folder with the daemon that has the backend, and the usual client."""
-        folder = self.folder / "bin"
-        folder.mkdir()
-        (folder / "moed").symlink_to((self.binaries / ".." / "tests" / "moed_emulated").resolve())
-        (folder / "moectl").symlink_to((self.binaries / "moectl").resolve())
-        return folder
+    store: ClassVar[pathlib.Path]
+    emulated: ClassVar[pathlib.Path]  # a folder with the daemon that has the backend, and the usual client
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.store = pack_demo(cls.binaries, cls.folder, "q4", "q8")
+        cls.emulated = cls.folder / "bin"
+        cls.emulated.mkdir()
+        (cls.emulated / "moed").symlink_to((cls.binaries / ".." / "tests" / "moed_emulated").resolve())
+        (cls.emulated / "moectl").symlink_to((cls.binaries / "moectl").resolve())
 
     def test_an_answer_is_that_of_the_processor(self) -> None:
-        store = pack_demo(self.binaries, self.folder, "q4", "q8")
 
         def answer(daemon: Daemon) -> dict[str, Any]:
             flags = ("--max-new-tokens", 8, "--temperature", 0, "--ignore-eos", "--logprobs", 3)
@@ -29,25 +33,41 @@ class EmulatedDevice(RealProgramsTest):
             self.assertEqual(len(answer["token_ids"]), 8)
             return {name: answer[name] for name in ("text", "token_ids", "logprobs")}
 
-        flags = ("--store", store, "--memory-budget", "14MiB", "--threads", 1)
+        flags = ("--store", self.store, "--memory-budget", "14MiB", "--threads", 1)
         with self.running(*flags) as daemon:
             expected = answer(daemon)
-        self.__class__.binaries = self.programs_with_emulation()
-        with self.running(*flags, "--backend", "cuda-emulated") as daemon:
+        with running(self.emulated, *flags, "--backend", "cuda-emulated") as daemon:
             self.assertEqual(answer(daemon), expected)
             self.assertEqual(daemon.stop(), 0, daemon.log())
         discrete = {"MOED_EMULATED_DEVICE": "discrete"}
         device_flags = ("--backend", "cuda-emulated", "--device-budget", "7MiB")
-        with self.running(*flags, *device_flags, environment=discrete) as daemon:
+        with running(self.emulated, *flags, *device_flags, environment=discrete) as daemon:
             self.assertEqual(answer(daemon), expected)
             uses = {tuple(place): float(count) for *place, count in re.findall(USES, metrics_of(daemon))}
             self.assertGreater(uses["host", "processor"], 0, uses)  # what was never measured is tried
             self.assertGreater(uses["device", "device"], 0, uses)
             self.assertIn("experts come to the device at ", daemon.log())
             self.assertEqual(daemon.stop(), 0, daemon.log())
-        with self.running(*flags, *device_flags, "--processor-experts", "off", environment=discrete) as daemon:
+        with running(self.emulated, *flags, *device_flags, "--processor-experts", "off", environment=discrete) as daemon:
             self.assertEqual(answer(daemon), expected)
             self.assertRegex(metrics_of(daemon), r'moe_expert_tier_uses_total\{tier="host",by="processor"\} 0')
+
+    def test_fast_matmul_is_for_requests_that_allow_it(self) -> None:
+        flags = ("--store", self.store, "--memory-budget", "64MiB", "--threads", 1)
+        request = ("generate", "--prompt", 5 * PROMPT, "--max-new-tokens", 2, "--temperature", 0, "--ignore-eos", "--logprobs", 1)
+        with self.running(*flags) as daemon:
+            exact = daemon.json(*request)
+            refused = daemon.moectl(*request, "--fidelity", "fast-matmul", check=False)
+            self.assertIn("--fast-matmul on", refused.stderr)
+        with self.assertRaisesRegex(ServerError, "the compute backend 'scalar' has exact products alone"):
+            self.running(*flags, "--fast-matmul", "on", "--backend", "scalar").__enter__()
+        with running(self.emulated, *flags, "--backend", "cuda-emulated", "--fast-matmul", "on") as daemon:
+            fast = daemon.json(*request, "--fidelity", "fast-matmul")
+            self.assertGreaterEqual(fast["stats"]["fast_matmul_tokens"], 32)
+            after = daemon.json(*request)  # takes nothing of what the other left in the prefix cache
+            self.assertEqual((after["token_ids"], after["logprobs"]), (exact["token_ids"], exact["logprobs"]))
+            self.assertEqual(after["stats"]["fast_matmul_tokens"], 0)
+            self.assertNotEqual(fast["logprobs"], exact["logprobs"])
 
 
 if __name__ == "__main__":

@@ -95,6 +95,11 @@ void GraphStream::LaunchAll(LaunchGraph& graph) {
   stream_->LaunchAll(graph);
 }
 
+void GraphStream::Multiply(const HalfProduct& product) {
+  Begin();
+  stream_->Multiply(product);
+}
+
 void GraphStream::Record(ReadyEvent& event) {
   Begin();
   stream_->Record(event);

@@ -37,6 +37,7 @@ class GraphStream final : public DeviceStream {
   void Fill(void* to, uint8_t value, size_t bytes) override;
   void Launch(const Kernel& kernel, const LaunchShape& shape, std::span<const std::byte> arguments) override;
   void LaunchAll(LaunchGraph& graph) override;
+  void Multiply(const HalfProduct& product) override;
   void Record(ReadyEvent& event) override;
   void Await(const ReadyEvent& event) override;
   bool Idle() const override { return gathered_.empty() && stream_->Idle(); }

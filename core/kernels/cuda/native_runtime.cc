@@ -12,6 +12,7 @@
 #include "core/kernels/cuda/device.h"
 #include "core/kernels/cuda/kernel_name.h"
 #include "core/kernels/cuda/native_errors.h"
+#include "core/kernels/cuda/native_matmul.h"
 
 namespace moed {
 namespace {
@@ -20,9 +21,11 @@ namespace {
 class Health {
  public:
   void Note(cudaError_t error, std::string_view what) {
-    if (error == cudaSuccess) return;
+    if (error != cudaSuccess) Note(CudaStatus(error, what));
+  }
+  void Note(const absl::Status& status) {
     absl::MutexLock lock(&mutex_);
-    status_.Update(CudaStatus(error, what));
+    status_.Update(status);
   }
   absl::Status status() const {
     absl::MutexLock lock(&mutex_);
@@ -81,9 +84,15 @@ cudaError_t AddNode(cudaGraph_t graph, const KernelLaunch& launch, cudaGraphNode
   return cudaGraphAddKernelNode(&last, graph, &before, before == nullptr ? 0 : 1, &node);
 }
 
+// cuBLAS, for one stream at a time. `opened` is set once, before a stream multiplies.
+struct Matmul {
+  std::unique_ptr<NativeMatmul> opened;
+  absl::Mutex mutex;
+};
+
 class CudaStream final : public DeviceStream {
  public:
-  CudaStream(cudaStream_t stream, Health& health) : stream_(stream), health_(health) {}
+  CudaStream(cudaStream_t stream, Health& health, Matmul& matmul) : stream_(stream), health_(health), matmul_(matmul) {}
   ~CudaStream() override {
     cudaStreamSynchronize(stream_);
     cudaStreamDestroy(stream_);
@@ -104,6 +113,10 @@ class CudaStream final : public DeviceStream {
   void LaunchAll(LaunchGraph& graph) override {
     health_.Note(cudaGraphLaunch(static_cast<CudaGraph&>(graph).get(), stream_), "a graph of launches");
   }
+  void Multiply(const HalfProduct& product) override {
+    absl::MutexLock lock(&matmul_.mutex);
+    health_.Note(matmul_.opened->Multiply(product, stream_));
+  }
   void Record(ReadyEvent& event) override {
     health_.Note(cudaEventRecord(static_cast<CudaEvent&>(event).get(), stream_), "record");
   }
@@ -119,6 +132,7 @@ class CudaStream final : public DeviceStream {
  private:
   const cudaStream_t stream_;
   Health& health_;
+  Matmul& matmul_;
 };
 
 absl::StatusOr<Buffer> Adopted(cudaError_t error, void* data, size_t bytes, MemoryKind kind, Buffer::Deleter deleter) {
@@ -149,7 +163,7 @@ class CudaRuntime final : public DeviceRuntime {
     cudaStream_t stream = nullptr;
     health_.Note(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream");
     if (stream == nullptr) return health_.status();
-    return std::make_unique<CudaStream>(stream, health_);
+    return std::make_unique<CudaStream>(stream, health_, matmul_);
   }
   absl::StatusOr<std::unique_ptr<ReadyEvent>> MakeEvent() override {
     cudaEvent_t event = nullptr;
@@ -173,6 +187,16 @@ class CudaRuntime final : public DeviceRuntime {
     return CudaStatus(error, StrCat("a graph of ", launches.size(), " launches"));
   }
 
+  absl::Status OpenMatmul() override {
+    absl::MutexLock lock(&matmul_.mutex);
+    if (matmul_.opened != nullptr) return absl::OkStatus();
+    MOED_ASSIGN_OR_RETURN(matmul_.opened, OpenCublas());
+    size_t free_bytes = 0, all_bytes = 0;
+    MOED_RETURN_IF_ERROR(CudaStatus(cudaMemGetInfo(&free_bytes, &all_bytes), "the device's free memory"));
+    attributes_.free_bytes = free_bytes;
+    return absl::OkStatus();
+  }
+
   absl::Status Wait(const ReadyEvent& event) override {
     health_.Note(cudaEventSynchronize(static_cast<const CudaEvent&>(event).get()), "work before an event");
     return health_.status();
@@ -183,8 +207,9 @@ class CudaRuntime final : public DeviceRuntime {
   }
 
  private:
-  const DeviceAttributes attributes_;
+  DeviceAttributes attributes_;
   Health health_;
+  Matmul matmul_;
 };
 
 }  // namespace

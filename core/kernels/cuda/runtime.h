@@ -45,6 +45,17 @@ struct KernelLaunch {
   std::span<const std::byte> arguments;
 };
 
+// c (columns, rows) = b (columns, inner) times the transpose of a (rows, inner): IEEE's 16-bit numbers, 16-byte aligned, `inner`
+// a multiple of 8. Products are summed in float32, in any order.
+struct HalfProduct {
+  const uint16_t* a = nullptr;
+  const uint16_t* b = nullptr;
+  float* c = nullptr;
+  int rows = 0;
+  int columns = 0;
+  int inner = 0;
+};
+
 // Launches that a stream takes at once and runs one after the other. Made by a runtime; outlives its runs.
 class LaunchGraph {
  public:
@@ -60,6 +71,7 @@ class DeviceStream {
   virtual void Fill(void* to, uint8_t value, size_t bytes) = 0;
   virtual void Launch(const Kernel& kernel, const LaunchShape& shape, std::span<const std::byte> arguments) = 0;
   virtual void LaunchAll(LaunchGraph& graph) = 0;
+  virtual void Multiply(const HalfProduct& product) = 0;  // once DeviceRuntime::OpenMatmul was OK
   virtual void Record(ReadyEvent& event) = 0;
   // What is enqueued from here on runs after the event as it was recorded last; an event never recorded holds nothing up.
   virtual void Await(const ReadyEvent& event) = 0;
@@ -87,6 +99,10 @@ class DeviceRuntime {
   virtual absl::StatusOr<std::unique_ptr<ReadyEvent>> MakeEvent() = 0;
   // Copies what it is given. RESOURCE_EXHAUSTED where there is no memory for it.
   virtual absl::StatusOr<std::unique_ptr<LaunchGraph>> MakeGraph(std::span<const KernelLaunch> launches) = 0;
+
+  // Loads the library that multiplies matrices. FAILED_PRECONDITION: there is none, with its name and the remedy. What it takes
+  // of the device is in attributes().free_bytes from then on.
+  virtual absl::Status OpenMatmul() = 0;
 
   virtual absl::Status Wait(const ReadyEvent& event) = 0;  // the host's wait
   virtual absl::Status Synchronize() = 0;                  // for all streams

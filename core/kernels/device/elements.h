@@ -83,6 +83,15 @@ __device__ inline void Compute(const cuda::CombineOperation& a, int64_t i) {
   x[i] = sum;
 }
 
+__device__ inline void Compute(const cuda::FinishProductsOperation& a, int64_t i) {
+  const int64_t token = i / a.rows, row = i % a.rows;
+  const float product = Global<const float>(a.products)[i];
+  const float sum = product * Global<const float>(a.weight_inverses)[row] * Global<const float>(a.input_inverses)[token];
+  const float biased = a.bias == nullptr ? sum : sum + Global<const float>(a.bias)[row];
+  const Global<float> y = Global<float>(a.output) + token * a.output_stride + row;
+  *y = a.adds ? fmaf(a.scale, biased, *y) : a.scale * biased;
+}
+
 // A channel of a run: its rows, then what its next run begins with.
 __device__ inline void Compute(const cuda::ConvolveOperation& a, int64_t i) {
   const int64_t channel = i % a.channels;

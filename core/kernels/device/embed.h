@@ -2,27 +2,13 @@
 #pragma once
 
 #include "core/kernels/cuda_kernel_set.h"
-#include "core/kernels/device/weights.h"
+#include "core/kernels/device/weight_numbers.h"
 
 namespace moed {
 inline namespace MOED_CUDA_LANGUAGE {
 namespace {
 
 constexpr unsigned kEmbedThreads = 128;
-
-// Column 32 b + lane of a row's block.
-template <class Layout, class Memory>
-__device__ inline float WeightOfCodes(Memory block, const quant::RowBlock& scales, int b, int row, int lane) {
-  constexpr int kParts = kBlockColumns / Layout::kPartColumns;
-  const uint32_t levels = LevelWord<Layout>(block, b, row, lane / quant::kGroupColumns);
-  const auto level = static_cast<int8_t>(levels >> 8 * (lane % quant::kGroupColumns));
-  const bool second = lane >= Layout::kPartColumns;  // part of two
-  float scale = Layout::Scale(scales, kParts * b), offset = Layout::Offset(scales, kParts * b);
-  if (kParts > 1 && second)
-    scale = Layout::Scale(scales, kParts * b + kParts - 1), offset = Layout::Offset(scales, kParts * b + kParts - 1);
-  const float weight = scale * static_cast<float>(level);
-  return Layout::kHasOffsets ? weight + offset : weight;
-}
 
 template <FormatId kFormat>
 __global__ void Embed(cuda::EmbedOperation a) {
@@ -35,18 +21,9 @@ __global__ void Embed(cuda::EmbedOperation a) {
   const auto block = BytesAt(Global<const unsigned char>(a.matrix) +
                              (static_cast<int64_t>(row / kPanelRows) * blocks + warp % blocks) * Layout::kBytes);
   const Global<float> y = Global<float>(a.y) + warp / blocks * a.cols;
-  quant::RowBlock scales;
-  if constexpr (!kIsFloats<kFormat>) Layout::Scales::Get(block, row % kPanelRows, scales);
-  MOED_UNROLL
-  for (int b = 0; b < Layout::kColumns / kBlockColumns; ++b) {
-    const int column = kBlockColumns * b + lane;
-    if (first + column >= a.cols) continue;
-    if constexpr (kIsFloats<kFormat>) {
-      y[first + column] = Layout::Weight(block, column, row % kPanelRows);
-    } else {
-      y[first + column] = WeightOfCodes<Layout>(block, scales, b, row % kPanelRows, lane);
-    }
-  }
+  ForBlock<kFormat>(block, row % kPanelRows, lane, [&](int column, float weight) {
+    if (first + column < a.cols) y[first + column] = weight;
+  });
 }
 
 template <FormatId kFormat>

@@ -4,6 +4,7 @@
 #include "core/kernels/device/attention_pieces.h"
 #include "core/kernels/device/elements.h"
 #include "core/kernels/device/embed.h"
+#include "core/kernels/device/halves.h"
 #include "core/kernels/device/heads.h"
 #include "core/kernels/device/norms.h"
 #include "core/kernels/device/prepare.h"
@@ -39,6 +40,9 @@ constexpr cuda::KernelSet kKernels = {
     .activate_and_prepare = LaunchPrepare,
     .embed = LaunchEmbed,
     .products = LaunchProducts,
+    .halve_weights = LaunchHalveWeights,
+    .halve_input = LaunchHalveInput,
+    .finish_products = LaunchElements,
     .store_rows = LaunchStoreRows,
     .heads = LaunchHeads,
     .attention = LaunchAttention,

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -114,6 +115,46 @@ class CudaKernels : public KernelsBesideScalar, public ::testing::TestWithParam<
 TEST_P(CudaKernels, Products) {
   for (const Format& format : Formats()) {
     for (const int tokens : {1, 3, 11}) CompareProducts(format.id, 19, ColumnsFor(format, 100), tokens);
+  }
+}
+
+// Eight rows of the matrix at a time. A row whose numbers are too large or too small for 16 bits is as near as others are.
+TEST_P(CudaKernels, ProductsOfHalvesAreNear) {
+  if (!backend_->OpenFastMatmul().ok()) GTEST_SKIP() << "no library for them";
+  constexpr int kRows = 19, kTokens = 5;
+  for (const Format& format : Formats()) {
+    SCOPED_TRACE(format.name);
+    const int cols = ColumnsFor(format, 100);
+    const InputForms forms = InputForms::Of({format.id});
+    std::vector<float> x = Gaussian(static_cast<size_t>(kTokens) * cols, 4);
+    for (int i = 0; i < cols; ++i) x[i] *= 0x1p20f, x[cols + i] *= 0x1p-40f;
+    const MatrixView weights = Keep(RandomMatrix(format.id, kRows, cols, 3));
+    const float* const input = Keep(x);
+    const float* const bias = Keep(std::vector<float>(kRows));
+    const auto product = [&](ComputeBackend& backend, std::span<std::byte> halves, float scale, bool adds) {
+      const Activations prepared = backend.Prepare(input, kTokens, cols, cols, forms, Storage(ActivationBytes(kTokens, cols)));
+      float* const y = Keep(std::vector<float>(kTokens * kRows));
+      const MatMulJob job = {weights, &prepared, y, kRows, bias, scale, adds, halves};
+      backend.MatMul({&job, 1});
+      EXPECT_EQ(backend.Fence(), absl::OkStatus());
+      return y;
+    };
+    for (const bool adds : {false, true}) {
+      const std::span<std::byte> halves = Storage(ComputeBackend::HalfProductBytes(kTokens, 8, cols));
+      const float* const found = product(*backend_, halves, 0.7f, adds);
+      const float* const exact = product(*scalar_, {}, 0.7f, adds);
+      for (int token = 0; token < kTokens; ++token) {
+        double squares = 0, apart = 0;
+        for (int row = 0; row < kRows; ++row) {
+          const double expected = exact[token * kRows + row];
+          squares += expected * expected;
+          apart += (found[token * kRows + row] - expected) * (found[token * kRows + row] - expected);
+        }
+        EXPECT_LE(std::sqrt(apart), 2e-3 * std::sqrt(squares)) << "token " << token;
+      }
+    }
+    EXPECT_TRUE(
+        SameBits({product(*backend_, {}, 1, false), kTokens * kRows}, {product(*scalar_, {}, 1, false), kTokens * kRows}));
   }
 }
 

@@ -78,6 +78,40 @@ TEST_P(MissingWait, ShowsInTheResult) {
   EXPECT_GT(wrong, 5);
 }
 
+// A product of a library between two copies, which have a stream of their own. What the host reads at the end.
+float ProductAmongCopies(bool awaits_in, bool awaits_out, uint64_t seed) {
+  const auto runtime = emulation::MakeEmulatedRuntime({.seed = seed});
+  EXPECT_EQ(runtime->OpenMatmul(), absl::OkStatus());
+  constexpr uint16_t kThree = 0x4200, kHalf = 0x3800;
+  const Buffer in = *runtime->Allocate(32, MemoryKind::kPinned), out = *runtime->Allocate(4, MemoryKind::kPinned);
+  const Buffer x = *runtime->Allocate(32, MemoryKind::kDevice), y = *runtime->Allocate(4, MemoryKind::kDevice);
+  auto* const halves = reinterpret_cast<uint16_t*>(in.data());
+  for (int i = 0; i < 16; ++i) halves[i] = i < 8 ? kThree : kHalf;
+  const auto copies = *runtime->MakeStream(), products = *runtime->MakeStream();
+  const auto copied = *runtime->MakeEvent(), multiplied = *runtime->MakeEvent();
+  copies->Copy(x.data(), in.data(), 32);
+  copies->Record(*copied);
+  if (awaits_in) products->Await(*copied);
+  const auto* const a = reinterpret_cast<const uint16_t*>(x.data());
+  products->Multiply({.a = a, .b = a + 8, .c = Floats(y), .rows = 1, .columns = 1, .inner = 8});
+  products->Record(*multiplied);
+  if (awaits_out) copies->Await(*multiplied);
+  copies->Copy(out.data(), y.data(), 4);
+  EXPECT_EQ(copies->Synchronize(), absl::OkStatus());
+  return *Floats(out);
+}
+
+TEST(Streams, AProductHasToBeWaitedForAsACopyHas) {
+  int without_in = 0, without_out = 0;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    EXPECT_EQ(ProductAmongCopies(true, true, seed), 12) << seed;
+    without_in += ProductAmongCopies(false, true, seed) != 12;
+    without_out += ProductAmongCopies(true, false, seed) != 12;
+  }
+  EXPECT_GT(without_in, 5);
+  EXPECT_GT(without_out, 5);
+}
+
 class Work : public testing::Test {
  protected:
   Buffer Allocate(MemoryKind kind, size_t bytes = kBytes) { return *runtime_->Allocate(bytes, kind); }
@@ -134,6 +168,13 @@ TEST_F(Work, MemoryThatWasReturnedIsKnownNoMore) {
   EXPECT_EQ(runtime_->Synchronize(), status) << "a fault stays";
   runtime_->TakeFaults();
   EXPECT_EQ(runtime_->Synchronize(), absl::OkStatus());
+}
+
+TEST_F(Work, ProductsStayWithinAllocations) {
+  const Buffer halves = Allocate(MemoryKind::kDevice, 32), y = Allocate(MemoryKind::kDevice, 4);
+  const auto* const a = reinterpret_cast<const uint16_t*>(halves.data());
+  stream_->Multiply({.a = a, .b = a + 8, .c = Floats(y), .rows = 1, .columns = 2, .inner = 8});
+  EXPECT_THAT(std::string(stream_->Synchronize().message()), HasSubstr("Multiply: 8 bytes at 0x"));
 }
 
 TEST_F(Work, DeviceMemoryHasAnEnd) {

@@ -13,14 +13,16 @@
 #include "core/kernels/cuda/emulation/device_address.h"
 #include "core/kernels/cuda/emulation/device_memory.h"
 #include "core/kernels/cuda/emulation/launch.h"
+#include "core/kernels/cuda/emulation/matmul.h"
 #include "core/kernels/cuda/emulation/schedule.h"
 #include "core/kernels/cuda/kernel_name.h"
 
 namespace moed::emulation {
 namespace {
 
-std::byte* OnHost(const void* address) {
-  return reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(address) & ~kDeviceBit);
+template <class T>
+T* OnHost(T* address) {
+  return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(address) & ~kDeviceBit);
 }
 
 class Runtime;
@@ -68,6 +70,7 @@ class Stream final : public DeviceStream {
   void Fill(void* to, uint8_t value, size_t bytes) override;
   void Launch(const Kernel& kernel, const LaunchShape& shape, std::span<const std::byte> arguments) override;
   void LaunchAll(LaunchGraph& graph) override;
+  void Multiply(const HalfProduct& product) override;
   void Record(ReadyEvent& event) override;
   void Await(const ReadyEvent& event) override;
   bool Idle() const override;
@@ -98,6 +101,10 @@ class Runtime final : public EmulatedRuntime {
   absl::StatusOr<std::unique_ptr<LaunchGraph>> MakeGraph(std::span<const KernelLaunch> launches) override {
     if (absl::MutexLock lock(&mutex_); refuses_memory_) return ResourceExhausted("no memory for a graph: injected");
     return std::make_unique<Graph>(launches);
+  }
+
+  absl::Status OpenMatmul() override {
+    return options_.matmul ? absl::OkStatus() : FailedPrecondition("the emulated device has no library for products of matrices");
   }
 
   absl::Status Wait(const ReadyEvent& event) override {
@@ -250,6 +257,23 @@ void Stream::LaunchAll(LaunchGraph& graph) {
     };
     runtime.schedule_.Enqueue(number_, {.run = run});
   }
+}
+
+void Stream::Multiply(const HalfProduct& product) {
+  Runtime& runtime = runtime_;
+  const size_t rows = product.rows, columns = product.columns, inner = product.inner;
+  const size_t bytes = rows * columns * sizeof(float);
+  const auto run = [&runtime, product, rows, columns, inner, bytes]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    if (!runtime.Reaches(product.a, rows * inner * sizeof(uint16_t), "Multiply") ||
+        !runtime.Reaches(product.b, columns * inner * sizeof(uint16_t), "Multiply") ||
+        !runtime.Reaches(product.c, bytes, "Multiply")) {
+      return;
+    }
+    MultiplyHalves({OnHost(product.a), OnHost(product.b), OnHost(product.c), product.rows, product.columns, product.inner});
+  };
+  absl::MutexLock lock(&runtime.mutex_);
+  ++runtime.launches_.matmuls;
+  runtime.schedule_.Enqueue(number_, runtime.Writing(product.c, bytes, "Multiply", run));
 }
 
 void Stream::Record(ReadyEvent& event) {

@@ -46,6 +46,7 @@ struct RuntimeOptions {
   // What is missing, so that a test can show that it would be missed.
   std::optional<NumberedCall> without;
   std::optional<Place> without_barrier;  // this __syncthreads() of every kernel
+  bool matmul = true;                    // there is a library for OpenMatmul
   DeviceAttributes attributes = kDiscreteDevice;
 };
 
@@ -53,6 +54,7 @@ struct RuntimeOptions {
 struct LaunchCounts {
   uint64_t single = 0;
   uint64_t graphs = 0;
+  uint64_t matmuls = 0;
 };
 
 // The first fault is what every wait from then on says.
