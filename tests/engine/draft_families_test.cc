@@ -1,0 +1,94 @@
+// Drafts change no bit, whatever the model's layers keep: every tiny checkpoint, through the real engine, with drafts and
+// without.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+
+#include "core/base/clock.h"
+#include "core/engine/step_engine.h"
+#include "tests/engine/observed_answer.h"
+#include "tests/model/long_sequences.h"
+
+namespace moed {
+namespace {
+
+constexpr int kContext = 160, kStepTokens = 60, kNewTokens = 90;
+
+// Every step takes as long as any other: drafts are always worth trying.
+class EvenClock final : public Clock {
+ public:
+  int64_t NowNanos() const override { return ++now_; }
+
+ private:
+  mutable std::atomic<int64_t> now_{0};
+};
+
+struct Serving {
+  Serving(const std::string& checkpoint, const Tokenizer& tokenizer, bool prompt_lookup)
+      : store(PackedStore(checkpoint, FormatId::kQ8)),
+        model(store, {.max_step_tokens = kStepTokens, .kv_slots = 2, .page_tokens = 16, .max_context = kContext}),
+        provider(store) {
+    auto made = StepEngine::Create({.max_context = kContext,
+                                    .max_new_tokens = kContext - 1,
+                                    .max_running = 2,
+                                    .max_step_tokens = kStepTokens,
+                                    .prompt_lookup = prompt_lookup},
+                                   {model.model(), provider, model.kv(), tokenizer, clock});
+    EXPECT_TRUE(made.ok()) << made.status();
+    engine = *std::move(made);
+  }
+  std::shared_ptr<ObservedAnswer> Serve(const EngineRequest& request) {
+    auto answer = std::make_shared<ObservedAnswer>();
+    EXPECT_TRUE(engine->Submit(request, answer).ok());
+    while (engine->RunOneStep()) {
+    }
+    EXPECT_TRUE(answer->status.ok()) << answer->status;
+    return answer;
+  }
+
+  const StoreReader& store;
+  PackedModel model;
+  MemoryProvider provider;
+  const EvenClock clock;
+  std::unique_ptr<StepEngine> engine;
+};
+
+class DraftFamiliesTest : public testing::TestWithParam<std::string> {};
+
+// Answers of two tokens alone: the last three are nearly always there before, and what followed them is right as often as not.
+TEST_P(DraftFamiliesTest, AnswersAreThoseWithoutDrafts) {
+  const auto tokenizer =
+      *Tokenizer::FromBlob(*CompileTokenizer(ReadText(StrCat(DataFolder(), "/", GetParam(), "/tokenizer.json"))));
+  Serving with(GetParam(), *tokenizer, true), without(GetParam(), *tokenizer, false);
+  for (const uint64_t seed : {1, 2, 3}) {
+    EngineRequest request =
+        RequestOf(RandomTokens(static_cast<int>(20 * seed), seed, 200), "", kNewTokens, static_cast<int>(seed));
+    request.sampling.logit_bias = {{TokenId(50), 100}, {TokenId(60), 100}};
+    request.sampling.temperature = static_cast<float>(seed - 1);
+    request.sampling.seed = seed;
+    ExpectSameBits(with.Serve(request)->tokens, without.Serve(request)->tokens, StrCat("seed ", seed));
+  }
+  const EngineStats stats = with.engine->Stats();
+  EXPECT_EQ(without.engine->Stats().drafted_tokens, 0u);
+  if (std::ranges::count(with.model.model().spec().recurrent, true) > 0) {
+    EXPECT_EQ(stats.drafted_tokens, 0u) << "a state cannot be taken back";
+  } else {
+    EXPECT_GT(stats.accepted_draft_tokens, 0u);
+    EXPECT_GT(stats.drafted_tokens, stats.accepted_draft_tokens) << "nothing was taken back";
+    EXPECT_LT(stats.steps, without.engine->Stats().steps);
+  }
+}
+
+std::vector<std::string> AllCheckpoints() {
+  std::vector<std::string> names = CheckpointNames();
+  for (std::string& name : EncoderDecoderNames()) names.push_back(std::move(name));
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, DraftFamiliesTest, testing::ValuesIn(AllCheckpoints()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace moed
