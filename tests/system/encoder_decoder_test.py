@@ -51,7 +51,10 @@ class EncoderDecoder(RealProgramsTest):
             for arguments, reason in (
                 ((*self.greedy(4), "--session", "s"), "session_id: the model is an encoder-decoder"),
                 (("score", "--text", "a text"), "prompt: the model is an encoder-decoder"),
-                (self.greedy(4), "41 tokens are too many: an encoder takes all of a source in one step, here of at most 40 tokens"),
+                (
+                    self.greedy(4),
+                    "41 tokens are too many: an encoder takes all of a source in one step, here of at most 40 tokens",
+                ),
                 (("chat", "--prompt", "Hello"), "the model is an encoder-decoder, which has no conversations: use Generate"),
             ):
                 refused = daemon.moectl(*arguments, check=False)
