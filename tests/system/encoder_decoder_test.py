@@ -1,5 +1,5 @@
-"""An encoder-decoder through the real programs: packed, served, answered as transformers does in more than one budget; and what such
-a model has none of is refused by name."""
+"""An encoder-decoder through the real programs: packed, served, answered as transformers does in more than one budget; and what
+such a model has none of is refused by name."""
 
 import json
 import lzma
