@@ -270,7 +270,7 @@ absl::Status ChatTemplateError(const absl::Status& status) {
 
 absl::StatusOr<PendingRequest> TranslateChat(moe::v1::ChatRequest request, const LoadedModel& model,
                                              const RequestLimits& limits) {
-  if (model.engine->limits().source_tokens > 0) {
+  if (model.encodes) {
     return absl::FailedPreconditionError("the model is an encoder-decoder, which has no conversations: use Generate");
   }
   if (model.chat == nullptr) {

@@ -25,6 +25,7 @@ class MatcherPool;
 struct LoadedModel {
   Engine* engine = nullptr;
   const Tokenizer* tokenizer = nullptr;
+  bool encodes = false;                               // an encoder-decoder: it answers sources and has no conversations
   const chat::ModelTemplate* chat = nullptr;          // null: the store has no chat template
   const chat::AnswerFormat* answer_format = nullptr;  // with a chat template
   grammar::MatcherPool* formats = nullptr;

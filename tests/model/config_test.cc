@@ -246,9 +246,12 @@ TEST_P(ConfigTest, EosComesFromBothFiles) {
   ExpectRefusal(Read(good_, "{").status(), "generation_config.json", "");
 }
 
+// Of decoders; an encoder-decoder has other keys.
 std::vector<std::string> FamilyNames() {
   std::vector<std::string> names;
-  for (const Family& family : Families()) names.emplace_back(family.model_type);
+  for (const Family& family : Families()) {
+    if (family.model_type != "switch_transformers") names.emplace_back(family.model_type);
+  }
   return names;
 }
 INSTANTIATE_TEST_SUITE_P(Families, ConfigTest, testing::ValuesIn(FamilyNames()), [](const auto& info) { return info.param; });
@@ -666,6 +669,74 @@ TEST(FamilyTest, LongRopeIsReadForShortAndLongContexts) {
   EXPECT_EQ(phi->rotation(1).AttentionFactor(), 1.3);
 }
 
+TEST(SwitchTransformersTest, IsReadAndTravelsAsJson) {
+  for (const char* name : {"switch_transformers", "switch_transformers_untied"}) {
+    const Json config = ConfigOf(name);
+    const auto spec = Read(config);
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(SpecFromJson(SpecToJson(*spec))->encoder, spec->encoder);
+    EXPECT_EQ(spec->layers, config["num_layers"].get<int>() + config["num_decoder_layers"].get<int>());
+    EXPECT_EQ(spec->encoder->expert_capacity, config["expert_capacity"].get<int>());
+    EXPECT_EQ(spec->AttentionScale(), 1);
+    EXPECT_EQ(spec->logits_scale == 1, !spec->tied_embeddings);
+    EXPECT_FALSE(spec->gated());
+  }
+}
+
+// As the reference derives it, which takes layer 1 where there is to be none.
+TEST(SwitchTransformersTest, SparsityFollowsNumbersOrSteps) {
+  Json config = ConfigOf("switch_transformers");
+  EXPECT_EQ(Read(config)->moe, (std::vector<bool>{false, true, false, true, false, true, false}));
+  config.erase("encoder_sparse_step");
+  config.erase("decoder_sparse_step");
+  EXPECT_EQ(Read(config)->moe, (std::vector<bool>{false, true, false, true, false, true, false}));
+  config["num_sparse_encoder_layers"] = 4;
+  config["num_sparse_decoder_layers"] = 0;
+  EXPECT_EQ(Read(config)->moe, (std::vector<bool>{true, true, true, true, false, true, false}));
+  config["num_sparse_encoder_layers"] = 5;
+  ExpectRefusal(Read(config).status(), "num_sparse_encoder_layers", "5");
+}
+
+TEST(SwitchTransformersTest, TheDecodersBeginComesFromEitherFile) {
+  Json config = ConfigOf("switch_transformers");
+  EXPECT_EQ(Read(config, R"({"decoder_start_token_id": 7})")->encoder->start, 0);
+  config.erase("decoder_start_token_id");
+  EXPECT_EQ(Read(config, R"({"decoder_start_token_id": 7})")->encoder->start, 7);
+  ExpectRefusal(Read(config).status(), "decoder_start_token_id", "missing");
+  ExpectRefusal(Read(config, R"({"decoder_start_token_id": 1000})").status(), "decoder_start_token_id", "1000");
+}
+
+TEST(SwitchTransformersTest, WhatIsNotComputedIsRefusedByName) {
+  const std::pair<const char*, Json> refusals[] = {{"dense_act_fn", "gelu_new"},
+                                                   {"dense_act_fn", "gated-gelu"},
+                                                   {"feed_forward_proj", "gated-gelu"},
+                                                   {"is_gated_act", true},
+                                                   {"router_dtype", "bfloat16"},
+                                                   {"batch_prioritized_routing", true},
+                                                   {"is_encoder_decoder", false},
+                                                   {"d_model", 0},
+                                                   {"d_kv", 7},
+                                                   {"num_heads", 0},
+                                                   {"num_layers", 0},
+                                                   {"expert_capacity", -1},
+                                                   {"relative_attention_num_buckets", 3},
+                                                   {"relative_attention_max_distance", 5},
+                                                   {"novelty", 1}};
+  for (const auto& [key, value] : refusals) {
+    Json config = ConfigOf("switch_transformers");
+    config[key] = value;
+    ExpectRefusal(Read(config).status(), std::string_view(key) == "d_kv" ? "head_dim" : key, value.dump());
+  }
+}
+
+TEST(SwitchTransformersTest, HostileValuesAreRefusedOrComputable) {
+  ForEachHostileValue(ConfigOf("switch_transformers").dump(), [](const std::string& text, const std::string& what) {
+    if (const auto spec = ReadSpec(text); spec.ok()) {
+      EXPECT_TRUE(CheckSpec(*spec).ok()) << what;
+    }
+  });
+}
+
 TEST(FamilyTest, SparsityFollowsStepAndList) {
   Json config = ConfigOf("qwen2_moe");
   config["num_hidden_layers"] = 6;
@@ -685,9 +756,9 @@ TEST(FamilyTest, HeadDimMayDifferOnlyWhereTheFamilyAllowsIt) {
   for (const Family& family : Families()) {
     Json config = ConfigOf(family.model_type);
     config["head_dim"] = 16;
-    static const std::set<std::string_view> kFixed = {"qwen2_moe",        "olmoe",       "deepseek",    "granitemoe",
-                                                      "granitemoehybrid", "deepseek_v2", "deepseek_v3", "kimi_k2",
-                                                      "glm4_moe_lite"};
+    static const std::set<std::string_view> kFixed = {
+        "qwen2_moe",   "olmoe",       "deepseek", "granitemoe",    "granitemoehybrid",
+        "deepseek_v2", "deepseek_v3", "kimi_k2",  "glm4_moe_lite", "switch_transformers"};
     const bool allowed = !kFixed.contains(family.model_type);
     EXPECT_EQ(Read(config).ok(), allowed) << family.model_type;
     config["head_dim"] = 15;

@@ -172,6 +172,36 @@ TEST(SpecTest, LayersThatAreOneBlockTravel) {
   EXPECT_TRUE(recurrent({false, true, false, true})) << "no layer has attention";
 }
 
+TEST(SpecTest, AnEncoderTravels) {
+  const auto refused = [](auto change) {
+    ModelSpec spec = GoodSpec();
+    spec.family = "switch_transformers";
+    spec.kv_heads = 6, spec.qkv_bias = false, spec.unrotated = true, spec.top_k = 1, spec.shared_ffn = 0,
+    spec.shared_gate = false;
+    spec.encoder = EncoderShape{.layers = 1, .position_buckets = 8, .most_distance = 20, .expert_capacity = 3, .start = 4};
+    change(spec);
+    if (!CheckSpec(spec).ok()) return true;
+    const auto read = SpecFromJson(SpecToJson(spec));
+    EXPECT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->encoder, spec.encoder);
+    EXPECT_TRUE(read->IsEncoder(LayerId(0)) && !read->KeepsKeys(LayerId(0)));
+    EXPECT_TRUE(!read->IsEncoder(LayerId(1)) && read->KeepsKeys(LayerId(1)));
+    return false;
+  };
+  EXPECT_FALSE(refused([](ModelSpec&) {}));
+  EXPECT_FALSE(refused([](ModelSpec& s) { s.encoder->expert_capacity = 0; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.encoder->expert_capacity = -1; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.encoder->layers = 0; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.encoder->layers = 3; })) << "no layer is the decoder's";
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.encoder->position_buckets = 3; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.encoder->most_distance = 4; })) << "not beyond the buckets of one distance";
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.encoder->start = s.vocabulary; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.top_k = 2; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.kv_heads = 2; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.unrotated = false; }));
+  EXPECT_TRUE(refused([](ModelSpec& s) { s.windows = {0, 0, 9}; }));
+}
+
 TEST(SpecTest, EveryKindOfRecurrenceTravels) {
   ModelSpec spec = GoodSpec();
   spec.recurrent = {true, false, true};

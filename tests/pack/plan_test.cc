@@ -54,6 +54,21 @@ TEST(PlanTest, EveryFamilyHasItsTensorsInTheStore) {
   }
 }
 
+// transformers writes the embedding up to three times.
+TEST(PlanTest, EncoderAndDecoderHaveOneEmbedding) {
+  TinyCheckpoint tiny = MakeTinyCheckpoint("switch_transformers");
+  const size_t tensors = Planned(tiny).plan->trunk.size();
+  for (const char* copy : {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"}) {
+    tiny.tensors[copy] = tiny.tensors["shared.weight"];
+    const Planned planned(tiny);
+    ASSERT_TRUE(planned.plan.ok()) << planned.error();
+    EXPECT_EQ(planned.plan->trunk.size(), tensors);
+  }
+  tiny.tensors["decoder.embed_tokens.weight"] = tiny.tensors["lm_head.weight"];
+  EXPECT_THAT(Planned(tiny).error(),
+              AllOf(HasSubstr("\"decoder.embed_tokens.weight\" differs from \"shared.weight\""), HasSubstr("one embedding")));
+}
+
 TEST(PlanTest, LayersThatPredictFurtherTokensAreLeftOut) {
   for (const auto& [family, name] :
        {std::pair("glm4_moe", "model.layers.3.eh_proj.weight"), std::pair("ernie4_5_moe", "model.mtp_emb_norm.0.weight"),
@@ -223,6 +238,7 @@ TEST(PlanTest, RefusesUnknownArchitectures) {
 
 TEST(PlanTest, BothSpellingsOfTransformersMeanTheSame) {
   for (const Family& family : Families()) {
+    if (family.model_type == "switch_transformers") continue;  // its heads do not turn
     TinyCheckpoint tiny = MakeTinyCheckpoint(family.model_type);
     const Planned old_spelling(tiny);
     ASSERT_TRUE(old_spelling.plan.ok()) << old_spelling.error();

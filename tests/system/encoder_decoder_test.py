@@ -1,0 +1,66 @@
+"""An encoder-decoder through the real programs: packed, served, answered as transformers does in more than one budget; and what
+such a model has none of is refused by name."""
+
+import json
+import lzma
+import pathlib
+import shutil
+from typing import Any, ClassVar
+
+from tests.real_programs import RealProgramsTest, main
+from tools.daemon import ROOT, pack
+
+DATA = ROOT / "tests" / "model" / "data"
+
+
+class EncoderDecoder(RealProgramsTest):
+    store: ClassVar[pathlib.Path]
+    golden: ClassVar[dict[str, Any]]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        checkpoint = cls.folder / "switch"
+        shutil.copytree(DATA / "switch_transformers", checkpoint)
+        packed = checkpoint / "model.safetensors.xz"
+        (checkpoint / "model.safetensors").write_bytes(lzma.decompress(packed.read_bytes()))
+        cls.golden = json.loads(lzma.decompress((checkpoint / "golden.json.xz").read_bytes()))
+        flags = ("--expert-formats", "bf16", "--trunk-format", "bf16")
+        cls.store = pack(cls.binaries, checkpoint, cls.folder / "switch.moed", *flags)
+
+    def greedy(self, count: int) -> tuple[object, ...]:
+        source = ",".join(map(str, self.golden["prompt"]))
+        return ("generate", "--token-ids", source, "--max-new-tokens", count, "--temperature", 0, "--ignore-eos")
+
+    def test_answers_are_those_of_transformers_in_every_budget(self) -> None:
+        for flags in (
+            ("--memory-budget", "3MiB", "--kv-format", "f32", "--max-running", 1, "--prefill-chunk", 41),
+            ("--memory-budget", "64MiB", "--kv-format", "f32", "--preset", "load-on-demand-lru"),
+        ):
+            with self.running("--store", self.store, *flags) as daemon:
+                answer = daemon.json(*self.greedy(64))
+                self.assertEqual(answer["token_ids"], self.golden["greedy"], flags)
+                self.assertEqual(answer["usage"]["prompt_tokens"], len(self.golden["prompt"]))
+                self.assertEqual(answer["usage"]["cached_tokens"], 0)
+                self.assertEqual(answer["stats"]["choices_dropped"], self.golden["dropped"])
+                self.assertEqual(daemon.json(*self.greedy(64))["token_ids"], self.golden["greedy"])
+                self.assertEqual(daemon.stop(), 0, daemon.log())
+
+    def test_what_it_has_none_of_is_refused_by_name(self) -> None:
+        with self.running("--store", self.store, "--memory-budget", "64MiB", "--prefill-chunk", 40) as daemon:
+            for arguments, reason in (
+                ((*self.greedy(4), "--session", "s"), "session_id: the model is an encoder-decoder"),
+                (("score", "--text", "a text"), "prompt: the model is an encoder-decoder"),
+                (
+                    self.greedy(4),
+                    "41 tokens are too many: an encoder takes all of a source in one step, here of at most 40 tokens",
+                ),
+                (("chat", "--prompt", "Hello"), "the model is an encoder-decoder, which has no conversations: use Generate"),
+            ):
+                refused = daemon.moectl(*arguments, check=False)
+                self.assertNotEqual(refused.returncode, 0, arguments)
+                self.assertIn(reason, refused.stderr)
+
+
+if __name__ == "__main__":
+    main()
