@@ -84,10 +84,10 @@ cudaError_t AddNode(cudaGraph_t graph, const KernelLaunch& launch, cudaGraphNode
   return cudaGraphAddKernelNode(&last, graph, &before, before == nullptr ? 0 : 1, &node);
 }
 
-// cuBLAS, for one stream at a time. `opened` is set once, before a stream multiplies.
+// cuBLAS, for one stream at a time.
 struct Matmul {
-  std::unique_ptr<NativeMatmul> opened;
   absl::Mutex mutex;
+  std::unique_ptr<NativeMatmul> opened ABSL_GUARDED_BY(mutex);  // before a stream multiplies
 };
 
 class CudaStream final : public DeviceStream {
