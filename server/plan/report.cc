@@ -16,6 +16,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kMiB = 1 << 20;
 
+double ShareOf(uint64_t part, uint64_t all) { return std::min(1.0, static_cast<double>(part) / static_cast<double>(all)); }
+
 std::string ModelText(const PlannedModel& model) {
   const StoreDescription& store = model.store;
   return absl::StrFormat("%s: %s, %d layers, %d experts in %d of them, top-%d, %s of experts (%s), %s of trunk%s\n", model.path,
@@ -62,18 +64,20 @@ Json SpeedJson(const DecodeSpeed& speed) {
           {"read_bytes", speed.read_bytes}};
 }
 
-Json BudgetJson(const BudgetOutlook& row) {
+Json PartsJson(const std::vector<MemoryPart>& memory) {
   Json parts = Json::array();
-  for (const MemoryPart& part : row.memory.parts) {
-    parts.push_back({{"part", part.name}, {"bytes", part.bytes}, {"note", part.note}});
-  }
+  for (const MemoryPart& part : memory) parts.push_back({{"part", part.name}, {"bytes", part.bytes}, {"note", part.note}});
+  return parts;
+}
+
+Json BudgetJson(const BudgetOutlook& row) {
   return {{"name", row.name},
           {"memory_budget_bytes", row.memory.budget},
           {"cache_bytes", row.memory.cache},
           {"kv_bytes", row.memory.kv},
           {"max_context", row.memory.max_context},
           {"expert_share", row.expert_share},
-          {"memory", std::move(parts)},
+          {"memory", PartsJson(row.memory.parts)},
           {"expected", SpeedJson(row.expected)},
           {"slowest", SpeedJson(row.slowest)},
           {"fastest", SpeedJson(row.fastest)}};
@@ -122,6 +126,34 @@ std::string PlanText(const PlannedModel& model, const MachineSpeed& machine, con
       text,
       "\nDecoding of one conversation, warm, short contexts. Hits as on the demo model; at worst: every expert equally\n"
       "likely; at best: as on gpt-oss-20b's recorded routing (docs/planning.md).\n");
+}
+
+std::string DevicePlanText(const PlannedModel& model, const MemoryPlan& memory) {
+  const uint64_t all = AllRecordBytes(model.store, kReferencePrecision);
+  return StrCat(
+      ModelText(model), "\n", memory.Table(), "\n\n",
+      absl::StrFormat("of the experts' bytes %.1f %% may lie on the device, %.1f %% in both memories; contexts of %d tokens\n",
+                      100 * ShareOf(memory.device_cache, all), 100 * ShareOf(memory.device_cache + memory.cache, all),
+                      memory.max_context),
+      "No device was measured, so no speed is told.\n");
+}
+
+std::string DevicePlanJson(const PlannedModel& model, const MemoryPlan& memory) {
+  const uint64_t all = AllRecordBytes(model.store, kReferencePrecision);
+  const Json plan = {{"version", Version()},
+                     {"model", ModelJson(model)},
+                     {"chosen",
+                      {{"memory_budget_bytes", memory.budget},
+                       {"device_budget_bytes", memory.device_budget},
+                       {"cache_bytes", memory.cache},
+                       {"device_cache_bytes", memory.device_cache},
+                       {"kv_bytes", memory.kv},
+                       {"max_context", memory.max_context},
+                       {"expert_share", ShareOf(memory.device_cache + memory.cache, all)},
+                       {"device_expert_share", ShareOf(memory.device_cache, all)},
+                       {"memory", PartsJson(memory.parts)},
+                       {"device_memory", PartsJson(memory.device_parts)}}}};
+  return plan.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string PlanJson(const PlannedModel& model, const MachineSpeed& machine, const Outlook& outlook) {

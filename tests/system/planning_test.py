@@ -74,6 +74,21 @@ class Plan(RealProgramsTest):
         self.assertEqual(plan["chosen"]["max_context"], model["max_context"])
         self.assertEqual(plan["model"]["all_expert_bytes"], int(model["all_expert_bytes"]))
 
+    def test_a_devices_memory_is_planned_beside_the_hosts(self) -> None:
+        budgets = ("--memory", "16MiB", "--device-budget", "24MiB")
+        chosen = self.plan(self.store, *budgets)["chosen"]
+        self.assertEqual((chosen["memory_budget_bytes"], chosen["device_budget_bytes"]), (16 * MIB, 24 * MIB))
+        for memory, budget in (("memory", 16 * MIB), ("device_memory", 24 * MIB)):
+            self.assertLessEqual(sum(part["bytes"] for part in chosen[memory]), budget)
+        self.assertIn("experts", [part["part"] for part in chosen["device_memory"]])
+        self.assertGreater(chosen["expert_share"], chosen["device_expert_share"])
+        self.assertGreater(chosen["device_expert_share"], 0.1)
+        text = self.run_program("moed", "plan", self.store, *budgets).stdout
+        self.assertIn("device budget 24.0 MiB", text)
+        refused = self.run_program("moed", "plan", self.store, "--memory", "16MiB", "--device-budget", "1MiB")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("device budget", refused.stderr)
+
     def test_budgets_rise_from_the_smallest_to_the_comfortable_one(self) -> None:
         plan = self.plan(self.store)
         rows = plan["budgets"]
