@@ -122,6 +122,15 @@ void PrintStats(const moe::v1::Stats& s) {
               static_cast<unsigned long long>(s.expert_misses()), FormatBytes(s.bytes_read()).c_str(), s.stall_seconds());
 }
 
+void PrintDevice(const moe::v1::DeviceTier& device) {
+  const auto count = [](uint64_t number) { return static_cast<unsigned long long>(number); };
+  std::printf(
+      "device       experts %s of %s   used there %llu   over the bus %llu   by the processor %llu   copied in %s, out %s\n",
+      FormatBytes(device.bytes()).c_str(), FormatBytes(device.capacity_bytes()).c_str(), count(device.used_there()),
+      count(device.used_over_the_bus()), count(device.used_by_processor()), FormatBytes(device.copied_to_device_bytes()).c_str(),
+      FormatBytes(device.copied_to_host_bytes()).c_str());
+}
+
 void PrintPredictions(const moe::v1::Stats& s) {
   const auto phase = [](const char* name, const moe::v1::PhaseStats& counts) {
     const auto share = [&counts](uint64_t whole) {
@@ -172,6 +181,7 @@ absl::Status RunStats(const StatsFlags& flags, CommandContext& context) {
     } else {
       if (terminal && turns != 1) std::printf("\033[H\033[2J");
       PrintStats(stats);
+      if (stats.has_device()) PrintDevice(stats.device());
       if (stats.prefill().predictions_guessed() + stats.decode().predictions_guessed() > 0) PrintPredictions(stats);
       flags.breakdown ? PrintBreakdown(stats) : PrintCache(state);
     }

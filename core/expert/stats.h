@@ -48,14 +48,20 @@ struct PredictionCounts {
   uint64_t right = 0;  // both
 };
 
+// Where an expert that is handed out lies, and what computes with it: in a device's own memory, by the device; in the host's, by
+// the device or by the processor.
+enum class TierUse : uint8_t { kOnDevice, kOverTheBus, kOnProcessor };
+inline constexpr int kTierUses = 3;
+
 // Experts in a device's own memory. All zero where there is none.
 struct DeviceTierStats {
   uint64_t capacity_bytes = 0;
-  uint64_t bytes = 0;  // now
-  // Hand-outs: of experts that lay there; that the device read, and that the processor computed, in the host's memory.
-  std::array<uint64_t, 3> uses{};
-  uint64_t risen_bytes = 0;  // copied into it
-  uint64_t sunk_bytes = 0;   // copied back
+  uint64_t bytes = 0;                      // now
+  std::array<uint64_t, kTierUses> uses{};  // hand-outs
+  uint64_t risen_bytes = 0;                // copied into it
+  uint64_t sunk_bytes = 0;                 // copied back
+
+  uint64_t UsesOf(TierUse use) const { return uses[static_cast<size_t>(use)]; }
 };
 
 // A consistent copy, but for the residents. Cumulative since start except what says "now".
@@ -87,12 +93,13 @@ struct ExpertHeat {
 // What an expert went through since start, at all precisions together.
 struct ExpertCell {
   int32_t expert = 0;
-  uint32_t resident = 0;  // now: bit p at precision p
-  uint64_t hits = 0;      // lookups
-  uint64_t misses = 0;    // lookups, in flight included
-  uint64_t lowered = 0;   // of both
-  uint64_t skipped = 0;   // choices that were not computed at all
-  uint64_t reads = 0;     // of its records, whole ones, whoever wanted them
+  uint32_t resident = 0;   // now: bit p at precision p
+  uint32_t on_device = 0;  // of those bits, where it lies in a device's own memory
+  uint64_t hits = 0;       // lookups
+  uint64_t misses = 0;     // lookups, in flight included
+  uint64_t lowered = 0;    // of both
+  uint64_t skipped = 0;    // choices that were not computed at all
+  uint64_t reads = 0;      // of its records, whole ones, whoever wanted them
 };
 struct LayerCells {
   LayerId layer;
@@ -105,6 +112,6 @@ struct ExpertMap {
   std::vector<LayerCells> layers;  // MoE layers, ascending; those without a change too
 };
 inline constexpr int kExpertMapsAtOnce = 2;
-inline constexpr uint64_t kExpertMapBytes = 160;
+inline constexpr uint64_t kExpertMapBytes = 176;
 
 }  // namespace moed

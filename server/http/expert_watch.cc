@@ -31,6 +31,8 @@ Json TotalsJson(const moe::v1::Stats& stats) {
           {"expert_misses", stats.expert_misses()},
           {"cache_bytes", stats.cache_bytes()},
           {"cache_capacity_bytes", stats.cache_capacity_bytes()},
+          {"device_bytes", stats.device().bytes()},
+          {"device_capacity_bytes", stats.device().capacity_bytes()},
           {"memory_budget_bytes", stats.memory_budget_bytes()}};
 }
 
@@ -39,7 +41,7 @@ std::string LayerText(const moe::v1::LayerExperts& layer) {
   std::string text = absl::StrCat("{\"layer\":", layer.layer(), ",\"experts\":[");
   for (int i = 0; i < layer.expert_size(); ++i) {
     absl::StrAppend(&text, i > 0 ? ",[" : "[", layer.expert(i), ",", layer.resident(i), ",", layer.hits(i), ",", layer.misses(i));
-    absl::StrAppend(&text, ",", layer.lowered(i), ",", layer.skipped(i), ",", layer.reads(i), "]");
+    absl::StrAppend(&text, ",", layer.lowered(i), ",", layer.skipped(i), ",", layer.reads(i), ",", layer.on_device(i), "]");
   }
   return text + "]}";
 }

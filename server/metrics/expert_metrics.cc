@@ -113,9 +113,9 @@ void AddDeviceTier(const DeviceTierStats& device, MetricFamilies& families) {
   MetricFamily& uses =
       AddFamily(families, "moe_expert_tier_uses_total",
                 "Experts handed out to be computed with, by the memory they lay in and what computes.", MetricType::Counter);
-  AddSample(uses, static_cast<double>(device.uses[0]), {{"tier", "device"}, {"by", "device"}});
-  AddSample(uses, static_cast<double>(device.uses[1]), {{"tier", "host"}, {"by", "device"}});
-  AddSample(uses, static_cast<double>(device.uses[2]), {{"tier", "host"}, {"by", "processor"}});
+  AddSample(uses, static_cast<double>(device.UsesOf(TierUse::kOnDevice)), {{"tier", "device"}, {"by", "device"}});
+  AddSample(uses, static_cast<double>(device.UsesOf(TierUse::kOverTheBus)), {{"tier", "host"}, {"by", "device"}});
+  AddSample(uses, static_cast<double>(device.UsesOf(TierUse::kOnProcessor)), {{"tier", "host"}, {"by", "processor"}});
   MetricFamily& copied = AddFamily(families, "moe_expert_tier_copied_bytes_total",
                                    "Experts copied between the memories of host and device.", MetricType::Counter);
   AddSample(copied, static_cast<double>(device.risen_bytes), {{"to", "device"}});

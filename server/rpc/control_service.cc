@@ -73,10 +73,20 @@ void FillPhase(const ExpertStats& experts, Phase phase, moe::v1::PhaseStats& out
   out.set_predictions_right(predictions.right);
 }
 
+void FillDeviceTier(const DeviceTierStats& device, moe::v1::DeviceTier& out) {
+  out.set_bytes(device.bytes);
+  out.set_capacity_bytes(device.capacity_bytes);
+  out.set_used_there(device.UsesOf(TierUse::kOnDevice));
+  out.set_used_over_the_bus(device.UsesOf(TierUse::kOverTheBus));
+  out.set_used_by_processor(device.UsesOf(TierUse::kOnProcessor));
+  out.set_copied_to_device_bytes(device.risen_bytes);
+  out.set_copied_to_host_bytes(device.sunk_bytes);
+}
+
 void FillLayer(const LayerCells& cells, moe::v1::LayerExperts& out) {
   const int count = static_cast<int>(cells.experts.size());
   out.set_layer(cells.layer.value());
-  for (auto* list : {out.mutable_expert(), out.mutable_resident()}) list->Reserve(count);
+  for (auto* list : {out.mutable_expert(), out.mutable_resident(), out.mutable_on_device()}) list->Reserve(count);
   for (auto* list :
        {out.mutable_hits(), out.mutable_misses(), out.mutable_lowered(), out.mutable_skipped(), out.mutable_reads()}) {
     list->Reserve(count);
@@ -84,6 +94,7 @@ void FillLayer(const LayerCells& cells, moe::v1::LayerExperts& out) {
   for (const ExpertCell& cell : cells.experts) {
     out.add_expert(static_cast<uint32_t>(cell.expert));
     out.add_resident(cell.resident);
+    out.add_on_device(cell.on_device);
     out.add_hits(cell.hits);
     out.add_misses(cell.misses);
     out.add_lowered(cell.lowered);
@@ -183,6 +194,7 @@ absl::Status ControlService::FillStats(const moe::v1::GetStatsRequest& request, 
   out.set_prefetch_saved_seconds(experts.prefetch_saved_seconds);
   out.set_cache_bytes(experts.cache_bytes);
   out.set_cache_capacity_bytes(experts.cache_capacity_bytes);
+  if (experts.device.capacity_bytes > 0) FillDeviceTier(experts.device, *out.mutable_device());
   for (const MemoryPart& part : model->MemoryNow(experts)) {
     auto* memory = out.add_memory();
     memory->set_part(part.name);

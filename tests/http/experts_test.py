@@ -31,7 +31,7 @@ def events_of(front: Front, headers: dict[str, str] | None = None) -> Iterator[I
             yield (json.loads(line[len(b"data: ") :]) for line in answer if line.startswith(b"data: "))
 
 
-Cells = dict[tuple[int, int], list[int]]  # (layer, expert): resident, hits, misses, lowered, skipped, reads
+Cells = dict[tuple[int, int], list[int]]  # (layer, expert): resident, hits, misses, lowered, skipped, reads, on_device
 
 
 def cells_of(event: Any) -> Cells:
@@ -81,7 +81,7 @@ class ExpertsTest(RealProgramsTest):
                 if counted(known) == self.counted_by_layer():  # reads ahead may still be under way
                     break
             self.assertEqual(counted(known), self.counted_by_layer())
-            self.assertGreater(sum(reads for *_, reads in known.values()), 0)
+            self.assertGreater(sum(reads for *_, reads, _ in known.values()), 0)
             self.assertEqual(event["totals"]["expert_hits"], sum(hits for hits, _, _ in counted(known)))
 
     def test_it_needs_a_key_where_others_do(self) -> None:

@@ -27,7 +27,7 @@ QUESTION = "Tell me of a little fox."
 MARKUP = "<img src=x onerror=alert(1)><script>alert(2)</script> & <b>bold</b>"
 ANSWERED = "!document.querySelector('[aria-busy]') && document.querySelector('.answer .note')"
 MAP, CANVAS = (f"(await import('/page/page.js')).{name}" for name in ("map", "canvas"))
-COLUMNS = ("resident", "hits", "misses", "lowered", "skipped", "reads")
+COLUMNS = ("resident", "hits", "misses", "lowered", "skipped", "reads", "on_device")
 
 screenshot: pathlib.Path | None = None
 

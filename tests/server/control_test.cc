@@ -87,7 +87,8 @@ TEST(ControlTest, TellsWhatBecameOfEachExpert) {
   ASSERT_EQ(all.layers_size(), 2);
   EXPECT_EQ(all.layers(1).layer(), 3);
   EXPECT_THAT(all.layers(0).expert(), ElementsAre(2));
-  EXPECT_THAT(all.layers(0).resident(), ElementsAre(0b10));
+  EXPECT_THAT(all.layers(0).resident(), ElementsAre(0b11));
+  EXPECT_THAT(all.layers(0).on_device(), ElementsAre(0b10));
   EXPECT_THAT(all.layers(0).hits(), ElementsAre(7));
   EXPECT_THAT(all.layers(1).misses(), ElementsAre(2));
   EXPECT_THAT(all.layers(1).lowered(), ElementsAre(3));

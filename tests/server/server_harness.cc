@@ -90,7 +90,7 @@ LoadedModel TestModel(Engine& engine) {
 
 ExpertMap TestExpertMap(uint64_t since, int experts) {
   ExpertMap map{.now = since + 5, .layers = {{LayerId(1), {}}, {LayerId(3), {}}}};
-  if (since == 0) map.layers[0].experts.push_back({.expert = 2, .resident = 0b10, .hits = 7});
+  if (since == 0) map.layers[0].experts.push_back({.expert = 2, .resident = 0b11, .on_device = 0b10, .hits = 7});
   const ExpertCell cell{.expert = 6, .hits = 1, .misses = 2, .lowered = 3, .skipped = 4, .reads = uint64_t{1} << 60};
   map.layers[1].experts.resize(static_cast<size_t>(experts), cell);
   return map;

@@ -76,13 +76,13 @@ TEST(EmulatedDevice, ExpertsOfTheProcessorBesideTheDevices) {
       SCOPED_TRACE(StrCat(slots, " slots in the host's memory, ", device_slots, " on the device"));
       const RigOptions options{.slots = slots, .bring_seconds_per_byte = 1, .device_slots = device_slots};
       const DeviceTierStats all = ExpectSameBits(options, 3);
-      EXPECT_GT(all.uses[2], 0u);
-      EXPECT_EQ(all.uses[1], 0u);
+      EXPECT_GT(all.UsesOf(TierUse::kOnProcessor), 0u);
+      EXPECT_EQ(all.UsesOf(TierUse::kOverTheBus), 0u);
       RigOptions in_no_time = options;
       in_no_time.bring_seconds_per_byte = 1e-30;
       const DeviceTierStats tried = ExpectSameBits(in_no_time, 3);
-      EXPECT_GT(tried.uses[2], 0u);
-      EXPECT_LT(tried.uses[2], all.uses[2]);
+      EXPECT_GT(tried.UsesOf(TierUse::kOnProcessor), 0u);
+      EXPECT_LT(tried.UsesOf(TierUse::kOnProcessor), all.UsesOf(TierUse::kOnProcessor));
     }
   }
 }

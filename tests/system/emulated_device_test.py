@@ -47,6 +47,10 @@ class EmulatedDevice(RealProgramsTest):
             self.assertGreater(uses["host", "processor"], 0, uses)  # what was never measured is tried
             self.assertGreater(uses["device", "device"], 0, uses)
             self.assertIn("experts come to the device at ", daemon.log())
+            tier = daemon.json("stats")["stats"]["device"]
+            for name, place in (("used_there", ("device", "device")), ("used_by_processor", ("host", "processor"))):
+                self.assertEqual(int(tier[name]), uses[place])
+            self.assertRegex(daemon.moectl("stats").stdout, r"device +experts [\d.]+ MiB of [\d.]+ MiB +used there \d+")
             self.assertEqual(daemon.stop(), 0, daemon.log())
         with running(self.emulated, *flags, *device_flags, "--processor-experts", "off", environment=discrete) as daemon:
             self.assertEqual(answer(daemon), expected)

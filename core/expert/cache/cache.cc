@@ -245,10 +245,10 @@ void ExpertCache::PlaceForUse(const LayerTurn::Item& item, ReadyExpert& ready) {
   }
   if (ready.on_processor) {
     slot.rises_later = true;
-    return device_->CountUse(DeviceTier::Use::kOnProcessor);
+    return device_->CountUse(TierUse::kOnProcessor);
   }
   if (slot.state == RecordState::kResident) device_->Raise(slot, /*pins=*/1, turn_.layer());
-  device_->CountUse(slot.on_device ? DeviceTier::Use::kHere : DeviceTier::Use::kOverTheBus);
+  device_->CountUse(slot.on_device ? TierUse::kOnDevice : TierUse::kOverTheBus);
 }
 
 void ExpertCache::OnProcessorComputed(uint64_t bytes, int tokens, double seconds) {

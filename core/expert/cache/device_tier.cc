@@ -18,7 +18,7 @@ uint64_t SpareBytes(uint64_t capacity_bytes, uint64_t record_bytes) {
 }  // namespace
 
 DeviceTier::DeviceTier(const DeviceSlots& memory, uint64_t largest_record_bytes, SlotPool& host, EvictionPolicy& policy,
-                       const Slots& slots, const Filler& filler)
+                       Slots& slots, const Filler& filler)
     : copier_(*memory.copier),
       spare_bytes_(SpareBytes(memory.capacity_bytes, largest_record_bytes)),
       host_(host),
@@ -104,7 +104,7 @@ void DeviceTier::Exchange(Move& move, Slot& slot, Slot& other, std::span<std::by
 
 void DeviceTier::Place(Slot& slot, std::span<std::byte> bytes, bool on_device, const Move& move) {
   slot.bytes = bytes;
-  slot.on_device = on_device;
+  slots_.PlaceOnDevice(slot, on_device);
   slot.ready = move.done.get();
   ++slot.pins;
 }

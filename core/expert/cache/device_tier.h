@@ -40,7 +40,7 @@ struct DeviceSlots {
 class DeviceTier {
  public:
   // All outlive this. `host`: where records lie otherwise.
-  DeviceTier(const DeviceSlots& memory, uint64_t largest_record_bytes, SlotPool& host, EvictionPolicy& policy, const Slots& slots,
+  DeviceTier(const DeviceSlots& memory, uint64_t largest_record_bytes, SlotPool& host, EvictionPolicy& policy, Slots& slots,
              const Filler& filler);
   ~DeviceTier();
   // Before anything else: takes all memory. The allocator's error, the copier's.
@@ -58,9 +58,8 @@ class DeviceTier {
   // Waits for all moves. What goes wrong with them is told by whoever computes with what was moved.
   void SettleAll();
 
-  // What a record that is handed out is computed with, and where.
-  enum class Use { kHere, kOverTheBus, kOnProcessor };
-  void CountUse(Use use) { ++stats_.uses[static_cast<size_t>(use)]; }
+  // A record is handed out.
+  void CountUse(TierUse use) { ++stats_.uses[static_cast<size_t>(use)]; }
   DeviceTierStats stats() const;
 
  private:
@@ -84,7 +83,7 @@ class DeviceTier {
   const uint64_t spare_bytes_;  // kept free for exchanges
   SlotPool& host_;
   EvictionPolicy& policy_;
-  const Slots& slots_;
+  Slots& slots_;
   const Filler& filler_;
   SlotPool pool_;
   std::array<Move, kMovesAtOnce> moves_;

@@ -5,9 +5,10 @@
 
 namespace moed {
 
-ResidencyTable::ResidencyTable(const ExpertIndex& index) : index_(index), states_(index.size()), counts_(index.size()) {}
+ResidencyTable::ResidencyTable(const ExpertIndex& index)
+    : index_(index), states_(index.size()), on_device_(index.size()), counts_(index.size()) {}
 
-uint64_t ResidencyTable::TableBytes(size_t keys) { return keys * (sizeof(RecordState) + sizeof(Counts)); }
+uint64_t ResidencyTable::TableBytes(size_t keys) { return keys * (sizeof(RecordState) + sizeof(bool) + sizeof(Counts)); }
 
 void ResidencyTable::Set(const CachedKey& key, RecordState state) {
   const size_t i = index_.Of(key);
@@ -15,8 +16,15 @@ void ResidencyTable::Set(const CachedKey& key, RecordState state) {
   if (state == RecordState::kResident) {
     CountOne(&Counts::reads, counts_[i]);
   } else if (state == RecordState::kAbsent) {
+    on_device_[i].store(false, std::memory_order_relaxed);
     Changed(counts_[i]);
   }
+}
+
+void ResidencyTable::PlaceOnDevice(const CachedKey& key, bool on_device) {
+  const size_t i = index_.Of(key);
+  on_device_[i].store(on_device, std::memory_order_relaxed);
+  Changed(counts_[i]);
 }
 
 void ResidencyTable::CountLookup(const CachedKey& key, bool hit) {
@@ -65,6 +73,7 @@ bool ResidencyTable::AddCell(int position, int32_t expert, uint64_t since, Exper
     const bool resident = states_[i].load(std::memory_order_relaxed) == RecordState::kResident;
     changed |= Read(counts.changed) > since;
     cell.resident |= uint32_t{resident} << precision;
+    cell.on_device |= uint32_t{resident && on_device_[i].load(std::memory_order_relaxed)} << precision;
     cell.hits += Read(counts.hits);
     cell.misses += Read(counts.misses);
     cell.lowered += precision == kReferencePrecision ? 0 : LookupsOf(counts);

@@ -26,6 +26,8 @@ class ResidencyTable final : public ResidencyView {
   RecordState StateOf(const CachedKey& key) const { return states_[index_.Of(key)].load(std::memory_order_relaxed); }
   // Whoever becomes resident was read.
   void Set(const CachedKey& key, RecordState state);
+  // Of a resident one, until it is absent.
+  void PlaceOnDevice(const CachedKey& key, bool on_device);
   void CountLookup(const CachedKey& key, bool hit);
   void CountSkip(LayerId layer, int32_t expert);
 
@@ -56,6 +58,7 @@ class ResidencyTable final : public ResidencyView {
 
   const ExpertIndex index_;
   std::vector<std::atomic<RecordState>> states_;
+  std::vector<std::atomic<bool>> on_device_;
   std::vector<Counts> counts_;
   Count happenings_{0};
 };

@@ -40,6 +40,11 @@ void Slots::Arrive(Slot& slot) {
   --loading_;
 }
 
+void Slots::PlaceOnDevice(Slot& slot, bool on_device) {
+  slot.on_device = on_device;
+  residency_.PlaceOnDevice(slot.key, on_device);
+}
+
 void Slots::Fail(Slot& slot, absl::Status status) {
   slot.status = std::move(status);
   slot.state = RecordState::kFailed;

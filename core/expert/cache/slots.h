@@ -29,6 +29,8 @@ class Slots {
   Slot& Begin(const CachedKey& key, std::span<std::byte> bytes, LoadReason reason, bool bypass, int reads, int64_t now_nanos);
   // loading -> resident.
   void Arrive(Slot& slot);
+  // Of a resident one: in a device's own memory or, as before it is told, in the host's.
+  void PlaceOnDevice(Slot& slot, bool on_device);
   // loading -> failed.
   void Fail(Slot& slot, absl::Status status);
   // resident or failed -> absent. No pins, no reads left; its bytes were given back.

@@ -3,7 +3,7 @@ import { call, events } from "/page/events.js";
 
 // In order of what matters where an expert went through several as often.
 export const HAPPENINGS = ["skipped", "lowered", "missed", "hit", "read"];
-const COUNTS = ["hits", "misses", "lowered", "skipped", "reads"]; // an event's numbers after expert and residency
+const COUNTS = ["hits", "misses", "lowered", "skipped", "reads"]; // an event's numbers after expert and residency; behind them on_device
 const AGAIN_MILLISECONDS = 1000;
 
 export class ExpertMap {
@@ -23,6 +23,7 @@ export class ExpertMap {
     this.layers = layers;
     this.experts = experts;
     this.resident = new Uint32Array(layers.length * experts);
+    this.on_device = new Uint32Array(layers.length * experts);
     for (const count of COUNTS) this[count] = new Float64Array(layers.length * experts);
   }
 
@@ -32,6 +33,10 @@ export class ExpertMap {
 
   get residents() {
     return this.resident.reduce((sum, formats) => sum + (formats ? 1 : 0), 0);
+  }
+
+  get residentsOnDevice() {
+    return this.on_device.reduce((sum, formats) => sum + (formats ? 1 : 0), 0);
   }
 
   // [cell, what] of those that changed; `what` is null where one only came or left.
@@ -49,6 +54,7 @@ export class ExpertMap {
           this[count][cell] = counts[i];
         });
         this.resident[cell] = resident;
+        this.on_device[cell] = counts[COUNTS.length];
         if (!whole) changes.push([cell, this.note(more)]);
       }
     });
@@ -66,7 +72,8 @@ export class ExpertMap {
   // "layer 3, expert 17: resident (q8), 120 hits, 4 misses, ..."
   describe(cell) {
     const layer = this.layers[Math.floor(cell / this.experts)];
-    const formats = this.formats.filter((_, bit) => (this.resident[cell] >> bit) & 1);
+    const tier = (bit) => ((this.on_device[cell] >> bit) & 1 ? " on the device" : "");
+    const formats = this.formats.flatMap((format, bit) => ((this.resident[cell] >> bit) & 1 ? [format + tier(bit)] : []));
     const where = formats.length ? `resident at ${formats.join(" and ")}` : "not resident";
     const parts = [where, `${this.hits[cell]} hits`, `${this.misses[cell]} misses`, `${this.reads[cell]} reads`];
     if (this.lowered[cell]) parts.push(`${this.lowered[cell]} lowered`);

@@ -110,6 +110,9 @@ function showTotals() {
     ["Time per token", totals.mean_tpot_seconds > 0 ? `${(1000 * totals.mean_tpot_seconds).toPrecision(3)} ms` : "–"],
     ["Resident", `${map.residents} of ${map.cells}`],
     ["Expert cache", `${mebi(totals.cache_bytes)} of ${mebi(totals.cache_capacity_bytes)} MiB`],
+    ...(totals.device_capacity_bytes > 0
+      ? [["On the device", `${map.residentsOnDevice}: ${mebi(totals.device_bytes)} of ${mebi(totals.device_capacity_bytes)} MiB`]]
+      : []),
     ["Memory budget", `${mebi(totals.memory_budget_bytes)} MiB`],
   ]);
   for (const what of HAPPENINGS) $(`seen-${what}`).textContent = map.seen[what].toLocaleString("en");

@@ -196,8 +196,17 @@ TEST(DeviceTier, WhatIsUsedMostLiesOnTheDevice) {
   }
   const DeviceTierStats before = provider->Stats().device;
   for (const LayerId layer : kLayers) EXPECT_TRUE(RunLayerOn(device, *provider, layer, {0}));
-  EXPECT_EQ(provider->Stats().device.uses[0] - before.uses[0], std::size(kLayers));
+  EXPECT_EQ(provider->Stats().device.UsesOf(TierUse::kOnDevice) - before.UsesOf(TierUse::kOnDevice), std::size(kLayers));
   EXPECT_EQ(provider->Stats().device.risen_bytes, before.risen_bytes) << "where it lies already";
+  uint64_t told = 0;
+  for (const LayerCells& layer : provider->ChangedExperts(0).layers) {
+    EXPECT_EQ(layer.experts[0].on_device, 1u);
+    for (const ExpertCell& cell : layer.experts) {
+      EXPECT_EQ(cell.on_device & ~cell.resident, 0u);
+      told += cell.on_device * ExpertStore::Get().record_bytes();
+    }
+  }
+  EXPECT_EQ(told, provider->Stats().device.bytes);
 }
 
 // A read that is in two parts is used from the host's memory while its end is on the way.
@@ -221,9 +230,9 @@ TEST(DeviceTier, WhatIsStillReadStaysWhereItIs) {
   device.Use(*std::move(ready), kFirst);
   EXPECT_FALSE(provider->Next());
   EXPECT_TRUE(device.Fence());
-  EXPECT_EQ(provider->Stats().device.uses[1], 1u);
+  EXPECT_EQ(provider->Stats().device.UsesOf(TierUse::kOverTheBus), 1u);
   EXPECT_TRUE(RunLayerOn(device, *provider, kFirst, {0}));
-  EXPECT_EQ(provider->Stats().device.uses[0], 1u);
+  EXPECT_EQ(provider->Stats().device.UsesOf(TierUse::kOnDevice), 1u);
 }
 
 // Where a record that rises or one that sinks is not awaited, or nothing says when it may be, other bytes are found.
