@@ -14,8 +14,8 @@ AttentionShape EncoderDecoderBlock::ShapeOf(const float* bias) const {
 }
 
 void EncoderDecoderBlock::Project(const Activations& input, const MatrixView& weights, std::span<float> to) {
-  const MatMulJob jobs[] = {{weights, &input, to.data(), width()}};
-  step_.backend.MatMul(jobs);
+  MatMulJob jobs[] = {{weights, &input, to.data(), width()}};
+  step_.Multiply(jobs);
 }
 
 void EncoderDecoderBlock::Store(const Pass& pass, RowBlock block) {
@@ -78,10 +78,10 @@ void EncoderDecoderBlock::RunDecoder(LayerId layer, const LayerWeights& weights)
   const Pass pass = {layer, RowsSee::kUpToTheirOwn, scratch.decoder_bias.data()};
   step_.ForBlocks([&](RowBlock block) {
     const Activations input = step_.MixerInput(weights, block, {weights.q.format, weights.k.format, weights.v.format});
-    const MatMulJob jobs[] = {{weights.q, &input, scratch.q.data(), width()},
-                              {weights.k, &input, scratch.k.data(), width()},
-                              {weights.v, &input, scratch.v.data(), width()}};
-    step_.backend.MatMul(jobs);
+    MatMulJob jobs[] = {{weights.q, &input, scratch.q.data(), width()},
+                        {weights.k, &input, scratch.k.data(), width()},
+                        {weights.v, &input, scratch.v.data(), width()}};
+    step_.Multiply(jobs);
     Store(pass, block);
     Attend(pass, block);
     step_.ProjectAttended(weights.o, nullptr, block);

@@ -27,13 +27,18 @@ struct Source final : public RequestObserver {
 
 class EncoderDecoderEngine : public testing::TestWithParam<std::string> {
  protected:
-  void Make(int running, int pages) {
+  void Make(int running, int pages, bool prompt_lookup = false) {
     engine_.reset();
     model_ = std::make_unique<PackedModel>(
         store_, ModelSetup{.max_step_tokens = kStepTokens, .kv_pages = pages, .page_tokens = 16, .max_context = kContext});
-    auto made = StepEngine::Create(
-        {.max_context = kContext, .max_new_tokens = kContext - 1, .max_running = running, .max_step_tokens = kStepTokens},
-        {model_->model(), provider_, model_->kv(), *tokenizer_, clock_});
+    // What steps take has to be known for drafts.
+    const Clock& clock = prompt_lookup ? Clock::Real() : static_cast<const Clock&>(clock_);
+    auto made = StepEngine::Create({.max_context = kContext,
+                                    .max_new_tokens = kContext - 1,
+                                    .max_running = running,
+                                    .max_step_tokens = kStepTokens,
+                                    .prompt_lookup = prompt_lookup},
+                                   {model_->model(), provider_, model_->kv(), *tokenizer_, clock});
     ASSERT_TRUE(made.ok()) << made.status();
     engine_ = *std::move(made);
   }
@@ -106,6 +111,25 @@ TEST_P(EncoderDecoderEngine, TogetherAsAlone) {
     }
     EXPECT_EQ(preemptions > 0, pages == 9);
   }
+}
+
+// What is drafted of an answer may be its source's; it changes no bit.
+TEST_P(EncoderDecoderEngine, DraftsAreComputedWithTheSameBits) {
+  Make(1, 8);
+  std::vector<std::shared_ptr<Source>> plain;
+  const auto ask_all = [&] {
+    std::vector<std::shared_ptr<Source>> answers;
+    for (uint64_t seed = 1; seed < 4; ++seed) {
+      answers.push_back(Ask(RandomTokens(20, seed, 250), 60));
+      RunAll();
+    }
+    return answers;
+  };
+  plain = ask_all();
+  Make(1, 8, /*prompt_lookup=*/true);
+  const auto drafted = ask_all();
+  for (size_t i = 0; i < plain.size(); ++i) ExpectSameBits(drafted[i]->tokens, plain[i]->tokens, StrCat("source ", i));
+  EXPECT_GT(engine_->Stats().drafted_tokens, 0u);
 }
 
 // The longest source leaves the context room for the rest of its answer, or is as long as a step.
