@@ -19,8 +19,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr uint64_t kSeed = 1;
-
 struct Options {
   WorkloadOptions workload;
   std::vector<size_t> boxes = {3, 30, 300};
@@ -28,6 +26,7 @@ struct Options {
   size_t requests = 24;
   size_t at_once = 1;
   size_t simulated = 45;
+  uint64_t seed = 1;
   std::string preset = "auto";
   bool json = false;
 };
@@ -51,7 +50,7 @@ absl::StatusOr<FleetFigures> Simulate(const Options& options, const Workload& wo
   sum.simulated = std::min(boxes, options.simulated);
   for (size_t box = 0; box < sum.simulated; ++box) {
     MOED_ASSIGN_OR_RETURN(BoxRequests requests,
-                          RequestsOfBox(work.trace.sequences, box, boxes, options.requests, balance, kSeed));
+                          RequestsOfBox(work.trace.sequences, box, boxes, options.requests, balance, options.seed));
     warming.sequences = std::move(requests.warming);
     measured.sequences = std::move(requests.measured);
     const std::vector<const RoutingTrace*> traces = {&warming, &measured};
@@ -121,6 +120,7 @@ std::function<absl::Status()> AddFleet(CLI::App& app) {
   app.add_option("--at-once", options->at_once, "sequences that a box computes at once")->check(CLI::Range(1, 1024));
   app.add_option("--simulated", options->simulated, "boxes of a fleet that are simulated; the others are like them")
       ->check(CLI::Range(1, 100000));
+  app.add_option("--seed", options->seed, "of what is drawn")->capture_default_str();
   app.add_option("--preset", options->preset, "whose policy and predictor the boxes have")->capture_default_str();
   app.add_flag("--json", options->json, "figures as JSON");
   return [options] { return RunFleet(*options); };

@@ -27,6 +27,15 @@ class SettledFleet(EnvoyCase):
         body: dict[str, Any] = {"model": MODEL, "prompt": PROMPT, "max_tokens": 4}
         return envoy.post("/v1/completions", body, **headers)
 
+    def answered_since(self, before: list[int], count: int) -> list[int]:
+        """Of each box, once their logs have the last of so many calls."""
+
+        def counted() -> list[int] | None:
+            found = [box.answered() - was for box, was in zip(self.fleet.boxes, before, strict=True)]
+            return found if sum(found) >= count else None
+
+        return wait_until(counted, f"lines of {count} calls", WAIT_SECONDS)
+
     def code_of(self, call: Any) -> grpc.StatusCode:
         with self.assertRaises(grpc.RpcError) as raised:
             call()
@@ -69,6 +78,26 @@ class SettledFleet(EnvoyCase):
             client.tokenize(PROMPT)
         self.assertEqual(self.code_of(lambda: client.tokenize(PROMPT)), grpc.StatusCode.RESOURCE_EXHAUSTED)
 
+    def test_a_topic_has_its_daemon_while_that_has_room(self) -> None:
+        from moe.v1 import inference_pb2, inference_pb2_grpc
+
+        import moed
+
+        envoy = self.envoy()
+        tls = moed.Tls(ca=self.fleet.authority.certificate.read_bytes())
+        request = inference_pb2.TokenizeRequest(text=PROMPT)
+        asked = [0, 0, 0]
+        with grpc.secure_channel(envoy.server, tls.credentials()) as channel:
+            stub = inference_pb2_grpc.InferenceStub(channel)
+            for topic in range(12):
+                before = [box.answered() for box in self.fleet.boxes]
+                for _ in range(4):
+                    stub.Tokenize(request, metadata=[("authorization", f"Bearer {TOKEN}"), ("moe-topic", f"topic {topic}")])
+                counted = self.answered_since(before, 4)
+                self.assertEqual(sorted(counted), [0, 0, 4], topic)
+                asked[counted.index(4)] += 1
+        self.assertGreater(sum(map(bool, asked)), 1)
+
     def test_http_finds_the_same_daemon_for_a_session_and_any_for_others(self) -> None:
         envoy = self.envoy()
         named = {"authorization": f"Bearer {TOKEN}"}
@@ -83,7 +112,7 @@ class SettledFleet(EnvoyCase):
         before = [box.answered() for box in self.fleet.boxes]
         for _ in range(24):
             self.assertEqual(self.completion(envoy, **named)[0], 200)
-        self.assertTrue(all(box.answered() > was for box, was in zip(self.fleet.boxes, before, strict=True)))
+        self.assertTrue(all(self.answered_since(before, 24)))
 
 
 class ChangingFleet(EnvoyCase):

@@ -182,7 +182,7 @@ class Envoy(Balancer):
         return {each["name"].split(".")[1]: each["value"] for each in stats if each}
 
     def wait_for_healthy(self, count: int) -> None:
-        self.process.wait_for(lambda: list(self.healthy().values()) == [count] * 4, f"{count} healthy boxes")
+        self.process.wait_for(lambda: list(self.healthy().values()) == [count] * 5, f"{count} healthy boxes")
 
     def lines(self) -> list[dict[str, Any]]:
         """Of the access log."""
