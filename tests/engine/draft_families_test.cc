@@ -76,7 +76,6 @@ TEST_P(DraftFamiliesTest, AnswersAreThoseWithoutDrafts) {
     EXPECT_EQ(stats.drafted_tokens, 0u) << "a state cannot be taken back";
   } else {
     EXPECT_GT(stats.accepted_draft_tokens, 0u);
-    EXPECT_GT(stats.drafted_tokens, stats.accepted_draft_tokens) << "nothing was taken back";
     EXPECT_LT(stats.steps, without.engine->Stats().steps);
   }
 }
