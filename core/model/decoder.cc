@@ -29,6 +29,7 @@ Decoder::Decoder(const ModelSpec& spec, const ModelOptions& options, Weights wei
 void Decoder::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink, StepWatcher* watcher) {
   step_.batch.Assign(chunks);
   step_.failure = absl::OkStatus();
+  step_.watcher = watcher;
   if (const absl::Status placed = PlaceRows(provider); !placed.ok()) {
     for (SequenceChunk& chunk : chunks) chunk.status = placed;
     return;

@@ -22,6 +22,8 @@ struct RowBlock {
   int count = 0;
 };
 
+class StepWatcher;
+
 struct Step {
   const ModelSpec& spec;
   ComputeBackend& backend;
@@ -31,7 +33,8 @@ struct Step {
   InputForms expert_inputs;  // that experts and shared experts read
   Scratch scratch;
   Batch batch;
-  absl::Status failure;  // of the backend, since the step began: nothing that it computed is of use
+  absl::Status failure;            // of the backend, since the step began: nothing that it computed is of use
+  StepWatcher* watcher = nullptr;  // of the step
 
   // Waits for the backend: `failure` as it is then.
   absl::Status Fence() {
