@@ -72,7 +72,7 @@ def pack(binaries: pathlib.Path, checkpoint: pathlib.Path, store: pathlib.Path, 
     return store
 
 
-def pack_demo(binaries: pathlib.Path, folder: pathlib.Path, expert_format: str, trunk_format: str) -> pathlib.Path:
+def pack_demo(binaries: pathlib.Path, folder: pathlib.Path, expert_format: str, trunk_format: str, *flags: str) -> pathlib.Path:
     """The demo model, packed into the folder."""
     store = folder / f"{expert_format}-{trunk_format}.moed".replace(":", "-")
-    return pack(binaries, DEMO_CHECKPOINT, store, "--expert-formats", expert_format, "--trunk-format", trunk_format)
+    return pack(binaries, DEMO_CHECKPOINT, store, "--expert-formats", expert_format, "--trunk-format", trunk_format, *flags)

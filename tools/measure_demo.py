@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Measures the demo model with the real programs and prints the tables of README and docs/quality.md.
 
-usage: measure_demo.py [--bin build/release/bin] cache|turns|quality|quantizers|kv
+usage: measure_demo.py [--bin build/release/bin] [--calibration TEXT] cache|turns|quality|quantizers|kv
 
 cache       hit ratio, bytes read and TPOT with 25, 50 and 100 % of the experts in memory, in turns (A B C A B C ...), medians
 turns       TTFT of ten turns of a conversation, in a session and by a client that sends the whole text each time, medians
 quality     perplexity on models/tales-qwen/heldout.txt of every weight format, against float32 transformers
-quantizers  the same for experts of 8, 4, 3 and 2 bits made by every quantizer, the trunk in bf16
+quantizers  the same for experts of 8, 4, 3 and 2 bits made by every quantizer, the trunk in bf16; those of gptq with --calibration
 kv          the same for keys and values kept in every format, weights in bf16
 """
 
@@ -14,6 +14,7 @@ import argparse
 import json
 import pathlib
 import statistics
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -50,7 +51,11 @@ QUANTIZERS = (
     ("q4a", "q4a:hqq", "q4a:channel"),
     ("q3", "q3:hqq", "q3:channel"),
     ("q2", "q2:hqq", "q2:channel"),
+    ("q2p",),
+    ("q2s",),
 )
+CALIBRATION_TOKENS = "131072"
+CALIBRATED = ("q4a:gptq", "q3:gptq", "q2:gptq", "q2p:gptq", "q2s:gptq")
 KV_FORMATS = ("f32", "f16", "q8")
 
 
@@ -169,12 +174,24 @@ def scored(binaries: pathlib.Path, golden: Golden, store: pathlib.Path, *flags: 
     return f"{score['perplexity']:.4f} | {score['perplexity'] / golden.perplexity - 1:+.3%} | {more:+.5f}"
 
 
-def print_quality(binaries: pathlib.Path, folder: pathlib.Path, formats: Sequence[tuple[str, str]]) -> None:
+def collect_moments(binaries: pathlib.Path, folder: pathlib.Path, text: pathlib.Path) -> pathlib.Path:
+    """What the experts of the bf16 store read of the beginning of the text."""
+    store = pack_demo(binaries, folder, "bf16", "bf16")
+    moments = folder / "text.moments"
+    subprocess.run(
+        [binaries / "moed-plan", "moments", store, text, "--tokens", CALIBRATION_TOKENS, "--out", moments],
+        check=True,
+        capture_output=True,
+    )
+    return moments
+
+
+def print_quality(binaries: pathlib.Path, folder: pathlib.Path, formats: Sequence[tuple[str, str]], *flags: str) -> None:
     golden = Golden.read()
     print("| experts | trunk | store | perplexity | against transformers | nats a token more |\n|---|---|---|---|---|---|")
     print(f"| float32 transformers | | | {golden.perplexity:.4f} | | |")
     for experts, trunk in formats:
-        store = pack_demo(binaries, folder, experts, trunk)
+        store = pack_demo(binaries, folder, experts, trunk, *flags)
         size = store.stat().st_size / MIB
         print(f"| {experts} | {trunk} | {size:.1f} MiB | {scored(binaries, golden, store)} |", flush=True)
 
@@ -183,8 +200,11 @@ def measure_quality(binaries: pathlib.Path, folder: pathlib.Path) -> None:
     print_quality(binaries, folder, FORMATS)
 
 
-def measure_quantizers(binaries: pathlib.Path, folder: pathlib.Path) -> None:
+def measure_quantizers(binaries: pathlib.Path, folder: pathlib.Path, text: pathlib.Path | None = None) -> None:
     print_quality(binaries, folder, [(experts, "bf16") for of_format in QUANTIZERS for experts in of_format])
+    if text is not None:
+        moments = collect_moments(binaries, folder, text)
+        print_quality(binaries, folder, [(experts, "bf16") for experts in CALIBRATED], "--calibration", str(moments))
 
 
 def measure_kv(binaries: pathlib.Path, folder: pathlib.Path) -> None:
@@ -208,11 +228,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", choices=TABLES)
     parser.add_argument("--bin", type=pathlib.Path, default=DEFAULT_BINARIES)
+    parser.add_argument("--calibration", type=pathlib.Path, help="a text for the rows of gptq in the table quantizers")
     options = parser.parse_args()
+    if options.calibration is not None and options.table != "quantizers":
+        parser.error("--calibration is for the table quantizers")
     with tempfile.TemporaryDirectory() as folder:
         try:
-            TABLES[options.table](options.bin, pathlib.Path(folder))
-        except (PackError, ServerError, OSError) as error:
+            if options.calibration is not None:
+                measure_quantizers(options.bin, pathlib.Path(folder), options.calibration)
+            else:
+                TABLES[options.table](options.bin, pathlib.Path(folder))
+        except (PackError, ServerError, OSError, subprocess.CalledProcessError) as error:
             sys.exit(f"measure_demo: {error}")
 
 

@@ -35,6 +35,7 @@ bool IsSource(const SequenceChunk& chunk) { return chunk.kv->length == 0; }
 
 void Decoder::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider, LogitsSink sink, StepWatcher* watcher) {
   step_.failure = absl::OkStatus();
+  step_.watcher = watcher;
   for (SequenceChunk& chunk : chunks) {
     chunk.status = absl::OkStatus();
     chunk.dropped = 0;

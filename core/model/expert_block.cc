@@ -5,6 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/base/status.h"
+#include "core/model/model.h"
 #include "core/model/processor_experts.h"
 
 namespace moed {
@@ -90,7 +91,14 @@ void ExpertBlock::ComputeRows(LayerId layer, const Activations& input) {
     GatherInputs(input);
     inner = Inner(layer);
   }
+  if (step_.watcher != nullptr) TellInputs(layer, inner);
   Down(layer, inner);
+}
+
+void ExpertBlock::TellInputs(LayerId layer, const Activations& inner) {
+  for (const Member& member : members()) {
+    step_.watcher->OnExpert(layer, member.ready.expert, member.input, inner.Rows(member.first_row, member.rows()));
+  }
 }
 
 absl::Status ExpertBlock::Take(Member& member, ExpertPart part) {

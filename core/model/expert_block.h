@@ -52,6 +52,7 @@ class ExpertBlock {
 
   std::optional<ReadyExpert> WaitForNext(ExpertProvider& provider);
   void ComputeRows(LayerId layer, const Activations& input);
+  void TellInputs(LayerId layer, const Activations& inner);
   // Waits for the part.
   absl::Status Take(Member& member, ExpertPart part);
   void DropUnreadable(ExpertPart part);

@@ -53,13 +53,16 @@ struct ModelOptions {
   bool fast_matmul = false;
 };
 
-// Hears of a step between its layers, on the engine's thread.
+// Hears of a step, on the engine's thread: between its layers, and of what experts read.
 class StepWatcher {
  public:
   virtual ~StepWatcher() = default;
   // `chunks` are Forward's. One whose status it sets to an error leaves the step as if an expert of it could not be read; what is
   // an error already it leaves alone.
   virtual void OnLayerDone(std::span<SequenceChunk> chunks) = 0;
+  // Rows of an expert: what its first matrices read (rows, hidden) and what its last one does (rows, expert_ffn). In the
+  // backend's memory, and computed once it is idle.
+  virtual void OnExpert(LayerId, int32_t /*expert*/, const Activations& /*input*/, const Activations& /*inner*/) {}
 };
 
 // Wanted logits (vocabulary) of token `token` of chunk `chunk`, in order; writable, valid during the call.

@@ -22,6 +22,8 @@ struct RowBlock {
   int count = 0;
 };
 
+class StepWatcher;
+
 struct Step {
   const ModelSpec& spec;
   ComputeBackend& backend;
@@ -31,9 +33,10 @@ struct Step {
   InputForms expert_inputs;  // that experts and shared experts read
   Scratch scratch;
   Batch batch;
-  absl::Status failure;  // of the backend, since the step began: nothing that it computed is of use
+  absl::Status failure;            // of the backend, since the step began: nothing that it computed is of use
   // Products with matrices of the trunk are those of halves: every sequence of the step allows it, and there are rows enough.
   bool fast_matmul = false;
+  StepWatcher* watcher = nullptr;  // of the step
 
   // Waits for the backend: `failure` as it is then.
   absl::Status Fence() {

@@ -11,10 +11,12 @@
 
 #include <bit>
 
+#include "core/quant/byte_scale.h"
 #include "core/quant/codec.h"
 #include "core/quant/format_id.h"
 #include "core/quant/half.h"
 #include "core/quant/level_tables.h"
+#include "core/quant/pair_planes.h"
 #include "core/quant/planes.h"
 #include "core/quant/row_block.h"
 
@@ -63,6 +65,20 @@ struct ExponentHeader {
   template <class Bytes>
   static constexpr void Get(Bytes at, int row, RowBlock& block) {
     block.scale = Load<uint8_t>(at + row);
+  }
+};
+
+// A byte a row for the scale, then one for the offset.
+struct ByteHeader {
+  static constexpr int kBytes = 2 * kPanelRows;
+  static void Put(const RowBlock& block, int row, std::byte* at) {
+    at[row] = static_cast<std::byte>(block.scale);
+    at[kPanelRows + row] = static_cast<std::byte>(block.offset);
+  }
+  template <class Bytes>
+  static constexpr void Get(Bytes at, int row, RowBlock& block) {
+    block.scale = Load<uint8_t>(at + row);
+    block.offset = Load<uint8_t>(at + (kPanelRows + row));
   }
 };
 
@@ -217,6 +233,15 @@ struct PartLine {
   static constexpr float Scale(const RowBlock& block, int part) { return Float16ToFloat(block.scale) * block.scales[part]; }
   static constexpr float Offset(const RowBlock& block, int part) { return -(Float16ToFloat(block.offset) * block.offsets[part]); }
 };
+// d of a byte, and d n / 16 with an int8 n: a product of 4 significant bits and 8 is exact.
+struct ByteLine {
+  static constexpr int kPartColumns = kBlockColumns;
+  static constexpr bool kHasOffsets = true;
+  static constexpr float Scale(const RowBlock& block, int) { return ByteScaleToFloat(static_cast<uint8_t>(block.scale)); }
+  static constexpr float Offset(const RowBlock& block, int part) {
+    return Scale(block, part) * (static_cast<float>(static_cast<int8_t>(block.offset)) * kOffsetStep);
+  }
+};
 // d times (kFactor n + kTerm), n the part's integer, of kBits with the sign or unsigned.
 template <int kColumnsOfPart, class Number, int kFactor, int kTerm>
 struct PartScale {
@@ -233,7 +258,6 @@ using ScaleAndSixBits16 = Both<ScaleHeader, SixBits<kScales, 16>>;
 using ScaleAndBytes = Both<ScaleHeader, PartBits<kScales, 16, 8>>;
 using LineAndSixBits = Both<LineHeader, Both<SixBits<kScales, 8>, SixBits<kOffsets, 8>>>;
 using LineAndNibbles = Both<LineHeader, Both<PartBits<kScales, 16, 4>, PartBits<kOffsets, 16, 4>>>;
-
 template <FormatId kFormat>
 struct BlockLayout;
 template <>
@@ -273,6 +297,10 @@ template <>
 struct BlockLayout<FormatId::kQ4Z> : Packed<ZeroPointHeader, Planes<4>>, Integers<0>, BlockZeroPoint {};
 template <>
 struct BlockLayout<FormatId::kQ4Z128> : Packed<ZeroPointHeader, Planes<4>, 4>, Integers<0>, BlockZeroPoint {};
+template <>
+struct BlockLayout<FormatId::kQ2S> : Packed<ByteHeader, Planes<2>>, Integers<0>, ByteLine {};
+template <>
+struct BlockLayout<FormatId::kQ2P> : Packed<ByteHeader, PairPlanes>, Integers<0>, ByteLine {};
 
 // The weights of a row that was taken apart: Layout::kColumns of them.
 template <class Layout>

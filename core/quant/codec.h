@@ -9,6 +9,10 @@
 #include "core/quant/format_id.h"
 #include "core/quant/half.h"
 
+namespace moed {
+class ErrorFeedback;
+}
+
 namespace moed::quant {
 
 static_assert(std::endian::native == std::endian::little, "packed weights are little-endian");
@@ -40,11 +44,14 @@ struct Codec {
   void (*half_quadratic)(const float* weights, std::byte* out) = nullptr;
   // `row_largest`: the greatest magnitude of each of the 8 rows over the whole matrix, which alone sets the scale.
   void (*channel)(const float* weights, const float* row_largest, std::byte* out) = nullptr;
+  // A whole panel: `weights` are 8 rows of feedback.cols().
+  void (*fed_back)(const float* weights, const ErrorFeedback& feedback, std::byte* out) = nullptr;
 };
 extern const Codec kF32Codec, kF16Codec, kBF16Codec;  // float.cc
 extern const Codec kFp8Codec;                         // fp8.cc
 extern const Codec kQ8Codec;                          // q8.cc
 extern const Codec kQ4Codec;                          // q4.cc
 extern const Codec kQ2Codec, kQ3Codec, kQ4ACodec;     // offset_codes.cc
+extern const Codec kQ2SCodec, kQ2PCodec;              // byte_lines.cc
 
 }  // namespace moed::quant

@@ -9,6 +9,7 @@
 #include "core/base/check.h"
 #include "core/base/status.h"
 #include "core/quant/codec.h"
+#include "core/quant/error_feedback.h"
 
 namespace moed {
 namespace {
@@ -19,6 +20,7 @@ constexpr Quantizer kQuantizers[] = {
     {QuantizerId::kRtn, "rtn", "round to nearest, least squared error of each block"},
     {QuantizerId::kHqq, "hqq", "half-quadratic: offsets by a sparse norm of each block's error"},
     {QuantizerId::kChannel, "channel", "one scale a row, from its largest magnitude"},
+    {QuantizerId::kGptq, "gptq", "columns make good the errors of those before them, by the inputs of a text (--calibration)"},
 };
 
 // `row_largest`: of the whole rows, read by kChannel alone.
@@ -31,6 +33,8 @@ void EncodeBlock(const quant::Codec& codec, QuantizerId quantizer, const float* 
       return codec.half_quadratic(weights, out);
     case QuantizerId::kChannel:
       return codec.channel(weights, row_largest, out);
+    case QuantizerId::kGptq:
+      break;  // by panels
   }
 }
 
@@ -88,6 +92,26 @@ void RowLargest(const float* matrix, int rows, int cols, int panel, float (&larg
   }
 }
 
+absl::Status EncodeFedBack(const Format& format, const float* weights, int rows, const ErrorFeedback& feedback,
+                           std::span<std::byte> out, int first_row) {
+  const int cols = feedback.cols();
+  for (int64_t i = 0; i < int64_t{rows} * cols; ++i) {
+    if (!(std::fabs(weights[i]) <= format.largest)) return MisfitError(format, weights, rows, cols, first_row);
+  }
+  const size_t panel_floats = static_cast<size_t>(kPanelRows) * cols, panel_bytes = PackedBytes(format.id, kPanelRows, cols);
+  std::vector<float> last;  // a panel that the matrix does not fill
+  for (int panel = 0; panel < Panels(rows); ++panel) {
+    const float* at = weights + panel * panel_floats;
+    if (const int there = rows - panel * kPanelRows; there < kPanelRows) {
+      last.assign(at, at + static_cast<size_t>(there) * cols);
+      last.resize(panel_floats);
+      at = last.data();
+    }
+    format.codec.fed_back(at, feedback, out.data() + panel * panel_bytes);
+  }
+  return absl::OkStatus();
+}
+
 // Rounding to nearest makes every format that is made at all.
 absl::StatusOr<FormatId> ParseMadeFormat(std::string_view name) {
   std::vector<std::string_view> made;
@@ -114,6 +138,8 @@ bool Makes(QuantizerId quantizer, FormatId format) {
       return codec.half_quadratic != nullptr;
     case QuantizerId::kChannel:
       return codec.channel != nullptr;
+    case QuantizerId::kGptq:
+      return codec.fed_back != nullptr;
   }
   return false;
 }
@@ -145,9 +171,15 @@ std::string EncodingName(const Encoding& encoding) {
 }
 
 absl::Status EncodeRows(const Encoding& encoding, const float* weights, int rows, int cols, std::span<std::byte> out,
-                        int first_row) {
+                        int first_row, const ErrorFeedback* feedback) {
   MOED_CHECK(out.size() == PackedBytes(encoding.format, rows, cols));
   MOED_CHECK(Makes(encoding.quantizer, encoding.format));
+  MOED_CHECK(feedback == nullptr || feedback->cols() == cols);
+  if (encoding.quantizer == QuantizerId::kGptq) {
+    const Format& format = FormatOf(encoding.format);
+    return feedback != nullptr ? EncodeFedBack(format, weights, rows, *feedback, out, first_row)
+                               : EncodeFedBack(format, weights, rows, ErrorFeedback(cols), out, first_row);
+  }
   const Format& format = FormatOf(encoding.format);
   std::byte* at = out.data();
   for (int panel = 0; panel < Panels(rows); ++panel) {

@@ -14,6 +14,8 @@
 
 namespace moed {
 
+class ErrorFeedback;
+
 enum class QuantizerId : uint8_t {
   // To nearest, with scales (and offsets) that make a block's squared error small; the float formats' own rounding.
   kRtn,
@@ -21,6 +23,9 @@ enum class QuantizerId : uint8_t {
   kHqq,
   // Channel-wise linear: one scale for a whole row, from its largest magnitude, repeated in every block of the row.
   kChannel,
+  // Error feedback: each column makes good what rounding did to those before it, for inputs like those of a text
+  // (quant/error_feedback.h).
+  kGptq,
 };
 
 struct Quantizer {
@@ -44,9 +49,10 @@ bool Makes(QuantizerId quantizer, FormatId format);
 
 // Encodes rows [first_panel * 8, ...) of a matrix: `weights` (rows, cols) row-major holds just these rows, `out` their
 // PackedBytes. The quantizer makes the format. INVALID_ARGUMENT for a weight that the format cannot hold (NaN, infinity, beyond
-// float16), naming row, column, value and format; rows are counted from `first_row` there.
+// float16), naming row, column, value and format; rows are counted from `first_row` there. `feedback`, of `cols`, is read by
+// kGptq alone; null: nothing is known of the inputs.
 absl::Status EncodeRows(const Encoding& encoding, const float* weights, int rows, int cols, std::span<std::byte> out,
-                        int first_row = 0);
+                        int first_row = 0, const ErrorFeedback* feedback = nullptr);
 // To nearest.
 absl::Status EncodeRows(FormatId format, const float* weights, int rows, int cols, std::span<std::byte> out, int first_row = 0);
 

@@ -34,6 +34,9 @@ enum class FormatId : uint8_t {
   kQ4Z = 19,
   kQ4Z128 = 20,
   kFp8 = 21,
+  // With scales of a byte: of 2 bits, of pairs.
+  kQ2S = 22,
+  kQ2P = 23,
   kEnd
 };
 inline constexpr int kFormatCount = static_cast<int>(FormatId::kEnd);

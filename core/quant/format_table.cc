@@ -45,6 +45,8 @@ constexpr Format kFormats[] = {
     Kept<FormatId::kQ4Z>("q4z", 16),
     Kept<FormatId::kQ4Z128>("q4z_128", 16),
     {FormatId::kFp8, "fp8", quant::kFp8BlockColumns, quant::kFp8PanelBlockBytes, 0, 0, quant::kFp8Codec},
+    {FormatId::kQ2S, "q2s", 32, 80, 8, quant::kLargestByteScale, quant::kQ2SCodec},
+    {FormatId::kQ2P, "q2p", 32, 96, 8, quant::kLargestByteScale, quant::kQ2PCodec},
 };
 
 constexpr bool InOrderOfId() {

@@ -13,6 +13,11 @@ inline constexpr int8_t kIq4Levels[16] = {-127, -104, -83, -65, -49, -35, -22, -
 // MXFP4: the numbers of e2m1, twice.
 inline constexpr int8_t kMxfp4Levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
+// q2p: what a pair's n stands for, see quant/pair_planes.h.
+inline constexpr int kPairTurn = 7;
+inline constexpr int8_t kPairFirst[16] = {1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6};
+inline constexpr int8_t kPairSecond[16] = {1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1};
+
 // The grid of IQ3_S: a code of 9 bits stands for four magnitudes, each odd and below 16. Magnitude i of a row is 2 n + 1, n its
 // octal digit i, the lowest first.
 inline constexpr int kIq3sRows = 512;

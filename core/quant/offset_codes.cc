@@ -1,5 +1,6 @@
 // q2, q3, q4a: weight = d * q + m, one float16 scale and one float16 offset a row of a block.
 #include "core/quant/block_layouts.h"
+#include "core/quant/fed_back.h"
 #include "core/quant/line_fit.h"
 
 namespace moed::quant {
@@ -44,7 +45,8 @@ template <FormatId kFormat, class Planes>
 constexpr Codec kCodec = {.decode_row = DecodeBlockRow<BlockLayout<kFormat>>,
                           .nearest = EncodeBlock<Planes, LeastSquaresLines>,
                           .half_quadratic = EncodeBlock<Planes, HalfQuadraticLines>,
-                          .channel = EncodeChannel<Planes>};
+                          .channel = EncodeChannel<Planes>,
+                          .fed_back = EncodeFedBack<HalfUnits<(1 << Planes::kBits) - 1>, BlockLayout<kFormat>>};
 
 }  // namespace
 

@@ -88,11 +88,13 @@ TEST(Encodings, WhatIsNotKnownIsAnErrorThatListsWhatIs) {
     std::string text;
     std::string expected;
   } cases[] = {
-      {"q5:hqq", "'q5'; known: f32, f16, bf16, q8, q4, q2, q4a, q3"},
-      {"q4_k", "'q4_k' is kept from checkpoints and cannot be made; what can be made: f32, f16, bf16, q8, q4, q2, q4a, q3"},
-      {"q2:gptq", "'gptq' in 'q2:gptq'; known: rtn, hqq, channel"},
+      {"q5:hqq", "'q5'; known: f32, f16, bf16, q8, q4, q2, q4a, q3, q2s, q2p"},
+      {"q4_k",
+       "'q4_k' is kept from checkpoints and cannot be made; what can be made: f32, f16, bf16, q8, q4, q2, q4a, q3, q2s, q2p"},
+      {"q2:awq", "'awq' in 'q2:awq'; known: rtn, hqq, channel, gptq"},
       {"q2:", "'' in 'q2:'; known: rtn"},
       {"q8:hqq", "'hqq' does not make q8; it makes: q2, q4a, q3"},
+      {"q8:gptq", "'gptq' does not make q8; it makes: q2, q4a, q3, q2s, q2p"},
       {"bf16:channel", "'channel' does not make bf16; it makes: q8, q4, q2, q4a, q3"},
   };
   for (const auto& [text, expected] : cases) {

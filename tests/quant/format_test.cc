@@ -79,6 +79,10 @@ double ErrorBound(FormatId id, std::span<const float> block) {
       return (double{*high} - *low) / 15 * 1.5 + largest * 0x1p-9 + 16 * 0x1p-25;
     case FormatId::kQ3:
       return (double{*high} - *low) / 7 * 1.5 + largest * 0x1p-9 + 8 * 0x1p-25;
+    case FormatId::kQ2S:  // as q2; scales and offsets are of a few bits
+      return ((double{*high} - *low) / 2 + largest / 32) * 1.07 + 0x1p-24;
+    case FormatId::kQ2P:
+      return ((double{*high} - *low) / 5 * 1.5 + largest / 32) * 1.07 + 0x1p-24;
     default:
       break;  // none
   }
@@ -155,7 +159,8 @@ TEST(RoundTrip, SignalToNoise) {
   const double power = SquaredError(weights, std::vector<float>(weights.size(), 0.0f));
   // Relative error power of Gaussian weights; each format must beat its figure.
   const std::map<std::string_view, double> limits = {{"f32", 0},   {"f16", 1e-7}, {"bf16", 1e-5}, {"q8", 5e-5},
-                                                     {"q4", 8e-3}, {"q2", 0.1},   {"q4a", 8e-3},  {"q3", 3e-2}};
+                                                     {"q4", 8e-3}, {"q2", 0.1},   {"q4a", 8e-3},  {"q3", 3e-2},
+                                                     {"q2s", 0.11}, {"q2p", 0.055}};
   for (const Format& format : Made()) {
     ASSERT_TRUE(limits.contains(format.name)) << format.name;
     const double limit = limits.at(format.name);

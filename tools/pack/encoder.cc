@@ -104,7 +104,9 @@ absl::Status InTensor(const SourceTensor& source, const absl::Status& status) {
 
 }  // namespace
 
-void TensorEncoder::Encode(const SourceTensor& source, std::span<const MatrixTarget> targets, Chunk& chunk) {
+void TensorEncoder::Encode(const MatrixJob& job, Chunk& chunk) {
+  const SourceTensor& source = *job.source;
+  const std::vector<MatrixTarget>& targets = job.targets;
   const int cols = static_cast<int>(source.shape[1]);
   chunk.status = ReadFloats(source, chunk.first_row, chunk.rows, cols, chunk.raw, chunk.weights);
   chunk.packed.resize(targets.size());
@@ -115,7 +117,8 @@ void TensorEncoder::Encode(const SourceTensor& source, std::span<const MatrixTar
       chunk.status = CheckFinite(chunk.weights, cols, chunk.first_row);
       KeepRows(*source.type, chunk.raw.data(), chunk.rows, cols, chunk.packed[i].data());
     } else {
-      chunk.status = EncodeRows(targets[i].encoding, chunk.weights.data(), chunk.rows, cols, chunk.packed[i], chunk.first_row);
+      chunk.status =
+          EncodeRows(targets[i].encoding, chunk.weights.data(), chunk.rows, cols, chunk.packed[i], chunk.first_row, job.feedback);
       if (!chunk.status.ok()) return;
       chunk.errors[i] = ErrorOfFirstPanel(targets[i].encoding.format, chunk.packed[i], chunk.weights, chunk.rows, cols);
     }
@@ -136,7 +139,7 @@ absl::Status TensorEncoder::EncodeMatrices(std::span<const MatrixJob> jobs, JobS
     Chunk& chunk = chunks_[slot];
     chunk.first_row = static_cast<int>(first_row);
     chunk.rows = static_cast<int>(std::min(RowsAtOnce(source), static_cast<int64_t>(source.shape[0]) - first_row));
-    Encode(source, jobs[job].targets, chunk);
+    Encode(jobs[job], chunk);
   };
   const auto take = [&](int64_t piece, int slot) {
     const size_t job = job_of(piece);
@@ -151,7 +154,7 @@ absl::Status TensorEncoder::EncodeMatrices(std::span<const MatrixJob> jobs, JobS
 }
 
 absl::Status TensorEncoder::EncodeMatrix(const SourceTensor& source, std::span<const MatrixTarget> targets, Sink sink) {
-  const MatrixJob job{&source, {targets.begin(), targets.end()}};
+  const MatrixJob job{&source, {targets.begin(), targets.end()}, nullptr};
   return EncodeMatrices({&job, 1}, [&](size_t, size_t index, std::span<const std::byte> bytes, const EncodingError&) {
     return sink(index, bytes);
   });

@@ -26,6 +26,7 @@ struct MatrixTarget {
 struct MatrixJob {
   const SourceTensor* source = nullptr;  // (rows, cols)
   std::vector<MatrixTarget> targets;
+  const ErrorFeedback* feedback = nullptr;  // of its columns; null: nothing is known of its inputs
 };
 
 // The bytes do not depend on the number of threads. Not synchronised.
@@ -58,7 +59,7 @@ class TensorEncoder {
     std::vector<EncodingError> errors;           // by target
     absl::Status status;
   };
-  static void Encode(const SourceTensor& source, std::span<const MatrixTarget> targets, Chunk& chunk);
+  static void Encode(const MatrixJob& job, Chunk& chunk);
 
   Executor& executor_;
   std::vector<Chunk> chunks_;  // by slot; kept from call to call for their memory

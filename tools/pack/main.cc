@@ -15,6 +15,7 @@
 #include "core/base/executor.h"
 #include "core/base/status.h"
 #include "core/base/version.h"
+#include "core/store/checksum.h"
 #include "core/store/store.h"
 #include "core/store/writer.h"
 #include "tools/pack/budgets.h"
@@ -22,6 +23,8 @@
 #include "tools/pack/estimate.h"
 #include "tools/pack/family_list.h"
 #include "tools/pack/json_text.h"
+#include "tools/pack/layer_feedback.h"
+#include "tools/pack/moments.h"
 #include "tools/pack/packer.h"
 #include "tools/pack/plan.h"
 #include "tools/pack/report.h"
@@ -40,7 +43,8 @@ constexpr const char* kDescription =
 constexpr const char* kFormatsHelp =
     "An expert is stored once at each of --expert-formats; the first is the reference that exact mode computes with.\n"
     "Formats: f32, f16, bf16 keep the number format; q8, q4, q2 are blocks of 32 weights of 8, 4, 2 bits (8.5, 4.5, 3 with "
-    "scales), q4a and q3 blocks of 4 and 3 bits with offsets (5, 4). keep takes what the checkpoint has: numbers in their "
+    "scales), q4a and q3 blocks of 4 and 3 bits with offsets (5, 4), q2p and q2s of 2.5 and 2 bits with small scales (3, 2.5). "
+    "keep takes what the checkpoint has: numbers in their "
     "own format, blocks of a GGUF, AWQ, GPTQ, FP8 or MXFP4 with their codes and scales.\n";
 constexpr const char* kFooter =
     "A pack that was interrupted or killed is taken up by running the same command again; until it is whole there is only "
@@ -54,6 +58,7 @@ struct Flags {
   std::string output;
   std::vector<std::string> expert_formats;  // empty: DefaultEncoding
   std::string trunk_format;                 // likewise
+  std::string calibration;                  // a file of moed-plan moments
   std::string chat_template;                // a file, or kNoTemplate; empty: the checkpoint's
   int threads = 0;
   int sync_mib = 64;
@@ -106,17 +111,19 @@ absl::Status PrintBudgets(const PackPlan& plan) {
   return absl::OkStatus();
 }
 
-absl::Status PrintDryRunJson(const Checkpoint& checkpoint, const PackPlan& plan, const Flags& flags, Executor& executor) {
+absl::Status PrintDryRunJson(const Checkpoint& checkpoint, const PackPlan& plan, const Flags& flags, Executor& executor,
+                             const ExpertMoments* moments) {
   DryRunFigures figures;
   MOED_ASSIGN_OR_RETURN(figures.budgets, FindServingBudgets(plan, ServingOptionsOfThisMachine()));
-  MOED_ASSIGN_OR_RETURN(figures.encoding_seconds, EstimateSeconds(plan, executor, Clock::Real()));
+  MOED_ASSIGN_OR_RETURN(figures.encoding_seconds, EstimateSeconds(plan, executor, Clock::Real(), moments));
   figures.free_space = std::string(CheckFreeSpace(flags.output, plan.layout.file_bytes()).message());
   std::fputs(DryRunJson(checkpoint, plan, figures).c_str(), stdout);
   return absl::OkStatus();
 }
 
-absl::Status DryRun(const Checkpoint& checkpoint, const PackPlan& plan, const Flags& flags, Executor& executor) {
-  if (flags.json) return PrintDryRunJson(checkpoint, plan, flags, executor);
+absl::Status DryRun(const Checkpoint& checkpoint, const PackPlan& plan, const Flags& flags, Executor& executor,
+                    const ExpertMoments* moments) {
+  if (flags.json) return PrintDryRunJson(checkpoint, plan, flags, executor, moments);
   std::printf("%s: %s, %zu tensors, %s\n\n%s", checkpoint.path().c_str(), plan.spec.family.c_str(), checkpoint.tensor_count(),
               FormatBytes(checkpoint.weight_bytes()).c_str(), SizeTable(plan.description, plan.layout).c_str());
   const uint64_t whole = plan.description.trunk_bytes + AllRecordBytes(plan.description, kReferencePrecision);
@@ -124,7 +131,7 @@ absl::Status DryRun(const Checkpoint& checkpoint, const PackPlan& plan, const Fl
               FormatBytes(whole).c_str());
   MOED_RETURN_IF_ERROR(PrintBudgets(plan));
   std::fflush(stdout);
-  MOED_ASSIGN_OR_RETURN(const double seconds, EstimateSeconds(plan, executor, Clock::Real()));
+  MOED_ASSIGN_OR_RETURN(const double seconds, EstimateSeconds(plan, executor, Clock::Real(), moments));
   std::printf(
       "\nabout %s of encoding with %d threads, measured on a sample (a disk slower than %s/s takes longer)\n",
       SecondsText(seconds).c_str(), executor.threads(),
@@ -146,6 +153,24 @@ void ReportStart(const StoreWriter& writer, const std::string& output) {
       std::fprintf(stderr, "starting over: %s.partial was left by other inputs, options or another version\n", output.c_str());
       return;
   }
+}
+
+// Null where nothing asks for it.
+absl::StatusOr<std::unique_ptr<ExpertMoments>> ReadMoments(const Flags& flags, const PackEncodings& encodings,
+                                                           const ModelSpec& spec) {
+  if (encodings.trunk && encodings.trunk->quantizer == QuantizerId::kGptq) {
+    return InvalidArgument("--trunk-format ", EncodingName(*encodings.trunk), ": gptq is for experts");
+  }
+  if (!NeedsMoments(encodings)) {
+    if (flags.calibration.empty()) return nullptr;
+    return InvalidArgument("--calibration is for formats of experts made by gptq, of which --expert-formats names none");
+  }
+  if (flags.calibration.empty()) {
+    return InvalidArgument("--expert-formats: gptq wants --calibration FILE; moed-plan moments STORE TEXT makes one");
+  }
+  auto moments = std::make_unique<ExpertMoments>(spec);
+  MOED_RETURN_IF_ERROR(moments->Take(flags.calibration, ExpertMoments::kWhole).status());
+  return moments;
 }
 
 absl::Status RunPack(const Flags& flags) {
@@ -172,16 +197,19 @@ absl::Status RunPack(const Flags& flags) {
                  flags.input.c_str());
   }
   const std::unique_ptr<Executor> executor = MakeThreadPool(flags.threads > 0 ? flags.threads : DefaultThreads());
-  if (flags.dry_run) return DryRun(checkpoint, plan, flags, *executor);
+  MOED_ASSIGN_OR_RETURN(const std::unique_ptr<ExpertMoments> moments, ReadMoments(flags, encodings, plan.spec));
+  if (flags.dry_run) return DryRun(checkpoint, plan, flags, *executor, moments.get());
   if (std::filesystem::exists(flags.output, ignored) && !flags.force) {
     return absl::AlreadyExistsError(StrCat(flags.output, " exists already; --force replaces it once the new store is whole"));
   }
   MOED_RETURN_IF_ERROR(CheckFreeSpace(flags.output, plan.layout.file_bytes()));
-  const StoreWriterOptions options{.identity = plan.identity, .sync_bytes = static_cast<uint64_t>(flags.sync_mib) << 20};
+  const StoreWriterOptions options{
+      .identity = moments != nullptr ? Checksum(StrCat(plan.identity, "\n", moments->hash())) : plan.identity,
+      .sync_bytes = static_cast<uint64_t>(flags.sync_mib) << 20};
   MOED_ASSIGN_OR_RETURN(const std::unique_ptr<StoreWriter> writer, StoreWriter::Open(flags.output, plan.description, options));
   ReportStart(*writer, flags.output);
   Progress progress("packing", plan.piece_bytes(), writer->resumed_bytes(), stderr, Clock::Real());
-  const absl::StatusOr<EncodingErrors> errors = Pack(plan, *writer, *executor, progress);
+  const absl::StatusOr<EncodingErrors> errors = Pack(plan, *writer, *executor, progress, moments.get());
   if (!errors.ok()) {
     const absl::Status& status = errors.status();
     progress.Break();
@@ -252,6 +280,8 @@ void DefinePack(CLI::App& app, Flags& flags) {
                  "format of all other matrices (norms and biases stay f32, routers as they are)")
       ->check(CheckEncodingName)
       ->option_text("F[:Q] (default: q8; of a GGUF, or quantised: keep)");
+  app.add_option("--calibration", flags.calibration, "what moed-plan moments has collected of a text, for the quantizer gptq")
+      ->option_text("FILE");
   app.add_option("--chat-template", flags.chat_template,
                  "Jinja that makes a prompt of a conversation, instead of the checkpoint's; none: no conversations")
       ->option_text("FILE (or none)");

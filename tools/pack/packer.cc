@@ -13,6 +13,7 @@
 #include "core/base/status.h"
 #include "core/store/expert_norms.h"
 #include "tools/pack/encoder.h"
+#include "tools/pack/layer_feedback.h"
 #include "tools/pack/norms_of_experts.h"
 #include "tools/terminal/amount.h"
 #include "tools/terminal/interrupt.h"
@@ -22,8 +23,9 @@ namespace {
 
 class Packer {
  public:
-  Packer(const PackPlan& plan, StoreWriter& writer, Executor& executor, Progress& progress)
+  Packer(const PackPlan& plan, StoreWriter& writer, Executor& executor, Progress& progress, const ExpertMoments* moments)
       : plan_(plan),
+        moments_(moments),
         writer_(writer),
         executor_(executor),
         encoder_(executor),
@@ -61,7 +63,7 @@ class Packer {
         continue;
       }
       tensors.push_back(i);
-      jobs.push_back({plan_.trunk[i], {plan_.trunk_targets[i]}});
+      jobs.push_back({plan_.trunk[i], {plan_.trunk_targets[i]}, nullptr});
     }
     return encoder_.EncodeMatrices(jobs, [&](size_t job, size_t, std::span<const std::byte> bytes, const EncodingError& error) {
       errors_.trunk.Add(error);
@@ -90,6 +92,8 @@ class Packer {
     for (int expert = 0; expert < plan_.description.experts_per_layer; ++expert) {
       for (const ExpertPart part : plan_.parts) AddJob(moe_layer, expert, part, parts, jobs);
     }
+    const LayerFeedback feedback(plan_, jobs.empty() ? nullptr : moments_, moe_layer, executor_);
+    for (size_t i = 0; i < jobs.size(); ++i) jobs[i].feedback = feedback.Of(parts[i].keys.front().expert, parts[i].part);
     const auto append = [&](size_t job, size_t index, std::span<const std::byte> bytes, const EncodingError& error) {
       const auto& [part, keys] = parts[job];
       errors_.experts[static_cast<size_t>(keys[index].precision)][static_cast<size_t>(part)].Add(error);
@@ -102,7 +106,7 @@ class Packer {
 
   void AddJob(size_t moe_layer, int expert, ExpertPart part, std::vector<PartKeys>& parts, std::vector<MatrixJob>& jobs) const {
     PartKeys missing{part, {}};
-    MatrixJob job{&plan_.ExpertSource(moe_layer, expert, part), {}};
+    MatrixJob job{&plan_.ExpertSource(moe_layer, expert, part), {}, nullptr};
     for (size_t p = 0; p < plan_.description.precisions.size(); ++p) {
       const CachedKey key{plan_.description.moe_layers[moe_layer], expert, static_cast<Precision>(p)};
       if (writer_.HasExpert(key, part)) continue;
@@ -152,6 +156,7 @@ class Packer {
   }
 
   const PackPlan& plan_;
+  const ExpertMoments* const moments_;
   StoreWriter& writer_;
   Executor& executor_;
   TensorEncoder encoder_;
@@ -178,8 +183,9 @@ absl::Status CheckFreeSpace(const std::string& path, uint64_t file_bytes) {
                            FormatBytes(free_bytes + taken_bytes), ")");
 }
 
-absl::StatusOr<EncodingErrors> Pack(const PackPlan& plan, StoreWriter& writer, Executor& executor, Progress& progress) {
-  Packer packer(plan, writer, executor, progress);
+absl::StatusOr<EncodingErrors> Pack(const PackPlan& plan, StoreWriter& writer, Executor& executor, Progress& progress,
+                                    const ExpertMoments* moments) {
+  Packer packer(plan, writer, executor, progress, moments);
   const absl::Status status = packer.Run();
   if (absl::IsCancelled(status)) MOED_RETURN_IF_ERROR(writer.Flush());
   MOED_RETURN_IF_ERROR(status);

@@ -10,6 +10,7 @@
 #include "core/base/executor.h"
 #include "core/store/writer.h"
 #include "tools/pack/encoding_error.h"
+#include "tools/pack/moments.h"
 #include "tools/pack/plan.h"
 #include "tools/terminal/progress.h"
 
@@ -27,6 +28,8 @@ struct EncodingErrors {
 
 // `writer` was opened with the plan's description and identity. CANCELLED after an interrupt, with everything that is finished
 // journalled; any error leaves the unfinished pack to be resumed.
-absl::StatusOr<EncodingErrors> Pack(const PackPlan& plan, StoreWriter& writer, Executor& executor, Progress& progress);
+// `moments`: null where no encoding needs them (layer_feedback.h).
+absl::StatusOr<EncodingErrors> Pack(const PackPlan& plan, StoreWriter& writer, Executor& executor, Progress& progress,
+                                    const ExpertMoments* moments = nullptr);
 
 }  // namespace moed

@@ -34,7 +34,7 @@ void EvaluationFlags::Define(CLI::App& command) {
       ->option_text(" ");
   command.add_option("--tokens", tokens, "tokens of the text, from its start, that every measurement takes")
       ->check(CLI::Range(2, 1 << 24))
-      ->option_text("N (default: 4096)");
+      ->option_text(StrCat("N (default: ", tokens, ")"));
   command.add_option("--window", window, "tokens that see each other")
       ->check(CLI::Range(2, 1 << 20))
       ->option_text("N (default: 256)");

@@ -124,7 +124,7 @@ std::span<const TokenId> LossEvaluator::Window(int window) const {
 
 int LossEvaluator::WindowTokens(int window) const { return static_cast<int>(Window(window).size()) - 1; }
 
-absl::StatusOr<double> LossEvaluator::WindowNats(int number, FidelityRule& rule, RouterMask* mask) {
+absl::StatusOr<double> LossEvaluator::WindowNats(int number, FidelityRule& rule, RouterMask* mask, StepWatcher* watcher) {
   rule_->target = &rule;
   mask_->target = mask;
   const std::span<const TokenId> window = Window(number);
@@ -138,9 +138,10 @@ absl::StatusOr<double> LossEvaluator::WindowNats(int number, FidelityRule& rule,
   chunk.fidelity = Fidelity::Fast();
   double nats = 0;
   provider_->OnSequenceStart(chunk.sequence);
-  model_->Forward({&chunk, 1}, *provider_, [&](int, int token, std::span<float> logits) {
+  const auto score = [&](int, int token, std::span<float> logits) {
     nats += LogNormalizer(logits) - logits[window[token + 1].value()];
-  });
+  };
+  model_->Forward({&chunk, 1}, *provider_, score, watcher);
   provider_->OnSequenceEnd(chunk.sequence);
   kv_->Release(kv);
   MOED_RETURN_IF_ERROR(chunk.status);

@@ -55,10 +55,11 @@ class LossEvaluator {
   absl::StatusOr<double> Loss(FidelityRule& rule, RouterMask* mask, bool (*cancelled)());
   // The text's windows one by one: the sum of a window's nats.
   int windows() const;
-  absl::StatusOr<double> WindowNats(int window, FidelityRule& rule, RouterMask* mask);
+  absl::StatusOr<double> WindowNats(int window, FidelityRule& rule, RouterMask* mask, StepWatcher* watcher = nullptr);
 
   const StoreReader& store() const { return *store_; }
   const ModelSpec& spec() const { return spec_; }
+  Executor& executor() { return *executor_; }
   int experts() const;           // of all layers
   uint64_t tokens_hash() const;  // of the tokens and how they are cut
   int scored_tokens() const;

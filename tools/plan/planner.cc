@@ -5,6 +5,7 @@
 #include "tools/plan/fate_planner.h"
 #include "tools/plan/hobbit_planner.h"
 #include "tools/plan/learn_planner.h"
+#include "tools/plan/moments_planner.h"
 #include "tools/plan/swapmoe_planner.h"
 #include "tools/plan/widths_planner.h"
 
@@ -18,6 +19,7 @@ constexpr PlannerRow kPlanners[] = {
     {"slots", "divide the memory for experts among the layers (SwapMoE)", MakeSlotsPlanner},
     {"fate", "measure what a prompt may read at low precision and how many layers to keep whole (Fate)", MakeFatePlanner},
     {"hobbit", "find thresholds and eviction weights for a model's own gate weights (HOBBIT)", MakeHobbitPlanner},
+    {"moments", "collect from a text what moed-pack --calibration weighs errors by", MakeMomentsPlanner},
     {"learn", "learn from a text what the preset auto learns while it serves", MakeLearnPlanner},
 };
 

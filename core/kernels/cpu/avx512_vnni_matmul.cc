@@ -70,6 +70,15 @@ struct Vnni512 {
     return _mm512_castsi512_ps(_mm512_mask_sllv_epi32(normal, subnormal, _mm512_set1_epi32(1 << 21), e));
   }
 
+  static inline Ints LoadHalfPlane(const unsigned char* at, int64_t panel_bytes) {
+    const __m256i first = Vectors256::LoadHalfPlane(at, 0);
+    return _mm512_inserti64x4(_mm512_castsi256_si512(first), Vectors256::LoadHalfPlane(at + panel_bytes, 0), 1);
+  }
+  static inline Floats ByteScales(Ints bytes) {
+    const Ints upper = _mm512_add_epi32(bytes, _mm512_set1_epi32(quant::kByteScaleBias));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(upper, quant::kByteScaleShift));
+  }
+
   static inline Floats E4m3(Ints codes) {
     const Ints sign = _mm512_and_si512(_mm512_slli_epi32(codes, 24), _mm512_set1_epi32(INT32_MIN));
     const Ints magnitude = _mm512_and_si512(_mm512_slli_epi32(codes, 20), _mm512_set1_epi32(0x07f00000));

@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "core/quant/byte_scale.h"
+
 namespace moed {
 namespace {
 
@@ -42,6 +44,23 @@ struct ZeroPoints {
     inline typename Isa::Floats Scale(int) const { return this->Halves(0); }
     inline typename Isa::Floats Offset(int) const {
       return Isa::Multiply(this->Halves(0), Isa::ToFloats(Isa::LoadBytes(this->block + 16, this->panel_bytes)));
+    }
+  };
+};
+// d of a byte, and d n / 16 with an int8 n.
+struct ByteLines {
+  static constexpr int kHeaderBytes = 16;
+  static constexpr int kBlocks = 1;
+  static constexpr int kParts = 1;
+  static constexpr bool kHasOffsets = true;
+  static constexpr bool kSubtracted = false;
+  template <class Isa>
+  struct Header : BlockHeader<Isa> {
+    inline Header(const unsigned char* block, int64_t panel_bytes) : BlockHeader<Isa>{block, panel_bytes} {}
+    inline typename Isa::Floats Scale(int) const { return Isa::ByteScales(Isa::LoadBytes(this->block, this->panel_bytes)); }
+    inline typename Isa::Floats Offset(int part) const {
+      const auto steps = Isa::ToFloats(Isa::LoadSignedBytes(this->block + 8, this->panel_bytes));
+      return Isa::Multiply(Scale(part), Isa::Multiply(steps, Isa::Splat(quant::kOffsetStep)));
     }
   };
 };

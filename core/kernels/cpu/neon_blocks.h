@@ -9,6 +9,7 @@
 #include <arm_neon.h>
 
 #include "core/kernels/cpu/neon_tiles.h"
+#include "core/quant/byte_scale.h"
 #include "core/quant/level_tables.h"
 
 namespace moed::neon {
@@ -97,6 +98,25 @@ struct GridCodes {
   }
 };
 
+// Pairs of levels, see quant/pair_planes.h.
+struct PairCodes {
+  static constexpr bool kPlain = false;
+  static constexpr int kBytes = 80;
+  static constexpr int kBias = 0;
+  template <int kGroup>
+  static inline int8x16_t Group(const unsigned char* codes, int half) {
+    constexpr int kPairs = kGroup % 4;  // 4 kPairs to 4 kPairs + 3
+    const uint8x16_t both = LoadVector(codes, kPairs % 2, half);
+    const uint8x16_t n = kPairs < 2 ? vandq_u8(both, vdupq_n_u8(15)) : vshrq_n_u8(both, 4);
+    if constexpr (kGroup < 4) {
+      return vqtbl1q_s8(vld1q_s8(kPairFirst), n);
+    } else {
+      const uint8x16_t turned = vtstq_u8(vld1q_u8(codes + 64), vdupq_n_u8(static_cast<uint8_t>(1 << (kPairs + 4 * half))));
+      return veorq_s8(vqtbl1q_s8(vld1q_s8(kPairSecond), n), vreinterpretq_s8_u8(vandq_u8(turned, vdupq_n_u8(kPairTurn))));
+    }
+  }
+};
+
 template <bool kOffsets>
 struct HalfScales {
   static constexpr int kHeaderBytes = kOffsets ? 32 : 16;
@@ -128,6 +148,26 @@ struct ZeroPoints {
   static inline float32x4_t Scale(const unsigned char* block, int half, int, int) { return LoadHalves(block + 8 * half); }
   static inline float32x4_t Offset(const unsigned char* block, int half, int, int) {
     return vnegq_f32(vmulq_f32(LoadHalves(block + 8 * half), vcvtq_f32_u32(LoadBytes(block + 16, half))));
+  }
+};
+
+inline int32x4_t LoadSignedBytes(const unsigned char* at, int half) {
+  return vshrq_n_s32(vreinterpretq_s32_u32(vshlq_n_u32(LoadBytes(at, half), 24)), 24);
+}
+
+// d of a byte, and d n / 16 with an int8 n.
+struct ByteLines {
+  static constexpr int kHeaderBytes = 16;
+  static constexpr int kBlocks = 1;
+  static constexpr int kParts = 1;
+  static constexpr bool kHasOffsets = true;
+  static inline float32x4_t Scale(const unsigned char* block, int half, int, int) {
+    const uint32x4_t upper = vaddq_u32(LoadBytes(block, half), vdupq_n_u32(quant::kByteScaleBias));
+    return vreinterpretq_f32_u32(vshlq_n_u32(upper, quant::kByteScaleShift));
+  }
+  static inline float32x4_t Offset(const unsigned char* block, int half, int b, int part) {
+    const float32x4_t steps = vcvtq_f32_s32(LoadSignedBytes(block + 8, half));
+    return vmulq_f32(Scale(block, half, b, part), vmulq_n_f32(steps, quant::kOffsetStep));
   }
 };
 
@@ -177,8 +217,7 @@ struct SignedNumbers {
   static constexpr int kBytes(int parts) { return 8 * parts; }
   template <int>
   static inline int32x4_t Get(const unsigned char* numbers, int half, int part) {
-    const uint32x4_t bytes = LoadBytes(numbers + 8 * part, half);
-    return vshrq_n_s32(vreinterpretq_s32_u32(vshlq_n_u32(bytes, 24)), 24);
+    return LoadSignedBytes(numbers + 8 * part, half);
   }
 };
 struct OddNumbers {

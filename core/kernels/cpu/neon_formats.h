@@ -53,6 +53,10 @@ template <>
 struct NeonFormat<FormatId::kQ4Z128> : Block<CodesOf4Bits<0>, ZeroPoints<4>> {};
 template <>
 struct NeonFormat<FormatId::kFp8> : Fp8 {};
+template <>
+struct NeonFormat<FormatId::kQ2S> : Block<CodesOf2Bits, ByteLines> {};
+template <>
+struct NeonFormat<FormatId::kQ2P> : Block<PairCodes, ByteLines> {};
 
 }  // namespace
 }  // namespace moed::neon

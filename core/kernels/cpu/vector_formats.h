@@ -209,6 +209,31 @@ struct GridCodes {
   }
 };
 
+// Pairs of levels, see quant/pair_planes.h: steps s and 4 + s are pairs 4 s to 4 s + 3.
+struct PairCodes {
+  static constexpr int kBytes = 80;
+  static constexpr int kZero = 0;
+  static constexpr int kLargest = 6;
+  static constexpr int kLoads = 4;
+  static constexpr int8_t kTurns[16] = {0, kPairTurn};
+  template <class Isa>
+  struct Loaded {
+    typename Isa::Ints n;
+    typename Isa::Ints turned;  // bits, of all steps
+  };
+  template <class Isa>
+  static inline Loaded<Isa> Load(const unsigned char* codes, int64_t panel_bytes, int load) {
+    const auto both = Isa::Load(codes + 32 * (load % 2), panel_bytes);
+    return {Isa::Once(Isa::And(load < 2 ? both : Isa::ShiftRight(both, 4), 15)), Isa::LoadHalfPlane(codes + 64, panel_bytes)};
+  }
+  template <class Isa>
+  static inline typename Isa::Ints Weights(const Loaded<Isa>& loaded, int step) {
+    if (step < 4) return Isa::Lookup(kPairFirst, loaded.n);
+    const auto turned = Isa::And(Isa::ShiftRight(loaded.turned, step - 4), 1);
+    return Isa::Xor(Isa::Lookup(kPairSecond, loaded.n), Isa::Lookup(kTurns, turned));
+  }
+};
+
 // A format of codes and scales.
 template <class AnyIsa, class Codes, class Scales>
 struct Block {
@@ -290,6 +315,10 @@ template <class Isa>
 struct VectorFormat<FormatId::kQ4Z128, Isa> : Block<Isa, CodesOf4Bits<0>, ZeroPoints<4>> {};
 template <class Isa>
 struct VectorFormat<FormatId::kFp8, Isa> : Fp8<Isa> {};
+template <class Isa>
+struct VectorFormat<FormatId::kQ2S, Isa> : Block<Isa, CodesOf2Bits, ByteLines> {};
+template <class Isa>
+struct VectorFormat<FormatId::kQ2P, Isa> : Block<Isa, PairCodes, ByteLines> {};
 
 // Wide: a format in the widest vectors; OnePanel: in vectors of one panel. Tiles of kVectors vectors times kTokens tokens.
 template <class Wide, int kVectors, int kTokens, class OnePanel = Wide>

@@ -4,6 +4,7 @@
 #include <immintrin.h>
 #include <stdint.h>
 
+#include "core/quant/byte_scale.h"
 #include "core/quant/fp8.h"
 
 namespace moed {
@@ -72,6 +73,17 @@ struct Vectors256 {
     const Ints normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
     const Ints subnormal = _mm256_sllv_epi32(_mm256_set1_epi32(1 << 21), e);
     return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, subnormal, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)));
+  }
+
+  // Sixteen bytes for four rows each: the low nibbles' for rows 0 to 3, the high ones' for rows 4 to 7.
+  static inline Ints LoadHalfPlane(const unsigned char* at, int64_t) {
+    const Ints both = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+    return _mm256_blend_epi32(both, _mm256_srli_epi16(both, 4), 0xf0);
+  }
+  // Of a byte, see quant/byte_scale.h.
+  static inline Floats ByteScales(Ints bytes) {
+    const Ints upper = _mm256_add_epi32(bytes, _mm256_set1_epi32(quant::kByteScaleBias));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(upper, quant::kByteScaleShift));
   }
 
   // e4m3, see quant/fp8.h.

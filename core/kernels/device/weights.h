@@ -52,6 +52,12 @@ struct PlaneWords<quant::Planes<kPlaneBits...>> {
   }
 };
 
+template <>
+struct PlaneWords<quant::PairPlanes> {
+  template <class Memory>
+  static __device__ uint32_t Get(Memory planes, int row, int s);
+};
+
 // What four codes stand for, an int8 each, by the base of a layout that says what one stands for. No code less kZeroCode borrows
 // from its neighbour: codes are below 128, and so is kZeroCode.
 template <int kZeroCode>
@@ -75,6 +81,17 @@ __device__ inline uint32_t LevelsOf(const quant::TableEntries<kTable>*, uint32_t
   const uint32_t high = __byte_perm(kWords[2], kWords[3], selector & 0x7777);
   const uint32_t upper = (codes >> 3 & kEveryByte) * 0xff;
   return (low & ~upper) | (high & upper);
+}
+
+// Levels of pairs: tables and, of the second columns, a turn.
+template <class Memory>
+__device__ inline uint32_t PlaneWords<quant::PairPlanes>::Get(Memory planes, int row, int s) {
+  using Pairs = quant::PairPlanes;
+  const int pair = quant::kGroupColumns * (s % 4);
+  const uint32_t n = Load<uint32_t>(planes + Pairs::Nibble(pair, row)) >> Pairs::NibbleShift(pair) & 0xf * kEveryByte;
+  if (s < 4) return LevelsOf(static_cast<const quant::TableEntries<kPairFirst>*>(nullptr), n);
+  const uint32_t turned = Load<uint32_t>(planes + Pairs::Bit(pair, row)) >> Pairs::BitShift(pair, row) & kEveryByte;
+  return LevelsOf(static_cast<const quant::TableEntries<kPairSecond>*>(nullptr), n) ^ turned * kPairTurn;
 }
 
 // Columns 4 s to 4 s + 3 of 32-column block b of a format's block. Not of iq3_s, whose magnitudes are a grid's.
