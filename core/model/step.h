@@ -33,7 +33,7 @@ struct Step {
   InputForms expert_inputs;  // that experts and shared experts read
   Scratch scratch;
   Batch batch;
-  absl::Status failure;            // of the backend, since the step began: nothing that it computed is of use
+  absl::Status failure;  // of the backend, since the step began: nothing that it computed is of use
   // Products with matrices of the trunk are those of halves: every sequence of the step allows it, and there are rows enough.
   bool fast_matmul = false;
   StepWatcher* watcher = nullptr;  // of the step

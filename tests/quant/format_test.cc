@@ -158,9 +158,8 @@ TEST(RoundTrip, SignalToNoise) {
   const std::vector<float> weights = Gaussian(rows * cols, 11);
   const double power = SquaredError(weights, std::vector<float>(weights.size(), 0.0f));
   // Relative error power of Gaussian weights; each format must beat its figure.
-  const std::map<std::string_view, double> limits = {{"f32", 0},   {"f16", 1e-7}, {"bf16", 1e-5}, {"q8", 5e-5},
-                                                     {"q4", 8e-3}, {"q2", 0.1},   {"q4a", 8e-3},  {"q3", 3e-2},
-                                                     {"q2s", 0.11}, {"q2p", 0.055}};
+  const std::map<std::string_view, double> limits = {{"f32", 0},  {"f16", 1e-7}, {"bf16", 1e-5}, {"q8", 5e-5},  {"q4", 8e-3},
+                                                     {"q2", 0.1}, {"q4a", 8e-3}, {"q3", 3e-2},   {"q2s", 0.11}, {"q2p", 0.055}};
   for (const Format& format : Made()) {
     ASSERT_TRUE(limits.contains(format.name)) << format.name;
     const double limit = limits.at(format.name);
