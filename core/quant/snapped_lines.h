@@ -77,7 +77,7 @@ FourRows UnitOn(const Lines& lines, FourRows inverse, FourRows weight, int colum
 // of the columns' errors, positive.
 template <class Units>
 Lines FitSnapped(const FourRowsColumns& columns, const float* weights) {
-  constexpr int kStarts = 4, kRounds = 4;
+  constexpr int kStarts = 3, kRounds = 4;
   FourRows low = columns.at[0], high = columns.at[0];
   for (const FourRows& weight : columns.at) {
     low = Lesser(weight, low);
