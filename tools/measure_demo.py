@@ -6,7 +6,7 @@ usage: measure_demo.py [--bin build/release/bin] [--calibration TEXT] cache|turn
 cache       hit ratio, bytes read and TPOT with 25, 50 and 100 % of the experts in memory, in turns (A B C A B C ...), medians
 turns       TTFT of ten turns of a conversation, in a session and by a client that sends the whole text each time, medians
 quality     perplexity on models/tales-qwen/heldout.txt of every weight format, against float32 transformers
-quantizers  the same for experts of 8, 4, 3 and 2 bits made by every quantizer, the trunk in bf16; those of gptq with --calibration
+quantizers  the same for experts of 8, 4, 3 and 2 bits made by every quantizer, trunk in bf16; those of gptq with --calibration
 kv          the same for keys and values kept in every format, weights in bf16
 """
 
