@@ -40,7 +40,7 @@ struct Inputs {
 
 // e H e^T, H damped and of spans, is the sum over the columns of weight * (e U)^2.
 TEST(ErrorFeedback, FactorsTheMoments) {
-  for (const auto [cols, span] : {std::pair{40, 64}, {96, 32}, {70, 64}}) {
+  for (const auto& [cols, span] : {std::pair{40, 64}, {96, 32}, {70, 64}}) {
     const Inputs inputs(cols);
     const std::vector<float> moments = inputs.Triangles(span);
     ASSERT_EQ(moments.size(), ErrorFeedback::SpanFloats(cols, span));
