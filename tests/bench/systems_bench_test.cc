@@ -79,7 +79,7 @@ TEST(ContendersTest, ErrorsSayWhatIsAllowed) {
   EXPECT_THAT(MessageOf(ParseContenders("auto,nobody").status()),
               HasSubstr("\"nobody\"; known are: all, ablations, auto, edgemoe"));
   EXPECT_THAT(MessageOf(ParseContenders("auto,auto").status()), HasSubstr("twice"));
-  EXPECT_THAT(MessageOf(ParseContenders("auto@loose").status()), HasSubstr("expected exact, bounded:X"));
+  EXPECT_THAT(MessageOf(ParseContenders("auto@loose").status()), HasSubstr("expected exact, fast-matmul, bounded:X"));
   EXPECT_THAT(MessageOf(ParseContenders("auto+policy=best").status()), HasSubstr("unknown policy \"best\"; known are: lru"));
   EXPECT_THAT(MessageOf(ParseContenders("auto+fill-cache=perhaps").status()), HasSubstr("known are: on, off"));
   EXPECT_THAT(MessageOf(ParseContenders("auto+policy").status()), HasSubstr("NAME one of policy, predictor, fidelity-rule"));
