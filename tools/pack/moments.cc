@@ -57,7 +57,7 @@ void AddTriangles(const std::vector<float>& x, int cols, int span, float* out, E
 }
 
 // Of the columns' own moments.
-double Trace(const float* moments, int cols, int span) {
+double DiagonalSum(const float* moments, int cols, int span) {
   double trace = 0;
   for (int begin = 0; begin < cols; begin += span) {
     const int count = std::min(span, cols - begin);
@@ -124,7 +124,7 @@ ErrorFeedback ExpertMoments::OfInner(size_t moe_layer, int expert) const {
   const size_t floats = ErrorFeedback::SpanFloats(ffn_, kInnerSpan);
   const float* sums = inner_[moe_layer].data();
   double trace = 0;
-  for (int e = 0; e < experts_; ++e) trace += Trace(sums + floats * e, ffn_, kInnerSpan);
+  for (int e = 0; e < experts_; ++e) trace += DiagonalSum(sums + floats * e, ffn_, kInnerSpan);
   const double mean = trace / ffn_ / static_cast<double>(std::max<uint64_t>(rows(moe_layer), 1));
   std::vector<float> moments(sums + floats * expert, sums + floats * (expert + 1));
   AddToDiagonal(kPriorRows * mean, ffn_, kInnerSpan, moments.data());

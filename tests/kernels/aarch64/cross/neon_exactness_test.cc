@@ -373,6 +373,9 @@ TEST_P(NeonExactness, Attention) {
                        kept.back()->data() + values_at + slot * row_bytes);
           }
         }
+        // Of rows without a window, by distance.
+        constexpr int kReach = 9;
+        GuardedFloats bias(Gaussian(kHeads * (2 * kReach + 1), 5));
         GuardedFloats query(Gaussian(kTokens * kHeads * head_dim, 8));
         for (const int length : {1, 2, 7, 12, 13, 16, 17, 30, 44, 250, 255, 268}) {
           if (length + kTokens - 1 > pages * kPageTokens) continue;
@@ -391,10 +394,14 @@ TEST_P(NeonExactness, Attention) {
                                        .values = values_at,
                                        .page_tokens = kPageTokens,
                                        .length = length,
+                                       .grows = true,
                                        .window = window,
                                        .head_dim = head_dim,
                                        .scale = 0.3f,
                                        .sinks = window == 1 ? nullptr : kSinks,
+                                       .bias = window == 0 ? bias.data() : nullptr,
+                                       .bias_reach = kReach,
+                                       .position = length - 1,
                                        .scores = (&table == &kernels_ ? found_scores : expected_scores).data(),
                                        .score_stride = stride});
             });
@@ -453,6 +460,7 @@ TEST_P(NeonExactness, AttendLatent) {
                                                        .values = 0,
                                                        .page_tokens = kPageTokens,
                                                        .length = length,
+                                                       .grows = true,
                                                        .window = 0,
                                                        .head_dim = rank,
                                                        .scale = 0.3f,
