@@ -59,7 +59,7 @@ class EncoderDecoderEngine : public testing::TestWithParam<std::string> {
       *Tokenizer::FromBlob(*CompileTokenizer(ReadText(StrCat(DataFolder(), "/", GetParam(), "/tokenizer.json"))));
   const nlohmann::json golden_ = nlohmann::json::parse(ReadFileText(StrCat(DataFolder(), "/", GetParam(), "/golden.json.xz")));
   MemoryProvider provider_{store_};
-  const FakeClock clock_;
+  FakeClock clock_;
   std::unique_ptr<PackedModel> model_;
   std::unique_ptr<StepEngine> engine_;
   int asked_ = 0;
