@@ -66,9 +66,9 @@ class FedBackRows {
   // What the errors of the block's columns before column `first` + i ask of it.
   FourRows FromBlock(int first, int i) const {
     FourRows sum = Splat(0);
-    const int begin = std::max(first, feedback_.first(first + i));
-    const float* asks = feedback_.asks(first + i) - feedback_.first(first + i);
-    for (int column = begin; column < first + i; ++column) sum += Splat(asks[column]) * errors_[column];
+    const int asked_from = feedback_.first(first + i), begin = std::max(first, asked_from);
+    const float* asks = feedback_.asks(first + i);
+    for (int column = begin; column < first + i; ++column) sum += Splat(asks[column - asked_from]) * errors_[column];
     return sum;
   }
 
