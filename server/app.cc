@@ -55,8 +55,8 @@ uint64_t ResidentBytes() { return ReadNamedNumber("/proc/self/status", "VmRSS:")
 
 constexpr size_t kRpcMemoryBytes = 24 << 20;    // gRPC's own buffers, beside the budget
 constexpr uint64_t kMessageMargin = 256 << 10;  // of a message beside its text, so that a text that is too long is told so
+constexpr uint64_t kResidencyTicks = 10;        // of a second
 // About 22 MiB beside the budget. One takes 43 KB in plain text, and up to 107 KB through TLS where clients show certificates.
-constexpr uint64_t kResidencyTicks = 10;  // of a second
 constexpr int kPlainConnections = 512;
 constexpr int kEncryptedConnections = 192;
 constexpr int64_t kHeartbeatLimitNanos = 120'000'000'000;
