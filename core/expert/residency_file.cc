@@ -1,12 +1,7 @@
 #include "core/expert/residency_file.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <fstream>
 #include <string_view>
 
@@ -75,19 +70,9 @@ absl::Status ParseRecords(std::istream& in, const StoreDescription& store, std::
 }  // namespace
 
 absl::Status WriteResidency(const ResidencyFile& file, std::span<const CachedKey> records) {
-  const std::string partial = file.path + ".partial";
-  const int fd = open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return WriteError(errno, "create", partial);
   const std::string text = Text(file, records);
-  absl::Status status = WriteAt(fd, partial, 0, std::as_bytes(std::span(text)));
-  if (status.ok()) status = SyncData(fd, partial);
-  close(fd);
-  if (status.ok() && std::rename(partial.c_str(), file.path.c_str()) != 0) status = WriteError(errno, "create", file.path);
-  if (!status.ok()) {
-    unlink(partial.c_str());
-    return status;
-  }
-  return SyncFolderOf(file.path);
+  return ReplaceFile(file.path,
+                     [&](int fd, const std::string& partial) { return WriteAt(fd, partial, 0, std::as_bytes(std::span(text))); });
 }
 
 absl::StatusOr<std::vector<CachedKey>> ReadResidency(const ResidencyFile& file, const StoreDescription& store) {

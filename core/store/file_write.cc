@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 
 #include "core/base/status.h"
@@ -51,6 +52,21 @@ absl::Status SyncFolderOf(const std::string& path) {
   if (result != 0 && error_number != EINVAL)
     return ErrnoError(error_number, "cannot sync folder ", folder);  // EINVAL: cannot be synced
   return absl::OkStatus();
+}
+
+absl::Status ReplaceFile(const std::string& path, absl::FunctionRef<absl::Status(int fd, const std::string& partial)> write) {
+  const std::string partial = path + ".partial";
+  const int fd = open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return WriteError(errno, "create", partial);
+  absl::Status status = write(fd, partial);
+  if (status.ok()) status = SyncData(fd, partial);
+  close(fd);
+  if (status.ok() && std::rename(partial.c_str(), path.c_str()) != 0) status = WriteError(errno, "create", path);
+  if (!status.ok()) {
+    unlink(partial.c_str());
+    return status;
+  }
+  return SyncFolderOf(path);
 }
 
 }  // namespace moed

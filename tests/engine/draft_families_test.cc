@@ -4,12 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <memory>
 
-#include "core/base/clock.h"
-#include "core/engine/step_engine.h"
-#include "tests/engine/observed_answer.h"
-#include "tests/model/long_sequences.h"
+#include "tests/engine/model_serving.h"
 
 namespace moed {
 namespace {
@@ -25,43 +21,18 @@ class EvenClock final : public Clock {
   mutable std::atomic<int64_t> now_{0};
 };
 
-struct Serving {
-  Serving(const std::string& checkpoint, const Tokenizer& tokenizer, bool prompt_lookup)
-      : store(PackedStore(checkpoint, FormatId::kQ8)),
-        model(store, {.max_step_tokens = kStepTokens, .kv_slots = 2, .page_tokens = 16, .max_context = kContext}),
-        provider(store) {
-    auto made = StepEngine::Create({.max_context = kContext,
-                                    .max_new_tokens = kContext - 1,
-                                    .max_running = 2,
-                                    .max_step_tokens = kStepTokens,
-                                    .prompt_lookup = prompt_lookup},
-                                   {model.model(), provider, model.kv(), tokenizer, clock});
-    EXPECT_TRUE(made.ok()) << made.status();
-    engine = *std::move(made);
-  }
-  std::shared_ptr<ObservedAnswer> Serve(const EngineRequest& request) {
-    auto answer = std::make_shared<ObservedAnswer>();
-    EXPECT_TRUE(engine->Submit(request, answer).ok());
-    while (engine->RunOneStep()) {
-    }
-    EXPECT_TRUE(answer->status.ok()) << answer->status;
-    return answer;
-  }
-
-  const StoreReader& store;
-  PackedModel model;
-  MemoryProvider provider;
-  const EvenClock clock;
-  std::unique_ptr<StepEngine> engine;
-};
-
 class DraftFamiliesTest : public testing::TestWithParam<std::string> {};
 
 // Answers of two tokens alone: the last three are nearly always there before, and what followed them is right as often as not.
 TEST_P(DraftFamiliesTest, AnswersAreThoseWithoutDrafts) {
-  const auto tokenizer =
-      *Tokenizer::FromBlob(*CompileTokenizer(ReadText(StrCat(DataFolder(), "/", GetParam(), "/tokenizer.json"))));
-  Serving with(GetParam(), *tokenizer, true), without(GetParam(), *tokenizer, false);
+  const auto tokenizer = CheckpointTokenizer(GetParam());
+  const ModelSetup setup{.max_step_tokens = kStepTokens, .kv_slots = 2, .page_tokens = 16, .max_context = kContext};
+  StepEngineOptions options{
+      .max_context = kContext, .max_new_tokens = kContext - 1, .max_running = 2, .max_step_tokens = kStepTokens};
+  const EvenClock clock;
+  ModelServing with(GetParam(), *tokenizer, clock, setup, options);
+  options.prompt_lookup = false;
+  ModelServing without(GetParam(), *tokenizer, clock, setup, options);
   for (const uint64_t seed : {1, 2, 3}) {
     EngineRequest request =
         RequestOf(RandomTokens(static_cast<int>(20 * seed), seed, 200), "", kNewTokens, static_cast<int>(seed));

@@ -5,10 +5,7 @@
 #include <map>
 #include <memory>
 
-#include "core/base/clock.h"
-#include "core/engine/step_engine.h"
-#include "tests/engine/observed_answer.h"
-#include "tests/model/long_sequences.h"
+#include "tests/engine/model_serving.h"
 
 namespace moed {
 namespace {
@@ -17,50 +14,29 @@ constexpr int kContext = 160, kNewTokens = 5, kShared = 90;
 
 using Answer = ObservedAnswer;
 
-struct Serving {
-  Serving(const std::string& checkpoint, const Tokenizer& tokenizer, bool prefix_cache, int step_tokens, int slots)
-      : store(PackedStore(checkpoint, FormatId::kQ8)),
-        model(store, {.max_step_tokens = step_tokens, .kv_slots = slots, .page_tokens = 16, .max_context = kContext}),
-        provider(store) {
-    auto made = StepEngine::Create({.max_context = kContext,
-                                    .max_new_tokens = kContext - 1,
-                                    .max_running = 2,
-                                    .max_step_tokens = step_tokens,
-                                    .prefix_cache = prefix_cache},
-                                   {model.model(), provider, model.kv(), tokenizer, clock});
-    EXPECT_TRUE(made.ok()) << made.status();
-    engine = *std::move(made);
-  }
+struct Serving : ModelServing {
+  Serving(const std::string& checkpoint, const Tokenizer& tokenizer, const Clock& clock, bool prefix_cache, int step_tokens,
+          int slots)
+      : ModelServing(checkpoint, tokenizer, clock,
+                     {.max_step_tokens = step_tokens, .kv_slots = slots, .page_tokens = 16, .max_context = kContext},
+                     {.max_context = kContext,
+                      .max_new_tokens = kContext - 1,
+                      .max_running = 2,
+                      .max_step_tokens = step_tokens,
+                      .prefix_cache = prefix_cache}) {}
 
   std::shared_ptr<Answer> Ask(const std::vector<TokenId>& prompt, const std::string& session = "") {
-    auto answer = std::make_shared<Answer>();
-    auto id = engine->Submit(RequestOf(prompt, session, kNewTokens, ++asked), answer);
-    EXPECT_TRUE(id.ok()) << id.status();
-    if (id.ok()) last = *id;
-    return answer;
+    return ModelServing::Ask(RequestOf(prompt, session, kNewTokens, ++asked));
   }
   std::shared_ptr<Answer> Serve(const std::vector<TokenId>& prompt, const std::string& session = "") {
-    auto answer = Ask(prompt, session);
-    while (engine->RunOneStep()) {
-    }
-    EXPECT_TRUE(answer->status.ok()) << answer->status;
-    return answer;
+    return ModelServing::Serve(RequestOf(prompt, session, kNewTokens, ++asked));
   }
 
-  const StoreReader& store;
-  PackedModel model;
-  MemoryProvider provider;
-  const FakeClock clock;
-  std::unique_ptr<StepEngine> engine;
-  RequestId last;
   int asked = 0;
 };
 
 class PrefixFamiliesTest : public testing::TestWithParam<std::string> {
  protected:
-  static std::unique_ptr<Tokenizer> ReadTokenizer() {
-    return *Tokenizer::FromBlob(*CompileTokenizer(ReadText(StrCat(DataFolder(), "/", GetParam(), "/tokenizer.json"))));
-  }
   void ExpectSameBits(const Answer& answer, const std::vector<TokenId>& prompt, const std::string& what) {
     std::shared_ptr<Answer>& expected = expected_[prompt];
     if (expected == nullptr) expected = alone_.Serve(prompt);
@@ -74,15 +50,16 @@ class PrefixFamiliesTest : public testing::TestWithParam<std::string> {
     return prompt;
   }
 
-  const std::unique_ptr<Tokenizer> tokenizer_ = ReadTokenizer();
+  const std::unique_ptr<Tokenizer> tokenizer_ = CheckpointTokenizer(GetParam());
+  const FakeClock clock_{};
   const std::vector<TokenId> shared_ = RandomTokens(kShared, 1, 200);
   std::map<std::vector<TokenId>, std::shared_ptr<Answer>> expected_;
-  Serving alone_{GetParam(), *tokenizer_, /*prefix_cache=*/false, 50, 4};
+  Serving alone_{GetParam(), *tokenizer_, clock_, /*prefix_cache=*/false, 50, 4};
 };
 
 TEST_P(PrefixFamiliesTest, RequestsThatShareABeginning) {
   for (const auto& [step_tokens, slots] : {std::pair(32, 6), std::pair(90, 4)}) {
-    Serving serving(GetParam(), *tokenizer_, /*prefix_cache=*/true, step_tokens, slots);
+    Serving serving(GetParam(), *tokenizer_, clock_, /*prefix_cache=*/true, step_tokens, slots);
     const std::string what = StrCat("steps of ", step_tokens, ", ", slots, " slots");
     int cached = 0;
     const auto serve = [&](const std::vector<TokenId>& prompt) {
@@ -102,7 +79,7 @@ TEST_P(PrefixFamiliesTest, RequestsThatShareABeginning) {
 
 // The turn is cancelled within its answer, and its session goes on from where it was.
 TEST_P(PrefixFamiliesTest, ASessionAfterACancelledTurn) {
-  Serving serving(GetParam(), *tokenizer_, /*prefix_cache=*/true, 32, 4);
+  Serving serving(GetParam(), *tokenizer_, clock_, /*prefix_cache=*/true, 32, 4);
   const std::vector<TokenId> first = Prompt(60, 0, 0), next = Prompt(65, 30, 7);
   const auto begun = serving.Serve(first, "s");
   std::vector<TokenId> history = first;

@@ -1,12 +1,7 @@
 #include "core/expert/learning/activation_paths.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <span>
@@ -159,29 +154,21 @@ absl::Status ActivationPaths::Write(const std::string& path, uint64_t model_hash
                       .model_hash = model_hash,
                       .path_rows = paths_.rows(),
                       .part_rows = parts_.rows()};
-  const std::string partial = path + ".partial";
-  const int fd = open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return WriteError(errno, "create", partial);
-  ChecksumStream checksum;
-  uint64_t offset = 0;
-  absl::Status status;
-  const auto append = [&](std::span<const std::byte> bytes) {
-    checksum.Update(bytes);
-    if (status.ok()) status = WriteAt(fd, partial, offset, bytes);
-    offset += bytes.size();
-  };
-  append(std::as_bytes(std::span(&header, 1)));
-  ForContents(*this, append);
-  const uint64_t sum = checksum.Value();
-  append(std::as_bytes(std::span(&sum, 1)));
-  if (status.ok()) status = SyncData(fd, partial);
-  close(fd);
-  if (status.ok() && std::rename(partial.c_str(), path.c_str()) != 0) status = WriteError(errno, "create", path);
-  if (!status.ok()) {
-    unlink(partial.c_str());
+  return ReplaceFile(path, [&](int fd, const std::string& partial) {
+    ChecksumStream checksum;
+    uint64_t offset = 0;
+    absl::Status status;
+    const auto append = [&](std::span<const std::byte> bytes) {
+      checksum.Update(bytes);
+      if (status.ok()) status = WriteAt(fd, partial, offset, bytes);
+      offset += bytes.size();
+    };
+    append(std::as_bytes(std::span(&header, 1)));
+    ForContents(*this, append);
+    const uint64_t sum = checksum.Value();
+    append(std::as_bytes(std::span(&sum, 1)));
     return status;
-  }
-  return SyncFolderOf(path);
+  });
 }
 
 absl::StatusOr<std::unique_ptr<ActivationPaths>> ActivationPaths::Read(const std::string& path, uint64_t model_hash, int layers,

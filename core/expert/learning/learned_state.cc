@@ -1,13 +1,10 @@
 #include "core/expert/learning/learned_state.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -55,7 +52,6 @@ class Writer final : public LearnedState {
   absl::Status Finish() {
     const uint64_t sum = checksum_.Value();
     Append(BytesOf(sum));
-    if (status_.ok()) status_ = SyncData(fd_, path_);
     return status_;
   }
 
@@ -202,17 +198,7 @@ absl::Status WriteAll(int fd, const std::string& path, const LearnedFile& file, 
 }  // namespace
 
 absl::Status SaveLearned(const LearnedFile& file, VisitLearners visit) {
-  const std::string partial = file.path + ".partial";
-  const int fd = open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return WriteError(errno, "create", partial);
-  absl::Status status = WriteAll(fd, partial, file, visit);
-  close(fd);
-  if (status.ok() && std::rename(partial.c_str(), file.path.c_str()) != 0) status = WriteError(errno, "create", file.path);
-  if (!status.ok()) {
-    unlink(partial.c_str());
-    return status;
-  }
-  return SyncFolderOf(file.path);
+  return ReplaceFile(file.path, [&](int fd, const std::string& partial) { return WriteAll(fd, partial, file, visit); });
 }
 
 absl::StatusOr<LearnedTaken> TakeLearned(const LearnedFile& file, VisitLearners visit) {
