@@ -42,6 +42,7 @@
 #include "server/startup/default_budget.h"
 #include "server/startup/device_budget.h"
 #include "server/startup/limited_end.h"
+#include "server/startup/open_kv_spill.h"
 #include "server/startup/provider_builder.h"
 #include "server/ticker.h"
 #include "server/wire/access.h"
@@ -145,6 +146,7 @@ class App::Impl {
   std::unique_ptr<ComputeBackend> backend_;
   std::unique_ptr<ComputeBackend> processor_;  // beside a device; null: it computes nothing
   std::unique_ptr<KvPool> kv_;
+  std::unique_ptr<KvSpill> kv_spill_;  // null: without --kv-spill
   std::unique_ptr<Model> model_;
   std::unique_ptr<ReadBackend> reads_;
   std::unique_ptr<Copier> copier_;  // null: no experts lie in memory of a device
@@ -392,6 +394,7 @@ absl::Status App::Impl::OpenDeviceSlots(DeviceSlots& device) {
 absl::Status App::Impl::LoadModel() {
   trace_ = std::make_unique<Trace>(clock_, plan_.trace_events);
   MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, plan_.kv, backend_->memory()));
+  MOED_ASSIGN_OR_RETURN(kv_spill_, OpenKvSpill(config_.kv_spill, plan_.kv_spill, spec_, *kv_, clock_));
   MOED_ASSIGN_OR_RETURN(reads_, OpenReadBackend(config_.io_backend, store_->path(), {.queue_depth = config_.io_queue_depth}));
   if (config_.read_rate) reads_ = MakeThrottledBackend(std::move(reads_), static_cast<double>(*config_.read_rate), clock_);
   DeviceSlots device;
@@ -410,7 +413,8 @@ absl::Status App::Impl::LoadModel() {
 
 absl::Status App::Impl::StartEngine() {
   ExpertProvider& provider = routed_experts_ != nullptr ? *routed_experts_ : experts_->provider();
-  const EngineParts parts{*model_, provider, *kv_, *tokenizer_, clock_, trace_.get(), experts_->preset().fidelity};
+  const EngineParts parts{*model_,        provider, *kv_, *tokenizer_, clock_, trace_.get(), experts_->preset().fidelity,
+                          kv_spill_.get()};
   MOED_ASSIGN_OR_RETURN(engine_, StepEngine::Create(plan_.engine, parts));
   engine_->Start();
   formats_.emplace(*tokenizer_, spec_.vocabulary, plan_.format_bytes);

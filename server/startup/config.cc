@@ -183,6 +183,9 @@ absl::StatusOr<ConfigOutcome> ReadConfig(std::span<const std::string> arguments,
     return InvalidArgument("--prefill-chunk: ", *serving.prefill_chunk, " is less than --max-running ", serving.max_running,
                            ": a step holds one token of every running request");
   }
+  if (outcome.config.kv_spill.empty() != !serving.kv_spill_budget.has_value()) {
+    return InvalidArgument("--kv-spill and --kv-spill-budget: one is given without the other; a folder and its bytes are wanted");
+  }
   return outcome;
 }
 

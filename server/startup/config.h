@@ -40,6 +40,7 @@ struct Config {
   std::string backend = "auto";
   std::optional<int> max_connections;  // absent: as many as the memory beside the budget has room for
 
+  std::string kv_spill;        // "" = off: a folder
   std::string trace;           // "" = off
   std::string learned_state;   // "" = nothing is kept
   std::string residency;       // "" = nothing is kept
