@@ -45,6 +45,7 @@ bool StepLoop::Turn() {
   } else if (parts_.spill && parts_.spill->restoring()) {
     parts_.spill->AwaitWork(kRestoringTurn);
   }
+  if (parts_.spill && live_.empty()) TendSpill();  // the next turn may be far
   Publish();
   return !live_.empty();
 }

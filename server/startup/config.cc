@@ -139,6 +139,9 @@ std::vector<std::pair<std::string_view, Address>> ServedAddresses(const Config& 
 }  // namespace
 
 absl::Status CheckConfig(const Config& config) {
+  if (config.kv_spill.empty() == config.serving.kv_spill_budget.has_value()) {
+    return InvalidArgument("--kv-spill and --kv-spill-budget: one is given without the other; a folder and its bytes are wanted");
+  }
   MOED_RETURN_IF_ERROR(CheckTlsFiles(config.access.tls));
   for (const auto& [flag, address] : ServedAddresses(config)) {
     MOED_RETURN_IF_ERROR(CheckExposure(flag, address, config.access, config.insecure));
@@ -182,9 +185,6 @@ absl::StatusOr<ConfigOutcome> ReadConfig(std::span<const std::string> arguments,
   if (serving.prefill_chunk && *serving.prefill_chunk < serving.max_running) {
     return InvalidArgument("--prefill-chunk: ", *serving.prefill_chunk, " is less than --max-running ", serving.max_running,
                            ": a step holds one token of every running request");
-  }
-  if (outcome.config.kv_spill.empty() != !serving.kv_spill_budget.has_value()) {
-    return InvalidArgument("--kv-spill and --kv-spill-budget: one is given without the other; a folder and its bytes are wanted");
   }
   return outcome;
 }
