@@ -14,6 +14,7 @@
 #include "server/descriptions.h"
 #include "server/startup/default_budget.h"
 #include "server/startup/device_budget.h"
+#include "server/startup/open_kv_spill.h"
 #include "spdlog/spdlog.h"
 
 namespace moed {
@@ -142,6 +143,7 @@ absl::Status ServedModel::OpenDeviceSlots(DeviceSlots& device) {
 absl::Status ServedModel::LoadWeights() {
   trace_ = std::make_unique<Trace>(clock_, plan_.trace_events);
   MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, plan_.kv, backend_->memory()));
+  MOED_ASSIGN_OR_RETURN(kv_spill_, OpenKvSpill(config_.kv_spill, plan_.kv_spill, spec_, *kv_, clock_));
   MOED_ASSIGN_OR_RETURN(reads_, OpenReadBackend(config_.io_backend, store_->path(), {.queue_depth = config_.io_queue_depth}));
   if (config_.read_rate) reads_ = MakeThrottledBackend(std::move(reads_), static_cast<double>(*config_.read_rate), clock_);
   DeviceSlots device;
@@ -160,7 +162,8 @@ absl::Status ServedModel::LoadWeights() {
 
 absl::Status ServedModel::StartEngine() {
   ExpertProvider& provider = routed_experts_ != nullptr ? *routed_experts_ : experts_->provider();
-  const EngineParts parts{*model_, provider, *kv_, *tokenizer_, clock_, trace_.get(), experts_->preset().fidelity};
+  const EngineParts parts{*model_,        provider, *kv_, *tokenizer_, clock_, trace_.get(), experts_->preset().fidelity,
+                          kv_spill_.get()};
   MOED_ASSIGN_OR_RETURN(engine_, StepEngine::Create(plan_.engine, parts));
   engine_->Start();
   formats_.emplace(*tokenizer_, spec_.vocabulary, plan_.format_bytes);

@@ -13,6 +13,7 @@
 #include "core/base/trace.h"
 #include "core/chat/answer/answer_format.h"
 #include "core/chat/model_template.h"
+#include "core/engine/kv_spill.h"
 #include "core/engine/step_engine.h"
 #include "core/expert/provider.h"
 #include "core/grammar/matcher_pool.h"
@@ -89,6 +90,7 @@ class ServedModel {
   std::unique_ptr<ComputeBackend> backend_;
   std::unique_ptr<ComputeBackend> processor_;  // beside a device; null: it computes nothing
   std::unique_ptr<KvPool> kv_;
+  std::unique_ptr<KvSpill> kv_spill_;  // null: without --kv-spill
   std::unique_ptr<Model> model_;
   std::unique_ptr<ReadBackend> reads_;
   std::unique_ptr<Copier> copier_;  // null: no experts lie in memory of a device

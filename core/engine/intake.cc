@@ -107,6 +107,12 @@ std::optional<absl::Status> Intake::stop_reason() const {
 void Intake::WaitForWork(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
   mutex_.AwaitWithTimeout(absl::Condition(this, &Intake::HasWork), timeout);
+  woken_ = false;
+}
+
+void Intake::Wake() {
+  absl::MutexLock lock(&mutex_);
+  woken_ = true;
 }
 
 void Intake::WaitForStop(absl::Duration timeout) {
@@ -135,12 +141,9 @@ std::optional<absl::Status> Intake::Interruptions(absl::flat_hash_map<RequestId,
   return stop_reason_;
 }
 
-bool Intake::DropIdleMemory(KvPool& kv) {
+void Intake::VisitIdle(absl::FunctionRef<bool(Sequence&)> visit) {
   absl::MutexLock lock(&mutex_);
-  Sequence* oldest = sessions_.OldestWithMemory();
-  if (oldest == nullptr) return false;
-  kv.Release(oldest->kv);
-  return true;
+  sessions_.Visit(visit);
 }
 
 std::unique_ptr<Sequence> Intake::Release(const LiveRequest& live, std::unique_ptr<Sequence> kept) {

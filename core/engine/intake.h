@@ -38,13 +38,14 @@ class Intake {
   std::vector<SessionInfo> ListSessions(size_t most) const;
   void Close(absl::Status reason);  // Submit fails with it from now on
   void Stop(absl::Status reason);   // the loop shall end and Submit fails; the first reason stays
+  void Wake();                      // WaitForWork returns
   bool Idle() const;                // no live request whose OnFinish has not returned
   int live() const;                 // submitted and not released
   int sessions() const;             // idle and busy
 
   // The engine's thread.
   std::optional<absl::Status> stop_reason() const;
-  void WaitForWork(absl::Duration timeout);  // until requests or cancellations are there, or Stop
+  void WaitForWork(absl::Duration timeout);  // until requests or cancellations are there, or Wake or Stop was called
   void WaitForStop(absl::Duration timeout);
   // Moves them to the end of `requests` and into `cancellations`.
   void Receive(std::vector<std::unique_ptr<LiveRequest>>& requests, absl::flat_hash_map<RequestId, absl::Status>& cancellations);
@@ -52,8 +53,8 @@ class Intake {
   std::vector<std::unique_ptr<Sequence>> TakeDeleted();
   // Moves what was cancelled into `cancellations`; the reason of a Stop, if there was one.
   std::optional<absl::Status> Interruptions(absl::flat_hash_map<RequestId, absl::Status>& cancellations);
-  // Takes what the idle session that was kept longest holds of the pool; false when none holds anything.
-  bool DropIdleMemory(KvPool& kv);
+  // Idle sessions, the one that was kept longest first, until `visit` says false. It must not call the intake.
+  void VisitIdle(absl::FunctionRef<bool(Sequence&)> visit);
   // Name and session are free again; `kept` (may be null) becomes an idle session. Returns one that must be ended for it, or
   // null.
   std::unique_ptr<Sequence> Release(const LiveRequest& live, std::unique_ptr<Sequence> kept);
@@ -62,7 +63,7 @@ class Intake {
 
  private:
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return !incoming_.empty() || !cancellations_.empty() || !deleted_.empty() || stop_reason_.has_value();
+    return woken_ || !incoming_.empty() || !cancellations_.empty() || !deleted_.empty() || stop_reason_.has_value();
   }
   bool Stopping() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_reason_.has_value(); }
 
@@ -74,6 +75,7 @@ class Intake {
   std::vector<std::unique_ptr<Sequence>> deleted_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> stop_reason_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool woken_ ABSL_GUARDED_BY(mutex_) = false;
   int unfinished_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

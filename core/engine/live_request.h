@@ -37,6 +37,7 @@ struct LiveRequest {
   int last_checkpoint = 0;                 // position where it began, or of the last one that was kept since
   int next_checkpoint = 0;                 // position where one is to be kept
   uint64_t passing_checkpoint = 0;         // the last one, which the next one takes the place of; 0: none does
+  bool asked_disk = false;                 // since it runs, whether the disk has what it would compute
   int preemptions = 0;
   int dropped = 0;  // see SequenceChunk
   uint64_t fast_matmul_tokens = 0;

@@ -80,9 +80,14 @@ StepEngine::StepEngine(const StepEngineOptions& options, const EngineParts& part
               SourceTokens(options, parts.model.spec()),
               options.fast_matmul},
       intake_(options.max_running + options.queue_capacity, options.max_kept_sessions),
-      loop_(parts, {options.max_running, options.max_step_tokens, options.prefix_cache, options.prompt_lookup}, intake_) {}
+      loop_(parts, {options.max_running, options.max_step_tokens, options.prefix_cache, options.prompt_lookup}, intake_) {
+  if (parts_.spill) parts_.spill->SetWaker([this] { intake_.Wake(); });
+}
 
-StepEngine::~StepEngine() { Stop(absl::UnavailableError("the engine has stopped")); }
+StepEngine::~StepEngine() {
+  if (parts_.spill) parts_.spill->SetWaker(nullptr);
+  Stop(absl::UnavailableError("the engine has stopped"));
+}
 
 void StepEngine::Start() {
   MOED_CHECK(!thread_.joinable());

@@ -1,6 +1,7 @@
 #include "core/engine/step_loop.h"
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 #include <utility>
 
@@ -11,6 +12,8 @@
 
 namespace moed {
 namespace {
+
+constexpr absl::Duration kRestoringTurn = absl::Milliseconds(10);  // while nothing else is to be done
 
 OwnedTokens Owned(const Sequence& sequence) { return {sequence.tokens, sequence.owner}; }
 
@@ -35,8 +38,14 @@ bool StepLoop::Turn() {
   Receive();
   EndCancelled();
   EndOverdue();
+  if (parts_.spill) TendSpill();
   Schedule();
-  if (!batch_.empty()) Compute();
+  if (!batch_.empty()) {
+    Compute();
+  } else if (parts_.spill && parts_.spill->restoring()) {
+    parts_.spill->AwaitWork(kRestoringTurn);
+  }
+  if (parts_.spill && live_.empty()) TendSpill();  // the next turn may be far
   Publish();
   return !live_.empty();
 }
@@ -62,6 +71,7 @@ void StepLoop::Receive() {
   for (size_t i = known; i < live_.size(); ++i) {
     Sequence& sequence = *live_[i]->sequence;
     sequence.owner = OwnerOf(live_[i]->request.tenant);
+    if (parts_.spill) parts_.spill->TakenUp(sequence.id);
     KvSequence& kv = sequence.kv;
     if (kv.length > sequence.begun_with()) parts_.kv.CutBack(kv, sequence.begun_with(), kv.length);
     if (parts_.kv.Lost(kv)) ReleaseLost(sequence, UsesPrefixes(*live_[i]));
@@ -112,10 +122,13 @@ void StepLoop::Schedule() {
   for (size_t i = plan.running; i < live_.size() && live_[i]->running; ++i) Preempt(*live_[i]);
   for (int i = 0; i < plan.running; ++i) live_[i]->running = true;  // before memory is looked for: theirs stays
   for (int i = 0; i < plan.running; ++i) Reserve(*live_[i]);
-  for (const PlannedChunk& chunk : plan.chunks) AddChunk(*live_[chunk.sequence], chunk.tokens);
-  if (prompt_lookup_ && plan.running == 1 && plan.chunks.size() == 1) AddDraft(*live_.front());
+  for (int i = 0; i < plan.running; ++i) AskDisk(*live_[i]);
+  for (const PlannedChunk& chunk : plan.chunks) {
+    if (!Restoring(*live_[chunk.sequence])) AddChunk(*live_[chunk.sequence], chunk.tokens);
+  }
+  if (prompt_lookup_ && plan.running == 1 && chunks_.size() == 1) AddDraft(*live_.front());
   for (int i = 0; i < plan.running; ++i) {
-    if (!live_[i]->started) Start(*live_[i]);
+    if (!live_[i]->started && !Restoring(*live_[i])) Start(*live_[i]);
   }
   for (int i = plan.running; i-- > 0;) {  // one token to score: nothing to compute
     if (live_[i]->Pending() == 0) Finish(*live_[i], absl::OkStatus(), FinishReason::kStop);
@@ -132,7 +145,7 @@ void StepLoop::TakeSnapshot(PlanBudget& budget) {
     const int own = live->running ? 1 : 0;
     const auto shared = [&](int32_t page) { return holders_[static_cast<size_t>(page)] > own; };
     const auto shared_pages = shares ? std::count_if(kv.pages.begin(), kv.pages.end(), shared) : 0;
-    snapshot_.push_back({live->running, live->Decoding(), live->PendingNow(), held,
+    snapshot_.push_back({live->running, live->Decoding(), Restoring(*live) ? 0 : live->PendingNow(), held,
                          KvPool::PagesFor(live->Goal(), parts_.kv.page_tokens()), static_cast<int>(shared_pages),
                          live->AtSource()});
   }
@@ -181,6 +194,8 @@ void StepLoop::TakeCheckpoint(LiveRequest& live, const OwnedTokens& tokens, cons
 }
 
 void StepLoop::ReleaseMemory(LiveRequest& live) {
+  if (parts_.spill) parts_.spill->CancelRestore(live.sequence->id);
+  live.asked_disk = false;
   parts_.kv.Release(live.sequence->kv);
   live.prefix_version.reset();
   live.prefix_tokens = live.last_checkpoint = live.next_checkpoint = 0;
@@ -189,7 +204,7 @@ void StepLoop::ReleaseMemory(LiveRequest& live) {
 }
 
 void StepLoop::Preempt(LiveRequest& live) {
-  if (UsesPrefixes(live)) {
+  if (UsesPrefixes(live) && !Restoring(live)) {
     NoteLoss(live);
     RememberEnd(*live.sequence);
   }
@@ -207,7 +222,7 @@ void StepLoop::Reserve(LiveRequest& live) {
 
 // The plan counted on pages and a slot that no running request holds: they are somewhere.
 void StepLoop::FreeMemory() {
-  if (intake_.DropIdleMemory(parts_.kv)) return;
+  if (DropIdleMemory()) return;
   const auto holds = [](const auto& live) { return !live->running && live->sequence->kv.holds_memory(); };
   auto waiting = std::find_if(live_.rbegin(), live_.rend(), holds);
   if (waiting == live_.rend()) {  // a session was taken up or deleted since this turn began
@@ -218,6 +233,19 @@ void StepLoop::FreeMemory() {
     return;
   }
   ReleaseMemory(**waiting);
+}
+
+// What the idle session that was kept longest holds; false when none holds anything.
+bool StepLoop::DropIdleMemory() {
+  bool dropped = false;
+  intake_.VisitIdle([&](Sequence& sequence) {
+    if (!sequence.kv.holds_memory()) return true;
+    if (parts_.spill) parts_.spill->Dropped(sequence.id, sequence.kv.length);
+    parts_.kv.Release(sequence.kv);
+    dropped = true;
+    return false;
+  });
+  return dropped;
 }
 
 void StepLoop::Start(LiveRequest& live) {
@@ -269,6 +297,7 @@ void StepLoop::Compute() {
         this);
   }
   ++counts_.steps;
+  if (parts_.spill) NotePrefill(parts_.clock.NowNanos() - begun);
   if (batch_.size() == 1 && chunks_.front().phase == Phase::kDecode) {
     prices_.OnStep(batch_.front()->drafted, parts_.clock.NowNanos() - begun);
   }
@@ -427,6 +456,7 @@ void StepLoop::Finish(LiveRequest& live, absl::Status status, FinishReason reaso
   const SequenceCounters counters = ended->started ? parts_.provider.sequence_counters(ended->sequence->id) : SequenceCounters{};
   const FinishInfo finish = Summarize(*ended, std::move(status), reason, counters, parts_.clock.NowNanos());
   if (ended->started) NoteLoss(*ended);
+  if (Restoring(*ended)) ReleaseMemory(*ended);  // its pages hold anything
   // Its name and session are free, and the figures without it, before its observer hears of the end.
   if (auto dropped = intake_.Release(*ended, Retire(*ended, succeeded))) EndSequence(*dropped);
   Publish();
@@ -439,6 +469,8 @@ std::unique_ptr<Sequence> StepLoop::Retire(LiveRequest& live, bool succeeded) {
   std::unique_ptr<Sequence> sequence = std::move(live.sequence);
   KvSequence& kv = sequence->kv;
   const int begun_with = sequence->begun_with();
+  if (parts_.spill) parts_.spill->Trim(sequence->id, succeeded ? begun_with : INT_MAX);
+  idle_saved_ = false;
   if (succeeded) {
     sequence->Keep();
   } else {
@@ -449,6 +481,7 @@ std::unique_ptr<Sequence> StepLoop::Retire(LiveRequest& live, bool succeeded) {
     sequence->TakeBack();
   }
   if (parts_.kv.Lost(kv)) ReleaseLost(*sequence, UsesPrefixes(live));
+  if (parts_.spill) sequence->on_disk = parts_.spill->TokensOnDisk(sequence->id);
   sequence->used_nanos = parts_.clock.NowNanos();
   if (!sequence->session.empty() && !sequence->tokens.empty()) return sequence;
   if (UsesPrefixes(live)) RememberEnd(*sequence);
@@ -470,6 +503,8 @@ void StepLoop::ReleaseLost(Sequence& sequence, bool remember) {
 
 void StepLoop::EndSequence(Sequence& sequence) {
   parts_.kv.Release(sequence.kv);
+  if (parts_.spill) parts_.spill->Forget(sequence.id);
+  idle_saved_ = false;
   if (sequence.begun) parts_.provider.OnSequenceEnd(sequence.id);
 }
 
@@ -479,6 +514,7 @@ void StepLoop::Publish() {
   counts_.kv_pages_used = parts_.kv.pages() - parts_.kv.free_pages();
   counts_.kv_pages_remembered = parts_.kv.remembered_pages();
   counts_.checkpoints = parts_.kv.remembered_slots();
+  if (parts_.spill) counts_.spill = parts_.spill->stats();
   absl::MutexLock lock(&stats_mutex_);
   stats_ = counts_;
 }
