@@ -174,7 +174,7 @@ void ServedModel::Describe() {
   loaded_.engine = engine_.get();
   loaded_.tokenizer = tokenizer_.get();
   loaded_.formats = &*formats_;
-  loaded_.encodes = spec_.encoder.has_value();
+  loaded_.without_conversations = spec_.encoder ? "an encoder-decoder" : spec_.prefix ? "a prefix-LM" : "";
   loaded_.chat = chat_template_ ? &*chat_template_ : nullptr;
   loaded_.answer_format = answer_format_;
   loaded_.step_parts = [this] { return trace_->Parts(); };
@@ -183,7 +183,7 @@ void ServedModel::Describe() {
   loaded_.expert_map = [this](uint64_t since) { return experts_->provider().ChangedExperts(since); };
   loaded_.info = DescribeModel(*store_, spec_, plan_.memory.max_context);
   *loaded_.info.mutable_sampling_defaults() = sampling_defaults_;
-  loaded_.info.set_has_chat_template(chat_template_.has_value() && !loaded_.encodes);
+  loaded_.info.set_has_chat_template(chat_template_.has_value() && loaded_.without_conversations.empty());
   for (const auto& format : loaded_.info.expert_formats()) loaded_.expert_formats.push_back(format);
   loaded_.memory = plan_.memory.parts;
   loaded_.backends.set_compute_backend(std::string(backend_->name()));

@@ -33,14 +33,13 @@ int Admit(std::span<const PlanSequence> sequences, int running, int max_running,
   return running;
 }
 
-// Tokens of each that prefills, `left` in all.
-std::vector<int> SharePrefill(std::span<const PlanSequence> runs, int left) {
-  std::vector<int> tokens(runs.size(), 0);
+// Tokens of each that prefills in pieces, `left` in all.
+void SharePrefill(std::span<const PlanSequence> runs, int left, std::vector<int>& tokens) {
   std::vector<size_t> prompts;
   for (size_t i = 0; i < runs.size(); ++i) {
     if (!runs[i].decoding && !runs[i].whole && runs[i].pending_tokens > 0) prompts.push_back(i);
   }
-  if (prompts.empty()) return tokens;
+  if (prompts.empty()) return;
   const auto give = [&](size_t i, int most) {
     const int given = std::min({runs[i].pending_tokens - tokens[i], most, left});
     tokens[i] += given;
@@ -56,17 +55,17 @@ std::vector<int> SharePrefill(std::span<const PlanSequence> runs, int left) {
   int half = left / 2;
   for (const size_t i : shorter) half -= give(i, half);
   for (const size_t i : prompts) give(i, left);
-  return tokens;
 }
 
-// Those of each source that is computed, `left` in all; a younger one does not overtake.
-void AddSources(std::span<const PlanSequence> runs, int left, std::vector<int>& tokens) {
+// Those of each that is computed whole, `left` in all; a younger one does not overtake. What is left then.
+int AddWhole(std::span<const PlanSequence> runs, int left, std::vector<int>& tokens) {
   for (size_t i = 0; i < runs.size(); ++i) {
     if (!runs[i].whole) continue;
-    if (runs[i].pending_tokens > left) return;
+    if (runs[i].pending_tokens > left) break;
     tokens[i] = runs[i].pending_tokens;
     left -= tokens[i];
   }
+  return left;
 }
 
 }  // namespace
@@ -83,8 +82,10 @@ BatchPlan PlanStep(std::span<const PlanSequence> sequences, const PlanBudget& bu
   const auto decoding = [](const PlanSequence& sequence) { return sequence.decoding; };
   const int decoders = static_cast<int>(std::count_if(runs.begin(), runs.end(), decoding));
   const int most = decoders == 0 ? budget.max_step_tokens : std::min(budget.max_step_tokens, budget.max_shared_tokens);
-  std::vector<int> prefill = SharePrefill(runs, most - decoders);
-  AddSources(runs, budget.max_step_tokens, prefill);
+  std::vector<int> prefill(runs.size(), 0);
+  const int room = budget.max_step_tokens - (budget.whole_apart ? 0 : decoders);
+  const int left = AddWhole(runs, room, prefill);
+  SharePrefill(runs, budget.whole_apart ? most - decoders : std::min(most - decoders, left), prefill);
   for (int i = 0; i < plan.running; ++i) {
     const int tokens = runs[i].decoding ? 1 : prefill[i];
     if (tokens > 0) plan.chunks.push_back({i, tokens});

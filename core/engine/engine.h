@@ -133,9 +133,10 @@ struct EngineLimits {
   int queue_capacity = 0;  // wait at most
   int vocabulary = 0;
   RequestLimits request;
-  // Of an encoder-decoder: a prompt is a source, of at most so many tokens. Requests that score or have a session are refused. 0:
-  // the model has no encoder.
-  int source_tokens = 0;
+  // Of an encoder-decoder, whose prompt is a source, and of a prefix-LM: a prompt is computed in one step, and has at most so
+  // many tokens. Requests that score or have a session are refused. 0: prompts are computed in pieces.
+  int whole_prompt_tokens = 0;
+  bool encodes = false;      // an encoder-decoder
   bool fast_matmul = false;  // requests may ask for Fidelity::FastMatmul
 };
 

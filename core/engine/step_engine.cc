@@ -39,9 +39,11 @@ absl::Status CheckOptions(const StepEngineOptions& options, const ModelSpec& spe
   return absl::OkStatus();
 }
 
-// Behind a source the context has room for the token that the decoder begins with, and for one of the answer.
-int SourceTokens(const StepEngineOptions& options, const ModelSpec& spec) {
-  return spec.encoder ? std::min(options.max_step_tokens, options.max_context - 2) : 0;
+// Behind a source the context has room for the token that the decoder begins with, and for one of the answer. A prompt with a
+// prefix goes beside a token of each other request.
+int WholePromptTokens(const StepEngineOptions& options, const ModelSpec& spec) {
+  if (spec.encoder) return std::min(options.max_step_tokens, options.max_context - 2);
+  return spec.prefix ? std::min(options.max_step_tokens - options.max_running + 1, options.max_context - 1) : 0;
 }
 
 uint64_t RandomSeed() {
@@ -77,7 +79,8 @@ StepEngine::StepEngine(const StepEngineOptions& options, const EngineParts& part
               options.queue_capacity,
               parts.model.spec().vocabulary,
               options.request,
-              SourceTokens(options, parts.model.spec()),
+              WholePromptTokens(options, parts.model.spec()),
+              parts.model.spec().encoder.has_value(),
               options.fast_matmul},
       intake_(options.max_running + options.queue_capacity, options.max_kept_sessions),
       loop_(parts, {options.max_running, options.max_step_tokens, options.prefix_cache, options.prompt_lookup}, intake_) {
@@ -123,6 +126,7 @@ std::unique_ptr<LiveRequest> StepEngine::MakeLive(RequestId id, EngineRequest re
   request.prompt = std::vector<TokenId>();
   const int given = static_cast<int>(sequence->tokens.size());  // the decoder's first token included
   live->source_tokens = parts_.model.spec().encoder ? given - 1 : 0;
+  live->whole_tokens = parts_.model.spec().prefix ? given : live->source_tokens;
   live->prompt_tokens = live->source_tokens > 0 ? live->source_tokens : given;
   if (request.kind == RequestKind::kGenerate) {
     AnswerLimits limits;

@@ -26,8 +26,8 @@ StepLoop::StepLoop(const EngineParts& parts, const StepLoopOptions& options, Int
       prompt_lookup_(options.prompt_lookup),
       intake_(intake),
       sampler_(parts.model.spec().vocabulary) {
-  // What a position of a source has depends on what follows it, too.
-  if (!options.prefix_cache || parts.model.spec().encoder) return;
+  // What a position of a source or of a prefix has depends on what follows it, too.
+  if (!options.prefix_cache || parts.model.spec().encoder || parts.model.spec().prefix) return;
   prefixes_.emplace(parts.kv);
   if (parts.kv.slots() > 0) checkpoints_.emplace(parts.kv, *prefixes_);
   holders_.resize(static_cast<size_t>(parts.kv.pages()));
@@ -116,7 +116,8 @@ void StepLoop::Schedule() {
   for (size_t i = 0; i < std::min(live_.size(), static_cast<size_t>(max_running_)); ++i) {
     if (!live_[i]->running) TakePrefix(*live_[i]);
   }
-  PlanBudget budget{max_step_tokens_, max_running_, parts_.kv.pages(), std::max(max_running_, kSharedStepTokens)};
+  PlanBudget budget{max_step_tokens_, max_running_, parts_.kv.pages(), std::max(max_running_, kSharedStepTokens),
+                    parts_.model.spec().encoder.has_value()};
   TakeSnapshot(budget);
   const BatchPlan plan = PlanStep(snapshot_, budget);
   for (size_t i = plan.running; i < live_.size() && live_[i]->running; ++i) Preempt(*live_[i]);
@@ -147,7 +148,7 @@ void StepLoop::TakeSnapshot(PlanBudget& budget) {
     const auto shared_pages = shares ? std::count_if(kv.pages.begin(), kv.pages.end(), shared) : 0;
     snapshot_.push_back({live->running, live->Decoding(), Restoring(*live) ? 0 : live->PendingNow(), held,
                          KvPool::PagesFor(live->Goal(), parts_.kv.page_tokens()), static_cast<int>(shared_pages),
-                         live->AtSource()});
+                         live->BeginsWhole()});
   }
 }
 

@@ -125,7 +125,7 @@ void KvPool::Release(KvSequence& sequence) {
   for (auto page = sequence.pages.rbegin(); page != sequence.pages.rend(); ++page) Drop(*page);
   if (sequence.slot >= 0) GiveBackSlot(sequence, 0);
   sequence.pages.clear();
-  sequence.length = sequence.reached = sequence.source = 0;
+  sequence.length = sequence.reached = sequence.source = sequence.prefix = 0;
 }
 
 void KvPool::CutBack(KvSequence& sequence, int length, int reached) {
@@ -145,7 +145,7 @@ void KvPool::CutBack(KvSequence& sequence, int length, int reached) {
     }
   }
   sequence.length = length;
-  if (length == 0) sequence.source = 0;
+  if (length == 0) sequence.source = sequence.prefix = 0;
 }
 
 void KvPool::Label(int32_t page, uint64_t label) {

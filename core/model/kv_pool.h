@@ -28,6 +28,7 @@ struct KvSequence {
   int length = 0;     // positions written
   int reached = 0;    // positions that were written before the last CutBack; the slot's rings have seen them
   int source = 0;     // of an encoder-decoder's positions, those of the source, the first: what the decoder attends to of it
+  int prefix = 0;     // of a prefix-LM's positions, those that see each other, the first
   bool holds_memory() const { return !pages.empty() || slot >= 0; }
 };
 

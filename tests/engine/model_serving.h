@@ -76,7 +76,7 @@ struct ModelServing {
 };
 
 inline std::unique_ptr<Tokenizer> CheckpointTokenizer(const std::string& checkpoint) {
-  return *Tokenizer::FromBlob(*CompileTokenizer(ReadText(StrCat(DataFolder(), "/", checkpoint, "/tokenizer.json"))));
+  return *Tokenizer::FromBlob(*Checkpoint::Open(StrCat(DataFolder(), "/", checkpoint))->CompiledTokenizer());
 }
 
 }  // namespace moed
