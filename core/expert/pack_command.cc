@@ -7,6 +7,13 @@
 
 namespace moed {
 
+namespace {
+
+// Of the formats of 3 bits and fewer the one that loses least (docs/quality.md).
+constexpr FormatId kLowFormat = FormatId::kQ2P;
+
+}  // namespace
+
 std::string PackCommand(const StoreReader& store, std::string_view formats) {
   return StrCat("moed-pack CHECKPOINT ", store.path(), " --force --expert-formats ", formats);
 }
@@ -20,8 +27,10 @@ std::string FormatsOf(const StoreReader& store) {
 }
 
 std::string FormatsWithOneMore(const StoreReader& store) {
-  const auto is_q2 = [](const ExpertPrecision& precision) { return PrecisionName(precision) == FormatOf(FormatId::kQ2).name; };
-  return std::ranges::any_of(store.description().precisions, is_q2) ? "q8,q2" : StrCat(FormatsOf(store), ",q2");
+  const std::string_view low = FormatOf(kLowFormat).name;
+  const auto is_low = [&](const ExpertPrecision& precision) { return PrecisionName(precision) == low; };
+  const bool there = std::ranges::any_of(store.description().precisions, is_low);
+  return there ? StrCat("q8,", low) : StrCat(FormatsOf(store), ",", low);
 }
 
 }  // namespace moed

@@ -71,7 +71,8 @@ TEST_F(PlanCommandTest, ThePlanMeetsTheLossAndTheDaemonsRuleReadsIt) {
   const double worst = Nats(*evaluator, std::vector<Precision>(experts, 2));
   ASSERT_GT(std::fabs(worst - reference), 1e-6);
   const double allowed = std::expm1(std::fabs(worst - reference)) * 0.4;
-  const CommandResult result = RunProgram("moed-plan", Widths({"--loss-percent", std::to_string(allowed * 100)}));
+  const CommandResult result =
+      RunProgram("moed-plan", Widths({"--confidence", "0", "--loss-percent", std::to_string(allowed * 100)}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_FALSE(std::filesystem::exists(out_ + ".journal"));
   const Json json = Json::parse(FileContents(out_));
@@ -143,6 +144,19 @@ TEST_F(PlanCommandTest, KilledAgainAndAgainItArrivesAtTheSamePlan) {
   EXPECT_EQ(FileContents(out_), FileContents(whole()));
 }
 
+TEST_F(PlanCommandTest, HalfOfTheTextConfirmsTheOther) {
+  const CommandResult result = RunProgram("moed-plan", Widths({"--loss-percent", "50"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("on the half of the text that was not planned on: loss"));
+  const Json confirmed = Json::parse(FileContents(out_))["report"]["confirmed"];
+  EXPECT_EQ(confirmed["confidence"], 0.95);
+  EXPECT_GE(confirmed["bound"], confirmed["loss"]);
+  EXPECT_EQ(confirmed["holds"], confirmed["bound"] <= 0.5);
+  const CommandResult few = RunProgram("moed-plan", {"widths", store_, text_, "--window", "32", "--tokens", "64", "--force"});
+  EXPECT_EQ(few.exit_code, 1);
+  EXPECT_THAT(few.err, HasSubstr("--confidence 0"));
+}
+
 TEST_F(PlanCommandTest, RefusesWithWhatIsAllowed) {
   const std::string single = folder_ / "single.moed";
   ASSERT_EQ(RunPack({folder_ / "in", single}).exit_code, 0);
@@ -155,7 +169,8 @@ TEST_F(PlanCommandTest, RefusesWithWhatIsAllowed) {
       {{"length"}, 2, "commands: all, widths, dictionary"},
       {{"widths", store_}, 2, "TEXT"},
       {Widths({"--loss-percent", "-1"}), 2, "--loss-percent"},
-      {Widths({"--speed"}), 2, "--tokens, --window, --threads, --cache-mib, --loss-percent, --widths, --out, --force"},
+      {Widths({"--speed"}), 2,
+       "--tokens, --window, --threads, --cache-mib, --loss-percent, --widths, --confidence, --out, --force"},
       {{"widths", store_, folder_ / "none"}, 1, "none"},
       {{"widths", folder_ / "none", text_}, 1, "none"},
       {{"widths", store_, text_, "--tokens", "1000000", "--window", "64"}, 1, "1000000 are to be scored"},

@@ -92,7 +92,7 @@ TEST_F(FateCommandTest, RefusesWithWhatIsAllowed) {
     std::string expected;
   } cases[] = {
       {{"fate", store_}, 2, "TEXT"},
-      {{"fate", single, text_, "--window", "32", "--tokens", "64"}, 1, "--expert-formats q4,q2"},
+      {{"fate", single, text_, "--window", "32", "--tokens", "64"}, 1, ",q2p makes a store of two"},
       {Fate({"--loss-percent", "-1"}), 2, "--loss-percent"},
       {Fate({"--shallow-recall", "1.5"}), 2, "--shallow-recall"},
   };

@@ -89,7 +89,7 @@ TEST_F(HobbitCommandTest, RefusesWithWhatIsAllowed) {
     int exit_code;
     std::string expected;
   } cases[] = {
-      {{"hobbit", single, text_, "--window", "32", "--tokens", "64"}, 1, "--expert-formats q4,q2"},
+      {{"hobbit", single, text_, "--window", "32", "--tokens", "64"}, 1, ",q2p makes a store of two"},
       {Plan("hobbit", {"--high", "0.8", "--low", "0.3"}), 1, "sum to more than 1"},
       {Plan("hobbit", {"--high", "1.5"}), 2, "--high"},
       {Plan("all", {"--shares", "0"}), 2, "--shares"},

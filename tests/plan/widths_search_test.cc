@@ -95,6 +95,65 @@ TEST(WidthsSearch, SaysWhatTheBestReaches) {
   EXPECT_EQ(model.measured(), 3u);
 }
 
+// On other text everything costs twice as much: half of what is allowed is planned for.
+TEST(WidthsSearch, FewerAreLoweredUntilTheBoundHoldsOnOtherText) {
+  std::vector<double> weights(16);
+  for (size_t e = 0; e < weights.size(); ++e) weights[e] = 0.001 * static_cast<double>(e + 1);
+  Model model(weights);
+  WidthsQuestion question{{kWidths[0], kWidths[2]}, 16, 0.05, 0.95};
+  const auto nats_of = [&](const std::vector<Precision>& p) { return model.Nats(p); };
+  int looks = 0;
+  const auto other_text = [&](double factor) {
+    return [&, factor](const std::vector<Precision>& p, double confidence) -> absl::StatusOr<ConfirmedLoss> {
+      ++looks;
+      EXPECT_DOUBLE_EQ(confidence, 1 - 0.05 / kConfirmLooks);
+      const double nats = (*model.Nats(p) - 3) * factor;
+      return ConfirmedLoss{.loss = std::expm1(nats), .bound = std::expm1(nats) + (factor > 100 ? 1 : 0)};
+    };
+  };
+  auto plan = SearchWidths(question, nats_of);
+  ASSERT_TRUE(plan.ok());
+  const int planned = plan->lowered;
+  EXPECT_TRUE(ConfirmWidths(question, nats_of, other_text(1), *plan).ok());
+  EXPECT_EQ(plan->lowered, planned) << "it holds as it is";
+  EXPECT_EQ(looks, 1);
+  EXPECT_TRUE(ConfirmWidths(question, nats_of, other_text(2), *plan).ok());
+  EXPECT_TRUE(plan->confirmed->holds);
+  EXPECT_LE(plan->confirmed->bound, 0.05);
+  EXPECT_EQ(plan->lowered, 6) << "0.021 nats, twice: 4.3 %; one more: 5.8 %";
+  EXPECT_LE(looks, 1 + kConfirmLooks);
+  EXPECT_TRUE(ConfirmWidths(question, nats_of, other_text(1000), *plan).ok());
+  EXPECT_FALSE(plan->confirmed->holds);
+  EXPECT_EQ(plan->lowered, 0);
+}
+
+// Everything at the narrowest was within on the text planned on; what is to be raised has to be ranked first.
+TEST(WidthsSearch, WhereNothingWasRankedItIsWhenTheBoundDoesNotHold) {
+  Model model(kWeights);
+  WidthsQuestion question{kWidths, 4, 0.2, 0.95};
+  const auto nats_of = [&](const std::vector<Precision>& p) { return model.Nats(p); };
+  auto plan = SearchWidths(question, nats_of);
+  ASSERT_TRUE(plan.ok());
+  const auto twice = [&](const std::vector<Precision>& p, double) -> absl::StatusOr<ConfirmedLoss> {
+    const double loss = std::expm1(2 * (*model.Nats(p) - 3));
+    return ConfirmedLoss{.loss = loss, .bound = loss};
+  };
+  EXPECT_TRUE(ConfirmWidths(question, nats_of, twice, *plan).ok());
+  EXPECT_TRUE(plan->confirmed->holds);
+  EXPECT_EQ(plan->lowered, 3);
+  EXPECT_THAT(plan->precisions, ElementsAre(kQ2, kQ2, kQ4, kQ2)) << "0.07 + 0.008 nats, twice: 16.9 %";
+}
+
+TEST(WidthsSearch, ABoundByTheSpreadOfPieces) {
+  const std::vector<int> tokens = {100, 100, 100, 100};
+  const ConfirmedLoss even = BoundLoss(std::vector<double>{2, 2, 2, 2}, tokens, 0.95);
+  EXPECT_NEAR(even.loss, std::expm1(0.02), 1e-12);
+  EXPECT_NEAR(even.bound, even.loss, 1e-12);
+  // Deviations of 1: standard error sqrt(4 * 4 / 3) / 400; Student's t of 3 degrees at 95 %: 2.3534.
+  const ConfirmedLoss spread = BoundLoss(std::vector<double>{1, 3, 1, 3}, tokens, 0.95);
+  EXPECT_NEAR(spread.bound, std::expm1(0.02 + 2.35336 * std::sqrt(16.0 / 3) / 400), 1e-6);
+}
+
 TEST(WidthsSearch, ErrorsOfAMeasurementEndIt) {
   const WidthsQuestion question{kWidths, 4, 0.05};
   int calls = 0;

@@ -43,7 +43,9 @@ constexpr const char* kDescription =
 constexpr const char* kFormatsHelp =
     "An expert is stored once at each of --expert-formats; the first is the reference that exact mode computes with.\n"
     "Formats: f32, f16, bf16 keep the number format; q8, q4, q2 are blocks of 32 weights of 8, 4, 2 bits (8.5, 4.5, 3 with "
-    "scales), q4a and q3 blocks of 4 and 3 bits with offsets (5, 4), q2p and q2s of 2.5 and 2 bits with small scales (3, 2.5). "
+    "scales), q4a and q3 blocks of 4 and 3 bits with offsets (5, 4), q2p and q2s of 2.5 and 2 bits with small scales (3, 2.5); "
+    "of 3 bits q2p loses least, with :gptq and --calibration still less. The last format is the low precision of what may lose "
+    "something. "
     "keep takes what the checkpoint has: numbers in their "
     "own format, blocks of a GGUF, AWQ, GPTQ, FP8 or MXFP4 with their codes and scales.\n";
 constexpr const char* kFooter =

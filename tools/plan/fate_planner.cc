@@ -13,6 +13,7 @@
 #include "core/base/clock.h"
 #include "core/base/status.h"
 #include "core/expert/fidelity/fate.h"
+#include "core/expert/pack_command.h"
 #include "core/store/checksum.h"
 #include "nlohmann/json.hpp"
 #include "tools/plan/evaluation_flags.h"
@@ -159,7 +160,7 @@ class FatePlanner final : public Planner {
     const StoreReader& store = evaluator->store();
     if (store.description().precisions.size() < 2) {
       return FailedPrecondition(store.path(), " holds experts at one precision, which leaves no lower one for a prompt; ",
-                                "moed-pack CHECKPOINT STORE --expert-formats q4,q2 makes a store of two");
+                                PackCommand(store, FormatsWithOneMore(store)), " makes a store of two");
     }
     MOED_ASSIGN_OR_RETURN(MeasuredLosses losses, output_.OpenLosses(*evaluator, ""));
     FateMeasurements measurements(*evaluator, std::move(losses));

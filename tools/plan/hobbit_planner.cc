@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "core/base/clock.h"
 #include "core/base/status.h"
+#include "core/expert/pack_command.h"
 #include "core/expert/policies/hobbit_calibration.h"
 #include "core/store/checksum.h"
 #include "nlohmann/json.hpp"
@@ -87,7 +88,7 @@ class HobbitPlanner final : public Planner {
     const StoreReader& store = text->store();
     if (store.description().precisions.size() < 2) {
       return FailedPrecondition(store.path(), " holds experts at one precision, which leaves no lower one for a miss; ",
-                                "moed-pack CHECKPOINT STORE --expert-formats q4,q2 makes a store of two");
+                                PackCommand(store, FormatsWithOneMore(store)), " makes a store of two");
     }
     MOED_ASSIGN_OR_RETURN(MeasuredLosses penalties,
                           output_.OpenLosses(*text, StrCat(split_.high, " ", split_.low, " ", cache_share_)));

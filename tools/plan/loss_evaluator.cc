@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "core/base/check.h"
@@ -109,6 +110,21 @@ absl::StatusOr<double> LossEvaluator::Loss(FidelityRule& rule, RouterMask* mask,
     nats += window_nats;
   }
   return nats / scored_tokens();
+}
+
+double LossEvaluator::Pieces::Mean() const {
+  return std::accumulate(nats.begin(), nats.end(), 0.0) / std::accumulate(tokens.begin(), tokens.end(), 0);
+}
+
+absl::StatusOr<LossEvaluator::Pieces> LossEvaluator::LossOfWindows(int first, int step, FidelityRule& rule, bool (*cancelled)()) {
+  Pieces pieces;
+  for (int window = first; window < windows(); window += step) {
+    if (cancelled()) return absl::CancelledError("interrupted");
+    MOED_ASSIGN_OR_RETURN(const double nats, WindowNats(window, rule, nullptr));
+    pieces.nats.push_back(nats);
+    pieces.tokens.push_back(WindowTokens(window));
+  }
+  return pieces;
 }
 
 // A rest of one token scores nothing.

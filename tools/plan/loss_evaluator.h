@@ -53,6 +53,13 @@ class LossEvaluator {
   // `mask` (may be null) decide for every token. The same bits whatever was measured before, and whatever threads and cache.
   // CANCELLED soon after `cancelled` returns true.
   absl::StatusOr<double> Loss(FidelityRule& rule, RouterMask* mask, bool (*cancelled)());
+  // Every `step`-th window from `first` on alone: the sums of their nats, and their tokens that are scored.
+  struct Pieces {
+    std::vector<double> nats;
+    std::vector<int> tokens;
+    double Mean() const;
+  };
+  absl::StatusOr<Pieces> LossOfWindows(int first, int step, FidelityRule& rule, bool (*cancelled)());
   // The text's windows one by one: the sum of a window's nats.
   int windows() const;
   absl::StatusOr<double> WindowNats(int window, FidelityRule& rule, RouterMask* mask, StepWatcher* watcher = nullptr);

@@ -29,6 +29,12 @@ Json Report(const WidthsQuestion& question, const WidthsPlan& plan, const LossEv
   report["nats_per_token"] = plan.nats;
   report["reference_nats_per_token"] = plan.reference_nats;
   report["scored_tokens"] = evaluator.scored_tokens();
+  if (plan.confirmed) {
+    report["confirmed"] = {{"confidence", question.confidence},
+                           {"loss", plan.confirmed->loss},
+                           {"bound", plan.confirmed->bound},
+                           {"holds", plan.confirmed->holds}};
+  }
   report["upper"] = question.widths[plan.upper].name;
   report["lower"] = question.widths[plan.lower].name;
   report["lowered_experts"] = plan.lowered;

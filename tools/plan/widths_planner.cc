@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +26,7 @@ namespace moed {
 namespace {
 
 constexpr double kLargestLossPercent = 1e6;
+constexpr int kLeastWindows = 4;  // two to plan on, two to confirm on
 
 std::string FormatNames(const StoreDescription& store) { return JoinNames(store.precisions, PrecisionName); }
 
@@ -34,7 +36,7 @@ absl::StatusOr<std::vector<Width>> ChooseWidths(const StoreReader& reader, const
   if (store.precisions.size() < 2) {
     return FailedPrecondition(reader.path(), " holds experts at ", FormatNames(store),
                               " alone, which leaves nothing to choose; moed-pack CHECKPOINT STORE --expert-formats ",
-                              "q8,q4:channel,q2:channel makes a store of several");
+                              "q8,q4,q2p makes a store of several");
   }
   for (const std::string& name : names) {
     if (std::count(names.begin(), names.end(), name) > 1) return InvalidArgument("--widths names ", name, " twice");
@@ -62,6 +64,10 @@ void PrintPlan(const WidthsQuestion& question, const WidthsPlan& plan, uint64_t 
               plan.lowered, question.experts, question.widths[plan.lower].name.c_str(), question.widths[plan.upper].name.c_str(),
               plan.loss * 100, question.tolerable_loss * 100, FormatBytes(bytes).c_str(),
               FormatBytes(question.widths[plan.upper].bytes).c_str(), question.widths[plan.upper].name.c_str(), path.c_str());
+  if (!plan.confirmed) return;
+  std::printf("on the half of the text that was not planned on: loss %.4f %%, at most %.4f %% (%.4g %% sure)%s\n",
+              plan.confirmed->loss * 100, plan.confirmed->bound * 100, question.confidence * 100,
+              plan.confirmed->holds ? "" : "; THE ALLOWED LOSS IS NOT KEPT: more text, or a larger loss, is needed");
 }
 
 class WidthsPlanner final : public Planner {
@@ -74,6 +80,13 @@ class WidthsPlanner final : public Planner {
     command.add_option("--widths", widths_, "formats that experts may have (default: all that the store holds)")
         ->delimiter(',')
         ->option_text("F,F,...");
+    command
+        .add_option(
+            "--confidence", confidence_percent_,
+            "half of the text is planned on; on the other half the loss is within --loss-percent, so sure by the spread of "
+            "windows, or the plan says that it is not. 0: all of the text is planned on, and nothing is known of other text")
+        ->check(CLI::Range(0.0, 99.9))
+        ->option_text("P (default: 95)");
     output_.Define(command, ".widths.json");
   }
 
@@ -87,7 +100,13 @@ class WidthsPlanner final : public Planner {
     MOED_ASSIGN_OR_RETURN(const std::unique_ptr<LossEvaluator> evaluator, evaluation_.Open());
     question.experts = evaluator->experts();
     question.tolerable_loss = loss_percent_ / 100;
-    MOED_ASSIGN_OR_RETURN(MeasuredLosses losses, output_.OpenLosses(*evaluator, ""));
+    question.confidence = confidence_percent_ / 100;
+    if (question.confidence > 0 && evaluator->windows() < kLeastWindows) {
+      return FailedPrecondition("the text is ", evaluator->windows(),
+                                " windows long, too few to plan on half of it and confirm on ", "the other: at least ",
+                                kLeastWindows, " are needed (--tokens, --window); --confidence 0 confirms ", "nothing");
+    }
+    MOED_ASSIGN_OR_RETURN(MeasuredLosses losses, output_.OpenLosses(*evaluator, question.confidence > 0 ? "half" : ""));
     absl::StatusOr<WidthsPlan> plan = Measure(question, *evaluator, losses);
     if (!plan.ok()) return absl::IsOutOfRange(plan.status()) ? plan.status() : output_.Kept(plan.status());
     MOED_RETURN_IF_ERROR(WriteWidthsFile(output_.path, question, *plan, *evaluator));
@@ -103,18 +122,39 @@ class WidthsPlanner final : public Planner {
       const uint64_t configuration = Checksum(std::as_bytes(std::span(precisions)));
       if (const std::optional<double> known = losses.Find(configuration)) return *known;
       AssignedPrecisions rule(evaluator.store().description(), precisions);
-      MOED_ASSIGN_OR_RETURN(const double nats, evaluator.Loss(rule, nullptr, Interrupted));
+      MOED_ASSIGN_OR_RETURN(const auto pieces, evaluator.LossOfWindows(0, question.confidence > 0 ? 2 : 1, rule, Interrupted));
+      const double nats = pieces.Mean();
       MOED_RETURN_IF_ERROR(losses.Add(configuration, nats));
       progress.Update(losses.size());
       return nats;
     };
     absl::StatusOr<WidthsPlan> plan = SearchWidths(question, nats_of);
+    absl::Status confirmed;
+    if (plan.ok() && question.confidence > 0) {
+      confirmed = ConfirmWidths(
+          question, nats_of,
+          [&](const std::vector<Precision>& precisions, double confidence) { return Confirm(evaluator, precisions, confidence); },
+          *plan);
+    }
     progress.Break();
+    MOED_RETURN_IF_ERROR(confirmed);
     return plan;
+  }
+
+  // On the windows between those that are planned on.
+  static absl::StatusOr<ConfirmedLoss> Confirm(LossEvaluator& evaluator, const std::vector<Precision>& precisions,
+                                               double confidence) {
+    const StoreDescription& store = evaluator.store().description();
+    AssignedPrecisions rule(store, precisions), reference(store, std::vector<Precision>(precisions.size(), kReferencePrecision));
+    MOED_ASSIGN_OR_RETURN(LossEvaluator::Pieces pieces, evaluator.LossOfWindows(1, 2, rule, Interrupted));
+    MOED_ASSIGN_OR_RETURN(const LossEvaluator::Pieces without, evaluator.LossOfWindows(1, 2, reference, Interrupted));
+    std::ranges::transform(pieces.nats, without.nats, pieces.nats.begin(), std::minus<>());
+    return BoundLoss(pieces.nats, pieces.tokens, confidence);
   }
 
   EvaluationFlags evaluation_;
   double loss_percent_ = 2;
+  double confidence_percent_ = 95;
   std::vector<std::string> widths_;
   PlanOutput output_;
 };

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <cstdio>
 #include <numeric>
+#include <utility>
 
 #include "core/base/check.h"
 #include "core/base/status.h"
@@ -20,7 +22,8 @@ std::string Percent(double share) {
 
 class Search {
  public:
-  Search(const WidthsQuestion& question, NatsOf nats_of) : question_(question), nats_of_(nats_of) {}
+  Search(const WidthsQuestion& question, NatsOf nats_of, WidthsPlan plan = {})
+      : question_(question), nats_of_(nats_of), plan_(std::move(plan)) {}
 
   absl::StatusOr<WidthsPlan> Run() {
     MOED_ASSIGN_OR_RETURN(plan_.reference_nats, nats_of_(Uniform(kReferencePrecision)));
@@ -32,6 +35,38 @@ class Search {
     }
     MOED_RETURN_IF_ERROR(Rank());
     MOED_RETURN_IF_ERROR(Grow());
+    return plan_;
+  }
+
+  absl::StatusOr<WidthsPlan> Confirm(ConfirmedLossOf confirmed_of) {
+    const auto look = [&](const std::vector<Precision>& precisions) -> absl::Status {
+      MOED_ASSIGN_OR_RETURN(plan_.confirmed, confirmed_of(precisions, 1 - (1 - question_.confidence) / kConfirmLooks));
+      plan_.confirmed->holds = plan_.confirmed->bound <= question_.tolerable_loss;
+      return absl::OkStatus();
+    };
+    MOED_RETURN_IF_ERROR(look(plan_.precisions));
+    if (plan_.confirmed->holds) return plan_;
+    if (plan_.upper == plan_.lower) --plan_.upper;  // there are two widths at least
+    if (plan_.importance.empty()) {
+      MOED_RETURN_IF_ERROR(Rank());
+    } else {
+      Sort();
+    }
+    int within = 0, beyond = plan_.lowered;
+    std::optional<ConfirmedLoss> best;
+    for (int looks = 2; looks < kConfirmLooks && beyond - within > 1; ++looks) {
+      const int middle = within + (beyond - within) / 2;
+      MOED_RETURN_IF_ERROR(look(Lowered(middle)));
+      if (plan_.confirmed->holds) best = plan_.confirmed;
+      (plan_.confirmed->holds ? within : beyond) = middle;
+    }
+    if (best) {
+      plan_.confirmed = best;
+    } else {
+      MOED_RETURN_IF_ERROR(look(Lowered(0)));
+    }
+    plan_.lowered = within;
+    MOED_RETURN_IF_ERROR(Accept(Lowered(within)));
     return plan_;
   }
 
@@ -74,11 +109,15 @@ class Search {
       MOED_ASSIGN_OR_RETURN(const double nats, nats_of_(precisions));
       plan_.importance.push_back(nats - rest_nats);
     }
+    Sort();
+    return absl::OkStatus();
+  }
+
+  void Sort() {
     by_importance_.resize(question_.experts);
     std::iota(by_importance_.begin(), by_importance_.end(), 0);
     std::stable_sort(by_importance_.begin(), by_importance_.end(),
                      [&](int a, int b) { return plan_.importance[a] < plan_.importance[b]; });
-    return absl::OkStatus();
   }
 
   std::vector<Precision> Lowered(int count) const {
@@ -119,11 +158,28 @@ absl::StatusOr<WidthsPlan> SearchWidths(const WidthsQuestion& question, NatsOf n
   return Search(question, nats_of).Run();
 }
 
+absl::Status ConfirmWidths(const WidthsQuestion& question, NatsOf nats_of, ConfirmedLossOf confirmed_of, WidthsPlan& plan) {
+  MOED_ASSIGN_OR_RETURN(plan, Search(question, nats_of, plan).Confirm(confirmed_of));
+  return absl::OkStatus();
+}
+
+ConfirmedLoss BoundLoss(std::span<const double> nats, std::span<const int> tokens, double confidence) {
+  MOED_CHECK(nats.size() == tokens.size() && nats.size() >= 2);
+  const auto pieces = static_cast<double>(nats.size());
+  const double all = std::accumulate(tokens.begin(), tokens.end(), 0.0);
+  const double mean = std::accumulate(nats.begin(), nats.end(), 0.0) / all;
+  double squares = 0;
+  for (size_t i = 0; i < nats.size(); ++i) squares += std::pow(nats[i] - mean * tokens[i], 2);
+  const double error = std::sqrt(squares * pieces / (pieces - 1)) / all;
+  const double students = boost::math::quantile(boost::math::students_t(pieces - 1), confidence);
+  return {.loss = std::expm1(mean), .bound = std::expm1(mean + students * error)};
+}
+
 int MostMeasurements(const WidthsQuestion& question) {
   const bool reference_is_a_width = std::any_of(question.widths.begin(), question.widths.end(),
                                                 [](const Width& w) { return w.precision == kReferencePrecision; });
   return (reference_is_a_width ? 0 : 1) + static_cast<int>(question.widths.size()) + question.experts +
-         std::bit_width(static_cast<unsigned>(question.experts));
+         std::bit_width(static_cast<unsigned>(question.experts)) + (question.confidence > 0 ? 1 : 0);
 }
 
 }  // namespace moed
