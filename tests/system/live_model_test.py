@@ -186,7 +186,7 @@ class LiveModel(RealProgramsTest):
                     self.assertIn("the server is ending", load.communicate()[1])
 
 
-def daemon_trunk_offset(store: bytes) -> int:
+def daemon_trunk_offset(store: bytearray) -> int:
     """A byte of the trunk: its end lies before the experts, in the first half of the file."""
     return len(store) // 8
 
