@@ -283,6 +283,20 @@ absl::Status Client::Undrain() {
       .status();
 }
 
+absl::Status Client::LoadModel(const moe::v1::LoadModelRequest& request,
+                               absl::FunctionRef<bool(const moe::v1::LoadModelProgress&)> on_progress,
+                               Cancellation* cancellation) {
+  MOED_RETURN_IF_ERROR(CheckText(request.store()));
+  return Stream<moe::v1::LoadModelProgress>(on_progress, cancellation, "",
+                                            [&](auto* context) { return control_->LoadModel(context, request); });
+}
+
+absl::StatusOr<moe::v1::UnloadModelResponse> Client::UnloadModel(const moe::v1::UnloadModelRequest& request,
+                                                                 Cancellation* cancellation) {
+  return Unary<moe::v1::UnloadModelResponse>(
+      cancellation, [&](auto* context, auto* out) { return control_->UnloadModel(context, request, out); });
+}
+
 absl::Status Client::CheckHealth(const std::string& service) {
   auto stub = grpc::health::v1::Health::NewStub(channel_);
   grpc::health::v1::HealthCheckRequest request;

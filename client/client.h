@@ -94,6 +94,11 @@ class Client {
   absl::Status Abort(const std::string& request_id);
   absl::StatusOr<moe::v1::DrainResponse> Drain();
   absl::Status Undrain();
+  absl::Status LoadModel(const moe::v1::LoadModelRequest& request,
+                         absl::FunctionRef<bool(const moe::v1::LoadModelProgress&)> on_progress,
+                         Cancellation* cancellation = nullptr);
+  absl::StatusOr<moe::v1::UnloadModelResponse> UnloadModel(const moe::v1::UnloadModelRequest& request,
+                                                           Cancellation* cancellation = nullptr);
 
   // grpc.health.v1. OK = SERVING, UNAVAILABLE = not serving, NOT_FOUND = no such service. "" = the whole server.
   absl::Status CheckHealth(const std::string& service);

@@ -58,6 +58,8 @@ CommandRun DefineBench(CLI::App& app);
 CommandRun DefineSession(CLI::App& app);
 CommandRun DefineDrain(CLI::App& app);
 CommandRun DefineUndrain(CLI::App& app);
+CommandRun DefineLoad(CLI::App& app);
+CommandRun DefineUnload(CLI::App& app);
 // One that needs no server.
 using LocalCommandRun = std::function<absl::Status()>;
 LocalCommandRun DefineRender(CLI::App& app);

@@ -33,9 +33,17 @@ const char* CacheText(const moe::v1::ServerInfo& server) {
 
 absl::Status RunInfo(const InfoFlags& flags, CommandContext& context) {
   MOED_ASSIGN_OR_RETURN(const moe::v1::ServerInfo server, context.client.GetServerInfo());
-  MOED_ASSIGN_OR_RETURN(const moe::v1::ModelInfo model, context.client.GetModelInfo());
+  const absl::StatusOr<moe::v1::ModelInfo> found = context.client.GetModelInfo();
+  if (!found.ok() && !absl::IsUnavailable(found.status())) return found.status();
+  const moe::v1::ModelInfo model = found.ok() ? *found : moe::v1::ModelInfo();
   if (flags.json) {
     std::printf("{\"server\":%s,\"model\":%s}\n", Json(server).c_str(), Json(model).c_str());
+    return absl::OkStatus();
+  }
+  if (!server.lost_device().empty()) std::printf("the device is lost: %s\n", server.lost_device().c_str());
+  if (!found.ok()) {
+    std::printf("moed %s (%s), up %.0f s: %s\n", server.version().c_str(), server.build().c_str(), server.uptime_seconds(),
+                server.model_state().c_str());
     return absl::OkStatus();
   }
   std::string formats;

@@ -27,6 +27,8 @@ constexpr Command kCommands[] = {
     {"session", "The conversations that the server keeps: list, or delete one.", DefineSession},
     {"drain", "Health says no from now on; new requests are refused after the server's --drain-delay-seconds.", DefineDrain},
     {"undrain", "Takes a drain back: health says yes, and requests are taken again.", DefineUndrain},
+    {"load", "Has the server load a model, and tells how far it is.", DefineLoad},
+    {"unload", "Takes the model out of the server, which stays without one.", DefineUnload},
     {"health", "Ends with 0 when the server is serving.", DefineHealth},
     {"bench", "Load: TTFT, TPOT and tokens/s under concurrency or an arrival rate.", DefineBench},
 };

@@ -3,24 +3,26 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <climits>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "core/base/status.h"
-#include "core/serving/serving_plan.h"
 #include "server/metrics/metrics_server.h"
+#include "server/metrics/model_counters.h"
 #include "server/metrics/process_metrics.h"
 #include "server/metrics/rate_sampler.h"
 #include "server/metrics/server_metrics.h"
+#include "server/model_host.h"
 #include "server/rpc/call.h"
 #include "server/rpc/control_service.h"
 #include "server/rpc/inference_service.h"
 #include "server/rpc/sender.h"
-#include "server/served_model.h"
 #include "server/startup/limited_end.h"
 #include "server/ticker.h"
 #include "server/wire/access.h"
@@ -37,8 +39,7 @@ constexpr uint64_t kResidencyTicks = 10;        // of a second
 constexpr int kPlainConnections = 512;
 constexpr int kEncryptedConnections = 192;
 constexpr int64_t kHeartbeatLimitNanos = 120'000'000'000;
-constexpr absl::Duration kShutdownLimit = absl::Seconds(10);                    // for calls to end once they are cancelled
-constexpr absl::Duration kStepLimit = absl::Nanoseconds(kHeartbeatLimitNanos);  // for the engine to notice that it is stopped
+constexpr absl::Duration kShutdownLimit = absl::Seconds(10);  // for calls to end once they are cancelled
 
 // What many small pieces leave free between those still in use goes back to the kernel: the allocator alone gives back its end.
 void ReleaseFreeMemory() {
@@ -65,7 +66,6 @@ class App::Impl {
   absl::Status MakeServices();
   absl::Status ServeMetrics();
   absl::Status ListenForCalls();
-  void Publish();
 
   // The end, in this order. A drain ends with new requests being refused, unless it is taken back.
   enum class End { kNone, kDrain, kStop };
@@ -75,12 +75,13 @@ class App::Impl {
   bool LetOthersNotice();
   bool RefuseCalls();
   void WaitForCalls();
-  void StopEngine();
   void ShutDownServers();
   void EndServices();
 
   absl::StatusOr<Address> ListenOn(std::string_view what, const Address& address, const std::vector<grpc::Service*>& services);
-  void SetServing(bool serving);
+  void TellHealth();
+  void EndWith(const absl::Status& error);
+  void KeepResidency();
   bool Alive() const;
   const Certificates* certificates();
   const Tokens* tokens();
@@ -90,26 +91,32 @@ class App::Impl {
   Clock& clock_ = Clock::Real();
   absl::Mutex end_mutex_;
   End end_ ABSL_GUARDED_BY(end_mutex_) = End::kNone;  // grows, but that a drain may be taken back
+  absl::Status failure_ ABSL_GUARDED_BY(end_mutex_);  // what the process ends with
+  std::atomic<bool> started_{false};
   ServerState state_;
 
   absl::Mutex access_mutex_;
   std::unique_ptr<Access> access_ ABSL_GUARDED_BY(access_mutex_);  // once it is there it stays
 
-  std::unique_ptr<ServedModel> model_;
   Address address_;  // of Inference
 
   std::unique_ptr<RequestLog> request_log_;
   std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
   RequestMetrics request_metrics_{*registry_};
-  RateSampler sampler_{state_, request_metrics_, clock_};
-  std::unique_ptr<LiveCalls> live_;
+  ModelCounters counters_;
+  RateSampler sampler_{counters_, request_metrics_, clock_};
+  LiveCalls live_;
   Tenants tenants_{config_.max_calls_per_token};
   Sender sender_;
-  std::unique_ptr<PromptWorkers> workers_;
+  std::optional<PromptWorkers> workers_{PromptWorkers::Options{.threads = 1}};
+  ModelHost host_{config_,
+                  {state_, counters_, *workers_, live_, routing_, clock_, [this] { TellHealth(); },
+                   [this](const absl::Status& error) { EndWith(error); }}};
   std::unique_ptr<CallEnvironment> environment_;
   std::unique_ptr<InferenceService> inference_;
   std::unique_ptr<ControlService> control_;
-  uint64_t ticks_ = 0;  // the ticker's
+  uint64_t ticks_ = 0;           // the ticker's
+  absl::Status residency_kept_;  // likewise
   std::unique_ptr<Ticker> ticker_;
   grpc::ResourceQuota quota_{"moed"};
   std::unique_ptr<MetricsServer> metrics_server_;
@@ -120,12 +127,12 @@ class App::Impl {
 // Who listens answers, if only that it is loading: the addresses are there before the model is.
 absl::Status App::Impl::Start() {
   MOED_RETURN_IF_ERROR(OpenAccess());
-  MOED_ASSIGN_OR_RETURN(model_, ServedModel::Open(config_, routing_, clock_));
+  MOED_RETURN_IF_ERROR(host_.Open());
   MOED_RETURN_IF_ERROR(MakeServices());
   MOED_RETURN_IF_ERROR(ServeMetrics());
   MOED_RETURN_IF_ERROR(ListenForCalls());
-  MOED_RETURN_IF_ERROR(model_->Load());
-  Publish();
+  MOED_RETURN_IF_ERROR(host_.Start());
+  started_ = true;
   return absl::OkStatus();
 }
 
@@ -133,15 +140,18 @@ absl::Status App::Impl::Start() {
 // Metrics are served to the end.
 absl::Status App::Impl::Run() {
   ServeUntilStopped();
-  model_->Drain();
+  host_.EndChanges();
+  host_.Drain();
   WaitForCalls();
-  StopEngine();
-  const absl::Status written = model_->Finish();
+  host_.Stop();
+  absl::Status ended = host_.Finish();
   ShutDownServers();
   EndServices();
   metrics_server_.reset();
   spdlog::info("ended");
-  return written;
+  absl::MutexLock lock(&end_mutex_);
+  ended.Update(failure_);
+  return ended;
 }
 
 absl::Status App::Impl::OpenAccess() {
@@ -152,24 +162,22 @@ absl::Status App::Impl::OpenAccess() {
 }
 
 absl::Status App::Impl::MakeServices() {
-  const ServingPlan& plan = model_->plan();
   MOED_ASSIGN_OR_RETURN(request_log_, RequestLog::Open(config_.request_log));
-  workers_ = std::make_unique<PromptWorkers>(
-      PromptWorkers::Options{.threads = 1,
-                             .max_jobs = static_cast<size_t>(plan.engine.max_running + plan.engine.queue_capacity),
-                             .max_bytes = plan.prompt_queue_bytes});
-  live_ = std::make_unique<LiveCalls>(plan.answers.ended);
-  environment_ = std::make_unique<CallEnvironment>(CallEnvironment{state_, *workers_, sender_, request_metrics_, *request_log_,
-                                                                   *live_, clock_, model_->LimitsOfCalls(), tokens(), &tenants_});
+  environment_ = std::make_unique<CallEnvironment>(
+      CallEnvironment{state_, *workers_, sender_, request_metrics_, *request_log_, live_, clock_, tokens(), &tenants_});
   inference_ = std::make_unique<InferenceService>(*environment_);
-  control_ = std::make_unique<ControlService>(ControlParts{state_, sampler_, request_metrics_, model_->info(), clock_,
-                                                           [this] { AskFor(End::kDrain); }, [this] { return TakeBackDrain(); },
-                                                           tokens()});
+  ControlParts parts{state_, sampler_, request_metrics_, clock_};
+  parts.drain = [this] { AskFor(End::kDrain); };
+  parts.undrain = [this] { return TakeBackDrain(); };
+  parts.load_model = [this](const ModelOrder& order) { return host_.Load(order); };
+  parts.unload_model = [this](std::optional<absl::Duration> limit) { return host_.Unload(limit); };
+  parts.tokens = tokens();
+  control_ = std::make_unique<ControlService>(parts);
   ticker_ = std::make_unique<Ticker>([this] {
     sampler_.Sample();
-    live_->CheckStalled();
+    live_.CheckStalled();
     ReleaseFreeMemory();
-    if (state_.loaded() != nullptr && ++ticks_ % kResidencyTicks == 0) model_->KeepResidency();
+    if (++ticks_ % kResidencyTicks == 0) KeepResidency();
   });
   return absl::OkStatus();
 }
@@ -177,7 +185,7 @@ absl::Status App::Impl::MakeServices() {
 absl::Status App::Impl::ServeMetrics() {
   if (!config_.metrics_listen.has_value()) return absl::OkStatus();
   MetricsServerParts parts;
-  parts.collectables = {registry_, std::make_shared<ServerMetrics>(state_, sampler_, model_->info()),
+  parts.collectables = {registry_, std::make_shared<ServerMetrics>(state_, sampler_, counters_),
                         std::make_shared<ProcessMetrics>()};
   parts.alive = [this] { return Alive(); };
   parts.ready = [this] { return state_.ready(); };
@@ -227,24 +235,19 @@ const Tokens* App::Impl::tokens() {
   return access_->tokens();
 }
 
-void App::Impl::SetServing(bool serving) {
+void App::Impl::TellHealth() {
   absl::MutexLock lock(&servers_mutex_);
-  for (const auto& server : servers_) server->SetServing(serving);
-}
-
-void App::Impl::Publish() {
-  state_.SetLoaded(model_->loaded());
-  SetServing(true);
-  if (state_.draining()) SetServing(false);  // Control.Drain came while loading
+  const bool ready = state_.ready();
+  for (const auto& server : servers_) server->SetServing(ready);
 }
 
 bool App::Impl::Alive() const {
-  const LoadedModel* model = state_.loaded();
+  const auto model = state_.loaded();
   return model == nullptr || clock_.NowNanos() - model->engine->Stats().heartbeat_nanos < kHeartbeatLimitNanos;
 }
 
 bool App::Impl::RequestStop() {
-  if (state_.loaded() == nullptr) return false;
+  if (!started_) return false;
   AskFor(End::kStop);
   return true;
 }
@@ -259,8 +262,18 @@ void App::Impl::AskFor(End end) {
   absl::MutexLock lock(&end_mutex_);
   state_.SetDraining();
   if (state_.loaded() == nullptr) state_.SetRefusing();
-  SetServing(false);
+  TellHealth();
   end_ = std::max(end_, end);
+}
+
+// As on a signal, but that the process ends with the error.
+void App::Impl::EndWith(const absl::Status& error) {
+  spdlog::critical("the process ends (--device-lost exit): {}", StrCat(error.message()));
+  {
+    absl::MutexLock lock(&end_mutex_);
+    failure_.Update(error);
+  }
+  AskFor(End::kStop);
 }
 
 absl::Status App::Impl::TakeBackDrain() {
@@ -269,7 +282,7 @@ absl::Status App::Impl::TakeBackDrain() {
   if (end_ == End::kNone) return absl::OkStatus();
   end_ = End::kNone;
   state_.TakeBackDrain();
-  if (state_.loaded() != nullptr) SetServing(true);
+  TellHealth();
   spdlog::info("the drain is taken back: requests are taken");
   return absl::OkStatus();
 }
@@ -310,14 +323,8 @@ bool App::Impl::RefuseCalls() {
 
 void App::Impl::WaitForCalls() {
   spdlog::info("running requests may take {} s more (--drain-seconds)", config_.drain_seconds);
-  if (live_->WaitUntilNone(absl::Seconds(config_.drain_seconds))) return;
-  const EngineStats stats = model_->loaded().engine->Stats();
-  spdlog::warn("drain limit reached: {} running and {} waiting requests are cancelled", stats.running, stats.waiting);
-}
-
-void App::Impl::StopEngine() {
-  EndWithin(kStepLimit, "the engine's step does not end, what was learned is not written",
-            [this] { model_->Stop(absl::UnavailableError("the server ended before the answer was complete")); });
+  if (live_.WaitUntilNone(absl::Seconds(config_.drain_seconds))) return;
+  spdlog::warn("drain limit reached: {} requests are cancelled", live_.size());
 }
 
 // A call that never ends would hold gRPC's Shutdown for ever.
@@ -335,6 +342,14 @@ void App::Impl::ShutDownServers() {
 void App::Impl::EndServices() {
   ticker_.reset();
   workers_.reset();
+}
+
+void App::Impl::KeepResidency() {
+  const auto model = state_.loaded();
+  if (model == nullptr) return;
+  const absl::Status kept = model->keep_residency();
+  if (!kept.ok() && residency_kept_.ok()) spdlog::warn("{}", StrCat(kept.message()));
+  residency_kept_ = kept;
 }
 
 App::App(Config config, RoutingSource* routing) : impl_(std::make_unique<Impl>(std::move(config), routing)) {}

@@ -6,12 +6,14 @@
 
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
+#include "core/io/metered_backend.h"
 #include "core/io/throttled_backend.h"
 #include "core/machine/system_files.h"
 #include "core/model/processor_experts.h"
 #include "core/serving/packed_model.h"
 #include "google/protobuf/util/json_util.h"
 #include "server/descriptions.h"
+#include "server/rpc/inference_limits.h"
 #include "server/startup/default_budget.h"
 #include "server/startup/device_budget.h"
 #include "server/startup/open_kv_spill.h"
@@ -38,10 +40,13 @@ absl::StatusOr<std::unique_ptr<ServedModel>> ServedModel::Open(const Config& con
   return model;
 }
 
-absl::Status ServedModel::Load() {
-  MOED_RETURN_IF_ERROR(LoadWeights());
+absl::Status ServedModel::Load(ModelChange& change, std::function<void(const absl::Status&)> device_lost) {
+  change.Enter(ChangePhase::kReading, store_->description().trunk_bytes);
+  MOED_RETURN_IF_ERROR(LoadWeights(change));
+  MOED_RETURN_IF_ERROR(change.CheckCancelled());
+  change.Enter(ChangePhase::kStarting);
   MOED_RETURN_IF_ERROR(StartEngine());
-  Describe();
+  Describe(std::move(device_lost));
   spdlog::info("ready: {} ({} layers, {} experts of which {} at a time) from {}", spec_.family, spec_.layers, spec_.experts,
                spec_.top_k, store_->path());
   return absl::OkStatus();
@@ -140,7 +145,7 @@ absl::Status ServedModel::OpenDeviceSlots(DeviceSlots& device) {
   return absl::OkStatus();
 }
 
-absl::Status ServedModel::LoadWeights() {
+absl::Status ServedModel::LoadWeights(ModelChange& change) {
   trace_ = std::make_unique<Trace>(clock_, plan_.trace_events);
   MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, plan_.kv, backend_->memory()));
   MOED_ASSIGN_OR_RETURN(kv_spill_, OpenKvSpill(config_.kv_spill, plan_.kv_spill, spec_, *kv_, clock_));
@@ -148,8 +153,12 @@ absl::Status ServedModel::LoadWeights() {
   if (config_.read_rate) reads_ = MakeThrottledBackend(std::move(reads_), static_cast<double>(*config_.read_rate), clock_);
   DeviceSlots device;
   MOED_RETURN_IF_ERROR(OpenDeviceSlots(device));
+  const std::unique_ptr<ReadBackend> metered = MakeMeteredBackend(*reads_, [&change](uint64_t bytes) {
+    change.AddBytes(bytes);
+    return change.CheckCancelled();
+  });
   MOED_ASSIGN_OR_RETURN(model_,
-                        Model::Load(*store_, spec_, plan_.model, *backend_, *kv_, trace_.get(), reads_.get(), processor_.get()));
+                        Model::Load(*store_, spec_, plan_.model, *backend_, *kv_, trace_.get(), metered.get(), processor_.get()));
   spdlog::info("kernels: {}; reads: {}", backend_->name(), reads_->description());
   const GateFn gate = [this](LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
     model_->GateProbabilities(layer, hidden, probabilities);
@@ -170,7 +179,9 @@ absl::Status ServedModel::StartEngine() {
   return absl::OkStatus();
 }
 
-void ServedModel::Describe() {
+void ServedModel::Describe(std::function<void(const absl::Status&)> device_lost) {
+  loaded_.limits = LimitsOfCalls();
+  loaded_.messages = std::make_shared<InferenceLimits>(loaded_.limits.request);
   loaded_.engine = engine_.get();
   loaded_.tokenizer = tokenizer_.get();
   loaded_.formats = &*formats_;
@@ -186,15 +197,15 @@ void ServedModel::Describe() {
   loaded_.info.set_has_chat_template(chat_template_.has_value() && loaded_.without_conversations.empty());
   for (const auto& format : loaded_.info.expert_formats()) loaded_.expert_formats.push_back(format);
   loaded_.memory = plan_.memory.parts;
-  loaded_.backends.set_compute_backend(std::string(backend_->name()));
-  loaded_.backends.set_io_backend(std::string(reads_->name()));
-  loaded_.backends.set_io_backend_reason(reads_->description());
+  loaded_.keep_residency = [this] { return experts_->KeepResidency(); };
+  loaded_.device_lost = std::move(device_lost);
+  info_.set_compute_backend(std::string(backend_->name()));
+  info_.set_io_backend(std::string(reads_->name()));
+  info_.set_io_backend_reason(reads_->description());
 }
 
-void ServedModel::KeepResidency() {
-  const absl::Status kept = experts_->KeepResidency();
-  if (!kept.ok() && residency_kept_.ok()) spdlog::warn("{}", StrCat(kept.message()));
-  residency_kept_ = kept;
+std::shared_ptr<const LoadedModel> ServedModel::Share() {
+  return {&loaded_, [this](const LoadedModel*) { unused_.Notify(); }};
 }
 
 absl::Status ServedModel::Finish() {

@@ -2,11 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "core/base/clock.h"
 #include "core/base/copier.h"
 #include "core/base/executor.h"
@@ -26,7 +31,7 @@
 #include "core/tokenizer/chat_settings.h"
 #include "core/tokenizer/tokenizer.h"
 #include "moe/v1/control.pb.h"
-#include "server/rpc/call.h"
+#include "server/rpc/model_change.h"
 #include "server/rpc/server_state.h"
 #include "server/startup/config.h"
 #include "server/startup/provider_builder.h"
@@ -34,7 +39,7 @@
 
 namespace moed {
 
-// Open, Load, Stop, Finish: one thread, in this order. What `loaded` hands out is thread-safe from Load to the end.
+// Open, Load, Stop, Finish: one at a time, in this order. What it shares is thread-safe, and used by nobody when the model ends.
 class ServedModel {
  public:
   // Reads what is small of config.store and plans the memory; nothing large is allocated. RESOURCE_EXHAUSTED with the table of
@@ -43,19 +48,25 @@ class ServedModel {
 
   const ServingPlan& plan() const { return plan_; }
   const moe::v1::ServerInfo& info() const { return info_; }  // of the server as it serves this model; constant
-  CallLimits LimitsOfCalls() const;
+  const Config& config() const { return config_; }
+  const std::string& store_path() const { return store_->path(); }
+  // Of a device's own memory: what is free of it says nothing while the model is there.
+  bool on_own_memory() const { return &backend_->memory() != &BackendMemory::Host() && !backend_->memory().unified(); }
 
-  // Reads the trunk and starts the engine. Once.
-  absl::Status Load();
-  const LoadedModel& loaded() const { return loaded_; }  // after Load
+  // Reads the trunk and starts the engine; once. `change` hears how far it is, and may cancel it. `device_lost`: called on the
+  // engine's thread with the error of a request, once the device does nothing any more; must not block.
+  absl::Status Load(ModelChange& change, std::function<void(const absl::Status&)> device_lost);
+  // What calls need of the model, after Load. To be asked for once.
+  std::shared_ptr<const LoadedModel> Share();
+  const LoadedModel& loaded() const { return loaded_; }
+  // Whether nobody has it any more of all who were given what Share returned.
+  bool WaitUntilUnused(absl::Duration limit) const { return unused_.WaitForNotificationWithTimeout(limit); }
 
   void Drain() { engine_->Drain(); }
   // Ends every request with `reason`. Blocks until the step at hand has ended.
   void Stop(absl::Status reason) { engine_->Stop(std::move(reason)); }
   // After Stop: writes the trace, what was learned and recorded, and the residency.
   absl::Status Finish();
-  // Writes which experts are in memory; the log has the first of several failures. One thread.
-  void KeepResidency();
 
  private:
   ServedModel(const Config& config, RoutingSource* routing, Clock& clock) : config_(config), routing_(routing), clock_(clock) {}
@@ -66,9 +77,10 @@ class ServedModel {
   absl::Status PlanMemory();
   // What of the device holds experts, and who computes beside it.
   absl::Status OpenDeviceSlots(DeviceSlots& device);
-  absl::Status LoadWeights();
+  absl::Status LoadWeights(ModelChange& change);
   absl::Status StartEngine();
-  void Describe();
+  void Describe(std::function<void(const absl::Status&)> device_lost);
+  CallLimits LimitsOfCalls() const;
   absl::Status WriteTrace();
 
   const Config config_;
@@ -99,7 +111,7 @@ class ServedModel {
   std::optional<grammar::MatcherPool> formats_;     // the engine's requests have matchers of it
   std::unique_ptr<StepEngine> engine_;
   LoadedModel loaded_;
-  absl::Status residency_kept_;
+  absl::Notification unused_;
 };
 
 }  // namespace moed

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/base/lost_device.h"
 #include "core/base/status.h"
 #include "core/kernels/cuda/graph_stream.h"
 #include "core/kernels/cuda_attention.h"
@@ -58,7 +59,8 @@ class CudaBackend final : public ComputeBackend {
     absl::Status status = stream_.Synchronize();
     status.Update(descriptions_.status());
     descriptions_.Clear();
-    return Annotate(status, StrCat("the compute backend '", name_, "' failed"));
+    const absl::Status told = Annotate(status, StrCat("the compute backend '", name_, "' failed"));
+    return IsLostDevice(status) ? WithLostDevice(told) : told;
   }
   void Begin() override { stream_.Begin(); }
   bool Idle() const override { return stream_.Idle(); }

@@ -2,24 +2,17 @@
 #pragma once
 
 #include "core/base/clock.h"
+#include "server/metrics/model_counters.h"
 #include "server/metrics/request_metrics.h"
 #include "server/metrics/window_rates.h"
-#include "server/rpc/server_state.h"
 
 namespace moed {
-
-struct LookupTotals {
-  uint64_t hits = 0;
-  uint64_t misses = 0;  // in flight included
-  uint64_t bytes_read = 0;
-};
-LookupTotals TotalsOf(const ExpertStats& stats);
 
 // Thread-safe. All arguments outlive it.
 class RateSampler {
  public:
-  RateSampler(const ServerState& state, const RequestMetrics& requests, const Clock& clock)
-      : state_(state), requests_(requests), clock_(clock) {}
+  RateSampler(const ModelCounters& counters, const RequestMetrics& requests, const Clock& clock)
+      : counters_(counters), requests_(requests), clock_(clock) {}
 
   void Sample();  // about once a second
   Rates Over(int64_t window_nanos) const { return windows_.Over(window_nanos, Snapshot()); }
@@ -27,7 +20,7 @@ class RateSampler {
  private:
   CounterSnapshot Snapshot() const;
 
-  const ServerState& state_;
+  const ModelCounters& counters_;
   const RequestMetrics& requests_;
   const Clock& clock_;
   WindowRates windows_;

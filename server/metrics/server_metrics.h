@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "moe/v1/control.pb.h"
 #include "prometheus/collectable.h"
+#include "server/metrics/model_counters.h"
 #include "server/metrics/rate_sampler.h"
 #include "server/rpc/server_state.h"
 
@@ -14,14 +14,14 @@ namespace moed {
 // Thread-safe. All arguments outlive it. What depends on the model is exported, as zeros at first, from the moment it is loaded.
 class ServerMetrics final : public prometheus::Collectable {
  public:
-  ServerMetrics(const ServerState& state, const RateSampler& rates, const moe::v1::ServerInfo& info)
-      : state_(state), rates_(rates), info_(info) {}
+  ServerMetrics(const ServerState& state, const RateSampler& rates, const ModelCounters& counters)
+      : state_(state), rates_(rates), counters_(counters) {}
   std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:
   const ServerState& state_;
   const RateSampler& rates_;
-  const moe::v1::ServerInfo& info_;
+  const ModelCounters& counters_;
 };
 
 }  // namespace moed

@@ -23,28 +23,31 @@ absl::Status CheckReady(const ServerState& state, RequestMetrics& metrics) {
     metrics.CountRejected(Rejection::kDraining);
     return absl::UnavailableError("the server is draining: it ends soon and takes no new requests");
   }
-  if (state.loaded() == nullptr) {
-    metrics.CountRejected(Rejection::kNotReady);
-    return WithRetryAfter(absl::UnavailableError("the server is starting: the model is not loaded yet"), 1);
-  }
-  return absl::OkStatus();
+  const absl::Status loaded = state.CheckLoaded();
+  if (!loaded.ok()) metrics.CountRejected(Rejection::kNotReady);
+  return loaded;
 }
 
 Call::Call(const CallEnvironment& environment, Method method, WorkKind kind)
-    : environment_(environment), method_(method), arrival_nanos_(environment.clock.NowNanos()), kind_(kind) {
+    : environment_(environment),
+      method_(method),
+      arrival_nanos_(environment.clock.NowNanos()),
+      model_(environment.state.loaded()),
+      kind_(kind) {
   record_.method = method;
 }
 
 void Call::Begin(absl::Status fits, std::string id, size_t bytes, std::function<void()> work) {
   environment_.live.Add(shared_from_this());
-  const auto most = static_cast<size_t>(environment_.limits.request.name_bytes);
+  const auto most = static_cast<size_t>(limits().request.name_bytes);
   if (id.size() > most) {
     fits.Update(FieldError("request_id", id.size(), " bytes, at most ", most, " are allowed"));
     id.clear();
   }
   record_.id = id.empty() ? MakeUpId() : std::move(id);
   if (absl::Status ready = CheckReady(environment_.state, environment_.metrics); !ready.ok()) return Reject(ready, std::nullopt);
-  model_ = environment_.state.loaded();
+  if (model_ == nullptr)
+    return Reject(WithRetryAfter(absl::UnavailableError("the model was being loaded"), 1), Rejection::kNotReady);
   if (!fits.ok()) return Reject(fits, Rejection::kTooLarge);
   auto job = [self = shared_from_this(), work = std::move(work)] { self->Work(work); };
   if (!environment_.workers.Submit(kind_, bytes, std::move(job))) {
@@ -179,15 +182,28 @@ bool LiveCalls::WaitUntilNone(absl::Duration limit) {
   return mutex_.AwaitWithTimeout(absl::Condition(&none), limit);
 }
 
-void LiveCalls::CheckStalled() {
+void LiveCalls::SetMaxUntakenBytes(size_t bytes) {
+  absl::MutexLock lock(&mutex_);
+  max_untaken_bytes_ = bytes;
+}
+
+std::vector<std::shared_ptr<Call>> LiveCalls::Calls() const {
+  absl::MutexLock lock(&mutex_);
   std::vector<std::shared_ptr<Call>> calls;
-  {
-    absl::MutexLock lock(&mutex_);
-    for (const auto& [pointer, entry] : calls_) {
-      if (auto locked = entry.call.lock()) calls.push_back(std::move(locked));
-    }
+  for (const auto& [pointer, entry] : calls_) {
+    if (auto locked = entry.call.lock()) calls.push_back(std::move(locked));
   }
-  for (const auto& call : calls) call->CheckStalled();
+  return calls;
+}
+
+void LiveCalls::CheckStalled() {
+  for (const auto& call : Calls()) call->CheckStalled();
+}
+
+void LiveCalls::AbandonCallsTo(const LoadedModel* model) {
+  for (const auto& call : Calls()) {
+    if (call->model() == model) call->AbandonSoon();
+  }
 }
 
 }  // namespace moed

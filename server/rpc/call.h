@@ -10,13 +10,13 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/clock.h"
-#include "core/engine/request_limits.h"
 #include "server/metrics/request_metrics.h"
 #include "server/rpc/prompt_workers.h"
 #include "server/rpc/request_log.h"
@@ -26,13 +26,6 @@
 #include "server/wire/tokens.h"
 
 namespace moed {
-
-struct CallLimits {
-  RequestLimits request;
-  size_t max_unsent_bytes = 64 << 10;            // of one stream
-  size_t max_answer_bytes = 1 << 20;             // of one answer in one message
-  int64_t write_timeout_nanos = 30'000'000'000;  // of one message that the client does not take
-};
 
 class LiveCalls;
 
@@ -45,12 +38,11 @@ struct CallEnvironment {
   RequestLog& log;
   LiveCalls& live;
   const Clock& clock;
-  CallLimits limits;
   const Tokens* tokens = nullptr;  // null: everybody may ask
   Tenants* tenants = nullptr;      // with tokens
 };
 
-// Why a call cannot be taken at the moment: loading, or the end is near. OK otherwise.
+// Why a call cannot be taken at the moment: there is no model, or the end is near. OK otherwise.
 absl::Status CheckReady(const ServerState& state, RequestMetrics& metrics);
 
 // A request that has arrived and is not read yet.
@@ -90,6 +82,9 @@ class Call : public Outgoing, public std::enable_shared_from_this<Call> {
   const std::string& tenant() const { return record_.caller.token; }  // "" = nobody in particular
   const std::string& id() const { return record_.id; }                // constant once the call has begun
   int queue_position() const { return queue_position_; }              // constant once the transport sends initial metadata
+  // The model that was served when the call came, which the call keeps; null: none was, and the call ends with the reason.
+  const LoadedModel* model() const { return model_.get(); }
+  const CallLimits& limits() const { return model_ != nullptr ? model_->limits : kLimitsWithoutModel; }
 
   void Send() override;
 
@@ -126,7 +121,7 @@ class Call : public Outgoing, public std::enable_shared_from_this<Call> {
   const CallEnvironment& environment_;
   const Method method_;
   const int64_t arrival_nanos_;
-  const LoadedModel* model_ = nullptr;  // set by Begin
+  const std::shared_ptr<const LoadedModel> model_;
   int queue_position_ = 0;
   RequestRecord record_;  // written until Begin, then by whoever ends the call
 
@@ -148,12 +143,15 @@ class LiveCalls {
   // `max_untaken_bytes`: of answers that have ended; beyond, the oldest of them are abandoned.
   explicit LiveCalls(size_t max_untaken_bytes = size_t{64} << 20) : max_untaken_bytes_(max_untaken_bytes) {}
 
+  void SetMaxUntakenBytes(size_t bytes);  // as the model that is served allows
   void Add(const std::shared_ptr<Call>& call);
   void Remove(Call* call);  // before the transport is gone
   // Its answer has ended; `bytes` of it are not taken yet.
   void OnAnswered(Call* call, size_t bytes);
   int size() const;
   void CheckStalled();
+  // Of calls to `model`: what their clients have not taken fails soon.
+  void AbandonCallsTo(const LoadedModel* model);
   bool WaitUntilNone(absl::Duration limit);  // false when there are some still
 
  private:
@@ -163,8 +161,10 @@ class LiveCalls {
   };
   using Answered = std::list<Call*>;
 
-  const size_t max_untaken_bytes_;
+  std::vector<std::shared_ptr<Call>> Calls() const;
+
   mutable absl::Mutex mutex_;
+  size_t max_untaken_bytes_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Call*, Entry> calls_ ABSL_GUARDED_BY(mutex_);
   Answered answered_ ABSL_GUARDED_BY(mutex_);  // the oldest first; those that were abandoned are not in it
   size_t untaken_bytes_ ABSL_GUARDED_BY(mutex_) = 0;

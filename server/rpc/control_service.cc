@@ -1,10 +1,14 @@
 #include "server/rpc/control_service.h"
 
+#include <algorithm>
 #include <exception>
 #include <string>
+#include <utility>
 
 #include "core/base/status.h"
+#include "server/metrics/lookup_totals.h"
 #include "server/metrics/process_metrics.h"
+#include "server/rpc/change_reactors.h"
 #include "server/wire/authorisation.h"
 #include "server/wire/error_details.h"
 #include "server/wire/received_message.h"
@@ -103,12 +107,45 @@ void FillLayer(const LayerCells& cells, moe::v1::LayerExperts& out) {
   }
 }
 
+// Of a request with the field drain_limit.
+template <class Request>
+absl::StatusOr<std::optional<absl::Duration>> DrainLimitOf(const Request& request) {
+  if (!request.has_drain_limit()) return std::nullopt;
+  const auto& limit = request.drain_limit();
+  const bool sane = limit.seconds() >= 0 && limit.seconds() <= 86400 && limit.nanos() >= 0 && limit.nanos() <= 999999999;
+  if (!sane) return FieldError("drain_limit", "must be at least 0 and at most a day");
+  return absl::Seconds(limit.seconds()) + absl::Nanoseconds(limit.nanos());
+}
+
+absl::StatusOr<ModelOrder> OrderOf(const moe::v1::LoadModelRequest& request) {
+  ModelOrder order{.store = request.store(), .replace = request.replace()};
+  if (request.memory_budget_bytes() > 0) order.memory_budget = request.memory_budget_bytes();
+  MOED_ASSIGN_OR_RETURN(order.drain_limit, DrainLimitOf(request));
+  return order;
+}
+
+void FillProgress(const ModelChange::State& now, moe::v1::LoadModelProgress& out) {
+  out.set_phase(std::string(PhaseName(now.phase)));
+  out.set_done_bytes(std::min(now.done_bytes, now.all_bytes));
+  out.set_all_bytes(now.all_bytes);
+  if (now.done_bytes == 0 || now.seconds <= 0) return;
+  const double rate = static_cast<double>(now.done_bytes) / now.seconds;
+  out.set_bytes_per_second(rate);
+  out.set_seconds_left(static_cast<double>(out.all_bytes() - out.done_bytes()) / rate);
+}
+
+grpc::ByteBuffer ToBytes(const google::protobuf::Message& message) {
+  const grpc::Slice slice(message.SerializeAsString());
+  return {&slice, 1};
+}
+
 }  // namespace
 
-absl::StatusOr<const LoadedModel*> ControlService::Loaded() const {
-  const LoadedModel* model = parts_.state.loaded();
-  if (model == nullptr) return absl::UnavailableError("the server is starting: the model is not loaded yet");
-  return model;
+absl::StatusOr<std::shared_ptr<const LoadedModel>> ControlService::Loaded() const {
+  std::shared_ptr<const LoadedModel> model = parts_.state.loaded();
+  if (model != nullptr) return model;
+  absl::Status absent = parts_.state.CheckLoaded();
+  return absent.ok() ? absl::UnavailableError("the model was being loaded") : absent;
 }
 
 // A caller is asked for its token before anything is read of what it sent.
@@ -141,10 +178,11 @@ grpc::ServerUnaryReactor* ControlService::Reply(Context* context, Scope scope, c
 grpc::ServerUnaryReactor* ControlService::GetServerInfo(Context* context, const Bytes* request, Bytes* response) {
   return Reply<moe::v1::GetServerInfoRequest, moe::v1::ServerInfo>(
       context, Scope::kObserve, request, response, [&](const auto&, moe::v1::ServerInfo& out) {
-        out = parts_.info;
-        if (const LoadedModel* model = parts_.state.loaded()) out.MergeFrom(model->backends);
+        out = parts_.state.server_info();
         out.set_uptime_seconds(SecondsBetween(start_nanos_, parts_.clock.NowNanos()));
         out.set_draining(parts_.state.draining());
+        const absl::Status loaded = parts_.state.CheckLoaded();
+        out.set_model_state(loaded.ok() ? "loaded" : StrCat(loaded.message()));
         return absl::OkStatus();
       });
 }
@@ -152,7 +190,7 @@ grpc::ServerUnaryReactor* ControlService::GetServerInfo(Context* context, const 
 grpc::ServerUnaryReactor* ControlService::GetModelInfo(Context* context, const Bytes* request, Bytes* response) {
   return Reply<moe::v1::GetModelInfoRequest, moe::v1::ModelInfo>(context, Scope::kObserve, request, response,
                                                                  [&](const auto&, moe::v1::ModelInfo& out) -> absl::Status {
-                                                                   MOED_ASSIGN_OR_RETURN(const LoadedModel* model, Loaded());
+                                                                   MOED_ASSIGN_OR_RETURN(const auto model, Loaded());
                                                                    out = model->info;
                                                                    return absl::OkStatus();
                                                                  });
@@ -165,7 +203,7 @@ grpc::ServerUnaryReactor* ControlService::GetStats(Context* context, const Bytes
 
 absl::Status ControlService::FillStats(const moe::v1::GetStatsRequest& request, moe::v1::Stats& out) const {
   MOED_ASSIGN_OR_RETURN(const int64_t window_nanos, WindowNanos(request));
-  MOED_ASSIGN_OR_RETURN(const LoadedModel* model, Loaded());
+  MOED_ASSIGN_OR_RETURN(const auto model, Loaded());
   const Rates rates = parts_.rates.Over(window_nanos);
   out.set_window_seconds(rates.window_seconds);
   out.set_hit_ratio(rates.hit_ratio);
@@ -200,7 +238,7 @@ absl::Status ControlService::FillStats(const moe::v1::GetStatsRequest& request, 
     memory->set_part(part.name);
     memory->set_bytes(part.bytes);
   }
-  out.set_memory_budget_bytes(parts_.info.memory_budget_bytes());
+  out.set_memory_budget_bytes(parts_.state.server_info().memory_budget_bytes());
   out.set_resident_set_bytes(ReadProcessUsage().resident_bytes);
   for (const TracePart& part : model->step_parts()) {
     auto* step = out.add_step_parts();
@@ -224,7 +262,7 @@ absl::Status ControlService::FillCacheState(const moe::v1::GetCacheStateRequest&
   if (request.hottest() < 0 || request.hottest() > kMaxHottest) {
     return FieldError("hottest", request.hottest(), " is not in [0, ", kMaxHottest, "]");
   }
-  MOED_ASSIGN_OR_RETURN(const LoadedModel* model, Loaded());
+  MOED_ASSIGN_OR_RETURN(const auto model, Loaded());
   const ExpertStats experts = model->expert_stats();
   for (const LayerStats& layer : experts.layers) {
     auto* state = out.add_layers();
@@ -264,7 +302,7 @@ grpc::ServerUnaryReactor* ControlService::GetExpertMap(Context* context, const B
 }
 
 absl::Status ControlService::FillExpertMap(const moe::v1::GetExpertMapRequest& request, moe::v1::ExpertMap& out) const {
-  MOED_ASSIGN_OR_RETURN(const LoadedModel* model, Loaded());
+  MOED_ASSIGN_OR_RETURN(const auto model, Loaded());
   const int64_t experts = int64_t{model->info.moe_layers()} * model->info.experts();
   if (experts > kMaxMappedExperts) {
     return FailedPrecondition("the model has ", experts, " experts: maps are told of at most ", kMaxMappedExperts);
@@ -286,7 +324,7 @@ absl::Status ControlService::FillSessions(const moe::v1::ListSessionsRequest& re
   if (request.most() < 0 || request.most() > kMaxSessions) {
     return FieldError("most", request.most(), " is not in [0, ", kMaxSessions, "]");
   }
-  MOED_ASSIGN_OR_RETURN(const LoadedModel* model, Loaded());
+  MOED_ASSIGN_OR_RETURN(const auto model, Loaded());
   const int most = request.most() > 0 ? request.most() : kDefaultSessions;
   const int64_t now = parts_.clock.NowNanos();
   for (const SessionInfo& info : model->engine->ListSessions(static_cast<size_t>(most))) {
@@ -307,7 +345,7 @@ grpc::ServerUnaryReactor* ControlService::Abort(Context* context, const Bytes* r
   return Reply<moe::v1::AbortRequest, moe::v1::AbortResponse>(
       context, Scope::kControl, request, response, [&](const moe::v1::AbortRequest& asked, auto&) -> absl::Status {
         if (asked.request_id().empty()) return FieldError("request_id", "empty: name the request to abort");
-        MOED_ASSIGN_OR_RETURN(const LoadedModel* model, Loaded());
+        MOED_ASSIGN_OR_RETURN(const auto model, Loaded());
         const std::optional<RequestId> id = model->engine->FindRequest(asked.request_id());
         if (!id.has_value() || !model->engine->Cancel(*id, absl::CancelledError("aborted by Control.Abort"))) {
           return NotFound("no live request has the id \"", asked.request_id(), "\"");
@@ -320,7 +358,7 @@ grpc::ServerUnaryReactor* ControlService::Drain(Context* context, const Bytes* r
   return Reply<moe::v1::DrainRequest, moe::v1::DrainResponse>(context, Scope::kControl, request, response,
                                                               [&](const auto&, moe::v1::DrainResponse& out) {
                                                                 parts_.drain();
-                                                                if (const LoadedModel* model = parts_.state.loaded()) {
+                                                                if (const auto model = parts_.state.loaded()) {
                                                                   const EngineStats stats = model->engine->Stats();
                                                                   out.set_running(stats.running);
                                                                   out.set_waiting(stats.waiting);
@@ -332,6 +370,41 @@ grpc::ServerUnaryReactor* ControlService::Drain(Context* context, const Bytes* r
 grpc::ServerUnaryReactor* ControlService::Undrain(Context* context, const Bytes* request, Bytes* response) {
   return Reply<moe::v1::UndrainRequest, moe::v1::UndrainResponse>(context, Scope::kControl, request, response,
                                                                   [&](const auto&, auto&) { return parts_.undrain(); });
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* ControlService::LoadModel(Context* context, const Bytes* request) {
+  std::shared_ptr<ModelChange> change;
+  Bytes none;
+  absl::Status begun = Answer<moe::v1::LoadModelRequest, moe::v1::LoadModelProgress>(
+      *context, Scope::kControl, *request, none, [&](const auto& asked, auto&) -> absl::Status {
+        MOED_ASSIGN_OR_RETURN(const ModelOrder order, OrderOf(asked));
+        MOED_ASSIGN_OR_RETURN(change, parts_.load_model(order));
+        return absl::OkStatus();
+      });
+  if (change == nullptr) change = ModelChange::Ended(parts_.clock, std::move(begun));
+  return TellOfChange(std::move(change), [&state = parts_.state](const ModelChange::State& now) {
+    moe::v1::LoadModelProgress progress;
+    FillProgress(now, progress);
+    const auto model = state.loaded();
+    if (now.phase == ChangePhase::kReady && model != nullptr) *progress.mutable_model() = model->info;
+    return ToBytes(progress);
+  });
+}
+
+grpc::ServerUnaryReactor* ControlService::UnloadModel(Context* context, const Bytes* request, Bytes* response) {
+  std::shared_ptr<ModelChange> change;
+  absl::Status begun = Answer<moe::v1::UnloadModelRequest, moe::v1::UnloadModelResponse>(
+      *context, Scope::kControl, *request, *response, [&](const auto& asked, auto&) -> absl::Status {
+        MOED_ASSIGN_OR_RETURN(const auto limit, DrainLimitOf(asked));
+        MOED_ASSIGN_OR_RETURN(change, parts_.unload_model(limit));
+        return absl::OkStatus();
+      });
+  if (change == nullptr) change = ModelChange::Ended(parts_.clock, std::move(begun));
+  return AwaitChange(std::move(change), [response] {
+    moe::v1::UnloadModelResponse answer;
+    answer.set_resident_set_bytes(ReadProcessUsage().resident_bytes);
+    *response = ToBytes(answer);
+  });
 }
 
 }  // namespace moed

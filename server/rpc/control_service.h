@@ -3,12 +3,15 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
+#include <optional>
 
 #include "core/base/clock.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "moe/v1/control.grpc.pb.h"
 #include "server/metrics/rate_sampler.h"
 #include "server/metrics/request_metrics.h"
+#include "server/rpc/model_change.h"
 #include "server/rpc/server_state.h"
 #include "server/wire/tokens.h"
 
@@ -18,19 +21,23 @@ struct ControlParts {  // all outlive the service
   const ServerState& state;
   const RateSampler& rates;
   const RequestMetrics& requests;
-  const moe::v1::ServerInfo& info;  // uptime and draining aside
   const Clock& clock;
   std::function<void()> drain;            // does not block
   std::function<absl::Status()> undrain;  // likewise
-  const Tokens* tokens = nullptr;         // null: everybody may do everything
+  // Likewise: they begin it.
+  std::function<absl::StatusOr<std::shared_ptr<ModelChange>>(const ModelOrder&)> load_model;
+  std::function<absl::StatusOr<std::shared_ptr<ModelChange>>(std::optional<absl::Duration> drain_limit)> unload_model;
+  const Tokens* tokens = nullptr;  // null: everybody may do everything
 };
 
 template <class Service>
-using WithRawControlMethods = moe::v1::Control::WithRawCallbackMethod_Undrain<moe::v1::Control::WithRawCallbackMethod_Drain<
-    moe::v1::Control::WithRawCallbackMethod_Abort<moe::v1::Control::WithRawCallbackMethod_ListSessions<
-        moe::v1::Control::WithRawCallbackMethod_GetExpertMap<moe::v1::Control::WithRawCallbackMethod_GetCacheState<
-            moe::v1::Control::WithRawCallbackMethod_GetStats<moe::v1::Control::WithRawCallbackMethod_GetModelInfo<
-                moe::v1::Control::WithRawCallbackMethod_GetServerInfo<Service>>>>>>>>>;
+using WithRawControlMethods =
+    moe::v1::Control::WithRawCallbackMethod_LoadModel<moe::v1::Control::WithRawCallbackMethod_UnloadModel<
+        moe::v1::Control::WithRawCallbackMethod_Undrain<moe::v1::Control::WithRawCallbackMethod_Drain<
+            moe::v1::Control::WithRawCallbackMethod_Abort<moe::v1::Control::WithRawCallbackMethod_ListSessions<
+                moe::v1::Control::WithRawCallbackMethod_GetExpertMap<moe::v1::Control::WithRawCallbackMethod_GetCacheState<
+                    moe::v1::Control::WithRawCallbackMethod_GetStats<moe::v1::Control::WithRawCallbackMethod_GetModelInfo<
+                        moe::v1::Control::WithRawCallbackMethod_GetServerInfo<Service>>>>>>>>>>>;
 
 // Thread-safe. Every answer is short work on the reaction's thread. Messages come as bytes, so that nothing is read of those of
 // callers that may not ask: what changes something needs the scope "control", what is told "observe".
@@ -50,6 +57,8 @@ class ControlService final : public WithRawControlMethods<moe::v1::Control::Serv
   grpc::ServerUnaryReactor* Abort(Context* context, const Bytes* request, Bytes* response) override;
   grpc::ServerUnaryReactor* Drain(Context* context, const Bytes* request, Bytes* response) override;
   grpc::ServerUnaryReactor* Undrain(Context* context, const Bytes* request, Bytes* response) override;
+  grpc::ServerWriteReactor<Bytes>* LoadModel(Context* context, const Bytes* request) override;
+  grpc::ServerUnaryReactor* UnloadModel(Context* context, const Bytes* request, Bytes* response) override;
 
  private:
   // `body`(request, answer) makes the answer.
@@ -59,8 +68,8 @@ class ControlService final : public WithRawControlMethods<moe::v1::Control::Serv
   template <class Request, class Response, class Body>
   grpc::ServerUnaryReactor* Reply(Context* context, Scope scope, const Bytes* request, Bytes* response, Body body);
 
-  // UNAVAILABLE while loading.
-  absl::StatusOr<const LoadedModel*> Loaded() const;
+  // UNAVAILABLE while there is none.
+  absl::StatusOr<std::shared_ptr<const LoadedModel>> Loaded() const;
   absl::Status FillStats(const moe::v1::GetStatsRequest& request, moe::v1::Stats& out) const;
   absl::Status FillSessions(const moe::v1::ListSessionsRequest& request, moe::v1::ListSessionsResponse& out) const;
   absl::Status FillCacheState(const moe::v1::GetCacheStateRequest& request, moe::v1::CacheState& out) const;

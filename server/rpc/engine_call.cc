@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "core/base/lost_device.h"
 #include "core/base/status.h"
 #include "core/base/utf8.h"
 #include "core/grammar/matcher_pool.h"
@@ -32,8 +33,7 @@ void EngineCall::Start(Arrival<PendingRequest> arrival) {
 
 absl::Status EngineCall::Render(PendingRequest& request) {
   PendingRequest::Conversation conversation = *std::exchange(request.conversation, PendingRequest::Conversation());
-  auto text =
-      RenderConversation(conversation, *model_, environment_.limits.request, [this] { return cancellation().has_value(); });
+  auto text = RenderConversation(conversation, *model_, limits().request, [this] { return cancellation().has_value(); });
   if (const auto cancelled = cancellation()) return cancelled->status;
   MOED_RETURN_IF_ERROR(text.status());
   const chat::AnswerFormat& form = *model_->answer_format;
@@ -61,7 +61,7 @@ absl::Status EngineCall::Tokenize(PendingRequest& request) {
                         .parse_special_tokens = request.parse_special_tokens,
                         .foreign = request.foreign};
   options.max_tokens = static_cast<size_t>(model_->engine->limits().max_context);
-  options.max_word_bytes = environment_.limits.request.word_bytes;
+  options.max_word_bytes = limits().request.word_bytes;
   auto tokens = model_->tokenizer->Encode(request.text, options);
   if (absl::IsOutOfRange(tokens.status())) return tokens.status();
   if (!tokens.ok()) {
@@ -101,10 +101,10 @@ bool EngineCall::Admit(absl::StatusOr<PendingRequest> read) {
   EngineRequest& engine_request = request.engine;
   engine_request.session_id = SessionOf(tenant(), engine_request.session_id);
   engine_request.tenant = tenant();
-  const EngineLimits& limits = model_->engine->limits();
-  const size_t room = static_cast<size_t>(limits.max_context) - (engine_request.kind == RequestKind::kGenerate ? 1 : 0);
+  const int max_context = model_->engine->limits().max_context;
+  const size_t room = static_cast<size_t>(max_context) - (engine_request.kind == RequestKind::kGenerate ? 1 : 0);
   const auto reject_length = [&](const auto&... tokens) {
-    return reject(FieldError(request.prompt_field(), tokens..., " tokens are too many: a context of ", limits.max_context,
+    return reject(FieldError(request.prompt_field(), tokens..., " tokens are too many: a context of ", max_context,
                              " tokens leaves room for ", room),
                   Rejection::kTooLarge);
   };
@@ -117,7 +117,7 @@ bool EngineCall::Admit(absl::StatusOr<PendingRequest> read) {
     }
   }
   const absl::Status tokenised = Tokenize(request);
-  if (absl::IsOutOfRange(tokenised)) return reject_length("more than ", limits.max_context);
+  if (absl::IsOutOfRange(tokenised)) return reject_length("more than ", max_context);
   if (!tokenised.ok()) return reject(tokenised);
   if (engine_request.prompt.size() > room) return reject_length(engine_request.prompt.size());
   if (const absl::Status compiled = CompileFormat(request); !compiled.ok()) {
@@ -180,9 +180,8 @@ void EngineCall::Deliver(TokenDelta delta) {
     case PushResult::kTooSlow:
       return CancelSlow();
     case PushResult::kTooLarge:
-      return CancelAs(EndReason::kError,
-                      ResourceExhausted("the answer takes more than the ", environment_.limits.max_answer_bytes,
-                                        " bytes that one message may: have it streamed, or ask for less"));
+      return CancelAs(EndReason::kError, ResourceExhausted("the answer takes more than the ", limits().max_answer_bytes,
+                                                           " bytes that one message may: have it streamed, or ask for less"));
   }
 }
 
@@ -204,6 +203,7 @@ void EngineCall::Finished(const FinishInfo& finish) {
   if (method_ != Method::kScore) environment_.metrics.ObserveFinish(record_.reason, finish);
   Account(status);
   status.ok() ? Complete(finish) : Fail(status);
+  if (IsLostDevice(finish.status) && model_->device_lost) model_->device_lost(finish.status);
 }
 
 }  // namespace moed

@@ -88,7 +88,7 @@ absl::Status AnswerCall<Response>::CheckAnswer(const EngineRequest& request) con
   if (streaming_ || !request.logprobs || !request.stopping.max_new_tokens) return absl::OkStatus();
   const auto tokens = static_cast<size_t>(*request.stopping.max_new_tokens);
   const size_t each = kLeastTokenBytes + kLeastAlternativeBytes * (1 + static_cast<size_t>(request.top_logprobs));
-  const size_t most = environment_.limits.max_answer_bytes / 2;  // Encoded::bytes
+  const size_t most = limits().max_answer_bytes / 2;  // Encoded::bytes
   if (tokens * each <= most) return absl::OkStatus();
   return FieldError("response.top_logprobs", request.top_logprobs, " alternatives for each of ", tokens,
                     " tokens take more than the ", most, " bytes that one message may: have it streamed, or ask for less");

@@ -22,7 +22,7 @@ class AnswerCall : public EngineCall {
       : EngineCall(environment, method),
         streaming_(method == Method::kGenerateStream || method == Method::kChatStream),
         pump_(transport, environment.clock,
-              {streaming_, MostBytes(environment.limits, streaming_), AppendEncoded, [this] { SendLater(); }}) {}
+              {streaming_, MostBytes(limits(), streaming_), AppendEncoded, [this] { SendLater(); }}) {}
   ResponsePump<Encoded>& pump() { return pump_; }
 
  protected:
@@ -40,7 +40,7 @@ class AnswerCall : public EngineCall {
   PushResult Push(TokenDelta delta) override;
   void Complete(const FinishInfo& finish) override;
   void Fail(const absl::Status& status) override;
-  bool Stalled() const override { return pump_.Stalled(environment_.limits.write_timeout_nanos); }
+  bool Stalled() const override { return pump_.Stalled(limits().write_timeout_nanos); }
   void Abandon() override { pump_.Abandon(); }
   void SendNow() override { pump_.Send(); }
   Encoded NewMessage();
@@ -79,7 +79,7 @@ class ScoreCall final : public EngineCall {
   PushResult Push(TokenDelta) override { return PushResult::kTaken; }  // scoring generates nothing
   void Complete(const FinishInfo& finish) override;
   void Fail(const absl::Status& status) override;
-  bool Stalled() const override { return pump_.Stalled(environment_.limits.write_timeout_nanos); }
+  bool Stalled() const override { return pump_.Stalled(limits().write_timeout_nanos); }
   void Abandon() override { pump_.Abandon(); }
   void SendNow() override { pump_.Send(); }
 

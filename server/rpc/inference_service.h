@@ -6,7 +6,6 @@
 #include "moe/v1/inference.grpc.pb.h"
 #include "server/rpc/call.h"
 #include "server/rpc/request_translation.h"
-#include "server/wire/received_message.h"
 
 namespace moed {
 
@@ -28,7 +27,7 @@ using WithRawMethods =
 // Thread-safe. The environment outlives the server that the service is registered with.
 class InferenceService final : public WithRawMethods<moe::v1::Inference::Service> {
  public:
-  explicit InferenceService(const CallEnvironment& environment);
+  explicit InferenceService(const CallEnvironment& environment) : environment_(environment) {}
 
   grpc::ServerUnaryReactor* Generate(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                                      grpc::ByteBuffer* response) override;
@@ -50,10 +49,10 @@ class InferenceService final : public WithRawMethods<moe::v1::Inference::Service
                                           grpc::ByteBuffer* response) override;
 
  private:
-  using Reading = Arrival<PendingRequest> (InferenceService::*)(const grpc::ByteBuffer* request) const;
-  Arrival<PendingRequest> ArriveGenerate(const grpc::ByteBuffer* request) const;
-  Arrival<PendingRequest> ArriveChat(const grpc::ByteBuffer* request) const;
-  Arrival<PendingRequest> ArriveScore(const grpc::ByteBuffer* request) const;
+  using Reading = Arrival<PendingRequest> (InferenceService::*)(const grpc::ByteBuffer* request, const Call& call) const;
+  Arrival<PendingRequest> ArriveGenerate(const grpc::ByteBuffer* request, const Call& call) const;
+  Arrival<PendingRequest> ArriveChat(const grpc::ByteBuffer* request, const Call& call) const;
+  Arrival<PendingRequest> ArriveScore(const grpc::ByteBuffer* request, const Call& call) const;
   template <class CallType, class Reactor>
   Reactor* Begin(Reactor* reactor, Method method, const grpc::ByteBuffer* request, Reading reading);
   template <class CallType>
@@ -64,7 +63,6 @@ class InferenceService final : public WithRawMethods<moe::v1::Inference::Service
                                                      const grpc::ByteBuffer* request, Reading reading);
 
   const CallEnvironment& environment_;
-  const MessageLimits generate_, chat_, score_, tokenize_, detokenize_, delete_session_;
 };
 
 }  // namespace moed

@@ -17,6 +17,12 @@ PromptWorkers::~PromptWorkers() {
   for (std::thread& thread : threads_) thread.join();
 }
 
+void PromptWorkers::SetLimits(size_t max_jobs, size_t max_bytes) {
+  absl::MutexLock lock(&mutex_);
+  options_.max_jobs = max_jobs;
+  options_.max_bytes = max_bytes;
+}
+
 bool PromptWorkers::Submit(WorkKind kind, size_t bytes, std::function<void()> job) {
   absl::MutexLock lock(&mutex_);
   Queue& queue = queues_[static_cast<size_t>(kind)];

@@ -28,6 +28,8 @@ class PromptWorkers {
   explicit PromptWorkers(const Options& options);
   ~PromptWorkers();
 
+  // Of what is submitted from now on, as the model that is served allows; `threads` stays.
+  void SetLimits(size_t max_jobs, size_t max_bytes);
   // False when the queue is full. `job` must not throw.
   bool Submit(WorkKind kind, size_t bytes, std::function<void()> job);
 
@@ -45,8 +47,8 @@ class PromptWorkers {
   // The next one in turn that has a job; null when none has.
   Queue* NextQueue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const Options options_;
   absl::Mutex mutex_;
+  Options options_ ABSL_GUARDED_BY(mutex_);
   std::array<Queue, kWorkKinds> queues_ ABSL_GUARDED_BY(mutex_);
   int turn_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

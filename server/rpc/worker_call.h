@@ -24,7 +24,7 @@ class WorkerCall final : public Call {
  private:
   void Finish(absl::StatusOr<Encoded> answer);
   void Fail(const absl::Status& status) override;
-  bool Stalled() const override { return pump_.Stalled(environment_.limits.write_timeout_nanos); }
+  bool Stalled() const override { return pump_.Stalled(limits().write_timeout_nanos); }
   void Abandon() override { pump_.Abandon(); }
   void SendNow() override { pump_.Send(); }
   void StopWork(const absl::Status&) override {}  // it ends soon

@@ -18,11 +18,17 @@
 
 namespace moed {
 
+// What becomes of the model where its device does nothing any more: it is loaded again on the processor; every request fails; the
+// process ends with an error.
+enum class DeviceLost : uint8_t { kCpu, kFail, kExit };
+
 struct Config {
   std::string store;
+  std::string models_folder;              // Control.LoadModel may load what lies there; "" = the store of the start alone
   std::optional<uint64_t> memory_budget;  // absent: from the machine
   std::optional<uint64_t> device_budget;  // absent: from the device
   bool processor_experts = true;
+  DeviceLost device_lost = DeviceLost::kCpu;
   ServingOptions serving;
 
   Address listen{"127.0.0.1", 50051};

@@ -176,6 +176,20 @@ struct LevelRow {
 constexpr LevelRow kLevels[] = {{"trace"}, {"debug"}, {"info"}, {"warning"}, {"error"}, {"critical"}, {"off"}};
 absl::Status ApplyLogLevel(std::string_view text, Config& config) { return SetName(text, kLevels, "", config.log_level); }
 
+struct DeviceLostRow {
+  DeviceLost what;
+  std::string_view name;
+};
+constexpr DeviceLostRow kDeviceLost[] = {{DeviceLost::kCpu, "cpu"}, {DeviceLost::kFail, "fail"}, {DeviceLost::kExit, "exit"}};
+absl::Status ApplyDeviceLost(std::string_view text, Config& config) {
+  std::string name;
+  MOED_RETURN_IF_ERROR(SetName(text, kDeviceLost, "", name));
+  for (const DeviceLostRow& row : kDeviceLost) {
+    if (row.name == name) config.device_lost = row.what;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ApplyListen(std::string_view text, Config& config) {
   MOED_ASSIGN_OR_RETURN(config.listen, ParseSocketAddress(text));
   return absl::OkStatus();
@@ -203,6 +217,12 @@ constexpr Setting kSettings[] = {
      "beside a device with memory of its own, experts in the host's memory are computed by its processor where that is faster "
      "than bringing them",
      "on", ApplySwitch<&Config::processor_experts>},
+    {"device-lost", "Model and memory", "cpu|fail|exit",
+     "where the device does nothing any more: the model is loaded again on the processor, every request fails, or the process "
+     "ends",
+     "cpu", ApplyDeviceLost},
+    {"models-folder", "Model and memory", "DIR", "where moectl load may take other stores from", "the store of the start alone",
+     ApplyPath<&Config::models_folder>},
     {"fast-matmul", "Model and memory", "on|off",
      "requests of a fidelity from fast-matmul on have steps of 32 tokens or more multiplied with dense matrices in 16 bits, by "
      "cuBLAS (--backend cuda)",

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "core/base/utf8.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
@@ -98,6 +99,7 @@ grpc::Status ToGrpcStatus(const absl::Status& given) {
   details.set_code(code);
   details.set_message(message);
   status.ForEachPayload([&](absl::string_view type_url, const absl::Cord& value) {
+    if (!absl::StartsWith(type_url, ToAbsl(kTypePrefix))) return;  // of this process alone
     if (details.ByteSizeLong() + type_url.size() + value.size() + 16 > kMaxDetailBytes) return;
     auto* detail = details.add_details();
     detail->set_type_url(std::string(type_url.data(), type_url.size()));

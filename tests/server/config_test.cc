@@ -100,6 +100,8 @@ const std::map<std::string_view, Taken> kTaken = {
     {"store", {"x", [](const Config& c) { return c.store == "x"; }}},
     {"memory-budget", {"8MiB", [](const Config& c) { return c.memory_budget == 8u << 20; }}},
     {"device-budget", {"3MiB", [](const Config& c) { return c.device_budget == 3u << 20; }}},
+    {"device-lost", {"exit", [](const Config& c) { return c.device_lost == DeviceLost::kExit; }}},
+    {"models-folder", {"/m", [](const Config& c) { return c.models_folder == "/m"; }}},
     {"fast-matmul", {"on", [](const Config& c) { return c.serving.fast_matmul; }}},
     {"kv-budget", {"1MiB", [](const Config& c) { return c.serving.kv_budget == 1u << 20; }}},
     {"kv-spill", {"/k", [](const Config& c) { return c.kv_spill == "/k"; }}},

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "server/metrics/lookup_totals.h"
 #include "tests/server/server_harness.h"
 
 namespace moed {

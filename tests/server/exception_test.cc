@@ -11,6 +11,7 @@
 #include "absl/synchronization/notification.h"
 #include "server/rpc/generate_call.h"
 #include "server/rpc/reactors.h"
+#include "server/wire/received_message.h"
 #include "tests/server/server_harness.h"
 
 namespace moed {

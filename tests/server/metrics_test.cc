@@ -8,6 +8,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "nlohmann/json.hpp"
+#include "server/metrics/lookup_totals.h"
 #include "server/metrics/window_rates.h"
 #include "server/rpc/prompt_workers.h"
 #include "server/rpc/request_log.h"

@@ -14,6 +14,7 @@
 #include "google/rpc/status.pb.h"
 #include "server/metrics/process_metrics.h"
 #include "server/metrics/server_metrics.h"
+#include "server/rpc/inference_limits.h"
 #include "spdlog/spdlog.h"
 #include "tests/paths.h"
 
@@ -84,7 +85,6 @@ LoadedModel TestModel(Engine& engine) {
   model.info.set_layers(4);
   model.info.set_moe_layers(2);
   model.info.set_experts(8);
-  model.backends.set_io_backend("buffered");
   return model;
 }
 
@@ -100,13 +100,13 @@ ServerHarness::ServerHarness(HarnessOptions options)
     : engine_(options.engine, call_clock_, std::move(options.script)),
       registry_(std::make_shared<prometheus::Registry>()),
       requests_(*registry_),
-      sampler_(state_, requests_, call_clock_),
+      sampler_(counters_, requests_, call_clock_),
       log_(*RequestLog::Open("/dev/null")),
       live_(options.untaken_bytes),
       workers_({.threads = 1, .max_jobs = 64, .max_bytes = 1 << 20}),
-      environment_{state_, workers_, sender_, requests_, *log_, live_, call_clock_, options.calls},
+      environment_{state_, workers_, sender_, requests_, *log_, live_, call_clock_},
       inference_(environment_),
-      control_({state_, sampler_, requests_, info_, call_clock_,
+      control_({state_, sampler_, requests_, call_clock_,
                 [this] {
                   state_.SetDraining();
                   state_.SetRefusing();
@@ -114,10 +114,15 @@ ServerHarness::ServerHarness(HarnessOptions options)
                 },
                 [] { return absl::OkStatus(); }}) {
   spdlog::set_level(spdlog::level::warn);  // what Control changes is logged
-  info_.set_version("1.2.3");
-  info_.set_memory_budget_bytes(6000);
+  moe::v1::ServerInfo info;
+  info.set_version("1.2.3");
+  info.set_memory_budget_bytes(6000);
+  info.set_io_backend("buffered");
+  state_.SetServerInfo(info);
   if (options.wrap) wrapped_ = options.wrap(engine_);
   model_ = TestModel(wrapped_ != nullptr ? *wrapped_ : engine_);
+  model_.limits = options.calls;
+  model_.messages = std::make_shared<InferenceLimits>(options.calls.request);
   model_.expert_map = [experts = options.mapped_experts](uint64_t since) { return TestExpertMap(since, experts); };
   *model_.info.mutable_sampling_defaults() = options.sampling_defaults;
   if (!options.chat_template.empty()) {
@@ -127,7 +132,7 @@ ServerHarness::ServerHarness(HarnessOptions options)
     model_.chat = &*chat_template_;
     model_.answer_format = &chat::FormatOfTemplate(options.chat_template);
   }
-  collectables_ = {registry_, std::make_shared<ServerMetrics>(state_, sampler_, info_), std::make_shared<ProcessMetrics>()};
+  collectables_ = {registry_, std::make_shared<ServerMetrics>(state_, sampler_, counters_), std::make_shared<ProcessMetrics>()};
   server_ = *RpcServer::Listen({"127.0.0.1", 0}, {&inference_, &control_}, quota_, {.reflection = options.reflection});
   inference_stub_ = moe::v1::Inference::NewStub(Channel());
   control_stub_ = moe::v1::Control::NewStub(Channel());
@@ -140,7 +145,8 @@ ServerHarness::~ServerHarness() {
 }
 
 void ServerHarness::Load() {
-  state_.SetLoaded(model_);
+  counters_.Observe(&model_);
+  state_.SetLoaded({&model_, [](const LoadedModel*) {}});
   server_->SetServing(true);
 }
 

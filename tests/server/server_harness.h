@@ -72,9 +72,9 @@ class ServerHarness {
   ScriptedEngine engine_;
   std::unique_ptr<Engine> wrapped_;
   ServerState state_;
-  moe::v1::ServerInfo info_;
   std::optional<chat::ModelTemplate> chat_template_;
   LoadedModel model_;
+  ModelCounters counters_;
   std::shared_ptr<prometheus::Registry> registry_;
   RequestMetrics requests_;
   RateSampler sampler_;

@@ -1,7 +1,8 @@
 // The row "cuda-emulated" of the compute backends, where a program of the tests has it. MOED_EMULATED_DEVICE=discrete: on a
-// device with memory of its own.
+// device with memory of its own. MOED_EMULATED_LAUNCHES=N: after N launches it is lost.
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 
 #include "core/kernels/cuda/emulation/runtime.h"
 #include "core/kernels/cuda_backend.h"
@@ -15,7 +16,9 @@ absl::StatusOr<std::unique_ptr<ComputeBackend>> MakeCudaEmulated(Executor& execu
   const bool discrete = device != nullptr && std::string_view(device) == "discrete";
   const emulation::RuntimeOptions options = {.watch = false,
                                              .attributes = discrete ? emulation::kDiscreteDevice : emulation::kUnifiedDevice};
-  return MakeCudaBackend(kCudaEmulated, cuda::kEmulatedKernels, emulation::MakeEmulatedRuntime(options), executor);
+  auto runtime = emulation::MakeEmulatedRuntime(options);
+  if (const char* launches = std::getenv("MOED_EMULATED_LAUNCHES")) runtime->FailLaunch(std::atoi(launches));
+  return MakeCudaBackend(kCudaEmulated, cuda::kEmulatedKernels, std::move(runtime), executor);
 }
 
 }  // namespace moed

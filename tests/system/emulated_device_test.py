@@ -56,6 +56,28 @@ class EmulatedDevice(RealProgramsTest):
             self.assertEqual(answer(daemon), expected)
             self.assertRegex(metrics_of(daemon), r'moe_expert_tier_uses_total\{tier="host",by="processor"\} 0')
 
+    def test_a_lost_device_leaves_the_model_to_the_processor(self) -> None:
+        flags = ("--store", self.store, "--memory-budget", "14MiB", "--threads", 1)
+        request = ("generate", "--prompt", PROMPT, "--max-new-tokens", 8, "--temperature", 0, "--ignore-eos")
+        with self.running(*flags) as daemon:
+            expected = daemon.json(*request)["token_ids"]
+        environment = {"MOED_EMULATED_DEVICE": "discrete", "MOED_EMULATED_LAUNCHES": "300"}
+        lost = ("--backend", "cuda-emulated", "--device-budget", "7MiB")
+        with running(self.emulated, *flags, *lost, environment=environment) as daemon:
+            self.assertIn("moe_lost_devices_total 0", metrics_of(daemon))
+            failed = daemon.moectl(*request, check=False).stderr
+            self.assertIn("the compute backend 'cuda-emulated' failed", failed)
+            daemon.wait_for(lambda: daemon.json("info")["server"].get("lost_device"), "the loss to be told")
+            daemon.wait_for(lambda: daemon.moectl("health", check=False).returncode == 0, "the model to be served again")
+            self.assertEqual(daemon.json(*request)["token_ids"], expected)
+            self.assertNotEqual(daemon.json("info")["server"]["compute_backend"], "cuda-emulated")
+            self.assertIn("moe_lost_devices_total 1", metrics_of(daemon))
+            self.assertEqual(daemon.stop(), 0, daemon.log())
+        with running(self.emulated, *flags, *lost, "--device-lost", "fail", environment=environment) as daemon:
+            for _ in range(2):
+                self.assertIn("failed", daemon.moectl(*request, check=False).stderr)
+            self.assertEqual(daemon.moectl("health").returncode, 0)
+
     def test_fast_matmul_is_for_requests_that_allow_it(self) -> None:
         flags = ("--store", self.store, "--memory-budget", "64MiB", "--threads", 1)
         request = ("generate", "--prompt", 5 * PROMPT, "--max-new-tokens", 2, "--temperature", 0, "--ignore-eos", "--logprobs", 1)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "core/base/lost_device.h"
 #include "core/base/status.h"
 
 namespace moed {
@@ -65,7 +66,8 @@ std::string CudaErrorText(cudaError_t error) {
 absl::Status CudaStatus(cudaError_t error, std::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
   const ErrorRow* const row = RowOf(error);
-  return absl::Status(row == nullptr ? kInternal : row->code, StrCat("CUDA: ", what, ": ", CudaErrorText(error)));
+  const absl::Status status(row == nullptr ? kInternal : row->code, StrCat("CUDA: ", what, ": ", CudaErrorText(error)));
+  return row != nullptr && row->remedy == kLost ? WithLostDevice(status) : status;
 }
 
 }  // namespace moed

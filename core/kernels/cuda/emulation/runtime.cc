@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
+#include "core/base/lost_device.h"
 #include "core/base/status.h"
 #include "core/kernels/cuda/emulation/device_address.h"
 #include "core/kernels/cuda/emulation/device_memory.h"
@@ -155,7 +156,7 @@ class Runtime final : public EmulatedRuntime {
 
   absl::Status Health() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const std::vector<Fault>& faults = launcher_.watcher().faults();
-    return faults.empty() ? absl::OkStatus() : Internal("emulated device: ", faults.front().text);
+    return faults.empty() ? absl::OkStatus() : WithLostDevice(Internal("emulated device: ", faults.front().text));
   }
 
   // Counts the call. Whether it is not the one that is left out.

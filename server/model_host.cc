@@ -1,0 +1,284 @@
+#include "server/model_host.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/byte_size.h"
+#include "core/base/lost_device.h"
+#include "core/base/status.h"
+#include "core/base/version.h"
+#include "core/serving/packed_model.h"
+#include "core/store/store.h"
+#include "server/startup/allowed_store.h"
+#include "server/startup/limited_end.h"
+#include "server/wire/error_details.h"
+#include "spdlog/spdlog.h"
+
+namespace moed {
+namespace {
+
+constexpr absl::Duration kStepLimit = absl::Seconds(120);    // for the engine to notice that it is stopped
+constexpr absl::Duration kNoticeLimit = absl::Seconds(1);    // for clients to take the end of their calls
+constexpr absl::Duration kAbandonLimit = absl::Seconds(10);  // for calls to end once they are given up
+constexpr absl::Duration kLook = absl::Milliseconds(20);     // how often a wait looks whether it is cancelled
+constexpr size_t kMostTokenizerBytes = size_t{16} << 20;     // in a store that is opened beside a model
+
+absl::Status NoModel(std::string_view why, bool soon) {
+  const absl::Status status = absl::UnavailableError(StrCat("no model is loaded: ", why));
+  return soon ? WithRetryAfter(status, 1) : status;
+}
+
+}  // namespace
+
+ModelHost::ModelHost(const Config& config, const ModelHostParts& parts) : parts_(parts), config_(config) { TellServerInfo(); }
+
+// Nobody calls any more.
+ModelHost::~ModelHost() {
+  EndChanges();
+  parts_.counters.Retire();
+  parts_.state.SetAbsent(NoModel("the server has ended", false));
+}
+
+absl::Status ModelHost::Open() {
+  MOED_ASSIGN_OR_RETURN(model_, ServedModel::Open(config_, parts_.routing, parts_.clock));
+  config_.memory_budget = model_->plan().memory.budget;
+  absl::MutexLock lock(&mutex_);
+  memory_budget_ = *config_.memory_budget;
+  TellServerInfo();
+  return absl::OkStatus();
+}
+
+absl::Status ModelHost::Start() {
+  const auto change = std::make_shared<ModelChange>(parts_.clock);
+  {
+    absl::MutexLock lock(&mutex_);
+    change_ = change;  // nobody else's meanwhile
+  }
+  const absl::Status loaded = LoadOpened(*change);
+  change->End(loaded);
+  absl::MutexLock lock(&mutex_);
+  change_ = nullptr;
+  started_ = loaded.ok();
+  if (started_) thread_ = std::thread([this] { Work(); });
+  return loaded;
+}
+
+absl::StatusOr<std::shared_ptr<ModelChange>> ModelHost::Begin(Job job, bool wants_none) {
+  if (ending_) return absl::UnavailableError("the server is ending");
+  if (change_ != nullptr) return FailedPrecondition("a model is being loaded or unloaded: ask again when it is done");
+  if (wants_none && has_model_) return FailedPrecondition("a model is loaded: unload it first, or have it replaced");
+  job_ = std::move(job);
+  change_ = std::make_shared<ModelChange>(parts_.clock);
+  return change_;
+}
+
+absl::StatusOr<std::shared_ptr<ModelChange>> ModelHost::Load(const ModelOrder& order) {
+  absl::MutexLock lock(&mutex_);
+  if (order.memory_budget.value_or(0) > memory_budget_) {
+    return InvalidArgument("memory_budget_bytes: ", FormatBytes(*order.memory_budget), ", at most the server's ",
+                           FormatBytes(memory_budget_), " are allowed");
+  }
+  MOED_ASSIGN_OR_RETURN(std::string store, AllowedStore(order.store, config_.store, config_.models_folder));
+  return Begin(
+      [this, store = std::move(store), order](ModelChange& change) {
+        Config config = config_;
+        config.store = store;
+        if (order.memory_budget) config.memory_budget = order.memory_budget;
+        return DoLoad(config, order.drain_limit.value_or(absl::Seconds(config_.drain_seconds)), change);
+      },
+      !order.replace);
+}
+
+absl::StatusOr<std::shared_ptr<ModelChange>> ModelHost::Unload(std::optional<absl::Duration> drain_limit) {
+  const absl::Duration limit = drain_limit.value_or(absl::Seconds(config_.drain_seconds));
+  absl::MutexLock lock(&mutex_);
+  if (!started_) return FailedPrecondition("the server is starting: no model is loaded yet");
+  if (change_ != nullptr && !has_model_) {
+    change_->Cancel(absl::CancelledError("the load was cancelled by Control.UnloadModel"));
+    return change_;
+  }
+  if (change_ == nullptr && !has_model_) return FailedPrecondition("no model is loaded");
+  return Begin(
+      [this, limit](ModelChange& change) { return DoUnload(NoModel("Control.UnloadModel took it out", false), limit, change); },
+      false);
+}
+
+void ModelHost::Work() {
+  while (true) {
+    Job job;
+    std::shared_ptr<ModelChange> change;
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto wakes = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ending_ || job_ != nullptr; };
+      mutex_.Await(absl::Condition(&wakes));
+      if (job_ == nullptr) return;
+      job = std::exchange(job_, nullptr);
+      change = change_;
+    }
+    absl::Status status = job(*change);
+    if (!status.ok()) spdlog::warn("the model was not changed as asked: {}", StrCat(status.message()));
+    {
+      absl::MutexLock lock(&mutex_);
+      change_ = nullptr;
+    }
+    change->End(std::move(status));
+  }
+}
+
+absl::Status ModelHost::CheckBeside(const Config& config) const {
+  MOED_ASSIGN_OR_RETURN(const auto store, StoreReader::Open(config.store));
+  if (store->description().tokenizer.size() > kMostTokenizerBytes) {
+    return FailedPrecondition("the tokenizer of ", config.store,
+                              " is too large to be looked at beside a model: unload that first");
+  }
+  if (model_->on_own_memory()) return OpenPackedModel(config.store).status();
+  return ServedModel::Open(config, parts_.routing, parts_.clock).status();
+}
+
+absl::Status ModelHost::DoLoad(const Config& config, absl::Duration drain_limit, ModelChange& change) {
+  MOED_RETURN_IF_ERROR(change.CheckCancelled());
+  spdlog::info("loading {}", config.store);
+  if (model_ != nullptr) {
+    MOED_RETURN_IF_ERROR(CheckBeside(config));
+    MOED_RETURN_IF_ERROR(change.CheckCancelled());
+    MOED_RETURN_IF_ERROR(DoUnload(NoModel("another one is being loaded", true), drain_limit, change));
+  }
+  SetAbsent(NoModel("one is being loaded", true));
+  absl::Status status;
+  if (auto opened = ServedModel::Open(config, parts_.routing, parts_.clock); opened.ok()) {
+    model_ = *std::move(opened);
+    status = LoadOpened(change);
+  } else {
+    status = opened.status();
+  }
+  if (status.ok()) return status;
+  model_.reset();
+  malloc_trim(0);
+  SetAbsent(NoModel(StrCat("loading ", config.store, " failed: ", status.message()), false));
+  return status;
+}
+
+absl::Status ModelHost::LoadOpened(ModelChange& change) {
+  MOED_RETURN_IF_ERROR(model_->Load(change, [this](const absl::Status& error) { OnDeviceLost(error); }));
+  Publish();
+  change.Enter(ChangePhase::kReady);
+  return absl::OkStatus();
+}
+
+void ModelHost::Publish() {
+  const ServingPlan& plan = model_->plan();
+  parts_.workers.SetLimits(static_cast<size_t>(plan.engine.max_running + plan.engine.queue_capacity), plan.prompt_queue_bytes);
+  parts_.live.SetMaxUntakenBytes(plan.answers.ended);
+  parts_.counters.Observe(&model_->loaded());
+  TellServerInfo();
+  {
+    absl::MutexLock lock(&mutex_);
+    has_model_ = true;
+  }
+  parts_.state.SetLoaded(model_->Share());
+  parts_.tell_health();
+}
+
+void ModelHost::SetAbsent(absl::Status reason) {
+  parts_.state.SetAbsent(std::move(reason));
+  parts_.tell_health();
+}
+
+// Calls hold the model: those that run, then those whose clients have not taken their end.
+absl::Status ModelHost::DoUnload(const absl::Status& reason, absl::Duration drain_limit, ModelChange& change) {
+  spdlog::info("unloading {}: running requests may take {} s more", model_->store_path(), absl::ToInt64Seconds(drain_limit));
+  change.Enter(ChangePhase::kUnloading);
+  SetAbsent(reason);
+  model_->Drain();
+  const absl::Time limit = absl::Now() + drain_limit;
+  bool unused = false;
+  while (!unused && absl::Now() < limit) {
+    MOED_RETURN_IF_ERROR(change.CheckCancelled());
+    unused = model_->WaitUntilUnused(std::min(kLook, limit - absl::Now()));
+  }
+  if (!unused) spdlog::warn("drain limit reached: the requests that are left are cancelled");
+  Stop();
+  if (!unused && !model_->WaitUntilUnused(kNoticeLimit)) parts_.live.AbandonCallsTo(&model_->loaded());
+  if (!model_->WaitUntilUnused(kAbandonLimit))
+    return absl::DeadlineExceededError("calls do not end that hold the model: ask again");
+  parts_.counters.Retire();
+  const absl::Status written = model_->Finish();
+  if (!written.ok()) spdlog::warn("{}", StrCat(written.message()));
+  {
+    absl::MutexLock lock(&mutex_);
+    has_model_ = false;
+  }
+  model_.reset();
+  malloc_trim(0);
+  TellServerInfo();
+  spdlog::info("unloaded");
+  return absl::OkStatus();
+}
+
+void ModelHost::TellServerInfo() {
+  moe::v1::ServerInfo info;
+  if (model_ != nullptr) {
+    info = model_->info();
+  } else {
+    info.set_version(Version());
+    info.set_build(BuildDetails());
+    info.set_memory_budget_bytes(config_.memory_budget.value_or(0));
+  }
+  info.set_lost_device(lost_device_);
+  parts_.state.SetServerInfo(std::move(info));
+}
+
+// On the engine's thread, at the end of each request that had the error.
+void ModelHost::OnDeviceLost(const absl::Status& error) {
+  if (config_.device_lost == DeviceLost::kFail) return;
+  absl::MutexLock lock(&mutex_);
+  if (ending_ || device_is_lost_) return;
+  device_is_lost_ = true;
+  if (config_.device_lost == DeviceLost::kExit) return parts_.exit(error);
+  const auto begun = Begin([this, error](ModelChange& change) { return DoGoToProcessor(error, change); }, false);
+  device_is_lost_ = begun.ok();  // else the next request tells of it, where the model stays
+}
+
+absl::Status ModelHost::DoGoToProcessor(const absl::Status& error, ModelChange& change) {
+  if (model_ == nullptr) return absl::OkStatus();
+  Config config = model_->config();
+  config_.backend = config.backend = "auto";
+  config_.device_budget = config.device_budget = std::nullopt;
+  lost_device_ = StrCat(error.message());
+  parts_.state.CountLostDevice();
+  spdlog::error("the device is lost ({}): the model is loaded again on the processor (--device-lost)", lost_device_);
+  MOED_RETURN_IF_ERROR(
+      DoUnload(NoModel(StrCat("the device is lost, and it is being loaded again on the processor: ", lost_device_), true),
+               absl::ZeroDuration(), change));
+  return DoLoad(config, absl::ZeroDuration(), change);
+}
+
+void ModelHost::EndChanges() {
+  std::shared_ptr<ModelChange> change;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (std::exchange(ending_, true)) return;
+    change = change_;
+  }
+  if (change != nullptr) change->Cancel(absl::UnavailableError("the server is ending"));
+  if (thread_.joinable()) EndWithin(kStepLimit, "a change of the model does not end", [this] { thread_.join(); });
+}
+
+void ModelHost::Drain() {
+  if (model_ != nullptr) model_->Drain();
+}
+
+void ModelHost::Stop() {
+  if (model_ == nullptr) return;
+  EndWithin(kStepLimit, "the engine's step does not end, what was learned is not written",
+            [this] { model_->Stop(absl::UnavailableError("the model was taken out before the answer was complete")); });
+}
+
+absl::Status ModelHost::Finish() {
+  if (model_ == nullptr) return absl::OkStatus();
+  return model_->Finish();
+}
+
+}  // namespace moed

@@ -1,0 +1,93 @@
+// The model that is served, or none. It comes and goes while the daemon serves: one change at a time, on a thread of its own, and
+// never the memory of two models.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "core/base/clock.h"
+#include "server/metrics/model_counters.h"
+#include "server/rpc/call.h"
+#include "server/rpc/model_change.h"
+#include "server/rpc/prompt_workers.h"
+#include "server/rpc/server_state.h"
+#include "server/served_model.h"
+#include "server/startup/config.h"
+#include "server/startup/routing_source.h"
+
+namespace moed {
+
+struct ModelHostParts {  // all outlive the host
+  ServerState& state;
+  ModelCounters& counters;
+  PromptWorkers& workers;
+  LiveCalls& live;
+  RoutingSource* routing;  // may be null
+  Clock& clock;
+  std::function<void()> tell_health;              // the state has changed
+  std::function<void(const absl::Status&)> exit;  // the process is to end, and with this error
+};
+
+// Open, Start, then Load and Unload at any time from any thread, then EndChanges and what follows it.
+class ModelHost {
+ public:
+  ModelHost(const Config& config, const ModelHostParts& parts);
+  ~ModelHost();
+
+  // The start: opens the store of the configuration and plans for it, then loads it.
+  absl::Status Open();
+  absl::Status Start();
+
+  // Begin a change, or say at once why not: FAILED_PRECONDITION while there is another one, or a model and no `replace`.
+  absl::StatusOr<std::shared_ptr<ModelChange>> Load(const ModelOrder& order);
+  // Of a load under way it cancels the load.
+  absl::StatusOr<std::shared_ptr<ModelChange>> Unload(std::optional<absl::Duration> drain_limit);
+
+  // The end, in this order. There are no changes any more: one under way is given up.
+  void EndChanges();
+  void Drain();
+  void Stop();
+  absl::Status Finish();
+
+ private:
+  using Job = std::function<absl::Status(ModelChange&)>;
+
+  absl::StatusOr<std::shared_ptr<ModelChange>> Begin(Job job, bool wants_none) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Work();
+  absl::Status DoLoad(const Config& config, absl::Duration drain_limit, ModelChange& change);
+  absl::Status DoUnload(const absl::Status& reason, absl::Duration drain_limit, ModelChange& change);
+  // What can be known of the model before the one at hand goes.
+  absl::Status CheckBeside(const Config& config) const;
+  absl::Status LoadOpened(ModelChange& change);
+  void Publish();
+  void SetAbsent(absl::Status reason);
+  void TellServerInfo();
+  void OnDeviceLost(const absl::Status& error);
+  absl::Status DoGoToProcessor(const absl::Status& error, ModelChange& change);
+
+  const ModelHostParts parts_;
+  Config config_;                       // of the start; changed by the host's thread alone, once a device is lost
+  std::unique_ptr<ServedModel> model_;  // the host's thread's between Start and EndChanges
+  std::string lost_device_;             // likewise
+
+  absl::Mutex mutex_;
+  uint64_t memory_budget_ ABSL_GUARDED_BY(mutex_) = 0;  // the largest that may be asked for
+  bool started_ ABSL_GUARDED_BY(mutex_) = false;
+  bool has_model_ ABSL_GUARDED_BY(mutex_) = false;
+  bool device_is_lost_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<ModelChange> change_ ABSL_GUARDED_BY(mutex_);  // under way
+  Job job_ ABSL_GUARDED_BY(mutex_);                              // of change_, until it is begun
+  std::thread thread_;
+};
+
+}  // namespace moed
