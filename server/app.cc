@@ -17,6 +17,7 @@
 #include "core/base/copier.h"
 #include "core/base/executor.h"
 #include "core/base/status.h"
+#include "core/base/timed_wait.h"
 #include "core/chat/answer/answer_format.h"
 #include "core/chat/model_template.h"
 #include "core/engine/step_engine.h"
@@ -126,6 +127,7 @@ class App::Impl {
   Clock& clock_ = Clock::Real();
   absl::Mutex end_mutex_;
   End end_ ABSL_GUARDED_BY(end_mutex_) = End::kNone;  // grows, but that a drain may be taken back
+  TimedWait drain_taken_back_;
   ServerState state_;
   moe::v1::ServerInfo info_;
 
@@ -473,6 +475,7 @@ absl::Status App::Impl::TakeBackDrain() {
   if (end_ == End::kStop) return FailedPrecondition("the server is ending: a signal asked for it");
   if (end_ == End::kNone) return absl::OkStatus();
   end_ = End::kNone;
+  drain_taken_back_.Notify();
   state_.TakeBackDrain();
   if (state_.loaded() != nullptr) SetServing(true);
   spdlog::info("the drain is taken back: requests are taken");
@@ -502,7 +505,7 @@ bool App::Impl::LetOthersNotice() {
   spdlog::info("not ready any more: new requests are taken for {} s more (--drain-delay-seconds)", config_.drain_delay_seconds);
   absl::MutexLock lock(&end_mutex_);
   const auto taken_back = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(end_mutex_) { return end_ == End::kNone; };
-  return !end_mutex_.AwaitWithTimeout(absl::Condition(&taken_back), absl::Seconds(config_.drain_delay_seconds));
+  return !drain_taken_back_.For(end_mutex_, absl::Seconds(config_.drain_delay_seconds), taken_back);
 }
 
 bool App::Impl::RefuseCalls() {

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/clock.h"
+#include "core/base/timed_wait.h"
 #include "core/engine/request_limits.h"
 #include "server/metrics/request_metrics.h"
 #include "server/rpc/prompt_workers.h"
@@ -165,6 +166,7 @@ class LiveCalls {
 
   const size_t max_untaken_bytes_;
   mutable absl::Mutex mutex_;
+  TimedWait removed_;
   absl::flat_hash_map<Call*, Entry> calls_ ABSL_GUARDED_BY(mutex_);
   Answered answered_ ABSL_GUARDED_BY(mutex_);  // the oldest first; those that were abandoned are not in it
   size_t untaken_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
