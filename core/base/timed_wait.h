@@ -12,6 +12,11 @@
 
 namespace moed {
 
+// Short enough for every clock's sums.
+inline std::chrono::nanoseconds WaitOf(absl::Duration limit) {
+  return absl::ToChronoNanoseconds(std::min(limit, absl::Hours(24 * 365)));
+}
+
 // Of one mutex. Thread-safe.
 class TimedWait {
  public:
@@ -22,9 +27,7 @@ class TimedWait {
   template <class Condition>
   bool For(absl::Mutex& mutex, absl::Duration limit, const Condition& condition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     Lockable lockable{mutex};
-    constexpr absl::Duration kLongest = absl::Hours(24 * 365);  // what no clock's sum overflows with
-    return changed_.wait_until(lockable, std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(std::min(limit, kLongest)),
-                               condition);
+    return changed_.wait_until(lockable, std::chrono::steady_clock::now() + WaitOf(limit), condition);
   }
 
  private:

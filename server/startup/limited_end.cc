@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "core/base/timed_wait.h"
 #include "spdlog/spdlog.h"
 
 namespace moed {
@@ -23,7 +24,7 @@ void EndWithin(absl::Duration limit, std::string_view why, std::function<void()>
   } catch (const std::system_error&) {  // no thread is left for it
     return end();
   }
-  if (done.get_future().wait_for(absl::ToChronoNanoseconds(limit)) != std::future_status::ready) {
+  if (done.get_future().wait_for(WaitOf(limit)) != std::future_status::ready) {
     spdlog::critical("{}: ending without it", why);
     spdlog::default_logger()->flush();
     _exit(1);
