@@ -13,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "core/base/status.h"
+#include "core/base/timed_wait.h"
 #include "server/metrics/metrics_server.h"
 #include "server/metrics/model_counters.h"
 #include "server/metrics/process_metrics.h"
@@ -93,6 +94,7 @@ class App::Impl {
   End end_ ABSL_GUARDED_BY(end_mutex_) = End::kNone;  // grows, but that a drain may be taken back
   absl::Status failure_ ABSL_GUARDED_BY(end_mutex_);  // what the process ends with
   std::atomic<bool> started_{false};
+  TimedWait drain_taken_back_;
   ServerState state_;
 
   absl::Mutex access_mutex_;
@@ -281,6 +283,7 @@ absl::Status App::Impl::TakeBackDrain() {
   if (end_ == End::kStop) return FailedPrecondition("the server is ending: a signal asked for it");
   if (end_ == End::kNone) return absl::OkStatus();
   end_ = End::kNone;
+  drain_taken_back_.Notify();
   state_.TakeBackDrain();
   TellHealth();
   spdlog::info("the drain is taken back: requests are taken");
@@ -310,7 +313,7 @@ bool App::Impl::LetOthersNotice() {
   spdlog::info("not ready any more: new requests are taken for {} s more (--drain-delay-seconds)", config_.drain_delay_seconds);
   absl::MutexLock lock(&end_mutex_);
   const auto taken_back = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(end_mutex_) { return end_ == End::kNone; };
-  return !end_mutex_.AwaitWithTimeout(absl::Condition(&taken_back), absl::Seconds(config_.drain_delay_seconds));
+  return !drain_taken_back_.For(end_mutex_, absl::Seconds(config_.drain_delay_seconds), taken_back);
 }
 
 bool App::Impl::RefuseCalls() {

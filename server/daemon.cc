@@ -9,6 +9,7 @@
 #include "core/base/version.h"
 #include "server/app.h"
 #include "server/startup/config.h"
+#include "server/startup/exhaustion.h"
 #include "server/startup/ready_notice.h"
 #include "server/startup/termination_signals.h"
 #include "spdlog/sinks/stdout_sinks.h"
@@ -29,11 +30,22 @@ int Fail(const absl::Status& status, int exit_code) {
   return exit_code;
 }
 
+int Serve(const Config& config, RoutingSource* routing) {
+  App app(config, routing);
+  WatchTerminationSignals([&app] { return app.RequestStop(); }, [&app] { app.Reload(); });
+  if (absl::Status status = app.Start(); !status.ok()) return Fail(status, 1);
+  if (absl::Status status = SendReadyNotice(); !status.ok()) return Fail(status, 1);
+  const absl::Status status = app.Run();
+  return status.ok() ? 0 : Fail(status, 1);
+}
+
 }  // namespace
 
 int RunDaemon(const std::vector<std::string>& arguments, std::string_view more_help, RoutingSource* routing) {
+  NameExhaustion();
   KeepHeapSmall();
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write, not death
   BlockTerminationSignals();
 
   const auto outcome = ReadConfig(
@@ -51,12 +63,7 @@ int RunDaemon(const std::vector<std::string>& arguments, std::string_view more_h
   spdlog::info("moed {}", BuildVersion());
   WarnOfExposure(outcome->config);
 
-  App app(outcome->config, routing);
-  WatchTerminationSignals([&app] { return app.RequestStop(); }, [&app] { app.Reload(); });
-  if (absl::Status status = app.Start(); !status.ok()) return Fail(status, 1);
-  if (absl::Status status = SendReadyNotice(); !status.ok()) return Fail(status, 1);
-  const absl::Status status = app.Run();
-  return status.ok() ? 0 : Fail(status, 1);
+  return Serve(outcome->config, routing);
 }
 
 }  // namespace moed

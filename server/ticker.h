@@ -5,8 +5,10 @@
 #include <thread>
 #include <utility>
 
-#include "absl/synchronization/notification.h"
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "core/base/timed_wait.h"
 
 namespace moed {
 
@@ -16,15 +18,26 @@ class Ticker {
       : thread_([this, tick = std::move(tick)] {
           do {
             tick();
-          } while (!stop_.WaitForNotificationWithTimeout(absl::Seconds(1)));
+          } while (!StopsWithinASecond());
         }) {}
   ~Ticker() {
-    stop_.Notify();
+    {
+      absl::MutexLock lock(&mutex_);
+      stops_ = true;
+      stop_.Notify();
+    }
     thread_.join();
   }
 
  private:
-  absl::Notification stop_;
+  bool StopsWithinASecond() {
+    absl::MutexLock lock(&mutex_);
+    return stop_.For(mutex_, absl::Seconds(1), [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stops_; });
+  }
+
+  absl::Mutex mutex_;
+  TimedWait stop_;
+  bool stops_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -85,6 +85,9 @@ class ServerProcess:
     def wait_for_line(self, pattern: str) -> str:
         return self.wait_for(lambda: self.find(pattern), repr(pattern))
 
+    def running(self) -> bool:
+        return self._child.poll() is None
+
     def check(self) -> None:
         """ServerError unless it runs."""
         code = self._child.poll()

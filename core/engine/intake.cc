@@ -36,6 +36,7 @@ absl::StatusOr<RequestId> Intake::Submit(
     throw;
   }
   ++unfinished_;
+  wake_.Notify();
   return id;
 }
 
@@ -43,6 +44,7 @@ bool Intake::Cancel(RequestId id, absl::Status status) {
   absl::MutexLock lock(&mutex_);
   if (!admission_.live(id)) return false;
   cancellations_.emplace(id, std::move(status));
+  wake_.Notify();
   return true;
 }
 
@@ -62,6 +64,7 @@ absl::Status Intake::DeleteSession(const std::string& session) {
   if (sessions_.Find(session) == nullptr) return NotFound("session_id: \"", session, "\" is not kept here");
   deleted_.reserve(deleted_.size() + 1);
   deleted_.push_back(sessions_.Take(session));
+  wake_.Notify();
   return absl::OkStatus();
 }
 
@@ -82,6 +85,7 @@ void Intake::Stop(absl::Status reason) {
   absl::MutexLock lock(&mutex_);
   admission_.Close(absl::UnavailableError("the server is stopping"));
   if (!stop_reason_) stop_reason_ = std::move(reason);
+  wake_.Notify();
 }
 
 bool Intake::Idle() const {
@@ -106,18 +110,19 @@ std::optional<absl::Status> Intake::stop_reason() const {
 
 void Intake::WaitForWork(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
-  mutex_.AwaitWithTimeout(absl::Condition(this, &Intake::HasWork), timeout);
+  wake_.For(mutex_, timeout, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return HasWork(); });
   woken_ = false;
 }
 
 void Intake::Wake() {
   absl::MutexLock lock(&mutex_);
   woken_ = true;
+  wake_.Notify();
 }
 
 void Intake::WaitForStop(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
-  mutex_.AwaitWithTimeout(absl::Condition(this, &Intake::Stopping), timeout);
+  wake_.For(mutex_, timeout, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Stopping(); });
 }
 
 void Intake::Receive(std::vector<std::unique_ptr<LiveRequest>>& requests,

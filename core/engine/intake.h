@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "core/base/timed_wait.h"
 #include "core/engine/admission.h"
 #include "core/engine/engine.h"
 #include "core/engine/live_request.h"
@@ -68,6 +69,7 @@ class Intake {
   bool Stopping() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_reason_.has_value(); }
 
   mutable absl::Mutex mutex_;
+  TimedWait wake_;  // for the engine's thread
   Admission admission_ ABSL_GUARDED_BY(mutex_);
   SessionTable sessions_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<LiveRequest>> incoming_ ABSL_GUARDED_BY(mutex_);

@@ -150,6 +150,7 @@ void LiveCalls::Remove(Call* call) {
   untaken_bytes_ -= found->second.untaken_bytes;
   if (found->second.untaken_bytes > 0) answered_.remove(call);
   calls_.erase(found);
+  removed_.Notify();
 }
 
 void LiveCalls::OnAnswered(Call* call, size_t bytes) {
@@ -179,7 +180,7 @@ int LiveCalls::size() const {
 bool LiveCalls::WaitUntilNone(absl::Duration limit) {
   absl::MutexLock lock(&mutex_);
   const auto none = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return calls_.empty(); };
-  return mutex_.AwaitWithTimeout(absl::Condition(&none), limit);
+  return removed_.For(mutex_, limit, none);
 }
 
 void LiveCalls::SetMaxUntakenBytes(size_t bytes) {

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/clock.h"
+#include "core/base/timed_wait.h"
 #include "server/metrics/request_metrics.h"
 #include "server/rpc/prompt_workers.h"
 #include "server/rpc/request_log.h"
@@ -165,6 +166,7 @@ class LiveCalls {
 
   mutable absl::Mutex mutex_;
   size_t max_untaken_bytes_ ABSL_GUARDED_BY(mutex_);
+  TimedWait removed_;
   absl::flat_hash_map<Call*, Entry> calls_ ABSL_GUARDED_BY(mutex_);
   Answered answered_ ABSL_GUARDED_BY(mutex_);  // the oldest first; those that were abandoned are not in it
   size_t untaken_bytes_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -31,22 +31,22 @@ namespace moed {
 class CallDeadline {
  public:
   explicit CallDeadline(const grpc::CallbackServerContext& context)
-      : start_(std::chrono::system_clock::now()), end_(context.deadline()) {}
+      : given_(context.deadline() - std::chrono::system_clock::now()), start_(std::chrono::steady_clock::now()) {}
 
   absl::Status CancelStatus() const {
-    const auto now = std::chrono::system_clock::now();
-    const bool never = end_ >= start_ + std::chrono::hours(24 * 365);
+    const bool never = given_ >= std::chrono::hours(24 * 365);
+    const auto taken = std::chrono::steady_clock::now() - start_;
     // The server's copy of a deadline is up to one percent later (the header rounds it up), and the client's word comes before
     // it.
-    if (!never && now + (end_ - start_) / 50 + std::chrono::milliseconds(20) >= end_) {
+    if (!never && taken + given_ / 50 + std::chrono::milliseconds(20) >= given_) {
       return absl::DeadlineExceededError("the deadline passed before the answer was complete");
     }
     return absl::CancelledError("the client cancelled");
   }
 
  private:
-  const std::chrono::system_clock::time_point start_;
-  const std::chrono::system_clock::time_point end_;
+  const std::chrono::system_clock::duration given_;  // by the client, when the call came
+  const std::chrono::steady_clock::time_point start_;
 };
 
 // A header that is there twice says nothing.

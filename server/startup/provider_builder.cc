@@ -123,10 +123,15 @@ absl::Status ProviderBuilder::StartRecording() {
 }
 
 absl::Status ProviderBuilder::Finish() {
-  absl::Status written = KeepResidency();
-  if (!config_.learned_state.empty()) written.Update(Annotate(provider_->SaveLearned(LearnedStateFile()), "--learned-state"));
-  if (recorder_ != nullptr) written.Update(Annotate(recorder_->Finish(), "--record-routing"));
-  return written;
+  absl::Status first;
+  const auto note = [&first](const absl::Status& written) {
+    if (!written.ok()) spdlog::error("{}", StrCat(written.message()));
+    first.Update(written);
+  };
+  note(KeepResidency());
+  if (!config_.learned_state.empty()) note(Annotate(provider_->SaveLearned(LearnedStateFile()), "--learned-state"));
+  if (recorder_ != nullptr) note(Annotate(recorder_->Finish(), "--record-routing"));
+  return first;
 }
 
 }  // namespace moed

@@ -109,6 +109,9 @@ class Compose(unittest.TestCase):
     def test_moed_is_confined(self) -> None:
         moed = self.services["moed"]
         self.assertTrue(moed["read_only"])
+        for service in (moed, self.services["http"]):
+            self.assertEqual(service["memswap_limit"], service["mem_limit"])
+            self.assertGreater(service["pids_limit"], 0)
         self.assertEqual(moed["cap_drop"], ["ALL"])
         self.assertIn("no-new-privileges:true", moed["security_opt"])
         self.assertGreater(moed["ulimits"]["memlock"], 0)
@@ -145,7 +148,7 @@ class ComposeWithCuda(unittest.TestCase):
     def test_it_differs_from_the_other_in_what_a_device_needs(self) -> None:
         plain = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())["services"]
         differing = {
-            "moed": {"build", "image", "runtime", "command", "security_opt", "mem_limit", "ulimits"},
+            "moed": {"build", "image", "runtime", "command", "security_opt", "mem_limit", "memswap_limit", "ulimits"},
             "http": {"image", "environment"},
         }
         for name, keys in differing.items():

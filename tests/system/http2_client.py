@@ -39,7 +39,7 @@ class Http2Client:
         """`window`: what the server may send on each stream."""
         host, port = address.rsplit(":", 1)
         plain = socket.create_connection((host, int(port)), timeout=5)
-        self._socket = tls.wrap_socket(plain, server_hostname="localhost") if tls else plain
+        self.socket = tls.wrap_socket(plain, server_hostname="localhost") if tls else plain
         self._next_stream = 1
         self._windows: dict[int, int] = {0: 65535}
         self._stream_window = 65535
@@ -48,15 +48,15 @@ class Http2Client:
         settings = b"" if window is None else struct.pack(">HI", INITIAL_WINDOW_SIZE, window)
         with contextlib.ExitStack() as unless_greeted:
             unless_greeted.callback(self.close)
-            self._socket.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            self.socket.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
             self.send(SETTINGS, 0, 0, settings)
             unless_greeted.pop_all()
 
     def close(self) -> None:
-        self._socket.close()
+        self.socket.close()
 
     def send(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
-        self._socket.sendall(struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload)
+        self.socket.sendall(struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload)
 
     def open_stream(
         self, method: str, more: bytes = b"", flags: int = END_HEADERS, scheme: bytes = b"http", te: bytes = b"trailers"
@@ -92,7 +92,7 @@ class Http2Client:
 
     def _receive(self, size: int) -> bytes:
         while len(self._unread) < size:
-            got = self._socket.recv(65536)
+            got = self.socket.recv(65536)
             if not got:
                 raise ConnectionResetError("the server closed the connection")
             self._unread += got
