@@ -33,7 +33,9 @@ Json ConfigOf(std::string_view family) {
     config["model_type"] = family;
     return config;
   }
-  return Json::parse(ReadText(DataFolder() + "/" + std::string(family) + "/config.json"));
+  std::string folder(family);
+  std::ranges::replace(folder, '-', '_');
+  return Json::parse(ReadText(DataFolder() + "/" + folder + "/config.json"));
 }
 
 void ExpectRefusal(const absl::Status& status, std::string_view named, std::string_view value) {
@@ -246,11 +248,12 @@ TEST_P(ConfigTest, EosComesFromBothFiles) {
   ExpectRefusal(Read(good_, "{").status(), "generation_config.json", "");
 }
 
-// Of decoders; an encoder-decoder has other keys.
+// Those with the keys of decoders; Switch Transformers and GPTSAN have others.
 std::vector<std::string> FamilyNames() {
   std::vector<std::string> names;
   for (const Family& family : Families()) {
-    if (family.model_type != "switch_transformers") names.emplace_back(family.model_type);
+    const bool other = family.model_type == "switch_transformers" || family.model_type == "gptsan-japanese";
+    if (!other) names.emplace_back(family.model_type);
   }
   return names;
 }
@@ -737,6 +740,54 @@ TEST(SwitchTransformersTest, HostileValuesAreRefusedOrComputable) {
   });
 }
 
+TEST(GptsanJapaneseTest, IsReadAndTravelsAsJson) {
+  for (const char* name : {"gptsan_japanese", "gptsan_japanese_plain"}) {
+    const Json config = ConfigOf(name);
+    const auto spec = Read(config);
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(SpecFromJson(SpecToJson(*spec))->prefix, spec->prefix);
+    EXPECT_EQ(spec->layers, config["num_switch_layers"].get<int>() + config["num_ext_layers"].get<int>());
+    EXPECT_EQ(spec->prefix->expert_capacity, config["expert_capacity"].get<int>());
+    EXPECT_EQ(spec->prefix->separator, config["separator_token_id"].get<int>());
+    EXPECT_EQ(spec->dense_ffn > 0, config["num_ext_layers"].get<int>() > 0);
+  }
+}
+
+// The released config.json says what differs from these alone.
+TEST(GptsanJapaneseTest, KeysThatAreAbsentAreThoseOfTheReleasedModel) {
+  const auto spec = ReadSpec(R"({"model_type": "gptsan-japanese"})");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->layers, 10);
+  EXPECT_EQ(spec->experts, 16);
+  EXPECT_EQ(spec->prefix, (PrefixShape{.separator = 35998, .expert_capacity = 128}));
+}
+
+TEST(GptsanJapaneseTest, WhatIsNotComputedIsRefusedByName) {
+  const std::pair<const char*, Json> refusals[] = {{"router_dtype", "bfloat16"},
+                                                   {"tie_word_embeddings", false},
+                                                   {"is_encoder_decoder", true},
+                                                   {"num_switch_layers", 0},
+                                                   {"num_layers", 7},
+                                                   {"expert_capacity", 0},
+                                                   {"separator_token_id", 100000},
+                                                   {"num_heads", 6},
+                                                   {"d_ff", 0},
+                                                   {"novelty", 1}};
+  for (const auto& [key, value] : refusals) {
+    Json config = ConfigOf("gptsan_japanese");
+    config[key] = value;
+    ExpectRefusal(Read(config).status(), std::string_view(key) == "num_heads" ? "heads" : key, value.dump());
+  }
+}
+
+TEST(GptsanJapaneseTest, HostileValuesAreRefusedOrComputable) {
+  ForEachHostileValue(ConfigOf("gptsan_japanese").dump(), [](const std::string& text, const std::string& what) {
+    if (const auto spec = ReadSpec(text); spec.ok()) {
+      EXPECT_TRUE(CheckSpec(*spec).ok()) << what;
+    }
+  });
+}
+
 TEST(FamilyTest, SparsityFollowsStepAndList) {
   Json config = ConfigOf("qwen2_moe");
   config["num_hidden_layers"] = 6;
@@ -757,8 +808,8 @@ TEST(FamilyTest, HeadDimMayDifferOnlyWhereTheFamilyAllowsIt) {
     Json config = ConfigOf(family.model_type);
     config["head_dim"] = 16;
     static const std::set<std::string_view> kFixed = {
-        "qwen2_moe",   "olmoe",       "deepseek", "granitemoe",    "granitemoehybrid",
-        "deepseek_v2", "deepseek_v3", "kimi_k2",  "glm4_moe_lite", "switch_transformers"};
+        "qwen2_moe",   "olmoe",   "deepseek",      "granitemoe",          "granitemoehybrid", "deepseek_v2",
+        "deepseek_v3", "kimi_k2", "glm4_moe_lite", "switch_transformers", "gptsan-japanese"};
     const bool allowed = !kFixed.contains(family.model_type);
     EXPECT_EQ(Read(config).ok(), allowed) << family.model_type;
     config["head_dim"] = 15;

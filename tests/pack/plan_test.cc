@@ -238,7 +238,7 @@ TEST(PlanTest, RefusesUnknownArchitectures) {
 
 TEST(PlanTest, BothSpellingsOfTransformersMeanTheSame) {
   for (const Family& family : Families()) {
-    if (family.model_type == "switch_transformers") continue;  // its heads do not turn
+    if (family.model_type == "switch_transformers" || family.model_type == "gptsan-japanese") continue;  // no head turns
     TinyCheckpoint tiny = MakeTinyCheckpoint(family.model_type);
     const Planned old_spelling(tiny);
     ASSERT_TRUE(old_spelling.plan.ok()) << old_spelling.error();

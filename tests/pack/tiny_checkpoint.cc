@@ -127,6 +127,22 @@ json TinyConfig(std::string_view model_type) {
             {"eos_token_id", 0},
             {"torch_dtype", "bfloat16"}};
   }
+  if (model_type == "gptsan-japanese") {
+    return {{"model_type", model_type},
+            {"d_model", 40},
+            {"d_ff", 36},
+            {"d_ext", 28},
+            {"num_heads", 5},
+            {"num_switch_layers", 2},
+            {"num_ext_layers", 1},
+            {"num_experts", 5},
+            {"vocab_size", 4100},
+            {"max_position_embeddings", 64},
+            {"separator_token_id", 5},
+            {"router_bias", true},
+            {"eos_token_id", 0},
+            {"torch_dtype", "bfloat16"}};
+  }
   json config = {{"model_type", model_type}, {"hidden_size", 40},    {"num_hidden_layers", 3},        {"num_attention_heads", 5},
                  {"num_key_value_heads", 1}, {"vocab_size", 4100},   {"max_position_embeddings", 64}, {"rms_norm_eps", 1e-5},
                  {"rope_theta", 10000.0},    {"hidden_act", "silu"}, {"tie_word_embeddings", false},  {"num_experts_per_tok", 2},

@@ -28,13 +28,16 @@ CONTROLS = ["startoftext", "inputmask", "separator", "nottoken", "bagoftoken", "
 PIECES = [*WORDS, *(f"<|emoji{i}|>" for i in (1, 2, 3)), *(f"<|byte{i}|>" for i in range(256)), *(f"<|{c}|>" for c in CONTROLS)]
 # Earlier ones are taken first, even inside of later ones, and out of what earlier ones left.
 EMOJI = {
-    "emoji": {"😀": "<|emoji1|>", "👨": "<|emoji2|>", "👨‍👩": "<|emoji3|>", "(°°)": "<|emoji1|>", ">＿<": "<|emoji3|>", "1️⃣": "<|emoji2|>", "☀": "<|emoji3|>"},
+    "emoji": {"😀": "<|emoji1|>", "👨": "<|emoji2|>", "👨‍👩": "<|emoji3|>", "(°°)": "<|emoji1|>",
+        ">＿<": "<|emoji3|>", "1️⃣": "<|emoji2|>", "☀": "<|emoji3|>"},
     "emoji_inv": {"<|emoji1|>": "😀", "<|emoji2|>": "👨", "<|emoji3|>": "☀️"},
 }  # fmt: skip
 TEXTS = [
-    "", " ", "吾輩は猫である。", "実は慶応(慶應)大学出身", "ニホンの東京都、にほんの人。", "東京都京都", "a b\tand\r\nb\nan\r12 1234",
+    "", " ", "吾輩は猫である。", "実は慶応(慶應)大学出身", "ニホンの東京都、にほんの人。", "東京都京都",
+    "a b\tand\r\nb\nan\r12 1234",
     "a\u3000b—−ー", "😀👨‍👩☀", "😀＿<", " ＿< b", "(°°)(°°", "1️⃣1️", "<SP><BR><BR", "<", "<<SP>", "<|byte65|><|emoji1|>",
-    "<|emoji4|>", "<|bagoftoken|>", "¿ÆɁʺ̀ͣ", "“—”‖⸿ⱿⲀ", "é中\U00020000", "█─╿", "a,b", "で有るで有", "<URL>http://a.b/c",
+    "<|emoji4|>", "<|bagoftoken|>", "¿ÆɁʺ̀ͣ", "“—”‖⸿ⱿⲀ", "é中\U00020000", "█─╿", "a,b",
+    "で有るで有", "<URL>http://a.b/c",
     "mixed 日本 text with ünïcode ✓ and 😀!", "ました" * 5,
 ]  # fmt: skip
 
@@ -68,7 +71,7 @@ def main() -> None:
     generator = random.Random(5)
     with tempfile.TemporaryDirectory() as folder:
         tokenizer = save(pathlib.Path(folder), words, emoji)
-        keys = [key for key in json.loads(emoji)["emoji"]]
+        keys = list(json.loads(emoji)["emoji"])
         alphabet = "".join(TEXTS) + "".join(generator.sample(keys, min(len(keys), 400)))
         specials = [f"b<|{name}|>は<|{name}|><|endoftext|>" for name in CONTROLS if name not in ("bagoftoken", "inputmask")]
         texts = TEXTS + random_texts(generator, alphabet, 2000 if released else 150)

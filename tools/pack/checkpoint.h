@@ -30,7 +30,8 @@ class Checkpoint {
   std::string_view described_by() const { return is_gguf() ? "metadata" : "config.json"; }  // for messages
   const Family& family() const { return *family_; }
   const ModelSpec& spec() const { return spec_; }
-  // Of tokenizer.json, for a GGUF of one that means the same, or of vocab.txt and emoji.json (GPTSAN-japanese).
+  // Of tokenizer.json, for a GGUF of one that means the same; without it of vocab.txt and emoji.json
+  // (GPTSAN-japanese), or of spiece.model (T5).
   absl::StatusOr<std::string> CompiledTokenizer() const;
   const ChatSettings& chat() const { return chat_; }
   // Instead of its own; "" is none.
@@ -54,6 +55,7 @@ class Checkpoint {
   static absl::StatusOr<Checkpoint> OpenFolder(const std::string& folder);
   static absl::StatusOr<Checkpoint> OpenGgufFile(const std::string& path);
   absl::Status ReadTokenizer();
+  absl::Status ReadSentencePiece();
   absl::Status OpenWeights();
   absl::Status OpenShards(std::string_view index_json);
   absl::Status AddSafetensors(const std::string& file_name);

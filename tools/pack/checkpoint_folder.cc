@@ -13,6 +13,7 @@
 #include "tools/pack/json_text.h"
 #include "tools/pack/quantization.h"
 #include "tools/pack/safetensors.h"
+#include "tools/pack/sentencepiece_model.h"
 #include "tools/pack/tensor_parts.h"
 
 namespace moed {
@@ -93,7 +94,8 @@ absl::Status Checkpoint::NameTextPart() {
 
 absl::Status Checkpoint::ReadTokenizer() {
   const std::string words = PathOf("vocab.txt"), emoji = PathOf("emoji.json"), settings = PathOf("tokenizer_config.json");
-  const bool japanese = !Exists(PathOf("tokenizer.json")) && Exists(words) && Exists(emoji);
+  const bool whole = Exists(PathOf("tokenizer.json")), japanese = !whole && Exists(words) && Exists(emoji);
+  if (!whole && !japanese && Exists(PathOf("spiece.model"))) return ReadSentencePiece();
   MOED_ASSIGN_OR_RETURN(tokenizer_, ReadText(japanese ? words : PathOf("tokenizer.json"), kMaxTextBytes));
   if (!japanese) return absl::OkStatus();
   MOED_ASSIGN_OR_RETURN(emoji_, ReadText(emoji, kMaxTextBytes));
@@ -103,6 +105,27 @@ absl::Status Checkpoint::ReadTokenizer() {
   const auto cleans = json.find("do_clean_text");
   if (cleans == json.end() || *cleans == false) return absl::OkStatus();
   return InvalidArgument(settings, ": do_clean_text = ", ShownJson(*cleans), "; supported: false");
+}
+
+absl::Status Checkpoint::ReadSentencePiece() {
+  constexpr int kUsualExtraIds = 100, kMostExtraIds = 1 << 16;
+  const std::string path = PathOf("spiece.model"), settings = PathOf("tokenizer_config.json");
+  int extra_ids = kUsualExtraIds;
+  if (Exists(settings)) {
+    MOED_ASSIGN_OR_RETURN(const std::string text, ReadText(settings, kMaxTextBytes));
+    MOED_ASSIGN_OR_RETURN(const nlohmann::json json, ParseJsonObject(settings, text));
+    const auto said = json.find("extra_ids");
+    if (said != json.end()) {
+      const bool fits = said->is_number_unsigned() && said->get<uint64_t>() <= kMostExtraIds;
+      if (!fits) return InvalidArgument(settings, ": extra_ids = ", ShownJson(*said), ", expected 0 to ", kMostExtraIds);
+      extra_ids = said->get<int>();
+    }
+  }
+  MOED_ASSIGN_OR_RETURN(const std::string model, ReadText(path, kMaxTextBytes));
+  absl::StatusOr<std::string> tokenizer = SentencePieceTokenizer(model, extra_ids);
+  if (!tokenizer.ok()) return Annotate(tokenizer.status(), path_);
+  tokenizer_ = *std::move(tokenizer);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> Checkpoint::CompiledTokenizer() const {

@@ -1,5 +1,5 @@
-"""An encoder-decoder through the real programs: packed, served, answered as transformers does in more than one budget; and what
-such a model has none of is refused by name."""
+"""Models whose prompt is computed whole through the real programs: packed, served, answered as transformers does in more than one
+budget; and what such a model has none of is refused by name."""
 
 import json
 import lzma
@@ -13,24 +13,29 @@ from tools.daemon import ROOT, pack
 DATA = ROOT / "tests" / "model" / "data"
 
 
-class EncoderDecoder(RealProgramsTest):
+class WholePrompt(RealProgramsTest):
+    NAME: ClassVar[str]
     store: ClassVar[pathlib.Path]
     golden: ClassVar[dict[str, Any]]
 
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        checkpoint = cls.folder / "switch"
-        shutil.copytree(DATA / "switch_transformers", checkpoint)
+        checkpoint = cls.folder / cls.NAME
+        shutil.copytree(DATA / cls.NAME, checkpoint)
         packed = checkpoint / "model.safetensors.xz"
         (checkpoint / "model.safetensors").write_bytes(lzma.decompress(packed.read_bytes()))
         cls.golden = json.loads(lzma.decompress((checkpoint / "golden.json.xz").read_bytes()))
         flags = ("--expert-formats", "bf16", "--trunk-format", "bf16")
-        cls.store = pack(cls.binaries, checkpoint, cls.folder / "switch.moed", *flags)
+        cls.store = pack(cls.binaries, checkpoint, cls.folder / f"{cls.NAME}.moed", *flags)
 
     def greedy(self, count: int) -> tuple[object, ...]:
         source = ",".join(map(str, self.golden["prompt"]))
         return ("generate", "--token-ids", source, "--max-new-tokens", count, "--temperature", 0, "--ignore-eos")
+
+
+class EncoderDecoder(WholePrompt):
+    NAME = "switch_transformers"
 
     def test_answers_are_those_of_transformers_in_every_budget(self) -> None:
         for flags in (
@@ -56,6 +61,36 @@ class EncoderDecoder(RealProgramsTest):
                     "41 tokens are too many: an encoder takes all of a source in one step, here of at most 40 tokens",
                 ),
                 (("chat", "--prompt", "Hello"), "the model is an encoder-decoder, which has no conversations: use Generate"),
+            ):
+                refused = daemon.moectl(*arguments, check=False)
+                self.assertNotEqual(refused.returncode, 0, arguments)
+                self.assertIn(reason, refused.stderr)
+
+
+class PrefixLm(WholePrompt):
+    NAME = "gptsan_japanese"
+
+    def test_answers_are_those_of_transformers_and_what_it_has_none_of_is_refused(self) -> None:
+        flags = ("--memory-budget", "64MiB", "--kv-format", "f32", "--preset", "load-on-demand-lru", "--prefill-chunk", 48)
+        with self.running("--store", self.store, *flags) as daemon:
+            answer = daemon.json(*self.greedy(64))
+            self.assertEqual(answer["token_ids"], self.golden["greedy"])
+            self.assertEqual(answer["stats"]["choices_dropped"], self.golden["dropped"])
+            # A text is a prefix as a whole: a begin and a separator stand around it.
+            text = daemon.json("generate", "--prompt", "日本の猫", "--max-new-tokens", 4, "--temperature", 0, "--ignore-eos")
+            begin, separator = 269, 274
+            tokens = ",".join(map(str, (begin, 3, 0, 4, separator)))
+            same = daemon.json("generate", "--token-ids", tokens, "--max-new-tokens", 4, "--temperature", 0, "--ignore-eos")
+            self.assertEqual(text["token_ids"], same["token_ids"])
+            self.assertEqual(text["usage"]["prompt_tokens"], 5)
+            for arguments, reason in (
+                ((*self.greedy(4), "--session", "s"), "session_id: the model is a prefix-LM"),
+                (("score", "--text", "日本の猫"), "prompt: the model is a prefix-LM"),
+                (("chat", "--prompt", "Hello"), "the model is a prefix-LM, which has no conversations: use Generate"),
+                (
+                    ("generate", "--token-ids", ",".join(["3"] * 48), "--max-new-tokens", 1),
+                    "48 tokens are too many: a prefix-LM takes all of a prompt in one step",
+                ),
             ):
                 refused = daemon.moectl(*arguments, check=False)
                 self.assertNotEqual(refused.returncode, 0, arguments)
