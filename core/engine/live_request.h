@@ -28,6 +28,9 @@ struct LiveRequest {
   std::vector<float> prompt_logprobs;                              // kScore
   std::vector<std::vector<std::pair<TokenId, float>>> prompt_top;  // kScore with top_logprobs
   uint64_t seed = 0;
+  size_t owner = 0;        // its tenant's number, which stays when the sequence is gone
+  int charged_tokens = 0;  // of its prompt, to its tenant
+  int computed_tokens = 0;
 
   bool running = false;
   bool started = false;  // OnStarted was called

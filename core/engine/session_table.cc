@@ -61,11 +61,15 @@ std::unique_ptr<Sequence> SessionTable::TakeOldest() {
   return oldest;
 }
 
-Sequence* SessionTable::OldestWithMemory() {
+Sequence* SessionTable::OldestWithMemory(absl::FunctionRef<bool(const Sequence&)> may_go) {
   for (auto& sequence : idle_) {
-    if (sequence->kv.holds_memory()) return sequence.get();
+    if (sequence->kv.holds_memory() && may_go(*sequence)) return sequence.get();
   }
   return nullptr;
+}
+
+void SessionTable::ForEach(absl::FunctionRef<void(const Sequence&)> see) const {
+  for (const auto& sequence : idle_) see(*sequence);
 }
 
 void SessionTable::List(size_t most, std::vector<SessionInfo>& out) const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "core/base/fidelity.h"
 #include "core/base/ids.h"
 #include "core/engine/engine.h"
@@ -53,8 +54,9 @@ class SessionTable {
   // Becomes the most recent one. Returns the sequence that had to go, or null.
   std::unique_ptr<Sequence> Keep(std::unique_ptr<Sequence> sequence);
   std::unique_ptr<Sequence> TakeOldest();  // null when empty
-  // The least recently kept one that holds memory of the KvPool; null when none does.
-  Sequence* OldestWithMemory();
+  // The least recently kept one that holds memory of the KvPool, of those that `may_go`; null when none does.
+  Sequence* OldestWithMemory(absl::FunctionRef<bool(const Sequence&)> may_go = [](const Sequence&) { return true; });
+  void ForEach(absl::FunctionRef<void(const Sequence&)> see) const;
 
   // The first `most`, most recently kept first.
   void List(size_t most, std::vector<SessionInfo>& out) const;

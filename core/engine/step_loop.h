@@ -1,4 +1,5 @@
 // The engine's turn: receive, end what is cancelled or out of time, plan, compute one step, hand out tokens.
+// step_loop_turns.cc has whose turn it is.
 #pragma once
 
 #include <atomic>
@@ -22,8 +23,10 @@
 #include "core/engine/engine.h"
 #include "core/engine/intake.h"
 #include "core/engine/live_request.h"
+#include "core/engine/pace.h"
 #include "core/engine/prefix_cache.h"
 #include "core/engine/sampler.h"
+#include "core/engine/turns.h"
 #include "core/expert/provider.h"
 #include "core/model/kv_pool.h"
 #include "core/model/model.h"
@@ -45,7 +48,7 @@ struct EngineParts {
 };
 
 struct StepLoopOptions {
-  int max_running = 0;
+  int max_running = 0;  // where sequences need slots, at most as many as there are
   int max_step_tokens = 0;
   bool prefix_cache = false;
   bool prompt_lookup = false;
@@ -53,10 +56,10 @@ struct StepLoopOptions {
 
 // Engine thread only, except Stats.
 //
-// live_ is in order of arrival and its running requests are the first ones (batch_plan.h). All pages and slots that no
+// live_ begins with its running requests, in the order in which they began to run; those that run next follow, then the others in
+// order of arrival (turns.h, batch_plan.h). All pages and slots that no
 // running request holds can be had at any moment: free ones first, which the prefix cache then forgets, then those of idle
-// sessions, then those of waiting requests; both are computed again when they run, as far as they are not known. Where sequences
-// need slots no more run than there are.
+// sessions, then those of waiting requests; both are computed again when they run, as far as they are not known.
 class StepLoop final : private StepWatcher {
  public:
   StepLoop(const EngineParts& parts, const StepLoopOptions& options, Intake& intake);
@@ -64,14 +67,21 @@ class StepLoop final : private StepWatcher {
   bool Turn();                              // false when no request is left
   void EndAll(const absl::Status& reason);  // every request, every session
   EngineStats Stats() const;                // any thread; what the intake knows is missing
+  std::optional<double> PrefillSeconds(int tokens) const;  // any thread; as Pace says
 
  private:
   void Receive();
-  uint64_t OwnerOf(const std::string& tenant);
   void EndCancelled();
   void EndOverdue();
   void EndAtTimeLimit(LiveRequest& live);
 
+  // Brings live_ in its order. Returns how many may run.
+  int TakeTurns();
+  std::vector<TurnEntry> TurnEntries() const;
+  void GiveWay();
+  void NoteHeavyTenants();
+  void PublishRunning();
+  void MeasureStep(int64_t nanos);
   void Schedule();
   void TakeSnapshot(PlanBudget& budget);
   int CountHolders();
@@ -124,8 +134,10 @@ class StepLoop final : private StepWatcher {
   std::vector<uint16_t> holders_;           // [page]: running sequences that hold it; with a prefix cache
   std::vector<std::unique_ptr<LiveRequest>> live_;
   absl::flat_hash_map<RequestId, absl::Status> cancellations_;
-  absl::flat_hash_map<std::string, uint64_t> owners_;  // by tenant; as many as there are names of tokens
-  std::vector<LiveRequest*> batch_;                    // of the current step; parallel to chunks_
+  Turns turns_;
+  Pace pace_;
+  std::vector<int> running_by_owner_;  // as the intake knows them
+  std::vector<LiveRequest*> batch_;    // of the current step; parallel to chunks_
   std::vector<SequenceChunk> chunks_;
   std::vector<PlanSequence> snapshot_;
   DraftPrices prices_;
@@ -134,6 +146,7 @@ class StepLoop final : private StepWatcher {
   std::atomic<int64_t> heartbeat_nanos_{0};
   mutable absl::Mutex stats_mutex_;
   EngineStats stats_ ABSL_GUARDED_BY(stats_mutex_);
+  Pace published_pace_ ABSL_GUARDED_BY(stats_mutex_);
 };
 
 }  // namespace moed
