@@ -20,6 +20,7 @@
 #include "core/chat/answer/answer_format.h"
 #include "core/chat/model_template.h"
 #include "core/engine/step_engine.h"
+#include "core/expert/cold_cost.h"
 #include "core/grammar/matcher_pool.h"
 #include "core/io/throttled_backend.h"
 #include "core/machine/system_files.h"
@@ -410,7 +411,10 @@ absl::Status App::Impl::LoadModel() {
 
 absl::Status App::Impl::StartEngine() {
   ExpertProvider& provider = routed_experts_ != nullptr ? *routed_experts_ : experts_->provider();
-  const EngineParts parts{*model_, provider, *kv_, *tokenizer_, clock_, trace_.get(), experts_->preset().fidelity};
+  const ColdModel cold{store_->all_expert_bytes(), spec_.experts, spec_.top_k};
+  const auto cold_seconds = [this, cold](int tokens) { return ColdSeconds(cold, experts_->provider().Stats(), tokens); };
+  const EngineParts parts{*model_,  provider,      *kv_, *tokenizer_, clock_, trace_.get(), experts_->preset().fidelity,
+                          cold_seconds};
   MOED_ASSIGN_OR_RETURN(engine_, StepEngine::Create(plan_.engine, parts));
   engine_->Start();
   formats_.emplace(*tokenizer_, spec_.vocabulary, plan_.format_bytes);

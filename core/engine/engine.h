@@ -70,6 +70,7 @@ struct EngineRequest {
   std::shared_ptr<grammar::Matcher> format;  // kGenerate: what the answer must be, at its begin; null = anything
   std::optional<Fidelity> fidelity;          // absent: what the daemon's preset does
   int64_t arrival_nanos = 0;                 // Clock time when the call came in, before tokenisation; 0 = now
+  int64_t deadline_nanos = 0;                // Clock time when nobody waits for it any more; 0 = never
 };
 
 struct TokenInfo {
@@ -122,6 +123,9 @@ struct FinishInfo {
   std::vector<std::vector<std::pair<TokenId, float>>> prompt_top;  // beside them with top_logprobs: alternatives, best first
 };
 
+// A request whose first token cannot come before its deadline, by what was measured, ends before it runs: DEADLINE_EXCEEDED, or
+// RESOURCE_EXHAUSTED where it could if nobody were before it.
+//
 // Called on the engine's thread in this order: OnStarted once, OnTokens any number of times, OnFinish exactly once (also without
 // the others). Must not block and must not call the engine back, Cancel aside.
 class RequestObserver {
@@ -154,7 +158,7 @@ struct TenantInfo {
   int running = 0;
   int waiting = 0;
   uint64_t refused = 0;        // requests, by the tenant's limits or since the queue was full
-  uint64_t prompt_tokens = 0;  // of requests that were admitted
+  uint64_t prompt_tokens = 0;  // of requests that ran and have ended
   uint64_t generated_tokens = 0;
 };
 

@@ -183,7 +183,7 @@ bool Intake::DropIdleMemory(KvPool& kv, absl::FunctionRef<bool(const Sequence&)>
 std::unique_ptr<Sequence> Intake::Release(const LiveRequest& live, std::unique_ptr<Sequence> kept) {
   absl::MutexLock lock(&mutex_);
   admission_.Release(live.id, live.request.name, live.request.session_id);
-  tenants_.Release(live.owner, live.started ? 0 : live.charged_tokens);
+  tenants_.Release(live.owner, live.charged_tokens, live.started);
   cancellations_.erase(live.id);
   return kept == nullptr ? nullptr : sessions_.Keep(std::move(kept));
 }

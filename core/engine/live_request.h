@@ -34,6 +34,7 @@ struct LiveRequest {
 
   bool running = false;
   bool started = false;  // OnStarted was called
+  bool judged = false;   // whether it can be done before its deadline
   int cached_tokens = 0;
   int prefix_tokens = 0;                   // of those, from the prefix cache
   std::optional<uint64_t> prefix_version;  // of the cache, when they were looked for

@@ -35,6 +35,7 @@ bool StepLoop::Turn() {
   Receive();
   EndCancelled();
   EndOverdue();
+  EndHopeless();
   Schedule();
   if (!batch_.empty()) Compute();
   Publish();

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -45,6 +46,8 @@ struct EngineParts {
   const Clock& clock;
   Trace* trace = nullptr;
   Fidelity fidelity;  // where a request does not say
+  // Seconds to read the experts that a prompt of so many tokens needs and that are not in memory; empty, or absent: not known.
+  std::function<std::optional<double>(int tokens)> cold_seconds;
 };
 
 struct StepLoopOptions {
@@ -73,6 +76,9 @@ class StepLoop final : private StepWatcher {
   void Receive();
   void EndCancelled();
   void EndOverdue();
+  void EndHopeless();
+  absl::Status CheckDeadline(const LiveRequest& live, int before);
+  int UnknownTokens(const LiveRequest& live);
   void EndAtTimeLimit(LiveRequest& live);
 
   // Brings live_ in its order. Returns how many may run.

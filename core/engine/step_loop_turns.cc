@@ -1,9 +1,19 @@
 // Whose turn it is: the order of live_, and what of the engine's work its tenants are told.
 #include <algorithm>
+#include <climits>
+#include <vector>
 
+#include "absl/strings/str_format.h"
+#include "core/base/retry_after.h"
 #include "core/engine/step_loop.h"
 
 namespace moed {
+namespace {
+
+// A prediction has to be so many times too late before somebody is turned away for it.
+constexpr double kDoubt = 2;
+
+}  // namespace
 
 std::vector<TurnEntry> StepLoop::TurnEntries() const {
   std::vector<TurnEntry> entries;
@@ -40,6 +50,52 @@ void StepLoop::GiveWay() {
   const auto running = std::count_if(live_.begin(), live_.end(), [](const auto& live) { return live->running; });
   if (running < max_running_ || static_cast<size_t>(running) == live_.size()) return;
   if (const auto gives_way = turns_.GivesWay(TurnEntries(), max_running_)) Preempt(*live_[*gives_way]);
+}
+
+// Each request is judged once, when it comes.
+void StepLoop::EndHopeless() {
+  const auto is_new = [](const auto& live) { return !live->judged && live->request.deadline_nanos > 0; };
+  if (std::none_of(live_.begin(), live_.end(), is_new)) return;
+  const auto running = std::count_if(live_.begin(), live_.end(), [](const auto& live) { return live->running; });
+  const std::vector<size_t> turns = turns_.Next(TurnEntries(), INT_MAX);
+  std::vector<std::pair<LiveRequest*, absl::Status>> hopeless;
+  for (size_t turn = 0; turn < turns.size(); ++turn) {
+    LiveRequest& live = *live_[turns[turn]];
+    if (live.judged || live.request.deadline_nanos == 0) continue;
+    live.judged = true;
+    const int before = static_cast<int>(turn) - (max_running_ - static_cast<int>(running)) + 1;
+    if (absl::Status status = CheckDeadline(live, std::max(0, before)); !status.ok()) hopeless.emplace_back(&live, status);
+  }
+  for (auto& [live, status] : hopeless) Finish(*live, std::move(status), FinishReason::kStop);
+}
+
+// `before`: requests whose ends it has to wait for.
+absl::Status StepLoop::CheckDeadline(const LiveRequest& live, int before) {
+  const double left = SecondsBetween(parts_.clock.NowNanos(), live.request.deadline_nanos);
+  const int tokens = UnknownTokens(live);
+  const std::optional<double> computed = pace_.PrefillSeconds(tokens, max_step_tokens_);
+  std::optional<double> read;
+  if (parts_.cold_seconds && FidelityOf(live) == Fidelity::Exact()) read = parts_.cold_seconds(tokens);
+  const double prefill = std::max(computed.value_or(0), read.value_or(0));
+  const double wait = before * pace_.SecondsPerEnd();
+  if ((wait + prefill) / kDoubt <= left) return absl::OkStatus();
+  const std::string message = absl::StrFormat(
+      "the deadline is in %.1f s, and the first token would take about %.1f s: %.1f s until %d requests have ended, %.1f s for %d "
+      "tokens of the prompt, of which reading experts is %.1f s",
+      std::max(0., left), wait + prefill, wait, before, prefill, tokens, read.value_or(0));
+  if (prefill / kDoubt > left) return absl::DeadlineExceededError(message);
+  return RetryAfter(absl::ResourceExhaustedError(message), wait);
+}
+
+// Tokens of its prompt that have to be computed for all that is known here.
+int StepLoop::UnknownTokens(const LiveRequest& live) {
+  int known = live.sequence->kv.length;
+  if (UsesPrefixes(live)) {
+    OwnedTokens tokens{live.sequence->tokens, live.sequence->owner};
+    tokens.tokens = tokens.tokens.first(static_cast<size_t>(live.Goal() - 1));
+    known = std::max(known, prefixes_->Find(tokens, FidelityOf(live)).length);
+  }
+  return std::max(1, live.Goal() - known);
 }
 
 // Pages count once for each tenant, whoever of its sequences holds them.

@@ -70,16 +70,18 @@ void TenantTable::Admit(size_t owner, int prompt_tokens) {
   Tenant& tenant = tenants_[owner];
   ++tenant.live;
   ++live_;
-  tenant.info.prompt_tokens += static_cast<uint64_t>(prompt_tokens);
   Spend(tenant, prompt_tokens);
 }
 
-void TenantTable::Release(size_t owner, int unused) {
+void TenantTable::Release(size_t owner, int prompt_tokens, bool started) {
   Tenant& tenant = tenants_[owner];
   --tenant.live;
   --live_;
-  tenant.info.prompt_tokens -= static_cast<uint64_t>(unused);
-  Spend(tenant, -unused);
+  if (started) {
+    tenant.info.prompt_tokens += static_cast<uint64_t>(prompt_tokens);
+  } else {
+    Spend(tenant, -prompt_tokens);
+  }
 }
 
 void TenantTable::CountGenerated(size_t owner, int tokens) {

@@ -31,8 +31,8 @@ class TenantTable {
   void CountRefused(size_t owner) { ++tenants_[owner].info.refused; }
 
   void Admit(size_t owner, int prompt_tokens);
-  // Of one that ended; `unused` are tokens of its prompt if nothing was computed of it.
-  void Release(size_t owner, int unused);
+  // Of one that ended. What nothing was computed for is given back.
+  void Release(size_t owner, int prompt_tokens, bool started);
   void CountGenerated(size_t owner, int tokens);
   void SetRunning(std::span<const int> by_owner);
 

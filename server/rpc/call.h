@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/clock.h"
+#include "core/engine/engine.h"
 #include "core/engine/request_limits.h"
 #include "server/metrics/request_metrics.h"
 #include "server/rpc/prompt_workers.h"
@@ -85,11 +86,13 @@ class Call : public Outgoing, public std::enable_shared_from_this<Call> {
 
   // Before the call begins.
   void SetCaller(Caller caller) { record_.caller = std::move(caller); }
+  void SetDeadline(double seconds_left) { deadline_nanos_ = arrival_nanos_ + static_cast<int64_t>(seconds_left * 1e9); }
   // Of a caller that may not ask, or not now. Nothing of the message is read.
   void Refuse(const absl::Status& status);
   const std::string& tenant() const { return record_.caller.token; }  // "" = nobody in particular
   const std::string& id() const { return record_.id; }                // constant once the call has begun
-  int queue_position() const { return queue_position_; }              // constant once the transport sends initial metadata
+  // What the queue was when it came in; constant once the transport sends initial metadata.
+  const QueueEstimate& queue() const { return queue_; }
 
   void Send() override;
 
@@ -127,7 +130,8 @@ class Call : public Outgoing, public std::enable_shared_from_this<Call> {
   const Method method_;
   const int64_t arrival_nanos_;
   const LoadedModel* model_ = nullptr;  // set by Begin
-  int queue_position_ = 0;
+  QueueEstimate queue_;
+  int64_t deadline_nanos_ = 0;  // 0 = none
   RequestRecord record_;  // written until Begin, then by whoever ends the call
 
  private:

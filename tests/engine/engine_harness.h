@@ -108,6 +108,7 @@ struct HarnessOptions {
   int slots = 1;
   Trace* trace = nullptr;
   Fidelity fidelity;  // of requests that do not say
+  std::function<std::optional<double>(int tokens)> cold_seconds;  // EngineParts
 };
 
 struct Harness {

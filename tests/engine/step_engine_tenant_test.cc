@@ -237,5 +237,62 @@ TEST(StepEngineTenantTest, RefusalsAndPositionsGoByTheMeasuredRate) {
   harness.RunAll();
 }
 
+// One slot, a step of a second for up to 16 tokens: 16 tokens of prompt a second at best.
+struct TimedHarness : Harness {
+  explicit TimedHarness(const HarnessOptions& options) : Harness(options) {
+    model->on_forward = [this](std::span<SequenceChunk>) { clock.AdvanceNanos(1'000'000'000); };
+  }
+  absl::Status StatusOf(EngineRequest request, double seconds) {
+    request.deadline_nanos = clock.NowNanos() + static_cast<int64_t>(seconds * 1e9);
+    const auto recorder = Submit(std::move(request));
+    engine->RunOneStep();
+    if (!recorder->finish || recorder->finish->status.ok()) return absl::OkStatus();
+    EXPECT_FALSE(recorder->started) << "nothing was computed for it";
+    return recorder->finish->status;
+  }
+};
+
+TEST(StepEngineDeadlineTest, WhoCannotBeAnsweredInTimeIsToldAtOnce) {
+  TimedHarness harness(Options(1, 8));
+  EXPECT_TRUE(harness.StatusOf(GreedyRequest(std::string(64, 'a'), 2), .001).ok()) << "nothing is measured";
+  harness.RunAll();
+  const absl::Status late = harness.StatusOf(GreedyRequest(std::string(64, 'b'), 2), 1.5);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
+  EXPECT_THAT(std::string(late.message()), testing::HasSubstr("the deadline is in 1.5 s"));
+  EXPECT_THAT(std::string(late.message()), testing::HasSubstr("for 64 tokens of the prompt"));
+  EXPECT_TRUE(harness.StatusOf(GreedyRequest(std::string(64, 'c'), 2), 2.5).ok()) << "it is doubted, and tried";
+  harness.RunAll();
+  EXPECT_TRUE(harness.StatusOf(GreedyRequest(std::string(64, 'c'), 2), 1.5).ok()) << "most of it is known";
+  harness.RunAll();
+  harness.ExpectClean();
+}
+
+TEST(StepEngineDeadlineTest, WhoWaitsTooLongMayComeAgain) {
+  TimedHarness harness(Options(1, 8));
+  harness.Submit(GreedyRequest("a", 8));
+  harness.RunAll();
+  for (int i = 0; i < 4; ++i) harness.Submit(GreedyRequest("b", 8));
+  harness.engine->RunOneStep();
+  const absl::Status late = harness.StatusOf(GreedyRequest("c", 1), 8);
+  EXPECT_TRUE(absl::IsResourceExhausted(late)) << late;
+  EXPECT_GT(*RetryAfterOf(late), 16);
+  EXPECT_TRUE(harness.StatusOf(Of("other", GreedyRequest("c", 1)), 8).ok()) << "another tenant's is next";
+  harness.RunAll();
+  harness.ExpectClean();
+}
+
+TEST(StepEngineDeadlineTest, ColdExpertsCount) {
+  for (const bool exact : {true, false}) {
+    HarnessOptions options = Options(1, 8);
+    options.cold_seconds = [](int tokens) { return std::optional(tokens * 1.); };
+    TimedHarness harness(options);
+    EngineRequest request = GreedyRequest("abcdefgh", 1);
+    request.fidelity = exact ? Fidelity::Exact() : Fidelity::Fast();
+    const absl::Status status = harness.StatusOf(std::move(request), 3);
+    EXPECT_EQ(absl::IsDeadlineExceeded(status), exact) << "who may lose experts need not read them: " << status;
+    harness.RunAll();
+  }
+}
+
 }  // namespace
 }  // namespace moed

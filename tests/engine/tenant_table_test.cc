@@ -34,7 +34,7 @@ TEST(TenantTableTest, WaitingRequestsAreThoseThatHaveNoPlace) {
   EXPECT_FALSE(table.Check(owner, 0).ok());
   const size_t other = table.Know("bob", {});
   EXPECT_TRUE(table.Check(other, 0).ok());
-  table.Release(owner, 0);
+  table.Release(owner, 1, true);
   table.SetRunning(std::vector<int>{0, 1});
   EXPECT_TRUE(table.Check(owner, 0).ok());
   EXPECT_EQ(table.List()[0].refused, 2u);
@@ -82,9 +82,13 @@ TEST(TenantTableTest, TokensAMinuteAreABucket) {
   EXPECT_FALSE(ask(1, 45 * kSecond).ok()) << "time that goes back gives nothing";
   EXPECT_TRUE(ask(600, 3600 * kSecond).ok());
   EXPECT_FALSE(ask(1, 3600 * kSecond).ok()) << "an hour of silence saves up a minute's tokens";
-  table.Release(owner, 600);
+  table.Release(owner, 600, false);
   EXPECT_TRUE(ask(1, 3600 * kSecond).ok()) << "a request that was not begun gives them back";
-  EXPECT_EQ(table.List()[0].prompt_tokens, 500u + 99 + 400 + 1 + 1);
+  EXPECT_EQ(table.List()[0].prompt_tokens, 0u);
+  EXPECT_TRUE(ask(700, 3600 * kSecond).ok());
+  table.Release(owner, 500, true);
+  EXPECT_FALSE(ask(1, 3600 * kSecond).ok()) << "what has run is not given back";
+  EXPECT_EQ(table.List()[0].prompt_tokens, 500u);
   EXPECT_EQ(table.List()[0].generated_tokens, 100u);
 }
 
