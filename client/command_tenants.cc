@@ -39,7 +39,8 @@ absl::Status List(bool json, CommandContext& context) {
   }
   int width = 4;
   for (const auto& tenant : stats.tenants()) width = std::max(width, static_cast<int>(tenant.name().size()));
-  std::printf("%-*s %8s %8s %8s %12s %12s  %s\n", width, "name", "running", "waiting", "refused", "prompt", "generated", "limits");
+  std::printf("%-*s %8s %8s %8s %12s %12s  %s\n", width, "name", "running", "waiting", "refused", "prompt", "generated",
+              "limits");
   for (const auto& tenant : stats.tenants()) {
     std::printf("%-*s %8d %8d %8llu %12llu %12llu  %s\n", width, tenant.name().c_str(), tenant.running(), tenant.waiting(),
                 static_cast<unsigned long long>(tenant.refused()), static_cast<unsigned long long>(tenant.prompt_tokens()),

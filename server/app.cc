@@ -413,8 +413,7 @@ absl::Status App::Impl::StartEngine() {
   ExpertProvider& provider = routed_experts_ != nullptr ? *routed_experts_ : experts_->provider();
   const ColdModel cold{store_->all_expert_bytes(), spec_.experts, spec_.top_k};
   const auto cold_seconds = [this, cold](int tokens) { return ColdSeconds(cold, experts_->provider().Stats(), tokens); };
-  const EngineParts parts{*model_,  provider,      *kv_, *tokenizer_, clock_, trace_.get(), experts_->preset().fidelity,
-                          cold_seconds};
+  const EngineParts parts{*model_, provider, *kv_, *tokenizer_, clock_, trace_.get(), experts_->preset().fidelity, cold_seconds};
   MOED_ASSIGN_OR_RETURN(engine_, StepEngine::Create(plan_.engine, parts));
   engine_->Start();
   formats_.emplace(*tokenizer_, spec_.vocabulary, plan_.format_bytes);

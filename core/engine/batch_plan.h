@@ -1,8 +1,8 @@
 // Which tokens of which sequences go into the next step. A pure function of a snapshot.
 //
 // Live requests are listed in the order of their turns (turns.h) and those that run are the first ones of the list: only the next
-// one is ever admitted and only the last one ever gives way. Pages for all known tokens of a sequence are taken at admission; a decoding
-// sequence grows.
+// one is ever admitted and only the last one ever gives way. Pages for all known tokens of a sequence are taken at admission; a
+// decoding sequence grows.
 #pragma once
 
 #include <climits>

@@ -51,8 +51,8 @@ enum class Priority : uint8_t { kHigh, kNormal, kLow };
 inline constexpr int kPriorities = 3;
 
 struct EngineRequest {
-  std::string name;    // the client's request_id; unique among the live requests
-  std::string tenant;  // whose it is; "" = nobody's in particular. What one's prompts computed no other one begins with
+  std::string name;            // the client's request_id; unique among the live requests
+  std::string tenant;          // whose it is; "" = nobody's in particular. What one's prompts computed no other one begins with
   TenantLimits tenant_limits;  // of its tenant, from this request on; of nobody in particular they are the default ones
   Priority priority = Priority::kNormal;
   RequestKind kind = RequestKind::kGenerate;

@@ -51,7 +51,7 @@ class Intake {
     bool waits = false;
   };
   Standing StandingOf(const std::string& tenant) const;
-  int sessions() const;             // idle and busy
+  int sessions() const;  // idle and busy
 
   // The engine's thread.
   std::optional<absl::Status> stop_reason() const;

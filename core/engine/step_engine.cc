@@ -91,7 +91,8 @@ StepEngine::StepEngine(const StepEngineOptions& options, const EngineParts& part
               parts.fidelity},
       max_request_seconds_(options.max_request_seconds),
       intake_(RunningAtOnce(options, parts.kv), options.max_running + options.queue_capacity, options.max_kept_sessions),
-      loop_(parts, {RunningAtOnce(options, parts.kv), options.max_step_tokens, options.prefix_cache, options.prompt_lookup}, intake_) {}
+      loop_(parts, {RunningAtOnce(options, parts.kv), options.max_step_tokens, options.prefix_cache, options.prompt_lookup},
+            intake_) {}
 
 StepEngine::~StepEngine() { Stop(absl::UnavailableError("the engine has stopped")); }
 

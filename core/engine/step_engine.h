@@ -29,7 +29,7 @@ struct StepEngineOptions {
   bool prefix_cache = true;    // prompts begin with what others have computed (prefix_cache.h, checkpoints.h)
   bool prompt_lookup = true;   // an answer that is alone may have several tokens a step (drafts.h)
   RequestLimits request;
-  bool fast_matmul = false;  // EngineLimits; the model has it (ModelOptions)
+  bool fast_matmul = false;                   // EngineLimits; the model has it (ModelOptions)
   std::optional<double> max_request_seconds;  // from a request's arrival to its end; absent: as long as it takes
 };
 

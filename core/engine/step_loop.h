@@ -67,9 +67,9 @@ class StepLoop final : private StepWatcher {
  public:
   StepLoop(const EngineParts& parts, const StepLoopOptions& options, Intake& intake);
 
-  bool Turn();                              // false when no request is left
-  void EndAll(const absl::Status& reason);  // every request, every session
-  EngineStats Stats() const;                // any thread; what the intake knows is missing
+  bool Turn();                                             // false when no request is left
+  void EndAll(const absl::Status& reason);                 // every request, every session
+  EngineStats Stats() const;                               // any thread; what the intake knows is missing
   std::optional<double> PrefillSeconds(int tokens) const;  // any thread; as Pace says
 
  private:

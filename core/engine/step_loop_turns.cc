@@ -80,7 +80,8 @@ absl::Status StepLoop::CheckDeadline(const LiveRequest& live, int before) {
   const double wait = before * pace_.SecondsPerEnd();
   if ((wait + prefill) / kDoubt <= left) return absl::OkStatus();
   const std::string message = absl::StrFormat(
-      "the deadline is in %.1f s, and the first token would take about %.1f s: %.1f s until %d requests have ended, %.1f s for %d "
+      "the deadline is in %.1f s, and the first token would take about %.1f s: %.1f s until %d requests have ended, %.1f s for "
+      "%d "
       "tokens of the prompt, of which reading experts is %.1f s",
       std::max(0., left), wait + prefill, wait, before, prefill, tokens, read.value_or(0));
   if (prefill / kDoubt > left) return absl::DeadlineExceededError(message);

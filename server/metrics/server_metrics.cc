@@ -57,8 +57,8 @@ void AddTenants(const Engine& engine, MetricFamilies& families) {
       [](const TenantInfo& tenant) { return tenant.waiting; });
   add("moe_tenant_requests_refused_total", "Requests that were refused by limits of the name, or since the queue was full.",
       MetricType::Counter, [](const TenantInfo& tenant) { return tenant.refused; });
-  add("moe_tenant_prompt_tokens_total", "Tokens of prompts that were sent, of requests that ran and have ended.", MetricType::Counter,
-      [](const TenantInfo& tenant) { return tenant.prompt_tokens; });
+  add("moe_tenant_prompt_tokens_total", "Tokens of prompts that were sent, of requests that ran and have ended.",
+      MetricType::Counter, [](const TenantInfo& tenant) { return tenant.prompt_tokens; });
   add("moe_tenant_generated_tokens_total", "Generated tokens, by name of token.", MetricType::Counter,
       [](const TenantInfo& tenant) { return tenant.generated_tokens; });
 }

@@ -132,7 +132,7 @@ class Call : public Outgoing, public std::enable_shared_from_this<Call> {
   const LoadedModel* model_ = nullptr;  // set by Begin
   QueueEstimate queue_;
   int64_t deadline_nanos_ = 0;  // 0 = none
-  RequestRecord record_;  // written until Begin, then by whoever ends the call
+  RequestRecord record_;        // written until Begin, then by whoever ends the call
 
  private:
   void Work(const std::function<void()>& work);

@@ -26,7 +26,11 @@ constexpr std::string_view kForm = "a line is NAME SCOPES SHA256-HEX [LIMIT=NUMB
 
 template <std::optional<int> TenantLimits::*kField>
 constexpr LimitRow RowOf(std::string_view name, std::string_view help, int least, int most) {
-  return {name, help, least, most, [](const TenantLimits& limits) { return limits.*kField; },
+  return {name,
+          help,
+          least,
+          most,
+          [](const TenantLimits& limits) { return limits.*kField; },
           [](TenantLimits& limits, int value) { limits.*kField = value; }};
 }
 constexpr LimitRow kLimits[] = {
