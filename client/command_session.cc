@@ -31,8 +31,8 @@ absl::Status List(const Flags& flags, CommandContext& context) {
     if (session.busy()) {
       std::printf("%s  being answered\n", session.session_id().c_str());
     } else {
-      std::printf("%s  %d tokens, %d of them in memory, idle for %.0f s\n", session.session_id().c_str(), session.tokens(),
-                  session.cached_tokens(), session.idle_seconds());
+      std::printf("%s  %d tokens, %d of them in memory, %d on disk, idle for %.0f s\n", session.session_id().c_str(),
+                  session.tokens(), session.cached_tokens(), session.tokens_on_disk(), session.idle_seconds());
     }
   }
   if (answer.total() > answer.sessions_size()) std::printf("and %d more\n", answer.total() - answer.sessions_size());

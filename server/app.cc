@@ -3,35 +3,15 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <climits>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "core/base/byte_size.h"
-#include "core/base/copier.h"
-#include "core/base/executor.h"
 #include "core/base/status.h"
-#include "core/chat/answer/answer_format.h"
-#include "core/chat/model_template.h"
-#include "core/engine/step_engine.h"
-#include "core/expert/cold_cost.h"
-#include "core/grammar/matcher_pool.h"
-#include "core/io/throttled_backend.h"
-#include "core/machine/system_files.h"
-#include "core/model/model.h"
-#include "core/model/processor_experts.h"
-#include "core/serving/packed_model.h"
 #include "core/serving/serving_plan.h"
-#include "core/store/store.h"
-#include "core/tokenizer/tokenizer.h"
-#include "google/protobuf/util/json_util.h"
-#include "server/descriptions.h"
 #include "server/metrics/metrics_server.h"
 #include "server/metrics/process_metrics.h"
 #include "server/metrics/rate_sampler.h"
@@ -40,10 +20,8 @@
 #include "server/rpc/control_service.h"
 #include "server/rpc/inference_service.h"
 #include "server/rpc/sender.h"
-#include "server/startup/default_budget.h"
-#include "server/startup/device_budget.h"
+#include "server/served_model.h"
 #include "server/startup/limited_end.h"
-#include "server/startup/provider_builder.h"
 #include "server/ticker.h"
 #include "server/wire/access.h"
 #include "server/wire/rpc_server.h"
@@ -51,8 +29,6 @@
 
 namespace moed {
 namespace {
-
-uint64_t ResidentBytes() { return ReadNamedNumber("/proc/self/status", "VmRSS:").value_or(0) << 10; }
 
 constexpr size_t kRpcMemoryBytes = 24 << 20;    // gRPC's own buffers, beside the budget
 constexpr uint64_t kMessageMargin = 256 << 10;  // of a message beside its text, so that a text that is too long is told so
@@ -70,8 +46,6 @@ void ReleaseFreeMemory() {
   if (mallinfo2().fordblks > kWorthwhile) malloc_trim(0);
 }
 
-void LogTable(std::string_view title, const std::string& table) { spdlog::info("{}\n{}", title, table); }
-
 }  // namespace
 
 // Members in the order in which they are needed; they end in the opposite one, apart from what Run ends.
@@ -88,18 +62,9 @@ class App::Impl {
  private:
   // The start, in this order.
   absl::Status OpenAccess();
-  absl::Status OpenStore();
-  absl::Status ReadChatSettings(const ChatSettings& settings);
-  absl::Status MakeBackend();
-  absl::Status PlanMemory();
-  CallLimits LimitsOfCalls() const;
   absl::Status MakeServices();
   absl::Status ServeMetrics();
   absl::Status ListenForCalls();
-  // What of the device holds experts, and who computes beside it.
-  absl::Status OpenDeviceSlots(DeviceSlots& device);
-  absl::Status LoadModel();
-  absl::Status StartEngine();
   void Publish();
 
   // The end, in this order. A drain ends with new requests being refused, unless it is taken back.
@@ -113,8 +78,6 @@ class App::Impl {
   void StopEngine();
   void ShutDownServers();
   void EndServices();
-  absl::Status WriteTrace();
-  void KeepResidency();
 
   absl::StatusOr<Address> ListenOn(std::string_view what, const Address& address, const std::vector<grpc::Service*>& services);
   void SetServing(bool serving);
@@ -128,32 +91,11 @@ class App::Impl {
   absl::Mutex end_mutex_;
   End end_ ABSL_GUARDED_BY(end_mutex_) = End::kNone;  // grows, but that a drain may be taken back
   ServerState state_;
-  moe::v1::ServerInfo info_;
 
   absl::Mutex access_mutex_;
   std::unique_ptr<Access> access_ ABSL_GUARDED_BY(access_mutex_);  // once it is there it stays
 
-  std::unique_ptr<Trace> trace_;
-  std::unique_ptr<StoreReader> store_;
-  ModelSpec spec_;
-  std::unique_ptr<Tokenizer> tokenizer_;
-  std::optional<chat::ModelTemplate> chat_template_;
-  uint64_t chat_template_bytes_ = 0;  // of its text
-  const chat::AnswerFormat* answer_format_ = nullptr;
-  moe::v1::Sampling sampling_defaults_;
-  ServingPlan plan_;
-  std::unique_ptr<Executor> executor_;
-  std::unique_ptr<ComputeBackend> backend_;
-  std::unique_ptr<ComputeBackend> processor_;  // beside a device; null: it computes nothing
-  std::unique_ptr<KvPool> kv_;
-  std::unique_ptr<Model> model_;
-  std::unique_ptr<ReadBackend> reads_;
-  std::unique_ptr<Copier> copier_;  // null: no experts lie in memory of a device
-  std::unique_ptr<ProviderBuilder> experts_;
-  std::unique_ptr<ExpertProvider> routed_experts_;  // null: the provider itself
-  std::optional<grammar::MatcherPool> formats_;     // the engine's requests have matchers of it
-  std::unique_ptr<StepEngine> engine_;
-  LoadedModel loaded_;
+  std::unique_ptr<ServedModel> model_;
   Address address_;  // of Inference
 
   std::unique_ptr<RequestLog> request_log_;
@@ -167,8 +109,7 @@ class App::Impl {
   std::unique_ptr<CallEnvironment> environment_;
   std::unique_ptr<InferenceService> inference_;
   std::unique_ptr<ControlService> control_;
-  uint64_t ticks_ = 0;           // the ticker's
-  absl::Status residency_kept_;  // likewise
+  uint64_t ticks_ = 0;  // the ticker's
   std::unique_ptr<Ticker> ticker_;
   grpc::ResourceQuota quota_{"moed"};
   std::unique_ptr<MetricsServer> metrics_server_;
@@ -179,17 +120,11 @@ class App::Impl {
 // Who listens answers, if only that it is loading: the addresses are there before the model is.
 absl::Status App::Impl::Start() {
   MOED_RETURN_IF_ERROR(OpenAccess());
-  MOED_RETURN_IF_ERROR(OpenStore());
-  MOED_RETURN_IF_ERROR(MakeBackend());
-  MOED_RETURN_IF_ERROR(PlanMemory());
-  const std::string_view no_lookup = routing_ != nullptr ? "the routing is a recorded one" : NoPromptLookup(config_, spec_);
-  plan_.engine.prompt_lookup = no_lookup.empty();
-  info_ = DescribeServer(config_.serving, plan_, experts_->preset(), no_lookup);
+  MOED_ASSIGN_OR_RETURN(model_, ServedModel::Open(config_, routing_, clock_));
   MOED_RETURN_IF_ERROR(MakeServices());
   MOED_RETURN_IF_ERROR(ServeMetrics());
   MOED_RETURN_IF_ERROR(ListenForCalls());
-  MOED_RETURN_IF_ERROR(LoadModel());
-  MOED_RETURN_IF_ERROR(StartEngine());
+  MOED_RETURN_IF_ERROR(model_->Load());
   Publish();
   return absl::OkStatus();
 }
@@ -198,11 +133,10 @@ absl::Status App::Impl::Start() {
 // Metrics are served to the end.
 absl::Status App::Impl::Run() {
   ServeUntilStopped();
-  engine_->Drain();
+  model_->Drain();
   WaitForCalls();
   StopEngine();
-  absl::Status written = WriteTrace();
-  written.Update(experts_->Finish());
+  const absl::Status written = model_->Finish();
   ShutDownServers();
   EndServices();
   metrics_server_.reset();
@@ -217,106 +151,25 @@ absl::Status App::Impl::OpenAccess() {
   return absl::OkStatus();
 }
 
-absl::Status App::Impl::OpenStore() {
-  MOED_ASSIGN_OR_RETURN(PackedModel model, OpenPackedModel(config_.store));
-  store_ = std::move(model.store);
-  spec_ = std::move(model.spec);
-  tokenizer_ = std::move(model.tokenizer);
-  return ReadChatSettings(model.chat);
-}
-
-absl::Status App::Impl::ReadChatSettings(const ChatSettings& settings) {
-  const auto defaults = google::protobuf::util::JsonStringToMessage(
-      settings.sampling_defaults.empty() ? "{}" : settings.sampling_defaults, &sampling_defaults_);
-  if (!defaults.ok()) return DataLoss(store_->path(), ": its defaults for sampling are none of moe.v1.Sampling");
-  chat_template_bytes_ = settings.chat_template.size();
-  if (chat_template_bytes_ == 0) return absl::OkStatus();
-  auto parsed = chat::ModelTemplate::Parse(settings.chat_template, settings.named_tokens);
-  if (!parsed.ok()) {
-    return InvalidArgument(store_->path(), ": its chat template cannot be run: ", parsed.status().message(),
-                           "; moed-pack --chat-template packs it with another, or with none");
-  }
-  chat_template_ = *std::move(parsed);
-  answer_format_ = &chat::FormatOfTemplate(settings.chat_template);
-  return absl::OkStatus();
-}
-
-absl::Status App::Impl::MakeBackend() {
-  executor_ = MakeThreadPool(config_.serving.threads);
-  const uint64_t before = ResidentBytes();
-  MOED_ASSIGN_OR_RETURN(backend_, MakeComputeBackend(config_.backend, *executor_));
-  if (config_.serving.fast_matmul) MOED_RETURN_IF_ERROR(Annotate(backend_->OpenFastMatmul(), "--fast-matmul on"));
-  if (&backend_->memory() != &BackendMemory::Host()) {
-    const uint64_t now = ResidentBytes();
-    spdlog::info("opening the device of {} took {} of the host's memory, which are not in --memory-budget", backend_->name(),
-                 FormatBytes(now - std::min(now, before)));
-  }
-  const ComputeBackendRow& fastest = ComputeBackends().back();
-  if (config_.backend != "auto" || backend_->name() == fastest.name) return absl::OkStatus();
-  spdlog::info("compute backend {} is not taken: {}", fastest.name,
-               fastest.supported() ? StrCat("it could be, but by name alone: --backend ", fastest.name)
-                                   : StrCat(fastest.refusal().message()));
-  return absl::OkStatus();
-}
-
-absl::Status App::Impl::PlanMemory() {
-  uint64_t budget = config_.memory_budget.value_or(0);
-  if (!config_.memory_budget.has_value()) {
-    MOED_ASSIGN_OR_RETURN(const DefaultBudget found, FindDefaultBudget());
-    budget = found.bytes;
-    spdlog::info("--memory-budget is absent: {} ({})", FormatBytes(budget), found.reason);
-  }
-  const WorkingBytes device = backend_->memory().working_bytes();
-  if (device.all > 0) {
-    spdlog::info("the device has {}, of which {} are free: its context, its libraries and other processes take the rest",
-                 FormatBytes(device.all), FormatBytes(device.free));
-  }
-  MOED_ASSIGN_OR_RETURN(const std::optional<uint64_t> device_budget,
-                        ChooseDeviceBudget(config_.device_budget, device, backend_->name()));
-  MOED_ASSIGN_OR_RETURN(experts_, ProviderBuilder::Choose(config_, *store_, spec_));
-  if (routing_ != nullptr) MOED_RETURN_IF_ERROR(routing_->Check(store_->description(), spec_, experts_->preset()));
-  MOED_ASSIGN_OR_RETURN(plan_, PlanServing({budget, config_.serving, store_->description(), spec_, tokenizer_->memory_bytes(),
-                                            chat_template_bytes_, experts_->Needs(), !config_.trace.empty(), device_budget}));
-  LogTable("memory plan", plan_.memory.Table());
-  spdlog::info("prefix cache: {}", config_.serving.prefix_cache ? "on" : "off (--prefix-cache)");
-  spdlog::info(
-      "context of {} tokens (--max-context), {} for keys and values (--kv-budget); {} requests run (--max-running), {} wait "
-      "(--queue-capacity), {} idle conversations are kept (--max-kept-sessions), steps of {} tokens (--prefill-chunk)",
-      plan_.memory.max_context, FormatBytes(plan_.memory.kv), plan_.running, plan_.engine.queue_capacity,
-      plan_.engine.max_kept_sessions, plan_.engine.max_step_tokens);
-  return absl::OkStatus();
-}
-
-CallLimits App::Impl::LimitsOfCalls() const {
-  CallLimits limits;
-  limits.request = plan_.engine.request;
-  // No text that fits the context is longer.
-  limits.request.prompt_bytes =
-      std::min(limits.request.text_bytes, tokenizer_->MostTextBytes(static_cast<size_t>(plan_.memory.max_context)));
-  limits.max_unsent_bytes = plan_.answers.stream;
-  limits.max_answer_bytes = plan_.answers.whole;
-  return limits;
-}
-
 absl::Status App::Impl::MakeServices() {
+  const ServingPlan& plan = model_->plan();
   MOED_ASSIGN_OR_RETURN(request_log_, RequestLog::Open(config_.request_log));
   workers_ = std::make_unique<PromptWorkers>(
       PromptWorkers::Options{.threads = 1,
-                             .max_jobs = static_cast<size_t>(plan_.engine.max_running + plan_.engine.queue_capacity),
-                             .max_bytes = plan_.prompt_queue_bytes});
-  const CallLimits limits = LimitsOfCalls();
-  live_ = std::make_unique<LiveCalls>(plan_.answers.ended);
-  environment_ = std::make_unique<CallEnvironment>(
-      CallEnvironment{state_, *workers_, sender_, request_metrics_, *request_log_, *live_, clock_, limits, tokens(), &tenants_});
+                             .max_jobs = static_cast<size_t>(plan.engine.max_running + plan.engine.queue_capacity),
+                             .max_bytes = plan.prompt_queue_bytes});
+  live_ = std::make_unique<LiveCalls>(plan.answers.ended);
+  environment_ = std::make_unique<CallEnvironment>(CallEnvironment{state_, *workers_, sender_, request_metrics_, *request_log_,
+                                                                   *live_, clock_, model_->LimitsOfCalls(), tokens(), &tenants_});
   inference_ = std::make_unique<InferenceService>(*environment_);
-  control_ = std::make_unique<ControlService>(ControlParts{state_, sampler_, request_metrics_, info_, clock_,
+  control_ = std::make_unique<ControlService>(ControlParts{state_, sampler_, request_metrics_, model_->info(), clock_,
                                                            [this] { AskFor(End::kDrain); }, [this] { return TakeBackDrain(); },
                                                            tokens()});
   ticker_ = std::make_unique<Ticker>([this] {
     sampler_.Sample();
     live_->CheckStalled();
     ReleaseFreeMemory();
-    if (state_.loaded() != nullptr && ++ticks_ % kResidencyTicks == 0) KeepResidency();
+    if (state_.loaded() != nullptr && ++ticks_ % kResidencyTicks == 0) model_->KeepResidency();
   });
   return absl::OkStatus();
 }
@@ -324,7 +177,8 @@ absl::Status App::Impl::MakeServices() {
 absl::Status App::Impl::ServeMetrics() {
   if (!config_.metrics_listen.has_value()) return absl::OkStatus();
   MetricsServerParts parts;
-  parts.collectables = {registry_, std::make_shared<ServerMetrics>(state_, sampler_, info_), std::make_shared<ProcessMetrics>()};
+  parts.collectables = {registry_, std::make_shared<ServerMetrics>(state_, sampler_, model_->info()),
+                        std::make_shared<ProcessMetrics>()};
   parts.alive = [this] { return Alive(); };
   parts.ready = [this] { return state_.ready(); };
   MOED_ASSIGN_OR_RETURN(metrics_server_, MetricsServer::Listen(*config_.metrics_listen, std::move(parts)));
@@ -378,72 +232,10 @@ void App::Impl::SetServing(bool serving) {
   for (const auto& server : servers_) server->SetServing(serving);
 }
 
-absl::Status App::Impl::OpenDeviceSlots(DeviceSlots& device) {
-  if (plan_.memory.device_cache == 0) return absl::OkStatus();
-  MOED_ASSIGN_OR_RETURN(copier_, backend_->memory().MakeCopier());
-  device = {&backend_->memory().working(), copier_.get(), plan_.memory.device_cache};
-  if (!config_.processor_experts || !Model::LetsProcessorCompute(spec_)) return absl::OkStatus();
-  MOED_ASSIGN_OR_RETURN(processor_, MakeComputeBackend("auto", *executor_));
-  MOED_ASSIGN_OR_RETURN(device.bring_seconds_per_byte, MeasureBringing(*backend_));
-  spdlog::info("experts come to the device at {}/s; kernels '{}' compute in the host's memory what is sooner done there",
-               FormatBytes(static_cast<uint64_t>(1 / device.bring_seconds_per_byte)), processor_->name());
-  return absl::OkStatus();
-}
-
-absl::Status App::Impl::LoadModel() {
-  trace_ = std::make_unique<Trace>(clock_, plan_.trace_events);
-  MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, plan_.kv, backend_->memory()));
-  MOED_ASSIGN_OR_RETURN(reads_, OpenReadBackend(config_.io_backend, store_->path(), {.queue_depth = config_.io_queue_depth}));
-  if (config_.read_rate) reads_ = MakeThrottledBackend(std::move(reads_), static_cast<double>(*config_.read_rate), clock_);
-  DeviceSlots device;
-  MOED_RETURN_IF_ERROR(OpenDeviceSlots(device));
-  MOED_ASSIGN_OR_RETURN(model_,
-                        Model::Load(*store_, spec_, plan_.model, *backend_, *kv_, trace_.get(), reads_.get(), processor_.get()));
-  spdlog::info("kernels: {}; reads: {}", backend_->name(), reads_->description());
-  const GateFn gate = [this](LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
-    model_->GateProbabilities(layer, hidden, probabilities);
-  };
-  MOED_RETURN_IF_ERROR(experts_->Open({routing_ != nullptr ? routing_->gate() : gate, *reads_, clock_,
-                                       backend_->memory().shared(), device, trace_.get(), plan_.memory}));
-  if (routing_ != nullptr) routed_experts_ = routing_->Before(experts_->provider());
-  return absl::OkStatus();
-}
-
-absl::Status App::Impl::StartEngine() {
-  ExpertProvider& provider = routed_experts_ != nullptr ? *routed_experts_ : experts_->provider();
-  const ColdModel cold{store_->all_expert_bytes(), spec_.experts, spec_.top_k};
-  const auto cold_seconds = [this, cold](int tokens) { return ColdSeconds(cold, experts_->provider().Stats(), tokens); };
-  const EngineParts parts{*model_, provider, *kv_, *tokenizer_, clock_, trace_.get(), experts_->preset().fidelity, cold_seconds};
-  MOED_ASSIGN_OR_RETURN(engine_, StepEngine::Create(plan_.engine, parts));
-  engine_->Start();
-  formats_.emplace(*tokenizer_, spec_.vocabulary, plan_.format_bytes);
-  return absl::OkStatus();
-}
-
 void App::Impl::Publish() {
-  loaded_.engine = engine_.get();
-  loaded_.tokenizer = tokenizer_.get();
-  loaded_.formats = &*formats_;
-  loaded_.encodes = spec_.encoder.has_value();
-  loaded_.chat = chat_template_ ? &*chat_template_ : nullptr;
-  loaded_.answer_format = answer_format_;
-  loaded_.step_parts = [this] { return trace_->Parts(); };
-  loaded_.expert_stats = [this] { return experts_->provider().Stats(); };
-  loaded_.hottest_experts = [this](int top) { return experts_->provider().HottestExperts(top); };
-  loaded_.expert_map = [this](uint64_t since) { return experts_->provider().ChangedExperts(since); };
-  loaded_.info = DescribeModel(*store_, spec_, plan_.memory.max_context);
-  *loaded_.info.mutable_sampling_defaults() = sampling_defaults_;
-  loaded_.info.set_has_chat_template(chat_template_.has_value() && !loaded_.encodes);
-  for (const auto& format : loaded_.info.expert_formats()) loaded_.expert_formats.push_back(format);
-  loaded_.memory = plan_.memory.parts;
-  loaded_.backends.set_compute_backend(std::string(backend_->name()));
-  loaded_.backends.set_io_backend(std::string(reads_->name()));
-  loaded_.backends.set_io_backend_reason(reads_->description());
-  state_.SetLoaded(loaded_);
+  state_.SetLoaded(model_->loaded());
   SetServing(true);
   if (state_.draining()) SetServing(false);  // Control.Drain came while loading
-  spdlog::info("ready: {} ({} layers, {} experts of which {} at a time) from {}", spec_.family, spec_.layers, spec_.experts,
-               spec_.top_k, store_->path());
 }
 
 bool App::Impl::Alive() const {
@@ -519,13 +311,13 @@ bool App::Impl::RefuseCalls() {
 void App::Impl::WaitForCalls() {
   spdlog::info("running requests may take {} s more (--drain-seconds)", config_.drain_seconds);
   if (live_->WaitUntilNone(absl::Seconds(config_.drain_seconds))) return;
-  const EngineStats stats = engine_->Stats();
+  const EngineStats stats = model_->loaded().engine->Stats();
   spdlog::warn("drain limit reached: {} running and {} waiting requests are cancelled", stats.running, stats.waiting);
 }
 
 void App::Impl::StopEngine() {
   EndWithin(kStepLimit, "the engine's step does not end, what was learned is not written",
-            [this] { engine_->Stop(absl::UnavailableError("the server ended before the answer was complete")); });
+            [this] { model_->Stop(absl::UnavailableError("the server ended before the answer was complete")); });
 }
 
 // A call that never ends would hold gRPC's Shutdown for ever.
@@ -543,19 +335,6 @@ void App::Impl::ShutDownServers() {
 void App::Impl::EndServices() {
   ticker_.reset();
   workers_.reset();
-}
-
-void App::Impl::KeepResidency() {
-  const absl::Status kept = experts_->KeepResidency();
-  if (!kept.ok() && residency_kept_.ok()) spdlog::warn("{}", StrCat(kept.message()));
-  residency_kept_ = kept;
-}
-
-absl::Status App::Impl::WriteTrace() {
-  if (config_.trace.empty()) return absl::OkStatus();
-  const absl::Status written = Annotate(trace_->WriteJson(config_.trace), "--trace");
-  if (written.ok()) spdlog::info("trace written to {} ({} events did not fit)", config_.trace, trace_->dropped());
-  return written;
 }
 
 App::App(Config config, RoutingSource* routing) : impl_(std::make_unique<Impl>(std::move(config), routing)) {}

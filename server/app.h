@@ -1,4 +1,4 @@
-// The daemon: the only place that names concrete classes, and the order in which they start and end.
+// The daemon: who may ask, what listens, services, metrics, and the order in which they start and end.
 #pragma once
 
 #include <memory>

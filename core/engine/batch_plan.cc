@@ -94,23 +94,22 @@ void SharePrompts(std::span<const PlanSequence> runs, const std::vector<size_t>&
   for (const size_t i : prompts) give(i, left);
 }
 
-// Tokens of each that prefills, `left` in all.
-std::vector<int> SharePrefill(std::span<const PlanSequence> runs, int left) {
-  std::vector<int> tokens(runs.size(), 0);
+// Tokens of each that prefills in pieces, `left` in all.
+void SharePrefill(std::span<const PlanSequence> runs, int left, std::vector<int>& tokens) {
   std::vector<TenantPrompts> tenants = PromptsOfTenants(runs);
   ShareByWeight(tenants, left);
   for (const TenantPrompts& tenant : tenants) SharePrompts(runs, tenant.prompts, tenant.given, tokens);
-  return tokens;
 }
 
-// Those of each source that is computed, `left` in all; a younger one does not overtake.
-void AddSources(std::span<const PlanSequence> runs, int left, std::vector<int>& tokens) {
+// Those of each that is computed whole, `left` in all; a younger one does not overtake. What is left then.
+int AddWhole(std::span<const PlanSequence> runs, int left, std::vector<int>& tokens) {
   for (size_t i = 0; i < runs.size(); ++i) {
     if (!runs[i].whole) continue;
-    if (runs[i].pending_tokens > left) return;
+    if (runs[i].pending_tokens > left) break;
     tokens[i] = runs[i].pending_tokens;
     left -= tokens[i];
   }
+  return left;
 }
 
 }  // namespace
@@ -127,8 +126,10 @@ BatchPlan PlanStep(std::span<const PlanSequence> sequences, const PlanBudget& bu
   const auto decoding = [](const PlanSequence& sequence) { return sequence.decoding; };
   const int decoders = static_cast<int>(std::count_if(runs.begin(), runs.end(), decoding));
   const int most = decoders == 0 ? budget.max_step_tokens : std::min(budget.max_step_tokens, budget.max_shared_tokens);
-  std::vector<int> prefill = SharePrefill(runs, most - decoders);
-  AddSources(runs, budget.max_step_tokens, prefill);
+  std::vector<int> prefill(runs.size(), 0);
+  const int room = budget.max_step_tokens - (budget.whole_apart ? 0 : decoders);
+  const int left = AddWhole(runs, room, prefill);
+  SharePrefill(runs, budget.whole_apart ? most - decoders : std::min(most - decoders, left), prefill);
   for (int i = 0; i < plan.running; ++i) {
     const int tokens = runs[i].decoding ? 1 : prefill[i];
     if (tokens > 0) plan.chunks.push_back({i, tokens});

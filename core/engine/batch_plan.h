@@ -18,7 +18,7 @@ struct PlanSequence {
   int held_pages = 0;
   int required_pages = 0;  // for all known tokens
   int shared_pages = 0;    // of those it holds, that other running sequences hold, too
-  bool whole = false;      // its pending tokens are a source: they are computed in one step
+  bool whole = false;      // its pending tokens are computed in one step
   int tenant = 0;          // whose it is; the smaller number had less until now
   int weight = 1;          // of its tenant
 };
@@ -30,6 +30,9 @@ struct PlanBudget {
   int available_pages = 0;
   // Most tokens of a step in which somebody decodes, who waits for all of it; >= max_running.
   int max_shared_tokens = INT_MAX;
+  // What is computed whole are sources of an encoder, which has a step of max_step_tokens to itself beside what else there is.
+  // Otherwise each is at most max_step_tokens less a token for every other sequence.
+  bool whole_apart = true;
 };
 
 struct PlannedChunk {
@@ -44,7 +47,8 @@ struct BatchPlan {
   std::vector<PlannedChunk> chunks;  // ascending by sequence
 };
 
-// Sources have a step of max_step_tokens to themselves, beside what else there is: in order of arrival those that fit into it.
+// What is computed whole comes in the list's order, as far as it fits: into a step of its own beside this one, or into what the
+// decoding sequences leave of this one.
 // Every running sequence that decodes gets its token. What is left of the step is shared by the tenants that have prompts, by
 // their weights; what one does not need the others have. Of a tenant's tokens half may go to prompts that have less to compute
 // than the oldest one, the shortest first, so that a short prompt does not wait for a long one; the rest goes to all in order of

@@ -144,9 +144,10 @@ struct EngineLimits {
   int queue_capacity = 0;  // wait at most
   int vocabulary = 0;
   RequestLimits request;
-  // Of an encoder-decoder: a prompt is a source, of at most so many tokens. Requests that score or have a session are refused. 0:
-  // the model has no encoder.
-  int source_tokens = 0;
+  // Of an encoder-decoder, whose prompt is a source, and of a prefix-LM: a prompt is computed in one step, and has at most so
+  // many tokens. Requests that score or have a session are refused. 0: prompts are computed in pieces.
+  int whole_prompt_tokens = 0;
+  bool encodes = false;      // an encoder-decoder
   bool fast_matmul = false;  // requests may ask for Fidelity::FastMatmul
   Fidelity fidelity;         // of requests that do not say
 };
@@ -175,7 +176,22 @@ struct SessionInfo {
   bool busy = false;       // it is being answered; the rest is not known then
   int tokens = 0;          // that it holds
   int computed = 0;        // of which keys and values are there
+  int on_disk = 0;         // of which keys and values are on disk, whether or not they are there, too (kv_spill.h)
   int64_t used_nanos = 0;  // Clock time when its last answer ended
+};
+
+// Keys and values of idle sessions on disk (kv_spill.h).
+struct KvSpillStats {
+  uint64_t budget = 0;         // bytes of disk; 0: there are none
+  uint64_t on_disk_bytes = 0;  // in use
+  uint64_t written_bytes = 0;
+  uint64_t read_bytes = 0;
+  double write_seconds = 0;
+  double read_seconds = 0;
+  uint64_t restored_tokens = 0;  // whose keys and values came back
+  uint64_t lost_tokens = 0;      // of idle sessions that lost theirs, and did not have them on disk any more or not yet
+  uint64_t damaged = 0;          // blocks that could not be read, or were not what was written
+  bool ended = false;            // a write failed: nothing more is written
 };
 
 struct EngineStats {
@@ -199,6 +215,7 @@ struct EngineStats {
   int kv_pages_used = 0;
   int kv_pages_remembered = 0;  // of those that are not used: the prefix cache
   int checkpoints = 0;          // states and windows that are kept for prompts that begin like theirs
+  KvSpillStats spill;
   int64_t heartbeat_nanos = 0;  // Clock time of the loop's last turn (idle turns count)
   double seconds_per_end = 0;   // between the ends of two requests while all are computed at the measured rate; 0: not measured
 };

@@ -117,6 +117,12 @@ std::optional<absl::Status> Intake::stop_reason() const {
 void Intake::WaitForWork(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
   mutex_.AwaitWithTimeout(absl::Condition(this, &Intake::HasWork), timeout);
+  woken_ = false;
+}
+
+void Intake::Wake() {
+  absl::MutexLock lock(&mutex_);
+  woken_ = true;
 }
 
 void Intake::WaitForStop(absl::Duration timeout) {
@@ -167,17 +173,9 @@ void Intake::CountGenerated(size_t owner, int tokens) {
   tenants_.CountGenerated(owner, tokens);
 }
 
-void Intake::ForEachIdle(absl::FunctionRef<void(const Sequence&)> see) const {
+void Intake::VisitIdle(absl::FunctionRef<bool(Sequence&)> visit) {
   absl::MutexLock lock(&mutex_);
-  sessions_.ForEach(see);
-}
-
-bool Intake::DropIdleMemory(KvPool& kv, absl::FunctionRef<bool(const Sequence&)> may_go) {
-  absl::MutexLock lock(&mutex_);
-  Sequence* oldest = sessions_.OldestWithMemory(may_go);
-  if (oldest == nullptr) return false;
-  kv.Release(oldest->kv);
-  return true;
+  sessions_.Visit(visit);
 }
 
 std::unique_ptr<Sequence> Intake::Release(const LiveRequest& live, std::unique_ptr<Sequence> kept) {

@@ -42,6 +42,7 @@ class Intake {
   std::vector<SessionInfo> ListSessions(size_t most) const;
   void Close(absl::Status reason);  // Submit fails with it from now on
   void Stop(absl::Status reason);   // the loop shall end and Submit fails; the first reason stays
+  void Wake();                      // WaitForWork returns
   bool Idle() const;                // no live request whose OnFinish has not returned
   int live() const;                 // submitted and not released
   std::vector<TenantInfo> ListTenants() const;
@@ -55,7 +56,7 @@ class Intake {
 
   // The engine's thread.
   std::optional<absl::Status> stop_reason() const;
-  void WaitForWork(absl::Duration timeout);  // until requests or cancellations are there, or Stop
+  void WaitForWork(absl::Duration timeout);  // until requests or cancellations are there, or Wake or Stop was called
   void WaitForStop(absl::Duration timeout);
   // Moves them to the end of `requests` and into `cancellations`.
   void Receive(std::vector<std::unique_ptr<LiveRequest>>& requests, absl::flat_hash_map<RequestId, absl::Status>& cancellations);
@@ -63,13 +64,11 @@ class Intake {
   std::vector<std::unique_ptr<Sequence>> TakeDeleted();
   // Moves what was cancelled into `cancellations`; the reason of a Stop, if there was one.
   std::optional<absl::Status> Interruptions(absl::flat_hash_map<RequestId, absl::Status>& cancellations);
-  // Takes what the idle session that was kept longest holds of the pool, of those that `may_go`; false when none holds anything.
-  bool DropIdleMemory(
-      KvPool& kv, absl::FunctionRef<bool(const Sequence&)> may_go = [](const Sequence&) { return true; });
-  void ForEachIdle(absl::FunctionRef<void(const Sequence&)> see) const;
   // For the figures of tenants: requests that are computed, by owner, and tokens of an answer.
   void SetRunning(std::span<const int> by_owner);
   void CountGenerated(size_t owner, int tokens);
+  // Idle sessions, the one that was kept longest first, until `visit` says false. It must not call the intake.
+  void VisitIdle(absl::FunctionRef<bool(Sequence&)> visit);
   // Name and session are free again; `kept` (may be null) becomes an idle session. Returns one that must be ended for it, or
   // null.
   std::unique_ptr<Sequence> Release(const LiveRequest& live, std::unique_ptr<Sequence> kept);
@@ -78,7 +77,7 @@ class Intake {
 
  private:
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return !incoming_.empty() || !cancellations_.empty() || !deleted_.empty() || stop_reason_.has_value();
+    return woken_ || !incoming_.empty() || !cancellations_.empty() || !deleted_.empty() || stop_reason_.has_value();
   }
   bool Stopping() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_reason_.has_value(); }
 
@@ -91,6 +90,7 @@ class Intake {
   std::vector<std::unique_ptr<Sequence>> deleted_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> stop_reason_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool woken_ ABSL_GUARDED_BY(mutex_) = false;
   int unfinished_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

@@ -22,10 +22,11 @@ struct LiveRequest {
   EngineRequest request;  // its prompt has moved into the sequence
   std::shared_ptr<RequestObserver> observer;
   std::unique_ptr<Sequence> sequence;
-  int prompt_tokens = 0;                                           // what the session held before included
-  int source_tokens = 0;                                           // of an encoder-decoder: the prompt's; the decoder's follow
-  std::optional<Answer> answer;                                    // kGenerate
-  std::vector<float> prompt_logprobs;                              // kScore
+  int prompt_tokens = 0;               // what the session held before included
+  int whole_tokens = 0;                // of the prompt, which is computed in one step; 0: pieces do
+  int source_tokens = 0;               // of those, of an encoder-decoder's, whose answer begins a text of its own
+  std::optional<Answer> answer;        // kGenerate
+  std::vector<float> prompt_logprobs;  // kScore
   std::vector<std::vector<std::pair<TokenId, float>>> prompt_top;  // kScore with top_logprobs
   uint64_t seed = 0;
   size_t owner = 0;        // its tenant's number, which stays when the sequence is gone
@@ -41,6 +42,7 @@ struct LiveRequest {
   int last_checkpoint = 0;                 // position where it began, or of the last one that was kept since
   int next_checkpoint = 0;                 // position where one is to be kept
   uint64_t passing_checkpoint = 0;         // the last one, which the next one takes the place of; 0: none does
+  bool asked_disk = false;                 // since it runs, whether the disk has what it would compute
   int preemptions = 0;
   int dropped = 0;  // see SequenceChunk
   uint64_t fast_matmul_tokens = 0;
@@ -61,10 +63,10 @@ struct LiveRequest {
   // Tokens whose keys and values this request needs next. To score, the last token of the prompt need not be computed.
   int Goal() const { return static_cast<int>(sequence->tokens.size()) - (answer ? 0 : 1); }
   int Pending() const { return Goal() - sequence->kv.length; }
-  // A source, which is computed whole, before the tokens that follow it.
-  bool AtSource() const { return source_tokens > 0 && sequence->kv.length == 0; }
+  // A prompt that is computed whole, before the tokens that follow it.
+  bool BeginsWhole() const { return whole_tokens > 0 && sequence->kv.length == 0; }
   // What may be computed next.
-  int PendingNow() const { return AtSource() ? source_tokens : Pending(); }
+  int PendingNow() const { return BeginsWhole() ? whole_tokens : Pending(); }
   bool Decoding() const { return answer && answer->completion_tokens() > 0 && Pending() == 1; }
   bool Overdue(int64_t now_nanos) const;
 };

@@ -137,19 +137,20 @@ absl::Status CheckContext(const EngineRequest& request, const EngineLimits& limi
                          std::max<int64_t>(most, 0), remedy);
 }
 
-// A source is encoded in one step.
-absl::Status CheckSource(const EngineRequest& request, const EngineLimits& limits) {
-  if (limits.source_tokens == 0) return absl::OkStatus();
+// A source is encoded, and a prompt with a prefix computed, in one step.
+absl::Status CheckWholePrompt(const EngineRequest& request, const EngineLimits& limits) {
+  if (limits.whole_prompt_tokens == 0) return absl::OkStatus();
+  const std::string_view kind = limits.encodes ? "an encoder-decoder" : "a prefix-LM";
   if (request.kind == RequestKind::kScore) {
-    return InvalidArgument("prompt: the model is an encoder-decoder, which answers a source; texts by themselves are not scored");
+    return InvalidArgument("prompt: the model is ", kind, ", which answers a ", limits.encodes ? "source" : "prefix",
+                           "; texts by themselves are not scored");
   }
-  if (!request.session_id.empty()) {
-    return InvalidArgument("session_id: the model is an encoder-decoder, which has no conversations");
-  }
-  if (request.prompt.size() <= static_cast<size_t>(limits.source_tokens)) return absl::OkStatus();
-  return InvalidArgument("prompt: ", request.prompt.size(),
-                         " tokens are too many: an encoder takes all of a source in one step, here of at most ",
-                         limits.source_tokens, " tokens (--prefill-chunk, --max-context)");
+  if (!request.session_id.empty()) return InvalidArgument("session_id: the model is ", kind, ", which has no conversations");
+  if (request.prompt.size() <= static_cast<size_t>(limits.whole_prompt_tokens)) return absl::OkStatus();
+  return InvalidArgument("prompt: ", request.prompt.size(), " tokens are too many: ",
+                         limits.encodes ? "an encoder takes all of a source" : "a prefix-LM takes all of a prompt",
+                         " in one step, here of at most ", limits.whole_prompt_tokens, " tokens (--prefill-chunk, --max-context",
+                         limits.encodes ? ")" : ", --max-running)");
 }
 
 absl::Status CheckSessionFields(const EngineRequest& request, const EngineLimits& limits) {
@@ -178,7 +179,7 @@ absl::Status CheckRequest(const EngineRequest& request, const EngineLimits& limi
   MOED_RETURN_IF_ERROR(CheckBytes("request_id", request.name, 1, limits.request.name_bytes));
   MOED_RETURN_IF_ERROR(CheckSessionFields(request, limits));
   if (request.prompt.empty()) return InvalidArgument("prompt: empty, at least one token is needed");
-  MOED_RETURN_IF_ERROR(CheckSource(request, limits));
+  MOED_RETURN_IF_ERROR(CheckWholePrompt(request, limits));
   MOED_RETURN_IF_ERROR(CheckContext(request, limits, 0));
   for (size_t i = 0; i < request.prompt.size(); ++i) {
     MOED_RETURN_IF_ERROR(CheckToken("prompt", i, request.prompt[i], limits.vocabulary));

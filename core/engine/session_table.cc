@@ -61,21 +61,21 @@ std::unique_ptr<Sequence> SessionTable::TakeOldest() {
   return oldest;
 }
 
-Sequence* SessionTable::OldestWithMemory(absl::FunctionRef<bool(const Sequence&)> may_go) {
+void SessionTable::Visit(absl::FunctionRef<bool(Sequence&)> visit) {
   for (auto& sequence : idle_) {
-    if (sequence->kv.holds_memory() && may_go(*sequence)) return sequence.get();
+    if (!visit(*sequence)) return;
   }
-  return nullptr;
-}
-
-void SessionTable::ForEach(absl::FunctionRef<void(const Sequence&)> see) const {
-  for (const auto& sequence : idle_) see(*sequence);
 }
 
 void SessionTable::List(size_t most, std::vector<SessionInfo>& out) const {
   for (auto at = idle_.rbegin(); at != idle_.rend() && out.size() < most; ++at) {
     const Sequence& sequence = **at;
-    out.push_back({sequence.session, false, static_cast<int>(sequence.tokens.size()), sequence.kv.length, sequence.used_nanos});
+    out.push_back({.name = sequence.session,
+                   .busy = false,
+                   .tokens = static_cast<int>(sequence.tokens.size()),
+                   .computed = sequence.kv.length,
+                   .on_disk = sequence.on_disk,
+                   .used_nanos = sequence.used_nanos});
   }
 }
 

@@ -29,6 +29,7 @@ struct Sequence {
   Fidelity kv_fidelity;    // the loosest at which its keys and values were computed
   int computed = 0;        // of the tokens, the first so many were computed once, whether or not that is still there
   int64_t used_nanos = 0;  // Clock time when its last request ended
+  int on_disk = 0;         // positions that KvSpill has, as the engine's thread told last
 
   // A request takes place: its prompt follows the tokens or, `whole`, is put in their place, and then stay those of them that it
   // begins with, its last token aside. When it throws nothing has changed.
@@ -54,9 +55,8 @@ class SessionTable {
   // Becomes the most recent one. Returns the sequence that had to go, or null.
   std::unique_ptr<Sequence> Keep(std::unique_ptr<Sequence> sequence);
   std::unique_ptr<Sequence> TakeOldest();  // null when empty
-  // The least recently kept one that holds memory of the KvPool, of those that `may_go`; null when none does.
-  Sequence* OldestWithMemory(absl::FunctionRef<bool(const Sequence&)> may_go = [](const Sequence&) { return true; });
-  void ForEach(absl::FunctionRef<void(const Sequence&)> see) const;
+  // The least recently kept one first, until `visit` says false.
+  void Visit(absl::FunctionRef<bool(Sequence&)> visit);
 
   // The first `most`, most recently kept first.
   void List(size_t most, std::vector<SessionInfo>& out) const;

@@ -43,9 +43,11 @@ absl::Status CheckOptions(const StepEngineOptions& options, const ModelSpec& spe
   return absl::OkStatus();
 }
 
-// Behind a source the context has room for the token that the decoder begins with, and for one of the answer.
-int SourceTokens(const StepEngineOptions& options, const ModelSpec& spec) {
-  return spec.encoder ? std::min(options.max_step_tokens, options.max_context - 2) : 0;
+// Behind a source the context has room for the token that the decoder begins with, and for one of the answer. A prompt with a
+// prefix goes beside a token of each other request.
+int WholePromptTokens(const StepEngineOptions& options, const ModelSpec& spec) {
+  if (spec.encoder) return std::min(options.max_step_tokens, options.max_context - 2);
+  return spec.prefix ? std::min(options.max_step_tokens - options.max_running + 1, options.max_context - 1) : 0;
 }
 
 // Where sequences need slots no more run than there are.
@@ -86,15 +88,21 @@ StepEngine::StepEngine(const StepEngineOptions& options, const EngineParts& part
               options.queue_capacity,
               parts.model.spec().vocabulary,
               options.request,
-              SourceTokens(options, parts.model.spec()),
+              WholePromptTokens(options, parts.model.spec()),
+              parts.model.spec().encoder.has_value(),
               options.fast_matmul,
               parts.fidelity},
       max_request_seconds_(options.max_request_seconds),
       intake_(RunningAtOnce(options, parts.kv), options.max_running + options.queue_capacity, options.max_kept_sessions),
       loop_(parts, {RunningAtOnce(options, parts.kv), options.max_step_tokens, options.prefix_cache, options.prompt_lookup},
-            intake_) {}
+            intake_) {
+  if (parts_.spill) parts_.spill->SetWaker([this] { intake_.Wake(); });
+}
 
-StepEngine::~StepEngine() { Stop(absl::UnavailableError("the engine has stopped")); }
+StepEngine::~StepEngine() {
+  if (parts_.spill) parts_.spill->SetWaker(nullptr);
+  Stop(absl::UnavailableError("the engine has stopped"));
+}
 
 void StepEngine::Start() {
   MOED_CHECK(!thread_.joinable());
@@ -150,6 +158,7 @@ std::unique_ptr<LiveRequest> StepEngine::MakeLive(RequestId id, EngineRequest re
   request.prompt = std::vector<TokenId>();
   const int given = static_cast<int>(sequence->tokens.size());  // the decoder's first token included
   live->source_tokens = parts_.model.spec().encoder ? given - 1 : 0;
+  live->whole_tokens = parts_.model.spec().prefix ? given : live->source_tokens;
   live->prompt_tokens = live->source_tokens > 0 ? live->source_tokens : given;
   if (request.kind == RequestKind::kGenerate) {
     AnswerLimits limits;

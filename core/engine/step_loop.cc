@@ -1,6 +1,7 @@
 #include "core/engine/step_loop.h"
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 #include <utility>
 
@@ -11,6 +12,8 @@
 
 namespace moed {
 namespace {
+
+constexpr absl::Duration kRestoringTurn = absl::Milliseconds(10);  // while nothing else is to be done
 
 OwnedTokens Owned(const Sequence& sequence) { return {sequence.tokens, sequence.owner}; }
 
@@ -23,8 +26,8 @@ StepLoop::StepLoop(const EngineParts& parts, const StepLoopOptions& options, Int
       prompt_lookup_(options.prompt_lookup),
       intake_(intake),
       sampler_(parts.model.spec().vocabulary) {
-  // What a position of a source has depends on what follows it, too.
-  if (!options.prefix_cache || parts.model.spec().encoder) return;
+  // What a position of a source or of a prefix has depends on what follows it, too.
+  if (!options.prefix_cache || parts.model.spec().encoder || parts.model.spec().prefix) return;
   prefixes_.emplace(parts.kv);
   if (parts.kv.slots() > 0) checkpoints_.emplace(parts.kv, *prefixes_);
   holders_.resize(static_cast<size_t>(parts.kv.pages()));
@@ -36,8 +39,14 @@ bool StepLoop::Turn() {
   EndCancelled();
   EndOverdue();
   EndHopeless();
+  if (parts_.spill) TendSpill();
   Schedule();
-  if (!batch_.empty()) Compute();
+  if (!batch_.empty()) {
+    Compute();
+  } else if (parts_.spill && parts_.spill->restoring()) {
+    parts_.spill->AwaitWork(kRestoringTurn);
+  }
+  if (parts_.spill && live_.empty()) TendSpill();  // the next turn may be far
   Publish();
   return !live_.empty();
 }
@@ -63,6 +72,7 @@ void StepLoop::Receive() {
   for (size_t i = known; i < live_.size(); ++i) {
     Sequence& sequence = *live_[i]->sequence;
     turns_.Enter(live_[i]->owner, live_[i]->request.priority, live_[i]->request.tenant_limits);
+    if (parts_.spill) parts_.spill->TakenUp(sequence.id);
     KvSequence& kv = sequence.kv;
     if (kv.length > sequence.begun_with()) parts_.kv.CutBack(kv, sequence.begun_with(), kv.length);
     if (parts_.kv.Lost(kv)) ReleaseLost(sequence, UsesPrefixes(*live_[i]));
@@ -108,16 +118,20 @@ void StepLoop::Schedule() {
   for (int i = 0; i < may_run; ++i) {
     if (!live_[i]->running) TakePrefix(*live_[i]);
   }
-  PlanBudget budget{max_step_tokens_, may_run, parts_.kv.pages(), std::max(max_running_, kSharedStepTokens)};
+  PlanBudget budget{max_step_tokens_, may_run, parts_.kv.pages(), std::max(max_running_, kSharedStepTokens),
+                    parts_.model.spec().encoder.has_value()};
   TakeSnapshot(budget);
   const BatchPlan plan = PlanStep(snapshot_, budget);
   for (size_t i = plan.running; i < live_.size() && live_[i]->running; ++i) Preempt(*live_[i]);
   for (int i = 0; i < plan.running; ++i) live_[i]->running = true;  // before memory is looked for: theirs stays
   for (int i = 0; i < plan.running; ++i) Reserve(*live_[i]);
-  for (const PlannedChunk& chunk : plan.chunks) AddChunk(*live_[chunk.sequence], chunk.tokens);
-  if (prompt_lookup_ && plan.running == 1 && plan.chunks.size() == 1) AddDraft(*live_.front());
+  for (int i = 0; i < plan.running; ++i) AskDisk(*live_[i]);
+  for (const PlannedChunk& chunk : plan.chunks) {
+    if (!Restoring(*live_[chunk.sequence])) AddChunk(*live_[chunk.sequence], chunk.tokens);
+  }
+  if (prompt_lookup_ && plan.running == 1 && chunks_.size() == 1) AddDraft(*live_.front());
   for (int i = 0; i < plan.running; ++i) {
-    if (!live_[i]->started) Start(*live_[i]);
+    if (!live_[i]->started && !Restoring(*live_[i])) Start(*live_[i]);
   }
   for (int i = plan.running; i-- > 0;) {  // one token to score: nothing to compute
     if (live_[i]->Pending() == 0) Finish(*live_[i], absl::OkStatus(), FinishReason::kStop);
@@ -136,9 +150,9 @@ void StepLoop::TakeSnapshot(PlanBudget& budget) {
     const int own = live->running ? 1 : 0;
     const auto shared = [&](int32_t page) { return holders_[static_cast<size_t>(page)] > own; };
     const auto shared_pages = shares ? std::count_if(kv.pages.begin(), kv.pages.end(), shared) : 0;
-    snapshot_.push_back({live->running, live->Decoding(), live->PendingNow(), held,
+    snapshot_.push_back({live->running, live->Decoding(), Restoring(*live) ? 0 : live->PendingNow(), held,
                          KvPool::PagesFor(live->Goal(), parts_.kv.page_tokens()), static_cast<int>(shared_pages),
-                         live->AtSource(), ranks[snapshot_.size()], turns_.limits(live->owner).weight});
+                         live->BeginsWhole(), ranks[snapshot_.size()], turns_.limits(live->owner).weight});
   }
 }
 
@@ -185,6 +199,8 @@ void StepLoop::TakeCheckpoint(LiveRequest& live, const OwnedTokens& tokens, cons
 }
 
 void StepLoop::ReleaseMemory(LiveRequest& live) {
+  if (parts_.spill) parts_.spill->CancelRestore(live.sequence->id);
+  live.asked_disk = false;
   parts_.kv.Release(live.sequence->kv);
   live.prefix_version.reset();
   live.prefix_tokens = live.last_checkpoint = live.next_checkpoint = 0;
@@ -193,7 +209,7 @@ void StepLoop::ReleaseMemory(LiveRequest& live) {
 }
 
 void StepLoop::Preempt(LiveRequest& live) {
-  if (UsesPrefixes(live)) {
+  if (UsesPrefixes(live) && !Restoring(live)) {
     NoteLoss(live);
     RememberEnd(*live.sequence);
   }
@@ -213,9 +229,9 @@ void StepLoop::Reserve(LiveRequest& live) {
 void StepLoop::FreeMemory() {
   if (turns_.limits_kv()) {
     NoteHeavyTenants();
-    if (intake_.DropIdleMemory(parts_.kv, [this](const Sequence& idle) { return turns_.Heavy(idle.owner); })) return;
+    if (DropIdleMemory([this](const Sequence& idle) { return turns_.Heavy(idle.owner); })) return;
   }
-  if (intake_.DropIdleMemory(parts_.kv)) return;
+  if (DropIdleMemory([](const Sequence&) { return true; })) return;
   const auto holds = [](const auto& live) { return !live->running && live->sequence->kv.holds_memory(); };
   auto waiting = std::find_if(live_.rbegin(), live_.rend(), holds);
   if (waiting == live_.rend()) {  // a session was taken up or deleted since this turn began
@@ -226,6 +242,19 @@ void StepLoop::FreeMemory() {
     return;
   }
   ReleaseMemory(**waiting);
+}
+
+// What the idle session that was kept longest holds, of those that `may_go`; false when none holds anything.
+bool StepLoop::DropIdleMemory(absl::FunctionRef<bool(const Sequence&)> may_go) {
+  bool dropped = false;
+  intake_.VisitIdle([&](Sequence& sequence) {
+    if (!sequence.kv.holds_memory() || !may_go(sequence)) return true;
+    if (parts_.spill) parts_.spill->Dropped(sequence.id, sequence.kv.length);
+    parts_.kv.Release(sequence.kv);
+    dropped = true;
+    return false;
+  });
+  return dropped;
 }
 
 void StepLoop::Start(LiveRequest& live) {
@@ -278,6 +307,7 @@ void StepLoop::Compute() {
   }
   ++counts_.steps;
   MeasureStep(parts_.clock.NowNanos() - begun);
+  if (parts_.spill) NotePrefill(parts_.clock.NowNanos() - begun);
   if (batch_.size() == 1 && chunks_.front().phase == Phase::kDecode) {
     prices_.OnStep(batch_.front()->drafted, parts_.clock.NowNanos() - begun);
   }
@@ -441,6 +471,7 @@ void StepLoop::Finish(LiveRequest& live, absl::Status status, FinishReason reaso
   const SequenceCounters counters = ended->started ? parts_.provider.sequence_counters(ended->sequence->id) : SequenceCounters{};
   const FinishInfo finish = Summarize(*ended, std::move(status), reason, counters, parts_.clock.NowNanos());
   if (ended->started) NoteLoss(*ended);
+  if (Restoring(*ended)) ReleaseMemory(*ended);  // its pages hold anything
   // Its name and session are free, and the figures without it, before its observer hears of the end.
   if (auto dropped = intake_.Release(*ended, Retire(*ended, succeeded))) EndSequence(*dropped);
   Publish();
@@ -453,6 +484,8 @@ std::unique_ptr<Sequence> StepLoop::Retire(LiveRequest& live, bool succeeded) {
   std::unique_ptr<Sequence> sequence = std::move(live.sequence);
   KvSequence& kv = sequence->kv;
   const int begun_with = sequence->begun_with();
+  if (parts_.spill) parts_.spill->Trim(sequence->id, succeeded ? begun_with : INT_MAX);
+  idle_saved_ = false;
   if (succeeded) {
     sequence->Keep();
   } else {
@@ -463,6 +496,7 @@ std::unique_ptr<Sequence> StepLoop::Retire(LiveRequest& live, bool succeeded) {
     sequence->TakeBack();
   }
   if (parts_.kv.Lost(kv)) ReleaseLost(*sequence, UsesPrefixes(live));
+  if (parts_.spill) sequence->on_disk = parts_.spill->TokensOnDisk(sequence->id);
   sequence->used_nanos = parts_.clock.NowNanos();
   if (!sequence->session.empty() && !sequence->tokens.empty()) return sequence;
   if (UsesPrefixes(live)) RememberEnd(*sequence);
@@ -484,6 +518,8 @@ void StepLoop::ReleaseLost(Sequence& sequence, bool remember) {
 
 void StepLoop::EndSequence(Sequence& sequence) {
   parts_.kv.Release(sequence.kv);
+  if (parts_.spill) parts_.spill->Forget(sequence.id);
+  idle_saved_ = false;
   if (sequence.begun) parts_.provider.OnSequenceEnd(sequence.id);
 }
 
@@ -495,6 +531,7 @@ void StepLoop::Publish() {
   counts_.checkpoints = parts_.kv.remembered_slots();
   counts_.seconds_per_end = pace_.SecondsPerEnd();
   PublishRunning();
+  if (parts_.spill) counts_.spill = parts_.spill->stats();
   absl::MutexLock lock(&stats_mutex_);
   stats_ = counts_;
   published_pace_ = pace_;

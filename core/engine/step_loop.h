@@ -13,6 +13,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/clock.h"
@@ -23,6 +24,7 @@
 #include "core/engine/drafts.h"
 #include "core/engine/engine.h"
 #include "core/engine/intake.h"
+#include "core/engine/kv_spill.h"
 #include "core/engine/live_request.h"
 #include "core/engine/pace.h"
 #include "core/engine/prefix_cache.h"
@@ -37,7 +39,7 @@ namespace moed {
 // Most tokens of a step in which somebody decodes: what a prompt beside it may cost an answer that is streamed.
 inline constexpr int kSharedStepTokens = 64;
 
-// What the engine works with; all outlive it. `trace` may be null.
+// What the engine works with; all outlive it. `trace` and `spill` may be null.
 struct EngineParts {
   Model& model;
   ExpertProvider& provider;
@@ -46,6 +48,7 @@ struct EngineParts {
   const Clock& clock;
   Trace* trace = nullptr;
   Fidelity fidelity;  // where a request does not say
+  KvSpill* spill = nullptr;
   // Seconds to read the experts that a prompt of so many tokens needs and that are not in memory; empty, or absent: not known.
   std::function<std::optional<double>(int tokens)> cold_seconds;
 };
@@ -100,6 +103,17 @@ class StepLoop final : private StepWatcher {
   void ReleaseMemory(LiveRequest& live);
   void Reserve(LiveRequest& live);
   void FreeMemory();
+  bool DropIdleMemory(absl::FunctionRef<bool(const Sequence&)> may_go);
+
+  // Keys and values on disk (kv_spill.h). A request that runs and waits for them has its pages, and no part in a step.
+  void TendSpill();
+  void SaveIdleSession();
+  bool IdleMayLoseMemory() const;
+  void AskDisk(LiveRequest& live);
+  bool Restoring(const LiveRequest& live) const { return parts_.spill && parts_.spill->Restoring(live.sequence->id); }
+  void TakeRestored(const KvSpill::Restored& restored);
+  void NotePrefill(int64_t nanos);
+
   void Start(LiveRequest& live);
   Fidelity FidelityOf(const LiveRequest& live) const { return live.request.fidelity.value_or(parts_.fidelity); }
   int DraftRoom(const LiveRequest& live) const;
@@ -147,6 +161,8 @@ class StepLoop final : private StepWatcher {
   std::vector<SequenceChunk> chunks_;
   std::vector<PlanSequence> snapshot_;
   DraftPrices prices_;
+  bool idle_saved_ = false;     // no idle session was worth writing when they were looked at last
+  uint64_t spill_version_ = 0;  // of what sessions were told
   EngineStats counts_;
 
   std::atomic<int64_t> heartbeat_nanos_{0};

@@ -91,6 +91,7 @@ absl::Status StepLoop::CheckDeadline(const LiveRequest& live, int before) {
 // Tokens of its prompt that have to be computed for all that is known here.
 int StepLoop::UnknownTokens(const LiveRequest& live) {
   int known = live.sequence->kv.length;
+  if (parts_.spill) known = std::max(known, std::min(live.sequence->computed, live.Goal() - 1));  // it may be on disk
   if (UsesPrefixes(live)) {
     OwnedTokens tokens{live.sequence->tokens, live.sequence->owner};
     tokens.tokens = tokens.tokens.first(static_cast<size_t>(live.Goal() - 1));
@@ -112,7 +113,10 @@ void StepLoop::NoteHeavyTenants() {
     }
   };
   for (const auto& live : live_) count(*live->sequence);
-  intake_.ForEachIdle(count);
+  intake_.VisitIdle([&](Sequence& idle) {
+    count(idle);
+    return true;
+  });
   std::vector<bool> heavy(pages.size(), false);
   for (size_t owner = 0; owner < pages.size(); ++owner) {
     const auto& percent = turns_.limits(owner).kv_percent;

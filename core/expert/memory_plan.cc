@@ -93,11 +93,13 @@ KvCounts CountKv(const MemoryNeeds& needs, const KvBounds& kv, uint64_t share, u
 }
 
 std::vector<MemoryPart> FixedParts(const MemoryNeeds& needs) {
-  return {{"trunk", needs.trunk, "weights outside the experts"},
-          {"scratch", needs.scratch, "activations and logits"},
-          {"tokenizer", needs.tokenizer, ""},
-          {"tables", needs.tables, "cache entries, store index, predictor"},
-          {"queues", needs.queues, "requests and tokens on their way"}};
+  std::vector<MemoryPart> parts = {{"trunk", needs.trunk, "weights outside the experts"},
+                                   {"scratch", needs.scratch, "activations and logits"},
+                                   {"tokenizer", needs.tokenizer, ""},
+                                   {"tables", needs.tables, "cache entries, store index, predictor"},
+                                   {"queues", needs.queues, "requests and tokens on their way"}};
+  if (needs.kv_spill > 0) parts.push_back({"kv spill", needs.kv_spill, "keys and values on their way to disk, where they are"});
+  return parts;
 }
 
 uint64_t SumBytes(const std::vector<MemoryPart>& parts) {

@@ -15,11 +15,12 @@ namespace moed {
 struct MemoryNeeds {
   uint64_t trunk = 0;
   uint64_t tokenizer = 0;
-  uint64_t scratch = 0;  // activations, logits, attention scores, prefill chunk
-  uint64_t tables = 0;   // cache entries, store index, predictor
-  uint64_t queues = 0;   // bounded queues of requests and tokens
-  uint64_t kv_page = 0;  // one page, all layers that see all positions; 0: no layer does
-  uint64_t kv_slot = 0;  // what a sequence holds beside its pages, however long it is; 0: nothing
+  uint64_t scratch = 0;   // activations, logits, attention scores, prefill chunk
+  uint64_t tables = 0;    // cache entries, store index, predictor
+  uint64_t queues = 0;    // bounded queues of requests and tokens
+  uint64_t kv_spill = 0;  // what of keys and values on disk is in memory; 0: none are
+  uint64_t kv_page = 0;   // one page, all layers that see all positions; 0: no layer does
+  uint64_t kv_slot = 0;   // what a sequence holds beside its pages, however long it is; 0: nothing
   int page_tokens = 0;
   uint64_t record = 0;       // the largest expert record
   uint64_t all_experts = 0;  // every record: more cache than this is useless
@@ -48,7 +49,7 @@ struct MemoryRequest {
 };
 
 struct MemoryPart {
-  std::string name;  // "trunk", "kv", "cache", "scratch", "tokenizer", "tables", "queues"
+  std::string name;  // "trunk", "kv", "cache", "scratch", "tokenizer", "tables", "queues", "kv spill"
   uint64_t bytes = 0;
   std::string note;  // "256 positions in 16 pages"
 };

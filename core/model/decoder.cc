@@ -20,6 +20,7 @@ Decoder::Decoder(const ModelSpec& spec, const ModelOptions& options, Weights wei
       attention_(step_, weights_.inv_freq),
       latent_attention_(step_, weights_.inv_freq),
       encoder_decoder_(step_),
+      prefix_lm_(step_),
       delta_(step_),
       mamba2_(step_),
       short_convolution_(step_),
@@ -43,6 +44,7 @@ void Decoder::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider,
   }
   if (spec_.encoder) RunEncoder(chunks, provider, watcher);
   step_.batch.Assign(chunks, [&](const SequenceChunk& chunk) { return !spec_.encoder || !IsSource(chunk); });
+  if (spec_.prefix) prefix_lm_.FindPrefixes();
   const bool begun = RunLayers(spec_.encoder ? spec_.encoder->layers : 0, spec_.layers, chunks, provider, watcher);
   if (const absl::Status done = ComputeLogits(sink); !done.ok()) step_.batch.FailAll(done);
   for (const SequenceChunk& chunk : chunks) {
@@ -118,15 +120,19 @@ void Decoder::TellTokens(ExpertProvider& provider) {
 void Decoder::Embed() {
   float* x = step_.scratch.x.data();
   step_.backend.Embed(weights_.embed, step_.batch.tokens(), x);
+  if (spec_.prefix) prefix_lm_.AddPositions(weights_.positions);
   if (spec_.embedding_scale == 1) return;
   step_.backend.Scale(x, static_cast<float>(spec_.embedding_scale), int64_t{step_.batch.rows()} * spec_.hidden);
 }
 
 void Decoder::RunLayer(LayerId layer, ExpertProvider& provider) {
   const LayerWeights& weights = weights_.layers[layer.value()];
+  if (spec_.BeginsExtraLayers(layer)) prefix_lm_.AddPositions(weights_.extra_positions);
   if (spec_.HasMixer(layer)) RunMixer(layer, weights);
   if (spec_.moe[layer.value()]) {
     ffn_.RunExperts(layer, weights, provider);
+  } else if (spec_.prefix) {
+    prefix_lm_.RunDense(layer, weights);
   } else if (spec_.HasFfn(layer)) {
     ffn_.RunDense(layer, weights);
   }
@@ -138,6 +144,7 @@ void Decoder::RunMixer(LayerId layer, const LayerWeights& weights) {
   if (spec_.encoder) {
     return spec_.IsEncoder(layer) ? encoder_decoder_.RunEncoder(layer, weights) : encoder_decoder_.RunDecoder(layer, weights);
   }
+  if (spec_.prefix) return prefix_lm_.RunAttention(layer, weights);
   if (spec_.HasAttention(layer)) {
     return spec_.latent ? latent_attention_.Run(layer, weights) : attention_.Run(layer, weights);
   }
@@ -170,8 +177,11 @@ absl::Status Decoder::ProjectLogits(std::span<const int32_t> rows, LogitsSink si
     const TraceSpan span(step_.trace, "logits", kComputeTrack);
     float* normed = scratch.normed.data();
     backend.GatherRows(scratch.x.data(), hidden, rows, normed);
-    const Activations input = step_.NormalizeAndPrepare(normed, weights_.final_norm, weights_.final_norm_bias, count, normed,
-                                                        InputForms::Of({weights_.head.format}), scratch.block_storage);
+    const InputForms forms = InputForms::Of({weights_.head.format});
+    const Activations input = spec_.prefix ? backend.Prepare(prefix_lm_.Project(weights_, normed, count), count, hidden, hidden,
+                                                             forms, scratch.inner_storage)
+                                           : step_.NormalizeAndPrepare(normed, weights_.final_norm, weights_.final_norm_bias,
+                                                                       count, normed, forms, scratch.block_storage);
     const auto scale = static_cast<float>(spec_.logits_scale);
     const MatMulJob jobs[] = {{weights_.head, &input, scratch.logits.data(), spec_.vocabulary, weights_.head_bias, scale}};
     backend.MatMul(jobs);

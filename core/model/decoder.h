@@ -8,6 +8,7 @@
 #include "core/model/latent_attention_block.h"
 #include "core/model/mamba2_block.h"
 #include "core/model/model.h"
+#include "core/model/prefix_lm_block.h"
 #include "core/model/short_convolution_block.h"
 #include "core/model/step.h"
 #include "core/model/weights.h"
@@ -54,6 +55,7 @@ class Decoder final : public Model {
   AttentionBlock attention_;
   LatentAttentionBlock latent_attention_;  // in its place where the spec has it
   EncoderDecoderBlock encoder_decoder_;    // the same
+  PrefixLmBlock prefix_lm_;                // the same
   GatedDeltaBlock delta_;
   Mamba2Block mamba2_;
   ShortConvolutionBlock short_convolution_;

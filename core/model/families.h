@@ -30,5 +30,6 @@ Family MiniCpmFamily();
 Family NemotronHFamily();
 Family Gemma4Family();
 Family SwitchTransformersFamily();
+Family GptsanJapaneseFamily();
 
 }  // namespace moed

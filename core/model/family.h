@@ -12,6 +12,8 @@
 //             delta.decay_rate, delta.norm, convolution, mamba2.convolution_bias, mamba2.step, mamba2.step_bias,
 //             mamba2.decay_rate, mamba2.skip, mamba2.norm, cross.norm, cross.q, cross.k, cross.v, cross.o}
 //   of encoder-decoders: encoder_norm, encoder_bias, decoder_bias (position_buckets, heads)
+//   of prefix-LMs: positions, extra_positions, last_project, last_project_bias, layers.N.{attn_post_norm_bias,
+//             ffn_post_norm_bias, bypass, dense.up_bias, dense.down_bias}
 #pragma once
 
 #include <span>

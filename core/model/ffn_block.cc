@@ -34,13 +34,21 @@ void FfnBlock::RunExperts(LayerId layer, const LayerWeights& weights, ExpertProv
   provider.Begin({layer, step_.scratch.routing.first(step_.batch.rows())});
   const Activations input = PrepareExperts(weights, routed);
   if (step_.spec.shared_ffn > 0) ComputeShared(layer, weights, input);
+  if (step_.spec.prefix) ComputeBypass(layer, weights, input);
   experts_.Run(layer, weights.expert_bias, input, provider, beside_ ? &*beside_ : nullptr);
+  if (step_.spec.prefix) PassThroughDropped();
   Combine(layer, weights);
   DropFailed();
 }
 
 Activations FfnBlock::NormalizeAndPrepare(const float* norm, const float* bias, RowBlock block, InputForms forms,
                                           std::span<std::byte> storage) {
+  if (norm == nullptr) {
+    const int hidden = step_.spec.hidden;
+    const size_t bytes = static_cast<size_t>(block.count) * hidden * sizeof(float);
+    step_.backend.memory().Copy(NormedRow(block.begin), step_.Residual(block), bytes);
+    return step_.backend.Prepare(NormedRow(block.begin), block.count, hidden, hidden, forms, storage);
+  }
   return step_.NormalizeAndPrepare(step_.Residual(block), norm, bias, block.count, NormedRow(block.begin), forms, storage);
 }
 
@@ -148,15 +156,17 @@ void FfnBlock::UndoWhereMoreIsGone(int row) {
   token.masked_share = 0;
 }
 
-// In a source's order, whoever else is in the step.
-void FfnBlock::DropBeyondCapacity() {
+// In the order of a chunk that begins a sequence, whoever else is in the step. Tokens that follow come one by one: there is
+// always room for them.
+void FfnBlock::DropBeyondCapacity(int capacity) {
   Scratch& scratch = step_.scratch;
   const std::span<int32_t> taken = scratch.expert_begin.first(static_cast<size_t>(step_.spec.experts));
   for (const BatchChunk& source : step_.batch.chunks()) {
+    if (source.chunk->kv->length > 0) continue;
     std::ranges::fill(taken, 0);
     for (int row = source.first_row; row <= source.last_row(); ++row) {
       ExpertChoice& choice = scratch.choices[static_cast<size_t>(row)];  // top_k is 1
-      if (++taken[static_cast<size_t>(choice.expert)] <= step_.spec.encoder->expert_capacity) continue;
+      if (++taken[static_cast<size_t>(choice.expert)] <= capacity) continue;
       choice.expert = kNoExpert;
       scratch.routing[static_cast<size_t>(row)].choices = {};
       ++source.chunk->dropped;
@@ -169,7 +179,7 @@ void FfnBlock::GroupSlots(LayerId layer) {
   const size_t top_k = step_.spec.top_k;
   const size_t slots = step_.batch.rows() * top_k;
   for (int row = 0; row < step_.batch.rows(); ++row) scratch.routing[row].choices = scratch.choices.subspan(row * top_k, top_k);
-  if (step_.spec.IsEncoder(layer)) DropBeyondCapacity();
+  if (const auto capacity = step_.spec.ExpertCapacity(layer)) DropBeyondCapacity(*capacity);
   GroupByExpert(scratch.choices.first(slots), scratch.expert_begin, scratch.expert_slots.first(slots));
 }
 
@@ -202,6 +212,7 @@ void FfnBlock::ComputeShared(LayerId layer, const LayerWeights& weights, const A
 void FfnBlock::Combine(LayerId layer, const LayerWeights& weights) {
   const TraceSpan span(step_.trace, "combine", kComputeTrack, layer);
   if (step_.spec.NormsAround()) return step_.ForBlocks([&](RowBlock block) { CombineNormed(weights, block); });
+  if (step_.spec.prefix) return step_.ForBlocks([&](RowBlock block) { CombineWithBypass(weights, block); });
   Scratch& scratch = step_.scratch;
   const int rows = step_.batch.rows();
   step_.backend.Combine({.rows = rows,
@@ -237,6 +248,56 @@ void FfnBlock::CombineNormed(const LayerWeights& weights, RowBlock block) {
   if (step_.spec.shared_ffn > 0) backend.Add(sum, &scratch.shared[first_row * hidden], block.count * hidden);
   step_.Normalize(sum, weights.ffn_post_norm, block.count);
   step_.AddToResidual(&scratch.x[first_row * hidden], sum, block.count);
+}
+
+void FfnBlock::ComputeBypass(LayerId layer, const LayerWeights& weights, const Activations& input) {
+  const int hidden = step_.spec.hidden;
+  const InputForms forms = InputForms::Of({weights.bypass.format});
+  step_.ForBlocks([&](RowBlock block) {
+    const TraceSpan span(step_.trace, "bypass", kComputeTrack, layer);
+    float* const output = &step_.scratch.shared[static_cast<size_t>(block.begin) * hidden];
+    const bool has_forms = step_.expert_inputs.Cover(forms);
+    const Activations own =
+        has_forms ? input.Rows(block.begin, block.count)
+                  : step_.backend.Prepare(step_.Residual(block), block.count, hidden, hidden, forms, step_.scratch.inner_storage);
+    MatMulJob jobs[] = {{weights.bypass, &own, output, hidden}};
+    step_.Multiply(jobs);
+    step_.backend.SoftCap(output, 1, int64_t{block.count} * hidden);  // tanh
+  });
+}
+
+// Their outputs stand behind those of the experts.
+void FfnBlock::PassThroughDropped() {
+  Scratch& scratch = step_.scratch;
+  const int rows = step_.batch.rows();
+  const auto computed = static_cast<size_t>(scratch.expert_begin[static_cast<size_t>(step_.spec.experts)]);
+  const std::span<int32_t> dropped = scratch.expert_slots.subspan(computed, static_cast<size_t>(rows) - computed);
+  size_t found = 0;
+  for (int row = 0; row < rows; ++row) {
+    if (scratch.choices[static_cast<size_t>(row)].expert != kNoExpert) continue;  // top_k is 1
+    scratch.slot_places[static_cast<size_t>(row)] = static_cast<int32_t>(computed + found);
+    dropped[found++] = row;
+  }
+  if (dropped.empty()) return;
+  step_.backend.GatherRows(scratch.x.data(), step_.spec.hidden, dropped, &scratch.slots[computed * step_.spec.hidden]);
+}
+
+void FfnBlock::CombineWithBypass(const LayerWeights& weights, RowBlock block) {
+  Scratch& scratch = step_.scratch;
+  const int64_t hidden = step_.spec.hidden, first_row = block.begin, floats = block.count * hidden;
+  float* const sum = scratch.projected.data();
+  step_.backend.Combine({.rows = block.count,
+                         .cols = step_.spec.hidden,
+                         .top_k = 1,
+                         .choices = &scratch.choices[first_row],
+                         .places = scratch.slot_places.subspan(first_row, static_cast<size_t>(block.count)),
+                         .outputs = scratch.slots.data(),
+                         .x = sum,
+                         .adds = false});
+  step_.backend.Add(sum, &scratch.shared[first_row * hidden], floats);
+  step_.backend.Normalize({weights.ffn_post_norm, weights.ffn_post_norm_bias, step_.spec.rms_eps}, sum, block.count,
+                          step_.spec.hidden, sum);
+  step_.backend.Add(&scratch.x[first_row * hidden], sum, floats);
 }
 
 // The rows that stay close up, by way of `normed`: none may land where another one still is.

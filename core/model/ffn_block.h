@@ -27,7 +27,7 @@ class FfnBlock {
   void ReleaseExperts() { experts_.Release(); }
 
  private:
-  // The norm of x, a block of rows, which becomes scratch.normed as well.
+  // The norm of x, a block of rows, which becomes scratch.normed as well. Without a norm: x itself.
   Activations NormalizeAndPrepare(const float* norm, const float* bias, RowBlock block, InputForms forms,
                                   std::span<std::byte> storage);
 
@@ -43,8 +43,8 @@ class FfnBlock {
   // A masked expert may cost its group the choice, and with it experts that the mask left: that token is not masked.
   void UndoWhereMoreIsGone(int row);
   void GroupSlots(LayerId layer);
-  // What an expert of an encoder's layer has no room for any more becomes a choice of none.
-  void DropBeyondCapacity();
+  // What an expert has no room for any more becomes a choice of none.
+  void DropBeyondCapacity(int capacity);
   // The input of all rows' experts; `routed`: what ComputeRouter made.
   Activations PrepareExperts(const LayerWeights& weights, const Activations& routed);
   // To scratch.shared. `input`: that of the experts, which is the shared expert's where it has no norm of its own.
@@ -52,6 +52,12 @@ class FfnBlock {
   void Combine(LayerId layer, const LayerWeights& weights);
   // Normed before they join the shared expert and after that.
   void CombineNormed(const LayerWeights& weights, RowBlock block);
+  // To scratch.shared.
+  void ComputeBypass(LayerId layer, const LayerWeights& weights, const Activations& input);
+  // What a token that no expert had room for reads is what it gets. After the experts.
+  void PassThroughDropped();
+  // They join the bypass and are normed.
+  void CombineWithBypass(const LayerWeights& weights, RowBlock block);
 
   // What the projections of the rows' input read.
   InputForms FormsOf(const FfnWeights& weights) const;

@@ -125,7 +125,7 @@ void KvPool::Release(KvSequence& sequence) {
   for (auto page = sequence.pages.rbegin(); page != sequence.pages.rend(); ++page) Drop(*page);
   if (sequence.slot >= 0) GiveBackSlot(sequence, 0);
   sequence.pages.clear();
-  sequence.length = sequence.reached = sequence.source = 0;
+  sequence.length = sequence.reached = sequence.source = sequence.prefix = 0;
 }
 
 void KvPool::CutBack(KvSequence& sequence, int length, int reached) {
@@ -145,7 +145,7 @@ void KvPool::CutBack(KvSequence& sequence, int length, int reached) {
     }
   }
   sequence.length = length;
-  if (length == 0) sequence.source = 0;
+  if (length == 0) sequence.source = sequence.prefix = 0;
 }
 
 void KvPool::Label(int32_t page, uint64_t label) {
@@ -182,8 +182,7 @@ bool KvPool::AdoptCopy(KvSequence& sequence, int32_t page, int positions) {
   if (room) {
     sequence.pages.push_back(TakeFree());
     sequence.length += positions;
-    const auto begin = [&](int32_t of) { return buffer_.data() + slots_ * slot_bytes_ + of * page_bytes_; };
-    memory_.Copy(begin(sequence.pages.back()), begin(page), page_bytes_);
+    memory_.Copy(PageBegin(sequence.pages.back()), PageBegin(page), page_bytes_);
   }
   Drop(page);
   return room;
@@ -317,7 +316,7 @@ std::byte* KvPool::InSlot(const KvSequence& sequence, const Place& place) const 
 std::byte* KvPool::PageOf(const KvSequence& sequence, int page, LayerId layer) const {
   const Place& place = layers_[layer.value()];
   if (place.ring_pages > 0) return InSlot(sequence, place) + place.page_bytes * (page % place.ring_pages);
-  return buffer_.data() + slots_ * slot_bytes_ + sequence.pages[page] * page_bytes_ + place.offset;
+  return PageBegin(sequence.pages[page]) + place.offset;
 }
 
 std::byte* KvPool::State(const KvSequence& sequence, LayerId layer) const {

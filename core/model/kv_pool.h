@@ -28,6 +28,7 @@ struct KvSequence {
   int length = 0;     // positions written
   int reached = 0;    // positions that were written before the last CutBack; the slot's rings have seen them
   int source = 0;     // of an encoder-decoder's positions, those of the source, the first: what the decoder attends to of it
+  int prefix = 0;     // of a prefix-LM's positions, those that see each other, the first
   bool holds_memory() const { return !pages.empty() || slot >= 0; }
 };
 
@@ -55,6 +56,8 @@ class KvPool {
   KvFormat format() const { return format_; }
   int page_tokens() const { return page_tokens_; }
   int max_context() const { return max_context_; }
+  uint64_t page_bytes() const { return page_bytes_; }
+  uint64_t slot_bytes() const { return slot_bytes_; }
 
   int pages() const { return pages_; }
   int free_pages() const { return free_pages_; }                           // held by no sequence
@@ -106,6 +109,9 @@ class KvPool {
   // What page `page` of the sequence holds of a layer that keeps keys and values: see core/kernels/kv_rows.h. Of a layer with a
   // window there are those that the next kBlockRows rows see (core/model/scratch.h).
   std::byte* PageOf(const KvSequence& sequence, int page, LayerId layer) const;
+  // All that a page, and a slot, holds: that of every layer.
+  std::span<std::byte> PageBytesOf(int32_t page) const { return {PageBegin(page), page_bytes_}; }
+  std::span<std::byte> SlotBytesOf(int32_t slot) const { return {SlotBegin(slot), slot_bytes_}; }
   // A layer's state after the sequence's positions, 64-byte aligned. At position 0 it holds anything: who writes it begins there
   // with zeros.
   std::byte* State(const KvSequence& sequence, LayerId layer) const;
@@ -132,6 +138,7 @@ class KvPool {
   int32_t TakeFreeSlot();
   void GiveBackSlot(KvSequence& sequence, uint64_t label);
   std::byte* SlotBegin(int32_t slot) const { return buffer_.data() + slot * slot_bytes_; }
+  std::byte* PageBegin(int32_t page) const { return buffer_.data() + slots_ * slot_bytes_ + page * page_bytes_; }
   void Hold(int32_t page);
   void Drop(int32_t page);
   void Link(int32_t page, int32_t before);

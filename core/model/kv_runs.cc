@@ -13,12 +13,14 @@ int PlanRuns(Step& step, LayerId layer, RowBlock block, int first, std::span<con
   size_t runs_used = 0;
   int i = first;
   while (i < block.count) {
-    // The rows of one chunk that lie in the block.
+    // The rows of one chunk that lie in the block, those of its prefix by themselves.
     const BatchChunk& at = step.batch.chunk_of(block.begin + i);
-    const int end = std::min(block.count, at.first_row + at.rows() - block.begin);
     const KvSequence& kv = *at.chunk->kv;
     const int position = step.batch.positions()[block.begin + i];
-    const int seen = see == RowsSee::kTheSource ? kv.source : 0;
+    const bool in_prefix = position < kv.prefix;
+    const int rows = in_prefix ? std::min(at.rows(), kv.prefix - kv.length) : at.rows();
+    const int end = std::min(block.count, at.first_row + rows - block.begin);
+    const int seen = in_prefix ? kv.prefix : see == RowsSee::kTheSource ? kv.source : 0;
     const int pages = KvPool::PagesFor(seen > 0 ? seen : position + end - i, step.kv.page_tokens());
     if (pages_used + pages > scratch.kv_pages.size()) break;
     const std::span<std::byte*> where = scratch.kv_pages.subspan(pages_used, pages);

@@ -8,7 +8,7 @@
 namespace moed {
 
 enum class RowsSee : uint8_t {
-  kUpToTheirOwn,  // positions behind a source, if there is one
+  kUpToTheirOwn,  // positions behind a source, if there is one; those of a prefix see all of it
   kTheSource,     // all of it
 };
 

@@ -23,6 +23,7 @@ class StoreReader;
 
 // Consecutive tokens of one sequence in one step: a piece of a prompt, or a token to decode and what may follow it. The first
 // chunk of an encoder-decoder's sequence is its source, all of it; what follows are the decoder's tokens. A source has no logits.
+// That of a prefix-LM's is its prompt, all of it.
 struct SequenceChunk {
   SequenceId sequence;
   Phase phase = Phase::kDecode;

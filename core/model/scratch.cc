@@ -35,7 +35,7 @@ TokenRows CarveRows(const ModelSpec& spec, InputForms expert_inputs, size_t toke
   const auto floats = [&](size_t count) { return source.template Take<float>(count); };
   const auto shared_floats = [&](size_t count) { return shared.template Take<float>(count); };
   rows.x = floats(tokens * spec.hidden);
-  if (spec.shared_ffn > 0) rows.shared = floats(tokens * spec.hidden);
+  if (spec.shared_ffn > 0 || spec.prefix) rows.shared = floats(tokens * spec.hidden);
   rows.slots = floats(tokens * spec.top_k * spec.hidden);
   rows.normed = {rows.slots.data(), tokens * spec.hidden};
   rows.normed_on_host = &source == &shared ? rows.normed : shared_floats(rows.normed.size());
@@ -153,6 +153,7 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   scratch.chunks = shared.template Take<BatchChunk>(tokens);
   scratch.tokens = shared.template Take<TokenId>(tokens);
   scratch.positions = shared.template Take<int32_t>(tokens);
+  if (spec.prefix) scratch.position_ids = shared.template Take<TokenId>(tokens);
   scratch.row_chunks = shared.template Take<int32_t>(tokens);
   return scratch;
 }

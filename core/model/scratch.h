@@ -26,7 +26,7 @@ inline constexpr int kGroupRows = 16;
 // widest of the model's feed-forward blocks.
 struct TokenRows {
   std::span<float> x;                  // (tokens, hidden): the residual stream
-  std::span<float> shared;             // (tokens, hidden): the shared expert's output
+  std::span<float> shared;             // (tokens, hidden): the shared expert's output, or a prefix-LM's bypass
   std::span<float> slots;              // (tokens * top_k, hidden): outputs of the chosen experts, in the order of expert_slots
   std::span<float> normed;             // (tokens, hidden): the first of `slots`, whose experts write when the norm was read
   std::span<float> normed_on_host;     // the same for the host; a copy of them, where its memory is not the backend's
@@ -106,11 +106,12 @@ struct Scratch : TokenRows {
   std::span<int32_t> expert_slots;           // (tokens * top_k): token * top_k + slot, ascending within an expert
   std::span<int32_t> slot_places;  // (tokens * top_k): where a slot stands in expert_slots, kNoOutput where nothing was computed
 
-  std::span<int32_t> logits_rows;  // rows whose logits are computed together
-  std::span<BatchChunk> chunks;    // (tokens)
-  std::span<TokenId> tokens;       // (tokens)
-  std::span<int32_t> positions;    // (tokens)
-  std::span<int32_t> row_chunks;   // (tokens)
+  std::span<int32_t> logits_rows;   // rows whose logits are computed together
+  std::span<BatchChunk> chunks;     // (tokens)
+  std::span<TokenId> tokens;        // (tokens)
+  std::span<int32_t> positions;     // (tokens)
+  std::span<TokenId> position_ids;  // (tokens): the same as rows of a prefix-LM's embeddings
+  std::span<int32_t> row_chunks;    // (tokens)
 };
 
 // What the host reads or writes is carved from `shared`: router, unmasked, logits, unit, what gates are asked with, and all that

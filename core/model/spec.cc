@@ -208,6 +208,11 @@ ModelSpec Decode(const Json& json) {
   DecodeAttention(json, spec);
   DecodeRecurrence(json, spec);
   if (json.contains("encoder")) spec.encoder = DecodeEncoder(json["encoder"]);
+  if (json.contains("prefix")) {
+    const Json& prefix = json["prefix"];
+    spec.prefix = {.separator = IntOf(prefix.at("separator"), 0, INT32_MAX),
+                   .expert_capacity = IntOf(prefix.at("expert_capacity"), 0, INT32_MAX)};
+  }
   if (json.contains("swiglu_limits")) {
     const Json& limits = json["swiglu_limits"];
     spec.swiglu_limits = {.alpha = limits.at("alpha").get<double>(), .limit = limits.at("limit").get<double>()};
@@ -280,6 +285,9 @@ std::string SpecToJson(const ModelSpec& spec) {
   for (const HeadShape& heads : spec.more_heads) json["more_heads"].push_back(Encode(heads));
   if (spec.latent) json["latent"] = Encode(*spec.latent);
   if (spec.encoder) json["encoder"] = Encode(*spec.encoder);
+  if (spec.prefix) {
+    json["prefix"] = {{"separator", spec.prefix->separator}, {"expert_capacity", spec.prefix->expert_capacity}};
+  }
   if (!spec.windows.empty()) json["windows"] = spec.windows;
   if (spec.delta_net) json["delta_net"] = Encode(*spec.delta_net);
   if (spec.mamba2) json["mamba2"] = Encode(*spec.mamba2);

@@ -140,6 +140,16 @@ struct EncoderShape {
   bool operator==(const EncoderShape&) const = default;
 };
 
+// A prefix-LM of GPTSAN's kind. The tokens of a prompt before its first separator see each other, all others what stands before
+// them and themselves. Blocks read the residual stream as it is; what they put out has a layer norm. Positions have embeddings,
+// and further ones before the first layer without experts. Beside its experts a layer adds tanh(bypass x), and a token that no
+// expert has room for counts as its output. Before the head comes silu(last_project x).
+struct PrefixShape {
+  int separator = 0;
+  int expert_capacity = 0;  // tokens of a prompt that an expert of a layer takes, the first
+  bool operator==(const PrefixShape&) const = default;
+};
+
 struct ModelSpec {
   std::string family;  // a row of Families(): model_type of config.json
   int layers = 0;
@@ -166,6 +176,7 @@ struct ModelSpec {
   bool rope_interleaved = false;  // pairs are neighbours
   std::optional<LatentAttention> latent;
   std::optional<EncoderShape> encoder;
+  std::optional<PrefixShape> prefix;
   bool tied_embeddings = false;
   bool qkv_bias = false;
   bool o_bias = false;
@@ -233,9 +244,18 @@ struct ModelSpec {
   bool IsRecurrent(LayerId layer) const { return !recurrent.empty() && recurrent[layer.value()]; }
   bool HasMixer(LayerId layer) const { return mixers.empty() || mixers[layer.value()]; }
   bool HasAttention(LayerId layer) const { return HasMixer(layer) && !IsRecurrent(layer); }
+  // Tokens of a sequence's first chunk that an expert of the layer takes; none: any number.
+  std::optional<int> ExpertCapacity(LayerId layer) const {
+    if (prefix) return prefix->expert_capacity;
+    return IsEncoder(layer) ? std::optional(encoder->expert_capacity) : std::nullopt;
+  }
   bool IsEncoder(LayerId layer) const { return encoder && layer.value() < encoder->layers; }
   // Whether it has keys and values that last longer than a step.
   bool KeepsKeys(LayerId layer) const { return HasAttention(layer) && !IsEncoder(layer); }
+  // The first layer without experts of a prefix-LM.
+  bool BeginsExtraLayers(LayerId layer) const {
+    return prefix && layer.value() > 0 && !moe[layer.value()] && moe[layer.value() - 1];
+  }
   bool HasFfn(LayerId layer) const { return mixers.empty() || !mixers[layer.value()]; }
   // Whether feed-forward blocks, experts as well, have a gate beside up.
   bool gated() const { return activation == Activation::kSilu || activation == Activation::kGelu; }

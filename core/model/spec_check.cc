@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "absl/functional/function_ref.h"
 #include "core/base/status.h"
@@ -117,6 +118,36 @@ absl::Status CheckMixers(const ModelSpec& spec) {
   return InvalidArgument("mixers has ", spec.mixers.size(), " entries for ", spec.layers, " layers");
 }
 
+// Heads without rotation and all that other families have beside them, in layers of one kind.
+bool HasPlainHeads(const ModelSpec& spec) {
+  return spec.unrotated && !spec.latent && !spec.qkv_bias && !spec.o_bias && !spec.attention_sinks && !spec.attention_gate &&
+         spec.windows.empty() && spec.rotations.empty() && spec.recurrent.empty() && spec.mixers.empty() && !spec.value_norm &&
+         !spec.values_are_keys && !spec.layer_norm && !spec.layer_scale && spec.qk_norm == ModelSpec::QkNorm::kNone &&
+         !spec.NormsAround() && spec.residual_scale == 1 && spec.kv_heads == spec.heads;
+}
+
+// One expert by a softmax.
+bool HasPlainExperts(const ModelSpec& spec) {
+  return spec.top_k == 1 && spec.router_scoring == RouterScoring::kSoftmax && spec.shared_ffn == 0 && !spec.expert_bias &&
+         !spec.expert_scales && !spec.router_correction && spec.router_groups == 1;
+}
+
+absl::Status CheckPrefix(const ModelSpec& spec) {
+  if (!spec.prefix) return absl::OkStatus();
+  MOED_RETURN_IF_ERROR(CheckShapeNumber("prefix.separator", spec.prefix->separator, 0, spec.vocabulary - 1));
+  MOED_RETURN_IF_ERROR(CheckShapeNumber("prefix.expert_capacity", spec.prefix->expert_capacity, 1, INT32_MAX));
+  if (spec.heads * spec.head_dim != spec.hidden) {
+    return InvalidArgument("a prefix-LM with heads = ", spec.heads, " of head_dim = ", spec.head_dim,
+                           " and hidden = ", spec.hidden, ", which they divide");
+  }
+  if (spec.encoder || !HasPlainHeads(spec) || !HasPlainExperts(spec) || spec.activation != Activation::kRelu ||
+      !spec.tied_embeddings || !spec.head_bias || spec.embedding_scale != 1) {
+    return InvalidArgument("a prefix-LM with heads, norms, experts or layers of another kind than GPTSAN's");
+  }
+  if (std::ranges::is_sorted(spec.moe, std::greater())) return absl::OkStatus();
+  return InvalidArgument("a prefix-LM with layers with experts behind layers without them");
+}
+
 // What its blocks have: plain heads and feed-forward blocks, and a router that chooses one expert by softmax.
 absl::Status CheckEncoder(const ModelSpec& spec) {
   if (!spec.encoder) return absl::OkStatus();
@@ -127,16 +158,10 @@ absl::Status CheckEncoder(const ModelSpec& spec) {
   MOED_RETURN_IF_ERROR(CheckShapeNumber("encoder.most_distance", encoder.most_distance, least, 1 << 14));
   MOED_RETURN_IF_ERROR(CheckShapeNumber("encoder.expert_capacity", encoder.expert_capacity, 0, INT32_MAX));
   MOED_RETURN_IF_ERROR(CheckShapeNumber("encoder.start", encoder.start, 0, spec.vocabulary - 1));
-  if (!spec.unrotated || spec.latent || spec.qkv_bias || spec.o_bias || spec.attention_sinks || spec.attention_gate ||
-      !spec.windows.empty() || !spec.rotations.empty() || !spec.recurrent.empty() || !spec.mixers.empty() || spec.value_norm ||
-      spec.values_are_keys || spec.layer_norm || spec.layer_scale || spec.qk_norm != ModelSpec::QkNorm::kNone ||
-      spec.NormsAround() || spec.residual_scale != 1 || spec.kv_heads != spec.heads) {
+  if (!HasPlainHeads(spec)) {
     return InvalidArgument("an encoder with heads, norms or layers of another kind than the plain ones");
   }
-  if (spec.top_k == 1 && spec.router_scoring == RouterScoring::kSoftmax && spec.shared_ffn == 0 && !spec.expert_bias &&
-      !spec.expert_scales && !spec.router_correction && spec.router_groups == 1) {
-    return absl::OkStatus();
-  }
+  if (HasPlainExperts(spec)) return absl::OkStatus();
   return InvalidArgument("an encoder with top_k = ", spec.top_k,
                          ", a shared expert or another router than a softmax; it has 1 expert");
 }
@@ -244,6 +269,7 @@ absl::Status CheckSpec(const ModelSpec& spec) {
   MOED_RETURN_IF_ERROR(CheckMixers(spec));
   MOED_RETURN_IF_ERROR(CheckRecurrence(spec));
   MOED_RETURN_IF_ERROR(CheckEncoder(spec));
+  MOED_RETURN_IF_ERROR(CheckPrefix(spec));
   MOED_RETURN_IF_ERROR(CheckNorms(spec));
   MOED_RETURN_IF_ERROR(CheckActivation(spec));
   return CheckLayers(spec);

@@ -43,7 +43,10 @@ class TrunkBinder {
     if (info != nullptr) status_ = store_.ReadTensor(*info, std::as_writable_bytes(std::span(&number, 1)));
     return number;
   }
-  FfnWeights Ffn(const std::string& prefix) { return {Matrix(prefix + "gate"), Matrix(prefix + "up"), Matrix(prefix + "down")}; }
+  FfnWeights Ffn(const std::string& prefix) {
+    return {Matrix(prefix + "gate"), Matrix(prefix + "up"), Matrix(prefix + "down"), Vector(prefix + "up_bias"),
+            Vector(prefix + "down_bias")};
+  }
 
   absl::Status Finish() const {
     MOED_RETURN_IF_ERROR(status_);
@@ -135,9 +138,11 @@ LayerWeights BindLayer(TrunkBinder& trunk, int layer) {
   weights.router_norm = trunk.Vector(prefix + "router_norm");
   weights.shared_norm = trunk.Vector(prefix + "shared_norm");
   weights.attn_post_norm = trunk.Vector(prefix + "attn_post_norm");
+  weights.attn_post_norm_bias = trunk.Vector(prefix + "attn_post_norm_bias");
   weights.shared_post_norm = trunk.Vector(prefix + "shared_post_norm");
   weights.experts_post_norm = trunk.Vector(prefix + "experts_post_norm");
   weights.ffn_post_norm = trunk.Vector(prefix + "ffn_post_norm");
+  weights.ffn_post_norm_bias = trunk.Vector(prefix + "ffn_post_norm_bias");
   weights.layer_scale = trunk.Number(prefix + "layer_scale");
   weights.expert_scales = trunk.Vector(prefix + "expert_scales");
   weights.router = trunk.Matrix(prefix + "router");
@@ -147,6 +152,7 @@ LayerWeights BindLayer(TrunkBinder& trunk, int layer) {
                          .up = trunk.Vector(prefix + "expert_bias.up"),
                          .down = trunk.Vector(prefix + "expert_bias.down")};
   weights.shared_gate = trunk.Matrix(prefix + "shared_gate");
+  weights.bypass = trunk.Matrix(prefix + "bypass");
   weights.shared = trunk.Ffn(prefix + "shared.");
   weights.dense = trunk.Ffn(prefix + "dense.");
   return weights;
@@ -212,6 +218,10 @@ absl::StatusOr<Weights> LoadWeights(const StoreReader& store, const ModelSpec& s
   weights.final_norm_bias = trunk.Vector("final_norm_bias");
   weights.head_bias = trunk.Vector("head_bias");
   weights.encoder_norm = trunk.Vector("encoder_norm");
+  weights.positions = trunk.Matrix("positions");
+  weights.extra_positions = trunk.Matrix("extra_positions");
+  weights.last_project = trunk.Matrix("last_project");
+  weights.last_project_bias = trunk.Vector("last_project_bias");
   for (const std::string_view bias : {kEncoderBias, kDecoderBias}) trunk.Vector(std::string(bias));  // see FillPositionBiases
   weights.inv_freq = trunk.Vector("rope.inv_freq");
   for (int layer = 0; layer < spec.layers; ++layer) weights.layers.push_back(BindLayer(trunk, layer));

@@ -17,9 +17,11 @@ class StoreReader;
 
 // down(activation(gate x) * (up x)), or down(activation(up x))
 struct FfnWeights {
-  MatrixView gate;  // (ffn, hidden); none where the model has no gates
-  MatrixView up;    // (ffn, hidden)
-  MatrixView down;  // (hidden, ffn)
+  MatrixView gate;                   // (ffn, hidden); none where the model has no gates
+  MatrixView up;                     // (ffn, hidden)
+  MatrixView down;                   // (hidden, ffn)
+  const float* up_bias = nullptr;    // (ffn)
+  const float* down_bias = nullptr;  // (hidden)
 };
 
 // Rows of float32, an expert each.
@@ -98,9 +100,11 @@ struct LayerWeights {
   const float* shared_norm = nullptr;
   // Of what they put out, (hidden).
   const float* attn_post_norm = nullptr;
+  const float* attn_post_norm_bias = nullptr;
   const float* shared_post_norm = nullptr;
   const float* experts_post_norm = nullptr;
   const float* ffn_post_norm = nullptr;  // of both together
+  const float* ffn_post_norm_bias = nullptr;
   float layer_scale = 1;                 // a number of the host
   const float* expert_scales = nullptr;  // (experts)
   MatrixView router;                     // (experts, hidden)
@@ -108,6 +112,7 @@ struct LayerWeights {
   const float* router_correction = nullptr;
   ExpertBiases expert_bias;
   MatrixView shared_gate;  // (1, hidden)
+  MatrixView bypass;       // (hidden, hidden), of a prefix-LM
   FfnWeights shared;
   FfnWeights dense;
 };
@@ -124,7 +129,12 @@ struct Weights {
   const float* final_norm_bias = nullptr;
   const float* encoder_norm = nullptr;  // (hidden), of what the encoder's last layer makes
   const float* head_bias = nullptr;     // (vocabulary)
-  const float* inv_freq = nullptr;      // of all rotations, see spec.FirstFrequency
+  // Of a prefix-LM.
+  MatrixView positions;                      // (max_positions, hidden)
+  MatrixView extra_positions;                // the same; none where all layers have experts
+  MatrixView last_project;                   // (hidden, hidden)
+  const float* last_project_bias = nullptr;  // (hidden)
+  const float* inv_freq = nullptr;           // of all rotations, see spec.FirstFrequency
   std::vector<LayerWeights> layers;
 };
 

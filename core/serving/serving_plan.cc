@@ -210,6 +210,16 @@ uint64_t BytesOfMaps(const StoreDescription& store) {
   return kExpertMapsAtOnce * kExpertMapBytes * store.moe_layers.size() * static_cast<uint64_t>(store.experts_per_layer);
 }
 
+KvSpillSizes SizesOfSpill(const ServingInputs& in, const StepEngineOptions& engine) {
+  return {.budget = in.options.kv_spill_budget.value_or(0),
+          .page_bytes = KvPool::PageBytes(in.spec, in.options.kv_format),
+          .slot_bytes = KvPool::SlotBytes(in.spec, engine.max_context, in.options.kv_format),
+          .page_tokens = kKvPageTokens,
+          .max_context = engine.max_context,
+          .sessions = static_cast<int>(Sequences(engine)),
+          .max_running = engine.max_running};
+}
+
 // What "tables" and "queues" are made of.
 std::vector<MemoryTerm> TermsOf(const ServingInputs& in, uint64_t shares_of, const StepEngineOptions& engine) {
   const StoreDescription& store = in.store;
@@ -256,6 +266,7 @@ MemoryNeeds MeasureNeeds(const ServingInputs& in, uint64_t shares_of, const Mode
   }
   needs.tables = SumOf(terms, "tables");
   needs.queues = SumOf(terms, "queues");
+  if (in.options.kv_spill_budget) needs.kv_spill = KvSpill::MemoryBytes(SizesOfSpill(in, engine));
   needs.kv_page = KvPool::PageBytes(in.spec, in.options.kv_format);
   needs.kv_slot = KvPool::SlotBytes(in.spec, model.max_context, in.options.kv_format);
   if (in.options.prefix_cache) {
@@ -405,6 +416,7 @@ absl::StatusOr<ServingPlan> PlanServing(const ServingInputs& in) {
   plan.engine.max_context = plan.memory.max_context;
   plan.engine.request.prompt_tokens = plan.memory.max_context;
   plan.engine.max_new_tokens = std::min(plan.memory.max_context - 1, in.options.max_new_tokens.value_or(INT_MAX));
+  plan.kv_spill = SizesOfSpill(in, plan.engine);
   plan.terms = TermsOf(in, in.budget, plan.engine);
   plan.prompt_queue_bytes = PromptQueueBytes(in.budget, plan.engine) / 2;
   plan.answers = AnswersOf(in.budget, plan.engine);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/engine/kv_spill.h"
 #include "core/engine/step_engine.h"
 #include "core/expert/memory_plan.h"
 #include "core/expert/presets/preset.h"
@@ -32,6 +33,7 @@ struct ServingOptions {
   std::optional<uint64_t> kv_budget;
   std::optional<int> max_context;
   KvFormat kv_format = KvFormat::kF16;
+  std::optional<uint64_t> kv_spill_budget;  // of disk; absent: keys and values of idle sessions are not written there
   int threads = 1;
   int max_running = 8;
   std::optional<int> queue_capacity;       // absent: as the budget allows
@@ -87,7 +89,8 @@ struct ServingPlan {
   MemoryPlan memory;
   std::vector<MemoryTerm> terms;  // of a part at most its bytes
   KvPoolSizes kv;
-  int running = 0;  // requests at once: max_running, or as many as there are slots for
+  KvSpillSizes kv_spill;  // with kv_spill_budget
+  int running = 0;        // requests at once: max_running, or as many as there are slots for
   ModelOptions model;
   StepEngineOptions engine;
   size_t prompt_queue_bytes = 0;  // prompts that wait, and again as much of texts for Tokenize

@@ -10,7 +10,7 @@ namespace moed {
 namespace {
 
 constexpr std::string_view kMagic{"MOEDTOK\0", 8};
-constexpr std::array<size_t, 4> kSectionsOfVersion = {6, 7, 9, kBlobSections};  // [version - 1]
+constexpr std::array<size_t, 5> kSectionsOfVersion = {6, 7, 9, 10, kBlobSections};  // [version - 1]
 constexpr size_t kChecksumAt = 16;
 constexpr size_t kChecksummedFrom = 24;
 constexpr size_t kDirectoryAt = 32;

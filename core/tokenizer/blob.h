@@ -35,8 +35,11 @@ enum class BlobSection : uint32_t {
   kSamplingDefaults,
   // Version 3 ends here.
   kScores,  // f64 x pieces, of a unigram model; empty: the model is BPE
+  // Version 4 ends here.
+  kWordTokens,    // u32 x words, the last pieces: the token of each (JapaneseWords); empty: pieces are tokens
+  kReplacements,  // of JapaneseWords
 };
-inline constexpr size_t kBlobSections = 10;
+inline constexpr size_t kBlobSections = 12;
 
 template <class T>
 using PerBlobSection = std::array<T, kBlobSections>;

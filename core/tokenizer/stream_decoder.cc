@@ -16,6 +16,7 @@ StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool skip_special_token
 std::string StreamDecoder::Push(TokenId token) {
   if (skip_special_ && tokenizer_.IsSpecial(token)) return "";
   const std::string_view piece = tokenizer_.impl_->Piece(token);
+  if (tokenizer_.impl_->japanese) return PushWord(token, piece);
   if (piece.empty()) return "";
   return tokenizer_.impl_->byte_level ? PushBytes(piece) : PushPiece(piece);
 }
@@ -51,6 +52,25 @@ std::string StreamDecoder::Stripped(std::string text) {
     if (strips) stripped += strip.size();
   }
   return text.substr(stripped);
+}
+
+// A run of bytes is a word. What is repeated ends it, whole or not.
+std::string StreamDecoder::PushWord(TokenId token, std::string_view piece) {
+  constexpr int kTimes = 3;
+  const JapaneseWords& words = *tokenizer_.impl_->japanese;
+  if (static_cast<uint32_t>(token.value()) != words.repeat()) {
+    const bool is_byte = words.IsByte(token, piece);
+    if (!is_byte || !std::exchange(last_is_bytes_, is_byte)) last_.clear();
+    last_is_bytes_ = is_byte;
+    last_ += piece;
+    return PushBytes(piece);
+  }
+  std::string text = Flush(), word;
+  if (AppendReplacingInvalid(last_, word) < last_.size()) word += kReplacementCharacter;
+  last_ = word;
+  last_is_bytes_ = false;
+  for (int i = 0; i < kTimes; ++i) text += word;
+  return text;
 }
 
 std::string StreamDecoder::Flush() {

@@ -82,7 +82,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromBlob(std::string blob)
 absl::Status Tokenizer::Impl::Open() {
   MOED_ASSIGN_OR_RETURN(const auto sections, OpenBlob(blob));
   MOED_ASSIGN_OR_RETURN(vocabulary, Vocabulary::Open(sections));
-  MOED_ASSIGN_OR_RETURN(TokenizerSpec spec, ParseSpec(sections[static_cast<size_t>(BlobSection::kSpec)], vocabulary.size()));
+  const std::string_view word_tokens = sections[static_cast<size_t>(BlobSection::kWordTokens)];
+  MOED_ASSIGN_OR_RETURN(tokens, JapaneseWords::CountTokens(vocabulary, word_tokens));
+  MOED_ASSIGN_OR_RETURN(TokenizerSpec spec, ParseSpec(sections[static_cast<size_t>(BlobSection::kSpec)], tokens));
   const auto make_steps = [&]() -> absl::Status {
     MOED_ASSIGN_OR_RETURN(raw_added, AddedTokenMatcher::Make(spec.added, false));
     MOED_ASSIGN_OR_RETURN(normalized_added, AddedTokenMatcher::Make(spec.added, true));
@@ -102,7 +104,12 @@ absl::Status Tokenizer::Impl::Open() {
   }
   std::ranges::sort(special_ids);
   longest_token_bytes = LongestTokenBytes(vocabulary, spec);
-  if (const std::string_view scores = sections[static_cast<size_t>(BlobSection::kScores)]; !scores.empty()) {
+  if (!word_tokens.empty()) {
+    MOED_ASSIGN_OR_RETURN(japanese, JapaneseWords::Make(vocabulary, word_tokens,
+                                                        sections[static_cast<size_t>(BlobSection::kReplacements)], spec.bpe));
+    longest_token_bytes = japanese->longest_token_bytes();
+    for (const AddedToken& token : spec.added) longest_token_bytes = std::max(longest_token_bytes, token.content.size());
+  } else if (const std::string_view scores = sections[static_cast<size_t>(BlobSection::kScores)]; !scores.empty()) {
     MOED_ASSIGN_OR_RETURN(unigram, Unigram::Make(vocabulary, scores, spec.bpe));
   } else {
     bpe.emplace(vocabulary, std::move(spec.bpe));
@@ -150,7 +157,9 @@ absl::Status Tokenizer::Impl::AppendText(std::string_view text, const EncodeOpti
   };
   const auto append_words = [&](std::string_view words, bool text_begins) {
     return pre_tokenizer.Split(words, text_begins, [&](std::string_view word) -> absl::Status {
-      MOED_RETURN_IF_ERROR(unigram ? unigram->Append(word, unigram_scratch, out) : bpe->Append(word, scratch, out));
+      MOED_RETURN_IF_ERROR(japanese  ? japanese->Append(word, options.max_word_bytes, out)
+                           : unigram ? unigram->Append(word, unigram_scratch, out)
+                                     : bpe->Append(word, scratch, out));
       return check_tokens();
     });
   };
@@ -208,7 +217,7 @@ size_t Tokenizer::EncodeScratchBytes(size_t word_bytes) {
   return word_bytes * std::max(BpeScratch::kBytesForByte, Unigram::Scratch::kBytesForByte);
 }
 
-int Tokenizer::vocabulary_size() const { return static_cast<int>(impl_->vocabulary.size()); }
+int Tokenizer::vocabulary_size() const { return static_cast<int>(impl_->tokens); }
 
 bool Tokenizer::IsSpecial(TokenId token) const {
   return token.value() >= 0 && std::ranges::binary_search(impl_->special_ids, static_cast<uint32_t>(token.value()));
@@ -230,7 +239,8 @@ size_t Tokenizer::memory_bytes() const {
   const auto of_ids = [](const std::vector<uint32_t>& ids) { return ids.capacity() * sizeof(uint32_t); };
   return sizeof(Tokenizer) + sizeof(Impl) + impl_->blob.capacity() + impl_->raw_added.memory_bytes() +
          impl_->normalized_added.memory_bytes() + impl_->normalizer.memory_bytes() + impl_->pre_tokenizer.memory_bytes() +
-         of_ids(impl_->special_ids) + of_ids(impl_->prefix_ids) + of_ids(impl_->suffix_ids);
+         (impl_->japanese ? impl_->japanese->memory_bytes() : 0) + of_ids(impl_->special_ids) + of_ids(impl_->prefix_ids) +
+         of_ids(impl_->suffix_ids);
 }
 
 }  // namespace moed

@@ -1,6 +1,6 @@
 // Text to tokens and back, as the checkpoint's tokenizer.json says.
-// Byte-level BPE (GPT-2, Qwen2, OLMoE pre-tokenizers), SentencePiece-style BPE with byte fallback (Llama, Mixtral) and
-// SentencePiece's unigram model (T5).
+// Byte-level BPE (GPT-2, Qwen2, OLMoE pre-tokenizers), SentencePiece-style BPE with byte fallback (Llama, Mixtral),
+// SentencePiece's unigram model (T5) and GPTSAN's Japanese words.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,10 @@ struct EncodeOptions {
 // normalizer, pre-tokenizer, decoder, post-processor) are errors that name the part and list what is supported. Needs a JSON DOM:
 // pack time only.
 absl::StatusOr<std::string> CompileTokenizer(std::string_view tokenizer_json);
+
+// The same of vocab.txt and emoji.json, as GPTSAN-japanese has them. With special tokens a text is a whole prefix: one stands
+// before it and the separator behind it.
+absl::StatusOr<std::string> CompileJapaneseTokenizer(std::string_view vocab_txt, std::string_view emoji_json);
 
 // Immutable, thread-safe. Holds the blob it was made from and little else.
 class Tokenizer {
@@ -76,11 +80,14 @@ class StreamDecoder {
  private:
   std::string PushBytes(std::string_view bytes);
   std::string PushPiece(std::string_view piece);
+  std::string PushWord(TokenId token, std::string_view piece);
   std::string Stripped(std::string text);
 
   const Tokenizer& tokenizer_;
   const bool skip_special_;
   bool first_piece_;
+  std::string last_;  // of a tokenizer whose words are repeated: what the last of them said
+  bool last_is_bytes_ = false;
   uint32_t strips_left_;  // how many leading characters may still go
   std::string pending_;   // an incomplete character, or a run of byte pieces whose end is not known yet
 };

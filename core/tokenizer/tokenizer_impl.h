@@ -9,6 +9,7 @@
 
 #include "core/tokenizer/added_tokens.h"
 #include "core/tokenizer/bpe.h"
+#include "core/tokenizer/japanese_words.h"
 #include "core/tokenizer/normalizer.h"
 #include "core/tokenizer/pre_tokenizer.h"
 #include "core/tokenizer/tokenizer.h"
@@ -25,18 +26,20 @@ struct Tokenizer::Impl {
                                                              std::string_view normalized) const;
   // Empty for an unknown id.
   std::string_view Piece(TokenId token) const {
-    const bool known = token.value() >= 0 && static_cast<size_t>(token.value()) < vocabulary.size();
+    const bool known = token.value() >= 0 && static_cast<size_t>(token.value()) < tokens;
     return known ? vocabulary.piece(static_cast<uint32_t>(token.value())) : std::string_view();
   }
 
   std::string blob;  // `vocabulary` looks into it
   Vocabulary vocabulary;
+  size_t tokens = 0;  // of its pieces, the first
   bool byte_level = false;
   AddedTokenMatcher raw_added, normalized_added;
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   std::optional<Bpe> bpe;
-  std::optional<Unigram> unigram;  // in its place
+  std::optional<Unigram> unigram;         // in its place
+  std::optional<JapaneseWords> japanese;  // the same
   std::vector<uint32_t> prefix_ids, suffix_ids;
   DecoderSpec decoder;
   std::vector<uint32_t> special_ids;  // ascending

@@ -9,6 +9,25 @@ namespace {
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 
+void AddSpill(const KvSpillStats& spill, MetricFamilies& families) {
+  AddGauge(families, "moe_kv_spill_budget_bytes", "Disk that keys and values of idle sessions may take; 0: none.",
+           static_cast<double>(spill.budget));
+  AddGauge(families, "moe_kv_spill_bytes", "Disk that they take.", static_cast<double>(spill.on_disk_bytes));
+  AddGauge(families, "moe_kv_spill_ended", "1: a write failed, and nothing more is written.", spill.ended);
+  AddCounter(families, "moe_kv_spill_written_bytes_total", "Keys and values written to disk.",
+             static_cast<double>(spill.written_bytes));
+  AddCounter(families, "moe_kv_spill_read_bytes_total", "Keys and values read back.", static_cast<double>(spill.read_bytes));
+  AddCounter(families, "moe_kv_spill_write_seconds_total", "Time that writing them took.", spill.write_seconds);
+  AddCounter(families, "moe_kv_spill_read_seconds_total", "Time that reading them took.", spill.read_seconds);
+  AddCounter(families, "moe_kv_spill_restored_tokens_total", "Tokens whose keys and values came back from disk.",
+             static_cast<double>(spill.restored_tokens));
+  AddCounter(families, "moe_kv_spill_lost_tokens_total",
+             "Tokens of idle sessions whose keys and values are neither in memory nor on disk any more.",
+             static_cast<double>(spill.lost_tokens));
+  AddCounter(families, "moe_kv_spill_damaged_total", "Blocks that could not be read, or were not what was written.",
+             static_cast<double>(spill.damaged));
+}
+
 void AddEngine(const Engine& engine, MetricFamilies& families) {
   const EngineStats stats = engine.Stats();
   AddGauge(families, "moe_requests_running", "Requests being computed.", stats.running);
@@ -25,6 +44,7 @@ void AddEngine(const Engine& engine, MetricFamilies& families) {
              static_cast<double>(stats.prefix_queries));
   AddCounter(families, "moe_prefix_cache_hits_total", "Of those, tokens that were there.",
              static_cast<double>(stats.prefix_hits));
+  AddSpill(stats.spill, families);
   AddCounter(families, "moe_draft_tokens_total", "Tokens that were computed ahead of their choice since the text repeats itself.",
              static_cast<double>(stats.drafted_tokens));
   AddCounter(families, "moe_draft_tokens_accepted_total", "Of those, tokens that were chosen.",

@@ -270,8 +270,8 @@ absl::Status ChatTemplateError(const absl::Status& status) {
 
 absl::StatusOr<PendingRequest> TranslateChat(moe::v1::ChatRequest request, const LoadedModel& model,
                                              const RequestLimits& limits) {
-  if (model.encodes) {
-    return absl::FailedPreconditionError("the model is an encoder-decoder, which has no conversations: use Generate");
+  if (!model.without_conversations.empty()) {
+    return FailedPrecondition("the model is ", model.without_conversations, ", which has no conversations: use Generate");
   }
   if (model.chat == nullptr) {
     return absl::FailedPreconditionError(

@@ -323,6 +323,7 @@ absl::Status ControlService::FillSessions(const moe::v1::ListSessionsRequest& re
     if (info.busy) continue;
     session->set_tokens(info.tokens);
     session->set_cached_tokens(info.computed);
+    session->set_tokens_on_disk(info.on_disk);
     session->set_idle_seconds(SecondsBetween(info.used_nanos, now));
   }
   out.set_total(model->engine->Stats().sessions);

@@ -25,7 +25,7 @@ class MatcherPool;
 struct LoadedModel {
   Engine* engine = nullptr;
   const Tokenizer* tokenizer = nullptr;
-  bool encodes = false;                               // an encoder-decoder: it answers sources and has no conversations
+  std::string_view without_conversations;             // "an encoder-decoder": what the model is, if it has none
   const chat::ModelTemplate* chat = nullptr;          // null: the store has no chat template
   const chat::AnswerFormat* answer_format = nullptr;  // with a chat template
   grammar::MatcherPool* formats = nullptr;

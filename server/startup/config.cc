@@ -139,6 +139,9 @@ std::vector<std::pair<std::string_view, Address>> ServedAddresses(const Config& 
 }  // namespace
 
 absl::Status CheckConfig(const Config& config) {
+  if (config.kv_spill.empty() == config.serving.kv_spill_budget.has_value()) {
+    return InvalidArgument("--kv-spill and --kv-spill-budget: one is given without the other; a folder and its bytes are wanted");
+  }
   MOED_RETURN_IF_ERROR(CheckTlsFiles(config.access.tls));
   for (const auto& [flag, address] : ServedAddresses(config)) {
     MOED_RETURN_IF_ERROR(CheckExposure(flag, address, config.access, config.insecure));

@@ -40,6 +40,7 @@ struct Config {
   std::string backend = "auto";
   std::optional<int> max_connections;  // absent: as many as the memory beside the budget has room for
 
+  std::string kv_spill;        // "" = off: a folder
   std::string trace;           // "" = off
   std::string learned_state;   // "" = nothing is kept
   std::string residency;       // "" = nothing is kept
@@ -80,8 +81,8 @@ using Environment = std::function<const char*(const char* name)>;
 absl::StatusOr<ConfigOutcome> ReadConfig(std::span<const std::string> arguments, const Environment& environment,
                                          std::string_view more_help = "");
 
-// What values need of each other before anything is opened: TLS's files, and protection of addresses that other machines reach.
-// INVALID_ARGUMENT names the flags and the remedy.
+// What values need of each other before anything is opened: TLS's files, a folder's bytes, and protection of addresses that other
+// machines reach. INVALID_ARGUMENT names the flags and the remedy.
 absl::Status CheckConfig(const Config& config);
 // Logs what is open to other machines all the same.
 void WarnOfExposure(const Config& config);

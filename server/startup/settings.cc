@@ -210,6 +210,12 @@ constexpr Setting kSettings[] = {
     {"kv-budget", "Model and memory", "BYTES", "keys and values of all conversations, out of the memory budget",
      "a sixteenth of what the fixed parts leave", ApplyBytes<&ServingOptions::kv_budget>},
     {"kv-format", "Model and memory", "f16|f32|q8", "how keys and values are kept: in 16, 32 or 8.5 bits", "f16", ApplyKvFormat},
+    {"kv-spill", "Model and memory", "FOLDER",
+     "keys and values of idle conversations that may lose their room are written to a file there that nobody else sees, and read "
+     "back where that is sooner done than computing them",
+     "off", ApplyPath<&Config::kv_spill>},
+    {"kv-spill-budget", "Model and memory", "BYTES", "of that file; conversations that were idle longest go first", "",
+     ApplyBytes<&ServingOptions::kv_spill_budget>},
     {"prefix-cache", "Model and memory", "on|off",
      "pages of keys and values that nobody uses stay, for prompts that begin with the same tokens, until their room is needed",
      "on", ApplyPrefixCache},

@@ -69,6 +69,12 @@ const PlanCase kCases[] = {
     {"sources as far as they fit", {Encodes(3, 1), Encodes(5, 1), Encodes(1, 1)}, {8, 4, 10}, 3, {{0, 3}, {1, 5}}},
     {"a younger source does not overtake", {Encodes(6, 1), Encodes(3, 1), Encodes(1, 1)}, {8, 4, 10}, 3, {{0, 6}}},
     {"sources leave prompts their tokens", {Prefills(20, 2), Encodes(8, 1)}, {8, 4, 10}, 2, {{0, 8}, {1, 8}}},
+    {"what is whole goes beside decoding", {Decodes(1, 1), Encodes(7, 1)}, {8, 4, 10, 3, false}, 2, {{0, 1}, {1, 7}}},
+    {"as far as it fits, before pieces",
+     {Decodes(1, 1), Prefills(20, 2), Encodes(5, 1), Encodes(3, 1)},
+     {8, 4, 10, 8, false},
+     4,
+     {{0, 1}, {1, 2}, {2, 5}}},
     {"nothing to compute", {Waits(0, 0), Waits(3, 1)}, {8, 4, 4}, 2, {{1, 3}}},
 };
 

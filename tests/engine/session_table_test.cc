@@ -36,16 +36,16 @@ TEST(SessionTableTest, WithoutCapacityNothingIsKept) {
   EXPECT_EQ(table.size(), 0);
 }
 
-TEST(SessionTableTest, PagesAreFoundOldestFirst) {
+TEST(SessionTableTest, TheyAreVisitedOldestFirstUntilTheVisitorHasEnough) {
   SessionTable table(4);
-  table.Keep(Conversation("none"));
-  table.Keep(Conversation("two", 2));
-  table.Keep(Conversation("three", 3));
-  EXPECT_EQ(table.OldestWithMemory()->session, "two");
-  table.Take("two");
-  EXPECT_EQ(table.OldestWithMemory()->session, "three");
-  table.Take("three");
-  EXPECT_EQ(table.OldestWithMemory(), nullptr);
+  for (const char* name : {"a", "b", "c"}) table.Keep(Conversation(name));
+  table.Keep(table.Take("a"));
+  std::string visited;
+  table.Visit([&](Sequence& sequence) {
+    visited += sequence.session;
+    return sequence.session != "c";
+  });
+  EXPECT_EQ(visited, "bc");
 }
 
 }  // namespace

@@ -26,19 +26,20 @@ namespace moed {
 
 inline std::string DataFolder() { return UnpackedCheckpoint(""); }
 
-// One a folder, sorted. Those of encoder-decoders, whose prompt is a source, or the others.
-inline std::vector<std::string> FolderNames(bool encoder_decoders) {
+// One a folder, sorted. Those of models whose prompt is computed whole (encoder-decoders, prefix-LMs), or the others.
+inline std::vector<std::string> FolderNames(bool whole_prompts) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(DataFolder())) {
     const std::string name = entry.path().filename();
-    if (name.starts_with("switch_transformers") == encoder_decoders) names.push_back(name);
+    const bool whole = name.starts_with("switch_transformers") || name.starts_with("gptsan_japanese");
+    if (whole == whole_prompts) names.push_back(name);
   }
   std::sort(names.begin(), names.end());
   return names;
 }
 // "mixtral", "olmoe", ...
 inline std::vector<std::string> CheckpointNames() { return FolderNames(false); }
-inline std::vector<std::string> EncoderDecoderNames() { return FolderNames(true); }
+inline std::vector<std::string> WholePromptNames() { return FolderNames(true); }
 
 inline std::string ReadText(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

@@ -102,6 +102,8 @@ const std::map<std::string_view, Taken> kTaken = {
     {"device-budget", {"3MiB", [](const Config& c) { return c.device_budget == 3u << 20; }}},
     {"fast-matmul", {"on", [](const Config& c) { return c.serving.fast_matmul; }}},
     {"kv-budget", {"1MiB", [](const Config& c) { return c.serving.kv_budget == 1u << 20; }}},
+    {"kv-spill", {"/k", [](const Config& c) { return c.kv_spill == "/k"; }}},
+    {"kv-spill-budget", {"1MiB", [](const Config& c) { return c.serving.kv_spill_budget == 1u << 20; }}},
     {"kv-format", {"f32", [](const Config& c) { return c.serving.kv_format == KvFormat::kF32; }}},
     {"prefix-cache", {"off", [](const Config& c) { return !c.serving.prefix_cache; }}},
     {"prompt-lookup", {"off", [](const Config& c) { return !c.serving.prompt_lookup; }}},
@@ -221,6 +223,13 @@ TEST_F(ConfigTest, WhatOtherMachinesReachIsProtectedOrSaidToBeOpen) {
   EXPECT_THAT(Protection({"--tls-cert", "c"}), HasSubstr("--tls-key is missing"));
   EXPECT_THAT(Error({"--store", "s"}, {{"MOED_INSECURE", "yes"}}), HasSubstr("--insecure (MOED_INSECURE): \"yes\""));
   EXPECT_FALSE(Read({"--store", "s"}, {{"MOED_INSECURE", "off"}})->config.insecure);
+}
+
+TEST_F(ConfigTest, KeysAndValuesOnDiskNeedAFolderAndItsBytes) {
+  for (const std::vector<std::string>& one : {std::vector<std::string>{"--kv-spill", "/k"}, {"--kv-spill-budget", "1GiB"}}) {
+    EXPECT_THAT(Protection(one), HasSubstr("--kv-spill and --kv-spill-budget: one is given without the other"));
+  }
+  EXPECT_EQ(Protection({"--kv-spill", "/k", "--kv-spill-budget", "1GiB"}), "");
 }
 
 TEST_F(ConfigTest, AFormerNameIsUnderstoodButNotTold) {

@@ -18,6 +18,11 @@ std::string SmallBlob() {
   return *blob;
 }
 
+std::string JapaneseBlob() {
+  const auto json = nlohmann::json::parse(ReadFileText(TestData("japanese.vectors.json.xz")));
+  return CompileJapaneseTokenizer(json["vocabulary"].get<std::string>(), json["emoji"].get<std::string>()).value();
+}
+
 // Makes the checksum right again, so that what lies behind it is reached.
 void Reseal(std::string& blob) {
   if (blob.size() < 32) return;
@@ -60,10 +65,10 @@ TEST(Corruption, EveryTruncationIsSeen) {
 }
 
 TEST(Corruption, DamageBehindARightChecksumDoesNoHarm) {
-  const std::string blobs[] = {SmallBlob(), *CompileTokenizer(UnigramJson().dump())};
+  const std::string blobs[] = {SmallBlob(), *CompileTokenizer(UnigramJson().dump()), JapaneseBlob()};
   std::mt19937 random(17);
   for (int round = 0; round < 4000; ++round) {
-    const std::string& blob = blobs[round % 2];
+    const std::string& blob = blobs[round % std::size(blobs)];
     std::string damaged = blob;
     // The header and the description of the steps lie first: half of the damage goes there.
     const size_t reach = random() % 2 ? std::min<size_t>(blob.size(), 2048) : blob.size();

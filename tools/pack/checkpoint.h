@@ -30,7 +30,8 @@ class Checkpoint {
   std::string_view described_by() const { return is_gguf() ? "metadata" : "config.json"; }  // for messages
   const Family& family() const { return *family_; }
   const ModelSpec& spec() const { return spec_; }
-  const std::string& tokenizer() const { return tokenizer_; }  // tokenizer.json; for a GGUF one that means the same
+  // Of tokenizer.json, for a GGUF of one that means the same, or of vocab.txt and emoji.json (GPTSAN-japanese).
+  absl::StatusOr<std::string> CompiledTokenizer() const;
   const ChatSettings& chat() const { return chat_; }
   // Instead of its own; "" is none.
   void UseChatTemplate(std::string chat_template) { chat_.chat_template = std::move(chat_template); }
@@ -52,6 +53,7 @@ class Checkpoint {
  private:
   static absl::StatusOr<Checkpoint> OpenFolder(const std::string& folder);
   static absl::StatusOr<Checkpoint> OpenGgufFile(const std::string& path);
+  absl::Status ReadTokenizer();
   absl::Status OpenWeights();
   absl::Status OpenShards(std::string_view index_json);
   absl::Status AddSafetensors(const std::string& file_name);
@@ -63,6 +65,7 @@ class Checkpoint {
 
   std::string path_;
   std::string tokenizer_;
+  std::string emoji_;  // not empty: tokenizer_ is vocab.txt
   ChatSettings chat_;
   std::string fingerprint_;
   uint64_t weight_bytes_ = 0;

@@ -7,6 +7,7 @@
 
 #include "core/base/json_value.h"
 #include "core/base/status.h"
+#include "core/tokenizer/tokenizer.h"
 #include "tools/pack/chat_settings.h"
 #include "tools/pack/checkpoint.h"
 #include "tools/pack/json_text.h"
@@ -52,7 +53,7 @@ absl::StatusOr<Checkpoint> Checkpoint::OpenFolder(const std::string& folder) {
   Checkpoint checkpoint;
   checkpoint.path_ = folder;
   MOED_ASSIGN_OR_RETURN(std::string config, ReadText(checkpoint.PathOf("config.json"), kMaxTextBytes));
-  MOED_ASSIGN_OR_RETURN(checkpoint.tokenizer_, ReadText(checkpoint.PathOf("tokenizer.json"), kMaxTextBytes));
+  MOED_RETURN_IF_ERROR(checkpoint.ReadTokenizer());
   MOED_ASSIGN_OR_RETURN(checkpoint.chat_, ReadChatSettings(folder));
   const std::string generation_path = checkpoint.PathOf("generation_config.json");
   std::string generation_config;
@@ -88,6 +89,24 @@ absl::Status Checkpoint::NameTextPart() {
   });
   for (SourceTensor& tensor : renamed) MOED_RETURN_IF_ERROR(AddTensor(std::move(tensor)));
   return absl::OkStatus();
+}
+
+absl::Status Checkpoint::ReadTokenizer() {
+  const std::string words = PathOf("vocab.txt"), emoji = PathOf("emoji.json"), settings = PathOf("tokenizer_config.json");
+  const bool japanese = !Exists(PathOf("tokenizer.json")) && Exists(words) && Exists(emoji);
+  MOED_ASSIGN_OR_RETURN(tokenizer_, ReadText(japanese ? words : PathOf("tokenizer.json"), kMaxTextBytes));
+  if (!japanese) return absl::OkStatus();
+  MOED_ASSIGN_OR_RETURN(emoji_, ReadText(emoji, kMaxTextBytes));
+  if (!Exists(settings)) return absl::OkStatus();
+  MOED_ASSIGN_OR_RETURN(const std::string text, ReadText(settings, kMaxTextBytes));
+  MOED_ASSIGN_OR_RETURN(const nlohmann::json json, ParseJsonObject(settings, text));
+  const auto cleans = json.find("do_clean_text");
+  if (cleans == json.end() || *cleans == false) return absl::OkStatus();
+  return InvalidArgument(settings, ": do_clean_text = ", ShownJson(*cleans), "; supported: false");
+}
+
+absl::StatusOr<std::string> Checkpoint::CompiledTokenizer() const {
+  return emoji_.empty() ? CompileTokenizer(tokenizer_) : CompileJapaneseTokenizer(tokenizer_, emoji_);
 }
 
 absl::Status Checkpoint::OpenWeights() {

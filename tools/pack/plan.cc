@@ -215,7 +215,7 @@ absl::Status PlanExperts(const Checkpoint& checkpoint, const std::vector<Encodin
 }
 
 absl::Status PlanTokenizer(const Checkpoint& checkpoint, PackPlan& plan) {
-  absl::StatusOr<std::string> blob = CompileTokenizer(checkpoint.tokenizer());
+  absl::StatusOr<std::string> blob = checkpoint.CompiledTokenizer();
   if (!blob.ok()) return Annotate(blob.status(), checkpoint.path());
   absl::StatusOr<std::string> with_chat = WithChatSettings(*blob, checkpoint.chat());
   if (!with_chat.ok()) return Annotate(with_chat.status(), checkpoint.path());
@@ -226,7 +226,7 @@ absl::Status PlanTokenizer(const Checkpoint& checkpoint, PackPlan& plan) {
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::FromBlob(plan.description.tokenizer);
   if (!tokenizer.ok()) return Annotate(tokenizer.status(), checkpoint.path());
   if ((*tokenizer)->vocabulary_size() > plan.spec.vocabulary) {
-    return InvalidArgument(checkpoint.path(), ": tokenizer.json has token ids up to ", (*tokenizer)->vocabulary_size() - 1,
+    return InvalidArgument(checkpoint.path(), ": the tokenizer has token ids up to ", (*tokenizer)->vocabulary_size() - 1,
                            ", expected less than vocab_size = ", plan.spec.vocabulary, " of ", checkpoint.described_by());
   }
   plan.tokenizer_bytes = (*tokenizer)->memory_bytes();

@@ -12,29 +12,33 @@ tokenizers 0.23.3. All: torch 2.15.0, safetensors 0.8.0.
 """
 
 import argparse
-import importlib.metadata
 import json
-import lzma
 import pathlib
 from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 from transformers.integrations.mxfp4 import FP4_VALUES, convert_moe_packed_tensors
 
+from golden import (
+    GREEDY_TOKENS,
+    LOGIT_POSITIONS,
+    SMALLEST_GREEDY_MARGIN,
+    SMALLEST_ROUTING_MARGIN,
+    compress_weights,
+    describe,
+    margin,
+    save_tokenizer,
+    write_golden,
+)
 from variants import COMMON, VARIANTS, VOCABULARY
 from variants_gemma4 import gemma4_weight
 from variants_latent import latent_variants
 from variants_recurrent import delta_net_weight, recurrent_weight
 
 PROMPT_TOKENS = 23
-LOGIT_POSITIONS = 4
-GREEDY_TOKENS = 64
-SMALLEST_GREEDY_MARGIN = 0.004  # between the two best logits, in standard deviations of the logits
 SMALLEST_SCORE_MARGIN = 0.0002  # the same of scores from 0 to 1; a tenth of it between two weights of a token
-SMALLEST_ROUTING_MARGIN = 0.004  # between the logits of the last expert taken and the first one left
 
 EAGER = dict(attn_implementation="eager", experts_implementation="eager")
 
@@ -187,12 +191,6 @@ def run(model: PreTrainedModel, tokens: list[int]) -> tuple[torch.Tensor, list[t
     return output.logits[0].float(), routers
 
 
-def margin(values: torch.Tensor, taken: int) -> float:
-    """Smallest gap, over the rows, between the last value taken and the first one left."""
-    best = values.topk(taken + 1, -1).values
-    return float((best[..., -2] - best[..., -1]).min())
-
-
 def golden_of(model: PreTrainedModel, config: PretrainedConfig, seed: int) -> dict[str, Any] | None:
     """None where a routing decision or a greedy choice is nearly a tie."""
     generator = torch.Generator().manual_seed(seed + 1000)
@@ -215,38 +213,6 @@ def golden_of(model: PreTrainedModel, config: PretrainedConfig, seed: int) -> di
     if routing_margin < SMALLEST_ROUTING_MARGIN:
         return None
     return describe(seed, routing_margin, greedy_margin, prompt, last, tokens[PROMPT_TOKENS:], experts)
-
-
-def describe(
-    seed: int,
-    routing_margin: float,
-    greedy_margin: float,
-    prompt: list[int],
-    last: torch.Tensor,
-    greedy: list[int],
-    experts: list[list[list[int]]],
-) -> dict[str, Any]:
-    return {
-        "made_with": {p: importlib.metadata.version(p) for p in ("transformers", "torch", "tokenizers", "safetensors")},
-        "seed": seed,
-        "routing_margin": routing_margin,
-        "greedy_margin": greedy_margin,
-        "prompt": prompt,
-        "logits_std": last.std().item(),
-        "logits": [[float(f"{v:.8e}") for v in row] for row in last.tolist()],
-        "greedy": greedy,
-        "experts": experts,
-    }
-
-
-def save_tokenizer(folder: pathlib.Path) -> None:
-    """Bytes and three special tokens: enough to be a whole checkpoint."""
-    pieces = ["<unk>", "<s>", "</s>"] + sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE(vocab={piece: i for i, piece in enumerate(pieces)}, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(["<unk>", "<s>", "</s>"])
-    tokenizer.save(str(folder / "tokenizer.json"))
 
 
 def to_mxfp4(weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -398,19 +364,6 @@ def golden_of_long_context(config: PretrainedConfig, weights: dict[str, torch.Te
     model = AutoModelForCausalLM.from_config(type(config)(**(config.to_dict() | {"rope_parameters": rope})), **EAGER)
     model.load_state_dict({k: v.float() for k, v in weights.items()}, strict=False)
     return watched_golden_of(model.eval().float(), seed)
-
-
-def write_golden(path: pathlib.Path, golden: dict[str, Any]) -> None:
-    path.write_bytes(lzma.compress((json.dumps(golden) + "\n").encode(), preset=9 | lzma.PRESET_EXTREME))
-
-
-def compress_weights(folder: pathlib.Path) -> None:
-    """model.safetensors becomes model.safetensors.xz; one position bit, since numbers are of two bytes."""
-    weights = folder / "model.safetensors"
-    two_bytes = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 2, "lp": 1, "pb": 1}
-    packed = lzma.compress(weights.read_bytes(), check=lzma.CHECK_CRC32, filters=[two_bytes])
-    weights.with_suffix(".safetensors.xz").write_bytes(packed)
-    weights.unlink()
 
 
 def make(name: str, config: PretrainedConfig, folder: pathlib.Path) -> None:

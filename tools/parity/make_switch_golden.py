@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from transformers import SwitchTransformersConfig, SwitchTransformersForConditionalGeneration
 
-from make_golden import (
+from golden import (
     GREEDY_TOKENS,
     LOGIT_POSITIONS,
     SMALLEST_GREEDY_MARGIN,
@@ -24,10 +24,10 @@ from make_golden import (
     compress_weights,
     describe,
     margin,
-    random_weights,
     save_tokenizer,
     write_golden,
 )
+from make_golden import random_weights
 from variants import VOCABULARY
 
 SOURCE_TOKENS = 41

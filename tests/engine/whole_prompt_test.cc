@@ -1,9 +1,11 @@
-// An encoder-decoder through the real engine: a prompt is a source, and the answer begins a text of its own.
+// Models whose prompt is computed whole through the real engine. An encoder-decoder's is a source, and the answer begins a text
+// of its own; a prefix-LM's goes on in the answer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
 
+#include "absl/algorithm/container.h"
 #include "core/base/clock.h"
 #include "core/engine/step_engine.h"
 #include "nlohmann/json.hpp"
@@ -25,7 +27,7 @@ struct Source final : public RequestObserver {
   FinishInfo finish{.status = absl::UnknownError("not answered")};
 };
 
-class EncoderDecoderEngine : public testing::TestWithParam<std::string> {
+class WholePromptEngine : public testing::TestWithParam<std::string> {
  protected:
   void Make(int running, int pages, bool prompt_lookup = false) {
     engine_.reset();
@@ -52,12 +54,19 @@ class EncoderDecoderEngine : public testing::TestWithParam<std::string> {
     while (engine_->RunOneStep()) {
     }
   }
+  // Of a prefix-LM the first half is a prefix.
+  std::vector<TokenId> Prompt(int count, uint64_t seed) const {
+    std::vector<TokenId> tokens = RandomTokens(count, seed, 250);
+    if (spec_.prefix) tokens[static_cast<size_t>(count) / 2] = TokenId(spec_.prefix->separator);
+    return tokens;
+  }
   absl::Status Refusal(EngineRequest request) { return engine_->Submit(std::move(request), std::make_shared<Source>()).status(); }
 
   const StoreReader& store_ = PackedStore(GetParam(), FormatId::kBF16);
   const std::unique_ptr<Tokenizer> tokenizer_ =
-      *Tokenizer::FromBlob(*CompileTokenizer(ReadText(StrCat(DataFolder(), "/", GetParam(), "/tokenizer.json"))));
+      *Tokenizer::FromBlob(*Checkpoint::Open(StrCat(DataFolder(), "/", GetParam()))->CompiledTokenizer());
   const nlohmann::json golden_ = nlohmann::json::parse(ReadFileText(StrCat(DataFolder(), "/", GetParam(), "/golden.json.xz")));
+  const ModelSpec spec_ = *SpecFromJson(store_.description().model_spec);
   MemoryProvider provider_{store_};
   FakeClock clock_;
   std::unique_ptr<PackedModel> model_;
@@ -65,7 +74,7 @@ class EncoderDecoderEngine : public testing::TestWithParam<std::string> {
   int asked_ = 0;
 };
 
-TEST_P(EncoderDecoderEngine, AnswersAsTransformersGenerates) {
+TEST_P(WholePromptEngine, AnswersAsTransformersGenerates) {
   Make(2, 8);
   const auto source = golden_.at("prompt").get<std::vector<int32_t>>();
   const auto greedy = golden_.at("greedy").get<std::vector<int32_t>>();
@@ -82,12 +91,12 @@ TEST_P(EncoderDecoderEngine, AnswersAsTransformersGenerates) {
 
 // Sources come while others are answered; with few pages the youngest give way and are computed again. Nobody's bits change, nor
 // what is told of full experts.
-TEST_P(EncoderDecoderEngine, TogetherAsAlone) {
+TEST_P(WholePromptEngine, TogetherAsAlone) {
   std::vector<std::vector<TokenId>> sources;
   std::vector<std::shared_ptr<Source>> alone;
   Make(1, 8);
   for (int i = 0; i < 5; ++i) {
-    sources.push_back(RandomTokens(10 + 10 * i, static_cast<uint64_t>(i + 1), 250));
+    sources.push_back(Prompt(10 + 9 * i, static_cast<uint64_t>(i + 1)));
     alone.push_back(Ask(sources.back()));
     RunAll();
     EXPECT_EQ(alone.back()->finish.status, absl::OkStatus());
@@ -114,13 +123,13 @@ TEST_P(EncoderDecoderEngine, TogetherAsAlone) {
 }
 
 // What is drafted of an answer may be its source's; it changes no bit.
-TEST_P(EncoderDecoderEngine, DraftsAreComputedWithTheSameBits) {
+TEST_P(WholePromptEngine, DraftsAreComputedWithTheSameBits) {
   Make(1, 8);
   std::vector<std::shared_ptr<Source>> plain;
   const auto ask_all = [&] {
     std::vector<std::shared_ptr<Source>> answers;
     for (uint64_t seed = 1; seed < 4; ++seed) {
-      answers.push_back(Ask(RandomTokens(20, seed, 250), 60));
+      answers.push_back(Ask(Prompt(20, seed), 60));
       RunAll();
     }
     return answers;
@@ -132,35 +141,39 @@ TEST_P(EncoderDecoderEngine, DraftsAreComputedWithTheSameBits) {
   EXPECT_GT(engine_->Stats().drafted_tokens, 0u);
 }
 
-// The longest source leaves the context room for the rest of its answer, or is as long as a step.
-TEST_P(EncoderDecoderEngine, SourcesHaveALimit) {
+// The longest prompt leaves the context room for the rest of its answer, or is as long as a step; a prefix-LM's has the other
+// requests' tokens beside it.
+TEST_P(WholePromptEngine, SourcesHaveALimit) {
   Make(2, 8);
-  EXPECT_EQ(engine_->limits().source_tokens, kStepTokens);
-  const auto longest = Ask(RandomTokens(kStepTokens, 3, 250), kContext - 1);
+  const int most = spec_.encoder ? kStepTokens : kStepTokens - 1;
+  EXPECT_EQ(engine_->limits().whole_prompt_tokens, most);
+  const auto longest = Ask(Prompt(most, 3), kContext - 1);
   RunAll();
   EXPECT_EQ(longest->finish.status, absl::OkStatus());
   EXPECT_EQ(longest->finish.reason, FinishReason::kContext);
-  EXPECT_EQ(longest->finish.completion_tokens, kContext - kStepTokens - 1);
-  const absl::Status refused = Refusal(RequestOf(RandomTokens(kStepTokens + 1, 3, 250), "", 1, 99));
+  EXPECT_EQ(longest->finish.completion_tokens, kContext - most - (spec_.encoder ? 1 : 0));
+  const absl::Status refused = Refusal(RequestOf(Prompt(most + 1, 3), "", 1, 99));
   EXPECT_TRUE(absl::IsInvalidArgument(refused));
-  EXPECT_THAT(
-      std::string(refused.message()),
-      testing::HasSubstr("prompt: 51 tokens are too many: an encoder takes all of a source in one step, here of at most 50"));
+  EXPECT_THAT(std::string(refused.message()),
+              testing::HasSubstr(StrCat("prompt: ", most + 1, " tokens are too many: ",
+                                        spec_.encoder ? "an encoder takes all of a source" : "a prefix-LM takes all of a prompt",
+                                        " in one step, here of at most ", most)));
 }
 
-TEST_P(EncoderDecoderEngine, WhatItHasNoneOfIsRefusedByName) {
+TEST_P(WholePromptEngine, WhatItHasNoneOfIsRefusedByName) {
   Make(1, 8);
-  EngineRequest request = RequestOf(RandomTokens(5, 1, 250), "conversation", 3, 1);
-  EXPECT_THAT(std::string(Refusal(request).message()), testing::StartsWith("session_id: the model is an encoder-decoder"));
-  request = RequestOf(RandomTokens(5, 1, 250), "", 3, 2);
+  const std::string kind = spec_.encoder ? "an encoder-decoder" : "a prefix-LM";
+  EngineRequest request = RequestOf(Prompt(5, 1), "conversation", 3, 1);
+  EXPECT_THAT(std::string(Refusal(request).message()), testing::StartsWith("session_id: the model is " + kind));
+  request = RequestOf(Prompt(5, 1), "", 3, 2);
   request.kind = RequestKind::kScore;
-  EXPECT_THAT(std::string(Refusal(request).message()), testing::StartsWith("prompt: the model is an encoder-decoder"));
+  EXPECT_THAT(std::string(Refusal(request).message()), testing::StartsWith("prompt: the model is " + kind));
 }
 
-// The decoder's own tokens are what is penalised, not the source's.
-TEST_P(EncoderDecoderEngine, PenaltiesAreOfTheAnswer) {
+// A decoder's own tokens are what is penalised, not the source's; a prefix-LM's text is all of it.
+TEST_P(WholePromptEngine, PenaltiesAreOfTheTextThatGoesOn) {
   Make(1, 8);
-  const std::vector<TokenId> source = RandomTokens(12, 5, 250);
+  const std::vector<TokenId> source = Prompt(12, 5);
   const auto plain = Ask(source, 1);
   RunAll();
   EngineRequest request = RequestOf(source, "", 1, 50);
@@ -172,10 +185,11 @@ TEST_P(EncoderDecoderEngine, PenaltiesAreOfTheAnswer) {
   request.sampling.repetition_penalty = 1e6f;
   ASSERT_TRUE(engine_->Submit(request, got).ok());
   RunAll();
-  EXPECT_EQ(got->tokens[0].token, expected->tokens[0].token);
+  const bool of_prompt = absl::c_linear_search(request.prompt, expected->tokens[0].token);
+  EXPECT_EQ(got->tokens[0].token == expected->tokens[0].token, spec_.encoder || !of_prompt);
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, EncoderDecoderEngine, testing::ValuesIn(EncoderDecoderNames()),
+INSTANTIATE_TEST_SUITE_P(Checkpoints, WholePromptEngine, testing::ValuesIn(WholePromptNames()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -1,0 +1,105 @@
+// One model as the daemon serves it: its store, what memory was planned for it, the engine that runs it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/base/clock.h"
+#include "core/base/copier.h"
+#include "core/base/executor.h"
+#include "core/base/trace.h"
+#include "core/chat/answer/answer_format.h"
+#include "core/chat/model_template.h"
+#include "core/engine/kv_spill.h"
+#include "core/engine/step_engine.h"
+#include "core/expert/provider.h"
+#include "core/grammar/matcher_pool.h"
+#include "core/io/read_backend.h"
+#include "core/kernels/backend.h"
+#include "core/model/kv_pool.h"
+#include "core/model/model.h"
+#include "core/serving/serving_plan.h"
+#include "core/store/store.h"
+#include "core/tokenizer/chat_settings.h"
+#include "core/tokenizer/tokenizer.h"
+#include "moe/v1/control.pb.h"
+#include "server/rpc/call.h"
+#include "server/rpc/server_state.h"
+#include "server/startup/config.h"
+#include "server/startup/provider_builder.h"
+#include "server/startup/routing_source.h"
+
+namespace moed {
+
+// Open, Load, Stop, Finish: one thread, in this order. What `loaded` hands out is thread-safe from Load to the end.
+class ServedModel {
+ public:
+  // Reads what is small of config.store and plans the memory; nothing large is allocated. RESOURCE_EXHAUSTED with the table of
+  // needs when the budget is too small. `routing`: null, or in the place of the model's router. `clock` and `routing` outlive it.
+  static absl::StatusOr<std::unique_ptr<ServedModel>> Open(const Config& config, RoutingSource* routing, Clock& clock);
+
+  const ServingPlan& plan() const { return plan_; }
+  const moe::v1::ServerInfo& info() const { return info_; }  // of the server as it serves this model; constant
+  CallLimits LimitsOfCalls() const;
+
+  // Reads the trunk and starts the engine. Once.
+  absl::Status Load();
+  const LoadedModel& loaded() const { return loaded_; }  // after Load
+
+  void Drain() { engine_->Drain(); }
+  // Ends every request with `reason`. Blocks until the step at hand has ended.
+  void Stop(absl::Status reason) { engine_->Stop(std::move(reason)); }
+  // After Stop: writes the trace, what was learned and recorded, and the residency.
+  absl::Status Finish();
+  // Writes which experts are in memory; the log has the first of several failures. One thread.
+  void KeepResidency();
+
+ private:
+  ServedModel(const Config& config, RoutingSource* routing, Clock& clock) : config_(config), routing_(routing), clock_(clock) {}
+
+  absl::Status OpenStore();
+  absl::Status ReadChatSettings(const ChatSettings& settings);
+  absl::Status MakeBackend();
+  absl::Status PlanMemory();
+  // What of the device holds experts, and who computes beside it.
+  absl::Status OpenDeviceSlots(DeviceSlots& device);
+  absl::Status LoadWeights();
+  absl::Status StartEngine();
+  void Describe();
+  absl::Status WriteTrace();
+
+  const Config config_;
+  RoutingSource* const routing_;
+  Clock& clock_;
+
+  // In the order in which they are needed; they end in the opposite one.
+  std::unique_ptr<Trace> trace_;
+  std::unique_ptr<StoreReader> store_;
+  ModelSpec spec_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::optional<chat::ModelTemplate> chat_template_;
+  uint64_t chat_template_bytes_ = 0;  // of its text
+  const chat::AnswerFormat* answer_format_ = nullptr;
+  moe::v1::Sampling sampling_defaults_;
+  ServingPlan plan_;
+  moe::v1::ServerInfo info_;
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<ComputeBackend> backend_;
+  std::unique_ptr<ComputeBackend> processor_;  // beside a device; null: it computes nothing
+  std::unique_ptr<KvPool> kv_;
+  std::unique_ptr<KvSpill> kv_spill_;  // null: without --kv-spill
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<ReadBackend> reads_;
+  std::unique_ptr<Copier> copier_;  // null: no experts lie in memory of a device
+  std::unique_ptr<ProviderBuilder> experts_;
+  std::unique_ptr<ExpertProvider> routed_experts_;  // null: the provider itself
+  std::optional<grammar::MatcherPool> formats_;     // the engine's requests have matchers of it
+  std::unique_ptr<StepEngine> engine_;
+  LoadedModel loaded_;
+  absl::Status residency_kept_;
+};
+
+}  // namespace moed

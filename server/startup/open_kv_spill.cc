@@ -1,0 +1,32 @@
+#include "server/startup/open_kv_spill.h"
+
+#include <utility>
+
+#include "core/base/byte_size.h"
+#include "core/base/status.h"
+#include "core/io/nameless_file.h"
+#include "spdlog/spdlog.h"
+
+namespace moed {
+namespace {
+
+absl::StatusOr<std::unique_ptr<KvSpill>> Open(const std::string& folder, const KvSpillSizes& sizes, const ModelSpec& spec,
+                                              KvPool& kv, const Clock& clock) {
+  if (spec.encoder) return InvalidArgument("an encoder-decoder has no sessions");
+  MOED_ASSIGN_OR_RETURN(std::shared_ptr<NamelessFile> file, OpenNamelessFile(folder));
+  const auto report = [](const absl::Status& status) { spdlog::warn("--kv-spill: {}", StrCat(status.message())); };
+  return KvSpill::Create(kv, sizes, std::move(file), clock, report);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<KvSpill>> OpenKvSpill(const std::string& folder, const KvSpillSizes& sizes, const ModelSpec& spec,
+                                                     KvPool& kv, const Clock& clock) {
+  if (folder.empty()) return nullptr;
+  auto spill = Open(folder, sizes, spec, kv, clock);
+  if (!spill.ok()) return Annotate(spill.status(), "--kv-spill");
+  spdlog::info("keys and values of idle conversations may take {} of {}", FormatBytes(sizes.budget), folder);
+  return spill;
+}
+
+}  // namespace moed
