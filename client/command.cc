@@ -79,6 +79,10 @@ void GenerateFlags::Define(CLI::App& app) {
   app.add_option("--time-limit", time_limit_seconds, "seconds after which the text so far is the answer")
       ->check(CLI::PositiveNumber);
   app.add_option("--fidelity", fidelity, kFidelityHelp);
+  const std::map<std::string, moe::v1::Priority> priorities = {
+      {"high", moe::v1::PRIORITY_HIGH}, {"normal", moe::v1::PRIORITY_NORMAL}, {"low", moe::v1::PRIORITY_LOW}};
+  app.add_option("--priority", priority, "beside other requests of the same token's name")
+      ->transform(CLI::CheckedTransformer(priorities));
   auto* format = app.add_option_group("format", "what the text must be")->require_option(0, 1);
   format->add_option("--json-schema", json_schema, "FILE ('-' = standard input): JSON that this schema accepts");
   format->add_option("--regex", regex, "what this regular expression matches, as a whole");
@@ -88,6 +92,7 @@ void GenerateFlags::Define(CLI::App& app) {
 absl::Status GenerateFlags::Apply(moe::v1::GenerateRequest& request) const {
   MOED_ASSIGN_OR_RETURN(const auto wanted, ParseFidelity(fidelity));
   if (wanted) *request.mutable_fidelity() = *wanted;
+  request.set_priority(priority);
   *request.mutable_sampling() = sampling;
   *request.mutable_stopping() = stopping;
   if (!json_schema.empty()) {

@@ -56,6 +56,7 @@ CommandRun DefineStats(CLI::App& app);
 CommandRun DefineHealth(CLI::App& app);
 CommandRun DefineBench(CLI::App& app);
 CommandRun DefineSession(CLI::App& app);
+CommandRun DefineTenants(CLI::App& app);
 CommandRun DefineDrain(CLI::App& app);
 CommandRun DefineUndrain(CLI::App& app);
 CommandRun DefineLoad(CLI::App& app);
@@ -72,6 +73,7 @@ struct GenerateFlags {
   double time_limit_seconds = 0;
   std::vector<std::string> logit_bias;
   std::string fidelity;
+  moe::v1::Priority priority = moe::v1::PRIORITY_UNSPECIFIED;
   std::string json_schema;  // a file
   std::string regex;
   bool json_object = false;

@@ -98,6 +98,7 @@ class Chat {
     *request_.mutable_stopping() = options.stopping();
     request_.set_session_id(flags_.session);
     if (options.has_fidelity()) *request_.mutable_fidelity() = options.fidelity();
+    request_.set_priority(options.priority());
     if (!flags_.conversation_path.empty()) {
       if (!flags_.system.empty()) return InvalidArgument("give one of --system and --conversation");
       return LoadConversation(flags_.conversation_path, messages());

@@ -1,6 +1,9 @@
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "client/command.h"
 #include "core/base/status.h"
@@ -12,12 +15,16 @@ namespace {
 struct Flags {
   std::string name;
   std::string scopes;
+  std::vector<std::pair<const LimitRow*, std::optional<int>>> limits;
 };
 
 absl::Status PrintNew(const Flags& flags) {
   TokenLine line{.name = flags.name};
   MOED_RETURN_IF_ERROR(CheckTokenName(flags.name));
   MOED_ASSIGN_OR_RETURN(line.scopes, ScopeSet::Parse(flags.scopes));
+  for (const auto& [row, value] : flags.limits) {
+    if (value) row->set(line.limits, *value);
+  }
   MOED_ASSIGN_OR_RETURN(const std::string token, DrawToken());
   line.hash = HashOfToken(token);
   std::printf("%s\n%s\n", token.c_str(), line.Text().c_str());
@@ -39,6 +46,10 @@ LocalCommandRun DefineToken(CLI::App& app) {
   for (const ScopeRow& scope : Scopes())
     help += StrCat(&scope == &Scopes().front() ? " " : "; ", scope.name, " (", scope.help, ")");
   draw->add_option("scopes", flags->scopes, help)->required();
+  for (const LimitRow& row : TokenLimits()) flags->limits.emplace_back(&row, std::nullopt);
+  for (auto& [row, value] : flags->limits) {
+    draw->add_option(StrCat("--", row->name), value, std::string(row->help))->check(CLI::Range(row->least, row->most));
+  }
   return [flags] { return PrintNew(*flags); };
 }
 

@@ -25,6 +25,7 @@ constexpr Command kCommands[] = {
     {"info", "What the server is and what it serves.", DefineInfo},
     {"stats", "Hit ratio, read bandwidth, TPOT and the cache, layer by layer; refreshes on a terminal.", DefineStats},
     {"session", "The conversations that the server keeps: list, or delete one.", DefineSession},
+    {"tenants", "Names of tokens: what they may have, and what they have.", DefineTenants},
     {"drain", "Health says no from now on; new requests are refused after the server's --drain-delay-seconds.", DefineDrain},
     {"undrain", "Takes a drain back: health says yes, and requests are taken again.", DefineUndrain},
     {"load", "Has the server load a model, and tells how far it is.", DefineLoad},

@@ -6,6 +6,7 @@
 
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
+#include "core/expert/cold_cost.h"
 #include "core/io/metered_backend.h"
 #include "core/io/throttled_backend.h"
 #include "core/machine/system_files.h"
@@ -171,8 +172,10 @@ absl::Status ServedModel::LoadWeights(ModelChange& change) {
 
 absl::Status ServedModel::StartEngine() {
   ExpertProvider& provider = routed_experts_ != nullptr ? *routed_experts_ : experts_->provider();
-  const EngineParts parts{*model_,        provider, *kv_, *tokenizer_, clock_, trace_.get(), experts_->preset().fidelity,
-                          kv_spill_.get()};
+  const ColdModel cold{store_->all_expert_bytes(), spec_.experts, spec_.top_k};
+  const auto cold_seconds = [this, cold](int tokens) { return ColdSeconds(cold, experts_->provider().Stats(), tokens); };
+  const EngineParts parts{*model_,         provider,    *kv_, *tokenizer_, clock_, trace_.get(), experts_->preset().fidelity,
+                          kv_spill_.get(), cold_seconds};
   MOED_ASSIGN_OR_RETURN(engine_, StepEngine::Create(plan_.engine, parts));
   engine_->Start();
   formats_.emplace(*tokenizer_, spec_.vocabulary, plan_.format_bytes);

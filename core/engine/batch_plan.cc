@@ -1,7 +1,10 @@
 #include "core/engine/batch_plan.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
+#include <map>
+#include <utility>
 
 namespace moed {
 namespace {
@@ -33,13 +36,47 @@ int Admit(std::span<const PlanSequence> sequences, int running, int max_running,
   return running;
 }
 
-// Tokens of each that prefills in pieces, `left` in all.
-void SharePrefill(std::span<const PlanSequence> runs, int left, std::vector<int>& tokens) {
+// A tenant's prompts, as indices of `runs`, and what of a step they get.
+struct TenantPrompts {
+  int weight = 1;
+  int wanted = 0;
+  int given = 0;
   std::vector<size_t> prompts;
+};
+
+// In order of tenants.
+std::vector<TenantPrompts> PromptsOfTenants(std::span<const PlanSequence> runs) {
+  std::map<int, TenantPrompts> tenants;
   for (size_t i = 0; i < runs.size(); ++i) {
-    if (!runs[i].decoding && !runs[i].whole && runs[i].pending_tokens > 0) prompts.push_back(i);
+    if (runs[i].decoding || runs[i].whole || runs[i].pending_tokens <= 0) continue;
+    TenantPrompts& tenant = tenants[runs[i].tenant];
+    tenant.weight = runs[i].weight;
+    tenant.wanted += runs[i].pending_tokens;
+    tenant.prompts.push_back(i);
   }
-  if (prompts.empty()) return;
+  std::vector<TenantPrompts> out;
+  for (auto& [number, tenant] : tenants) out.push_back(std::move(tenant));
+  return out;
+}
+
+// `left` tokens, by weight, nobody more than is wanted. What does not divide goes to the first ones.
+void ShareByWeight(std::vector<TenantPrompts>& tenants, int left) {
+  while (left > 0) {
+    int64_t weights = 0;
+    for (const TenantPrompts& tenant : tenants) weights += tenant.given < tenant.wanted ? tenant.weight : 0;
+    if (weights == 0) return;
+    const int round = left;
+    for (TenantPrompts& tenant : tenants) {
+      const auto part = static_cast<int>(std::max<int64_t>(1, int64_t{round} * tenant.weight / weights));
+      const int given = std::min({tenant.wanted - tenant.given, part, left});
+      tenant.given += given;
+      left -= given;
+    }
+  }
+}
+
+// Of one tenant's prompts, which get `left` tokens.
+void SharePrompts(std::span<const PlanSequence> runs, const std::vector<size_t>& prompts, int left, std::vector<int>& tokens) {
   const auto give = [&](size_t i, int most) {
     const int given = std::min({runs[i].pending_tokens - tokens[i], most, left});
     tokens[i] += given;
@@ -55,6 +92,13 @@ void SharePrefill(std::span<const PlanSequence> runs, int left, std::vector<int>
   int half = left / 2;
   for (const size_t i : shorter) half -= give(i, half);
   for (const size_t i : prompts) give(i, left);
+}
+
+// Tokens of each that prefills in pieces, `left` in all.
+void SharePrefill(std::span<const PlanSequence> runs, int left, std::vector<int>& tokens) {
+  std::vector<TenantPrompts> tenants = PromptsOfTenants(runs);
+  ShareByWeight(tenants, left);
+  for (const TenantPrompts& tenant : tenants) SharePrompts(runs, tenant.prompts, tenant.given, tokens);
 }
 
 // Those of each that is computed whole, `left` in all; a younger one does not overtake. What is left then.

@@ -1,8 +1,8 @@
 // Which tokens of which sequences go into the next step. A pure function of a snapshot.
 //
-// Live requests are listed in order of arrival and those that run are the first ones of the list: only the oldest is ever
-// admitted and only the youngest ever gives way. Pages for all known tokens of a sequence are taken at admission; a decoding
-// sequence grows.
+// Live requests are listed in the order of their turns (turns.h) and those that run are the first ones of the list: only the next
+// one is ever admitted and only the last one ever gives way. Pages for all known tokens of a sequence are taken at admission; a
+// decoding sequence grows.
 #pragma once
 
 #include <climits>
@@ -19,6 +19,8 @@ struct PlanSequence {
   int required_pages = 0;  // for all known tokens
   int shared_pages = 0;    // of those it holds, that other running sequences hold, too
   bool whole = false;      // its pending tokens are computed in one step
+  int tenant = 0;          // whose it is; the smaller number had less until now
+  int weight = 1;          // of its tenant
 };
 
 struct PlanBudget {
@@ -45,13 +47,14 @@ struct BatchPlan {
   std::vector<PlannedChunk> chunks;  // ascending by sequence
 };
 
-// What is computed whole comes in order of arrival, as far as it fits: into a step of its own beside this one, or into what the
+// What is computed whole comes in the list's order, as far as it fits: into a step of its own beside this one, or into what the
 // decoding sequences leave of this one.
-// Every running sequence that decodes gets its token. Of what is left of the step, half may go to prompts that have less to
-// compute than the oldest one, the shortest first, so that a short prompt does not wait for a long one; the rest goes to all in
-// order of arrival.
-// When growth lacks pages the youngest running sequence gives way (perhaps the growing one itself, never the first). Admission is
-// first come, first served, needs all pages of the known tokens and leaves one page for each that already runs; none in a step
+// Every running sequence that decodes gets its token. What is left of the step is shared by the tenants that have prompts, by
+// their weights; what one does not need the others have. Of a tenant's tokens half may go to prompts that have less to compute
+// than the oldest one, the shortest first, so that a short prompt does not wait for a long one; the rest goes to all in order of
+// arrival.
+// When growth lacks pages the last running sequence gives way (perhaps the growing one itself, never the first). Admission is
+// in the list's order, needs all pages of the known tokens and leaves one page for each that already runs; none in a step
 // with preemption. The first sequence always runs: the caller sees to it that all pages together hold any one sequence.
 BatchPlan PlanStep(std::span<const PlanSequence> sequences, const PlanBudget& budget);
 

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "core/base/fidelity.h"
 #include "core/base/ids.h"
+#include "core/base/tenant_limits.h"
 #include "core/engine/request_limits.h"
 
 namespace moed {
@@ -45,9 +46,15 @@ struct StoppingParams {
 
 enum class RequestKind : uint8_t { kGenerate, kScore };
 
+// Beside the same tenant's other requests.
+enum class Priority : uint8_t { kHigh, kNormal, kLow };
+inline constexpr int kPriorities = 3;
+
 struct EngineRequest {
-  std::string name;    // the client's request_id; unique among the live requests
-  std::string tenant;  // whose it is; "" = nobody's in particular. What one's prompts computed no other one begins with
+  std::string name;            // the client's request_id; unique among the live requests
+  std::string tenant;          // whose it is; "" = nobody's in particular. What one's prompts computed no other one begins with
+  TenantLimits tenant_limits;  // of its tenant, from this request on; of nobody in particular they are the default ones
+  Priority priority = Priority::kNormal;
   RequestKind kind = RequestKind::kGenerate;
   std::vector<TokenId> prompt;     // >= 1 token; with a session those that follow its own, unless whole_prompt
   std::string session_id;          // "" = none; kGenerate only
@@ -63,6 +70,7 @@ struct EngineRequest {
   std::shared_ptr<grammar::Matcher> format;  // kGenerate: what the answer must be, at its begin; null = anything
   std::optional<Fidelity> fidelity;          // absent: what the daemon's preset does
   int64_t arrival_nanos = 0;                 // Clock time when the call came in, before tokenisation; 0 = now
+  int64_t deadline_nanos = 0;                // Clock time when nobody waits for it any more; 0 = never
 };
 
 struct TokenInfo {
@@ -115,6 +123,9 @@ struct FinishInfo {
   std::vector<std::vector<std::pair<TokenId, float>>> prompt_top;  // beside them with top_logprobs: alternatives, best first
 };
 
+// A request whose first token cannot come before its deadline, by what was measured, ends before it runs: DEADLINE_EXCEEDED, or
+// RESOURCE_EXHAUSTED where it could if nobody were before it.
+//
 // Called on the engine's thread in this order: OnStarted once, OnTokens any number of times, OnFinish exactly once (also without
 // the others). Must not block and must not call the engine back, Cancel aside.
 class RequestObserver {
@@ -138,6 +149,25 @@ struct EngineLimits {
   int whole_prompt_tokens = 0;
   bool encodes = false;      // an encoder-decoder
   bool fast_matmul = false;  // requests may ask for Fidelity::FastMatmul
+  Fidelity fidelity;         // of requests that do not say
+};
+
+// A tenant as it is told of. Counts are since the start.
+struct TenantInfo {
+  std::string name;
+  TenantLimits limits;
+  int running = 0;
+  int waiting = 0;
+  uint64_t refused = 0;        // requests, by the tenant's limits or since the queue was full
+  uint64_t prompt_tokens = 0;  // of requests that ran and have ended
+  uint64_t generated_tokens = 0;
+};
+
+// What a request of a tenant would meet that came in now. Absent: nothing was measured that would tell.
+struct QueueEstimate {
+  int position = 0;                       // requests that run before it
+  std::optional<double> wait_seconds;     // until it runs
+  std::optional<double> prefill_seconds;  // from then on to its first token, if prompts go as fast as they ever did
 };
 
 // A conversation as it is told of.
@@ -187,6 +217,7 @@ struct EngineStats {
   int checkpoints = 0;          // states and windows that are kept for prompts that begin like theirs
   KvSpillStats spill;
   int64_t heartbeat_nanos = 0;  // Clock time of the loop's last turn (idle turns count)
+  double seconds_per_end = 0;   // between the ends of two requests while all are computed at the measured rate; 0: not measured
 };
 
 // Thread-safe. The real one is StepEngine; tests have one that answers from a script.
@@ -200,7 +231,8 @@ class Engine {
   //   ABORTED             the session is busy (or gone: continues_session);  ALREADY_EXISTS  a live request has this name
   //   NOT_FOUND, FAILED_PRECONDITION  the session is not what must_exist and expected_tokens say
   //   FAILED_PRECONDITION  a fidelity of fast-matmul where there is none
-  //   RESOURCE_EXHAUSTED  the queue is full;    UNAVAILABLE     draining or stopped
+  //   RESOURCE_EXHAUSTED  the queue is full, or the tenant has what it may have; with RetryAfterOf where that can be told
+  //   UNAVAILABLE     draining or stopped
   virtual absl::StatusOr<RequestId> Submit(EngineRequest request, std::shared_ptr<RequestObserver> observer) = 0;
   // The observer gets OnFinish with `status` soon. False when there is no such live request.
   virtual bool Cancel(RequestId id, absl::Status status) = 0;
@@ -211,6 +243,11 @@ class Engine {
   virtual absl::Status DeleteSession(const std::string& session_id) = 0;
   // Those that are being answered, then the others, most recently used first; at most `most`.
   virtual std::vector<SessionInfo> ListSessions(size_t most) const = 0;
+
+  // Of a prompt with so many tokens, of which none are known here.
+  virtual QueueEstimate EstimateQueue(const std::string& tenant, int prompt_tokens) const = 0;
+  // Those that have been here, by name.
+  virtual std::vector<TenantInfo> ListTenants() const = 0;
 
   virtual void Drain() = 0;                    // no new requests; those here go on
   virtual bool Idle() const = 0;               // nothing running or waiting, every OnFinish returned

@@ -12,10 +12,15 @@ absl::StatusOr<RequestId> Intake::Submit(
     const EngineRequest& request, const EngineLimits& limits,
     absl::FunctionRef<std::unique_ptr<LiveRequest>(RequestId, std::unique_ptr<Sequence>&)> build) {
   absl::MutexLock lock(&mutex_);
-  MOED_RETURN_IF_ERROR(admission_.Check(request.name, request.session_id));
+  const size_t owner = tenants_.Know(request.tenant, request.tenant_limits);
+  if (const absl::Status admitted = admission_.Check(request.name, request.session_id); !admitted.ok()) {
+    if (absl::IsResourceExhausted(admitted)) tenants_.CountRefused(owner);
+    return admitted;
+  }
   const Sequence* known = sessions_.Find(request.session_id);
   const auto held = known == nullptr ? std::nullopt : std::optional<int>(static_cast<int>(known->tokens.size()));
   MOED_RETURN_IF_ERROR(CheckSession(request, limits, held));
+  MOED_RETURN_IF_ERROR(tenants_.Check(owner, request.arrival_nanos));
 
   std::unique_ptr<Sequence> sequence = sessions_.Take(request.session_id);
   if (sequence == nullptr) {
@@ -23,18 +28,23 @@ absl::StatusOr<RequestId> Intake::Submit(
     sequence->id = SequenceId(++last_sequence_);
     sequence->session = request.session_id;
   }
+  sequence->owner = owner;
+  const auto prompt_tokens = static_cast<int>(request.prompt.size());
   RequestId id;
   try {
     sequence->Begin(request.prompt, request.whole_prompt);
     id = admission_.Admit(request.name, request.session_id);
     incoming_.reserve(incoming_.size() + 1);
     incoming_.push_back(build(id, sequence));
+    incoming_.back()->owner = owner;
+    incoming_.back()->charged_tokens = prompt_tokens;
   } catch (...) {
     admission_.Release(id, request.name, request.session_id);
     sequence->TakeBack();
     if (known != nullptr) sessions_.Keep(std::move(sequence));
     throw;
   }
+  tenants_.Admit(owner, prompt_tokens);
   ++unfinished_;
   wake_.Notify();
   return id;
@@ -146,6 +156,28 @@ std::optional<absl::Status> Intake::Interruptions(absl::flat_hash_map<RequestId,
   return stop_reason_;
 }
 
+std::vector<TenantInfo> Intake::ListTenants() const {
+  absl::MutexLock lock(&mutex_);
+  return tenants_.List();
+}
+
+Intake::Standing Intake::StandingOf(const std::string& tenant) const {
+  absl::MutexLock lock(&mutex_);
+  const size_t owner = tenants_.Find(tenant);
+  const int position = tenants_.Position(owner);
+  return {position, position >= tenants_.Room(owner)};
+}
+
+void Intake::SetRunning(std::span<const int> by_owner) {
+  absl::MutexLock lock(&mutex_);
+  tenants_.SetRunning(by_owner);
+}
+
+void Intake::CountGenerated(size_t owner, int tokens) {
+  absl::MutexLock lock(&mutex_);
+  tenants_.CountGenerated(owner, tokens);
+}
+
 void Intake::VisitIdle(absl::FunctionRef<bool(Sequence&)> visit) {
   absl::MutexLock lock(&mutex_);
   sessions_.Visit(visit);
@@ -154,6 +186,7 @@ void Intake::VisitIdle(absl::FunctionRef<bool(Sequence&)> visit) {
 std::unique_ptr<Sequence> Intake::Release(const LiveRequest& live, std::unique_ptr<Sequence> kept) {
   absl::MutexLock lock(&mutex_);
   admission_.Release(live.id, live.request.name, live.request.session_id);
+  tenants_.Release(live.owner, live.charged_tokens, live.started);
   cancellations_.erase(live.id);
   return kept == nullptr ? nullptr : sessions_.Keep(std::move(kept));
 }

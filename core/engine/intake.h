@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "core/engine/engine.h"
 #include "core/engine/live_request.h"
 #include "core/engine/session_table.h"
+#include "core/engine/tenant_table.h"
 #include "core/model/kv_pool.h"
 
 namespace moed {
@@ -25,7 +27,9 @@ namespace moed {
 // Thread-safe.
 class Intake {
  public:
-  Intake(int capacity, int max_kept_sessions) : admission_(capacity), sessions_(max_kept_sessions) {}
+  // `max_running`: requests that are computed at once. `capacity`: live ones, those included.
+  Intake(int max_running, int capacity, int max_kept_sessions)
+      : admission_(capacity), tenants_(max_running, capacity), sessions_(max_kept_sessions) {}
 
   // Callers' threads.
   // `request` was checked but for its session. `build` makes the live request from the id and the sequence, which has begun with
@@ -42,7 +46,14 @@ class Intake {
   void Wake();                      // WaitForWork returns
   bool Idle() const;                // no live request whose OnFinish has not returned
   int live() const;                 // submitted and not released
-  int sessions() const;             // idle and busy
+  std::vector<TenantInfo> ListTenants() const;
+  // What one would find that came in now: `position`, and whether it would wait at all.
+  struct Standing {
+    int position = 0;
+    bool waits = false;
+  };
+  Standing StandingOf(const std::string& tenant) const;
+  int sessions() const;  // idle and busy
 
   // The engine's thread.
   std::optional<absl::Status> stop_reason() const;
@@ -54,6 +65,9 @@ class Intake {
   std::vector<std::unique_ptr<Sequence>> TakeDeleted();
   // Moves what was cancelled into `cancellations`; the reason of a Stop, if there was one.
   std::optional<absl::Status> Interruptions(absl::flat_hash_map<RequestId, absl::Status>& cancellations);
+  // For the figures of tenants: requests that are computed, by owner, and tokens of an answer.
+  void SetRunning(std::span<const int> by_owner);
+  void CountGenerated(size_t owner, int tokens);
   // Idle sessions, the one that was kept longest first, until `visit` says false. It must not call the intake.
   void VisitIdle(absl::FunctionRef<bool(Sequence&)> visit);
   // Name and session are free again; `kept` (may be null) becomes an idle session. Returns one that must be ended for it, or
@@ -71,6 +85,7 @@ class Intake {
   mutable absl::Mutex mutex_;
   TimedWait wake_;  // for the engine's thread
   Admission admission_ ABSL_GUARDED_BY(mutex_);
+  TenantTable tenants_ ABSL_GUARDED_BY(mutex_);
   SessionTable sessions_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<LiveRequest>> incoming_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<RequestId, absl::Status> cancellations_ ABSL_GUARDED_BY(mutex_);

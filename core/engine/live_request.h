@@ -29,9 +29,13 @@ struct LiveRequest {
   std::vector<float> prompt_logprobs;  // kScore
   std::vector<std::vector<std::pair<TokenId, float>>> prompt_top;  // kScore with top_logprobs
   uint64_t seed = 0;
+  size_t owner = 0;        // its tenant's number, which stays when the sequence is gone
+  int charged_tokens = 0;  // of its prompt, to its tenant
+  int computed_tokens = 0;
 
   bool running = false;
   bool started = false;  // OnStarted was called
+  bool judged = false;   // whether it can be done before its deadline
   int cached_tokens = 0;
   int prefix_tokens = 0;                   // of those, from the prefix cache
   std::optional<uint64_t> prefix_version;  // of the cache, when they were looked for

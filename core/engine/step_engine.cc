@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/base/retry_after.h"
 #include "core/base/status.h"
 #include "core/engine/request_check.h"
 
@@ -28,6 +29,9 @@ absl::Status CheckOptions(const StepEngineOptions& options, const ModelSpec& spe
   MOED_RETURN_IF_ERROR(CheckAtLeast("max_running", options.max_running, 1));
   MOED_RETURN_IF_ERROR(CheckAtLeast("queue_capacity", options.queue_capacity, 0));
   MOED_RETURN_IF_ERROR(CheckAtLeast("max_step_tokens", options.max_step_tokens, options.max_running));
+  if (options.max_request_seconds && !(*options.max_request_seconds > 0)) {
+    return InvalidArgument("max_request_seconds is ", *options.max_request_seconds, ", more than 0 is needed");
+  }
   MOED_RETURN_IF_ERROR(CheckAtLeast("max_kept_sessions", options.max_kept_sessions, 0));
   MOED_RETURN_IF_ERROR(
       CheckAtLeast("pages of keys and values", kv.pages(), KvPool::PagesFor(options.max_context, kv.page_tokens())));
@@ -44,6 +48,11 @@ absl::Status CheckOptions(const StepEngineOptions& options, const ModelSpec& spe
 int WholePromptTokens(const StepEngineOptions& options, const ModelSpec& spec) {
   if (spec.encoder) return std::min(options.max_step_tokens, options.max_context - 2);
   return spec.prefix ? std::min(options.max_step_tokens - options.max_running + 1, options.max_context - 1) : 0;
+}
+
+// Where sequences need slots no more run than there are.
+int RunningAtOnce(const StepEngineOptions& options, const KvPool& kv) {
+  return kv.slots() > 0 ? std::min(options.max_running, kv.slots()) : options.max_running;
 }
 
 uint64_t RandomSeed() {
@@ -81,9 +90,12 @@ StepEngine::StepEngine(const StepEngineOptions& options, const EngineParts& part
               options.request,
               WholePromptTokens(options, parts.model.spec()),
               parts.model.spec().encoder.has_value(),
-              options.fast_matmul},
-      intake_(options.max_running + options.queue_capacity, options.max_kept_sessions),
-      loop_(parts, {options.max_running, options.max_step_tokens, options.prefix_cache, options.prompt_lookup}, intake_) {
+              options.fast_matmul,
+              parts.fidelity},
+      max_request_seconds_(options.max_request_seconds),
+      intake_(RunningAtOnce(options, parts.kv), options.max_running + options.queue_capacity, options.max_kept_sessions),
+      loop_(parts, {RunningAtOnce(options, parts.kv), options.max_step_tokens, options.prefix_cache, options.prompt_lookup},
+            intake_) {
   if (parts_.spill) parts_.spill->SetWaker([this] { intake_.Wake(); });
 }
 
@@ -112,10 +124,30 @@ absl::StatusOr<RequestId> StepEngine::Submit(EngineRequest request, std::shared_
   MOED_RETURN_IF_ERROR(CheckRequest(request, limits_));
   if (request.arrival_nanos == 0) request.arrival_nanos = parts_.clock.NowNanos();
   if (!request.sampling.seed) request.sampling.seed = RandomSeed();
+  if (max_request_seconds_) {
+    auto& limit = request.stopping.time_limit_seconds;
+    limit = std::min(limit.value_or(*max_request_seconds_), *max_request_seconds_);
+  }
   if (const auto& encoder = parts_.model.spec().encoder) request.prompt.push_back(TokenId(encoder->start));
-  return intake_.Submit(request, limits_, [&](RequestId id, std::unique_ptr<Sequence>& sequence) {
-    return MakeLive(id, std::move(request), std::move(observer), sequence);
+  auto id = intake_.Submit(request, limits_, [&](RequestId live_id, std::unique_ptr<Sequence>& sequence) {
+    return MakeLive(live_id, std::move(request), std::move(observer), sequence);
   });
+  if (!absl::IsResourceExhausted(id.status()) || RetryAfterOf(id.status())) return id;
+  const double seconds_per_end = loop_.Stats().seconds_per_end;
+  return seconds_per_end > 0 ? RetryAfter(id.status(), seconds_per_end) : id.status();
+}
+
+QueueEstimate StepEngine::EstimateQueue(const std::string& tenant, int prompt_tokens) const {
+  const Intake::Standing standing = intake_.StandingOf(tenant);
+  QueueEstimate estimate{.position = standing.position};
+  const double seconds_per_end = loop_.Stats().seconds_per_end;
+  if (!standing.waits) {
+    estimate.wait_seconds = 0;
+  } else if (seconds_per_end > 0) {
+    estimate.wait_seconds = (standing.position + 1) * seconds_per_end;
+  }
+  estimate.prefill_seconds = loop_.PrefillSeconds(prompt_tokens);
+  return estimate;
 }
 
 std::unique_ptr<LiveRequest> StepEngine::MakeLive(RequestId id, EngineRequest request, std::shared_ptr<RequestObserver> observer,

@@ -29,7 +29,8 @@ struct StepEngineOptions {
   bool prefix_cache = true;    // prompts begin with what others have computed (prefix_cache.h, checkpoints.h)
   bool prompt_lookup = true;   // an answer that is alone may have several tokens a step (drafts.h)
   RequestLimits request;
-  bool fast_matmul = false;  // EngineLimits; the model has it (ModelOptions)
+  bool fast_matmul = false;                   // EngineLimits; the model has it (ModelOptions)
+  std::optional<double> max_request_seconds;  // from a request's arrival to its end; absent: as long as it takes
 };
 
 // A conversation's tokens are the prompts and answers of its requests that ended with OK (without the tokens that ended the
@@ -53,6 +54,8 @@ class StepEngine final : public Engine {
   bool HasSession(const std::string& session_id) const override { return intake_.HasSession(session_id); }
   absl::Status DeleteSession(const std::string& session_id) override { return intake_.DeleteSession(session_id); }
   std::vector<SessionInfo> ListSessions(size_t most) const override { return intake_.ListSessions(most); }
+  QueueEstimate EstimateQueue(const std::string& tenant, int prompt_tokens) const override;
+  std::vector<TenantInfo> ListTenants() const override { return intake_.ListTenants(); }
   void Drain() override;
   bool Idle() const override { return intake_.Idle(); }
   void Stop(absl::Status reason) override;
@@ -66,6 +69,7 @@ class StepEngine final : public Engine {
 
   const EngineParts parts_;
   const EngineLimits limits_;
+  const std::optional<double> max_request_seconds_;
   Intake intake_;
   StepLoop loop_;
   absl::Mutex stop_mutex_;

@@ -21,7 +21,7 @@ OwnedTokens Owned(const Sequence& sequence) { return {sequence.tokens, sequence.
 
 StepLoop::StepLoop(const EngineParts& parts, const StepLoopOptions& options, Intake& intake)
     : parts_(parts),
-      max_running_(parts.kv.slots() > 0 ? std::min(options.max_running, parts.kv.slots()) : options.max_running),
+      max_running_(options.max_running),
       max_step_tokens_(options.max_step_tokens),
       prompt_lookup_(options.prompt_lookup),
       intake_(intake),
@@ -38,6 +38,7 @@ bool StepLoop::Turn() {
   Receive();
   EndCancelled();
   EndOverdue();
+  EndHopeless();
   if (parts_.spill) TendSpill();
   Schedule();
   if (!batch_.empty()) {
@@ -70,7 +71,7 @@ void StepLoop::Receive() {
   intake_.Receive(live_, cancellations_);
   for (size_t i = known; i < live_.size(); ++i) {
     Sequence& sequence = *live_[i]->sequence;
-    sequence.owner = OwnerOf(live_[i]->request.tenant);
+    turns_.Enter(live_[i]->owner, live_[i]->request.priority, live_[i]->request.tenant_limits);
     if (parts_.spill) parts_.spill->TakenUp(sequence.id);
     KvSequence& kv = sequence.kv;
     if (kv.length > sequence.begun_with()) parts_.kv.CutBack(kv, sequence.begun_with(), kv.length);
@@ -83,10 +84,6 @@ void StepLoop::Receive() {
     EndSequence(*sequence);
     if (prefixes_) prefixes_->Forget(Owned(*sequence));
   }
-}
-
-uint64_t StepLoop::OwnerOf(const std::string& tenant) {
-  return tenant.empty() ? 0 : owners_.emplace(tenant, owners_.size() + 1).first->second;
 }
 
 void StepLoop::EndCancelled() {
@@ -104,6 +101,10 @@ void StepLoop::EndOverdue() {
 }
 
 void StepLoop::EndAtTimeLimit(LiveRequest& live) {
+  if (!live.answer) {
+    return Finish(live, absl::DeadlineExceededError("the request took as long as any may (--max-request-seconds)"),
+                  FinishReason::kTimeLimit);
+  }
   TokenDelta rest{live.answer->Flush(), {}};
   if (!rest.text.empty()) live.observer->OnTokens(std::move(rest));
   Finish(live, absl::OkStatus(), FinishReason::kTimeLimit);
@@ -113,10 +114,11 @@ void StepLoop::Schedule() {
   batch_.clear();
   chunks_.clear();
   snapshot_.clear();
-  for (size_t i = 0; i < std::min(live_.size(), static_cast<size_t>(max_running_)); ++i) {
+  const int may_run = TakeTurns();
+  for (int i = 0; i < may_run; ++i) {
     if (!live_[i]->running) TakePrefix(*live_[i]);
   }
-  PlanBudget budget{max_step_tokens_, max_running_, parts_.kv.pages(), std::max(max_running_, kSharedStepTokens),
+  PlanBudget budget{max_step_tokens_, may_run, parts_.kv.pages(), std::max(max_running_, kSharedStepTokens),
                     parts_.model.spec().encoder.has_value()};
   TakeSnapshot(budget);
   const BatchPlan plan = PlanStep(snapshot_, budget);
@@ -137,6 +139,8 @@ void StepLoop::Schedule() {
 }
 
 void StepLoop::TakeSnapshot(PlanBudget& budget) {
+  const std::vector<TurnEntry> entries = TurnEntries();
+  const std::vector<int> ranks = turns_.RankOwners(entries);
   const bool shares = parts_.kv.shared_holds() > 0;
   budget.available_pages -= shares ? CountHolders() : 0;
   for (const auto& live : live_) {
@@ -148,7 +152,7 @@ void StepLoop::TakeSnapshot(PlanBudget& budget) {
     const auto shared_pages = shares ? std::count_if(kv.pages.begin(), kv.pages.end(), shared) : 0;
     snapshot_.push_back({live->running, live->Decoding(), Restoring(*live) ? 0 : live->PendingNow(), held,
                          KvPool::PagesFor(live->Goal(), parts_.kv.page_tokens()), static_cast<int>(shared_pages),
-                         live->BeginsWhole()});
+                         live->BeginsWhole(), ranks[snapshot_.size()], turns_.limits(live->owner).weight});
   }
 }
 
@@ -223,7 +227,11 @@ void StepLoop::Reserve(LiveRequest& live) {
 
 // The plan counted on pages and a slot that no running request holds: they are somewhere.
 void StepLoop::FreeMemory() {
-  if (DropIdleMemory()) return;
+  if (turns_.limits_kv()) {
+    NoteHeavyTenants();
+    if (DropIdleMemory([this](const Sequence& idle) { return turns_.Heavy(idle.owner); })) return;
+  }
+  if (DropIdleMemory([](const Sequence&) { return true; })) return;
   const auto holds = [](const auto& live) { return !live->running && live->sequence->kv.holds_memory(); };
   auto waiting = std::find_if(live_.rbegin(), live_.rend(), holds);
   if (waiting == live_.rend()) {  // a session was taken up or deleted since this turn began
@@ -236,11 +244,11 @@ void StepLoop::FreeMemory() {
   ReleaseMemory(**waiting);
 }
 
-// What the idle session that was kept longest holds; false when none holds anything.
-bool StepLoop::DropIdleMemory() {
+// What the idle session that was kept longest holds, of those that `may_go`; false when none holds anything.
+bool StepLoop::DropIdleMemory(absl::FunctionRef<bool(const Sequence&)> may_go) {
   bool dropped = false;
   intake_.VisitIdle([&](Sequence& sequence) {
-    if (!sequence.kv.holds_memory()) return true;
+    if (!sequence.kv.holds_memory() || !may_go(sequence)) return true;
     if (parts_.spill) parts_.spill->Dropped(sequence.id, sequence.kv.length);
     parts_.kv.Release(sequence.kv);
     dropped = true;
@@ -298,6 +306,7 @@ void StepLoop::Compute() {
         this);
   }
   ++counts_.steps;
+  MeasureStep(parts_.clock.NowNanos() - begun);
   if (parts_.spill) NotePrefill(parts_.clock.NowNanos() - begun);
   if (batch_.size() == 1 && chunks_.front().phase == Phase::kDecode) {
     prices_.OnStep(batch_.front()->drafted, parts_.clock.NowNanos() - begun);
@@ -388,6 +397,8 @@ absl::Status StepLoop::Choose(LiveRequest& live, std::span<const float> logits) 
 
 void StepLoop::Settle(LiveRequest& live, const absl::Status& computed, int tokens) {
   tokens -= TakeBackDraft(live);
+  turns_.Charge(live.owner, live.request.priority, tokens);
+  live.computed_tokens += tokens;
   if (live.overdue) return EndAtTimeLimit(live);
   live.failure.Update(computed);
   if (!live.failure.ok()) return Finish(live, live.failure, FinishReason::kStop);
@@ -442,7 +453,8 @@ void StepLoop::NoteFastMatmul(LiveRequest& live, const SequenceChunk& chunk) {
 
 void StepLoop::Emit(LiveRequest& live) {
   if (live.answer->completion_tokens() == live.chosen) live.first_token_nanos = parts_.clock.NowNanos();
-  counts_.generated_tokens += static_cast<uint64_t>(std::exchange(live.chosen, 0));
+  counts_.generated_tokens += static_cast<uint64_t>(live.chosen);
+  intake_.CountGenerated(live.owner, std::exchange(live.chosen, 0));
   TokenDelta delta = std::exchange(live.delta, {});
   for (const TokenInfo& token : delta.tokens) live.sequence->tokens.push_back(token.token);
   if (!delta.tokens.empty() || !delta.text.empty()) live.observer->OnTokens(std::move(delta));
@@ -454,6 +466,8 @@ void StepLoop::Finish(LiveRequest& live, absl::Status status, FinishReason reaso
   const std::unique_ptr<LiveRequest> ended = std::move(*place);
   live_.erase(place);
   const bool succeeded = status.ok();
+  turns_.Leave(ended->owner, ended->request.priority);
+  pace_.OnEnd(ended->computed_tokens);
   const SequenceCounters counters = ended->started ? parts_.provider.sequence_counters(ended->sequence->id) : SequenceCounters{};
   const FinishInfo finish = Summarize(*ended, std::move(status), reason, counters, parts_.clock.NowNanos());
   if (ended->started) NoteLoss(*ended);
@@ -515,9 +529,12 @@ void StepLoop::Publish() {
   counts_.kv_pages_used = parts_.kv.pages() - parts_.kv.free_pages();
   counts_.kv_pages_remembered = parts_.kv.remembered_pages();
   counts_.checkpoints = parts_.kv.remembered_slots();
+  counts_.seconds_per_end = pace_.SecondsPerEnd();
+  PublishRunning();
   if (parts_.spill) counts_.spill = parts_.spill->stats();
   absl::MutexLock lock(&stats_mutex_);
   stats_ = counts_;
+  published_pace_ = pace_;
 }
 
 }  // namespace moed

@@ -1,8 +1,10 @@
 // The engine's turn: receive, end what is cancelled or out of time, plan, compute one step, hand out tokens.
+// step_loop_turns.cc has whose turn it is.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,6 +13,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/clock.h"
@@ -23,8 +26,10 @@
 #include "core/engine/intake.h"
 #include "core/engine/kv_spill.h"
 #include "core/engine/live_request.h"
+#include "core/engine/pace.h"
 #include "core/engine/prefix_cache.h"
 #include "core/engine/sampler.h"
+#include "core/engine/turns.h"
 #include "core/expert/provider.h"
 #include "core/model/kv_pool.h"
 #include "core/model/model.h"
@@ -44,10 +49,12 @@ struct EngineParts {
   Trace* trace = nullptr;
   Fidelity fidelity;  // where a request does not say
   KvSpill* spill = nullptr;
+  // Seconds to read the experts that a prompt of so many tokens needs and that are not in memory; empty, or absent: not known.
+  std::function<std::optional<double>(int tokens)> cold_seconds;
 };
 
 struct StepLoopOptions {
-  int max_running = 0;
+  int max_running = 0;  // where sequences need slots, at most as many as there are
   int max_step_tokens = 0;
   bool prefix_cache = false;
   bool prompt_lookup = false;
@@ -55,25 +62,35 @@ struct StepLoopOptions {
 
 // Engine thread only, except Stats.
 //
-// live_ is in order of arrival and its running requests are the first ones (batch_plan.h). All pages and slots that no
+// live_ begins with its running requests, in the order in which they began to run; those that run next follow, then the others in
+// order of arrival (turns.h, batch_plan.h). All pages and slots that no
 // running request holds can be had at any moment: free ones first, which the prefix cache then forgets, then those of idle
-// sessions, then those of waiting requests; both are computed again when they run, as far as they are not known. Where sequences
-// need slots no more run than there are.
+// sessions, then those of waiting requests; both are computed again when they run, as far as they are not known.
 class StepLoop final : private StepWatcher {
  public:
   StepLoop(const EngineParts& parts, const StepLoopOptions& options, Intake& intake);
 
-  bool Turn();                              // false when no request is left
-  void EndAll(const absl::Status& reason);  // every request, every session
-  EngineStats Stats() const;                // any thread; what the intake knows is missing
+  bool Turn();                                             // false when no request is left
+  void EndAll(const absl::Status& reason);                 // every request, every session
+  EngineStats Stats() const;                               // any thread; what the intake knows is missing
+  std::optional<double> PrefillSeconds(int tokens) const;  // any thread; as Pace says
 
  private:
   void Receive();
-  uint64_t OwnerOf(const std::string& tenant);
   void EndCancelled();
   void EndOverdue();
+  void EndHopeless();
+  absl::Status CheckDeadline(const LiveRequest& live, int before);
+  int UnknownTokens(const LiveRequest& live);
   void EndAtTimeLimit(LiveRequest& live);
 
+  // Brings live_ in its order. Returns how many may run.
+  int TakeTurns();
+  std::vector<TurnEntry> TurnEntries() const;
+  void GiveWay();
+  void NoteHeavyTenants();
+  void PublishRunning();
+  void MeasureStep(int64_t nanos);
   void Schedule();
   void TakeSnapshot(PlanBudget& budget);
   int CountHolders();
@@ -86,7 +103,7 @@ class StepLoop final : private StepWatcher {
   void ReleaseMemory(LiveRequest& live);
   void Reserve(LiveRequest& live);
   void FreeMemory();
-  bool DropIdleMemory();
+  bool DropIdleMemory(absl::FunctionRef<bool(const Sequence&)> may_go);
 
   // Keys and values on disk (kv_spill.h). A request that runs and waits for them has its pages, and no part in a step.
   void TendSpill();
@@ -137,8 +154,10 @@ class StepLoop final : private StepWatcher {
   std::vector<uint16_t> holders_;           // [page]: running sequences that hold it; with a prefix cache
   std::vector<std::unique_ptr<LiveRequest>> live_;
   absl::flat_hash_map<RequestId, absl::Status> cancellations_;
-  absl::flat_hash_map<std::string, uint64_t> owners_;  // by tenant; as many as there are names of tokens
-  std::vector<LiveRequest*> batch_;                    // of the current step; parallel to chunks_
+  Turns turns_;
+  Pace pace_;
+  std::vector<int> running_by_owner_;  // as the intake knows them
+  std::vector<LiveRequest*> batch_;    // of the current step; parallel to chunks_
   std::vector<SequenceChunk> chunks_;
   std::vector<PlanSequence> snapshot_;
   DraftPrices prices_;
@@ -149,6 +168,7 @@ class StepLoop final : private StepWatcher {
   std::atomic<int64_t> heartbeat_nanos_{0};
   mutable absl::Mutex stats_mutex_;
   EngineStats stats_ ABSL_GUARDED_BY(stats_mutex_);
+  Pace published_pace_ ABSL_GUARDED_BY(stats_mutex_);
 };
 
 }  // namespace moed

@@ -131,7 +131,8 @@ StepEngineOptions OptionsOfEngine(const ServingInputs& in, uint64_t budget, cons
                             .prefix_cache = in.options.prefix_cache,
                             .prompt_lookup = in.options.prompt_lookup,
                             .request = LimitsOfRequests(budget, in.options.max_text_bytes, max_context),
-                            .fast_matmul = in.options.fast_matmul};
+                            .fast_matmul = in.options.fast_matmul,
+                            .max_request_seconds = in.options.max_request_seconds};
   const auto fitting = [&](int StepEngineOptions::*count, uint64_t bytes) {
     return DefaultCount(options, in.spec.vocabulary, count, in.preset.sequence_bytes, bytes);
   };

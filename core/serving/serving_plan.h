@@ -36,14 +36,15 @@ struct ServingOptions {
   std::optional<uint64_t> kv_spill_budget;  // of disk; absent: keys and values of idle sessions are not written there
   int threads = 1;
   int max_running = 8;
-  std::optional<int> queue_capacity;     // absent: as the budget allows
-  std::optional<int> prefill_chunk;      // absent: 512, fewer in a small budget
-  std::optional<int> max_kept_sessions;  // absent: as the budget allows
-  std::optional<int> max_new_tokens;     // absent: what the context leaves
-  uint64_t max_text_bytes = 1 << 20;     // of a text that is tokenised
-  bool prefix_cache = true;              // StepEngineOptions
-  bool prompt_lookup = true;             // StepEngineOptions
-  bool fast_matmul = false;              // ModelOptions
+  std::optional<int> queue_capacity;       // absent: as the budget allows
+  std::optional<int> prefill_chunk;        // absent: 512, fewer in a small budget
+  std::optional<int> max_kept_sessions;    // absent: as the budget allows
+  std::optional<int> max_new_tokens;       // absent: what the context leaves
+  std::optional<int> max_request_seconds;  // StepEngineOptions
+  uint64_t max_text_bytes = 1 << 20;       // of a text that is tokenised
+  bool prefix_cache = true;                // StepEngineOptions
+  bool prompt_lookup = true;               // StepEngineOptions
+  bool fast_matmul = false;                // ModelOptions
 };
 // The daemon's defaults: as many threads as this machine's processor has.
 ServingOptions ServingOptionsOfThisMachine();

@@ -73,6 +73,25 @@ void AddEngine(const Engine& engine, MetricFamilies& families) {
              static_cast<double>(stats.fast_matmul_tokens));
 }
 
+// Their names are those of tokens that were used.
+void AddTenants(const Engine& engine, MetricFamilies& families) {
+  const std::vector<TenantInfo> tenants = engine.ListTenants();
+  const auto add = [&](const char* name, const char* help, MetricType type, auto value) {
+    MetricFamily& family = AddFamily(families, name, help, type);
+    for (const TenantInfo& tenant : tenants) AddSample(family, static_cast<double>(value(tenant)), {{"tenant", tenant.name}});
+  };
+  add("moe_tenant_requests_running", "Requests being computed, by name of token.", MetricType::Gauge,
+      [](const TenantInfo& tenant) { return tenant.running; });
+  add("moe_tenant_requests_waiting", "Requests in the queue, by name of token.", MetricType::Gauge,
+      [](const TenantInfo& tenant) { return tenant.waiting; });
+  add("moe_tenant_requests_refused_total", "Requests that were refused by limits of the name, or since the queue was full.",
+      MetricType::Counter, [](const TenantInfo& tenant) { return tenant.refused; });
+  add("moe_tenant_prompt_tokens_total", "Tokens of prompts that were sent, of requests that ran and have ended.",
+      MetricType::Counter, [](const TenantInfo& tenant) { return tenant.prompt_tokens; });
+  add("moe_tenant_generated_tokens_total", "Generated tokens, by name of token.", MetricType::Counter,
+      [](const TenantInfo& tenant) { return tenant.generated_tokens; });
+}
+
 void AddModel(const LoadedModel& model, const ExpertStats& experts, MetricFamilies& families) {
   const moe::v1::ModelInfo& info = model.info;
   AddSample(AddFamily(families, "moe_model_info", "The model served.", MetricType::Gauge), 1,
@@ -89,6 +108,7 @@ MetricFamilies FamiliesOf(const LoadedModel& model) {
   MetricFamilies families;
   const ExpertStats experts = model.expert_stats();
   AddEngine(*model.engine, families);
+  AddTenants(*model.engine, families);
   AddModel(model, experts, families);
   AddExpertFamilies(experts, model.expert_formats, families);
   return families;

@@ -18,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "core/base/clock.h"
 #include "core/base/timed_wait.h"
+#include "core/engine/engine.h"
 #include "server/metrics/request_metrics.h"
 #include "server/rpc/prompt_workers.h"
 #include "server/rpc/request_log.h"
@@ -78,11 +79,13 @@ class Call : public Outgoing, public std::enable_shared_from_this<Call> {
 
   // Before the call begins.
   void SetCaller(Caller caller) { record_.caller = std::move(caller); }
+  void SetDeadline(double seconds_left) { deadline_nanos_ = arrival_nanos_ + static_cast<int64_t>(seconds_left * 1e9); }
   // Of a caller that may not ask, or not now. Nothing of the message is read.
   void Refuse(const absl::Status& status);
   const std::string& tenant() const { return record_.caller.token; }  // "" = nobody in particular
   const std::string& id() const { return record_.id; }                // constant once the call has begun
-  int queue_position() const { return queue_position_; }              // constant once the transport sends initial metadata
+  // What the queue was when it came in; constant once the transport sends initial metadata.
+  const QueueEstimate& queue() const { return queue_; }
   // The model that was served when the call came, which the call keeps; null: none was, and the call ends with the reason.
   const LoadedModel* model() const { return model_.get(); }
   const CallLimits& limits() const { return model_ != nullptr ? model_->limits : kLimitsWithoutModel; }
@@ -123,8 +126,9 @@ class Call : public Outgoing, public std::enable_shared_from_this<Call> {
   const Method method_;
   const int64_t arrival_nanos_;
   const std::shared_ptr<const LoadedModel> model_;
-  int queue_position_ = 0;
-  RequestRecord record_;  // written until Begin, then by whoever ends the call
+  QueueEstimate queue_;
+  int64_t deadline_nanos_ = 0;  // 0 = none
+  RequestRecord record_;        // written until Begin, then by whoever ends the call
 
  private:
   void Work(const std::function<void()>& work);

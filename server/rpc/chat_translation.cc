@@ -287,6 +287,7 @@ absl::StatusOr<PendingRequest> TranslateChat(moe::v1::ChatRequest request, const
   out.engine.session_id = std::move(*request.mutable_session_id());
   out.engine.must_exist = request.must_exist();
   if (request.has_expected_tokens()) out.engine.expected_tokens = request.expected_tokens();
+  out.engine.priority = TranslatePriority(request.priority(), errors);
   out.engine.whole_prompt = true;
   out.add_special_tokens = false;
   const bool has_markers = model.answer_format != &chat::AnswerFormats().back();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -240,6 +241,7 @@ absl::Status ControlService::FillStats(const moe::v1::GetStatsRequest& request, 
   }
   out.set_memory_budget_bytes(parts_.state.server_info().memory_budget_bytes());
   out.set_resident_set_bytes(ReadProcessUsage().resident_bytes);
+  FillTenants(*model->engine, out);
   for (const TracePart& part : model->step_parts()) {
     auto* step = out.add_step_parts();
     step->set_part(std::string(part.name));
@@ -251,6 +253,30 @@ absl::Status ControlService::FillStats(const moe::v1::GetStatsRequest& request, 
     fill(StepKind::kDecode, *step->mutable_decode());
   }
   return absl::OkStatus();
+}
+
+// All that have a token, whether or not they have been here, and those that have been here and have none any more.
+void ControlService::FillTenants(const Engine& engine, moe::v1::Stats& out) const {
+  std::map<std::string, TenantInfo> tenants;
+  for (TenantInfo& tenant : engine.ListTenants()) tenants[tenant.name] = std::move(tenant);
+  if (parts_.tokens != nullptr) {
+    for (auto& [name, limits] : parts_.tokens->List()) tenants[name].limits = limits;
+  }
+  for (const auto& [name, tenant] : tenants) {
+    moe::v1::TenantStats& told = *out.add_tenants();
+    told.set_name(name);
+    told.set_running(tenant.running);
+    told.set_waiting(tenant.waiting);
+    told.set_refused(tenant.refused);
+    told.set_prompt_tokens(tenant.prompt_tokens);
+    told.set_generated_tokens(tenant.generated_tokens);
+    const TenantLimits& limits = tenant.limits;
+    told.set_weight(limits.weight);
+    if (limits.max_running) told.set_max_running(*limits.max_running);
+    if (limits.max_waiting) told.set_max_waiting(*limits.max_waiting);
+    if (limits.tokens_per_minute) told.set_tokens_per_minute(*limits.tokens_per_minute);
+    if (limits.kv_percent) told.set_kv_percent(*limits.kv_percent);
+  }
 }
 
 grpc::ServerUnaryReactor* ControlService::GetCacheState(Context* context, const Bytes* request, Bytes* response) {

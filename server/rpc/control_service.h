@@ -71,6 +71,7 @@ class ControlService final : public WithRawControlMethods<moe::v1::Control::Serv
   // UNAVAILABLE while there is none.
   absl::StatusOr<std::shared_ptr<const LoadedModel>> Loaded() const;
   absl::Status FillStats(const moe::v1::GetStatsRequest& request, moe::v1::Stats& out) const;
+  void FillTenants(const Engine& engine, moe::v1::Stats& out) const;
   absl::Status FillSessions(const moe::v1::ListSessionsRequest& request, moe::v1::ListSessionsResponse& out) const;
   absl::Status FillCacheState(const moe::v1::GetCacheStateRequest& request, moe::v1::CacheState& out) const;
   absl::Status FillExpertMap(const moe::v1::GetExpertMapRequest& request, moe::v1::ExpertMap& out) const;

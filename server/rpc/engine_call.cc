@@ -101,6 +101,7 @@ bool EngineCall::Admit(absl::StatusOr<PendingRequest> read) {
   EngineRequest& engine_request = request.engine;
   engine_request.session_id = SessionOf(tenant(), engine_request.session_id);
   engine_request.tenant = tenant();
+  if (environment_.tokens != nullptr) engine_request.tenant_limits = environment_.tokens->LimitsOf(tenant());
   const int max_context = model_->engine->limits().max_context;
   const size_t room = static_cast<size_t>(max_context) - (engine_request.kind == RequestKind::kGenerate ? 1 : 0);
   const auto reject_length = [&](const auto&... tokens) {
@@ -110,6 +111,7 @@ bool EngineCall::Admit(absl::StatusOr<PendingRequest> read) {
   };
   engine_request.name = record_.id;
   engine_request.arrival_nanos = arrival_nanos_;
+  engine_request.deadline_nanos = deadline_nanos_;
   if (request.conversation) {
     if (const absl::Status rendered = Render(request); !rendered.ok()) {
       RejectPrivately(rendered, "messages: the chat template made no prompt of them");
@@ -127,7 +129,7 @@ bool EngineCall::Admit(absl::StatusOr<PendingRequest> read) {
   if (absl::Status fits = CheckAnswer(engine_request); !fits.ok()) return reject(std::move(fits), Rejection::kTooLarge);
   if (request.return_prompt_tokens || engine_request.kind == RequestKind::kScore) prompt_ = engine_request.prompt;
   wants_logprobs_ = engine_request.logprobs;
-  queue_position_ = model_->engine->Stats().waiting;
+  queue_ = model_->engine->EstimateQueue(tenant(), static_cast<int>(engine_request.prompt.size()));
   auto id = model_->engine->Submit(std::move(engine_request), std::static_pointer_cast<EngineCall>(shared_from_this()));
   if (!id.ok()) {
     std::optional<Rejection> rejection;

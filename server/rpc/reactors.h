@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "core/base/check.h"
 #include "core/base/status.h"
 #include "core/base/trace_parent.h"
@@ -33,18 +34,25 @@ class CallDeadline {
   explicit CallDeadline(const grpc::CallbackServerContext& context)
       : given_(context.deadline() - std::chrono::system_clock::now()), start_(std::chrono::steady_clock::now()) {}
 
+  // Absent: there is none.
+  std::optional<double> SecondsLeft() const {
+    if (Never()) return std::nullopt;
+    return std::chrono::duration<double>(given_ - (std::chrono::steady_clock::now() - start_)).count();
+  }
+
   absl::Status CancelStatus() const {
-    const bool never = given_ >= std::chrono::hours(24 * 365);
     const auto taken = std::chrono::steady_clock::now() - start_;
     // The server's copy of a deadline is up to one percent later (the header rounds it up), and the client's word comes before
     // it.
-    if (!never && taken + given_ / 50 + std::chrono::milliseconds(20) >= given_) {
+    if (!Never() && taken + given_ / 50 + std::chrono::milliseconds(20) >= given_) {
       return absl::DeadlineExceededError("the deadline passed before the answer was complete");
     }
     return absl::CancelledError("the client cancelled");
   }
 
  private:
+  bool Never() const { return given_ >= std::chrono::hours(24 * 365); }
+
   const std::chrono::system_clock::duration given_;  // by the client, when the call came
   const std::chrono::steady_clock::time_point start_;
 };
@@ -71,6 +79,7 @@ class CallReactor : public Reactor, public ResponseTransport<Encoded> {
     auto name = Authorise(environment.tokens, *context_, Scope::kInfer);
     if (name.ok()) caller.token = *name;
     call_->SetCaller(std::move(caller));
+    if (const auto left = deadline_.SecondsLeft()) call_->SetDeadline(*left);
     call_->Guarded([&] {
       if (!name.ok()) return call_->Refuse(name.status());
       if (environment.tenants != nullptr) {
@@ -108,7 +117,9 @@ class CallReactor : public Reactor, public ResponseTransport<Encoded> {
   }
 
   void SendInitialMetadata() override {
-    context_->AddInitialMetadata(kQueuePositionKey, std::to_string(call_->queue_position()));
+    const QueueEstimate& queue = call_->queue();
+    context_->AddInitialMetadata(kQueuePositionKey, std::to_string(queue.position));
+    if (queue.wait_seconds) context_->AddInitialMetadata(kQueueSecondsKey, absl::StrFormat("%.3f", *queue.wait_seconds));
     this->StartSendInitialMetadata();
   }
   void Abandon() override { context_->TryCancel(); }

@@ -133,6 +133,21 @@ EncodeOptions TranslateTokenizeOptions(const moe::v1::TokenizeOptions& options) 
   return out;
 }
 
+Priority TranslatePriority(moe::v1::Priority in, FieldErrors& errors) {
+  switch (in) {
+    case moe::v1::PRIORITY_HIGH:
+      return Priority::kHigh;
+    case moe::v1::PRIORITY_UNSPECIFIED:
+    case moe::v1::PRIORITY_NORMAL:
+      return Priority::kNormal;
+    case moe::v1::PRIORITY_LOW:
+      return Priority::kLow;
+    default:
+      errors.Add("priority", static_cast<int>(in), " is unknown; known are HIGH (1), NORMAL (2) and LOW (3)");
+      return Priority::kNormal;
+  }
+}
+
 void TranslateAnswer(const AnswerFields& in, PendingRequest& out, FieldErrors& errors) {
   const moe::v1::ResponseOptions& response = in.response;
   out.engine.kind = RequestKind::kGenerate;
@@ -152,6 +167,7 @@ absl::StatusOr<PendingRequest> TranslateGenerate(moe::v1::GenerateRequest reques
   TranslatePrompt(request, out, errors);
   TranslateAnswer({request.sampling(), request.stopping(), request.response(), request.fidelity(), request.format()}, out,
                   errors);
+  out.engine.priority = TranslatePriority(request.priority(), errors);
   out.engine.session_id = request.session_id();
   out.engine.must_exist = request.must_exist();
   SetIf(request.has_expected_tokens(), request.expected_tokens(), out.engine.expected_tokens);
@@ -166,6 +182,7 @@ absl::StatusOr<PendingRequest> TranslateScore(moe::v1::ScoreRequest request) {
   out.engine.kind = RequestKind::kScore;
   out.engine.fidelity = TranslateFidelity(request.fidelity(), errors);
   out.engine.top_logprobs = request.top_logprobs();
+  out.engine.priority = TranslatePriority(request.priority(), errors);
   MOED_RETURN_IF_ERROR(errors.ToStatus());
   return out;
 }

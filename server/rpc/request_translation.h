@@ -54,6 +54,7 @@ struct AnswerFields {
   const moe::v1::OutputFormat& format;
 };
 void TranslateAnswer(const AnswerFields& in, PendingRequest& out, FieldErrors& errors);
+Priority TranslatePriority(moe::v1::Priority in, FieldErrors& errors);
 
 EncodeOptions TranslateTokenizeOptions(const moe::v1::TokenizeOptions& options);
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
+#include "core/base/retry_after.h"
 #include "core/base/utf8.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
@@ -85,6 +86,10 @@ absl::Status WithRetryAfter(absl::Status status, double seconds) {
 grpc::Status ToGrpcStatus(const absl::Status& given) {
   if (given.ok()) return grpc::Status::OK;
   absl::Status status = given;
+  if (const auto seconds = RetryAfterOf(given)) {
+    status.ErasePayload(kRetryAfterPayload);
+    status = WithRetryAfter(std::move(status), *seconds);
+  }
   if (status.code() == absl::StatusCode::kResourceExhausted && !HasDetail<google::rpc::RetryInfo>(status)) {
     status = WithRetryAfter(std::move(status), kDefaultRetrySeconds);
   }

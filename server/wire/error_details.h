@@ -42,8 +42,9 @@ absl::Status FieldError(std::string field, const Parts&... description) {
 // Adds google.rpc.RetryInfo.
 absl::Status WithRetryAfter(absl::Status status, double seconds);
 
-// Message and details together stay under 6 KB (beyond, clients see another status); what does not fit is cut. RESOURCE_EXHAUSTED
-// always carries RetryInfo. Never UNIMPLEMENTED or UNKNOWN, which clients take for a missing method or a broken server: INTERNAL.
+// Message and details together stay under 6 KB (beyond, clients see another status); what does not fit is cut. What RetryAfterOf
+// tells becomes RetryInfo, which RESOURCE_EXHAUSTED always carries. Never UNIMPLEMENTED or UNKNOWN, which clients take for a
+// missing method or a broken server: INTERNAL.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
 // "RESOURCE_EXHAUSTED" as in gRPC's documents.

@@ -1,13 +1,15 @@
-// Tokens that callers present, and the lines of the file by which servers know them: NAME SCOPES SHA256-HEX.
+// Tokens that callers present, and the lines of the file by which servers know them: NAME SCOPES SHA256-HEX [LIMIT=NUMBER]...
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "core/base/tenant_limits.h"
 
 namespace moed {
 
@@ -33,6 +35,17 @@ class ScopeSet {
   unsigned bits_ = 0;
 };
 
+// What a line may say of its name's share, "weight=4". What it does not say is not limited.
+struct LimitRow {
+  std::string_view name;
+  std::string_view help;
+  int least;
+  int most;
+  std::optional<int> (*get)(const TenantLimits& limits);  // absent: as if it were not said
+  void (*set)(TenantLimits& limits, int value);
+};
+std::span<const LimitRow> TokenLimits();
+
 using TokenHash = std::array<uint8_t, 32>;  // SHA-256 of a token's bytes
 TokenHash HashOfToken(std::string_view token);
 
@@ -40,10 +53,12 @@ struct TokenLine {
   std::string name;  // of who has the token, for logs: 1 to 64 letters, digits, '.', '_', '-', '@'
   ScopeSet scopes;
   TokenHash hash{};
+  TenantLimits limits;
 
   std::string Text() const;
 };
-// INVALID_ARGUMENT says what is wrong and what a line is like. It never repeats the third word, which may be a token by mistake.
+// INVALID_ARGUMENT says what is wrong and what a line is like. It never repeats the third word or what follows it, which may be a
+// token by mistake.
 absl::StatusOr<TokenLine> ParseTokenLine(std::string_view line);
 absl::Status CheckTokenName(std::string_view name);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -29,6 +30,10 @@ absl::StatusOr<Tokens::Lines> Tokens::ReadLines(const std::string& path) {
     if (!line.ok()) return InvalidArgument("--tokens: line ", number, " of '", path, "': ", line.status().message());
     const bool known = std::ranges::any_of(lines, [&](const TokenLine& other) { return other.hash == line->hash; });
     if (known) return InvalidArgument("--tokens: line ", number, " of '", path, "' has the hash of an earlier line");
+    const auto same = std::ranges::find(lines, line->name, &TokenLine::name);
+    if (same != lines.end() && same->limits != line->limits) {
+      return InvalidArgument("--tokens: line ", number, " of '", path, "' has other limits than an earlier line of ", line->name);
+    }
     lines.push_back(*std::move(line));
     if (lines.size() > kMostTokens) return InvalidArgument("--tokens: '", path, "' holds more than ", kMostTokens, " tokens");
   }
@@ -43,11 +48,7 @@ absl::StatusOr<std::unique_ptr<Tokens>> Tokens::Read(const std::string& path) {
 }
 
 absl::StatusOr<std::string> Tokens::Check(std::string_view token, Scope scope) const {
-  std::shared_ptr<const Lines> lines;
-  {
-    absl::MutexLock lock(&mutex_);
-    lines = lines_;
-  }
+  const std::shared_ptr<const Lines> lines = this->lines();
   const TokenHash hash = HashOfToken(token);
   const TokenLine* found = nullptr;
   for (const TokenLine& line : *lines) {
@@ -58,6 +59,18 @@ absl::StatusOr<std::string> Tokens::Check(std::string_view token, Scope scope) c
   if (found->scopes.Has(scope)) return found->name;
   return absl::PermissionDeniedError(
       StrCat("the token of ", found->name, " lacks the scope ", ScopeName(scope), ": it has ", found->scopes.Text()));
+}
+
+TenantLimits Tokens::LimitsOf(std::string_view name) const {
+  const std::shared_ptr<const Lines> lines = this->lines();
+  const auto found = std::ranges::find(*lines, name, &TokenLine::name);
+  return found == lines->end() ? TenantLimits() : found->limits;
+}
+
+std::vector<std::pair<std::string, TenantLimits>> Tokens::List() const {
+  std::map<std::string, TenantLimits> names;
+  for (const TokenLine& line : *lines()) names.emplace(line.name, line.limits);
+  return {names.begin(), names.end()};
 }
 
 absl::Status Tokens::Reload() {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -17,13 +18,18 @@ namespace moed {
 // Thread-safe.
 class Tokens {
  public:
-  // A line a token, as server/wire/token_line.h has it; empty ones and those that begin with # are none. A name may have several.
+  // A line a token, as server/wire/token_line.h has it; empty ones and those that begin with # are none. A name may have several,
+  // which say the same of its limits.
   // INVALID_ARGUMENT names file and line where it cannot be read, holds no token, or a line is wrong.
   static absl::StatusOr<std::unique_ptr<Tokens>> Read(const std::string& path);
 
   // The name of whose token it is. UNAUTHENTICATED: "" or one that is not known. PERMISSION_DENIED names the scope that it lacks.
   // The time it takes does not depend on which token is like it, or how much.
   absl::StatusOr<std::string> Check(std::string_view token, Scope scope) const;
+  // Of a name; default ones where it has no line any more.
+  TenantLimits LimitsOf(std::string_view name) const;
+  // Names and their limits, by name.
+  std::vector<std::pair<std::string, TenantLimits>> List() const;
   // Reads the file anew. Where something is wrong with it, what it said before goes on.
   absl::Status Reload();
 
@@ -31,6 +37,10 @@ class Tokens {
   using Lines = std::vector<TokenLine>;
   Tokens(std::string path, Lines lines) : path_(std::move(path)), lines_(std::make_shared<const Lines>(std::move(lines))) {}
   static absl::StatusOr<Lines> ReadLines(const std::string& path);
+  std::shared_ptr<const Lines> lines() const {
+    absl::MutexLock lock(&mutex_);
+    return lines_;
+  }
 
   const std::string path_;
   mutable absl::Mutex mutex_;

@@ -228,8 +228,8 @@ Harness::Harness(const HarnessOptions& options) {
   const ModelSpec spec = FakeSpec(options.window, options.state);
   kv = *KvPool::Create(spec, {.pages = options.pages, .slots = options.slots, .page_tokens = kPageTokens});
   model = std::make_unique<FakeModel>(*kv, spec);
-  auto made =
-      StepEngine::Create(options.engine, {*model, provider, *kv, ByteTokenizer(), clock, options.trace, options.fidelity});
+  auto made = StepEngine::Create(options.engine, {*model, provider, *kv, ByteTokenizer(), clock, options.trace, options.fidelity,
+                                                  nullptr, options.cold_seconds});
   EXPECT_TRUE(made.ok()) << made.status();
   engine = *std::move(made);
 }

@@ -107,7 +107,8 @@ struct HarnessOptions {
   bool state = false;  // of a layer behind those
   int slots = 1;
   Trace* trace = nullptr;
-  Fidelity fidelity;  // of requests that do not say
+  Fidelity fidelity;                                              // of requests that do not say
+  std::function<std::optional<double>(int tokens)> cold_seconds;  // EngineParts
 };
 
 struct Harness {

@@ -33,7 +33,7 @@ ScriptedEngine::ScriptedEngine(const EngineLimits& limits, const Clock& clock, S
     : limits_(limits),
       clock_(clock),
       script_for_(std::move(script_for)),
-      intake_(limits.max_running + limits.queue_capacity, kKeptSessions) {}
+      intake_(limits.max_running, limits.max_running + limits.queue_capacity, kKeptSessions) {}
 
 ScriptedEngine::~ScriptedEngine() { Stop(absl::UnavailableError("the engine has stopped")); }
 
@@ -66,6 +66,7 @@ bool ScriptedEngine::Step() {
       ++i;
     }
   }
+  TellRunning();
   absl::MutexLock lock(&stats_mutex_);
   ++stats_.steps;
   stats_.heartbeat_nanos = clock_.NowNanos();
@@ -144,7 +145,9 @@ void ScriptedEngine::Finish(size_t index, FinishInfo finish) {
   kept->used_nanos = clock_.NowNanos();
   if (finish.status.ok() && !kept->session.empty()) finish.session_tokens = static_cast<int>(kept->tokens.size());
   if (kept->session.empty() || kept->tokens.empty()) kept = nullptr;
+  intake_.CountGenerated(live.owner, play.completion_tokens);
   intake_.Release(live, std::move(kept));
+  TellRunning();
   {
     absl::MutexLock lock(&stats_mutex_);
     stats_.running -= live.running ? 1 : 0;
@@ -152,6 +155,29 @@ void ScriptedEngine::Finish(size_t index, FinishInfo finish) {
   }
   live.observer->OnFinish(finish);
   intake_.Finished();
+}
+
+void ScriptedEngine::TellRunning() {
+  std::vector<int> by_owner;
+  for (const Play& play : plays_) {
+    if (by_owner.size() <= play.live->owner) by_owner.resize(play.live->owner + 1);
+    by_owner[play.live->owner] += play.live->running ? 1 : 0;
+  }
+  intake_.SetRunning(by_owner);
+}
+
+QueueEstimate ScriptedEngine::EstimateQueue(const std::string& tenant, int) const {
+  const Intake::Standing standing = intake_.StandingOf(tenant);
+  absl::MutexLock lock(&stats_mutex_);
+  QueueEstimate estimate{.position = standing.position, .prefill_seconds = prefill_seconds_};
+  if (seconds_per_end_) estimate.wait_seconds = standing.waits ? (standing.position + 1) * *seconds_per_end_ : 0;
+  return estimate;
+}
+
+void ScriptedEngine::Measure(double seconds_per_end, double prefill_seconds) {
+  absl::MutexLock lock(&stats_mutex_);
+  seconds_per_end_ = seconds_per_end;
+  prefill_seconds_ = prefill_seconds;
 }
 
 void ScriptedEngine::RunFreely(double steps_per_second) {

@@ -46,6 +46,8 @@ class ScriptedEngine final : public Engine {
   bool Step();
   // Once, and then no Step: `steps_per_second` on a thread of its own.
   void RunFreely(double steps_per_second);
+  // What EstimateQueue goes by; nothing was measured before.
+  void Measure(double seconds_per_end, double prefill_seconds);
 
   const EngineLimits& limits() const override { return limits_; }
   absl::StatusOr<RequestId> Submit(EngineRequest request, std::shared_ptr<RequestObserver> observer) override;
@@ -54,6 +56,8 @@ class ScriptedEngine final : public Engine {
   bool HasSession(const std::string& session_id) const override { return intake_.HasSession(session_id); }
   absl::Status DeleteSession(const std::string& session_id) override { return intake_.DeleteSession(session_id); }
   std::vector<SessionInfo> ListSessions(size_t most) const override { return intake_.ListSessions(most); }
+  QueueEstimate EstimateQueue(const std::string& tenant, int prompt_tokens) const override;
+  std::vector<TenantInfo> ListTenants() const override { return intake_.ListTenants(); }
   void Drain() override;
   bool Idle() const override { return intake_.Idle(); }
   void Stop(absl::Status reason) override;
@@ -73,6 +77,7 @@ class ScriptedEngine final : public Engine {
   std::optional<FinishInfo> Advance(Play& play);  // the end, when it is reached
   void Finish(size_t index, FinishInfo finish);
   void EndAll();
+  void TellRunning();
 
   const EngineLimits limits_;
   const Clock& clock_;
@@ -83,6 +88,8 @@ class ScriptedEngine final : public Engine {
 
   mutable absl::Mutex stats_mutex_;
   EngineStats stats_ ABSL_GUARDED_BY(stats_mutex_);
+  std::optional<double> seconds_per_end_ ABSL_GUARDED_BY(stats_mutex_);
+  std::optional<double> prefill_seconds_ ABSL_GUARDED_BY(stats_mutex_);
   absl::Mutex stop_mutex_;
   bool stopped_ ABSL_GUARDED_BY(stop_mutex_) = false;
   std::thread thread_;  // changed by RunFreely and, under stop_mutex_, by Stop

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <thread>
 
+#include "core/base/retry_after.h"
+#include "server/wire/error_details.h"
 #include "tests/server/server_harness.h"
 
 namespace moed {
@@ -25,6 +27,30 @@ TEST(AdmissionTest, AFullQueueIsResourceExhaustedWithRetryInfo) {
   EXPECT_EQ(streams[3]->QueuePosition(), 3);
   server.RunFreely();
   for (auto& stream : streams) EXPECT_TRUE(stream->ReadAll().ok());
+}
+
+TEST(AdmissionTest, WhoWaitsIsToldHowLong) {
+  ServerHarness server;
+  const auto seconds = [](const OpenStream& stream) {
+    const auto& metadata = stream.context.GetServerInitialMetadata();
+    const auto found = metadata.find(kQueueSecondsKey);
+    return found == metadata.end() ? std::string() : std::string(found->second.data(), found->second.size());
+  };
+  OpenStream unmeasured(server, TextRequest("x"));
+  EXPECT_EQ(seconds(unmeasured), "");
+  server.engine().Measure(1.5, 1);
+  OpenStream second(server, TextRequest("x")), third(server, TextRequest("x"));
+  EXPECT_EQ(seconds(second), "0.000") << "it has a place";
+  EXPECT_EQ(third.QueuePosition(), 2);
+  EXPECT_EQ(seconds(third), "4.500");
+  server.RunFreely();
+  for (OpenStream* stream : {&unmeasured, &second, &third}) EXPECT_TRUE(stream->ReadAll().ok());
+}
+
+TEST(AdmissionTest, RetryInfoIsWhatTheEngineSays) {
+  const grpc::Status told = ToGrpcStatus(RetryAfter(absl::ResourceExhaustedError("full"), 7.5));
+  EXPECT_DOUBLE_EQ(RetrySeconds(told), 7.5);
+  EXPECT_EQ(told.error_details().find(kRetryAfterPayload), std::string::npos);
 }
 
 TEST(AdmissionTest, BusySessionsAndNamesInUse) {

@@ -143,6 +143,7 @@ const std::map<std::string_view, Taken> kTaken = {
     {"prefill-chunk", {"32", [](const Config& c) { return c.serving.prefill_chunk == 32; }}},
     {"max-kept-sessions", {"6", [](const Config& c) { return c.serving.max_kept_sessions == 6; }}},
     {"max-new-tokens", {"9", [](const Config& c) { return c.serving.max_new_tokens == 9; }}},
+    {"max-request-seconds", {"90", [](const Config& c) { return c.serving.max_request_seconds == 90; }}},
     {"max-text-bytes", {"2MiB", [](const Config& c) { return c.serving.max_text_bytes == 2u << 20; }}},
     {"max-connections", {"3", [](const Config& c) { return c.max_connections == 3; }}},
     {"drain-delay-seconds", {"9", [](const Config& c) { return c.drain_delay_seconds == 9; }}},

@@ -168,6 +168,41 @@ TEST(MetricsTest, ExpertCountersAreTheProvidersAndLookupsAddUp) {
   EXPECT_EQ(server.Metric("moe_memory_budget_bytes"), 6000);
 }
 
+TEST(MetricsTest, TenantsAreToldOfByName) {
+  ServerHarness server;
+  class Silent final : public RequestObserver {
+    void OnStarted(int, int) override {}
+    void OnTokens(TokenDelta) override {}
+    void OnFinish(const FinishInfo&) override {}
+  };
+  for (const char* name : {"1", "2"}) {
+    EngineRequest request;
+    request.name = name;
+    request.tenant = "alice";
+    request.tenant_limits = {.weight = 3, .max_running = 1, .max_waiting = 0};
+    request.prompt = {TokenId(1), TokenId(2)};
+    EXPECT_EQ(server.engine().Submit(request, std::make_shared<Silent>()).ok(), *name == '1');
+  }
+  EXPECT_EQ(server.Metric(R"(moe_tenant_requests_waiting{tenant="alice"})"), 1);
+  server.engine().Step();
+  EXPECT_EQ(server.Metric(R"(moe_tenant_requests_running{tenant="alice"})"), 1);
+  server.StepUntilIdle();
+  EXPECT_EQ(server.Metric(R"(moe_tenant_requests_running{tenant="alice"})"), 0);
+  EXPECT_EQ(server.Metric(R"(moe_tenant_requests_refused_total{tenant="alice"})"), 1);
+  EXPECT_EQ(server.Metric(R"(moe_tenant_prompt_tokens_total{tenant="alice"})"), 2);
+  EXPECT_EQ(server.Metric(R"(moe_tenant_generated_tokens_total{tenant="alice"})"), 7);
+
+  grpc::ClientContext context;
+  moe::v1::Stats stats;
+  ASSERT_TRUE(server.control().GetStats(&context, {}, &stats).ok());
+  ASSERT_EQ(stats.tenants_size(), 1);
+  EXPECT_EQ(stats.tenants(0).name(), "alice");
+  EXPECT_EQ(stats.tenants(0).weight(), 3);
+  EXPECT_EQ(stats.tenants(0).max_running(), 1);
+  EXPECT_FALSE(stats.tenants(0).has_kv_percent());
+  EXPECT_EQ(stats.tenants(0).refused(), 1u);
+}
+
 TEST(MetricsTest, RequestsAreCountedWhenTheyEnd) {
   ServerHarness server({.script = [](const EngineRequest&) { return ScriptOfText("abc"); }});
   server.RunFreely();

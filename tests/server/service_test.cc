@@ -159,10 +159,12 @@ TEST(UnaryTest, EveryFieldReachesTheEngine) {
   stopping.set_ignore_eos(true);
   stopping.mutable_time_limit()->set_seconds(1);
   stopping.mutable_time_limit()->set_nanos(500000000);
+  request.set_priority(moe::v1::PRIORITY_LOW);
   request.mutable_response()->set_skip_special_tokens(false);
   ASSERT_TRUE(Generate(server, request).ok());
   EXPECT_THAT(seen.prompt, ElementsAre(TokenId(5), TokenId(6), TokenId(7)));
   EXPECT_EQ(seen.session_id, "s");
+  EXPECT_EQ(seen.priority, Priority::kLow);
   EXPECT_FALSE(seen.continues_session);
   EXPECT_EQ(seen.sampling.temperature, 0.5f);
   EXPECT_EQ(seen.sampling.top_k, 3);
@@ -343,6 +345,7 @@ TEST(ValidationTest, NamesTheField) {
       {"response.top_logprobs",
        [](auto& r) { r.mutable_response()->set_logprobs(true), r.mutable_response()->set_top_logprobs(21); }},
       {"response.top_logprobs", [](auto& r) { r.mutable_response()->set_top_logprobs(1); }},
+      {"priority", [](auto& r) { r.set_priority(static_cast<moe::v1::Priority>(4)); }},
       {"fidelity.kind", [](auto& r) { r.mutable_fidelity()->set_kind(static_cast<moe::v1::Fidelity::Kind>(9)); }},
       {"fidelity.max_gate_mass", [](auto& r) { *r.mutable_fidelity() = Asked(moe::v1::Fidelity::BOUNDED, 1.5f); }},
       {"fidelity.max_gate_mass", [](auto& r) { *r.mutable_fidelity() = Asked(moe::v1::Fidelity::BOUNDED, 2); }},

@@ -164,6 +164,13 @@ class TokensTest(RealProgramsTest):
             (good + line("two", "infer,write", "b" * 40), 'unknown scope "write"; allowed are, with commas between them: infer,'),
             (good + line("a/b", "infer", "b" * 40), "a name has 1 to 64 letters"),
             (good + line("two", "control", "a" * 40), "has the hash of an earlier line"),
+            (good + line("two", "infer", "b" * 40, "weight=0"), "weight is no number from 1 to 1000"),
+            (good + line("two", "infer", "b" * 40, "weight=9999999999"), "weight is no number from 1 to 1000"),
+            (good + line("two", "infer", "b" * 40, "max-waiting=-1"), "max-waiting is no number from 0 to"),
+            (good + line("two", "infer", "b" * 40, "kv-percent="), "kv-percent is no number from 1 to 100"),
+            (good + line("two", "infer", "b" * 40, secret), "there are, each with =NUMBER: weight, max-running,"),
+            (good + line("two", "infer", "b" * 40, "weight=1", "weight=1"), "a limit is there twice"),
+            (good + line("one", "infer", "b" * 40, "weight=2"), "has other limits than an earlier line of one"),
         ):
             self.tokens.write_text(text)
             run = self.run_program("moed", "--store", self.store, "--listen", "127.0.0.1:0", "--tokens", self.tokens)
@@ -210,6 +217,27 @@ class TokensTest(RealProgramsTest):
             stream.cancel()
             wait_until(lambda: self.ask(daemon, "asker", *once, 1).returncode == 0, "the place", WAIT_SECONDS)
 
+    def test_limits_of_a_line_hold_and_are_read_anew(self) -> None:
+        once = ("generate", "--prompt", "Once", "--ignore-eos", "--max-new-tokens", 8, "--priority", "low")
+        others = [(name, *rest) for name, rest in TOKENS.items() if name != "asker"]
+        write_tokens(self.tokens, ("asker", *TOKENS["asker"], "tokens-per-minute=1", "weight=3"), *others, ALL)
+        with self.serving() as daemon:
+            self.assertEqual(self.ask(daemon, "asker", *once).returncode, 0, "on credit")
+            refused = self.ask(daemon, "asker", *once)
+            self.assertEqual(refused.returncode, 5, refused.stderr)
+            self.assertIn("asker has had its 1 tokens a minute", refused.stderr)
+            self.assertRegex(refused.stderr, r"retry")
+            self.assertEqual(self.ask(daemon, "everything", *once).returncode, 0)
+            listed = json.loads(self.ask(daemon, "watcher", "tenants", "--json").stdout)["tenants"]
+            self.assertEqual([each["name"] for each in listed], ["asker", "everything", "steward", "watcher"])
+            asker = listed[0]
+            self.assertEqual((asker["weight"], asker["tokens_per_minute"]), (3, 1))
+            self.assertEqual((asker["refused"], asker["generated_tokens"]), ("1", "8"))
+            self.assertIn("weight=3 tokens-per-minute=1", self.ask(daemon, "watcher", "tenants").stdout)
+            write_tokens(self.tokens, ("asker", *TOKENS["asker"], "weight=2"), *others, ALL)
+            self.hang_up(daemon, "tokens read anew")
+            self.assertEqual(self.ask(daemon, "asker", *once).returncode, 0)
+
     def test_moectl_makes_tokens_whose_lines_the_daemon_takes(self) -> None:
         made = self.run_program("moectl", "token", "new", "ci", "observe,infer")
         self.assertEqual(made.returncode, 0, made.stderr)
@@ -217,7 +245,13 @@ class TokensTest(RealProgramsTest):
         self.assertEqual(text, f"ci infer,observe {hashlib.sha256(token.encode()).hexdigest()}")
         self.assertNotEqual(self.run_program("moectl", "token", "new", "ci", "infer").stdout.splitlines()[0], token)
         self.assertIn("allowed are", self.run_program("moectl", "token", "new", "ci", "all").stderr)
-        self.tokens.write_text(text + "\n")
+        limited = ("--weight", 4, "--max-running", 2, "--max-waiting", 0, "--tokens-per-minute", 600, "--kv-percent", 25)
+        more = self.run_program("moectl", "token", "new", "bot", "infer", *limited)
+        self.assertRegex(
+            more.stdout, r"\nbot infer \w{64} weight=4 max-running=2 max-waiting=0 tokens-per-minute=600 kv-percent=25\n"
+        )
+        self.assertNotEqual(self.run_program("moectl", "token", "new", "bot", "infer", "--kv-percent", 101).returncode, 0)
+        self.tokens.write_text(text + "\n" + more.stdout.splitlines()[1] + "\n")
         with self.serving() as daemon:
             self.assertEqual(self.call(daemon, "/moe.v1.Control/GetServerInfo", b"", bearer(token))[0], grpc.StatusCode.OK)
 

@@ -34,6 +34,7 @@ struct AnswerOptions {
   moe::v1::ResponseOptions response;
   moe::v1::Fidelity fidelity;
   bool has_fidelity = false;
+  moe::v1::Priority priority = moe::v1::PRIORITY_UNSPECIFIED;
   SessionOptions session;
 };
 
@@ -46,6 +47,7 @@ void SetOptions(AnswerOptions&& options, const std::string& request_id, Request&
   *request.mutable_response() = std::move(options.response);
   request.set_session_id(std::move(options.session.id));
   request.set_must_exist(options.session.must_exist);
+  request.set_priority(options.priority);
   if (options.session.expected_tokens) request.set_expected_tokens(*options.session.expected_tokens);
   if (options.has_fidelity) *request.mutable_fidelity() = std::move(options.fidelity);
 }

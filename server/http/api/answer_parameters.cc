@@ -92,6 +92,17 @@ absl::Status ApplyFidelity(const Json& value, AnswerOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status ApplyPriority(const Json& value, AnswerOptions& options) {
+  MOED_ASSIGN_OR_RETURN(const std::string text, StringOf(value));
+  constexpr std::pair<std::string_view, moe::v1::Priority> kNames[] = {
+      {"high", moe::v1::PRIORITY_HIGH}, {"normal", moe::v1::PRIORITY_NORMAL}, {"low", moe::v1::PRIORITY_LOW}};
+  for (const auto& [name, priority] : kNames) {
+    if (text == name) options.priority = priority;
+  }
+  if (options.priority != moe::v1::PRIORITY_UNSPECIFIED) return absl::OkStatus();
+  return InvalidArgument("is not one of ", JoinNames(kNames, [](const auto& known) { return known.first; }));
+}
+
 absl::Status ApplySession(const Json& value, AnswerOptions& options) {
   MOED_ASSIGN_OR_RETURN(options.session.id, StringOf(value));
   return absl::OkStatus();
@@ -125,6 +136,7 @@ constexpr Parameter<AnswerOptions> kParameters[] = {
     {"skip_special_tokens", ApplySkipSpecialTokens},
     // The daemon's own.
     {"fidelity", ApplyFidelity},
+    {"priority", ApplyPriority},
     {"session_id", ApplySession},
     {"must_exist", ApplyMustExist},
     {"expected_tokens", ApplyExpectedTokens},

@@ -29,6 +29,18 @@ void PresentToken(const std::string& token, grpc::ClientContext& context) {
   if (!token.empty() && token.size() <= kMostBytes && prints) context.AddMetadata("authorization", "Bearer " + token);
 }
 
+std::vector<Header> QueueHeaders(const std::multimap<grpc::string_ref, grpc::string_ref>& initial_metadata) {
+  std::vector<Header> headers;
+  for (const char* name : {"moe-queue-position", "moe-queue-seconds"}) {
+    const auto found = initial_metadata.find(name);
+    if (found == initial_metadata.end()) continue;
+    const std::string value(found->second.data(), found->second.size());
+    const bool is_number = value.find_first_not_of("0123456789.") == std::string::npos;
+    if (is_number) headers.push_back({name, value});
+  }
+  return headers;
+}
+
 void NameTrace(const std::string& trace_parent, grpc::ClientContext& context) {
   if (!trace_parent.empty()) context.AddMetadata(kTraceParentKey, trace_parent);
 }

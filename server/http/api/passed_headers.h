@@ -1,9 +1,11 @@
 // What of a request's headers goes on to the daemon: moe-session-id, by which proxies choose a server, traceparent, and the
-// token.
+// token; and what of the daemon's metadata comes back.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "grpcpp/client_context.h"
@@ -24,6 +26,9 @@ void NameSession(const std::string& session_id, grpc::ClientContext& context);
 
 // Who asks here asks the daemon: `token` is what the caller presented, if anything. What metadata cannot hold is left out.
 void PresentToken(const std::string& token, grpc::ClientContext& context);
+
+// What the daemon said of its queue: moe-queue-position and moe-queue-seconds.
+std::vector<Header> QueueHeaders(const std::multimap<grpc::string_ref, grpc::string_ref>& initial_metadata);
 
 // `trace_parent`: HttpRequest's.
 void NameTrace(const std::string& trace_parent, grpc::ClientContext& context);

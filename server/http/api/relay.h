@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "server/http/api/passed_headers.h"
 #include "server/http/transport/exchange.h"
 #include "server/http/upstream/call.h"
 
@@ -40,7 +41,7 @@ class StreamRelay final : public StreamReader<Response>, public std::enable_shar
     const auto call = call_.lock();  // alive: it is what calls
     std::string events = writer_->Events(message);
     if (events.empty()) return call->Next();
-    if (!std::exchange(begun_, true)) exchange_->StartStream("text/event-stream");
+    if (!std::exchange(begun_, true)) exchange_->StartStream("text/event-stream", QueueHeaders(call->initial_metadata()));
     exchange_->Write(std::move(events), [call] { call->Next(); });
   }
 
@@ -71,8 +72,11 @@ void RelayWhole(CallCount& count, const std::shared_ptr<Exchange>& exchange, std
                 Begin begin) {
   auto call = std::make_shared<UnaryCall<Response>>(count);
   call->Start(
-      [exchange, writer](const grpc::Status& status, const Response& answer) {
-        exchange->Reply(status.ok() ? writer->Whole(answer) : writer->Error(status));
+      [exchange, writer, call = call.get()](const grpc::Status& status, const Response& answer) {
+        if (!status.ok()) return exchange->Reply(writer->Error(status));
+        HttpReply reply = writer->Whole(answer);
+        for (Header& header : QueueHeaders(call->initial_metadata())) reply.headers.push_back(std::move(header));
+        exchange->Reply(std::move(reply));
       },
       std::move(begin));
   exchange->OnGone([call] { call->Cancel(); });

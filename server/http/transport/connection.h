@@ -50,7 +50,7 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
 
   HttpRequest& request() override { return request_; }
   void Reply(HttpReply reply) override;
-  void StartStream(std::string content_type) override;
+  void StartStream(std::string content_type, std::vector<Header> headers = {}) override;
   void Write(std::string part, std::function<void()> written) override;
   void EndStream(std::string last_part) override;
   void OnGone(std::function<void()> gone) override;

@@ -22,12 +22,14 @@ void Connection::Reply(HttpReply reply) {
   });
 }
 
-void Connection::StartStream(std::string content_type) {
-  asio::dispatch(stream_.socket().get_executor(), [self = shared_from_this(), content_type = std::move(content_type)] {
-    if (self->state_ != State::kAnswering) return;
-    self->keep_alive_ = self->keep_alive_ && self->chunked_;
-    self->head_ = self->Head(200, content_type, std::nullopt, {{"cache-control", "no-store"}});
-  });
+void Connection::StartStream(std::string content_type, std::vector<Header> headers) {
+  headers.push_back({"cache-control", "no-store"});
+  asio::dispatch(stream_.socket().get_executor(),
+                 [self = shared_from_this(), content_type = std::move(content_type), headers = std::move(headers)] {
+                   if (self->state_ != State::kAnswering) return;
+                   self->keep_alive_ = self->keep_alive_ && self->chunked_;
+                   self->head_ = self->Head(200, content_type, std::nullopt, headers);
+                 });
 }
 
 void Connection::Write(std::string part, std::function<void()> written) {

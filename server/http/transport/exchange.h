@@ -53,7 +53,7 @@ class Exchange {
 
   // An answer in parts. Its head goes out with the first part. The next Write is not before `written` has been called, on a
   // thread of the server: so a client that does not read holds back whoever writes. It is not called once the client has gone.
-  virtual void StartStream(std::string content_type) = 0;
+  virtual void StartStream(std::string content_type, std::vector<Header> headers = {}) = 0;
   virtual void Write(std::string part, std::function<void()> written) = 0;
   virtual void EndStream(std::string last_part) = 0;
 

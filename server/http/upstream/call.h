@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -50,6 +51,11 @@ class StreamCall final : public grpc::ClientReadReactor<Response>, public std::e
       reading_ = true;
     }
     this->StartRead(&message_);
+  }
+
+  // Once a message has come.
+  const std::multimap<grpc::string_ref, grpc::string_ref>& initial_metadata() const {
+    return context_.GetServerInitialMetadata();
   }
 
   void Cancel() {
@@ -112,6 +118,11 @@ class UnaryCall final : public std::enable_shared_from_this<UnaryCall<Response>>
       done(status, self->response_);
       self->count_.Remove();
     });
+  }
+
+  // Once it has ended with OK.
+  const std::multimap<grpc::string_ref, grpc::string_ref>& initial_metadata() const {
+    return context_.GetServerInitialMetadata();
   }
 
   void Cancel() { context_.TryCancel(); }

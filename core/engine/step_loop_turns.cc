@@ -1,0 +1,150 @@
+// Whose turn it is: the order of live_, and what of the engine's work its tenants are told.
+#include <algorithm>
+#include <climits>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "core/base/retry_after.h"
+#include "core/engine/step_loop.h"
+
+namespace moed {
+namespace {
+
+// A prediction has to be so many times too late before somebody is turned away for it.
+constexpr double kDoubt = 2;
+
+}  // namespace
+
+std::vector<TurnEntry> StepLoop::TurnEntries() const {
+  std::vector<TurnEntry> entries;
+  entries.reserve(live_.size());
+  for (const auto& live : live_) {
+    entries.push_back({live->owner, live->request.priority, live->running, UsesPrefixes(*live), std::max(1, live->Pending())});
+  }
+  return entries;
+}
+
+int StepLoop::TakeTurns() {
+  NoteHeavyTenants();
+  GiveWay();
+  const auto waiting = std::stable_partition(live_.begin(), live_.end(), [](const auto& live) { return live->running; });
+  const auto earlier = [](const auto& a, const auto& b) { return a->id < b->id; };
+  if (!std::is_sorted(waiting, live_.end(), earlier)) std::sort(waiting, live_.end(), earlier);
+  // Where room is short the last ones give way.
+  if (turns_.limits_kv()) {
+    std::stable_partition(live_.begin(), waiting, [this](const auto& live) { return !turns_.Heavy(live->owner); });
+  }
+  const auto running = static_cast<int>(waiting - live_.begin());
+  std::vector<size_t> next = turns_.Next(TurnEntries(), max_running_ - running);
+  for (size_t i = 0; i < next.size(); ++i) {
+    const auto place = live_.begin() + running + static_cast<std::ptrdiff_t>(i);
+    const auto taken = live_.begin() + static_cast<std::ptrdiff_t>(next[i]);
+    std::rotate(place, taken, taken + 1);
+    for (size_t later = i + 1; later < next.size(); ++later) next[later] += next[later] < next[i] ? 1 : 0;
+  }
+  return running + static_cast<int>(next.size());
+}
+
+// A tenant without a place does not wait for the end of another one's long answers.
+void StepLoop::GiveWay() {
+  const auto running = std::count_if(live_.begin(), live_.end(), [](const auto& live) { return live->running; });
+  if (running < max_running_ || static_cast<size_t>(running) == live_.size()) return;
+  if (const auto gives_way = turns_.GivesWay(TurnEntries(), max_running_)) Preempt(*live_[*gives_way]);
+}
+
+// Each request is judged once, when it comes.
+void StepLoop::EndHopeless() {
+  const auto is_new = [](const auto& live) { return !live->judged && live->request.deadline_nanos > 0; };
+  if (std::none_of(live_.begin(), live_.end(), is_new)) return;
+  const auto running = std::count_if(live_.begin(), live_.end(), [](const auto& live) { return live->running; });
+  const std::vector<size_t> turns = turns_.Next(TurnEntries(), INT_MAX);
+  std::vector<std::pair<LiveRequest*, absl::Status>> hopeless;
+  for (size_t turn = 0; turn < turns.size(); ++turn) {
+    LiveRequest& live = *live_[turns[turn]];
+    if (live.judged || live.request.deadline_nanos == 0) continue;
+    live.judged = true;
+    const int before = static_cast<int>(turn) - (max_running_ - static_cast<int>(running)) + 1;
+    if (absl::Status status = CheckDeadline(live, std::max(0, before)); !status.ok()) hopeless.emplace_back(&live, status);
+  }
+  for (auto& [live, status] : hopeless) Finish(*live, std::move(status), FinishReason::kStop);
+}
+
+// `before`: requests whose ends it has to wait for.
+absl::Status StepLoop::CheckDeadline(const LiveRequest& live, int before) {
+  const double left = SecondsBetween(parts_.clock.NowNanos(), live.request.deadline_nanos);
+  const int tokens = UnknownTokens(live);
+  const std::optional<double> computed = pace_.PrefillSeconds(tokens, max_step_tokens_);
+  std::optional<double> read;
+  if (parts_.cold_seconds && FidelityOf(live) == Fidelity::Exact()) read = parts_.cold_seconds(tokens);
+  const double prefill = std::max(computed.value_or(0), read.value_or(0));
+  const double wait = before * pace_.SecondsPerEnd();
+  if ((wait + prefill) / kDoubt <= left) return absl::OkStatus();
+  const std::string message = absl::StrFormat(
+      "the deadline is in %.1f s, and the first token would take about %.1f s: %.1f s until %d requests have ended, %.1f s for "
+      "%d "
+      "tokens of the prompt, of which reading experts is %.1f s",
+      std::max(0., left), wait + prefill, wait, before, prefill, tokens, read.value_or(0));
+  if (prefill / kDoubt > left) return absl::DeadlineExceededError(message);
+  return RetryAfter(absl::ResourceExhaustedError(message), wait);
+}
+
+// Tokens of its prompt that have to be computed for all that is known here.
+int StepLoop::UnknownTokens(const LiveRequest& live) {
+  int known = live.sequence->kv.length;
+  if (parts_.spill) known = std::max(known, std::min(live.sequence->computed, live.Goal() - 1));  // it may be on disk
+  if (UsesPrefixes(live)) {
+    OwnedTokens tokens{live.sequence->tokens, live.sequence->owner};
+    tokens.tokens = tokens.tokens.first(static_cast<size_t>(live.Goal() - 1));
+    known = std::max(known, prefixes_->Find(tokens, FidelityOf(live)).length);
+  }
+  return std::max(1, live.Goal() - known);
+}
+
+// Pages count once for each tenant, whoever of its sequences holds them.
+void StepLoop::NoteHeavyTenants() {
+  if (!turns_.limits_kv()) return;
+  std::vector<int> pages(turns_.tenants(), 0);
+  std::vector<bool> seen(static_cast<size_t>(parts_.kv.pages()), false);
+  const auto count = [&](const Sequence& sequence) {
+    if (sequence.owner >= pages.size()) return;
+    for (const int32_t page : sequence.kv.pages) {
+      if (!seen[static_cast<size_t>(page)]) ++pages[sequence.owner];
+      seen[static_cast<size_t>(page)] = true;
+    }
+  };
+  for (const auto& live : live_) count(*live->sequence);
+  intake_.VisitIdle([&](Sequence& idle) {
+    count(idle);
+    return true;
+  });
+  std::vector<bool> heavy(pages.size(), false);
+  for (size_t owner = 0; owner < pages.size(); ++owner) {
+    const auto& percent = turns_.limits(owner).kv_percent;
+    heavy[owner] = percent && int64_t{100} * pages[owner] > int64_t{*percent} * parts_.kv.pages();
+  }
+  turns_.SetHeavy(std::move(heavy));
+}
+
+void StepLoop::PublishRunning() {
+  std::vector<int> by_owner(turns_.tenants(), 0);
+  for (const auto& live : live_) by_owner[live->owner] += live->running ? 1 : 0;
+  if (by_owner == running_by_owner_) return;
+  intake_.SetRunning(by_owner);
+  running_by_owner_ = std::move(by_owner);
+}
+
+void StepLoop::MeasureStep(int64_t nanos) {
+  int tokens = 0, prefilled = 0;
+  for (const SequenceChunk& chunk : chunks_) {
+    tokens += static_cast<int>(chunk.tokens.size());
+    prefilled += chunk.phase == Phase::kPrefill ? static_cast<int>(chunk.tokens.size()) : 0;
+  }
+  pace_.OnStep(tokens, prefilled, nanos);
+}
+
+std::optional<double> StepLoop::PrefillSeconds(int tokens) const {
+  absl::MutexLock lock(&stats_mutex_);
+  return published_pace_.PrefillSeconds(tokens, max_step_tokens_);
+}
+
+}  // namespace moed
