@@ -27,11 +27,14 @@ class MeteredBackend final : public ReadBackend {
   int max_in_flight() const override { return device_.max_in_flight(); }
 
   void Submit(ReadOp op) override {
+    absl::Status end;
     {
       absl::MutexLock lock(&mutex_);
-      if (in_flight_ >= device_.max_in_flight()) return waiting_.push_back(std::move(op));
-      ++in_flight_;
+      end = end_;
+      if (end.ok() && in_flight_ >= device_.max_in_flight()) return waiting_.push_back(std::move(op));
+      if (end.ok()) ++in_flight_;
     }
+    if (!end.ok()) return op.done(end);
     SubmitToDevice(std::move(op));
   }
 
