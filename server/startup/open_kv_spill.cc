@@ -13,6 +13,7 @@ namespace {
 absl::StatusOr<std::unique_ptr<KvSpill>> Open(const std::string& folder, const KvSpillSizes& sizes, const ModelSpec& spec,
                                               KvPool& kv, const Clock& clock) {
   if (spec.encoder) return InvalidArgument("an encoder-decoder has no sessions");
+  if (spec.prefix) return InvalidArgument("a prefix-LM has no sessions");
   MOED_ASSIGN_OR_RETURN(std::shared_ptr<NamelessFile> file, OpenNamelessFile(folder));
   const auto report = [](const absl::Status& status) { spdlog::warn("--kv-spill: {}", StrCat(status.message())); };
   return KvSpill::Create(kv, sizes, std::move(file), clock, report);
