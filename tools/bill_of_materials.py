@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What programs are made of: a CycloneDX 1.4 document of the Debian packages whose libraries they load, and of those whose headers
-were compiled into them. Nothing is fetched. usage: bill_of_materials.py [--build FOLDER] PROGRAM... >bill.json
+"""What programs are made of: a CycloneDX 1.4 document of the Debian packages whose libraries they load, and of those whose
+headers were compiled into them. Nothing is fetched. usage: bill_of_materials.py [--build FOLDER] PROGRAM... >bill.json
 
 With --build, a build folder of ninja, the headers are those that the compiler read for all that was built there.
 """

@@ -35,7 +35,7 @@ WAIT_SECONDS = 120
 MIB = 1 << 20
 BUDGET = 12 * MIB
 ALLOWANCE = 64 * MIB
-LEFT_BEHIND = 8 * MIB  # in caches of the allocator and of gRPC
+LEFT_BEHIND = (16 if LONG else 8) * MIB  # in caches of the allocator and of gRPC
 POOLED = 4 * (os.cpu_count() or 1) + 8  # threads that gRPC keeps once it had work for them
 PROMPT = "Once upon a time there was a little"
 LONG_PROMPT = "The old king said to his daughter that the sea was wide. " * 12
@@ -295,7 +295,8 @@ class ChaosTest(RealProgramsTest):
             with contextlib.suppress(OSError):
                 opened.append(socket.create_connection((address[0], int(address[1])), timeout=5))
         self.assertEqual(self.patient.answer(), self.patient.well)  # beside them
-        self.assertLess(self.patient.open_descriptors(), self.patient.descriptors + 513)
+        # 512 by default, and one that is being refused.
+        self.assertLessEqual(self.patient.open_descriptors(), self.patient.descriptors + 512 + 1)
         for connection in opened:
             connection.close()
         self.patient.check()
