@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -53,6 +55,7 @@ class StepEngine final : public Engine {
   bool HasSession(const std::string& session_id) const override { return intake_.HasSession(session_id); }
   absl::Status DeleteSession(const std::string& session_id) override { return intake_.DeleteSession(session_id); }
   std::vector<SessionInfo> ListSessions(size_t most) const override { return intake_.ListSessions(most); }
+  absl::Status BetweenSteps(std::function<void()> task) override { return intake_.Post(std::move(task)); }
   void Drain() override;
   bool Idle() const override { return intake_.Idle(); }
   void Stop(absl::Status reason) override;

@@ -1,4 +1,5 @@
-// The engine's turn: receive, end what is cancelled or out of time, plan, compute one step, hand out tokens.
+// The engine's turn: do what others ask for between steps, receive, end what is cancelled or out of time, plan, compute one step,
+// hand out tokens.
 #pragma once
 
 #include <atomic>

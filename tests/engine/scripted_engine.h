@@ -54,6 +54,7 @@ class ScriptedEngine final : public Engine {
   bool HasSession(const std::string& session_id) const override { return intake_.HasSession(session_id); }
   absl::Status DeleteSession(const std::string& session_id) override { return intake_.DeleteSession(session_id); }
   std::vector<SessionInfo> ListSessions(size_t most) const override { return intake_.ListSessions(most); }
+  absl::Status BetweenSteps(std::function<void()> task) override { return intake_.Post(std::move(task)); }
   void Drain() override;
   bool Idle() const override { return intake_.Idle(); }
   void Stop(absl::Status reason) override;

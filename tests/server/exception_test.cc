@@ -196,6 +196,7 @@ class FaultyEngine final : public Engine {
   bool HasSession(const std::string& session_id) const override { return engine_.HasSession(session_id); }
   absl::Status DeleteSession(const std::string& session_id) override { return engine_.DeleteSession(session_id); }
   std::vector<SessionInfo> ListSessions(size_t most) const override { return engine_.ListSessions(most); }
+  absl::Status BetweenSteps(std::function<void()> task) override { return engine_.BetweenSteps(std::move(task)); }
   void Drain() override { engine_.Drain(); }
   bool Idle() const override { return engine_.Idle(); }
   void Stop(absl::Status reason) override { engine_.Stop(std::move(reason)); }
