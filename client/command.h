@@ -56,6 +56,12 @@ CommandRun DefineStats(CLI::App& app);
 CommandRun DefineHealth(CLI::App& app);
 CommandRun DefineBench(CLI::App& app);
 CommandRun DefineSession(CLI::App& app);
+CommandRun DefineResize(CLI::App& app);
+CommandRun DefinePin(CLI::App& app);
+CommandRun DefineUnpin(CLI::App& app);
+CommandRun DefinePrefetch(CLI::App& app);
+CommandRun DefineResidency(CLI::App& app);
+CommandRun DefineLogLevel(CLI::App& app);
 CommandRun DefineDrain(CLI::App& app);
 CommandRun DefineUndrain(CLI::App& app);
 // One that needs no server.

@@ -22,6 +22,7 @@
 #include "server/rpc/sender.h"
 #include "server/served_model.h"
 #include "server/startup/limited_end.h"
+#include "server/startup/log_level.h"
 #include "server/ticker.h"
 #include "server/wire/access.h"
 #include "server/wire/rpc_server.h"
@@ -164,7 +165,7 @@ absl::Status App::Impl::MakeServices() {
   inference_ = std::make_unique<InferenceService>(*environment_);
   control_ = std::make_unique<ControlService>(ControlParts{state_, sampler_, request_metrics_, model_->info(), clock_,
                                                            [this] { AskFor(End::kDrain); }, [this] { return TakeBackDrain(); },
-                                                           tokens()});
+                                                           SetLogLevel, tokens()});
   ticker_ = std::make_unique<Ticker>([this] {
     sampler_.Sample();
     live_->CheckStalled();

@@ -78,13 +78,18 @@ void AddModel(const LoadedModel& model, const ExpertStats& experts, MetricFamili
 
 }  // namespace
 
+uint64_t ServerMetrics::MemoryBudget() const {
+  const LoadedModel* model = state_.loaded();
+  return model == nullptr ? info_.memory_budget_bytes() : model->cache->plan().budget;
+}
+
 std::vector<prometheus::MetricFamily> ServerMetrics::Collect() const {
   MetricFamilies families;
   AddSample(AddFamily(families, "moe_build_info", "The build.", MetricType::Gauge), 1,
             {{"version", info_.version()}, {"build", info_.build()}});
   AddGauge(families, "moe_ready", "1: takes requests.", state_.ready());
   AddGauge(families, "moe_draining", "1: not ready any more; finishes what runs, and soon takes nothing new.", state_.draining());
-  AddGauge(families, "moe_memory_budget_bytes", "The memory budget.", static_cast<double>(info_.memory_budget_bytes()));
+  AddGauge(families, "moe_memory_budget_bytes", "The memory budget.", static_cast<double>(MemoryBudget()));
 
   const Rates rates = rates_.Over(kDefaultWindowNanos);
   AddGauge(families, "moe_expert_cache_hit_ratio", "Hits of all expert lookups of the last 10 seconds.", rates.hit_ratio);

@@ -14,6 +14,7 @@
 #include "core/expert/stats.h"
 #include "core/tokenizer/tokenizer.h"
 #include "moe/v1/control.pb.h"
+#include "server/rpc/cache_operations.h"
 
 namespace moed {
 
@@ -24,6 +25,7 @@ class MatcherPool;
 // Everything that is there once the model is. Pointers and functions are thread-safe and outlive every server.
 struct LoadedModel {
   Engine* engine = nullptr;
+  CacheOperations* cache = nullptr;
   const Tokenizer* tokenizer = nullptr;
   std::string_view without_conversations;             // "an encoder-decoder": what the model is, if it has none
   const chat::ModelTemplate* chat = nullptr;          // null: the store has no chat template

@@ -20,8 +20,9 @@ namespace moed {
 
 struct Config {
   std::string store;
-  std::optional<uint64_t> memory_budget;  // absent: from the machine
-  std::optional<uint64_t> device_budget;  // absent: from the device
+  std::optional<uint64_t> memory_budget;      // absent: from the machine
+  std::optional<uint64_t> max_memory_budget;  // that ResizeMemory may be asked for; absent: the memory budget
+  std::optional<uint64_t> device_budget;      // absent: from the device
   bool processor_experts = true;
   ServingOptions serving;
 

@@ -14,6 +14,7 @@
 #include "google/rpc/status.pb.h"
 #include "server/metrics/process_metrics.h"
 #include "server/metrics/server_metrics.h"
+#include "server/startup/log_level.h"
 #include "spdlog/spdlog.h"
 #include "tests/paths.h"
 
@@ -68,6 +69,7 @@ ExpertStats TestExpertStats() {
 LoadedModel TestModel(Engine& engine) {
   LoadedModel model;
   model.engine = &engine;
+  model.cache = &TestCache::Get();
   model.tokenizer = &TestTokenizer();
   static auto& formats = *new grammar::MatcherPool(TestTokenizer(), TestTokenizer().vocabulary_size(), 1 << 20);
   model.formats = &formats;
@@ -112,7 +114,7 @@ ServerHarness::ServerHarness(HarnessOptions options)
                   state_.SetRefusing();
                   engine_.Drain();
                 },
-                [] { return absl::OkStatus(); }}) {
+                [] { return absl::OkStatus(); }, SetLogLevel}) {
   spdlog::set_level(spdlog::level::warn);  // what Control changes is logged
   info_.set_version("1.2.3");
   info_.set_memory_budget_bytes(6000);
