@@ -274,6 +274,45 @@ absl::Status Client::Abort(const std::string& request_id) {
       .status();
 }
 
+absl::StatusOr<moe::v1::ResizeMemoryResponse> Client::ResizeMemory(uint64_t memory_budget_bytes) {
+  moe::v1::ResizeMemoryRequest request;
+  request.set_memory_budget_bytes(memory_budget_bytes);
+  return Unary<moe::v1::ResizeMemoryResponse>(
+      nullptr, [&](auto* context, auto* out) { return control_->ResizeMemory(context, request, out); });
+}
+
+absl::StatusOr<moe::v1::PinExpertsResponse> Client::PinExperts(const moe::v1::PinExpertsRequest& request) {
+  return Unary<moe::v1::PinExpertsResponse>(
+      nullptr, [&](auto* context, auto* out) { return control_->PinExperts(context, request, out); });
+}
+
+absl::StatusOr<moe::v1::PrefetchExpertsResponse> Client::PrefetchExperts(const moe::v1::PrefetchExpertsRequest& request) {
+  return Unary<moe::v1::PrefetchExpertsResponse>(
+      nullptr, [&](auto* context, auto* out) { return control_->PrefetchExperts(context, request, out); });
+}
+
+absl::StatusOr<uint64_t> Client::SaveResidency() {
+  const auto answer = Unary<moe::v1::SaveResidencyResponse>(
+      nullptr, [&](auto* context, auto* out) { return control_->SaveResidency(context, {}, out); });
+  if (!answer.ok()) return answer.status();
+  return answer->experts();
+}
+
+absl::StatusOr<uint64_t> Client::RestoreResidency() {
+  const auto answer = Unary<moe::v1::RestoreResidencyResponse>(
+      nullptr, [&](auto* context, auto* out) { return control_->RestoreResidency(context, {}, out); });
+  if (!answer.ok()) return answer.status();
+  return answer->experts();
+}
+
+absl::Status Client::SetLogLevel(const std::string& level) {
+  moe::v1::SetLogLevelRequest request;
+  request.set_level(level);
+  return Unary<moe::v1::SetLogLevelResponse>(
+             nullptr, [&](auto* context, auto* out) { return control_->SetLogLevel(context, request, out); })
+      .status();
+}
+
 absl::StatusOr<moe::v1::DrainResponse> Client::Drain() {
   return Unary<moe::v1::DrainResponse>(nullptr, [&](auto* context, auto* out) { return control_->Drain(context, {}, out); });
 }

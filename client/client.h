@@ -90,6 +90,12 @@ class Client {
   absl::StatusOr<moe::v1::ModelInfo> GetModelInfo();
   absl::StatusOr<moe::v1::Stats> GetStats(double window_seconds);
   absl::StatusOr<moe::v1::CacheState> GetCacheState(int hottest);
+  absl::StatusOr<moe::v1::ResizeMemoryResponse> ResizeMemory(uint64_t memory_budget_bytes);
+  absl::StatusOr<moe::v1::PinExpertsResponse> PinExperts(const moe::v1::PinExpertsRequest& request);
+  absl::StatusOr<moe::v1::PrefetchExpertsResponse> PrefetchExperts(const moe::v1::PrefetchExpertsRequest& request);
+  absl::StatusOr<uint64_t> SaveResidency();     // experts in the file
+  absl::StatusOr<uint64_t> RestoreResidency();  // experts that are read
+  absl::Status SetLogLevel(const std::string& level);
   absl::StatusOr<moe::v1::ListSessionsResponse> ListSessions(int most);
   absl::Status Abort(const std::string& request_id);
   absl::StatusOr<moe::v1::DrainResponse> Drain();

@@ -25,6 +25,7 @@
 #include "server/rpc/inference_service.h"
 #include "server/rpc/sender.h"
 #include "server/startup/limited_end.h"
+#include "server/startup/log_level.h"
 #include "server/ticker.h"
 #include "server/wire/access.h"
 #include "server/wire/rpc_server.h"
@@ -173,6 +174,7 @@ absl::Status App::Impl::MakeServices() {
   parts.undrain = [this] { return TakeBackDrain(); };
   parts.load_model = [this](const ModelOrder& order) { return host_.Load(order); };
   parts.unload_model = [this](std::optional<absl::Duration> limit) { return host_.Unload(limit); };
+  parts.set_log_level = SetLogLevel;
   parts.tokens = tokens();
   control_ = std::make_unique<ControlService>(parts);
   ticker_ = std::make_unique<Ticker>([this] {

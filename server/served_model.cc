@@ -113,6 +113,7 @@ absl::Status ServedModel::PlanMemory() {
   if (routing_ != nullptr) MOED_RETURN_IF_ERROR(routing_->Check(store_->description(), spec_, experts_->preset()));
   MOED_ASSIGN_OR_RETURN(plan_, PlanServing({budget, config_.serving, store_->description(), spec_, tokenizer_->memory_bytes(),
                                             chat_template_bytes_, experts_->Needs(), !config_.trace.empty(), device_budget}));
+  MOED_RETURN_IF_ERROR(PlanGrowth());
   LogTable("memory plan", plan_.memory.Table());
   spdlog::info("prefix cache: {}", config_.serving.prefix_cache ? "on" : "off (--prefix-cache)");
   spdlog::info(
@@ -121,6 +122,21 @@ absl::Status ServedModel::PlanMemory() {
       plan_.memory.max_context, FormatBytes(plan_.memory.kv), plan_.running, plan_.engine.queue_capacity,
       plan_.engine.max_kept_sessions, plan_.engine.max_step_tokens);
   return absl::OkStatus();
+}
+
+// Memory that a device reads where it is cannot be reserved without being taken.
+absl::Status ServedModel::PlanGrowth() {
+  most_budget_ = config_.max_memory_budget.value_or(plan_.memory.budget);
+  if (!config_.max_memory_budget) return absl::OkStatus();
+  const auto refused = [&](const auto&... why) {
+    return InvalidArgument("--max-memory-budget ", FormatBytes(most_budget_), ": ", why...);
+  };
+  if (most_budget_ < plan_.memory.budget) return refused("less than the memory budget of ", FormatBytes(plan_.memory.budget));
+  if (most_budget_ == plan_.memory.budget) return absl::OkStatus();
+  if (&backend_->memory() != &BackendMemory::Host()) {
+    return refused("compute backend ", backend_->name(), " reads the expert cache where it is, which then keeps its size");
+  }
+  return Annotate(CheckMachineHas(most_budget_, kBesideBudgetBytes), "--max-memory-budget");
 }
 
 CallLimits ServedModel::LimitsOfCalls() const {
@@ -164,8 +180,9 @@ absl::Status ServedModel::LoadWeights(ModelChange& change) {
   const GateFn gate = [this](LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
     model_->GateProbabilities(layer, hidden, probabilities);
   };
+  MOED_ASSIGN_OR_RETURN(const MemoryPlan most, ResizePlan(plan_.memory, most_budget_));
   MOED_RETURN_IF_ERROR(experts_->Open({routing_ != nullptr ? routing_->gate() : gate, *reads_, clock_,
-                                       backend_->memory().shared(), device, trace_.get(), plan_.memory}));
+                                       backend_->memory().shared(), device, trace_.get(), plan_.memory, most.cache}));
   if (routing_ != nullptr) routed_experts_ = routing_->Before(experts_->provider());
   return absl::OkStatus();
 }
@@ -177,6 +194,7 @@ absl::Status ServedModel::StartEngine() {
   const EngineParts parts{*model_,         provider,    *kv_, *tokenizer_, clock_, trace_.get(), experts_->preset().fidelity,
                           kv_spill_.get(), cold_seconds};
   MOED_ASSIGN_OR_RETURN(engine_, StepEngine::Create(plan_.engine, parts));
+  cache_ = std::make_unique<ServedCache>(*experts_, *engine_, plan_.memory, most_budget_);
   engine_->Start();
   formats_.emplace(*tokenizer_, spec_.vocabulary, plan_.format_bytes);
   return absl::OkStatus();
@@ -186,6 +204,7 @@ void ServedModel::Describe(std::function<void(const absl::Status&)> device_lost)
   loaded_.limits = LimitsOfCalls();
   loaded_.messages = std::make_shared<InferenceLimits>(loaded_.limits.request);
   loaded_.engine = engine_.get();
+  loaded_.cache = cache_.get();
   loaded_.tokenizer = tokenizer_.get();
   loaded_.formats = &*formats_;
   loaded_.without_conversations = spec_.encoder ? "an encoder-decoder" : spec_.prefix ? "a prefix-LM" : "";

@@ -33,6 +33,7 @@
 #include "moe/v1/control.pb.h"
 #include "server/rpc/model_change.h"
 #include "server/rpc/server_state.h"
+#include "server/served_cache.h"
 #include "server/startup/config.h"
 #include "server/startup/provider_builder.h"
 #include "server/startup/routing_source.h"
@@ -75,6 +76,7 @@ class ServedModel {
   absl::Status ReadChatSettings(const ChatSettings& settings);
   absl::Status MakeBackend();
   absl::Status PlanMemory();
+  absl::Status PlanGrowth();
   // What of the device holds experts, and who computes beside it.
   absl::Status OpenDeviceSlots(DeviceSlots& device);
   absl::Status LoadWeights(ModelChange& change);
@@ -97,6 +99,7 @@ class ServedModel {
   const chat::AnswerFormat* answer_format_ = nullptr;
   moe::v1::Sampling sampling_defaults_;
   ServingPlan plan_;
+  uint64_t most_budget_ = 0;  // that the memory plan may be given
   moe::v1::ServerInfo info_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<ComputeBackend> backend_;
@@ -109,6 +112,7 @@ class ServedModel {
   std::unique_ptr<ProviderBuilder> experts_;
   std::unique_ptr<ExpertProvider> routed_experts_;  // null: the provider itself
   std::optional<grammar::MatcherPool> formats_;     // the engine's requests have matchers of it
+  std::unique_ptr<ServedCache> cache_;              // what it asks of the engine is done before the engine has stopped
   std::unique_ptr<StepEngine> engine_;
   LoadedModel loaded_;
   absl::Notification unused_;

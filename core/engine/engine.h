@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -248,6 +249,9 @@ class Engine {
   virtual QueueEstimate EstimateQueue(const std::string& tenant, int prompt_tokens) const = 0;
   // Those that have been here, by name.
   virtual std::vector<TenantInfo> ListTenants() const = 0;
+  // Runs `task` once on the engine's thread between two steps, soon: at most a step later. It must not call the engine back. What
+  // still waits when the engine stops is run then. UNAVAILABLE once it has stopped: the task is never run.
+  virtual absl::Status BetweenSteps(std::function<void()> task) = 0;
 
   virtual void Drain() = 0;                    // no new requests; those here go on
   virtual bool Idle() const = 0;               // nothing running or waiting, every OnFinish returned

@@ -86,6 +86,13 @@ std::vector<SessionInfo> Intake::ListSessions(size_t most) const {
   return sessions;
 }
 
+absl::Status Intake::Post(std::function<void()> task) {
+  absl::MutexLock lock(&mutex_);
+  if (stop_reason_) return absl::UnavailableError("the server is stopping");
+  tasks_.push_back(std::move(task));
+  return absl::OkStatus();
+}
+
 void Intake::Close(absl::Status reason) {
   absl::MutexLock lock(&mutex_);
   admission_.Close(std::move(reason));
@@ -147,6 +154,11 @@ void Intake::Receive(std::vector<std::unique_ptr<LiveRequest>>& requests,
 std::vector<std::unique_ptr<Sequence>> Intake::TakeDeleted() {
   absl::MutexLock lock(&mutex_);
   return std::exchange(deleted_, {});
+}
+
+std::vector<std::function<void()>> Intake::TakeTasks() {
+  absl::MutexLock lock(&mutex_);
+  return std::exchange(tasks_, {});
 }
 
 std::optional<absl::Status> Intake::Interruptions(absl::flat_hash_map<RequestId, absl::Status>& cancellations) {

@@ -1,6 +1,7 @@
 // What callers' threads and the engine's thread share: requests on their way in, cancellations, idle sessions.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -41,11 +42,12 @@ class Intake {
   bool HasSession(const std::string& session) const;
   absl::Status DeleteSession(const std::string& session);
   std::vector<SessionInfo> ListSessions(size_t most) const;
-  void Close(absl::Status reason);  // Submit fails with it from now on
-  void Stop(absl::Status reason);   // the loop shall end and Submit fails; the first reason stays
-  void Wake();                      // WaitForWork returns
-  bool Idle() const;                // no live request whose OnFinish has not returned
-  int live() const;                 // submitted and not released
+  absl::Status Post(std::function<void()> task);  // Engine::BetweenSteps
+  void Close(absl::Status reason);                // Submit fails with it from now on
+  void Stop(absl::Status reason);                 // the loop shall end and Submit fails; the first reason stays
+  void Wake();                                    // WaitForWork returns
+  bool Idle() const;                              // no live request whose OnFinish has not returned
+  int live() const;                               // submitted and not released
   std::vector<TenantInfo> ListTenants() const;
   // What one would find that came in now: `position`, and whether it would wait at all.
   struct Standing {
@@ -63,6 +65,8 @@ class Intake {
   void Receive(std::vector<std::unique_ptr<LiveRequest>>& requests, absl::flat_hash_map<RequestId, absl::Status>& cancellations);
   // Sessions that were deleted, to be ended.
   std::vector<std::unique_ptr<Sequence>> TakeDeleted();
+  // Tasks that were posted, in order.
+  std::vector<std::function<void()>> TakeTasks();
   // Moves what was cancelled into `cancellations`; the reason of a Stop, if there was one.
   std::optional<absl::Status> Interruptions(absl::flat_hash_map<RequestId, absl::Status>& cancellations);
   // For the figures of tenants: requests that are computed, by owner, and tokens of an answer.
@@ -78,7 +82,8 @@ class Intake {
 
  private:
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return woken_ || !incoming_.empty() || !cancellations_.empty() || !deleted_.empty() || stop_reason_.has_value();
+    return woken_ || !incoming_.empty() || !cancellations_.empty() || !deleted_.empty() || !tasks_.empty() ||
+           stop_reason_.has_value();
   }
   bool Stopping() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_reason_.has_value(); }
 
@@ -90,6 +95,7 @@ class Intake {
   std::vector<std::unique_ptr<LiveRequest>> incoming_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<RequestId, absl::Status> cancellations_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Sequence>> deleted_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::function<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> stop_reason_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;

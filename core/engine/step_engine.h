@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -56,6 +58,7 @@ class StepEngine final : public Engine {
   std::vector<SessionInfo> ListSessions(size_t most) const override { return intake_.ListSessions(most); }
   QueueEstimate EstimateQueue(const std::string& tenant, int prompt_tokens) const override;
   std::vector<TenantInfo> ListTenants() const override { return intake_.ListTenants(); }
+  absl::Status BetweenSteps(std::function<void()> task) override { return intake_.Post(std::move(task)); }
   void Drain() override;
   bool Idle() const override { return intake_.Idle(); }
   void Stop(absl::Status reason) override;

@@ -35,6 +35,7 @@ StepLoop::StepLoop(const EngineParts& parts, const StepLoopOptions& options, Int
 
 bool StepLoop::Turn() {
   heartbeat_nanos_ = parts_.clock.NowNanos();
+  for (const auto& task : intake_.TakeTasks()) task();
   Receive();
   EndCancelled();
   EndOverdue();
@@ -52,6 +53,7 @@ bool StepLoop::Turn() {
 }
 
 void StepLoop::EndAll(const absl::Status& reason) {
+  for (const auto& task : intake_.TakeTasks()) task();
   Receive();
   EndCancelled();
   while (!live_.empty()) Finish(*live_.back(), reason, FinishReason::kStop);

@@ -1,5 +1,5 @@
-// The engine's turn: receive, end what is cancelled or out of time, plan, compute one step, hand out tokens.
-// step_loop_turns.cc has whose turn it is.
+// The engine's turn: do what others ask for between steps, receive, end what is cancelled or out of time, plan, compute one step,
+// hand out tokens. step_loop_turns.cc has whose turn it is.
 #pragma once
 
 #include <atomic>

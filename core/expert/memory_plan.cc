@@ -132,9 +132,9 @@ std::string SomeExperts(const MemoryNeeds& needs, uint64_t bytes) {
   return StrCat(bytes / needs.record, " of ", needs.all_experts / needs.record, " experts");
 }
 
-MemoryPart CachePart(const MemoryNeeds& needs, const MemoryRequest& request, uint64_t bytes) {
+MemoryPart CachePart(const MemoryNeeds& needs, int top_k, uint64_t bytes) {
   return {"cache", bytes,
-          StrCat(SomeExperts(needs, bytes), "; a token uses ", request.top_k, " a layer",
+          StrCat(SomeExperts(needs, bytes), "; a token uses ", top_k, " a layer",
                  needs.lent == 0 ? "" : StrCat("; long prompts borrow ", FormatBytes(needs.lent)))};
 }
 
@@ -156,9 +156,12 @@ MemoryPlan PlanOf(const MemoryNeeds& needs, const MemoryRequest& request, const 
                   .kv_slots = static_cast<int>(kv.slots)};
   plan.max_context = static_cast<int>(std::min<uint64_t>(bounds.context, kv.pages * needs.page_tokens));
   const uint64_t most_cache = needs.most_cache == 0 ? needs.all_experts : needs.most_cache;
-  plan.cache =
-      std::min(request.budget - SumBytes(parts), std::max(most_cache - std::min(most_cache, elsewhere), LeastCache(needs)));
-  parts.push_back(CachePart(needs, request, plan.cache));
+  plan.needs = needs;
+  plan.top_k = request.top_k;
+  plan.least_cache = LeastCache(needs);
+  plan.most_cache = std::max(most_cache - std::min(most_cache, elsewhere), plan.least_cache);
+  plan.cache = std::min(request.budget - SumBytes(parts), plan.most_cache);
+  parts.push_back(CachePart(needs, request.top_k, plan.cache));
   plan.parts = std::move(parts);
   return plan;
 }
@@ -187,7 +190,7 @@ absl::StatusOr<MemoryPlan> PlanWithDevice(const MemoryNeeds& needs, const Memory
   std::vector<MemoryPart> parts = FixedParts(needs);
   parts.push_back({"kv tables", kv.pages * needs.kv_page_tables + kv.slots * needs.kv_slot_tables, "of what the device holds"});
   if (request.budget < SumBytes(parts) + LeastCache(needs)) {
-    parts.push_back(CachePart(needs, request, LeastCache(needs)));
+    parts.push_back(CachePart(needs, request.top_k, LeastCache(needs)));
     return TooSmall("memory", request.budget, parts);
   }
   // What is on its way between the two is in both for so long.
@@ -212,13 +215,28 @@ absl::StatusOr<MemoryPlan> PlanMemory(const MemoryNeeds& needs, const MemoryRequ
   const uint64_t fixed = SumBytes(parts);
   if (request.budget < fixed + bounds.least(needs) + LeastCache(needs)) {
     parts.push_back(KvPart(needs, request, bounds.least_pages, bounds.least_slots));
-    parts.push_back(CachePart(needs, request, LeastCache(needs)));
+    parts.push_back(CachePart(needs, request.top_k, LeastCache(needs)));
     return TooSmall("memory", request.budget, parts);
   }
   const uint64_t left = request.budget - fixed;
   const KvCounts kv = CountKv(needs, bounds, left / kKvShare, left - LeastCache(needs));
   parts.push_back(KvPart(needs, request, kv.pages, kv.slots));
   return PlanOf(needs, request, bounds, kv, std::move(parts));
+}
+
+absl::StatusOr<MemoryPlan> ResizePlan(const MemoryPlan& plan, uint64_t budget) {
+  MemoryPlan resized = plan;
+  MemoryPart& cache = resized.parts.back();
+  MOED_CHECK(cache.name == "cache");
+  const uint64_t fixed = SumBytes(plan.parts) - plan.cache;
+  if (budget < fixed + plan.least_cache) {
+    cache = CachePart(plan.needs, plan.top_k, plan.least_cache);
+    return TooSmall("memory", budget, resized.parts);
+  }
+  resized.budget = budget;
+  resized.cache = std::min(budget - fixed, plan.most_cache);
+  cache = CachePart(plan.needs, plan.top_k, resized.cache);
+  return resized;
 }
 
 std::string MemoryPlan::Table() const {

@@ -65,6 +65,11 @@ struct MemoryPlan {
   uint64_t device_budget = 0;
   uint64_t device_cache = 0;             // for experts that are not in `cache`
   std::vector<MemoryPart> device_parts;  // sums to <= device_budget; none without one
+  // What it takes to give the cache another size.
+  MemoryNeeds needs;
+  int top_k = 0;
+  uint64_t least_cache = 0;
+  uint64_t most_cache = 0;
 
   std::string Table() const;  // for the log
 };
@@ -77,5 +82,8 @@ struct MemoryPlan {
 // table of what needs how much and the smallest budget of its kind that works; INVALID_ARGUMENT for contradictions (max_context
 // beyond the model's, KV too small for max_context).
 absl::StatusOr<MemoryPlan> PlanMemory(const MemoryNeeds& needs, const MemoryRequest& request);
+
+// The same plan in another budget: its cache alone grows or shrinks. RESOURCE_EXHAUSTED as PlanMemory, with what all else takes.
+absl::StatusOr<MemoryPlan> ResizePlan(const MemoryPlan& plan, uint64_t budget);
 
 }  // namespace moed

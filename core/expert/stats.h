@@ -16,7 +16,7 @@ enum class LookupResult : uint8_t { kHit = 0, kMiss = 1, kInflight = 2 };
 inline constexpr int kLookupResults = 3;
 enum class PrefetchOutcome : uint8_t { kUsed = 0, kLate = 1, kWasted = 2, kCancelled = 3 };
 inline constexpr int kPrefetchOutcomes = 4;
-enum class EvictionReason : uint8_t { kDemand = 0, kPrefetch = 1, kResize = 2 };  // kResize: lent to activations
+enum class EvictionReason : uint8_t { kDemand = 0, kPrefetch = 1, kResize = 2 };  // kResize: lent to activations, or a new size
 inline constexpr int kEvictionReasons = 3;
 
 // Upper bounds (seconds) of the load time histogram; one more bucket for everything above. A record of 300 MB that waits in the
@@ -64,6 +64,21 @@ struct DeviceTierStats {
   uint64_t UsesOf(TierUse use) const { return uses[static_cast<size_t>(use)]; }
 };
 
+// Records that the operator asked to have in memory: those that wait to be read, and since start those that were read or there,
+// and those that the policy did not take.
+struct AskedCounts {
+  uint64_t waiting = 0;
+  uint64_t done = 0;
+  uint64_t refused = 0;
+};
+
+// Records that the operator anchored there.
+struct AnchorCounts {
+  uint64_t records = 0;
+  uint64_t bytes = 0;       // that others have to do without
+  uint64_t most_bytes = 0;  // at the cache's size
+};
+
 // A consistent copy, but for the residents. Cumulative since start except what says "now".
 struct ExpertStats {
   std::vector<LayerStats> layers;  // MoE layers only, ascending
@@ -77,6 +92,8 @@ struct ExpertStats {
   std::vector<std::array<uint64_t, kEvictionReasons>> evictions;  // [precision][reason]
   uint64_t cache_bytes = 0;                                       // now: mapped slots
   uint64_t cache_capacity_bytes = 0;                              // now
+  AskedCounts asked;
+  AnchorCounts anchors;
   DeviceTierStats device;
   uint64_t bypass_loads = 0;
   uint64_t failed_loads = 0;

@@ -4,7 +4,6 @@
 
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
-#include "core/machine/control_groups.h"
 #include "core/machine/system_files.h"
 #include "core/serving/packed_model.h"
 #include "core/serving/serving_plan.h"
@@ -20,16 +19,8 @@ constexpr uint64_t kBesideDaemonBytes = 32 << 20;  // this process and moectl
 absl::StatusOr<DefaultBudget> ChooseBudget(std::optional<uint64_t> told, const std::string& root) {
   if (!told) return FindDefaultBudget(root, kBesideDaemonBytes);
   constexpr uint64_t kBeside = kBesideBudgetBytes + kBesideDaemonBytes;
-  const std::optional<GroupMemory> limit = SmallestGroupMemory(root);
-  if (limit && (limit->limit_bytes < kBeside || *told > limit->limit_bytes - kBeside)) {
-    return InvalidArgument(FormatBytes(*told), " and ", FormatBytes(kBeside), " beside them are more than the cgroup's limit of ",
-                           FormatBytes(limit->limit_bytes), " (", limit->path, ")");
-  }
-  const std::optional<uint64_t> total = ReadMemInfo(root, "MemTotal"), available = ReadMemInfo(root, "MemAvailable");
-  if (total && (*total < kBeside || *told > *total - kBeside)) {
-    return InvalidArgument(FormatBytes(*told), " and ", FormatBytes(kBeside),
-                           " beside them are more than the machine's memory of ", FormatBytes(*total));
-  }
+  MOED_RETURN_IF_ERROR(CheckMachineHas(*told, kBeside, root));
+  const std::optional<uint64_t> available = ReadMemInfo(root, "MemAvailable");
   DefaultBudget budget{.bytes = *told, .reason = "as told"};
   if (available && (*available < kBeside || *told > *available - kBeside)) {
     budget.reason +=

@@ -6,6 +6,11 @@ namespace moed {
 
 using prometheus::MetricType;
 
+uint64_t ServerMetrics::MemoryBudget() const {
+  const auto model = state_.loaded();
+  return model == nullptr ? state_.server_info().memory_budget_bytes() : model->cache->plan().budget;
+}
+
 std::vector<prometheus::MetricFamily> ServerMetrics::Collect() const {
   MetricFamilies families;
   const moe::v1::ServerInfo info = state_.server_info();
@@ -13,8 +18,7 @@ std::vector<prometheus::MetricFamily> ServerMetrics::Collect() const {
             {{"version", info.version()}, {"build", info.build()}});
   AddGauge(families, "moe_ready", "1: takes requests.", state_.ready());
   AddGauge(families, "moe_draining", "1: not ready any more; finishes what runs, and soon takes nothing new.", state_.draining());
-  AddGauge(families, "moe_memory_budget_bytes", "The memory budget.", static_cast<double>(info.memory_budget_bytes()));
-
+  AddGauge(families, "moe_memory_budget_bytes", "The memory budget.", static_cast<double>(MemoryBudget()));
   AddCounter(families, "moe_lost_devices_total", "Devices that were lost, so that the model went on on the processor.",
              state_.lost_devices());
 

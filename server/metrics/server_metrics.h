@@ -19,6 +19,8 @@ class ServerMetrics final : public prometheus::Collectable {
   std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:
+  uint64_t MemoryBudget() const;
+
   const ServerState& state_;
   const RateSampler& rates_;
   const ModelCounters& counters_;

@@ -5,7 +5,9 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "core/base/status.h"
 #include "server/metrics/lookup_totals.h"
 #include "server/metrics/process_metrics.h"
@@ -37,6 +39,49 @@ absl::Status Guarded(Body&& body) {
 absl::Status ReadRequest(grpc::ByteBuffer bytes, google::protobuf::Message& request) {
   if (bytes.Length() <= kMostRequestBytes) return ParseMessage(bytes, request);
   return FieldError("request", bytes.Length(), " bytes, at most ", kMostRequestBytes, " are allowed");
+}
+
+template <class Response>
+absl::Status Serialise(const Response& answer, grpc::ByteBuffer& bytes) {
+  bool own = false;
+  if (grpc::SerializationTraits<Response>::Serialize(answer, &bytes, &own).ok()) return absl::OkStatus();
+  return Internal("the answer could not be serialised");
+}
+
+absl::StatusOr<std::vector<ExpertKey>> ReadExperts(const google::protobuf::RepeatedPtrField<moe::v1::ExpertId>& ids,
+                                                   const ExpertStats& experts, int experts_of_layer) {
+  std::vector<ExpertKey> keys;
+  absl::flat_hash_set<LayerId> layers;
+  absl::flat_hash_set<ExpertKey> seen;
+  for (const LayerStats& layer : experts.layers) layers.insert(layer.layer);
+  for (int i = 0; i < ids.size(); ++i) {
+    const ExpertKey key{LayerId(ids[i].layer()), ids[i].expert()};
+    const bool layer = layers.contains(key.layer);
+    if (!layer || key.expert < 0 || key.expert >= experts_of_layer) {
+      return FieldError(
+          StrCat("experts[", i, "]"), layer ? "expert " : "layer ", layer ? key.expert : key.layer.value(),
+          layer ? StrCat(" is not in [0, ", experts_of_layer - 1, "]") : std::string(" has no experts to choose from"));
+    }
+    if (seen.insert(key).second) keys.push_back(key);
+  }
+  return keys;
+}
+
+template <class Response>
+absl::StatusOr<Response> CountOf(const absl::StatusOr<size_t>& experts) {
+  MOED_RETURN_IF_ERROR(experts.status());
+  Response answer;
+  answer.set_experts(*experts);
+  return answer;
+}
+
+void FillMemory(const std::vector<MemoryPart>& parts, google::protobuf::RepeatedPtrField<moe::v1::MemoryPart>& out) {
+  out.Clear();
+  for (const MemoryPart& part : parts) {
+    auto* memory = out.Add();
+    memory->set_part(part.name);
+    memory->set_bytes(part.bytes);
+  }
 }
 
 // Is counted until its answer is sent. Owns itself.
@@ -150,22 +195,26 @@ absl::StatusOr<std::shared_ptr<const LoadedModel>> ControlService::Loaded() cons
 }
 
 // A caller is asked for its token before anything is read of what it sent.
+template <class Request>
+absl::StatusOr<Request> ControlService::Admit(const grpc::CallbackServerContext& context, Scope scope,
+                                              const grpc::ByteBuffer& bytes) const {
+  MOED_ASSIGN_OR_RETURN(const std::string caller, Authorise(parts_.tokens, context, scope));
+  Request request;
+  MOED_RETURN_IF_ERROR(ReadRequest(bytes, request));
+  if (scope == Scope::kControl) {
+    spdlog::info("{} from {}{}", Request::descriptor()->full_name(), context.peer(), caller.empty() ? "" : " by " + caller);
+  }
+  return request;
+}
+
 template <class Request, class Response, class Body>
 absl::Status ControlService::Answer(const grpc::CallbackServerContext& context, Scope scope, const grpc::ByteBuffer& bytes,
                                     grpc::ByteBuffer& response, Body body) const {
   return Guarded([&]() -> absl::Status {
-    MOED_ASSIGN_OR_RETURN(const std::string caller, Authorise(parts_.tokens, context, scope));
-    Request request;
-    MOED_RETURN_IF_ERROR(ReadRequest(bytes, request));
-    if (scope == Scope::kControl) {
-      spdlog::info("{} from {}{}", Request::descriptor()->full_name(), context.peer(), caller.empty() ? "" : " by " + caller);
-    }
+    MOED_ASSIGN_OR_RETURN(const Request request, Admit<Request>(context, scope, bytes));
     Response answer;
     MOED_RETURN_IF_ERROR(body(request, answer));
-    bool own = false;
-    return grpc::SerializationTraits<Response>::Serialize(answer, &response, &own).ok()
-               ? absl::OkStatus()
-               : Internal("the answer could not be serialised");
+    return Serialise(answer, response);
   });
 }
 
@@ -180,6 +229,11 @@ grpc::ServerUnaryReactor* ControlService::GetServerInfo(Context* context, const 
   return Reply<moe::v1::GetServerInfoRequest, moe::v1::ServerInfo>(
       context, Scope::kObserve, request, response, [&](const auto&, moe::v1::ServerInfo& out) {
         out = parts_.state.server_info();
+        if (const auto model = parts_.state.loaded()) {
+          const MemoryPlan plan = model->cache->plan();
+          out.set_memory_budget_bytes(plan.budget);
+          FillMemory(plan.parts, *out.mutable_memory());
+        }
         out.set_uptime_seconds(SecondsBetween(start_nanos_, parts_.clock.NowNanos()));
         out.set_draining(parts_.state.draining());
         const absl::Status loaded = parts_.state.CheckLoaded();
@@ -234,12 +288,8 @@ absl::Status ControlService::FillStats(const moe::v1::GetStatsRequest& request, 
   out.set_cache_bytes(experts.cache_bytes);
   out.set_cache_capacity_bytes(experts.cache_capacity_bytes);
   if (experts.device.capacity_bytes > 0) FillDeviceTier(experts.device, *out.mutable_device());
-  for (const MemoryPart& part : model->MemoryNow(experts)) {
-    auto* memory = out.add_memory();
-    memory->set_part(part.name);
-    memory->set_bytes(part.bytes);
-  }
-  out.set_memory_budget_bytes(parts_.state.server_info().memory_budget_bytes());
+  FillMemory(model->MemoryNow(experts), *out.mutable_memory());
+  out.set_memory_budget_bytes(model->cache->plan().budget);
   out.set_resident_set_bytes(ReadProcessUsage().resident_bytes);
   FillTenants(*model->engine, out);
   for (const TracePart& part : model->step_parts()) {
@@ -301,6 +351,17 @@ absl::Status ControlService::FillCacheState(const moe::v1::GetCacheStateRequest&
     }
     state->set_stall_seconds(layer.stall_seconds);
   }
+  for (const ExpertKey& key : model->cache->Pinned()) {
+    auto* layer = std::find_if(out.mutable_layers()->pointer_begin(), out.mutable_layers()->pointer_end(),
+                               [&](const moe::v1::LayerCacheState* state) { return state->layer() == key.layer.value(); })[0];
+    layer->add_pinned(key.expert);
+  }
+  out.set_pinned(experts.anchors.records);
+  out.set_pinned_bytes(experts.anchors.bytes);
+  out.set_most_pinned_bytes(experts.anchors.most_bytes);
+  out.set_asked_waiting(experts.asked.waiting);
+  out.set_asked_done(experts.asked.done);
+  out.set_asked_refused(experts.asked.refused);
   for (const ExpertHeat& heat : model->hottest_experts(request.hottest())) {
     auto* hottest = out.add_hottest();
     hottest->set_layer(heat.key.layer.value());
@@ -339,6 +400,120 @@ absl::Status ControlService::FillExpertMap(const moe::v1::GetExpertMapRequest& r
   for (const std::string& format : model->expert_formats) out.add_formats(format);
   for (const LayerCells& cells : map.layers) FillLayer(cells, *out.add_layers());
   return absl::OkStatus();
+}
+
+template <class Request, class Response, class Begin>
+grpc::ServerUnaryReactor* ControlService::ReplyLater(Context* context, const Bytes* request, Bytes* response, Begin begin) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const auto finish = [reactor, response](const absl::StatusOr<Response>& answer) {
+    reactor->Finish(
+        ToGrpcStatus(Guarded([&]() -> absl::Status { return answer.ok() ? Serialise(*answer, *response) : answer.status(); })));
+  };
+  const absl::Status begun = Guarded([&]() -> absl::Status {
+    MOED_ASSIGN_OR_RETURN(const Request asked, Admit<Request>(*context, Scope::kControl, *request));
+    return begin(asked, finish);
+  });
+  if (!begun.ok()) reactor->Finish(ToGrpcStatus(begun));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* ControlService::ResizeMemory(Context* context, const Bytes* request, Bytes* response) {
+  using Response = moe::v1::ResizeMemoryResponse;
+  return ReplyLater<moe::v1::ResizeMemoryRequest, Response>(
+      context, request, response, [&](const auto& asked, const auto& finish) -> absl::Status {
+        MOED_ASSIGN_OR_RETURN(const auto model, Loaded());
+        return model->cache->Resize(asked.memory_budget_bytes(), [model, finish](const absl::Status& resized) {
+          if (!resized.ok()) return finish(resized);
+          const MemoryPlan plan = model->cache->plan();
+          const ExpertStats experts = model->expert_stats();
+          Response answer;
+          answer.set_memory_budget_bytes(plan.budget);
+          answer.set_cache_capacity_bytes(experts.cache_capacity_bytes);
+          answer.set_cache_bytes(experts.cache_bytes);
+          FillMemory(plan.parts, *answer.mutable_memory());
+          finish(answer);
+        });
+      });
+}
+
+grpc::ServerUnaryReactor* ControlService::PinExperts(Context* context, const Bytes* request, Bytes* response) {
+  return Reply<moe::v1::PinExpertsRequest, moe::v1::PinExpertsResponse>(
+      context, Scope::kControl, request, response, [&](const auto& asked, auto& out) { return ChangePins(asked, out); });
+}
+
+absl::Status ControlService::ChangePins(const moe::v1::PinExpertsRequest& request, moe::v1::PinExpertsResponse& out) const {
+  if (request.all() && (!request.unpin() || request.experts_size() > 0)) {
+    return FieldError("all", "is for unpin, without experts");
+  }
+  if (!request.all() && request.experts().empty()) return FieldError("experts", "empty: name at least one");
+  MOED_ASSIGN_OR_RETURN(const auto model, Loaded());
+  MOED_ASSIGN_OR_RETURN(const std::vector<ExpertKey> experts,
+                        ReadExperts(request.experts(), model->expert_stats(), model->info.experts()));
+  if (request.all()) {
+    model->cache->UnpinAll();
+  } else if (request.unpin()) {
+    model->cache->Unpin(experts);
+  } else {
+    MOED_RETURN_IF_ERROR(model->cache->Pin(experts));
+  }
+  const ExpertStats stats = model->expert_stats();
+  out.set_pinned(stats.anchors.records);
+  out.set_pinned_bytes(stats.anchors.bytes);
+  out.set_most_pinned_bytes(stats.anchors.most_bytes);
+  out.set_waiting(stats.asked.waiting);
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* ControlService::PrefetchExperts(Context* context, const Bytes* request, Bytes* response) {
+  return Reply<moe::v1::PrefetchExpertsRequest, moe::v1::PrefetchExpertsResponse>(
+      context, Scope::kControl, request, response, [&](const auto& asked, auto& out) { return Prefetch(asked, out); });
+}
+
+absl::Status ControlService::Prefetch(const moe::v1::PrefetchExpertsRequest& request,
+                                      moe::v1::PrefetchExpertsResponse& out) const {
+  if (request.hottest() < 0 || request.hottest() > kMaxHottest) {
+    return FieldError("hottest", request.hottest(), " is not in [0, ", kMaxHottest, "]");
+  }
+  if (request.experts().empty() == (request.hottest() == 0))
+    return FieldError("experts", "name some, or how many of the hottest");
+  MOED_ASSIGN_OR_RETURN(const auto model, Loaded());
+  MOED_ASSIGN_OR_RETURN(std::vector<ExpertKey> experts,
+                        ReadExperts(request.experts(), model->expert_stats(), model->info.experts()));
+  if (request.hottest() > 0) {
+    for (const ExpertHeat& heat : model->hottest_experts(request.hottest())) {
+      if (std::ranges::count(experts, heat.key.expert_key()) == 0) experts.push_back(heat.key.expert_key());
+    }
+  }
+  MOED_ASSIGN_OR_RETURN(const size_t taken, model->cache->Prefetch(experts));
+  out.set_taken(taken);
+  out.set_waiting(model->expert_stats().asked.waiting);
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* ControlService::SaveResidency(Context* context, const Bytes* request, Bytes* response) {
+  using Response = moe::v1::SaveResidencyResponse;
+  return ReplyLater<moe::v1::SaveResidencyRequest, Response>(
+      context, request, response, [&](const auto&, const auto& finish) -> absl::Status {
+        MOED_ASSIGN_OR_RETURN(const auto model, Loaded());
+        return model->cache->SaveResidency([finish](const auto& experts) { finish(CountOf<Response>(experts)); });
+      });
+}
+
+grpc::ServerUnaryReactor* ControlService::RestoreResidency(Context* context, const Bytes* request, Bytes* response) {
+  using Response = moe::v1::RestoreResidencyResponse;
+  return ReplyLater<moe::v1::RestoreResidencyRequest, Response>(
+      context, request, response, [&](const auto&, const auto& finish) -> absl::Status {
+        MOED_ASSIGN_OR_RETURN(const auto model, Loaded());
+        return model->cache->RestoreResidency([finish](const auto& experts) { finish(CountOf<Response>(experts)); });
+      });
+}
+
+grpc::ServerUnaryReactor* ControlService::SetLogLevel(Context* context, const Bytes* request, Bytes* response) {
+  return Reply<moe::v1::SetLogLevelRequest, moe::v1::SetLogLevelResponse>(
+      context, Scope::kControl, request, response, [&](const auto& asked, auto&) -> absl::Status {
+        const absl::Status set = parts_.set_log_level(asked.level());
+        return set.ok() ? set : FieldError("level", set.message());
+      });
 }
 
 grpc::ServerUnaryReactor* ControlService::ListSessions(Context* context, const Bytes* request, Bytes* response) {

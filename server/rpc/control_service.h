@@ -27,8 +27,16 @@ struct ControlParts {  // all outlive the service
   // Likewise: they begin it.
   std::function<absl::StatusOr<std::shared_ptr<ModelChange>>(const ModelOrder&)> load_model;
   std::function<absl::StatusOr<std::shared_ptr<ModelChange>>(std::optional<absl::Duration> drain_limit)> unload_model;
+  // INVALID_ARGUMENT lists the levels.
+  std::function<absl::Status(const std::string& level)> set_log_level;
   const Tokens* tokens = nullptr;  // null: everybody may do everything
 };
+
+template <class Service>
+using WithRawCacheMethods = moe::v1::Control::WithRawCallbackMethod_ResizeMemory<
+    moe::v1::Control::WithRawCallbackMethod_PinExperts<moe::v1::Control::WithRawCallbackMethod_PrefetchExperts<
+        moe::v1::Control::WithRawCallbackMethod_SaveResidency<moe::v1::Control::WithRawCallbackMethod_RestoreResidency<
+            moe::v1::Control::WithRawCallbackMethod_SetLogLevel<Service>>>>>>;
 
 template <class Service>
 using WithRawControlMethods =
@@ -37,10 +45,11 @@ using WithRawControlMethods =
             moe::v1::Control::WithRawCallbackMethod_Abort<moe::v1::Control::WithRawCallbackMethod_ListSessions<
                 moe::v1::Control::WithRawCallbackMethod_GetExpertMap<moe::v1::Control::WithRawCallbackMethod_GetCacheState<
                     moe::v1::Control::WithRawCallbackMethod_GetStats<moe::v1::Control::WithRawCallbackMethod_GetModelInfo<
-                        moe::v1::Control::WithRawCallbackMethod_GetServerInfo<Service>>>>>>>>>>>;
+                        moe::v1::Control::WithRawCallbackMethod_GetServerInfo<WithRawCacheMethods<Service>>>>>>>>>>>>;
 
-// Thread-safe. Every answer is short work on the reaction's thread. Messages come as bytes, so that nothing is read of those of
-// callers that may not ask: what changes something needs the scope "control", what is told "observe".
+// Thread-safe. Every answer is short work on the reaction's thread, or is given later by whoever did the work. Messages come as
+// bytes, so that nothing is read of those of callers that may not ask: what changes something needs the scope "control", what is
+// told "observe".
 class ControlService final : public WithRawControlMethods<moe::v1::Control::Service> {
   using Bytes = grpc::ByteBuffer;
   using Context = grpc::CallbackServerContext;
@@ -53,6 +62,12 @@ class ControlService final : public WithRawControlMethods<moe::v1::Control::Serv
   grpc::ServerUnaryReactor* GetStats(Context* context, const Bytes* request, Bytes* response) override;
   grpc::ServerUnaryReactor* GetCacheState(Context* context, const Bytes* request, Bytes* response) override;
   grpc::ServerUnaryReactor* GetExpertMap(Context* context, const Bytes* request, Bytes* response) override;
+  grpc::ServerUnaryReactor* ResizeMemory(Context* context, const Bytes* request, Bytes* response) override;
+  grpc::ServerUnaryReactor* PinExperts(Context* context, const Bytes* request, Bytes* response) override;
+  grpc::ServerUnaryReactor* PrefetchExperts(Context* context, const Bytes* request, Bytes* response) override;
+  grpc::ServerUnaryReactor* SaveResidency(Context* context, const Bytes* request, Bytes* response) override;
+  grpc::ServerUnaryReactor* RestoreResidency(Context* context, const Bytes* request, Bytes* response) override;
+  grpc::ServerUnaryReactor* SetLogLevel(Context* context, const Bytes* request, Bytes* response) override;
   grpc::ServerUnaryReactor* ListSessions(Context* context, const Bytes* request, Bytes* response) override;
   grpc::ServerUnaryReactor* Abort(Context* context, const Bytes* request, Bytes* response) override;
   grpc::ServerUnaryReactor* Drain(Context* context, const Bytes* request, Bytes* response) override;
@@ -61,6 +76,14 @@ class ControlService final : public WithRawControlMethods<moe::v1::Control::Serv
   grpc::ServerUnaryReactor* UnloadModel(Context* context, const Bytes* request, Bytes* response) override;
 
  private:
+  // The caller may ask, and its request is well formed.
+  template <class Request>
+  absl::StatusOr<Request> Admit(const grpc::CallbackServerContext& context, Scope scope, const grpc::ByteBuffer& bytes) const;
+  // `begin`(request, finish): whoever gets finish calls it once, with an answer or an error, unless begin returned an error.
+  template <class Request, class Response, class Begin>
+  grpc::ServerUnaryReactor* ReplyLater(Context* context, const Bytes* request, Bytes* response, Begin begin);
+  absl::Status ChangePins(const moe::v1::PinExpertsRequest& request, moe::v1::PinExpertsResponse& out) const;
+  absl::Status Prefetch(const moe::v1::PrefetchExpertsRequest& request, moe::v1::PrefetchExpertsResponse& out) const;
   // `body`(request, answer) makes the answer.
   template <class Request, class Response, class Body>
   absl::Status Answer(const grpc::CallbackServerContext& context, Scope scope, const grpc::ByteBuffer& bytes,

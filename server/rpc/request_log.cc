@@ -53,7 +53,6 @@ absl::StatusOr<std::unique_ptr<RequestLog>> RequestLog::Open(const std::string& 
     impl->logger = std::make_shared<spdlog::async_logger>("request", sinks.begin(), sinks.end(), impl->thread,
                                                           spdlog::async_overflow_policy::overrun_oldest);
     impl->logger->flush_on(spdlog::level::info);
-    if (path.empty()) impl->logger->set_level(spdlog::default_logger()->level());
   } catch (const spdlog::spdlog_ex& error) {
     return InvalidArgument("--request-log ", path, ": ", error.what());
   }
@@ -61,7 +60,8 @@ absl::StatusOr<std::unique_ptr<RequestLog>> RequestLog::Open(const std::string& 
 }
 
 void RequestLog::Write(const RequestRecord& record) {
-  if (impl_->logger == nullptr || !impl_->logger->should_log(spdlog::level::info)) return;
+  if (impl_->logger == nullptr) return;
+  if (!impl_->stands_alone && !spdlog::default_logger_raw()->should_log(spdlog::level::info)) return;
   impl_->logger->info(impl_->stands_alone ? Line(record, absl::FormatTime(kTimeForm, absl::Now(), absl::UTCTimeZone()))
                                           : "request " + Line(record));
 }

@@ -20,6 +20,7 @@
 #include "core/expert/stats.h"
 #include "core/tokenizer/tokenizer.h"
 #include "moe/v1/control.pb.h"
+#include "server/rpc/cache_operations.h"
 #include "server/wire/error_details.h"
 
 namespace moed {
@@ -44,6 +45,7 @@ struct LoadedModel {
   CallLimits limits;
   std::shared_ptr<const InferenceLimits> messages;  // made from limits.request
   Engine* engine = nullptr;
+  CacheOperations* cache = nullptr;
   const Tokenizer* tokenizer = nullptr;
   std::string_view without_conversations;             // "an encoder-decoder": what the model is, if it has none
   const chat::ModelTemplate* chat = nullptr;          // null: the store has no chat template

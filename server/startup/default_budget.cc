@@ -40,4 +40,18 @@ absl::StatusOr<DefaultBudget> FindDefaultBudget(const std::string& root, uint64_
   return Share(kAvailablePercent, *available, beside, StrCat("the ", FormatBytes(*available), " that are available"));
 }
 
+absl::Status CheckMachineHas(uint64_t budget, uint64_t beside, const std::string& root) {
+  const std::optional<GroupMemory> limit = SmallestGroupMemory(root);
+  if (limit && (limit->limit_bytes < beside || budget > limit->limit_bytes - beside)) {
+    return InvalidArgument(FormatBytes(budget), " and ", FormatBytes(beside), " beside them are more than the cgroup's limit of ",
+                           FormatBytes(limit->limit_bytes), " (", limit->path, ")");
+  }
+  const std::optional<uint64_t> total = ReadMemInfo(root, "MemTotal");
+  if (total && (*total < beside || budget > *total - beside)) {
+    return InvalidArgument(FormatBytes(budget), " and ", FormatBytes(beside),
+                           " beside them are more than the machine's memory of ", FormatBytes(*total));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace moed

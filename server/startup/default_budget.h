@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace moed {
@@ -20,5 +21,8 @@ struct DefaultBudget {
 // before every path ("" on a real machine). `others`: what programs beside the daemon need. NOT_FOUND
 // when none can be read.
 absl::StatusOr<DefaultBudget> FindDefaultBudget(const std::string& root = "", uint64_t others = 0);
+
+// INVALID_ARGUMENT where the budget and `beside` bytes more are more than the cgroup's limit or the machine's memory.
+absl::Status CheckMachineHas(uint64_t budget, uint64_t beside, const std::string& root = "");
 
 }  // namespace moed

@@ -43,6 +43,8 @@ absl::Status ProviderBuilder::Open(const Dependencies& around) {
   inputs.device = around.device;
   inputs.trace = around.trace;
   inputs.options.capacity_bytes = around.memory.cache;
+  inputs.options.most_bytes = around.most_cache;
+  inputs.options.least_bytes = around.memory.least_cache;
   inputs.options.checksums = config_.checksums;
   MOED_ASSIGN_OR_RETURN(PresetParts parts, MakeParts(preset_, inputs));
   MOED_RETURN_IF_ERROR(LoadLearned(parts));
@@ -90,6 +92,27 @@ absl::Status ProviderBuilder::LoadResidency(std::vector<CachedKey>& records) {
   absl::MutexLock lock(&residency_mutex_);
   kept_residency_ = records = *std::move(known);
   return absl::OkStatus();
+}
+
+absl::Status ProviderBuilder::CheckKeepsResidency() const {
+  if (!config_.residency.empty()) return absl::OkStatus();
+  return FailedPrecondition("the server keeps no list of experts in memory: it was started without --residency FILE");
+}
+
+absl::Status ProviderBuilder::CheckChoosesFreely(std::string_view what) const {
+  if (!preset_.mask->chooses_residents && preset_.row->cache != CacheKind::kOneToken) return absl::OkStatus();
+  return FailedPrecondition(what, ": preset ", preset_.row->name, " decides itself what is in memory");
+}
+
+size_t ProviderBuilder::kept_records() {
+  absl::MutexLock lock(&residency_mutex_);
+  return kept_residency_.size();
+}
+
+absl::StatusOr<std::vector<CachedKey>> ProviderBuilder::ReadKeptResidency() const {
+  absl::StatusOr<std::vector<CachedKey>> records = ReadResidency(FileOfResidency(), store_.description());
+  MOED_RETURN_IF_ERROR(Annotate(records.status(), "--residency"));
+  return records;
 }
 
 absl::Status ProviderBuilder::KeepResidency() {

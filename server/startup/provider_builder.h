@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -41,6 +42,7 @@ class ProviderBuilder {
     DeviceSlots device;    // likewise; as much of it as `memory` says
     Trace* trace;          // may be null
     const MemoryPlan& memory;
+    uint64_t most_cache;  // that its cache may become
   };
   // Takes up what was learned (--learned-state) and what was in memory (--residency).
   absl::Status Open(const Dependencies& around);
@@ -49,6 +51,14 @@ class ProviderBuilder {
   // Writes which experts are in memory, if others are than when it was written last. Any thread; nothing without
   // --residency.
   absl::Status KeepResidency();
+  // FAILED_PRECONDITION without --residency.
+  absl::Status CheckKeepsResidency() const;
+  // FAILED_PRECONDITION where the preset decides itself what is in memory: `what` is not for it.
+  absl::Status CheckChoosesFreely(std::string_view what) const;
+  // Any thread: how many records the file has, and which, as it is now. NOT_FOUND, OUT_OF_RANGE and INVALID_ARGUMENT as
+  // ReadResidency.
+  size_t kept_records();
+  absl::StatusOr<std::vector<CachedKey>> ReadKeptResidency() const;
   // Writes what was learned and recorded, and the residency, once nobody uses the provider any more.
   absl::Status Finish();
 

@@ -12,6 +12,7 @@
 #include "core/io/read_backend.h"
 #include "core/kernels/backend.h"
 #include "server/startup/config.h"
+#include "server/startup/log_level.h"
 
 namespace moed {
 namespace {
@@ -170,11 +171,11 @@ absl::Status ApplyKvFormat(std::string_view text, Config& config) {
   return absl::OkStatus();
 }
 
-struct LevelRow {
-  std::string_view name;
-};
-constexpr LevelRow kLevels[] = {{"trace"}, {"debug"}, {"info"}, {"warning"}, {"error"}, {"critical"}, {"off"}};
-absl::Status ApplyLogLevel(std::string_view text, Config& config) { return SetName(text, kLevels, "", config.log_level); }
+absl::Status ApplyLogLevel(std::string_view text, Config& config) {
+  MOED_RETURN_IF_ERROR(ParseLogLevel(text).status());
+  config.log_level = text;
+  return absl::OkStatus();
+}
 
 struct DeviceLostRow {
   DeviceLost what;
@@ -210,6 +211,9 @@ constexpr Setting kSettings[] = {
     {"memory-budget", "Model and memory", "BYTES",
      "trunk, keys and values, expert cache, scratch and queues together (\"8GiB\"); the process needs up to 64 MiB beside it",
      "from the cgroup's limit or the available memory", ApplyBytes<&Config::memory_budget>},
+    {"max-memory-budget", "Model and memory", "BYTES",
+     "the largest budget that moectl resize may give a running server: address space is reserved for so large an expert cache",
+     "the memory budget", ApplyBytes<&Config::max_memory_budget>},
     {"device-budget", "Model and memory", "BYTES",
      "trunk, keys and values, activations and experts together, in the memory of a device that has some of its own",
      "fifteen sixteenths of what the device has", ApplyBytes<&Config::device_budget>},

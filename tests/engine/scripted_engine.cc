@@ -74,6 +74,7 @@ bool ScriptedEngine::Step() {
 }
 
 void ScriptedEngine::Receive() {
+  for (const auto& task : intake_.TakeTasks()) task();
   std::vector<std::unique_ptr<LiveRequest>> requests;
   intake_.Receive(requests, cancellations_);
   intake_.TakeDeleted();

@@ -99,6 +99,7 @@ struct Taken {
 const std::map<std::string_view, Taken> kTaken = {
     {"store", {"x", [](const Config& c) { return c.store == "x"; }}},
     {"memory-budget", {"8MiB", [](const Config& c) { return c.memory_budget == 8u << 20; }}},
+    {"max-memory-budget", {"9MiB", [](const Config& c) { return c.max_memory_budget == 9u << 20; }}},
     {"device-budget", {"3MiB", [](const Config& c) { return c.device_budget == 3u << 20; }}},
     {"device-lost", {"exit", [](const Config& c) { return c.device_lost == DeviceLost::kExit; }}},
     {"models-folder", {"/m", [](const Config& c) { return c.models_folder == "/m"; }}},

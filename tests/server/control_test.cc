@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "server/metrics/lookup_totals.h"
+#include "spdlog/spdlog.h"
 #include "tests/server/server_harness.h"
 
 namespace moed {
@@ -100,6 +101,119 @@ TEST(ControlTest, TellsWhatBecameOfEachExpert) {
   ASSERT_EQ(changes.layers_size(), 2);
   EXPECT_EQ(changes.layers(0).expert_size(), 0);
   EXPECT_EQ(changes.layers(1).expert_size(), 1);
+}
+
+class CacheControlTest : public testing::Test {
+ protected:
+  CacheControlTest() { cache_ = TestCache(); }
+
+  template <class Request, class Response>
+  grpc::Status Call(grpc::Status (moe::v1::Control::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                    const Request& request, Response& response) {
+    grpc::ClientContext context;
+    return (server_.control().*method)(&context, request, &response);
+  }
+  grpc::Status Resize(uint64_t budget) {
+    moe::v1::ResizeMemoryRequest request;
+    request.set_memory_budget_bytes(budget);
+    return Call(&moe::v1::Control::Stub::ResizeMemory, request, resized_);
+  }
+  grpc::Status Pin(std::vector<ExpertKey> experts, bool unpin = false, bool all = false) {
+    moe::v1::PinExpertsRequest request;
+    request.set_unpin(unpin);
+    request.set_all(all);
+    for (const ExpertKey& key : experts) {
+      auto* id = request.add_experts();
+      id->set_layer(key.layer.value());
+      id->set_expert(key.expert);
+    }
+    moe::v1::PinExpertsResponse response;
+    return Call(&moe::v1::Control::Stub::PinExperts, request, response);
+  }
+
+  TestCache& cache_ = TestCache::Get();
+  ServerHarness server_;
+  moe::v1::ResizeMemoryResponse resized_;
+};
+
+TEST_F(CacheControlTest, AnotherBudgetIsToldEverywhere) {
+  ASSERT_TRUE(Resize(7000).ok());
+  EXPECT_EQ(resized_.memory_budget_bytes(), 7000u);
+  EXPECT_EQ(resized_.cache_capacity_bytes(), TestExpertStats().cache_capacity_bytes);
+  EXPECT_EQ(resized_.memory_size(), 3);
+  moe::v1::ServerInfo info;
+  ASSERT_TRUE(Call(&moe::v1::Control::Stub::GetServerInfo, moe::v1::GetServerInfoRequest(), info).ok());
+  EXPECT_EQ(info.memory_budget_bytes(), 7000u);
+  EXPECT_EQ(info.memory_size(), 3);
+  moe::v1::Stats stats;
+  ASSERT_TRUE(Call(&moe::v1::Control::Stub::GetStats, moe::v1::GetStatsRequest(), stats).ok());
+  EXPECT_EQ(stats.memory_budget_bytes(), 7000u);
+  EXPECT_EQ(server_.Metric("moe_memory_budget_bytes"), 7000);
+}
+
+TEST_F(CacheControlTest, RefusalsAreTold) {
+  cache_.late_refusal = absl::FailedPreconditionError("too small");
+  EXPECT_EQ(Resize(10).error_message(), "too small");
+  cache_.refusal = absl::FailedPreconditionError("no");
+  for (const grpc::Status& status : {Resize(10), Pin({{LayerId(1), 0}})}) {
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+    EXPECT_EQ(status.error_message(), "no");
+  }
+  moe::v1::SaveResidencyResponse saved;
+  EXPECT_EQ(Call(&moe::v1::Control::Stub::SaveResidency, {}, saved).error_message(), "no");
+}
+
+TEST_F(CacheControlTest, PinsExpertsOfTheModel) {
+  ASSERT_TRUE(Pin({{LayerId(3), 5}, {LayerId(1), 7}, {LayerId(3), 5}}).ok());
+  EXPECT_THAT(cache_.pinned, ElementsAre(ExpertKey{LayerId(3), 5}, ExpertKey{LayerId(1), 7}));
+  moe::v1::CacheState state;
+  ASSERT_TRUE(Call(&moe::v1::Control::Stub::GetCacheState, moe::v1::GetCacheStateRequest(), state).ok());
+  EXPECT_THAT(state.layers(0).pinned(), ElementsAre(7));
+  EXPECT_THAT(state.layers(1).pinned(), ElementsAre(5));
+  EXPECT_THAT(ViolatedFields(Pin({{LayerId(1), 0}, {LayerId(2), 0}})), ElementsAre("experts[1]"));
+  EXPECT_THAT(ViolatedFields(Pin({{LayerId(1), 8}})), ElementsAre("experts[0]"));
+  EXPECT_THAT(ViolatedFields(Pin({})), ElementsAre("experts"));
+  EXPECT_THAT(ViolatedFields(Pin({}, /*unpin=*/false, /*all=*/true)), ElementsAre("all"));
+  ASSERT_TRUE(Pin({{LayerId(3), 5}}, /*unpin=*/true).ok());
+  EXPECT_THAT(cache_.pinned, ElementsAre(ExpertKey{LayerId(1), 7}));
+  ASSERT_TRUE(Pin({}, /*unpin=*/true, /*all=*/true).ok());
+  EXPECT_TRUE(cache_.pinned.empty());
+}
+
+TEST_F(CacheControlTest, PrefetchesSomeOrTheHottest) {
+  moe::v1::PrefetchExpertsRequest request;
+  moe::v1::PrefetchExpertsResponse response;
+  const auto prefetch = [&] { return Call(&moe::v1::Control::Stub::PrefetchExperts, request, response); };
+  EXPECT_THAT(ViolatedFields(prefetch()), ElementsAre("experts"));
+  request.set_hottest(2);
+  ASSERT_TRUE(prefetch().ok());
+  EXPECT_THAT(cache_.asked, ElementsAre(ExpertKey{LayerId(3), 7}, ExpertKey{LayerId(1), 2}));
+  EXPECT_EQ(response.taken(), 1u);
+  request.set_hottest(1001);
+  EXPECT_THAT(ViolatedFields(prefetch()), ElementsAre("hottest"));
+}
+
+TEST_F(CacheControlTest, TheResidencyFileIsWrittenAndReadLater) {
+  moe::v1::SaveResidencyResponse saved;
+  ASSERT_TRUE(Call(&moe::v1::Control::Stub::SaveResidency, {}, saved).ok());
+  EXPECT_EQ(saved.experts(), 7u);
+  moe::v1::RestoreResidencyResponse restored;
+  EXPECT_EQ(Call(&moe::v1::Control::Stub::RestoreResidency, {}, restored).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(CacheControlTest, SetsTheLogLevel) {
+  const auto before = spdlog::get_level();
+  moe::v1::SetLogLevelRequest request;
+  moe::v1::SetLogLevelResponse response;
+  request.set_level("error");
+  EXPECT_TRUE(Call(&moe::v1::Control::Stub::SetLogLevel, request, response).ok());
+  EXPECT_EQ(spdlog::get_level(), spdlog::level::err);
+  request.set_level("loud");
+  const grpc::Status status = Call(&moe::v1::Control::Stub::SetLogLevel, request, response);
+  EXPECT_THAT(ViolatedFields(status), ElementsAre("level"));
+  EXPECT_THAT(status.error_message(), HasSubstr("trace, debug, info, warning"));
+  EXPECT_EQ(spdlog::get_level(), spdlog::level::err);
+  spdlog::set_level(before);
 }
 
 // A call whose answer its client does not take.

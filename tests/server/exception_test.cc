@@ -201,6 +201,7 @@ class FaultyEngine final : public Engine {
     return engine_.EstimateQueue(tenant, prompt_tokens);
   }
   std::vector<TenantInfo> ListTenants() const override { return engine_.ListTenants(); }
+  absl::Status BetweenSteps(std::function<void()> task) override { return engine_.BetweenSteps(std::move(task)); }
   void Drain() override { engine_.Drain(); }
   bool Idle() const override { return engine_.Idle(); }
   void Stop(absl::Status reason) override { engine_.Stop(std::move(reason)); }

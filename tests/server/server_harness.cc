@@ -15,6 +15,7 @@
 #include "server/metrics/process_metrics.h"
 #include "server/metrics/server_metrics.h"
 #include "server/rpc/inference_limits.h"
+#include "server/startup/log_level.h"
 #include "spdlog/spdlog.h"
 #include "tests/paths.h"
 
@@ -69,6 +70,7 @@ ExpertStats TestExpertStats() {
 LoadedModel TestModel(Engine& engine) {
   LoadedModel model;
   model.engine = &engine;
+  model.cache = &TestCache::Get();
   model.tokenizer = &TestTokenizer();
   static auto& formats = *new grammar::MatcherPool(TestTokenizer(), TestTokenizer().vocabulary_size(), 1 << 20);
   model.formats = &formats;
@@ -112,7 +114,7 @@ ServerHarness::ServerHarness(HarnessOptions options)
                   state_.SetRefusing();
                   engine_.Drain();
                 },
-                [] { return absl::OkStatus(); }}) {
+                [] { return absl::OkStatus(); }, SetLogLevel}) {
   spdlog::set_level(spdlog::level::warn);  // what Control changes is logged
   moe::v1::ServerInfo info;
   info.set_version("1.2.3");

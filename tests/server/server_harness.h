@@ -7,6 +7,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/base/clock.h"
@@ -26,6 +28,50 @@ namespace moed {
 const Tokenizer& TestTokenizer();
 ExpertStats TestExpertStats();  // two layers, two precisions, every counter different
 LoadedModel TestModel(Engine& engine);
+
+// Does nothing but remember what it was asked for, and refuse what it was told to.
+class TestCache final : public CacheOperations {
+ public:
+  static TestCache& Get() {
+    static TestCache cache;
+    return cache;
+  }
+
+  MemoryPlan plan() const override {
+    return {.budget = budget, .parts = {{"trunk", 100, ""}, {"kv", 200, ""}, {"cache", 5000, ""}}};
+  }
+  absl::Status Resize(uint64_t budget_bytes, std::function<void(const absl::Status&)> done) override {
+    if (!refusal.ok()) return refusal;
+    budget = budget_bytes;
+    std::thread([done = std::move(done), late = late_refusal] { done(late); }).detach();
+    return absl::OkStatus();
+  }
+  absl::Status Pin(std::span<const ExpertKey> experts) override {
+    if (refusal.ok()) pinned.assign(experts.begin(), experts.end());
+    return refusal;
+  }
+  void Unpin(std::span<const ExpertKey> experts) override {
+    for (const ExpertKey& key : experts) std::erase(pinned, key);
+  }
+  void UnpinAll() override { pinned.clear(); }
+  std::vector<ExpertKey> Pinned() const override { return pinned; }
+  absl::StatusOr<size_t> Prefetch(std::span<const ExpertKey> experts) override {
+    asked.assign(experts.begin(), experts.end());
+    return experts.size() - 1;
+  }
+  absl::Status SaveResidency(Counted done) override {
+    if (refusal.ok()) std::thread([done = std::move(done)] { done(size_t{7}); }).detach();
+    return refusal;
+  }
+  absl::Status RestoreResidency(Counted done) override {
+    if (refusal.ok()) std::thread([done = std::move(done)] { done(absl::NotFoundError("no file")); }).detach();
+    return refusal;
+  }
+
+  uint64_t budget = 6000;
+  absl::Status refusal, late_refusal;
+  std::vector<ExpertKey> pinned, asked;
+};
 
 struct HarnessOptions {
   EngineLimits engine{

@@ -310,6 +310,34 @@ class DaemonTest(RealProgramsTest):
             for word in ("attention", "decode ms", "other"):
                 self.assertIn(word, table)
 
+    def test_the_cache_is_changed_while_it_serves(self) -> None:
+        kept = self.folder / "kept-residency"
+        flags = ("--memory-budget", "16MiB", "--max-memory-budget", "24MiB", "--residency", kept)
+        with self.serving(*flags) as daemon:
+            answer = ("generate", "--prompt", PROMPT, "--max-new-tokens", 24, "--temperature", 0)
+            first = daemon.moectl(*answer).stdout
+            for budget in ("9MiB", "24MiB", "10MiB"):
+                self.assertIn(f"memory budget {budget[:-3]}.0 MiB", daemon.moectl("resize", budget).stdout)
+                self.assertEqual(daemon.moectl(*answer).stdout, first)
+            self.assertIn(f"moe_memory_budget_bytes {10 << 20}\n", metrics_of(daemon))
+            for budget, reason in (("4MiB", "the smallest budget that works"), ("25MiB", "--max-memory-budget")):
+                self.assertIn(reason, daemon.moectl("resize", budget, check=False).stderr)
+            self.assertIn("2 experts are pinned", daemon.moectl("pin", "0:1", "3:5").stdout)
+            self.assertIn("experts may be pinned", daemon.moectl("pin", *[f"4:{i}" for i in range(32)], check=False).stderr)
+            self.assertIn("0 experts are pinned", daemon.moectl("unpin", "--all").stdout)
+            self.assertIn("5 experts are taken", daemon.moectl("prefetch", "--hottest", 5).stdout)
+            saved = int(daemon.moectl("residency", "save").stdout.split()[0])
+            self.assertEqual(len(kept.read_text().splitlines()), saved + 2)
+            self.assertIn("experts are read", daemon.moectl("residency", "restore").stdout)
+            daemon.moectl("log-level", "error")
+            lines = daemon.log()
+            daemon.moectl("unpin", "--all")
+            self.assertEqual(daemon.log(), lines, "no line of what changed")
+            self.assertEqual(daemon.moectl(*answer).stdout, first)
+            self.assertEqual(daemon.stop(), 0, daemon.log())
+        with self.serving("--memory-budget", "16MiB") as daemon:
+            self.assertIn("--residency", daemon.moectl("residency", "save", check=False).stderr)
+
     def test_the_cache_is_full_before_the_first_request(self) -> None:
         filled = 'moe_expert_load_seconds_count{source="disk",reason="fill"}'
         with self.serving("--memory-budget", "64MiB") as daemon:

@@ -85,6 +85,10 @@ Rig::Rig(const RigOptions& options, ReadBackend* reads, ComputeBackend* backend)
   inputs.trace = options.trace;
   inputs.options.capacity_bytes = static_cast<uint64_t>(options.slots) * store_->largest_expert_bytes(kReferencePrecision) +
                                   Model::LentBytes(spec, model_options);
+  inputs.options.most_bytes =
+      inputs.options.capacity_bytes +
+      static_cast<uint64_t>(std::max(0, options.most_slots - options.slots)) * store_->largest_expert_bytes(kReferencePrecision);
+  inputs.options.least_bytes = Model::LentBytes(spec, model_options);
   if (options.device_slots > 0) {
     copier_ = Must(backend->memory().MakeCopier());
     inputs.device = {&backend->memory().working(), copier_.get(),
@@ -102,6 +106,7 @@ void Rig::EndStream(Stream& stream) {
 }
 
 void Rig::Step(std::vector<Stream*>& streams, int chunk, std::vector<float>* logits) {
+  if (before_step) before_step();
   std::vector<SequenceChunk> chunks;
   for (Stream* stream : streams) {
     const size_t computed = static_cast<size_t>(stream->kv.length);

@@ -2,6 +2,7 @@
 // one part at a time.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,6 +35,7 @@ struct RigOptions {
   std::string compute = "auto";
   int threads = 1;
   int slots = 64;                     // capacity in records
+  int most_slots = 0;                 // that it may become
   double bring_seconds_per_byte = 0;  // to the device, where the processor may compute in its place; 0: it may not
   int device_slots = 0;               // likewise, in memory of the backend's device's own
   int max_step_tokens = 32;
@@ -64,7 +66,9 @@ class Rig {
 
   Model& model() { return *model_; }
   KvPool& kv() { return *kv_; }
+  uint64_t record_bytes() const { return store_->largest_expert_bytes(kReferencePrecision); }
   CachingProvider& provider() { return *provider_; }
+  std::function<void()> before_step;   // null: nothing
   ExpertProvider* recorder = nullptr;  // stands before the provider when set
 
  private:

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <random>
+#include <utility>
 
 #include "core/base/check.h"
 #include "core/base/status.h"
@@ -129,6 +131,48 @@ TEST(ExactMode, EveryPolicyThatLends) {
     options.predictor = "learned";
     options.own_step_tokens = 2;
     ExpectSameBitsAtEveryCapacity(options);
+  }
+}
+
+// Between steps the cache shrinks and grows at random, and experts are pinned, asked for and let go.
+void OperateAtRandom(Rig& rig, std::mt19937_64& random, uint64_t least, uint64_t most) {
+  CachingProvider& provider = rig.provider();
+  const int layers = rig.model().spec().layers, experts = rig.model().spec().experts;
+  const CachedKey key{LayerId(static_cast<int32_t>(random() % static_cast<uint64_t>(layers))),
+                      static_cast<int32_t>(random() % static_cast<uint64_t>(experts)), kReferencePrecision};
+  if (random() % 2 == 0) provider.Resize(least + random() % (most - least + 1)).IgnoreError();
+  if (random() % 4 == 0) provider.Pin({&key, 1}).IgnoreError();
+  if (random() % 4 == 0) provider.Prefetch({&key, 1});
+  if (random() % 8 == 0) provider.UnpinAll();
+}
+
+TEST(ExactMode, EveryPolicyAndPredictorWhileTheCacheIsResized) {
+  std::mt19937_64 random(17);
+  std::vector<std::pair<std::string, std::string>> parts;
+  for (const PolicyRow& policy : Policies()) {
+    if (policy.mask.empty()) parts.emplace_back(policy.name, "learned");  // with its mask it keeps its size
+  }
+  for (const PredictorRow& predictor : Predictors()) {
+    if (predictor.mask.empty()) parts.emplace_back("lru", predictor.name);
+  }
+  for (const auto& [policy, predictor] : parts) {
+    RigOptions options;
+    options.policy = policy;
+    options.predictor = predictor;
+    options.own_step_tokens = 2;
+    options.slots = 24;
+    options.most_slots = 96;
+    Rig rig(options);
+    const uint64_t slots = rig.provider().Stats().cache_capacity_bytes;
+    const uint64_t record = rig.record_bytes();
+    int resized = 0;
+    rig.before_step = [&] {
+      const uint64_t before = rig.provider().Stats().cache_capacity_bytes;
+      OperateAtRandom(rig, random, slots - 23 * record, slots + 72 * record);
+      resized += rig.provider().Stats().cache_capacity_bytes != before ? 1 : 0;
+    };
+    ExpectSameBits(rig, 5, StrCat(policy, " x ", predictor, ", resized"));
+    EXPECT_GT(resized, 3) << policy << " x " << predictor;
   }
 }
 

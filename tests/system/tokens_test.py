@@ -34,7 +34,17 @@ INFERENCE = (
     "DeleteSession",
 )
 OBSERVING = ("GetServerInfo", "GetModelInfo", "GetStats", "GetCacheState", "GetExpertMap", "ListSessions")
-CHANGING = ("Abort", "Drain", "Undrain")
+CHANGING = (
+    "ResizeMemory",
+    "PinExperts",
+    "PrefetchExperts",
+    "SaveResidency",
+    "RestoreResidency",
+    "SetLogLevel",
+    "Abort",
+    "Drain",
+    "Undrain",
+)
 NEEDED = {
     **{f"/moe.v1.Inference/{method}": "infer" for method in INFERENCE},
     **{f"/moe.v1.Control/{method}": "observe" for method in OBSERVING},

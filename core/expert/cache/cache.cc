@@ -27,22 +27,25 @@ ExpertIndex IndexOf(const StoreDescription& store) {
 
 }  // namespace
 
-ExpertCache::ExpertCache(const CacheParts& parts, std::unique_ptr<EvictionPolicy> policy, uint64_t capacity_bytes,
+ExpertCache::ExpertCache(const CacheParts& parts, std::unique_ptr<EvictionPolicy> policy, const CacheSize& size,
                          const LoaderOptions& reading)
     : store_(parts.store),
       clock_(parts.clock),
       trace_(parts.trace),
       most_wanted_first_(parts.most_wanted_first),
+      largest_record_bytes_(LargestRecordBytes(store_.description())),
+      least_bytes_(std::max(size.least_bytes, largest_record_bytes_)),
       residency_(IndexOf(store_.description())),
       policy_(std::move(policy)),
       learner_(*policy_),
       slots_(residency_, *this),
       filler_(parts.fill),
-      room_(parts.allocator, capacity_bytes, LargestRecordBytes(store_.description()), *policy_, slots_, filler_),
+      anchors_(residency_.index(), store_),
+      asked_(residency_.index()),
+      room_(parts.allocator, size.capacity_bytes, size.most_bytes, largest_record_bytes_, {*policy_, slots_, filler_, anchors_}),
       device_(parts.device.allocator == nullptr
                   ? nullptr
-                  : std::make_unique<DeviceTier>(parts.device, LargestRecordBytes(store_.description()), room_.pool(), *policy_,
-                                                 slots_, filler_)),
+                  : std::make_unique<DeviceTier>(parts.device, largest_record_bytes_, room_.pool(), *policy_, slots_, filler_)),
       cooperation_(parts.device.bring_seconds_per_byte > 0 ? std::optional<Cooperation>(parts.device.bring_seconds_per_byte)
                                                            : std::nullopt),
       statistics_(store_.description()),
@@ -55,7 +58,7 @@ absl::Status ExpertCache::Open() {
     MOED_RETURN_IF_ERROR(room_.pool().Allocate());
     MOED_RETURN_IF_ERROR(device_->Allocate());
   }
-  StartFill();
+  StartIdleReads();
   return absl::OkStatus();
 }
 
@@ -67,12 +70,13 @@ ExpertCache::~ExpertCache() {
 }
 
 // Of each key: what Slots keeps, its state and counts, its place in the order of fills and, once begun, among the unused ones, in
-// the plan of guesses and among those on their way, whether its reads were verified. Of each expert: the marks of the score. Of
-// each expert of a layer: its item and its hand-out. Vectors that grow may have room for twice what they hold.
+// the plan of guesses and among those on their way, whether its reads were verified, whether it is anchored or asked for. Of each
+// expert: the marks of the score. Of each expert of a layer: its item and its hand-out. Vectors that grow may have room for twice
+// what they hold.
 uint64_t ExpertCache::TableBytes(const StoreDescription& store) {
   const uint64_t experts = store.moe_layers.size() * store.experts_per_layer;
   const uint64_t keys = experts * store.precisions.size();
-  const uint64_t a_key = 3 * sizeof(CachedKey) + 4 * sizeof(Slot*) + sizeof(uint8_t);
+  const uint64_t a_key = 3 * sizeof(CachedKey) + 4 * sizeof(Slot*) + 2 * sizeof(uint8_t) + AskedReads::kBytesForKey;
   const uint64_t an_expert = sizeof(uint8_t) + 2 * sizeof(int32_t);
   const uint64_t an_item = 2 * (sizeof(LayerTurn::Item) + sizeof(ReadyExpert));
   return Slots::TableBytes(keys) + ResidencyTable::TableBytes(keys) + keys * a_key + experts * an_expert +
@@ -82,8 +86,8 @@ uint64_t ExpertCache::TableBytes(const StoreDescription& store) {
 uint64_t ExpertCache::table_bytes() const {
   CountedLock lock(mutex_);
   return slots_.memory_bytes() + residency_.memory_bytes() + filler_.memory_bytes() + guesses_.memory_bytes() +
-         turn_.memory_bytes() + statistics_.memory_bytes() + loader_.memory_bytes() +
-         handed_out_.capacity() * sizeof(ReadyExpert);
+         anchors_.memory_bytes() + asked_.memory_bytes() + turn_.memory_bytes() + statistics_.memory_bytes() +
+         loader_.memory_bytes() + handed_out_.capacity() * sizeof(ReadyExpert);
 }
 
 void ExpertCache::StartSequence(SequenceId sequence) {
@@ -162,6 +166,7 @@ void ExpertCache::Join(Slot& slot, int item) {
     filler_.Forget(slot);
     policy_->OnInsert(slot.key, slot.bytes.size());
   }
+  filler_.Arrived(slot);
   if (loading) loader_.Promote(slot.tickets);
   turn_.Hold(item, slot);
 }
@@ -259,9 +264,9 @@ void ExpertCache::OnProcessorComputed(uint64_t bytes, int tokens, double seconds
 // `done`: its experts are computed.
 void ExpertCache::EndLayer(bool done) {
   if (done && !experts_done_nanos_) experts_done_nanos_ = clock_.NowNanos();
-  if (!fill_left_) return;
+  if (!idle_reads_left_) return;
   CountedLock lock(mutex_);
-  StartFill();
+  StartIdleReads();
 }
 
 bool ExpertCache::Arrived(const Slot& slot, ExpertPart part) const {
@@ -319,26 +324,6 @@ void ExpertCache::Unpin(Slot& slot) {
   RunCancels(cancels);
 }
 
-absl::StatusOr<std::span<std::byte>> ExpertCache::Lend(uint64_t bytes) {
-  bytes = RoundUp(bytes, kPageBytes);
-  MOED_CHECK(left_ == 0);
-  CountedLock lock(mutex_);
-  room_.Lend(bytes);
-  SlotPool& pool = room_.pool();
-  if (bytes == 0) return std::span<std::byte>();
-  MOED_ASSIGN_OR_RETURN(const std::span<std::byte> lent, pool.Lent());
-  if (device_ != nullptr) device_->SettleAll();
-  const auto is_there = [&](const Slot& slot) { return !slot.bytes.empty() && !slot.on_device && pool.ReachesLent(slot.bytes); };
-  const auto all_read = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return std::ranges::none_of(slots_.all(), [&](const auto& slot) { return is_there(*slot) && slot->reads_left > 0; });
-  };
-  mutex_.Await(absl::Condition(&all_read));
-  for (const auto& slot : slots_.all()) {
-    if (is_there(*slot)) Evict(*slot, EvictionReason::kResize);
-  }
-  return lent;
-}
-
 SequenceCounters ExpertCache::sequence_counters(SequenceId sequence) const {
   CountedLock lock(mutex_);
   return statistics_.counters(sequence);
@@ -351,6 +336,8 @@ ExpertStats ExpertCache::Stats() const {
     now = statistics_.stats();
     now.cache_bytes = room_.pool().touched_bytes();
     now.cache_capacity_bytes = room_.pool().capacity_bytes();
+    now.asked = asked_.counts();
+    now.anchors = {anchors_.count(), anchors_.bytes(), MostAnchored(now.cache_capacity_bytes)};
     if (device_ != nullptr) now.device = device_->stats();
     now.read_busy_nanos = loader_.stats().busy_nanos;
     now.lock_crossings = mutex_.crossings();

@@ -3,6 +3,7 @@
 //   Slots (record_state.h)  which record is where and in which state       GuessQueue       what is read ahead
 //   Room                    bytes for records that come, who leaves        Filler           what free room is filled with
 //   LayerTurn               what the layer wants, waits for, is handed     CacheStatistics  what is counted
+//   Anchors                 records that never leave                       AskedReads       what the operator asked to be read
 //
 // The cache coordinates them: waiting demands come before guesses for room as they do for reads, guesses before fills.
 //
@@ -25,6 +26,8 @@
 #include "absl/status/statusor.h"
 #include "core/base/clock.h"
 #include "core/base/trace.h"
+#include "core/expert/cache/anchors.h"
+#include "core/expert/cache/asked_reads.h"
 #include "core/expert/cache/cache_statistics.h"
 #include "core/expert/cache/cooperation.h"
 #include "core/expert/cache/counted_mutex.h"
@@ -61,6 +64,12 @@ struct CacheParts {
   std::vector<CachedKey> fill;     // begun at once: read into free room while nothing else is read, in this order
 };
 
+struct CacheSize {
+  uint64_t capacity_bytes = 0;
+  uint64_t most_bytes = 0;   // that it may become
+  uint64_t least_bytes = 0;  // that are for others than what is anchored
+};
+
 // Which guesses pay, as far as reads and computation were measured until now.
 struct GuessingPace {
   float least_probability = PrefetchPace::kNever;  // of a guess that is worth reading; kNever while none is
@@ -70,7 +79,7 @@ struct GuessingPace {
 // Layers (BeginLayer, LayerRouted, Next, Lend) from one thread at a time; handles and everything else from any.
 class ExpertCache final : Loader::Listener, SlotOwner {
  public:
-  ExpertCache(const CacheParts& parts, std::unique_ptr<EvictionPolicy> policy, uint64_t capacity_bytes,
+  ExpertCache(const CacheParts& parts, std::unique_ptr<EvictionPolicy> policy, const CacheSize& size,
               const LoaderOptions& reading);
   // A handle that still lives is a broken invariant. Ends every read.
   ~ExpertCache();
@@ -92,6 +101,14 @@ class ExpertCache final : Loader::Listener, SlotOwner {
 
   // As ActivationLender::Lend. The end of the cache's memory: what is on its way there is waited for, all of it leaves.
   absl::StatusOr<std::span<std::byte>> Lend(uint64_t bytes);
+
+  // As CachingProvider's.
+  absl::Status Resize(uint64_t capacity_bytes);
+  absl::Status Anchor(std::span<const CachedKey> keys);
+  void Unanchor(std::span<const CachedKey> keys);
+  void UnanchorAll();
+  size_t Ask(std::span<const CachedKey> keys);
+  std::vector<CachedKey> Anchored() const;
 
   // The layer before was handed out whole. `resolve` fills `actions` (as many as demand.experts()) and `lost` (tokens: the share
   // of its gate mass that each token loses) while nothing can change what it sees; it must not call back. Residents are pinned
@@ -132,6 +149,15 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   void EndLayer(bool done) ABSL_LOCKS_EXCLUDED(mutex_);
   void AwaitCounted(const absl::Condition& condition, int32_t expert) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // cache_size.cc: what the cache's size and its operator ask for.
+  uint64_t MostAnchored(uint64_t capacity_bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckSize(uint64_t capacity_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AwaitAllReads() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static bool InHost(const Slot& slot) { return !slot.bytes.empty() && !slot.on_device; }
+  // Of a resident one: to the lowest place that is free, an anchored one to one that is made.
+  bool MoveAway(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void LeaveForNewSize(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   // cache_loads.cc: loads from their beginning to their end.
   void OnRead(LoadTarget& target, int read, absl::Status outcome) override;
   void StartWaitingDemands(Cancels& cancels) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -139,12 +165,16 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   bool StartDemand(int item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartGuesses() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool StartGuess(const CachedKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What was asked for, then free room, as far as nothing else is read or waits to be.
+  void StartIdleReads() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool StartAsked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartFill() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Slot& StartLoad(const CachedKey& key, LoadReason reason, std::span<std::byte> bytes, bool bypass)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Evicts until there is room, or none can be made.
   absl::StatusOr<Room::Place> MakeRoom(const Incoming& incoming) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Room::Place> MakeBypassRoom(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Room::Place> MakeAskedRoom(const CachedKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   uint64_t DueAt(LayerId layer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return turn_.number() + static_cast<uint64_t>(index().Distance(turn_.layer(), layer));
   }
@@ -167,6 +197,8 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   const Clock& clock_;
   Trace* const trace_;
   const bool most_wanted_first_;
+  const uint64_t largest_record_bytes_;
+  const uint64_t least_bytes_;
   ResidencyTable residency_;  // written under the lock
 
   mutable CountedMutex mutex_;
@@ -174,6 +206,8 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   EvictionPolicy& learner_;  // the same, for what it does without the lock
   Slots slots_ ABSL_GUARDED_BY(mutex_);
   Filler filler_ ABSL_GUARDED_BY(mutex_);
+  Anchors anchors_ ABSL_GUARDED_BY(mutex_);
+  AskedReads asked_ ABSL_GUARDED_BY(mutex_);
   Room room_ ABSL_GUARDED_BY(mutex_);
   const std::unique_ptr<DeviceTier> device_ ABSL_PT_GUARDED_BY(mutex_);  // null: none
   std::optional<Cooperation> cooperation_ ABSL_GUARDED_BY(mutex_);
@@ -184,10 +218,11 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   int64_t stalled_nanos_ ABSL_GUARDED_BY(mutex_) = 0;     // all waits so far
   bool demands_reading_ ABSL_GUARDED_BY(mutex_) = false;  // the current layer's, until the last of them has arrived
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool resizing_ ABSL_GUARDED_BY(mutex_) = false;  // nothing is read ahead
 
   // Written under the lock, so that threads need not take it to see that they have nothing to do there.
   std::atomic<bool> pins_awaited_{false};  // a demand or a guess found no room: whoever drops a pin tries again
-  std::atomic<bool> fill_left_{false};
+  std::atomic<bool> idle_reads_left_{false};
   std::atomic<int> handles_{0};
 
   // Of the thread that runs the layers alone.

@@ -62,7 +62,7 @@ bool ExpertCache::StartDemand(int item_number) {
 void ExpertCache::StartGuesses() {
   pins_awaited_ = turn_.waiting() || guesses_.planned();
   bool room = true;
-  while (room && guesses_.planned() && !turn_.waiting() && slots_.loading() == 0) {
+  while (room && !resizing_ && guesses_.planned() && !turn_.waiting() && slots_.loading() == 0) {
     room = slots_.Find(guesses_.Next()) != nullptr || StartGuess(guesses_.Next());
     if (room) guesses_.PopNext();
   }
@@ -80,19 +80,42 @@ bool ExpertCache::StartGuess(const CachedKey& key) {
   return true;
 }
 
-// The next absent record, where there is free room and nothing else is read or waits to be.
-void ExpertCache::StartFill() {
-  if (closing_ || slots_.loading() > 0 || turn_.waiting() || guesses_.planned()) return;
+void ExpertCache::StartIdleReads() {
+  if (closing_ || resizing_ || slots_.loading() > 0 || turn_.waiting() || guesses_.planned()) return;
   if (device_ != nullptr) device_->Settle();
+  if (!StartAsked()) StartFill();
+}
+
+// False where nothing is asked for any more.
+bool ExpertCache::StartAsked() {
+  while (const std::optional<CachedKey> next = asked_.Next(slots_)) {
+    idle_reads_left_ = true;
+    const absl::StatusOr<Room::Place> place = MakeAskedRoom(*next);
+    if (place.ok() && place->answer == Answer::kRefused) {
+      asked_.Refused();
+      continue;
+    }
+    if (!place.ok() || place->answer == Answer::kNotNow) return true;
+    asked_.Begun();
+    Slot& slot = StartLoad(*next, LoadReason::kFill, place->bytes, /*bypass=*/false);
+    policy_->OnInsert(slot.key, slot.bytes.size());
+    filler_.BegunAsked(slot);
+    return true;
+  }
+  return false;
+}
+
+// The next absent record, where there is free room.
+void ExpertCache::StartFill() {
   const std::optional<CachedKey> next = filler_.Next(slots_);
-  fill_left_ = next.has_value();
+  idle_reads_left_ = next.has_value();
   if (!next) return;
   const absl::StatusOr<std::span<std::byte>> free = room_.Free(store_.expert_bytes(*next));
   if (!free.ok()) return;  // a demand will say why there is no memory
   if (free->empty()) {
     if (device_ != nullptr && device_->moving()) return;  // room comes
     filler_.Stop();
-    fill_left_ = false;
+    idle_reads_left_ = false;
     return;
   }
   filler_.Begun(StartLoad(*next, LoadReason::kFill, *free, /*bypass=*/false));
@@ -124,6 +147,18 @@ absl::StatusOr<Room::Place> ExpertCache::MakeBypassRoom(uint64_t bytes) {
     MOED_ASSIGN_OR_RETURN(const Room::Place place, room_.ForBypass(bytes, turn_));
     if (place.answer != Answer::kEvictFirst) return place;
     Evict(*place.leaves, EvictionReason::kDemand);
+  }
+}
+
+// What is anchored comes in any case; what was asked for as if it were wanted.
+absl::StatusOr<Room::Place> ExpertCache::MakeAskedRoom(const CachedKey& key) {
+  const uint64_t bytes = store_.expert_bytes(key);
+  const Incoming incoming{key, bytes, LoadReason::kDemand, turn_.number() > 0 ? turn_.layer() : key.layer};
+  for (;;) {
+    MOED_ASSIGN_OR_RETURN(const Room::Place place,
+                          anchors_.Has(key) ? room_.ForAnchored(bytes, turn_) : room_.ForAdmitted(incoming, turn_));
+    if (place.answer != Answer::kEvictFirst) return place;
+    Evict(*place.leaves, EvictionReason::kPrefetch);
   }
 }
 
@@ -199,7 +234,7 @@ void ExpertCache::OnRead(LoadTarget& target, int read, absl::Status outcome) {
     }
     StartWaitingDemands(cancels);
     if (!closing_) StartGuesses();
-    StartFill();
+    StartIdleReads();
   }
   RunCancels(cancels);
 }
@@ -209,6 +244,7 @@ void ExpertCache::Fail(Slot& slot, absl::Status status) {
   if (!cancelled && !closing_) statistics_.CountFailedLoad();
   if (slot.unused_guess) EndGuess(slot, cancelled ? PrefetchOutcome::kCancelled : PrefetchOutcome::kWasted);
   ForgetInOrder(slot);
+  filler_.Arrived(slot);
   slots_.Fail(slot, std::move(status));
   if (slot.item == Slot::kNoItem) return;
   LayerTurn::Item& item = turn_.item(slot.item);

@@ -29,7 +29,8 @@ class Provider final : public CachingProvider {
         demand_(parts.store->description().experts_per_layer),
         cache_({*parts.store, *parts.reads, *parts.clock, *parts.allocator, parts.device, parts.trace, options.most_wanted_first,
                 std::move(parts.fill)},
-               std::move(parts.policy), options.capacity_bytes,
+               std::move(parts.policy),
+               {options.capacity_bytes, std::max(options.most_bytes, options.capacity_bytes), options.least_bytes},
                {options.max_reads_in_flight, options.split_read_bytes, options.checksums}) {}
 
   absl::Status Open() { return cache_.Open(); }
@@ -62,6 +63,13 @@ class Provider final : public CachingProvider {
 
   ActivationLender* lender() override { return this; }
   absl::StatusOr<std::span<std::byte>> Lend(uint64_t bytes) override { return cache_.Lend(bytes); }
+
+  absl::Status Resize(uint64_t capacity_bytes) override { return cache_.Resize(capacity_bytes); }
+  absl::Status Pin(std::span<const CachedKey> keys) override { return cache_.Anchor(keys); }
+  void Unpin(std::span<const CachedKey> keys) override { cache_.Unanchor(keys); }
+  void UnpinAll() override { cache_.UnanchorAll(); }
+  std::vector<CachedKey> Pinned() const override { return cache_.Anchored(); }
+  size_t Prefetch(std::span<const CachedKey> keys) override { return cache_.Ask(keys); }
 
   void Begin(const LayerRouting& routing) override {
     demand_.Collect(routing);

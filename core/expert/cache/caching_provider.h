@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,8 @@ namespace moed {
 
 struct ProviderOptions {
   uint64_t capacity_bytes = 0;  // slots in the host's memory, everything read included; at least one record
+  uint64_t most_bytes = 0;      // that the capacity may become; less than it: as much
+  uint64_t least_bytes = 0;     // that it must have, what is lent at most included, beside what is pinned; at least one record
   int max_reads_in_flight = 0;  // 0: the backend's
   int max_prefetch_loads = 4;   // guesses added per layer step
   float min_prefetch_probability = 0.1f;
@@ -67,6 +70,22 @@ class CachingProvider : public ExpertProvider, public ActivationLender {
   virtual ExpertStats Stats() const = 0;                              // any thread
   virtual std::vector<ExpertHeat> HottestExperts(int top) const = 0;  // any thread; by uses, highest first
   virtual std::vector<ExpertHeat> ResidentRecords() const = 0;        // any thread; by uses, highest first
+  // Between steps, from their thread, while no handle lives: the cache holds so many bytes from now on, and what it held beyond
+  // them has left the process. Records move or leave as need be; what is lent is not any more. FAILED_PRECONDITION, and nothing
+  // has happened, with what is allowed: below the least or what pinned experts leave, above the most, a policy whose plan is
+  // fixed, memory that a device reads where it is. The allocator's error.
+  virtual absl::Status Resize(uint64_t capacity_bytes) = 0;
+
+  // Of keys of this store, each once. Any thread; short work, and what is to be read is read while no demand waits.
+  // Pinned records are read and never leave for others, in this process. All or none: FAILED_PRECONDITION says how many may be.
+  virtual absl::Status Pin(std::span<const CachedKey> keys) = 0;
+  virtual void Unpin(std::span<const CachedKey> keys) = 0;
+  virtual void UnpinAll() = 0;
+  virtual std::vector<CachedKey> Pinned() const = 0;
+  // Reads them in this order, into free room and in place of what would leave if they were wanted. Returns how many of them,
+  // from the first: as many as there is room for.
+  virtual size_t Prefetch(std::span<const CachedKey> keys) = 0;
+
   // Any thread, without waiting for those that compute or read: as ResidencyTable::ChangedSince.
   virtual ExpertMap ChangedExperts(uint64_t since) const = 0;
   // What policy and predictor have learned. Once nobody calls the others any more.

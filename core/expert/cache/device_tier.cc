@@ -25,7 +25,7 @@ DeviceTier::DeviceTier(const DeviceSlots& memory, uint64_t largest_record_bytes,
       policy_(policy),
       slots_(slots),
       filler_(filler),
-      pool_(*memory.allocator, memory.capacity_bytes) {
+      pool_(*memory.allocator, memory.capacity_bytes, memory.capacity_bytes) {
   stats_.capacity_bytes = memory.capacity_bytes;
 }
 

@@ -21,12 +21,16 @@ class Filler {
   // The next one that is absent; nothing once all were tried or Stop was called.
   std::optional<CachedKey> Next(const Slots& slots);
   void Stop() { next_ = order_.size(); }
+  // There is more room than before.
+  void Restart() { next_ = 0; }
   bool over() const { return next_ == order_.size(); }
 
   // The load of Next() has begun.
   void Begun(Slot& slot);
+  // That of a record of AskedReads, which is no free room to anybody.
+  void BegunAsked(const Slot& slot) { reading_ = &slot; }
   bool reading() const { return reading_ != nullptr; }
-  // It is read whole.
+  // It is read whole, wanted or failed.
   void Arrived(const Slot& slot) {
     if (reading_ == &slot) reading_ = nullptr;
   }
@@ -39,9 +43,9 @@ class Filler {
 
  private:
   const std::vector<CachedKey> order_;
-  size_t next_ = 0;            // of order_
-  Slot* reading_ = nullptr;    // the one loading with unused_fill
-  std::vector<Slot*> unused_;  // exactly those with unused_fill, in order
+  size_t next_ = 0;                // of order_
+  const Slot* reading_ = nullptr;  // the one loading with unused_fill, or asked for
+  std::vector<Slot*> unused_;      // exactly those with unused_fill, in order
 };
 
 }  // namespace moed

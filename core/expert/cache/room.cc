@@ -8,18 +8,19 @@
 
 namespace moed {
 
-Room::Room(Allocator& allocator, uint64_t capacity_bytes, uint64_t largest_record_bytes, EvictionPolicy& policy,
-           const Slots& slots, const Filler& filler)
-    : policy_(policy),
-      slots_(slots),
-      filler_(filler),
+Room::Room(Allocator& allocator, uint64_t capacity_bytes, uint64_t most_bytes, uint64_t largest_record_bytes,
+           const Around& around)
+    : policy_(around.policy),
+      slots_(around.slots),
+      filler_(around.filler),
+      anchors_(around.anchors),
       largest_record_bytes_(largest_record_bytes),
-      pool_(allocator, capacity_bytes) {
+      pool_(allocator, capacity_bytes, most_bytes) {
   MOED_CHECK(capacity_bytes >= largest_record_bytes);
 }
 
 absl::StatusOr<Room::Place> Room::ForAdmitted(const Incoming& incoming, const LayerTurn& turn) {
-  if (pool_.available_bytes() < reserve_bytes_ + incoming.bytes) return Place{Answer::kRefused};
+  if (pool_.available_bytes() < reserve_bytes_ + anchors_.bytes() + incoming.bytes) return Place{Answer::kRefused};
   MOED_ASSIGN_OR_RETURN(const std::span<std::byte> free, Free(incoming.bytes));
   if (!free.empty()) return Place{Answer::kHere, free};
   const auto any = [&](bool spare_kept) {
@@ -42,14 +43,29 @@ absl::StatusOr<Room::Place> Room::ForAdmitted(const Incoming& incoming, const La
 
 // Two records of reserve where that leaves as much for the others, so that one is read while the other is used.
 absl::StatusOr<Room::Place> Room::ForBypass(uint64_t bytes, const LayerTurn& turn) {
-  if (reserve_bytes_ == 0) {
-    reserve_bytes_ = largest_record_bytes_ * (pool_.capacity_bytes() >= 4 * largest_record_bytes_ ? 2 : 1);
-  }
+  if (reserve_bytes_ == 0) reserve_bytes_ = ReserveOfCapacity();
   if (bytes > ReserveLeft()) return Place{Answer::kNotNow};
   MOED_ASSIGN_OR_RETURN(const std::span<std::byte> free, pool_.Take(bytes, 0));
   if (!free.empty()) return Place{Answer::kHere, free};
   Slot* coldest = Coldest(turn);
   return coldest == nullptr ? Place{Answer::kNotNow} : Place{Answer::kEvictFirst, {}, coldest};
+}
+
+uint64_t Room::ReserveOfCapacity() const {
+  return largest_record_bytes_ * (pool_.capacity_bytes() >= 4 * largest_record_bytes_ ? 2 : 1);
+}
+
+absl::StatusOr<Room::Place> Room::ForAnchored(uint64_t bytes, const LayerTurn& turn) {
+  MOED_ASSIGN_OR_RETURN(const std::span<std::byte> free, Free(bytes));
+  if (!free.empty()) return Place{Answer::kHere, free};
+  Slot* coldest = Coldest(turn);
+  return coldest == nullptr ? Place{Answer::kNotNow} : Place{Answer::kEvictFirst, {}, coldest};
+}
+
+void Room::Resize(uint64_t capacity_bytes) {
+  MOED_CHECK(capacity_bytes >= largest_record_bytes_);
+  pool_.Resize(capacity_bytes);
+  if (reserve_bytes_ > 0) reserve_bytes_ = std::max(ReserveOfCapacity(), bypass_bytes_);
 }
 
 void Room::Return(const Slot& slot) {
@@ -66,6 +82,7 @@ void Room::Lend(uint64_t bytes) {
 // this layer wants: the next token may want it again. A prompt is through with it.
 bool Room::Evictable(const Slot& slot, LoadReason reason, bool spare_kept, const LayerTurn& turn) const {
   if (slot.state != RecordState::kResident || slot.on_device || slot.pins > 0 || slot.bypass) return false;
+  if (anchors_.Has(slot.key)) return false;
   const bool due = slot.due_at > turn.number();
   if (spare_kept && slot.kept && due) return false;
   if (reason == LoadReason::kDemand) return true;

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/base/buffer.h"
+#include "core/expert/cache/anchors.h"
 #include "core/expert/cache/filler.h"
 #include "core/expert/cache/layer_turn.h"
 #include "core/expert/cache/slot_pool.h"
@@ -19,8 +20,14 @@ namespace moed {
 class Room {
  public:
   // All outlive this.
-  Room(Allocator& allocator, uint64_t capacity_bytes, uint64_t largest_record_bytes, EvictionPolicy& policy, const Slots& slots,
-       const Filler& filler);
+  struct Around {
+    EvictionPolicy& policy;
+    const Slots& slots;
+    const Filler& filler;
+    const Anchors& anchors;
+  };
+  // `most_bytes`: that the capacity may become.
+  Room(Allocator& allocator, uint64_t capacity_bytes, uint64_t most_bytes, uint64_t largest_record_bytes, const Around& around);
 
   enum class Answer { kHere, kEvictFirst, kNotNow, kRefused };
   struct Place {
@@ -32,6 +39,8 @@ class Room {
   absl::StatusOr<Place> ForAdmitted(const Incoming& incoming, const LayerTurn& turn);
   // For a demand that was refused: of the reserve. Never kRefused.
   absl::StatusOr<Place> ForBypass(uint64_t bytes, const LayerTurn& turn);
+  // For one that is anchored. Never kRefused.
+  absl::StatusOr<Place> ForAnchored(uint64_t bytes, const LayerTurn& turn);
   // What is free; empty where there is not so much.
   absl::StatusOr<std::span<std::byte>> Free(uint64_t bytes) { return pool_.Take(bytes, ReserveLeft()); }
   void CountBypass(const Slot& slot) { bypass_bytes_ += slot.bytes.size(); }
@@ -40,17 +49,22 @@ class Room {
 
   // SlotPool::Lend; one record at least stays.
   void Lend(uint64_t bytes);
+  // SlotPool::Resize; at least one record.
+  void Resize(uint64_t capacity_bytes);
+  // Who leaves where nobody comes: what was filled in and never used, then what was used least. Null: nobody may.
+  Slot* Coldest(const LayerTurn& turn) const;
   SlotPool& pool() { return pool_; }
   const SlotPool& pool() const { return pool_; }
 
  private:
   uint64_t ReserveLeft() const { return reserve_bytes_ - bypass_bytes_; }
   bool Evictable(const Slot& slot, LoadReason reason, bool spare_kept, const LayerTurn& turn) const;
-  Slot* Coldest(const LayerTurn& turn) const;
+  uint64_t ReserveOfCapacity() const;
 
   EvictionPolicy& policy_;
   const Slots& slots_;
   const Filler& filler_;
+  const Anchors& anchors_;
   const uint64_t largest_record_bytes_;
   SlotPool pool_;
   uint64_t reserve_bytes_ = 0;  // kept from admitted records once the policy has refused one

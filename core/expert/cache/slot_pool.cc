@@ -1,6 +1,9 @@
 #include "core/expert/cache/slot_pool.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 
 #include "core/base/check.h"
@@ -8,17 +11,27 @@
 
 namespace moed {
 
-SlotPool::SlotPool(Allocator& allocator, uint64_t capacity_bytes) : allocator_(allocator), capacity_bytes_(capacity_bytes) {
-  const uint64_t pages = capacity_bytes / kPageBytes;
+SlotPool::SlotPool(Allocator& allocator, uint64_t capacity_bytes, uint64_t most_bytes)
+    : allocator_(allocator), most_bytes_(most_bytes), capacity_bytes_(capacity_bytes) {
+  MOED_CHECK(capacity_bytes <= most_bytes);
+  const uint64_t pages = most_bytes / kPageBytes;
   if (pages > 0) holes_[0] = pages * kPageBytes;
 }
 
 absl::StatusOr<std::span<std::byte>> SlotPool::Take(uint64_t bytes, uint64_t keep_free_bytes) {
   if (in_use_bytes_ + bytes + keep_free_bytes > available_bytes()) return std::span<std::byte>();
-  const auto fits = [&](const auto& entry) { return entry.second >= bytes && entry.first + bytes <= lent_begin(); };
-  const auto hole = std::find_if(holes_.begin(), holes_.end(), fits);
+  const auto hole = HoleFor(bytes);
   if (hole == holes_.end()) return std::span<std::byte>();
   MOED_RETURN_IF_ERROR(Allocate());
+  return TakeOf(hole, bytes);
+}
+
+SlotPool::Holes::iterator SlotPool::HoleFor(uint64_t bytes) {
+  const auto fits = [&](const auto& entry) { return entry.second >= bytes && entry.first + bytes <= lent_begin(); };
+  return std::find_if(holes_.begin(), holes_.end(), fits);
+}
+
+std::span<std::byte> SlotPool::TakeOf(Holes::iterator hole, uint64_t bytes) {
   const auto [offset, size] = *hole;
   holes_.erase(hole);
   if (size > bytes) holes_[offset + bytes] = size - bytes;
@@ -27,10 +40,34 @@ absl::StatusOr<std::span<std::byte>> SlotPool::Take(uint64_t bytes, uint64_t kee
   return region_.span().subspan(offset, bytes);
 }
 
+std::span<std::byte> SlotPool::Move(std::span<std::byte> extent) {
+  const auto hole = HoleFor(extent.size());
+  if (hole == holes_.end()) return {};
+  const std::span<std::byte> to = TakeOf(hole, extent.size());
+  std::memcpy(to.data(), extent.data(), to.size());
+  Return(extent);
+  return to;
+}
+
 absl::Status SlotPool::Allocate() {
   if (region_.size() > 0) return absl::OkStatus();
-  MOED_ASSIGN_OR_RETURN(region_, allocator_.Allocate(capacity_bytes_ / kPageBytes * kPageBytes));
+  MOED_ASSIGN_OR_RETURN(region_, allocator_.Allocate(most_bytes_ / kPageBytes * kPageBytes));
   return absl::OkStatus();
+}
+
+void SlotPool::Resize(uint64_t capacity_bytes) {
+  MOED_CHECK(capacity_bytes <= most_bytes_);
+  lent_bytes_ = 0;
+  capacity_bytes_ = capacity_bytes;
+}
+
+// The kernel gives zeroed pages where it is touched again.
+void SlotPool::GiveBackBeyond() {
+  if (touched_bytes_ <= end()) return;
+  MOED_CHECK(gives_back());
+  const std::span<std::byte> beyond = region_.span().subspan(end());
+  MOED_CHECK(madvise(beyond.data(), beyond.size(), MADV_DONTNEED) == 0);
+  touched_bytes_ = end();
 }
 
 void SlotPool::Lend(uint64_t bytes) {
@@ -40,13 +77,11 @@ void SlotPool::Lend(uint64_t bytes) {
 
 absl::StatusOr<std::span<std::byte>> SlotPool::Lent() {
   MOED_RETURN_IF_ERROR(Allocate());
-  if (lent_bytes_ > 0) touched_bytes_ = region_.size();
-  return region_.span().subspan(lent_begin());
+  if (lent_bytes_ > 0) touched_bytes_ = std::max(touched_bytes_, end());
+  return region_.span().subspan(lent_begin(), lent_bytes_);
 }
 
-bool SlotPool::ReachesLent(std::span<const std::byte> extent) const {
-  return static_cast<uint64_t>(extent.data() + extent.size() - region_.data()) > lent_begin();
-}
+bool SlotPool::ReachesLent(std::span<const std::byte> extent) const { return EndOf(extent) > lent_begin(); }
 
 void SlotPool::Return(std::span<std::byte> extent) {
   const uint64_t offset = extent.data() - region_.data();

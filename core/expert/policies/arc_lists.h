@@ -20,6 +20,8 @@ class ArcLists {
  public:
   ArcLists(size_t keys, size_t least_capacity);
 
+  void SetLeastCapacity(size_t keys) { least_capacity_ = keys; }
+
   void OnAccess(size_t key);
   void OnInsert(size_t key);
   void OnEvict(size_t key);
@@ -40,7 +42,7 @@ class ArcLists {
   void LearnFromGhost(size_t key);
   void ForgetLast(List list);
 
-  const size_t least_capacity_;
+  size_t least_capacity_;
   KeyLists lists_;  // each: most recently used, or evicted, first
   std::vector<Past> past_;
   double recent_target_ = 0;  // the paper's p: what T1 should hold

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "core/base/ids.h"
 #include "core/expert/incoming.h"
 #include "core/expert/routing.h"
@@ -42,6 +43,9 @@ class EvictionPolicy {
   virtual void OnEvict(CachedKey key) = 0;
   // Who leaves for `incoming`; nullopt = do not admit (used once from a bypass slot). Only keys for which `evictable` holds.
   virtual std::optional<CachedKey> Victim(const Incoming& incoming, absl::FunctionRef<bool(CachedKey)> evictable) = 0;
+  // The cache holds so many bytes from now on; residents beyond them leave next. An error, and then nothing has happened, where
+  // what was planned for another size cannot be changed.
+  virtual absl::Status SetCapacity(uint64_t /*bytes*/) { return absl::OkStatus(); }
   // How popular the experts of a layer are, on a scale of all layers; left alone where nothing is known.
   virtual void Popularity(LayerId, std::span<float> /*of_experts*/) const {}
   // Shows what is worth keeping for the next start of the daemon (learned_state.h). Overwritten before the first sequence only.

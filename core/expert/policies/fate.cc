@@ -13,14 +13,12 @@ namespace moed {
 namespace {
 
 // Bytes that each layer should hold, in records of the reference precision. All zero where nothing is known of bytes.
-std::vector<uint64_t> Quotas(const ExpertModelShape& context, int shallow_layers) {
-  const size_t layers = context.moe_layers.size();
+std::vector<uint64_t> Quotas(size_t layers, uint64_t experts, uint64_t record_bytes, uint64_t capacity_bytes,
+                             size_t shallow_layers) {
   std::vector<uint64_t> quotas(layers);
-  if (context.record_bytes.empty()) return quotas;
-  const uint64_t record_bytes = context.record_bytes[kReferencePrecision];
-  const auto experts = static_cast<uint64_t>(context.experts_per_layer);
-  const size_t shallow = std::min(layers, static_cast<size_t>(shallow_layers));
-  uint64_t records = context.capacity_bytes / record_bytes;
+  if (record_bytes == 0) return quotas;
+  const size_t shallow = std::min(layers, shallow_layers);
+  uint64_t records = capacity_bytes / record_bytes;
   for (size_t layer = 0; layer < shallow; ++layer) {
     const uint64_t here = std::min(records, experts);
     quotas[layer] = here * record_bytes;
@@ -37,13 +35,12 @@ class FatePolicy final : public EvictionPolicy {
  public:
   FatePolicy(const ExpertModelShape& context, int shallow_layers)
       : index_(context.moe_layers, context.experts_per_layer, context.precisions),
+        record_bytes_(context.record_bytes.empty() ? 0 : context.record_bytes[kReferencePrecision]),
+        shallow_layers_(static_cast<size_t>(shallow_layers)),
         bytes_(index_.size()),
         order_(index_.layers()) {
-    const std::vector<uint64_t> quotas = Quotas(context, shallow_layers);
-    for (const uint64_t quota : quotas) {
-      const size_t records = quota == 0 ? 0 : quota / context.record_bytes[kReferencePrecision];
-      layers_.push_back({.quota_bytes = static_cast<int64_t>(quota), .lists = ArcLists(PerLayer(), records)});
-    }
+    for (int layer = 0; layer < index_.layers(); ++layer) layers_.push_back({.lists = ArcLists(PerLayer(), 0)});
+    ShareOut(context.capacity_bytes);
   }
 
   void OnAccess(CachedKey key, const AccessContext&) override { LayerOf(key).lists.OnAccess(InLayer(key)); }
@@ -57,6 +54,11 @@ class FatePolicy final : public EvictionPolicy {
     Layer& layer = LayerOf(key);
     layer.lists.OnEvict(InLayer(key));
     layer.used_bytes -= static_cast<int64_t>(bytes_[index_.Of(key)]);
+  }
+
+  absl::Status SetCapacity(uint64_t bytes) override {
+    ShareOut(bytes);
+    return absl::OkStatus();
   }
 
   std::optional<CachedKey> Victim(const Incoming& incoming, absl::FunctionRef<bool(CachedKey)> evictable) override {
@@ -84,6 +86,15 @@ class FatePolicy final : public EvictionPolicy {
     ArcLists lists;  // over the layer's keys
   };
 
+  void ShareOut(uint64_t capacity_bytes) {
+    const std::vector<uint64_t> quotas =
+        Quotas(layers_.size(), static_cast<uint64_t>(index_.experts_per_layer()), record_bytes_, capacity_bytes, shallow_layers_);
+    for (size_t layer = 0; layer < layers_.size(); ++layer) {
+      layers_[layer].quota_bytes = static_cast<int64_t>(quotas[layer]);
+      layers_[layer].lists.SetLeastCapacity(quotas[layer] == 0 ? 0 : quotas[layer] / record_bytes_);
+    }
+  }
+
   size_t PerLayer() const { return static_cast<size_t>(index_.experts_per_layer() * index_.precisions()); }
   Layer& LayerOf(const CachedKey& key) { return layers_[index_.Position(key.layer)]; }
   size_t InLayer(const CachedKey& key) const { return index_.Of(key) % PerLayer(); }
@@ -96,6 +107,8 @@ class FatePolicy final : public EvictionPolicy {
   }
 
   const ExpertIndex index_;
+  const uint64_t record_bytes_;  // of the reference precision; 0: nothing is known of bytes
+  const size_t shallow_layers_;
   std::vector<Layer> layers_;
   std::vector<uint64_t> bytes_;  // by key, of residents
   std::vector<int> order_;       // of layers, while a victim is looked for

@@ -35,10 +35,10 @@ class HobbitPolicy final : public EvictionPolicy {
         distance_term_(index_.layers()),
         residents_{ResidentSet(index_.size()), ResidentSet(index_.size())},
         bytes_(index_.size()),
-        high_share_bytes_(HighShare(context, split)) {
+        high_part_(HighPart(context, split)) {
     MOED_CHECK(std::min({weights.lru, weights.lfu, weights.lhu, weights.fld}) >= 0);
     MOED_CHECK(std::abs(weights.lru + weights.lfu + weights.lhu + weights.fld - 1) < 1e-6);
-    low_share_bytes_ = context.capacity_bytes - std::min(context.capacity_bytes, high_share_bytes_);
+    Share(context.capacity_bytes);
   }
 
   void OnSequenceStart(SequenceId sequence) override {
@@ -90,6 +90,11 @@ class HobbitPolicy final : public EvictionPolicy {
     return index_.KeyIfAny(victim != ResidentSet::kNone ? victim : Lowest(first == kHigh ? kLow : kHigh, evictable));
   }
 
+  absl::Status SetCapacity(uint64_t bytes) override {
+    Share(bytes);
+    return absl::OkStatus();
+  }
+
   size_t memory_bytes() const override { return sequences_.size() * priority_.size() * sizeof(Record); }
 
  private:
@@ -100,11 +105,16 @@ class HobbitPolicy final : public EvictionPolicy {
 
   // The bytes that demands at each precision move. All of it where there is one precision, or nothing is read. Where nothing is
   // known of bytes no cache has a share: each makes room for its own.
-  static uint64_t HighShare(const ExpertModelShape& context, const HobbitSplit& split) {
-    if (context.record_bytes.size() < 2 || split.high + split.low == 0) return context.capacity_bytes;
+  static double HighPart(const ExpertModelShape& context, const HobbitSplit& split) {
+    if (context.record_bytes.size() < 2 || split.high + split.low == 0) return 1;
     const double high = split.high * static_cast<double>(context.record_bytes.front());
     const double low = split.low * static_cast<double>(context.record_bytes.back());
-    return static_cast<uint64_t>(static_cast<double>(context.capacity_bytes) * high / (high + low));
+    return high / (high + low);
+  }
+  void Share(uint64_t capacity_bytes) {
+    const auto high = static_cast<uint64_t>(static_cast<double>(capacity_bytes) * high_part_);
+    high_share_bytes_ = std::min(capacity_bytes, high);
+    low_share_bytes_ = capacity_bytes - high_share_bytes_;
   }
   static Class ClassOf(const CachedKey& key) { return key.precision == kReferencePrecision ? kHigh : kLow; }
 
@@ -154,7 +164,8 @@ class HobbitPolicy final : public EvictionPolicy {
   ResidentSet residents_[2];     // by class
   std::vector<uint64_t> bytes_;  // by key, of residents
   uint64_t used_bytes_[2] = {};
-  const uint64_t high_share_bytes_;
+  const double high_part_;  // of the cache
+  uint64_t high_share_bytes_ = 0;
   uint64_t low_share_bytes_ = 0;
 };
 

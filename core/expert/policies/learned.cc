@@ -36,7 +36,8 @@ class LearnedPolicy final : public EvictionPolicy {
         layers_(static_cast<size_t>(index_.layers())),
         precisions_(static_cast<size_t>(index_.precisions())),
         keys_of_layer_(static_cast<size_t>(index_.experts_per_layer()) * precisions_),
-        chooses_(!HoldsAll(context)),
+        all_bytes_(AllBytes(context)),
+        chooses_(!HoldsAll(context.capacity_bytes)),
         next_use_(context),
         values_(index_.size(), kAbsent),
         last_needed_(layers_, kUnknown),
@@ -102,6 +103,10 @@ class LearnedPolicy final : public EvictionPolicy {
     }
   }
 
+  absl::Status SetCapacity(uint64_t bytes) override {
+    chooses_ = !HoldsAll(bytes);
+    return absl::OkStatus();
+  }
   void Popularity(LayerId layer, std::span<float> of_experts) const override {
     std::ranges::copy(next_use_.Frequency(index_.Position(layer)), of_experts.begin());
   }
@@ -127,12 +132,14 @@ class LearnedPolicy final : public EvictionPolicy {
   };
 
   float ValueOf(size_t i) const { return next_use_.Value(i / precisions_); }
-  // Then nobody leaves.
-  static bool HoldsAll(const ExpertModelShape& context) {
+  // 0 where nothing is known of bytes.
+  static uint64_t AllBytes(const ExpertModelShape& context) {
     uint64_t all = 0;
     for (const uint64_t bytes : context.record_bytes) all += context.experts() * bytes;
-    return all > 0 && context.capacity_bytes >= all;
+    return all;
   }
+  // Then nobody leaves.
+  bool HoldsAll(uint64_t capacity_bytes) const { return all_bytes_ > 0 && capacity_bytes >= all_bytes_; }
 
   // The resident of a layer that is needed last, whether evictable or not.
   size_t LastNeeded(size_t position) {
@@ -164,7 +171,8 @@ class LearnedPolicy final : public EvictionPolicy {
   const size_t layers_;
   const size_t precisions_;
   const size_t keys_of_layer_;
-  const bool chooses_;
+  const uint64_t all_bytes_;
+  bool chooses_;
   NextUse next_use_;
   std::vector<float> values_;          // by key; of residents
   std::vector<size_t> last_needed_;    // (layers) resident key

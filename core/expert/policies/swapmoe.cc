@@ -18,6 +18,9 @@ class SwapMoePolicy final : public EvictionPolicy {
   std::optional<CachedKey> Victim(const Incoming& incoming, absl::FunctionRef<bool(CachedKey)> evictable) override {
     return experts_->Victim(incoming, evictable);
   }
+  absl::Status SetCapacity(uint64_t) override {
+    return FailedPrecondition("policy swapmoe shared its slots out among the layers at the start: its cache keeps its size");
+  }
 
  private:
   const std::shared_ptr<SwapMoeExperts> experts_;

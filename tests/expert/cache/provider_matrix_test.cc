@@ -79,6 +79,9 @@ void NoisyGate(LayerId layer, std::span<const float> hidden, std::span<float> pr
   for (float& p : probabilities) p = static_cast<float>(random() % 1000) / 1000;
 }
 
+constexpr int kMostRecords = 24;
+constexpr int kLeastRecords = 2;
+
 // The top experts of that gate, one of them replaced now and then.
 std::vector<int32_t> RandomTopK(std::mt19937_64& random, LayerId layer, float hidden) {
   std::array<float, kExperts> probabilities;
@@ -91,22 +94,57 @@ std::vector<int32_t> RandomTopK(std::mt19937_64& random, LayerId layer, float hi
   return order;
 }
 
-// Before every other step as much as leaves one record, or less, is lent.
-uint64_t RandomLoan(std::mt19937_64& random, uint64_t capacity) {
-  const uint64_t pages = (capacity - ExpertStore::Get().record_bytes()) / kPageBytes;
+// Now and then the cache gets another size, records are pinned or not any more, others are asked for. Whether it is refused is
+// for other tests.
+void OperateAtRandom(std::mt19937_64& random, CachingProvider& provider) {
+  const auto some_keys = [&] {
+    std::vector<CachedKey> keys(1 + random() % 3);
+    for (CachedKey& key : keys) {
+      key = {kLayers[random() % std::size(kLayers)], static_cast<int32_t>(random() % kExperts), kReferencePrecision};
+    }
+    return keys;
+  };
+  switch (random() % 6) {
+    case 0:
+      return provider.Resize((1 + random() % kMostRecords) * ExpertStore::Get().record_bytes()).IgnoreError();
+    case 1:
+      return provider.Pin(some_keys()).IgnoreError();
+    case 2:
+      return random() % 2 == 0 ? provider.UnpinAll() : provider.Unpin(some_keys());
+    case 3:
+      provider.Prefetch(some_keys());
+  }
+}
+
+// What is pinned is there, on its way, or waits to be read.
+void ExpectPinnedAreThere(const CachingProvider& provider) {
+  const std::vector<ExpertHeat> residents = provider.ResidentRecords();
+  const std::vector<CachedKey> pinned = provider.Pinned();
+  const auto missing = std::ranges::count_if(
+      pinned, [&](const CachedKey& key) { return std::ranges::count(residents, key, &ExpertHeat::key) == 0; });
+  EXPECT_LE(missing, static_cast<std::ptrdiff_t>(provider.Stats().asked.waiting) + 1);
+}
+
+// Before every other step as much as leaves one record, or less, is lent; beside pinned ones as much as was planned for.
+uint64_t RandomLoan(std::mt19937_64& random, const CachingProvider& provider) {
+  const uint64_t record = ExpertStore::Get().record_bytes();
+  const uint64_t most =
+      provider.Pinned().empty() ? provider.Stats().cache_capacity_bytes - record : kLeastRecords * record - record;
+  const uint64_t pages = most / kPageBytes;
   return random() % 2 == 0 ? 0 : (random() % 2 == 0 ? pages : random() % (pages + 1)) * kPageBytes;
 }
 
 void RunRandomSteps(CachingProvider& provider, int steps, uint64_t seed) {
   std::mt19937_64 random(seed);
-  const uint64_t capacity = provider.Stats().cache_capacity_bytes;
   constexpr std::byte kBorrowers{0x5a};
   const SequenceId sessions[] = {SequenceId(7), SequenceId(8), SequenceId(9)};
   for (const SequenceId sequence : sessions) provider.OnSequenceStart(sequence);
   uint64_t wanted = 0;
   for (int step = 0; step < steps; ++step) {
     const size_t batch = 1 + random() % std::size(sessions);
-    const uint64_t loan = RandomLoan(random, capacity);
+    OperateAtRandom(random, provider);
+    const uint64_t capacity = provider.Stats().cache_capacity_bytes;
+    const uint64_t loan = RandomLoan(random, provider);
     const std::span<std::byte> lent = provider.Lend(loan).value();
     ASSERT_EQ(lent.size(), loan);
     std::ranges::fill(lent, kBorrowers);
@@ -128,6 +166,7 @@ void RunRandomSteps(CachingProvider& provider, int steps, uint64_t seed) {
       wanted += expected.size();
     }
     EXPECT_EQ(std::ranges::count(lent, kBorrowers), static_cast<std::ptrdiff_t>(loan));
+    ExpectPinnedAreThere(provider);
     if (testing::Test::HasFailure()) return;
   }
   const auto lookups = Lookups(provider);
@@ -139,8 +178,7 @@ void RunRandomSteps(CachingProvider& provider, int steps, uint64_t seed) {
 void ServeInEveryCombination() {
   const int capacities[] = {1, 2, kTopK - 1, kTopK, 12, 24};
   const std::vector<Reading> readings = Readings();
-  PartContext context{.model = StoreContext(), .hidden = 1, .gate = NoisyGate};
-  context.model.table_bytes = 1 << 16;
+  PartContext context{.hidden = 1, .gate = NoisyGate};
   size_t turn = 0;
   for (const PolicyRow& policy : Policies()) {
     for (const PredictorRow& predictor : Predictors()) {
@@ -151,10 +189,14 @@ void ServeInEveryCombination() {
         PresetSetup setup;
         setup.fill = turn / readings.size() / 2 % 2 == 0;
         ++turn;
+        context.model = StoreContext(capacity);
+        context.model.table_bytes = 1 << 16;
         SCOPED_TRACE(StrCat(policy.name, ", ", predictor.name, ", ", capacity, " records, ", reading.name, ", split from ", split,
                             setup.fill ? ", filled" : ""));
         ProviderOptions options = Records(capacity);
         options.split_read_bytes = split;
+        options.most_bytes = kMostRecords * ExpertStore::Get().record_bytes();
+        options.least_bytes = std::min(capacity, kLeastRecords) * ExpertStore::Get().record_bytes();
         RigParts parts;
         parts.policy = MakePolicy(policy.name, context).value();
         parts.predictor = MakePredictor(predictor.name, context).value();

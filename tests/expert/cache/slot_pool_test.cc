@@ -1,5 +1,7 @@
 #include "core/expert/cache/slot_pool.h"
 
+#include <sys/mman.h>
+
 #include <random>
 #include <vector>
 
@@ -23,7 +25,7 @@ class CountingAllocator final : public Allocator {
 class SlotPoolTest : public testing::Test {
  protected:
   CountingAllocator allocator_;
-  SlotPool pool_{allocator_, 4 * kPage + 100};
+  SlotPool pool_{allocator_, 4 * kPage + 100, 4 * kPage + 100};
 };
 
 TEST_F(SlotPoolTest, TakesTheRegionOnce) {
@@ -82,9 +84,42 @@ TEST_F(SlotPoolTest, WhatIsLentIsNotHandedOut) {
   EXPECT_EQ(pool_.Take(2 * kPage, 0)->size(), 2 * kPage);
 }
 
+size_t PagesInMemory(Extent extent) {
+  std::vector<unsigned char> pages(extent.size() / kPage);
+  EXPECT_EQ(mincore(extent.data(), extent.size(), pages.data()), 0);
+  return static_cast<size_t>(std::ranges::count_if(pages, [](unsigned char page) { return (page & 1) != 0; }));
+}
+
+TEST_F(SlotPoolTest, WhatIsBeyondTheCapacityLeavesTheProcessAndComesBack) {
+  constexpr uint64_t kSmall = 16 * kPage, kLarge = 64 * kPage;
+  SlotPool pool(allocator_, kSmall, kLarge);
+  EXPECT_TRUE(pool.Take(kSmall + kPage, 0).value().empty());
+  pool.Resize(kLarge);
+  const Extent whole = pool.Take(kLarge, 0).value();
+  ASSERT_EQ(whole.size(), kLarge);
+  std::ranges::fill(whole, std::byte{1});
+  EXPECT_EQ(PagesInMemory(whole), 64u);
+  EXPECT_TRUE(pool.gives_back());
+  pool.Resize(kSmall);
+  EXPECT_TRUE(pool.ReachesBeyond(whole));
+  pool.Return(whole);
+  pool.GiveBackBeyond();
+  EXPECT_EQ(PagesInMemory(whole), 16u);
+  EXPECT_EQ(pool.touched_bytes(), kSmall);
+  EXPECT_EQ(pool.free_bytes(), kSmall);
+  const Extent small = pool.Take(kSmall, 0).value();
+  EXPECT_FALSE(pool.ReachesBeyond(small));
+  EXPECT_TRUE(pool.Take(kPage, 0).value().empty());
+  pool.Return(small);
+  pool.Resize(kLarge);
+  EXPECT_EQ(pool.Take(kLarge, 0)->data(), whole.data());
+  EXPECT_EQ(whole.front(), std::byte{1});
+  EXPECT_EQ(whole.back(), std::byte{0});
+}
+
 TEST_F(SlotPoolTest, RandomSizesNeverOverlap) {
   std::mt19937_64 random(3);
-  SlotPool pool(allocator_, 64 * kPage);
+  SlotPool pool(allocator_, 64 * kPage, 64 * kPage);
   std::vector<std::pair<Extent, std::byte>> taken;
   for (int i = 0; i < 5000; ++i) {
     if (!taken.empty() && random() % 2 == 0) {

@@ -58,6 +58,34 @@ TEST(Policies, EveryVictimIsInsertedAndEvictable) {
   }
 }
 
+// What residents' bytes are to a policy that was told of another size: as to one that was made for it.
+TEST(Policies, ToldOfASizeTheyAreAsMadeForIt) {
+  const uint64_t record = ExpertStore::Get().record_bytes();
+  for (const PolicyRow& row : Policies()) {
+    if (!row.mask.empty()) continue;  // its plan is fixed
+    SCOPED_TRACE(std::string(row.name));
+    auto told = MakePolicy(row.name, StoreParts(20)).value(), made = MakePolicy(row.name, StoreParts(7)).value();
+    ASSERT_TRUE(told->SetCapacity(7 * record).ok());
+    for (auto* policy : {told.get(), made.get()}) policy->OnSequenceStart(kSession);
+    std::mt19937_64 random(9);
+    std::set<CachedKey> residents;
+    for (int i = 0; i < 1000; ++i) {
+      const CachedKey key{kLayers[random() % 3], static_cast<int32_t>(random() % kExperts), static_cast<Precision>(random() % 2)};
+      const bool comes = residents.insert(key).second;
+      for (auto* policy : {told.get(), made.get()}) {
+        policy->OnAccess(key, {.sequence = kSession});
+        if (comes) policy->OnInsert(key, record);
+      }
+      if (residents.size() <= 7) continue;
+      const auto victim = VictimOf(*told);
+      ASSERT_EQ(victim, VictimOf(*made));
+      if (!victim) continue;
+      residents.erase(*victim);
+      for (auto* policy : {told.get(), made.get()}) policy->OnEvict(*victim);
+    }
+  }
+}
+
 TEST(LruPolicy, EvictsTheOldestUseOfAnySequence) {
   auto policy = MakePolicy("lru", {StoreContext()}).value();
   policy->OnSequenceStart(SequenceId(1));
