@@ -114,7 +114,7 @@ ServerHarness::ServerHarness(HarnessOptions options)
                   state_.SetRefusing();
                   engine_.Drain();
                 },
-                [] { return absl::OkStatus(); }, SetLogLevel}) {
+                [] { return absl::OkStatus(); }, nullptr, nullptr, SetLogLevel}) {
   spdlog::set_level(spdlog::level::warn);  // what Control changes is logged
   moe::v1::ServerInfo info;
   info.set_version("1.2.3");
