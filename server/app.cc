@@ -251,7 +251,7 @@ bool App::Impl::Alive() const {
 }
 
 bool App::Impl::RequestStop() {
-  if (!started_) return false;
+  if (!started_ && state_.loaded() == nullptr) return false;  // nobody was told that it is ready
   AskFor(End::kStop);
   return true;
 }

@@ -179,6 +179,7 @@ void ModelHost::Publish() {
   }
   parts_.state.SetLoaded(model_->Share());
   parts_.tell_health();
+  spdlog::info("ready: {}", model_->Title());
 }
 
 void ModelHost::SetAbsent(absl::Status reason) {

@@ -48,9 +48,12 @@ absl::Status ServedModel::Load(ModelChange& change, std::function<void(const abs
   change.Enter(ChangePhase::kStarting);
   MOED_RETURN_IF_ERROR(StartEngine());
   Describe(std::move(device_lost));
-  spdlog::info("ready: {} ({} layers, {} experts of which {} at a time) from {}", spec_.family, spec_.layers, spec_.experts,
-               spec_.top_k, store_->path());
   return absl::OkStatus();
+}
+
+std::string ServedModel::Title() const {
+  return StrCat(spec_.family, " (", spec_.layers, " layers, ", spec_.experts, " experts of which ", spec_.top_k,
+                " at a time) from ", store_->path());
 }
 
 absl::Status ServedModel::OpenStore() {

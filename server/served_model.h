@@ -51,6 +51,7 @@ class ServedModel {
   const moe::v1::ServerInfo& info() const { return info_; }  // of the server as it serves this model; constant
   const Config& config() const { return config_; }
   const std::string& store_path() const { return store_->path(); }
+  std::string Title() const;  // family, sizes and store, for the log
   // Of a device's own memory: what is free of it says nothing while the model is there.
   bool on_own_memory() const { return &backend_->memory() != &BackendMemory::Host() && !backend_->memory().unified(); }
 

@@ -44,6 +44,8 @@ CHANGING = (
     "Abort",
     "Drain",
     "Undrain",
+    "LoadModel",
+    "UnloadModel",
 )
 NEEDED = {
     **{f"/moe.v1.Inference/{method}": "infer" for method in INFERENCE},

@@ -140,6 +140,8 @@ class Written(Folder):
                     self.check((4, 8, 2, 16, 4)[number % 5], "BF16")
                 else:
                     words = ["U8"] if name == "gpt_oss_mxfp4" else [model_type, *model.FAMILIES]
+                    if not (self.input / "tokenizer.json").exists():
+                        words = ["tokenizer.json is missing"]
                     self.assert_refused(widen(self.input, self.output, "--factor", 4), *words)
 
     def test_other_number_types(self) -> None:
