@@ -272,7 +272,8 @@ class ChaosTest(RealProgramsTest):
             for call in answered:
                 next(call)
             queued = self.patient.inference.GenerateStream(request(4), timeout=0.1)
-            self.assertEqual(queued.code(), DEADLINE)
+            # At once where the queue is known to be too long, else when it has passed.
+            self.assertIn(queued.code(), (DEADLINE, grpc.StatusCode.RESOURCE_EXHAUSTED))
             for call in answered:
                 call.cancel()
             eventually(self.patient.idle, "these to end")
