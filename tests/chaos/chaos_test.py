@@ -533,6 +533,7 @@ class ChaosTest(RealProgramsTest):
                 self.assertGreater(number, 3)
                 return
 
+    @unittest.skipUnless(LONG, "long")
     def test_no_address_space_for_it(self) -> None:
         """From where its libraries fit to where it serves: memory, or a thread's stack, is short at one place or another."""
         least, enough = 64 * MIB, 0
