@@ -51,6 +51,7 @@ absl::Status ModelHost::Open() {
 }
 
 absl::Status ModelHost::Start() {
+  thread_ = std::thread([this] { Work(); });  // who is ready lacks nothing any more
   const auto change = std::make_shared<ModelChange>(parts_.clock);
   {
     absl::MutexLock lock(&mutex_);
@@ -61,7 +62,6 @@ absl::Status ModelHost::Start() {
   absl::MutexLock lock(&mutex_);
   change_ = nullptr;
   started_ = loaded.ok();
-  if (started_) thread_ = std::thread([this] { Work(); });
   return loaded;
 }
 
@@ -193,11 +193,12 @@ absl::Status ModelHost::DoUnload(const absl::Status& reason, absl::Duration drai
   change.Enter(ChangePhase::kUnloading);
   SetAbsent(reason);
   model_->Drain();
-  const absl::Time limit = absl::Now() + drain_limit;
+  const int64_t begun = parts_.clock.NowNanos();
+  const auto left = [&] { return drain_limit - absl::Nanoseconds(parts_.clock.NowNanos() - begun); };
   bool unused = false;
-  while (!unused && absl::Now() < limit) {
+  while (!unused && left() > absl::ZeroDuration()) {
     MOED_RETURN_IF_ERROR(change.CheckCancelled());
-    unused = model_->WaitUntilUnused(std::min(kLook, limit - absl::Now()));
+    unused = model_->WaitUntilUnused(std::min(kLook, left()));
   }
   if (!unused) spdlog::warn("drain limit reached: the requests that are left are cancelled");
   Stop();

@@ -150,7 +150,6 @@ struct EngineLimits {
   int whole_prompt_tokens = 0;
   bool encodes = false;      // an encoder-decoder
   bool fast_matmul = false;  // requests may ask for Fidelity::FastMatmul
-  Fidelity fidelity;         // of requests that do not say
 };
 
 // A tenant as it is told of. Counts are since the start.

@@ -66,7 +66,7 @@ std::vector<SpillJob> SpillDisk::TakeDone() {
 
 void SpillDisk::AwaitDone(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
-  mutex_.AwaitWithTimeout(absl::Condition(this, &SpillDisk::HasDone), timeout);
+  done_soon_.For(mutex_, timeout, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return HasDone(); });
 }
 
 void SpillDisk::SetWaker(std::function<void()> waker) {
@@ -106,6 +106,7 @@ void SpillDisk::MoveOne() {
   if (job.status.ok()) job.pieces[job.done++] = piece;
   if (job.status.ok() && job.done < job.pieces.size()) return;
   done_.push_back(std::move(job));
+  done_soon_.Notify();
   Queue(way).pop_front();
 }
 

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "core/base/buffer.h"
 #include "core/base/clock.h"
+#include "core/base/timed_wait.h"
 #include "core/io/nameless_file.h"
 
 namespace moed {
@@ -81,6 +82,7 @@ class SpillDisk {
   std::deque<SpillJob> reads_ ABSL_GUARDED_BY(mutex_);
   std::deque<SpillJob> writes_ ABSL_GUARDED_BY(mutex_);
   std::vector<SpillJob> done_ ABSL_GUARDED_BY(mutex_);
+  TimedWait done_soon_;
   uint64_t last_ticket_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t moving_ ABSL_GUARDED_BY(mutex_) = 0;   // the ticket whose piece is under way; 0: none, or it was cancelled
   bool copying_ ABSL_GUARDED_BY(mutex_) = false;  // the memory of a piece is touched now

@@ -1,5 +1,6 @@
 // The engine's turn: do what others ask for between steps, receive, end what is cancelled or out of time, plan, compute one step,
-// hand out tokens. step_loop_turns.cc has whose turn it is.
+// hand out tokens. step_loop_turns.cc has whose turn it is, step_loop_memory.cc
+// what of keys and values they hold.
 #pragma once
 
 #include <atomic>
@@ -103,6 +104,7 @@ class StepLoop final : private StepWatcher {
   void ReleaseMemory(LiveRequest& live);
   void Reserve(LiveRequest& live);
   void FreeMemory();
+  static OwnedTokens Owned(const Sequence& sequence) { return {sequence.tokens, sequence.owner}; }
   bool DropIdleMemory(absl::FunctionRef<bool(const Sequence&)> may_go);
 
   // Keys and values on disk (kv_spill.h). A request that runs and waits for them has its pages, and no part in a step.

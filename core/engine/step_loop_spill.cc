@@ -60,7 +60,7 @@ void StepLoop::TakeRestored(const KvSpill::Restored& restored) {
   sequence.kv_fidelity = kv.length == 0 ? restored.fidelity : std::max(sequence.kv_fidelity, restored.fidelity);
   kv.length = restored.length;
   kv.reached = restored.reached;
-  if (UsesPrefixes(live)) prefixes_->Remember({sequence.tokens, sequence.owner}, kv, sequence.kv_fidelity);
+  if (UsesPrefixes(live)) prefixes_->Remember(Owned(sequence), kv, sequence.kv_fidelity);
 }
 
 void StepLoop::NotePrefill(int64_t nanos) {

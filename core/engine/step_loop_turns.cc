@@ -93,7 +93,7 @@ int StepLoop::UnknownTokens(const LiveRequest& live) {
   int known = live.sequence->kv.length;
   if (parts_.spill) known = std::max(known, std::min(live.sequence->computed, live.Goal() - 1));  // it may be on disk
   if (UsesPrefixes(live)) {
-    OwnedTokens tokens{live.sequence->tokens, live.sequence->owner};
+    OwnedTokens tokens = Owned(*live.sequence);
     tokens.tokens = tokens.tokens.first(static_cast<size_t>(live.Goal() - 1));
     known = std::max(known, prefixes_->Find(tokens, FidelityOf(live)).length);
   }

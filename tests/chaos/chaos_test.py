@@ -515,8 +515,7 @@ class ChaosTest(RealProgramsTest):
 
         how = wait_until(served_or_ended, "it to serve or to end", WAIT_SECONDS)
         if how == "serves":
-            how = f"ended {process.stop()}"  # of itself, where the last of its threads did not fit
-        if how == "ended 0":
+            self.assertEqual(process.stop(), 0, process.log())
             return False
         self.assertEqual(how, "ended 1", process.log())
         self.assertRegex(process.log(), r"(?m)^moed: .*memory", process.log())

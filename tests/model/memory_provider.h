@@ -66,6 +66,16 @@ class MemoryProvider final : public ExpertProvider, public ActivationLender {
   std::function<void(SequenceId, LayerId, std::span<const float>)> on_gate_input;
   std::function<void(LayerId, std::span<float>)> mask_router;
   std::function<void(const LayerRouting&)> on_begin;
+  // From now on, which it outlives, `experts` gets every layer's choices, by token.
+  void RecordExperts(std::vector<std::vector<std::vector<int32_t>>>& experts) {
+    on_begin = [&experts](const LayerRouting& routing) {
+      auto& layer = experts.emplace_back();
+      for (const TokenRouting& token : routing.tokens) {
+        auto& slots = layer.emplace_back();
+        for (const ExpertChoice& choice : token.choices) slots.push_back(choice.expert);
+      }
+    };
+  }
   int token_gate_inputs = 0;
   const ReadyEvent* ready = nullptr;  // of every part
   int pins() const { return pins_; }

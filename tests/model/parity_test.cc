@@ -110,13 +110,7 @@ TEST_P(ParityTest, GreedyTokensAreThoseOfTransformers) {
 
 TEST_P(ParityTest, ExpertsAreThoseOfTransformersInTheirOrder) {
   std::vector<std::vector<std::vector<int32_t>>> experts;
-  provider_.on_begin = [&](const LayerRouting& routing) {
-    auto& layer = experts.emplace_back();
-    for (const TokenRouting& token : routing.tokens) {
-      auto& slots = layer.emplace_back();
-      for (const ExpertChoice& choice : token.choices) slots.push_back(choice.expert);
-    }
-  };
+  provider_.RecordExperts(experts);
   TestSequence sequence;
   model_.Feed(provider_, sequence, golden_.prompt, golden_.prompt.size());
   EXPECT_EQ(experts, golden_.experts);

@@ -100,13 +100,7 @@ TEST_P(WholePromptParity, LogitsAndGreedyTokensAreThoseOfTransformers) {
 
 TEST_P(WholePromptParity, ExpertsAndWhatTheyHaveNoRoomForAreThoseOfTransformers) {
   std::vector<std::vector<std::vector<int32_t>>> experts;
-  provider_.on_begin = [&](const LayerRouting& routing) {
-    auto& layer = experts.emplace_back();
-    for (const TokenRouting& token : routing.tokens) {
-      auto& slots = layer.emplace_back();
-      for (const ExpertChoice& choice : token.choices) slots.push_back(choice.expert);
-    }
-  };
+  provider_.RecordExperts(experts);
   TestSequence sequence;
   SequenceChunk chunk = {.phase = Phase::kPrefill, .tokens = golden_.source, .kv = &sequence.kv};
   model_.Step(provider_, std::span(&chunk, 1));

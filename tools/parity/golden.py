@@ -1,9 +1,11 @@
 """What golden outputs of tiny checkpoints have in common, whichever version of transformers computes them."""
 
+import argparse
 import importlib.metadata
 import json
 import lzma
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -64,3 +66,21 @@ def compress_weights(folder: pathlib.Path) -> None:
     packed = lzma.compress(weights.read_bytes(), check=lzma.CHECK_CRC32, filters=[two_bytes])
     weights.with_suffix(".safetensors.xz").write_bytes(packed)
     weights.unlink()
+
+
+def write_checkpoint(folder: pathlib.Path, golden: dict[str, Any]) -> None:
+    """Beside the checkpoint its golden outputs; its weights are compressed."""
+    write_golden(folder / "golden.json.xz", golden)
+    compress_weights(folder)
+
+
+def make_all(description: str | None, variants: dict[str, Any], make: Callable[[str, Any, pathlib.Path], None]) -> None:
+    """The command of a script: each of its variants, in a folder of its own."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=pathlib.Path, help="folder that gets one subfolder per variant (tests/model/data)")
+    parser.add_argument("--only", choices=sorted(variants), help="make just this variant")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    for name, config in variants.items():
+        if arguments.only in (None, name):
+            make(name, config, arguments.out / name)

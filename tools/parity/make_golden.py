@@ -11,7 +11,6 @@ and tokenizers 0.22.2, whose parameters have other shapes than in transformers 5
 tokenizers 0.23.3. All: torch 2.15.0, safetensors 0.8.0.
 """
 
-import argparse
 import json
 import pathlib
 from typing import Any
@@ -26,10 +25,11 @@ from golden import (
     LOGIT_POSITIONS,
     SMALLEST_GREEDY_MARGIN,
     SMALLEST_ROUTING_MARGIN,
-    compress_weights,
     describe,
+    make_all,
     margin,
     save_tokenizer,
+    write_checkpoint,
     write_golden,
 )
 from variants import COMMON, VARIANTS, VOCABULARY
@@ -403,8 +403,7 @@ def make(name: str, config: PretrainedConfig, folder: pathlib.Path) -> None:
             golden["max_context"] = config.rope_parameters["original_max_position_embeddings"]
         (folder / "generation_config.json").write_text(json.dumps({"bos_token_id": 1, "eos_token_id": [2, 7]}, indent=2) + "\n")
         save_tokenizer(folder)
-        write_golden(folder / "golden.json.xz", golden)
-        compress_weights(folder)
+        write_checkpoint(folder, golden)
         size = sum(f.stat().st_size for f in folder.iterdir())
         print(
             f"{name}: seed {seed}, routing margin {golden['routing_margin']:.4f}, greedy margin {golden['greedy_margin']:.4f}, "
@@ -415,16 +414,5 @@ def make(name: str, config: PretrainedConfig, folder: pathlib.Path) -> None:
     raise SystemExit(f"{name}: no seed without near ties")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=pathlib.Path, help="folder that gets one subfolder per variant (tests/model/data)")
-    parser.add_argument("--only", choices=sorted(VARIANTS), help="make just this variant")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    for name, config in VARIANTS.items():
-        if arguments.only in (None, name):
-            make(name, config, arguments.out / name)
-
-
 if __name__ == "__main__":
-    main()
+    make_all(__doc__, VARIANTS, make)

@@ -9,7 +9,6 @@ Made with transformers 4.46.3, the last that has the model, torch 2.15.0, safete
 is made up.
 """
 
-import argparse
 import json
 import pathlib
 from typing import Any
@@ -22,10 +21,10 @@ from golden import (
     LOGIT_POSITIONS,
     SMALLEST_GREEDY_MARGIN,
     SMALLEST_ROUTING_MARGIN,
-    compress_weights,
     describe,
+    make_all,
     margin,
-    write_golden,
+    write_checkpoint,
 )
 
 PROMPT_TOKENS = 41
@@ -163,22 +162,11 @@ def make(name: str, config: GPTSanJapaneseConfig, folder: pathlib.Path) -> None:
         (folder / "model.safetensors").chmod(0o644)
         (folder / "generation_config.json").unlink(missing_ok=True)
         save_tokenizer(folder)
-        write_golden(folder / "golden.json.xz", golden)
-        compress_weights(folder)
-        size = sum(f.stat().st_size for f in folder.iterdir())
-        print(f"{name}: seed {seed}, {golden['dropped']} dropped, {size / 1024:.0f} KiB", flush=True)
+        write_checkpoint(folder, golden)
+        print(f"{name}: seed {seed}, {golden['dropped']} dropped", flush=True)
         return
     raise SystemExit(f"{name}: no seed without near ties")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=pathlib.Path, help="folder that gets one subfolder per variant (tests/model/data)")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    for name, config in VARIANTS.items():
-        make(name, config, arguments.out / name)
-
-
 if __name__ == "__main__":
-    main()
+    make_all(__doc__, VARIANTS, make)

@@ -8,7 +8,6 @@ that was. Then logits of the decoder's first tokens, and 64 greedy tokens, each 
 Made with transformers 5.23.0, torch 2.15.0, safetensors 0.8.0 and tokenizers 0.23.3.
 """
 
-import argparse
 import json
 import pathlib
 from typing import Any
@@ -21,11 +20,11 @@ from golden import (
     LOGIT_POSITIONS,
     SMALLEST_GREEDY_MARGIN,
     SMALLEST_ROUTING_MARGIN,
-    compress_weights,
     describe,
+    make_all,
     margin,
     save_tokenizer,
-    write_golden,
+    write_checkpoint,
 )
 from make_golden import random_weights
 from variants import VOCABULARY
@@ -148,22 +147,11 @@ def make(name: str, config: SwitchTransformersConfig, folder: pathlib.Path) -> N
         generation = {"decoder_start_token_id": START, "eos_token_id": [2, 7], "pad_token_id": 0}
         (folder / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n")
         save_tokenizer(folder)
-        write_golden(folder / "golden.json.xz", golden)
-        compress_weights(folder)
-        size = sum(f.stat().st_size for f in folder.iterdir())
-        print(f"{name}: seed {seed}, {golden['dropped']} dropped, {size / 1024:.0f} KiB", flush=True)
+        write_checkpoint(folder, golden)
+        print(f"{name}: seed {seed}, {golden['dropped']} dropped", flush=True)
         return
     raise SystemExit(f"{name}: no seed without near ties")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=pathlib.Path, help="folder that gets one subfolder per variant (tests/model/data)")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    for name, config in VARIANTS.items():
-        make(name, config, arguments.out / name)
-
-
 if __name__ == "__main__":
-    main()
+    make_all(__doc__, VARIANTS, make)

@@ -1,0 +1,97 @@
+// How the files of ControlService answer: who asks is checked, then what was asked. For those files alone.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/expert/memory_plan.h"
+#include "server/rpc/control_service.h"
+#include "server/wire/authorisation.h"
+#include "server/wire/error_details.h"
+#include "server/wire/received_message.h"
+#include "spdlog/spdlog.h"
+
+namespace moed {
+
+inline constexpr int kMaxHottest = 1000;
+inline constexpr size_t kMostRequestBytes = 64 << 10;
+
+// An exception out of a handler would reach the client as UNIMPLEMENTED without a word.
+template <class Body>
+absl::Status Guarded(Body&& body) {
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    return Internal("the request failed: ", error.what());
+  }
+}
+
+template <class Response>
+absl::Status Serialise(const Response& answer, grpc::ByteBuffer& bytes) {
+  bool own = false;
+  if (grpc::SerializationTraits<Response>::Serialize(answer, &bytes, &own).ok()) return absl::OkStatus();
+  return Internal("the answer could not be serialised");
+}
+
+inline void FillMemory(const std::vector<MemoryPart>& parts, google::protobuf::RepeatedPtrField<moe::v1::MemoryPart>& out) {
+  out.Clear();
+  for (const MemoryPart& part : parts) {
+    auto* memory = out.Add();
+    memory->set_part(part.name);
+    memory->set_bytes(part.bytes);
+  }
+}
+
+// A caller is asked for its token before anything is read of what it sent.
+template <class Request>
+absl::StatusOr<Request> ControlService::Admit(const grpc::CallbackServerContext& context, Scope scope,
+                                              const grpc::ByteBuffer& bytes) const {
+  MOED_ASSIGN_OR_RETURN(const std::string caller, Authorise(parts_.tokens, context, scope));
+  Request request;
+  if (bytes.Length() > kMostRequestBytes) {
+    return FieldError("request", bytes.Length(), " bytes, at most ", kMostRequestBytes, " are allowed");
+  }
+  grpc::ByteBuffer message = bytes;
+  MOED_RETURN_IF_ERROR(ParseMessage(message, request));
+  if (scope == Scope::kControl) {
+    spdlog::info("{} from {}{}", Request::descriptor()->full_name(), context.peer(), caller.empty() ? "" : " by " + caller);
+  }
+  return request;
+}
+
+template <class Request, class Response, class Body>
+absl::Status ControlService::Answer(const grpc::CallbackServerContext& context, Scope scope, const grpc::ByteBuffer& bytes,
+                                    grpc::ByteBuffer& response, Body body) const {
+  return Guarded([&]() -> absl::Status {
+    MOED_ASSIGN_OR_RETURN(const Request request, Admit<Request>(context, scope, bytes));
+    Response answer;
+    MOED_RETURN_IF_ERROR(body(request, answer));
+    return Serialise(answer, response);
+  });
+}
+
+template <class Request, class Response, class Body>
+grpc::ServerUnaryReactor* ControlService::Reply(Context* context, Scope scope, const Bytes* request, Bytes* response, Body body) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(Answer<Request, Response>(*context, scope, *request, *response, body)));
+  return reactor;
+}
+
+template <class Request, class Response, class Begin>
+grpc::ServerUnaryReactor* ControlService::ReplyLater(Context* context, const Bytes* request, Bytes* response, Begin begin) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const auto finish = [reactor, response](const absl::StatusOr<Response>& answer) {
+    reactor->Finish(
+        ToGrpcStatus(Guarded([&]() -> absl::Status { return answer.ok() ? Serialise(*answer, *response) : answer.status(); })));
+  };
+  const absl::Status begun = Guarded([&]() -> absl::Status {
+    MOED_ASSIGN_OR_RETURN(const Request asked, Admit<Request>(*context, Scope::kControl, *request));
+    return begin(asked, finish);
+  });
+  if (!begun.ok()) reactor->Finish(ToGrpcStatus(begun));
+  return reactor;
+}
+
+}  // namespace moed
