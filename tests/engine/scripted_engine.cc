@@ -54,6 +54,11 @@ absl::StatusOr<RequestId> ScriptedEngine::Submit(EngineRequest request, std::sha
 }
 
 bool ScriptedEngine::Step() {
+  MOED_CHECK(!thread_.joinable());  // two threads that step would tread on each other
+  return Turn();
+}
+
+bool ScriptedEngine::Turn() {
   Receive();
   EndCancelledAndOverdue();
   size_t running = 0;
@@ -188,7 +193,7 @@ void ScriptedEngine::RunFreely(double steps_per_second) {
 
 void ScriptedEngine::Loop(absl::Duration pause) {
   while (!intake_.stop_reason()) {
-    if (Step()) {
+    if (Turn()) {
       intake_.WaitForStop(pause);
     } else {
       intake_.WaitForWork(kIdleTurn);

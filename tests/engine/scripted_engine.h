@@ -72,6 +72,7 @@ class ScriptedEngine final : public Engine {
     int completion_tokens = 0;
   };
 
+  bool Turn();
   void Loop(absl::Duration pause);
   void Receive();
   void EndCancelledAndOverdue();
