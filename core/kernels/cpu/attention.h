@@ -14,6 +14,8 @@ namespace {
 constexpr int kTileRows = 6;
 constexpr int kLineBytes = 64;      // of a cache
 constexpr int kScoresPadding = 16;  // scores are exponentiated in groups of this many
+constexpr int kColumnsInTurn = 64;  // of values, in halves a cache line or two; a multiple of kKvScaleColumns
+static_assert(kColumnsInTurn % kKvScaleColumns == 0);
 
 // The rows that are computed together, by their place in a tile.
 struct RowTile {
@@ -212,14 +214,16 @@ inline float Exponentials(float* x, int first, int n, float sink) {
   return total + lanes[0];
 }
 
-// Columns of values, widened as they are loaded: kVectors vectors, or with kPart the last few columns of a row.
+// Columns of values, widened as they are loaded: kVectors vectors, or with kPart the last few columns of a row. `at` is where
+// they begin in a row.
 template <class L, class Element, int kVectors, bool kPart>
 struct Columns {
   using Floats = typename L::Floats;
   Columns(int head_dim, int begin) : head_dim(head_dim), begin(begin) {}
 
-  inline void Load(const unsigned char* row, Floats (&x)[kVectors]) const {
-    const Element* const elements = reinterpret_cast<const Element*>(row) + begin;
+  inline const unsigned char* In(const unsigned char* row) const { return row + begin * static_cast<int>(sizeof(Element)); }
+  inline void Load(const unsigned char* at, Floats (&x)[kVectors]) const {
+    const Element* const elements = reinterpret_cast<const Element*>(at);
     if constexpr (kPart) {
       Element some[L::kLanes] = {};
       __builtin_memcpy(some, elements, static_cast<unsigned long>(head_dim - begin) * sizeof(Element));
@@ -228,17 +232,17 @@ struct Columns {
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) x[v] = L::Load(elements + v * L::kLanes);
     }
-    if constexpr (sizeof(Element) == 1) Rescale(row, x);
+    if constexpr (sizeof(Element) == 1) Rescale(at, x);
   }
   // The columns begin where a scale's columns do, or all of them have the same scale.
-  inline void Rescale(const unsigned char* row, Floats (&x)[kVectors]) const {
+  inline void Rescale(const unsigned char* at, Floats (&x)[kVectors]) const {
+    const unsigned char* const scales = at + head_dim - begin + 2 * (begin / kKvScaleColumns);
     Floats scale = L::Zero();
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       if (v * L::kLanes % kKvScaleColumns == 0) {
         uint16_t half;
-        const int block = begin / kKvScaleColumns + v * L::kLanes / kKvScaleColumns;
-        __builtin_memcpy(&half, row + head_dim + 2 * block, sizeof(half));
+        __builtin_memcpy(&half, scales + 2 * (v * L::kLanes / kKvScaleColumns), sizeof(half));
         scale = L::BroadcastHalf(half);
       }
       x[v] = L::Multiply(x[v], scale);
@@ -256,10 +260,10 @@ struct Columns {
     L::Store(some, x);
     __builtin_memcpy(output + begin, some, static_cast<unsigned long>(head_dim - begin) * sizeof(float));
   }
-  inline void Fetch(const unsigned char* row) const {
+  inline void Fetch(const unsigned char* at) const {
 #pragma GCC unroll 8
     for (int byte = 0; byte < kVectors * L::kLanes * static_cast<int>(sizeof(Element)); byte += kLineBytes) {
-      __builtin_prefetch(row + begin * static_cast<int>(sizeof(Element)) + byte, 0, 2);
+      __builtin_prefetch(at + byte, 0, 2);
     }
   }
 
@@ -267,16 +271,42 @@ struct Columns {
   int begin;
 };
 
-// body(position, its row of values, bytes from there to the row of the next page) for positions [begin, end) of `longest`.
-template <class Body>
-inline void ForValues(const AttentionArguments& a, int64_t row_bytes, int begin, int end, int longest, const Body& body) {
+// Adds the weighted values of the positions [begin, end), which all kRows rows see, to `sums` (kRows, kVectors). Not inline:
+// these sums have to be in registers, whatever their caller does to its own.
+template <class L, int kRows, int kVectors, class SomeColumns>
+__attribute__((noinline)) void AddValues(const AttentionArguments& a, const SomeColumns columns, const float* const* scores,
+                                         int64_t row_bytes, int begin, int end, int longest, typename L::Floats* sums) {
+  using Floats = typename L::Floats;
+  Floats sum[kRows][kVectors];
+  const float* weights[kRows];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    weights[r] = scores[r];
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = sums[r * kVectors + v];
+  }
   for (int t = begin; t < end;) {
     const int page = t / a.page_tokens;
     const int next_page = (page + 1) * a.page_tokens;
     const int stop = end < next_page ? end : next_page;
-    const unsigned char* row = a.pages[page] + a.values + (t - page * a.page_tokens) * row_bytes;
+    const unsigned char* at = columns.In(a.pages[page] + a.values + (t - page * a.page_tokens) * row_bytes);
     const int64_t ahead = next_page < longest ? a.pages[page + 1] - a.pages[page] : 0;
-    for (; t < stop; ++t, row += row_bytes) body(t, row, ahead);
+    for (; t < stop; ++t, at += row_bytes) {
+      columns.Fetch(at + ahead);
+      Floats x[kVectors];
+      columns.Load(at, x);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const Floats weight = L::Broadcast(weights[r][t]);
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) sum[r][v] = L::MultiplyAdd(weight, x[v], sum[r][v]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) sums[r * kVectors + v] = sum[r][v];
   }
 }
 
@@ -291,60 +321,58 @@ inline void SumValues(const AttentionArguments& a, const RowTile& tile, const fl
   const auto seen = [&](int r) { return tile.length[r] < end ? tile.length[r] : end; };
   // Those that all rows see, if there are any; the few that a row sees before and after them are added for it alone.
   const int common = from(kRows - 1) < seen(0) ? from(kRows - 1) : seen(0);
-  const auto add_alone = [&](int r, Floats(&sum)[kVectors], int first, int last) __attribute__((always_inline)) {
-    ForValues(a, row_bytes, first, last, longest, [&](int t, const unsigned char* row, int64_t) {
-      Floats x[kVectors];
-      columns.Load(row, x);
-      const Floats weight = L::Broadcast(tile.scores[r][t]);
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sum[v] = L::MultiplyAdd(weight, x[v], sum[v]);
-    });
+  Floats sums[kRows][kVectors];
+  const auto add_alone = [&](int r, int first, int last) {
+    if (first < last) AddValues<L, 1, kVectors>(a, columns, tile.scores + r, row_bytes, first, last, longest, sums[r]);
   };
-  Floats sum[kRows][kVectors];
-  const float* weights[kRows];
-#pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
-    weights[r] = tile.scores[r];
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) sum[r][v] = L::Zero();
-    add_alone(r, sum[r], from(r), common);
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = L::Zero();
+    add_alone(r, from(r), common);
   }
-  ForValues(a, row_bytes, common, seen(0), longest, [&](int t, const unsigned char* row, int64_t ahead) {
-    columns.Fetch(row + ahead);
-    Floats x[kVectors];
-    columns.Load(row, x);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const Floats weight = L::Broadcast(weights[r][t]);
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = L::MultiplyAdd(weight, x[v], sum[r][v]);
-    }
-  });
-#pragma GCC unroll 8
+  AddValues<L, kRows, kVectors>(a, columns, tile.scores, row_bytes, common, seen(0), longest, sums[0]);
   for (int r = 0; r < kRows; ++r) {
     if (seen(r) <= begin || tile.first[r] >= end) continue;
-    add_alone(r, sum[r], from(r) > seen(0) ? from(r) : seen(0), seen(r));
+    add_alone(r, from(r) > seen(0) ? from(r) : seen(0), seen(r));
     float* const output = a.output + tile.at[r];
     const Floats total = L::Broadcast(totals[r]);
-#pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      const Floats all = tile.first[r] >= begin ? sum[r][v] : L::Add(columns.LoadOutput(output, v), sum[r][v]);
+      const Floats all = tile.first[r] >= begin ? sums[r][v] : L::Add(columns.LoadOutput(output, v), sums[r][v]);
       columns.StoreOutput(output, v, seen(r) == tile.length[r] ? L::Divide(all, total) : all);
     }
   }
 }
 
-// Columns from `column` on.
+// The columns [column, end).
 template <class L, class Element, int kRows, int kVectors>
 inline void SumColumns(const AttentionArguments& a, const RowTile& tile, const float* totals, int64_t row_bytes, int begin,
-                       int column) {
-  for (; column + kVectors * L::kLanes <= a.head_dim; column += kVectors * L::kLanes) {
+                       int column, int end) {
+  for (; column + kVectors * L::kLanes <= end; column += kVectors * L::kLanes) {
     SumValues<L, kRows, kVectors>(a, tile, totals, row_bytes, begin, Columns<L, Element, kVectors, false>(a.head_dim, column));
   }
   if constexpr (kVectors > 1) {
-    SumColumns<L, Element, kRows, kVectors / 2>(a, tile, totals, row_bytes, begin, column);
-  } else if (column < a.head_dim) {
+    SumColumns<L, Element, kRows, kVectors / 2>(a, tile, totals, row_bytes, begin, column, end);
+  } else if (column < end) {
     SumValues<L, kRows, 1>(a, tile, totals, row_bytes, begin, Columns<L, Element, 1, true>(a.head_dim, column));
+  }
+}
+
+// Weighted values of all rows. Tiles take turns at some columns of the values, which a cache holds meanwhile.
+template <class L, class Element>
+inline void SumTiles(const AttentionArguments& a, const RowTile* tiles, int count, const float (*totals)[kTileRows],
+                     int64_t row_bytes) {
+  const int columns = count == 1 ? a.head_dim : kColumnsInTurn;
+  const int longest = tiles[count - 1].length[tiles[count - 1].rows - 1];
+  const int first_sum = tiles[0].first[0] / kAttentionSumTokens * kAttentionSumTokens;
+  for (int begin = first_sum; begin < longest; begin += kAttentionSumTokens) {
+    for (int column = 0; column < a.head_dim; column += columns) {
+      const int end = column + columns < a.head_dim ? column + columns : a.head_dim;
+      for (int i = 0; i < count; ++i) {
+        WithRows(tiles[i].rows, [&](auto rows) {
+          constexpr int kRows = rows.kCount;
+          SumColumns<L, Element, kRows, VectorsFor<L>(kRows)>(a, tiles[i], totals[i], row_bytes, begin, column, end);
+        });
+      }
+    }
   }
 }
 
@@ -390,16 +418,7 @@ inline void Attention(const AttentionArguments& a) {
     for (int r = 0; r < tile[i].rows; ++r)
       totals[i][r] = Exponentials<L>(tile[i].scores[r], tile[i].first[r], tile[i].length[r], tile[i].sink[r]);
   }
-  const int64_t row_bytes = KvRowBytes(kKvFormatOf<Element>, a.head_dim);
-  const int first_sum = tile[0].first[0] / kAttentionSumTokens * kAttentionSumTokens;
-  for (int begin = first_sum; begin < longest; begin += kAttentionSumTokens) {
-    for (int i = 0; i < tiles; ++i) {
-      WithRows(tile[i].rows, [&](auto rows) {
-        constexpr int kRows = rows.kCount;
-        SumColumns<L, Element, kRows, VectorsFor<L>(kRows)>(a, tile[i], totals[i], row_bytes, begin, 0);
-      });
-    }
-  }
+  SumTiles<L, Element>(a, tile, tiles, totals, KvRowBytes(kKvFormatOf<Element>, a.head_dim));
 }
 
 // As StoreKvRow: rounded to halves, the largest one instead of infinity.
