@@ -30,6 +30,7 @@ struct RowTile {
       const int64_t own = int64_t{row - token * a.heads} * (2 * a.bias_reach + 1) + a.bias_reach;
       bias[r] = a.bias == nullptr ? nullptr : a.bias + own;
       sink[r] = a.sinks == nullptr ? -__builtin_inff() : a.sinks[row - token * a.heads];
+      query[r] = a.query + at[r];
       scores[r] = a.scores + (begin + r) * a.score_stride;
     }
   }
@@ -40,6 +41,7 @@ struct RowTile {
   int position[kTileRows];
   const float* bias[kTileRows];  // of the query's own position, where there is one
   float sink[kTileRows];         // minus infinity: none
+  const float* query[kTileRows];
   float* scores[kTileRows];
 };
 
@@ -96,21 +98,23 @@ struct Keys<L, int8_t> {
   alignas(64) float scales[kMostHeadDim / kKvScaleColumns * kKvPageTokens];
 };
 
-// Scores of kRows rows with keys [key, key + kVectors vectors) of a page. `query` (head_dim, kRows). `ahead`: bytes from these
+// Scores of kRows rows with keys [key, key + kVectors vectors) of a page. `ahead`: bytes from these
 // keys to those that come next.
 template <class L, int kRows, int kVectors, class KeysOfPage>
-inline void ScoreKeys(const AttentionArguments& a, const KeysOfPage& keys, int key, const float* query, int64_t ahead,
-                      float* const* scores) {
+inline void ScoreKeys(const AttentionArguments& a, const KeysOfPage& keys, int key, const float* const* row_queries,
+                      int64_t ahead, float* const* scores) {
   using Floats = typename L::Floats;
   constexpr int kBytes = kVectors * L::kLanes * KeysOfPage::kElementBytes;
   Floats sum[kRows][kVectors];
+  const float* query[kRows];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
+    query[r] = row_queries[r];
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) sum[r][v] = L::Zero();
   }
   const auto* next = reinterpret_cast<const char*>(keys.at + key) + ahead;
-  for (int d = 0; d < a.head_dim; ++d, query += kRows, next += keys.stride * KeysOfPage::kElementBytes) {
+  for (int d = 0; d < a.head_dim; ++d, next += keys.stride * KeysOfPage::kElementBytes) {
 #pragma GCC unroll 8
     for (int byte = 0; byte < kBytes; byte += kLineBytes) __builtin_prefetch(next + byte, 0, 2);
     Floats k[kVectors];
@@ -118,7 +122,7 @@ inline void ScoreKeys(const AttentionArguments& a, const KeysOfPage& keys, int k
     for (int v = 0; v < kVectors; ++v) k[v] = keys.Load(d, key + v * L::kLanes);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const Floats q = L::Broadcast(query[r]);
+      const Floats q = L::Broadcast(query[r][d]);
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) sum[r][v] = L::MultiplyAdd(q, k[v], sum[r][v]);
     }
@@ -133,8 +137,8 @@ inline void ScoreKeys(const AttentionArguments& a, const KeysOfPage& keys, int k
 
 // Keys [key, count) of the page that begins at position `first`, and what fills up their last vector.
 template <class L, int kRows, int kVectors, class KeysOfPage>
-inline void ScorePage(const AttentionArguments& a, const KeysOfPage& keys, int first, int key, int count, const float* query,
-                      int64_t ahead, float* const* row_scores) {
+inline void ScorePage(const AttentionArguments& a, const KeysOfPage& keys, int first, int key, int count,
+                      const float* const* query, int64_t ahead, float* const* row_scores) {
   for (; count - key > (kVectors - 1) * L::kLanes; key += kVectors * L::kLanes) {
     float* scores[kRows];
     for (int r = 0; r < kRows; ++r) scores[r] = row_scores[r] + first + key;
@@ -146,13 +150,12 @@ inline void ScorePage(const AttentionArguments& a, const KeysOfPage& keys, int f
 }
 
 template <class L, class KeysOfPage>
-inline void ScoreTile(const AttentionArguments& a, const RowTile& tile, const KeysOfPage& keys, int first, const float* query,
-                      int64_t ahead) {
+inline void ScoreTile(const AttentionArguments& a, const RowTile& tile, const KeysOfPage& keys, int first, int64_t ahead) {
   const int left = tile.length[tile.rows - 1] - first;
   const int count = left < a.page_tokens ? left : a.page_tokens;
   const int key = tile.first[0] > first ? (tile.first[0] - first) / kScoresPadding * kScoresPadding : 0;
   WithRows(tile.rows, [&](auto rows) {
-    ScorePage<L, rows.kCount, VectorsFor<L>(rows.kCount)>(a, keys, first, key, count, query, ahead, tile.scores);
+    ScorePage<L, rows.kCount, VectorsFor<L>(rows.kCount)>(a, keys, first, key, count, tile.query, ahead, tile.scores);
   });
 }
 
@@ -399,18 +402,11 @@ inline void Attention(const AttentionArguments& a) {
   const RowTile tile[kMostTiles] = {tile_of(0), tile_of(tiles - 1)};
   const int longest = tile[1].length[tile[1].rows - 1];
 
-  float query[kAttentionRows * kMostHeadDim];  // of each tile (head_dim, rows)
-  for (int i = 0; i < tiles; ++i) {
-    float* to = query + begin_of(i) * a.head_dim;
-    for (int d = 0; d < a.head_dim; ++d) {
-      for (int r = 0; r < tile[i].rows; ++r) *to++ = a.query[tile[i].at[r] + d];
-    }
-  }
   for (int page = tile[0].first[0] / a.page_tokens, first = page * a.page_tokens; first < longest;
        first += a.page_tokens, ++page) {
     const Keys<L, Element> keys(a.pages[page] + a.keys, a.head_dim, a.page_tokens);
     const int64_t ahead = first + a.page_tokens < longest ? a.pages[page + 1] - a.pages[page] : 0;
-    for (int i = 0; i < tiles; ++i) ScoreTile<L>(a, tile[i], keys, first, query + begin_of(i) * a.head_dim, ahead);
+    for (int i = 0; i < tiles; ++i) ScoreTile<L>(a, tile[i], keys, first, ahead);
   }
   float totals[kMostTiles][kTileRows];
   for (int i = 0; i < tiles; ++i) {
