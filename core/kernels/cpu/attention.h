@@ -266,7 +266,7 @@ struct Columns {
   inline void Fetch(const unsigned char* at) const {
 #pragma GCC unroll 8
     for (int byte = 0; byte < kVectors * L::kLanes * static_cast<int>(sizeof(Element)); byte += kLineBytes) {
-      __builtin_prefetch(at + byte, 0, 2);
+      __builtin_prefetch(at + byte, 0, 3);
     }
   }
 
