@@ -402,6 +402,15 @@ TEST_P(Exactness, AttentionOfBlocks) {
   }
 }
 
+// Values wider than what rows take turns at, and not a multiple of it, over the border of two sums.
+TEST_P(Exactness, AttentionOfWideHeads) {
+  const KvRun runs[] = {{.position = 254, .tokens = 4}};
+  for (const int head_dim : {80, 96, 130}) {
+    CompareAttention({.heads = 9, .kv_heads = 1, .head_dim = head_dim, .scale = 0.3f, .window = head_dim == 80 ? 190 : 0}, 258,
+                     runs);
+  }
+}
+
 // Values of 256 positions are added up by themselves: around that border, where rows computed together lie on both sides of it,
 // and where the sums are many. Scores of so many positions leave room for fewer rows.
 TEST_P(Exactness, AttentionOverManyPositions) {
@@ -514,7 +523,7 @@ TEST_P(Exactness, AttendLatent) {
   std::vector<KvRun> runs;
   for (int position = 0; position < 43; ++position) runs.push_back({.position = position, .tokens = 1});
   const KvRun blocks[] = {{.position = 0, .tokens = 70}, {.position = 37, .tokens = 5}, {.position = 64, .tokens = 7}};
-  constexpr std::pair<int, int> kDims[] = {{1, 2}, {7, 4}, {8, 6}, {24, 10}, {33, 16}, {512, 64}};
+  constexpr std::pair<int, int> kDims[] = {{1, 2}, {7, 4}, {8, 6}, {24, 10}, {33, 16}, {512, 64}, {150, 10}};
   constexpr int kPageTokens[] = {16, 32, 64};
   for (size_t i = 0; i < std::size(kDims); ++i) {
     for (const int heads : {1, 3, 8, 9, 16, 20}) {

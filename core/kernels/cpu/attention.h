@@ -14,6 +14,8 @@ namespace {
 constexpr int kTileRows = 6;
 constexpr int kLineBytes = 64;      // of a cache
 constexpr int kScoresPadding = 16;  // scores are exponentiated in groups of this many
+constexpr int kColumnsInTurn = 64;  // of values, in halves a cache line or two; a multiple of kKvScaleColumns
+static_assert(kColumnsInTurn % kKvScaleColumns == 0);
 
 // The rows that are computed together, by their place in a tile.
 struct RowTile {
@@ -28,6 +30,7 @@ struct RowTile {
       const int64_t own = int64_t{row - token * a.heads} * (2 * a.bias_reach + 1) + a.bias_reach;
       bias[r] = a.bias == nullptr ? nullptr : a.bias + own;
       sink[r] = a.sinks == nullptr ? -__builtin_inff() : a.sinks[row - token * a.heads];
+      query[r] = a.query + at[r];
       scores[r] = a.scores + (begin + r) * a.score_stride;
     }
   }
@@ -38,6 +41,7 @@ struct RowTile {
   int position[kTileRows];
   const float* bias[kTileRows];  // of the query's own position, where there is one
   float sink[kTileRows];         // minus infinity: none
+  const float* query[kTileRows];
   float* scores[kTileRows];
 };
 
@@ -94,21 +98,23 @@ struct Keys<L, int8_t> {
   alignas(64) float scales[kMostHeadDim / kKvScaleColumns * kKvPageTokens];
 };
 
-// Scores of kRows rows with keys [key, key + kVectors vectors) of a page. `query` (head_dim, kRows). `ahead`: bytes from these
+// Scores of kRows rows with keys [key, key + kVectors vectors) of a page. `ahead`: bytes from these
 // keys to those that come next.
 template <class L, int kRows, int kVectors, class KeysOfPage>
-inline void ScoreKeys(const AttentionArguments& a, const KeysOfPage& keys, int key, const float* query, int64_t ahead,
-                      float* const* scores) {
+inline void ScoreKeys(const AttentionArguments& a, const KeysOfPage& keys, int key, const float* const* row_queries,
+                      int64_t ahead, float* const* scores) {
   using Floats = typename L::Floats;
   constexpr int kBytes = kVectors * L::kLanes * KeysOfPage::kElementBytes;
   Floats sum[kRows][kVectors];
+  const float* query[kRows];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
+    query[r] = row_queries[r];
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) sum[r][v] = L::Zero();
   }
   const auto* next = reinterpret_cast<const char*>(keys.at + key) + ahead;
-  for (int d = 0; d < a.head_dim; ++d, query += kRows, next += keys.stride * KeysOfPage::kElementBytes) {
+  for (int d = 0; d < a.head_dim; ++d, next += keys.stride * KeysOfPage::kElementBytes) {
 #pragma GCC unroll 8
     for (int byte = 0; byte < kBytes; byte += kLineBytes) __builtin_prefetch(next + byte, 0, 2);
     Floats k[kVectors];
@@ -116,7 +122,7 @@ inline void ScoreKeys(const AttentionArguments& a, const KeysOfPage& keys, int k
     for (int v = 0; v < kVectors; ++v) k[v] = keys.Load(d, key + v * L::kLanes);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const Floats q = L::Broadcast(query[r]);
+      const Floats q = L::Broadcast(query[r][d]);
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) sum[r][v] = L::MultiplyAdd(q, k[v], sum[r][v]);
     }
@@ -131,8 +137,8 @@ inline void ScoreKeys(const AttentionArguments& a, const KeysOfPage& keys, int k
 
 // Keys [key, count) of the page that begins at position `first`, and what fills up their last vector.
 template <class L, int kRows, int kVectors, class KeysOfPage>
-inline void ScorePage(const AttentionArguments& a, const KeysOfPage& keys, int first, int key, int count, const float* query,
-                      int64_t ahead, float* const* row_scores) {
+inline void ScorePage(const AttentionArguments& a, const KeysOfPage& keys, int first, int key, int count,
+                      const float* const* query, int64_t ahead, float* const* row_scores) {
   for (; count - key > (kVectors - 1) * L::kLanes; key += kVectors * L::kLanes) {
     float* scores[kRows];
     for (int r = 0; r < kRows; ++r) scores[r] = row_scores[r] + first + key;
@@ -144,13 +150,12 @@ inline void ScorePage(const AttentionArguments& a, const KeysOfPage& keys, int f
 }
 
 template <class L, class KeysOfPage>
-inline void ScoreTile(const AttentionArguments& a, const RowTile& tile, const KeysOfPage& keys, int first, const float* query,
-                      int64_t ahead) {
+inline void ScoreTile(const AttentionArguments& a, const RowTile& tile, const KeysOfPage& keys, int first, int64_t ahead) {
   const int left = tile.length[tile.rows - 1] - first;
   const int count = left < a.page_tokens ? left : a.page_tokens;
   const int key = tile.first[0] > first ? (tile.first[0] - first) / kScoresPadding * kScoresPadding : 0;
   WithRows(tile.rows, [&](auto rows) {
-    ScorePage<L, rows.kCount, VectorsFor<L>(rows.kCount)>(a, keys, first, key, count, query, ahead, tile.scores);
+    ScorePage<L, rows.kCount, VectorsFor<L>(rows.kCount)>(a, keys, first, key, count, tile.query, ahead, tile.scores);
   });
 }
 
@@ -212,14 +217,16 @@ inline float Exponentials(float* x, int first, int n, float sink) {
   return total + lanes[0];
 }
 
-// Columns of values, widened as they are loaded: kVectors vectors, or with kPart the last few columns of a row.
+// Columns of values, widened as they are loaded: kVectors vectors, or with kPart the last few columns of a row. `at` is where
+// they begin in a row.
 template <class L, class Element, int kVectors, bool kPart>
 struct Columns {
   using Floats = typename L::Floats;
   Columns(int head_dim, int begin) : head_dim(head_dim), begin(begin) {}
 
-  inline void Load(const unsigned char* row, Floats (&x)[kVectors]) const {
-    const Element* const elements = reinterpret_cast<const Element*>(row) + begin;
+  inline const unsigned char* In(const unsigned char* row) const { return row + begin * static_cast<int>(sizeof(Element)); }
+  inline void Load(const unsigned char* at, Floats (&x)[kVectors]) const {
+    const Element* const elements = reinterpret_cast<const Element*>(at);
     if constexpr (kPart) {
       Element some[L::kLanes] = {};
       __builtin_memcpy(some, elements, static_cast<unsigned long>(head_dim - begin) * sizeof(Element));
@@ -228,17 +235,17 @@ struct Columns {
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) x[v] = L::Load(elements + v * L::kLanes);
     }
-    if constexpr (sizeof(Element) == 1) Rescale(row, x);
+    if constexpr (sizeof(Element) == 1) Rescale(at, x);
   }
   // The columns begin where a scale's columns do, or all of them have the same scale.
-  inline void Rescale(const unsigned char* row, Floats (&x)[kVectors]) const {
+  inline void Rescale(const unsigned char* at, Floats (&x)[kVectors]) const {
+    const unsigned char* const scales = at + head_dim - begin + 2 * (begin / kKvScaleColumns);
     Floats scale = L::Zero();
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       if (v * L::kLanes % kKvScaleColumns == 0) {
         uint16_t half;
-        const int block = begin / kKvScaleColumns + v * L::kLanes / kKvScaleColumns;
-        __builtin_memcpy(&half, row + head_dim + 2 * block, sizeof(half));
+        __builtin_memcpy(&half, scales + 2 * (v * L::kLanes / kKvScaleColumns), sizeof(half));
         scale = L::BroadcastHalf(half);
       }
       x[v] = L::Multiply(x[v], scale);
@@ -256,10 +263,10 @@ struct Columns {
     L::Store(some, x);
     __builtin_memcpy(output + begin, some, static_cast<unsigned long>(head_dim - begin) * sizeof(float));
   }
-  inline void Fetch(const unsigned char* row) const {
+  inline void Fetch(const unsigned char* at) const {
 #pragma GCC unroll 8
     for (int byte = 0; byte < kVectors * L::kLanes * static_cast<int>(sizeof(Element)); byte += kLineBytes) {
-      __builtin_prefetch(row + begin * static_cast<int>(sizeof(Element)) + byte, 0, 2);
+      __builtin_prefetch(at + byte, 0, 3);
     }
   }
 
@@ -267,16 +274,42 @@ struct Columns {
   int begin;
 };
 
-// body(position, its row of values, bytes from there to the row of the next page) for positions [begin, end) of `longest`.
-template <class Body>
-inline void ForValues(const AttentionArguments& a, int64_t row_bytes, int begin, int end, int longest, const Body& body) {
+// Adds the weighted values of the positions [begin, end), which all kRows rows see, to `sums` (kRows, kVectors). Not inline:
+// these sums have to be in registers, whatever their caller does to its own.
+template <class L, int kRows, int kVectors, class SomeColumns>
+__attribute__((noinline)) void AddValues(const AttentionArguments& a, const SomeColumns columns, const float* const* scores,
+                                         int64_t row_bytes, int begin, int end, int longest, typename L::Floats* sums) {
+  using Floats = typename L::Floats;
+  Floats sum[kRows][kVectors];
+  const float* weights[kRows];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    weights[r] = scores[r];
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = sums[r * kVectors + v];
+  }
   for (int t = begin; t < end;) {
     const int page = t / a.page_tokens;
     const int next_page = (page + 1) * a.page_tokens;
     const int stop = end < next_page ? end : next_page;
-    const unsigned char* row = a.pages[page] + a.values + (t - page * a.page_tokens) * row_bytes;
+    const unsigned char* at = columns.In(a.pages[page] + a.values + (t - page * a.page_tokens) * row_bytes);
     const int64_t ahead = next_page < longest ? a.pages[page + 1] - a.pages[page] : 0;
-    for (; t < stop; ++t, row += row_bytes) body(t, row, ahead);
+    for (; t < stop; ++t, at += row_bytes) {
+      columns.Fetch(at + ahead);
+      Floats x[kVectors];
+      columns.Load(at, x);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const Floats weight = L::Broadcast(weights[r][t]);
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) sum[r][v] = L::MultiplyAdd(weight, x[v], sum[r][v]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) sums[r * kVectors + v] = sum[r][v];
   }
 }
 
@@ -291,60 +324,58 @@ inline void SumValues(const AttentionArguments& a, const RowTile& tile, const fl
   const auto seen = [&](int r) { return tile.length[r] < end ? tile.length[r] : end; };
   // Those that all rows see, if there are any; the few that a row sees before and after them are added for it alone.
   const int common = from(kRows - 1) < seen(0) ? from(kRows - 1) : seen(0);
-  const auto add_alone = [&](int r, Floats(&sum)[kVectors], int first, int last) __attribute__((always_inline)) {
-    ForValues(a, row_bytes, first, last, longest, [&](int t, const unsigned char* row, int64_t) {
-      Floats x[kVectors];
-      columns.Load(row, x);
-      const Floats weight = L::Broadcast(tile.scores[r][t]);
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sum[v] = L::MultiplyAdd(weight, x[v], sum[v]);
-    });
+  Floats sums[kRows][kVectors];
+  const auto add_alone = [&](int r, int first, int last) {
+    if (first < last) AddValues<L, 1, kVectors>(a, columns, tile.scores + r, row_bytes, first, last, longest, sums[r]);
   };
-  Floats sum[kRows][kVectors];
-  const float* weights[kRows];
-#pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
-    weights[r] = tile.scores[r];
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) sum[r][v] = L::Zero();
-    add_alone(r, sum[r], from(r), common);
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = L::Zero();
+    add_alone(r, from(r), common);
   }
-  ForValues(a, row_bytes, common, seen(0), longest, [&](int t, const unsigned char* row, int64_t ahead) {
-    columns.Fetch(row + ahead);
-    Floats x[kVectors];
-    columns.Load(row, x);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const Floats weight = L::Broadcast(weights[r][t]);
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = L::MultiplyAdd(weight, x[v], sum[r][v]);
-    }
-  });
-#pragma GCC unroll 8
+  AddValues<L, kRows, kVectors>(a, columns, tile.scores, row_bytes, common, seen(0), longest, sums[0]);
   for (int r = 0; r < kRows; ++r) {
     if (seen(r) <= begin || tile.first[r] >= end) continue;
-    add_alone(r, sum[r], from(r) > seen(0) ? from(r) : seen(0), seen(r));
+    add_alone(r, from(r) > seen(0) ? from(r) : seen(0), seen(r));
     float* const output = a.output + tile.at[r];
     const Floats total = L::Broadcast(totals[r]);
-#pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      const Floats all = tile.first[r] >= begin ? sum[r][v] : L::Add(columns.LoadOutput(output, v), sum[r][v]);
+      const Floats all = tile.first[r] >= begin ? sums[r][v] : L::Add(columns.LoadOutput(output, v), sums[r][v]);
       columns.StoreOutput(output, v, seen(r) == tile.length[r] ? L::Divide(all, total) : all);
     }
   }
 }
 
-// Columns from `column` on.
+// The columns [column, end).
 template <class L, class Element, int kRows, int kVectors>
 inline void SumColumns(const AttentionArguments& a, const RowTile& tile, const float* totals, int64_t row_bytes, int begin,
-                       int column) {
-  for (; column + kVectors * L::kLanes <= a.head_dim; column += kVectors * L::kLanes) {
+                       int column, int end) {
+  for (; column + kVectors * L::kLanes <= end; column += kVectors * L::kLanes) {
     SumValues<L, kRows, kVectors>(a, tile, totals, row_bytes, begin, Columns<L, Element, kVectors, false>(a.head_dim, column));
   }
   if constexpr (kVectors > 1) {
-    SumColumns<L, Element, kRows, kVectors / 2>(a, tile, totals, row_bytes, begin, column);
-  } else if (column < a.head_dim) {
+    SumColumns<L, Element, kRows, kVectors / 2>(a, tile, totals, row_bytes, begin, column, end);
+  } else if (column < end) {
     SumValues<L, kRows, 1>(a, tile, totals, row_bytes, begin, Columns<L, Element, 1, true>(a.head_dim, column));
+  }
+}
+
+// Weighted values of all rows. Tiles take turns at some columns of the values, which a cache holds meanwhile.
+template <class L, class Element>
+inline void SumTiles(const AttentionArguments& a, const RowTile* tiles, int count, const float (*totals)[kTileRows],
+                     int64_t row_bytes) {
+  const int columns = count == 1 ? a.head_dim : kColumnsInTurn;
+  const int longest = tiles[count - 1].length[tiles[count - 1].rows - 1];
+  const int first_sum = tiles[0].first[0] / kAttentionSumTokens * kAttentionSumTokens;
+  for (int begin = first_sum; begin < longest; begin += kAttentionSumTokens) {
+    for (int column = 0; column < a.head_dim; column += columns) {
+      const int end = column + columns < a.head_dim ? column + columns : a.head_dim;
+      for (int i = 0; i < count; ++i) {
+        WithRows(tiles[i].rows, [&](auto rows) {
+          constexpr int kRows = rows.kCount;
+          SumColumns<L, Element, kRows, VectorsFor<L>(kRows)>(a, tiles[i], totals[i], row_bytes, begin, column, end);
+        });
+      }
+    }
   }
 }
 
@@ -371,18 +402,11 @@ inline void Attention(const AttentionArguments& a) {
   const RowTile tile[kMostTiles] = {tile_of(0), tile_of(tiles - 1)};
   const int longest = tile[1].length[tile[1].rows - 1];
 
-  float query[kAttentionRows * kMostHeadDim];  // of each tile (head_dim, rows)
-  for (int i = 0; i < tiles; ++i) {
-    float* to = query + begin_of(i) * a.head_dim;
-    for (int d = 0; d < a.head_dim; ++d) {
-      for (int r = 0; r < tile[i].rows; ++r) *to++ = a.query[tile[i].at[r] + d];
-    }
-  }
   for (int page = tile[0].first[0] / a.page_tokens, first = page * a.page_tokens; first < longest;
        first += a.page_tokens, ++page) {
     const Keys<L, Element> keys(a.pages[page] + a.keys, a.head_dim, a.page_tokens);
     const int64_t ahead = first + a.page_tokens < longest ? a.pages[page + 1] - a.pages[page] : 0;
-    for (int i = 0; i < tiles; ++i) ScoreTile<L>(a, tile[i], keys, first, query + begin_of(i) * a.head_dim, ahead);
+    for (int i = 0; i < tiles; ++i) ScoreTile<L>(a, tile[i], keys, first, ahead);
   }
   float totals[kMostTiles][kTileRows];
   for (int i = 0; i < tiles; ++i) {
@@ -390,16 +414,7 @@ inline void Attention(const AttentionArguments& a) {
     for (int r = 0; r < tile[i].rows; ++r)
       totals[i][r] = Exponentials<L>(tile[i].scores[r], tile[i].first[r], tile[i].length[r], tile[i].sink[r]);
   }
-  const int64_t row_bytes = KvRowBytes(kKvFormatOf<Element>, a.head_dim);
-  const int first_sum = tile[0].first[0] / kAttentionSumTokens * kAttentionSumTokens;
-  for (int begin = first_sum; begin < longest; begin += kAttentionSumTokens) {
-    for (int i = 0; i < tiles; ++i) {
-      WithRows(tile[i].rows, [&](auto rows) {
-        constexpr int kRows = rows.kCount;
-        SumColumns<L, Element, kRows, VectorsFor<L>(kRows)>(a, tile[i], totals[i], row_bytes, begin, 0);
-      });
-    }
-  }
+  SumTiles<L, Element>(a, tile, tiles, totals, KvRowBytes(kKvFormatOf<Element>, a.head_dim));
 }
 
 // As StoreKvRow: rounded to halves, the largest one instead of infinity.

@@ -10,33 +10,40 @@
 namespace moed {
 namespace {
 
-// Rows of floats that are kept apart so that they fall into different places of a cache.
-constexpr int kKeyStride = kMostHeadDim + kLineBytes / static_cast<int>(sizeof(float));
+constexpr int kKeyDims =
+    128;  // of keys and queries, that are multiplied in turn: what a cache holds; a multiple of kKvScaleColumns
+constexpr int kKeyStride =
+    kKeyDims + kLineBytes / static_cast<int>(sizeof(float));  // floats: keys fall into different places of it
+static_assert(kKeyDims % kKvScaleColumns == 0);
 
-// Numbers of a row, widened: `count` of them to `numbers`, which has room for the last vector.
+// Numbers [begin, end) of a row of `count`, widened to `numbers`, which has room for the last vector. `ahead`: bytes to the row
+// that comes next.
 template <class L, class Element>
-inline void WidenRow(const unsigned char* row, int count, float* numbers) {
+inline void WidenRow(const unsigned char* row, int count, int begin, int end, int64_t ahead, float* numbers) {
   typename L::Floats x[1];
-  int d = 0;
-  for (; d + L::kLanes <= count; d += L::kLanes) {
-    Columns<L, Element, 1, false>(count, d).Load(row, x);
-    L::Store(numbers + d, x[0]);
+  int d = begin;
+  for (; d + L::kLanes <= end; d += L::kLanes, numbers += L::kLanes) {
+    const Columns<L, Element, 1, false> columns(count, d);
+    columns.Fetch(columns.In(row) + ahead);
+    columns.Load(columns.In(row), x);
+    L::Store(numbers, x[0]);
   }
-  if (d == count) return;
-  Columns<L, Element, 1, true>(count, d).Load(row, x);
-  L::Store(numbers + d, x[0]);
+  if (d == end) return;
+  const Columns<L, Element, 1, true> columns(count, d);
+  columns.Load(columns.In(row), x);
+  L::Store(numbers, x[0]);
 }
 
-// Sums of kKeys keys (kKeys, kKeyStride) with kVectors vectors of query rows; query (dims, kVectors vectors), scores (kKeys,
-// kVectors vectors).
+// Adds the products of kKeys keys (kKeys, kKeyStride) with kVectors vectors of query rows to `sums` (kKeys, kVectors vectors);
+// query (dims, kVectors vectors).
 template <class L, int kVectors, int kKeys>
-inline void ScoreLatents(const float* query, const float* keys, int dims, float scale, float* scores) {
+__attribute__((noinline)) void ScoreLatents(const float* query, const float* keys, int dims, float* sums) {
   using Floats = typename L::Floats;
   Floats sum[kKeys][kVectors];
 #pragma GCC unroll 16
   for (int k = 0; k < kKeys; ++k) {
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) sum[k][v] = L::Zero();
+    for (int v = 0; v < kVectors; ++v) sum[k][v] = L::Load(sums + (k * kVectors + v) * L::kLanes);
   }
   for (int d = 0; d < dims; ++d, query += kVectors * L::kLanes) {
     Floats q[kVectors];
@@ -49,23 +56,19 @@ inline void ScoreLatents(const float* query, const float* keys, int dims, float 
       for (int v = 0; v < kVectors; ++v) sum[k][v] = L::MultiplyAdd(q[v], key, sum[k][v]);
     }
   }
-  const Floats factor = L::Broadcast(scale);
 #pragma GCC unroll 16
   for (int k = 0; k < kKeys; ++k) {
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) L::Store(scores + (k * kVectors + v) * L::kLanes, L::Multiply(factor, sum[k][v]));
+    for (int v = 0; v < kVectors; ++v) L::Store(sums + (k * kVectors + v) * L::kLanes, sum[k][v]);
   }
 }
 
-// Scores of all rows with the positions [0, longest).
-template <class L, class Element, int kVectors>
-inline void ScoreLatentRows(const LatentArguments& arguments, int longest) {
-  constexpr int kRows = kVectors * L::kLanes;
-  constexpr int kKeys = L::kSums / kVectors < 12 ? L::kSums / kVectors : 12;
+// The queries of all rows, (dims, kRows): those with latents, then the rotated ones. Rows beyond are zero.
+template <int kRows>
+inline void PackQueries(const LatentArguments& arguments, float* query) {
   const AttentionArguments& a = arguments.latents;
   const int dims = a.head_dim + arguments.rotary_dims;
-  float query[kRows * kMostHeadDim];  // (dims, kRows)
-  if (a.rows < kRows) __builtin_memset(query, 0, dims * kRows * sizeof(float));
+  if (a.rows < kRows) __builtin_memset(query, 0, static_cast<unsigned long>(dims) * kRows * sizeof(float));
   for (int r = 0; r < a.rows; ++r) {
     const int row = a.first_row + r, token = row / a.heads;
     const float* from = a.query + token * a.token_stride + int64_t{row - token * a.heads} * a.head_dim;
@@ -73,22 +76,41 @@ inline void ScoreLatentRows(const LatentArguments& arguments, int longest) {
     for (int d = 0; d < a.head_dim; ++d) query[d * kRows + r] = from[d];
     for (int d = a.head_dim; d < dims; ++d) query[d * kRows + r] = rotated[d - a.head_dim];
   }
+}
+
+// Scores of all rows with the positions [0, longest), a page at a time.
+template <class L, class Element, int kVectors>
+inline void ScoreLatentRows(const LatentArguments& arguments, int longest) {
+  constexpr int kRows = kVectors * L::kLanes;
+  constexpr int kKeys = L::kSums / kVectors < 16 ? L::kSums / kVectors : 16;
+  const AttentionArguments& a = arguments.latents;
+  float query[kRows * kMostHeadDim];
+  PackQueries<kRows>(arguments, query);
   const int64_t latent_bytes = KvRowBytes(kKvFormatOf<Element>, a.head_dim);
   const int64_t row_bytes = LatentRowBytes(kKvFormatOf<Element>, a.head_dim, arguments.rotary_dims);
-  // A latent's last vector may reach into its rotated key, and that one's behind all numbers.
-  alignas(64) float keys[kKeys * kKeyStride], scores[kKeys * kRows];
-  for (int first = 0; first < longest; first += kKeys) {
-    const int count = longest - first < kKeys ? longest - first : kKeys;
-    for (int k = 0; k < count; ++k) {
-      const int page = (first + k) / a.page_tokens;
-      const unsigned char* row = a.pages[page] + (first + k - page * a.page_tokens) * row_bytes;
-      WidenRow<L, Element>(row, a.head_dim, keys + k * kKeyStride);
-      WidenRow<L, Element>(row + latent_bytes, arguments.rotary_dims, keys + k * kKeyStride + a.head_dim);
-    }
-    for (int k = count; k < kKeys; ++k) __builtin_memset(keys + k * kKeyStride, 0, dims * sizeof(float));
-    ScoreLatents<L, kVectors, kKeys>(query, keys, dims, a.scale, scores);
+  alignas(64) float keys[kKeys * kKeyStride] = {};
+  alignas(64) float sums[(kKvPageTokens + kKeys) * kRows];  // (positions, kRows)
+  for (int first = 0, page = 0; first < longest; first += a.page_tokens, ++page) {
+    const int count = longest - first < a.page_tokens ? longest - first : a.page_tokens;
+    const int64_t ahead = first + a.page_tokens < longest ? a.pages[page + 1] - a.pages[page] : 0;
+    __builtin_memset(sums, 0, sizeof(sums));
+    // Some numbers of all keys of the page after the other, a sum in the order of the numbers: `part` begins in a row, at number
+    // `done` of a query.
+    const auto score = [&](const unsigned char* part, int numbers, int done) {
+      for (int begin = 0; begin < numbers; begin += kKeyDims) {
+        const int end = begin + kKeyDims < numbers ? begin + kKeyDims : numbers;
+        for (int key = 0; key < count; key += kKeys) {
+          for (int k = 0; k < kKeys && key + k < count; ++k) {
+            WidenRow<L, Element>(part + (key + k) * row_bytes, numbers, begin, end, ahead, keys + k * kKeyStride);
+          }
+          ScoreLatents<L, kVectors, kKeys>(query + (done + begin) * kRows, keys, end - begin, sums + key * kRows);
+        }
+      }
+    };
+    score(a.pages[page], a.head_dim, 0);
+    score(a.pages[page] + latent_bytes, arguments.rotary_dims, a.head_dim);
     for (int r = 0; r < a.rows; ++r) {
-      for (int k = 0; k < count; ++k) a.scores[r * a.score_stride + first + k] = scores[k * kRows + r];
+      for (int k = 0; k < count; ++k) a.scores[r * a.score_stride + first + k] = a.scale * sums[k * kRows + r];
     }
   }
 }
@@ -104,20 +126,21 @@ inline void AttendLatent(const LatentArguments& arguments) {
   } else {
     ScoreLatentRows<L, Element, kAll>(arguments, longest);
   }
+  constexpr int kMostTiles = (kLatentRows + kTileRows - 1) / kTileRows;
   const int tiles = (a.rows + kTileRows - 1) / kTileRows;
-  const int64_t row_bytes = LatentRowBytes(kKvFormatOf<Element>, a.head_dim, arguments.rotary_dims);
+  const auto tile_of = [&](int i) {
+    const int begin = i * a.rows / tiles;
+    return RowTile(a, begin, (i + 1) * a.rows / tiles - begin);
+  };
+  static_assert(kMostTiles == 3);
+  const RowTile tile[kMostTiles] = {tile_of(0), tile_of(tiles > 1 ? 1 : 0), tile_of(tiles - 1)};
+  float totals[kMostTiles][kTileRows];
   for (int i = 0; i < tiles; ++i) {
-    const int begin = i * a.rows / tiles, end = (i + 1) * a.rows / tiles;
-    const RowTile tile(a, begin, end - begin);
-    float totals[kTileRows];
-    for (int r = 0; r < tile.rows; ++r) totals[r] = Exponentials<L>(tile.scores[r], 0, tile.length[r], tile.sink[r]);
-    for (int sum = 0; sum < tile.length[tile.rows - 1]; sum += kAttentionSumTokens) {
-      WithRows(tile.rows, [&](auto rows) {
-        constexpr int kRows = rows.kCount;
-        SumColumns<L, Element, kRows, VectorsFor<L>(kRows)>(a, tile, totals, row_bytes, sum, 0);
-      });
+    for (int r = 0; r < tile[i].rows; ++r) {
+      totals[i][r] = Exponentials<L>(tile[i].scores[r], 0, tile[i].length[r], tile[i].sink[r]);
     }
   }
+  SumTiles<L, Element>(a, tile, tiles, totals, LatentRowBytes(kKvFormatOf<Element>, a.head_dim, arguments.rotary_dims));
 }
 
 }  // namespace
