@@ -14,7 +14,7 @@ import grpc
 
 from tests.chaos import protocol
 from tests.chaos.faults import Fault
-from tests.chaos.patient import DEADLINE, LATE_NANOS, LONG, LONG_PROMPT, PROMPT, TIMES, eventually, request
+from tests.chaos.patient import DEADLINE, LATE_NANOS, LONG, LONG_PROMPT, MIB, PROMPT, TIMES, eventually, request
 from tests.chaos.scenarios import Scenarios
 from tests.system.http2_client import DATA, RST_STREAM, Http2Client, message
 
@@ -22,9 +22,9 @@ TCP_REPAIR = 19  # a socket that is closed in this mode says nothing to its peer
 
 
 class Clients(Scenarios):
-    def test_a_thousand_calls_that_are_opened_and_cancelled(self) -> None:
+    def open_and_cancel(self, times: int) -> None:
         channels = [protocol.InferenceStub(self.patient.channel()) for _ in range(20)]
-        for begin in range(0, 1000 * TIMES, 100):
+        for begin in range(0, times, 100):
             calls = []
             for i in range(begin, begin + 100):
                 calls.append(channels[i % 20].GenerateStream(request(200, LONG_PROMPT if i % 3 else PROMPT)))
@@ -34,6 +34,9 @@ class Clients(Scenarios):
                         next(call)
                 call.cancel()
         self.patient.close_channels_but_first()
+
+    def test_a_thousand_calls_that_are_opened_and_cancelled(self) -> None:
+        self.open_and_cancel(1000 * TIMES)
         self.patient.check()
 
     def test_clients_that_are_killed_or_stopped_while_they_are_answered(self) -> None:
@@ -122,10 +125,10 @@ class Clients(Scenarios):
         lines = [json.loads(line) for line in self.request_log.read_text().splitlines()]
         self.assertIn("DEADLINE_EXCEEDED", {line["code"] for line in lines[-20:]})
 
-    def test_many_connections(self) -> None:
+    def open_connections(self, times: int) -> None:
         address = self.patient.daemon.address.rsplit(":", 1)
         opened = []
-        for _ in range(10_000 if LONG else 700):
+        for _ in range(times):
             with contextlib.suppress(OSError):
                 opened.append(socket.create_connection((address[0], int(address[1])), timeout=5))
         self.assertEqual(self.patient.answer(), self.patient.well)  # beside them
@@ -133,7 +136,21 @@ class Clients(Scenarios):
         self.assertLessEqual(self.patient.open_descriptors(), self.patient.descriptors + 512 + 1)
         for connection in opened:
             connection.close()
+
+    def test_many_connections(self) -> None:
+        self.open_connections(10_000 if LONG else 700)
         self.patient.check()
+
+    @unittest.skipUnless(LONG, "long")
+    def test_what_many_leave_behind_does_not_add_up(self) -> None:
+        after = []
+        for _ in range(8):
+            self.open_and_cancel(10_000)
+            self.open_connections(10_000)
+            self.patient.check()
+            self.assertTrue(self.patient.ticked())  # what is free was given back
+            after.append(self.patient.resident_bytes() / MIB)
+        self.assertLess(max(after[1:]), after[0] + 4, after)
 
     def test_no_descriptors_are_left(self) -> None:
         highest = max(int(entry.name) for entry in (self.patient.process / "fd").iterdir())
