@@ -10,8 +10,8 @@ build=(g++ cmake ninja-build ccache pkg-config git ca-certificates
 widen=(python3 python3-numpy)
 test=("${build[@]}" "${widen[@]}" libgtest-dev libgmock-dev libbenchmark-dev libboost-context-dev curl openssl xz-utils prometheus haproxy mmdebstrap groff-base
   python3-grpcio python3-protobuf python3-yaml python3-venv)
-# The page of moed-http is tested in a browser; Ubuntu has none but as a snap, and the test says that it is skipped.
-grep -q '^ID=debian' /etc/os-release && test+=(chromium-headless-shell)
+# The page of moed-http is tested in a browser; Ubuntu has none but as a snap. Tests that lack this or FUSE say that they are skipped.
+grep -q '^ID=debian' /etc/os-release && test+=(chromium-headless-shell python3-fusepy)
 [ "$(uname -m)" = aarch64 ] || test+=(g++-aarch64-linux-gnu qemu-user-static)  # the ARM kernels are tested in emulation
 check=("${test[@]}" clang clang-format libclang-rt-14-dev lld llvm)
 

@@ -83,7 +83,7 @@ void PrefixCache::Remember(const OwnedTokens& sequence, const KvSequence& kv, Fi
     int32_t page = Lookup(key);
     if (page == kNone || (page != kv.pages[i] && fidelity < EntryOf(page).fidelity)) {
       page = kv.pages[i];
-      Insert(page, key, fidelity);
+      Insert(page, key, fidelity, sequence.owner);
     }
     parent = EntryOf(page).id;
   }
@@ -95,7 +95,7 @@ void PrefixCache::RememberTail(const OwnedTokens& sequence, const KvSequence& kv
   const auto parent = Chain(sequence, full);
   if (!parent) return;
   const Key key{*parent, sequence.tokens.subspan(full * page_tokens_, length % page_tokens_)};
-  if (FindPart(key, fidelity).second < static_cast<int>(key.tokens.size())) Insert(kv.pages[full], key, fidelity);
+  if (FindPart(key, fidelity).second < static_cast<int>(key.tokens.size())) Insert(kv.pages[full], key, fidelity, sequence.owner);
 }
 
 void PrefixCache::Forget(const OwnedTokens& sequence) {
@@ -105,6 +105,23 @@ void PrefixCache::Forget(const OwnedTokens& sequence) {
   };
   if (match.part != kNone && match.part_tokens == EntryOf(match.part).tokens) erase(match.part);
   std::for_each(match.pages.begin(), match.pages.end(), erase);
+}
+
+std::vector<int> PrefixCache::CountRemembered(size_t owners) const {
+  std::vector<int> pages(owners, 0);
+  kv_.VisitRemembered([&](int32_t page) {
+    if (EntryOf(page).owner < owners) ++pages[EntryOf(page).owner];
+  });
+  return pages;
+}
+
+void PrefixCache::GoFirst(std::vector<int> surplus) {
+  std::vector<int32_t> first;
+  kv_.VisitRemembered([&](int32_t page) {
+    const uint32_t owner = EntryOf(page).owner;
+    if (owner < surplus.size() && surplus[owner]-- > 0) first.push_back(page);
+  });
+  kv_.GoFirst(first);
 }
 
 std::optional<uint64_t> PrefixCache::Chain(const OwnedTokens& sequence, size_t pages) {
@@ -125,10 +142,11 @@ int32_t PrefixCache::Lookup(const Key& key) {
   return kNone;
 }
 
-void PrefixCache::Insert(int32_t page, const Key& key, Fidelity fidelity) {
+void PrefixCache::Insert(int32_t page, const Key& key, Fidelity fidelity, uint64_t owner) {
   Erase(page);  // as what it held before
   if (const auto same = known_.find(key); same != known_.end()) Erase(*same);
-  entries_[static_cast<size_t>(page)] = {++last_id_, key.parent, fidelity, static_cast<int32_t>(key.tokens.size())};
+  entries_[static_cast<size_t>(page)] = {++last_id_, key.parent, fidelity, static_cast<int32_t>(key.tokens.size()),
+                                         static_cast<uint32_t>(owner)};
   std::copy(key.tokens.begin(), key.tokens.end(),
             tokens_.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(page) * page_tokens_));
   known_.insert(page);

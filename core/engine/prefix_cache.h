@@ -58,6 +58,11 @@ class PrefixCache {
   // Pages that hold beginnings of `sequence` and that no sequence holds.
   void Forget(const OwnedTokens& sequence);
 
+  // Pages that nobody holds, of owners 0, 1, ... `owners` - 1.
+  std::vector<int> CountRemembered(size_t owners) const;
+  // So many of each owner's, the one that was given back longest ago first, go before all others.
+  void GoFirst(std::vector<int> surplus);
+
   // What stands for a full page and all before it: no other one ever does. `pages` of them, of tokens that begin with theirs.
   // Without any it stands for the owner; nullopt: they are not all known.
   std::optional<uint64_t> Chain(const OwnedTokens& sequence, size_t pages);
@@ -80,6 +85,7 @@ class PrefixCache {
     uint64_t parent = 0;
     Fidelity fidelity;
     int32_t tokens = 0;
+    uint32_t owner = 0;
   };
   // Pages that follow the same one stand beside each other, in the order of their tokens: those that begin alike are neighbours.
   struct Less {
@@ -101,7 +107,7 @@ class PrefixCache {
   bool Stale(int32_t page) const { return kv_.LabelOf(page) != EntryOf(page).id; }
   int32_t Lookup(const Key& key);
   std::pair<int32_t, int> FindPart(const Key& rest, Fidelity fidelity);
-  void Insert(int32_t page, const Key& key, Fidelity fidelity);
+  void Insert(int32_t page, const Key& key, Fidelity fidelity, uint64_t owner);
   void Erase(int32_t page);
 
   KvPool& kv_;

@@ -41,25 +41,27 @@ const Sequence* SessionTable::Find(const std::string& session) const {
 std::unique_ptr<Sequence> SessionTable::Take(const std::string& session) {
   auto found = by_name_.find(session);
   if (found == by_name_.end()) return nullptr;
-  std::unique_ptr<Sequence> sequence = std::move(*found->second);
-  idle_.erase(found->second);
-  by_name_.erase(found);
+  return Remove(found->second);
+}
+
+std::unique_ptr<Sequence> SessionTable::Remove(Idle::iterator at) {
+  std::unique_ptr<Sequence> sequence = std::move(*at);
+  idle_.erase(at);
+  by_name_.erase(sequence->session);
+  if (const auto count = by_owner_.find(sequence->owner); --count->second == 0) by_owner_.erase(count);
   return sequence;
 }
 
 std::unique_ptr<Sequence> SessionTable::Keep(std::unique_ptr<Sequence> sequence) {
   const std::string name = sequence->session;
+  ++by_owner_[sequence->owner];
   by_name_[name] = idle_.insert(idle_.end(), std::move(sequence));
-  return size() > capacity_ ? TakeOldest() : nullptr;
+  if (size() <= capacity_) return nullptr;
+  const auto over = [this](const auto& each) { return by_owner_[each->owner] * by_owner_.size() >= idle_.size(); };
+  return Remove(std::find_if(idle_.begin(), idle_.end(), over));
 }
 
-std::unique_ptr<Sequence> SessionTable::TakeOldest() {
-  if (idle_.empty()) return nullptr;
-  std::unique_ptr<Sequence> oldest = std::move(idle_.front());
-  idle_.pop_front();
-  by_name_.erase(oldest->session);
-  return oldest;
-}
+std::unique_ptr<Sequence> SessionTable::TakeOldest() { return idle_.empty() ? nullptr : Remove(idle_.begin()); }
 
 void SessionTable::Visit(absl::FunctionRef<bool(Sequence&)> visit) {
   for (auto& sequence : idle_) {

@@ -44,8 +44,9 @@ struct Sequence {
   std::vector<TokenId> replaced_;  // what followed those, before
 };
 
-// Idle named sequences, least recently kept first. At most `capacity`: whoever is over it is handed out to be ended, and the next
-// request with that name begins a new conversation. Not synchronised.
+// Idle named sequences, least recently kept first. At most `capacity`: one more, and the oldest of an owner that has more than an
+// equal share of them is handed out to be ended; the next request with that name begins a new conversation. So nobody loses a
+// session to others while it has no more than its share. Not synchronised.
 class SessionTable {
  public:
   explicit SessionTable(int capacity) : capacity_(capacity) {}
@@ -65,9 +66,11 @@ class SessionTable {
 
  private:
   using Idle = std::list<std::unique_ptr<Sequence>>;
+  std::unique_ptr<Sequence> Remove(Idle::iterator at);
   const int capacity_;
   Idle idle_;
   absl::flat_hash_map<std::string, Idle::iterator> by_name_;
+  absl::flat_hash_map<uint64_t, size_t> by_owner_;  // how many; never 0
 };
 
 }  // namespace moed

@@ -89,6 +89,7 @@ class StepLoop final : private StepWatcher {
   int TakeTurns();
   std::vector<TurnEntry> TurnEntries() const;
   void GiveWay();
+  std::vector<int> CountPagesOfTenants();
   void NoteHeavyTenants();
   void PublishRunning();
   void MeasureStep(int64_t nanos);

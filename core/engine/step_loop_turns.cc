@@ -101,8 +101,7 @@ int StepLoop::UnknownTokens(const LiveRequest& live) {
 }
 
 // Pages count once for each tenant, whoever of its sequences holds them.
-void StepLoop::NoteHeavyTenants() {
-  if (!turns_.limits_kv()) return;
+std::vector<int> StepLoop::CountPagesOfTenants() {
   std::vector<int> pages(turns_.tenants(), 0);
   std::vector<bool> seen(static_cast<size_t>(parts_.kv.pages()), false);
   const auto count = [&](const Sequence& sequence) {
@@ -117,12 +116,23 @@ void StepLoop::NoteHeavyTenants() {
     count(idle);
     return true;
   });
-  std::vector<bool> heavy(pages.size(), false);
-  for (size_t owner = 0; owner < pages.size(); ++owner) {
-    const auto& percent = turns_.limits(owner).kv_percent;
-    heavy[owner] = percent && int64_t{100} * pages[owner] > int64_t{*percent} * parts_.kv.pages();
+  return pages;
+}
+
+// What a tenant only remembers costs nobody his place, but goes before what others remember.
+void StepLoop::NoteHeavyTenants() {
+  if (!turns_.limits_kv()) return;
+  const std::vector<int> held = CountPagesOfTenants();
+  std::vector<int> surplus = prefixes_ ? prefixes_->CountRemembered(held.size()) : std::vector<int>(held.size(), 0);
+  std::vector<bool> heavy(held.size(), false);
+  for (size_t owner = 0; owner < held.size(); ++owner) {
+    const int percent = turns_.limits(owner).kv_percent.value_or(100);
+    const auto share = static_cast<int>(int64_t{percent} * parts_.kv.pages() / 100);
+    heavy[owner] = held[owner] > share;
+    surplus[owner] = std::min(surplus[owner], held[owner] + surplus[owner] - share);
   }
   turns_.SetHeavy(std::move(heavy));
+  if (prefixes_) prefixes_->GoFirst(std::move(surplus));
 }
 
 void StepLoop::PublishRunning() {

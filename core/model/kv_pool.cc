@@ -160,6 +160,29 @@ void KvPool::Unlabel(int32_t page) {
   if (free) Link(page, pages_state_[pages_].next);
 }
 
+int32_t KvPool::FirstRemembered() const {
+  int32_t page = pages_state_[pages_].next;
+  while (page != pages_ && LabelOf(page) == 0) page = pages_state_[page].next;
+  return page;
+}
+
+void KvPool::VisitRemembered(absl::FunctionRef<void(int32_t page)> visit) const {
+  for (int32_t page = FirstRemembered(); page != pages_; page = pages_state_[page].next) visit(page);
+}
+
+void KvPool::GoFirst(std::span<const int32_t> pages) {
+  int32_t before = FirstRemembered();
+  for (const int32_t page : pages) {
+    MOED_CHECK(LabelOf(page) != 0 && HoldersOf(page) == 0);
+    if (page == before) {
+      before = pages_state_[page].next;
+      continue;
+    }
+    Unlink(page);
+    Link(page, before);
+  }
+}
+
 void KvPool::Share(KvSequence& sequence, int first, std::span<const int32_t> pages) {
   MOED_CHECK(first <= sequence.length / page_tokens_);
   for (const int32_t page : pages) Hold(page);  // before those that go: one page may be both

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "core/base/buffer.h"
 #include "core/kernels/backend_memory.h"
@@ -84,6 +85,10 @@ class KvPool {
   void Label(int32_t page, uint64_t label);
   uint64_t LabelOf(int32_t page) const { return pages_state_[page].label; }
   void Unlabel(int32_t page);
+  // Those that nobody holds, in the order in which they go.
+  void VisitRemembered(absl::FunctionRef<void(int32_t page)> visit) const;
+  // Some of them go before the others with labels, in this order.
+  void GoFirst(std::span<const int32_t> pages);
   int HoldersOf(int32_t page) const { return pages_state_[page].holders; }
   int shared_holds() const { return shared_holds_; }  // of all pages, the holders beyond the first
   // The pages with labels take the place of those that the sequence holds from its page `first` on (<= length / page_tokens). Its
@@ -141,6 +146,7 @@ class KvPool {
   std::byte* PageBegin(int32_t page) const { return buffer_.data() + slots_ * slot_bytes_ + page * page_bytes_; }
   void Hold(int32_t page);
   void Drop(int32_t page);
+  int32_t FirstRemembered() const;  // pages_: there is none
   void Link(int32_t page, int32_t before);
   void Unlink(int32_t page);
   std::byte* InSlot(const KvSequence& sequence, const Place& place) const;

@@ -30,6 +30,23 @@ TEST(SessionTableTest, TheLeastRecentlyKeptOneGoes) {
   EXPECT_EQ(table.TakeOldest(), nullptr);
 }
 
+TEST(SessionTableTest, OfOwnersThatHaveMoreThanAnEqualShareTheOldestGoes) {
+  SessionTable table(4);
+  const auto keep = [&](const std::string& name, uint64_t owner) {
+    auto sequence = Conversation(name);
+    sequence->owner = owner;
+    const auto gone = table.Keep(std::move(sequence));
+    return gone ? gone->session : "";
+  };
+  EXPECT_EQ(keep("a1", 1), "");
+  for (const char* name : {"b1", "b2", "b3"}) EXPECT_EQ(keep(name, 2), "");
+  EXPECT_EQ(keep("b4", 2), "b1") << "a's only one is within its share";
+  EXPECT_EQ(keep("a2", 1), "b2");
+  EXPECT_EQ(keep("c1", 3), "a1") << "of three owners two have more than a third, and it is the oldest of theirs";
+  EXPECT_EQ(keep("c2", 3), "b3");
+  EXPECT_EQ(table.size(), 4);
+}
+
 TEST(SessionTableTest, WithoutCapacityNothingIsKept) {
   SessionTable table(0);
   EXPECT_EQ(table.Keep(Conversation("a"))->session, "a");

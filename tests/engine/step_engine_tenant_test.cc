@@ -175,6 +175,47 @@ TEST(StepEngineTenantTest, WhoHoldsMoreThanItsShareMakesRoom) {
   }
 }
 
+// What a tenant beyond its share is only remembered for goes before what others are, however long ago theirs was used.
+TEST(StepEngineTenantTest, WhoIsRememberedForMoreThanItsShareIsForgottenFirst) {
+  for (const bool limited : {true, false}) {
+    HarnessOptions options = Options(2, 8);
+    options.pages = 8;  // of 16 tokens
+    Harness harness(options);
+    const auto cached = [&](std::string_view tenant, char letter, const TenantLimits& limits = {}) {
+      const auto recorder = harness.Submit(Of(tenant, GreedyRequest(std::string(32, letter), 1), limits));
+      harness.RunAll();
+      return recorder->cached_tokens;
+    };
+    const TenantLimits limits = limited ? TenantLimits{.kv_percent = 50} : TenantLimits{};
+    EXPECT_EQ(cached("little", 'a'), 0);
+    for (const char letter : {'b', 'c', 'd', 'e', 'f'}) EXPECT_EQ(cached("much", letter, limits), 0);
+    EXPECT_EQ(cached("little", 'a') > 0, limited);
+    EXPECT_GT(cached("much", 'f', limits), 0) << "of its share it keeps what was used last";
+    EXPECT_EQ(cached("much", 'b', limits), 0);
+    harness.ExpectClean();
+  }
+}
+
+// The sessions that are kept are shared: one tenant's many displace its own.
+TEST(StepEngineTenantTest, ManySessionsOfOneLeaveOthersTheirs) {
+  Harness harness(Options(2, 8));
+  const auto talk = [&](const std::string& tenant, int session) {
+    EngineRequest request = GreedyRequest("p", 1);
+    request.session_id = tenant + std::to_string(session);
+    harness.Submit(Of(tenant, std::move(request)));
+    harness.RunAll();
+  };
+  for (int i = 0; i < 3; ++i) talk("quiet", i);
+  for (int i = 0; i < 20; ++i) talk("loud", i);
+  std::vector<std::string> kept;
+  for (const SessionInfo& session : harness.engine->ListSessions(100)) kept.push_back(session.name);
+  EXPECT_THAT(kept, testing::ElementsAre("loud19", "loud18", "loud17", "loud16", "loud15", "quiet2", "quiet1", "quiet0"));
+  for (int i = 3; i < 20; ++i) talk("quiet", i);
+  kept.clear();
+  for (const SessionInfo& session : harness.engine->ListSessions(100)) kept.push_back(session.name);
+  EXPECT_THAT(kept, testing::ElementsAre("quiet19", "quiet18", "quiet17", "quiet16", "loud19", "loud18", "loud17", "loud16"));
+}
+
 TEST(StepEngineTenantTest, ARequestTakesNoLongerThanAnyMay) {
   HarnessOptions options = Options(2, 8);
   options.engine.max_request_seconds = 2;

@@ -23,7 +23,13 @@ class Caller:
         self.request: Any = None
 
     def daemon(self) -> ScriptedDaemon:
-        return ScriptedDaemon({"/moe.v1.Inference/Chat": self.whole}, {"/moe.v1.Inference/ChatStream": self.stream})
+        unary = {"/moe.v1.Inference/Chat": self.whole, "/moe.v1.Inference/Generate": self.generate}
+        return ScriptedDaemon(unary, {"/moe.v1.Inference/ChatStream": self.stream})
+
+    def generate(self, body: bytes, _: Any) -> bytes:
+        self.request = pb.GenerateRequest.FromString(body)
+        answer: bytes = pb.GenerateResponse(text="x", finish=pb.Finish(reason=pb.FINISH_REASON_STOP)).SerializeToString()
+        return answer
 
     def parts(self, body: bytes) -> list[Any]:
         self.request = pb.ChatRequest.FromString(body)
@@ -114,6 +120,35 @@ class CallsTest(RealProgramsTest):
             ],
         )
         self.assertEqual([choice["finish_reason"] for choice in choices], [None] * 5 + ["tool_calls"])
+
+    def test_priorities_reach_the_daemon(self) -> None:
+        high, normal, low = pb.PRIORITY_HIGH, pb.PRIORITY_NORMAL, pb.PRIORITY_LOW
+        names = [("high", high), ("normal", normal), ("low", low), ("urgent", None), (1, None)]
+        levels = [
+            (1, high),
+            (2, normal),
+            (3, low),
+            (0, pb.PRIORITY_UNSPECIFIED),
+            (4, None),
+            (-1, None),
+            (1.5, None),
+            ("urgent", None),
+        ]
+        paths = (
+            ("/v1/chat/completions", REQUEST, names),
+            ("/v1/completions", {"model": "scripted", "prompt": "x"}, names),
+            ("/v1/messages", {**REQUEST, "max_tokens": 9}, names),
+            ("/v2/models/scripted/generate", {"text_input": "x"}, names[:3] + levels),
+        )
+        for path, request, values in paths:
+            for value, wanted in values:
+                with self.subTest(path, value=value):
+                    status, answer = self.front.post(path, {**request, "priority": value})
+                    self.assertEqual(status, 400 if wanted is None else 200, answer)
+                    if wanted is None:
+                        self.assertIn("priority", json.dumps(answer))
+                    else:
+                        self.assertEqual(self.daemon.request.priority, wanted)
 
     def test_tools_and_formats_reach_the_daemon(self) -> None:
         schema = {"type": "object", "properties": {"z": {"type": "string"}, "a": {"type": "integer"}}}

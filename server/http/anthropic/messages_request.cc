@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "server/http/anthropic/content.h"
+#include "server/http/api/answer_parameters.h"
 
 namespace moed::http {
 namespace {
@@ -137,6 +138,11 @@ absl::Status ApplyTemplateVariables(const Json& value, MessagesDraft& draft) {
   return absl::OkStatus();
 }
 
+absl::Status ApplyPriority(const Json& value, MessagesDraft& draft) {
+  MOED_ASSIGN_OR_RETURN(draft.priority, PriorityOf(value));
+  return absl::OkStatus();
+}
+
 absl::Status NotOffered(const Json& value, MessagesDraft&) { return OnlyValue(value, nullptr, "not offered"); }
 
 constexpr Parameter<MessagesDraft> kParameters[] = {
@@ -160,6 +166,7 @@ constexpr Parameter<MessagesDraft> kParameters[] = {
     {"context_management", NotOffered},
     {"mcp_servers", NotOffered},
     {"chat_template_kwargs", ApplyTemplateVariables},  // vLLM's name
+    {"priority", ApplyPriority},                       // the daemon's own
 };
 
 constexpr FieldName kFieldNames[] = {

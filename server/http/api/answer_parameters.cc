@@ -93,14 +93,8 @@ absl::Status ApplyFidelity(const Json& value, AnswerOptions& options) {
 }
 
 absl::Status ApplyPriority(const Json& value, AnswerOptions& options) {
-  MOED_ASSIGN_OR_RETURN(const std::string text, StringOf(value));
-  constexpr std::pair<std::string_view, moe::v1::Priority> kNames[] = {
-      {"high", moe::v1::PRIORITY_HIGH}, {"normal", moe::v1::PRIORITY_NORMAL}, {"low", moe::v1::PRIORITY_LOW}};
-  for (const auto& [name, priority] : kNames) {
-    if (text == name) options.priority = priority;
-  }
-  if (options.priority != moe::v1::PRIORITY_UNSPECIFIED) return absl::OkStatus();
-  return InvalidArgument("is not one of ", JoinNames(kNames, [](const auto& known) { return known.first; }));
+  MOED_ASSIGN_OR_RETURN(options.priority, PriorityOf(value));
+  return absl::OkStatus();
 }
 
 absl::Status ApplySession(const Json& value, AnswerOptions& options) {
@@ -145,5 +139,15 @@ constexpr Parameter<AnswerOptions> kParameters[] = {
 }  // namespace
 
 std::span<const Parameter<AnswerOptions>> AnswerParameters() { return kParameters; }
+
+absl::StatusOr<moe::v1::Priority> PriorityOf(const Json& value) {
+  MOED_ASSIGN_OR_RETURN(const std::string text, StringOf(value));
+  constexpr std::pair<std::string_view, moe::v1::Priority> kNames[] = {
+      {"high", moe::v1::PRIORITY_HIGH}, {"normal", moe::v1::PRIORITY_NORMAL}, {"low", moe::v1::PRIORITY_LOW}};
+  for (const auto& [name, priority] : kNames) {
+    if (text == name) return priority;
+  }
+  return InvalidArgument("is not one of ", JoinNames(kNames, [](const auto& known) { return known.first; }));
+}
 
 }  // namespace moed::http

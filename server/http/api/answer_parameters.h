@@ -9,5 +9,6 @@
 namespace moed::http {
 
 std::span<const Parameter<AnswerOptions>> AnswerParameters();
+absl::StatusOr<moe::v1::Priority> PriorityOf(const Json& value);  // "high", "normal" or "low"
 
 }  // namespace moed::http

@@ -1,6 +1,7 @@
 #include "server/http/inference/request.h"
 
 #include <cstdint>
+#include <iterator>
 #include <utility>
 
 #include "core/base/json_value.h"
@@ -60,6 +61,16 @@ absl::Status ApplyStopWords(const Json& value, InferenceDraft& draft) {
 absl::Status ApplyRandomSeed(const Json& value, InferenceDraft& draft) { return ApplyAs("seed", value, draft); }
 absl::Status ApplyMinLength(const Json& value, InferenceDraft& draft) { return ApplyAs("min_tokens", value, draft); }
 
+// Of Triton's levels the first comes first, and 0 says nothing; the names are those of the other APIs.
+absl::Status ApplyPriority(const Json& value, InferenceDraft& draft) {
+  if (value.is_string()) return ApplyAs("priority", value, draft);
+  constexpr moe::v1::Priority kLevels[] = {moe::v1::PRIORITY_UNSPECIFIED, moe::v1::PRIORITY_HIGH, moe::v1::PRIORITY_NORMAL,
+                                           moe::v1::PRIORITY_LOW};
+  MOED_ASSIGN_OR_RETURN(const int64_t level, WholeNumber("the value", value, 0, std::ssize(kLevels) - 1));
+  draft.priority = kLevels[level];
+  return absl::OkStatus();
+}
+
 absl::Status ApplyN(const Json& value, InferenceDraft&) { return OnlyValue(value, 1, "one answer is given to a request"); }
 absl::Status ApplyExclude(const Json& value, InferenceDraft&) { return OnlyValue(value, true, "prompts are not echoed"); }
 absl::Status ApplyBadWords(const Json& value, InferenceDraft&) { return OnlyValue(value, "", "logit_bias forbids tokens"); }
@@ -79,7 +90,7 @@ constexpr Parameter<InferenceDraft> kParameters[] = {
     {"random_seed", ApplyRandomSeed},
     {"min_length", ApplyMinLength},
     {"timeout", ApplyTimeout},  // from here on Triton's
-    {"priority", nullptr},
+    {"priority", ApplyPriority},
     {"triton_enable_empty_final_response", nullptr},
     {"binary_data_output", ApplyBinaryOutput},
     {"sequence_id", RefuseSequence},
