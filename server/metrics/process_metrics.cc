@@ -85,7 +85,7 @@ std::vector<prometheus::MetricFamily> ProcessMetrics::Collect() const {
   AddGauge(families, "process_threads", "Threads.", usage.threads);
   AddGauge(families, "process_open_fds", "Open file descriptors.", usage.open_files);
   AddGauge(families, "process_max_fds", "Limit on open file descriptors.", static_cast<double>(usage.max_files));
-  auto& sandbox = AddFamily(families, "moed_sandbox", "The version of Landlock's interface, and 1 with seccomp; 0: not in force.",
+  auto& sandbox = AddFamily(families, "moe_sandbox", "The version of Landlock's interface, and 1 with seccomp; 0: not in force.",
                             prometheus::MetricType::Gauge);
   AddSample(sandbox, SandboxInForce().landlock, {{"by", "landlock"}});
   AddSample(sandbox, SandboxInForce().seccomp ? 1 : 0, {{"by", "seccomp"}});

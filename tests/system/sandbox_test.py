@@ -1,4 +1,4 @@
-"""What the daemon gives up (--sandbox): code of somebody else inside it is refused what serving does not need, and serving goes on."""
+"""What the daemon gives up (--sandbox): code of somebody else inside it is refused what serving does not need; serving goes on."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ from tools.daemon import Daemon, pack_demo
 from tools.server_process import ServerError
 
 ACCESS, DENIED, UNKNOWN = errno.EACCES, errno.EPERM, errno.ENOSYS
-# What tests/system/intruder.cc tries: refused how, and what becomes of it without a sandbox (None: that depends on who runs this).
+# What tests/system/intruder.cc tries: refused how, and how it ends without a sandbox (None: that depends on who runs this).
 ATTEMPTS = {
     "read a file": (ACCESS, 0),
     "change a file": (ACCESS, 0),
@@ -97,8 +97,8 @@ class SandboxTest(RealProgramsTest):
             self.assertEqual(self.attempts(daemon, report), {name: refused for name, (refused, _) in ATTEMPTS.items()})
             for status in status_of_threads(daemon.pid):
                 self.assertEqual((status["Seccomp"], status["NoNewPrivs"]), ("2", "1"), status["Name"])
-            self.assertRegex(metrics_of(daemon), r'moed_sandbox\{by="landlock"\} [1-9]')
-            self.assertIn('moed_sandbox{by="seccomp"} 1', metrics_of(daemon))
+            self.assertRegex(metrics_of(daemon), r'moe_sandbox\{by="landlock"\} [1-9]')
+            self.assertIn('moe_sandbox{by="seccomp"} 1', metrics_of(daemon))
             self.assertEqual(daemon.moectl(*ANSWER).stdout, self.restart_under(daemon))
             self.assertEqual(daemon.stop(), 0)
         self.assertEqual({path.name for path in state.iterdir()}, {"residency", "learned", "log"})
@@ -107,15 +107,15 @@ class SandboxTest(RealProgramsTest):
         with self.intruded("--sandbox", "off") as (daemon, report):
             expected = {name: allowed for name, (_, allowed) in ATTEMPTS.items() if allowed is not None}
             self.assertLessEqual(expected.items(), self.attempts(daemon, report).items())
-            self.assertIn('moed_sandbox{by="seccomp"} 0', metrics_of(daemon))
+            self.assertIn('moe_sandbox{by="seccomp"} 0', metrics_of(daemon))
 
     def test_a_kernel_without_landlock(self) -> None:
         with self.intruded(INTRUDER_NO_LANDLOCK="1") as (daemon, report):
             self.assertIn("the kernel has no Landlock", daemon.log())
             self.assertEqual(self.attempts(daemon, report)["start a program"], DENIED)
-        with self.assertRaisesRegex(ServerError, "--sandbox require: the kernel has no Landlock"):
-            with self.intruded("--sandbox", "require", INTRUDER_NO_LANDLOCK="1"):
-                pass
+        without = self.intruded("--sandbox", "require", INTRUDER_NO_LANDLOCK="1")
+        with self.assertRaisesRegex(ServerError, "--sandbox require: the kernel has no Landlock"), without:
+            pass
 
     def test_a_file_beneath_the_root_is_not_written(self) -> None:
         run = self.run_program("moed", "--store", self.store, "--listen", "127.0.0.1:0", "--trace", "/trace.json")
