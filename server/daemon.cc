@@ -11,6 +11,7 @@
 #include "server/startup/config.h"
 #include "server/startup/exhaustion.h"
 #include "server/startup/ready_notice.h"
+#include "server/startup/sandbox_needs.h"
 #include "server/startup/termination_signals.h"
 #include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
@@ -35,6 +36,7 @@ int Serve(const Config& config, RoutingSource* routing) {
   WatchTerminationSignals([&app] { return app.RequestStop(); }, [&app] { app.Reload(); });
   if (absl::Status status = app.Start(); !status.ok()) return Fail(status, 1);
   if (absl::Status status = SendReadyNotice(); !status.ok()) return Fail(status, 1);
+  if (absl::Status status = GiveUpSockets(SandboxNeedsOf(config)); !status.ok()) return Fail(status, 1);
   const absl::Status status = app.Run();
   return status.ok() ? 0 : Fail(status, 1);
 }
@@ -62,8 +64,10 @@ int RunDaemon(const std::vector<std::string>& arguments, std::string_view more_h
   spdlog::flush_on(spdlog::level::info);
   spdlog::info("moed {}", BuildVersion());
   WarnOfExposure(outcome->config);
+  const Config& config = outcome->config;
+  if (absl::Status status = EnterSandbox(config.sandbox, SandboxNeedsOf(config)); !status.ok()) return Fail(status, 2);
 
-  return Serve(outcome->config, routing);
+  return Serve(config, routing);
 }
 
 }  // namespace moed

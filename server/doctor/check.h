@@ -63,6 +63,7 @@ Finding LookAtMemoryBandwidth(const Machine& machine);
 Finding LookAtProcessor(const Machine& machine);
 Finding LookAtCuda(const Machine& machine);
 Finding LookAtIoUring(const Machine& machine);
+Finding LookAtSandbox(const Machine& machine);
 Finding LookAtDirectIo(const Machine& machine);
 Finding LookAtDiskBandwidth(const Machine& machine);
 

@@ -14,6 +14,7 @@ constexpr Check kChecks[] = {
     {"io_uring", "io_uring", LookAtIoUring},
     {"direct_io", "O_DIRECT", LookAtDirectIo},
     {"disk_bandwidth", "disk bandwidth", LookAtDiskBandwidth},
+    {"sandbox", "sandbox", LookAtSandbox},
     {"cuda", "CUDA", LookAtCuda},
 };
 

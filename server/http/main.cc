@@ -156,5 +156,6 @@ int main(int argc, char** argv) {
   spdlog::flush_on(spdlog::level::info);
   spdlog::info("moed-http {}", moed::BuildVersion());
   moed::http::WarnOfExposure(*options);
-  return moed::http::Run(*options);
+  const absl::Status confined = moed::EnterSandbox(options->sandbox, moed::http::SandboxNeedsOf(*options));
+  return confined.ok() ? moed::http::Run(*options) : moed::http::Fail(confined, 2);
 }

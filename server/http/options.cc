@@ -38,7 +38,7 @@ std::vector<std::pair<std::string_view, Address>> ServedAddresses(const Options&
 
 // Values of flags as they were written, until all are there.
 struct Texts {
-  std::string listen, inference_listen, max_body, max_bodies, page = "on", api_keys, insecure = "off";
+  std::string listen, inference_listen, max_body, max_bodies, page = "on", sandbox = "on", api_keys, insecure = "off";
 };
 
 void Define(CLI::App& app, Options& options, Texts& texts) {
@@ -71,6 +71,10 @@ void Define(CLI::App& app, Options& options, Texts& texts) {
          "listen on addresses that other machines reach without TLS, or without tokens or --tls-client-ca; speak plain text to a "
          "daemon on another machine")
       ->envname("MOED_HTTP_INSECURE");
+  add("--sandbox", texts.sandbox, "on|off|require",
+      "gives up files and system calls that it does not need (Landlock, seccomp): those that this kernel knows, none, or none "
+      "less "
+      "than both [on]");
   add("--page", texts.page, "on|off", "the page at /, for talking to the model [on]")->check(CLI::IsMember({"on", "off"}));
   add("--max-connections", limits.connections, "N", "connections at once [256]")->check(CLI::Range(1, 65536));
   add("--max-body", texts.max_body, "BYTES", "of one request's body [4MiB]");
@@ -138,6 +142,9 @@ absl::Status Apply(const Texts& texts, Options& options) {
   }
   options.insecure = given || texts.insecure == "on";
   MOED_RETURN_IF_ERROR(CheckTlsFiles(options.access.tls));
+  const auto sandbox = ParseSandboxRule(texts.sandbox);
+  if (!sandbox.ok()) return Annotate(sandbox.status(), "--sandbox");
+  options.sandbox = *sandbox;
   options.page = texts.page == "on";
   if (options.control.empty()) options.control = options.server;
   return CheckProtection(options);
@@ -147,6 +154,18 @@ absl::Status Apply(const Texts& texts, Options& options) {
 
 void WarnOfExposure(const Options& options) {
   for (const auto& [flag, address] : ServedAddresses(options)) WarnOfExposure(flag, address, options.access);
+}
+
+SandboxNeeds SandboxNeedsOf(const Options& options) {
+  const TlsFiles& tls = options.access.tls;
+  const ClientTls& server = options.server_tls;
+  SandboxNeeds needs{.connects = true};
+  for (const std::string& file : {tls.certificate, tls.key, tls.client_ca, options.access.tokens, server.ca, server.certificate,
+                                  server.key, options.server_token_file}) {
+    if (!file.empty() && file != "system") needs.read_files.push_back(file);
+  }
+  for (const auto& [flag, address] : ServedAddresses(options)) needs.listens.push_back(address);
+  return needs;
 }
 
 absl::StatusOr<Options> ReadOptions(std::span<const std::string> arguments) {

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "client/channel_credentials.h"
 #include "server/http/transport/http_server.h"
+#include "server/sandbox/sandbox.h"
 #include "server/wire/access.h"
 
 namespace moed::http {
@@ -20,6 +21,7 @@ struct Options {
   std::string server_token_file;  // what this program presents for questions of its own; "" = nothing
   AccessFiles access;
   bool insecure = false;  // other machines may reach addresses that are not protected, and the daemon may be one
+  SandboxRule sandbox = SandboxRule::kOn;
   std::vector<std::string> model_names;
   bool page = true;
   HttpServerOptions http;
@@ -33,5 +35,8 @@ absl::StatusOr<Options> ReadOptions(std::span<const std::string> arguments);
 
 // Logs what is open to other machines all the same.
 void WarnOfExposure(const Options& options);
+
+// What it still needs once it knows them.
+SandboxNeeds SandboxNeedsOf(const Options& options);
 
 }  // namespace moed::http

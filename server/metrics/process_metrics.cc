@@ -9,6 +9,7 @@
 #include <string>
 
 #include "server/metrics/metric_families.h"
+#include "server/sandbox/sandbox.h"
 
 namespace moed {
 namespace {
@@ -84,6 +85,10 @@ std::vector<prometheus::MetricFamily> ProcessMetrics::Collect() const {
   AddGauge(families, "process_threads", "Threads.", usage.threads);
   AddGauge(families, "process_open_fds", "Open file descriptors.", usage.open_files);
   AddGauge(families, "process_max_fds", "Limit on open file descriptors.", static_cast<double>(usage.max_files));
+  auto& sandbox = AddFamily(families, "moe_sandbox", "The version of Landlock's interface, and 1 with seccomp; 0: not in force.",
+                            prometheus::MetricType::Gauge);
+  AddSample(sandbox, SandboxInForce().landlock, {{"by", "landlock"}});
+  AddSample(sandbox, SandboxInForce().seccomp ? 1 : 0, {{"by", "seccomp"}});
   return families;
 }
 

@@ -20,7 +20,7 @@ struct ProcessUsage {
 };
 ProcessUsage ReadProcessUsage();
 
-// process_* as Prometheus' client libraries name them.
+// process_* as Prometheus' client libraries name them, and what the process gave up.
 class ProcessMetrics final : public prometheus::Collectable {
  public:
   std::vector<prometheus::MetricFamily> Collect() const override;

@@ -14,6 +14,7 @@
 #include "core/expert/cache/loader.h"
 #include "core/expert/presets/preset.h"
 #include "core/serving/serving_plan.h"
+#include "server/sandbox/sandbox.h"
 #include "server/wire/access.h"
 
 namespace moed {
@@ -39,7 +40,10 @@ struct Config {
   AccessFiles access;
   bool insecure = false;  // other machines may reach addresses that are not protected
 
+  SandboxRule sandbox = SandboxRule::kOn;
+
   PresetChoice preset;
+  std::string preset_options;  // as they were given, which may name files
   std::string io_backend = "auto";
   int io_queue_depth = 8;
   std::optional<uint64_t> read_rate;  // bytes a second; absent: what the disk gives

@@ -134,6 +134,7 @@ absl::Status ApplyFillCache(std::string_view text, Config& config) {
 }
 absl::Status ApplyPresetOptions(std::string_view text, Config& config) {
   MOED_ASSIGN_OR_RETURN(config.preset.options, PartOptions::Parse(text));
+  config.preset_options = text;
   return absl::OkStatus();
 }
 absl::Status ApplyIoBackend(std::string_view text, Config& config) {
@@ -188,6 +189,11 @@ absl::Status ApplyDeviceLost(std::string_view text, Config& config) {
   for (const DeviceLostRow& row : kDeviceLost) {
     if (row.name == name) config.device_lost = row.what;
   }
+  return absl::OkStatus();
+}
+
+absl::Status ApplySandbox(std::string_view text, Config& config) {
+  MOED_ASSIGN_OR_RETURN(config.sandbox, ParseSandboxRule(text));
   return absl::OkStatus();
 }
 
@@ -269,6 +275,10 @@ constexpr Setting kSettings[] = {
     {"reflection", "Access", "on|off",
      "tells everybody the services and their messages (grpc.reflection), for tools such as grpcurl", "off",
      ApplySwitch<&Config::reflection>},
+    {"sandbox", "Access", "on|off|require",
+     "gives up files, ports and system calls that serving does not need (Landlock, seccomp): those that this kernel knows, none, "
+     "or none less than both",
+     "on", ApplySandbox},
 
     {"preset", "Experts", "NAME", "what to do with experts, as a whole: a combination of the four below", "auto", ApplyPreset},
     {"policy", "Experts", "NAME", "which expert leaves the cache", "the preset's", ApplyPolicy},

@@ -4,6 +4,7 @@ import collections
 import json
 import pathlib
 import re
+import subprocess
 import unittest
 from collections.abc import Iterator
 
@@ -82,6 +83,18 @@ class Systemd(unittest.TestCase):
         self.assertEqual(http.pop("SystemCallFilter")[0], moed.pop("SystemCallFilter")[0])
         self.assertEqual(moed, http)
         self.assertEqual((moed["CapabilityBoundingSet"], moed["ProtectSystem"], moed["DynamicUser"]), ([""], ["strict"], ["yes"]))
+
+    def test_their_exposure_is_what_is_said(self) -> None:
+        version = subprocess.run(["systemd-analyze", "--version"], capture_output=True, text=True, check=True).stdout
+        if not version.startswith("systemd 252 "):
+            self.skipTest("other versions count otherwise")
+        said = re.search(r"exposure ([\d.]+) and ([\d.]+) of 10", (ROOT / "deploy" / "README.md").read_text())
+        assert said
+        for name, exposure in zip(("moed", "moed-http"), said.groups(), strict=True):
+            unit = ROOT / "deploy" / "systemd" / f"{name}.service"
+            command = ["systemd-analyze", "security", "--offline=yes", "--no-pager", str(unit)]
+            told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            self.assertEqual(re.findall(rf"Overall exposure level for {name}.service: ([\d.]+)", told), [exposure])
 
     def test_they_have_time_to_drain(self) -> None:
         for name, unit in self.units.items():

@@ -89,7 +89,12 @@ class Packages(RealProgramsTest):
             depends = self.field(name, "Depends")
             for program in programs:
                 linked = subprocess.run(["ldd", self.binaries / program], check=True, capture_output=True, text=True).stdout
-                for library, package in (("libgrpc++", "libgrpc++1.51"), ("liburing", "liburing2"), ("libssl", "libssl3")):
+                for library, package in (
+                    ("libgrpc++", "libgrpc++1.51"),
+                    ("liburing", "liburing2"),
+                    ("libseccomp", "libseccomp2"),
+                    ("libssl", "libssl3"),
+                ):
                     if library in linked:
                         self.assertIn(package, depends)
         self.assertIn(f"moed-tools (= {self.field('moed-tools', 'Version')})", self.field("moed", "Depends"))

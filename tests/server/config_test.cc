@@ -127,6 +127,7 @@ const std::map<std::string_view, Taken> kTaken = {
     {"tls-client-ca", {"a.pem", [](const Config& c) { return c.access.tls.client_ca == "a.pem"; }}},
     {"tokens", {"t", [](const Config& c) { return c.access.tokens == "t"; }}},
     {"insecure", {"on", [](const Config& c) { return c.insecure; }}},
+    {"sandbox", {"require", [](const Config& c) { return c.sandbox == SandboxRule::kRequire; }}},
     {"max-calls-per-token", {"4", [](const Config& c) { return c.max_calls_per_token == 4; }}},
     {"processor-experts", {"off", [](const Config& c) { return !c.processor_experts; }}},
     {"reflection", {"on", [](const Config& c) { return c.reflection; }}},

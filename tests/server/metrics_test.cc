@@ -111,6 +111,7 @@ TEST(MetricsTest, NamesAndLabelsAreThereFromTheStart) {
       {"process_cpu_seconds_total", ""},
       {"process_open_fds", ""},
       {"process_start_time_seconds", ""},
+      {"moe_sandbox", "by"},
   };
   const auto found = LabelNames(server.Scrape());
   for (const auto& [name, labels] : kExpected) {

@@ -1,0 +1,165 @@
+#include "server/sandbox/sandbox.h"
+
+#include <glob.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_split.h"
+#include "core/base/status.h"
+#include "server/sandbox/landlock.h"
+#include "server/sandbox/system_calls.h"
+#include "spdlog/spdlog.h"
+
+namespace moed {
+namespace {
+
+namespace fs = std::filesystem;
+
+// By C and other libraries, while the program runs. Of /etc no more than is named: it has others' keys.
+constexpr const char* kReadByAll[] = {"/usr",
+                                      "/lib",
+                                      "/lib64",
+                                      "/proc",
+                                      "/sys",
+                                      "/dev/zero",
+                                      "/dev/urandom",
+                                      "/dev/random",
+                                      "/etc/gai.conf",
+                                      "/etc/host.conf",
+                                      "/etc/hosts",
+                                      "/etc/ld.so.cache",
+                                      "/etc/localtime",
+                                      "/etc/nsswitch.conf",
+                                      "/etc/resolv.conf",
+                                      "/etc/services",
+                                      "/etc/ssl/certs",
+                                      "/etc/ssl/openssl.cnf"};
+constexpr const char* kDevices[] = {"/dev/nv*", "/dev/dri", "/dev/host1x*", "/dev/shm", "/tmp/nvidia-mps"};
+
+SandboxState state;  // written before there are threads
+
+// The folder that a name lies in, and that of what it stands for where it is a link.
+std::vector<fs::path> FoldersOf(const std::string& file) {
+  std::vector<fs::path> folders;
+  std::error_code error;
+  for (const fs::path& path : {fs::path(file), fs::canonical(file, error)}) {
+    if (!path.empty()) folders.push_back(path.has_parent_path() ? path.parent_path() : ".");
+  }
+  return folders;
+}
+
+bool IsRoot(const fs::path& folder) {
+  std::error_code error;
+  return fs::equivalent(folder, "/", error);
+}
+
+absl::Status AddWritable(const fs::path& folder, const std::string& named, LandlockRules& rules) {
+  if (IsRoot(folder)) {
+    return FailedPrecondition("--sandbox: ", named,
+                              " would have everything beneath / written: put it into a folder of its own, "
+                              "or say --sandbox off");
+  }
+  rules.writable.push_back(folder.string());
+  return absl::OkStatus();
+}
+
+// A folder that is not there yet is made in what is there of it.
+absl::Status AddWritableFolder(const std::string& named, LandlockRules& rules) {
+  fs::path folder = named;
+  std::error_code error;
+  while (!fs::exists(folder, error) && folder.has_parent_path() && folder != folder.parent_path()) folder = folder.parent_path();
+  return AddWritable(folder.empty() || !fs::exists(folder, error) ? "." : folder, named, rules);
+}
+
+void AddReadable(const std::string& file, LandlockRules& rules) {
+  for (const fs::path& folder : FoldersOf(file)) rules.readable.push_back(IsRoot(folder) ? file : folder.string());
+}
+
+// Libraries that the environment names are loaded when a device is looked for.
+void AddDevices(LandlockRules& rules) {
+  for (const char* pattern : kDevices) {
+    glob_t found{};
+    if (glob(pattern, 0, nullptr, &found) == 0)
+      rules.devices.insert(rules.devices.end(), found.gl_pathv, found.gl_pathv + found.gl_pathc);
+    globfree(&found);
+  }
+  rules.readable.emplace_back("/etc/nvidia");
+  const char* folders = std::getenv("LD_LIBRARY_PATH");
+  for (std::string& folder :
+       std::vector<std::string>(absl::StrSplit(folders == nullptr ? "" : folders, ':', absl::SkipEmpty()))) {
+    rules.readable.push_back(std::move(folder));
+  }
+}
+
+absl::StatusOr<LandlockRules> RulesFor(const SandboxNeeds& needs) {
+  LandlockRules rules{.readable = {std::begin(kReadByAll), std::end(kReadByAll)}, .writable = {"/dev/null"}};
+  for (const std::string& file : needs.read_files) AddReadable(file, rules);
+  rules.readable.insert(rules.readable.end(), needs.read_folders.begin(), needs.read_folders.end());
+  for (const std::string& file : needs.write_files) {
+    for (const fs::path& folder : FoldersOf(file)) MOED_RETURN_IF_ERROR(AddWritable(folder, file, rules));
+  }
+  for (const std::string& folder : needs.write_folders) MOED_RETURN_IF_ERROR(AddWritableFolder(folder, rules));
+  for (const Address& address : needs.listens) {
+    if (address.path.empty()) rules.listening_ports.push_back(address.port);
+  }
+  if (needs.devices) AddDevices(rules);
+  rules.connects = needs.connects;
+  const char* notices = std::getenv("NOTIFY_SOCKET");
+  rules.abstract_sockets = notices != nullptr && *notices == '@';
+  return rules;
+}
+
+SystemCallNeeds CallsOf(const SandboxNeeds& needs) { return {.io_uring = needs.io_uring, .devices = needs.devices}; }
+
+}  // namespace
+
+absl::StatusOr<SandboxRule> ParseSandboxRule(std::string_view text) {
+  constexpr std::pair<std::string_view, SandboxRule> kRules[] = {
+      {"on", SandboxRule::kOn}, {"off", SandboxRule::kOff}, {"require", SandboxRule::kRequire}};
+  for (const auto& [name, rule] : kRules) {
+    if (name == text) return rule;
+  }
+  return InvalidArgument("\"", text, "\"; allowed are: on, off, require");
+}
+
+SandboxState SandboxInForce() { return state; }
+
+absl::Status EnterSandbox(SandboxRule rule, const SandboxNeeds& needs) {
+  if (rule == SandboxRule::kOff) {
+    spdlog::warn("sandbox: off (--sandbox)");
+    return absl::OkStatus();
+  }
+  const int version = LandlockVersion();
+  const absl::Status seccomp = CheckSeccomp();
+  std::string lacking;
+  if (version == 0) lacking = "the kernel has no Landlock (Linux 5.13, among lsm= of its command line), or a filter refuses it";
+  if (!seccomp.ok()) lacking += StrCat(lacking.empty() ? "" : "; ", seccomp.message());
+  if (rule == SandboxRule::kRequire && !lacking.empty()) return FailedPrecondition("--sandbox require: ", lacking);
+  if (version > 0) {
+    MOED_ASSIGN_OR_RETURN(const LandlockRules rules, RulesFor(needs));
+    MOED_RETURN_IF_ERROR(FenceByLandlock(rules, version));
+    state.landlock = version;
+  }
+  if (seccomp.ok()) {
+    MOED_RETURN_IF_ERROR(FilterSystemCalls(CallsOf(needs)));
+    state.seccomp = true;
+  }
+  if (!lacking.empty()) spdlog::warn("sandbox: {}", lacking);
+  spdlog::info("sandbox: files and ports {}, system calls {}",
+               version > 0 ? StrCat("by Landlock, version ", version) : "as they were",
+               seccomp.ok() ? "by seccomp" : "as they were");
+  return absl::OkStatus();
+}
+
+absl::Status GiveUpSockets(const SandboxNeeds& needs) {
+  if (!state.seccomp) return absl::OkStatus();
+  MOED_RETURN_IF_ERROR(FilterSockets(CallsOf(needs)));
+  spdlog::info("sandbox: no new sockets from here on");
+  return absl::OkStatus();
+}
+
+}  // namespace moed
