@@ -1,6 +1,8 @@
 // attention_cost: attention as a share of what the machine can do: of its multiply-adds in registers, and of reading each key and
 // value once. Both are measured in turns with it, since machines are noisy; medians of the turns. The bound is the greater of the
-// two.
+// two. With one thread everything is its processor's time, so that it matters little what else runs.
+#include <time.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <random>
@@ -10,7 +12,6 @@
 #include "CLI/CLI.hpp"
 #include "bench/float_peak.h"
 #include "core/base/buffer.h"
-#include "core/base/clock.h"
 #include "core/base/executor.h"
 #include "core/base/status.h"
 #include "core/kernels/backend.h"
@@ -19,9 +20,15 @@
 namespace moed {
 namespace {
 
-constexpr size_t kReadBytes = 128 << 20;  // a turn of reading memory
-constexpr size_t kKvBytes = 192 << 20;    // keys and values, at least
-constexpr double kTurnSeconds = 0.02;
+constexpr size_t kReadBytes = 64 << 20;  // a turn of reading memory
+constexpr size_t kKvBytes = 192 << 20;   // keys and values, at least
+constexpr double kTurnSeconds = 0.01;
+
+double Seconds(const Executor& executor) {
+  timespec now;
+  clock_gettime(executor.threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
 
 // A row of heads as a released model has them; rank > 0: of latent attention, head_dim being its rotary dimensions.
 struct Heads {
@@ -68,18 +75,17 @@ class Cell {
     return static_cast<double>(PositionBytes()) * (heads_.window > 0 ? std::min(all, heads_.window + tokens_ - 1) : all);
   }
   // Seconds of one layer, the mean of as many as take about a turn.
-  double Seconds() {
+  double MeanSeconds(const Executor& executor) {
     int count = 0;
-    const int64_t start = Clock::Real().NowNanos();
+    const double start = Seconds(executor);
     double seconds;
     do {
       Attend(next_++ % pages_.size());
       ++count;
-      seconds = SecondsBetween(start, Clock::Real().NowNanos());
+      seconds = Seconds(executor) - start;
     } while (seconds < kTurnSeconds);
     return seconds / count;
   }
-  std::span<const float> output() const { return output_; }
 
  private:
   size_t PositionBytes() const {
@@ -179,13 +185,17 @@ absl::Status Run(const Options& options) {
               "heads", "ms", "GMAC/s", "of peak", "GB/s", "of read", "x bound");
   for (const Heads& heads : kHeads) {
     Cell cell(*backend, heads, format, options.position, options.tokens);
-    cell.Seconds();
+    cell.MeanSeconds(*executor);
     std::vector<double> seconds, of_peak, of_read, of_bound;
     for (int turn = 0; turn < options.turns; ++turn) {
-      const double peak = FloatPeak(backend->name(), *executor);
-      const double read = ReadRate(best_read, *executor, memory.span()) * 1e9;
-      const double at_peak = peak > 0 ? cell.multiply_adds() / peak : 0, at_read = cell.bytes() / read;
-      seconds.push_back(cell.Seconds());
+      const double start = Seconds(*executor);
+      const double multiply_adds = RunMultiplyAdds(backend->name(), *executor);
+      const double multiplied = Seconds(*executor);
+      ReadRate(best_read, *executor, memory.span());
+      const double read = Seconds(*executor);
+      const double at_peak = multiply_adds > 0 ? cell.multiply_adds() / multiply_adds * (multiplied - start) : 0;
+      const double at_read = cell.bytes() / static_cast<double>(memory.size()) * (read - multiplied);
+      seconds.push_back(cell.MeanSeconds(*executor));
       of_peak.push_back(at_peak / seconds.back());
       of_read.push_back(at_read / seconds.back());
       of_bound.push_back(seconds.back() / std::max(at_peak, at_read));
