@@ -17,7 +17,7 @@ def plot(rows: list[dict[str, Any]], path: pathlib.Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, (memory, counts) = plt.subplots(2, 1, sharex=True, figsize=(8, 4.2), height_ratios=(3, 2))
+    figure, (memory, counts) = plt.subplots(2, 1, sharex=True, figsize=(7, 3.8), height_ratios=(3, 2))
     minutes = [row["seconds"] / 60 for row in rows]
     memory.axhline((BUDGET + ALLOWANCE) / MIB, color="tab:red", linewidth=0.8, label="budget + 64 MiB")
     memory.plot(
@@ -33,10 +33,10 @@ def plot(rows: list[dict[str, Any]], path: pathlib.Path) -> None:
     counts.set_yscale("log")
     counts.set_xlabel("minutes of load")
     for axes in (memory, counts):
-        axes.legend(fontsize=6, loc="center right")
+        axes.legend(fontsize=6, loc="lower right")
         axes.tick_params(labelsize=7)
     figure.tight_layout()
-    figure.savefig(path, dpi=80)
+    figure.savefig(path, dpi=75)
 
 
 def span(rows: list[dict[str, Any]], what: str, scale: int = 1) -> str:
