@@ -54,6 +54,8 @@ set(CPACK_OUTPUT_FILE_PREFIX packages)
 set(CPACK_STRIP_FILES ON)
 if(CMAKE_CROSSCOMPILING)
   set(CPACK_STRIP_FILES OFF)  # by the host's strip, which does not know them: the linker has done it
+  set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE arm64)  # the only other one (aarch64-linux-gnu.cmake)
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_SYSROOT}/usr/lib/aarch64-linux-gnu)
 endif()
 set(CPACK_PACKAGE_NAME moed)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})

@@ -53,7 +53,25 @@ unpack_packages() {
   done
   # Generators of code run here.
   ln -s /usr/bin/grpc_*_plugin "$unpacking/usr/bin"
+  write_database "$unpacking"
   mv "$unpacking" "$sysroot"
+}
+
+# dpkg's database of the packages in a folder, which dpkg-shlibdeps asks for the libraries' packages: with paths as the sysroot has them.
+write_database() {
+  local database=$1/var/lib/dpkg deb name
+  mkdir -p "$database/info" "$database/updates"
+  echo 1 >"$database/info/format"
+  printf 'amd64\narm64\n' >"$database/arch"
+  for deb in "$folder"/apt/archives/*.deb; do
+    name=$(dpkg-deb -f "$deb" Package)
+    [ "$(dpkg-deb -f "$deb" Multi-Arch)" != same ] || name=$name:arm64
+    dpkg-deb --ctrl-tarfile "$deb" |
+      tar -x -C "$database/info" --transform "s|^\./|$name.|" --wildcards ./symbols ./shlibs 2>/dev/null || true  # some have neither
+    dpkg-deb --fsys-tarfile "$deb" | tar -t | sed "s|^\./lib/|./usr/lib/|; s|^\.|$sysroot|; s|/$||" >"$database/info/$name.list"
+    dpkg-deb -f "$deb" | sed '/^Package:/a Status: install ok installed' >>"$database/status"
+    echo >>"$database/status"
+  done
 }
 
 # NVIDIA's headers and static runtime for arm64, of the version of this machine's nvcc, from PyPI. Sets `cuda` to cmake's options.
@@ -92,6 +110,25 @@ wrap_programs() {
     mv "$cross/bin/$program" "$cross/programs"
     printf '#!/bin/sh\nexec %s "%s" "$@"\n' "$(emulator '"${EMULATED_CPU:-max}"')" "$cross/programs/$program" >"$cross/bin/$program"
     chmod +x "$cross/bin/$program"
+  done
+}
+
+# The Debian packages of the arm64 programs. They are for arm64, and name the packages of the libraries that the programs load.
+pack_packages() {
+  local program deb
+  for program in "$cross"/programs/*; do  # an earlier run's, for the wrapped ones
+    [ ! -e "$program" ] || mv "$program" "$cross/bin"
+  done
+  DPKG_ADMINDIR=$sysroot/var/lib/dpkg DEB_HOST_ARCH=arm64 cmake --build "$cross" --target debian_packages
+  for deb in "$cross"/packages/*.deb; do
+    [ "$(dpkg-deb -f "$deb" Architecture)" = arm64 ]
+    dpkg-deb -f "$deb" Depends | grep -F libabsl
+    rm -rf "$folder/unpacked"
+    dpkg-deb -x "$deb" "$folder/unpacked"
+    for program in "$folder"/unpacked/usr/bin/*; do
+      readelf -h "$program" | grep -q 'Machine: *AArch64'
+      $(emulator max) "$program" --version
+    done
   done
 }
 
@@ -138,8 +175,11 @@ cmake --build "$native" --target moed moectl moed-pack
 
 say "build for arm64"
 fetch_cuda
-configure "$cross" "${cuda[@]}" -DMOED_BUILD_TESTS=ON -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/aarch64-linux-gnu.cmake" -DCMAKE_SYSROOT="$sysroot"
+configure "$cross" "${cuda[@]}" -DMOED_BUILD_TESTS=ON -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/aarch64-linux-gnu.cmake" -DCMAKE_SYSROOT="$sysroot" \
+  -DCMAKE_CROSSCOMPILING_EMULATOR="qemu-aarch64-static;-L;$sysroot"
 cmake --build "$cross" --target moed moectl moed-pack
+say "Debian packages for arm64"
+pack_packages
 wrap_programs
 if [ "${cuda[0]}" = -DMOED_CUDA=ON ]; then  # its kernels are in, and it looks for a device
   "$cross/bin/moed" --list | grep -E '^ *cuda .*no CUDA device'

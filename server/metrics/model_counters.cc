@@ -45,6 +45,8 @@ void AddEngine(const Engine& engine, MetricFamilies& families) {
   AddGauge(families, "moe_sessions", "Kept conversations, those being answered included.", stats.sessions);
   AddGauge(families, "moe_kv_pages", "Pages of keys and values that there are.", stats.kv_pages);
   AddGauge(families, "moe_kv_pages_used", "Pages of keys and values in use.", stats.kv_pages_used);
+  AddGauge(families, "moe_kv_used_ratio", "Of the pages of keys and values the share in use, from 0 to 1.",
+           static_cast<double>(stats.kv_pages_used) / std::max(stats.kv_pages, 1));
   AddGauge(families, "moe_prefix_cache_pages", "Pages not in use whose contents are kept for prompts that begin with them.",
            stats.kv_pages_remembered);
   AddGauge(families, "moe_prefix_cache_checkpoints", "States and windows that are kept for prompts that go on after them.",

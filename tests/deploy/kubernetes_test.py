@@ -94,6 +94,14 @@ class Kubernetes(RealProgramsTest):
             self.assertEqual((store / "model.moed").read_text(), kept if kept == "new" else "kept")
             (store / "model.moed").write_text("kept")
 
+    def test_the_endpoint_picker_asks_where_moed_listens(self) -> None:
+        values = yaml.safe_load((FOLDER / "endpoint-picker.yaml").read_text())
+        pool = values["inferencePool"]
+        ports = {port["name"]: port["containerPort"] for each in self.pod(base())["containers"] for port in each["ports"]}
+        self.assertEqual(pool["targetPorts"], [{"number": ports["http"]}])
+        self.assertEqual(values["inferenceExtension"]["flags"]["model-server-metrics-port"], ports["metrics"])
+        self.assertEqual(pool["modelServers"], base()["StatefulSet", "moed"]["spec"]["selector"])
+
     def test_what_is_scaled_by_is_a_metric(self) -> None:
         rules = yaml.safe_load((FOLDER / "adapter-rules.yaml").read_text())["rules"]["custom"]
         named = {rule.get("name", {}).get("as", rule["seriesQuery"].partition("{")[0]) for rule in rules}

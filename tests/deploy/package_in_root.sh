@@ -18,7 +18,7 @@ setpriv --reuid moed --regid moed --clear-groups --no-new-privs \
     moed >/tmp/moed.log 2>&1 &
 daemon=$!
 trap 'cat /tmp/moed.log >&2; kill "$daemon"' EXIT
-moectl --server unix:/tmp/moed.socket --connect-timeout 60 health >/dev/null
+until moectl --server unix:/tmp/moed.socket --connect-timeout 60 health >/dev/null 2>&1; do kill -0 "$daemon"; sleep 0.1; done  # it loads
 moectl --server unix:/tmp/moed.socket generate --prompt "Once upon a time" --max-new-tokens 16 --ignore-eos --temperature 0 >/tmp/answer
 trap - EXIT
 kill -TERM "$daemon"

@@ -11,13 +11,14 @@ from typing import Any, ClassVar
 
 import yaml
 
-from tests.real_programs import RealProgramsTest, main
+from tests.real_programs import RealProgramsTest, main, metrics_of
 from tools.daemon import DEMO_CHECKPOINT, ROOT, Daemon, pack, running
 from tools.server_process import ServerProcess, free_port, wait_until
 
 PROMETHEUS_FOLDER = ROOT / "deploy" / "prometheus"
 RULES_FILE = PROMETHEUS_FOLDER / "rules.yml"
 DASHBOARDS = ROOT / "deploy" / "grafana" / "dashboards"
+ENDPOINT_PICKER = ROOT / "deploy" / "kubernetes" / "endpoint-picker.yaml"
 RUNBOOK = ROOT / "docs" / "runbook.md"
 ALERT_TESTS = ROOT / "tests" / "deploy" / "alerts.yaml"
 DAEMON_FLAGS = ("--memory-budget", "10MiB", "--predictor", "cross-layer-gate")
@@ -127,6 +128,19 @@ class PrometheusTest(RealProgramsTest):
         groups = self.get("/api/v1/rules")["groups"]
         broken = [rule["name"] for group in groups for rule in group["rules"] if rule["health"] == "err"]
         self.assertEqual(broken, [])
+
+    def test_an_endpoint_picker_finds_gauges_of_one_series(self) -> None:
+        text = metrics_of(self.daemons[0])
+        flags = yaml.safe_load(ENDPOINT_PICKER.read_text())["inferenceExtension"]["flags"]
+        names = [value for flag, value in flags.items() if flag.endswith("-metric") and value]
+        self.assertEqual(len(names), 3)
+        for name in names:
+            self.assertIn(f"# TYPE {name} gauge\n", text)
+            self.assertEqual(len(re.findall(rf"^{name}[ {{]", text, re.M)), 1, name)
+        used = flags["kv-cache-usage-percentage-metric"]
+        samples = self.query(f"max_over_time({used}[1h])")
+        self.assertTrue(all(0 <= float(sample["value"][1]) <= 1 for sample in samples), samples)
+        self.assertEqual(self.query(f"{used} != moe_kv_pages_used / moe_kv_pages"), [])
 
     def test_variables_have_values(self) -> None:
         for board in dashboards():

@@ -1,6 +1,7 @@
 """deploy/envoy by the real Envoy in front of three daemons: who is asked, who gets in, what drain, growth and kill cost."""
 
 import signal
+from concurrent import futures
 from typing import Any
 
 import grpc
@@ -84,6 +85,7 @@ class SettledFleet(EnvoyCase):
         import moed
 
         envoy = self.envoy()
+        named = {"authorization": f"Bearer {TOKEN}"}
         tls = moed.Tls(ca=self.fleet.authority.certificate.read_bytes())
         request = inference_pb2.TokenizeRequest(text=PROMPT)
         asked = [0, 0, 0]
@@ -91,12 +93,51 @@ class SettledFleet(EnvoyCase):
             stub = inference_pb2_grpc.InferenceStub(channel)
             for topic in range(12):
                 before = [box.answered() for box in self.fleet.boxes]
-                for _ in range(4):
-                    stub.Tokenize(request, metadata=[("authorization", f"Bearer {TOKEN}"), ("moe-topic", f"topic {topic}")])
+                for _ in range(3):
+                    stub.Tokenize(request, metadata=[*named.items(), ("moe-topic", f"topic {topic}")])
+                self.assertEqual(self.completion(envoy, moe_topic=f"topic {topic}", **named)[0], 200)
                 counted = self.answered_since(before, 4)
-                self.assertEqual(sorted(counted), [0, 0, 4], topic)
+                self.assertEqual(sorted(counted), [0, 0, 4], f"{topic}: the same daemon over gRPC and HTTP")
                 asked[counted.index(4)] += 1
         self.assertGreater(sum(map(bool, asked)), 1)
+
+    def test_a_silent_call_is_never_cut(self) -> None:
+        ill = {"unhealthy_threshold: 2": "unhealthy_threshold: 1000"}  # a daemon that stands still stays where it is
+        envoy, impatient = self.envoy(ill), self.envoy({**ill, "idle_timeout: 0s": "idle_timeout: 0.1s"})
+        calls = [each for each in envoy.configured("route") if each["cluster"].startswith(("daemons", "fronts"))]
+        limits = {(each["timeout"], each.get("idle_timeout")) for each in calls}
+        self.assertEqual(limits, {("0s", "0s"), ("5s", None)}, "where nothing is said it is 15 s and 300 s; 5 s are health's")
+        self.assertEqual(envoy.configured("stream_idle_timeout"), ["0s"] * len(envoy.configured("access_log")))
+
+        client = self.balanced(envoy)
+        names = [f"silent-{number}" for number in range(10)]
+        for name in names:
+            client.generate(PROMPT, session_id=name, max_new_tokens=1)
+        kept = [sorted(box.sessions() & set(names)) for box in self.fleet.boxes]
+        silent = max(range(3), key=lambda number: len(kept[number]))
+        whole, posted, cut, refused = kept[silent][:4]
+        box = self.fleet.boxes[silent].daemon
+
+        def post(through: Envoy, name: str) -> int:
+            body = {"model": MODEL, "prompt": PROMPT, "max_tokens": 4, "session_id": name}
+            return through.post("/v1/completions", body, moe_session_id=name, authorization=f"Bearer {TOKEN}")[0]
+
+        with futures.ThreadPoolExecutor(2) as pool:
+            box.send_signal(signal.SIGSTOP)
+            try:
+                waiting = [pool.submit(client.generate, PROMPT, session_id=whole, max_new_tokens=4, ignore_eos=True)]
+                waiting.append(pool.submit(post, envoy, posted))
+                envoy.process.wait_for(lambda: envoy.active() == 2, "both calls to wait for the daemon")
+                with self.assertRaises(grpc.RpcError):
+                    self.balanced(impatient).generate(PROMPT, session_id=cut, max_new_tokens=4)
+                self.assertEqual(post(impatient, refused), 504)
+                wait_until(lambda: len(impatient.lines()) == 2, "its lines", WAIT_SECONDS)
+                self.assertEqual({line["details"] for line in impatient.lines()}, {"stream_idle_timeout"})
+                self.assertEqual([each.done() for each in waiting], [False, False])
+            finally:
+                box.send_signal(signal.SIGCONT)
+            self.assertEqual(waiting[0].result().finish.usage.completion_tokens, 4)
+            self.assertEqual(waiting[1].result(), 200)
 
     def test_http_finds_the_same_daemon_for_a_session_and_any_for_others(self) -> None:
         envoy = self.envoy()

@@ -8,6 +8,7 @@ import ssl
 import sys
 import threading
 import urllib.request
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from tests.authority import Authority
@@ -143,7 +144,7 @@ class Envoy(Balancer):
         self._edit("envoy.yaml", {"/etc/envoy": str(self.folder), "0.0.0.0": "127.0.0.1", **own, **(edits or {})})
         self.server, self.http, self.admin = (f"127.0.0.1:{port}" for port in ports.values())
         self.set_boxes(fleet.boxes)
-        flags = ("--disable-hot-restart", "--concurrency", "2", "--log-level", "warning")
+        flags = ("--disable-hot-restart", "--concurrency", "2", "--log-level", "warning", "--file-flush-interval-msec", "50")
         self.process = ServerProcess([str(program), "-c", str(self.folder / "envoy.yaml"), *flags])
         try:
             self.wait_for_healthy(len(fleet.boxes))
@@ -160,29 +161,49 @@ class Envoy(Balancer):
 
     def set_boxes(self, boxes: list[Box]) -> None:
         """Moves new files over the old ones, as people do."""
-        for cluster, addresses in (
-            ("daemons", [box.daemon.address for box in boxes]),
-            ("fronts", [box.front.address for box in boxes]),
-        ):
+        for cluster in ("daemons", "fronts"):
             file = self.folder / f"{cluster}.yaml"
             head = file.read_text().partition("          - {endpoint")[0]
-            line = "          - {{endpoint: {{address: {{socket_address: {{address: {}, port_value: {}}}}}}}}}\n"
+            line = "          - {{endpoint: {{address: {{socket_address: {{address: {}, port_value: {}}}}}}}, "
+            line += "metadata: {{filter_metadata: {{envoy.lb: {{hash_key: {}}}}}}}}}\n"
             new = file.with_suffix(".new")
-            new.write_text(head + "".join(line.format(*address.split(":")) for address in addresses))
+            with new.open("w") as out:
+                out.write(head)
+                for box in boxes:
+                    address = box.daemon.address if cluster == "daemons" else box.front.address
+                    out.write(line.format(*address.split(":"), box.daemon.address))
             new.replace(file)
+
+    def _asked(self, path: str) -> Any:
+        with urllib.request.urlopen(f"http://{self.admin}{path}", timeout=WAIT_SECONDS) as answer:
+            return json.load(answer)
 
     def healthy(self) -> dict[str, int]:
         """Of each cluster."""
-        url = f"http://{self.admin}/stats?filter=membership_healthy&format=json"
         try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
-                stats = json.load(answer)["stats"]
+            stats = self._asked("/stats?filter=membership_healthy&format=json")["stats"]
         except OSError:
             return {}
         return {each["name"].split(".")[1]: each["value"] for each in stats if each}
 
+    def configured(self, key: str) -> list[Any]:
+        """What stands under this key anywhere in the configuration that runs."""
+
+        def found(node: Any) -> Iterator[Any]:
+            if isinstance(node, dict) and key in node:
+                yield node[key]
+            for each in node.values() if isinstance(node, dict) else node if isinstance(node, list) else []:
+                yield from found(each)
+
+        return list(found(self._asked("/config_dump")))
+
+    def active(self) -> int:
+        """Calls that daemons and fronts have, health checks left aside."""
+        stats = self._asked("/stats?filter=cluster.*upstream_rq_active&format=json")["stats"]
+        return sum(each["value"] for each in stats if each)
+
     def wait_for_healthy(self, count: int) -> None:
-        self.process.wait_for(lambda: list(self.healthy().values()) == [count] * 5, f"{count} healthy boxes")
+        self.process.wait_for(lambda: list(self.healthy().values()) == [count] * 6, f"{count} healthy boxes")
 
     def lines(self) -> list[dict[str, Any]]:
         """Of the access log."""

@@ -21,6 +21,7 @@ class Caller:
 
     def __init__(self) -> None:
         self.request: Any = None
+        self.metadata: dict[str, str] = {}
 
     def daemon(self) -> ScriptedDaemon:
         unary = {"/moe.v1.Inference/Chat": self.whole, "/moe.v1.Inference/Generate": self.generate}
@@ -31,8 +32,9 @@ class Caller:
         answer: bytes = pb.GenerateResponse(text="x", finish=pb.Finish(reason=pb.FINISH_REASON_STOP)).SerializeToString()
         return answer
 
-    def parts(self, body: bytes) -> list[Any]:
+    def parts(self, body: bytes, context: Any) -> list[Any]:
         self.request = pb.ChatRequest.FromString(body)
+        self.metadata = dict(context.invocation_metadata())
         finish = pb.Finish(
             reason=pb.FINISH_REASON_TOOL_CALLS, usage=pb.Usage(prompt_tokens=3, completion_tokens=5, cached_tokens=2)
         )
@@ -45,13 +47,13 @@ class Caller:
             pb.ChatResponse(finish=finish),
         ]
 
-    def stream(self, body: bytes, _: Any) -> Iterator[bytes]:
-        for part in self.parts(body):
+    def stream(self, body: bytes, context: Any) -> Iterator[bytes]:
+        for part in self.parts(body, context):
             yield part.SerializeToString()
 
-    def whole(self, body: bytes, _: Any) -> bytes:
+    def whole(self, body: bytes, context: Any) -> bytes:
         answer = pb.ChatResponse()
-        for part in self.parts(body):
+        for part in self.parts(body, context):
             answer.MergeFrom(part)
         del answer.tool_calls[1]
         answer.tool_calls[0].arguments = ARGUMENTS
@@ -149,6 +151,18 @@ class CallsTest(RealProgramsTest):
                         self.assertIn("priority", json.dumps(answer))
                     else:
                         self.assertEqual(self.daemon.request.priority, wanted)
+
+    def test_what_proxies_choose_by_reaches_the_daemon(self) -> None:
+        for path, session in (("/v1/chat/completions", {"session_id": "s"}), ("/v1/messages", {})):
+            for stream in (False, True):
+                body = json.dumps({**REQUEST, **session, "max_tokens": 9, "stream": stream}).encode()
+                for topic in ("recipes", "a\tb", "x" * 2000):
+                    headers = {"content-type": "application/json", "moe-topic": topic}
+                    status, answer = self.front.request("POST", path, body, headers)
+                    self.assertEqual(status, 200, answer)
+                    self.assertEqual(self.daemon.metadata.get("moe-session-id"), session.get("session_id"), path)
+                    held = topic if topic == "recipes" else None
+                    self.assertEqual(self.daemon.metadata.get("moe-topic"), held, path)
 
     def test_tools_and_formats_reach_the_daemon(self) -> None:
         schema = {"type": "object", "properties": {"z": {"type": "string"}, "a": {"type": "integer"}}}

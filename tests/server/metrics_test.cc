@@ -64,6 +64,7 @@ TEST(MetricsTest, NamesAndLabelsAreThereFromTheStart) {
       {"moe_recomputed_tokens_total", ""},
       {"moe_kv_pages", ""},
       {"moe_kv_pages_used", ""},
+      {"moe_kv_used_ratio", ""},
       {"moe_prefix_cache_pages", ""},
       {"moe_prefix_cache_checkpoints", ""},
       {"moe_prefix_cache_queries_total", ""},

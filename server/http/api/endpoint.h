@@ -35,23 +35,23 @@ void AnswerByModel(Daemon& daemon, const ModelNames& models, const std::shared_p
   const AnswerIdentity identity = {form.id_prefix + exchange->request().id, draft->model, std::time(nullptr)};
   std::unique_ptr<AnswerWriter<Response>> writer = make_writer(identity, *draft);
   auto request = std::move(draft->request);
-  const std::string trace_parent = exchange->request().trace_parent;
-  const std::string token = exchange->request().token;
+  const auto pass_on = [&session, &arrived = exchange->request()](grpc::ClientContext& context) {
+    NameSession(session, context);
+    NameTopic(std::string(arrived.Value(kTopicHeader)), context);
+    NameTrace(arrived.trace_parent, context);
+    PresentToken(arrived.token, context);
+  };
   const bool streams = draft->stream;
   SetOptions(*std::move(draft), identity.id, request);
   auto& stub = *daemon.inference().async();
   if (streams) {
     StreamRelay<Response>::Start(daemon.calls(), exchange, std::move(writer), [&](auto* context, auto* reactor) {
-      NameSession(session, *context);
-      NameTrace(trace_parent, *context);
-      PresentToken(token, *context);
+      pass_on(*context);
       stream(stub, context, &request, reactor);
     });
   } else {
     RelayWhole<Response>(daemon.calls(), exchange, std::move(writer), [&](auto* context, auto* response, auto callback) {
-      NameSession(session, *context);
-      NameTrace(trace_parent, *context);
-      PresentToken(token, *context);
+      pass_on(*context);
       whole(stub, context, &request, response, std::move(callback));
     });
   }

@@ -6,6 +6,15 @@
 #include "core/base/trace_parent.h"
 
 namespace moed::http {
+namespace {
+
+constexpr size_t kMostBytes = 1024;  // of a value; gRPC takes 8 KiB of metadata
+
+bool Prints(const std::string& value) {
+  return !value.empty() && std::all_of(value.begin(), value.end(), [](char c) { return c >= ' ' && c <= '~'; });
+}
+
+}  // namespace
 
 absl::Status CheckSessionName(std::string_view said, const std::string& session_id) {
   return said == session_id ? absl::OkStatus() : InvalidArgument("session_id: is not what the header ", kSessionHeader, " says");
@@ -19,14 +28,15 @@ absl::Status CheckSessionHeader(const HttpRequest& request, const std::string& s
 }
 
 void NameSession(const std::string& session_id, grpc::ClientContext& context) {
-  const bool prints = std::all_of(session_id.begin(), session_id.end(), [](char c) { return c >= ' ' && c <= '~'; });
-  if (!session_id.empty() && prints) context.AddMetadata(kSessionHeader, session_id);
+  if (Prints(session_id)) context.AddMetadata(kSessionHeader, session_id);
+}
+
+void NameTopic(const std::string& topic, grpc::ClientContext& context) {
+  if (topic.size() <= kMostBytes && Prints(topic)) context.AddMetadata(kTopicHeader, topic);
 }
 
 void PresentToken(const std::string& token, grpc::ClientContext& context) {
-  constexpr size_t kMostBytes = 1024;  // gRPC takes 8 KiB of metadata
-  const bool prints = std::all_of(token.begin(), token.end(), [](char c) { return c >= ' ' && c <= '~'; });
-  if (!token.empty() && token.size() <= kMostBytes && prints) context.AddMetadata("authorization", "Bearer " + token);
+  if (token.size() <= kMostBytes && Prints(token)) context.AddMetadata("authorization", "Bearer " + token);
 }
 
 std::vector<Header> QueueHeaders(const std::multimap<grpc::string_ref, grpc::string_ref>& initial_metadata) {

@@ -1,5 +1,5 @@
-// What of a request's headers goes on to the daemon: moe-session-id, by which proxies choose a server, traceparent, and the
-// token; and what of the daemon's metadata comes back.
+// What of a request's headers goes on to the daemon: moe-session-id and moe-topic, by which proxies choose a server, traceparent,
+// and the token; and what of the daemon's metadata comes back.
 #pragma once
 
 #include <map>
@@ -14,6 +14,7 @@
 namespace moed::http {
 
 inline constexpr char kSessionHeader[] = "moe-session-id";
+inline constexpr char kTopicHeader[] = "moe-topic";
 
 // INVALID_ARGUMENT where the header is there and says something else than the body. It never stands for the body's field.
 absl::Status CheckSessionHeader(const HttpRequest& request, const std::string& session_id);
@@ -21,8 +22,9 @@ absl::Status CheckSessionHeader(const HttpRequest& request, const std::string& s
 // The same of a header's value.
 absl::Status CheckSessionName(std::string_view said, const std::string& session_id);
 
-// Says the session to the daemon as well, for proxies on the way; what metadata cannot hold is left out.
+// Says them to the daemon as well, for proxies on the way; what metadata cannot hold is left out.
 void NameSession(const std::string& session_id, grpc::ClientContext& context);
+void NameTopic(const std::string& topic, grpc::ClientContext& context);
 
 // Who asks here asks the daemon: `token` is what the caller presented, if anything. What metadata cannot hold is left out.
 void PresentToken(const std::string& token, grpc::ClientContext& context);

@@ -44,6 +44,7 @@ ArrivedRequest::ArrivedRequest(const InferenceParts& parts, const grpc::Callback
     trace_parent_ = ReadTraceParent(MetadataValue(context, kTraceParentKey));
   }
   record_.trace_id = TraceIdOf(trace_parent_);
+  topic_ = std::string(MetadataValue(context, kTopicHeader));
   record_.client = ClientOf(context);
   record_.method = "gRPC";
   record_.path = StrCat("/inference.GRPCInferenceService/", method);
@@ -87,6 +88,7 @@ std::optional<ApiError> ArrivedRequest::Read(const grpc::CallbackServerContext& 
 void ArrivedRequest::Describe(grpc::ClientContext& context) const {
   context.set_deadline(deadline_);
   NameSession(session_, context);
+  NameTopic(topic_, context);
   NameTrace(trace_parent_, context);
   PresentToken(token_, context);
 }

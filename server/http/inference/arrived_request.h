@@ -50,7 +50,7 @@ class ArrivedRequest {
   // Without a refusal:
   const moe::v1::GenerateRequest& message() const { return message_; }
   ResponseTexts& texts() { return *texts_; }
-  // The call's deadline, its trace, and the session for proxies.
+  // The call's deadline, its trace, and the session and the topic for proxies.
   void Describe(grpc::ClientContext& context) const;
 
   // For the log: what came of it.
@@ -68,6 +68,7 @@ class ArrivedRequest {
   std::optional<LiveCalls::Room> room_;
   ResponseNames names_;
   std::string session_;
+  std::string topic_;
   std::string trace_parent_;
   const std::string token_;  // that the caller presented
   moe::v1::GenerateRequest message_;
