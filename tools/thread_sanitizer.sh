@@ -12,20 +12,19 @@ read -ra programs <<<"${programs[*]}"
 left_out=$(grep -v '^#' tools/sanitizers/left_out.txt | cut -d ' ' -f 1 | paste -s -d '|')  # as in sanitize.sh
 
 # Debian's own source of what is installed. apt's lists of sources are kept apart: the machine's stay as they are.
-abseil_source() {
-  local version
-  command -v dpkg-source >/dev/null || { echo "thread_sanitizer.sh: needs dpkg-source (Debian's dpkg-dev)" >&2; return 1; }
+abseil_source() (
+  command -v dpkg-source >/dev/null || { echo "thread_sanitizer.sh: needs dpkg-source (Debian's dpkg-dev)" >&2; exit 1; }
   version=$(dpkg-query -W -f '${Version}' libabsl-dev)
   mkdir -p "$folder/source"
   cd "$folder/source"
-  [ -e "abseil-$version" ] && return
+  [ -e "abseil-$version" ] && exit
   mkdir -p parts lists/partial
   sed 's/^Types:.*/Types: deb-src/' /etc/apt/sources.list.d/debian.sources >parts/debian.sources
-  local own=(-q -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$PWD/parts" -o Dir::State::Lists="$PWD/lists")
+  own=(-q -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$PWD/parts" -o Dir::State::Lists="$PWD/lists")
   apt-get "${own[@]}" update
   apt-get "${own[@]}" source --download-only "abseil=$version"
   dpkg-source -x abseil_*.dsc "abseil-$version"
-}
+)
 
 abseil() {
   abseil_source
