@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <nlohmann/json.hpp>
 
 #include "core/base/check.h"
@@ -265,7 +266,7 @@ void Harness::ExpectClean() {
 }
 
 EngineRequest GreedyRequest(std::string_view prompt, int new_tokens) {
-  static int made = 0;
+  static std::atomic<int> made = 0;  // callers of tests have threads
   EngineRequest request;
   request.name = "request " + std::to_string(++made);
   request.prompt = Bytes(prompt);

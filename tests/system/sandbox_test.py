@@ -1,4 +1,4 @@
-"""What the daemon gives up (--sandbox): code of somebody else inside it is refused what serving does not need; serving goes on."""
+"""What the daemon gives up (--sandbox): foreign code inside it is refused what serving does not need, and serving goes on."""
 
 import errno
 import os
