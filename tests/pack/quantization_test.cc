@@ -15,6 +15,7 @@
 #include "core/quant/fp8.h"
 #include "core/quant/safetensors_types.h"
 #include "core/store/store.h"
+#include "tests/file_text.h"
 #include "tests/pack/command.h"
 #include "tests/pack/tiny_checkpoint.h"
 #include "tests/paths.h"
@@ -30,7 +31,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Tensors = absl::flat_hash_map<std::string, SourceTensor>;
 
-constexpr char kGolden[] = "tests/pack/data/quantized.safetensors";  // tools/parity/make_quantized.py
+constexpr char kGolden[] = "tests/pack/data/quantized.safetensors.xz";  // tools/parity/make_quantized.py
 
 json AwqConfig(int group) {
   return {{"quant_method", "awq"}, {"bits", 4}, {"group_size", group}, {"zero_point", true}, {"version", "gemm"}};
@@ -44,9 +45,7 @@ json Fp8Config(json block) {
 
 // Those of one matrix.
 Tensors GoldenTensors(const std::string& matrix) {
-  auto file = OpenBuffered(SourcePath(kGolden));
-  EXPECT_TRUE(file.ok()) << file.status();
-  auto read = ReadSafetensors(std::shared_ptr<const RandomAccessFile>(*std::move(file)));
+  auto read = ReadSafetensors(std::shared_ptr<const RandomAccessFile>(MakeMemoryFile(kGolden, ReadFileText(SourcePath(kGolden)))));
   EXPECT_TRUE(read.ok()) << read.status();
   Tensors tensors;
   for (SourceTensor& tensor : *read) {
