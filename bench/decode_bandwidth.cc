@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "CLI/CLI.hpp"
@@ -22,13 +23,13 @@ namespace moed {
 namespace {
 
 constexpr size_t kReadBytes = 1024 * kReadPieceBytes;  // beyond every cache
-constexpr int kWarmTokens = 64;
 
 struct Options {
   std::string store;
   std::string backend = "auto";
   int threads = 2;
   int tokens = 64;
+  int warm_tokens = 64;  // before it is measured
   int turns = 7;
   double cache_share = 1;   // of all experts, in the host's memory
   double device_share = 0;  // likewise, in a device's own memory
@@ -144,7 +145,7 @@ absl::Status Run(const Options& options) {
   const MemoryRead& best_read = BestRead(*executor, memory.span());
   const double token_bytes = BytesPerToken(*store, spec);
   Decoding decoding(*model, *kv, *provider, context);
-  MOED_RETURN_IF_ERROR(decoding.Run(kWarmTokens));
+  MOED_RETURN_IF_ERROR(decoding.Run(options.warm_tokens));
   std::vector<double> read, decode, share;
   for (int turn = 0; turn < options.turns; ++turn) {
     read.push_back(ReadRate(best_read, *executor, memory.span()));
@@ -167,6 +168,11 @@ absl::Status Run(const Options& options) {
                 static_cast<unsigned long long>(device.uses[0]), static_cast<unsigned long long>(device.uses[1]),
                 static_cast<unsigned long long>(device.uses[2]));
   }
+  if (backend->gains_by_whole_steps()) {
+    const uint64_t whole = device.StepsOf(StepWay::kWhole);
+    std::printf("%-22s %llu whole, %llu layer by layer\n", "steps", static_cast<unsigned long long>(whole),
+                static_cast<unsigned long long>(std::accumulate(device.steps.begin(), device.steps.end(), uint64_t{0}) - whole));
+  }
   std::printf("%-22s %7.1f\n", "tokens/s", SpreadOf(decode).median * 1e9 / token_bytes);
   return absl::OkStatus();
 }
@@ -181,6 +187,7 @@ int main(int argc, char** argv) {
   app.add_option("--backend", options.backend, "kernels")->capture_default_str();
   app.add_option("--threads", options.threads, "threads")->check(CLI::Range(1, 256))->capture_default_str();
   app.add_option("--tokens", options.tokens, "tokens a turn")->check(CLI::Range(1, 100000))->capture_default_str();
+  app.add_option("--warm-tokens", options.warm_tokens, "tokens before that")->check(CLI::Range(1, 100000))->capture_default_str();
   app.add_option("--turns", options.turns, "turns")->check(CLI::Range(1, 1000))->capture_default_str();
   app.add_option("--cache-share", options.cache_share,
                  "experts in the host's memory, as a share of all; with 1 none is read again")

@@ -106,12 +106,14 @@ class Bench {
   Buffer numbers_;
 };
 
-absl::Status Run(const std::string& json_path) {
+// `device_alone`: nothing of the products.
+absl::Status Run(bool device_alone, const std::string& json_path) {
   MOED_ASSIGN_OR_RETURN(const std::vector<CudaDevice> devices, FindCudaDevices());
   const std::string device = Describe({devices.data(), 1});
   MOED_ASSIGN_OR_RETURN(Bench bench, Bench::Open());
   MOED_ASSIGN_OR_RETURN(const double copy, bench.CopyRate());
   std::printf("%s\ncopy on the device: %.1f GB/s read and written\n\n", device.c_str(), copy * 1e-9);
+  if (device_alone) return absl::OkStatus();
   std::printf("| format | rows x columns | tokens | GB/s of weights | share of the copy |\n|---|---|---|---|---|\n");
   nlohmann::ordered_json report = {{"device", device}, {"copy_bytes_per_second", copy}};
   report["products"] = nlohmann::ordered_json::array();
@@ -140,11 +142,12 @@ absl::Status Run(const std::string& json_path) {
 int main(int argc, char** argv) {
   CLI::App app("Product kernels on the CUDA device as a share of a copy's bandwidth.");
   std::string json;
-  bool usable = false;
+  bool usable = false, device = false;
   app.add_option("--json", json, "write the figures to this file as well");
   app.add_flag("--usable", usable, "only say whether the compute backend \"cuda\" can use the device");
+  app.add_flag("--device", device, "only name the device and measure its copy");
   CLI11_PARSE(app, argc, argv);
-  const absl::Status status = usable ? moed::CudaRefusal() : moed::Run(json);
+  const absl::Status status = usable ? moed::CudaRefusal() : moed::Run(device, json);
   if (!status.ok()) std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
   return status.ok() ? 0 : 1;
 }

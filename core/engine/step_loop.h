@@ -127,6 +127,7 @@ class StepLoop final : private StepWatcher {
   void Compute();
   // The heart beats, and those for whom nobody waits any more leave the step.
   void OnLayerDone(std::span<SequenceChunk> chunks) override;
+  bool needs_layers() const override { return false; }
   void TakeLogits(LiveRequest& live, const SequenceChunk& chunk, int token, std::span<const float> logits);
   absl::Status ScoreNext(LiveRequest& live, TokenId next, std::span<const float> logits);
   bool IsNext(const LiveRequest& live, const SequenceChunk& chunk, int token) const;

@@ -24,6 +24,7 @@
 #include "core/base/ids.h"
 #include "core/base/ready_event.h"
 #include "core/expert/routing.h"
+#include "core/expert/step_way.h"
 #include "core/store/description.h"
 
 namespace moed {
@@ -100,6 +101,10 @@ struct SequenceCounters {
   uint64_t routed_tokens = 0;  // tokens times layers: gate_mass_lost / routed_tokens is what one lost in a layer
 };
 
+// Where the parts of every expert lie at the reference precision, in memory that the backend reads, itself in such memory: [layer
+// with experts][part][expert]. Null: the model has no such part.
+using ExpertTable = std::span<const std::byte* const>;
+
 // Memory for the activations of steps that are larger than what the model has memory of its own for.
 class ActivationLender {
  public:
@@ -135,6 +140,13 @@ class ExpertProvider {
   virtual std::optional<ReadyExpert> Next() = 0;
   // The same without waiting: nothing when none is ready now.
   virtual std::optional<ReadyExpert> NextReady() = 0;
+
+  // A step that needs no host in its middle. Before its layers, in place of any Begin: where all experts lie until this provider
+  // is called again, where the backend reads them best; nothing where one does not. The step told how it runs; one that was
+  // kWhole then tells of every layer what was routed, computed already.
+  virtual ExpertTable WhereAllLie() { return {}; }
+  virtual void OnStep(StepWay /*way*/) {}
+  virtual void OnComputed(const LayerRouting& /*routing*/) {}
 
   // What the host's processor took for the experts of a group that was handed out for it: their bytes, and the most tokens of
   // one.

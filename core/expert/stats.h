@@ -8,6 +8,7 @@
 #include "core/base/ids.h"
 #include "core/expert/incoming.h"
 #include "core/expert/routing.h"
+#include "core/expert/step_way.h"
 
 namespace moed {
 
@@ -60,8 +61,10 @@ struct DeviceTierStats {
   std::array<uint64_t, kTierUses> uses{};  // hand-outs
   uint64_t risen_bytes = 0;                // copied into it
   uint64_t sunk_bytes = 0;                 // copied back
+  std::array<uint64_t, kStepWays> steps{};
 
   uint64_t UsesOf(TierUse use) const { return uses[static_cast<size_t>(use)]; }
+  uint64_t StepsOf(StepWay way) const { return steps[static_cast<size_t>(way)]; }
 };
 
 // Records that the operator asked to have in memory: those that wait to be read, and since start those that were read or there,

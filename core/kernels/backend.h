@@ -92,10 +92,24 @@ struct MatMulJob {
   const float* bias = nullptr;  // (rows); null: none
   float scale = 1;              // of what the product and its bias make
   bool adds = false;            // to what the output holds
+  // Of an expert that an operation before this one chooses, once that has run: its matrix is matrices[choice->expert], in place
+  // of weights.data, and its bias lies `rows` floats further for each expert before it. Null: the job says both. Exact ones
+  // alone.
+  const ExpertChoice* choice = nullptr;
+  const std::byte* const* matrices = nullptr;
   // Storage of HalfProductBytes; not empty: the product need not be exact. A backend whose OpenFastMatmul was OK then multiplies
   // weights and prepared input as 16-bit numbers, each row times a power of two, with sums in float32 of any order. The jobs of a
   // call may have the same storage.
   std::span<std::byte> halves = {};
+
+  // For backends that compute during the call: with what the choice says.
+  MatMulJob Chosen() const {
+    MatMulJob chosen = *this;
+    if (choice == nullptr) return chosen;
+    chosen.weights.data = matrices[choice->expert];
+    if (bias != nullptr) chosen.bias = bias + int64_t{choice->expert} * weights.rows;
+    return chosen;
+  }
 };
 
 // Of rows: their RMS norm, or their layer norm where there is a bias.
@@ -197,6 +211,10 @@ class ComputeBackend {
   virtual absl::Status Fence() = 0;
   // What is enqueued begins to run, where it might have waited for more until the next Fence: before the host waits for others.
   virtual void Begin() {}
+  // Whether it pays to enqueue a step without a wait in it. BeginWholeStep then says that what is enqueued until the next Fence
+  // is one, however much it is.
+  virtual bool gains_by_whole_steps() const { return false; }
+  virtual void BeginWholeStep() {}
   // Whether everything enqueued has run, or failed, without waiting.
   virtual bool Idle() const = 0;
   // What is enqueued from here on runs after the event, which is of this backend's device.

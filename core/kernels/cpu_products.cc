@@ -84,7 +84,7 @@ void MatMulOnCpu(const KernelTable& kernels, Executor& executor, std::span<const
       const int count = Panels(job.weights.rows);
       const int from = std::max(begin - first, 0);
       const int to = std::min(end - first, count);
-      if (from < to) RunPanels(kernels, job, from, to);
+      if (from < to) RunPanels(kernels, job.Chosen(), from, to);
       first += count;
     }
   });

@@ -63,6 +63,8 @@ class CudaBackend final : public ComputeBackend {
     return IsLostDevice(status) ? WithLostDevice(told) : told;
   }
   void Begin() override { stream_.Begin(); }
+  bool gains_by_whole_steps() const override { return true; }
+  void BeginWholeStep() override { stream_.BeginLongList(); }
   bool Idle() const override { return stream_.Idle(); }
   void Await(const ReadyEvent& event) override { stream_.Await(event); }
 
@@ -242,6 +244,7 @@ void CudaBackend::MatMul(std::span<const MatMulJob> jobs) {
     MOED_CHECK(job.input->cols == job.weights.cols && job.input->forms().Cover(InputForms::Of({job.weights.format})));
     MOED_CHECK(FitsColumns(job.weights.format, job.weights.cols));
     if (OfHalves(job)) {
+      MOED_CHECK(job.choice == nullptr);
       MultiplyHalves(job);
     } else {
       formats |= uint32_t{1} << static_cast<int>(job.weights.format);
@@ -280,7 +283,9 @@ void CudaBackend::LaunchProducts(std::span<const MatMulJob> jobs, FormatId forma
                .tokens = x.tokens,
                .first_group = operation.groups,
                .scale = job.scale,
-               .adds = job.adds};
+               .adds = job.adds,
+               .choice = job.choice,
+               .matrices = reinterpret_cast<const unsigned char* const*>(job.matrices)};
     operation.groups += static_cast<int>(CeilDiv(Panels(job.weights.rows), kPanelsOfBlock));
     operation.tokens = std::max(operation.tokens, x.tokens);
   }

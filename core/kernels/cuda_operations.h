@@ -193,6 +193,8 @@ struct ProductJob {
   int first_group;  // panels of the launch go to blocks of threads in groups; where this job's begin
   float scale;
   bool adds;
+  const ExpertChoice* choice;  // null: none
+  const unsigned char* const* matrices;
 };
 // Jobs of one format.
 struct ProductsOperation {

@@ -46,7 +46,9 @@ void Decoder::Forward(std::span<SequenceChunk> chunks, ExpertProvider& provider,
   step_.batch.Assign(chunks, [&](const SequenceChunk& chunk) { return !spec_.encoder || !IsSource(chunk); });
   if (spec_.prefix) prefix_lm_.FindPrefixes();
   const bool begun = RunLayers(spec_.encoder ? spec_.encoder->layers : 0, spec_.layers, chunks, provider, watcher);
-  if (const absl::Status done = ComputeLogits(sink); !done.ok()) step_.batch.FailAll(done);
+  const absl::Status done = ComputeLogits(sink);
+  ffn_.EndStep(provider, done);
+  if (!done.ok()) step_.batch.FailAll(done);
   for (const SequenceChunk& chunk : chunks) {
     if (begun || chunk.status.ok()) SettleKv(chunk);
   }
@@ -72,10 +74,11 @@ bool Decoder::RunLayers(int first, int end, std::span<SequenceChunk> chunks, Exp
     return false;
   }
   TellTokens(provider);
+  ffn_.BeginStep(provider);
   Embed();
   for (int layer = first; layer < end && step_.batch.rows() > 0; ++layer) {
     RunLayer(LayerId(layer), provider);
-    if (watcher == nullptr || layer + 1 == spec_.layers) continue;
+    if (watcher == nullptr || ffn_.runs_whole() || layer + 1 == spec_.layers) continue;
     watcher->OnLayerDone(chunks);
     ffn_.DropFailed();
   }

@@ -8,7 +8,7 @@
 
 namespace moed {
 
-FfnBlock::FfnBlock(Step& step, ComputeBackend* processor) : step_(step), experts_(step) {
+FfnBlock::FfnBlock(Step& step, ComputeBackend* processor) : step_(step), experts_(step), whole_(step) {
   if (processor != nullptr) beside_.emplace(step, *processor);
 }
 
@@ -23,8 +23,20 @@ void FfnBlock::RunDense(LayerId layer, const LayerWeights& weights) {
   });
 }
 
+void FfnBlock::RunWhole(LayerId layer, const LayerWeights& weights) {
+  const Scratch& scratch = step_.scratch;
+  whole_.BeginLayer(layer);
+  const Activations routed = ComputeRouter(layer, weights);
+  step_.backend.Route(RouterOf(step_.spec, weights), scratch.router.data(), step_.batch.rows(), scratch.choices.data());
+  const Activations input = PrepareExperts(weights, routed);
+  if (step_.spec.shared_ffn > 0) ComputeShared(layer, weights, input);
+  whole_.ComputeExperts(layer, weights.expert_bias, input);
+  Combine(layer, weights);
+}
+
 // Shared expert and experts while the reads that Begin queued are under way.
 void FfnBlock::RunExperts(LayerId layer, const LayerWeights& weights, ExpertProvider& provider) {
+  if (whole_.runs()) return RunWhole(layer, weights);
   const Activations routed = ComputeRouter(layer, weights);
   if (const absl::Status routed = Route(layer, weights, provider); !routed.ok()) {
     step_.batch.FailAll(routed);

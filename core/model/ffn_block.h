@@ -9,6 +9,7 @@
 #include "core/model/processor_experts.h"
 #include "core/model/step.h"
 #include "core/model/weights.h"
+#include "core/model/whole_step.h"
 
 namespace moed {
 
@@ -21,6 +22,10 @@ class FfnBlock {
   // Chunks whose tokens chose an expert that could not be read leave the batch with its error, all of them where the backend
   // failed.
   void RunExperts(LayerId layer, const LayerWeights& weights, ExpertProvider& provider);
+  // Before the layers of a step; then its end, once the backend was waited for, as WholeStep's.
+  void BeginStep(ExpertProvider& provider) { whole_.Begin(provider); }
+  bool runs_whole() const { return whole_.runs(); }
+  void EndStep(ExpertProvider& provider, const absl::Status& done) { whole_.End(provider, done); }
   // Chunks whose status is an error leave the batch.
   void DropFailed();
   // After a Fence: gives back what the layers' operations read.
@@ -31,6 +36,8 @@ class FfnBlock {
   Activations NormalizeAndPrepare(const float* norm, const float* bias, RowBlock block, InputForms forms,
                                   std::span<std::byte> storage);
 
+  // Without a wait.
+  void RunWhole(LayerId layer, const LayerWeights& weights);
   // Logits of the router and of the shared expert's gate. Where it is the experts' as well, their input of all rows; else none.
   Activations ComputeRouter(LayerId layer, const LayerWeights& weights);
   // Tells what each token chooses, in scratch.routing. The one wait of a layer; a mask needs a second one. The backend's error.
@@ -73,6 +80,7 @@ class FfnBlock {
   Step& step_;
   ExpertBlock experts_;
   std::optional<ProcessorExperts> beside_;
+  WholeStep whole_;
 };
 
 }  // namespace moed

@@ -61,6 +61,8 @@ class StepWatcher {
   // `chunks` are Forward's. One whose status it sets to an error leaves the step as if an expert of it could not be read; what is
   // an error already it leaves alone.
   virtual void OnLayerDone(std::span<SequenceChunk> chunks) = 0;
+  // Whether it wants to hear of steps of few tokens, too, which a device may compute without the host in their middle.
+  virtual bool needs_layers() const { return true; }
   // Rows of an expert: what its first matrices read (rows, hidden) and what its last one does (rows, expert_ffn). In the
   // backend's memory, and computed once it is idle.
   virtual void OnExpert(LayerId, int32_t /*expert*/, const Activations& /*input*/, const Activations& /*inner*/) {}

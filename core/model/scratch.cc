@@ -144,6 +144,7 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
 
   scratch.choices = shared.template Take<ExpertChoice>(tokens * spec.top_k);
   scratch.unmasked_choices = shared.template Take<ExpertChoice>(tokens * spec.top_k);
+  scratch.whole_choices = shared.template Take<ExpertChoice>(spec.MoeLayers().size() * kGroupRows);
   scratch.routing = shared.template Take<TokenRouting>(tokens);
   scratch.expert_begin = shared.template Take<int32_t>(spec.experts + 1);
   scratch.expert_slots = shared.template Take<int32_t>(tokens * spec.top_k);

@@ -101,9 +101,10 @@ struct Scratch : TokenRows {
 
   std::span<ExpertChoice> choices;           // (tokens, top_k)
   std::span<ExpertChoice> unmasked_choices;  // (tokens, top_k)
-  std::span<TokenRouting> routing;           // (tokens)
-  std::span<int32_t> expert_begin;           // (experts + 1): where the slots of each expert begin in expert_slots
-  std::span<int32_t> expert_slots;           // (tokens * top_k): token * top_k + slot, ascending within an expert
+  std::span<ExpertChoice> whole_choices;  // (layers with experts, kGroupRows): those of a step that is not waited for in between
+  std::span<TokenRouting> routing;        // (tokens)
+  std::span<int32_t> expert_begin;        // (experts + 1): where the slots of each expert begin in expert_slots
+  std::span<int32_t> expert_slots;        // (tokens * top_k): token * top_k + slot, ascending within an expert
   std::span<int32_t> slot_places;  // (tokens * top_k): where a slot stands in expert_slots, kNoOutput where nothing was computed
 
   std::span<int32_t> logits_rows;   // rows whose logits are computed together

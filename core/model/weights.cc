@@ -184,21 +184,17 @@ RouterShape RouterOf(const ModelSpec& spec, const LayerWeights& weights) {
 
 namespace {
 
-// To where operations read it. What the host cannot write goes tensor by tensor by way of memory that both read, each checked on
-// the host.
+constexpr uint64_t kStagingBytes = 8 << 20;
+
+// To where operations read it. What the host cannot write goes in pieces by way of memory that both read, checked on the host.
 absl::Status ReadTrunk(const StoreReader& store, ComputeBackend& backend, std::span<std::byte> out, ReadBackend* reads) {
   BackendMemory& memory = backend.memory();
   if (memory.unified()) return store.ReadTrunk(out, reads);
-  uint64_t largest = 0;
-  for (const TensorInfo& tensor : store.description().trunk) largest = std::max(largest, tensor.bytes);
-  MOED_ASSIGN_OR_RETURN(const Buffer staging, memory.shared().Allocate(largest));
-  for (const TensorInfo& tensor : store.description().trunk) {
-    const auto bytes = staging.span().first(tensor.bytes);
-    MOED_RETURN_IF_ERROR(store.ReadTensor(tensor, bytes));
-    memory.Copy(out.data() + tensor.offset, bytes.data(), bytes.size());
-    MOED_RETURN_IF_ERROR(backend.Fence());
-  }
-  return absl::OkStatus();
+  MOED_ASSIGN_OR_RETURN(const Buffer staging, memory.shared().Allocate(std::min<uint64_t>(out.size(), kStagingBytes)));
+  return store.ReadTrunkInPieces(staging.span(), reads, [&](uint64_t offset, std::span<const std::byte> piece) {
+    memory.Copy(out.data() + offset, piece.data(), piece.size());
+    return backend.Fence();
+  });
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "absl/synchronization/mutex.h"
 #include "core/base/buffer.h"
@@ -90,20 +91,66 @@ absl::Status StoreReader::VerifySegment(const CachedKey& key, ExpertPart part, s
   return CheckPiece(piece, Checksum(segment));
 }
 
+// The trunk's bytes from its beginning on: tensors by their checksums, padding between them.
+class StoreReader::TrunkCheck {
+ public:
+  explicit TrunkCheck(const StoreReader& store) : store_(store) {}
+
+  absl::Status Add(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const uint64_t left = End() - done_;
+      const auto some = bytes.first(std::min<uint64_t>(left, bytes.size()));
+      MOED_RETURN_IF_ERROR(AddPart(some));
+      bytes = bytes.subspan(some.size());
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::span<const TensorInfo> tensors() const { return store_.description_.trunk; }
+  bool in_padding() const { return tensor_ == tensors().size() || done_ < tensors()[tensor_].offset; }
+  // Of what done_ lies in.
+  uint64_t End() const {
+    if (tensor_ == tensors().size()) return store_.description_.trunk_bytes;
+    return tensors()[tensor_].offset + (in_padding() ? 0 : tensors()[tensor_].bytes);
+  }
+
+  absl::Status AddPart(std::span<const std::byte> bytes) {
+    const bool padding = in_padding(), ends = done_ + bytes.size() == End();
+    done_ += bytes.size();
+    if (padding) {
+      if (AllZero(bytes)) return absl::OkStatus();
+      if (tensor_ == tensors().size()) return DataLoss(store_.path(), ": the padding behind the trunk is not zero");
+      return DataLoss(store_.path(), ": the padding before ", store_.PieceName(store_.layout_.TensorPiece(tensor_)),
+                      " is not zero");
+    }
+    sum_.Update(bytes);
+    if (!ends) return absl::OkStatus();
+    return store_.CheckPiece(store_.layout_.TensorPiece(tensor_++), std::exchange(sum_, ChecksumStream()).Value());
+  }
+
+  const StoreReader& store_;
+  uint64_t done_ = 0;
+  size_t tensor_ = 0;  // the next one to end
+  ChecksumStream sum_;
+};
+
 absl::Status StoreReader::ReadTrunk(std::span<std::byte> out, ReadBackend* reads) const {
   MOED_CHECK(out.size() == description_.trunk_bytes);
-  MOED_RETURN_IF_ERROR(reads == nullptr ? file_->ReadAt(layout_.trunk_offset(), out)
-                                        : ReadThrough(*reads, layout_.trunk_offset(), out));
-  uint64_t end = 0;
-  for (size_t i = 0; i < description_.trunk.size(); ++i) {
-    const TensorInfo& tensor = description_.trunk[i];
-    if (!AllZero(out.subspan(end, tensor.offset - end))) {
-      return DataLoss(path(), ": the padding before ", PieceName(layout_.TensorPiece(i)), " is not zero");
-    }
-    MOED_RETURN_IF_ERROR(CheckPiece(layout_.TensorPiece(i), Checksum(out.subspan(tensor.offset, tensor.bytes))));
-    end = tensor.offset + tensor.bytes;
+  return ReadTrunkInPieces(out, reads, [](uint64_t, std::span<const std::byte>) { return absl::OkStatus(); });
+}
+
+absl::Status StoreReader::ReadTrunkInPieces(std::span<std::byte> staging, ReadBackend* reads,
+                                            absl::FunctionRef<absl::Status(uint64_t, std::span<const std::byte>)> take) const {
+  TrunkCheck check(*this);
+  for (uint64_t done = 0; done < description_.trunk_bytes;) {
+    const auto piece = staging.first(std::min<uint64_t>(staging.size(), description_.trunk_bytes - done));
+    const uint64_t offset = layout_.trunk_offset() + done;
+    MOED_RETURN_IF_ERROR(reads == nullptr ? file_->ReadAt(offset, piece) : ReadThrough(*reads, offset, piece));
+    MOED_RETURN_IF_ERROR(check.Add(piece));
+    MOED_RETURN_IF_ERROR(take(done, piece));
+    done += piece.size();
   }
-  if (!AllZero(out.subspan(end))) return DataLoss(path(), ": the padding behind the trunk is not zero");
   return absl::OkStatus();
 }
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/base/ids.h"
@@ -53,6 +54,10 @@ class StoreReader {
   // Reads the trunk whole (trunk_bytes) and checks it. Through `reads`, which has this store's file open, `out` begins and ends
   // on pages; through the store's own file when it is null.
   absl::Status ReadTrunk(std::span<std::byte> out, ReadBackend* reads = nullptr) const;
+  // The same in pieces, for memory that the host does not write: each is read into `staging`, whole pages, and given to `take`
+  // with its offset in the trunk. Damage may be told after it was taken.
+  absl::Status ReadTrunkInPieces(std::span<std::byte> staging, ReadBackend* reads,
+                                 absl::FunctionRef<absl::Status(uint64_t, std::span<const std::byte>)> take) const;
   // NOT_FOUND naming the tensor.
   absl::StatusOr<const TensorInfo*> FindTensor(std::string_view name) const;
   // `tensor` of FindTensor, `out` as many bytes as it has. DATA_LOSS: damaged.
@@ -68,6 +73,7 @@ class StoreReader {
   // "trunk tensor \"x\"", "tokenizer", "expert 3 of layer 1 at precision 0 (q8), up".
   std::string PieceName(size_t piece) const;
   absl::Status CheckPiece(size_t piece, uint64_t checksum) const;
+  class TrunkCheck;
   absl::StatusOr<uint64_t> ChecksumInFile(size_t piece, std::span<std::byte> scratch,
                                           const std::function<absl::Status(uint64_t)>& advance) const;
 

@@ -1,5 +1,6 @@
 #include "server/metrics/expert_metrics.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <string_view>
@@ -122,6 +123,17 @@ void AddDeviceTier(const DeviceTierStats& device, MetricFamilies& families) {
   AddSample(copied, static_cast<double>(device.sunk_bytes), {{"to", "host"}});
 }
 
+void AddDeviceSteps(const DeviceTierStats& device, MetricFamilies& families) {
+  constexpr std::array<std::string_view, kStepWays> kWays = {"whole",   "many_rows", "not_exact",    "masked",
+                                                             "watched", "its_model", "not_all_there"};
+  MetricFamily& steps =
+      AddFamily(families, "moe_device_steps_total",
+                "Steps on a device: whole, without a wait for the host, or layer by layer, and why.", MetricType::Counter);
+  for (size_t way = 0; way < kWays.size(); ++way) {
+    AddSample(steps, static_cast<double>(device.steps[way]), {{"way", std::string(kWays[way])}});
+  }
+}
+
 void AddCache(const ExpertStats& stats, const std::vector<std::string>& formats, MetricFamilies& families) {
   MetricFamily& evictions =
       AddFamily(families, "moe_expert_evictions_total", "Experts that left the cache.", MetricType::Counter);
@@ -140,6 +152,7 @@ void AddCache(const ExpertStats& stats, const std::vector<std::string>& formats,
     AddSample(capacity, static_cast<double>(stats.device.capacity_bytes), {{"tier", "device"}});
     AddDeviceTier(stats.device, families);
   }
+  if (std::ranges::any_of(stats.device.steps, [](uint64_t steps) { return steps > 0; })) AddDeviceSteps(stats.device, families);
   families.push_back(std::move(held));
   families.push_back(std::move(capacity));
   MetricFamily& resident = AddFamily(families, "moe_expert_resident", "Experts in memory.", MetricType::Gauge);

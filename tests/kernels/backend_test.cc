@@ -138,6 +138,25 @@ TEST_P(EveryBackend, WhatAJobMakesOfItsProduct) {
   }
 }
 
+TEST_P(EveryBackend, AChoiceSaysWhichMatrixAndWhichBias) {
+  constexpr int kRows = 19, kCols = 64;
+  const PackedMatrix matrix = RandomMatrix(FormatId::kQ4, kRows, kCols, 1);
+  const std::byte* const matrices[] = {nullptr, matrix.view.data};
+  const ExpertChoice choice = {.expert = 1};
+  const std::vector<float> x = Gaussian(kCols, 2), biases = Gaussian(2 * kRows, 3);
+  Buffer storage = Buffer::Allocate(ActivationBytes(1, kCols)).value();
+  const Activations input = backend_->Prepare(x.data(), 1, kCols, kCols, kAllForms, storage.span());
+  std::vector<float> y(kRows), expected(kRows);
+  MatMulJob job = {matrix.view, &input, expected.data(), kRows, &biases[kRows]};
+  backend_->MatMul({&job, 1});
+  job = {{FormatId::kQ4, kRows, kCols}, &input, y.data(), kRows, biases.data()};
+  job.choice = &choice;
+  job.matrices = matrices;
+  backend_->MatMul({&job, 1});
+  EXPECT_EQ(backend_->Fence(), absl::OkStatus());
+  EXPECT_TRUE(SameBits(y, expected));
+}
+
 TEST_P(EveryBackend, WritesOnlyTheRowsThereAre) {
   for (const Format& format : Formats()) {
     for (int rows = 1; rows <= 17; ++rows) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/io/metered_backend.h"
 #include "core/model/scratch.h"
 #include "tests/kernels/emulated_backend.h"
 #include "tests/model/long_sequences.h"
@@ -16,11 +17,15 @@ namespace {
 
 class DeviceTest : public testing::TestWithParam<std::string> {
  protected:
-  // A piece of a prompt, then the rest of it, then tokens one by one.
-  Logits Of(const StoreReader& store, ModelSetup setup, ComputeBackend* backend) {
+  // A piece of a prompt, then the rest of it, then tokens one by one. `whole`: without a wait in a step, where the model allows
+  // it.
+  Logits Of(const StoreReader& store, ModelSetup setup, ComputeBackend* backend, bool whole = false) {
     setup.use_backend = backend;
     PackedModel model(store, setup);
     MemoryProvider provider(store, backend != nullptr ? backend->memory().shared() : Allocator::Host());
+    if (whole) provider.LetStepsBeWhole();
+    std::vector<std::vector<std::vector<int32_t>>> chosen;
+    provider.RecordExperts(chosen);
     const std::vector<TokenId> tokens = RandomTokens(16, 1, model.spec().vocabulary);
     TestSequence sequence;
     Logits all;
@@ -33,8 +38,14 @@ class DeviceTest : public testing::TestWithParam<std::string> {
       first += count;
     }
     EXPECT_EQ(all.size(), tokens.size());
+    const bool can = whole && !model.spec().encoder && !model.spec().prefix;
+    EXPECT_EQ(provider.steps[static_cast<size_t>(StepWay::kWhole)], can ? 4 + (3 * model.spec().top_k <= kGroupRows) : 0);
+    if (chosen_.empty()) chosen_ = chosen;
+    EXPECT_EQ(chosen, chosen_) << "what the provider is told";
     return all;
   }
+
+  std::vector<std::vector<std::vector<int32_t>>> chosen_;  // by the first run
 
   EmulatedBackend unified_{{.watch = true, .attributes = emulation::kUnifiedDevice}};
   EmulatedBackend discrete_{{.watch = true, .attributes = emulation::kDiscreteDevice}};
@@ -47,26 +58,36 @@ TEST_P(DeviceTest, HasTheBitsOfScalar) {
     // The first step is larger than what the model has memory of its own for, or is not.
     const int own = kv_format == KvFormat::kQ8 ? 8 : 0;
     const ModelSetup setup = {.page_tokens = 16, .own_step_tokens = own, .kv_format = kv_format};
+    chosen_.clear();
     const Logits expected = Of(store, setup, nullptr);
-    EXPECT_TRUE(SameBits(Of(store, setup, unified_.backend.get()), expected));
-    EXPECT_TRUE(SameBits(Of(store, setup, discrete_.backend.get()), expected)) << "in memory of its own";
+    const bool whole = kv_format == KvFormat::kQ8;
+    EXPECT_TRUE(SameBits(Of(store, setup, unified_.backend.get(), whole), expected));
+    EXPECT_TRUE(SameBits(Of(store, setup, discrete_.backend.get(), !whole), expected)) << "in memory of its own";
   }
 }
 
-// Where experts are there, all that a decoded token launches is graphs, one between two waits.
+// Where experts are there, all that a decoded token launches is graphs, one between two waits. Where the provider says where all
+// are, it is one graph and one wait.
 #if __has_builtin(__builtin_clear_padding)
 TEST_P(DeviceTest, TokensAreLaunchedAsGraphs) {
   const StoreReader& store = PackedStore(GetParam(), FormatId::kQ4);
   PackedModel model(store, {.page_tokens = 16, .use_backend = unified_.backend.get()});
   MemoryProvider provider(store, unified_.backend->memory().shared());
-  TestSequence sequence;
+  const auto launched = [&](std::span<const TokenId> tokens) {
+    TestSequence sequence;
+    model.Feed(provider, sequence, tokens.first(5), 1);
+    const emulation::LaunchCounts before = unified_.device->launches();
+    const uint64_t waits = unified_.device->calls(emulation::OrderCall::kWait);
+    model.Feed(provider, sequence, tokens.last(1), 1);
+    EXPECT_EQ(unified_.device->launches().single, before.single);
+    EXPECT_EQ(unified_.device->launches().graphs - before.graphs, unified_.device->calls(emulation::OrderCall::kWait) - waits);
+    return unified_.device->launches().graphs - before.graphs;
+  };
   const std::vector<TokenId> tokens = RandomTokens(6, 1, model.spec().vocabulary);
-  model.Feed(provider, sequence, std::span(tokens).first(5), 1);
-  const emulation::LaunchCounts before = unified_.device->launches();
-  const uint64_t waits = unified_.device->calls(emulation::OrderCall::kWait);
-  model.Feed(provider, sequence, std::span(tokens).last(1), 1);
-  EXPECT_EQ(unified_.device->launches().single, before.single);
-  EXPECT_EQ(unified_.device->launches().graphs - before.graphs, unified_.device->calls(emulation::OrderCall::kWait) - waits);
+  EXPECT_GT(launched(tokens), 1u);
+  if (model.spec().encoder || model.spec().prefix) return;
+  provider.LetStepsBeWhole();
+  EXPECT_EQ(launched(tokens), 1u);
 }
 #endif
 
@@ -121,7 +142,17 @@ TEST(DiscreteMemory, HoldsWhatWasPlannedAndNothingElse) {
   const ModelSpec spec = *SpecFromJson(store.description().model_spec);
   const auto kv = *KvPool::Create(spec, {.pages = 3}, discrete.backend->memory());
   const ModelOptions options = {.max_step_tokens = 8, .max_context = 64, .logits_rows = 1};
-  const auto model = *Model::Load(store, spec, options, *discrete.backend, *kv, nullptr);
+  const auto reads = OpenReadBackend("auto", store.path(), {}).value();
+  uint64_t read = 0;  // what the progress of a load is told by
+  std::unique_ptr<Model> model;
+  {
+    const auto metered = MakeMeteredBackend(*reads, [&read](uint64_t bytes) {
+      read += bytes;
+      return absl::OkStatus();
+    });
+    model = Model::Load(store, spec, options, *discrete.backend, *kv, nullptr, metered.get()).value();
+  }
+  EXPECT_EQ(read, store.description().trunk_bytes);
   const ScratchSizes scratch = SeparateScratchBytes(spec, options, discrete.backend->threads());
   EXPECT_EQ(bytes(MemoryKind::kDevice),
             RoundUp(3 * KvPool::PageBytes(spec), kPageBytes) + RoundUp(model->trunk_bytes(), kPageBytes) + scratch.working);

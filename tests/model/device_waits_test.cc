@@ -71,13 +71,16 @@ struct DeviceRun {
   std::vector<uint64_t> calls;    // all
 };
 
-// A piece of a prompt and a token, on a device that runs nothing before somebody has to wait for it.
-DeviceRun RunOn(const StoreReader& store, const DeviceAttributes& device, std::optional<NumberedCall> without) {
+// A piece of a prompt and a token, on a device that runs nothing before somebody has to wait for it. `whole`: experts are there.
+DeviceRun RunOn(const StoreReader& store, const DeviceAttributes& device, bool whole, std::optional<NumberedCall> without) {
   InlineExecutor executor;
   auto emulated = emulation::MakeEmulatedRuntime({.watch = false, .without = without, .attributes = device});
   emulation::EmulatedRuntime& runtime = *emulated;
   const auto backend = MakeCudaBackend("cuda-emulated", cuda::kEmulatedKernels, std::move(emulated), executor).value();
-  ArrivingExperts provider(store, runtime);
+  ArrivingExperts arriving(store, runtime);
+  MemoryProvider there(store, backend->memory().shared());
+  there.LetStepsBeWhole();
+  ExpertProvider& provider = whole ? static_cast<ExpertProvider&>(there) : arriving;
   PackedModel model(store, {.use_backend = backend.get()});
   TestSequence sequence;
   DeviceRun run;
@@ -93,11 +96,12 @@ DeviceRun RunOn(const StoreReader& store, const DeviceAttributes& device, std::o
 }
 
 // In a process of its own, which may do anything.
-bool IsMissed(const StoreReader& store, const DeviceAttributes& device, const NumberedCall& without, const Logits& expected) {
+bool IsMissed(const StoreReader& store, const DeviceAttributes& device, bool whole, const NumberedCall& without,
+              const Logits& expected) {
   const pid_t child = fork();
   if (child == 0) {
     dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
-    _exit(SameBits(RunOn(store, device, without).logits, expected) ? 0 : 1);
+    _exit(SameBits(RunOn(store, device, whole, without).logits, expected) ? 0 : 1);
   }
   int status = 0;
   waitpid(child, &status, 0);
@@ -112,15 +116,23 @@ TEST(DeviceWaits, EveryOneIsMissed) {
   TestSequence sequence;
   const Logits expected = scalar.Feed(provider, sequence, RandomTokens(4, 1, scalar.spec().vocabulary), 3);
   for (const DeviceAttributes& device : {emulation::kUnifiedDevice, emulation::kDiscreteDevice}) {
-    const DeviceRun all = RunOn(store, device, std::nullopt);
+    const DeviceRun all = RunOn(store, device, /*whole=*/false, std::nullopt);
     EXPECT_TRUE(SameBits(all.logits, expected));
     for (const OrderCall call : {OrderCall::kRecord, OrderCall::kAwait, OrderCall::kWait}) {
       const uint64_t count = all.calls[static_cast<size_t>(call)], first = all.loading[static_cast<size_t>(call)];
       EXPECT_GT(count - first, 4);
       for (uint64_t number = first; number < count; ++number) {
-        EXPECT_TRUE(IsMissed(store, device, {call, number}, expected))
+        EXPECT_TRUE(IsMissed(store, device, /*whole=*/false, {call, number}, expected))
             << "kind " << static_cast<int>(call) << ", number " << number << (device.unified_memory ? "" : ", memory of its own");
       }
+    }
+    // Of whole steps there is one wait each: for the piece, and for the token.
+    const DeviceRun whole = RunOn(store, device, /*whole=*/true, std::nullopt);
+    EXPECT_TRUE(SameBits(whole.logits, expected));
+    const size_t wait = static_cast<size_t>(OrderCall::kWait);
+    EXPECT_EQ(whole.calls[wait] - whole.loading[wait], 2);
+    for (uint64_t number = whole.loading[wait]; number < whole.calls[wait]; ++number) {
+      EXPECT_TRUE(IsMissed(store, device, /*whole=*/true, {OrderCall::kWait, number}, expected)) << "number " << number;
     }
   }
 }

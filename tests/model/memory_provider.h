@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -33,10 +34,10 @@ class MemoryProvider final : public ExpertProvider, public ActivationLender {
   explicit MemoryProvider(
       const StoreReader& store, std::function<Precision(LayerId)> precision_of = [](LayerId) { return kReferencePrecision; },
       Allocator& memory = Allocator::Host())
-      : precision_of_(std::move(precision_of)), memory_(memory) {
+      : precision_of_(std::move(precision_of)), memory_(memory), description_(store.description()) {
     const auto file = OpenBuffered(store.path());
     EXPECT_TRUE(file.ok()) << file.status();
-    const StoreDescription& description = store.description();
+    const StoreDescription& description = description_;
     for (LayerId layer : description.moe_layers) {
       for (int expert = 0; expert < description.experts_per_layer; ++expert) {
         const CachedKey key{layer, expert, precision_of_(layer)};
@@ -59,6 +60,24 @@ class MemoryProvider final : public ExpertProvider, public ActivationLender {
 
   // Experts of a layer arrive in ascending order, or shuffled by this seed.
   void ShuffleWith(uint64_t seed) { random_.emplace(seed); }
+  // From now on it tells where all experts lie.
+  void LetStepsBeWhole() {
+    const size_t layers = description_.moe_layers.size(), experts = description_.experts_per_layer;
+    table_ = memory_.Allocate(layers * kExpertParts * experts * sizeof(const std::byte*)).value();
+    whole_ = {reinterpret_cast<const std::byte**>(table_.data()), layers * kExpertParts * experts};
+    for (size_t i = 0; i < whole_.size(); ++i) {
+      const Expert& expert =
+          *experts_.at({description_.moe_layers[i / experts / kExpertParts], static_cast<int32_t>(i % experts)});
+      const auto part = expert.parts.find(static_cast<ExpertPart>(i / experts % kExpertParts));
+      whole_[i] = part == expert.parts.end() ? nullptr : part->second.data();
+    }
+  }
+  ExpertTable WhereAllLie() override { return whole_; }
+  void OnStep(StepWay way) override { ++steps[static_cast<size_t>(way)]; }
+  void OnComputed(const LayerRouting& routing) override {
+    if (on_begin) on_begin(routing);
+  }
+  std::array<int, kStepWays> steps{};
   void FailWith(std::optional<ExpertFault> fault) { fault_ = std::move(fault); }
 
   // Called when set.
@@ -164,10 +183,13 @@ class MemoryProvider final : public ExpertProvider, public ActivationLender {
 
   const std::function<Precision(LayerId)> precision_of_;
   Allocator& memory_;
+  const StoreDescription& description_;
   std::map<ExpertKey, std::unique_ptr<Expert>> experts_;
   std::optional<std::mt19937_64> random_;
   std::optional<ExpertFault> fault_;
   Buffer loan_;
+  Buffer table_;
+  std::span<const std::byte*> whole_;
   LayerId layer_;
   std::vector<int32_t> order_;  // the next one last
   int pins_ = 0;

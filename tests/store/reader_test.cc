@@ -125,6 +125,15 @@ TEST_F(StoreReaderTest, ReturnsTrunkAndExpertBytes) {
     EXPECT_EQ((*tensor)->offset % kTensorAlignment, 0u);
     EXPECT_EQ(trunk.substr((*tensor)->offset, (*tensor)->bytes), TensorContents(description, i));
   }
+  std::vector<std::byte> page(kStoreAlignment);
+  std::string pieces;
+  const auto take = [&](uint64_t offset, std::span<const std::byte> piece) {
+    EXPECT_EQ(offset, pieces.size());
+    pieces.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE((*reader)->ReadTrunkInPieces(page, nullptr, take).ok());
+  EXPECT_EQ(pieces, trunk);
   for (const CachedKey& key : AllKeys(description)) {
     ASSERT_TRUE((*reader)->CheckKey(key).ok());
     const uint64_t record = (*reader)->RecordOffset(key);
@@ -221,6 +230,9 @@ TEST_F(StoreReaderTest, NamesTheDamagedSegmentAndTrunkTensor) {
   std::string trunk(SmallDescription().trunk_bytes, '\0');
   EXPECT_THAT(std::string((*bad)->ReadTrunk(std::as_writable_bytes(std::span(trunk))).message()),
               HasSubstr("trunk tensor \"norm\""));
+  std::vector<std::byte> page(kStoreAlignment);
+  const auto take = [](uint64_t, std::span<const std::byte>) { return absl::OkStatus(); };
+  EXPECT_THAT(std::string((*bad)->ReadTrunkInPieces(page, nullptr, take).message()), HasSubstr("trunk tensor \"norm\""));
 }
 
 TEST_F(StoreReaderTest, VerifyCountsFurtherDamageAndCanBeEnded) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <thread>
 
 #include "core/base/status.h"
 #include "core/expert/policies/table.h"
@@ -84,6 +85,35 @@ TEST(EmulatedDevice, ExpertsOfTheProcessorBesideTheDevices) {
       EXPECT_GT(tried.UsesOf(TierUse::kOnProcessor), 0u);
       EXPECT_LT(tried.UsesOf(TierUse::kOnProcessor), all.UsesOf(TierUse::kOnProcessor));
     }
+  }
+}
+
+// Once all experts are there a token is one list of launches, in the host's memory or on the device; its counts are those of the
+// other way.
+TEST(EmulatedDevice, WholeSteps) {
+  for (const int device_slots : {0, 272}) {
+    SCOPED_TRACE(StrCat(device_slots, " slots on the device"));
+    const RigOptions options{.slots = 272, .device_slots = device_slots};  // 256 experts, and room to read
+    EmulatedBackend device(
+        {.watch = false, .attributes = device_slots > 0 ? emulation::kDiscreteDevice : emulation::kUnifiedDevice});
+    Rig rig(options, nullptr, device.backend.get());
+    const ModelSpec& spec = rig.model().spec();
+    std::vector<CachedKey> all;
+    for (const LayerId layer : spec.MoeLayers()) {
+      for (int32_t expert = 0; expert < spec.experts; ++expert) all.push_back({layer, expert});
+    }
+    ASSERT_EQ(rig.provider().Prefetch(all), all.size());
+    while (rig.provider().WhereAllLie().empty()) std::this_thread::yield();  // reads and copies are on their way
+    const ExpertStats before = rig.provider().Stats();
+    const Answer found = AnswerOf(rig, 3);
+    EXPECT_EQ(found.tokens, Definition().tokens);
+    EXPECT_EQ(std::memcmp(found.logits.data(), Definition().logits.data(), found.logits.size() * sizeof(float)), 0);
+    const ExpertStats after = rig.provider().Stats();
+    EXPECT_EQ(after.device.StepsOf(StepWay::kWhole), 2u);
+    uint64_t hits = 0;
+    for (const LayerStats& layer : after.layers) hits += layer.lookups[static_cast<size_t>(Phase::kDecode)][0];
+    EXPECT_EQ(hits, spec.MoeLayers().size() * static_cast<size_t>(spec.top_k)) << "of one token";
+    EXPECT_EQ(after.read_busy_nanos, before.read_busy_nanos);
   }
 }
 

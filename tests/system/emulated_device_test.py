@@ -4,7 +4,7 @@ import pathlib
 import re
 from typing import Any, ClassVar
 
-from tests.real_programs import RealProgramsTest, main, metrics_of
+from tests.real_programs import CALL_SECONDS, RealProgramsTest, main, metrics_of
 from tools.daemon import Daemon, pack_demo, running
 from tools.server_process import ServerError
 
@@ -54,10 +54,13 @@ class EmulatedDevice(RealProgramsTest):
             self.assertEqual(daemon.stop(), 0, daemon.log())
         with running(self.emulated, *flags, *device_flags, "--processor-experts", "off", environment=discrete) as daemon:
             self.assertEqual(answer(daemon), expected)
+            self.assertRegex(metrics_of(daemon), r'moe_device_steps_total\{way="not_all_there"\} [1-9]')
             self.assertRegex(metrics_of(daemon), r'moe_expert_tier_uses_total\{tier="host",by="processor"\} 0')
 
     def test_a_lost_device_leaves_the_model_to_the_processor(self) -> None:
         flags = ("--store", self.store, "--memory-budget", "14MiB", "--threads", 1)
+        # Enough beside a device, but not for the trunk as well.
+        small = ("--store", self.store, "--memory-budget", "4MiB", "--threads", 1)
         request = ("generate", "--prompt", PROMPT, "--max-new-tokens", 8, "--temperature", 0, "--ignore-eos")
         with self.running(*flags) as daemon:
             expected = daemon.json(*request)["token_ids"]
@@ -77,6 +80,21 @@ class EmulatedDevice(RealProgramsTest):
             for _ in range(2):
                 self.assertIn("failed", daemon.moectl(*request, check=False).stderr)
             self.assertEqual(daemon.moectl("health").returncode, 0)
+        with running(self.emulated, *flags, *lost, "--device-lost", "exit", environment=environment) as daemon:
+            self.assertIn("failed", daemon.moectl(*request, check=False).stderr)
+            self.assertEqual(daemon.wait(CALL_SECONDS), 1)
+            self.assertIn("the process ends (--device-lost exit): the compute backend 'cuda-emulated' failed", daemon.log())
+        with running(self.emulated, *small, *lost, environment=environment) as daemon:
+            self.assertIn("failed", daemon.moectl(*request, check=False).stderr)
+            daemon.wait_for(lambda: "the model was not changed as asked" in daemon.log(), "the load to fail")
+            refused = daemon.moectl(*request, check=False).stderr
+            self.assertRegex(
+                refused, r"no model is loaded: loading .* failed: a memory budget of 4194304 bytes \(4.0 MiB\) is too small"
+            )
+            self.assertRegex(refused, r"trunk +[\d.]+ MiB(.|\n)*the smallest budget that works: \d+ bytes")
+            self.assertNotEqual(daemon.moectl("health", check=False).returncode, 0)
+            self.assertTrue(daemon.json("info")["server"]["lost_device"])
+            self.assertEqual(daemon.stop(), 0, daemon.log())
 
     def test_fast_matmul_is_for_requests_that_allow_it(self) -> None:
         flags = ("--store", self.store, "--memory-budget", "64MiB", "--threads", 1)

@@ -48,6 +48,7 @@ ExpertCache::ExpertCache(const CacheParts& parts, std::unique_ptr<EvictionPolicy
                   : std::make_unique<DeviceTier>(parts.device, largest_record_bytes_, room_.pool(), *policy_, slots_, filler_)),
       cooperation_(parts.device.bring_seconds_per_byte > 0 ? std::optional<Cooperation>(parts.device.bring_seconds_per_byte)
                                                            : std::nullopt),
+      table_memory_(parts.allocator),
       statistics_(store_.description()),
       timing_(RecordBytes(store_.description())),
       loader_(store_, parts.reads, clock_, trace_, reading, *this) {}
@@ -79,15 +80,15 @@ uint64_t ExpertCache::TableBytes(const StoreDescription& store) {
   const uint64_t a_key = 3 * sizeof(CachedKey) + 4 * sizeof(Slot*) + 2 * sizeof(uint8_t) + AskedReads::kBytesForKey;
   const uint64_t an_expert = sizeof(uint8_t) + 2 * sizeof(int32_t);
   const uint64_t an_item = 2 * (sizeof(LayerTurn::Item) + sizeof(ReadyExpert));
-  return Slots::TableBytes(keys) + ResidencyTable::TableBytes(keys) + keys * a_key + experts * an_expert +
-         store.experts_per_layer * an_item;
+  return TableOfAllBytes(store.moe_layers.size(), store.experts_per_layer) + Slots::TableBytes(keys) +
+         ResidencyTable::TableBytes(keys) + keys * a_key + experts * an_expert + store.experts_per_layer * an_item;
 }
 
 uint64_t ExpertCache::table_bytes() const {
   CountedLock lock(mutex_);
   return slots_.memory_bytes() + residency_.memory_bytes() + filler_.memory_bytes() + guesses_.memory_bytes() +
          anchors_.memory_bytes() + asked_.memory_bytes() + turn_.memory_bytes() + statistics_.memory_bytes() +
-         loader_.memory_bytes() + handed_out_.capacity() * sizeof(ReadyExpert);
+         loader_.memory_bytes() + table_.size() + handed_out_.capacity() * sizeof(ReadyExpert);
 }
 
 void ExpertCache::StartSequence(SequenceId sequence) {
@@ -117,6 +118,7 @@ GuessingPace ExpertCache::BeginLayer(const LayerRouting& routing, const DemandSe
     CountedLock lock(mutex_);
     if (experts_done_nanos_) timing_.OnExpertsDone(*std::exchange(experts_done_nanos_, {}), stalled_nanos_);
     resolve(residency_, timing_);
+    held_ = false;
     turn_.Begin(routing.layer, demand.phase(), demand.sequences());
     if (cooperation_) cooperation_->BeginLayer(static_cast<int>(routing.tokens.size()));
     guesses_.ForgetPlanned();
@@ -146,11 +148,7 @@ void ExpertCache::Want(const WantedExpert& wanted, const Action& action, std::sp
   const CachedKey key{turn_.layer(), wanted.expert, action.precision};
   Slot* slot = slots_.Find(key);
   const bool hit = slot != nullptr && slot->state == RecordState::kResident;
-  const LookupResult result = hit ? LookupResult::kHit : slot != nullptr ? LookupResult::kInflight : LookupResult::kMiss;
-  statistics_.CountLookup(key, result, phase, uses);
-  residency_.CountLookup(key, hit);
-  for (const SequenceUse& use : uses)
-    policy_->OnAccess(key, {use.sequence, use.probability, use.rank, use.phase, hit, use.tokens});
+  CountWanted(key, hit ? LookupResult::kHit : slot != nullptr ? LookupResult::kInflight : LookupResult::kMiss, phase, uses);
   const int item = turn_.Add({.key = key, .sequence = uses.front().sequence, .tokens = wanted.tokens});
   if (slot != nullptr) {
     Join(*slot, item);
@@ -159,15 +157,26 @@ void ExpertCache::Want(const WantedExpert& wanted, const Action& action, std::sp
   }
 }
 
-void ExpertCache::Join(Slot& slot, int item) {
+void ExpertCache::CountWanted(const CachedKey& key, LookupResult result, Phase phase, std::span<const SequenceUse> uses) {
+  const bool hit = result == LookupResult::kHit;
+  statistics_.CountLookup(key, result, phase, uses);
+  residency_.CountLookup(key, hit);
+  for (const SequenceUse& use : uses)
+    policy_->OnAccess(key, {use.sequence, use.probability, use.rank, use.phase, hit, use.tokens});
+}
+
+void ExpertCache::CountFirstUse(Slot& slot) {
   const bool loading = slot.state == RecordState::kLoading;
   if (slot.unused_guess) EndGuess(slot, loading ? PrefetchOutcome::kLate : PrefetchOutcome::kUsed);
-  if (slot.unused_fill) {
-    filler_.Forget(slot);
-    policy_->OnInsert(slot.key, slot.bytes.size());
-  }
+  if (!slot.unused_fill) return;
+  filler_.Forget(slot);
+  policy_->OnInsert(slot.key, slot.bytes.size());
+}
+
+void ExpertCache::Join(Slot& slot, int item) {
+  CountFirstUse(slot);
   filler_.Arrived(slot);
-  if (loading) loader_.Promote(slot.tickets);
+  if (slot.state == RecordState::kLoading) loader_.Promote(slot.tickets);
   turn_.Hold(item, slot);
 }
 
@@ -339,6 +348,7 @@ ExpertStats ExpertCache::Stats() const {
     now.asked = asked_.counts();
     now.anchors = {anchors_.count(), anchors_.bytes(), MostAnchored(now.cache_capacity_bytes)};
     if (device_ != nullptr) now.device = device_->stats();
+    now.device.steps = steps_;
     now.read_busy_nanos = loader_.stats().busy_nanos;
     now.lock_crossings = mutex_.crossings();
   }

@@ -13,6 +13,7 @@
 // filled.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -63,6 +64,11 @@ struct CacheParts {
   bool most_wanted_first = false;  // experts of a prompt that are not resident are read in order of the tokens that chose them
   std::vector<CachedKey> fill;     // begun at once: read into free room while nothing else is read, in this order
 };
+
+// Of an ExpertTable.
+constexpr uint64_t TableOfAllBytes(uint64_t layers, uint64_t experts) {
+  return RoundUp(layers * kExpertParts * experts * sizeof(const std::byte*), kPageBytes);
+}
 
 struct CacheSize {
   uint64_t capacity_bytes = 0;
@@ -116,7 +122,10 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   using Resolve = absl::FunctionRef<void(const ResidencyView&, const TimingMeter&)>;
   GuessingPace BeginLayer(const LayerRouting& routing, const DemandSet& demand, Resolve resolve, std::span<const Action> actions,
                           std::span<const float> lost);
-  // As ExpertProvider's.
+  // As ExpertProvider's; the lock once for each.
+  ExpertTable WhereAllLie();
+  void OnStep(StepWay way);
+  void OnComputed(const LayerRouting& routing, const DemandSet& demand, std::span<const float> lost);
   void OnProcessorComputed(uint64_t bytes, int tokens, double seconds);
   // For a layer that was begun, its reads being under way: what the policy learns from the routing, without the lock.
   void Learn(const LayerRouting& routing) { learner_.Learn(routing); }
@@ -141,6 +150,9 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   // cache.cc: the layer's turn.
   void Want(const WantedExpert& wanted, const Action& action, std::span<const SequenceUse> uses, Phase phase)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountWanted(const CachedKey& key, LookupResult result, Phase phase, std::span<const SequenceUse> uses)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountFirstUse(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Join(Slot& slot, int item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   GuessingPace Pace() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void HandOutReady(Cancels& cancels) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -148,6 +160,10 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   void PlaceForUse(const LayerTurn::Item& item, ReadyExpert& ready) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndLayer(bool done) ABSL_LOCKS_EXCLUDED(mutex_);
   void AwaitCounted(const absl::Condition& condition, int32_t expert) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // cache_whole.cc: steps that are computed before the cache hears of them.
+  bool AllLieThere() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status FillTable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // cache_size.cc: what the cache's size and its operator ask for.
   uint64_t MostAnchored(uint64_t capacity_bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -211,6 +227,10 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   Room room_ ABSL_GUARDED_BY(mutex_);
   const std::unique_ptr<DeviceTier> device_ ABSL_PT_GUARDED_BY(mutex_);  // null: none
   std::optional<Cooperation> cooperation_ ABSL_GUARDED_BY(mutex_);
+  Allocator& table_memory_;
+  Buffer table_ ABSL_GUARDED_BY(mutex_);              // ExpertTable's pointers; none before they are asked for
+  uint64_t table_is_of_ ABSL_GUARDED_BY(mutex_) = 0;  // Slots::changes
+  std::array<uint64_t, kStepWays> steps_ ABSL_GUARDED_BY(mutex_){};
   LayerTurn turn_ ABSL_GUARDED_BY(mutex_);
   GuessQueue guesses_ ABSL_GUARDED_BY(mutex_);
   CacheStatistics statistics_ ABSL_GUARDED_BY(mutex_);
@@ -219,6 +239,7 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   bool demands_reading_ ABSL_GUARDED_BY(mutex_) = false;  // the current layer's, until the last of them has arrived
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool resizing_ ABSL_GUARDED_BY(mutex_) = false;  // nothing is read ahead
+  bool held_ ABSL_GUARDED_BY(mutex_) = false;      // likewise: a step relies on where everything lies
 
   // Written under the lock, so that threads need not take it to see that they have nothing to do there.
   std::atomic<bool> pins_awaited_{false};  // a demand or a guess found no room: whoever drops a pin tries again

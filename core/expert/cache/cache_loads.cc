@@ -62,7 +62,7 @@ bool ExpertCache::StartDemand(int item_number) {
 void ExpertCache::StartGuesses() {
   pins_awaited_ = turn_.waiting() || guesses_.planned();
   bool room = true;
-  while (room && !resizing_ && guesses_.planned() && !turn_.waiting() && slots_.loading() == 0) {
+  while (room && !resizing_ && !held_ && guesses_.planned() && !turn_.waiting() && slots_.loading() == 0) {
     room = slots_.Find(guesses_.Next()) != nullptr || StartGuess(guesses_.Next());
     if (room) guesses_.PopNext();
   }
@@ -81,7 +81,7 @@ bool ExpertCache::StartGuess(const CachedKey& key) {
 }
 
 void ExpertCache::StartIdleReads() {
-  if (closing_ || resizing_ || slots_.loading() > 0 || turn_.waiting() || guesses_.planned()) return;
+  if (closing_ || resizing_ || held_ || slots_.loading() > 0 || turn_.waiting() || guesses_.planned()) return;
   if (device_ != nullptr) device_->Settle();
   if (!StartAsked()) StartFill();
 }

@@ -101,7 +101,7 @@ bool ExpertCache::MoveAway(Slot& slot) {
     to = room_.pool().Move(slot.bytes);
   }
   if (to.empty()) return false;
-  slot.bytes = to;
+  slots_.Move(slot, to);
   return true;
 }
 

@@ -87,6 +87,18 @@ class Provider final : public CachingProvider {
     const PrefetchBudget budget = Predict(routing.layer, pace);
     cache_.LayerRouted(routing, demand_, merged_, budget);
   }
+  ExpertTable WhereAllLie() override { return cache_.WhereAllLie(); }
+  void OnStep(StepWay way) override { cache_.OnStep(way); }
+  // Nothing is guessed: all that could be read is there.
+  void OnComputed(const LayerRouting& routing) override {
+    demand_.Collect(routing);
+    lost_.assign(routing.tokens.size(), 0);
+    cache_.OnComputed(routing, demand_, lost_);
+    cache_.Learn(routing);
+    predictor_->OnRouted(routing);
+    if (recorder_ != nullptr) recorder_->OnRouted(routing);
+    cache_.LayerRouted(routing, demand_, {}, {});
+  }
   std::optional<ReadyExpert> Next() override { return cache_.Next(/*wait=*/true); }
   std::optional<ReadyExpert> NextReady() override { return cache_.Next(/*wait=*/false); }
 

@@ -38,9 +38,16 @@ void Slots::Arrive(Slot& slot) {
   slot.state = RecordState::kResident;
   residency_.Set(slot.key, RecordState::kResident);
   --loading_;
+  ++changes_;
+  resident_references_ += CountsAsReference(slot);
 }
 
 void Slots::PlaceOnDevice(Slot& slot, bool on_device) {
+  if (CountsAsReference(slot)) {
+    references_on_device_ += on_device;
+    references_on_device_ -= slot.on_device;
+  }
+  ++changes_;
   slot.on_device = on_device;
   residency_.PlaceOnDevice(slot.key, on_device);
 }
@@ -58,6 +65,9 @@ void Slots::Free(Slot& slot) {
   if (slot.state == RecordState::kResident) {
     by_key_[index_.Of(slot.key)] = nullptr;
     residency_.Set(slot.key, RecordState::kAbsent);
+    resident_references_ -= CountsAsReference(slot);
+    references_on_device_ -= CountsAsReference(slot) && slot.on_device;
+    ++changes_;
   }
   slot.bytes = {};
   slot.on_device = false;

@@ -20,7 +20,7 @@ void Append(const T& value, std::string& bytes) {
 GraphStream::~GraphStream() { Synchronize().IgnoreError(); }
 
 void GraphStream::Launch(const Kernel& kernel, const LaunchShape& shape, std::span<const std::byte> arguments) {
-  if (gathered_.size() == kMostLaunches) {
+  if (gathered_.size() == most_launches_) {
     LaunchSingly();
     too_long_ = true;
   }
@@ -70,14 +70,18 @@ LaunchGraph* GraphStream::Keep() {
     if (!absl::IsResourceExhausted(made.status())) failure_.Update(made.status());
     return nullptr;
   }
-  if (kept_.size() == kMostGraphs) {
-    by_list_.erase(kept_.back().list);
-    left_.push_back(std::move(kept_.back().graph));
-    kept_.pop_back();
-  }
-  kept_.push_front({bytes_, *std::move(made)});
+  kept_launches_ += launches.size();
+  while (kept_.size() == kMostGraphs || (kept_launches_ > kMostKeptLaunches && !kept_.empty())) DropLeastUsed();
+  kept_.push_front({bytes_, *std::move(made), launches.size()});
   by_list_.emplace(kept_.front().list, kept_.begin());
   return kept_.front().graph.get();
+}
+
+void GraphStream::DropLeastUsed() {
+  by_list_.erase(kept_.back().list);
+  kept_launches_ -= kept_.back().launches;
+  left_.push_back(std::move(kept_.back().graph));
+  kept_.pop_back();
 }
 
 void GraphStream::Copy(void* to, const void* from, size_t bytes) {
@@ -114,6 +118,7 @@ absl::Status GraphStream::Synchronize() {
   Begin();
   absl::Status status = stream_->Synchronize();
   left_.clear();
+  most_launches_ = kMostLaunches;
   status.Update(failure_);
   return status;
 }

@@ -19,12 +19,14 @@ namespace moed {
 
 // A stream of `runtime` that gathers launches until it is asked for something else, or to begin. A list of them that came before,
 // the same kernels with the same shapes and bytes of arguments, is launched as a graph; the first time they go one by one. So do
-// those that are longer than kMostLaunches. Of graphs it keeps those that were used last. Where there is no memory for a
-// graph launches go one by one; what else hinders one is told by the next wait.
+// those that are longer than kMostLaunches, or than kMostOfLongList where one was announced. Of graphs it keeps those that were
+// used last. Where there is no memory for a graph launches go one by one; what else hinders one is told by the next wait.
 class GraphStream final : public DeviceStream {
  public:
   static constexpr size_t kMostLaunches = 128;  // of a graph
+  static constexpr size_t kMostOfLongList = 8192;
   static constexpr size_t kMostGraphs = 256;
+  static constexpr size_t kMostKeptLaunches = kMostGraphs * kMostLaunches;  // of all graphs
 
   // The runtime outlives it.
   GraphStream(DeviceRuntime& runtime, std::unique_ptr<DeviceStream> stream) : runtime_(runtime), stream_(std::move(stream)) {}
@@ -32,6 +34,11 @@ class GraphStream final : public DeviceStream {
 
   // What was gathered is the device's from here on.
   void Begin();
+  // What comes until the next wait is a list that may be long.
+  void BeginLongList() {
+    Begin();
+    most_launches_ = kMostOfLongList;
+  }
 
   void Copy(void* to, const void* from, size_t bytes) override;
   void Fill(void* to, uint8_t value, size_t bytes) override;
@@ -53,6 +60,7 @@ class GraphStream final : public DeviceStream {
   struct Kept {
     std::string list;
     std::unique_ptr<LaunchGraph> graph;
+    size_t launches = 0;
   };
 
   std::span<const std::byte> ArgumentsOf(const Gathered& launch) const {
@@ -63,14 +71,17 @@ class GraphStream final : public DeviceStream {
   // Of the gathered list; null: it has none.
   LaunchGraph* GraphOfGathered();
   LaunchGraph* Keep();
+  void DropLeastUsed();
 
   DeviceRuntime& runtime_;
   const std::unique_ptr<DeviceStream> stream_;
   std::vector<Gathered> gathered_;
-  std::string bytes_;                // kernels, shapes and arguments of the gathered list
+  std::string bytes_;  // kernels, shapes and arguments of the gathered list
+  size_t most_launches_ = kMostLaunches;
   bool too_long_ = false;            // the list since the last Begin
   std::unordered_set<size_t> seen_;  // hashes of lists
   std::list<Kept> kept_;             // the last used first
+  size_t kept_launches_ = 0;
   std::unordered_map<std::string_view, std::list<Kept>::iterator> by_list_;
   std::vector<std::unique_ptr<LaunchGraph>> left_;  // until their runs have ended
   absl::Status failure_;

@@ -32,6 +32,15 @@ __device__ inline cuda::ProductJob JobOfGroup(const cuda::ProductsOperation& a, 
   return jobs[low];
 }
 
+// What an earlier kernel chose says which matrix it is.
+__device__ inline cuda::ProductJob WithChoice(cuda::ProductJob job) {
+  if (job.choice == nullptr) return job;
+  const ExpertChoice choice = Global<const ExpertChoice>(job.choice)[0];
+  job.weights = Global<const unsigned char* const>(job.matrices)[choice.expert];
+  if (job.bias != nullptr) job.bias += static_cast<int64_t>(choice.expert) * job.rows;
+  return job;
+}
+
 // The activations of some tokens for the columns of a chunk, as the block of threads stages them: codes with scales and sums.
 template <int kTokens, int kColumns>
 struct StagedCodes {
@@ -245,7 +254,7 @@ __global__ void Products(cuda::ProductsOperation a) {
   constexpr int kRatio = Layout::kColumns / kBlockColumns;
   const int pieces = (a.tokens + Rows::kTokens - 1) / Rows::kTokens;  // of the tokens
   const int group = static_cast<int>(blockIdx.x) / pieces, first_token = static_cast<int>(blockIdx.x) % pieces * Rows::kTokens;
-  const cuda::ProductJob job = JobOfGroup(a, group);
+  const cuda::ProductJob job = WithChoice(JobOfGroup(a, group));
   const int tokens = min(job.tokens - first_token, Rows::kTokens);
   if (tokens <= 0) return;
   const int warp = threadIdx.x / 32, panel = (group - job.first_group) * kWarps + warp;

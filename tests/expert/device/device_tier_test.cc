@@ -169,15 +169,19 @@ TEST(DeviceTier, WhatBothHoldTogetherIsReadOnce) {
   EXPECT_GE(provider->Stats().device.bytes, 8 * ExpertStore::Get().record_bytes());
 }
 
-// Filled while nothing computes: what is read first rises at once, what comes then stays.
-TEST(DeviceTier, IsFilledBesideTheHostsMemory) {
-  Device device(0);
-  ManualReadBackend reads(1, StoreFile());
+RigParts FilledWithAll() {
   RigParts parts;
   for (const LayerId layer : kLayers) {
     for (int32_t expert = 0; expert < kExperts; ++expert) parts.fill.push_back({layer, expert, kReferencePrecision});
   }
-  const auto provider = MakeTiered(reads, device, {12, 20}, std::move(parts));
+  return parts;
+}
+
+// Filled while nothing computes: what is read first rises at once, what comes then stays.
+TEST(DeviceTier, IsFilledBesideTheHostsMemory) {
+  Device device(0);
+  ManualReadBackend reads(1, StoreFile());
+  const auto provider = MakeTiered(reads, device, {12, 20}, FilledWithAll());
   reads.CompleteAll();
   for (const LayerStats& layer : provider->Stats().layers) EXPECT_EQ(layer.resident[kReferencePrecision], kExperts);
   EXPECT_GT(provider->Stats().device.bytes, 10 * ExpertStore::Get().record_bytes());
@@ -207,6 +211,63 @@ TEST(DeviceTier, WhatIsUsedMostLiesOnTheDevice) {
     }
   }
   EXPECT_EQ(told, provider->Stats().device.bytes);
+}
+
+// Of every expert, its parts in order.
+std::vector<const std::byte*> PartsOf(CachingProvider& provider) {
+  std::vector<const std::byte*> parts(std::size(kLayers) * kExpertParts * kExperts);
+  for (size_t layer = 0; layer < std::size(kLayers); ++layer) {
+    for (int32_t expert = 0; expert < kExperts; ++expert) {
+      Routing routing(kLayers[layer], {expert});
+      provider.Begin(routing.Get());
+      const std::optional<ReadyExpert> ready = provider.Next();
+      for (size_t part = 0; part < kExpertParts; ++part) {
+        parts[(layer * kExpertParts + part) * kExperts + static_cast<size_t>(expert)] =
+            ready->handle.Part(static_cast<ExpertPart>(part))->bytes.data();
+      }
+      EXPECT_FALSE(provider.Next());
+    }
+  }
+  return parts;
+}
+
+// What the host is not asked for in the middle of a step: where all lie, once they do, and until somebody may move them.
+TEST(DeviceTier, TellsWhereAllLieOnceTheyDo) {
+  Device device(0);
+  ManualReadBackend reads(1, StoreFile());
+  const auto provider = MakeTiered(reads, device, {24, 32}, FilledWithAll());
+  EXPECT_TRUE(provider->WhereAllLie().empty()) << "nothing is read";
+  reads.CompleteAll();
+  ExpertTable table;
+  for (int step = 0; step < kExperts * 3 && table.empty(); ++step) {  // what did not rise when it was read
+    device.runtime().Synchronize().IgnoreError();
+    table = provider->WhereAllLie();
+  }
+  ASSERT_EQ(table.size(), std::size(kLayers) * kExpertParts * kExperts);
+  const std::vector<const std::byte*> before(table.begin(), table.end());
+  // Nothing is read, and so nothing leaves, before the step is told whole.
+  EXPECT_EQ(provider->Prefetch(std::vector<CachedKey>{{kFirst, 0, 1}}), 1u);
+  EXPECT_FALSE(reads.CompleteNext());
+  for (const LayerId layer : kLayers) {
+    Routing routing(layer, {0, 3});
+    provider->OnComputed(routing.Get());
+  }
+  EXPECT_TRUE(reads.CompleteNext());
+  EXPECT_EQ(PartsOf(*provider), before);
+  const ExpertStats stats = provider->Stats();
+  EXPECT_EQ(stats.device.UsesOf(TierUse::kOnDevice), 6u + 24u);
+  EXPECT_THAT(Lookups(*provider), testing::ElementsAre(6 + 24, 0, 0));
+}
+
+TEST(DeviceTier, DoesNotTellWhereWhatLiesInTheHostsMemoryIs) {
+  Device device(0);
+  ManualReadBackend reads(1, StoreFile());
+  const auto provider = MakeTiered(reads, device, {24, 20}, FilledWithAll());
+  reads.CompleteAll();
+  for (int step = 0; step < 30; ++step) {
+    device.runtime().Synchronize().IgnoreError();
+    EXPECT_TRUE(provider->WhereAllLie().empty());
+  }
 }
 
 // A read that is in two parts is used from the host's memory while its end is on the way.

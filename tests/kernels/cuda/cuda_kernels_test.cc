@@ -79,6 +79,12 @@ class KernelsBesideScalar {
     };
     compare({.weights = weights, .output_stride = rows});
     compare({.weights = weights, .output_stride = rows, .bias = bias, .scale = 0.7f, .adds = true});
+    if (tokens > 1) return;
+    MatMulJob chosen = {.weights = weights, .output_stride = rows, .bias = Keep(Gaussian(size_t{2} * rows, 6))};
+    chosen.weights.data = nullptr;
+    chosen.choice = Keep(std::vector<ExpertChoice>{{.expert = 1}});
+    chosen.matrices = Keep(std::vector<const std::byte*>{nullptr, weights.data});
+    compare(chosen);
   }
 
   InlineExecutor executor_;
@@ -134,7 +140,8 @@ TEST_P(CudaKernels, ProductsOfHalvesAreNear) {
     const auto product = [&](ComputeBackend& backend, std::span<std::byte> halves, float scale, bool adds) {
       const Activations prepared = backend.Prepare(input, kTokens, cols, cols, forms, Storage(ActivationBytes(kTokens, cols)));
       float* const y = Keep(std::vector<float>(kTokens * kRows));
-      const MatMulJob job = {weights, &prepared, y, kRows, bias, scale, adds, halves};
+      MatMulJob job = {weights, &prepared, y, kRows, bias, scale, adds};
+      job.halves = halves;
       backend.MatMul({&job, 1});
       EXPECT_EQ(backend.Fence(), absl::OkStatus());
       return y;

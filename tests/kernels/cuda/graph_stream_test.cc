@@ -98,6 +98,18 @@ TEST_P(GraphStreamTest, LongListsAreNone) {
   EXPECT_EQ(graphs(), 1);
 }
 
+// Until the next wait.
+TEST_P(GraphStreamTest, ALongListThatIsAnnouncedIsAGraph) {
+  const std::vector<float> list(2 * GraphStream::kMostLaunches, 1.0f);
+  for (int time = 0; time < 3; ++time) {
+    stream_.BeginLongList();
+    EXPECT_EQ(Sum(list), static_cast<float>(list.size() + 1));
+  }
+  EXPECT_EQ(graphs(), 2);
+  EXPECT_EQ(Sum(list), static_cast<float>(list.size() + 1));
+  EXPECT_EQ(graphs(), 2);
+}
+
 // Those that were used last stay. None is gone before it has run.
 TEST_P(GraphStreamTest, KeepsSoMany) {
   const int lists = static_cast<int>(GraphStream::kMostGraphs) + 1;

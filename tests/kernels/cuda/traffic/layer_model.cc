@@ -101,14 +101,19 @@ class ManyThreads final : public Executor {
 // All experts have the same weights.
 class SameExperts final : public PlainProvider, internal::PinnedExpert {
  public:
-  explicit SameExperts(const ExpertLayout& layout) {
+  SameExperts(const ExpertLayout& layout, int experts) {
     for (const ExpertSegment& segment : layout.segments) {
       const std::vector<std::byte> bytes = RandomMatrix(segment.format, segment.rows, segment.cols, 2).bytes;
       Part& part = parts_[segment.part];
       part = {Buffer::Allocate(bytes.size()).value(), bytes.size()};
       std::ranges::copy(bytes, part.memory.data());
     }
+    for (int i = 0; i < kLayers * kExpertParts * experts; ++i) {
+      table_.push_back(parts_.at(static_cast<ExpertPart>(i / experts % kExpertParts)).memory.data());
+    }
   }
+  ExpertTable WhereAllLie() override { return whole_steps ? ExpertTable(table_) : ExpertTable(); }
+  bool whole_steps = false;
   void Begin(const LayerRouting& routing) override {
     for (const TokenRouting& token : routing.tokens) {
       for (const ExpertChoice& choice : token.choices) wanted_.insert(choice.expert);
@@ -134,6 +139,7 @@ class SameExperts final : public PlainProvider, internal::PinnedExpert {
     std::span<const std::byte> span() const { return memory.span().first(bytes); }
   };
   std::map<ExpertPart, Part> parts_;
+  std::vector<const std::byte*> table_;
   std::set<int32_t> wanted_;
 };
 
@@ -182,7 +188,7 @@ struct LayerModel::Parts final : StepWatcher {
     backend = Must(MakeCudaBackend("cuda-emulated", cuda::kEmulatedKernels, std::move(emulated), executor));
     kv = Must(KvPool::Create(spec, {.pages = KvPool::PagesFor(kMostPositions), .format = KvFormat::kF16}, backend->memory()));
     this->model = Must(Model::Load(*store, spec, {kMostTokens, kMostPositions, 1}, *backend, *kv, nullptr));
-    provider = std::make_unique<SameExperts>(description.precisions[0].layers[0]);
+    provider = std::make_unique<SameExperts>(description.precisions[0].layers[0], spec.experts);
   }
 
   StepTraffic SoFar() {
@@ -227,8 +233,9 @@ LayerModel::LayerModel(const RealModel& model, const LayerKind& kind, bool logs)
     : parts_(std::make_unique<Parts>(model, kind, logs)) {}
 LayerModel::~LayerModel() = default;
 
-StepLaunches LayerModel::RepeatedStep(int position) {
+StepLaunches LayerModel::RepeatedStep(int position, bool whole) {
   constexpr int kTimes = 3;
+  parts_->provider->whole_steps = whole;
   StepLaunches launches;
   for (int time = 0; time < kTimes; ++time) {
     const auto before = parts_->runtime->launches();

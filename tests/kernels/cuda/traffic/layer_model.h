@@ -55,8 +55,8 @@ class LayerModel {
   ~LayerModel();
   // Of `tokens` behind `position` others.
   LayerTraffic Step(int position, int tokens);
-  // Of a decoded token that has come twice before.
-  StepLaunches RepeatedStep(int position);
+  // Of a decoded token that has come twice before. `whole`: it is told where all experts lie.
+  StepLaunches RepeatedStep(int position, bool whole);
 
  private:
   struct Parts;

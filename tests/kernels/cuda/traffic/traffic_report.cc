@@ -91,7 +91,6 @@ void Add(const KernelTraffic& from, KernelTraffic& to) {
 struct ModelTraffic {
   std::map<std::string, KernelTraffic> kernels[std::size(kTokensOfModels)];  // one layer of each kind, and the rest
   double weight_bytes = 0, kv_bytes = 0, launches = 0, waits = 0;            // of a decoded token, of the whole model
-  double graphs() const { return waits; }                                    // which TrafficOf checks
 };
 
 void AddToken(const StepTraffic& step, double times, double times_logits, ModelTraffic& to) {
@@ -109,8 +108,10 @@ ModelTraffic TrafficOf(const RealModel& model) {
   bool first = true;
   for (const LayerKind& kind : model.kinds) {
     if (kind.count == 0) continue;
-    const StepLaunches repeated = LayerModel(model, kind, false).RepeatedStep(kPosition);
+    LayerModel plain(model, kind, false);
+    const StepLaunches repeated = plain.RepeatedStep(kPosition, false), whole = plain.RepeatedStep(kPosition, true);
     MOED_CHECK(repeated.single == 0 && repeated.graphs == repeated.waits);
+    MOED_CHECK(whole.single == 0 && whole.graphs == 1 && whole.waits == 1);
     LayerModel layer(model, kind, true);
     for (size_t i = 0; i < std::size(kTokensOfModels); ++i) {
       const int tokens = kTokensOfModels[i];
@@ -145,21 +146,25 @@ void PrintKernels(const ModelTraffic& traffic, std::string_view name) {
   }
 }
 
+// There are as many graphs as waits, which TrafficOf checks.
+void PrintPrediction(const ModelTraffic& of, std::string_view name, const char* way, double waits) {
+  std::printf("| %s%s | %.0f MB | %.0f MB | %.0f | %.0f | %.0f |", std::string(name).c_str(), way, of.weight_bytes * 1e-6,
+              of.kv_bytes * 1e-6, of.launches, waits, waits);
+  for (const Device& device : kDevices) {
+    const double bytes = (of.weight_bytes + of.kv_bytes) / device.bytes_a_second;
+    const double all = bytes + of.launches * device.node_seconds + waits * (device.graph_seconds + device.wait_seconds);
+    std::printf(" %.1f ms, of which %.1f for bytes |", all * 1e3, bytes * 1e3);
+  }
+  std::printf("\n");
+}
+
 void PrintPredictions(std::span<const ModelTraffic> traffic) {
   std::printf("\n| a decoded token | weights | keys and values | kernels | graphs | waits |");
   for (const Device& device : kDevices) std::printf(" predicted, %s |", device.name);
   std::printf("\n|---|---|---|---|---|---|---|---|\n");
   for (size_t i = 0; i < traffic.size(); ++i) {
-    const ModelTraffic& of = traffic[i];
-    std::printf("| %s | %.0f MB | %.0f MB | %.0f | %.0f | %.0f |", std::string(kRealModels[i].name).c_str(),
-                of.weight_bytes * 1e-6, of.kv_bytes * 1e-6, of.launches, of.graphs(), of.waits);
-    for (const Device& device : kDevices) {
-      const double bytes = (of.weight_bytes + of.kv_bytes) / device.bytes_a_second;
-      const double all =
-          bytes + of.launches * device.node_seconds + of.graphs() * device.graph_seconds + of.waits * device.wait_seconds;
-      std::printf(" %.1f ms, of which %.1f for bytes |", all * 1e3, bytes * 1e3);
-    }
-    std::printf("\n");
+    PrintPrediction(traffic[i], kRealModels[i].name, ", layer by layer", traffic[i].waits);
+    PrintPrediction(traffic[i], kRealModels[i].name, ", whole", 1);
   }
 }
 
