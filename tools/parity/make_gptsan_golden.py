@@ -132,7 +132,6 @@ def golden_of(model: GPTSanJapaneseForConditionalGeneration, seed: int, prefix: 
         return None
     golden = describe(seed, watched.margin, greedy_margin, prompt, torch.stack(rows[:LOGIT_POSITIONS]), greedy, experts)
 
-
     def run(target: list[int]) -> tuple[list[torch.Tensor], float]:
         watched.margin = float("inf")
         return decode(model, prompt, prefix, len(target), target), watched.margin

@@ -124,7 +124,6 @@ def golden_of(model: SwitchTransformersForConditionalGeneration, seed: int) -> d
         return None
     golden = describe(seed, watched.margin, greedy_margin, source, torch.stack(rows[:LOGIT_POSITIONS]), greedy, experts)
 
-
     def run(target: list[int]) -> tuple[list[torch.Tensor], float]:
         watched.margin = float("inf")
         return decode(model, encoded, len(target), target), watched.margin
