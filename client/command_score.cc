@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "client/command.h"
 #include "core/base/status.h"
@@ -14,6 +16,11 @@ namespace {
 struct ScoreFlags {
   std::string file;
   std::string text;
+  std::vector<int> token_ids;
+  std::string source;
+  std::string source_file;
+  std::vector<int> source_token_ids;
+  bool has_source() const { return !source.empty() || !source_file.empty() || !source_token_ids.empty(); }
   int window = 256;
   std::string fidelity;
   bool json = false;
@@ -42,52 +49,111 @@ absl::StatusOr<std::vector<int>> TokensOf(Client& client, const std::string& tex
   return std::vector<int>(response.token_ids().begin(), response.token_ids().end());
 }
 
-absl::Status RunScore(const ScoreFlags& flags, CommandContext& context) {
-  MOED_ASSIGN_OR_RETURN(const std::string text, TextOf(flags.file, flags.text));
-  MOED_ASSIGN_OR_RETURN(const std::vector<int> ids, TokensOf(context.client, text, false, true));
-  MOED_ASSIGN_OR_RETURN(const auto fidelity, ParseFidelity(flags.fidelity));
-  const bool progress = isatty(STDERR_FILENO) != 0;
+// What was scored together.
+struct Scored {
   double nll = 0;
+  std::vector<int> ids;         // of a target
+  std::vector<float> logprobs;  // one for each scored token
   moe::v1::RequestStats lost;
-  int64_t counted = 0;
+  moe::v1::Usage usage;  // of a source
+
+  int64_t tokens() const { return static_cast<int64_t>(logprobs.size()); }
+  // gate_mass_lost is the sum over the tokens, until all are there.
+  void Add(const moe::v1::ScoreResponse& response) {
+    const moe::v1::RequestStats& stats = response.stats();
+    nll += response.nll();
+    logprobs.insert(logprobs.end(), response.logprobs().begin(), response.logprobs().end());
+    lost.set_experts_lowered(lost.experts_lowered() + stats.experts_lowered());
+    lost.set_experts_skipped(lost.experts_skipped() + stats.experts_skipped());
+    lost.set_experts_masked(lost.experts_masked() + stats.experts_masked());
+    lost.set_choices_dropped(lost.choices_dropped() + stats.choices_dropped());
+    lost.set_fast_matmul_tokens(lost.fast_matmul_tokens() + stats.fast_matmul_tokens());
+    lost.set_gate_mass_lost(lost.gate_mass_lost() + stats.gate_mass_lost() * response.logprobs_size());
+  }
+};
+
+absl::StatusOr<Scored> ScoreWindows(const ScoreFlags& flags, const moe::v1::ScoreRequest& plain, CommandContext& context) {
+  std::vector<int> ids = flags.token_ids;
+  if (ids.empty()) {
+    MOED_ASSIGN_OR_RETURN(const std::string text, TextOf(flags.file, flags.text));
+    MOED_ASSIGN_OR_RETURN(ids, TokensOf(context.client, text, false, true));
+  }
+  const bool progress = isatty(STDERR_FILENO) != 0;
+  Scored scored;
   for (size_t begin = 0; begin + 1 < ids.size(); begin += static_cast<size_t>(flags.window)) {
     const size_t end = std::min(ids.size(), begin + static_cast<size_t>(flags.window));
     if (end - begin < 2) break;  // a lone last token has nothing before it
-    moe::v1::ScoreRequest request;
-    if (fidelity) *request.mutable_fidelity() = *fidelity;
+    moe::v1::ScoreRequest request = plain;
     for (size_t i = begin; i < end; ++i) request.mutable_token_ids()->add_ids(ids[i]);
     MOED_ASSIGN_OR_RETURN(const moe::v1::ScoreResponse response, context.client.Score(request, &context.cancellation));
-    nll += response.nll();
-    counted += response.logprobs_size();
-    lost.set_experts_lowered(lost.experts_lowered() + response.stats().experts_lowered());
-    lost.set_experts_skipped(lost.experts_skipped() + response.stats().experts_skipped());
-    lost.set_experts_masked(lost.experts_masked() + response.stats().experts_masked());
-    lost.set_fast_matmul_tokens(lost.fast_matmul_tokens() + response.stats().fast_matmul_tokens());
-    lost.set_gate_mass_lost(lost.gate_mass_lost() + response.stats().gate_mass_lost() * static_cast<double>(end - begin - 1));
+    scored.Add(response);
     if (progress) {
       std::fprintf(stderr, "\r%zu of %zu tokens, perplexity so far %.3f ", end, ids.size(),
-                   std::exp(nll / static_cast<double>(counted)));
+                   std::exp(scored.nll / static_cast<double>(scored.tokens())));
     }
   }
   if (progress) std::fprintf(stderr, "\n");
-  if (counted == 0) return InvalidArgument("the text has ", ids.size(), " token(s): scoring needs at least 2");
-  lost.set_gate_mass_lost(lost.gate_mass_lost() / static_cast<double>(counted));
-  const double perplexity = std::exp(nll / static_cast<double>(counted));
-  if (flags.json) {
-    std::printf("%s\n", nlohmann::json{{"tokens", counted},
-                                       {"nll", nll},
-                                       {"perplexity", perplexity},
-                                       {"experts_lowered", lost.experts_lowered()},
-                                       {"experts_skipped", lost.experts_skipped()},
-                                       {"experts_masked", lost.experts_masked()},
-                                       {"gate_mass_lost", lost.gate_mass_lost()},
-                                       {"fast_matmul_tokens", lost.fast_matmul_tokens()}}
-                            .dump()
-                            .c_str());
+  if (scored.tokens() == 0) return InvalidArgument("the text has ", ids.size(), " token(s): scoring needs at least 2");
+  return scored;
+}
+
+absl::StatusOr<Scored> ScoreTarget(const ScoreFlags& flags, moe::v1::ScoreRequest request, CommandContext& context) {
+  if (!flags.source_token_ids.empty()) {
+    for (int id : flags.source_token_ids) request.mutable_token_ids()->add_ids(id);
   } else {
-    std::printf("%lld tokens scored, nll %.4f, %.5f nats a token, perplexity %.4f | %s\n", static_cast<long long>(counted), nll,
-                nll / static_cast<double>(counted), perplexity, LossText(lost).c_str());
+    MOED_ASSIGN_OR_RETURN(*request.mutable_text(), TextOf(flags.source_file, flags.source));
   }
+  if (!flags.token_ids.empty()) {
+    for (int id : flags.token_ids) request.mutable_target_token_ids()->add_ids(id);
+  } else {
+    MOED_ASSIGN_OR_RETURN(*request.mutable_target_text(), TextOf(flags.file, flags.text));
+  }
+  MOED_ASSIGN_OR_RETURN(const moe::v1::ScoreResponse response, context.client.Score(request, &context.cancellation));
+  Scored scored{.ids = {response.token_ids().begin(), response.token_ids().end()}, .usage = response.usage()};
+  scored.Add(response);
+  return scored;
+}
+
+void Print(const Scored& scored, const ScoreFlags& flags) {
+  const double perplexity = std::exp(scored.nll / static_cast<double>(scored.tokens()));
+  if (!flags.json) {
+    std::printf("%lld tokens scored, nll %.4f, %.5f nats a token, perplexity %.4f | %s\n",
+                static_cast<long long>(scored.tokens()), scored.nll, scored.nll / static_cast<double>(scored.tokens()),
+                perplexity, LossText(scored.lost).c_str());
+    return;
+  }
+  nlohmann::json out{{"tokens", scored.tokens()},
+                     {"nll", scored.nll},
+                     {"perplexity", perplexity},
+                     {"experts_lowered", scored.lost.experts_lowered()},
+                     {"experts_skipped", scored.lost.experts_skipped()},
+                     {"experts_masked", scored.lost.experts_masked()},
+                     {"gate_mass_lost", scored.lost.gate_mass_lost()},
+                     {"fast_matmul_tokens", scored.lost.fast_matmul_tokens()}};
+  if (flags.has_source()) {
+    out["token_ids"] = scored.ids;
+    out["logprobs"] = scored.logprobs;
+    out["choices_dropped"] = scored.lost.choices_dropped();
+    out["source_tokens"] = scored.usage.prompt_tokens();
+    out["cached_tokens"] = scored.usage.cached_tokens();
+  }
+  std::printf("%s\n", out.dump().c_str());
+}
+
+absl::Status RunScore(const ScoreFlags& flags, CommandContext& context) {
+  if (!flags.token_ids.empty() + !flags.file.empty() + !flags.text.empty() != 1) {
+    return InvalidArgument("give one of --file, --text, --token-ids");
+  }
+  if (!flags.source_token_ids.empty() + !flags.source_file.empty() + !flags.source.empty() > 1) {
+    return InvalidArgument("give at most one of --source, --source-file, --source-token-ids");
+  }
+  moe::v1::ScoreRequest request;
+  MOED_ASSIGN_OR_RETURN(const auto fidelity, ParseFidelity(flags.fidelity));
+  if (fidelity) *request.mutable_fidelity() = *fidelity;
+  MOED_ASSIGN_OR_RETURN(Scored scored, flags.has_source() ? ScoreTarget(flags, std::move(request), context)
+                                                          : ScoreWindows(flags, request, context));
+  scored.lost.set_gate_mass_lost(scored.lost.gate_mass_lost() / static_cast<double>(scored.tokens()));
+  Print(scored, flags);
   return absl::OkStatus();
 }
 
@@ -109,12 +175,19 @@ CommandRun DefineScore(CLI::App& app) {
   auto flags = std::make_shared<ScoreFlags>();
   app.add_option("--file,-f", flags->file, "text file to score; - is standard input");
   app.add_option("--text", flags->text, "text to score");
+  app.add_option("--token-ids", flags->token_ids, "token ids to score, comma-separated; nothing is added")->delimiter(',');
+  app.add_option("--source", flags->source,
+                 "text that is answered by what is scored: of encoder-decoders, and the prefix of prefix-LMs");
+  app.add_option("--source-file", flags->source_file, "the same, of a file");
+  app.add_option("--source-token-ids", flags->source_token_ids, "the same as token ids, comma-separated; nothing is added")
+      ->delimiter(',');
   app.add_option("--window", flags->window,
-                 "tokens scored together; the text is cut into consecutive windows, tokens 2..N of each count")
+                 "without a source, tokens scored together; the text is cut into consecutive windows, tokens 2..N of each count")
       ->check(CLI::Range(2, 1 << 20))
       ->capture_default_str();
   app.add_option("--fidelity", flags->fidelity, kFidelityHelp);
-  app.add_flag("--json", flags->json, "JSON: tokens, nll, perplexity and what was lost");
+  app.add_flag("--json", flags->json,
+               "JSON: tokens, nll, perplexity and what was lost; with a source also token_ids and their logprobs");
   return [flags](CommandContext& context) { return RunScore(*flags, context); };
 }
 

@@ -75,6 +75,7 @@ int Main(int argc, char** argv) {
       "moectl talks to a moed server.\n\n"
       "  moectl generate --prompt \"Once upon a time\" --max-new-tokens 64\n"
       "  moectl score --file book.txt --window 256 --json\n"
+      "  moectl score --source \"a question\" --text \"an answer\"\n"
       "  moectl bench --concurrency 4 --requests 64 --max-new-tokens 64",
       "moectl");
   app.footer(

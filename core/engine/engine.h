@@ -58,6 +58,7 @@ struct EngineRequest {
   Priority priority = Priority::kNormal;
   RequestKind kind = RequestKind::kGenerate;
   std::vector<TokenId> prompt;     // >= 1 token; with a session those that follow its own, unless whole_prompt
+  std::vector<TokenId> target;     // kScore of an encoder-decoder or a prefix-LM: what is scored given the prompt, >= 1 token
   std::string session_id;          // "" = none; kGenerate only
   bool whole_prompt = false;       // the prompt is all that the session shall hold: what both begin with is not computed again
   bool continues_session = false;  // the prompt was made to follow a session's tokens: ABORTED when that session is gone
@@ -118,9 +119,10 @@ struct FinishInfo {
   uint64_t experts_skipped = 0;
   uint64_t experts_masked = 0;
   double gate_mass_lost = 0;
-  uint64_t choices_dropped = 0;                                    // of a source's tokens, whose expert had no room left
-  uint64_t fast_matmul_tokens = 0;                                 // computed by products of halves
-  std::vector<float> prompt_logprobs;                              // kScore: one for each prompt token but the first
+  uint64_t choices_dropped = 0;     // of a source's tokens, whose expert had no room left
+  uint64_t fast_matmul_tokens = 0;  // computed by products of halves
+  std::vector<float>
+      prompt_logprobs;  // kScore: one for each token of the target, or where none is due of the prompt but the first
   std::vector<std::vector<std::pair<TokenId, float>>> prompt_top;  // beside them with top_logprobs: alternatives, best first
 };
 
@@ -146,7 +148,7 @@ struct EngineLimits {
   int vocabulary = 0;
   RequestLimits request;
   // Of an encoder-decoder, whose prompt is a source, and of a prefix-LM: a prompt is computed in one step, and has at most so
-  // many tokens. Requests that score or have a session are refused. 0: prompts are computed in pieces.
+  // many tokens. Requests that score need a target, those with a session are refused. 0: prompts are computed in pieces.
   int whole_prompt_tokens = 0;
   bool encodes = false;      // an encoder-decoder
   bool fast_matmul = false;  // requests may ask for Fidelity::FastMatmul

@@ -25,6 +25,8 @@ struct LiveRequest {
   int prompt_tokens = 0;               // what the session held before included
   int whole_tokens = 0;                // of the prompt, which is computed in one step; 0: pieces do
   int source_tokens = 0;               // of those, of an encoder-decoder's, whose answer begins a text of its own
+  int shared_tokens = 0;               // of the prompt, the first, that requests which begin with the same ones share whole
+  int scored_from = 0;                 // kScore: position whose logits are the first that are wanted
   std::optional<Answer> answer;        // kGenerate
   std::vector<float> prompt_logprobs;  // kScore
   std::vector<std::vector<std::pair<TokenId, float>>> prompt_top;  // kScore with top_logprobs
@@ -37,11 +39,12 @@ struct LiveRequest {
   bool started = false;  // OnStarted was called
   bool judged = false;   // whether it can be done before its deadline
   int cached_tokens = 0;
-  int prefix_tokens = 0;                   // of those, from the prefix cache
+  int prefix_tokens = 0;                   // of those, from the prefix cache or the source cache
   std::optional<uint64_t> prefix_version;  // of the cache, when they were looked for
   int last_checkpoint = 0;                 // position where it began, or of the last one that was kept since
   int next_checkpoint = 0;                 // position where one is to be kept
   uint64_t passing_checkpoint = 0;         // the last one, which the next one takes the place of; 0: none does
+  bool awaits_source = false;              // it is computed in this step for another request
   bool asked_disk = false;                 // since it runs, whether the disk has what it would compute
   int preemptions = 0;
   int dropped = 0;  // see SequenceChunk
@@ -66,7 +69,7 @@ struct LiveRequest {
   // A prompt that is computed whole, before the tokens that follow it.
   bool BeginsWhole() const { return whole_tokens > 0 && sequence->kv.length == 0; }
   // What may be computed next.
-  int PendingNow() const { return BeginsWhole() ? whole_tokens : Pending(); }
+  int PendingNow() const { return awaits_source ? 0 : BeginsWhole() ? whole_tokens : Pending(); }
   bool Decoding() const { return answer && answer->completion_tokens() > 0 && Pending() == 1; }
   bool Overdue(int64_t now_nanos) const;
 };

@@ -141,16 +141,36 @@ absl::Status CheckContext(const EngineRequest& request, const EngineLimits& limi
 absl::Status CheckWholePrompt(const EngineRequest& request, const EngineLimits& limits) {
   if (limits.whole_prompt_tokens == 0) return absl::OkStatus();
   const std::string_view kind = limits.encodes ? "an encoder-decoder" : "a prefix-LM";
-  if (request.kind == RequestKind::kScore) {
-    return InvalidArgument("prompt: the model is ", kind, ", which answers a ", limits.encodes ? "source" : "prefix",
-                           "; texts by themselves are not scored");
-  }
   if (!request.session_id.empty()) return InvalidArgument("session_id: the model is ", kind, ", which has no conversations");
   if (request.prompt.size() <= static_cast<size_t>(limits.whole_prompt_tokens)) return absl::OkStatus();
   return InvalidArgument("prompt: ", request.prompt.size(), " tokens are too many: ",
                          limits.encodes ? "an encoder takes all of a source" : "a prefix-LM takes all of a prompt",
                          " in one step, here of at most ", limits.whole_prompt_tokens, " tokens (--prefill-chunk, --max-context",
                          limits.encodes ? ")" : ", --max-running)");
+}
+
+// What is scored given a prompt that is computed whole. The context has room for it behind the prompt and, of a decoder's text of
+// its own, the token that it begins with.
+absl::Status CheckTarget(const EngineRequest& request, const EngineLimits& limits) {
+  const std::string_view prompt = limits.encodes ? "source" : "prefix";
+  if (request.kind != RequestKind::kScore || limits.whole_prompt_tokens == 0) {
+    if (request.target.empty()) return absl::OkStatus();
+    return InvalidArgument("target: ", request.target.size(),
+                           " tokens given, but the model is a decoder, which scores a text as a whole");
+  }
+  if (request.target.empty()) {
+    return InvalidArgument("target: missing, at least one token is needed: the model is ",
+                           limits.encodes ? "an encoder-decoder" : "a prefix-LM", ", which scores what answers a ", prompt);
+  }
+  const int most = limits.max_context - static_cast<int>(request.prompt.size()) - (limits.encodes ? 1 : 0);
+  if (request.target.size() > static_cast<size_t>(std::max(most, 0))) {
+    return InvalidArgument("target: ", request.target.size(), " tokens are too many: behind a ", prompt, " of ",
+                           request.prompt.size(), " a context of ", limits.max_context, " tokens leaves room for ", most);
+  }
+  for (size_t i = 0; i < request.target.size(); ++i) {
+    MOED_RETURN_IF_ERROR(CheckToken("target", i, request.target[i], limits.vocabulary));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckSessionFields(const EngineRequest& request, const EngineLimits& limits) {
@@ -166,9 +186,10 @@ absl::Status CheckScore(const EngineRequest& request, const EngineLimits& limits
   if (!request.session_id.empty()) return InvalidArgument("session_id: a text to score belongs to no session");
   if (request.stopping.time_limit_seconds) return InvalidArgument("stopping.time_limit: does not apply to scoring");
   const auto most = static_cast<size_t>(limits.request.scored_alternatives);
-  if (request.prompt.size() * static_cast<size_t>(request.top_logprobs) > most) {
-    return InvalidArgument("top_logprobs: ", request.top_logprobs, " for each of ", request.prompt.size(),
-                           " tokens are too many, at most ", most, " together are allowed");
+  const size_t scored = request.target.empty() ? request.prompt.size() : request.target.size();
+  if (scored * static_cast<size_t>(request.top_logprobs) > most) {
+    return InvalidArgument("top_logprobs: ", request.top_logprobs, " for each of ", scored, " tokens are too many, at most ",
+                           most, " together are allowed");
   }
   return absl::OkStatus();
 }
@@ -181,6 +202,7 @@ absl::Status CheckRequest(const EngineRequest& request, const EngineLimits& limi
   if (request.prompt.empty()) return InvalidArgument("prompt: empty, at least one token is needed");
   MOED_RETURN_IF_ERROR(CheckWholePrompt(request, limits));
   MOED_RETURN_IF_ERROR(CheckContext(request, limits, 0));
+  MOED_RETURN_IF_ERROR(CheckTarget(request, limits));
   for (size_t i = 0; i < request.prompt.size(); ++i) {
     MOED_RETURN_IF_ERROR(CheckToken("prompt", i, request.prompt[i], limits.vocabulary));
   }

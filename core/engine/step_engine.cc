@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <random>
+#include <span>
 #include <utility>
 
 #include "core/base/check.h"
@@ -48,6 +49,15 @@ absl::Status CheckOptions(const StepEngineOptions& options, const ModelSpec& spe
 int WholePromptTokens(const StepEngineOptions& options, const ModelSpec& spec) {
   if (spec.encoder) return std::min(options.max_step_tokens, options.max_context - 2);
   return spec.prefix ? std::min(options.max_step_tokens - options.max_running + 1, options.max_context - 1) : 0;
+}
+
+// Of a prompt behind which is the token that a decoder begins with. Of a prefix-LM's, whose experts may be full of it, nothing:
+// what an expert has room for behind the prefix depends on the prefix.
+int SharedTokens(const ModelSpec& spec, std::span<const TokenId> prompt) {
+  if (spec.encoder) return static_cast<int>(prompt.size()) - 1;
+  if (!spec.prefix || prompt.size() > static_cast<size_t>(spec.prefix->expert_capacity)) return 0;
+  const auto separator = std::ranges::find(prompt, TokenId(spec.prefix->separator));
+  return separator == prompt.end() ? 0 : static_cast<int>(separator - prompt.begin());
 }
 
 // Where sequences need slots no more run than there are.
@@ -128,6 +138,7 @@ absl::StatusOr<RequestId> StepEngine::Submit(EngineRequest request, std::shared_
     limit = std::min(limit.value_or(*max_request_seconds_), *max_request_seconds_);
   }
   if (const auto& encoder = parts_.model.spec().encoder) request.prompt.push_back(TokenId(encoder->start));
+  request.prompt.insert(request.prompt.end(), request.target.begin(), request.target.end());
   auto id = intake_.Submit(request, limits_, [&](RequestId live_id, std::unique_ptr<Sequence>& sequence) {
     return MakeLive(live_id, std::move(request), std::move(observer), sequence);
   });
@@ -155,10 +166,13 @@ std::unique_ptr<LiveRequest> StepEngine::MakeLive(RequestId id, EngineRequest re
   live->id = id;
   live->seed = *request.sampling.seed;
   request.prompt = std::vector<TokenId>();
-  const int given = static_cast<int>(sequence->tokens.size());  // the decoder's first token included
+  // The decoder's first token included.
+  const int given = static_cast<int>(sequence->tokens.size() - std::exchange(request.target, {}).size());
   live->source_tokens = parts_.model.spec().encoder ? given - 1 : 0;
   live->whole_tokens = parts_.model.spec().prefix ? given : live->source_tokens;
   live->prompt_tokens = live->source_tokens > 0 ? live->source_tokens : given;
+  live->shared_tokens = SharedTokens(parts_.model.spec(), std::span(sequence->tokens).first(static_cast<size_t>(given)));
+  live->scored_from = live->whole_tokens > 0 ? given - 1 : 0;
   if (request.kind == RequestKind::kGenerate) {
     AnswerLimits limits;
     limits.eos = parts_.model.spec().eos;

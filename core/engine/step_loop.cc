@@ -24,11 +24,14 @@ StepLoop::StepLoop(const EngineParts& parts, const StepLoopOptions& options, Int
       prompt_lookup_(options.prompt_lookup),
       intake_(intake),
       sampler_(parts.model.spec().vocabulary) {
-  // What a position of a source or of a prefix has depends on what follows it, too.
-  if (!options.prefix_cache || parts.model.spec().encoder || parts.model.spec().prefix) return;
+  if (!options.prefix_cache) return;
+  holders_.resize(static_cast<size_t>(parts.kv.pages()));
+  if (parts.model.spec().encoder || parts.model.spec().prefix) {
+    sources_.emplace(parts.kv);
+    return;
+  }
   prefixes_.emplace(parts.kv);
   if (parts.kv.slots() > 0) checkpoints_.emplace(parts.kv, *prefixes_);
-  holders_.resize(static_cast<size_t>(parts.kv.pages()));
 }
 
 bool StepLoop::Turn() {
@@ -118,6 +121,7 @@ void StepLoop::Schedule() {
   for (int i = 0; i < may_run; ++i) {
     if (!live_[i]->running) TakePrefix(*live_[i]);
   }
+  TakeSources(may_run);
   PlanBudget budget{max_step_tokens_, may_run, parts_.kv.pages(), std::max(max_running_, kSharedStepTokens),
                     parts_.model.spec().encoder.has_value()};
   TakeSnapshot(budget);
@@ -131,7 +135,7 @@ void StepLoop::Schedule() {
   }
   if (prompt_lookup_ && plan.running == 1 && chunks_.size() == 1) AddDraft(*live_.front());
   for (int i = 0; i < plan.running; ++i) {
-    if (!live_[i]->started && !Restoring(*live_[i])) Start(*live_[i]);
+    if (!live_[i]->started && !live_[i]->awaits_source && !Restoring(*live_[i])) Start(*live_[i]);
   }
   for (int i = plan.running; i-- > 0;) {  // one token to score: nothing to compute
     if (live_[i]->Pending() == 0) Finish(*live_[i], absl::OkStatus(), FinishReason::kStop);
@@ -152,7 +156,8 @@ void StepLoop::TakeSnapshot(PlanBudget& budget) {
     const auto shared_pages = shares ? std::count_if(kv.pages.begin(), kv.pages.end(), shared) : 0;
     snapshot_.push_back({live->running, live->Decoding(), Restoring(*live) ? 0 : live->PendingNow(), held,
                          KvPool::PagesFor(live->Goal(), parts_.kv.page_tokens()), static_cast<int>(shared_pages),
-                         live->BeginsWhole(), ranks[snapshot_.size()], turns_.limits(live->owner).weight});
+                         live->BeginsWhole() && !live->awaits_source, ranks[snapshot_.size()],
+                         turns_.limits(live->owner).weight});
   }
 }
 
@@ -168,7 +173,7 @@ void StepLoop::Start(LiveRequest& live) {
   if (checkpoints_ && !sequence.session.empty()) checkpoints_->Save(Owned(sequence), sequence.kv, sequence.kv_fidelity);
   counts_.prompt_tokens += live.prompt_tokens;
   counts_.cached_tokens += live.cached_tokens;
-  if (UsesPrefixes(live)) {
+  if (UsesPrefixes(live) || UsesSources(live)) {
     counts_.prefix_queries += static_cast<uint64_t>(live.prompt_tokens - (live.cached_tokens - live.prefix_tokens));
     counts_.prefix_hits += static_cast<uint64_t>(live.prefix_tokens);
   }
@@ -187,7 +192,9 @@ void StepLoop::AddChunk(LiveRequest& live, int tokens) {
   chunk.tokens = std::span<const TokenId>(sequence.tokens).subspan(sequence.kv.length, tokens);
   chunk.kv = &sequence.kv;
   chunk.fidelity = FidelityOf(live);
-  chunk.first_logits = !live.answer ? 0 : reaches_goal ? tokens - 1 : tokens;
+  chunk.first_logits = !live.answer   ? std::clamp(live.scored_from - sequence.kv.length, 0, tokens)
+                       : reaches_goal ? tokens - 1
+                                      : tokens;
   chunks_.push_back(chunk);
   batch_.push_back(&live);
 }
@@ -311,6 +318,10 @@ void StepLoop::CountComputed(LiveRequest& live, int tokens) {
   const int end = sequence.kv.length, begin = end - tokens;
   counts_.recomputed_tokens += static_cast<uint64_t>(std::clamp(sequence.computed - begin, 0, tokens));
   sequence.computed = std::max(sequence.computed, end);
+  if (begin == 0 && UsesSources(live)) {
+    NoteLoss(live);
+    sources_->Remember(SourceOf(live), sequence.kv, sequence.kv_fidelity, live.dropped);
+  }
   if (!UsesPrefixes(live)) return;
   const int page_tokens = parts_.kv.page_tokens();
   if (begin / page_tokens != end / page_tokens) {  // a page became full

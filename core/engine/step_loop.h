@@ -30,6 +30,7 @@
 #include "core/engine/pace.h"
 #include "core/engine/prefix_cache.h"
 #include "core/engine/sampler.h"
+#include "core/engine/source_cache.h"
 #include "core/engine/turns.h"
 #include "core/expert/provider.h"
 #include "core/model/kv_pool.h"
@@ -99,6 +100,11 @@ class StepLoop final : private StepWatcher {
   // Whether it uses and fills the prefix cache: scored texts do not.
   bool UsesPrefixes(const LiveRequest& live) const { return prefixes_ && live.answer; }
   void TakePrefix(LiveRequest& live);
+  // The same of sources, which scored texts have, too.
+  bool UsesSources(const LiveRequest& live) const { return sources_ && live.shared_tokens > 0; }
+  static OwnedTokens SourceOf(const LiveRequest& live);
+  void TakeSources(int may_run);
+  void TakeSource(LiveRequest& live);
   uint64_t PrefixVersion() const { return prefixes_->version() + (checkpoints_ ? checkpoints_->version() : 0); }
   void TakeCheckpoint(LiveRequest& live, const OwnedTokens& tokens, const PrefixCache::Match& known);
   void Preempt(LiveRequest& live);
@@ -155,7 +161,8 @@ class StepLoop final : private StepWatcher {
   Sampler sampler_;
   std::optional<PrefixCache> prefixes_;
   std::optional<Checkpoints> checkpoints_;  // with a prefix cache, where sequences need slots
-  std::vector<uint16_t> holders_;           // [page]: running sequences that hold it; with a prefix cache
+  std::optional<SourceCache> sources_;      // in its place, where prompts are computed whole
+  std::vector<uint16_t> holders_;           // [page]: running sequences that hold it; with one of the caches
   std::vector<std::unique_ptr<LiveRequest>> live_;
   absl::flat_hash_map<RequestId, absl::Status> cancellations_;
   Turns turns_;

@@ -24,6 +24,38 @@ void StepLoop::TakePrefix(LiveRequest& live) {
   live.prefix_tokens += kv.length - before;
 }
 
+OwnedTokens StepLoop::SourceOf(const LiveRequest& live) {
+  return {std::span<const TokenId>(live.sequence->tokens).first(static_cast<size_t>(live.shared_tokens)), live.sequence->owner};
+}
+
+// What is known of sources takes the place of what would be computed. What somebody before them computes in this step the others
+// wait for.
+void StepLoop::TakeSources(int may_run) {
+  if (!sources_) return;
+  for (int i = 0; i < may_run; ++i) {
+    LiveRequest& live = *live_[i];
+    TakeSource(live);
+    const auto computes_it = [&](const auto& other) {
+      const OwnedTokens own = SourceOf(live), its = SourceOf(*other);
+      return other->BeginsWhole() && its.owner == own.owner && FidelityOf(*other) <= FidelityOf(live) &&
+             std::ranges::equal(its.tokens, own.tokens);
+    };
+    live.awaits_source = UsesSources(live) && live.BeginsWhole() && std::any_of(live_.begin(), live_.begin() + i, computes_it);
+  }
+}
+
+void StepLoop::TakeSource(LiveRequest& live) {
+  if (!UsesSources(live) || !live.BeginsWhole() || live.prefix_version == sources_->version()) return;
+  live.prefix_version = sources_->version();
+  KvSequence& kv = live.sequence->kv;
+  const auto known = sources_->Find(SourceOf(live), FidelityOf(live));
+  if (!known || !sources_->Take(*known, kv)) return;
+  (parts_.model.spec().encoder ? kv.source : kv.prefix) = known->tokens;
+  live.sequence->kv_fidelity = known->fidelity;
+  live.dropped = known->dropped;
+  live.prefix_tokens = known->tokens;
+}
+
 // Where more pages are known than states, whoever begins with them computes them once more, and leaves a state at their end: this
 // beginning is one that requests share.
 void StepLoop::TakeCheckpoint(LiveRequest& live, const OwnedTokens& tokens, const PrefixCache::Match& known) {

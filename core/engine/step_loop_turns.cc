@@ -97,6 +97,7 @@ int StepLoop::UnknownTokens(const LiveRequest& live) {
     tokens.tokens = tokens.tokens.first(static_cast<size_t>(live.Goal() - 1));
     known = std::max(known, prefixes_->Find(tokens, FidelityOf(live)).length);
   }
+  if (UsesSources(live) && sources_->Find(SourceOf(live), FidelityOf(live))) known = live.shared_tokens;
   return std::max(1, live.Goal() - known);
 }
 

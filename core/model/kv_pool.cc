@@ -45,6 +45,12 @@ int MaxContext(const KvPoolSizes& sizes) {
   return static_cast<int>(std::min<int64_t>(sizes.max_context > 0 ? sizes.max_context : INT32_MAX, all));
 }
 
+// What is written from there on is no part of what the page's label stands for.
+bool BehindSource(const KvSequence& sequence, int position) {
+  const int source = std::max(sequence.source, sequence.prefix);
+  return source > 0 && position >= source;
+}
+
 }  // namespace
 
 uint64_t KvPool::PageBytes(const ModelSpec& spec, KvFormat format, int page_tokens) {
@@ -140,8 +146,8 @@ void KvPool::CutBack(KvSequence& sequence, int length, int reached) {
     if (HoldersOf(last) > 1) {
       length -= length % page_tokens_;
       give_back(length / page_tokens_);
-    } else if (LabelOf(last) != 0 && (slots_ == 0 || sequence.slot >= 0)) {  // it will be written to
-      Unlabel(last);
+    } else if (LabelOf(last) != 0 && (slots_ == 0 || sequence.slot >= 0) && !BehindSource(sequence, length)) {
+      Unlabel(last);  // it will be written to
     }
   }
   sequence.length = length;

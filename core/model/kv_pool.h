@@ -81,7 +81,8 @@ class KvPool {
   // It has pages, and no slot to go on with: to be released.
   bool Lost(const KvSequence& sequence) const { return slots_ > 0 && sequence.slot < 0 && sequence.length > 0; }
 
-  // A page that a sequence holds, and will not write to, gets a label, not 0. It loses it when somebody may write to it.
+  // A page that a sequence holds, and will not write to but behind its source, gets a label, not 0. It loses it if it may be
+  // written.
   void Label(int32_t page, uint64_t label);
   uint64_t LabelOf(int32_t page) const { return pages_state_[page].label; }
   void Unlabel(int32_t page);

@@ -51,7 +51,17 @@ absl::Status EngineCall::Render(PendingRequest& request) {
   return absl::OkStatus();
 }
 
-// A text stops being tokenised where it has become longer than the context.
+// A text stops being tokenised where it has become longer than the context: OUT_OF_RANGE.
+absl::StatusOr<std::vector<TokenId>> EngineCall::Encode(const char* field, const std::string& text, EncodeOptions options) const {
+  options.max_tokens = static_cast<size_t>(model_->engine->limits().max_context);
+  options.max_word_bytes = limits().request.word_bytes;
+  auto tokens = model_->tokenizer->Encode(text, options);
+  if (absl::IsOutOfRange(tokens.status())) return tokens.status();
+  if (!tokens.ok()) return FieldError(field, tokens.status().message());
+  if (tokens->empty()) return FieldError(field, "gives no token, at least one is needed");
+  return tokens;
+}
+
 absl::Status EngineCall::Tokenize(PendingRequest& request) {
   EngineRequest& engine_request = request.engine;
   if (!engine_request.session_id.empty() && !engine_request.whole_prompt)
@@ -60,16 +70,24 @@ absl::Status EngineCall::Tokenize(PendingRequest& request) {
   EncodeOptions options{.add_special_tokens = request.add_special_tokens.value_or(!engine_request.continues_session),
                         .parse_special_tokens = request.parse_special_tokens,
                         .foreign = request.foreign};
-  options.max_tokens = static_cast<size_t>(model_->engine->limits().max_context);
-  options.max_word_bytes = limits().request.word_bytes;
-  auto tokens = model_->tokenizer->Encode(request.text, options);
-  if (absl::IsOutOfRange(tokens.status())) return tokens.status();
-  if (!tokens.ok()) {
-    return FieldError(request.prompt_field(), tokens.status().message());
-  }
-  if (tokens->empty()) return FieldError(request.prompt_field(), "gives no token, at least one is needed");
-  engine_request.prompt = *std::move(tokens);
+  MOED_ASSIGN_OR_RETURN(engine_request.prompt, Encode(request.prompt_field(), request.text, options));
   request.text = std::string();
+  return absl::OkStatus();
+}
+
+// A decoder's text of its own has special tokens of its own; what goes on behind a prefix has not.
+absl::Status EngineCall::TokenizeTarget(PendingRequest& request) {
+  if (!request.target_text) return absl::OkStatus();
+  constexpr const char* kField = "target_text";
+  const EngineLimits& limits = model_->engine->limits();
+  auto tokens = Encode(kField, *request.target_text,
+                       {.add_special_tokens = limits.encodes && request.add_special_tokens.value_or(true),
+                        .parse_special_tokens = request.parse_special_tokens});
+  request.target_text.reset();
+  if (absl::IsOutOfRange(tokens.status())) {
+    return FieldError(kField, "more than ", limits.max_context, " tokens are too many: no context holds them");
+  }
+  MOED_ASSIGN_OR_RETURN(request.engine.target, std::move(tokens));
   return absl::OkStatus();
 }
 
@@ -122,12 +140,15 @@ bool EngineCall::Admit(absl::StatusOr<PendingRequest> read) {
   if (absl::IsOutOfRange(tokenised)) return reject_length("more than ", max_context);
   if (!tokenised.ok()) return reject(tokenised);
   if (engine_request.prompt.size() > room) return reject_length(engine_request.prompt.size());
+  if (const absl::Status target = TokenizeTarget(request); !target.ok()) return reject(target);
   if (const absl::Status compiled = CompileFormat(request); !compiled.ok()) {
     RejectPrivately(compiled, "format: nothing that the server can hold an answer to");
     return false;
   }
   if (absl::Status fits = CheckAnswer(engine_request); !fits.ok()) return reject(std::move(fits), Rejection::kTooLarge);
-  if (request.return_prompt_tokens || engine_request.kind == RequestKind::kScore) prompt_ = engine_request.prompt;
+  if (request.return_prompt_tokens || engine_request.kind == RequestKind::kScore) {
+    prompt_ = engine_request.target.empty() ? engine_request.prompt : engine_request.target;
+  }
   wants_logprobs_ = engine_request.logprobs;
   queue_ = model_->engine->EstimateQueue(tenant(), static_cast<int>(engine_request.prompt.size()));
   auto id = model_->engine->Submit(std::move(engine_request), std::static_pointer_cast<EngineCall>(shared_from_this()));

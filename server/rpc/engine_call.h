@@ -47,6 +47,8 @@ class EngineCall : public Call, public RequestObserver {
   // Of a conversation: its text.
   absl::Status Render(PendingRequest& request);
   absl::Status Tokenize(PendingRequest& request);
+  absl::Status TokenizeTarget(PendingRequest& request);
+  absl::StatusOr<std::vector<TokenId>> Encode(const char* field, const std::string& text, EncodeOptions options) const;
   // Makes the engine know what the answer must be.
   absl::Status CompileFormat(PendingRequest& request);
   void StopWork(const absl::Status& status) override;

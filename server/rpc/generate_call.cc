@@ -33,13 +33,17 @@ void FillStats(const FinishInfo& finish, moe::v1::RequestStats& out) {
   out.set_fast_matmul_tokens(finish.fast_matmul_tokens);
 }
 
+void FillUsage(const FinishInfo& finish, moe::v1::Usage& out) {
+  out.set_prompt_tokens(finish.prompt_tokens);
+  out.set_completion_tokens(finish.completion_tokens);
+  out.set_cached_tokens(finish.cached_tokens);
+}
+
 void FillFinish(const FinishInfo& finish, moe::v1::Finish& out) {
   out.set_reason(ToProto(finish.reason));
   out.set_stop_string(finish.stop_string);
   out.set_stop_token_id(finish.stop_token.value());
-  out.mutable_usage()->set_prompt_tokens(finish.prompt_tokens);
-  out.mutable_usage()->set_completion_tokens(finish.completion_tokens);
-  out.mutable_usage()->set_cached_tokens(finish.cached_tokens);
+  FillUsage(finish, *out.mutable_usage());
   out.set_seed(finish.seed);
   out.set_session_tokens(finish.session_tokens);
   FillStats(finish, *out.mutable_stats());
@@ -157,6 +161,7 @@ void ScoreCall::Complete(const FinishInfo& finish) {
     }
   }
   FillStats(finish, *message.mutable_stats());
+  FillUsage(finish, *message.mutable_usage());
   Encoded encoded;
   AddFields(message, encoded);
   const size_t bytes = encoded.bytes();

@@ -1,5 +1,7 @@
 #include "server/rpc/inference_limits.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -10,16 +12,28 @@ namespace {
 
 size_t Count(int limit) { return static_cast<size_t>(limit); }
 
-// Generate and Score have the same prompt fields.
-std::vector<FieldLimit> PromptLimits(const RequestLimits& limits) {
+// What the context takes, as text or tokens.
+std::vector<FieldLimit> TextLimits(const RequestLimits& limits, const char* text, const char* ids, const char* ids_name) {
   const std::string remedy = limits.prompt_bytes < limits.text_bytes ? "no longer text fits the context (--max-context)"
                                                                      : "the server's --max-text-bytes allows more";
-  return {{.path = "request_id", .bytes = Count(limits.name_bytes)},
-          {.path = "text", .bytes = limits.prompt_bytes, .remedy = remedy},
-          {.path = "token_ids.ids",
+  return {{.path = text, .bytes = limits.prompt_bytes, .remedy = remedy},
+          {.path = ids,
            .entries = Count(limits.prompt_tokens),
            .remedy = "no more fit the context (--max-context)",
-           .name = "token_ids"}};
+           .name = ids_name}};
+}
+
+// Generate and Score have the same prompt fields.
+std::vector<FieldLimit> PromptLimits(const RequestLimits& limits) {
+  std::vector<FieldLimit> fields = TextLimits(limits, "text", "token_ids.ids", "token_ids");
+  fields.push_back({.path = "request_id", .bytes = Count(limits.name_bytes)});
+  return fields;
+}
+
+std::vector<FieldLimit> ScoreLimits(const RequestLimits& limits) {
+  std::vector<FieldLimit> fields = PromptLimits(limits);
+  std::ranges::move(TextLimits(limits, "target_text", "target_token_ids.ids", "target_token_ids"), std::back_inserter(fields));
+  return fields;
 }
 
 // Generate and Chat have the same fields for their answers.
@@ -70,7 +84,7 @@ std::vector<FieldLimit> ChatLimits(const RequestLimits& limits) {
 InferenceLimits::InferenceLimits(const RequestLimits& limits)
     : generate(*moe::v1::GenerateRequest::descriptor(), GenerateLimits(limits), limits.unknown_bytes),
       chat(*moe::v1::ChatRequest::descriptor(), ChatLimits(limits), limits.unknown_bytes),
-      score(*moe::v1::ScoreRequest::descriptor(), PromptLimits(limits), limits.unknown_bytes),
+      score(*moe::v1::ScoreRequest::descriptor(), ScoreLimits(limits), limits.unknown_bytes),
       tokenize(*moe::v1::TokenizeRequest::descriptor(),
                {{.path = "text", .bytes = limits.text_bytes, .remedy = "the server's --max-text-bytes allows more"}},
                limits.unknown_bytes),

@@ -180,6 +180,11 @@ absl::StatusOr<PendingRequest> TranslateScore(moe::v1::ScoreRequest request) {
   FieldErrors errors;
   TranslatePrompt(request, out, errors);
   out.engine.kind = RequestKind::kScore;
+  if (request.has_target_text()) out.target_text = std::move(*request.mutable_target_text());
+  if (request.has_target_token_ids()) {
+    for (int32_t id : request.target_token_ids().ids()) out.engine.target.push_back(TokenId(id));
+    if (out.engine.target.empty()) errors.Add("target_token_ids", "empty, at least one token is needed");
+  }
   out.engine.fidelity = TranslateFidelity(request.fidelity(), errors);
   out.engine.top_logprobs = request.top_logprobs();
   out.engine.priority = TranslatePriority(request.priority(), errors);

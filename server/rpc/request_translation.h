@@ -29,7 +29,8 @@ struct PendingRequest {
   EngineRequest engine;  // prompt: filled when it was given as tokens
   bool is_text = false;
   std::string text;
-  std::vector<ByteRange> foreign;  // of text: no special tokens are in them
+  std::optional<std::string> target_text;  // what engine.target is to be made of
+  std::vector<ByteRange> foreign;          // of text: no special tokens are in them
   std::optional<Conversation> conversation;
   std::optional<grammar::Syntax> format;   // what the answer must be; of a conversation, its text
   std::optional<chat::AnswerRules> rules;  // of a conversation whose answer is held to a form

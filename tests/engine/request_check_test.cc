@@ -41,6 +41,7 @@ const CheckCase kWrong[] = {
     {"stopping.time_limit", "scoring", [](auto& r) { r.kind = RequestKind::kScore, r.stopping.time_limit_seconds = 1; }},
     {"prompt", "empty", [](auto& r) { r.prompt.clear(); }},
     {"prompt", "32 tokens", [](auto& r) { r.prompt.assign(32, TokenId(1)); }},
+    {"target", "decoder", [](auto& r) { r.kind = RequestKind::kScore, r.target = {TokenId(1)}; }},
     {"prompt", "33 tokens", [](auto& r) { r.kind = RequestKind::kScore, r.prompt.assign(33, TokenId(1)); }},
     {"prompt[1]", "token 100", [](auto& r) { r.prompt[1] = TokenId(100); }},
     {"prompt[0]", "token -1", [](auto& r) { r.prompt[0] = TokenId(-1); }},

@@ -205,6 +205,33 @@ TEST(ScoreTest, ReturnsALogprobForEveryTokenButTheFirst) {
   EXPECT_DOUBLE_EQ(response.nll(), 1.0);
 }
 
+TEST(ScoreTest, OfATargetEveryTokenHasALogprob) {
+  ServerHarness server({.script = [](const EngineRequest& request) {
+    Script script;
+    EXPECT_EQ(request.prompt, (std::vector{TokenId(1), TokenId(2), TokenId(3)}));
+    script.finish.prompt_logprobs.assign(request.target.size(), -0.5f);
+    script.finish.prompt_tokens = 3;
+    script.finish.cached_tokens = 2;
+    return script;
+  }});
+  server.RunFreely();
+  moe::v1::ScoreRequest request;
+  for (int id : {1, 2, 3}) request.mutable_token_ids()->add_ids(id);
+  const auto score = [&](moe::v1::ScoreResponse& response) {
+    grpc::ClientContext context;
+    return server.inference().Score(&context, request, &response);
+  };
+  request.mutable_target_token_ids();
+  moe::v1::ScoreResponse refused, scored;
+  EXPECT_THAT(score(refused).error_message(), HasSubstr("target_token_ids: empty"));
+  for (int id : {5, 6}) request.mutable_target_token_ids()->add_ids(id);
+  ASSERT_TRUE(score(scored).ok());
+  EXPECT_THAT(scored.token_ids(), ElementsAre(5, 6));
+  EXPECT_EQ(scored.logprobs_size(), 2);
+  EXPECT_EQ(scored.usage().prompt_tokens(), 3);
+  EXPECT_EQ(scored.usage().cached_tokens(), 2);
+}
+
 TEST(ScoreTest, ReturnsTheAlternativesThatWereAskedFor) {
   ServerHarness server({.script = [](const EngineRequest& request) {
     Script script;

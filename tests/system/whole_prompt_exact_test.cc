@@ -10,10 +10,13 @@
 #include <map>
 
 #include "core/base/check.h"
+#include "core/base/clock.h"
 #include "core/base/status.h"
+#include "core/engine/step_engine.h"
 #include "core/expert/policies/table.h"
 #include "core/expert/predictors/table.h"
 #include "core/expert/presets/preset.h"
+#include "tests/engine/observed_answer.h"
 #include "tests/paths.h"
 #include "tests/system/demo_rig.h"
 
@@ -170,6 +173,54 @@ TEST_P(WholePromptExactMode, AnExactRequestBesideAFastOneUnderEveryPreset) {
                                             {Fidelity::Fast(), Fidelity::Exact()});
     EXPECT_EQ(answers[1], Definition(GetParam(), 1).tokens) << preset.name;
     EXPECT_EQ(answers[0].size(), static_cast<size_t>(kNewTokens)) << preset.name;
+  }
+}
+
+// The source of two pages, answered twice: as far as it may be shared the second answer begins with what the first one left.
+void ExpectSharedBits(RigOptions options, bool prefix_cache, std::vector<TokenInfo>& expected, const std::string& what) {
+  constexpr int kTokens = 70, kContext = 96;
+  options.max_step_tokens = kTokens;
+  options.max_context = kContext;
+  options.kv_pages = 5;
+  const auto tokenizer = *Tokenizer::FromBlob((*StoreReader::Open(options.store))->TakeTokenizer());
+  const FakeClock clock;
+  Rig rig(options);
+  const auto engine = *StepEngine::Create({.max_context = kContext,
+                                           .max_new_tokens = kNewTokens,
+                                           .max_running = 1,
+                                           .max_step_tokens = kTokens,
+                                           .prefix_cache = prefix_cache},
+                                          {rig.model(), rig.provider(), rig.kv(), *tokenizer, clock});
+  std::vector<TokenId> source;
+  for (int i = 0; i < kTokens; ++i) source.emplace_back(3 + (i * i * 7 + i * 31) % 250);
+  for (const int number : {0, 1}) {
+    ObservedAnswer answer;
+    const std::shared_ptr<ObservedAnswer> observer(&answer, [](auto*) {});
+    ASSERT_TRUE(engine->Submit(RequestOf(source, "", kNewTokens, number), observer).ok());
+    while (engine->RunOneStep()) {
+    }
+    EXPECT_EQ(answer.cached_tokens, number == 1 && prefix_cache ? kTokens : 0) << what;
+    if (expected.empty()) expected = answer.tokens;
+    moed::ExpectSameBits(answer.tokens, expected, what);
+  }
+}
+
+TEST(SharedSourceExactMode, EveryPresetPolicyAndCapacity) {
+  const Checkpoint& checkpoint = kCheckpoints[0];
+  std::vector<TokenInfo> expected;
+  RigOptions options = {.store = StorePath(checkpoint), .compute = "scalar", .slots = 64};
+  ExpectSharedBits(options, /*prefix_cache=*/false, expected, "the definition");
+  options.compute = "auto";
+  for (const PresetRow& preset : Presets()) {
+    ExpectSharedBits(OptionsOf(checkpoint, preset), true, expected, StrCat("preset ", preset.name));
+  }
+  for (const PolicyRow& policy : Policies()) {
+    options.policy = policy.name;
+    options.predictor = "learned";
+    for (const int slots : {1, 3, 64}) {
+      options.slots = slots;
+      if (policy.mask.empty()) ExpectSharedBits(options, true, expected, StrCat(policy.name, " x ", slots, " slots"));
+    }
   }
 }
 

@@ -8,7 +8,7 @@ import shutil
 from typing import Any, ClassVar
 
 from tests.real_programs import RealProgramsTest, main
-from tools.daemon import ROOT, pack
+from tools.daemon import ROOT, Daemon, pack
 
 DATA = ROOT / "tests" / "model" / "data"
 
@@ -29,6 +29,15 @@ class WholePrompt(RealProgramsTest):
         flags = ("--expert-formats", "bf16", "--trunk-format", "bf16")
         cls.store = pack(cls.binaries, checkpoint, cls.folder / f"{cls.NAME}.moed", *flags)
 
+    def expect_scored(self, daemon: Daemon) -> None:
+        ids = {name: ",".join(map(str, self.golden[name])) for name in ("prompt", "target")}
+        scored = daemon.json("score", "--source-token-ids", ids["prompt"], "--token-ids", ids["target"])
+        self.assertEqual(scored["token_ids"], self.golden["target"])
+        self.assertEqual(scored["source_tokens"], len(self.golden["prompt"]))
+        self.assertEqual(scored["choices_dropped"], self.golden["dropped"])
+        for logprob, expected in zip(scored["logprobs"], self.golden["target_logprobs"], strict=True):
+            self.assertAlmostEqual(logprob, expected, delta=1e-5 * self.golden["logits_std"])
+
     def greedy(self, count: int) -> tuple[object, ...]:
         source = ",".join(map(str, self.golden["prompt"]))
         return ("generate", "--token-ids", source, "--max-new-tokens", count, "--temperature", 0, "--ignore-eos")
@@ -48,14 +57,18 @@ class EncoderDecoder(WholePrompt):
                 self.assertEqual(answer["usage"]["prompt_tokens"], len(self.golden["prompt"]))
                 self.assertEqual(answer["usage"]["cached_tokens"], 0)
                 self.assertEqual(answer["stats"]["choices_dropped"], self.golden["dropped"])
-                self.assertEqual(daemon.json(*self.greedy(64))["token_ids"], self.golden["greedy"])
+                again = daemon.json(*self.greedy(64))
+                self.assertEqual(again["token_ids"], self.golden["greedy"])
+                self.assertEqual(again["usage"]["cached_tokens"], len(self.golden["prompt"]))
+                self.assertEqual(again["stats"]["choices_dropped"], self.golden["dropped"])
+                self.expect_scored(daemon)
                 self.assertEqual(daemon.stop(), 0, daemon.log())
 
     def test_what_it_has_none_of_is_refused_by_name(self) -> None:
         with self.running("--store", self.store, "--memory-budget", "64MiB", "--prefill-chunk", 40) as daemon:
             for arguments, reason in (
                 ((*self.greedy(4), "--session", "s"), "session_id: the model is an encoder-decoder"),
-                (("score", "--text", "a text"), "prompt: the model is an encoder-decoder"),
+                (("score", "--text", "a text"), "target: missing, at least one token is needed: the model is an encoder-decoder"),
                 (
                     self.greedy(4),
                     "41 tokens are too many: an encoder takes all of a source in one step, here of at most 40 tokens",
@@ -83,9 +96,14 @@ class PrefixLm(WholePrompt):
             same = daemon.json("generate", "--token-ids", tokens, "--max-new-tokens", 4, "--temperature", 0, "--ignore-eos")
             self.assertEqual(text["token_ids"], same["token_ids"])
             self.assertEqual(text["usage"]["prompt_tokens"], 5)
+            self.expect_scored(daemon)
+            text = daemon.json("score", "--source", "日本の猫", "--text", "猫は")
+            same = daemon.json("score", "--source-token-ids", tokens, "--token-ids", "4,1")
+            self.assertEqual(text["logprobs"], same["logprobs"])
+            self.assertEqual(text["token_ids"], [4, 1])
             for arguments, reason in (
                 ((*self.greedy(4), "--session", "s"), "session_id: the model is a prefix-LM"),
-                (("score", "--text", "日本の猫"), "prompt: the model is a prefix-LM"),
+                (("score", "--text", "日本の猫"), "target: missing, at least one token is needed: the model is a prefix-LM"),
                 (("chat", "--prompt", "Hello"), "the model is a prefix-LM, which has no conversations: use Generate"),
                 (
                     ("generate", "--token-ids", ",".join(["3"] * 48), "--max-new-tokens", 1),

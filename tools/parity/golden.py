@@ -13,6 +13,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 LOGIT_POSITIONS = 4
 GREEDY_TOKENS = 64
+TARGET_TOKENS = 12
 SMALLEST_GREEDY_MARGIN = 0.004  # between the two best logits, in standard deviations of the logits
 SMALLEST_ROUTING_MARGIN = 0.004  # between the logits of the last expert taken and the first one left
 
@@ -43,6 +44,18 @@ def describe(
         "greedy": greedy,
         "experts": experts,
     }
+
+
+def scored(run: Callable[[list[int]], tuple[list[torch.Tensor], float]], seed: int, vocabulary: int) -> dict[str, Any]:
+    """A random target and its log probabilities. `run`: logits that choose its tokens, and how close routers were to a tie."""
+    generator = torch.Generator().manual_seed(seed + 3000)
+    while True:
+        target = torch.randint(3, vocabulary, (TARGET_TOKENS,), generator=generator).tolist()
+        rows, routing_margin = run(target)
+        if routing_margin < SMALLEST_ROUTING_MARGIN:
+            continue
+        logprobs = torch.stack(rows).double().log_softmax(-1)
+        return {"target": target, "target_logprobs": [logprobs[i, token].item() for i, token in enumerate(target)]}
 
 
 def save_tokenizer(folder: pathlib.Path) -> None:

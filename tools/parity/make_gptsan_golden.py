@@ -3,7 +3,8 @@
 
 As make_golden.py does for decoders: random checkpoints of awkward sizes and, in golden.json.xz, what transformers computes from
 them in float32. Of a prompt with a prefix: the experts of every token, none where its expert was full, and how often that was.
-Then 64 greedy tokens, each step with the keys and values of those before, and the logits that chose the first ones.
+Then 64 greedy tokens, each step with the keys and values of those before, and the logits that chose the first ones; and in the
+same way the log probabilities of a target that follows.
 
 Made with transformers 4.46.3, the last that has the model, torch 2.15.0, safetensors 0.8.0 and tokenizers 0.20.3. The vocabulary
 is made up.
@@ -24,6 +25,7 @@ from golden import (
     describe,
     make_all,
     margin,
+    scored,
     write_checkpoint,
 )
 
@@ -102,6 +104,19 @@ class Watched:
         self.experts.append([row.nonzero().flatten().tolist() for row in chosen[0]])
 
 
+def decode(
+    model: GPTSanJapaneseForConditionalGeneration, prompt: list[int], prefix: int, count: int, target: list[int] | None = None
+) -> list[torch.Tensor]:
+    """Logits that choose the first tokens behind the prompt: those of the target, or greedy ones."""
+    tokens, types, past, rows = prompt, [1] * prefix + [0] * (len(prompt) - prefix), None, []
+    for i in range(count):
+        step = model(torch.tensor([tokens]), token_type_ids=torch.tensor([types]), past_key_values=past, use_cache=True)
+        past, logits = step.past_key_values, step.logits[0, -1].float()
+        tokens, types = [target[i] if target else int(logits.argmax())], [0]
+        rows.append(logits)
+    return rows
+
+
 @torch.no_grad()
 def golden_of(model: GPTSanJapaneseForConditionalGeneration, seed: int, prefix: int) -> dict[str, Any] | None:
     """None where a routing decision or a greedy choice is nearly a tie."""
@@ -109,20 +124,19 @@ def golden_of(model: GPTSanJapaneseForConditionalGeneration, seed: int, prefix: 
     prompt = torch.randint(0, len(WORDS) + 256, (PROMPT_TOKENS,), generator=generator).tolist()
     prompt[prefix] = SEPARATOR
     watched = Watched(model)
-    tokens, types, past, greedy, rows = prompt, [1] * prefix + [0] * (PROMPT_TOKENS - prefix), None, [], []
-    experts: list[list[list[int]]] = []
-    greedy_margin = float("inf")
-    for _ in range(GREEDY_TOKENS):
-        step = model(torch.tensor([tokens]), token_type_ids=torch.tensor([types]), past_key_values=past, use_cache=True)
-        experts = experts or list(watched.experts)
-        past, logits = step.past_key_values, step.logits[0, -1].float()
-        greedy_margin = min(greedy_margin, margin(logits, 1) / logits.std().item())
-        greedy.append(int(logits.argmax()))
-        tokens, types = greedy[-1:], [0]
-        rows.append(logits)
+    rows = decode(model, prompt, prefix, GREEDY_TOKENS)
+    experts = watched.experts[: len(watched.experts) // GREEDY_TOKENS]
+    greedy = [int(logits.argmax()) for logits in rows]
+    greedy_margin = min(margin(logits, 1) / logits.std().item() for logits in rows)
     if greedy_margin < SMALLEST_GREEDY_MARGIN or watched.margin < SMALLEST_ROUTING_MARGIN or len(set(greedy)) < 16:
         return None
     golden = describe(seed, watched.margin, greedy_margin, prompt, torch.stack(rows[:LOGIT_POSITIONS]), greedy, experts)
+
+    def run(target: list[int]) -> tuple[list[torch.Tensor], float]:
+        watched.margin = float("inf")
+        return decode(model, prompt, prefix, len(target), target), watched.margin
+
+    golden |= scored(run, seed, len(WORDS) + 256)
     return golden | {"dropped": sum(not chosen for layer in experts for chosen in layer), "prefix": prefix}
 
 

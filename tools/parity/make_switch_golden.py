@@ -3,7 +3,8 @@
 
 As make_golden.py does for decoders: random checkpoints of awkward sizes and, in golden.json.xz, what transformers computes from
 them in float32. Of a source: the experts of every token in the encoder's layers, none where its expert was full, and how often
-that was. Then logits of the decoder's first tokens, and 64 greedy tokens, each step with the keys and values of those before.
+that was. Then logits of the decoder's first tokens, and 64 greedy tokens, each step with the keys and values of those before; and
+in the same way the log probabilities of a target.
 
 Made with transformers 5.23.0, torch 2.15.0, safetensors 0.8.0 and tokenizers 0.23.3.
 """
@@ -24,6 +25,7 @@ from golden import (
     make_all,
     margin,
     save_tokenizer,
+    scored,
     write_checkpoint,
 )
 from make_golden import random_weights
@@ -94,6 +96,19 @@ class Watched:
         self.experts.append([row.nonzero().flatten().tolist() for row in chosen[0]])
 
 
+def decode(
+    model: SwitchTransformersForConditionalGeneration, encoded: Any, count: int, target: list[int] | None = None
+) -> list[torch.Tensor]:
+    """Logits that choose the decoder's first tokens: those of the target, or greedy ones."""
+    token, past, rows = START, None, []
+    for i in range(count):
+        step = model(encoder_outputs=encoded, decoder_input_ids=torch.tensor([[token]]), past_key_values=past, use_cache=True)
+        past, logits = step.past_key_values, step.logits[0, -1].float()
+        token = target[i] if target else int(logits.argmax())
+        rows.append(logits)
+    return rows
+
+
 @torch.no_grad()
 def golden_of(model: SwitchTransformersForConditionalGeneration, seed: int) -> dict[str, Any] | None:
     """None where a routing decision or a greedy choice is nearly a tie."""
@@ -102,18 +117,18 @@ def golden_of(model: SwitchTransformersForConditionalGeneration, seed: int) -> d
     watched = Watched(model)
     encoded = model.get_encoder()(torch.tensor([source]))
     experts = list(watched.experts)
-    token, past, greedy, rows = START, None, [], []
-    greedy_margin = float("inf")
-    for _ in range(GREEDY_TOKENS):
-        step = model(encoder_outputs=encoded, decoder_input_ids=torch.tensor([[token]]), past_key_values=past, use_cache=True)
-        past, logits = step.past_key_values, step.logits[0, -1].float()
-        greedy_margin = min(greedy_margin, margin(logits, 1) / logits.std().item())
-        token = int(logits.argmax())
-        greedy.append(token)
-        rows.append(logits)
+    rows = decode(model, encoded, GREEDY_TOKENS)
+    greedy = [int(logits.argmax()) for logits in rows]
+    greedy_margin = min(margin(logits, 1) / logits.std().item() for logits in rows)
     if greedy_margin < SMALLEST_GREEDY_MARGIN or watched.margin < SMALLEST_ROUTING_MARGIN or len(set(greedy)) < 16:
         return None
     golden = describe(seed, watched.margin, greedy_margin, source, torch.stack(rows[:LOGIT_POSITIONS]), greedy, experts)
+
+    def run(target: list[int]) -> tuple[list[torch.Tensor], float]:
+        watched.margin = float("inf")
+        return decode(model, encoded, len(target), target), watched.margin
+
+    golden |= scored(run, seed, VOCABULARY)
     return golden | {"dropped": sum(not chosen for layer in experts for chosen in layer), "start": START}
 
 
