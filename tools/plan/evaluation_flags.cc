@@ -29,7 +29,10 @@ uint64_t DefaultCacheBytes(const StoreDescription& store) {
 
 void EvaluationFlags::Define(CLI::App& command) {
   command.add_option("STORE", store, "a packed store")->required()->option_text(" ");
-  command.add_option("TEXT", text, "calibration text: a UTF-8 file like what will be asked of the model")
+  command
+      .add_option("TEXT", text,
+                  "calibration text: a UTF-8 file like what will be asked of the model; for an encoder-decoder JSON lines "
+                  "{\"source\": [ids], \"target\": [ids]}")
       ->required()
       ->option_text(" ");
   command.add_option("--tokens", tokens, "tokens of the text, from its start, that every measurement takes")

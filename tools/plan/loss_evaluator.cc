@@ -10,7 +10,6 @@
 #include "core/engine/logprobs.h"
 #include "core/expert/builder/build_provider.h"
 #include "core/expert/presets/preset.h"
-#include "core/store/checksum.h"
 #include "core/tokenizer/tokenizer.h"
 
 namespace moed {
@@ -58,31 +57,25 @@ absl::StatusOr<std::unique_ptr<LossEvaluator>> LossEvaluator::Open(const std::st
   std::unique_ptr<LossEvaluator> evaluator(new LossEvaluator);
   MOED_ASSIGN_OR_RETURN(evaluator->store_, StoreReader::Open(store_path));
   MOED_ASSIGN_OR_RETURN(evaluator->spec_, SpecFromJson(evaluator->store_->description().model_spec));
-  MOED_RETURN_IF_ERROR(evaluator->TakeTokens(text, options));
+  MOED_ASSIGN_OR_RETURN(evaluator->text_, evaluator->TakeText(text, options));
   MOED_RETURN_IF_ERROR(evaluator->Load(store_path, options));
   return evaluator;
 }
 
-absl::Status LossEvaluator::TakeTokens(std::string_view text, const LossOptions& options) {
-  window_ = options.window;
-  if (window_ > spec_.max_positions) {
-    return InvalidArgument("a window of ", window_, " tokens is more than the model's context of ", spec_.max_positions);
-  }
+absl::StatusOr<ScoredText> LossEvaluator::TakeText(std::string_view text, const LossOptions& options) const {
+  if (spec_.prefix) return InvalidArgument("the model is a prefix-LM, whose prompts are not scored");
+  if (spec_.encoder) return ScoredText::OfPairs(text, spec_, options.tokens);
   MOED_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, Tokenizer::FromBlob(store_->TakeTokenizer()));
-  MOED_ASSIGN_OR_RETURN(tokens_, tokenizer->Encode(text, {.add_special_tokens = false, .parse_special_tokens = false}));
-  if (tokens_.size() < static_cast<size_t>(options.tokens)) {
-    return InvalidArgument("the text has ", tokens_.size(), " tokens, ", options.tokens, " are to be scored");
-  }
-  tokens_.resize(options.tokens);
-  return absl::OkStatus();
+  return ScoredText::OfText(text, *tokenizer, spec_, options.tokens, options.window);
 }
 
 absl::Status LossEvaluator::Load(const std::string& store_path, const LossOptions& options) {
   executor_ = MakeThreadPool(options.threads);
   MOED_ASSIGN_OR_RETURN(backend_, MakeComputeBackend("auto", *executor_));
   MOED_ASSIGN_OR_RETURN(reads_, OpenReadBackend("auto", store_path, {}));
-  MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, {.pages = KvPool::PagesFor(window_)}, backend_->memory()));
-  MOED_ASSIGN_OR_RETURN(model_, Model::Load(*store_, spec_, {window_, window_, kLogitsRows}, *backend_, *kv_, nullptr));
+  MOED_ASSIGN_OR_RETURN(kv_, KvPool::Create(spec_, {.pages = KvPool::PagesFor(text_.MostContext())}, backend_->memory()));
+  MOED_ASSIGN_OR_RETURN(
+      model_, Model::Load(*store_, spec_, {text_.MostStepTokens(), text_.MostContext(), kLogitsRows}, *backend_, *kv_, nullptr));
   ProviderInputs inputs;
   inputs.store = store_.get();
   inputs.reads = reads_.get();
@@ -127,40 +120,33 @@ absl::StatusOr<LossEvaluator::Pieces> LossEvaluator::LossOfWindows(int first, in
   return pieces;
 }
 
-// A rest of one token scores nothing.
-int LossEvaluator::windows() const {
-  const int count = static_cast<int>(tokens_.size());
-  return count / window_ + (count % window_ > 1 ? 1 : 0);
-}
-
-std::span<const TokenId> LossEvaluator::Window(int window) const {
-  const auto rest = std::span<const TokenId>(tokens_).subspan(static_cast<size_t>(window) * static_cast<size_t>(window_));
-  return rest.first(std::min(rest.size(), static_cast<size_t>(window_)));
-}
-
-int LossEvaluator::WindowTokens(int window) const { return static_cast<int>(Window(window).size()) - 1; }
-
 absl::StatusOr<double> LossEvaluator::WindowNats(int number, FidelityRule& rule, RouterMask* mask, StepWatcher* watcher) {
   rule_->target = &rule;
   mask_->target = mask;
-  const std::span<const TokenId> window = Window(number);
+  const auto [source, tokens] = text_.window(number);
   KvSequence kv;
-  MOED_CHECK(kv_->Reserve(kv, static_cast<int>(window.size())));
-  SequenceChunk chunk;
-  chunk.sequence = SequenceId(next_sequence_++);
-  chunk.phase = Phase::kPrefill;
-  chunk.tokens = window.first(window.size() - 1);
-  chunk.kv = &kv;
-  chunk.fidelity = Fidelity::Fast();
+  MOED_CHECK(kv_->Reserve(kv, static_cast<int>(source.size() + tokens.size())));
+  const SequenceId sequence(next_sequence_++);
   double nats = 0;
-  provider_->OnSequenceStart(chunk.sequence);
-  const auto score = [&](int, int token, std::span<float> logits) {
-    nats += LogNormalizer(logits) - logits[window[token + 1].value()];
+  const auto forward = [&](std::span<const TokenId> computed, LogitsSink logits) {
+    SequenceChunk chunk;
+    chunk.sequence = sequence;
+    chunk.phase = Phase::kPrefill;
+    chunk.tokens = computed;
+    chunk.kv = &kv;
+    chunk.fidelity = Fidelity::Fast();
+    model_->Forward({&chunk, 1}, *provider_, logits, watcher);
+    return chunk.status;
   };
-  model_->Forward({&chunk, 1}, *provider_, score, watcher);
-  provider_->OnSequenceEnd(chunk.sequence);
+  const auto score = [&, answer = tokens](int, int token, std::span<float> logits) {
+    nats += LogNormalizer(logits) - logits[answer[token + 1].value()];
+  };
+  provider_->OnSequenceStart(sequence);
+  absl::Status status = source.empty() ? absl::OkStatus() : forward(source, [](int, int, std::span<float>) {});
+  if (status.ok()) status = forward(tokens.first(tokens.size() - 1), score);
+  provider_->OnSequenceEnd(sequence);
   kv_->Release(kv);
-  MOED_RETURN_IF_ERROR(chunk.status);
+  MOED_RETURN_IF_ERROR(status);
   if (!std::isfinite(nats)) return Internal("the model's logits are not finite numbers");
   return nats;
 }
@@ -171,15 +157,6 @@ GateFn LossEvaluator::gate() {
   return [this](LayerId layer, std::span<const float> hidden, std::span<float> probabilities) {
     model_->GateProbabilities(layer, hidden, probabilities);
   };
-}
-
-uint64_t LossEvaluator::tokens_hash() const {
-  return Checksum(StrCat(window_, ":", JoinNames(tokens_, [](TokenId token) { return token.value(); })));
-}
-
-int LossEvaluator::scored_tokens() const {
-  const int count = static_cast<int>(tokens_.size()), whole = count / window_, rest = count % window_;
-  return whole * (window_ - 1) + std::max(rest - 1, 0);
 }
 
 }  // namespace moed

@@ -19,12 +19,13 @@
 #include "core/model/kv_pool.h"
 #include "core/model/model.h"
 #include "core/store/store.h"
+#include "tools/plan/scored_text.h"
 
 namespace moed {
 
 struct LossOptions {
-  int tokens = 4096;         // of the text, from its start; >= 2
-  int window = 256;          // tokens that see each other; >= 2
+  int tokens = 4096;         // of the text, from its start, or of an encoder-decoder's targets; >= 2
+  int window = 256;          // tokens of a text that see each other; >= 2
   int threads = 1;           // that compute
   uint64_t cache_bytes = 0;  // for experts; at least one record of every precision
 };
@@ -43,13 +44,14 @@ class AssignedPrecisions final : public FidelityRule {
 // One model, loaded once, on the production's expert path. One thread's at a time.
 class LossEvaluator {
  public:
-  // INVALID_ARGUMENT for a text that is no UTF-8 or shorter than options.tokens, and for a window that the model cannot hold.
+  // `text` is JSON lines of pairs for an encoder-decoder. INVALID_ARGUMENT as ScoredText has it, and for a prefix-LM, whose
+  // prompts are not scored.
   static absl::StatusOr<std::unique_ptr<LossEvaluator>> Open(const std::string& store_path, std::string_view text,
                                                              const LossOptions& options);
   LossEvaluator(const LossEvaluator&) = delete;
   ~LossEvaluator();
 
-  // Mean of -log p(token) in nats over all tokens but the first of each window, the true tokens before it being given. `rule` and
+  // Mean of -log p(token) in nats over the scored tokens, the true tokens before each and its source being given. `rule` and
   // `mask` (may be null) decide for every token. The same bits whatever was measured before, and whatever threads and cache.
   // CANCELLED soon after `cancelled` returns true.
   absl::StatusOr<double> Loss(FidelityRule& rule, RouterMask* mask, bool (*cancelled)());
@@ -61,29 +63,27 @@ class LossEvaluator {
   };
   absl::StatusOr<Pieces> LossOfWindows(int first, int step, FidelityRule& rule, bool (*cancelled)());
   // The text's windows one by one: the sum of a window's nats.
-  int windows() const;
+  int windows() const { return text_.windows(); }
   absl::StatusOr<double> WindowNats(int window, FidelityRule& rule, RouterMask* mask, StepWatcher* watcher = nullptr);
 
   const StoreReader& store() const { return *store_; }
   const ModelSpec& spec() const { return spec_; }
   Executor& executor() { return *executor_; }
-  int experts() const;           // of all layers
-  uint64_t tokens_hash() const;  // of the tokens and how they are cut
-  int scored_tokens() const;
-  int WindowTokens(int window) const;  // that are computed: all but its last
-  GateFn gate();                       // for rules and masks, while a loss is measured
+  int experts() const;  // of all layers
+  uint64_t tokens_hash() const { return text_.Hash(); }
+  int scored_tokens() const { return text_.scored_tokens(); }
+  int WindowTokens(int window) const { return text_.scored(window); }  // that are scored
+  GateFn gate();                                                       // for rules and masks, while a loss is measured
 
  private:
   class SwitchedRule;
   class SwitchedMask;
   LossEvaluator() = default;
   absl::Status Load(const std::string& store_path, const LossOptions& options);
-  absl::Status TakeTokens(std::string_view text, const LossOptions& options);
-  std::span<const TokenId> Window(int window) const;
+  absl::StatusOr<ScoredText> TakeText(std::string_view text, const LossOptions& options) const;
 
-  int window_ = 0;
   uint64_t next_sequence_ = 1;
-  std::vector<TokenId> tokens_;
+  ScoredText text_;
   ModelSpec spec_;
   std::unique_ptr<StoreReader> store_;
   std::unique_ptr<Executor> executor_;

@@ -19,13 +19,19 @@ HELD_OUT_TOKENS = 100_000
 PIECE_CHARACTERS = 200_000  # a text is tokenised in pieces of this size
 
 
-def read_texts(data: pathlib.Path) -> list[str]:
-    """Stories and books whole, then questions with answers as chats."""
+def read_stories(data: pathlib.Path) -> list[str]:
+    """Stories and books, each whole."""
     texts = []
     for name in STORY_FILES:
         with lzma.open(data / name, "rt", encoding="utf-8") as file:
             stories = (story.strip() for story in file.read().split(END_OF_TEXT))
             texts += [story for story in stories if len(story) > SHORTEST_TEXT_CHARACTERS]
+    return texts
+
+
+def read_texts(data: pathlib.Path) -> list[str]:
+    """Stories and books whole, then questions with answers as chats."""
+    texts = read_stories(data)
     with lzma.open(data / QUESTION_FILE, "rt", encoding="utf-8") as file:
         for line in file:
             item = json.loads(line)

@@ -14,6 +14,8 @@ import json
 import math
 import pathlib
 import time
+from collections.abc import Iterable
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -104,8 +106,16 @@ def orthogonalized(gradient: torch.Tensor) -> torch.Tensor:
     return x.mT if gradient.size(-2) > gradient.size(-1) else x
 
 
+class Trainable(Protocol):
+    """What Muon trains, and all that is trained."""
+
+    def muon_matrices(self) -> list[torch.nn.Parameter]: ...
+
+    def parameters(self) -> Iterable[torch.nn.Parameter]: ...
+
+
 class Optimizer:
-    def __init__(self, network: Network, muon_rate: float, adam_rate: float):
+    def __init__(self, network: Trainable, muon_rate: float, adam_rate: float):
         self.matrices = network.muon_matrices()
         self.momenta = [torch.zeros_like(p) for p in self.matrices]
         taken = {id(p) for p in self.matrices}
