@@ -27,7 +27,7 @@ FROM ${BASE} AS runtime
 RUN apt-get update -q \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
       libabsl20220623 libcivetweb1 libfmt9 libgrpc++1.51 libgrpc29 libpcre2-8-0 libprometheus-cpp-core1.0 libprotobuf32 \
-      libseccomp2 libspdlog1.10 libssl3 libstdc++6 liburing2 libutf8proc2 libxxhash0 \
+      libseccomp2 libspdlog1.10 libssl3 libstdc++6 liburing2 libutf8proc2 libxxhash0 libzstd1 \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin moed \
  && install -d -o moed -g moed /cache

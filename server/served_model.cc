@@ -192,7 +192,8 @@ absl::Status ServedModel::LoadWeights(ModelChange& change) {
 
 absl::Status ServedModel::StartEngine() {
   ExpertProvider& provider = routed_experts_ != nullptr ? *routed_experts_ : experts_->provider();
-  const ColdModel cold{store_->all_expert_bytes(), spec_.experts, spec_.top_k};
+  const double share = StoredShare(store_->description(), kReferencePrecision);
+  const ColdModel cold{store_->all_expert_bytes(), spec_.experts, spec_.top_k, share};
   const auto cold_seconds = [this, cold](int tokens) { return ColdSeconds(cold, experts_->provider().Stats(), tokens); };
   const EngineParts parts{*model_,         provider,    *kv_, *tokenizer_, clock_, trace_.get(), experts_->preset().fidelity,
                           kv_spill_.get(), cold_seconds};

@@ -5,7 +5,7 @@ set -euo pipefail
 
 build=(g++ cmake ninja-build ccache pkg-config git ca-certificates
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libabsl-dev prometheus-cpp-dev libcivetweb-dev
-  liburing-dev libseccomp-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libxxhash-dev libspdlog-dev liblzma-dev
+  liburing-dev libseccomp-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libxxhash-dev libzstd-dev libspdlog-dev liblzma-dev
   libboost-dev libssl-dev)
 widen=(python3 python3-numpy)
 test=("${build[@]}" "${widen[@]}" libgtest-dev libgmock-dev libbenchmark-dev libboost-context-dev curl openssl xz-utils prometheus haproxy mmdebstrap groff-base systemd

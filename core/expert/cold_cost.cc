@@ -20,7 +20,7 @@ std::optional<double> ColdSeconds(const ColdModel& model, const ExpertStats& sta
   const double met = 1 - std::pow(1 - static_cast<double>(model.top_k) / model.experts, tokens);
   const double in_memory = static_cast<double>(stats.cache_bytes + stats.device.bytes);
   const double missing = met * static_cast<double>(model.expert_bytes) - in_memory;
-  return std::max(0., missing) * static_cast<double>(stats.read_busy_nanos) * 1e-9 / read;
+  return std::max(0., missing) * model.stored_share * static_cast<double>(stats.read_busy_nanos) * 1e-9 / read;
 }
 
 }  // namespace moed

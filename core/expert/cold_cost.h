@@ -12,6 +12,7 @@ struct ColdModel {
   uint64_t expert_bytes = 0;  // of all experts, at the reference precision
   int experts = 0;            // of a layer
   int top_k = 0;              // of them, those that a token is routed to
+  double stored_share = 1;    // of their bytes, those that are read
 };
 
 // Seconds, at the bandwidth that `stats` measured while experts were read. Of a layer's experts a prompt of so many tokens meets

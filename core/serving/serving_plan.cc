@@ -18,6 +18,7 @@
 #include "core/engine/request_check.h"
 #include "core/expert/builder/build_provider.h"
 #include "core/expert/cache/caching_provider.h"
+#include "core/expert/cache/decoding_threads.h"
 #include "core/model/scratch.h"
 #include "core/store/layout.h"
 #include "core/tokenizer/tokenizer.h"
@@ -203,6 +204,9 @@ uint64_t StoreIndexBytes(const StoreDescription& store) {
   for (const ExpertPrecision& precision : store.precisions) {
     bytes += precision.layers.size() * (sizeof(ExpertLayout) + FileLayout::kLayerBytes);
   }
+  if (store.coded())
+    bytes +=
+        (std::bit_ceil(store.coded_bytes.size()) * sizeof(uint64_t)) + store.coded_bytes.size() * FileLayout::kCodedSegmentBytes;
   return bytes;
 }
 
@@ -230,6 +234,7 @@ std::vector<MemoryTerm> TermsOf(const ServingInputs& in, uint64_t shares_of, con
           {"tables", "what they know of conversations", Sequences(engine) * in.preset.sequence_bytes},
           {"tables", "what they learn of tokens", static_cast<uint64_t>(in.preset.token_tables) * TokenTableBytes(shares_of)},
           {"tables", "store index", StoreIndexBytes(store)},
+          {"tables", "decoding of records", store.coded() ? DecodingThreads::kMemoryBytes : 0},
           {"tables", "chat template", kBytesForTemplateByte * in.chat_template_bytes},
           {"queues", "requests and conversations", StepEngine::MemoryBytes(engine, in.spec.vocabulary)},
           {"queues", "alternatives of scored texts", ScoredAlternativesBytes(engine)},

@@ -68,6 +68,10 @@ struct StoreDescription {
   std::vector<TensorInfo> trunk;
   uint64_t trunk_bytes = 0;  // with padding
   std::string tokenizer;     // opaque here; compiled by the tokenizer module
+  // Of coded records (coding.h): bytes that each expert segment has in the file, by expert piece (layout.h); as many as the
+  // segment has where it is kept as it is. Empty: records are as they are in memory.
+  std::vector<uint64_t> coded_bytes;
+  bool coded() const { return !coded_bytes.empty(); }
 };
 
 }  // namespace moed

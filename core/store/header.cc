@@ -138,6 +138,7 @@ std::string EncodeDescription(const StoreDescription& description, const FileLay
   Put<uint32_t>(out, static_cast<uint32_t>(description.trunk.size()));
   for (size_t i = 0; i < description.trunk.size(); ++i) PutTensor(out, description.trunk[i], checksums[layout.TensorPiece(i)]);
   for (size_t i = layout.TokenizerPiece() + 1; i < layout.piece_count(); ++i) Put<uint64_t>(out, checksums[i]);
+  for (const uint64_t bytes : description.coded_bytes) Put<uint64_t>(out, bytes);
   MOED_CHECK(out.size() == layout.description_bytes());
   return out;
 }
@@ -242,13 +243,16 @@ absl::Status DecodeDescription(std::string_view bytes, uint32_t version, StoreHe
   const size_t parts = description.precisions.empty() ? 0 : PartCount(description);
   const unsigned __int128 expected = static_cast<unsigned __int128>(description.precisions.size()) *
                                      description.moe_layers.size() * static_cast<uint32_t>(description.experts_per_layer) *
-                                     parts * sizeof(uint64_t);
+                                     parts * sizeof(uint64_t) * (version == kCodedVersion ? 2 : 1);
   if (expected != in.left()) {
-    return InvalidArgument("checksums of ", description.precisions.size(), " precisions x ", description.moe_layers.size(),
-                           " layers x ", description.experts_per_layer, " experts x ", parts, " segments expected, ", in.left(),
+    return InvalidArgument(version == kCodedVersion ? "checksums and coded bytes of " : "checksums of ",
+                           description.precisions.size(), " precisions x ", description.moe_layers.size(), " layers x ",
+                           description.experts_per_layer, " experts x ", parts, " segments expected, ", in.left(),
                            " bytes left in the description");
   }
-  while (in.left() > 0) MOED_RETURN_IF_ERROR(in.Take("segment checksum", header.checksums.emplace_back()));
+  const uint64_t behind_checksums = version == kCodedVersion ? in.left() / 2 : 0;
+  while (in.left() > behind_checksums) MOED_RETURN_IF_ERROR(in.Take("segment checksum", header.checksums.emplace_back()));
+  while (in.left() > 0) MOED_RETURN_IF_ERROR(in.Take("coded bytes", description.coded_bytes.emplace_back()));
   // Only now, with a checksum for every record, is it known that there are so many layers.
   for (ExpertPrecision& precision : description.precisions) {
     if (version == kOneFormatVersion) precision.layers.assign(description.moe_layers.size(), ExpertLayout(precision.layers[0]));
@@ -289,9 +293,9 @@ absl::Status CheckFixedPart(const RandomAccessFile& file, std::string_view fixed
     return InvalidArgument(file.path(), " is not a store: expected \"", kStoreMagic, "\" at its start, found \"", shown, "\"");
   }
   const uint32_t version = GetAt<uint32_t>(fixed, kVersionAt);
-  if (version != kOneFormatVersion && version != kFormatByLayerVersion) {
-    return FailedPrecondition(file.path(), " is a store of version ", version, ", expected version ", kOneFormatVersion, " or ",
-                              kFormatByLayerVersion, "; pack the checkpoint again");
+  if (version < kOneFormatVersion || version > kCodedVersion) {
+    return FailedPrecondition(file.path(), " is a store of version ", version, ", expected version ", kOneFormatVersion, " to ",
+                              kCodedVersion, "; pack the checkpoint again");
   }
   const uint64_t file_bytes = GetAt<uint64_t>(fixed, kFileBytesAt);
   if (file_bytes != file.size()) {
@@ -353,6 +357,7 @@ absl::StatusOr<StoreHeader> DecodeHeader(std::string_view region, uint64_t descr
 }  // namespace
 
 uint32_t StoreVersion(const StoreDescription& description) {
+  if (description.coded()) return kCodedVersion;
   return OneFormatEach(description) ? kOneFormatVersion : kFormatByLayerVersion;
 }
 
@@ -361,8 +366,8 @@ uint64_t DescriptionBytes(const StoreDescription& description) {
   uint64_t bytes = sizeof(uint32_t) * 5 + description.model_spec.size() + sizeof(int32_t) * description.moe_layers.size() +
                    (16 + PartCount(description) * kSegmentBytes) * layouts;
   for (const TensorInfo& tensor : description.trunk) bytes += kTensorFixedBytes + tensor.name.size();
-  return bytes + sizeof(uint64_t) * PartCount(description) * description.precisions.size() * description.moe_layers.size() *
-                     static_cast<uint64_t>(description.experts_per_layer);
+  return bytes + sizeof(uint64_t) * (description.coded() ? 2 : 1) * PartCount(description) * description.precisions.size() *
+                     description.moe_layers.size() * static_cast<uint64_t>(description.experts_per_layer);
 }
 
 std::string EncodeHeader(const StoreDescription& description, const FileLayout& layout, const std::vector<uint64_t>& checksums) {

@@ -13,9 +13,10 @@
 namespace moed {
 
 inline constexpr std::string_view kStoreMagic = "MOEDSTOR";
-// What a description is written as: 1 where every precision has one format, else 2.
+// What a description is written as: 3 where records are coded, else 1 where every precision has one format, else 2.
 inline constexpr uint32_t kOneFormatVersion = 1;
 inline constexpr uint32_t kFormatByLayerVersion = 2;
+inline constexpr uint32_t kCodedVersion = 3;
 uint32_t StoreVersion(const StoreDescription& description);
 
 struct StoreHeader {

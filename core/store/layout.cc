@@ -227,7 +227,28 @@ absl::Status FileLayout::PlaceRecords(const StoreDescription& description, uint6
     }
   }
   file_bytes_ = static_cast<uint64_t>(end);
+  return description.coded() ? PlaceAllCoded(description) : absl::OkStatus();
+}
+
+absl::Status FileLayout::PlaceAllCoded(const StoreDescription& description) {
+  MOED_RETURN_IF_ERROR(CheckEqual("number of coded segments", description.coded_bytes.size(), expert_piece_count()));
+  coded_.resize(expert_piece_count());
+  coded_end_ = records_offset();
+  for (size_t rank = TokenizerPiece() + 1; rank < piece_count(); ++rank) {
+    const size_t piece = PieceOfRank(rank);
+    const uint64_t bytes = description.coded_bytes[piece - TokenizerPiece() - 1], most = PlainBytes(piece);
+    if (bytes < 1 || bytes > most) return InvalidArgument("a coded segment has ", bytes, " bytes, expected 1..", most);
+    PlaceCoded(piece, bytes);
+  }
+  file_bytes_ = coded_end_;
   return absl::OkStatus();
+}
+
+void FileLayout::PlaceCoded(size_t piece, uint64_t bytes) {
+  const size_t expert_piece = piece - TokenizerPiece() - 1;
+  if (expert_piece == 0) coded_end_ = records_offset();
+  coded_[expert_piece] = {coded_end_, bytes};
+  coded_end_ += RoundUp(bytes, kStoreAlignment);
 }
 
 bool FileLayout::Contains(const CachedKey& key) const {
@@ -245,6 +266,7 @@ size_t FileLayout::RecordIndex(const CachedKey& key) const {
 
 uint64_t FileLayout::RecordOffset(const CachedKey& key) const {
   MOED_CHECK(Contains(key));
+  if (coded()) return PieceAt(ExpertPiece(key, parts_.front())).offset;
   const LayerRecords& layer = LayerOf(key);
   return layer.first_record + layer.record_bytes * static_cast<uint64_t>(key.expert);
 }
@@ -270,9 +292,57 @@ Piece FileLayout::PieceAt(size_t index) const {
   if (index < trunk_.size()) return trunk_[index];
   if (index == TokenizerPiece()) return {tokenizer_offset_, tokenizer_bytes_};
   const size_t expert_piece = index - TokenizerPiece() - 1;
+  if (coded()) return coded_[expert_piece];
   const CachedKey key = ExpertAt(expert_piece).first;
   const Piece& segment = LayerOf(key).segments[expert_piece % parts_.size()];
   return {RecordOffset(key) + segment.offset, segment.bytes};
+}
+
+uint64_t FileLayout::PlainBytes(size_t index) const {
+  if (index <= TokenizerPiece()) return PieceAt(index).bytes;
+  const size_t expert_piece = index - TokenizerPiece() - 1;
+  return LayerOf(ExpertAt(expert_piece).first).segments[expert_piece % parts_.size()].bytes;
+}
+
+size_t FileLayout::PieceOfRank(size_t rank) const {
+  if (!coded() || rank <= TokenizerPiece()) return rank;
+  const size_t expert_rank = rank - TokenizerPiece() - 1, part = expert_rank % parts_.size();
+  const size_t record = expert_rank / parts_.size() / precisions(), precision = expert_rank / parts_.size() % precisions();
+  return TokenizerPiece() + 1 + (precision * records_per_precision() + record) * parts_.size() + part;
+}
+
+size_t FileLayout::RankOf(size_t piece) const {
+  if (!coded() || piece <= TokenizerPiece()) return piece;
+  const size_t expert_piece = piece - TokenizerPiece() - 1, part = expert_piece % parts_.size();
+  const size_t precision = expert_piece / parts_.size() / records_per_precision();
+  const size_t record = expert_piece / parts_.size() % records_per_precision();
+  return TokenizerPiece() + 1 + (record * precisions() + precision) * parts_.size() + part;
+}
+
+Piece FileLayout::RangeOf(const CachedKey& key, size_t first, size_t end) const {
+  const Piece begins = PieceAt(ExpertPiece(key, parts_[first])), ends = PieceAt(ExpertPiece(key, parts_[end - 1]));
+  return {begins.offset, RoundUp(ends.offset + ends.bytes, kStoreAlignment) - begins.offset};
+}
+
+void MarkCoded(StoreDescription& description) {
+  description.coded_bytes.clear();
+  for (const ExpertPrecision& precision : description.precisions) {
+    for (const ExpertLayout& layout : precision.layers) {
+      for (int expert = 0; expert < description.experts_per_layer; ++expert) {
+        for (const ExpertSegment& segment : layout.segments) description.coded_bytes.push_back(segment.bytes);
+      }
+    }
+  }
+}
+
+double StoredShare(const StoreDescription& description, Precision precision) {
+  if (!description.coded()) return 1;
+  const size_t of_each = description.coded_bytes.size() / description.precisions.size();
+  uint64_t pages = 0;
+  for (const uint64_t bytes : std::span(description.coded_bytes).subspan(precision * of_each, of_each)) {
+    pages += RoundUp(bytes, kStoreAlignment);
+  }
+  return static_cast<double>(pages) / static_cast<double>(AllRecordBytes(description, precision));
 }
 
 size_t PartCount(const StoreDescription& description) { return description.precisions[0].layers[0].segments.size(); }

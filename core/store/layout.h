@@ -55,7 +55,8 @@ struct Piece {
 };
 
 // The pieces of a store have one numbering: trunk tensors, then the tokenizer, then experts as
-// [precision][MoE layer][expert][part], which is also their order in the file.
+// [precision][MoE layer][expert][part], which is also their order in the file; of coded records that is
+// [MoE layer][expert][precision][part].
 class FileLayout {
   // The records of a layer lie behind each other.
   struct LayerRecords {
@@ -66,6 +67,7 @@ class FileLayout {
 
  public:
   static constexpr uint64_t kLayerBytes = sizeof(LayerRecords);  // that it holds of every MoE layer at every precision
+  static constexpr uint64_t kCodedSegmentBytes = sizeof(Piece);  // and of every segment where records are coded
 
   // INVALID_ARGUMENT naming the field for a description that no store may have (order, range, size, offset, duplicate name).
   static absl::StatusOr<FileLayout> Plan(const StoreDescription& description, uint64_t tokenizer_bytes);
@@ -83,12 +85,23 @@ class FileLayout {
   // Key valid (Contains), and a part that the experts have.
   size_t ExpertPiece(const CachedKey& key, ExpertPart part) const;
   Piece PieceAt(size_t index) const;
+  // Bytes that a piece has in memory: those in the file, but for coded segments.
+  uint64_t PlainBytes(size_t index) const;
+  // The piece that is `rank`th in the file.
+  size_t PieceOfRank(size_t rank) const;
+  size_t RankOf(size_t piece) const;
+
+  bool coded() const { return !coded_.empty(); }
+  // Of coded records, in the order of their ranks: the segment has so many bytes in the file, and the next follows.
+  void PlaceCoded(size_t piece, uint64_t bytes);
 
   bool Contains(const CachedKey& key) const;
   // Of a MoE layer among them.
   size_t PositionOf(LayerId layer) const;
   // Key valid. Offset in the file, multiple of 4096.
   uint64_t RecordOffset(const CachedKey& key) const;
+  // Key valid. Where a record's segments from `first` to before `end`, in record order, are in the file: whole pages.
+  Piece RangeOf(const CachedKey& key, size_t first, size_t end) const;
   // Inverse of ExpertPiece; `expert_piece` counts from the first expert's.
   std::pair<CachedKey, ExpertPart> ExpertAt(size_t expert_piece) const;
 
@@ -100,6 +113,7 @@ class FileLayout {
   size_t records_per_precision() const { return moe_layers_.size() * static_cast<size_t>(experts_per_layer_); }
   size_t RecordIndex(const CachedKey& key) const;
   absl::Status PlaceRecords(const StoreDescription& description, uint64_t first_record);
+  absl::Status PlaceAllCoded(const StoreDescription& description);
 
   std::vector<LayerId> moe_layers_;
   std::vector<int32_t> moe_index_;  // layer -> index into moe_layers_, -1 for dense
@@ -107,6 +121,8 @@ class FileLayout {
   std::vector<ExpertPart> parts_;     // in record order
   std::vector<LayerRecords> layers_;  // [precision][MoE layer], in the order of the file
   std::vector<Piece> trunk_;          // offsets from the start of the file
+  std::vector<Piece> coded_;          // by expert piece, likewise; empty where records are not coded
+  uint64_t coded_end_ = 0;            // of what is placed, whole pages
   uint64_t description_bytes_ = 0;
   uint64_t trunk_offset_ = 0;
   uint64_t tokenizer_offset_ = 0;
@@ -119,6 +135,11 @@ size_t PartCount(const StoreDescription& description);
 
 // Size of the description as header.h encodes it; it follows from the counts.
 uint64_t DescriptionBytes(const StoreDescription& description);
+
+// Says of a description whose precisions are there that its records are coded, each segment as large as it can become.
+void MarkCoded(StoreDescription& description);
+// Bytes of all experts' records in the file at a precision, as a share of those in memory.
+double StoredShare(const StoreDescription& description, Precision precision);
 
 // Whether every layer and part has the same format.
 bool OneFormat(const ExpertPrecision& precision);

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/base/ids.h"
+#include "core/store/coding.h"
 #include "core/store/description.h"
 #include "core/store/layout.h"
 
@@ -38,6 +39,8 @@ class StoreReader {
   }
   uint64_t expert_bytes(const CachedKey& key) const { return expert_layout(key).record_bytes; }
   uint64_t largest_expert_bytes(Precision precision) const { return LargestRecordBytes(description_.precisions[precision]); }
+  // What is read of the largest record in the file.
+  uint64_t largest_stored_bytes(Precision precision) const;
   // Sum over all experts at the reference precision.
   uint64_t all_expert_bytes() const { return AllRecordBytes(description_, kReferencePrecision); }
   const FileLayout& layout() const { return layout_; }
@@ -47,6 +50,15 @@ class StoreReader {
   absl::Status CheckKey(const CachedKey& key) const;
   // Key valid. Offset of the record in the file, multiple of 4096.
   uint64_t RecordOffset(const CachedKey& key) const;
+  // Whether records are coded (coding.h): what is read of them has to be decoded.
+  bool coded() const { return layout_.coded(); }
+  // Key valid. Where its segments from `first` to before `end` are in the file: whole pages, never more than in memory.
+  Piece StoredRange(const CachedKey& key, size_t first, size_t end) const { return layout_.RangeOf(key, first, end); }
+  // Of the record, whole pages in the file.
+  uint64_t stored_bytes(const CachedKey& key) const { return StoredRange(key, 0, expert_layout(key).segments.size()).bytes; }
+  // `record` has what was read of these segments (StoredRange) at the end of their place in it: makes of it what they are in
+  // memory. DATA_LOSS naming the segment that cannot be decoded; whether it is the right one its checksum says.
+  absl::Status Decode(const CachedKey& key, size_t first, size_t end, std::span<std::byte> record, SegmentDecoder& decoder) const;
   uint64_t SegmentChecksum(const CachedKey& key, ExpertPart part) const;  // XXH3-64 over the segment's bytes without padding
   // DATA_LOSS naming layer, expert, precision and part when `segment` (its bytes) does not have the stored checksum.
   absl::Status VerifySegment(const CachedKey& key, ExpertPart part, std::span<const std::byte> segment) const;
@@ -74,6 +86,7 @@ class StoreReader {
   std::string PieceName(size_t piece) const;
   absl::Status CheckPiece(size_t piece, uint64_t checksum) const;
   class TrunkCheck;
+  absl::StatusOr<uint64_t> ChecksumDecoded(size_t piece, SegmentDecoder& decoder) const;
   absl::StatusOr<uint64_t> ChecksumInFile(size_t piece, std::span<std::byte> scratch,
                                           const std::function<absl::Status(uint64_t)>& advance) const;
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -55,7 +56,9 @@ class StoreWriter {
   // Whole already; must not be written again.
   bool HasTensor(size_t tensor) const { return finished_[layout_.TensorPiece(tensor)]; }
   bool HasExpert(const CachedKey& key, ExpertPart part) const { return finished_[layout_.ExpertPiece(key, part)]; }
-  // The next bytes of a trunk tensor or an expert's segment, whole or in as many calls as wanted; pieces may be interleaved.
+  // The next bytes of a trunk tensor or an expert's segment, whole or in as many calls as wanted; pieces may be interleaved. Of
+  // coded records (description.coded(), MarkCoded) a segment is held in memory until it is whole and those before it in the file
+  // are: it costs least to write experts in their order, each at every precision.
   absl::Status AppendTensor(size_t tensor, std::span<const std::byte> bytes) {
     return Append(layout_.TensorPiece(tensor), bytes);
   }
@@ -74,6 +77,7 @@ class StoreWriter {
  private:
   struct OpenPiece {
     uint64_t written = 0;
+    std::vector<std::byte> plain;  // of a segment that is to be coded
     ChecksumStream checksum;
   };
 
@@ -85,13 +89,21 @@ class StoreWriter {
   uint64_t Identity() const;
   absl::Status Reserve();
   absl::Status Append(size_t piece, std::span<const std::byte> bytes);
+  absl::Status Write(uint64_t offset, std::span<const std::byte> bytes);
+  bool IsCoded(size_t piece) const { return layout_.coded() && piece > layout_.TokenizerPiece(); }
+  void Finished(size_t piece, uint64_t checksum);
+  // Coded segments follow each other in the file: one that comes before those in front of it waits in memory.
+  absl::Status WriteCoded();
+  absl::Status EndCoded();
+  absl::StatusOr<std::vector<JournalEntry>> TakeUpCoded(const std::vector<JournalEntry>& entries, uint64_t found_bytes);
 
   const std::string path_;
   const std::string partial_path_;
   const std::string journal_path_;
-  const StoreDescription description_;
-  const FileLayout layout_;
+  StoreDescription description_;
+  FileLayout layout_;  // of coded records: as far as they are written
   const StoreWriterOptions options_;
+  const uint64_t identity_;
   int fd_ = -1;
   Start start_ = Start::kFresh;
   uint64_t resumed_bytes_ = 0;
@@ -99,6 +111,12 @@ class StoreWriter {
   std::vector<bool> finished_;       // by piece
   std::vector<uint64_t> checksums_;  // by piece, of finished ones
   absl::flat_hash_map<size_t, OpenPiece> open_;
+  struct WaitingSegment {
+    std::vector<std::byte> bytes;
+    uint64_t checksum = 0;
+  };
+  std::map<size_t, WaitingSegment> waiting_;  // by rank
+  size_t next_rank_ = 0;                      // of coded segments
   std::vector<JournalEntry> unsynced_;
   uint64_t unsynced_bytes_ = 0;
   int64_t last_sync_nanos_ = 0;

@@ -54,8 +54,8 @@ absl::StatusOr<ProbedFile> OpenProbedFile(const std::string& path, double second
   if (const auto store = StoreReader::Open(path); store.ok()) {
     file.kind = "store";
     file.blocks.offset = (*store)->layout().records_offset();
-    file.blocks.bytes = (*store)->largest_expert_bytes(kReferencePrecision);
-    end = file.blocks.offset + (*store)->all_expert_bytes();
+    file.blocks.bytes = (*store)->largest_stored_bytes(kReferencePrecision);
+    end = std::min(end, file.blocks.offset + (*store)->all_expert_bytes());
   }
   file.blocks.count = (end - file.blocks.offset) / file.blocks.bytes;
   if (file.blocks.count == 0) return InvalidArgument(path, " is shorter than a block of ", FormatBytes(file.blocks.bytes));

@@ -20,13 +20,14 @@ DecodeWork WorkOf(const PlannedModel& model, const MemoryPlan& memory) {
   const StoreDescription& store = model.store;
   const auto decodes = [&](LayerId layer) { return !model.spec.IsEncoder(layer); };
   const uint64_t records = store.moe_layers.size() * static_cast<uint64_t>(store.experts_per_layer);
-  const double mean = static_cast<double>(AllRecordBytes(store, kReferencePrecision)) / static_cast<double>(records);
+  const double mean = static_cast<double>(AllRecordBytes(store, kReferencePrecision)) * StoredShare(store, kReferencePrecision) /
+                      static_cast<double>(records);
   return {.layers = model.spec.layers - (model.spec.encoder ? model.spec.encoder->layers : 0),
           .moe_layers = static_cast<int>(std::ranges::count_if(store.moe_layers, decodes)),
           .top_k = model.spec.top_k,
           .vocabulary = model.spec.vocabulary,
           .record_scale = mean / static_cast<double>(model.records.bytes),
-          .cache_records = memory.cache / model.records.bytes};
+          .cache_records = memory.cache / LargestRecordBytes(store.precisions[kReferencePrecision])};
 }
 
 BudgetOutlook LookAt(const PlannedModel& model, const MachineSpeed& machine, MemoryPlan memory, std::string_view name) {

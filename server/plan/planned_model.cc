@@ -1,5 +1,6 @@
 #include "server/plan/planned_model.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/base/status.h"
@@ -17,8 +18,9 @@ absl::StatusOr<PlannedModel> OpenPlannedModel(const std::string& path) {
   model.tokenizer_bytes = packed.tokenizer->memory_bytes();
   model.chat_template_bytes = packed.chat.chat_template.size();
   model.preset = NeedsOfPreset(preset, model.store, model.spec);
-  const uint64_t record = store.largest_expert_bytes(kReferencePrecision);
-  model.records = {store.layout().records_offset(), store.all_expert_bytes() / record, record};
+  const uint64_t record = store.largest_stored_bytes(kReferencePrecision), first = store.layout().records_offset();
+  const uint64_t all = std::min(store.all_expert_bytes(), store.file_bytes() - first);
+  model.records = {first, all / record, record};
   return model;
 }
 

@@ -24,7 +24,10 @@ std::string ModelText(const PlannedModel& model) {
                          model.spec.family, model.spec.layers, store.experts_per_layer, store.moe_layers.size(), model.spec.top_k,
                          FormatBytes(AllRecordBytes(store, kReferencePrecision)),
                          PrecisionName(store.precisions[kReferencePrecision]), FormatBytes(store.trunk_bytes),
-                         model.packed ? "" : "; not packed yet");
+                         store.coded()  ? absl::StrFormat("; coded: %.1f %% of the experts' bytes are read",
+                                                          100 * StoredShare(store, kReferencePrecision))
+                         : model.packed ? ""
+                                        : "; not packed yet");
 }
 
 std::string MachineText(const PlannedModel& model, const MachineSpeed& machine) {
@@ -95,6 +98,8 @@ Json ModelJson(const PlannedModel& model) {
           {"top_k", model.spec.top_k},
           {"expert_format", PrecisionName(store.precisions[kReferencePrecision])},
           {"all_expert_bytes", AllRecordBytes(store, kReferencePrecision)},
+          {"coded", store.coded()},
+          {"stored_share", StoredShare(store, kReferencePrecision)},
           {"trunk_bytes", store.trunk_bytes},
           {"token_trunk_bytes", token.trunk},
           {"token_expert_bytes", token.experts}};

@@ -47,12 +47,19 @@ inline void WriteNorms(StoreWriter& writer, const StoreDescription& description)
 class ExpertStore {
  public:
   // The one that is in use: of one format each, unless a Mixed says otherwise.
-  static const ExpertStore& Get() { return mixed_ ? Of<true>() : Of<false>(); }
+  static const ExpertStore& Get() { return mixed_ ? Of<true, false>() : coded_ ? Of<false, true>() : Of<false, false>(); }
   // While it lives, layers and parts differ in format, and layers in the size of their records.
   struct Mixed {
     Mixed() { mixed_ = true; }
     Mixed(const Mixed&) = delete;
     ~Mixed() { mixed_ = false; }
+  };
+
+  // While it lives, records are coded.
+  struct Coded {
+    Coded() { coded_ = true; }
+    Coded(const Coded&) = delete;
+    ~Coded() { coded_ = false; }
   };
 
   const StoreDescription& description() const { return description_; }
@@ -65,19 +72,19 @@ class ExpertStore {
     return reader_->RecordOffset({layer, expert, precision});
   }
   FileRange RangeOf(LayerId layer, int expert) const {
-    return {OffsetOf(layer, expert), OffsetOf(layer, expert) + reader_->expert_bytes({layer, expert})};
+    return {OffsetOf(layer, expert), OffsetOf(layer, expert) + reader_->stored_bytes({layer, expert})};
   }
   std::span<const uint64_t> largest_records() const { return largest_records_; }
   uint64_t down_offset() const { return description_.precisions[0].layers[0].segments[2].offset; }
 
  private:
-  template <bool mixed>
+  template <bool mixed, bool coded>
   static const ExpertStore& Of() {
-    static const ExpertStore store(mixed);
+    static const ExpertStore store(mixed, coded);
     return store;
   }
 
-  explicit ExpertStore(bool mixed) : description_(SmallDescription()), path_(folder_ / "experts.moed") {
+  ExpertStore(bool mixed, bool coded) : description_(SmallDescription()), path_(folder_ / "experts.moed") {
     description_.moe_layers.assign(std::begin(kLayers), std::end(kLayers));
     description_.experts_per_layer = kExperts;
     description_.precisions.clear();
@@ -92,6 +99,7 @@ class ExpertStore {
     }
     description_.trunk.push_back(ExpertNormsTensor(description_));
     LayOutTrunk(description_);
+    if (coded) MarkCoded(description_);
     auto writer = StoreWriter::Open(path_, description_, {});
     MOED_CHECK(writer.ok());
     WriteNorms(**writer, description_);
@@ -103,7 +111,7 @@ class ExpertStore {
     largest_records_ = {record_bytes(0), record_bytes(1)};
   }
 
-  static inline bool mixed_ = false;
+  static inline bool mixed_ = false, coded_ = false;
 
   TemporaryFolder folder_;
   StoreDescription description_;

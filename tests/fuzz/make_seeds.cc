@@ -19,6 +19,15 @@ std::string StoreHeader(const std::string& path, const StoreDescription& descrip
   return store.substr(0, 128 + GetAt<uint64_t>(store, kDescriptionBytesAt));
 }
 
+// As coded_segment reads it: the number of q2, 57 blocks.
+std::string CodedSegment() {
+  std::string plain = RandomBytes(57 * FormatOf(FormatId::kQ2).panel_block_bytes, 1);
+  for (char& byte : plain) byte &= 7;
+  std::string seed = {static_cast<char>(FormatId::kQ2), 7};
+  for (const std::byte byte : EncodeSegment(FormatId::kQ2, Bytes(plain))) seed += static_cast<char>(byte);
+  return seed;
+}
+
 void WritePaths(const std::string& path) {
   ActivationPaths paths(2, 3, 2, 0);
   const int32_t chosen[] = {0, 2};
@@ -45,6 +54,8 @@ int Main(const std::filesystem::path& corpus) {
   const std::string store = scratch.path() + "/store";
   std::ofstream(seed("store_header"), std::ios::binary) << StoreHeader(store, SmallDescription());
   std::ofstream(seed("store_header", "mixed"), std::ios::binary) << StoreHeader(store, MixedDescription());
+  std::ofstream(seed("store_header", "coded"), std::ios::binary) << StoreHeader(store, CodedDescription());
+  std::ofstream(seed("coded_segment"), std::ios::binary) << CodedSegment();
   std::ofstream(seed("tokenizer_blob"), std::ios::binary)
       << CompileTokenizer(FileContents(corpus / "tokenizer_json" / "llama")).value();
   WritePaths(seed("activation_paths"));

@@ -59,6 +59,13 @@ inline StoreDescription MixedDescription() {
   return description;
 }
 
+// The same, coded.
+inline StoreDescription CodedDescription() {
+  StoreDescription description = MixedDescription();
+  MarkCoded(description);
+  return description;
+}
+
 // The same of experts without gates.
 inline StoreDescription UngatedDescription() {
   StoreDescription description = SmallDescription();
@@ -81,8 +88,11 @@ inline std::string TensorContents(const StoreDescription& description, size_t te
 inline std::string SegmentContents(const StoreDescription& description, const CachedKey& key, ExpertPart part) {
   const auto position = std::ranges::find(description.moe_layers, key.layer) - description.moe_layers.begin();
   const ExpertSegment& segment = *description.precisions[key.precision].layers[position].Find(part);
-  return RandomBytes(segment.bytes,
-                     1000u + key.layer.value() * 512u + key.expert * 64u + key.precision * 8u + static_cast<int>(part));
+  std::string bytes = RandomBytes(
+      segment.bytes, 1000u + key.layer.value() * 512u + key.expert * 64u + key.precision * 8u + static_cast<int>(part));
+  // Half of every byte, where coding is to have something to do.
+  if (description.coded()) std::ranges::for_each(bytes, [](char& byte) { byte &= 0x0f; });
+  return bytes;
 }
 
 inline std::vector<CachedKey> AllKeys(const StoreDescription& description) {

@@ -303,7 +303,7 @@ absl::Status CheckNoFormatTwice(std::span<const EncodingOrKeep> experts) {
 
 uint64_t PackPlan::piece_bytes() const {
   uint64_t bytes = 0;
-  for (size_t i = 0; i < layout.piece_count(); ++i) bytes += layout.PieceAt(i).bytes;
+  for (size_t i = 0; i < layout.piece_count(); ++i) bytes += layout.PlainBytes(i);
   return bytes;
 }
 
@@ -317,6 +317,7 @@ absl::StatusOr<PackPlan> MakePlan(const Checkpoint& checkpoint, const PackEncodi
   LayOutTrunk(plan.description);
   MOED_RETURN_IF_ERROR(finder.CheckNothingLeft());
   MOED_RETURN_IF_ERROR(PlanTokenizer(checkpoint, plan));
+  if (encodings.coded) MarkCoded(plan.description);
   MOED_ASSIGN_OR_RETURN(plan.layout, FileLayout::Plan(plan.description, plan.description.tokenizer.size()));
   const auto name = [](const EncodingOrKeep& encoding) { return encoding ? EncodingName(*encoding) : std::string(kKeep); };
   const std::string names = StrCat(name(encodings.trunk), ";", JoinNames(encodings.experts, name));

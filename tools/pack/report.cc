@@ -1,6 +1,7 @@
 #include "tools/pack/report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,13 @@ std::string RecordText(const ExpertPrecision& precision) {
   return least == most ? Grouped(most) : StrCat(Grouped(least), " to ", Grouped(most));
 }
 
+// Before a pack the bytes are those that it takes at most.
+std::string CodedText(const StoreDescription& description, double share) {
+  if (!description.coded()) return "";
+  return share < 1 ? StrCat(", coded to ", static_cast<double>(std::lround(1000 * share)) / 10, " %")
+                   : ", coded to no more than this";
+}
+
 // What the layers have where they differ.
 Json LayersJson(const StoreDescription& description, const ExpertPrecision& precision) {
   Json layers;
@@ -52,9 +60,11 @@ std::vector<Row> SizeRows(const StoreDescription& description, const FileLayout&
       {"tokenizer", layout.records_offset() - layout.tokenizer_offset(), StrCat(Grouped(tokenizer_bytes), " without padding")}};
   for (size_t p = 0; p < description.precisions.size(); ++p) {
     const ExpertPrecision& precision = description.precisions[p];
-    rows.push_back({StrCat("experts ", PrecisionName(precision)), AllRecordBytes(description, static_cast<Precision>(p)),
+    const auto all = static_cast<double>(AllRecordBytes(description, static_cast<Precision>(p)));
+    const double share = StoredShare(description, static_cast<Precision>(p));
+    rows.push_back({StrCat("experts ", PrecisionName(precision)), static_cast<uint64_t>(std::llround(all * share)),
                     StrCat(description.moe_layers.size(), " layers x ", description.experts_per_layer, " experts x ",
-                           RecordText(precision), p == kReferencePrecision ? ", reference" : "")});
+                           RecordText(precision), p == kReferencePrecision ? ", reference" : "", CodedText(description, share))});
   }
   rows.push_back({"file", layout.file_bytes(), FormatBytes(layout.file_bytes())});
   return rows;
@@ -78,7 +88,8 @@ void AddContents(const StoreDescription& description, const FileLayout& layout, 
     const ExpertPrecision& precision = description.precisions[p];
     json["precisions"].push_back({{"format", PrecisionName(precision)},
                                   {"record_bytes", LargestRecordBytes(precision)},
-                                  {"total_bytes", AllRecordBytes(description, static_cast<Precision>(p))}});
+                                  {"total_bytes", AllRecordBytes(description, static_cast<Precision>(p))},
+                                  {"stored_share", StoredShare(description, static_cast<Precision>(p))}});
     if (!OneFormat(precision)) json["precisions"].back()["layers"] = LayersJson(description, precision);
   }
   for (const TensorInfo& tensor : description.trunk) {

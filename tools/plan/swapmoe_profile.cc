@@ -20,15 +20,17 @@ namespace {
 constexpr size_t kProfiled = 32;  // experts
 constexpr int kRepeats = 8;       // of each product, the first of which is not counted
 
-absl::Status ReadRecord(ReadBackend& reads, const StoreReader& store, const CachedKey& key, std::span<std::byte> out) {
+absl::Status ReadRecord(ReadBackend& reads, const StoreReader& store, const CachedKey& key, std::span<std::byte> out,
+                        SegmentDecoder& decoder) {
   absl::Notification done;
   absl::Status status;
-  reads.Submit({store.RecordOffset(key), out, [&](absl::Status outcome) {
+  reads.Submit({store.RecordOffset(key), out.last(store.stored_bytes(key)), [&](absl::Status outcome) {
                   status = std::move(outcome);
                   done.Notify();
                 }});
   done.WaitForNotification();
-  return status;
+  MOED_RETURN_IF_ERROR(status);
+  return store.Decode(key, 0, store.expert_layout(key).segments.size(), out, decoder);
 }
 
 CachedKey KeyAt(const StoreDescription& store, size_t expert) {
@@ -74,11 +76,12 @@ absl::StatusOr<ExpertProfile> ProfileExperts(const StoreReader& store, int threa
   MOED_ASSIGN_OR_RETURN(const std::unique_ptr<ComputeBackend> backend, MakeComputeBackend("auto", *executor));
   MOED_ASSIGN_OR_RETURN(const Buffer record, backend->memory().shared().Allocate(largest));
   ExpertProfile profile{.bytes = largest};
+  SegmentDecoder decoder;
   for (size_t i = 0; i < count; ++i) {
     const CachedKey key = KeyAt(description, i * experts / count);
     const ExpertLayout& layout = store.expert_layout(key);
     const int64_t begin = Clock::Real().NowNanos();
-    MOED_RETURN_IF_ERROR(ReadRecord(*reads, store, key, record.span().first(layout.record_bytes)));
+    MOED_RETURN_IF_ERROR(ReadRecord(*reads, store, key, record.span().first(layout.record_bytes), decoder));
     profile.load_seconds += SecondsBetween(begin, Clock::Real().NowNanos()) / static_cast<double>(count);
     MOED_ASSIGN_OR_RETURN(const double seconds, SecondsOfProducts(*backend, layout, record.data()));
     profile.compute_seconds += seconds / static_cast<double>(count);
@@ -89,13 +92,15 @@ absl::StatusOr<ExpertProfile> ProfileExperts(const StoreReader& store, int threa
 absl::StatusOr<std::vector<float>> ExpertNorms(const StoreReader& store, absl::FunctionRef<bool(uint64_t done)> progress) {
   const StoreDescription& description = store.description();
   MOED_ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, OpenBuffered(store.path()));
+  SegmentDecoder decoder;
   std::vector<std::byte> record;
   std::vector<float> norms(description.moe_layers.size() * static_cast<size_t>(description.experts_per_layer)), row;
   for (size_t expert = 0; expert < norms.size(); ++expert) {
     const CachedKey key = KeyAt(description, expert);
     const ExpertLayout& layout = store.expert_layout(key);
     record.resize(layout.record_bytes);
-    MOED_RETURN_IF_ERROR(file->ReadAt(store.RecordOffset(key), record));
+    MOED_RETURN_IF_ERROR(file->ReadAt(store.RecordOffset(key), std::span(record).last(store.stored_bytes(key))));
+    MOED_RETURN_IF_ERROR(store.Decode(key, 0, layout.segments.size(), record, decoder));
     for (const ExpertSegment& segment : layout.segments) {
       MOED_RETURN_IF_ERROR(store.VerifySegment(key, segment.part, std::span(record).subspan(segment.offset, segment.bytes)));
     }

@@ -52,7 +52,7 @@ bool ExpertCache::StartDemand(int item_number) {
     return true;
   }
   if (place->answer == Answer::kNotNow) return false;
-  item.read_bytes = bytes;
+  item.read_bytes = store_.stored_bytes(item.key);
   turn_.Hold(item_number, StartLoad(item.key, LoadReason::kDemand, place->bytes, bypass));
   return true;
 }
@@ -189,7 +189,7 @@ void ExpertCache::EndGuess(Slot& slot, PrefetchOutcome outcome) {
 void ExpertCache::Evict(Slot& slot, EvictionReason why) {
   statistics_.CountEviction(slot, why);
   if (slot.unused_guess) {
-    statistics_.CountWastedGuess(slot);
+    statistics_.CountWastedGuess(store_.stored_bytes(slot.key));
     EndGuess(slot, PrefetchOutcome::kWasted);
   }
   Release(slot);
@@ -264,13 +264,13 @@ void ExpertCache::Finish(Slot& slot) {
   if (slot.state == RecordState::kLoading) {
     slots_.Arrive(slot);
     if (!closing_) {
-      const int64_t busy_nanos = loader_.stats().busy_nanos;
+      const int64_t busy_nanos = loader_.busy_nanos();
       guesses_.pace().OnRecordRead(busy_nanos);
       timing_.OnRecordRead(slot.key.precision, busy_nanos);
     }
     guesses_.Arrived(slot);
     filler_.Arrived(slot);
-    statistics_.CountLoad(slot, SecondsBetween(slot.queued_nanos, clock_.NowNanos()));
+    statistics_.CountLoad(slot, store_.stored_bytes(slot.key), SecondsBetween(slot.queued_nanos, clock_.NowNanos()));
     if (device_ != nullptr && !closing_ && !turn_.waiting()) device_->RaiseIntoFreeRoom(slot);
   }
   ReleaseIfOver(slot);

@@ -81,13 +81,13 @@ void CacheStatistics::CountWait(const LayerTurn& turn, double seconds) {
   for (const SequenceId sequence : turn.sequences()) Counters(sequence).stall_seconds += seconds;
 }
 
-void CacheStatistics::CountLoad(const Slot& slot, double seconds) {
+void CacheStatistics::CountLoad(const Slot& slot, uint64_t bytes, double seconds) {
   LoadHistogram& histogram = stats_.loads[EnumIndex(slot.reason)];
   const auto bucket = std::ranges::lower_bound(kLoadSecondsBounds, seconds);
   ++histogram.buckets[static_cast<size_t>(bucket - kLoadSecondsBounds.begin())];
   ++histogram.count;
   histogram.sum_seconds += seconds;
-  stats_.load_bytes[slot.key.precision][EnumIndex(slot.reason)] += slot.bytes.size();
+  stats_.load_bytes[slot.key.precision][EnumIndex(slot.reason)] += bytes;
 }
 
 void CacheStatistics::CountEviction(const Slot& slot, EvictionReason why) {

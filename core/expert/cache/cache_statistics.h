@@ -34,13 +34,13 @@ class CacheStatistics {
   void CountWait(const LayerTurn& turn, double seconds);
 
   void CountRead(SequenceId sequence, uint64_t bytes) { Counters(sequence).bytes_read += bytes; }
-  void CountLoad(const Slot& slot, double seconds);
+  void CountLoad(const Slot& slot, uint64_t bytes, double seconds);  // `bytes`: from the file
   void CountFailedLoad() { ++stats_.failed_loads; }
   void CountBypass() { ++stats_.bypass_loads; }
   void CountEviction(const Slot& slot, EvictionReason why);
   // `saved_seconds` of reading, where it was wanted.
   void CountOutcome(PrefetchOutcome outcome, double saved_seconds);
-  void CountWastedGuess(const Slot& slot) { stats_.wasted_prefetch_bytes += slot.bytes.size(); }
+  void CountWastedGuess(uint64_t bytes) { stats_.wasted_prefetch_bytes += bytes; }
 
   // Without what is "now".
   ExpertStats stats() const;

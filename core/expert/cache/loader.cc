@@ -19,7 +19,9 @@ Loader::Loader(const StoreReader& store, ReadBackend& backend, const Clock& cloc
       listener_(listener),
       verified_(index_.size()),
       timer_(backend, clock),
-      queue_(timer_, clock, options.max_reads_in_flight) {}
+      queue_(timer_, clock, options.max_reads_in_flight) {
+  if (store.coded()) decoding_.emplace();
+}
 
 Loader::Range Loader::RangeOf(const CachedKey& key, int read) const {
   const ExpertLayout& layout = store_.expert_layout(key);
@@ -29,15 +31,20 @@ Loader::Range Loader::RangeOf(const CachedKey& key, int read) const {
   return read == 0 ? Range{0, border, 0, down} : Range{border, layout.record_bytes, down, segments};
 }
 
+// As many bytes as the range has in the file, at its end in memory.
+std::span<std::byte> Loader::DestinationOf(const LoadTarget& target, const Range& range) const {
+  const uint64_t stored = store_.StoredRange(target.key, range.first_segment, range.end_segment).bytes;
+  return target.bytes.first(range.end_bytes).last(stored);
+}
+
 Loader::Tickets Loader::Start(LoadTarget& target, ReadPriority priority) {
   const int reads = ReadsOf(target.key);
-  const uint64_t offset = store_.RecordOffset(target.key);
   Tickets tickets{};
   for (int read = 0; read < reads; ++read) {
     const Range range = RangeOf(target.key, read);
-    tickets[read] = queue_.Submit(priority, offset + range.begin_bytes,
-                                  target.bytes.subspan(range.begin_bytes, range.end_bytes - range.begin_bytes),
-                                  [this, &target, read](absl::Status outcome) { Finish(target, read, std::move(outcome)); });
+    const uint64_t offset = store_.StoredRange(target.key, range.first_segment, range.end_segment).offset;
+    tickets[read] = queue_.Submit(priority, offset, DestinationOf(target, range),
+                                  [this, &target, read](absl::Status outcome) { Answered(target, read, std::move(outcome)); });
   }
   return tickets;
 }
@@ -54,12 +61,20 @@ void Loader::Cancel(const Tickets& tickets) {
   }
 }
 
+void Loader::Answered(LoadTarget& target, int read, absl::Status outcome) {
+  if (!decoding_ || !outcome.ok()) return Finish(target, read, std::move(outcome));
+  decoding_->Add([this, &target, read](SegmentDecoder& decoder) {
+    const Range range = RangeOf(target.key, read);
+    Finish(target, read, store_.Decode(target.key, range.first_segment, range.end_segment, target.bytes, decoder));
+  });
+}
+
 void Loader::Finish(LoadTarget& target, int read, absl::Status outcome) {
   const Range range = RangeOf(target.key, read);
-  const uint64_t bytes = range.end_bytes - range.begin_bytes;
-  const std::optional<int64_t> begin = timer_.TakeBegin(target.bytes.data() + range.begin_bytes);
+  const std::span<std::byte> destination = DestinationOf(target, range);
+  const std::optional<int64_t> begin = timer_.TakeBegin(destination.data());
   if (trace_ != nullptr && begin) {
-    trace_->Add({"read", kReadTrack, *begin, clock_.NowNanos(), target.key.layer.value(), target.key.expert, bytes});
+    trace_->Add({"read", kReadTrack, *begin, clock_.NowNanos(), target.key.layer.value(), target.key.expert, destination.size()});
   }
   if (outcome.ok() && Unverified(target, read)) {
     outcome = Verify(target, range);

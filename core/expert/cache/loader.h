@@ -1,10 +1,13 @@
 // Records from the store into slots: split into reads, ordered by the read queue, checked by the thread that completes each read.
+// Coded ones are read into the end of their place in the slot, and decoded there by threads of the loader's own, so that neither
+// the device nor what computes waits for that.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -12,6 +15,7 @@
 #include "core/base/clock.h"
 #include "core/base/ids.h"
 #include "core/base/trace.h"
+#include "core/expert/cache/decoding_threads.h"
 #include "core/expert/cache/read_timer.h"
 #include "core/expert/expert_index.h"
 #include "core/io/read_queue.h"
@@ -42,8 +46,8 @@ class Loader {
  public:
   class Listener {
    public:
-    // Once a read: on a thread of the backend, or inside Cancel or the loader's end with CANCELLED. DATA_LOSS for a wrong
-    // checksum.
+    // Once a read: on a thread of the backend, or of the loader's own where records are coded, or inside Cancel or the loader's
+    // end with CANCELLED. DATA_LOSS for a wrong checksum, and for what cannot be decoded.
     virtual void OnRead(LoadTarget& target, int read, absl::Status outcome) = 0;
 
    protected:
@@ -67,6 +71,8 @@ class Loader {
   void Cancel(const Tickets& tickets);
 
   ReadQueueStats stats() const { return queue_.stats(); }
+  // Time with at least one read under way, from when the device gets it to when its bytes are what the slot is to have.
+  int64_t busy_nanos() const { return timer_.busy_nanos(); }
   size_t memory_bytes() const { return verified_.size(); }
 
  private:
@@ -78,6 +84,9 @@ class Loader {
   };
 
   Range RangeOf(const CachedKey& key, int read) const;  // reads in record order
+  std::span<std::byte> DestinationOf(const LoadTarget& target, const Range& range) const;
+  // The device has answered; decoded, where that is to be done.
+  void Answered(LoadTarget& target, int read, absl::Status outcome);
   void Finish(LoadTarget& target, int read, absl::Status outcome);
   bool Unverified(const LoadTarget& target, int read) const;
   absl::Status Verify(const LoadTarget& target, const Range& range) const;
@@ -91,7 +100,8 @@ class Loader {
   Listener& listener_;
   std::vector<std::atomic<uint8_t>> verified_;  // by index_: bit per read that was right once
   ReadTimer timer_;
-  ReadQueue queue_;  // last: its end reports to all of the above
+  std::optional<DecodingThreads> decoding_;  // of a store with coded records
+  ReadQueue queue_;                          // last: its end reports to all of the above
 };
 
 }  // namespace moed

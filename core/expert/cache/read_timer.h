@@ -1,4 +1,5 @@
-// Notes when each read is given to the device, so that a trace shows reading without the time spent in queues.
+// Notes when each read is given to the device, so that a trace shows reading without the time spent in queues, and how long any
+// was under way, whatever is done with its bytes until its begin is taken included.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +27,9 @@ class ReadTimer final : public ReadBackend {
   void Submit(ReadOp op) override {
     {
       absl::MutexLock lock(&mutex_);
-      begun_nanos_[op.destination.data()] = clock_.NowNanos();
+      const int64_t now = clock_.NowNanos();
+      if (begun_nanos_.empty()) busy_since_nanos_ = now;
+      begun_nanos_[op.destination.data()] = now;
     }
     backend_.Submit(std::move(op));
   }
@@ -38,14 +41,21 @@ class ReadTimer final : public ReadBackend {
     if (found == begun_nanos_.end()) return std::nullopt;
     const int64_t begin = found->second;
     begun_nanos_.erase(found);
+    if (begun_nanos_.empty()) busy_nanos_ += clock_.NowNanos() - busy_since_nanos_;
     return begin;
+  }
+  int64_t busy_nanos() const {
+    absl::MutexLock lock(&mutex_);
+    return busy_nanos_ + (begun_nanos_.empty() ? 0 : clock_.NowNanos() - busy_since_nanos_);
   }
 
  private:
   ReadBackend& backend_;
   const Clock& clock_;
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   absl::flat_hash_map<const std::byte*, int64_t> begun_nanos_ ABSL_GUARDED_BY(mutex_);
+  int64_t busy_nanos_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t busy_since_nanos_ ABSL_GUARDED_BY(mutex_) = 0;  // meaningful while any is under way
 };
 
 }  // namespace moed

@@ -36,8 +36,8 @@ absl::Status StatusOf(const ReadyExpert& ready) {
   return absl::OkStatus();
 }
 
-TEST(Failures, TouchOneExpertAndLastUntilTheFileIsWell) {
-  for (const Fault& fault : kFaults) {
+void TouchOneExpert(std::span<const Fault> faults) {
+  for (const Fault& fault : faults) {
     for (const uint64_t split : {uint64_t{1}, UINT64_MAX}) {
       for (const int capacity : {1, 2, 8}) {
         SCOPED_TRACE(StrCat(fault.name, ", split from ", split, ", ", capacity, " records"));
@@ -66,6 +66,12 @@ TEST(Failures, TouchOneExpertAndLastUntilTheFileIsWell) {
       }
     }
   }
+}
+
+TEST(Failures, TouchOneExpertAndLastUntilTheFileIsWell) { TouchOneExpert(kFaults); }
+TEST(Failures, OfCodedRecordsTouchOneExpertAndLastUntilTheFileIsWell) {
+  const ExpertStore::Coded coded;
+  TouchOneExpert(std::span(kFaults).first(3));
 }
 
 TEST(Failures, ARecordWhoseEndFailsBeforeItIsHandedOutGivesItsSlotOn) {

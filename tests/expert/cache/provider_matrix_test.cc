@@ -218,6 +218,28 @@ TEST(ProviderMatrix, EveryCombinationServesTheRightBytesOfMixedFormats) {
   ServeInEveryCombination();
 }
 
+TEST(ProviderMatrix, EveryCombinationServesTheRightBytesOfCodedRecords) {
+  const ExpertStore::Coded coded;
+  ServeInEveryCombination();
+}
+
+TEST(ProviderMatrix, OfCodedRecordsTheBytesOfTheFileAreCounted) {
+  const ExpertStore::Coded coded;
+  const StoreReader& store = ExpertStore::Get().reader();
+  auto backend = MakeThreadedReadBackend("memory", StoreFile(), 1);
+  auto provider = MakeProvider(*backend, {.capacity_bytes = store.all_expert_bytes(), .split_read_bytes = 1});
+  uint64_t read = 0;
+  for (const LayerId layer : kLayers) {
+    RunLayer(*provider, layer, {0, 3});
+    read += store.stored_bytes({layer, 0}) + store.stored_bytes({layer, 3});
+  }
+  const ExpertStats stats = provider->Stats();
+  EXPECT_EQ(stats.cache_bytes, 6 * ExpertStore::Get().record_bytes());
+  EXPECT_EQ(stats.load_bytes[0][static_cast<size_t>(LoadReason::kDemand)], read);
+  EXPECT_EQ(provider->sequence_counters(kSession).bytes_read, read);
+  EXPECT_LE(read, stats.cache_bytes * 3 / 4);
+}
+
 // Of records that differ in size: what is read, and what the cache holds, are their own bytes and not the largest one's.
 TEST(ProviderMatrix, BytesAreTheRecordsOwn) {
   const ExpertStore::Mixed mixed;
