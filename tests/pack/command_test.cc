@@ -258,7 +258,7 @@ TEST(PackCommandTest, WrongCommandLinesSayWhatIsAllowed) {
       {{"a"}, "IN and OUT"},
       {{"a", "b", "c"}, "c"},
       {{"a", "b", "--speed"},
-       "--expert-formats, --trunk-format, --calibration, --chat-template, --threads, --sync-mib, --dry-run, --force"},
+       "--expert-formats, --trunk-format, --coded, --calibration, --chat-template, --threads, --sync-mib, --dry-run, --force"},
       {{"a", "b", "--expert-formats", "q8,q5"}, "'q5'; known: f32, f16, bf16, q8, q4, q2"},
       {{"a", "b", "--expert-formats", "q8,q2:awq"}, "'awq' in 'q2:awq'; known: rtn, hqq, channel, gptq"},
       {{"a", "b", "--trunk-format", "q8:hqq"}, "'hqq' does not make q8; it makes: q2, q4a, q3"},

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 
 #include "core/expert/routing.h"
 #include "tests/server/server_harness.h"
@@ -206,14 +207,15 @@ TEST(ScoreTest, ReturnsALogprobForEveryTokenButTheFirst) {
 }
 
 TEST(ScoreTest, OfATargetEveryTokenHasALogprob) {
-  ServerHarness server({.script = [](const EngineRequest& request) {
+  HarnessOptions options{.script = [](const EngineRequest& request) {
     Script script;
     EXPECT_EQ(request.prompt, (std::vector{TokenId(1), TokenId(2), TokenId(3)}));
     script.finish.prompt_logprobs.assign(request.target.size(), -0.5f);
-    script.finish.prompt_tokens = 3;
-    script.finish.cached_tokens = 2;
     return script;
-  }});
+  }};
+  options.engine.whole_prompt_tokens = 32;
+  options.engine.encodes = true;
+  ServerHarness server(std::move(options));
   server.RunFreely();
   moe::v1::ScoreRequest request;
   for (int id : {1, 2, 3}) request.mutable_token_ids()->add_ids(id);
@@ -229,7 +231,6 @@ TEST(ScoreTest, OfATargetEveryTokenHasALogprob) {
   EXPECT_THAT(scored.token_ids(), ElementsAre(5, 6));
   EXPECT_EQ(scored.logprobs_size(), 2);
   EXPECT_EQ(scored.usage().prompt_tokens(), 3);
-  EXPECT_EQ(scored.usage().cached_tokens(), 2);
 }
 
 TEST(ScoreTest, ReturnsTheAlternativesThatWereAskedFor) {
