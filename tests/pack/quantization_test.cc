@@ -45,7 +45,8 @@ json Fp8Config(json block) {
 
 // Those of one matrix.
 Tensors GoldenTensors(const std::string& matrix) {
-  auto read = ReadSafetensors(std::shared_ptr<const RandomAccessFile>(MakeMemoryFile(kGolden, ReadFileText(SourcePath(kGolden)))));
+  auto read =
+      ReadSafetensors(std::shared_ptr<const RandomAccessFile>(MakeMemoryFile(kGolden, ReadFileText(SourcePath(kGolden)))));
   EXPECT_TRUE(read.ok()) << read.status();
   Tensors tensors;
   for (SourceTensor& tensor : *read) {
