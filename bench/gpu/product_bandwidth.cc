@@ -51,9 +51,11 @@ class Bench {
     const size_t matrix =
         size_t{static_cast<unsigned>(Panels(shape.rows))} * (shape.cols / format.block_columns) * format.panel_block_bytes;
     const int count = static_cast<int>(std::max<size_t>(1, kWeightBytes / matrix));
-    MOED_ASSIGN_OR_RETURN(const Buffer described, runtime_->Allocate(count * sizeof(cuda::ProductJob), MemoryKind::kPinned));
-    auto* const jobs = reinterpret_cast<cuda::ProductJob*>(described.data());
-    cuda::ProductsOperation operation = {.format = format.id, .jobs = jobs, .count = count, .groups = 0, .tokens = tokens};
+    const int panels = cuda::PanelsOfBlock(PackedBytes(format.id, kPanelRows, shape.cols), tokens);
+    std::vector<cuda::ProductJob> jobs(static_cast<size_t>(count));
+    MOED_ASSIGN_OR_RETURN(const Buffer described, runtime_->Allocate(count * sizeof(cuda::ProductJob), MemoryKind::kDevice));
+    const auto* const on_device = reinterpret_cast<const cuda::ProductJob*>(described.data());
+    cuda::ProductsOperation operation = {.format = format.id, .jobs = on_device, .count = count, .groups = 0, .tokens = tokens};
     const int blocks = Blocks(shape.cols);
     Arena arena(numbers_.span());
     const size_t inputs = size_t{static_cast<unsigned>(tokens)} * blocks;
@@ -72,9 +74,11 @@ class Bench {
                  .rows = shape.rows,
                  .blocks = blocks,
                  .tokens = tokens,
-                 .first_group = operation.groups};
-      operation.groups += static_cast<int>(CeilDiv(Panels(shape.rows), cuda::kPanelsOfBlock));
+                 .first_group = operation.groups,
+                 .panels = panels};
+      operation.groups += static_cast<int>(CeilDiv(Panels(shape.rows), panels));
     }
+    stream_->Copy(described.data(), jobs.data(), count * sizeof(cuda::ProductJob));
     return Rate(static_cast<double>(matrix) * count, [&] { CompiledKernels()->products(*stream_, operation); });
   }
 
@@ -106,8 +110,8 @@ class Bench {
   Buffer numbers_;
 };
 
-// `device_alone`: nothing of the products.
-absl::Status Run(bool device_alone, const std::string& json_path) {
+// `device_alone`: nothing of the products; `formats`: those alone, where there are any.
+absl::Status Run(bool device_alone, const std::vector<std::string>& formats, const std::string& json_path) {
   MOED_ASSIGN_OR_RETURN(const std::vector<CudaDevice> devices, FindCudaDevices());
   const std::string device = Describe({devices.data(), 1});
   MOED_ASSIGN_OR_RETURN(Bench bench, Bench::Open());
@@ -118,6 +122,7 @@ absl::Status Run(bool device_alone, const std::string& json_path) {
   nlohmann::ordered_json report = {{"device", device}, {"copy_bytes_per_second", copy}};
   report["products"] = nlohmann::ordered_json::array();
   for (const Format& format : Formats()) {
+    if (!formats.empty() && std::find(formats.begin(), formats.end(), format.name) == formats.end()) continue;
     for (const Shape& shape : kShapes) {
       for (const int tokens : kTokens) {
         MOED_ASSIGN_OR_RETURN(const double rate, bench.ProductRate(format, shape, tokens));
@@ -143,11 +148,15 @@ int main(int argc, char** argv) {
   CLI::App app("Product kernels on the CUDA device as a share of a copy's bandwidth.");
   std::string json;
   bool usable = false, device = false;
+  std::vector<std::string> formats;
+  app.add_option("--format", formats, "only products of this format; may be given again")->check([](const std::string& name) {
+    return std::string(moed::ParseFormat(name).status().message());
+  });
   app.add_option("--json", json, "write the figures to this file as well");
   app.add_flag("--usable", usable, "only say whether the compute backend \"cuda\" can use the device");
   app.add_flag("--device", device, "only name the device and measure its copy");
   CLI11_PARSE(app, argc, argv);
-  const absl::Status status = usable ? moed::CudaRefusal() : moed::Run(device, json);
+  const absl::Status status = usable ? moed::CudaRefusal() : moed::Run(device, formats, json);
   if (!status.ok()) std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
   return status.ok() ? 0 : 1;
 }

@@ -18,9 +18,9 @@ namespace {
 
 using namespace cuda;  // operations
 
-constexpr int kStateColumns = 32;                // of a warp, at most
-constexpr int kMostStateBytes = 48 << 10;        // of shared memory, for a warp's columns
-constexpr int kFewTokens[] = {1, 8, INT32_MAX};  // jobs with as many tokens go together
+constexpr int kStateColumns = 32;                              // of a warp, at most
+constexpr int kMostStateBytes = 48 << 10;                      // of shared memory, for a warp's columns
+constexpr int kTogether[] = {1, cuda::kFewTokens, INT32_MAX};  // tokens: jobs with as many are one launch
 
 template <class T>
 void ClearPadding([[maybe_unused]] T& value) {
@@ -253,7 +253,7 @@ void CudaBackend::MatMul(std::span<const MatMulJob> jobs) {
   for (int format = 0; format < kFormatCount; ++format) {
     if ((formats >> format & 1) == 0) continue;
     int fewer = 0;
-    for (const int most : kFewTokens) LaunchProducts(jobs, static_cast<FormatId>(format), std::exchange(fewer, most), most);
+    for (const int most : kTogether) LaunchProducts(jobs, static_cast<FormatId>(format), std::exchange(fewer, most), most);
   }
 }
 
@@ -270,6 +270,7 @@ void CudaBackend::LaunchProducts(std::span<const MatMulJob> jobs, FormatId forma
   for (const MatMulJob& job : jobs) {
     if (!among(job)) continue;
     const Activations& x = *job.input;
+    const int panels = PanelsOfBlock(PackedBytes(format, kPanelRows, job.weights.cols), x.tokens);
     *next++ = {.weights = reinterpret_cast<const unsigned char*>(job.weights.data),
                .values = x.values,
                .codes = x.codes,
@@ -282,11 +283,12 @@ void CudaBackend::LaunchProducts(std::span<const MatMulJob> jobs, FormatId forma
                .blocks = Blocks(job.weights.cols),
                .tokens = x.tokens,
                .first_group = operation.groups,
+               .panels = panels,
                .scale = job.scale,
                .adds = job.adds,
                .choice = job.choice,
                .matrices = reinterpret_cast<const unsigned char* const*>(job.matrices)};
-    operation.groups += static_cast<int>(CeilDiv(Panels(job.weights.rows), kPanelsOfBlock));
+    operation.groups += static_cast<int>(CeilDiv(Panels(job.weights.rows), panels));
     operation.tokens = std::max(operation.tokens, x.tokens);
   }
   Run(kernels_.products, operation);

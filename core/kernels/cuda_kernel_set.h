@@ -43,7 +43,19 @@ struct KernelSet {
 
 inline constexpr int kAttentionPiece = 256;      // positions whose weighted values are added up before they join the others
 inline constexpr int kAttentionRowsOfBlock = 8;  // query rows that a block of threads attends, at most
-inline constexpr int kPanelsOfBlock = 4;         // panels of a product that a block of threads takes
+inline constexpr int kPanelsOfBlock = 4;         // panels of a product of many tokens that a block of threads takes
+inline constexpr int kFewTokens = 8;             // of a product, at most. Then a block of threads takes a panel, or of one token
+inline constexpr int kMostPanels = 4;            // so many at most as make no more than
+inline constexpr int kFewProductBytes = 8192;    // which it brings to shared memory at a time
+
+// Of a product, that a block of threads takes. Few ones may begin between two units of 16 bytes.
+constexpr int PanelsOfBlock(size_t panel_bytes, int tokens) {
+  if (tokens > kFewTokens) return kPanelsOfBlock;
+  for (int panels = tokens == 1 ? kMostPanels : 1; panels > 1; panels /= 2) {
+    if (panels * panel_bytes + sizeof(uint64_t) <= kFewProductBytes) return panels;
+  }
+  return 1;
+}
 
 extern const KernelSet kEmulatedKernels;
 extern const KernelSet kCompiledKernels;

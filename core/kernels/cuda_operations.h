@@ -191,6 +191,7 @@ struct ProductJob {
   int blocks;  // of 32 columns
   int tokens;
   int first_group;  // panels of the launch go to blocks of threads in groups; where this job's begin
+  int panels;       // of a group
   float scale;
   bool adds;
   const ExpertChoice* choice;  // null: none

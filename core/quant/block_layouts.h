@@ -3,7 +3,8 @@
 //   kColumns      of a block
 //   kPartColumns  columns that share a scale
 //   Put, Get      one row, into a block that was zero, and out of it. Scales::Get, its header alone, takes bytes from wherever
-//                 Load(place) reads them: devices have memory of several kinds
+//                 Load(place) reads them: devices have memory of several kinds. GetOfPart: what one part needs of it, whose own
+//                 numbers go to place 0
 //   Level         the integer that a code stands for, -128..127
 //   Scale, Offset weight = Scale * Level, and + Offset where kHasOffsets. Products of a float16 and an integer of at most 8 bits
 //                 are exact
@@ -82,6 +83,15 @@ struct ByteHeader {
   }
 };
 
+template <class Header, class Bytes>
+constexpr void GetOfPart(Bytes at, int row, int part, RowBlock& block) {
+  if constexpr (requires { Header::OfPart(at, row, part, block); }) {
+    Header::OfPart(at, row, part, block);
+  } else {
+    Header::Get(at, row, block);
+  }
+}
+
 // One header behind the other.
 template <class First, class Second>
 struct Both {
@@ -94,6 +104,11 @@ struct Both {
   static constexpr void Get(Bytes at, int row, RowBlock& block) {
     First::Get(at, row, block);
     Second::Get(at + First::kBytes, row, block);
+  }
+  template <class Bytes>
+  static constexpr void OfPart(Bytes at, int row, int part, RowBlock& block) {
+    GetOfPart<First>(at, row, part, block);
+    GetOfPart<Second>(at + First::kBytes, row, part, block);
   }
 };
 
@@ -111,10 +126,18 @@ struct PartBits {
   }
   template <class Bytes>
   static constexpr void Get(Bytes at, int row, RowBlock& block) {
-    for (int i = 0; i < kParts; ++i) {
-      const int bits = Load<uint8_t>(at + Byte(row, i)) >> i * kBits % 8 & kMask;
-      (block.*kNumbers)[i] = static_cast<uint8_t>(kLow == 0 ? bits : (block.*kNumbers)[i] | bits << kLow);
-    }
+    for (int i = 0; i < kParts; ++i) Get(at, row, i, (block.*kNumbers)[i]);
+  }
+  template <class Bytes>
+  static constexpr void OfPart(Bytes at, int row, int part, RowBlock& block) {
+    Get(at, row, part, (block.*kNumbers)[0]);
+  }
+
+ private:
+  template <class Bytes>
+  static constexpr void Get(Bytes at, int row, int part, uint8_t& number) {
+    const int bits = Load<uint8_t>(at + Byte(row, part)) >> part * kBits % 8 & kMask;
+    number = static_cast<uint8_t>(kLow == 0 ? bits : number | bits << kLow);
   }
 };
 template <PartNumbers kNumbers, int kParts>

@@ -28,9 +28,9 @@ FORBIDDEN = {
 REGISTERS, WARPS = 65536, {"sm_87": 48, "sm_90": 64}
 # Products, by the tokens of a job.
 PRODUCTS = {
-    "1 token": "FloatRows<.*, 1>|BlockRows<.*, 4, 1>",
-    "2 to 8 tokens, floats also more": "FloatRows<.*, 8>|BlockRows<.*, 1, 2>",
-    "more tokens": "BlockRows<.*, 1, 8>",
+    "1 token": "ProductsOfFew<.*(?:FloatSums|IntegerSums)<.*, 1>>",
+    "2 to 8 tokens": "ProductsOfFew<",
+    "more tokens": "Products<",
 }
 
 
@@ -96,7 +96,7 @@ def table(of: dict[str, list[Kernel]]) -> str:
     groups: dict[str, dict[str, list[Kernel]]] = {}
     for architecture, found in of.items():
         for kernel in found:
-            if kernel.name.startswith("Products<"):
+            if re.match("Products(?:OfFew)?<", kernel.name):
                 key = "Products: " + next(tokens for tokens, pattern in PRODUCTS.items() if re.search(pattern, kernel.name))
             else:
                 key = re.sub(r"<.*", "", kernel.name)

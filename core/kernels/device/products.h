@@ -1,10 +1,9 @@
-// Products: a warp for each panel of 8 rows, 4 lanes for each row. The integer dots of a block's columns, or the partial sums of
-// float rows, are spread over lanes and tokens; what the scalar definition adds in order is added in that order, by one lane.
-// A block of threads takes neighbouring panels of a job, so that it brings the activations to shared memory once.
+// Products of many tokens, as prompts have them: a warp for each panel of 8 rows, 4 lanes for each row, which have tokens of
+// their own, or of float rows partial sums. What the scalar definition adds in order is added in that order, by one lane. A block
+// of threads takes neighbouring panels of a job, so that it brings the activations to shared memory once.
 #pragma once
 
-#include "core/kernels/cuda_kernel_set.h"
-#include "core/kernels/device/lane_sums.h"
+#include "core/kernels/device/few_products.h"
 #include "core/kernels/device/panel_stream.h"
 #include "core/kernels/device/weights.h"
 
@@ -15,31 +14,6 @@ namespace {
 constexpr int kWarps = cuda::kPanelsOfBlock;
 constexpr int kRowLanes = 32 / kPanelRows;  // lane 8 q + r is of row r
 constexpr int kGroups = kBlockColumns / quant::kGroupColumns;
-
-// Of the launch, the job that this group of panels is of.
-__device__ inline cuda::ProductJob JobOfGroup(const cuda::ProductsOperation& a, int group) {
-  const Global<const cuda::ProductJob> jobs(a.jobs);
-  int low = 0, high = a.count - 1;
-  while (low < high) {
-    const int middle = (low + high + 1) / 2;
-    const cuda::ProductJob job = jobs[middle];
-    if (job.first_group <= group) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return jobs[low];
-}
-
-// What an earlier kernel chose says which matrix it is.
-__device__ inline cuda::ProductJob WithChoice(cuda::ProductJob job) {
-  if (job.choice == nullptr) return job;
-  const ExpertChoice choice = Global<const ExpertChoice>(job.choice)[0];
-  job.weights = Global<const unsigned char* const>(job.matrices)[choice.expert];
-  if (job.bias != nullptr) job.bias += static_cast<int64_t>(choice.expert) * job.rows;
-  return job;
-}
 
 // The activations of some tokens for the columns of a chunk, as the block of threads stages them: codes with scales and sums.
 template <int kTokens, int kColumns>
@@ -90,13 +64,12 @@ struct StagedValues {
   }
 };
 
-// Rows of codes. kSplit lanes of a row share its columns, the others have tokens of their own, kOwn each.
-template <class Layout, int kSplit, int kOwn>
+// Rows of codes. The lanes of a row have tokens of their own, kOwn each.
+template <class Layout, int kOwn>
 struct BlockRows {
-  static constexpr int kTokens = kRowLanes / kSplit * kOwn;
+  static constexpr int kTokens = kRowLanes * kOwn;
   static constexpr int kParts = kBlockColumns / Layout::kPartColumns;  // of 32 columns
   static constexpr bool kSumsOfParts = Layout::kHasOffsets && kParts > 1;
-  static constexpr int kWords = kGroups / kSplit;  // of 32 columns, that a lane has
   template <int kColumns>
   using Staged = StagedCodes<kTokens, kColumns>;
 
@@ -104,8 +77,7 @@ struct BlockRows {
   float sums[kOwn] = {};
 
   __device__ BlockRows() : row(threadIdx.x % kPanelRows), quarter(threadIdx.x % 32 / kPanelRows) {}
-  __device__ int token(int own) const { return kSplit == 1 ? quarter + kRowLanes * own : own; }
-  __device__ int group(int word) const { return kSplit == 1 ? word : quarter + kRowLanes * word; }  // of four columns
+  __device__ int token(int own) const { return quarter + kRowLanes * own; }
 
   // A format's block; `first`: its 32-column block in the chunk.
   template <class Tokens>
@@ -114,9 +86,9 @@ struct BlockRows {
     Layout::Scales::Get(BytesAt(block), row, scales);
     MOED_UNROLL
     for (int b = 0; b < Layout::kColumns / kBlockColumns; ++b) {
-      uint32_t levels[kWords];
+      uint32_t levels[kGroups];
       MOED_UNROLL
-      for (int word = 0; word < kWords; ++word) levels[word] = LevelWord<Layout>(BytesAt(block), b, row, group(word));
+      for (int s = 0; s < kGroups; ++s) levels[s] = LevelWord<Layout>(BytesAt(block), b, row, s);
       MOED_UNROLL
       for (int own = 0; own < kOwn; ++own) {
         if (token(own) < tokens) AddToken(levels, scales, b, x, first + b, own);
@@ -125,16 +97,17 @@ struct BlockRows {
   }
 
   template <class Tokens>
-  __device__ void AddToken(const uint32_t (&levels)[kWords], const quant::RowBlock& scales, int b, const Tokens& x, int block,
+  __device__ void AddToken(const uint32_t (&levels)[kGroups], const quant::RowBlock& scales, int b, const Tokens& x, int block,
                            int own) {
+    const Shared<const unsigned char> codes = x.codes(token(own)) + kBlockColumns * block;
+    const int4 low = Load<int4>(codes, 0), high = Load<int4>(codes, 1);
+    const int fours[kGroups] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
     int dots[kParts] = {}, x_sums[kParts] = {};
-    int fours[kWords];
-    LoadFours(x.codes(token(own)) + kBlockColumns * block, fours);
     MOED_UNROLL
-    for (int word = 0; word < kWords; ++word) {
-      const int part = kParts == 1 ? 0 : kSplit == 1 ? word / (kGroups / kParts) : word;
-      dots[part] = __dp4a(static_cast<int>(levels[word]), fours[word], dots[part]);
-      if constexpr (kSumsOfParts) x_sums[part] = __dp4a(static_cast<int>(kEveryByte), fours[word], x_sums[part]);
+    for (int s = 0; s < kGroups; ++s) {
+      const int part = s / (kGroups / kParts);
+      dots[part] = __dp4a(static_cast<int>(levels[s]), fours[s], dots[part]);
+      if constexpr (kSumsOfParts) x_sums[part] = __dp4a(static_cast<int>(kEveryByte), fours[s], x_sums[part]);
     }
     const int at = token(own) * Tokens::kBlocks + block;
     const float x_scale = x.scales()[at];
@@ -142,35 +115,16 @@ struct BlockRows {
     MOED_UNROLL
     for (int part = 0; part < kParts; ++part) {
       const int of_block = kParts * b + part;
-      const auto dot = static_cast<float>(OverLanes(dots[part]));
-      sums[own] = fmaf(dot, Layout::Scale(scales, of_block) * x_scale, sums[own]);
+      sums[own] = fmaf(static_cast<float>(dots[part]), Layout::Scale(scales, of_block) * x_scale, sums[own]);
       if constexpr (Layout::kHasOffsets) {
-        const auto x_sum = static_cast<float>(kSumsOfParts ? OverLanes(x_sums[part]) : x_sums[part]);
-        sums[own] = fmaf(x_sum, Layout::Offset(scales, of_block) * x_scale, sums[own]);
+        sums[own] = fmaf(static_cast<float>(x_sums[part]), Layout::Offset(scales, of_block) * x_scale, sums[own]);
       }
     }
-  }
-  // The codes of this lane's words.
-  __device__ void LoadFours(Shared<const unsigned char> codes, int (&fours)[kWords]) const {
-    if constexpr (kSplit == 1) {
-      const int4 low = Load<int4>(codes, 0), high = Load<int4>(codes, 1);
-      fours[0] = low.x, fours[1] = low.y, fours[2] = low.z, fours[3] = low.w;
-      fours[4] = high.x, fours[5] = high.y, fours[6] = high.z, fours[7] = high.w;
-    } else {
-      MOED_UNROLL
-      for (int word = 0; word < kWords; ++word) fours[word] = Load<int>(codes, group(word));
-    }
-  }
-  static __device__ int OverLanes(int sum) {
-    if constexpr (kSplit == 1) return sum;
-    sum += __shfl_xor_sync(kEveryLane, sum, kPanelRows);
-    return sum + __shfl_xor_sync(kEveryLane, sum, 2 * kPanelRows);
   }
 
   // done(token, the row's sum) by one lane each.
   template <class Done>
   __device__ void End(int tokens, const Done& done) const {
-    if (kSplit > 1 && quarter != 0) return;
     MOED_UNROLL
     for (int own = 0; own < kOwn; ++own) {
       if (token(own) < tokens) done(token(own), row, sums[own]);
@@ -217,13 +171,6 @@ struct FloatRows {
   }
 };
 
-// What the job makes of a row's sum.
-__device__ inline void Finish(const cuda::ProductJob& job, int64_t token, int row, float sum) {
-  const Global<float> y = Global<float>(job.output) + token * job.output_stride + row;
-  if (job.bias != nullptr) sum = sum + Global<const float>(job.bias)[row];
-  y[0] = job.adds ? fmaf(job.scale, sum, y[0]) : job.scale * sum;
-}
-
 // By way of `staged`, the warp's own, so that no lane holds what it takes to finish many tokens.
 template <class Rows>
 __device__ inline void FinishPanel(const cuda::ProductJob& job, int first_token, int tokens, int panel, Shared<float> staged,
@@ -232,8 +179,7 @@ __device__ inline void FinishPanel(const cuda::ProductJob& job, int first_token,
   rows.End(tokens, [&](int token, int row, float sum) { staged[kPanelRows * token + row] = sum; });
   __syncwarp();
   for (int i = threadIdx.x % 32; i < kPanelRows * tokens; i += 32) {
-    const int row = kPanelRows * panel + i % kPanelRows;
-    if (row < job.rows) Finish(job, first_token + i / kPanelRows, row, staged[i]);
+    FinishRow(job, first_token + i / kPanelRows, kPanelRows * panel + i % kPanelRows, staged[i]);
   }
 }
 
@@ -299,12 +245,13 @@ struct ProductsOf {
   using Layout = PanelLayout<kFormat>;
   static void kLaunch(DeviceStream& stream, const cuda::ProductsOperation& a) {
     if constexpr (kIsFloats<kFormat>) {
-      if (a.tokens == 1) return LaunchProductsOf<Layout, FloatRows<Layout, 1>>(stream, a);
+      if (a.tokens == 1) return LaunchProductsOfFew<Layout, FloatSums<Layout, 1>>(stream, a);
+      if (a.tokens <= kFewTokens) return LaunchProductsOfFew<Layout, FloatSums<Layout, kFloatStrands>>(stream, a);
       LaunchProductsOf<Layout, FloatRows<Layout, 8>>(stream, a);
     } else {
-      if (a.tokens == 1) return LaunchProductsOf<Layout, BlockRows<Layout, kRowLanes, 1>>(stream, a);
-      if (a.tokens <= 8) return LaunchProductsOf<Layout, BlockRows<Layout, 1, 2>>(stream, a);
-      LaunchProductsOf<Layout, BlockRows<Layout, 1, 8>>(stream, a);
+      if (a.tokens == 1) return LaunchProductsOfFew<Layout, IntegerSums<Layout, 1>>(stream, a);
+      if (a.tokens <= kFewTokens) return LaunchProductsOfFew<Layout, IntegerSums<Layout, TokensOfPass<Layout>()>>(stream, a);
+      LaunchProductsOf<Layout, BlockRows<Layout, 8>>(stream, a);
     }
   }
 };

@@ -94,11 +94,26 @@ __device__ inline uint32_t PlaneWords<quant::PairPlanes>::Get(Memory planes, int
   return LevelsOf(static_cast<const quant::TableEntries<kPairSecond>*>(nullptr), n) ^ turned * kPairTurn;
 }
 
+// Of layouts whose levels are codes less a constant: that constant; else 0.
+template <int kZeroCode>
+constexpr int ZeroCodeOf(const quant::Integers<kZeroCode>*) {
+  return kZeroCode;
+}
+constexpr int ZeroCodeOf(const void*) { return 0; }
+template <class Layout>
+constexpr int ZeroCode() {
+  return ZeroCodeOf(static_cast<const Layout*>(nullptr));
+}
+// The codes of columns 4 s to 4 s + 3 of 32-column block b of a format's block.
+template <class Layout, class Memory>
+__device__ inline uint32_t CodeWord(Memory block, int b, int row, int s) {
+  return PlaneWords<typename Layout::Codes>::Get(block + (Layout::kHeaderBytes + Layout::Codes::kBytes * b), row, s);
+}
+
 // Columns 4 s to 4 s + 3 of 32-column block b of a format's block. Not of iq3_s, whose magnitudes are a grid's.
 template <class Layout, class Memory>
 __device__ inline uint32_t LevelWord(Memory block, int b, int row, int s) {
-  const Memory planes = block + (Layout::kHeaderBytes + Layout::Codes::kBytes * b);
-  return LevelsOf(static_cast<const Layout*>(nullptr), PlaneWords<typename Layout::Codes>::Get(planes, row, s));
+  return LevelsOf(static_cast<const Layout*>(nullptr), CodeWord<Layout>(block, b, row, s));
 }
 // Magnitudes are not 0, so a byte's two's complement does not carry.
 template <class Layout, class Memory>

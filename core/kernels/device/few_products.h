@@ -1,0 +1,288 @@
+// Products of few tokens, as decoding has them. A block of threads takes a panel of 8 rows, or a few short ones that follow each
+// other, and brings their bytes to shared memory together. What a row adds up has no order until it is added: of integer formats
+// each thread makes the terms of a row's block for some tokens, and then a thread for each row and token adds them in the scalar
+// definition's order. Of float formats a warp adds for each token, 4 lanes a row. Activations come through the caches.
+#pragma once
+
+#include "core/kernels/device/panel_chunks.h"
+#include "core/kernels/device/product_jobs.h"
+#include "core/kernels/device/weights.h"
+
+namespace moed {
+inline namespace MOED_CUDA_LANGUAGE {
+namespace {
+
+constexpr int kFewTokens = cuda::kFewTokens;
+constexpr int kFloatStrands = kFewTokens / (static_cast<int>(kChunkThreads) / 32);  // tokens of a warp, at most
+
+// What of a launch a block of threads multiplies: blocks of the format in panels that follow each other.
+struct FewPanels {
+  int first, count;  // panels
+  int blocks;        // of the format, in a row
+  __device__ int all() const { return count * blocks; }
+};
+
+// Sums of rows of integers: 8 of a panel, panel by panel, token by token.
+template <class Layout, int kTokensOfPass>
+struct IntegerSums {
+  static constexpr int kRatio = Layout::kColumns / kBlockColumns;
+  static constexpr int kPartsOf32 = kBlockColumns / Layout::kPartColumns;
+  static constexpr int kParts = kRatio * kPartsOf32;          // of a block
+  static constexpr int kTerms = Layout::kHasOffsets ? 2 : 1;  // of a part
+  static constexpr int kGroups = kBlockColumns / quant::kGroupColumns;
+  static constexpr int kZero = ZeroCode<Layout>();
+  static constexpr int kTogether = kTokensOfPass == 1 ? 6 : 5;  // blocks of threads that a multiprocessor has registers for
+  static constexpr bool kWantsSums = Layout::kHasOffsets || kZero != 0;
+  using Chunks = PanelChunks<Layout::kBytes>;
+  static constexpr unsigned kTermsOfToken = Chunks::kBlocks * kParts * kTerms * kPanelRows;
+  static constexpr unsigned kSumBytes = kFewTokens * kPanelRows * sizeof(float);
+  static constexpr unsigned kSharedBytes = kTokensOfPass * kTermsOfToken * sizeof(float2) + kSumBytes;
+
+  const cuda::ProductJob& job;
+  const FewPanels& panels;
+  Shared<float> sums;
+  Shared<float2> terms;
+
+  __device__ IntegerSums(const cuda::ProductJob& its_job, const FewPanels& its_panels, unsigned shared)
+      : job(its_job), panels(its_panels), sums(SharedMemory<float>(shared)), terms(SharedMemory<float2>(shared + kSumBytes)) {}
+
+  // `count` blocks from `first` on, which `staged` holds; by the whole block of threads.
+  __device__ void Add(Shared<const unsigned char> staged, int first, int count) {
+    for (int token = 0; token < job.tokens; token += kTokensOfPass) {
+      const int tokens = min(kTokensOfPass, job.tokens - token);
+      if (token > 0) __syncthreads();
+      for (int i = threadIdx.x / kPanelRows; BeginOf(i) < kRatio * count; i += blockDim.x / kPanelRows) {
+        const int of_chunk = BlockOf(i), of_row = panels.count == 1 ? first * kRatio + of_chunk : of_chunk % job.blocks;
+        if (of_chunk >= kRatio * count) continue;
+        MakeTerms(BytesAt(staged + of_chunk / kRatio * Layout::kBytes), threadIdx.x % kPanelRows, of_chunk, of_row, token,
+                  tokens);
+      }
+      __syncthreads();
+      AddTerms(first == 0, token, tokens, panels.count == 1 ? count : panels.blocks);
+    }
+  }
+
+  // Which of the chunk's 32 columns are the i-th: the four of a warp are so far apart that their words, 8 of a block in
+  // neighbouring banks, are in different ones.
+  static constexpr int Apart() {
+    constexpr int kWords = Layout::kBytes / 4, kBanks = 32;
+    for (int apart = 1; kRatio == 1 && apart <= 4; apart *= 2) {
+      if (kWords * apart % kBanks == kPanelRows || kWords * apart % kBanks == kBanks - kPanelRows) return apart;
+    }
+    return 1;
+  }
+  static __device__ int BeginOf(int i) {
+    constexpr int kTogether = 4 * Apart();
+    return i / kTogether * kTogether;
+  }
+  static __device__ int BlockOf(int i) {
+    constexpr int kApart = Apart();
+    return BeginOf(i) + i % 4 * kApart + i % (4 * kApart) / 4;
+  }
+
+  // Of the chunk's 32 columns number `block`.
+  __device__ Shared<float2> TermsOf(int token, int block, int row) const {
+    return terms + (token * static_cast<int>(kTermsOfToken) + block * (kPartsOf32 * kTerms * kPanelRows) + row);
+  }
+
+  // Codes where a constant makes levels of them, else levels.
+  template <class Memory>
+  static __device__ uint32_t Word(Memory at, int b, int row, int s) {
+    if constexpr (kZero != 0) return CodeWord<Layout>(at, b, row, s);
+    return LevelWord<Layout>(at, b, row, s);
+  }
+
+  // Of row `row` of 32 columns: number `of_chunk` of the chunk, of whose format's block they are, and `of_row` of the row.
+  template <class Memory>
+  __device__ void MakeTerms(Memory at, int row, int of_chunk, int of_row, int first_token, int tokens) const {
+    const int b = of_chunk % kRatio;
+    quant::RowBlock scales[kPartsOf32];
+    MOED_UNROLL
+    for (int part = 0; part < kPartsOf32; ++part) {
+      quant::GetOfPart<typename Layout::Scales>(at, row, kPartsOf32 * b + part, scales[part]);
+    }
+    uint32_t words[kGroups];
+    MOED_UNROLL
+    for (int s = 0; s < kGroups; ++s) words[s] = Word(at, b, row, s);
+    MOED_UNROLL
+    for (int token = 0; token < kTokensOfPass; ++token) {
+      if (token >= tokens) continue;
+      PutTerms(words, scales, static_cast<int64_t>(first_token + token) * job.blocks + of_row, TermsOf(token, of_chunk, row));
+    }
+  }
+
+  // x: the 32 columns' number among all of the activations.
+  __device__ void PutTerms(const uint32_t (&words)[kGroups], const quant::RowBlock (&scales)[kPartsOf32], int64_t x,
+                           Shared<float2> to) const {
+    const Global<const int8_t> codes(job.codes);
+    const int4 low = Load<int4>(codes, 2 * x), high = Load<int4>(codes, 2 * x + 1);
+    const int fours[kGroups] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    const float x_scale = Global<const float>(job.scales)[x];
+    int dots[kPartsOf32] = {}, x_sums[kPartsOf32] = {};
+    if constexpr (kWantsSums && kPartsOf32 == 1) x_sums[0] = Global<const int32_t>(job.sums)[x];
+    MOED_UNROLL
+    for (int s = 0; s < kGroups; ++s) {
+      const int part = s / (kGroups / kPartsOf32);
+      dots[part] = __dp4a(static_cast<int>(words[s]), fours[s], dots[part]);
+      if constexpr (kWantsSums && kPartsOf32 > 1) x_sums[part] = __dp4a(static_cast<int>(kEveryByte), fours[s], x_sums[part]);
+    }
+    MOED_UNROLL
+    for (int part = 0; part < kPartsOf32; ++part) {
+      const int at = part * kTerms * kPanelRows;
+      const auto dot = static_cast<float>(dots[part] - kZero * x_sums[part]);
+      Store(to, at, make_float2(dot, Layout::Scale(scales[part], 0) * x_scale));
+      if constexpr (Layout::kHasOffsets) {
+        Store(to, at + kPanelRows, make_float2(static_cast<float>(x_sums[part]), Layout::Offset(scales[part], 0) * x_scale));
+      }
+    }
+  }
+
+  // In order, a thread for each row of each panel and token; several are read before they are added.
+  __device__ void AddTerms(bool begins, int first_token, int tokens, int blocks) const {
+    constexpr int kAhead = 4;
+    const int count = blocks * kParts * kTerms, of_token = kPanelRows * panels.count;
+    for (int i = threadIdx.x; i < of_token * tokens; i += blockDim.x) {
+      const int token = i / of_token, panel = i % of_token / kPanelRows;
+      const Shared<float> own = sums + (of_token * first_token + i);
+      const Shared<const float2> from = TermsOf(token, panel * blocks * kRatio, i % kPanelRows);
+      float sum = begins ? 0.0f : static_cast<float>(*own);
+      for (int term = 0; term < count; term += kAhead) {
+        float2 ahead[kAhead];
+        MOED_UNROLL
+        for (int k = 0; k < kAhead; ++k) {
+          if (term + k < count) ahead[k] = Load<float2>(from, (term + k) * kPanelRows);
+        }
+        MOED_UNROLL
+        for (int k = 0; k < kAhead; ++k) {
+          if (term + k < count) sum = fmaf(ahead[k].x, ahead[k].y, sum);
+        }
+      }
+      *own = sum;
+    }
+  }
+
+  __device__ void Finish() const {
+    __syncthreads();
+    for (int i = threadIdx.x; i < kPanelRows * panels.count * job.tokens; i += blockDim.x) {
+      const int token = i / (kPanelRows * panels.count), of_panels = i % (kPanelRows * panels.count);
+      FinishRow(job, token, kPanelRows * panels.first + of_panels, static_cast<float>(sums[i]));
+    }
+  }
+};
+
+// Sums of rows of floats: columns q and q + 4 of every 8 are of quarter q of a row's lanes. A warp has the panels and tokens
+// number warp, warp + 4, ...
+template <class Layout, int kOwn>
+struct FloatSums {
+  static constexpr int kRatio = Layout::kColumns / kBlockColumns;
+  static constexpr int kSteps = Layout::kColumns / kPartialSums;  // of a block
+  static constexpr int kRowLanes = 32 / kPanelRows;
+  static constexpr unsigned kSharedBytes = 0;
+  static constexpr int kTogether = 5;
+  using Chunks = PanelChunks<Layout::kBytes>;
+
+  const cuda::ProductJob& job;
+  const FewPanels& panels;
+  const int row, quarter, warp, warps;
+  float lower[kOwn] = {}, upper[kOwn] = {};
+
+  __device__ FloatSums(const cuda::ProductJob& its_job, const FewPanels& its_panels, unsigned)
+      : job(its_job),
+        panels(its_panels),
+        row(threadIdx.x % kPanelRows),
+        quarter(threadIdx.x % 32 / kPanelRows),
+        warp(threadIdx.x / 32),
+        warps(blockDim.x / 32) {}
+
+  __device__ void Add(Shared<const unsigned char> staged, int first, int count) {
+    const int blocks = panels.count == 1 ? count : panels.blocks;
+    MOED_UNROLL
+    for (int own = 0; own < kOwn; ++own) {
+      const int strand = warp + warps * own, panel = strand % panels.count, token = strand / panels.count;
+      if (token >= job.tokens) continue;
+      const int column = panels.count == 1 ? first * Layout::kColumns : 0;
+      const Global<const float> x =
+          Global<const float>(job.values) + (static_cast<int64_t>(token) * job.blocks * kBlockColumns + column + quarter);
+      AddColumns(staged + panel * blocks * Layout::kBytes, x, blocks, lower[own], upper[own]);
+    }
+  }
+
+  // Several columns are read before they are added.
+  __device__ void AddColumns(Shared<const unsigned char> staged, Global<const float> x, int blocks, float& low_sum,
+                             float& high_sum) const {
+    constexpr int kAhead = 8;
+    const int steps = blocks * kSteps;
+    for (int step = 0; step < steps; step += kAhead) {
+      float low[kAhead], high[kAhead], low_x[kAhead], high_x[kAhead];
+      MOED_UNROLL
+      for (int k = 0; k < kAhead; ++k) {
+        if (step + k >= steps) continue;
+        const auto block = BytesAt(staged + (step + k) / kSteps * Layout::kBytes);
+        const int column = (step + k) % kSteps * kPartialSums + quarter;
+        low[k] = Layout::Weight(block, column, row), high[k] = Layout::Weight(block, column + kRowLanes, row);
+        low_x[k] = x[(step + k) * kPartialSums], high_x[k] = x[(step + k) * kPartialSums + kRowLanes];
+      }
+      MOED_UNROLL
+      for (int k = 0; k < kAhead; ++k) {
+        if (step + k >= steps) continue;
+        low_sum = fmaf(low[k], low_x[k], low_sum);
+        high_sum = fmaf(high[k], high_x[k], high_sum);
+      }
+    }
+  }
+
+  __device__ void Finish() const {
+    MOED_UNROLL
+    for (int own = 0; own < kOwn; ++own) {
+      const int strand = warp + warps * own, panel = strand % panels.count, token = strand / panels.count;
+      if (token >= job.tokens) continue;
+      float sum = lower[own] + upper[own];
+      sum = sum + __shfl_xor_sync(kEveryLane, sum, 2 * kPanelRows);
+      sum = sum + __shfl_xor_sync(kEveryLane, sum, kPanelRows);
+      if (quarter == 0) FinishRow(job, token, kPanelRows * (panels.first + panel) + row, sum);
+    }
+  }
+};
+
+template <class Layout, class Sums>
+__global__ void MOED_LAUNCH_BOUNDS(kChunkThreads, Sums::kTogether) ProductsOfFew(cuda::ProductsOperation a) {
+  using Chunks = typename Sums::Chunks;
+  const cuda::ProductJob job = WithChoice(JobOfGroup(a, static_cast<int>(blockIdx.x)));
+  const int first_panel = (static_cast<int>(blockIdx.x) - job.first_group) * job.panels;
+  const FewPanels panels = {.first = first_panel,
+                            .count = min(job.panels, (job.rows + kPanelRows - 1) / kPanelRows - first_panel),
+                            .blocks = job.blocks * kBlockColumns / Layout::kColumns};
+  const Global<const unsigned char> weights =
+      Global<const unsigned char>(job.weights) + static_cast<int64_t>(first_panel) * panels.blocks * Layout::kBytes;
+  Sums sums(job, panels, Chunks::kSharedBytes);
+  Chunks chunks;
+  chunks.Fetch(weights, 0, min(Chunks::kBlocks, panels.all()));
+  for (int first = 0; first < panels.all(); first += Chunks::kBlocks) {
+    const int count = min(Chunks::kBlocks, panels.all() - first), next = first + count;
+    __syncthreads();
+    const Shared<const unsigned char> staged = chunks.Put(SharedMemory<unsigned char>(), count);
+    if (next < panels.all()) chunks.Fetch(weights, next, min(Chunks::kBlocks, panels.all() - next));
+    __syncthreads();
+    sums.Add(staged, first, count);
+  }
+  sums.Finish();
+}
+
+template <class Layout, class Sums>
+void LaunchProductsOfFew(DeviceStream& stream, const cuda::ProductsOperation& a) {
+  Launch<ProductsOfFew<Layout, Sums>>(stream,
+                                      {.grid = {static_cast<unsigned>(a.groups)},
+                                       .block = {kChunkThreads},
+                                       .shared_bytes = Sums::Chunks::kSharedBytes + Sums::kSharedBytes},
+                                      a);
+}
+
+template <class Layout>
+constexpr int TokensOfPass() {
+  constexpr unsigned kTermBytes = 16 << 10, kMost = 4;
+  return std::max(1u, std::min(kMost, kTermBytes / (IntegerSums<Layout, 1>::kTermsOfToken * unsigned{sizeof(float2)})));
+}
+
+}  // namespace
+}  // namespace MOED_CUDA_LANGUAGE
+}  // namespace moed
