@@ -4,7 +4,8 @@
 // Operations are enqueued: a call may return before the operation has run. They run in the order of their calls, each as if those
 // before it had ended; ComputeBackend::Fence returns when all have, or says why they never will. What an operation is given is of
 // two kinds:
-//   descriptions  shapes, jobs, Activations, token ids, positions, row numbers, lists of pages: the call copies them
+//   descriptions  shapes, jobs, Activations, token ids, positions, row numbers, lists of pages and of matrices: the call copies
+//                 them, and choices as far as no Route that was called since the last Fence writes them
 //   numbers       weights, activations, keys and values, scratch: behind pointers to floats and bytes. From the call to the next
 //                 Fence the host returns none of their memory, writes none, and reads none that an operation writes
 // The CPU's backends compute during the call and are always idle.
@@ -92,11 +93,10 @@ struct MatMulJob {
   const float* bias = nullptr;  // (rows); null: none
   float scale = 1;              // of what the product and its bias make
   bool adds = false;            // to what the output holds
-  // Of an expert that an operation before this one chooses, once that has run: its matrix is matrices[choice->expert], in place
-  // of weights.data, and its bias lies `rows` floats further for each expert before it. Null: the job says both. Exact ones
-  // alone.
+  // Of an expert that a Route before this one chooses, once that has run: its matrix is matrices[choice->expert], in place of
+  // weights.data, and its bias lies `rows` floats further for each expert before it. Null: the job says both. Exact ones alone.
   const ExpertChoice* choice = nullptr;
-  const std::byte* const* matrices = nullptr;
+  std::span<const std::byte* const> matrices = {};
   // Storage of HalfProductBytes; not empty: the product need not be exact. A backend whose OpenFastMatmul was OK then multiplies
   // weights and prepared input as 16-bit numbers, each row times a power of two, with sums in float32 of any order. The jobs of a
   // call may have the same storage.
@@ -106,7 +106,7 @@ struct MatMulJob {
   MatMulJob Chosen() const {
     MatMulJob chosen = *this;
     if (choice == nullptr) return chosen;
-    chosen.weights.data = matrices[choice->expert];
+    chosen.weights.data = matrices[static_cast<size_t>(choice->expert)];
     if (bias != nullptr) chosen.bias = bias + int64_t{choice->expert} * weights.rows;
     return chosen;
   }
@@ -314,7 +314,7 @@ class ComputeBackend {
   // In place over rows of cols.
   virtual void Softmax(float* x, int rows, int cols) = 0;
   // logits (rows, experts) become scores: probabilities by softmax, or ScoreExperts (router.h) of each row; choices (rows,
-  // top_k): its ChooseExperts.
+  // top_k): its ChooseExperts; in memory that the host reads.
   virtual void Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) = 0;
   // logits (rows, experts) become what RankExperts (router.h) makes of each row's scores, for those who look ahead.
   virtual void Rank(const RouterShape& shape, float* logits, int rows) = 0;

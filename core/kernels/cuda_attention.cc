@@ -28,8 +28,8 @@ AttentionOperation WithRuns(AttentionOperation operation, const AttendedRuns& at
   operation.group = std::min(heads, kAttentionRowsOfBlock);
   const int together = heads > operation.group ? 1 : kAttentionRowsOfBlock / operation.group;  // tokens
   for (const KvRun& run : attended.runs) operation.count += static_cast<int>(CeilDiv(run.tokens, together));
-  auto* const tiles = attended.descriptions.Take<AttentionTile>(static_cast<size_t>(operation.count));
-  AttentionTile* next = tiles;
+  const auto tiles = attended.descriptions.Take<AttentionTile>(static_cast<size_t>(operation.count));
+  AttentionTile* next = tiles.host;
   int64_t first_token = 0;
   int longest = 0;
   for (const KvRun& run : attended.runs) {
@@ -46,7 +46,7 @@ AttentionOperation WithRuns(AttentionOperation operation, const AttendedRuns& at
     }
     first_token += run.tokens;
   }
-  operation.tiles = tiles;
+  operation.tiles = tiles.device;
   const int64_t blocks = int64_t{operation.count} * operation.kv_heads * CeilDiv(heads, operation.group);
   if (blocks < kFewBlocks * attended.multiprocessors) {
     operation.pieces = PiecesIn(attended.scores, operation, first_token * operation.heads, longest);
@@ -59,14 +59,14 @@ AttentionOperation WithRuns(AttentionOperation operation, const AttendedRuns& at
 const KvPlace* PlacesOf(std::span<const KvRun> runs, int page_tokens, Descriptions& descriptions, int& rows) {
   rows = 0;
   for (const KvRun& run : runs) rows += run.tokens;
-  auto* const places = descriptions.Take<KvPlace>(static_cast<size_t>(rows));
-  KvPlace* next = places;
+  const auto places = descriptions.Take<KvPlace>(static_cast<size_t>(rows));
+  KvPlace* next = places.host;
   for (const KvRun& run : runs) {
     for (int position = run.position; position < run.position + run.tokens; ++position) {
       *next++ = {reinterpret_cast<unsigned char*>(run.pages[position / page_tokens]), position % page_tokens, position};
     }
   }
-  return places;
+  return places.device;
 }
 
 HeadsOperation HeadsOf(const AttentionShape& shape, const HeadTransform& transform, std::span<const KvRun> runs, float* query,

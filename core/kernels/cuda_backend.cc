@@ -1,8 +1,10 @@
 #include "core/kernels/cuda_backend.h"
 
 #include <algorithm>
+#include <functional>
 #include <initializer_list>
 #include <utility>
+#include <vector>
 
 #include "core/base/check.h"
 #include "core/base/lost_device.h"
@@ -38,6 +40,22 @@ PreparedRows RowsOf(const Activations& all) {
   return {Mutable(all.values), Mutable(all.codes), Mutable(all.scales), Mutable(all.sums)};
 }
 
+// Choices that a Route since the last Fence writes, for the host and where kernels read them.
+struct Routed {
+  std::span<const ExpertChoice> on_host;
+  const ExpertChoice* on_device;
+
+  bool Meets(std::span<const ExpertChoice> choices) const {
+    const std::less<const ExpertChoice*> before;
+    return before(choices.data(), on_host.data() + on_host.size()) && before(on_host.data(), choices.data() + choices.size());
+  }
+};
+// A table of matrices, and where kernels read it.
+struct DescribedTable {
+  const std::byte* const* on_host;
+  const unsigned char* const* on_device;
+};
+
 class CudaBackend final : public ComputeBackend {
  public:
   CudaBackend(std::string_view name, const KernelSet& kernels, std::unique_ptr<DeviceRuntime> runtime,
@@ -45,9 +63,9 @@ class CudaBackend final : public ComputeBackend {
       : name_(name),
         kernels_(kernels),
         runtime_(std::move(runtime)),
-        stream_(*runtime_, std::move(stream)),
-        memory_(*runtime_, stream_),
         descriptions_(*runtime_),
+        stream_(*runtime_, std::move(stream), [this](DeviceStream& launches) { descriptions_.Flush(launches); }),
+        memory_(*runtime_, stream_),
         executor_(executor) {}
   ~CudaBackend() override { Fence().IgnoreError(); }
 
@@ -59,6 +77,7 @@ class CudaBackend final : public ComputeBackend {
     absl::Status status = stream_.Synchronize();
     status.Update(descriptions_.status());
     descriptions_.Clear();
+    routed_.clear();
     const absl::Status told = Annotate(status, StrCat("the compute backend '", name_, "' failed"));
     return IsLostDevice(status) ? WithLostDevice(told) : told;
   }
@@ -126,10 +145,10 @@ class CudaBackend final : public ComputeBackend {
                                  InputForms forms, std::span<std::byte> storage) override;
   void SoftCap(float* x, float cap, int64_t n) override { Run(kernels_.soft_cap, {.x = x, .cap = cap, .n = n}); }
   void Softmax(float* x, int rows, int cols) override { Run(kernels_.softmax, {.x = x, .rows = rows, .cols = cols}); }
-  void Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) override {
-    Run(kernels_.route, {.shape = shape, .logits = logits, .choices = choices, .rows = rows});
+  void Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) override;
+  void Rank(const RouterShape& shape, float* logits, int rows) override {
+    Run(kernels_.route, {.shape = shape, .logits = logits, .choices = nullptr, .choices_on_host = nullptr, .rows = rows});
   }
-  void Rank(const RouterShape& shape, float* logits, int rows) override { Route(shape, logits, rows, nullptr); }
   void Combine(const CombineJob& job) override;
   void AddScaled(float* y, const float* x, float scale, int64_t n) override {
     Run(kernels_.add_scaled, {.y = y, .x = x, .scale = scale, .n = n});
@@ -150,6 +169,9 @@ class CudaBackend final : public ComputeBackend {
   void MultiplyHalves(const MatMulJob& job);
   // The exact jobs of this format with more than `fewer` and at most `most` tokens.
   void LaunchProducts(std::span<const MatMulJob> jobs, FormatId format, int fewer, int most);
+  // Where kernels read them.
+  const ExpertChoice* ChoicesOf(std::span<const ExpertChoice> choices);
+  const unsigned char* const* MatricesOf(std::span<const std::byte* const> matrices);
   AttendedRuns RunsOf(std::span<const KvRun> runs, std::span<float> scores) {
     return {runs, scores, runtime_->attributes().multiprocessors, descriptions_};
   }
@@ -160,19 +182,21 @@ class CudaBackend final : public ComputeBackend {
   const std::string_view name_;
   const KernelSet& kernels_;
   const std::unique_ptr<DeviceRuntime> runtime_;
+  Descriptions descriptions_;
   GraphStream stream_;
   CudaMemory memory_;
-  Descriptions descriptions_;
   Executor& executor_;
+  std::vector<Routed> routed_;          // since the last Fence
+  std::vector<DescribedTable> tables_;  // of a call of MatMul
   bool multiplies_halves_ = false;
 };
 
 void CudaBackend::Embed(const MatrixView& matrix, std::span<const TokenId> tokens, float* y) {
-  auto* const rows = descriptions_.Take<int32_t>(tokens.size());
-  std::transform(tokens.begin(), tokens.end(), rows, [](TokenId token) { return token.value(); });
+  const auto rows = descriptions_.Take<int32_t>(tokens.size());
+  std::transform(tokens.begin(), tokens.end(), rows.host, [](TokenId token) { return token.value(); });
   Run(kernels_.embed, {.format = matrix.format,
                        .matrix = reinterpret_cast<const unsigned char*>(matrix.data),
-                       .tokens = rows,
+                       .tokens = rows.device,
                        .y = y,
                        .rows = static_cast<int>(tokens.size()),
                        .cols = matrix.cols});
@@ -239,6 +263,7 @@ Activations CudaBackend::Gather(const Activations& from, std::span<const int32_t
 
 void CudaBackend::MatMul(std::span<const MatMulJob> jobs) {
   uint32_t formats = 0;
+  tables_.clear();
   static_assert(kFormatCount <= 32);
   for (const MatMulJob& job : jobs) {
     MOED_CHECK(job.input->cols == job.weights.cols && job.input->forms().Cover(InputForms::Of({job.weights.format})));
@@ -264,9 +289,10 @@ void CudaBackend::LaunchProducts(std::span<const MatMulJob> jobs, FormatId forma
   };
   const auto count = std::count_if(jobs.begin(), jobs.end(), among);
   if (count == 0) return;
-  auto* const described = descriptions_.Take<ProductJob>(static_cast<size_t>(count));
-  ProductsOperation operation = {.format = format, .jobs = described, .count = static_cast<int>(count), .groups = 0, .tokens = 0};
-  ProductJob* next = described;
+  const auto described = descriptions_.Take<ProductJob>(static_cast<size_t>(count));
+  ProductsOperation operation = {
+      .format = format, .jobs = described.device, .count = static_cast<int>(count), .groups = 0, .tokens = 0};
+  ProductJob* next = described.host;
   for (const MatMulJob& job : jobs) {
     if (!among(job)) continue;
     const Activations& x = *job.input;
@@ -286,8 +312,8 @@ void CudaBackend::LaunchProducts(std::span<const MatMulJob> jobs, FormatId forma
                .panels = panels,
                .scale = job.scale,
                .adds = job.adds,
-               .choice = job.choice,
-               .matrices = reinterpret_cast<const unsigned char* const*>(job.matrices)};
+               .choice = job.choice == nullptr ? nullptr : ChoicesOf({job.choice, 1}),
+               .matrices = job.choice == nullptr ? nullptr : MatricesOf(job.matrices)};
     operation.groups += static_cast<int>(CeilDiv(Panels(job.weights.rows), panels));
     operation.tokens = std::max(operation.tokens, x.tokens);
   }
@@ -362,10 +388,10 @@ void CudaBackend::StoreLatent(const LatentShape& shape, std::span<const KvRun> r
 }
 
 const int64_t* CudaBackend::FirstRows(std::span<const StateRun> runs) {
-  auto* const first_rows = descriptions_.Take<int64_t>(runs.size());
+  const auto first_rows = descriptions_.Take<int64_t>(runs.size());
   int64_t first = 0;
-  for (size_t i = 0; i < runs.size(); ++i) first_rows[i] = std::exchange(first, first + runs[i].tokens);
-  return first_rows;
+  for (size_t i = 0; i < runs.size(); ++i) first_rows.host[i] = std::exchange(first, first + runs[i].tokens);
+  return first_rows.device;
 }
 
 void CudaBackend::Convolve(const ConvolutionShape& shape, std::span<const StateRun> runs, const float* x, const float* weights,
@@ -427,8 +453,39 @@ void CudaBackend::StateSpace(const StateSpaceShape& shape, std::span<const State
                 .values = 0});
 }
 
+void CudaBackend::Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) {
+  RouteOperation operation = {.shape = shape, .logits = logits, .choices = choices, .choices_on_host = nullptr, .rows = rows};
+  if (!memory_.unified()) {
+    const size_t count = static_cast<size_t>(rows) * static_cast<size_t>(shape.top_k);
+    operation.choices = descriptions_.Take<ExpertChoice>(count).device;
+    operation.choices_on_host = choices;
+    routed_.push_back({{choices, count}, operation.choices});
+  }
+  Run(kernels_.route, operation);
+}
+
+const ExpertChoice* CudaBackend::ChoicesOf(std::span<const ExpertChoice> choices) {
+  if (memory_.unified()) return choices.data();
+  const auto last = std::find_if(routed_.rbegin(), routed_.rend(), [&](const Routed& routed) { return routed.Meets(choices); });
+  if (last == routed_.rend()) return descriptions_.Copy(choices);
+  const ptrdiff_t first = choices.data() - last->on_host.data();
+  const bool all = first >= 0 && static_cast<size_t>(first) + choices.size() <= last->on_host.size();
+  return all ? last->on_device + first : choices.data();
+}
+
+const unsigned char* const* CudaBackend::MatricesOf(std::span<const std::byte* const> matrices) {
+  const auto on_device = [](const std::byte* const* table) { return reinterpret_cast<const unsigned char* const*>(table); };
+  if (memory_.unified()) return on_device(matrices.data());
+  for (const DescribedTable& table : tables_) {
+    if (table.on_host == matrices.data()) return table.on_device;
+  }
+  tables_.push_back({matrices.data(), on_device(descriptions_.Copy(matrices))});
+  return tables_.back().on_device;
+}
+
 void CudaBackend::Combine(const CombineJob& job) {
-  Run(kernels_.combine, {.choices = job.choices,
+  const size_t slots = static_cast<size_t>(job.rows) * static_cast<size_t>(job.top_k);
+  Run(kernels_.combine, {.choices = ChoicesOf({job.choices, slots}),
                          .expert_scales = job.expert_scales,
                          .places = descriptions_.Copy(job.places),
                          .outputs = job.outputs,

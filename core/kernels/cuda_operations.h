@@ -137,7 +137,8 @@ struct SoftmaxOperation {
 struct RouteOperation {
   RouterShape shape;
   float* logits;
-  ExpertChoice* choices;  // null: the scores become ranks instead
+  ExpertChoice* choices;          // null: the scores become ranks instead
+  ExpertChoice* choices_on_host;  // the same, for the host; null: choices are
   int rows;
 };
 struct RopeOperation {

@@ -186,10 +186,13 @@ absl::Status Decoder::ProjectLogits(std::span<const int32_t> rows, LogitsSink si
                                            : step_.NormalizeAndPrepare(normed, weights_.final_norm, weights_.final_norm_bias,
                                                                        count, normed, forms, scratch.block_storage);
     const auto scale = static_cast<float>(spec_.logits_scale);
-    const MatMulJob jobs[] = {{weights_.head, &input, scratch.logits.data(), spec_.vocabulary, weights_.head_bias, scale}};
+    float* const logits = scratch.uncapped_logits.data();
+    const MatMulJob jobs[] = {{weights_.head, &input, logits, spec_.vocabulary, weights_.head_bias, scale}};
     backend.MatMul(jobs);
     const auto cap = static_cast<float>(spec_.logits_cap);
-    if (cap != 0) backend.SoftCap(scratch.logits.data(), cap, int64_t{count} * spec_.vocabulary);
+    const int64_t numbers = int64_t{count} * spec_.vocabulary;
+    if (cap != 0) backend.SoftCap(logits, cap, numbers);
+    if (logits != scratch.logits.data()) backend.memory().Copy(scratch.logits.data(), logits, numbers * sizeof(float));
     MOED_RETURN_IF_ERROR(step_.Fence());
   }
   for (int i = 0; i < count; ++i) {

@@ -112,13 +112,13 @@ absl::Status FfnBlock::RouteMasked(LayerId layer, const LayerWeights& weights, E
   const RouterShape shape = RouterOf(step_.spec, weights);
   const std::span<int32_t> all = scratch.slot_places.first(rows);
   std::iota(all.begin(), all.end(), 0);
-  step_.backend.GatherRows(scratch.router.data(), step_.spec.experts, all, scratch.unmasked.data());
-  step_.backend.Route(shape, scratch.unmasked.data(), rows, scratch.unmasked_choices.data());
+  step_.backend.GatherRows(scratch.router.data(), step_.spec.experts, all, scratch.masked.data());
+  step_.backend.Route(shape, scratch.router.data(), rows, scratch.unmasked_choices.data());
   ShowNormed();
   MOED_RETURN_IF_ERROR(step_.Fence());
   CallGateHooks(layer, provider);
   MaskRouter(layer, provider);
-  step_.backend.Route(shape, scratch.router.data(), rows, scratch.choices.data());
+  step_.backend.Route(shape, scratch.masked.data(), rows, scratch.choices.data());
   MOED_RETURN_IF_ERROR(step_.Fence());
   for (int row = 0; row < rows; ++row) UndoWhereMoreIsGone(row);
   return absl::OkStatus();
@@ -151,7 +151,7 @@ void FfnBlock::MaskRouter(LayerId layer, ExpertProvider& provider) {
   const size_t top_k = step_.spec.top_k;
   for (int row = 0; row < step_.batch.rows(); ++row) {
     scratch.routing[row].choices = scratch.unmasked_choices.subspan(row * top_k, top_k);
-    provider.MaskRouter(layer, NormedOnHost(row), scratch.router.subspan(row * experts, experts), scratch.routing[row]);
+    provider.MaskRouter(layer, NormedOnHost(row), scratch.masked.subspan(row * experts, experts), scratch.routing[row]);
   }
 }
 

@@ -14,7 +14,11 @@ constexpr float kLengthEpsilon = 1e-6f;  // added to the squared length of queri
 
 GatedDeltaBlock::GatedDeltaBlock(Step& step) : step_(step) {
   if (!step.spec.delta_net) return;
-  std::ranges::fill(step.scratch.unit, static_cast<float>(1 / std::sqrt(static_cast<double>(shape().key_dim))));
+  const Scratch& scratch = step.scratch;
+  std::ranges::fill(scratch.unit_on_host, static_cast<float>(1 / std::sqrt(static_cast<double>(shape().key_dim))));
+  if (scratch.unit_on_host.data() == scratch.unit.data()) return;
+  step.backend.memory().Copy(scratch.unit.data(), scratch.unit_on_host.data(), scratch.unit.size_bytes());
+  step.Fence().IgnoreError();  // every later one tells it
 }
 
 // Blocks in order: a chunk's rows of one block leave the state for those of the next.
@@ -67,7 +71,7 @@ void GatedDeltaBlock::ReadStates(const LayerWeights& weights, RowBlock block, st
                                .value_heads = shape().value_heads,
                                .key_dim = shape().key_dim,
                                .value_dim = shape().value_dim,
-                               .scale = scratch.unit[0],
+                               .scale = scratch.unit_on_host[0],
                                .key_heads_in_turn = shape().key_heads_in_turn};
   float* read = scratch.attended.data();
   backend.DeltaRule(rule, runs, scratch.convolved.data(), scratch.decay.data(), scratch.rate.data(), read);

@@ -39,8 +39,8 @@ TokenRows CarveRows(const ModelSpec& spec, InputForms expert_inputs, size_t toke
   rows.slots = floats(tokens * spec.top_k * spec.hidden);
   rows.normed = {rows.slots.data(), tokens * spec.hidden};
   rows.normed_on_host = &source == &shared ? rows.normed : shared_floats(rows.normed.size());
-  rows.router = shared_floats(tokens * spec.experts);
-  rows.unmasked = shared_floats(tokens * spec.experts);
+  rows.router = floats(tokens * spec.experts);
+  rows.masked = shared_floats(tokens * spec.experts);
   if (spec.shared_gate) rows.shared_gate = floats(tokens);
   rows.input_storage = source.template Take<std::byte>(ActivationBytes(static_cast<int>(tokens), spec.hidden, expert_inputs));
   return rows;
@@ -97,6 +97,8 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   const auto floats = [&](size_t count) { return source.template Take<float>(count); };
   const auto shared_floats = [&](size_t count) { return shared.template Take<float>(count); };
   scratch.logits = shared_floats(logits_rows * spec.vocabulary);
+  const bool capped_apart = &source != &shared && spec.logits_cap != 0;
+  scratch.uncapped_logits = capped_apart ? floats(logits_rows * spec.vocabulary) : scratch.logits;
   scratch.scores = floats(spec.latent ? ComputeBackend::LatentScratchFloats(threads, options.max_context)
                                       : ComputeBackend::AttentionScratchFloats(threads, options.max_context));
 
@@ -119,7 +121,10 @@ Scratch Carve(const ModelSpec& spec, const ModelOptions& options, int threads, S
   scratch.convolved = floats(rows * recurrence.convolved_width);
   scratch.decay = floats(rows * recurrence.heads);
   scratch.rate = floats(rows * recurrence.heads);
-  if (spec.delta_net) scratch.unit = shared_floats(spec.delta_net->key_dim);
+  if (spec.delta_net) {
+    scratch.unit = floats(spec.delta_net->key_dim);
+    scratch.unit_on_host = &source == &shared ? scratch.unit : shared_floats(spec.delta_net->key_dim);
+  }
   if (spec.gated()) scratch.gate = floats(wide * ffn);
   scratch.up = floats(wide * ffn);
 

@@ -31,7 +31,7 @@ struct TokenRows {
   std::span<float> normed;             // (tokens, hidden): the first of `slots`, whose experts write when the norm was read
   std::span<float> normed_on_host;     // the same for the host; a copy of them, where its memory is not the backend's
   std::span<float> router;             // (tokens, experts): logits, then scores
-  std::span<float> unmasked;           // (tokens, experts): the same without a mask, where there is one
+  std::span<float> masked;             // (tokens, experts): the same with the mask, where there is one
   std::span<float> shared_gate;        // (tokens): logits
   std::span<std::byte> input_storage;  // a layer's prepared input of the experts, all rows
 };
@@ -63,8 +63,9 @@ struct ProcessorRows {
 struct Scratch : TokenRows {
   int block_rows = 0;
 
-  std::span<float> logits;  // (logits rows, vocabulary)
-  std::span<float> scores;  // attention
+  std::span<float> logits;           // (logits rows, vocabulary)
+  std::span<float> uncapped_logits;  // the same before they are capped, where they are and the host's memory is not the backend's
+  std::span<float> scores;           // attention
 
   std::span<float> projected;  // (rows, hidden): what is normed before the residual stream gets it
   std::span<float> q;          // (rows, heads, head_dim), of the widest layer
@@ -76,13 +77,14 @@ struct Scratch : TokenRows {
   std::span<float> attended;        // (rows, heads, spec.ValueDim()) or (rows, spec.recurrence().output_width), whichever is more
   std::span<float> attention_gate;  // as attended
   // Of recurrent layers.
-  std::span<float> mixed;      // (rows, spec.recurrence().convolved_width): queries, keys and values
-  std::span<float> convolved;  // the same
-  std::span<float> decay;      // (rows, spec.recurrence().heads)
-  std::span<float> rate;       // the same
-  std::span<float> unit;       // (key_dim): the weight with which an RMS norm makes the length of queries and keys 1
-  std::span<float> gate;       // (wide, ffn)
-  std::span<float> up;         // (wide, ffn)
+  std::span<float> mixed;         // (rows, spec.recurrence().convolved_width): queries, keys and values
+  std::span<float> convolved;     // the same
+  std::span<float> decay;         // (rows, spec.recurrence().heads)
+  std::span<float> rate;          // the same
+  std::span<float> unit;          // (key_dim): the weight with which an RMS norm makes the length of queries and keys 1
+  std::span<float> unit_on_host;  // the same
+  std::span<float> gate;          // (wide, ffn)
+  std::span<float> up;            // (wide, ffn)
 
   std::span<std::byte> block_storage;  // prepared rows of `normed`: of a block, or those whose logits are computed
   std::span<std::byte>
@@ -115,7 +117,7 @@ struct Scratch : TokenRows {
   std::span<int32_t> row_chunks;    // (tokens)
 };
 
-// What the host reads or writes is carved from `shared`: router, unmasked, logits, unit, what gates are asked with, and all that
+// What the host reads or writes is carved from `shared`: masked, logits, what gates are asked with, and all that
 // is no number. Where the backend's memory is unified both are one.
 struct ScratchSizes {
   uint64_t working = 0;

@@ -36,8 +36,9 @@ size_t WholeStep::PositionOf(LayerId layer) const {
   return static_cast<size_t>(std::ranges::lower_bound(layers_, layer) - layers_.begin());
 }
 
-const std::byte* const* WholeStep::MatricesOf(LayerId layer, ExpertPart part) const {
-  return &table_[(PositionOf(layer) * kExpertParts + static_cast<size_t>(part)) * static_cast<size_t>(step_.spec.experts)];
+ExpertTable WholeStep::MatricesOf(LayerId layer, ExpertPart part) const {
+  const auto experts = static_cast<size_t>(step_.spec.experts);
+  return table_.subspan((PositionOf(layer) * kExpertParts + static_cast<size_t>(part)) * experts, experts);
 }
 
 MatMulJob WholeStep::JobOf(LayerId layer, ExpertPart part, int slot, const Activations& input, float* output,

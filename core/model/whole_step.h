@@ -40,7 +40,7 @@ class WholeStep {
     return step_.scratch.whole_choices.subspan(position * kGroupRows, static_cast<size_t>(slots()));
   }
   size_t PositionOf(LayerId layer) const;
-  const std::byte* const* MatricesOf(LayerId layer, ExpertPart part) const;
+  ExpertTable MatricesOf(LayerId layer, ExpertPart part) const;  // of each expert
   MatMulJob JobOf(LayerId layer, ExpertPart part, int slot, const Activations& input, float* output, const float* bias) const;
   void TellLayer(size_t position, ExpertProvider& provider);
 

@@ -67,29 +67,56 @@ TEST_P(DeviceTest, HasTheBitsOfScalar) {
 }
 
 // Where experts are there, all that a decoded token launches is graphs, one between two waits. Where the provider says where all
-// are, it is one graph and one wait.
+// are, it is one graph and one wait, and one copy of what describes it to memory of the device's own. Capped logits are copied
+// from there.
 #if __has_builtin(__builtin_clear_padding)
 TEST_P(DeviceTest, TokensAreLaunchedAsGraphs) {
   const StoreReader& store = PackedStore(GetParam(), FormatId::kQ4);
-  PackedModel model(store, {.page_tokens = 16, .use_backend = unified_.backend.get()});
-  MemoryProvider provider(store, unified_.backend->memory().shared());
-  const auto launched = [&](std::span<const TokenId> tokens) {
-    TestSequence sequence;
-    model.Feed(provider, sequence, tokens.first(5), 1);
-    const emulation::LaunchCounts before = unified_.device->launches();
-    const uint64_t waits = unified_.device->calls(emulation::OrderCall::kWait);
-    model.Feed(provider, sequence, tokens.last(1), 1);
-    EXPECT_EQ(unified_.device->launches().single, before.single);
-    EXPECT_EQ(unified_.device->launches().graphs - before.graphs, unified_.device->calls(emulation::OrderCall::kWait) - waits);
-    return unified_.device->launches().graphs - before.graphs;
-  };
-  const std::vector<TokenId> tokens = RandomTokens(6, 1, model.spec().vocabulary);
-  EXPECT_GT(launched(tokens), 1u);
-  if (model.spec().encoder || model.spec().prefix) return;
-  provider.LetStepsBeWhole();
-  EXPECT_EQ(launched(tokens), 1u);
+  for (EmulatedBackend* const emulated : {&unified_, &discrete_}) {
+    emulation::EmulatedRuntime& device = *emulated->device;
+    const bool unified = emulated == &unified_;
+    SCOPED_TRACE(unified ? "unified memory" : "memory of its own");
+    PackedModel model(store, {.page_tokens = 16, .use_backend = emulated->backend.get()});
+    MemoryProvider provider(store, emulated->backend->memory().shared());
+    uint64_t copies = 0;
+    const auto launched = [&](std::span<const TokenId> tokens) {
+      TestSequence sequence;
+      model.Feed(provider, sequence, tokens.first(5), 1);
+      const emulation::LaunchCounts before = device.launches();
+      const uint64_t waits = device.calls(emulation::OrderCall::kWait), copied = device.calls(emulation::OrderCall::kCopy);
+      model.Feed(provider, sequence, tokens.last(1), 1);
+      EXPECT_EQ(device.launches().single, before.single);
+      EXPECT_EQ(device.launches().graphs - before.graphs, device.calls(emulation::OrderCall::kWait) - waits);
+      copies = device.calls(emulation::OrderCall::kCopy) - copied;
+      return device.launches().graphs - before.graphs;
+    };
+    const std::vector<TokenId> tokens = RandomTokens(6, 1, model.spec().vocabulary);
+    EXPECT_GT(launched(tokens), 1u);
+    if (model.spec().encoder || model.spec().prefix) continue;
+    provider.LetStepsBeWhole();
+    EXPECT_EQ(launched(tokens), 1u);
+    const uint64_t capped = model.spec().logits_cap != 0 ? 1 : 0;
+    EXPECT_EQ(copies, unified ? 0u : 1u + capped);
+  }
 }
 #endif
+
+// A device with memory of its own reads nothing of the host's but experts that lie there.
+TEST_P(DeviceTest, KernelsReadWhatLiesOnTheDevice) {
+  const StoreReader& store = PackedStore(GetParam(), FormatId::kQ4);
+  EmulatedBackend logged{{.watch = false, .log = true, .attributes = emulation::kDiscreteDevice}};
+  PackedModel model(store, {.page_tokens = 16, .use_backend = logged.backend.get()});
+  MemoryProvider provider(store, logged.backend->memory().shared());
+  const std::vector<TokenId> tokens = RandomTokens(4, 1, model.spec().vocabulary);
+  for (const bool whole : {false, true}) {
+    if (whole) provider.LetStepsBeWhole();
+    TestSequence sequence;
+    model.Feed(provider, sequence, tokens, 3);
+  }
+  const auto traffic = logged.device->traffic();
+  EXPECT_FALSE(traffic.empty());
+  for (const auto& [kernel, counted] : traffic) EXPECT_EQ(counted.loads_of_host.requests, 0u) << kernel;
+}
 
 // What the host looks at or changes within a step, on a device whose memory it cannot read: inputs of gates, a mask, a gate that
 // is asked for.

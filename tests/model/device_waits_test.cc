@@ -1,5 +1,5 @@
-// Every wait of a model's run on a device is needed: where one is left out, the logits are other bits, or the run does not get to
-// its end.
+// Every wait of a model's run on a device is needed, and every copy of what describes its work: where one is left out, the logits
+// are other bits, or the run does not get to its end.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -86,7 +86,7 @@ DeviceRun RunOn(const StoreReader& store, const DeviceAttributes& device, bool w
   DeviceRun run;
   const auto calls = [&] {
     std::vector<uint64_t> counts;
-    for (const OrderCall call : {OrderCall::kRecord, OrderCall::kAwait, OrderCall::kWait}) counts.push_back(runtime.calls(call));
+    for (int call = 0; call < emulation::kOrderCalls; ++call) counts.push_back(runtime.calls(static_cast<OrderCall>(call)));
     return counts;
   };
   run.loading = calls();
@@ -126,13 +126,16 @@ TEST(DeviceWaits, EveryOneIsMissed) {
             << "kind " << static_cast<int>(call) << ", number " << number << (device.unified_memory ? "" : ", memory of its own");
       }
     }
-    // Of whole steps there is one wait each: for the piece, and for the token.
+    // Of whole steps there is one of each: for the piece, and for the token. Of unified memory nothing is copied.
     const DeviceRun whole = RunOn(store, device, /*whole=*/true, std::nullopt);
     EXPECT_TRUE(SameBits(whole.logits, expected));
-    const size_t wait = static_cast<size_t>(OrderCall::kWait);
-    EXPECT_EQ(whole.calls[wait] - whole.loading[wait], 2);
-    for (uint64_t number = whole.loading[wait]; number < whole.calls[wait]; ++number) {
-      EXPECT_TRUE(IsMissed(store, device, /*whole=*/true, {OrderCall::kWait, number}, expected)) << "number " << number;
+    for (const OrderCall call : {OrderCall::kWait, OrderCall::kCopy}) {
+      const uint64_t count = whole.calls[static_cast<size_t>(call)], first = whole.loading[static_cast<size_t>(call)];
+      EXPECT_EQ(count - first, call == OrderCall::kCopy && device.unified_memory ? 0 : 2);
+      for (uint64_t number = first; number < count; ++number) {
+        EXPECT_TRUE(IsMissed(store, device, /*whole=*/true, {call, number}, expected))
+            << "kind " << static_cast<int>(call) << ", number " << number;
+      }
     }
   }
 }

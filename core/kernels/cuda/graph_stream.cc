@@ -21,10 +21,9 @@ GraphStream::~GraphStream() { Synchronize().IgnoreError(); }
 
 void GraphStream::Launch(const Kernel& kernel, const LaunchShape& shape, std::span<const std::byte> arguments) {
   if (gathered_.size() == most_launches_) {
-    LaunchSingly();
     too_long_ = true;
+    LaunchGathered();
   }
-  if (too_long_) return stream_->Launch(kernel, shape, arguments);
   Append(kernel.function, bytes_);
   Append(kernel.run, bytes_);
   Append(shape, bytes_);
@@ -33,26 +32,24 @@ void GraphStream::Launch(const Kernel& kernel, const LaunchShape& shape, std::sp
 }
 
 void GraphStream::Begin() {
+  LaunchGathered();
   too_long_ = false;
+}
+
+void GraphStream::LaunchGathered() {
   if (gathered_.empty()) return;
-  LaunchGraph* const graph = GraphOfGathered();
-  if (graph == nullptr) return LaunchSingly();
-  stream_->LaunchAll(*graph);
-  Forget();
-}
-
-void GraphStream::LaunchSingly() {
-  for (const Gathered& launch : gathered_) stream_->Launch(launch.kernel, launch.shape, ArgumentsOf(launch));
-  Forget();
-}
-
-void GraphStream::Forget() {
+  if (before_launches_ != nullptr) before_launches_(*stream_);
+  if (LaunchGraph* const graph = GraphOfGathered(); graph != nullptr) {
+    stream_->LaunchAll(*graph);
+  } else {
+    for (const Gathered& launch : gathered_) stream_->Launch(launch.kernel, launch.shape, ArgumentsOf(launch));
+  }
   gathered_.clear();
   bytes_.clear();
 }
 
 LaunchGraph* GraphStream::GraphOfGathered() {
-  if (gathered_.size() < 2) return nullptr;
+  if (gathered_.size() < 2 || too_long_) return nullptr;
   if (const auto found = by_list_.find(bytes_); found != by_list_.end()) {
     kept_.splice(kept_.begin(), kept_, found->second);
     return kept_.front().graph.get();

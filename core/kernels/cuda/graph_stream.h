@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <span>
@@ -19,8 +20,9 @@ namespace moed {
 
 // A stream of `runtime` that gathers launches until it is asked for something else, or to begin. A list of them that came before,
 // the same kernels with the same shapes and bytes of arguments, is launched as a graph; the first time they go one by one. So do
-// those that are longer than kMostLaunches, or than kMostOfLongList where one was announced. Of graphs it keeps those that were
-// used last. Where there is no memory for a graph launches go one by one; what else hinders one is told by the next wait.
+// those that are longer than kMostLaunches, or than kMostOfLongList where one was announced, as many at a time. Of graphs it
+// keeps those that were used last. Where there is no memory for a graph launches go one by one; what else hinders one is told by
+// the next wait.
 class GraphStream final : public DeviceStream {
  public:
   static constexpr size_t kMostLaunches = 128;  // of a graph
@@ -28,8 +30,12 @@ class GraphStream final : public DeviceStream {
   static constexpr size_t kMostGraphs = 256;
   static constexpr size_t kMostKeptLaunches = kMostGraphs * kMostLaunches;  // of all graphs
 
-  // The runtime outlives it.
-  GraphStream(DeviceRuntime& runtime, std::unique_ptr<DeviceStream> stream) : runtime_(runtime), stream_(std::move(stream)) {}
+  // Enqueues what launches need that were gathered.
+  using BeforeLaunches = std::function<void(DeviceStream& stream)>;
+
+  // The runtime outlives it, and what `before_launches` refers to. Null: launches need nothing.
+  GraphStream(DeviceRuntime& runtime, std::unique_ptr<DeviceStream> stream, BeforeLaunches before_launches = nullptr)
+      : runtime_(runtime), stream_(std::move(stream)), before_launches_(std::move(before_launches)) {}
   ~GraphStream() override;
 
   // What was gathered is the device's from here on.
@@ -66,19 +72,19 @@ class GraphStream final : public DeviceStream {
   std::span<const std::byte> ArgumentsOf(const Gathered& launch) const {
     return std::as_bytes(std::span(bytes_)).subspan(launch.first_byte, launch.bytes);
   }
-  void LaunchSingly();
-  void Forget();
-  // Of the gathered list; null: it has none.
+  void LaunchGathered();
+  // Of the gathered list; null: it has none, or is a part.
   LaunchGraph* GraphOfGathered();
   LaunchGraph* Keep();
   void DropLeastUsed();
 
   DeviceRuntime& runtime_;
   const std::unique_ptr<DeviceStream> stream_;
+  const BeforeLaunches before_launches_;
   std::vector<Gathered> gathered_;
   std::string bytes_;  // kernels, shapes and arguments of the gathered list
   size_t most_launches_ = kMostLaunches;
-  bool too_long_ = false;            // the list since the last Begin
+  bool too_long_ = false;            // the list since the last Begin: some of it is launched
   std::unordered_set<size_t> seen_;  // hashes of lists
   std::list<Kept> kept_;             // the last used first
   size_t kept_launches_ = 0;

@@ -35,8 +35,12 @@ __global__ void Route(cuda::RouteOperation a) {
     for (int i = thread; i < experts; i += threads) logits[i] = static_cast<float>(scores[i]);
     return;
   }
-  const Global<ExpertChoice> chosen = Global<ExpertChoice>(a.choices) + static_cast<int64_t>(blockIdx.x) * top_k;
-  for (int i = thread; i < top_k; i += threads) chosen[i] = static_cast<ExpertChoice>(choices[i]);
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * top_k;
+  for (int i = thread; i < top_k; i += threads) {
+    const ExpertChoice choice = choices[i];
+    Global<ExpertChoice>(a.choices)[first + i] = choice;
+    if (a.choices_on_host != nullptr) Global<ExpertChoice>(a.choices_on_host)[first + i] = choice;
+  }
 }
 
 inline void LaunchRoute(DeviceStream& stream, const cuda::RouteOperation& a) {

@@ -23,12 +23,14 @@ struct Arguments {
 class AccessLog : public testing::Test {
  protected:
   template <auto kKernel>
-  KernelTraffic Traffic(int stride = 1, unsigned threads = 64) {
+  KernelTraffic Traffic(int stride = 1, unsigned threads = 64, bool on_device = false) {
     EmulatedDevice device({.seed = 1, .log = true});
     const auto x = device.Numbers<float>(64 * 64, 1.0f);
     const auto y = device.Numbers<float>(64 * 64);
+    const Buffer own = device.runtime().Allocate(x.size_bytes(), MemoryKind::kDevice).value();
+    const float* const from = on_device ? reinterpret_cast<const float*>(own.data()) : x.data();
     const LaunchShape shape = {.block = {threads}, .shared_bytes = 16 << 10};
-    EXPECT_THAT((device.Run<kKernel>(shape, Arguments{x.data(), y.data(), stride})), IsEmpty());
+    EXPECT_THAT((device.Run<kKernel>(shape, Arguments{from, y.data(), stride})), IsEmpty());
     const auto traffic = device.runtime().traffic();
     EXPECT_EQ(traffic.size(), 1);
     return traffic.begin()->second;
@@ -51,6 +53,11 @@ TEST_F(AccessLog, StridesMoveMore) {
   EXPECT_EQ(Traffic<Strided>(8).loads.ratio(), 8.0);
   EXPECT_EQ(Traffic<Strided>(64).loads.ratio(), 8.0);
   EXPECT_EQ(Traffic<Strided>(0).loads.ratio(), 1.0);  // one number for all
+}
+
+TEST_F(AccessLog, MemoryOfTheHostIsKnown) {
+  EXPECT_EQ(Traffic<Strided>().loads_of_host.requests, 2);
+  EXPECT_EQ(Traffic<Strided>(1, 64, true).loads_of_host.requests, 0);
 }
 
 // Four bytes before a sector's end on: one more sector.

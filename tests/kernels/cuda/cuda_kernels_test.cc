@@ -83,7 +83,7 @@ class KernelsBesideScalar {
     MatMulJob chosen = {.weights = weights, .output_stride = rows, .bias = Keep(Gaussian(size_t{2} * rows, 6))};
     chosen.weights.data = nullptr;
     chosen.choice = Keep(std::vector<ExpertChoice>{{.expert = 1}});
-    chosen.matrices = Keep(std::vector<const std::byte*>{nullptr, weights.data});
+    chosen.matrices = {Keep(std::vector<const std::byte*>{nullptr, weights.data}), 2};
     compare(chosen);
   }
 
@@ -413,6 +413,46 @@ TEST_P(CudaKernels, Experts) {
     with.x = x;
     backend.Combine(with);
   });
+}
+
+// Without a wait between, or after the host has changed them.
+TEST_P(CudaKernels, WhatARouterChose) {
+  const int rows = 3, experts = 6, top_k = 2, cols = 40;
+  const std::vector<int32_t> places = {0, 1, 2, 3, 4, 5};
+  const float* const outputs = Keep(Gaussian(rows * top_k * cols, 4));
+  std::vector<const std::byte*> matrices;
+  for (int expert = 0; expert < experts; ++expert) {
+    matrices.push_back(Keep(RandomMatrix(FormatId::kQ4, cols, cols, static_cast<uint32_t>(expert))).data);
+  }
+  const InputForms forms = InputForms::Of({FormatId::kQ4});
+  for (const int waits : {0, 1}) {
+    const std::vector<float> logits = Gaussian(rows * experts, 2, 3.0f);
+    Compare(Gaussian(rows * (1 + top_k) * cols, 7), [&](ComputeBackend& backend, float* x) {
+      auto* const choices = Keep(std::vector<ExpertChoice>(rows * top_k));
+      float* const scores = Keep(logits);
+      backend.Route({.experts = experts, .top_k = top_k}, scores, 2, choices);
+      // Once more for the row in the middle: the three rows' choices are of three operations.
+      backend.Route({.experts = experts, .top_k = top_k}, scores + 2 * experts, 1, choices + top_k);
+      backend.Route({.experts = experts, .top_k = top_k}, scores, 1, choices + 2 * top_k);
+      if (waits > 0) {
+        ASSERT_EQ(backend.Fence(), absl::OkStatus());
+        choices[top_k].expert = 0;
+      }
+      backend.Combine(
+          {.rows = rows, .cols = cols, .top_k = top_k, .choices = choices, .places = places, .outputs = outputs, .x = x});
+      const Activations input = backend.Prepare(outputs, 1, cols, cols, forms, Storage(ActivationBytes(1, cols, forms)));
+      std::vector<MatMulJob> jobs;
+      for (int slot = 0; slot < rows * top_k; ++slot) {
+        jobs.push_back({.weights = {FormatId::kQ4, cols, cols},
+                        .input = &input,
+                        .output = x + (rows + slot) * cols,
+                        .output_stride = cols,
+                        .choice = choices + slot,
+                        .matrices = matrices});
+      }
+      backend.MatMul(jobs);
+    });
+  }
 }
 
 // From the second time on it is a graph, whatever lies in its arrays.

@@ -147,13 +147,84 @@ TEST_P(GraphStreamTest, AFaultWithinAGraphIsToldByTheNextWait) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, GraphStreamTest, ::testing::Range(uint64_t{0}, uint64_t{4}));
 
+struct CopyArguments {
+  Global<const int32_t> from;
+  Global<int32_t> to;
+};
+__global__ void CopyNumber(CopyArguments a) {
+  if (threadIdx.x == 0) a.to[0] = a.from[0];
+}
+
+// What kernels read when each of a list has a description of its own. `flushes`: as the backend does.
+std::vector<int32_t> ReadDescriptions(const DeviceAttributes& device, size_t count, bool flushes, uint64_t* copies = nullptr) {
+  const auto runtime = emulation::MakeEmulatedRuntime({.watch = false, .attributes = device});
+  Descriptions descriptions(*runtime);
+  const Buffer read = runtime->Allocate(count * sizeof(int32_t), MemoryKind::kPinned).value();
+  auto* const numbers = reinterpret_cast<int32_t*>(read.data());
+  GraphStream stream(*runtime, runtime->MakeStream().value(), [&](DeviceStream& launches) {
+    if (flushes) descriptions.Flush(launches);
+  });
+  for (int time = 1; time <= 3; ++time) {
+    for (size_t i = 0; i < count; ++i) {
+      const int32_t number = time * static_cast<int32_t>(i + 1);
+      Launch<CopyNumber>(stream, {.block = {32}}, CopyArguments{descriptions.Copy(std::span(&number, 1)), numbers + i});
+    }
+    stream.Begin();
+    stream.Begin();  // nothing is new
+    EXPECT_EQ(stream.Synchronize(), absl::OkStatus());
+    descriptions.Clear();
+  }
+  if (copies != nullptr) *copies = runtime->calls(emulation::OrderCall::kCopy);
+  return {numbers, numbers + count};
+}
+
+// One by one, as a graph, and those of a list that is too long.
+TEST(Descriptions, LieOnTheDeviceWhenTheyAreRead) {
+  for (const size_t count : {size_t{5}, 2 * GraphStream::kMostLaunches + 2}) {
+    std::vector<int32_t> expected;
+    for (size_t i = 0; i < count; ++i) expected.push_back(3 * static_cast<int32_t>(i + 1));
+    uint64_t copies = 0;
+    EXPECT_EQ(ReadDescriptions(emulation::kUnifiedDevice, count, true, &copies), expected);
+    EXPECT_EQ(copies, 0u);
+    EXPECT_EQ(ReadDescriptions(emulation::kDiscreteDevice, count, true, &copies), expected);
+    EXPECT_EQ(copies, 3 * (count / GraphStream::kMostLaunches + 1));
+    EXPECT_NE(ReadDescriptions(emulation::kDiscreteDevice, count, false), expected);
+  }
+}
+
+TEST(Descriptions, TellThatThereIsNoMemory) {
+  for (const DeviceAttributes& device : {emulation::kUnifiedDevice, emulation::kDiscreteDevice}) {
+    const auto runtime = emulation::MakeEmulatedRuntime({.attributes = device});
+    Descriptions descriptions(*runtime);
+    runtime->RefuseMemory(true);
+    *descriptions.Take<int>(1).host = 1;
+    EXPECT_EQ(descriptions.status().code(), absl::StatusCode::kResourceExhausted);
+    runtime->RefuseMemory(false);
+    descriptions.Clear();
+    EXPECT_EQ(descriptions.status(), absl::OkStatus());
+    const Described<int> taken = descriptions.Take<int>(1);
+    EXPECT_EQ(taken.host == taken.device, device.unified_memory);
+  }
+  // Of the device alone.
+  DeviceAttributes full = emulation::kDiscreteDevice;
+  full.memory_bytes = 1 << 10;
+  const auto runtime = emulation::MakeEmulatedRuntime({.attributes = full});
+  Descriptions descriptions(*runtime);
+  *descriptions.Take<int>(1).host = 1;
+  EXPECT_EQ(descriptions.status().code(), absl::StatusCode::kResourceExhausted);
+}
+
 // So that the launches which read them are known again.
 TEST(Descriptions, LieWhereTheyLayBefore) {
   const auto runtime = emulation::MakeEmulatedRuntime({});
   Descriptions descriptions(*runtime);
   const auto take = [&] {
     std::vector<const void*> places;
-    for (const size_t bytes : {100, 300000, 7, 0, 200000}) places.push_back(descriptions.Take<char>(bytes));
+    for (const size_t bytes : {100, 300000, 7, 0, 200000}) {
+      const Described<char> taken = descriptions.Take<char>(bytes);
+      places.push_back(taken.host);
+      places.push_back(taken.device);
+    }
     return places;
   };
   take();
@@ -172,10 +243,10 @@ TEST(Descriptions, AListThatGrowsByLittleMovesNoOther) {
   const auto runtime = emulation::MakeEmulatedRuntime({});
   Descriptions descriptions(*runtime);
   descriptions.Take<void*>(1);
-  const void* const behind = descriptions.Take<char>(1);
+  const void* const behind = descriptions.Take<char>(1).device;
   descriptions.Clear();
   descriptions.Take<void*>(20);
-  EXPECT_EQ(descriptions.Take<char>(1), behind);
+  EXPECT_EQ(descriptions.Take<char>(1).device, behind);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "core/kernels/cuda/emulation/block.h"
+#include "core/kernels/cuda/emulation/device_address.h"
 
 namespace moed::emulation {
 namespace {
@@ -101,7 +102,12 @@ void AccessLog::BlockSynced() {
       std::sort(lanes.begin(), lanes.end(), [](const Lane& a, const Lane& b) { return a.address < b.address; });
       const GlobalTraffic request = CountGlobal(lanes);
       (instruction.kind == AccessKind::kLoad ? kernel_->loads : kernel_->stores).Add(request);
-      if (instruction.once) kernel_->loads_once.Add(request);
+      if (instruction.kind != AccessKind::kLoad) continue;
+      if (instruction.once) {
+        kernel_->loads_once.Add(request);
+      } else if ((lanes.front().address & kDeviceBit) == 0) {
+        kernel_->loads_of_host.Add(request);
+      }
     }
     instruction.requests.clear();
     std::fill(instruction.times.begin(), instruction.times.end(), 0);

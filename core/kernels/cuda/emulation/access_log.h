@@ -37,7 +37,8 @@ struct SharedTraffic {
 struct KernelTraffic {
   uint64_t launches = 0;
   GlobalTraffic loads;
-  GlobalTraffic loads_once;  // of those, LoadOnce: weights
+  GlobalTraffic loads_once;     // of those, LoadOnce: weights
+  GlobalTraffic loads_of_host;  // of the others, those of no device's memory
   GlobalTraffic stores;
   SharedTraffic shared;
 };

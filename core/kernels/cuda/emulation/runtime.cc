@@ -222,6 +222,7 @@ void Stream::Copy(void* to, const void* from, size_t bytes) {
     if (runtime.Reaches(to, bytes, "Copy") && runtime.Reaches(from, bytes, "Copy")) std::memmove(OnHost(to), OnHost(from), bytes);
   };
   absl::MutexLock lock(&runtime.mutex_);
+  if (!runtime.Happens(OrderCall::kCopy)) return;
   runtime.schedule_.Enqueue(number_, runtime.Writing(to, bytes, "Copy", run));
 }
 

@@ -17,9 +17,9 @@
 
 namespace moed::emulation {
 
-// Calls that order work. kWait: the host's, for an event, for a stream or for all.
-enum class OrderCall : uint8_t { kRecord, kAwait, kWait };
-inline constexpr int kOrderCalls = 3;
+// Calls that order work, and copies. kWait: the host's, for an event, for a stream or for all.
+enum class OrderCall : uint8_t { kRecord, kAwait, kWait, kCopy };
+inline constexpr int kOrderCalls = 4;
 
 // One of them: the first of its kind is number 0.
 struct NumberedCall {
