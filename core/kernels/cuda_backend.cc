@@ -494,10 +494,10 @@ void CudaBackend::Combine(const CombineJob& job) {
                          .x = job.x,
                          .scale = job.scale,
                          .shared_scale = job.shared_scale,
+                         .rows = job.rows,
                          .cols = job.cols,
                          .top_k = job.top_k,
-                         .adds = job.adds,
-                         .n = int64_t{job.rows} * job.cols});
+                         .adds = job.adds});
 }
 
 }  // namespace

@@ -92,10 +92,10 @@ struct CombineOperation {
   float* x;
   float scale;
   float shared_scale;
+  int rows;
   int cols;
   int top_k;
   bool adds;
-  int64_t n;  // rows * cols
 };
 struct ConvolveOperation {
   const StateRun* runs;

@@ -15,6 +15,21 @@ namespace moed::routing {
 inline constexpr float kNever = -std::numeric_limits<float>::infinity();
 static_assert(kMostGroups <= 64);
 
+// Of a group's keys.
+struct LargestKeys {
+  float first = kNever;
+  float second = kNever;
+
+  MOED_DEVICE void Add(float key) {
+    if (key > first) {
+      second = first;
+      first = key;
+    } else if (key > second) {
+      second = key;
+    }
+  }
+};
+
 // A row of scores and what ranks its experts.
 template <class Scores, class Correction>
 struct ScoredRow {
@@ -30,19 +45,14 @@ struct ScoredRow {
   }
   MOED_DEVICE int group_size() const { return shape.experts / shape.groups; }
 
+  MOED_DEVICE float GroupKey(const LargestKeys& of) const {
+    return shape.group_rank == GroupRank::kLargestKey || group_size() == 1 ? of.first : of.first + of.second;
+  }
   MOED_DEVICE float GroupKey(int group) const {
     const int size = group_size();
-    float first = kNever, second = kNever;
-    for (int expert = group * size; expert < (group + 1) * size; ++expert) {
-      const float key = Key(expert);
-      if (key > first) {
-        second = first;
-        first = key;
-      } else if (key > second) {
-        second = key;
-      }
-    }
-    return shape.group_rank == GroupRank::kLargestKey || size == 1 ? first : first + second;
+    LargestKeys largest;
+    for (int expert = group * size; expert < (group + 1) * size; ++expert) largest.Add(Key(expert));
+    return GroupKey(largest);
   }
 
   // A bit for each group.
@@ -115,6 +125,20 @@ MOED_DEVICE float SparsemixerWeight(const Row& row, Choices choices, int slot, f
   return 1.0f / sum;
 }
 
+// Of the choices in their order, with the shape's epsilon.
+template <class Row, class Choices>
+MOED_DEVICE float SumOfWeights(const Row& row, Choices choices) {
+  float sum = 0;
+  for (int slot = 0; slot < row.shape.top_k; ++slot) sum += static_cast<ExpertChoice>(choices[slot]).probability;
+  return sum + row.shape.epsilon;
+}
+template <class Choices>
+MOED_DEVICE void DivideWeight(Choices choices, int slot, float sum) {
+  ExpertChoice choice = choices[slot];
+  choice.probability /= sum;
+  choices[slot] = choice;
+}
+
 // ChooseExperts.
 template <class Row, class Choices>
 MOED_DEVICE void Choose(const Row& row, Choices choices) {
@@ -131,35 +155,45 @@ MOED_DEVICE void Choose(const Row& row, Choices choices) {
   BestChoices<Choices> best{choices, top_k};
   for (int slot = 0; slot < top_k; ++slot) best.Offer(static_cast<ExpertChoice>(choices[slot]));
   if (!row.shape.normalize) return;
-  float sum = 0;
-  for (int slot = 0; slot < top_k; ++slot) sum += static_cast<ExpertChoice>(choices[slot]).probability;
-  sum += row.shape.epsilon;
-  for (int slot = 0; slot < top_k; ++slot) {
-    ExpertChoice choice = choices[slot];
-    choice.probability /= sum;
-    choices[slot] = choice;
+  const float sum = SumOfWeights(row, choices);
+  for (int slot = 0; slot < top_k; ++slot) DivideWeight(choices, slot, sum);
+}
+
+// Of the keys that can be chosen.
+struct KeyRange {
+  float lowest = -kNever;
+  float highest = kNever;
+
+  MOED_DEVICE void Add(float key) {
+    if (key == kNever) return;
+    lowest = key < lowest ? key : lowest;
+    highest = highest < key ? key : highest;
   }
+  MOED_DEVICE float RankOf(float key) const {
+    const float range = highest - lowest < 1.0f ? 1.0f : highest - lowest;
+    return key == kNever ? 0 : (key - lowest) / range;
+  }
+};
+
+// Others are ranked by their scores as they are.
+template <class Row>
+MOED_DEVICE bool RanksByKey(const Row& row) {
+  return row.correction != nullptr || row.shape.groups != 1;
 }
 
 // RankExperts. The row's scores are written.
 template <class Row>
 MOED_DEVICE void Rank(const Row& row) {
-  if (row.correction == nullptr && row.shape.groups == 1) return;
+  if (!RanksByKey(row)) return;
   const uint64_t kept = row.KeptGroups();
   const int size = row.group_size();
-  float lowest = -kNever, highest = kNever;
+  KeyRange range;
   for (int expert = 0; expert < row.shape.experts; ++expert) {
     const float key = (kept >> (expert / size) & 1) != 0 ? row.Key(expert) : kNever;
     row.scores[expert] = key;
-    if (key == kNever) continue;
-    lowest = key < lowest ? key : lowest;
-    highest = highest < key ? key : highest;
+    range.Add(key);
   }
-  const float range = highest - lowest < 1.0f ? 1.0f : highest - lowest;
-  for (int expert = 0; expert < row.shape.experts; ++expert) {
-    const float key = row.scores[expert];
-    row.scores[expert] = key == kNever ? 0 : (key - lowest) / range;
-  }
+  for (int expert = 0; expert < row.shape.experts; ++expert) row.scores[expert] = range.RankOf(row.scores[expert]);
 }
 
 }  // namespace moed::routing

@@ -32,7 +32,8 @@
 // Threads. threadIdx, blockIdx, blockDim, gridDim; a block has whole warps. __syncthreads() is reached by every thread of the
 // block, at the same place; no thread returns before another's barrier. __syncwarp(mask), __shfl_sync, __shfl_xor_sync,
 // __shfl_up_sync, __shfl_down_sync (32 or 64 bits), __ballot_sync, __any_sync, __all_sync: every lane that the mask names calls
-// the same one with the same mask, and none has returned. Only barriers order memory: __syncthreads() within a block,
+// the same one with the same mask, and none has returned. So do all 32 lanes __reduce_max_sync, __reduce_min_sync and
+// __reduce_add_sync, of 32-bit integers. Only barriers order memory: __syncthreads() within a block,
 // __syncwarp() with all 32 lanes within a warp. Exchanges do not, nor is anything ordered between the blocks of a launch.
 //
 // Numbers. Compiled with -fmad=false (-ffp-contract=off), so a product and a sum are rounded each; fmaf is written out. Division

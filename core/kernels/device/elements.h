@@ -64,25 +64,6 @@ __device__ inline void Compute(const cuda::GatherOperation& a, int64_t i) {
   }
 }
 
-__device__ inline void Compute(const cuda::CombineOperation& a, int64_t i) {
-  const int64_t row = i / a.cols, column = i % a.cols;
-  const Global<float> x(a.x);
-  float sum = a.adds ? static_cast<float>(x[i]) : 0.0f;
-  for (int64_t slot = row * a.top_k; slot < (row + 1) * a.top_k; ++slot) {
-    const int64_t place = Global<const int32_t>(a.places)[slot];
-    if (place < 0) continue;
-    const ExpertChoice choice = Global<const ExpertChoice>(a.choices)[slot];
-    float weight = choice.probability * a.scale;
-    if (a.expert_scales != nullptr) weight *= Global<const float>(a.expert_scales)[choice.expert];
-    sum = fmaf(weight, Global<const float>(a.outputs)[place * a.cols + column], sum);
-  }
-  if (a.shared != nullptr) {
-    const float weight = a.shared_gate == nullptr ? 1.0f : Sigmoid(Global<const float>(a.shared_gate)[row]);
-    sum = fmaf(weight * a.shared_scale, Global<const float>(a.shared)[i], sum);
-  }
-  x[i] = sum;
-}
-
 __device__ inline void Compute(const cuda::FinishProductsOperation& a, int64_t i) {
   const int64_t token = i / a.rows, row = i % a.rows;
   const float product = Global<const float>(a.products)[i];

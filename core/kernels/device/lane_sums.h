@@ -1,6 +1,7 @@
 // Sums and maxima of a block of threads over a row, in the order of the scalar definition.
 #pragma once
 
+#include "core/base/device_code.h"
 #include "core/kernels/cuda/language.h"
 
 namespace moed {
@@ -9,62 +10,184 @@ namespace {
 
 constexpr unsigned kEveryLane = 0xffffffffu;
 constexpr int kPartialSums = 8;
+constexpr int kStepsAhead = 8;   // of a chain of operations, whose numbers are read before the first of them
+constexpr int kHeldColumns = 8;  // of a row, that a thread has in registers
 constexpr int kStagedFloats = 1024;
 constexpr unsigned kLaneSumBytes = kStagedFloats * sizeof(float);  // of shared memory, from its begin on
+
+// A column of a row; `held`: of the columns thread, thread + threads, ... its place among the thread's own. kHeldColumns: behind
+// them.
+struct OwnColumn {
+  int index;
+  int held;
+};
+
+// body(column) for a thread's columns of a row of n, ascending. What the body loads of held ones is in flight together.
+template <class Body>
+__device__ inline void ForHeldColumns(int n, const Body& body) {
+  const int thread = threadIdx.x, threads = blockDim.x;
+  MOED_UNROLL
+  for (int held = 0; held < kHeldColumns; ++held) {
+    if (thread + held * threads < n) body(OwnColumn{thread + held * threads, held});
+  }
+}
+template <class Body>
+__device__ inline void ForColumns(int n, const Body& body) {
+  const int thread = threadIdx.x, threads = blockDim.x;
+  ForHeldColumns(n, body);
+  for (int i = thread + kHeldColumns * threads; i < n; i += threads) body(OwnColumn{i, kHeldColumns});
+}
+
+// A row of n numbers, each read once as far as they can be held; the others are read again.
+template <class T>
+class HeldRow {
+ public:
+  __device__ HeldRow(Global<T> row, int n, float of_none = 0) : row_(row), of_none_(of_none) {
+    const int thread = threadIdx.x, threads = blockDim.x;
+    MOED_UNROLL
+    for (int held = 0; held < kHeldColumns; ++held) {
+      const int i = thread + held * threads;
+      held_[held] = row != nullptr && i < n ? static_cast<float>(row[i]) : of_none;
+    }
+  }
+  __device__ float operator()(OwnColumn column) const {
+    if (column.held < kHeldColumns) return held_[column.held];
+    return row_ == nullptr ? of_none_ : static_cast<float>(row_[column.index]);
+  }
+  __device__ void Put(OwnColumn column, float number) {
+    if (column.held < kHeldColumns) {
+      held_[column.held] = number;
+    } else {
+      row_[column.index] = number;
+    }
+  }
+
+ private:
+  Global<T> row_;
+  float of_none_;  // where the row is null
+  float held_[kHeldColumns];
+};
 
 __device__ inline float SumOfPartials(Shared<const float> s) {
   return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
 }
 
-// Element i of n into partial sum i mod 8 by accumulate(sum, element(i)), i ascending; every thread gets the sum. Elements are
-// staged, so that eight threads' chains of additions do not wait for memory. What was in shared memory and in the elements'
-// before may be in use; what is in it afterwards is so until the next barrier.
-template <class Element, class Accumulate>
-__device__ inline float LaneSum(int n, const Element& element, const Accumulate& accumulate) {
+// `sum`, the partial sum `lane` of 8, with elements lane, lane + 8, ... of the n at x added to it.
+template <class Accumulate>
+__device__ inline float AddToPartial(float sum, Shared<const float> x, int n, int lane, const Accumulate& accumulate) {
+  constexpr int kBatch = kStepsAhead * kPartialSums;
+  using Batch = float[kStepsAhead];
+  const auto read = [&](int first, Batch& to) {
+    MOED_UNROLL
+    for (int step = 0; step < kStepsAhead; ++step) to[step] = x[first + step * kPartialSums + lane];
+  };
+  const auto add = [&](const Batch& numbers) {
+    MOED_UNROLL
+    for (int step = 0; step < kStepsAhead; ++step) sum = accumulate(sum, numbers[step]);
+  };
+  int first = 0;
+  Batch even = {}, odd;
+  if (n >= kBatch) {
+    read(0, even);
+    for (; first + 3 * kBatch <= n; first += 2 * kBatch) {
+      read(first + kBatch, odd);
+      add(even);
+      read(first + 2 * kBatch, even);
+      add(odd);
+    }
+    add(even);
+    first += kBatch;
+  }
+  for (; first < n; first += kBatch) {
+    const int rest = n - first - lane;
+    MOED_UNROLL
+    for (int step = 0; step < kStepsAhead; ++step) {
+      if (step * kPartialSums < rest) even[step] = x[first + step * kPartialSums + lane];
+    }
+    MOED_UNROLL
+    for (int step = 0; step < kStepsAhead; ++step) {
+      if (step * kPartialSums < rest) sum = accumulate(sum, even[step]);
+    }
+  }
+  return sum;
+}
+
+// Element i of n into partial sum i mod 8 by accumulate(sum, element i), i ascending; every thread gets the sum. Elements are
+// staged, up to `most` at once (a multiple of 8), so that eight threads' chains of additions do not wait for memory: stage(to,
+// first, count), by the whole block. What was in shared memory before may be in use; what is in it afterwards is so until the
+// next barrier.
+template <class Stage, class Accumulate>
+__device__ inline float SumOfStaged(int n, int most, const Stage& stage, const Accumulate& accumulate) {
   const Shared<float> staged = SharedMemory<float>();
   const int thread = threadIdx.x;
   float partial = 0;
-  for (int first = 0; first < n; first += kStagedFloats) {
-    const int count = min(kStagedFloats, n - first);
+  for (int first = 0; first < n; first += most) {
+    const int count = min(most, n - first);
     __syncthreads();
-    for (int i = thread; i < count; i += blockDim.x) staged[i] = element(first + i);
+    stage(staged, first, count);
     __syncthreads();
-    if (thread >= kPartialSums) continue;
-    for (int i = thread; i < count; i += kPartialSums) partial = accumulate(partial, staged[i]);
+    if (thread < kPartialSums) partial = AddToPartial(partial, staged, count, thread, accumulate);
   }
   if (thread < kPartialSums) staged[thread] = partial;  // where it alone has read
   __syncthreads();
   return SumOfPartials(staged);
 }
-template <class Accumulate>
-__device__ inline float LaneSumOfRow(Global<const float> x, int n, const Accumulate& accumulate) {
-  return LaneSum(
-      n, [&](int i) -> float { return x[i]; }, accumulate);
+// Of element(column), of which the held ones are not read again; with as much shared memory as is held.
+template <class Element, class Accumulate>
+__device__ inline float SumOfColumns(int n, const Element& element, const Accumulate& accumulate) {
+  const int threads = blockDim.x;
+  const auto stage = [&](Shared<float> to, int first, int count) {
+    if (first == 0) return ForHeldColumns(count, [&](OwnColumn column) { to[column.index] = element(column); });
+    for (int i = threadIdx.x; i < count; i += threads) to[i] = element(OwnColumn{first + i, kHeldColumns});
+  };
+  return SumOfStaged(n, kHeldColumns * threads, stage, accumulate);
+}
+// Of element(i), with kLaneSumBytes of shared memory.
+template <class Element, class Accumulate>
+__device__ inline float LaneSum(int n, const Element& element, const Accumulate& accumulate) {
+  const auto stage = [&](Shared<float> to, int first, int count) {
+    const int threads = blockDim.x;
+    for (int begin = threadIdx.x; begin < count; begin += kHeldColumns * threads) {
+      float own[kHeldColumns];
+      MOED_UNROLL
+      for (int k = 0; k < kHeldColumns; ++k) {
+        if (begin + k * threads < count) own[k] = element(first + begin + k * threads);
+      }
+      MOED_UNROLL
+      for (int k = 0; k < kHeldColumns; ++k) {
+        if (begin + k * threads < count) to[begin + k * threads] = own[k];
+      }
+    }
+  };
+  return SumOfStaged(n, kStagedFloats, stage, accumulate);
 }
 
-// What a > b keeps, which is never a NaN but where all begin with one.
-__device__ inline float LargestOfWarp(float largest) {
-  for (int lanes = 16; lanes > 0; lanes /= 2) {
-    const float other = __shfl_xor_sync(kEveryLane, largest, lanes);
-    largest = other > largest ? other : largest;
-  }
-  return largest;
+// Numbers as integers that compare as they do: a < b is OrderOf(a) < OrderOf(b), also where one is infinite; -0 is below 0. None
+// has 0.
+__device__ inline unsigned OrderOf(float x) {
+  const unsigned bits = __float_as_uint(x);
+  return bits >> 31 != 0 ? ~bits : bits | 1u << 31;
 }
+__device__ inline float NumberOf(unsigned order) { return __uint_as_float(order >> 31 != 0 ? order & ~(1u << 31) : ~order); }
 
-// Of x[i], i < n; minus infinity where there is none. Nothing in shared memory is in use before; afterwards it is until the next
-// barrier.
-__device__ inline float LargestOfRow(Global<const float> x, int n) {
+// Of numbers.
+__device__ inline float LargestOfWarp(float largest) { return NumberOf(__reduce_max_sync(kEveryLane, OrderOf(largest))); }
+
+// Of element(column) for the columns of a row of n, of which NaN counts nothing; minus infinity where there is none. Nothing in
+// shared memory is in use before; afterwards it is until the next barrier.
+template <class Element>
+__device__ inline float LargestOfColumns(int n, const Element& element) {
   const Shared<float> of_warps = SharedMemory<float>();
+  const unsigned lane = threadIdx.x % 32;
   float largest = -INFINITY;
-  for (int i = threadIdx.x; i < n; i += blockDim.x) largest = x[i] > largest ? x[i] : largest;
+  ForColumns(n, [&](OwnColumn column) {
+    const float x = element(column);
+    largest = x > largest ? x : largest;
+  });
   largest = LargestOfWarp(largest);
-  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = largest;
+  if (lane == 0) of_warps[threadIdx.x / 32] = largest;
   __syncthreads();
-  for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) {
-    const float other = of_warps[warp];
-    largest = other > largest ? other : largest;
-  }
-  return largest;
+  return LargestOfWarp(lane < blockDim.x / 32 ? static_cast<float>(of_warps[lane]) : -INFINITY);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/kernels/device/attention_pieces.h"
+#include "core/kernels/device/combine.h"
 #include "core/kernels/device/elements.h"
 #include "core/kernels/device/embed.h"
 #include "core/kernels/device/halves.h"
@@ -29,11 +30,11 @@ constexpr cuda::KernelSet kKernels = {
     .delta_gates = LaunchElements,
     .step_sizes = LaunchElements,
     .gather = LaunchElements,
-    .combine = LaunchElements,
+    .combine = LaunchCombine,
     .convolve = LaunchElements,
     .rms_norm = LaunchRows<RmsNorm>,
-    .layer_norm = LaunchRows<LayerNorm>,
-    .softmax = LaunchRows<Softmax>,
+    .layer_norm = LaunchRows<LayerNorm, kFewerRowThreads>,
+    .softmax = LaunchRows<Softmax, kFewerRowThreads>,
     .route = LaunchRoute,
     .rope = LaunchRope,
     .prepare = LaunchPrepare,

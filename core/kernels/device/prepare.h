@@ -12,15 +12,13 @@ namespace {
 
 // Magnitudes compare as integers, which puts NaN above infinity; a block with either has a NaN scale, so that it shows.
 __device__ inline void QuantizeColumn(float x, Global<int8_t> code, Global<float> scale, Global<int32_t> sum) {
-  unsigned bits = __float_as_uint(x) & 0x7fffffffu;
-  for (int lanes = 16; lanes > 0; lanes /= 2) bits = max(bits, __shfl_xor_sync(kEveryLane, bits, lanes));
+  const unsigned bits = __reduce_max_sync(kEveryLane, __float_as_uint(x) & 0x7fffffffu);
   const float largest = __uint_as_float(bits);
   const bool finite = bits < 0x7f800000u;
   const bool zero = !finite || largest < kSmallestActivation;
   const float inverse = zero ? 0.0f : 127.0f / largest;
   const auto own = zero ? int8_t{0} : static_cast<int8_t>((x * inverse + kRoundFloat) - kRoundFloat);
-  int total = own;
-  for (int lanes = 16; lanes > 0; lanes /= 2) total += __shfl_xor_sync(kEveryLane, total, lanes);
+  const int total = __reduce_add_sync(kEveryLane, static_cast<int>(own));
   const int lane = threadIdx.x % 32;
   code[lane] = own;
   if (lane != 0) return;
@@ -45,10 +43,10 @@ __device__ inline float Column(const cuda::ActivateAndPrepareOperation& a, int64
 
 template <class Operation>
 __global__ void Prepare(Operation a) {
-  const int blocks = (a.cols + kBlockColumns - 1) / kBlockColumns;
-  const int64_t warp = static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
-  if (warp >= static_cast<int64_t>(a.tokens) * blocks) return;
-  const int column = static_cast<int>(warp % blocks) * kBlockColumns + static_cast<int>(threadIdx.x % 32);
+  const unsigned blocks = Blocks(static_cast<unsigned>(a.cols), kBlockColumns);
+  const unsigned warp = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+  if (warp >= static_cast<unsigned>(a.tokens) * blocks) return;
+  const int column = static_cast<int>(warp % blocks * kBlockColumns + threadIdx.x % 32);
   PutPrepared(a.prepared, warp, column < a.cols ? Column(a, warp / blocks, column) : 0.0f);
 }
 

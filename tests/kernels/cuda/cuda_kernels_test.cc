@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -201,19 +202,25 @@ TEST_P(CudaKernels, EmbedAndGather) {
   });
 }
 
-TEST_P(CudaKernels, RowsAndElements) {
-  const int rows = 3, cols = 1100, n = rows * cols;
+// A row that its threads hold, rows of few threads, and a row that is longer than what they hold.
+TEST_P(CudaKernels, Rows) {
+  for (const auto& [rows, cols] : std::vector<std::pair<int, int>>{{2, 1100}, {33, 70}, {33, 520}, {1, 8240}}) {
+    SCOPED_TRACE(StrCat(rows, "x", cols));
+    const float* const weight = Keep(Gaussian(cols, 2));
+    const float* const bias = Keep(Gaussian(cols, 3));
+    const std::vector<float> x = Gaussian(static_cast<size_t>(rows) * cols, 1);
+    Compare(x, [&](ComputeBackend& b, float* y) { b.Normalize({.weight = weight, .eps = 1e-6f}, y, rows, cols, y); });
+    Compare(x, [&](ComputeBackend& b, float* y) { b.Normalize({.eps = 1e-6f}, y, rows, cols, y); });
+    Compare(x, [&](ComputeBackend& b, float* y) { b.Normalize({weight, bias, 1e-6f}, y, rows, cols, y); });
+    Compare(x, [&](ComputeBackend& b, float* y) { b.Softmax(y, rows, cols); });
+  }
+}
+
+TEST_P(CudaKernels, Elements) {
+  const int n = 3300;
   const std::vector<float> x = Gaussian(n, 1);
-  const float* const weight = Keep(Gaussian(cols, 2));
-  const float* const bias = Keep(Gaussian(cols, 3));
   const float* const other = Keep(Gaussian(n, 4));
   const std::vector<std::function<void(ComputeBackend&, float*)>> operations = {
-      [&](ComputeBackend& b, float* y) { b.Normalize({.weight = weight, .eps = 1e-6f}, y, rows, cols, y); },
-      [&](ComputeBackend& b, float* y) { b.Normalize({.eps = 1e-6f}, y, rows, cols, y); },
-      [&](ComputeBackend& b, float* y) {
-        b.Normalize({weight, bias, 1e-6f}, y, rows, cols, y);
-      },
-      [&](ComputeBackend& b, float* y) { b.Softmax(y, rows, cols); },
       [&](ComputeBackend& b, float* y) { b.Scale(y, 0.3f, n); },
       [&](ComputeBackend& b, float* y) { b.Multiply(y, other, n); },
       [&](ComputeBackend& b, float* y) { b.SigmoidGate(y, y, n); },
@@ -452,6 +459,46 @@ TEST_P(CudaKernels, WhatARouterChose) {
       }
       backend.MatMul(jobs);
     });
+  }
+}
+
+// Scores, choices and ranks of rows with ties, with experts that are masked, and with what is no number or infinite.
+TEST_P(CudaKernels, RoutersOfAllShapes) {
+  struct Sizes {
+    int experts, groups, kept, most;
+  };
+  const int rows = 4;
+  uint32_t seed = 0;
+  for (const Sizes& sizes : {Sizes{5, 1, 1, 5}, Sizes{128, 1, 1, 9}, Sizes{48, 8, 3, 18}, Sizes{160, 40, 11, 40},
+                             Sizes{256, 8, 4, 8}, Sizes{300, 1, 1, 10}}) {
+    for (const RouterScoring scoring : {RouterScoring::kSoftmax, RouterScoring::kSigmoid, RouterScoring::kSparsemixer}) {
+      for (const bool corrects : {false, true}) {
+        for (const bool strange : {false, true}) {
+          std::mt19937 random(++seed);
+          const RouterShape shape{.experts = sizes.experts,
+                                  .top_k = scoring == RouterScoring::kSparsemixer ? 2 : sizes.most,
+                                  .normalize = random() % 2 == 0,
+                                  .scoring = scoring,
+                                  .correction = corrects ? Keep(Gaussian(sizes.experts, seed, 0.1f)) : nullptr,
+                                  .groups = sizes.groups,
+                                  .kept_groups = sizes.kept,
+                                  .group_rank = random() % 2 == 0 ? GroupRank::kLargestKey : GroupRank::kTwoLargestKeys,
+                                  .epsilon = 1e-6f,
+                                  .jitter = 0.01f};
+          SCOPED_TRACE(StrCat(sizes.experts, " experts, seed ", seed));
+          const auto scores = static_cast<size_t>(rows) * sizes.experts;
+          std::vector<float> x = Gaussian(scores, seed, 2.0f);
+          for (size_t i = 0; i < scores / 2; ++i) x[i] = std::rint(x[i]);  // ties, and zeros of either sign
+          for (size_t i = 0; i < scores; i += 5) x[i] = -INFINITY;
+          if (strange) x[random() % scores] = NAN, x[random() % scores] = INFINITY;
+          Compare(x, [&](ComputeBackend& backend, float* logits) { backend.Rank(shape, logits, rows); });
+          x.resize(scores + size_t{2} * rows * shape.top_k);
+          Compare(x, [&](ComputeBackend& backend, float* logits) {
+            backend.Route(shape, logits, rows, reinterpret_cast<ExpertChoice*>(logits + scores));
+          });
+        }
+      }
+    }
   }
 }
 

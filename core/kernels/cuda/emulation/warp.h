@@ -2,6 +2,7 @@
 #pragma once
 
 #include <bit>
+#include <concepts>
 #include <cstdint>
 #include <type_traits>
 
@@ -58,6 +59,30 @@ T __shfl_up_sync(uint32_t mask, T value, unsigned delta, int width = 32, emulati
   const unsigned lane = emulation::Lane();
   const unsigned within = lane & static_cast<unsigned>(width - 1);
   return ShuffleFrom(mask, value, within >= delta ? lane - delta : lane, place);
+}
+
+// Of all 32 lanes' integers.
+template <class T, class Join>
+T JoinedByWarp(uint32_t mask, T value, const Join& join, const emulation::Place& place) {
+  for (unsigned lanes = 16; lanes > 0; lanes /= 2) {
+    value = join(value, ShuffleFrom(mask, value, emulation::Lane() ^ lanes, place));
+  }
+  return value;
+}
+template <std::integral T>
+T __reduce_max_sync(uint32_t mask, T value, emulation::Place place = emulation::Place::Here()) {
+  return JoinedByWarp(
+      mask, value, [](T a, T b) { return a < b ? b : a; }, place);
+}
+template <std::integral T>
+T __reduce_min_sync(uint32_t mask, T value, emulation::Place place = emulation::Place::Here()) {
+  return JoinedByWarp(
+      mask, value, [](T a, T b) { return b < a ? b : a; }, place);
+}
+template <std::integral T>
+T __reduce_add_sync(uint32_t mask, T value, emulation::Place place = emulation::Place::Here()) {
+  return JoinedByWarp(
+      mask, value, [](T a, T b) { return static_cast<T>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b)); }, place);
 }
 
 }  // namespace emulated
