@@ -8,14 +8,23 @@
 namespace moed::cuda {
 namespace {
 
-constexpr int kFewBlocks = 2;  // of threads, for each multiprocessor: then positions are spread over more
+// Blocks of threads with all positions of their rows, for each multiprocessor. Only where there are more, which is in long
+// prompts, positions need not be spread over others as well.
+constexpr int kFewBlocks = 8;
 
-// Where one block of threads has all positions of its rows to itself, or `scores` does not hold what several tell each other,
-// there are none.
+// The most pieces that the positions of one tile lie in.
+int64_t PiecesOfTile(const AttentionOperation& operation, int longest) {
+  const int64_t all = CeilDiv(longest, kAttentionPiece);
+  const int64_t windows = int64_t{operation.window} + kAttentionRowsOfBlock - 1;  // of its rows together
+  return operation.window == 0 ? all : std::min(all, 1 + CeilDiv(windows - 1, kAttentionPiece));
+}
+
+// None where `scores` does not hold what several blocks of threads tell each other.
 AttentionPieces PiecesIn(std::span<float> scores, const AttentionOperation& operation, int64_t rows, int longest) {
-  const int64_t count = CeilDiv(longest, kAttentionPiece);
-  const int64_t of_scores = rows * count * kAttentionPiece, of_largest = rows * count;
-  if (count <= 1 || static_cast<int64_t>(scores.size()) < of_scores + of_largest * (1 + operation.dims)) return {};
+  const int64_t count = PiecesOfTile(operation, longest);
+  const int64_t of_scores = rows * count * kAttentionPiece, of_largest = of_scores / kAttentionSegment;
+  const int64_t of_sums = count == 1 ? 0 : rows * count * operation.dims;
+  if (static_cast<int64_t>(scores.size()) < of_scores + of_largest + of_sums) return {};
   return {.count = static_cast<int>(count),
           .scores = scores.data(),
           .largest = scores.data() + of_scores,
@@ -24,7 +33,8 @@ AttentionPieces PiecesIn(std::span<float> scores, const AttentionOperation& oper
 
 // Fills in what the runs say.
 AttentionOperation WithRuns(AttentionOperation operation, const AttendedRuns& attended) {
-  const int heads = operation.heads / operation.kv_heads;  // that share keys
+  const int heads = operation.heads / operation.kv_heads;
+  operation.heads_of_kv = heads;
   operation.group = std::min(heads, kAttentionRowsOfBlock);
   const int together = heads > operation.group ? 1 : kAttentionRowsOfBlock / operation.group;  // tokens
   for (const KvRun& run : attended.runs) operation.count += static_cast<int>(CeilDiv(run.tokens, together));

@@ -290,13 +290,13 @@ struct AttentionTile {
   int first;  // as KvRun's
   int seen;
 };
-// What blocks of threads that share a row's positions tell each other, a piece of 256 positions each; query rows are numbered
-// through.
+// What blocks of threads that share a row's positions tell each other. A row has pieces of 256 positions, `count` from the one on
+// that its tile sees first; query rows are numbered through.
 struct AttentionPieces {
   int count = 0;   // of a row; 0: a block of threads takes all positions of its rows
-  float* scores;   // (query rows, 256 * count), then their exponentials
-  float* largest;  // (query rows, count)
-  float* sums;     // (query rows, count, dims)
+  float* scores;   // (query rows, 256 * count)
+  float* largest;  // (query rows, 8 * count), of 32 positions each
+  float* sums;     // (query rows, count, dims); nothing where a row has one piece
 };
 struct AttentionOperation {
   KvFormat format;
@@ -312,8 +312,9 @@ struct AttentionOperation {
   int count;           // of tiles
   int heads;
   int kv_heads;
-  int group;  // heads of a kv head that a block takes
-  int dims;   // of values
+  int heads_of_kv;  // that share keys
+  int group;        // of them, that a block takes
+  int dims;         // of values
   int rotary_dims;
   int page_tokens;
   int window;

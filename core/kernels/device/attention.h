@@ -37,19 +37,34 @@ struct AttentionRows {
   __device__ int first(int row, int window) const {
     return max(tile.first, window > 0 && window < length(row) ? length(row) - window : 0);
   }
+  __device__ int begin(int window) const { return first(0, window); }  // positions that some row sees
+  __device__ int end() const { return length(rows - 1); }
 };
 
-__device__ inline AttentionRows RowsOfBlock(const cuda::AttentionOperation& a, int number) {
-  const int heads = a.heads / a.kv_heads, kv_head = blockIdx.y;
-  const cuda::AttentionTile tile = Global<const cuda::AttentionTile>(a.tiles)[number];
-  const int first = blockIdx.z * a.group, group = min(a.group, heads - first);
+// `group` heads of kv head `kv_head`, from `first` of them on.
+__device__ inline AttentionRows RowsOf(const cuda::AttentionOperation& a, int tile_number, int kv_head, int first) {
+  const cuda::AttentionTile tile = Global<const cuda::AttentionTile>(a.tiles)[tile_number];
+  const int group = min(a.group, a.heads_of_kv - first);
   return {.tile = tile,
-          .first_head = static_cast<int64_t>(kv_head) * heads + first,
+          .first_head = static_cast<int64_t>(kv_head) * a.heads_of_kv + first,
           .token_heads = a.heads,
           .group = group,
           .rows = group * tile.tokens,
           .head_bytes = kv_head * a.head_bytes,
           .value_bytes = a.rotated == nullptr ? (a.kv_heads + kv_head) * a.head_bytes : 0};
+}
+
+__device__ inline Global<const unsigned char> PageOf(const cuda::AttentionOperation& a, const AttentionRows& own, int position) {
+  return Global<const unsigned char>(Global<const unsigned char* const>(own.tile.pages)[position / a.page_tokens]);
+}
+
+__device__ inline float Bias(const cuda::AttentionOperation& a, const AttentionRows& own, int row, int position) {
+  const int behind = max(-a.bias.reach, min(a.bias.reach, position - own.position(row)));
+  return Global<const float>(a.bias.table)[own.head(row) * (2 * a.bias.reach + 1) + a.bias.reach + behind];
+}
+
+__device__ inline float Sink(const cuda::AttentionOperation& a, const AttentionRows& own, int row) {
+  return a.sinks == nullptr ? kNoSink : Global<const float>(a.sinks)[own.head(row)];
 }
 
 template <KvFormat kFormat, bool kLatent>
@@ -62,12 +77,10 @@ struct AttentionOfBlock {
   Shared<float> partials;      // (kRows, 8), also (warps, kRows)
 
   __device__ int width() const { return a.dims + (kLatent ? a.rotary_dims : 0); }
-  __device__ Global<const unsigned char> Page(int position) const {
-    return Global<const unsigned char>(Global<const unsigned char* const>(own.tile.pages)[position / a.page_tokens]);
-  }
+  __device__ Global<const unsigned char> Page(int position) const { return PageOf(a, own, position); }
   __device__ bool Sees(int row, int position) const { return position >= own.first(row, a.window) && position < own.length(row); }
-  __device__ int begin() const { return own.first(0, a.window); }  // positions that some row sees
-  __device__ int end() const { return own.length(own.rows - 1); }
+  __device__ int begin() const { return own.begin(a.window); }
+  __device__ int end() const { return own.end(); }
   __device__ int first_sum() const { return begin() / kSumTokens * kSumTokens; }
 
   __device__ void StageQueries() {
@@ -100,12 +113,8 @@ struct AttentionOfBlock {
     if (a.bias.table == nullptr) return;
     MOED_UNROLL
     for (int row = 0; row < kRows; ++row) {
-      if (row < own.rows) scores[row] = scores[row] + Bias(row, position);
+      if (row < own.rows) scores[row] = scores[row] + Bias(a, own, row, position);
     }
-  }
-  __device__ float Bias(int row, int position) const {
-    const int behind = max(-a.bias.reach, min(a.bias.reach, position - own.position(row)));
-    return Global<const float>(a.bias.table)[own.head(row) * (2 * a.bias.reach + 1) + a.bias.reach + behind];
   }
   __device__ void AddProducts(float key, int d, float (&scores)[kRows]) const {
     MOED_UNROLL
@@ -126,7 +135,7 @@ struct AttentionOfBlock {
         if (row < own.rows && Sees(row, position) && scores[row] > largest[row]) largest[row] = scores[row];
       }
     }
-    LargestOfThreads(largest, [&](int row, float all) { of_rows[row] = all > Sink(row) ? all : Sink(row); });
+    LargestOfThreads(largest, [&](int row, float all) { of_rows[row] = all > Sink(a, own, row) ? all : Sink(a, own, row); });
     __syncthreads();
   }
   // done(row, the largest of all threads'), by a thread each.
@@ -148,7 +157,6 @@ struct AttentionOfBlock {
     }
     done(row, all);
   }
-  __device__ float Sink(int row) const { return a.sinks == nullptr ? kNoSink : Global<const float>(a.sinks)[own.head(row)]; }
 
   // Of the positions from `first` on.
   __device__ void MakeExponentials(int first) {
@@ -208,7 +216,7 @@ struct AttentionOfBlock {
     if (threadIdx.x < kRows * kPartialSums) partials[threadIdx.x] = partial;
     __syncthreads();
     for (int row = 0; row < own.rows; ++row) {
-      const float sink = Sink(row), sum = SumOfPartials(partials + row * kPartialSums);
+      const float sink = Sink(a, own, row), sum = SumOfPartials(partials + row * kPartialSums);
       const float total = sink == kNoSink ? sum : sum + Exp(sink - of_rows[row]);
       const Global<float> output = Global<float>(a.output) + own.query(row) * a.dims;
       for (int d = threadIdx.x; d < a.dims; d += blockDim.x) output[d] = output[d] / total;
@@ -220,8 +228,10 @@ template <KvFormat kFormat, bool kLatent>
 __global__ void Attention(cuda::AttentionOperation a) {
   const Shared<float> exponentials = SharedMemory<float>(), of_rows = exponentials + kRows * kSumTokens,
                       partials = of_rows + kRows, queries = partials + kRows * kPartialSums;
-  AttentionOfBlock<kFormat, kLatent> block{a,       RowsOfBlock(a, static_cast<int>(blockIdx.x)), queries, exponentials, of_rows,
-                                           partials};
+  AttentionOfBlock<kFormat, kLatent> block{
+      a,       RowsOf(a, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.z) * a.group),
+      queries, exponentials,
+      of_rows, partials};
   block.StageQueries();
   __syncthreads();
   block.FindLargest();
@@ -249,7 +259,7 @@ inline unsigned AttentionSharedBytes(const cuda::AttentionOperation& a) {
 
 inline void LaunchWholeAttention(DeviceStream& stream, const cuda::AttentionOperation& a) {
   const LaunchShape shape = {.grid = {static_cast<unsigned>(a.count), static_cast<unsigned>(a.kv_heads),
-                                      Blocks(static_cast<unsigned>(a.heads / a.kv_heads), static_cast<unsigned>(a.group))},
+                                      Blocks(static_cast<unsigned>(a.heads_of_kv), static_cast<unsigned>(a.group))},
                              .block = {kAttentionThreads},
                              .shared_bytes = AttentionSharedBytes(a)};
   switch (a.format) {

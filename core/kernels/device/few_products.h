@@ -245,7 +245,7 @@ struct FloatSums {
 };
 
 template <class Layout, class Sums>
-__global__ void MOED_LAUNCH_BOUNDS(kChunkThreads, Sums::kTogether) ProductsOfFew(cuda::ProductsOperation a) {
+__global__ void __launch_bounds__(kChunkThreads, Sums::kTogether) ProductsOfFew(cuda::ProductsOperation a) {
   using Chunks = typename Sums::Chunks;
   const cuda::ProductJob job = WithChoice(JobOfGroup(a, static_cast<int>(blockIdx.x)));
   const int first_panel = (static_cast<int>(blockIdx.x) - job.first_group) * job.panels;

@@ -18,21 +18,48 @@ __device__ inline float Within(float x, float largest) { return x < -largest ? -
 
 __device__ inline uint16_t KvHalf(float x) { return FloatToFloat16(Within(x, kLargestKvHalf)); }
 
-__device__ inline float LoadKvScale(Global<const unsigned char> at) {
-  return Float16ToFloat(static_cast<uint16_t>(at[0] | at[1] << 8));
-}
+// A number as a page holds it: several may be on their way before the first is widened.
+template <KvFormat kFormat>
+struct KvStored;
+template <>
+struct KvStored<KvFormat::kF32> {
+  float number;
+};
+template <>
+struct KvStored<KvFormat::kF16> {
+  uint16_t half;
+};
+template <>
+struct KvStored<KvFormat::kQ8> {
+  int8_t code;
+  unsigned char low, high;  // of the scale
+};
 
 // Number `index` of a row of `dims`, whose elements are `stride` apart from `slot` on: 1 and 0 for a row that lies together, the
 // page's tokens and the position's slot for a transposed one.
 template <KvFormat kFormat>
-__device__ inline float KvNumber(Global<const unsigned char> row, int dims, int64_t stride, int slot, int index) {
+__device__ inline KvStored<kFormat> LoadKv(Global<const unsigned char> row, int dims, int64_t stride, int slot, int index) {
   const int64_t element = index * stride + slot;
-  if constexpr (kFormat == KvFormat::kF32) return Load<float>(row, element);
-  if constexpr (kFormat == KvFormat::kF16) return Float16ToFloat(Load<uint16_t>(row, element));
+  if constexpr (kFormat == KvFormat::kF32) return {Load<float>(row, element)};
+  if constexpr (kFormat == KvFormat::kF16) return {Load<uint16_t>(row, element)};
   if constexpr (kFormat == KvFormat::kQ8) {
-    const float scale = LoadKvScale(row + dims * stride + 2 * (index / kKvScaleColumns * stride + slot));
-    return static_cast<float>(Load<int8_t>(row, element)) * scale;
+    const Global<const unsigned char> scale = row + dims * stride + 2 * (index / kKvScaleColumns * stride + slot);
+    return {Load<int8_t>(row, element), scale[0], scale[1]};
   }
+}
+
+template <KvFormat kFormat>
+__device__ inline float WidenKv(const KvStored<kFormat>& stored) {
+  if constexpr (kFormat == KvFormat::kF32) return stored.number;
+  if constexpr (kFormat == KvFormat::kF16) return Float16ToFloat(stored.half);
+  if constexpr (kFormat == KvFormat::kQ8) {
+    return static_cast<float>(stored.code) * Float16ToFloat(static_cast<uint16_t>(stored.low | stored.high << 8));
+  }
+}
+
+template <KvFormat kFormat>
+__device__ inline float KvNumber(Global<const unsigned char> row, int dims, int64_t stride, int slot, int index) {
+  return WidenKv<kFormat>(LoadKv<kFormat>(row, dims, stride, slot, index));
 }
 
 // What a group of up to 32 numbers becomes, a lane each; every lane of the warp takes part, those beyond `count` with 0.

@@ -84,15 +84,18 @@ class Operations {
     backend_->MatMul({&job, 1});
   }
   void Attention() {
-    const int positions = 300, pages = 5;
-    const AttentionShape shape{.heads = 4, .kv_heads = 2, .head_dim = 32, .scale = 0.2f};
+    const int positions = 300, pages = 5, dims = 160;
+    const AttentionShape shape{.heads = 2, .kv_heads = 1, .head_dim = dims, .scale = 0.2f};
     std::vector<std::byte*> places;
     const auto page_bytes = static_cast<size_t>(2 * shape.kv_heads * kKvPageTokens * KvRowBytes(shape.kv_format, shape.head_dim));
     for (int i = 0; i < pages; ++i) places.push_back(Keep(std::vector<std::byte>(page_bytes)));
     const KvRun run{.pages = places, .position = positions - 1, .tokens = 1};
-    backend_->Attention(shape, {&run, 1}, Numbers(4 * 32), Numbers(4 * 32), {});
-    const size_t scratch = 4 * 2 * (256 + 1 + 32);
-    backend_->Attention(shape, {&run, 1}, Numbers(4 * 32), Numbers(4 * 32), {Numbers(scratch), scratch});
+    backend_->Attention(shape, {&run, 1}, Numbers(2 * dims), Numbers(2 * dims), {});
+    const size_t scratch = 2 * 2 * (256 + 8 + dims);
+    const KvRun of_one_piece{.pages = places, .position = 70, .tokens = 1};
+    for (const KvRun& spread : {run, of_one_piece}) {
+      backend_->Attention(shape, {&spread, 1}, Numbers(2 * dims), Numbers(2 * dims), {Numbers(scratch), scratch});
+    }
   }
 
   InlineExecutor executor_;

@@ -298,10 +298,10 @@ TEST_P(CudaKernels, Heads) {
   }
 }
 
-// By a block of threads for all positions of its rows, and for 256 of them.
+// By a block of threads for all positions of its rows, and by several; of one piece of positions and of more.
 TEST_P(CudaKernels, KeysAndValues) {
   const int positions = 530;
-  const std::span<float> none, enough = {Keep(std::vector<float>(30 * 3 * (256 + 1 + 40))), 30 * 3 * (256 + 1 + 40)};
+  const std::span<float> none, enough = {Keep(std::vector<float>(30 * 3 * (256 + 8 + 40))), 30 * 3 * (256 + 8 + 40)};
   for (int format = 0; format < kKvFormatCount; ++format) {
     for (const int window : {0, 9, 300}) {
       const AttentionShape shape{.heads = 6,
@@ -315,7 +315,7 @@ TEST_P(CudaKernels, KeysAndValues) {
       const float* const keys = Keep(Gaussian(positions * 80, 1));
       const float* const values = Keep(Gaussian(positions * 80, 2));
       const float* const query = Keep(Gaussian(5 * 240, 3));
-      for (const std::span<float> scores : {none, enough})
+      for (const auto& [scores, one_piece] : {std::pair(none, false), {enough, false}, {enough, true}})
         Compare(std::vector<float>(5 * 240), [&](ComputeBackend& backend, float* output) {
           std::vector<std::byte*> pages;
           for (int i = 0; i < 9; ++i) pages.push_back(Storage(KvPages::PageBytes(shape)).data());
@@ -324,8 +324,10 @@ TEST_P(CudaKernels, KeysAndValues) {
           const bool within = window == 0;  // of other positions
           const KvRun runs[] = {{.pages = pages, .position = 3, .tokens = 1, .seen = within ? positions : 0},
                                 {.pages = pages, .position = 511, .tokens = 4, .first = within ? 262 : 0}};
+          const KvRun of_one_piece[] = {{.pages = pages, .position = 30, .tokens = 4},
+                                        {.pages = pages, .position = 255, .tokens = 1}};
           std::vector<float> own(ComputeBackend::AttentionScratchFloats(1, positions));  // of "scalar"
-          backend.Attention(shape, runs, query, output, &backend == scalar_.get() ? own : scores);
+          backend.Attention(shape, one_piece ? of_one_piece : runs, query, output, &backend == scalar_.get() ? own : scores);
         });
     }
   }
@@ -333,7 +335,7 @@ TEST_P(CudaKernels, KeysAndValues) {
 
 TEST_P(CudaKernels, Latents) {
   const int positions = 270;
-  const std::span<float> none, enough = {Keep(std::vector<float>(30 * 2 * (256 + 1 + 24))), 30 * 2 * (256 + 1 + 24)};
+  const std::span<float> none, enough = {Keep(std::vector<float>(30 * 2 * (256 + 8 + 24))), 30 * 2 * (256 + 8 + 24)};
   for (int format = 0; format < kKvFormatCount; ++format) {
     const LatentShape shape{.heads = 10, .rank = 24, .rotary_dims = 6, .scale = 0.3f, .kv_format = static_cast<KvFormat>(format)};
     const float* const latents = Keep(Gaussian(positions * 24, 1));
