@@ -13,14 +13,14 @@ constexpr unsigned kEmbedThreads = 128;
 template <FormatId kFormat>
 __global__ void Embed(cuda::EmbedOperation a) {
   using Layout = PanelLayout<kFormat>;
-  const int blocks = (a.cols + Layout::kColumns - 1) / Layout::kColumns;
-  const int64_t warp = static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
-  if (warp >= static_cast<int64_t>(a.rows) * blocks) return;
+  const unsigned blocks = Blocks(static_cast<unsigned>(a.cols), Layout::kColumns);
+  const unsigned warp = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, of_row = warp % blocks;
+  if (warp >= static_cast<unsigned>(a.rows) * blocks) return;
   const int lane = threadIdx.x % 32, row = Global<const int32_t>(a.tokens)[warp / blocks],
-            first = warp % blocks * Layout::kColumns;
+            first = static_cast<int>(of_row) * Layout::kColumns;
   const auto block = BytesAt(Global<const unsigned char>(a.matrix) +
-                             (static_cast<int64_t>(row / kPanelRows) * blocks + warp % blocks) * Layout::kBytes);
-  const Global<float> y = Global<float>(a.y) + warp / blocks * a.cols;
+                             (static_cast<int64_t>(row / kPanelRows) * blocks + of_row) * Layout::kBytes);
+  const Global<float> y = Global<float>(a.y) + static_cast<int64_t>(warp / blocks) * a.cols;
   ForBlock<kFormat>(block, row % kPanelRows, lane, [&](int column, float weight) {
     if (first + column < a.cols) y[first + column] = weight;
   });
