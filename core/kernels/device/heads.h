@@ -15,15 +15,49 @@ namespace {
 
 constexpr int kHeadWarps = 4;  // of a block, all of one row, which share its angles
 
+// A row of up to 256 numbers on its way to a warp's registers, and what is behind them where it lies: lane l has numbers l, l +
+// 32 and so on. Loads are so under way together, and before what the warp has to wait for else.
+class HeldRow {
+ public:
+  __device__ HeldRow(Global<const float> row, int n) : row_(row), n_(n) {
+    MOED_UNROLL
+    for (int i = 0; i < kHeld; ++i) held_[i] = 32 * i + lane_ < n ? row[32 * i + lane_] : 0.0f;
+  }
+  // use(index, number) for those of the lane.
+  template <class Use>
+  __device__ void Each(const Use& use) const {
+    MOED_UNROLL
+    for (int i = 0; i < kHeld; ++i) {
+      if (32 * i + lane_ < n_) use(32 * i + lane_, held_[i]);
+    }
+    for (int i = 32 * kHeld + lane_; i < n_; i += 32) use(i, row_[i]);
+  }
+
+ private:
+  static constexpr int kHeld = 8;
+  Global<const float> row_;
+  int n_;
+  int lane_ = static_cast<int>(threadIdx.x % 32);
+  float held_[kHeld];
+};
+
 // x[i], i < n, becomes its RMS norm; by one warp. A lane's sum is that of partial sum lane mod 8.
-__device__ inline void NormalizeHead(Shared<float> x, int n, Global<const float> weight, float eps) {
-  const int lane = threadIdx.x % 32;
+__device__ inline void NormalizeHead(Shared<float> x, int n, const HeldRow& weight, float eps) {
+  constexpr int kAhead = 8;
   float sum = 0;
-  for (int i = lane % kPartialSums; i < n; i += kPartialSums) sum = fmaf(x[i], x[i], sum);
+  int i = static_cast<int>(threadIdx.x) % kPartialSums;
+  for (; i + (kAhead - 1) * kPartialSums < n; i += kAhead * kPartialSums) {
+    float ahead[kAhead];
+    MOED_UNROLL
+    for (int step = 0; step < kAhead; ++step) ahead[step] = x[i + step * kPartialSums];
+    MOED_UNROLL
+    for (int step = 0; step < kAhead; ++step) sum = fmaf(ahead[step], ahead[step], sum);
+  }
+  for (; i < n; i += kPartialSums) sum = fmaf(x[i], x[i], sum);
   for (int lanes = 4; lanes > 0; lanes /= 2) sum = sum + __shfl_xor_sync(kEveryLane, sum, lanes);
   const float scale = 1.0f / sqrtf(sum / static_cast<float>(n) + eps);
   __syncwarp();
-  for (int i = lane; i < n; i += 32) x[i] = x[i] * scale * weight[i];
+  weight.Each([&](int at, float factor) { x[at] = x[at] * scale * factor; });
   __syncwarp();
 }
 
@@ -71,27 +105,27 @@ __global__ void Heads(cuda::HeadsOperation a) {
   const int pieces = (all + kHeadWarps - 1) / kHeadWarps, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int64_t row = blockIdx.x / pieces;
   const int first = static_cast<int>(blockIdx.x) % pieces * kHeadWarps, head = first + warp;
-  const cuda::KvPlace place = Global<const cuda::KvPlace>(a.places)[row];
-  const Shared<float> sines = SharedMemory<float>();
-  if (first < transformed) ComputeAngles(a, place.position, sines);
-  __syncthreads();
-  if (head >= all) return;
-
-  Shared<float> x = sines + a.rotary_dims + 2 * warp * a.dims;
-  const bool query = head < a.heads, keys = !query && head < transformed;
+  const bool query = head < a.heads, keys = !query && head < transformed, there = head < all;
   const int of_kind = query ? head : keys ? head - a.heads : head - transformed;
   const int64_t begin = (row * (query ? a.heads : a.kv_heads) + of_kind) * a.dims;
-  const Global<const float> from = Global<const float>(query ? a.query : keys ? a.keys : a.values) + begin;
-  for (int i = lane; i < a.dims; i += 32) x[i] = from[i];
-  __syncwarp();
+  const HeldRow numbers(Global<const float>(query ? a.query : keys ? a.keys : a.values) + begin, there ? a.dims : 0);
+  const Global<const float> weight(query ? a.query_norm : keys ? a.key_norm : nullptr);
+  const HeldRow factors(weight, there && weight != nullptr ? a.dims : 0);
+  const cuda::KvPlace place = Global<const cuda::KvPlace>(a.places)[row];
+  const Shared<float> sines = SharedMemory<float>();
+  Shared<float> x = sines + a.rotary_dims + 2 * warp * a.dims;
+  if (first < transformed) ComputeAngles(a, place.position, sines);
+  numbers.Each([&](int i, float number) { x[i] = number; });
+  __syncthreads();
+  if (!there) return;
+
   if (query || keys) {
-    const Global<const float> weight(query ? a.query_norm : a.key_norm);
-    if (weight != nullptr && !a.norm_last) NormalizeHead(x, a.dims, weight, a.eps);
+    if (weight != nullptr && !a.norm_last) NormalizeHead(x, a.dims, factors, a.eps);
     if (a.rotary_dims > 0) {
       RotateHead(x, a, sines, x + a.dims);
       x = x + a.dims;
     }
-    if (weight != nullptr && a.norm_last) NormalizeHead(x, a.dims, weight, a.eps);
+    if (weight != nullptr && a.norm_last) NormalizeHead(x, a.dims, factors, a.eps);
   }
   if (!query) return StoreHead<kFormat>(x, a, place, of_kind, keys);
   const Global<float> to = Global<float>(a.query) + begin;
