@@ -58,7 +58,7 @@ struct IntegerSums {
                   tokens);
       }
       __syncthreads();
-      AddTerms(first == 0, token, tokens, panels.count == 1 ? count : panels.blocks);
+      AddTerms(first == 0, first + count == panels.all(), token, tokens, panels.count == 1 ? count : panels.blocks);
     }
   }
 
@@ -138,7 +138,7 @@ struct IntegerSums {
   }
 
   // In order, a thread for each row of each panel and token; several are read before they are added.
-  __device__ void AddTerms(bool begins, int first_token, int tokens, int blocks) const {
+  __device__ void AddTerms(bool begins, bool ends, int first_token, int tokens, int blocks) const {
     constexpr int kAhead = 4;
     const int count = blocks * kParts * kTerms, of_token = kPanelRows * panels.count;
     for (int i = threadIdx.x; i < of_token * tokens; i += blockDim.x) {
@@ -157,17 +157,15 @@ struct IntegerSums {
           if (term + k < count) sum = fmaf(ahead[k].x, ahead[k].y, sum);
         }
       }
-      *own = sum;
+      if (ends) {
+        FinishRow(job, first_token + token, kPanelRows * (panels.first + panel) + i % kPanelRows, sum);
+      } else {
+        *own = sum;
+      }
     }
   }
 
-  __device__ void Finish() const {
-    __syncthreads();
-    for (int i = threadIdx.x; i < kPanelRows * panels.count * job.tokens; i += blockDim.x) {
-      const int token = i / (kPanelRows * panels.count), of_panels = i % (kPanelRows * panels.count);
-      FinishRow(job, token, kPanelRows * panels.first + of_panels, static_cast<float>(sums[i]));
-    }
-  }
+  __device__ void Finish() const {}  // with the last chunk
 };
 
 // Sums of rows of floats: columns q and q + 4 of every 8 are of quarter q of a row's lanes. A warp has the panels and tokens

@@ -17,9 +17,9 @@ constexpr int kHeadWarps = 4;  // of a block, all of one row, which share its an
 
 // A row of up to 256 numbers on its way to a warp's registers, and what is behind them where it lies: lane l has numbers l, l +
 // 32 and so on. Loads are so under way together, and before what the warp has to wait for else.
-class HeldRow {
+class HeldHead {
  public:
-  __device__ HeldRow(Global<const float> row, int n) : row_(row), n_(n) {
+  __device__ HeldHead(Global<const float> row, int n) : row_(row), n_(n) {
     MOED_UNROLL
     for (int i = 0; i < kHeld; ++i) held_[i] = 32 * i + lane_ < n ? row[32 * i + lane_] : 0.0f;
   }
@@ -42,7 +42,7 @@ class HeldRow {
 };
 
 // x[i], i < n, becomes its RMS norm; by one warp. A lane's sum is that of partial sum lane mod 8.
-__device__ inline void NormalizeHead(Shared<float> x, int n, const HeldRow& weight, float eps) {
+__device__ inline void NormalizeHead(Shared<float> x, int n, const HeldHead& weight, float eps) {
   constexpr int kAhead = 8;
   float sum = 0;
   int i = static_cast<int>(threadIdx.x) % kPartialSums;
@@ -108,9 +108,9 @@ __global__ void Heads(cuda::HeadsOperation a) {
   const bool query = head < a.heads, keys = !query && head < transformed, there = head < all;
   const int of_kind = query ? head : keys ? head - a.heads : head - transformed;
   const int64_t begin = (row * (query ? a.heads : a.kv_heads) + of_kind) * a.dims;
-  const HeldRow numbers(Global<const float>(query ? a.query : keys ? a.keys : a.values) + begin, there ? a.dims : 0);
+  const HeldHead numbers(Global<const float>(query ? a.query : keys ? a.keys : a.values) + begin, there ? a.dims : 0);
   const Global<const float> weight(query ? a.query_norm : keys ? a.key_norm : nullptr);
-  const HeldRow factors(weight, there && weight != nullptr ? a.dims : 0);
+  const HeldHead factors(weight, there && weight != nullptr ? a.dims : 0);
   const cuda::KvPlace place = Global<const cuda::KvPlace>(a.places)[row];
   const Shared<float> sines = SharedMemory<float>();
   Shared<float> x = sines + a.rotary_dims + 2 * warp * a.dims;
