@@ -32,6 +32,13 @@ __device__ inline void Store(T* pointer, ptrdiff_t index, const V& value) {
   reinterpret_cast<V*>(pointer)[index] = value;
 }
 
+__device__ inline void JoinLaunches() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 template <class T>
 __device__ inline uintptr_t AddressOf(const T* pointer) {
   return reinterpret_cast<uintptr_t>(pointer);

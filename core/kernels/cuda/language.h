@@ -36,6 +36,9 @@
 // __reduce_add_sync, of 32-bit integers. Only barriers order memory: __syncthreads() within a block,
 // __syncwarp() with all 32 lanes within a warp. Exchanges do not, nor is anything ordered between the blocks of a launch.
 //
+// Launches. JoinLaunches() comes first in every kernel: the one that follows may then come to the multiprocessors, and until it
+// returns those before may still run, and nothing that any launch of the same list stores may be read or written.
+//
 // Numbers. Compiled with -fmad=false (-ffp-contract=off), so a product and a sum are rounded each; fmaf is written out. Division
 // and sqrtf are correctly rounded. Functions of <cmath> beyond fmaf, fma, sqrtf, sqrt, fabsf, fmaxf, fminf, rintf, floorf are not
 // the same bits on both: use core/kernels/math.h's arithmetic. Of intrinsics there are those of emulation/arithmetic.h. constexpr

@@ -70,18 +70,26 @@ cudaError_t AllowShared(const Kernel& kernel, const LaunchShape& shape) {
 
 dim3 Dim3(const Dimensions& dimensions) { return {dimensions.x, dimensions.y, dimensions.z}; }
 
-// A node behind `last`, which it replaces; null: the first.
-cudaError_t AddNode(cudaGraph_t graph, const KernelLaunch& launch, cudaGraphNode_t& last) {
+// A node behind `last`, which it replaces; null: the first. `joins`: its blocks of threads may come while those of `last` end
+// (JoinLaunches).
+cudaError_t AddNode(cudaGraph_t graph, const KernelLaunch& launch, bool joins, cudaGraphNode_t& last) {
   if (const cudaError_t error = AllowShared(launch.kernel, launch.shape); error != cudaSuccess) return error;
   void* parameters[] = {const_cast<std::byte*>(launch.arguments.data())};  // copied by the call
-  cudaKernelNodeParams node = {};
-  node.func = const_cast<void*>(launch.kernel.function);
-  node.gridDim = Dim3(launch.shape.grid);
-  node.blockDim = Dim3(launch.shape.block);
-  node.sharedMemBytes = launch.shape.shared_bytes;
-  node.kernelParams = parameters;
+  cudaGraphNodeParams node = {};
+  node.type = cudaGraphNodeTypeKernel;
+  node.kernel.func = const_cast<void*>(launch.kernel.function);
+  node.kernel.gridDim = Dim3(launch.shape.grid);
+  node.kernel.blockDim = Dim3(launch.shape.block);
+  node.kernel.sharedMemBytes = launch.shape.shared_bytes;
+  node.kernel.kernelParams = parameters;
+  cudaGraphEdgeData edge = {};
+  if (joins) edge = {.from_port = cudaGraphKernelNodePortProgrammatic, .type = cudaGraphDependencyTypeProgrammatic};
   const cudaGraphNode_t before = last;
-  return cudaGraphAddKernelNode(&last, graph, &before, before == nullptr ? 0 : 1, &node);
+#if CUDART_VERSION >= 13000
+  return cudaGraphAddNode(&last, graph, &before, &edge, before == nullptr ? 0 : 1, &node);
+#else
+  return cudaGraphAddNode_v2(&last, graph, &before, &edge, before == nullptr ? 0 : 1, &node);
+#endif
 }
 
 // cuBLAS, for one stream at a time.
@@ -143,7 +151,8 @@ absl::StatusOr<Buffer> Adopted(cudaError_t error, void* data, size_t bytes, Memo
 
 class CudaRuntime final : public DeviceRuntime {
  public:
-  explicit CudaRuntime(const DeviceAttributes& attributes) : attributes_(attributes) {}
+  CudaRuntime(const DeviceAttributes& attributes, bool joins_launches)
+      : attributes_(attributes), joins_launches_(joins_launches) {}
 
   const DeviceAttributes& attributes() const override { return attributes_; }
 
@@ -178,7 +187,7 @@ class CudaRuntime final : public DeviceRuntime {
     cudaError_t error = cudaGraphCreate(&graph, 0);
     cudaGraphNode_t last = nullptr;
     for (const KernelLaunch& launch : launches) {
-      if (error == cudaSuccess) error = AddNode(graph, launch, last);
+      if (error == cudaSuccess) error = AddNode(graph, launch, joins_launches_, last);
     }
     if (error == cudaSuccess) error = cudaGraphInstantiate(&made, graph, 0);
     if (graph != nullptr) cudaGraphDestroy(graph);
@@ -208,6 +217,7 @@ class CudaRuntime final : public DeviceRuntime {
 
  private:
   DeviceAttributes attributes_;
+  const bool joins_launches_;  // the device has what JoinLaunches asks for
   Health health_;
   Matmul matmul_;
 };
@@ -221,11 +231,12 @@ absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeCudaRuntime() {
   MOED_RETURN_IF_ERROR(CudaStatus(cudaFree(nullptr), StrCat("opening ", properties.name)));  // the first call that needs it does
   size_t free_bytes = 0, all_bytes = 0;
   MOED_RETURN_IF_ERROR(CudaStatus(cudaMemGetInfo(&free_bytes, &all_bytes), "its free memory"));
-  return std::make_unique<CudaRuntime>(DeviceAttributes{.unified_memory = properties.integrated != 0,
-                                                        .memory_bytes = properties.totalGlobalMem,
-                                                        .free_bytes = free_bytes,
-                                                        .shared_bytes = static_cast<unsigned>(properties.sharedMemPerBlockOptin),
-                                                        .multiprocessors = properties.multiProcessorCount});
+  const DeviceAttributes attributes = {.unified_memory = properties.integrated != 0,
+                                       .memory_bytes = properties.totalGlobalMem,
+                                       .free_bytes = free_bytes,
+                                       .shared_bytes = static_cast<unsigned>(properties.sharedMemPerBlockOptin),
+                                       .multiprocessors = properties.multiProcessorCount};
+  return std::make_unique<CudaRuntime>(attributes, properties.major >= 9);
 }
 
 }  // namespace moed

@@ -226,6 +226,7 @@ struct AttentionOfBlock {
 
 template <KvFormat kFormat, bool kLatent>
 __global__ void Attention(cuda::AttentionOperation a) {
+  JoinLaunches();
   const Shared<float> exponentials = SharedMemory<float>(), of_rows = exponentials + kRows * kSumTokens,
                       partials = of_rows + kRows, queries = partials + kRows * kPartialSums;
   AttentionOfBlock<kFormat, kLatent> block{

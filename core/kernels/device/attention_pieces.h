@@ -156,6 +156,7 @@ class KeyStream {
 
 template <KvFormat kFormat, bool kLatent>
 __global__ void AttentionScores(cuda::AttentionOperation a) {
+  JoinLaunches();
   const int segments = a.pieces.count * kSegments, segment = static_cast<int>(blockIdx.x);
   const PieceRows rows(a);
   if (segment < rows.first_segment() || segment >= rows.end_segment()) return;
@@ -309,6 +310,7 @@ class PieceValues {
 
 template <KvFormat kFormat>
 __global__ void AttentionValues(cuda::AttentionOperation a) {
+  JoinLaunches();
   using Values = PieceValues<kFormat>;
   const int part = static_cast<int>(blockIdx.x) / a.pieces.count, piece = static_cast<int>(blockIdx.x) % a.pieces.count;
   const PieceRows rows(a);
@@ -337,6 +339,7 @@ __global__ void AttentionValues(cuda::AttentionOperation a) {
 
 // A block of threads for each query row.
 __global__ void AttentionJoin(cuda::AttentionOperation a) {
+  JoinLaunches();
   const PieceRows rows(a);
   const int row = blockIdx.x;
   if (row >= rows.own.rows) return;

@@ -26,6 +26,7 @@ __device__ inline void StageSlots(const cuda::CombineOperation& a, int64_t row, 
 }
 
 __global__ void Combine(cuda::CombineOperation a) {
+  JoinLaunches();
   const unsigned pieces = Blocks(static_cast<unsigned>(a.cols), kCombineThreads);
   const int64_t row = blockIdx.x / pieces;
   const int column = static_cast<int>(blockIdx.x % pieces * kCombineThreads + threadIdx.x);

@@ -97,6 +97,7 @@ __device__ inline void Compute(const cuda::ConvolveOperation& a, int64_t i) {
 
 template <class Operation>
 __global__ void ComputeElements(Operation operation) {
+  JoinLaunches();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i < operation.n) Compute(operation, i);
 }

@@ -12,6 +12,7 @@ constexpr unsigned kEmbedThreads = 128;
 
 template <FormatId kFormat>
 __global__ void Embed(cuda::EmbedOperation a) {
+  JoinLaunches();
   using Layout = PanelLayout<kFormat>;
   const unsigned blocks = Blocks(static_cast<unsigned>(a.cols), Layout::kColumns);
   const unsigned warp = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, of_row = warp % blocks;

@@ -1,7 +1,7 @@
 // Products of few tokens, as decoding has them. A block of threads takes a panel of 8 rows, or a few short ones that follow each
 // other, and brings their bytes to shared memory together. What a row adds up has no order until it is added: of integer formats
 // each thread makes the terms of a row's block for some tokens, and then a thread for each row and token adds them in the scalar
-// definition's order. Of float formats a warp adds for each token, 4 lanes a row. Activations come through the caches.
+// definition's order. Of float formats two warps add for each token, 8 lanes a row.
 #pragma once
 
 #include "core/kernels/device/panel_chunks.h"
@@ -13,8 +13,6 @@ inline namespace MOED_CUDA_LANGUAGE {
 namespace {
 
 constexpr int kFewTokens = cuda::kFewTokens;
-constexpr int kFloatStrands = kFewTokens / (static_cast<int>(kChunkThreads) / 32);  // tokens of a warp, at most
-
 // What of a launch a block of threads multiplies: blocks of the format in panels that follow each other.
 struct FewPanels {
   int first, count;  // panels
@@ -87,9 +85,13 @@ struct IntegerSums {
 
   // Codes where a constant makes levels of them, else levels.
   template <class Memory>
-  static __device__ uint32_t Word(Memory at, int b, int row, int s) {
-    if constexpr (kZero != 0) return CodeWord<Layout>(at, b, row, s);
-    return LevelWord<Layout>(at, b, row, s);
+  static __device__ void Words(Memory at, int b, int row, uint32_t (&words)[kGroups]) {
+    if constexpr (kZero != 0) {
+      MOED_UNROLL
+      for (int s = 0; s < kGroups; ++s) words[s] = CodeWord<Layout>(at, b, row, s);
+    } else {
+      LevelWords<Layout>(static_cast<const Layout*>(nullptr), at, b, row, words);
+    }
   }
 
   // Of row `row` of 32 columns: number `of_chunk` of the chunk, of whose format's block they are, and `of_row` of the row.
@@ -102,8 +104,7 @@ struct IntegerSums {
       quant::GetOfPart<typename Layout::Scales>(at, row, kPartsOf32 * b + part, scales[part]);
     }
     uint32_t words[kGroups];
-    MOED_UNROLL
-    for (int s = 0; s < kGroups; ++s) words[s] = Word(at, b, row, s);
+    Words(at, b, row, words);
     MOED_UNROLL
     for (int token = 0; token < kTokensOfPass; ++token) {
       if (token >= tokens) continue;
@@ -165,66 +166,106 @@ struct IntegerSums {
     }
   }
 
-  __device__ void Finish() const {}  // with the last chunk
+  // Activations come through the caches, and the last chunk ends the sums.
+  __device__ void Fetch(int, int) {}
+  __device__ void Put(int) const {}
+  __device__ void Finish() const {}
 };
 
-// Sums of rows of floats: columns q and q + 4 of every 8 are of quarter q of a row's lanes. A warp has the panels and tokens
-// number warp, warp + 4, ...
-template <class Layout, int kOwn>
+// Sums of rows of floats: a lane has one of a row's eight partial sums, so two warps have a panel's. Those of strand number
+// warp, warp + 4, ... are a warp's: a half of the partial sums of a panel and a token. Where there is one token its columns are
+// brought to shared memory with the weights.
+template <class Layout, int kMostTokens>
 struct FloatSums {
-  static constexpr int kRatio = Layout::kColumns / kBlockColumns;
   static constexpr int kSteps = Layout::kColumns / kPartialSums;  // of a block
-  static constexpr int kRowLanes = 32 / kPanelRows;
-  static constexpr unsigned kSharedBytes = 0;
-  static constexpr int kTogether = 5;
+  static constexpr int kHalves = 2;
+  static constexpr int kWarps = static_cast<int>(kChunkThreads) / 32;
+  static constexpr int kMostPanels = kMostTokens == 1 ? cuda::kMostPanels : 1;
+  static constexpr int kOwn = kHalves * kMostPanels * kMostTokens / kWarps;
+  static constexpr int kTogether = kMostTokens == 1 && sizeof(float) * Layout::kColumns > 256 ? 5 : 6;
   using Chunks = PanelChunks<Layout::kBytes>;
+  static constexpr bool kStages = kMostTokens == 1;
+  static constexpr int kColumns = Chunks::kBlocks * Layout::kColumns;  // of a chunk
+  static constexpr int kHeld = kStages ? (kColumns + kChunkThreads - 1) / kChunkThreads : 1;
+  static constexpr unsigned kPartialBytes = kMostPanels * kMostTokens * kPartialSums * kPanelRows * sizeof(float);
+  static constexpr unsigned kSharedBytes = kPartialBytes + (kStages ? kColumns * sizeof(float) : 0);
+  static_assert(kOwn * kWarps == kHalves * kMostPanels * kMostTokens);
 
   const cuda::ProductJob& job;
   const FewPanels& panels;
-  const int row, quarter, warp, warps;
-  float lower[kOwn] = {}, upper[kOwn] = {};
+  const Shared<float> partials, staged_x;
+  float sums[kOwn] = {}, held[kHeld];
 
-  __device__ FloatSums(const cuda::ProductJob& its_job, const FewPanels& its_panels, unsigned)
+  __device__ FloatSums(const cuda::ProductJob& its_job, const FewPanels& its_panels, unsigned shared)
       : job(its_job),
         panels(its_panels),
-        row(threadIdx.x % kPanelRows),
-        quarter(threadIdx.x % 32 / kPanelRows),
-        warp(threadIdx.x / 32),
-        warps(blockDim.x / 32) {}
+        partials(SharedMemory<float>(shared)),
+        staged_x(SharedMemory<float>(shared + kPartialBytes)) {}
+
+  __device__ int row() const { return threadIdx.x % kPanelRows; }
+  // What strand `own` of this warp is.
+  __device__ int strand(int own) const { return static_cast<int>(threadIdx.x) / 32 + kWarps * own; }
+  __device__ int partial(int own) const { return static_cast<int>(threadIdx.x) % 32 / kPanelRows + 4 * (strand(own) % kHalves); }
+  __device__ int panel(int own) const { return strand(own) / kHalves % panels.count; }
+  __device__ int token(int own) const { return strand(own) / kHalves / panels.count; }
+
+  // Short panels have the columns in common.
+  __device__ int ColumnsOf(int count) const { return (panels.count == 1 ? count : panels.blocks) * Layout::kColumns; }
+  __device__ Global<const float> ColumnsFrom(int token, int first) const {
+    const int64_t rows = static_cast<int64_t>(token) * job.blocks * kBlockColumns;
+    return Global<const float>(job.values) + (rows + (panels.count == 1 ? first * Layout::kColumns : 0));
+  }
+  __device__ void Fetch(int first, int count) {
+    if constexpr (kStages) {
+      const Global<const float> from = ColumnsFrom(0, first);
+      MOED_UNROLL
+      for (int i = 0; i < kHeld; ++i) {
+        const int column = static_cast<int>(kChunkThreads) * i + static_cast<int>(threadIdx.x);
+        if (column < ColumnsOf(count)) held[i] = from[column];
+      }
+    }
+  }
+  __device__ void Put(int count) const {
+    if constexpr (kStages) {
+      MOED_UNROLL
+      for (int i = 0; i < kHeld; ++i) {
+        const int column = static_cast<int>(kChunkThreads) * i + static_cast<int>(threadIdx.x);
+        if (column < ColumnsOf(count)) staged_x[column] = held[i];
+      }
+    }
+  }
 
   __device__ void Add(Shared<const unsigned char> staged, int first, int count) {
-    const int blocks = panels.count == 1 ? count : panels.blocks;
+    const int columns = ColumnsOf(count);
     MOED_UNROLL
     for (int own = 0; own < kOwn; ++own) {
-      const int strand = warp + warps * own, panel = strand % panels.count, token = strand / panels.count;
-      if (token >= job.tokens) continue;
-      const int column = panels.count == 1 ? first * Layout::kColumns : 0;
-      const Global<const float> x =
-          Global<const float>(job.values) + (static_cast<int64_t>(token) * job.blocks * kBlockColumns + column + quarter);
-      AddColumns(staged + panel * blocks * Layout::kBytes, x, blocks, lower[own], upper[own]);
+      if (token(own) >= job.tokens) continue;
+      const Shared<const unsigned char> weights = staged + panel(own) * (columns / Layout::kColumns * Layout::kBytes);
+      if constexpr (kStages) {
+        AddColumns(weights, Shared<const float>(staged_x) + partial(own), partial(own), columns, sums[own]);
+      } else {
+        AddColumns(weights, ColumnsFrom(token(own), first) + partial(own), partial(own), columns, sums[own]);
+      }
     }
   }
 
   // Several columns are read before they are added.
-  __device__ void AddColumns(Shared<const unsigned char> staged, Global<const float> x, int blocks, float& low_sum,
-                             float& high_sum) const {
+  template <class Columns>
+  __device__ void AddColumns(Shared<const unsigned char> weights, Columns x, int partial, int columns, float& sum) const {
     constexpr int kAhead = 8;
-    const int steps = blocks * kSteps;
+    const int steps = columns / kPartialSums;
     for (int step = 0; step < steps; step += kAhead) {
-      float low[kAhead], high[kAhead], low_x[kAhead], high_x[kAhead];
+      float weight[kAhead], by[kAhead];
       MOED_UNROLL
       for (int k = 0; k < kAhead; ++k) {
         if (step + k >= steps) continue;
-        const auto block = BytesAt(staged + (step + k) / kSteps * Layout::kBytes);
-        const int column = (step + k) % kSteps * kPartialSums + quarter;
-        low[k] = Layout::Weight(block, column, row), high[k] = Layout::Weight(block, column + kRowLanes, row);
-        low_x[k] = x[(step + k) * kPartialSums], high_x[k] = x[(step + k) * kPartialSums + kRowLanes];
+        const auto block = BytesAt(weights + (step + k) / kSteps * Layout::kBytes);
+        weight[k] = Layout::Weight(block, (step + k) % kSteps * kPartialSums + partial, row());
+        by[k] = x[(step + k) * kPartialSums];
       }
       MOED_UNROLL
       for (int k = 0; k < kAhead; ++k) {
-        if (step + k >= steps) continue;
-        low_sum = fmaf(low[k], low_x[k], low_sum);
-        high_sum = fmaf(high[k], high_x[k], high_sum);
+        if (step + k < steps) sum = fmaf(weight[k], by[k], sum);
       }
     }
   }
@@ -232,20 +273,28 @@ struct FloatSums {
   __device__ void Finish() const {
     MOED_UNROLL
     for (int own = 0; own < kOwn; ++own) {
-      const int strand = warp + warps * own, panel = strand % panels.count, token = strand / panels.count;
-      if (token >= job.tokens) continue;
-      float sum = lower[own] + upper[own];
-      sum = sum + __shfl_xor_sync(kEveryLane, sum, 2 * kPanelRows);
-      sum = sum + __shfl_xor_sync(kEveryLane, sum, kPanelRows);
-      if (quarter == 0) FinishRow(job, token, kPanelRows * (panels.first + panel) + row, sum);
+      if (token(own) >= job.tokens) continue;
+      const int of_rows = (token(own) * panels.count + panel(own)) * kPanelRows + row();
+      partials[of_rows * kPartialSums + partial(own)] = sums[own];
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < kPanelRows * panels.count * job.tokens; i += blockDim.x) {
+      const int token = i / (kPanelRows * panels.count), of_panels = i % (kPanelRows * panels.count);
+      FinishRow(job, token, kPanelRows * panels.first + of_panels,
+                SumOfPartials(Shared<const float>(partials) + i * kPartialSums));
     }
   }
 };
 
+// Descriptions and weights are from before the launches that this one follows: unless one of these chooses the matrix, its first
+// bytes are on their way while they end.
 template <class Layout, class Sums>
 __global__ void __launch_bounds__(kChunkThreads, Sums::kTogether) ProductsOfFew(cuda::ProductsOperation a) {
   using Chunks = typename Sums::Chunks;
-  const cuda::ProductJob job = WithChoice(JobOfGroup(a, static_cast<int>(blockIdx.x)));
+  const cuda::ProductJob described = JobOfGroup(a, static_cast<int>(blockIdx.x));
+  const bool chosen = described.choice != nullptr;
+  if (chosen) JoinLaunches();
+  const cuda::ProductJob job = WithChoice(described);
   const int first_panel = (static_cast<int>(blockIdx.x) - job.first_group) * job.panels;
   const FewPanels panels = {.first = first_panel,
                             .count = min(job.panels, (job.rows + kPanelRows - 1) / kPanelRows - first_panel),
@@ -254,12 +303,19 @@ __global__ void __launch_bounds__(kChunkThreads, Sums::kTogether) ProductsOfFew(
       Global<const unsigned char>(job.weights) + static_cast<int64_t>(first_panel) * panels.blocks * Layout::kBytes;
   Sums sums(job, panels, Chunks::kSharedBytes);
   Chunks chunks;
-  chunks.Fetch(weights, 0, min(Chunks::kBlocks, panels.all()));
+  const auto count_of = [&](int first) { return min(Chunks::kBlocks, panels.all() - first); };
+  chunks.Fetch(weights, 0, count_of(0));
+  if (!chosen) JoinLaunches();
+  sums.Fetch(0, count_of(0));
   for (int first = 0; first < panels.all(); first += Chunks::kBlocks) {
-    const int count = min(Chunks::kBlocks, panels.all() - first), next = first + count;
+    const int count = count_of(first), next = first + count;
     __syncthreads();
     const Shared<const unsigned char> staged = chunks.Put(SharedMemory<unsigned char>(), count);
-    if (next < panels.all()) chunks.Fetch(weights, next, min(Chunks::kBlocks, panels.all() - next));
+    sums.Put(count);
+    if (next < panels.all()) {
+      chunks.Fetch(weights, next, count_of(next));
+      sums.Fetch(next, count_of(next));
+    }
     __syncthreads();
     sums.Add(staged, first, count);
   }

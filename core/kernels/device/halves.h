@@ -40,6 +40,7 @@ __device__ inline void HalveRow(const cuda::HalfRows& to, int64_t row, int colum
 // A block of threads for each panel.
 template <FormatId kFormat>
 __global__ void HalveWeights(cuda::HalveWeightsOperation a) {
+  JoinLaunches();
   using Layout = PanelLayout<kFormat>;
   const int row = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int64_t of_all = static_cast<int64_t>(blockIdx.x) * kPanelRows + row;
@@ -57,6 +58,7 @@ __global__ void HalveWeights(cuda::HalveWeightsOperation a) {
 }
 
 __global__ void HalveInput(cuda::HalveInputOperation a) {
+  JoinLaunches();
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
   if (row >= a.rows) return;
   const int lane = threadIdx.x % 32, blocks = (a.cols + kBlockColumns - 1) / kBlockColumns;

@@ -101,6 +101,7 @@ __device__ inline void StoreHead(Shared<const float> x, const cuda::HeadsOperati
 
 template <KvFormat kFormat>
 __global__ void Heads(cuda::HeadsOperation a) {
+  JoinLaunches();
   const int transformed = a.heads + a.kv_heads, all = transformed + a.kv_heads;
   const int pieces = (all + kHeadWarps - 1) / kHeadWarps, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int64_t row = blockIdx.x / pieces;

@@ -36,6 +36,7 @@ __device__ inline void PutNormed(const cuda::NormOperation& a, const Normed& nor
 }
 
 __global__ void __launch_bounds__(kMostRowThreads) RmsNorm(cuda::NormOperation a) {
+  JoinLaunches();
   const HeldRow<const float> x(Global<const float>(a.x) + static_cast<int64_t>(blockIdx.x) * a.cols, a.cols);
   const HeldRow<const float> weight(Global<const float>(a.weight), a.cols, /*of_none=*/1);
   const float squares = SumOfColumns(a.cols, x, [](float sum, float value) { return fmaf(value, value, sum); });
@@ -44,6 +45,7 @@ __global__ void __launch_bounds__(kMostRowThreads) RmsNorm(cuda::NormOperation a
 }
 
 __global__ void __launch_bounds__(kFewerRowThreads, 1) LayerNorm(cuda::NormOperation a) {
+  JoinLaunches();
   const HeldRow<const float> x(Global<const float>(a.x) + static_cast<int64_t>(blockIdx.x) * a.cols, a.cols);
   const Global<const float> weight(a.weight), bias(a.bias);
   const auto count = static_cast<float>(a.cols);
@@ -64,6 +66,7 @@ __device__ inline void SoftmaxOfRow(HeldRow<float>& x, int n, const Put& put) {
 }
 
 __global__ void __launch_bounds__(kFewerRowThreads, 1) Softmax(cuda::SoftmaxOperation a) {
+  JoinLaunches();
   const Global<float> row = Global<float>(a.x) + static_cast<int64_t>(blockIdx.x) * a.cols;
   HeldRow<float> x(row, a.cols);
   SoftmaxOfRow(x, a.cols, [&](int i, float probability) { row[i] = probability; });

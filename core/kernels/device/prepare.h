@@ -43,6 +43,7 @@ __device__ inline float Column(const cuda::ActivateAndPrepareOperation& a, int64
 
 template <class Operation>
 __global__ void Prepare(Operation a) {
+  JoinLaunches();
   const unsigned blocks = Blocks(static_cast<unsigned>(a.cols), kBlockColumns);
   const unsigned warp = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
   if (warp >= static_cast<unsigned>(a.tokens) * blocks) return;

@@ -195,6 +195,7 @@ struct ProductShape {
 // still have them.
 template <class Layout, class Rows>
 __global__ void Products(cuda::ProductsOperation a) {
+  JoinLaunches();
   using Shape = ProductShape<Layout, Rows>;
   using Stream = typename Shape::Stream;
   constexpr int kRatio = Layout::kColumns / kBlockColumns;
@@ -246,7 +247,7 @@ struct ProductsOf {
   static void kLaunch(DeviceStream& stream, const cuda::ProductsOperation& a) {
     if constexpr (kIsFloats<kFormat>) {
       if (a.tokens == 1) return LaunchProductsOfFew<Layout, FloatSums<Layout, 1>>(stream, a);
-      if (a.tokens <= kFewTokens) return LaunchProductsOfFew<Layout, FloatSums<Layout, kFloatStrands>>(stream, a);
+      if (a.tokens <= kFewTokens) return LaunchProductsOfFew<Layout, FloatSums<Layout, kFewTokens>>(stream, a);
       LaunchProductsOf<Layout, FloatRows<Layout, 8>>(stream, a);
     } else {
       if (a.tokens == 1) return LaunchProductsOfFew<Layout, IntegerSums<Layout, 1>>(stream, a);

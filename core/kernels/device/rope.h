@@ -14,6 +14,7 @@ namespace {
 constexpr int kRopeStagedFloats = 2 * kMostHeadDim;
 
 __global__ void Rope(cuda::RopeOperation a) {
+  JoinLaunches();
   const int half = a.rotary_dims / 2;
   const Shared<float> sines = SharedMemory<float>(), cosines = sines + half, staged = cosines + half;
   const Global<float> x = Global<float>(a.x) + static_cast<int64_t>(blockIdx.x) * a.stride;

@@ -43,6 +43,7 @@ __device__ inline void ScoreRow(const cuda::RouteOperation& a, HeldRow<float>& x
 }
 
 __global__ void __launch_bounds__(kMostRouterThreads, 1) Route(cuda::RouteOperation a) {
+  JoinLaunches();
   const int experts = a.shape.experts, lane = threadIdx.x;
   const Global<float> logits = Global<float>(a.logits) + static_cast<int64_t>(blockIdx.x) * experts;
   const RouterLayout at(a.shape, static_cast<int>(blockDim.x));

@@ -44,6 +44,7 @@ __device__ inline float StateSpaceOfColumn(const cuda::StateOperation& a, const 
 
 // Block (run, head, columns).
 __global__ void States(cuda::StateOperation a) {
+  JoinLaunches();
   const StateRun run = Global<const StateRun>(a.runs)[blockIdx.x];
   const int64_t first_row = Global<const int64_t>(a.first_rows)[blockIdx.x];
   const int head = blockIdx.y, columns = a.columns, lane = threadIdx.x;

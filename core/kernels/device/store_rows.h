@@ -32,6 +32,7 @@ __device__ inline void StoreKvNumber(Global<unsigned char> row, int dims, int64_
 // Latents: a warp for each 32 numbers of a row.
 template <KvFormat kFormat>
 __global__ void StoreRows(cuda::StoreRowsOperation a) {
+  JoinLaunches();
   const int groups = (a.dims + kKvScaleColumns - 1) / kKvScaleColumns;
   const int64_t warp = static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
   if (warp >= static_cast<int64_t>(a.rows) * groups) return;

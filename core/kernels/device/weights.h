@@ -72,15 +72,19 @@ constexpr uint32_t TableWord(const int8_t (&table)[16], int first) {
   for (int i = 0; i < 4; ++i) word |= static_cast<uint32_t>(static_cast<uint8_t>(table[first + i])) << 8 * i;
   return word;
 }
+// What the table has for four codes, which are the low 16 bits.
+template <const int8_t (&kTable)[16]>
+__device__ inline uint32_t EntriesOfFour(uint32_t nibbles) {
+  constexpr uint32_t kFirst = TableWord(kTable, 0), kSecond = TableWord(kTable, 4), kThird = TableWord(kTable, 8),
+                     kFourth = TableWord(kTable, 12);
+  const uint32_t entry = nibbles & 0x7777;
+  const uint32_t upper = __byte_perm(0xff00, 0, nibbles >> 3 & 0x1111);
+  return (__byte_perm(kFirst, kSecond, entry) & ~upper) | (__byte_perm(kThird, kFourth, entry) & upper);
+}
 template <const int8_t (&kTable)[16]>
 __device__ inline uint32_t LevelsOf(const quant::TableEntries<kTable>*, uint32_t codes) {
-  constexpr uint32_t kWords[4] = {TableWord(kTable, 0), TableWord(kTable, 4), TableWord(kTable, 8), TableWord(kTable, 12)};
   const uint32_t nibbles = codes | codes >> 4;  // bytes 0 and 2: two codes each
-  const uint32_t selector = (nibbles & 0xff) | (nibbles >> 8 & 0xff00);
-  const uint32_t low = __byte_perm(kWords[0], kWords[1], selector & 0x7777);
-  const uint32_t high = __byte_perm(kWords[2], kWords[3], selector & 0x7777);
-  const uint32_t upper = (codes >> 3 & kEveryByte) * 0xff;
-  return (low & ~upper) | (high & upper);
+  return EntriesOfFour<kTable>((nibbles & 0xff) | (nibbles >> 8 & 0xff00));
 }
 
 // Levels of pairs: tables and, of the second columns, a turn.
@@ -123,6 +127,26 @@ requires std::is_base_of_v<quant::PackedGrid, Layout> __device__ inline uint32_t
   const int ninth = Load<uint8_t>(at + (Layout::kNinthBits + row)) >> s & 1;
   const uint32_t minus = PlaneWord<1>(at + Layout::kSigns, row, s);
   return (kIq3sGrid.rows[low | ninth << 8] ^ minus * 0xff) + minus;
+}
+
+// All of a row's 32 columns: word s as LevelWord has it.
+template <class Layout, class Memory>
+__device__ inline void LevelWords(const void*, Memory block, int b, int row, uint32_t (&words)[8]) {
+  MOED_UNROLL
+  for (int s = 0; s < 8; ++s) words[s] = LevelWord<Layout>(block, b, row, s);
+}
+// A plane's word has the codes of two: low and high nibbles take turns, and so do what they stand for until they are sorted.
+template <class Layout, const int8_t (&kTable)[16], class Memory>
+__device__ inline void LevelWords(const quant::TableEntries<kTable>*, Memory block, int b, int row, uint32_t (&words)[8]) {
+  static_assert(std::is_same_v<typename Layout::Codes, quant::Planes<4>>);
+  const Memory plane = block + (Layout::kHeaderBytes + Layout::Codes::kBytes * b);
+  MOED_UNROLL
+  for (int s = 0; s < 4; ++s) {
+    const auto nibbles = Load<uint32_t>(plane + (quant::kVectorBytes * s + quant::kGroupColumns * row));
+    const uint32_t low = EntriesOfFour<kTable>(nibbles), high = EntriesOfFour<kTable>(nibbles >> 16);
+    words[s] = __byte_perm(low, high, 0x6420);
+    words[s + 4] = __byte_perm(low, high, 0x7531);
+  }
 }
 
 // The formats of weights themselves: a panel's, column by column.

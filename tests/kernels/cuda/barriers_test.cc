@@ -107,7 +107,7 @@ class Operations {
 TEST(Barriers, EveryOneIsMissed) {
   Operations all(std::nullopt);
   EXPECT_EQ(all.Run(), absl::OkStatus());
-  EXPECT_EQ(all.barriers().size(), 22);
+  EXPECT_EQ(all.barriers().size(), 23);
   for (const Place& barrier : all.barriers()) EXPECT_FALSE(Operations(barrier).Run().ok()) << barrier.file << ":" << barrier.line;
 }
 

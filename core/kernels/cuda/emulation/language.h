@@ -17,6 +17,8 @@
 namespace moed {
 inline namespace emulated {
 
+inline void JoinLaunches() {}  // a launch begins when those before it have ended
+
 template <auto kKernel, class Arguments>
 Kernel KernelOf() {
   return {.signature = __PRETTY_FUNCTION__,
