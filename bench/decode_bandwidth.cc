@@ -146,6 +146,7 @@ absl::Status Run(const Options& options) {
   const double token_bytes = BytesPerToken(*store, spec);
   Decoding decoding(*model, *kv, *provider, context);
   MOED_RETURN_IF_ERROR(decoding.Run(options.warm_tokens));
+  const DeviceTierStats warm = provider->Stats().device;
   std::vector<double> read, decode, share;
   for (int turn = 0; turn < options.turns; ++turn) {
     read.push_back(ReadRate(best_read, *executor, memory.span()));
@@ -164,6 +165,11 @@ absl::Status Run(const Options& options) {
   print("share", SpreadOf(share));
   const DeviceTierStats device = provider->Stats().device;
   if (device.capacity_bytes > 0) {
+    const auto a_token = [&](uint64_t now, uint64_t then) {
+      return static_cast<double>(now - then) * 1e-6 / (options.turns * options.tokens);
+    };
+    std::printf("%-22s %.1f MB a token to the device, %.1f MB to the host\n", "experts moved",
+                a_token(device.risen_bytes, warm.risen_bytes), a_token(device.sunk_bytes, warm.sunk_bytes));
     std::printf("%-22s %llu on the device, %llu over the bus, %llu by the processor\n", "experts used",
                 static_cast<unsigned long long>(device.uses[0]), static_cast<unsigned long long>(device.uses[1]),
                 static_cast<unsigned long long>(device.uses[2]));

@@ -19,8 +19,12 @@ class Copier {
   // Copies run one after the other, in the order of their calls. Both pieces are the copy's until it has run.
   virtual void Copy(void* to, const void* from, size_t bytes) = 0;
   virtual absl::StatusOr<std::unique_ptr<ReadyEvent>> MakeEvent() = 0;
+  // Another queue, for the other direction: a bus takes both at once.
+  virtual absl::StatusOr<std::unique_ptr<Copier>> MakeAnother() = 0;
   // The place behind all copies until now.
   virtual void Record(ReadyEvent& event) = 0;
+  // Copies from here on run after those before the event as it was recorded last, of whichever queue.
+  virtual void Await(const ReadyEvent& event) = 0;
   // Returns when the copies before the event have run, or never will.
   virtual absl::Status Wait(const ReadyEvent& event) = 0;
 };

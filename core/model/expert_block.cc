@@ -107,9 +107,11 @@ absl::Status ExpertBlock::Take(Member& member, ExpertPart part) {
   return absl::OkStatus();
 }
 
-const std::byte* ExpertBlock::Weights(const PartBytes& part) {
-  if (part.ready != nullptr) step_.backend.Await(*part.ready);
-  return part.bytes.data();
+const std::byte* ExpertBlock::Weights(Member& member, ExpertPart part) {
+  const PartBytes& weights = member.part(part);
+  if (weights.ready != nullptr && weights.ready != member.awaited) step_.backend.Await(*weights.ready);
+  member.awaited = weights.ready;
+  return weights.bytes.data();
 }
 
 // The members that stay keep their order and close up.
@@ -162,16 +164,16 @@ Activations ExpertBlock::Inner(LayerId layer) {
   std::array<MatMulJob, 2 * kGroupRows> jobs;
   size_t used = 0;
   InputForms forms;  // of down's input
-  for (const Member& member : members()) {
+  for (Member& member : members()) {
     const auto format = [&](ExpertPart part) { return step_.expert_formats.Of(layer, member.ready.precision, part); };
     forms = forms | InputForms::Of({format(ExpertPart::kDown)});
     const size_t row = static_cast<size_t>(member.first_row) * ffn;
     const auto bias = [&](const float* biases) { return BiasOf(biases, member, ffn); };
     if (gated) {
-      const std::byte* gate = Weights(member.part(ExpertPart::kGate));
+      const std::byte* gate = Weights(member, ExpertPart::kGate);
       jobs[used++] = {{format(ExpertPart::kGate), ffn, hidden, gate}, &member.input, &scratch.gate[row], ffn, bias(biases_.gate)};
     }
-    const std::byte* up = Weights(member.part(ExpertPart::kUp));
+    const std::byte* up = Weights(member, ExpertPart::kUp);
     jobs[used++] = {{format(ExpertPart::kUp), ffn, hidden, up}, &member.input, &scratch.up[row], ffn, bias(biases_.up)};
   }
   step_.backend.MatMul(std::span(jobs).first(used));
@@ -203,10 +205,10 @@ void ExpertBlock::DownOf(LayerId layer, std::span<Member> some, const Activation
   std::array<Activations, kGroupRows> inputs;
   std::array<MatMulJob, kGroupRows> jobs;
   size_t used = 0;
-  for (const Member& member : some) {
+  for (Member& member : some) {
     if (member.rows() == 0) continue;  // failed
     const FormatId format = step_.expert_formats.Of(layer, member.ready.precision, ExpertPart::kDown);
-    const std::byte* down = Weights(member.part(ExpertPart::kDown));
+    const std::byte* down = Weights(member, ExpertPart::kDown);
     const size_t place = member.slots.data() - scratch.expert_slots.data();
     for (size_t i = 0; i < member.slots.size(); ++i) scratch.slot_places[member.slots[i]] = static_cast<int32_t>(place + i);
     inputs[used] = inner.Rows(member.first_row, member.rows());

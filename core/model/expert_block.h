@@ -41,6 +41,7 @@ class ExpertBlock {
     ReadyExpert ready;
     std::span<const int32_t> slots;  // of scratch.expert_slots
     std::array<PartBytes, kExpertParts> parts;
+    const ReadyEvent* awaited = nullptr;  // the last
     int first_row = 0;
     Activations input;
     const PartBytes& part(ExpertPart part) const { return parts[static_cast<size_t>(part)]; }
@@ -56,8 +57,9 @@ class ExpertBlock {
   // Waits for the part.
   absl::Status Take(Member& member, ExpertPart part);
   void DropUnreadable(ExpertPart part);
-  // What the backend is given: what it runs from here on runs when they are there.
-  const std::byte* Weights(const PartBytes& part);
+  // What the backend is given: what it runs from here on runs when they are there. Parts that come together are one wait, since
+  // a wait ends the list of launches that a backend gathers.
+  const std::byte* Weights(Member& member, ExpertPart part);
   void GatherInputs(const Activations& input);
   // Of gate and up, or of up: the input of down.
   Activations Inner(LayerId layer);

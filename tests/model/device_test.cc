@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/expert/builder/build_provider.h"
 #include "core/io/metered_backend.h"
 #include "core/model/scratch.h"
 #include "tests/kernels/emulated_backend.h"
@@ -117,6 +118,43 @@ TEST_P(DeviceTest, KernelsReadWhatLiesOnTheDevice) {
   EXPECT_FALSE(traffic.empty());
   for (const auto& [kernel, counted] : traffic) EXPECT_EQ(counted.loads_of_host.requests, 0u) << kernel;
 }
+
+// Tokens where experts change places with others in each layer: one list of launches and one wait from router to router, no graph
+// that is made anew, and of copies what describes a list, what is shown to the host, and one for each record that moves.
+#if __has_builtin(__builtin_clear_padding)
+TEST(DiscreteMemory, ExpertsThatMoveCostTheirCopiesAlone) {
+  const StoreReader& store = PackedStore("qwen3_moe", FormatId::kQ4);
+  EmulatedBackend discrete{{.watch = false, .attributes = emulation::kDiscreteDevice}};
+  emulation::EmulatedRuntime& device = *discrete.device;
+  const auto copier = discrete.backend->memory().MakeCopier().value();
+  const auto reads = OpenReadBackend("auto", store.path(), {}).value();
+  PackedModel model(store, {.page_tokens = 16, .use_backend = discrete.backend.get()});
+  ProviderInputs inputs = {.store = &store, .reads = reads.get(), .router = {model.spec().top_k, model.spec().hidden}};
+  inputs.allocator = &discrete.backend->memory().shared();
+  inputs.device = {&discrete.backend->memory().working(), copier.get(), store.all_expert_bytes() / 2};
+  inputs.options.capacity_bytes = store.all_expert_bytes();
+  const auto provider = BuildProvider(ChoosePreset({.preset = "io-free"}, store).value(), inputs).value();
+
+  const std::vector<TokenId> tokens = RandomTokens(48, 1, model.spec().vocabulary);
+  TestSequence sequence;
+  provider->OnSequenceStart(sequence.id);
+  model.Feed(*provider, sequence, std::span(tokens).first(32), 1);
+  const auto moved = [&] { return provider->Stats().device.risen_bytes + provider->Stats().device.sunk_bytes; };
+  const auto calls = [&](emulation::OrderCall call) { return device.calls(call); };
+  const emulation::LaunchCounts launched = device.launches();
+  const uint64_t waits = calls(emulation::OrderCall::kWait), copies = calls(emulation::OrderCall::kCopy), bytes = moved();
+  const uint64_t steps = 16, layers = model.spec().MoeLayers().size();
+  model.Feed(*provider, sequence, std::span(tokens).last(steps), 1);
+  EXPECT_EQ(device.launches().single, launched.single);
+  EXPECT_EQ(device.launches().graphs_made, launched.graphs_made);
+  EXPECT_EQ(device.launches().graphs - launched.graphs, steps * (layers + 1));
+  EXPECT_EQ(calls(emulation::OrderCall::kWait) - waits, steps * (layers + 1));
+  const uint64_t records = (moved() - bytes) / store.largest_expert_bytes(kReferencePrecision);
+  EXPECT_GT(records, steps * layers);
+  EXPECT_EQ(calls(emulation::OrderCall::kCopy) - copies, steps * (2 * layers + 1) + records);
+  provider->OnSequenceEnd(sequence.id);
+}
+#endif
 
 // What the host looks at or changes within a step, on a device whose memory it cannot read: inputs of gates, a mask, a gate that
 // is asked for.

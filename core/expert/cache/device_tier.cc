@@ -19,7 +19,7 @@ uint64_t SpareBytes(uint64_t capacity_bytes, uint64_t record_bytes) {
 
 DeviceTier::DeviceTier(const DeviceSlots& memory, uint64_t largest_record_bytes, SlotPool& host, EvictionPolicy& policy,
                        Slots& slots, const Filler& filler)
-    : copier_(*memory.copier),
+    : to_device_(*memory.copier),
       spare_bytes_(SpareBytes(memory.capacity_bytes, largest_record_bytes)),
       host_(host),
       policy_(policy),
@@ -33,8 +33,10 @@ DeviceTier::~DeviceTier() { SettleAll(); }
 
 absl::Status DeviceTier::Allocate() {
   MOED_RETURN_IF_ERROR(pool_.Allocate());
+  MOED_ASSIGN_OR_RETURN(to_host_, to_device_.MakeAnother());
   for (Move& move : moves_) {
-    MOED_ASSIGN_OR_RETURN(move.done, copier_.MakeEvent());
+    MOED_ASSIGN_OR_RETURN(move.has_risen, to_device_.MakeEvent());
+    MOED_ASSIGN_OR_RETURN(move.has_sunk, to_host_->MakeEvent());
   }
   return absl::OkStatus();
 }
@@ -81,51 +83,47 @@ Slot* DeviceTier::WhoSinksFor(const Slot& slot, LayerId current_layer) const {
 }
 
 void DeviceTier::Rise(Move& move, Slot& slot, std::span<std::byte> to) {
-  move.left = slot.bytes;
-  copier_.Copy(to.data(), slot.bytes.data(), to.size());
   move.risen = &slot;
-  Place(slot, to, /*on_device=*/true, move);
-  Begin(move);
+  move.left = slot.bytes;
+  to_device_.Copy(to.data(), slot.bytes.data(), to.size());
+  to_device_.Record(*move.has_risen);
+  Place(slot, to, /*on_device=*/true, *move.has_risen);
+  stats_.risen_bytes += to.size();
+  ++moving_;
 }
 
-// In this order: `other` may only be copied to where `slot` lay once that has been read.
+// `other` may only be copied to where `slot` lay once that has been read. Nobody who waits for `slot`, or for the next one that
+// rises, waits for that copy.
 void DeviceTier::Exchange(Move& move, Slot& slot, Slot& other, std::span<std::byte> to) {
   const std::span<std::byte> place = slot.bytes;
-  move.left = other.bytes;
-  copier_.Copy(to.data(), place.data(), to.size());
-  copier_.Copy(place.data(), other.bytes.data(), place.size());
-  move.risen = &slot;
+  Rise(move, slot, to);
   move.sunk = &other;
-  Place(slot, to, /*on_device=*/true, move);
-  Place(other, place, /*on_device=*/false, move);
+  move.left = other.bytes;
+  to_host_->Await(*move.has_risen);
+  to_host_->Copy(place.data(), other.bytes.data(), place.size());
+  to_host_->Record(*move.has_sunk);
+  Place(other, place, /*on_device=*/false, *move.has_sunk);
   stats_.sunk_bytes += place.size();
-  Begin(move);
 }
 
-void DeviceTier::Place(Slot& slot, std::span<std::byte> bytes, bool on_device, const Move& move) {
+void DeviceTier::Place(Slot& slot, std::span<std::byte> bytes, bool on_device, const ReadyEvent& copied) {
   slot.bytes = bytes;
   slots_.PlaceOnDevice(slot, on_device);
-  slot.ready = move.done.get();
+  slot.ready = &copied;
   ++slot.pins;
-}
-
-void DeviceTier::Begin(Move& move) {
-  copier_.Record(*move.done);
-  stats_.risen_bytes += move.risen->bytes.size();
-  ++moving_;
 }
 
 void DeviceTier::Settle() {
   if (moving_ == 0) return;
   for (Move& move : moves_) {
-    if (move.risen != nullptr && move.done->Ready()) End(move);
+    if (move.risen != nullptr && move.done().Ready()) End(move);
   }
 }
 
 void DeviceTier::SettleAll() {
   for (Move& move : moves_) {
     if (move.risen == nullptr) continue;
-    copier_.Wait(*move.done).IgnoreError();
+    to_device_.Wait(move.done()).IgnoreError();
     End(move);
   }
 }

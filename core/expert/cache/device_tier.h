@@ -35,8 +35,8 @@ struct DeviceSlots {
   double bring_seconds_per_byte = 0;
 };
 
-// Copies run while the device computes; `Slot::ready` is where the device has to wait for one. Until then the record is pinned
-// for it. Not synchronised; the cache's lock guards it.
+// Copies run while the device computes, those to it beside those from it; `Slot::ready` is where the device has to wait for one.
+// Until a move has ended its records are pinned for it. Not synchronised; the cache's lock guards it.
 class DeviceTier {
  public:
   // All outlive this. `host`: where records lie otherwise.
@@ -65,21 +65,25 @@ class DeviceTier {
  private:
   // `risen` came here; in exchange `sunk` took its place, or else `left` is free in the host's memory.
   struct Move {
-    std::unique_ptr<ReadyEvent> done;
+    std::unique_ptr<ReadyEvent> has_risen;
+    std::unique_ptr<ReadyEvent> has_sunk;
     Slot* risen = nullptr;  // null: no move
     Slot* sunk = nullptr;
     std::span<std::byte> left;
+
+    // The last copy's.
+    const ReadyEvent& done() const { return sunk == nullptr ? *has_risen : *has_sunk; }
   };
 
   Move* FreeMove();
   void Rise(Move& move, Slot& slot, std::span<std::byte> to);
   void Exchange(Move& move, Slot& slot, Slot& other, std::span<std::byte> to);
-  void Begin(Move& move);
-  void Place(Slot& slot, std::span<std::byte> bytes, bool on_device, const Move& move);
+  void Place(Slot& slot, std::span<std::byte> bytes, bool on_device, const ReadyEvent& copied);
   Slot* WhoSinksFor(const Slot& slot, LayerId current_layer) const;
   void End(Move& move);
 
-  Copier& copier_;
+  Copier& to_device_;
+  std::unique_ptr<Copier> to_host_;
   const uint64_t spare_bytes_;  // kept free for exchanges
   SlotPool& host_;
   EvictionPolicy& policy_;

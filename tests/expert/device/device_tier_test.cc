@@ -197,6 +197,7 @@ TEST(DeviceTier, WhatIsUsedMostLiesOnTheDevice) {
   const auto provider = MakeTiered(*reads, device, {6, 5}, std::move(parts));
   for (int round = 0; round < 40; ++round) {
     for (const LayerId layer : kLayers) EXPECT_TRUE(RunLayerOn(device, *provider, layer, {0, 1 + round % 7}));
+    device.runtime().Synchronize().IgnoreError();  // what sinks is gone
   }
   const DeviceTierStats before = provider->Stats().device;
   for (const LayerId layer : kLayers) EXPECT_TRUE(RunLayerOn(device, *provider, layer, {0}));
@@ -294,6 +295,24 @@ TEST(DeviceTier, WhatIsStillReadStaysWhereItIs) {
   EXPECT_EQ(provider->Stats().device.UsesOf(TierUse::kOverTheBus), 1u);
   EXPECT_TRUE(RunLayerOn(device, *provider, kFirst, {0}));
   EXPECT_EQ(provider->Stats().device.UsesOf(TierUse::kOnDevice), 1u);
+}
+
+// The bus takes both directions at once: what was computed with is there, while what it changed places with is on its way.
+TEST(DeviceTier, WhoAwaitsWhatRisesDoesNotAwaitWhatSinks) {
+  Device device(0);
+  auto reads = MakeThreadedReadBackend("memory", StoreFile(), 1);
+  const auto provider = MakeTiered(*reads, device, {3, 2});
+  for (const int32_t expert : {0, 1}) EXPECT_TRUE(RunLayerOn(device, *provider, kFirst, {expert}));
+  EXPECT_GT(provider->Stats().device.sunk_bytes, 0u);
+  Routing routing(kFirst, {0});
+  provider->Begin(routing.Get());
+  std::optional<ReadyExpert> sunk = provider->Next();
+  const PartBytes gate = sunk->handle.Part(ExpertPart::kGate).value();
+  ASSERT_NE(gate.ready, nullptr);
+  EXPECT_FALSE(gate.ready->Ready());
+  device.Use(*std::move(sunk), kFirst);
+  EXPECT_FALSE(provider->Next());
+  EXPECT_TRUE(device.Fence());
 }
 
 // Where a record that rises or one that sinks is not awaited, or nothing says when it may be, other bytes are found.

@@ -100,7 +100,9 @@ class Runtime final : public EmulatedRuntime {
   }
   absl::StatusOr<std::unique_ptr<ReadyEvent>> MakeEvent() override { return std::make_unique<Event>(*this); }
   absl::StatusOr<std::unique_ptr<LaunchGraph>> MakeGraph(std::span<const KernelLaunch> launches) override {
-    if (absl::MutexLock lock(&mutex_); refuses_memory_) return ResourceExhausted("no memory for a graph: injected");
+    absl::MutexLock lock(&mutex_);
+    if (refuses_memory_) return ResourceExhausted("no memory for a graph: injected");
+    ++launches_.graphs_made;
     return std::make_unique<Graph>(launches);
   }
 

@@ -50,11 +50,12 @@ struct RuntimeOptions {
   DeviceAttributes attributes = kDiscreteDevice;
 };
 
-// What streams were asked for.
+// What streams were asked for, and graphs that the runtime was.
 struct LaunchCounts {
   uint64_t single = 0;
   uint64_t graphs = 0;
   uint64_t matmuls = 0;
+  uint64_t graphs_made = 0;
 };
 
 // The first fault is what every wait from then on says.
