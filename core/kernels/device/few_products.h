@@ -20,67 +20,8 @@ struct FewPanels {
   __device__ int all() const { return count * blocks; }
 };
 
-// A token's activations for 32 columns, as codes.
-struct CodedColumns {
-  int4 low, high;
-  float scale;
-  int sum;
-};
-
-// Those of one token for the columns of a chunk on their way to shared memory, as the weights go. kMost: 32-column blocks.
-template <int kMost>
-class ChunkOfCodes {
-  static constexpr int kUnits = (2 * kMost + static_cast<int>(kChunkThreads) - 1) / static_cast<int>(kChunkThreads);
-  static constexpr int kStride = 48;  // bytes from block to block, so that those a few apart are in different banks
-  static_assert(kMost <= static_cast<int>(kChunkThreads));
-
- public:
-  static constexpr unsigned kSharedBytes = kMost * (kStride + sizeof(float) + sizeof(int));
-
-  __device__ explicit ChunkOfCodes(unsigned shared)
-      : codes_(SharedMemory<unsigned char>(shared)),
-        scales_(SharedMemory<float>(shared + kMost * kStride)),
-        sums_(SharedMemory<int>(shared + kMost * (kStride + sizeof(float)))) {}
-
-  __device__ void Fetch(const cuda::ProductJob& job, int first, int blocks) {
-    const int thread = threadIdx.x;
-    MOED_UNROLL
-    for (int i = 0; i < kUnits; ++i) {
-      const int unit = static_cast<int>(kChunkThreads) * i + thread;
-      if (unit < 2 * blocks) held_[i] = Load<int4>(Global<const int8_t>(job.codes), 2 * first + unit);
-    }
-    if (thread >= blocks) return;
-    held_scale_ = Global<const float>(job.scales)[first + thread];
-    held_sum_ = Global<const int32_t>(job.sums)[first + thread];
-  }
-  __device__ void Put(int blocks) const {
-    const int thread = threadIdx.x;
-    MOED_UNROLL
-    for (int i = 0; i < kUnits; ++i) {
-      const int unit = static_cast<int>(kChunkThreads) * i + thread;
-      if (unit < 2 * blocks) Store(codes_ + unit / 2 * kStride, unit % 2, held_[i]);
-    }
-    if (thread >= blocks) return;
-    scales_[thread] = held_scale_;
-    sums_[thread] = held_sum_;
-  }
-  __device__ CodedColumns operator[](int block) const {
-    const Shared<const unsigned char> at = codes_ + block * kStride;
-    return {Load<int4>(at, 0), Load<int4>(at, 1), static_cast<float>(scales_[block]), static_cast<int>(sums_[block])};
-  }
-
- private:
-  const Shared<unsigned char> codes_;
-  const Shared<float> scales_;
-  const Shared<int> sums_;
-  int4 held_[kUnits];
-  float held_scale_ = 0;
-  int held_sum_ = 0;
-};
-
-// Sums of rows of integers: 8 of a panel, panel by panel, token by token. kStages: of one token, whose activations are brought to
-// shared memory with the weights; else they come through the caches.
-template <class Layout, int kTokensOfPass, bool kStages>
+// Sums of rows of integers: 8 of a panel, panel by panel, token by token.
+template <class Layout, int kTokensOfPass>
 struct IntegerSums {
   static constexpr int kRatio = Layout::kColumns / kBlockColumns;
   static constexpr int kPartsOf32 = kBlockColumns / Layout::kPartColumns;
@@ -88,27 +29,20 @@ struct IntegerSums {
   static constexpr int kTerms = Layout::kHasOffsets ? 2 : 1;  // of a part
   static constexpr int kGroups = kBlockColumns / quant::kGroupColumns;
   static constexpr int kZero = ZeroCode<Layout>();
-  static constexpr int kTogether = kPartsOf32 > 1 ? 4 : 5;  // blocks of threads that a multiprocessor has registers for
+  static constexpr int kTogether = kTokensOfPass == 1 ? 6 : 5;  // blocks of threads that a multiprocessor has registers for
   static constexpr bool kWantsSums = Layout::kHasOffsets || kZero != 0;
   using Chunks = PanelChunks<Layout::kBytes>;
   static constexpr unsigned kTermsOfToken = Chunks::kBlocks * kParts * kTerms * kPanelRows;
   static constexpr unsigned kSumBytes = kFewTokens * kPanelRows * sizeof(float);
-  static constexpr unsigned kSumsAndTerms = kSumBytes + kTokensOfPass * kTermsOfToken * sizeof(float2);
-  using Codes = ChunkOfCodes<Chunks::kBlocks * kRatio>;
-  static constexpr unsigned kSharedBytes = kSumsAndTerms + (kStages ? Codes::kSharedBytes : 0);
+  static constexpr unsigned kSharedBytes = kTokensOfPass * kTermsOfToken * sizeof(float2) + kSumBytes;
 
   const cuda::ProductJob& job;
   const FewPanels& panels;
-  const Shared<float> sums;
-  const Shared<float2> terms;
-  Codes staged_codes;
+  Shared<float> sums;
+  Shared<float2> terms;
 
   __device__ IntegerSums(const cuda::ProductJob& its_job, const FewPanels& its_panels, unsigned shared)
-      : job(its_job),
-        panels(its_panels),
-        sums(SharedMemory<float>(shared)),
-        terms(SharedMemory<float2>(shared + kSumBytes)),
-        staged_codes(shared + kSumsAndTerms) {}
+      : job(its_job), panels(its_panels), sums(SharedMemory<float>(shared)), terms(SharedMemory<float2>(shared + kSumBytes)) {}
 
   // `count` blocks from `first` on, which `staged` holds; by the whole block of threads.
   __device__ void Add(Shared<const unsigned char> staged, int first, int count) {
@@ -116,10 +50,10 @@ struct IntegerSums {
       const int tokens = min(kTokensOfPass, job.tokens - token);
       if (token > 0) __syncthreads();
       for (int i = threadIdx.x / kPanelRows; BeginOf(i) < kRatio * count; i += blockDim.x / kPanelRows) {
-        const int of_chunk = BlockOf(i), of_row = panels.count == 1 ? of_chunk : of_chunk % job.blocks;
+        const int of_chunk = BlockOf(i), of_row = panels.count == 1 ? first * kRatio + of_chunk : of_chunk % job.blocks;
         if (of_chunk >= kRatio * count) continue;
-        MakeTerms(BytesAt(staged + of_chunk / kRatio * Layout::kBytes), threadIdx.x % kPanelRows, of_chunk, first * kRatio,
-                  of_row, token, tokens);
+        MakeTerms(BytesAt(staged + of_chunk / kRatio * Layout::kBytes), threadIdx.x % kPanelRows, of_chunk, of_row, token,
+                  tokens);
       }
       __syncthreads();
       AddTerms(first == 0, first + count == panels.all(), token, tokens, panels.count == 1 ? count : panels.blocks);
@@ -160,9 +94,9 @@ struct IntegerSums {
     }
   }
 
-  // Of row `row` of 32 columns: number `of_chunk` of the chunk, of whose format's block they are, and first + of_row of the row.
+  // Of row `row` of 32 columns: number `of_chunk` of the chunk, of whose format's block they are, and `of_row` of the row.
   template <class Memory>
-  __device__ void MakeTerms(Memory at, int row, int of_chunk, int first, int of_row, int first_token, int tokens) const {
+  __device__ void MakeTerms(Memory at, int row, int of_chunk, int of_row, int first_token, int tokens) const {
     const int b = of_chunk % kRatio;
     quant::RowBlock scales[kPartsOf32];
     MOED_UNROLL
@@ -174,27 +108,19 @@ struct IntegerSums {
     MOED_UNROLL
     for (int token = 0; token < kTokensOfPass; ++token) {
       if (token >= tokens) continue;
-      if constexpr (kStages) {
-        PutTerms(words, scales, staged_codes[of_row], TermsOf(token, of_chunk, row));
-      } else {
-        const int64_t x = static_cast<int64_t>(first_token + token) * job.blocks + first + of_row;
-        PutTerms(words, scales, ColumnsAt(x), TermsOf(token, of_chunk, row));
-      }
+      PutTerms(words, scales, static_cast<int64_t>(first_token + token) * job.blocks + of_row, TermsOf(token, of_chunk, row));
     }
   }
 
-  // Number x of all blocks of 32 columns of the activations.
-  __device__ CodedColumns ColumnsAt(int64_t x) const {
-    const Global<const int8_t> codes(job.codes);
-    return {Load<int4>(codes, 2 * x), Load<int4>(codes, 2 * x + 1), Global<const float>(job.scales)[x],
-            kWantsSums && kPartsOf32 == 1 ? static_cast<int>(Global<const int32_t>(job.sums)[x]) : 0};
-  }
-
-  __device__ void PutTerms(const uint32_t (&words)[kGroups], const quant::RowBlock (&scales)[kPartsOf32], const CodedColumns& x,
+  // x: the 32 columns' number among all of the activations.
+  __device__ void PutTerms(const uint32_t (&words)[kGroups], const quant::RowBlock (&scales)[kPartsOf32], int64_t x,
                            Shared<float2> to) const {
-    const int fours[kGroups] = {x.low.x, x.low.y, x.low.z, x.low.w, x.high.x, x.high.y, x.high.z, x.high.w};
+    const Global<const int8_t> codes(job.codes);
+    const int4 low = Load<int4>(codes, 2 * x), high = Load<int4>(codes, 2 * x + 1);
+    const int fours[kGroups] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    const float x_scale = Global<const float>(job.scales)[x];
     int dots[kPartsOf32] = {}, x_sums[kPartsOf32] = {};
-    if constexpr (kWantsSums && kPartsOf32 == 1) x_sums[0] = x.sum;
+    if constexpr (kWantsSums && kPartsOf32 == 1) x_sums[0] = Global<const int32_t>(job.sums)[x];
     MOED_UNROLL
     for (int s = 0; s < kGroups; ++s) {
       const int part = s / (kGroups / kPartsOf32);
@@ -205,9 +131,9 @@ struct IntegerSums {
     for (int part = 0; part < kPartsOf32; ++part) {
       const int at = part * kTerms * kPanelRows;
       const auto dot = static_cast<float>(dots[part] - kZero * x_sums[part]);
-      Store(to, at, make_float2(dot, Layout::Scale(scales[part], 0) * x.scale));
+      Store(to, at, make_float2(dot, Layout::Scale(scales[part], 0) * x_scale));
       if constexpr (Layout::kHasOffsets) {
-        Store(to, at + kPanelRows, make_float2(static_cast<float>(x_sums[part]), Layout::Offset(scales[part], 0) * x.scale));
+        Store(to, at + kPanelRows, make_float2(static_cast<float>(x_sums[part]), Layout::Offset(scales[part], 0) * x_scale));
       }
     }
   }
@@ -240,15 +166,10 @@ struct IntegerSums {
     }
   }
 
-  // Short panels have the columns in common.
-  __device__ int ColumnBlocks(int count) const { return panels.count == 1 ? count * kRatio : job.blocks; }
-  __device__ void Fetch(int first, int count) {
-    if constexpr (kStages) staged_codes.Fetch(job, panels.count == 1 ? first * kRatio : 0, ColumnBlocks(count));
-  }
-  __device__ void Put(int count) const {
-    if constexpr (kStages) staged_codes.Put(ColumnBlocks(count));
-  }
-  __device__ void Finish() const {}  // with the last chunk
+  // Activations come through the caches, and the last chunk ends the sums.
+  __device__ void Fetch(int, int) {}
+  __device__ void Put(int) const {}
+  __device__ void Finish() const {}
 };
 
 // Sums of rows of floats: a lane has one of a row's eight partial sums, so two warps have a panel's. Those of strand number
@@ -261,7 +182,7 @@ struct FloatSums {
   static constexpr int kWarps = static_cast<int>(kChunkThreads) / 32;
   static constexpr int kMostPanels = kMostTokens == 1 ? cuda::kMostPanels : 1;
   static constexpr int kOwn = kHalves * kMostPanels * kMostTokens / kWarps;
-  static constexpr int kTogether = 6;
+  static constexpr int kTogether = kMostTokens == 1 && sizeof(float) * Layout::kColumns > 256 ? 5 : 6;
   using Chunks = PanelChunks<Layout::kBytes>;
   static constexpr bool kStages = kMostTokens == 1;
   static constexpr int kColumns = Chunks::kBlocks * Layout::kColumns;  // of a chunk
@@ -391,10 +312,12 @@ __global__ void __launch_bounds__(kChunkThreads, Sums::kTogether) ProductsOfFew(
     __syncthreads();
     const Shared<const unsigned char> staged = chunks.Put(SharedMemory<unsigned char>(), count);
     sums.Put(count);
-    if (next < panels.all()) chunks.Fetch(weights, next, count_of(next));
+    if (next < panels.all()) {
+      chunks.Fetch(weights, next, count_of(next));
+      sums.Fetch(next, count_of(next));
+    }
     __syncthreads();
     sums.Add(staged, first, count);
-    if (next < panels.all()) sums.Fetch(next, count_of(next));
   }
   sums.Finish();
 }
@@ -411,7 +334,7 @@ void LaunchProductsOfFew(DeviceStream& stream, const cuda::ProductsOperation& a)
 template <class Layout>
 constexpr int TokensOfPass() {
   constexpr unsigned kTermBytes = 16 << 10, kMost = 4;
-  return std::max(1u, std::min(kMost, kTermBytes / (IntegerSums<Layout, 1, false>::kTermsOfToken * unsigned{sizeof(float2)})));
+  return std::max(1u, std::min(kMost, kTermBytes / (IntegerSums<Layout, 1>::kTermsOfToken * unsigned{sizeof(float2)})));
 }
 
 }  // namespace

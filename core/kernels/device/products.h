@@ -250,9 +250,8 @@ struct ProductsOf {
       if (a.tokens <= kFewTokens) return LaunchProductsOfFew<Layout, FloatSums<Layout, kFewTokens>>(stream, a);
       LaunchProductsOf<Layout, FloatRows<Layout, 8>>(stream, a);
     } else {
-      if (a.tokens == 1) return LaunchProductsOfFew<Layout, IntegerSums<Layout, 1, true>>(stream, a);
-      if (a.tokens <= kFewTokens)
-        return LaunchProductsOfFew<Layout, IntegerSums<Layout, TokensOfPass<Layout>(), false>>(stream, a);
+      if (a.tokens == 1) return LaunchProductsOfFew<Layout, IntegerSums<Layout, 1>>(stream, a);
+      if (a.tokens <= kFewTokens) return LaunchProductsOfFew<Layout, IntegerSums<Layout, TokensOfPass<Layout>()>>(stream, a);
       LaunchProductsOf<Layout, BlockRows<Layout, 8>>(stream, a);
     }
   }
