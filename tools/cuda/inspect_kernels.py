@@ -28,7 +28,7 @@ FORBIDDEN = {
 REGISTERS, WARPS = 65536, {"sm_87": 48, "sm_90": 64}
 # Products, by the tokens of a job.
 PRODUCTS = {
-    "1 token": "ProductsOfFew<.*(?:FloatSums|IntegerSums)<.*, 1>>",
+    "1 token": "ProductsOfFew<.*(?:FloatSums|IntegerSums)<.*, 1>",
     "2 to 8 tokens": "ProductsOfFew<",
     "more tokens": "Products<",
 }

@@ -182,7 +182,7 @@ struct FloatSums {
   static constexpr int kWarps = static_cast<int>(kChunkThreads) / 32;
   static constexpr int kMostPanels = kMostTokens == 1 ? cuda::kMostPanels : 1;
   static constexpr int kOwn = kHalves * kMostPanels * kMostTokens / kWarps;
-  static constexpr int kTogether = kMostTokens == 1 && sizeof(float) * Layout::kColumns > 256 ? 5 : 6;
+  static constexpr int kTogether = 6;
   using Chunks = PanelChunks<Layout::kBytes>;
   static constexpr bool kStages = kMostTokens == 1;
   static constexpr int kColumns = Chunks::kBlocks * Layout::kColumns;  // of a chunk
@@ -312,12 +312,10 @@ __global__ void __launch_bounds__(kChunkThreads, Sums::kTogether) ProductsOfFew(
     __syncthreads();
     const Shared<const unsigned char> staged = chunks.Put(SharedMemory<unsigned char>(), count);
     sums.Put(count);
-    if (next < panels.all()) {
-      chunks.Fetch(weights, next, count_of(next));
-      sums.Fetch(next, count_of(next));
-    }
+    if (next < panels.all()) chunks.Fetch(weights, next, count_of(next));
     __syncthreads();
     sums.Add(staged, first, count);
+    if (next < panels.all()) sums.Fetch(next, count_of(next));
   }
   sums.Finish();
 }
