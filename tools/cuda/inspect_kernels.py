@@ -34,6 +34,10 @@ PRODUCTS = {
 }
 
 
+# Global memory, or any by an address of no known kind.
+MEMORY = re.compile(r"^\s*(?:@\S+\s+)?(?:ld|st|atom|red)\.(?!param|shared|local|const)", re.MULTILINE)
+
+
 @dataclass(frozen=True)
 class Kernel:
     name: str  # without namespaces and parameters
@@ -65,23 +69,37 @@ def kernels(report: str) -> Iterator[Kernel]:
         yield Kernel(name, int(registers[1]), int(spilled[1]))
 
 
+def entries(ptx: str) -> list[str]:
+    """Of each kernel what begins with its name, which nvcc exports or not."""
+    return re.split(r"^(?:\.visible )?\.entry ", ptx, flags=re.MULTILINE)[1:]
+
+
 def complaints(ptx: str) -> Iterator[str]:
-    for part in plain(ptx).split(".visible .entry ")[1:]:
-        name = part.split("(")[0]
+    for part in entries(plain(ptx)):
+        name = part.split("(")[0].removeprefix("void ")
         for what, pattern in FORBIDDEN.items():
             if found := pattern.search(part):
                 yield f"{name} {what}: {found[0]}"
 
 
+def early(ptx: str) -> Iterator[str]:
+    """Kernels that reach memory before they have joined the launches before them, where there is such a thing. Products of few
+    tokens may: they read what no launch stores."""
+    for part in entries(plain(ptx)) if "griddepcontrol" in ptx else []:
+        name = part.split("(")[0].removeprefix("void ")
+        joined, reached = part.find("griddepcontrol.wait"), MEMORY.search(part)
+        if not name.startswith("ProductsOfFew") and (joined < 0 or (reached and reached.start() < joined)):
+            yield f"{name} does not join the launches before it, or reaches memory before"
+
+
 def fused_where_none_is(ptx: str, names: list[str]) -> Iterator[str]:
-    bodies = ptx.split(".visible .entry ")[1:]
-    for name, body in zip(names, bodies, strict=True):
+    for name, body in zip(names, entries(ptx), strict=True):
         if UNFUSED.search(name) and (found := re.search(r"\bfma\.\S+", body)):
             yield f"{name} has a fused operation that its definition has not: {found[0]}"
 
 
 def entry_names(ptx: str) -> list[str]:
-    mangled = re.findall(r"\.visible \.entry (\w+)\(", ptx)
+    mangled = [body.split("(")[0] for body in entries(ptx)]
     return [name.removeprefix("void ") for name in plain("\n".join(mangled)).splitlines()]
 
 
@@ -125,11 +143,13 @@ def main() -> int:
     of = {}
     for architecture in arguments.architectures:
         ptx = (arguments.folder / f"kernels.{architecture}.ptx").read_text()
-        errors += [f"{architecture}: {text}" for text in [*complaints(ptx), *fused_where_none_is(ptx, entry_names(ptx))]]
+        errors += [
+            f"{architecture}: {text}" for text in [*complaints(ptx), *early(ptx), *fused_where_none_is(ptx, entry_names(ptx))]
+        ]
         of[architecture] = list(kernels((arguments.folder / f"kernels.{architecture}.log").read_text()))
         errors += [f"{architecture}: {k.name} spills {k.spilled_bytes} bytes" for k in of[architecture] if k.spilled_bytes > 0]
-        if not of[architecture]:
-            errors.append(f"{architecture}: there are no kernels")
+        if not of[architecture] or len(of[architecture]) != len(entries(ptx)):
+            errors.append(f"{architecture}: {len(of[architecture])} kernels are assembled, {len(entries(ptx))} are in the PTX")
     for error in errors:
         print(error, file=sys.stderr)
     if arguments.table and not errors:
