@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 # Operations that the definition makes of products and sums that are rounded each.
-UNFUSED = re.compile(r"(Add|Scale|Multiply|Prepare|Gather)Operation>|^(LayerNorm|Rope|StoreRows|Embed)\b")
+UNFUSED = re.compile(r"\b(Add|Scale|Multiply|Prepare|Gather)Operation>|^(LayerNorm|Rope|StoreRows|Embed)\b")
 FORBIDDEN = {
     "flushes subnormals": re.compile(r"\.ftz\b"),
     "approximates": re.compile(r"\.(approx|full)\b"),
