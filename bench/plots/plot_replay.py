@@ -1,6 +1,6 @@
 """Draws what `moe-bench replay --policy ... --budget 0.05,0.1,... --json` printed: hit ratio by cache size.
 
-python3 bench/plots/plot_replay.py replay.json docs/replay.png
+python3 bench/plots/plot_replay.py replay.json replay.png
 """
 
 from collections.abc import Mapping, Sequence
