@@ -2,7 +2,8 @@
 # Holds the compute backend "cuda" against the processor on a machine with a CUDA device, and measures it: ten minutes at most.
 # usage: check.sh [--emulated] [--store FILE] [--llama-bench PROGRAM --gguf FILE] | check.sh --pack FOLDER
 #   --emulated     exactness alone, of the kernels in emulation: needs no device
-#   --store FILE   decodes with this store: on the processor, and on the device with experts there, in the host's memory and on disk
+#   --store FILE   decodes with this store: on the processor, and on the device with experts there, in the host's memory and on disk.
+#                  And the daemon serves it with both: the same answer
 #   --llama-bench PROGRAM --gguf FILE  llama.cpp's own, built with CUDA, decodes the same model's file in the same run
 #   --pack FOLDER  builds what is needed and puts it there with its libraries, for a machine that has neither; then FOLDER/check.sh there
 # Writes report.json, report.md and a log of each step to build/gpu of the folder that it is called in, or of the repository. Ends
@@ -10,7 +11,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-programs=(tests/cuda_kernels_test tests/kernels_test bin/product_bandwidth bin/decode_bandwidth)
+programs=(tests/cuda_kernels_test tests/kernels_test bin/product_bandwidth bin/decode_bandwidth bin/moed bin/moectl)
 
 pack() {
   local to=$1
@@ -120,6 +121,41 @@ llama_cpp() {
   fi
 }
 
+# serve NAME FLAGS...: sets `answer` to what the daemon says with these flags; empty: it did not. The log has why.
+serve() {
+  local log=$out/$1.log address='' left=900
+  answer=''
+  "$programs_at/bin/moed" --store "$store" --listen 127.0.0.1:0 --metrics-listen off "${@:2}" >"$log" 2>&1 &
+  local daemon=$!
+  while [ -z "$address" ] && [ "$left" -gt 0 ] && kill -0 "$daemon" 2>/dev/null; do
+    sleep 0.1
+    left=$((left - 1))
+    address=$(sed -n 's/.*listening on \(127\.0\.0\.1:[0-9]*\).*/\1/p' "$log" | head -n 1)
+  done
+  if [ -n "$address" ]; then
+    answer=$(timeout 60 "$programs_at/bin/moectl" --server "$address" generate --prompt 'Once upon a time' --max-new-tokens 64 \
+      --temperature 0 --ignore-eos 2>>"$log") || true
+  fi
+  kill -TERM "$daemon" 2>/dev/null || true
+  for _ in $(seq 100); do kill -0 "$daemon" 2>/dev/null || break; sleep 0.1; done
+  kill -KILL "$daemon" 2>/dev/null || true
+  wait "$daemon" || true
+}
+daemon_beside_processor() {
+  serve daemon-on-processor --backend auto
+  local expected=$answer
+  serve daemon --backend cuda
+  if [ -n "$answer" ] && [ "$answer" = "$expected" ]; then
+    note daemon passed "the processor's answer"
+  elif [ -n "$answer" ]; then
+    note daemon failed "another answer than the processor's"
+  else
+    note daemon failed "$(grep -vE ' info ' "$out/daemon.log" | tail -n 1)"
+    serve daemon-without-sandbox --backend cuda --sandbox off
+    note daemon-without-sandbox "$([ -n "$answer" ] && echo passed || echo failed)" "$(tail -n 1 "$out/daemon-without-sandbox.log")"
+  fi
+}
+
 threads=$(nproc)
 [ "$threads" -le 256 ] || threads=256
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
@@ -145,6 +181,7 @@ else
   else
     exact backend kernels_test '*/cuda:*/cuda_*:-*emulated*' 'the device does not read the memory that these tests keep'
     if [ -n "$store" ]; then
+      daemon_beside_processor
       decode decode-on-processor --backend auto
       decode decode-over-the-bus --backend cuda
       decode decode-on-device --backend cuda --device-share 1.1 --warm-tokens 512

@@ -77,7 +77,7 @@ std::span<const ComputeBackendRow> ComputeBackends() { return kComputeBackends; 
 absl::StatusOr<std::unique_ptr<ComputeBackend>> MakeComputeBackend(std::string_view name, Executor& executor) {
   const ComputeBackendRow* chosen = nullptr;
   for (const ComputeBackendRow& row : kComputeBackends) {
-    // A device is taken by name alone, as long as none has shown its kernels to be right and faster.
+    // A device is taken by name alone, as long as the daemon has not served with one.
     if (name == "auto" ? row.name != kCuda && row.supported() : row.name == name) chosen = &row;
   }
   if (chosen == nullptr) {
