@@ -9,6 +9,7 @@
 #include "core/base/version.h"
 #include "server/app.h"
 #include "server/startup/config.h"
+#include "server/startup/device_nodes.h"
 #include "server/startup/exhaustion.h"
 #include "server/startup/ready_notice.h"
 #include "server/startup/sandbox_needs.h"
@@ -65,6 +66,7 @@ int RunDaemon(const std::vector<std::string>& arguments, std::string_view more_h
   spdlog::info("moed {}", BuildVersion());
   WarnOfExposure(outcome->config);
   const Config& config = outcome->config;
+  MakeDeviceNodes(config);
   if (absl::Status status = EnterSandbox(config.sandbox, SandboxNeedsOf(config)); !status.ok()) return Fail(status, 2);
 
   return Serve(config, routing);

@@ -30,7 +30,8 @@ void AddAddress(const Address& address, SandboxNeeds& needs) {
 }
 
 bool MayUseDevice(const Config& config) {
-  if (config.backend != "auto" && !config.backend.starts_with("cuda")) return false;
+  if (config.backend == "cuda") return true;
+  if (config.backend != "auto") return false;
   std::error_code error;
   for (const char* file : {"/dev/nvidiactl", "/dev/nvmap", "/dev/nvgpu"}) {
     if (fs::exists(file, error)) return true;
