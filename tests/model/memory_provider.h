@@ -96,7 +96,7 @@ class MemoryProvider final : public ExpertProvider, public ActivationLender {
     };
   }
   int token_gate_inputs = 0;
-  const ReadyEvent* ready = nullptr;  // of every part
+  std::array<const ReadyEvent*, kExpertParts> ready = {};  // of each part
   int pins() const { return pins_; }
 
   void OnSequenceStart(SequenceId) override {}
@@ -170,7 +170,7 @@ class MemoryProvider final : public ExpertProvider, public ActivationLender {
     absl::StatusOr<PartBytes> WaitPart(ExpertPart part) override {
       const std::optional<ExpertFault>& fault = provider.fault_;
       if (fault && fault->key == key && fault->part && part >= *fault->part) return fault->status;
-      return PartBytes{.bytes = parts.at(part), .ready = provider.ready};
+      return PartBytes{.bytes = parts.at(part), .ready = provider.ready[static_cast<size_t>(part)]};
     }
     bool HasPart(ExpertPart) const override { return !provider.random_ || (*provider.random_)() % 2 == 0; }
     void Unpin() override { --provider.pins_; }

@@ -3,6 +3,8 @@
 // it runs.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <random>
 
@@ -230,17 +232,26 @@ TEST_P(QueueTest, ExpertsStayPinnedUntilTheNextFence) {
   EXPECT_EQ(provider_.pins(), 0);
 }
 
-// Every matrix of an expert is waited for in the queue, not by the host.
+// Every matrix of an expert is waited for in the queue, not by the host; those that come together once.
 TEST_P(QueueTest, PartsAreAwaitedInTheQueue) {
   PackedModel queued(store_, queued_), direct(store_);
-  TestSequence expected_of, got_of;
-  const Logits expected = direct.Feed(provider_, expected_of, Tokens(3, 1), 1);
-  const int event = 0;
-  provider_.ready = reinterpret_cast<const ReadyEvent*>(&event);
-  EXPECT_TRUE(SameBits(queued.Feed(provider_, got_of, Tokens(3, 1), 1), expected));
-  EXPECT_EQ(queue_.awaited.size(),
-            PartCount(store_.description()) * static_cast<size_t>(queued.spec().top_k * MoeLayers(queued)));
-  for (const ReadyEvent* awaited : queue_.awaited) EXPECT_EQ(awaited, provider_.ready);
+  const std::vector<TokenId> tokens = Tokens(3, 1);
+  const auto used = static_cast<size_t>(queued.spec().top_k * MoeLayers(queued));
+  const std::array<char, kExpertParts> events = {};
+  for (const bool together : {false, true}) {
+    TestSequence expected_of, got_of;
+    provider_.ready = {};
+    const Logits expected = direct.Feed(provider_, expected_of, tokens, 1);
+    for (size_t part = 0; part < kExpertParts; ++part) {
+      provider_.ready[part] = reinterpret_cast<const ReadyEvent*>(&events[together ? 0 : part]);
+    }
+    queue_.awaited.clear();
+    EXPECT_TRUE(SameBits(queued.Feed(provider_, got_of, tokens, 1), expected));
+    EXPECT_EQ(queue_.awaited.size(), used * (together ? 1 : PartCount(store_.description())));
+    for (const ReadyEvent* awaited : queue_.awaited) {
+      EXPECT_NE(std::find(provider_.ready.begin(), provider_.ready.end(), awaited), provider_.ready.end());
+    }
+  }
 }
 
 // A mask sees the logits before the choice: it costs a second wait, and the choice follows it.
