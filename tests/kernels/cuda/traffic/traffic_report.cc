@@ -75,7 +75,7 @@ std::string ShortName(const std::string& kernel) {
   const size_t format = kernel.find(kBefore);
   if (base == "Attention" || format == std::string::npos) return base;
   const size_t begin = format + kBefore.size();
-  const std::string_view operation = base == "ProductsOfFew" ? "Products" : base;
+  const std::string operation = base == "ProductsOfFew" ? "Products" : base;
   return StrCat(operation, " of ", absl::AsciiStrToLower(kernel.substr(begin, kernel.find_first_of(",>", begin) - begin)));
 }
 
