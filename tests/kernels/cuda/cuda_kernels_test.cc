@@ -204,7 +204,8 @@ TEST_P(CudaKernels, EmbedAndGather) {
 
 // A row that its threads hold, rows of few threads, and a row that is longer than what they hold.
 TEST_P(CudaKernels, Rows) {
-  for (const auto& [rows, cols] : std::vector<std::pair<int, int>>{{2, 1100}, {33, 70}, {33, 520}, {1, 8240}}) {
+  for (const auto& sizes : std::vector<std::pair<int, int>>{{2, 1100}, {33, 70}, {33, 520}, {1, 8240}}) {
+    const int rows = sizes.first, cols = sizes.second;
     SCOPED_TRACE(StrCat(rows, "x", cols));
     const float* const weight = Keep(Gaussian(cols, 2));
     const float* const bias = Keep(Gaussian(cols, 3));
@@ -315,7 +316,7 @@ TEST_P(CudaKernels, KeysAndValues) {
       const float* const keys = Keep(Gaussian(positions * 80, 1));
       const float* const values = Keep(Gaussian(positions * 80, 2));
       const float* const query = Keep(Gaussian(5 * 240, 3));
-      for (const auto& [scores, one_piece] : {std::pair(none, false), {enough, false}, {enough, true}})
+      for (const auto& way : {std::pair(none, false), {enough, false}, {enough, true}})
         Compare(std::vector<float>(5 * 240), [&](ComputeBackend& backend, float* output) {
           std::vector<std::byte*> pages;
           for (int i = 0; i < 9; ++i) pages.push_back(Storage(KvPages::PageBytes(shape)).data());
@@ -327,7 +328,7 @@ TEST_P(CudaKernels, KeysAndValues) {
           const KvRun of_one_piece[] = {{.pages = pages, .position = 30, .tokens = 4},
                                         {.pages = pages, .position = 255, .tokens = 1}};
           std::vector<float> own(ComputeBackend::AttentionScratchFloats(1, positions));  // of "scalar"
-          backend.Attention(shape, one_piece ? of_one_piece : runs, query, output, &backend == scalar_.get() ? own : scores);
+          backend.Attention(shape, way.second ? of_one_piece : runs, query, output, &backend == scalar_.get() ? own : way.first);
         });
     }
   }
