@@ -13,6 +13,7 @@ inline namespace MOED_CUDA_LANGUAGE {
 namespace {
 
 constexpr int kFewTokens = cuda::kFewTokens;
+
 // What of a launch a block of threads multiplies: blocks of the format in panels that follow each other.
 struct FewPanels {
   int first, count;  // panels
@@ -70,8 +71,8 @@ struct IntegerSums {
     return 1;
   }
   static __device__ int BeginOf(int i) {
-    constexpr int kTogether = 4 * Apart();
-    return i / kTogether * kTogether;
+    constexpr int kOfSteps = 4 * Apart();  // of a warp's steps that go through neighbours
+    return i / kOfSteps * kOfSteps;
   }
   static __device__ int BlockOf(int i) {
     constexpr int kApart = Apart();
@@ -182,7 +183,7 @@ struct FloatSums {
   static constexpr int kWarps = static_cast<int>(kChunkThreads) / 32;
   static constexpr int kMostPanels = kMostTokens == 1 ? cuda::kMostPanels : 1;
   static constexpr int kOwn = kHalves * kMostPanels * kMostTokens / kWarps;
-  static constexpr int kTogether = 6;
+  static constexpr int kTogether = 6;  // as above
   using Chunks = PanelChunks<Layout::kBytes>;
   static constexpr bool kStages = kMostTokens == 1;
   static constexpr int kColumns = Chunks::kBlocks * Layout::kColumns;  // of a chunk
