@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/kernels/cuda_operations.h"
+#include "core/kernels/device/held_row.h"
 #include "core/kernels/device/lane_sums.h"
 #include "core/kernels/device/store_rows.h"
 #include "core/kernels/math.h"
@@ -15,31 +16,7 @@ namespace {
 
 constexpr int kHeadWarps = 4;  // of a block, all of one row, which share its angles
 
-// A row of up to 256 numbers on its way to a warp's registers, and what is behind them where it lies: lane l has numbers l, l +
-// 32 and so on. Loads are so under way together, and before what the warp has to wait for else.
-class HeldHead {
- public:
-  __device__ HeldHead(Global<const float> row, int n) : row_(row), n_(n) {
-    MOED_UNROLL
-    for (int i = 0; i < kHeld; ++i) held_[i] = 32 * i + lane_ < n ? row[32 * i + lane_] : 0.0f;
-  }
-  // use(index, number) for those of the lane.
-  template <class Use>
-  __device__ void Each(const Use& use) const {
-    MOED_UNROLL
-    for (int i = 0; i < kHeld; ++i) {
-      if (32 * i + lane_ < n_) use(32 * i + lane_, held_[i]);
-    }
-    for (int i = 32 * kHeld + lane_; i < n_; i += 32) use(i, row_[i]);
-  }
-
- private:
-  static constexpr int kHeld = 8;
-  Global<const float> row_;
-  int n_;
-  int lane_ = static_cast<int>(threadIdx.x % 32);
-  float held_[kHeld];
-};
+using HeldHead = HeldRow<const float, OfWarp>;
 
 // x[i], i < n, becomes its RMS norm; by one warp. A lane's sum is that of partial sum lane mod 8.
 __device__ inline void NormalizeHead(Shared<float> x, int n, const HeldHead& weight, float eps) {
@@ -57,7 +34,7 @@ __device__ inline void NormalizeHead(Shared<float> x, int n, const HeldHead& wei
   for (int lanes = 4; lanes > 0; lanes /= 2) sum = sum + __shfl_xor_sync(kEveryLane, sum, lanes);
   const float scale = 1.0f / sqrtf(sum / static_cast<float>(n) + eps);
   __syncwarp();
-  weight.Each([&](int at, float factor) { x[at] = x[at] * scale * factor; });
+  ForColumns<OfWarp>(n, [&](OwnColumn at) { x[at.index] = x[at.index] * scale * weight(at); });
   __syncwarp();
 }
 
@@ -111,12 +88,12 @@ __global__ void Heads(cuda::HeadsOperation a) {
   const int64_t begin = (row * (query ? a.heads : a.kv_heads) + of_kind) * a.dims;
   const HeldHead numbers(Global<const float>(query ? a.query : keys ? a.keys : a.values) + begin, there ? a.dims : 0);
   const Global<const float> weight(query ? a.query_norm : keys ? a.key_norm : nullptr);
-  const HeldHead factors(weight, there && weight != nullptr ? a.dims : 0);
+  const HeldHead factors(weight, there ? a.dims : 0);
   const cuda::KvPlace place = Global<const cuda::KvPlace>(a.places)[row];
   const Shared<float> sines = SharedMemory<float>();
   Shared<float> x = sines + a.rotary_dims + 2 * warp * a.dims;
   if (first < transformed) ComputeAngles(a, place.position, sines);
-  numbers.Each([&](int i, float number) { x[i] = number; });
+  if (there) ForColumns<OfWarp>(a.dims, [&](OwnColumn at) { x[at.index] = numbers(at); });
   __syncthreads();
   if (!there) return;
 

@@ -3,6 +3,7 @@
 
 #include "core/base/device_code.h"
 #include "core/kernels/cuda/language.h"
+#include "core/kernels/device/held_row.h"
 
 namespace moed {
 inline namespace MOED_CUDA_LANGUAGE {
@@ -10,63 +11,9 @@ namespace {
 
 constexpr unsigned kEveryLane = 0xffffffffu;
 constexpr int kPartialSums = 8;
-constexpr int kStepsAhead = 8;   // of a chain of operations, whose numbers are read before the first of them
-constexpr int kHeldColumns = 8;  // of a row, that a thread has in registers
+constexpr int kStepsAhead = 8;  // of a chain of operations, whose numbers are read before the first of them
 constexpr int kStagedFloats = 1024;
 constexpr unsigned kLaneSumBytes = kStagedFloats * sizeof(float);  // of shared memory, from its begin on
-
-// A column of a row; `held`: of the columns thread, thread + threads, ... its place among the thread's own. kHeldColumns: behind
-// them.
-struct OwnColumn {
-  int index;
-  int held;
-};
-
-// body(column) for a thread's columns of a row of n, ascending. What the body loads of held ones is in flight together.
-template <class Body>
-__device__ inline void ForHeldColumns(int n, const Body& body) {
-  const int thread = threadIdx.x, threads = blockDim.x;
-  MOED_UNROLL
-  for (int held = 0; held < kHeldColumns; ++held) {
-    if (thread + held * threads < n) body(OwnColumn{thread + held * threads, held});
-  }
-}
-template <class Body>
-__device__ inline void ForColumns(int n, const Body& body) {
-  const int thread = threadIdx.x, threads = blockDim.x;
-  ForHeldColumns(n, body);
-  for (int i = thread + kHeldColumns * threads; i < n; i += threads) body(OwnColumn{i, kHeldColumns});
-}
-
-// A row of n numbers, each read once as far as they can be held; the others are read again.
-template <class T>
-class HeldRow {
- public:
-  __device__ HeldRow(Global<T> row, int n, float of_none = 0) : row_(row), of_none_(of_none) {
-    const int thread = threadIdx.x, threads = blockDim.x;
-    MOED_UNROLL
-    for (int held = 0; held < kHeldColumns; ++held) {
-      const int i = thread + held * threads;
-      held_[held] = row != nullptr && i < n ? static_cast<float>(row[i]) : of_none;
-    }
-  }
-  __device__ float operator()(OwnColumn column) const {
-    if (column.held < kHeldColumns) return held_[column.held];
-    return row_ == nullptr ? of_none_ : static_cast<float>(row_[column.index]);
-  }
-  __device__ void Put(OwnColumn column, float number) {
-    if (column.held < kHeldColumns) {
-      held_[column.held] = number;
-    } else {
-      row_[column.index] = number;
-    }
-  }
-
- private:
-  Global<T> row_;
-  float of_none_;  // where the row is null
-  float held_[kHeldColumns];
-};
 
 __device__ inline float SumOfPartials(Shared<const float> s) {
   return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
