@@ -35,6 +35,13 @@ __device__ inline cuda::ProductJob WithChoice(cuda::ProductJob job) {
   return job;
 }
 
+// What of a launch a block of threads multiplies: blocks of the format in panels that follow each other.
+struct FewPanels {
+  int first, count;  // panels
+  int blocks;        // of the format, in a row
+  __device__ int all() const { return count * blocks; }
+};
+
 // What the job makes of a row's sum, if it has that row.
 __device__ inline void FinishRow(const cuda::ProductJob& job, int64_t token, int row, float sum) {
   if (row >= job.rows) return;

@@ -4,7 +4,9 @@
 #pragma once
 
 #include "core/kernels/device/few_products.h"
-#include "core/kernels/device/panel_stream.h"
+#include "core/kernels/device/float_sums.h"
+#include "core/kernels/device/integer_sums.h"
+#include "core/kernels/device/panel_chunks.h"
 #include "core/kernels/device/weights.h"
 
 namespace moed {
@@ -185,10 +187,10 @@ __device__ inline void FinishPanel(const cuda::ProductJob& job, int first_token,
 
 template <class Layout, class Rows>
 struct ProductShape {
-  using Stream = PanelStream<Layout::kBytes>;
-  using Staged = typename Rows::template Staged<Stream::kBlocks * Layout::kColumns>;
-  static constexpr unsigned kPanels = kWarps * Stream::kSharedBytes;  // bytes of shared memory, behind them the activations
-  static_assert(Rows::kTokens * kPanelRows * sizeof(float) <= Stream::kSharedBytes);
+  using Chunks = ChunksOfWarp<Layout::kBytes>;
+  using Staged = typename Rows::template Staged<Chunks::kBlocks * Layout::kColumns>;
+  static constexpr unsigned kPanels = kWarps * Chunks::kSharedBytes;  // bytes of shared memory, behind them the activations
+  static_assert(Rows::kTokens * kPanelRows * sizeof(float) <= Chunks::kSharedBytes);
 };
 
 // A block of threads for each group of panels and some tokens. Those of the same panels follow each other, so that the caches
@@ -197,7 +199,7 @@ template <class Layout, class Rows>
 __global__ void Products(cuda::ProductsOperation a) {
   JoinLaunches();
   using Shape = ProductShape<Layout, Rows>;
-  using Stream = typename Shape::Stream;
+  using Chunks = typename Shape::Chunks;
   constexpr int kRatio = Layout::kColumns / kBlockColumns;
   const int pieces = (a.tokens + Rows::kTokens - 1) / Rows::kTokens;  // of the tokens
   const int group = static_cast<int>(blockIdx.x) / pieces, first_token = static_cast<int>(blockIdx.x) % pieces * Rows::kTokens;
@@ -209,24 +211,24 @@ __global__ void Products(cuda::ProductsOperation a) {
   const int blocks = job.blocks / kRatio;
   const Global<const unsigned char> weights =
       Global<const unsigned char>(job.weights) + static_cast<int64_t>(panel) * blocks * Layout::kBytes;
-  const auto staged_panel = SharedMemory<unsigned char>(warp * Stream::kSharedBytes);
+  const auto own = SharedMemory<unsigned char>(warp * Chunks::kSharedBytes);
   const typename Shape::Staged x = {Shape::kPanels};
 
   Rows rows;
-  Stream stream;
-  if (there) stream.Fetch(weights, 0, min(Stream::kBlocks, blocks));
-  for (int first = 0; first < blocks; first += Stream::kBlocks) {
-    const int count = min(Stream::kBlocks, blocks - first), next = first + count;
+  Chunks chunks;
+  if (there) chunks.Fetch(weights, 0, min(Chunks::kBlocks, blocks));
+  for (int first = 0; first < blocks; first += Chunks::kBlocks) {
+    const int count = min(Chunks::kBlocks, blocks - first), next = first + count;
     __syncthreads();
-    if (there) stream.Put(staged_panel, count);
+    const Shared<const unsigned char> staged = there ? chunks.Put(own, count) : own;
     x.Stage(job, first_token, tokens, kRatio * first, kRatio * count);
     __syncthreads();
     if (!there) continue;
-    if (next < blocks) stream.Fetch(weights, next, min(Stream::kBlocks, blocks - next));
-    for (int block = 0; block < count; ++block) rows.Add(staged_panel + block * Layout::kBytes, x, kRatio * block, tokens);
+    if (next < blocks) chunks.Fetch(weights, next, min(Chunks::kBlocks, blocks - next));
+    for (int block = 0; block < count; ++block) rows.Add(staged + block * Layout::kBytes, x, kRatio * block, tokens);
   }
   if (!there) return;
-  FinishPanel(job, first_token, tokens, panel, SharedMemory<float>(warp * Stream::kSharedBytes), rows);
+  FinishPanel(job, first_token, tokens, panel, PointerCast<float>(own), rows);
 }
 
 template <class Layout, class Rows>
@@ -247,11 +249,12 @@ struct ProductsOf {
   static void kLaunch(DeviceStream& stream, const cuda::ProductsOperation& a) {
     if constexpr (kIsFloats<kFormat>) {
       if (a.tokens == 1) return LaunchProductsOfFew<Layout, FloatSums<Layout, 1>>(stream, a);
-      if (a.tokens <= kFewTokens) return LaunchProductsOfFew<Layout, FloatSums<Layout, kFewTokens>>(stream, a);
+      if (a.tokens <= cuda::kFewTokens) return LaunchProductsOfFew<Layout, FloatSums<Layout, cuda::kFewTokens>>(stream, a);
       LaunchProductsOf<Layout, FloatRows<Layout, 8>>(stream, a);
     } else {
       if (a.tokens == 1) return LaunchProductsOfFew<Layout, IntegerSums<Layout, 1>>(stream, a);
-      if (a.tokens <= kFewTokens) return LaunchProductsOfFew<Layout, IntegerSums<Layout, TokensOfPass<Layout>()>>(stream, a);
+      if (a.tokens <= cuda::kFewTokens)
+        return LaunchProductsOfFew<Layout, IntegerSums<Layout, TokensOfPass<Layout>()>>(stream, a);
       LaunchProductsOf<Layout, BlockRows<Layout, 8>>(stream, a);
     }
   }

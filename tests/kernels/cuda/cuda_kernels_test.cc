@@ -170,6 +170,7 @@ TEST_P(CudaKernels, ProductsOfHalvesAreNear) {
 TEST_P(CudaKernels, ProductsOfPanelsAnywhere) {
   for (const Format& format : Formats()) {
     for (const int blocks : {1, 2, 15, 31}) CompareProducts(format.id, 35, blocks * format.block_columns, 1);
+    CompareProducts(format.id, 19, 15 * format.block_columns, 9);
   }
 }
 
