@@ -1,16 +1,15 @@
 #include "core/kernels/cuda_backend.h"
 
 #include <algorithm>
-#include <functional>
 #include <initializer_list>
 #include <utility>
-#include <vector>
 
 #include "core/base/check.h"
 #include "core/base/lost_device.h"
 #include "core/base/status.h"
 #include "core/kernels/cuda/graph_stream.h"
 #include "core/kernels/cuda_attention.h"
+#include "core/kernels/cuda_choices.h"
 #include "core/kernels/cuda_memory.h"
 #include "core/kernels/descriptions.h"
 #include "core/kernels/half_storage.h"
@@ -40,22 +39,6 @@ PreparedRows RowsOf(const Activations& all) {
   return {Mutable(all.values), Mutable(all.codes), Mutable(all.scales), Mutable(all.sums)};
 }
 
-// Choices that a Route since the last Fence writes, for the host and where kernels read them.
-struct Routed {
-  std::span<const ExpertChoice> on_host;
-  const ExpertChoice* on_device;
-
-  bool Meets(std::span<const ExpertChoice> choices) const {
-    const std::less<const ExpertChoice*> before;
-    return before(choices.data(), on_host.data() + on_host.size()) && before(on_host.data(), choices.data() + choices.size());
-  }
-};
-// A table of matrices, and where kernels read it.
-struct DescribedTable {
-  const std::byte* const* on_host;
-  const unsigned char* const* on_device;
-};
-
 class CudaBackend final : public ComputeBackend {
  public:
   CudaBackend(std::string_view name, const KernelSet& kernels, std::unique_ptr<DeviceRuntime> runtime,
@@ -66,7 +49,8 @@ class CudaBackend final : public ComputeBackend {
         descriptions_(*runtime_),
         stream_(*runtime_, std::move(stream), [this](DeviceStream& launches) { descriptions_.Flush(launches); }),
         memory_(*runtime_, stream_),
-        executor_(executor) {}
+        executor_(executor),
+        choices_(descriptions_, memory_.unified()) {}
   ~CudaBackend() override { Fence().IgnoreError(); }
 
   std::string_view name() const override { return name_; }
@@ -77,7 +61,7 @@ class CudaBackend final : public ComputeBackend {
     absl::Status status = stream_.Synchronize();
     status.Update(descriptions_.status());
     descriptions_.Clear();
-    routed_.clear();
+    choices_.Clear();
     const absl::Status told = Annotate(status, StrCat("the compute backend '", name_, "' failed"));
     return IsLostDevice(status) ? WithLostDevice(told) : told;
   }
@@ -145,7 +129,9 @@ class CudaBackend final : public ComputeBackend {
                                  InputForms forms, std::span<std::byte> storage) override;
   void SoftCap(float* x, float cap, int64_t n) override { Run(kernels_.soft_cap, {.x = x, .cap = cap, .n = n}); }
   void Softmax(float* x, int rows, int cols) override { Run(kernels_.softmax, {.x = x, .rows = rows, .cols = cols}); }
-  void Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) override;
+  void Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) override {
+    Run(kernels_.route, choices_.RouteOf(shape, logits, rows, choices));
+  }
   void Rank(const RouterShape& shape, float* logits, int rows) override {
     Run(kernels_.route, {.shape = shape, .logits = logits, .choices = nullptr, .choices_on_host = nullptr, .rows = rows});
   }
@@ -169,9 +155,6 @@ class CudaBackend final : public ComputeBackend {
   void MultiplyHalves(const MatMulJob& job);
   // The exact jobs of this format with more than `fewer` and at most `most` tokens.
   void LaunchProducts(std::span<const MatMulJob> jobs, FormatId format, int fewer, int most);
-  // Where kernels read them.
-  const ExpertChoice* ChoicesOf(std::span<const ExpertChoice> choices);
-  const unsigned char* const* MatricesOf(std::span<const std::byte* const> matrices);
   AttendedRuns RunsOf(std::span<const KvRun> runs, std::span<float> scores) {
     return {runs, scores, runtime_->attributes().multiprocessors, descriptions_};
   }
@@ -186,8 +169,7 @@ class CudaBackend final : public ComputeBackend {
   GraphStream stream_;
   CudaMemory memory_;
   Executor& executor_;
-  std::vector<Routed> routed_;          // since the last Fence
-  std::vector<DescribedTable> tables_;  // of a call of MatMul
+  ExpertChoices choices_;
   bool multiplies_halves_ = false;
 };
 
@@ -263,7 +245,7 @@ Activations CudaBackend::Gather(const Activations& from, std::span<const int32_t
 
 void CudaBackend::MatMul(std::span<const MatMulJob> jobs) {
   uint32_t formats = 0;
-  tables_.clear();
+  choices_.ForgetTables();
   static_assert(kFormatCount <= 32);
   for (const MatMulJob& job : jobs) {
     MOED_CHECK(job.input->cols == job.weights.cols && job.input->forms().Cover(InputForms::Of({job.weights.format})));
@@ -312,8 +294,8 @@ void CudaBackend::LaunchProducts(std::span<const MatMulJob> jobs, FormatId forma
                .panels = panels,
                .scale = job.scale,
                .adds = job.adds,
-               .choice = job.choice == nullptr ? nullptr : ChoicesOf({job.choice, 1}),
-               .matrices = job.choice == nullptr ? nullptr : MatricesOf(job.matrices)};
+               .choice = job.choice == nullptr ? nullptr : choices_.ChoicesOf({job.choice, 1}),
+               .matrices = job.choice == nullptr ? nullptr : choices_.MatricesOf(job.matrices)};
     operation.groups += static_cast<int>(CeilDiv(Panels(job.weights.rows), panels));
     operation.tokens = std::max(operation.tokens, x.tokens);
   }
@@ -453,39 +435,9 @@ void CudaBackend::StateSpace(const StateSpaceShape& shape, std::span<const State
                 .values = 0});
 }
 
-void CudaBackend::Route(const RouterShape& shape, float* logits, int rows, ExpertChoice* choices) {
-  RouteOperation operation = {.shape = shape, .logits = logits, .choices = choices, .choices_on_host = nullptr, .rows = rows};
-  if (!memory_.unified()) {
-    const size_t count = static_cast<size_t>(rows) * static_cast<size_t>(shape.top_k);
-    operation.choices = descriptions_.Take<ExpertChoice>(count).device;
-    operation.choices_on_host = choices;
-    routed_.push_back({{choices, count}, operation.choices});
-  }
-  Run(kernels_.route, operation);
-}
-
-const ExpertChoice* CudaBackend::ChoicesOf(std::span<const ExpertChoice> choices) {
-  if (memory_.unified()) return choices.data();
-  const auto last = std::find_if(routed_.rbegin(), routed_.rend(), [&](const Routed& routed) { return routed.Meets(choices); });
-  if (last == routed_.rend()) return descriptions_.Copy(choices);
-  const ptrdiff_t first = choices.data() - last->on_host.data();
-  const bool all = first >= 0 && static_cast<size_t>(first) + choices.size() <= last->on_host.size();
-  return all ? last->on_device + first : choices.data();
-}
-
-const unsigned char* const* CudaBackend::MatricesOf(std::span<const std::byte* const> matrices) {
-  const auto on_device = [](const std::byte* const* table) { return reinterpret_cast<const unsigned char* const*>(table); };
-  if (memory_.unified()) return on_device(matrices.data());
-  for (const DescribedTable& table : tables_) {
-    if (table.on_host == matrices.data()) return table.on_device;
-  }
-  tables_.push_back({matrices.data(), on_device(descriptions_.Copy(matrices))});
-  return tables_.back().on_device;
-}
-
 void CudaBackend::Combine(const CombineJob& job) {
   const size_t slots = static_cast<size_t>(job.rows) * static_cast<size_t>(job.top_k);
-  Run(kernels_.combine, {.choices = ChoicesOf({job.choices, slots}),
+  Run(kernels_.combine, {.choices = choices_.ChoicesOf({job.choices, slots}),
                          .expert_scales = job.expert_scales,
                          .places = descriptions_.Copy(job.places),
                          .outputs = job.outputs,
