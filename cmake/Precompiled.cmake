@@ -1,10 +1,4 @@
-# MOED_PRECOMPILE: the headers that nearly every file includes are read once for all libraries and once for all tests, which halves the
-# time that a build from nothing takes. Off by default: only without it does the compiler see that a file includes what it uses.
-option(MOED_PRECOMPILE "Precompile common headers" OFF)
-if(MOED_PRECOMPILE)
-  add_compile_options(-pthread)  # which some libraries ask for: precompiled headers must be read with the flags they were written with
-endif()
-
+# The headers that nearly every file includes are read once for all libraries and once for all tests, where these are compiled in batches.
 set(MOED_COMMON_HEADERS
   <algorithm> <array> <functional> <map> <memory> <optional> <span> <string> <vector>
   <absl/container/flat_hash_map.h> <absl/status/statusor.h> <absl/strings/str_format.h> <absl/synchronization/mutex.h>
@@ -13,9 +7,11 @@ set(MOED_COMMON_HEADERS
 # moed_precompile(TARGET KIND [HEADERS]): TARGET shares the headers of all targets of this KIND, which have the same flags. The first one
 # of a kind makes a target that owns them.
 function(moed_precompile target kind)
-  if(NOT MOED_PRECOMPILE)
+  if(NOT (MOED_BATCHES STREQUAL "ALL" OR (MOED_BATCHES STREQUAL "TESTS" AND kind STREQUAL "test")))
     return()
   endif()
+  # Precompiled headers must be read with the flags that they were written with, and some libraries ask for this one.
+  target_compile_options(${target} PRIVATE -pthread)
   set(owner moed_precompiled_${kind})
   if(NOT TARGET ${owner})
     file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/${owner}.cc CONTENT "")

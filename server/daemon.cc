@@ -35,7 +35,12 @@ int Fail(const absl::Status& status, int exit_code) {
 int Serve(const Config& config, RoutingSource* routing) {
   App app(config, routing);
   WatchTerminationSignals([&app] { return app.RequestStop(); }, [&app] { app.Reload(); });
-  if (absl::Status status = app.Start(); !status.ok()) return Fail(status, 1);
+  if (absl::Status status = app.Start(); !status.ok()) {
+    if (config.backend == "cuda" && (SandboxInForce().landlock > 0 || SandboxInForce().seccomp)) {
+      spdlog::warn("a sandbox is in force: whether it keeps the device away, --sandbox off tells");
+    }
+    return Fail(status, 1);
+  }
   if (absl::Status status = SendReadyNotice(); !status.ok()) return Fail(status, 1);
   if (absl::Status status = GiveUpSockets(SandboxNeedsOf(config)); !status.ok()) return Fail(status, 1);
   const absl::Status status = app.Run();

@@ -3,12 +3,12 @@
 # Does nothing when all are there; otherwise needs root or sudo.
 set -euo pipefail
 
-build=(g++ cmake ninja-build ccache pkg-config git ca-certificates
+build=(g++ cmake ninja-build ccache pkg-config git ca-certificates xz-utils
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libabsl-dev prometheus-cpp-dev libcivetweb-dev
   liburing-dev libseccomp-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libxxhash-dev libzstd-dev libspdlog-dev liblzma-dev
   libboost-dev libssl-dev)
 widen=(python3 python3-numpy)
-test=("${build[@]}" "${widen[@]}" libgtest-dev libgmock-dev libbenchmark-dev libboost-context-dev curl openssl xz-utils prometheus haproxy mmdebstrap groff-base systemd
+test=("${build[@]}" "${widen[@]}" libgtest-dev libgmock-dev libbenchmark-dev libboost-context-dev curl openssl prometheus haproxy mmdebstrap groff-base systemd
   python3-grpcio python3-protobuf python3-yaml python3-venv)
 # The page of moed-http is tested in a browser; Ubuntu has none but as a snap. Tests that lack this or FUSE say that they are skipped.
 grep -q '^ID=debian' /etc/os-release && test+=(chromium-headless-shell python3-fusepy)

@@ -1,6 +1,8 @@
 #include "server/sandbox/sandbox.h"
 
+#include <dlfcn.h>
 #include <glob.h>
+#include <link.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -79,8 +81,17 @@ void AddReadable(const std::string& file, LandlockRules& rules) {
   for (const fs::path& folder : FoldersOf(file)) rules.readable.push_back(IsRoot(folder) ? file : folder.string());
 }
 
+// The driver's library, from wherever the loader finds it: it loads others of its folder later. It stays loaded.
+void AddDriver(LandlockRules& rules) {
+  void* const driver = dlopen("libcuda.so.1", RTLD_LAZY);
+  link_map* loaded = nullptr;
+  if (driver == nullptr || dlinfo(driver, RTLD_DI_LINKMAP, &loaded) != 0) return;
+  AddReadable(loaded->l_name, rules);
+}
+
 // Libraries that the environment names are loaded when a device is looked for.
 void AddDevices(LandlockRules& rules) {
+  AddDriver(rules);
   for (const char* pattern : kDevices) {
     glob_t found{};
     if (glob(pattern, 0, nullptr, &found) == 0)

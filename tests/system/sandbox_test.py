@@ -123,6 +123,12 @@ class SandboxTest(RealProgramsTest):
             (run.returncode, "/trace.json would have everything beneath / written" in run.stderr), (2, True), run.stderr
         )
 
+    def test_where_no_device_is_found_the_sandbox_is_named(self) -> None:
+        flags = ("--store", self.store, "--memory-budget", "64MiB", "--listen", "127.0.0.1:0", "--backend", "cuda")
+        for sandbox, named in (("on", True), ("off", False)):
+            run = self.run_program("moed", *flags, "--sandbox", sandbox, environment={"CUDA_VISIBLE_DEVICES": ""})
+            self.assertEqual((run.returncode, "--sandbox off tells" in run.stderr), (1, named), run.stderr)
+
 
 if __name__ == "__main__":
     main()
