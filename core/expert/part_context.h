@@ -32,6 +32,7 @@ struct ExpertModelShape {
   uint64_t capacity_bytes = 0;             // of the cache; 0 likewise
   size_t table_bytes =
       kDefaultTableBytes;  // most bytes of a table of what was learned about tokens; one set of its rows is always there
+  int encoder_layers = 0;  // of an encoder-decoder, the model's first: a request runs them once, on its source
 
   size_t experts() const { return moe_layers.size() * static_cast<size_t>(experts_per_layer); }  // of all layers
 };

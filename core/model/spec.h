@@ -249,7 +249,8 @@ struct ModelSpec {
     if (prefix) return prefix->expert_capacity;
     return IsEncoder(layer) ? std::optional(encoder->expert_capacity) : std::nullopt;
   }
-  bool IsEncoder(LayerId layer) const { return encoder && layer.value() < encoder->layers; }
+  int encoder_layers() const { return encoder ? encoder->layers : 0; }
+  bool IsEncoder(LayerId layer) const { return layer.value() < encoder_layers(); }
   // Whether it has keys and values that last longer than a step.
   bool KeepsKeys(LayerId layer) const { return HasAttention(layer) && !IsEncoder(layer); }
   // The first layer without experts of a prefix-LM.

@@ -15,7 +15,7 @@
 namespace moed {
 
 ProviderBuilder::ProviderBuilder(const Config& config, const StoreReader& store, const ModelSpec& spec)
-    : config_(config), store_(store), spec_(spec), router_{spec.top_k, spec.hidden} {}
+    : config_(config), store_(store), spec_(spec), router_{spec.top_k, spec.hidden, spec.encoder_layers()} {}
 
 absl::StatusOr<std::unique_ptr<ProviderBuilder>> ProviderBuilder::Choose(const Config& config, const StoreReader& store,
                                                                          const ModelSpec& spec) {

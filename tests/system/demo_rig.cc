@@ -78,7 +78,7 @@ Rig::Rig(const RigOptions& options, ReadBackend* reads, ComputeBackend* backend)
   inputs.store = store_.get();
   inputs.reads = reads;
   inputs.allocator = &backend->memory().shared();
-  inputs.router = {spec.top_k, spec.hidden};
+  inputs.router = {spec.top_k, spec.hidden, spec.encoder_layers()};
   inputs.gate = [this](LayerId layer, std::span<const float> hidden, std::span<float> out) {
     model_->GateProbabilities(layer, hidden, out);
   };

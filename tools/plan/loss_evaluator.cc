@@ -80,7 +80,7 @@ absl::Status LossEvaluator::Load(const std::string& store_path, const LossOption
   inputs.store = store_.get();
   inputs.reads = reads_.get();
   inputs.allocator = &backend_->memory().shared();
-  inputs.router = {spec_.top_k, spec_.hidden};
+  inputs.router = {spec_.top_k, spec_.hidden, spec_.encoder_layers()};
   inputs.options.capacity_bytes = options.cache_bytes;
   inputs.options.take_what_is_free = false;
   MOED_ASSIGN_OR_RETURN(const PresetSetup setup, ChoosePreset({.preset = "load-on-demand-lru"}, *store_));

@@ -16,7 +16,8 @@ ExpertModelShape ShapeOf(const StoreDescription& store, const GateShape& router)
   return {.moe_layers = store.moe_layers,
           .experts_per_layer = store.experts_per_layer,
           .top_k = router.top_k,
-          .precisions = static_cast<int>(store.precisions.size())};
+          .precisions = static_cast<int>(store.precisions.size()),
+          .encoder_layers = router.encoder_layers};
 }
 
 }  // namespace

@@ -22,7 +22,8 @@ namespace moed {
 // The model's router, as far as the expert path asks.
 struct GateShape {
   int top_k = 0;
-  int hidden = 0;  // of its input
+  int hidden = 0;          // of its input
+  int encoder_layers = 0;  // ExpertModelShape's
 };
 
 // What is pointed to outlives the provider.

@@ -1,6 +1,9 @@
 #include "core/expert/policies/edgemoe.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -12,23 +15,26 @@
 namespace moed {
 namespace {
 
-using DistanceFn = int (*)(const ExpertIndex& index, LayerId current, LayerId layer);
+enum class Formula : uint8_t { kProse, kPrinted };  // what d is: layers until it runs, or since
 
 // L = -f / d, the highest leaves. f: uses of the expert at any precision, in the profile (the paper's; the dictionary that
 // preloading goes by) and by all sequences since the start. What the dictionary has preloaded was used in it, so it does not
 // leave as one that nobody uses (f = 0) does. Of equal f / d the farther layer leaves, then the one unused for longest.
+// An encoder's experts keep f = 0, since a request runs them once, and S is the number of the decoder's layers.
 class EdgeMoePolicy final : public EvictionPolicy {
  public:
   // `profile` may be null.
-  EdgeMoePolicy(const ExpertModelShape& context, DistanceFn distance, const ActivationPaths* profile)
+  EdgeMoePolicy(const ExpertModelShape& context, Formula formula, const ActivationPaths* profile)
       : index_(context.moe_layers, context.experts_per_layer, context.precisions),
         places_(index_.Places()),
-        distance_(distance),
+        formula_(formula),
+        encoder_(static_cast<int>(
+            std::ranges::count_if(context.moe_layers, [&](LayerId layer) { return layer.value() < context.encoder_layers; }))),
         uses_(index_.size() / index_.precisions()),
         distances_(index_.layers()),
         residents_(index_.size()) {
     if (profile == nullptr) return;
-    for (int position = 0; position < index_.layers(); ++position) {
+    for (int position = encoder_; position < index_.layers(); ++position) {
       std::ranges::copy(profile->Frequency(position),
                         uses_.begin() + static_cast<std::ptrdiff_t>(position) * context.experts_per_layer);
     }
@@ -36,14 +42,15 @@ class EdgeMoePolicy final : public EvictionPolicy {
 
   void OnAccess(CachedKey key, const AccessContext&) override {
     const size_t i = index_.Of(key);
-    ++uses_[i / index_.precisions()];
+    if (index_.Position(key.layer) >= encoder_) ++uses_[i / index_.precisions()];
     residents_.Touch(i);
   }
   void OnInsert(CachedKey key, uint64_t) override { residents_.Insert(index_.Of(key)); }
   void OnEvict(CachedKey key) override { residents_.Remove(index_.Of(key)); }
   std::optional<CachedKey> Victim(const Incoming& incoming, absl::FunctionRef<bool(CachedKey)> evictable) override {
+    const int current = index_.Position(incoming.current_layer);
     for (int position = 0; position < index_.layers(); ++position) {
-      distances_[position] = distance_(index_, incoming.current_layer, index_.Layer(position));
+      distances_[position] = formula_ == Formula::kProse ? Ahead(current, position) : Ahead(position, current);
     }
     const auto score = [this](uint32_t i) {
       const auto [expert, layer] = places_[i];
@@ -51,32 +58,41 @@ class EdgeMoePolicy final : public EvictionPolicy {
     };
     return index_.KeyIfAny(residents_.LeastOf(score, [&](size_t i) { return evictable(index_.KeyAt(i)); }));
   }
+  // The buffer begins with the encoder's experts (III-C2).
+  void Popularity(LayerId layer, std::span<float> of_experts) const override {
+    if (index_.Position(layer) < encoder_) std::ranges::fill(of_experts, std::numeric_limits<float>::max());
+  }
 
  private:
+  // MoE layers from one position on to another: of a decoder's as answers run them, else of all.
+  int Ahead(int from, int to) const {
+    const int cycle = std::min(from, to) < encoder_ ? index_.layers() : index_.layers() - encoder_;
+    const int ahead = (to - from + cycle) % cycle;
+    return ahead == 0 ? cycle : ahead;
+  }
+
   const ExpertIndex index_;
   const std::vector<ExpertIndex::Place> places_;
-  const DistanceFn distance_;
+  const Formula formula_;
+  const int encoder_;           // MoE layers of it, the first
   std::vector<uint64_t> uses_;  // by expert
   std::vector<int> distances_;  // by layer, while a victim is looked for
   ResidentSet residents_;
 };
 
-absl::StatusOr<std::unique_ptr<EvictionPolicy>> Make(const PartContext& context, const PartOptions& options,
-                                                     DistanceFn distance) {
+absl::StatusOr<std::unique_ptr<EvictionPolicy>> Make(const PartContext& context, const PartOptions& options, Formula formula) {
   MOED_ASSIGN_OR_RETURN(const std::shared_ptr<const ActivationPaths> profile, GivenPaths(context.model, options));
-  return std::make_unique<EdgeMoePolicy>(context.model, distance, profile.get());
+  return std::make_unique<EdgeMoePolicy>(context.model, formula, profile.get());
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EvictionPolicy>> MakeEdgeMoePolicy(const PartContext& context, const PartOptions& options) {
-  return Make(context, options,
-              [](const ExpertIndex& index, LayerId current, LayerId layer) { return index.Distance(current, layer); });
+  return Make(context, options, Formula::kProse);
 }
 
 absl::StatusOr<std::unique_ptr<EvictionPolicy>> MakeEdgeMoePrintedPolicy(const PartContext& context, const PartOptions& options) {
-  return Make(context, options,
-              [](const ExpertIndex& index, LayerId current, LayerId layer) { return index.Distance(layer, current); });
+  return Make(context, options, Formula::kPrinted);
 }
 
 }  // namespace moed

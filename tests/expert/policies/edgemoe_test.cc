@@ -12,14 +12,23 @@ Incoming For(int current_layer) { return {Key(current_layer, 7), 1, LoadReason::
 
 class Policy {
  public:
-  explicit Policy(std::string_view name, const PartOptions& options = {})
-      : policy_(MakePolicy(name, {{kMoeLayers, 8, 2, 2}}, options).value()) {}
+  explicit Policy(std::string_view name, const PartOptions& options = {}, int encoder_layers = 0) {
+    PartContext context{{kMoeLayers, 8, 2, 2}};
+    context.model.encoder_layers = encoder_layers;
+    policy_ = MakePolicy(name, context, options).value();
+  }
   void Insert(const CachedKey& key, int uses) {
     Use(key, uses);
     policy_->OnInsert(key, 1);
   }
   void Use(const CachedKey& key, int times) {
     for (int i = 0; i < times; ++i) policy_->OnAccess(key, {.sequence = kUser});
+  }
+  // Of a layer's first expert.
+  float Popularity(int layer) const {
+    float of_experts[8] = {};
+    policy_->Popularity(LayerId(layer), of_experts);
+    return of_experts[0];
   }
   // Who leaves first, second, ... while layer `current` is computed.
   std::vector<CachedKey> Order(int current, size_t count) {
@@ -97,6 +106,29 @@ TEST(EdgeMoePolicy, UsesStartFromTheProfile) {
   }
   options.SetFile<ActivationPaths>(kPathsOption, std::make_shared<ActivationPaths>(2, 8, 2, 1 << 16));
   EXPECT_FALSE(MakePolicy("edgemoe", {{kMoeLayers, 8, 2, 2}}, options).ok());
+}
+
+// "For the experts within the encoder, we set the frequency to 0"; S is "the size of MoE layers in this model's decoder".
+TEST(EdgeMoePolicy, AnEncodersExpertsLeaveFirstAndDoNotLieBetweenItsDecodersLayers) {
+  auto paths = std::make_shared<ActivationPaths>(3, 8, 2, 1 << 16);
+  paths->Add(0, {}, std::vector<int32_t>{1});
+  PartOptions options;
+  options.SetFile<ActivationPaths>(kPathsOption, paths);
+  Policy policy("edgemoe", options, /*encoder_layers=*/1);
+  policy.Insert(a, 100);
+  policy.Insert(b, 3);
+  policy.Insert(c, 5);
+  EXPECT_EQ(policy.Order(2, 3), (std::vector{a, b, c}));  // b 3 / 2, c 5 / 1
+  EXPECT_EQ(policy.Order(3, 3), (std::vector{a, c, b}));  // c 5 / 2, b 3 / 1: of three layers 5 / 3 and 3 / 2
+  policy.Use(c, 2);
+  EXPECT_EQ(policy.Order(3, 3), (std::vector{a, b, c}));  // c 7 / 2; of three layers 7 / 3 and 3 / 2
+  EXPECT_EQ(policy.Order(0, 3), (std::vector{a, b, c}));  // from the encoder on: b 3 / 1, c 7 / 2
+}
+
+TEST(EdgeMoePolicy, TheBufferBeginsWithTheEncodersExperts) {
+  const Policy policy("edgemoe", {}, /*encoder_layers=*/1);
+  EXPECT_GT(policy.Popularity(0), 0);
+  EXPECT_EQ(policy.Popularity(2), 0);
 }
 
 TEST(EdgeMoePolicy, UsesAreTheExpertsAtAnyPrecisionAndOutliveTheStay) {
