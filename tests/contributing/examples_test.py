@@ -15,6 +15,8 @@ import unittest
 from dataclasses import dataclass
 from pathlib import Path
 
+# A header has types, templates, macros or functions with bodies; others tell those who included it before nothing new.
+DEFINES = re.compile(r"^(struct|class|enum|template|inline|constexpr|using|#define)\b", re.MULTILINE)
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(
     r"^```cpp (?P<file>\S+)(?: (?P<how>after|replace): (?P<anchor>[^\n]*))?\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
@@ -80,8 +82,12 @@ class Tree:
         return program
 
     def sources(self, compiles: dict[str, str]) -> set[str]:
-        """What has to be compiled: changed and added sources, and those that include a changed header."""
-        changed_headers = {file for file in self.files if file.endswith(".h") and (ROOT / file).exists()}
+        """What has to be compiled: changed and added sources, and users of changed headers that have definitions."""
+        changed_headers = {
+            file
+            for file in self.files
+            if file.endswith(".h") and (ROOT / file).exists() and DEFINES.search((ROOT / file).read_text())
+        }
         touched = {file for file in compiles if changed_headers & dependencies(compiles[file])}
         return touched | {file for file in self.files if file.endswith(".cc")}
 
