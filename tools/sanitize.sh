@@ -1,11 +1,18 @@
 #!/usr/bin/env bash
 # A second build, by clang with AddressSanitizer and UndefinedBehaviorSanitizer, of the test programs and the fuzzer's targets, which
-# then run. What they do not need is analysed only. Warnings are errors, those of clang's analysis of locks too. usage: sanitize.sh
+# then run. What they do not need is analysed only. Warnings are errors, those of clang's analysis of locks too.
+# usage: sanitize.sh [--quick]
+#   --quick  without the tests of tools/sanitizers/long.txt, as CI runs it
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/phase.sh
 
-left_out=$(grep -v '^#' tools/sanitizers/left_out.txt | cut -d ' ' -f 1 | paste -s -d '|')
+lists=(tools/sanitizers/left_out.txt)
+case "${1:-}" in
+  --quick) lists+=(tools/sanitizers/long.txt) ;;
+  ?*) echo "usage: $0 [--quick]" >&2; exit 2 ;;
+esac
+left_out=$(grep -hv '^#' "${lists[@]}" | cut -d ' ' -f 1 | paste -s -d '|')
 programs=()
 for program in $(find tests -name CMakeLists.txt -exec sed -n 's/^moed_test(\(\w*\).*/\1/p' {} +); do
   [[ "$program." =~ ^($left_out) ]] || programs+=("$program")
@@ -13,7 +20,7 @@ done
 mapfile -t fuzzers < <(sed -n 's/^moed_fuzz(\(\w*\).*/fuzz_\1/p' tests/fuzz/CMakeLists.txt)
 
 sanitized_tests() {
-  cat tools/sanitizers/left_out.txt
+  cat "${lists[@]}"
   ASAN_OPTIONS=detect_stack_use_after_return=1 \
     LSAN_OPTIONS=suppressions=$PWD/tools/sanitizers/leaks.supp:print_suppressions=0 \
     UBSAN_OPTIONS=print_stacktrace=1 \
