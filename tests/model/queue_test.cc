@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <functional>
 #include <random>
 
@@ -237,7 +238,7 @@ TEST_P(QueueTest, PartsAreAwaitedInTheQueue) {
   PackedModel queued(store_, queued_), direct(store_);
   const std::vector<TokenId> tokens = Tokens(3, 1);
   const auto used = static_cast<size_t>(queued.spec().top_k * MoeLayers(queued));
-  const std::array<char, kExpertParts> events = {};
+  const std::array<std::max_align_t, kExpertParts> events = {};
   for (const bool together : {false, true}) {
     TestSequence expected_of, got_of;
     provider_.ready = {};
