@@ -1,4 +1,4 @@
-# The headers that nearly every file includes are read once for all libraries and once for all tests, where these are compiled in batches.
+# The headers that nearly every file includes are read once for all libraries (MOED_BATCHES=ALL) and once for all tests (TESTS or ALL).
 set(MOED_COMMON_HEADERS
   <algorithm> <array> <functional> <map> <memory> <optional> <span> <string> <vector>
   <absl/container/flat_hash_map.h> <absl/status/statusor.h> <absl/strings/str_format.h> <absl/synchronization/mutex.h>

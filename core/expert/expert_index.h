@@ -41,11 +41,13 @@ class ExpertIndex {
     MOED_CHECK(position >= 0);
     return position;
   }
-  // MoE layers from `from` on to `to`, wrapping into the next token: 1 for the next one, layers() for the same one.
-  int Distance(LayerId from, LayerId to) const {
-    const int ahead = (Position(to) - Position(from) + layers()) % layers();
-    return ahead == 0 ? layers() : ahead;
+  // From one position of a cycle on to another: 1 for the next one, `cycle` for the same one.
+  static int Ahead(int from, int to, int cycle) {
+    const int ahead = (to - from + cycle) % cycle;
+    return ahead == 0 ? cycle : ahead;
   }
+  // MoE layers from `from` on to `to`, wrapping into the next token.
+  int Distance(LayerId from, LayerId to) const { return Ahead(Position(from), Position(to), layers()); }
 
   size_t Of(const CachedKey& key) const {
     MOED_CHECK(key.expert >= 0 && key.expert < experts_ && key.precision < precisions_);

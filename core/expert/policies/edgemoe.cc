@@ -66,9 +66,7 @@ class EdgeMoePolicy final : public EvictionPolicy {
  private:
   // MoE layers from one position on to another: of a decoder's as answers run them, else of all.
   int Ahead(int from, int to) const {
-    const int cycle = std::min(from, to) < encoder_ ? index_.layers() : index_.layers() - encoder_;
-    const int ahead = (to - from + cycle) % cycle;
-    return ahead == 0 ? cycle : ahead;
+    return ExpertIndex::Ahead(from, to, std::min(from, to) < encoder_ ? index_.layers() : index_.layers() - encoder_);
   }
 
   const ExpertIndex index_;
