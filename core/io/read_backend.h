@@ -25,6 +25,7 @@ struct ReadOp {
   // Runs exactly once, on a thread of the backend, must not block. DATA_LOSS: the file ended early. Other errors carry errno's
   // code.
   std::function<void(absl::Status)> done;
+  bool goes_on = false;  // what lies before it was given before as a piece of the same read
 };
 
 // Thread-safe. Destruction waits for reads in flight.

@@ -21,6 +21,7 @@ using testing::IsEmpty;
 
 constexpr auto kDemand = ReadPriority::kDemand;
 constexpr auto kPrefetch = ReadPriority::kPrefetch;
+constexpr auto kIdle = ReadPriority::kIdle;
 
 // Reads of no bytes, told apart by their offsets.
 class ReadQueueTest : public testing::Test {
@@ -85,7 +86,7 @@ TEST_F(ReadQueueTest, TheBackendNeverHoldsMoreThanAllowed) {
   };
   for (const Limits& limits : {Limits{3, 0, 3}, Limits{3, 2, 2}, Limits{3, 1, 1}, Limits{3, 100, 3}}) {
     ManualReadBackend backend(limits.backend);
-    ReadQueue queue(backend, clock_, limits.asked);
+    ReadQueue queue(backend, clock_, {.max_in_flight = limits.asked});
     for (uint64_t offset = 0; offset < 10; ++offset) Submit(queue, offset % 2 ? kDemand : kPrefetch, offset);
     for (int left = 10; left > 0; --left) {
       EXPECT_EQ(backend.pending().size(), static_cast<size_t>(std::min(left, limits.expected)));
@@ -184,6 +185,122 @@ TEST_F(ReadQueueTest, DestructionCancelsTheQueuedAndWaitsForTheRest) {
   EXPECT_THAT(backend.submitted(), ElementsAre(1));
 }
 
+// Idle reads at offset 0, in pieces of a page; the others are at 1, 2, ...
+class IdleReads : public ReadQueueTest {
+ protected:
+  static constexpr uint64_t kPage = kPageBytes;
+  static constexpr ReadQueueOptions kInPages{.idle_piece_bytes = kPageBytes};
+
+  ReadTicket SubmitPages(ReadQueue& queue, size_t pages) {
+    return queue.Submit(kIdle, 0, memory_.span().first(pages * kPageBytes),
+                        [this](absl::Status status) { outcomes_[0].push_back(status.code()); });
+  }
+
+  const Buffer memory_ = Buffer::Allocate(5 * kPageBytes).value();
+};
+
+TEST_F(IdleReads, ComePieceByPiece) {
+  ManualReadBackend backend(8);
+  ReadQueue queue(backend, clock_, kInPages);
+  SubmitPages(queue, 5);
+  for (uint64_t piece = 0; piece < 5; ++piece) {
+    EXPECT_THAT(outcomes_[0], IsEmpty());
+    EXPECT_EQ(backend.pending().size(), std::min<size_t>(kIdlePiecesInFlight, 5 - piece));
+    ASSERT_TRUE(backend.Complete(piece * kPage));
+  }
+  EXPECT_THAT(outcomes_[0], ElementsAre(absl::StatusCode::kOk));
+  EXPECT_EQ(queue.stats().reads, 1u);
+  EXPECT_EQ(queue.stats().bytes, 5 * kPageBytes);
+}
+
+TEST_F(IdleReads, WaitWhileAnythingElseIsQueuedOrInFlight) {
+  for (const ReadPriority other : {kDemand, kPrefetch}) {
+    ManualReadBackend backend(3);
+    ReadQueue queue(backend, clock_, kInPages);
+    SubmitPages(queue, 4);
+    for (const uint64_t offset : {1, 2}) Submit(queue, other, offset);
+    EXPECT_THAT(backend.pending(), ElementsAre(0, kPage, 1));
+    backend.Complete(0);
+    EXPECT_THAT(backend.pending(), ElementsAre(kPage, 1, 2));
+    backend.Complete(1);
+    EXPECT_THAT(backend.pending(), ElementsAre(kPage, 2));
+    backend.Complete(2);
+    EXPECT_THAT(backend.pending(), ElementsAre(kPage, 2 * kPage));
+    backend.CompleteAll();
+    EXPECT_EQ(queue.stats().reads, 3u);
+  }
+}
+
+TEST_F(IdleReads, WhatIsLeftOfAPromotedOneIsOneDemand) {
+  ManualReadBackend backend(3);
+  ReadQueue queue(backend, clock_, kInPages);
+  const ReadTicket idle = SubmitPages(queue, 5);
+  backend.Complete(0);
+  queue.Promote(idle);
+  EXPECT_THAT(backend.pending(), ElementsAre(kPage, 2 * kPage, 3 * kPage));
+  backend.Complete(3 * kPage);
+  backend.Complete(kPage);
+  EXPECT_THAT(outcomes_[0], IsEmpty());
+  backend.Complete(2 * kPage);
+  EXPECT_THAT(outcomes_[0], ElementsAre(absl::StatusCode::kOk));
+  EXPECT_THAT(backend.pending(), IsEmpty());
+  EXPECT_EQ(queue.stats().bytes, 5 * kPageBytes);
+}
+
+TEST_F(IdleReads, CancelledOnesEndWithTheirPiecesInFlight) {
+  ManualReadBackend backend(8);
+  ReadQueue queue(backend, clock_, kInPages);
+  const ReadTicket idle = SubmitPages(queue, 5);
+  EXPECT_TRUE(queue.Cancel(idle));
+  EXPECT_FALSE(queue.Cancel(idle));
+  queue.Promote(idle);
+  backend.Complete(kPage, absl::DataLossError("nobody asks any more"));
+  EXPECT_THAT(outcomes_[0], IsEmpty());
+  backend.Complete(0);
+  EXPECT_THAT(outcomes_[0], ElementsAre(absl::StatusCode::kCancelled));
+  EXPECT_THAT(backend.submitted(), ElementsAre(0, kPage));
+  EXPECT_EQ(queue.stats().cancelled, 1u);
+  EXPECT_EQ(queue.stats().reads, 0u);
+}
+
+// Between two pieces nothing of a read may be in flight: while a demand is.
+TEST_F(IdleReads, CancelledBetweenPiecesTheyEndAtOnce) {
+  ManualReadBackend backend(8);
+  ReadQueue queue(backend, clock_, kInPages);
+  const ReadTicket idle = SubmitPages(queue, 5);
+  Submit(queue, kDemand, 1);
+  backend.Complete(0);
+  backend.Complete(kPage);
+  EXPECT_TRUE(queue.Cancel(idle));
+  EXPECT_THAT(outcomes_[0], ElementsAre(absl::StatusCode::kCancelled));
+  backend.CompleteAll();
+  EXPECT_THAT(backend.submitted(), ElementsAre(0, kPage, 1));
+}
+
+TEST_F(IdleReads, AfterAnErrorNoFurtherPieceIsRead) {
+  ManualReadBackend backend(8);
+  ReadQueue queue(backend, clock_, kInPages);
+  const ReadTicket idle = SubmitPages(queue, 5);
+  backend.Complete(kPage, absl::DataLossError("ended early"));
+  EXPECT_THAT(outcomes_[0], IsEmpty());
+  EXPECT_FALSE(queue.Cancel(idle));
+  backend.Complete(0);
+  EXPECT_THAT(outcomes_[0], ElementsAre(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(backend.submitted(), ElementsAre(0, kPage));
+  EXPECT_EQ(queue.stats().failed, 1u);
+}
+
+TEST_F(IdleReads, DestructionWaitsForTheirPieces) {
+  ManualReadBackend backend(8);
+  auto queue = std::make_unique<ReadQueue>(backend, clock_, kInPages);
+  SubmitPages(*queue, 5);
+  std::thread destroyer([&] { queue.reset(); });
+  while (backend.CompleteNext()) {
+  }
+  destroyer.join();
+  EXPECT_EQ(outcomes_[0].size(), 1u);
+}
+
 // The rules once more, as plainly as they can be written.
 struct NaiveQueue {
   struct Read {
@@ -265,27 +382,27 @@ TEST_F(ReadQueueTest, RandomOperationsAgreeWithTheNaiveQueue) {
 
 TEST(ReadQueueThreadsTest, EveryReadIsAnsweredOnceWhileManyThreadsSubmitPromoteAndCancel) {
   constexpr int kThreads = 4;
-  constexpr size_t kReads = 300;
+  constexpr size_t kReads = 300, kReadBytes = 4 * kPageBytes;
   const std::string contents = RandomContents(64 * kPageBytes, 41);
   auto backend = MakeThreadedReadBackend("memory", MakeMemoryFile("memory", contents), 3);
-  auto queue = std::make_unique<ReadQueue>(*backend, Clock::Real());
+  auto queue = std::make_unique<ReadQueue>(*backend, Clock::Real(), ReadQueueOptions{.idle_piece_bytes = kPageBytes});
   std::vector<std::atomic<int>> answers(kThreads * kReads);
   std::atomic<int> wrong{0};
   std::vector<Buffer> memory;
-  for (int t = 0; t < kThreads; ++t) memory.push_back(Buffer::Allocate(kReads * kPageBytes).value());
+  for (int t = 0; t < kThreads; ++t) memory.push_back(Buffer::Allocate(kReads * kReadBytes).value());
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       std::mt19937_64 random(t);
       for (size_t i = 0; i < kReads; ++i) {
-        const uint64_t offset = random() % 64 * kPageBytes;
-        const std::span<std::byte> out = memory[t].span().subspan(i * kPageBytes, kPageBytes);
-        const ReadTicket ticket =
-            queue->Submit(random() % 2 ? kDemand : kPrefetch, offset, out, [&, t, i, offset, out](absl::Status status) {
-              ++answers[t * kReads + i];
-              if (status.ok() && AsText(out) != std::string_view(contents).substr(offset, kPageBytes)) ++wrong;
-              if (!status.ok() && status.code() != absl::StatusCode::kCancelled) ++wrong;
-            });
+        const uint64_t offset = random() % 60 * kPageBytes;
+        const std::span<std::byte> out = memory[t].span().subspan(i * kReadBytes, kReadBytes);
+        const auto priority = static_cast<ReadPriority>(random() % 3);
+        const ReadTicket ticket = queue->Submit(priority, offset, out, [&, t, i, offset, out](absl::Status status) {
+          ++answers[t * kReads + i];
+          if (status.ok() && AsText(out) != std::string_view(contents).substr(offset, kReadBytes)) ++wrong;
+          if (!status.ok() && status.code() != absl::StatusCode::kCancelled) ++wrong;
+        });
         if (random() % 4 == 0) queue->Promote(ticket);
         if (random() % 4 == 0) queue->Cancel(ticket);
       }

@@ -95,7 +95,7 @@ Rig::Rig(const RigOptions& options, ReadBackend* reads, ComputeBackend* backend)
                      static_cast<uint64_t>(options.device_slots) * store_->largest_expert_bytes(kReferencePrecision),
                      options.bring_seconds_per_byte};
   }
-  inputs.options.max_reads_in_flight = options.max_reads_in_flight;
+  inputs.options.queue.max_in_flight = options.max_reads_in_flight;
   provider_ = Must(BuildProvider(Must(ChoosePreset(choice, *store_)), inputs));
 }
 

@@ -21,6 +21,12 @@ std::vector<uint64_t> RecordBytes(const StoreDescription& store) {
   return bytes;
 }
 
+// Of a guess that gives way: as much of its pieces in flight as is left in the mean.
+double ShareBehindWhichDemandsWait(uint64_t record_bytes, const ReadQueueOptions& reading) {
+  const double left = 0.5 * kIdlePiecesInFlight * static_cast<double>(reading.idle_piece_bytes);
+  return std::min(1.0, left / static_cast<double>(record_bytes));
+}
+
 ExpertIndex IndexOf(const StoreDescription& store) {
   return {store.moe_layers, static_cast<int>(store.experts_per_layer), static_cast<int>(store.precisions.size())};
 }
@@ -49,6 +55,7 @@ ExpertCache::ExpertCache(const CacheParts& parts, std::unique_ptr<EvictionPolicy
       cooperation_(parts.device.bring_seconds_per_byte > 0 ? std::optional<Cooperation>(parts.device.bring_seconds_per_byte)
                                                            : std::nullopt),
       table_memory_(parts.allocator),
+      guesses_(PrefetchPace(ShareBehindWhichDemandsWait(largest_record_bytes_, reading.queue))),
       statistics_(store_.description()),
       timing_(RecordBytes(store_.description())),
       loader_(store_, parts.reads, clock_, trace_, reading, *this) {}
@@ -194,7 +201,7 @@ void ExpertCache::LayerRouted(const LayerRouting& routing, const DemandSet& dema
   statistics_.CountGuesses(routing.layer, demand, guesses, budget.min_probability);
   if (budget.keep_guessed) KeepGuessed(guesses, FarthestLayer(residency_, guesses, budget));
   if (guesses.empty() || turn_.waiting()) return;
-  guesses_.Plan(PlanPrefetch(residency_, guesses, budget), budget.keep_guessed);
+  guesses_.Plan(PlanPrefetch(residency_, guesses, budget), budget);
   StartGuesses();
 }
 

@@ -185,7 +185,7 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   void StartIdleReads() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool StartAsked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartFill() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Slot& StartLoad(const CachedKey& key, LoadReason reason, std::span<std::byte> bytes, bool bypass)
+  Slot& StartLoad(const CachedKey& key, LoadReason reason, ReadPriority priority, std::span<std::byte> bytes, bool bypass)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Evicts until there is room, or none can be made.
   absl::StatusOr<Room::Place> MakeRoom(const Incoming& incoming) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

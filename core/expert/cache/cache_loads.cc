@@ -53,12 +53,12 @@ bool ExpertCache::StartDemand(int item_number) {
   }
   if (place->answer == Answer::kNotNow) return false;
   item.read_bytes = store_.stored_bytes(item.key);
-  turn_.Hold(item_number, StartLoad(item.key, LoadReason::kDemand, place->bytes, bypass));
+  turn_.Hold(item_number, StartLoad(item.key, LoadReason::kDemand, ReadPriority::kDemand, place->bytes, bypass));
   return true;
 }
 
-// The next planned one, where nothing else is read or waits to be, so that a demand that comes waits behind one record at most;
-// the rest stays planned until a read ends or the next layer begins.
+// The next planned one, where nothing else is read or waits to be, so that a demand that comes waits behind one record at most,
+// or behind pieces of one; the rest stays planned until a read ends or the next layer begins.
 void ExpertCache::StartGuesses() {
   pins_awaited_ = turn_.waiting() || guesses_.planned();
   bool room = true;
@@ -75,7 +75,8 @@ bool ExpertCache::StartGuess(const CachedKey& key) {
   const absl::StatusOr<Room::Place> place = MakeRoom({key, bytes, LoadReason::kPrefetch, turn_.layer()});
   if (!place.ok() || place->answer == Answer::kNotNow) return false;
   if (place->answer == Answer::kHere) {
-    guesses_.Begun(StartLoad(key, LoadReason::kPrefetch, place->bytes, /*bypass=*/false), DueAt(key.layer));
+    const ReadPriority priority = guesses_.NextGivesWay() ? ReadPriority::kIdle : ReadPriority::kPrefetch;
+    guesses_.Begun(StartLoad(key, LoadReason::kPrefetch, priority, place->bytes, /*bypass=*/false), DueAt(key.layer));
   }
   return true;
 }
@@ -97,7 +98,7 @@ bool ExpertCache::StartAsked() {
     }
     if (!place.ok() || place->answer == Answer::kNotNow) return true;
     asked_.Begun();
-    Slot& slot = StartLoad(*next, LoadReason::kFill, place->bytes, /*bypass=*/false);
+    Slot& slot = StartLoad(*next, LoadReason::kFill, ReadPriority::kPrefetch, place->bytes, /*bypass=*/false);
     policy_->OnInsert(slot.key, slot.bytes.size());
     filler_.BegunAsked(slot);
     return true;
@@ -118,10 +119,11 @@ void ExpertCache::StartFill() {
     idle_reads_left_ = false;
     return;
   }
-  filler_.Begun(StartLoad(*next, LoadReason::kFill, *free, /*bypass=*/false));
+  filler_.Begun(StartLoad(*next, LoadReason::kFill, ReadPriority::kPrefetch, *free, /*bypass=*/false));
 }
 
-Slot& ExpertCache::StartLoad(const CachedKey& key, LoadReason reason, std::span<std::byte> bytes, bool bypass) {
+Slot& ExpertCache::StartLoad(const CachedKey& key, LoadReason reason, ReadPriority priority, std::span<std::byte> bytes,
+                             bool bypass) {
   Slot& slot = slots_.Begin(key, bytes, reason, bypass, loader_.ReadsOf(key), clock_.NowNanos());
   if (bypass) {
     room_.CountBypass(slot);
@@ -130,7 +132,7 @@ Slot& ExpertCache::StartLoad(const CachedKey& key, LoadReason reason, std::span<
     policy_->OnInsert(key, slot.bytes.size());
   }
   // Reads report on threads of the backend, which wait for the lock held here: the tickets are set before anyone looks at them.
-  slot.tickets = loader_.Start(slot, reason == LoadReason::kDemand ? ReadPriority::kDemand : ReadPriority::kPrefetch);
+  slot.tickets = loader_.Start(slot, priority);
   return slot;
 }
 

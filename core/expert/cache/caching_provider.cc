@@ -31,7 +31,7 @@ class Provider final : public CachingProvider {
                 std::move(parts.fill)},
                std::move(parts.policy),
                {options.capacity_bytes, std::max(options.most_bytes, options.capacity_bytes), options.least_bytes},
-               {options.max_reads_in_flight, options.split_read_bytes, options.checksums}) {}
+               {options.queue, options.split_read_bytes, options.checksums}) {}
 
   absl::Status Open() { return cache_.Open(); }
 
@@ -137,7 +137,8 @@ class Provider final : public CachingProvider {
 
   PrefetchBudget Budget(const GuessingPace& pace) const {
     if (predictor_->paced()) {
-      return {budget_.max_loads, std::max(budget_.min_probability, pace.least_probability)};
+      const float least = std::max(budget_.min_probability, pace.least_probability);
+      return {.max_loads = budget_.max_loads, .min_probability = least, .give_way = true};
     }
     return predictor_->Budget({demand_.phase(), pace.records_a_layer}).value_or(budget_);
   }
@@ -216,9 +217,11 @@ absl::StatusOr<std::unique_ptr<CachingProvider>> CachingProvider::Create(Provide
     return InvalidArgument("expert slots of ", parts.device.capacity_bytes, " bytes on the device: two experts of ",
                            parts.store->path(), " need ", 2 * largest, " bytes (", FormatBytes(2 * largest), ")");
   }
-  if (options.max_reads_in_flight < 0) {
-    return InvalidArgument("max_reads_in_flight ", options.max_reads_in_flight,
-                           ": allowed are 0 (the backend's own limit) and more");
+  if (options.queue.max_in_flight < 0) {
+    return InvalidArgument("max_in_flight ", options.queue.max_in_flight, ": allowed are 0 (the backend's own limit) and more");
+  }
+  if (options.queue.idle_piece_bytes == 0 || options.queue.idle_piece_bytes % kPageBytes != 0) {
+    return InvalidArgument("idle_piece_bytes ", options.queue.idle_piece_bytes, ": allowed are multiples of ", kPageBytes);
   }
   if (options.max_prefetch_loads < 0) {
     return InvalidArgument("max_prefetch_loads ", options.max_prefetch_loads, ": allowed are 0 and more");

@@ -22,6 +22,7 @@
 #include "core/expert/routing_trace.h"
 #include "core/expert/stats.h"
 #include "core/io/read_backend.h"
+#include "core/io/read_queue.h"
 #include "core/store/store.h"
 
 namespace moed {
@@ -30,8 +31,8 @@ struct ProviderOptions {
   uint64_t capacity_bytes = 0;  // slots in the host's memory, everything read included; at least one record
   uint64_t most_bytes = 0;      // that the capacity may become; less than it: as much
   uint64_t least_bytes = 0;     // that it must have, what is lent at most included, beside what is pinned; at least one record
-  int max_reads_in_flight = 0;  // 0: the backend's
-  int max_prefetch_loads = 4;   // guesses added per layer step
+  ReadQueueOptions queue;
+  int max_prefetch_loads = 4;  // guesses added per layer step
   float min_prefetch_probability = 0.1f;
   uint64_t split_read_bytes =
       1 << 20;  // records from this size on are read part by part, so that compute starts before their end

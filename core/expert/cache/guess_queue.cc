@@ -5,10 +5,11 @@
 
 namespace moed {
 
-void GuessQueue::Plan(std::vector<CachedKey> best_first, bool keep) {
+void GuessQueue::Plan(std::vector<CachedKey> best_first, const PrefetchBudget& how) {
   planned_ = std::move(best_first);
   next_ = 0;
-  keep_ = keep;
+  keep_ = how.keep_guessed;
+  give_way_ = how.give_way;
 }
 
 void GuessQueue::ForgetPlanned() {

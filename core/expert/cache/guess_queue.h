@@ -21,11 +21,16 @@ using Cancels = absl::InlinedVector<Loader::Tickets, 8>;
 // Not synchronised.
 class GuessQueue {
  public:
-  // Replaces what was planned. `keep`: each stays until its layer has come, while anything else can leave.
-  void Plan(std::vector<CachedKey> best_first, bool keep);
+  // `pace`: that of guesses that give way.
+  explicit GuessQueue(const PrefetchPace& pace) : pace_(pace) {}
+
+  // Replaces what was planned. `how`: whether each gives way to demands, and whether it stays until its layer has come, while
+  // anything else can leave.
+  void Plan(std::vector<CachedKey> best_first, const PrefetchBudget& how);
   void ForgetPlanned();
   bool planned() const { return next_ < planned_.size(); }
   const CachedKey& Next() const { return planned_[next_]; }
+  bool NextGivesWay() const { return give_way_; }
   void PopNext() { ++next_; }
 
   // A load has begun, for the layer that comes at `due_at`.
@@ -48,6 +53,7 @@ class GuessQueue {
   std::vector<CachedKey> planned_;  // best first
   size_t next_ = 0;                 // of planned_
   bool keep_ = false;               // of planned_
+  bool give_way_ = false;           // likewise
   std::vector<Slot*> loading_;      // exactly those loading with unused_guess
   PrefetchPace pace_;
 };

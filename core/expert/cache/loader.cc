@@ -19,7 +19,7 @@ Loader::Loader(const StoreReader& store, ReadBackend& backend, const Clock& cloc
       listener_(listener),
       verified_(index_.size()),
       timer_(backend, clock),
-      queue_(timer_, clock, options.max_reads_in_flight) {
+      queue_(timer_, clock, options.queue) {
   if (store.coded()) decoding_.emplace();
 }
 

@@ -36,7 +36,7 @@ struct LoadTarget {
 enum class ChecksumRule : uint8_t { kFirstRead, kEveryRead };
 
 struct LoaderOptions {
-  int max_reads_in_flight = 0;
+  ReadQueueOptions queue;
   uint64_t split_read_bytes = 0;
   ChecksumRule checksums = ChecksumRule::kFirstRead;
 };
@@ -67,7 +67,7 @@ class Loader {
 
   Tickets Start(LoadTarget& target, ReadPriority priority);
   void Promote(const Tickets& tickets);
-  // A record whose first read is in flight or finished is left alone.
+  // A record whose first read is in flight whole or finished is left alone.
   void Cancel(const Tickets& tickets);
 
   ReadQueueStats stats() const { return queue_.stats(); }

@@ -32,15 +32,20 @@ void PrefetchPace::OnRecordRead(int64_t busy_nanos) {
   Average(record_nanos_, nanos);
 }
 
+double PrefetchPace::Asked() const {
+  const double free = std::min(free_nanos_, record_nanos_);
+  const double waits = std::min(record_nanos_ - free, behind_ * record_nanos_);
+  return waits > 0 ? waits / (free + waits) : 0;
+}
+
 void PrefetchPace::OnOutcome(bool useful) {
   Average(useful_, useful ? 1 : 0);
-  const double asked = 1 - free_nanos_ / record_nanos_;
-  distrust_ = std::clamp(distrust_ + (useful_ < asked ? kDistrustPerFailure : -kDistrustPerSuccess), 0.0, 1.0);
+  distrust_ = std::clamp(distrust_ + (useful_ < Asked() ? kDistrustPerFailure : -kDistrustPerSuccess), 0.0, 1.0);
 }
 
 float PrefetchPace::LeastProbability() const {
   if (record_nanos_ == 0 || missing_ < kRareMisses) return kNever;
-  const double least = std::max(kLeast, 1 - free_nanos_ / record_nanos_ + kMargin) + distrust_;
+  const double least = std::max(kLeast, Asked() + kMargin) + distrust_;
   return least > kMost ? kNever : static_cast<float>(least);
 }
 

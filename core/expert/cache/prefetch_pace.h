@@ -1,10 +1,10 @@
 // When does reading a guess pay? Only then is it read.
 //
 // Guesses are read while no demand is. Of a record that takes R seconds to read, a layer step leaves G seconds free, so that a
-// right guess hides G / R of its read and a wrong one delays the demands behind it by the rest. The two balance where the
-// probability is 1 - G / R; a margin on top pays for what the guess evicts. On slow disks nothing is likely enough, on fast ones
-// nearly everything. Where guesses turn out to be right less often than they have to be, more is asked of them; this is forgotten
-// slowly, so that guessing is tried again.
+// right guess hides G of its read and a wrong one delays the demands behind it by W: by R - G, or, where it gives way, by no more
+// than what is left of its pieces in flight. The two balance where the probability is W / (G + W); a margin on top pays for what
+// the guess evicts. On slow disks nothing is likely enough, on fast ones nearly everything. Where guesses turn out to be right
+// less often than they have to be, more is asked of them; this is forgotten slowly, so that guessing is tried again.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,9 @@ namespace moed {
 class PrefetchPace {
  public:
   static constexpr float kNever = 2;  // no probability is as high
+
+  // `behind`: of a record that a demand waits behind, where guesses give way.
+  explicit PrefetchPace(double behind = 1) : behind_(behind) {}
 
   // A layer's demands are queued: with `missing`, some of them have to be read.
   void OnLayer(int64_t now_nanos, bool missing);
@@ -28,6 +31,9 @@ class PrefetchPace {
   float LeastProbability() const;
 
  private:
+  double Asked() const;  // where the two balance
+
+  double behind_;
   double free_nanos_ = 0;    // averages, see kMemory
   double record_nanos_ = 0;  // 0: none was read yet
   double missing_ = 0;       // share of layer steps

@@ -25,7 +25,7 @@ class ReadTimer final : public ReadBackend {
   const std::string& description() const override { return backend_.description(); }
   int max_in_flight() const override { return backend_.max_in_flight(); }
   void Submit(ReadOp op) override {
-    {
+    if (!op.goes_on) {
       absl::MutexLock lock(&mutex_);
       const int64_t now = clock_.NowNanos();
       if (begun_nanos_.empty()) busy_since_nanos_ = now;

@@ -20,6 +20,7 @@ struct PrefetchBudget {
   int max_loads = 0;  // reads this plan may add
   float min_probability = 0;
   bool first_missing_layer_only = false;  // of the layers ahead, only the nearest one that lacks a guess
+  bool give_way = false;                  // in pieces between which demands go first, and no further once known to be wrong
   bool keep_guessed = false;  // guessed residents of layers looked at stay until theirs has come, while anything else can leave
 };
 

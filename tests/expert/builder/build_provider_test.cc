@@ -80,7 +80,7 @@ TEST(BuildProvider, ReadsTheMostWantedFirstAsThePresetSays) {
   for (const char* preset : {"fate", "load-on-demand-lru"}) {
     ManualReadBackend reads(1, StoreFile());
     ProviderInputs inputs = InputsFor(reads, 24);
-    inputs.options.max_reads_in_flight = 1;
+    inputs.options.queue.max_in_flight = 1;
     const auto provider = Build({.preset = preset, .predictor = "none"}, inputs);
     Routing routing(kFirst, {1, 2}, Phase::kPrefill);
     routing.Add(kSession, {2, 3}, Phase::kPrefill);

@@ -47,6 +47,19 @@ TEST(PrefetchPace, AsksMoreOfGuessesTheLessOfAReadIsFree) {
   EXPECT_EQ(slow.LeastProbability(), PrefetchPace::kNever);
 }
 
+// Of a record of a millisecond, half is free. What waits behind a tenth of one at most asks for little.
+TEST(PrefetchPace, AsksLessOfGuessesThatGiveWay) {
+  float before = 0;
+  for (const double behind : {0.02, 0.1, 0.25, 0.5, 1.0}) {
+    PrefetchPace pace(behind);
+    Machine().Run(pace, 500, 2, 1000 * kMicro, 500 * kMicro);
+    const double waits = std::min(0.5, behind);
+    EXPECT_NEAR(pace.LeastProbability(), std::max(0.2, waits / (0.5 + waits) + 0.05), 0.01);
+    EXPECT_GE(pace.LeastProbability(), before);
+    before = pace.LeastProbability();
+  }
+}
+
 TEST(PrefetchPace, NothingPaysWhereNothingIsMissing) {
   PrefetchPace pace;
   Machine machine;

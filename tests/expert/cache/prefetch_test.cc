@@ -223,6 +223,88 @@ class Budgeted final : public ExpertPredictor {
   ScriptedPredictor script_;
 };
 
+// Whose probabilities are true.
+class Paced final : public ExpertPredictor {
+ public:
+  explicit Paced(std::vector<Guess> guesses) : script_({{kFirst, std::move(guesses)}}) {}
+  bool paced() const override { return true; }
+  void Predict(SequenceId sequence, LayerId from, std::vector<Guess>& best_first) override {
+    script_.Predict(sequence, from, best_first);
+  }
+
+ private:
+  ScriptedPredictor script_;
+};
+
+// Guesses that give way, in pieces of a page. A layer leaves the device free for five times as long as a record takes.
+class GivingWay : public Prefetch {
+ protected:
+  // The first layer is routed, and what is likely for the others is being read.
+  std::unique_ptr<CachingProvider> BeginReading(std::vector<Guess> guesses) {
+    for (Guess& guess : guesses) guess.probability = 0.9f;
+    RigParts parts;
+    parts.predictor = std::make_unique<Paced>(guesses);
+    parts.clock = &clock_;
+    ProviderOptions options = Records(24);
+    options.queue.idle_piece_bytes = kPageBytes;
+    auto provider = MakeProvider(reads_, options, std::move(parts));
+    for (int i = 0; i < 20; ++i) {
+      Routing routing(kThird, {i % 4});
+      provider->Begin(routing.Get());
+      clock_.AdvanceNanos(10);
+      Drain(*provider, reads_);
+      clock_.AdvanceNanos(50);
+    }
+    RunLayerUntilRead(*provider, kFirst, 1);
+    return provider;
+  }
+  void RunLayerUntilRead(CachingProvider& provider, LayerId layer, int expert) {
+    Routing routing(layer, {expert});
+    provider.Begin(routing.Get());
+    while (reads_.Complete(At(layer, expert))) clock_.AdvanceNanos(10);
+    while (auto ready = provider.Next()) {
+    }
+  }
+  static uint64_t Piece(LayerId layer, int expert, int piece) { return At(layer, expert) + piece * kPageBytes; }
+
+  FakeClock clock_;
+};
+
+TEST_F(GivingWay, NoMoreIsReadOfAGuessThatIsKnownToBeWrong) {
+  auto provider = BeginReading({Likely(kSecond, 4)});
+  ASSERT_TRUE(reads_.Complete(Piece(kSecond, 4, 0)));
+  Routing second(kSecond, {2});
+  provider->Begin(second.Get());
+  EXPECT_THAT(reads_.pending(), ElementsAre(Piece(kSecond, 4, 1), Piece(kSecond, 4, 2), At(kSecond, 2)));
+  EXPECT_THAT(Drain(*provider, reads_), ElementsAre(2));
+  EXPECT_THAT(reads_.submitted(), testing::Not(testing::Contains(Piece(kSecond, 4, 3))));
+  EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kCancelled), 1u);
+  EXPECT_EQ(provider->Stats().failed_loads, 0u);
+  EXPECT_THAT(RunLayer(*provider, reads_, kSecond, {4}), ElementsAre(4));  // absent, and readable
+}
+
+TEST_F(GivingWay, WhatIsLeftOfAGuessThatIsWantedIsAWantedRead) {
+  auto provider = BeginReading({Likely(kSecond, 4)});
+  Routing second(kSecond, {4});
+  provider->Begin(second.Get());
+  EXPECT_THAT(reads_.pending(), ElementsAre(Piece(kSecond, 4, 0), Piece(kSecond, 4, 1), Piece(kSecond, 4, 2)));
+  EXPECT_THAT(Drain(*provider, reads_), ElementsAre(4));
+  EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kLate), 1u);
+}
+
+TEST_F(GivingWay, AGuessForALaterLayerGoesOnAfterTheDemands) {
+  Guess far = Likely(kThird, 6);
+  far.layer_distance = 2;
+  auto provider = BeginReading({far});
+  Routing second(kSecond, {2});
+  provider->Begin(second.Get());
+  for (int piece = 0; piece < 2; ++piece) ASSERT_TRUE(reads_.Complete(Piece(kThird, 6, piece)));
+  EXPECT_THAT(reads_.pending(), ElementsAre(At(kSecond, 2)));
+  ASSERT_TRUE(reads_.CompleteNext());
+  EXPECT_THAT(reads_.pending(), ElementsAre(Piece(kThird, 6, 2), Piece(kThird, 6, 3)));
+  Drain(*provider, reads_);
+}
+
 TEST_F(Prefetch, WhatIsGuessedStaysForItsLayerWhereAnythingElseCanLeave) {
   for (const bool keep : {false, true}) {
     ManualReadBackend reads(8, store_);

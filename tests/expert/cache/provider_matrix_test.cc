@@ -195,6 +195,7 @@ void ServeInEveryCombination() {
                             setup.fill ? ", filled" : ""));
         ProviderOptions options = Records(capacity);
         options.split_read_bytes = split;
+        options.queue.idle_piece_bytes = kPageBytes;
         options.most_bytes = kMostRecords * ExpertStore::Get().record_bytes();
         options.least_bytes = std::min(capacity, kLeastRecords) * ExpertStore::Get().record_bytes();
         RigParts parts;
@@ -336,8 +337,13 @@ TEST(ProviderMatrix, TooSmallOrSenselessOptionsAreRefused) {
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(MessageText(refused.status()), testing::HasSubstr(StrCat(ExpertStore::Get().record_bytes())));
   options = Records(1);
-  options.max_reads_in_flight = -1;
+  options.queue.max_in_flight = -1;
   EXPECT_EQ(TryMakeProvider(backend, options).status().code(), absl::StatusCode::kInvalidArgument);
+  for (const size_t bytes : {size_t{0}, kPageBytes - 1}) {
+    options = Records(1);
+    options.queue.idle_piece_bytes = bytes;
+    EXPECT_EQ(TryMakeProvider(backend, options).status().code(), absl::StatusCode::kInvalidArgument);
+  }
   options = Records(1);
   options.max_prefetch_loads = -1;
   EXPECT_EQ(TryMakeProvider(backend, options).status().code(), absl::StatusCode::kInvalidArgument);

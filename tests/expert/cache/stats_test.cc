@@ -100,7 +100,7 @@ TEST_F(Stalls, WaitingForAPartCounts) {
 
 TEST_F(Stalls, TheTraceShowsReadsAndWaits) {
   ProviderOptions options = Records(4);
-  options.max_reads_in_flight = 1;
+  options.queue.max_in_flight = 1;
   RigParts parts;
   parts.clock = &clock_;
   parts.trace = &trace_;
