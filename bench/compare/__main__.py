@@ -2,8 +2,11 @@
 """Daemons beside each other: the same model, machine, texts, memory and disk, in turns within one run.
 
   python3 bench/compare systems --store MODEL.moed --quick     # moed's presets; docs/systems.md
+  sudo python3 bench/compare llamacpp --quick --write-docs     # moed and llama.cpp; docs/benchmarks.md
   python3 bench/compare picture systems.json systems.png       # what `systems --json` wrote
 
+llama.cpp comes from the PyPI source package llama-cpp-python and is built for this processor in --cache; the model files are made
+there, too, when they are missing. Limits on memory and disk need root; what cannot be limited is named, not measured.
 A run that was interrupted goes on where it ended. Python packages that are missing go into a virtual environment in --cache.
 """
 
@@ -22,7 +25,7 @@ from bench.compare import ROOT, CompareError, environment
 from tools.daemon import PackError
 from tools.server_process import ServerError
 
-CAMPAIGNS = {"systems": "moed's presets beside each other on one model"}
+CAMPAIGNS = {"systems": "moed's presets beside each other on one model", "llamacpp": "moed beside llama.cpp"}
 
 
 def say(text: str) -> None:

@@ -6,6 +6,8 @@ import shlex
 import time
 from collections.abc import Iterator, Sequence
 
+from . import CompareError
+
 # Controller -> version -> file names.
 LIMIT = {"v1": "memory.limit_in_bytes", "v2": "memory.max"}
 # None: the same as the memory limit.
@@ -15,7 +17,7 @@ THROTTLE = {"v1": "blkio.throttle.read_bps_device", "v2": "io.max"}
 NAMES = {"memory": {"v1": "memory", "v2": "memory"}, "io": {"v1": "blkio", "v2": "io"}}
 
 
-class CgroupError(Exception):
+class CgroupError(CompareError):
     """No such control group can be made here; the text says why."""
 
 
@@ -94,7 +96,7 @@ class Group:
         self, limit_bytes: int | None = None, device: str | None = None, read_bytes_per_second: int | None = None, root: str = ""
     ):
         self._folders: dict[str, tuple[str, str]] = {}
-        name = f"moed-versus-{os.getpid()}"
+        name = f"moed-compare-{os.getpid()}"
         try:
             for controller in ("memory", "io"):
                 version, parent = find_parent(controller, root)
@@ -146,11 +148,6 @@ class Group:
                 except OSError:
                     time.sleep(0.05)
         self._folders = {}
-
-
-def command_in(group: Group | None, command: Sequence[str]) -> Sequence[str]:
-    """The command, started inside the group where there is one."""
-    return group.command(command) if group else command
 
 
 @contextlib.contextmanager

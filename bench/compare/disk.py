@@ -150,7 +150,7 @@ def _buffer(size: int) -> memoryview:
     return block
 
 
-def read_rate(path: str, block: int, readers: int, seconds: float, most_bytes: int | None = None) -> float:
+def read_rate(path: str, block: int, readers: int, seconds: float = 1e9, most_bytes: int | None = None) -> float:
     """Bytes a second of direct reads of whole blocks anywhere in the file, so many at once."""
     places = [at * block for at in range(os.path.getsize(path) // block)]
     if len(places) < readers:

@@ -15,7 +15,10 @@ from typing import Any
 import gguf
 import numpy as np
 
-from .safetensors_folder import Array, CheckpointError, SafetensorsFolder
+from tools.widen.checkpoint import Array, Source, read_sources
+from tools.widen.errors import WidenError
+
+from .. import CompareError
 
 TYPES = {
     "bf16": (gguf.GGMLQuantizationType.BF16, gguf.LlamaFileType.MOSTLY_BF16),
@@ -41,13 +44,18 @@ def read_config(folder: str) -> Config:
         with open(path) as file:
             config: Config = json.load(file)
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: {error}") from None
+        raise CompareError(f"{path}: {error}") from None
     family = config.get("model_type")
     if family not in ARCHITECTURES:
-        raise CheckpointError(f"{path}: model_type {family!r}; this can write {', '.join(ARCHITECTURES)}")
+        raise CompareError(f"{path}: model_type {family!r}; this can write {', '.join(ARCHITECTURES)}")
     if family == "qwen2_moe" and config.get("norm_topk_prob"):
-        raise CheckpointError(f"{path}: norm_topk_prob is true, which llama.cpp's {ARCHITECTURES[family]} does not compute")
+        raise CompareError(f"{path}: norm_topk_prob is true, which llama.cpp's {ARCHITECTURES[family]} does not compute")
     return config
+
+
+def as_float32(source: Source) -> Array:
+    values = source.read()
+    return (values.astype(np.uint32) << 16).view(np.float32) if source.type == "BF16" else values.astype(np.float32, copy=False)
 
 
 def interleaved(matrix: Array, heads: int) -> Array:
@@ -59,14 +67,22 @@ def interleaved(matrix: Array, heads: int) -> Array:
 class Plan:
     """The tensors of the file in order, each with where it comes from."""
 
-    def __init__(self, config: Config, source: SafetensorsFolder):
-        self.config, self.source = config, source
+    def __init__(self, config: Config, sources: dict[str, Source]):
+        self.config, self.sources = config, sources
         self.mixtral = config["model_type"] == "mixtral"
         self.heads, self.kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
         self.experts = config.get("num_experts") or config["num_local_experts"]
 
+    def _shape(self, name: str) -> tuple[int, ...]:
+        if name not in self.sources:
+            raise CompareError(f"the checkpoint has no tensor {name}")
+        return self.sources[name].shape
+
+    def _read(self, name: str) -> Array:
+        return as_float32(self.sources[name])
+
     def tensors(self) -> Iterator[Tensor]:
-        has_head = "lm_head.weight" in self.source
+        has_head = "lm_head.weight" in self.sources
         yield self._tensor("token_embd.weight", "model.embed_tokens.weight")
         yield self._tensor("output_norm.weight", "model.norm.weight")
         yield self._tensor("output.weight", "lm_head.weight" if has_head else "model.embed_tokens.weight")
@@ -79,7 +95,7 @@ class Plan:
         for ours, theirs, heads in (("q", "q", self.heads), ("k", "k", self.kv_heads), ("v", "v", 0), ("o", "output", 0)):
             projection = f"{source}self_attn.{ours}_proj"
             yield self._tensor(f"{target}attn_{theirs}.weight", projection + ".weight", heads if self.mixtral else 0)
-            if projection + ".bias" in self.source:
+            if projection + ".bias" in self.sources:
                 yield self._tensor(f"{target}attn_{theirs}.bias", projection + ".bias")
         block = source + ("block_sparse_moe." if self.mixtral else "mlp.")
         names = ("w1", "w3", "w2") if self.mixtral else ("gate_proj", "up_proj", "down_proj")
@@ -88,9 +104,9 @@ class Plan:
             shared_gate = block + "shared_expert_gate.weight"
             yield Tensor(
                 target + "ffn_gate_inp_shexp.weight",
-                (self.source.shape(shared_gate)[1],),
+                (self._shape(shared_gate)[1],),
                 False,
-                lambda: [self.source.read(shared_gate).reshape(-1)],
+                lambda: [self._read(shared_gate).reshape(-1)],
             )
             for theirs, ours in matrices.items():
                 yield self._tensor(f"{target}ffn_{theirs}_shexp.weight", f"{block}shared_expert.{ours}.weight")
@@ -101,18 +117,18 @@ class Plan:
             )
 
     def _tensor(self, name: str, source: str, interleaved_heads: int = 0, quantised: bool | None = None) -> Tensor:
-        shape = self.source.shape(source)
+        shape = self._shape(source)
         if quantised is None:
             quantised = len(shape) == 2
 
         def parts() -> Iterator[Array]:
-            array = self.source.read(source)
+            array = self._read(source)
             yield interleaved(array, interleaved_heads) if interleaved_heads else array
 
         return Tensor(name, shape, quantised, parts)
 
     def _stack(self, name: str, sources: Sequence[str]) -> Tensor:
-        return Tensor(name, (len(sources), *self.source.shape(sources[0])), True, lambda: (self.source.read(s) for s in sources))
+        return Tensor(name, (len(sources), *self._shape(sources[0])), True, lambda: (self._read(s) for s in sources))
 
 
 def add_model(writer: gguf.GGUFWriter, config: Config, name: str, file_type: gguf.LlamaFileType) -> None:
@@ -150,11 +166,11 @@ def add_tokenizer(writer: gguf.GGUFWriter, folder: str, config: Config) -> None:
         special = {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
         ids = {**model["vocab"], **special}
     except (OSError, ValueError, KeyError) as error:
-        raise CheckpointError(f"{path}: no byte-pair tokenizer with vocab and merges: {error!r}") from None
+        raise CompareError(f"{path}: no byte-pair tokenizer with vocab and merges: {error!r}") from None
     tokens = [f"[unused{i}]" for i in range(config["vocab_size"])]
     for text, token_id in ids.items():
         if not 0 <= token_id < len(tokens):
-            raise CheckpointError(f"{path}: token {text!r} has id {token_id}, vocab_size is {len(tokens)}")
+            raise CompareError(f"{path}: token {text!r} has id {token_id}, vocab_size is {len(tokens)}")
         tokens[token_id] = text
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
@@ -181,7 +197,7 @@ def declare(writer: gguf.GGUFWriter, tensor: Tensor, type_: gguf.GGMLQuantizatio
         writer.add_tensor_info(tensor.name, tensor.shape, np.dtype(np.float32), math.prod(tensor.shape) * 4)
         return
     if tensor.shape[-1] % block:
-        raise CheckpointError(f"{tensor.name}: rows of {tensor.shape[-1]} weights are no multiple of the block of {block}")
+        raise CompareError(f"{tensor.name}: rows of {tensor.shape[-1]} weights are no multiple of the block of {block}")
     encoded = (*tensor.shape[:-1], tensor.shape[-1] // block * block_bytes)
     writer.add_tensor_info(tensor.name, encoded, np.dtype(np.uint8), math.prod(encoded), raw_dtype=type_)
 
@@ -190,8 +206,10 @@ def write_gguf(folder: str, out: str, kind: str) -> None:
     """`kind` is one of TYPES."""
     type_, file_type = TYPES[kind]
     config = read_config(folder)
-    source = SafetensorsFolder(folder)
-    tensors = list(Plan(config, source).tensors())
+    try:
+        tensors = list(Plan(config, read_sources(folder)).tensors())
+    except WidenError as error:
+        raise CompareError(str(error)) from None
     partial = out + ".partial"
     writer = gguf.GGUFWriter(partial, ARCHITECTURES[config["model_type"]])
     add_model(writer, config, os.path.basename(os.path.normpath(folder)), file_type)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Perplexity of GGUF files by llama.cpp and by moed, which keeps their blocks, on the same tokens.
 
-  python3 bench/versus_llamacpp/perplexity.py                          # the demo model widened by 8, in the types of --types
-  python3 bench/versus_llamacpp/perplexity.py FILE.gguf ...            # files that are there
+  python3 bench/compare/llamacpp/perplexity.py                          # the demo model widened by 8, in the types of --types
+  python3 bench/compare/llamacpp/perplexity.py FILE.gguf ...            # files that are there
 
 llama.cpp is fetched and built as for the comparison of speed. Its llama-quantize makes the files. Its llama-perplexity cuts the
 text into tokens and windows and counts the second half of each window; moed scores the same. Prints a table of both.
@@ -20,15 +20,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 if not __package__:  # run by its path
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[2])
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[3])
 
 import gguf
-import grpc
 import numpy as np
 
-from bench.versus_llamacpp import ROOT, Say, files, gguf_from_checkpoint, llama
-from bench.versus_llamacpp.moed import Programs
-from tools.daemon import running
+from bench.compare import ROOT, Say, environment
+from bench.compare.llamacpp import files, gguf_from_checkpoint, llama
+from bench.compare.moed import Moed
 
 TARGETS = ("llama-quantize", "llama-perplexity")
 TYPES = "Q8_0,Q4_0,Q4_1,Q5_0,Q5_1,Q2_K,Q3_K_M,Q4_K_M,Q5_K_M,Q6_K,IQ4_NL,IQ4_XS,IQ3_S,MXFP4_MOE"
@@ -76,15 +75,11 @@ def by_llama(programs: str, path: str, text: str, window: int, chunks: int, thre
         return float(found[1]), Tokens.read(logits.name, bos_of(path))
 
 
-def by_moed(programs: Programs, store: str, tokens: Tokens) -> float:
-    from moe.v1 import inference_pb2, inference_pb2_grpc
-
+def by_moed(programs: str, store: str, tokens: Tokens) -> float:
     nll, counted = 0.0, 0
-    with running(pathlib.Path(programs.folder), "--store", store) as daemon, grpc.insecure_channel(daemon.address) as channel:
-        stub = inference_pb2_grpc.InferenceStub(channel)
+    with Moed(os.path.join(programs, "moed"), ["--store", store]) as server:
         for window in tokens.as_scored():
-            answer = stub.Score(inference_pb2.ScoreRequest(token_ids=inference_pb2.TokenIds(ids=window)), wait_for_ready=True)
-            second_half = answer.logprobs[len(window) // 2 :]
+            second_half = server.score(window).logprobs[len(window) // 2 :]
             nll -= sum(second_half)
             counted += len(second_half)
     return math.exp(nll / counted)
@@ -115,7 +110,7 @@ def main() -> None:
     add("--chunks", type=int, default=16, help="windows at most [%(default)s]")
     add("--threads", type=int, default=os.cpu_count() or 1, help="of llama.cpp [%(default)s]")
     add("--bin", default=os.path.join(ROOT, "build", "release", "bin"), help="moed's programs [%(default)s]")
-    add("--cache", default=os.path.join(ROOT, "build", "versus"), help="for everything that is made [%(default)s]")
+    add("--cache", default=os.path.join(ROOT, "build", "compare"), help="for everything that is made [%(default)s]")
     given = parser.parse_args()
 
     def say(text: str) -> None:
@@ -124,7 +119,8 @@ def main() -> None:
     cache = os.path.abspath(given.cache)
     os.makedirs(cache, exist_ok=True)
     built = llama.build(cache, "native", say, TARGETS)
-    programs = Programs(os.path.abspath(given.bin), cache, [])
+    programs = os.path.abspath(given.bin)
+    environment.make_stubs(cache)
     paths = map(os.path.abspath, given.gguf) if given.gguf else quantised(built, cache, given.types.split(","), say)
     print("| file | llama.cpp | moed | ratio |\n|---|---|---|---|", flush=True)
     for path in paths:

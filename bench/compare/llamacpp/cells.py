@@ -120,9 +120,9 @@ def _has_best_setting(contender: Contender, cell: Cell, threads: Sequence[int]) 
     return contender.read_ahead_kib == next(c.read_ahead_kib for c in cell.contenders if c.program == "llama.cpp")
 
 
-def quick_cells(format_: str, threads: Sequence[int], read_aheads: Sequence[int]) -> Iterator[Cell]:
+def quick_cells(formats: Sequence[str], threads: Sequence[int], read_aheads: Sequence[int]) -> Iterator[Cell]:
     """Some cells, with those settings."""
-    return best_settings((cell for cell in all_cells((format_,), threads, read_aheads) if cell.name in QUICK), threads)
+    return best_settings((cell for cell in all_cells(formats, threads, read_aheads) if cell.name in QUICK), threads)
 
 
 def next_turn(cell: Cell, turn: int, decode_rates: Mapping[str, float], each_thread_count: bool = True) -> list[Contender]:

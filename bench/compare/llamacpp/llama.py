@@ -7,14 +7,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from typing import Any
 
 from tools.server_process import ServerError, ServerProcess, free_port
 
-from . import Say
-from .cgroup import Group, command_in
-from .results import BenchRates, Turn
-from .server import Counters, OnToken
-from .stream import Answer, Request
+from .. import Say
+from ..journal import Figures
+from ..server import Answer, Counters, OnToken, Request
 
 PACKAGE, VERSION = "llama-cpp-python", "0.3.36"
 OPTIONS = {
@@ -97,7 +96,7 @@ def version(programs: str) -> str:
     return f"{PACKAGE} {VERSION}, {next((line for line in lines if 'version' in line), 'version unknown')}"
 
 
-def bench(programs: str, model: str, threads: int, repack: bool) -> BenchRates:
+def bench(programs: str, model: str, threads: int, repack: bool) -> Figures:
     """What llama-bench itself says, on random tokens."""
     command = [os.path.join(programs, "llama-bench"), "--model", model, "--threads", str(threads), "--repack", str(int(repack))]
     command += ["--n-prompt", "512", "--n-gen", "64", "--repetitions", "2", "--output", "json"]
@@ -107,9 +106,8 @@ def bench(programs: str, model: str, threads: int, repack: bool) -> BenchRates:
     return parse_bench(result.stdout)
 
 
-def parse_bench(text: str) -> BenchRates:
-    rates = {"prefill" if row["n_prompt"] else "decode": row["avg_ts"] for row in json.loads(text)}
-    return BenchRates(**rates)
+def parse_bench(text: str) -> Figures:
+    return {"prefill" if row["n_prompt"] else "decode": row["avg_ts"] for row in json.loads(text)}
 
 
 def parse_event(line: bytes) -> tuple[int, bool] | None:
@@ -127,7 +125,7 @@ class Llama:
     """A running llama-server that is healthy. `programs` is the folder that build() gave."""
 
     def __init__(
-        self, programs: str, model: str, threads: int, repack: bool, context_tokens: int, sessions: int, group: Group | None
+        self, programs: str, model: str, threads: int, repack: bool, context_tokens: int, sessions: int, command_in: Any
     ):
         self._port = free_port()
         command = [os.path.join(programs, "llama-server"), "--model", model, "--host", "127.0.0.1", "--port", str(self._port)]
@@ -135,7 +133,7 @@ class Llama:
         command += ["--ctx-size", str(context_tokens), "--parallel", str(sessions)]
         command += ["--fit", "off", "--cache-ram", "0", "--no-warmup"]
         command += [] if repack else ["--no-repack"]
-        self.process = ServerProcess(command_in(group, command))
+        self.process = ServerProcess(command_in(command) if command_in else command)
         try:
             self.process.wait_for(self._healthy, "llama-server to be healthy")
         except ServerError:
@@ -194,10 +192,7 @@ class Llama:
         return answer
 
     def counters(self) -> Counters:
-        return Counters(self.process.read_bytes())
-
-    def note_facts(self, turn: Turn) -> None:
-        """Nothing: it says nothing of itself that the tables name."""
+        return {"read_bytes": self.process.read_bytes()}
 
     def stop(self) -> None:
         self.process.stop(STOP_SECONDS)

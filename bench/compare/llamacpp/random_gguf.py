@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes a GGUF file with the head and expert shapes of a released model, random weights and as many layers as fit a size.
 
-  python3 bench/versus_llamacpp/random_gguf.py qwen3-30b-a3b OUT.gguf --gigabytes 2
+  python3 bench/compare/llamacpp/random_gguf.py qwen3-30b-a3b OUT.gguf --gigabytes 2
 
 For speed alone: what it says means nothing. Types are those of the file that most people download (Q4_K_M, or MXFP4 with Q8_0).
 The vocabulary shrinks with the number of layers, so that the head keeps its share of a token. The tokenizer is the demo model's.
@@ -16,14 +16,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 if not __package__:  # run by its path
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[2])
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[3])
 
 import gguf
 import numpy as np
 from gguf import GGMLQuantizationType as Type
 
-from bench.versus_llamacpp import ROOT, gguf_from_checkpoint
-from bench.versus_llamacpp.safetensors_folder import Array
+from bench.compare import ROOT
+from bench.compare.llamacpp import gguf_from_checkpoint
+from tools.widen.checkpoint import Array
 
 DEVIATION = 0.02  # of the weights
 CHUNK_BLOCKS = 1 << 16

@@ -1,4 +1,4 @@
-"""bench/versus_llamacpp without llama.cpp and root: control groups in a folder, cells, streams, results, tables, GGUF files."""
+"""bench/compare llamacpp without llama.cpp and root: control groups in a folder, cells, streams, tables, GGUF files."""
 
 import importlib.util
 import json
@@ -8,9 +8,10 @@ import tempfile
 import unittest
 from typing import Any
 
-from bench.versus_llamacpp import ROOT, cells, cgroup, llama, report
-from bench.versus_llamacpp.results import BenchRates, FilePair, JournalError, Machine, Rates, Results, Summary, Turn, ratio
-from bench.versus_llamacpp.stream import Answer, joint_rate
+from bench.compare import ROOT, CompareError, cgroup
+from bench.compare.journal import Journal, Key, Record
+from bench.compare.llamacpp import cells, llama, report
+from bench.compare.spread import Spread
 from tools.server_process import ServerError
 
 V1_MOUNTS = """30 20 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
@@ -62,7 +63,7 @@ class InFolder(unittest.TestCase):
 class CgroupTest(InFolder):
     def test_version_1_is_a_child_of_the_own_group_of_each_controller(self) -> None:
         self.make_v1()
-        name = f"moed-versus-{os.getpid()}"
+        name = f"moed-compare-{os.getpid()}"
         self.write(f"/sys/fs/cgroup/memory/user/a/{name}/memory.memsw.limit_in_bytes", "")
         _, folders = self.made(limit_bytes=5 << 20, device="8:16", read_bytes_per_second=90_000_000)
         self.assertEqual(folders, {"memory": f"/sys/fs/cgroup/memory/user/a/{name}", "io": f"/sys/fs/cgroup/blkio/{name}"})
@@ -73,7 +74,7 @@ class CgroupTest(InFolder):
     def test_version_2_is_under_the_nearest_group_that_passes_the_controllers_on(self) -> None:
         self.make_v2(enabled="io memory")
         _, folders = self.made(limit_bytes=5 << 20, device="8:16", read_bytes_per_second=90_000_000)
-        self.assertEqual(set(folders.values()), {f"/sys/fs/cgroup/user.slice/moed-versus-{os.getpid()}"})
+        self.assertEqual(set(folders.values()), {f"/sys/fs/cgroup/user.slice/moed-compare-{os.getpid()}"})
         self.assertEqual(self.read(folders["memory"] + "/memory.max"), str(5 << 20))
         self.assertEqual(self.read(folders["io"] + "/io.max"), "8:16 rbps=90000000")
 
@@ -138,7 +139,7 @@ class CellsTest(unittest.TestCase):
                 self.assertGreater(limit, 2_296_988_832 * cell.share / 100 - (1 << 20))
 
     def test_quick_has_both_programs_in_each_of_its_cells(self) -> None:
-        quick = [cell for format_ in ("q4", "gguf") for cell in cells.quick_cells(format_, (1, 2), (128, 8192))]
+        quick = [cell for format_ in ("q4", "gguf") for cell in cells.quick_cells((format_,), (1, 2), (128, 8192))]
         self.assertEqual([cell.name for cell in quick], list(cells.QUICK))
         for cell in quick:
             self.assertEqual({c.program for c in cell.contenders}, {"moed", "llama.cpp"})
@@ -177,113 +178,68 @@ class StreamTest(unittest.TestCase):
 
     def test_rows_of_llama_bench(self) -> None:
         rows = [{"n_prompt": 512, "n_gen": 0, "avg_ts": 90.5}, {"n_prompt": 0, "n_gen": 64, "avg_ts": 27.25}]
-        self.assertEqual(llama.parse_bench(json.dumps(rows)), BenchRates(prefill=90.5, decode=27.25))
-
-    def test_rate_leaves_out_what_was_skipped(self) -> None:
-        answer = Answer(8, started=0.0, times=[5.0, 6.0, 6.5, 7.0, 7.5])
-        self.assertEqual(answer.first_token_seconds, 5.0)
-        self.assertEqual(answer.rate(1), 2.0)
-        self.assertIsNone(answer.rate(4))
-
-    def test_joint_rate_covers_the_time_in_which_all_were_answered(self) -> None:
-        self.assertEqual(joint_rate([Answer(1, 0.0, [1, 2, 3, 4, 5]), Answer(1, 0.0, [3, 4, 5, 6, 7])]), 2.0)
-        self.assertIsNone(joint_rate([Answer(1, 0.0, [1, 2]), Answer(1, 0.0, [3, 4])]))
+        self.assertEqual(llama.parse_bench(json.dumps(rows)), {"prefill": 90.5, "decode": 27.25})
 
 
-def turn_of(contender: str, number: int, cell: str = "q4/25/native", **values: Any) -> Turn:
-    program, threads = contender.split(", ")[:2]
-    return Turn(cell, contender, program, int(threads[0]), number, f"2030-01-01 00:00:0{number}", **values)
+RUN = {
+    "cpu": "Test", "isa": ["avx2"], "processors": 2, "memory_bytes": 8 << 30, "kernel": "6.1", "read_ahead_kib": 128,
+    "llama.cpp": "llama-cpp-python 0.3.36", "moed": "build 1",
+}  # fmt: skip
 
 
-class ResultsTest(InFolder):
+class ReportTest(InFolder):
+    CELL = "q4/25/native"
     SLOW, FAST = "llama.cpp, 1 thread, no repack, read-ahead 128 KiB", "llama.cpp, 2 threads, no repack, read-ahead 128 KiB"
 
-    def results(self) -> Results:
-        results = Results(self.folder + "/results.json")
+    def setUp(self) -> None:
+        super().setUp()
+        self.journal = Journal(self.folder + "/j.jsonl", RUN)
         for turn, (ours, slow, fast) in enumerate(((10.0, 2.0, 3.0), (12.0, 2.5, 5.0), (11.0, 2.0, 4.0))):
-            results.add(
-                turn_of("moed, 2 threads", turn, decode=ours, first_token_seconds=2.0, experts_in_cache=0.25, hit_ratio=0.5)
-            )
-            results.add(turn_of(self.SLOW, turn, decode=slow))
-            results.add(turn_of(self.FAST, turn, decode=fast, first_token_seconds=3.0))
-        results.add(turn_of("llama.cpp, 2 threads, repack", 0, cell="q4/ram", failed="killed by signal 9"))
-        return results
+            held = {"decode": ours, "first_token_seconds": 2.0, "experts_in_cache": 0.25, "hit_ratio": 0.5}
+            self.add(self.CELL, "moed, 2 threads", turn, "", **held)
+            self.add(self.CELL, self.SLOW, turn, decode=slow)
+            self.add(self.CELL, self.FAST, turn, decode=fast, first_token_seconds=3.0)
+        self.add("q4/ram", "llama.cpp, 2 threads, repack", 0, failed="killed by signal 9")
+
+    def add(self, cell: str, contender: str, turn: int, failed: str = "", **figures: float) -> None:
+        self.journal.add(Record(Key("speed", cell, contender, turn), figures, {"at": f"2030-01-01 00:00:0{turn}"}, failed))
 
     def test_medians_spread_and_the_best_setting(self) -> None:
-        results = self.results()
-        best = results.best("q4/25/native", "llama.cpp", "decode")
-        self.assertEqual(best, (self.FAST, Summary(4.0, 3.0, 5.0, 3)))
-        best = results.best("q4/25/native", "llama.cpp", "decode", threads=1)
-        self.assertEqual(best, (self.SLOW, Summary(2.0, 2.0, 2.5, 3)))
-        self.assertIsNone(results.best("q4/ram", "moed", "decode"))
-        self.assertIsNone(Summary.of([None, None]))
-
-    def test_ratios(self) -> None:
-        self.assertEqual(ratio(Summary(12, 8, 16, 3), Summary(4, 2, 8, 3)), (3, 1, 8))
-        self.assertEqual(ratio(Summary(2, 1, 4, 3), Summary(6, 4, 8, 3), smaller_is_better=True), (3, 1, 8))
-
-    def test_results_are_kept_and_known_again(self) -> None:
-        results = self.results()
-        again = Results(self.folder + "/results.json")
-        self.assertTrue(again.has("q4/25/native", self.FAST, 2))
-        self.assertFalse(again.has("q4/25/native", self.FAST, 3))
-        self.assertEqual(os.listdir(self.folder), ["results.json"])
-        self.assertEqual(again.turns, results.turns)
-
-    def test_files_of_another_size_are_measured_again(self) -> None:
-        results = self.results()
-        results.files["q4"] = FilePair("a.moed", 3, "a.gguf", 2)
-        results.llama_bench = {"q4, 2 threads, repack": BenchRates(prefill=9.0, decode=2.0)}
-        before = len(results.turns)
-        self.assertFalse(results.take_files("q4", FilePair("elsewhere.moed", 3, "elsewhere.gguf", 2)))
-        self.assertEqual(len(results.turns), before)
-        self.assertTrue(results.take_files("q4", FilePair("a.moed", 3, "a.gguf", 4)))
-        self.assertEqual((results.turns, results.llama_bench), ([], {}))
-
-    def test_a_journal_is_read_as_it_was_written_before_there_were_classes(self) -> None:
-        turn = {"cell": "q4/ram", "contender": "moed, 1 thread", "program": "moed", "threads": 1, "turn": 0, "at": "now"}
-        data: dict[str, Any] = {
-            "machine": {
-                "cpu": "Test", "isa": ["avx2"], "processors": 2, "memory_bytes": 8 << 30, "kernel": "6.1", "system": "Linux",
-                "device": "8:0", "read_ahead_kib": 128,
-            },
-            "versions": {"moed": "build 1"},
-            "files": {"q4": {"store": "a.moed", "store_bytes": 3, "gguf": "a.gguf", "gguf_bytes": 2}},
-            "not_possible": {"q4/25/sd": "no disk"},
-            "llama_bench": {"q4, 1 threads, repack": {"prefill": 9.0, "decode": 2.0}},
-            "rates": [{"at": "now", "disk": 1e9, "memory": {"1": 1e10}}],
-            "turns": [{**turn, "decode": None, "prefill": 5.0, "build": "1"}, {**turn, "turn": 1, "failed": "killed"}],
-            "command": "versus_llamacpp",
-        }  # fmt: skip
-        self.write("/results.json", json.dumps(data))
-        results = Results(self.folder + "/results.json")
-        self.assertEqual([turn.prefill for turn in results.turns], [5.0, None])
-        self.assertEqual(results.rates[0].memory["1"], 1e10)
-        results.save()
-        del data["turns"][0]["decode"]  # what is not known is not there
-        self.assertEqual(json.loads(self.read("/results.json")), data)
-        data["turns"][0]["dekode"] = 1.0
-        self.write("/results.json", json.dumps(data))
-        with self.assertRaisesRegex(JournalError, "results.json: .*dekode"):
-            Results(self.folder + "/results.json")
+        decode, first = report.METRICS[0], report.METRICS[2]
+        best = report.best(self.journal, self.CELL, "llama.cpp", decode)
+        self.assertEqual(best, (self.FAST, Spread(4.0, 3.0, 5.0, 3)))
+        best = report.best(self.journal, self.CELL, "llama.cpp", decode, threads=1)
+        self.assertEqual(best, (self.SLOW, Spread(2.0, 2.0, 2.5, 3)))
+        self.assertIsNone(report.best(self.journal, "q4/ram", "moed", decode))
+        self.add(self.CELL, self.SLOW, 3, first_token_seconds=2.5)
+        best = report.best(self.journal, self.CELL, "llama.cpp", first)
+        self.assertEqual(best and best.contender, self.SLOW, "the sooner the better")
 
     def test_tables_name_the_ratio_the_cache_what_failed_and_what_was_not_possible(self) -> None:
-        results = self.results()
-        results.not_possible["q4/25/sd"] = "no controller 'io'"
-        results.machine = Machine("Test", ["avx2"], 2, 8 << 30, "6.1", "Linux", "8:0", read_ahead_kib=128)
-        results.rates = [Rates("2030-01-01 00:00:00", 1e9, {"1": 10e9, "2": 20e9})]
-        results.command = "versus_llamacpp"
-        text = report.markdown(results)
-        self.assertIn(
+        facts = {"command": "python3 bench/compare llamacpp --quick"}
+        self.journal.add(Record(Key("cell", self.CELL, ""), {"disk": 1e9, "memory 1": 10e9, "memory 2": 20e9}, facts))
+        self.journal.add(Record(Key("cell", "q4/25/sd", ""), {}, facts, "no controller 'io'"))
+        self.journal.add(Record(Key("cell", "q4/50/sd", ""), {}, facts, "busy"))
+        self.journal.add(Record(Key("cell", "q4/50/sd", "", 1), {"disk": 2e9, "memory 1": 10e9, "memory 2": 20e9}, facts))
+        names = {"store": "a.moed", "gguf": "a.gguf"}
+        self.journal.add(Record(Key("files", "q4", ""), {"store_bytes": 3e9, "gguf_bytes": 2e9}, names))
+        self.journal.add(Record(Key("llama-bench", "q4", "2 threads, repack"), {"prefill": 9, "decode": 2}))
+        text = report.markdown(Journal(self.folder + "/j.jsonl", None))
+        for part in (
             "| q4, limit 25 % of the file, disk native | 2 | 11.0 (10.0 to 12.0) | 4.00 (3.00 to 5.00) | "
             "2 threads, no repack, read-ahead 128 KiB | 2.75 (2.00 to 4.00) | 25% of the experts, 50% hits |",
-            text,
-        )
-        self.assertIn(
-            "| 2.00 (2.00 to 2.00) | 3.00 (3.00 to 3.00) | 2 threads, no repack, read-ahead 128 KiB | 1.50 (1.50 to 1.50) |", text
-        )
-        self.assertIn("disk 90 MB/s | | not possible here: no controller 'io'", text)
-        self.assertIn("killed by signal 9", text)
+            "| 2.00 (2.00 to 2.00) | 3.00 (3.00 to 3.00) | 2 threads, no repack, read-ahead 128 KiB | 1.50 (1.50 to 1.50) |",
+            "disk 90 MB/s |  | not possible here: no controller 'io'",
+            "- q4, everything in RAM: llama.cpp, 2 threads, repack: killed by signal 9",
+            "memory reads 10.0 GB/s (10.0 to 10.0) with 1 thread, 20.0 GB/s (20.0 to 20.0) with 2 threads; "
+            "disk reads 1500 MB/s (1000 to 2000)",
+            "Command: `python3 bench/compare llamacpp --quick`, 2030-01-01 00:00:00 to 2030-01-01 00:00:02.",
+            "Versions: llama.cpp llama-cpp-python 0.3.36; moed build 1.",
+            "- q4: a.moed 3.00 GB, a.gguf 2.00 GB",
+            "q4, 2 threads, repack: prefill 9.00, decode 2.00 tokens/s",
+        ):
+            self.assertIn(part, text)
+        self.assertNotIn("busy", text, "it was possible later")
 
     def test_results_go_between_the_marks_and_nowhere_else(self) -> None:
         self.write("/doc.md", f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
@@ -306,20 +262,20 @@ class GgufTest(InFolder):
         import gguf
         import numpy as np
 
-        from bench.versus_llamacpp import gguf_from_checkpoint
-        from bench.versus_llamacpp.safetensors_folder import SafetensorsFolder
+        from bench.compare.llamacpp import gguf_from_checkpoint
+        from tools.widen.checkpoint import read_sources
 
         checkpoint = os.path.join(ROOT, "models", "tales-qwen")
         gguf_from_checkpoint.write_gguf(checkpoint, self.folder + "/q8.gguf", "q8_0")
         tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(self.folder + "/q8.gguf").tensors}
-        source = SafetensorsFolder(checkpoint)
+        sources = read_sources(checkpoint)
         down = [f"model.layers.3.mlp.experts.{expert}.down_proj.weight" for expert in range(32)]
         for name, original in (
             ("blk.3.ffn_down_exps.weight", down),
             ("blk.0.attn_q.weight", ["model.layers.0.self_attn.q_proj.weight"]),
             ("blk.7.ffn_gate_inp.weight", ["model.layers.7.mlp.gate.weight"]),
         ):
-            wanted = np.concatenate([source.read(part) for part in original])
+            wanted = np.concatenate([gguf_from_checkpoint.as_float32(sources[part]) for part in original])
             found = gguf.quants.dequantize(tensors[name].data, tensors[name].tensor_type).reshape(wanted.shape)
             self.assertLess(np.abs(found - wanted).max(), np.abs(wanted).max() / 200, name)
 
@@ -327,7 +283,7 @@ class GgufTest(InFolder):
         import gguf
         import numpy as np
 
-        from bench.versus_llamacpp import random_gguf
+        from bench.compare.llamacpp import random_gguf
 
         for shape in random_gguf.SHAPES.values():
             for kind in {*shape.expert_types, *shape.embedding_types, shape.trunk_type}:
@@ -337,11 +293,10 @@ class GgufTest(InFolder):
                 self.assertAlmostEqual(float(weights.mean()), 0, delta=0.002, msg=kind.name)
 
     def test_what_it_cannot_write_is_named(self) -> None:
-        from bench.versus_llamacpp import gguf_from_checkpoint
-        from bench.versus_llamacpp.safetensors_folder import CheckpointError
+        from bench.compare.llamacpp import gguf_from_checkpoint
 
         self.write("/config.json", '{"model_type": "gpt2"}')
-        with self.assertRaisesRegex(CheckpointError, "'gpt2'; this can write qwen2_moe, mixtral"):
+        with self.assertRaisesRegex(CompareError, "'gpt2'; this can write qwen2_moe, mixtral"):
             gguf_from_checkpoint.write_gguf(self.folder, self.folder + "/out.gguf", "q4_0")
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from tools.daemon import pack
 from tools.server_process import ServerError
 
-from . import ROOT, Say, gguf_from_checkpoint
-from .moed import Programs
+from .. import ROOT, Say
+from . import gguf_from_checkpoint
 
 DEMO = os.path.join(ROOT, "models", "tales-qwen")
 WIDEN_FACTOR = 16
@@ -38,9 +38,9 @@ def widened_demo(folder: str, say: Say, factor: int = WIDEN_FACTOR) -> str:
     return target
 
 
-def check_formats(programs: Programs, store: str, format_: str) -> None:
+def check_formats(programs: str, store: str, format_: str) -> None:
     """The GGUF has one type for all matrices, so the store has to as well."""
-    output = subprocess.run([programs.path("moed-pack"), "inspect", store, "--json"], capture_output=True, text=True)
+    output = subprocess.run([os.path.join(programs, "moed-pack"), "inspect", store, "--json"], capture_output=True, text=True)
     if output.returncode:
         raise ServerError(f"{store}: {output.stderr.strip()}")
     held = json.loads(output.stdout)
@@ -51,21 +51,21 @@ def check_formats(programs: Programs, store: str, format_: str) -> None:
         )
 
 
-def prepare_gguf(programs: Programs, gguf: str, folder: str, say: Say) -> Files:
+def prepare_gguf(programs: str, gguf: str, folder: str, say: Say) -> Files:
     """A file as people have it, and a store with the same blocks."""
     files = Files(os.path.join(folder, f"{pathlib.Path(gguf).stem}.moed"), gguf)
     if not os.path.exists(files.store):
         say(f"packing {files.store}")
-        pack(pathlib.Path(programs.folder), pathlib.Path(gguf), pathlib.Path(files.store))
+        pack(pathlib.Path(programs), pathlib.Path(gguf), pathlib.Path(files.store))
     return files
 
 
-def prepare(programs: Programs, checkpoint: str, folder: str, format_: str, say: Say) -> Files:
+def prepare(programs: str, checkpoint: str, folder: str, format_: str, say: Say) -> Files:
     name = os.path.join(folder, os.path.basename(os.path.normpath(checkpoint)))
     files = Files(f"{name}-{format_}.moed", f"{name}-{GGUF_TYPES[format_]}.gguf")
     if not os.path.exists(files.store):
         say(f"packing {files.store}")
-        binaries, source, store = (pathlib.Path(path) for path in (programs.folder, checkpoint, files.store))
+        binaries, source, store = (pathlib.Path(path) for path in (programs, checkpoint, files.store))
         pack(binaries, source, store, "--expert-formats", format_, "--trunk-format", format_)
     check_formats(programs, files.store, format_)
     if not os.path.exists(files.gguf):

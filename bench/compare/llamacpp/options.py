@@ -5,10 +5,11 @@ import os
 import pathlib
 from dataclasses import dataclass
 
-from . import ROOT
+from .. import ROOT
 
 FORMATS = ("q4", "q8")
 GGUF = "gguf"  # in the place of a format: a GGUF file as it is
+MODULES = ("numpy", "gguf", "matplotlib", "grpc")  # what has to be there to measure
 
 
 @dataclass(frozen=True)
@@ -28,21 +29,18 @@ class Options:
     instructions: str
     moed_flags: str
     cache: str
-    json: str
+    journal: str
     fresh: bool
     write_docs: bool
 
 
-def _parser(description: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="versus_llamacpp", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--quick", action="store_true", help="some cells, two turns, the settings that have been llama.cpp's best: 15 minutes")
     add("--best-settings", action="store_true", help="all cells, but with the settings that have been the best")
     add("--only", metavar="PATTERN", default="", help="only lines of --list that have this in them, such as q4/25 or /ram:")
     add("--list", action="store_true", help="print all cells and contenders, and end")
-    add("--report", action="store_true", help="measure nothing: print what --json has")
+    add("--report", action="store_true", help="measure nothing: print what --journal has")
     add("--turns", type=int, metavar="N", help="turns of each contender [3, with --quick 2]")
     add("--formats", default=",".join(FORMATS), help="of %(default)s (with --quick q4)")
     add("--store-of", metavar="CHECKPOINT", help="compare with this checkpoint [the demo model widened by 16]")
@@ -51,38 +49,28 @@ def _parser(description: str) -> argparse.ArgumentParser:
     text = os.path.join(ROOT, "models", "tales-qwen", "heldout.txt")
     add("--text", default=text, help="prompts are taken from here [%(default)s]")
     add("--bin", default=os.path.join(ROOT, "build", "release", "bin"), help="moed's programs [%(default)s]")
-    add(
-        "--instructions",
-        choices=("native", "avx2"),
-        default="native",
-        help="hold both programs to AVX2 on a processor that has more [%(default)s]",
-    )
-    add("--moed-flags", default="", metavar="FLAGS", help="more flags for moed, such as '--predictor none'")
-    add("--cache", default=os.path.join(ROOT, "build", "versus"), help="for everything that is made [%(default)s]")
-    add(
-        "--json",
-        metavar="FILE",
-        help="results [--cache/results.json, with --quick quick.json, with other instructions quick-avx2.json]",
-    )
-    add("--fresh", action="store_true", help="forget the results in --json")
+    held = "hold both programs to AVX2 on a processor that has more [%(default)s]"
+    add("--instructions", choices=("native", "avx2"), default="native", help=held)
+    add("--moed-flags", default="", metavar="FLAGS", help="more flags for moed, such as '--preset load-on-demand-lru'")
+    add("--cache", default=os.path.join(ROOT, "build", "compare"), help="for everything that is made [%(default)s]")
+    named = "[--cache/llamacpp.jsonl, with --quick quick.jsonl, with other instructions quick-avx2.jsonl]"
+    add("--journal", metavar="FILE", help=f"finished turns; tables and picture go beside it {named}")
+    add("--fresh", action="store_true", help="forget what is in --journal")
     add("--write-docs", action="store_true", help="put tables and picture into docs/benchmarks.md")
-    return parser
 
 
-def parse(description: str) -> Options:
+def checked(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Options:
     """Ends the program where the command line is wrong. All paths are absolute."""
-    parser = _parser(description)
-    given = parser.parse_args()
-    for name in ("cache", "bin", "text", "files", "store_of", "gguf", "json"):
+    for name in ("cache", "bin", "text", "files", "store_of", "gguf", "journal"):
         if getattr(given, name):
             setattr(given, name, os.path.abspath(getattr(given, name)))
     given.files = given.files or given.cache
     if given.gguf and (given.store_of or given.write_docs):
         parser.error("--gguf goes with neither --store-of nor --write-docs")
-    if not given.json:
+    if not given.journal:
         suffix = "" if given.instructions == "native" else f"-{given.instructions}"
         suffix += f"-{pathlib.Path(given.gguf).stem}" if given.gguf else ""
-        given.json = os.path.join(given.cache, f"{'quick' if given.quick else 'results'}{suffix}.json")
+        given.journal = os.path.join(given.cache, f"{'quick' if given.quick else 'llamacpp'}{suffix}.jsonl")
     if given.turns is None:
         given.turns = 2 if given.quick else 3
     if given.turns < 1:
