@@ -9,7 +9,6 @@ namespace {
 
 constexpr Subcommand kSubcommands[] = {
     {"replay", "recorded routing through the cache, its policies and predictors on a simulated disk", AddReplay},
-    {"systems", "every preset on one model, through the daemon: speed, bytes, stalls and what answers lose", AddSystems},
     {"calibrate-hobbit", "the weights of HOBBIT's eviction that miss least on recorded routing", AddCalibrateHobbit},
     {"cost", "the processor's time for policy and prediction, by a model's shape", AddCost},
     {"fleet", "recorded routing through several caches, with requests shared out at random or by topic", AddFleet},

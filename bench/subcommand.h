@@ -17,7 +17,6 @@ struct Subcommand {
 };
 
 std::function<absl::Status()> AddReplay(CLI::App& app);
-std::function<absl::Status()> AddSystems(CLI::App& app);
 std::function<absl::Status()> AddCalibrateHobbit(CLI::App& app);
 std::function<absl::Status()> AddCost(CLI::App& app);
 std::function<absl::Status()> AddFleet(CLI::App& app);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,10 @@
 #include "bench/subcommand.h"
 #include "core/base/clock.h"
 #include "core/base/status.h"
+#include "core/expert/learning/learned_state.h"
 #include "core/expert/named_rows.h"
 #include "core/expert/presets/preset.h"
+#include "core/store/store.h"
 #include "nlohmann/json.hpp"
 #include "tools/terminal/amount.h"
 #include "tools/terminal/progress.h"
@@ -34,6 +37,8 @@ struct Options {
   std::string predictor{kNone};
   std::vector<double> budgets = {0.25};
   bool json = false;
+  std::string learned_state, store;
+  size_t table_bytes = kDefaultTableBytes;
 };
 
 // One name of --policy: an eviction policy and what reads ahead for it.
@@ -41,6 +46,8 @@ struct Method {
   std::string name;
   std::string policy;
   std::string predictor;
+  size_t table_bytes = kDefaultTableBytes;
+  std::optional<LearnedFile> learned;  // where what it learned is kept
 };
 
 struct Figures {
@@ -71,12 +78,25 @@ absl::StatusOr<std::vector<Method>> ParseMethods(const Options& options) {
     }
     if (name == kAuto) {
       MOED_ASSIGN_OR_RETURN(const PresetRow* preset, FindRow(Presets(), "preset", kAuto));
-      methods.push_back({name, std::string(preset->policy), std::string(preset->predictor)});
+      methods.push_back({name, std::string(preset->policy), std::string(preset->predictor), options.table_bytes});
     } else {
-      methods.push_back({name, *found, options.predictor});
+      methods.push_back({name, *found, options.predictor, options.table_bytes});
     }
   }
   return methods;
+}
+
+// As a daemon of --store has it that learns with these parts.
+absl::Status KeepLearned(const Options& options, std::vector<Method>& methods) {
+  if (options.learned_state.empty()) return absl::OkStatus();
+  if (methods.size() != 1 || options.budgets.size() != 1 || methods.front().policy == kBelady) {
+    return InvalidArgument("--learned-state is of one policy of the daemon's at one budget");
+  }
+  Method& method = methods.front();
+  MOED_ASSIGN_OR_RETURN(const auto store, StoreReader::Open(options.store));
+  MOED_ASSIGN_OR_RETURN(const PresetSetup preset, ChoosePreset({.policy = method.policy, .predictor = method.predictor}, *store));
+  method.learned = LearnedFile{options.learned_state, store->model_hash(), LearnersOf(preset)};
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ReplayResult> Run(const Workload& work, const Method& method, std::string_view predictor_name, uint64_t slots) {
@@ -87,6 +107,8 @@ absl::StatusOr<ReplayResult> Run(const Workload& work, const Method& method, std
   const auto show = [&progress](size_t tokens) { progress.Update(tokens); };
   ReplaySetup setup{.store = work.store.get(), .traces = traces, .slots = slots, .times = work.times};
   setup.predictor = predictor_name;
+  setup.table_bytes = method.table_bytes;
+  if (method.learned && predictor_name == method.predictor) setup.learned = &*method.learned;
   setup.progress = show;
   if (method.policy != kBelady) setup.policy = method.policy;
   absl::StatusOr<ReplayResult> result = Replay(setup, method.policy == kBelady ? MakeBeladyPolicy(traces) : nullptr);
@@ -132,7 +154,8 @@ void PrintTable(const Workload& work, double budget, uint64_t slots, const std::
 }
 
 absl::Status RunReplay(const Options& options) {
-  MOED_ASSIGN_OR_RETURN(const std::vector<Method> methods, ParseMethods(options));
+  MOED_ASSIGN_OR_RETURN(std::vector<Method> methods, ParseMethods(options));
+  MOED_RETURN_IF_ERROR(KeepLearned(options, methods));
   MOED_ASSIGN_OR_RETURN(const Workload work, PrepareWorkload(options.workload));
   Json results = Json::array();
   for (const double budget : options.budgets) {
@@ -158,6 +181,11 @@ std::function<absl::Status()> AddReplay(CLI::App& app) {
   app.add_option("--budget", options->budgets, "experts that the cache holds, as shares of all; separated by commas")
       ->delimiter(',')
       ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--table-bytes", options->table_bytes, "of what is learned of tokens")->capture_default_str();
+  auto* store = app.add_option("--store", options->store, "packed model whose daemon goes on with --learned-state");
+  app.add_option("--learned-state", options->learned_state,
+                 "where what policy and predictor learned is left, for moed --learned-state")
+      ->needs(store);
   app.add_flag("--json", options->json, "figures as JSON");
   return [options] { return RunReplay(*options); };
 }

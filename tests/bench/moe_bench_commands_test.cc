@@ -70,6 +70,16 @@ TEST_F(MoeBenchTest, CalibratedWeightsMissNoMoreThanRecencyOrFrequencyAlone) {
   EXPECT_THAT(Read("err"), HasSubstr("holds no expert"));
 }
 
+TEST_F(MoeBenchTest, WhatIsLearnedIsOfOnePolicyAndOneModel) {
+  const std::string learned = " --learned-state " + Path("learned");
+  EXPECT_NE(Run("replay --policy learned" + learned + kTrace), 0);
+  EXPECT_THAT(Read("err"), HasSubstr("--store"));
+  EXPECT_EQ(Run("replay --policy learned,lru --store x" + learned + kTrace), 1);
+  EXPECT_THAT(Read("err"), HasSubstr("one policy of the daemon's at one budget"));
+  EXPECT_EQ(Run("replay --policy learned --store /nowhere/store" + learned + kTrace), 1);
+  EXPECT_THAT(Read("err"), HasSubstr("/nowhere/store"));
+}
+
 TEST_F(MoeBenchTest, CostIsOfTheShapeThatIsAskedFor) {
   const std::string shape = "cost --layers 3 --experts 16 --top-k 2 --tokens 20 --json ";
   const std::string bytes = "--trunk-bytes 1e9 --expert-bytes 1e8 --memory-bytes-per-second 1e10";

@@ -56,7 +56,7 @@ TEST_F(HobbitCommandTest, AllMakesEveryPlanOnce) {
   const CommandResult result = RunProgram("moed-plan", all);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("[7 of 7] slots-50.json"));
-  EXPECT_THAT(result.out, HasSubstr(folder + ": for moe-bench systems --plans"));
+  EXPECT_THAT(result.out, HasSubstr(folder + ": for bench/compare systems --plans"));
   EXPECT_THAT(result.out, HasSubstr("not made: slots-1.json: --budget")) << "not one slot a layer";
   const auto reader = *StoreReader::Open(store_);
   const std::pair<const char*, const char*> kTaken[] = {{"edgemoe", "widths={}/widths.json,paths={}/paths"},

@@ -55,7 +55,7 @@ class AllPlanner final : public Planner {
       }
     }
     for (const std::string& why : not_made) std::printf("not made: %s\n", why.c_str());
-    std::printf("%s: for moe-bench systems --plans\n", folder_.c_str());
+    std::printf("%s: for bench/compare systems --plans\n", folder_.c_str());
     return absl::OkStatus();
   }
 
