@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """EdgeMoE and SwapMoE on the kind of model they were published with: what presets read and lose of a Switch Transformer.
 
-usage: encoder_decoder.py CHECKPOINT [--bin build/release/bin] [--work FOLDER] [--examples 100] [--tables edgemoe,...]
+usage: encoder_decoder.py CHECKPOINT [--bin build/release/bin] [--work FOLDER] [--examples 100] [--scored 300] [--tables NAMES]
 
 CHECKPOINT is what tools/training/train_switch.py makes. It is packed into FOLDER, moed-plan plans by calibration.jsonl, and moed
 answers the first sources of heldout.jsonl greedily, one after the other, a daemon anew for each row. Accuracy is the share of
-masked tokens that an answer has at their place. What FOLDER has already is not made again: it belongs to one checkpoint. Needs
-Debian's protoc and its gRPC plugin, python3-grpcio, python3-protobuf.
+masked tokens that an answer has at their place. Another daemon scores the first targets, given their sources: nats are those of
+their tokens, likeliest is the share of masked tokens that are the likeliest after the right ones before them. What FOLDER has
+already is not made again: it belongs to one checkpoint. Needs Debian's protoc and its gRPC plugin, python3-grpcio,
+python3-protobuf.
 """
 
 import argparse
@@ -23,7 +25,7 @@ if not __package__:  # run by its path
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
     sys.path.insert(1, f"{sys.path[0]}/tools/training")
 
-from infilled import correct_tokens, spans_of, until_end
+from infilled import FIRST_SENTINEL, SPANS, correct_tokens, spans_of, until_end
 from tools.daemon import DEFAULT_BINARIES, ROOT, Daemon, PackError, pack, running
 from tools.server_process import ServerError
 
@@ -33,7 +35,9 @@ STORES = {  # formats of experts, the reference first
     "int4": "f32,q4:channel",
     "int2": "f32,q2:channel",
     "narrow": "q8:channel,q4:channel,q2:channel",
+    "whole-int4": "q4:channel",
 }
+TRUNKS = {"whole-int4": "q4:channel"}  # the other stores' are as trained
 BUFFER = 10  # experts
 AMPLE_BUDGET = 256 << 20  # every expert stays
 FIXED = ("--kv-budget", "4MiB", "--kv-format", "f32", "--max-running", 1, "--queue-capacity", 1, "--max-kept-sessions", 1)
@@ -46,6 +50,13 @@ class Row:
     store: str
     cache: int  # bytes of experts; 0: all have room
     flags: tuple[str, ...]
+    pinned: int = 0  # experts of the decoder's first layer that has some
+
+
+@dataclass(frozen=True)
+class Score:
+    nats: float  # a token of the targets
+    likeliest: float  # of masked tokens
 
 
 @dataclass(frozen=True)
@@ -59,6 +70,7 @@ class Result:
     masked: float
     mass_lost: float
     rate: float  # tokens of answers a second, their first ones aside
+    score: Score
     answers: list[list[int]]
 
 
@@ -75,15 +87,17 @@ class Bench:
         self.binaries: pathlib.Path = arguments.bin
         self.checkpoint: pathlib.Path = arguments.checkpoint
         self.work: pathlib.Path = arguments.work
-        lines = (self.checkpoint / "heldout.jsonl").read_text().splitlines()[: arguments.examples]
-        self.examples: list[dict[str, list[int]]] = [json.loads(line) for line in lines]
+        held_out = (self.checkpoint / "heldout.jsonl").read_text().splitlines()
+        self.examples: list[dict[str, list[int]]] = [json.loads(line) for line in held_out[: arguments.examples]]
+        self.pairs: list[dict[str, list[int]]] = [json.loads(line) for line in held_out[: arguments.scored]]
         self.reference: list[list[int]] = []
         self.served = SERVED + (("--read-rate", arguments.read_rate) if arguments.read_rate else ())
 
     def store(self, name: str) -> pathlib.Path:
         store = self.work / f"{name}.moed"
         if not store.exists():
-            pack(self.binaries, self.checkpoint, store, "--expert-formats", STORES[name], "--trunk-format", "f32")
+            trunk = TRUNKS.get(name, "f32")
+            pack(self.binaries, self.checkpoint, store, "--expert-formats", STORES[name], "--trunk-format", trunk)
         return store
 
     def plan(self, name: str, store: str, *arguments: object) -> pathlib.Path:
@@ -101,6 +115,11 @@ class Bench:
 
     def serving(self, row: Row, budget: int) -> contextlib.AbstractContextManager[Daemon]:
         return running(self.binaries, "--store", self.store(row.store), "--memory-budget", budget, *self.served, *row.flags)
+
+    def pin(self, daemon: Daemon, row: Row) -> None:
+        encoder = json.loads((self.checkpoint / "config.json").read_text())["num_layers"]
+        layer = next(layer for layer in self.inspected(row.store)["moe_layers"] if layer >= encoder)
+        daemon.moectl("pin", *(f"{layer}:{expert}" for expert in range(row.pinned)))
 
     def budget(self, row: Row) -> int:
         """The memory budget that leaves the row's cache so many bytes beside what its preset keeps."""
@@ -128,10 +147,37 @@ class Bench:
         return int(found["experts_per_layer"]) * len(found["moe_layers"])
 
     def measure(self, row: Row) -> Result:
-        with self.serving(row, self.budget(row)) as daemon:
-            return self.answers(daemon)
+        budget = self.budget(row)
+        with self.serving(row, budget) as daemon:
+            score = self.score(daemon)
+        with self.serving(row, budget) as daemon:
+            if row.pinned:
+                self.pin(daemon, row)
+            return self.answers(daemon, score)
 
-    def answers(self, daemon: Daemon) -> Result:
+    def score(self, daemon: Daemon) -> Score:
+        import grpc
+        from moe.v1 import inference_pb2 as pb
+        from moe.v1.inference_pb2_grpc import InferenceStub
+
+        nats = 0.0
+        tokens = likeliest = masked = 0
+        with grpc.insecure_channel(daemon.address) as channel:
+            stub = InferenceStub(channel)
+            for pair in self.pairs:
+                request = pb.ScoreRequest(top_logprobs=1)
+                request.token_ids.ids[:] = pair["source"]
+                request.target_token_ids.ids[:] = pair["target"]
+                scored = stub.Score(request)
+                nats += scored.nll
+                tokens += len(pair["target"])
+                for token, top in zip(pair["target"], scored.top, strict=True):
+                    text = token >= FIRST_SENTINEL + SPANS
+                    masked += text
+                    likeliest += text and top.token_ids[0] == token
+        return Score(nats / tokens, likeliest / masked)
+
+    def answers(self, daemon: Daemon, score: Score) -> Result:
         from moed import Client
 
         answers: list[list[int]] = []
@@ -163,6 +209,7 @@ class Bench:
             masked=sums["experts_masked"] / computed,
             mass_lost=sums["lost"] / computed,
             rate=(tokens - len(answers)) / (sums["decode_seconds"] or 1),
+            score=score,
             answers=answers,
         )
 
@@ -191,6 +238,8 @@ def edgemoe_rows(bench: Bench) -> list[Row]:
         Row("IO-EXP", "widths", buffer, preset("io-exp")),
         Row("IO-QEXP (INT4)", "int4", buffer, preset("io-qexp")),
         Row("IO-QEXP (INT2)", "int2", buffer, preset("io-qexp")),
+        # Beside the preloaded ones room to stream through, in which nothing stays until the next token.
+        Row("STI (INT4)", "whole-int4", 2 * BUFFER * bench.record_bytes("whole-int4"), preset("sti"), pinned=BUFFER),
         Row("edgemoe, room of ten at FP32", "widths", buffer, planned),
         Row("edgemoe, ten at their widths", "narrow", ten, narrow),
         Row("the same without preload", "narrow", ten, (*narrow, "--predictor", "none")),
@@ -223,6 +272,7 @@ def swapmoe_rows(bench: Bench) -> list[Row]:
             Row(f"equal slots, {share} %", "widths", size, preset("swapmoe-equal")),
             Row(f"simple scheduling, {share} %", "widths", size, preset("swapmoe-tokens", slots=slots)),
             Row(f"pruning, {share} %", "widths", size, preset("swapmoe-pruning", slots=slots)),
+            Row(f"on demand, {share} %", "widths", size, preset("load-on-demand-lru")),
         ]
     return rows
 
@@ -238,6 +288,8 @@ def other_rows(bench: Bench) -> list[Row]:
 TABLES = {"edgemoe": edgemoe_rows, "evictions": eviction_rows, "swapmoe": swapmoe_rows, "others": other_rows}
 HEADS = (
     "",
+    "nats",
+    "likeliest",
     "accuracy",
     "as the reference",
     "hits, sources",
@@ -250,8 +302,8 @@ HEADS = (
 
 
 def line(name: str, result: Result, rates: bool) -> str:
-    shares = (result.accuracy, result.same_answers, result.hits, result.decode_hits)
-    cells = [name, *(f"{share:.1%}" for share in shares), f"{result.bytes_a_token / 1000:.0f}"]
+    shares = (result.score.likeliest, result.accuracy, result.same_answers, result.hits, result.decode_hits)
+    cells = [name, f"{result.score.nats:.4f}", *(f"{share:.1%}" for share in shares), f"{result.bytes_a_token / 1000:.0f}"]
     cells += [f"{result.lowered:.2f}", f"{result.masked:.2f}", f"{result.mass_lost:.1%}"]
     if rates:
         cells.append(f"{result.rate:.0f}")
@@ -264,6 +316,7 @@ def main() -> None:
     parser.add_argument("--bin", type=pathlib.Path, default=DEFAULT_BINARIES)
     parser.add_argument("--work", type=pathlib.Path, help="folder of stores and plans (default: CHECKPOINT/bench)")
     parser.add_argument("--examples", type=int, default=100)
+    parser.add_argument("--scored", type=int, default=300, help="pairs whose targets are scored")
     parser.add_argument("--rates", action="store_true", help="tokens a second beside: only where the machine does nothing else")
     parser.add_argument("--read-rate", help="of a slower disk, as moed's flag (90MB)")
     parser.add_argument("--tables", default=",".join(TABLES), help=f"of {', '.join(TABLES)} (default: all)")

@@ -61,6 +61,7 @@ absl::StatusOr<std::unique_ptr<CachingProvider>> BuildProvider(const PresetSetup
   all.recorder = inputs.recorder;
   ProviderOptions options = inputs.options;
   options.most_wanted_first = setup.row->most_wanted_first;
+  options.whole_layers = setup.row->whole_layers;
   return CachingProvider::Create(std::move(all), options);
 }
 

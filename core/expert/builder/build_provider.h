@@ -39,7 +39,7 @@ struct ProviderInputs {
   Trace* trace = nullptr;               // null: none
   RoutingRecorder* recorder = nullptr;  // null: nothing is recorded
   std::vector<CachedKey> read_first;    // into free room, before what the preset fills it with; each once
-  ProviderOptions options;              // but most_wanted_first, which is the preset's
+  ProviderOptions options;              // but most_wanted_first and whole_layers, which are the preset's
 };
 
 // What the parts will hold, before they are made.

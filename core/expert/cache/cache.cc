@@ -39,6 +39,7 @@ ExpertCache::ExpertCache(const CacheParts& parts, std::unique_ptr<EvictionPolicy
       clock_(parts.clock),
       trace_(parts.trace),
       most_wanted_first_(parts.most_wanted_first),
+      whole_layers_(parts.whole_layers),
       largest_record_bytes_(LargestRecordBytes(store_.description())),
       least_bytes_(std::max(size.least_bytes, largest_record_bytes_)),
       residency_(IndexOf(store_.description())),
@@ -132,6 +133,7 @@ GuessingPace ExpertCache::BeginLayer(const LayerRouting& routing, const DemandSe
     statistics_.CountLosses(routing, lost);
     for (size_t i = 0; i < actions.size(); ++i) Want(demand.experts()[i], actions[i], demand.UsesOf(i), demand.PhaseOf(i));
     if (most_wanted_first_ && turn_.phase() == Phase::kPrefill) turn_.MostTokensWaitFirst();
+    if (whole_layers_) WantRest(demand);
     guesses_.Cancel([now = turn_.number()](const Slot& guess) { return guess.due_at <= now; }, cancels);
     StartWaitingDemands(cancels);
     demands_reading_ = DemandsLeft();
@@ -161,6 +163,15 @@ void ExpertCache::Want(const WantedExpert& wanted, const Action& action, std::sp
     Join(*slot, item);
   } else {
     turn_.Wait(item);
+  }
+}
+
+// Of no token: no use that the policy or a count hears of. What is on its way comes anyway.
+void ExpertCache::WantRest(const DemandSet& demand) {
+  for (int32_t expert = 0; expert < index().experts_per_layer(); ++expert) {
+    const CachedKey key{turn_.layer(), expert, kReferencePrecision};
+    if (demand.positions()[expert] >= 0 || slots_.Find(key) != nullptr) continue;
+    turn_.Wait(turn_.Add({.key = key, .sequence = demand.sequences().front(), .tokens = 0}));
   }
 }
 
@@ -247,7 +258,7 @@ ReadyExpert ExpertCache::HandOut(LayerTurn::Item& item) {
     return ready;
   }
   if (item.read_bytes > 0) statistics_.CountRead(item.sequence, item.read_bytes);
-  if (device_ != nullptr) PlaceForUse(item, ready);
+  if (device_ != nullptr && item.tokens > 0) PlaceForUse(item, ready);
   ++handles_;
   ready.handle = ExpertHandle(item.slot);
   return ready;

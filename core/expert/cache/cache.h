@@ -62,6 +62,7 @@ struct CacheParts {
   DeviceSlots device;              // without an allocator: none
   Trace* trace;                    // may be null
   bool most_wanted_first = false;  // experts of a prompt that are not resident are read in order of the tokens that chose them
+  bool whole_layers = false;       // what nobody chose of a layer is wanted too, after what was chosen
   std::vector<CachedKey> fill;     // begun at once: read into free room while nothing else is read, in this order
 };
 
@@ -150,6 +151,7 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   // cache.cc: the layer's turn.
   void Want(const WantedExpert& wanted, const Action& action, std::span<const SequenceUse> uses, Phase phase)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WantRest(const DemandSet& demand) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CountWanted(const CachedKey& key, LookupResult result, Phase phase, std::span<const SequenceUse> uses)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CountFirstUse(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -213,6 +215,7 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   const Clock& clock_;
   Trace* const trace_;
   const bool most_wanted_first_;
+  const bool whole_layers_;
   const uint64_t largest_record_bytes_;
   const uint64_t least_bytes_;
   ResidencyTable residency_;  // written under the lock

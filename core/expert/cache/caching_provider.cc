@@ -28,7 +28,7 @@ class Provider final : public CachingProvider {
         recorder_(parts.recorder),
         demand_(parts.store->description().experts_per_layer),
         cache_({*parts.store, *parts.reads, *parts.clock, *parts.allocator, parts.device, parts.trace, options.most_wanted_first,
-                std::move(parts.fill)},
+                options.whole_layers, std::move(parts.fill)},
                std::move(parts.policy),
                {options.capacity_bytes, std::max(options.most_bytes, options.capacity_bytes), options.least_bytes},
                {options.queue, options.split_read_bytes, options.checksums}) {}
@@ -99,8 +99,8 @@ class Provider final : public CachingProvider {
     if (recorder_ != nullptr) recorder_->OnRouted(routing);
     cache_.LayerRouted(routing, demand_, {}, {});
   }
-  std::optional<ReadyExpert> Next() override { return cache_.Next(/*wait=*/true); }
-  std::optional<ReadyExpert> NextReady() override { return cache_.Next(/*wait=*/false); }
+  std::optional<ReadyExpert> Next() override { return NextChosen(/*wait=*/true); }
+  std::optional<ReadyExpert> NextReady() override { return NextChosen(/*wait=*/false); }
 
   void OnProcessorComputed(uint64_t bytes, int tokens, double seconds) override {
     cache_.OnProcessorComputed(bytes, tokens, seconds);
@@ -115,6 +115,14 @@ class Provider final : public CachingProvider {
   absl::Status SaveLearned(const LearnedFile& file) override { return cache_.SaveLearned(file, *predictor_); }
 
  private:
+  // What nobody chose is let go at once: the read that comes next may need its place.
+  std::optional<ReadyExpert> NextChosen(bool wait) {
+    for (;;) {
+      std::optional<ReadyExpert> ready = cache_.Next(wait);
+      if (!ready || demand_.positions()[ready->expert] >= 0) return ready;
+    }
+  }
+
   void Resolve(const LayerRouting& routing, const ResidencyView& residents, const TimingMeter& timing) {
     const Phase phase = demand_.phase();
     const Prices prices = timing.prices(phase);

@@ -39,6 +39,9 @@ struct ProviderOptions {
   ChecksumRule checksums = ChecksumRule::kFirstRead;
   bool take_what_is_free = true;   // an expert that a rule lowers is used at the reference precision where it is resident there
   bool most_wanted_first = false;  // a prompt's experts are read in order of the tokens that chose them
+  // What nobody chose of a layer is read after what was chosen. The layer ends when all is there, of split records the first
+  // part.
+  bool whole_layers = false;
 };
 
 struct ProviderParts {  // all outlive the provider unless owned

@@ -23,7 +23,7 @@ class LayerTurn {
     absl::Status status;
     SequenceId sequence;      // whom the read is charged to
     uint64_t read_bytes = 0;  // of the demand read that this item caused
-    int tokens = 0;           // that wanted it
+    int tokens = 0;           // that wanted it; 0: nobody, the layer is read whole
   };
 
   // The layer before was handed out whole.

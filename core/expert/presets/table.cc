@@ -107,6 +107,10 @@ constexpr PresetRow kPresets[] = {
      .description = "load-on-demand-lru at the store's last precision",
      .source = "EdgeMoE's baseline, arXiv 2308.14352, 5.1",
      .rule = "lowest"},
+    {.name = "sti",
+     .description = "layers are read whole, whoever the router chose; pinned experts are its preload buffer",
+     .source = "EdgeMoE's baseline, arXiv 2308.14352, 5.1",
+     .whole_layers = true},
 };
 
 }  // namespace

@@ -30,6 +30,7 @@ struct PresetRow {
   bool fill = false;                               // free room of the cache is filled while the disk is idle
   CacheKind cache = CacheKind::kWhole;
   bool most_wanted_first = false;  // a prompt's experts are read in order of the tokens that chose them
+  bool whole_layers = false;       // a layer's other experts are read as well, and waited for
 };
 std::span<const PresetRow> Presets();
 

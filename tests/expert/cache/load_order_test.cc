@@ -1,4 +1,5 @@
 // Which read runs when: overlap, demand before guess, joins, split records. Reads are answered by hand.
+#include <cerrno>
 #include <thread>
 
 #include "tests/expert/provider_rig.h"
@@ -110,6 +111,56 @@ TEST_F(LoadOrder, APromptsMostWantedExpertsAreReadFirst) {
     EXPECT_EQ(reads.submitted(), order) << test.most_wanted_first;
     Drain(*provider, reads);
   }
+}
+
+ProviderOptions WholeLayers(int records) {
+  ProviderOptions options = Records(records);
+  options.whole_layers = true;
+  return options;
+}
+
+TEST_F(LoadOrder, AWholeLayerIsReadBehindWhatWasChosen) {
+  auto provider = MakeProvider(reads_, WholeLayers(24));
+  EXPECT_THAT(RunLayer(*provider, reads_, kFirst, {5, 3}), ElementsAre(5, 3));
+  std::vector<uint64_t> order;
+  for (const int expert : {5, 3, 0, 1, 2, 4, 6, 7}) order.push_back(At(kFirst, expert));
+  EXPECT_EQ(reads_.submitted(), order);
+  EXPECT_EQ(provider->sequence_counters(kSession).bytes_read, kExperts * ExpertStore::Get().record_bytes());
+  EXPECT_EQ(provider->sequence_counters(kSession).misses, 2u);
+  EXPECT_THAT(RunLayer(*provider, reads_, kFirst, {0}), ElementsAre(0));
+  EXPECT_EQ(reads_.submitted(), order);  // all of it has stayed
+}
+
+TEST_F(LoadOrder, AWholeLayerEndsWithItsLastRead) {
+  ManualReadBackend one_at_a_time(1, MemoryStore());
+  auto provider = MakeProvider(one_at_a_time, WholeLayers(24));
+  Routing routing(kFirst, {5});
+  provider->Begin(routing.Get());
+  ASSERT_TRUE(one_at_a_time.CompleteNext());
+  EXPECT_EQ(provider->Next()->expert, 5);
+  std::thread device([&] {
+    for (int rest = 1; rest < kExperts; ++rest) {
+      one_at_a_time.WaitForPending(1);
+      one_at_a_time.CompleteNext();
+    }
+  });
+  EXPECT_FALSE(provider->Next());
+  EXPECT_EQ(one_at_a_time.submitted().size(), static_cast<size_t>(kExperts));
+  EXPECT_THAT(one_at_a_time.pending(), IsEmpty());
+  device.join();
+}
+
+// One slot, and a record that nobody chose and that cannot be read.
+TEST_F(LoadOrder, WhatNobodyChoseOfAWholeLayerHoldsAndFailsNothing) {
+  const std::shared_ptr<LyingFile> file = StoreFile();
+  file->FailWithErrno(ExpertStore::Get().RangeOf(kFirst, 6), EIO);
+  const auto reads = MakeThreadedReadBackend("memory", file, 1);
+  auto provider = MakeProvider(*reads, WholeLayers(1));
+  const Delivered delivered = RunLayer(*provider, kFirst, {5});
+  EXPECT_THAT(delivered.experts, ElementsAre(5));
+  EXPECT_THAT(delivered.failures, IsEmpty());
+  EXPECT_EQ(provider->Stats().failed_loads, 1u);
+  EXPECT_EQ(provider->sequence_counters(kSession).bytes_read, (kExperts - 1) * ExpertStore::Get().record_bytes());
 }
 
 TEST_F(LoadOrder, OneReadServesAllWhoWantTheExpert) {

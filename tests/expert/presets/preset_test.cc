@@ -52,7 +52,7 @@ TEST_F(PresetTest, NamesAreDistinctAndPartsExist) {
   }
   for (const char* name :
        {"auto", "edgemoe", "hobbit", "fate", "load-on-demand", "load-on-demand-lru", "eap", "eap-lru", "swapmoe", "swapmoe-equal",
-        "swapmoe-tokens", "swapmoe-pruning", "io-free", "io-qfree", "io-exp", "io-exp-lru", "io-qexp", "io-qexp-lru"}) {
+        "swapmoe-tokens", "swapmoe-pruning", "io-free", "io-qfree", "io-exp", "io-exp-lru", "io-qexp", "io-qexp-lru", "sti"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
 }
@@ -73,6 +73,7 @@ TEST_F(PresetTest, EveryRowServesSequencesOfEveryClass) {
     parts.fidelity = std::move(made->rule);
     ProviderOptions options = Records(row.cache == CacheKind::kAll ? 24 : kTopK);
     options.most_wanted_first = row.most_wanted_first;
+    options.whole_layers = row.whole_layers;
     auto provider = MakeProvider(*reads, options, std::move(parts));
     for (const uint64_t sequence : {2, 3}) provider->OnSequenceStart(SequenceId(sequence));
     const std::vector<float> hidden(96, .5f);
