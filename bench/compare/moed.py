@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from .server import Answer, Counters, Fidelity, OnToken, Request
 
 # What the process may need beside --memory-budget (docs/architecture.md, "Memory").
 BESIDE_BUDGET_BYTES = 64 << 20
-STOP_SECONDS = 10
+STOP_SECONDS, BUSY_SECONDS, POLL_SECONDS = 10, 10, 0.01
 
 
 def check_program(path: str, flag: str) -> str:
@@ -70,6 +71,17 @@ class Moed:
         self.process.check()
         return ServerError(f"{error.code().name}: {error.details()}")
 
+    def _call(self, method: Any, request: Any) -> Any:
+        """The answer; asks again while the daemon says that it is busy."""
+        end = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                return method(request)
+            except grpc.RpcError as error:
+                if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED or time.monotonic() > end:
+                    raise self._failed(error) from None
+            time.sleep(POLL_SECONDS)
+
     def generate(self, request: Request, on_token: OnToken | None = None) -> Answer:
         pb = self._messages
         stopping = pb.Stopping(max_new_tokens=request.new_tokens, ignore_eos=True)
@@ -100,24 +112,21 @@ class Moed:
     def score(self, ids: Sequence[int], fidelity: Fidelity | None = None, alternatives: int = 0) -> Any:
         pb = self._messages
         request = pb.ScoreRequest(token_ids=pb.TokenIds(ids=ids), fidelity=self._fidelity(fidelity), top_logprobs=alternatives)
-        try:
-            return self._inference.Score(request)
-        except grpc.RpcError as error:
-            raise self._failed(error) from None
+        return self._call(self._inference.Score, request)
 
     def tokenize(self, text: str) -> list[int]:
         pb = self._messages
         options = pb.TokenizeOptions(add_special_tokens=False)
-        return list(self._inference.Tokenize(pb.TokenizeRequest(text=text, options=options)).token_ids)
+        return list(self._call(self._inference.Tokenize, pb.TokenizeRequest(text=text, options=options)).token_ids)
 
     def server_info(self) -> Any:
-        return self._control.GetServerInfo(self._control_messages.GetServerInfoRequest())
+        return self._call(self._control.GetServerInfo, self._control_messages.GetServerInfoRequest())
 
     def model_info(self) -> Any:
-        return self._control.GetModelInfo(self._control_messages.GetModelInfoRequest())
+        return self._call(self._control.GetModelInfo, self._control_messages.GetModelInfoRequest())
 
     def stats(self) -> Any:
-        return self._control.GetStats(self._control_messages.GetStatsRequest())
+        return self._call(self._control.GetStats, self._control_messages.GetStatsRequest())
 
     def counters(self) -> Counters:
         stats = self.stats()
