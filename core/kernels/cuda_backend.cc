@@ -11,6 +11,8 @@
 #include "core/kernels/cuda_attention.h"
 #include "core/kernels/cuda_choices.h"
 #include "core/kernels/cuda_memory.h"
+#include "core/kernels/cuda_products.h"
+#include "core/kernels/cuda_states.h"
 #include "core/kernels/descriptions.h"
 #include "core/kernels/half_storage.h"
 
@@ -18,10 +20,6 @@ namespace moed {
 namespace {
 
 using namespace cuda;  // operations
-
-constexpr int kStateColumns = 32;                              // of a warp, at most
-constexpr int kMostStateBytes = 48 << 10;                      // of shared memory, for a warp's columns
-constexpr int kTogether[] = {1, cuda::kFewTokens, INT32_MAX};  // tokens: jobs with as many are one launch
 
 template <class T>
 void ClearPadding([[maybe_unused]] T& value) {
@@ -105,19 +103,25 @@ class CudaBackend final : public ComputeBackend {
     Run(kernels_.attention, AttentionOf(shape, query, rotated, rotated_stride, output, RunsOf(runs, scores)));
   }
   void Convolve(const ConvolutionShape& shape, std::span<const StateRun> runs, const float* x, const float* weights,
-                float* y) override;
+                float* y) override {
+    Run(kernels_.convolve, ConvolutionOf(shape, runs, x, weights, y, descriptions_));
+  }
   void DeltaGates(float* a, float* b, const float* bias, const float* decay_rates, int rows, int heads) override {
     Run(kernels_.delta_gates,
         {.a = a, .b = b, .bias = bias, .decay_rates = decay_rates, .heads = heads, .n = int64_t{rows} * heads});
   }
   void DeltaRule(const DeltaRuleShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
-                 const float* rate, float* output) override;
+                 const float* rate, float* output) override {
+    Run(kernels_.states, StatesOf(shape, runs, x, decay, rate, output, descriptions_));
+  }
   void StepSizes(float* steps, const float* bias, const float* decay_rates, int rows, int heads, float* decays) override {
     Run(kernels_.step_sizes,
         {.steps = steps, .decays = decays, .bias = bias, .decay_rates = decay_rates, .heads = heads, .n = int64_t{rows} * heads});
   }
   void StateSpace(const StateSpaceShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
-                  const float* steps, const float* skip, float* output) override;
+                  const float* steps, const float* skip, float* output) override {
+    Run(kernels_.states, StatesOf(shape, runs, x, decay, steps, skip, output, descriptions_));
+  }
   void Multiply(float* x, const float* by, int64_t n) override { Run(kernels_.multiply, {.x = x, .by = by, .n = n}); }
   void SigmoidGate(float* x, const float* gate, int64_t n) override {
     Run(kernels_.sigmoid_gate, {.x = x, .gate = gate, .n = n});
@@ -153,14 +157,9 @@ class CudaBackend final : public ComputeBackend {
   void GatherParts(std::initializer_list<GatherOperation::Part> parts, std::span<const int32_t> rows);
   bool OfHalves(const MatMulJob& job) const { return multiplies_halves_ && !job.halves.empty(); }
   void MultiplyHalves(const MatMulJob& job);
-  // The exact jobs of this format with more than `fewer` and at most `most` tokens.
-  void LaunchProducts(std::span<const MatMulJob> jobs, FormatId format, int fewer, int most);
   AttendedRuns RunsOf(std::span<const KvRun> runs, std::span<float> scores) {
     return {runs, scores, runtime_->attributes().multiprocessors, descriptions_};
   }
-  template <class Shape>
-  void LaunchStates(const Shape& shape, std::span<const StateRun> runs, StateOperation operation);
-  const int64_t* FirstRows(std::span<const StateRun> runs);
 
   const std::string_view name_;
   const KernelSet& kernels_;
@@ -244,96 +243,30 @@ Activations CudaBackend::Gather(const Activations& from, std::span<const int32_t
 }
 
 void CudaBackend::MatMul(std::span<const MatMulJob> jobs) {
-  uint32_t formats = 0;
   choices_.ForgetTables();
-  static_assert(kFormatCount <= 32);
   for (const MatMulJob& job : jobs) {
     MOED_CHECK(job.input->cols == job.weights.cols && job.input->forms().Cover(InputForms::Of({job.weights.format})));
     MOED_CHECK(FitsColumns(job.weights.format, job.weights.cols));
-    if (OfHalves(job)) {
-      MOED_CHECK(job.choice == nullptr);
-      MultiplyHalves(job);
-    } else {
-      formats |= uint32_t{1} << static_cast<int>(job.weights.format);
-    }
+    if (OfHalves(job)) MultiplyHalves(job);
   }
-  for (int format = 0; format < kFormatCount; ++format) {
-    if ((formats >> format & 1) == 0) continue;
-    int fewer = 0;
-    for (const int most : kTogether) LaunchProducts(jobs, static_cast<FormatId>(format), std::exchange(fewer, most), most);
-  }
-}
-
-void CudaBackend::LaunchProducts(std::span<const MatMulJob> jobs, FormatId format, int fewer, int most) {
-  const auto among = [&](const MatMulJob& job) {
-    return job.weights.format == format && job.input->tokens > fewer && job.input->tokens <= most && job.weights.rows > 0 &&
-           !OfHalves(job);
-  };
-  const auto count = std::count_if(jobs.begin(), jobs.end(), among);
-  if (count == 0) return;
-  const auto described = descriptions_.Take<ProductJob>(static_cast<size_t>(count));
-  ProductsOperation operation = {
-      .format = format, .jobs = described.device, .count = static_cast<int>(count), .groups = 0, .tokens = 0};
-  ProductJob* next = described.host;
-  for (const MatMulJob& job : jobs) {
-    if (!among(job)) continue;
-    const Activations& x = *job.input;
-    const int panels = PanelsOfBlock(PackedBytes(format, kPanelRows, job.weights.cols), x.tokens);
-    *next++ = {.weights = reinterpret_cast<const unsigned char*>(job.weights.data),
-               .values = x.values,
-               .codes = x.codes,
-               .scales = x.scales,
-               .sums = x.sums,
-               .bias = job.bias,
-               .output = job.output,
-               .output_stride = job.output_stride,
-               .rows = job.weights.rows,
-               .blocks = Blocks(job.weights.cols),
-               .tokens = x.tokens,
-               .first_group = operation.groups,
-               .panels = panels,
-               .scale = job.scale,
-               .adds = job.adds,
-               .choice = job.choice == nullptr ? nullptr : choices_.ChoicesOf({job.choice, 1}),
-               .matrices = job.choice == nullptr ? nullptr : choices_.MatricesOf(job.matrices)};
-    operation.groups += static_cast<int>(CeilDiv(Panels(job.weights.rows), panels));
-    operation.tokens = std::max(operation.tokens, x.tokens);
-  }
-  Run(kernels_.products, operation);
+  const auto exact = [this](const MatMulJob& job) { return !OfHalves(job); };
+  const auto launch = [this](const ProductsOperation& operation) { Run(kernels_.products, operation); };
+  LaunchProducts(jobs, exact, descriptions_, choices_, launch);
 }
 
 // As many rows of the matrix at once as there is room for.
 void CudaBackend::MultiplyHalves(const MatMulJob& job) {
-  const Activations& x = *job.input;
-  const int inner = Blocks(job.weights.cols) * kBlockColumns;
-  const auto storage = HalfStorage::In(job.halves, static_cast<size_t>(x.tokens), static_cast<size_t>(job.weights.rows),
-                                       static_cast<size_t>(inner));
+  MOED_CHECK(job.choice == nullptr);
+  const int tokens = job.input->tokens, inner = Blocks(job.weights.cols) * kBlockColumns;
+  const auto storage =
+      HalfStorage::In(job.halves, static_cast<size_t>(tokens), static_cast<size_t>(job.weights.rows), static_cast<size_t>(inner));
   MOED_CHECK(storage.rows() >= kPanelRows || job.weights.rows == 0);
-  const bool codes = InputForms::Of({job.weights.format}).codes;
-  Run(kernels_.halve_input, {.values = codes ? nullptr : x.values,
-                             .codes = x.codes,
-                             .scales = x.scales,
-                             .to = {storage.input.data(), storage.input_inverses.data()},
-                             .rows = x.tokens,
-                             .cols = x.cols});
+  Run(kernels_.halve_input, HalveInputOf(job, storage));
   for (int first = 0; first < job.weights.rows; first += storage.rows()) {
     const MatrixView slab = job.weights.Rows(first, std::min(storage.rows(), job.weights.rows - first));
-    Run(kernels_.halve_weights, {.format = slab.format,
-                                 .matrix = reinterpret_cast<const unsigned char*>(slab.data),
-                                 .to = {storage.weights.data(), storage.weight_inverses.data()},
-                                 .rows = slab.rows,
-                                 .cols = slab.cols});
-    stream_.Multiply({storage.weights.data(), storage.input.data(), storage.products.data(), slab.rows, x.tokens, inner});
-    Run(kernels_.finish_products, {.products = storage.products.data(),
-                                   .weight_inverses = storage.weight_inverses.data(),
-                                   .input_inverses = storage.input_inverses.data(),
-                                   .bias = job.bias == nullptr ? nullptr : job.bias + first,
-                                   .output = job.output + first,
-                                   .output_stride = job.output_stride,
-                                   .rows = slab.rows,
-                                   .scale = job.scale,
-                                   .adds = job.adds,
-                                   .n = int64_t{x.tokens} * slab.rows});
+    Run(kernels_.halve_weights, HalveWeightsOf(slab, storage));
+    stream_.Multiply({storage.weights.data(), storage.input.data(), storage.products.data(), slab.rows, tokens, inner});
+    Run(kernels_.finish_products, FinishProductsOf(job, slab, first, storage));
   }
 }
 
@@ -367,72 +300,6 @@ void CudaBackend::StoreLatent(const LatentShape& shape, std::span<const KvRun> r
   operation.first_byte = KvRowBytes(shape.kv_format, shape.rank);
   operation.dims = shape.rotary_dims;
   Run(kernels_.store_rows, operation);
-}
-
-const int64_t* CudaBackend::FirstRows(std::span<const StateRun> runs) {
-  const auto first_rows = descriptions_.Take<int64_t>(runs.size());
-  int64_t first = 0;
-  for (size_t i = 0; i < runs.size(); ++i) first_rows.host[i] = std::exchange(first, first + runs[i].tokens);
-  return first_rows.device;
-}
-
-void CudaBackend::Convolve(const ConvolutionShape& shape, std::span<const StateRun> runs, const float* x, const float* weights,
-                           float* y) {
-  MOED_CHECK(shape.taps >= 2 && shape.taps <= kMostTaps);
-  Run(kernels_.convolve, {.runs = descriptions_.Copy(runs),
-                          .first_rows = FirstRows(runs),
-                          .x = x,
-                          .weights = weights,
-                          .bias = shape.bias,
-                          .y = y,
-                          .channels = shape.channels,
-                          .taps = shape.taps,
-                          .silu = shape.silu,
-                          .n = static_cast<int64_t>(runs.size()) * shape.channels});
-}
-
-template <class Shape>
-void CudaBackend::LaunchStates(const Shape& shape, std::span<const StateRun> runs, StateOperation operation) {
-  const int column_bytes = shape.key_dim * static_cast<int>(sizeof(float));
-  MOED_CHECK(column_bytes <= kMostStateBytes);
-  operation.runs = descriptions_.Copy(runs);
-  operation.first_rows = FirstRows(runs);
-  operation.row = shape.row();
-  operation.count = static_cast<int>(runs.size());
-  operation.key_heads = shape.key_heads;
-  operation.value_heads = shape.value_heads;
-  operation.key_dim = shape.key_dim;
-  operation.value_dim = shape.value_dim;
-  operation.columns = std::min(kStateColumns, kMostStateBytes / column_bytes);
-  Run(kernels_.states, operation);
-}
-
-void CudaBackend::DeltaRule(const DeltaRuleShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
-                            const float* rate, float* output) {
-  const int64_t key_width = int64_t{shape.key_heads} * shape.key_dim;
-  LaunchStates(shape, runs,
-               {.x = x,
-                .decay = decay,
-                .rate = rate,
-                .output = output,
-                .queries = 0,
-                .keys = key_width,
-                .values = 2 * key_width,
-                .key_heads_in_turn = shape.key_heads_in_turn,
-                .scale = shape.scale});
-}
-
-void CudaBackend::StateSpace(const StateSpaceShape& shape, std::span<const StateRun> runs, const float* x, const float* decay,
-                             const float* steps, const float* skip, float* output) {
-  LaunchStates(shape, runs,
-               {.x = x,
-                .decay = decay,
-                .rate = steps,
-                .skip = skip,
-                .output = output,
-                .queries = shape.output_row() + int64_t{shape.key_heads} * shape.key_dim,
-                .keys = shape.output_row(),
-                .values = 0});
 }
 
 void CudaBackend::Combine(const CombineJob& job) {
