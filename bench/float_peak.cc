@@ -43,7 +43,7 @@ double Run(Executor& executor, void (*run)(), int products) {
 
 double RunMultiplyAdds([[maybe_unused]] std::string_view backend, [[maybe_unused]] Executor& executor) {
 #if defined(__x86_64__)
-  if (backend == "avx512-vnni") return Run(executor, Zmm, 16 * 16);
+  if (backend == "avx512-vnni" || backend == "amx-int8") return Run(executor, Zmm, 16 * 16);
   if (backend == "avx2" || backend == "avx-vnni") return Run(executor, Ymm, 12 * 8);
 #endif
   return 0;

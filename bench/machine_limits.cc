@@ -3,7 +3,8 @@
 //   memory_read/...   GB/s
 //   int8_peak/...     GMAC/s, 10^9 multiplications and additions of 8-bit codes a second, in registers alone
 //   disk_read/...     GB/s of --file
-//   mat_mul/...       GB/s of weights, GMAC/s, and both as shares: of the best memory_read form, of the format's int8_peak
+//   mat_mul/...       GB/s of weights, GMAC/s, and both as shares: of the best memory_read form, of the format's int8_peak;
+//                     with --against, how many times as fast as that backend, of products in turns
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -33,8 +35,9 @@ namespace moed {
 namespace {
 
 constexpr int kThreads[] = {1, 2};
-constexpr int kTokens[] = {1, 2, 4, 8, 32, 512};
-constexpr FormatId kFormats[] = {FormatId::kQ8, FormatId::kQ4, FormatId::kQ4A, FormatId::kQ3, FormatId::kQ2};
+constexpr int kTokens[] = {1, 2, 4, 8, 16, 32, 64, 512};
+constexpr FormatId kFormats[] = {FormatId::kQ8, FormatId::kQ4,  FormatId::kQ4A, FormatId::kQ3,
+                                 FormatId::kQ2, FormatId::kQ4K, FormatId::kQ6K};
 constexpr size_t kLimitReadBytes = 64 << 20;  // a turn of reading memory, beyond most caches
 constexpr double kTurnSeconds = 0.01;
 constexpr int kTurns = 9;
@@ -144,14 +147,21 @@ struct MatMulCase {
   int threads;
 };
 
-void MatMulShare(benchmark::State& state, Pool& pool, const MatMulCase& c) {
+void MatMulShare(benchmark::State& state, Pool& pool, const MatMulCase& c, const std::string& against) {
   const auto executor = MakeThreadPool(c.threads);
   const auto backend = MakeComputeBackend(c.backend, *executor).value();
   const MemoryRead& read = BestRead(*executor, pool.NextToRead());
   const Int8Loop* loop = FindInt8Loop(c.backend, c.format);
   Product product(*backend, pool, c.format, c.rows, c.cols, c.tokens);
   product.Seconds();  // pages of the output
-  std::vector<double> bandwidth, compute, bandwidth_share, compute_share;
+  std::unique_ptr<ComputeBackend> other;
+  std::optional<Product> other_product;
+  if (!against.empty()) {
+    other = MakeComputeBackend(against, *executor).value();
+    other_product.emplace(*other, pool, c.format, c.rows, c.cols, c.tokens);
+    other_product->Seconds();
+  }
+  std::vector<double> bandwidth, compute, bandwidth_share, compute_share, times;
   for (auto _ : state) {
     const double read_rate = ReadRate(read, *executor, pool.NextToRead());
     const double peak = loop == nullptr ? 0 : Int8Rate(*loop, *executor);
@@ -161,11 +171,13 @@ void MatMulShare(benchmark::State& state, Pool& pool, const MatMulCase& c) {
     compute.push_back(product.multiplications() / seconds * 1e-9);
     bandwidth_share.push_back(bandwidth.back() / read_rate);
     if (loop != nullptr) compute_share.push_back(compute.back() / peak);
+    if (other_product) times.push_back(other_product->Seconds() / seconds);
   }
   state.counters["GB/s"] = Median(bandwidth);
   state.counters["GMAC/s"] = Median(compute);
   state.counters["of_read"] = Median(bandwidth_share);
   if (loop != nullptr) state.counters["of_int8"] = Median(compute_share);
+  if (other_product) state.counters["times"] = Median(times);
 }
 
 void Memory(benchmark::State& state, Pool& pool, const MemoryRead& read, int threads) {
@@ -253,7 +265,7 @@ void RegisterLimits(Pool& pool, const std::string& file) {
   }
 }
 
-void RegisterMatMul(Pool& pool) {
+void RegisterMatMul(Pool& pool, const std::string& against) {
   for (const ComputeBackendRow& row : ComputeBackends()) {
     if (row.name == "scalar" || !row.supported()) continue;
     for (const Model& model : kModels) {
@@ -265,7 +277,7 @@ void RegisterMatMul(Pool& pool) {
               const MatMulCase c{row.name, format, rows, cols, tokens, threads};
               Register(StrCat("mat_mul/", row.name, "/", model.name, "/", part, "/", FormatOf(format).name,
                               "/tokens:", std::to_string(tokens), "/threads:", std::to_string(threads)),
-                       [&pool, c](benchmark::State& state) { MatMulShare(state, pool, c); });
+                       [&pool, &against, c](benchmark::State& state) { MatMulShare(state, pool, c, against); });
             }
           }
         }
@@ -288,12 +300,16 @@ int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);  // takes its own flags, such as --benchmark_filter=mat_mul/avx2/.*tokens:512
   CLI::App app("What this machine reads and multiplies at most, and the kernels as a share of that.");
   std::string file;
+  std::string against;
   size_t pool_mib = 512;
   app.add_option("--file", file, "file for disk_read, at least 256 MiB; without it the disk is left out")
       ->check(CLI::ExistingFile);
   app.add_option("--pool-mib", pool_mib, "memory to read, far beyond the caches")
       ->check(CLI::Range(256, 65536))
       ->capture_default_str();
+  app.add_option("--against", against, "compute backend that products are compared with")->check([](const std::string& name) {
+    return moed::Runs(name) ? std::string() : "no compute backend of this machine: " + name;
+  });
   CLI11_PARSE(app, argc, argv);
   auto memory = moed::Buffer::Allocate(pool_mib << 20);
   if (!memory.ok()) {
@@ -303,7 +319,7 @@ int main(int argc, char** argv) {
   moed::Pool pool(std::move(memory).value());
   moed::PrintCudaDevices();
   moed::RegisterLimits(pool, file);
-  moed::RegisterMatMul(pool);
+  moed::RegisterMatMul(pool, against);
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 }

@@ -73,6 +73,26 @@ __attribute__((target("avx512f,avx512vnni"))) void Dots512(int64_t iterations) {
   Keep(sums);
 }
 
+// Of 32 columns, as many as share a scale: half of what a tile holds, in the same time.
+constexpr int kTileRows = 16, kTileColumns = 32;
+__attribute__((target("amx-tile,amx-int8"))) void TileProducts(int64_t iterations) {
+  struct alignas(64) {
+    uint8_t palette = 1, start_row = 0, reserved[14] = {};
+    uint16_t row_bytes[16] = {64, 64, 64, 64, kTileColumns, 64};
+    uint8_t rows[16] = {kTileRows, kTileRows, kTileRows, kTileRows, kTileRows, kTileColumns / 4};
+  } shapes;
+  asm volatile("" : : "r"(&shapes) : "memory");
+  _tile_loadconfig(&shapes);
+  for (int64_t i = 0; i < iterations; ++i) {
+    _tile_dpbssd(0, 4, 5);
+    _tile_dpbssd(1, 4, 5);
+    _tile_dpbssd(2, 4, 5);
+    _tile_dpbssd(3, 4, 5);
+  }
+  _tile_release();
+}
+constexpr int kTileProducts = 4 * kTileRows * kTileRows * kTileColumns;
+
 constexpr Int8Loop kLoops[] = {
     {"avx2", FormatId::kQ8, "vpmaddubsw of two nibbles, vpaddw", 32 * kChains / 2, NibblePairs},
     {"avx2", FormatId::kQ4, "vpmaddubsw, vpaddw", 32 * kChains, UnsignedPairs},
@@ -89,6 +109,11 @@ constexpr Int8Loop kLoops[] = {
     {"avx512-vnni", FormatId::kQ2, "vpdpbusd zmm", 64 * kChains, Dots512},
     {"avx512-vnni", FormatId::kQ4A, "vpdpbusd zmm", 64 * kChains, Dots512},
     {"avx512-vnni", FormatId::kQ3, "vpdpbusd zmm", 64 * kChains, Dots512},
+    {"amx-int8", FormatId::kQ8, "tdpbssd of 32 columns", kTileProducts, TileProducts},
+    {"amx-int8", FormatId::kQ4, "tdpbssd of 32 columns", kTileProducts, TileProducts},
+    {"amx-int8", FormatId::kQ2, "tdpbssd of 32 columns", kTileProducts, TileProducts},
+    {"amx-int8", FormatId::kQ4A, "tdpbssd of 32 columns", kTileProducts, TileProducts},
+    {"amx-int8", FormatId::kQ3, "tdpbssd of 32 columns", kTileProducts, TileProducts},
 };
 std::span<const Int8Loop> Loops() { return kLoops; }
 

@@ -1,6 +1,8 @@
 // The compute backends of this build and what each asks of the machine.
 #if defined(__x86_64__)
 #include <cpuid.h>
+
+#include <cstring>
 #endif
 
 #include "core/base/status.h"
@@ -30,6 +32,7 @@ constexpr std::string_view kCuda = "cuda";
 constexpr char kAvx2[] = "avx2";
 constexpr char kAvxVnni[] = "avx-vnni";
 constexpr char kAvx512Vnni[] = "avx512-vnni";
+constexpr char kAmxInt8[] = "amx-int8";
 #elif defined(__aarch64__)
 constexpr char kNeonDotprod[] = "neon-dotprod";
 constexpr char kNeonI8mm[] = "neon-i8mm";
@@ -52,6 +55,14 @@ bool HasAvx512Vnni() {
   return HasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
 }
+
+bool HasAmxInt8() { return HasAvx512Vnni() && ProcessorHasAmxInt8() && AskForTiles() == 0; }
+
+absl::Status AmxInt8Refusal() {
+  if (!HasAvx512Vnni() || !ProcessorHasAmxInt8()) return NotThisProcessor<kAmxInt8>();
+  return FailedPrecondition("Linux refuses this process the tiles of the compute backend '", kAmxInt8,
+                            "': arch_prctl(ARCH_REQ_XCOMP_PERM): ", std::strerror(AskForTiles()));
+}
 #endif
 
 constexpr ComputeBackendRow kComputeBackends[] = {
@@ -63,6 +74,7 @@ constexpr ComputeBackendRow kComputeBackends[] = {
     {kAvx2, HasAvx2, NotThisProcessor<kAvx2>, Make<kAvx2Kernels, kAvx2>},
     {kAvxVnni, HasAvxVnni, NotThisProcessor<kAvxVnni>, Make<kAvxVnniKernels, kAvxVnni>},
     {kAvx512Vnni, HasAvx512Vnni, NotThisProcessor<kAvx512Vnni>, Make<kAvx512VnniKernels, kAvx512Vnni>},
+    {kAmxInt8, HasAmxInt8, AmxInt8Refusal, Make<kAmxInt8Kernels, kAmxInt8>},
 #elif defined(__aarch64__)
     {kNeonDotprod, HasNeonDotprod, NotThisProcessor<kNeonDotprod>, Make<kNeonDotprodKernels, kNeonDotprod>},
     {kNeonI8mm, HasNeonI8mm, NotThisProcessor<kNeonI8mm>, Make<kNeonI8mmKernels, kNeonI8mm>},

@@ -138,6 +138,10 @@ extern const KernelTable kScalarKernels;
 extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvxVnniKernels;
 extern const KernelTable kAvx512VnniKernels;
+extern const KernelTable kAmxInt8Kernels;
+bool ProcessorHasAmxInt8();
+// Linux gives tiles to processes that ask: 0, or the error. Asks once, for every thread, before or after it starts.
+int AskForTiles();
 #elif defined(__aarch64__)
 extern const KernelTable kNeonDotprodKernels;
 extern const KernelTable kNeonI8mmKernels;

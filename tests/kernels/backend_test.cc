@@ -160,7 +160,7 @@ TEST_P(EveryBackend, AChoiceSaysWhichMatrixAndWhichBias) {
 TEST_P(EveryBackend, WritesOnlyTheRowsThereAre) {
   for (const Format& format : Formats()) {
     for (int rows = 1; rows <= 17; ++rows) {
-      const int tokens = 5, cols = ColumnsFor(format, 32), stride = rows + 11;
+      const int tokens = rows % 2 == 0 ? 5 : 18, cols = ColumnsFor(format, 32), stride = rows + 11;
       const PackedMatrix matrix = RandomMatrix(format.id, rows, cols, 1);
       const std::vector<float> x = Gaussian(tokens * cols, 2);
       Buffer storage = Buffer::Allocate(ActivationBytes(tokens, cols)).value();

@@ -162,7 +162,7 @@ TEST_P(Exactness, MatMulBeyondOneRange) {
     int rows, least, tokens;
   };
   for (const Format& format : Formats()) {
-    for (const auto [rows, least, tokens] : {Shape{43, 2500, 100}, Shape{12, 100, 300}, Shape{9, 30000, 7}}) {
+    for (const auto [rows, least, tokens] : {Shape{43, 2500, 100}, Shape{12, 100, 300}, Shape{9, 30000, 7}, Shape{24, 700, 35}}) {
       if (!Taken(11)) continue;
       const int cols = ColumnsFor(format, least);
       const PackedMatrix matrix = RandomMatrix(format.id, rows, cols, 5);
@@ -177,7 +177,7 @@ TEST_P(Exactness, MatMulLargeEnoughForThreads) {
   for (const Format& format : Formats()) {
     const int rows = 500, cols = ColumnsFor(format, 608);
     const PackedMatrix matrix = RandomMatrix(format.id, rows, cols, 3);
-    for (int tokens : {1, 6}) {
+    for (int tokens : {1, 6, 18}) {
       if (!Taken(5)) continue;
       const std::vector<float> x = Gaussian(tokens * cols, tokens);
       EXPECT_TRUE(SameBits(Multiply(*backend_, matrix.view, x, tokens), Multiply(*scalar_, matrix.view, x, tokens)))
@@ -195,8 +195,10 @@ TEST_P(Exactness, MatMulOfAnyBytes) {
     for (int round = 0; round < 20; ++round) {
       PackedMatrix matrix = RandomMatrix(format.id, rows, cols, 1);
       for (std::byte& byte : matrix.bytes) byte = std::byte(random() & 0xff);
-      const std::vector<float> x = round % 2 == 0 ? Gaussian(3 * cols, round) : Awkward(3 * cols, round);
-      EXPECT_TRUE(SameBits(Multiply(*backend_, matrix.view, x, 3), Multiply(*scalar_, matrix.view, x, 3))) << format.name;
+      const int tokens = round % 4 < 2 ? 3 : 17;
+      const std::vector<float> x = round % 2 == 0 ? Gaussian(tokens * cols, round) : Awkward(tokens * cols, round);
+      EXPECT_TRUE(SameBits(Multiply(*backend_, matrix.view, x, tokens), Multiply(*scalar_, matrix.view, x, tokens)))
+          << format.name << " tokens " << tokens;
     }
   }
 }
@@ -210,12 +212,14 @@ TEST_P(Exactness, MatMulEveryCode) {
       for (size_t i = 0; i < matrix.bytes.size(); ++i) {
         if (i % format.panel_block_bytes >= format.scale_bytes) matrix.bytes[i] = std::byte(fill);
       }
-      for (int tokens : {1, 3}) {
-        for (float value : {1.0f, -1.0f}) {  // codes of 127 or -127 throughout
+      for (float value : {1.0f, -1.0f}) {  // codes of 127 or -127 throughout
+        for (int tokens : {1, 3, 17}) {
           if (!Taken(31)) continue;
           const std::vector<float> x(tokens * cols, value);
-          EXPECT_TRUE(SameBits(Multiply(*backend_, matrix.view, x, tokens), Multiply(*scalar_, matrix.view, x, tokens)))
-              << format.name << " " << fill;
+          const std::vector<float> one = Multiply(*scalar_, matrix.view, std::span(x).first(cols), 1);
+          std::vector<float> expected;  // tokens that are all the same
+          for (int token = 0; token < tokens; ++token) expected.insert(expected.end(), one.begin(), one.end());
+          EXPECT_TRUE(SameBits(Multiply(*backend_, matrix.view, x, tokens), expected)) << format.name << " " << fill;
         }
       }
     }
@@ -224,7 +228,7 @@ TEST_P(Exactness, MatMulEveryCode) {
 
 // float16 infinity and NaN as the scale of one row, or in one token's activations, show in that row or token alone.
 TEST_P(Exactness, MatMulNonFinite) {
-  const int rows = 32, tokens = 5;
+  const int rows = 32, tokens = 21;
   for (const Format& format : BlockFormats()) {
     if (format.scale_bytes < 2 * kPanelRows) continue;  // its scales are all finite
     const int cols = ColumnsFor(format, 96);

@@ -243,6 +243,7 @@ struct Block {
   static constexpr bool kSubtracted = Scales::kSubtracted;  // offsets are
   static constexpr int kBlocks = Scales::kBlocks;
   static constexpr int kParts = Scales::kParts;
+  static constexpr int kZero = Codes::kZero;
   static constexpr int kLargest = Codes::kLargest;
   static constexpr int kLoads = Codes::kLoads;
   static constexpr int kBytes = Scales::kHeaderBytes + kBlocks * Codes::kBytes;
