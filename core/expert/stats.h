@@ -89,7 +89,7 @@ struct ExpertStats {
   std::array<LoadHistogram, kLoadReasons> loads{};
   std::vector<std::array<uint64_t, kLoadReasons>> load_bytes;  // [precision][reason]
   std::array<uint64_t, kPrefetchOutcomes> prefetches{};
-  uint64_t wasted_prefetch_bytes = 0;  // read and evicted before anyone wanted them
+  uint64_t wasted_prefetch_bytes = 0;  // of guesses: read and evicted before anyone wanted them, or given up
   double prefetch_saved_seconds = 0;   // of reading: what guesses that were wanted had done by then
   std::array<PredictionCounts, kPhases> predictions{};
   std::vector<std::array<uint64_t, kEvictionReasons>> evictions;  // [precision][reason]

@@ -83,6 +83,7 @@ class ReadQueue::Impl {
     std::function<void(absl::Status)> done;
     bool begun = false;
     int in_flight = 0;     // pieces
+    uint64_t bytes = 0;    // that have come
     absl::Status outcome;  // of the pieces that have come, CANCELLED once nothing more is to be given
   };
   using Line = std::list<Read>;
@@ -111,6 +112,7 @@ class ReadQueue::Impl {
     ++stats_.cancelled;
     read->outcome = Cancelled();
     queued_.erase(read->ticket);
+    if (read->in_flight == 0) stats_.cancelled_bytes += read->bytes;
     Line& to = read->in_flight > 0 ? given_ : over;
     to.splice(to.end(), LineOf(read->priority), read);
   }
@@ -169,7 +171,10 @@ class ReadQueue::Impl {
     if (--in_flight_ == 0) stats_.busy_nanos += clock_.NowNanos() - busy_since_nanos_;
     idle_in_flight_ -= idle ? 1 : 0;
     --read->in_flight;
-    if (outcome.ok()) stats_.bytes += bytes;
+    if (outcome.ok()) {
+      stats_.bytes += bytes;
+      read->bytes += bytes;
+    }
     read->outcome.Update(std::move(outcome));
     const auto queued = queued_.find(read->ticket);
     if (queued != queued_.end()) {
@@ -178,7 +183,9 @@ class ReadQueue::Impl {
       given_.splice(given_.end(), LineOf(read->priority), read);
     }
     if (read->in_flight > 0) return {};
-    if (!absl::IsCancelled(read->outcome)) {
+    if (absl::IsCancelled(read->outcome)) {
+      stats_.cancelled_bytes += read->bytes;
+    } else {
       ++stats_.reads;
       stats_.failed += read->outcome.ok() ? 0 : 1;
     }

@@ -35,7 +35,8 @@ struct ReadQueueStats {
   uint64_t bytes = 0;  // read successfully, of cancelled ones too
   uint64_t failed = 0;
   uint64_t cancelled = 0;
-  int64_t busy_nanos = 0;  // time with at least one read in flight
+  uint64_t cancelled_bytes = 0;  // of bytes: read of those that were cancelled
+  int64_t busy_nanos = 0;        // time with at least one read in flight
 };
 
 // Thread-safe. Destruction cancels what is queued (done is called with CANCELLED) and waits for what is in flight.

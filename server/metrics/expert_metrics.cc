@@ -65,7 +65,7 @@ void AddLoads(const ExpertStats& stats, const std::vector<std::string>& formats,
   for (int i = 0; i < kPrefetchOutcomes; ++i)
     AddSample(prefetches, static_cast<double>(stats.prefetches[i]), {{"outcome", kOutcomeNames[i]}});
   AddCounter(families, "moe_expert_prefetch_wasted_bytes_total",
-             "Bytes of prefetched experts that left before anyone wanted them.",
+             "Bytes of prefetched experts that left before anyone wanted them, or were given up.",
              static_cast<double>(stats.wasted_prefetch_bytes));
   AddCounter(families, "moe_expert_prefetch_saved_seconds_total",
              "Time of reading that prefetches had done when their experts were wanted.", stats.prefetch_saved_seconds);

@@ -260,6 +260,7 @@ TEST_F(IdleReads, CancelledOnesEndWithTheirPiecesInFlight) {
   EXPECT_THAT(outcomes_[0], ElementsAre(absl::StatusCode::kCancelled));
   EXPECT_THAT(backend.submitted(), ElementsAre(0, kPage));
   EXPECT_EQ(queue.stats().cancelled, 1u);
+  EXPECT_EQ(queue.stats().cancelled_bytes, kPage);
   EXPECT_EQ(queue.stats().reads, 0u);
 }
 
@@ -273,6 +274,7 @@ TEST_F(IdleReads, CancelledBetweenPiecesTheyEndAtOnce) {
   backend.Complete(kPage);
   EXPECT_TRUE(queue.Cancel(idle));
   EXPECT_THAT(outcomes_[0], ElementsAre(absl::StatusCode::kCancelled));
+  EXPECT_EQ(queue.stats().cancelled_bytes, 2 * kPage);
   backend.CompleteAll();
   EXPECT_THAT(backend.submitted(), ElementsAre(0, kPage, 1));
 }

@@ -202,6 +202,7 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   void ForgetInOrder(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Release(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReleaseIfOver(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountGivenUp(const Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Fail(Slot& slot, absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Finish(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool DemandsLeft() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -239,6 +240,7 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   CacheStatistics statistics_ ABSL_GUARDED_BY(mutex_);
   TimingMeter timing_ ABSL_GUARDED_BY(mutex_);
   int64_t stalled_nanos_ ABSL_GUARDED_BY(mutex_) = 0;     // all waits so far
+  uint64_t given_up_bytes_ ABSL_GUARDED_BY(mutex_) = 0;   // counted of what was read of cancelled reads
   bool demands_reading_ ABSL_GUARDED_BY(mutex_) = false;  // the current layer's, until the last of them has arrived
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool resizing_ ABSL_GUARDED_BY(mutex_) = false;  // nothing is read ahead

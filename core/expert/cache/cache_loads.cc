@@ -224,6 +224,7 @@ void ExpertCache::OnRead(LoadTarget& target, int read, absl::Status outcome) {
   {
     CountedLock lock(mutex_);
     --slot.reads_left;
+    if (absl::IsCancelled(outcome) && !closing_) CountGivenUp(slot);
     if (slot.state == RecordState::kLoading && !outcome.ok()) Fail(slot, std::move(outcome));
     if (slot.state == RecordState::kLoading) {
       slot.arrived |= static_cast<uint8_t>(1 << read);
@@ -239,6 +240,12 @@ void ExpertCache::OnRead(LoadTarget& target, int read, absl::Status outcome) {
     StartIdleReads();
   }
   RunCancels(cancels);
+}
+
+// One guess is given up at a time, and nothing else: what was read of cancelled reads since the last time is its.
+void ExpertCache::CountGivenUp(const Slot& slot) {
+  const uint64_t bytes = loader_.stats().cancelled_bytes;
+  statistics_.CountGivenUp(slot, bytes - std::exchange(given_up_bytes_, bytes));
 }
 
 void ExpertCache::Fail(Slot& slot, absl::Status status) {

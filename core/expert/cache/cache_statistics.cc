@@ -90,6 +90,11 @@ void CacheStatistics::CountLoad(const Slot& slot, uint64_t bytes, double seconds
   stats_.load_bytes[slot.key.precision][EnumIndex(slot.reason)] += bytes;
 }
 
+void CacheStatistics::CountGivenUp(const Slot& slot, uint64_t bytes) {
+  stats_.load_bytes[slot.key.precision][EnumIndex(slot.reason)] += bytes;
+  stats_.wasted_prefetch_bytes += bytes;
+}
+
 void CacheStatistics::CountEviction(const Slot& slot, EvictionReason why) {
   ++stats_.evictions[slot.key.precision][EnumIndex(why)];
 }

@@ -41,6 +41,8 @@ class CacheStatistics {
   // `saved_seconds` of reading, where it was wanted.
   void CountOutcome(PrefetchOutcome outcome, double saved_seconds);
   void CountWastedGuess(uint64_t bytes) { stats_.wasted_prefetch_bytes += bytes; }
+  // `bytes` were read of a record that nobody waits for any more.
+  void CountGivenUp(const Slot& slot, uint64_t bytes);
 
   // Without what is "now".
   ExpertStats stats() const;

@@ -280,6 +280,8 @@ TEST_F(GivingWay, NoMoreIsReadOfAGuessThatIsKnownToBeWrong) {
   EXPECT_THAT(reads_.submitted(), testing::Not(testing::Contains(Piece(kSecond, 4, 3))));
   EXPECT_EQ(Outcomes(*provider, PrefetchOutcome::kCancelled), 1u);
   EXPECT_EQ(provider->Stats().failed_loads, 0u);
+  EXPECT_EQ(provider->Stats().wasted_prefetch_bytes, 3 * kPageBytes);
+  EXPECT_EQ(provider->Stats().load_bytes[kReferencePrecision][static_cast<int>(LoadReason::kPrefetch)], 3 * kPageBytes);
   EXPECT_THAT(RunLayer(*provider, reads_, kSecond, {4}), ElementsAre(4));  // absent, and readable
 }
 
