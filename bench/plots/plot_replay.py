@@ -3,12 +3,19 @@
 python3 bench/plots/plot_replay.py replay.json replay.png
 """
 
+import argparse
+import json
+import pathlib
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from plot_file import main, plt
+if not __package__:  # run by its path
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[2])
+
+from bench.compare.picture import plt, save
 
 COLOURS = {
     "learned": "#1f6f8b",
@@ -55,5 +62,14 @@ def draw(results: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Figure:
     return figure
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("json")
+    parser.add_argument("png")
+    options = parser.parse_args()
+    with open(options.json) as file:
+        save(draw(json.load(file)), options.png)
+
+
 if __name__ == "__main__":
-    main(__doc__, draw)
+    main()
