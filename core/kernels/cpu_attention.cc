@@ -12,7 +12,6 @@ namespace {
 constexpr int64_t kLeastWork = 8192;            // multiply-adds or elements worth waking another thread for
 constexpr int kScoresTogether = 16;             // a row's scores take a multiple of this many floats
 constexpr int kFewestRows = 6;                  // whose scores have room whatever their length
-constexpr int kFewestLatentRows = 8;            // the same of latent attention
 constexpr int64_t kScratchOfThread = 24 << 10;  // floats: as many rows up to kAttentionRows as fit in
 
 int64_t ScoreStride(int length) { return CeilDiv(length, kScoresTogether) * kScoresTogether; }
@@ -221,6 +220,34 @@ void StoreLatentOnCpu(const KernelTable& kernels, Executor& executor, const Late
   });
 }
 
+namespace {
+
+// All of one stage of some rows.
+void ComputeStage(const KernelTable& kernels, KvFormat format, LatentArguments arguments, LatentStage stage, int count) {
+  arguments.stage = stage;
+  arguments.begin = 0;
+  arguments.end = count;
+  kernels.attend_latent[static_cast<int>(format)](arguments);
+}
+
+// The same by all threads: pages of positions, rows, groups of columns.
+void ShareStage(const KernelTable& kernels, Executor& executor, KvFormat format, const LatentArguments& arguments,
+                LatentStage stage, int count, int together, int64_t work_of_all) {
+  const int parts = static_cast<int>(CeilDiv(count, together));
+  const int grain = static_cast<int>(std::clamp<int64_t>(kLeastWork * parts / std::max<int64_t>(work_of_all, 1), 1, parts));
+  executor.ParallelFor(parts, grain, [&](int begin, int end) {
+    LatentArguments part = arguments;
+    part.stage = stage;
+    part.begin = begin * together;
+    part.end = std::min(end * together, count);
+    kernels.attend_latent[static_cast<int>(format)](part);
+  });
+}
+
+}  // namespace
+
+// Ranges of rows are computed by a thread each, with scores of its own. Where there are fewer ranges than threads, or not that
+// much room, all threads compute one range after the other: rows of which a vector has a lane each are not parted for them.
 void AttendLatentOnCpu(const KernelTable& kernels, Executor& executor, const LatentShape& shape, std::span<const KvRun> runs,
                        const float* query, const float* rotated, int64_t rotated_stride, float* output, std::span<float> scores) {
   CheckLatentShape(shape);
@@ -231,41 +258,69 @@ void AttendLatentOnCpu(const KernelTable& kernels, Executor& executor, const Lat
     longest = std::max(longest, length);
     work += int64_t{2} * run.tokens * length * shape.heads * shape.rank;
   }
-  const int64_t token_stride = int64_t{shape.heads} * shape.rank;
-  const auto attend = [&](const RowRange& range, float* own_scores) {
-    kernels.attend_latent[static_cast<int>(shape.kv_format)](
-        {.latents = {.query = query + range.first_token * token_stride,
-                     .output = output + range.first_token * token_stride,
-                     .token_stride = token_stride,
-                     .heads = shape.heads,
-                     .first_row = range.first_row,
-                     .rows = range.rows,
-                     .pages = PagesOf(*range.run),
-                     .keys = 0,
-                     .values = 0,
-                     .page_tokens = shape.page_tokens,
-                     .length = range.run->position + 1,
-                     .grows = true,
-                     .first = 0,
-                     .window = 0,
-                     .head_dim = shape.rank,
-                     .scale = shape.scale,
-                     .sinks = nullptr,
-                     .bias = nullptr,
-                     .bias_reach = 0,
-                     .position = range.run->position,
-                     .scores = own_scores,
-                     .score_stride = ScoreStride(longest)},
-         .rotated = rotated + range.first_token * shape.heads * rotated_stride,
-         .rotated_stride = rotated_stride,
-         .rotary_dims = shape.rotary_dims});
+  if (work == 0) return;
+  const int64_t token_stride = int64_t{shape.heads} * shape.rank, stride = ScoreStride(longest);
+  const auto arguments_of = [&](const RowRange& range, float* own_scores, float* totals) {
+    return LatentArguments{.latents = {.query = query + range.first_token * token_stride,
+                                       .output = output + range.first_token * token_stride,
+                                       .token_stride = token_stride,
+                                       .heads = shape.heads,
+                                       .first_row = range.first_row,
+                                       .rows = range.rows,
+                                       .pages = PagesOf(*range.run),
+                                       .keys = 0,
+                                       .values = 0,
+                                       .page_tokens = shape.page_tokens,
+                                       .length = range.run->position + 1,
+                                       .grows = true,
+                                       .first = 0,
+                                       .window = 0,
+                                       .head_dim = shape.rank,
+                                       .scale = shape.scale,
+                                       .sinks = nullptr,
+                                       .bias = nullptr,
+                                       .bias_reach = 0,
+                                       .position = range.run->position,
+                                       .scores = own_scores,
+                                       .score_stride = stride},
+                           .rotated = rotated + range.first_token * shape.heads * rotated_stride,
+                           .rotated_stride = rotated_stride,
+                           .rotary_dims = shape.rotary_dims,
+                           .totals = totals,
+                           .stage = LatentStage::kScores,
+                           .begin = 0,
+                           .end = 0};
   };
-  ForRanges(executor, shape.heads, 1, runs, work, kLatentRows, ScoreStride(longest), scores, attend);
+  const auto seen_by = [&](const RowRange& range) {
+    return SeenBy(*range.run, (range.first_row + range.rows - 1) / shape.heads);
+  };
+  const RowRanges ranges(shape.heads, 1, runs, kLatentRows);
+  const bool room = static_cast<int64_t>(scores.size()) >= executor.threads() * kLatentRows * stride;
+  if (room && ranges.count() >= executor.threads()) {
+    ForRanges(executor, shape.heads, 1, runs, work, kLatentRows, stride, scores, [&](const RowRange& range, float* own_scores) {
+      float totals[kLatentRows];
+      const LatentArguments arguments = arguments_of(range, own_scores, totals);
+      ComputeStage(kernels, shape.kv_format, arguments, LatentStage::kScores, seen_by(range));
+      ComputeStage(kernels, shape.kv_format, arguments, LatentStage::kWeights, range.rows);
+      ComputeStage(kernels, shape.kv_format, arguments, LatentStage::kSums, shape.rank);
+    });
+    return;
+  }
+  MOED_CHECK(static_cast<int64_t>(scores.size()) >= kLatentRows * stride);
+  for (int i = 0; i < ranges.count(); ++i) {
+    const RowRange range = ranges[i];
+    float totals[kLatentRows];
+    const LatentArguments arguments = arguments_of(range, scores.data(), totals);
+    const int64_t weights = int64_t{range.rows} * seen_by(range), products = weights * shape.rank;
+    ShareStage(kernels, executor, shape.kv_format, arguments, LatentStage::kScores, seen_by(range), shape.page_tokens, products);
+    ShareStage(kernels, executor, shape.kv_format, arguments, LatentStage::kWeights, range.rows, 1, weights);
+    ShareStage(kernels, executor, shape.kv_format, arguments, LatentStage::kSums, shape.rank, kLatentColumns, products);
+  }
 }
 
 size_t ComputeBackend::LatentScratchFloats(int threads, int longest) {
-  const int64_t row = ScoreStride(longest);
-  return threads * std::clamp(kScratchOfThread, kFewestLatentRows * row, kLatentRows * row);
+  const int64_t rows = kLatentRows * ScoreStride(longest);
+  return static_cast<size_t>(std::max(rows, threads * std::min(kScratchOfThread, rows)));
 }
 
 }  // namespace moed

@@ -91,16 +91,27 @@ struct AttentionArguments {
   int64_t score_stride;  // a multiple of 16, at least the length of the last row
 };
 
-inline constexpr int kLatentRows = 16;  // of one call, at most
+inline constexpr int kLatentRows = 16;     // of one call, at most
+inline constexpr int kLatentColumns = 64;  // of sums
+
+// Latent attention of some rows: one stage after the other. Parts of a stage may be computed at once.
+enum class LatentStage {
+  kScores,   // positions: a part begins with a page; the last one ends where the last row's do
+  kWeights,  // rows: scores become exponentials, which are added up to `totals`
+  kSums,     // columns of the output: a part begins at a multiple of kLatentColumns
+};
 
 // Query rows that share the rows of latent attention: see LatentShape. What is the same as for attention stands in `latents`,
 // whose head_dim is the rank and whose keys and values are the page's latents; it has at most kLatentRows rows, no window and no
-// sinks. Its output may be its query.
+// sinks. Its output may be its query: that is read for scores alone.
 struct LatentArguments {
   AttentionArguments latents;
   const float* rotated;  // row r at rotated + r * rotated_stride
   int64_t rotated_stride;
   int rotary_dims;
+  float* totals;  // (rows)
+  LatentStage stage;
+  int begin, end;  // the part of it
 };
 
 // Computes the rows of panels [begin, end).

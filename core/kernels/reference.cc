@@ -180,21 +180,25 @@ void Softmax(float* x, int n) {
   for (int i = 0; i < n; ++i) x[i] /= sum;
 }
 
-// The first head_dim numbers of the values' rows, weighted by the exponentials of the positions [first, length).
+struct Columns {
+  int begin, end;
+};
+
+// Columns of the values' rows, weighted by the exponentials of the positions [first, length).
 template <KvFormat kFormat>
-void SumValues(const AttentionArguments& a, int64_t row_bytes, int first, int length, const float* exponentials, float total,
-               float* output) {
+void SumValues(const AttentionArguments& a, int64_t row_bytes, int first, int length, Columns columns, const float* exponentials,
+               float total, float* output) {
   float numbers[kMostHeadDim], sum[kMostHeadDim];
   for (int t = first; t < length; ++t) {
     WidenKvRow(kFormat, a.pages[t / a.page_tokens] + a.values + t % a.page_tokens * row_bytes, a.head_dim, numbers);
     const bool begins = t == first || t % kAttentionSumTokens == 0;
     const bool ends = (t + 1) % kAttentionSumTokens == 0 || t + 1 == length;
-    for (int d = 0; d < a.head_dim; ++d) {
+    for (int d = columns.begin; d < columns.end; ++d) {
       sum[d] = std::fma(exponentials[t], numbers[d], begins ? 0.0f : sum[d]);
       if (ends) output[d] = t / kAttentionSumTokens == first / kAttentionSumTokens ? sum[d] : output[d] + sum[d];
     }
   }
-  for (int d = 0; d < a.head_dim; ++d) output[d] /= total;
+  for (int d = columns.begin; d < columns.end; ++d) output[d] /= total;
 }
 
 template <KvFormat kFormat>
@@ -216,7 +220,7 @@ void AttentionOfRow(const AttentionArguments& a, int row, float* scores) {
     scores[t] += a.bias[int64_t{row} % a.heads * (2 * a.bias_reach + 1) + a.bias_reach + behind];
   }
   const float total = Exponentials(scores, first, length, a.sinks == nullptr ? kNoSink : a.sinks[row % a.heads]);
-  SumValues<kFormat>(a, KvRowBytes(kFormat, a.head_dim), first, length, scores, total, a.output + at);
+  SumValues<kFormat>(a, KvRowBytes(kFormat, a.head_dim), first, length, {0, a.head_dim}, scores, total, a.output + at);
 }
 
 template <KvFormat kFormat>
@@ -225,31 +229,43 @@ void Attention(const AttentionArguments& a) {
 }
 
 template <KvFormat kFormat>
-void AttendLatentOfRow(const LatentArguments& arguments, int row, float* scores) {
+void ScoreLatents(const LatentArguments& arguments, int row, float* scores) {
   const AttentionArguments& a = arguments.latents;
   const int64_t latent_bytes = KvRowBytes(kFormat, a.head_dim);
   const int64_t row_bytes = LatentRowBytes(kFormat, a.head_dim, arguments.rotary_dims);
-  const int64_t at = row / a.heads * a.token_stride + int64_t{row} % a.heads * a.head_dim;
-  const int length = a.length + row / a.heads;
+  const float* const query = a.query + row / a.heads * a.token_stride + int64_t{row} % a.heads * a.head_dim;
   const float* const rotated = arguments.rotated + row * arguments.rotated_stride;
   float key[kMostHeadDim];
-  for (int t = 0; t < length; ++t) {
+  for (int t = arguments.begin; t < std::min(arguments.end, a.length + row / a.heads); ++t) {
     const unsigned char* stored = a.pages[t / a.page_tokens] + t % a.page_tokens * row_bytes;
     WidenKvRow(kFormat, stored, a.head_dim, key);
     WidenKvRow(kFormat, stored + latent_bytes, arguments.rotary_dims, key + a.head_dim);
     float score = 0;
-    for (int d = 0; d < a.head_dim; ++d) score = std::fma(a.query[at + d], key[d], score);
+    for (int d = 0; d < a.head_dim; ++d) score = std::fma(query[d], key[d], score);
     for (int d = 0; d < arguments.rotary_dims; ++d) score = std::fma(rotated[d], key[a.head_dim + d], score);
     scores[t] = a.scale * score;
   }
-  const float total = Exponentials(scores, 0, length, kNoSink);
-  SumValues<kFormat>(a, row_bytes, 0, length, scores, total, a.output + at);
 }
 
 template <KvFormat kFormat>
 void AttendLatent(const LatentArguments& arguments) {
   const AttentionArguments& a = arguments.latents;
-  for (int i = 0; i < a.rows; ++i) AttendLatentOfRow<kFormat>(arguments, a.first_row + i, a.scores + i * a.score_stride);
+  const int64_t row_bytes = LatentRowBytes(kFormat, a.head_dim, arguments.rotary_dims);
+  for (int i = 0; i < a.rows; ++i) {
+    const int row = a.first_row + i, length = a.length + row / a.heads;
+    const int64_t at = row / a.heads * a.token_stride + int64_t{row} % a.heads * a.head_dim;
+    float* const scores = a.scores + i * a.score_stride;
+    switch (arguments.stage) {
+      case LatentStage::kScores:
+        ScoreLatents<kFormat>(arguments, row, scores);
+        break;
+      case LatentStage::kWeights:
+        if (i >= arguments.begin && i < arguments.end) arguments.totals[i] = Exponentials(scores, 0, length, kNoSink);
+        break;
+      case LatentStage::kSums:
+        SumValues<kFormat>(a, row_bytes, 0, length, {arguments.begin, arguments.end}, scores, arguments.totals[i], a.output + at);
+    }
+  }
 }
 
 template <KvFormat kFormat>

@@ -1,6 +1,6 @@
 """What kill -9 costs: the first answer of a daemon that was killed and started again, beside that of the one before it, warm.
 
-    python3 -m tests.chaos.warm_restart [--rounds 20] [-- FLAGS OF MOED...]
+    python3 -m tests.chaos.warm_restart [--rounds 20] [--store STORE] [--tokens 32] [-- FLAGS OF MOED...]
 
 Each round starts a daemon, lets it answer until its experts are in memory, times one more answer, has it write its residency and
 kills it. It starts it twice again: once it times the first answer as soon as that is ready, once when what was kept is read. A
@@ -24,9 +24,9 @@ from tests.chaos.patient import WAIT_SECONDS, request
 from tools.daemon import DEFAULT_BINARIES, Daemon, pack_demo, running
 
 
-def seconds_of_answer(stub: Any) -> float:
+def seconds_of_answer(stub: Any, tokens: int) -> float:
     begun = time.monotonic()
-    stub.Generate(request(32), timeout=WAIT_SECONDS)
+    stub.Generate(request(tokens), timeout=WAIT_SECONDS)
     return time.monotonic() - begun
 
 
@@ -48,23 +48,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=pathlib.Path, default=DEFAULT_BINARIES)
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--store", type=pathlib.Path, help="[the demo model's]")
+    parser.add_argument("--tokens", type=int, default=32, help="of an answer [%(default)s]")
     parser.add_argument("flags", nargs="*", default=["--memory-budget", "12MiB", "--io-backend", "direct", "--threads", "1"])
     options = parser.parse_args()
     seconds: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         protocol.load(folder / "stubs")
-        store = pack_demo(options.bin, folder, "q4", "q8")
+        store = options.store or pack_demo(options.bin, folder, "q4", "q8")
         flags = ("--store", store, "--prefix-cache", "off", "--request-log", "off", *options.flags)
         kept = ("--residency", folder / "residency")
 
         def time_answer(what: str, stub: Any) -> None:
-            seconds.setdefault(what, []).append(seconds_of_answer(stub))
+            seconds.setdefault(what, []).append(seconds_of_answer(stub, options.tokens))
 
         for _ in range(options.rounds):
             with running(options.bin, *flags, *kept) as daemon, connected(daemon) as stub:
                 for _ in range(8):
-                    seconds_of_answer(stub)
+                    seconds_of_answer(stub, options.tokens)
                 time_answer("warm", stub)
                 held = held_bytes(daemon)
                 daemon.moectl("residency", "save")

@@ -36,7 +36,8 @@ class Box:
         own = ("--tls-ca", fleet.authority.certificate, "--tls-cert", fleet.client.certificate, "--tls-key", fleet.client.key)
         certificate = ("--tls-cert", fleet.server.certificate, "--tls-key", fleet.server.key)
         tls = (*certificate, "--tls-client-ca", fleet.authority.certificate, "--tokens", fleet.tokens)
-        served = ("--store", fleet.store, "--memory-budget", "96MiB", "--kv-budget", "32MiB", "--drain-delay-seconds", 2, *flags)
+        limits = () if "--memory-budget" in flags else ("--memory-budget", "96MiB", "--kv-budget", "32MiB")
+        served = ("--store", fleet.store, *limits, "--drain-delay-seconds", 2, *flags)
         self.daemon = Daemon(
             fleet.binaries, *served, *tls, client=(*own, "--token-file", fleet.token_file), environment=ENVIRONMENT
         )
@@ -67,10 +68,11 @@ class Box:
 class Fleet:
     """Certificates, tokens and boxes of one test class."""
 
-    def __init__(self, binaries: pathlib.Path, folder: pathlib.Path):
+    def __init__(self, binaries: pathlib.Path, folder: pathlib.Path, store: pathlib.Path | None = None):
+        """Without `store`: of the demo model."""
         self.binaries = binaries
         self.folder = folder
-        self.store = pack_demo(binaries, folder, "q8", "q8")
+        self.store = store or pack_demo(binaries, folder, "q8", "q8")
         self.authority = Authority(folder, "fleet")
         self.server, self.client = self.authority.issue("server"), self.authority.issue("client")
         self.tokens = write_tokens(folder / "tokens", ("alice", "infer,observe,control", TOKEN))

@@ -1,27 +1,30 @@
 """What a balancer costs: tokens a second of one daemon asked directly and through it, in turns. No test; it prints a table.
 
-usage: /usr/bin/python3 -m tests.fleet.throughput [TURNS [FLAGS OF MOED...]]
+usage: /usr/bin/python3 -m tests.fleet.throughput [--turns 5] [--store STORE] [--requests 64] [-- FLAGS OF MOED...]
 """
 
+import argparse
 import json
 import pathlib
 import statistics
 import subprocess
-import sys
 import tempfile
 
 from tests.fleet.fleet import Envoy, Fleet, envoy_program
 from tests.fleet.haproxy_test import HaProxy, listens
 from tools.daemon import DEFAULT_BINARIES
 
-LOAD = ("--requests", "64", "--concurrency", "4", "--max-new-tokens", "128", "--ignore-eos", "--json")
+LOAD = ("--concurrency", "4", "--max-new-tokens", "128", "--ignore-eos", "--json")
 
 
-def tokens_per_second(fleet: Fleet, server: str) -> float:
+def tokens_per_second(fleet: Fleet, server: str, requests: int) -> float:
     command = [str(fleet.binaries / "moectl"), "--server", server, "--tls-ca", str(fleet.authority.certificate)]
     command += ["--tls-cert", str(fleet.client.certificate), "--tls-key", str(fleet.client.key)]
     run = subprocess.run(
-        [*command, "--token-file", str(fleet.token_file), "bench", *LOAD], check=True, capture_output=True, text=True
+        [*command, "--token-file", str(fleet.token_file), "bench", "--requests", str(requests), *LOAD],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     result = json.loads(run.stdout)
     assert not result["errors"], result
@@ -29,20 +32,25 @@ def tokens_per_second(fleet: Fleet, server: str) -> float:
 
 
 def main() -> None:
-    turns = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--store", type=pathlib.Path, help="[the demo model's]")
+    parser.add_argument("--requests", type=int, default=64, help="of a turn [%(default)s]")
+    parser.add_argument("flags", nargs="*")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        fleet = Fleet(DEFAULT_BINARIES, pathlib.Path(folder))
+        fleet = Fleet(DEFAULT_BINARIES, pathlib.Path(folder), options.store and options.store.resolve())
         envoy = haproxy = None
         try:
-            (box,) = fleet.add(1, *sys.argv[2:])
+            (box,) = fleet.add(1, *options.flags)
             envoy = Envoy(fleet, envoy_program(DEFAULT_BINARIES.parent))
             haproxy = HaProxy(fleet)
             haproxy.process.wait_for(lambda: listens(haproxy.http), "HAProxy to listen")
             servers = {"direct": box.daemon.address, "Envoy": envoy.server, "HAProxy": haproxy.server}
             found: dict[str, list[float]] = {name: [] for name in servers}
-            for _ in range(turns):
+            for _ in range(options.turns):
                 for name, server in servers.items():
-                    found[name].append(tokens_per_second(fleet, server))
+                    found[name].append(tokens_per_second(fleet, server, options.requests))
         finally:
             for balancer in (envoy, haproxy):
                 if balancer:

@@ -550,6 +550,16 @@ TEST_P(Exactness, AttendLatentOverManyPositions) {
   }
 }
 
+// A step of one token: its rows are shared by all threads, by positions and by columns.
+TEST_P(Exactness, AttendLatentOfOneToken) {
+  for (const int position : {0, 15, 63, 200, 4100}) {
+    const KvRun run = {.position = position, .tokens = 1};
+    for (const int heads : {3, 16, 17}) {
+      CompareLatent({.heads = heads, .rank = 150, .rotary_dims = 10, .scale = 0.3f}, position + 1, {&run, 1});
+    }
+  }
+}
+
 TEST_P(Exactness, StoreLatent) {
   for (const auto& [rank, rotary_dims] : {std::pair(1, 2), std::pair(31, 6), std::pair(40, 10), std::pair(512, 64)}) {
     for (int format = 0; format < kKvFormatCount; ++format) {

@@ -359,16 +359,17 @@ inline void SumColumns(const AttentionArguments& a, const RowTile& tile, const f
   }
 }
 
-// Weighted values of all rows. Tiles take turns at some columns of the values, which a cache holds meanwhile.
+// Weighted values of all rows, of the columns [first_column, last_column). Tiles take turns at some columns of the values, which
+// a cache holds meanwhile.
 template <class L, class Element>
 inline void SumTiles(const AttentionArguments& a, const RowTile* tiles, int count, const float (*totals)[kTileRows],
-                     int64_t row_bytes) {
+                     int64_t row_bytes, int first_column, int last_column) {
   const int columns = count == 1 ? a.head_dim : kColumnsInTurn;
   const int longest = tiles[count - 1].length[tiles[count - 1].rows - 1];
   const int first_sum = tiles[0].first[0] / kAttentionSumTokens * kAttentionSumTokens;
   for (int begin = first_sum; begin < longest; begin += kAttentionSumTokens) {
-    for (int column = 0; column < a.head_dim; column += columns) {
-      const int end = column + columns < a.head_dim ? column + columns : a.head_dim;
+    for (int column = first_column; column < last_column; column += columns) {
+      const int end = column + columns < last_column ? column + columns : last_column;
       for (int i = 0; i < count; ++i) {
         WithRows(tiles[i].rows, [&](auto rows) {
           constexpr int kRows = rows.kCount;
@@ -414,7 +415,7 @@ inline void Attention(const AttentionArguments& a) {
     for (int r = 0; r < tile[i].rows; ++r)
       totals[i][r] = Exponentials<L>(tile[i].scores[r], tile[i].first[r], tile[i].length[r], tile[i].sink[r]);
   }
-  SumTiles<L, Element>(a, tile, tiles, totals, KvRowBytes(kKvFormatOf<Element>, a.head_dim));
+  SumTiles<L, Element>(a, tile, tiles, totals, KvRowBytes(kKvFormatOf<Element>, a.head_dim), 0, a.head_dim);
 }
 
 // As StoreKvRow: rounded to halves, the largest one instead of infinity.

@@ -449,7 +449,8 @@ TEST_P(NeonExactness, AttendLatent) {
             const int stride = (length + kTokens - 1 + 15) / 16 * 16;
             GuardedFloats scores(rows * stride);
             Compare(std::vector<float>(kTokens * heads * rank), [&](const KernelTable& table, float* output) {
-              table.attend_latent[format]({.latents = {.query = query.data(),
+              float totals[kLatentRows];
+              LatentArguments arguments = {.latents = {.query = query.data(),
                                                        .output = output,
                                                        .token_stride = heads * rank,
                                                        .heads = heads,
@@ -469,7 +470,18 @@ TEST_P(NeonExactness, AttendLatent) {
                                                        .score_stride = stride},
                                            .rotated = rotated.data(),
                                            .rotated_stride = rotary_dims,
-                                           .rotary_dims = rotary_dims});
+                                           .rotary_dims = rotary_dims,
+                                           .totals = totals,
+                                           .stage = LatentStage::kScores,
+                                           .begin = 0,
+                                           .end = length + (first_row + rows - 1) / heads};
+              table.attend_latent[format](arguments);
+              arguments.stage = LatentStage::kWeights;
+              arguments.end = rows;
+              table.attend_latent[format](arguments);
+              arguments.stage = LatentStage::kSums;
+              arguments.end = rank;
+              table.attend_latent[format](arguments);
             });
           }
         }
