@@ -2,7 +2,7 @@
 """What an idle conversation costs when it goes on: the time to the first token where its keys and values are in memory, come back
 from disk (--kv-spill) or are computed again.
 
-usage: session_return.py STORE [--context 2000] [--turns 3] [--bin build/release/bin] [-- FLAGS OF MOED...]
+usage: session_return.py STORE [--context 2000] [--turns 3] [--memory-budget BYTES] [--bin build/release/bin]
 
 Each turn starts three daemons, one for each case, whose keys and values have room for two and a half conversations. Four
 conversations begin in each, with other pieces of the text, then each goes on once; where there is a disk it has been written by
@@ -111,14 +111,15 @@ def main() -> int:
     parser.add_argument("--context", type=int, default=2000, help="tokens of a conversation [%(default)s]")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--bin", type=pathlib.Path, default=DEFAULT_BINARIES)
-    parser.add_argument("flags", nargs="*")
+    parser.add_argument("--memory-budget", default="", help="of moed [its own default]")
     options = parser.parse_args()
     found: dict[str, list[float]] = {case: [] for case in CASES}
     with tempfile.TemporaryDirectory(dir=options.store.parent) as folder:
         subprocess.run(["bash", ROOT / "client" / "python" / "generate_stubs.sh", folder], check=True)
         sys.path.insert(0, folder)
         longest = options.context + FIRST_ANSWER + ADDED + SECOND_ANSWER
-        common = ("--store", options.store, "--prefix-cache", "off", "--max-running", 1, "--max-context", longest, *options.flags)
+        budget = ("--memory-budget", options.memory_budget) if options.memory_budget else ()
+        common = ("--store", options.store, "--prefix-cache", "off", "--max-running", 1, "--max-context", longest, *budget)
         with running(options.bin, *common) as daemon:
             probe = Client(daemon)
             tokens = probe.tokenize((DEMO_CHECKPOINT / "heldout.txt").read_text()[: CONVERSATIONS * options.context * 8])

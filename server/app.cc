@@ -28,15 +28,18 @@
 #include "server/startup/log_level.h"
 #include "server/ticker.h"
 #include "server/wire/access.h"
+#include "server/wire/call_guard.h"
 #include "server/wire/rpc_server.h"
 #include "spdlog/spdlog.h"
 
 namespace moed {
 namespace {
 
-constexpr size_t kRpcMemoryBytes = 24 << 20;    // gRPC's own buffers, beside the budget
+constexpr size_t kRpcMemoryBytes = 16 << 20;    // gRPC's own buffers, beside the budget
+constexpr int kOpenCalls = 1024;                // beside those that may run and wait: 12 MiB beside the budget and gRPC's buffers
 constexpr uint64_t kMessageMargin = 256 << 10;  // of a message beside its text, so that a text that is too long is told so
 constexpr uint64_t kResidencyTicks = 10;        // of a second
+constexpr uint64_t kLearnedTicks = 600;         // a multiple of that
 // About 22 MiB beside the budget. One takes 43 KB in plain text, and up to 107 KB through TLS where clients show certificates.
 constexpr int kPlainConnections = 512;
 constexpr int kEncryptedConnections = 192;
@@ -83,7 +86,7 @@ class App::Impl {
   absl::StatusOr<Address> ListenOn(std::string_view what, const Address& address, const std::vector<grpc::Service*>& services);
   void TellHealth();
   void EndWith(const absl::Status& error);
-  void KeepResidency();
+  void KeepForTheNextStart();
   bool Alive() const;
   const Certificates* certificates();
   const Tokens* tokens();
@@ -125,6 +128,7 @@ class App::Impl {
   std::unique_ptr<MetricsServer> metrics_server_;
   absl::Mutex servers_mutex_;  // Control.Drain may come before all of them listen
   std::vector<std::unique_ptr<RpcServer>> servers_ ABSL_GUARDED_BY(servers_mutex_);
+  std::unique_ptr<CallGuard> call_guard_;  // of all of them
 };
 
 // Who listens answers, if only that it is loading: the addresses are there before the model is.
@@ -181,7 +185,7 @@ absl::Status App::Impl::MakeServices() {
     sampler_.Sample();
     live_.CheckStalled();
     ReleaseFreeMemory();
-    if (++ticks_ % kResidencyTicks == 0) KeepResidency();
+    KeepForTheNextStart();
   });
   return absl::OkStatus();
 }
@@ -207,6 +211,8 @@ absl::Status App::Impl::ListenForCalls() {
     services.push_back(control_.get());
   }
   MOED_ASSIGN_OR_RETURN(address_, ListenOn("listening", config_.listen, services));
+  call_guard_ =
+      std::make_unique<CallGuard>(kOpenCalls + config_.serving.max_running + config_.serving.queue_capacity.value_or(0));
   return absl::OkStatus();
 }
 
@@ -349,9 +355,10 @@ void App::Impl::EndServices() {
   workers_.reset();
 }
 
-void App::Impl::KeepResidency() {
-  const auto model = state_.loaded();
+void App::Impl::KeepForTheNextStart() {
+  const auto model = ++ticks_ % kResidencyTicks == 0 ? state_.loaded() : nullptr;
   if (model == nullptr) return;
+  if (ticks_ % kLearnedTicks == 0) model->keep_learned();
   const absl::Status kept = model->keep_residency();
   if (!kept.ok() && residency_kept_.ok()) spdlog::warn("{}", StrCat(kept.message()));
   residency_kept_ = kept;

@@ -98,11 +98,24 @@ absl::StatusOr<size_t> ServedCache::Prefetch(std::span<const ExpertKey> experts)
   return experts_.provider().Prefetch(AtReference(experts));
 }
 
+absl::Status ServedCache::WriteLearned() {
+  return experts_.KeepLearned([this](std::function<void()> task) { return engine_.BetweenSteps(std::move(task)); });
+}
+
+void ServedCache::KeepLearned() {
+  const absl::Status posted = Later([this] {
+    const absl::Status kept = Guarded([this] { return WriteLearned(); });
+    if (!kept.ok()) spdlog::warn("{}", StrCat(kept.message()));
+  });
+  if (!posted.ok()) spdlog::warn("--learned-state: {}", StrCat(posted.message()));
+}
+
 absl::Status ServedCache::SaveResidency(Counted done) {
   MOED_RETURN_IF_ERROR(experts_.CheckKeepsResidency());
   return Later([this, done = std::move(done)] {
     done(Guarded([&]() -> absl::StatusOr<size_t> {
       MOED_RETURN_IF_ERROR(experts_.KeepResidency());
+      MOED_RETURN_IF_ERROR(WriteLearned());
       return experts_.kept_records();
     }));
   });

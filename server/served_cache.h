@@ -35,8 +35,11 @@ class ServedCache final : public CacheOperations {
   absl::StatusOr<size_t> Prefetch(std::span<const ExpertKey> experts) override;
   absl::Status SaveResidency(Counted done) override;
   absl::Status RestoreResidency(Counted done) override;
+  // Writes what was learned, soon. Errors are logged.
+  void KeepLearned();
 
  private:
+  absl::Status WriteLearned();
   absl::Status ResizeNow(uint64_t budget_bytes);
   absl::Status Later(std::function<void()> task);
   void Work();

@@ -224,6 +224,7 @@ void ServedModel::Describe(std::function<void(const absl::Status&)> device_lost)
   for (const auto& format : loaded_.info.expert_formats()) loaded_.expert_formats.push_back(format);
   loaded_.memory = plan_.memory.parts;
   loaded_.keep_residency = [this] { return experts_->KeepResidency(); };
+  loaded_.keep_learned = [this] { cache_->KeepLearned(); };
   loaded_.device_lost = std::move(device_lost);
   info_.set_compute_backend(std::string(backend_->name()));
   info_.set_io_backend(std::string(reads_->name()));

@@ -1,5 +1,6 @@
 """A server as a child process: its log, what the kernel counts of it, its end."""
 
+import os
 import re
 import signal
 import socket
@@ -114,6 +115,12 @@ class ServerProcess:
     def read_bytes(self) -> int:
         """Bytes that it has read from disks, its page faults included."""
         return self._counted("io", "read_bytes")
+
+    def processor_seconds(self) -> float:
+        """Of all its threads since it started."""
+        with open(f"/proc/{self.pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def send_signal(self, number: signal.Signals) -> None:
         self._child.send_signal(number)

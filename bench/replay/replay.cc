@@ -168,7 +168,9 @@ absl::StatusOr<ReplayResult> Replay(const ReplaySetup& setup, std::unique_ptr<Ev
     }
   }
   while (!disk.idle()) disk.AwaitRead();
-  if (setup.learned != nullptr) MOED_RETURN_IF_ERROR(provider->SaveLearned(*setup.learned));
+  if (setup.learned != nullptr) {
+    MOED_RETURN_IF_ERROR(SaveLearned(*setup.learned, [&](LearnedState& state) { provider->VisitLearned(state); }));
+  }
   ReplayResult result = Difference(Count(*provider, disk, record_bytes), before);
   result.tokens = setup.traces.back()->replayed_tokens();
   result.steps = steps.played - steps_before;

@@ -6,10 +6,11 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/synchronization/notification.h"
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
-#include "core/expert/learning/learned_state.h"
 #include "spdlog/spdlog.h"
 
 namespace moed {
@@ -135,6 +136,28 @@ absl::Status ProviderBuilder::KeepResidency() {
   return absl::OkStatus();
 }
 
+absl::Status ProviderBuilder::KeepLearned(absl::FunctionRef<absl::Status(std::function<void()>)> between_steps) {
+  if (config_.learned_state.empty()) return absl::OkStatus();
+  absl::MutexLock lock(&learned_mutex_);
+  uint64_t tokens = 0;
+  for (const LayerStats& layer : provider_->Stats().layers) tokens += layer.tokens;
+  if (tokens == learned_tokens_) return absl::OkStatus();
+  const auto visit = [&](LearnedState& state) {
+    absl::Notification visited;
+    bool whole = false;
+    MOED_RETURN_IF_ERROR(between_steps([&] {
+      const absl::Cleanup told = [&visited] { visited.Notify(); };  // an exception ends the engine, and nobody waits for it
+      provider_->VisitLearned(state);
+      whole = true;
+    }));
+    visited.WaitForNotification();
+    return whole ? absl::OkStatus() : Internal("what was learned cannot be shown");
+  };
+  MOED_RETURN_IF_ERROR(Annotate(TrySaveLearned(LearnedStateFile(), visit), "--learned-state"));
+  learned_tokens_ = tokens;
+  return absl::OkStatus();
+}
+
 absl::Status ProviderBuilder::StartRecording() {
   if (config_.record_routing.empty()) return absl::OkStatus();
   const RoutingShape shape{store_.description().moe_layers, spec_.top_k, spec_.experts,
@@ -152,7 +175,10 @@ absl::Status ProviderBuilder::Finish() {
     first.Update(written);
   };
   note(KeepResidency());
-  if (!config_.learned_state.empty()) note(Annotate(provider_->SaveLearned(LearnedStateFile()), "--learned-state"));
+  note(KeepLearned([](const std::function<void()>& task) {
+    task();
+    return absl::OkStatus();
+  }));
   if (recorder_ != nullptr) note(Annotate(recorder_->Finish(), "--record-routing"));
   return first;
 }

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -14,6 +17,7 @@
 #include "core/base/trace.h"
 #include "core/expert/builder/build_provider.h"
 #include "core/expert/cache/caching_provider.h"
+#include "core/expert/learning/learned_state.h"
 #include "core/expert/presets/preset.h"
 #include "core/expert/residency_file.h"
 #include "core/expert/routing_trace.h"
@@ -51,6 +55,10 @@ class ProviderBuilder {
   // Writes which experts are in memory, if others are than when it was written last. Any thread; nothing without
   // --residency.
   absl::Status KeepResidency();
+  // Writes what was learned, if anything was routed since it was written last. `between_steps`: Engine::BetweenSteps, where the
+  // file is written as far as the page cache; what the disk takes longer for is waited for here. Any thread but the engine's;
+  // nothing without --learned-state.
+  absl::Status KeepLearned(absl::FunctionRef<absl::Status(std::function<void()>)> between_steps);
   // FAILED_PRECONDITION without --residency.
   absl::Status CheckKeepsResidency() const;
   // FAILED_PRECONDITION where the preset decides itself what is in memory: `what` is not for it.
@@ -77,6 +85,8 @@ class ProviderBuilder {
   PresetSetup preset_;
   std::unique_ptr<RoutingRecorder> recorder_;  // null: nothing is recorded
   std::unique_ptr<CachingProvider> provider_;
+  absl::Mutex learned_mutex_;
+  std::optional<uint64_t> learned_tokens_ ABSL_GUARDED_BY(learned_mutex_);  // routed by all layers when the file was written
   absl::Mutex residency_mutex_;
   std::vector<CachedKey> kept_residency_ ABSL_GUARDED_BY(residency_mutex_);  // in the file
 };

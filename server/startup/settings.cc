@@ -288,8 +288,9 @@ constexpr Setting kSettings[] = {
      ApplyFillCache},
     {"preset-options", "Experts", "NAME=VALUE,...", "settings of these parts (docs/policies.md)", "", ApplyPresetOptions},
     {"learned-state", "Experts", "FILE",
-     "what policy and predictor have learned: taken up at the start if the file is there, written at the end", "",
-     ApplyPath<&Config::learned_state>},
+     "what policy and predictor have learned: taken up at the start if the file is there, written every 10 minutes and at the "
+     "end",
+     "", ApplyPath<&Config::learned_state>},
     {"residency", "Experts", "FILE",
      "which experts are in memory: written every 10 s and at the end, read first by the next start", "",
      ApplyPath<&Config::residency>},

@@ -89,6 +89,23 @@ class Ends(Scenarios):
                 self.assertEqual(patient.daemon.wait(WAIT_SECONDS), -signal.SIGKILL)
             self.assertEqual((folder / "learned").read_bytes(), before["learned"])
 
+    def test_after_sigkill_it_knows_what_was_saved_while_it_answered(self) -> None:
+        folder = self.folder / "saved"
+        folder.mkdir()
+        kept = ("--learned-state", folder / "learned", "--residency", folder / "residency")
+        with self.well(*kept) as patient:
+            well = patient.well
+            answer = patient.inference.GenerateStream(request(200))
+            next(answer)
+            patient.daemon.moectl("residency", "save")
+            self.assertEqual({path.name for path in folder.iterdir()}, {"learned", "residency"})
+            self.assertTrue(list(answer)[-1].HasField("finish"))
+            patient.daemon.send_signal(signal.SIGKILL)
+            self.assertEqual(patient.daemon.wait(WAIT_SECONDS), -signal.SIGKILL)
+        with self.well(*kept) as patient:
+            self.assertRegex(patient.daemon.log(), r"taken up from \S*learned: [1-9]")
+            self.assertEqual(patient.well, well)
+
     def ends_by_itself(self, process: ServerProcess) -> bool:
         """False: it serves. Its end has a reason and is no crash."""
 

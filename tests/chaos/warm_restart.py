@@ -58,7 +58,7 @@ def main() -> None:
         protocol.load(folder / "stubs")
         store = options.store or pack_demo(options.bin, folder, "q4", "q8")
         flags = ("--store", store, "--prefix-cache", "off", "--request-log", "off", *options.flags)
-        kept = ("--residency", folder / "residency")
+        kept = ("--residency", folder / "residency", "--learned-state", folder / "learned")
 
         def time_answer(what: str, stub: Any) -> None:
             seconds.setdefault(what, []).append(seconds_of_answer(stub, options.tokens))

@@ -1,4 +1,5 @@
-"""What a balancer costs: tokens a second of one daemon asked directly and through it, in turns. No test; it prints a table.
+"""What a balancer costs: tokens a second of one daemon asked directly and through it, in turns, and the processor's time that it
+takes beside the daemon's. No test; it prints a table.
 
 usage: /usr/bin/python3 -m tests.fleet.throughput [--turns 5] [--store STORE] [--requests 64] [-- FLAGS OF MOED...]
 """
@@ -14,7 +15,8 @@ from tests.fleet.fleet import Envoy, Fleet, envoy_program
 from tests.fleet.haproxy_test import HaProxy, listens
 from tools.daemon import DEFAULT_BINARIES
 
-LOAD = ("--concurrency", "4", "--max-new-tokens", "128", "--ignore-eos", "--json")
+NEW_TOKENS = 128
+LOAD = ("--concurrency", "4", "--max-new-tokens", str(NEW_TOKENS), "--ignore-eos", "--json")
 
 
 def tokens_per_second(fleet: Fleet, server: str, requests: int) -> float:
@@ -47,10 +49,14 @@ def main() -> None:
             haproxy = HaProxy(fleet)
             haproxy.process.wait_for(lambda: listens(haproxy.http), "HAProxy to listen")
             servers = {"direct": box.daemon.address, "Envoy": envoy.server, "HAProxy": haproxy.server}
+            processes = {"direct": box.daemon, "Envoy": envoy.process, "HAProxy": haproxy.process}
             found: dict[str, list[float]] = {name: [] for name in servers}
+            taken = dict.fromkeys(servers, 0.0)
             for _ in range(options.turns):
                 for name, server in servers.items():
+                    before = processes[name].processor_seconds()
                     found[name].append(tokens_per_second(fleet, server, options.requests))
+                    taken[name] += processes[name].processor_seconds() - before
         finally:
             for balancer in (envoy, haproxy):
                 if balancer:
@@ -60,7 +66,8 @@ def main() -> None:
         ratios = [rate / direct for rate, direct in zip(rates, found["direct"], strict=True)]
         print(
             f"{name}: {statistics.median(rates):.0f} tokens/s ({min(rates):.0f} to {max(rates):.0f}), "
-            f"{statistics.median(ratios):.3f} of direct ({min(ratios):.3f} to {max(ratios):.3f})"
+            f"{statistics.median(ratios):.3f} of direct ({min(ratios):.3f} to {max(ratios):.3f}); "
+            f"{taken[name] / options.turns / options.requests / NEW_TOKENS * 1e6:.0f} us of processor time a token"
         )
 
 

@@ -484,7 +484,23 @@ class HostileTest(RealProgramsTest):
                 wait_until(lambda: self.descriptors() <= descriptors, "connections to close", WAIT_SECONDS)
                 wait_until(lambda: self.daemon.memory_bytes("VmRSS") <= resident, "memory to be free again", WAIT_SECONDS)
         wait_until(witness.is_served, "an answer", WAIT_SECONDS)
+        self.hold_calls_open(witness)
         self.assertEqual(self.daemon.stop(), 0, self.daemon.log())
+
+    def hold_calls_open(self, witness: Witness) -> None:
+        """By headers alone, on connections that never acknowledge how many may be open: the daemon closes the greediest."""
+        resident = self.daemon.memory_bytes("VmRSS")
+        attacker = Attacker(self.daemon, self.tls)
+        self.addCleanup(attacker.close)
+        for _ in range(16):
+            with contextlib.suppress(OSError):
+                connection = attacker.connection()
+                for _ in range(250):
+                    connection.open_stream(INFERENCE + "Generate")
+        wait_until(lambda: "calls are open" in self.daemon.log(), "connections to be closed", WAIT_SECONDS)
+        kept = 1100 * 13_000 + LEFT_BEHIND
+        wait_until(lambda: self.daemon.memory_bytes("VmRSS") <= resident + kept, "memory to be free again", WAIT_SECONDS)
+        wait_until(witness.is_served, "an answer beside them", WAIT_SECONDS)
 
 
 class HostileTlsTest(HostileTest):

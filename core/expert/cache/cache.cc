@@ -376,13 +376,10 @@ ExpertStats ExpertCache::Stats() const {
   return now;
 }
 
-absl::Status ExpertCache::SaveLearned(const LearnedFile& file, ExpertPredictor& predictor) {
+void ExpertCache::VisitLearned(LearnedState& state, ExpertPredictor& predictor) {
   CountedLock lock(mutex_);
-  EvictionPolicy& policy = *policy_;
-  return moed::SaveLearned(file, [&](LearnedState& state) {
-    policy.VisitLearned(state);
-    predictor.VisitLearned(state);
-  });
+  policy_->VisitLearned(state);
+  predictor.VisitLearned(state);
 }
 
 }  // namespace moed

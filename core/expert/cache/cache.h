@@ -44,7 +44,6 @@
 #include "core/expert/cache/timing_meter.h"
 #include "core/expert/expert_index.h"
 #include "core/expert/fidelity/rule.h"
-#include "core/expert/learning/learned_state.h"
 #include "core/expert/policies/eviction_policy.h"
 #include "core/expert/predictors/predictor.h"
 #include "core/expert/provider.h"
@@ -139,7 +138,7 @@ class ExpertCache final : Loader::Listener, SlotOwner {
 
   SequenceCounters sequence_counters(SequenceId sequence) const;
   ExpertStats Stats() const;
-  absl::Status SaveLearned(const LearnedFile& file, ExpertPredictor& predictor);
+  void VisitLearned(LearnedState& state, ExpertPredictor& predictor);
 
  private:
   // Handles.

@@ -112,7 +112,7 @@ class Provider final : public CachingProvider {
   std::vector<ExpertHeat> HottestExperts(int top) const override { return cache_.residency().Hottest(top); }
   std::vector<ExpertHeat> ResidentRecords() const override { return cache_.residency().ResidentRecords(); }
   ExpertMap ChangedExperts(uint64_t since) const override { return cache_.residency().ChangedSince(since); }
-  absl::Status SaveLearned(const LearnedFile& file) override { return cache_.SaveLearned(file, *predictor_); }
+  void VisitLearned(LearnedState& state) override { cache_.VisitLearned(state, *predictor_); }
 
  private:
   // What nobody chose is let go at once: the read that comes next may need its place.

@@ -15,7 +15,6 @@
 #include "core/expert/cache/loader.h"
 #include "core/expert/fidelity/mask.h"
 #include "core/expert/fidelity/rule.h"
-#include "core/expert/learning/learned_state.h"
 #include "core/expert/policies/eviction_policy.h"
 #include "core/expert/predictors/predictor.h"
 #include "core/expert/provider.h"
@@ -92,8 +91,8 @@ class CachingProvider : public ExpertProvider, public ActivationLender {
 
   // Any thread, without waiting for those that compute or read: as ResidencyTable::ChangedSince.
   virtual ExpertMap ChangedExperts(uint64_t since) const = 0;
-  // What policy and predictor have learned. Once nobody calls the others any more.
-  virtual absl::Status SaveLearned(const LearnedFile& file) = 0;
+  // Shows what policy and predictor have learned. While nobody calls what a step calls.
+  virtual void VisitLearned(LearnedState& state) = 0;
 };
 
 }  // namespace moed

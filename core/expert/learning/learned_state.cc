@@ -22,7 +22,7 @@ namespace {
 constexpr std::array<char, 8> kMagic = {'M', 'O', 'E', 'D', 'L', 'R', 'N', '2'};
 constexpr std::array<char, 8> kMagic1 = {'M', 'O', 'E', 'D', 'L', 'R', 'N', '1'};
 constexpr uint64_t kLongestNames = 4096;
-constexpr size_t kPieceBytes = 1 << 16;  // that are read at once
+constexpr size_t kPieceBytes = 1 << 16;  // that are read or written at once
 
 std::span<const std::byte> BytesOf(const auto& value) { return std::as_bytes(std::span(&value, 1)); }
 
@@ -32,8 +32,13 @@ class Writer final : public LearnedState {
 
   void Append(std::span<const std::byte> bytes) {
     checksum_.Update(bytes);
-    if (status_.ok()) status_ = WriteAt(fd_, path_, offset_, bytes);
-    offset_ += bytes.size();
+    if (bytes.size() >= kPieceBytes) {
+      Flush();
+      Write(bytes);
+      return;
+    }
+    if (piece_.size() + bytes.size() > kPieceBytes) Flush();
+    piece_.insert(piece_.end(), bytes.begin(), bytes.end());
   }
   void Visit(std::span<std::byte> array, size_t, absl::FunctionRef<bool(const std::byte*)>) override {
     const uint64_t size = array.size();
@@ -52,13 +57,24 @@ class Writer final : public LearnedState {
   absl::Status Finish() {
     const uint64_t sum = checksum_.Value();
     Append(BytesOf(sum));
+    Flush();
     return status_;
   }
 
  private:
+  void Write(std::span<const std::byte> bytes) {
+    if (status_.ok()) status_ = WriteAt(fd_, path_, offset_, bytes);
+    offset_ += bytes.size();
+  }
+  void Flush() {
+    Write(piece_);
+    piece_.clear();
+  }
+
   const int fd_;
   const std::string& path_;
   ChecksumStream checksum_;
+  std::vector<std::byte> piece_;  // the end of what was appended: not written yet
   uint64_t offset_ = 0;
   absl::Status status_;
 };
@@ -186,18 +202,26 @@ absl::StatusOr<uint64_t> CheckFile(const LearnedFile& wanted, const RandomAccess
   return sizeof(start) + names.size();
 }
 
-absl::Status WriteAll(int fd, const std::string& path, const LearnedFile& file, VisitLearners visit) {
+absl::Status WriteAll(int fd, const std::string& path, const LearnedFile& file,
+                      absl::FunctionRef<absl::Status(LearnedState&)> visit) {
   Writer writer(fd, path);
   const Start start{.model_hash = file.model_hash, .names_bytes = file.parts.size()};
   writer.Append(BytesOf(start));
   writer.Append(std::as_bytes(std::span(file.parts)));
-  visit(writer);
+  MOED_RETURN_IF_ERROR(visit(writer));
   return writer.Finish();
 }
 
 }  // namespace
 
 absl::Status SaveLearned(const LearnedFile& file, VisitLearners visit) {
+  return TrySaveLearned(file, [visit](LearnedState& state) {
+    visit(state);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status TrySaveLearned(const LearnedFile& file, absl::FunctionRef<absl::Status(LearnedState&)> visit) {
   return ReplaceFile(file.path, [&](int fd, const std::string& partial) { return WriteAll(fd, partial, file, visit); });
 }
 

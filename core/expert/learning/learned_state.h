@@ -85,6 +85,8 @@ using VisitLearners = absl::FunctionRef<void(LearnedState&)>;
 
 // Replaces the file once the new one is whole.
 absl::Status SaveLearned(const LearnedFile& file, VisitLearners visit);
+// The same with a visit that may fail: then the file stays as it was.
+absl::Status TrySaveLearned(const LearnedFile& file, absl::FunctionRef<absl::Status(LearnedState&)> visit);
 
 struct LearnedTaken {
   uint64_t taken_bytes = 0;

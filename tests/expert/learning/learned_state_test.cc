@@ -83,6 +83,21 @@ TEST_F(LearnedStateTest, TablesMayGrowAndShrinkWithTheBudget) {
   again.Learn(20);
 }
 
+TEST_F(LearnedStateTest, WhatIsNotShownWholeLeavesTheFileAsItWas) {
+  LearnedParts learned;
+  learned.Learn(60);
+  ASSERT_TRUE(Save(learned, File()).ok());
+  const std::string before = Read("state");
+  learned.Learn(20);
+  const absl::Status saved = TrySaveLearned(File(), [&](LearnedState& state) {
+    learned.Visit(state);
+    return absl::UnavailableError("the engine has stopped");
+  });
+  EXPECT_EQ(saved.code(), absl::StatusCode::kUnavailable) << saved;
+  EXPECT_EQ(Read("state"), before);
+  EXPECT_FALSE(std::filesystem::exists(File().path + ".partial"));
+}
+
 // Of a table with room for few, the tokens seen last.
 TEST_F(LearnedStateTest, TheNewestTokensAreTakenWhereNotAllFit) {
   const ExpertModelShape shape = StoreContext();
