@@ -1,10 +1,10 @@
 #include "server/wire/call_guard.h"
 
+#include <gtest/gtest.h>
+
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "gtest/gtest.h"
 
 namespace moed {
 namespace {
