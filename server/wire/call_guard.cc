@@ -88,7 +88,14 @@ std::vector<OpenCalls> ConnectionsOf(intptr_t server) {
   return connections;
 }
 
-// Whether the other side of a socket is that which gRPC writes so. Of unix sockets clients have no names: all are.
+// Whether a unix socket was taken from a listener: it has that one's path. Those of the log and of systemd have none.
+bool WasTaken(int descriptor) {
+  sockaddr_storage own{};
+  socklen_t length = sizeof(own);
+  return getsockname(descriptor, reinterpret_cast<sockaddr*>(&own), &length) == 0 && length > sizeof(own.ss_family);
+}
+
+// Whether the other side of a connection is that which gRPC writes so. Of unix sockets clients have no names: all are.
 bool IsPeer(const sockaddr_storage& address, std::string_view peer) {
   char ip[INET6_ADDRSTRLEN] = "";
   in_port_t port = 0;
@@ -126,6 +133,7 @@ void ShutDown(const std::vector<OpenCalls>& connections) {
     sockaddr_storage address{};
     socklen_t length = sizeof(address);
     if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&address), &length) != 0) continue;
+    if (address.ss_family == AF_UNIX && !WasTaken(descriptor)) continue;
     const auto is_peer = [&](const OpenCalls& connection) { return IsPeer(address, connection.peer); };
     if (std::ranges::any_of(connections, is_peer)) EndConnection(descriptor);
   }
@@ -154,17 +162,22 @@ CallGuard::~CallGuard() {
 }
 
 void CallGuard::Loop() {
+  bool told = false;  // of these that are too many: once
   while (!ending_.WaitForNotificationWithTimeout(kPeriod)) {
     const ServerCalls now = CallsOfServers();
-    if (now.open <= most_calls_) continue;
+    if (now.open <= most_calls_) {
+      told = false;
+      continue;
+    }
     std::vector<OpenCalls> connections;
     for (const intptr_t server : now.servers) {
       for (OpenCalls& connection : ConnectionsOf(server)) connections.push_back(std::move(connection));
     }
     const std::vector<OpenCalls> greediest = Greediest(std::move(connections), most_calls_ / 4 * 3);
     ShutDown(greediest);
-    spdlog::warn("{} calls are open, {} are allowed: {} connections with the most are closed", now.open, most_calls_,
-                 greediest.size());
+    if (!std::exchange(told, true))
+      spdlog::warn("{} calls are open, {} are allowed: {} connections with the most are closed", now.open, most_calls_,
+                   greediest.size());
   }
 }
 
