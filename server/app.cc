@@ -36,7 +36,7 @@ namespace moed {
 namespace {
 
 constexpr size_t kRpcMemoryBytes = 16 << 20;    // gRPC's own buffers, beside the budget
-constexpr int kOpenCalls = 1024;                // beside those that may run and wait: 12 MiB beside the budget and gRPC's buffers
+constexpr int kOpenCalls = 512;                 // beside those that may run and wait: 6 MiB beside the budget and gRPC's buffers
 constexpr uint64_t kMessageMargin = 256 << 10;  // of a message beside its text, so that a text that is too long is told so
 constexpr uint64_t kResidencyTicks = 10;        // of a second
 constexpr uint64_t kLearnedTicks = 600;         // a multiple of that
@@ -205,14 +205,17 @@ absl::Status App::Impl::ServeMetrics() {
 absl::Status App::Impl::ListenForCalls() {
   quota_.Resize(kRpcMemoryBytes);
   std::vector<grpc::Service*> services = {inference_.get()};
+  std::vector<Address> listening;
   if (config_.control_listen.has_value()) {
-    MOED_RETURN_IF_ERROR(ListenOn("control", *config_.control_listen, {control_.get()}).status());
+    MOED_ASSIGN_OR_RETURN(Address control, ListenOn("control", *config_.control_listen, {control_.get()}));
+    listening.push_back(std::move(control));
   } else {
     services.push_back(control_.get());
   }
   MOED_ASSIGN_OR_RETURN(address_, ListenOn("listening", config_.listen, services));
-  call_guard_ =
-      std::make_unique<CallGuard>(kOpenCalls + config_.serving.max_running + config_.serving.queue_capacity.value_or(0));
+  listening.push_back(address_);
+  const int calls = kOpenCalls + config_.serving.max_running + config_.serving.queue_capacity.value_or(0);
+  call_guard_ = std::make_unique<CallGuard>(std::move(listening), calls, config_.max_streams);
   return absl::OkStatus();
 }
 

@@ -14,6 +14,7 @@
 #include "server/startup/ready_notice.h"
 #include "server/startup/sandbox_needs.h"
 #include "server/startup/termination_signals.h"
+#include "server/wire/rpc_server.h"
 #include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
 
@@ -52,6 +53,7 @@ int Serve(const Config& config, RoutingSource* routing) {
 int RunDaemon(const std::vector<std::string>& arguments, std::string_view more_help, RoutingSource* routing) {
   NameExhaustion();
   KeepHeapSmall();
+  AllowSmallReads();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write, not death
   BlockTerminationSignals();

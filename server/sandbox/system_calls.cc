@@ -151,7 +151,9 @@ absl::Status FilterSockets(const SystemCallNeeds& needs) {
   if (needs.devices) {
     filter.Add(kRefuse, "socket", {SCMP_A0(SCMP_CMP_NE, AF_UNIX)});
   } else {
-    for (const char* name : {"bind", "connect", "listen", "socket"}) filter.Add(kRefuse, name, {});
+    for (const char* name : {"bind", "listen", "socket"}) filter.Add(kRefuse, name, {});
+    // Of two bytes it can only be AF_UNSPEC, which ends a connection.
+    filter.Add(kRefuse, "connect", {SCMP_A2(SCMP_CMP_NE, sizeof(sa_family_t))});
   }
   return filter.Load();
 }

@@ -2,14 +2,20 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -27,6 +33,12 @@ namespace moed {
 namespace {
 
 constexpr absl::Duration kPeriod = absl::Milliseconds(10);
+constexpr int kPeriodsOfPatience = 100;              // until it looks where memory has not grown
+constexpr double kBurstsPerSecond = 20;              // each of as many calls as may be open: no polite client begins them
+constexpr int64_t kPagesInDoubt = (1 << 20) / 4096;  // grown since the last look
+constexpr absl::Duration kPeriodInFlood = absl::Milliseconds(1);
+constexpr int kBacklogBytes = 256;  // that wait to be read
+constexpr int kPolite = 4;          // calls of a connection that is not among the greedy
 
 // What channelz tells; it makes the text, which is whole.
 nlohmann::json Taken(char* text) {
@@ -50,14 +62,35 @@ const nlohmann::json& Part(const nlohmann::json& object, const char* name) {
   return found == object.end() ? *kNone : *found;
 }
 
-int64_t Open(const nlohmann::json& data, const std::string& what) {
-  return Number(data, (what + "Started").c_str()) - Number(data, (what + "Succeeded").c_str()) -
-         Number(data, (what + "Failed").c_str());
+ConnectionCalls CallsOf(int64_t id, const nlohmann::json& reference) {
+  const nlohmann::json socket = Part(Taken(grpc_channelz_get_socket(static_cast<intptr_t>(id))), "socket");
+  const nlohmann::json& data = Part(socket, "data");
+  const std::string name = reference.value("name", "");  // "chttp2 ipv4:127.0.0.1:4711"
+  const int64_t failed = Number(data, "streamsFailed");
+  return {.id = id,
+          .peer = name.substr(name.rfind(' ') + 1),
+          .open = Number(data, "streamsStarted") - Number(data, "streamsSucceeded") - failed,
+          .failed = failed};
+}
+
+std::vector<ConnectionCalls> ConnectionsOf(intptr_t server) {
+  std::vector<ConnectionCalls> connections;
+  intptr_t next = 0;
+  for (bool more = true; more;) {
+    const nlohmann::json page = Taken(grpc_channelz_get_server_sockets(server, next, 0));
+    more = false;
+    for (const nlohmann::json& reference : Part(page, "socketRef")) {
+      connections.push_back(CallsOf(Number(reference, "socketId"), reference));
+      next = static_cast<intptr_t>(connections.back().id) + 1;
+      more = !page.value("end", false);
+    }
+  }
+  return connections;
 }
 
 struct ServerCalls {
   std::vector<intptr_t> servers;
-  int64_t open = 0;
+  int64_t begun = 0;  // calls of all of them
 };
 
 ServerCalls CallsOfServers() {
@@ -65,96 +98,131 @@ ServerCalls CallsOfServers() {
   const nlohmann::json all = Taken(grpc_channelz_get_servers(0));
   for (const nlohmann::json& server : Part(all, "server")) {
     found.servers.push_back(static_cast<intptr_t>(Number(Part(server, "ref"), "serverId")));
-    found.open += Open(Part(server, "data"), "calls");
+    found.begun += Number(Part(server, "data"), "callsStarted");
   }
   return found;
 }
 
-std::vector<OpenCalls> ConnectionsOf(intptr_t server) {
-  std::vector<OpenCalls> connections;
-  intptr_t next = 0;
-  for (bool more = true; more;) {
-    const nlohmann::json page = Taken(grpc_channelz_get_server_sockets(server, next, 0));
-    more = false;
-    for (const nlohmann::json& reference : Part(page, "socketRef")) {
-      const auto id = static_cast<intptr_t>(Number(reference, "socketId"));
-      const nlohmann::json socket = Part(Taken(grpc_channelz_get_socket(id)), "socket");
-      const std::string name = reference.value("name", "");  // "chttp2 ipv4:127.0.0.1:4711"
-      connections.push_back({name.substr(name.rfind(' ') + 1), static_cast<int>(Open(Part(socket, "data"), "streams"))});
-      next = id + 1;
-      more = !page.value("end", false);
-    }
+std::vector<ConnectionCalls> ConnectionsOf(const std::vector<intptr_t>& servers) {
+  std::vector<ConnectionCalls> connections;
+  for (const intptr_t server : servers) {
+    for (ConnectionCalls& connection : ConnectionsOf(server)) connections.push_back(std::move(connection));
   }
   return connections;
 }
 
-// Whether a unix socket was taken from a listener: it has that one's path. Those of the log and of systemd have none.
-bool WasTaken(int descriptor) {
+int64_t Sum(const std::vector<ConnectionCalls>& connections) {
+  int64_t open = 0;
+  for (const ConnectionCalls& connection : connections) open += connection.open;
+  return open;
+}
+
+// Of the process, as the kernel counts them: asking takes less than channelz does.
+class ResidentPages {
+ public:
+  ResidentPages() : file_(open("/proc/self/statm", O_RDONLY | O_CLOEXEC)) {}
+  ~ResidentPages() { close(file_); }
+  ResidentPages(const ResidentPages&) = delete;
+  ResidentPages& operator=(const ResidentPages&) = delete;
+
+  int64_t Now() const {
+    char text[128] = "";
+    if (pread(file_, text, sizeof(text) - 1, 0) <= 0) return 0;
+    const char* second = std::strchr(text, ' ');
+    return second == nullptr ? 0 : std::atoll(second);
+  }
+
+ private:
+  const int file_;
+};
+
+in_port_t PortOf(const sockaddr_storage& address) {
+  if (address.ss_family == AF_INET) return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
+  if (address.ss_family == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
+  return 0;
+}
+
+// Whether a descriptor is of a connection that came to one of these addresses.
+bool CameTo(const std::vector<Address>& addresses, int descriptor) {
   sockaddr_storage own{};
   socklen_t length = sizeof(own);
-  return getsockname(descriptor, reinterpret_cast<sockaddr*>(&own), &length) == 0 && length > sizeof(own.ss_family);
+  if (getsockname(descriptor, reinterpret_cast<sockaddr*>(&own), &length) != 0) return false;
+  std::string path;
+  if (own.ss_family == AF_UNIX && length > sizeof(own.ss_family)) path = reinterpret_cast<const sockaddr_un&>(own).sun_path;
+  return std::ranges::any_of(addresses, [&](const Address& address) {
+    return address.path.empty() ? address.port != 0 && address.port == PortOf(own) : address.path == path;
+  });
+}
+
+// Whether a TCP connection is over without its own end: what it had sent can be read still, and nobody knows any more who it was.
+bool WasReset(int descriptor) {
+  tcp_info info{};
+  socklen_t length = sizeof(info);
+  return getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 && info.tcpi_state == TCP_CLOSE;
 }
 
 // Whether the other side of a connection is that which gRPC writes so. Of unix sockets clients have no names: all are.
 bool IsPeer(const sockaddr_storage& address, std::string_view peer) {
   char ip[INET6_ADDRSTRLEN] = "";
-  in_port_t port = 0;
   if (address.ss_family == AF_UNIX) return peer.starts_with("unix:");
-  if (address.ss_family == AF_INET) {
-    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
-    inet_ntop(AF_INET, &v4.sin_addr, ip, sizeof(ip));
-    port = v4.sin_port;
-  } else if (address.ss_family == AF_INET6) {
-    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
-    inet_ntop(AF_INET6, &v6.sin6_addr, ip, sizeof(ip));
-    port = v6.sin6_port;
-  } else {
-    return false;
-  }
+  if (address.ss_family == AF_INET) inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(address).sin_addr, ip, sizeof(ip));
+  if (address.ss_family == AF_INET6)
+    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr, ip, sizeof(ip));
   std::string_view v4_in_v6 = ip;
   if (v4_in_v6.starts_with("::ffff:")) v4_in_v6.remove_prefix(7);
-  return peer.ends_with(absl::StrCat(":", ntohs(port))) && peer.find(v4_in_v6) != peer.npos;
+  return peer.ends_with(absl::StrCat(":", PortOf(address))) && peer.find(v4_in_v6) != peer.npos;
 }
 
-// What a connection has sent and nobody has read goes, too: it would be calls. gRPC sees an end, and closes the descriptor
-// itself.
+// What a connection has sent and nobody has read goes, too: it would be calls. After a mere shutdown(2) TCP would go on to
+// receive. gRPC sees an error or an end, and closes the descriptor itself.
 void EndConnection(int descriptor) {
-  shutdown(descriptor, SHUT_RDWR);
-  char some[16 << 10];
-  while (recv(descriptor, some, sizeof(some), MSG_DONTWAIT) > 0) {
-  }
+  const sa_family_t nobody = AF_UNSPEC;
+  if (connect(descriptor, reinterpret_cast<const sockaddr*>(&nobody), sizeof(nobody)) != 0) shutdown(descriptor, SHUT_RDWR);
 }
 
-void ShutDown(const std::vector<OpenCalls>& connections) {
+// Of the process's descriptors those of connections to these addresses.
+void ForEachConnection(const std::vector<Address>& addresses, const std::function<void(int descriptor)>& visit) {
   DIR* folder = opendir("/proc/self/fd");
   if (folder == nullptr) return;
   while (const dirent* entry = readdir(folder)) {
     const int descriptor = std::atoi(entry->d_name);
-    sockaddr_storage address{};
-    socklen_t length = sizeof(address);
-    if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&address), &length) != 0) continue;
-    if (address.ss_family == AF_UNIX && !WasTaken(descriptor)) continue;
-    const auto is_peer = [&](const OpenCalls& connection) { return IsPeer(address, connection.peer); };
-    if (std::ranges::any_of(connections, is_peer)) EndConnection(descriptor);
+    if (CameTo(addresses, descriptor)) visit(descriptor);
   }
   closedir(folder);
 }
 
+void EndThoseWithMoreToRead(const std::vector<Address>& addresses) {
+  ForEachConnection(addresses, [](int descriptor) {
+    int unread = 0;
+    if (ioctl(descriptor, FIONREAD, &unread) == 0 && unread >= kBacklogBytes) EndConnection(descriptor);
+  });
+}
+
+void End(const std::vector<ConnectionCalls>& connections, const std::vector<Address>& addresses) {
+  ForEachConnection(addresses, [&](int descriptor) {
+    sockaddr_storage address{};
+    socklen_t length = sizeof(address);
+    const bool known = getpeername(descriptor, reinterpret_cast<sockaddr*>(&address), &length) == 0;
+    const auto is_peer = [&](const ConnectionCalls& connection) { return IsPeer(address, connection.peer); };
+    if (known ? std::ranges::any_of(connections, is_peer) : WasReset(descriptor)) EndConnection(descriptor);
+  });
+}
+
 }  // namespace
 
-std::vector<OpenCalls> Greediest(std::vector<OpenCalls> connections, int most) {
-  int64_t open = 0;
-  for (const OpenCalls& connection : connections) open += connection.calls;
-  std::ranges::sort(connections, std::ranges::greater(), &OpenCalls::calls);
+std::vector<ConnectionCalls> Greediest(std::vector<ConnectionCalls> connections, int most, int most_of_one) {
+  const auto greed = [](const ConnectionCalls& connection) { return connection.open + connection.failed; };
+  int64_t open = Sum(connections);
+  std::ranges::sort(connections, std::ranges::greater(), greed);
   size_t closed = 0;
-  for (; closed < connections.size() && open > most; ++closed) open -= connections[closed].calls;
+  for (; closed < connections.size() && (open > most || greed(connections[closed]) > most_of_one); ++closed)
+    open -= connections[closed].open;
   connections.resize(closed);
   return connections;
 }
 
-CallGuard::CallGuard(int most_calls) : most_calls_(most_calls), thread_([this] { Loop(); }) {
-  pthread_setname_np(thread_.native_handle(), "call-guard");
-}
+CallGuard::CallGuard(std::vector<Address> listening, int most_calls, int most_of_one)
+    : listening_(std::move(listening)), most_calls_(most_calls), most_of_one_(most_of_one), thread_([this] { Loop(); }) {}
 
 CallGuard::~CallGuard() {
   ending_.Notify();
@@ -162,23 +230,62 @@ CallGuard::~CallGuard() {
 }
 
 void CallGuard::Loop() {
-  bool told = false;  // of these that are too many: once
-  while (!ending_.WaitForNotificationWithTimeout(kPeriod)) {
-    const ServerCalls now = CallsOfServers();
-    if (now.open <= most_calls_) {
-      told = false;
-      continue;
-    }
-    std::vector<OpenCalls> connections;
-    for (const intptr_t server : now.servers) {
-      for (OpenCalls& connection : ConnectionsOf(server)) connections.push_back(std::move(connection));
-    }
-    const std::vector<OpenCalls> greediest = Greediest(std::move(connections), most_calls_ / 4 * 3);
-    ShutDown(greediest);
-    if (!std::exchange(told, true))
-      spdlog::warn("{} calls are open, {} are allowed: {} connections with the most are closed", now.open, most_calls_,
-                   greediest.size());
+  pthread_setname_np(pthread_self(), "call-guard");
+  const ResidentPages resident;
+  int64_t low = resident.Now();
+  int waited = 0;
+  for (bool well = true; !ending_.WaitForNotificationWithTimeout(well ? kPeriod : kPeriodInFlood);) {
+    const int64_t pages = resident.Now();
+    low = std::min(low, pages);
+    if (well && pages - low < kPagesInDoubt && ++waited < kPeriodsOfPatience) continue;
+    well = Look();
+    low = pages;
+    waited = 0;
   }
+}
+
+bool CallGuard::Look() {
+  const ServerCalls calls = CallsOfServers();
+  const auto now = std::chrono::steady_clock::now();
+  const double seconds = std::chrono::duration<double>(now - std::exchange(looked_at_, now)).count();
+  const bool burst = calls.begun - std::exchange(begun_, calls.begun) > kBurstsPerSecond * most_calls_ * seconds;
+  if (burst) EndThoseWithMoreToRead(listening_);
+  if (!flood_ && calls.begun - ended_ <= many_) return !burst;
+
+  const std::vector<ConnectionCalls> connections = ConnectionsOf(calls.servers);
+  const int64_t open = Sum(connections);
+  ended_ = calls.begun - open;  // what begins while it looks may be taken for open twice, never for ended
+  std::vector<ConnectionCalls> live = LiveOf(connections);
+  if (open <= many_) {
+    flood_ = false;
+    for (const ConnectionCalls& connection : connections) known_[connection.id].failed = connection.failed;
+    return !burst;
+  }
+  EndThoseWithMoreToRead(listening_);
+  if (!std::exchange(flood_, true))
+    spdlog::warn("{} calls are open, {} are allowed: the greediest connections are closed", open, most_calls_);
+  const int share = most_calls_ / 2 / std::max(1, static_cast<int>(connections.size()));
+  const std::vector<ConnectionCalls> greediest =
+      Greediest(std::move(live), most_calls_ / 2, std::clamp(share, kPolite, most_of_one_));
+  for (const ConnectionCalls& connection : greediest) known_[connection.id].ended = true;
+  End(greediest, listening_);
+  return false;
+}
+
+// Without those that are ended, and are no more than waited for. What failed counts since all was well.
+std::vector<ConnectionCalls> CallGuard::LiveOf(const std::vector<ConnectionCalls>& connections) {
+  std::map<int64_t, Known> present;
+  std::vector<ConnectionCalls> live;
+  for (const ConnectionCalls& connection : connections) {
+    const auto found = known_.find(connection.id);
+    const Known known = found == known_.end() ? Known() : found->second;
+    present[connection.id] = known;
+    if (known.ended) continue;
+    live.push_back(connection);
+    live.back().failed -= known.failed;
+  }
+  known_ = std::move(present);
+  return live;
 }
 
 }  // namespace moed

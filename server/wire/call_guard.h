@@ -3,35 +3,60 @@
 // have acknowledged it.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "core/base/address.h"
 
 namespace moed {
 
 // An open connection as gRPC's channelz knows it.
-struct OpenCalls {
-  std::string peer;  // "ipv4:127.0.0.1:4711", "unix:"
-  int calls = 0;
+struct ConnectionCalls {
+  int64_t id = 0;
+  std::string peer;    // "ipv4:127.0.0.1:4711", "unix:"
+  int64_t open = 0;    // calls
+  int64_t failed = 0;  // calls that ended without an answer, or with a refusal
 };
 
-// The connections that have to be closed so that at most `most` calls stay open: those with the most, first. None where no more
-// than that are open.
-std::vector<OpenCalls> Greediest(std::vector<OpenCalls> connections, int most);
+// The connections that have to be closed so that at most `most` calls stay open, and of none more than `most_of_one` are open or
+// have failed: those with the most, first.
+std::vector<ConnectionCalls> Greediest(std::vector<ConnectionCalls> connections, int most, int most_of_one);
 
-// Looks 100 times a second, on a thread of its own. Where more than `most_calls` are open the greediest connections are shut
-// down, until three quarters of that are left: who keeps to what is announced and sends its messages is not among them.
+// Bounds the calls that are open, within what comes between two looks. It looks when the process has grown by 1 MiB, which it
+// asks 100 times a second, and each second. Where more than three quarters of `most_calls` are open it looks 1,000 times a
+// second, and ends the greediest connections, until half are left and none has had more than its share open or failed; and those
+// with something to read, as it does where more begin in a moment than polite clients could. Who keeps to what is announced and
+// has sent its messages is not among them.
 class CallGuard {
  public:
-  explicit CallGuard(int most_calls);
+  // `listening`: where all gRPC servers of the process do. `most_of_one`: connection.
+  CallGuard(std::vector<Address> listening, int most_calls, int most_of_one);
   ~CallGuard();
 
  private:
-  void Loop();
+  struct Known {
+    int64_t failed = 0;  // when all was well
+    bool ended = false;
+  };
 
+  void Loop();
+  bool Look();  // whether all is well
+  std::vector<ConnectionCalls> LiveOf(const std::vector<ConnectionCalls>& connections);
+
+  const std::vector<Address> listening_;
   const int most_calls_;
+  const int most_of_one_;
+  const int64_t many_ = most_calls_ / 4 * 3;
+  int64_t begun_ = 0;               // calls, at the last look
+  int64_t ended_ = 0;               // calls, at the last look
+  bool flood_ = false;              // at the last look
+  std::map<int64_t, Known> known_;  // connections, by id
+  std::chrono::steady_clock::time_point looked_at_ = std::chrono::steady_clock::now();
   absl::Notification ending_;
   std::thread thread_;
 };

@@ -1,6 +1,7 @@
 #include "server/wire/rpc_server.h"
 
 #include <climits>
+#include <cstdlib>
 #include <utility>
 
 #include "core/base/status.h"
@@ -13,6 +14,8 @@
 
 namespace moed {
 namespace {
+
+constexpr int kReadBytes = 256;  // of a connection at a time
 
 // A frozen client or a lost network is noticed within 30 s.
 void SetChannelArguments(grpc::ServerBuilder& builder, const RpcServerOptions& options) {
@@ -28,6 +31,7 @@ void SetChannelArguments(grpc::ServerBuilder& builder, const RpcServerOptions& o
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, options.handshake_ms);
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   builder.AddChannelArgument(GRPC_ARG_ENABLE_CHANNELZ, 1);  // for the CallGuard
+  builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kReadBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_CHANNEL_TRACE_EVENT_MEMORY_PER_NODE, 0);
   // Windows do not grow with what a connection could carry: many that send fast would hold more than the quota before it is felt.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
@@ -49,6 +53,8 @@ std::shared_ptr<grpc::ServerCredentials> CredentialsOf(const Address& address, c
 }
 
 }  // namespace
+
+void AllowSmallReads() { setenv("GRPC_EXPERIMENTS", "-tcp_read_chunks", /*overwrite=*/0); }
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Listen(const Address& address, const std::vector<grpc::Service*>& services,
                                                              grpc::ResourceQuota& quota, const RpcServerOptions& options) {

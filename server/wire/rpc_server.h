@@ -29,6 +29,10 @@ struct RpcServerOptions {
   const Certificates* certificates = nullptr;       // null: plain text, as on the paths of unix sockets always
 };
 
+// Once, before anything of gRPC and on the only thread: gRPC 1.51 takes from the environment alone that it may read connections
+// in pieces of less than 8 KiB. All calls of a piece begin before a CallGuard can see the first, and one may be 9 bytes.
+void AllowSmallReads();
+
 // Thread-safe. Not serving, as its health says, until SetServing(true).
 class RpcServer {
  public:

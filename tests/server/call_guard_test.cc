@@ -9,21 +9,30 @@
 namespace moed {
 namespace {
 
-std::vector<std::string> Closed(std::vector<OpenCalls> connections, int most) {
+std::vector<std::string> Closed(std::vector<ConnectionCalls> connections, int most, int most_of_one) {
   std::vector<std::string> peers;
-  for (const OpenCalls& connection : Greediest(std::move(connections), most)) peers.push_back(connection.peer);
+  for (const ConnectionCalls& connection : Greediest(std::move(connections), most, most_of_one)) peers.push_back(connection.peer);
   return peers;
 }
 
 TEST(CallGuardTest, NobodyIsClosedWhereNoMoreAreOpenThanMayBe) {
-  EXPECT_TRUE(Closed({}, 0).empty());
-  EXPECT_TRUE(Closed({{"a", 60}, {"b", 40}}, 100).empty());
+  EXPECT_TRUE(Closed({}, 0, 0).empty());
+  EXPECT_TRUE(Closed({{.peer = "a", .open = 60}, {.peer = "b", .open = 40}}, 100, 60).empty());
 }
 
 TEST(CallGuardTest, TheGreediestAreClosedUntilFewEnoughAreLeft) {
-  EXPECT_EQ(Closed({{"modest", 3}, {"greedy", 500}, {"greedier", 900}, {"idle", 0}}, 100),
-            (std::vector<std::string>{"greedier", "greedy"}));
-  EXPECT_EQ(Closed({{"a", 60}, {"b", 41}}, 100), std::vector<std::string>{"a"});
+  EXPECT_EQ(
+      Closed(
+          {{.peer = "modest", .open = 3}, {.peer = "greedy", .open = 500}, {.peer = "greedier", .open = 900}, {.peer = "idle"}},
+          100, 1000),
+      (std::vector<std::string>{"greedier", "greedy"}));
+  EXPECT_EQ(Closed({{.peer = "a", .open = 60}, {.peer = "b", .open = 41}}, 100, 100), std::vector<std::string>{"a"});
+}
+
+TEST(CallGuardTest, WhoHasMoreThanItsShareOpenOrFailedIsClosedHoweverFewAreOpen) {
+  EXPECT_EQ(Closed({{.peer = "polite", .open = 4, .failed = 6}, {.peer = "refused", .failed = 11}, {.peer = "many", .open = 12}},
+                   100, 10),
+            (std::vector<std::string>{"many", "refused"}));
 }
 
 }  // namespace

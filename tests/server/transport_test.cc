@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "google/protobuf/stubs/logging.h"
+#include "server/wire/call_guard.h"
 #include "spdlog/spdlog.h"
 #include "tests/server/server_harness.h"
 #include "tests/store/small_store.h"
@@ -69,13 +70,13 @@ class PlainSocket {
 
 // gRPC starts no server without a service: where there is none, reflection is one.
 
-// The server end of an HTTP/2 connection sees: the preface, settings, and then pings as often as the test likes, without any
-// call. gRPC's own client would not ping more than once a second.
-class PingingClient {
+// The server end of an HTTP/2 connection sees: the preface, settings, and then frames as the test likes, which gRPC's own client
+// would not send. The server's settings are never acknowledged.
+class FrameClient {
  public:
-  enum Type : uint8_t { kSettings = 4, kPing = 6, kGoAway = 7 };
+  enum Type : uint8_t { kHeaders = 1, kSettings = 4, kPing = 6, kGoAway = 7 };
 
-  explicit PingingClient(int port) {
+  explicit FrameClient(int port) {
     EXPECT_TRUE(socket_.ConnectTo(port));
     socket_.Send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(kSettings, ""));
   }
@@ -83,6 +84,19 @@ class PingingClient {
   void Ping(int count = 1) {
     std::string frames;
     for (int i = 0; i < count; ++i) frames += Frame(kPing, "8 bytes.");
+    socket_.Send(frames);
+  }
+  void AnswerPing(const std::string& payload) { socket_.Send(Frame(kPing, payload, kAcknowledgement)); }
+  // By headers alone, whose messages never come.
+  void BeginCalls(int count) {
+    const std::string path = "/grpc.health.v1.Health/Check", type = "application/grpc";
+    const auto text = [](const std::string& value) { return static_cast<char>(value.size()) + value; };
+    const std::string post_by_http = "\x83\x86", of_authority = "\x01", of_path = "\x04", of_content_type = "\x0f\x10",
+                      of_new_name(1, '\0');
+    const std::string fields = post_by_http + of_authority + text("moed") + of_path + text(path) + of_content_type + text(type) +
+                               of_new_name + text("te") + text("trailers");
+    std::string frames;
+    for (int i = 0; i < count; ++i, next_stream_ += 2) frames += Frame(kHeaders, fields, kEndOfHeaders, next_stream_);
     socket_.Send(frames);
   }
   // The payload of the next ping's answer or of a GOAWAY; "" when the server closed.
@@ -97,11 +111,16 @@ class PingingClient {
   }
 
  private:
-  static std::string Frame(Type type, const std::string& payload) {
-    const char head[] = {0, 0, static_cast<char>(payload.size()), static_cast<char>(type), 0, 0, 0, 0, 0};
+  static constexpr char kEndOfHeaders = 4;
+  static constexpr char kAcknowledgement = 1;
+
+  static std::string Frame(Type type, const std::string& payload, char flags = 0, int stream = 0) {
+    const char head[] = {0, 0, static_cast<char>(payload.size()), static_cast<char>(type),  flags,
+                         0, 0, static_cast<char>(stream >> 8),    static_cast<char>(stream)};
     return std::string(head, sizeof(head)) + payload;
   }
   PlainSocket socket_;
+  int next_stream_ = 1;
 };
 
 TEST(KeepaliveTest, PingsAtTheAllowedIntervalAreAnsweredAlsoWithoutACall) {
@@ -109,7 +128,7 @@ TEST(KeepaliveTest, PingsAtTheAllowedIntervalAreAnsweredAlsoWithoutACall) {
   // Any interval is allowed, so that the test need not wait for one to pass.
   const auto listening = RpcServer::Listen({"127.0.0.1", 0}, {}, quota, {.min_ping_interval_ms = 0, .reflection = true});
   ASSERT_TRUE(listening.ok()) << listening.status();
-  PingingClient client((*listening)->address().port);
+  FrameClient client((*listening)->address().port);
   for (int i = 0; i < 10; ++i) {  // far beyond the two that gRPC forgives
     client.Ping();
     ASSERT_EQ(client.Answer(), "8 bytes.") << "ping " << i;
@@ -118,7 +137,7 @@ TEST(KeepaliveTest, PingsAtTheAllowedIntervalAreAnsweredAlsoWithoutACall) {
 
 TEST(KeepaliveTest, PingsFasterThanAllowedCutTheClientOffAndNobodyElse) {
   ServerHarness server;
-  PingingClient client(server.server().address().port);
+  FrameClient client(server.server().address().port);
   client.Ping(10);
   std::string answer;
   while ((answer = client.Answer()) == "8 bytes.") {
@@ -128,6 +147,21 @@ TEST(KeepaliveTest, PingsFasterThanAllowedCutTheClientOffAndNobodyElse) {
   moe::v1::GenerateResponse response;
   grpc::ClientContext context;
   EXPECT_TRUE(server.inference().Generate(&context, TextRequest("x"), &response).ok());
+}
+
+TEST(CallGuardTest, WhoBeginsMoreCallsThanMayBeOpenIsCutOffAndNobodyElse) {
+  grpc::ResourceQuota quota;
+  const auto server = *RpcServer::Listen({"127.0.0.1", 0}, {}, quota, {.reflection = true});
+  server->SetServing(true);
+  const CallGuard guard({server->address()}, /*most_calls=*/16, /*most_of_one=*/8);
+  const auto polite = grpc::CreateChannel(server->address().Text(), grpc::InsecureChannelCredentials());
+  const auto is_served = [&] { return CheckHealth(polite, "") == Health::kServing; };
+  EXPECT_TRUE(is_served());
+  FrameClient greedy(server->address().port);
+  greedy.BeginCalls(100);
+  for (std::string ping; !(ping = greedy.Answer()).empty();) greedy.AnswerPing(ping);  // it is not cut off for being silent
+  while (!is_served()) {
+  }
 }
 
 class UnixSocket {
@@ -190,8 +224,8 @@ TEST(ConnectionTest, MoreThanAreAllowedAreClosedUntilOthersAre) {
   grpc::ResourceQuota quota;
   const auto listening = *RpcServer::Listen({"127.0.0.1", 0}, {}, quota, {.max_connections = 2, .reflection = true});
   const int port = listening->address().port;
-  auto first = std::make_unique<PingingClient>(port), second = std::make_unique<PingingClient>(port);
-  for (PingingClient* client : {first.get(), second.get()}) {
+  auto first = std::make_unique<FrameClient>(port), second = std::make_unique<FrameClient>(port);
+  for (FrameClient* client : {first.get(), second.get()}) {
     client->Ping();
     EXPECT_EQ(client->Answer(), "8 bytes.");
   }
@@ -212,7 +246,7 @@ TEST(ConnectionTest, MoreThanAreAllowedAreClosedUntilOthersAre) {
 TEST(ConnectionTest, WithoutCallsItIsClosed) {
   grpc::ResourceQuota quota;
   const auto listening = *RpcServer::Listen({"127.0.0.1", 0}, {}, quota, {.max_idle_ms = 1, .reflection = true});
-  PingingClient client(listening->address().port);
+  FrameClient client(listening->address().port);
   EXPECT_THAT(client.Answer(), HasSubstr("idle"));
 }
 

@@ -32,6 +32,16 @@ def message(body: bytes, announced: int | None = None) -> bytes:
     return b"\0" + struct.pack(">I", len(body) if announced is None else announced) + body
 
 
+def request_headers(method: str, scheme: bytes = b"http", te: bytes = b"trailers") -> bytes:
+    fields = [(":method", b"POST"), (":scheme", scheme), (":path", method.encode()), (":authority", b"moed")]
+    fields += [("te", te), ("content-type", b"application/grpc")]
+    return b"".join(header(*field) for field in fields)
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
+
+
 class Http2Client:
     """Streams are numbered 1, 3, 5, ... What the server sends is read only where a window has to open."""
 
@@ -56,16 +66,21 @@ class Http2Client:
         self.socket.close()
 
     def send(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
-        self.socket.sendall(struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload)
+        self.socket.sendall(frame(kind, flags, stream, payload))
+
+    def open_streams(self, method: str, count: int) -> None:
+        """By headers alone, in one piece."""
+        fields = request_headers(method)
+        first, self._next_stream = self._next_stream, self._next_stream + 2 * count
+        streams = range(first, self._next_stream, 2)
+        self.socket.sendall(b"".join(frame(HEADERS, END_HEADERS, stream, fields) for stream in streams))
 
     def open_stream(
         self, method: str, more: bytes = b"", flags: int = END_HEADERS, scheme: bytes = b"http", te: bytes = b"trailers"
     ) -> int:
         stream, self._next_stream = self._next_stream, self._next_stream + 2
         self._windows[stream] = self._stream_window
-        fields = [(":method", b"POST"), (":scheme", scheme), (":path", method.encode()), (":authority", b"moed")]
-        fields += [("te", te), ("content-type", b"application/grpc")]
-        self.send(HEADERS, flags, stream, b"".join(header(*field) for field in fields) + more)
+        self.send(HEADERS, flags, stream, request_headers(method, scheme, te) + more)
         return stream
 
     def send_data(self, stream: int, data: bytes, end: bool) -> int:

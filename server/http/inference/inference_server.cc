@@ -9,6 +9,7 @@
 #include "server/http/inference/infer_call.h"
 #include "server/http/inference/infer_stream.h"
 #include "server/http/inference/metadata.h"
+#include "server/wire/call_guard.h"
 #include "server/wire/received_message.h"
 #include "server/wire/rpc_server.h"
 
@@ -17,6 +18,7 @@ namespace {
 
 using inference::GRPCInferenceService;
 
+constexpr int kOpenCalls = 512;            // beside those that are answered
 constexpr size_t kMarginBytes = 64 << 10;  // of a message, beside its text
 constexpr size_t kNameBytes = 256;
 
@@ -115,6 +117,8 @@ class InferenceServer::Impl {
     limits.certificates = options.certificates;
     limits.health_service = GRPCInferenceService::service_full_name();
     MOED_ASSIGN_OR_RETURN(server_, RpcServer::Listen(options.listen, {&service_}, quota_, limits));
+    call_guard_ = std::make_unique<CallGuard>(std::vector<Address>{server_->address()}, kOpenCalls + options.limits.calls,
+                                              limits.max_streams);
     daemon_.OnServing([this](bool serves) { server_->SetServing(serves); });
     return absl::OkStatus();
   }
@@ -134,6 +138,7 @@ class InferenceServer::Impl {
   Daemon& daemon_;
   grpc::ResourceQuota quota_{"inference"};  // gRPC's own buffers: as much again as the requests that are read
   std::unique_ptr<RpcServer> server_;       // the first that ends
+  std::unique_ptr<CallGuard> call_guard_;
 };
 
 InferenceServer::InferenceServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
