@@ -150,6 +150,7 @@ TEST(KeepaliveTest, PingsFasterThanAllowedCutTheClientOffAndNobodyElse) {
 }
 
 TEST(CallGuardTest, WhoBeginsMoreCallsThanMayBeOpenIsCutOffAndNobodyElse) {
+  spdlog::set_level(spdlog::level::off);
   grpc::ResourceQuota quota;
   const auto server = *RpcServer::Listen({"127.0.0.1", 0}, {}, quota, {.reflection = true});
   server->SetServing(true);
