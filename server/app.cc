@@ -36,7 +36,6 @@ namespace moed {
 namespace {
 
 constexpr size_t kRpcMemoryBytes = 16 << 20;    // gRPC's own buffers, beside the budget
-constexpr int kOpenCalls = 512;                 // beside those that may run and wait: 6 MiB beside the budget and gRPC's buffers
 constexpr uint64_t kMessageMargin = 256 << 10;  // of a message beside its text, so that a text that is too long is told so
 constexpr uint64_t kResidencyTicks = 10;        // of a second
 constexpr uint64_t kLearnedTicks = 600;         // a multiple of that
@@ -214,7 +213,7 @@ absl::Status App::Impl::ListenForCalls() {
   }
   MOED_ASSIGN_OR_RETURN(address_, ListenOn("listening", config_.listen, services));
   listening.push_back(address_);
-  const int calls = kOpenCalls + config_.serving.max_running + config_.serving.queue_capacity.value_or(0);
+  const int calls = kOtherCalls + config_.serving.max_running + config_.serving.queue_capacity.value_or(0);
   call_guard_ = std::make_unique<CallGuard>(std::move(listening), calls, config_.max_streams);
   return absl::OkStatus();
 }

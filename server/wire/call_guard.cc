@@ -1,14 +1,12 @@
 #include "server/wire/call_guard.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,16 +25,16 @@
 #include "grpc/grpc.h"
 #include "grpc/support/alloc.h"
 #include "nlohmann/json.hpp"
+#include "server/wire/own_sockets.h"
 #include "spdlog/spdlog.h"
 
 namespace moed {
 namespace {
 
-constexpr absl::Duration kPeriod = absl::Milliseconds(10);
-constexpr int kPeriodsOfPatience = 100;              // until it looks where memory has not grown
-constexpr double kBurstsPerSecond = 20;              // each of as many calls as may be open: no polite client begins them
-constexpr int64_t kPagesInDoubt = (1 << 20) / 4096;  // grown since the last look
-constexpr absl::Duration kPeriodInFlood = absl::Milliseconds(1);
+constexpr std::chrono::milliseconds kPeriod(10);
+constexpr int kPeriodsOfPatience = 100;     // until it looks where memory has not grown
+constexpr int64_t kBytesInDoubt = 1 << 20;  // grown since the last look
+constexpr std::chrono::milliseconds kPeriodInFlood(1);
 constexpr int kBacklogBytes = 256;  // that wait to be read
 constexpr int kPolite = 4;          // calls of a connection that is not among the greedy
 
@@ -117,42 +115,25 @@ int64_t Sum(const std::vector<ConnectionCalls>& connections) {
   return open;
 }
 
-// Of the process, as the kernel counts them: asking takes less than channelz does.
-class ResidentPages {
+// Bytes of the process, as the kernel counts them: asking takes less than channelz does.
+class Resident {
  public:
-  ResidentPages() : file_(open("/proc/self/statm", O_RDONLY | O_CLOEXEC)) {}
-  ~ResidentPages() { close(file_); }
-  ResidentPages(const ResidentPages&) = delete;
-  ResidentPages& operator=(const ResidentPages&) = delete;
+  Resident() : file_(open("/proc/self/statm", O_RDONLY | O_CLOEXEC)) {}
+  ~Resident() { close(file_); }
+  Resident(const Resident&) = delete;
+  Resident& operator=(const Resident&) = delete;
 
-  int64_t Now() const {
+  int64_t Bytes() const {
     char text[128] = "";
     if (pread(file_, text, sizeof(text) - 1, 0) <= 0) return 0;
     const char* second = std::strchr(text, ' ');
-    return second == nullptr ? 0 : std::atoll(second);
+    return second == nullptr ? 0 : std::atoll(second) * page_bytes_;
   }
 
  private:
   const int file_;
+  const int64_t page_bytes_ = sysconf(_SC_PAGESIZE);
 };
-
-in_port_t PortOf(const sockaddr_storage& address) {
-  if (address.ss_family == AF_INET) return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
-  if (address.ss_family == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
-  return 0;
-}
-
-// Whether a descriptor is of a connection that came to one of these addresses.
-bool CameTo(const std::vector<Address>& addresses, int descriptor) {
-  sockaddr_storage own{};
-  socklen_t length = sizeof(own);
-  if (getsockname(descriptor, reinterpret_cast<sockaddr*>(&own), &length) != 0) return false;
-  std::string path;
-  if (own.ss_family == AF_UNIX && length > sizeof(own.ss_family)) path = reinterpret_cast<const sockaddr_un&>(own).sun_path;
-  return std::ranges::any_of(addresses, [&](const Address& address) {
-    return address.path.empty() ? address.port != 0 && address.port == PortOf(own) : address.path == path;
-  });
-}
 
 // Whether a TCP connection is over without its own end: what it had sent can be read still, and nobody knows any more who it was.
 bool WasReset(int descriptor) {
@@ -180,32 +161,23 @@ void EndConnection(int descriptor) {
   if (connect(descriptor, reinterpret_cast<const sockaddr*>(&nobody), sizeof(nobody)) != 0) shutdown(descriptor, SHUT_RDWR);
 }
 
-// Of the process's descriptors those of connections to these addresses.
-void ForEachConnection(const std::vector<Address>& addresses, const std::function<void(int descriptor)>& visit) {
-  DIR* folder = opendir("/proc/self/fd");
-  if (folder == nullptr) return;
-  while (const dirent* entry = readdir(folder)) {
-    const int descriptor = std::atoi(entry->d_name);
-    if (CameTo(addresses, descriptor)) visit(descriptor);
-  }
-  closedir(folder);
-}
-
 void EndThoseWithMoreToRead(const std::vector<Address>& addresses) {
-  ForEachConnection(addresses, [](int descriptor) {
+  const auto look = [](int descriptor) {
     int unread = 0;
     if (ioctl(descriptor, FIONREAD, &unread) == 0 && unread >= kBacklogBytes) EndConnection(descriptor);
-  });
+  };
+  for (const Address& address : addresses) ForEachSocketOf(address, look);
 }
 
 void End(const std::vector<ConnectionCalls>& connections, const std::vector<Address>& addresses) {
-  ForEachConnection(addresses, [&](int descriptor) {
-    sockaddr_storage address{};
-    socklen_t length = sizeof(address);
-    const bool known = getpeername(descriptor, reinterpret_cast<sockaddr*>(&address), &length) == 0;
-    const auto is_peer = [&](const ConnectionCalls& connection) { return IsPeer(address, connection.peer); };
+  const auto look = [&](int descriptor) {
+    sockaddr_storage peer{};
+    socklen_t length = sizeof(peer);
+    const bool known = getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &length) == 0;
+    const auto is_peer = [&](const ConnectionCalls& connection) { return IsPeer(peer, connection.peer); };
     if (known ? std::ranges::any_of(connections, is_peer) : WasReset(descriptor)) EndConnection(descriptor);
-  });
+  };
+  for (const Address& address : addresses) ForEachSocketOf(address, look);
 }
 
 }  // namespace
@@ -231,15 +203,15 @@ CallGuard::~CallGuard() {
 
 void CallGuard::Loop() {
   pthread_setname_np(pthread_self(), "call-guard");
-  const ResidentPages resident;
-  int64_t low = resident.Now();
+  const Resident resident;
+  int64_t low = resident.Bytes();
   int waited = 0;
-  for (bool well = true; !ending_.WaitForNotificationWithTimeout(well ? kPeriod : kPeriodInFlood);) {
-    const int64_t pages = resident.Now();
-    low = std::min(low, pages);
-    if (well && pages - low < kPagesInDoubt && ++waited < kPeriodsOfPatience) continue;
+  for (bool well = true; !ending_.WaitForNotificationWithTimeout(absl::FromChrono(well ? kPeriod : kPeriodInFlood));) {
+    const int64_t bytes = resident.Bytes();
+    low = std::min(low, bytes);
+    if (well && bytes - low < kBytesInDoubt && ++waited < kPeriodsOfPatience) continue;
     well = Look();
-    low = pages;
+    low = bytes;
     waited = 0;
   }
 }
@@ -247,8 +219,8 @@ void CallGuard::Loop() {
 bool CallGuard::Look() {
   const ServerCalls calls = CallsOfServers();
   const auto now = std::chrono::steady_clock::now();
-  const double seconds = std::chrono::duration<double>(now - std::exchange(looked_at_, now)).count();
-  const bool burst = calls.begun - std::exchange(begun_, calls.begun) > kBurstsPerSecond * most_calls_ * seconds;
+  const double periods = std::chrono::duration<double>(now - std::exchange(looked_at_, now)) / kPeriod;
+  const bool burst = static_cast<double>(calls.begun - std::exchange(begun_, calls.begun)) > many_ * std::max(1.0, periods);
   if (burst) EndThoseWithMoreToRead(listening_);
   if (!flood_ && calls.begun - ended_ <= many_) return !burst;
 

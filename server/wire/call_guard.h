@@ -27,11 +27,14 @@ struct ConnectionCalls {
 // have failed: those with the most, first.
 std::vector<ConnectionCalls> Greediest(std::vector<ConnectionCalls> connections, int most, int most_of_one);
 
+// Calls that may be open beside those that run and wait, of a daemon: 6 MiB beside its budget and gRPC's buffers.
+inline constexpr int kOtherCalls = 512;
+
 // Bounds the calls that are open, within what comes between two looks. It looks when the process has grown by 1 MiB, which it
 // asks 100 times a second, and each second. Where more than three quarters of `most_calls` are open it looks 1,000 times a
 // second, and ends the greediest connections, until half are left and none has had more than its share open or failed; and those
-// with something to read, as it does where more begin in a moment than polite clients could. Who keeps to what is announced and
-// has sent its messages is not among them.
+// with more to read, as it does where as many begin within 10 ms. Who keeps to what is announced and has sent its messages is not
+// among them.
 class CallGuard {
  public:
   // `listening`: where all gRPC servers of the process do. `most_of_one`: connection.

@@ -1,6 +1,5 @@
 #include "server/wire/connection_acceptor.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -20,6 +19,7 @@
 #include <string>
 
 #include "core/base/status.h"
+#include "server/wire/own_sockets.h"
 #include "spdlog/spdlog.h"
 
 namespace moed {
@@ -29,30 +29,6 @@ constexpr int kBacklog = 512;
 constexpr int kUnacknowledgedMs = 30000;  // then a connection is dead
 
 int OpenSpare() { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
-
-// This side's address, port or path alone; neither for what is no socket.
-Address BoundTo(int descriptor) {
-  sockaddr_storage bound{};
-  socklen_t length = sizeof(bound);
-  if (getsockname(descriptor, reinterpret_cast<sockaddr*>(&bound), &length) != 0) return {};
-  if (bound.ss_family == AF_UNIX) return {.path = reinterpret_cast<sockaddr_un&>(bound).sun_path};
-  const in_port_t port = bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(bound).sin6_port
-                                                     : reinterpret_cast<sockaddr_in&>(bound).sin_port;
-  return {.port = ntohs(port)};
-}
-
-// Descriptors of this process whose side of a connection has the address, listeners included.
-int SocketsOf(const Address& address) {
-  DIR* folder = opendir("/proc/self/fd");
-  if (folder == nullptr) return 0;
-  int count = 0;
-  while (const dirent* entry = readdir(folder)) {
-    const Address bound = BoundTo(std::atoi(entry->d_name));
-    count += bound.port == address.port && bound.path == address.path ? 1 : 0;
-  }
-  closedir(folder);
-  return count;
-}
 
 // -1: errno says why. All addresses of a host have the port that the first one got.
 int ListenOn(const addrinfo& info, int port) {
@@ -211,7 +187,11 @@ void ConnectionAcceptor::Accept(int listener) {
 // Connections end without a word here, so that they are counted anew where there might be too many.
 bool ConnectionAcceptor::HasRoom() {
   const int others = static_cast<int>(listeners_.size()) + 1;  // and this one
-  if (room_ == 0) room_ = std::max(0, max_connections_ - (SocketsOf(address_) - others));
+  if (room_ == 0) {
+    int sockets = 0;
+    ForEachSocketOf(address_, [&](int) { ++sockets; });
+    room_ = std::max(0, max_connections_ - (sockets - others));
+  }
   if (room_ == 0) return false;
   --room_;
   return true;

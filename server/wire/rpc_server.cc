@@ -2,6 +2,7 @@
 
 #include <climits>
 #include <cstdlib>
+#include <string>
 #include <utility>
 
 #include "core/base/status.h"
@@ -54,7 +55,11 @@ std::shared_ptr<grpc::ServerCredentials> CredentialsOf(const Address& address, c
 
 }  // namespace
 
-void AllowSmallReads() { setenv("GRPC_EXPERIMENTS", "-tcp_read_chunks", /*overwrite=*/0); }
+void AllowSmallReads() {
+  const char* given = std::getenv("GRPC_EXPERIMENTS");
+  const std::string experiments = std::string(given == nullptr ? "" : given) + ",-tcp_read_chunks";  // the last word counts
+  setenv("GRPC_EXPERIMENTS", experiments.c_str(), /*overwrite=*/1);
+}
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Listen(const Address& address, const std::vector<grpc::Service*>& services,
                                                              grpc::ResourceQuota& quota, const RpcServerOptions& options) {

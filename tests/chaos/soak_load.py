@@ -13,7 +13,7 @@ import grpc
 
 from tests.chaos import protocol
 from tests.chaos.arrivals import Arrival
-from tests.system import hostile_test
+from tests.system import attacks
 from tests.system.http2_client import DATA, RST_STREAM, Http2Client, header, message
 from tools.daemon import Daemon
 
@@ -72,7 +72,7 @@ class Bearer(grpc.UnaryUnaryClientInterceptor):
         return go_on(details._replace(metadata=bearer("guest")), request)
 
 
-class Stranger(hostile_test.Attacker):
+class Stranger(attacks.Attacker):
     """Whose calls have a tenant's token. Its raw connections have none."""
 
     def channel(self, **options: Any) -> grpc.Channel:
@@ -221,7 +221,7 @@ class Load:
         return "closed"
 
     def attack(self, _arrival: Arrival, drawn: random.Random) -> str:
-        kind = drawn.choice(hostile_test.KINDS)
+        kind = drawn.choice(attacks.KINDS)
         attacker = Stranger(self._daemon, None)
         try:
             kind(attacker)

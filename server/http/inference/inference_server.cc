@@ -18,7 +18,6 @@ namespace {
 
 using inference::GRPCInferenceService;
 
-constexpr int kOpenCalls = 512;            // beside those that are answered
 constexpr size_t kMarginBytes = 64 << 10;  // of a message, beside its text
 constexpr size_t kNameBytes = 256;
 
@@ -117,7 +116,7 @@ class InferenceServer::Impl {
     limits.certificates = options.certificates;
     limits.health_service = GRPCInferenceService::service_full_name();
     MOED_ASSIGN_OR_RETURN(server_, RpcServer::Listen(options.listen, {&service_}, quota_, limits));
-    call_guard_ = std::make_unique<CallGuard>(std::vector<Address>{server_->address()}, kOpenCalls + options.limits.calls,
+    call_guard_ = std::make_unique<CallGuard>(std::vector<Address>{server_->address()}, kOtherCalls + options.limits.calls,
                                               limits.max_streams);
     daemon_.OnServing([this](bool serves) { server_->SetServing(serves); });
     return absl::OkStatus();

@@ -1,0 +1,35 @@
+#include "server/wire/own_sockets.h"
+
+#include <dirent.h>
+#include <sys/un.h>
+
+#include <cstdlib>
+
+namespace moed {
+
+in_port_t PortOf(const sockaddr_storage& address) {
+  if (address.ss_family == AF_INET) return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
+  if (address.ss_family == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
+  return 0;
+}
+
+Address BoundTo(int descriptor) {
+  sockaddr_storage bound{};
+  socklen_t length = sizeof(bound);
+  if (getsockname(descriptor, reinterpret_cast<sockaddr*>(&bound), &length) != 0) return {};
+  if (bound.ss_family == AF_UNIX) return {.path = reinterpret_cast<const sockaddr_un&>(bound).sun_path};
+  return {.port = PortOf(bound)};
+}
+
+void ForEachSocketOf(const Address& address, const std::function<void(int descriptor)>& visit) {
+  DIR* folder = opendir("/proc/self/fd");
+  if (folder == nullptr) return;
+  while (const dirent* entry = readdir(folder)) {
+    const int descriptor = std::atoi(entry->d_name);
+    const Address bound = BoundTo(descriptor);
+    if (bound.port == address.port && bound.path == address.path) visit(descriptor);
+  }
+  closedir(folder);
+}
+
+}  // namespace moed

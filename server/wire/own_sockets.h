@@ -1,0 +1,21 @@
+// The process's own sockets, by the addresses that they are bound to.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <functional>
+
+#include "core/base/address.h"
+
+namespace moed {
+
+in_port_t PortOf(const sockaddr_storage& address);  // 0 where it has none
+
+// This side's address, port or path alone; neither for what is no socket.
+Address BoundTo(int descriptor);
+
+// Descriptors whose side of a connection has the address, listeners included.
+void ForEachSocketOf(const Address& address, const std::function<void(int descriptor)>& visit);
+
+}  // namespace moed
