@@ -5,7 +5,10 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <memory>
+#include <random>
 #include <thread>
+#include <vector>
 
 #include "core/base/status.h"
 #include "core/store/store.h"
@@ -44,6 +47,41 @@ TEST_F(MomentsCommand, CountsWhatExpertsRead) {
     EXPECT_EQ(moments.rows(layer), static_cast<uint64_t>((300 - 10) * spec.top_k));
     EXPECT_GT(moments.OfInputs(layer).weight(0), 0);
   }
+}
+
+// Experts are computed as their bytes arrive, which no two runs have in common.
+TEST_F(MomentsCommand, TheOrderInWhichExpertsComeDoesNotMatter) {
+  Prepare(MakeTinyCheckpoint("olmoe"), "bf16");
+  const ModelSpec spec = Spec();
+  constexpr int kRows = 3;
+  std::minstd_rand random(7);
+  std::uniform_real_distribution<float> any(-1, 1);
+  const auto rows = [&](int cols) {
+    std::vector<float> values(kRows * Blocks(cols) * kBlockColumns);
+    for (float& value : values) value = any(random);
+    return values;
+  };
+  const auto read = [](const std::vector<float>& values, int cols) {
+    return Activations{.tokens = kRows, .cols = cols, .values = values.data()};
+  };
+  std::vector<std::vector<float>> inputs, inners;
+  for (int expert = 0; expert < spec.experts; ++expert) {
+    inputs.push_back(rows(spec.hidden));
+    inners.push_back(rows(spec.expert_ffn));
+  }
+  const std::unique_ptr<Executor> executor = MakeThreadPool(2);
+  const auto hash = [&](bool backwards) {
+    ExpertMoments moments(spec);
+    for (const LayerId layer : spec.MoeLayers()) {
+      for (int i = 0; i < spec.experts; ++i) {
+        const int expert = backwards ? spec.experts - 1 - i : i;
+        moments.Add(layer, expert, read(inputs[expert], spec.hidden), read(inners[expert], spec.expert_ffn), *executor);
+      }
+    }
+    moments.Settle(*executor);
+    return moments.hash();
+  };
+  EXPECT_EQ(hash(true), hash(false));
 }
 
 TEST_F(MomentsCommand, InterruptedAndResumedItCollectsTheSame) {

@@ -16,11 +16,12 @@ constexpr double kPriorRows = 512;  // so many rows an expert has beside its own
 constexpr int kRowsTogether = 4;
 constexpr int kColumnsTogether = 16;
 
-// (tokens, cols) as floats.
-void Widen(const Activations& x, std::vector<float>& out) {
+// Appends (tokens, cols) as floats.
+void Widen(const Activations& x, std::vector<float>& to) {
   const int cols = x.cols;
   const int64_t blocks = Blocks(cols), width = blocks * kBlockColumns;
-  out.resize(static_cast<size_t>(x.tokens) * cols);
+  to.resize(to.size() + static_cast<size_t>(x.tokens) * cols);
+  float* out = to.data() + to.size() - static_cast<size_t>(x.tokens) * cols;
   for (int64_t token = 0; token < x.tokens; ++token) {
     for (int column = 0; column < cols; ++column) {
       const int64_t at = token * width + column;
@@ -93,12 +94,21 @@ ExpertMoments::ExpertMoments(const ModelSpec& spec)
 void ExpertMoments::Add(LayerId layer, int32_t expert, const Activations& input, const Activations& inner, Executor& executor) {
   MOED_CHECK(input.cols == hidden_ && inner.cols == ffn_ && input.tokens == inner.tokens && input.tokens > 0);
   const size_t moe_layer = LayerIndex(layer);
-  Widen(input, values_);
-  AddTriangles(values_, hidden_, kInputSpan, input_[moe_layer].data(), executor);
+  if (moe_layer != held_layer_) Settle(executor);
+  held_layer_ = moe_layer;
+  Widen(input, held_rows_[expert]);
+  values_.clear();
   Widen(inner, values_);
   AddTriangles(values_, ffn_, kInnerSpan, inner_[moe_layer].data() + ErrorFeedback::SpanFloats(ffn_, kInnerSpan) * expert,
                executor);
   rows_[moe_layer * experts_ + expert] += static_cast<uint64_t>(input.tokens);
+}
+
+void ExpertMoments::Settle(Executor& executor) {
+  for (const auto& [expert, rows] : held_rows_) {
+    AddTriangles(rows, hidden_, kInputSpan, input_[held_layer_].data(), executor);
+  }
+  held_rows_.clear();
 }
 
 uint64_t ExpertMoments::rows(size_t moe_layer) const {

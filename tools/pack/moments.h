@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,10 @@ class ExpertMoments {
 
   explicit ExpertMoments(const ModelSpec& spec);
 
-  // On the executor; the same sums whatever its threads.
+  // On the executor; the same sums whatever its threads, and in whatever order a layer's experts come: their inputs are held
+  // until a call for another layer, or Settle, which has to be called before anything is asked or saved.
   void Add(LayerId layer, int32_t expert, const Activations& input, const Activations& inner, Executor& executor);
+  void Settle(Executor& executor);
 
   // Of gate and up of the layer's experts.
   ErrorFeedback OfInputs(size_t moe_layer) const;
@@ -56,6 +59,9 @@ class ExpertMoments {
   std::vector<std::vector<float>> input_;  // [MoE layer]: ErrorFeedback::SpanFloats
   std::vector<std::vector<float>> inner_;  // [MoE layer]: of one expert after the other
   std::vector<float> values_;              // of the rows that are added
+
+  size_t held_layer_ = 0;                            // MoE layer
+  std::map<int32_t, std::vector<float>> held_rows_;  // by expert: (rows, hidden); summed in this order
 };
 
 }  // namespace moed

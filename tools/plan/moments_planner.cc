@@ -105,6 +105,7 @@ class MomentsPlanner final : public Planner {
             StrCat("interrupted; what was collected is kept in ", unfinished_, ": run the same command again to resume"));
       }
       MOED_RETURN_IF_ERROR(text.WindowNats(windows_, rule, /*mask=*/nullptr, &collector).status());
+      moments.Settle(text.executor());
       tokens += static_cast<uint64_t>(text.WindowTokens(windows_++));
       progress.Update(tokens);
       if (SecondsBetween(kept_nanos, Clock::Real().NowNanos()) < kKeepSeconds) continue;
