@@ -62,7 +62,8 @@ class SystemsTest(RealProgramsTest):
 
     def test_it_measures_reports_and_goes_on(self) -> None:
         presets = "load-on-demand-lru,load-on-demand,hobbit,auto+learned,auto@bounded:0.5"
-        flags = ["--quick", "--turns", 1, "--seconds", 0.5, "--quality-tokens", 32, "--learn-seconds", 0.5, "--presets", presets]
+        flags = ["--quick", "--turns", 1, "--seconds", 0.5, "--quality-tokens", 32, "--learn-seconds", 0.5]
+        flags += ["--choices", 4, "--presets", presets]
         found = self.measured("j.jsonl", *flags)
         self.assertEqual(len(found["cells"]), 10)
         for cell in found["cells"]:
@@ -84,6 +85,7 @@ class SystemsTest(RealProgramsTest):
                 self.assertEqual(quality, "exact", "what nobody measured is no figure")
                 continue
             self.assertEqual((quality["scored_tokens"], quality["prompt_scored_tokens"]), (31, 31))
+            self.assertEqual(quality["choices_asked"], 4)
             self.assertGreater(quality["perplexity"], 1)
             self.assertGreater(quality["prompt_perplexity_ratio"], 0)
             self.assertGreater(quality["kl"], 0, "half of the gate mass may be lost, and is at a quarter of the cache")

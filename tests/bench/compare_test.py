@@ -1,4 +1,4 @@
-"""bench/compare without a daemon: what is compared, the journal, quality, tables."""
+"""bench/compare without a daemon: what is compared, the journal, tables."""
 
 import json
 import math
@@ -29,7 +29,6 @@ from bench.compare.systems.contenders import (
     parse_contenders,
     parse_options,
 )
-from bench.compare.systems.quality import ScoredText, Window, bucketed_divergence, compare
 from bench.compare.systems.turn import bound_share
 from tools.server_process import ServerError
 
@@ -386,29 +385,6 @@ class RunnerTest(InFolder):
         self.assertIn("[1 of 3, about 0:00:00 left] 25 %, auto, speed 1: 3/s", said)
         self.assertEqual(said[0], "3 measurements, 3 of them left: at most 0:00:10")
         self.assertEqual(said[-1], "3 measurements, 0 of them left: at most 0:00:00")
-
-
-class QualityTest(unittest.TestCase):
-    def test_divergence_by_hand(self) -> None:
-        log = math.log
-        exact = {1: log(0.5), 2: log(0.25), 3: log(0.125)}
-        self.assertAlmostEqual(bucketed_divergence(exact, exact), 0)
-        # Tokens 1 and 2 are shared; the rest is 0.25 against 0.5.
-        lossy = {1: log(0.25), 2: log(0.25), 9: log(0.1)}
-        self.assertAlmostEqual(bucketed_divergence(exact, lossy), 0.5 * log(2) + 0.25 * log(0.5))
-        # Nothing is shared: one bucket that holds everything.
-        self.assertAlmostEqual(bucketed_divergence(exact, {7: log(0.9)}), 0)
-
-    def test_it_compares_the_windows_that_both_have(self) -> None:
-        one = {1: 0.0}
-        exact = ScoredText([Window([-1, -2], [one, one]), Window([-9], [one])])
-        figures = compare(exact, ScoredText([Window([-2, -2], [one, {4: 0.0}])], 0.125))
-        self.assertEqual((figures["scored_tokens"], figures["top1_agreement"]), (2, 0.5))
-        self.assertAlmostEqual(figures["perplexity"], math.exp(2))
-        self.assertAlmostEqual(figures["exact_perplexity"], math.exp(1.5))
-        self.assertAlmostEqual(figures["perplexity_ratio"], math.exp(0.5))
-        self.assertEqual(figures["quality_gate_mass_lost"], 0.125)
-        self.assertEqual(compare(exact, ScoredText([])), {})
 
 
 class ReportTest(InFolder):

@@ -14,6 +14,7 @@ from tools.server_process import ServerError
 from .. import CompareError
 from ..moed import BESIDE_BUDGET_BYTES, Moed, fingerprint
 from .cells import Cell
+from .choices import Question, cut
 from .contenders import Contender, Given, Known, options_of
 from .recorded import Recorded
 
@@ -77,6 +78,17 @@ def read_kinds(server: Moed, path: str) -> list[Kind]:
     return kinds
 
 
+@dataclass(frozen=True)
+class Texts:
+    """What is asked: paths, and how much of the text that is scored."""
+
+    prompts: str
+    learning: str  # "": the first half of the prompts
+    quality: str
+    quality_tokens: int
+    choices: int  # questions
+
+
 @dataclass
 class Bench:
     program: str  # moed
@@ -89,6 +101,7 @@ class Bench:
     prompts: list[Kind] = field(default_factory=list)
     learning: list[Kind] = field(default_factory=list)  # other texts than the prompts
     quality_ids: list[int] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
     budgets: dict[int, int] = field(default_factory=dict)  # --memory-budget by share
     program_hash: str = ""
     model: Any = None  # moe.v1.ModelInfo
@@ -122,7 +135,7 @@ class Bench:
             flags += ["--learned-state", copy]
         return Moed(self.program, [*flags, *more, *self.flags])
 
-    def prepare(self, cells: Iterable[Cell], prompts: str, learning: str, quality: str, quality_tokens: int) -> None:
+    def prepare(self, cells: Iterable[Cell], texts: Texts) -> None:
         """Model, texts (but where the routing is recorded), and for every share the budget with which load-on-demand-lru has
         that share of the reference experts as cache: the budget of all contenders. A cell's own budget is taken."""
         if not os.path.exists(self.store):
@@ -133,7 +146,7 @@ class Bench:
             self.budgets[cell.share] = os.path.getsize(self.store) + BESIDE_BUDGET_BYTES
             try:
                 if self.model is None:
-                    self._look(cell, prompts, learning, quality, quality_tokens)
+                    self._look(cell, texts)
                 if cell.budget:
                     self.budgets[cell.share] = cell.budget
                 else:
@@ -141,19 +154,21 @@ class Bench:
             except ServerError as error:
                 raise CompareError(str(error)) from None
 
-    def _look(self, cell: Cell, prompts: str, learning: str, quality: str, quality_tokens: int) -> None:
+    def _look(self, cell: Cell, texts: Texts) -> None:
         with self.start(REFERENCE, cell) as server:
             self.model, self.version = server.model_info(), server.server_info().version
             if self.recorded is not None:
                 return
-            self.prompts = read_kinds(server, prompts)
-            if learning:
-                self.learning = read_kinds(server, learning)
+            self.prompts = read_kinds(server, texts.prompts)
+            if texts.learning:
+                self.learning = read_kinds(server, texts.learning)
             else:
                 self.learning, self.prompts = split_for_learning(self.prompts)
-            self.quality_ids = server.tokenize(read_text(quality))[:quality_tokens]
+            quality = server.tokenize(read_text(texts.quality))
+            self.quality_ids = quality[: texts.quality_tokens]
             if len(self.quality_ids) < 2:
-                raise CompareError(f"{quality}: at least 2 tokens are needed")
+                raise CompareError(f"{texts.quality}: at least 2 tokens are needed")
+            self.questions = cut(quality, texts.choices, texts.quality)
 
     def _find_budget(self, cell: Cell) -> None:
         wanted = self.reference_expert_bytes // 100 * cell.share

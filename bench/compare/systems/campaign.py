@@ -12,11 +12,11 @@ from ..journal import Figures, Journal, Key, Record
 from ..moed import check_program
 from ..runner import Runner, Unit
 from . import report
-from .bench import Bench, Kind, hash_of
+from .bench import Bench, Kind, Texts, hash_of
 from .cells import Cell, choose, parse_bytes
 from .contenders import Contender, Known, check_options, find_plans, parse_contenders, parse_options
 from .options import Options
-from .quality import SCORED_AS, Quality
+from .quality import CHOICE_SECONDS, SCORED_AS, Quality
 from .recorded import Recorded
 from .turn import learn, measure_turn
 
@@ -51,7 +51,8 @@ def prepare(options: Options, cells: Sequence[Cell], contenders: Sequence[Conten
         for file in missing:
             say(f"--plans {options.plans} has no {file}: presets that take it do without")
         bench.options += found
-    bench.prepare(cells, options.prompts, options.learn_text, options.quality_text, options.quality_tokens)
+    texts = Texts(options.prompts, options.learn_text, options.quality_text, options.quality_tokens, options.choices)
+    bench.prepare(cells, texts)
     return bench
 
 
@@ -72,6 +73,7 @@ def describe(bench: Bench, options: Options, cells: Sequence[Cell]) -> dict[str,
         "learn_seconds": options.learn_seconds,
         "quality": hash_of(bench.quality_ids),
         "quality_tokens": len(bench.quality_ids),
+        "choices": len(bench.questions),
         "scored": "after a warm-up, as answers and as prompts",
         "cells": [[cell.name, *vars(cell.protocol).values(), bench.budgets[cell.share]] for cell in cells],
     }
@@ -119,7 +121,8 @@ class Plan:
             exact = speed is not None and speed.figures.get("exact") == 1
             return {"exact": 1} if exact else self._quality.measure(contender, cell)  # nothing is scored, so nothing else is said
 
-        return self._unit("quality", cell, contender, 0, measure, QUALITY_SECONDS)
+        seconds = QUALITY_SECONDS + (CHOICE_SECONDS if self._bench.questions else 0)
+        return self._unit("quality", cell, contender, 0, measure, seconds)
 
 
 def outcome(record: Record) -> str:

@@ -26,6 +26,7 @@ class Options:
     learn_seconds: float
     quality_text: str
     quality_tokens: int
+    choices: int
     seconds: float
     turns: int
     stop_after: float
@@ -104,6 +105,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--learn-seconds", type=within(0.01, 1e6), default=60.0, help="for how long, once for each cache size [%(default)s]")
     add("--quality-text", default=HELDOUT, help="text that is scored [%(default)s]")
     add("--quality-tokens", type=int, default=2048, help="of it, at most [%(default)s]")
+    add("--choices", type=int, default=0, help="questions of multiple choice that are cut from it [%(default)s]")
     add(
         "--seconds",
         type=within(0.5, 60),
@@ -130,7 +132,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def checked(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Options:
     """Ends the program where the command line is wrong."""
-    if given.quality_tokens < 2 or given.turns < 0:
-        parser.error("--quality-tokens has to be 2 or more, --turns 1 or more")
+    if given.quality_tokens < 2 or given.turns < 0 or given.choices < 0:
+        parser.error("--quality-tokens has to be 2 or more, --turns 1 or more, --choices 0 or more")
     given.moed = given.moed or str(pathlib.Path(given.bin) / ("moed-recorded" if given.recorded_routing else "moed"))
     return Options(**vars(given))

@@ -1,25 +1,30 @@
 """What an answer loses: a text scored by a contender and by exact computation, token by token."""
 
+import contextlib
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..journal import Figures
+from ..moed import Moed
 from ..server import Request
 from .bench import Bench
 from .cells import Cell
+from .choices import ask, compare_choices
 from .contenders import Contender
 
 ALTERNATIVES = 20
 WINDOW_TOKENS = 64
 WARM_UP_TOKENS = 64  # of a prompt and its answer
+EXACTLY = Contender("auto", fidelity="exact")
 LEAST_MASS = 1e-9  # of the bucket, whose mass is a difference of sums
 
 # As what a text is scored -> the longest that it may take, and the tokens of a step. As answers: in steps of one token, which
 # rules and masks treat as steps of an answer. As prompts: in steps as long as a window.
 SCORED_AS = {"answers": (300.0, 1), "prompts": (30.0, WINDOW_TOKENS)}
+CHOICE_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -38,12 +43,18 @@ class ScoredText:
     gate_mass_lost: float = 0.0  # share a token lost, on average
 
 
-def score_text(bench: Bench, contender: Contender, cell: Cell, scored_as: str, seconds: float) -> ScoredText:
-    """As many windows as the time allows, at least one, after a prompt and its answer that are not scored: whoever learns or
-    chooses while serving has begun to."""
+@contextlib.contextmanager
+def warmed_up(bench: Bench, contender: Contender, cell: Cell, scored_as: str) -> Iterator[Moed]:
+    """A daemon after a prompt and its answer that are not scored: whoever learns or chooses while serving has begun to."""
     with bench.start(contender, cell, "--prefill-chunk", str(SCORED_AS[scored_as][1])) as server:
         prompt = bench.prompts[0].prompt(WARM_UP_TOKENS, 0)
         server.generate(Request(prompt, WARM_UP_TOKENS, seconds=3600, fidelity=contender.asks()))
+        yield server
+
+
+def score_text(bench: Bench, contender: Contender, cell: Cell, scored_as: str, seconds: float) -> ScoredText:
+    """As many windows as the time allows, at least one."""
+    with warmed_up(bench, contender, cell, scored_as) as server:
         begin, windows, lost, tokens = time.monotonic(), list[Window](), 0.0, 0
         for first in range(0, len(bench.quality_ids) - 1, WINDOW_TOKENS):
             if windows and time.monotonic() - begin > seconds:
@@ -98,15 +109,26 @@ class Quality:
     def __init__(self, bench: Bench):
         self._bench = bench
         self._exact: dict[str, ScoredText] = {}
+        self._exact_choices: list[int] = []
 
     def _as(self, scored_as: str, contender: Contender, cell: Cell) -> Figures:
         seconds = SCORED_AS[scored_as][0]
         if scored_as not in self._exact:
-            exactly = Contender("auto", fidelity="exact")
-            self._exact[scored_as] = score_text(self._bench, exactly, cell, scored_as, 2 * seconds)
+            self._exact[scored_as] = score_text(self._bench, EXACTLY, cell, scored_as, 2 * seconds)
         return compare(self._exact[scored_as], score_text(self._bench, contender, cell, scored_as, seconds))
+
+    def _choose(self, contender: Contender, cell: Cell, seconds: float) -> list[int]:
+        with warmed_up(self._bench, contender, cell, "answers") as server:
+            return ask(server, contender, self._bench.questions, seconds)
+
+    def _choices(self, contender: Contender, cell: Cell) -> Figures:
+        if not self._bench.questions:
+            return {}
+        if not self._exact_choices:
+            self._exact_choices = self._choose(EXACTLY, cell, 2 * CHOICE_SECONDS)
+        return compare_choices(self._bench.questions, self._exact_choices, self._choose(contender, cell, CHOICE_SECONDS))
 
     def measure(self, contender: Contender, cell: Cell) -> Figures:
         prompts = self._as("prompts", contender, cell)
         wanted = {f"prompt_{name}": prompts[name] for name in ("perplexity_ratio", "scored_tokens") if name in prompts}
-        return self._as("answers", contender, cell) | wanted
+        return self._as("answers", contender, cell) | wanted | self._choices(contender, cell)

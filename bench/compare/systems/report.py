@@ -55,6 +55,11 @@ QUALITY_COLUMNS = (
     Column("KL", "kl", decimals(4)),
     Column("prompts: perplexity / exact", "prompt_perplexity_ratio", decimals(3)),
 )
+CHOICE_COLUMNS = (
+    Column("choices right", "choices_right", percent),
+    Column("exactly", "exact_choices_right", percent),
+    Column("choices as exact", "choices_as_exact", percent),
+)
 
 
 def spread_json(spread: Spread | None) -> dict[str, float]:
@@ -98,10 +103,18 @@ class Parts:
         figures = self.quality(cell, contender)
         return "exact" if figures is None else column.text(figures[column.figure]) if column.figure in figures else ""
 
+    def quality_columns(self, cell: Cell) -> list[Column]:
+        choices = [column for column in CHOICE_COLUMNS if any(self.has(cell, one.name, column) for one in self.contenders)]
+        return [*QUALITY_COLUMNS, *choices]
+
+    def has(self, cell: Cell, contender: str, column: Column) -> bool:
+        return column.figure in (self.quality(cell, contender) or {})
+
 
 def cell_table(parts: Parts, cell: Cell) -> str:
     # Columns that nobody has a figure for, as energy on many machines, are left out.
     columns = [column for column in SPEED_COLUMNS if any(parts.spread(cell, one.name, column.figure) for one in parts.contenders)]
+    quality_columns = parts.quality_columns(cell)
     rows, not_run = [], []
     for name in (contender.name for contender in parts.contenders):
         why, rate = parts.why_not(cell, name), parts.spread(cell, name, RATE)
@@ -112,11 +125,11 @@ def cell_table(parts: Parts, cell: Cell) -> str:
             row = [name, rate.text() if rate else ""] + [
                 column.text(spread.median) if spread else "" for column, spread in spreads
             ]
-            rows.append(row + [parts.quality_text(cell, name, column) for column in QUALITY_COLUMNS])
+            rows.append(row + [parts.quality_text(cell, name, column) for column in quality_columns])
     budget = parts.budgets[cell.share]
     cache = "as the budget leaves it" if cell.budget else f"{cell.share} % of the experts"
     limits = f"Memory budget {megabytes(budget)} MB, process limit {megabytes(budget + BESIDE_BUDGET_BYTES)} MB."
-    head = ["preset", "decode, tokens/s", *(column.title for column in (*columns, *QUALITY_COLUMNS))]
+    head = ["preset", "decode, tokens/s", *(column.title for column in (*columns, *quality_columns))]
     below = "\n" + "".join(not_run) if not_run else ""
     return f"### Cache {cache}, disk: {cell.disk}\n\n{limits}\n\n{table(head, rows)}{below}\n"
 
