@@ -25,6 +25,7 @@
 #include "grpc/grpc.h"
 #include "grpc/support/alloc.h"
 #include "nlohmann/json.hpp"
+#include "server/wire/message_guard.h"
 #include "server/wire/own_sockets.h"
 #include "spdlog/spdlog.h"
 
@@ -154,13 +155,6 @@ bool IsPeer(const sockaddr_storage& address, std::string_view peer) {
   return peer.ends_with(absl::StrCat(":", PortOf(address))) && peer.find(v4_in_v6) != peer.npos;
 }
 
-// What a connection has sent and nobody has read goes, too: it would be calls. After a mere shutdown(2) TCP would go on to
-// receive. gRPC sees an error or an end, and closes the descriptor itself.
-void EndConnection(int descriptor) {
-  const sa_family_t nobody = AF_UNSPEC;
-  if (connect(descriptor, reinterpret_cast<const sockaddr*>(&nobody), sizeof(nobody)) != 0) shutdown(descriptor, SHUT_RDWR);
-}
-
 void EndThoseWithMoreToRead(const std::vector<Address>& addresses) {
   const auto look = [](int descriptor) {
     int unread = 0;
@@ -204,10 +198,12 @@ CallGuard::~CallGuard() {
 void CallGuard::Loop() {
   pthread_setname_np(pthread_self(), "call-guard");
   const Resident resident;
+  MessageGuard messages(listening_);
   int64_t low = resident.Bytes();
   int waited = 0;
   for (bool well = true; !ending_.WaitForNotificationWithTimeout(absl::FromChrono(well ? kPeriod : kPeriodInFlood));) {
     const int64_t bytes = resident.Bytes();
+    messages.Look(bytes);
     low = std::min(low, bytes);
     if (well && bytes - low < kBytesInDoubt && ++waited < kPeriodsOfPatience) continue;
     well = Look();

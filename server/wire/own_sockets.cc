@@ -21,6 +21,11 @@ Address BoundTo(int descriptor) {
   return {.port = PortOf(bound)};
 }
 
+void EndConnection(int descriptor) {
+  const sa_family_t nobody = AF_UNSPEC;
+  if (connect(descriptor, reinterpret_cast<const sockaddr*>(&nobody), sizeof(nobody)) != 0) shutdown(descriptor, SHUT_RDWR);
+}
+
 void ForEachSocketOf(const Address& address, const std::function<void(int descriptor)>& visit) {
   DIR* folder = opendir("/proc/self/fd");
   if (folder == nullptr) return;

@@ -18,4 +18,8 @@ Address BoundTo(int descriptor);
 // Descriptors whose side of a connection has the address, listeners included.
 void ForEachSocketOf(const Address& address, const std::function<void(int descriptor)>& visit);
 
+// What a connection has sent and nobody has read goes, too. After a mere shutdown(2) TCP would go on to receive. gRPC sees an
+// error or an end, and closes the descriptor itself.
+void EndConnection(int descriptor);
+
 }  // namespace moed

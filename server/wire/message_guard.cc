@@ -1,0 +1,100 @@
+#include "server/wire/message_guard.h"
+
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "server/wire/own_sockets.h"
+#include "spdlog/spdlog.h"
+
+namespace moed {
+namespace {
+
+constexpr int64_t kMostGrown = 12 << 20;
+constexpr std::chrono::seconds kSnapshotEvery(1);
+constexpr std::chrono::milliseconds kUntilItShows(10);  // that memory of those who were ended is free again
+
+struct Received {
+  uint64_t cookie = 0;  // of the socket: descriptors are used again
+  uint64_t bytes = 0;
+};
+
+// None for what is no connection over TCP.
+Received ReceivedBy(int descriptor) {
+  Received received;
+  tcp_info info{};
+  socklen_t length = sizeof(info);
+  if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return {};
+  if (length < offsetof(tcp_info, tcpi_bytes_received) + sizeof(info.tcpi_bytes_received)) return {};
+  received.bytes = info.tcpi_bytes_received;
+  length = sizeof(received.cookie);
+  if (getsockopt(descriptor, SOL_SOCKET, SO_COOKIE, &received.cookie, &length) != 0) return {};
+  return received;
+}
+
+uint64_t Sum(const std::vector<Sender>& senders) {
+  return std::transform_reduce(senders.begin(), senders.end(), uint64_t{0}, std::plus(), [](const Sender& one) { return one.bytes; });
+}
+
+}  // namespace
+
+std::vector<Sender> LargestSenders(std::vector<Sender> senders, uint64_t most) {
+  std::ranges::sort(senders, std::ranges::greater(), &Sender::bytes);
+  uint64_t left = Sum(senders);
+  size_t count = 0;
+  for (; left > most; ++count) left -= senders[count].bytes;
+  senders.resize(count);
+  return senders;
+}
+
+MessageGuard::MessageGuard(const std::vector<Address>& listening) : listening_(listening) {}
+
+void MessageGuard::Look(int64_t resident_bytes) {
+  const Clock::time_point now = Clock::now();
+  if (now - newer_.at >= kSnapshotEvery) {
+    const bool first = newer_.at == Clock::time_point();
+    older_ = std::exchange(newer_, Take(resident_bytes));
+    if (first) older_ = newer_;
+  }
+  if (resident_bytes - std::min(older_.resident_bytes, newer_.resident_bytes) <= kMostGrown) return;
+  if (now - acted_at_ < kUntilItShows) return;
+  std::vector<Sender> senders = SendersSince(older_);
+  const uint64_t sent = Sum(senders);
+  if (sent < kMostGrown / 2) return;
+  const std::vector<Sender> largest = LargestSenders(std::move(senders), kMostGrown / 4);
+  for (const Sender& sender : largest) EndConnection(sender.descriptor);
+  if (now - acted_at_ > kSnapshotEvery)
+    spdlog::warn("{} bytes of messages came within two seconds and are held: the {} connections that sent most are closed", sent,
+                 largest.size());
+  acted_at_ = now;
+}
+
+MessageGuard::Snapshot MessageGuard::Take(int64_t resident_bytes) const {
+  Snapshot snapshot{.at = Clock::now(), .resident_bytes = resident_bytes, .received = {}};
+  const auto look = [&](int descriptor) {
+    const Received received = ReceivedBy(descriptor);
+    if (received.bytes > 0) snapshot.received[received.cookie] = received.bytes;
+  };
+  for (const Address& address : listening_) ForEachSocketOf(address, look);
+  return snapshot;
+}
+
+std::vector<Sender> MessageGuard::SendersSince(const Snapshot& snapshot) const {
+  std::vector<Sender> senders;
+  const auto look = [&](int descriptor) {
+    const Received received = ReceivedBy(descriptor);
+    const auto before = snapshot.received.find(received.cookie);
+    const uint64_t earlier = before == snapshot.received.end() ? 0 : before->second;
+    if (received.bytes > earlier) senders.push_back({descriptor, received.bytes - earlier});
+  };
+  for (const Address& address : listening_) ForEachSocketOf(address, look);
+  return senders;
+}
+
+}  // namespace moed

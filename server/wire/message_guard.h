@@ -1,0 +1,50 @@
+// Messages on their way to all gRPC servers of the process. gRPC 1.51 takes whole messages in, however long, and feels its memory
+// quota late: clients that send fast get three times as much into the process, and whose calls it then cancels is chance.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "core/base/address.h"
+
+namespace moed {
+
+// What a connection has sent lately.
+struct Sender {
+  int descriptor = -1;
+  uint64_t bytes = 0;
+};
+
+// Those who have sent most, first, so that the others together have sent at most `most`.
+std::vector<Sender> LargestSenders(std::vector<Sender> senders, uint64_t most);
+
+// Ends the connections over TCP that have sent most within the last two seconds, where the process has grown by more than 12 MiB
+// meanwhile and they have sent half as much. Clients of unix sockets are not told apart. Not synchronised.
+class MessageGuard {
+ public:
+  // `listening`: where all gRPC servers of the process do; outlives it.
+  explicit MessageGuard(const std::vector<Address>& listening);
+
+  // Asked every few milliseconds. `resident_bytes`: of the process.
+  void Look(int64_t resident_bytes);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Snapshot {
+    Clock::time_point at;
+    int64_t resident_bytes = 0;
+    std::map<uint64_t, uint64_t> received;  // bytes, by the socket's cookie
+  };
+
+  Snapshot Take(int64_t resident_bytes) const;
+  std::vector<Sender> SendersSince(const Snapshot& snapshot) const;
+
+  const std::vector<Address>& listening_;
+  Snapshot older_, newer_;  // a second or more apart
+  Clock::time_point acted_at_;
+};
+
+}  // namespace moed

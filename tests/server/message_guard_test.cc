@@ -1,0 +1,100 @@
+#include "server/wire/message_guard.h"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+namespace moed {
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+
+std::vector<int> Ended(std::vector<Sender> senders, uint64_t most) {
+  std::vector<int> descriptors;
+  for (const Sender& sender : LargestSenders(std::move(senders), most)) descriptors.push_back(sender.descriptor);
+  return descriptors;
+}
+
+TEST(LargestSenders, NoMoreThanHaveTo) {
+  EXPECT_TRUE(Ended({}, 0).empty());
+  EXPECT_TRUE(Ended({{1, 60}, {2, 40}}, 100).empty());
+  EXPECT_EQ(Ended({{1, 60}, {2, 41}}, 100), std::vector<int>{1});
+  EXPECT_EQ(Ended({{1, 3}, {2, 500}, {3, 900}, {4, 0}}, 100), (std::vector<int>{3, 2}));
+}
+
+// This side's ends of connections to an address of its own.
+class MessageGuardTest : public ::testing::Test {
+ protected:
+  static constexpr int kClients = 3;
+
+  void SetUp() override {
+    listener_ = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+    socklen_t length = sizeof(address);
+    auto* at = reinterpret_cast<sockaddr*>(&address);
+    ASSERT_EQ(bind(listener_, at, length), 0);
+    ASSERT_EQ(listen(listener_, kClients), 0);
+    ASSERT_EQ(getsockname(listener_, at, &length), 0);
+    listening_ = {{.host = "127.0.0.1", .port = ntohs(address.sin_port)}};
+    for (int i = 0; i < kClients; ++i) {
+      clients_.push_back(socket(AF_INET, SOCK_STREAM, 0));
+      ASSERT_EQ(connect(clients_.back(), at, length), 0);
+      accepted_.push_back(accept(listener_, nullptr, nullptr));
+      ASSERT_GE(accepted_.back(), 0);
+    }
+  }
+  void TearDown() override {
+    for (const std::vector<int>& side : {clients_, accepted_, {listener_}}) {
+      for (const int descriptor : side) close(descriptor);
+    }
+  }
+
+  // Through one connection to its other side, which reads it.
+  void Send(int client, int64_t bytes) const {
+    std::string piece(1 << 16, 'x');
+    for (; bytes > 0; bytes -= static_cast<int64_t>(piece.size())) {
+      ASSERT_EQ(send(clients_[client], piece.data(), piece.size(), 0), static_cast<ssize_t>(piece.size()));
+      ASSERT_EQ(recv(accepted_[client], piece.data(), piece.size(), MSG_WAITALL), static_cast<ssize_t>(piece.size()));
+    }
+  }
+  std::vector<bool> Open() const {
+    std::vector<bool> open;
+    for (const int descriptor : accepted_) {
+      sockaddr_in peer{};
+      socklen_t length = sizeof(peer);
+      open.push_back(getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &length) == 0);
+    }
+    return open;
+  }
+
+  int listener_ = -1;
+  std::vector<int> clients_, accepted_;
+  std::vector<Address> listening_;
+};
+
+TEST_F(MessageGuardTest, WhoSentMostIsEndedWhereTheProcessHasGrown) {
+  Send(2, 8 * kMiB);  // before
+  MessageGuard guard(listening_);
+  guard.Look(50 * kMiB);
+  Send(0, 1 * kMiB);
+  Send(1, 8 * kMiB);
+  guard.Look(62 * kMiB);
+  EXPECT_EQ(Open(), (std::vector<bool>{true, true, true})) << "12 MiB more may be taken";
+  guard.Look(63 * kMiB);
+  EXPECT_EQ(Open(), (std::vector<bool>{true, false, true}));
+}
+
+TEST_F(MessageGuardTest, NobodyIsEndedForWhatGrewWithoutMessages) {
+  MessageGuard guard(listening_);
+  guard.Look(50 * kMiB);
+  Send(1, 2 * kMiB);
+  guard.Look(500 * kMiB);
+  EXPECT_EQ(Open(), (std::vector<bool>{true, true, true}));
+}
+
+}  // namespace
+}  // namespace moed
