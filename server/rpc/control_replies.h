@@ -48,6 +48,7 @@ inline void FillMemory(const std::vector<MemoryPart>& parts, google::protobuf::R
 template <class Request>
 absl::StatusOr<Request> ControlService::Admit(const grpc::CallbackServerContext& context, Scope scope,
                                               const grpc::ByteBuffer& bytes) const {
+  CountTaken(bytes);
   MOED_ASSIGN_OR_RETURN(const std::string caller, Authorise(parts_.tokens, context, scope));
   Request request;
   if (bytes.Length() > kMostRequestBytes) {

@@ -29,6 +29,7 @@ size_t Count(int limit) { return static_cast<size_t>(limit); }
 std::shared_ptr<grpc::ByteBuffer> TakeMessage(const grpc::ByteBuffer* request) {
   auto taken = std::make_shared<grpc::ByteBuffer>();
   taken->Swap(const_cast<grpc::ByteBuffer*>(request));
+  CountTaken(*taken);
   return taken;
 }
 

@@ -11,12 +11,13 @@
 #include <utility>
 
 #include "server/wire/own_sockets.h"
+#include "server/wire/received_message.h"
 #include "spdlog/spdlog.h"
 
 namespace moed {
 namespace {
 
-constexpr int64_t kMostGrown = 12 << 20;
+constexpr int64_t kMostGrown = 8 << 20;
 constexpr std::chrono::seconds kSnapshotEvery(1);
 constexpr std::chrono::milliseconds kUntilItShows(10);  // that memory of those who were ended is free again
 
@@ -66,17 +67,17 @@ void MessageGuard::Look(int64_t resident_bytes) {
   if (now - acted_at_ < kUntilItShows) return;
   std::vector<Sender> senders = SendersSince(older_);
   const uint64_t sent = Sum(senders);
-  if (sent < kMostGrown / 2) return;
+  if (sent < TakenBytes() - older_.taken_bytes + kMostGrown / 2) return;
   const std::vector<Sender> largest = LargestSenders(std::move(senders), kMostGrown / 4);
   for (const Sender& sender : largest) EndConnection(sender.descriptor);
   if (now - acted_at_ > kSnapshotEvery)
-    spdlog::warn("{} bytes of messages came within two seconds and are held: the {} connections that sent most are closed", sent,
-                 largest.size());
+    spdlog::warn("{} bytes came within two seconds, most of them of unfinished messages: the {} connections that sent most are closed",
+                 sent, largest.size());
   acted_at_ = now;
 }
 
 MessageGuard::Snapshot MessageGuard::Take(int64_t resident_bytes) const {
-  Snapshot snapshot{.at = Clock::now(), .resident_bytes = resident_bytes, .received = {}};
+  Snapshot snapshot{.at = Clock::now(), .resident_bytes = resident_bytes, .taken_bytes = TakenBytes(), .received = {}};
   const auto look = [&](int descriptor) {
     const Received received = ReceivedBy(descriptor);
     if (received.bytes > 0) snapshot.received[received.cookie] = received.bytes;

@@ -20,8 +20,8 @@ struct Sender {
 // Those who have sent most, first, so that the others together have sent at most `most`.
 std::vector<Sender> LargestSenders(std::vector<Sender> senders, uint64_t most);
 
-// Ends the connections over TCP that have sent most within the last two seconds, where the process has grown by more than 12 MiB
-// meanwhile and they have sent half as much. Clients of unix sockets are not told apart. Not synchronised.
+// Ends the connections over TCP that have sent most within the last two seconds, where the process has grown by more than 8 MiB
+// meanwhile, and half as much was sent that no handler has been given. Clients of unix sockets are not told apart. Not synchronised.
 class MessageGuard {
  public:
   // `listening`: where all gRPC servers of the process do; outlives it.
@@ -36,6 +36,7 @@ class MessageGuard {
   struct Snapshot {
     Clock::time_point at;
     int64_t resident_bytes = 0;
+    uint64_t taken_bytes = 0;
     std::map<uint64_t, uint64_t> received;  // bytes, by the socket's cookie
   };
 

@@ -21,7 +21,7 @@ def plot(rows: list[dict[str, Any]], path: pathlib.Path) -> None:
     minutes = [row["seconds"] / 60 for row in rows]
     memory.axhline((BUDGET + ALLOWANCE) / MIB, color="tab:red", linewidth=0.8, label="budget + 64 MiB")
     memory.plot(
-        minutes, [row["highest"] / MIB for row in rows], linewidth=0.8, color="tab:orange", label="highest of the process"
+        minutes, [row["highest"] / MIB for row in rows], linewidth=0.8, color="tab:orange", label="highest between samples"
     )
     memory.plot(minutes, [row["resident"] / MIB for row in rows], linewidth=0.8, color="tab:blue", label="resident")
     calm = [row for row in rows if row["calm"]]

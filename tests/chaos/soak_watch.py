@@ -53,12 +53,13 @@ class Watch:
     def sample(self) -> dict[str, int]:
         row = {
             "resident": self._daemon.memory_bytes("VmRSS"),
-            "highest": self._daemon.memory_bytes("VmHWM"),
+            "highest": self._daemon.memory_bytes("VmHWM"),  # since the last sample
             "descriptors": self.descriptors(),
             "threads": self.threads(),
         }
         if row["highest"] > self._most_bytes:
             self.fault("memory", f"{row['highest']} bytes, of at most {self._most_bytes}")
+        (self._process / "clear_refs").write_text("5")  # the kernel's high-water mark begins anew
         with urllib.request.urlopen(f"http://{self._daemon.metrics_address}/metrics", timeout=60) as answer:
             counters = counters_of(answer.read().decode())
         for series, before in self._counters.items():

@@ -347,9 +347,6 @@ KINDS: tuple[Callable[[Attacker], None], ...] = (
     huge_tools,
     conversations_as_long_as_allowed,
     formats,
-)
-# What gRPC holds of these decides, more or less of it by the machine: by hand, with HOSTILE_TRANSPORT=1.
-OF_TRANSPORT: tuple[Callable[[Attacker], None], ...] = (
     messages_far_too_large,
     padding,
     metadata,

@@ -15,7 +15,7 @@ import grpc
 
 from tests.authority import Authority
 from tests.real_programs import RealProgramsTest, main
-from tests.system.attacks import BUSY, ENCRYPTED, INFERENCE, KINDS, MIB, OF_TRANSPORT, WAIT_SECONDS, Attacker, Tls, open_channel
+from tests.system.attacks import BUSY, ENCRYPTED, INFERENCE, KINDS, MIB, WAIT_SECONDS, Attacker, Tls, open_channel
 from tools.daemon import Daemon, pack_demo, running
 from tools.server_process import wait_until
 
@@ -57,13 +57,19 @@ class Witness:
 
 @contextlib.contextmanager
 def attack(daemon: Daemon, tls: Tls | None, kind: Callable[[Attacker], None]) -> Iterator[futures.Future[None]]:
-    """The kind is under way; what it opened is closed in the end."""
-    attacker = Attacker(daemon, tls)
-    with futures.ThreadPoolExecutor(1) as thread:
+    """The kind is under way, twice at once; what it opened is closed in the end."""
+    attackers = [Attacker(daemon, tls) for _ in range(2)]
+    with futures.ThreadPoolExecutor(1 + len(attackers)) as threads:
+
+        def work() -> None:
+            for attacking in [threads.submit(kind, attacker) for attacker in attackers]:
+                attacking.result()
+
         try:
-            yield thread.submit(kind, attacker)
+            yield threads.submit(work)
         finally:
-            attacker.close()
+            for attacker in attackers:
+                attacker.close()
 
 
 def setter(done: threading.Event) -> Callable[[object], None]:
@@ -110,7 +116,7 @@ class HostileTest(RealProgramsTest):
         for _ in range(20):
             wait_until(witness.is_served, "an answer", WAIT_SECONDS)
         resident, descriptors = self.daemon.memory_bytes("VmRSS") + LEFT_BEHIND, self.descriptors()
-        for kind in self.kinds + (OF_TRANSPORT if "HOSTILE_TRANSPORT" in os.environ else ()):
+        for kind in self.kinds:
             with self.subTest(kind.__name__):
                 self.begin_peak()
                 done = threading.Event()

@@ -85,6 +85,7 @@ class InferenceService final : public WithRawMethods<GRPCInferenceService::Servi
     static const MessageLimits limits(*Request::descriptor(),
                                       {{.path = "name", .bytes = kNameBytes}, {.path = "version", .bytes = kNameBytes}},
                                       /*unknown_bytes=*/kNameBytes);
+    CountTaken(*message);
     if (const auto refusal = CallerRefusal(parts_, *context)) return Refuse(context, *refusal);
     Request request;
     absl::Status read = limits.Check(*message);
