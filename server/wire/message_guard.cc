@@ -18,6 +18,10 @@ namespace moed {
 namespace {
 
 constexpr int64_t kMostGrown = 8 << 20;
+// Fields of five bytes and pings whose answers nobody reads take up to this much. What grew by more grew by itself.
+constexpr uint64_t kMostHeldOfAByte = 32;
+constexpr uint64_t kLeastSent = 256 << 10;
+constexpr uint64_t kModestBytes = 8 << 10;  // who sent no more is left alone
 constexpr std::chrono::seconds kSnapshotEvery(1);
 constexpr std::chrono::milliseconds kUntilItShows(10);  // that memory of those who were ended is free again
 
@@ -40,7 +44,8 @@ Received ReceivedBy(int descriptor) {
 }
 
 uint64_t Sum(const std::vector<Sender>& senders) {
-  return std::transform_reduce(senders.begin(), senders.end(), uint64_t{0}, std::plus(), [](const Sender& one) { return one.bytes; });
+  return std::transform_reduce(senders.begin(), senders.end(), uint64_t{0}, std::plus(),
+                               [](const Sender& one) { return one.bytes; });
 }
 
 }  // namespace
@@ -63,21 +68,29 @@ void MessageGuard::Look(int64_t resident_bytes) {
     older_ = std::exchange(newer_, Take(resident_bytes));
     if (first) older_ = newer_;
   }
-  if (resident_bytes - std::min(older_.resident_bytes, newer_.resident_bytes) <= kMostGrown) return;
-  if (now - acted_at_ < kUntilItShows) return;
+  const int64_t grown = resident_bytes - std::min(older_.resident_bytes, newer_.resident_bytes);
+  if (grown <= kMostGrown || now - acted_at_ < kUntilItShows) return;
   std::vector<Sender> senders = SendersSince(older_);
-  const uint64_t sent = Sum(senders);
-  if (sent < TakenBytes() - older_.taken_bytes + kMostGrown / 2) return;
-  const std::vector<Sender> largest = LargestSenders(std::move(senders), kMostGrown / 4);
+  const uint64_t there = Sum(senders), sent = there + ended_bytes_ - older_.ended_bytes;
+  const auto least = std::max(kLeastSent, static_cast<uint64_t>(grown) / kMostHeldOfAByte);
+  if (sent < TakenBytes() - older_.taken_bytes + least) return;
+  const double left = static_cast<double>(there) * (kMostGrown / 4) / static_cast<double>(grown);
+  const std::vector<Sender> largest = LargestSenders(std::move(senders), static_cast<uint64_t>(left));
+  if (largest.empty()) return;
   for (const Sender& sender : largest) EndConnection(sender.descriptor);
+  ended_bytes_ += Sum(largest);
   if (now - acted_at_ > kSnapshotEvery)
-    spdlog::warn("{} bytes came within two seconds, most of them of unfinished messages: the {} connections that sent most are closed",
+    spdlog::warn("{} bytes came within two seconds, no whole messages most of them: the {} connections that sent most are closed",
                  sent, largest.size());
   acted_at_ = now;
 }
 
 MessageGuard::Snapshot MessageGuard::Take(int64_t resident_bytes) const {
-  Snapshot snapshot{.at = Clock::now(), .resident_bytes = resident_bytes, .taken_bytes = TakenBytes(), .received = {}};
+  Snapshot snapshot{.at = Clock::now(),
+                    .resident_bytes = resident_bytes,
+                    .taken_bytes = TakenBytes(),
+                    .ended_bytes = ended_bytes_,
+                    .received = {}};
   const auto look = [&](int descriptor) {
     const Received received = ReceivedBy(descriptor);
     if (received.bytes > 0) snapshot.received[received.cookie] = received.bytes;
@@ -92,7 +105,7 @@ std::vector<Sender> MessageGuard::SendersSince(const Snapshot& snapshot) const {
     const Received received = ReceivedBy(descriptor);
     const auto before = snapshot.received.find(received.cookie);
     const uint64_t earlier = before == snapshot.received.end() ? 0 : before->second;
-    if (received.bytes > earlier) senders.push_back({descriptor, received.bytes - earlier});
+    if (received.bytes > earlier + kModestBytes) senders.push_back({descriptor, received.bytes - earlier});
   };
   for (const Address& address : listening_) ForEachSocketOf(address, look);
   return senders;

@@ -21,7 +21,8 @@ struct Sender {
 std::vector<Sender> LargestSenders(std::vector<Sender> senders, uint64_t most);
 
 // Ends the connections over TCP that have sent most within the last two seconds, where the process has grown by more than 8 MiB
-// meanwhile, and half as much was sent that no handler has been given. Clients of unix sockets are not told apart. Not synchronised.
+// meanwhile, and a 32nd of that, 256 KiB at least, was sent that no handler has been given: messages that are not whole, headers,
+// pings. A quarter of those 8 MiB stays. Clients of unix sockets are not told apart. Not synchronised.
 class MessageGuard {
  public:
   // `listening`: where all gRPC servers of the process do; outlives it.
@@ -37,6 +38,7 @@ class MessageGuard {
     Clock::time_point at;
     int64_t resident_bytes = 0;
     uint64_t taken_bytes = 0;
+    uint64_t ended_bytes = 0;
     std::map<uint64_t, uint64_t> received;  // bytes, by the socket's cookie
   };
 
@@ -46,6 +48,7 @@ class MessageGuard {
   const std::vector<Address>& listening_;
   Snapshot older_, newer_;  // a second or more apart
   Clock::time_point acted_at_;
+  uint64_t ended_bytes_ = 0;  // of connections that were ended: what they sent may be held still
 };
 
 }  // namespace moed

@@ -96,7 +96,7 @@ TEST_F(MessageGuardTest, WhoSentMostIsEndedWhereTheProcessHasGrown) {
 TEST_F(MessageGuardTest, NobodyIsEndedForWhatGrewWithoutMessages) {
   MessageGuard guard(listening_);
   guard.Look(50 * kMiB);
-  Send(1, 2 * kMiB);
+  Send(1, 10 * kMiB);
   guard.Look(500 * kMiB);
   EXPECT_EQ(Open(), (std::vector<bool>{true, true, true}));
 }

@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from tests.system.http2_client import RST_STREAM, Http2Client, header, message
+from tests.system.http2_client import CONTINUATION, LARGEST_FRAME, PING, RST_STREAM, Http2Client, frame, header, message
 from tools.daemon import Daemon
 
 MIB = 1 << 20
@@ -230,6 +230,30 @@ def messages_without_an_end(attacker: Attacker) -> None:
     attacker.at_once(send, 16)
 
 
+def headers_without_an_end(attacker: Attacker) -> None:
+    """CVE-2023-33953's kind: fields of five bytes, which gRPC keeps as more."""
+    fields = header("x", b"y") * (LARGEST_FRAME // 5)
+
+    def send() -> None:
+        connection = attacker.connection()
+        stream = connection.open_stream(INFERENCE + "Generate", flags=0)
+        for _ in range(256):
+            connection.send(CONTINUATION, 0, stream, fields)
+
+    attacker.at_once(send, 16)
+
+
+def pings_whose_answers_nobody_reads(attacker: Attacker) -> None:
+    pings = frame(PING, 0, 0, bytes(8)) * 1000
+
+    def send() -> None:
+        connection = attacker.connection()
+        for _ in range(200):
+            connection.socket.sendall(pings)
+
+    attacker.at_once(send, 16)
+
+
 def streams_reset_at_once(attacker: Attacker) -> None:
     def open_and_reset() -> None:
         connection = attacker.connection()
@@ -351,6 +375,8 @@ KINDS: tuple[Callable[[Attacker], None], ...] = (
     padding,
     metadata,
     messages_without_an_end,
+    headers_without_an_end,
+    pings_whose_answers_nobody_reads,
     streams_reset_at_once,
 )
 
