@@ -11,6 +11,7 @@
 #include "server/wire/authorisation.h"
 #include "server/wire/error_details.h"
 #include "server/wire/received_message.h"
+#include "server/wire/taken_messages.h"
 #include "spdlog/spdlog.h"
 
 namespace moed {
@@ -48,7 +49,7 @@ inline void FillMemory(const std::vector<MemoryPart>& parts, google::protobuf::R
 template <class Request>
 absl::StatusOr<Request> ControlService::Admit(const grpc::CallbackServerContext& context, Scope scope,
                                               const grpc::ByteBuffer& bytes) const {
-  CountTaken(bytes);
+  CountTaken(context.peer(), bytes.Length());
   MOED_ASSIGN_OR_RETURN(const std::string caller, Authorise(parts_.tokens, context, scope));
   Request request;
   if (bytes.Length() > kMostRequestBytes) {

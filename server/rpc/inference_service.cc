@@ -12,6 +12,7 @@
 #include "server/rpc/reactors.h"
 #include "server/rpc/request_translation.h"
 #include "server/rpc/worker_call.h"
+#include "server/wire/taken_messages.h"
 
 namespace moed {
 namespace {
@@ -29,7 +30,6 @@ size_t Count(int limit) { return static_cast<size_t>(limit); }
 std::shared_ptr<grpc::ByteBuffer> TakeMessage(const grpc::ByteBuffer* request) {
   auto taken = std::make_shared<grpc::ByteBuffer>();
   taken->Swap(const_cast<grpc::ByteBuffer*>(request));
-  CountTaken(*taken);
   return taken;
 }
 
@@ -62,6 +62,7 @@ template <class Request, class AnswerFn>
 grpc::ServerUnaryReactor* AnswerOnWorker(const CallEnvironment& environment, Method method, grpc::CallbackServerContext* context,
                                          const grpc::ByteBuffer* request, grpc::ByteBuffer* response, Limits limits,
                                          AnswerFn answer) {
+  CountTaken(context->peer(), request->Length());
   auto* reactor = new UnaryReactor<WorkerCall>(context, environment.live, response);
   reactor->Begin(
       environment, [&](auto& transport) { return std::make_shared<WorkerCall>(environment, method, transport); },
@@ -146,12 +147,14 @@ Reactor* InferenceService::Begin(Reactor* reactor, Method method, const grpc::By
 template <class CallType>
 grpc::ServerUnaryReactor* InferenceService::Answer(Method method, grpc::CallbackServerContext* context,
                                                    const grpc::ByteBuffer* request, grpc::ByteBuffer* response, Reading reading) {
+  CountTaken(context->peer(), request->Length());
   return Begin<CallType>(new UnaryReactor<CallType>(context, environment_.live, response), method, request, reading);
 }
 
 template <class CallType>
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Stream(Method method, grpc::CallbackServerContext* context,
                                                                      const grpc::ByteBuffer* request, Reading reading) {
+  CountTaken(context->peer(), request->Length());
   return Begin<CallType>(new StreamReactor<CallType>(context, environment_.live), method, request, reading);
 }
 

@@ -201,9 +201,11 @@ void CallGuard::Loop() {
   MessageGuard messages(listening_);
   int64_t low = resident.Bytes();
   int waited = 0;
-  for (bool well = true; !ending_.WaitForNotificationWithTimeout(absl::FromChrono(well ? kPeriod : kPeriodInFlood));) {
+  bool growing = false;
+  for (bool well = true;
+       !ending_.WaitForNotificationWithTimeout(absl::FromChrono(well && !growing ? kPeriod : kPeriodInFlood));) {
     const int64_t bytes = resident.Bytes();
-    messages.Look(bytes);
+    growing = messages.Look(bytes);
     low = std::min(low, bytes);
     if (well && bytes - low < kBytesInDoubt && ++waited < kPeriodsOfPatience) continue;
     well = Look();

@@ -11,19 +11,18 @@
 #include <utility>
 
 #include "server/wire/own_sockets.h"
-#include "server/wire/received_message.h"
 #include "spdlog/spdlog.h"
 
 namespace moed {
 namespace {
 
-constexpr int64_t kMostGrown = 8 << 20;
+constexpr int64_t kMostGrown = 12 << 20;
 // Fields of five bytes and pings whose answers nobody reads take up to this much. What grew by more grew by itself.
 constexpr uint64_t kMostHeldOfAByte = 32;
 constexpr uint64_t kLeastSent = 256 << 10;
 constexpr uint64_t kModestBytes = 8 << 10;  // who sent no more is left alone
 constexpr std::chrono::seconds kSnapshotEvery(1);
-constexpr std::chrono::milliseconds kUntilItShows(10);  // that memory of those who were ended is free again
+constexpr std::chrono::milliseconds kUntilItShows(5);  // that memory of those who were ended is free again
 
 struct Received {
   uint64_t cookie = 0;  // of the socket: descriptors are used again
@@ -41,6 +40,18 @@ Received ReceivedBy(int descriptor) {
   length = sizeof(received.cookie);
   if (getsockopt(descriptor, SOL_SOCKET, SO_COOKIE, &received.cookie, &length) != 0) return {};
   return received;
+}
+
+in_port_t PeerPort(int descriptor) {
+  sockaddr_storage peer{};
+  socklen_t length = sizeof(peer);
+  return getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &length) == 0 ? PortOf(peer) : in_port_t{0};
+}
+
+template <class Key>
+uint64_t BytesOf(const std::map<Key, uint64_t>& bytes, Key key) {
+  const auto found = bytes.find(key);
+  return found == bytes.end() ? 0 : found->second;
 }
 
 uint64_t Sum(const std::vector<Sender>& senders) {
@@ -61,7 +72,7 @@ std::vector<Sender> LargestSenders(std::vector<Sender> senders, uint64_t most) {
 
 MessageGuard::MessageGuard(const std::vector<Address>& listening) : listening_(listening) {}
 
-void MessageGuard::Look(int64_t resident_bytes) {
+bool MessageGuard::Look(int64_t resident_bytes) {
   const Clock::time_point now = Clock::now();
   if (now - newer_.at >= kSnapshotEvery) {
     const bool first = newer_.at == Clock::time_point();
@@ -69,16 +80,21 @@ void MessageGuard::Look(int64_t resident_bytes) {
     if (first) older_ = newer_;
   }
   const int64_t grown = resident_bytes - std::min(older_.resident_bytes, newer_.resident_bytes);
-  if (grown <= kMostGrown || now - acted_at_ < kUntilItShows) return;
-  std::vector<Sender> senders = SendersSince(older_);
+  if (grown > kMostGrown && now - acted_at_ >= kUntilItShows) EndLargest(grown);
+  return grown > kMostGrown / 4;
+}
+
+void MessageGuard::EndLargest(int64_t grown) {
+  std::vector<Sender> senders = SendersSinceOlder();
   const uint64_t there = Sum(senders), sent = there + ended_bytes_ - older_.ended_bytes;
   const auto least = std::max(kLeastSent, static_cast<uint64_t>(grown) / kMostHeldOfAByte);
-  if (sent < TakenBytes() - older_.taken_bytes + least) return;
+  if (sent < least) return;
   const double left = static_cast<double>(there) * (kMostGrown / 4) / static_cast<double>(grown);
   const std::vector<Sender> largest = LargestSenders(std::move(senders), static_cast<uint64_t>(left));
   if (largest.empty()) return;
   for (const Sender& sender : largest) EndConnection(sender.descriptor);
   ended_bytes_ += Sum(largest);
+  const Clock::time_point now = Clock::now();
   if (now - acted_at_ > kSnapshotEvery)
     spdlog::warn("{} bytes came within two seconds, no whole messages most of them: the {} connections that sent most are closed",
                  sent, largest.size());
@@ -86,11 +102,11 @@ void MessageGuard::Look(int64_t resident_bytes) {
 }
 
 MessageGuard::Snapshot MessageGuard::Take(int64_t resident_bytes) const {
-  Snapshot snapshot{.at = Clock::now(),
-                    .resident_bytes = resident_bytes,
-                    .taken_bytes = TakenBytes(),
-                    .ended_bytes = ended_bytes_,
-                    .received = {}};
+  Snapshot snapshot;
+  snapshot.at = Clock::now();
+  snapshot.resident_bytes = resident_bytes;
+  snapshot.ended_bytes = ended_bytes_;
+  snapshot.taken = TakenMessages(/*forget=*/true);
   const auto look = [&](int descriptor) {
     const Received received = ReceivedBy(descriptor);
     if (received.bytes > 0) snapshot.received[received.cookie] = received.bytes;
@@ -99,13 +115,19 @@ MessageGuard::Snapshot MessageGuard::Take(int64_t resident_bytes) const {
   return snapshot;
 }
 
-std::vector<Sender> MessageGuard::SendersSince(const Snapshot& snapshot) const {
+BytesByPort MessageGuard::TakenSinceOlder() const {
+  BytesByPort taken = TakenMessages(/*forget=*/false);
+  for (const auto& [port, bytes] : newer_.taken) taken[port] += bytes;
+  return taken;
+}
+
+std::vector<Sender> MessageGuard::SendersSinceOlder() const {
+  const BytesByPort taken = TakenSinceOlder();
   std::vector<Sender> senders;
   const auto look = [&](int descriptor) {
     const Received received = ReceivedBy(descriptor);
-    const auto before = snapshot.received.find(received.cookie);
-    const uint64_t earlier = before == snapshot.received.end() ? 0 : before->second;
-    if (received.bytes > earlier + kModestBytes) senders.push_back({descriptor, received.bytes - earlier});
+    const uint64_t known = BytesOf(older_.received, received.cookie) + BytesOf(taken, PeerPort(descriptor)) + kModestBytes;
+    if (received.bytes > known) senders.push_back({descriptor, received.bytes - known});
   };
   for (const Address& address : listening_) ForEachSocketOf(address, look);
   return senders;

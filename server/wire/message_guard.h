@@ -8,10 +8,11 @@
 #include <vector>
 
 #include "core/base/address.h"
+#include "server/wire/taken_messages.h"
 
 namespace moed {
 
-// What a connection has sent lately.
+// What a connection has sent lately that no handler was given.
 struct Sender {
   int descriptor = -1;
   uint64_t bytes = 0;
@@ -20,16 +21,16 @@ struct Sender {
 // Those who have sent most, first, so that the others together have sent at most `most`.
 std::vector<Sender> LargestSenders(std::vector<Sender> senders, uint64_t most);
 
-// Ends the connections over TCP that have sent most within the last two seconds, where the process has grown by more than 8 MiB
+// Ends the connections over TCP that have sent most within the last two seconds, where the process has grown by more than 12 MiB
 // meanwhile, and a 32nd of that, 256 KiB at least, was sent that no handler has been given: messages that are not whole, headers,
-// pings. A quarter of those 8 MiB stays. Clients of unix sockets are not told apart. Not synchronised.
+// pings. A quarter of those 12 MiB stays. Clients of unix sockets are not told apart. Not synchronised.
 class MessageGuard {
  public:
   // `listening`: where all gRPC servers of the process do; outlives it.
   explicit MessageGuard(const std::vector<Address>& listening);
 
-  // Asked every few milliseconds. `resident_bytes`: of the process.
-  void Look(int64_t resident_bytes);
+  // Asked every few milliseconds, and each where it said true: the process is growing. `resident_bytes`: of the process.
+  bool Look(int64_t resident_bytes);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -37,13 +38,15 @@ class MessageGuard {
   struct Snapshot {
     Clock::time_point at;
     int64_t resident_bytes = 0;
-    uint64_t taken_bytes = 0;
     uint64_t ended_bytes = 0;
     std::map<uint64_t, uint64_t> received;  // bytes, by the socket's cookie
+    BytesByPort taken;                      // between the snapshot before and this one
   };
 
   Snapshot Take(int64_t resident_bytes) const;
-  std::vector<Sender> SendersSince(const Snapshot& snapshot) const;
+  BytesByPort TakenSinceOlder() const;
+  void EndLargest(int64_t grown);
+  std::vector<Sender> SendersSinceOlder() const;
 
   const std::vector<Address>& listening_;
   Snapshot older_, newer_;  // a second or more apart

@@ -1,6 +1,5 @@
 #include "server/wire/received_message.h"
 
-#include <atomic>
 #include <utility>
 
 #include "core/base/check.h"
@@ -16,8 +15,6 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::io::CodedInputStream;
 
 enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
-
-std::atomic<uint64_t> taken_bytes{0};
 
 constexpr int kMostNesting = 8;  // messages of requests do not contain themselves
 
@@ -191,9 +188,6 @@ absl::Status ParseMessage(grpc::ByteBuffer& bytes, google::protobuf::Message& me
   bytes.Clear();
   return parsed ? absl::OkStatus() : Undecodable(*message.GetDescriptor());
 }
-
-void CountTaken(const grpc::ByteBuffer& message) { taken_bytes += message.Length(); }
-uint64_t TakenBytes() { return taken_bytes; }
 
 std::string PeekString(const grpc::ByteBuffer& message, int field_number, size_t most_bytes) {
   std::string found;

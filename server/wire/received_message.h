@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -50,10 +49,6 @@ class MessageLimits {
 
 // INVALID_ARGUMENT for bytes that are no message of the type (or text in it that is not UTF-8). `bytes` is empty afterwards.
 absl::Status ParseMessage(grpc::ByteBuffer& bytes, google::protobuf::Message& message);
-
-// Messages that are whole, whatever becomes of them: every handler counts what it was given, once. Thread-safe.
-void CountTaken(const grpc::ByteBuffer& message);
-uint64_t TakenBytes();  // of all of them
 
 // A string field of the message itself, found without parsing; "" when it is absent or longer than `most_bytes`.
 std::string PeekString(const grpc::ByteBuffer& bytes, int field_number, size_t most_bytes);

@@ -15,7 +15,7 @@ import grpc
 
 from tests.authority import Authority
 from tests.real_programs import RealProgramsTest, main
-from tests.system.attacks import BUSY, ENCRYPTED, INFERENCE, KINDS, MIB, WAIT_SECONDS, Attacker, Tls, open_channel
+from tests.system.attacks import BUSY, ENCRYPTED, INFERENCE, KINDS, MIB, OF_TRANSPORT, WAIT_SECONDS, Attacker, Tls, open_channel
 from tools.daemon import Daemon, pack_demo, running
 from tools.server_process import wait_until
 
@@ -116,7 +116,7 @@ class HostileTest(RealProgramsTest):
         for _ in range(20):
             wait_until(witness.is_served, "an answer", WAIT_SECONDS)
         resident, descriptors = self.daemon.memory_bytes("VmRSS") + LEFT_BEHIND, self.descriptors()
-        for kind in self.kinds:
+        for kind in self.kinds + (OF_TRANSPORT if "HOSTILE_TRANSPORT" in os.environ else ()):
             with self.subTest(kind.__name__):
                 self.begin_peak()
                 done = threading.Event()

@@ -11,6 +11,7 @@
 #include "server/http/inference/proto_request.h"
 #include "server/http/transport/status_text.h"
 #include "server/wire/authorisation.h"
+#include "server/wire/taken_messages.h"
 
 namespace moed::http {
 namespace {
@@ -49,6 +50,7 @@ ArrivedRequest::ArrivedRequest(const InferenceParts& parts, const grpc::Callback
   record_.method = "gRPC";
   record_.path = StrCat("/inference.GRPCInferenceService/", method);
   record_.request_bytes = message.Length();
+  CountTaken(context.peer(), message.Length());
   names_.id = PeekId(message);
   try {  // which gRPC would swallow, and leave the client waiting
     refusal_ = Read(context, message, responses);

@@ -12,6 +12,7 @@
 #include "server/wire/call_guard.h"
 #include "server/wire/received_message.h"
 #include "server/wire/rpc_server.h"
+#include "server/wire/taken_messages.h"
 
 namespace moed::http {
 namespace {
@@ -85,7 +86,7 @@ class InferenceService final : public WithRawMethods<GRPCInferenceService::Servi
     static const MessageLimits limits(*Request::descriptor(),
                                       {{.path = "name", .bytes = kNameBytes}, {.path = "version", .bytes = kNameBytes}},
                                       /*unknown_bytes=*/kNameBytes);
-    CountTaken(*message);
+    CountTaken(context->peer(), message->Length());
     if (const auto refusal = CallerRefusal(parts_, *context)) return Refuse(context, *refusal);
     Request request;
     absl::Status read = limits.Check(*message);

@@ -111,7 +111,6 @@ absl::Status AddParameters(const Parameters& parameters, InferenceValues& values
 std::string PeekId(const grpc::ByteBuffer& message) { return PeekString(message, ModelInferRequest::kIdFieldNumber, kNameBytes); }
 
 absl::StatusOr<InferenceDraft> ReadModelInfer(grpc::ByteBuffer& bytes, Responses responses) {
-  CountTaken(bytes);
   MOED_RETURN_IF_ERROR(Limits().Check(bytes));
   ModelInferRequest message;
   MOED_RETURN_IF_ERROR(ParseMessage(bytes, message));
