@@ -36,6 +36,7 @@ namespace moed {
 namespace {
 
 constexpr size_t kRpcMemoryBytes = 16 << 20;    // gRPC's own buffers, beside the budget
+constexpr int64_t kMessageBytes = 12 << 20;     // of them that come fast
 constexpr uint64_t kMessageMargin = 256 << 10;  // of a message beside its text, so that a text that is too long is told so
 constexpr uint64_t kResidencyTicks = 10;        // of a second
 constexpr uint64_t kLearnedTicks = 600;         // a multiple of that
@@ -214,7 +215,7 @@ absl::Status App::Impl::ListenForCalls() {
   MOED_ASSIGN_OR_RETURN(address_, ListenOn("listening", config_.listen, services));
   listening.push_back(address_);
   const int calls = kOtherCalls + config_.serving.max_running + config_.serving.queue_capacity.value_or(0);
-  call_guard_ = std::make_unique<CallGuard>(std::move(listening), calls, config_.max_streams);
+  call_guard_ = std::make_unique<CallGuard>(std::move(listening), calls, config_.max_streams, kMessageBytes);
   return absl::OkStatus();
 }
 

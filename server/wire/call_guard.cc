@@ -187,8 +187,12 @@ std::vector<ConnectionCalls> Greediest(std::vector<ConnectionCalls> connections,
   return connections;
 }
 
-CallGuard::CallGuard(std::vector<Address> listening, int most_calls, int most_of_one)
-    : listening_(std::move(listening)), most_calls_(most_calls), most_of_one_(most_of_one), thread_([this] { Loop(); }) {}
+CallGuard::CallGuard(std::vector<Address> listening, int most_calls, int most_of_one, int64_t message_bytes)
+    : listening_(std::move(listening)),
+      most_calls_(most_calls),
+      most_of_one_(most_of_one),
+      message_bytes_(message_bytes),
+      thread_([this] { Loop(); }) {}
 
 CallGuard::~CallGuard() {
   ending_.Notify();
@@ -198,7 +202,7 @@ CallGuard::~CallGuard() {
 void CallGuard::Loop() {
   pthread_setname_np(pthread_self(), "call-guard");
   const Resident resident;
-  MessageGuard messages(listening_);
+  MessageGuard messages(listening_, message_bytes_);
   int64_t low = resident.Bytes();
   int waited = 0;
   bool growing = false;

@@ -37,8 +37,9 @@ inline constexpr int kOtherCalls = 512;
 // among them.
 class CallGuard {
  public:
-  // `listening`: where all gRPC servers of the process do. `most_of_one`: connection.
-  CallGuard(std::vector<Address> listening, int most_calls, int most_of_one);
+  // `listening`: where all gRPC servers of the process do. `most_of_one`: connection. `message_bytes`: of a MessageGuard, which
+  // its thread asks, too.
+  CallGuard(std::vector<Address> listening, int most_calls, int most_of_one, int64_t message_bytes);
   ~CallGuard();
 
  private:
@@ -54,6 +55,7 @@ class CallGuard {
   const std::vector<Address> listening_;
   const int most_calls_;
   const int most_of_one_;
+  const int64_t message_bytes_;
   const int64_t many_ = most_calls_ / 4 * 3;
   int64_t begun_ = 0;               // calls, at the last look
   int64_t ended_ = 0;               // calls, at the last look

@@ -16,7 +16,6 @@
 namespace moed {
 namespace {
 
-constexpr int64_t kMostGrown = 12 << 20;
 // Fields of five bytes and pings whose answers nobody reads take up to this much. What grew by more grew by itself.
 constexpr uint64_t kMostHeldOfAByte = 32;
 constexpr uint64_t kLeastSent = 256 << 10;
@@ -70,7 +69,8 @@ std::vector<Sender> LargestSenders(std::vector<Sender> senders, uint64_t most) {
   return senders;
 }
 
-MessageGuard::MessageGuard(const std::vector<Address>& listening) : listening_(listening) {}
+MessageGuard::MessageGuard(const std::vector<Address>& listening, int64_t most_grown)
+    : listening_(listening), most_grown_(most_grown) {}
 
 bool MessageGuard::Look(int64_t resident_bytes) {
   const Clock::time_point now = Clock::now();
@@ -80,8 +80,8 @@ bool MessageGuard::Look(int64_t resident_bytes) {
     if (first) older_ = newer_;
   }
   const int64_t grown = resident_bytes - std::min(older_.resident_bytes, newer_.resident_bytes);
-  if (grown > kMostGrown && now - acted_at_ >= kUntilItShows) EndLargest(grown);
-  return grown > kMostGrown / 4;
+  if (grown > most_grown_ && now - acted_at_ >= kUntilItShows) EndLargest(grown);
+  return grown > most_grown_ / 4;
 }
 
 void MessageGuard::EndLargest(int64_t grown) {
@@ -89,7 +89,7 @@ void MessageGuard::EndLargest(int64_t grown) {
   const uint64_t there = Sum(senders), sent = there + ended_bytes_ - older_.ended_bytes;
   const auto least = std::max(kLeastSent, static_cast<uint64_t>(grown) / kMostHeldOfAByte);
   if (sent < least) return;
-  const double left = static_cast<double>(there) * (kMostGrown / 4) / static_cast<double>(grown);
+  const double left = static_cast<double>(there) * static_cast<double>(most_grown_ / 4) / static_cast<double>(grown);
   const std::vector<Sender> largest = LargestSenders(std::move(senders), static_cast<uint64_t>(left));
   if (largest.empty()) return;
   for (const Sender& sender : largest) EndConnection(sender.descriptor);

@@ -21,13 +21,13 @@ struct Sender {
 // Those who have sent most, first, so that the others together have sent at most `most`.
 std::vector<Sender> LargestSenders(std::vector<Sender> senders, uint64_t most);
 
-// Ends the connections over TCP that have sent most within the last two seconds, where the process has grown by more than 12 MiB
+// Ends the connections over TCP that have sent most within the last two seconds, where the process has grown by more than it may
 // meanwhile, and a 32nd of that, 256 KiB at least, was sent that no handler has been given: messages that are not whole, headers,
-// pings. A quarter of those 12 MiB stays. Clients of unix sockets are not told apart. Not synchronised.
+// pings. A quarter of what it may stays. Clients of unix sockets are not told apart. Not synchronised.
 class MessageGuard {
  public:
-  // `listening`: where all gRPC servers of the process do; outlives it.
-  explicit MessageGuard(const std::vector<Address>& listening);
+  // `listening`: where all gRPC servers of the process do; outlives it. `most_grown`: bytes.
+  MessageGuard(const std::vector<Address>& listening, int64_t most_grown);
 
   // Asked every few milliseconds, and each where it said true: the process is growing. `resident_bytes`: of the process.
   bool Look(int64_t resident_bytes);
@@ -49,6 +49,7 @@ class MessageGuard {
   std::vector<Sender> SendersSinceOlder() const;
 
   const std::vector<Address>& listening_;
+  const int64_t most_grown_;
   Snapshot older_, newer_;  // a second or more apart
   Clock::time_point acted_at_;
   uint64_t ended_bytes_ = 0;  // of connections that were ended: what they sent may be held still

@@ -90,7 +90,7 @@ class MessageGuardTest : public ::testing::Test {
 
 TEST_F(MessageGuardTest, WhoSentMostIsEndedWhereTheProcessHasGrown) {
   Send(2, 8 * kMiB);  // before
-  MessageGuard guard(listening_);
+  MessageGuard guard(listening_, 12 * kMiB);
   guard.Look(50 * kMiB);
   Send(0, 1 * kMiB);
   Send(1, 8 * kMiB);
@@ -101,7 +101,7 @@ TEST_F(MessageGuardTest, WhoSentMostIsEndedWhereTheProcessHasGrown) {
 }
 
 TEST_F(MessageGuardTest, NobodyIsEndedForWhatGrewWithoutMessages) {
-  MessageGuard guard(listening_);
+  MessageGuard guard(listening_, 12 * kMiB);
   guard.Look(50 * kMiB);
   Send(1, 10 * kMiB);
   guard.Look(500 * kMiB);
@@ -109,7 +109,7 @@ TEST_F(MessageGuardTest, NobodyIsEndedForWhatGrewWithoutMessages) {
 }
 
 TEST_F(MessageGuardTest, NobodyIsEndedForMessagesThatAreThere) {
-  MessageGuard guard(listening_);
+  MessageGuard guard(listening_, 12 * kMiB);
   guard.Look(50 * kMiB);
   Send(1, 8 * kMiB);
   CountTaken(StrCat("ipv4:127.0.0.1:", Port(1)), 8 * kMiB);

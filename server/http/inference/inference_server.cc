@@ -119,7 +119,7 @@ class InferenceServer::Impl {
     limits.health_service = GRPCInferenceService::service_full_name();
     MOED_ASSIGN_OR_RETURN(server_, RpcServer::Listen(options.listen, {&service_}, quota_, limits));
     call_guard_ = std::make_unique<CallGuard>(std::vector<Address>{server_->address()}, kOtherCalls + options.limits.calls,
-                                              limits.max_streams);
+                                              limits.max_streams, static_cast<int64_t>(options.limits.bytes));
     daemon_.OnServing([this](bool serves) { server_->SetServing(serves); });
     return absl::OkStatus();
   }
