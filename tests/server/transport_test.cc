@@ -154,7 +154,7 @@ TEST(CallGuardTest, WhoBeginsMoreCallsThanMayBeOpenIsCutOffAndNobodyElse) {
   grpc::ResourceQuota quota;
   const auto server = *RpcServer::Listen({"127.0.0.1", 0}, {}, quota, {.reflection = true});
   server->SetServing(true);
-  const CallGuard guard({server->address()}, /*most_calls=*/16, /*most_of_one=*/8);
+  const CallGuard guard({server->address()}, /*most_calls=*/16, /*most_of_one=*/8, /*message_bytes=*/16 << 20);
   const auto polite = grpc::CreateChannel(server->address().Text(), grpc::InsecureChannelCredentials());
   const auto is_served = [&] { return CheckHealth(polite, "") == Health::kServing; };
   EXPECT_TRUE(is_served());
