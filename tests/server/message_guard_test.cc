@@ -12,6 +12,7 @@
 #include "core/base/status.h"
 #include "server/wire/own_sockets.h"
 #include "server/wire/taken_messages.h"
+#include "spdlog/spdlog.h"
 
 namespace moed {
 namespace {
@@ -37,6 +38,7 @@ class MessageGuardTest : public ::testing::Test {
   static constexpr int kClients = 3;
 
   void SetUp() override {
+    spdlog::set_level(spdlog::level::off);
     listener_ = socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
     socklen_t length = sizeof(address);
