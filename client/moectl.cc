@@ -7,6 +7,7 @@
 #include "client/command_line.h"
 #include "core/base/status.h"
 #include "core/base/version.h"
+#include "server/wire/openssl_exit.h"
 
 namespace moed {
 namespace {
@@ -167,4 +168,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace moed
 
-int main(int argc, char** argv) { return moed::Main(argc, argv); }
+int main(int argc, char** argv) {
+  moed::ExitWithoutOpenSsl();
+  return moed::Main(argc, argv);
+}

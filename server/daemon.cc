@@ -14,6 +14,7 @@
 #include "server/startup/ready_notice.h"
 #include "server/startup/sandbox_needs.h"
 #include "server/startup/termination_signals.h"
+#include "server/wire/openssl_exit.h"
 #include "server/wire/rpc_server.h"
 #include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
@@ -54,6 +55,7 @@ int RunDaemon(const std::vector<std::string>& arguments, std::string_view more_h
   NameExhaustion();
   KeepHeapSmall();
   AllowSmallReads();
+  ExitWithoutOpenSsl();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write, not death
   BlockTerminationSignals();

@@ -27,6 +27,7 @@
 #include "server/http/page.h"
 #include "server/http/router.h"
 #include "server/http/upstream/daemon.h"
+#include "server/wire/openssl_exit.h"
 #include "server/wire/rpc_server.h"
 #include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
@@ -144,6 +145,7 @@ int main(int argc, char** argv) {
   mallopt(M_MMAP_THRESHOLD, 64 << 10);
   mallopt(M_TRIM_THRESHOLD, 128 << 10);
   moed::AllowSmallReads();
+  moed::ExitWithoutOpenSsl();
   std::signal(SIGPIPE, SIG_IGN);
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const auto options = moed::http::ReadOptions(arguments);

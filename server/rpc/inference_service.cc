@@ -12,7 +12,6 @@
 #include "server/rpc/reactors.h"
 #include "server/rpc/request_translation.h"
 #include "server/rpc/worker_call.h"
-#include "server/wire/taken_messages.h"
 
 namespace moed {
 namespace {
@@ -62,10 +61,10 @@ template <class Request, class AnswerFn>
 grpc::ServerUnaryReactor* AnswerOnWorker(const CallEnvironment& environment, Method method, grpc::CallbackServerContext* context,
                                          const grpc::ByteBuffer* request, grpc::ByteBuffer* response, Limits limits,
                                          AnswerFn answer) {
-  CountTaken(context->peer(), request->Length());
   auto* reactor = new UnaryReactor<WorkerCall>(context, environment.live, response);
   reactor->Begin(
-      environment, [&](auto& transport) { return std::make_shared<WorkerCall>(environment, method, transport); },
+      environment, request->Length(),
+      [&](auto& transport) { return std::make_shared<WorkerCall>(environment, method, transport); },
       [&](WorkerCall& call) {
         auto arrival = Arrive<Encoded, Request>(request, call, limits,
                                                 [answer, tenant = call.tenant()](Request parsed, const LoadedModel& model) {
@@ -134,7 +133,8 @@ Arrival<PendingRequest> InferenceService::ArriveScore(const grpc::ByteBuffer* re
 template <class CallType, class Reactor>
 Reactor* InferenceService::Begin(Reactor* reactor, Method method, const grpc::ByteBuffer* request, Reading reading) {
   reactor->Begin(
-      environment_, [&](auto& transport) { return std::make_shared<CallType>(environment_, method, transport); },
+      environment_, request->Length(),
+      [&](auto& transport) { return std::make_shared<CallType>(environment_, method, transport); },
       [&](CallType& call) {
         auto arrival = (this->*reading)(request, call);
         reactor->Name(arrival);
@@ -147,14 +147,12 @@ Reactor* InferenceService::Begin(Reactor* reactor, Method method, const grpc::By
 template <class CallType>
 grpc::ServerUnaryReactor* InferenceService::Answer(Method method, grpc::CallbackServerContext* context,
                                                    const grpc::ByteBuffer* request, grpc::ByteBuffer* response, Reading reading) {
-  CountTaken(context->peer(), request->Length());
   return Begin<CallType>(new UnaryReactor<CallType>(context, environment_.live, response), method, request, reading);
 }
 
 template <class CallType>
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Stream(Method method, grpc::CallbackServerContext* context,
                                                                      const grpc::ByteBuffer* request, Reading reading) {
-  CountTaken(context->peer(), request->Length());
   return Begin<CallType>(new StreamReactor<CallType>(context, environment_.live), method, request, reading);
 }
 

@@ -24,6 +24,7 @@
 #include "server/rpc/response_pump.h"
 #include "server/wire/authorisation.h"
 #include "server/wire/error_details.h"
+#include "server/wire/taken_messages.h"
 
 namespace moed {
 
@@ -73,9 +74,10 @@ class CallReactor : public Reactor, public ResponseTransport<Encoded> {
 
   // Called once, right after construction; `make_call(transport)`, `start(call)`, which is for callers that may ask the model.
   template <class MakeCall, class Start>
-  void Begin(const CallEnvironment& environment, MakeCall&& make_call, Start&& start) {
+  void Begin(const CallEnvironment& environment, size_t message_bytes, MakeCall&& make_call, Start&& start) {
     call_ = make_call(*this);
     Caller caller = CallerOf(*context_);
+    CountTaken(caller.peer, message_bytes);
     auto name = Authorise(environment.tokens, *context_, Scope::kInfer);
     if (name.ok()) caller.token = *name;
     call_->SetCaller(std::move(caller));

@@ -80,11 +80,11 @@ bool MessageGuard::Look(int64_t resident_bytes) {
     if (first) older_ = newer_;
   }
   const int64_t grown = resident_bytes - std::min(older_.resident_bytes, newer_.resident_bytes);
-  if (grown > most_grown_ && now - acted_at_ >= kUntilItShows) EndLargest(grown);
+  if (grown > most_grown_ && now - acted_at_ >= kUntilItShows) EndLargest(grown, now);
   return grown > most_grown_ / 4;
 }
 
-void MessageGuard::EndLargest(int64_t grown) {
+void MessageGuard::EndLargest(int64_t grown, Clock::time_point now) {
   std::vector<Sender> senders = SendersSinceOlder();
   const uint64_t there = Sum(senders), sent = there + ended_bytes_ - older_.ended_bytes;
   const auto least = std::max(kLeastSent, static_cast<uint64_t>(grown) / kMostHeldOfAByte);
@@ -94,7 +94,6 @@ void MessageGuard::EndLargest(int64_t grown) {
   if (largest.empty()) return;
   for (const Sender& sender : largest) EndConnection(sender.descriptor);
   ended_bytes_ += Sum(largest);
-  const Clock::time_point now = Clock::now();
   if (now - acted_at_ > kSnapshotEvery)
     spdlog::warn("{} bytes came within two seconds, no whole messages most of them: the {} connections that sent most are closed",
                  sent, largest.size());

@@ -45,7 +45,7 @@ class MessageGuard {
 
   Snapshot Take(int64_t resident_bytes) const;
   BytesByPort TakenSinceOlder() const;
-  void EndLargest(int64_t grown);
+  void EndLargest(int64_t grown, Clock::time_point now);
   std::vector<Sender> SendersSinceOlder() const;
 
   const std::vector<Address>& listening_;

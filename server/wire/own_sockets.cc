@@ -5,6 +5,9 @@
 
 #include <cstdlib>
 
+#include "absl/base/const_init.h"
+#include "absl/synchronization/mutex.h"
+
 namespace moed {
 
 in_port_t PortOf(const sockaddr_storage& address) {
@@ -27,14 +30,17 @@ void EndConnection(int descriptor) {
 }
 
 void ForEachSocketOf(const Address& address, const std::function<void(int descriptor)>& visit) {
-  DIR* folder = opendir("/proc/self/fd");
+  static absl::Mutex mutex(absl::kConstInit);
+  static DIR* folder = nullptr;  // stays open: descriptors may be short when it is needed most
+  absl::MutexLock lock(&mutex);
+  if (folder == nullptr) folder = opendir("/proc/self/fd");
   if (folder == nullptr) return;
+  rewinddir(folder);
   while (const dirent* entry = readdir(folder)) {
     const int descriptor = std::atoi(entry->d_name);
     const Address bound = BoundTo(descriptor);
     if (bound.port == address.port && bound.path == address.path) visit(descriptor);
   }
-  closedir(folder);
 }
 
 }  // namespace moed

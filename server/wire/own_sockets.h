@@ -15,7 +15,7 @@ in_port_t PortOf(const sockaddr_storage& address);  // 0 where it has none
 // This side's address, port or path alone; neither for what is no socket.
 Address BoundTo(int descriptor);
 
-// Descriptors whose side of a connection has the address, listeners included.
+// Descriptors whose side of a connection has the address, listeners included. Thread-safe; `visit` may not call it.
 void ForEachSocketOf(const Address& address, const std::function<void(int descriptor)>& visit);
 
 // What a connection has sent and nobody has read goes, too. After a mere shutdown(2) TCP would go on to receive. gRPC sees an

@@ -87,7 +87,7 @@ class FaultyService final : public moe::v1::Inference::WithRawCallbackMethod_Gen
                                                              const grpc::ByteBuffer* request) override {
     auto* reactor = new FaultyReactor(context, environment_.live, fault_);
     reactor->Begin(
-        environment_,
+        environment_, request->Length(),
         [&](auto& transport) { return std::make_shared<GenerateCall>(environment_, Method::kGenerateStream, transport); },
         [&](GenerateCall& call) {
           GenerateRequest parsed;
