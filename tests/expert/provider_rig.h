@@ -162,6 +162,7 @@ struct RigParts {
   DeviceSlots device;
   Trace* trace = nullptr;
   std::vector<CachedKey> fill;
+  size_t known = 0;  // of fill
 };
 
 inline ProviderOptions Records(int records) {
@@ -180,7 +181,8 @@ inline absl::StatusOr<std::unique_ptr<CachingProvider>> TryMakeProvider(ReadBack
                     .allocator = parts.allocator,
                     .device = parts.device,
                     .trace = parts.trace,
-                    .fill = std::move(parts.fill)};
+                    .fill = std::move(parts.fill),
+                    .known = parts.known};
   return CachingProvider::Create(std::move(all), options);
 }
 

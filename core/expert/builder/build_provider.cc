@@ -47,6 +47,7 @@ absl::StatusOr<std::unique_ptr<CachingProvider>> BuildProvider(const PresetSetup
   all.store = inputs.store;
   all.reads = inputs.reads;
   all.fill = inputs.read_first;
+  all.known = all.fill.size();
   const absl::flat_hash_set<CachedKey> first(all.fill.begin(), all.fill.end());
   std::ranges::copy_if(FillOrder(setup, parts, ShapeOf(inputs.store->description(), inputs.router)), std::back_inserter(all.fill),
                        [&](const CachedKey& key) { return !first.contains(key); });

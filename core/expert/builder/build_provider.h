@@ -38,7 +38,7 @@ struct ProviderInputs {
   DeviceSlots device;                   // without an allocator: none
   Trace* trace = nullptr;               // null: none
   RoutingRecorder* recorder = nullptr;  // null: nothing is recorded
-  std::vector<CachedKey> read_first;    // into free room, before what the preset fills it with; each once
+  std::vector<CachedKey> read_first;    // what was in memory before: into free room, first; each once
   ProviderOptions options;              // but most_wanted_first and whole_layers, which are the preset's
 };
 

@@ -46,7 +46,7 @@ ExpertCache::ExpertCache(const CacheParts& parts, std::unique_ptr<EvictionPolicy
       policy_(std::move(policy)),
       learner_(*policy_),
       slots_(residency_, *this),
-      filler_(parts.fill),
+      filler_(parts.fill, parts.known),
       anchors_(residency_.index(), store_),
       asked_(residency_.index()),
       room_(parts.allocator, size.capacity_bytes, size.most_bytes, largest_record_bytes_, {*policy_, slots_, filler_, anchors_}),

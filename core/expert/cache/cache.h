@@ -63,6 +63,7 @@ struct CacheParts {
   bool most_wanted_first = false;  // experts of a prompt that are not resident are read in order of the tokens that chose them
   bool whole_layers = false;       // what nobody chose of a layer is wanted too, after what was chosen
   std::vector<CachedKey> fill;     // begun at once: read into free room while nothing else is read, in this order
+  size_t known = 0;                // so many at its beginning were in memory before; once read they are the policy's
 };
 
 // Of an ExpertTable.
@@ -186,6 +187,7 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   void StartIdleReads() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool StartAsked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartFill() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HandOverKnown() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Slot& StartLoad(const CachedKey& key, LoadReason reason, ReadPriority priority, std::span<std::byte> bytes, bool bypass)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Evicts until there is room, or none can be made.

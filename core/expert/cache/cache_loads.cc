@@ -109,6 +109,7 @@ bool ExpertCache::StartAsked() {
 // The next absent record, where there is free room.
 void ExpertCache::StartFill() {
   const std::optional<CachedKey> next = filler_.Next(slots_);
+  HandOverKnown();
   idle_reads_left_ = next.has_value();
   if (!next) return;
   const absl::StatusOr<std::span<std::byte>> free = room_.Free(store_.expert_bytes(*next));
@@ -116,10 +117,16 @@ void ExpertCache::StartFill() {
   if (free->empty()) {
     if (device_ != nullptr && device_->moving()) return;  // room comes
     filler_.Stop();
+    HandOverKnown();
     idle_reads_left_ = false;
     return;
   }
   filler_.Begun(StartLoad(*next, LoadReason::kFill, ReadPriority::kPrefetch, *free, /*bypass=*/false));
+}
+
+// The order is that of use, most first. So the policy hears of the others first.
+void ExpertCache::HandOverKnown() {
+  for (const Slot* slot : filler_.TakeKnown()) policy_->OnInsert(slot->key, slot->bytes.size());
 }
 
 Slot& ExpertCache::StartLoad(const CachedKey& key, LoadReason reason, ReadPriority priority, std::span<std::byte> bytes,

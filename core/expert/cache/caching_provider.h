@@ -56,6 +56,7 @@ struct ProviderParts {  // all outlive the provider unless owned
   Trace* trace = nullptr;               // may be null
   RoutingRecorder* recorder = nullptr;  // may be null
   std::vector<CachedKey> fill;          // read while the disk is idle and the cache has free room, in this order
+  size_t known = 0;                     // so many at its beginning were in memory before
 };
 
 // Lends of the cache: what lies there leaves, and until the loan ends the cache is smaller by it. At least one record has to

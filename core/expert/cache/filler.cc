@@ -1,6 +1,7 @@
 #include "core/expert/cache/filler.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace moed {
 
@@ -21,6 +22,14 @@ void Filler::Forget(Slot& slot) {
   slot.unused_fill = false;
   std::erase(unused_, &slot);
   Arrived(slot);
+}
+
+std::vector<Slot*> Filler::TakeKnown() {
+  if (next_ < known_ || std::exchange(known_, 0) == 0) return {};
+  std::vector<Slot*> taken = std::exchange(unused_, {});
+  std::ranges::reverse(taken);
+  for (Slot* slot : taken) slot->unused_fill = false;
+  return taken;
 }
 
 Slot* Filler::LastUnused(absl::FunctionRef<bool(const Slot&)> evictable) const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -16,7 +17,8 @@ namespace moed {
 // synchronised.
 class Filler {
  public:
-  explicit Filler(std::vector<CachedKey> order) : order_(std::move(order)) {}
+  // The first `known` were in memory before the process began.
+  explicit Filler(std::vector<CachedKey> order, size_t known = 0) : order_(std::move(order)), known_(known) {}
 
   // The next one that is absent; nothing once all were tried or Stop was called.
   std::optional<CachedKey> Next(const Slots& slots);
@@ -36,6 +38,9 @@ class Filler {
   }
   // It is wanted, or leaves.
   void Forget(Slot& slot);
+  // Once all that were known are tried, and before another is begun: those that nobody has used since, the last of the order
+  // first. From here on they are as if used, and no free room.
+  std::vector<Slot*> TakeKnown();
   // The one behind all others in the order.
   Slot* LastUnused(absl::FunctionRef<bool(const Slot&)> evictable) const;
 
@@ -43,6 +48,7 @@ class Filler {
 
  private:
   const std::vector<CachedKey> order_;
+  size_t known_;                   // 0 once they were taken
   size_t next_ = 0;                // of order_
   const Slot* reading_ = nullptr;  // the one loading with unused_fill, or asked for
   std::vector<Slot*> unused_;      // exactly those with unused_fill, in order

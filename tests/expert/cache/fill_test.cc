@@ -242,6 +242,53 @@ TEST_F(Fill, IsFreeRoomToThePolicyUntilItIsUsed) {
   EXPECT_EQ(Filled(*provider), 4u);
 }
 
+TEST_F(Fill, WhatWasInMemoryBeforeIsThePolicysOnceItIsRead) {
+  for (const int known : {2, 4, 6}) {
+    SCOPED_TRACE(known);
+    ManualReadBackend reads(8, file_);
+    std::vector<CachedKey> inserted;
+    RigParts parts;
+    parts.policy = std::make_unique<KeepingPolicy>(inserted);
+    parts.known = static_cast<size_t>(known);
+    auto provider = MakeFilling(reads, 4, std::move(parts));
+    for (int i = 0; i < std::min(known, 4); ++i) {
+      EXPECT_THAT(inserted, IsEmpty()) << i;
+      ASSERT_TRUE(reads.CompleteNext());
+    }
+    std::vector<CachedKey> expected = InTurns();  // those used most often first
+    expected.resize(static_cast<size_t>(std::min(known, 4)));
+    std::ranges::reverse(expected);
+    EXPECT_EQ(inserted, expected);
+    reads.CompleteAll();
+    EXPECT_EQ(inserted, expected) << "what was filled in behind them is free room";
+    EXPECT_EQ(Filled(*provider), 4u);
+  }
+}
+
+TEST_F(Fill, WhatWasInMemoryBeforeAndIsUsedMeanwhileIsInsertedOnce) {
+  std::vector<CachedKey> inserted;
+  RigParts parts;
+  parts.policy = std::make_unique<KeepingPolicy>(inserted);
+  parts.known = 3;
+  auto provider = MakeFilling(reads_, 4, std::move(parts));
+  ASSERT_TRUE(reads_.CompleteNext());
+  RunLayer(*provider, reads_, kFirst, {0});  // first of the order; the second is on its way
+  reads_.CompleteAll();
+  EXPECT_THAT(inserted, ElementsAre(InTurns()[0], InTurns()[2], InTurns()[1]));
+}
+
+TEST_F(Fill, OfWhatWasInMemoryBeforeTheLeastUsedLeavesFirst) {
+  RigParts parts;
+  parts.policy = MakePolicy("lru", StoreParts(3)).value();
+  parts.known = 3;
+  auto provider = MakeFilling(reads_, 3, std::move(parts));
+  reads_.CompleteAll();
+  RunLayer(*provider, reads_, kFirst, {0});  // the most used one: the newest in any case
+  RunLayer(*provider, reads_, kThird, {7});
+  std::vector<ExpertKey> left = {{kFirst, 0}, {InTurns()[1].layer, InTurns()[1].expert}, {kThird, 7}};
+  EXPECT_THAT(ResidentExperts(*provider), testing::UnorderedElementsAreArray(left));
+}
+
 TEST_F(Fill, ARecordThatCannotBeReadIsTriedOnceAndReportedByItsDemand) {
   const std::vector<CachedKey> order = InTurns();
   file_->FlipBit(At(order[1]), 3);
