@@ -1,19 +1,15 @@
 #include "server/wire/call_guard.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -34,8 +30,12 @@ namespace {
 
 constexpr std::chrono::milliseconds kPeriod(10);
 constexpr int kPeriodsOfPatience = 100;     // until it looks where memory has not grown
-constexpr int64_t kBytesInDoubt = 1 << 20;  // grown since the last look
+constexpr int64_t kBytesInDoubt = 1 << 20;  // grown since the last look: nothing more is read before the next
 constexpr std::chrono::milliseconds kPeriodInFlood(1);
+constexpr int64_t kBytesInFlood = 128 << 10;
+// After a flood the process grows within what that has left, and does not show it: then bytes are counted for so long.
+constexpr std::chrono::seconds kAlert(2);
+constexpr uint64_t kReceivedInAlert = 16 << 10;
 constexpr int kBacklogBytes = 256;  // that wait to be read
 constexpr int kPolite = 4;          // calls of a connection that is not among the greedy
 
@@ -116,26 +116,6 @@ int64_t Sum(const std::vector<ConnectionCalls>& connections) {
   return open;
 }
 
-// Bytes of the process, as the kernel counts them: asking takes less than channelz does.
-class Resident {
- public:
-  Resident() : file_(open("/proc/self/statm", O_RDONLY | O_CLOEXEC)) {}
-  ~Resident() { close(file_); }
-  Resident(const Resident&) = delete;
-  Resident& operator=(const Resident&) = delete;
-
-  int64_t Bytes() const {
-    char text[128] = "";
-    if (pread(file_, text, sizeof(text) - 1, 0) <= 0) return 0;
-    const char* second = std::strchr(text, ' ');
-    return second == nullptr ? 0 : std::atoll(second) * page_bytes_;
-  }
-
- private:
-  const int file_;
-  const int64_t page_bytes_ = sysconf(_SC_PAGESIZE);
-};
-
 // Whether a TCP connection is over without its own end: what it had sent can be read still, and nobody knows any more who it was.
 bool WasReset(int descriptor) {
   tcp_info info{};
@@ -195,25 +175,35 @@ CallGuard::CallGuard(std::vector<Address> listening, int most_calls, int most_of
       thread_([this] { Loop(); }) {}
 
 CallGuard::~CallGuard() {
-  ending_.Notify();
+  ending_ = true;
+  watch_.Wake();
   thread_.join();
 }
 
 void CallGuard::Loop() {
   pthread_setname_np(pthread_self(), "call-guard");
-  const Resident resident;
   MessageGuard messages(listening_, message_bytes_);
-  int64_t low = resident.Bytes();
+  MessageGuard::State state = MessageGuard::State::kCalm;
+  ProcessBytes memory = MemoryOfProcess(), low = memory;
   int waited = 0;
-  bool growing = false;
-  for (bool well = true;
-       !ending_.WaitForNotificationWithTimeout(absl::FromChrono(well && !growing ? kPeriod : kPeriodInFlood));) {
-    const int64_t bytes = resident.Bytes();
-    growing = messages.Look(bytes);
-    low = std::min(low, bytes);
-    if (well && bytes - low < kBytesInDoubt && ++waited < kPeriodsOfPatience) continue;
+  auto alert_until = std::chrono::steady_clock::time_point();
+  for (bool well = true;;) {
+    const auto now = std::chrono::steady_clock::now();
+    const bool calm = well && state != MessageGuard::State::kTooMuch;
+    if (!calm) alert_until = now + kAlert;
+    const bool alert = now < alert_until;
+    watch_.Looked({.since = calm ? low : memory,
+                   .grown = calm ? kBytesInDoubt : kBytesInFlood,
+                   .received = alert ? BytesReceived() + kReceivedInAlert : kAnyNumber,
+                   .calm = calm});
+    watch_.Wait(absl::FromChrono(well && state == MessageGuard::State::kCalm ? kPeriod : kPeriodInFlood));
+    if (ending_) return;
+    memory = MemoryOfProcess();
+    state = messages.Look(memory);
+    low = LeastOf(low, memory);
+    if (well && !alert && GrownSince(low, memory) <= kBytesInDoubt && ++waited < kPeriodsOfPatience) continue;
     well = Look();
-    low = bytes;
+    low = memory;
     waited = 0;
   }
 }

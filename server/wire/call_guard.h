@@ -3,6 +3,7 @@
 // have acknowledged it.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -10,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
 #include "core/base/address.h"
+#include "server/wire/inlet.h"
 
 namespace moed {
 
@@ -30,11 +31,10 @@ std::vector<ConnectionCalls> Greediest(std::vector<ConnectionCalls> connections,
 // Calls that may be open beside those that run and wait, of a daemon: 6 MiB beside its budget and gRPC's buffers.
 inline constexpr int kOtherCalls = 512;
 
-// Bounds the calls that are open, within what comes between two looks. It looks when the process has grown by 1 MiB, which it
-// asks 100 times a second, and each second. Where more than three quarters of `most_calls` are open it looks 1,000 times a
-// second, and ends the greediest connections, until half are left and none has had more than its share open or failed; and those
-// with more to read, as it does where as many begin within 10 ms. Who keeps to what is announced and has sent its messages is not
-// among them.
+// Bounds the calls that are open, within what comes between two looks. It looks when the process has grown by 1 MiB, before
+// more is read, and each second. Where more than three quarters of `most_calls` are open it looks 1,000 times a second, and ends
+// the greediest connections, until half are left and none has had more than its share open or failed; and those with more to
+// read, as it does where as many begin within 10 ms. Who keeps to what is announced and has sent its messages is not among them.
 class CallGuard {
  public:
   // `listening`: where all gRPC servers of the process do. `most_of_one`: connection. `message_bytes`: of a MessageGuard, which
@@ -62,7 +62,8 @@ class CallGuard {
   bool flood_ = false;              // at the last look
   std::map<int64_t, Known> known_;  // connections, by id
   std::chrono::steady_clock::time_point looked_at_ = std::chrono::steady_clock::now();
-  absl::Notification ending_;
+  InletWatch watch_;
+  std::atomic<bool> ending_ = false;
   std::thread thread_;
 };
 

@@ -14,11 +14,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
 #include "core/base/status.h"
+#include "server/wire/inlet.h"
 #include "server/wire/own_sockets.h"
 #include "spdlog/spdlog.h"
 
@@ -27,6 +29,9 @@ namespace {
 
 constexpr int kBacklog = 512;
 constexpr int kUnacknowledgedMs = 30000;  // then a connection is dead
+// While more comes in than there should be, connections are taken no faster than those that send too much are ended.
+constexpr std::chrono::milliseconds kBetweenConnections(50);
+constexpr int kLookAgainMs = 5;
 
 int OpenSpare() { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
@@ -151,11 +156,14 @@ void ConnectionAcceptor::Stop() {
 }
 
 void ConnectionAcceptor::Loop() {
+  using Clock = std::chrono::steady_clock;
   std::vector<pollfd> polled{{wake_, POLLIN, 0}};
   for (const int listener : listeners_) polled.push_back({listener, POLLIN, 0});
-  while (true) {
+  for (Clock::time_point next;;) {
     poll(polled.data(), polled.size(), -1);
+    while (polled.front().revents == 0 && !InletIsCalm() && Clock::now() < next) poll(polled.data(), 1, kLookAgainMs);
     if (polled.front().revents != 0) return;
+    next = Clock::now() + kBetweenConnections;
     for (size_t i = 1; i < polled.size(); ++i) {
       if (polled[i].revents != 0) Accept(polled[i].fd);
     }

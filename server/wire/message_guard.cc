@@ -2,6 +2,7 @@
 
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -16,16 +17,19 @@
 namespace moed {
 namespace {
 
-// Fields of five bytes and pings whose answers nobody reads take up to this much. What grew by more grew by itself.
+// Of fields of five bytes gRPC holds 14 bytes for each while it reads them, and 40 once it passes them on. What grew by more than
+// that grew by itself; what grew by less than this much are messages, which take no more once they are whole.
+constexpr int64_t kLeastHeldOfHeaders = 8;
 constexpr uint64_t kMostHeldOfAByte = 32;
-constexpr uint64_t kLeastSent = 256 << 10;
+constexpr uint64_t kLeastSent = 128 << 10;
 constexpr uint64_t kModestBytes = 8 << 10;  // who sent no more is left alone
 constexpr std::chrono::seconds kSnapshotEvery(1);
 constexpr std::chrono::milliseconds kUntilItShows(5);  // that memory of those who were ended is free again
 
 struct Received {
   uint64_t cookie = 0;  // of the socket: descriptors are used again
-  uint64_t bytes = 0;
+  uint64_t bytes = 0;   // by the kernel
+  uint64_t read = 0;    // of them, by the process
 };
 
 // None for what is no connection over TCP.
@@ -33,9 +37,12 @@ Received ReceivedBy(int descriptor) {
   Received received;
   tcp_info info{};
   socklen_t length = sizeof(info);
+  int unread = 0;  // asked first, so that there are no fewer bytes then
+  if (ioctl(descriptor, FIONREAD, &unread) != 0) return {};
   if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return {};
   if (length < offsetof(tcp_info, tcpi_bytes_received) + sizeof(info.tcpi_bytes_received)) return {};
   received.bytes = info.tcpi_bytes_received;
+  received.read = received.bytes - std::min(received.bytes, static_cast<uint64_t>(unread));
   length = sizeof(received.cookie);
   if (getsockopt(descriptor, SOL_SOCKET, SO_COOKIE, &received.cookie, &length) != 0) return {};
   return received;
@@ -53,9 +60,9 @@ uint64_t BytesOf(const std::map<Key, uint64_t>& bytes, Key key) {
   return found == bytes.end() ? 0 : found->second;
 }
 
-uint64_t Sum(const std::vector<Sender>& senders) {
+uint64_t Sum(const std::vector<Sender>& senders, uint64_t Sender::*what = &Sender::bytes) {
   return std::transform_reduce(senders.begin(), senders.end(), uint64_t{0}, std::plus(),
-                               [](const Sender& one) { return one.bytes; });
+                               [what](const Sender& one) { return one.*what; });
 }
 
 }  // namespace
@@ -72,21 +79,27 @@ std::vector<Sender> LargestSenders(std::vector<Sender> senders, uint64_t most) {
 MessageGuard::MessageGuard(const std::vector<Address>& listening, int64_t most_grown)
     : listening_(listening), most_grown_(most_grown) {}
 
-bool MessageGuard::Look(int64_t resident_bytes) {
+MessageGuard::State MessageGuard::Look(const ProcessBytes& memory) {
   const Clock::time_point now = Clock::now();
   if (now - newer_.at >= kSnapshotEvery) {
     const bool first = newer_.at == Clock::time_point();
-    older_ = std::exchange(newer_, Take(resident_bytes));
+    older_ = std::exchange(newer_, Take(memory));
     if (first) older_ = newer_;
   }
-  const int64_t grown = resident_bytes - std::min(older_.resident_bytes, newer_.resident_bytes);
-  if (grown > most_grown_ && now - acted_at_ >= kUntilItShows) EndLargest(grown, now);
-  return grown > most_grown_ / 4;
+  const int64_t grown = GrownSince(LeastOf(older_.memory, newer_.memory), memory);
+  const bool alert = now - acted_at_ < 2 * kSnapshotEvery;
+  if ((alert || grown > most_grown_ / 3) && now - acted_at_ >= kUntilItShows) EndLargest(grown, alert, now);
+  return grown > most_grown_ ? State::kTooMuch : grown > most_grown_ / 4 ? State::kGrowing : State::kCalm;
 }
 
-void MessageGuard::EndLargest(int64_t grown, Clock::time_point now) {
+// After others were ended the process grows within what they left, which does not show: what was read is taken for headers then.
+void MessageGuard::EndLargest(int64_t grown, bool alert, Clock::time_point now) {
   std::vector<Sender> senders = SendersSinceOlder();
-  const uint64_t there = Sum(senders), sent = there + ended_bytes_ - older_.ended_bytes;
+  const auto read = static_cast<int64_t>(Sum(senders, &Sender::read));
+  if (alert) grown = std::max(grown, read * static_cast<int64_t>(kMostHeldOfAByte));
+  if (grown <= most_grown_ / 3) return;
+  const uint64_t there = Sum(senders), ended = ended_bytes_ - older_.ended_bytes, sent = there + ended;
+  if (grown <= most_grown_ && grown < kLeastHeldOfHeaders * (read + static_cast<int64_t>(ended))) return;
   const auto least = std::max(kLeastSent, static_cast<uint64_t>(grown) / kMostHeldOfAByte);
   if (sent < least) return;
   const double left = static_cast<double>(there) * static_cast<double>(most_grown_ / 4) / static_cast<double>(grown);
@@ -100,15 +113,15 @@ void MessageGuard::EndLargest(int64_t grown, Clock::time_point now) {
   acted_at_ = now;
 }
 
-MessageGuard::Snapshot MessageGuard::Take(int64_t resident_bytes) const {
+MessageGuard::Snapshot MessageGuard::Take(const ProcessBytes& memory) const {
   Snapshot snapshot;
   snapshot.at = Clock::now();
-  snapshot.resident_bytes = resident_bytes;
+  snapshot.memory = memory;
   snapshot.ended_bytes = ended_bytes_;
   snapshot.taken = TakenMessages(/*forget=*/true);
   const auto look = [&](int descriptor) {
     const Received received = ReceivedBy(descriptor);
-    if (received.bytes > 0) snapshot.received[received.cookie] = received.bytes;
+    if (received.read > 0) snapshot.read[received.cookie] = received.read;
   };
   for (const Address& address : listening_) ForEachSocketOf(address, look);
   return snapshot;
@@ -125,8 +138,9 @@ std::vector<Sender> MessageGuard::SendersSinceOlder() const {
   std::vector<Sender> senders;
   const auto look = [&](int descriptor) {
     const Received received = ReceivedBy(descriptor);
-    const uint64_t known = BytesOf(older_.received, received.cookie) + BytesOf(taken, PeerPort(descriptor)) + kModestBytes;
-    if (received.bytes > known) senders.push_back({descriptor, received.bytes - known});
+    const uint64_t known = BytesOf(older_.read, received.cookie) + BytesOf(taken, PeerPort(descriptor)) + kModestBytes;
+    if (received.bytes <= known) return;
+    senders.push_back({descriptor, received.bytes - known, received.read - std::min(received.read, known)});
   };
   for (const Address& address : listening_) ForEachSocketOf(address, look);
   return senders;

@@ -8,44 +8,54 @@
 #include <vector>
 
 #include "core/base/address.h"
+#include "server/wire/inlet.h"
 #include "server/wire/taken_messages.h"
 
 namespace moed {
 
-// What a connection has sent lately that no handler was given.
+// What a connection has sent lately that no handler was given, and what of it waits to be read, too: who sends faster than can be
+// read is the one who makes the process grow.
 struct Sender {
   int descriptor = -1;
   uint64_t bytes = 0;
+  uint64_t read = 0;  // of them, by the process
 };
 
 // Those who have sent most, first, so that the others together have sent at most `most`.
 std::vector<Sender> LargestSenders(std::vector<Sender> senders, uint64_t most);
 
 // Ends the connections over TCP that have sent most within the last two seconds, where the process has grown by more than it may
-// meanwhile, and a 32nd of that, 256 KiB at least, was sent that no handler has been given: messages that are not whole, headers,
-// pings. A quarter of what it may stays. Clients of unix sockets are not told apart. Not synchronised.
+// meanwhile, and a 32nd of that, 128 KiB at least, was sent that no handler has been given: messages that are not whole, headers.
+// By a third of what it may, where that is eight times what was read: messages do not take so much, headers do. For two
+// seconds after it has ended any, what was read counts as much as headers take. A quarter of what it may stays. Clients of unix
+// sockets are not told apart. Not synchronised.
 class MessageGuard {
  public:
   // `listening`: where all gRPC servers of the process do; outlives it. `most_grown`: bytes.
   MessageGuard(const std::vector<Address>& listening, int64_t most_grown);
 
-  // Asked every few milliseconds, and each where it said true: the process is growing. `resident_bytes`: of the process.
-  bool Look(int64_t resident_bytes);
+  enum class State {
+    kCalm,
+    kGrowing,  // to be asked again within a millisecond
+    kTooMuch,  // likewise; and until it is over nothing more should be read
+  };
+  // Asked every few milliseconds. `memory`: of the process.
+  State Look(const ProcessBytes& memory);
 
  private:
   using Clock = std::chrono::steady_clock;
 
   struct Snapshot {
     Clock::time_point at;
-    int64_t resident_bytes = 0;
+    ProcessBytes memory;
     uint64_t ended_bytes = 0;
-    std::map<uint64_t, uint64_t> received;  // bytes, by the socket's cookie
-    BytesByPort taken;                      // between the snapshot before and this one
+    std::map<uint64_t, uint64_t> read;  // bytes, by the socket's cookie
+    BytesByPort taken;                  // between the snapshot before and this one
   };
 
-  Snapshot Take(int64_t resident_bytes) const;
+  Snapshot Take(const ProcessBytes& memory) const;
   BytesByPort TakenSinceOlder() const;
-  void EndLargest(int64_t grown, Clock::time_point now);
+  void EndLargest(int64_t grown, bool alert, Clock::time_point now);
   std::vector<Sender> SendersSinceOlder() const;
 
   const std::vector<Address>& listening_;

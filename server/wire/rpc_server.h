@@ -18,7 +18,6 @@ namespace moed {
 
 struct RpcServerOptions {
   int max_message_bytes = (4 << 20) + (256 << 10);  // beyond the limits on fields, so that these can say what is too large
-  int min_ping_interval_ms = 5000;  // clients may ping that often, also during a long silent prefill; who does more is cut off
   int max_connections = 512;
   int max_streams = 100;       // calls of one connection; what comes beyond waits in the client
   int max_idle_ms = 300'000;   // a connection without calls is closed then

@@ -85,6 +85,8 @@ class MessageGuardTest : public ::testing::Test {
     return open;
   }
 
+  static void Look(MessageGuard& guard, int64_t bytes) { guard.Look({.resident = bytes, .writable = 1000 * kMiB + bytes}); }
+
   int listener_ = -1;
   std::vector<int> clients_, accepted_;
   std::vector<Address> listening_;
@@ -93,31 +95,77 @@ class MessageGuardTest : public ::testing::Test {
 TEST_F(MessageGuardTest, WhoSentMostIsEndedWhereTheProcessHasGrown) {
   Send(2, 8 * kMiB);  // before
   MessageGuard guard(listening_, 12 * kMiB);
-  guard.Look(50 * kMiB);
+  Look(guard, 50 * kMiB);
   Send(0, 1 * kMiB);
   Send(1, 8 * kMiB);
-  guard.Look(62 * kMiB);
+  Look(guard, 62 * kMiB);
   EXPECT_EQ(Open(), (std::vector<bool>{true, true, true})) << "12 MiB more may be taken";
-  guard.Look(63 * kMiB);
+  Look(guard, 63 * kMiB);
   EXPECT_EQ(Open(), (std::vector<bool>{true, false, true}));
 }
 
 TEST_F(MessageGuardTest, NobodyIsEndedForWhatGrewWithoutMessages) {
   MessageGuard guard(listening_, 12 * kMiB);
-  guard.Look(50 * kMiB);
+  Look(guard, 50 * kMiB);
   Send(1, 10 * kMiB);
-  guard.Look(500 * kMiB);
+  Look(guard, 500 * kMiB);
+  EXPECT_EQ(Open(), (std::vector<bool>{true, true, true}));
+}
+
+TEST_F(MessageGuardTest, NobodyIsEndedForMemoryThatWasMappedBeforeAndIsUsedNow) {
+  MessageGuard guard(listening_, 12 * kMiB);
+  guard.Look({.resident = 50 * kMiB, .writable = 1000 * kMiB});
+  Send(1, 1 * kMiB);
+  EXPECT_EQ(guard.Look({.resident = 90 * kMiB, .writable = 1001 * kMiB}), MessageGuard::State::kCalm);
   EXPECT_EQ(Open(), (std::vector<bool>{true, true, true}));
 }
 
 TEST_F(MessageGuardTest, NobodyIsEndedForMessagesThatAreThere) {
   MessageGuard guard(listening_, 12 * kMiB);
-  guard.Look(50 * kMiB);
+  Look(guard, 50 * kMiB);
   Send(1, 8 * kMiB);
   CountTaken(StrCat("ipv4:127.0.0.1:", Port(1)), 8 * kMiB);
   Send(0, 2 * kMiB);
-  guard.Look(63 * kMiB);
+  Look(guard, 63 * kMiB);
   EXPECT_EQ(Open(), (std::vector<bool>{false, true, true}));
+}
+
+// The kernel had received most of it before; it takes room once it is read.
+TEST_F(MessageGuardTest, WhatWaitedToBeReadCountsOnceItIs) {
+  std::string piece(96 << 10, 'x');
+  ASSERT_EQ(send(clients_[1], piece.data(), piece.size(), 0), static_cast<ssize_t>(piece.size()));
+  ASSERT_EQ(recv(accepted_[1], piece.data(), piece.size(), MSG_WAITALL | MSG_PEEK), static_cast<ssize_t>(piece.size()));
+  MessageGuard guard(listening_, 12 * kMiB);
+  Look(guard, 50 * kMiB);
+  ASSERT_EQ(recv(accepted_[1], piece.data(), piece.size(), MSG_WAITALL), static_cast<ssize_t>(piece.size()));
+  Send(1, 64 << 10);
+  Look(guard, 50 * kMiB + (12 * kMiB / 3) + 1);
+  EXPECT_EQ(Open(), (std::vector<bool>{true, false, true}));
+}
+
+TEST_F(MessageGuardTest, HeadersEndTheirSendersBeforeMessagesWould) {
+  MessageGuard guard(listening_, 12 * kMiB);
+  Look(guard, 50 * kMiB);
+  Send(0, 2 * kMiB);
+  Look(guard, 55 * kMiB);
+  EXPECT_EQ(Open(), (std::vector<bool>{true, true, true})) << "messages take as much";
+  Send(1, kMiB / 2);
+  Look(guard, 50 * kMiB + 9 * kMiB);
+  EXPECT_EQ(Open(), (std::vector<bool>{true, true, true})) << "and somewhat more";
+  CountTaken(StrCat("ipv4:127.0.0.1:", Port(0)), 2 * kMiB);
+  Look(guard, 50 * kMiB + 9 * kMiB);
+  EXPECT_EQ(Open(), (std::vector<bool>{true, false, true}));
+}
+
+TEST_F(MessageGuardTest, AfterItHasEndedOneWhatIsReadIsEnough) {
+  MessageGuard guard(listening_, 12 * kMiB);
+  Look(guard, 50 * kMiB);
+  Send(0, 8 * kMiB);
+  Look(guard, 63 * kMiB);
+  ASSERT_EQ(Open(), (std::vector<bool>{false, true, true}));
+  Send(1, kMiB);
+  while (Open()[1]) Look(guard, 40 * kMiB);  // within what the first has left
+  EXPECT_TRUE(Open()[2]);
 }
 
 }  // namespace

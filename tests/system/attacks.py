@@ -375,11 +375,10 @@ KINDS: tuple[Callable[[Attacker], None], ...] = (
     padding,
     metadata,
     messages_without_an_end,
+    headers_without_an_end,
+    pings_whose_answers_nobody_reads,
     streams_reset_at_once,
 )
-# Of each byte gRPC makes 20 or more before it can be stopped: how far that goes depends on the machine. By hand, with
-# HOSTILE_TRANSPORT=1.
-OF_TRANSPORT: tuple[Callable[[Attacker], None], ...] = (headers_without_an_end, pings_whose_answers_nobody_reads)
 
 
 # Through TLS, each connection of which holds more.

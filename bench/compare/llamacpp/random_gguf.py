@@ -2,6 +2,7 @@
 """Writes a GGUF file with the head and expert shapes of a released model, random weights and as many layers as fit a size.
 
   python3 bench/compare/llamacpp/random_gguf.py qwen3-30b-a3b OUT.gguf --gigabytes 2
+  python3 bench/compare/llamacpp/random_gguf.py gpt-oss-20b OUT.gguf --narrow 9    # 24 layers, 32 experts, and little to compute
 
 For speed alone: what it says means nothing. Types are those of the file that most people download (Q4_K_M, or MXFP4 with Q8_0).
 The vocabulary shrinks with the number of layers, so that the head keeps its share of a token. The tokenizer is the demo model's.
@@ -13,7 +14,7 @@ import os
 import pathlib
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 if not __package__:  # run by its path
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[3])
@@ -308,6 +309,24 @@ def numbers(tensor: Tensor, random: np.random.Generator) -> Array:
     )
 
 
+def narrowed(shape: Shape, by: int) -> Shape:
+    """The same layers, experts and heads' dimensions, with a `by`-th of everything else. Of the hidden width that has to be a
+    whole number of blocks."""
+    if shape.latent or shape.hidden % (32 * by) or shape.expert_ffn % (32 * by):
+        raise SystemExit(
+            f"--narrow {by}: {shape.hidden} and {shape.expert_ffn} do not divide into blocks of 32, or keys are latent"
+        )
+    kv_heads = max(1, shape.kv_heads // by)
+    return replace(
+        shape,
+        hidden=shape.hidden // by,
+        expert_ffn=shape.expert_ffn // by,
+        heads=max(1, shape.heads // by // kv_heads) * kv_heads,
+        kv_heads=kv_heads,
+        vocabulary=shape.vocabulary // by,
+    )
+
+
 def write(shape: Shape, out: str, wanted_bytes: float) -> None:
     layers = layers_for(shape, wanted_bytes)
     vocabulary = max(8192, shape.vocabulary * layers // shape.layers // 256 * 256)
@@ -331,8 +350,9 @@ def main() -> None:
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("out")
     parser.add_argument("--gigabytes", type=float, default=2, help="about so many [%(default)s]")
+    parser.add_argument("--narrow", type=int, default=1, metavar="N", help="widths by N, for routing alone [%(default)s]")
     given = parser.parse_args()
-    write(SHAPES[given.shape], given.out, given.gigabytes * 1e9)
+    write(narrowed(SHAPES[given.shape], given.narrow), given.out, given.gigabytes * 1e9)
 
 
 if __name__ == "__main__":
