@@ -37,7 +37,7 @@ Received ReceivedBy(int descriptor) {
   Received received;
   tcp_info info{};
   socklen_t length = sizeof(info);
-  int unread = 0;  // asked first, so that there are no fewer bytes then
+  int unread = 0;  // asked first: what comes meanwhile counts as read
   if (ioctl(descriptor, FIONREAD, &unread) != 0) return {};
   if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return {};
   if (length < offsetof(tcp_info, tcpi_bytes_received) + sizeof(info.tcpi_bytes_received)) return {};
@@ -87,7 +87,7 @@ MessageGuard::State MessageGuard::Look(const ProcessBytes& memory) {
     if (first) older_ = newer_;
   }
   const int64_t grown = GrownSince(LeastOf(older_.memory, newer_.memory), memory);
-  const bool alert = now - acted_at_ < 2 * kSnapshotEvery;
+  const bool alert = now - alarmed_at_ < 2 * kSnapshotEvery;
   if ((alert || grown > most_grown_ / 3) && now - acted_at_ >= kUntilItShows) EndLargest(grown, alert, now);
   return grown > most_grown_ ? State::kTooMuch : grown > most_grown_ / 4 ? State::kGrowing : State::kCalm;
 }
@@ -96,6 +96,7 @@ MessageGuard::State MessageGuard::Look(const ProcessBytes& memory) {
 void MessageGuard::EndLargest(int64_t grown, bool alert, Clock::time_point now) {
   std::vector<Sender> senders = SendersSinceOlder();
   const auto read = static_cast<int64_t>(Sum(senders, &Sender::read));
+  const bool shows = grown > most_grown_ / 3;
   if (alert) grown = std::max(grown, read * static_cast<int64_t>(kMostHeldOfAByte));
   if (grown <= most_grown_ / 3) return;
   const uint64_t there = Sum(senders), ended = ended_bytes_ - older_.ended_bytes, sent = there + ended;
@@ -111,6 +112,7 @@ void MessageGuard::EndLargest(int64_t grown, bool alert, Clock::time_point now) 
     spdlog::warn("{} bytes came within two seconds, no whole messages most of them: the {} connections that sent most are closed",
                  sent, largest.size());
   acted_at_ = now;
+  if (shows) alarmed_at_ = now;
 }
 
 MessageGuard::Snapshot MessageGuard::Take(const ProcessBytes& memory) const {

@@ -62,7 +62,8 @@ class MessageGuard {
   const int64_t most_grown_;
   Snapshot older_, newer_;  // a second or more apart
   Clock::time_point acted_at_;
-  uint64_t ended_bytes_ = 0;  // of connections that were ended: what they sent may be held still
+  Clock::time_point alarmed_at_;  // where growth showed: what was ended on suspicion raises none
+  uint64_t ended_bytes_ = 0;      // of connections that were ended: what they sent may be held still
 };
 
 }  // namespace moed
