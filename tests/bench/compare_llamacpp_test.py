@@ -292,6 +292,18 @@ class GgufTest(InFolder):
                 self.assertAlmostEqual(float(weights.std()), random_gguf.DEVIATION, delta=0.003, msg=kind.name)
                 self.assertAlmostEqual(float(weights.mean()), 0, delta=0.002, msg=kind.name)
 
+    def test_a_narrow_shape_routes_as_the_whole_one(self) -> None:
+        from bench.compare.llamacpp import random_gguf
+
+        whole = random_gguf.SHAPES["gpt-oss-20b"]
+        narrow = random_gguf.narrowed(whole, 9)
+        self.assertEqual((narrow.layers, narrow.experts, narrow.top_k), (whole.layers, whole.experts, whole.top_k))
+        self.assertEqual((narrow.hidden, narrow.expert_ffn, narrow.heads % narrow.kv_heads), (320, 320, 0))
+        self.assertEqual(random_gguf.layers_for(narrow, 2e9), whole.layers)
+        for by in (0, 7):
+            with self.assertRaisesRegex(SystemExit, f"--narrow {by}: 2880"):
+                random_gguf.narrowed(whole, by)
+
     def test_what_it_cannot_write_is_named(self) -> None:
         from bench.compare.llamacpp import gguf_from_checkpoint
 

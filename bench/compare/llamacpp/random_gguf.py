@@ -312,7 +312,7 @@ def numbers(tensor: Tensor, random: np.random.Generator) -> Array:
 def narrowed(shape: Shape, by: int) -> Shape:
     """The same layers, experts and heads' dimensions, with a `by`-th of everything else. Of the hidden width that has to be a
     whole number of blocks."""
-    if shape.latent or shape.hidden % (32 * by) or shape.expert_ffn % (32 * by):
+    if by < 1 or shape.latent or shape.hidden % (32 * by) or shape.expert_ffn % (32 * by):
         raise SystemExit(
             f"--narrow {by}: {shape.hidden} and {shape.expert_ffn} do not divide into blocks of 32, or keys are latent"
         )
