@@ -60,6 +60,10 @@ uint64_t BytesOf(const std::map<Key, uint64_t>& bytes, Key key) {
   return found == bytes.end() ? 0 : found->second;
 }
 
+uint64_t Sum(const BytesByPort& bytes) {
+  return std::transform_reduce(bytes.begin(), bytes.end(), uint64_t{0}, std::plus(), [](const auto& one) { return one.second; });
+}
+
 uint64_t Sum(const std::vector<Sender>& senders, uint64_t Sender::*what = &Sender::bytes) {
   return std::transform_reduce(senders.begin(), senders.end(), uint64_t{0}, std::plus(),
                                [what](const Sender& one) { return one.*what; });
@@ -94,13 +98,15 @@ MessageGuard::State MessageGuard::Look(const ProcessBytes& memory) {
 
 // After others were ended the process grows within what they left, which does not show: what was read is taken for headers then.
 void MessageGuard::EndLargest(int64_t grown, bool alert, Clock::time_point now) {
-  std::vector<Sender> senders = SendersSinceOlder();
+  const BytesByPort taken = TakenSinceOlder();
+  std::vector<Sender> senders = SendersSinceOlder(taken);
   const auto read = static_cast<int64_t>(Sum(senders, &Sender::read));
   const bool shows = grown > most_grown_ / 3;
   if (alert) grown = std::max(grown, read * static_cast<int64_t>(kMostHeldOfAByte));
   if (grown <= most_grown_ / 3) return;
   const uint64_t there = Sum(senders), ended = ended_bytes_ - older_.ended_bytes, sent = there + ended;
-  if (grown <= most_grown_ && grown < kLeastHeldOfHeaders * (read + static_cast<int64_t>(ended))) return;
+  const int64_t all_read = read + static_cast<int64_t>(ended + Sum(taken));
+  if (grown <= most_grown_ && grown < kLeastHeldOfHeaders * all_read) return;
   const auto least = std::max(kLeastSent, static_cast<uint64_t>(grown) / kMostHeldOfAByte);
   if (sent < least) return;
   const double left = static_cast<double>(there) * static_cast<double>(most_grown_ / 4) / static_cast<double>(grown);
@@ -135,8 +141,7 @@ BytesByPort MessageGuard::TakenSinceOlder() const {
   return taken;
 }
 
-std::vector<Sender> MessageGuard::SendersSinceOlder() const {
-  const BytesByPort taken = TakenSinceOlder();
+std::vector<Sender> MessageGuard::SendersSinceOlder(const BytesByPort& taken) const {
   std::vector<Sender> senders;
   const auto look = [&](int descriptor) {
     const Received received = ReceivedBy(descriptor);

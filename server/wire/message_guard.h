@@ -56,7 +56,7 @@ class MessageGuard {
   Snapshot Take(const ProcessBytes& memory) const;
   BytesByPort TakenSinceOlder() const;
   void EndLargest(int64_t grown, bool alert, Clock::time_point now);
-  std::vector<Sender> SendersSinceOlder() const;
+  std::vector<Sender> SendersSinceOlder(const BytesByPort& taken) const;
 
   const std::vector<Address>& listening_;
   const int64_t most_grown_;
