@@ -33,9 +33,10 @@ constexpr int kPeriodsOfPatience = 100;     // until it looks where memory has n
 constexpr int64_t kBytesInDoubt = 1 << 20;  // grown since the last look: nothing more is read before the next
 constexpr std::chrono::milliseconds kPeriodInFlood(1);
 constexpr int64_t kBytesInFlood = 128 << 10;
-// After a flood the process grows within what that has left, and does not show it: then bytes are counted for so long.
+// In a flood what was ended is not free at once, and after it the process grows within what that has left, which does not show.
+// So bytes are counted then, for so long: 4 MB a second.
 constexpr std::chrono::seconds kAlert(2);
-constexpr uint64_t kReceivedInAlert = 16 << 10;
+constexpr uint64_t kReceivedInAlert = 4 << 10;
 constexpr int kBacklogBytes = 256;  // that wait to be read
 constexpr int kPolite = 4;          // calls of a connection that is not among the greedy
 
@@ -196,7 +197,11 @@ void CallGuard::Loop() {
                    .grown = calm ? kBytesInDoubt : kBytesInFlood,
                    .received = alert ? BytesReceived() + kReceivedInAlert : kAnyNumber,
                    .calm = calm});
-    watch_.Wait(absl::FromChrono(well && state == MessageGuard::State::kCalm ? kPeriod : kPeriodInFlood));
+    if (alert) {
+      watch_.Sleep(absl::FromChrono(kPeriodInFlood));
+    } else {
+      watch_.Wait(absl::FromChrono(state == MessageGuard::State::kCalm ? kPeriod : kPeriodInFlood));
+    }
     if (ending_) return;
     memory = MemoryOfProcess();
     state = messages.Look(memory);

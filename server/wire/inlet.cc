@@ -2,12 +2,14 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
 #include <limits>
+#include <utility>
 
 #include "absl/base/attributes.h"
 #include "absl/base/const_init.h"
@@ -22,8 +24,9 @@ constexpr absl::Duration kMostPatience = absl::Seconds(1);
 constexpr int64_t kNobodyLooks = std::numeric_limits<int64_t>::max();  // it may have grown by any number
 
 std::atomic<uint64_t> g_received{0};
+std::atomic<int64_t> g_touched{0};
 // Until the next look.
-std::atomic<int64_t> g_since_resident{0}, g_since_writable{0};
+std::atomic<int64_t> g_since_resident{0}, g_since_touched{0};
 std::atomic<int64_t> g_most_grown{kNobodyLooks};
 std::atomic<uint64_t> g_most_received{kAnyNumber};
 std::atomic<bool> g_calm{true};
@@ -41,27 +44,44 @@ void WaitForLook() {
   g_mutex.AwaitWithTimeout(absl::Condition(&looked), kMostPatience);
 }
 
+int64_t PageBytes() {
+  static const int64_t bytes = sysconf(_SC_PAGESIZE);
+  return bytes;
+}
+
+// Of this thread, since the last time.
+void CountTouchedPages() {
+  constexpr long kUnknown = -1;
+  thread_local long faults = kUnknown;
+  rusage usage{};
+  if (getrusage(RUSAGE_THREAD, &usage) != 0) return;
+  const long before = std::exchange(faults, usage.ru_minflt);
+  if (before != kUnknown) g_touched.fetch_add((usage.ru_minflt - before) * PageBytes(), std::memory_order_relaxed);
+}
+
 void OnReceived(uint64_t bytes) {
+  thread_local uint64_t own = kPieceBytes;  // since its pages were counted
   const uint64_t before = g_received.fetch_add(bytes, std::memory_order_relaxed);
-  if (before / kPieceBytes == (before + bytes) / kPieceBytes) return;
   const int64_t most_grown = g_most_grown.load(std::memory_order_relaxed);
-  if (most_grown == kNobodyLooks) return;
-  const ProcessBytes since = {g_since_resident.load(std::memory_order_relaxed), g_since_writable.load(std::memory_order_relaxed)};
+  const bool look = before / kPieceBytes != (before + bytes) / kPieceBytes;
+  own += bytes;
+  if (most_grown == kNobodyLooks || (!look && own < kPieceBytes)) return;
+  CountTouchedPages();
+  own = 0;
+  if (!look) return;
+  const ProcessBytes since = {g_since_resident.load(std::memory_order_relaxed), g_since_touched.load(std::memory_order_relaxed)};
   if (before + bytes > g_most_received.load(std::memory_order_relaxed) || GrownSince(since, MemoryOfProcess()) > most_grown)
     WaitForLook();
 }
 
 }  // namespace
 
-// "size resident shared text lib data dt", in pages.
 ProcessBytes MemoryOfProcess() {
   static const int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-  static const int64_t page_bytes = sysconf(_SC_PAGESIZE);
-  char text[128] = "";
-  long resident = 0, writable = 0;
-  if (pread(file, text, sizeof(text) - 1, 0) <= 0) return {};
-  if (std::sscanf(text, "%*d %ld %*d %*d %*d %ld", &resident, &writable) != 2) return {};
-  return {resident * page_bytes, writable * page_bytes};
+  char text[128] = "";  // "size resident ...", in pages
+  long resident = 0;
+  if (pread(file, text, sizeof(text) - 1, 0) > 0) std::sscanf(text, "%*d %ld", &resident);
+  return {resident * PageBytes(), g_touched.load(std::memory_order_relaxed)};
 }
 
 uint64_t BytesReceived() { return g_received.load(std::memory_order_relaxed); }
@@ -87,6 +107,12 @@ void InletWatch::Wait(absl::Duration at_most) {
   g_wanted = woken_ = false;
 }
 
+void InletWatch::Sleep(absl::Duration at_most) {
+  absl::MutexLock lock(&g_mutex);
+  g_mutex.AwaitWithTimeout(absl::Condition(&woken_), at_most);
+  g_wanted = woken_ = false;
+}
+
 void InletWatch::Wake() {
   absl::MutexLock lock(&g_mutex);
   woken_ = true;
@@ -95,7 +121,7 @@ void InletWatch::Wake() {
 void InletWatch::Looked(const InletAllowance& until_next) {
   absl::MutexLock lock(&g_mutex);
   g_since_resident = until_next.since.resident;
-  g_since_writable = until_next.since.writable;
+  g_since_touched = until_next.since.touched;
   g_most_grown = until_next.grown;
   g_most_received = until_next.received;
   g_calm = until_next.calm;

@@ -12,20 +12,19 @@
 
 namespace moed {
 
-// Of the process, as the kernel counts them.
 struct ProcessBytes {
-  int64_t resident = 0;
-  int64_t writable = 0;  // mapped for it alone, resident or not
+  int64_t resident = 0;  // as the kernel counts them; 0: it cannot be known
+  int64_t touched = 0;   // pages that threads which receive have used for the first time, since the process began
 };
-// Takes a microsecond. Zeroes: it cannot be known.
+// Takes a microsecond.
 ProcessBytes MemoryOfProcess();
-// By what was mapped and then used. Memory of the budget is mapped when a model is loaded, and used little by little: that is no
-// growth.
+// By what such threads did. What others do within the budget, which is mapped when a model is loaded and used little by little,
+// is no growth.
 constexpr int64_t GrownSince(const ProcessBytes& before, const ProcessBytes& now) {
-  return std::min(now.resident - before.resident, now.writable - before.writable);
+  return std::min(now.resident - before.resident, now.touched - before.touched);
 }
 constexpr ProcessBytes LeastOf(const ProcessBytes& a, const ProcessBytes& b) {
-  return {std::min(a.resident, b.resident), std::min(a.writable, b.writable)};
+  return {std::min(a.resident, b.resident), std::min(a.touched, b.touched)};
 }
 
 // That have come in by recvmsg since the process began.
@@ -51,8 +50,9 @@ class InletWatch {
   InletWatch(const InletWatch&) = delete;
   InletWatch& operator=(const InletWatch&) = delete;
 
-  // Until somebody has begun to wait, or Wake(), or so long.
+  // Until somebody has begun to wait, or Wake(), or so long. Sleep() does not end for those who wait.
   void Wait(absl::Duration at_most);
+  void Sleep(absl::Duration at_most);
   void Wake();
   void Looked(const InletAllowance& until_next);
 

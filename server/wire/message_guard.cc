@@ -106,10 +106,12 @@ void MessageGuard::EndLargest(int64_t grown, bool alert, Clock::time_point now) 
   if (grown <= most_grown_ / 3) return;
   const uint64_t there = Sum(senders), ended = ended_bytes_ - older_.ended_bytes, sent = there + ended;
   const int64_t all_read = read + static_cast<int64_t>(ended + Sum(taken));
-  if (grown <= most_grown_ && grown < kLeastHeldOfHeaders * all_read) return;
+  const bool headers = grown >= kLeastHeldOfHeaders * all_read;
+  if (grown <= most_grown_ && !headers) return;
   const auto least = std::max(kLeastSent, static_cast<uint64_t>(grown) / kMostHeldOfAByte);
   if (sent < least) return;
-  const double left = static_cast<double>(there) * static_cast<double>(most_grown_ / 4) / static_cast<double>(grown);
+  const int64_t may_stay = most_grown_ / (headers ? 16 : 4);  // headers will take three times as much
+  const double left = static_cast<double>(there) * static_cast<double>(may_stay) / static_cast<double>(grown);
   const std::vector<Sender> largest = LargestSenders(std::move(senders), static_cast<uint64_t>(left));
   if (largest.empty()) return;
   for (const Sender& sender : largest) EndConnection(sender.descriptor);

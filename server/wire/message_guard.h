@@ -27,7 +27,8 @@ std::vector<Sender> LargestSenders(std::vector<Sender> senders, uint64_t most);
 // Ends the connections over TCP that have sent most within the last two seconds, where the process has grown by more than it may
 // meanwhile, and a 32nd of that, 128 KiB at least, was sent that no handler has been given: messages that are not whole, headers.
 // By a third of what it may, where that is eight times what was read: messages do not take so much, headers do. For two
-// seconds after it has ended any, what was read counts as much as headers take. A quarter of what it may stays. Clients of unix
+// seconds after it has ended any, what was read counts as much as headers take. A quarter of what it may stays, of
+// headers a sixteenth. Clients of unix
 // sockets are not told apart. Not synchronised.
 class MessageGuard {
  public:

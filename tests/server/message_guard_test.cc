@@ -86,7 +86,7 @@ class MessageGuardTest : public ::testing::Test {
     return open;
   }
 
-  static void Look(MessageGuard& guard, int64_t bytes) { guard.Look({.resident = bytes, .writable = 1000 * kMiB + bytes}); }
+  static void Look(MessageGuard& guard, int64_t bytes) { guard.Look({.resident = bytes, .touched = bytes}); }
 
   int listener_ = -1;
   std::vector<int> clients_, accepted_;
@@ -113,11 +113,11 @@ TEST_F(MessageGuardTest, NobodyIsEndedForWhatGrewWithoutMessages) {
   EXPECT_EQ(Open(), (std::vector<bool>{true, true, true}));
 }
 
-TEST_F(MessageGuardTest, NobodyIsEndedForMemoryThatWasMappedBeforeAndIsUsedNow) {
+TEST_F(MessageGuardTest, NobodyIsEndedForWhatOthersThanReceiversUse) {
   MessageGuard guard(listening_, 12 * kMiB);
-  guard.Look({.resident = 50 * kMiB, .writable = 1000 * kMiB});
+  guard.Look({.resident = 50 * kMiB, .touched = 50 * kMiB});
   Send(1, 1 * kMiB);
-  EXPECT_EQ(guard.Look({.resident = 90 * kMiB, .writable = 1001 * kMiB}), MessageGuard::State::kCalm);
+  EXPECT_EQ(guard.Look({.resident = 90 * kMiB, .touched = 51 * kMiB}), MessageGuard::State::kCalm);
   EXPECT_EQ(Open(), (std::vector<bool>{true, true, true}));
 }
 
