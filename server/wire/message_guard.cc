@@ -100,14 +100,15 @@ MessageGuard::State MessageGuard::Look(const ProcessBytes& memory) {
 void MessageGuard::EndLargest(int64_t grown, bool alert, Clock::time_point now) {
   const BytesByPort taken = TakenSinceOlder();
   std::vector<Sender> senders = SendersSinceOlder(taken);
-  const auto read = static_cast<int64_t>(Sum(senders, &Sender::read));
-  const bool shows = grown > most_grown_ / 3;
-  if (alert) grown = std::max(grown, read * static_cast<int64_t>(kMostHeldOfAByte));
-  if (grown <= most_grown_ / 3) return;
   const uint64_t there = Sum(senders), ended = ended_bytes_ - older_.ended_bytes, sent = there + ended;
-  const int64_t all_read = read + static_cast<int64_t>(ended + Sum(taken));
-  const bool headers = grown >= kLeastHeldOfHeaders * all_read;
-  if (grown <= most_grown_ && !headers) return;
+  const uint64_t read = Sum(senders, &Sender::read);
+  // Of connections that are closed, too.
+  const uint64_t all_read = std::max(read + ended + Sum(taken), BytesReceived() - older_.all_received);
+  const auto are_headers = [all_read](int64_t bytes) { return bytes >= kLeastHeldOfHeaders * static_cast<int64_t>(all_read); };
+  const bool alarm = grown > most_grown_ || (grown > most_grown_ / 3 && are_headers(grown));
+  if (alert) grown = std::max(grown, static_cast<int64_t>(read * kMostHeldOfAByte));
+  if (!alarm && (!alert || grown <= most_grown_ / 3)) return;
+  const bool headers = alert || are_headers(grown);
   const auto least = std::max(kLeastSent, static_cast<uint64_t>(grown) / kMostHeldOfAByte);
   if (sent < least) return;
   const int64_t may_stay = most_grown_ / (headers ? 16 : 4);  // headers will take three times as much
@@ -120,7 +121,7 @@ void MessageGuard::EndLargest(int64_t grown, bool alert, Clock::time_point now) 
     spdlog::warn("{} bytes came within two seconds, no whole messages most of them: the {} connections that sent most are closed",
                  sent, largest.size());
   acted_at_ = now;
-  if (shows) alarmed_at_ = now;
+  if (alarm) alarmed_at_ = now;
 }
 
 MessageGuard::Snapshot MessageGuard::Take(const ProcessBytes& memory) const {
@@ -128,6 +129,7 @@ MessageGuard::Snapshot MessageGuard::Take(const ProcessBytes& memory) const {
   snapshot.at = Clock::now();
   snapshot.memory = memory;
   snapshot.ended_bytes = ended_bytes_;
+  snapshot.all_received = BytesReceived();
   snapshot.taken = TakenMessages(/*forget=*/true);
   const auto look = [&](int descriptor) {
     const Received received = ReceivedBy(descriptor);

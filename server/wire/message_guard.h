@@ -50,6 +50,7 @@ class MessageGuard {
     Clock::time_point at;
     ProcessBytes memory;
     uint64_t ended_bytes = 0;
+    uint64_t all_received = 0;
     std::map<uint64_t, uint64_t> read;  // bytes, by the socket's cookie
     BytesByPort taken;                  // between the snapshot before and this one
   };
@@ -63,7 +64,7 @@ class MessageGuard {
   const int64_t most_grown_;
   Snapshot older_, newer_;  // a second or more apart
   Clock::time_point acted_at_;
-  Clock::time_point alarmed_at_;  // where growth showed: what was ended on suspicion raises none
+  Clock::time_point alarmed_at_;  // by growth: what was ended on suspicion raises none
   uint64_t ended_bytes_ = 0;      // of connections that were ended: what they sent may be held still
 };
 

@@ -8,6 +8,7 @@
 #include <linux/futex.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -95,10 +96,17 @@ ssize_t RealRead(int fd, void* out, size_t size, off_t offset) {
   return next(fd, out, size, offset);
 }
 
+// Of no size: what the kernel tells of the process, which no disk holds.
+bool IsOfTheKernel(int fd) {
+  struct stat info {};
+  return fstat(fd, &info) == 0 && info.st_size == 0;
+}
+
 ssize_t Read(int fd, void* out, size_t size, off_t offset) {
   Words& words = Shared();
   const int64_t fault = words.fault.load();
   if (fault == kNone || (fault == kHeld && size < static_cast<size_t>(words.value))) return RealRead(fd, out, size, offset);
+  if (IsOfTheKernel(fd)) return RealRead(fd, out, size, offset);
   ++words.struck;
   auto* bytes = static_cast<unsigned char*>(out);
   switch (fault) {
