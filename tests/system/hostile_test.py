@@ -42,7 +42,8 @@ class Witness:
         try:
             return len(self._stub.Generate(self._request, timeout=WAIT_SECONDS).token_ids) == 2
         except grpc.RpcError as error:
-            if error.code() in BUSY:
+            # gRPC cancels any call once it feels its quota (docs/reliability.md, limits).
+            if error.code() in (*BUSY, grpc.StatusCode.CANCELLED):
                 return False
             raise
 
