@@ -197,11 +197,8 @@ void CallGuard::Loop() {
                    .grown = calm ? kBytesInDoubt : kBytesInFlood,
                    .received = alert ? BytesReceived() + kReceivedInAlert : kAnyNumber,
                    .calm = calm});
-    if (alert) {
-      watch_.Sleep(absl::FromChrono(kPeriodInFlood));
-    } else {
-      watch_.Wait(absl::FromChrono(state == MessageGuard::State::kCalm ? kPeriod : kPeriodInFlood));
-    }
+    const bool often = alert || state != MessageGuard::State::kCalm;
+    watch_.Wait(absl::FromChrono(often ? kPeriodInFlood : kPeriod), /*for_readers=*/!alert);
     if (ending_) return;
     memory = MemoryOfProcess();
     state = messages.Look(memory);

@@ -100,16 +100,10 @@ InletWatch::~InletWatch() {
   g_calm = true;
 }
 
-void InletWatch::Wait(absl::Duration at_most) {
+void InletWatch::Wait(absl::Duration at_most, bool for_readers) {
   absl::MutexLock lock(&g_mutex);
-  const auto called = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(g_mutex) { return g_wanted || woken_; };
+  const auto called = [=, this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(g_mutex) { return woken_ || (for_readers && g_wanted); };
   g_mutex.AwaitWithTimeout(absl::Condition(&called), at_most);
-  g_wanted = woken_ = false;
-}
-
-void InletWatch::Sleep(absl::Duration at_most) {
-  absl::MutexLock lock(&g_mutex);
-  g_mutex.AwaitWithTimeout(absl::Condition(&woken_), at_most);
   g_wanted = woken_ = false;
 }
 

@@ -50,9 +50,8 @@ class InletWatch {
   InletWatch(const InletWatch&) = delete;
   InletWatch& operator=(const InletWatch&) = delete;
 
-  // Until somebody has begun to wait, or Wake(), or so long. Sleep() does not end for those who wait.
-  void Wait(absl::Duration at_most);
-  void Sleep(absl::Duration at_most);
+  // Until Wake(), or so long, or somebody has begun to wait where it is `for_readers`.
+  void Wait(absl::Duration at_most, bool for_readers);
   void Wake();
   void Looked(const InletAllowance& until_next);
 

@@ -37,16 +37,11 @@ def recording_binaries(binaries: pathlib.Path, folder: pathlib.Path) -> pathlib.
     return folder
 
 
-def counters(fleet: Fleet) -> Counter[str]:
-    """Of all boxes together."""
-    found: Counter[str] = Counter()
-    for box in fleet.boxes:
-        stats = box.daemon.json("stats")["stats"]
-        found["hits"] += int(stats.get("expert_hits", 0))
-        found["misses"] += int(stats.get("expert_misses", 0))
-        found["bytes"] += int(stats.get("bytes_read", 0))
-        found["tokens"] += int(stats.get("generated_tokens", 0))
-    return found
+def counters(fleet: Fleet) -> list[Counter[str]]:
+    """Of each box."""
+    names = ("expert_hits", "expert_misses", "bytes_read", "generated_tokens")
+    every = [box.daemon.json("stats")["stats"] for box in fleet.boxes]
+    return [Counter({name: int(stats.get(name, 0)) for name in names}) for stats in every]
 
 
 def ask(fleet: Fleet, envoy: Envoy, row: Row, numbers: list[int], sequences: list[dict[str, Any]], most_tokens: int) -> None:
@@ -88,17 +83,16 @@ def measure(options: argparse.Namespace, sequences: list[dict[str, Any]], row: R
             before, begun = counters(fleet), time.monotonic()
             ask(fleet, envoy, row, order[1::2], sequences, options.tokens)
             seconds = time.monotonic() - begun
-            found = counters(fleet)
-            found.subtract(before)
-            shares = [int(box.daemon.json("stats")["stats"]["generated_tokens"]) for box in fleet.boxes]
+            after = counters(fleet)
         finally:
             if envoy:
                 envoy.process.close()
             fleet.close()
+    found = {name: sum(box[name] for box in after) - sum(box[name] for box in before) for name in after[0]}
+    hits, tokens, shares = found["expert_hits"], found["generated_tokens"], [box["generated_tokens"] for box in after]
     return (
-        f"{'topic' if row.by_topic else 'chance':7} {row.at_once:7} {found['hits'] / (found['hits'] + found['misses']):9.4f} "
-        f"{found['bytes'] / found['tokens'] / 1e6:12.3f} {found['tokens'] / seconds:9.1f} "
-        f"{max(shares) / sum(shares) * BOXES:8.2f}"
+        f"{'topic' if row.by_topic else 'chance':7} {row.at_once:7} {hits / (hits + found['expert_misses']):9.4f} "
+        f"{found['bytes_read'] / tokens / 1e6:12.3f} {tokens / seconds:9.1f} {max(shares) / sum(shares) * BOXES:8.2f}"
     )
 
 

@@ -50,7 +50,7 @@ TEST_F(InletTest, WhoeverReceivesMoreThanIsAllowedWaitsForTheNextLook) {
     InletWatch watch;
     watch.Looked(none);
     std::thread reader([this] { Receive(); });
-    watch.Wait(absl::InfiniteDuration());  // for the reader
+    watch.Wait(absl::InfiniteDuration(), /*for_readers=*/true);
     watch.Looked({.grown = kAnySize, .received = kAnyNumber});
     reader.join();
   }
@@ -63,7 +63,7 @@ TEST_F(InletTest, NobodyWaitsWithinWhatIsAllowedNorOnceNobodyLooksAnyMore) {
     Receive();
     EXPECT_FALSE(InletIsCalm());
     watch.Wake();
-    watch.Wait(absl::InfiniteDuration());  // Wake's: no reader waits
+    watch.Wait(absl::InfiniteDuration(), /*for_readers=*/false);
     watch.Looked({.received = 1, .calm = false});
   }
   Receive();
