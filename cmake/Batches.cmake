@@ -1,12 +1,9 @@
-# MOED_BATCHES: what is compiled in batches: some sources of a target as one file that includes them, with the headers that nearly every
-# file includes precompiled (cmake/Precompiled.cmake). What they share is read and instantiated once: a third of the time from nothing.
-# But only a file compiled alone shows that it includes what it uses. So what is installed is compiled alone in a release build, and
-# tools/test.sh has TESTS; the preset `check` has ALL. Where names of two files meet, cmake/compiled_alone.txt names one of them.
-set(MOED_BATCHES OFF CACHE STRING "What is compiled in batches: OFF (nothing), TESTS (and benchmarks), ALL")
-set_property(CACHE MOED_BATCHES PROPERTY STRINGS OFF TESTS ALL)
-if(NOT MOED_BATCHES MATCHES "^(OFF|TESTS|ALL)$")
-  message(FATAL_ERROR "MOED_BATCHES is \"${MOED_BATCHES}\"; allowed are OFF, TESTS, ALL.")
-endif()
+# MOED_BATCHES: some sources of a target are compiled as one file that includes them, with the headers that nearly every file includes
+# precompiled (cmake/Precompiled.cmake). What they share is read and instantiated once: a third of the time from nothing. So build
+# tools/demo.sh, tools/test.sh and tools/sanitize.sh --quick. But a change of one file compiles its batch again, and only a file compiled
+# alone shows that it includes what it uses: the default, the image and tools/sanitize.sh without --quick. Where names of two files meet,
+# cmake/compiled_alone.txt names one of them.
+option(MOED_BATCHES "Compile sources in batches: faster from nothing, slower after a change" OFF)
 set(compiled_alone_file ${CMAKE_CURRENT_LIST_DIR}/compiled_alone.txt)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${compiled_alone_file})
 file(STRINGS ${compiled_alone_file} MOED_COMPILED_ALONE REGEX "^[^#]")
@@ -14,8 +11,7 @@ list(TRANSFORM MOED_COMPILED_ALONE REPLACE " .*" "")
 
 # moed_batches(TARGET): of the directory that is read.
 function(moed_batches target)
-  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE folder)
-  if(NOT (MOED_BATCHES STREQUAL "ALL" OR (MOED_BATCHES STREQUAL "TESTS" AND folder MATCHES "^(tests|bench)(/|$)")))
+  if(NOT MOED_BATCHES)
     return()
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # which takes a batch for the one file that a name may be hidden in

@@ -1,4 +1,4 @@
-# The headers that nearly every file includes are read once for all libraries (MOED_BATCHES=ALL) and once for all tests (TESTS or ALL).
+# With MOED_BATCHES the headers that nearly every file includes are read once for all libraries and once for all tests.
 set(MOED_COMMON_HEADERS
   <algorithm> <array> <functional> <map> <memory> <optional> <span> <string> <vector>
   <absl/container/flat_hash_map.h> <absl/status/statusor.h> <absl/strings/str_format.h> <absl/synchronization/mutex.h>
@@ -7,7 +7,7 @@ set(MOED_COMMON_HEADERS
 # moed_precompile(TARGET KIND [HEADERS]): TARGET shares the headers of all targets of this KIND, which have the same flags. The first one
 # of a kind makes a target that owns them.
 function(moed_precompile target kind)
-  if(NOT (MOED_BATCHES STREQUAL "ALL" OR (MOED_BATCHES STREQUAL "TESTS" AND kind STREQUAL "test")))
+  if(NOT MOED_BATCHES)
     return()
   endif()
   # Precompiled headers must be read with the flags that they were written with, and some libraries ask for this one.

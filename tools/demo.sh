@@ -36,7 +36,7 @@ widen() {
 say "packages"
 bash tools/packages.sh build
 say "build (release)"
-bash tools/build.sh release -DMOED_BUILD_TESTS=OFF -- moed moectl moed-pack
+bash tools/build.sh release -DMOED_BUILD_TESTS=OFF -DMOED_BATCHES=ON -- moed moectl moed-pack
 
 if [ ! -f "$store" ]; then
   mkdir -p build/demo

@@ -2,7 +2,7 @@
 # A second build, by clang with AddressSanitizer and UndefinedBehaviorSanitizer, of the test programs and the fuzzer's targets, which
 # then run. What they do not need is analysed only. Warnings are errors, those of clang's analysis of locks too.
 # usage: sanitize.sh [--quick]
-#   --quick  without the tests of tools/sanitizers/long.txt and without that analysis, as CI runs it
+#   --quick  without the tests of tools/sanitizers/long.txt and without that analysis, sources compiled in batches, as CI runs it
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tools/phase.sh
@@ -32,7 +32,8 @@ sanitized_tests() {
 }
 
 phase packages bash tools/packages.sh check
-phase "build by clang" bash tools/build.sh check -- "${programs[@]}" "${fuzzers[@]}"
+batches=OFF; if $quick; then batches=ON; fi
+phase "build by clang" bash tools/build.sh check "-DMOED_BATCHES=$batches" -- "${programs[@]}" "${fuzzers[@]}"
 if ! $quick; then phase "analysis of the rest" python3 tools/sanitizers/analyse.py build/check; fi
 phase "tests with sanitizers" sanitized_tests
 phase fuzzer bash tools/fuzz.sh 60 "${fuzzers[@]#fuzz_}"
