@@ -1,17 +1,39 @@
 #include "client/command.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <sstream>
 
+#include "client/flag_values.h"
+#include "client/shown.h"
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
 
 namespace moed {
+namespace {
+
+constexpr char kUsagePayload[] = "moectl/usage";
+
+bool IsUsage(const absl::Status& status) { return status.GetPayload(kUsagePayload).has_value(); }
+
+}  // namespace
+
+absl::Status AsUsage(absl::Status status) {
+  if (!status.ok()) status.SetPayload(kUsagePayload, absl::Cord());
+  return status;
+}
+
+std::string ErrorText(const absl::Status& status) {
+  const std::string text = TextOn(stderr, std::string_view(status.message().data(), status.message().size()));
+  return IsUsage(status) ? text : StrCat(absl::StatusCodeToString(status.code()), ": ", text);
+}
 
 int ExitCodeFor(const absl::Status& status) {
+  if (IsUsage(status)) return kExitUsage;
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return kExitOk;
@@ -37,10 +59,41 @@ int ExitCodeFor(const absl::Status& status) {
 namespace {
 
 template <class Message, class Value>
-CLI::Option* Optional(CLI::App& app, const std::string& flag, Message* message, void (Message::*set)(Value),
-                      const std::string& help) {
-  return app.add_option_function<Value>(
-      flag, [message, set](const Value& value) { (message->*set)(value); }, help);
+void Optional(CLI::App& app, const std::string& flag, Message* message, void (Message::*set)(Value), const std::string& help,
+              const CLI::Validator& values) {
+  app.add_option_function<Value>(
+         flag, [message, set](const Value& value) { (message->*set)(value); }, help)
+      ->transform(values);
+}
+
+struct PriorityName {
+  const char* name;
+  moe::v1::Priority priority;
+};
+constexpr PriorityName kPriorities[] = {
+    {"high", moe::v1::PRIORITY_HIGH}, {"normal", moe::v1::PRIORITY_NORMAL}, {"low", moe::v1::PRIORITY_LOW}};
+
+void DefinePriority(CLI::App& app, moe::v1::Priority& priority) {
+  std::vector<std::string> names;
+  for (const PriorityName& row : kPriorities) names.emplace_back(row.name);
+  app.add_option_function<std::string>(
+         "--priority",
+         [&priority](const std::string& name) {
+           for (const PriorityName& row : kPriorities) {
+             if (name == row.name) priority = row.priority;
+           }
+         },
+         "beside other requests of the same token's name")
+      ->transform(OneOf(names));
+}
+
+absl::Status AddLogitBias(const std::string& entry, moe::v1::Sampling& sampling) {
+  const size_t equals = std::min(entry.find('='), entry.size());
+  const auto id = ParseNumber<int32_t>(std::string_view(entry).substr(0, equals));
+  const auto bias = ParseNumber<float>(std::string_view(entry).substr(std::min(equals + 1, entry.size())));
+  if (!id || !bias) return UsageError("--logit-bias '", entry, "': expected ID=BIAS, for example 17=-2.5");
+  (*sampling.mutable_logit_bias())[*id] = *bias;
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -49,16 +102,17 @@ void GenerateFlags::Define(CLI::App& app) {
   using moe::v1::Sampling;
   using moe::v1::Stopping;
   Optional(app, "--max-new-tokens", &stopping, &Stopping::set_max_new_tokens,
-           "most tokens to generate (default: the server's limit)");
-  Optional(app, "--min-new-tokens", &stopping, &Stopping::set_min_new_tokens, "no end of sequence before that many");
-  Optional(app, "--temperature", &sampling, &Sampling::set_temperature, "0 = greedy; default 1");
-  Optional(app, "--top-k", &sampling, &Sampling::set_top_k, "sample among the k most probable; 0 = all");
-  Optional(app, "--top-p", &sampling, &Sampling::set_top_p, "nucleus sampling, (0, 1]");
-  Optional(app, "--min-p", &sampling, &Sampling::set_min_p, "drop tokens below min-p times the highest probability, [0, 1)");
-  Optional(app, "--repetition-penalty", &sampling, &Sampling::set_repetition_penalty, "> 0; 1 = off");
-  Optional(app, "--frequency-penalty", &sampling, &Sampling::set_frequency_penalty, "[-2, 2]");
-  Optional(app, "--presence-penalty", &sampling, &Sampling::set_presence_penalty, "[-2, 2]");
-  Optional(app, "--seed", &sampling, &Sampling::set_seed, "same seed, same tokens");
+           "most tokens to generate (default: the server's limit)", AtLeast(1));
+  Optional(app, "--min-new-tokens", &stopping, &Stopping::set_min_new_tokens, "no end of sequence before that many", AtLeast(0));
+  Optional(app, "--temperature", &sampling, &Sampling::set_temperature, "0 = greedy; default 1", AnyNumber());
+  Optional(app, "--top-k", &sampling, &Sampling::set_top_k, "sample among the k most probable; 0 = all", AtLeast(0));
+  Optional(app, "--top-p", &sampling, &Sampling::set_top_p, "nucleus sampling, (0, 1]", AnyNumber());
+  Optional(app, "--min-p", &sampling, &Sampling::set_min_p, "drop tokens below min-p times the highest probability, [0, 1)",
+           AnyNumber());
+  Optional(app, "--repetition-penalty", &sampling, &Sampling::set_repetition_penalty, "> 0; 1 = off", AnyNumber());
+  Optional(app, "--frequency-penalty", &sampling, &Sampling::set_frequency_penalty, "[-2, 2]", AnyNumber());
+  Optional(app, "--presence-penalty", &sampling, &Sampling::set_presence_penalty, "[-2, 2]", AnyNumber());
+  Optional(app, "--seed", &sampling, &Sampling::set_seed, "same seed, same tokens", AtLeast<uint64_t>(0));
   app.add_option("--logit-bias", logit_bias, "ID=BIAS, may be repeated");
   app.add_option_function<std::vector<std::string>>(
       "--stop",
@@ -67,22 +121,19 @@ void GenerateFlags::Define(CLI::App& app) {
       },
       "end before this string, may be repeated");
   app.add_option_function<std::vector<int>>(
-      "--stop-token-id",
-      [this](const std::vector<int>& ids) {
-        for (int id : ids) stopping.add_stop_token_ids(id);
-      },
-      "end at this token, may be repeated");
+         "--stop-token-id",
+         [this](const std::vector<int>& ids) {
+           for (int id : ids) stopping.add_stop_token_ids(id);
+         },
+         "end at this token, may be repeated")
+      ->transform(AtLeast(0));
   app.add_flag_callback(
       "--include-stop-string", [this] { stopping.set_include_stop_string(true); }, "keep the stop string in the text");
   app.add_flag_callback(
       "--ignore-eos", [this] { stopping.set_ignore_eos(true); }, "go on at the end of sequence");
-  app.add_option("--time-limit", time_limit_seconds, "seconds after which the text so far is the answer")
-      ->check(CLI::PositiveNumber);
+  app.add_option("--time-limit", time_limit_seconds, "seconds after which the text so far is the answer")->transform(Positive());
   app.add_option("--fidelity", fidelity, kFidelityHelp);
-  const std::map<std::string, moe::v1::Priority> priorities = {
-      {"high", moe::v1::PRIORITY_HIGH}, {"normal", moe::v1::PRIORITY_NORMAL}, {"low", moe::v1::PRIORITY_LOW}};
-  app.add_option("--priority", priority, "beside other requests of the same token's name")
-      ->transform(CLI::CheckedTransformer(priorities));
+  DefinePriority(app, priority);
   auto* format = app.add_option_group("format", "what the text must be")->require_option(0, 1);
   format->add_option("--json-schema", json_schema, "FILE ('-' = standard input): JSON that this schema accepts");
   format->add_option("--regex", regex, "what this regular expression matches, as a whole");
@@ -90,7 +141,7 @@ void GenerateFlags::Define(CLI::App& app) {
 }
 
 absl::Status GenerateFlags::Apply(moe::v1::GenerateRequest& request) const {
-  MOED_ASSIGN_OR_RETURN(const auto wanted, ParseFidelity(fidelity));
+  MOED_ASSIGN_OR_RETURN(const auto wanted, AsUsage(ParseFidelity(fidelity)));
   if (wanted) *request.mutable_fidelity() = *wanted;
   request.set_priority(priority);
   *request.mutable_sampling() = sampling;
@@ -100,15 +151,7 @@ absl::Status GenerateFlags::Apply(moe::v1::GenerateRequest& request) const {
   }
   if (!regex.empty()) request.mutable_format()->set_regex(regex);
   if (json_object) request.mutable_format()->set_json_object(true);
-  for (const std::string& entry : logit_bias) {
-    int id = 0;
-    float bias = 0;
-    int used = 0;
-    if (std::sscanf(entry.c_str(), "%d=%f%n", &id, &bias, &used) != 2 || used != static_cast<int>(entry.size())) {
-      return InvalidArgument("--logit-bias '", entry, "': expected ID=BIAS, for example 17=-2.5");
-    }
-    (*request.mutable_sampling()->mutable_logit_bias())[id] = bias;
-  }
+  for (const std::string& entry : logit_bias) MOED_RETURN_IF_ERROR(AddLogitBias(entry, *request.mutable_sampling()));
   if (time_limit_seconds > 0) {
     auto* limit = request.mutable_stopping()->mutable_time_limit();
     limit->set_seconds(static_cast<int64_t>(time_limit_seconds));
@@ -123,10 +166,12 @@ absl::StatusOr<std::string> ReadWholeFile(const std::string& path) {
     contents << std::cin.rdbuf();
     return contents.str();
   }
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return UsageError("cannot read '", path, "': it is a folder");
   std::ifstream file(path, std::ios::binary);
-  if (!file) return InvalidArgument("cannot read '", path, "': ", std::string(std::strerror(errno)));
+  if (!file) return UsageError("cannot read '", path, "': ", std::string(std::strerror(errno)));
   contents << file.rdbuf();
-  if (file.bad()) return InvalidArgument("cannot read '", path, "'");
+  if (file.bad()) return UsageError("cannot read '", path, "'");
   return contents.str();
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
@@ -12,6 +13,7 @@
 #include "client/client.h"
 #include "client/fidelity.h"
 #include "client/interrupts.h"
+#include "core/base/status.h"
 
 namespace moed {
 
@@ -19,7 +21,7 @@ namespace moed {
 enum ExitCode : int {
   kExitOk = 0,
   kExitFailed = 1,    // anything not below
-  kExitUsage = 2,     // bad flag, value or address; unreadable file
+  kExitUsage = 2,     // bad flag, value or address; unreadable file: nothing was asked of a server
   kExitNoServer = 3,  // UNAVAILABLE: nobody listens, draining, not serving
   kExitInvalid = 4,   // the server refused the request's contents
   kExitBusy = 5,      // queue full, session busy
@@ -27,6 +29,20 @@ enum ExitCode : int {
   kExitCancelled = 130,  // Ctrl-C
 };
 int ExitCodeFor(const absl::Status& status);
+
+// INVALID_ARGUMENT of the command line itself, which no server has seen: kExitUsage.
+absl::Status AsUsage(absl::Status status);
+template <class T>
+absl::StatusOr<T> AsUsage(absl::StatusOr<T> value) {
+  return value.ok() ? std::move(value) : absl::StatusOr<T>(AsUsage(value.status()));
+}
+template <class... Parts>
+absl::Status UsageError(const Parts&... parts) {
+  return AsUsage(InvalidArgument(parts...));
+}
+
+// For standard error.
+std::string ErrorText(const absl::Status& status);
 
 struct GlobalOptions {
   std::string server = "127.0.0.1:50051";
@@ -92,7 +108,7 @@ inline constexpr const char* kFidelityHelp =
     "exact, fast-matmul (prompts may be multiplied with dense matrices in 16 bits), bounded:X (at most the share X of a token's "
     "gate mass in a layer is lowered, skipped or masked) or fast; default: what the server's preset does";
 
-// INVALID_ARGUMENT naming the file. "-" is standard input.
+// A usage error names the file. "-" is standard input.
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path);
 std::string FinishName(moe::v1::FinishReason reason);      // as in the protocol: "stop_string"
 void PrintSummary(const moe::v1::Finish& finish);          // of an answer, one line to standard error

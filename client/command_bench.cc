@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "client/command.h"
+#include "client/flag_values.h"
 #include "client/load_generator.h"
 #include "core/base/status.h"
 
@@ -26,7 +27,7 @@ absl::StatusOr<std::vector<std::string>> Prompts(const Flags& flags) {
   for (std::string line; std::getline(lines, line);) {
     if (!line.empty()) prompts.push_back(line);
   }
-  if (prompts.empty()) return InvalidArgument("'", flags.prompts_file, "' holds no prompt (one a line)");
+  if (prompts.empty()) return UsageError("'", flags.prompts_file, "' holds no prompt (one a line)");
   return prompts;
 }
 
@@ -80,14 +81,16 @@ absl::Status Run(const Flags& flags, CommandContext& context) {
 
 CommandRun DefineBench(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
-  app.add_option("--requests,-n", flags->load.requests, "how many")->check(CLI::Range(1, 1'000'000))->capture_default_str();
+  app.add_option("--requests,-n", flags->load.requests, "how many")->transform(Between(1, 1'000'000))->capture_default_str();
   app.add_option("--concurrency,-c", flags->load.concurrency, "requests at once")
-      ->check(CLI::Range(1, 1024))
+      ->transform(Between(1, 1024))
       ->capture_default_str();
   app.add_option("--rate", flags->load.arrivals_per_second,
                  "arrivals a second (open loop); --concurrency is then the most under way")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--arrival-seed", flags->load.seed, "seed of the gaps between arrivals")->capture_default_str();
+      ->transform(Positive());
+  app.add_option("--arrival-seed", flags->load.seed, "seed of the gaps between arrivals")
+      ->transform(AtLeast<uint64_t>(0))
+      ->capture_default_str();
   app.add_option("--prompts", flags->prompts_file, "file with one prompt a line, used in turn");
   app.add_option("--prompt,-p", flags->prompt, "the prompt when no file is given")->capture_default_str();
   flags->generate.Define(app);

@@ -5,7 +5,10 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "client/command.h"
+#include "client/flag_values.h"
+#include "client/shown.h"
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
 
@@ -27,7 +30,7 @@ absl::Status AddExperts(const std::vector<std::string>& experts, Request& reques
     int32_t layer = 0, expert = 0;
     if (colon == std::string_view::npos || !TakeNumber(text.substr(0, colon), layer) ||
         !TakeNumber(text.substr(colon + 1), expert)) {
-      return InvalidArgument("\"", text, "\" is not LAYER:EXPERT");
+      return UsageError("\"", text, "\" is not LAYER:EXPERT");
     }
     id->set_layer(layer);
     id->set_expert(expert);
@@ -49,10 +52,10 @@ CommandRun DefineResize(CLI::App& app) {
   auto text = std::make_shared<std::string>();
   app.add_option("budget", *text, "as --memory-budget of moed: \"8GiB\"")->required()->type_name("BYTES");
   return [text](CommandContext& context) -> absl::Status {
-    MOED_ASSIGN_OR_RETURN(const uint64_t budget, ParseBytes(*text));
+    MOED_ASSIGN_OR_RETURN(const uint64_t budget, AsUsage(ParseBytes(*text)));
     MOED_ASSIGN_OR_RETURN(const moe::v1::ResizeMemoryResponse answer, context.client.ResizeMemory(budget));
     std::printf("memory budget %s:", FormatBytes(answer.memory_budget_bytes()).c_str());
-    for (const auto& part : answer.memory()) std::printf(" %s %s", part.part().c_str(), FormatBytes(part.bytes()).c_str());
+    for (const auto& part : answer.memory()) absl::PrintF(" %s %s", LineOn(stdout, part.part()), FormatBytes(part.bytes()));
     std::printf("; the cache holds %s\n", FormatBytes(answer.cache_bytes()).c_str());
     return absl::OkStatus();
   };
@@ -87,7 +90,7 @@ CommandRun DefinePrefetch(CLI::App& app) {
   auto hottest = std::make_shared<int>(0);
   auto* list = app.add_option("experts", *experts, kExpertsHelp)->type_name("LAYER:EXPERT");
   app.add_option("--hottest", *hottest, "so many that were used most since the server's start")
-      ->check(CLI::Range(1, 1000))
+      ->transform(Between(1, 1000))
       ->excludes(list);
   return [experts, hottest](CommandContext& context) -> absl::Status {
     moe::v1::PrefetchExpertsRequest request;
@@ -102,7 +105,7 @@ CommandRun DefinePrefetch(CLI::App& app) {
 
 CommandRun DefineResidency(CLI::App& app) {
   auto what = std::make_shared<std::string>();
-  app.add_option("what", *what, "save or restore")->required()->check(CLI::IsMember({"save", "restore"}));
+  app.add_option("what", *what, "save or restore")->required()->transform(OneOf({"save", "restore"}));
   return [what](CommandContext& context) -> absl::Status {
     const bool save = *what == "save";
     MOED_ASSIGN_OR_RETURN(const uint64_t experts, save ? context.client.SaveResidency() : context.client.RestoreResidency());

@@ -8,6 +8,7 @@
 
 #include "client/command.h"
 #include "client/conversation.h"
+#include "client/shown.h"
 #include "core/base/status.h"
 
 namespace moed {
@@ -30,13 +31,6 @@ constexpr const char* kHelp =
     "  /save FILE  write the conversation; --conversation FILE takes it up\n"
     "  /quit       end, as Ctrl-D does\n"
     "Ctrl-C stops an answer. A line that ends with \\ goes on in the next one.\n";
-
-// What a model says must not steer the terminal.
-std::string Printable(std::string_view text) {
-  std::string out;
-  for (const char c : text) out += (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f) || c == '\n' || c == '\t' ? c : '?';
-  return out;
-}
 
 // The answer under way, which Ctrl-C stops.
 class Answering {
@@ -89,7 +83,7 @@ class Chat {
     MOED_RETURN_IF_ERROR(flags_.generate.Apply(options));
     if (flags_.plain) {
       if (!flags_.system.empty() || !flags_.conversation_path.empty()) {
-        return InvalidArgument("--plain continues texts of their own: no --system, no --conversation");
+        return UsageError("--plain continues texts of their own: no --system, no --conversation");
       }
       options.set_session_id(flags_.session);
       text_request_ = options;
@@ -99,9 +93,10 @@ class Chat {
     request_.set_session_id(flags_.session);
     if (options.has_fidelity()) *request_.mutable_fidelity() = options.fidelity();
     request_.set_priority(options.priority());
+    if (options.has_format()) *request_.mutable_format() = options.format();
     if (!flags_.conversation_path.empty()) {
-      if (!flags_.system.empty()) return InvalidArgument("give one of --system and --conversation");
-      return LoadConversation(flags_.conversation_path, messages());
+      if (!flags_.system.empty()) return UsageError("give one of --system and --conversation");
+      return AsUsage(LoadConversation(flags_.conversation_path, messages()));
     }
     Reset();
     return absl::OkStatus();
@@ -134,7 +129,7 @@ class Chat {
       const absl::Status status = Answer(*line, cancellation);
       answering_->End();
       if (status.ok() || cancellation.cancelled()) continue;
-      std::fprintf(stderr, "%s: %s\n", absl::StatusCodeToString(status.code()).c_str(), std::string(status.message()).c_str());
+      std::fprintf(stderr, "%s\n", ErrorText(status).c_str());
     }
     std::fputs("\n", stderr);
     return absl::OkStatus();
@@ -204,10 +199,10 @@ class Chat {
   // Dim on a terminal and not shown elsewhere.
   void ShowReasoning(const std::string& reasoning) const {
     if (!output_on_terminal_ || flags_.no_reasoning || reasoning.empty()) return;
-    std::printf("\033[2m%s\033[0m", Printable(reasoning).c_str());
+    std::printf("\033[2m%s\033[0m", TextOn(stdout, reasoning).c_str());
   }
   void ShowText(const std::string& said) const {
-    const std::string text = output_on_terminal_ ? Printable(said) : said;
+    const std::string text = TextOn(stdout, said);
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   }

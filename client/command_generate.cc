@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "client/command.h"
+#include "client/flag_values.h"
+#include "client/shown.h"
 #include "core/base/status.h"
 
 namespace moed {
@@ -37,8 +39,13 @@ struct Answer {
 nlohmann::json LogprobJson(const moe::v1::TokenLogprob& token) {
   nlohmann::json bytes = nlohmann::json::array();
   for (unsigned char c : token.token()) bytes.push_back(c);
-  nlohmann::json json = {{"token_id", token.token_id()}, {"logprob", token.logprob()}, {"bytes", bytes}};
-  for (const auto& alternative : token.top()) json["top"].push_back(LogprobJson(alternative));
+  return {{"token_id", token.token_id()}, {"logprob", token.logprob()}, {"bytes", bytes}};
+}
+
+nlohmann::json ChosenJson(const moe::v1::TokenLogprob& token) {
+  nlohmann::json json = LogprobJson(token), top = nlohmann::json::array();
+  for (const auto& alternative : token.top()) top.push_back(LogprobJson(alternative));
+  json["top"] = top;
   return json;
 }
 
@@ -73,7 +80,7 @@ nlohmann::json AnswerJson(const Answer& answer, bool with_logprobs) {
 
 absl::StatusOr<moe::v1::GenerateRequest> MakeRequest(const Flags& flags) {
   const int given = !flags.prompt.empty() + !flags.prompt_file.empty() + !flags.token_ids.empty();
-  if (given != 1) return InvalidArgument("give one of --prompt, --prompt-file, --token-ids");
+  if (given != 1) return UsageError("give one of --prompt, --prompt-file, --token-ids");
   moe::v1::GenerateRequest request;
   if (!flags.token_ids.empty()) {
     for (int id : flags.token_ids) request.mutable_token_ids()->add_ids(id);
@@ -104,12 +111,13 @@ absl::Status Run(const Flags& flags, CommandContext& context) {
       request,
       [&](const moe::v1::GenerateResponse& part) {
         if (!flags.json) {
-          std::fwrite(part.text().data(), 1, part.text().size(), stdout);
+          const std::string text = TextOn(stdout, part.text());
+          std::fwrite(text.data(), 1, text.size(), stdout);
           std::fflush(stdout);
         }
         answer.text += part.text();
         answer.token_ids.insert(answer.token_ids.end(), part.token_ids().begin(), part.token_ids().end());
-        for (const auto& token : part.logprobs()) answer.logprobs.push_back(LogprobJson(token));
+        for (const auto& token : part.logprobs()) answer.logprobs.push_back(ChosenJson(token));
         if (part.has_finish()) answer.finish = part.finish();
         return true;
       },
@@ -132,17 +140,18 @@ CommandRun DefineGenerate(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
   app.add_option("--prompt,-p", flags->prompt, "text to continue");
   app.add_option("--prompt-file", flags->prompt_file, "file with the text to continue; - is standard input");
-  app.add_option("--token-ids", flags->token_ids, "prompt as token ids, comma-separated; nothing is added")->delimiter(',');
+  app.add_option("--token-ids", flags->token_ids, "prompt as token ids, comma-separated; nothing is added")
+      ->delimiter(',')
+      ->transform(AtLeast(0));
   flags->generate.Define(app);
   app.add_option("--session", flags->session, "continue (or begin) the conversation of this name");
   app.add_flag("--must-exist", flags->must_exist, "fail where the conversation is not kept any more");
   app.add_option("--expected-tokens", flags->expected_tokens,
                  "fail where the conversation holds another number of tokens than this (session_tokens of the last answer)")
-      ->check(CLI::NonNegativeNumber);
+      ->transform(AtLeast(0));
   app.add_option("--request-id", flags->request_id, "name of this request in logs and for abort");
-  app.add_option("--logprobs", flags->logprobs,
-                 "log probabilities of the chosen tokens and of N alternatives (0..20); with --json")
-      ->check(CLI::Range(0, 20));
+  app.add_option("--logprobs", flags->logprobs, "log probabilities of the chosen tokens and of N alternatives; with --json")
+      ->transform(Between(0, 20));
   app.add_flag("--plain-special", flags->plain_special,
                "special tokens written in the prompt are plain text (for text from strangers)");
   app.add_flag("--no-added-tokens", flags->no_special, "do not add BOS or EOS to the prompt");

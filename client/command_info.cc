@@ -1,4 +1,3 @@
-#include <google/protobuf/util/json_util.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -6,21 +5,17 @@
 #include <cstdio>
 #include <memory>
 
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "client/command.h"
+#include "client/flag_values.h"
+#include "client/json_text.h"
+#include "client/shown.h"
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
 
 namespace moed {
 namespace {
-
-std::string Json(const google::protobuf::Message& message) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.preserve_proto_field_names = true;
-  options.always_print_primitive_fields = true;
-  std::string json;
-  (void)google::protobuf::util::MessageToJsonString(message, &json, options);  // cannot fail for our own messages
-  return json;
-}
 
 struct InfoFlags {
   bool json = false;
@@ -31,47 +26,56 @@ const char* CacheText(const moe::v1::ServerInfo& server) {
   return server.fills_cache() ? "cache filled while the disk is idle" : "cache filled on demand";
 }
 
+void PrintServer(const moe::v1::ServerInfo& server) {
+  const auto shown = [](const std::string& text) { return LineOn(stdout, text); };
+  absl::PrintF("moed %s (%s), up %.0f s%s\n", shown(server.version()), shown(server.build()), server.uptime_seconds(),
+               server.draining() ? ", draining" : "");
+  absl::PrintF("  compute %s on %d threads, reads by %s\n", shown(server.compute_backend()), server.threads(),
+               shown(server.io_backend_reason()));
+  absl::PrintF("  preset %s: policy %s, predictor %s, fidelity rule %s, router mask %s, %s; requests are served %s by default\n",
+               shown(server.preset()), shown(server.policy()), shown(server.predictor()), shown(server.fidelity_rule()),
+               shown(server.router_mask()), CacheText(server), shown(server.fidelity()));
+  absl::PrintF("  %d requests at once, %d may wait; keys and values kept as %s; prefix cache %s; prompt lookup %s%s\n",
+               server.max_sessions(), server.queue_capacity(), shown(server.kv_format()), shown(server.prefix_cache()),
+               shown(server.prompt_lookup()), server.fast_matmul() ? "; fidelity fast-matmul is served" : "");
+  std::printf("  memory budget %s:", FormatBytes(server.memory_budget_bytes()).c_str());
+  for (const auto& part : server.memory()) absl::PrintF(" %s %s", shown(part.part()), FormatBytes(part.bytes()));
+  std::printf("\n");
+}
+
+void PrintModel(const moe::v1::ModelInfo& model) {
+  const auto shown = [](const std::string& text) { return LineOn(stdout, text); };
+  const uint64_t experts = static_cast<uint64_t>(model.moe_layers()) * static_cast<uint64_t>(model.experts());
+  const char* most = model.all_expert_bytes() == experts * model.expert_bytes() ? "" : "up to ";
+  absl::PrintF("model %s, %s (%s)\n", shown(model.store_path()), shown(model.family()), shown(model.model_hash()));
+  std::printf("  %d layers (%d with experts), hidden %d, %d heads (%d kv) of %d, vocabulary %d, context %d of %d\n",
+              model.layers(), model.moe_layers(), model.hidden(), model.heads(), model.kv_heads(), model.head_dim(),
+              model.vocabulary(), model.max_context(), model.model_context());
+  absl::PrintF("  %d experts, %d a token, %s%s each as %s; %s of experts, %s of trunk (%s)\n", model.experts(), model.top_k(),
+               most, FormatBytes(model.expert_bytes()), shown(absl::StrJoin(model.expert_formats(), ",")),
+               FormatBytes(model.all_expert_bytes()), FormatBytes(model.trunk_bytes()), shown(model.trunk_format()));
+  const std::string sampling = model.sampling_defaults().ShortDebugString();
+  std::printf("  %s; sampling by default: %s\n", model.has_chat_template() ? "has a chat template" : "no chat template, no chat",
+              sampling.empty() ? "nothing said" : sampling.c_str());
+}
+
 absl::Status RunInfo(const InfoFlags& flags, CommandContext& context) {
   MOED_ASSIGN_OR_RETURN(const moe::v1::ServerInfo server, context.client.GetServerInfo());
   const absl::StatusOr<moe::v1::ModelInfo> found = context.client.GetModelInfo();
   if (!found.ok() && !absl::IsUnavailable(found.status())) return found.status();
-  const moe::v1::ModelInfo model = found.ok() ? *found : moe::v1::ModelInfo();
   if (flags.json) {
-    std::printf("{\"server\":%s,\"model\":%s}\n", Json(server).c_str(), Json(model).c_str());
+    const moe::v1::ModelInfo model = found.ok() ? *found : moe::v1::ModelInfo();
+    std::printf("{\"server\":%s,\"model\":%s}\n", JsonText(server).c_str(), JsonText(model).c_str());
     return absl::OkStatus();
   }
-  if (!server.lost_device().empty()) std::printf("the device is lost: %s\n", server.lost_device().c_str());
+  if (!server.lost_device().empty()) absl::PrintF("the device is lost: %s\n", LineOn(stdout, server.lost_device()));
   if (!found.ok()) {
-    std::printf("moed %s (%s), up %.0f s: %s\n", server.version().c_str(), server.build().c_str(), server.uptime_seconds(),
-                server.model_state().c_str());
+    absl::PrintF("moed %s (%s), up %.0f s: %s\n", LineOn(stdout, server.version()), LineOn(stdout, server.build()),
+                 server.uptime_seconds(), LineOn(stdout, server.model_state()));
     return absl::OkStatus();
   }
-  std::string formats;
-  for (const std::string& format : model.expert_formats()) formats += (formats.empty() ? "" : ",") + format;
-  const uint64_t experts = static_cast<uint64_t>(model.moe_layers()) * static_cast<uint64_t>(model.experts());
-  const char* most = model.all_expert_bytes() == experts * model.expert_bytes() ? "" : "up to ";
-  std::printf("moed %s (%s), up %.0f s%s\n", server.version().c_str(), server.build().c_str(), server.uptime_seconds(),
-              server.draining() ? ", draining" : "");
-  std::printf("  compute %s on %d threads, reads by %s\n", server.compute_backend().c_str(), server.threads(),
-              server.io_backend_reason().c_str());
-  std::printf("  preset %s: policy %s, predictor %s, fidelity rule %s, router mask %s, %s; requests are served %s by default\n",
-              server.preset().c_str(), server.policy().c_str(), server.predictor().c_str(), server.fidelity_rule().c_str(),
-              server.router_mask().c_str(), CacheText(server), server.fidelity().c_str());
-  std::printf("  %d requests at once, %d may wait; keys and values kept as %s; prefix cache %s; prompt lookup %s%s\n",
-              server.max_sessions(), server.queue_capacity(), server.kv_format().c_str(), server.prefix_cache().c_str(),
-              server.prompt_lookup().c_str(), server.fast_matmul() ? "; fidelity fast-matmul is served" : "");
-  std::printf("  memory budget %s:", FormatBytes(server.memory_budget_bytes()).c_str());
-  for (const auto& part : server.memory()) std::printf(" %s %s", part.part().c_str(), FormatBytes(part.bytes()).c_str());
-  std::printf("\nmodel %s, %s (%s)\n", model.store_path().c_str(), model.family().c_str(), model.model_hash().c_str());
-  std::printf("  %d layers (%d with experts), hidden %d, %d heads (%d kv) of %d, vocabulary %d, context %d of %d\n",
-              model.layers(), model.moe_layers(), model.hidden(), model.heads(), model.kv_heads(), model.head_dim(),
-              model.vocabulary(), model.max_context(), model.model_context());
-  std::printf("  %d experts, %d a token, %s%s each as %s; %s of experts, %s of trunk (%s)\n", model.experts(), model.top_k(),
-              most, FormatBytes(model.expert_bytes()).c_str(), formats.c_str(), FormatBytes(model.all_expert_bytes()).c_str(),
-              FormatBytes(model.trunk_bytes()).c_str(), model.trunk_format().c_str());
-  const std::string sampling = model.sampling_defaults().ShortDebugString();
-  std::printf("  %s; sampling by default: %s\n", model.has_chat_template() ? "has a chat template" : "no chat template, no chat",
-              sampling.empty() ? "nothing said" : sampling.c_str());
+  PrintServer(server);
+  PrintModel(*found);
   return absl::OkStatus();
 }
 
@@ -91,7 +95,7 @@ void PrintBreakdown(const moe::v1::Stats& stats) {
                 step.seconds() > 0 ? 100 * part.seconds() / step.seconds() : 0.0);
   };
   const auto row = [&](const moe::v1::StepPart& part) {
-    std::printf("%-16s", part.part().c_str());
+    absl::PrintF("%-16s", LineOn(stdout, part.part()));
     cell(part.prefill(), whole.prefill());
     cell(part.decode(), whole.decode());
     std::printf("\n");
@@ -109,6 +113,9 @@ void PrintBreakdown(const moe::v1::Stats& stats) {
               static_cast<unsigned long long>(whole.decode().count()));
 }
 
+// The process may take so much beside its memory budget: the daemon's contract.
+constexpr uint64_t kBesideBudgetBytes = 64 << 20;
+
 struct StatsFlags {
   double window = 10;
   double interval = 1;
@@ -121,9 +128,10 @@ void PrintStats(const moe::v1::Stats& s) {
   std::printf("last %.0f s    hit ratio %5.1f %%   read %s/s   %.1f tokens/s   TPOT %.2f ms\n", s.window_seconds(),
               100 * s.hit_ratio(), FormatBytes(static_cast<uint64_t>(s.read_bytes_per_second())).c_str(), s.tokens_per_second(),
               1e3 * s.mean_tpot_seconds());
-  std::printf("now          running %d   waiting %d   sessions %d   cache %s of %s   resident %s of budget %s\n", s.running(),
-              s.waiting(), s.sessions(), FormatBytes(s.cache_bytes()).c_str(), FormatBytes(s.cache_capacity_bytes()).c_str(),
-              FormatBytes(s.resident_set_bytes()).c_str(), FormatBytes(s.memory_budget_bytes()).c_str());
+  std::printf("now          running %d   waiting %d   sessions %d   cache %s of %s   process %s, at most budget %s + %s\n",
+              s.running(), s.waiting(), s.sessions(), FormatBytes(s.cache_bytes()).c_str(),
+              FormatBytes(s.cache_capacity_bytes()).c_str(), FormatBytes(s.resident_set_bytes()).c_str(),
+              FormatBytes(s.memory_budget_bytes()).c_str(), FormatBytes(kBesideBudgetBytes).c_str());
   std::printf("since start  requests %llu   prompt %llu   generated %llu   hits %llu   misses %llu   read %s   stalled %.2f s\n",
               static_cast<unsigned long long>(s.requests()), static_cast<unsigned long long>(s.prompt_tokens()),
               static_cast<unsigned long long>(s.generated_tokens()), static_cast<unsigned long long>(s.expert_hits()),
@@ -185,7 +193,7 @@ absl::Status RunStats(const StatsFlags& flags, CommandContext& context) {
     MOED_ASSIGN_OR_RETURN(const moe::v1::Stats stats, context.client.GetStats(flags.window));
     MOED_ASSIGN_OR_RETURN(const moe::v1::CacheState state, context.client.GetCacheState(0));
     if (flags.json) {
-      std::printf("{\"stats\":%s,\"cache\":%s}\n", Json(stats).c_str(), Json(state).c_str());
+      std::printf("{\"stats\":%s,\"cache\":%s}\n", JsonText(stats).c_str(), JsonText(state).c_str());
     } else {
       if (terminal && turns != 1) std::printf("\033[H\033[2J");
       PrintStats(stats);
@@ -208,12 +216,12 @@ CommandRun DefineInfo(CLI::App& app) {
 
 CommandRun DefineStats(CLI::App& app) {
   auto flags = std::make_shared<StatsFlags>();
-  app.add_option("--window", flags->window, "seconds that the rates cover")->check(CLI::Range(1, 60))->capture_default_str();
+  app.add_option("--window", flags->window, "seconds that the rates cover")->transform(Between(1.0, 60.0))->capture_default_str();
   app.add_option("--interval", flags->interval, "seconds between refreshes")
-      ->check(CLI::Range(0.1, 3600.0))
+      ->transform(Between(0.1, 3600.0))
       ->capture_default_str();
   app.add_option("--count", flags->count, "how many times (default: until Ctrl-C on a terminal, once elsewhere)")
-      ->check(CLI::PositiveNumber);
+      ->transform(AtLeast(1));
   app.add_flag("--json", flags->json, "one JSON object a line: stats, cache");
   app.add_flag("--breakdown", flags->breakdown,
                "where the engine's time went, in place of the cache: milliseconds a step, by part");

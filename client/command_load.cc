@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_format.h"
 #include "client/command.h"
+#include "client/flag_values.h"
+#include "client/shown.h"
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
 
@@ -13,8 +15,9 @@ namespace moed {
 namespace {
 
 std::string LineOf(const moe::v1::LoadModelProgress& progress) {
-  if (progress.all_bytes() == 0) return progress.phase();
-  std::string line = StrCat(progress.phase(), " ", FormatBytes(progress.done_bytes()), " of ", FormatBytes(progress.all_bytes()));
+  const std::string phase = LineOn(stderr, progress.phase());
+  if (progress.all_bytes() == 0) return phase;
+  std::string line = StrCat(phase, " ", FormatBytes(progress.done_bytes()), " of ", FormatBytes(progress.all_bytes()));
   if (progress.bytes_per_second() > 0) {
     line += absl::StrFormat(", %s/s, %.0f s left", FormatBytes(static_cast<uint64_t>(progress.bytes_per_second())),
                             progress.seconds_left());
@@ -48,7 +51,7 @@ struct DrainLimit {
 
   void Define(CLI::App& app) {
     app.add_option("--drain-seconds", seconds, "how long running requests may go on; default: the server's --drain-seconds")
-        ->check(CLI::Range(0.0, 86400.0));
+        ->transform(Between(0.0, 86400.0));
   }
   template <class Request>
   void Apply(Request& request) const {
@@ -73,7 +76,7 @@ absl::Status Load(const LoadFlags& flags, CommandContext& context) {
   flags.drain.Apply(request);
   if (!flags.memory_budget.empty()) {
     const absl::StatusOr<uint64_t> bytes = ParseBytes(flags.memory_budget);
-    MOED_RETURN_IF_ERROR(Annotate(bytes.status(), "--memory-budget"));
+    MOED_RETURN_IF_ERROR(AsUsage(Annotate(bytes.status(), "--memory-budget")));
     request.set_memory_budget_bytes(*bytes);
   }
   ProgressPrinter printer;
@@ -88,7 +91,7 @@ absl::Status Load(const LoadFlags& flags, CommandContext& context) {
       &context.cancellation);
   printer.End();
   MOED_RETURN_IF_ERROR(status);
-  std::printf("loaded: %s from %s\n", model.family().c_str(), model.store_path().c_str());
+  absl::PrintF("loaded: %s from %s\n", LineOn(stdout, model.family()), LineOn(stdout, model.store_path()));
   return absl::OkStatus();
 }
 

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "client/command.h"
+#include "client/shown.h"
 #include "core/base/status.h"
 #include "core/chat/json.h"
 #include "core/chat/template.h"
@@ -28,7 +29,7 @@ absl::StatusOr<std::tm> TimeOf(const std::string& text) {
   }
   const char* end = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &time);
   if (end == nullptr || *end != '\0' || timegm(&time) == -1)
-    return InvalidArgument("--now '", text, "': expected a time as 2026-01-31T12:00:00");
+    return UsageError("--now '", text, "': expected a time as 2026-01-31T12:00:00");
   return time;
 }
 
@@ -56,7 +57,8 @@ absl::Status RunRender(const RenderFlags& flags) {
   MOED_ASSIGN_OR_RETURN(options.now, TimeOf(flags.now));
   MOED_ASSIGN_OR_RETURN(const chat::Value variables, VariablesOf(flags));
   MOED_ASSIGN_OR_RETURN(const chat::MarkedText prompt, parsed->Render(variables, options));
-  std::fwrite(prompt.text.data(), 1, prompt.text.size(), stdout);
+  const std::string text = TextOn(stdout, prompt.text);
+  std::fwrite(text.data(), 1, text.size(), stdout);
   return absl::OkStatus();
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "client/command.h"
+#include "client/flag_values.h"
 #include "core/base/status.h"
 
 namespace moed {
@@ -35,7 +36,7 @@ struct TokenizeFlags {
 };
 
 absl::StatusOr<std::string> TextOf(const std::string& file, const std::string& text) {
-  if (file.empty() == text.empty()) return InvalidArgument("give one of --file, --text");
+  if (file.empty() == text.empty()) return UsageError("give one of --file, --text");
   if (!file.empty()) return ReadWholeFile(file);
   return text;
 }
@@ -142,13 +143,13 @@ void Print(const Scored& scored, const ScoreFlags& flags) {
 
 absl::Status RunScore(const ScoreFlags& flags, CommandContext& context) {
   if (!flags.token_ids.empty() + !flags.file.empty() + !flags.text.empty() != 1) {
-    return InvalidArgument("give one of --file, --text, --token-ids");
+    return UsageError("give one of --file, --text, --token-ids");
   }
   if (!flags.source_token_ids.empty() + !flags.source_file.empty() + !flags.source.empty() > 1) {
-    return InvalidArgument("give at most one of --source, --source-file, --source-token-ids");
+    return UsageError("give at most one of --source, --source-file, --source-token-ids");
   }
   moe::v1::ScoreRequest request;
-  MOED_ASSIGN_OR_RETURN(const auto fidelity, ParseFidelity(flags.fidelity));
+  MOED_ASSIGN_OR_RETURN(const auto fidelity, AsUsage(ParseFidelity(flags.fidelity)));
   if (fidelity) *request.mutable_fidelity() = *fidelity;
   MOED_ASSIGN_OR_RETURN(Scored scored, flags.has_source() ? ScoreTarget(flags, std::move(request), context)
                                                           : ScoreWindows(flags, request, context));
@@ -175,15 +176,18 @@ CommandRun DefineScore(CLI::App& app) {
   auto flags = std::make_shared<ScoreFlags>();
   app.add_option("--file,-f", flags->file, "text file to score; - is standard input");
   app.add_option("--text", flags->text, "text to score");
-  app.add_option("--token-ids", flags->token_ids, "token ids to score, comma-separated; nothing is added")->delimiter(',');
+  app.add_option("--token-ids", flags->token_ids, "token ids to score, comma-separated; nothing is added")
+      ->delimiter(',')
+      ->transform(AtLeast(0));
   app.add_option("--source", flags->source,
                  "text that is answered by what is scored: of encoder-decoders, and the prefix of prefix-LMs");
   app.add_option("--source-file", flags->source_file, "the same, of a file");
   app.add_option("--source-token-ids", flags->source_token_ids, "the same as token ids, comma-separated; nothing is added")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->transform(AtLeast(0));
   app.add_option("--window", flags->window,
                  "without a source, tokens scored together; the text is cut into consecutive windows, tokens 2..N of each count")
-      ->check(CLI::Range(2, 1 << 20))
+      ->transform(Between(2, 1 << 20))
       ->capture_default_str();
   app.add_option("--fidelity", flags->fidelity, kFidelityHelp);
   app.add_flag("--json", flags->json,

@@ -1,10 +1,12 @@
-#include <google/protobuf/util/json_util.h>
-
 #include <cstdio>
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_format.h"
 #include "client/command.h"
+#include "client/flag_values.h"
+#include "client/json_text.h"
+#include "client/shown.h"
 #include "core/base/status.h"
 
 namespace moed {
@@ -19,20 +21,16 @@ struct Flags {
 absl::Status List(const Flags& flags, CommandContext& context) {
   MOED_ASSIGN_OR_RETURN(const moe::v1::ListSessionsResponse answer, context.client.ListSessions(flags.most));
   if (flags.json) {
-    google::protobuf::util::JsonPrintOptions options;
-    options.always_print_primitive_fields = true;
-    options.preserve_proto_field_names = true;
-    std::string text;
-    (void)google::protobuf::util::MessageToJsonString(answer, &text, options);
-    std::printf("%s\n", text.c_str());
+    std::printf("%s\n", JsonText(answer).c_str());
     return absl::OkStatus();
   }
   for (const auto& session : answer.sessions()) {
+    const std::string id = LineOn(stdout, session.session_id());
     if (session.busy()) {
-      std::printf("%s  being answered\n", session.session_id().c_str());
+      absl::PrintF("%s  being answered\n", id);
     } else {
-      std::printf("%s  %d tokens, %d of them in memory, %d on disk, idle for %.0f s\n", session.session_id().c_str(),
-                  session.tokens(), session.cached_tokens(), session.tokens_on_disk(), session.idle_seconds());
+      absl::PrintF("%s  %d tokens, %d of them in memory, %d on disk, idle for %.0f s\n", id, session.tokens(),
+                   session.cached_tokens(), session.tokens_on_disk(), session.idle_seconds());
     }
   }
   if (answer.total() > answer.sessions_size()) std::printf("and %d more\n", answer.total() - answer.sessions_size());
@@ -46,7 +44,7 @@ CommandRun DefineSession(CLI::App& app) {
   app.require_subcommand(1);
   app.fallthrough();
   CLI::App* list = app.add_subcommand("list", "Conversations, the most recently used first.");
-  list->add_option("--most", flags->most, "how many to list")->check(CLI::Range(1, 1000))->capture_default_str();
+  list->add_option("--most", flags->most, "how many to list")->transform(Between(1, 1000))->capture_default_str();
   list->add_flag("--json", flags->json, "as one JSON object");
   CLI::App* remove = app.add_subcommand("delete", "Forgets a conversation.");
   remove->add_option("name", flags->name, "of the conversation")->required();

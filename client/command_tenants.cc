@@ -1,24 +1,22 @@
-#include <google/protobuf/util/json_util.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "client/command.h"
+#include "client/json_text.h"
+#include "client/shown.h"
 #include "core/base/status.h"
 
 namespace moed {
 namespace {
 
 void PrintJson(const moe::v1::Stats& stats) {
-  moe::v1::Stats tenants;
-  *tenants.mutable_tenants() = stats.tenants();
-  google::protobuf::util::JsonPrintOptions options;
-  options.preserve_proto_field_names = true;
-  std::string text;
-  (void)google::protobuf::util::MessageToJsonString(tenants, &text, options);
-  std::printf("%s\n", text.c_str());
+  const std::string tenants =
+      absl::StrJoin(stats.tenants(), ",", [](std::string* out, const moe::v1::TenantStats& tenant) { *out += JsonText(tenant); });
+  std::printf("{\"tenants\":[%s]}\n", tenants.c_str());
 }
 
 std::string LimitsText(const moe::v1::TenantStats& tenant) {
@@ -38,13 +36,12 @@ absl::Status List(bool json, CommandContext& context) {
     return absl::OkStatus();
   }
   int width = 4;
-  for (const auto& tenant : stats.tenants()) width = std::max(width, static_cast<int>(tenant.name().size()));
+  for (const auto& tenant : stats.tenants()) width = std::max(width, static_cast<int>(LineOn(stdout, tenant.name()).size()));
   std::printf("%-*s %8s %8s %8s %12s %12s  %s\n", width, "name", "running", "waiting", "refused", "prompt", "generated",
               "limits");
   for (const auto& tenant : stats.tenants()) {
-    std::printf("%-*s %8d %8d %8llu %12llu %12llu  %s\n", width, tenant.name().c_str(), tenant.running(), tenant.waiting(),
-                static_cast<unsigned long long>(tenant.refused()), static_cast<unsigned long long>(tenant.prompt_tokens()),
-                static_cast<unsigned long long>(tenant.generated_tokens()), LimitsText(tenant).c_str());
+    absl::PrintF("%-*s %8d %8d %8d %12d %12d  %s\n", width, LineOn(stdout, tenant.name()), tenant.running(), tenant.waiting(),
+                 tenant.refused(), tenant.prompt_tokens(), tenant.generated_tokens(), LimitsText(tenant));
   }
   return absl::OkStatus();
 }

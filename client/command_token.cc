@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "client/command.h"
+#include "client/flag_values.h"
 #include "core/base/status.h"
 #include "server/wire/token_line.h"
 
@@ -20,8 +21,8 @@ struct Flags {
 
 absl::Status PrintNew(const Flags& flags) {
   TokenLine line{.name = flags.name};
-  MOED_RETURN_IF_ERROR(CheckTokenName(flags.name));
-  MOED_ASSIGN_OR_RETURN(line.scopes, ScopeSet::Parse(flags.scopes));
+  MOED_RETURN_IF_ERROR(AsUsage(CheckTokenName(flags.name)));
+  MOED_ASSIGN_OR_RETURN(line.scopes, AsUsage(ScopeSet::Parse(flags.scopes)));
   for (const auto& [row, value] : flags.limits) {
     if (value) row->set(line.limits, *value);
   }
@@ -48,7 +49,7 @@ LocalCommandRun DefineToken(CLI::App& app) {
   draw->add_option("scopes", flags->scopes, help)->required();
   for (const LimitRow& row : TokenLimits()) flags->limits.emplace_back(&row, std::nullopt);
   for (auto& [row, value] : flags->limits) {
-    draw->add_option(StrCat("--", row->name), value, std::string(row->help))->check(CLI::Range(row->least, row->most));
+    draw->add_option(StrCat("--", row->name), value, std::string(row->help))->transform(Between(row->least, row->most));
   }
   return [flags] { return PrintNew(*flags); };
 }

@@ -5,6 +5,8 @@
 #include "absl/strings/ascii.h"
 #include "client/command.h"
 #include "client/command_line.h"
+#include "client/flag_values.h"
+#include "client/shown.h"
 #include "core/base/status.h"
 #include "core/base/version.h"
 #include "server/wire/openssl_exit.h"
@@ -69,7 +71,7 @@ absl::StatusOr<std::string> FindToken(const std::string& file) {
 
 int RunLocally(const LocalCommandRun& run) {
   const absl::Status status = run();
-  if (!status.ok()) std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+  if (!status.ok()) std::fprintf(stderr, "%s\n", TextOn(stderr, std::string(status.message())).c_str());
   return ExitCodeFor(status);
 }
 
@@ -82,10 +84,10 @@ int Main(int argc, char** argv) {
       "  moectl bench --concurrency 4 --requests 64 --max-new-tokens 64",
       "moectl");
   app.footer(
-      "Exit codes: 0 done, 1 failed, 2 bad usage, 3 no server or not serving, 4 request refused as invalid, 5 queue full or "
-      "session "
-      "busy,\n            6 deadline, 130 cancelled.");
+      "Exit codes: 0 done, 1 failed, 2 bad usage or unreadable file, 3 no server or not serving, 4 request refused as invalid,\n"
+      "            5 queue full or session busy, 6 deadline, 130 cancelled.");
   app.set_version_flag("--version", std::string("moectl ") + BuildVersion());
+  app.formatter(MakeHelpFormatter());
   app.require_subcommand(1);
   app.failure_message(CommandLineFailure);
   app.fallthrough();
@@ -94,9 +96,9 @@ int Main(int argc, char** argv) {
       ->envname("MOECTL_SERVER")
       ->capture_default_str();
   app.add_option("--connect-timeout", global.connect_timeout_seconds, "seconds to wait for the server")
-      ->check(CLI::Range(0.05, 3600.0))
+      ->transform(Between(0.05, 3600.0))
       ->capture_default_str();
-  app.add_option("--deadline", global.deadline_seconds, "seconds after which a call fails")->check(CLI::PositiveNumber);
+  app.add_option("--deadline", global.deadline_seconds, "seconds after which a call fails")->transform(Positive());
   const auto add_file = [&app](const char* flag, std::string& value, const char* variable, const char* help) {
     app.add_option(flag, value, help)->envname(variable)->type_name("FILE");
   };
@@ -158,8 +160,7 @@ int Main(int argc, char** argv) {
     absl::Status status = run(context);
     if (cancellation.cancelled() && !status.ok()) status = absl::CancelledError("cancelled");
     if (status.ok()) return kExitOk;
-    std::fprintf(stderr, "moectl: %s: %s\n", absl::StatusCodeToString(status.code()).c_str(),
-                 std::string(status.message()).c_str());
+    std::fprintf(stderr, "moectl: %s\n", ErrorText(status).c_str());
     return ExitCodeFor(status);
   }
   return kExitUsage;

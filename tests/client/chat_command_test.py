@@ -69,8 +69,22 @@ class ChatCommandTest(RealProgramsTest):
         same = ("generate", "--prompt", "Once upon a time", "--max-new-tokens", 8, "--temperature", 0)
         self.assertEqual(plain.stdout, self.daemon.moectl(*same).stdout)
         refused = self.answer_lines("x\n", "--plain", "--system", "Be kind.")
-        self.assertEqual(refused.returncode, 4)
+        self.assertEqual(refused.returncode, 2)
         self.assertIn("--system", refused.stderr)
+
+    def test_an_answer_has_the_format_that_is_asked_for(self) -> None:
+        schema = self.folder / "schema.json"
+        schema.write_text('{"enum": ["yes"]}')
+        for flags, pattern in (
+            (("--regex", "[0-9]{3}"), r"[0-9]{3}\n"),
+            (("--json-schema", schema), r'"yes"\n'),
+            (("--json-object",), r"\s*\{(?s:.*)\n"),
+        ):
+            for way in ((), ("--plain",)):
+                with self.subTest(flags=flags, way=way):
+                    run = self.answer_lines("hi\n", *flags, *way, "--max-new-tokens", 12)
+                    self.assertEqual(run.returncode, 0, run.stderr)
+                    self.assertRegex(run.stdout, rf"\A{pattern}\Z")
 
     def test_a_session_keeps_what_was_computed(self) -> None:
         run = self.answer_lines("Once upon a time\nAnd then\n", "--max-new-tokens", 8, "--session", "kept")

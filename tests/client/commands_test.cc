@@ -1,16 +1,21 @@
 // moectl's commands, run as programs, against a server in this process that answers from a script.
 #include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <pty.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
 #include "client/command.h"
+#include "moe/v1/control.grpc.pb.h"
 #include "nlohmann/json.hpp"
 #include "tests/paths.h"
 #include "tests/server/server_harness.h"
@@ -22,6 +27,8 @@ namespace {
 using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
 
 struct Outcome {
   int code = -1;
@@ -31,6 +38,8 @@ struct Outcome {
 
 class CommandsTest : public testing::Test {
  protected:
+  const TemporaryFolder folder_;
+
   CommandsTest() : server_(Options()) { server_.RunFreely(); }
 
   std::string File(const std::string& name, const std::string& text) const {
@@ -49,12 +58,33 @@ class CommandsTest : public testing::Test {
     outcome.errors = Read(errors);
     return outcome;
   }
+  // What a terminal gets of it.
+  std::string ShownBy(const std::string& arguments) { return ShownAt(server_.server().address().Text(), arguments); }
+  static std::string ShownAt(const std::string& address, const std::string& arguments) {
+    const std::string command = BuiltProgram("moectl") + " --server " + address + " " + arguments;
+    int terminal = -1;
+    const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
+    if (child == 0) {
+      execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+      _exit(127);
+    }
+    std::string shown;
+    char piece[4096];
+    for (ssize_t got = 0; (got = read(terminal, piece, sizeof(piece))) > 0;) shown.append(piece, static_cast<size_t>(got));
+    close(terminal);
+    EXPECT_EQ(waitpid(child, nullptr, 0), child);
+    return shown;
+  }
   json RunJson(const std::string& arguments) {
     const Outcome outcome = Run(arguments + " --json");
     EXPECT_EQ(outcome.code, kExitOk) << outcome.errors;
     return json::parse(outcome.output, nullptr, false);
   }
 
+  void AnswerWith(const std::string& text) {
+    absl::MutexLock lock(&mutex_);
+    answer_ = text;
+  }
   EngineRequest last_request() {
     absl::MutexLock lock(&mutex_);
     return last_request_;
@@ -66,7 +96,7 @@ class CommandsTest : public testing::Test {
     options.script = [this](const EngineRequest& request) {
       absl::MutexLock lock(&mutex_);
       last_request_ = request;
-      return ScriptOfText("one two");
+      return ScriptOfText(answer_);
     };
     return options;
   }
@@ -76,9 +106,9 @@ class CommandsTest : public testing::Test {
     text << file.rdbuf();
     return text.str();
   }
-  const TemporaryFolder folder_;
   absl::Mutex mutex_;
   EngineRequest last_request_ ABSL_GUARDED_BY(mutex_);
+  std::string answer_ ABSL_GUARDED_BY(mutex_) = "one two";
 
  protected:
   ServerHarness server_;  // last: its script uses all of the above
@@ -101,7 +131,11 @@ TEST_F(CommandsTest, GenerateAsJsonHasAllOfIt) {
   EXPECT_EQ(answer.at("seed"), 17);
   EXPECT_EQ(answer.at("usage").at("completion_tokens"), 3);
   EXPECT_FALSE(answer.contains("logprobs"));
-  EXPECT_EQ(RunJson("generate --prompt x --logprobs 0").at("logprobs").size(), 7u);
+  const json logprobs = RunJson("generate --prompt x --logprobs 0").at("logprobs");
+  ASSERT_EQ(logprobs.size(), 7u);
+  EXPECT_EQ(logprobs[0].at("top"), json::array());
+  EXPECT_EQ(RunJson("generate --prompt x --seed 18446744073709551615").at("seed"), std::numeric_limits<uint64_t>::max());
+  EXPECT_EQ(RunJson("generate --prompt x --seed 010").at("seed"), 10);
 }
 
 TEST_F(CommandsTest, WhatAnswersAreAskedForArrives) {
@@ -152,7 +186,8 @@ TEST_F(CommandsTest, StatsShowEveryLayer) {
   EXPECT_EQ(stats.at("stats").at("generated_tokens"), "7");
   EXPECT_EQ(stats.at("cache").at("layers").size(), TestExpertStats().layers.size());
   const Outcome table = Run("stats --count 1");
-  EXPECT_THAT(table.output, AllOf(HasSubstr("generated 7"), HasSubstr("layer"), HasSubstr("hit ratio")));
+  EXPECT_THAT(table.output, AllOf(HasSubstr("generated 7"), HasSubstr("layer"), HasSubstr("hit ratio"),
+                                  HasSubstr("at most budget 5.9 KiB + 64.0 MiB")));
   EXPECT_THAT(Run("stats --breakdown").output, AllOf(HasSubstr("prefill ms"), HasSubstr("other")));
 }
 
@@ -182,6 +217,72 @@ TEST_F(CommandsTest, SessionsAreContinuedListedAndDeleted) {
   EXPECT_EQ(Run("session").code, kExitUsage);
 }
 
+// Escape sequences, a line's end, what ends a C string, and the one-byte CSI of terminals.
+constexpr std::string_view kHostile("a\0b\x1b[2J\nc\xc2\x9b\x7f\xc3\xa9", 14);
+
+class HostileControl final : public moe::v1::Control::Service {
+  grpc::Status ListSessions(grpc::ServerContext*, const moe::v1::ListSessionsRequest*,
+                            moe::v1::ListSessionsResponse* answer) override {
+    answer->add_sessions()->set_session_id(std::string(kHostile));
+    return grpc::Status::OK;
+  }
+  grpc::Status GetStats(grpc::ServerContext*, const moe::v1::GetStatsRequest*, moe::v1::Stats* stats) override {
+    stats->add_tenants()->set_name(std::string(kHostile));
+    return grpc::Status::OK;
+  }
+  grpc::Status Drain(grpc::ServerContext*, const moe::v1::DrainRequest*, moe::v1::DrainResponse*) override {
+    return grpc::Status(grpc::StatusCode::INTERNAL, "no\xff\x1b[2J\nmore");
+  }
+};
+
+TEST_F(CommandsTest, WhatServersSayDoesNotSteerATerminal) {
+  HostileControl control;
+  const std::string address = "unix:" + folder_ / "hostile";
+  const auto server = grpc::ServerBuilder()
+                          .AddListeningPort(address, grpc::InsecureServerCredentials())
+                          .RegisterService(&control)
+                          .BuildAndStart();
+  ASSERT_NE(server, nullptr);
+  const std::string escaped = "a\\x00b\\x1b[2J\\x0ac\\u009b\\x7f\xc3\xa9", exact(kHostile);
+  EXPECT_THAT(ShownAt(address, "session list"), StartsWith(escaped + "  "));
+  EXPECT_THAT(RunAt(address, "session list").output, StartsWith(exact + "  "));
+  EXPECT_EQ(json::parse(RunAt(address, "session list --json").output)["sessions"][0]["session_id"], exact);
+  EXPECT_THAT(ShownAt(address, "tenants"), HasSubstr("\n" + escaped + " "));
+  EXPECT_THAT(RunAt(address, "tenants").output, HasSubstr("\n" + exact + " "));
+  EXPECT_EQ(json::parse(RunAt(address, "tenants --json").output)["tenants"][0]["name"], exact);
+  EXPECT_EQ(ShownAt(address, "drain"), "moectl: INTERNAL: no\xef\xbf\xbd\\x1b[2J\r\nmore\r\n");
+  EXPECT_EQ(RunAt(address, "drain").errors, "moectl: INTERNAL: no\xff\x1b[2J\nmore\n");
+}
+
+TEST_F(CommandsTest, AnswersDoNotSteerATerminal) {
+  const std::string answer =
+      "one\ttwo\n\x1b]0;mine\a\xc2\x9b"
+      "1mthree \xc3\xa9";
+  AnswerWith(answer);
+  const std::string shown = ShownBy("generate --prompt x");
+  EXPECT_THAT(shown, AllOf(HasSubstr("two\r\n\\x1b]0;mine\\x07\\u009b1mthree \xc3\xa9"), Not(HasSubstr("\x1b"))));
+  EXPECT_EQ(Run("generate --prompt x").output, answer + "\n");
+  EXPECT_EQ(RunJson("generate --prompt x").at("text"), answer);
+}
+
+TEST_F(CommandsTest, ErrorsDoNotSteerATerminal) {
+  const std::string command = "log-level '\x1b[2J'";
+  EXPECT_THAT(ShownBy(command), AllOf(HasSubstr("INVALID_ARGUMENT"), HasSubstr("\\x1b[2J"), Not(HasSubstr("\x1b"))));
+  EXPECT_THAT(Run(command).errors, HasSubstr("\x1b[2J"));
+}
+
+TEST_F(CommandsTest, NobodyIsAnEmptyList) {
+  EXPECT_EQ(Run("tenants --json").output, "{\"tenants\":[]}\n");
+  EXPECT_EQ(RunJson("session list"), (json{{"sessions", json::array()}, {"total", 0}}));
+}
+
+TEST_F(CommandsTest, HelpSaysWhatValuesMayBe) {
+  EXPECT_THAT(Run("stats --help").output, HasSubstr("--window X (1 to 60; default 10)"));
+  EXPECT_THAT(Run("generate --help").output,
+              AllOf(HasSubstr("--priority TEXT (high, normal, low)"), HasSubstr("--logprobs N (0 to 20)")));
+  EXPECT_THAT(Run("--help").output, HasSubstr("(default 127.0.0.1:50051; or the variable MOECTL_SERVER)"));
+}
+
 TEST_F(CommandsTest, HealthFollowsTheServer) {
   EXPECT_EQ(Run("health").output, "serving\n");
   EXPECT_EQ(Run("health --service moe.v1.Inference").code, kExitOk);
@@ -196,16 +297,37 @@ TEST_F(CommandsTest, ExitCodesSayWhatWentWrong) {
     int code;
     const char* says;
   } kCases[] = {
-      {"generate", kExitInvalid, "give one of --prompt, --prompt-file, --token-ids"},
-      {"generate --prompt x --token-ids 1", kExitInvalid, "give one of"},
-      {"generate --prompt-file /nowhere/text", kExitInvalid, "/nowhere/text"},
+      {"generate", kExitUsage, "give one of --prompt, --prompt-file, --token-ids"},
+      {"generate --prompt x --token-ids 1", kExitUsage, "give one of"},
+      {"generate --prompt-file /nowhere/text", kExitUsage, "/nowhere/text"},
+      {"generate --prompt-file /", kExitUsage, "'/': it is a folder"},
       {"generate --prompt x --temperature=-1", kExitInvalid, "sampling.temperature"},
-      {"generate --prompt x --fidelity loose", kExitInvalid, "bounded:X"},
-      {"generate --prompt x --logit-bias 7", kExitInvalid, "ID=BIAS"},
-      {"score", kExitInvalid, "give one of --file, --text"},
+      {"generate --prompt x --fidelity loose", kExitUsage, "bounded:X"},
+      {"generate --prompt x --logit-bias 7", kExitUsage, "ID=BIAS"},
+      {"generate --prompt x --logit-bias 7=", kExitUsage, "ID=BIAS"},
+      {"generate --prompt x --seed 18446744073709551616", kExitUsage, "whole number from 0 to 18446744073709551615"},
+      {"generate --prompt x --seed -1", kExitUsage, "'-1' is no whole number"},
+      {"generate --prompt x --seed 1 --seed 1", kExitUsage, "--seed is given 2 times"},
+      {"generate --prompt x --seed", kExitUsage, "--seed: its value is missing"},
+      {"generate --prompt x --top-k -3", kExitUsage, "'-3' is no whole number from 0 to 2147483647"},
+      {"generate --prompt x --temperature warm", kExitUsage, "'warm' is no number"},
+      {"generate --prompt x --priority huge", kExitUsage, "'huge' is none of high, normal, low"},
+      {"score", kExitUsage, "give one of --file, --text"},
       {"score --text x", kExitInvalid, "at least 2"},
       {"generate --propmt x", kExitUsage, "--prompt"},
-      {"stats --window 600", kExitUsage, "--window"},
+      {"stats --window 600", kExitUsage, "--window: '600' is no number from 1 to 60"},
+      {"stats --count 0", kExitUsage, "'0' is no whole number from 1 to 2147483647"},
+      {"--deadline 0 info", kExitUsage, "'0' is no number above 0"},
+      {"resize foo", kExitUsage, "foo"},
+      {"load --memory-budget foo", kExitUsage, "--memory-budget"},
+      {"pin a", kExitUsage, "LAYER:EXPERT"},
+      {"log-level loud", kExitInvalid, "loud"},
+      {"token new 'a b' infer", kExitUsage, "letters"},
+      {"token new a all", kExitUsage, "infer"},
+      {"chat --prompt x --plain --system y", kExitUsage, "--system"},
+      {"bogus", kExitUsage, "unknown command 'bogus'; known are generate, chat"},
+      {"session bogus", kExitUsage, "unknown command 'bogus'; known are list, delete"},
+      {"session", kExitUsage, "a command is missing; known are list, delete"},
       {"", kExitUsage, "generate"},
   };
   for (const auto& test : kCases) {

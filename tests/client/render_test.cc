@@ -77,7 +77,7 @@ TEST_F(RenderTest, BadInputIsNamed) {
   expect(Render("\n{% include 'x' %}", kConversation), 4, "t.jinja: line 2: the tag 'include' is not supported");
   expect(Render("x", "[]"), 4, "c.json: expected an object with \"messages\", not list");
   expect(Render("x", "{"), 4, "c.json: no JSON at byte");
-  expect(Render("x", kConversation, "--now noon"), 4, "--now 'noon': expected a time as 2026-01-31T12:00:00");
+  expect(Render("x", kConversation, "--now noon"), 2, "--now 'noon': expected a time as 2026-01-31T12:00:00");
   expect(Render("x", kConversation, "--frobnicate"), 2, "--frobnicate");
 }
 
