@@ -280,6 +280,21 @@ TEST(PackCommandTest, WrongCommandLinesSayWhatIsAllowed) {
   EXPECT_THAT(RunPack({"--version"}).out, HasSubstr("moed-pack "));
 }
 
+TEST(PackCommandTest, FilesOfAnotherKindAreCalledWhatTheyAre) {
+  TemporaryFolder folder;
+  MakeTinyCheckpoint("mixtral").Write(folder / "in");
+  const std::string out = folder / "out.store", text = folder / "text";
+  ASSERT_EQ(RunPack({folder / "in", out}).exit_code, 0);
+  const CommandResult store = RunPack({out, folder / "again.store"});
+  EXPECT_EQ(store.exit_code, 1);
+  EXPECT_THAT(store.err, AllOf(HasSubstr("is a store already"), HasSubstr("moed --store"), HasSubstr("inspect")));
+  WriteContents(text, "Once upon a time");
+  const CommandResult calibration =
+      RunPack({folder / "in", folder / "again.store", "--expert-formats", "q2s:gptq", "--calibration", text});
+  EXPECT_EQ(calibration.exit_code, 1);
+  EXPECT_THAT(calibration.err, AllOf(HasSubstr("--calibration wants what moed-plan moments STORE TEXT makes"), HasSubstr(text)));
+}
+
 TEST(PackCommandTest, AWeightThatIsNoNumberEndsThePack) {
   TemporaryFolder folder;
   TinyCheckpoint tiny = MakeTinyCheckpoint("mixtral");

@@ -5,16 +5,32 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <utility>
 
 #include "core/base/status.h"
+#include "core/store/header.h"
 #include "tools/pack/gguf/architecture.h"
 
 namespace moed {
 
+namespace {
+
+bool IsStore(const std::string& path) {
+  std::string first(kStoreMagic.size(), '\0');
+  std::ifstream(path, std::ios::binary).read(first.data(), static_cast<std::streamsize>(first.size()));
+  return first == kStoreMagic;
+}
+
+}  // namespace
+
 absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) return OpenFolder(path);
+  if (IsStore(path)) {
+    return InvalidArgument(path, " is a store already: moed --store ", path, " serves it, moed-pack inspect ", path,
+                           " says what it holds; other formats are packed from the checkpoint it was made of");
+  }
   if (std::filesystem::exists(path, ignored)) return OpenGgufFile(path);
   return InvalidArgument(path,
                          " is not a folder and not a file; expected a Hugging Face checkpoint with config.json, tokenizer.json ",

@@ -172,7 +172,8 @@ absl::StatusOr<std::unique_ptr<ExpertMoments>> ReadMoments(const Flags& flags, c
     return InvalidArgument("--expert-formats: gptq wants --calibration FILE; moed-plan moments STORE TEXT makes one");
   }
   auto moments = std::make_unique<ExpertMoments>(spec);
-  MOED_RETURN_IF_ERROR(moments->Take(flags.calibration, ExpertMoments::kWhole).status());
+  const absl::Status taken = moments->Take(flags.calibration, ExpertMoments::kWhole).status();
+  MOED_RETURN_IF_ERROR(Annotate(taken, "--calibration wants what moed-plan moments STORE TEXT makes for this model"));
   return moments;
 }
 
