@@ -63,7 +63,7 @@ class ModelHost {
 
   absl::StatusOr<std::shared_ptr<ModelChange>> Begin(Job job, bool wants_none) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Work();
-  absl::Status DoLoad(const Config& config, absl::Duration drain_limit, ModelChange& change);
+  absl::Status DoLoad(Config config, absl::Duration drain_limit, ModelChange& change);
   absl::Status DoUnload(const absl::Status& reason, absl::Duration drain_limit, ModelChange& change);
   // What can be known of the model before the one at hand goes.
   absl::Status CheckBeside(const Config& config) const;

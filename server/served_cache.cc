@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/byte_size.h"
+#include "core/base/retry_after.h"
 #include "core/base/status.h"
 #include "server/startup/default_budget.h"
 #include "spdlog/spdlog.h"
@@ -133,7 +134,8 @@ absl::Status ServedCache::RestoreResidency(Counted done) {
 
 absl::Status ServedCache::Later(std::function<void()> task) {
   absl::MutexLock lock(&mutex_);
-  if (tasks_.size() == kMostTasks) return ResourceExhausted(kMostTasks, " others wait for the residency file");
+  if (tasks_.size() == kMostTasks)
+    return RetryAfter(ResourceExhausted(kMostTasks, " others wait for the residency file"), kRetrySeconds);
   tasks_.push_back(std::move(task));
   return absl::OkStatus();
 }

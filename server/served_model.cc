@@ -104,6 +104,8 @@ absl::Status ServedModel::PlanMemory() {
     MOED_ASSIGN_OR_RETURN(const DefaultBudget found, FindDefaultBudget());
     budget = found.bytes;
     spdlog::info("--memory-budget is absent: {} ({})", FormatBytes(budget), found.reason);
+  } else {
+    MOED_RETURN_IF_ERROR(Annotate(CheckMachineHas(budget, kBesideBudgetBytes), "--memory-budget"));
   }
   const WorkingBytes device = backend_->memory().working_bytes();
   if (device.all > 0) {

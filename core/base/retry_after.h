@@ -12,6 +12,7 @@
 
 namespace moed {
 
+inline constexpr double kRetrySeconds = 1;  // where nothing was measured
 inline constexpr char kRetryAfterPayload[] = "moed.retry_after_milliseconds";
 
 // At least a tenth of a second, at most an hour.

@@ -3,6 +3,10 @@
 
 #include <optional>
 
+#include "absl/status/status.h"
+#include "absl/strings/cord.h"
+#include "core/base/status.h"
+
 namespace moed {
 
 struct TenantLimits {
@@ -13,5 +17,17 @@ struct TenantLimits {
   std::optional<int> kv_percent;         // of keys and values, beyond which its own make room first; 1 to 100
   friend bool operator==(const TenantLimits&, const TenantLimits&) = default;
 };
+
+inline constexpr char kTenantLimitPayload[] = "moed.tenant_limit";
+
+// RESOURCE_EXHAUSTED, known by IsTenantLimit: the server has room, its caller may have no more of it.
+template <class... Parts>
+absl::Status TenantLimitReached(const Parts&... message) {
+  absl::Status status = ResourceExhausted(message...);
+  status.SetPayload(kTenantLimitPayload, absl::Cord());
+  return status;
+}
+
+inline bool IsTenantLimit(const absl::Status& status) { return status.GetPayload(kTenantLimitPayload).has_value(); }
 
 }  // namespace moed

@@ -1,6 +1,7 @@
 #include "core/engine/request_check.h"
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -50,6 +51,17 @@ constexpr SamplingRule kSamplingRules[] = {
 absl::Status CheckBytes(std::string_view field, const std::string& value, int least, int most) {
   if (static_cast<int>(value.size()) >= least && value.size() <= static_cast<size_t>(most)) return absl::OkStatus();
   return InvalidArgument(field, ": ", value.size(), " bytes, allowed are ", least, " to ", most);
+}
+
+// Names are shown to operators, on terminals and in logs.
+absl::Status CheckName(std::string_view field, const std::string& name, int least, int most) {
+  MOED_RETURN_IF_ERROR(CheckBytes(field, name, least, most));
+  for (size_t i = 0; i < name.size(); ++i) {
+    const auto byte = static_cast<uint8_t>(name[i]);
+    const bool c1 = byte == 0xc2 && i + 1 < name.size() && static_cast<uint8_t>(name[i + 1]) < 0xa0;  // U+0080 to U+009F in UTF-8
+    if (byte < 0x20 || byte == 0x7f || c1) return InvalidArgument(field, ": control characters are not allowed");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckCount(std::string_view field, size_t count, int most) {
@@ -174,8 +186,7 @@ absl::Status CheckTarget(const EngineRequest& request, const EngineLimits& limit
 }
 
 absl::Status CheckSessionFields(const EngineRequest& request, const EngineLimits& limits) {
-  MOED_RETURN_IF_ERROR(
-      CheckBytes("session_id", request.session_id, request.continues_session ? 1 : 0, limits.request.name_bytes));
+  MOED_RETURN_IF_ERROR(CheckName("session_id", request.session_id, request.continues_session ? 1 : 0, limits.request.name_bytes));
   if (request.must_exist && request.session_id.empty()) return InvalidArgument("must_exist: needs a session_id");
   if (!request.expected_tokens) return absl::OkStatus();
   if (request.session_id.empty()) return InvalidArgument("expected_tokens: needs a session_id");
@@ -197,7 +208,7 @@ absl::Status CheckScore(const EngineRequest& request, const EngineLimits& limits
 }  // namespace
 
 absl::Status CheckRequest(const EngineRequest& request, const EngineLimits& limits) {
-  MOED_RETURN_IF_ERROR(CheckBytes("request_id", request.name, 1, limits.request.name_bytes));
+  MOED_RETURN_IF_ERROR(CheckName("request_id", request.name, 1, limits.request.name_bytes));
   MOED_RETURN_IF_ERROR(CheckSessionFields(request, limits));
   if (request.prompt.empty()) return InvalidArgument("prompt: empty, at least one token is needed");
   MOED_RETURN_IF_ERROR(CheckWholePrompt(request, limits));

@@ -36,8 +36,8 @@ absl::Status TenantTable::Check(size_t owner, int64_t now_nanos) {
   const int waiting = Waiting(tenant) + 1 - Room(owner);
   absl::Status status;
   if (limits.max_waiting && waiting > *limits.max_waiting) {
-    status = ResourceExhausted(tenant.info.name, " has ", Waiting(tenant), " requests waiting, at most ", *limits.max_waiting,
-                               " may (max-waiting)");
+    status = TenantLimitReached(tenant.info.name, " has ", Waiting(tenant), " requests waiting, at most ", *limits.max_waiting,
+                                " may (max-waiting)");
   } else if (waiting > 0 && int64_t{tenant.live} + 1 > kShareOfFreeQueue * (capacity_ - live_)) {
     status = ResourceExhausted("the queue is nearly full: ", tenant.info.name, " has ", tenant.live, " of ", live_,
                                " live requests, and what is left of ", capacity_, " is for others");
@@ -58,7 +58,7 @@ absl::Status TenantTable::CheckTokens(Tenant& tenant, int64_t now_nanos) const {
     tenant.filled_nanos = now_nanos;
   }
   if (tenant.level > 0) return absl::OkStatus();
-  return RetryAfter(ResourceExhausted(tenant.info.name, " has had its ", *tokens, " tokens a minute (tokens-per-minute)"),
+  return RetryAfter(TenantLimitReached(tenant.info.name, " has had its ", *tokens, " tokens a minute (tokens-per-minute)"),
                     (1 - tenant.level) / per_second);
 }
 

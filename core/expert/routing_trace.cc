@@ -27,6 +27,14 @@ std::string ShapeJson(const RoutingShape& shape) {
 RoutingRecorder::RoutingRecorder(std::string directory, const RoutingShape& shape)
     : directory_(std::move(directory)), shape_(shape), index_(shape.layers, shape.experts, 1) {}
 
+std::string NextTraceFolder(const std::string& directory) {
+  std::error_code error;
+  for (int number = 2;; ++number) {
+    std::string folder = StrCat(directory, "/", number);
+    if (!std::filesystem::exists(StrCat(folder, "/", kTraceIndex), error)) return folder;
+  }
+}
+
 absl::StatusOr<std::unique_ptr<RoutingRecorder>> RoutingRecorder::Create(const std::string& directory,
                                                                          const RoutingShape& shape) {
   std::error_code error;

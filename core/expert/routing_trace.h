@@ -34,6 +34,9 @@ struct RoutingShape {
   }
 };
 
+// DIRECTORY/2, DIRECTORY/3 and so on: the first that holds no trace. For who records again what is recorded in DIRECTORY.
+std::string NextTraceFolder(const std::string& directory);
+
 // Writes decoded tokens, a sequence when it ends; long ones in pieces, so that memory stays bounded. A token that was routed to
 // fewer than top_k experts in some layer (masked) is left out. Not synchronised.
 class RoutingRecorder {

@@ -1,5 +1,6 @@
 #include "core/grammar/matcher_pool.h"
 
+#include "core/base/retry_after.h"
 #include "core/base/status.h"
 
 namespace moed::grammar {
@@ -41,8 +42,10 @@ absl::Status MatcherPool::Take(uint64_t bytes, const std::string& field) {
   uint64_t taken = taken_;
   do {
     if (taken + bytes > most_bytes_) {
-      return ResourceExhausted(field, field.empty() ? "" : ": ", "needs ", bytes, " bytes, of which other requests leave ",
-                               most_bytes_ - taken, "; try again when they have ended");
+      return RetryAfter(
+          ResourceExhausted(field, field.empty() ? "" : ": ", "needs ", bytes, " bytes, of which other requests leave ",
+                            most_bytes_ - taken, "; try again when they have ended"),
+          kRetrySeconds);
     }
   } while (!taken_.compare_exchange_weak(taken, taken + bytes));
   return absl::OkStatus();

@@ -13,7 +13,8 @@ constexpr std::array<std::string_view, kMethods> kMethodNames = {
     "Generate", "GenerateStream", "Chat", "ChatStream", "CountTokens", "Score", "Tokenize", "Detokenize", "DeleteSession"};
 constexpr std::array<std::string_view, kEndReasons> kEndReasonNames = {
     "stop", "stop_string", "length", "time_limit", "context", "cancelled", "deadline", "slow_client", "error"};
-constexpr std::array<std::string_view, kRejections> kRejectionNames = {"queue_full", "too_large", "not_ready", "draining"};
+constexpr std::array<std::string_view, kRejections> kRejectionNames = {"queue_full", "tenant_limit", "too_large", "not_ready",
+                                                                       "draining"};
 
 const Histogram::BucketBoundaries& FirstTokenBounds() {
   static const Histogram::BucketBoundaries bounds = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,

@@ -37,8 +37,8 @@ std::string_view EndReasonName(EndReason reason);
 EndReason EndReasonOf(const FinishInfo& finish);  // slow clients aside, which the engine cannot know
 
 // Why a call was not admitted.
-enum class Rejection : uint8_t { kQueueFull, kTooLarge, kNotReady, kDraining };
-inline constexpr int kRejections = 4;
+enum class Rejection : uint8_t { kQueueFull, kTenantLimit, kTooLarge, kNotReady, kDraining };
+inline constexpr int kRejections = 5;
 std::string_view RejectionName(Rejection rejection);
 
 // Thread-safe; the registry must outlive it. Everything is exported as zero from the start.

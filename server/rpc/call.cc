@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "core/base/retry_after.h"
 #include "core/base/status.h"
+#include "core/base/tenant_limits.h"
 #include "server/wire/error_details.h"
 
 namespace moed {
@@ -51,13 +53,14 @@ void Call::Begin(absl::Status fits, std::string id, size_t bytes, std::function<
   if (!fits.ok()) return Reject(fits, Rejection::kTooLarge);
   auto job = [self = shared_from_this(), work = std::move(work)] { self->Work(work); };
   if (!environment_.workers.Submit(kind_, bytes, std::move(job))) {
-    Reject(ResourceExhausted("the queue is full: too many texts wait to be tokenised"), Rejection::kQueueFull);
+    Reject(RetryAfter(ResourceExhausted("the queue is full: too many texts wait to be tokenised"), kRetrySeconds),
+           Rejection::kQueueFull);
   }
 }
 
 void Call::Refuse(const absl::Status& status) {
   record_.id = MakeUpId();
-  Reject(status, std::nullopt);
+  Reject(status, IsTenantLimit(status) ? std::optional(Rejection::kTenantLimit) : std::nullopt);
 }
 
 void Call::Work(const std::function<void()>& work) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "core/base/retry_after.h"
 #include "core/base/status.h"
 #include "server/metrics/lookup_totals.h"
 #include "server/metrics/process_metrics.h"
@@ -290,9 +291,10 @@ grpc::ServerUnaryReactor* ControlService::GetExpertMap(Context* context, const B
   const bool many = reactor->before() >= kExpertMapsAtOnce;
   const absl::Status status = Answer<moe::v1::GetExpertMapRequest, moe::v1::ExpertMap>(
       *context, Scope::kObserve, *request, *response, [&](const auto& asked, auto& out) {
-        return many
-                   ? ResourceExhausted("GetExpertMap: ", kExpertMapsAtOnce, " others are being answered, and no more are at once")
-                   : FillExpertMap(asked, out);
+        return many ? RetryAfter(ResourceExhausted("GetExpertMap: ", kExpertMapsAtOnce,
+                                                   " others are being answered, and no more are at once"),
+                                 kRetrySeconds)
+                    : FillExpertMap(asked, out);
       });
   reactor->Finish(ToGrpcStatus(status));
   return reactor;

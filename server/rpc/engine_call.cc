@@ -5,7 +5,9 @@
 
 #include "absl/strings/ascii.h"
 #include "core/base/lost_device.h"
+#include "core/base/retry_after.h"
 #include "core/base/status.h"
+#include "core/base/tenant_limits.h"
 #include "core/base/utf8.h"
 #include "core/grammar/matcher_pool.h"
 #include "server/rpc/chat_translation.h"
@@ -19,6 +21,19 @@ absl::Status NamedFieldError(const absl::Status& status) {
   const std::string_view message(status.message().data(), status.message().size());
   const size_t colon = message.find(": ");
   return FieldError(std::string(message.substr(0, colon)), message.substr(colon + 2));
+}
+
+// What the engine refuses for want of room it may take later, whether or not it says when.
+absl::Status WithRetry(const absl::Status& refusal) {
+  if (!absl::IsResourceExhausted(refusal) || RetryAfterOf(refusal)) return refusal;
+  return RetryAfter(refusal, kRetrySeconds);
+}
+
+std::optional<Rejection> WhyRefused(const absl::Status& refusal) {
+  if (IsTenantLimit(refusal)) return Rejection::kTenantLimit;
+  if (absl::IsResourceExhausted(refusal)) return Rejection::kQueueFull;
+  if (absl::IsUnavailable(refusal)) return Rejection::kDraining;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -152,12 +167,7 @@ bool EngineCall::Admit(absl::StatusOr<PendingRequest> read) {
   wants_logprobs_ = engine_request.logprobs;
   queue_ = model_->engine->EstimateQueue(tenant(), static_cast<int>(engine_request.prompt.size()));
   auto id = model_->engine->Submit(std::move(engine_request), std::static_pointer_cast<EngineCall>(shared_from_this()));
-  if (!id.ok()) {
-    std::optional<Rejection> rejection;
-    if (absl::IsResourceExhausted(id.status())) rejection = Rejection::kQueueFull;
-    if (absl::IsUnavailable(id.status())) rejection = Rejection::kDraining;
-    return reject(id.status(), rejection);
-  }
+  if (!id.ok()) return reject(WithRetry(id.status()), WhyRefused(id.status()));
   absl::MutexLock lock(&engine_mutex_);
   engine_id_ = *id;
   return true;

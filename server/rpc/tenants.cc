@@ -1,6 +1,8 @@
 #include "server/rpc/tenants.h"
 
+#include "core/base/retry_after.h"
 #include "core/base/status.h"
+#include "core/base/tenant_limits.h"
 
 namespace moed {
 
@@ -13,7 +15,9 @@ absl::StatusOr<Tenants::Place> Tenants::Enter(const std::string& tenant) {
   absl::MutexLock lock(&mutex_);
   int& calls = calls_[tenant];
   if (calls >= *most_calls_) {
-    return ResourceExhausted(tenant, " has ", calls, " calls running or waiting, and no more are taken (--max-calls-per-token)");
+    return RetryAfter(
+        TenantLimitReached(tenant, " has ", calls, " calls running or waiting, and no more are taken (--max-calls-per-token)"),
+        kRetrySeconds);
   }
   ++calls;
   return Place(*this, tenant);

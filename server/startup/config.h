@@ -51,11 +51,12 @@ struct Config {
   std::string backend = "auto";
   std::optional<int> max_connections;  // absent: as many as the memory beside the budget has room for
 
-  std::string kv_spill;        // "" = off: a folder
-  std::string trace;           // "" = off
-  std::string learned_state;   // "" = nothing is kept
-  std::string residency;       // "" = nothing is kept
-  std::string record_routing;  // "" = off
+  std::string kv_spill;           // "" = off: a folder
+  std::string trace;              // "" = off
+  std::string learned_state;      // "" = nothing is kept
+  bool replaces_learned = false;  // no setting of its own: what another model learned is no error, and is written over at the end
+  std::string residency;          // "" = nothing is kept
+  std::string record_routing;     // "" = off
   std::string log_level = "info";
   std::string request_log;  // "" = with the normal log; "off"
   bool reflection = false;

@@ -66,7 +66,8 @@ absl::Status ProviderBuilder::LoadLearned(PresetParts& parts) const {
     parts.policy->VisitLearned(state);
     parts.predictor->VisitLearned(state);
   });
-  if (absl::IsOutOfRange(taken.status())) {
+  const bool of_another = absl::IsFailedPrecondition(taken.status()) && config_.replaces_learned;
+  if (absl::IsOutOfRange(taken.status()) || of_another) {
     spdlog::warn("--learned-state: {}; learning starts anew", StrCat(taken.status().message()));
     return absl::OkStatus();
   }

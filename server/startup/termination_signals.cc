@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdint>
 #include <thread>
 #include <utility>
 
+#include "core/base/clock.h"
 #include "spdlog/spdlog.h"
 
 namespace moed {
@@ -17,6 +19,9 @@ sigset_t AwaitedSignals() {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
   return set;
 }
+
+// Who signals a process and its group, as timeout(1) does, means one end.
+constexpr double kOneWishSeconds = .1;
 
 [[noreturn]] void EndAtOnce(int signal) {
   spdlog::default_logger()->flush();
@@ -44,9 +49,11 @@ void BlockTerminationSignals() {
 void WatchTerminationSignals(std::function<bool()> drain, std::function<void()> reload) {
   std::thread([drain = std::move(drain), reload = std::move(reload)] {
     const int first = WaitForEnd(reload);
+    const int64_t wished = Clock::Real().NowNanos();
     spdlog::info("signal {}", first);
     if (!drain()) EndAtOnce(first);
-    const int second = WaitForEnd(reload);
+    int second = WaitForEnd(reload);
+    while (SecondsBetween(wished, Clock::Real().NowNanos()) < kOneWishSeconds) second = WaitForEnd(reload);
     spdlog::warn("signal {} again: ending at once", second);
     EndAtOnce(second);
   }).detach();

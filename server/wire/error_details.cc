@@ -18,7 +18,6 @@ constexpr size_t kMaxMessageBytes = 800;
 constexpr size_t kMaxViolations = 16;
 constexpr size_t kMaxDescriptionBytes = 160;
 constexpr size_t kMaxDetailBytes = 3500;
-constexpr double kDefaultRetrySeconds = 1.0;
 
 // At most `limit` bytes of valid UTF-8.
 std::string Cut(std::string text, size_t limit) {
@@ -89,9 +88,6 @@ grpc::Status ToGrpcStatus(const absl::Status& given) {
   if (const auto seconds = RetryAfterOf(given)) {
     status.ErasePayload(kRetryAfterPayload);
     status = WithRetryAfter(std::move(status), *seconds);
-  }
-  if (status.code() == absl::StatusCode::kResourceExhausted && !HasDetail<google::rpc::RetryInfo>(status)) {
-    status = WithRetryAfter(std::move(status), kDefaultRetrySeconds);
   }
   if (status.code() == absl::StatusCode::kInvalidArgument && !HasDetail<google::rpc::BadRequest>(status)) {
     if (absl::Status named = FromFieldMessage(status); !named.ok()) status = std::move(named);

@@ -43,7 +43,7 @@ absl::Status FieldError(std::string field, const Parts&... description) {
 absl::Status WithRetryAfter(absl::Status status, double seconds);
 
 // Message and details together stay under 6 KB (beyond, clients see another status); what does not fit is cut. What RetryAfterOf
-// tells becomes RetryInfo, which RESOURCE_EXHAUSTED always carries. Never UNIMPLEMENTED or UNKNOWN, which clients take for a
+// tells becomes RetryInfo: who refuses says whether waiting helps. Never UNIMPLEMENTED or UNKNOWN, which clients take for a
 // missing method or a broken server: INTERNAL.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 

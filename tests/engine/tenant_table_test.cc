@@ -74,6 +74,7 @@ TEST(TenantTableTest, TokensAMinuteAreABucket) {
   EXPECT_TRUE(ask(400, 0).ok()) << "one token is left: what goes beyond is had on credit";
   const absl::Status refused = ask(1, 0);
   EXPECT_TRUE(absl::IsResourceExhausted(refused));
+  EXPECT_TRUE(IsTenantLimit(refused));
   EXPECT_NEAR(*RetryAfterOf(refused), 40, .01);
   EXPECT_FALSE(ask(1, 39 * kSecond).ok());
   EXPECT_TRUE(ask(1, 41 * kSecond).ok());

@@ -51,6 +51,7 @@ TEST(AdmissionTest, RetryInfoIsWhatTheEngineSays) {
   const grpc::Status told = ToGrpcStatus(RetryAfter(absl::ResourceExhaustedError("full"), 7.5));
   EXPECT_DOUBLE_EQ(RetrySeconds(told), 7.5);
   EXPECT_EQ(told.error_details().find(kRetryAfterPayload), std::string::npos);
+  EXPECT_EQ(RetrySeconds(ToGrpcStatus(absl::ResourceExhaustedError("a budget too small"))), -1) << "waiting does not help";
 }
 
 TEST(AdmissionTest, BusySessionsAndNamesInUse) {

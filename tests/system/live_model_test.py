@@ -172,6 +172,21 @@ class LiveModel(RealProgramsTest):
             self.assertIn("the store of its start alone", self.fails(daemon, "load", self.other, "--replace"))
             daemon.moectl("load", self.store, "--replace")
 
+    def test_what_the_model_before_left_behind_stops_nobody(self) -> None:
+        learned, traces = self.folder / "learned", self.folder / "traces"
+        flags = ("--learned-state", learned, "--record-routing", traces)
+        with self.daemon(*flags) as daemon:
+            for store in (self.other, self.store, self.store):
+                self.answer(daemon)
+                daemon.moectl("load", store, "--replace")
+            self.assertIn("was learned with another store", daemon.log())
+            self.answer(daemon)
+            self.assertEqual(daemon.stop(), 0, daemon.log())
+        for trace in (traces, traces / "2", traces / "3", traces / "4"):
+            self.assertEqual(len((trace / "index.jsonl").read_text().splitlines()), 1, trace)
+        with self.running("--store", self.store, *BUDGET, "--learned-state", learned) as daemon:
+            self.assertIn(f"taken up from {learned}", daemon.log())
+
     def test_the_end_while_loading(self) -> None:
         with self.daemon("--read-rate", "4MB", "--io-queue-depth", 1) as daemon:
             daemon.moectl("unload")

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import grpc
 
 from tests.http.front import front_of
-from tests.real_programs import RealProgramsTest, main
+from tests.real_programs import RealProgramsTest, main, metrics_of
 from tests.tokens import line, write_tokens
 from tools.daemon import Daemon, pack_demo
 from tools.server_process import wait_until
@@ -239,6 +239,8 @@ class TokensTest(RealProgramsTest):
             self.assertEqual(refused.returncode, 5, refused.stderr)
             self.assertIn("asker has had its 1 tokens a minute", refused.stderr)
             self.assertRegex(refused.stderr, r"retry")
+            self.assertIn('moe_requests_rejected_total{reason="tenant_limit"} 1', metrics_of(daemon))
+            self.assertIn('moe_requests_rejected_total{reason="queue_full"} 0', metrics_of(daemon))
             self.assertEqual(self.ask(daemon, "everything", *once).returncode, 0)
             listed = json.loads(self.ask(daemon, "watcher", "tenants", "--json").stdout)["tenants"]
             self.assertEqual([each["name"] for each in listed], ["asker", "everything", "steward", "watcher"])

@@ -25,6 +25,7 @@ constexpr RouterMaskRow kRouterMasks[] = {
      .options = kSwapMoeOptions,
      .make = MakeSwapMoeMask,
      .memory = SwapMoeMaskMemory,
+     .least_records = SwapMoeLeastRecords,
      .check = CheckStoreHasNorms},
 };
 

@@ -1,6 +1,7 @@
 // One row per fidelity rule, one per router mask; tests iterate the tables.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -40,6 +41,8 @@ struct RouterMaskRow {
   std::span<const OptionRow* const> options = {};
   absl::StatusOr<std::unique_ptr<RouterMask>> (*make)(const PartContext& context, const PartOptions& options) = nullptr;
   PartMemory (*memory)(const PartContext& context, const PartOptions& options) = nullptr;  // null: nothing worth counting
+  // Of the cache, so that it can be made. Null: the least that any cache has.
+  uint64_t (*least_records)(int moe_layers, const PartOptions& options) = nullptr;
   // FAILED_PRECONDITION: the store lacks something. Null: it needs nothing.
   absl::Status (*check)(const StoreReader& store, const PartOptions& options) = nullptr;
 };

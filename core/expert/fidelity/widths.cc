@@ -96,7 +96,11 @@ absl::StatusOr<std::any> ReadWidthsFile(const std::string& path, const StoreRead
 
 absl::StatusOr<std::unique_ptr<FidelityRule>> MakeWidthsRule(const PartContext& context, const PartOptions& options) {
   const auto widths = options.File<ExpertWidths>(kWidthsOption);
-  if (widths == nullptr) return InvalidArgument("widths: the file with the precision of every expert is missing");
+  if (widths == nullptr) {
+    return InvalidArgument(
+        "widths: the file with the precision of every expert is missing; \"moed-plan widths STORE TEXT\" writes one, for "
+        "--preset-options widths=FILE");
+  }
   return std::make_unique<WidthsRule>(*widths, context.model);
 }
 

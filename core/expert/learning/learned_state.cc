@@ -177,10 +177,10 @@ struct Start {
 absl::StatusOr<uint64_t> CheckFile(const LearnedFile& wanted, const RandomAccessFile& file) {
   Start start;
   if (file.size() < sizeof(start) + sizeof(uint64_t))
-    return DataLoss(wanted.path, " holds no learned state: ", file.size(), " bytes");
+    return DataLoss(wanted.path, " holds nothing that was learned or measured: ", file.size(), " bytes");
   MOED_RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(&start, 1))));
   const bool known = start.magic == kMagic || start.magic == kMagic1;
-  if (!known || start.names_bytes > kLongestNames) return DataLoss(wanted.path, " holds no learned state");
+  if (!known || start.names_bytes > kLongestNames) return DataLoss(wanted.path, " holds nothing that was learned or measured");
   uint64_t sum = 0;
   MOED_RETURN_IF_ERROR(file.ReadAt(file.size() - sizeof(sum), std::as_writable_bytes(std::span(&sum, 1))));
   MOED_ASSIGN_OR_RETURN(const uint64_t found, ChecksumOf(file, file.size() - sizeof(sum)));

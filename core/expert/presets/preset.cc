@@ -59,6 +59,12 @@ absl::Status CheckStore(const PresetSetup& setup, const StoreReader& store) {
                             PackCommand(store, FormatsWithOneMore(store)), "\" makes such a store");
 }
 
+uint64_t LeastOfMask(const PresetSetup& setup, const StoreDescription& store) {
+  if (setup.mask->least_records == nullptr) return 0;
+  const uint64_t records = setup.mask->least_records(static_cast<int>(store.moe_layers.size()), setup.options);
+  return records * LargestRecordBytes(store.precisions[kReferencePrecision]);
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<const OptionRow*>> KnownOptions(const PresetChoice& choice) {
@@ -124,7 +130,7 @@ CacheBounds BoundsOfCache(const PresetSetup& setup, const StoreDescription& stor
   const uint64_t largest = LargestRecordBytes(store);
   switch (setup.row->cache) {
     case CacheKind::kWhole:
-      return {.lends = !setup.mask->chooses_residents};
+      return {.least = LeastOfMask(setup, store), .lends = !setup.mask->chooses_residents};
     case CacheKind::kOneToken:
       return {.most = std::max(static_cast<uint64_t>(top_k) * record, largest)};
     case CacheKind::kAll:

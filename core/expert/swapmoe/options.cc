@@ -1,5 +1,6 @@
 #include "core/expert/swapmoe/options.h"
 
+#include <numeric>
 #include <utility>
 
 #include "core/base/check.h"
@@ -12,13 +13,19 @@
 namespace moed {
 namespace {
 
+// Null: as many in every layer.
+absl::StatusOr<std::shared_ptr<const SlotsPlan>> PlanOf(const PartOptions& options) {
+  MOED_ASSIGN_OR_RETURN(const size_t from, options.Word(kSwapMoeSlots));
+  if (static_cast<SlotsFrom>(from) == SlotsFrom::kEqual) return nullptr;
+  return options.File<SlotsPlan>(kSwapMoePlan);
+}
+
 absl::StatusOr<std::vector<int>> SlotsOf(const ExpertModelShape& model, const PartOptions& options) {
   MOED_CHECK(!model.record_bytes.empty());
   const uint64_t record_bytes = model.record_bytes[kReferencePrecision];
   const uint64_t records = model.capacity_bytes / record_bytes;
-  MOED_ASSIGN_OR_RETURN(const size_t from, options.Word(kSwapMoeSlots));
-  const auto plan = options.File<SlotsPlan>(kSwapMoePlan);
-  if (plan == nullptr || static_cast<SlotsFrom>(from) == SlotsFrom::kEqual) {
+  MOED_ASSIGN_OR_RETURN(const auto plan, PlanOf(options));
+  if (plan == nullptr) {
     return EqualSlots(static_cast<int>(model.moe_layers.size()), model.experts_per_layer, records);
   }
   MOED_RETURN_IF_ERROR(CheckSlotsFit(plan->slots, records, record_bytes));
@@ -70,6 +77,12 @@ absl::StatusOr<std::any> ReadSlotsFile(const std::string& path, const StoreReade
 absl::StatusOr<std::vector<float>> SwapMoeNorms(const StoreReader& store, const PartOptions& options) {
   if (const auto plan = options.File<SlotsPlan>(kSwapMoePlan); plan != nullptr) return plan->norms;
   return ReadExpertNorms(store);
+}
+
+uint64_t SwapMoeLeastRecords(int moe_layers, const PartOptions& options) {
+  const auto plan = PlanOf(options);
+  if (!plan.ok() || *plan == nullptr) return static_cast<uint64_t>(moe_layers) + kSpareSlots;
+  return std::accumulate((*plan)->slots.begin(), (*plan)->slots.end(), kSpareSlots);
 }
 
 absl::Status CheckStoreHasNorms(const StoreReader& store, const PartOptions& options) {

@@ -64,6 +64,8 @@ inline constexpr const OptionRow* kSwapMoeUpdateOptions[] = {&kSwapMoeImportance
 
 // (MoE layers, experts): those of the file of slots, which a store without any may have, else the store's.
 absl::StatusOr<std::vector<float>> SwapMoeNorms(const StoreReader& store, const PartOptions& options);
+// What its slots and the spare one take: those of the file of slots, or one for each layer.
+uint64_t SwapMoeLeastRecords(int moe_layers, const PartOptions& options);
 // FAILED_PRECONDITION, with what makes them, where there are none.
 absl::Status CheckStoreHasNorms(const StoreReader& store, const PartOptions& options);
 

@@ -157,6 +157,7 @@ TEST_F(PresetTest, CachesOfOneTokenAndOfAllExperts) {
   EXPECT_EQ(bounds("io-qexp").most, kTopK * low);
   EXPECT_EQ(bounds("io-free").least, 24 * high);
   EXPECT_EQ(bounds("io-qfree").least, 24 * low);
+  EXPECT_EQ(bounds("swapmoe").least, 4 * high);  // one for each of three layers and a spare one
 }
 
 TEST_F(PresetTest, TheMemoryPlanKeepsTheBounds) {
