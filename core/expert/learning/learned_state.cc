@@ -18,9 +18,11 @@ namespace moed {
 namespace {
 
 // The file: magic, model hash, length and text of the parts' names; for every array or table its bytes and a 64-bit length before
-// them, the rows of a table one after the other; at the end XXH3-64 of all of it. Files of version 1 had tables of another kind.
-constexpr std::array<char, 8> kMagic = {'M', 'O', 'E', 'D', 'L', 'R', 'N', '2'};
+// them, the rows of a table one after the other; at the end XXH3-64 of all of it. Files of versions 1 and 2 had tables of other
+// kinds.
+constexpr std::array<char, 8> kMagic = {'M', 'O', 'E', 'D', 'L', 'R', 'N', '3'};
 constexpr std::array<char, 8> kMagic1 = {'M', 'O', 'E', 'D', 'L', 'R', 'N', '1'};
+constexpr std::array<char, 8> kMagic2 = {'M', 'O', 'E', 'D', 'L', 'R', 'N', '2'};
 constexpr uint64_t kLongestNames = 4096;
 constexpr size_t kPieceBytes = 1 << 16;  // that are read or written at once
 
@@ -179,8 +181,9 @@ absl::StatusOr<uint64_t> CheckFile(const LearnedFile& wanted, const RandomAccess
   if (file.size() < sizeof(start) + sizeof(uint64_t))
     return DataLoss(wanted.path, " holds nothing that was learned or measured: ", file.size(), " bytes");
   MOED_RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(&start, 1))));
-  const bool known = start.magic == kMagic || start.magic == kMagic1;
-  if (!known || start.names_bytes > kLongestNames) return DataLoss(wanted.path, " holds nothing that was learned or measured");
+  const bool earlier = start.magic == kMagic1 || start.magic == kMagic2;
+  if ((start.magic != kMagic && !earlier) || start.names_bytes > kLongestNames)
+    return DataLoss(wanted.path, " holds nothing that was learned or measured");
   uint64_t sum = 0;
   MOED_RETURN_IF_ERROR(file.ReadAt(file.size() - sizeof(sum), std::as_writable_bytes(std::span(&sum, 1))));
   MOED_ASSIGN_OR_RETURN(const uint64_t found, ChecksumOf(file, file.size() - sizeof(sum)));
@@ -196,7 +199,7 @@ absl::StatusOr<uint64_t> CheckFile(const LearnedFile& wanted, const RandomAccess
   if (names != wanted.parts) {
     return FailedPrecondition(wanted.path, " was learned by ", names, ", now there are ", wanted.parts, "; name another file");
   }
-  if (start.magic == kMagic1) {
+  if (earlier) {
     return absl::OutOfRangeError(StrCat(wanted.path, " was written by an earlier version of moed, whose tables were others"));
   }
   return sizeof(start) + names.size();

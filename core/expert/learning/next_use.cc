@@ -21,9 +21,14 @@ constexpr float kUsualValue = 0.4f;
 constexpr float kWeightDecay = 0.8f;    // a visit
 constexpr float kLearningRate = 0.02f;  // of the gradient's mean over a layer's experts, for each of the two sets of weights
 constexpr float kPairRate = 0.02f;
-constexpr float kFirstRate = 0.1f;   // more of both at first, of which
-constexpr float kFirstVisits = 100;  // half is left after so many visits
-constexpr size_t kPairsShare = 2;    // pairs may take one of so many parts of the table's bytes
+constexpr float kFarPairRate = 0.005f;  // of experts of other layers
+constexpr float kFirstRate = 0.1f;      // more of both at first, of which
+constexpr float kFirstVisits = 100;     // half is left after so many visits
+constexpr float kHastyVisits = 200;     // until then weights change so fast that the value before a visit is computed again
+constexpr size_t kPairsShare = 2;       // pairs may take one of so many parts of the table's bytes
+// Experts that are told of at a visit, each as often as it is: so many bound what a visit costs.
+constexpr size_t kMostTold = 4096;
+constexpr size_t kLeastLeading = 3;  // of a token's choices, so that not all of it goes to distances
 constexpr float kTrust = 2;          // occurrences of a token after which what is known of it counts half
 constexpr float kUsualRate = 0.02f;
 constexpr float kMostVisitsCounted = 2000;   // the frequency forgets what is older
@@ -32,7 +37,18 @@ constexpr float kFrequencyPrior = 4;         // visits
 constexpr size_t kPrefillVisits = 64;        // of one prefill step, its last tokens
 constexpr float kTableBase = 1;              // occurrences
 
-bool KeepsPairs(const ExpertModelShape& shape) { return PairWeights::Bytes(shape) <= shape.table_bytes / kPairsShare; }
+// Of pairs, whatever the room.
+size_t MostDistances(size_t layers, size_t experts) {
+  return std::min(layers, std::max<size_t>(1, kMostTold / kLeastLeading / experts));
+}
+size_t Distances(const ExpertModelShape& shape) {
+  const size_t most = MostDistances(shape.moe_layers.size(), static_cast<size_t>(shape.experts_per_layer));
+  return std::min(most, shape.table_bytes / kPairsShare / PairWeights::Bytes(shape));
+}
+size_t Leading(const ExpertModelShape& shape) {
+  const size_t told = std::max<size_t>(1, Distances(shape)) * static_cast<size_t>(shape.experts_per_layer);
+  return std::clamp<size_t>(kMostTold / told, 1, static_cast<size_t>(std::max(1, shape.top_k)));
+}
 
 }  // namespace
 
@@ -40,6 +56,7 @@ NextUse::NextUse(const ExpertModelShape& context)
     : index_(context.moe_layers, context.experts_per_layer, 1),
       experts_(static_cast<size_t>(context.experts_per_layer)),
       top_k_(static_cast<float>(context.top_k)),
+      leading_(Leading(context)),
       features_(index_.size() * kFeatures),
       frequency_(index_.size()),
       unused_for_(index_.size()),
@@ -50,27 +67,32 @@ NextUse::NextUse(const ExpertModelShape& context)
       visits_(static_cast<size_t>(index_.layers())),
       shared_(FirstWeights()),
       own_(static_cast<size_t>(index_.layers())),
-      after_use_(context, KeepsPairs(context)),
+      after_use_(context, Distances(context)),
       used_last_(index_.size()),
+      led_last_(index_.size()),
+      led_last_but_one_(index_.size()),
+      others_told_(static_cast<size_t>(index_.layers())),
       after_token_(context, context.table_bytes - after_use_.memory_bytes(), kTableBase),
       used_(experts_),
       weight_(experts_),
+      leading_weight_(experts_),
       values_(experts_),
       targets_(experts_),
       errors_(experts_),
       nobody_uses_(experts_),
       token_targets_(experts_),
       after_token_values_(experts_),
-      features_before_(kFeatures * experts_),
-      used_before_(experts_),
-      values_before_(experts_) {
+      features_before_(kFeatures * experts_) {
+  const size_t most_tellers = MostDistances(own_.size(), experts_) * experts_;
+  tellers_.reserve(most_tellers);
+  tellers_before_.reserve(most_tellers);
   const float usual = std::min(1.f, static_cast<float>(context.top_k) / static_cast<float>(context.experts_per_layer));
   std::ranges::fill(frequency_, usual);
   std::ranges::fill(unused_for_, 1 / usual);
   for (int position = 0; position < index_.layers(); ++position) {
     std::ranges::fill(Row(position, kBias), 1.f);
     CountUses(position);
-    Score(position, LayerFeatures(position), Layer(used_last_, position), Layer(learned_, position));
+    Score(position, LayerFeatures(position), Layer(learned_, position));
     Publish(position);
   }
 }
@@ -135,14 +157,18 @@ float NextUse::ValueIn(float tokens) { return FastExp(tokens * FastLog(kDiscount
 
 void NextUse::Visit(int position) {
   const std::span<const float> features = LayerFeatures(position);
-  const std::span<const float> used_last = Layer(used_last_, position);
   std::ranges::copy(features, features_before_.begin());
-  std::ranges::copy(used_last, used_before_.begin());
-  Score(position, features, used_last, values_before_);
+  // Every other layer was visited once since this one was: what it used last then is what it used at its last visit but one.
+  FindTellers(position, led_last_but_one_);
+  if (visits_[static_cast<size_t>(position)] < kHastyVisits) Score(position, features, Layer(learned_, position));
+  std::swap(tellers_, tellers_before_);
   CountFrequency(position);
   CountUses(position);
   LookUpTokens(position);
-  Score(position, features, used_last, values_);
+  // A prompt's tokens pass one layer after the other, so that what the others used last is of other tokens.
+  others_told_[static_cast<size_t>(position)] = tokens_.front().routing->phase == Phase::kDecode ? 1 : 0;
+  FindTellers(position, led_last_);
+  Score(position, features, values_);
   for (size_t e = 0; e < experts_; ++e) targets_[e] = used_[e] > 0 ? 1 : kDiscount * values_[e];
   LearnWeights(position);
   LearnTable(position);
@@ -155,14 +181,35 @@ void NextUse::Visit(int position) {
   std::ranges::copy(values_, Layer(learned_, position).begin());
 }
 
+// What the layer itself used is of its last visit.
+void NextUse::FindTellers(int position, const std::vector<float>& of_others) {
+  tellers_.clear();
+  for (size_t distance = 0; distance < after_use_.distances(); ++distance) {
+    const int source = after_use_.Source(distance, position);
+    if (source != position && others_told_[static_cast<size_t>(position)] == 0) continue;
+    const float* weights = source == position ? &used_last_[At(source)] : &of_others[At(source)];
+    for (size_t e = 0; e < experts_; ++e) {
+      if (weights[e] == 0) continue;
+      tellers_.push_back({distance, e, weights[e]});
+      after_use_.Fetch(distance, position, e);
+    }
+  }
+}
+
 void NextUse::MarkUsed() {
   std::ranges::fill(used_, 0.f);
   std::ranges::fill(weight_, 0.f);
+  std::ranges::fill(leading_weight_, 0.f);
+  const size_t leading = std::max<size_t>(1, leading_ / tokens_.size());
   for (const VisitToken& token : tokens_) {
     for (const ExpertChoice& choice : token.routing->choices) {
       const auto e = static_cast<size_t>(choice.expert);
       used_[e] = 1;
       weight_[e] = std::max(weight_[e], choice.probability);
+    }
+    for (const ExpertChoice& choice : token.routing->choices.first(std::min(leading, token.routing->choices.size()))) {
+      const auto e = static_cast<size_t>(choice.expert);
+      leading_weight_[e] = std::max(leading_weight_[e], choice.probability);
     }
   }
 }
@@ -190,10 +237,13 @@ void NextUse::CountUses(int position) {
   float* weight = Row(position, kWeight).data();
   float* weight5 = Row(position, kWeight5).data();
   float* used_last = &used_last_[At(position)];
+  float* led_last = &led_last_[At(position)];
+  std::copy_n(led_last, experts_, &led_last_but_one_[At(position)]);
   for (size_t e = 0; e < experts_; ++e) {
     weight[e] = weight_[e];
     weight5[e] = weight5[e] * kWeightDecay + weight_[e];
     used_last[e] = weight_[e] * top_k_;
+    led_last[e] = leading_weight_[e] * top_k_;
   }
   float* odds = Row(position, kFrequency).data();
   float* recency = Row(position, kRecency).data();
@@ -230,7 +280,7 @@ void NextUse::LookUpTokens(int position) {
   }
 }
 
-void NextUse::Score(int position, std::span<const float> features, std::span<const float> used, std::span<float> values) const {
+void NextUse::Score(int position, std::span<const float> features, std::span<float> values) const {
   Weights weights = shared_;
   for (size_t f = 0; f < kFeatures; ++f) weights[f] += own_[static_cast<size_t>(position)][f];
   const float* feature = features.data();
@@ -240,17 +290,17 @@ void NextUse::Score(int position, std::span<const float> features, std::span<con
     for (size_t f = 0; f < kFeatures; ++f) sum += weights[f] * feature[f * experts_ + e];
     value[e] = sum;
   }
-  for (size_t from = 0; from < experts_; ++from) {
-    if (used[from] != 0) after_use_.Add(position, from, used[from], values);
-  }
+  for (const Teller& teller : tellers_) after_use_.Add(teller.distance, position, teller.expert, teller.weight, values);
   for (size_t e = 0; e < experts_; ++e) value[e] = Logistic(value[e]);
 }
 
 void NextUse::LearnWeights(int position) {
   const float visits = visits_[static_cast<size_t>(position)] / kFirstVisits;
   const float at_first = kFirstRate / (1 + visits * visits);
+  const float far_rate = kFarPairRate * visits / (1 + visits);
   const float rate = (kLearningRate + at_first) / static_cast<float>(experts_);
-  for (size_t e = 0; e < experts_; ++e) errors_[e] = targets_[e] - values_before_[e];
+  const float* before = &learned_[At(position)];  // of weights as they were then
+  for (size_t e = 0; e < experts_; ++e) errors_[e] = targets_[e] - before[e];
   Weights& own = own_[static_cast<size_t>(position)];
   for (size_t f = 0; f < kFeatures; ++f) {
     const float* row = &features_before_[f * experts_];
@@ -258,8 +308,9 @@ void NextUse::LearnWeights(int position) {
     shared_[f] += rate * gradient;
     own[f] += rate * gradient;
   }
-  for (size_t from = 0; from < experts_; ++from) {
-    if (used_before_[from] != 0) after_use_.Learn(position, from, (kPairRate + at_first) * used_before_[from], errors_);
+  for (const Teller& teller : tellers_before_) {
+    const float pair_rate = teller.distance == 0 ? kPairRate + at_first : far_rate;
+    after_use_.Learn(teller.distance, position, teller.expert, pair_rate * teller.weight, errors_);
   }
 }
 
@@ -289,13 +340,17 @@ void NextUse::VisitLearned(LearnedState& state) {
   state.Values(own_, kCalculable);
   after_use_.VisitLearned(state);
   state.Values(used_last_, kCalculable);
+  state.Values(led_last_, kCalculable);
+  state.Values(led_last_but_one_, kCalculable);
+  state.Values(others_told_, Within{0, 1});
   after_token_.VisitLearned(state);
   for (int position = 0; position < index_.layers(); ++position) Publish(position);
 }
 
 size_t NextUse::FixedBytes(size_t layers, size_t experts) {
-  constexpr size_t kOfAnExpert = kFeatures + 7, kOfAVisit = kFeatures + 10;
-  return (layers * experts * kOfAnExpert + experts * kOfAVisit) * sizeof(float) + layers * (sizeof(Weights) + sizeof(float));
+  constexpr size_t kOfAnExpert = kFeatures + 9, kOfAVisit = kFeatures + 9;
+  return (layers * experts * kOfAnExpert + experts * kOfAVisit) * sizeof(float) + layers * (sizeof(Weights) + 2 * sizeof(float)) +
+         2 * MostDistances(layers, experts) * experts * sizeof(Teller);
 }
 
 size_t NextUse::BytesWithoutTable(const ExpertModelShape& shape) {

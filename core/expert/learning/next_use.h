@@ -3,9 +3,9 @@
 // The value of an expert is E[g^t]: t = tokens until its next use, counted from the next visit to its layer (0 = used there), and
 // g = kDiscount. It is the logistic of a weighted sum of features: how often, how recently and with what gate weight the expert
 // was used, what its use was like in the past after the token that was computed last (a table from tokens to values), and which
-// experts of its layer were used last (a weight for every pair of a layer's experts). Each visit to a layer brings the value
-// before it nearer to what was seen: 1 for a used expert, g times its value after the visit for any other (temporal difference).
-// Weights of features are a sum of a part for all layers and one for each layer, and begin as recency and frequency.
+// experts of its own layer and of others were used last (a weight for every pair of experts). Each visit to a layer brings the
+// value before it nearer to what was seen: 1 for a used expert, g times its value after the visit for any other (temporal
+// difference). Weights of features are a sum of a part for all layers and one for each layer, and begin as recency and frequency.
 //
 // A visit is one decode step, whatever the number of sequences in it, or one of the last tokens of a prefill step. Tokens whose
 // gate weights are no numbers are none.
@@ -86,6 +86,12 @@ class NextUse {
     const TokenRouting* routing;
     TokenId before;  // of its sequence; -1: it is the first
   };
+  // An expert that tells of those of another layer, or of its own.
+  struct Teller {
+    size_t distance;  // the place of its table
+    size_t expert;
+    float weight;  // top_k times its gate weight
+  };
 
   size_t At(int position) const { return static_cast<size_t>(position) * experts_; }
   std::span<float> Layer(std::vector<float>& per_expert, int position) const {
@@ -100,10 +106,11 @@ class NextUse {
   }
 
   void Visit(int position);
+  void FindTellers(int position, const std::vector<float>& of_others);
   void MarkUsed();
   void CountUses(int position);
   void LookUpTokens(int position);
-  void Score(int position, std::span<const float> features, std::span<const float> used, std::span<float> values) const;
+  void Score(int position, std::span<const float> features, std::span<float> values) const;
   void LearnWeights(int position);
   void LearnTable(int position);
   // Visits one after the other, tokens_ being those of one.
@@ -116,6 +123,7 @@ class NextUse {
   const ExpertIndex index_;
   const size_t experts_;
   const float top_k_;
+  const size_t leading_;  // choices of a token, its first ones, that tell of other layers
 
   std::vector<float> features_;      // (layers, kFeatures, experts), as of the last visit
   std::vector<float> frequency_;     // (layers, experts)
@@ -126,9 +134,12 @@ class NextUse {
   std::vector<float> published_;     // (layers, experts): of them, those that count
   std::vector<float> visits_;        // (layers)
   Weights shared_;
-  std::vector<Weights> own_;  // (layers)
-  PairWeights after_use_;     // from an expert used at the last visit; none where they would take too much of the table's bytes
-  std::vector<float> used_last_;  // (layers, experts): top_k times the gate weight at the last visit
+  std::vector<Weights> own_;             // (layers)
+  PairWeights after_use_;                // from an expert used at its layer's last visit; of as many distances as have room
+  std::vector<float> used_last_;         // (layers, experts): top_k times the gate weight at the last visit
+  std::vector<float> led_last_;          // (layers, experts): the same of leading choices alone
+  std::vector<float> led_last_but_one_;  // (layers, experts): at the visit before that
+  std::vector<float> others_told_;       // (layers): 1 where features are of a visit at which other layers' experts told, else 0
   TokenTable after_token_;
 
   absl::flat_hash_map<SequenceId, Sequence> sequences_;
@@ -139,15 +150,16 @@ class NextUse {
   std::vector<VisitToken> tokens_;
   std::vector<float> used_;                // (experts) 0 or 1
   std::vector<float> weight_;              // (experts) highest gate weight among the tokens
+  std::vector<float> leading_weight_;      // (experts) the same of leading choices
   std::vector<float> values_;              // (experts) after it
   std::vector<float> targets_;             // (experts)
-  std::vector<float> errors_;              // (experts): of the values before it
+  std::vector<float> errors_;              // (experts): of the values after the last one
   std::vector<float> nobody_uses_;         // (experts): the chance, as far as its tokens are known
   std::vector<float> token_targets_;       // (experts) of one token
   std::vector<float> after_token_values_;  // (experts) likewise
   std::vector<float> features_before_;     // (kFeatures, experts)
-  std::vector<float> used_before_;         // (experts) used_last_
-  std::vector<float> values_before_;       // (experts)
+  std::vector<Teller> tellers_;            // (distances, experts) at most, by distance
+  std::vector<Teller> tellers_before_;     // likewise
 };
 
 }  // namespace moed

@@ -1,4 +1,4 @@
-// A weight for every pair of experts of a layer: what the use of one says of the other.
+// A weight for every pair of experts: what the use of one in its layer says of the other, some layers on.
 #pragma once
 
 #include <cstddef>
@@ -11,25 +11,51 @@
 
 namespace moed {
 
+// A table for each of several distances: layers from the one that was used on to the one that is told of, through the end of a
+// token into the next. Distance 0 is the same layer. The distances spread over a token, and fewer are always the first of more:
+// 0, 1/2, 1/4, 3/4 of it, and so on. Who has a rule of its own for whose experts tell has one table and asks no Source.
+//
 // Fixed point of 16 bits, in steps of 1/4096 up to 8: half of what a float takes, so that layers of 512 experts have pairs in a
 // few gigabytes. Not synchronised.
-class PairWeights {
+class PairWeights final : private LearnedRows {
  public:
-  // Nothing is kept where not `kept`: all weights are 0.
-  PairWeights(const ExpertModelShape& shape, bool kept);
-  static size_t Bytes(const ExpertModelShape& shape);
+  // As many distances as are asked for, no more than there are layers. None: all weights are 0.
+  PairWeights(const ExpertModelShape& shape, size_t distances);
+  static size_t Bytes(const ExpertModelShape& shape);  // of one distance
 
+  size_t distances() const { return distances_.size(); }
+  // The layer that the table of place `distance` hears for `position`.
+  int Source(size_t distance, int position) const;
+  // Begins to bring the row of `from` into the processor's caches.
+  void Fetch(size_t distance, int position, size_t from) const;
   // Adds the row of `from`, weighed, to the log odds of the layer's experts.
-  void Add(int position, size_t from, float weight, std::span<float> log_odds) const;
+  void Add(size_t distance, int position, size_t from, float weight, std::span<float> log_odds) const;
   // Moves the row by `step` times the experts' errors.
-  void Learn(int position, size_t from, float step, std::span<const float> errors);
+  void Learn(size_t distance, int position, size_t from, float step, std::span<const float> errors);
 
-  void VisitLearned(LearnedState& state) { state.Values(weights_, kAnything); }
+  void VisitLearned(LearnedState& state) { state.Rows(*this); }
   size_t memory_bytes() const { return weights_.size() * sizeof(int16_t); }
 
  private:
+  size_t At(size_t distance, int position, size_t from) const {
+    return ((distance * layers_ + static_cast<size_t>(position)) * experts_ + from) * experts_;
+  }
+
+  // Of a file: the distance in layers and the layer's position, then its weights. Distances that are not kept here are left.
+  struct Place {
+    uint32_t distance;
+    uint32_t position;
+  };
+  size_t rows() const override { return distances_.size() * layers_; }
+  size_t row_bytes() const override { return sizeof(Place) + experts_ * experts_ * sizeof(int16_t); }
+  bool Write(size_t row, std::span<std::byte> bytes) const override;
+  bool Sane(std::span<const std::byte> bytes) const override;
+  void Take(std::span<const std::byte> bytes) override;
+
+  const size_t layers_;
   const size_t experts_;
-  std::vector<int16_t> weights_;  // (layers, from, experts), or none
+  const std::vector<size_t> distances_;  // in layers
+  std::vector<int16_t> weights_;         // (distances, layers, from, experts)
 };
 
 }  // namespace moed

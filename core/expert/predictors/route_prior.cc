@@ -36,8 +36,8 @@ RoutePrior::RoutePrior(const ExpertModelShape& context)
       odds_(index_.size(), LogOdds(static_cast<float>(top_k_) / static_cast<float>(experts_), kLeast)),
       shared_(kFirstWeights),
       own_(static_cast<size_t>(index_.layers())),
-      after_path_(context, PairTables(context) >= 1),
-      after_use_(context, PairTables(context) >= 2),
+      after_path_(context, PairTables(context) >= 1 ? 1 : 0),
+      after_use_(context, PairTables(context) >= 2 ? 1 : 0),
       of_token_(context, context.table_bytes - after_path_.memory_bytes() - after_use_.memory_bytes(), kTableBase),
       zeros_(experts_),
       ones_(experts_, 1.f),
@@ -90,7 +90,7 @@ bool RoutePrior::Score(Sequence& sequence, int first) {
     for (const ExpertChoice& last : LastOf(sequence.last, position)) {
       if (last.expert < 0) continue;
       logits[static_cast<size_t>(last.expert)] += weights[kWeight] * last.probability;
-      after_use_.Add(position, static_cast<size_t>(last.expert), last.probability, logits);
+      after_use_.Add(0, position, static_cast<size_t>(last.expert), last.probability, logits);
     }
   }
   return true;
@@ -99,7 +99,7 @@ bool RoutePrior::Score(Sequence& sequence, int first) {
 void RoutePrior::ScoreNext(const Sequence& sequence, int position, std::span<float> logits) const {
   std::copy_n(&sequence.logits[At(position)], experts_, logits.begin());
   for (const ExpertChoice& before : LastOf(sequence.last, position - 1)) {
-    if (before.expert >= 0) after_path_.Add(position, static_cast<size_t>(before.expert), 1, logits);
+    if (before.expert >= 0) after_path_.Add(0, position, static_cast<size_t>(before.expert), 1, logits);
   }
 }
 
@@ -149,10 +149,10 @@ void RoutePrior::LearnWeights(int position, const Sequence& sequence) {
   for (const ExpertChoice& last : LastOf(sequence.last, position)) {
     if (last.expert < 0) continue;
     gradient[kWeight] += error_[static_cast<size_t>(last.expert)] * last.probability;
-    after_use_.Learn(position, static_cast<size_t>(last.expert), kPairRate * last.probability, error_);
+    after_use_.Learn(0, position, static_cast<size_t>(last.expert), kPairRate * last.probability, error_);
   }
   for (const ExpertChoice& before : LastOf(sequence.last, position - 1)) {
-    if (before.expert >= 0) after_path_.Learn(position, static_cast<size_t>(before.expert), kPairRate, error_);
+    if (before.expert >= 0) after_path_.Learn(0, position, static_cast<size_t>(before.expert), kPairRate, error_);
   }
   Weights& own = own_[static_cast<size_t>(position)];
   for (size_t f = 0; f < kFeatures; ++f) {

@@ -125,24 +125,26 @@ TEST_F(LearnedStateTest, TheNewestTokensAreTakenWhereNotAllFit) {
   }
 }
 
-TEST_F(LearnedStateTest, AFileOfTheFirstVersionStartsAnew) {
+TEST_F(LearnedStateTest, AFileOfAnEarlierVersionStartsAnew) {
   LearnedParts learned;
   learned.Learn(60);
   ASSERT_TRUE(Save(learned, File()).ok());
-  std::string old = Read("state");
-  old[7] = '1';
-  const uint64_t sum = Checksum(std::string_view(old).substr(0, old.size() - sizeof(uint64_t)));
-  old.replace(old.size() - sizeof(sum), sizeof(sum), reinterpret_cast<const char*>(&sum), sizeof(sum));
-  Write("old", old);
-  LearnedParts fresh;
-  const std::string before = Contents(fresh);
-  const absl::Status status = Take(fresh, File("old")).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
-  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("earlier version"));
-  EXPECT_EQ(Contents(fresh), before);
-  LearnedFile other_store = File("old");
-  other_store.model_hash = kHash + 1;
-  EXPECT_EQ(Take(fresh, other_store).status().code(), absl::StatusCode::kFailedPrecondition) << "nothing writes over it";
+  for (const char version : {'1', '2'}) {
+    std::string old = Read("state");
+    old[7] = version;
+    const uint64_t sum = Checksum(std::string_view(old).substr(0, old.size() - sizeof(uint64_t)));
+    old.replace(old.size() - sizeof(sum), sizeof(sum), reinterpret_cast<const char*>(&sum), sizeof(sum));
+    Write("old", old);
+    LearnedParts fresh;
+    const std::string before = Contents(fresh);
+    const absl::Status status = Take(fresh, File("old")).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("earlier version"));
+    EXPECT_EQ(Contents(fresh), before);
+    LearnedFile other_store = File("old");
+    other_store.model_hash = kHash + 1;
+    EXPECT_EQ(Take(fresh, other_store).status().code(), absl::StatusCode::kFailedPrecondition) << "nothing writes over it";
+  }
 }
 
 // What a model computes for a damaged prompt may be no number; what is learned from the others stays one.

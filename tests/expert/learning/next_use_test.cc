@@ -152,5 +152,64 @@ TEST(NextUsePairs, AnExpertTellsWhatFollowsIt) {
   EXPECT_LT(ShareForeseen(0), .5) << "without room for the pairs there is nothing to tell by";
 }
 
+// One expert a layer and token: any in the first layer, in the third the one that follows the first layer's of the token before.
+class AcrossLayers {
+ public:
+  explicit AcrossLayers(size_t table_bytes) : next_use_(Shape(table_bytes)) {}
+
+  // The share of tokens after which the third layer's next expert is the one expected first.
+  double ShareForeseen(int tokens) {
+    int foreseen = 0;
+    for (int i = 0; i < tokens; ++i) {
+      next_use_.OnToken(kSession, TokenId(1));
+      const int32_t first = Random(), third = Following(first_before_);
+      Learn(next_use_, Routing(kFirst, {first}).Get());
+      Learn(next_use_, Routing(kThird, {third}).Get());
+      first_before_ = first;
+      int32_t nearest = 0;
+      for (int32_t e = 1; e < kExperts; ++e) {
+        if (TokensAway(next_use_, 2, e) < TokensAway(next_use_, 2, nearest)) nearest = e;
+      }
+      foreseen += nearest == Following(first);
+    }
+    return static_cast<double>(foreseen) / tokens;
+  }
+  // Where the third layer's experts have nothing to do with the first's.
+  void Prompt(int tokens) {
+    for (const LayerId layer : {kFirst, kThird}) {
+      std::vector<ExpertChoice> choices;
+      for (int i = 0; i < tokens; ++i) choices.push_back({Random(), 0.7f});
+      std::vector<TokenRouting> routing;
+      for (const ExpertChoice& choice : choices) routing.push_back({kSession, TokenId(1), Phase::kPrefill, {&choice, 1}});
+      Learn(next_use_, {layer, routing});
+      first_before_ = layer == kFirst ? choices.back().expert : first_before_;
+    }
+  }
+
+ private:
+  static ExpertModelShape Shape(size_t table_bytes) {
+    ExpertModelShape shape = StoreContext();
+    shape.top_k = 1;
+    shape.table_bytes = table_bytes;
+    return shape;
+  }
+  static int32_t Following(int32_t expert) { return (expert + 3) % kExperts; }
+  int32_t Random() { return static_cast<int32_t>(random_() % kExperts); }
+
+  NextUse next_use_;
+  std::mt19937 random_{5};
+  int32_t first_before_ = 0;
+};
+
+TEST(NextUsePairs, AnExpertTellsOfAnotherLayersNextToken) {
+  AcrossLayers told(1 << 16), untold(0);
+  told.ShareForeseen(4000);
+  untold.ShareForeseen(4000);
+  EXPECT_GT(told.ShareForeseen(500), .9);
+  EXPECT_LT(untold.ShareForeseen(500), .3) << "without room for the pairs there is nothing to tell by";
+  for (int prompt = 0; prompt < 10; ++prompt) told.Prompt(64);
+  EXPECT_GT(told.ShareForeseen(500), .9) << "prompts, where layers do not take turns, teach nothing of other layers";
+}
+
 }  // namespace
 }  // namespace moed
