@@ -21,6 +21,8 @@ class CallReader {
   virtual CallState Put(char c, AnswerWriter& out) = 0;
   // The answer ends within: writes what was taken and is not written.
   virtual void End(AnswerWriter&) {}
+  // While no call has begun: no marker or name tells yet that it is to be one.
+  virtual bool MayBeText() const { return false; }
 };
 
 // Of tools, as they are written without quotes.

@@ -29,7 +29,7 @@ class HarmonyParser final : public AnswerParser {
   }
   void End(std::vector<AnswerPart>& parts) override {
     AnswerWriter out(parts, calls_);
-    Plain(held_, out);
+    if (at_ == At::kBeforeHeader) Plain(held_, out);
     Plain(ends_.Take(), out);
   }
 

@@ -138,7 +138,8 @@ class JsonCallReader final : public CallReader {
 
 class BareJsonReader final : public CallReader {
  public:
-  BareJsonReader(const ToolSchemas& tools, bool brace_came) : tools_(tools), call_(&tools_, brace_came) {}
+  BareJsonReader(const ToolSchemas& tools, bool brace_came) : tools_(tools), marked_(!brace_came), call_(&tools_, brace_came) {}
+  bool MayBeText() const override { return !marked_ && !call_.NamesTool(); }
   CallState Put(char c, AnswerWriter& out) override {
     if (between_) {
       if (c != ';') return IsMarkerSpace(c) ? CallState::kHeld : CallState::kMalformed;
@@ -154,6 +155,7 @@ class BareJsonReader final : public CallReader {
 
  private:
   const ToolSchemas tools_;
+  const bool marked_;
   JsonCall call_;
   bool between_ = false;
 };

@@ -19,6 +19,8 @@ class JsonCall {
   explicit JsonCall(const ToolSchemas* known = nullptr, bool brace_came = false)
       : known_(known), at_(brace_came ? At::kFirstKey : At::kStart) {}
   CallState Put(char c, AnswerWriter& out);
+  // It has the name of one of the known tools.
+  bool NamesTool() const { return known_ != nullptr && known_->Has(name_); }
 
  private:
   enum class At : uint8_t { kStart, kFirstKey, kKey, kInKey, kColon, kBeforeValue, kInValue, kNext };

@@ -112,10 +112,10 @@ void MarkedParser::End(std::vector<AnswerPart>& parts) {
   AnswerWriter out(parts, calls_);
   if (reader_ == nullptr) {
     Plain(scanner_.Take(), out);
-  } else if (out.calls() == calls_before_) {
-    Plain(held_, out);
-  } else {
+  } else if (out.calls() != calls_before_) {
     reader_->End(out);
+  } else if (reader_->MayBeText()) {
+    Plain(held_, out);
   }
 }
 

@@ -127,6 +127,25 @@ const std::vector<Golden>& Goldens() {
       {"harmony", "No channels at all", "text(No channels at all)"},
       {"harmony", "<|channel|>commentary to=functions.clock<|message|>now<|call|>",
        "text(<|channel|>commentary to=functions.clock<|message|>now)"},
+
+      // Cut before the call begins.
+      {"hermes", "Let me see.\n<tool_call>\n{\"name\": \"get_wea", "text(Let me see.)"},
+      {"hermes", "Let me see.\n<tool_ca", "text(Let me see.\n<tool_ca)"},
+      {"hermes", "<tool_call>\n{\"name\": \"clock\"}\n</tool_call>\n<tool_call>\n{\"na", "call(clock, , {})"},
+      {"qwen-xml", "<tool_call>\n<function=get_weather>\n", ""},
+      {"qwen-xml", "Let me see. <function=get_wea", "text(Let me see.)"},
+      {"glm", "<tool_call>get_weather\n<arg_k", ""},
+      {"minimax", "<minimax:tool_call>\n<invoke name=\"get_weather\">", ""},
+      {"deepseek", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>", ""},
+      {"kimi", "<|tool_calls_section_begin|><|tool_call_begin|>functions.clock:0", ""},
+      {"mistral", "[TOOL_CALLS]get_weather", ""},
+      {"mistral", "[TOOL_CALLS][{\"name\": \"clock\", \"argum", ""},
+      {"llama", "<|python_tag|>{\"na", ""},
+      {"llama", "{\"name\": \"get_weather\", \"param", ""},
+      {"llama", "{\"name\": \"Ann\", \"age\": 4", "text({\"name\": \"Ann\", \"age\": 4)"},
+      {"harmony", "<|channel|>commentary to=functions.get_wea", ""},
+      {"harmony", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant to=functions.clock<|channel|>commentary<|message|>",
+       "reasoning(Hm.)"},
   };
   return kGoldens;
 }
