@@ -40,7 +40,7 @@ Ruleset WhatIsRefused(const LandlockRules& rules, int version) {
   refused.files = (uint64_t{1} << 13) - 1;  // all of version 1
   if (version >= 2) refused.files |= LANDLOCK_ACCESS_FS_REFER;
   if (version >= 3) refused.files |= kTruncate;
-  if (version >= 4) refused.ports = rules.connects ? kBindTcp : kBindTcp | kConnectTcp;
+  if (version >= 4) refused.ports = (rules.any_listening_port ? 0 : kBindTcp) | (rules.connects ? 0 : kConnectTcp);
   if (version >= 5) refused.files |= kControlDevice;
   if (version >= 6) refused.scopes = rules.abstract_sockets ? kSignals : kSignals | kAbstractSockets;
   return refused;
@@ -67,8 +67,11 @@ absl::Status AddRules(int ruleset, const LandlockRules& rules, const Ruleset& re
   MOED_RETURN_IF_ERROR(Allow(ruleset, rules.readable, kRead));
   MOED_RETURN_IF_ERROR(Allow(ruleset, rules.writable, kWrite & refused.files));
   MOED_RETURN_IF_ERROR(Allow(ruleset, rules.devices, (kRead | kWriteFile | kControlDevice) & refused.files));
-  if (refused.ports == 0) return absl::OkStatus();
-  for (const int port : rules.listening_ports) {
+  if ((refused.ports & kBindTcp) == 0) return absl::OkStatus();
+  std::vector<int> ports = rules.listening_ports;
+  // gRPC's clients look for IPv6 by binding a socket to any free port of ::1.
+  if (rules.connects) ports.push_back(0);
+  for (const int port : ports) {
     const Port rule{kBindTcp, static_cast<uint64_t>(port)};
     if (syscall(SYS_landlock_add_rule, ruleset, kPortRule, &rule, 0) != 0)
       return ErrnoError(errno, "Landlock refuses a rule for port ", port);

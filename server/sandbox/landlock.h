@@ -16,7 +16,8 @@ struct LandlockRules {
   std::vector<std::string> writable;  // likewise: read, made, written and removed
   std::vector<std::string> devices;   // likewise: read, written and controlled
   std::vector<int> listening_ports;   // of TCP
-  bool connects = false;              // over TCP
+  bool any_listening_port = false;    // instead
+  bool connects = false;              // over TCP; sockets may then be bound to port 0 as well
   bool abstract_sockets = false;      // connects to unix sockets without a path that others have made
 };
 

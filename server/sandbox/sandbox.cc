@@ -1,8 +1,10 @@
 #include "server/sandbox/sandbox.h"
 
+#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <glob.h>
 #include <link.h>
+#include <netinet/in.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -77,6 +79,12 @@ absl::Status AddWritableFolder(const std::string& named, LandlockRules& rules) {
   return AddWritable(folder.empty() || !fs::exists(folder, error) ? "." : folder, named, rules);
 }
 
+// Else the host's name may stand for several addresses: the second one is bound to whatever port the first one got.
+bool IsNumeric(const std::string& host) {
+  in6_addr parsed;
+  return inet_pton(AF_INET, host.c_str(), &parsed) == 1 || inet_pton(AF_INET6, host.c_str(), &parsed) == 1;
+}
+
 void AddReadable(const std::string& file, LandlockRules& rules) {
   for (const fs::path& folder : FoldersOf(file)) rules.readable.push_back(IsRoot(folder) ? file : folder.string());
 }
@@ -115,7 +123,9 @@ absl::StatusOr<LandlockRules> RulesFor(const SandboxNeeds& needs) {
   }
   for (const std::string& folder : needs.write_folders) MOED_RETURN_IF_ERROR(AddWritableFolder(folder, rules));
   for (const Address& address : needs.listens) {
-    if (address.path.empty()) rules.listening_ports.push_back(address.port);
+    if (!address.path.empty()) continue;
+    rules.listening_ports.push_back(address.port);
+    rules.any_listening_port |= address.port == 0 && !IsNumeric(address.host);
   }
   if (needs.devices) AddDevices(rules);
   rules.connects = needs.connects;
