@@ -15,6 +15,8 @@
 #include "core/base/version.h"
 #include "server/http/anthropic/error.h"
 #include "server/http/anthropic/messages.h"
+#include "server/http/anthropic/models.h"
+#include "server/http/api/percent_decoded.h"
 #include "server/http/expert_watch.h"
 #include "server/http/inference/endpoints.h"
 #include "server/http/inference/inference_server.h"
@@ -36,6 +38,7 @@ namespace moed::http {
 namespace {
 
 constexpr std::string_view kModelsPath = "/v1/models/";
+constexpr std::string_view kAnthropicId = "request-id";
 
 HttpReply Text(int status, std::string text) { return {.status = status, .content_type = "text/plain", .body = std::move(text)}; }
 
@@ -46,20 +49,33 @@ std::vector<Route> MakeRoutes(Daemon& daemon, const ModelNames& models, ExpertWa
        [&](const auto& exchange) {
          exchange->Reply(daemon.serves() ? Text(200, "ok\n") : Text(503, "the daemon does not serve, or the server is ending\n"));
        }},
-      {"GET", "/v1/models", false, OpenAiError, [&](const auto& exchange) { exchange->Reply(ListModels(models)); }},
+      {"GET", "/v1/models", false, OpenAiError,
+       [&](const auto& exchange) {
+         const bool anthropic = AsksAnthropic(exchange->request());
+         if (anthropic) exchange->request().id_header = kAnthropicId;
+         exchange->Reply(anthropic ? ListAnthropicModels(models) : ListModels(models));
+       }},
       {"GET", kModelsPath, false, OpenAiError,
-       [&](const auto& exchange) { exchange->Reply(OneModel(models, exchange->request().path.substr(kModelsPath.size()))); }},
+       [&](const auto& exchange) {
+         HttpRequest& request = exchange->request();
+         const bool anthropic = AsksAnthropic(request);
+         if (anthropic) request.id_header = kAnthropicId;
+         const std::string name = PercentDecoded(std::string_view(request.path).substr(kModelsPath.size()));
+         exchange->Reply(anthropic ? OneAnthropicModel(models, name) : OneModel(models, name));
+       }},
       {"POST", "/v1/completions", false, OpenAiError, [&](const auto& exchange) { HandleCompletion(daemon, models, exchange); }},
       {"POST", "/v1/chat/completions", false, OpenAiError, [&](const auto& exchange) { HandleChat(daemon, models, exchange); }},
-      {"POST", "/v1/messages", false, AnthropicError, [&](const auto& exchange) { HandleMessages(daemon, models, exchange); }},
+      {"POST", "/v1/messages", false, AnthropicError, [&](const auto& exchange) { HandleMessages(daemon, models, exchange); },
+       /*tensors=*/false, Scope::kInfer, kAnthropicId},
       {"POST", "/v1/messages/count_tokens", false, AnthropicError,
-       [&](const auto& exchange) { HandleCountTokens(daemon, models, exchange); }},
+       [&](const auto& exchange) { HandleCountTokens(daemon, models, exchange); }, /*tensors=*/false, Scope::kInfer,
+       kAnthropicId},
       {"GET", "/v2", false, InferenceError, [](const auto& exchange) { exchange->Reply(DescribeServer()); }},
       {"GET", "/v2/health/live", true, InferenceError,
        [](const auto& exchange) { exchange->Reply({.body = "{\"live\":true}"}); }},
       {"GET", "/v2/health/ready", true, InferenceError, [&](const auto& exchange) { exchange->Reply(TellReady(daemon)); }},
       {"GET", "/v2/models/", false, InferenceError,
-       [&](const auto& exchange) { exchange->Reply(DescribeModel(models, exchange->request().path)); }},
+       [&](const auto& exchange) { exchange->Reply(DescribeModel(daemon, models, exchange->request().path)); }},
       {"POST", "/v2/models/", false, InferenceError, [&](const auto& exchange) { HandleInference(daemon, models, exchange); },
        /*tensors=*/true},
       {"GET", "/moed/experts", false, OpenAiError, [&](const auto& exchange) { watches.Begin(exchange); }, /*tensors=*/false,
@@ -83,20 +99,25 @@ InferenceServerOptions InferenceOptions(const Options& options, const Access& ac
 
 // Until a signal, and until what is answered then is answered.
 int Serve(const Options& options, Access& access, Daemon& daemon) {
+  const auto fail = [&daemon](const absl::Status& status) {
+    daemon.End();
+    return Fail(status, 1);
+  };
   AccessLog log;
   const ModelNames models(daemon, options.model_names);
   ExpertWatches watches(daemon);
   std::vector<Route> routes = MakeRoutes(daemon, models, watches);
   if (options.page) std::ranges::move(PageRoutes(), std::back_inserter(routes));
-  Router router(std::move(routes), access.tokens(), OpenAiError);
+  Router router(std::move(routes), access.tokens(),
+                {{"/v1/messages/", AnthropicError}, {"/v2/", InferenceError}, {"", OpenAiError}});
   HttpServerOptions http = options.http;
   http.certificates = access.certificates();
   const auto server = HttpServer::Listen(http, router, log);
-  if (!server.ok()) return Fail(server.status(), 1);
+  if (!server.ok()) return fail(server.status());
   std::unique_ptr<InferenceServer> inference;
   if (options.inference_listen) {
     auto listening = InferenceServer::Listen(InferenceOptions(options, access), daemon, models, log, access.tokens());
-    if (!listening.ok()) return Fail(listening.status(), 1);
+    if (!listening.ok()) return fail(listening.status());
     inference = *std::move(listening);
     spdlog::info("listening on grpc://{} for the Open Inference Protocol", inference->address());
   }

@@ -1,5 +1,8 @@
 #include "server/http/router.h"
 
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
 #include "core/base/status.h"
 
 namespace moed::http {
@@ -12,17 +15,22 @@ bool Matches(std::string_view route, std::string_view path) {
   return is_folder ? path.starts_with(route) && path.size() > route.size() : path == route;
 }
 
-// "application/json; charset=utf-8". Pages of other sites can send other types without being asked for leave.
-bool IsJson(std::string_view content_type) {
-  return content_type.starts_with(kJsonType) &&
-         (content_type.size() == kJsonType.size() || content_type[kJsonType.size()] == ';');
+// Of "Application/JSON ; charset=utf-8" (RFC 9110, section 8.3.1), in lower case.
+std::string MediaType(std::string_view content_type) {
+  return absl::AsciiStrToLower(absl::StripAsciiWhitespace(ToAbsl(content_type.substr(0, content_type.find(';')))));
 }
+
+// Pages of other sites can send other types without being asked for leave.
+bool IsJson(const HttpRequest& head) { return MediaType(head.Value("content-type")) == kJsonType; }
 
 // Triton's clients name no type, which a page can do as well; but a browser says where a page is from.
 bool MayBeTensors(const HttpRequest& head) {
-  const std::string_view type = head.Value("content-type");
+  const std::string type = MediaType(head.Value("content-type"));
   return type == "application/octet-stream" || (type.empty() && head.Value("origin").empty());
 }
+
+// HEAD is answered as GET is, the body aside.
+std::string_view RoutedMethod(std::string_view method) { return method == "HEAD" ? "GET" : method; }
 
 }  // namespace
 
@@ -33,14 +41,29 @@ const Route* Router::Find(std::string_view method, std::string_view path) const 
   return nullptr;
 }
 
+HttpReply Router::Unknown(std::string_view path, const ApiError& error) const {
+  return std::ranges::find_if(forms_, [&](const ErrorForm& form) { return path.starts_with(form.prefix); })->error(error);
+}
+
+std::string Router::Methods(std::string_view path) const {
+  std::string methods;
+  for (const Route& route : routes_) {
+    if (!Matches(route.path, path)) continue;
+    methods += StrCat(methods.empty() ? "" : ", ", route.method, route.method == "GET" ? ", HEAD" : "");
+  }
+  return methods;
+}
+
 std::optional<HttpReply> Router::Admit(HttpRequest& head) {
   const Route* any = Find("", head.path);
   if (any == nullptr)
-    return error_({.status = 404, .message = StrCat("there is no ", head.path.substr(0, 128)), .code = "not_found"});
-  const Route* route = Find(head.method, head.path);
+    return Unknown(head.path, {.status = 404, .message = StrCat("there is no ", head.path.substr(0, 128)), .code = "not_found"});
+  head.id_header = any->id_header;
+  const Route* route = Find(RoutedMethod(head.method), head.path);
   if (route == nullptr) {
-    HttpReply reply = any->error({.status = 405, .message = StrCat("the method is ", any->method), .code = "method_not_allowed"});
-    reply.headers.push_back({"allow", std::string(any->method)});
+    const std::string methods = Methods(head.path);
+    HttpReply reply = any->error({.status = 405, .message = StrCat("allowed are: ", methods), .code = "method_not_allowed"});
+    reply.headers.push_back({"allow", methods});
     return reply;
   }
   if (route->open) return std::nullopt;
@@ -55,7 +78,7 @@ std::optional<HttpReply> Router::Admit(HttpRequest& head) {
     head.caller = *std::move(caller);
   }
   if (draining_) return route->error({.status = 503, .message = "the server is ending", .code = "unavailable"});
-  if (route->method == "POST" && !(IsJson(head.Value("content-type")) || (route->tensors && MayBeTensors(head)))) {
+  if (route->method == "POST" && !(IsJson(head) || (route->tensors && MayBeTensors(head)))) {
     const std::string_view also = route->tensors ? " or application/octet-stream" : "";
     return route->error(
         {.status = 415, .message = StrCat("the content-type must be application/json", also), .code = "unsupported_media_type"});
@@ -65,12 +88,13 @@ std::optional<HttpReply> Router::Admit(HttpRequest& head) {
 
 void Router::Handle(std::shared_ptr<Exchange> exchange) {
   const HttpRequest& request = exchange->request();
-  Find(request.method, request.path)->handle(exchange);
+  Find(RoutedMethod(request.method), request.path)->handle(exchange);
 }
 
 HttpReply Router::Refusal(std::string_view path, int status, std::string_view message) {
   const Route* route = Find("", path);
-  return (route == nullptr ? error_ : route->error)({.status = status, .message = std::string(message)});
+  const ApiError error{.status = status, .message = std::string(message)};
+  return route == nullptr ? Unknown(path, error) : route->error(error);
 }
 
 }  // namespace moed::http

@@ -22,15 +22,23 @@ struct Route {
   bool open = false;      // to those without a token, and during the drain
   HttpReply (*error)(const ApiError& error);
   std::function<void(const std::shared_ptr<Exchange>& exchange)> handle;
-  bool tensors = false;         // bodies may have bytes after their JSON
-  Scope scope = Scope::kInfer;  // that a caller needs
+  bool tensors = false;             // bodies may have bytes after their JSON
+  Scope scope = Scope::kInfer;      // that a caller needs
+  std::string_view id_header = "";  // in which answers have the request's id beside x-request-id
+};
+
+// Of paths that there are not: an API has its own form of errors for all that it might be asked.
+struct ErrorForm {
+  std::string_view prefix;
+  HttpReply (*error)(const ApiError& error);
 };
 
 class Router final : public RequestHandler {
  public:
   // `tokens` outlive the router; null: everybody may ask.
-  Router(std::vector<Route> routes, const Tokens* tokens, HttpReply (*error)(const ApiError& error))
-      : routes_(std::move(routes)), tokens_(tokens), error_(error) {}
+  // `forms`: the first one whose prefix a path has; the last one's is "".
+  Router(std::vector<Route> routes, const Tokens* tokens, std::vector<ErrorForm> forms)
+      : routes_(std::move(routes)), tokens_(tokens), forms_(std::move(forms)) {}
 
   // From now on only open routes are answered.
   void Drain() { draining_ = true; }
@@ -42,9 +50,12 @@ class Router final : public RequestHandler {
  private:
   const Route* Find(std::string_view method, std::string_view path) const;  // of any method where `method` is ""
 
+  HttpReply Unknown(std::string_view path, const ApiError& error) const;
+  std::string Methods(std::string_view path) const;  // "GET, HEAD"
+
   const std::vector<Route> routes_;
   const Tokens* const tokens_;
-  HttpReply (*const error_)(const ApiError& error);  // of paths that there are not
+  const std::vector<ErrorForm> forms_;
   std::atomic<bool> draining_ = false;
 };
 

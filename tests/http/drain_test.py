@@ -88,6 +88,31 @@ class DrainTest(RealProgramsTest):
             self.assertEqual((status, refused["error"]["code"]), (503, "unavailable"))
             self.assertIn("draining", refused["error"]["message"])
 
+    def test_a_model_that_was_unloaded_is_not_listed(self) -> None:
+        with self.daemon() as daemon, front_of(daemon, "--model-name", MODEL) as front:
+            model_ready = f"/v2/models/{MODEL}/ready"
+            self.assertEqual([front.get(path)[0] for path in ("/v1/models", model_ready)], [200, 200])
+            daemon.moectl("unload")
+            wait_until(lambda: front.get("/v1/models")[0] == 503, "the list to end", WAIT_SECONDS)
+            self.assertEqual([*ready(front), front.get(model_ready)[0]], [503] * 3)
+            status, refused = completion(front)
+            self.assertEqual(status, 503)
+            self.assertIn("no model is loaded", refused["error"]["message"])
+            daemon.moectl("load")
+            wait_until(lambda: ready(front) == [200, 200], "the model to be back", WAIT_SECONDS)
+            self.assertEqual([front.get(path)[0] for path in ("/v1/models", model_ready)], [200, 200])
+            self.assertEqual(completion(front)[0], 200)
+
+    def test_a_frozen_daemon_is_noticed(self) -> None:
+        with self.daemon() as daemon, front_of(daemon) as front:
+            daemon.send_signal(signal.SIGSTOP)
+            wait_until_not_ready(front)
+            self.assertEqual(completion(front)[0], 503)
+            self.assertIn("the daemon is not reached", front.log())
+            daemon.send_signal(signal.SIGCONT)
+            wait_until(lambda: ready(front) == [200, 200], "the daemon to be back", WAIT_SECONDS)
+            self.assertEqual(completion(front)[0], 200)
+
 
 if __name__ == "__main__":
     main()

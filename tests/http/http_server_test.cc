@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,7 +18,9 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "boost/asio/ip/address.hpp"
 #include "core/base/status.h"
+#include "server/http/transport/acceptors.h"
 #include "spdlog/sinks/ringbuffer_sink.h"
 #include "spdlog/spdlog.h"
 
@@ -127,6 +130,34 @@ TEST_F(HttpServerTest, RequestsFollowEachOther) {
   EXPECT_THAT(answers, testing::EndsWith("\r\n\r\nlast"));
 }
 
+TEST_F(HttpServerTest, HeadIsAnsweredWithTheHeadOfGetAlone) {
+  Serve();
+  // What would be taken for a body's bytes is the next answer's head.
+  const std::string answers = Answer("HEAD /refused HTTP/1.1\r\nhost: x\r\n\r\nGET /refused HTTP/1.0\r\n\r\n");
+  EXPECT_THAT(answers, StartsWith("HTTP/1.1 401 "));
+  const size_t second = answers.find("\r\n\r\n") + 4;
+  EXPECT_THAT(answers.substr(0, second), HasSubstr("\r\ncontent-length: 2\r\n"));
+  EXPECT_THAT(answers.substr(second), StartsWith("HTTP/1.1 401 "));
+  EXPECT_THAT(answers, testing::EndsWith("\r\n\r\nno"));
+}
+
+TEST_F(HttpServerTest, HeadOfAStreamEndsIt) {
+  Serve();
+  const std::string answer = Answer("HEAD /stream HTTP/1.1\r\nhost: x\r\n\r\n");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n"));
+  EXPECT_THAT(answer, testing::EndsWith("connection: close\r\n\r\n"));
+  EXPECT_EQ(handler_.parts, 1);
+}
+
+TEST_F(HttpServerTest, EmptyLinesBeforeARequestAreSkipped) {
+  Serve();
+  EXPECT_THAT(Answer("\r\n\r\nGET /echo HTTP/1.0\r\n\r\n"), StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(Answer("\rGET /echo HTTP/1.0\r\n\r\n"), StartsWith("HTTP/1.1 400 "));
+  const std::string answers = Answer(StrCat("\r\n", kGet, "\r\nGET /refused HTTP/1.0\r\n\r\n"));
+  EXPECT_THAT(answers, HasSubstr("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(answers, HasSubstr("HTTP/1.1 401 "));
+}
+
 TEST_F(HttpServerTest, LimitsHoldBeforeTheHandlerIsAsked) {
   Serve({.head_bytes = 512, .body_bytes = 64, .bodies_bytes = 64});
   EXPECT_THAT(Answer(Post("content-length: 65", "")), StartsWith("HTTP/1.1 413 "));
@@ -169,6 +200,55 @@ TEST_F(HttpServerTest, AStreamIsHeldBackByItsReader) {
   close(connection);
   handler_.gone.WaitForNotification();
   EXPECT_LT(handler_.parts, most_buffered);
+}
+
+// As of a name that stands for both.
+TEST(Acceptors, AllAddressesOfANameHaveOnePort) {
+  boost::asio::io_context io;
+  const std::vector<std::string> hosts = {"127.0.0.1", "127.0.0.2"};
+  std::vector<Acceptors::Endpoint> endpoints;
+  for (const std::string& host : hosts) endpoints.emplace_back(boost::asio::ip::make_address(host), 0);
+  Acceptors acceptors(boost::asio::make_strand(io));
+  ASSERT_TRUE(acceptors.Open(endpoints, {"two", 0}).ok());
+  std::vector<std::string> taken;
+  acceptors.Accept([&](Socket socket) { taken.push_back(socket.local_endpoint().address().to_string()); });
+  for (const std::string& host : hosts) {
+    boost::asio::ip::tcp::socket client(io);
+    client.connect({boost::asio::ip::make_address(host), static_cast<uint16_t>(acceptors.port())});
+    while (taken.empty() || taken.back() != host) io.run_one();
+  }
+  EXPECT_EQ(taken, hosts);
+  Acceptors others(boost::asio::make_strand(io));
+  const auto port = static_cast<uint16_t>(acceptors.port());
+  EXPECT_THAT(others.Open({{boost::asio::ip::make_address(hosts[1]), port}}, {"two", port}).message(), HasSubstr("in use"));
+  acceptors.Close();
+}
+
+TEST(Acceptors, LackOfDescriptorsIsToldOfSeldom) {
+  const auto lines = std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(64);
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", lines));
+  boost::asio::io_context io;
+  Acceptors acceptors(boost::asio::make_strand(io));
+  ASSERT_TRUE(acceptors.Open({{boost::asio::ip::make_address("127.0.0.1"), 0}}, {"one", 0}).ok());
+  boost::asio::ip::tcp::socket client(io);
+  client.connect({boost::asio::ip::make_address("127.0.0.1"), static_cast<uint16_t>(acceptors.port())});
+  acceptors.Accept([](Socket) {});
+  io.poll();  // the socket is known to the poller
+  boost::asio::ip::tcp::socket second(io);
+  second.connect({boost::asio::ip::make_address("127.0.0.1"), static_cast<uint16_t>(acceptors.port())});
+  rlimit before;
+  getrlimit(RLIMIT_NOFILE, &before);
+  rlimit none = before;
+  none.rlim_cur = 3;
+  setrlimit(RLIMIT_NOFILE, &none);
+  for (int i = 0; i < 5; ++i) {
+    acceptors.Accept([](Socket) { FAIL(); });
+    io.run_one();
+  }
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(lines->last_formatted().size(), 1u);
+  EXPECT_THAT(lines->last_formatted(), Contains(HasSubstr("no connection could be taken, in 1 attempts")));
+  acceptors.Close();
 }
 
 TEST_F(HttpServerTest, DamagedRequestsHarmNobody) {

@@ -64,7 +64,7 @@ class InferenceServerTest : public testing::Test {
     server_ = *std::move(listening);
     channel_ = grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials());
     stub_ = GRPCInferenceService::NewStub(channel_);
-    while (!daemon_->model().has_value()) std::this_thread::yield();
+    while (!daemon_->model().ok()) std::this_thread::yield();
   }
   ~InferenceServerTest() override {
     server_->Drain();

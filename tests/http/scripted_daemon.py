@@ -26,7 +26,7 @@ class ScriptedDaemon(grpc.GenericRpcHandler):
 
     def __init__(self, unary: Mapping[str, Callable[..., bytes]], streams: Mapping[str, Callable[..., Iterator[bytes]]]):
         self._methods = {name: grpc.unary_unary_rpc_method_handler(each) for name, each in unary.items()}
-        for name, each in {**streams, "/grpc.health.v1.Health/Watch": watch_health}.items():
+        for name, each in {"/grpc.health.v1.Health/Watch": watch_health, **streams}.items():
             self._methods[name] = grpc.unary_stream_rpc_method_handler(each)
 
     def service(self, details: Any) -> Any:
@@ -34,12 +34,13 @@ class ScriptedDaemon(grpc.GenericRpcHandler):
 
 
 @contextlib.contextmanager
-def serving(daemon: ScriptedDaemon) -> Iterator[str]:
-    """Its address."""
-    server = grpc.server(futures.ThreadPoolExecutor(8), handlers=[daemon])
-    port = server.add_insecure_port("127.0.0.1:0")
+def serving(daemon: ScriptedDaemon, host: str = "127.0.0.1") -> Iterator[str]:
+    """Its address. Like moed it takes whatever pings come."""
+    options = [("grpc.http2.max_ping_strikes", 0)]
+    server = grpc.server(futures.ThreadPoolExecutor(8), handlers=[daemon], options=options)
+    port = server.add_insecure_port(f"{host}:0")
     server.start()
     try:
-        yield f"127.0.0.1:{port}"
+        yield f"{host}:{port}"
     finally:
         server.stop(None).wait()

@@ -32,19 +32,23 @@ class Peer:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the answer may be there already
             self.socket.sendall(data)
 
-    def answer(self) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers and body of the next answer; 0 where the connection ended without one."""
+    def head(self) -> tuple[int, dict[str, str]]:
+        """Status and headers of the next answer; 0 where the connection ended without one."""
         while b"\r\n\r\n" not in self._unread:
             if not self._receive():
-                return 0, {}, self._unread
+                return 0, {}
         head, _, self._unread = self._unread.partition(b"\r\n\r\n")
         first, *lines = head.decode().split("\r\n")
-        headers = dict(line.split(": ", 1) for line in lines)
+        return int(first.split(" ")[1]), dict(line.split(": ", 1) for line in lines)
+
+    def answer(self) -> tuple[int, dict[str, str], bytes]:
+        """Likewise, and its body."""
+        status, headers = self.head()
         length = int(headers.get("content-length", 0))
         while len(self._unread) < length and self._receive():
             pass
         body, self._unread = self._unread[:length], self._unread[length:]
-        return int(first.split(" ")[1]), headers, body
+        return status, headers, body
 
     def ended(self) -> bool:
         """Whether nothing comes any more; waits for it."""
@@ -57,6 +61,11 @@ class Peer:
             return False
         self._unread += data
         return bool(data)
+
+
+def typed_post(content_type: bytes) -> bytes:
+    head = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: %s\r\ncontent-length: 29\r\n\r\n"
+    return head % content_type + b'{"model": "m", "prompt": "x"}'
 
 
 def error_of(body: bytes) -> str:
@@ -102,9 +111,17 @@ class TransportTest(RealProgramsTest):
             (b"GET /v1/models/ HTTP/1.1\r\nhost: x\r\n\r\n", 404),
             (b"GET /nowhere?prompt=secret HTTP/1.1\r\nhost: x\r\n\r\n", 404),
             (b"GET /v1/completions HTTP/1.1\r\nhost: x\r\n\r\n", 405),
+            (b"GET http://x/healthz?a HTTP/1.1\r\nhost: x\r\n\r\n", 200),
+            (b"GET HTTPS://x HTTP/1.1\r\nhost: x\r\n\r\n", 200),
+            (b"\r\n" + GET, 200),
             (b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: text/plain\r\ncontent-length: 2\r\n\r\n{}", 415),
             (b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}", 415),
             (JSON_POST + b"content-encoding: gzip\r\ncontent-length: 2\r\n\r\n{}", 415),
+            (typed_post(b"Application/JSON"), 503),
+            (typed_post(b"application/json ; charset=utf-8"), 503),
+            (typed_post(b"application/json;charset=utf-8"), 503),
+            (typed_post(b"application/jsonp"), 415),
+            (typed_post(b"text/plain; application/json"), 415),
             (JSON_POST + b'content-length: 29\r\n\r\n{"model": "m", "prompt": "x"}', 503),
             (JSON_POST + b"transfer-encoding: chunked\r\n\r\n" + chunked(b'{"model": "m",', b'"prompt": "x"}'), 503),
         ]
@@ -122,7 +139,8 @@ class TransportTest(RealProgramsTest):
             (b"GET /healthz HTTP/1.1\r\nho\0st: x\r\n\r\n", 400),
             (b"GET /healthz HTTP/1.1\r\n\r\n", 400),
             (b"GET /healthz HTTP/1.1\r\nhost: x\r\nhost: y\r\n\r\n", 400),
-            (b"GET http://x/healthz HTTP/1.1\r\nhost: x\r\n\r\n", 400),
+            (b"GET ftp://x/healthz HTTP/1.1\r\nhost: x\r\n\r\n", 400),
+            (b"GET http:///healthz HTTP/1.1\r\nhost: x\r\n\r\n", 400),
             (b"OPTIONS * HTTP/1.1\r\nhost: x\r\n\r\n", 400),
             (b"GET /healthz HTTP/3.0\r\nhost: x\r\n\r\n", 400),
             (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
@@ -212,6 +230,26 @@ class TransportTest(RealProgramsTest):
             self.assertEqual([peer.answer()[0] for _ in range(51)], [200] * 50 + [404])
             self.assertTrue(peer.ended())
             self.assertEqual(len(ids), 3)
+
+    def test_head_is_answered_as_get_without_a_body(self) -> None:
+        with self.front() as front, self.peer(front) as peer:
+            for path, expected in ((b"/healthz", 200), (b"/readyz", 503), (b"/nowhere", 404), (b"/", 200), (b"/v1/models", 503)):
+                request = path + b" HTTP/1.1\r\nhost: x\r\n\r\n"
+                peer.send(b"GET " + request)
+                status, of_get, body = peer.answer()
+                self.assertEqual((status, int(of_get["content-length"])), (expected, len(body)))
+                peer.send(b"HEAD " + request)
+                status, of_head = peer.head()
+                del of_get["x-request-id"], of_head["x-request-id"]
+                self.assertEqual((status, of_head), (expected, of_get))
+            peer.send(b"HEAD /v1/completions HTTP/1.1\r\nhost: x\r\n\r\n")
+            status, headers = peer.head()
+            self.assertEqual((status, headers["allow"]), (405, "POST"))
+            peer.send(b"POST /v2/models/x HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\nDELETE /v2/models/x HTTP/1.1\r\n")
+            self.assertEqual(peer.answer()[0], 404)
+            peer.send(b"host: x\r\n\r\n")
+            status, headers, _ = peer.answer()
+            self.assertEqual((status, headers["allow"]), (405, "GET, HEAD, POST"))
 
     def test_the_older_protocol_is_answered_once(self) -> None:
         with self.front() as front, self.peer(front) as peer:

@@ -28,6 +28,7 @@ constexpr StatusRow kStatuses[] = {
     {grpc::StatusCode::UNAVAILABLE, 503, "unavailable"},
     {grpc::StatusCode::DEADLINE_EXCEEDED, 504, "timeout"},
 };
+constexpr int kTooLarge = 413;
 constexpr StatusRow kOtherwise = {grpc::StatusCode::UNKNOWN, 500, "internal_error"};
 
 const StatusRow& RowOf(grpc::StatusCode code) {
@@ -71,7 +72,7 @@ ApiError ErrorOf(const grpc::Status& status, std::span<const FieldName> names) {
   const StatusRow& row = RowOf(status.error_code());
   ApiError error{.status = row.status, .message = status.error_message(), .code = std::string(row.name)};
   google::rpc::Status rich;
-  if (status.error_details().empty() || !rich.ParseFromString(status.error_details())) return error;
+  if (!rich.ParseFromString(status.error_details())) rich.Clear();
   for (const google::protobuf::Any& detail : rich.details()) {
     google::rpc::BadRequest bad;
     google::rpc::RetryInfo retry;
@@ -81,6 +82,9 @@ ApiError ErrorOf(const grpc::Status& status, std::span<const FieldName> names) {
       error.retry_seconds = static_cast<double>(retry.retry_delay().seconds()) + retry.retry_delay().nanos() * 1e-9;
     }
   }
+  // Where waiting helps, the daemon says how long.
+  const bool too_large = status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED && !error.retry_seconds.has_value();
+  if (too_large) error.status = kTooLarge, error.code = "request_too_large";
   return error;
 }
 

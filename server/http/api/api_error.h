@@ -28,7 +28,8 @@ struct FieldName {
 
 // Of a check that failed here. INVALID_ARGUMENT begins with the parameter: "stop[3]: 5 is no string".
 ApiError ErrorOf(const absl::Status& status);
-// Of a call that failed. The fields of google.rpc.BadRequest take the names of the API, those without a row keep their own.
+// Of a call that failed. RESOURCE_EXHAUSTED is 429 with google.rpc.RetryInfo, else 413. The fields of google.rpc.BadRequest take
+// the names of the API, those without a row keep their own.
 ApiError ErrorOf(const grpc::Status& status, std::span<const FieldName> names);
 
 // The header that says how long to wait, where the daemon did.

@@ -7,11 +7,10 @@
 namespace moed::http {
 
 absl::StatusOr<ModelNames::Served> ModelNames::Serving() const {
-  const std::optional<ServedModel> model = daemon_.model();
-  if (!model.has_value()) return absl::UnavailableError("the daemon does not serve: it is not reached, or loads");
-  if (!names_.empty()) return Served{names_, *model};
-  if (model->store.empty()) return absl::UnavailableError("the model has no name: moed-http needs --control or --model-name");
-  return Served{{model->store}, *model};
+  MOED_ASSIGN_OR_RETURN(const ServedModel model, daemon_.model());
+  if (!names_.empty()) return Served{names_, model};
+  if (model.store.empty()) return absl::UnavailableError("the model has no name: moed-http needs --control or --model-name");
+  return Served{{model.store}, model};
 }
 
 std::optional<ApiError> ModelNames::Refusal(const std::string& name) const {

@@ -30,7 +30,7 @@ absl::StatusOr<int32_t> Int32Of(const Json& value) {
 
 absl::Status OnlyValue(const Json& value, const Json& only, std::string_view what) {
   if (value == only) return absl::OkStatus();
-  return InvalidArgument(what, "; the only value that is taken is ", ShownJson(only));
+  return InvalidArgument(what, "; the only value that is taken is ", only.dump());
 }
 
 }  // namespace moed::http

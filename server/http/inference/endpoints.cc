@@ -1,12 +1,12 @@
 #include "server/http/inference/endpoints.h"
 
-#include <charconv>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "core/base/status.h"
 #include "server/http/api/endpoint.h"
+#include "server/http/api/percent_decoded.h"
 #include "server/http/inference/json_request.h"
 #include "server/http/inference/metadata.h"
 #include "server/http/inference/reply.h"
@@ -16,19 +16,6 @@ namespace {
 
 constexpr std::string_view kModelsPath = "/v2/models/";
 constexpr std::string_view kVersions = "/versions/";
-
-// "a%2Fb" is "a/b". What is no such escape stands for itself.
-std::string Unescaped(std::string_view text) {
-  std::string plain;
-  for (size_t i = 0; i < text.size(); ++i) {
-    unsigned char byte = 0;
-    const char* const end = text.data() + std::min(i + 3, text.size());
-    const bool escape = text[i] == '%' && i + 2 < text.size() && std::from_chars(text.data() + i + 1, end, byte, 16).ptr == end;
-    plain += escape ? static_cast<char>(byte) : text[i];
-    if (escape) i += 2;
-  }
-  return plain;
-}
 
 struct ModelPath {
   std::string name;
@@ -52,7 +39,7 @@ ModelPath ReadModelPath(std::string_view path, std::initializer_list<std::string
     found.version = path.substr(versions + kVersions.size());
     path = path.substr(0, versions);
   }
-  found.name = Unescaped(path);
+  found.name = PercentDecoded(path);
   return found;
 }
 
@@ -77,10 +64,11 @@ HttpReply TellReady(const Daemon& daemon) {
   return InferenceError({.status = 503, .message = "the daemon does not serve, or the server is ending"});
 }
 
-HttpReply DescribeModel(const ModelNames& models, std::string_view path) {
+HttpReply DescribeModel(const Daemon& daemon, const ModelNames& models, std::string_view path) {
   const ModelPath wanted = ReadModelPath(path, {"ready"});
   if (const auto refusal = ModelRefusal(models, wanted.name, wanted.version)) return InferenceError(*refusal);
-  if (!wanted.action.empty()) return {.body = Dumped({{"name", wanted.name}, {"ready", true}})};
+  if (!wanted.action.empty())
+    return daemon.serves() ? HttpReply{.body = Dumped({{"name", wanted.name}, {"ready", true}})} : TellReady(daemon);
   const inference::ModelMetadataResponse metadata = ModelMetadata(wanted.name);
   return {.body = Dumped({{"name", metadata.name()},
                           {"versions", Json(metadata.versions())},

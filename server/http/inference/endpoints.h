@@ -12,7 +12,7 @@ namespace moed::http {
 HttpReply DescribeServer();
 HttpReply TellReady(const Daemon& daemon);
 // GET /v2/models/NAME[/versions/1][/ready].
-HttpReply DescribeModel(const ModelNames& models, std::string_view path);
+HttpReply DescribeModel(const Daemon& daemon, const ModelNames& models, std::string_view path);
 // POST /v2/models/NAME[/versions/1]/infer, generate or generate_stream.
 void HandleInference(Daemon& daemon, const ModelNames& models, const std::shared_ptr<Exchange>& exchange);
 

@@ -52,9 +52,9 @@ class InferenceService final : public WithRawMethods<GRPCInferenceService::Servi
     return Reply(context, moed::http::ServerMetadata(), response);
   }
   grpc::ServerUnaryReactor* ModelReady(Context* context, const Bytes* request, Bytes* response) override {
-    return OfModel<inference::ModelReadyRequest>(context, request, response, [](const std::string&) {
+    return OfModel<inference::ModelReadyRequest>(context, request, response, [this](const std::string&) {
       inference::ModelReadyResponse answer;
-      answer.set_ready(true);
+      answer.set_ready(parts_.daemon.serves());
       return answer;
     });
   }

@@ -163,10 +163,15 @@ HttpReply InferenceError(const ApiError& error) {
 
 grpc::Status InferenceStatus(const ApiError& error) {
   constexpr std::pair<int, grpc::StatusCode> kCodes[] = {
-      {400, grpc::StatusCode::INVALID_ARGUMENT},  {401, grpc::StatusCode::UNAUTHENTICATED},
-      {403, grpc::StatusCode::PERMISSION_DENIED}, {404, grpc::StatusCode::NOT_FOUND},
-      {409, grpc::StatusCode::ABORTED},           {429, grpc::StatusCode::RESOURCE_EXHAUSTED},
-      {503, grpc::StatusCode::UNAVAILABLE},       {504, grpc::StatusCode::DEADLINE_EXCEEDED},
+      {400, grpc::StatusCode::INVALID_ARGUMENT},
+      {401, grpc::StatusCode::UNAUTHENTICATED},
+      {403, grpc::StatusCode::PERMISSION_DENIED},
+      {404, grpc::StatusCode::NOT_FOUND},
+      {409, grpc::StatusCode::ABORTED},
+      {413, grpc::StatusCode::RESOURCE_EXHAUSTED},
+      {429, grpc::StatusCode::RESOURCE_EXHAUSTED},
+      {503, grpc::StatusCode::UNAVAILABLE},
+      {504, grpc::StatusCode::DEADLINE_EXCEEDED},
   };
   grpc::StatusCode code = grpc::StatusCode::INTERNAL;
   for (const auto& row : kCodes) {

@@ -93,7 +93,8 @@ absl::Status ApplyModalities(const Json& value, ChatDraft&) {
 }
 absl::Status ApplyStore(const Json& value, ChatDraft&) { return OnlyValue(value, false, "nothing is stored"); }
 absl::Status ApplyServiceTier(const Json& value, ChatDraft&) {
-  return value == "default" ? absl::OkStatus() : OnlyValue(value, "auto", "there are no tiers");
+  if (value == "auto" || value == "default") return absl::OkStatus();
+  return InvalidArgument("there are no tiers; the values that are taken are \"auto\" and \"default\"");
 }
 absl::Status NotOffered(const Json& value, ChatDraft&) { return OnlyValue(value, nullptr, "not offered"); }
 absl::Status UseTools(const Json& value, ChatDraft&) { return OnlyValue(value, nullptr, "use tools and tool_choice"); }

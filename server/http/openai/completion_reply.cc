@@ -79,6 +79,7 @@ class CompletionWriter final : public AnswerWriter<GenerateResponse> {
       logprobs.push_back(token.logprob());
       Json top = Json::object();
       for (const TokenLogprob& other : token.top()) top[TokenText(other.token())] = other.logprob();
+      if (!top.empty()) top[TokenText(token.token())] = token.logprob();  // also where it is none of the most likely
       tops.push_back(token.top().empty() ? Json(nullptr) : top);
       offsets.push_back(offset_);
       offset_ += Characters(token.token());

@@ -64,6 +64,7 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   void Read();
   void OnRead(const boost::system::error_code& error, size_t bytes);
   void Parse();
+  void SkipEmptyLines();
   bool ParseSome();  // whether there may be more to parse
   bool TakeHead();
   std::optional<HttpReply> HeadRefusal();
@@ -77,6 +78,7 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   std::string Head(int status, const std::string& content_type, std::optional<size_t> length, const std::vector<Header>& headers);
   std::string Chunk(std::string part) const;
   void SendReply(const HttpReply& reply);
+  void SendHeadAlone();
   void Send(std::string bytes, std::function<void()> sent);
   void SendAtOnce(std::string bytes, std::function<void()> sent);
   void SendRest();
@@ -107,6 +109,7 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   size_t lingered_bytes_ = 0;
 
   HttpRequest request_;
+  bool head_alone_ = false;  // HEAD: the answer's head is all of it
   bool keep_alive_ = false;
   bool chunked_ = false;      // parts of an answer are chunks; false: they end with the connection
   bool handed_over_ = false;  // counted in share_->exchanges

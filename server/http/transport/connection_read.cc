@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cctype>
 #include <limits>
+#include <string>
+#include <string_view>
 
 #include "core/base/status.h"
 #include "core/base/trace_parent.h"
@@ -18,6 +20,8 @@ using boost::system::error_code;
 constexpr size_t kReadAheadBytes = 16 << 10;  // of requests that a client sends before it has its answer
 constexpr size_t kChunkOverheadBytes = 64 << 10;
 constexpr size_t kLingerBytes = 16 << 20;
+constexpr std::string_view kLineEnd = "\r\n";
+constexpr std::string_view kSchemeEnd = "://";
 
 std::string Lower(boost::beast::string_view text) {
   std::string lower(text.data(), text.size());
@@ -25,10 +29,24 @@ std::string Lower(boost::beast::string_view text) {
   return lower;
 }
 
+// Of "/v1/models?a=b", or of "http://HOST/v1/models", as proxies write it (RFC 9112, section 3.2.2). "" where there is none.
+std::string PathOf(std::string_view target) {
+  target = target.substr(0, target.find('?'));
+  if (target.starts_with('/')) return std::string(target);
+  const size_t host = target.find(kSchemeEnd);
+  if (host == std::string_view::npos) return "";
+  const std::string scheme = Lower({target.data(), host});
+  if (scheme != "http" && scheme != "https") return "";
+  const size_t path = target.find('/', host + kSchemeEnd.size());
+  if (path == host + kSchemeEnd.size()) return "";
+  return path == std::string_view::npos ? "/" : std::string(target.substr(path));
+}
+
 }  // namespace
 
 void Connection::AwaitRequest() {
   parser_.emplace();
+  head_alone_ = false;
   // ParseSome and CountBody hold the limits.
   parser_->header_limit(std::numeric_limits<uint32_t>::max());
   parser_->body_limit(std::numeric_limits<uint64_t>::max());
@@ -69,8 +87,16 @@ void Connection::Parse() {
   }
 }
 
+// Empty lines before a request (RFC 9112, section 2.2).
+void Connection::SkipEmptyLines() {
+  size_t lines = 0;
+  while (unparsed_.compare(lines, kLineEnd.size(), kLineEnd) == 0) lines += kLineEnd.size();
+  unparsed_.erase(0, lines);
+}
+
 bool Connection::ParseSome() {
-  if (unparsed_.empty()) {
+  if (state_ == State::kIdle) SkipEmptyLines();
+  if (unparsed_.empty() || (state_ == State::kIdle && unparsed_ == kLineEnd.substr(0, 1))) {
     Read();
     return false;
   }
@@ -106,7 +132,8 @@ bool Connection::TakeHead() {
   const auto& head = parser_->get();
   request_.id = NewRequestId();
   request_.method = std::string(head.method_string().data(), head.method_string().size());
-  request_.path = std::string(head.target().data(), std::min(head.target().size(), head.target().find('?')));
+  head_alone_ = head.method() == beast_http::verb::head;
+  request_.path = PathOf({head.target().data(), head.target().size()});
   for (const auto& field : head) {
     request_.headers.push_back({Lower(field.name_string()), std::string(field.value().data(), field.value().size())});
   }
@@ -133,7 +160,7 @@ std::optional<HttpReply> Connection::HeadRefusal() {
     keep_alive_ = false;
     return share_->handler.Refusal(request_.path, status, message);
   };
-  if (head.target().empty() || head.target()[0] != '/') return refusal(400, "the request's target must be a path");
+  if (request_.path.empty()) return refusal(400, "the request's target must be a path");
   if (head.target().size() > share_->limits.target_bytes) {
     return refusal(414, StrCat("the path is longer than ", share_->limits.target_bytes, " bytes"));
   }

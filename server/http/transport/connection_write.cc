@@ -27,7 +27,8 @@ void Connection::StartStream(std::string content_type, std::vector<Header> heade
   asio::dispatch(stream_.socket().get_executor(),
                  [self = shared_from_this(), content_type = std::move(content_type), headers = std::move(headers)] {
                    if (self->state_ != State::kAnswering) return;
-                   self->keep_alive_ = self->keep_alive_ && self->chunked_;
+                   // Whoever writes on after a head alone must not write into the next answer.
+                   self->keep_alive_ = self->keep_alive_ && self->chunked_ && !self->head_alone_;
                    self->head_ = self->Head(200, content_type, std::nullopt, headers);
                  });
 }
@@ -36,6 +37,7 @@ void Connection::Write(std::string part, std::function<void()> written) {
   asio::dispatch(stream_.socket().get_executor(),
                  [self = shared_from_this(), part = std::move(part), written = std::move(written)]() mutable {
                    if (self->state_ != State::kAnswering) return;
+                   if (self->head_alone_) return self->SendHeadAlone();
                    self->SendAtOnce(std::exchange(self->head_, {}) + self->Chunk(std::move(part)), std::move(written));
                  });
 }
@@ -43,6 +45,7 @@ void Connection::Write(std::string part, std::function<void()> written) {
 void Connection::EndStream(std::string last_part) {
   asio::dispatch(stream_.socket().get_executor(), [self = shared_from_this(), last_part = std::move(last_part)]() mutable {
     if (self->state_ != State::kAnswering) return;
+    if (self->head_alone_) return self->SendHeadAlone();
     std::string bytes = std::exchange(self->head_, {}) + self->Chunk(std::move(last_part));
     if (self->chunked_) bytes += "0\r\n\r\n";
     self->finishing_ = true;
@@ -63,6 +66,7 @@ std::string Connection::Head(int status, const std::string& content_type, std::o
   keep_alive_ = keep_alive_ && !share_->draining;
   std::string head = StrCat("HTTP/1.1 ", status, " ", StatusText(status), "\r\ncontent-type: ", content_type, "\r\n");
   if (!request_.id.empty()) head += StrCat("x-request-id: ", request_.id, "\r\n");
+  if (!request_.id_header.empty()) head += StrCat(request_.id_header, ": ", request_.id, "\r\n");
   for (const Header& header : headers) head += StrCat(header.name, ": ", header.value, "\r\n");
   if (status == kNotModified) {
     // Its body would have had a length, which this is not.
@@ -81,7 +85,15 @@ std::string Connection::Chunk(std::string part) const {
 
 void Connection::SendReply(const HttpReply& reply) {
   finishing_ = true;
-  Send(Head(reply.status, reply.content_type, reply.body.size(), reply.headers) + reply.body, [this] { FinishExchange(); });
+  std::string bytes = Head(reply.status, reply.content_type, reply.body.size(), reply.headers);
+  if (!head_alone_) bytes += reply.body;
+  Send(std::move(bytes), [this] { FinishExchange(); });
+}
+
+// Of a stream.
+void Connection::SendHeadAlone() {
+  if (std::exchange(finishing_, true)) return;
+  Send(std::exchange(head_, {}), [this] { FinishExchange(); });
 }
 
 void Connection::Send(std::string bytes, std::function<void()> sent) {

@@ -20,8 +20,9 @@ struct HttpRequest {
   std::string path;  // without the query
   std::vector<Header> headers;
   std::string body;
-  std::string token;   // that the caller presented; set by who admits it
-  std::string caller;  // the name of whose token it is, likewise; "" = none is needed
+  std::string token;           // that the caller presented; set by who admits it
+  std::string caller;          // the name of whose token it is, likewise; "" = none is needed
+  std::string_view id_header;  // a literal: in which the answer has the id once more, of who admits or handles it; "" = none
 
   // The header's value, "" where there is none; the first of several.
   std::string_view Value(std::string_view name) const {

@@ -15,6 +15,7 @@
 #include "boost/asio/signal_set.hpp"
 #include "boost/asio/steady_timer.hpp"
 #include "core/base/status.h"
+#include "server/http/transport/acceptors.h"
 #include "server/http/transport/connection.h"
 #include "server/http/transport/tls_context.h"
 #include "spdlog/spdlog.h"
@@ -23,7 +24,6 @@ namespace moed::http {
 namespace {
 
 namespace asio = boost::asio;
-using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr int kThreads = 2;
@@ -38,12 +38,11 @@ class HttpServer::Impl {
       : options_(options), share_(std::make_shared<ConnectionShare>(options.limits, handler, log)) {}
 
   absl::Status Listen();
-  std::string address() const { return Address{options_.listen.host, port_}.Text(); }
+  std::string address() const { return Address{options_.listen.host, acceptors_.port()}.Text(); }
   void Serve(std::function<void()> on_hangup, std::function<void()> on_ending, std::function<void()> on_drain);
 
  private:
   absl::Status RenewTls();
-  void Accept();
   void OnAccepted(Socket socket);
   bool EndOneIdle();
   void Refuse(Socket socket);
@@ -59,11 +58,9 @@ class HttpServer::Impl {
   asio::io_context io_{kThreads};
   // What follows is of this strand; each connection has its own.
   const Strand strand_ = asio::make_strand(io_);
-  asio::basic_socket_acceptor<tcp, Strand> acceptor_{strand_};
+  Acceptors acceptors_{strand_};
   asio::basic_signal_set<Strand> signals_{strand_, SIGTERM, SIGINT, SIGHUP};
   asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Strand> timer_{strand_};
-  bool accepting_ = false;
-  int port_ = 0;
   std::function<void()> on_hangup_, on_ending_, on_drain_;
   std::shared_ptr<const TlsMaterial> tls_material_;  // of which tls_ is made
   std::shared_ptr<TlsContext> tls_;                  // null: plain text
@@ -74,23 +71,8 @@ class HttpServer::Impl {
 };
 
 absl::Status HttpServer::Impl::Listen() {
-  const auto failed = [&](const error_code& error) {
-    return absl::UnavailableError(StrCat("cannot listen on ", options_.listen.Text(), ": ", error.message()));
-  };
   MOED_RETURN_IF_ERROR(RenewTls());
-  error_code error;
-  tcp::resolver resolver(io_);
-  const auto found = resolver.resolve(options_.listen.host, std::to_string(options_.listen.port),
-                                      tcp::resolver::passive | tcp::resolver::numeric_service, error);
-  if (error) return failed(error);
-  const tcp::endpoint endpoint = found.begin()->endpoint();
-  acceptor_.open(endpoint.protocol(), error);
-  if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
-  if (!error) acceptor_.bind(endpoint, error);
-  if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
-  if (error) return failed(error);
-  port_ = acceptor_.local_endpoint().port();
-  return absl::OkStatus();
+  return acceptors_.Listen(options_.listen);
 }
 
 // What is made of certificates that are not taken is what there was before.
@@ -115,20 +97,6 @@ void HttpServer::Impl::Serve(std::function<void()> on_hangup, std::function<void
   for (int i = 1; i < kThreads; ++i) threads.emplace_back([this] { io_.run(); });
   io_.run();
   for (std::thread& thread : threads) thread.join();
-}
-
-void HttpServer::Impl::Accept() {
-  accepting_ = true;
-  acceptor_.async_accept(asio::make_strand(io_), [this](const error_code& error, Socket socket) {
-    accepting_ = false;
-    if (error == asio::error::operation_aborted) return;
-    if (error) {
-      spdlog::warn("no connection could be taken: {}", error.message());  // no descriptors are left: the next tick tries again
-      return;
-    }
-    OnAccepted(std::move(socket));
-    Accept();
-  });
 }
 
 void HttpServer::Impl::OnAccepted(Socket socket) {
@@ -202,7 +170,7 @@ void HttpServer::Impl::Tick() {
     if (share_->draining) connection->CloseIfIdle();
   }
   if (share_->draining && (share_->exchanges == 0 || now >= drain_end_nanos_)) return End();
-  if (!accepting_) Accept();
+  acceptors_.Accept([this](Socket socket) { OnAccepted(std::move(socket)); });
   timer_.expires_after(kTick);
   timer_.async_wait([this](const error_code& error) {
     if (!error) Tick();
@@ -211,7 +179,7 @@ void HttpServer::Impl::Tick() {
 
 void HttpServer::Impl::End() {
   error_code ignored;
-  acceptor_.close(ignored);
+  acceptors_.Close();
   signals_.cancel(ignored);
   for (const auto& connection : LiveConnections()) connection->Abandon();
 }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "core/base/status.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "spdlog/spdlog.h"
 
@@ -19,15 +20,24 @@ using grpc::health::v1::HealthCheckResponse;
 
 constexpr auto kPause = std::chrono::seconds(1);  // before health is asked for again
 constexpr int kReconnectMilliseconds = 500;
-constexpr int kMaxMessageBytes = 64 << 20;  // the daemon bounds its answers below it
+constexpr int kPingMilliseconds = 20'000;    // between pings, with and without calls
+constexpr int kAnswerMilliseconds = 10'000;  // in which a ping is answered, else the connection is lost
+constexpr int kMaxMessageBytes = 64 << 20;   // the daemon bounds its answers below it
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const DaemonOptions& options) {
   grpc::ChannelArguments arguments = options.arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMilliseconds);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2 * kReconnectMilliseconds);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMilliseconds);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kAnswerMilliseconds);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   return grpc::CreateCustomChannel(address, options.credentials, arguments);
 }
+
+absl::Status Absent(std::string_view why) { return absl::UnavailableError(ToAbsl(StrCat("the daemon does not serve: ", why))); }
+absl::Status NotReached() { return Absent("it is not reached, or loads"); }
 
 }  // namespace
 
@@ -38,11 +48,7 @@ class Daemon::HealthReader final : public StreamReader<HealthCheckResponse> {
     daemon_.SetServing(message.status() == HealthCheckResponse::SERVING);
     next_();
   }
-  void OnEnd(const grpc::Status&) override {
-    daemon_.SetServing(false);
-    daemon_.ForgetModel();
-    daemon_.WatchAgain();
-  }
+  void OnEnd(const grpc::Status& status) override { daemon_.OnWatchEnded(status); }
 
  private:
   Daemon& daemon_;
@@ -53,8 +59,9 @@ Daemon::Daemon(const DaemonOptions& options)
     : token_(options.token),
       server_channel_(MakeChannel(options.server, options)),
       inference_(moe::v1::Inference::NewStub(server_channel_)),
-      control_(moe::v1::Control::NewStub(options.control == options.server ? server_channel_
-                                                                           : MakeChannel(options.control, options))) {
+      control_(
+          moe::v1::Control::NewStub(options.control == options.server ? server_channel_ : MakeChannel(options.control, options))),
+      model_(NotReached()) {
   WatchHealth();
 }
 
@@ -72,14 +79,14 @@ void Daemon::End() {
   calls_.WaitUntilNone();
 }
 
-std::optional<ServedModel> Daemon::model() const {
+absl::StatusOr<ServedModel> Daemon::model() const {
   absl::MutexLock lock(&mutex_);
   return model_;
 }
 
 bool Daemon::serves() const {
   absl::MutexLock lock(&mutex_);
-  return serving_ && !end_of_serving_ && model_.has_value();
+  return serving_ && !end_of_serving_ && model_.ok();
 }
 
 void Daemon::EndServing() {
@@ -101,7 +108,6 @@ void Daemon::WatchHealth() {
   });
   const HealthCheckRequest whole_server;
   call->Start(std::move(reader), [this, &whole_server](grpc::ClientContext* context, auto* reactor) {
-    context->set_wait_for_ready(true);
     Health::NewStub(server_channel_)->async()->Watch(context, &whole_server, reactor);
   });
   absl::MutexLock lock(&mutex_);
@@ -123,37 +129,55 @@ void Daemon::WatchAgain() {
 void Daemon::SetServing(bool serving) {
   {
     absl::MutexLock lock(&mutex_);
+    not_reached_.clear();
     if (serving == serving_) return;
     serving_ = serving;
-    if (serving) model_.reset();  // it may be another one
+    if (serving) model_ = NotReached();  // it may be another one
     if (tell_serving_) tell_serving_(serving && !end_of_serving_);
   }
   spdlog::info("the daemon {}", serving ? "serves" : "does not serve");
-  if (serving) AskForModel();
+  AskForModel();
 }
 
-void Daemon::ForgetModel() {
-  absl::MutexLock lock(&mutex_);
-  model_.reset();
+void Daemon::OnWatchEnded(const grpc::Status& status) {
+  {
+    absl::MutexLock lock(&mutex_);
+    model_ = NotReached();
+    if (std::exchange(serving_, false) && tell_serving_) tell_serving_(false);
+    if (!ending_ && not_reached_ != status.error_message()) {
+      not_reached_ = status.error_message();
+      spdlog::warn("the daemon is not reached: {}", not_reached_);
+    }
+  }
+  WatchAgain();
 }
 
 void Daemon::AskForModel() {
   auto call = std::make_shared<UnaryCall<moe::v1::ModelInfo>>(calls_);
-  const auto done = [this](const grpc::Status& status, const moe::v1::ModelInfo& info) {
-    if (!status.ok())
-      spdlog::warn("the model has no name (--model-name, --server-token-file): moe.v1.Control.GetModelInfo: {}",
-                   status.error_message());
-    ServedModel model{.store = std::filesystem::path(info.store_path()).stem().string(),
-                      .max_context = info.max_context(),
-                      .since_unix_seconds = std::time(nullptr)};
-    absl::MutexLock lock(&mutex_);
-    if (serving_) model_ = std::move(model);
-  };
+  const auto done = [this](const grpc::Status& status, const moe::v1::ModelInfo& info) { OnModelInfo(status, info); };
   call->Start(done, [this](grpc::ClientContext* context, moe::v1::ModelInfo* info, auto callback) {
     static const moe::v1::GetModelInfoRequest kRequest;
     if (!token_.empty()) context->AddMetadata("authorization", "Bearer " + token_);
     control_->async()->GetModelInfo(context, &kRequest, info, std::move(callback));
   });
+}
+
+// A daemon that serves has a model, whether it tells of it or not. One that does not has none where it says so.
+void Daemon::OnModelInfo(const grpc::Status& status, const moe::v1::ModelInfo& info) {
+  absl::MutexLock lock(&mutex_);
+  if (!serving_) {
+    const grpc::StatusCode code = status.error_code();
+    const bool has_none = code == grpc::StatusCode::FAILED_PRECONDITION || code == grpc::StatusCode::UNAVAILABLE;
+    if (has_none && model_.ok()) model_ = Absent(status.error_message());
+    return;
+  }
+  if (!status.ok()) {
+    spdlog::warn("the model has no name (--model-name, --server-token-file): moe.v1.Control.GetModelInfo: {}",
+                 status.error_message());
+  }
+  model_ = ServedModel{.store = std::filesystem::path(info.store_path()).stem().string(),
+                       .max_context = info.max_context(),
+                       .since_unix_seconds = std::time(nullptr)};
 }
 
 }  // namespace moed::http

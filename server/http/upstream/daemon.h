@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "grpcpp/alarm.h"
 #include "grpcpp/channel.h"
@@ -33,10 +33,11 @@ struct DaemonOptions {
   std::string token = {};                 // for questions of this program's own; "" = none
 };
 
-// Thread-safe. Follows the daemon's health (grpc.health.v1) for as long as it lives, and connects again by itself.
+// Thread-safe. Follows the daemon's health (grpc.health.v1) for as long as it lives, and connects again by itself. A daemon that
+// is frozen or vanished is noticed within 30 s. The log has why it is not reached, once for each reason.
 //
 // A daemon that has served and says that it does not serve any more may still take requests for a while
-// (--drain-delay-seconds): it keeps its model, and is asked.
+// (--drain-delay-seconds): it keeps its model, and is asked, unless it says that it has none.
 class Daemon {
  public:
   explicit Daemon(const DaemonOptions& options);
@@ -45,8 +46,8 @@ class Daemon {
   // Waits for the calls that are under way, and lets go of the daemon. Once.
   void End();
 
-  // Nothing while the daemon is not reached or loads.
-  std::optional<ServedModel> model() const;
+  // UNAVAILABLE while the daemon is not reached or has no model, with its reason where it gave one.
+  absl::StatusOr<ServedModel> model() const;
   // It has a model and is healthy, and EndServing was not called: new requests had better come here.
   bool serves() const;
   // This program is about to end: serves() and who is told by OnServing hear of no daemon any more.
@@ -65,8 +66,9 @@ class Daemon {
   void WatchHealth();
   void WatchAgain();
   void SetServing(bool serving);
-  void ForgetModel();
+  void OnWatchEnded(const grpc::Status& status);
   void AskForModel();
+  void OnModelInfo(const grpc::Status& status, const moe::v1::ModelInfo& info);
 
   const std::string token_;
   std::shared_ptr<grpc::Channel> server_channel_;
@@ -80,7 +82,8 @@ class Daemon {
   bool serving_ ABSL_GUARDED_BY(mutex_) = false;
   bool end_of_serving_ ABSL_GUARDED_BY(mutex_) = false;
   std::function<void(bool)> tell_serving_ ABSL_GUARDED_BY(mutex_);
-  std::optional<ServedModel> model_ ABSL_GUARDED_BY(mutex_);
+  absl::StatusOr<ServedModel> model_ ABSL_GUARDED_BY(mutex_);
+  std::string not_reached_ ABSL_GUARDED_BY(mutex_);             // why, as the log was told last; "" = it is reached
   std::unique_ptr<grpc::Alarm> pause_ ABSL_GUARDED_BY(mutex_);  // a new one each time: it may not be set by its own callback
 };
 

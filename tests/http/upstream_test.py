@@ -1,0 +1,165 @@
+"""What moed-http makes of what a daemon says of itself, of its model and of what it refuses: a scripted one says it."""
+
+import contextlib
+import json
+import re
+import socket
+import sys
+import urllib.parse
+from typing import Any, ClassVar
+
+import grpc
+
+from tests.http.front import CALL_SECONDS, Front
+from tests.http.scripted_daemon import ScriptedDaemon, serving
+from tests.real_programs import RealProgramsTest, main
+from tools.server_process import free_port
+
+pb: Any = None  # made from proto/ when the tests begin
+NAME = "Qwen/Qwen3 30B:q4"
+MESSAGES = [{"role": "user", "content": "x"}]
+ANTHROPIC = {"anthropic-version": "2023-06-01"}
+
+
+def field(number: int, content: bytes) -> bytes:
+    """Of a message of protobuf; no more than 127 bytes."""
+    return bytes((number << 3 | 2, len(content))) + content
+
+
+def retry_info(seconds: int) -> bytes:
+    """A google.rpc.Status that says when to try again."""
+    duration = bytes((1 << 3, seconds))
+    detail = field(1, b"type.googleapis.com/google.rpc.RetryInfo") + field(2, field(1, duration))
+    return bytes((1 << 3, 8)) + field(3, detail)
+
+
+class Refuser:
+    """Refuses all that is to be computed, and says how long to wait where it is told to."""
+
+    def __init__(self) -> None:
+        self.retry_seconds: int | None = None
+        self.answer: Any = None
+
+    def daemon(self) -> ScriptedDaemon:
+        methods = ("Chat", "Generate", "CountTokens")
+        return ScriptedDaemon({f"/moe.v1.Inference/{name}": self.respond for name in methods}, {})
+
+    def respond(self, _: bytes, context: Any) -> bytes:
+        if self.answer is not None:
+            answer: bytes = self.answer.SerializeToString()
+            return answer
+        if self.retry_seconds is not None:
+            context.set_trailing_metadata((("grpc-status-details-bin", retry_info(self.retry_seconds)),))
+        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "Received message larger than max (1400051 vs. 1310720)")
+        raise AssertionError
+
+
+class UpstreamTest(RealProgramsTest):
+    daemon: ClassVar[Refuser]
+    front: ClassVar[Front]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        global pb
+        sys.path.insert(0, str(cls.generate_stubs()))
+        from moe.v1 import inference_pb2 as pb
+
+        cls.daemon = Refuser()
+        address = cls.enterClassContext(serving(cls.daemon.daemon()))
+        cls.front = Front(cls.binaries, address, "--model-name", NAME)
+        cls.addClassCleanup(cls.front.close)
+        cls.front.wait_until_ready()
+
+    def setUp(self) -> None:
+        self.daemon.retry_seconds = self.daemon.answer = None
+
+    def headers_of(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any, Any]:
+        with contextlib.closing(self.front.connection()) as connection:
+            sent = {"content-type": "application/json", **(headers or {})}
+            connection.request(method, path, None if body is None else json.dumps(body).encode(), sent)
+            with connection.getresponse() as answer:
+                return answer.status, answer.headers, json.loads(answer.read())
+
+    def test_what_is_too_large_does_not_wait(self) -> None:
+        quoted = urllib.parse.quote(NAME, safe="")
+        chat = {"model": NAME, "messages": MESSAGES, "max_tokens": 2}
+        cases: tuple[tuple[str, Any, Any, Any], ...] = (
+            (
+                "/v1/chat/completions",
+                chat,
+                ("invalid_request_error", "request_too_large"),
+                ("rate_limit_error", "rate_limit_exceeded"),
+            ),
+            ("/v1/messages", chat, ("request_too_large", None), ("rate_limit_error", None)),
+            (f"/v2/models/{quoted}/generate", {"text_input": "x"}, None, None),
+        )
+        for path, body, too_large, too_many in cases:
+            for seconds, expected, said in ((None, 413, too_large), (7, 429, too_many)):
+                with self.subTest(path, seconds=seconds):
+                    self.daemon.retry_seconds = seconds
+                    status, headers, answer = self.headers_of("POST", path, body)
+                    self.assertEqual((status, headers["retry-after"]), (expected, None if seconds is None else "7"), answer)
+                    error = answer["error"]
+                    self.assertIn("larger than max", error if said is None else error["message"])
+                    if said is not None:
+                        self.assertEqual((error["type"], error.get("code")), said)
+
+    def test_names_in_paths_may_be_escaped(self) -> None:
+        for quoted in ("Qwen%2FQwen3%2030B:q4", "Qwen/Qwen3%2030B%3aq4"):
+            status, body = self.front.get(f"/v1/models/{quoted}")
+            self.assertEqual((status, json.loads(body)["id"]), (200, NAME))
+            status, body = self.front.get(f"/v2/models/{quoted}")
+            self.assertEqual((status, json.loads(body)["name"]), (200, NAME))
+        self.assertEqual(self.front.get("/v1/models/Qwen%2")[0], 404)
+
+    def test_anthropics_clients_are_answered_as_they_expect(self) -> None:
+        status, headers, listed = self.headers_of("GET", "/v1/models", None, ANTHROPIC)
+        [model] = listed.pop("data")
+        self.assertEqual((status, listed), (200, {"has_more": False, "first_id": NAME, "last_id": NAME}))
+        self.assertRegex(model.pop("created_at"), r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|\+00:00)$")
+        self.assertEqual(model, {"type": "model", "id": NAME, "display_name": NAME})
+        self.assertEqual(headers["request-id"], headers["x-request-id"])
+        one = self.headers_of("GET", f"/v1/models/{urllib.parse.quote(NAME, safe='')}", None, ANTHROPIC)[2]
+        self.assertEqual((one["type"], one["id"]), ("model", NAME))
+        self.assertEqual(self.headers_of("GET", "/v1/models/x", None, ANTHROPIC)[2]["type"], "error")
+        for path in ("/v1/messages/batches", "/v1/messages/batches/b/results"):
+            status, _, answer = self.headers_of("POST", path, {})
+            self.assertEqual((status, answer["type"], answer["error"]["type"]), (404, "error", "not_found_error"))
+        status, headers, _ = self.headers_of("POST", "/v1/messages", {})
+        self.assertEqual((status, headers["request-id"]), (400, headers["x-request-id"]))
+        self.assertEqual(set(self.headers_of("GET", "/v2/nowhere")[2]), {"error"})
+        self.assertIsInstance(self.headers_of("GET", "/v2/nowhere")[2]["error"], str)
+
+    def test_the_chosen_token_is_among_the_most_likely(self) -> None:
+        top = [pb.TokenLogprob(token=b"a", logprob=-0.5)]
+        chosen = pb.TokenLogprob(token=b"z", logprob=-4, top=top)
+        self.daemon.answer = pb.GenerateResponse(text="z", logprobs=[chosen], finish=pb.Finish())
+        status, answer = self.front.post("/v1/completions", {"model": NAME, "prompt": "x", "logprobs": 1})
+        self.assertEqual(status, 200, answer)
+        self.assertEqual(answer["choices"][0]["logprobs"]["top_logprobs"], [{"a": -0.5, "z": -4.0}])
+
+    def test_refusals_name_all_that_is_taken(self) -> None:
+        for parameter, value, words in (("modalities", ["audio"], '["text"]'), ("service_tier", "flex", '"auto" and "default"')):
+            body = {"model": NAME, "messages": MESSAGES, parameter: value}
+            status, answer = self.front.post("/v1/chat/completions", body)
+            self.assertEqual(status, 400)
+            self.assertIn(words, answer["error"]["message"])
+
+    def test_the_log_says_once_why_the_daemon_is_not_reached(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as nobody:
+            front = Front(self.binaries, f"127.0.0.1:{nobody.getsockname()[1]}")
+            with contextlib.closing(front):
+                nobody.settimeout(CALL_SECONDS)
+                for _ in range(4):
+                    nobody.accept()[0].close()
+                front.wait_for_line(r"(the daemon is not reached: .+)")
+                said = re.findall("the daemon is not reached: (.*)", front.log())
+                self.assertEqual(len(said), len(set(said)), said)
+        refused = Front(self.binaries, f"127.0.0.1:{free_port()}")
+        with contextlib.closing(refused):
+            refused.wait_for_line(r"the daemon is not reached: (.*Connection refused)")
+
+
+if __name__ == "__main__":
+    main()
