@@ -66,11 +66,12 @@ std::vector<const CLI::App*> Path(const CLI::App& app) {
   return path;
 }
 
-// The first word that is no flag, where a command was wanted.
-std::string UnknownCommand(const CLI::App& app) {
+// What stands where a command was wanted.
+std::string MissingCommand(const CLI::App& app) {
   const std::vector<std::string> words = app.remaining(true);
+  if (words.empty()) return "a command is missing";
   const auto word = std::ranges::find_if(words, [](const std::string& w) { return !w.starts_with('-'); });
-  return word == words.end() ? "" : *word;
+  return word == words.end() ? StrCat("unknown flag ", words.front()) : StrCat("unknown command '", *word, "'");
 }
 
 std::string Mismatch(const std::vector<const CLI::App*>& path, const std::string& text) {
@@ -90,8 +91,7 @@ std::string Wrong(const CLI::App& app, const std::vector<const CLI::App*>& path,
   const std::string text = error.what(), commands = CommandsOf(at);
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) return Mismatch(path, text);
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && !commands.empty()) {
-    const std::string unknown = UnknownCommand(app);
-    return StrCat(unknown.empty() ? "a command is missing" : StrCat("unknown command '", unknown, "'"), "; known are ", commands);
+    return StrCat(MissingCommand(app), "; commands are ", commands);
   }
   return text;
 }

@@ -58,8 +58,9 @@ CLI::Validator AtLeast(Number least) {
 inline CLI::Validator AnyNumber() {
   return NumberThat<double>([](double) { return true; }, "", "");
 }
+// As seconds it fits every clock.
 inline CLI::Validator Positive() {
-  return NumberThat<double>([](double number) { return number > 0; }, " above 0", "above 0");
+  return NumberThat<double>([](double number) { return number > 0 && number <= 1e9; }, " above 0 up to 1e9", "above 0");
 }
 
 inline CLI::Validator OneOf(const std::vector<std::string>& names) {

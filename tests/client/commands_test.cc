@@ -317,7 +317,8 @@ TEST_F(CommandsTest, ExitCodesSayWhatWentWrong) {
       {"generate --propmt x", kExitUsage, "--prompt"},
       {"stats --window 600", kExitUsage, "--window: '600' is no number from 1 to 60"},
       {"stats --count 0", kExitUsage, "'0' is no whole number from 1 to 2147483647"},
-      {"--deadline 0 info", kExitUsage, "'0' is no number above 0"},
+      {"--deadline 0 info", kExitUsage, "'0' is no number above 0 up to 1e9"},
+      {"--deadline 1e300 info", kExitUsage, "'1e300' is no number above 0"},
       {"resize foo", kExitUsage, "foo"},
       {"load --memory-budget foo", kExitUsage, "--memory-budget"},
       {"pin a", kExitUsage, "LAYER:EXPERT"},
@@ -325,9 +326,10 @@ TEST_F(CommandsTest, ExitCodesSayWhatWentWrong) {
       {"token new 'a b' infer", kExitUsage, "letters"},
       {"token new a all", kExitUsage, "infer"},
       {"chat --prompt x --plain --system y", kExitUsage, "--system"},
-      {"bogus", kExitUsage, "unknown command 'bogus'; known are generate, chat"},
-      {"session bogus", kExitUsage, "unknown command 'bogus'; known are list, delete"},
-      {"session", kExitUsage, "a command is missing; known are list, delete"},
+      {"bogus", kExitUsage, "unknown command 'bogus'; commands are generate, chat"},
+      {"--bogus", kExitUsage, "unknown flag --bogus; commands are generate, chat"},
+      {"session bogus", kExitUsage, "unknown command 'bogus'; commands are list, delete"},
+      {"session", kExitUsage, "a command is missing; commands are list, delete"},
       {"", kExitUsage, "generate"},
   };
   for (const auto& test : kCases) {
