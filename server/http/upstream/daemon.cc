@@ -127,22 +127,25 @@ void Daemon::WatchAgain() {
 }
 
 void Daemon::SetServing(bool serving) {
+  int change = 0;
   {
     absl::MutexLock lock(&mutex_);
     not_reached_.clear();
     if (serving == serving_) return;
     serving_ = serving;
+    change = ++changes_;
     if (serving) model_ = NotReached();  // it may be another one
     if (tell_serving_) tell_serving_(serving && !end_of_serving_);
   }
   spdlog::info("the daemon {}", serving ? "serves" : "does not serve");
-  AskForModel();
+  AskForModel(change);
 }
 
 void Daemon::OnWatchEnded(const grpc::Status& status) {
   {
     absl::MutexLock lock(&mutex_);
     model_ = NotReached();
+    ++changes_;
     if (std::exchange(serving_, false) && tell_serving_) tell_serving_(false);
     if (!ending_ && not_reached_ != status.error_message()) {
       not_reached_ = status.error_message();
@@ -152,9 +155,11 @@ void Daemon::OnWatchEnded(const grpc::Status& status) {
   WatchAgain();
 }
 
-void Daemon::AskForModel() {
+void Daemon::AskForModel(int change) {
   auto call = std::make_shared<UnaryCall<moe::v1::ModelInfo>>(calls_);
-  const auto done = [this](const grpc::Status& status, const moe::v1::ModelInfo& info) { OnModelInfo(status, info); };
+  const auto done = [this, change](const grpc::Status& status, const moe::v1::ModelInfo& info) {
+    OnModelInfo(change, status, info);
+  };
   call->Start(done, [this](grpc::ClientContext* context, moe::v1::ModelInfo* info, auto callback) {
     static const moe::v1::GetModelInfoRequest kRequest;
     if (!token_.empty()) context->AddMetadata("authorization", "Bearer " + token_);
@@ -163,8 +168,9 @@ void Daemon::AskForModel() {
 }
 
 // A daemon that serves has a model, whether it tells of it or not. One that does not has none where it says so.
-void Daemon::OnModelInfo(const grpc::Status& status, const moe::v1::ModelInfo& info) {
+void Daemon::OnModelInfo(int change, const grpc::Status& status, const moe::v1::ModelInfo& info) {
   absl::MutexLock lock(&mutex_);
+  if (change != changes_) return;
   if (!serving_) {
     const grpc::StatusCode code = status.error_code();
     const bool has_none = code == grpc::StatusCode::FAILED_PRECONDITION || code == grpc::StatusCode::UNAVAILABLE;

@@ -67,8 +67,8 @@ class Daemon {
   void WatchAgain();
   void SetServing(bool serving);
   void OnWatchEnded(const grpc::Status& status);
-  void AskForModel();
-  void OnModelInfo(const grpc::Status& status, const moe::v1::ModelInfo& info);
+  void AskForModel(int change);
+  void OnModelInfo(int change, const grpc::Status& status, const moe::v1::ModelInfo& info);
 
   const std::string token_;
   std::shared_ptr<grpc::Channel> server_channel_;
@@ -80,6 +80,7 @@ class Daemon {
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   std::function<void()> cancel_watch_ ABSL_GUARDED_BY(mutex_);
   bool serving_ ABSL_GUARDED_BY(mutex_) = false;
+  int changes_ ABSL_GUARDED_BY(mutex_) = 0;  // of serving_: an answer about the model is of one of them
   bool end_of_serving_ ABSL_GUARDED_BY(mutex_) = false;
   std::function<void(bool)> tell_serving_ ABSL_GUARDED_BY(mutex_);
   absl::StatusOr<ServedModel> model_ ABSL_GUARDED_BY(mutex_);
