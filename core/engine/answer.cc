@@ -22,7 +22,7 @@ std::optional<FinishReason> Answer::Push(TokenInfo token, TokenDelta& delta) {
     delta.text += Flush();
     return FinishReason::kStop;
   }
-  delta.text += matcher_.Push(decoder_.Push(token.token));
+  delta.text += matcher_.Push(decoder_.Push(token.token), completion_tokens_ > min_new_tokens_);
   delta.tokens.push_back(std::move(token));
   if (matcher_.matched()) return FinishReason::kStopString;
   if (completion_tokens_ < std::min(max_new_tokens_, room_)) return std::nullopt;
@@ -31,7 +31,7 @@ std::optional<FinishReason> Answer::Push(TokenInfo token, TokenDelta& delta) {
 }
 
 std::string Answer::Flush() {
-  std::string text = matcher_.Push(decoder_.Flush());
+  std::string text = matcher_.Push(decoder_.Flush(), completion_tokens_ > min_new_tokens_);
   return text + matcher_.Flush();
 }
 

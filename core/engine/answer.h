@@ -22,7 +22,7 @@ struct AnswerLimits {
 };
 
 // The token that ends the sequence (EOS, or a stop token of the request) is counted but is neither in a delta nor in the text.
-// `min_new_tokens` forbids those tokens; stop strings end an answer at any length. Not synchronised.
+// `min_new_tokens` forbids those tokens, and no stop string ends within so many. Not synchronised.
 class Answer {
  public:
   Answer(const Tokenizer& tokenizer, const EngineRequest& request, const AnswerLimits& limits);

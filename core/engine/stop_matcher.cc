@@ -5,9 +5,9 @@
 
 namespace moed {
 
-std::string StopMatcher::Push(std::string_view piece) {
+std::string StopMatcher::Push(std::string_view piece, bool may_match) {
   if (matched()) return "";
-  const size_t searched = pending_.size();
+  const size_t searched = pending_.size() + (may_match ? 0 : piece.size());
   pending_ += piece;
   for (size_t end = searched + 1; end <= pending_.size(); ++end) {
     match_ = LongestEndingAt(end);

@@ -16,8 +16,9 @@ class StopMatcher {
   // `stop_strings`: not empty ones. `include`: the match is part of the text.
   StopMatcher(std::vector<std::string> stop_strings, bool include) : stop_strings_(std::move(stop_strings)), include_(include) {}
 
-  // What can be released now. After a match everything is ignored.
-  std::string Push(std::string_view piece);
+  // What can be released now. After a match everything is ignored. Unless it `may_match` no stop string ends in the piece; one
+  // that begins there may still end in a later one.
+  std::string Push(std::string_view piece, bool may_match = true);
   // What was held back, once no more text comes. Empty after a match.
   std::string Flush();
 

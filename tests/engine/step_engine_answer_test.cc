@@ -96,6 +96,24 @@ TEST(StepEngineAnswerTest, NoEndBeforeTheLeastNumberOfTokens) {
   }
 }
 
+TEST(StepEngineAnswerTest, NoStopStringWithinTheLeastNumberOfTokens) {
+  Harness harness;
+  harness.model->logits = [](std::span<const TokenId>, std::span<float> logits) {
+    std::fill(logits.begin(), logits.end(), 0.0f);
+    logits['a'] = 8;
+  };
+  for (int least : {0, 1, 5}) {
+    EngineRequest request = GreedyRequest("p", 12);
+    request.stopping.stop_strings = {"a"};
+    request.stopping.min_new_tokens = least;
+    auto recorder = harness.Submit(request);
+    harness.RunAll();
+    EXPECT_EQ(recorder->text, std::string(least, 'a'));
+    EXPECT_EQ(recorder->finish->completion_tokens, least + 1);
+    EXPECT_EQ(recorder->finish->reason, FinishReason::kStopString);
+  }
+}
+
 TEST(StepEngineAnswerTest, StopStringsAcrossTokens) {
   struct Case {
     std::vector<std::string> stops;

@@ -93,6 +93,15 @@ TEST(StopMatcherTest, RandomTextsOverASmallAlphabetAgreeWithTheDefinition) {
   }
 }
 
+TEST(StopMatcherTest, WhatMayNotMatchYetMayBeginAMatch) {
+  StopMatcher matcher({"STOP", "x"}, false);
+  EXPECT_EQ(matcher.Push("a STOP x", false), "a STOP x");
+  EXPECT_EQ(matcher.Push("yST", false), "y");
+  EXPECT_FALSE(matcher.matched());
+  EXPECT_EQ(matcher.Push("OPz"), "");
+  EXPECT_EQ(matcher.match(), "STOP");
+}
+
 TEST(StopMatcherTest, HoldsBackNoMoreThanMayBegin) {
   StopMatcher matcher({"STOP"}, false);
   EXPECT_EQ(matcher.Push("abc"), "abc");
