@@ -17,7 +17,6 @@ using SystemClock = std::chrono::system_clock;
 
 constexpr auto kPause = std::chrono::milliseconds(250);  // between two events
 constexpr int kPausesOfWork = 4;                         // or so many times what the last one took
-constexpr double kSecondsForOthers = 1;                  // until the maps of others have been made
 constexpr auto kDeadline = std::chrono::seconds(10);     // of a call
 
 Json TotalsJson(const moe::v1::Stats& stats) {
@@ -79,8 +78,8 @@ class Watch final : public std::enable_shared_from_this<Watch> {
     if (ending_) return exchange_->EndStream("");
     asked_ = SystemClock::now();
     const auto done = [self = shared_from_this()](const grpc::Status& status, const moe::v1::ExpertMap& map) {
-      const bool others_ask = status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED;
-      if (others_ask) return self->begun_ ? self->Pause() : self->RefuseForOthers(status);
+      const bool others_ask = self->begun_ && status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED;
+      if (others_ask) return self->Pause();
       if (!status.ok()) return self->Fail(status);
       self->map_ = map;
       self->AskForTotals();
@@ -121,11 +120,6 @@ class Watch final : public std::enable_shared_from_this<Watch> {
     pause_ = std::make_unique<grpc::Alarm>();  // a new one each time: it may not be set by its own callback
     // The alarm keeps its callback: what that holds is taken out.
     pause_->Set(now + pause, [self = shared_from_this()](bool) mutable { std::exchange(self, nullptr)->AskForMap(); });
-  }
-
-  void RefuseForOthers(const grpc::Status& status) {
-    exchange_->Reply(OpenAiError(
-        {.status = 429, .message = status.error_message(), .code = "rate_limit_exceeded", .retry_seconds = kSecondsForOthers}));
   }
 
   void Fail(const grpc::Status& status) {
