@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr int kLockPollMs = 100;
 constexpr size_t kMostNameBytes = 60;
+constexpr int kPackRefusesFlags = 2;  // an exit code of moed-pack
 
 // Of the source, as a part of a file's name.
 std::string NameOf(const ModelSource& source) {
@@ -102,6 +103,7 @@ absl::Status RunPack(const std::string& out, const ModelSource& source, const st
   }
   if (signals.first() != 0 && pack.exit_code() != 0) return Interrupted();
   if (pack.exit_code() == 0) return absl::OkStatus();
+  if (pack.exit_code() == kPackRefusesFlags) return InvalidArgument("moed-pack refuses its flags, as it says above");
   return FailedPrecondition("moed-pack ended with ", pack.exit_code(), "; the folder of packed models is ",
                             fs::path(out).parent_path().string(), " ($MOED_CACHE_DIR chooses another)");
 }

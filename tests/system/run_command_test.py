@@ -275,6 +275,7 @@ class RunCommandTest(RealProgramsTest):
             ((self.tiny, "--prompt", "x", "--max-new-tokens", "-1"), "--max-new-tokens"),
             ((self.tiny, "--prompt", "x", "--chat-template", "/nonexistent.jinja"), "/nonexistent.jinja"),
             ((self.demo_store(), "--prompt", "x", "--expert-formats", "q4"), "packed already"),
+            ((self.tiny, "--prompt", "x", "--expert-formats", "q99"), "q99"),
         ):
             with self.subTest(words):
                 run = self.run_model(*arguments, text="")
