@@ -71,38 +71,50 @@ class Tree:
 
     def build(self, target: str) -> Path:
         """The path of `target` with the examples in it."""
-        compiles, link = commands_of(target)
-        sources = sorted(self.sources(compiles))
-        objects = [self.compile(file, compiles) for file in sources]
-        for file in sources:
-            link = link.replace(f" {object_of(compiles[file])} ", " ") if file in compiles else link
+        units, link = units_of(target)
+        touched = [unit for unit in units if self.touches(unit)]
+        known = {file for unit in units for file in unit.sources}
+        objects = [self.compile(unit.command, unit.sources) for unit in touched]
+        for file in sorted(file for file in self.files - known if file.endswith(".cc")):
+            nearest = min(
+                (unit for unit in units if Path(unit.sources[0]).parent == Path(file).parent), key=lambda unit: unit.sources
+            )
+            objects.append(self.compile(nearest.command, [file]))
+        for unit in touched:
+            link = link.replace(f" {object_of(unit.command)} ", " ")
         program = self.folder / Path(target).name
         link = re.sub(r" -o \S+", f" -o {program} {' '.join(map(str, objects))}", link, count=1)
         run(link)
         return program
 
-    def sources(self, compiles: dict[str, str]) -> set[str]:
-        """What has to be compiled: changed and added sources, and users of changed headers that have definitions."""
-        changed_headers = {
-            file
-            for file in self.files
-            if file.endswith(".h") and (ROOT / file).exists() and DEFINES.search((ROOT / file).read_text())
-        }
-        touched = {file for file in compiles if changed_headers & dependencies(compiles[file])}
-        return touched | {file for file in self.files if file.endswith(".cc")}
+    def touches(self, unit: "Unit") -> bool:
+        """It has a source that was changed, or includes a changed header that has definitions."""
+        return not self.files.isdisjoint(unit.sources) or bool(self.defining_headers() & dependencies(unit.command))
 
-    def compile(self, file: str, compiles: dict[str, str]) -> Path:
-        nearest = file if file in compiles else min(c for c in compiles if Path(c).parent == Path(file).parent)
-        target = self.folder / (file.replace("/", "_") + ".o")
-        here = self.folder / file
-        if not here.exists():
-            here.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / file, here)
-        command = re.sub(r" -o \S+", f" -o {target}", compiles[nearest])
+    def defining_headers(self) -> set[str]:
+        there = {file for file in self.files if file.endswith(".h") and (ROOT / file).exists()}
+        return {file for file in there if DEFINES.search((ROOT / file).read_text())}
+
+    def compile(self, command: str, sources: list[str]) -> Path:
+        """The object of sources that are compiled together, as the examples have them."""
+        target = self.folder / (sources[0].replace("/", "_") + ".o")
+        batch = target.with_suffix(".cc")
+        paths = [self.folder / file if (self.folder / file).exists() else ROOT / file for file in sources]
+        batch.write_text("".join(f'#include "{path}"\n' for path in paths))
+        command = re.sub(r" -o \S+", f" -o {target}", command)
         command = re.sub(r" -(MD|M[FT] \S+)", "", command)
-        command = re.sub(r" -c \S+", f" -c {here}", command)
+        command = re.sub(r" -Winvalid-pch -include \S+", "", command)  # precompiled with another level of optimisation
+        command = re.sub(r" -c \S+", f" -c {batch}", command)
         run(command.replace(" -I", f" -I{self.folder} -I", 1) + " -O0")
         return target
+
+
+@dataclass
+class Unit:
+    """What one command compiles: a source, or several as a batch."""
+
+    command: str
+    sources: list[str]
 
 
 def run(command: str) -> None:
@@ -116,15 +128,22 @@ def ninja(*words: str) -> list[str]:
     ).stdout.splitlines()
 
 
-def commands_of(target: str) -> tuple[dict[str, str], str]:
-    """The commands that compile the project's sources of `target`, by source, and the one that links it."""
-    compiles = {}
+def units_of(target: str) -> tuple[list[Unit], str]:
+    """What compiles the project's sources of `target`, and the command that links it."""
+    units = []
     lines = ninja("commands", target)
     for line in lines:
         source = re.search(r" -c (\S+)", line)
         if source and Path(source[1]).is_relative_to(ROOT):
-            compiles[str(Path(source[1]).relative_to(ROOT))] = line
-    return compiles, lines[-1]
+            units.append(Unit(line, sources_of(Path(source[1]))))
+    return units, lines[-1]
+
+
+def sources_of(compiled: Path) -> list[str]:
+    paths = (
+        re.findall(r'^#include "([^"]+)"', compiled.read_text(), re.MULTILINE) if compiled.parent.name == "Unity" else [compiled]
+    )
+    return [str(Path(path).relative_to(ROOT)) for path in paths]
 
 
 def object_of(command: str) -> str:
@@ -185,8 +204,10 @@ class Examples(unittest.TestCase):
 
     def test_a_metric_is_compiled(self) -> None:
         self.tree.apply("Add a metric")
-        compiles, _ = commands_of("bin/moed")
-        compiled = self.tree.compile("server/metrics/process_metrics.cc", compiles)
+        units, _ = units_of("bin/moed")
+        (unit,) = (unit for unit in units if self.tree.touches(unit))
+        self.assertIn("server/metrics/process_metrics.cc", unit.sources)
+        compiled = self.tree.compile(unit.command, unit.sources)
         self.assertIn(b"process_file_descriptors_left", compiled.read_bytes())
 
 
