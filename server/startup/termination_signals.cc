@@ -21,7 +21,7 @@ sigset_t AwaitedSignals() {
 }
 
 // Who signals a process and its group, as timeout(1) does, means one end.
-constexpr double kOneWishSeconds = .1;
+constexpr double kOneWishSeconds = .02;
 
 [[noreturn]] void EndAtOnce(int signal) {
   spdlog::default_logger()->flush();

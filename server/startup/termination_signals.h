@@ -1,5 +1,5 @@
 // SIGTERM and SIGINT: the first one asks for a drain, the second one ends the process at once, unless it
-// comes within a tenth of a second of the first. SIGHUP: files are to be read anew.
+// comes within 20 ms of the first. SIGHUP: files are to be read anew.
 #pragma once
 
 #include <functional>

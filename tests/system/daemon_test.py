@@ -242,7 +242,12 @@ class DaemonTest(RealProgramsTest):
                 stream = Stream(daemon, 1000)
                 stream.read()
                 self.begin_end(daemon)
-                daemon.send_signal(second)
+
+                def ended_again(daemon: Daemon = daemon, second: signal.Signals = second) -> bool:
+                    daemon.send_signal(second)
+                    return "ending at once" in daemon.log()
+
+                eventually(ended_again, "a second signal to count")
                 self.assertEqual(daemon.wait(WAIT_SECONDS), 128 + second)
                 self.assertEqual(stream.read_all(), grpc.StatusCode.UNAVAILABLE)
 
