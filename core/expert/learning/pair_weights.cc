@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace moed {
 namespace {
@@ -25,9 +26,12 @@ std::vector<size_t> Distances(size_t layers, size_t count) {
 }  // namespace
 
 PairWeights::PairWeights(const ExpertModelShape& shape, size_t distances)
+    : PairWeights(shape, Distances(shape.moe_layers.size(), distances)) {}
+
+PairWeights::PairWeights(const ExpertModelShape& shape, std::vector<size_t> distances)
     : layers_(shape.moe_layers.size()),
       experts_(static_cast<size_t>(shape.experts_per_layer)),
-      distances_(Distances(layers_, distances)),
+      distances_(std::move(distances)),
       weights_(distances_.size() * layers_ * experts_ * experts_) {}
 
 size_t PairWeights::Bytes(const ExpertModelShape& shape) {

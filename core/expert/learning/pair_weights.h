@@ -13,7 +13,7 @@ namespace moed {
 
 // A table for each of several distances: layers from the one that was used on to the one that is told of, through the end of a
 // token into the next. Distance 0 is the same layer. The distances spread over a token, and fewer are always the first of more:
-// 0, 1/2, 1/4, 3/4 of it, and so on. Who has a rule of its own for whose experts tell has one table and asks no Source.
+// 0, 1/2, 1/4, 3/4 of it, and so on. Who hears the layers just passed names the distances: 1, 2, 3.
 //
 // Fixed point of 16 bits, in steps of 1/4096 up to 8: half of what a float takes, so that layers of 512 experts have pairs in a
 // few gigabytes. Not synchronised.
@@ -21,6 +21,8 @@ class PairWeights final : private LearnedRows {
  public:
   // As many distances as are asked for, no more than there are layers. None: all weights are 0.
   PairWeights(const ExpertModelShape& shape, size_t distances);
+  // The distances given, in layers: all different, fewer than there are layers.
+  PairWeights(const ExpertModelShape& shape, std::vector<size_t> distances);
   static size_t Bytes(const ExpertModelShape& shape);  // of one distance
 
   size_t distances() const { return distances_.size(); }

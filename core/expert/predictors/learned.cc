@@ -20,13 +20,15 @@ namespace {
 
 constexpr float kLearningRate = 0.1f;  // of the gradient's mean over a layer's experts
 constexpr float kFarRate = 0.01f;
+constexpr float kSmallest = 1e-4f;   // of probabilities whose log odds are taken
 constexpr float kLeastGate = 1e-4f;  // gate probabilities below are alike
 // Less likely guesses cost more bytes than they save time, even where the disk would be idle.
 constexpr float kLeastProbability = 0.45f;
-constexpr float kLeastFar = 0.6f;          // of layers beyond the next one: the path to them will tell more
-constexpr float kLeastFarOdds = 0.48954f;  // its log odds
-constexpr float kWorthPerLayer = 0.02f;    // what a guess is worth less for each layer that it could still wait
-constexpr size_t kPrefillTokens = 16;      // learned from in one prefill step, its last ones
+// More is asked of a guess for each layer that it could still wait: the path to it will tell more, and nearer guesses need the
+// disk.
+constexpr float kPerLayer = 0.1f;
+static_assert(kLeastProbability + kPerLayer * RoutePrior::kFarthest >= 1);  // layers beyond cannot be asked of
+constexpr size_t kPrefillTokens = 16;                                       // learned from in one prefill step, its last ones
 
 // What the gate says of the next layer, beside the prior.
 enum Feature { kBias, kGateMargin, kGateChooses, kPrior, kFeatures };
@@ -61,7 +63,6 @@ class LearnedPredictor final : public ExpertPredictor {
     sequence.hidden.resize(hidden_);
     sequence.features.resize(kFeatures * experts_);
     sequence.probabilities.resize(experts_);
-    sequence.far.reserve(MostFar());
   }
   void OnSequenceEnd(SequenceId sequence) override { sequences_.erase(sequence); }
   void OnToken(SequenceId sequence, TokenId) override { Find(sequence).routed = kNothing; }
@@ -76,6 +77,7 @@ class LearnedPredictor final : public ExpertPredictor {
     const int position = index_.Position(routing.layer);
     const std::span<const TokenRouting> tokens = routing.tokens;
     const size_t prefill = static_cast<size_t>(std::ranges::count(tokens, Phase::kPrefill, &TokenRouting::phase));
+    prior_.ShareAmong(tokens.size() - prefill);
     size_t skipped = 0;
     for (const TokenRouting& token : tokens) {
       const bool skip = token.phase == Phase::kPrefill && skipped + kPrefillTokens < prefill;
@@ -88,7 +90,7 @@ class LearnedPredictor final : public ExpertPredictor {
     Sequence& sequence = Find(id);
     const int next = index_.Position(from) + 1;
     if (!sequence.decodes || sequence.routed != next - 1 || next == index_.layers()) return;
-    if (prior_.Score(sequence.prior, next)) FindFar(next + 1, sequence);
+    prior_.Score(sequence.prior, next);
     const size_t first = best_first.size();
     GuessNext(next, sequence, best_first);
     GuessFar(next, sequence, best_first);
@@ -99,31 +101,28 @@ class LearnedPredictor final : public ExpertPredictor {
 
   void VisitLearned(LearnedState& state) override {
     state.Values(weights_, kCalculable);
-    state.Value(far_, [](const auto& far) { return kCalculable(far.bias) && kCalculable(far.scale); });
+    state.Values(far_, [](const Trust& far) { return kCalculable(far.bias) && kCalculable(far.scale); });
     prior_.VisitLearned(state);
   }
   size_t memory_bytes() const override {
-    const size_t a_sequence = OwnSequenceBytes(hidden_, experts_, MostFar()) + prior_.sequence_bytes();
+    const size_t a_sequence = OwnSequenceBytes(hidden_, experts_) + prior_.sequence_bytes();
     return sequences_.size() * a_sequence + kScratch * experts_ * sizeof(float) + prior_.memory_bytes();
   }
   static PartMemory Memory(const PartContext& context) {
     const auto experts = static_cast<size_t>(context.model.experts_per_layer);
-    const auto top_k = static_cast<size_t>(std::min(context.model.top_k, context.model.experts_per_layer));
-    const size_t most_far = context.model.moe_layers.size() * kFarOfOne * top_k;
     return {.fixed_bytes = kScratch * experts * sizeof(float) + RoutePrior::BytesWithoutTable(context.model),
-            .sequence_bytes = OwnSequenceBytes(static_cast<size_t>(context.hidden), experts, most_far) +
-                              RoutePrior::SequenceBytes(context.model),
+            .sequence_bytes =
+                OwnSequenceBytes(static_cast<size_t>(context.hidden), experts) + RoutePrior::SequenceBytes(context.model),
             .tables = 1};
   }
 
  private:
   static constexpr int kNothing = -1;
 
-  // Of a layer beyond the next one.
-  struct Far {
-    int32_t position;
-    int32_t expert;
-    float logit;  // the prior's
+  // What the prior's log odds of a layer beyond the next one are worth.
+  struct Trust {
+    float bias = 0;
+    float scale = 1;
   };
   struct Sequence {
     RoutePrior::Sequence prior;
@@ -135,16 +134,13 @@ class LearnedPredictor final : public ExpertPredictor {
     int set = 0;
     std::vector<float> features;       // (kFeatures, experts)
     std::vector<float> probabilities;  // (experts)
-    std::vector<Far> far;              // by layer
   };
 
-  static constexpr size_t kScratch = 5;   // arrays (experts)
-  static constexpr size_t kFarOfOne = 2;  // experts of a layer ahead that may be guessed, for each that serves a token
+  static constexpr size_t kScratch = 5;  // arrays (experts)
 
-  static size_t OwnSequenceBytes(size_t hidden, size_t experts, size_t most_far) {
-    return sizeof(Sequence) + (hidden + (kFeatures + 1) * experts) * sizeof(float) + most_far * sizeof(Far);
+  static size_t OwnSequenceBytes(size_t hidden, size_t experts) {
+    return sizeof(Sequence) + (hidden + (kFeatures + 1) * experts) * sizeof(float);
   }
-  size_t MostFar() const { return static_cast<size_t>(index_.layers()) * kFarOfOne * top_k_; }
   Sequence& Find(SequenceId sequence) {
     const auto found = sequences_.find(sequence);
     MOED_CHECK(found != sequences_.end());
@@ -169,26 +165,18 @@ class LearnedPredictor final : public ExpertPredictor {
     }
   }
 
-  // Once a token: who is likely enough in the layers from `first` on, as long as its layer is not the next one.
-  void FindFar(int first, Sequence& sequence) const {
-    sequence.far.clear();
-    const size_t most = kFarOfOne * top_k_;
-    for (int position = first; position < index_.layers(); ++position) {
-      const size_t begin = sequence.far.size();
-      const float* logits = &sequence.prior.logits[static_cast<size_t>(position) * experts_];
-      for (size_t e = 0; e < experts_ && sequence.far.size() < begin + most; ++e) {
-        if (far_.bias + far_.scale * logits[e] < kLeastFarOdds) continue;
-        sequence.far.push_back({position, static_cast<int32_t>(e), logits[e]});
-      }
-    }
-  }
-  // Without the path to it the prior is too sure of itself, or not sure enough: far_ says which.
   void GuessFar(int next, const Sequence& sequence, std::vector<Guess>& guesses) const {
-    for (const Far& far : sequence.far) {
-      if (far.position <= next) continue;
-      const int distance = far.position - next + 1;
-      const float worth = Logistic(far_.bias + far_.scale * far.logit) - kWorthPerLayer * static_cast<float>(distance - 1);
-      if (worth >= kLeastFar) Add(far.position, static_cast<size_t>(far.expert), worth, distance, guesses);
+    const int end = std::min(next + RoutePrior::kFarthest, index_.layers());
+    for (int position = next + 1; position < end; ++position) {
+      const int distance = position - next + 1;
+      const float asked = kPerLayer * static_cast<float>(distance - 1);
+      const float least = LogOdds(kLeastProbability + asked, kSmallest);
+      const Trust trust = far_[prior_.Kind(distance)];
+      const float* logits = &sequence.prior.logits[static_cast<size_t>(position) * experts_];
+      for (size_t e = 0; e < experts_; ++e) {
+        const float odds = trust.bias + trust.scale * logits[e];
+        if (odds >= least) Add(position, e, Logistic(odds) - asked, distance, guesses);
+      }
     }
   }
   void Add(int position, size_t expert, float probability, int distance, std::vector<Guess>& guesses) const {
@@ -205,19 +193,23 @@ class LearnedPredictor final : public ExpertPredictor {
     std::ranges::fill(used_, 0.f);
     for (const ExpertChoice& choice : token.choices) used_[static_cast<size_t>(choice.expert)] = 1;
     if (sequence.guessed == position) LearnWeights(sequence);
-    if (sequence.prior.scored && position > 1 && sequence.decodes) LearnFar(position, sequence);
+    if (sequence.prior.scored && sequence.decodes) LearnFar(position, sequence);
     prior_.Learn(position, token, sequence.prior);
     sequence.decodes = token.phase == Phase::kDecode;
     sequence.guessed = kNothing;
     sequence.routed = position;
   }
 
+  // While layers ahead are not routed, the prior is too sure of itself, or not sure enough: far_ says which.
   void LearnFar(int position, const Sequence& sequence) {
-    const float* logits = &sequence.prior.logits[static_cast<size_t>(position) * experts_];
-    for (size_t e = 0; e < experts_; ++e) error_[e] = used_[e] - Logistic(far_.bias + far_.scale * logits[e]);
+    const size_t kind = sequence.prior.kept[static_cast<size_t>(position)];
+    if (kind == 0) return;
+    Trust& trust = far_[kind];
+    const float* logits = &sequence.prior.early[static_cast<size_t>(position) * experts_];
+    for (size_t e = 0; e < experts_; ++e) error_[e] = used_[e] - Logistic(trust.bias + trust.scale * logits[e]);
     const float rate = kFarRate / static_cast<float>(experts_);
-    far_.bias += DotProduct(error_, ones_) * rate;
-    far_.scale += DotProduct(error_, {logits, experts_}) * rate;
+    trust.bias += DotProduct(error_, ones_) * rate;
+    trust.scale += DotProduct(error_, {logits, experts_}) * rate;
   }
 
   void LearnWeights(const Sequence& sequence) {
@@ -264,11 +256,8 @@ class LearnedPredictor final : public ExpertPredictor {
   const size_t hidden_;
   const GateFn gate_;  // may be null: then the prior alone guesses
   std::array<Weights, kSets> weights_ = kFirstWeights;
-  struct {
-    float bias = 0;
-    float scale = 1;
-  } far_;  // of the prior's log-odds for layers beyond the next one
   RoutePrior prior_;
+  std::array<Trust, RoutePrior::kFarthest + 1> far_;  // by kind of distance
   absl::flat_hash_map<SequenceId, Sequence> sequences_;
 
   // Scratch. (experts)

@@ -1,6 +1,7 @@
 #include "core/expert/predictors/route_prior.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/expert/learning/dot_product.h"
 #include "core/expert/learning/log_odds.h"
@@ -14,16 +15,37 @@ constexpr float kFrequencyRate = 0.02f;  // a token
 constexpr float kFrequencyScale = 0.5f;
 constexpr float kLearningRate = 0.02f;  // of the gradient's mean over a layer's experts, for each of the two sets of weights
 constexpr float kPairRate = 0.02f;
-constexpr float kTrust = 2;        // occurrences of a token after which what is known of it counts half
-constexpr size_t kPairsShare = 2;  // weights of pairs may take one of so many parts of the table's bytes
-constexpr float kTableBase = 1;    // occurrences
-constexpr float kLeast = 0.002f;   // of probabilities whose log odds are taken
+constexpr float kFarPairRate = 0.008f;  // of experts of layers passed before the last one
+constexpr float kTrust = 2;             // occurrences of a token after which what is known of it counts half
+constexpr size_t kPairsShare = 2;       // weights of pairs may take one of so many parts of the table's bytes
+// Experts that a layer's passing tells of, each as often as it is: so many bound what it costs.
+constexpr size_t kMostTold = 2048;
+constexpr size_t kLeastLeading = 4;  // of a token's choices, so that not all of it goes to distances
+constexpr float kTableBase = 1;      // occurrences
+constexpr float kLeast = 0.002f;     // of probabilities whose log odds are taken
 constexpr ExpertChoice kNobody{.expert = -1};
 constexpr std::array<float, 7> kFirstWeights = {0, 0.1f, 1, 1.4f, 0.5f, 0.4f, 0};
 
-// Of the two tables of pairs, those that fit.
+// Passed layers that tell of one, whatever the room.
+size_t MostReach(const ExpertModelShape& context) {
+  const size_t told = kLeastLeading * static_cast<size_t>(context.experts_per_layer);
+  return std::min(context.moe_layers.size() - 1, std::max<size_t>(1, kMostTold / told));
+}
+// Of tables of pairs, those that fit.
 size_t PairTables(const ExpertModelShape& context) {
   return context.table_bytes / kPairsShare / std::max<size_t>(1, PairWeights::Bytes(context));
+}
+// One table is left for the experts at the token before.
+std::vector<size_t> Reach(const ExpertModelShape& context) {
+  const size_t tables = PairTables(context);
+  std::vector<size_t> distances(std::min(MostReach(context), tables > 1 ? tables - 1 : tables));
+  std::iota(distances.begin(), distances.end(), 1);
+  return distances;
+}
+size_t Leading(const ExpertModelShape& context) {
+  const size_t told = std::max<size_t>(1, Reach(context).size()) * static_cast<size_t>(context.experts_per_layer);
+  const auto top_k = static_cast<size_t>(std::max(1, std::min(context.top_k, context.experts_per_layer)));
+  return std::clamp<size_t>(kMostTold / told, 1, top_k);
 }
 
 }  // namespace
@@ -36,8 +58,10 @@ RoutePrior::RoutePrior(const ExpertModelShape& context)
       odds_(index_.size(), LogOdds(static_cast<float>(top_k_) / static_cast<float>(experts_), kLeast)),
       shared_(kFirstWeights),
       own_(static_cast<size_t>(index_.layers())),
-      after_path_(context, PairTables(context) >= 1 ? 1 : 0),
-      after_use_(context, PairTables(context) >= 2 ? 1 : 0),
+      after_path_(context, Reach(context)),
+      after_use_(context, PairTables(context) >= 2 ? size_t{1} : 0),
+      most_leading_(Leading(context)),
+      leading_(most_leading_),
       of_token_(context, context.table_bytes - after_path_.memory_bytes() - after_use_.memory_bytes(), kTableBase),
       zeros_(experts_),
       ones_(experts_, 1.f),
@@ -51,6 +75,8 @@ RoutePrior::Sequence RoutePrior::Start() const {
   sequence.last.assign(static_cast<size_t>(index_.layers()) * top_k_, kNobody);
   sequence.use = frequency_;
   sequence.logits.resize(index_.size());
+  sequence.early.resize(index_.size());
+  sequence.kept.resize(static_cast<size_t>(index_.layers()));
   return sequence;
 }
 
@@ -75,6 +101,8 @@ float RoutePrior::LookUpToken(int position, const Sequence& sequence) {
 bool RoutePrior::Score(Sequence& sequence, int first) {
   if (sequence.scored) return false;
   sequence.scored = true;
+  ++sequence.tokens;
+  std::ranges::fill(sequence.kept, 0);
   for (int position = first; position < index_.layers(); ++position) {
     const float times = LookUpToken(position, sequence);
     Weights weights = shared_;
@@ -92,15 +120,41 @@ bool RoutePrior::Score(Sequence& sequence, int first) {
       logits[static_cast<size_t>(last.expert)] += weights[kWeight] * last.probability;
       after_use_.Add(0, position, static_cast<size_t>(last.expert), last.probability, logits);
     }
+    const int ahead = position - first + 1;
+    for (int distance = ahead; distance <= std::min(reach(), position); ++distance) Tell(position, distance, sequence);
+    Keep(position, ahead, sequence);
   }
   return true;
 }
 
+// The layer so far before this one was routed.
+void RoutePrior::Tell(int position, int distance, Sequence& sequence) const {
+  const std::span<float> logits = Layer(sequence.logits, position);
+  for (const ExpertChoice& teller : Tellers(sequence, position, distance)) {
+    if (teller.expert < 0) continue;
+    after_path_.Add(static_cast<size_t>(distance - 1), position, static_cast<size_t>(teller.expert), teller.probability, logits);
+  }
+}
+
+// This layer was routed: tells those that hear it.
+void RoutePrior::Pass(int position, Sequence& sequence) const {
+  for (int distance = 1; distance <= std::min(reach(), index_.layers() - 1 - position); ++distance) {
+    Tell(position + distance, distance, sequence);
+    Keep(position + distance, distance, sequence);
+  }
+}
+
+// Of all kinds of distances beyond the next layer one after the other, from token to token.
+void RoutePrior::Keep(int position, int distance, Sequence& sequence) const {
+  const auto kinds = static_cast<size_t>(FarthestKind() - 1);
+  const size_t kind = 2 + (sequence.tokens + static_cast<size_t>(position)) % kinds;
+  if (distance < 2 || Kind(distance) != kind) return;
+  std::ranges::copy(Layer(sequence.logits, position), Layer(sequence.early, position).begin());
+  sequence.kept[static_cast<size_t>(position)] = static_cast<uint32_t>(kind);
+}
+
 void RoutePrior::ScoreNext(const Sequence& sequence, int position, std::span<float> logits) const {
   std::copy_n(&sequence.logits[At(position)], experts_, logits.begin());
-  for (const ExpertChoice& before : LastOf(sequence.last, position - 1)) {
-    if (before.expert >= 0) after_path_.Add(0, position, static_cast<size_t>(before.expert), 1, logits);
-  }
 }
 
 void RoutePrior::Learn(int position, const TokenRouting& token, Sequence& sequence) {
@@ -123,6 +177,7 @@ void RoutePrior::Learn(int position, const TokenRouting& token, Sequence& sequen
   for (size_t slot = 0; slot < std::min(last.size(), token.choices.size()); ++slot) {
     last[slot] = {token.choices[slot].expert, token.choices[slot].probability * static_cast<float>(top_k_)};
   }
+  if (sequence.scored) Pass(position, sequence);
 }
 
 void RoutePrior::LearnFrequency(int position) {
@@ -134,7 +189,7 @@ void RoutePrior::LearnFrequency(int position) {
   }
 }
 
-// From what was said of this layer, its predecessor known; used_ is the truth.
+// From what was said of this layer, all before it known; used_ is the truth.
 void RoutePrior::LearnWeights(int position, const Sequence& sequence) {
   ScoreNext(sequence, position, error_);
   for (size_t e = 0; e < experts_; ++e) error_[e] = used_[e] - Logistic(error_[e]);
@@ -151,8 +206,13 @@ void RoutePrior::LearnWeights(int position, const Sequence& sequence) {
     gradient[kWeight] += error_[static_cast<size_t>(last.expert)] * last.probability;
     after_use_.Learn(0, position, static_cast<size_t>(last.expert), kPairRate * last.probability, error_);
   }
-  for (const ExpertChoice& before : LastOf(sequence.last, position - 1)) {
-    if (before.expert >= 0) after_path_.Learn(0, position, static_cast<size_t>(before.expert), kPairRate, error_);
+  for (int distance = 1; distance <= std::min(reach(), position); ++distance) {
+    const float rate = distance == 1 ? kPairRate : kFarPairRate;
+    for (const ExpertChoice& teller : Tellers(sequence, position, distance)) {
+      if (teller.expert < 0) continue;
+      after_path_.Learn(static_cast<size_t>(distance - 1), position, static_cast<size_t>(teller.expert),
+                        rate * teller.probability, error_);
+    }
   }
   Weights& own = own_[static_cast<size_t>(position)];
   for (size_t f = 0; f < kFeatures; ++f) {

@@ -33,6 +33,14 @@ TEST(PairWeights, DistancesSpreadOverATokenAndAreAllDifferent) {
   EXPECT_EQ(all.size(), 24u);
 }
 
+TEST(PairWeights, DistancesMayBeNamed) {
+  const PairWeights passed(StoreContext(), std::vector<size_t>{1, 2});
+  EXPECT_EQ(passed.distances(), 2u);
+  EXPECT_EQ(passed.memory_bytes(), 2 * PairWeights::Bytes(StoreContext()));
+  EXPECT_EQ(passed.Source(0, 2), 1);
+  EXPECT_EQ(passed.Source(1, 2), 0);
+}
+
 TEST(PairWeights, ARowMovesByTheErrorsAndStaysInItsRange) {
   PairWeights weights(StoreContext(), 2);
   std::vector<float> errors(kExperts);

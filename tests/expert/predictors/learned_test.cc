@@ -141,6 +141,36 @@ TEST(LearnedPredictor, LooksAheadOverSeveralLayersWithoutAGate) {
   }
 }
 
+// The first layer goes either way by chance, the last one follows it, and nothing else tells: known two layers ahead.
+TEST(LearnedPredictor, LayersFurtherOnAreToldOfByThosePassed) {
+  auto predictor = MakePredictor("learned", {.model = StoreContext()}).value();
+  predictor->OnSequenceStart(kSession);
+  std::mt19937 random(9);
+  size_t guessed = 0, right = 0;
+  double probability = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const int32_t way = random() % 2 == 0 ? 0 : kTopK;
+    predictor->OnToken(kSession, TokenId(7));
+    for (const LayerId layer : kLayers) {
+      std::vector<ExpertChoice> choices;
+      for (int32_t slot = 0; slot < kTopK; ++slot) choices.push_back({slot + (layer == kSecond ? 2 : way), 0.25f});
+      const TokenRouting tokens[] = {{kSession, TokenId(7), Phase::kDecode, choices}};
+      predictor->OnRouted({layer, tokens});
+      const std::vector<Guess> guesses = GuessesOf(*predictor, layer);
+      if (i < 1500 || layer != kFirst) continue;
+      for (const Guess& guess : guesses) {
+        if (guess.layer_distance != 2) continue;
+        ++guessed;
+        right += guess.key.expert / kTopK == way / kTopK;
+        probability += guess.probability;
+      }
+    }
+  }
+  EXPECT_GT(guessed, 500u * kTopK * 9 / 10);
+  EXPECT_GT(right, guessed * 95 / 100);
+  EXPECT_GT(probability / static_cast<double>(guessed), 0.6);
+}
+
 TEST(LearnedPredictor, MemoryGrowsWithLiveSequencesOnly) {
   auto predictor = MakePredictor("learned", {StoreContext(), 1, FlatGate}).value();
   const size_t bytes = predictor->memory_bytes();
