@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# Runs every target of tests/fuzz, two at a time, each from its corpus, all together for SECONDS. usage: fuzz.sh SECONDS [TARGET...]
+# Runs every target of tests/fuzz, two at a time, each from its corpus: all together for SECONDS, or each N times.
+# usage: fuzz.sh SECONDS|--runs N [TARGET...]
 # An input that does harm is left in build/check/fuzz/found; once mended it belongs into tests/fuzz/corpus/TARGET.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-seconds=$1; shift
+runs=''; seconds=''
+if [ "$1" = --runs ]; then runs=$2; shift 2; else seconds=$1; shift; fi
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(basename -a -s .cc $(grep -l LLVMFuzzerTestOneInput tests/fuzz/*.cc))
-each=$(((seconds * 2 + ${#targets[@]} - 1) / ${#targets[@]}))
+limit=-runs=$runs
+[ -n "$runs" ] || limit=-max_total_time=$(((seconds * 2 + ${#targets[@]} - 1) / ${#targets[@]}))
 memory=/dev/shm  # many small files
 [ -w "$memory" ] || memory=${TMPDIR:-/tmp}
 found=$PWD/build/check/fuzz/found
@@ -18,7 +21,7 @@ one() {
   scratch=$(mktemp -d -p "$memory")
   mkdir "$scratch"/{files,inputs}
   TMPDIR=$scratch/files LSAN_OPTIONS=suppressions=$PWD/tools/sanitizers/leaks.supp build/check/fuzz/fuzz_"$target" "$scratch/inputs" \
-    tests/fuzz/corpus/"$target" -seed=1 -max_total_time="$each" -timeout=10 -rss_limit_mb=2048 \
+    tests/fuzz/corpus/"$target" -seed=1 "$limit" -timeout=10 -rss_limit_mb=2048 \
     -artifact_prefix="$found/$target-" >"$log" 2>&1 || status=$?
   rm -rf "$scratch"
   if [ "$status" != 0 ]; then
@@ -29,5 +32,5 @@ one() {
   printf '%-22s %s\n' "$target" "$(grep -o 'Done.*' "$log" | tail -n 1)"
 }
 export -f one
-export each found memory
+export limit found memory
 printf '%s\n' "${targets[@]}" | xargs -P 2 -I{} bash -c 'one {}'
