@@ -108,9 +108,8 @@ class RoutePrior {
   std::vector<float> frequency_;  // (layers, experts)
   std::vector<float> odds_;       // (layers, experts): its log odds
   Weights shared_;
-  std::vector<Weights> own_;  // (layers)
-  PairWeights
-      after_path_;  // from an expert of a passed layer, nearest first; of none where they take too much of the table's bytes
+  std::vector<Weights> own_;   // (layers)
+  PairWeights after_path_;     // from an expert of a passed layer, nearest first; none where they take too much of the table
   PairWeights after_use_;      // from an expert at the token before; likewise
   const size_t most_leading_;  // choices of a token, its first ones, that tell of layers beyond the next; of one sequence alone
   size_t leading_;             // and as shared
