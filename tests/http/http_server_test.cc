@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <memory>
 #include <random>
@@ -28,7 +29,9 @@
 namespace moed::http {
 namespace {
 
+using testing::_;
 using testing::Contains;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -237,7 +240,8 @@ TEST(Acceptors, LackOfDescriptorsIsToldOfSeldom) {
   io.poll();  // the socket is known to the poller
   boost::asio::ip::tcp::socket second(io);
   second.connect({boost::asio::ip::make_address("127.0.0.1"), static_cast<uint16_t>(acceptors.port())});
-  Clock::Real().NowNanos();  // UBSan's first look at a class takes descriptors
+  // UBSan's first look at a class takes descriptors, so each class has been seen before they are gone.
+  spdlog::warn("{} {}", Clock::Real().NowNanos(), boost::system::error_code(EMFILE, boost::system::system_category()).message());
   rlimit before;
   getrlimit(RLIMIT_NOFILE, &before);
   rlimit none = before;
@@ -248,8 +252,7 @@ TEST(Acceptors, LackOfDescriptorsIsToldOfSeldom) {
     io.run_one();
   }
   setrlimit(RLIMIT_NOFILE, &before);
-  EXPECT_EQ(lines->last_formatted().size(), 1u);
-  EXPECT_THAT(lines->last_formatted(), Contains(HasSubstr("no connection could be taken, in 1 attempts")));
+  EXPECT_THAT(lines->last_formatted(), ElementsAre(_, HasSubstr("no connection could be taken, in 1 attempts")));
   acceptors.Close();
 }
 
