@@ -46,7 +46,9 @@ std::vector<const CLI::App*> Nested(const CLI::App& app, bool groups) {
 std::vector<const CLI::Option*> OptionsOf(const CLI::App& app) {
   std::vector<const CLI::Option*> options = app.get_options();
   for (const CLI::App* group : Nested(app, true)) {
-    for (const CLI::Option* option : group->get_options()) options.push_back(option);
+    for (const CLI::Option* option : group->get_options()) {
+      if (option != group->get_help_ptr()) options.push_back(option);  // each has one, that the command has, too
+    }
   }
   return options;
 }

@@ -328,6 +328,7 @@ TEST_F(CommandsTest, ExitCodesSayWhatWentWrong) {
       {"chat --prompt x --plain --system y", kExitUsage, "--system"},
       {"bogus", kExitUsage, "unknown command 'bogus'; commands are generate, chat"},
       {"--bogus", kExitUsage, "unknown flag --bogus; commands are generate, chat"},
+      {"generate --bogus", kExitUsage, "--json, --json-schema, --regex, --json-object\n"},
       {"session bogus", kExitUsage, "unknown command 'bogus'; commands are list, delete"},
       {"session", kExitUsage, "a command is missing; commands are list, delete"},
       {"", kExitUsage, "generate"},
