@@ -1,5 +1,6 @@
 #include "bench/replay/belady.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -11,22 +12,15 @@ namespace {
 
 class BeladyPolicy final : public EvictionPolicy {
  public:
-  explicit BeladyPolicy(std::span<const RoutingTrace* const> traces)
+  BeladyPolicy(std::span<const RoutingTrace* const> traces, size_t at_once)
       : index_(traces.front()->shape.layers, traces.front()->shape.experts, 1),
         uses_(index_.size()),
         used_(index_.size()),
         resident_(index_.size()) {
-    uint32_t step = 0;
     for (const RoutingTrace* trace : traces) {
-      for (const TraceSequence& sequence : trace->sequences) {
-        for (size_t token = sequence.first; token < sequence.first + sequence.tokens; ++token) {
-          for (int layer = 0; layer < index_.layers(); ++layer, ++step) {
-            for (int slot = 0; slot < trace->shape.top_k; ++slot) {
-              const int32_t expert = trace->experts[trace->At(token, layer) + static_cast<size_t>(slot)];
-              uses_[index_.Of({index_.Layer(layer), expert})].push_back(step);
-            }
-          }
-        }
+      const std::span<const TraceSequence> all = trace->sequences;
+      for (size_t first = 0; first < all.size(); first += at_once) {
+        FollowGroup(*trace, all.subspan(first, std::min(at_once, all.size() - first)));
       }
     }
   }
@@ -49,19 +43,38 @@ class BeladyPolicy final : public EvictionPolicy {
   }
 
  private:
+  // Sequences that begin together.
+  void FollowGroup(const RoutingTrace& trace, std::span<const TraceSequence> group) {
+    const size_t longest = std::ranges::max(group, {}, &TraceSequence::tokens).tokens;
+    for (size_t token = 0; token < longest; ++token) {
+      for (int layer = 0; layer < index_.layers(); ++layer, ++step_) {
+        for (const TraceSequence& sequence : group) {
+          if (token < sequence.tokens) Follow(trace, sequence.first + token, layer);
+        }
+      }
+    }
+  }
+  void Follow(const RoutingTrace& trace, size_t token, int layer) {
+    for (int slot = 0; slot < trace.shape.top_k; ++slot) {
+      const int32_t expert = trace.experts[trace.At(token, layer) + static_cast<size_t>(slot)];
+      std::vector<uint32_t>& uses = uses_[index_.Of({index_.Layer(layer), expert})];
+      if (uses.empty() || uses.back() != step_) uses.push_back(step_);
+    }
+  }
   uint32_t NextUse(size_t i) const { return used_[i] < uses_[i].size() ? uses_[i][used_[i]] : UINT32_MAX; }
 
   const ExpertIndex index_;
   std::vector<std::vector<uint32_t>> uses_;  // by key: the layer steps that use it, ascending
   std::vector<uint32_t> used_;               // by key: how many of them are over
   std::vector<char> resident_;
+  uint32_t step_ = 0;  // of layers
 };
 
 }  // namespace
 
-std::unique_ptr<EvictionPolicy> MakeBeladyPolicy(std::span<const RoutingTrace* const> traces) {
-  MOED_CHECK(!traces.empty());
-  return std::make_unique<BeladyPolicy>(traces);
+std::unique_ptr<EvictionPolicy> MakeBeladyPolicy(std::span<const RoutingTrace* const> traces, size_t at_once) {
+  MOED_CHECK(!traces.empty() && at_once > 0);
+  return std::make_unique<BeladyPolicy>(traces, at_once);
 }
 
 }  // namespace moed

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <span>
 
@@ -9,7 +10,7 @@
 namespace moed {
 
 // Evicts the expert whose next use is truly last (Belady's MIN without bypass): the bound for whoever reads on demand only. Knows
-// what will be replayed: `traces` one after the other.
-std::unique_ptr<EvictionPolicy> MakeBeladyPolicy(std::span<const RoutingTrace* const> traces);
+// what will be replayed: `traces` one after the other, `at_once` sequences in a step as ReplaySetup has it.
+std::unique_ptr<EvictionPolicy> MakeBeladyPolicy(std::span<const RoutingTrace* const> traces, size_t at_once = 1);
 
 }  // namespace moed

@@ -36,6 +36,7 @@ struct Options {
   std::string policies = "all";
   std::string predictor{kNone};
   std::vector<double> budgets = {0.25};
+  size_t sessions = 1;
   bool json = false;
   std::string learned_state, store;
   size_t table_bytes = kDefaultTableBytes;
@@ -99,36 +100,44 @@ absl::Status KeepLearned(const Options& options, std::vector<Method>& methods) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ReplayResult> Run(const Workload& work, const Method& method, std::string_view predictor_name, uint64_t slots) {
+struct Cache {
+  uint64_t slots = 0;
+  size_t sessions = 1;  // that share it and steps
+};
+
+absl::StatusOr<ReplayResult> Run(const Workload& work, const Method& method, std::string_view predictor_name,
+                                 const Cache& cache) {
   const std::vector<const RoutingTrace*> traces = work.Traces();
   size_t total = 0;
   for (const RoutingTrace* trace : traces) total += trace->replayed_tokens();
   Progress progress(StrCat(method.name, ", predictor ", predictor_name, ": tokens"), total, 0, stderr, Clock::Real(), CountText);
   const auto show = [&progress](size_t tokens) { progress.Update(tokens); };
-  ReplaySetup setup{.store = work.store.get(), .traces = traces, .slots = slots, .times = work.times};
+  ReplaySetup setup{
+      .store = work.store.get(), .traces = traces, .slots = cache.slots, .at_once = cache.sessions, .times = work.times};
   setup.predictor = predictor_name;
   setup.table_bytes = method.table_bytes;
   if (method.learned && predictor_name == method.predictor) setup.learned = &*method.learned;
   setup.progress = show;
   if (method.policy != kBelady) setup.policy = method.policy;
-  absl::StatusOr<ReplayResult> result = Replay(setup, method.policy == kBelady ? MakeBeladyPolicy(traces) : nullptr);
+  absl::StatusOr<ReplayResult> result =
+      Replay(setup, method.policy == kBelady ? MakeBeladyPolicy(traces, cache.sessions) : nullptr);
   progress.Break();
   return result;
 }
 
-absl::StatusOr<Figures> Measure(const Workload& work, const Method& method, uint64_t slots) {
+absl::StatusOr<Figures> Measure(const Workload& work, const Method& method, const Cache& cache) {
   Figures figures{.name = method.name};
-  MOED_ASSIGN_OR_RETURN(figures.on_demand, Run(work, method, kNone, slots));
+  MOED_ASSIGN_OR_RETURN(figures.on_demand, Run(work, method, kNone, cache));
   figures.ahead = figures.on_demand;
   if (method.predictor != kNone) {
-    MOED_ASSIGN_OR_RETURN(figures.ahead, Run(work, method, method.predictor, slots));
+    MOED_ASSIGN_OR_RETURN(figures.ahead, Run(work, method, method.predictor, cache));
   }
   const double compute = work.times.layer_seconds * static_cast<double>(work.trace.shape.layers.size());
   std::fprintf(stderr, "%-12s hit %.4f  ready %.4f  reads/token %.2f (%.3f of on demand)  time/compute %.3f -> %.3f\n",
                method.name.c_str(), figures.on_demand.ready_ratio(), figures.ahead.ready_ratio(), figures.ahead.reads_per_token(),
                static_cast<double>(figures.ahead.reads) / static_cast<double>(figures.on_demand.reads),
-               figures.on_demand.seconds / compute / static_cast<double>(figures.on_demand.tokens),
-               figures.ahead.seconds / compute / static_cast<double>(figures.ahead.tokens));
+               figures.on_demand.seconds / compute / static_cast<double>(figures.on_demand.steps),
+               figures.ahead.seconds / compute / static_cast<double>(figures.ahead.steps));
   return figures;
 }
 
@@ -136,6 +145,7 @@ Json ToJson(const Workload& work, double budget, const std::vector<Figures>& all
   Json policies = Json::array();
   for (const Figures& figures : all) {
     policies.push_back({{"name", figures.name},
+                        {"steps", figures.on_demand.steps},
                         {"hit_ratio", figures.on_demand.ready_ratio()},
                         {"ready_ratio", figures.ahead.ready_ratio()},
                         {"bytes_per_token", figures.ahead.reads_per_token() * static_cast<double>(work.expert_bytes)}});
@@ -144,8 +154,9 @@ Json ToJson(const Workload& work, double budget, const std::vector<Figures>& all
 }
 
 void PrintTable(const Workload& work, double budget, uint64_t slots, const std::vector<Figures>& all) {
-  std::printf("%g of %zu experts (%llu), %zu tokens\n%-14s %9s %11s %15s\n", budget, work.experts(),
-              static_cast<unsigned long long>(slots), work.trace.replayed_tokens(), "policy", "hit_ratio", "ready_ratio",
+  std::printf("%g of %zu experts (%llu), %zu tokens in %llu steps\n%-14s %9s %11s %15s\n", budget, work.experts(),
+              static_cast<unsigned long long>(slots), work.trace.replayed_tokens(),
+              static_cast<unsigned long long>(all.front().on_demand.steps), "policy", "hit_ratio", "ready_ratio",
               "bytes_per_token");
   for (const Figures& figures : all) {
     std::printf("%-14s %9.4f %11.4f %15.0f\n", figures.name.c_str(), figures.on_demand.ready_ratio(), figures.ahead.ready_ratio(),
@@ -162,7 +173,7 @@ absl::Status RunReplay(const Options& options) {
     MOED_ASSIGN_OR_RETURN(const uint64_t slots, work.Slots(budget));
     std::vector<Figures> all;
     for (const Method& method : methods) {
-      MOED_ASSIGN_OR_RETURN(all.emplace_back(), Measure(work, method, slots));
+      MOED_ASSIGN_OR_RETURN(all.emplace_back(), Measure(work, method, {slots, options.sessions}));
     }
     results.push_back(ToJson(work, budget, all));
     if (!options.json) PrintTable(work, budget, slots, all);
@@ -182,6 +193,9 @@ std::function<absl::Status()> AddReplay(CLI::App& app) {
       ->delimiter(',')
       ->check(CLI::Range(0.0, 1.0));
   app.add_option("--table-bytes", options->table_bytes, "of what is learned of tokens")->capture_default_str();
+  app.add_option("--sessions", options->sessions, "sequences that share steps, the next ones begin when all have ended")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   auto* store = app.add_option("--store", options->store, "packed model whose daemon goes on with --learned-state");
   app.add_option("--learned-state", options->learned_state,
                  "where what policy and predictor learned is left, for moed --learned-state")

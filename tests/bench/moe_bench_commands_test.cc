@@ -7,10 +7,12 @@
 #include <sstream>
 #include <string>
 
+#include "core/base/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/paths.h"
+#include "tests/replay/trace_files.h"
 
 namespace moed {
 namespace {
@@ -78,6 +80,24 @@ TEST_F(MoeBenchTest, WhatIsLearnedIsOfOnePolicyAndOneModel) {
   EXPECT_THAT(Read("err"), HasSubstr("one policy of the daemon's at one budget"));
   EXPECT_EQ(Run("replay --policy learned --store /nowhere/store" + learned + kTrace), 1);
   EXPECT_THAT(Read("err"), HasSubstr("/nowhere/store"));
+}
+
+// Two sequences, of two tokens and of one.
+TEST_F(MoeBenchTest, SessionsShareSteps) {
+  const TemporaryFolder folder;
+  TraceFiles().Write(folder);
+  const std::string replay =
+      "replay --policy lru,belady --budget 0.25 --layers 2 --top-k 2 --experts 4 --expert-bytes 4096 --json";
+  const auto steps = [&](const std::string& sessions) -> uint64_t {
+    EXPECT_EQ(Run(StrCat(replay, " --trace-dir ", folder / "", sessions)), 0) << Read("err");
+    const json policies = json::parse(Read("out")).at("policies");
+    EXPECT_GE(policies.at(1).at("hit_ratio"), policies.at(0).at("hit_ratio"));
+    return policies.at(1).at("steps");
+  };
+  EXPECT_EQ(steps(""), 3u);
+  EXPECT_EQ(steps(" --sessions 2"), 2u);
+  EXPECT_NE(Run(StrCat(replay, " --sessions 0", kTrace)), 0);
+  EXPECT_THAT(Read("err"), HasSubstr("--sessions"));
 }
 
 TEST_F(MoeBenchTest, CostIsOfTheShapeThatIsAskedFor) {
