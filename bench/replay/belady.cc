@@ -57,14 +57,13 @@ class BeladyPolicy final : public EvictionPolicy {
   void Follow(const RoutingTrace& trace, size_t token, int layer) {
     for (int slot = 0; slot < trace.shape.top_k; ++slot) {
       const int32_t expert = trace.experts[trace.At(token, layer) + static_cast<size_t>(slot)];
-      std::vector<uint32_t>& uses = uses_[index_.Of({index_.Layer(layer), expert})];
-      if (uses.empty() || uses.back() != step_) uses.push_back(step_);
+      uses_[index_.Of({index_.Layer(layer), expert})].push_back(step_);
     }
   }
   uint32_t NextUse(size_t i) const { return used_[i] < uses_[i].size() ? uses_[i][used_[i]] : UINT32_MAX; }
 
   const ExpertIndex index_;
-  std::vector<std::vector<uint32_t>> uses_;  // by key: the layer steps that use it, ascending
+  std::vector<std::vector<uint32_t>> uses_;  // by key: the layer steps of its uses by a token, ascending
   std::vector<uint32_t> used_;               // by key: how many of them are over
   std::vector<char> resident_;
   uint32_t step_ = 0;  // of layers

@@ -29,8 +29,8 @@ TEST(Belady, TheOneNeededLastLeaves) {
   EXPECT_EQ(policy->Victim(incoming, any), key(2));  // never again, while A is the last one
 }
 
-// Two sequences in lockstep, A B C and A A: {A}, {B, A}, {C}.
-TEST(Belady, AStepOfSeveralSequencesUsesAnExpertOnce) {
+// Two sequences in lockstep, A B C and A A: {A, A}, {B, A}, {C}.
+TEST(Belady, SequencesShareSteps) {
   const RoutingShape shape{.layers = {LayerId(0)}, .top_k = 1, .experts = 4};
   RoutingTrace trace = MakeTrace(shape, {{0}, {1}, {2}, {0}, {0}});
   trace.sequences = {{0, 3, ""}, {3, 2, ""}};
@@ -40,9 +40,9 @@ TEST(Belady, AStepOfSeveralSequencesUsesAnExpertOnce) {
   const Incoming incoming{key(3), 1, LoadReason::kDemand, LayerId(0)};
   for (const int32_t expert : {0, 1, 2}) policy->OnInsert(key(expert), 1);
   const auto leaves = [&] { return policy->Victim(incoming, [&](CachedKey k) { return k != key(1); }); };
-  policy->OnAccess(key(0), {});
+  for (const int32_t expert : {0, 0}) policy->OnAccess(key(expert), {});
   EXPECT_EQ(leaves(), key(2));
-  for (const int32_t expert : {0, 1}) policy->OnAccess(key(expert), {});
+  for (const int32_t expert : {1, 0}) policy->OnAccess(key(expert), {});
   EXPECT_EQ(leaves(), key(0));  // not used a third time
 }
 
