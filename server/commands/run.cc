@@ -3,21 +3,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <limits>
 #include <optional>
 #include <string>
-#include <system_error>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "client/flag_values.h"
 #include "core/base/byte_size.h"
 #include "core/base/status.h"
 #include "server/commands/local_daemon.h"
@@ -71,21 +68,6 @@ CLI::Option* HandOn(CLI::App& app, const std::string& flag, std::vector<std::str
       help);
 }
 
-// CLI11's own say the largest double in full.
-template <class Number>
-CLI::Validator NumberFrom(Number least) {
-  constexpr Number kMost = std::numeric_limits<Number>::max();
-  const std::string wanted =
-      std::is_integral_v<Number> ? StrCat("whole number from ", least, " to ", kMost) : StrCat("number from ", least, " on");
-  const auto check = [least, wanted](const std::string& text) {
-    Number number{};
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    const bool whole = error == std::errc() && end == text.data() + text.size();
-    return whole && number >= least && number <= kMost ? std::string() : StrCat("'", text, "' is no ", wanted);
-  };
-  return CLI::Validator(check, "");
-}
-
 void Define(CLI::App& app, Flags& flags) {
   app.add_option("MODEL", flags.model, "a GGUF file (of a split one, any part), a Hugging Face folder, or a store of moed-pack")
       ->required()
@@ -95,9 +77,9 @@ void Define(CLI::App& app, Flags& flags) {
       ->type_name("BYTES");
   app.add_option("--prompt", flags.prompt, "answer this, and end")->type_name("TEXT");
   app.add_option("--system", flags.system, "the system's message, before the first")->type_name("TEXT");
-  HandOn(app, "--max-new-tokens", flags.sampling, "most tokens of an answer")->check(NumberFrom(1))->type_name("N");
-  HandOn(app, "--temperature", flags.sampling, "0 = greedy; default: the model's")->check(NumberFrom(0.0))->type_name("X");
-  HandOn(app, "--seed", flags.sampling, "same seed, same tokens")->check(NumberFrom<uint64_t>(0))->type_name("N");
+  HandOn(app, "--max-new-tokens", flags.sampling, "most tokens of an answer")->transform(AtLeast(1))->type_name("N");
+  HandOn(app, "--temperature", flags.sampling, "0 = greedy; default: the model's")->transform(AtLeast(0.0))->type_name("X");
+  HandOn(app, "--seed", flags.sampling, "same seed, same tokens")->transform(AtLeast<uint64_t>(0))->type_name("N");
   HandOn(app, "--expert-formats", flags.pack, "of moed-pack")->type_name("F[:Q],...");
   HandOn(app, "--trunk-format", flags.pack, "of moed-pack")->type_name("F[:Q]");
   app.add_option("--chat-template", flags.chat_template, "Jinja that makes a prompt of a conversation, instead of the model's")

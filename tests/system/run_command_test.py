@@ -274,7 +274,7 @@ class RunCommandTest(RealProgramsTest):
             ((self.tiny, "--prompt", "x", "--", "--listen=unix:y"), "--listen"),
             ((self.tiny, "--prompt", "x", "--max-new-tokens", "-1"), "'-1' is no whole number from 1 to 2147483647"),
             ((self.tiny, "--prompt", "x", "--seed", "1.5"), "'1.5' is no whole number from 0 to 18446744073709551615"),
-            ((self.tiny, "--prompt", "x", "--temperature", "inf"), "'inf' is no number from 0 on"),
+            ((self.tiny, "--prompt", "x", "--temperature", "inf"), "'inf' is no number from 0 to "),
             ((self.tiny, "--prompt", "x", "--chat-template", "/nonexistent.jinja"), "/nonexistent.jinja"),
             ((self.demo_store(), "--prompt", "x", "--expert-formats", "q4"), "packed already"),
             ((self.tiny, "--prompt", "x", "--expert-formats", "q99"), "q99"),
