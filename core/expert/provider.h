@@ -129,6 +129,12 @@ class ExpertProvider {
   // The gate's input (hidden) of `layer`, before its Begin: of the last token of each sequence in the step, then of every token.
   virtual void OnGateInput(SequenceId sequence, LayerId layer, std::span<const float> hidden) = 0;
   virtual void OnTokenGateInput(SequenceId sequence, LayerId layer, std::span<const float> hidden) = 0;
+  // A preview: what the gate of `next` would read if nothing came before it in its layer, which is its norm of what the layer
+  // before left. Of layers with experts that follow one, on the processor's backends, and where it is wanted now: of the last
+  // token of each sequence, then OnPreviewed.
+  virtual bool WantsPreview() { return false; }
+  virtual void OnGatePreview(SequenceId /*sequence*/, LayerId /*next*/, std::span<const float> /*hidden*/) {}
+  virtual void OnPreviewed() {}
   // Whether MaskRouter is to be called: a layer's logits then come to the host before anything is chosen, which costs a wait.
   virtual bool masks_router() const = 0;
   // For every token: the gate's input (hidden) and its logits (experts), of which the mask may set some to minus infinity.

@@ -77,6 +77,7 @@ bool Decoder::RunLayers(int first, int end, std::span<SequenceChunk> chunks, Exp
   ffn_.BeginStep(provider);
   Embed();
   for (int layer = first; layer < end && step_.batch.rows() > 0; ++layer) {
+    if (layer > first) PreviewGate(LayerId(layer), provider);
     RunLayer(LayerId(layer), provider);
     if (watcher == nullptr || ffn_.runs_whole() || layer + 1 == spec_.layers) continue;
     watcher->OnLayerDone(chunks);
@@ -126,6 +127,12 @@ void Decoder::Embed() {
   if (spec_.prefix) prefix_lm_.AddPositions(weights_.positions);
   if (spec_.embedding_scale == 1) return;
   step_.backend.Scale(x, static_cast<float>(spec_.embedding_scale), int64_t{step_.batch.rows()} * spec_.hidden);
+}
+
+// Where the layer's mixer gives reads time to use it.
+void Decoder::PreviewGate(LayerId layer, ExpertProvider& provider) {
+  const int of = layer.value();
+  if (spec_.moe[of - 1] && spec_.moe[of] && spec_.HasMixer(layer)) ffn_.PreviewGate(layer, weights_.layers[of], provider);
 }
 
 void Decoder::RunLayer(LayerId layer, ExpertProvider& provider) {

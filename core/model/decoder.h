@@ -37,6 +37,8 @@ class Decoder final : public Model {
   // The batch's rows from their tokens through layers [first, end). False where there is no memory for them: nothing has begun.
   bool RunLayers(int first, int end, std::span<SequenceChunk> chunks, ExpertProvider& provider, StepWatcher* watcher);
   void Embed();
+  // Before RunLayer, the layer before having run.
+  void PreviewGate(LayerId layer, ExpertProvider& provider);
   void RunLayer(LayerId layer, ExpertProvider& provider);
   void RunMixer(LayerId layer, const LayerWeights& weights);
   // After the last layer: the sequence has the chunk's positions, or lost what the chunk overwrote before it failed.

@@ -145,6 +145,27 @@ void FfnBlock::CallGateHooks(LayerId layer, ExpertProvider& provider) {
   }
 }
 
+// Where a device computes it would be one more wait.
+void FfnBlock::PreviewGate(LayerId next, const LayerWeights& weights, ExpertProvider& provider) {
+  const bool on_processor = &step_.backend.memory() == &BackendMemory::Host();
+  if (whole_.runs() || !on_processor || step_.batch.rows() == 0 || !provider.WantsPreview()) return;
+  const Scratch& scratch = step_.scratch;
+  const auto hidden = static_cast<size_t>(step_.spec.hidden);
+  const float* const norm = step_.spec.NormsAround() ? weights.router_norm : weights.ffn_norm;
+  for (const BatchChunk& chunk : step_.batch.chunks()) {
+    const std::span<float> row = scratch.x.subspan(static_cast<size_t>(chunk.last_row()) * hidden, hidden);
+    std::span<const float> read = row;
+    if (norm != nullptr) {
+      step_.backend.Normalize({norm, weights.ffn_norm_bias, step_.spec.rms_eps}, row.data(), 1, step_.spec.hidden,
+                              scratch.gate_input.data());
+      read = scratch.gate_input;
+    }
+    if (!step_.Fence().ok()) return;
+    provider.OnGatePreview(chunk.chunk->sequence, next, read);
+  }
+  provider.OnPreviewed();
+}
+
 void FfnBlock::MaskRouter(LayerId layer, ExpertProvider& provider) {
   Scratch& scratch = step_.scratch;
   const size_t experts = step_.spec.experts;

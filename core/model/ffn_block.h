@@ -22,6 +22,8 @@ class FfnBlock {
   // Chunks whose tokens chose an expert that could not be read leave the batch with its error, all of them where the backend
   // failed.
   void RunExperts(LayerId layer, const LayerWeights& weights, ExpertProvider& provider);
+  // Between the layer before and `next`, of whose experts the provider may hear something sooner.
+  void PreviewGate(LayerId next, const LayerWeights& weights, ExpertProvider& provider);
   // Before the layers of a step; then its end, once the backend was waited for, as WholeStep's.
   void BeginStep(ExpertProvider& provider) { whole_.Begin(provider); }
   bool runs_whole() const { return whole_.runs(); }

@@ -83,6 +83,7 @@ class MemoryProvider final : public ExpertProvider, public ActivationLender {
   // Called when set.
   std::function<void(SequenceId, TokenId)> on_token;
   std::function<void(SequenceId, LayerId, std::span<const float>)> on_gate_input;
+  std::function<void(SequenceId, LayerId, std::span<const float>)> on_gate_preview;
   std::function<void(LayerId, std::span<float>)> mask_router;
   std::function<void(const LayerRouting&)> on_begin;
   // From now on, which it outlives, `experts` gets every layer's choices, by token.
@@ -96,6 +97,7 @@ class MemoryProvider final : public ExpertProvider, public ActivationLender {
     };
   }
   int token_gate_inputs = 0;
+  int previewed = 0;
   std::array<const ReadyEvent*, kExpertParts> ready = {};  // of each part
   int pins() const { return pins_; }
 
@@ -108,6 +110,11 @@ class MemoryProvider final : public ExpertProvider, public ActivationLender {
     if (on_gate_input) on_gate_input(sequence, layer, hidden);
   }
   void OnTokenGateInput(SequenceId, LayerId, std::span<const float>) override { ++token_gate_inputs; }
+  bool WantsPreview() override { return on_gate_preview != nullptr; }
+  void OnGatePreview(SequenceId sequence, LayerId next, std::span<const float> hidden) override {
+    on_gate_preview(sequence, next, hidden);
+  }
+  void OnPreviewed() override { ++previewed; }
   bool masks_router() const override { return mask_router != nullptr; }
   void MaskRouter(LayerId layer, std::span<const float>, std::span<float> logits, TokenRouting& token) override {
     if (mask_router) mask_router(layer, logits);

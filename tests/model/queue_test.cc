@@ -35,6 +35,7 @@ class QueueBackend final : public ComputeBackend {
   }
   int fences = 0;
   std::vector<const ReadyEvent*> awaited;
+  bool attends_nothing = false;  // attention adds zeros
 
   void Embed(const MatrixView& matrix, std::span<const TokenId> tokens, float* y) override {
     Enqueue([=, this, tokens = Copy(tokens)] { next_.Embed(matrix, tokens, y); });
@@ -76,7 +77,10 @@ class QueueBackend final : public ComputeBackend {
   }
   void Attention(const AttentionShape& shape, std::span<const KvRun> runs, const float* query, float* output,
                  std::span<float> scores) override {
-    Enqueue([=, this, copy = Runs(runs)] { next_.Attention(shape, copy.runs, query, output, scores); });
+    Enqueue([=, this, copy = Runs(runs)] {
+      next_.Attention(shape, copy.runs, query, output, scores);
+      if (attends_nothing) copy.Clear(output, shape.heads * shape.head_dim);
+    });
   }
   void Convolve(const ConvolutionShape& shape, std::span<const StateRun> runs, const float* x, const float* weights,
                 float* y) override {
@@ -107,8 +111,10 @@ class QueueBackend final : public ComputeBackend {
   }
   void AttendLatent(const LatentShape& shape, std::span<const KvRun> runs, const float* query, const float* rotated,
                     int64_t rotated_stride, float* output, std::span<float> scores) override {
-    Enqueue(
-        [=, this, copy = Runs(runs)] { next_.AttendLatent(shape, copy.runs, query, rotated, rotated_stride, output, scores); });
+    Enqueue([=, this, copy = Runs(runs)] {
+      next_.AttendLatent(shape, copy.runs, query, rotated, rotated_stride, output, scores);
+      if (attends_nothing) copy.Clear(output, shape.heads * shape.rank);
+    });
   }
   void Activate(const FfnActivation& activation, const float* gate, const float* up, int64_t n, float* out) override {
     Enqueue([=, this] { next_.Activate(activation, gate, up, n, out); });
@@ -147,6 +153,9 @@ class QueueBackend final : public ComputeBackend {
       for (size_t i = 0; i < runs.size(); ++i) runs[i].pages = pages[i];
     }
     Runs(const Runs& other) : Runs(std::span(other.runs)) {}
+    void Clear(float* output, int cols) const {
+      for (const KvRun& run : runs) output = std::fill_n(output, run.tokens * cols, 0.f);
+    }
     std::vector<KvRun> runs;
     std::vector<std::vector<std::byte*>> pages;
   };
@@ -267,6 +276,50 @@ TEST_P(QueueTest, AMaskCostsOneMoreFence) {
   SequenceChunk chunks[] = {chunk};
   EXPECT_TRUE(SameBits(queued.Step(provider_, chunks)[0], {expected.back()}));
   EXPECT_EQ(queue_.fences, 2 * MoeLayers(queued) + 1);
+}
+
+// Where attention adds nothing, a preview is what the gate then reads, to the bit. It costs a wait for each sequence, and the
+// answer none of its bits.
+TEST_P(QueueTest, APreviewIsTheGatesInputWithoutTheMixer) {
+  PackedModel model(store_, queued_);
+  queue_.attends_nothing = true;
+  const std::vector<TokenId> tokens[] = {Tokens(7, 5), Tokens(40, 1)};
+  const auto step = [&] {
+    TestSequence sequences[2];
+    SequenceChunk chunks[] = {{.sequence = SequenceId(0), .tokens = tokens[0], .kv = &sequences[0].kv},
+                              {.sequence = SequenceId(1), .tokens = tokens[1], .kv = &sequences[1].kv}};
+    std::vector<Logits> logits = model.Step(provider_, chunks);
+    for (TestSequence& sequence : sequences) model.kv().Release(sequence.kv);
+    return logits;
+  };
+  const std::vector<Logits> expected = step();
+  EXPECT_EQ(provider_.previewed, 0);
+  using Rows = std::map<std::pair<LayerId, SequenceId>, std::vector<float>>;
+  Rows inputs, previews;
+  provider_.on_gate_input = [&](SequenceId sequence, LayerId layer, std::span<const float> hidden) {
+    inputs[{layer, sequence}].assign(hidden.begin(), hidden.end());
+  };
+  provider_.on_gate_preview = [&](SequenceId sequence, LayerId next, std::span<const float> hidden) {
+    EXPECT_FALSE(inputs.contains({next, sequence}));
+    previews[{next, sequence}].assign(hidden.begin(), hidden.end());
+  };
+  queue_.fences = 0;
+  const std::vector<Logits> got = step();
+  for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(SameBits(got[i], expected[i])) << "sequence " << i;
+  const ModelSpec& spec = model.spec();
+  size_t layers = 0;
+  for (int layer = 1; layer < spec.layers; ++layer) {
+    const LayerId next(layer);
+    const bool follows = spec.moe[layer - 1] && spec.moe[layer] && spec.HasMixer(next);
+    layers += follows;
+    for (const SequenceId sequence : {SequenceId(0), SequenceId(1)}) {
+      EXPECT_EQ(previews.contains({next, sequence}), follows) << layer;
+      if (!follows || !spec.HasAttention(next) || spec.o_bias) continue;
+      EXPECT_EQ((previews[{next, sequence}]), (inputs[{next, sequence}])) << layer;
+    }
+  }
+  EXPECT_EQ(static_cast<size_t>(provider_.previewed), layers);
+  EXPECT_GE(static_cast<size_t>(queue_.fences), 2 * layers + spec.MoeLayers().size() + 1);
 }
 
 // A chunk that fails leaves the batch in the middle of the step.

@@ -16,6 +16,9 @@ class PassingProvider : public ExpertProvider {
   void OnToken(SequenceId s, TokenId t) override { next_.OnToken(s, t); }
   void OnGateInput(SequenceId s, LayerId l, std::span<const float> h) override { next_.OnGateInput(s, l, h); }
   void OnTokenGateInput(SequenceId s, LayerId l, std::span<const float> h) override { next_.OnTokenGateInput(s, l, h); }
+  bool WantsPreview() override { return next_.WantsPreview(); }
+  void OnGatePreview(SequenceId s, LayerId l, std::span<const float> h) override { next_.OnGatePreview(s, l, h); }
+  void OnPreviewed() override { next_.OnPreviewed(); }
   bool masks_router() const override { return next_.masks_router(); }
   void MaskRouter(LayerId l, std::span<const float> hidden, std::span<float> logits, TokenRouting& token) override {
     next_.MaskRouter(l, hidden, logits, token);

@@ -216,6 +216,23 @@ void ExpertCache::LayerRouted(const LayerRouting& routing, const DemandSet& dema
   StartGuesses();
 }
 
+void ExpertCache::GuessAgain(std::span<const Guess> guesses, const PrefetchBudget& budget) {
+  const auto refuted = [&](const Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return slot.due_at == turn_.number() + 1 &&
+           std::ranges::none_of(guesses, [&](const Guess& guess) { return guess.key == slot.key.expert_key(); });
+  };
+  Cancels cancels;
+  {
+    CountedLock lock(mutex_);
+    statistics_.CountMoreGuesses(guesses, budget.min_probability);
+    guesses_.Cancel(refuted, cancels);
+    guesses_.ForgetPlanned();
+    if (!turn_.waiting()) guesses_.Plan(PlanPrefetch(residency_, guesses, budget), budget);
+    StartGuesses();
+  }
+  RunCancels(cancels);
+}
+
 std::optional<ReadyExpert> ExpertCache::Next(bool wait) {
   if (next_ == handed_out_.size()) {
     handed_out_.clear();

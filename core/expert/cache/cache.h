@@ -9,8 +9,8 @@
 //
 // Crossings of the lock by the thread that computes: two for a layer (BeginLayer, LayerRouted), whatever the number of its
 // experts, where all are resident. On top come one each time that handing out or a part has to wait for a read, one for a handle
-// whose pin somebody waits for, one for each guess that is cancelled, and one at the end of a layer while free room is still
-// filled.
+// whose pin somebody waits for, one for each guess that is cancelled, one where guesses are made anew, and one at the end of a
+// layer while free room is still filled.
 #pragma once
 
 #include <array>
@@ -134,6 +134,9 @@ class ExpertCache final : Loader::Listener, SlotOwner {
   // queued.
   void LayerRouted(const LayerRouting& routing, const DemandSet& demand, std::span<const Guess> guesses,
                    const PrefetchBudget& budget);
+  // Afterwards, when more is known: these take the place of those guesses. Of what is on its way for the next layer no more is
+  // read where it is not among them.
+  void GuessAgain(std::span<const Guess> guesses, const PrefetchBudget& budget);
   // The next wanted expert whose first read has arrived, waited for if asked to. Nothing once all were handed out.
   std::optional<ReadyExpert> Next(bool wait);
 

@@ -30,6 +30,7 @@ class CacheStatistics {
   void CountSkipped(LayerId layer, std::span<const SequenceUse> uses);
   void CountLookup(const CachedKey& key, LookupResult result, Phase phase, std::span<const SequenceUse> uses);
   void CountGuesses(LayerId layer, const DemandSet& demand, std::span<const Guess> guesses, float min_probability);
+  void CountMoreGuesses(std::span<const Guess> guesses, float min_probability) { score_.OnGuesses(guesses, min_probability); }
   // The engine waited for an expert of the layer.
   void CountWait(const LayerTurn& turn, double seconds);
 

@@ -54,6 +54,17 @@ class Provider final : public CachingProvider {
   void OnTokenGateInput(SequenceId sequence, LayerId layer, std::span<const float> hidden) override {
     predictor_->OnTokenGateInput(sequence, layer, hidden);
   }
+  bool WantsPreview() override {
+    return predictor_->wants_previews() && demand_.phase() == Phase::kDecode && MayGuess(guessing_);
+  }
+  void OnGatePreview(SequenceId sequence, LayerId next, std::span<const float> hidden) override {
+    predictor_->OnGatePreview(sequence, next, hidden);
+  }
+  void OnPreviewed() override {
+    merged_.clear();
+    Guesses(routed_);
+    cache_.GuessAgain(merged_, guessing_);
+  }
   bool masks_router() const override { return mask_.has_value(); }
   void MaskRouter(LayerId layer, std::span<const float> hidden, std::span<float> logits, TokenRouting& token) override {
     if (!mask_) return;
@@ -84,8 +95,9 @@ class Provider final : public CachingProvider {
     cache_.Learn(routing);
     predictor_->OnRouted(routing);
     if (recorder_ != nullptr) recorder_->OnRouted(routing);
-    const PrefetchBudget budget = Predict(routing.layer, pace);
-    cache_.LayerRouted(routing, demand_, merged_, budget);
+    routed_ = routing.layer;
+    guessing_ = Predict(routing.layer, pace);
+    cache_.LayerRouted(routing, demand_, merged_, guessing_);
   }
   ExpertTable WhereAllLie() override { return cache_.WhereAllLie(); }
   void OnStep(StepWay way) override { cache_.OnStep(way); }
@@ -139,9 +151,10 @@ class Provider final : public CachingProvider {
       return {.max_loads = experts_per_layer_};
     }
     const PrefetchBudget budget = Budget(pace);
-    if (budget.max_loads > 0 && budget.min_probability <= 1) Guesses(from);
+    if (MayGuess(budget)) Guesses(from);
     return budget;
   }
+  static bool MayGuess(const PrefetchBudget& budget) { return budget.max_loads > 0 && budget.min_probability <= 1; }
 
   PrefetchBudget Budget(const GuessingPace& pace) const {
     if (predictor_->paced()) {
@@ -207,6 +220,8 @@ class Provider final : public CachingProvider {
   std::vector<Guess> guesses_;       // sequence by sequence
   std::vector<size_t> first_guess_;  // one more than sequences
   std::vector<Guess> merged_;
+  LayerId routed_;
+  PrefetchBudget guessing_;  // of the current layer
 
   ExpertCache cache_;  // last: its reads end first
 };

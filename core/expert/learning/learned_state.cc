@@ -7,6 +7,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/base/status.h"
@@ -18,13 +19,16 @@ namespace moed {
 namespace {
 
 // The file: magic, model hash, length and text of the parts' names; for every array or table its bytes and a 64-bit length before
-// them, the rows of a table one after the other; at the end XXH3-64 of all of it. Files of versions 1 and 2 had tables of other
-// kinds.
-constexpr std::array<char, 8> kMagic = {'M', 'O', 'E', 'D', 'L', 'R', 'N', '3'};
-constexpr std::array<char, 8> kMagic1 = {'M', 'O', 'E', 'D', 'L', 'R', 'N', '1'};
-constexpr std::array<char, 8> kMagic2 = {'M', 'O', 'E', 'D', 'L', 'R', 'N', '2'};
+// them, the rows of a table one after the other; at the end XXH3-64 of all of it. Files of versions 1 to 3 had tables of
+// other kinds.
+constexpr std::array<char, 8> kMagic = {'M', 'O', 'E', 'D', 'L', 'R', 'N', '4'};
 constexpr uint64_t kLongestNames = 4096;
 constexpr size_t kPieceBytes = 1 << 16;  // that are read or written at once
+
+bool IsOfEarlierVersion(std::array<char, 8> magic) {
+  const char version = std::exchange(magic.back(), kMagic.back());
+  return magic == kMagic && version >= '1' && version < kMagic.back();
+}
 
 std::span<const std::byte> BytesOf(const auto& value) { return std::as_bytes(std::span(&value, 1)); }
 
@@ -181,7 +185,7 @@ absl::StatusOr<uint64_t> CheckFile(const LearnedFile& wanted, const RandomAccess
   if (file.size() < sizeof(start) + sizeof(uint64_t))
     return DataLoss(wanted.path, " holds nothing that was learned or measured: ", file.size(), " bytes");
   MOED_RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(&start, 1))));
-  const bool earlier = start.magic == kMagic1 || start.magic == kMagic2;
+  const bool earlier = IsOfEarlierVersion(start.magic);
   if ((start.magic != kMagic && !earlier) || start.names_bytes > kLongestNames)
     return DataLoss(wanted.path, " holds nothing that was learned or measured");
   uint64_t sum = 0;

@@ -30,7 +30,10 @@ constexpr float kPerLayer = 0.1f;
 static_assert(kLeastProbability + kPerLayer * RoutePrior::kFarthest >= 1);  // layers beyond cannot be asked of
 constexpr size_t kPrefillTokens = 16;                                       // learned from in one prefill step, its last ones
 
-// What the gate says of the next layer, beside the prior.
+// The next layer's gate is asked twice: with this layer's input, and with a preview of its own once this layer's experts are
+// computed. Each has weights of its own.
+enum Look : size_t { kOfGateInput, kOfPreview, kLooks };
+// What it says, beside the prior.
 enum Feature { kBias, kGateMargin, kGateChooses, kPrior, kFeatures };
 using Weights = std::array<float, kFeatures>;
 // One set for each degree of acquaintance with the token: never seen, a few times, often.
@@ -61,8 +64,10 @@ class LearnedPredictor final : public ExpertPredictor {
     Sequence& sequence = sequences_[id];
     sequence.prior = prior_.Start();
     sequence.hidden.resize(hidden_);
-    sequence.features.resize(kFeatures * experts_);
-    sequence.probabilities.resize(experts_);
+    for (Said& said : sequence.said) {
+      said.features.resize(kFeatures * experts_);
+      said.probabilities.resize(experts_);
+    }
   }
   void OnSequenceEnd(SequenceId sequence) override { sequences_.erase(sequence); }
   void OnToken(SequenceId sequence, TokenId) override { Find(sequence).routed = kNothing; }
@@ -70,6 +75,16 @@ class LearnedPredictor final : public ExpertPredictor {
     Sequence& sequence = Find(id);
     MOED_CHECK(hidden.size() == hidden_);
     sequence.layer = layer;
+    sequence.look = kOfGateInput;
+    std::ranges::copy(hidden, sequence.hidden.begin());
+  }
+  bool wants_previews() const override { return gate_ != nullptr; }
+  void OnGatePreview(SequenceId id, LayerId next, std::span<const float> hidden) override {
+    Sequence& sequence = Find(id);
+    MOED_CHECK(hidden.size() == hidden_);
+    const int position = index_.Position(next);
+    if (position == 0 || sequence.layer != index_.Layer(position - 1)) return;
+    sequence.look = kOfPreview;
     std::ranges::copy(hidden, sequence.hidden.begin());
   }
 
@@ -100,7 +115,7 @@ class LearnedPredictor final : public ExpertPredictor {
   }
 
   void VisitLearned(LearnedState& state) override {
-    state.Values(weights_, kCalculable);
+    for (std::array<Weights, kSets>& weights : weights_) state.Values(weights, kCalculable);
     state.Values(far_, [](const Trust& far) { return kCalculable(far.bias) && kCalculable(far.scale); });
     prior_.VisitLearned(state);
   }
@@ -124,22 +139,27 @@ class LearnedPredictor final : public ExpertPredictor {
     float bias = 0;
     float scale = 1;
   };
-  struct Sequence {
-    RoutePrior::Sequence prior;
-    std::optional<LayerId> layer;  // where `hidden` was seen
-    std::vector<float> hidden;
-    bool decodes = false;
-    int routed = kNothing;   // layer position, of this token
-    int guessed = kNothing;  // layer position that the rest is about
+  // With a look, of a layer.
+  struct Said {
+    int layer = kNothing;  // its position
     int set = 0;
     std::vector<float> features;       // (kFeatures, experts)
     std::vector<float> probabilities;  // (experts)
+  };
+  struct Sequence {
+    RoutePrior::Sequence prior;
+    std::optional<LayerId> layer;  // where `hidden` was seen, or behind which
+    Look look = kOfGateInput;
+    std::vector<float> hidden;
+    bool decodes = false;
+    int routed = kNothing;  // layer position, of this token
+    std::array<Said, kLooks> said;
   };
 
   static constexpr size_t kScratch = 5;  // arrays (experts)
 
   static size_t OwnSequenceBytes(size_t hidden, size_t experts) {
-    return sizeof(Sequence) + (hidden + (kFeatures + 1) * experts) * sizeof(float);
+    return sizeof(Sequence) + (hidden + kLooks * (kFeatures + 1) * experts) * sizeof(float);
   }
   Sequence& Find(SequenceId sequence) {
     const auto found = sequences_.find(sequence);
@@ -148,15 +168,16 @@ class LearnedPredictor final : public ExpertPredictor {
   }
 
   void GuessNext(int position, Sequence& sequence, std::vector<Guess>& guesses) {
-    std::vector<float>& p = sequence.probabilities;
+    Said& said = sequence.said[sequence.look];
+    std::vector<float>& p = said.probabilities;
     prior_.ScoreNext(sequence.prior, position, p);
     if (gate_ != nullptr && sequence.layer == index_.Layer(position - 1)) {
       gate_(index_.Layer(position), sequence.hidden, gates_);
       // An input that is no number says nothing: the prior guesses alone.
       if (std::ranges::all_of(gates_, [](float gate) { return std::isfinite(gate); })) {
-        FillFeatures(sequence);
-        Score(sequence);
-        sequence.guessed = position;
+        FillFeatures(sequence.prior, said);
+        Score(weights_[sequence.look], said);
+        said.layer = position;
       }
     }
     for (float& value : p) value = Logistic(value);
@@ -186,18 +207,24 @@ class LearnedPredictor final : public ExpertPredictor {
   void Learn(int position, const TokenRouting& token) {
     Sequence& sequence = Find(token.sequence);
     if (!HasNumbers(token)) {
-      sequence.guessed = sequence.routed = kNothing;
+      sequence.routed = kNothing;
+      Forget(sequence.said);
       sequence.prior.scored = false;
       return;
     }
     std::ranges::fill(used_, 0.f);
     for (const ExpertChoice& choice : token.choices) used_[static_cast<size_t>(choice.expert)] = 1;
-    if (sequence.guessed == position) LearnWeights(sequence);
+    for (size_t look = 0; look < kLooks; ++look) {
+      if (sequence.said[look].layer == position) LearnWeights(sequence.said[look], weights_[look]);
+    }
     if (sequence.prior.scored && sequence.decodes) LearnFar(position, sequence);
     prior_.Learn(position, token, sequence.prior);
     sequence.decodes = token.phase == Phase::kDecode;
-    sequence.guessed = kNothing;
     sequence.routed = position;
+    Forget(sequence.said);
+  }
+  static void Forget(std::span<Said> said) {
+    for (Said& one : said) one.layer = kNothing;
   }
 
   // While layers ahead are not routed, the prior is too sure of itself, or not sure enough: far_ says which.
@@ -212,24 +239,24 @@ class LearnedPredictor final : public ExpertPredictor {
     trust.scale += DotProduct(error_, {logits, experts_}) * rate;
   }
 
-  void LearnWeights(const Sequence& sequence) {
-    Weights& weights = weights_[static_cast<size_t>(sequence.set)];
-    for (size_t e = 0; e < experts_; ++e) error_[e] = used_[e] - sequence.probabilities[e];
+  void LearnWeights(const Said& said, std::span<Weights> sets) {
+    Weights& weights = sets[static_cast<size_t>(said.set)];
+    for (size_t e = 0; e < experts_; ++e) error_[e] = used_[e] - said.probabilities[e];
     for (size_t f = 0; f < kFeatures; ++f) {
-      const std::span<const float> feature = std::span(sequence.features).subspan(f * experts_, experts_);
+      const std::span<const float> feature = std::span(said.features).subspan(f * experts_, experts_);
       weights[f] += DotProduct(error_, feature) * kLearningRate / static_cast<float>(experts_);
     }
   }
 
-  // From gates_, and the prior's log-odds in sequence.probabilities.
-  void FillFeatures(Sequence& sequence) {
+  // From gates_, and the prior's log-odds in said.probabilities.
+  void FillFeatures(const RoutePrior::Sequence& prior, Said& said) {
     std::ranges::copy(gates_, ordered_.begin());
     const auto last_chosen = ordered_.begin() + static_cast<std::ptrdiff_t>(top_k_ - 1);
     std::nth_element(ordered_.begin(), last_chosen, ordered_.end(), std::greater<>());
     const float threshold = *last_chosen;
-    const int occurrences = prior_.occurrences(sequence.prior);
-    sequence.set = occurrences == 0 ? 0 : occurrences < kOften ? 1 : 2;
-    const auto feature = [&](Feature f) { return &sequence.features[static_cast<size_t>(f) * experts_]; };
+    const int occurrences = prior_.occurrences(prior);
+    said.set = occurrences == 0 ? 0 : occurrences < kOften ? 1 : 2;
+    const auto feature = [&](Feature f) { return &said.features[static_cast<size_t>(f) * experts_]; };
     std::fill_n(feature(kBias), experts_, 1.f);
     float* margin = feature(kGateMargin);
     float* chooses = feature(kGateChooses);
@@ -237,16 +264,16 @@ class LearnedPredictor final : public ExpertPredictor {
       margin[e] = FastLog((gates_[e] + kLeastGate) / (threshold + kLeastGate));
       chooses[e] = gates_[e] >= threshold ? 1.f : 0.f;
     }
-    std::ranges::copy(sequence.probabilities, feature(kPrior));
+    std::ranges::copy(said.probabilities, feature(kPrior));
   }
 
   // Log-odds.
-  void Score(Sequence& sequence) const {
-    const Weights& weights = weights_[static_cast<size_t>(sequence.set)];
-    std::ranges::fill(sequence.probabilities, 0.f);
+  void Score(std::span<const Weights> sets, Said& said) const {
+    const Weights& weights = sets[static_cast<size_t>(said.set)];
+    std::ranges::fill(said.probabilities, 0.f);
     for (size_t f = 0; f < kFeatures; ++f) {
-      const float* row = &sequence.features[f * experts_];
-      for (size_t e = 0; e < experts_; ++e) sequence.probabilities[e] += weights[f] * row[e];
+      const float* row = &said.features[f * experts_];
+      for (size_t e = 0; e < experts_; ++e) said.probabilities[e] += weights[f] * row[e];
     }
   }
 
@@ -255,7 +282,7 @@ class LearnedPredictor final : public ExpertPredictor {
   const size_t top_k_;
   const size_t hidden_;
   const GateFn gate_;  // may be null: then the prior alone guesses
-  std::array<Weights, kSets> weights_ = kFirstWeights;
+  std::array<std::array<Weights, kSets>, kLooks> weights_ = {kFirstWeights, kFirstWeights};
   RoutePrior prior_;
   std::array<Trust, RoutePrior::kFarthest + 1> far_;  // by kind of distance
   absl::flat_hash_map<SequenceId, Sequence> sequences_;

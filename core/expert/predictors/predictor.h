@@ -41,6 +41,10 @@ class ExpertPredictor {
   virtual void OnGateInput(SequenceId, LayerId, std::span<const float> /*hidden*/) {}
   virtual void OnTokenGateInput(SequenceId, LayerId, std::span<const float> /*hidden*/) {}
   virtual void OnRouted(const LayerRouting&) {}
+  // As ExpertProvider's. Who wants previews is asked to Predict again after them: from the same layer, whose experts are
+  // computed.
+  virtual bool wants_previews() const { return false; }
+  virtual void OnGatePreview(SequenceId, LayerId /*next*/, std::span<const float> /*hidden*/) {}
   // Appends guesses, best first, for the layers after `from` as far as this sequence is concerned.
   virtual void Predict(SequenceId sequence, LayerId from, std::vector<Guess>& best_first) = 0;
   // Its probabilities are true ones: the provider asks only while guesses pay, and reads those that do (prefetch_pace.h).

@@ -1,3 +1,4 @@
+#include <array>
 #include <random>
 #include <set>
 
@@ -72,6 +73,48 @@ TEST(LearnedPredictor, ProbabilitiesAreTrue) {
   ASSERT_GT(likely, 1000);
   EXPECT_NEAR(guessed / likely, right / likely, 0.05);
   EXPECT_NEAR(right / likely, 0.75, 0.05);
+}
+
+// The layer's input tells nothing, the preview all: each look is trusted as far as it deserves.
+TEST(LearnedPredictor, APreviewIsTrustedByItself) {
+  auto predictor = Make(HonestGate);
+  EXPECT_TRUE(predictor->wants_previews());
+  EXPECT_FALSE(MakePredictor("learned", {StoreContext(), 1, nullptr}).value()->wants_previews());
+  std::mt19937 random(5);
+  const auto any = [&random] { return static_cast<float>(random() % kExperts); };
+  std::array<int, 2> guessed{}, right{};  // before the preview, after it
+  for (int i = 0; i < 2000; ++i) {
+    const float truth = any();
+    std::vector<int32_t> chosen;
+    for (int e = 0; e < kTopK; ++e) chosen.push_back((static_cast<int32_t>(truth) + e) % kExperts);
+    Route(*predictor, kFirst, TokenId(0), {0, 1, 2, 3}, any());
+    const std::vector<Guess> before = NextGuessesOf(*predictor, kFirst);
+    predictor->OnGatePreview(kSession, kSecond, {&truth, 1});
+    const std::vector<Guess> after = NextGuessesOf(*predictor, kFirst);
+    if (i >= 1000) {
+      for (const auto& [look, guesses] : {std::pair(0, &before), std::pair(1, &after)}) {
+        guessed[look] += static_cast<int>(guesses->size());
+        right[look] += static_cast<int>(std::ranges::count_if(
+            *guesses, [&](const Guess& guess) { return std::ranges::count(chosen, guess.key.expert) > 0; }));
+      }
+    }
+    Route(*predictor, kSecond, TokenId(0), chosen, any());
+    Route(*predictor, kLast, TokenId(0), {0, 1, 2, 3}, any());
+  }
+  EXPECT_EQ(right[1], 1000 * kTopK);
+  EXPECT_EQ(guessed[1], right[1]);
+  EXPECT_LE(right[0], guessed[0] * 0.6);
+}
+
+TEST(LearnedPredictor, APreviewOfAnotherLayerIsNone) {
+  auto predictor = Make(HonestGate);
+  Route(*predictor, kFirst, TokenId(1), {0, 1, 2, 3}, 2);
+  const float hidden = 5;
+  for (const LayerId layer : {kFirst, kLast}) predictor->OnGatePreview(kSession, layer, {&hidden, 1});
+  for (const Guess& guess : NextGuessesOf(*predictor, kFirst))
+    EXPECT_THAT(guess.key.expert, testing::AllOf(testing::Ge(2), testing::Lt(6)));
+  predictor->OnGatePreview(kSession, kSecond, {&hidden, 1});
+  for (const Guess& guess : NextGuessesOf(*predictor, kFirst)) EXPECT_TRUE(guess.key.expert >= 5 || guess.key.expert == 0);
 }
 
 TEST(LearnedPredictor, RemembersWhereATokenWent) {
