@@ -148,7 +148,7 @@ void FfnBlock::CallGateHooks(LayerId layer, ExpertProvider& provider) {
 // Where a device computes it would be one more wait.
 void FfnBlock::PreviewGate(LayerId next, const LayerWeights& weights, ExpertProvider& provider) {
   const bool on_processor = &step_.backend.memory() == &BackendMemory::Host();
-  if (whole_.runs() || !on_processor || step_.batch.rows() == 0 || !provider.WantsPreview()) return;
+  if (whole_.runs() || !on_processor || !provider.WantsPreview()) return;
   const Scratch& scratch = step_.scratch;
   const auto hidden = static_cast<size_t>(step_.spec.hidden);
   const float* const norm = step_.spec.NormsAround() ? weights.router_norm : weights.ffn_norm;

@@ -344,7 +344,7 @@ TEST_F(GivingWay, APreviewReplacesTheGuesses) {
       {{Sure(kSecond, 4), Sure(kSecond, 5)}, {Sure(kSecond, 4)}, {Piece(kSecond, 4, 3), Piece(kSecond, 4, 4)}, 0},
   };
   for (const auto& [first, then, read, given_up] : cases) {
-    SCOPED_TRACE(&read - &cases[0].read);
+    SCOPED_TRACE(testing::PrintToString(read));
     auto provider = BeginReading(std::make_unique<OnSecondThought>(first, then));
     ASSERT_TRUE(provider->WantsPreview());
     ASSERT_TRUE(reads_.CompleteNext());
