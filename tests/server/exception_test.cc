@@ -48,8 +48,8 @@ class FaultyReactor final : public CallReactor<grpc::ServerWriteReactor<grpc::By
     ++messages_;
     if (messages_ == fault_.at_message) Throw();
     written_ = ToByteBuffer(*message);
+    if (messages_ == 1) fault_.first_message_begun.Notify();  // before StartWrite: the reactor may be gone when that returns
     StartWrite(&written_);
-    if (messages_ == 1) fault_.first_message_begun.Notify();
   }
   void SendFinish(const Encoded* last, const grpc::Status& status) override {
     if (last == nullptr) return Finish(status);
@@ -57,8 +57,9 @@ class FaultyReactor final : public CallReactor<grpc::ServerWriteReactor<grpc::By
     StartWriteAndFinish(&written_, grpc::WriteOptions(), status);
   }
   void OnSendInitialMetadataDone(bool ok) override {
+    Fault& fault = fault_;  // the reactor may be gone when OperationDone returns
     OperationDone(ok);
-    fault_.metadata_done.Notify();
+    fault.metadata_done.Notify();
   }
   void OnWriteDone(bool ok) override {
     fault_.gate.WaitForNotification();
