@@ -141,7 +141,7 @@ uint64_t Pages(uint64_t bytes) { return (bytes + kStoreAlignment - 1) / kStoreAl
 
 }  // namespace
 
-std::vector<std::byte> EncodeSegment(FormatId format, std::span<const std::byte> plain) {
+std::vector<std::byte> EncodeSegment(FormatId format, std::span<const std::byte> plain, int least_gain) {
   const Split split = SplitOf(format);
   MOED_CHECK(plain.size() % split.block_bytes == 0 && !plain.empty());
   const size_t chunk_bytes = ChunkBytes(split, plain.size());
@@ -162,7 +162,7 @@ std::vector<std::byte> EncodeSegment(FormatId format, std::span<const std::byte>
     ends.emplace_back(begin + chunk.size(), coded.size());
   }
   const uint64_t plain_pages = Pages(plain.size()), coded_pages = Pages(coded.size());
-  if (static_cast<double>(coded_pages) > (1 - kLeastCodingGain) * static_cast<double>(plain_pages)) return {};
+  if (coded_pages * 100 > plain_pages * static_cast<uint64_t>(100 - least_gain)) return {};
   ends.pop_back();
   const auto in_place = [&](const auto& end) { return end.first <= plain_pages - coded_pages + end.second; };
   return std::ranges::all_of(ends, in_place) ? coded : std::vector<std::byte>();

@@ -13,12 +13,13 @@
 
 namespace moed {
 
-// Coding has to save so much of a segment's pages, or the segment is kept as it is.
-inline constexpr double kLeastCodingGain = 0.08;
+// Percent of a segment's pages that coding has to save, where nothing is said, or the segment is kept as it is. Less pays on slow
+// disks alone.
+inline constexpr int kUsualCodingGain = 8;
 
-// `plain`: a segment in `format`, whole panel blocks. Nothing where coding does not pay. Else fewer bytes than `plain`, which can
-// be decoded in place.
-std::vector<std::byte> EncodeSegment(FormatId format, std::span<const std::byte> plain);
+// `plain`: a segment in `format`, whole panel blocks. Nothing where coding saves less than `least_gain` percent of its pages.
+// Else fewer bytes than `plain`, which can be decoded in place.
+std::vector<std::byte> EncodeSegment(FormatId format, std::span<const std::byte> plain, int least_gain = kUsualCodingGain);
 
 // Whose memory is reused from segment to segment. One thread at a time.
 class SegmentDecoder {

@@ -172,7 +172,7 @@ absl::Status StoreWriter::Append(size_t piece, std::span<const std::byte> bytes)
   if (open.written == whole && IsCoded(piece)) {
     const auto [key, part] = layout_.ExpertAt(piece - layout_.TokenizerPiece() - 1);
     const ExpertLayout& record = description_.precisions[key.precision].layers[layout_.PositionOf(key.layer)];
-    std::vector<std::byte> coded = EncodeSegment(record.Find(part)->format, open.plain);
+    std::vector<std::byte> coded = EncodeSegment(record.Find(part)->format, open.plain, options_.least_coding_gain);
     waiting_[layout_.RankOf(piece)] = {coded.empty() ? std::move(open.plain) : std::move(coded), open.checksum.Value()};
     open_.erase(piece);
     MOED_RETURN_IF_ERROR(WriteCoded());

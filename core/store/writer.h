@@ -18,6 +18,7 @@
 #include "core/base/clock.h"
 #include "core/base/ids.h"
 #include "core/store/checksum.h"
+#include "core/store/coding.h"
 #include "core/store/description.h"
 #include "core/store/journal.h"
 #include "core/store/layout.h"
@@ -25,9 +26,10 @@
 namespace moed {
 
 struct StoreWriterOptions {
-  uint64_t identity = 0;              // of everything that decides the bytes beside the description (inputs, encoder)
-  uint64_t sync_bytes = 64ull << 20;  // finished pieces are synced and journalled after so many bytes ...
-  double sync_seconds = 1.0;          // ... or so much time, whichever comes first
+  uint64_t identity = 0;                     // of everything that decides the bytes beside the description (inputs, encoder)
+  uint64_t sync_bytes = 64ull << 20;         // finished pieces are synced and journalled after so many bytes ...
+  double sync_seconds = 1.0;                 // ... or so much time, whichever comes first
+  int least_coding_gain = kUsualCodingGain;  // of coded records, percent of a segment's pages (coding.h)
   const Clock* clock = &Clock::Real();
 };
 

@@ -264,6 +264,8 @@ TEST(PackCommandTest, WrongCommandLinesSayWhatIsAllowed) {
       {{"a", "b", "--trunk-format", "q8:hqq"}, "'hqq' does not make q8; it makes: q2, q4a, q3"},
       {{"a", "b", "--trunk-format", "int8"}, "'int8'; known: f32"},
       {{"a", "b", "--threads", "0"}, "--threads"},
+      {{"a", "b", "--coded=0"}, "--coded: Value 0 not in range 1 to 99"},
+      {{"a", "b", "--coded=much"}, "--coded"},
       {{"a", "b", "--json"}, "--list-families or --dry-run"},
       {{"verify"}, "STORE"},
       {{"inspect", "a", "--yaml"}, "allowed: --help, --json"},
@@ -276,7 +278,8 @@ TEST(PackCommandTest, WrongCommandLinesSayWhatIsAllowed) {
   EXPECT_THAT(RunPack({"a", "b", "--expert-formats", "q8,q8"}).err, HasSubstr("names q8 twice"));
   EXPECT_THAT(RunPack({"a", "b", "--expert-formats", "q8,q2,q2:hqq"}).err, HasSubstr("names q2 twice"));
   EXPECT_THAT(RunPack({"--help"}).out,
-              AllOf(HasSubstr("hqq: half-quadratic"), HasSubstr("moed-pack IN OUT"), HasSubstr("Example"), HasSubstr("verify")));
+              AllOf(HasSubstr("hqq: half-quadratic"), HasSubstr("moed-pack IN OUT"), HasSubstr("Example"), HasSubstr("verify"),
+                    HasSubstr("--coded or --coded=N (default: 8)")));
   EXPECT_THAT(RunPack({"--version"}).out, HasSubstr("moed-pack "));
 }
 

@@ -45,7 +45,7 @@ TEST(CodingTest, GivesTheSameBytesOfEveryFormat) {
         EXPECT_TRUE(bits < 8 || coded.empty());
         EXPECT_TRUE(bits == 8 || blocks == 16 || !coded.empty());
         if (coded.empty()) continue;
-        EXPECT_LE(Pages(coded.size()) * 100, Pages(plain.size()) * 92);
+        EXPECT_LE(Pages(coded.size()) * 100, Pages(plain.size()) * (100 - kUsualCodingGain));
         std::string apart(plain.size(), '\0');
         SegmentDecoder decoder;
         const absl::Status status = decoder.Decode(format.id, coded, std::as_writable_bytes(std::span(apart)));
@@ -56,6 +56,20 @@ TEST(CodingTest, GivesTheSameBytesOfEveryFormat) {
         EXPECT_TRUE(*in_place == plain);
       }
     }
+  }
+}
+
+// Seven random bits of eight: a ninth of a block of q4 are scales, so 12 % is what there is to save.
+TEST(CodingTest, SavesAsMuchAsIsAskedForOrNothing) {
+  const std::string plain = Contents(FormatOf(FormatId::kQ4).panel_block_bytes * 4096, 7, 1);
+  bool kept = false;
+  for (const int least : {1, 4, 8, 11, 14, 50, 99}) {
+    SCOPED_TRACE(least);
+    const std::vector<std::byte> coded = EncodeSegment(FormatId::kQ4, BytesOf(plain), least);
+    EXPECT_TRUE(coded.empty() || !kept) << "less was not to be had";
+    kept = coded.empty();
+    EXPECT_EQ(kept, least > 12);
+    EXPECT_LE(Pages(coded.size()) * 100, Pages(plain.size()) * static_cast<uint64_t>(100 - least));
   }
 }
 
@@ -123,6 +137,25 @@ TEST(CodedStoreTest, IsReadAsItWasWrittenInWhateverOrder) {
   EXPECT_EQ(back, SegmentContents(description, {LayerId(0), 1, 1}, ExpertPart::kDown));
   ASSERT_TRUE((*writer)->Finish().ok());
   EXPECT_TRUE(FileContents(folder / "b.store") == bytes);
+}
+
+TEST(CodedStoreTest, SegmentsAreKeptAsTheyAreWhereTheWriterIsToSaveMore) {
+  TemporaryFolder folder;
+  const StoreDescription description = CodedDescription();
+  std::vector<uint64_t> stored;
+  for (const int least : {1, 99}) {
+    const std::string path = folder / std::to_string(least);
+    auto writer = StoreWriter::Open(path, description, {.least_coding_gain = least});
+    ASSERT_TRUE(writer.ok());
+    WritePieces(**writer, description);
+    ASSERT_TRUE((*writer)->Finish().ok());
+    auto reader = StoreReader::Open(path);
+    ASSERT_TRUE(reader.ok()) << reader.status();
+    EXPECT_TRUE((*reader)->VerifyAll([](uint64_t, uint64_t) { return true; }).ok());
+    stored.push_back((*reader)->stored_bytes(AllKeys(description)[0]));
+  }
+  EXPECT_LT(stored[0], stored[1]);
+  EXPECT_EQ(stored[1], RoundUp(description.precisions[0].layers[0].record_bytes, kStoreAlignment));
 }
 
 TEST(CodedStoreTest, ResumesAfterEveryPieceToTheSameBytes) {

@@ -16,6 +16,7 @@
 #include "core/base/status.h"
 #include "core/base/version.h"
 #include "core/store/checksum.h"
+#include "core/store/coding.h"
 #include "core/store/store.h"
 #include "core/store/writer.h"
 #include "tools/pack/budgets.h"
@@ -64,7 +65,7 @@ struct Flags {
   std::string chat_template;                // a file, or kNoTemplate; empty: the checkpoint's
   int threads = 0;
   int sync_mib = 64;
-  bool coded = false;
+  int coded = 0;  // percent that coding has to save; 0 = not coded
   bool dry_run = false;
   bool force = false;
   bool list_families = false;
@@ -210,7 +211,8 @@ absl::Status RunPack(const Flags& flags) {
   MOED_RETURN_IF_ERROR(CheckFreeSpace(flags.output, plan.layout.file_bytes()));
   const StoreWriterOptions options{
       .identity = moments != nullptr ? Checksum(StrCat(plan.identity, "\n", moments->hash())) : plan.identity,
-      .sync_bytes = static_cast<uint64_t>(flags.sync_mib) << 20};
+      .sync_bytes = static_cast<uint64_t>(flags.sync_mib) << 20,
+      .least_coding_gain = flags.coded};
   MOED_ASSIGN_OR_RETURN(const std::unique_ptr<StoreWriter> writer, StoreWriter::Open(flags.output, plan.description, options));
   ReportStart(*writer, flags.output);
   Progress progress("packing", plan.piece_bytes(), writer->resumed_bytes(), stderr, Clock::Real());
@@ -266,6 +268,11 @@ class UsageFormatter final : public CLI::Formatter {
            "[--json]\n"
            "       moed-pack inspect STORE [--json]\n       moed-pack verify STORE\n";
   }
+  // Of a flag that may have a value, without that which it has by default.
+  std::string make_option_name(const CLI::Option* option, bool positional) const override {
+    const std::string name = Formatter::make_option_name(option, positional);
+    return name.substr(0, name.find('{'));
+  }
 };
 
 // "" for a known encoding, else the message that lists them.
@@ -286,9 +293,11 @@ void DefinePack(CLI::App& app, Flags& flags) {
       ->check(CheckEncodingName)
       ->option_text("F[:Q] (default: q8; of a GGUF, or quantised: keep)");
   app.add_flag(
-      "--coded", flags.coded,
-      "code the experts losslessly: fewer bytes from a slow disk, more work for the processor; keeps as it is what coding "
-      "makes less than 8 % smaller");
+         StrCat("--coded{", kUsualCodingGain, "}"), flags.coded,
+         "code the experts losslessly: fewer bytes from a slow disk, more work for the processor; keeps as it is what coding "
+         "makes less than N % smaller. Below 8, formats of 3 to 8 bits are coded too: for slow disks alone")
+      ->check(CLI::Range(1, 99))
+      ->option_text(StrCat("or --coded=N (default: ", kUsualCodingGain, ")"));
   app.add_option("--calibration", flags.calibration, "what moed-plan moments has collected of a text, for the quantizer gptq")
       ->option_text("FILE");
   app.add_option("--chat-template", flags.chat_template,

@@ -317,10 +317,10 @@ absl::StatusOr<PackPlan> MakePlan(const Checkpoint& checkpoint, const PackEncodi
   LayOutTrunk(plan.description);
   MOED_RETURN_IF_ERROR(finder.CheckNothingLeft());
   MOED_RETURN_IF_ERROR(PlanTokenizer(checkpoint, plan));
-  if (encodings.coded) MarkCoded(plan.description);
+  if (encodings.coded > 0) MarkCoded(plan.description);
   MOED_ASSIGN_OR_RETURN(plan.layout, FileLayout::Plan(plan.description, plan.description.tokenizer.size()));
   const auto name = [](const EncodingOrKeep& encoding) { return encoding ? EncodingName(*encoding) : std::string(kKeep); };
-  const std::string names = StrCat(name(encodings.trunk), ";", JoinNames(encodings.experts, name));
+  const std::string names = StrCat(name(encodings.trunk), ";", JoinNames(encodings.experts, name), ";", encodings.coded);
   plan.identity = Checksum(StrCat(Version(), "\n", StoreVersion(plan.description), "\n", names, "\n", checkpoint.fingerprint()));
   return plan;
 }

@@ -29,7 +29,7 @@ EncodingOrKeep DefaultEncoding(const Checkpoint& checkpoint);
 struct PackEncodings {
   std::vector<EncodingOrKeep> experts;  // by precision; the first is the reference. No format twice
   EncodingOrKeep trunk = Encoding{FormatId::kQ8};
-  bool coded = false;  // the experts' records, losslessly
+  int coded = 0;  // the experts' records, losslessly, where that saves so many percent of a part; 0 = not
 };
 // INVALID_ARGUMENT for a format that is there twice, as far as it is known without a checkpoint; MakePlan knows what kKeep is.
 absl::Status CheckNoFormatTwice(std::span<const EncodingOrKeep> experts);
