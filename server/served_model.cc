@@ -203,6 +203,7 @@ absl::Status ServedModel::StartEngine() {
   cache_ = std::make_unique<ServedCache>(*experts_, *engine_, plan_.memory, most_budget_);
   engine_->Start();
   formats_.emplace(*tokenizer_, spec_.vocabulary, plan_.format_bytes);
+  tool_schemas_.emplace(plan_.tool_schema_bytes);
   return absl::OkStatus();
 }
 
@@ -213,6 +214,7 @@ void ServedModel::Describe(std::function<void(const absl::Status&)> device_lost)
   loaded_.cache = cache_.get();
   loaded_.tokenizer = tokenizer_.get();
   loaded_.formats = &*formats_;
+  loaded_.tool_schemas = &*tool_schemas_;
   loaded_.without_conversations = spec_.encoder ? "an encoder-decoder" : spec_.prefix ? "a prefix-LM" : "";
   loaded_.chat = chat_template_ ? &*chat_template_ : nullptr;
   loaded_.answer_format = answer_format_;

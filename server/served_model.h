@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "core/base/byte_share.h"
 #include "core/base/clock.h"
 #include "core/base/copier.h"
 #include "core/base/executor.h"
@@ -113,7 +114,8 @@ class ServedModel {
   std::unique_ptr<ProviderBuilder> experts_;
   std::unique_ptr<ExpertProvider> routed_experts_;  // null: the provider itself
   std::optional<grammar::MatcherPool> formats_;     // the engine's requests have matchers of it
-  std::unique_ptr<ServedCache> cache_;              // what it asks of the engine is done before the engine has stopped
+  std::optional<ByteShare> tool_schemas_;
+  std::unique_ptr<ServedCache> cache_;  // what it asks of the engine is done before the engine has stopped
   std::unique_ptr<StepEngine> engine_;
   LoadedModel loaded_;
   absl::Notification unused_;

@@ -1,5 +1,8 @@
 #include "core/grammar/matcher_pool.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "core/base/retry_after.h"
 #include "core/base/status.h"
 
@@ -8,15 +11,21 @@ namespace {
 
 constexpr const char* kRemedy = "; a larger --memory-budget has more";
 
+struct Holding {
+  Holding(ByteShare::Held bytes, std::shared_ptr<const Grammar> grammar, const VocabularyTrie& trie, uint64_t cache_bytes)
+      : held(std::move(bytes)), matcher(std::move(grammar), trie, cache_bytes) {}
+
+  ByteShare::Held held;  // for longer than the matcher
+  Matcher matcher;
+};
+
 }  // namespace
 
 MatcherPool::MatcherPool(const Tokenizer& tokenizer, int vocabulary, uint64_t most_bytes)
-    : vocabulary_(vocabulary), trie_(std::make_unique<const VocabularyTrie>(tokenizer, vocabulary)) {
-  if (trie_->bytes() <= most_bytes) {
-    most_bytes_ = most_bytes - trie_->bytes();
-  } else {
-    trie_.reset();
-  }
+    : vocabulary_(vocabulary),
+      trie_(std::make_unique<const VocabularyTrie>(tokenizer, vocabulary)),
+      matchers_(most_bytes - std::min(most_bytes, trie_->bytes())) {
+  if (trie_->bytes() > most_bytes) trie_.reset();
 }
 
 absl::StatusOr<std::shared_ptr<Matcher>> MatcherPool::Make(const Syntax& syntax) {
@@ -26,29 +35,21 @@ absl::StatusOr<std::shared_ptr<Matcher>> MatcherPool::Make(const Syntax& syntax)
   MOED_ASSIGN_OR_RETURN(std::shared_ptr<const Grammar> grammar, Grammar::FromSyntax(syntax, *trie_));
   const uint64_t cache_bytes = MatcherCacheBytes(vocabulary_);
   const uint64_t bytes = grammar->bytes() + cache_bytes;
-  MOED_RETURN_IF_ERROR(Take(bytes, syntax.field));
-  auto matcher = std::make_unique<Matcher>(std::move(grammar), *trie_, cache_bytes);
-  return std::shared_ptr<Matcher>(matcher.release(), [this, bytes](Matcher* ended) {
-    delete ended;
-    taken_ -= bytes;
-  });
+  MOED_ASSIGN_OR_RETURN(ByteShare::Held held, Take(bytes, syntax.field));
+  auto holding = std::make_shared<Holding>(std::move(held), std::move(grammar), *trie_, cache_bytes);
+  return std::shared_ptr<Matcher>(holding, &holding->matcher);
 }
 
-absl::Status MatcherPool::Take(uint64_t bytes, const std::string& field) {
-  if (bytes > most_bytes_) {
+absl::StatusOr<ByteShare::Held> MatcherPool::Take(uint64_t bytes, const std::string& field) {
+  if (bytes > matchers_.most()) {
     return FieldRefusal(
-        field, InvalidArgument("needs ", bytes, " bytes, and the server's share for formats has ", most_bytes_, kRemedy));
+        field, InvalidArgument("needs ", bytes, " bytes, and the server's share for formats has ", matchers_.most(), kRemedy));
   }
-  uint64_t taken = taken_;
-  do {
-    if (taken + bytes > most_bytes_) {
-      return RetryAfter(
-          ResourceExhausted(field, field.empty() ? "" : ": ", "needs ", bytes, " bytes, of which other requests leave ",
-                            most_bytes_ - taken, "; try again when they have ended"),
-          kRetrySeconds);
-    }
-  } while (!taken_.compare_exchange_weak(taken, taken + bytes));
-  return absl::OkStatus();
+  ByteShare::Held held = matchers_.Take(bytes);
+  if (held) return held;
+  return RetryAfter(ResourceExhausted(field, field.empty() ? "" : ": ", "needs ", bytes, " bytes, of which other requests leave ",
+                                      matchers_.left(), "; try again when they have ended"),
+                    kRetrySeconds);
 }
 
 }  // namespace moed::grammar

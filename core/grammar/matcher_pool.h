@@ -1,12 +1,12 @@
 // Matchers for the requests of a model, within memory that is set aside for them.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "core/base/byte_share.h"
 #include "core/grammar/matcher.h"
 #include "core/grammar/syntax.h"
 #include "core/grammar/vocabulary_trie.h"
@@ -25,12 +25,11 @@ class MatcherPool {
   absl::StatusOr<std::shared_ptr<Matcher>> Make(const Syntax& syntax);
 
  private:
-  absl::Status Take(uint64_t bytes, const std::string& field);
+  absl::StatusOr<ByteShare::Held> Take(uint64_t bytes, const std::string& field);
 
   const int vocabulary_;
-  std::unique_ptr<const VocabularyTrie> trie_;
-  uint64_t most_bytes_ = 0;  // of matchers
-  std::atomic<uint64_t> taken_{0};
+  std::unique_ptr<const VocabularyTrie> trie_;  // null: the share is too small
+  ByteShare matchers_;
 };
 
 }  // namespace moed::grammar

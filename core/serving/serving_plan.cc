@@ -100,13 +100,18 @@ int DefaultCount(StepEngineOptions options, int vocabulary, int StepEngineOption
 // Of the values of a conversation while a prompt is made of it, which is one at a time.
 size_t ConversationBytes(uint64_t budget) { return std::clamp<uint64_t>(budget / 128, 64 << 10, 64 << 20); }
 
-// What is known of the tools of every request, and what answers hold back that may become calls, up to three times while it
-// grows.
+// What is known of the tools of all requests, which seldom have as much as one may have.
+uint64_t BytesOfToolSchemas(const StepEngineOptions& engine) {
+  constexpr uint64_t kWithMost = 16;
+  const auto requests = static_cast<uint64_t>(engine.max_running) + static_cast<uint64_t>(engine.queue_capacity);
+  return std::min(requests, kWithMost) * engine.request.tool_schema_bytes;
+}
+
+// What answers hold back that may become calls, up to three times while it grows.
 uint64_t BytesOfCalls(const StepEngineOptions& engine) {
   constexpr uint64_t kCopies = 3, kTokenBytes = 8;  // of text; words have 3 to 6
   const auto held = std::min<uint64_t>(engine.request.held_answer_bytes, kTokenBytes * static_cast<uint64_t>(engine.max_context));
-  const auto running = static_cast<uint64_t>(engine.max_running), waiting = static_cast<uint64_t>(engine.queue_capacity);
-  return (running + waiting) * engine.request.tool_schema_bytes + running * kCopies * held;
+  return static_cast<uint64_t>(engine.max_running) * kCopies * held;
 }
 
 // A word may take a sixteenth of a text, or what a prompt of usual tokens is long: some tokenizers have no place to cut it.
@@ -240,6 +245,7 @@ std::vector<MemoryTerm> TermsOf(const ServingInputs& in, uint64_t shares_of, con
           {"queues", "alternatives of scored texts", ScoredAlternativesBytes(engine)},
           {"queues", "texts to be tokenised", PromptQueueBytes(shares_of, engine) + LongTextBytes(engine.request)},
           {"queues", "conversations to be prompts", in.chat_template_bytes > 0 ? engine.request.conversation_bytes : 0},
+          {"queues", "names in tools", in.chat_template_bytes > 0 ? BytesOfToolSchemas(engine) : 0},
           {"queues", "calls of tools in answers", in.chat_template_bytes > 0 ? BytesOfCalls(engine) : 0},
           {"queues", "formats of answers", BytesOfFormats(shares_of)},
           {"queues", "maps of experts", BytesOfMaps(store)},
@@ -426,6 +432,7 @@ absl::StatusOr<ServingPlan> PlanServing(const ServingInputs& in) {
   plan.prompt_queue_bytes = PromptQueueBytes(in.budget, plan.engine) / 2;
   plan.answers = AnswersOf(in.budget, plan.engine);
   plan.format_bytes = BytesOfFormats(in.budget);
+  plan.tool_schema_bytes = BytesOfToolSchemas(plan.engine);
   plan.trace_events = TraceEvents(in.trace, in.budget);
   return plan;
 }

@@ -95,8 +95,9 @@ struct ServingPlan {
   StepEngineOptions engine;
   size_t prompt_queue_bytes = 0;  // prompts that wait, and again as much of texts for Tokenize
   AnswerBytes answers;
-  uint64_t format_bytes = 0;  // what answers must be, and the vocabulary for it
-  size_t trace_events = 0;    // 0 without --trace
+  uint64_t format_bytes = 0;       // what answers must be, and the vocabulary for it
+  uint64_t tool_schema_bytes = 0;  // names in tools, of all requests
+  size_t trace_events = 0;         // 0 without --trace
 };
 
 // Nothing that is planned for holds more than it is given (serving_plan_test.cc). RESOURCE_EXHAUSTED with the table of the

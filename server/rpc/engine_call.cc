@@ -9,6 +9,7 @@
 #include "core/base/status.h"
 #include "core/base/tenant_limits.h"
 #include "core/base/utf8.h"
+#include "core/chat/answer/tool_schemas.h"
 #include "core/grammar/matcher_pool.h"
 #include "server/rpc/chat_translation.h"
 #include "server/wire/error_details.h"
@@ -44,6 +45,16 @@ void EngineCall::Start(Arrival<PendingRequest> arrival) {
   Begin(arrival.fits, arrival.id, arrival.bytes, [self, read = std::move(arrival.read)] {
     if (self->Admit(read(*self->model_))) self->Guarded([&] { self->Announce(); });
   });
+}
+
+absl::Status EngineCall::HoldTools(const PendingRequest::Conversation& conversation) {
+  const size_t bytes = chat::ToolSchemas::BytesOf(conversation.tools);
+  tool_schemas_ = model_->tool_schemas->Take(bytes);
+  if (tool_schemas_) return absl::OkStatus();
+  return RetryAfter(
+      ResourceExhausted("tools: names of functions and parameters take ", bytes, " bytes, of which other requests leave ",
+                        model_->tool_schemas->left(), "; try again when they have ended"),
+      kRetrySeconds);
 }
 
 absl::Status EngineCall::Render(PendingRequest& request) {
@@ -146,6 +157,7 @@ bool EngineCall::Admit(absl::StatusOr<PendingRequest> read) {
   engine_request.arrival_nanos = arrival_nanos_;
   engine_request.deadline_nanos = deadline_nanos_;
   if (request.conversation) {
+    if (const absl::Status held = HoldTools(*request.conversation); !held.ok()) return reject(held, Rejection::kQueueFull);
     if (const absl::Status rendered = Render(request); !rendered.ok()) {
       RejectPrivately(rendered, "messages: the chat template made no prompt of them");
       return false;

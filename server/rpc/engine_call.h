@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/byte_share.h"
 #include "core/engine/engine.h"
 #include "server/rpc/call.h"
 #include "server/rpc/request_translation.h"
@@ -44,7 +45,8 @@ class EngineCall : public Call, public RequestObserver {
   // On a worker: Admit, then Announce when it was admitted.
   bool Admit(absl::StatusOr<PendingRequest> request);
   void Announce();
-  // Of a conversation: its text.
+  // Of a conversation: memory for the names in its tools, and its text.
+  absl::Status HoldTools(const PendingRequest::Conversation& conversation);
   absl::Status Render(PendingRequest& request);
   absl::Status Tokenize(PendingRequest& request);
   absl::Status TokenizeTarget(PendingRequest& request);
@@ -55,6 +57,7 @@ class EngineCall : public Call, public RequestObserver {
   void Deliver(TokenDelta delta);
   void Finished(const FinishInfo& finish);
 
+  ByteShare::Held tool_schemas_;              // of what a parser knows, which goes before
   std::optional<int64_t> last_tokens_nanos_;  // engine thread
   absl::Mutex engine_mutex_;
   std::optional<RequestId> engine_id_ ABSL_GUARDED_BY(engine_mutex_);

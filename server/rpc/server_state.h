@@ -11,6 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "core/base/byte_share.h"
 #include "core/base/trace.h"
 #include "core/chat/answer/answer_format.h"
 #include "core/chat/model_template.h"
@@ -51,6 +52,7 @@ struct LoadedModel {
   const chat::ModelTemplate* chat = nullptr;          // null: the store has no chat template
   const chat::AnswerFormat* answer_format = nullptr;  // with a chat template
   grammar::MatcherPool* formats = nullptr;
+  ByteShare* tool_schemas = nullptr;  // names in tools of requests that have not ended
   std::function<ExpertStats()> expert_stats;
   std::function<std::vector<ExpertHeat>(int top)> hottest_experts;
   std::function<ExpertMap(uint64_t since)> expert_map;

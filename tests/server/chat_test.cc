@@ -335,6 +335,26 @@ TEST(ChatTest, NamesInToolsAreLimitedSinceTheyWaitForTheAnswer) {
   EXPECT_THAT(status.error_message(), HasSubstr("at most 65536"));
 }
 
+TEST(ChatTest, NamesInToolsWaitForMemoryThatOtherRequestsHold) {
+  ByteShare* share = nullptr;
+  {
+    ChatServer chat(kHermes);
+    share = TestModel(chat.server.engine()).tool_schemas;
+    ASSERT_EQ(share->left(), share->most());
+    ChatRequest request = Said("hi");
+    request.add_tools()->set_name("f");
+    ByteShare::Held others = share->Take(share->most() - 8);
+    const grpc::Status status = chat.Chat(request);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    EXPECT_THAT(status.error_message(), AllOf(HasSubstr("tools"), HasSubstr("other requests leave 8")));
+    EXPECT_GT(RetrySeconds(status), 0);
+    EXPECT_TRUE(chat.Chat(Said("hi")).ok());
+    others = {};
+    EXPECT_TRUE(chat.Chat(request).ok());
+  }
+  EXPECT_EQ(share->left(), share->most());
+}
+
 TEST(ChatTest, ArgumentsAreADictUnlessTheTemplateShowsThemAsTheyStand) {
   const std::pair<const char*, const char*> kCases[] = {
       {"{{ f.arguments|tojson }}", R"({"x": [1]})"},

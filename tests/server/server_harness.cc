@@ -74,6 +74,8 @@ LoadedModel TestModel(Engine& engine) {
   model.tokenizer = &TestTokenizer();
   static auto& formats = *new grammar::MatcherPool(TestTokenizer(), TestTokenizer().vocabulary_size(), 1 << 20);
   model.formats = &formats;
+  static auto& tool_schemas = *new ByteShare(1 << 20);
+  model.tool_schemas = &tool_schemas;
   model.expert_stats = TestExpertStats;
   model.step_parts = [] { return std::vector<TracePart>{{"step", {1, 2}, {3'000'000, 4'000'000}}}; };
   model.hottest_experts = [](int top) {
