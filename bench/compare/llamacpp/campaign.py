@@ -27,7 +27,7 @@ def prepare(options: Options, read_ahead: disk.ReadAhead, say: Say) -> Bench:
         made = {GGUF: files.prepare_gguf(options.bin, options.gguf, options.files, say)}
     else:
         checkpoint = options.store_of or files.widened_demo(options.files, say)
-        made = {name: files.prepare(options.bin, checkpoint, options.files, name, say) for name in options.formats}
+        made = {name: files.prepare(options.bin, checkpoint, options.files, name, options.coded, say) for name in options.formats}
     with open(options.text) as file:
         text = file.read()
     with Moed(moed, ["--store", made[options.formats[0]].store, "--threads", "1", "--max-context", "640"]) as server:
@@ -66,6 +66,7 @@ def command(options: Options) -> str:
     words += ["--turns", str(options.turns), *(["--best-settings"] if options.best_settings else [])]
     words += [] if options.instructions == "native" else ["--instructions", options.instructions]
     words += [f"--moed-flags={options.moed_flags}"] if options.moed_flags else []
+    words += [] if options.coded is None else ["--coded", str(options.coded)]
     words += ["--gguf", os.path.basename(options.gguf)] if options.gguf else []
     return shlex.join(words + (["--store-of", os.path.basename(options.store_of)] if options.store_of else []))
 

@@ -25,8 +25,8 @@ class Files:
 
     @property
     def bytes(self) -> int:
-        """What limits are shares of: the smaller file."""
-        return min(os.path.getsize(self.store), os.path.getsize(self.gguf))
+        """What limits are shares of: llama.cpp's file, since moed's may be coded."""
+        return os.path.getsize(self.gguf)
 
 
 def widened_demo(folder: str, say: Say, factor: int = WIDEN_FACTOR) -> str:
@@ -60,13 +60,15 @@ def prepare_gguf(programs: str, gguf: str, folder: str, say: Say) -> Files:
     return files
 
 
-def prepare(programs: str, checkpoint: str, folder: str, format_: str, say: Say) -> Files:
+def prepare(programs: str, checkpoint: str, folder: str, format_: str, coded: int | None, say: Say) -> Files:
+    """`coded`: percent that coding has to save of moed's experts (moed-pack --coded); None: they are not coded."""
     name = os.path.join(folder, os.path.basename(os.path.normpath(checkpoint)))
-    files = Files(f"{name}-{format_}.moed", f"{name}-{GGUF_TYPES[format_]}.gguf")
+    kind, coding = ("", []) if coded is None else (f"-coded{coded}", [f"--coded={coded}"])
+    files = Files(f"{name}-{format_}{kind}.moed", f"{name}-{GGUF_TYPES[format_]}.gguf")
     if not os.path.exists(files.store):
         say(f"packing {files.store}")
         binaries, source, store = (pathlib.Path(path) for path in (programs, checkpoint, files.store))
-        pack(binaries, source, store, "--expert-formats", format_, "--trunk-format", format_)
+        pack(binaries, source, store, "--expert-formats", format_, "--trunk-format", format_, *coding)
     check_formats(programs, files.store, format_)
     if not os.path.exists(files.gguf):
         say(f"writing {files.gguf}")

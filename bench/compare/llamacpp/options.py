@@ -23,6 +23,7 @@ class Options:
     formats: tuple[str, ...]
     store_of: str | None
     gguf: str | None
+    coded: int | None
     files: str
     text: str
     bin: str
@@ -45,6 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--formats", default=",".join(FORMATS), help="of %(default)s (with --quick q4)")
     add("--store-of", metavar="CHECKPOINT", help="compare with this checkpoint [the demo model widened by 16]")
     add("--gguf", metavar="FILE", help="compare with this GGUF file: llama.cpp runs it, moed a store that keeps its blocks")
+    add("--coded", type=int, metavar="N", help="moed's store is what moed-pack --coded=N makes, NAME-q4-codedN.moed [not coded]")
     add("--files", metavar="FOLDER", help="where NAME-q4.moed, NAME-q4_0.gguf and so on are or are made [--cache]")
     text = os.path.join(ROOT, "models", "tales-qwen", "heldout.txt")
     add("--text", default=text, help="prompts are taken from here [%(default)s]")
@@ -67,6 +69,8 @@ def checked(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Optio
     given.files = given.files or given.cache
     if given.gguf and (given.store_of or given.write_docs):
         parser.error("--gguf goes with neither --store-of nor --write-docs")
+    if given.coded is not None and (given.gguf or not 1 <= given.coded <= 99):
+        parser.error("--coded is 1 to 99 percent, and --gguf compares what is kept as it is")
     if not given.journal:
         suffix = "" if given.instructions == "native" else f"-{given.instructions}"
         suffix += f"-{pathlib.Path(given.gguf).stem}" if given.gguf else ""
