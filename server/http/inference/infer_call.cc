@@ -60,7 +60,9 @@ class InferCall final : public grpc::ServerUnaryReactor, public CancellableCall,
     upstream_->Cancel();
   }
 
+  // What the daemon's answer came to may hold this for longer than the server lives, so all that is the server's goes here.
   void OnDone() override {
+    arrived_.reset();
     parts_.live.Remove(this);
     WaitUntilNotGivenUp();
     self_.reset();
