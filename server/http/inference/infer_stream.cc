@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -203,46 +204,50 @@ class InferStream final : public BidiReactor, public CancellableCall, public std
   std::vector<std::weak_ptr<Upstream>> upstream_ ABSL_GUARDED_BY(mutex_);
 };
 
-// One request of the stream. The daemon is asked for the next message when the client has taken the last.
+// One request of the stream. The daemon is asked for the next message when the client has taken the last. May be held for longer
+// than the server lives: what is the server's goes before the stream is told of the end.
 class InferStream::Answer final : public StreamReader<GenerateResponse> {
  public:
   Answer(std::shared_ptr<InferStream> stream, grpc::ByteBuffer& message, const std::shared_ptr<Upstream>& call)
       : stream_(std::move(stream)),
         call_(call),
-        arrived_(stream_->parts_, stream_->context_, "ModelStreamInfer", message, Responses::kMany) {}
+        arrived_(std::in_place, stream_->parts_, stream_->context_, "ModelStreamInfer", message, Responses::kMany) {}
 
-  const ArrivedRequest& arrived() const { return arrived_; }
+  const ArrivedRequest& arrived() const { return *arrived_; }
 
   void OnMessage(const GenerateResponse& message) override {
     const auto call = call_.lock();  // alive: it is what calls
-    const std::optional<std::string> text = arrived_.texts().Take(message);
+    const std::optional<std::string> text = arrived_->texts().Take(message);
     if (!text) return call->Next();
     inference::ModelStreamInferResponse response;
     *response.mutable_infer_response() =
-        MakeResponse(arrived_.names(), *text, message.has_finish() ? &message.finish() : nullptr);
-    Write(response, [call] { call->Next(); });
+        MakeResponse(arrived_->names(), *text, message.has_finish() ? &message.finish() : nullptr);
+    stream_->Write(Encode(response), [call] { call->Next(); });
   }
 
   void OnEnd(const grpc::Status& status) override {
     if (!status.ok()) return Refuse(ErrorOf(status, InferenceFieldNames()));
+    arrived_.reset();
     stream_->OnRequestEnded();
   }
 
   void Refuse(const ApiError& error) {
-    arrived_.OnEnd(error.status);
-    Write(MakeStreamError(arrived_.names(), MessageOf(error)), [stream = stream_] { stream->OnRequestEnded(); });
+    arrived_->OnEnd(error.status);
+    grpc::ByteBuffer message = Encode(MakeStreamError(arrived_->names(), MessageOf(error)));
+    arrived_.reset();
+    stream_->Write(std::move(message), [stream = stream_] { stream->OnRequestEnded(); });
   }
 
  private:
-  void Write(const inference::ModelStreamInferResponse& response, std::function<void()> written) {
+  grpc::ByteBuffer Encode(const inference::ModelStreamInferResponse& response) {
     grpc::ByteBuffer message = ToByteBuffer(response);
-    arrived_.OnReply(message.Length());
-    stream_->Write(std::move(message), std::move(written));
+    arrived_->OnReply(message.Length());
+    return message;
   }
 
   const std::shared_ptr<InferStream> stream_;
   const std::weak_ptr<Upstream> call_;
-  ArrivedRequest arrived_;
+  std::optional<ArrivedRequest> arrived_;  // until the end
 };
 
 void InferStream::BeginAnswer(grpc::ByteBuffer message) {
