@@ -1,6 +1,9 @@
 """bench/compare llamacpp without llama.cpp and root: control groups in a folder, cells, streams, tables, GGUF files."""
 
+import argparse
+import contextlib
 import importlib.util
+import io
 import json
 import os
 import shutil
@@ -10,7 +13,7 @@ from typing import Any
 
 from bench.compare import ROOT, CompareError, cgroup
 from bench.compare.journal import Journal, Key, Record
-from bench.compare.llamacpp import cells, llama, report
+from bench.compare.llamacpp import cells, llama, options, report
 from bench.compare.spread import Spread
 from tools.server_process import ServerError
 
@@ -58,6 +61,25 @@ class InFolder(unittest.TestCase):
         for folder in folders.values():
             self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         return group, {controller: folder[len(self.folder) :] for controller, folder in folders.items()}
+
+
+class OptionsTest(unittest.TestCase):
+    def test_what_cannot_be_is_named(self) -> None:
+        parser = argparse.ArgumentParser()
+        options.add_options(parser)
+        for words, named in (
+            (["--coded", "0"], "--coded 0: 1 to 99 percent"),
+            (["--coded", "100"], "--coded 100: 1 to 99 percent"),
+            (["--coded", "4", "--gguf", "x.gguf"], "--gguf does not go with --coded"),
+            (["--formats", "q4,q5"], "q5 unknown; known are q4, q8"),
+            (["--turns", "0"], "--turns has to be 1 or more"),
+        ):
+            said = io.StringIO()
+            with self.subTest(words=words), contextlib.redirect_stderr(said), self.assertRaises(SystemExit):
+                options.checked(parser, parser.parse_args(words))
+            self.assertIn(named, said.getvalue())
+        self.assertEqual(options.checked(parser, parser.parse_args(["--coded", "4"])).coded, 4)
+        self.assertIsNone(options.checked(parser, parser.parse_args([])).coded)
 
 
 class CgroupTest(InFolder):

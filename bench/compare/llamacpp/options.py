@@ -69,8 +69,10 @@ def checked(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Optio
     given.files = given.files or given.cache
     if given.gguf and (given.store_of or given.write_docs):
         parser.error("--gguf goes with neither --store-of nor --write-docs")
-    if given.coded is not None and (given.gguf or not 1 <= given.coded <= 99):
-        parser.error("--coded is 1 to 99 percent, and --gguf compares what is kept as it is")
+    if given.gguf and given.coded is not None:
+        parser.error("--gguf does not go with --coded: moed's store keeps the file's blocks")
+    if given.coded is not None and not 1 <= given.coded <= 99:
+        parser.error(f"--coded {given.coded}: 1 to 99 percent are allowed")
     if not given.journal:
         suffix = "" if given.instructions == "native" else f"-{given.instructions}"
         suffix += f"-{pathlib.Path(given.gguf).stem}" if given.gguf else ""
