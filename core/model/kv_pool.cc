@@ -134,21 +134,22 @@ void KvPool::Release(KvSequence& sequence) {
   sequence.length = sequence.reached = sequence.source = sequence.prefix = 0;
 }
 
+int KvPool::KeptOf(const KvSequence& sequence, int length) const {
+  const size_t page = length / page_tokens_;
+  const int in_page = length % page_tokens_;
+  const bool shared = in_page > 0 && page < sequence.pages.size() && HoldersOf(sequence.pages[page]) > 1;
+  return shared ? length - in_page : length;
+}
+
 void KvPool::CutBack(KvSequence& sequence, int length, int reached) {
+  length = KeptOf(sequence, length);
   sequence.reached = std::max(sequence.reached, reached);
   if (sequence.slot >= 0 && !Intact(length, sequence.reached)) GiveBackSlot(sequence, 0);
-  const auto give_back = [&](int kept) {
-    for (; static_cast<int>(sequence.pages.size()) > kept; sequence.pages.pop_back()) Drop(sequence.pages.back());
-  };
-  give_back(PagesFor(length, page_tokens_));
-  if (length % page_tokens_ > 0) {
+  const size_t pages = PagesFor(length, page_tokens_);
+  for (; sequence.pages.size() > pages; sequence.pages.pop_back()) Drop(sequence.pages.back());
+  if (length % page_tokens_ > 0 && (slots_ == 0 || sequence.slot >= 0) && !BehindSource(sequence, length)) {
     const int32_t last = sequence.pages.back();
-    if (HoldersOf(last) > 1) {
-      length -= length % page_tokens_;
-      give_back(length / page_tokens_);
-    } else if (LabelOf(last) != 0 && (slots_ == 0 || sequence.slot >= 0) && !BehindSource(sequence, length)) {
-      Unlabel(last);  // it will be written to
-    }
+    if (LabelOf(last) != 0) Unlabel(last);  // it will be written to
   }
   sequence.length = length;
   if (length == 0) sequence.source = sequence.prefix = 0;
@@ -324,7 +325,7 @@ void KvPool::Unlink(int32_t page) {
 }
 
 bool KvPool::CanCutBack(const KvSequence& sequence, int length, int reached) const {
-  return Intact(length, std::max(sequence.reached, reached));
+  return Intact(KeptOf(sequence, length), std::max(sequence.reached, reached));
 }
 
 // A ring has the last of its pages that were written, whichever of them are forgotten now.

@@ -139,6 +139,8 @@ class KvPool {
     int32_t next = 0;
     int32_t previous = 0;
   };
+  // What CutBack to `length` leaves: positions of a page that others hold go with those behind them.
+  int KeptOf(const KvSequence& sequence, int length) const;
   bool Intact(int length, int reached) const;
   int32_t TakeFree();
   int32_t TakeFreeSlot();

@@ -377,6 +377,20 @@ TEST(KvPoolTest, SharedPagesGoWithTheirLastHolder) {
   EXPECT_EQ(pool->remembered_pages(), 3);
 }
 
+TEST(KvPoolTest, TheRingIsJudgedWhereTheSequenceThenEnds) {
+  auto pool = *KvPool::Create(WindowedSpec(2 * kKvPageTokens), {.pages = 12, .slots = 2});
+  KvSequence first = Labelled(*pool, 5, 10), second;
+  pool->Share(second, 0, std::span(first.pages).first(4));
+  // In the middle of a page that `second` holds: what is left begins three pages down, and its window a page that is overwritten.
+  const int length = 4 * kKvPageTokens - 1, reached = 5 * kKvPageTokens + 40;
+  ASSERT_TRUE(pool->Reserve(first, reached));
+  EXPECT_FALSE(pool->CanCutBack(first, length, reached));
+  pool->CutBack(first, length, reached);
+  EXPECT_EQ(first.length, 3 * kKvPageTokens);
+  EXPECT_TRUE(pool->Lost(first));
+  for (KvSequence* sequence : {&first, &second}) pool->Release(*sequence);
+}
+
 TEST(KvPoolTest, WhatOthersHoldIsNeverWrittenTo) {
   auto pool = *KvPool::Create(SmallSpec(), {.pages = 6});
   KvSequence first = Labelled(*pool, 3, 10), second;
