@@ -1,5 +1,7 @@
 #include "core/model/attention_block.h"
 
+#include <algorithm>
+
 #include "core/model/kv_runs.h"
 
 namespace moed {
@@ -83,12 +85,13 @@ void AttentionBlock::StoreAndAttend(LayerId layer, const LayerWeights& weights, 
                                 .window = spec.WindowOf(layer),
                                 .sinks = weights.sinks};
   const HeadTransform transform = TransformOf(layer, weights);
+  const int most_rows = shape.window > 0 ? kBlockRows : block.count;  // a ring has no room for more behind its window
   for (int done = 0; done < block.count;) {
     const int32_t* const positions = &step_.batch.positions()[block.begin + done];
     const size_t q = static_cast<size_t>(done) * q_width();
     const size_t kv = static_cast<size_t>(done) * kv_width();
     std::span<const KvRun> runs;
-    done = PlanRuns(step_, layer, block, done, runs);
+    done = PlanRuns(step_, layer, {block.begin, std::min(block.count, done + most_rows)}, done, runs);
     step_.backend.TransformAndStore(shape, transform, runs, positions, &scratch.q[q], &scratch.k[kv], &scratch.v[kv]);
     step_.backend.Attention(shape, runs, &scratch.q[q], &scratch.attended[q], scratch.scores);
   }

@@ -109,6 +109,24 @@ TEST(FastMatmul, ExactSequencesAndThoseBesideThemHaveTheBitsOfScalar) {
   }
 }
 
+// Its blocks have more rows than a ring has beside the window.
+TEST(FastMatmul, ALongPromptKeepsWhatItsWindowSees) {
+  const StoreReader& store = PackedStore("mellum", FormatId::kQ4);
+  const auto ask = [&](ComputeBackend* backend) {
+    PackedModel model(
+        store, {.max_step_tokens = kHalfBlockRows, .page_tokens = 16, .fast_matmul = backend != nullptr, .use_backend = backend});
+    MemoryProvider provider(store, backend != nullptr ? backend->memory().shared() : Allocator::Host());
+    const std::vector<TokenId> tokens = RandomTokens(model.spec().max_positions, 1, model.spec().vocabulary);
+    TestSequence asked{SequenceId(1), {}};
+    std::vector<SequenceChunk> chunks = {
+        {.sequence = asked.id, .phase = Phase::kPrefill, .tokens = tokens, .kv = &asked.kv, .fidelity = Fidelity::Exact()}};
+    return model.Step(provider, chunks)[0];
+  };
+  EmulatedBackend emulated({.attributes = emulation::kDiscreteDevice});
+  ASSERT_EQ(emulated.backend->OpenFastMatmul(), absl::OkStatus());
+  EXPECT_TRUE(SameBits(ask(emulated.backend.get()), ask(nullptr)));
+}
+
 TEST(FastMatmul, LooserRequestsShareItsSteps) {
   EXPECT_LT(Fidelity::Exact(), Fidelity::FastMatmul());
   EXPECT_LT(Fidelity::FastMatmul(), Fidelity::Bounded(1e-9f));
