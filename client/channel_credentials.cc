@@ -1,5 +1,8 @@
 #include "client/channel_credentials.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
 #include <cerrno>
 #include <fstream>
 #include <iterator>
@@ -50,7 +53,9 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials
 
 bool IsOfThisMachine(const std::string& address) {
   const auto begins = [&](std::string_view prefix) { return std::string_view(address).starts_with(prefix); };
-  return begins("unix:") || begins("127.") || begins("localhost:") || begins("[::1]:");
+  if (begins("unix:") || begins("localhost:") || begins("[::1]:")) return true;
+  in_addr v4{};  // a name may begin with "127.", too
+  return inet_pton(AF_INET, address.substr(0, address.rfind(':')).c_str(), &v4) == 1 && ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
 }  // namespace moed

@@ -1,6 +1,7 @@
 #include "core/engine/admission.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "core/base/status.h"
@@ -42,9 +43,15 @@ void Admission::ListBusy(size_t most, std::vector<SessionInfo>& out) const {
 }
 
 std::optional<RequestId> Admission::Find(const std::string& name) const {
-  auto found = names_.find(name);
-  if (found == names_.end()) return std::nullopt;
-  return found->second;
+  if (const auto found = names_.find(name); found != names_.end()) return found->second;
+  const std::string end = StrCat("/", name);
+  std::optional<RequestId> only;
+  for (const auto& [known, id] : names_) {
+    if (!std::string_view(known).ends_with(end)) continue;
+    if (only) return std::nullopt;
+    only = id;
+  }
+  return only;
 }
 
 }  // namespace moed

@@ -21,7 +21,8 @@ class Admission {
   // `capacity`: live requests at most, running and waiting.
   explicit Admission(int capacity) : capacity_(capacity) {}
 
-  // ABORTED, ALREADY_EXISTS, RESOURCE_EXHAUSTED, UNAVAILABLE as Engine::Submit says. "" = no session.
+  // `name` of a request is "TENANT/NAME" where it has a tenant. ABORTED, ALREADY_EXISTS, RESOURCE_EXHAUSTED, UNAVAILABLE as
+  // Engine::Submit says. "" = no session.
   absl::Status Check(const std::string& name, const std::string& session) const;
   RequestId Admit(const std::string& name, const std::string& session);  // after an OK Check
   void Release(RequestId id, const std::string& name, const std::string& session);
@@ -29,6 +30,7 @@ class Admission {
   // No one comes in any more; the first reason stays.
   void Close(absl::Status reason);
 
+  // By the name; or where none has it, by what follows a tenant's "TENANT/", if that is of one alone.
   std::optional<RequestId> Find(const std::string& name) const;
   bool live(RequestId id) const { return ids_.contains(id); }
   bool busy(const std::string& session) const { return busy_sessions_.contains(session); }

@@ -7,13 +7,21 @@
 #include "core/engine/request_check.h"
 
 namespace moed {
+namespace {
+
+// Tenants do not share names.
+std::string NameOf(const EngineRequest& request) {
+  return request.tenant.empty() ? request.name : StrCat(request.tenant, "/", request.name);
+}
+
+}  // namespace
 
 absl::StatusOr<RequestId> Intake::Submit(
     const EngineRequest& request, const EngineLimits& limits,
     absl::FunctionRef<std::unique_ptr<LiveRequest>(RequestId, std::unique_ptr<Sequence>&)> build) {
   absl::MutexLock lock(&mutex_);
   const size_t owner = tenants_.Know(request.tenant, request.tenant_limits);
-  if (const absl::Status admitted = admission_.Check(request.name, request.session_id); !admitted.ok()) {
+  if (const absl::Status admitted = admission_.Check(NameOf(request), request.session_id); !admitted.ok()) {
     if (absl::IsResourceExhausted(admitted)) tenants_.CountRefused(owner);
     return admitted;
   }
@@ -33,13 +41,13 @@ absl::StatusOr<RequestId> Intake::Submit(
   RequestId id;
   try {
     sequence->Begin(request.prompt, request.whole_prompt);
-    id = admission_.Admit(request.name, request.session_id);
+    id = admission_.Admit(NameOf(request), request.session_id);
     incoming_.reserve(incoming_.size() + 1);
     incoming_.push_back(build(id, sequence));
     incoming_.back()->owner = owner;
     incoming_.back()->charged_tokens = prompt_tokens;
   } catch (...) {
-    admission_.Release(id, request.name, request.session_id);
+    admission_.Release(id, NameOf(request), request.session_id);
     sequence->TakeBack();
     if (known != nullptr) sessions_.Keep(std::move(sequence));
     throw;
@@ -90,6 +98,7 @@ absl::Status Intake::Post(std::function<void()> task) {
   absl::MutexLock lock(&mutex_);
   if (stop_reason_) return absl::UnavailableError("the server is stopping");
   tasks_.push_back(std::move(task));
+  wake_.Notify();
   return absl::OkStatus();
 }
 
@@ -197,7 +206,7 @@ void Intake::VisitIdle(absl::FunctionRef<bool(Sequence&)> visit) {
 
 std::unique_ptr<Sequence> Intake::Release(const LiveRequest& live, std::unique_ptr<Sequence> kept) {
   absl::MutexLock lock(&mutex_);
-  admission_.Release(live.id, live.request.name, live.request.session_id);
+  admission_.Release(live.id, NameOf(live.request), live.request.session_id);
   tenants_.Release(live.owner, live.charged_tokens, live.started);
   cancellations_.erase(live.id);
   return kept == nullptr ? nullptr : sessions_.Keep(std::move(kept));

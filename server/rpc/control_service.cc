@@ -355,7 +355,8 @@ grpc::ServerUnaryReactor* ControlService::Abort(Context* context, const Bytes* r
         MOED_ASSIGN_OR_RETURN(const auto model, Loaded());
         const std::optional<RequestId> id = model->engine->FindRequest(asked.request_id());
         if (!id.has_value() || !model->engine->Cancel(*id, absl::CancelledError("aborted by Control.Abort"))) {
-          return NotFound("no live request has the id \"", asked.request_id(), "\"");
+          return NotFound("no live request has the id \"", asked.request_id(), "\"",
+                          parts_.tokens != nullptr ? ", or several tokens' have: say NAME/ID" : "");
         }
         return absl::OkStatus();
       });

@@ -47,6 +47,24 @@ TEST(StepEngineEndTest, NamesAreUniqueAmongTheLiving) {
   harness.RunAll();
 }
 
+TEST(StepEngineEndTest, TenantsDoNotShareNames) {
+  Harness harness;
+  EngineRequest request = GreedyRequest("p", 3);
+  request.name = "job";
+  std::vector<RequestId> ids;
+  for (const char* tenant : {"one", "two"}) {
+    request.tenant = tenant;
+    harness.Submit(request);
+    ids.push_back(harness.ids[request.name]);
+    EXPECT_EQ(harness.SubmitError(request).code(), absl::StatusCode::kAlreadyExists);
+    EXPECT_EQ(harness.engine->FindRequest("job"), tenant == std::string("one") ? std::optional(ids[0]) : std::nullopt);
+  }
+  EXPECT_EQ(harness.engine->FindRequest("one/job"), ids[0]);
+  EXPECT_EQ(harness.engine->FindRequest("two/job"), ids[1]);
+  harness.RunAll();
+  EXPECT_EQ(harness.engine->FindRequest("one/job"), std::nullopt);
+}
+
 TEST(StepEngineEndTest, WhatIsInvalidIsRefused) {
   Harness harness;
   EngineRequest request = GreedyRequest("p", 3);

@@ -11,6 +11,18 @@
 namespace moed {
 namespace {
 
+// As many waits of a second would be longer than a test may take.
+TEST(StepEngineThreadTest, ATaskWakesAnIdleEngine) {
+  Harness harness;
+  harness.engine->Start();
+  for (int i = 0; i < 1000; ++i) {
+    absl::Notification done;
+    ASSERT_EQ(harness.engine->BetweenSteps([&] { done.Notify(); }), absl::OkStatus());
+    done.WaitForNotification();
+  }
+  harness.engine->Stop(absl::UnavailableError("the end"));
+}
+
 TEST(StepEngineThreadTest, ManyCallersGetTheirAnswers) {
   HarnessOptions options;
   options.pages = 9;

@@ -276,6 +276,8 @@ class TokensTest(RealProgramsTest):
         self.assertEqual(refused.returncode, 2)
         self.assertIn("plain text", refused.stderr)
         self.assertEqual(self.run_program("moectl", *away, "--insecure", "health", environment=environment).returncode, 3)
+        looks_near = ("--server", "127.0.0.1.invalid:50051", "--connect-timeout", 0.05)
+        self.assertEqual(self.run_program("moectl", *looks_near, "health", environment=environment).returncode, 2)
 
     def test_moed_http_asks_the_daemon_as_its_callers_do(self) -> None:
         own = self.folder / "own"

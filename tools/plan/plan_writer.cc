@@ -1,21 +1,15 @@
 #include "tools/plan/plan_writer.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <fstream>
+#include <span>
 
-#include "core/base/status.h"
+#include "core/store/file_write.h"
 
 namespace moed {
 
 absl::Status WritePlanFile(const std::string& path, const nlohmann::ordered_json& json) {
-  const std::string partial = path + ".partial";
-  std::ofstream file(partial, std::ios::binary | std::ios::trunc);
-  file << json.dump() << "\n";
-  file.close();
-  if (!file) return ErrnoError(errno, "cannot write ", partial);
-  if (std::rename(partial.c_str(), path.c_str()) != 0) return ErrnoError(errno, "cannot rename ", partial);
-  return absl::OkStatus();
+  const std::string text = json.dump() + "\n";
+  return ReplaceFile(path,
+                     [&](int fd, const std::string& partial) { return WriteAt(fd, partial, 0, std::as_bytes(std::span(text))); });
 }
 
 }  // namespace moed
