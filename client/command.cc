@@ -103,7 +103,9 @@ void GenerateFlags::Define(CLI::App& app) {
   using moe::v1::Stopping;
   Optional(app, "--max-new-tokens", &stopping, &Stopping::set_max_new_tokens,
            "most tokens to generate (default: the server's limit)", AtLeast(1));
-  Optional(app, "--min-new-tokens", &stopping, &Stopping::set_min_new_tokens, "no end of sequence before that many", AtLeast(0));
+  Optional(app, "--min-new-tokens", &stopping, &Stopping::set_min_new_tokens,
+           "neither end of sequence nor stop string ends the answer before so many tokens; default 0, at most --max-new-tokens",
+           AtLeast(0));
   Optional(app, "--temperature", &sampling, &Sampling::set_temperature, "0 = greedy; default 1", AnyNumber());
   Optional(app, "--top-k", &sampling, &Sampling::set_top_k, "sample among the k most probable; 0 = all", AtLeast(0));
   Optional(app, "--top-p", &sampling, &Sampling::set_top_p, "nucleus sampling, (0, 1]", AnyNumber());

@@ -62,7 +62,16 @@ struct CommandContext {
 };
 
 // A subcommand defines its flags on `app` and returns what to run.
-using CommandRun = std::function<absl::Status(CommandContext&)>;
+struct CommandRun {
+  using WithServer = std::function<absl::Status(CommandContext&)>;
+  template <class Run>
+  CommandRun(Run run) : run(std::move(run)) {}  // NOLINT(google-explicit-constructor)
+  CommandRun(std::function<absl::Status()> prepare, WithServer run) : prepare(std::move(prepare)), run(std::move(run)) {}
+
+  // Before a server is looked for: checks the flags and reads the files that they name.
+  std::function<absl::Status()> prepare = [] { return absl::OkStatus(); };
+  WithServer run;
+};
 CommandRun DefineGenerate(CLI::App& app);
 CommandRun DefineChat(CLI::App& app);
 CommandRun DefineScore(CLI::App& app);

@@ -19,6 +19,11 @@ struct Flags {
   bool json = false;
 };
 
+struct Work {
+  std::vector<std::string> prompts;
+  moe::v1::GenerateRequest form;
+};
+
 absl::StatusOr<std::vector<std::string>> Prompts(const Flags& flags) {
   if (flags.prompts_file.empty()) return std::vector<std::string>{flags.prompt};
   MOED_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(flags.prompts_file));
@@ -64,12 +69,14 @@ void PrintTable(const LoadReport& report) {
   row("latency", report.latency);
 }
 
-absl::Status Run(const Flags& flags, CommandContext& context) {
-  MOED_ASSIGN_OR_RETURN(const std::vector<std::string> prompts, Prompts(flags));
-  moe::v1::GenerateRequest form;
-  MOED_RETURN_IF_ERROR(flags.generate.Apply(form));
+absl::Status Prepare(const Flags& flags, Work& work) {
+  MOED_ASSIGN_OR_RETURN(work.prompts, Prompts(flags));
+  return flags.generate.Apply(work.form);
+}
+
+absl::Status Run(const Flags& flags, const Work& work, CommandContext& context) {
   double wall_seconds = 0;
-  const auto samples = GenerateLoad(context.client, prompts, form, flags.load, context.cancellation, &wall_seconds);
+  const auto samples = GenerateLoad(context.client, work.prompts, work.form, flags.load, context.cancellation, &wall_seconds);
   const LoadReport report = Summarise(samples, wall_seconds);
   flags.json ? PrintJson(report) : PrintTable(report);
   if (report.ok > 0) return absl::OkStatus();
@@ -81,6 +88,7 @@ absl::Status Run(const Flags& flags, CommandContext& context) {
 
 CommandRun DefineBench(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
+  auto work = std::make_shared<Work>();
   app.add_option("--requests,-n", flags->load.requests, "how many")->transform(Between(1, 1'000'000))->capture_default_str();
   app.add_option("--concurrency,-c", flags->load.concurrency, "requests at once")
       ->transform(Between(1, 1024))
@@ -96,7 +104,8 @@ CommandRun DefineBench(CLI::App& app) {
   flags->generate.Define(app);
   app.add_flag("--json", flags->json,
                "JSON: ok, errors, tokens_per_second, and p50, p90, p99, mean of TTFT, TPOT, latency in seconds");
-  return [flags](CommandContext& context) { return Run(*flags, context); };
+  return {[flags, work] { return Prepare(*flags, *work); },
+          [flags, work](CommandContext& context) { return Run(*flags, *work, context); }};
 }
 
 }  // namespace moed

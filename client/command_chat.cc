@@ -57,27 +57,9 @@ class Answering {
 
 class Chat {
  public:
-  Chat(const Flags& flags, CommandContext& context) : flags_(flags), context_(context) {}
+  Flags& flags() { return flags_; }
 
-  absl::Status Run() {
-    MOED_RETURN_IF_ERROR(Prepare());
-    if (flags_.prompt) return Answer(*flags_.prompt, context_.cancellation);
-    if (!flags_.prompt_file.empty()) {
-      MOED_ASSIGN_OR_RETURN(const std::string prompt, ReadWholeFile(flags_.prompt_file));
-      return Answer(prompt, context_.cancellation);
-    }
-    if (!input_on_terminal_ || !output_on_terminal_) return AnswerLines();
-    // The watcher of signals may call it until the process ends.
-    context_.interrupts.Handle([answering = answering_] {
-      if (!answering->Stop()) std::fputs("\n/quit or Ctrl-D ends\n> ", stderr);
-    });
-    std::fprintf(stderr, "/help says what else there is\n");
-    const absl::Status status = Converse();
-    context_.interrupts.Handle(nullptr);
-    return status;
-  }
-
- private:
+  // Once the flags are there.
   absl::Status Prepare() {
     moe::v1::GenerateRequest options;
     MOED_RETURN_IF_ERROR(flags_.generate.Apply(options));
@@ -94,6 +76,9 @@ class Chat {
     if (options.has_fidelity()) *request_.mutable_fidelity() = options.fidelity();
     request_.set_priority(options.priority());
     if (options.has_format()) *request_.mutable_format() = options.format();
+    if (!flags_.prompt_file.empty()) {
+      MOED_ASSIGN_OR_RETURN(flags_.prompt, ReadWholeFile(flags_.prompt_file));
+    }
     if (!flags_.conversation_path.empty()) {
       if (!flags_.system.empty()) return UsageError("give one of --system and --conversation");
       return AsUsage(LoadConversation(flags_.conversation_path, messages()));
@@ -102,6 +87,21 @@ class Chat {
     return absl::OkStatus();
   }
 
+  absl::Status Run(CommandContext& context) {
+    context_ = &context;
+    if (flags_.prompt) return Answer(*flags_.prompt, context_->cancellation);
+    if (!input_on_terminal_ || !output_on_terminal_) return AnswerLines();
+    // The watcher of signals may call it until the process ends.
+    context_->interrupts.Handle([answering = answering_] {
+      if (!answering->Stop()) std::fputs("\n/quit or Ctrl-D ends\n> ", stderr);
+    });
+    std::fprintf(stderr, "/help says what else there is\n");
+    const absl::Status status = Converse();
+    context_->interrupts.Handle(nullptr);
+    return status;
+  }
+
+ private:
   ChatMessages& messages() { return *request_.mutable_messages(); }
 
   void Reset() {
@@ -112,7 +112,7 @@ class Chat {
   // Each line is a message. Ends at the first that is not answered.
   absl::Status AnswerLines() {
     for (std::string line; std::getline(std::cin, line);) {
-      if (!line.empty()) MOED_RETURN_IF_ERROR(Answer(line, context_.cancellation));
+      if (!line.empty()) MOED_RETURN_IF_ERROR(Answer(line, context_->cancellation));
     }
     return absl::OkStatus();
   }
@@ -182,8 +182,8 @@ class Chat {
       return take(part);
     };
     if (text_request_) text_request_->set_text(text);
-    const absl::Status status = text_request_ ? context_.client.GenerateStream(*text_request_, take, &cancellation)
-                                              : context_.client.ChatStream(request_, take_reasoning, &cancellation);
+    const absl::Status status = text_request_ ? context_->client.GenerateStream(*text_request_, take, &cancellation)
+                                              : context_->client.ChatStream(request_, take_reasoning, &cancellation);
     const bool stopped = cancellation.cancelled() && !said.empty();
     if (!said.empty() || !answer.reasoning().empty()) std::printf("\n");
     std::fflush(stdout);
@@ -207,8 +207,8 @@ class Chat {
     std::fflush(stdout);
   }
 
-  const Flags& flags_;
-  CommandContext& context_;
+  Flags flags_;
+  CommandContext* context_ = nullptr;  // while it runs
   const bool input_on_terminal_ = isatty(STDIN_FILENO) != 0, output_on_terminal_ = isatty(STDOUT_FILENO) != 0;
   const std::shared_ptr<Answering> answering_ = std::make_shared<Answering>();
   moe::v1::ChatRequest request_;
@@ -218,7 +218,8 @@ class Chat {
 }  // namespace
 
 CommandRun DefineChat(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto chat = std::make_shared<Chat>();
+  Flags* const flags = &chat->flags();
   app.add_option("--system", flags->system, "the system's message, before the first");
   app.add_option("--conversation", flags->conversation_path, "go on with a conversation that /save wrote");
   auto* once = app.add_option_group("once", "answer one message, and end")->require_option(0, 1);
@@ -228,7 +229,7 @@ CommandRun DefineChat(CLI::App& app) {
   app.add_option("--session", flags->session, "keep the keys and values of this conversation under this name");
   app.add_flag("--no-reasoning", flags->no_reasoning, "do not show what the model thinks before it answers");
   flags->generate.Define(app);
-  return [flags](CommandContext& context) { return Chat(*flags, context).Run(); };
+  return {[chat] { return chat->Prepare(); }, [chat](CommandContext& context) { return chat->Run(context); }};
 }
 
 }  // namespace moed

@@ -104,8 +104,7 @@ absl::StatusOr<moe::v1::GenerateRequest> MakeRequest(const Flags& flags) {
   return request;
 }
 
-absl::Status Run(const Flags& flags, CommandContext& context) {
-  MOED_ASSIGN_OR_RETURN(const moe::v1::GenerateRequest request, MakeRequest(flags));
+absl::Status Run(const Flags& flags, const moe::v1::GenerateRequest& request, CommandContext& context) {
   Answer answer;
   const absl::Status status = context.client.GenerateStream(
       request,
@@ -138,6 +137,7 @@ absl::Status Run(const Flags& flags, CommandContext& context) {
 
 CommandRun DefineGenerate(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
+  auto request = std::make_shared<moe::v1::GenerateRequest>();
   app.add_option("--prompt,-p", flags->prompt, "text to continue");
   app.add_option("--prompt-file", flags->prompt_file, "file with the text to continue; - is standard input");
   app.add_option("--token-ids", flags->token_ids, "prompt as token ids, comma-separated; nothing is added")
@@ -158,7 +158,11 @@ CommandRun DefineGenerate(CLI::App& app) {
   app.add_flag("--show-special", flags->show_special, "print special tokens of the answer");
   app.add_flag("--json", flags->json,
                "one JSON object at the end instead of the stream: text, token_ids, finish_reason, usage, stats");
-  return [flags](CommandContext& context) { return Run(*flags, context); };
+  return {[flags, request]() -> absl::Status {
+            MOED_ASSIGN_OR_RETURN(*request, MakeRequest(*flags));
+            return absl::OkStatus();
+          },
+          [flags, request](CommandContext& context) { return Run(*flags, *request, context); }};
 }
 
 }  // namespace moed

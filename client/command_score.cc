@@ -25,6 +25,7 @@ struct ScoreFlags {
   int window = 256;
   std::string fidelity;
   bool json = false;
+  moe::v1::ScoreRequest form;  // what all windows share
 };
 
 struct TokenizeFlags {
@@ -35,10 +36,11 @@ struct TokenizeFlags {
   bool add_special = false;
 };
 
-absl::StatusOr<std::string> TextOf(const std::string& file, const std::string& text) {
-  if (file.empty() == text.empty()) return UsageError("give one of --file, --text");
-  if (!file.empty()) return ReadWholeFile(file);
-  return text;
+// Into `text`, where a file is given.
+absl::Status ReadInto(std::string& text, const std::string& file) {
+  if (file.empty()) return absl::OkStatus();
+  MOED_ASSIGN_OR_RETURN(text, ReadWholeFile(file));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<int>> TokensOf(Client& client, const std::string& text, bool add_special, bool parse_special) {
@@ -73,18 +75,17 @@ struct Scored {
   }
 };
 
-absl::StatusOr<Scored> ScoreWindows(const ScoreFlags& flags, const moe::v1::ScoreRequest& plain, CommandContext& context) {
+absl::StatusOr<Scored> ScoreWindows(const ScoreFlags& flags, CommandContext& context) {
   std::vector<int> ids = flags.token_ids;
   if (ids.empty()) {
-    MOED_ASSIGN_OR_RETURN(const std::string text, TextOf(flags.file, flags.text));
-    MOED_ASSIGN_OR_RETURN(ids, TokensOf(context.client, text, false, true));
+    MOED_ASSIGN_OR_RETURN(ids, TokensOf(context.client, flags.text, false, true));
   }
   const bool progress = isatty(STDERR_FILENO) != 0;
   Scored scored;
   for (size_t begin = 0; begin + 1 < ids.size(); begin += static_cast<size_t>(flags.window)) {
     const size_t end = std::min(ids.size(), begin + static_cast<size_t>(flags.window));
     if (end - begin < 2) break;  // a lone last token has nothing before it
-    moe::v1::ScoreRequest request = plain;
+    moe::v1::ScoreRequest request = flags.form;
     for (size_t i = begin; i < end; ++i) request.mutable_token_ids()->add_ids(ids[i]);
     MOED_ASSIGN_OR_RETURN(const moe::v1::ScoreResponse response, context.client.Score(request, &context.cancellation));
     scored.Add(response);
@@ -98,16 +99,17 @@ absl::StatusOr<Scored> ScoreWindows(const ScoreFlags& flags, const moe::v1::Scor
   return scored;
 }
 
-absl::StatusOr<Scored> ScoreTarget(const ScoreFlags& flags, moe::v1::ScoreRequest request, CommandContext& context) {
+absl::StatusOr<Scored> ScoreTarget(const ScoreFlags& flags, CommandContext& context) {
+  moe::v1::ScoreRequest request = flags.form;
   if (!flags.source_token_ids.empty()) {
     for (int id : flags.source_token_ids) request.mutable_token_ids()->add_ids(id);
   } else {
-    MOED_ASSIGN_OR_RETURN(*request.mutable_text(), TextOf(flags.source_file, flags.source));
+    request.set_text(flags.source);
   }
   if (!flags.token_ids.empty()) {
     for (int id : flags.token_ids) request.mutable_target_token_ids()->add_ids(id);
   } else {
-    MOED_ASSIGN_OR_RETURN(*request.mutable_target_text(), TextOf(flags.file, flags.text));
+    request.set_target_text(flags.text);
   }
   MOED_ASSIGN_OR_RETURN(const moe::v1::ScoreResponse response, context.client.Score(request, &context.cancellation));
   Scored scored{.ids = {response.token_ids().begin(), response.token_ids().end()}, .usage = response.usage()};
@@ -141,26 +143,34 @@ void Print(const Scored& scored, const ScoreFlags& flags) {
   std::printf("%s\n", out.dump().c_str());
 }
 
-absl::Status RunScore(const ScoreFlags& flags, CommandContext& context) {
+absl::Status PrepareScore(ScoreFlags& flags) {
   if (!flags.token_ids.empty() + !flags.file.empty() + !flags.text.empty() != 1) {
     return UsageError("give one of --file, --text, --token-ids");
   }
   if (!flags.source_token_ids.empty() + !flags.source_file.empty() + !flags.source.empty() > 1) {
     return UsageError("give at most one of --source, --source-file, --source-token-ids");
   }
-  moe::v1::ScoreRequest request;
   MOED_ASSIGN_OR_RETURN(const auto fidelity, AsUsage(ParseFidelity(flags.fidelity)));
-  if (fidelity) *request.mutable_fidelity() = *fidelity;
-  MOED_ASSIGN_OR_RETURN(Scored scored, flags.has_source() ? ScoreTarget(flags, std::move(request), context)
-                                                          : ScoreWindows(flags, request, context));
+  if (fidelity) *flags.form.mutable_fidelity() = *fidelity;
+  MOED_RETURN_IF_ERROR(ReadInto(flags.source, flags.source_file));
+  return ReadInto(flags.text, flags.file);
+}
+
+absl::Status RunScore(const ScoreFlags& flags, CommandContext& context) {
+  MOED_ASSIGN_OR_RETURN(Scored scored, flags.has_source() ? ScoreTarget(flags, context) : ScoreWindows(flags, context));
   scored.lost.set_gate_mass_lost(scored.lost.gate_mass_lost() / static_cast<double>(scored.tokens()));
   Print(scored, flags);
   return absl::OkStatus();
 }
 
+absl::Status PrepareTokenize(TokenizeFlags& flags) {
+  if (flags.file.empty() == flags.text.empty()) return UsageError("give one of --file, --text");
+  return ReadInto(flags.text, flags.file);
+}
+
 absl::Status RunTokenize(const TokenizeFlags& flags, CommandContext& context) {
-  MOED_ASSIGN_OR_RETURN(const std::string text, TextOf(flags.file, flags.text));
-  MOED_ASSIGN_OR_RETURN(const std::vector<int> ids, TokensOf(context.client, text, flags.add_special, !flags.plain_special));
+  MOED_ASSIGN_OR_RETURN(const std::vector<int> ids,
+                        TokensOf(context.client, flags.text, flags.add_special, !flags.plain_special));
   if (flags.json) {
     std::printf("%s\n", nlohmann::json{{"token_ids", ids}}.dump().c_str());
   } else {
@@ -192,7 +202,7 @@ CommandRun DefineScore(CLI::App& app) {
   app.add_option("--fidelity", flags->fidelity, kFidelityHelp);
   app.add_flag("--json", flags->json,
                "JSON: tokens, nll, perplexity and what was lost; with a source also token_ids and their logprobs");
-  return [flags](CommandContext& context) { return RunScore(*flags, context); };
+  return {[flags] { return PrepareScore(*flags); }, [flags](CommandContext& context) { return RunScore(*flags, context); }};
 }
 
 CommandRun DefineTokenize(CLI::App& app) {
@@ -202,7 +212,7 @@ CommandRun DefineTokenize(CLI::App& app) {
   app.add_flag("--plain-special", flags->plain_special, "special tokens written in the text are plain text");
   app.add_flag("--add-special", flags->add_special, "add BOS and EOS as the tokenizer's post-processor says");
   app.add_flag("--json", flags->json, "JSON: token_ids");
-  return [flags](CommandContext& context) { return RunTokenize(*flags, context); };
+  return {[flags] { return PrepareTokenize(*flags); }, [flags](CommandContext& context) { return RunTokenize(*flags, context); }};
 }
 
 }  // namespace moed

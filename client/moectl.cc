@@ -1,4 +1,5 @@
 // moectl: the command line client of moed.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -69,6 +70,11 @@ absl::StatusOr<std::string> FindToken(const std::string& file) {
   return std::string(token);
 }
 
+int End(const absl::Status& status) {
+  if (!status.ok()) std::fprintf(stderr, "moectl: %s\n", ErrorText(status).c_str());
+  return ExitCodeFor(status);
+}
+
 int RunLocally(const LocalCommandRun& run) {
   const absl::Status status = run();
   if (!status.ok()) std::fprintf(stderr, "%s\n", TextOn(stderr, std::string(status.message())).c_str());
@@ -134,6 +140,9 @@ int Main(int argc, char** argv) {
   for (const auto& [sub, run] : local_commands) {
     if (sub->parsed()) return RunLocally(run);
   }
+  const auto command = std::ranges::find_if(commands, [](const auto& row) { return row.first->parsed(); });
+  if (command == commands.end()) return kExitUsage;
+  if (const absl::Status status = command->second.prepare(); !status.ok()) return End(status);
 
   static Cancellation cancellation;
   static Interrupts interrupts(cancellation);
@@ -155,15 +164,9 @@ int Main(int argc, char** argv) {
     return client.status().code() == absl::StatusCode::kInvalidArgument ? kExitUsage : kExitNoServer;
   }
   CommandContext context{**client, cancellation, interrupts, global};
-  for (auto& [sub, run] : commands) {
-    if (!sub->parsed()) continue;
-    absl::Status status = run(context);
-    if (cancellation.cancelled() && !status.ok()) status = absl::CancelledError("cancelled");
-    if (status.ok()) return kExitOk;
-    std::fprintf(stderr, "moectl: %s\n", ErrorText(status).c_str());
-    return ExitCodeFor(status);
-  }
-  return kExitUsage;
+  absl::Status status = command->second.run(context);
+  if (cancellation.cancelled() && !status.ok()) status = absl::CancelledError("cancelled");
+  return End(status);
 }
 
 }  // namespace

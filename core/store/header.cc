@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <fstream>
 
 #include "core/base/buffer.h"
 #include "core/base/check.h"
@@ -355,6 +356,14 @@ absl::StatusOr<StoreHeader> DecodeHeader(std::string_view region, uint64_t descr
 }
 
 }  // namespace
+
+std::string FirstBytes(const std::string& path) {
+  std::string bytes(kStoreMagic.size(), '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  bytes.resize(static_cast<size_t>(file.gcount()));
+  return bytes;
+}
 
 uint32_t StoreVersion(const StoreDescription& description) {
   if (description.coded()) return kCodedVersion;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -13,6 +14,8 @@
 namespace moed {
 
 inline constexpr std::string_view kStoreMagic = "MOEDSTOR";
+// Of a file, as many as kStoreMagic has; fewer where it has no more or cannot be read.
+std::string FirstBytes(const std::string& path);
 // What a description is written as: 3 where records are coded, else 1 where every precision has one format, else 2.
 inline constexpr uint32_t kOneFormatVersion = 1;
 inline constexpr uint32_t kFormatByLayerVersion = 2;

@@ -6,7 +6,6 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <string_view>
 #include <vector>
 
@@ -21,14 +20,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kAllowed =
     "expected a GGUF file, a Hugging Face folder (config.json, tokenizer.json, *.safetensors) or a store of moed-pack";
-
-std::string FirstBytes(const fs::path& path) {
-  std::string bytes(kStoreMagic.size(), '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  bytes.resize(static_cast<size_t>(file.gcount()));
-  return bytes;
-}
 
 absl::StatusOr<std::string> FingerprintOf(const std::vector<fs::path>& files) {
   std::string fingerprint;

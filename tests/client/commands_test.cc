@@ -279,7 +279,8 @@ TEST_F(CommandsTest, NobodyIsAnEmptyList) {
 TEST_F(CommandsTest, HelpSaysWhatValuesMayBe) {
   EXPECT_THAT(Run("stats --help").output, HasSubstr("--window X (1 to 60; default 10)"));
   EXPECT_THAT(Run("generate --help").output,
-              AllOf(HasSubstr("--priority TEXT (high, normal, low)"), HasSubstr("--logprobs N (0 to 20)")));
+              AllOf(HasSubstr("--priority TEXT (high, normal, low)"), HasSubstr("--logprobs N (0 to 20)"),
+                    HasSubstr("default 0, at most --max-new-tokens")));
   EXPECT_THAT(Run("--help").output, HasSubstr("(default 127.0.0.1:50051; or the variable MOECTL_SERVER)"));
 }
 
@@ -341,6 +342,30 @@ TEST_F(CommandsTest, ExitCodesSayWhatWentWrong) {
   EXPECT_EQ(RunAt("nonsense", "info").code, kExitUsage);
   server_.state().SetRefusing();
   EXPECT_EQ(Run("generate --prompt x").code, kExitNoServer);
+}
+
+TEST_F(CommandsTest, FlagsAndFilesAreCheckedBeforeAServerIsLookedFor) {
+  const struct {
+    const char* arguments;
+    const char* says;
+  } kCases[] = {
+      {"generate", "give one of --prompt, --prompt-file, --token-ids"},
+      {"generate --prompt-file /nowhere/text", "/nowhere/text"},
+      {"generate --prompt x --json-schema /nowhere/schema", "/nowhere/schema"},
+      {"generate --prompt x --logit-bias 7", "ID=BIAS"},
+      {"chat --fidelity loose", "bounded:X"},
+      {"chat --prompt-file /nowhere/text", "/nowhere/text"},
+      {"bench --prompts /nowhere/prompts", "/nowhere/prompts"},
+      {"score", "give one of --file, --text"},
+      {"score --text x --source-file /nowhere/source", "/nowhere/source"},
+      {"tokenize --file /nowhere/text", "/nowhere/text"},
+  };
+  for (const auto& test : kCases) {
+    const Outcome outcome = RunAt("unix:" + folder_ / "nobody", test.arguments);
+    EXPECT_EQ(outcome.code, kExitUsage) << test.arguments;
+    EXPECT_THAT(outcome.errors, HasSubstr(test.says)) << test.arguments;
+  }
+  EXPECT_EQ(RunAt("unix:" + folder_ / "nobody", "--connect-timeout 0.05 generate --prompt x").code, kExitNoServer);
 }
 
 }  // namespace

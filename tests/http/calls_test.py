@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from tests.http.front import CALL_SECONDS, Front
-from tests.http.scripted_daemon import ScriptedDaemon, serving
-from tests.real_programs import RealProgramsTest, main
+from tests.http.front import CALL_SECONDS
+from tests.http.scripted_daemon import ScriptedDaemon, ScriptedDaemonTest
+from tests.real_programs import main
 
 pb: Any = None  # made from proto/ when the tests begin
 ARGUMENTS = '{"place": "Oslo"}'
@@ -62,9 +62,13 @@ class Caller:
         return serialized
 
 
-class CallsTest(RealProgramsTest):
+class CallsTest(ScriptedDaemonTest):
     daemon: ClassVar[Caller]
-    front: ClassVar[Front]
+
+    @classmethod
+    def script(cls) -> ScriptedDaemon:
+        cls.daemon = Caller()
+        return cls.daemon.daemon()
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -72,12 +76,6 @@ class CallsTest(RealProgramsTest):
         global pb
         sys.path.insert(0, str(cls.generate_stubs()))
         from moe.v1 import inference_pb2 as pb
-
-        cls.daemon = Caller()
-        address = cls.enterClassContext(serving(cls.daemon.daemon()))
-        cls.front = Front(cls.binaries, address, "--model-name", "scripted")
-        cls.addClassCleanup(cls.front.close)
-        cls.front.wait_until_ready()
 
     def test_a_whole_answer(self) -> None:
         status, answer = self.front.post("/v1/chat/completions", REQUEST)

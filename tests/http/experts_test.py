@@ -4,15 +4,15 @@ import contextlib
 import http.client
 import itertools
 import json
-import pathlib
 import signal
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 from tests.http.front import CALL_SECONDS, Front, front_of
-from tests.real_programs import RealProgramsTest, main
+from tests.http.served import ServedTest
+from tests.real_programs import main
 from tests.tokens import write_tokens
-from tools.daemon import Daemon, pack_demo, running
+from tools.daemon import Daemon
 from tools.server_process import free_port
 
 PATH = "/moed/experts"
@@ -44,19 +44,9 @@ def counted(cells: Cells) -> list[tuple[int, int, int]]:
     return [(sum(c[1] for c in cells), sum(c[2] for c in cells), sum(c[0] & 1 for c in cells)) for cells in layers]
 
 
-class ExpertsTest(RealProgramsTest):
-    store: ClassVar[pathlib.Path]
-    daemon: ClassVar[Daemon]
-    front: ClassVar[Front]
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        cls.store = pack_demo(cls.binaries, cls.folder, "q8", "q8")
-        # So little that experts are read again and again, and none is read into free room.
-        flags = ("--memory-budget", "12MiB", "--fill-cache", "off")
-        cls.daemon = cls.enterClassContext(running(cls.binaries, "--store", cls.store, *flags))
-        cls.front = cls.enterClassContext(front_of(cls.daemon))
+class ExpertsTest(ServedTest):
+    # So little that experts are read again and again, and none is read into free room.
+    daemon_flags = ("--memory-budget", "12MiB", "--fill-cache", "off")
 
     def generate(self) -> None:
         self.daemon.moectl("generate", "--prompt", "Once upon a time", "--max-new-tokens", 16, "--temperature", 0)

@@ -2,15 +2,13 @@
 
 import contextlib
 import json
-import pathlib
 import queue
 from typing import Any, ClassVar
 
 from tests.http.client_library import main
-from tests.http.front import Front, front_of
-from tests.real_programs import RealProgramsTest
+from tests.http.front import front_of
+from tests.http.served import ServedTest
 from tests.tokens import write_tokens
-from tools.daemon import Daemon, pack_demo, running
 from tools.server_process import wait_until
 
 with contextlib.suppress(ImportError):  # before main() has found a Python that has it
@@ -75,19 +73,14 @@ def joined(responses: list[Any]) -> str:
     return "".join(text_of(triton_grpc.InferResult(response)) for response in responses)
 
 
-class InferenceTest(RealProgramsTest):
-    store: ClassVar[pathlib.Path]
-    daemon: ClassVar[Daemon]
-    front: ClassVar[Front]
+class InferenceTest(ServedTest):
+    front_flags = ("--listen-inference", "127.0.0.1:0")
     grpc_address: ClassVar[str]
     expected: ClassVar[dict[str, Any]]
 
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        cls.store = pack_demo(cls.binaries, cls.folder, "q8", "q8")
-        cls.daemon = cls.enterClassContext(running(cls.binaries, "--store", cls.store, "--memory-budget", "64MiB"))
-        cls.front = cls.enterClassContext(front_of(cls.daemon, "--listen-inference", "127.0.0.1:0"))
         cls.grpc_address = cls.front.inference_address()
         cls.expected = cls.daemon.json("generate", "--prompt", PROMPT, "--max-new-tokens", 24, "--temperature", 0)
 

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from tests.http.client_library import main
 from tests.http.front import Front, front_of
-from tests.real_programs import RealProgramsTest
+from tests.http.served import ServedTest
 from tests.tokens import write_tokens
-from tools.daemon import DEMO_CHECKPOINT, Daemon, pack, running
+from tools.daemon import DEMO_CHECKPOINT, pack
 
 with contextlib.suppress(ImportError):  # before main() has found a Python that has it
     import anthropic
@@ -39,21 +39,19 @@ def client_of(front: Front, **key: str) -> Iterator[Any]:
         yield client
 
 
-class MessagesTest(RealProgramsTest):
-    daemon: ClassVar[Daemon]
-    front: ClassVar[Front]
+class MessagesTest(ServedTest):
     client: ClassVar[Any]
+
+    @classmethod
+    def pack(cls) -> pathlib.Path:
+        template = cls.folder / "template.jinja"
+        template.write_text(TEMPLATE)
+        formats = ("--expert-formats", "q8", "--trunk-format", "q8")
+        return pack(cls.binaries, DEMO_CHECKPOINT, cls.folder / f"{MODEL}.moed", *formats, "--chat-template", str(template))
 
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        template = cls.folder / "template.jinja"
-        template.write_text(TEMPLATE)
-        store = cls.folder / f"{MODEL}.moed"
-        formats = ("--expert-formats", "q8", "--trunk-format", "q8")
-        pack(cls.binaries, DEMO_CHECKPOINT, store, *formats, "--chat-template", str(template))
-        cls.daemon = cls.enterClassContext(running(cls.binaries, "--store", store, "--memory-budget", "64MiB"))
-        cls.front = cls.enterClassContext(front_of(cls.daemon))
         cls.client = cls.enterClassContext(client_of(cls.front))
 
     @staticmethod

@@ -1,13 +1,12 @@
 """A daemon with the demo model, moed-http in front of it, and the real `openai` package."""
 
 import contextlib
-import pathlib
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from tests.http.front import Front, front_of
-from tests.real_programs import RealProgramsTest
-from tools.daemon import Daemon, pack_demo, running
+from tests.http.front import Front
+from tests.http.served import ServedTest
+from tools.daemon import Daemon
 
 with contextlib.suppress(ImportError):  # before client_library.main() has found a Python that has it
     import openai
@@ -20,20 +19,12 @@ WAIT_SECONDS = 300
 SLOW = ("--memory-budget", "64MiB", "--backend", "scalar", "--threads", 1)
 
 
-class OpenAiTestCase(RealProgramsTest):
-    """One daemon and one moed-http for all tests that need no other."""
-
-    store: ClassVar[pathlib.Path]
-    daemon: ClassVar[Daemon]
-    front: ClassVar[Front]
+class OpenAiTestCase(ServedTest):
     client: ClassVar[Any]
 
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        cls.store = pack_demo(cls.binaries, cls.folder, "q8", "q8")
-        cls.daemon = cls.enterClassContext(running(cls.binaries, "--store", cls.store, "--memory-budget", "64MiB"))
-        cls.front = cls.enterClassContext(front_of(cls.daemon))
         cls.client = cls.enterClassContext(client_of(cls.front))
 
 

@@ -13,12 +13,13 @@ from typing import Any, ClassVar
 
 import grpc
 
-from tests.http import scripted_daemon
 from tests.http.browser import Browser, browser, installed
 from tests.http.front import CALL_SECONDS, Front, front_of
+from tests.http.scripted_daemon import ScriptedDaemon, ScriptedDaemonTest, until_cancelled
+from tests.http.served import ServedTest
 from tests.real_programs import RealProgramsTest
 from tests.tokens import write_tokens
-from tools.daemon import DEFAULT_BINARIES, Daemon, pack_demo, running
+from tools.daemon import DEFAULT_BINARIES
 from tools.server_process import free_port, wait_until
 
 pb: Any = None  # made from proto/ when the tests begin
@@ -112,17 +113,9 @@ class BrowserTest(RealProgramsTest):
         self.browser.press("Enter")
 
 
-class RealDaemonTest(BrowserTest):
-    daemon: ClassVar[Daemon]
-    front: ClassVar[Front]
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        store = pack_demo(cls.binaries, cls.folder, "q8", "q8")
-        # With so little memory experts are read again and again.
-        cls.daemon = cls.enterClassContext(running(cls.binaries, "--store", store, "--memory-budget", "14MiB"))
-        cls.front = cls.enterClassContext(front_of(cls.daemon, "--model-name", "tales"))
+class RealDaemonTest(BrowserTest, ServedTest):
+    daemon_flags = ("--memory-budget", "14MiB")  # so little that experts are read again and again
+    front_flags = ("--model-name", "tales")
 
     def open_ready(self) -> None:
         self.open(self.front)
@@ -223,25 +216,20 @@ class RealDaemonTest(BrowserTest):
             screenshot.write_bytes(picture)
 
 
-class ScriptedTest(BrowserTest):
-    front: ClassVar[Front]
+class ScriptedTest(BrowserTest, ScriptedDaemonTest):
     answers: ClassVar[list[Any]] = []  # what the daemon says; then it waits for its client to go where `gone` is set
     gone: ClassVar[threading.Event | None] = None
 
     @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        daemon = scripted_daemon.ScriptedDaemon({}, {"/moe.v1.Inference/ChatStream": cls.chat})
-        address = cls.enterClassContext(scripted_daemon.serving(daemon))
-        cls.front = cls.enterClassContext(contextlib.closing(Front(cls.binaries, address, "--model-name", "scripted")))
-        cls.front.wait_until_ready()
+    def script(cls) -> ScriptedDaemon:
+        return ScriptedDaemon({}, {"/moe.v1.Inference/ChatStream": cls.chat})
 
     @classmethod
     def chat(cls, _: bytes, context: Any) -> Iterator[bytes]:
         for answer in cls.answers:
             yield answer.SerializeToString()
         if cls.gone:
-            scripted_daemon.until_cancelled(context)
+            until_cancelled(context)
             cls.gone.set()
 
     def say(self, *answers: Any, gone: threading.Event | None = None) -> None:

@@ -3,9 +3,12 @@
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
-from typing import Any
+from typing import Any, ClassVar
 
 import grpc
+
+from tests.http.front import Front
+from tests.real_programs import RealProgramsTest
 
 SERVING = b"\x08\x01"  # a HealthCheckResponse
 
@@ -44,3 +47,21 @@ def serving(daemon: ScriptedDaemon, host: str = "127.0.0.1") -> Iterator[str]:
         yield f"{host}:{port}"
     finally:
         server.stop(None).wait()
+
+
+class ScriptedDaemonTest(RealProgramsTest):
+    """One scripted daemon, and one moed-http in front of it, for all tests of a class."""
+
+    model_name: ClassVar[str] = "scripted"
+    front: ClassVar[Front]
+
+    @classmethod
+    def script(cls) -> ScriptedDaemon:
+        raise NotImplementedError
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        address = cls.enterClassContext(serving(cls.script()))
+        cls.front = cls.enterClassContext(contextlib.closing(Front(cls.binaries, address, "--model-name", cls.model_name)))
+        cls.front.wait_until_ready()

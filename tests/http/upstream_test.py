@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import grpc
 
 from tests.http.front import CALL_SECONDS, Front
-from tests.http.scripted_daemon import ScriptedDaemon, serving
-from tests.real_programs import RealProgramsTest, main
+from tests.http.scripted_daemon import ScriptedDaemon, ScriptedDaemonTest
+from tests.real_programs import main
 from tools.server_process import free_port
 
 pb: Any = None  # made from proto/ when the tests begin
@@ -54,9 +54,14 @@ class Refuser:
         raise AssertionError
 
 
-class UpstreamTest(RealProgramsTest):
+class UpstreamTest(ScriptedDaemonTest):
+    model_name = NAME
     daemon: ClassVar[Refuser]
-    front: ClassVar[Front]
+
+    @classmethod
+    def script(cls) -> ScriptedDaemon:
+        cls.daemon = Refuser()
+        return cls.daemon.daemon()
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -64,12 +69,6 @@ class UpstreamTest(RealProgramsTest):
         global pb
         sys.path.insert(0, str(cls.generate_stubs()))
         from moe.v1 import inference_pb2 as pb
-
-        cls.daemon = Refuser()
-        address = cls.enterClassContext(serving(cls.daemon.daemon()))
-        cls.front = Front(cls.binaries, address, "--model-name", NAME)
-        cls.addClassCleanup(cls.front.close)
-        cls.front.wait_until_ready()
 
     def setUp(self) -> None:
         self.daemon.retry_seconds = self.daemon.answer = None

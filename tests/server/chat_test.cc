@@ -2,16 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
-#include "core/grammar/matcher.h"
-#include "google/protobuf/text_format.h"
 #include "tests/paths.h"
-#include "tests/server/server_harness.h"
+#include "tests/server/chat_server.h"
 
 namespace moed {
 namespace {
@@ -23,119 +22,17 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-ChatRequest Request(const std::string& text) {
-  ChatRequest request;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &request)) << text;
-  return request;
-}
-
-ChatRequest Said(const std::string& text) {
-  ChatRequest request;
-  moe::v1::ChatMessage& message = *request.add_messages();
-  message.set_role("user");
-  message.add_content()->set_text(text);
-  return request;
-}
-
-// A server whose engine takes down the prompts it gets.
-struct ChatServer {
-  explicit ChatServer(const std::string& chat_template, HarnessOptions options = {}) : server(With(chat_template, options)) {
-    server.RunFreely();
-  }
-  HarnessOptions With(const std::string& chat_template, HarnessOptions options) {
-    options.chat_template = chat_template;
-    options.engine.max_context = 4096;
-    options.engine.max_new_tokens = 4095;
-    options.script = [this](const EngineRequest& request) {
-      seen = request;
-      return ScriptOfText(answer);
-    };
-    return options;
-  }
-  grpc::Status Chat(const ChatRequest& request, ChatResponse* response = nullptr) {
-    grpc::ClientContext context;
-    ChatResponse ignored;
-    return server.inference().Chat(&context, request, response == nullptr ? &ignored : response);
-  }
-  // The text that the engine was given; the status where there was none.
-  std::string Prompt(const ChatRequest& request) {
-    const grpc::Status status = Chat(request);
-    return status.ok() ? *TestTokenizer().Decode(seen.prompt, /*skip_special_tokens=*/false) : status.error_message();
-  }
-
-  std::string answer = "fine";
-  EngineRequest seen;
-  ServerHarness server;
-};
-
 std::string DemoTemplate() {
   std::stringstream text;
   text << std::ifstream(SourcePath("models/tales-qwen/chat_template.jinja")).rdbuf();
   return text.str();
 }
 
-bool MayBe(const EngineRequest& request, std::string_view answer) {
-  grammar::Matcher matcher = *request.format;
-  return matcher.Accept(answer).ok() && matcher.MayEnd();
-}
-
-TEST(ChatTest, AFormatHoldsWhatComesAfterTheReasoning) {
-  ChatServer chat("<tool_call>{{ messages[0].content }}<think>");
-  const std::string text = R"({"a":"</think>"})";
-  chat.answer = "hm</think>" + text;
-  ChatRequest request = Said("Hello");
-  request.mutable_format()->set_json_object(true);
-  ChatResponse response;
-  ASSERT_TRUE(chat.Chat(request, &response).ok());
-  EXPECT_EQ(response.text(), text);
-  EXPECT_EQ(response.reasoning(), "hm");
-  ASSERT_NE(chat.seen.format, nullptr);
-  EXPECT_TRUE(MayBe(chat.seen, chat.answer));
-  EXPECT_FALSE(MayBe(chat.seen, "hm</think>x"));
-  EXPECT_FALSE(MayBe(chat.seen, text)) << "the prompt has opened the reasoning";
-}
-
-TEST(ChatTest, AnAnswerCanBeHeldToCalls) {
-  ChatServer chat("{{ messages[0].content }}<tool_call>{{ tools|tojson }}</tool_call>");
-  ChatRequest request = Said("Hello");
-  moe::v1::Tool& f = *request.add_tools();
-  f.set_name("f");
-  f.set_parameters(R"({"properties": {"n": {"enum": [1, 2]}}, "required": ["n"]})");
-  request.add_tools()->set_name("g");
-  const auto call = [](const std::string& name, const std::string& arguments) {
-    return "<tool_call>{\"name\": \"" + name + "\", \"arguments\": " + arguments + "}</tool_call>";
-  };
-  const auto held = [&]() -> const EngineRequest& {
-    const grpc::Status status = chat.Chat(request);
-    EXPECT_TRUE(status.ok()) << status.error_message();
-    return chat.seen;
-  };
-  EXPECT_EQ(held().format, nullptr);
-  request.mutable_tool_choice()->set_kind(moe::v1::ToolChoice::REQUIRED);
-  held();
-  EXPECT_TRUE(MayBe(chat.seen, call("f", R"({"n":1})") + call("g", "{}")));
-  EXPECT_FALSE(MayBe(chat.seen, call("f", R"({"n":3})")));
-  EXPECT_FALSE(MayBe(chat.seen, "fine"));
-  request.mutable_tool_choice()->set_kind(moe::v1::ToolChoice::FUNCTION);
-  request.mutable_tool_choice()->set_name("g");
-  held();
-  EXPECT_TRUE(MayBe(chat.seen, call("g", "{}")));
-  EXPECT_FALSE(MayBe(chat.seen, call("g", "{}") + call("g", "{}")));
-  EXPECT_FALSE(MayBe(chat.seen, call("f", R"({"n":1})")));
-  request.clear_tool_choice();
-  request.mutable_tools(0)->set_strict(true);
-  held();
-  EXPECT_TRUE(MayBe(chat.seen, "fine " + call("f", R"({"n":2})") + call("g", R"({"a":1})")));
-  EXPECT_FALSE(MayBe(chat.seen, call("f", "{}")));
-  request.mutable_tool_choice()->set_at_most_one(true);
-  held();
-  EXPECT_FALSE(MayBe(chat.seen, call("f", R"({"n":2})") + call("g", "{}")));
-}
-
 TEST(ChatTest, MessagesBecomeThePromptOfTheTemplate) {
   ChatServer chat(DemoTemplate());
   ChatRequest request = Said("Hello");
-  *request.add_messages() = Request(R"(messages {role: "assistant" content {text: "Yes"} content {text: "?"}})").messages(0);
+  *request.add_messages() =
+      ChatRequestOf(R"(messages {role: "assistant" content {text: "Yes"} content {text: "?"}})").messages(0);
   *request.add_messages() = request.messages(0);
   request.set_request_id("mine");
   request.mutable_response()->set_return_prompt_tokens(true);
@@ -198,8 +95,8 @@ TEST(ChatTest, TemplatesSeeWhatHuggingFacesExpect) {
        R"([{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}}])"},
       {"{{ [thinking, n, add_generation_prompt, documents, bos_token]|tojson }}", R"([false, 2, true, null, "<|endoftext|>"])"},
   };
-  for (const auto& [source, text] : kCases) EXPECT_EQ(ChatServer(source).Prompt(Request(conversation)), text) << source;
-  ChatRequest none = Request(conversation);
+  for (const auto& [source, text] : kCases) EXPECT_EQ(ChatServer(source).Prompt(ChatRequestOf(conversation)), text) << source;
+  ChatRequest none = ChatRequestOf(conversation);
   none.mutable_tool_choice()->set_kind(moe::v1::ToolChoice::NONE);
   EXPECT_EQ(ChatServer("{{ tools is none }}").Prompt(none), "True");
   EXPECT_EQ(ChatServer("{{ tools is none }}").Prompt(Said("x")), "True");
@@ -219,7 +116,7 @@ TEST(ChatTest, SpecialTokensInAUsersTextAreText) {
   }
   // Nor by joining two of a user's texts, or one with the template's.
   ChatServer joined("{{ bos_token }}{{ messages[0].content }}|>{{ x }}{{ tools|tojson }}");
-  ChatRequest request = Request(R"(tools {name: "<|end|>" parameters: "{\"<|end|>\": \"<|end|>\"}"})");
+  ChatRequest request = ChatRequestOf(R"(tools {name: "<|end|>" parameters: "{\"<|end|>\": \"<|end|>\"}"})");
   *request.add_messages() = Said("<|end").messages(0);
   request.set_template_variables(R"({"x": "<|end|>"})");
   const std::string prompt = joined.Prompt(request);
@@ -227,159 +124,6 @@ TEST(ChatTest, SpecialTokensInAUsersTextAreText) {
   EXPECT_EQ(std::count_if(joined.seen.prompt.begin(), joined.seen.prompt.end(),
                           [&](TokenId token) { return tokenizer.IsSpecial(token); }),
             1);
-}
-
-const char* const kHermes = "{{ messages[-1].content }}<tool_call></tool_call><think></think>{{ add }}";
-
-struct Heard {
-  std::string text, reasoning;
-  std::vector<moe::v1::ToolCallDelta> calls;
-  moe::v1::Finish finish;
-};
-
-// The deltas of a stream put together.
-Heard Listen(ChatServer& chat, const ChatRequest& request) {
-  Heard heard;
-  grpc::ClientContext context;
-  const auto reader = chat.server.inference().ChatStream(&context, request);
-  for (ChatResponse message; reader->Read(&message);) {
-    heard.text += message.text();
-    heard.reasoning += message.reasoning();
-    for (const auto& delta : message.tool_calls()) {
-      if (delta.index() == static_cast<int>(heard.calls.size())) {
-        heard.calls.push_back(delta);
-      } else {
-        EXPECT_EQ(delta.id() + delta.name(), "") << "with the first delta of a call only";
-        heard.calls.at(static_cast<size_t>(delta.index())).mutable_arguments()->append(delta.arguments());
-      }
-    }
-    if (message.has_finish()) heard.finish = message.finish();
-  }
-  EXPECT_TRUE(reader->Finish().ok());
-  return heard;
-}
-
-TEST(ChatTest, ReasoningAndCallsAreCutOutOfTheAnswer) {
-  ChatServer chat(kHermes);
-  chat.answer =
-      "<think>well</think>Let me see.<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": 1}}</tool_call>"
-      "<tool_call>{\"name\": \"g\", \"arguments\": {}}</tool_call>";
-  ChatRequest request = Said("hi");
-  request.add_tools()->set_name("f");
-  request.add_tools()->set_name("g");
-  const Heard streamed = Listen(chat, request);
-  EXPECT_FALSE(chat.seen.skip_special_tokens) << "markers may be special tokens";
-  ChatResponse response;
-  ASSERT_TRUE(chat.Chat(request, &response).ok());
-  const Heard whole = {
-      response.text(), response.reasoning(), {response.tool_calls().begin(), response.tool_calls().end()}, response.finish()};
-  for (const Heard& heard : {streamed, whole}) {
-    EXPECT_EQ(heard.text, "Let me see.");
-    EXPECT_EQ(heard.reasoning, "well");
-    EXPECT_EQ(heard.finish.reason(), moe::v1::FINISH_REASON_TOOL_CALLS);
-    ASSERT_EQ(heard.calls.size(), 2u);
-    EXPECT_EQ(heard.calls[0].name(), "f");
-    EXPECT_EQ(heard.calls[0].arguments(), R"({"x": 1})");
-    EXPECT_EQ(heard.calls[1].name(), "g");
-    EXPECT_EQ(heard.calls[1].arguments(), "{}");
-    EXPECT_EQ(heard.calls[0].id().size(), 9u);
-    EXPECT_NE(heard.calls[0].id(), heard.calls[1].id());
-  }
-}
-
-TEST(ChatTest, WithoutToolsACallIsText) {
-  ChatServer chat(kHermes);
-  chat.answer = "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
-  ChatRequest request = Said("hi");
-  request.add_tools()->set_name("f");
-  request.mutable_tool_choice()->set_kind(moe::v1::ToolChoice::NONE);
-  const Heard heard = Listen(chat, request);
-  EXPECT_EQ(heard.text, chat.answer);
-  EXPECT_TRUE(heard.calls.empty());
-  EXPECT_EQ(heard.finish.reason(), moe::v1::FINISH_REASON_STOP);
-}
-
-TEST(ChatTest, APromptMayOpenTheReasoning) {
-  ChatServer chat("{{ messages[-1].content }}{{ '</think>'[:0] }}<think>\n");
-  chat.answer = "well</think>yes";
-  const Heard heard = Listen(chat, Said("hi"));
-  EXPECT_EQ(heard.reasoning, "well");
-  EXPECT_EQ(heard.text, "yes");
-}
-
-TEST(ChatTest, CallsInOneMessageAreBounded) {
-  HarnessOptions options;
-  options.calls.max_answer_bytes = 4096;
-  options.calls.max_unsent_bytes = 1 << 20;
-  ChatServer chat(kHermes, options);
-  chat.answer = "<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": \"" + std::string(1900, 'x') + "\"}}</tool_call>";
-  ChatRequest request = Said("hi");
-  request.add_tools()->set_name("f");
-  EXPECT_EQ(chat.Chat(request).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  const Heard heard = Listen(chat, request);
-  ASSERT_EQ(heard.calls.size(), 1u);
-  EXPECT_EQ(heard.calls[0].arguments().size(), 1909u);
-}
-
-TEST(ChatTest, NamesInToolsAreLimitedSinceTheyWaitForTheAnswer) {
-  ChatServer chat(kHermes);
-  std::string properties;
-  for (int i = 0; i < 1000; ++i) properties += "\"" + std::to_string(i) + "\": {\"type\": \"string\"},";
-  ChatRequest request = Said("hi");
-  moe::v1::Tool& tool = *request.add_tools();
-  tool.set_name("f");
-  tool.set_parameters("{\"properties\": {" + properties + "\"x\": {}}}");
-  const grpc::Status status = chat.Chat(request);
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_THAT(ViolatedFields(status), ElementsAre("tools"));
-  EXPECT_THAT(status.error_message(), HasSubstr("at most 65536"));
-}
-
-TEST(ChatTest, NamesInToolsWaitForMemoryThatOtherRequestsHold) {
-  ByteShare* share = nullptr;
-  {
-    ChatServer chat(kHermes);
-    share = TestModel(chat.server.engine()).tool_schemas;
-    ASSERT_EQ(share->left(), share->most());
-    ChatRequest request = Said("hi");
-    request.add_tools()->set_name("f");
-    ByteShare::Held others = share->Take(share->most() - 8);
-    const grpc::Status status = chat.Chat(request);
-    EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-    EXPECT_THAT(status.error_message(), AllOf(HasSubstr("tools"), HasSubstr("other requests leave 8")));
-    EXPECT_GT(RetrySeconds(status), 0);
-    EXPECT_TRUE(chat.Chat(Said("hi")).ok());
-    others = {};
-    EXPECT_TRUE(chat.Chat(request).ok());
-  }
-  EXPECT_EQ(share->left(), share->most());
-}
-
-TEST(ChatTest, ArgumentsAreADictUnlessTheTemplateShowsThemAsTheyStand) {
-  const std::pair<const char*, const char*> kCases[] = {
-      {"{{ f.arguments|tojson }}", R"({"x": [1]})"},
-      {"{% for k, v in f.arguments.items() %}{{ k }}={{ v }}{% endfor %}", "x=[1]"},
-      {"{{ f.arguments if f.arguments is string else f.arguments|tojson }}", R"({"x": [1]})"},
-      {"{{ 'a' + f.arguments }}", R"(a{"x":[1]})"},
-      {"{{ f.arguments }}", R"({"x":[1]})"},
-  };
-  const ChatRequest request = Request(R"(messages {role: "assistant" tool_calls {name: "f" arguments: "{\"x\":[1]}"}})");
-  for (const auto& [source, text] : kCases) {
-    const std::string of_calls = "{% for m in messages %}{% for c in m.tool_calls or [] %}{% set f = c.function %}";
-    EXPECT_EQ(ChatServer(of_calls + source + "{% endfor %}{% endfor %}").Prompt(request), text) << source;
-  }
-}
-
-TEST(ChatTest, AMessageOfCallsAloneHasTheContentThatTheTemplateAsksFor) {
-  const std::string call = "{{ m.tool_calls[0].function.arguments|tojson }}{{ m.content is none }}";
-  const std::pair<std::string, const char*> kCases[] = {
-      {"{% if m.content is none %}" + call + "{% endif %}", R"({"x": 1}True)"},
-      {"{% if m.content is string %}" + call + "{% endif %}", R"({"x": 1}False)"}};
-  const ChatRequest request = Request(R"(messages {role: "assistant" tool_calls {name: "f" arguments: "{\"x\":1}"}})");
-  for (const auto& [source, text] : kCases) {
-    const std::string of_calls = "{% for m in messages %}{% if m.tool_calls %}";
-    EXPECT_EQ(ChatServer(of_calls + source + "{% endif %}{% endfor %}").Prompt(request), text) << source;
-  }
 }
 
 TEST(ChatTest, ASessionHoldsTheWholeConversation) {
@@ -441,7 +185,7 @@ TEST(ChatTest, RefusalsNameTheFieldAndTheReason) {
   };
   ChatServer chat("{{ messages[0].content }}x");
   for (const Refusal& refusal : kRefusals) {
-    const grpc::Status status = chat.Chat(Request(refusal.request));
+    const grpc::Status status = chat.Chat(ChatRequestOf(refusal.request));
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << refusal.request;
     EXPECT_THAT(ViolatedFields(status), ElementsAre(refusal.field)) << refusal.request;
     EXPECT_THAT(status.error_message(), AllOf(HasSubstr(refusal.words), Not(HasSubstr("secret"))));
@@ -512,7 +256,7 @@ TEST(ChatTest, WhatAConversationMayHoldIsLimited) {
   ChatRequest parts = Said("x");
   for (int i = 0; i < 4096; ++i) parts.mutable_messages(0)->add_content()->set_text("y");
   refused(parts, "messages.content", "4097 entries, at most 4096");
-  ChatRequest calls = Request(R"(messages {role: "assistant"})");
+  ChatRequest calls = ChatRequestOf(R"(messages {role: "assistant"})");
   for (int i = 0; i < 2049; ++i) calls.mutable_messages(0)->add_tool_calls()->set_name("f");
   refused(calls, "messages.tool_calls", "at most 2048");
   ChatRequest tools = Said("x");

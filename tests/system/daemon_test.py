@@ -1,86 +1,21 @@
-"""How the real daemon behaves around its requests: drain and end, addresses, configuration, trace and logs, a full queue, and
-clients that go away in every rude manner."""
+"""How the real daemon behaves around its requests: addresses, configuration, trace and logs, a full queue, and clients that go
+away in every rude manner."""
 
 import contextlib
 import json
 import os
-import pathlib
-import re
 import signal
 import subprocess
-import sys
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping
 
 import grpc
 
-from tests.real_programs import RealProgramsTest, main, metrics_of
-from tools.daemon import Daemon, pack_demo
-from tools.server_process import wait_until
+from tests.real_programs import main, metrics_of
+from tests.system.daemon_rig import PROMPT, SLOW, WAIT_SECONDS, DaemonTestCase, Stream, eventually, idle, metric, request, stats
+from tools.daemon import Daemon
 
-inference_pb2: Any = None  # both made from proto/ when the tests begin
-inference_pb2_grpc: Any = None
-PROMPT = "Once upon a time there was a little"
-# Scalar kernels make the demo model slow: a long answer takes seconds, whatever the machine.
-SLOW = ("--memory-budget", "64MiB", "--backend", "scalar", "--threads", 1)
-EXIT_UNAVAILABLE, EXIT_BUSY = 3, 5
-WAIT_SECONDS = 300
+EXIT_BUSY = 5
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
-
-
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    wait_until(condition, what, WAIT_SECONDS)
-
-
-def http_code(daemon: Daemon, path: str) -> int:
-    try:
-        with urllib.request.urlopen(f"http://{daemon.metrics_address}{path}", timeout=10) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        return error.code
-
-
-def request(new_tokens: int) -> Any:
-    return inference_pb2.GenerateRequest(
-        text=PROMPT,
-        sampling=inference_pb2.Sampling(temperature=0),
-        stopping=inference_pb2.Stopping(max_new_tokens=new_tokens, ignore_eos=True),
-    )
-
-
-class Stream:
-    """A stream on a connection of its own."""
-
-    def __init__(self, daemon: Daemon, new_tokens: int):
-        self.channel = grpc.insecure_channel(daemon.address, options=[("grpc.use_local_subchannel_pool", 1)])
-        self.call = inference_pb2_grpc.InferenceStub(self.channel).GenerateStream(request(new_tokens))
-        self.tokens = 0
-        self.finish: Any = None
-
-    def read(self) -> None:
-        """Reads one message."""
-        message = next(self.call)
-        self.tokens += len(message.token_ids)
-        if message.HasField("finish"):
-            self.finish = message.finish
-
-    def read_all(self) -> grpc.StatusCode:
-        """The status' code in the end."""
-        try:
-            while True:
-                self.read()
-        except StopIteration:
-            return grpc.StatusCode.OK
-        except grpc.RpcError as error:
-            return error.code()
-        finally:
-            self.channel.close()
-
-    def cancel(self) -> None:
-        self.call.cancel()
-        self.channel.close()
 
 
 class StreamingClient:
@@ -99,158 +34,7 @@ class StreamingClient:
         return (self._first + rest).decode(errors="replace"), errors.decode()
 
 
-def stats(daemon: Daemon) -> dict[str, Any]:
-    held: dict[str, Any] = daemon.json("stats")["stats"]
-    return held
-
-
-def idle(daemon: Daemon) -> bool:
-    now = stats(daemon)
-    return bool(now["running"] == 0 and now["waiting"] == 0)
-
-
-def metric(daemon: Daemon, sample: str) -> float:
-    found = re.search(rf"^{re.escape(sample)} (\S+)$", metrics_of(daemon), re.M)
-    assert found, f"no metric {sample}"
-    return float(found.group(1))
-
-
-class DaemonTest(RealProgramsTest):
-    store: ClassVar[pathlib.Path]
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        global inference_pb2, inference_pb2_grpc
-        cls.store = pack_demo(cls.binaries, cls.folder, "q8", "q8")
-        sys.path.insert(0, str(cls.generate_stubs()))
-        from moe.v1 import inference_pb2, inference_pb2_grpc
-
-    def serving(self, *flags: object) -> contextlib.AbstractContextManager[Daemon]:
-        return self.running("--store", self.store, *flags)
-
-    def begin_end(self, daemon: Daemon) -> None:
-        """Asks for the end and waits until the daemon says that it refuses what is new."""
-        daemon.send_signal(signal.SIGTERM)
-        eventually(lambda: "draining" in daemon.log(), "the drain")
-
-    # The end
-
-    def test_a_drain_lets_what_runs_finish_and_takes_nothing_new(self) -> None:
-        with self.serving(*SLOW, "--drain-seconds", 600) as daemon:
-            stream = Stream(daemon, 600)
-            stream.read()
-            self.assertEqual(http_code(daemon, "/readyz"), 200)
-            self.begin_end(daemon)
-            refused = daemon.moectl("generate", "--prompt", PROMPT, check=False)
-            self.assertEqual(refused.returncode, EXIT_UNAVAILABLE, refused.stderr)
-            self.assertIn("draining", refused.stderr)
-            self.assertEqual(daemon.moectl("health", check=False).returncode, EXIT_UNAVAILABLE)
-            self.assertEqual(http_code(daemon, "/readyz"), 503)
-            self.assertEqual(http_code(daemon, "/healthz"), 200)
-            self.assertTrue(daemon.json("info")["server"]["draining"])
-            self.assertEqual(metric(daemon, 'moe_requests_rejected_total{reason="draining"}'), 1)
-            self.assertEqual(stats(daemon)["running"], 1, "all of that was during the stream")
-            self.assertEqual(stream.read_all(), grpc.StatusCode.OK)
-            self.assertEqual(stream.tokens, 600)
-            self.assertEqual(stream.finish.reason, inference_pb2.FINISH_REASON_LENGTH)
-            self.assertEqual(daemon.wait(WAIT_SECONDS), 0, daemon.log())
-
-    def test_others_can_notice_before_anything_is_refused(self) -> None:
-        with self.serving("--memory-budget", "64MiB", "--drain-delay-seconds", 3600) as daemon:
-            daemon.send_signal(signal.SIGTERM)
-            eventually(lambda: daemon.moectl("health", check=False).returncode == EXIT_UNAVAILABLE, "health to say no")
-            self.assertEqual(http_code(daemon, "/readyz"), 503)
-            self.assertEqual(http_code(daemon, "/healthz"), 200)
-            self.assertTrue(daemon.json("info")["server"]["draining"])
-            self.assertEqual(daemon.moectl("generate", "--prompt", PROMPT, "--max-new-tokens", 2).returncode, 0)
-            self.assertNotIn("refused", daemon.log())
-            daemon.send_signal(signal.SIGTERM)
-            self.assertEqual(daemon.wait(WAIT_SECONDS), 128 + signal.SIGTERM, "a second signal does not wait")
-
-    def test_after_the_delay_new_requests_are_refused(self) -> None:
-        with self.serving(*SLOW, "--drain-delay-seconds", 1, "--drain-seconds", 600) as daemon:
-            stream = Stream(daemon, 600)
-            stream.read()
-            daemon.send_signal(signal.SIGTERM)
-            eventually(lambda: "new requests are refused" in daemon.log(), "the end of the delay")
-            self.assertLess(daemon.log().index("not ready any more"), daemon.log().index("new requests are refused"))
-            refused = daemon.moectl("generate", "--prompt", PROMPT, check=False)
-            self.assertEqual(refused.returncode, EXIT_UNAVAILABLE, refused.stderr)
-            stream.cancel()
-            self.assertEqual(daemon.wait(WAIT_SECONDS), 0, daemon.log())
-
-    def test_a_drain_that_is_asked_for_leaves_the_daemon_there(self) -> None:
-        with self.serving("--memory-budget", "64MiB", "--drain-delay-seconds", 1) as daemon:
-            self.assertIn("0 running", daemon.moectl("drain").stdout)
-            self.assertEqual(daemon.moectl("health", check=False).returncode, EXIT_UNAVAILABLE)
-            eventually(lambda: "new requests are refused" in daemon.log(), "the end of the delay")
-            refused = daemon.moectl("generate", "--prompt", PROMPT, check=False)
-            self.assertEqual(refused.returncode, EXIT_UNAVAILABLE, refused.stderr)
-            self.assertEqual(daemon.stop(), 0, daemon.log())
-
-    def test_a_drain_can_be_taken_back(self) -> None:
-        with self.serving("--memory-budget", "64MiB", "--drain-delay-seconds", 0) as daemon:
-            self.assertEqual(daemon.moectl("undrain").returncode, 0, "nothing to take back")
-            for times in (1, 2):
-                daemon.moectl("drain")
-                eventually(lambda n=times: daemon.log().count("new requests are refused") == n, "the refusals")  # type: ignore[misc]
-                refused = daemon.moectl("generate", "--prompt", PROMPT, check=False)
-                self.assertEqual(refused.returncode, EXIT_UNAVAILABLE, refused.stderr)
-                self.assertIn("again", daemon.moectl("undrain").stdout)
-                self.assertEqual(daemon.moectl("health").returncode, 0)
-                self.assertEqual(http_code(daemon, "/readyz"), 200)
-                self.assertEqual(daemon.moectl("generate", "--prompt", PROMPT, "--max-new-tokens", 2).returncode, 0)
-            self.assertEqual(daemon.stop(), 0, daemon.log())
-        with self.serving("--memory-budget", "64MiB", "--drain-delay-seconds", 3600) as daemon:
-            daemon.moectl("drain")
-            eventually(lambda: "not ready any more" in daemon.log(), "the delay")
-            daemon.moectl("undrain")
-            self.assertEqual(daemon.moectl("health").returncode, 0)
-            self.assertNotIn("refused", daemon.log())
-            daemon.send_signal(signal.SIGTERM)
-            eventually(lambda: daemon.moectl("health", check=False).returncode == EXIT_UNAVAILABLE, "health to say no")
-            ending = daemon.moectl("undrain", check=False)
-            self.assertIn("the server is ending", ending.stderr)
-
-    def test_without_drain_time_running_streams_are_ended(self) -> None:
-        with self.serving(*SLOW, "--drain-seconds", 0) as daemon:
-            streams = [Stream(daemon, 1000) for _ in range(3)]
-            for stream in streams:
-                stream.read()
-            self.begin_end(daemon)
-            for stream in streams:
-                self.assertEqual(stream.read_all(), grpc.StatusCode.UNAVAILABLE)
-                self.assertLess(stream.tokens, 1000)
-            self.assertEqual(daemon.wait(WAIT_SECONDS), 0, daemon.log())
-
-    def test_a_hangup_ends_nothing(self) -> None:
-        with self.serving(*SLOW, "--drain-seconds", 600) as daemon:
-            stream = Stream(daemon, 100)
-            stream.read()
-            daemon.send_signal(signal.SIGHUP)
-            eventually(lambda: "nothing to read anew" in daemon.log(), "the log to say so")
-            self.assertEqual(daemon.moectl("health").returncode, 0)
-            self.begin_end(daemon)
-            daemon.send_signal(signal.SIGHUP)
-            self.assertEqual(stream.read_all(), grpc.StatusCode.OK)
-            self.assertEqual(daemon.wait(WAIT_SECONDS), 0, daemon.log())
-
-    def test_a_second_signal_ends_at_once(self) -> None:
-        for second in (signal.SIGTERM, signal.SIGINT):
-            with self.subTest(second.name), self.serving(*SLOW) as daemon:
-                stream = Stream(daemon, 1000)
-                stream.read()
-                self.begin_end(daemon)
-
-                def ended_again(daemon: Daemon = daemon, second: signal.Signals = second) -> bool:
-                    daemon.send_signal(second)
-                    return "ending at once" in daemon.log()
-
-                eventually(ended_again, "a second signal to count")
-                self.assertEqual(daemon.wait(WAIT_SECONDS), 128 + second)
-                self.assertEqual(stream.read_all(), grpc.StatusCode.UNAVAILABLE)
-
+class DaemonTest(DaemonTestCase):
     # Addresses and configuration
 
     def test_control_on_an_address_of_its_own(self) -> None:
@@ -377,6 +161,8 @@ class DaemonTest(RealProgramsTest):
             self.assertGreaterEqual(event["dur"], 0)
 
     def test_the_request_log_says_who_called_and_in_which_trace(self) -> None:
+        from moe.v1 import inference_pb2, inference_pb2_grpc
+
         log = self.folder / "callers.log"
         hostile = (f"00-{TRACE}-00f067aa0ba902b7-0x", "x" * 500, "{}", f"00-{'0' * 32}-00f067aa0ba902b7-01")
         with self.serving("--memory-budget", "64MiB", "--request-log", log) as daemon:

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 
 #include "core/base/status.h"
@@ -14,20 +13,10 @@
 
 namespace moed {
 
-namespace {
-
-bool IsStore(const std::string& path) {
-  std::string first(kStoreMagic.size(), '\0');
-  std::ifstream(path, std::ios::binary).read(first.data(), static_cast<std::streamsize>(first.size()));
-  return first == kStoreMagic;
-}
-
-}  // namespace
-
 absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) return OpenFolder(path);
-  if (IsStore(path)) {
+  if (FirstBytes(path) == kStoreMagic) {
     return InvalidArgument(path, " is a store already: moed --store ", path, " serves it, moed-pack inspect ", path,
                            " says what it holds; other formats are packed from the checkpoint it was made of");
   }

@@ -25,11 +25,8 @@ constexpr float kFarPairRate = 0.005f;  // of experts of other layers
 constexpr float kFirstRate = 0.1f;      // more of both at first, of which
 constexpr float kFirstVisits = 100;     // half is left after so many visits
 constexpr float kHastyVisits = 200;     // until then weights change so fast that the value before a visit is computed again
-constexpr size_t kPairsShare = 2;       // pairs may take one of so many parts of the table's bytes
-// Experts that are told of at a visit, each as often as it is: so many bound what a visit costs.
-constexpr size_t kMostTold = 4096;
-constexpr size_t kLeastLeading = 3;  // of a token's choices, so that not all of it goes to distances
-constexpr float kTrust = 2;          // occurrences of a token after which what is known of it counts half
+constexpr PairTellers kTellers{.most_told = 4096, .least_leading = 3};
+constexpr float kTrust = 2;  // occurrences of a token after which what is known of it counts half
 constexpr float kUsualRate = 0.02f;
 constexpr float kMostVisitsCounted = 2000;   // the frequency forgets what is older
 constexpr float kMostVisitsSince = 1 << 24;  // a float does not count further
@@ -37,17 +34,9 @@ constexpr float kFrequencyPrior = 4;         // visits
 constexpr size_t kPrefillVisits = 64;        // of one prefill step, its last tokens
 constexpr float kTableBase = 1;              // occurrences
 
-// Of pairs, whatever the room.
-size_t MostDistances(size_t layers, size_t experts) {
-  return std::min(layers, std::max<size_t>(1, kMostTold / kLeastLeading / experts));
-}
 size_t Distances(const ExpertModelShape& shape) {
-  const size_t most = MostDistances(shape.moe_layers.size(), static_cast<size_t>(shape.experts_per_layer));
-  return std::min(most, shape.table_bytes / kPairsShare / PairWeights::Bytes(shape));
-}
-size_t Leading(const ExpertModelShape& shape) {
-  const size_t told = std::max<size_t>(1, Distances(shape)) * static_cast<size_t>(shape.experts_per_layer);
-  return std::clamp<size_t>(kMostTold / told, 1, static_cast<size_t>(std::max(1, shape.top_k)));
+  const size_t most = kTellers.MostDistances(shape.moe_layers.size(), static_cast<size_t>(shape.experts_per_layer));
+  return std::min(most, PairWeights::Fitting(shape));
 }
 
 }  // namespace
@@ -56,7 +45,7 @@ NextUse::NextUse(const ExpertModelShape& context)
     : index_(context.moe_layers, context.experts_per_layer, 1),
       experts_(static_cast<size_t>(context.experts_per_layer)),
       top_k_(static_cast<float>(context.top_k)),
-      leading_(Leading(context)),
+      leading_(kTellers.Leading(context, Distances(context))),
       features_(index_.size() * kFeatures),
       frequency_(index_.size()),
       unused_for_(index_.size()),
@@ -83,7 +72,7 @@ NextUse::NextUse(const ExpertModelShape& context)
       token_targets_(experts_),
       after_token_values_(experts_),
       features_before_(kFeatures * experts_) {
-  const size_t most_tellers = MostDistances(own_.size(), experts_) * experts_;
+  const size_t most_tellers = kTellers.MostDistances(own_.size(), experts_) * experts_;
   tellers_.reserve(most_tellers);
   tellers_before_.reserve(most_tellers);
   const float usual = std::min(1.f, static_cast<float>(context.top_k) / static_cast<float>(context.experts_per_layer));
@@ -350,7 +339,7 @@ void NextUse::VisitLearned(LearnedState& state) {
 size_t NextUse::FixedBytes(size_t layers, size_t experts) {
   constexpr size_t kOfAnExpert = kFeatures + 9, kOfAVisit = kFeatures + 9;
   return (layers * experts * kOfAnExpert + experts * kOfAVisit) * sizeof(float) + layers * (sizeof(Weights) + 2 * sizeof(float)) +
-         2 * MostDistances(layers, experts) * experts * sizeof(Teller);
+         2 * kTellers.MostDistances(layers, experts) * experts * sizeof(Teller);
 }
 
 size_t NextUse::BytesWithoutTable(const ExpertModelShape& shape) {

@@ -9,7 +9,8 @@ namespace {
 
 constexpr float kOne = 4096;
 constexpr float kMost = 32767;
-constexpr size_t kCacheLine = 64;  // bytes
+constexpr size_t kCacheLine = 64;   // bytes
+constexpr size_t kTablesShare = 2;  // one of so many parts of the shape's table_bytes
 
 // The first of 0, 1/2, 1/4, 3/4, 1/8, 5/8, ... of so many layers, all different.
 std::vector<size_t> Distances(size_t layers, size_t count) {
@@ -25,6 +26,12 @@ std::vector<size_t> Distances(size_t layers, size_t count) {
 
 }  // namespace
 
+size_t PairTellers::Leading(const ExpertModelShape& shape, size_t distances) const {
+  const size_t told = std::max<size_t>(1, distances) * static_cast<size_t>(shape.experts_per_layer);
+  return std::clamp<size_t>(most_told / told, 1,
+                            static_cast<size_t>(std::max(1, std::min(shape.top_k, shape.experts_per_layer))));
+}
+
 PairWeights::PairWeights(const ExpertModelShape& shape, size_t distances)
     : PairWeights(shape, Distances(shape.moe_layers.size(), distances)) {}
 
@@ -36,6 +43,10 @@ PairWeights::PairWeights(const ExpertModelShape& shape, std::vector<size_t> dist
 
 size_t PairWeights::Bytes(const ExpertModelShape& shape) {
   return shape.experts() * static_cast<size_t>(shape.experts_per_layer) * sizeof(int16_t);
+}
+
+size_t PairWeights::Fitting(const ExpertModelShape& shape) {
+  return shape.table_bytes / kTablesShare / std::max<size_t>(1, Bytes(shape));
 }
 
 int PairWeights::Source(size_t distance, int position) const {

@@ -1,6 +1,7 @@
 // A weight for every pair of experts: what the use of one in its layer says of the other, some layers on.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -10,6 +11,20 @@
 #include "core/expert/part_context.h"
 
 namespace moed {
+
+// Bounds what it costs to hear a token: so many experts tell, whatever the distances. Each distance has at least so many of a
+// token's leading choices, so that not all goes to distances.
+struct PairTellers {
+  size_t most_told;
+  size_t least_leading;
+
+  // Whatever the room.
+  size_t MostDistances(size_t layers, size_t experts) const {
+    return std::min(layers, std::max<size_t>(1, most_told / least_leading / experts));
+  }
+  // Choices of a token that tell, its first ones, at so many distances.
+  size_t Leading(const ExpertModelShape& shape, size_t distances) const;
+};
 
 // A table for each of several distances: layers from the one that was used on to the one that is told of, through the end of a
 // token into the next. Distance 0 is the same layer. The distances spread over a token, and fewer are always the first of more:
@@ -24,6 +39,8 @@ class PairWeights final : private LearnedRows {
   // The distances given, in layers: all different, fewer than there are layers.
   PairWeights(const ExpertModelShape& shape, std::vector<size_t> distances);
   static size_t Bytes(const ExpertModelShape& shape);  // of one distance
+  // Distances whose tables fit: they may take half of the shape's table_bytes.
+  static size_t Fitting(const ExpertModelShape& shape);
 
   size_t distances() const { return distances_.size(); }
   // The layer that the table of place `distance` hears for `position`.

@@ -16,36 +16,20 @@ constexpr float kFrequencyScale = 0.5f;
 constexpr float kLearningRate = 0.02f;  // of the gradient's mean over a layer's experts, for each of the two sets of weights
 constexpr float kPairRate = 0.02f;
 constexpr float kFarPairRate = 0.008f;  // of experts of layers passed before the last one
-constexpr float kTrust = 2;             // occurrences of a token after which what is known of it counts half
-constexpr size_t kPairsShare = 2;       // weights of pairs may take one of so many parts of the table's bytes
-// Experts that a layer's passing tells of, each as often as it is: so many bound what it costs.
-constexpr size_t kMostTold = 2048;
-constexpr size_t kLeastLeading = 4;  // of a token's choices, so that not all of it goes to distances
-constexpr float kTableBase = 1;      // occurrences
-constexpr float kLeast = 0.002f;     // of probabilities whose log odds are taken
+constexpr PairTellers kTellers{.most_told = 2048, .least_leading = 4};
+constexpr float kTrust = 2;       // occurrences of a token after which what is known of it counts half
+constexpr float kTableBase = 1;   // occurrences
+constexpr float kLeast = 0.002f;  // of probabilities whose log odds are taken
 constexpr ExpertChoice kNobody{.expert = -1};
 constexpr std::array<float, 7> kFirstWeights = {0, 0.1f, 1, 1.4f, 0.5f, 0.4f, 0};
 
-// Passed layers that tell of one, whatever the room.
-size_t MostReach(const ExpertModelShape& context) {
-  const size_t told = kLeastLeading * static_cast<size_t>(context.experts_per_layer);
-  return std::min(context.moe_layers.size() - 1, std::max<size_t>(1, kMostTold / told));
-}
-// Of tables of pairs, those that fit.
-size_t PairTables(const ExpertModelShape& context) {
-  return context.table_bytes / kPairsShare / std::max<size_t>(1, PairWeights::Bytes(context));
-}
 // One table is left for the experts at the token before.
 std::vector<size_t> Reach(const ExpertModelShape& context) {
-  const size_t tables = PairTables(context);
-  std::vector<size_t> distances(std::min(MostReach(context), tables > 1 ? tables - 1 : tables));
+  const size_t tables = PairWeights::Fitting(context);
+  const size_t most = kTellers.MostDistances(context.moe_layers.size() - 1, static_cast<size_t>(context.experts_per_layer));
+  std::vector<size_t> distances(std::min(most, tables > 1 ? tables - 1 : tables));
   std::iota(distances.begin(), distances.end(), 1);
   return distances;
-}
-size_t Leading(const ExpertModelShape& context) {
-  const size_t told = std::max<size_t>(1, Reach(context).size()) * static_cast<size_t>(context.experts_per_layer);
-  const auto top_k = static_cast<size_t>(std::max(1, std::min(context.top_k, context.experts_per_layer)));
-  return std::clamp<size_t>(kMostTold / told, 1, top_k);
 }
 
 }  // namespace
@@ -59,8 +43,8 @@ RoutePrior::RoutePrior(const ExpertModelShape& context)
       shared_(kFirstWeights),
       own_(static_cast<size_t>(index_.layers())),
       after_path_(context, Reach(context)),
-      after_use_(context, PairTables(context) >= 2 ? size_t{1} : 0),
-      most_leading_(Leading(context)),
+      after_use_(context, PairWeights::Fitting(context) >= 2 ? size_t{1} : 0),
+      most_leading_(kTellers.Leading(context, Reach(context).size())),
       leading_(most_leading_),
       of_token_(context, context.table_bytes - after_path_.memory_bytes() - after_use_.memory_bytes(), kTableBase),
       zeros_(experts_),
