@@ -53,13 +53,15 @@ class Cell {
   Cell(ComputeBackend& backend, const Heads& heads, KvFormat format, int position, int tokens)
       : backend_(backend), heads_(heads), format_(format), position_(position), tokens_(tokens) {
     const int pages = (position + tokens + kKvPageTokens - 1) / kKvPageTokens;
+    const int unseen = heads.window > 0 ? std::max(position + 1 - heads.window, 0) / kKvPageTokens : 0;
     const size_t page_bytes = RoundUp(kKvPageTokens * PositionBytes(), 64);
-    const int layers = static_cast<int>(kKvBytes / (pages * page_bytes)) + 1;
-    memory_ = Buffer::Allocate(pages * page_bytes * static_cast<size_t>(layers)).value();
+    const int layers = static_cast<int>(kKvBytes / ((pages - unseen) * page_bytes)) + 1;
+    memory_ = Buffer::Allocate(static_cast<size_t>(unseen + (pages - unseen) * layers) * page_bytes).value();
     pages_.resize(static_cast<size_t>(layers));
-    for (int page = 0; page < pages; ++page) {  // which holds all layers
-      for (int layer = 0; layer < layers; ++layer) {
-        pages_[static_cast<size_t>(layer)].push_back(memory_.data() + static_cast<size_t>(page * layers + layer) * page_bytes);
+    for (int page = 0; page < pages; ++page) {
+      for (int layer = 0; layer < layers; ++layer) {  // of which each has its own pages that a row sees
+        const int at = page < unseen ? page : unseen + (page - unseen) * layers + layer;
+        pages_[static_cast<size_t>(layer)].push_back(memory_.data() + static_cast<size_t>(at) * page_bytes);
       }
     }
     Fill();
