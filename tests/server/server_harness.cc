@@ -128,6 +128,11 @@ ServerHarness::ServerHarness(HarnessOptions options)
   model_.limits = options.calls;
   model_.messages = std::make_shared<InferenceLimits>(options.calls.request);
   model_.expert_map = [experts = options.mapped_experts](uint64_t since) { return TestExpertMap(since, experts); };
+  model_.expert_stats = [experts = options.resident_experts] {
+    ExpertStats stats = TestExpertStats();
+    for (LayerStats& layer : stats.layers) layer.resident.resize(experts, layer.resident.back());
+    return stats;
+  };
   *model_.info.mutable_sampling_defaults() = options.sampling_defaults;
   if (!options.chat_template.empty()) {
     auto parsed = chat::ModelTemplate::Parse(options.chat_template, R"({"bos_token": "<|endoftext|>"})");
