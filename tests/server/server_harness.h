@@ -178,6 +178,8 @@ struct HttpResponse {
 };
 HttpResponse HttpGet(const Address& address, const std::string& path);
 
+int ConnectTo(const Address& address);  // a socket; -1 where nobody listens
+
 // The fields that a google.rpc.BadRequest names.
 std::vector<std::string> ViolatedFields(const grpc::Status& status);
 // Seconds of google.rpc.RetryInfo; -1 when there is none.
