@@ -35,12 +35,12 @@ std::vector<CachedKey> AtReference(std::span<const ExpertKey> experts) {
 ServedCache::ServedCache(ProviderBuilder& experts, Engine& engine, const MemoryPlan& plan, uint64_t most_budget)
     : experts_(experts), engine_(engine), most_budget_(most_budget), plan_(plan), worker_([this] { Work(); }) {}
 
-ServedCache::~ServedCache() {
+void ServedCache::End() {
   {
     absl::MutexLock lock(&mutex_);
     ending_ = true;
   }
-  worker_.join();
+  if (worker_.joinable()) worker_.join();
 }
 
 MemoryPlan ServedCache::plan() const {
@@ -134,6 +134,7 @@ absl::Status ServedCache::RestoreResidency(Counted done) {
 
 absl::Status ServedCache::Later(std::function<void()> task) {
   absl::MutexLock lock(&mutex_);
+  if (ending_) return absl::UnavailableError("the model is being taken out");
   if (tasks_.size() == kMostTasks)
     return RetryAfter(ResourceExhausted(kMostTasks, " others wait for the residency file"), kRetrySeconds);
   tasks_.push_back(std::move(task));

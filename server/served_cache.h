@@ -22,9 +22,12 @@ namespace moed {
 // Files are written and read on a thread of its own; what is asked for before its end is done.
 class ServedCache final : public CacheOperations {
  public:
-  // `most_budget`: that Resize takes. All outlive it; the engine is stopped before it ends.
+  // `most_budget`: that Resize takes. All outlive it, but for the engine, which is stopped before End and there until then.
   ServedCache(ProviderBuilder& experts, Engine& engine, const MemoryPlan& plan, uint64_t most_budget);
-  ~ServedCache() override;
+  ~ServedCache() override { End(); }
+
+  // Does what was asked for, and takes no more of it. Not thread-safe.
+  void End();
 
   MemoryPlan plan() const override;
   absl::Status Resize(uint64_t budget_bytes, std::function<void(const absl::Status&)> done) override;

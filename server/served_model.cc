@@ -41,6 +41,10 @@ absl::StatusOr<std::unique_ptr<ServedModel>> ServedModel::Open(const Config& con
   return model;
 }
 
+ServedModel::~ServedModel() {
+  if (cache_ != nullptr) Stop(absl::UnavailableError("the model ends"));
+}
+
 absl::Status ServedModel::Load(ModelChange& change, std::function<void(const absl::Status&)> device_lost) {
   change.Enter(ChangePhase::kReading, store_->description().trunk_bytes);
   MOED_RETURN_IF_ERROR(LoadWeights(change));
@@ -237,6 +241,11 @@ void ServedModel::Describe(std::function<void(const absl::Status&)> device_lost)
 
 std::shared_ptr<const LoadedModel> ServedModel::Share() {
   return {&loaded_, [this](const LoadedModel*) { unused_.Notify(); }};
+}
+
+void ServedModel::Stop(absl::Status reason) {
+  engine_->Stop(std::move(reason));
+  cache_->End();
 }
 
 absl::Status ServedModel::Finish() {

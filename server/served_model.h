@@ -47,6 +47,7 @@ class ServedModel {
   // Reads what is small of config.store and plans the memory; nothing large is allocated. RESOURCE_EXHAUSTED with the table of
   // needs when the budget is too small. `routing`: null, or in the place of the model's router. `clock` and `routing` outlive it.
   static absl::StatusOr<std::unique_ptr<ServedModel>> Open(const Config& config, RoutingSource* routing, Clock& clock);
+  ~ServedModel();
 
   const ServingPlan& plan() const { return plan_; }
   const moe::v1::ServerInfo& info() const { return info_; }  // of the server as it serves this model; constant
@@ -66,8 +67,8 @@ class ServedModel {
   bool WaitUntilUnused(absl::Duration limit) const { return unused_.WaitForNotificationWithTimeout(limit); }
 
   void Drain() { engine_->Drain(); }
-  // Ends every request with `reason`. Blocks until the step at hand has ended.
-  void Stop(absl::Status reason) { engine_->Stop(std::move(reason)); }
+  // Ends every request with `reason`. Blocks until the step at hand and what the cache was asked for have ended.
+  void Stop(absl::Status reason);
   // After Stop: writes the trace, what was learned and recorded, and the residency.
   absl::Status Finish();
 
@@ -115,7 +116,7 @@ class ServedModel {
   std::unique_ptr<ExpertProvider> routed_experts_;  // null: the provider itself
   std::optional<grammar::MatcherPool> formats_;     // the engine's requests have matchers of it
   std::optional<ByteShare> tool_schemas_;
-  std::unique_ptr<ServedCache> cache_;  // what it asks of the engine is done before the engine has stopped
+  std::unique_ptr<ServedCache> cache_;  // tasks of the engine use it; its own, which use the engine, end in Stop
   std::unique_ptr<StepEngine> engine_;
   LoadedModel loaded_;
   absl::Notification unused_;

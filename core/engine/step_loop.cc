@@ -36,7 +36,7 @@ StepLoop::StepLoop(const EngineParts& parts, const StepLoopOptions& options, Int
 
 bool StepLoop::Turn() {
   heartbeat_nanos_ = parts_.clock.NowNanos();
-  for (const auto& task : intake_.TakeTasks()) task();
+  if (const std::exception_ptr thrown = RunTasks()) std::rethrow_exception(thrown);
   Receive();
   EndCancelled();
   EndOverdue();
@@ -54,12 +54,24 @@ bool StepLoop::Turn() {
 }
 
 void StepLoop::EndAll(const absl::Status& reason) {
-  for (const auto& task : intake_.TakeTasks()) task();
+  RunTasks();  // the engine ends all the same, whatever they throw
   Receive();
   EndCancelled();
   while (!live_.empty()) Finish(*live_.back(), reason, FinishReason::kStop);
   while (auto session = intake_.TakeOldestSession()) EndSequence(*session);
   Publish();
+}
+
+std::exception_ptr StepLoop::RunTasks() {
+  std::exception_ptr first;
+  for (const auto& task : intake_.TakeTasks()) {
+    try {
+      task();
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  return first;
 }
 
 EngineStats StepLoop::Stats() const {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -78,6 +79,8 @@ class StepLoop final : private StepWatcher {
   std::optional<double> PrefillSeconds(int tokens) const;  // any thread; as Pace says
 
  private:
+  // All of them, for somebody waits for each. Returns what the first that failed has thrown.
+  std::exception_ptr RunTasks();
   void Receive();
   void EndCancelled();
   void EndOverdue();

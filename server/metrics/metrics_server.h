@@ -21,7 +21,7 @@ struct MetricsServerParts {
 // What /metrics answers: Prometheus' text format.
 std::string SerializeMetrics(const std::vector<std::shared_ptr<prometheus::Collectable>>& collectables);
 
-// Thread-safe; two threads of its own.
+// Thread-safe; has threads of its own. A connection that says nothing for two seconds is closed.
 class MetricsServer {
  public:
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Listen(const Address& address, MetricsServerParts parts);

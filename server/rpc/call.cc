@@ -43,14 +43,14 @@ void Call::Begin(absl::Status fits, std::string id, size_t bytes, std::function<
   environment_.live.Add(shared_from_this());
   const auto most = static_cast<size_t>(limits().request.name_bytes);
   if (id.size() > most) {
-    fits.Update(FieldError("request_id", id.size(), " bytes, at most ", most, " are allowed"));
+    fits.Update(TooMuch(FieldError("request_id", id.size(), " bytes, at most ", most, " are allowed")));
     id.clear();
   }
   record_.id = id.empty() ? MakeUpId() : std::move(id);
   if (absl::Status ready = CheckReady(environment_.state, environment_.metrics); !ready.ok()) return Reject(ready, std::nullopt);
   if (model_ == nullptr)
     return Reject(WithRetryAfter(absl::UnavailableError("the model was being loaded"), 1), Rejection::kNotReady);
-  if (!fits.ok()) return Reject(fits, Rejection::kTooLarge);
+  if (!fits.ok()) return Reject(fits, IsTooMuch(fits) ? std::optional(Rejection::kTooLarge) : std::nullopt);
   auto job = [self = shared_from_this(), work = std::move(work)] { self->Work(work); };
   if (!environment_.workers.Submit(kind_, bytes, std::move(job))) {
     Reject(RetryAfter(ResourceExhausted("the queue is full: too many texts wait to be tokenised"), kRetrySeconds),

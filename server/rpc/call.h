@@ -50,7 +50,7 @@ absl::Status CheckReady(const ServerState& state, RequestMetrics& metrics);
 // A request that has arrived and is not read yet.
 template <class Request>
 struct Arrival {
-  absl::Status fits;                                                // INVALID_ARGUMENT where its message holds more than it may
+  absl::Status fits;                                                // INVALID_ARGUMENT where its message is none, or IsTooMuch
   std::string id;                                                   // its request_id; empty: made up
   std::optional<std::string> session_id;                            // where its message has one; "" = none
   size_t bytes = 0;                                                 // that it holds while it waits

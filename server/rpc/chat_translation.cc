@@ -123,12 +123,18 @@ class ConversationBuilder {
   Value Content(const std::string& field, moe::v1::ChatMessage& message) {
     const bool calls_alone = message.content().empty() && !message.tool_calls().empty();
     if (calls_alone && model_.call_form().content_is_none) return Value();
-    std::string joined;
+    size_t bytes = 0;
     for (int i = 0; i < message.content_size(); ++i) {
-      moe::v1::ContentPart& part = *message.mutable_content(i);
+      const moe::v1::ContentPart& part = message.content(i);
       if (part.part_case() == moe::v1::ContentPart::PART_NOT_SET) errors_.Add(StrCat(field, ".content[", i, "]"), "has no text");
-      joined = i == 0 ? std::move(*part.mutable_text()) : joined + part.text();
+      bytes += part.text().size();
     }
+    if (message.content_size() == 1) return Text(message.mutable_content(0)->mutable_text());
+    full_ |= bytes > room_;
+    if (full_) return Value();
+    std::string joined;
+    joined.reserve(bytes);
+    for (const moe::v1::ContentPart& part : message.content()) joined += part.text();
     return Text(&joined);
   }
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/base/byte_share.h"
+#include "core/base/retry_after.h"
 #include "core/base/status.h"
 #include "core/expert/memory_plan.h"
 #include "server/rpc/control_service.h"
@@ -18,6 +20,8 @@ namespace moed {
 
 inline constexpr int kMaxHottest = 1000;
 inline constexpr size_t kMostRequestBytes = 64 << 10;
+// Answers that take no part of what all of them may take: the calls that may be open (call_guard.h) bound them, to 2 MiB.
+inline constexpr size_t kSmallAnswerBytes = 4 << 10;
 
 // An exception out of a handler would reach the client as UNIMPLEMENTED without a word.
 template <class Body>
@@ -74,10 +78,29 @@ absl::Status ControlService::Answer(const grpc::CallbackServerContext& context, 
   });
 }
 
+// Holds its answer's part of what all may take, until it is sent. Owns itself.
+class ReplyReactor final : public grpc::ServerUnaryReactor {
+ public:
+  void FinishWith(ByteShare& share, grpc::ByteBuffer& response, absl::Status status) {
+    const size_t bytes = status.ok() ? response.Length() : 0;
+    if (bytes > kSmallAnswerBytes && !(part_ = share.Take(bytes))) {
+      response.Clear();
+      status = RetryAfter(ResourceExhausted("the answer takes ", bytes,
+                                            " bytes, of which others that their clients have not taken leave ", share.left()),
+                          kRetrySeconds);
+    }
+    Finish(ToGrpcStatus(status));
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  ByteShare::Held part_;
+};
+
 template <class Request, class Response, class Body>
 grpc::ServerUnaryReactor* ControlService::Reply(Context* context, Scope scope, const Bytes* request, Bytes* response, Body body) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(Answer<Request, Response>(*context, scope, *request, *response, body)));
+  auto* reactor = new ReplyReactor;
+  reactor->FinishWith(answers_, *response, Answer<Request, Response>(*context, scope, *request, *response, body));
   return reactor;
 }
 

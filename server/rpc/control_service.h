@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "core/base/byte_share.h"
 #include "core/base/clock.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "moe/v1/control.grpc.pb.h"
@@ -16,6 +17,10 @@
 #include "server/wire/tokens.h"
 
 namespace moed {
+
+// What answers may take that clients have not taken, beside the budget, which has maps of experts. By itself a client's gRPC
+// takes no larger message; statistics of as many tenants as may have tokens are a ninth of it.
+inline constexpr uint64_t kControlAnswerBytes = 4 << 20;
 
 struct ControlParts {  // all outlive the service
   const ServerState& state;
@@ -101,6 +106,7 @@ class ControlService final : public WithRawControlMethods<moe::v1::Control::Serv
 
   const ControlParts parts_;
   const int64_t start_nanos_;
+  ByteShare answers_{kControlAnswerBytes};
   std::atomic<int> expert_maps_{0};  // that are made or sent
 };
 

@@ -18,6 +18,7 @@ constexpr size_t kMaxMessageBytes = 800;
 constexpr size_t kMaxViolations = 16;
 constexpr size_t kMaxDescriptionBytes = 160;
 constexpr size_t kMaxDetailBytes = 3500;
+constexpr char kTooMuchPayload[] = "moed.too_much";
 
 // At most `limit` bytes of valid UTF-8.
 std::string Cut(std::string text, size_t limit) {
@@ -72,6 +73,13 @@ absl::Status FieldErrors::ToStatus() const {
   SetDetail(status, bad_request);
   return status;
 }
+
+absl::Status TooMuch(absl::Status error) {
+  error.SetPayload(kTooMuchPayload, absl::Cord());
+  return error;
+}
+
+bool IsTooMuch(const absl::Status& error) { return error.GetPayload(kTooMuchPayload).has_value(); }
 
 absl::Status WithRetryAfter(absl::Status status, double seconds) {
   google::rpc::RetryInfo retry;

@@ -39,6 +39,10 @@ absl::Status FieldError(std::string field, const Parts&... description) {
   return errors.ToStatus();
 }
 
+// Marks the error of a request that holds more than it may, which IsTooMuch knows.
+absl::Status TooMuch(absl::Status error);
+bool IsTooMuch(const absl::Status& error);
+
 // Adds google.rpc.RetryInfo.
 absl::Status WithRetryAfter(absl::Status status, double seconds);
 

@@ -112,7 +112,7 @@ class MessageLimits::Census {
       errors.Add("request", unknown_bytes_, " bytes in fields that this version does not know, at most ", limits_.unknown_bytes_,
                  " are allowed");
     }
-    return errors.ToStatus();
+    return TooMuch(errors.ToStatus());
   }
 
  private:

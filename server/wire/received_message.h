@@ -31,8 +31,8 @@ class MessageLimits {
   // A path that `type` does not have breaks an invariant.
   MessageLimits(const google::protobuf::Descriptor& type, std::vector<FieldLimit> limits, size_t unknown_bytes);
 
-  // INVALID_ARGUMENT that names every field that holds more than it may, with value and limit; also for bytes that are no
-  // message.
+  // INVALID_ARGUMENT, known by IsTooMuch, that names every field that holds more than it may, with value and limit; also for
+  // bytes that are no message, which IsTooMuch does not know.
   absl::Status Check(const grpc::ByteBuffer& message) const;
 
  private:

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <new>
+#include <stdexcept>
 #include <thread>
 
 #include "absl/synchronization/mutex.h"
@@ -83,6 +84,34 @@ TEST(StepEngineThreadTest, AnExceptionEndsTheRequestsAndNotTheProcess) {
   EXPECT_EQ(harness.SubmitError(GreedyRequest("p", 4)).code(), absl::StatusCode::kUnavailable);
   harness.engine->Stop(absl::UnavailableError("over"));
   harness.ExpectClean();
+}
+
+// Somebody waits for each task, also where the engine ends.
+TEST(StepEngineThreadTest, ATaskThatThrowsKeepsNoOtherFromRunning) {
+  for (const bool stopped_first : {false, true}) {
+    Harness harness;
+    int run = 0;
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_TRUE(harness.engine
+                      ->BetweenSteps([&run, i] {
+                        ++run;
+                        if (i < 2) throw std::runtime_error(i == 0 ? "the first" : "the second");
+                      })
+                      .ok());
+    }
+    auto recorder = std::make_shared<Recorder>();
+    ASSERT_TRUE(harness.engine->Submit(GreedyRequest("p", 4), recorder).ok());
+    if (!stopped_first) {
+      absl::Notification done;
+      recorder->on_finish = [&] { done.Notify(); };
+      harness.engine->Start();
+      done.WaitForNotification();
+    }
+    harness.engine->Stop(absl::UnavailableError("over"));
+    EXPECT_EQ(run, 3);
+    EXPECT_EQ(recorder->finish->status.message(), stopped_first ? "over" : "the engine failed: the first");
+    harness.ExpectClean();
+  }
 }
 
 // Sessions are taken up by callers while the loop looks for pages.

@@ -270,6 +270,33 @@ TEST(ControlTest, ThoseWhoDoNotTakeTheirMapsAreFew) {
   }
 }
 
+TEST(ControlTest, AnswersThatNobodyTakesAreBounded) {
+  ServerHarness server({.resident_experts = 250'000});
+  moe::v1::CacheState state;
+  const auto ask = [&] {
+    grpc::ClientContext context;
+    return server.control().GetCacheState(&context, {}, &state);
+  };
+  EXPECT_TRUE(ask().ok());
+  const uint64_t fit = kControlAnswerBytes / state.ByteSizeLong();
+  {
+    std::vector<std::unique_ptr<UntakenCall>> untaken;
+    for (uint64_t i = 0; i < fit; ++i) {
+      untaken.push_back(std::make_unique<UntakenCall>(server.Channel(), "/moe.v1.Control/GetCacheState"));
+    }
+    grpc::Status status;
+    do status = ask();  // until all have arrived
+    while (status.ok());
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    EXPECT_GE(RetrySeconds(status), 0);
+    grpc::ClientContext context;
+    moe::v1::ServerInfo info;
+    EXPECT_TRUE(server.control().GetServerInfo(&context, {}, &info).ok()) << "what is small is always told";
+  }
+  while (!ask().ok()) {  // their ends are on their way
+  }
+}
+
 TEST(ControlTest, AbortEndsTheNamedRequest) {
   ServerHarness server;
   GenerateRequest request = TextRequest("x");

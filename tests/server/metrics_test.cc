@@ -1,10 +1,15 @@
 // What /metrics says: names, labels, invariants, zeros from the start; windowed rates; the request log's line.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <map>
 #include <set>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "nlohmann/json.hpp"
@@ -262,6 +267,26 @@ TEST(MetricsTest, HealthIsTheEnginesAndNotTheLoad) {
   server.alive = false;
   EXPECT_EQ(HttpGet(server.metrics_address(), "/healthz").code, 503);
   EXPECT_EQ(HttpGet(server.metrics_address(), "/other").code, 404);
+}
+
+TEST(MetricsTest, ConnectionsThatSayNothingOrHalfARequestHoldNobodyUp) {
+  ServerHarness server;
+  const Address& address = server.metrics_address();
+  std::vector<int> silent(15);
+  for (size_t i = 0; i < silent.size(); ++i) {
+    silent[i] = ConnectTo(address);
+    const std::string part = i % 2 == 0 ? "GET /healthz" : "";
+    EXPECT_EQ(send(silent[i], part.data(), part.size(), 0), static_cast<ssize_t>(part.size()));
+  }
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_EQ(HttpGet(address, "/healthz").code, 200);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(5)) << "as probes allow";
+  for (const int fd : silent) {
+    char refusal[4096];
+    while (recv(fd, refusal, sizeof(refusal), 0) > 0) {  // until the server closes it
+    }
+    close(fd);
+  }
 }
 
 TEST(WindowRatesTest, RatesCoverTheWindowAskedFor) {

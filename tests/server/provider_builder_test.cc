@@ -1,11 +1,14 @@
 // What the daemon was told arrives at its provider.
 #include "server/startup/provider_builder.h"
 
+#include <atomic>
 #include <filesystem>
 #include <thread>
 
 #include "core/expert/residency_file.h"
+#include "server/served_cache.h"
 #include "spdlog/spdlog.h"
+#include "tests/engine/scripted_engine.h"
 #include "tests/expert/provider_rig.h"
 
 namespace moed {
@@ -114,6 +117,25 @@ TEST_F(ProviderBuilderTest, ReadsFirstWhatWasInMemory) {
   EXPECT_EQ(second.sequence_counters(kSession).misses, 0u);
   ASSERT_TRUE(builder_->KeepResidency().ok());
   EXPECT_EQ(listed().front(), (CachedKey{kFirst, 4}));
+}
+
+// What it was asked for uses the engine, which goes before it.
+TEST_F(ProviderBuilderTest, AServedCacheDoesWhatItWasAskedForUntilItsEnd) {
+  config_.preset.preset = "auto";
+  config_.preset.fill = false;
+  config_.learned_state = folder_ / "learned";
+  config_.residency = folder_ / "residency";
+  RunLayer(Open(24), kFirst, {1, 2, 3, 4});
+  auto engine = std::make_unique<ScriptedEngine>(EngineLimits(), Clock::Real(), nullptr);
+  ServedCache cache(*builder_, *engine, {.budget = 1 << 20}, 1 << 20);
+  engine->Stop(absl::UnavailableError("over"));
+  std::atomic<int> done = 0;
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(cache.SaveResidency([&done](const auto&) { ++done; }).ok());
+  cache.End();
+  EXPECT_EQ(done, 10);
+  engine.reset();
+  cache.KeepLearned();
+  EXPECT_EQ(cache.SaveResidency([&done](const auto&) { ++done; }).code(), absl::StatusCode::kUnavailable);
 }
 
 TEST_F(ProviderBuilderTest, RefusesToKeepWhatAPresetChoosesAnew) {

@@ -121,6 +121,7 @@ TEST(RequestLimitsTest, BytesThatAreNoMessageAreToldSo) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
     EXPECT_THAT(ViolatedFields(status), ElementsAre("request"));
   }
+  EXPECT_EQ(server.Metric(R"(moe_requests_rejected_total{reason="too_large"})"), 0);
 }
 
 TEST(RequestLimitsTest, ALongPromptIsNotTokenisedToItsEnd) {

@@ -128,6 +128,11 @@ ServerHarness::ServerHarness(HarnessOptions options)
   model_.limits = options.calls;
   model_.messages = std::make_shared<InferenceLimits>(options.calls.request);
   model_.expert_map = [experts = options.mapped_experts](uint64_t since) { return TestExpertMap(since, experts); };
+  model_.expert_stats = [experts = options.resident_experts] {
+    ExpertStats stats = TestExpertStats();
+    for (LayerStats& layer : stats.layers) layer.resident.resize(experts, layer.resident.back());
+    return stats;
+  };
   *model_.info.mutable_sampling_defaults() = options.sampling_defaults;
   if (!options.chat_template.empty()) {
     auto parsed = chat::ModelTemplate::Parse(options.chat_template, R"({"bos_token": "<|endoftext|>"})");
@@ -198,14 +203,21 @@ grpc::Status Generate(ServerHarness& server, const moe::v1::GenerateRequest& req
   return server.inference().Generate(&context, request, response == nullptr ? &ignored : response);
 }
 
-HttpResponse HttpGet(const Address& address, const std::string& path) {
-  HttpResponse response;
+int ConnectTo(const Address& address) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in to{};
   to.sin_family = AF_INET;
   to.sin_port = htons(static_cast<uint16_t>(address.port));
   inet_pton(AF_INET, address.host.c_str(), &to.sin_addr);
-  if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0) {
+  if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0) return fd;
+  close(fd);
+  return -1;
+}
+
+HttpResponse HttpGet(const Address& address, const std::string& path) {
+  HttpResponse response;
+  const int fd = ConnectTo(address);
+  if (fd >= 0) {
     const std::string request = "GET " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     EXPECT_EQ(send(fd, request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
     std::string answer;

@@ -84,7 +84,8 @@ struct HarnessOptions {
   std::function<std::unique_ptr<Engine>(Engine&)> wrap;  // what the server takes for its engine; absent: the scripted one
   size_t untaken_bytes = 64 << 20;                       // LiveCalls
   bool reflection = false;
-  int mapped_experts = 1;  // of the second layer in a map
+  int mapped_experts = 1;       // of the second layer in a map
+  size_t resident_experts = 2;  // of each layer
 };
 
 // The engine steps only when told to (Step, StepUntilIdle), so that a test decides what happens when.
@@ -176,6 +177,8 @@ struct HttpResponse {
   std::string body;
 };
 HttpResponse HttpGet(const Address& address, const std::string& path);
+
+int ConnectTo(const Address& address);  // a socket; -1 where nobody listens
 
 // The fields that a google.rpc.BadRequest names.
 std::vector<std::string> ViolatedFields(const grpc::Status& status);
