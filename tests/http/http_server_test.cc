@@ -167,6 +167,8 @@ TEST_F(HttpServerTest, LimitsHoldBeforeTheHandlerIsAsked) {
   EXPECT_THAT(Answer(Post("content-length: 65", "")), StartsWith("HTTP/1.1 413 "));
   EXPECT_THAT(Answer(Post("transfer-encoding: chunked", "41\r\n" + std::string(65, 'x'))), StartsWith("HTTP/1.1 413 "));
   EXPECT_THAT(Answer(Post("filling: " + std::string(600, 'x'), "")), StartsWith("HTTP/1.1 431 "));
+  EXPECT_THAT(Answer(Post("transfer-encoding: chunked", "5;" + std::string(600, 'x'))), StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(Answer(Post("transfer-encoding: chunked", "0\r\nt: " + std::string(600, 'x'))), StartsWith("HTTP/1.1 400 "));
   EXPECT_THAT(Answer("GET /refused HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"), StartsWith("HTTP/1.1 401 "));
 }
 

@@ -216,6 +216,16 @@ class TransportTest(RealProgramsTest):
                 peer.send(b"{}")
                 self.assertEqual(peer.answer()[0], 400)
 
+    def test_chunks_bring_little_but_the_body(self) -> None:
+        head = JSON_POST + b"transfer-encoding: chunked\r\n\r\n"
+        with self.front() as front:
+            for begun in (b"2;x=", b"0\r\nx: "):
+                with self.subTest(begun):
+                    status, message = self.status_of(front, head + begun + b"x" * (64 * KIB))
+                    self.assertEqual((status, "extension" in message), (400, True))
+            whole = b"2;x=%s\r\n{}\r\n0\r\nx: %s\r\n\r\n" % (b"x" * (8 * KIB), b"x" * (8 * KIB))
+            self.assertIn("missing", self.status_of(front, head + whole)[1], "the body was read")
+
     # Connections
 
     def test_requests_follow_each_other(self) -> None:
