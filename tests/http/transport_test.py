@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from tests.http.front import Front
 from tests.real_programs import RealProgramsTest, main
+from tests.tokens import write_tokens
 from tools.server_process import free_port, wait_until
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -225,6 +226,26 @@ class TransportTest(RealProgramsTest):
                     self.assertEqual((status, "extension" in message), (400, True))
             whole = b"2;x=%s\r\n{}\r\n0\r\nx: %s\r\n\r\n" % (b"x" * (8 * KIB), b"x" * (8 * KIB))
             self.assertIn("missing", self.status_of(front, head + whole)[1], "the body was read")
+
+    def test_only_who_may_ask_brings_a_body(self) -> None:
+        tokens = write_tokens(self.folder / "tokens", ("someone", "infer", "a-key-of-sixteen-letters"))
+        sized, chunked_too = b"content-length: %d\r\n\r\n" % (4 * MIB), b"transfer-encoding: chunked\r\n\r\n"
+        cases = [
+            (b"GET /healthz HTTP/1.1\r\nhost: x\r\n" + sized, 400),
+            (b"GET /healthz HTTP/1.1\r\nhost: x\r\n" + chunked_too, 400),
+            (b"GET / HTTP/1.1\r\nhost: x\r\n" + sized, 400),
+            (b"HEAD /v2/health/live HTTP/1.1\r\nhost: x\r\n" + sized, 400),
+            (b"POST /healthz HTTP/1.1\r\nhost: x\r\n" + sized, 405),
+            (JSON_POST + sized, 401),
+            (JSON_POST + chunked_too, 401),
+            (JSON_POST + b"authorization: Bearer another-key-of-letters\r\n" + sized, 401),
+            (b"GET /healthz HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n", 200),
+        ]
+        with self.front("--tokens", tokens) as front:
+            for head, expected in cases:
+                with self.subTest(head), self.peer(front) as peer:
+                    peer.send(head)  # and nothing of the body
+                    self.assertEqual(peer.head()[0], expected)
 
     # Connections
 

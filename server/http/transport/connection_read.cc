@@ -183,6 +183,10 @@ std::optional<HttpReply> Connection::HeadRefusal() {
   }
   if (head.count("Content-Encoding") > 0) return refusal(415, "bodies must not be compressed");
   const uint64_t length = parser_->content_length().value_or(0);
+  // Nobody reads it, and whoever asks without a token would take the room of bodies that are read.
+  if ((head_alone_ || head.method() == beast_http::verb::get) && (length > 0 || parser_->chunked())) {
+    return refusal(400, StrCat("a ", request_.method, " has no body"));
+  }
   if (length > share_->limits.body_bytes) {
     return refusal(413, StrCat("the body has ", length, " bytes, allowed are ", share_->limits.body_bytes));
   }
