@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 from tests.http.front import Front
 from tests.real_programs import RealProgramsTest, main
@@ -246,6 +247,30 @@ class TransportTest(RealProgramsTest):
                 with self.subTest(head), self.peer(front) as peer:
                     peer.send(head)  # and nothing of the body
                     self.assertEqual(peer.head()[0], expected)
+
+    def test_time_grows_with_the_body(self) -> None:
+        """What could be searched again and again takes little more than as much that could not."""
+
+        def conversation(calls: int, results: int) -> Any:
+            said = [{"type": "tool_use", "name": "a"}] * calls
+            heard = [{"type": "tool_result", "tool_use_id": "x"}] * results
+            return {"messages": [{"role": "assistant", "content": said}, {"role": "user", "content": heard}, 0]}
+
+        cases = [
+            ("/v1/messages", conversation(64_000, 1), conversation(32_000, 32_000), "messages[2]"),
+        ]
+        with self.front() as front:
+
+            def seconds(path: str, body: Any, words: str) -> float:
+                before = front.processor_seconds()
+                status, answer = front.post(path, body)
+                self.assertEqual(status, 400)
+                self.assertIn(words, answer["error"]["message"])
+                return front.processor_seconds() - before
+
+            for path, easy, hard, words in cases:
+                with self.subTest(path):
+                    self.assertLess(seconds(path, hard, words), 4 * seconds(path, easy, words) + 0.1)
 
     # Connections
 
