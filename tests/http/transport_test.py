@@ -256,8 +256,12 @@ class TransportTest(RealProgramsTest):
             heard = [{"type": "tool_result", "tool_use_id": "x"}] * results
             return {"messages": [{"role": "assistant", "content": said}, {"role": "user", "content": heard}, 0]}
 
+        def objects(number: int, members: int) -> Any:
+            return {"what": [{f"{i:04x}": 0 for i in range(members)}] * number}
+
         cases = [
             ("/v1/messages", conversation(64_000, 1), conversation(32_000, 32_000), "messages[2]"),
+            ("/v1/completions", objects(110 * 64, 32), objects(110, 2048), "unknown parameter"),
         ]
         with self.front() as front:
 
