@@ -108,6 +108,7 @@ class Watch final : public std::enable_shared_from_this<Watch> {
   }
 
   void Tell(const moe::v1::Stats& stats) {
+    if (gone_) return;
     if (!begun_) exchange_->StartStream("text/event-stream");
     std::string event = EventText(map_, !std::exchange(begun_, true), stats);
     map_.clear_layers();
@@ -115,6 +116,7 @@ class Watch final : public std::enable_shared_from_this<Watch> {
   }
 
   void Pause() {
+    if (gone_) return;
     const auto now = SystemClock::now();
     const auto pause = std::max<SystemClock::duration>(kPause, kPausesOfWork * (now - asked_));
     pause_ = std::make_unique<grpc::Alarm>();  // a new one each time: it may not be set by its own callback

@@ -5,10 +5,12 @@ import http.client
 import itertools
 import json
 import signal
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 from tests.http.front import CALL_SECONDS, Front, front_of
+from tests.http.scripted_daemon import ScriptedDaemon, serving
 from tests.http.served import ServedTest
 from tests.real_programs import main
 from tests.tokens import write_tokens
@@ -16,6 +18,7 @@ from tools.daemon import Daemon
 from tools.server_process import free_port
 
 PATH = "/moed/experts"
+CONTROL = "/moe.v1.Control"
 LAYERS, EXPERTS = 8, 32
 KEY = "a-key-of-sixteen-characters"
 
@@ -104,6 +107,40 @@ class ExpertsTest(ServedTest):
             daemon.close()
             *_, last = events
             self.assertEqual(last["error"]["code"], "unavailable")
+
+    @contextlib.contextmanager
+    def ended_while_asked(self) -> Iterator[tuple[Front, threading.Event]]:
+        """One whose listener it has given up while the daemon is asked; and what lets the daemon answer."""
+        flags = ("--model-name", "m", "--drain-seconds", 0)
+        asked, answer = threading.Event(), threading.Event()
+
+        def stats(*_: Any) -> bytes:
+            asked.set()
+            answer.wait(CALL_SECONDS)
+            return b""
+
+        scripted = ScriptedDaemon({f"{CONTROL}/GetExpertMap": lambda *_: b"", f"{CONTROL}/GetStats": stats}, {})
+        with contextlib.ExitStack() as closing:
+            address = closing.enter_context(serving(scripted))
+            closing.callback(answer.set)
+            front = closing.enter_context(contextlib.closing(Front(self.binaries, address, *flags)))
+            front.wait_until_ready()
+            listener = closing.enter_context(contextlib.closing(front.connection()))
+            listener.request("GET", PATH)
+            self.assertTrue(asked.wait(CALL_SECONDS))
+            front.send_signal(signal.SIGTERM)
+            self.assertRaises(http.client.RemoteDisconnected, listener.getresponse)
+            yield front, answer
+
+    def test_an_answer_that_comes_after_the_end_does_not_hold_it_up(self) -> None:
+        with self.ended_while_asked() as (front, answer):
+            answer.set()
+            self.assertEqual(front.wait(CALL_SECONDS), 0, front.log())
+
+    def test_a_second_signal_does_not_wait_for_the_daemon(self) -> None:
+        with self.ended_while_asked() as (front, _):
+            front.send_signal(signal.SIGTERM)
+            self.assertEqual(front.wait(CALL_SECONDS), -signal.SIGTERM, front.log())
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "boost/asio/ip/address.hpp"
 #include "core/base/clock.h"
 #include "core/base/status.h"
@@ -167,6 +168,8 @@ TEST_F(HttpServerTest, LimitsHoldBeforeTheHandlerIsAsked) {
   EXPECT_THAT(Answer(Post("content-length: 65", "")), StartsWith("HTTP/1.1 413 "));
   EXPECT_THAT(Answer(Post("transfer-encoding: chunked", "41\r\n" + std::string(65, 'x'))), StartsWith("HTTP/1.1 413 "));
   EXPECT_THAT(Answer(Post("filling: " + std::string(600, 'x'), "")), StartsWith("HTTP/1.1 431 "));
+  EXPECT_THAT(Answer(Post("transfer-encoding: chunked", "5;" + std::string(600, 'x'))), StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(Answer(Post("transfer-encoding: chunked", "0\r\nt: " + std::string(600, 'x'))), StartsWith("HTTP/1.1 400 "));
   EXPECT_THAT(Answer("GET /refused HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"), StartsWith("HTTP/1.1 401 "));
 }
 
@@ -190,6 +193,22 @@ TEST_F(HttpServerTest, AClientThatLeavesWithItsWholeAnswerIsNotGone) {
   End();
   EXPECT_THAT(lines_->last_formatted(), testing::Each(testing::Not(HasSubstr("\"gone\":true"))));
   EXPECT_THAT(lines_->last_formatted(), Contains(HasSubstr("\"gone\":false")).Times(2));
+}
+
+TEST_F(HttpServerTest, WhatIsWrittenAfterTheEndIsLetGoOf) {
+  Serve();
+  const int connection = Connect();
+  const std::string request = "GET /kept HTTP/1.1\r\nhost: x\r\n\r\n";
+  send(connection, request.data(), request.size(), MSG_NOSIGNAL);
+  handler_.handled.WaitForNotification();
+  End();
+  const auto let_go = std::make_shared<absl::Notification>();
+  std::shared_ptr<void> held(nullptr, [let_go](void*) { let_go->Notify(); });
+  handler_.kept->Write("nobody reads this", [held] { FAIL(); });
+  held.reset();
+  EXPECT_TRUE(let_go->WaitForNotificationWithTimeout(absl::Minutes(1)));
+  handler_.kept.reset();  // before the server ends
+  close(connection);
 }
 
 TEST_F(HttpServerTest, AStreamIsHeldBackByItsReader) {

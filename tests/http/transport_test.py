@@ -6,9 +6,11 @@ import json
 import signal
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 from tests.http.front import Front
 from tests.real_programs import RealProgramsTest, main
+from tests.tokens import write_tokens
 from tools.server_process import free_port, wait_until
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -215,6 +217,64 @@ class TransportTest(RealProgramsTest):
                 self.assertEqual(peer.answer()[0], 100)
                 peer.send(b"{}")
                 self.assertEqual(peer.answer()[0], 400)
+
+    def test_chunks_bring_little_but_the_body(self) -> None:
+        head = JSON_POST + b"transfer-encoding: chunked\r\n\r\n"
+        with self.front() as front:
+            for begun in (b"2;x=", b"0\r\nx: "):
+                with self.subTest(begun):
+                    status, message = self.status_of(front, head + begun + b"x" * (64 * KIB))
+                    self.assertEqual((status, "extension" in message), (400, True))
+            whole = b"2;x=%s\r\n{}\r\n0\r\nx: %s\r\n\r\n" % (b"x" * (8 * KIB), b"x" * (8 * KIB))
+            self.assertIn("missing", self.status_of(front, head + whole)[1], "the body was read")
+
+    def test_only_who_may_ask_brings_a_body(self) -> None:
+        tokens = write_tokens(self.folder / "tokens", ("someone", "infer", "a-key-of-sixteen-letters"))
+        sized, chunked_too = b"content-length: %d\r\n\r\n" % (4 * MIB), b"transfer-encoding: chunked\r\n\r\n"
+        cases = [
+            (b"GET /healthz HTTP/1.1\r\nhost: x\r\n" + sized, 400),
+            (b"GET /healthz HTTP/1.1\r\nhost: x\r\n" + chunked_too, 400),
+            (b"GET / HTTP/1.1\r\nhost: x\r\n" + sized, 400),
+            (b"HEAD /v2/health/live HTTP/1.1\r\nhost: x\r\n" + sized, 400),
+            (b"POST /healthz HTTP/1.1\r\nhost: x\r\n" + sized, 405),
+            (JSON_POST + sized, 401),
+            (JSON_POST + chunked_too, 401),
+            (JSON_POST + b"authorization: Bearer another-key-of-letters\r\n" + sized, 401),
+            (b"GET /healthz HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n", 200),
+        ]
+        with self.front("--tokens", tokens) as front:
+            for head, expected in cases:
+                with self.subTest(head), self.peer(front) as peer:
+                    peer.send(head)  # and nothing of the body
+                    self.assertEqual(peer.head()[0], expected)
+
+    def test_time_grows_with_the_body(self) -> None:
+        """What could be searched again and again takes little more than as much that could not."""
+
+        def conversation(calls: int, results: int) -> Any:
+            said = [{"type": "tool_use", "name": "a"}] * calls
+            heard = [{"type": "tool_result", "tool_use_id": "x"}] * results
+            return {"messages": [{"role": "assistant", "content": said}, {"role": "user", "content": heard}, 0]}
+
+        def objects(number: int, members: int) -> Any:
+            return {"what": [{f"{i:04x}": 0 for i in range(members)}] * number}
+
+        cases = [
+            ("/v1/messages", conversation(64_000, 1), conversation(32_000, 32_000), "messages[2]"),
+            ("/v1/completions", objects(110 * 64, 32), objects(110, 2048), "unknown parameter"),
+        ]
+        with self.front() as front:
+
+            def seconds(path: str, body: Any, words: str) -> float:
+                before = front.processor_seconds()
+                status, answer = front.post(path, body)
+                self.assertEqual(status, 400)
+                self.assertIn(words, answer["error"]["message"])
+                return front.processor_seconds() - before
+
+            for path, easy, hard, words in cases:
+                with self.subTest(path):
+                    self.assertLess(seconds(path, hard, words), 4 * seconds(path, easy, words) + 0.1)
 
     # Connections
 

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "core/base/status.h"
 #include "server/http/api/parameters.h"
 
@@ -70,39 +71,40 @@ absl::Status ReadBlock(const Json& json, std::string_view role, Block& block) {
       role == "user" ? "; a user's are text and tool_result" : "; an assistant's are text, thinking and tool_use");
 }
 
-std::string NameOfCall(const ChatRequest& request, const std::string& id) {
-  for (const ChatMessage& message : request.messages()) {
-    for (const auto& call : message.tool_calls()) {
-      if (call.id() == id) return call.name();
-    }
-  }
-  return "";
-}
+// Names of calls by their ids, of the first one that has it.
+using CallNames = absl::flat_hash_map<std::string, std::string>;
 
-void AddUserBlock(Block block, ChatRequest& request, ChatMessage*& open) {
+// A conversation while it is read.
+struct Conversation {
+  ChatRequest& request;
+  CallNames names;
+};
+
+void AddUserBlock(Block block, Conversation& conversation, ChatMessage*& open) {
   if (block.type == "tool_result") {
-    const std::string name = NameOfCall(request, block.tool_use_id);
-    ChatMessage& result = *request.add_messages();
+    ChatMessage& result = *conversation.request.add_messages();
     result.set_role("tool");
-    result.set_name(name);
+    const auto name = conversation.names.find(block.tool_use_id);
+    if (name != conversation.names.end()) result.set_name(name->second);
     result.set_tool_call_id(std::move(block.tool_use_id));
     result.add_content()->set_text(std::move(block.result));
     open = nullptr;
     return;
   }
   if (open == nullptr) {
-    open = request.add_messages();
+    open = conversation.request.add_messages();
     open->set_role("user");
   }
   open->add_content()->set_text(std::move(block.text));
 }
 
-void AddAssistantBlock(Block block, ChatMessage& message) {
+void AddAssistantBlock(Block block, CallNames& names, ChatMessage& message) {
   if (block.type == "text") {
     message.add_content()->set_text(std::move(block.text));
   } else if (block.type == "thinking") {
     message.mutable_reasoning()->append(block.thinking);
   } else {
+    names.try_emplace(block.id, block.name);
     auto& call = *message.add_tool_calls();
     call.set_id(std::move(block.id));
     call.set_name(std::move(block.name));
@@ -110,10 +112,10 @@ void AddAssistantBlock(Block block, ChatMessage& message) {
   }
 }
 
-absl::Status ReadContent(const Json& content, const std::string& role, ChatRequest& request) {
+absl::Status ReadContent(const Json& content, const std::string& role, Conversation& conversation) {
   ChatMessage* open = nullptr;  // the message that the next text belongs to
   if (content.is_string() || role == "assistant") {
-    open = request.add_messages();
+    open = conversation.request.add_messages();
     open->set_role(role);
   }
   if (content.is_string()) {
@@ -124,15 +126,15 @@ absl::Status ReadContent(const Json& content, const std::string& role, ChatReque
     Block block;
     MOED_RETURN_IF_ERROR(ReadBlock(element, role, block));
     if (role == "user") {
-      AddUserBlock(std::move(block), request, open);
+      AddUserBlock(std::move(block), conversation, open);
     } else {
-      AddAssistantBlock(std::move(block), *open);
+      AddAssistantBlock(std::move(block), conversation.names, *open);
     }
     return absl::OkStatus();
   });
 }
 
-absl::Status ReadMessage(const Json& json, ChatRequest& request) {
+absl::Status ReadMessage(const Json& json, Conversation& conversation) {
   struct Message {
     std::string role;
     const Json* content = nullptr;
@@ -149,7 +151,7 @@ absl::Status ReadMessage(const Json& json, ChatRequest& request) {
   MOED_RETURN_IF_ERROR(ReadMembers(json, kMessage, message));
   if (message.role != "user" && message.role != "assistant") return InvalidArgument(".role: allowed are user and assistant");
   if (message.content == nullptr) return InvalidArgument(".content: missing");
-  return InParameter(".content", ReadContent(*message.content, message.role, request));
+  return InParameter(".content", ReadContent(*message.content, message.role, conversation));
 }
 
 absl::Status ApplyToolType(const Json& value, Tool&) { return OnlyValue(value, "custom", "tools of a server are not offered"); }
@@ -178,7 +180,8 @@ constexpr Parameter<Tool> kTool[] = {{"type", ApplyToolType},           {"name",
 }  // namespace
 
 absl::Status ReadAnthropicMessages(const Json& messages, ChatRequest& request) {
-  return ReadElements(messages, [&](const Json& element) { return ReadMessage(element, request); });
+  Conversation conversation{request, {}};
+  return ReadElements(messages, [&](const Json& element) { return ReadMessage(element, conversation); });
 }
 
 absl::Status ReadAnthropicTools(const Json& tools, ChatRequest& request) {

@@ -1,6 +1,8 @@
 #include "server/http/json/bounded_json.h"
 
+#include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -31,14 +33,15 @@ class BoundedBuilder final : public Json::json_sax_t {
   bool binary(binary_t&) override { return Fail("binary values are no JSON"); }
   bool start_object(size_t) override { return Open(Json::object()); }
   bool start_array(size_t) override { return Open(Json::array()); }
-  bool end_object() override { return Close(); }
+  bool end_object() override { return NamesDiffer() && Close(); }
   bool end_array() override { return Close(); }
 
   bool key(string_t& name) override {
     if (open_.back()->size() == limits_.members) return Fail(StrCat("more than ", limits_.members, " members of one object"));
-    if (open_.back()->contains(name)) return Fail(StrCat("\"", name.substr(0, 64), "\" stands twice in one object"));
     if (!Take(kEntryBytes + name.size())) return false;
-    slot_ = &(*open_.back())[std::move(name)];
+    // Its own functions would search it for the name; that none stands twice is looked at when it is whole.
+    auto& object = open_.back()->get_ref<Json::object_t&>();
+    slot_ = &object.emplace_back(std::move(name), nullptr).second;
     return true;
   }
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& error) override {
@@ -88,6 +91,14 @@ class BoundedBuilder final : public Json::json_sax_t {
     if (!Take(kValueBytes + kContainerBytes)) return false;
     open_.push_back(Place(std::move(container)));
     return true;
+  }
+
+  bool NamesDiffer() {
+    std::vector<std::string_view> names;
+    for (const auto& [name, value] : open_.back()->get_ref<const Json::object_t&>()) names.push_back(name);
+    std::ranges::sort(names);
+    const auto twice = std::ranges::adjacent_find(names);
+    return twice == names.end() || Fail(StrCat("\"", twice->substr(0, 64), "\" stands twice in one object"));
   }
 
   bool Close() {

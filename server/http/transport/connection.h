@@ -65,7 +65,8 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   void OnRead(const boost::system::error_code& error, size_t bytes);
   void Parse();
   void SkipEmptyLines();
-  bool ParseSome();  // whether there may be more to parse
+  bool ParseSome();                                     // whether there may be more to parse
+  std::optional<HttpReply> LengthRefusal(bool hungry);  // `hungry`: the parser wants more than there is
   bool TakeHead();
   std::optional<HttpReply> HeadRefusal();
   bool CountBody();

@@ -114,8 +114,8 @@ bool Connection::ParseSome() {
     RefuseMalformed(error);
     return false;
   }
-  if (state_ == State::kHead && wire_bytes_ + (parser_->is_header_done() ? 0 : unparsed_.size()) > share_->limits.head_bytes) {
-    Refuse(share_->handler.Refusal("", 431, StrCat("the request's head is longer than ", share_->limits.head_bytes, " bytes")));
+  if (auto refusal = LengthRefusal(hungry)) {
+    Refuse(*std::move(refusal));
     return false;
   }
   if (state_ == State::kHead && parser_->is_header_done() && !TakeHead()) return false;
@@ -126,6 +126,19 @@ bool Connection::ParseSome() {
   }
   if (hungry) Read();
   return !hungry;
+}
+
+// Of what the parser takes whole or not at all: a head, the line before a chunk, the trailer.
+std::optional<HttpReply> Connection::LengthRefusal(bool hungry) {
+  const size_t most = share_->limits.head_bytes;
+  if (state_ == State::kHead && wire_bytes_ + (parser_->is_header_done() ? 0 : unparsed_.size()) > most) {
+    return share_->handler.Refusal("", 431, StrCat("the request's head is longer than ", most, " bytes"));
+  }
+  if (state_ == State::kBody && hungry && unparsed_.size() > most) {
+    const std::string message = StrCat("a chunk's extension or the trailer is longer than ", most, " bytes");
+    return share_->handler.Refusal(request_.path, 400, message);
+  }
+  return std::nullopt;
 }
 
 bool Connection::TakeHead() {
@@ -170,6 +183,10 @@ std::optional<HttpReply> Connection::HeadRefusal() {
   }
   if (head.count("Content-Encoding") > 0) return refusal(415, "bodies must not be compressed");
   const uint64_t length = parser_->content_length().value_or(0);
+  // Nobody reads it, and whoever asks without a token would take the room of bodies that are read.
+  if ((head_alone_ || head.method() == beast_http::verb::get) && (length > 0 || parser_->chunked())) {
+    return refusal(400, StrCat("a ", request_.method, " has no body"));
+  }
   if (length > share_->limits.body_bytes) {
     return refusal(413, StrCat("the body has ", length, " bytes, allowed are ", share_->limits.body_bytes));
   }

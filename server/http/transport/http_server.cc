@@ -11,6 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "boost/asio/executor_work_guard.hpp"
 #include "boost/asio/post.hpp"
 #include "boost/asio/signal_set.hpp"
 #include "boost/asio/steady_timer.hpp"
@@ -36,6 +37,10 @@ class HttpServer::Impl {
  public:
   Impl(const HttpServerOptions& options, RequestHandler& handler, AccessLog& log)
       : options_(options), share_(std::make_shared<ConnectionShare>(options.limits, handler, log)) {}
+  ~Impl() {
+    io_.stop();
+    if (late_.joinable()) late_.join();
+  }
 
   absl::Status Listen();
   std::string address() const { return Address{options_.listen.host, acceptors_.port()}.Text(); }
@@ -66,6 +71,7 @@ class HttpServer::Impl {
   std::shared_ptr<TlsContext> tls_;                  // null: plain text
   std::optional<int64_t> drain_begin_nanos_;         // once a signal came
   int64_t drain_end_nanos_ = 0;
+  std::thread late_;  // runs what is told to connections after their end
   absl::Mutex mutex_;
   std::vector<std::weak_ptr<Connection>> connections_ ABSL_GUARDED_BY(mutex_);
 };
@@ -97,6 +103,12 @@ void HttpServer::Impl::Serve(std::function<void()> on_hangup, std::function<void
   for (int i = 1; i < kThreads; ++i) threads.emplace_back([this] { io_.run(); });
   io_.run();
   for (std::thread& thread : threads) thread.join();
+  // What an answer comes to that was too late would stay here, with all that it holds.
+  io_.restart();
+  late_ = std::thread([this] {
+    const auto work = asio::make_work_guard(io_);
+    io_.run();
+  });
 }
 
 void HttpServer::Impl::OnAccepted(Socket socket) {
@@ -180,6 +192,8 @@ void HttpServer::Impl::Tick() {
 void HttpServer::Impl::End() {
   error_code ignored;
   acceptors_.Close();
+  // From here on another one ends the program by itself.
+  for (const int signal : {SIGTERM, SIGINT}) signals_.remove(signal, ignored);
   signals_.cancel(ignored);
   for (const auto& connection : LiveConnections()) connection->Abandon();
 }
