@@ -60,10 +60,11 @@ std::string EventText(const moe::v1::ExpertMap& map, bool whole, const moe::v1::
 class Watch final : public std::enable_shared_from_this<Watch> {
  public:
   Watch(Daemon& daemon, const std::atomic<bool>& ending, std::shared_ptr<Exchange> exchange)
-      : daemon_(daemon), ending_(ending), exchange_(std::move(exchange)), token_(exchange_->request().token) {
-    daemon_.calls().Add();  // the pauses too
-  }
-  ~Watch() { daemon_.calls().Remove(); }
+      : counted_(daemon.calls()),
+        daemon_(daemon),
+        ending_(ending),
+        exchange_(std::move(exchange)),
+        token_(exchange_->request().token) {}
 
   void Begin() {
     exchange_->OnGone([weak = weak_from_this()] {
@@ -129,6 +130,7 @@ class Watch final : public std::enable_shared_from_this<Watch> {
     begun_ ? exchange_->EndStream(Event(OpenAiErrorJson(error))) : exchange_->Reply(OpenAiError(error));
   }
 
+  const CountedCall counted_;  // the pauses too; ends after what else it holds
   Daemon& daemon_;
   const std::atomic<bool>& ending_;
   const std::shared_ptr<Exchange> exchange_;

@@ -114,8 +114,8 @@ class UnaryCall final : public std::enable_shared_from_this<UnaryCall<Response>>
   template <class Begin>
   void Start(Done done, Begin begin) {
     count_.Add();
-    begin(&context_, &response_, [self = this->shared_from_this(), done = std::move(done)](const grpc::Status& status) {
-      done(status, self->response_);
+    begin(&context_, &response_, [self = this->shared_from_this(), done = std::move(done)](const grpc::Status& status) mutable {
+      std::exchange(done, nullptr)(status, self->response_);  // what it holds is gone before the count falls
       self->count_.Remove();
     });
   }

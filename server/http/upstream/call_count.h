@@ -28,4 +28,16 @@ class CallCount {
   int calls_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
+// Counts for as long as it lives.
+class CountedCall {
+ public:
+  explicit CountedCall(CallCount& count) : count_(count) { count_.Add(); }
+  ~CountedCall() { count_.Remove(); }
+  CountedCall(const CountedCall&) = delete;
+  CountedCall& operator=(const CountedCall&) = delete;
+
+ private:
+  CallCount& count_;
+};
+
 }  // namespace moed::http
