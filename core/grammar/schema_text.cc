@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "core/base/status.h"
 
@@ -46,13 +47,22 @@ Json BothTypes(const Json& one, const Json& other) {
   return both;
 }
 
-absl::StatusOr<Json> BothProperties(const Json& one, const Json& other, const std::string& path) {
-  Json both = one;
+// Values, and every so many bytes of texts.
+size_t Size(const Json& value) {
+  constexpr size_t kBytes = 8;
+  size_t size = 1;
+  if (value.is_string()) return size + value.get_ref<const std::string&>().size() / kBytes;
+  if (!value.is_structured()) return size;
+  for (const auto& [name, part] : value.items()) size += Size(part) + (value.is_object() ? name.size() / kBytes : 0);
+  return size;
+}
+
+absl::StatusOr<Json> BothProperties(Json both, const Json& other, const std::string& path, JoiningWork& work) {
   for (const auto& [name, schema] : other.items()) {
     if (!both.contains(name)) {
       both[name] = schema;
     } else if (both[name].is_object() && schema.is_object()) {
-      MOED_ASSIGN_OR_RETURN(both[name], Both(both[name], schema, path + "/" + name));
+      MOED_ASSIGN_OR_RETURN(both[name], Both(std::move(both[name]), schema, path + "/" + name, work));
     } else if (both[name] != schema) {
       return InvalidArgument(Place(path + "/" + name), "two schemas that cannot be joined");
     }
@@ -60,17 +70,21 @@ absl::StatusOr<Json> BothProperties(const Json& one, const Json& other, const st
   return both;
 }
 
-absl::StatusOr<Json> BothValues(const std::string& name, const Json& one, const Json& other, const std::string& path) {
+Json BothRequired(Json both, const Json& other) {
+  for (const Json& property : other) {
+    if (std::find(both.begin(), both.end(), property) == both.end()) both.push_back(property);
+  }
+  return both;
+}
+
+absl::StatusOr<Json> BothValues(const std::string& name, Json one, const Json& other, const std::string& path,
+                                JoiningWork& work) {
+  constexpr size_t kNames = 16;  // are compared while a value is copied
+  MOED_RETURN_IF_ERROR(work.Add((one.size() + other.size()) * (other.size() + path.size() / 16) / kNames, path));
   if (one == other) return one;
   if (name == "type") return BothTypes(one, other);
-  if (name == "properties" && one.is_object() && other.is_object()) return BothProperties(one, other, path);
-  if (name == "required" && one.is_array() && other.is_array()) {
-    Json both = one;
-    for (const Json& property : other) {
-      if (std::find(both.begin(), both.end(), property) == both.end()) both.push_back(property);
-    }
-    return both;
-  }
+  if (name == "properties" && one.is_object() && other.is_object()) return BothProperties(std::move(one), other, path, work);
+  if (name == "required" && one.is_array() && other.is_array()) return BothRequired(std::move(one), other);
   const bool numbers = one.is_number() && other.is_number();
   const bool is_least = name.compare(0, 3, "min") == 0 || name == "exclusiveMinimum";
   const bool is_most = name.compare(0, 3, "max") == 0 || name == "exclusiveMaximum";
@@ -101,16 +115,24 @@ Keyword KindOf(std::string_view name) {
   return Keyword::kUnknown;
 }
 
-absl::StatusOr<Json> Both(const Json& one, const Json& other, const std::string& path) {
-  Json both = one;
+absl::Status JoiningWork::Add(size_t work, const std::string& path) {
+  done_ += std::min(work, kMost + 1);
+  return done_ > kMost ? InvalidArgument(Place(path), "to join the schemas takes more than ", kMost, " steps") : absl::OkStatus();
+}
+
+absl::Status JoiningWork::AddCopy(const Json& value, const std::string& path) { return Add(Size(value), path); }
+
+absl::StatusOr<Json> Both(Json one, const Json& other, const std::string& path, JoiningWork& work) {
   for (const auto& [name, value] : other.items()) {
-    if (!both.contains(name)) {
-      both[name] = value;
-    } else if (KindOf(name) != Keyword::kAnnotation) {
-      MOED_ASSIGN_OR_RETURN(both[name], BothValues(name, both[name], value, path));
+    if (KindOf(name) == Keyword::kAnnotation) continue;
+    MOED_RETURN_IF_ERROR(work.AddCopy(value, path));
+    if (!one.contains(name)) {
+      one[name] = value;
+    } else {
+      MOED_ASSIGN_OR_RETURN(one[name], BothValues(name, std::move(one[name]), value, path, work));
     }
   }
-  return both;
+  return one;
 }
 
 const Json* Referred(const Json& root, std::string_view reference) {

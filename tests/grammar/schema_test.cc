@@ -138,6 +138,35 @@ TEST(JsonSchema, RefusalsNamePlaceAndKeyword) {
   EXPECT_FALSE(Grammar::FromJsonSchema(std::string(100'000, ' ')).ok());
 }
 
+std::string Times(int times, const std::string& part) {
+  std::string list = part;
+  for (int i = 1; i < times; ++i) list += "," + part;
+  return list;
+}
+
+// Each copied values for minutes.
+TEST(JsonSchema, JoiningHasAnEnd) {
+  std::string required, names;
+  for (int i = 0; i < 1400; ++i) required += StrCat(i == 0 ? "" : ",", R"({"required":["a)", i, R"("]})");
+  for (int i = 0; i < 2000; ++i) names += StrCat(i == 0 ? "" : ",", "\"b", i, "\"");
+  const std::string kSchemas[] = {
+      StrCat(R"({"type":"string","$defs":{"x":{"type":"string","allOf":[)", required, R"(]}},"anyOf":[)",
+             Times(1350, R"({"$ref":"#/$defs/x"})"), "]}"),
+      StrCat(R"({"type":"null","enum":[)", names, R"(],"anyOf":[)", Times(4000, "{}"), "]}"),
+  };
+  for (const std::string& schema : kSchemas) {
+    const auto grammar = Grammar::FromJsonSchema(schema);
+    EXPECT_THAT(std::string(grammar.status().message()), testing::HasSubstr("to join the schemas takes more than 1048576 steps"));
+  }
+}
+
+TEST(JsonSchema, AnnotationsAreNotJoined) {
+  const auto grammar = Grammar::FromJsonSchema(
+      StrCat(R"({"type":"null","default":[)", Times(8000, "[0]"), R"(],"anyOf":[)", Times(300, "{}"), "]}"));
+  ASSERT_TRUE(grammar.ok()) << grammar.status();
+  EXPECT_TRUE(Follows(*grammar, "null"));
+}
+
 // A text of tokens that the masks allow; it ends when it may, with a chance that grows.
 std::string Walked(Matcher& matcher, std::mt19937& random) {
   std::string text;
