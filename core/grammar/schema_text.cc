@@ -57,17 +57,30 @@ size_t Size(const Json& value) {
   return size;
 }
 
-absl::StatusOr<Json> BothProperties(Json both, const Json& other, const std::string& path, JoiningWork& work) {
-  for (const auto& [name, schema] : other.items()) {
-    if (!both.contains(name)) {
-      both[name] = schema;
-    } else if (both[name].is_object() && schema.is_object()) {
-      MOED_ASSIGN_OR_RETURN(both[name], Both(std::move(both[name]), schema, path + "/" + name, work));
-    } else if (both[name] != schema) {
-      return InvalidArgument(Place(path + "/" + name), "two schemas that cannot be joined");
-    }
+// What `schema` says of properties that it does not name.
+Json OtherProperties(const Json& schema) {
+  return schema.contains("additionalProperties") ? schema["additionalProperties"] : Json(true);
+}
+
+// The properties of either; of what only one names, the other's 'additionalProperties' says something too.
+absl::Status JoinProperties(Json& one, const Json& other, const std::string& path, JoiningWork& work) {
+  Json both = one.value("properties", Json::object());
+  const Json named = other.value("properties", Json::object());
+  if (!both.is_object() || !named.is_object()) return InvalidArgument(Place(path), "'properties' is no object");
+  MOED_RETURN_IF_ERROR(work.Add(Size(both) + Size(named), path));
+  MOED_RETURN_IF_ERROR(work.AddComparisons((both.size() + named.size()) * (named.size() + path.size() / 16), path));
+  const Json others[] = {OtherProperties(one), OtherProperties(other)};
+  MOED_RETURN_IF_ERROR(work.Add(named.size() * Size(others[0]), path));
+  for (auto& property : both.items()) {
+    if (others[1] == Json(true) || named.contains(property.key())) continue;
+    MOED_ASSIGN_OR_RETURN(property.value(), Both(std::move(property.value()), others[1], path + "/" + property.key(), work));
   }
-  return both;
+  for (const auto& [name, schema] : named.items()) {
+    Json here = both.contains(name) ? both[name] : others[0];
+    MOED_ASSIGN_OR_RETURN(both[name], Both(std::move(here), schema, path + "/" + name, work));
+  }
+  if (!both.empty()) one["properties"] = std::move(both);
+  return absl::OkStatus();
 }
 
 Json BothRequired(Json both, const Json& other) {
@@ -77,13 +90,13 @@ Json BothRequired(Json both, const Json& other) {
   return both;
 }
 
+// Of a keyword.
 absl::StatusOr<Json> BothValues(const std::string& name, Json one, const Json& other, const std::string& path,
                                 JoiningWork& work) {
-  constexpr size_t kNames = 16;  // are compared while a value is copied
-  MOED_RETURN_IF_ERROR(work.Add((one.size() + other.size()) * (other.size() + path.size() / 16) / kNames, path));
+  MOED_RETURN_IF_ERROR(work.AddComparisons((one.size() + other.size()) * other.size(), path));
   if (one == other) return one;
   if (name == "type") return BothTypes(one, other);
-  if (name == "properties" && one.is_object() && other.is_object()) return BothProperties(std::move(one), other, path, work);
+  if (name == "additionalProperties") return Both(std::move(one), other, path + "/" + name, work);
   if (name == "required" && one.is_array() && other.is_array()) return BothRequired(std::move(one), other);
   const bool numbers = one.is_number() && other.is_number();
   const bool is_least = name.compare(0, 3, "min") == 0 || name == "exclusiveMinimum";
@@ -122,9 +135,21 @@ absl::Status JoiningWork::Add(size_t work, const std::string& path) {
 
 absl::Status JoiningWork::AddCopy(const Json& value, const std::string& path) { return Add(Size(value), path); }
 
+absl::Status JoiningWork::AddComparisons(size_t names, const std::string& path) {
+  constexpr size_t kNames = 16;  // are compared while a value is copied
+  return Add(names / kNames, path);
+}
+
 absl::StatusOr<Json> Both(Json one, const Json& other, const std::string& path, JoiningWork& work) {
+  if (one == Json(false) || other == Json(true)) return one;
+  if (one == Json(true) || other == Json(false)) {
+    MOED_RETURN_IF_ERROR(work.AddCopy(other, path));
+    return other;
+  }
+  if (!one.is_object() || !other.is_object()) return InvalidArgument(Place(path), "two schemas that cannot be joined");
+  MOED_RETURN_IF_ERROR(JoinProperties(one, other, path, work));
   for (const auto& [name, value] : other.items()) {
-    if (KindOf(name) == Keyword::kAnnotation) continue;
+    if (KindOf(name) == Keyword::kAnnotation || name == "properties") continue;
     MOED_RETURN_IF_ERROR(work.AddCopy(value, path));
     if (!one.contains(name)) {
       one[name] = value;

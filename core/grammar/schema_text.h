@@ -27,6 +27,7 @@ class JoiningWork {
   static constexpr size_t kMost = 1 << 20;
   // INVALID_ARGUMENT "at PATH: ..." beyond kMost in all.
   absl::Status Add(size_t work, const std::string& path);
+  absl::Status AddComparisons(size_t names, const std::string& path);
   // To copy it.
   absl::Status AddCopy(const Json& value, const std::string& path);
 
@@ -34,8 +35,8 @@ class JoiningWork {
   size_t done_ = 0;
 };
 
-// A schema for what both accept, without the other's annotations; both are objects. INVALID_ARGUMENT "at PATH: ..." where that
-// cannot be said with the keywords that are supported.
+// A schema for what both accept, without the other's annotations. INVALID_ARGUMENT "at PATH: ..." where that cannot be said with
+// the keywords that are supported.
 absl::StatusOr<Json> Both(Json one, const Json& other, const std::string& path, JoiningWork& work);
 
 // The schema at "#/$defs/x". Null where there is none.
