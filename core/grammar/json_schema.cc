@@ -180,7 +180,6 @@ absl::StatusOr<Pc> Compiler::Reference(const Json& schema, const std::string& pa
   const Json* target = Target(reference);
   if (target == nullptr) return At(path, "'$ref' is ", ShownJson(schema["$ref"]), ", which is nothing in this schema");
   if (Asserts(schema, {"$ref"})) {
-    if (!target->is_object()) return At(path, "keywords beside '$ref' to ", target->type_name());
     MOED_ASSIGN_OR_RETURN(Json rest, Beside("$ref", schema, path));
     MOED_ASSIGN_OR_RETURN(const Json both, Both(std::move(rest), *target, path, work_));
     return Joined(both, path, depth);
@@ -204,7 +203,7 @@ absl::StatusOr<Pc> Compiler::AllOf(const Json& schema, const std::string& path, 
     if (one.is_object() && one.contains("$ref") && one["$ref"].is_string() && !Asserts(one, {"$ref"})) {
       part = Target(one["$ref"].get<std::string>());
     }
-    if (part == nullptr || !part->is_object()) return At(path, "'allOf' has what is no schema");
+    if (part == nullptr) return At(path, "'$ref' is ", ShownJson(one["$ref"]), ", which is nothing in this schema");
     MOED_ASSIGN_OR_RETURN(both, Both(std::move(both), *part, path, work_));
   }
   return Joined(both, path, depth);
@@ -218,7 +217,7 @@ absl::StatusOr<Pc> Compiler::AnyOf(const Json& schema, const std::string& keywor
   std::vector<Pc> parts;
   for (size_t i = 0; i < all.size(); ++i) {
     const std::string here = StrCat(path, "/", keyword, "/", i);
-    if (!rest.empty() && all[i].is_object()) {
+    if (!rest.empty()) {
       MOED_RETURN_IF_ERROR(work_.AddCopy(rest, here));
       MOED_ASSIGN_OR_RETURN(const Json both, Both(rest, all[i], here, work_));
       MOED_ASSIGN_OR_RETURN(const Pc part, Joined(both, here, depth));
