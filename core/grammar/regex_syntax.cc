@@ -237,7 +237,8 @@ absl::StatusOr<CharacterSet> Parser::Class() {
     if (single && at_ + 1 < pattern_.size() && pattern_[at_] == '-' && pattern_[at_ + 1] != ']') {
       const size_t dash = at_++;
       MOED_ASSIGN_OR_RETURN(const CharacterSet last, ClassItem());
-      if (last.ranges().size() != 1 || last.ranges()[0].first < item.ranges()[0].first)
+      if (last.ranges().size() != 1 || last.ranges()[0].first != last.ranges()[0].second ||
+          last.ranges()[0].first < item.ranges()[0].first)
         return Refused(dash, "no range of characters");
       item = CharacterSet({{item.ranges()[0].first, last.ranges()[0].second}});
     }

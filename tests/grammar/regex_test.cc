@@ -90,6 +90,7 @@ TEST(Regex, RefusalsNameByteAndConstruct) {
       {"a)", "at byte 1: ')' without '('"},
       {"[a", "at byte 0: '[' without ']'"},
       {"[b-a]", "at byte 2: no range of characters"},
+      {"[+-\\d]", "at byte 2: no range of characters"},
       {"*a", "at byte 0: nothing to repeat"},
       {"a**", "at byte 2: a repetition of a repetition"},
       {"a*+", "at byte 1: possessive repetition is not supported"},
