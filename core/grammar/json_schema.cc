@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "core/base/check.h"
 #include "core/base/json_value.h"
@@ -27,6 +29,12 @@ absl::Status At(const std::string& path, const Parts&... parts) {
   return InvalidArgument(Place(path), parts...);
 }
 
+struct Property {
+  std::string name;
+  const Json* schema;
+  bool needed;
+};
+
 class Compiler {
  public:
   Compiler(const Json& root, ProgramBuilder& builder, JsonRules& json) : root_(root), builder_(builder), json_(json) {}
@@ -35,6 +43,10 @@ class Compiler {
  private:
   // Every schema is a rule.
   absl::StatusOr<uint32_t> Rule(const Json& schema, const std::string& path, int depth);
+  // What a schema says beside one of its keywords.
+  absl::StatusOr<Json> Beside(const std::string& keyword, const Json& schema, const std::string& path);
+  // Null where there is none.
+  const Json* Target(const std::string& reference);
   // Of a schema that was made of several.
   absl::StatusOr<Pc> Joined(const Json& both, const std::string& path, int depth);
   absl::StatusOr<Pc> Body(const Json& schema, const std::string& path, int depth);
@@ -44,8 +56,7 @@ class Compiler {
   absl::StatusOr<Pc> Values(const Json& schema, const std::string& path);
   absl::StatusOr<Pc> OfType(const std::string& type, const Json& schema, const std::string& path, int depth);
   absl::StatusOr<Pc> Object(const Json& schema, const std::string& path, int depth);
-  absl::StatusOr<Pc> Properties(const Json& properties, const std::vector<std::string>& required, const std::string& path,
-                                int depth);
+  absl::StatusOr<Pc> Properties(const std::vector<Property>& properties, const std::string& path, int depth);
   absl::StatusOr<Pc> Array(const Json& schema, const std::string& path, int depth);
   absl::StatusOr<Pc> String(const Json& schema, const std::string& path);
   absl::StatusOr<Pc> Number(bool whole, const Json& schema, const std::string& path);
@@ -55,19 +66,49 @@ class Compiler {
   ProgramBuilder& builder_;
   JsonRules& json_;
   std::map<std::string, uint32_t> references_;
+  std::map<std::string, const Json*> targets_;
+  JoiningWork work_;
   int schemas_ = 0;
   int joined_ = 0;  // that are being compiled
 };
 
-// `schema` without some of its keywords.
-Json Without(Json schema, std::initializer_list<const char*> keywords) {
-  for (const char* keyword : keywords) schema.erase(keyword);
-  return schema;
+// Whether any keyword but these says something of values.
+bool Asserts(const Json& schema, std::initializer_list<std::string_view> but = {}) {
+  const auto& items = schema.items();
+  return std::any_of(items.begin(), items.end(), [&](const auto& item) {
+    return KindOf(item.key()) != Keyword::kAnnotation && std::find(but.begin(), but.end(), item.key()) == but.end();
+  });
 }
 
-bool Asserts(const Json& schema) {
-  const auto& items = schema.items();
-  return std::any_of(items.begin(), items.end(), [](const auto& item) { return KindOf(item.key()) != Keyword::kAnnotation; });
+absl::StatusOr<std::set<std::string>> Types(const Json& schema, const std::string& path) {
+  std::set<std::string> types;
+  if (!schema.contains("type")) return types;
+  const Json one = Json::array({schema["type"]});
+  for (const Json& type : schema["type"].is_array() ? schema["type"] : one) {
+    if (!type.is_string()) return At(path, "'type' is ", ShownJson(type));
+    types.insert(type.get<std::string>());
+  }
+  return types;
+}
+
+absl::StatusOr<std::set<std::string>> Required(const Json& schema, const std::string& path) {
+  std::set<std::string> required;
+  if (!schema.contains("required")) return required;
+  for (const Json& name : schema["required"]) {
+    if (!name.is_string()) return At(path, "'required' has ", ShownJson(name));
+    required.insert(name.get<std::string>());
+  }
+  return required;
+}
+
+// What its keywords are about.
+const char* TypeOfKeywords(const Json& schema) {
+  const auto any = [&](std::initializer_list<const char*> names) {
+    return std::any_of(names.begin(), names.end(), [&](const char* name) { return schema.contains(name); });
+  };
+  if (any({"properties", "required", "additionalProperties"})) return "object";
+  if (any({"items", "minItems", "maxItems"})) return "array";
+  return any({"pattern", "minLength", "maxLength"}) ? "string" : "number";
 }
 
 absl::StatusOr<Pc> Compiler::Build(std::string_view pointer, Pc next) {
@@ -85,6 +126,22 @@ absl::StatusOr<uint32_t> Compiler::Rule(const Json& schema, const std::string& p
   MOED_ASSIGN_OR_RETURN(const Pc body, Body(schema, path, depth));
   builder_.SetRule(rule, body);
   return rule;
+}
+
+absl::StatusOr<Json> Compiler::Beside(const std::string& keyword, const Json& schema, const std::string& path) {
+  Json rest = Json::object();
+  for (const auto& [name, value] : schema.items()) {
+    if (name == keyword || KindOf(name) == Keyword::kAnnotation) continue;
+    MOED_RETURN_IF_ERROR(work_.AddCopy(value, path));
+    rest[name] = value;
+  }
+  return rest;
+}
+
+const Json* Compiler::Target(const std::string& reference) {
+  const auto [found, is_new] = targets_.try_emplace(reference, nullptr);
+  if (is_new) found->second = Referred(root_, reference);
+  return found->second;
 }
 
 absl::StatusOr<Pc> Compiler::Joined(const Json& both, const std::string& path, int depth) {
@@ -106,21 +163,12 @@ absl::StatusOr<Pc> Compiler::Body(const Json& schema, const std::string& path, i
   if (schema.contains("anyOf")) return AnyOf(schema, "anyOf", path, depth);
   if (schema.contains("oneOf")) return AnyOf(schema, "oneOf", path, depth);
   if (schema.contains("const") || schema.contains("enum")) return Values(schema, path);
-  Json types = schema.contains("type") ? schema["type"] : Json();
-  if (types.is_null()) {  // what its keywords are about
-    types = schema.contains("properties") || schema.contains("required") || schema.contains("additionalProperties")
-                ? Json("object")
-            : schema.contains("items") || schema.contains("minItems") || schema.contains("maxItems")     ? Json("array")
-            : schema.contains("pattern") || schema.contains("minLength") || schema.contains("maxLength") ? Json("string")
-            : Asserts(schema)                                                                            ? Json("number")
-                                                                                                         : Json();
-  }
-  if (types.is_null()) return json_.AnyValue(kReturn);
-  if (!types.is_array()) types = Json::array({types});
+  if (!Asserts(schema)) return json_.AnyValue(kReturn);
+  MOED_ASSIGN_OR_RETURN(std::set<std::string> types, Types(schema, path));
+  if (!schema.contains("type")) types = {TypeOfKeywords(schema)};
   std::vector<Pc> parts;
-  for (const Json& type : types) {
-    if (!type.is_string()) return At(path, "'type' is ", ShownJson(type));
-    MOED_ASSIGN_OR_RETURN(const Pc part, OfType(type.get<std::string>(), schema, path, depth));
+  for (const std::string& type : types) {
+    MOED_ASSIGN_OR_RETURN(const Pc part, OfType(type, schema, path, depth));
     parts.push_back(part);
   }
   return builder_.Either(parts);
@@ -129,12 +177,11 @@ absl::StatusOr<Pc> Compiler::Body(const Json& schema, const std::string& path, i
 absl::StatusOr<Pc> Compiler::Reference(const Json& schema, const std::string& path, int depth) {
   if (!schema["$ref"].is_string()) return At(path, "'$ref' is ", ShownJson(schema["$ref"]));
   const auto reference = schema["$ref"].get<std::string>();
-  const Json* target = Referred(root_, reference);
+  const Json* target = Target(reference);
   if (target == nullptr) return At(path, "'$ref' is ", ShownJson(schema["$ref"]), ", which is nothing in this schema");
-  const Json rest = Without(schema, {"$ref"});
-  if (Asserts(rest)) {
-    if (!target->is_object()) return At(path, "keywords beside '$ref' to ", target->type_name());
-    MOED_ASSIGN_OR_RETURN(const Json both, Both(rest, *target, path));
+  if (Asserts(schema, {"$ref"})) {
+    MOED_ASSIGN_OR_RETURN(Json rest, Beside("$ref", schema, path));
+    MOED_ASSIGN_OR_RETURN(const Json both, Both(std::move(rest), *target, path, work_));
     return Joined(both, path, depth);
   }
   const auto [found, is_new] = references_.try_emplace(reference, 0);
@@ -150,14 +197,14 @@ absl::StatusOr<Pc> Compiler::Reference(const Json& schema, const std::string& pa
 absl::StatusOr<Pc> Compiler::AllOf(const Json& schema, const std::string& path, int depth) {
   const Json& all = schema["allOf"];
   if (!all.is_array() || all.empty()) return At(path, "'allOf' is no list of schemas");
-  Json both = Without(schema, {"allOf"});
+  MOED_ASSIGN_OR_RETURN(Json both, Beside("allOf", schema, path));
   for (const Json& one : all) {
     const Json* part = &one;
-    if (one.is_object() && one.contains("$ref") && one["$ref"].is_string() && !Asserts(Without(one, {"$ref"}))) {
-      part = Referred(root_, one["$ref"].get<std::string>());
+    if (one.is_object() && one.contains("$ref") && one["$ref"].is_string() && !Asserts(one, {"$ref"})) {
+      part = Target(one["$ref"].get<std::string>());
     }
-    if (part == nullptr || !part->is_object()) return At(path, "'allOf' has what is no schema");
-    MOED_ASSIGN_OR_RETURN(both, Both(both, *part, path));
+    if (part == nullptr) return At(path, "'$ref' is ", ShownJson(one["$ref"]), ", which is nothing in this schema");
+    MOED_ASSIGN_OR_RETURN(both, Both(std::move(both), *part, path, work_));
   }
   return Joined(both, path, depth);
 }
@@ -166,12 +213,13 @@ absl::StatusOr<Pc> Compiler::AllOf(const Json& schema, const std::string& path, 
 absl::StatusOr<Pc> Compiler::AnyOf(const Json& schema, const std::string& keyword, const std::string& path, int depth) {
   const Json& all = schema[keyword];
   if (!all.is_array() || all.empty()) return At(path, "'", keyword, "' is no list of schemas");
-  const Json rest = Without(schema, {keyword.c_str()});
+  MOED_ASSIGN_OR_RETURN(const Json rest, Beside(keyword, schema, path));
   std::vector<Pc> parts;
   for (size_t i = 0; i < all.size(); ++i) {
     const std::string here = StrCat(path, "/", keyword, "/", i);
-    if (Asserts(rest) && all[i].is_object()) {
-      MOED_ASSIGN_OR_RETURN(const Json both, Both(rest, all[i], here));
+    if (!rest.empty()) {
+      MOED_RETURN_IF_ERROR(work_.AddCopy(rest, here));
+      MOED_ASSIGN_OR_RETURN(const Json both, Both(rest, all[i], here, work_));
       MOED_ASSIGN_OR_RETURN(const Pc part, Joined(both, here, depth));
       parts.push_back(part);
     } else {
@@ -183,19 +231,16 @@ absl::StatusOr<Pc> Compiler::AnyOf(const Json& schema, const std::string& keywor
 }
 
 absl::StatusOr<Pc> Compiler::Values(const Json& schema, const std::string& path) {
-  if (Asserts(Without(schema, {"const", "enum", "type"})))
-    return At(path, "'const' and 'enum' are supported beside 'type' alone");
+  if (Asserts(schema, {"const", "enum", "type"})) return At(path, "'const' and 'enum' are supported beside 'type' alone");
   if (schema.contains("const") && schema.contains("enum")) return At(path, "'const' beside 'enum' is not supported");
   const Json values = schema.contains("const") ? Json::array({schema["const"]}) : schema["enum"];
   if (!values.is_array()) return At(path, "'enum' is no list");
+  MOED_ASSIGN_OR_RETURN(const std::set<std::string> types, Types(schema, path));
   std::vector<Pc> parts;
   for (const Json& value : values) {
     const std::string type = value.is_number_integer() ? "integer" : value.type_name();
-    const Json types = !schema.contains("type")    ? Json::array({type})
-                       : schema["type"].is_array() ? schema["type"]
-                                                   : Json::array({schema["type"]});
-    const auto allows = [&](const char* name) { return std::find(types.begin(), types.end(), name) != types.end(); };
-    if (!allows(type.c_str()) && !(value.is_number() && allows("number"))) continue;
+    const bool allowed = !schema.contains("type") || types.count(type) > 0 || (value.is_number() && types.count("number") > 0);
+    if (!allowed) continue;
     parts.push_back(builder_.Literal(value.dump(-1, ' ', false, Json::error_handler_t::replace), kReturn));
   }
   return builder_.Either(parts);
@@ -212,45 +257,45 @@ absl::StatusOr<Pc> Compiler::OfType(const std::string& type, const Json& schema,
 }
 
 absl::StatusOr<Pc> Compiler::Object(const Json& schema, const std::string& path, int depth) {
-  std::vector<std::string> required;
-  for (const Json& name : schema.value("required", Json::array())) {
-    if (!name.is_string()) return At(path, "'required' has ", ShownJson(name));
-    required.push_back(name.get<std::string>());
-  }
-  Json properties = schema.value("properties", Json::object());
-  if (!properties.is_object()) return At(path, "'properties' is no object");
-  const Json others = schema.value("additionalProperties", Json(true));
-  if (properties.empty() && required.empty()) {
+  static const auto& kNone = *new Json(Json::object());
+  static const auto& kAny = *new Json(true);
+  MOED_ASSIGN_OR_RETURN(const std::set<std::string> required, Required(schema, path));
+  const Json& named = schema.contains("properties") ? schema["properties"] : kNone;
+  if (!named.is_object()) return At(path, "'properties' is no object");
+  const Json& others = schema.contains("additionalProperties") ? schema["additionalProperties"] : kAny;
+  if (named.empty() && required.empty()) {
     if (others == Json(false)) return builder_.Literal("{", json_.Space(builder_.Literal("}", kReturn)));
     MOED_ASSIGN_OR_RETURN(const uint32_t value, Rule(others, path + "/additionalProperties", depth + 1));
     return json_.Map(value, 0, kReturn);
   }
   if (others.is_object()) return At(path, "a schema in 'additionalProperties' beside 'properties' is not supported");
-  for (const std::string& name : required) {
-    if (!properties.contains(name)) properties[name] = others;
+  std::vector<Property> properties;
+  std::set<std::string> unnamed = required;
+  for (const auto& [name, property] : named.items()) {
+    properties.push_back({name, &property, required.count(name) > 0});
+    unnamed.erase(name);
   }
-  return Properties(properties, required, path, depth);
+  for (const std::string& name : unnamed) properties.push_back({name, &others, true});
+  return Properties(properties, path, depth);
 }
 
-// Backwards: `first[i]` begins with what may follow "{" when the first i properties were left out, `further` when something was
+// Backwards: `first` begins with what may follow "{" when all properties before were left out, `further` when something was
 // written.
-absl::StatusOr<Pc> Compiler::Properties(const Json& properties, const std::vector<std::string>& required, const std::string& path,
-                                        int depth) {
+absl::StatusOr<Pc> Compiler::Properties(const std::vector<Property>& properties, const std::string& path, int depth) {
   const Pc close = json_.Space(builder_.Bytes('}', '}', kReturn));
-  std::vector<std::pair<std::string, uint32_t>> entries;
-  for (const auto& [name, schema] : properties.items()) {
-    MOED_ASSIGN_OR_RETURN(const uint32_t rule, Rule(schema, StrCat(path, "/properties/", name), depth + 1));
-    entries.emplace_back(name, rule);
+  std::vector<uint32_t> rules;
+  for (const Property& property : properties) {
+    MOED_ASSIGN_OR_RETURN(const uint32_t rule, Rule(*property.schema, StrCat(path, "/properties/", property.name), depth + 1));
+    rules.push_back(rule);
   }
   Pc further = close, first = close;
-  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
-    const std::string key = Json(entry->first).dump(-1, ' ', false, Json::error_handler_t::replace);
-    const Pc written = builder_.Literal(key + ":", json_.Space(builder_.Call(entry->second, further)));
-    const bool needed = std::find(required.begin(), required.end(), entry->first) != required.end();
+  for (size_t i = properties.size(); i-- > 0;) {
+    const std::string key = Json(properties[i].name).dump(-1, ' ', false, Json::error_handler_t::replace);
+    const Pc written = builder_.Literal(key + ":", json_.Space(builder_.Call(rules[i], further)));
     const Pc here = json_.Space(written);
     const Pc with_comma = builder_.Bytes(',', ',', here);
-    first = needed ? here : builder_.Either(here, first);
-    further = needed ? with_comma : builder_.Either(with_comma, further);
+    first = properties[i].needed ? here : builder_.Either(here, first);
+    further = properties[i].needed ? with_comma : builder_.Either(with_comma, further);
   }
   return builder_.Bytes('{', '{', first);
 }

@@ -57,7 +57,11 @@ Pc ProgramBuilder::Repeat(absl::FunctionRef<Pc(Pc next)> part, int least, int mo
     program_.code[start].next = body;
   }
   for (int i = least; i < most && !full_; ++i) start = Either(part(start), next);
-  for (int i = 0; i < least && !full_; ++i) start = part(start);
+  for (int i = 0; i < least && !full_; ++i) {
+    const Pc before = start;
+    start = part(start);
+    if (start == before) break;  // the empty text, however often
+  }
   return start;
 }
 

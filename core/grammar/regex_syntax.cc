@@ -1,5 +1,6 @@
 #include "core/grammar/regex_syntax.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -17,6 +18,13 @@ CharacterSet One(char32_t character) { return CharacterSet({{character, characte
 CharacterSet Digits() { return CharacterSet({{'0', '9'}}); }
 CharacterSet Word() { return CharacterSet({{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}); }
 CharacterSet Space() { return CharacterSet({{'\t', '\r'}, {' ', ' '}}); }
+
+// Whether it matches the empty text alone, and says so: what is built of any other has instructions, which are counted.
+bool IsEmpty(const RegexNode& node) {
+  if (node.kind == RegexNode::Kind::kCharacter) return false;
+  if (node.kind == RegexNode::Kind::kRepeat && node.most == 0) return true;
+  return std::all_of(node.parts.begin(), node.parts.end(), IsEmpty);
+}
 
 class Parser {
  public:
@@ -85,7 +93,7 @@ absl::StatusOr<RegexNode> Parser::Sequence(int depth, Alternative* top) {
     }
     MOED_ASSIGN_OR_RETURN(RegexNode atom, Atom(depth));
     MOED_ASSIGN_OR_RETURN(atom, Repeated(std::move(atom)));
-    sequence.parts.push_back(std::move(atom));
+    if (!IsEmpty(atom)) sequence.parts.push_back(std::move(atom));
   }
   return sequence;
 }
@@ -220,7 +228,7 @@ absl::StatusOr<char32_t> Parser::Hex(int digits) {
 absl::StatusOr<CharacterSet> Parser::Class() {
   const size_t begin = at_ - 1;
   const bool negated = Take("^");
-  CharacterSet all;
+  CharacterSet::Ranges ranges;
   for (bool first = true; first || AtEnd() || pattern_[at_] != ']'; first = false) {
     if (AtEnd()) return Refused(begin, "'[' without ']'");
     if (first && pattern_[at_] == ']') break;
@@ -229,13 +237,15 @@ absl::StatusOr<CharacterSet> Parser::Class() {
     if (single && at_ + 1 < pattern_.size() && pattern_[at_] == '-' && pattern_[at_ + 1] != ']') {
       const size_t dash = at_++;
       MOED_ASSIGN_OR_RETURN(const CharacterSet last, ClassItem());
-      if (last.ranges().size() != 1 || last.ranges()[0].first < item.ranges()[0].first)
+      if (last.ranges().size() != 1 || last.ranges()[0].first != last.ranges()[0].second ||
+          last.ranges()[0].first < item.ranges()[0].first)
         return Refused(dash, "no range of characters");
       item = CharacterSet({{item.ranges()[0].first, last.ranges()[0].second}});
     }
-    all.Add(item);
+    ranges.insert(ranges.end(), item.ranges().begin(), item.ranges().end());
   }
   ++at_;
+  const CharacterSet all(std::move(ranges));
   return negated ? all.Negated() : all;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "core/base/status.h"
 
@@ -46,31 +47,57 @@ Json BothTypes(const Json& one, const Json& other) {
   return both;
 }
 
-absl::StatusOr<Json> BothProperties(const Json& one, const Json& other, const std::string& path) {
-  Json both = one;
-  for (const auto& [name, schema] : other.items()) {
-    if (!both.contains(name)) {
-      both[name] = schema;
-    } else if (both[name].is_object() && schema.is_object()) {
-      MOED_ASSIGN_OR_RETURN(both[name], Both(both[name], schema, path + "/" + name));
-    } else if (both[name] != schema) {
-      return InvalidArgument(Place(path + "/" + name), "two schemas that cannot be joined");
-    }
+// Values, and every so many bytes of texts.
+size_t Size(const Json& value) {
+  constexpr size_t kBytes = 8;
+  size_t size = 1;
+  if (value.is_string()) return size + value.get_ref<const std::string&>().size() / kBytes;
+  if (!value.is_structured()) return size;
+  for (const auto& [name, part] : value.items()) size += Size(part) + (value.is_object() ? name.size() / kBytes : 0);
+  return size;
+}
+
+// What `schema` says of properties that it does not name.
+Json OtherProperties(const Json& schema) {
+  return schema.contains("additionalProperties") ? schema["additionalProperties"] : Json(true);
+}
+
+// The properties of either; of what only one names, the other's 'additionalProperties' says something too.
+absl::Status JoinProperties(Json& one, const Json& other, const std::string& path, JoiningWork& work) {
+  Json both = one.value("properties", Json::object());
+  const Json named = other.value("properties", Json::object());
+  if (!both.is_object() || !named.is_object()) return InvalidArgument(Place(path), "'properties' is no object");
+  MOED_RETURN_IF_ERROR(work.Add(Size(both) + Size(named), path));
+  MOED_RETURN_IF_ERROR(work.AddComparisons((both.size() + named.size()) * (named.size() + path.size() / 16), path));
+  const Json others[] = {OtherProperties(one), OtherProperties(other)};
+  MOED_RETURN_IF_ERROR(work.Add(named.size() * Size(others[0]), path));
+  for (auto& property : both.items()) {
+    if (others[1] == Json(true) || named.contains(property.key())) continue;
+    MOED_ASSIGN_OR_RETURN(property.value(), Both(std::move(property.value()), others[1], path + "/" + property.key(), work));
+  }
+  for (const auto& [name, schema] : named.items()) {
+    Json here = both.contains(name) ? both[name] : others[0];
+    MOED_ASSIGN_OR_RETURN(both[name], Both(std::move(here), schema, path + "/" + name, work));
+  }
+  if (!both.empty()) one["properties"] = std::move(both);
+  return absl::OkStatus();
+}
+
+Json BothRequired(Json both, const Json& other) {
+  for (const Json& property : other) {
+    if (std::find(both.begin(), both.end(), property) == both.end()) both.push_back(property);
   }
   return both;
 }
 
-absl::StatusOr<Json> BothValues(const std::string& name, const Json& one, const Json& other, const std::string& path) {
+// Of a keyword.
+absl::StatusOr<Json> BothValues(const std::string& name, Json one, const Json& other, const std::string& path,
+                                JoiningWork& work) {
+  MOED_RETURN_IF_ERROR(work.AddComparisons((one.size() + other.size()) * other.size(), path));
   if (one == other) return one;
   if (name == "type") return BothTypes(one, other);
-  if (name == "properties" && one.is_object() && other.is_object()) return BothProperties(one, other, path);
-  if (name == "required" && one.is_array() && other.is_array()) {
-    Json both = one;
-    for (const Json& property : other) {
-      if (std::find(both.begin(), both.end(), property) == both.end()) both.push_back(property);
-    }
-    return both;
-  }
+  if (name == "additionalProperties") return Both(std::move(one), other, path + "/" + name, work);
+  if (name == "required" && one.is_array() && other.is_array()) return BothRequired(std::move(one), other);
   const bool numbers = one.is_number() && other.is_number();
   const bool is_least = name.compare(0, 3, "min") == 0 || name == "exclusiveMinimum";
   const bool is_most = name.compare(0, 3, "max") == 0 || name == "exclusiveMaximum";
@@ -101,16 +128,36 @@ Keyword KindOf(std::string_view name) {
   return Keyword::kUnknown;
 }
 
-absl::StatusOr<Json> Both(const Json& one, const Json& other, const std::string& path) {
-  Json both = one;
+absl::Status JoiningWork::Add(size_t work, const std::string& path) {
+  done_ += std::min(work, kMost + 1);
+  return done_ > kMost ? InvalidArgument(Place(path), "to join the schemas takes more than ", kMost, " steps") : absl::OkStatus();
+}
+
+absl::Status JoiningWork::AddCopy(const Json& value, const std::string& path) { return Add(Size(value), path); }
+
+absl::Status JoiningWork::AddComparisons(size_t names, const std::string& path) {
+  constexpr size_t kNames = 16;  // are compared while a value is copied
+  return Add(names / kNames, path);
+}
+
+absl::StatusOr<Json> Both(Json one, const Json& other, const std::string& path, JoiningWork& work) {
+  if (one == Json(false) || other == Json(true)) return one;
+  if (one == Json(true) || other == Json(false)) {
+    MOED_RETURN_IF_ERROR(work.AddCopy(other, path));
+    return other;
+  }
+  if (!one.is_object() || !other.is_object()) return InvalidArgument(Place(path), "two schemas that cannot be joined");
+  MOED_RETURN_IF_ERROR(JoinProperties(one, other, path, work));
   for (const auto& [name, value] : other.items()) {
-    if (!both.contains(name)) {
-      both[name] = value;
-    } else if (KindOf(name) != Keyword::kAnnotation) {
-      MOED_ASSIGN_OR_RETURN(both[name], BothValues(name, both[name], value, path));
+    if (KindOf(name) == Keyword::kAnnotation || name == "properties") continue;
+    MOED_RETURN_IF_ERROR(work.AddCopy(value, path));
+    if (!one.contains(name)) {
+      one[name] = value;
+    } else {
+      MOED_ASSIGN_OR_RETURN(one[name], BothValues(name, std::move(one[name]), value, path, work));
     }
   }
-  return both;
+  return one;
 }
 
 const Json* Referred(const Json& root, std::string_view reference) {

@@ -20,9 +20,24 @@ std::string Place(const std::string& path);
 enum class Keyword : uint8_t { kAnnotation, kAssertion, kUnknown };
 Keyword KindOf(std::string_view name);
 
-// A schema for what both accept; both are objects. INVALID_ARGUMENT "at PATH: ..." where that cannot be said with the keywords
-// that are supported.
-absl::StatusOr<Json> Both(const Json& one, const Json& other, const std::string& path);
+// What it takes to join schemas: values that are copied and names that are compared. It has an end, for each of a schema's
+// references may copy nearly all of it.
+class JoiningWork {
+ public:
+  static constexpr size_t kMost = 1 << 20;
+  // INVALID_ARGUMENT "at PATH: ..." beyond kMost in all.
+  absl::Status Add(size_t work, const std::string& path);
+  absl::Status AddComparisons(size_t names, const std::string& path);
+  // To copy it.
+  absl::Status AddCopy(const Json& value, const std::string& path);
+
+ private:
+  size_t done_ = 0;
+};
+
+// A schema for what both accept, without the other's annotations. INVALID_ARGUMENT "at PATH: ..." where that cannot be said with
+// the keywords that are supported.
+absl::StatusOr<Json> Both(Json one, const Json& other, const std::string& path, JoiningWork& work);
 
 // The schema at "#/$defs/x". Null where there is none.
 const Json* Referred(const Json& root, std::string_view reference);

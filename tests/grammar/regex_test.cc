@@ -46,6 +46,37 @@ TEST(Regex, MatchesWholeTexts) {
   }
 }
 
+std::string Nested(std::string pattern, const char* repetition, int depth) {
+  for (int i = 0; i < depth; ++i) pattern = "(" + pattern + ")" + repetition;
+  return pattern;
+}
+
+// Each would take minutes or years if its repetitions were gone through.
+TEST(Regex, WhatIsEmptyIsNotRepeated) {
+  for (const char* empty : {"", "a{0}", "(|)", "()|()", "(a{0,0}|)"}) {
+    for (const char* repetition : {"{9999}", "{9999,}", "{0,9999}", "{1,9999}", "*", "+"}) {
+      const auto grammar = Grammar::FromRegex(Nested(empty, repetition, 12));
+      ASSERT_TRUE(grammar.ok()) << empty << repetition << ": " << grammar.status();
+      EXPECT_TRUE(Follows(*grammar, ""));
+      EXPECT_FALSE(Follows(*grammar, "a"));
+    }
+  }
+  std::string many;
+  for (int i = 0; i < 20'000; ++i) many += "()";
+  const auto grammar = Grammar::FromRegex(Nested(many, "{0,9999}", 3) + "b");
+  ASSERT_TRUE(grammar.ok()) << grammar.status();
+  EXPECT_TRUE(Follows(*grammar, "b"));
+}
+
+// Its ranges are joined once, not at every one.
+TEST(Regex, AClassOfManyCharacters) {
+  std::string pattern = "[";
+  for (char32_t character = 0x4e00; character < 0x4e00 + 2 * 17'000; character += 2) {
+    for (const int shift : {12, 6, 0}) pattern += static_cast<char>((shift == 12 ? 0xe0 : 0x80) | (character >> shift & 0x3f));
+  }
+  EXPECT_EQ(Grammar::FromRegex(pattern + "]").status().message(), "its automaton has more than 65536 instructions");
+}
+
 TEST(Regex, RefusalsNameByteAndConstruct) {
   const std::pair<const char*, const char*> kRefused[] = {
       {"a(?=b)", "at byte 1: '(?=' is not supported: no lookaround, flags or names"},
@@ -59,6 +90,7 @@ TEST(Regex, RefusalsNameByteAndConstruct) {
       {"a)", "at byte 1: ')' without '('"},
       {"[a", "at byte 0: '[' without ']'"},
       {"[b-a]", "at byte 2: no range of characters"},
+      {"[+-\\d]", "at byte 2: no range of characters"},
       {"*a", "at byte 0: nothing to repeat"},
       {"a**", "at byte 2: a repetition of a repetition"},
       {"a*+", "at byte 1: possessive repetition is not supported"},

@@ -69,6 +69,24 @@ const std::vector<Case>& Cases() {
       {R"({"allOf": [{"type": "integer", "minimum": 3}, {"type": "number", "maximum": 8, "minimum": 1}]})",
        {"3", "8"},
        {"2", "9", "3.5"}},
+      {R"({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": false,
+          "allOf": [{"properties": {"b": {"type": "boolean"}}}]})",
+       {R"({"a": 0})"},
+       {R"({"a": 0, "b": false})", "{}"}},
+      {R"({"properties": {"a": {"type": "integer"}}, "anyOf": [{"additionalProperties": false},
+          {"properties": {"b": {"type": "boolean"}}, "required": ["b"], "additionalProperties": false},
+          {"$ref": "#/$defs/x"}, {"properties": {"a": {"minimum": 5}, "d": true}, "required": ["d"]}],
+          "$defs": {"x": {"properties": {"c": {"type": "null"}, "a": true}, "additionalProperties": false}}})",
+       {"{}", R"({"a": 1})", R"({"b": true})", R"({"a": 1, "c": null})", R"({"a": 6, "d": 1})"},
+       {R"({"a": 1, "b": true})", R"({"a": 0, "d": 1})", R"({"b": true, "c": null})"}},
+      {R"({"type": "boolean", "anyOf": [true, {"const": true}]})", {"true", "false"}, {"0", "null"}},
+      {R"({"type": "integer", "oneOf": [false, {"minimum": 3}]})", {"3"}, {"2", "null"}},
+      {R"({"allOf": [true, {"type": "integer"}, {"$ref": "#/$defs/any"}], "$defs": {"any": true}})", {"3"}, {"null"}},
+      {R"({"type": "integer", "$ref": "#/$defs/any", "$defs": {"any": true}})", {"3"}, {"null"}},
+      {R"({"anyOf": [{"type": "null"}, {"allOf": [false, {"type": "integer"}]}]})", {"null"}, {"3"}},
+      {R"({"allOf": [{"additionalProperties": {"type": "integer"}}, {"additionalProperties": {"minimum": 3, "type": "number"}}]})",
+       {"{}", R"({"x": 3, "y": 4})"},
+       {R"({"x": 2})", R"({"x": 3.5})"}},
       {R"({"$defs": {"node": {"type": "object", "properties": {"v": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#/$defs/node"},
           {"type": "null"}]}}, "required": ["v", "next"], "additionalProperties": false}}, "$ref": "#/$defs/node"})",
        {R"({"v": 1, "next": {"v": 2, "next": null}})"},
@@ -117,6 +135,13 @@ TEST(JsonSchema, RefusalsNamePlaceAndKeyword) {
        "at /: a schema in 'additionalProperties' beside 'properties' is not supported"},
       {R"({"enum": [1], "minimum": 3})", "at /: 'const' and 'enum' are supported beside 'type' alone"},
       {R"({"allOf": [{"pattern": "a"}, {"pattern": "b"}]})", "at /: two different 'pattern' cannot be joined"},
+      {R"({"allOf": [{"additionalProperties": {"type": "integer"}}, {"properties": {"a": {"minimum": 3}}}]})",
+       "at /: a schema in 'additionalProperties' beside 'properties' is not supported"},
+      {R"({"additionalProperties": false, "allOf": [{"properties": {"a": true}, "required": ["a"]}]})",
+       "no text can be what it says"},
+      {R"({"allOf": [{"type": "null"}, 3]})", "at /: two schemas that cannot be joined"},
+      {R"({"allOf": [{"$ref": "#/x"}]})", R"(at /: '$ref' is "#/x", which is nothing in this schema)"},
+      {R"({"type": "null", "anyOf": [3]})", "at /anyOf/0: two schemas that cannot be joined"},
       {R"({"anyOf": []})", "at /: 'anyOf' is no list of schemas"},
       {R"({"type": "array", "minItems": 2, "maxItems": 1})", "no text can be what it says"},
       {R"({"properties": {"a": {"$ref": "#"}}, "required": ["a"]})", "no text can be what it says"},
@@ -136,6 +161,35 @@ TEST(JsonSchema, RefusalsNamePlaceAndKeyword) {
   for (int i = 0; i < 10'000; ++i) deep += R"({"items":)";
   EXPECT_FALSE(Grammar::FromJsonSchema(deep).ok());
   EXPECT_FALSE(Grammar::FromJsonSchema(std::string(100'000, ' ')).ok());
+}
+
+std::string Times(int times, const std::string& part) {
+  std::string list = part;
+  for (int i = 1; i < times; ++i) list += "," + part;
+  return list;
+}
+
+// Each copied values for minutes.
+TEST(JsonSchema, JoiningHasAnEnd) {
+  std::string required, names;
+  for (int i = 0; i < 1400; ++i) required += StrCat(i == 0 ? "" : ",", R"({"required":["a)", i, R"("]})");
+  for (int i = 0; i < 2000; ++i) names += StrCat(i == 0 ? "" : ",", "\"b", i, "\"");
+  const std::string kSchemas[] = {
+      StrCat(R"({"type":"string","$defs":{"x":{"type":"string","allOf":[)", required, R"(]}},"anyOf":[)",
+             Times(1350, R"({"$ref":"#/$defs/x"})"), "]}"),
+      StrCat(R"({"type":"null","enum":[)", names, R"(],"anyOf":[)", Times(4000, "{}"), "]}"),
+  };
+  for (const std::string& schema : kSchemas) {
+    const auto grammar = Grammar::FromJsonSchema(schema);
+    EXPECT_THAT(std::string(grammar.status().message()), testing::HasSubstr("to join the schemas takes more than 1048576 steps"));
+  }
+}
+
+TEST(JsonSchema, AnnotationsAreNotJoined) {
+  const auto grammar = Grammar::FromJsonSchema(
+      StrCat(R"({"type":"null","default":[)", Times(8000, "[0]"), R"(],"anyOf":[)", Times(300, "{}"), "]}"));
+  ASSERT_TRUE(grammar.ok()) << grammar.status();
+  EXPECT_TRUE(Follows(*grammar, "null"));
 }
 
 // A text of tokens that the masks allow; it ends when it may, with a chance that grows.
