@@ -1,6 +1,7 @@
 #include "core/grammar/json_schema.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -99,6 +100,11 @@ absl::StatusOr<std::set<std::string>> Required(const Json& schema, const std::st
     required.insert(name.get<std::string>());
   }
   return required;
+}
+
+// A number without a fraction, however it is written.
+bool IsWhole(const Json& value) {
+  return value.is_number_integer() || (value.is_number_float() && std::trunc(value.get<double>()) == value.get<double>());
 }
 
 // What its keywords are about.
@@ -238,7 +244,7 @@ absl::StatusOr<Pc> Compiler::Values(const Json& schema, const std::string& path)
   MOED_ASSIGN_OR_RETURN(const std::set<std::string> types, Types(schema, path));
   std::vector<Pc> parts;
   for (const Json& value : values) {
-    const std::string type = value.is_number_integer() ? "integer" : value.type_name();
+    const std::string type = IsWhole(value) ? "integer" : value.type_name();
     const bool allowed = !schema.contains("type") || types.count(type) > 0 || (value.is_number() && types.count("number") > 0);
     if (!allowed) continue;
     parts.push_back(builder_.Literal(value.dump(-1, ' ', false, Json::error_handler_t::replace), kReturn));
@@ -279,8 +285,8 @@ absl::StatusOr<Pc> Compiler::Object(const Json& schema, const std::string& path,
   return Properties(properties, path, depth);
 }
 
-// Backwards: `first` begins with what may follow "{" when all properties before were left out, `further` when something was
-// written.
+// Backwards: `names` begins with the name of a property that is still to come, `further` with what may follow a value. One space
+// goes before all names, so that a text has few ways to go on.
 absl::StatusOr<Pc> Compiler::Properties(const std::vector<Property>& properties, const std::string& path, int depth) {
   const Pc close = json_.Space(builder_.Bytes('}', '}', kReturn));
   std::vector<uint32_t> rules;
@@ -288,16 +294,18 @@ absl::StatusOr<Pc> Compiler::Properties(const std::vector<Property>& properties,
     MOED_ASSIGN_OR_RETURN(const uint32_t rule, Rule(*property.schema, StrCat(path, "/properties/", property.name), depth + 1));
     rules.push_back(rule);
   }
-  Pc further = close, first = close;
+  Pc further = close, names = ProgramBuilder::kDead;
+  bool needed = false;
   for (size_t i = properties.size(); i-- > 0;) {
     const std::string key = Json(properties[i].name).dump(-1, ' ', false, Json::error_handler_t::replace);
     const Pc written = builder_.Literal(key + ":", json_.Space(builder_.Call(rules[i], further)));
-    const Pc here = json_.Space(written);
-    const Pc with_comma = builder_.Bytes(',', ',', here);
-    first = properties[i].needed ? here : builder_.Either(here, first);
-    further = properties[i].needed ? with_comma : builder_.Either(with_comma, further);
+    names = properties[i].needed ? written : builder_.Either(written, names);
+    needed |= properties[i].needed;
+    const Pc more = builder_.Bytes(',', ',', json_.Space(names));
+    further = needed ? more : builder_.Either(more, close);
   }
-  return builder_.Bytes('{', '{', first);
+  const Pc first = json_.Space(names);
+  return builder_.Bytes('{', '{', needed ? first : builder_.Either(first, close));
 }
 
 absl::StatusOr<int> Compiler::Count(const Json& schema, const char* keyword, int otherwise, const std::string& path) {
@@ -331,13 +339,15 @@ absl::StatusOr<Pc> Compiler::String(const Json& schema, const std::string& path)
 
 absl::StatusOr<Pc> Compiler::Number(bool whole, const Json& schema, const std::string& path) {
   constexpr int64_t kMostBound = int64_t{1} << 53;
+  constexpr double kBeyondWhole = 1e18;  // all whole numbers are nearer to 0: kMostWholeDigits
   NumberBounds bounds;
   const auto read = [&](const char* keyword, std::optional<int64_t>& bound, bool& excluded, bool excludes,
                         bool least) -> absl::Status {
     if (!schema.contains(keyword)) return absl::OkStatus();
     Json value = schema[keyword];
-    if (value.is_number_float() &&
-        value.get<double>() == static_cast<double>(static_cast<int64_t>(std::clamp(value.get<double>(), -9e15, 9e15)))) {
+    if (whole && value.is_number() && (least ? -value.get<double>() : value.get<double>()) >= kBeyondWhole)
+      return absl::OkStatus();
+    if (value.is_number_float() && IsWhole(value) && std::abs(value.get<double>()) <= kMostBound) {
       value = static_cast<int64_t>(value.get<double>());
     }
     MOED_ASSIGN_OR_RETURN(const int64_t number,

@@ -28,7 +28,8 @@ Pc Build(const RegexNode& node, Encoding encoding, ProgramBuilder& builder, Pc n
 }  // namespace
 
 absl::StatusOr<Pc> BuildRegex(std::string_view pattern, bool search, Encoding encoding, ProgramBuilder& builder, Pc next) {
-  MOED_ASSIGN_OR_RETURN(const std::vector<Alternative> alternatives, ParseRegex(pattern));
+  MOED_ASSIGN_OR_RETURN(const std::vector<Alternative> alternatives,
+                        ParseRegex(pattern, search ? Dialect::kEcma : Dialect::kAscii));
   const auto anything = [&](Pc after) {
     const auto any = [&](Pc then) { return builder.Character(CharacterSet::All(), encoding, then); };
     return builder.Repeat(any, 0, ProgramBuilder::kNoMost, after);

@@ -9,12 +9,11 @@
 namespace moed::grammar {
 
 // Characters, escapes (\d \w \s \D \W \S \n \t \r \f \v \0 \xHH \uHHHH, and of punctuation), ".", classes, groups, "|", "*", "+",
-// "?",
-// "{m,n}". "^" and "$" stand at an alternative's begin and end only. \d, \w and \s are of ASCII; "." is all but a line feed.
+// "?", "{m,n}". "^" and "$" stand at an alternative's begin and end only. \d, \w and \s are of ASCII; "." is all but a line feed.
 // INVALID_ARGUMENT with the byte and the name of what it is not: lookarounds, references, flags, \b, \p.
 //
-// `search`: the text has what matches anywhere in it, as in JSON schemas, unless "^" and "$" say where. Otherwise it is all of
-// it.
+// `search`: as a JSON schema means it. The text has what matches anywhere in it, unless "^" and "$" say where; "." and \s are
+// ECMA-262's. Otherwise what matches is all of it.
 absl::StatusOr<Pc> BuildRegex(std::string_view pattern, bool search, Encoding encoding, ProgramBuilder& builder, Pc next);
 
 }  // namespace moed::grammar

@@ -17,7 +17,22 @@ constexpr int kMostRepeats = 10'000;
 CharacterSet One(char32_t character) { return CharacterSet({{character, character}}); }
 CharacterSet Digits() { return CharacterSet({{'0', '9'}}); }
 CharacterSet Word() { return CharacterSet({{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}); }
-CharacterSet Space() { return CharacterSet({{'\t', '\r'}, {' ', ' '}}); }
+CharacterSet Space(Dialect dialect) {
+  if (dialect == Dialect::kAscii) return CharacterSet({{'\t', '\r'}, {' ', ' '}});
+  return CharacterSet({{'\t', '\r'},
+                       {' ', ' '},
+                       {0xa0, 0xa0},
+                       {0x1680, 0x1680},
+                       {0x2000, 0x200a},
+                       {0x2028, 0x2029},
+                       {0x202f, 0x202f},
+                       {0x205f, 0x205f},
+                       {0x3000, 0x3000},
+                       {0xfeff, 0xfeff}});
+}
+CharacterSet LineEnds(Dialect dialect) {
+  return dialect == Dialect::kAscii ? One('\n') : CharacterSet({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}});
+}
 
 // Whether it matches the empty text alone, and says so: what is built of any other has instructions, which are counted.
 bool IsEmpty(const RegexNode& node) {
@@ -28,7 +43,7 @@ bool IsEmpty(const RegexNode& node) {
 
 class Parser {
  public:
-  explicit Parser(std::string_view pattern) : pattern_(pattern) {}
+  Parser(std::string_view pattern, Dialect dialect) : pattern_(pattern), dialect_(dialect) {}
   absl::StatusOr<std::vector<Alternative>> Whole();
 
  private:
@@ -51,10 +66,12 @@ class Parser {
   absl::StatusOr<std::optional<std::pair<int, int>>> Braces();
   absl::StatusOr<CharacterSet> Escape(bool in_class);
   absl::StatusOr<char32_t> Hex(int digits);
+  absl::StatusOr<char32_t> CodeUnits();
   absl::StatusOr<CharacterSet> Class();
   absl::StatusOr<CharacterSet> ClassItem();
 
   const std::string_view pattern_;
+  const Dialect dialect_;
   size_t at_ = 0;
 };
 
@@ -115,7 +132,7 @@ absl::StatusOr<RegexNode> Parser::Atom(int depth) {
       return node;
     }
     case '.':
-      node.characters = One('\n').Negated();
+      node.characters = LineEnds(dialect_).Negated();
       return node;
     case '^':
       return Refused(begin, "'^' is supported at an alternative's begin only");
@@ -198,10 +215,10 @@ absl::StatusOr<CharacterSet> Parser::Escape(bool in_class) {
   }
   if (what == 'd' || what == 'D') return what == 'd' ? Digits() : Digits().Negated();
   if (what == 'w' || what == 'W') return what == 'w' ? Word() : Word().Negated();
-  if (what == 's' || what == 'S') return what == 's' ? Space() : Space().Negated();
+  if (what == 's' || what == 'S') return what == 's' ? Space(dialect_) : Space(dialect_).Negated();
   if (what == 'b' && in_class) return One('\b');
   if (what == 'x' || what == 'u') {
-    MOED_ASSIGN_OR_RETURN(const char32_t character, Hex(what == 'x' ? 2 : 4));
+    MOED_ASSIGN_OR_RETURN(const char32_t character, what == 'x' ? Hex(2) : CodeUnits());
     return One(character);
   }
   if (what < 0x80 && Word().Has(what) && what != '_')
@@ -222,6 +239,19 @@ absl::StatusOr<char32_t> Parser::Hex(int digits) {
     value = value * 16 + digit;
   }
   return value;
+}
+
+// After "\u": a character beyond 0xffff is two of them.
+absl::StatusOr<char32_t> Parser::CodeUnits() {
+  const size_t begin = at_ - 2;
+  MOED_ASSIGN_OR_RETURN(const char32_t first, Hex(4));
+  if (first < 0xd800 || first > 0xdfff) return first;
+  char32_t second = 0;
+  if (first < 0xdc00 && Take("\\u")) {
+    MOED_ASSIGN_OR_RETURN(second, Hex(4));
+  }
+  if (second < 0xdc00 || second > 0xdfff) return Refused(begin, "half of a surrogate pair");
+  return 0x10000 + ((first & 0x3ff) << 10 | (second & 0x3ff));
 }
 
 // After "[".
@@ -258,6 +288,8 @@ absl::StatusOr<CharacterSet> Parser::ClassItem() {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Alternative>> ParseRegex(std::string_view pattern) { return Parser(pattern).Whole(); }
+absl::StatusOr<std::vector<Alternative>> ParseRegex(std::string_view pattern, Dialect dialect) {
+  return Parser(pattern, dialect).Whole();
+}
 
 }  // namespace moed::grammar

@@ -24,6 +24,12 @@ struct Alternative {
   bool to_end = false;      // it had "$"
 };
 
-absl::StatusOr<std::vector<Alternative>> ParseRegex(std::string_view pattern);
+// What "." and \s are.
+enum class Dialect : uint8_t {
+  kAscii,  // \s is of ASCII, "." all but a line feed
+  kEcma,   // ECMA-262's, which JSON schemas mean
+};
+
+absl::StatusOr<std::vector<Alternative>> ParseRegex(std::string_view pattern, Dialect dialect);
 
 }  // namespace moed::grammar

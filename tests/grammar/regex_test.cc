@@ -35,6 +35,8 @@ TEST(Regex, MatchesWholeTexts) {
       {".", {"x", "é", "漢", "🙂"}, {"", "\n", "xx", "\xff"}},
       {"[à-ö]", {"é", "à", "ö"}, {"ø", "e"}},
       {"[\\u0080-\\uffff]", {"\xc2\x80", "\xef\xbf\xbf", "\xed\x9f\xbf"}, {"\x7f", "🙂", "\xed\xa0\x80"}},
+      {"\\ud83d\\ude42[\\ud83d\\ude42-\\ud83d\\ude44]", {"🙂🙃"}, {"🙂", "🙂🙅"}},
+      {"\\s", {" ", "\t"}, {"\u00a0"}},
       {"\\D\\W\\S", {"a.b"}, {"1.b", "aab"}},
       {"(19|20)\\d{2}-(0[1-9]|1[0-2])", {"1999-12", "2024-01"}, {"1999-13", "199-01"}},
   };
@@ -97,6 +99,8 @@ TEST(Regex, RefusalsNameByteAndConstruct) {
       {"a{2,1}", "at byte 1: no repetition {m}, {m,} or {m,n}"},
       {"a{x}", "at byte 1: no repetition {m}, {m,} or {m,n}"},
       {"a{99999}", "at byte 1: more than 10000 repetitions"},
+      {"a\\ud83d", "at byte 1: half of a surrogate pair"},
+      {"\\ude42\\ud83d", "at byte 0: half of a surrogate pair"},
       {"\\x4", "at byte 0: an escape with 2 hexadecimal digits is expected"},
       {"a\\", "at byte 1: '\\' at the end"},
       {"\xff", "at byte 0: no UTF-8"},

@@ -35,6 +35,9 @@ const std::vector<Case>& Cases() {
        {"-4", "121", "1000", "-10", "00"}},
       {R"({"type": "integer", "exclusiveMinimum": 9, "exclusiveMaximum": 1000})", {"10", "99", "100", "999"}, {"9", "1000", "5"}},
       {R"({"type": "integer", "minimum": 18})", {"18", "19", "20", "99", "100", "12345"}, {"17", "9", "-20"}},
+      {R"({"type": "integer", "minimum": -9223372036854775808, "maximum": 9223372036854775807})",
+       {"0", "999999999999999999", "-999999999999999999"},
+       {"1.5", "1e3"}},
       {R"({"type": "integer", "maximum": -5})", {"-5", "-10", "-123"}, {"-4", "0", "5"}},
       {R"({"type": "number", "minimum": 0, "maximum": 1})", {"0", "0.5", "1", "1.00", "0.0"}, {"1.01", "-0.1", "2", "1e0"}},
       {R"({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 10})",
@@ -44,6 +47,7 @@ const std::vector<Case>& Cases() {
       {R"({"type": ["boolean", "null"]})", {"true", "false", "null"}, {"0", R"("true")"}},
       {R"({"enum": ["a\"b", 1, null, {"x": [1]}]})", {R"("a\"b")", "1", "null", R"({"x":[1]})"}, {R"("a")", "2"}},
       {R"({"type": "string", "enum": ["a", 1]})", {R"("a")"}, {"1"}},
+      {R"({"type": "integer", "enum": [1.0, 2.5, 3]})", {"1.0", "3"}, {"2.5", "2"}},
       {R"({"const": "é"})", {R"("é")"}, {R"("e")"}},
       {R"({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["b"]})",
        {R"({"a": 1, "b": "x"})", R"({"b":""})"},
@@ -112,6 +116,28 @@ TEST(JsonSchema, AcceptsWhatItSays) {
   }
   EXPECT_TRUE(Follows(Grammar::AnyJsonObject(), R"({"a": {"b": [true]}})"));
   EXPECT_FALSE(Follows(Grammar::AnyJsonObject(), "[]"));
+}
+
+TEST(JsonSchema, PatternsAreOfEcmaScript) {
+  const auto grammar = Grammar::FromJsonSchema(R"({"type": "string", "pattern": "^\\S.$"})");
+  ASSERT_TRUE(grammar.ok()) << grammar.status();
+  for (const char* text : {R"("ab")", R"("éé")"}) EXPECT_TRUE(Follows(*grammar, text)) << text;
+  for (const char* text : {R"("a\r")", "\"\u00a0b\"", "\"\ufeffb\"", "\"a\u2028\""})
+    EXPECT_FALSE(Follows(*grammar, text)) << text;
+}
+
+TEST(JsonSchema, ManyOptionalPropertiesAreFewWaysToGoOn) {
+  nlohmann::ordered_json schema = {{"type", "object"}};
+  for (int i = 0; i < 700; ++i) schema["properties"]["p" + std::to_string(i)] = true;
+  const auto grammar = Grammar::FromJsonSchema(schema.dump());
+  ASSERT_TRUE(grammar.ok()) << grammar.status();
+  EXPECT_TRUE(Follows(*grammar, R"({"p3": 1, "p699": []})"));
+  EXPECT_FALSE(Follows(*grammar, R"({"p699": 1, "p3": 2})"));
+  Matcher matcher = MatcherOf(*grammar);
+  for (const char byte : std::string_view(R"({"p3": 1, "p6)")) {
+    ASSERT_TRUE(matcher.Accept({&byte, 1}).ok());
+    EXPECT_EQ(matcher.Allowed().status(), absl::OkStatus());
+  }
 }
 
 TEST(JsonSchema, RefusalsNamePlaceAndKeyword) {

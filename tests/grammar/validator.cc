@@ -1,6 +1,7 @@
 #include "tests/grammar/validator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <regex>
 #include <string>
 
@@ -15,6 +16,7 @@ size_t Characters(const std::string& text) {
 
 bool IsOfType(const Json& value, const std::string& type) {
   if (type == "number") return value.is_number();
+  if (type == "integer" && value.is_number_float()) return std::trunc(value.get<double>()) == value.get<double>();
   if (type == "integer") return value.is_number_integer();
   return value.type_name() == type;
 }
