@@ -1,13 +1,11 @@
 #include "client/channel_credentials.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-
 #include <cerrno>
 #include <fstream>
 #include <iterator>
 #include <string_view>
 
+#include "core/base/address.h"
 #include "core/base/status.h"
 
 namespace moed {
@@ -52,10 +50,8 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials
 }
 
 bool IsOfThisMachine(const std::string& address) {
-  const auto begins = [&](std::string_view prefix) { return std::string_view(address).starts_with(prefix); };
-  if (begins("unix:") || begins("localhost:") || begins("[::1]:")) return true;
-  in_addr v4{};  // a name may begin with "127.", too
-  return inet_pton(AF_INET, address.substr(0, address.rfind(':')).c_str(), &v4) == 1 && ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
+  const auto parsed = ParseSocketAddress(address);
+  return parsed.ok() && IsLocal(*parsed);
 }
 
 }  // namespace moed

@@ -1,6 +1,8 @@
 #include "core/base/address.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -23,6 +25,14 @@ constexpr std::string_view kUnix = "unix:";
 std::string Address::WithPort(int other) const {
   if (!path.empty()) return StrCat(kUnix, path);
   return host.find(':') == std::string::npos ? StrCat(host, ":", other) : StrCat("[", host, "]:", other);
+}
+
+bool IsLocal(const Address& address) {
+  if (!address.path.empty() || address.host == "localhost") return true;
+  in_addr v4{};
+  if (inet_pton(AF_INET, address.host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
+  in6_addr v6{};
+  return inet_pton(AF_INET6, address.host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
 absl::StatusOr<Address> ParseAddress(std::string_view text) {

@@ -18,6 +18,9 @@ struct Address {
   std::string WithPort(int other) const;
 };
 
+// Reached from this machine alone: loopback, "localhost", and the paths of unix sockets.
+bool IsLocal(const Address& address);
+
 // HOST:PORT. INVALID_ARGUMENT says what an address looks like.
 absl::StatusOr<Address> ParseAddress(std::string_view text);
 // Or unix:PATH.

@@ -21,7 +21,8 @@ absl::StatusOr<RequestId> Intake::Submit(
     absl::FunctionRef<std::unique_ptr<LiveRequest>(RequestId, std::unique_ptr<Sequence>&)> build) {
   absl::MutexLock lock(&mutex_);
   const size_t owner = tenants_.Know(request.tenant, request.tenant_limits);
-  if (const absl::Status admitted = admission_.Check(NameOf(request), request.session_id); !admitted.ok()) {
+  const std::string name = NameOf(request);
+  if (const absl::Status admitted = admission_.Check(name, request.session_id); !admitted.ok()) {
     if (absl::IsResourceExhausted(admitted)) tenants_.CountRefused(owner);
     return admitted;
   }
@@ -41,13 +42,13 @@ absl::StatusOr<RequestId> Intake::Submit(
   RequestId id;
   try {
     sequence->Begin(request.prompt, request.whole_prompt);
-    id = admission_.Admit(NameOf(request), request.session_id);
+    id = admission_.Admit(name, request.session_id);
     incoming_.reserve(incoming_.size() + 1);
     incoming_.push_back(build(id, sequence));
     incoming_.back()->owner = owner;
     incoming_.back()->charged_tokens = prompt_tokens;
   } catch (...) {
-    admission_.Release(id, NameOf(request), request.session_id);
+    admission_.Release(id, name, request.session_id);
     sequence->TakeBack();
     if (known != nullptr) sessions_.Keep(std::move(sequence));
     throw;

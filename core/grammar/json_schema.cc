@@ -12,6 +12,7 @@
 #include "core/base/json_value.h"
 #include "core/base/status.h"
 #include "core/grammar/json_rules.h"
+#include "core/grammar/number_range.h"
 #include "core/grammar/regex.h"
 #include "core/grammar/schema_text.h"
 
@@ -339,13 +340,13 @@ absl::StatusOr<Pc> Compiler::String(const Json& schema, const std::string& path)
 
 absl::StatusOr<Pc> Compiler::Number(bool whole, const Json& schema, const std::string& path) {
   constexpr int64_t kMostBound = int64_t{1} << 53;
-  constexpr double kBeyondWhole = 1e18;  // all whole numbers are nearer to 0: kMostWholeDigits
+  const double beyond_whole = std::pow(10., kMostWholeDigits);
   NumberBounds bounds;
   const auto read = [&](const char* keyword, std::optional<int64_t>& bound, bool& excluded, bool excludes,
                         bool least) -> absl::Status {
     if (!schema.contains(keyword)) return absl::OkStatus();
     Json value = schema[keyword];
-    if (whole && value.is_number() && (least ? -value.get<double>() : value.get<double>()) >= kBeyondWhole)
+    if (whole && value.is_number() && (least ? -value.get<double>() : value.get<double>()) >= beyond_whole)
       return absl::OkStatus();
     if (value.is_number_float() && IsWhole(value) && std::abs(value.get<double>()) <= kMostBound) {
       value = static_cast<int64_t>(value.get<double>());

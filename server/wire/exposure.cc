@@ -1,8 +1,5 @@
 #include "server/wire/exposure.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-
 #include <string>
 
 #include "absl/strings/str_format.h"
@@ -22,14 +19,6 @@ bool IsSafe(const Address& address, const AccessFiles& files) {
 }
 
 }  // namespace
-
-bool IsLocal(const Address& address) {
-  if (!address.path.empty() || address.host == "localhost") return true;
-  in_addr v4{};
-  if (inet_pton(AF_INET, address.host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
-  in6_addr v6{};
-  return inet_pton(AF_INET6, address.host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
-}
 
 absl::Status CheckExposure(std::string_view flag, const Address& address, const AccessFiles& files, bool insecure) {
   if (insecure || IsSafe(address, files)) return absl::OkStatus();

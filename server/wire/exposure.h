@@ -9,9 +9,6 @@
 
 namespace moed {
 
-// Reached from this machine alone: loopback, "localhost", and the paths of unix sockets.
-bool IsLocal(const Address& address);
-
 // INVALID_ARGUMENT, with the table of what to give, where other machines reach the address of `flag` and there is no TLS, or
 // nothing that says who may come in: tokens, or authorities of clients' certificates. OK where `insecure` says that it is meant.
 absl::Status CheckExposure(std::string_view flag, const Address& address, const AccessFiles& files, bool insecure);

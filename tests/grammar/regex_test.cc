@@ -70,15 +70,6 @@ TEST(Regex, WhatIsEmptyIsNotRepeated) {
   EXPECT_TRUE(Follows(*grammar, "b"));
 }
 
-// Its ranges are joined once, not at every one.
-TEST(Regex, AClassOfManyCharacters) {
-  std::string pattern = "[";
-  for (char32_t character = 0x4e00; character < 0x4e00 + 2 * 17'000; character += 2) {
-    for (const int shift : {12, 6, 0}) pattern += static_cast<char>((shift == 12 ? 0xe0 : 0x80) | (character >> shift & 0x3f));
-  }
-  EXPECT_EQ(Grammar::FromRegex(pattern + "]").status().message(), "its automaton has more than 65536 instructions");
-}
-
 TEST(Regex, RefusalsNameByteAndConstruct) {
   const std::pair<const char*, const char*> kRefused[] = {
       {"a(?=b)", "at byte 1: '(?=' is not supported: no lookaround, flags or names"},

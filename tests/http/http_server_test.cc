@@ -105,10 +105,14 @@ class HttpServerTest : public testing::Test {
     EXPECT_EQ(connect(connection, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
     return connection;
   }
-  // All that comes on a connection until the server ends it. `and_leave`: nothing more is sent, so that the server gives up.
-  std::string Answer(const std::string& bytes, bool and_leave = false) const {
+  int Ask(const std::string& bytes) const {
     const int connection = Connect();
     send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    return connection;
+  }
+  // All that comes on a connection until the server ends it. `and_leave`: nothing more is sent, so that the server gives up.
+  std::string Answer(const std::string& bytes, bool and_leave = false) const {
+    const int connection = Ask(bytes);
     if (and_leave) shutdown(connection, SHUT_WR);
     std::string answer, chunk(4096, '\0');
     for (ssize_t read = 0; (read = recv(connection, chunk.data(), chunk.size(), 0)) > 0;) answer.append(chunk, 0, read);
@@ -175,9 +179,7 @@ TEST_F(HttpServerTest, LimitsHoldBeforeTheHandlerIsAsked) {
 
 TEST_F(HttpServerTest, AClientThatGoesAwayIsToldOf) {
   Serve();
-  const int connection = Connect();
-  const std::string request = "GET /kept HTTP/1.1\r\nhost: x\r\n\r\n";
-  send(connection, request.data(), request.size(), MSG_NOSIGNAL);
+  const int connection = Ask("GET /kept HTTP/1.1\r\nhost: x\r\n\r\n");
   handler_.handled.WaitForNotification();
   close(connection);
   handler_.gone.WaitForNotification();
@@ -197,9 +199,7 @@ TEST_F(HttpServerTest, AClientThatLeavesWithItsWholeAnswerIsNotGone) {
 
 TEST_F(HttpServerTest, WhatIsWrittenAfterTheEndIsLetGoOf) {
   Serve();
-  const int connection = Connect();
-  const std::string request = "GET /kept HTTP/1.1\r\nhost: x\r\n\r\n";
-  send(connection, request.data(), request.size(), MSG_NOSIGNAL);
+  const int connection = Ask("GET /kept HTTP/1.1\r\nhost: x\r\n\r\n");
   handler_.handled.WaitForNotification();
   End();
   const auto let_go = std::make_shared<absl::Notification>();
@@ -213,9 +213,7 @@ TEST_F(HttpServerTest, WhatIsWrittenAfterTheEndIsLetGoOf) {
 
 TEST_F(HttpServerTest, AStreamIsHeldBackByItsReader) {
   Serve();
-  const int connection = Connect();
-  const std::string request = "GET /stream HTTP/1.1\r\nhost: x\r\n\r\n";
-  send(connection, request.data(), request.size(), MSG_NOSIGNAL);
+  const int connection = Ask("GET /stream HTTP/1.1\r\nhost: x\r\n\r\n");
   std::string part(Handler::kPartBytes, '\0');
   EXPECT_EQ(recv(connection, part.data(), part.size(), MSG_WAITALL), Handler::kPartBytes);
   const int most_buffered = (64 << 20) / Handler::kPartBytes;  // more than two sockets hold
