@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 import socket
+import struct
 import sys
 import urllib.parse
 from typing import Any, ClassVar
@@ -150,10 +151,13 @@ class UpstreamTest(ScriptedDaemonTest):
             front = Front(self.binaries, f"127.0.0.1:{nobody.getsockname()[1]}")
             with contextlib.closing(front):
                 nobody.settimeout(CALL_SECONDS)
-                for _ in range(4):
-                    nobody.accept()[0].close()
-                front.wait_for_line(r"(the daemon is not reached: .+)")
+                for reset in (True, False) * 3:
+                    connection = nobody.accept()[0]
+                    connection.recv(1 << 16)
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", reset, 0))
+                    connection.close()
                 said = re.findall("the daemon is not reached: (.*)", front.log())
+                self.assertGreater(len(said), 1)
                 self.assertEqual(len(said), len(set(said)), said)
         refused = Front(self.binaries, f"127.0.0.1:{free_port()}")
         with contextlib.closing(refused):

@@ -23,6 +23,7 @@ constexpr int kReconnectMilliseconds = 500;
 constexpr int kPingMilliseconds = 20'000;    // between pings, with and without calls
 constexpr int kAnswerMilliseconds = 10'000;  // in which a ping is answered, else the connection is lost
 constexpr int kMaxMessageBytes = 64 << 20;   // the daemon bounds its answers below it
+constexpr size_t kReasonsKept = 16;          // that the log does not repeat
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const DaemonOptions& options) {
   grpc::ChannelArguments arguments = options.arguments;
@@ -147,9 +148,9 @@ void Daemon::OnWatchEnded(const grpc::Status& status) {
     model_ = NotReached();
     ++changes_;
     if (std::exchange(serving_, false) && tell_serving_) tell_serving_(false);
-    if (!ending_ && not_reached_ != status.error_message()) {
-      not_reached_ = status.error_message();
-      spdlog::warn("the daemon is not reached: {}", not_reached_);
+    if (not_reached_.size() == kReasonsKept) not_reached_.clear();
+    if (!ending_ && not_reached_.insert(status.error_message()).second) {
+      spdlog::warn("the daemon is not reached: {}", status.error_message());
     }
   }
   WatchAgain();

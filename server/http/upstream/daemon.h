@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "grpcpp/alarm.h"
@@ -34,7 +35,8 @@ struct DaemonOptions {
 };
 
 // Thread-safe. Follows the daemon's health (grpc.health.v1) for as long as it lives, and connects again by itself. A daemon that
-// is frozen or vanished is noticed within 30 s. The log has why it is not reached, once for each reason.
+// is frozen or vanished is noticed within 30 s. The log has why it is not reached, once for each reason,
+// also where they take turns.
 //
 // A daemon that has served and says that it does not serve any more may still take requests for a while
 // (--drain-delay-seconds): it keeps its model, and is asked, unless it says that it has none.
@@ -84,7 +86,7 @@ class Daemon {
   bool end_of_serving_ ABSL_GUARDED_BY(mutex_) = false;
   std::function<void(bool)> tell_serving_ ABSL_GUARDED_BY(mutex_);
   absl::StatusOr<ServedModel> model_ ABSL_GUARDED_BY(mutex_);
-  std::string not_reached_ ABSL_GUARDED_BY(mutex_);             // why, as the log was told last; "" = it is reached
+  absl::flat_hash_set<std::string> not_reached_ ABSL_GUARDED_BY(mutex_);  // why, as the log was told since it was reached
   std::unique_ptr<grpc::Alarm> pause_ ABSL_GUARDED_BY(mutex_);  // a new one each time: it may not be set by its own callback
 };
 
