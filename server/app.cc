@@ -274,7 +274,7 @@ void App::Impl::Reload() {
 void App::Impl::AskFor(End end) {
   absl::MutexLock lock(&end_mutex_);
   state_.SetDraining();
-  if (state_.loaded() == nullptr) state_.SetRefusing();
+  if (state_.loaded() == nullptr || config_.drain_delay_seconds == 0) state_.SetRefusing();
   TellHealth();
   end_ = std::max(end_, end);
 }

@@ -1,5 +1,6 @@
 """A server as a child process: its log, what the kernel counts of it, its end."""
 
+import contextlib
 import os
 import re
 import signal
@@ -10,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-START_SECONDS = 180
+ANSWER_SECONDS = 180
 POLL_SECONDS = 0.005
 LOG_SECONDS = 10  # for the rest of the log of a process that has ended; its children may still hold the pipe
 KILL_SECONDS = 60
@@ -25,19 +26,26 @@ class ServerError(Exception):
 def wait_until(condition: Callable[[], T | None], what: str, seconds: float) -> T:
     """What the condition gives as soon as that is true; ServerError when it is not by the deadline."""
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while True:
         value = condition()
         if value:
             return value
+        if time.monotonic() > end:
+            raise ServerError(f"gave up waiting for {what} after {seconds:.0f} seconds")
         time.sleep(POLL_SECONDS)
-    raise ServerError(f"gave up waiting for {what} after {seconds:.0f} seconds")
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1, all different, for a program that cannot choose them itself."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 for a program that cannot choose one itself."""
-    with socket.socket() as any_socket:
-        any_socket.bind(("127.0.0.1", 0))
-        return int(any_socket.getsockname()[1])
+    return free_ports(1)[0]
 
 
 class ServerProcess:
@@ -79,7 +87,7 @@ class ServerProcess:
             return value
 
         try:
-            return wait_until(condition_of_the_living, what, self.started + START_SECONDS - time.monotonic())
+            return wait_until(condition_of_the_living, what, ANSWER_SECONDS)
         except ServerError as error:
             raise ServerError(f"{error}: {self._log_end()}") from None
 

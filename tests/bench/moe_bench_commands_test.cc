@@ -84,7 +84,7 @@ TEST_F(MoeBenchTest, WhatIsLearnedIsOfOnePolicyAndOneModel) {
 
 // Two sequences, of two tokens and of one.
 TEST_F(MoeBenchTest, SessionsShareSteps) {
-  const TemporaryFolder folder;
+  const MemoryFolder folder;
   TraceFiles().Write(folder);
   const std::string replay =
       "replay --policy lru,belady --budget 0.25 --layers 2 --top-k 2 --experts 4 --expert-bytes 4096 --json";

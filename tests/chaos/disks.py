@@ -113,7 +113,6 @@ class Disks(Scenarios):
             with self.serving(*kept) as daemon:
                 daemon.moectl("generate", "--prompt", PROMPT, "--max-new-tokens", 4)
                 self.assertEqual(daemon.stop(), 0, daemon.log())
-            before = [(disk / name).read_bytes() for name in ("learned", "residency")]
             with self.well(*kept, *ends, "--kv-spill", disk, *SPILL) as patient:
                 self.fill(disk)
                 for turn in range(24):
@@ -124,6 +123,8 @@ class Disks(Scenarios):
                 size = (disk / "requests.jsonl").stat().st_size
                 patient.answer()
                 eventually(lambda: (disk / "requests.jsonl").stat().st_size > size, "lines again")
+                patient.daemon.moectl("residency", "save")
+                before = [(disk / name).read_bytes() for name in ("learned", "residency")]
                 self.fill(disk)
                 self.assertEqual(patient.daemon.stop(), 1, patient.daemon.log())
                 for name in ("--trace", "--learned-state", "--residency", "--record-routing"):

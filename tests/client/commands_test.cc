@@ -38,7 +38,7 @@ struct Outcome {
 
 class CommandsTest : public testing::Test {
  protected:
-  const TemporaryFolder folder_;
+  const MemoryFolder folder_;
 
   CommandsTest() : server_(Options()) { server_.RunFreely(); }
 

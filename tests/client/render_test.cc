@@ -37,7 +37,7 @@ class RenderTest : public testing::Test {
     text << std::ifstream(path, std::ios::binary).rdbuf();
     return text.str();
   }
-  const TemporaryFolder folder_;
+  const MemoryFolder folder_;
 };
 
 constexpr const char* kConversation = R"({"messages": [{"role": "user", "content": "hé\n"}], "bos_token": "<s>", "mine": 7})";

@@ -226,7 +226,7 @@ TEST(SpillPricesTest, WhatIsCheaper) {
 }
 
 TEST(NamelessFileTest, HoldsWhatIsWrittenAndLeavesNothing) {
-  const TemporaryFolder folder;
+  const MemoryFolder folder;
   auto file = OpenNamelessFile(folder / "");
   if (!file.ok()) {
     EXPECT_THAT(std::string(file.status().message()), HasSubstr("refuses O_DIRECT"));

@@ -113,7 +113,7 @@ class ExpertStore {
 
   static inline bool mixed_ = false, coded_ = false;
 
-  TemporaryFolder folder_;
+  MemoryFolder folder_;
   StoreDescription description_;
   std::string path_;
   std::string contents_;

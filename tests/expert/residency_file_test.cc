@@ -20,7 +20,7 @@ class ResidencyFileTest : public testing::Test {
     return Read().status();
   }
 
-  TemporaryFolder folder_;
+  MemoryFolder folder_;
   const ResidencyFile file_{folder_ / "residency", 0xabc};
   const std::string header_ = "moed residency 1 of model 0000000000000abc\n";
 };

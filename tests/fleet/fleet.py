@@ -17,7 +17,7 @@ from tests.real_programs import RealProgramsTest
 from tests.tokens import write_tokens
 from tests.virtual_environment import fetched
 from tools.daemon import ROOT, Daemon, pack_demo
-from tools.server_process import ServerProcess, free_port
+from tools.server_process import ServerProcess, free_ports
 
 TOKEN = "t" * 40
 WAIT_SECONDS = 120
@@ -134,17 +134,17 @@ class Envoy(Balancer):
 
     def __init__(self, fleet: Fleet, program: pathlib.Path, edits: dict[str, str] | None = None):
         super().__init__(fleet)
-        self.folder = fleet.folder / f"envoy-{free_port()}"
+        ports = free_ports(3)
+        self.folder = fleet.folder / f"envoy-{ports[0]}"
         shutil.copytree(ROOT / "deploy" / "envoy", self.folder)
         for name, pair in (("server", fleet.server), ("client", fleet.client)):
             shutil.copy(pair.certificate, self.folder / f"{name}.pem")
             shutil.copy(pair.key, self.folder / f"{name}.key")
         shutil.copy(fleet.authority.certificate, self.folder / "ca.pem")
         self._edit("keys.yaml", {"REPLACE-THIS": TOKEN})
-        ports = {port: str(free_port()) for port in ("50051", "8080", "9901")}
-        own = {f"port_value: {port}": f"port_value: {mine}" for port, mine in ports.items()}
+        own = {f"port_value: {port}": f"port_value: {mine}" for port, mine in zip((50051, 8080, 9901), ports, strict=True)}
         self._edit("envoy.yaml", {"/etc/envoy": str(self.folder), "0.0.0.0": "127.0.0.1", **own, **(edits or {})})
-        self.server, self.http, self.admin = (f"127.0.0.1:{port}" for port in ports.values())
+        self.server, self.http, self.admin = (f"127.0.0.1:{port}" for port in ports)
         self.set_boxes(fleet.boxes)
         flags = ("--disable-hot-restart", "--concurrency", "2", "--log-level", "warning", "--file-flush-interval-msec", "50")
         self.process = ServerProcess([str(program), "-c", str(self.folder / "envoy.yaml"), *flags])

@@ -12,7 +12,7 @@ from tests.fleet.conversations import Conversation, Load, settled
 from tests.fleet.fleet import PROMPT, TOKEN, WAIT_SECONDS, Balancer, Fleet, FleetTest
 from tests.real_programs import main
 from tools.daemon import ROOT
-from tools.server_process import ServerProcess, free_port, wait_until
+from tools.server_process import ServerProcess, free_ports, wait_until
 
 SESSIONS = 30
 
@@ -28,7 +28,7 @@ class HaProxy(Balancer):
             (folder / f"{name}.pem").write_text(pair.certificate.read_text() + pair.key.read_text())
         shutil.copy(fleet.authority.certificate, folder / "ca.pem")
         (folder / "tokens").write_text(f"Bearer {TOKEN}\n")
-        self.server, self.http = (f"127.0.0.1:{free_port()}" for _ in range(2))
+        self.server, self.http = (f"127.0.0.1:{port}" for port in free_ports(2))
         text = (ROOT / "deploy" / "haproxy" / "haproxy.cfg").read_text()
         text = text.replace("/etc/haproxy/moed", str(folder))
         text = text.replace("bind :50051", f"bind {self.server}").replace("bind :8080", f"bind {self.http}")

@@ -9,13 +9,12 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from tests.http.front import CALL_SECONDS, Front, front_of
+from tests.http.front import CALL_SECONDS, Front, front_of, front_of_nobody
 from tests.http.scripted_daemon import ScriptedDaemon, serving
 from tests.http.served import ServedTest
 from tests.real_programs import main
 from tests.tokens import write_tokens
 from tools.daemon import Daemon
-from tools.server_process import free_port
 
 PATH = "/moed/experts"
 CONTROL = "/moe.v1.Control"
@@ -71,9 +70,10 @@ class ExpertsTest(ServedTest):
             for event in itertools.islice(events, 200):
                 self.assertFalse(event["whole"])
                 known.update(cells_of(event))
-                if counted(known) == self.counted_by_layer():  # reads ahead may still be under way
+                of_daemon = self.counted_by_layer()
+                if counted(known) == of_daemon:  # reads ahead may still be under way
                     break
-            self.assertEqual(counted(known), self.counted_by_layer())
+            self.assertEqual(counted(known), of_daemon)
             self.assertGreater(sum(reads for *_, reads, _ in known.values()), 0)
             self.assertEqual(event["totals"]["expert_hits"], sum(hits for hits, _, _ in counted(known)))
 
@@ -96,7 +96,7 @@ class ExpertsTest(ServedTest):
             self.assertEqual(front.wait(CALL_SECONDS), 0)
 
     def test_without_a_daemon(self) -> None:
-        with contextlib.closing(Front(self.binaries, f"127.0.0.1:{free_port()}")) as front:
+        with front_of_nobody(self.binaries) as front:
             status, body = front.get(PATH)
             self.assertEqual((status, json.loads(body)["error"]["code"]), (503, "unavailable"))
 

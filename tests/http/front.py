@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import pathlib
+import socket
 import ssl
 from collections.abc import Iterator
 from typing import Any
@@ -73,6 +74,15 @@ class Front(ServerProcess):
         """The lines of the access log."""
         lines = (line.partition(" access ")[2] for line in self.log().splitlines())
         return [json.loads(line) for line in lines if line]
+
+
+@contextlib.contextmanager
+def front_of_nobody(binaries: pathlib.Path, *flags: object) -> Iterator[Front]:
+    """Where its daemon should be connections are refused, and nobody else can listen: what it would ask for gets 503."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        with contextlib.closing(Front(binaries, f"127.0.0.1:{held.getsockname()[1]}", *flags)) as front:
+            yield front
 
 
 @contextlib.contextmanager

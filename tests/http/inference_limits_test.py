@@ -52,8 +52,8 @@ class Endless:
         if text == "whole":
             yield self.whole(body, context)
             return
-        self.begun += 1
         self.running += 1
+        self.begun += 1
         context.add_callback(lambda: setattr(self, "running", self.running - 1))
         yield moe.GenerateResponse(text="begun").SerializeToString()
         if text == "silent":

@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 import grpc
 
 from tests.http.browser import Browser, browser, installed
-from tests.http.front import CALL_SECONDS, Front, front_of
+from tests.http.front import CALL_SECONDS, Front, front_of, front_of_nobody
 from tests.http.scripted_daemon import ScriptedDaemon, ScriptedDaemonTest, until_cancelled
 from tests.http.served import ServedTest
 from tests.real_programs import RealProgramsTest
 from tests.tokens import write_tokens
 from tools.daemon import DEFAULT_BINARIES
-from tools.server_process import free_port, wait_until
+from tools.server_process import wait_until
 
 pb: Any = None  # made from proto/ when the tests begin
 KEY = "a-key-of-sixteen-characters"
@@ -42,7 +42,7 @@ class FilesTest(RealProgramsTest):
 
     @contextlib.contextmanager
     def front(self, *flags: object) -> Iterator[Front]:
-        with contextlib.closing(Front(self.binaries, f"127.0.0.1:{free_port()}", *flags)) as front:
+        with front_of_nobody(self.binaries, *flags) as front:
             yield front
 
     @staticmethod

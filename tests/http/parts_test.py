@@ -1,11 +1,9 @@
 """What a message may be made of: text. Every other kind of part is refused by its place, with what it was and what is allowed."""
 
-import contextlib
 from typing import Any, ClassVar
 
-from tests.http.front import Front
+from tests.http.front import Front, front_of_nobody
 from tests.real_programs import RealProgramsTest, main
-from tools.server_process import free_port
 
 URL = "data:image/png;base64,aGVsbG8="
 SOURCE = {"type": "base64", "media_type": "image/png", "data": "aGVsbG8="}
@@ -33,7 +31,7 @@ class PartsTest(RealProgramsTest):
     def setUpClass(cls) -> None:
         """In front of nobody: what would be understood gets 503."""
         super().setUpClass()
-        cls.front = cls.enterClassContext(contextlib.closing(Front(cls.binaries, f"127.0.0.1:{free_port()}")))
+        cls.front = cls.enterClassContext(front_of_nobody(cls.binaries))
 
     def refused(self, path: str, place: str, part: Any, **body: Any) -> None:
         with self.subTest(path, place=place, part=part):

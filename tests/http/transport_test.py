@@ -7,10 +7,10 @@ import signal
 import socket
 from collections.abc import Iterator
 
-from tests.http.front import Front
+from tests.http.front import Front, front_of_nobody
 from tests.real_programs import RealProgramsTest, main
 from tests.tokens import write_tokens
-from tools.server_process import free_port, wait_until
+from tools.server_process import wait_until
 
 KIB, MIB = 1 << 10, 1 << 20
 WAIT_SECONDS = 300
@@ -81,11 +81,8 @@ class TransportTest(RealProgramsTest):
     @contextlib.contextmanager
     def front(self, *flags: object) -> Iterator[Front]:
         """In front of nobody: requests that come through are answered with 503."""
-        front = Front(self.binaries, f"127.0.0.1:{free_port()}", *flags)
-        try:
+        with front_of_nobody(self.binaries, *flags) as front:
             yield front
-        finally:
-            front.close()
 
     @contextlib.contextmanager
     def peer(self, front: Front, receive_bytes: int | None = None) -> Iterator[Peer]:

@@ -12,6 +12,7 @@
 #include "core/io/file.h"
 #include "core/machine/memory_read.h"
 #include "core/machine/scratch_file.h"
+#include "tests/temporary_folder.h"
 
 namespace moed {
 namespace {
@@ -88,7 +89,8 @@ TEST(DiskRead, AStraightLineThroughOneReadAndABurst) {
 }
 
 TEST(ScratchFileTest, HasNoNameAndTheBytesThatWereAskedFor) {
-  const std::string folder = ::testing::TempDir() + "/scratch_file_test";
+  const TemporaryFolder made;
+  const std::string folder = made / "folder";
   std::filesystem::create_directories(folder);
   const FakeClock clock;
   std::string path;

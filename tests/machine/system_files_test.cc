@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "core/machine/control_groups.h"
+#include "tests/temporary_folder.h"
 
 namespace moed {
 namespace {
@@ -18,18 +19,14 @@ using ::testing::Optional;
 
 class SystemFilesTest : public ::testing::Test {
  protected:
-  SystemFilesTest() : root_(::testing::TempDir() + "/" + ::testing::UnitTest::GetInstance()->current_test_info()->name()) {
-    std::filesystem::remove_all(root_);
-  }
-  ~SystemFilesTest() override { std::filesystem::remove_all(root_); }
-
   void File(const std::string& path, const std::string& text) {
     const std::filesystem::path whole = root_ + "/" + path;
     std::filesystem::create_directories(whole.parent_path());
     std::ofstream(whole) << text;
   }
 
-  const std::string root_;
+  const TemporaryFolder folder_;
+  const std::string root_ = folder_ / "root";
 };
 
 TEST_F(SystemFilesTest, NumbersAndWords) {

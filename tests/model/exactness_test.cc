@@ -236,7 +236,7 @@ class MixedFormatsTest : public testing::TestWithParam<std::string> {
     }
   }
 
-  TemporaryFolder folder_;
+  MemoryFolder folder_;
 };
 
 // The checkpoints' numbers are bf16, which f32 holds too: what is computed is the same whichever part has which.

@@ -29,8 +29,8 @@ std::vector<std::string> Checkpoints() {
   return names;
 }
 
-const TemporaryFolder& Folder() {
-  static TemporaryFolder folder;
+const MemoryFolder& Folder() {
+  static MemoryFolder folder;
   return folder;
 }
 

@@ -50,7 +50,7 @@ inline std::string ReadText(const std::string& path) {
 // Packs once for each checkpoint (its folder's name, or a path) and formats of experts, the reference first, which the
 // trunk has too, and keeps the store for the life of the program.
 inline const StoreReader& PackedStore(const std::string& checkpoint_name, const std::vector<FormatId>& formats) {
-  static TemporaryFolder folder;
+  static MemoryFolder folder;
   static std::map<std::pair<std::string, std::vector<FormatId>>, std::unique_ptr<StoreReader>> stores;
   std::unique_ptr<StoreReader>& store = stores[{checkpoint_name, formats}];
   if (store != nullptr) return *store;

@@ -24,13 +24,6 @@ void AppendNumber(const std::string& dtype, float value, std::string& out) {
 
 }  // namespace
 
-TemporaryFolder::TemporaryFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "moed-pack-XXXXXX").string();
-  MOED_CHECK(mkdtemp(pattern.data()) != nullptr);
-  path_ = pattern;
-}
-TemporaryFolder::~TemporaryFolder() { std::filesystem::remove_all(path_); }
-
 std::string FileContents(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};

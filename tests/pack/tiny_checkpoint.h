@@ -2,26 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "nlohmann/json.hpp"
+#include "tests/temporary_folder.h"
 
 namespace moed {
-
-// A folder that goes with the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  std::string operator/(std::string_view name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 std::string FileContents(const std::string& path);
 void WriteContents(const std::string& path, std::string_view contents);

@@ -66,7 +66,7 @@ class DamagedTrace : public testing::Test {
     EXPECT_THAT(Message(status), HasSubstr(folder_ / "./")) << name << ": " << what;
   }
 
-  TemporaryFolder folder_;
+  MemoryFolder folder_;
   TraceFiles files_;
 };
 

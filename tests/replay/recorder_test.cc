@@ -16,7 +16,7 @@ void Route(RoutingRecorder& recorder, const RoutingShape& shape, SequenceId sequ
 
 TEST(RoutingRecorder, WhatItWritesIsRead) {
   for (const int experts : {4, 300}) {  // of a byte and of two
-    TemporaryFolder folder;
+    MemoryFolder folder;
     RoutingShape shape = TinyShape();
     shape.experts = experts;
     auto recorder = RoutingRecorder::Create(folder / "trace", shape);
@@ -45,7 +45,7 @@ TEST(RoutingRecorder, WhatItWritesIsRead) {
 }
 
 TEST(RoutingRecorder, LongSequencesAreWrittenInPieces) {
-  TemporaryFolder folder;
+  MemoryFolder folder;
   const RoutingShape shape = TinyShape();
   auto recorder = RoutingRecorder::Create(folder / "trace", shape);
   ASSERT_TRUE(recorder.ok());
@@ -61,7 +61,7 @@ TEST(RoutingRecorder, LongSequencesAreWrittenInPieces) {
 }
 
 TEST(RoutingRecorder, NeverWritesOverATrace) {
-  TemporaryFolder folder;
+  MemoryFolder folder;
   ASSERT_TRUE((*RoutingRecorder::Create(folder / "trace", TinyShape()))->Finish().ok());
   const auto again = RoutingRecorder::Create(folder / "trace", TinyShape());
   EXPECT_EQ(again.status().code(), absl::StatusCode::kAlreadyExists);

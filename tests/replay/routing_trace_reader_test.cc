@@ -13,7 +13,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 TEST(RoutingTraceReader, ReadsWhatWasWritten) {
-  TemporaryFolder folder;
+  MemoryFolder folder;
   TraceFiles().Write(folder);
   const auto trace = ReadTiny(folder);
   ASSERT_TRUE(trace.ok()) << trace.status();
@@ -28,7 +28,7 @@ TEST(RoutingTraceReader, ReadsWhatWasWritten) {
 }
 
 TEST(RoutingTraceReader, TakesTheShapeFromItsFile) {
-  TemporaryFolder folder;
+  MemoryFolder folder;
   TraceFiles().Write(folder);
   std::ofstream(folder / kTraceShape) << R"({"layers": [1, 3], "top_k": 2, "experts": 4, "expert_bytes": 77})";
   TokenTexts texts;
@@ -48,7 +48,7 @@ TEST(RoutingTraceReader, ReadsTheRecordedPartOfGptOss) {
 }
 
 TEST(RoutingTraceReader, OneDictionaryForSeveralTraces) {
-  TemporaryFolder folder;
+  MemoryFolder folder;
   TraceFiles files;
   files.Write(folder);
   TokenTexts texts = {{"y", 0}};
@@ -89,7 +89,7 @@ const BadCase kBadCases[] = {
 TEST(RoutingTraceReader, SaysWhatIsWrongAndWhere) {
   for (const BadCase& bad : kBadCases) {
     SCOPED_TRACE(bad.what);
-    TemporaryFolder folder;
+    MemoryFolder folder;
     TraceFiles files;
     bad.spoil(files);
     files.Write(folder);
@@ -101,7 +101,7 @@ TEST(RoutingTraceReader, SaysWhatIsWrongAndWhere) {
 
 TEST(RoutingTraceReader, NamesMissingFiles) {
   for (const std::string_view missing : {kTraceExperts8, kTraceProbabilities, kTraceIndex}) {
-    TemporaryFolder folder;
+    MemoryFolder folder;
     TraceFiles().Write(folder);
     std::filesystem::remove(folder / missing);
     const auto trace = ReadTiny(folder);
@@ -113,7 +113,7 @@ TEST(RoutingTraceReader, NamesMissingFiles) {
 }
 
 TEST(RoutingTraceReader, RefusesDamagedCompression) {
-  TemporaryFolder folder;
+  MemoryFolder folder;
   TraceFiles().Write(folder);
   std::filesystem::remove(folder / kTraceExperts8);
   const std::string whole = FileContents(SourcePath("tests/replay/data/experts.u8.xz"));
@@ -122,7 +122,7 @@ TEST(RoutingTraceReader, RefusesDamagedCompression) {
 }
 
 TEST(RoutingTraceReader, ATraceOfAnotherShapeIsNotReadAsGptOss) {
-  TemporaryFolder folder;
+  MemoryFolder folder;
   TraceFiles().Write(folder);
   TokenTexts texts;
   const auto trace = ReadRoutingTrace(folder / ".", std::nullopt, texts);
@@ -131,7 +131,7 @@ TEST(RoutingTraceReader, ATraceOfAnotherShapeIsNotReadAsGptOss) {
 }
 
 TEST(RoutingTraceReader, ChecksTheShape) {
-  TemporaryFolder folder;
+  MemoryFolder folder;
   TraceFiles().Write(folder);
   const char* const kShapes[] = {"{", R"({"layers": [], "top_k": 1, "experts": 2})",
                                  R"({"layers": [1, 0], "top_k": 1, "experts": 2})",

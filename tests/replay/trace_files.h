@@ -30,7 +30,7 @@ struct TraceFiles {
                       R"({"first": 2, "n": 1, "category": "b", "tokens": ["x"]})"
                       "\n";
 
-  void Write(const TemporaryFolder& folder) const {
+  void Write(const MemoryFolder& folder) const {
     const auto write = [&](std::string_view name, const std::string& contents) {
       std::ofstream(folder / name, std::ios::binary) << contents;
     };
@@ -40,7 +40,7 @@ struct TraceFiles {
   }
 };
 
-inline absl::StatusOr<RoutingTrace> ReadTiny(const TemporaryFolder& folder) {
+inline absl::StatusOr<RoutingTrace> ReadTiny(const MemoryFolder& folder) {
   TokenTexts texts;
   // The path of the folder itself.
   std::string path = folder / "";

@@ -130,7 +130,7 @@ TEST(AppTest, ItDoesWhatItsFlagsSay) {
 }
 
 TEST(AppTest, WhatItWasToldToWriteIsThereInTheEnd) {
-  TemporaryFolder folder;
+  MemoryFolder folder;
   Daemon daemon([&](Config& c) {
     c.trace = folder / "trace.json";
     c.learned_state = folder / "learned";

@@ -9,6 +9,7 @@
 #include "core/base/status.h"
 #include "server/doctor/check.h"
 #include "server/doctor/report.h"
+#include "tests/temporary_folder.h"
 
 namespace moed {
 namespace {
@@ -19,11 +20,6 @@ using ::testing::Not;
 
 class DoctorTest : public ::testing::Test {
  protected:
-  DoctorTest() : root_(::testing::TempDir() + "/doctor_" + ::testing::UnitTest::GetInstance()->current_test_info()->name()) {
-    std::filesystem::remove_all(root_);
-  }
-  ~DoctorTest() override { std::filesystem::remove_all(root_); }
-
   void File(const std::string& path, const std::string& text) {
     const std::filesystem::path whole = root_ + "/" + path;
     std::filesystem::create_directories(whole.parent_path());
@@ -34,7 +30,8 @@ class DoctorTest : public ::testing::Test {
   }
   Machine Here() { return Here(absl::NotFoundError("no file for this test")); }
 
-  const std::string root_;
+  const TemporaryFolder folder_;
+  const std::string root_ = folder_ / "root";
 };
 
 TEST_F(DoctorTest, EveryCheckHasANameOfItsOwn) {

@@ -44,6 +44,8 @@ class MessageGuardTest : public ::testing::Test {
     sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
     socklen_t length = sizeof(address);
     auto* at = reinterpret_cast<sockaddr*>(&address);
+    const int received = kMiB;  // that waits unread, whatever this machine's default
+    ASSERT_EQ(setsockopt(listener_, SOL_SOCKET, SO_RCVBUF, &received, sizeof(received)), 0);
     ASSERT_EQ(bind(listener_, at, length), 0);
     ASSERT_EQ(listen(listener_, kClients), 0);
     ASSERT_EQ(getsockname(listener_, at, &length), 0);

@@ -29,7 +29,7 @@ class ModelSourceTest : public testing::Test {
     return PlaceInCache("/cache", ExamineModel(model).value(), flags).path;
   }
 
-  TemporaryFolder folder_;
+  MemoryFolder folder_;
 };
 
 TEST_F(ModelSourceTest, AFolderChangesWithWhatIsPackedOfIt) {

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <string>
 
+#include "tests/temporary_folder.h"
+
 namespace moed {
 namespace {
 
@@ -18,7 +20,9 @@ class OutputsTest : public testing::Test {
   OutputsTest() {
     std::filesystem::create_directories(folder_ + "/there");
     std::ofstream(folder_ + "/file") << "x";
+    std::filesystem::current_path(folder_);
   }
+  ~OutputsTest() override { std::filesystem::current_path(before_); }
 
   std::string Said(std::string Config::*output, const std::string& path) const {
     Config config;
@@ -27,7 +31,9 @@ class OutputsTest : public testing::Test {
     return std::string(status.message().data(), status.message().size());
   }
 
-  const std::string folder_ = testing::TempDir() + "/outputs";
+  const std::filesystem::path before_ = std::filesystem::current_path();
+  const TemporaryFolder made_;
+  const std::string folder_ = made_ / "outputs";
 };
 
 TEST_F(OutputsTest, FilesNeedTheirFolder) {

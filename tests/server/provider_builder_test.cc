@@ -35,7 +35,7 @@ class ProviderBuilderTest : public testing::Test {
     return builder_->provider();
   }
 
-  TemporaryFolder folder_;
+  MemoryFolder folder_;
   std::shared_ptr<LyingFile> file_ = StoreFile();
   std::unique_ptr<ReadBackend> reads_ = MakeThreadedReadBackend("lying", file_, 1);
   Config config_;

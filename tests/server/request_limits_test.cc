@@ -219,16 +219,11 @@ class BusyWorkerTest : public ::testing::Test {
   }
   ~BusyWorkerTest() override {
     if (!gate_.HasBeenNotified()) gate_.Notify();
-    for (std::thread& thread : threads_) thread.join();
+    JoinThreads();
   }
-  // In a thread of its own.
-  void Tokenize(size_t bytes, grpc::ClientContext& context) {
-    threads_.emplace_back([this, bytes, &context] {
-      TokenizeRequest request;
-      request.set_text(std::string(bytes, ' '));
-      moe::v1::TokenizeResponse response;
-      server_.inference().Tokenize(&context, request, &response);
-    });
+  void JoinThreads() {
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
   }
   void WaitForLive(int count) {
     while (server_.live().size() != count) std::this_thread::yield();
@@ -240,35 +235,39 @@ class BusyWorkerTest : public ::testing::Test {
 };
 
 TEST_F(BusyWorkerTest, TextsToBeTokenisedTurnNoGenerationAway) {
-  grpc::ClientContext first, second;
-  Tokenize(900 << 10, first);
-  WaitForLive(1);
+  ASSERT_TRUE(server_.environment().workers.Submit(WorkKind::kTokenizer, 900 << 10, [] {}));
+  grpc::ClientContext context;
   TokenizeRequest large;
   large.set_text(std::string(900 << 10, ' '));
   moe::v1::TokenizeResponse ignored;
-  EXPECT_EQ(server_.inference().Tokenize(&second, large, &ignored).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED)
+  EXPECT_EQ(server_.inference().Tokenize(&context, large, &ignored).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED)
       << "of its own kind it is too much";
-  WaitForLive(1);
+  WaitForLive(0);
   grpc::Status generated;
   threads_.emplace_back([&] { generated = Generate(server_, TextRequest("x")); });
-  WaitForLive(2);
+  WaitForLive(1);
   gate_.Notify();
   while (server_.engine().Idle()) std::this_thread::yield();
   server_.RunFreely();
-  for (std::thread& thread : threads_) thread.join();
-  threads_.clear();
+  JoinThreads();
   EXPECT_TRUE(generated.ok()) << generated.error_message();
 }
 
 TEST_F(BusyWorkerTest, CallsOfTheTokenizerAreCancelledAndAwaitedLikeOthers) {
   grpc::ClientContext context;
-  Tokenize(10, context);
+  threads_.emplace_back([&] {
+    TokenizeRequest request;
+    request.set_text("x");
+    moe::v1::TokenizeResponse response;
+    server_.inference().Tokenize(&context, request, &response);
+  });
   WaitForLive(1);
   EXPECT_FALSE(server_.live().WaitUntilNone(absl::ZeroDuration())) << "a drain waits for it";
   context.TryCancel();
   WaitForLive(0);
   gate_.Notify();
   while (server_.Metric(R"(moe_requests_total{code="CANCELLED",method="Tokenize"})") != 1) std::this_thread::yield();
+  JoinThreads();  // which have the context
 }
 
 // Answers that clients do not take: only so many bytes of them are kept, the oldest go.

@@ -182,7 +182,7 @@ class UnixSocket {
 
 TEST(ConnectionTest, AUnixSocketServesUpToItsLimitAndIsRemovedInTheEnd) {
   spdlog::set_level(spdlog::level::off);
-  const TemporaryFolder folder;
+  const MemoryFolder folder;
   const std::string path = folder / "socket";
   grpc::ResourceQuota quota;
   const auto listen = [&] {
@@ -202,7 +202,7 @@ TEST(ConnectionTest, AUnixSocketServesUpToItsLimitAndIsRemovedInTheEnd) {
 }
 
 TEST(ConnectionTest, AnAbandonedUnixSocketIsReplacedAndAFileIsNot) {
-  const TemporaryFolder folder;
+  const MemoryFolder folder;
   const std::string path = folder / "socket";
   ASSERT_TRUE(UnixSocket(path).Bind());
   grpc::ResourceQuota quota;

@@ -102,7 +102,7 @@ TEST(CodingTest, OfLyingSegmentsNothingIsBelieved) {
 }
 
 TEST(CodedStoreTest, IsReadAsItWasWrittenInWhateverOrder) {
-  TemporaryFolder folder;
+  MemoryFolder folder;
   const StoreDescription description = CodedDescription();
   const std::string bytes = WriteSmallStore(folder / "a.store", description);
   auto reader = StoreReader::Open(folder / "a.store");
@@ -140,7 +140,7 @@ TEST(CodedStoreTest, IsReadAsItWasWrittenInWhateverOrder) {
 }
 
 TEST(CodedStoreTest, SegmentsAreKeptAsTheyAreWhereTheWriterIsToSaveMore) {
-  TemporaryFolder folder;
+  MemoryFolder folder;
   const StoreDescription description = CodedDescription();
   std::vector<uint64_t> stored;
   for (const int least : {1, 99}) {
@@ -159,7 +159,7 @@ TEST(CodedStoreTest, SegmentsAreKeptAsTheyAreWhereTheWriterIsToSaveMore) {
 }
 
 TEST(CodedStoreTest, ResumesAfterEveryPieceToTheSameBytes) {
-  TemporaryFolder folder;
+  MemoryFolder folder;
   const StoreDescription description = CodedDescription();
   const std::string expected = WriteSmallStore(folder / "expected.store", description);
   const size_t pieces = description.trunk.size() + AllKeys(description).size() * kExpertParts;
@@ -177,7 +177,7 @@ TEST(CodedStoreTest, ResumesAfterEveryPieceToTheSameBytes) {
 }
 
 TEST(CodedStoreTest, NamesWhatIsDamagedAndRefusesLyingLengths) {
-  TemporaryFolder folder;
+  MemoryFolder folder;
   const StoreDescription description = CodedDescription();
   const std::string bytes = WriteSmallStore(folder / "a.store", description);
   const auto open = [](std::string contents) { return StoreReader::Open(MakeMemoryFile("made", std::move(contents))); };

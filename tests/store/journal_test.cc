@@ -34,7 +34,7 @@ class DamagedJournal : public ::testing::Test {
     }
   }
 
-  TemporaryFolder folder_;
+  MemoryFolder folder_;
   const std::string path_ = folder_ / "s.journal";
   std::vector<JournalEntry> written_;
   std::string good_;

@@ -31,7 +31,7 @@ absl::Status OpenAndVerify(std::string bytes) {
 class StoreReaderTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    TemporaryFolder folder;
+    MemoryFolder folder;
     bytes_ = new std::string(WriteSmallStore(folder / "small.store"));
     mixed_ = new std::string(WriteSmallStore(folder / "mixed.store", MixedDescription()));
     ungated_ = new std::string(WriteSmallStore(folder / "ungated.store", UngatedDescription()));
@@ -427,7 +427,7 @@ TEST_F(StoreReaderTest, OneFormatForAllIsVersionOne) {
   StoreDescription description = SmallDescription();
   description.moe_layers.resize(1);
   for (ExpertPrecision& precision : description.precisions) precision.layers.resize(1);
-  TemporaryFolder folder;
+  MemoryFolder folder;
   const std::string stored = WriteSmallStore(folder / "one.store", description);
   const std::string other = WithHeader(stored, Layout(description).description_bytes(), [](std::string& bytes) {
     bytes[8] = 2;

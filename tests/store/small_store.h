@@ -2,10 +2,8 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -15,24 +13,9 @@
 
 #include "core/store/store.h"
 #include "core/store/writer.h"
+#include "tests/temporary_folder.h"
 
 namespace moed {
-
-// A folder that goes with the test; in memory where there is such a file system, since the writer syncs often.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    const std::filesystem::path memory = "/dev/shm";
-    const bool usable = access(memory.c_str(), W_OK) == 0;
-    std::string pattern = ((usable ? memory : std::filesystem::temp_directory_path()) / "moed-store-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  std::string operator/(std::string_view name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline StoreDescription SmallDescription() {
   StoreDescription description;

@@ -27,7 +27,7 @@ std::unique_ptr<StoreWriter> OpenWriter(const std::string& path, const StoreWrit
 bool Exists(const std::string& path) { return std::filesystem::exists(path); }
 
 TEST(StoreWriterTest, LeavesNothingButTheStore) {
-  TemporaryFolder folder;
+  MemoryFolder folder;
   const std::string path = folder / "a.store";
   const std::string bytes = WriteSmallStore(path);
   EXPECT_FALSE(Exists(path + ".partial"));
@@ -36,7 +36,7 @@ TEST(StoreWriterTest, LeavesNothingButTheStore) {
 }
 
 TEST(StoreWriterTest, PiecesMayComeInterleavedAndInParts) {
-  TemporaryFolder folder;
+  MemoryFolder folder;
   const StoreDescription description = SmallDescription();
   auto writer = OpenWriter(folder / "parts.store");
   const CachedKey first{LayerId(0), 0, 0}, second{LayerId(0), 0, 1};
@@ -53,7 +53,7 @@ TEST(StoreWriterTest, PiecesMayComeInterleavedAndInParts) {
 }
 
 TEST(StoreWriterTest, ResumesAfterEveryPieceToTheSameBytes) {
-  TemporaryFolder folder;
+  MemoryFolder folder;
   const StoreDescription description = SmallDescription();
   const std::string expected = WriteSmallStore(folder / "expected.store");
   const size_t pieces = description.trunk.size() + AllKeys(description).size() * kExpertParts;
@@ -75,7 +75,7 @@ TEST(StoreWriterTest, ResumesAfterEveryPieceToTheSameBytes) {
 }
 
 TEST(StoreWriterTest, KilledAtAnyInstantItResumesToTheSameBytes) {
-  TemporaryFolder folder;
+  MemoryFolder folder;
   const StoreDescription description = SmallDescription();
   const std::string expected = WriteSmallStore(folder / "expected.store");
   const std::string path = folder / "killed.store";
@@ -105,7 +105,7 @@ TEST(StoreWriterTest, KilledAtAnyInstantItResumesToTheSameBytes) {
 }
 
 TEST(StoreWriterTest, ReadsBackWhatIsWholeAndSaysWhatIsNot) {
-  TemporaryFolder folder;
+  MemoryFolder folder;
   const std::string path = folder / "back.store";
   const CachedKey key{LayerId(0), 1, 1};
   const std::string up = SegmentContents(SmallDescription(), key, ExpertPart::kUp);
@@ -127,7 +127,7 @@ TEST(StoreWriterTest, ReadsBackWhatIsWholeAndSaysWhatIsNot) {
 }
 
 TEST(StoreWriterTest, OtherInputsStartClean) {
-  TemporaryFolder folder;
+  MemoryFolder folder;
   const std::string expected = WriteSmallStore(folder / "expected.store");
   StoreDescription other = SmallDescription();
   other.tokenizer[0] ^= 1;  // same size, other bytes
@@ -158,7 +158,7 @@ TEST(StoreWriterTest, OtherInputsStartClean) {
 
 // Whatever is left of the journal, only pieces that it vouches for are kept.
 TEST(StoreWriterTest, ATornJournalCostsOnlyWork) {
-  TemporaryFolder folder;
+  MemoryFolder folder;
   const StoreDescription description = SmallDescription();
   const std::string expected = WriteSmallStore(folder / "expected.store");
   const std::string path = folder / "torn.store", partial = path + ".partial", journal = partial + ".journal";
@@ -188,7 +188,7 @@ TEST(StoreWriterTest, ATornJournalCostsOnlyWork) {
 }
 
 TEST(StoreWriterTest, JournalsOnlyAfterEnoughBytesOrTime) {
-  TemporaryFolder folder;
+  MemoryFolder folder;
   const StoreDescription description = SmallDescription();
   FakeClock clock;
   const StoreWriterOptions options{.identity = 1, .sync_bytes = 1 << 20, .sync_seconds = 5, .clock = &clock};
@@ -213,7 +213,7 @@ TEST(StoreWriterTest, JournalsOnlyAfterEnoughBytesOrTime) {
 }
 
 TEST(StoreWriterTest, OneWriterAtATime) {
-  TemporaryFolder folder;
+  MemoryFolder folder;
   auto writer = OpenWriter(folder / "one.store");
   const absl::Status second = StoreWriter::Open(folder / "one.store", SmallDescription(), kSyncAlways).status();
   EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
@@ -221,7 +221,7 @@ TEST(StoreWriterTest, OneWriterAtATime) {
 }
 
 TEST(StoreWriterTest, RefusesADescriptionThatIsNotLaidOut) {
-  TemporaryFolder folder;
+  MemoryFolder folder;
   const std::pair<std::string, std::function<void(StoreDescription&)>> cases[] = {
       {"up: offset", [](StoreDescription& d) { d.precisions[0].layers[1].segments[1].offset += 1; }},
       {"record bytes", [](StoreDescription& d) { d.precisions[1].layers[0].record_bytes += 4096; }},
@@ -255,7 +255,7 @@ TEST(StoreWriterTest, RefusesADescriptionThatIsNotLaidOut) {
 }
 
 TEST(StoreWriterTest, AFullDiskIsAClearErrorThatLeavesNothingBehind) {
-  TemporaryFolder folder;
+  MemoryFolder folder;
   const std::string path = folder / "full.store";
   rlimit before;
   getrlimit(RLIMIT_FSIZE, &before);

@@ -135,7 +135,7 @@ class KeptFormatsTest : public ::testing::TestWithParam<Kept> {
   }
 
   const std::vector<std::vector<TokenId>> prompts_ = {Tokens({1, 205, 30, 77, 191}), Tokens({3, 55}), Tokens({0, 70, 299, 12})};
-  TemporaryFolder folder_;
+  MemoryFolder folder_;
   RigOptions options_;
   std::vector<Answer> expected_;
 };

@@ -1,5 +1,6 @@
 """Models that come and go while the daemon serves: moectl load and unload, and what requests see of it."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -112,9 +113,14 @@ class LiveModel(RealProgramsTest):
         process = pathlib.Path("/proc") / str(daemon.pid)
         status = (process / "status").read_text()
         resident = int(re.search(r"VmRSS:\s+(\d+)", status)[1]) << 10  # type: ignore[index]
-        names = [name.read_text().strip() for name in process.glob("task/*/comm")]
+        names, files = list[str](), list[str]()
+        for name in process.glob("task/*/comm"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended since it was listed
+                names.append(name.read_text().strip())
+        for name in process.glob("fd/*"):
+            with contextlib.suppress(FileNotFoundError):  # likewise
+                files.append(os.readlink(name))
         threads = sorted(name for name in names if not PASSING_THREADS.match(name))
-        files = [os.readlink(process / "fd" / name) for name in os.listdir(process / "fd")]
         return resident, sum(1 for file in files if not file.startswith("socket:")), threads
 
     def test_running_requests_end_or_are_cancelled(self) -> None:
@@ -188,7 +194,7 @@ class LiveModel(RealProgramsTest):
             self.assertIn(f"taken up from {learned}", daemon.log())
 
     def test_the_end_while_loading(self) -> None:
-        with self.daemon("--read-rate", "4MB", "--io-queue-depth", 1) as daemon:
+        with self.daemon("--read-rate", "1MB", "--io-queue-depth", 1) as daemon:
             daemon.moectl("unload")
             command = [daemon.binaries / "moectl", "--server", daemon.address, "load"]
             for end in ("unload", signal.SIGTERM):

@@ -392,6 +392,7 @@ class RunCommandTest(RealProgramsTest):
 
         with self.conversation():
             self.assertEqual(healthy().returncode, 0, healthy().stderr)
+        self.wait_until_none_is_left()
         self.assertEqual(healthy().returncode, 3, "nobody serves")
         with self.running("--store", self.demo_store(), "--memory-budget", DEMO_BUDGET) as daemon:
             self.environment["MOED_LISTEN"] = daemon.address.replace("127.0.0.1", "0.0.0.0")

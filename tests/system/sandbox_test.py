@@ -1,5 +1,6 @@
 """What the daemon gives up (--sandbox): foreign code inside it is refused what serving does not need, and serving goes on."""
 
+import contextlib
 import errno
 import os
 import pathlib
@@ -45,7 +46,8 @@ ANSWER = ("generate", "--prompt", "Once upon a time", "--max-new-tokens", 8, "--
 
 def status_of_threads(pid: int) -> Iterator[dict[str, str]]:
     for status in pathlib.Path(f"/proc/{pid}/task").glob("*/status"):
-        yield dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended since it was listed
+            yield dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
 
 
 class SandboxTest(RealProgramsTest):

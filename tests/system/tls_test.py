@@ -152,7 +152,7 @@ class TlsTest(RealProgramsTest):
         with self.serving(*SLOW) as (daemon, files):
             self.assertEqual(served_serial(daemon.address), self.server.serial())
             command = [self.binaries / "moectl", "--server", daemon.address, "--tls-ca", self.ours.certificate]
-            command += ["generate", "--prompt", "Once", "--max-new-tokens", "300", "--ignore-eos", "--json"]
+            command += ["generate", "--prompt", "Once", "--max-new-tokens", "1000", "--ignore-eos", "--json"]
             with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True) as stream:
                 wait_until(lambda: daemon.json("stats")["stats"]["running"] == 1, "the stream", WAIT_SECONDS)
                 self.put(self.renewed, files)
@@ -161,7 +161,7 @@ class TlsTest(RealProgramsTest):
                 self.assertEqual(daemon.json("stats")["stats"]["running"], 1, "all of that was during the stream")
                 answer, _ = stream.communicate(timeout=WAIT_SECONDS)
             self.assertEqual(stream.returncode, 0)
-            self.assertIn('"completion_tokens":300', answer.replace(" ", ""))
+            self.assertIn('"completion_tokens":1000', answer.replace(" ", ""))
             self.assertEqual(daemon.stop(), 0, daemon.log())
 
     def test_files_that_are_wrong_change_nothing(self) -> None:

@@ -43,7 +43,8 @@ class Sums(defaultdict[str, float]):
         self["prefill_seconds"] += answer.first_token_seconds
         for name in ("prefill_hits", "prefill_lookups"):
             self[name] += watched.whole[name]
-        if watched.tokens:
+        # Tokens that a busy client saw all at once, or before it had read the counters, have no rate.
+        if watched.seconds > 0 and watched.counted["decode_lookups"] > 0:
             self["decode_tokens"] += watched.tokens
             self["decode_seconds"] += watched.seconds
             self["counted_seconds"] += watched.counted_seconds

@@ -53,7 +53,7 @@ TEST(BuildProvider, EveryReadIsVerifiedWhereThatIsAskedFor) {
 }
 
 TEST(BuildProvider, RecordsWhatIsRouted) {
-  const TemporaryFolder folder;
+  const MemoryFolder folder;
   const RoutingShape shape{{std::begin(kLayers), std::end(kLayers)}, kTopK, kExperts, ExpertStore::Get().record_bytes()};
   const auto recorder = RoutingRecorder::Create(folder / "trace", shape).value();
   const auto reads = MakeThreadedReadBackend("memory", StoreFile(), 1);

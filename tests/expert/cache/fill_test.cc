@@ -357,7 +357,7 @@ void Teach(EvictionPolicy& policy, LayerId layer, int32_t expert) {
 }
 
 TEST(FillOrder, BeginsWithWhatThePolicyLearnedBeforeARestart) {
-  const TemporaryFolder folder;
+  const MemoryFolder folder;
   const LearnedFile file{folder / "state", 1, "parts"};
   ExpertModelShape context = StoreContext();
   context.table_bytes = 1 << 16;
@@ -384,7 +384,7 @@ TEST(FillOrder, BeginsWithWhatThePolicyLearnedBeforeARestart) {
 
 // EdgeMoE: by use count, each at its own width.
 TEST(FillOrder, FollowsADictionaryOfPaths) {
-  const TemporaryFolder folder;
+  const MemoryFolder folder;
   const StoreReader& store = ExpertStore::Get().reader();
   const std::string paths_file = folder / "paths";
   ActivationPaths paths(3, kExperts, ActivationPaths::kReach, 1 << 16);

@@ -191,7 +191,7 @@ class WidthsFile : public testing::Test {
   static std::string Widths(const std::string& hash = "0000000000000abc", const std::string& last = "[0,0,0,0,0,1,0,0]") {
     return R"({"model_hash":")" + hash + R"(","precisions":[[0,0,0,0,0,0,0,0],[0,0,0,0,0,0,0,0],)" + last + "]}";
   }
-  TemporaryFolder folder_;
+  MemoryFolder folder_;
 };
 
 TEST_F(WidthsFile, EveryExpertAtItsOwn) {

@@ -106,7 +106,7 @@ class PathFile : public testing::Test {
     std::ofstream(path_, std::ios::binary | std::ios::trunc) << contents;
     return ActivationPaths::Read(path_, hash, layers, experts).status();
   }
-  TemporaryFolder folder_;
+  MemoryFolder folder_;
   const std::string path_ = folder_ / "model.paths";
 };
 

@@ -165,7 +165,7 @@ class DamagedFiles : public testing::Test {
     EXPECT_THAT(MessageText(status), HasSubstr(path_)) << row.name << ": " << what;
   }
 
-  TemporaryFolder folder_;
+  MemoryFolder folder_;
   const std::string path_ = folder_ / "file";
 };
 

@@ -39,7 +39,7 @@ class PresetTest : public testing::Test {
     return setup.ok() ? MakePresetParts(*setup, StoreParts()).status() : setup.status();
   }
 
-  TemporaryFolder folder_;
+  MemoryFolder folder_;
   const StoreReader& store_ = ExpertStore::Get().reader();
   std::unique_ptr<StoreReader> one_precision_;
 };

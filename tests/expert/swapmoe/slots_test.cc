@@ -42,7 +42,7 @@ class SlotsFileTest : public testing::Test {
     std::ofstream(path_) << text;
     return ReadSlotsPlan(path_, 0xab, 2, 3);
   }
-  TemporaryFolder folder_;
+  MemoryFolder folder_;
   const std::string path_ = folder_ / "slots.json";
 };
 

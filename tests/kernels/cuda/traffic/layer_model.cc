@@ -217,7 +217,7 @@ struct LayerModel::Parts final : StepWatcher {
     kv->Release(sequence);
   }
 
-  TemporaryFolder folder;
+  MemoryFolder folder;
   ManyThreads executor;
   ModelSpec spec;
   std::unique_ptr<StoreReader> store;
