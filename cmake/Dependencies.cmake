@@ -1,4 +1,4 @@
-# System packages only (Debian 12 names in README).
+# System packages only (Debian 12 names in tools/packages.sh).
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(absl REQUIRED)

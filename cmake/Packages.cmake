@@ -96,7 +96,14 @@ if(MOED_BUILD_TESTS AND NOT MOED_SANITIZE)
   set(PACK_ALWAYS ALL)
 endif()
 add_custom_target(package_contents ${PACK_ALWAYS} DEPENDS ${PAGES_STAMP} ${CHANGELOG}.gz)
+# Without it CPack would write packages that depend on nothing.
+find_program(MOED_SHLIBDEPS dpkg-shlibdeps)
+set(LACKS_SHLIBDEPS)
+if(NOT MOED_SHLIBDEPS)
+  set(LACKS_SHLIBDEPS COMMAND ${CMAKE_COMMAND} -E echo "dpkg-shlibdeps is not there: bash tools/packages.sh build" COMMAND ${CMAKE_COMMAND} -E false)
+endif()
 add_custom_target(debian_packages
+  ${LACKS_SHLIBDEPS}
   COMMAND ${CMAKE_COMMAND} -E rm -rf packages
   COMMAND ${CMAKE_CPACK_COMMAND} -G DEB
   DEPENDS package_contents WORKING_DIRECTORY ${PROJECT_BINARY_DIR} COMMENT "Packing Debian packages" VERBATIM)

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-preset=$1; shift
+preset=${1:?usage: $0 PRESET [cmake options...] -- [targets...]}; shift
 options=(); targets=()
 while [ $# -gt 0 ] && [ "$1" != "--" ]; do options+=("$1"); shift; done
 [ $# -gt 0 ] && shift

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 runs=''; seconds=''
-if [ "$1" = --runs ]; then runs=$2; shift 2; else seconds=$1; shift; fi
+if [ "${1:?usage: $0 SECONDS|--runs N [TARGET...]}" = --runs ]; then runs=$2; shift 2; else seconds=$1; shift; fi
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(basename -a -s .cc $(grep -l LLVMFuzzerTestOneInput tests/fuzz/*.cc))
 limit=-runs=$runs

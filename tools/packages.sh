@@ -6,7 +6,8 @@ set -euo pipefail
 build=(g++ cmake ninja-build ccache pkg-config git ca-certificates xz-utils
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libabsl-dev prometheus-cpp-dev libcivetweb-dev
   liburing-dev libseccomp-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libxxhash-dev libzstd-dev libspdlog-dev liblzma-dev
-  libboost-dev libssl-dev)
+  libboost-dev libssl-dev
+  python3 file dpkg-dev)  # for the target debian_packages
 widen=(python3 python3-numpy)
 test=("${build[@]}" "${widen[@]}" libgtest-dev libgmock-dev libbenchmark-dev libboost-context-dev curl openssl prometheus haproxy mmdebstrap groff-base systemd
   python3-grpcio python3-protobuf python3-yaml python3-venv)
@@ -36,5 +37,15 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 echo "installing ${#missing[@]} packages: ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
+# Tests start servers of their own: those that Debian would start with their packages stay off.
+servers=()
+for package in "${missing[@]}"; do
+  case $package in prometheus|haproxy) [ ! -d /run/systemd/system ] || servers+=("$package") ;; esac
+done
+[ ${#servers[@]} -eq 0 ] || "${as_root[@]}" systemctl mask --quiet --runtime "${servers[@]}"
 "${as_root[@]}" apt-get update -q >/dev/null
 "${as_root[@]}" apt-get install -y -q --no-install-recommends "${missing[@]}" >/dev/null
+if [ ${#servers[@]} -gt 0 ]; then
+  "${as_root[@]}" systemctl unmask --quiet --runtime "${servers[@]}"
+  "${as_root[@]}" systemctl disable --quiet "${servers[@]}"
+fi

@@ -1,10 +1,13 @@
 """Reads the deployment files without running anything: they parse, they name files that exist, and they fit each other."""
 
 import collections
+import fnmatch
 import json
 import pathlib
 import re
+import shutil
 import subprocess
+import tempfile
 import unittest
 from collections.abc import Iterator
 
@@ -152,6 +155,36 @@ class Compose(unittest.TestCase):
             host, port = target.split(":")
             self.assertIn(host, self.services)
             self.assertIn(port, exposed[0].split())
+
+
+class Image(unittest.TestCase):
+    """Its context is what .dockerignore leaves."""
+
+    def setUp(self) -> None:
+        self.rules = (ROOT / ".dockerignore").read_text().split()
+
+    def kept(self, path: pathlib.PurePath) -> bool:
+        """The last rule that names the path or a folder above it decides."""
+        kept = True
+        for rule in self.rules:
+            pattern = rule.removeprefix("!").replace("**/", "*")
+            if any(fnmatch.fnmatchcase(str(above), pattern) for above in (path, *path.parents)):
+                kept = rule.startswith("!")
+        return kept
+
+    def test_what_is_left_can_be_configured(self) -> None:
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        with tempfile.TemporaryDirectory() as folder:
+            context = pathlib.Path(folder)
+            for name in filter(None, listed.split("\0")):
+                if self.kept(pathlib.PurePath(name)):
+                    (context / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(ROOT / name, context / name)
+            self.assertFalse((context / "tests").exists())
+            self.assertTrue((context / "deploy" / "healthcheck.sh").exists())
+            command = ["cmake", "--preset", "release", "-DMOED_BUILD_TESTS=OFF", "-DMOED_CUDA=OFF"]
+            run = subprocess.run(command, cwd=context, capture_output=True, text=True)
+            self.assertEqual(run.returncode, 0, run.stderr)
 
 
 class ComposeWithCuda(unittest.TestCase):

@@ -90,7 +90,7 @@ class Kubernetes(RealProgramsTest):
         local = script.replace("/store/", f"{store}/").replace("/models/", f"{models}/")
         for kept in ("new", "kept"):
             subprocess.run(["sh", "-c", local], check=True)
-            self.assertEqual([path.name for path in store.iterdir()], ["model.moed"])
+            self.assertEqual(sorted(path.name for path in store.iterdir()), ["cache", "model.moed"])
             self.assertEqual((store / "model.moed").read_text(), kept if kept == "new" else "kept")
             (store / "model.moed").write_text("kept")
 
