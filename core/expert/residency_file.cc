@@ -82,7 +82,8 @@ absl::StatusOr<std::vector<CachedKey>> ReadResidency(const ResidencyFile& file, 
   in.getline(header, sizeof(header));
   if (!in || !std::string_view(header).starts_with(kHeader))
     return InvalidArgument(file.path, ": is no list of experts in memory");
-  if (header != HeaderOf(file.model_hash)) return absl::OutOfRangeError(StrCat(file.path, ": is of another model"));
+  if (header != HeaderOf(file.model_hash))
+    return FailedPrecondition(file.path, ": is of another model; take it away, or name another file");
   std::vector<CachedKey> records;
   MOED_RETURN_IF_ERROR(Annotate(ParseRecords(in, store, records), file.path));
   return records;

@@ -54,7 +54,7 @@ struct Config {
   std::string kv_spill;           // "" = off: a folder
   std::string trace;              // "" = off
   std::string learned_state;      // "" = nothing is kept
-  bool replaces_learned = false;  // no setting of its own: what another model learned is no error, and is written over at the end
+  bool replaces_learned = false;  // no setting of its own: what another model left is no error, and is written over
   std::string residency;          // "" = nothing is kept
   std::string record_routing;     // "" = off
   std::string log_level = "info";

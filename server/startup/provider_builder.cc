@@ -85,7 +85,7 @@ absl::Status ProviderBuilder::LoadResidency(std::vector<CachedKey>& records) {
   }
   absl::StatusOr<std::vector<CachedKey>> known = ReadResidency(FileOfResidency(), store_.description());
   if (absl::IsNotFound(known.status())) return absl::OkStatus();
-  if (absl::IsOutOfRange(known.status())) {
+  if (absl::IsFailedPrecondition(known.status()) && config_.replaces_learned) {
     spdlog::warn("--residency: {}; the cache begins empty", StrCat(known.status().message()));
     return absl::OkStatus();
   }

@@ -39,7 +39,7 @@ TEST_F(ResidencyFileTest, WhatIsWrittenIsReadInItsOrder) {
 
 TEST_F(ResidencyFileTest, AnotherModelsIsToldApart) {
   ASSERT_TRUE(WriteResidency({file_.path, 0xabd}, {}).ok());
-  EXPECT_TRUE(absl::IsOutOfRange(Read().status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(Read().status()));
 }
 
 TEST_F(ResidencyFileTest, DamagedOnesAreRefusedByLine) {

@@ -119,6 +119,24 @@ TEST_F(ProviderBuilderTest, ReadsFirstWhatWasInMemory) {
   EXPECT_EQ(listed().front(), (CachedKey{kFirst, 4}));
 }
 
+TEST_F(ProviderBuilderTest, WhatWasInMemoryOfAnotherModelIsWrittenOverWhereThisOneTookItsPlace) {
+  config_.residency = folder_ / "residency";
+  const ResidencyFile of_another{config_.residency, ExpertStore::Get().reader().model_hash() + 1};
+  const std::vector<CachedKey> records = {{kFirst, 2}};
+  ASSERT_TRUE(WriteResidency(of_another, records).ok());
+  const MemoryPlan memory{.budget = 1 << 20, .cache = 24 * ExpertStore::Get().record_bytes()};
+  builder_ = ProviderBuilder::Choose(config_, ExpertStore::Get().reader(), spec_).value();
+  const absl::Status refused =
+      builder_->Open({StoreParts().gate, *reads_, Clock::Real(), Allocator::Host(), {}, nullptr, memory});
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(MessageText(refused), testing::HasSubstr("--residency"));
+  EXPECT_EQ(*ReadResidency(of_another, ExpertStore::Get().reader().description()), records) << "it is left as it was";
+  config_.replaces_learned = true;
+  RunLayer(Open(5), kFirst, {4});
+  ASSERT_TRUE(builder_->KeepResidency().ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(ReadResidency(of_another, ExpertStore::Get().reader().description()).status()));
+}
+
 // What it was asked for uses the engine, which goes before it.
 TEST_F(ProviderBuilderTest, AServedCacheDoesWhatItWasAskedForUntilItsEnd) {
   config_.preset.preset = "auto";
