@@ -14,8 +14,13 @@ absl::StatusOr<std::span<std::byte>> ExpertCache::Lend(uint64_t bytes) {
   bytes = RoundUp(bytes, kPageBytes);
   MOED_CHECK(left_ == 0);
   CountedLock lock(mutex_);
-  room_.Lend(bytes);
   SlotPool& pool = room_.pool();
+  const bool returned = bytes == 0 && pool.available_bytes() < pool.capacity_bytes();
+  room_.Lend(bytes);
+  if (returned && !filler_.over()) {
+    filler_.Restart();  // some of what it had read has left
+    StartIdleReads();
+  }
   if (bytes == 0) return std::span<std::byte>();
   MOED_ASSIGN_OR_RETURN(const std::span<std::byte> lent, pool.Lent());
   if (device_ != nullptr) device_->SettleAll();

@@ -108,6 +108,24 @@ TEST_F(Fill, StopsWhenTheCacheIsFullAndEvictsNothing) {
   EXPECT_THAT(reads_.submitted(), SizeIs(5));
 }
 
+TEST_F(Fill, GoesOnWhereMemoryThatWasLentComesBack) {
+  auto provider = MakeFilling(reads_, 5);
+  ASSERT_TRUE(provider->Lend(2 * ExpertStore::Get().record_bytes()).ok());
+  while (reads_.CompleteNext()) {
+  }
+  EXPECT_EQ(Residents(*provider), 3u) << "beside what is lent";
+  ASSERT_TRUE(provider->Lend(0).ok());
+  while (reads_.CompleteNext()) {
+  }
+  EXPECT_EQ(Residents(*provider), 5u);
+  ASSERT_TRUE(provider->Lend(2 * ExpertStore::Get().record_bytes()).ok());
+  EXPECT_EQ(Residents(*provider), 3u);
+  ASSERT_TRUE(provider->Lend(0).ok());
+  while (reads_.CompleteNext()) {
+  }
+  EXPECT_EQ(Residents(*provider), 3u) << "it was full once";
+}
+
 TEST_F(Fill, ADemandWaitsBehindOneRecordAtMost) {
   auto provider = MakeFilling(single_, kAll);
   EXPECT_THAT(single_.pending(), ElementsAre(At(kFirst, 0)));
