@@ -123,15 +123,18 @@ void NextUse::ForEachVisit(const LayerRouting& routing, void (NextUse::*visit)(i
   const int position = index_.Position(routing.layer);
   const std::span<const TokenRouting> all = routing.tokens;
   tokens_.clear();
-  for (const TokenRouting& token : all) {
-    if (token.phase == Phase::kDecode && HasNumbers(token)) tokens_.push_back({&token, sequences_[token.sequence].before});
+  const auto before = [&](size_t i) {
+    const bool continues = i > 0 && all[i - 1].sequence == all[i].sequence;
+    return continues ? all[i - 1].token : sequences_[all[i].sequence].before;
+  };
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].phase == Phase::kDecode && HasNumbers(all[i])) tokens_.push_back({&all[i], before(i)});
   }
   if (!tokens_.empty()) return (this->*visit)(position);
   if (std::ranges::count(all, Phase::kDecode, &TokenRouting::phase) > 0) return;
   for (size_t i = all.size() - std::min(all.size(), kPrefillVisits); i < all.size(); ++i) {
     if (!HasNumbers(all[i])) continue;
-    const bool continues = i > 0 && all[i - 1].sequence == all[i].sequence;
-    tokens_.assign({{&all[i], continues ? all[i - 1].token : sequences_[all[i].sequence].before}});
+    tokens_.assign({{&all[i], before(i)}});
     (this->*visit)(position);
   }
 }

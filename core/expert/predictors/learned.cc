@@ -94,10 +94,11 @@ class LearnedPredictor final : public ExpertPredictor {
     const size_t prefill = static_cast<size_t>(std::ranges::count(tokens, Phase::kPrefill, &TokenRouting::phase));
     prior_.ShareAmong(tokens.size() - prefill);
     size_t skipped = 0;
-    for (const TokenRouting& token : tokens) {
-      const bool skip = token.phase == Phase::kPrefill && skipped + kPrefillTokens < prefill;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const bool skip = tokens[i].phase == Phase::kPrefill && skipped + kPrefillTokens < prefill;
       skipped += skip;
-      if (!skip) Learn(position, token);
+      const bool last = i + 1 == tokens.size() || tokens[i + 1].sequence != tokens[i].sequence;
+      if (!skip) Learn(position, tokens[i], last);
     }
   }
 
@@ -204,7 +205,8 @@ class LearnedPredictor final : public ExpertPredictor {
     guesses.push_back({{index_.Layer(position), static_cast<int32_t>(expert)}, probability, distance});
   }
 
-  void Learn(int position, const TokenRouting& token) {
+  // What was said is of the last token that the sequence has in the step: the gate's input was that one's.
+  void Learn(int position, const TokenRouting& token, bool last) {
     Sequence& sequence = Find(token.sequence);
     if (!HasNumbers(token)) {
       sequence.routed = kNothing;
@@ -212,6 +214,7 @@ class LearnedPredictor final : public ExpertPredictor {
       sequence.prior.scored = false;
       return;
     }
+    if (!last) return prior_.LearnTables(position, token, sequence.prior);
     std::ranges::fill(used_, 0.f);
     for (const ExpertChoice& choice : token.choices) used_[static_cast<size_t>(choice.expert)] = 1;
     for (size_t look = 0; look < kLooks; ++look) {

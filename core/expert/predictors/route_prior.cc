@@ -142,12 +142,26 @@ void RoutePrior::ScoreNext(const Sequence& sequence, int position, std::span<flo
 }
 
 void RoutePrior::Learn(int position, const TokenRouting& token, Sequence& sequence) {
-  std::ranges::fill(used_, 0.f);
-  for (const ExpertChoice& choice : token.choices) used_[static_cast<size_t>(choice.expert)] = 1;
+  MarkUsed(token);
   if (sequence.scored && position > 0) LearnWeights(position, sequence);
   sequence.token = token.token;
   if (position == 0 || position + 1 == index_.layers()) sequence.scored = false;
+  LearnTables(position, token, sequence);
+  const std::span<ExpertChoice> last = LastOf(sequence.last, position);
+  std::ranges::fill(last, kNobody);
+  for (size_t slot = 0; slot < std::min(last.size(), token.choices.size()); ++slot) {
+    last[slot] = {token.choices[slot].expert, token.choices[slot].probability * static_cast<float>(top_k_)};
+  }
+  if (sequence.scored) Pass(position, sequence);
+}
 
+void RoutePrior::MarkUsed(const TokenRouting& token) {
+  std::ranges::fill(used_, 0.f);
+  for (const ExpertChoice& choice : token.choices) used_[static_cast<size_t>(choice.expert)] = 1;
+}
+
+void RoutePrior::LearnTables(int position, const TokenRouting& token, Sequence& sequence) {
+  MarkUsed(token);
   const int row = position == 0 ? of_token_.FindOrAdd(token.token) : of_token_.Find(token.token);
   if (row != TokenTable::kNoRow) {
     of_token_.Learn(row, position, token.choices, used_, Unseen(position));
@@ -156,12 +170,6 @@ void RoutePrior::Learn(int position, const TokenRouting& token, Sequence& sequen
   LearnFrequency(position);
   float* use = &sequence.use[At(position)];
   for (size_t e = 0; e < experts_; ++e) use[e] += (used_[e] - use[e]) * kUseRate;
-  const std::span<ExpertChoice> last = LastOf(sequence.last, position);
-  std::ranges::fill(last, kNobody);
-  for (size_t slot = 0; slot < std::min(last.size(), token.choices.size()); ++slot) {
-    last[slot] = {token.choices[slot].expert, token.choices[slot].probability * static_cast<float>(top_k_)};
-  }
-  if (sequence.scored) Pass(position, sequence);
 }
 
 void RoutePrior::LearnFrequency(int position) {

@@ -57,6 +57,8 @@ class RoutePrior {
   void ScoreNext(const Sequence& sequence, int position, std::span<float> logits) const;
   // What the router chose. Weights are learned from tokens that were scored.
   void Learn(int position, const TokenRouting& token, Sequence& sequence);
+  // The same of a token that is not the last one of its sequence in the step: nothing was scored for it.
+  void LearnTables(int position, const TokenRouting& token, Sequence& sequence);
 
   // Of the sequence's token, in the table: 0 = never seen.
   int occurrences(const Sequence& sequence) const;
@@ -99,6 +101,7 @@ class RoutePrior {
   void Tell(int position, int distance, Sequence& sequence) const;
   void Pass(int position, Sequence& sequence) const;
   void Keep(int position, int distance, Sequence& sequence) const;
+  void MarkUsed(const TokenRouting& token);
   void LearnWeights(int position, const Sequence& sequence);
   void LearnFrequency(int position);
 

@@ -69,6 +69,16 @@ TEST_F(NextUseTest, LearnsWhatFollowsAToken) {
   }
 }
 
+// A step of drafts: each token is what follows the one before it in the step.
+TEST_F(NextUseTest, LearnsWhatFollowsATokenWithinAStep) {
+  NextUse next_use(StoreContext());
+  for (int i = 0; i < 400; ++i) Step(next_use, {{TokenId(10), {0, 1, 2, 3}}, {TokenId(11), {4, 5}}, {TokenId(12), {6, 7}}});
+  Step(next_use, {{TokenId(10), {0, 1, 2, 3}}});
+  for (int position = 0; position < kPositions; ++position) {
+    for (const int expert : {6, 7}) EXPECT_LT(TokensAway(next_use, position, 4), TokensAway(next_use, position, expert));
+  }
+}
+
 TEST_F(NextUseTest, APromptDoesNotFlushWhatIsKnown) {
   NextUse next_use(StoreContext());
   std::mt19937 random(5);

@@ -106,6 +106,35 @@ TEST(LearnedPredictor, APreviewIsTrustedByItself) {
   EXPECT_LE(right[0], guessed[0] * 0.6);
 }
 
+// A step with drafts has several tokens of a sequence, the gate's input is the last one's.
+TEST(LearnedPredictor, WhatIsSaidIsOfTheLastTokenOfAStep) {
+  auto predictor = Make(HonestGate);
+  std::mt19937 random(7);
+  const auto four = [](uint32_t from) {
+    std::vector<ExpertChoice> choices;
+    for (uint32_t e = from; e < from + kTopK; ++e) choices.push_back({static_cast<int32_t>(e % kExperts), 0.25f});
+    return choices;
+  };
+  for (int i = 0; i < 2000; ++i) {
+    const uint32_t truth = random() % kExperts;
+    const std::vector<ExpertChoice> drafted = four(random()), chosen = four(truth);
+    const TokenRouting tokens[] = {{kSession, TokenId(1), Phase::kDecode, drafted},
+                                   {kSession, TokenId(2), Phase::kDecode, chosen}};
+    for (const LayerId layer : kLayers) {
+      const auto hidden = static_cast<float>(truth);
+      predictor->OnGateInput(kSession, layer, {&hidden, 1});
+      predictor->OnRouted({layer, tokens});
+      const std::vector<Guess> guesses = NextGuessesOf(*predictor, layer);
+      if (i < 1000 || layer == kLast) continue;
+      ASSERT_EQ(guesses.size(), size_t{kTopK});
+      for (const Guess& guess : guesses) {
+        EXPECT_EQ(std::ranges::count(chosen, guess.key.expert, &ExpertChoice::expert), 1);
+        EXPECT_GT(guess.probability, 0.9f);
+      }
+    }
+  }
+}
+
 TEST(LearnedPredictor, APreviewOfAnotherLayerIsNone) {
   auto predictor = Make(HonestGate);
   Route(*predictor, kFirst, TokenId(1), {0, 1, 2, 3}, 2);
