@@ -12,6 +12,10 @@ constexpr double kWeight = 1.0 / 8;         // of a step in what is known of pri
 constexpr double kTrustFading = 1.0 / 64;   // with each draft that was not computed
 constexpr double kPriceFading = 1.0 / 256;  // slower: a try may cost several steps
 constexpr double kLeastGain = 1.05;
+constexpr int kWindowTokens = 128;
+constexpr int kTokensToFollow = 32;     // of a window, for the cache
+constexpr double kWindowWeight = 0.25;  // in what is known of either way: texts differ more than the ways do
+constexpr int kFewestRests = 4, kMostRests = 64;
 
 // Of the tokens before `a` and before `b`, how many are the same.
 int Match(std::span<const TokenId> tokens, size_t a, size_t b) {
@@ -65,5 +69,27 @@ void DraftPrices::OnStep(int drafted, int64_t nanos) {
 }
 
 void DraftPrices::OnSkipped() { token_nanos_ -= token_nanos_ * kPriceFading; }
+
+void DraftTrials::OnStep(int tokens, int64_t nanos) {
+  if (tokens_ >= kTokensToFollow) counted_ += tokens, nanos_ += nanos;
+  tokens_ += tokens;
+  if (tokens_ >= kWindowTokens) EndWindow();
+}
+
+void DraftTrials::EndWindow() {
+  double& known = token_nanos_[open_];
+  const double seen = static_cast<double>(nanos_) / std::max(counted_, 1);
+  known += (seen - known) * (known > 0 ? kWindowWeight : 1);
+  tokens_ = counted_ = 0;
+  nanos_ = 0;
+  if (left_ > 0) {
+    if (--left_ == 0) open_ = !pays_;
+    return;
+  }
+  const bool pays = token_nanos_[true] <= token_nanos_[false];
+  rest_ = pays == pays_ ? std::min(2 * rest_, kMostRests) : kFewestRests;
+  left_ = rest_;
+  open_ = pays_ = pays;
+}
 
 }  // namespace moed

@@ -49,4 +49,27 @@ class DraftPrices {
   bool token_known_ = false;
 };
 
+// Whether drafts pay in all. A step's price does not have what the draft pushed out of the expert cache and later steps read
+// again. So now and then the other way is taken for a while, and what a token took is compared. Engine thread only.
+class DraftTrials {
+ public:
+  // Whether drafts may be computed now.
+  bool open() const { return open_; }
+  // A step at which there was a draft to compute has given so many tokens.
+  void OnStep(int tokens, int64_t nanos);
+
+ private:
+  void EndWindow();
+
+  bool open_ = true;
+  bool pays_ = true;  // the last verdict
+  int rest_ = 4;      // windows from one trial to the next
+  int left_ = rest_;  // until then; 0: this is the trial
+  // Of this window.
+  int tokens_ = 0;
+  int counted_ = 0;          // but for the first ones: by then the cache has followed
+  int64_t nanos_ = 0;        // of those
+  double token_nanos_[2]{};  // average over windows with drafts closed, and open; 0: there was none
+};
+
 }  // namespace moed

@@ -56,6 +56,7 @@ struct LiveRequest {
   DraftTrust trust;
 
   // Of the current step, set while it computes.
+  bool draft_found = false;           // there was one to compute
   int drafted = 0;                    // the last tokens of the sequence: nobody has chosen them yet
   int chosen = 0;                     // tokens of the answer
   TokenDelta delta;                   // of those

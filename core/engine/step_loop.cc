@@ -227,7 +227,10 @@ void StepLoop::Compute() {
   MeasureStep(parts_.clock.NowNanos() - begun);
   if (parts_.spill) NotePrefill(parts_.clock.NowNanos() - begun);
   if (batch_.size() == 1 && chunks_.front().phase == Phase::kDecode) {
-    prices_.OnStep(batch_.front()->drafted, parts_.clock.NowNanos() - begun);
+    const LiveRequest& alone = *batch_.front();
+    const int64_t took = parts_.clock.NowNanos() - begun;
+    prices_.OnStep(alone.drafted, took);
+    if (alone.draft_found) trials_.OnStep(std::max(alone.chosen, 1), took);
   }
   TraceSpan span(parts_.trace, "hand out", kComputeTrack);
   for (size_t i = 0; i < batch_.size(); ++i) NoteFastMatmul(*batch_[i], chunks_[i]);

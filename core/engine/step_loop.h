@@ -175,6 +175,7 @@ class StepLoop final : private StepWatcher {
   std::vector<SequenceChunk> chunks_;
   std::vector<PlanSequence> snapshot_;
   DraftPrices prices_;
+  DraftTrials trials_;
   bool idle_saved_ = false;     // no idle session was worth writing when they were looked at last
   uint64_t spill_version_ = 0;  // of what sessions were told
   EngineStats counts_;

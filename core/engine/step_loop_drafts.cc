@@ -19,11 +19,14 @@ int StepLoop::DraftRoom(const LiveRequest& live) const {
 
 // To the step of one decoding sequence that is alone.
 void StepLoop::AddDraft(LiveRequest& live) {
+  live.draft_found = false;
   const int room = DraftRoom(live);
   if (room == 0) return;
   std::vector<TokenId>& tokens = live.sequence->tokens;
   const std::optional<size_t> place = PlaceOfDraft(tokens);
   if (!place) return;
+  live.draft_found = true;
+  if (!trials_.open()) return;
   live.drafted = prices_.Length(live.trust.share(), room);
   if (live.drafted == 0) {
     live.trust.OnSkipped();

@@ -79,6 +79,38 @@ TEST(DraftPricesTest, WhatDoesNotPayIsTriedAgainAfterAWhile) {
   EXPECT_GT(skipped, 20);
 }
 
+TEST(DraftTrialsTest, TheWayThatTakesLessATokenIsTakenMostOfTheTime) {
+  for (const int with : {50, 90, 110, 200}) {
+    SCOPED_TRACE(with);
+    DraftTrials trials;
+    constexpr int kSteps = 20'000, kWithout = 100;
+    int open = 0;
+    for (int i = 0; i < kSteps; ++i) {
+      open += trials.open();
+      trials.OnStep(trials.open() ? 3 : 1, trials.open() ? 3 * with : kWithout);
+    }
+    if (with < kWithout) {
+      EXPECT_GT(open, kSteps * 9 / 10);
+    } else {
+      EXPECT_LT(open, kSteps / 10);
+      EXPECT_GT(open, kSteps / 1000) << "tried again";
+    }
+  }
+}
+
+TEST(DraftTrialsTest, TheBeginOfAWindowDoesNotCount) {
+  DraftTrials trials;
+  int since = 0, open = 0;  // since the other way was taken, the first tokens are dear
+  bool before = true;
+  for (int i = 0; i < 20'000; ++i) {
+    since = trials.open() == before ? since + 1 : 0;
+    before = trials.open();
+    open += before;
+    trials.OnStep(1, (before ? 90 : 100) + (since < 20 ? 1000 : 0));
+  }
+  EXPECT_GT(open, 18'000);
+}
+
 TEST(DraftTrustTest, FollowsWhatIsSeen) {
   DraftTrust trust;
   for (int i = 0; i < 20; ++i) trust.OnStep(4, 4);

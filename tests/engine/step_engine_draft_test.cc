@@ -150,6 +150,27 @@ TEST(StepEngineDraftOffTest, DraftsThatCostMoreThanTheyGiveEndByThemselves) {
   EXPECT_LT(stats.drafted_tokens, 30u);
 }
 
+// What a draft pushes out of the cache the next steps read again: by its price it pays, in all it does not.
+TEST(StepEngineDraftOffTest, DraftsThatMakeLaterStepsDearEndByThemselves) {
+  int64_t took[2] = {};
+  for (const bool with : {false, true}) {
+    const auto harness = Circling({}, with);
+    int dear = 0;  // steps
+    harness->model->on_forward = [&](std::span<SequenceChunk> chunks) {
+      const bool drafted = chunks.front().phase == Phase::kDecode && chunks.front().tokens.size() > 1;
+      harness->clock.AdvanceNanos(dear > 0 ? 400 : 100);
+      dear = drafted ? 8 : std::max(dear - 1, 0);
+    };
+    const int64_t begun = harness->clock.NowNanos();
+    for (int i = 0; i < 40; ++i) {
+      harness->Submit(Ask(Bytes("abcdefgh"), 300));
+      harness->RunAll();
+    }
+    took[with] = harness->clock.NowNanos() - begun;
+  }
+  EXPECT_LT(took[true], took[false] * 5 / 4);
+}
+
 // The step in which a draft was computed fails: what was there before it stays as it was.
 TEST(StepEngineDraftFailureTest, AStepThatFailsLeavesItsSessionAsItWas) {
   for (const int failing_step : {20, 21, 22, 23, 24, 25, 26, 27}) {
