@@ -92,7 +92,7 @@ class StepLoop final : private StepWatcher {
   // Brings live_ in its order. Returns how many may run.
   int TakeTurns();
   std::vector<TurnEntry> TurnEntries() const;
-  void GiveWay();
+  const LiveRequest* GiveWay();
   std::vector<int> CountPagesOfTenants();
   void NoteHeavyTenants();
   void PublishRunning();

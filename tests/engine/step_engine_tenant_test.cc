@@ -57,6 +57,30 @@ TEST(StepEngineTenantTest, AHundredRequestsDoNotDelayAnotherTenantsOne) {
   harness.ExpectClean();
 }
 
+// Whoever gives its place does not get it back at once, though its tenant has had less.
+TEST(StepEngineTenantTest, APlaceThatIsGivenGoesToTheOther) {
+  HarnessOptions options = Options(2, 8);
+  options.engine.max_context = 512;
+  options.engine.max_new_tokens = 300;
+  options.pages = 128;
+  Harness harness(options);
+  std::vector<std::pair<std::shared_ptr<Recorder>, Expected>> answers;
+  for (const char* prompt : {"a", "b"}) {
+    const EngineRequest request = GreedyRequest(prompt, 300);
+    answers.emplace_back(harness.Submit(Of("long", request)), Reference(request, {}, 512, 300));
+  }
+  harness.engine->RunOneStep();
+  const auto prompt = harness.Submit(Of("other", GreedyRequest(std::string(400, 'p'), 1)));
+  while (!prompt->finish) harness.engine->RunOneStep();
+  harness.engine->RunOneStep();  // who gave way goes on
+  const auto single = harness.Submit(Of("other", GreedyRequest("q", 3)));
+  EXPECT_EQ(StepsUntilStarted(harness, *single), 1);
+  harness.RunAll();
+  EXPECT_LE(harness.engine->Stats().preemptions, 2u);
+  for (const auto& [recorder, expected] : answers) ExpectAnswer(*recorder, expected);
+  harness.ExpectClean();
+}
+
 TEST(StepEngineTenantTest, WithoutAPrefixCacheItWaitsForTheFirstEnd) {
   HarnessOptions options = Options(2, 400);
   options.engine.prefix_cache = false;
