@@ -59,7 +59,7 @@ struct EngineRequest {
   RequestKind kind = RequestKind::kGenerate;
   std::vector<TokenId> prompt;     // >= 1 token; with a session those that follow its own, unless whole_prompt
   std::vector<TokenId> target;     // kScore of an encoder-decoder or a prefix-LM: what is scored given the prompt, >= 1 token
-  std::string session_id;          // "" = none; kGenerate only
+  std::string session_id;          // "" = none; kGenerate only. Of a tenant "TENANT/ID"
   bool whole_prompt = false;       // the prompt is all that the session shall hold: what both begin with is not computed again
   bool continues_session = false;  // the prompt was made to follow a session's tokens: ABORTED when that session is gone
   bool must_exist = false;         // NOT_FOUND where the session is not kept
