@@ -394,6 +394,10 @@ std::unique_ptr<Sequence> StepLoop::Retire(LiveRequest& live, bool succeeded) {
     }
     sequence->TakeBack();
   }
+  // Pages that were reserved, and not written to, are nobody's any more.
+  if (static_cast<int>(kv.pages.size()) > KvPool::PagesFor(kv.length, parts_.kv.page_tokens())) {
+    parts_.kv.CutBack(kv, kv.length, kv.length);
+  }
   if (parts_.kv.Lost(kv)) ReleaseLost(*sequence, UsesPrefixes(live));
   if (parts_.spill) sequence->on_disk = parts_.spill->TokensOnDisk(sequence->id);
   sequence->used_nanos = parts_.clock.NowNanos();
