@@ -294,12 +294,13 @@ absl::Status StepLoop::Choose(LiveRequest& live, std::span<const float> logits) 
   const int answer_begin = live.source_tokens > 0 ? 1 : live.prompt_tokens;
   SamplingContext context{live.seed, known, answer_begin, live.answer->forbidden()};
   grammar::Matcher* const format = live.request.format.get();
+  const bool may_end = format == nullptr || format->MayEnd();
   if (format != nullptr) {
     MOED_ASSIGN_OR_RETURN(context.allowed, format->Allowed());
-    if (format->MayEnd()) context.ending = live.answer->ending();
+    (may_end ? context.ending : context.avoided) = live.answer->ending();
   }
   MOED_ASSIGN_OR_RETURN(const TokenId token, sampler_.Sample(logits, live.request.sampling, context));
-  if (format != nullptr && !live.answer->Ends(token)) {
+  if (format != nullptr && !(may_end && live.answer->Ends(token))) {
     MOED_RETURN_IF_ERROR(format->Accept(grammar::ProgramBytes(parts_.tokenizer, token)));
   }
   TokenInfo info{token};
@@ -309,7 +310,7 @@ absl::Status StepLoop::Choose(LiveRequest& live, std::span<const float> logits) 
     info.top = TopLogprobs(logits, normalizer, live.request.top_logprobs);
   }
   ++live.chosen;
-  live.ended = live.answer->Push(std::move(info), live.delta);
+  live.ended = live.answer->Push(std::move(info), live.delta, may_end);
   return absl::OkStatus();
 }
 
