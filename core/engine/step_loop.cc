@@ -354,9 +354,12 @@ void StepLoop::NoteFastMatmul(LiveRequest& live, const SequenceChunk& chunk) {
 void StepLoop::Emit(LiveRequest& live) {
   if (live.answer->completion_tokens() == live.chosen) live.first_token_nanos = parts_.clock.NowNanos();
   counts_.generated_tokens += static_cast<uint64_t>(live.chosen);
-  intake_.CountGenerated(live.owner, std::exchange(live.chosen, 0));
   TokenDelta delta = std::exchange(live.delta, {});
-  for (const TokenInfo& token : delta.tokens) live.sequence->tokens.push_back(token.token);
+  // All but the last one that was chosen were of a draft, and are there.
+  for (auto i = static_cast<size_t>(live.chosen - 1); i < delta.tokens.size(); ++i) {
+    live.sequence->tokens.push_back(delta.tokens[i].token);
+  }
+  intake_.CountGenerated(live.owner, std::exchange(live.chosen, 0));
   if (!delta.tokens.empty() || !delta.text.empty()) live.observer->OnTokens(std::move(delta));
   if (live.ended) Finish(live, absl::OkStatus(), *live.ended);
 }
