@@ -121,6 +121,8 @@ struct FinishInfo {
   double gate_mass_lost = 0;
   uint64_t choices_dropped = 0;     // of a source's tokens, whose expert had no room left
   uint64_t fast_matmul_tokens = 0;  // computed by products of halves
+  // Taken over with keys and values that had lost something when they were computed, whether for it or for others before.
+  int lossy_cached_tokens = 0;
   std::vector<float>
       prompt_logprobs;  // kScore: one for each token of the target, or where none is due of the prompt but the first
   std::vector<std::vector<std::pair<TokenId, float>>> prompt_top;  // beside them with top_logprobs: alternatives, best first

@@ -139,7 +139,10 @@ void StepLoop::Schedule() {
   TakeSnapshot(budget);
   const BatchPlan plan = PlanStep(snapshot_, budget);
   for (size_t i = plan.running; i < live_.size() && live_[i]->running; ++i) Preempt(*live_[i]);
-  for (int i = 0; i < plan.running; ++i) live_[i]->running = true;  // before memory is looked for: theirs stays
+  for (int i = 0; i < plan.running; ++i) {  // before memory is looked for: theirs stays
+    if (live_[i]->started && !live_[i]->running) NoteTaken(*live_[i]);
+    live_[i]->running = true;
+  }
   for (int i = 0; i < plan.running; ++i) Reserve(*live_[i]);
   for (int i = 0; i < plan.running; ++i) AskDisk(*live_[i]);
   for (const PlannedChunk& chunk : plan.chunks) {
@@ -181,6 +184,7 @@ void StepLoop::Start(LiveRequest& live) {
   live.started_nanos = parts_.clock.NowNanos();
   live.counters_before = parts_.provider.sequence_counters(sequence.id);
   live.cached_tokens = live.last_checkpoint = sequence.kv.length;
+  NoteTaken(live);
   // As it is now a request that fails leaves it.
   if (checkpoints_ && !sequence.session.empty()) checkpoints_->Save(Owned(sequence), sequence.kv, sequence.kv_fidelity);
   counts_.prompt_tokens += live.prompt_tokens;

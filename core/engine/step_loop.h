@@ -146,6 +146,7 @@ class StepLoop final : private StepWatcher {
   void CountComputed(LiveRequest& live, int tokens);
   void KeepCheckpoint(LiveRequest& live);
   void NoteLoss(LiveRequest& live);
+  void NoteTaken(LiveRequest& live);
   void NoteFastMatmul(LiveRequest& live, const SequenceChunk& chunk);
   void Emit(LiveRequest& live);
 
