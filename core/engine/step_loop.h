@@ -85,6 +85,7 @@ class StepLoop final : private StepWatcher {
   void EndCancelled();
   void EndOverdue();
   void EndHopeless();
+  double WaitSeconds(const LiveRequest& live, int before) const;
   absl::Status CheckDeadline(const LiveRequest& live, int before);
   int UnknownTokens(const LiveRequest& live);
   void EndAtTimeLimit(LiveRequest& live);

@@ -74,6 +74,15 @@ void StepLoop::EndHopeless() {
   for (auto& [live, status] : hopeless) Finish(*live, std::move(status), FinishReason::kStop);
 }
 
+// Until `before` of the others have ended: each takes what the last requests took, and all no longer than what they still need.
+double StepLoop::WaitSeconds(const LiveRequest& live, int before) const {
+  double tokens = 0;
+  for (const auto& other : live_) {
+    if (other.get() != &live) tokens += other->Pending() + (other->answer ? other->answer->most_left() : 0);
+  }
+  return std::min(before * pace_.SecondsPerEnd(), pace_.SecondsFor(tokens));
+}
+
 // `before`: requests whose ends it has to wait for.
 absl::Status StepLoop::CheckDeadline(const LiveRequest& live, int before) {
   const double left = SecondsBetween(parts_.clock.NowNanos(), live.request.deadline_nanos);
@@ -82,7 +91,7 @@ absl::Status StepLoop::CheckDeadline(const LiveRequest& live, int before) {
   std::optional<double> read;
   if (parts_.cold_seconds && FidelityOf(live) == Fidelity::Exact()) read = parts_.cold_seconds(tokens);
   const double prefill = std::max(computed.value_or(0), read.value_or(0));
-  const double wait = before * pace_.SecondsPerEnd();
+  const double wait = WaitSeconds(live, before);
   if ((wait + prefill) / kDoubt <= left) return absl::OkStatus();
   const std::string message = absl::StrFormat(
       "the deadline is in %.1f s, and the first token would take about %.1f s: %.1f s until %d requests have ended, %.1f s for "

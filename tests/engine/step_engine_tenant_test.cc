@@ -346,6 +346,18 @@ TEST(StepEngineDeadlineTest, WhoWaitsTooLongMayComeAgain) {
   harness.ExpectClean();
 }
 
+TEST(StepEngineDeadlineTest, ALongRequestDoesNotSpeakForThoseThatCanOnlyBeShort) {
+  TimedHarness harness(Options(1, 8));
+  harness.Submit(GreedyRequest("a", 60));
+  harness.RunAll();
+  harness.Submit(GreedyRequest("b", 4));
+  harness.engine->RunOneStep();
+  ASSERT_GT(harness.engine->Stats().seconds_per_end, 40);
+  EXPECT_EQ(harness.StatusOf(GreedyRequest("c", 1), 10), absl::OkStatus());
+  harness.RunAll();
+  harness.ExpectClean();
+}
+
 TEST(StepEngineDeadlineTest, ColdExpertsCount) {
   for (const bool exact : {true, false}) {
     HarnessOptions options = Options(1, 8);
